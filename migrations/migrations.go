@@ -1,0 +1,127 @@
+// Package migrations holds the database schema as goose SQL files and applies them.
+//
+// Migrations only expand: schema N serves binaries N-1 and N, so a rolling upgrade migrates first
+// and replaces replicas after. What a release no longer needs is dropped one release later.
+package migrations
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
+	"github.com/pressly/goose/v3/lock"
+)
+
+// FS holds the migrations, numbered from 00001.
+//
+//go:embed *.sql
+var FS embed.FS
+
+const (
+	versionTable = "punctual.goose_db_version"
+	lockTable    = "punctual.goose_lock"
+)
+
+// Applied is one migration that Up has just applied.
+type Applied struct {
+	Version  int64
+	Source   string
+	Duration time.Duration
+}
+
+// Latest returns the newest schema version this binary knows: the one it needs to serve.
+func Latest() int64 {
+	var latest int64
+	names, _ := fs.Glob(FS, "*.sql") // the pattern is constant and valid
+	for _, name := range names {
+		number, _, _ := strings.Cut(name, "_")
+		if v, err := strconv.ParseInt(number, 10, 64); err == nil {
+			latest = max(latest, v)
+		}
+	}
+	return latest
+}
+
+// Up brings the database of dsn to Latest and returns what it applied, oldest first. Any number of
+// processes may call it at once, also through a transaction-mode PgBouncer: a lock row in the
+// schema, not a session lock, lets one of them work while the others wait.
+func Up(ctx context.Context, dsn string) ([]Applied, error) {
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("reading the database URL: %w", err)
+	}
+	// Migrations hold several statements a piece, which only the simple protocol accepts.
+	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	db := stdlib.OpenDB(*config)
+	defer db.Close()
+
+	if err := createSchema(ctx, db); err != nil {
+		return nil, err
+	}
+	locker, err := lock.NewPostgresTableLocker(lock.WithTableName(lockTable),
+		lock.WithTableLeaseDuration(10*time.Second), lock.WithTableHeartbeatInterval(2*time.Second),
+		lock.WithTableLockTimeout(500*time.Millisecond, 600))
+	if err != nil {
+		return nil, fmt.Errorf("preparing the migration lock: %w", err)
+	}
+	provider, err := goose.NewProvider(database.DialectPostgres, db, FS, goose.WithTableName(versionTable), goose.WithLocker(locker))
+	if err != nil {
+		return nil, fmt.Errorf("reading the migrations: %w", err)
+	}
+	results, err := provider.Up(ctx)
+	applied := make([]Applied, 0, len(results))
+	for _, r := range results {
+		applied = append(applied, Applied{Version: r.Source.Version, Source: r.Source.Path, Duration: r.Duration})
+	}
+	if err != nil {
+		return applied, fmt.Errorf("migrating the schema: %w", err)
+	}
+	return applied, nil
+}
+
+// createSchema makes the schema that goose's own tables live in. Two processes doing so at once
+// collide on a catalogue index even with IF NOT EXISTS; the loser simply finds it made.
+func createSchema(ctx context.Context, db *sql.DB) error {
+	_, err := db.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS punctual`)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && (pg.Code == "23505" || pg.Code == "42P06") {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("creating schema punctual: %w", err)
+	}
+	return nil
+}
+
+// Querier is what Current needs of a connection or pool.
+type Querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Current returns the schema version of a database; 0 where Punctual was never installed.
+func Current(ctx context.Context, db Querier) (int64, error) {
+	var exists bool
+	if err := db.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, versionTable).Scan(&exists); err != nil {
+		return 0, fmt.Errorf("looking for the schema: %w", err)
+	}
+	if !exists {
+		return 0, nil
+	}
+	var version int64
+	err := db.QueryRow(ctx, `SELECT coalesce(max(version_id) FILTER (WHERE is_applied), 0) FROM `+versionTable).Scan(&version)
+	if err != nil {
+		return 0, fmt.Errorf("reading the schema version: %w", err)
+	}
+	return version, nil
+}

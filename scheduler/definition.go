@@ -1,0 +1,184 @@
+package scheduler
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Definition is what a job does and when: the form of the API, of the manifests and of
+// job_versions.definition. What is absent has the default that WithDefaults fills in.
+type Definition struct {
+	Name              string            `json:"name" doc:"Unique within the tenant." example:"daily-invoice-gen"`
+	Description       string            `json:"description,omitempty" doc:"For people."`
+	Labels            map[string]string `json:"labels,omitempty" doc:"To filter by."`
+	Schedule          Schedule          `json:"schedule,omitzero" doc:"When it fires: exactly one of cron, every, at, delay, event; none of them: only when triggered."`
+	Jitter            Duration          `json:"jitter,omitzero" doc:"Delays each slot by a fixed offset in [0, jitter), hashed from the job's id and never more than half the gap to the next slot. Absent: the deployment's default for cron slots a minute or more apart, else 0s." example:"10s"`
+	Missed            Missed            `json:"missed,omitzero" doc:"What happens to slots that could not be claimed in time."`
+	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" doc:"What happens when a slot is due while a run of the job is active."`
+	ExpiresAfter      Duration          `json:"expires_after,omitzero" doc:"No attempt starts later than this after the slot was due. Absent: never expires." example:"1h"`
+	Target            Target            `json:"target" doc:"The HTTP request to send."`
+	Timeout           Duration          `json:"timeout,omitzero" doc:"Covers one whole exchange: 1ms to 24h." example:"30s"`
+	Retry             Retry             `json:"retry,omitzero" doc:"What happens after a failed attempt."`
+	Queue             string            `json:"queue,omitempty" doc:"Queue whose worker slots it uses." example:"default"`
+	Priority          Priority          `json:"priority,omitempty" doc:"Order within the queue."`
+}
+
+// Schedule says when a job fires. Exactly one of Cron, Every, At, Delay and Event is set; none of them
+// makes a job that fires only when triggered.
+type Schedule struct {
+	Cron     string   `json:"cron,omitempty" doc:"Cron expression of 5 fields, or 6 with leading seconds; names, L, W, # and @hourly, @daily, @weekly, @monthly, @yearly." example:"0 3 * * mon-fri"`
+	Timezone string   `json:"timezone,omitempty" doc:"IANA zone the cron expression is read in; UTC when absent." example:"America/Los_Angeles"`
+	Every    Duration `json:"every,omitzero" doc:"Fixed period of whole seconds, aligned to the Unix epoch or to starts_at." example:"90s"`
+	At       Instant  `json:"at,omitzero" doc:"One shot at this instant; in the past: now." example:"2026-12-01T09:00:00+01:00"`
+	Delay    Duration `json:"delay,omitzero" doc:"One shot this long after the definition is written." example:"5m"`
+	Event    string   `json:"event,omitempty" doc:"A run for each event posted under this name." example:"order.created"`
+	StartsAt Instant  `json:"starts_at,omitzero" doc:"No slot before this instant (cron, every)."`
+	EndsAt   Instant  `json:"ends_at,omitzero" doc:"No slot after this instant (cron, every)."`
+}
+
+// Kind names the kind of a schedule.
+type Kind string
+
+// The kinds of schedules.
+const (
+	KindCron  Kind = "cron"
+	KindEvery Kind = "every"
+	KindAt    Kind = "at"
+	KindDelay Kind = "delay"
+	KindEvent Kind = "event"
+	KindNone  Kind = "none"
+)
+
+// Kind returns the kind of s. Where several are set, which Validate refuses, it is the first of them.
+func (s Schedule) Kind() Kind {
+	switch {
+	case s.Cron != "":
+		return KindCron
+	case !s.Every.IsZero():
+		return KindEvery
+	case !s.At.IsZero():
+		return KindAt
+	case !s.Delay.IsZero():
+		return KindDelay
+	case s.Event != "":
+		return KindEvent
+	}
+	return KindNone
+}
+
+// Recurring reports whether the kind has more than one slot.
+func (k Kind) Recurring() bool { return k == KindCron || k == KindEvery }
+
+// OneShot reports whether the kind has exactly one slot.
+func (k Kind) OneShot() bool { return k == KindAt || k == KindDelay }
+
+// Target is the HTTP request a run sends.
+type Target struct {
+	URL     string            `json:"url" doc:"Absolute http or https URL." example:"https://billing.internal/invoices"`
+	Method  string            `json:"method,omitempty" doc:"GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS." example:"POST"`
+	Headers map[string]string `json:"headers,omitempty" doc:"Added to the request."`
+	Body    json.RawMessage   `json:"body,omitempty" doc:"A JSON value is sent as JSON; a string is sent as it is."`
+}
+
+// ConcurrencyPolicy decides what happens when a slot is due while a run of the job is active.
+type ConcurrencyPolicy string
+
+// The concurrency policies.
+const (
+	PolicyAllow  ConcurrencyPolicy = "allow"
+	PolicyForbid ConcurrencyPolicy = "forbid"
+)
+
+// Missed says what happens to slots claimed later than Tolerance after they were due.
+type Missed struct {
+	Policy    MissedPolicy `json:"policy,omitempty" doc:"skip: none of them runs; fire_once: the newest one runs; fire_all: each one runs, oldest first."`
+	Tolerance Duration     `json:"tolerance,omitzero" doc:"A slot claimed later than this after it was due is missed." example:"60s"`
+	Window    Duration     `json:"window,omitzero" doc:"Missed slots older than this never run. One-shots: unlimited." example:"24h"`
+}
+
+// MissedPolicy names what happens to missed slots.
+type MissedPolicy string
+
+// The policies for missed slots.
+const (
+	MissedSkip     MissedPolicy = "skip"
+	MissedFireOnce MissedPolicy = "fire_once"
+	MissedFireAll  MissedPolicy = "fire_all"
+)
+
+// Retry says what happens after a failed attempt.
+type Retry struct {
+	MaxAttempts    int      `json:"max_attempts,omitempty" doc:"Attempts in all, 1 to 100." example:"5"`
+	InitialBackoff Duration `json:"initial_backoff,omitzero" doc:"Delay after the first failure." example:"30s"`
+	Multiplier     float64  `json:"multiplier,omitempty" doc:"Growth of the delay with each failure, 1 to 100." example:"4"`
+	MaxBackoff     Duration `json:"max_backoff,omitzero" doc:"Longest delay." example:"1h"`
+	GiveUpOn       []int    `json:"give_up_on" doc:"HTTP statuses that end the run at once." example:"[410]"`
+}
+
+// Priority orders runs within a queue.
+type Priority string
+
+// The priorities.
+const (
+	PriorityHigh   Priority = "high"
+	PriorityNormal Priority = "normal"
+	PriorityLow    Priority = "low"
+)
+
+// Lane returns the number under which a queue's runs of priority p wait: queue id x 4 + 0 for high,
+// 1 for normal, 2 for low.
+func (p Priority) Lane(queue int16) int16 {
+	offset := int16(1)
+	switch p {
+	case PriorityHigh:
+		offset = 0
+	case PriorityLow:
+		offset = 2
+	}
+	return queue*4 + offset
+}
+
+// Defaults of a definition; semantics: missed slots, delivery.
+const (
+	DefaultTolerance      = 60 * time.Second
+	DefaultWindow         = 24 * time.Hour
+	DefaultTimeout        = 30 * time.Second
+	DefaultMaxAttempts    = 5
+	DefaultInitialBackoff = 30 * time.Second
+	DefaultMultiplier     = 4
+	DefaultMaxBackoff     = time.Hour
+	DefaultQueue          = "default"
+)
+
+// WithDefaults returns d with every default filled in but that of Jitter, which is the deployment's.
+func (d Definition) WithDefaults() Definition {
+	fill(&d.ConcurrencyPolicy, PolicyAllow)
+	fill(&d.Priority, PriorityNormal)
+	fill(&d.Queue, DefaultQueue)
+	fill(&d.Timeout, DurationOf(DefaultTimeout))
+	fill(&d.Target.Method, "POST")
+	fill(&d.Missed.Policy, MissedFireOnce)
+	fill(&d.Missed.Tolerance, DurationOf(DefaultTolerance))
+	if !d.Schedule.Kind().OneShot() {
+		fill(&d.Missed.Window, DurationOf(DefaultWindow))
+	}
+	fill(&d.Retry.MaxAttempts, DefaultMaxAttempts)
+	fill(&d.Retry.InitialBackoff, DurationOf(DefaultInitialBackoff))
+	fill(&d.Retry.Multiplier, DefaultMultiplier)
+	fill(&d.Retry.MaxBackoff, DurationOf(DefaultMaxBackoff))
+	if d.Retry.GiveUpOn == nil {
+		d.Retry.GiveUpOn = []int{410}
+	}
+	if d.Schedule.Kind() == KindCron {
+		fill(&d.Schedule.Timezone, "UTC")
+	}
+	return d
+}
+
+// fill sets a field that is absent.
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

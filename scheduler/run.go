@@ -1,0 +1,132 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Status is the state of a run.
+//
+//	blocked ─► pending ─► running ─► succeeded
+//	                       │   ▲  └─► dead
+//	                       ▼   │
+//	                     retrying          skipped, cancelled: final from anywhere before
+type Status string
+
+// The statuses of a run; the last four are final.
+const (
+	StatusBlocked   Status = "blocked"
+	StatusPending   Status = "pending"
+	StatusRunning   Status = "running"
+	StatusRetrying  Status = "retrying"
+	StatusSucceeded Status = "succeeded"
+	StatusDead      Status = "dead"
+	StatusSkipped   Status = "skipped"
+	StatusCancelled Status = "cancelled"
+)
+
+// Final reports whether a run in this status never changes again.
+func (s Status) Final() bool {
+	switch s {
+	case StatusSucceeded, StatusDead, StatusSkipped, StatusCancelled:
+		return true
+	}
+	return false
+}
+
+// Trigger is what made a run.
+type Trigger string
+
+// The triggers.
+const (
+	TriggerSchedule Trigger = "schedule"
+	TriggerCatchup  Trigger = "catchup"
+	TriggerManual   Trigger = "manual"
+)
+
+// Reason says why a run is not a plain success; empty on a plain success. The list is closed.
+type Reason string
+
+// The reasons and the status each leads to.
+const (
+	ReasonMissed         Reason = "missed"          // skipped: claimed later than its tolerance
+	ReasonPaused         Reason = "paused"          // skipped: passed while the job was paused
+	ReasonOverlap        Reason = "overlap"         // skipped: another run of the job was active
+	ReasonExpired        Reason = "expired"         // skipped when never sent, else dead
+	ReasonTimeout        Reason = "timeout"         // dead: the exchange took longer than the timeout
+	ReasonConnect        Reason = "connect"         // dead: no connection, or it broke
+	ReasonTLS            Reason = "tls"             // dead: the server's certificate or handshake was refused
+	ReasonBlockedAddress Reason = "blocked_address" // dead: the target resolves to a forbidden address
+	ReasonHTTP4xx        Reason = "http_4xx"        // dead: client error status
+	ReasonHTTP5xx        Reason = "http_5xx"        // dead: server error status
+	ReasonRedirect       Reason = "redirect"        // dead: redirects are not followed
+	ReasonGone           Reason = "gone"            // dead: a status of give_up_on
+	ReasonJobDeleted     Reason = "job_deleted"     // skipped or cancelled: the job was deleted
+)
+
+// AttemptOutcome is how an unsuccessful attempt ended.
+type AttemptOutcome string
+
+// The outcomes of attempts.
+const (
+	AttemptSucceeded   AttemptOutcome = "succeeded"
+	AttemptFailed      AttemptOutcome = "failed"
+	AttemptTimedOut    AttemptOutcome = "timed_out"
+	AttemptInterrupted AttemptOutcome = "interrupted" // its replica was asked to stop; does not count
+)
+
+// Assignment is one attempt a replica has claimed and will send.
+type Assignment struct {
+	RunID        uuid.UUID
+	Job          *Job
+	Lane         int16
+	Trigger      Trigger
+	ScheduledFor time.Time
+	DueAt        time.Time
+	Late         bool
+	Attempt      int               // number of this attempt, from 1
+	Fence        int64             // fencing token of this attempt
+	Body         []byte            // replaces the job's body when not nil
+	Headers      map[string]string // replaces the job's headers when not nil
+	Lease        *Lease
+}
+
+// Lease ties the runs of one claimed batch together: its row in claims goes when the last has left.
+type Lease struct {
+	ID        uuid.UUID
+	ClaimedAt time.Time // by the database's clock
+	Remaining int       // runs that have not left the replica; owned by the finisher
+}
+
+// Batch is what one claim brought.
+type Batch struct {
+	Runs []Assignment
+	Full bool // the quota was used up, so more may be due
+}
+
+// Verdict is what an attempt's end means for its run.
+type Verdict int
+
+// The verdicts.
+const (
+	Succeed   Verdict = iota // final: succeeded
+	RetryRun                 // another attempt after RetryIn
+	Bury                     // final: dead, with a dead letter
+	Expire                   // final: skipped when nothing was ever sent, else dead; no attempt was made
+	GiveBack                 // never sent: pending again, at once, for any replica
+	Interrupt                // cut off by a stopping replica: retried at once, not counted
+)
+
+// Outcome is the end of one attempt, as the finisher writes it.
+type Outcome struct {
+	Assignment
+	Verdict    Verdict
+	StartedAt  time.Time // by the database's clock, to within a round trip
+	FinishedAt time.Time
+	HTTPStatus int // 0 when there was no response
+	Reason     Reason
+	Error      string
+	Response   string        // start of the response body
+	RetryIn    time.Duration // delay before the next attempt
+}

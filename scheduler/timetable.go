@@ -1,0 +1,217 @@
+package scheduler
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler/cron"
+)
+
+// Timetable answers which slots a job has and when each is due. It is pure: every instant it knows
+// comes from its definition or is passed in.
+type Timetable struct {
+	kind   Kind
+	expr   *cron.Expression
+	zone   *time.Location
+	every  time.Duration
+	origin time.Time // what every is aligned to
+	starts time.Time // zero: no bound
+	ends   time.Time // zero: no bound
+	at     time.Time
+	delay  time.Duration
+	jitter time.Duration // longest delay; 0: none
+	hash   uint64        // of the job's id: where in [0, jitter) its slots are due
+}
+
+// Slot is one nominal fire time in UTC. Note says so where daylight saving moved it or chose between two.
+type Slot struct {
+	At   time.Time
+	Note string
+}
+
+// NewTimetable compiles the schedule of a definition whose defaults are filled in. defaultJitter applies
+// to cron slots a minute or more apart where the definition has no jitter of its own.
+func NewTimetable(job uuid.UUID, d Definition, defaultJitter time.Duration) (*Timetable, error) {
+	s := d.Schedule
+	t := &Timetable{
+		kind: s.Kind(), starts: s.StartsAt.Value(), ends: s.EndsAt.Value(),
+		every: s.Every.Value(), origin: ceil(s.StartsAt.Value(), time.Second),
+		at: s.At.Value(), delay: s.Delay.Value(), hash: hashID(job),
+	}
+	if s.StartsAt.IsZero() {
+		t.origin = time.Unix(0, 0).UTC()
+	}
+	if t.kind.Recurring() {
+		t.jitter = d.Jitter.Value()
+	}
+	if t.kind != KindCron {
+		return t, nil
+	}
+	var err error
+	if t.expr, err = cron.Parse(s.Cron); err != nil {
+		return nil, fmt.Errorf("schedule.cron: %w", err)
+	}
+	if t.zone, err = cron.LoadZone(s.Timezone); err != nil {
+		return nil, fmt.Errorf("schedule.timezone: %w", err)
+	}
+	if d.Jitter.IsZero() {
+		t.jitter = t.defaultJitter(defaultJitter)
+	}
+	return t, nil
+}
+
+// defaultJitter returns the deployment's default where the expression cannot fire twice within a minute.
+func (t *Timetable) defaultJitter(d time.Duration) time.Duration {
+	if t.expr.HasSeconds() {
+		return 0
+	}
+	return d
+}
+
+// First returns the first slot of a definition written at now. A one-shot whose time has passed fires
+// now; a recurring job starts with its first slot after now. Slots of one-shots are whole milliseconds,
+// rounded up so that none is early.
+func (t *Timetable) First(now time.Time) (Slot, bool) {
+	switch t.kind {
+	case KindAt:
+		at := t.at
+		if at.Before(now) {
+			at = now
+		}
+		return Slot{At: ceil(at, time.Millisecond)}, true
+	case KindDelay:
+		return Slot{At: ceil(now.Add(t.delay), time.Millisecond)}, true
+	}
+	return t.Next(now, nil)
+}
+
+// Next returns the first slot strictly after the given instant; false when there is none. One-shots have
+// no slot after their only one, so for them it is always false. memo may be nil.
+func (t *Timetable) Next(after time.Time, memo *cron.Memo) (Slot, bool) {
+	if !t.kind.Recurring() {
+		return Slot{}, false
+	}
+	if !t.starts.IsZero() && after.Before(t.starts) {
+		after = t.starts.Add(-1)
+	}
+	var slot Slot
+	if t.kind == KindEvery {
+		// Nanoseconds of an int64 span 292 years each way; definitions are validated to lie well within.
+		periods := floorDiv(int64(after.Sub(t.origin)), int64(t.every)) + 1
+		slot.At = t.origin.Add(time.Duration(periods) * t.every)
+	} else {
+		var found cron.Slot
+		var ok bool
+		if memo != nil {
+			found, ok = memo.Next(t.expr, after, t.zone)
+		} else {
+			found, ok = t.expr.Next(after, t.zone)
+		}
+		if !ok {
+			return Slot{}, false
+		}
+		slot = Slot{At: found.At, Note: found.Note.String()}
+	}
+	if !t.ends.IsZero() && slot.At.After(t.ends) {
+		return Slot{}, false
+	}
+	return slot, true
+}
+
+// Prev returns the newest slot at or before the given instant; false when there is none.
+func (t *Timetable) Prev(before time.Time) (Slot, bool) {
+	if !t.kind.Recurring() {
+		return Slot{}, false
+	}
+	if !t.ends.IsZero() && before.After(t.ends) {
+		before = t.ends
+	}
+	var slot Slot
+	if t.kind == KindEvery {
+		periods := floorDiv(int64(before.Sub(t.origin)), int64(t.every))
+		slot.At = t.origin.Add(time.Duration(periods) * t.every)
+	} else {
+		found, ok := t.expr.Prev(before, t.zone)
+		if !ok {
+			return Slot{}, false
+		}
+		slot = Slot{At: found.At, Note: found.Note.String()}
+	}
+	if !t.starts.IsZero() && slot.At.Before(t.starts) {
+		return Slot{}, false
+	}
+	return slot, true
+}
+
+// Due returns when a slot is due: the slot plus the job's own offset in [0, jitter), never more than
+// half the gap to the next slot. The same job has the same offset in every slot whose gap allows it.
+func (t *Timetable) Due(slot time.Time, memo *cron.Memo) time.Time {
+	if t.jitter <= 0 {
+		return slot
+	}
+	offset := time.Duration(t.hash % uint64(t.jitter))
+	if offset > t.shortestGap()/2 {
+		next, ok := t.Next(slot, memo)
+		if ok {
+			offset = min(offset, next.At.Sub(slot)/2)
+		}
+	}
+	// Whole microseconds: what Postgres stores.
+	return slot.Add(offset.Truncate(time.Microsecond))
+}
+
+// shortestGap returns a lower bound of the time between two slots, which saves looking for the next one.
+func (t *Timetable) shortestGap() time.Duration {
+	switch {
+	case t.kind == KindEvery:
+		return t.every
+	case t.expr.HasSeconds():
+		return time.Second
+	}
+	return time.Minute
+}
+
+// count returns how many slots lie from first to last, both included; limit+1 when more than limit.
+func (t *Timetable) count(first, last time.Time, limit int, memo *cron.Memo) int {
+	if t.kind == KindEvery {
+		return int(min(int64(last.Sub(first)/t.every)+1, int64(limit)+1))
+	}
+	n := 1
+	for at := first; at.Before(last) && n <= limit; n++ {
+		slot, ok := t.Next(at, memo)
+		if !ok {
+			break
+		}
+		at = slot.At
+	}
+	return n
+}
+
+func hashID(id uuid.UUID) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(id[:])
+	// The low bits of FNV differ little between ids that differ little; fold the high ones in.
+	sum := h.Sum(nil)
+	v := binary.BigEndian.Uint64(sum)
+	return v ^ v>>29
+}
+
+func ceil(t time.Time, unit time.Duration) time.Time {
+	down := t.Truncate(unit)
+	if down.Equal(t) {
+		return down
+	}
+	return down.Add(unit)
+}
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b != 0 && (a < 0) != (b < 0) {
+		q--
+	}
+	return q
+}

@@ -1,0 +1,8 @@
+// Package store keeps everything durable in Postgres: it claims due slots and ready runs, writes
+// outcomes, and creates, edits and lists jobs. Every statement names the schema, needs no session
+// state and works through a transaction-mode PgBouncer.
+//
+// Lock order, everywhere: schedules, then exclusive, then ready, then runs, each sorted and in
+// statements of their own. Facts that a lock protects are read in a statement after the one that
+// locked. What decides about time is now() of the database.
+package store

@@ -1,0 +1,170 @@
+package store
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+// JobState is where a job is in its life.
+type JobState string
+
+// The states of a job.
+const (
+	JobActive    JobState = "active"
+	JobPaused    JobState = "paused"
+	JobCompleted JobState = "completed" // no slot is left
+	JobDeleted   JobState = "deleted"   // kept for its history
+)
+
+// JobRecord is a job as it stands: its current definition as it was written, and its state.
+type JobRecord struct {
+	ID               uuid.UUID
+	Tenant           string
+	Version          int32
+	State            JobState
+	Definition       scheduler.Definition
+	NextScheduledFor *time.Time // next slot; nil when there is none or the job is paused
+	NextRunAt        *time.Time // when it is due
+	LastRun          *RunRecord // newest run or skip by slot; nil when there is none. Without attempts
+	PausedAt         *time.Time
+	PausedUntil      *time.Time
+	PauseNote        string
+	CreatedAt        time.Time
+	UpdatedAt        time.Time
+	CompletedAt      *time.Time
+}
+
+// RunRecord is a run or a recorded skip.
+type RunRecord struct {
+	ID            uuid.UUID
+	JobID         uuid.UUID
+	Job           string // name of the job now
+	Tenant        string
+	Trigger       scheduler.Trigger
+	ScheduledFor  time.Time
+	Status        scheduler.Status
+	Reason        scheduler.Reason // empty on a plain success
+	Late          bool
+	Attempt       int // number of the latest attempt; 0 before the first
+	MaxAttempts   int
+	Queue         string
+	Priority      scheduler.Priority
+	Replica       *uuid.UUID
+	JobVersion    int32
+	DueAt         time.Time
+	CreatedAt     time.Time
+	ClaimedAt     *time.Time
+	StartedAt     *time.Time
+	FinishedAt    *time.Time
+	NextAttemptAt *time.Time
+	HTTPStatus    int // 0: no response
+	Error         string
+	BlockedBy     *uuid.UUID
+	Skipped       *SkippedRange
+	ReplayOf      *uuid.UUID
+	ParentRun     *uuid.UUID
+	Step          string
+	Attempts      []AttemptRecord // only from GetRun
+}
+
+// SkippedRange is what a skip row stands for.
+type SkippedRange struct {
+	First, Last time.Time
+	Count       *int // nil: more than 1,000
+}
+
+// AttemptRecord is one attempt of a run; the successful one is made from the run itself.
+type AttemptRecord struct {
+	Number     int
+	StartedAt  time.Time
+	FinishedAt time.Time
+	Outcome    scheduler.AttemptOutcome
+	Reason     scheduler.Reason
+	HTTPStatus int
+	Error      string
+	Response   string
+	Replica    *uuid.UUID
+}
+
+// NewJob is what CreateJob and PutJob write.
+type NewJob struct {
+	Definition scheduler.Definition
+	Paused     *bool // nil: active when new, unchanged when replaced
+}
+
+// JobFilter selects jobs; empty fields select all. Deleted jobs are never listed.
+type JobFilter struct {
+	State      JobState
+	Queue      string
+	Labels     map[string]string // all of them
+	NamePrefix string
+	Query      string // part of the name or description, any case
+	Page
+}
+
+// RunFilter selects runs; empty fields select all.
+type RunFilter struct {
+	Status  scheduler.Status
+	Reason  scheduler.Reason
+	Trigger scheduler.Trigger
+	Late    *bool
+	Job     string     // name or id of a job that is not deleted
+	JobID   *uuid.UUID // deleted jobs too
+	Labels  map[string]string
+	From    *time.Time // on scheduled_for, inclusive; skip ranges that intersect count
+	To      *time.Time // exclusive
+	Page
+}
+
+// Page asks for a part of a list.
+type Page struct {
+	Limit  int    // 1 to 500
+	Cursor string // as an earlier page returned it; empty for the first
+}
+
+// OnConflict says what CreateJobs does with a name that is taken.
+type OnConflict string
+
+// The choices of OnConflict.
+const (
+	ConflictError   OnConflict = "error"
+	ConflictReplace OnConflict = "replace"
+	ConflictSkip    OnConflict = "skip"
+)
+
+// BatchResult is one job of a batch, in the order given.
+type BatchResult struct {
+	ID   uuid.UUID
+	Name string
+}
+
+// BatchError says which jobs of a batch could not be written; nothing was.
+type BatchError struct {
+	Errors map[int]error // by index
+}
+
+func (e *BatchError) Error() string { return "some jobs of the batch cannot be written" }
+
+// TriggerRequest is what a manual run may bring.
+type TriggerRequest struct {
+	Body    json.RawMessage   // replaces the job's body when not nil, same form as target.body
+	Headers map[string]string // replaces the job's headers when not nil
+}
+
+// Idempotency makes a write happen once per key. Where the key is new, the write and the rendered answer
+// are committed together; where it is known with the same hash, nothing is written and the first answer
+// comes back; with another hash the error is ErrKeyReused.
+type Idempotency struct {
+	Key  string
+	Hash [32]byte // of method, path and body
+}
+
+// Answer is a rendered response that an Idempotency-Key keeps.
+type Answer struct {
+	Status int
+	Body   []byte // JSON
+}

@@ -1,0 +1,146 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"punctual/migrations"
+	"punctual/scheduler"
+)
+
+// Options says how to reach the database and what a definition's absent fields mean.
+type Options struct {
+	DatabaseURL   string        // postgres:// URL or key=value DSN
+	DefaultJitter time.Duration // jitter of cron slots a minute or more apart that set none
+	MaxConns      int32         // largest number of connections; 0: 16
+	Log           *slog.Logger
+}
+
+// Store is a pool of connections to one database. Safe for concurrent use.
+type Store struct {
+	pool    *pgxpool.Pool
+	options Options
+	jobs    *lru.Cache[jobVersion, *scheduler.Job] // compiled definitions: immutable, so never stale
+	wake    chan struct{}
+}
+
+// compiledJobs is how many compiled definitions a replica keeps, at 2 to 3 KiB each.
+const compiledJobs = 20_000
+
+// Open connects to the database, and fails when it cannot be reached.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	config, err := pgxpool.ParseConfig(o.DatabaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("database URL: %w (an example: postgres://user:password@host:5432/database)", err)
+	}
+	if o.MaxConns == 0 {
+		o.MaxConns = 16
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	config.MaxConns = o.MaxConns
+	config.MinIdleConns = 1
+	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+		// Unnamed statements: planned with the values at hand, never with a generic plan that turns the
+		// due select into a sequential scan, and at home behind a transaction-mode PgBouncer.
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+	if config.ConnConfig.RuntimeParams["application_name"] == "" {
+		config.ConnConfig.RuntimeParams["application_name"] = "punctual"
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the database: %w", err)
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("connecting to the database: %w", err)
+	}
+	jobs, err := lru.New[jobVersion, *scheduler.Job](compiledJobs)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return &Store{pool: pool, options: o, jobs: jobs, wake: make(chan struct{}, 1)}, nil
+}
+
+// Close ends all connections and waits until those in use are returned.
+func (s *Store) Close() { s.pool.Close() }
+
+// Pool returns the connections, for metrics and read-only reports.
+func (s *Store) Pool() *pgxpool.Pool { return s.pool }
+
+// Wake receives a value after this process wrote something that may be due at once, so that its
+// scheduler need not wait for its next look. Other replicas find it within a second by themselves.
+func (s *Store) Wake() <-chan struct{} { return s.wake }
+
+func (s *Store) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // it has been told already
+	}
+}
+
+// SchemaError says that the database's schema does not fit this binary.
+type SchemaError struct{ Have, Need int64 }
+
+func (e *SchemaError) Error() string {
+	if e.Have == 0 {
+		return fmt.Sprintf("the database has no Punctual schema and this binary needs version %d: run `punctual migrate`, or start with --migrate", e.Need)
+	}
+	return fmt.Sprintf("the database's schema is version %d and this binary needs %d: run `punctual migrate`, or start with --migrate", e.Have, e.Need)
+}
+
+// CheckSchema returns a *SchemaError when the database's schema is older than this binary needs. A newer
+// one is fine: schema N serves binaries N-1 and N.
+func (s *Store) CheckSchema(ctx context.Context) error {
+	have, err := migrations.Current(ctx, s.pool)
+	if err != nil {
+		return err
+	}
+	if need := migrations.Latest(); have < need {
+		return &SchemaError{Have: have, Need: need}
+	}
+	return nil
+}
+
+// inTx runs work in a transaction. A replica that freezes inside one loses it after 5 s: otherwise its
+// row locks would keep others from its jobs for as long as it lives.
+func (s *Store) inTx(ctx context.Context, work func(tx pgx.Tx) error) error {
+	tx, err := s.pool.Begin(ctx)
+	if err != nil {
+		return fmt.Errorf("beginning a transaction: %w", err)
+	}
+	// A context of its own: the caller's may have ended, and the connection must come back clean.
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = '5s'`); err != nil {
+		return fmt.Errorf("beginning a transaction: %w", err)
+	}
+	if err := work(tx); err != nil {
+		return err
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return fmt.Errorf("committing: %w", err)
+	}
+	return nil
+}
+
+// Errors that callers decide by.
+var (
+	ErrNotFound  = errors.New("not found")
+	ErrNameTaken = errors.New("the name is taken by another job")
+	// ErrVersion is a lost update: the job is no longer at the version the caller expected.
+	ErrVersion = errors.New("the job has been changed since")
+	// ErrState is an action that the job's state does not allow; it is wrapped with the reason.
+	ErrState = errors.New("the state does not allow it")
+	// ErrKeyReused is an Idempotency-Key that came before with another request.
+	ErrKeyReused = errors.New("the Idempotency-Key was used before with another request")
+)
