@@ -1,0 +1,72 @@
+# Punctual. `make` alone lists the targets.
+
+GO      ?= go
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -X main.version=$(VERSION)
+BUILD   := $(GO) build -buildvcs=false -trimpath -ldflags "$(LDFLAGS)"
+
+# A linter changes its mind from version to version: pinned, and built once per checkout.
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI         := .tools/golangci-lint-$(GOLANGCI_VERSION)
+
+PKG   ?= ./...
+BENCH ?= .
+SOAK  ?= 30m
+ARGS  ?=
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "  PKG=./store limits test and bench; ARGS=... goes to punctual dev and to go test"
+
+.PHONY: run
+run: build ## Build and start everything: a private Postgres, the scheduler, sample jobs
+	@.ci/install postgresql
+	./bin/punctual dev $(ARGS)
+
+.PHONY: build
+build: ## Build bin/punctual
+	CGO_ENABLED=0 $(BUILD) -o bin/punctual .
+
+.PHONY: test
+test: ## Run all tests: race detector, real Postgres, real PgBouncer
+	@.ci/install gcc postgresql pgbouncer
+	CGO_ENABLED=1 $(GO) test -race -timeout 10m $(ARGS) $(PKG)
+
+.PHONY: lint
+lint: $(GOLANGCI) ## Check formatting, vet, lint, and the direction of imports
+	$(GO) vet ./...
+	GOOS=darwin CGO_ENABLED=0 $(GO) vet ./...
+	$(GOLANGCI) run ./...
+
+.PHONY: fmt
+fmt: $(GOLANGCI) ## Format all Go files (gofumpt)
+	$(GOLANGCI) fmt ./...
+
+.PHONY: generate
+generate: ## Write generated files and golden files anew
+	$(GO) generate ./...
+
+.PHONY: bench
+bench: ## Run the benchmarks (BENCH=regexp picks some)
+	@.ci/install postgresql
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 1h $(ARGS) $(PKG)
+
+.PHONY: soak
+soak: ## Run the long tests (SOAK=30m says how long each)
+	@.ci/install gcc postgresql pgbouncer
+	CGO_ENABLED=1 SOAK=$(SOAK) $(GO) test -race -run '^TestSoak' -count=1 -v -timeout 0 $(ARGS) $(PKG)
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin .tools
+
+$(GOLANGCI):
+	@echo "==> building golangci-lint $(GOLANGCI_VERSION), once; this takes some minutes"
+	@mkdir -p .tools/tmp
+	CGO_ENABLED=0 GOFLAGS=-buildvcs=false GOBIN=$(CURDIR)/.tools/tmp \
+		$(GO) install -ldflags '-s -w' github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	@mv .tools/tmp/golangci-lint $@
+	@rmdir .tools/tmp

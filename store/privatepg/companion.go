@@ -1,0 +1,61 @@
+package privatepg
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Companion is another program that runs next to a Server, such as a
+// connection pooler: as the same user, and never longer than the owner.
+type Companion struct {
+	p   *process
+	log string
+}
+
+// Companion starts the program at path. Its output goes to a log in the
+// server's directory.
+func (s *Server) Companion(path string, args ...string) (*Companion, error) {
+	log, err := os.CreateTemp(s.dir, filepath.Base(path)+"-*.log")
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", path, err)
+	}
+	defer log.Close()
+	cmd := s.command(path, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	p, err := startProcess(cmd, syscall.SIGKILL, "")
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", path, s.explain(err))
+	}
+	return &Companion{p: p, log: log.Name()}, nil
+}
+
+// MakeDir makes a new private directory below the server's, for a companion.
+func (s *Server) MakeDir(pattern string) (string, error) {
+	dir, err := os.MkdirTemp(s.dir, pattern)
+	if err != nil {
+		return "", fmt.Errorf("make a directory: %w", err)
+	}
+	return dir, s.user.own(dir)
+}
+
+// Done is closed when the program has ended.
+func (c *Companion) Done() <-chan struct{} { return c.p.done }
+
+// Output returns the end of what the program has written.
+func (c *Companion) Output() string { return tail(c.log) }
+
+// PID is its process id.
+func (c *Companion) PID() int { return c.p.pid() }
+
+// Stop asks the program to end, with SIGTERM, and kills it if it does not.
+func (c *Companion) Stop() error {
+	err := c.p.end(syscall.SIGTERM, 10*time.Second)
+	if err != nil {
+		err = errors.Join(err, c.p.end(syscall.SIGKILL, time.Minute))
+	}
+	return err
+}

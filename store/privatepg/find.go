@@ -1,0 +1,176 @@
+package privatepg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// MinVersion is the oldest major version of Postgres that Punctual runs on.
+const MinVersion = 15
+
+// places are where packages put the server binaries, which most of them keep
+// out of PATH.
+var places = []string{
+	"/usr/lib/postgresql/*/bin",                      // Debian, Ubuntu
+	"/usr/pgsql-*/bin",                               // RPMs of postgresql.org
+	"/usr/lib/postgresql*/bin",                       // SUSE
+	"/usr/libexec/postgresql*",                       // Alpine
+	"/opt/homebrew/opt/postgresql*/bin",              // Homebrew on Apple silicon
+	"/usr/local/opt/postgresql*/bin",                 // Homebrew on Intel
+	"/home/linuxbrew/.linuxbrew/opt/postgresql*/bin", // Homebrew on Linux
+	"/Applications/Postgres.app/Contents/Versions/*/bin",
+	"/opt/local/lib/postgresql*/bin", // MacPorts
+	"/usr/local/pgsql/bin",           // built from source
+}
+
+// installation is one set of server binaries.
+type installation struct {
+	dir     string
+	version int // major
+}
+
+// NotFoundError says that the machine has no usable Postgres server, where it
+// was looked for, and what to install.
+type NotFoundError struct {
+	Version int      // the only major version that would do; 0 for any ≥ MinVersion
+	Dir     string   // the data directory that asks for Version
+	Looked  []string // PATH and the patterns tried
+	Found   []string // servers that are there, of another version
+}
+
+func (e *NotFoundError) Error() string {
+	var b strings.Builder
+	if e.Version == 0 {
+		fmt.Fprintf(&b, "no Postgres server (version %d or newer) on this machine", MinVersion)
+	} else {
+		fmt.Fprintf(&b, "%s was made by Postgres %d, which is not on this machine", e.Dir, e.Version)
+	}
+	for _, f := range e.Found {
+		fmt.Fprintf(&b, "\n  found, but of the wrong version: %s", f)
+	}
+	fmt.Fprintf(&b, "\n  looked in: %s", strings.Join(e.Looked, ", "))
+	b.WriteString("\n  install it with one of:" +
+		"\n    apt-get install postgresql         (Debian, Ubuntu)" +
+		"\n    dnf install postgresql-server      (Fedora, RHEL)" +
+		"\n    brew install postgresql@17         (macOS)" +
+		"\n  or put the directory that holds postgres and initdb on PATH")
+	return b.String()
+}
+
+// Find returns the directory of the newest Postgres server of at least
+// MinVersion, and its major version. It looks on PATH and where the packages of
+// Debian, RPM, SUSE and Alpine distributions, Homebrew, MacPorts and
+// Postgres.app install, and fails with a *NotFoundError.
+func Find() (bindir string, version int, err error) {
+	found := installations()
+	for _, in := range found { // newest first
+		if in.version >= MinVersion {
+			return in.dir, in.version, nil
+		}
+	}
+	return "", 0, notFound(found, 0, "")
+}
+
+// chooseBinaries returns the binaries for pgdata: those asked for, those of the
+// version that made it, or, if there is no pgdata yet, the newest.
+func chooseBinaries(bindir, pgdata string) (installation, error) {
+	madeBy, err := dataVersion(pgdata)
+	if err != nil {
+		return installation{}, err
+	}
+	if bindir != "" {
+		in, err := inspect(bindir)
+		if err != nil {
+			return in, err
+		}
+		if in.version < MinVersion || madeBy != 0 && in.version != madeBy {
+			return in, notFound([]installation{in}, madeBy, pgdata)
+		}
+		return in, nil
+	}
+	found := installations()
+	for _, in := range found {
+		if in.version >= MinVersion && (madeBy == 0 || in.version == madeBy) {
+			return in, nil
+		}
+	}
+	return installation{}, notFound(found, madeBy, pgdata)
+}
+
+func notFound(found []installation, version int, pgdata string) *NotFoundError {
+	e := &NotFoundError{Version: version, Dir: pgdata, Looked: append([]string{"PATH"}, places...)}
+	for _, in := range found {
+		e.Found = append(e.Found, fmt.Sprintf("%s (%d)", in.dir, in.version))
+	}
+	return e
+}
+
+// installations lists what the machine has, newest first, PATH winning a tie.
+func installations() []installation {
+	dirs := filepath.SplitList(os.Getenv("PATH"))
+	for _, pattern := range places {
+		matches, _ := filepath.Glob(pattern) // fails only for a bad pattern
+		dirs = append(dirs, matches...)
+	}
+	var all []installation
+	for _, dir := range dirs {
+		if in, err := inspect(dir); err == nil && !slices.Contains(all, in) {
+			all = append(all, in)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b installation) int { return b.version - a.version })
+	return all
+}
+
+var versionPattern = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
+
+// inspect asks the binaries in dir for their version. A directory that only
+// links to postgres (as a bin directory on PATH does) is followed to the one
+// that holds it together with initdb.
+func inspect(dir string) (installation, error) {
+	postgres, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))
+	if err != nil {
+		return installation{}, fmt.Errorf("look for postgres: %w", err)
+	}
+	in := installation{dir: filepath.Dir(postgres)}
+	if _, err := os.Stat(filepath.Join(in.dir, "initdb")); err != nil {
+		return in, fmt.Errorf("look for initdb: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, postgres, "--version").Output()
+	if err != nil {
+		return in, fmt.Errorf("ask %s for its version: %w", postgres, err)
+	}
+	m := versionPattern.FindSubmatch(out)
+	if m == nil {
+		return in, fmt.Errorf("ask %s for its version: answered %q", postgres, out)
+	}
+	in.version, err = strconv.Atoi(string(m[1]))
+	return in, err
+}
+
+// dataVersion is the major version that made pgdata, 0 if nothing has yet.
+func dataVersion(pgdata string) (int, error) {
+	text, err := os.ReadFile(filepath.Join(pgdata, "PG_VERSION"))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the version of the data directory: %w", err)
+	}
+	v, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0, fmt.Errorf("read the version of the data directory %s: %w", pgdata, err)
+	}
+	return v, nil
+}

@@ -1,0 +1,102 @@
+package privatepg
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// initialise makes the database cluster unless there is one. initdb works next
+// to the final place, so that a half-made cluster is never taken for a whole.
+func (s *Server) initialise(ctx context.Context) error {
+	if err := s.readPassword(); err != nil {
+		return err
+	}
+	if v, err := dataVersion(s.pgdata()); err != nil || v != 0 {
+		return err
+	}
+	half := s.pgdata() + ".new"
+	if err := os.RemoveAll(half); err != nil {
+		return fmt.Errorf("create the database cluster: %w", err)
+	}
+	args := []string{
+		"--pgdata=" + half, "--username=" + Superuser, "--pwfile=" + s.passwordFile(),
+		"--auth-local=trust", "--auth-host=scram-sha-256", // the socket's directory is the guard
+		"--encoding=UTF8", "--locale=C", "--data-checksums",
+	}
+	if s.cfg.Fast {
+		args = append(args, "--no-sync")
+	}
+	if err := s.runToEnd(ctx, filepath.Join(s.bin.dir, "initdb"), args...); err != nil {
+		return fmt.Errorf("create the database cluster: %w", err)
+	}
+	if err := os.Rename(half, s.pgdata()); err != nil {
+		return fmt.Errorf("create the database cluster: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) passwordFile() string { return filepath.Join(s.dir, "password") }
+
+// readPassword reads the superuser's password, choosing one the first time.
+func (s *Server) readPassword() error {
+	text, err := os.ReadFile(s.passwordFile())
+	if err == nil && len(bytes.TrimSpace(text)) > 0 {
+		s.password = string(bytes.TrimSpace(text))
+		return nil
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("read the password: %w", err)
+	}
+	s.password = rand.Text()
+	if err := os.WriteFile(s.passwordFile(), []byte(s.password+"\n"), 0o600); err != nil {
+		return fmt.Errorf("write the password: %w", err)
+	}
+	return s.user.own(s.passwordFile())
+}
+
+// runToEnd runs a program as the server's user. An error carries its output.
+func (s *Server) runToEnd(ctx context.Context, path string, args ...string) error {
+	var out bytes.Buffer
+	cmd := s.command(path, args...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	p, err := startProcess(cmd, syscall.SIGKILL, "")
+	if err != nil {
+		return s.explain(err)
+	}
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		return errors.Join(ctx.Err(), p.end(syscall.SIGKILL, time.Minute))
+	}
+	if p.err != nil {
+		return fmt.Errorf("%s: %w\n%s", filepath.Base(path), p.err, strings.TrimSpace(out.String()))
+	}
+	return p.watch.dismiss()
+}
+
+// command prepares a program to run as the server's user, in its directory. Of
+// the environment it gets only what it needs to be found and to load: nothing
+// that would steer Postgres from outside, and no secrets of ours.
+func (s *Server) command(path string, args ...string) *exec.Cmd {
+	cmd := exec.Command(path, args...)
+	cmd.Dir = s.dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	s.user.apply(cmd.SysProcAttr)
+	cmd.Env = []string{"LC_ALL=C"}
+	for _, name := range []string{"PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"} {
+		if v, ok := os.LookupEnv(name); ok {
+			cmd.Env = append(cmd.Env, name+"="+v)
+		}
+	}
+	cmd.Env = append(cmd.Env, s.cfg.Env...)
+	return cmd
+}

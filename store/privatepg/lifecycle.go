@@ -1,0 +1,182 @@
+package privatepg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const (
+	socketPort = 5432 // the port in a socket's name when there is no TCP port
+
+	fastPatience  = 30 * time.Second // for a fast shutdown, with its checkpoint
+	crashPatience = 15 * time.Second // Postgres kills its own children after 5 s
+	portAttempts  = 3                // a free port may be taken before Postgres has it
+)
+
+// endedError says that Postgres ended instead of accepting connections.
+type endedError struct {
+	cause error
+	log   string // path
+	tail  string // last lines of log
+}
+
+func (e *endedError) Error() string {
+	return fmt.Sprintf("postgres ended at once (%v); the end of %s:\n%s", e.cause, e.log, e.tail)
+}
+
+func (e *endedError) Unwrap() error { return e.cause }
+
+// launch starts Postgres on the initialised directory.
+func (s *Server) launch(ctx context.Context) error {
+	socket, err := s.makeSocketDir()
+	if err != nil {
+		return err
+	}
+	attempts := 1
+	if s.cfg.Port == AnyPort && s.port == 0 { // a Restart keeps the port
+		attempts = portAttempts
+	}
+	for {
+		port, err := s.choosePort()
+		if err != nil {
+			return err
+		}
+		p, err := s.launchOn(ctx, socket, port)
+		if err == nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.socket, s.port, s.process = socket, port, p
+			return nil
+		}
+		var ended *endedError
+		if attempts--; attempts == 0 || !errors.As(err, &ended) {
+			return err
+		}
+	}
+}
+
+func (s *Server) choosePort() (int, error) {
+	switch {
+	case s.port != 0:
+		return s.port, nil
+	case s.cfg.Port == 0:
+		return socketPort, nil
+	case s.cfg.Port != AnyPort:
+		return s.cfg.Port, nil
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}
+
+// launchOn starts postgres and waits until it accepts connections.
+func (s *Server) launchOn(ctx context.Context, socket string, port int) (*process, error) {
+	log, err := s.openLog()
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := s.command(filepath.Join(s.bin.dir, "postgres"), s.arguments(socket, port)...)
+	cmd.Stdout, cmd.Stderr = log, log
+	var cleanup string
+	if s.cfg.Ephemeral {
+		cleanup = s.dir
+	}
+	// SIGQUIT, an immediate shutdown: it is quick, and unlike SIGINT a Go
+	// program never passes it on as ignored, not even below `sh -c '… &'`.
+	p, err := startProcess(cmd, syscall.SIGQUIT, cleanup)
+	if err != nil {
+		return nil, fmt.Errorf("start postgres: %w", s.explain(err))
+	}
+	if err := s.awaitReady(ctx, p, socketDSN(socket, port, "postgres")); err != nil {
+		return nil, errors.Join(err, p.end(syscall.SIGQUIT, crashPatience))
+	}
+	return p, nil
+}
+
+// awaitReady connects until that succeeds.
+func (s *Server) awaitReady(ctx context.Context, p *process, dsn string) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := pgconn.Connect(ctx, dsn)
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case <-p.done:
+			return &endedError{cause: p.err, log: s.Log(), tail: tail(s.Log())}
+		case <-ctx.Done():
+			return fmt.Errorf("postgres does not accept connections (its log is %s): %w", s.Log(), err)
+		case <-tick.C:
+		}
+	}
+}
+
+// Stop shuts Postgres down, disconnecting its clients, and gives the directory
+// free. It is an error if Postgres had to be killed. Stopping again does nothing.
+func (s *Server) Stop() error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if s.closed {
+		return nil
+	}
+	return errors.Join(s.halt(), s.close())
+}
+
+// Crash ends Postgres as a power failure would, but for what the operating
+// system has not written yet. Restart brings it up again.
+func (s *Server) Crash() error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	return s.current().end(syscall.SIGQUIT, crashPatience)
+}
+
+// Restart shuts Postgres down, unless it is down, and starts it again on the
+// same socket and port. ctx bounds the start as for Start.
+func (s *Server) Restart(ctx context.Context) error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if s.closed {
+		return errors.New("restart postgres: it was stopped for good")
+	}
+	ctx, cancel := withPatience(ctx)
+	defer cancel()
+	if err := s.halt(); err != nil {
+		return err
+	}
+	if err := s.awaitVacancy(ctx); err != nil {
+		return err
+	}
+	return s.launch(ctx)
+}
+
+// halt ends Postgres: fast first, then by force.
+func (s *Server) halt() error {
+	p := s.current()
+	err := p.end(syscall.SIGINT, fastPatience)
+	if err != nil {
+		err = errors.Join(err, p.end(syscall.SIGQUIT, crashPatience))
+	}
+	return err
+}
+
+// close gives back what open took.
+func (s *Server) close() error {
+	s.closed = true
+	err := errors.Join(s.removeSocketDir(), s.lock.Close())
+	if s.cfg.Ephemeral {
+		err = errors.Join(err, os.RemoveAll(s.dir))
+	}
+	return err
+}

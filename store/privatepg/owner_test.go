@@ -1,0 +1,187 @@
+package privatepg
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// ownerEnv makes the test binary an owner of the directory it names.
+const ownerEnv = "PRIVATEPG_TEST_OWNER"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(ownerEnv); dir != "" {
+		if err := own(dir); err != nil {
+			fmt.Println("error:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// own starts Postgres, says "ready" with its address, and waits to be killed.
+func own(dir string) error {
+	s, err := Start(context.Background(), Config{Dir: dir, Ephemeral: os.Getenv("EPHEMERAL") != ""})
+	if err != nil {
+		return err
+	}
+	if _, err := s.Companion("/bin/sleep", "1000"); err != nil {
+		return err
+	}
+	fmt.Println("ready", s.DSN("postgres"))
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return errors.Join(err, s.Stop())
+}
+
+// otherOwner starts a process that owns dir, and returns when it is ready.
+func otherOwner(t *testing.T, dir string, env ...string) (cmd *exec.Cmd, dsn string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd = exec.Command(self)
+	cmd.Env = append(append(os.Environ(), ownerEnv+"="+dir), env...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cmd.StdinPipe(); err != nil { // open for as long as this process
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	dsn, ok := strings.CutPrefix(strings.TrimSpace(line), "ready ")
+	if err != nil || !ok {
+		t.Fatalf("the other owner says %q, %v", line, err)
+	}
+	return cmd, dsn
+}
+
+// eventually polls until cond holds, for at most half a minute.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	giveUp := time.After(30 * time.Second)
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-giveUp:
+			t.Fatalf("still not so after 30 s: %s", what)
+		}
+	}
+}
+
+func TestNothingOutlivesAKilledOwner(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGQUIT, syscall.SIGTERM} {
+		t.Run(sig.String(), func(t *testing.T) {
+			t.Parallel()
+			dir := newDir(t)
+			cmd, dsn := otherOwner(t, dir)
+			query(t, dsn, "CREATE TABLE kept AS SELECT 'kept' AS v")
+			children := descendants(t, cmd.Process.Pid)
+			if len(children) < 5 { // postmaster, its workers, companion
+				t.Fatalf("the owner has the descendants %v, want more", children)
+			}
+			if err := cmd.Process.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait()
+			eventually(t, "no descendant is left", func() bool {
+				for _, pid := range children {
+					if _, there := processes(t)[pid]; there {
+						return false
+					}
+				}
+				return true
+			})
+			next := start(t, Config{Dir: dir})
+			if got := query(t, next.DSN("postgres"), "SELECT v FROM kept"); got != "kept" {
+				t.Errorf("read %q after the crash", got)
+			}
+		})
+	}
+}
+
+func TestStartAtOnceAfterAKilledOwner(t *testing.T) {
+	t.Parallel()
+	dir := newDir(t)
+	cmd, _ := otherOwner(t, dir)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	start(t, Config{Dir: dir}) // the old Postgres is still going down
+}
+
+func TestEphemeralDirectoryGoesWithAKilledOwner(t *testing.T) {
+	t.Parallel()
+	dir := newDir(t)
+	cmd, _ := otherOwner(t, dir, "EPHEMERAL=1")
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	eventually(t, dir+" is gone", func() bool {
+		_, err := os.Stat(dir)
+		return errors.Is(err, os.ErrNotExist)
+	})
+}
+
+func TestOwnerInAnotherProcessIsNamed(t *testing.T) {
+	t.Parallel()
+	dir := newDir(t)
+	cmd, _ := otherOwner(t, dir)
+	_, err := Start(t.Context(), Config{Dir: dir})
+	var inUse *InUseError
+	if !errors.As(err, &inUse) || inUse.PID != cmd.Process.Pid {
+		t.Errorf("error is %v, want one that names process %d", err, cmd.Process.Pid)
+	}
+}
+
+func TestWatchdogDoesWhatLinuxWould(t *testing.T) {
+	t.Parallel()
+	// Both ends of the watch are processes here, as on systems without
+	// PR_SET_PDEATHSIG; closing the pipe stands for the death of the owner.
+	victim := exec.Command("/bin/sleep", "1000")
+	out, err := victim.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	dir := newDir(t)
+	w, err := startWatchdog(victim.Process.Pid, syscall.SIGTERM, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.pipe.Close(); err != nil {
+		t.Fatal(err)
+	}
+	drain(t, out)
+	_ = victim.Wait()
+	if err := w.cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Error("the directory is still there")
+	}
+}

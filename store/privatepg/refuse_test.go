@@ -1,0 +1,142 @@
+package privatepg
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestSecondOwnerIsToldWhoTheFirstIs(t *testing.T) {
+	t.Parallel()
+	dir := newDir(t)
+	start(t, Config{Dir: dir, Fast: true})
+	_, err := Start(t.Context(), Config{Dir: dir})
+	var inUse *InUseError
+	if !errors.As(err, &inUse) || inUse.PID != os.Getpid() {
+		t.Errorf("error is %v, want one that names process %d", err, os.Getpid())
+	}
+}
+
+func TestDirectoryWithOtherFilesIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	dir := newDir(t)
+	if err := os.WriteFile(filepath.Join(dir, "thesis.tex"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Start(t.Context(), Config{Dir: dir, Ephemeral: true})
+	if err == nil || !strings.Contains(err.Error(), "thesis.tex") {
+		t.Errorf("error is %v", err)
+	}
+	after, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, _ := owner(before)
+	if got, _ := owner(after); got != uid || after.Mode() != before.Mode() {
+		t.Error("the directory has changed hands")
+	}
+}
+
+func TestRootIsToldWhichDirectoryBarsTheWay(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Log("not root: no other user, so nothing is in its way")
+		return
+	}
+	private := newDir(t) // mode 0700, root's
+	_, err := Start(t.Context(), Config{Dir: filepath.Join(private, "data"), Fast: true})
+	if err == nil || !strings.Contains(err.Error(), private+" (mode 0700)") {
+		t.Errorf("error is %v, want it to name %s", err, private)
+	}
+}
+
+func TestForeignDirectoryIsRefused(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() == 0 {
+		t.Log("root: no directory is foreign")
+		return
+	}
+	_, err := Start(t.Context(), Config{Dir: "/etc"})
+	if err == nil || !strings.Contains(err.Error(), "belongs to root") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestMissingPostgresSaysWhereAndWhat(t *testing.T) {
+	t.Setenv("PATH", "")
+	saved := places
+	places = []string{filepath.Join(t.TempDir(), "pgsql-*", "bin")}
+	t.Cleanup(func() { places = saved })
+
+	_, _, err := Find()
+	var notFound *NotFoundError
+	if !errors.As(err, &notFound) {
+		t.Fatalf("error is %v, want a *NotFoundError", err)
+	}
+	for _, want := range []string{
+		places[0], "version 15", "apt-get install postgresql",
+		"dnf install postgresql-server", "brew install postgresql",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the message does not say %q:\n%v", want, err)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "data")
+	if _, err := Start(t.Context(), Config{Dir: dir}); !errors.As(err, &notFound) {
+		t.Errorf("Start fails with %v", err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("an empty directory is left behind")
+	}
+}
+
+func TestBinariesFollowTheDataAndNothingOlderThanTheMinimum(t *testing.T) {
+	root := t.TempDir()
+	t.Setenv("PATH", "/usr/bin:/bin")
+	saved := places
+	places = []string{filepath.Join(root, "*")}
+	t.Cleanup(func() { places = saved })
+	for _, v := range []string{"9.6.24", "13.2", "16.4", "18beta1"} {
+		fakeServer(t, filepath.Join(root, v), v)
+	}
+	for _, tc := range []struct {
+		name, dataVersion string
+		want              int // 0 for an error
+	}{
+		{"the newest for new data", "", 18},
+		{"the same version for existing data", "16\n", 16},
+		{"none in place of the missing version", "17\n", 0},
+		{"none below the minimum", "13\n", 0},
+	} {
+		pgdata := t.TempDir()
+		if tc.dataVersion != "" {
+			if err := os.WriteFile(filepath.Join(pgdata, "PG_VERSION"), []byte(tc.dataVersion), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := chooseBinaries("", pgdata)
+		if got.version != tc.want || (err == nil) != (tc.want != 0) {
+			t.Errorf("%s: version %d, error %v", tc.name, got.version, err)
+		}
+	}
+}
+
+// fakeServer makes binaries that know nothing but their version.
+func fakeServer(t *testing.T, dir, version string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"postgres", "initdb"} {
+		script := "#!/bin/sh\necho '" + name + " (PostgreSQL) " + version + "'\n"
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
