@@ -1,0 +1,134 @@
+package delivery
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// BenchmarkSend measures one attempt against a target in a process of its own.
+func BenchmarkSend(b *testing.B) {
+	target := startTargetProcess(b)
+	for _, bm := range []struct {
+		name, method string
+		body         []byte
+	}{
+		{"POST", "POST", []byte(`{"hello":"world"}`)},
+		{"GET", "GET", nil},
+	} {
+		r := benchRequest(target, bm.method, bm.body)
+		b.Run(bm.name, func(b *testing.B) {
+			c := New(Config{})
+			defer c.Close()
+			b.ReportAllocs()
+			b.SetParallelism(64)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if res := c.Send(b.Context(), r); !res.OK() {
+						b.Error(res.Error)
+					}
+				}
+			})
+		})
+	}
+	b.Run("net/http client", func(b *testing.B) { benchmarkPlain(b, target) })
+}
+
+// benchmarkPlain posts the same with the same net/http settings and nothing around it.
+func benchmarkPlain(b *testing.B, target string) {
+	hc := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024, DisableCompression: true}}
+	defer hc.CloseIdleConnections()
+	r := benchRequest(target, "POST", []byte(`{"hello":"world"}`))
+	b.ReportAllocs()
+	b.SetParallelism(64)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			req := (&attempt{traced: b.Context()}).request(&r, r.Header.Clone())
+			for _, e := range r.Extra {
+				req.Header.Set(e.Name, e.Value)
+			}
+			resp, err := hc.Do(req)
+			if err != nil {
+				b.Error(err)
+				continue
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+		}
+	})
+}
+
+func benchRequest(target, method string, body []byte) Request {
+	u, err := url.Parse(target)
+	if err != nil {
+		panic(err)
+	}
+	return Request{
+		Method: method, URL: u, Body: body, Timeout: 10 * time.Second,
+		Header: http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer abc"}},
+		Extra: []Header{
+			{"Webhook-Id", "0190f5c2-0000-7000-8000-000000000000"},
+			{"Webhook-Timestamp", "1767225600"},
+			{"Webhook-Signature", "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4="},
+			{"Idempotency-Key", "0190f5c2-0000-7000-8000-000000000000:1767225600"},
+			{"Punctual-Job", "hello"},
+			{"Punctual-Run", "0190f5c2-0000-7000-8000-000000000000"},
+			{"Punctual-Attempt", "1"},
+			{"Punctual-Trigger", "schedule"},
+			{"Punctual-Scheduled-For", "2026-01-01T00:00:00Z"},
+			{"Punctual-Fencing-Token", "12345678"},
+			{"Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+		},
+	}
+}
+
+// startTargetProcess runs this test binary again as the target, so that its work is not counted here.
+func startTargetProcess(b *testing.B) (address string) {
+	b.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestTargetProcess$")
+	cmd.Env = append(os.Environ(), "DELIVERY_TARGET=1")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = stdin.Close() // the target ends with its input
+		_ = cmd.Wait()
+	})
+	address, err = bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	return address[:len(address)-1]
+}
+
+func TestTargetProcess(t *testing.T) {
+	if os.Getenv("DELIVERY_TARGET") == "" {
+		t.Skip("runs as the target of BenchmarkSend")
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, `{"ok":true}`)
+	})}
+	go func() { _ = srv.Serve(ln) }()
+	_, _ = os.Stdout.WriteString("http://" + ln.Addr().String() + "\n")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	_ = srv.Close()
+}

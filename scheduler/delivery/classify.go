@@ -1,0 +1,159 @@
+package delivery
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// classifyStatus returns the reason and text for a status; both are empty for 2xx.
+func classifyStatus(status int) (Reason, string) {
+	switch status / 100 {
+	case 2:
+		return "", ""
+	case 3:
+		return ReasonRedirect, fmt.Sprintf("the target answered %d; redirects are not followed", status)
+	case 4:
+		return ReasonHTTP4xx, fmt.Sprintf("the target answered %d", status)
+	case 5:
+		return ReasonHTTP5xx, fmt.Sprintf("the target answered %d", status)
+	}
+	return ReasonConnect, fmt.Sprintf("the target answered %d, which ends no HTTP exchange", status)
+}
+
+// failed is the result of an exchange that broke off with err.
+func (x *attempt) failed(err error) Result {
+	res := Result{Sent: x.sent()}
+	switch {
+	case x.caller.Err() != nil:
+		res.Cancelled, res.Error = true, "cancelled before the answer was complete"
+		return res
+	case x.over():
+		res.Reason, res.Error = ReasonTimeout, x.timeoutText()
+		return res
+	}
+	if x.conn != nil {
+		if e := x.conn.failure(); e != nil {
+			err = e // net/http saw only the stand-in for it
+		}
+	}
+	res.Reason, res.Error = classify(err, res.Sent)
+	return res
+}
+
+func (x *attempt) timeoutText() string {
+	if x.conn == nil {
+		return "no connection within the timeout"
+	}
+	switch x.conn.state.Load() {
+	case answered, over:
+		return "the answer was not complete within the timeout"
+	}
+	return "no answer within the timeout"
+}
+
+// classify returns the reason and text for an error. The texts are ours, since those of the standard library quote
+// resolver addresses and what the target sent.
+func classify(err error, sent bool) (Reason, string) {
+	var (
+		handshake *handshakeError
+		dns       *net.DNSError
+		op        *net.OpError
+		errno     syscall.Errno
+	)
+	switch {
+	case errors.Is(err, ErrBlockedAddress):
+		if errors.As(err, &op) {
+			err = op.Err
+		}
+		return ReasonBlockedAddress, oneLine(err.Error())
+	case errors.As(err, &handshake):
+		return ReasonTLS, "no secure connection: " + handshakeText(handshake.err)
+	case errors.As(err, &op) && op.Op == remoteAlert: // TLS 1.3 refuses a client only after its handshake
+		return ReasonTLS, "the target refused the secure connection: " + oneLine(op.Err.Error())
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return ReasonConnect, "the host's name does not resolve"
+	case errors.As(err, &dns):
+		return ReasonConnect, "the host's name cannot be resolved at the moment"
+	case errors.Is(err, errEnded), errors.Is(err, errUnasked):
+		return ReasonConnect, err.Error()
+	case errors.As(err, &errno):
+		return ReasonConnect, errno.Error()
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return ReasonConnect, "the target closed the connection before its answer was complete"
+	case isDeadline(err):
+		return ReasonConnect, fmt.Sprintf("no connection within %s", connectTimeout)
+	case sent:
+		return ReasonConnect, "the answer is not valid HTTP, or its headers are too large"
+	}
+	return ReasonConnect, "the request could not be sent"
+}
+
+// remoteAlert is the Op crypto/tls puts on an alert from the peer; the alert's own type is not exported.
+const remoteAlert = "remote error"
+
+func handshakeText(err error) string {
+	var (
+		cert   *tls.CertificateVerificationError
+		record tls.RecordHeaderError
+		op     *net.OpError
+		errno  syscall.Errno
+	)
+	switch {
+	case errors.As(err, &cert):
+		return certificateText(cert.Err)
+	case errors.As(err, &record):
+		return "the target does not speak TLS on this port"
+	case errors.As(err, &op) && op.Op == remoteAlert:
+		return oneLine(op.Err.Error())
+	case errors.As(err, &errno):
+		return errno.Error()
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the target closed the connection during the handshake"
+	case isDeadline(err):
+		return fmt.Sprintf("no handshake within %s", connectTimeout)
+	}
+	return "the handshake failed"
+}
+
+func certificateText(err error) string {
+	var (
+		unknown x509.UnknownAuthorityError
+		host    x509.HostnameError
+		invalid x509.CertificateInvalidError
+	)
+	switch {
+	case errors.As(err, &unknown):
+		return "the certificate is signed by an unknown authority"
+	case errors.As(err, &host):
+		return "the certificate is not for host " + oneLine(host.Host)
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "the certificate has expired or is not yet valid"
+	}
+	return "the certificate is not valid"
+}
+
+func isDeadline(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// oneLine makes a text of foreign origin short, printable and valid UTF-8.
+func oneLine(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+	if len(s) > 200 {
+		s = strings.ToValidUTF8(s[:200], "")
+	}
+	return s
+}

@@ -1,0 +1,31 @@
+// Package delivery sends one attempt of a job — one HTTP request — and says what came of it.
+//
+// A [Client] is made once per replica and shared by all workers. [Client.Send] returns when the exchange is over: the whole
+// answer read, the timeout reached, the connection failed, or the caller's context cancelled. It never returns an
+// error; every outcome is a [Result].
+//
+//	                 2xx, whole body read ────────────► success          Reason ""
+//	request ──┬────► 3xx, 4xx, 5xx ───────────────────► failure          Reason redirect, http_4xx, http_5xx
+//	          ├────► no answer, or a broken one ──────► failure          Reason connect, tls, blocked_address
+//	          ├────► the job's timeout ───────────────► failure          Reason timeout
+//	          └────► the caller's context ends ───────► neither          Cancelled
+//
+// # One request on the wire
+//
+// An attempt is exactly one request, whatever the method, the headers and the connection do. net/http by itself keeps
+// no such promise: when a reused connection ends unanswered it sends a GET, or anything with an Idempotency-Key and a
+// body it can rewind, again. So bodies here cannot be rewound, and every connection is wrapped (see conn) so that
+// an exchange is in one of two states: nothing of the request has been written, and then it moves silently to another connection;
+// or something may have been, and then it is over and [Result.Sent] is true. HTTP/2 is not offered, because its
+// client repeats streams the peer had already seen.
+//
+// # Hostile targets
+//
+// The timeout covers dialling, the TLS handshake, writing, waiting and reading. Response headers, body and kept
+// excerpt are capped. Nothing is decompressed, redirects are not followed, there are no cookies, and the environment's proxy
+// settings are ignored. An attempt that ends leaves no goroutine and no descriptor behind, except connections
+// that may be reused, for a few seconds.
+//
+// The functions [CheckMethod], [CheckURL] and [CheckHeader] are for the time a job is written; their errors tell its
+// author what would be right.
+package delivery

@@ -1,0 +1,107 @@
+package delivery
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newClient returns a client that is closed when the test is over.
+func newClient(t testing.TB, cfg Config) *Client {
+	t.Helper()
+	c := New(cfg)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// listen serves every connection with handle, in a goroutine of its own that is given the connection's number, from 1.
+// When the test is over it closes them and waits. Use it where a target must do what an http.Server would not.
+func listen(t testing.TB, handle func(nc net.Conn, number int)) *url.URL {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var (
+		mu    sync.Mutex
+		open  = map[net.Conn]bool{}
+		group sync.WaitGroup
+	)
+	group.Go(func() {
+		for number := 1; ; number++ {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			open[nc] = true
+			mu.Unlock()
+			group.Go(func() {
+				handle(nc, number)
+				_ = nc.Close()
+				mu.Lock()
+				delete(open, nc)
+				mu.Unlock()
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = ln.Close()
+		mu.Lock()
+		for nc := range open {
+			_ = nc.Close()
+		}
+		mu.Unlock()
+		group.Wait()
+	})
+	return &url.URL{Scheme: "http", Host: ln.Addr().String(), Path: "/hook"}
+}
+
+// readRequest reads one whole request, or nil at the connection's end.
+func readRequest(br *bufio.Reader) *http.Request {
+	req, err := http.ReadRequest(br)
+	if err != nil {
+		return nil
+	}
+	_, _ = io.Copy(io.Discard, req.Body)
+	return req
+}
+
+// answering returns a handler that gives every request the same answer, and leaves closing to the client.
+func answering(format string, args ...any) func(net.Conn, int) {
+	return func(nc net.Conn, _ int) {
+		for br := bufio.NewReader(nc); readRequest(br) != nil; {
+			_, _ = fmt.Fprintf(nc, format, args...)
+		}
+	}
+}
+
+func post(u *url.URL) Request {
+	return Request{Method: http.MethodPost, URL: u, Body: []byte(`{"n":1}`), Timeout: 20 * time.Second}
+}
+
+// until waits for a condition that something else will bring about.
+func until(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("waited in vain for: %s", what)
+		}
+	}
+}

@@ -1,0 +1,261 @@
+package delivery
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A witness counts, by the header Attempt, the requests that reached it.
+type witness struct {
+	mu   sync.Mutex
+	seen map[string]int
+}
+
+func (w *witness) note(req *http.Request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.seen == nil {
+		w.seen = map[string]int{}
+	}
+	w.seen[req.Header.Get("Attempt")]++
+}
+
+func (w *witness) count(attempt string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seen[attempt]
+}
+
+const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+// closesUnanswered answers all requests but the second of its first connection, after which it hangs up.
+func (w *witness) closesUnanswered(hangUp func(net.Conn)) func(net.Conn, int) {
+	return func(nc net.Conn, number int) {
+		br := bufio.NewReader(nc)
+		for n := 1; ; n++ {
+			req := readRequest(br)
+			if req == nil {
+				return
+			}
+			w.note(req)
+			if number == 1 && n == 2 {
+				hangUp(nc)
+				return
+			}
+			answer := okAnswer
+			if req.Method == http.MethodHead {
+				answer = okAnswer[:len(okAnswer)-2]
+			}
+			_, _ = io.WriteString(nc, answer)
+		}
+	}
+}
+
+func attemptRequest(u *url.URL, method, id string, body []byte) Request {
+	return Request{
+		Method: method, URL: u, Body: body, Timeout: 20 * time.Second,
+		Extra: []Header{{"Attempt", id}, {"Idempotency-Key", id}, {"X-Idempotency-Key", id}},
+	}
+}
+
+func TestAReusedConnectionThatClosesUnansweredCarriesOneRequest(t *testing.T) {
+	hangUps := map[string]func(net.Conn){
+		"closed":       func(net.Conn) {},
+		"part of line": func(nc net.Conn) { _, _ = io.WriteString(nc, "HTTP/1.") },
+		"part of head": func(nc net.Conn) { _, _ = io.WriteString(nc, "HTTP/1.1 200 OK\r\nContent-") },
+		"interim only": func(nc net.Conn) { _, _ = io.WriteString(nc, "HTTP/1.1 103 Early Hints\r\n\r\n") },
+		"reset": func(nc net.Conn) {
+			if tc, ok := nc.(*tls.Conn); ok {
+				nc = tc.NetConn()
+			}
+			_ = nc.(*net.TCPConn).SetLinger(0)
+			_ = nc.Close()
+		},
+		"half closed": func(nc net.Conn) {
+			if tc, ok := nc.(*tls.Conn); ok {
+				_ = tc.CloseWrite()
+			} else {
+				_ = nc.(*net.TCPConn).CloseWrite()
+			}
+			_, _ = io.Copy(io.Discard, nc)
+		},
+	}
+	for _, scheme := range []string{"http", "https"} {
+		for name, hangUp := range hangUps {
+			for _, method := range append(methods, "TRACE") {
+				for _, body := range []string{"", "body"} {
+					t.Run(fmt.Sprintf("%s %s %s %s", scheme, name, method, body), func(t *testing.T) {
+						w := new(witness)
+						cfg, wrap := Config{}, func(nc net.Conn) net.Conn { return nc }
+						if scheme == "https" {
+							pair, roots := certificate(t, valid)
+							cfg.RootCAs = roots
+							wrap = func(nc net.Conn) net.Conn {
+								return tls.Server(nc, &tls.Config{Certificates: []tls.Certificate{pair}})
+							}
+						}
+						handle := w.closesUnanswered(hangUp)
+						u := listen(t, func(nc net.Conn, number int) {
+							sc := wrap(nc)
+							defer sc.Close()
+							handle(sc, number)
+						})
+						u.Scheme = scheme
+						c := newClient(t, cfg)
+
+						if res := c.Send(t.Context(), attemptRequest(u, method, "first", []byte(body))); !res.OK() {
+							t.Fatalf("first: %+v", res)
+						}
+						res := c.Send(t.Context(), attemptRequest(u, method, "second", []byte(body)))
+						if res.Reason != ReasonConnect || !res.Sent || res.Status != 0 {
+							t.Errorf("got %+v, want a failed connection, sent", res)
+						}
+						if res := c.Send(t.Context(), attemptRequest(u, method, "third", []byte(body))); !res.OK() {
+							t.Errorf("third: %+v", res)
+						}
+						for _, id := range []string{"first", "second", "third"} {
+							if n := w.count(id); n != 1 {
+								t.Errorf("the target saw the %s attempt %d times", id, n)
+							}
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// The witness would notice: net/http left to itself sends twice.
+func TestTheWitnessSeesNetHTTPRepeatARequest(t *testing.T) {
+	w := new(witness)
+	u := listen(t, w.closesUnanswered(func(net.Conn) {}))
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	for _, id := range []string{"first", "second"} {
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, u.String(), nil)
+		req.Header.Set("Attempt", id)
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+	}
+	if n := w.count("second"); n != 2 {
+		t.Errorf("seen %d times; if net/http no longer repeats, conn may be needed no more", n)
+	}
+}
+
+// The connection ends between being picked and being written to: the one moment at which net/http fails a request that
+// has a body although nothing of it was sent.
+func TestAConnectionThatEndsBeforeTheRequestIsWrittenCostsNothing(t *testing.T) {
+	for _, method := range methods {
+		for _, body := range []string{"", "body"} {
+			t.Run(method+" "+body, func(t *testing.T) {
+				w, hangUp := new(witness), make(chan struct{})
+				u := listen(t, func(nc net.Conn, number int) {
+					w.closesUnanswered(nil)(&endedBy{Conn: nc, first: number == 1, end: hangUp}, 2)
+				})
+				c := newClient(t, Config{})
+				r := attemptRequest(u, method, "first", []byte(body))
+				r.Extra = r.Extra[:1]
+				if res := c.Send(t.Context(), r); !res.OK() {
+					t.Fatalf("first: %+v", res)
+				}
+
+				picked := 0
+				ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+					if picked++; picked == 1 {
+						close(hangUp)
+						until(t, "the end to be noticed", func() bool { return info.Conn.(*conn).state.Load() == ended })
+					}
+				}})
+				r = attemptRequest(u, method, "second", []byte(body))
+				r.Extra = r.Extra[:1]
+				if res := c.Send(ctx, r); !res.OK() {
+					t.Errorf("second: %+v", res)
+				}
+				if picked != 2 || w.count("second") != 1 {
+					t.Errorf("%d connections tried, %d requests seen; want 2 and 1", picked, w.count("second"))
+				}
+			})
+		}
+	}
+}
+
+// An endedBy is closed, if it is the first, when end is.
+type endedBy struct {
+	net.Conn
+	first bool
+	end   chan struct{}
+	once  sync.Once
+}
+
+func (e *endedBy) Read(p []byte) (int, error) {
+	if e.first {
+		e.once.Do(func() {
+			go func() { <-e.end; _ = e.Close() }()
+		})
+	}
+	return e.Conn.Read(p)
+}
+
+// Targets that hang up at any moment: no attempt is ever seen twice, and none that was not sent fails.
+func TestNoAttemptIsSeenTwiceWhileConnectionsKeepEnding(t *testing.T) {
+	w := new(witness)
+	u := listen(t, func(nc net.Conn, _ int) {
+		br := bufio.NewReader(nc)
+		for {
+			req := readRequest(br)
+			if req == nil {
+				return
+			}
+			w.note(req)
+			switch rand.IntN(8) {
+			case 0:
+				return
+			case 1: // answers, and closes although it did not say so
+				_, _ = io.WriteString(nc, okAnswer)
+				return
+			case 2:
+				_, _ = io.WriteString(nc, okAnswer)
+				_ = nc.(*net.TCPConn).SetLinger(0)
+				return
+			}
+			_, _ = io.WriteString(nc, okAnswer)
+		}
+	})
+	c := newClient(t, Config{})
+	var group sync.WaitGroup
+	for worker := range 8 {
+		group.Go(func() {
+			for n := range 500 {
+				id := strconv.Itoa(worker) + "/" + strconv.Itoa(n)
+				r := attemptRequest(u, []string{http.MethodGet, http.MethodPost}[n%2], id, nil)
+				if n%4 > 1 {
+					r.Body = []byte("body")
+				}
+				if r.Method == http.MethodGet {
+					r.Body = nil
+				}
+				res, seen := c.Send(context.Background(), r), w.count(id)
+				if seen > 1 || (res.OK() && seen != 1) || (!res.OK() && !res.Sent) {
+					t.Errorf("attempt %s seen %d times: %+v", id, seen, res)
+				}
+			}
+		})
+	}
+	group.Wait()
+}

@@ -1,0 +1,48 @@
+package delivery
+
+import (
+	"errors"
+	"time"
+)
+
+// A Reason says why an attempt failed. It is empty on success.
+type Reason string
+
+// The reasons an attempt can fail for. How often and when it is tried again is the job's retry policy.
+const (
+	ReasonTimeout        Reason = "timeout"         // the exchange was not over in time
+	ReasonConnect        Reason = "connect"         // name not found, refused, reset, closed early, or an answer that is not HTTP
+	ReasonTLS            Reason = "tls"             // no secure connection: certificate, handshake
+	ReasonBlockedAddress Reason = "blocked_address" // [Config.Control] refused the address
+	ReasonRedirect       Reason = "redirect"        // 3xx
+	ReasonHTTP4xx        Reason = "http_4xx"        // 4xx
+	ReasonHTTP5xx        Reason = "http_5xx"        // 5xx
+)
+
+// ErrBlockedAddress is what [Config.Control] returns, or wraps, to refuse an address.
+var ErrBlockedAddress = errors.New("the address is not allowed")
+
+// A Result is the outcome of one attempt.
+type Result struct {
+	// Status is the HTTP status, 0 when none came. It may be set beside any Reason and beside Cancelled:
+	// a 200 whose body stalls is a timeout.
+	Status int
+	// Reason is empty when the attempt succeeded or was cancelled.
+	Reason Reason
+	// Cancelled is true when the caller's context ended before the exchange did; its cause tells why.
+	Cancelled bool
+	// Error is one line for people, empty on success. It names the host at most: no user, path, query or header.
+	Error string
+	// Body holds the start of a failure's body ([Config.KeepBytes]), or the body of a success if
+	// [Request.KeepBody] asked for it. The bytes are the target's: any encoding, NULs included.
+	Body []byte
+	// Truncated is true when Body may not be all of it.
+	Truncated bool
+	// RetryAfter is what a 429 or 503 asked for, at most a year; 0 when it asked for nothing.
+	RetryAfter time.Duration
+	// Sent is true unless it is certain that no byte of the request was written.
+	Sent bool
+}
+
+// OK reports whether the attempt succeeded.
+func (r Result) OK() bool { return r.Reason == "" && !r.Cancelled }

@@ -1,0 +1,42 @@
+package delivery
+
+import (
+	"net/http"
+	"testing"
+	"time"
+)
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	tests := []struct {
+		name, value, date string
+		want              time.Duration
+	}{
+		{"absent", "", "", 0},
+		{"seconds", "120", "", 2 * time.Minute},
+		{"seconds with spaces", " 5 ", "", 5 * time.Second},
+		{"zero", "0", "", 0},
+		{"negative", "-5", "", 0},
+		{"signed", "+5", "", 0},
+		{"fraction", "1.5", "", 0},
+		{"a century", "3153600000", "", maxRetryAfter},
+		{"more than an integer holds", "99999999999999999999999", "", maxRetryAfter},
+		{"garbage", "soon", "", 0},
+		{"date", "Sun, 01 Mar 2026 12:01:00 GMT", "", time.Minute},
+		{"date in the obsolete form", "Sunday, 01-Mar-26 12:01:00 GMT", "", time.Minute},
+		{"past date", "Sun, 01 Mar 2026 11:00:00 GMT", "", 0},
+		{"far date", "Sun, 01 Mar 2099 11:00:00 GMT", "", maxRetryAfter},
+		{"date by a clock that is an hour fast", "Sun, 01 Mar 2026 13:01:00 GMT", "Sun, 01 Mar 2026 13:00:00 GMT", time.Minute},
+		{"date beside a garbled Date", "Sun, 01 Mar 2026 12:01:00 GMT", "yesterday", time.Minute},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			h := http.Header{}
+			h.Set("Retry-After", test.value)
+			h.Set("Date", test.date)
+			if got := retryAfter(h, now); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}

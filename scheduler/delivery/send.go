@@ -1,0 +1,94 @@
+package delivery
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// A Request is one attempt to be sent. Everything in it is only read, and may be shared between attempts.
+type Request struct {
+	// Method, URL and the job's own Header have passed [CheckMethod], [CheckURL] and [CheckHeader].
+	Method string
+	URL    *url.URL
+	// Header holds the headers every attempt of the job carries, under canonical names.
+	Header http.Header
+	// Extra holds this attempt's own headers. They win over Header.
+	Extra []Header
+	Body  []byte
+	// Timeout bounds the whole exchange, from dialling to the end of the answer's body. Default 30 s.
+	Timeout time.Duration
+	// KeepBody asks for the body of a success in [Result.Body].
+	KeepBody bool
+}
+
+// A Header is one header line. Name is canonical, as by [http.CanonicalHeaderKey].
+type Header struct{ Name, Value string }
+
+// Send performs one attempt and returns when it is over. At most one request is written, whatever happens.
+func (c *Client) Send(ctx context.Context, r Request) Result {
+	x := newAttempt(ctx, r.Timeout)
+	defer x.cancel()
+	header := c.header(&r)
+	for {
+		resp, err := c.transport.RoundTrip(x.request(&r, header))
+		switch {
+		case err == nil:
+			return c.receive(x, &r, resp)
+		case x.reused && !x.sent() && !x.over():
+			// The connection ended while idle. net/http itself moves on only if there is no body.
+			continue
+		}
+		return x.failed(err)
+	}
+}
+
+// header merges the headers of an attempt. The values of the template are shared; all of Extra's live in one slice.
+func (c *Client) header(r *Request) http.Header {
+	h := make(http.Header, len(r.Header)+len(r.Extra)+1)
+	h["User-Agent"] = c.userAgent
+	maps.Copy(h, r.Header)
+	values := make([]string, len(r.Extra))
+	for i, e := range r.Extra {
+		values[i] = e.Value
+		h[e.Name] = values[i : i+1 : i+1]
+	}
+	return h
+}
+
+// receive reads and classifies the answer.
+func (c *Client) receive(x *attempt, r *Request, resp *http.Response) Result {
+	defer resp.Body.Close()
+	res := Result{Status: resp.StatusCode, Sent: true}
+	res.Reason, res.Error = classifyStatus(resp.StatusCode)
+	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
+		res.RetryAfter = retryAfter(resp.Header, time.Now())
+	}
+	if resp.StatusCode < 200 { // 101: what follows is not a body
+		return res
+	}
+
+	keep := int64(c.keepBytes)
+	if res.Reason == "" {
+		keep = 0
+		if r.KeepBody {
+			keep = c.maxBytes
+		}
+	}
+	var err error
+	res.Body, res.Truncated, err = readBody(resp.Body, c.maxBytes, keep)
+	if err == nil {
+		return res
+	}
+	res.Truncated = true
+	cut := x.failed(err)
+	switch {
+	case cut.Cancelled:
+		res.Reason, res.Cancelled, res.Error = "", true, cut.Error
+	case res.Reason == "": // a failure stays what its status says
+		res.Reason, res.Error, res.Body = cut.Reason, cut.Error, nil
+	}
+	return res
+}

@@ -1,0 +1,229 @@
+package delivery
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// serve runs handler as a well-behaved target.
+func serve(t testing.TB, handler http.HandlerFunc) *url.URL {
+	t.Helper()
+	srv := httptest.NewServer(handler)
+	t.Cleanup(srv.Close)
+	u, err := url.Parse(srv.URL + "/hook?a=b%2Fc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func TestWhatReachesTheTarget(t *testing.T) {
+	type seen struct {
+		Method, URI, Body string
+		Length            int64
+		Chunked           bool
+		Header            http.Header
+	}
+	got := make(chan seen, 1)
+	u := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- seen{r.Method, r.RequestURI, string(body), r.ContentLength, r.TransferEncoding != nil, r.Header}
+	})
+	c := newClient(t, Config{UserAgent: "punctual/1.2"})
+	for _, method := range methods {
+		for _, body := range []string{"", "hello", strings.Repeat("x", 100_000)} {
+			template := http.Header{"Accept": {"a", "b"}, "X-Both": {"template"}}
+			res := c.Send(t.Context(), Request{
+				Method: method, URL: u, Header: template, Body: []byte(body),
+				Extra: []Header{{"X-Both", "extra"}, {"Webhook-Id", "id"}},
+			})
+			if !res.OK() || res.Status != 200 || !res.Sent {
+				t.Fatalf("%s: %+v", method, res)
+			}
+			want := seen{method, "/hook?a=b%2Fc", body, int64(len(body)), false, http.Header{
+				"Accept": {"a", "b"}, "X-Both": {"extra"}, "Webhook-Id": {"id"}, "User-Agent": {"punctual/1.2"},
+			}}
+			if body != "" || method == "POST" || method == "PUT" || method == "PATCH" {
+				want.Header["Content-Length"] = []string{strconv.Itoa(len(body))}
+			}
+			if diff := cmp.Diff(want, <-got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", method, diff)
+			}
+			if diff := cmp.Diff(http.Header{"Accept": {"a", "b"}, "X-Both": {"template"}}, template); diff != "" {
+				t.Errorf("the template was changed:\n%s", diff)
+			}
+		}
+	}
+}
+
+// Under the race detector: one template, many attempts, and none sees another's headers.
+func TestAttemptsShareATemplate(t *testing.T) {
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Attempt") != r.URL.Query().Get("attempt") || r.Header.Get("Shared") != "yes" {
+			w.WriteHeader(http.StatusConflict)
+		}
+	})
+	c, template := newClient(t, Config{}), http.Header{"Shared": {"yes"}, "Attempt": {"none"}}
+	var group sync.WaitGroup
+	for worker := range 8 {
+		group.Go(func() {
+			for n := range 50 {
+				id, u := strconv.Itoa(100*worker+n), *u
+				u.RawQuery = "attempt=" + id
+				r := Request{Method: "POST", URL: &u, Header: template, Extra: []Header{{"Attempt", id}}, Body: []byte(id)}
+				if res := c.Send(t.Context(), r); !res.OK() {
+					t.Errorf("%+v", res)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+func TestStatuses(t *testing.T) {
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		status, _ := strconv.Atoi(r.URL.RawQuery)
+		w.Header().Set("Retry-After", "7")
+		w.Header().Set("Location", "http://"+r.Host+"/?200")
+		w.WriteHeader(status)
+	})
+	c := newClient(t, Config{})
+	for status, want := range map[int]Reason{
+		200: "", 201: "", 202: "", 204: "", 299: "",
+		300: ReasonRedirect, 301: ReasonRedirect, 302: ReasonRedirect, 304: ReasonRedirect, 307: ReasonRedirect, 308: ReasonRedirect,
+		400: ReasonHTTP4xx, 401: ReasonHTTP4xx, 404: ReasonHTTP4xx, 410: ReasonHTTP4xx, 429: ReasonHTTP4xx,
+		500: ReasonHTTP5xx, 503: ReasonHTTP5xx, 599: ReasonHTTP5xx, 600: ReasonConnect,
+	} {
+		u := *u
+		u.RawQuery = strconv.Itoa(status)
+		res := c.Send(t.Context(), post(&u))
+		if res.Status != status || res.Reason != want || res.OK() != (want == "") || (res.Error == "") != (want == "") || !res.Sent {
+			t.Errorf("%d: %+v", status, res)
+		}
+		if asks := status == 429 || status == 503; (res.RetryAfter == 7*time.Second) != asks {
+			t.Errorf("%d: retry after %s", status, res.RetryAfter)
+		}
+	}
+}
+
+func TestHowMuchOfABodyIsKept(t *testing.T) {
+	const long = 5000
+	tests := []struct {
+		name      string
+		cfg       Config
+		status    int
+		size      int
+		keepBody  bool
+		kept      int
+		truncated bool
+	}{
+		{"success, not wanted", Config{}, 200, 100, false, 0, true},
+		{"success, wanted", Config{}, 200, long, true, long, false},
+		{"success, empty", Config{}, 200, 0, true, 0, false},
+		{"success, longer than the cap", Config{MaxResponseBytes: 100}, 200, long, true, 100, true},
+		{"failure", Config{}, 500, 100, false, 100, false},
+		{"failure, wanted or not", Config{}, 500, long, true, defaultKeepBytes, true},
+		{"failure, more kept", Config{KeepBytes: 2000}, 500, long, false, 2000, true},
+		{"failure, kept up to the cap", Config{KeepBytes: 2000, MaxResponseBytes: 10}, 500, long, false, 10, true},
+		{"failure, nothing kept", Config{KeepBytes: -1}, 500, long, false, 0, true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			body := bytes.Repeat([]byte("0123456789"), long/10)[:test.size]
+			u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(test.status)
+				_, _ = w.Write(body)
+			})
+			r := post(u)
+			r.KeepBody = test.keepBody
+			res := newClient(t, test.cfg).Send(t.Context(), r)
+			if res.Status != test.status || !bytes.Equal(res.Body, body[:test.kept]) || res.Truncated != test.truncated {
+				t.Errorf("status %d, kept %d, truncated %t; want %d, %d, %t",
+					res.Status, len(res.Body), res.Truncated, test.status, test.kept, test.truncated)
+			}
+		})
+	}
+}
+
+func TestCompressedBodiesStayCompressed(t *testing.T) {
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if got := r.Header.Get("Accept-Encoding"); got != "" {
+			t.Errorf("asked for %q", got)
+		}
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = io.WriteString(w, "bomb")
+	})
+	r := post(u)
+	r.KeepBody = true
+	if res := newClient(t, Config{}).Send(t.Context(), r); string(res.Body) != "bomb" {
+		t.Errorf("got %+v", res)
+	}
+}
+
+func TestTheEnvironmentsProxyIsIgnored(t *testing.T) {
+	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
+	t.Setenv("http_proxy", "http://127.0.0.1:1")
+	u := serve(t, func(http.ResponseWriter, *http.Request) {})
+	if res := newClient(t, Config{}).Send(t.Context(), post(u)); !res.OK() {
+		t.Errorf("got %+v", res)
+	}
+}
+
+// As many in flight at once as one replica is to carry; the target answers none before it has them all.
+func TestTenThousandInFlight(t *testing.T) {
+	n := 10_000
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	n = min(n, (int(limit.Cur)-500)/2) // both ends are in this process
+	if testing.Short() || raceEnabled {
+		n = min(n, 400)
+	}
+	var arrived atomic.Int64
+	all := make(chan struct{})
+	u := listen(t, func(nc net.Conn, _ int) {
+		buf := make([]byte, 4096)
+		for {
+			// A small request in one packet is read at once.
+			if _, err := nc.Read(buf); err != nil {
+				return
+			}
+			if arrived.Add(1) == int64(n) {
+				close(all)
+			}
+			<-all
+			_, _ = io.WriteString(nc, okAnswer)
+		}
+	})
+	c := newClient(t, Config{})
+	var group sync.WaitGroup
+	for range n {
+		group.Go(func() {
+			r := post(u)
+			r.Timeout = time.Minute
+			if res := c.Send(t.Context(), r); !res.OK() {
+				t.Errorf("%+v", res)
+			}
+		})
+	}
+	<-all
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	t.Logf("%d in flight, %d MB from the system for both ends", n, m.Sys>>20)
+	group.Wait()
+}

@@ -1,0 +1,129 @@
+package delivery
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"math/big"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+func valid(*x509.Certificate) {}
+
+// certificate returns a self-signed certificate for 127.0.0.1, as edit has changed it, and a pool that trusts it.
+func certificate(t testing.TB, edit func(*x509.Certificate)) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		NotBefore:    time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:        true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	edit(template)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(leaf)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
+}
+
+func TestTargetsWithoutASecureConnection(t *testing.T) {
+	tests := []struct {
+		name  string
+		edit  func(*x509.Certificate)
+		serve func(*tls.Config)
+		trust bool
+		text  string
+	}{
+		{name: "untrusted", edit: valid, text: "unknown authority"},
+		{name: "expired", edit: func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }, trust: true, text: "expired"},
+		{name: "wrong host", edit: func(c *x509.Certificate) { c.IPAddresses = []net.IP{net.IPv4(192, 0, 2, 1)} }, trust: true, text: "not for host 127.0.0.1"},
+		{name: "old version", edit: valid, trust: true, serve: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS11 }, text: "protocol version"},
+		{name: "wants a client certificate", edit: valid, trust: true, serve: func(c *tls.Config) { c.ClientAuth = tls.RequireAnyClientCert }, text: "certificate required"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			pair, roots := certificate(t, test.edit)
+			if !test.trust {
+				roots = x509.NewCertPool()
+			}
+			server := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS10}
+			if test.serve != nil {
+				test.serve(server)
+			}
+			u := listen(t, func(nc net.Conn, _ int) { _ = tls.Server(nc, server).Handshake() })
+			u.Scheme = "https"
+			res := newClient(t, Config{RootCAs: roots}).Send(t.Context(), post(u))
+			if res.Reason != ReasonTLS || !strings.Contains(res.Error, test.text) {
+				t.Errorf("got %+v, want tls: … %s …", res, test.text)
+			}
+		})
+	}
+}
+
+func TestTargetsThatBreakTheHandshake(t *testing.T) {
+	tests := []struct {
+		name   string
+		handle func(net.Conn, int)
+		want   Reason
+		text   string
+	}{
+		{"speaks plain HTTP", func(nc net.Conn, _ int) { _, _ = io.WriteString(nc, "HTTP/1.1 400 Bad Request\r\n\r\n") }, ReasonTLS, "does not speak TLS"},
+		{"hangs up", func(nc net.Conn, _ int) { _, _ = io.ReadFull(nc, make([]byte, 5)) }, ReasonTLS, "handshake"},
+		{"never answers", func(nc net.Conn, _ int) { _, _ = io.Copy(io.Discard, nc) }, ReasonTimeout, "no connection within"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			u := listen(t, test.handle)
+			u.Scheme = "https"
+			r := post(u)
+			if test.want == ReasonTimeout {
+				r.Timeout = 50 * time.Millisecond
+			}
+			res := newClient(t, Config{}).Send(t.Context(), r)
+			if res.Sent && res.Reason != ReasonTLS {
+				t.Errorf("sent without a handshake")
+			}
+			if res.Reason != test.want || (!strings.Contains(res.Error, test.text) && !strings.Contains(res.Error, "reset")) {
+				t.Errorf("got %+v, want %s: … %s …", res, test.want, test.text)
+			}
+		})
+	}
+}
+
+func TestHTTPSConnectionsAreReused(t *testing.T) {
+	pair, roots := certificate(t, valid)
+	w, conns := new(witness), make(chan int, 10)
+	u := listen(t, func(nc net.Conn, number int) {
+		conns <- number
+		sc := tls.Server(nc, &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}})
+		w.closesUnanswered(nil)(sc, 0)
+	})
+	u.Scheme = "https"
+	c := newClient(t, Config{RootCAs: roots})
+	for _, id := range []string{"first", "second", "third"} {
+		if res := c.Send(t.Context(), attemptRequest(u, "POST", id, []byte("body"))); !res.OK() {
+			t.Fatalf("%+v", res)
+		}
+	}
+	if len(conns) != 1 {
+		t.Errorf("%d connections for three attempts in a row", len(conns))
+	}
+}
