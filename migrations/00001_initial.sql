@@ -56,7 +56,7 @@ CREATE TABLE punctual.jobs (
     deleted_at    timestamptz,
     CONSTRAINT job_name_is_1_to_128_letters_digits_dot_underscore_colon_dash CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$'),
     CONSTRAINT job_state_is_active_paused_completed_or_deleted CHECK (state IN ('active', 'paused', 'completed', 'deleted')),
-    CONSTRAINT job_kind_is_cron_every_at_delay_event_or_none CHECK (kind IN ('cron', 'every', 'at', 'delay', 'event', 'none')),
+    CONSTRAINT job_kind_is_cron_every_at_delay_or_none CHECK (kind IN ('cron', 'every', 'at', 'delay', 'none')),
     CONSTRAINT job_version_is_positive CHECK (version > 0),
     CONSTRAINT paused_job_has_paused_at CHECK ((state <> 'paused') OR (paused_at IS NOT NULL)),
     CONSTRAINT completed_job_has_completed_at CHECK ((state <> 'completed') OR (completed_at IS NOT NULL)),
@@ -74,7 +74,7 @@ COMMENT ON COLUMN punctual.jobs.tenant       IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.jobs.version      IS 'Current version: the row of job_versions that holds now. Also the ETag of the API.';
 COMMENT ON COLUMN punctual.jobs.name         IS 'Unique among the active and paused jobs of a tenant; a completed or deleted job frees its name.';
 COMMENT ON COLUMN punctual.jobs.state        IS 'active, paused, completed (no slot is left) or deleted (kept for its history).';
-COMMENT ON COLUMN punctual.jobs.kind         IS 'Kind of schedule: cron, every, at, delay, event or none.';
+COMMENT ON COLUMN punctual.jobs.kind         IS 'Kind of schedule: cron, every, at, delay or none.';
 COMMENT ON COLUMN punctual.jobs.queue        IS 'Queue its runs wait in: queues.id.';
 COMMENT ON COLUMN punctual.jobs.labels       IS 'Labels to filter by: a flat object of strings.';
 COMMENT ON COLUMN punctual.jobs.created_at   IS 'When the job was first written.';
@@ -460,7 +460,7 @@ DECLARE
     c record;
     texts jsonb := '{
         "tenant": "Name of the tenant.", "name": "Name of the job.", "job": "Name of the job.", "id": "Its id.", "job_id": "Id of the job.", "run_id": "Id of the run.",
-        "state": "active, paused or completed.", "kind": "cron, every, at, delay, event or none.", "queue": "Name of the queue.", "priority": "high, normal or low.",
+        "state": "active, paused or completed.", "kind": "cron, every, at, delay or none.", "queue": "Name of the queue.", "priority": "high, normal or low.",
         "version": "Version.", "schedule": "The schedule as written.", "url": "Where the callback goes.", "next_run_at": "When the next slot is due (with jitter); null when there is none.",
         "next_scheduled_for": "The next slot; null when there is none.", "last_run_id": "Newest run or skip.", "last_status": "Status of the newest run.",
         "last_reason": "Reason of the newest run.", "last_scheduled_for": "Slot of the newest run.", "last_finished_at": "When the newest run ended.",

@@ -1,9 +1,6 @@
 package scheduler
 
-import (
-	"encoding/json"
-	"time"
-)
+import "encoding/json"
 
 // Definition is what a job does and when: the form of the API, of the manifests and of
 // job_versions.definition. What is absent has the default that WithDefaults fills in.
@@ -11,7 +8,7 @@ type Definition struct {
 	Name              string            `json:"name" doc:"Unique within the tenant." example:"daily-invoice-gen"`
 	Description       string            `json:"description,omitempty" doc:"For people."`
 	Labels            map[string]string `json:"labels,omitempty" doc:"To filter by."`
-	Schedule          Schedule          `json:"schedule,omitzero" doc:"When it fires: exactly one of cron, every, at, delay, event; none of them: only when triggered."`
+	Schedule          Schedule          `json:"schedule,omitzero" doc:"When it fires: exactly one of cron, every, at, delay; none of them: only when triggered."`
 	Jitter            Duration          `json:"jitter,omitzero" doc:"Delays each slot by a fixed offset in [0, jitter), hashed from the job's id and never more than half the gap to the next slot. Absent: the deployment's default for cron slots a minute or more apart, else 0s." example:"10s"`
 	Missed            Missed            `json:"missed,omitzero" doc:"What happens to slots that could not be claimed in time."`
 	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" doc:"What happens when a slot is due while a run of the job is active."`
@@ -23,7 +20,7 @@ type Definition struct {
 	Priority          Priority          `json:"priority,omitempty" doc:"Order within the queue."`
 }
 
-// Schedule says when a job fires. Exactly one of Cron, Every, At, Delay and Event is set; none of them
+// Schedule says when a job fires. Exactly one of Cron, Every, At and Delay is set; none of them
 // makes a job that fires only when triggered.
 type Schedule struct {
 	Cron     string   `json:"cron,omitempty" doc:"Cron expression of 5 fields, or 6 with leading seconds; names, L, W, # and @hourly, @daily, @weekly, @monthly, @yearly." example:"0 3 * * mon-fri"`
@@ -31,7 +28,6 @@ type Schedule struct {
 	Every    Duration `json:"every,omitzero" doc:"Fixed period of whole seconds, aligned to the Unix epoch or to starts_at." example:"90s"`
 	At       Instant  `json:"at,omitzero" doc:"One shot at this instant; in the past: now." example:"2026-12-01T09:00:00+01:00"`
 	Delay    Duration `json:"delay,omitzero" doc:"One shot this long after the definition is written." example:"5m"`
-	Event    string   `json:"event,omitempty" doc:"A run for each event posted under this name." example:"order.created"`
 	StartsAt Instant  `json:"starts_at,omitzero" doc:"No slot before this instant (cron, every)."`
 	EndsAt   Instant  `json:"ends_at,omitzero" doc:"No slot after this instant (cron, every)."`
 }
@@ -45,7 +41,6 @@ const (
 	KindEvery Kind = "every"
 	KindAt    Kind = "at"
 	KindDelay Kind = "delay"
-	KindEvent Kind = "event"
 	KindNone  Kind = "none"
 )
 
@@ -60,8 +55,6 @@ func (s Schedule) Kind() Kind {
 		return KindAt
 	case !s.Delay.IsZero():
 		return KindDelay
-	case s.Event != "":
-		return KindEvent
 	}
 	return KindNone
 }
@@ -138,16 +131,18 @@ func (p Priority) Lane(queue int16) int16 {
 	return queue*4 + offset
 }
 
+// DefaultQueue is the queue of a definition that names none; it always exists.
+const DefaultQueue = "default"
+
 // Defaults of a definition; semantics: missed slots, delivery.
-const (
-	DefaultTolerance      = 60 * time.Second
-	DefaultWindow         = 24 * time.Hour
-	DefaultTimeout        = 30 * time.Second
+var (
+	DefaultTolerance      = mustDuration("60s")
+	DefaultWindow         = mustDuration("24h")
+	DefaultTimeout        = mustDuration("30s")
 	DefaultMaxAttempts    = 5
-	DefaultInitialBackoff = 30 * time.Second
-	DefaultMultiplier     = 4
-	DefaultMaxBackoff     = time.Hour
-	DefaultQueue          = "default"
+	DefaultInitialBackoff = mustDuration("30s")
+	DefaultMultiplier     = 4.0
+	DefaultMaxBackoff     = mustDuration("1h")
 )
 
 // WithDefaults returns d with every default filled in but that of Jitter, which is the deployment's.
@@ -155,17 +150,17 @@ func (d Definition) WithDefaults() Definition {
 	fill(&d.ConcurrencyPolicy, PolicyAllow)
 	fill(&d.Priority, PriorityNormal)
 	fill(&d.Queue, DefaultQueue)
-	fill(&d.Timeout, DurationOf(DefaultTimeout))
+	fill(&d.Timeout, DefaultTimeout)
 	fill(&d.Target.Method, "POST")
 	fill(&d.Missed.Policy, MissedFireOnce)
-	fill(&d.Missed.Tolerance, DurationOf(DefaultTolerance))
+	fill(&d.Missed.Tolerance, DefaultTolerance)
 	if !d.Schedule.Kind().OneShot() {
-		fill(&d.Missed.Window, DurationOf(DefaultWindow))
+		fill(&d.Missed.Window, DefaultWindow)
 	}
 	fill(&d.Retry.MaxAttempts, DefaultMaxAttempts)
-	fill(&d.Retry.InitialBackoff, DurationOf(DefaultInitialBackoff))
+	fill(&d.Retry.InitialBackoff, DefaultInitialBackoff)
 	fill(&d.Retry.Multiplier, DefaultMultiplier)
-	fill(&d.Retry.MaxBackoff, DurationOf(DefaultMaxBackoff))
+	fill(&d.Retry.MaxBackoff, DefaultMaxBackoff)
 	if d.Retry.GiveUpOn == nil {
 		d.Retry.GiveUpOn = []int{410}
 	}

@@ -44,3 +44,23 @@ func Judge(a Assignment, r delivery.Result, started, finished time.Time) Outcome
 	}
 	return o
 }
+
+// maxLosses is how many attempts in a row a run may lose: a run that kills its replicas must not be given
+// to one after the other until none is left.
+const maxLosses = 3
+
+// JudgeLost decides what the loss of an attempt's replica means for its run, which had lost so many
+// attempts just before. A lost attempt counts, and is retried at once.
+func JudgeLost(a Assignment, losses int, started, now time.Time) Outcome {
+	o := Outcome{
+		Assignment: a, Verdict: RetryRun, StartedAt: started, FinishedAt: now, Reason: ReasonLost,
+		Error: "the replica that made this attempt vanished; whether the target got the request is not known",
+	}
+	switch {
+	case losses+1 >= maxLosses:
+		o.Verdict, o.Reason = Bury, ReasonPoison
+	case a.Attempt >= a.Job.Retry.MaxAttempts:
+		o.Verdict = Bury
+	}
+	return o
+}

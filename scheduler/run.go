@@ -62,6 +62,8 @@ const (
 	ReasonHTTP5xx        Reason = "http_5xx"        // dead: server error status
 	ReasonRedirect       Reason = "redirect"        // dead: redirects are not followed
 	ReasonGone           Reason = "gone"            // dead: a status of give_up_on
+	ReasonLost           Reason = "lost"            // dead: the replica of its last attempt vanished
+	ReasonPoison         Reason = "poison"          // dead: three attempts in a row lost their replica
 	ReasonJobDeleted     Reason = "job_deleted"     // skipped or cancelled: the job was deleted
 )
 
@@ -73,6 +75,7 @@ const (
 	AttemptSucceeded   AttemptOutcome = "succeeded"
 	AttemptFailed      AttemptOutcome = "failed"
 	AttemptTimedOut    AttemptOutcome = "timed_out"
+	AttemptLost        AttemptOutcome = "lost"        // its replica vanished
 	AttemptInterrupted AttemptOutcome = "interrupted" // its replica was asked to stop; does not count
 )
 
@@ -101,32 +104,7 @@ type Lease struct {
 
 // Batch is what one claim brought.
 type Batch struct {
-	Runs []Assignment
-	Full bool // the quota was used up, so more may be due
-}
-
-// Verdict is what an attempt's end means for its run.
-type Verdict int
-
-// The verdicts.
-const (
-	Succeed   Verdict = iota // final: succeeded
-	RetryRun                 // another attempt after RetryIn
-	Bury                     // final: dead, with a dead letter
-	Expire                   // final: skipped when nothing was ever sent, else dead; no attempt was made
-	GiveBack                 // never sent: pending again, at once, for any replica
-	Interrupt                // cut off by a stopping replica: retried at once, not counted
-)
-
-// Outcome is the end of one attempt, as the finisher writes it.
-type Outcome struct {
-	Assignment
-	Verdict    Verdict
-	StartedAt  time.Time // by the database's clock, to within a round trip
-	FinishedAt time.Time
-	HTTPStatus int // 0 when there was no response
-	Reason     Reason
-	Error      string
-	Response   string        // start of the response body
-	RetryIn    time.Duration // delay before the next attempt
+	Runs    []Assignment
+	Settled int  // slots and runs that were due and no longer are, skips included
+	Full    bool // the quota was used up, so more may be due
 }

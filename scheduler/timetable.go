@@ -66,7 +66,7 @@ func NewTimetable(job uuid.UUID, d Definition, defaultJitter time.Duration) (*Ti
 
 // defaultJitter returns the deployment's default where the expression cannot fire twice within a minute.
 func (t *Timetable) defaultJitter(d time.Duration) time.Duration {
-	if t.expr.HasSeconds() {
+	if t.expr.SubMinute() {
 		return 0
 	}
 	return d
@@ -169,7 +169,7 @@ func (t *Timetable) shortestGap() time.Duration {
 	switch {
 	case t.kind == KindEvery:
 		return t.every
-	case t.expr.HasSeconds():
+	case t.expr.SubMinute():
 		return time.Second
 	}
 	return time.Minute

@@ -38,7 +38,6 @@ var (
 	queueForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 	labelForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$`)
 	uuidForm  = regexp.MustCompile(`(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$`)
-	eventForm = nameForm
 )
 
 // reservedNames are words that the API's paths use in the place of a job's name.
@@ -134,7 +133,7 @@ var (
 func (c *checker) schedule(s Schedule) {
 	kinds := s.kindsSet()
 	if len(kinds) > 1 {
-		c.add("schedule", "%s are set; at most one of cron, every, at, delay and event may be", strings.Join(kinds, " and "))
+		c.add("schedule", "%s are set; at most one of cron, every, at and delay may be", strings.Join(kinds, " and "))
 	}
 	kind := s.Kind()
 	if s.Cron != "" {
@@ -164,9 +163,6 @@ func (c *checker) schedule(s Schedule) {
 	if !s.StartsAt.IsZero() && !s.EndsAt.IsZero() && s.EndsAt.Value().Before(s.StartsAt.Value()) {
 		c.add("schedule.ends_at", "%q is before starts_at %q", s.EndsAt, s.StartsAt)
 	}
-	if s.Event != "" && !eventForm.MatchString(s.Event) {
-		c.add("schedule.event", "%q: 1 to 128 letters, digits and . _ : -, the first a letter or digit", clip(s.Event))
-	}
 }
 
 // kindsSet names the kinds that are set.
@@ -180,7 +176,6 @@ func (s Schedule) kindsSet() []string {
 		{KindEvery, !s.Every.IsZero()},
 		{KindAt, !s.At.IsZero()},
 		{KindDelay, !s.Delay.IsZero()},
-		{KindEvent, s.Event != ""},
 	} {
 		if k.set {
 			kinds = append(kinds, string(k.kind))
@@ -221,6 +216,9 @@ func (c *checker) target(t Target) {
 		}
 	}
 	c.problems = append(c.problems, ValidateRequest("target.", t.Headers, t.Body)...)
+	if !storableJSON(t.Body) {
+		c.add("target.body", `must be valid UTF-8, without \u0000 and without halves of surrogate pairs: the database cannot read them`)
+	}
 }
 
 // ValidateRequest returns what is wrong with the headers and body of a request; prefix comes before the

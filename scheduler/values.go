@@ -16,6 +16,15 @@ type Duration struct {
 // DurationOf returns d as a definition would write it.
 func DurationOf(d time.Duration) Duration { return Duration{text: d.String(), value: d} }
 
+// mustDuration is for constants.
+func mustDuration(text string) Duration {
+	var d Duration
+	if _ = d.UnmarshalText([]byte(text)); d.bad {
+		panic("not a duration: " + text)
+	}
+	return d
+}
+
 // Value returns the span; 0 when it was absent or malformed.
 func (d Duration) Value() time.Duration { return d.value }
 

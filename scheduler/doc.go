@@ -1,0 +1,55 @@
+// Package scheduler is the domain of Punctual and the loops that drive it. It knows no SQL and no API.
+//
+// # Words
+//
+// A job is a definition: a schedule, an HTTP target and policies. A slot is a job and one nominal fire
+// time. A run is what one slot, or one trigger by hand, becomes; an attempt is one HTTP request of a run.
+// A replica is one process; all replicas are alike, share one Postgres and need no leader.
+//
+// # From a slot to a request
+//
+//	        schedules (one row per job: its next slot)         ready (retries, manual runs, runs given back)
+//	                     │                                        │
+//	tick loop  ──────────┴── claim: lock ≤ 100 due rows ──────────┘
+//	                         decide (pure functions)
+//	                         insert runs, advance schedules, commit
+//	                                      │
+//	worker slots ─────────────── one request per attempt ──► the job's target
+//	                                      │
+//	finisher ──────────────────── outcomes, in batches ──► runs, attempts, ready, dead_letters
+//
+// The tick loop (ticker) asks the Store to claim. A claim is one transaction: it locks due rows and passes
+// over those that others hold (SKIP LOCKED), lets Decide turn each due slot into a Plan, writes the runs
+// and the next slots, and commits. Only then are requests sent, so a replica that dies before the commit
+// has done nothing, and one that dies after it has left a run and a lease that say so.
+//
+// A run's id is derived from its slot (SlotRunID). So the primary key alone makes a slot fire at most
+// once, however many replicas there are and whatever they believe.
+//
+// # The states of a run
+//
+//	            claim of a slot
+//	                  │
+//	trigger ─► pending ─► running ─► succeeded
+//	              ▲        │   ▲ └──► dead ─► dead letter
+//	    given back└────────┤   │
+//	                       ▼   │ claim from ready
+//	                     retrying
+//
+// Slots that do not become runs are recorded as skipped, with the reason; nothing vanishes. A run waiting
+// in pending or retrying has a row in ready. A running one is named by a row of claims, the lease of its
+// batch, and carries the fencing token of its attempt: only the attempt with that token may end it.
+//
+// # Time
+//
+// The database's clock is the only one that decides anything about schedules. Functions that decide take
+// now as an argument. This machine's clock measures how long something took, and nothing else. The next
+// slot is computed from the last slot, never from now, so lateness does not become drift. Package cron
+// knows about zones and daylight saving.
+//
+// # Where to read on
+//
+// Decide, in decide.go, is the heart: missed slots, overlap, expiry. Timetable answers which slots a job
+// has. Run, in scheduler.go, starts the loops and drains them. Judge, in retry.go, decides what a response
+// means. Store, in store.go, is all that is asked of the database; package store implements it.
+package scheduler

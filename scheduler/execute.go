@@ -1,0 +1,106 @@
+package scheduler
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"punctual/scheduler/delivery"
+)
+
+// dispatch starts the attempts of a claimed batch, each in a worker slot of its queue.
+func (s *Scheduler) dispatch(b Batch) {
+	if len(b.Runs) > 0 {
+		s.heart.hold(b.Runs[0].Lease.ID)
+	}
+	for _, a := range b.Runs {
+		queue, older := a.Lane/4, a.Lease.ClaimedAt.Sub(a.DueAt) > OlderThan
+		s.slots.take(queue, older)
+		s.running.Go(func() {
+			o := s.execute(a)
+			s.slots.release(queue, older)
+			s.finisher.put(o)
+		})
+	}
+}
+
+// execute makes one attempt and says what it means for its run. Expiry is checked here, right before
+// the request goes out, whatever delayed it.
+func (s *Scheduler) execute(a Assignment) Outcome {
+	started := s.now(a)
+	switch {
+	case s.workCtx.Err() != nil:
+		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: started}
+	case a.Job.expired(a.DueAt, started):
+		return Outcome{Assignment: a, Verdict: Expire, FinishedAt: started, Reason: ReasonExpired}
+	}
+	s.metrics.late(a, started)
+	sent := time.Now()
+	ctx := s.workCtx
+	if a.Job.ConcurrencyPolicy != PolicyAllow {
+		ctx = s.heart.exclusive()
+	}
+	result := s.config.Client.Send(ctx, a.request())
+	finished := started.Add(time.Since(sent))
+	switch {
+	case result.Cancelled && !result.Sent:
+		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: finished}
+	case result.Cancelled:
+		return Outcome{Assignment: a, Verdict: Interrupt, StartedAt: started, FinishedAt: finished, Error: context.Cause(ctx).Error()}
+	}
+	return Judge(a, result, started, finished)
+}
+
+// now estimates the database's clock, and is never before the claim.
+func (s *Scheduler) now(a Assignment) time.Time {
+	now := s.clock.now()
+	if now.Before(a.Lease.ClaimedAt) {
+		return a.Lease.ClaimedAt
+	}
+	return now
+}
+
+// request is what an attempt sends: the job's request, or the run's own body and headers in its place,
+// with the headers every attempt carries. They win over the job's.
+func (a Assignment) request() delivery.Request {
+	r := delivery.Request{
+		Method: a.Job.Target.Method, URL: a.Job.url, Header: a.Job.header, Body: a.Job.body,
+		Timeout: a.Job.Timeout.Value(), Extra: a.headers(),
+	}
+	if a.Body != nil || a.Headers != nil {
+		raw, headers := a.Job.Target.Body, a.Job.Target.Headers
+		if a.Body != nil {
+			raw = a.Body
+		}
+		if a.Headers != nil {
+			headers = a.Headers
+		}
+		var isJSON bool
+		r.Body, isJSON = requestBody(raw)
+		r.Header = requestHeader(headers, isJSON)
+	}
+	return r
+}
+
+// headers are those of semantics, "Delivery".
+func (a Assignment) headers() []delivery.Header {
+	id := a.RunID.String()
+	key := id
+	if a.Trigger == TriggerSchedule || a.Trigger == TriggerCatchup {
+		key = a.Job.ID.String() + ":" + strconv.FormatInt(a.ScheduledFor.Unix(), 10)
+	}
+	headers := []delivery.Header{
+		{Name: "Webhook-Id", Value: id},
+		{Name: "Idempotency-Key", Value: key},
+		{Name: "Punctual-Job", Value: a.Job.Name},
+		{Name: "Punctual-Run", Value: id},
+		{Name: "Punctual-Attempt", Value: strconv.Itoa(a.Attempt)},
+		{Name: "Punctual-Trigger", Value: string(a.Trigger)},
+		{Name: "Punctual-Scheduled-For", Value: a.ScheduledFor.UTC().Format(time.RFC3339Nano)},
+		{Name: "Punctual-Fencing-Token", Value: strconv.FormatInt(a.Fence, 10)},
+	}
+	if a.Late {
+		headers = append(headers, delivery.Header{Name: "Punctual-Late", Value: "true"})
+	}
+	return headers
+}

@@ -1,0 +1,105 @@
+package scheduler
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+const (
+	// gather is how long outcomes gather before they are written together.
+	gather = 3 * time.Millisecond
+	// maxOutcomes is how many outcomes one write takes.
+	maxOutcomes = 500
+	// finisherQueue bounds what waits for the database. When it is full, worker slots stay occupied and
+	// so the claims stop: nothing is dropped.
+	finisherQueue = 2000
+	// longestRetry bounds the pause between two tries to write the same outcomes.
+	longestRetry = 2 * time.Second
+)
+
+// finisher writes outcomes in batches, and keeps those it cannot write until it can.
+type finisher struct {
+	store    Store
+	log      *slog.Logger
+	metrics  *Metrics
+	finished func([]Outcome)   // may be nil
+	released func([]uuid.UUID) // is told of leases whose end has been written
+	queue    chan Outcome
+}
+
+func newFinisher(store Store, log *slog.Logger, c Config, released func([]uuid.UUID)) *finisher {
+	return &finisher{store: store, log: log, metrics: c.Metrics, finished: c.Finished, released: released, queue: make(chan Outcome, finisherQueue)}
+}
+
+// put hands an outcome over; it waits while the queue is full.
+func (f *finisher) put(o Outcome) { f.queue <- o }
+
+// run writes until the queue is closed and empty, or ctx ends: then what is left stays with its claims,
+// for other replicas to recover.
+func (f *finisher) run(ctx context.Context) {
+	for first := range f.queue {
+		outcomes, open := f.collect(first)
+		if !f.write(ctx, outcomes) || !open {
+			return
+		}
+	}
+}
+
+// collect gathers what arrives within a few milliseconds. open is false when the queue was closed.
+func (f *finisher) collect(first Outcome) (outcomes []Outcome, open bool) {
+	outcomes = append(make([]Outcome, 0, 128), first)
+	timer := time.NewTimer(gather)
+	defer timer.Stop()
+	for len(outcomes) < maxOutcomes {
+		select {
+		case o, ok := <-f.queue:
+			if !ok {
+				return outcomes, false
+			}
+			outcomes = append(outcomes, o)
+		case <-timer.C:
+			return outcomes, true
+		}
+	}
+	return outcomes, true
+}
+
+// write tries until it succeeds; false when ctx ended first.
+func (f *finisher) write(ctx context.Context, outcomes []Outcome) bool {
+	released := leave(outcomes)
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, longestRetry) {
+		started := time.Now()
+		superseded, err := f.store.Finish(ctx, outcomes, released)
+		if err == nil {
+			f.metrics.finished(outcomes, superseded, time.Since(started))
+			f.released(released)
+			if f.finished != nil {
+				f.finished(outcomes)
+			}
+			if superseded > 0 {
+				f.log.Warn("attempts had been superseded; their outcomes changed nothing", "count", superseded)
+			}
+			return true
+		}
+		if ctx.Err() != nil {
+			f.log.Error("outcomes could not be written; their runs will be recovered", "count", len(outcomes), "error", err)
+			return false
+		}
+		f.log.Warn("outcomes cannot be written; they are kept and tried again", "count", len(outcomes), "again_in", pause, "error", err)
+		sleep(ctx, pause, nil)
+	}
+}
+
+// leave counts the outcomes down on their leases, and returns the leases that have nothing left.
+func leave(outcomes []Outcome) []uuid.UUID {
+	var released []uuid.UUID
+	for _, o := range outcomes {
+		if o.Lease.Remaining--; o.Lease.Remaining == 0 {
+			released = append(released, o.Lease.ID)
+		}
+	}
+	return released
+}

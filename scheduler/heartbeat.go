@@ -1,0 +1,145 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+const (
+	heartbeatEvery = 2 * time.Second
+	// renewTimeout keeps a database that hangs from hiding that it does.
+	renewTimeout = 3 * time.Second
+	// selfCheckEvery is how often a replica looks whether it could still renew.
+	selfCheckEvery = 500 * time.Millisecond
+)
+
+// errNotRenewed is why attempts of jobs that must not overlap are cut off: others may have taken over.
+var errNotRenewed = errors.New("this replica could not renew its heartbeat")
+
+// heartbeat keeps this replica known as alive, takes over from those that are not, and stops this one's
+// risky work when it can no longer tell.
+type heartbeat struct {
+	s     *Scheduler
+	watch *watch
+
+	mu      sync.Mutex
+	leases  map[uuid.UUID]bool // that this replica knows of
+	unknown map[uuid.UUID]bool // claims in its name that it did not know of at the last beat
+
+	gated    context.Context // of attempts whose jobs must not overlap
+	cutGated context.CancelCauseFunc
+}
+
+func newHeartbeat(s *Scheduler) *heartbeat {
+	return &heartbeat{s: s, watch: newWatch(time.Now()), leases: map[uuid.UUID]bool{}}
+}
+
+// beat renews once, and acts on what that tells. draining tells the others that this replica is stopping.
+func (h *heartbeat) beat(ctx context.Context, draining bool) {
+	limited, cancel := context.WithTimeout(ctx, renewTimeout)
+	defer cancel()
+	sent := time.Now()
+	pulse, err := h.s.store.Renew(limited, h.s.replica.ID, draining)
+	if err != nil {
+		if ctx.Err() == nil {
+			h.s.log.Warn("the heartbeat failed", "error", err)
+		}
+		return
+	}
+	if err := h.act(ctx, pulse, h.watch.observe(sent, pulse.Others)); err != nil && ctx.Err() == nil {
+		h.s.log.Warn("taking over from lost replicas failed; the next heartbeat tries again", "error", err)
+	}
+}
+
+// act does what a pulse asks for.
+func (h *heartbeat) act(ctx context.Context, pulse Pulse, lost []Heartbeat) error {
+	if !pulse.Known {
+		h.s.log.Error("the others took this replica for lost; it joins again, and what it was sending is fenced off")
+		if _, err := h.s.store.Register(ctx, h.s.replica); err != nil {
+			return err
+		}
+	}
+	if len(lost) > 0 {
+		h.s.log.Warn("replicas are lost", "count", len(lost), "first", lost[0].Replica)
+		if err := h.s.store.Remove(ctx, lost); err != nil {
+			return err
+		}
+	}
+	if stray := h.strays(pulse.Claims); len(stray) > 0 {
+		n, err := h.s.store.GiveBack(ctx, stray)
+		if err != nil {
+			return err
+		}
+		h.s.log.Warn("claims whose commit was in doubt are given back", "claims", len(stray), "runs", n)
+	}
+	for pulse.Orphans || len(lost) > 0 {
+		n, err := h.s.store.Recover(ctx)
+		if err != nil || n == 0 {
+			return err
+		}
+		h.s.metrics.recovered.Add(float64(n))
+		h.s.log.Warn("runs of lost replicas recovered", "count", n)
+	}
+	return nil
+}
+
+// strays returns the claims in this replica's name that it knows nothing of, at two beats in a row: a
+// commit whose answer was lost. At one beat it may be a claim that has just been committed.
+func (h *heartbeat) strays(claims []uuid.UUID) []uuid.UUID {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := map[uuid.UUID]bool{}
+	for _, id := range claims {
+		if !h.leases[id] {
+			now[id] = true
+		}
+	}
+	stray := slices.DeleteFunc(claims, func(id uuid.UUID) bool { return !now[id] || !h.unknown[id] })
+	h.unknown = now
+	return stray
+}
+
+// hold and release tell which leases this replica knows of.
+func (h *heartbeat) hold(lease uuid.UUID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.leases[lease] = true
+}
+
+func (h *heartbeat) release(leases []uuid.UUID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, id := range leases {
+		delete(h.leases, id)
+	}
+}
+
+// exclusive returns the context of attempts whose jobs must not overlap. It ends early, with errNotRenewed,
+// when this replica can no longer tell that nobody has taken over.
+func (h *heartbeat) exclusive() context.Context {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.gated == nil || (h.gated.Err() != nil && !h.watch.expired(time.Now())) {
+		h.gated, h.cutGated = context.WithCancelCause(h.s.workCtx)
+	}
+	return h.gated
+}
+
+// check cuts those attempts off when the heartbeat has failed for a TTL. The others may finish: they are
+// fenced, and their jobs allow overlap.
+func (h *heartbeat) check(context.Context) {
+	if !h.watch.expired(time.Now()) {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.gated != nil && h.gated.Err() == nil {
+		h.s.log.Error("the heartbeat has failed for too long: attempts of jobs that must not overlap are cut off")
+		h.cutGated(errNotRenewed)
+	}
+}

@@ -1,0 +1,67 @@
+package scheduler
+
+import (
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// TTL is how long a heartbeat may stand still. Whoever watched another replica's for so long takes over
+// its runs, and a replica that could not renew its own for so long starts nothing new. With the sweep's
+// period and a retry at once, a killed replica's runs are taken over within 15 s.
+const TTL = 10 * time.Second
+
+// Heartbeat is a replica's counter as it was read.
+type Heartbeat struct {
+	Replica uuid.UUID
+	Beat    int64
+}
+
+// watch judges replicas by their heartbeats: only by having watched one stand still for a TTL on this
+// machine's monotonic clock, while this replica's own renewals succeeded. So neither a database outage nor a
+// step of any clock makes the living look dead.
+type watch struct {
+	mu      sync.Mutex
+	seen    map[uuid.UUID]sighting
+	renewed time.Time // when the last renewal that succeeded was sent
+}
+
+type sighting struct {
+	beat  int64
+	since time.Time // when this beat was first seen
+}
+
+func newWatch(now time.Time) *watch {
+	return &watch{seen: map[uuid.UUID]sighting{}, renewed: now}
+}
+
+// observe takes the heartbeats that a successful renewal, sent at the given time, brought back, and
+// returns those that have stood still for a TTL. After a gap in the renewals everybody is watched anew:
+// what was not looked at may have moved.
+func (w *watch) observe(sent time.Time, beats []Heartbeat) (still []Heartbeat) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	gap := sent.Sub(w.renewed) > TTL/2
+	w.renewed = sent
+	now := make(map[uuid.UUID]sighting, len(beats))
+	for _, b := range beats {
+		s, known := w.seen[b.Replica]
+		if gap || !known || s.beat != b.Beat {
+			s = sighting{beat: b.Beat, since: sent}
+		}
+		now[b.Replica] = s
+		if sent.Sub(s.since) >= TTL {
+			still = append(still, b)
+		}
+	}
+	w.seen = now
+	return still
+}
+
+// expired reports whether this replica could not renew for a TTL, so that others may have taken over.
+func (w *watch) expired(now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return now.Sub(w.renewed) >= TTL
+}

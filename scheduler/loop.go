@@ -1,0 +1,32 @@
+package scheduler
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// every calls work at once and then each period, a little earlier or later so that replicas do not march
+// in step, until ctx ends. A call that takes longer than the period delays the next one.
+func every(ctx context.Context, period time.Duration, work func(context.Context)) {
+	for ctx.Err() == nil {
+		work(ctx)
+		sleep(ctx, spread(period), nil)
+	}
+}
+
+// sleep waits for d, for wake, or for the end of ctx, whichever comes first. wake may be nil.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-wake:
+	case <-ctx.Done():
+	}
+}
+
+// spread returns d, at most 10 % shorter or longer.
+func spread(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (0.9 + 0.2*rand.Float64())) //nolint:gosec // spreads load, guards nothing
+}

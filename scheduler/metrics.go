@@ -1,0 +1,99 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics are what a replica tells Prometheus about its own work. Durations are in seconds.
+type Metrics struct {
+	lateness   prometheus.Histogram
+	runs       *prometheus.CounterVec
+	attempts   *prometheus.CounterVec
+	superseded prometheus.Counter
+	recovered  prometheus.Counter
+	tick       prometheus.Histogram
+	finish     prometheus.Histogram
+	registry   prometheus.Registerer
+}
+
+// NewMetrics makes and registers the metrics of a replica.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		registry: registry,
+		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "punctual_lateness_seconds", Help: "From when a slot was due to when its first request was sent.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 3600},
+		}),
+		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "punctual_runs_total", Help: "Runs that reached a final status on this replica.",
+		}, []string{"status", "reason"}),
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "punctual_attempts_total", Help: "Attempts that ended on this replica.",
+		}, []string{"outcome"}),
+		superseded: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "punctual_superseded_attempts_total", Help: "Attempts whose outcome changed nothing because a later attempt holds the run.",
+		}),
+		recovered: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "punctual_recovered_runs_total", Help: "Runs that this replica took over from lost ones.",
+		}),
+		tick: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "punctual_tick_duration_seconds", Help: "Duration of a tick: looking, claiming, dispatching.",
+			Buckets: prometheus.ExponentialBuckets(.0005, 2, 14),
+		}),
+		finish: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "punctual_finish_duration_seconds", Help: "Duration of writing a batch of outcomes.",
+			Buckets: prometheus.ExponentialBuckets(.0005, 2, 14),
+		}),
+	}
+	registry.MustRegister(m.lateness, m.runs, m.attempts, m.superseded, m.recovered, m.tick, m.finish)
+	return m
+}
+
+// watch exports the occupation of the worker slots.
+func (m *Metrics) watch(slots *workerSlots) {
+	m.registry.MustRegister(slotsCollector{slots})
+}
+
+func (m *Metrics) late(a Assignment, started time.Time) {
+	if a.Attempt == 1 {
+		m.lateness.Observe(started.Sub(a.DueAt).Seconds())
+	}
+}
+
+func (m *Metrics) ticked(d time.Duration) { m.tick.Observe(d.Seconds()) }
+
+func (m *Metrics) finished(outcomes []Outcome, superseded int, d time.Duration) {
+	m.finish.Observe(d.Seconds())
+	m.superseded.Add(float64(superseded))
+	for _, o := range outcomes {
+		end := o.End()
+		if end.Attempt != "" {
+			m.attempts.WithLabelValues(string(end.Attempt)).Inc()
+		}
+		if end.Status.Final() {
+			m.runs.WithLabelValues(string(end.Status), string(o.Reason)).Inc()
+		}
+	}
+}
+
+// slotsCollector exports worker slots and runs in flight by queue.
+type slotsCollector struct{ slots *workerSlots }
+
+var (
+	slotsDesc    = prometheus.NewDesc("punctual_worker_slots", "Worker slots of this replica.", []string{"queue"}, nil)
+	inFlightDesc = prometheus.NewDesc("punctual_in_flight", "Requests in flight on this replica.", []string{"queue"}, nil)
+)
+
+func (c slotsCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- slotsDesc
+	ch <- inFlightDesc
+}
+
+func (c slotsCollector) Collect(ch chan<- prometheus.Metric) {
+	c.slots.each(func(name string, size, inFlight int) {
+		ch <- prometheus.MustNewConstMetric(slotsDesc, prometheus.GaugeValue, float64(size), name)
+		ch <- prometheus.MustNewConstMetric(inFlightDesc, prometheus.GaugeValue, float64(inFlight), name)
+	})
+}

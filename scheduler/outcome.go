@@ -1,0 +1,65 @@
+package scheduler
+
+import "time"
+
+// Verdict is what an attempt's end means for its run.
+type Verdict int
+
+// The verdicts.
+const (
+	Succeed   Verdict = iota // final: succeeded
+	RetryRun                 // another attempt after RetryIn
+	Bury                     // final: dead, with a dead letter
+	Expire                   // no attempt was made: final, skipped when nothing was ever sent, else dead
+	GiveBack                 // never sent: pending again, at once, for any replica
+	Interrupt                // cut off by a stopping replica: retried at once, not counted
+)
+
+// Outcome is the end of one attempt, as the finisher writes it.
+type Outcome struct {
+	Assignment
+	Verdict    Verdict
+	StartedAt  time.Time // by the database's clock, to within a round trip; zero when nothing was sent
+	FinishedAt time.Time
+	HTTPStatus int // 0 when there was no response
+	Reason     Reason
+	Error      string
+	Response   string        // start of the response body
+	RetryIn    time.Duration // delay before the next attempt
+}
+
+// End is what an outcome makes of its run and of its attempt.
+type End struct {
+	Status  Status
+	Attempt AttemptOutcome // empty: nothing was sent, so there is no attempt to record
+	Counts  bool           // as one of max_attempts
+	Number  int            // of the attempt that ended, or of the last one that was sent
+}
+
+// End returns what o makes of its run and of its attempt.
+func (o Outcome) End() End {
+	failed := AttemptFailed
+	switch o.Reason {
+	case ReasonTimeout:
+		failed = AttemptTimedOut
+	case ReasonLost, ReasonPoison:
+		failed = AttemptLost
+	}
+	switch o.Verdict {
+	case Succeed:
+		return End{Status: StatusSucceeded, Attempt: AttemptSucceeded, Counts: true, Number: o.Attempt}
+	case Bury:
+		return End{Status: StatusDead, Attempt: failed, Counts: true, Number: o.Attempt}
+	case Expire:
+		if o.Attempt == 1 {
+			return End{Status: StatusSkipped}
+		}
+		return End{Status: StatusDead, Number: o.Attempt - 1}
+	case GiveBack:
+		return End{Status: StatusPending, Number: o.Attempt - 1}
+	case Interrupt:
+		return End{Status: StatusRetrying, Attempt: AttemptInterrupted, Number: o.Attempt}
+	case RetryRun:
+	}
+	return End{Status: StatusRetrying, Attempt: failed, Counts: true, Number: o.Attempt}
+}

@@ -1,0 +1,127 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler/delivery"
+)
+
+// Config says how one replica runs.
+type Config struct {
+	Queues       map[string]int // worker slots by queue
+	DrainTimeout time.Duration  // how long a stop waits for requests in flight
+	Client       *delivery.Client
+	Host         string // for people
+	Version      string
+	Log          *slog.Logger
+	Metrics      *Metrics
+	Finished     func([]Outcome) // if set, is told of every batch of outcomes that was written
+}
+
+const (
+	resumeEvery   = 5 * time.Second
+	maintainEvery = time.Minute
+	// flushTimeout bounds the last writes of a stopping replica. With the drain timeout it stays below
+	// the 30 s that Kubernetes gives.
+	flushTimeout = 4 * time.Second
+)
+
+// Scheduler is one replica: it claims, executes and finishes runs until it is stopped.
+type Scheduler struct {
+	store    Store
+	config   Config
+	replica  Replica
+	log      *slog.Logger
+	metrics  *Metrics
+	clock    dbClock
+	slots    *workerSlots
+	finisher *finisher
+	heart    *heartbeat
+	running  sync.WaitGroup  // attempts in flight
+	workCtx  context.Context // ends when attempts in flight must end
+}
+
+// errDraining is why an attempt is cut off when its replica stops.
+var errDraining = errors.New("the replica is stopping")
+
+// Run runs a replica until ctx ends, drains it, and returns when nothing of it is left: it claims no
+// more, lets attempts in flight finish within the drain timeout, interrupts the rest, and writes every
+// outcome. It fails only when it cannot start.
+func Run(ctx context.Context, store Store, config Config) error {
+	replica := Replica{ID: uuid.New(), Host: config.Host, Version: config.Version, Queues: config.Queues}
+	numbers, err := store.Register(ctx, replica)
+	if err != nil {
+		return fmt.Errorf("starting the scheduler: %w", err)
+	}
+	if err := store.Maintain(ctx); err != nil {
+		return fmt.Errorf("starting the scheduler: %w", err)
+	}
+	log := config.Log.With("replica", replica.ID)
+	s := &Scheduler{
+		store: store, config: config, replica: replica, log: log, metrics: config.Metrics, slots: newWorkerSlots(config.Queues, numbers),
+	}
+	s.heart = newHeartbeat(s)
+	s.finisher = newFinisher(store, log, config, s.heart.release)
+	s.metrics.watch(s.slots)
+	log.Info("scheduler started", "queues", config.Queues)
+	s.run(ctx)
+	return nil
+}
+
+// run has three contexts: ctx ends when no more may be claimed, work when attempts must end, and flush
+// when nothing more can be written.
+func (s *Scheduler) run(ctx context.Context) {
+	work, interrupt := context.WithCancelCause(context.WithoutCancel(ctx))
+	flush, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	defer interrupt(nil)
+	s.workCtx = work
+
+	var claiming, writing sync.WaitGroup
+	claiming.Go(func() { (&ticker{s: s}).run(ctx) })
+	claiming.Go(func() { every(ctx, resumeEvery, s.resume) })
+	claiming.Go(func() { every(ctx, maintainEvery, s.maintain) })
+	writing.Go(func() { s.finisher.run(flush) })
+	beating, stopBeating := context.WithCancel(flush)
+	writing.Go(func() { every(beating, heartbeatEvery, func(c context.Context) { s.heart.beat(c, ctx.Err() != nil) }) })
+	writing.Go(func() { every(beating, selfCheckEvery, s.heart.check) })
+
+	<-ctx.Done()
+	s.log.Info("stopping: claiming no more", "drain_timeout", s.config.DrainTimeout)
+	claiming.Wait()
+	s.heart.beat(flush, true)
+	timer := time.AfterFunc(s.config.DrainTimeout, func() { interrupt(errDraining) })
+	s.running.Wait()
+	timer.Stop()
+	time.AfterFunc(flushTimeout, giveUp)
+	stopBeating()
+	close(s.finisher.queue)
+	writing.Wait()
+	if err := s.store.Deregister(flush, s.replica.ID); err != nil {
+		s.log.Warn("the replica's row could not be removed; others will", "error", err)
+	}
+	s.log.Info("scheduler stopped")
+}
+
+func (s *Scheduler) resume(ctx context.Context) {
+	n, err := s.store.ResumeDue(ctx)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		s.log.Warn("jobs whose pause has run out could not be resumed; tried again", "error", err)
+	case n > 0:
+		s.log.Info("jobs resumed: their pause has run out", "count", n)
+	}
+}
+
+func (s *Scheduler) maintain(ctx context.Context) {
+	if err := s.store.Maintain(ctx); err != nil && ctx.Err() == nil {
+		s.log.Error("maintenance failed; tried again in a minute", "error", err)
+	}
+}

@@ -1,0 +1,105 @@
+package scheduler
+
+import (
+	"slices"
+	"sync"
+)
+
+// workerSlots counts what each queue of this replica may still take on. A replica claims only what it
+// has free slots for, so no claimed run waits in memory while a peer idles.
+type workerSlots struct {
+	mu       sync.Mutex
+	queues   []queueSlots // by number
+	released chan struct{}
+}
+
+type queueSlots struct {
+	queue    int16
+	name     string
+	size     int
+	inFlight int
+	older    int // of those in flight, claimed as backlog
+}
+
+func newWorkerSlots(sizes map[string]int, numbers map[string]int16) *workerSlots {
+	w := &workerSlots{released: make(chan struct{}, 1)}
+	for name, size := range sizes {
+		w.queues = append(w.queues, queueSlots{queue: numbers[name], name: name, size: size})
+	}
+	slices.SortFunc(w.queues, func(a, b queueSlots) int { return int(a.queue) - int(b.queue) })
+	return w
+}
+
+// quotas returns how many runs each queue can take now, at most BatchSize in all and shared out evenly
+// when they ask for more.
+func (w *workerSlots) quotas() []Quota {
+	return w.share(func(q queueSlots) int { return q.size - q.inFlight })
+}
+
+// olderQuotas is the same for backlog, which may hold at most half of a queue's slots: what is due now
+// always finds some.
+func (w *workerSlots) olderQuotas() []Quota {
+	return w.share(func(q queueSlots) int { return min(q.size-q.inFlight, max(1, q.size/2)-q.older) })
+}
+
+func (w *workerSlots) share(free func(queueSlots) int) []Quota {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var quotas []Quota
+	for _, q := range w.queues {
+		if n := free(q); n > 0 {
+			quotas = append(quotas, Quota{Queue: q.queue, Slots: n})
+		}
+	}
+	// Smallest first: what it leaves of its share goes to the others.
+	slices.SortStableFunc(quotas, func(a, b Quota) int { return a.Slots - b.Slots })
+	left := BatchSize
+	for i := range quotas {
+		quotas[i].Slots = min(quotas[i].Slots, left/(len(quotas)-i))
+		left -= quotas[i].Slots
+	}
+	return slices.DeleteFunc(quotas, func(q Quota) bool { return q.Slots == 0 })
+}
+
+// take occupies a slot; more than there are when a claim brought several catch-up runs of one job.
+func (w *workerSlots) take(queue int16, older bool) { w.change(queue, older, 1) }
+
+// release gives a slot back and wakes a loop that waits for one.
+func (w *workerSlots) release(queue int16, older bool) {
+	w.change(queue, older, -1)
+	select {
+	case w.released <- struct{}{}:
+	default: // it has been told already
+	}
+}
+
+func (w *workerSlots) change(queue int16, older bool, by int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.queues {
+		if q := &w.queues[i]; q.queue == queue {
+			q.inFlight += by
+			if older {
+				q.older += by
+			}
+		}
+	}
+}
+
+// numbers returns the queues' numbers.
+func (w *workerSlots) numbers() []int16 {
+	var numbers []int16
+	for _, q := range w.queues {
+		numbers = append(numbers, q.queue)
+	}
+	return numbers
+}
+
+// each calls visit with every queue's name, size and runs in flight.
+func (w *workerSlots) each(visit func(name string, size, inFlight int)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, q := range w.queues {
+		visit(q.name, q.size, q.inFlight)
+	}
+}

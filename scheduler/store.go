@@ -1,0 +1,87 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Store is what the loops need of the database. Package store implements it on Postgres.
+type Store interface {
+	// ClaimDue claims due slots within the quotas: it locks them, lets Decide settle them, and commits the
+	// runs and the next slots in one transaction. Runs may be sent once it has returned.
+	ClaimDue(ctx context.Context, c Claim) (Batch, error)
+	// ClaimReady claims runs that wait for any replica: retries, manual runs, runs given back.
+	ClaimReady(ctx context.Context, c Claim) (Batch, error)
+	// NextDue tells when there will be something to claim in the queues; backlog is looked for when asked.
+	NextDue(ctx context.Context, queues []int16, lookForOlder bool) (Upcoming, error)
+	// Finish writes the ends of attempts, in one transaction, and deletes the claims of the leases that
+	// have nothing left. An outcome whose attempt was superseded changes nothing; their number is returned.
+	Finish(ctx context.Context, outcomes []Outcome, released []uuid.UUID) (superseded int, err error)
+	// Register makes this replica known, and returns the number of each of its queues.
+	Register(ctx context.Context, r Replica) (map[string]int16, error)
+	// Renew raises the replica's heartbeat, and tells what there is to know about all of them.
+	Renew(ctx context.Context, replica uuid.UUID, draining bool) (Pulse, error)
+	// Remove removes replicas whose heartbeat has stood still, unless it has moved since.
+	Remove(ctx context.Context, lost []Heartbeat) error
+	// Deregister removes a replica that has stopped.
+	Deregister(ctx context.Context, replica uuid.UUID) error
+	// Recover ends some of the claims of replicas that are no more: their attempts are lost. It returns how
+	// many runs it took back.
+	Recover(ctx context.Context) (int, error)
+	// GiveBack ends claims whose runs were never sent, and makes these ready again. It returns how many.
+	GiveBack(ctx context.Context, claims []uuid.UUID) (int, error)
+	// ResumeDue resumes the jobs whose pause has run out.
+	ResumeDue(ctx context.Context) (int, error)
+	// Maintain does the slow chores: partitions ahead, what is kept for a time only.
+	Maintain(ctx context.Context) error
+	// Wake receives a value after this process wrote something that may be due at once.
+	Wake() <-chan struct{}
+}
+
+// Replica is one process as others see it.
+type Replica struct {
+	ID      uuid.UUID
+	Host    string // for people
+	Version string
+	Queues  map[string]int // worker slots by queue
+}
+
+// Pulse is what a renewal tells.
+type Pulse struct {
+	Known   bool        // false: the others took this replica for lost and removed it
+	Others  []Heartbeat // of every other replica
+	Claims  []uuid.UUID // those this replica holds
+	Orphans bool        // there are claims of replicas that are no more
+}
+
+// Claim says who claims and how much.
+type Claim struct {
+	Replica uuid.UUID
+	Quotas  []Quota // their slots sum to at most BatchSize
+	// Older claims backlog: slots that have been due for more than OlderThan. Otherwise only slots due since
+	// then are claimed, so that a backlog never stands before the work that is due now.
+	Older bool
+}
+
+// Quota is how many runs a claim may take from one queue.
+type Quota struct {
+	Queue int16
+	Slots int
+}
+
+// BatchSize is the most slots one claim takes: enough to amortise its round trips, little enough to hold
+// its locks for milliseconds.
+const BatchSize = 100
+
+// OlderThan is how long after its due time a slot counts as backlog.
+const OlderThan = 5 * time.Second
+
+// Upcoming tells when there is something to claim, by the database's clock; zero times: nothing at all.
+type Upcoming struct {
+	Now      time.Time
+	Schedule time.Time // the next slot due, apart from backlog
+	Ready    time.Time // the next run in ready
+	Older    bool      // there is backlog: slots due for more than OlderThan
+}

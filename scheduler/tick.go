@@ -1,0 +1,167 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// longestSleep is how long the tick loop sleeps when nothing is known to be due: an idle replica costs
+	// a query a second.
+	longestSleep = time.Second
+	// olderEvery is how often backlog is looked for.
+	olderEvery = 2 * time.Second
+	// lookEvery is how often the loop looks at what is due next while claims come back full.
+	lookEvery = 100 * time.Millisecond
+	// shortest and longest pause after a claim that found only rows others had locked.
+	shortestPause = 2 * time.Millisecond
+	longestPause  = 100 * time.Millisecond
+)
+
+// ticker is the tick loop: it claims what is due and hands it to the executor. Ticks are serial; after a
+// full batch the next one follows at once, otherwise the loop sleeps until the next thing is due.
+type ticker struct {
+	s         *Scheduler
+	upcoming  Upcoming
+	lookAt    time.Time     // when to look at the latest
+	olderAt   time.Time     // when to look for backlog again
+	pause     time.Duration // grows while claims find nothing they can have
+	wantsLook bool
+}
+
+// run ticks until ctx ends.
+func (t *ticker) run(ctx context.Context) {
+	t.wantsLook = true
+	for ctx.Err() == nil {
+		started := time.Now()
+		wait, wake, err := t.tick(ctx)
+		t.s.metrics.ticked(time.Since(started))
+		if err != nil && ctx.Err() == nil {
+			t.s.log.Warn("a tick failed; the next one tries again", "error", err)
+			t.wantsLook = true
+			wait, wake = spread(longestSleep), nil
+		}
+		if wait > 0 {
+			sleepEither(ctx, wait, wake, t.s.store.Wake(), func() { t.wantsLook = true })
+		}
+	}
+}
+
+// tick looks and claims once. It returns how long to sleep, and what ends the sleep early.
+func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan struct{}, err error) {
+	if t.wantsLook || time.Now().After(t.lookAt) {
+		if err := t.look(ctx); err != nil {
+			return 0, nil, err
+		}
+	}
+	if t.s.heart.watch.expired(time.Now()) {
+		return spread(longestSleep), nil, nil // others may have taken over: start nothing new
+	}
+	now := t.s.clock.now()
+	due, ready := reached(t.upcoming.Schedule, now), reached(t.upcoming.Ready, now)
+	if !due && !ready && !t.upcoming.Older {
+		return t.untilNext(now), nil, nil
+	}
+	if len(t.s.slots.quotas()) == 0 {
+		return spread(longestSleep), t.s.slots.released, nil
+	}
+	var sum claimed
+	if due {
+		if err := t.claim(ctx, t.s.store.ClaimDue, Claim{Quotas: t.s.slots.quotas()}, &sum); err != nil {
+			return 0, nil, err
+		}
+	}
+	if ready {
+		if err := t.claim(ctx, t.s.store.ClaimReady, Claim{Quotas: t.s.slots.quotas()}, &sum); err != nil {
+			return 0, nil, err
+		}
+	}
+	if t.upcoming.Older {
+		before := sum.settled
+		if err := t.claim(ctx, t.s.store.ClaimDue, Claim{Quotas: t.s.slots.olderQuotas(), Older: true}, &sum); err != nil {
+			return 0, nil, err
+		}
+		t.upcoming.Older = sum.settled > before || len(t.s.slots.olderQuotas()) == 0
+	}
+	t.wantsLook = !sum.full
+	if sum.settled > 0 {
+		t.pause = 0
+		return 0, nil, nil
+	}
+	// What is due is locked by others, or waits for slots of its queue: no use in asking at full speed.
+	t.pause = min(max(2*t.pause, shortestPause), longestPause)
+	return t.pause, t.s.slots.released, nil
+}
+
+// claimed adds up the claims of one tick.
+type claimed struct {
+	settled int
+	full    bool
+}
+
+// claim claims within the quotas, if there are any, and hands the runs to the executor.
+func (t *ticker) claim(ctx context.Context, from func(context.Context, Claim) (Batch, error), c Claim, sum *claimed) error {
+	if len(c.Quotas) == 0 {
+		return nil
+	}
+	c.Replica = t.s.replica.ID
+	batch, err := from(ctx, c)
+	if err != nil {
+		return err
+	}
+	t.s.dispatch(batch)
+	sum.settled += batch.Settled
+	sum.full = sum.full || batch.Full
+	return nil
+}
+
+// look asks the database what is due next.
+func (t *ticker) look(ctx context.Context) error {
+	older := time.Now().After(t.olderAt)
+	upcoming, err := t.s.store.NextDue(ctx, t.s.slots.numbers(), older)
+	if err != nil {
+		return err
+	}
+	t.s.clock.set(upcoming.Now)
+	if older {
+		t.olderAt = time.Now().Add(olderEvery)
+	} else {
+		upcoming.Older = t.upcoming.Older
+	}
+	t.upcoming, t.wantsLook = upcoming, false
+	t.lookAt = time.Now().Add(lookEvery)
+	return nil
+}
+
+// untilNext returns how long to sleep when nothing is due, and has the loop look again after a full sleep.
+func (t *ticker) untilNext(now time.Time) time.Duration {
+	wait := spread(longestSleep)
+	t.wantsLook = true
+	for _, next := range []time.Time{t.upcoming.Schedule, t.upcoming.Ready} {
+		if next.IsZero() {
+			continue
+		}
+		if d := next.Sub(now); d < wait {
+			wait = max(d, 0)
+			t.wantsLook = false
+			t.lookAt = time.Now().Add(wait + lookEvery)
+		}
+	}
+	return wait
+}
+
+func reached(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
+
+// sleepEither sleeps until d has passed, ctx has ended, or one of two channels delivers; woken is called
+// when the second one does.
+func sleepEither(ctx context.Context, d time.Duration, first, second <-chan struct{}, woken func()) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-first:
+	case <-second:
+		woken()
+	case <-ctx.Done():
+	}
+}

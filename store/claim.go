@@ -1,0 +1,106 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// onConn runs work on a connection of its own. The work begins and commits its transaction itself,
+// within the round trips that carry its statements; whatever it leaves open is rolled back.
+func (s *Store) onConn(ctx context.Context, work func(conn *pgx.Conn) error) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("getting a connection: %w", err)
+	}
+	defer conn.Release()
+	err = work(conn.Conn())
+	if conn.Conn().PgConn().TxStatus() != 'I' {
+		// The caller's context may have ended; the rollback still gives the row locks back at once.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_, _ = conn.Exec(ctx, `ROLLBACK`) // should it fail, Release closes the connection
+	}
+	return err
+}
+
+// NextDue implements scheduler.Store.
+func (s *Store) NextDue(ctx context.Context, queues []int16, lookForOlder bool) (scheduler.Upcoming, error) {
+	var u scheduler.Upcoming
+	var schedule, ready *time.Time
+	err := s.pool.QueryRow(ctx, `
+		WITH lanes AS (SELECT (q * 4 + p)::smallint AS lane FROM unnest($1::smallint[]) q, generate_series(0, 2) p)
+		SELECT now(),
+		       (SELECT min(n.next_run_at) FROM lanes CROSS JOIN LATERAL (
+		            SELECT next_run_at FROM punctual.schedules s WHERE enabled AND s.lane = lanes.lane AND next_run_at > now() - interval '5 s'
+		            ORDER BY next_run_at LIMIT 1) n),
+		       (SELECT min(n.due_at) FROM lanes CROSS JOIN LATERAL (
+		            SELECT due_at FROM punctual.ready r WHERE r.lane = lanes.lane ORDER BY due_at LIMIT 1) n),
+		       $2 AND EXISTS (SELECT FROM lanes CROSS JOIN LATERAL (
+		            SELECT FROM punctual.schedules s WHERE enabled AND s.lane = lanes.lane AND next_run_at <= now() - interval '5 s' LIMIT 1) o)`,
+		queues, lookForOlder).Scan(&u.Now, &schedule, &ready, &u.Older)
+	if err != nil {
+		return scheduler.Upcoming{}, fmt.Errorf("looking for what is due next: %w", err)
+	}
+	if schedule != nil {
+		u.Schedule = *schedule
+	}
+	if ready != nil {
+		u.Ready = *ready
+	}
+	return u, nil
+}
+
+// queueFences collects the fencing tokens that a claim returns, by run.
+func queueFences(q *pgx.QueuedQuery, fences map[uuid.UUID]int64) {
+	q.Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var id uuid.UUID
+			var fence int64
+			if err := rows.Scan(&id, &fence); err != nil {
+				return err
+			}
+			fences[id] = fence
+		}
+		return rows.Err()
+	})
+}
+
+// withFences keeps the runs that were won, with their fencing tokens and their lease.
+func withFences(runs []scheduler.Assignment, fences map[uuid.UUID]int64, lease *scheduler.Lease) []scheduler.Assignment {
+	won := runs[:0]
+	for _, a := range runs {
+		fence, ok := fences[a.RunID]
+		if !ok {
+			continue
+		}
+		a.Fence, a.Lease = fence, lease
+		won = append(won, a)
+	}
+	lease.Remaining = len(won)
+	return won
+}
+
+func quotaColumns(quotas []scheduler.Quota) (queues []int16, numbers []int32) {
+	for _, q := range quotas {
+		queues = append(queues, q.Queue)
+		numbers = append(numbers, int32(q.Slots)) //nolint:gosec // at most a batch
+	}
+	return queues, numbers
+}
+
+func slots(quotas []scheduler.Quota) int {
+	n := 0
+	for _, q := range quotas {
+		n += q.Slots
+	}
+	return n
+}
+
+func compareIDs(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }

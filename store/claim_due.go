@@ -1,0 +1,281 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"punctual/scheduler"
+	"punctual/scheduler/cron"
+)
+
+// The claim is one sentence: of each queue, the rows that are due, high priority before normal before low
+// and then by due time, as many as the quota allows, passing over what others have locked. NO KEY, so
+// that a foreign-key check on a due job does not hide it. The limits stand beside the locks: an outer
+// LIMIT would lock more than it returns.
+const selectDue = `
+SELECT s.*, now() FROM unnest($1::smallint[], $2::int[]) AS q(queue, slots) CROSS JOIN LATERAL (
+    WITH high AS MATERIALIZED (
+        SELECT job_id, lane, tenant, scheduled_for, version FROM punctual.schedules
+        WHERE enabled AND lane = (q.queue * 4)::smallint AND next_run_at <= now() AND %[1]s
+        ORDER BY next_run_at LIMIT q.slots FOR NO KEY UPDATE SKIP LOCKED),
+    normal AS MATERIALIZED (
+        SELECT job_id, lane, tenant, scheduled_for, version FROM punctual.schedules
+        WHERE enabled AND lane = (q.queue * 4 + 1)::smallint AND next_run_at <= now() AND %[1]s
+        ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high) FOR NO KEY UPDATE SKIP LOCKED),
+    low AS MATERIALIZED (
+        SELECT job_id, lane, tenant, scheduled_for, version FROM punctual.schedules
+        WHERE enabled AND lane = (q.queue * 4 + 2)::smallint AND next_run_at <= now() AND %[1]s
+        ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal) FOR NO KEY UPDATE SKIP LOCKED)
+    SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
+
+// The lower bound of the current rows keeps index entries that are dead but still visible to an old
+// snapshot from slowing every claim: they lie before it.
+var (
+	selectCurrent = fmt.Sprintf(selectDue, `next_run_at > now() - interval '5 s'`)
+	selectOlder   = fmt.Sprintf(selectDue, `next_run_at <= now() - interval '5 s'`)
+)
+
+const insertClaimed = `
+WITH made AS (
+    INSERT INTO punctual.runs (id, job_id, replica, scheduled_for, due_at, claimed_at, started_at, fence, tenant, job_version, lane, attempt, late, status, trigger)
+    SELECT u.id, u.job_id, $1, u.scheduled_for, u.due_at, now(), now(), nextval('punctual.fences'), u.tenant, u.version, u.lane, 1, u.late, 'running', u.trigger
+    FROM unnest($3::uuid[], $4::uuid[], $5::timestamptz[], $6::timestamptz[], $7::int[], $8::int[], $9::smallint[], $10::bool[], $11::text[])
+         AS u(id, job_id, scheduled_for, due_at, tenant, version, lane, late, trigger)
+    ON CONFLICT DO NOTHING
+    RETURNING id, fence),
+lease AS (INSERT INTO punctual.claims (id, replica, run_ids) SELECT $2, $1, array_agg(id) FROM made HAVING count(*) > 0)
+SELECT id, fence FROM made`
+
+const advanceSchedules = `
+UPDATE punctual.schedules s SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at, enabled = u.scheduled_for IS NOT NULL
+FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::timestamptz[]) AS u(job_id, was, scheduled_for, next_run_at)
+WHERE s.job_id = u.job_id AND s.scheduled_for = u.was`
+
+const completeJobs = `UPDATE punctual.jobs SET state = 'completed', completed_at = now() WHERE id = ANY($1::uuid[]) AND state = 'active'`
+
+// putOff is how long a job whose definition cannot be compiled waits before it is looked at again.
+const putOff = time.Minute
+
+// dueRow is a locked row of schedules.
+type dueRow struct {
+	key          jobVersion
+	lane         int16
+	tenant       int32
+	scheduledFor time.Time
+}
+
+// dueClaim is one claim of due slots on its way through the transaction.
+type dueClaim struct {
+	store  *Store
+	claim  scheduler.Claim
+	conn   *pgx.Conn
+	now    time.Time
+	rows   []dueRow
+	jobs   map[jobVersion]*scheduler.Job
+	broken map[jobVersion]error
+	gates  map[uuid.UUID]gate
+	runs   runRows
+	skips  skipRows
+	next   nextRows
+	batch  scheduler.Batch
+}
+
+// nextRows collects the next slots, column by column, for one UPDATE; a nil slot ends the schedule.
+type nextRows struct {
+	jobs            []uuid.UUID
+	was             []time.Time
+	slots, dueAt    []*time.Time
+	done            []uuid.UUID
+	gates, gateRuns []uuid.UUID // jobs that must not overlap, and their run that starts now
+}
+
+// ClaimDue implements scheduler.Store.
+func (s *Store) ClaimDue(ctx context.Context, claim scheduler.Claim) (scheduler.Batch, error) {
+	batch, err := s.claimDue(ctx, claim)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "23514" && pg.ConstraintName == "" {
+		// No partition for a slot: one that was due long ago, such as a one-shot that was paused for weeks.
+		if err := s.partitionsForDue(ctx); err != nil {
+			return scheduler.Batch{}, err
+		}
+		return s.claimDue(ctx, claim)
+	}
+	return batch, err
+}
+
+func (s *Store) claimDue(ctx context.Context, claim scheduler.Claim) (scheduler.Batch, error) {
+	c := dueClaim{store: s, claim: claim}
+	err := s.onConn(ctx, func(conn *pgx.Conn) error {
+		c.conn = conn
+		if err := c.lock(ctx); err != nil || len(c.rows) == 0 {
+			return err
+		}
+		if err := c.readFacts(ctx); err != nil {
+			return err
+		}
+		c.decide()
+		return c.write(ctx)
+	})
+	if err != nil {
+		return scheduler.Batch{}, fmt.Errorf("claiming due slots: %w", err)
+	}
+	return c.batch, nil
+}
+
+// lock begins the transaction and locks the due rows, in one round trip.
+func (c *dueClaim) lock(ctx context.Context) error {
+	var b pgx.Batch
+	b.Queue(`BEGIN`)
+	b.Queue(`SET LOCAL idle_in_transaction_session_timeout = '5s'`)
+	sql := selectCurrent
+	if c.claim.Older {
+		sql = selectOlder
+	}
+	queues, numbers := quotaColumns(c.claim.Quotas)
+	b.Queue(sql, queues, numbers).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var r dueRow
+			if err := rows.Scan(&r.key.id, &r.lane, &r.tenant, &r.scheduledFor, &r.key.version, &c.now); err != nil {
+				return err
+			}
+			r.scheduledFor = r.scheduledFor.UTC()
+			c.rows = append(c.rows, r)
+		}
+		return rows.Err()
+	})
+	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
+		return err
+	}
+	c.batch.Full = len(c.rows) >= slots(c.claim.Quotas)
+	// One order for every lock that follows.
+	slices.SortFunc(c.rows, func(a, b dueRow) int { return compareIDs(a.key.id, b.key.id) })
+	return nil
+}
+
+// readFacts reads what the locks protect, in statements after the one that took them: definitions that
+// are not compiled yet, and the gates of jobs that must not overlap.
+func (c *dueClaim) readFacts(ctx context.Context) error {
+	c.jobs = make(map[jobVersion]*scheduler.Job, len(c.rows))
+	c.broken = map[jobVersion]error{}
+	missing := map[jobVersion]int32{}
+	var gated []uuid.UUID
+	for _, r := range c.rows {
+		job, ok := c.store.jobs.Get(r.key)
+		if !ok {
+			missing[r.key] = r.tenant
+			gated = append(gated, r.key.id) // its policy is not known yet; jobs that allow overlap have no gate
+			continue
+		}
+		c.jobs[r.key] = job
+		if job.ConcurrencyPolicy != scheduler.PolicyAllow {
+			gated = append(gated, r.key.id)
+		}
+	}
+	var b pgx.Batch
+	if len(missing) > 0 {
+		c.store.queueDefinitions(&b, missing, c.jobs, c.broken)
+	}
+	c.gates = map[uuid.UUID]gate{}
+	if len(gated) > 0 {
+		queueGates(&b, gated, c.gates)
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
+		return err
+	}
+	return freeEndedGates(ctx, c.conn, c.gates)
+}
+
+// decide lets scheduler.Decide settle each row, and collects what it says.
+func (c *dueClaim) decide() {
+	var memo cron.Memo
+	for _, r := range c.rows {
+		job := c.jobs[r.key]
+		if job == nil {
+			c.putOff(r)
+			continue
+		}
+		situation := scheduler.Situation{Job: job, ScheduledFor: r.scheduledFor, Now: c.now, Memo: &memo}
+		if job.ConcurrencyPolicy != scheduler.PolicyAllow {
+			gate, ok := c.gates[job.ID]
+			if !ok {
+				continue // somebody holds the gate: the slot stays due and is claimed a moment later
+			}
+			situation.Active = gate.active
+		}
+		plan := scheduler.Decide(situation)
+		for _, p := range plan.Runs {
+			c.runs.add(job, r.lane, p)
+			c.batch.Runs = append(c.batch.Runs, scheduler.Assignment{
+				RunID: c.runs.ids[len(c.runs.ids)-1], Job: job, Lane: r.lane, Trigger: p.Trigger,
+				ScheduledFor: p.ScheduledFor, DueAt: p.DueAt, Late: p.Late, Attempt: 1,
+			})
+			if job.ConcurrencyPolicy != scheduler.PolicyAllow {
+				c.next.gates = append(c.next.gates, job.ID)
+				c.next.gateRuns = append(c.next.gateRuns, c.runs.ids[len(c.runs.ids)-1])
+			}
+		}
+		for _, p := range plan.Skips {
+			c.skips.add(job, r.lane, p, c.now)
+		}
+		c.next.add(r, plan)
+	}
+}
+
+func (c *dueClaim) putOff(r dueRow) {
+	c.store.options.Log.Error("a job cannot be scheduled by this version of Punctual; it is tried again in a minute",
+		"job", r.key.id, "version", r.key.version, "error", c.broken[r.key])
+	c.next.add(r, scheduler.Plan{Next: r.scheduledFor, NextRunAt: c.now.Add(putOff)})
+}
+
+func (n *nextRows) add(r dueRow, plan scheduler.Plan) {
+	n.jobs = append(n.jobs, r.key.id)
+	n.was = append(n.was, r.scheduledFor)
+	if plan.Done {
+		n.slots, n.dueAt = append(n.slots, nil), append(n.dueAt, nil)
+		n.done = append(n.done, r.key.id)
+		return
+	}
+	n.slots, n.dueAt = append(n.slots, &plan.Next), append(n.dueAt, &plan.NextRunAt)
+}
+
+// write inserts the runs, the lease and the skips, advances the schedules and commits, in one round trip.
+// Only runs that the insert returned are this replica's to send: another id was there already.
+func (c *dueClaim) write(ctx context.Context) error {
+	lease := &scheduler.Lease{ID: uuid.New(), ClaimedAt: c.now}
+	fences := make(map[uuid.UUID]int64, len(c.runs.ids))
+	var b pgx.Batch
+	if len(c.runs.ids) > 0 {
+		r := &c.runs
+		queueFences(b.Queue(insertClaimed, c.claim.Replica, lease.ID,
+			r.ids, r.jobs, r.scheduledFor, r.dueAt, r.tenants, r.versions, r.lanes, r.late, r.triggers), fences)
+	}
+	if len(c.skips.ids) > 0 {
+		c.skips.queue(&b)
+	}
+	if len(c.next.jobs) > 0 {
+		b.Queue(advanceSchedules, c.next.jobs, c.next.was, c.next.slots, c.next.dueAt)
+	}
+	if len(c.next.gates) > 0 {
+		queueTakeGates(&b, c.next.gates, c.next.gateRuns)
+	}
+	if len(c.next.done) > 0 {
+		b.Queue(completeJobs, c.next.done)
+	}
+	b.Queue(`COMMIT`)
+	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
+		return err
+	}
+	c.batch.Runs = withFences(c.batch.Runs, fences, lease)
+	c.batch.Settled = len(c.next.jobs)
+	return nil
+}

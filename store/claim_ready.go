@@ -1,0 +1,231 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+const selectReady = `
+SELECT s.*, now() FROM unnest($1::smallint[], $2::int[]) AS q(queue, slots) CROSS JOIN LATERAL (
+    WITH high AS MATERIALIZED (
+        SELECT run_id, job_id, tenant FROM punctual.ready WHERE lane = (q.queue * 4)::smallint AND due_at <= now()
+        ORDER BY due_at LIMIT q.slots FOR UPDATE SKIP LOCKED),
+    normal AS MATERIALIZED (
+        SELECT run_id, job_id, tenant FROM punctual.ready WHERE lane = (q.queue * 4 + 1)::smallint AND due_at <= now()
+        ORDER BY due_at LIMIT q.slots - (SELECT count(*) FROM high) FOR UPDATE SKIP LOCKED),
+    low AS MATERIALIZED (
+        SELECT run_id, job_id, tenant FROM punctual.ready WHERE lane = (q.queue * 4 + 2)::smallint AND due_at <= now()
+        ORDER BY due_at LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal) FOR UPDATE SKIP LOCKED)
+    SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
+
+// A run that ended while it waited, because its job was deleted, only loses its row in ready.
+const readWaiting = `
+SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt, d.headers, d.body
+FROM punctual.runs r LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
+WHERE r.id = ANY($1::uuid[]) AND r.status IN ('pending', 'retrying')`
+
+const startWaiting = `
+WITH started AS (
+    UPDATE punctual.runs SET status = 'running', attempt = attempt + 1, fence = nextval('punctual.fences'), replica = $1,
+           claimed_at = now(), started_at = now(), next_attempt_at = NULL
+    WHERE id = ANY($3::uuid[]) AND status IN ('pending', 'retrying')
+    RETURNING id, fence),
+lease AS (INSERT INTO punctual.claims (id, replica, run_ids) SELECT $2, $1, array_agg(id) FROM started HAVING count(*) > 0)
+SELECT id, fence FROM started`
+
+// gateRetry is how long a run waits before it tries again to get past its job's gate.
+const gateRetry = time.Second
+
+// readyClaim is one claim of ready runs on its way through the transaction.
+type readyClaim struct {
+	store   *Store
+	claim   scheduler.Claim
+	conn    *pgx.Conn
+	now     time.Time
+	ids     []uuid.UUID         // locked rows of ready
+	tenants map[uuid.UUID]int32 // by run
+	gatable []uuid.UUID         // their jobs
+	waiting []waitingRun        // those that can still be run
+	jobs    map[jobVersion]*scheduler.Job
+	broken  map[jobVersion]error
+	gates   map[uuid.UUID]gate
+	leave   []uuid.UUID // rows of ready that go
+	later   []uuid.UUID // rows of ready that are put off, and until when
+	until   []time.Time
+	start   []uuid.UUID // runs that start
+	taken   []uuid.UUID // gates they take, by job
+	takers  []uuid.UUID
+	batch   scheduler.Batch
+}
+
+// waitingRun is a run in ready.
+type waitingRun struct {
+	key jobVersion
+	scheduler.Assignment
+}
+
+// ClaimReady implements scheduler.Store.
+func (s *Store) ClaimReady(ctx context.Context, claim scheduler.Claim) (scheduler.Batch, error) {
+	c := readyClaim{store: s, claim: claim, tenants: map[uuid.UUID]int32{}}
+	err := s.onConn(ctx, func(conn *pgx.Conn) error {
+		c.conn = conn
+		if err := c.lock(ctx); err != nil || len(c.ids) == 0 {
+			return err
+		}
+		if err := c.readFacts(ctx); err != nil {
+			return err
+		}
+		c.decide()
+		return c.write(ctx)
+	})
+	if err != nil {
+		return scheduler.Batch{}, fmt.Errorf("claiming ready runs: %w", err)
+	}
+	return c.batch, nil
+}
+
+func (c *readyClaim) lock(ctx context.Context) error {
+	queues, numbers := quotaColumns(c.claim.Quotas)
+	var b pgx.Batch
+	b.Queue(`BEGIN`)
+	b.Queue(`SET LOCAL idle_in_transaction_session_timeout = '5s'`)
+	b.Queue(selectReady, queues, numbers).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var run, job uuid.UUID
+			var tenant int32
+			if err := rows.Scan(&run, &job, &tenant, &c.now); err != nil {
+				return err
+			}
+			c.ids = append(c.ids, run)
+			c.gatable = append(c.gatable, job)
+			c.tenants[run] = tenant
+		}
+		return rows.Err()
+	})
+	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
+		return err
+	}
+	c.batch.Full = len(c.ids) >= slots(c.claim.Quotas)
+	slices.SortFunc(c.ids, compareIDs)
+	return nil
+}
+
+// readFacts reads the runs, their jobs and their gates, in statements after the one that locked.
+func (c *readyClaim) readFacts(ctx context.Context) error {
+	var b pgx.Batch
+	c.gates = map[uuid.UUID]gate{}
+	queueGates(&b, c.gatable, c.gates)
+	b.Queue(readWaiting, c.ids).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var w waitingRun
+			var headers []byte
+			if err := rows.Scan(&w.RunID, &w.key.id, &w.key.version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt, &headers, &w.Body); err != nil {
+				return err
+			}
+			if headers != nil {
+				if err := json.Unmarshal(headers, &w.Headers); err != nil {
+					return fmt.Errorf("reading the headers of run %s: %w", w.RunID, err)
+				}
+			}
+			w.Attempt++
+			w.ScheduledFor, w.DueAt = w.ScheduledFor.UTC(), w.DueAt.UTC()
+			c.waiting = append(c.waiting, w)
+		}
+		return rows.Err()
+	})
+	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
+		return err
+	}
+	if err := c.readDefinitions(ctx); err != nil {
+		return err
+	}
+	return freeEndedGates(ctx, c.conn, c.gates)
+}
+
+func (c *readyClaim) readDefinitions(ctx context.Context) error {
+	c.jobs = make(map[jobVersion]*scheduler.Job, len(c.waiting))
+	c.broken = map[jobVersion]error{}
+	missing := map[jobVersion]int32{}
+	for _, w := range c.waiting {
+		if job, ok := c.store.jobs.Get(w.key); ok {
+			c.jobs[w.key] = job
+		} else {
+			missing[w.key] = c.tenants[w.RunID]
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	var b pgx.Batch
+	c.store.queueDefinitions(&b, missing, c.jobs, c.broken)
+	return c.conn.SendBatch(ctx, &b).Close()
+}
+
+// decide lets each waiting run start, unless its job's gate is held by another run.
+func (c *readyClaim) decide() {
+	waits := map[uuid.UUID]bool{}
+	for _, w := range c.waiting {
+		job := c.jobs[w.key]
+		if job == nil {
+			c.store.options.Log.Error("a run cannot be sent by this version of Punctual; it is tried again in a minute",
+				"run", w.RunID, "job", w.key.id, "version", w.key.version, "error", c.broken[w.key])
+			c.putOff(w.RunID, putOff, waits)
+			continue
+		}
+		if job.ConcurrencyPolicy != scheduler.PolicyAllow {
+			g, ok := c.gates[job.ID]
+			if !ok || (g.active != uuid.Nil && g.active != w.RunID) {
+				c.putOff(w.RunID, gateRetry, waits)
+				continue
+			}
+			c.gates[job.ID] = gate{active: w.RunID}
+			c.taken, c.takers = append(c.taken, job.ID), append(c.takers, w.RunID)
+		}
+		w.Job = job
+		c.start = append(c.start, w.RunID)
+		c.batch.Runs = append(c.batch.Runs, w.Assignment)
+	}
+	for _, id := range c.ids {
+		if !waits[id] {
+			c.leave = append(c.leave, id)
+		}
+	}
+}
+
+func (c *readyClaim) putOff(run uuid.UUID, delay time.Duration, waits map[uuid.UUID]bool) {
+	waits[run] = true
+	c.later, c.until = append(c.later, run), append(c.until, c.now.Add(delay))
+}
+
+func (c *readyClaim) write(ctx context.Context) error {
+	lease := &scheduler.Lease{ID: uuid.New(), ClaimedAt: c.now}
+	fences := make(map[uuid.UUID]int64, len(c.start))
+	var b pgx.Batch
+	if len(c.taken) > 0 {
+		queueTakeGates(&b, c.taken, c.takers)
+	}
+	if len(c.later) > 0 {
+		b.Queue(`UPDATE punctual.ready r SET due_at = u.due_at FROM unnest($1::uuid[], $2::timestamptz[]) AS u(run_id, due_at) WHERE r.run_id = u.run_id`, c.later, c.until)
+	}
+	if len(c.leave) > 0 {
+		b.Queue(`DELETE FROM punctual.ready WHERE run_id = ANY($1::uuid[])`, c.leave)
+	}
+	if len(c.start) > 0 {
+		queueFences(b.Queue(startWaiting, c.claim.Replica, lease.ID, c.start), fences)
+	}
+	b.Queue(`COMMIT`)
+	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
+		return err
+	}
+	c.batch.Runs = withFences(c.batch.Runs, fences, lease)
+	c.batch.Settled = len(c.leave)
+	return nil
+}

@@ -1,0 +1,57 @@
+package store
+
+import (
+	"encoding/base64"
+	"fmt"
+
+	"github.com/google/uuid"
+)
+
+// CursorError is a cursor that no list of this kind returned.
+type CursorError struct{ Cursor string }
+
+func (e *CursorError) Error() string {
+	return fmt.Sprintf("cursor %.40q: not one that this list returned; leave it out to start from the first page", e.Cursor)
+}
+
+// Which list a cursor belongs to.
+const (
+	jobCursor byte = 'j'
+	runCursor byte = 'r'
+)
+
+const (
+	defaultLimit = 50
+	largestLimit = 500
+)
+
+// limit returns how many items the page holds.
+func (p Page) limit() int {
+	if p.Limit <= 0 {
+		return defaultLimit
+	}
+	return min(p.Limit, largestLimit)
+}
+
+// after returns the id that the page starts below; ok is false for the first page.
+func (p Page) after(list byte) (id uuid.UUID, ok bool, err error) {
+	if p.Cursor == "" {
+		return uuid.Nil, false, nil
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(p.Cursor)
+	if err != nil || len(raw) != 1+len(id) || raw[0] != list {
+		return uuid.Nil, false, &CursorError{Cursor: p.Cursor}
+	}
+	return uuid.UUID(raw[1:]), true, nil
+}
+
+// cut turns one item more than the limit, read to see whether there are more, into a page and the cursor
+// of the next: the id of the page's last item, so that items written meanwhile shift nothing.
+func cut[T any](items []T, p Page, list byte, id func(T) uuid.UUID) ([]T, string) {
+	if len(items) <= p.limit() {
+		return items, ""
+	}
+	items = items[:p.limit()]
+	last := id(items[len(items)-1])
+	return items, base64.RawURLEncoding.EncodeToString(append([]byte{list}, last[:]...))
+}

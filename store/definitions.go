@@ -1,0 +1,61 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// jobVersion names one immutable definition.
+type jobVersion struct {
+	id      uuid.UUID
+	version int32
+}
+
+// queueDefinitions queues the read of the definitions that are not compiled yet, and puts them into the
+// cache when the batch is read. A definition that this binary cannot compile is put into broken: its job
+// is reported and put off, and the others of its batch go on.
+func (s *Store) queueDefinitions(b *pgx.Batch, missing map[jobVersion]int32, found map[jobVersion]*scheduler.Job, broken map[jobVersion]error) {
+	ids := make([]uuid.UUID, 0, len(missing))
+	versions := make([]int32, 0, len(missing))
+	for key := range missing {
+		ids = append(ids, key.id)
+		versions = append(versions, key.version)
+	}
+	b.Queue(`SELECT v.job_id, v.version, v.definition
+	           FROM unnest($1::uuid[], $2::int[]) AS u(job_id, version)
+	           JOIN punctual.job_versions v ON v.job_id = u.job_id AND v.version = u.version`, ids, versions).
+		Query(func(rows pgx.Rows) error {
+			for rows.Next() {
+				var key jobVersion
+				var raw []byte
+				if err := rows.Scan(&key.id, &key.version, &raw); err != nil {
+					return err
+				}
+				job, err := s.compile(key, missing[key], raw)
+				if err != nil {
+					broken[key] = err
+					continue
+				}
+				found[key] = job
+			}
+			return rows.Err()
+		})
+}
+
+func (s *Store) compile(key jobVersion, tenant int32, raw []byte) (*scheduler.Job, error) {
+	var d scheduler.Definition
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return nil, fmt.Errorf("reading the definition of job %s version %d: %w", key.id, key.version, err)
+	}
+	job, err := scheduler.Compile(key.id, tenant, key.version, d, s.options.DefaultJitter)
+	if err != nil {
+		return nil, err
+	}
+	s.jobs.Add(key, job)
+	return job, nil
+}

@@ -1,0 +1,175 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// The ids are given twice: as an array, which prunes to their partitions and is looked up in the primary
+// key whatever the statistics say, and as the column that is joined. (Joined alone, a partition that was
+// never analysed is scanned whole: 76 ms a statement on 50,000 rows instead of 1.)
+// Fenced: an attempt that was superseded finds no row.
+const finishSucceeded = `
+UPDATE punctual.runs r SET status = 'succeeded', started_at = u.started_at, finished_at = u.finished_at, http_status = u.http_status, reason = NULL, error = NULL
+FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::smallint[]) AS u(id, fence, started_at, finished_at, http_status)
+WHERE r.id = ANY($1::uuid[]) AND r.id = u.id AND r.fence = u.fence AND r.status = 'running'
+RETURNING r.id`
+
+// Everything that follows from an unsuccessful attempt follows in the same statement, for the rows that
+// the fence let through: its record, the next attempt, the dead letter.
+const finishOthers = `
+WITH ended AS (
+    UPDATE punctual.runs r SET status = u.status, reason = u.reason, error = u.error, http_status = u.http_status,
+           started_at = coalesce(u.started_at, r.started_at), finished_at = CASE WHEN u.final THEN u.finished_at END,
+           next_attempt_at = CASE WHEN u.status = 'retrying' THEN now() + u.retry_in END,
+           attempt = CASE WHEN u.counts THEN r.attempt ELSE r.attempt - 1 END
+    FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::smallint[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::interval[], $12::bool[], $13::bool[], $14::smallint[])
+         AS u(id, fence, started_at, finished_at, http_status, status, reason, error, outcome, response, retry_in, final, counts, number)
+    WHERE r.id = ANY($1::uuid[]) AND r.id = u.id AND r.fence = u.fence AND r.status = 'running'
+    RETURNING r.id, r.job_id, r.tenant, r.lane, r.job_version, r.scheduled_for, r.trigger, r.fence, r.replica,
+              u.started_at, u.finished_at, u.http_status, u.status, u.reason, u.error, u.outcome, u.response, u.retry_in, u.number),
+recorded AS (
+    INSERT INTO punctual.attempts (run_id, fence, number, http_status, replica, started_at, finished_at, outcome, reason, error, response)
+    SELECT id, fence, number, http_status, replica, started_at, finished_at, outcome, reason, error, response FROM ended WHERE outcome IS NOT NULL),
+again AS (
+    INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+    SELECT id, job_id, now() + retry_in, tenant, lane FROM ended WHERE status IN ('retrying', 'pending')),
+buried AS (
+    INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, reason, attempts, http_status, error, headers, body)
+    SELECT e.id, e.job_id, e.tenant, j.name, e.job_version, e.scheduled_for, e.trigger, e.reason, e.number, e.http_status, e.error, d.headers, d.body
+    FROM ended e JOIN punctual.jobs j ON j.id = e.job_id LEFT JOIN punctual.run_data d ON d.run_id = e.id AND d.run_id = ANY($1::uuid[])
+    WHERE e.status = 'dead')
+SELECT id FROM ended`
+
+// Finish implements scheduler.Store. It is idempotent: what was written before is found superseded.
+func (s *Store) Finish(ctx context.Context, outcomes []scheduler.Outcome, released []uuid.UUID) (superseded int, err error) {
+	// A batch without BEGIN is one transaction in one round trip.
+	var b pgx.Batch
+	written := queueFinish(&b, outcomes, released)
+	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
+		return 0, fmt.Errorf("writing %d outcomes: %w", len(outcomes), err)
+	}
+	return len(outcomes) - len(written), nil
+}
+
+// queueFinish queues what ends attempts: the gates' locks, the outcomes, the gates' release, the end of
+// leases. Once the batch is read, the returned set holds the runs that the fence let through.
+func queueFinish(b *pgx.Batch, outcomes []scheduler.Outcome, released []uuid.UUID) (written map[uuid.UUID]bool) {
+	written = make(map[uuid.UUID]bool, len(outcomes))
+	gated, runs := gatedJobs(outcomes)
+	if len(gated) > 0 {
+		b.Queue(`SELECT FROM punctual.exclusive WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE`, gated)
+	}
+	queueOutcomes(b, outcomes, written)
+	if len(gated) > 0 {
+		// The gates are held, and this statement sees what the updates made of the runs: a gate is freed
+		// only when the run it names is over.
+		b.Queue(`UPDATE punctual.exclusive e SET active_run = NULL FROM punctual.runs r
+		          WHERE e.job_id = ANY($1::uuid[]) AND e.active_run = r.id AND r.id = ANY($2::uuid[])
+		            AND r.status IN ('succeeded', 'dead', 'skipped', 'cancelled')`, gated, runs)
+	}
+	if len(released) > 0 {
+		b.Queue(`DELETE FROM punctual.claims WHERE id = ANY($1::uuid[])`, released)
+	}
+	return written
+}
+
+// gatedJobs returns, sorted, the jobs among the outcomes that have a gate, and their runs.
+func gatedJobs(outcomes []scheduler.Outcome) (jobs, runs []uuid.UUID) {
+	for _, o := range outcomes {
+		if o.Job.ConcurrencyPolicy != scheduler.PolicyAllow {
+			jobs, runs = append(jobs, o.Job.ID), append(runs, o.RunID)
+		}
+	}
+	slices.SortFunc(jobs, compareIDs)
+	return jobs, runs
+}
+
+// queueOutcomes queues one statement for the successes and one for the rest, each sorted by id.
+func queueOutcomes(b *pgx.Batch, outcomes []scheduler.Outcome, written map[uuid.UUID]bool) {
+	var ok, not []scheduler.Outcome
+	for _, o := range outcomes {
+		if o.Verdict == scheduler.Succeed {
+			ok = append(ok, o)
+		} else {
+			not = append(not, o)
+		}
+	}
+	byID := func(a, b scheduler.Outcome) int { return compareIDs(a.RunID, b.RunID) }
+	slices.SortFunc(ok, byID)
+	slices.SortFunc(not, byID)
+	if len(ok) > 0 {
+		queueSucceeded(b, ok, written)
+	}
+	if len(not) > 0 {
+		queueOthers(b, not, written)
+	}
+}
+
+func queueSucceeded(b *pgx.Batch, outcomes []scheduler.Outcome, written map[uuid.UUID]bool) {
+	n := len(outcomes)
+	ids, fences := make([]uuid.UUID, n), make([]int64, n)
+	started, finished, statuses := make([]time.Time, n), make([]time.Time, n), make([]int16, n)
+	for i, o := range outcomes {
+		ids[i], fences[i], started[i], finished[i], statuses[i] = o.RunID, o.Fence, o.StartedAt, o.FinishedAt, int16(o.HTTPStatus) //nolint:gosec // three digits
+	}
+	b.Queue(finishSucceeded, ids, fences, started, finished, statuses).Query(collectIDs(written))
+}
+
+func queueOthers(b *pgx.Batch, outcomes []scheduler.Outcome, written map[uuid.UUID]bool) {
+	n := len(outcomes)
+	ids, fences, numbers := make([]uuid.UUID, n), make([]int64, n), make([]int16, n)
+	started, finished, statuses := make([]*time.Time, n), make([]time.Time, n), make([]*int16, n)
+	status, reason, errs, attempt, response := make([]string, n), make([]*string, n), make([]*string, n), make([]*string, n), make([]*string, n)
+	retryIn, final, counts := make([]time.Duration, n), make([]bool, n), make([]bool, n)
+	for i, o := range outcomes {
+		e := o.End()
+		ids[i], fences[i], numbers[i] = o.RunID, o.Fence, int16(e.Number) //nolint:gosec // at most 100
+		finished[i], retryIn[i] = o.FinishedAt, o.RetryIn
+		if !o.StartedAt.IsZero() {
+			started[i] = &o.StartedAt
+		}
+		if o.HTTPStatus != 0 {
+			code := int16(o.HTTPStatus) //nolint:gosec // three digits
+			statuses[i] = &code
+		}
+		status[i], final[i], counts[i] = string(e.Status), e.Status.Final(), e.Counts
+		reason[i], errs[i] = orNull(string(o.Reason)), orNull(storable(o.Error))
+		attempt[i], response[i] = orNull(string(e.Attempt)), orNull(storable(o.Response))
+	}
+	b.Queue(finishOthers, ids, fences, started, finished, statuses, status, reason, errs, attempt, response, retryIn, final, counts, numbers).
+		Query(collectIDs(written))
+}
+
+func collectIDs(into map[uuid.UUID]bool) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		for rows.Next() {
+			var id uuid.UUID
+			if err := rows.Scan(&id); err != nil {
+				return err
+			}
+			into[id] = true
+		}
+		return rows.Err()
+	}
+}
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// storable makes text from a target fit for Postgres, which takes neither NUL nor broken UTF-8.
+func storable(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}

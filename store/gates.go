@@ -1,0 +1,73 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// gate is the locked gate of a job whose runs must not overlap.
+type gate struct {
+	active uuid.UUID // uuid.Nil: free
+}
+
+// queueGates locks the gates of jobs and reads them; a gate that somebody else has locked is left out.
+// It must come in a statement after the one that locked the jobs' schedules or ready rows: within that
+// one it would read a stale snapshot, and a forbidden job would run twice.
+func queueGates(b *pgx.Batch, jobs []uuid.UUID, gates map[uuid.UUID]gate) {
+	b.Queue(`SELECT job_id, coalesce(active_run, '00000000-0000-0000-0000-000000000000') FROM punctual.exclusive
+	          WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED`, jobs).
+		Query(func(rows pgx.Rows) error {
+			for rows.Next() {
+				var job uuid.UUID
+				var g gate
+				if err := rows.Scan(&job, &g.active); err != nil {
+					return err
+				}
+				gates[job] = g
+			}
+			return rows.Err()
+		})
+}
+
+// freeEndedGates clears, in memory, the gates whose active run is final or missing: they count as free.
+func freeEndedGates(ctx context.Context, conn *pgx.Conn, gates map[uuid.UUID]gate) error {
+	var active []uuid.UUID
+	for _, g := range gates {
+		if g.active != uuid.Nil {
+			active = append(active, g.active)
+		}
+	}
+	if len(active) == 0 {
+		return nil
+	}
+	rows, err := conn.Query(ctx, `SELECT id, status FROM punctual.runs WHERE id = ANY($1::uuid[])`, active)
+	if err != nil {
+		return fmt.Errorf("reading active runs: %w", err)
+	}
+	alive := map[uuid.UUID]bool{}
+	var id uuid.UUID
+	var status scheduler.Status
+	if _, err := pgx.ForEachRow(rows, []any{&id, &status}, func() error {
+		alive[id] = !status.Final()
+		return nil
+	}); err != nil {
+		return fmt.Errorf("reading active runs: %w", err)
+	}
+	for job, g := range gates {
+		if !alive[g.active] {
+			gates[job] = gate{}
+		}
+	}
+	return nil
+}
+
+// queueTakeGates makes runs the active ones of their jobs. The caller holds the gates.
+func queueTakeGates(b *pgx.Batch, jobs, runs []uuid.UUID) {
+	b.Queue(`UPDATE punctual.exclusive e SET active_run = u.run_id
+	           FROM unnest($1::uuid[], $2::uuid[]) AS u(job_id, run_id) WHERE e.job_id = u.job_id`, jobs, runs)
+}

@@ -1,0 +1,175 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// CreateJobs writes up to 1,000 jobs in one transaction and a few statements, all or nothing: a
+// *BatchError says by index what is wrong with which. A name is taken when an active or paused job has
+// it; then ConflictError refuses it, ConflictSkip leaves that job as it is and ConflictReplace replaces it
+// as PutJob does. A completed job with the same instant of an at counts as there for ConflictSkip, so that
+// a batch that is sent again does not fire what it has fired. A name may come only once in a batch.
+func (s *Store) CreateJobs(ctx context.Context, tenant int32, jobs []NewJob, on OnConflict) ([]BatchResult, error) {
+	var results []BatchResult
+	err := s.join(ctx, func(ctx context.Context, u *unit) (err error) {
+		b := batchWrite{store: s, u: u, tenant: tenant, jobs: jobs, on: on, results: make([]BatchResult, len(jobs)), errs: map[int]error{}}
+		results, err = b.run(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+// batchWrite is one CreateJobs on its way through the transaction.
+type batchWrite struct {
+	store   *Store
+	u       *unit
+	tenant  int32
+	jobs    []NewJob
+	on      OnConflict
+	results []BatchResult
+	errs    map[int]error
+}
+
+func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
+	f, err := readFacts(ctx, b.u, &pgx.Batch{})
+	if err != nil {
+		return nil, fmt.Errorf("reading queues: %w", err)
+	}
+	left := b.prepare(f)
+	// A name that is taken between the look and the insert is looked at again.
+	for range rounds {
+		if len(b.errs) > 0 {
+			return nil, &BatchError{Errors: b.errs}
+		}
+		if len(left) == 0 {
+			return b.results, nil
+		}
+		found, err := findByName(ctx, b.u, b.tenant, names(left))
+		if err != nil {
+			return nil, err
+		}
+		var again []*fresh
+		if left, again, err = b.resolve(ctx, left, found); err != nil {
+			return nil, err
+		}
+		if len(b.errs) > 0 {
+			continue
+		}
+		if left, err = b.store.insert(ctx, b.u, b.tenant, left, f.now); err != nil {
+			return nil, err
+		}
+		left = append(left, again...)
+	}
+	for _, n := range left {
+		b.errs[n.index] = ErrNameTaken
+	}
+	return nil, &BatchError{Errors: b.errs}
+}
+
+// prepare makes the rows of every job as if it were new.
+func (b *batchWrite) prepare(f facts) []*fresh {
+	all := make([]*fresh, 0, len(b.jobs))
+	first := make(map[string]int, len(b.jobs))
+	for i, job := range b.jobs {
+		name := job.Definition.Name
+		if j, twice := first[name]; twice {
+			b.errs[i] = fmt.Errorf("job %q is in the batch already, at index %d: %w", name, j, ErrNameTaken)
+			continue
+		}
+		first[name] = i
+		n, err := b.store.prepare(b.tenant, job, f)
+		if err != nil {
+			b.errs[i] = err
+			continue
+		}
+		n.index = i
+		b.results[i] = BatchResult{ID: n.ID, Name: name}
+		all = append(all, n)
+	}
+	return all
+}
+
+// resolve deals with the jobs whose name means a job already. It returns those to insert, and those whose
+// name changed hands meanwhile.
+func (b *batchWrite) resolve(ctx context.Context, jobs []*fresh, found map[string]namedJob) (insert, again []*fresh, err error) {
+	replace := map[uuid.UUID]*fresh{}
+	for _, n := range jobs {
+		old, ok := found[n.Definition.Name]
+		switch {
+		case !ok:
+			insert = append(insert, n)
+		case b.on == ConflictReplace:
+			replace[old.id] = n
+		case b.on == ConflictSkip && (old.holdsName() || fired(old, n.Definition)):
+			b.results[n.index].ID = old.id
+		case old.holdsName():
+			b.errs[n.index] = fmt.Errorf("job %q: %w", n.Definition.Name, ErrNameTaken)
+		default:
+			insert = append(insert, n)
+		}
+	}
+	if len(replace) == 0 || len(b.errs) > 0 {
+		return insert, nil, nil
+	}
+	again, err = b.replace(ctx, replace)
+	return insert, again, err
+}
+
+// fired reports whether the completed job is the same one-shot.
+func fired(old namedJob, d scheduler.Definition) bool {
+	return d.Schedule.Kind() == scheduler.KindAt && sameSchedule(scheduler.Definition{Schedule: old.schedule}, d)
+}
+
+// replace rewrites the jobs that are there, and returns those that are there no more.
+func (b *batchWrite) replace(ctx context.Context, replace map[uuid.UUID]*fresh) (again []*fresh, err error) {
+	ids := make([]uuid.UUID, 0, len(replace))
+	for id := range replace {
+		ids = append(ids, id)
+	}
+	jobs, f, err := b.store.hold(ctx, b.u, b.tenant, ids, wait)
+	if err != nil {
+		return nil, err
+	}
+	var writes pgx.Batch
+	for _, h := range jobs {
+		n := replace[h.ID]
+		if h.Definition.Name != n.Definition.Name {
+			continue
+		}
+		delete(replace, h.ID)
+		b.results[n.index].ID = h.ID
+		changed, err := b.store.rewrite(ctx, b.u, h, b.jobs[n.index], f, true)
+		if err != nil {
+			return nil, err
+		}
+		if changed {
+			if err := h.save(&writes, b.u, f.now, ""); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, n := range replace {
+		again = append(again, n)
+	}
+	slices.SortFunc(again, func(a, b *fresh) int { return strings.Compare(a.Definition.Name, b.Definition.Name) })
+	return again, send(ctx, b.u, &writes)
+}
+
+func names(jobs []*fresh) []string {
+	names := make([]string, len(jobs))
+	for i, n := range jobs {
+		names[i] = n.Definition.Name
+	}
+	return names
+}

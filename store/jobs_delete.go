@@ -1,0 +1,80 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// DeleteJob ends a job. Slots that are due are recorded as skipped, runs that wait are cancelled, running
+// ones finish. Its row stays for its history; its name is free at once. ErrVersion when the job is not at
+// version ifMatch (nil: any).
+func (s *Store) DeleteJob(ctx context.Context, tenant int32, ref string, ifMatch *int32) error {
+	return s.join(ctx, func(ctx context.Context, u *unit) error {
+		h, f, err := s.holdOne(ctx, u, tenant, ref)
+		if err != nil {
+			return err
+		}
+		if err := h.match(ifMatch); err != nil {
+			return err
+		}
+		if err := s.skipRest(ctx, u, h, f.now); err != nil {
+			return err
+		}
+		if _, err := u.Exec(ctx, `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, h.ID); err != nil {
+			return fmt.Errorf("locking the gate of job %s: %w", h.ID, err)
+		}
+		h.place(time.Time{}, time.Time{}, false)
+		h.enter(JobDeleted, f.now)
+		if err := h.saveNow(ctx, u, f.now, ""); err != nil {
+			return err
+		}
+		// After the job's own row: a trigger locks that one, so none that saw the job alive comes later.
+		return cancelWaiting(ctx, u, h.ID, f.now)
+	})
+}
+
+// skipRest records the slots whose time has come, as paused if that is why they did not run.
+func (s *Store) skipRest(ctx context.Context, u *unit, h *held, now time.Time) error {
+	if h.job == nil || h.State == JobCompleted || !h.due(now, true) {
+		return nil
+	}
+	reason := scheduler.ReasonJobDeleted
+	if h.State == JobPaused && h.job.Schedule.Kind().Recurring() {
+		reason = scheduler.ReasonPaused
+	}
+	plan := scheduler.SkipPassed(scheduler.Situation{Job: h.job, ScheduledFor: *h.scheduledFor, Now: h.atDue(now)}, reason)
+	return s.apply(ctx, u, h, plan, now)
+}
+
+// cancelWaiting cancels the runs of a job that wait in ready. One that a claim takes at this moment goes on.
+func cancelWaiting(ctx context.Context, u *unit, job uuid.UUID, now time.Time) error {
+	rows, err := u.Query(ctx, `SELECT run_id FROM punctual.ready WHERE job_id = $1 ORDER BY run_id FOR UPDATE`, job)
+	if err != nil {
+		return fmt.Errorf("locking waiting runs: %w", err)
+	}
+	runs, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	if err != nil {
+		return fmt.Errorf("locking waiting runs: %w", err)
+	}
+	if len(runs) == 0 {
+		return nil
+	}
+	var b pgx.Batch
+	b.Queue(`DELETE FROM punctual.ready WHERE run_id = ANY($1::uuid[])`, runs)
+	b.Queue(`SELECT id FROM punctual.runs WHERE id BETWEEN $2 AND $3 AND id = ANY($1::uuid[]) ORDER BY id FOR UPDATE`, runs, runs[0], runs[len(runs)-1])
+	b.Queue(`
+		UPDATE punctual.runs SET status = 'cancelled', reason = $4, finished_at = $5, next_attempt_at = NULL
+		WHERE id BETWEEN $2 AND $3 AND id = ANY($1::uuid[]) AND status IN ('blocked', 'pending', 'retrying')`,
+		runs, runs[0], runs[len(runs)-1], string(scheduler.ReasonJobDeleted), now)
+	b.Queue(`UPDATE punctual.exclusive SET active_run = NULL WHERE job_id = $1 AND active_run = ANY($2::uuid[])`, job, runs)
+	if err := u.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("cancelling waiting runs: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,202 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// facts are what writes of jobs go by besides the jobs themselves.
+type facts struct {
+	// now is the database's clock, read after the locks were taken and not when the transaction began:
+	// whoever waited for a lock writes a later valid_from than the one it waited for.
+	now    time.Time
+	queues queueSet
+}
+
+// readFacts reads them in one round trip with whatever else is in the batch.
+func readFacts(ctx context.Context, u *unit, b *pgx.Batch) (facts, error) {
+	f := facts{queues: queueSet{}}
+	b.Queue(`SELECT clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&f.now) })
+	b.Queue(selectQueues).Query(f.queues.collect)
+	err := u.SendBatch(ctx, b).Close()
+	utc(&f.now)
+	return f, err
+}
+
+// held is a job whose row in schedules this transaction has locked, and what was read of it after that.
+type held struct {
+	*jobRow
+	job *scheduler.Job // nil when this binary cannot compile the definition; then no slot of it is settled
+}
+
+// How hold treats rows that somebody else has locked.
+const (
+	wait     = ``
+	passOver = ` SKIP LOCKED`
+)
+
+// hold locks jobs as the claim does, sorted, and reads them in a later statement. Jobs that are not
+// there, of another tenant (0: any) or deleted are left out.
+func (s *Store) hold(ctx context.Context, u *unit, tenant int32, ids []uuid.UUID, locked string) ([]*held, facts, error) {
+	slices.SortFunc(ids, compareIDs)
+	rows, err := u.Query(ctx, `
+		SELECT job_id FROM punctual.schedules WHERE job_id = ANY($1::uuid[]) AND ($2::integer = 0 OR tenant = $2::integer)
+		ORDER BY job_id FOR NO KEY UPDATE`+locked, ids, tenant)
+	if err != nil {
+		return nil, facts{}, fmt.Errorf("locking jobs: %w", err)
+	}
+	ids, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	if err != nil {
+		return nil, facts{}, fmt.Errorf("locking jobs: %w", err)
+	}
+	var jobs []*held
+	var b pgx.Batch
+	b.Queue(`SELECT `+jobColumns+` FROM `+jobTables+` WHERE j.id = ANY($1::uuid[]) AND j.state <> 'deleted' ORDER BY j.id`, ids).
+		Query(func(rows pgx.Rows) error {
+			jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (*held, error) {
+				job, err := scanJob(row)
+				return &held{jobRow: job}, err
+			})
+			return err
+		})
+	f, err := readFacts(ctx, u, &b)
+	if err != nil {
+		return nil, facts{}, fmt.Errorf("reading locked jobs: %w", err)
+	}
+	for _, h := range jobs {
+		h.job = s.compiled(h.jobRow)
+	}
+	return jobs, f, nil
+}
+
+// holdOne holds the job that ref means; ErrNotFound when there is none.
+func (s *Store) holdOne(ctx context.Context, u *unit, tenant int32, ref string) (*held, facts, error) {
+	_, byID := parseID(ref)
+	for range rounds {
+		id, err := findJob(ctx, u, tenant, ref)
+		if err != nil {
+			return nil, facts{}, err
+		}
+		jobs, f, err := s.hold(ctx, u, tenant, []uuid.UUID{id}, wait)
+		if err != nil {
+			return nil, facts{}, err
+		}
+		// While this one waited, the name may have been given up, and to another job.
+		if len(jobs) == 1 && (byID || jobs[0].Definition.Name == ref) {
+			return jobs[0], f, nil
+		}
+		if byID {
+			break
+		}
+	}
+	return nil, facts{}, fmt.Errorf("job %q: %w", ref, ErrNotFound)
+}
+
+// rounds is how often a write looks again for a job that changed hands while it was about to lock it.
+const rounds = 5
+
+// compiled returns the job's current version ready to use. What it compiles it does not keep: the
+// version may be this transaction's own, and never be committed.
+func (s *Store) compiled(j *jobRow) *scheduler.Job {
+	if job, ok := s.jobs.Get(jobVersion{j.ID, j.Version}); ok {
+		return job
+	}
+	job, err := scheduler.Compile(j.ID, j.tenant, j.Version, j.Definition, s.options.DefaultJitter)
+	if err != nil {
+		s.options.Log.Error("a job's due slots cannot be settled by this version of Punctual", "job", j.ID, "version", j.Version, "error", err)
+		return nil
+	}
+	return job
+}
+
+// place makes slot the next one; none is left when ok is false.
+func (h *held) place(slot time.Time, due time.Time, ok bool) {
+	h.scheduledFor, h.nextRunAt = nil, nil
+	if ok {
+		h.scheduledFor, h.nextRunAt = &slot, &due
+	}
+}
+
+// ended reports whether the job has had its last slot.
+func (h *held) ended() bool {
+	return h.scheduledFor == nil && h.Definition.Schedule.Kind() != scheduler.KindNone
+}
+
+// enter changes the job's state, with the columns that belong to it.
+func (h *held) enter(state JobState, now time.Time) {
+	if state != h.State {
+		h.PausedAt, h.PausedUntil, h.PauseNote, h.CompletedAt = nil, nil, "", nil
+		switch state {
+		case JobPaused:
+			h.PausedAt = &now
+		case JobCompleted:
+			h.CompletedAt = &now
+		}
+	}
+	h.State = state
+	h.enabled = state == JobActive && h.scheduledFor != nil
+}
+
+// save queues the writes of what was changed, as the job's next version.
+func (h *held) save(b *pgx.Batch, u *unit, now time.Time, note string) error {
+	labels, err := encodeLabels(h.Definition.Labels)
+	if err != nil {
+		return fmt.Errorf("encoding labels: %w", err)
+	}
+	h.Version++
+	var deletedAt *time.Time
+	if h.State == JobDeleted {
+		deletedAt = &now
+	}
+	b.Queue(`
+		UPDATE punctual.jobs SET version = $2, name = $3, state = $4, kind = $5, queue = $6, labels = $7::jsonb, updated_at = $8,
+			paused_at = $9, paused_until = $10, pause_note = $11, completed_at = $12, deleted_at = $13
+		WHERE id = $1`,
+		h.ID, h.Version, h.Definition.Name, string(h.State), string(h.Definition.Schedule.Kind()), h.lane/4, labels, now,
+		h.PausedAt, h.PausedUntil, orNull(h.PauseNote), h.CompletedAt, deletedAt)
+	b.Queue(`INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition, note) VALUES ($1, $2, $3, $4, $5::json, $6)`,
+		h.ID, h.Version, now, string(h.State), h.definition, orNull(note))
+	b.Queue(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $3, version = $4, lane = $5, enabled = $6 WHERE job_id = $1`,
+		h.ID, h.scheduledFor, h.nextRunAt, h.Version, h.lane, h.enabled)
+	if gated(h.Definition) {
+		b.Queue(`INSERT INTO punctual.exclusive (job_id) VALUES ($1) ON CONFLICT DO NOTHING`, h.ID)
+	}
+	u.due = u.due || h.enabled && h.nextRunAt.Before(now.Add(soon))
+	return nil
+}
+
+// saveNow writes what was changed.
+func (h *held) saveNow(ctx context.Context, u *unit, now time.Time, note string) error {
+	var b pgx.Batch
+	if err := h.save(&b, u, now, note); err != nil {
+		return err
+	}
+	return send(ctx, u, &b)
+}
+
+// send writes a batch of changed jobs; a name that another job has is ErrNameTaken.
+func send(ctx context.Context, u *unit, b *pgx.Batch) error {
+	if b.Len() == 0 {
+		return nil
+	}
+	err := u.SendBatch(ctx, b).Close()
+	if isNameTaken(err) {
+		return ErrNameTaken
+	}
+	if err != nil {
+		return fmt.Errorf("writing jobs: %w", err)
+	}
+	return nil
+}
+
+// gated reports whether the job's runs must not overlap, so that it has a row in exclusive.
+func gated(d scheduler.Definition) bool {
+	return d.WithDefaults().ConcurrencyPolicy != scheduler.PolicyAllow
+}

@@ -1,0 +1,152 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"punctual/scheduler"
+)
+
+// fresh is a job about to be written for the first time.
+type fresh struct {
+	held
+	index int // in the batch it came in
+}
+
+// prepare makes a new job's rows, except that nothing is written: a job that cannot be is found out here.
+func (s *Store) prepare(tenant int32, job NewJob, f facts) (*fresh, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("making a job's id: %w", err)
+	}
+	n := &fresh{held: held{jobRow: &jobRow{tenant: tenant}}}
+	n.ID, n.Version, n.CreatedAt, n.UpdatedAt = id, 1, f.now, f.now
+	if err := n.define(s, job.Definition, f); err != nil {
+		return nil, err
+	}
+	n.placeFirst(f.now)
+	n.enter(n.stateFor(job.Paused != nil && *job.Paused), f.now)
+	return n, nil
+}
+
+// define gives the job a definition, with all that follows from it but the next slot.
+func (h *held) define(s *Store, d scheduler.Definition, f facts) error {
+	full := d.WithDefaults()
+	queue, err := f.queues.id(full.Queue)
+	if err != nil {
+		return err
+	}
+	job, err := scheduler.Compile(h.ID, h.tenant, h.Version, d, s.options.DefaultJitter)
+	if err != nil {
+		return err
+	}
+	text, err := encode(d)
+	if err != nil {
+		return err
+	}
+	h.Definition, h.definition, h.job, h.lane = d, text, job, full.Priority.Lane(queue)
+	return nil
+}
+
+// placeFirst makes the definition's first slot after now the next one.
+func (h *held) placeFirst(now time.Time) {
+	slot, ok := h.job.Timetable.First(now)
+	if !ok {
+		h.place(time.Time{}, time.Time{}, false)
+		return
+	}
+	h.place(slot.At, h.job.Timetable.Due(slot.At, nil), true)
+}
+
+// stateFor returns the state of a job by whether slots are left.
+func (h *held) stateFor(paused bool) JobState {
+	switch {
+	case h.ended():
+		return JobCompleted
+	case paused:
+		return JobPaused
+	}
+	return JobActive
+}
+
+// One statement writes the jobs of a whole batch. A name that is taken leaves its job out; it waits for
+// a transaction that is writing the same name.
+const insertJobs = `
+WITH new AS (
+	SELECT n.id, n.name, n.state, n.kind, n.labels, n.definition, n.scheduled_for, n.next_run_at, n.lane, n.enabled, n.gated
+	FROM unnest($4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[], $11::timestamptz[], $12::smallint[], $13::boolean[], $14::boolean[])
+		AS n(id, name, state, kind, labels, definition, scheduled_for, next_run_at, lane, enabled, gated)),
+made AS (
+	INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue, labels, created_at, updated_at, paused_at, completed_at)
+	SELECT n.id, $1::integer, $2::integer, n.name, n.state, n.kind, n.lane / 4, n.labels::jsonb, $3::timestamptz, $3::timestamptz,
+		CASE n.state WHEN 'paused' THEN $3::timestamptz END, CASE n.state WHEN 'completed' THEN $3::timestamptz END
+	FROM new n
+	ON CONFLICT (tenant, name) WHERE state IN ('active', 'paused') DO NOTHING
+	RETURNING id),
+versions AS (
+	INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition)
+	SELECT n.id, $2::integer, $3::timestamptz, n.state, n.definition::json FROM new n JOIN made ON made.id = n.id),
+next AS (
+	INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
+	SELECT n.id, n.scheduled_for, n.next_run_at, $1::integer, $2::integer, n.lane, n.enabled FROM new n JOIN made ON made.id = n.id),
+gates AS (
+	INSERT INTO punctual.exclusive (job_id) SELECT n.id FROM new n JOIN made ON made.id = n.id WHERE n.gated)
+SELECT id FROM made`
+
+// insert writes new jobs and returns those that it could not, because another job has their name.
+func (s *Store) insert(ctx context.Context, u *unit, tenant int32, jobs []*fresh, now time.Time) (taken []*fresh, err error) {
+	if len(jobs) == 0 {
+		return nil, nil
+	}
+	// One order, so that two batches with the same names wait for each other and do not deadlock.
+	slices.SortFunc(jobs, func(a, b *fresh) int { return strings.Compare(a.Definition.Name, b.Definition.Name) })
+	var ids []uuid.UUID
+	var names, states, kinds, labels, definitions []string
+	var slots, due []*time.Time
+	var lanes []int16
+	var enabled, gates []bool
+	for _, j := range jobs {
+		text, err := encodeLabels(j.Definition.Labels)
+		if err != nil {
+			return nil, fmt.Errorf("encoding labels: %w", err)
+		}
+		ids, names, states = append(ids, j.ID), append(names, j.Definition.Name), append(states, string(j.State))
+		kinds, labels = append(kinds, string(j.Definition.Schedule.Kind())), append(labels, text)
+		definitions, slots, due = append(definitions, j.definition), append(slots, j.scheduledFor), append(due, j.nextRunAt)
+		lanes, enabled, gates = append(lanes, j.lane), append(enabled, j.enabled), append(gates, gated(j.Definition))
+	}
+	rows, err := u.Query(ctx, insertJobs, tenant, int32(1), now, ids, names, states, kinds, labels, definitions, slots, due, lanes, enabled, gates)
+	if err != nil {
+		return nil, fmt.Errorf("writing new jobs: %w", err)
+	}
+	made, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	if err != nil {
+		return nil, fmt.Errorf("writing new jobs: %w", err)
+	}
+	written := make(map[uuid.UUID]bool, len(made))
+	for _, id := range made {
+		written[id] = true
+	}
+	for _, j := range jobs {
+		if !written[j.ID] {
+			taken = append(taken, j)
+		} else if j.enabled && j.nextRunAt.Before(now.Add(soon)) {
+			u.due = true
+		}
+	}
+	return taken, nil
+}
+
+// isNameTaken recognises the index that keeps names unique by its name.
+func isNameTaken(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "23505" && pg.ConstraintName == "job_name_is_unique"
+}

@@ -1,0 +1,97 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// ListJobs returns the jobs that the filter selects, newest first, and the cursor of the next page, empty
+// on the last one.
+func (s *Store) ListJobs(ctx context.Context, tenant int32, f JobFilter) (jobs []JobRecord, nextCursor string, err error) {
+	var c conditions
+	c.add(`j.tenant = ?`, tenant)
+	c.add(`j.state <> 'deleted'`)
+	if err := c.page(f.Page, jobCursor, `j.id < ?`); err != nil {
+		return nil, "", err
+	}
+	if f.State != "" {
+		c.add(`j.state = ?`, f.State)
+	}
+	if f.Queue != "" {
+		c.add(`j.queue = (SELECT id FROM punctual.queues WHERE name = ?)`, f.Queue)
+	}
+	if err := c.labels(f.Labels); err != nil {
+		return nil, "", err
+	}
+	if f.NamePrefix != "" {
+		c.add(`j.name LIKE ?`, likeText(f.NamePrefix)+"%")
+	}
+	if f.Query != "" {
+		c.add(`(j.name ILIKE ? OR v.definition ->> 'description' ILIKE ?)`, "%"+likeText(f.Query)+"%", "%"+likeText(f.Query)+"%")
+	}
+	q := s.reader(ctx)
+	rows, err := q.Query(ctx, `SELECT `+jobColumns+` FROM `+jobTables+c.where()+fmt.Sprintf(` ORDER BY j.id DESC LIMIT %d`, f.limit()+1), c.args...)
+	if err != nil {
+		return nil, "", fmt.Errorf("listing jobs: %w", err)
+	}
+	jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (JobRecord, error) {
+		job, err := scanJob(row)
+		if err != nil {
+			return JobRecord{}, err
+		}
+		return job.JobRecord, nil
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("listing jobs: %w", err)
+	}
+	jobs, nextCursor = cut(jobs, f.Page, jobCursor, func(j JobRecord) uuid.UUID { return j.ID })
+	return jobs, nextCursor, fillLastRuns(ctx, q, jobs)
+}
+
+// conditions gathers what a list's rows must meet.
+type conditions struct {
+	texts []string
+	args  []any
+}
+
+// add adds a condition whose question marks stand for the arguments.
+func (c *conditions) add(text string, args ...any) {
+	for _, arg := range args {
+		c.args = append(c.args, arg)
+		text = strings.Replace(text, "?", fmt.Sprintf("$%d", len(c.args)), 1)
+	}
+	c.texts = append(c.texts, text)
+}
+
+// page makes the list continue where the page's cursor says.
+func (c *conditions) page(p Page, list byte, below string) error {
+	id, ok, err := p.after(list)
+	if ok {
+		c.add(below, id)
+	}
+	return err
+}
+
+// labels asks for all of the labels.
+func (c *conditions) labels(labels map[string]string) error {
+	if len(labels) == 0 {
+		return nil
+	}
+	text, err := encodeLabels(labels)
+	if err != nil {
+		return fmt.Errorf("encoding labels: %w", err)
+	}
+	c.add(`j.labels @> ?::jsonb`, text)
+	return nil
+}
+
+func (c *conditions) where() string { return ` WHERE ` + strings.Join(c.texts, ` AND `) }
+
+// likeText returns a LIKE pattern that matches the text itself.
+func likeText(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(text)
+}

@@ -1,0 +1,149 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// jobRow is a job as its tables hold it: the record, and what writing it needs to know besides.
+type jobRow struct {
+	JobRecord
+	tenant       int32
+	lane         int16
+	enabled      bool
+	scheduledFor *time.Time // next slot, also of a paused job; nil when there is none
+	nextRunAt    *time.Time
+	definition   string // as stored
+}
+
+const jobColumns = `j.id, t.name, j.version, j.state, j.paused_at, j.paused_until, coalesce(j.pause_note, ''),
+	j.created_at, j.updated_at, j.completed_at, j.tenant, s.lane, s.enabled, s.scheduled_for, s.next_run_at, v.definition::text`
+
+const jobTables = `punctual.jobs j
+	JOIN punctual.tenants t ON t.id = j.tenant
+	JOIN punctual.schedules s ON s.job_id = j.id
+	JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version`
+
+func scanJob(row pgx.CollectableRow) (*jobRow, error) {
+	var j jobRow
+	err := row.Scan(&j.ID, &j.Tenant, &j.Version, &j.State, &j.PausedAt, &j.PausedUntil, &j.PauseNote,
+		&j.CreatedAt, &j.UpdatedAt, &j.CompletedAt, &j.tenant, &j.lane, &j.enabled, &j.scheduledFor, &j.nextRunAt, &j.definition)
+	if err != nil {
+		return nil, err
+	}
+	utc(j.PausedAt, j.PausedUntil, &j.CreatedAt, &j.UpdatedAt, j.CompletedAt, j.scheduledFor, j.nextRunAt)
+	if err := json.Unmarshal([]byte(j.definition), &j.Definition); err != nil {
+		return nil, fmt.Errorf("job %s version %d: its definition: %w", j.ID, j.Version, err)
+	}
+	if j.enabled {
+		j.NextScheduledFor, j.NextRunAt = j.scheduledFor, j.nextRunAt
+	}
+	return &j, nil
+}
+
+// GetJob returns a job by its id or name. A name means the active or paused job that has it, else the
+// newest completed one. Deleted jobs are ErrNotFound.
+func (s *Store) GetJob(ctx context.Context, tenant int32, ref string) (JobRecord, error) {
+	q := s.reader(ctx)
+	id, err := findJob(ctx, q, tenant, ref)
+	if err != nil {
+		return JobRecord{}, err
+	}
+	return readJob(ctx, q, tenant, id)
+}
+
+// readJob returns one job with its last run.
+func readJob(ctx context.Context, q querier, tenant int32, id uuid.UUID) (JobRecord, error) {
+	rows, err := q.Query(ctx, `SELECT `+jobColumns+` FROM `+jobTables+` WHERE j.id = $1 AND j.tenant = $2 AND j.state <> 'deleted'`, id, tenant)
+	if err != nil {
+		return JobRecord{}, fmt.Errorf("reading job %s: %w", id, err)
+	}
+	job, err := pgx.CollectExactlyOneRow(rows, scanJob)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return JobRecord{}, fmt.Errorf("job %s: %w", id, ErrNotFound)
+	}
+	if err != nil {
+		return JobRecord{}, fmt.Errorf("reading job %s: %w", id, err)
+	}
+	jobs := []JobRecord{job.JobRecord}
+	if err := fillLastRuns(ctx, q, jobs); err != nil {
+		return JobRecord{}, err
+	}
+	return jobs[0], nil
+}
+
+// parseID returns the id that ref is; ok is false when it is a name. Names never look like a UUID.
+func parseID(ref string) (id uuid.UUID, ok bool) {
+	if len(ref) != 36 && len(ref) != 32 { // uuid.Parse knows forms that are valid names, such as urn:uuid:…
+		return uuid.Nil, false
+	}
+	id, err := uuid.Parse(ref)
+	return id, err == nil
+}
+
+// findJob returns the id of the job that ref means. It locks nothing; whoever locks looks again.
+func findJob(ctx context.Context, q querier, tenant int32, ref string) (uuid.UUID, error) {
+	if id, ok := parseID(ref); ok {
+		return id, nil
+	}
+	found, err := findByName(ctx, q, tenant, []string{ref})
+	if err != nil {
+		return uuid.Nil, err
+	}
+	job, ok := found[ref]
+	if !ok {
+		return uuid.Nil, fmt.Errorf("job %q: %w", ref, ErrNotFound)
+	}
+	return job.id, nil
+}
+
+// namedJob is the job that a name means.
+type namedJob struct {
+	id       uuid.UUID
+	state    JobState
+	schedule scheduler.Schedule
+}
+
+// holdsName reports whether the job keeps others from its name.
+func (j namedJob) holdsName() bool { return j.state == JobActive || j.state == JobPaused }
+
+// findByName returns the jobs that the names mean: the active or paused one, else the newest completed.
+func findByName(ctx context.Context, q querier, tenant int32, names []string) (map[string]namedJob, error) {
+	rows, err := q.Query(ctx, `
+		SELECT w.name, f.id, f.state, coalesce((v.definition -> 'schedule')::text, '{}')
+		FROM unnest($2::text[]) w(name)
+		CROSS JOIN LATERAL (
+			SELECT c.id, c.state, c.version FROM (
+				(SELECT id, state, version FROM punctual.jobs WHERE tenant = $1 AND name = w.name AND state IN ('active', 'paused'))
+				UNION ALL
+				(SELECT id, state, version FROM punctual.jobs WHERE tenant = $1 AND name = w.name AND state = 'completed' ORDER BY id DESC LIMIT 1)
+			) c ORDER BY c.state = 'completed' LIMIT 1
+		) f
+		JOIN punctual.job_versions v ON v.job_id = f.id AND v.version = f.version`, tenant, names)
+	if err != nil {
+		return nil, fmt.Errorf("looking for jobs by name: %w", err)
+	}
+	found := make(map[string]namedJob, len(names))
+	var name, schedule string
+	var job namedJob
+	_, err = pgx.ForEachRow(rows, []any{&name, &job.id, &job.state, &schedule}, func() error {
+		job.schedule = scheduler.Schedule{}
+		if err := json.Unmarshal([]byte(schedule), &job.schedule); err != nil {
+			return fmt.Errorf("job %s: its schedule: %w", job.id, err)
+		}
+		found[name] = job
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("looking for jobs by name: %w", err)
+	}
+	return found, nil
+}

@@ -1,0 +1,136 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+	"punctual/scheduler/cron"
+)
+
+// settleRounds bounds the plans of one settling: ten runs each under fire_all, so a thousand. What is
+// left then is recorded as missed.
+const settleRounds = 100
+
+// settleDue accounts for the slots that are due, under the definition that has held until now, so that an
+// edit never makes a past slot missed and never loses one. With passed it also settles a slot whose time
+// has come but which jitter still holds back: the caller is about to move the next slot.
+func (s *Store) settleDue(ctx context.Context, u *unit, h *held, now time.Time, passed bool) error {
+	if h.job == nil || !h.due(now, passed) {
+		return nil
+	}
+	active, err := lockGate(ctx, u, h.job)
+	if err != nil {
+		return err
+	}
+	var memo cron.Memo
+	var all scheduler.Plan
+	for round := 0; h.due(now, passed); round++ {
+		situation := scheduler.Situation{Job: h.job, ScheduledFor: *h.scheduledFor, Active: active, Now: h.atDue(now), Memo: &memo}
+		var plan scheduler.Plan
+		if round < settleRounds {
+			plan = scheduler.Decide(situation)
+			if len(plan.Runs)+len(plan.Skips) == 0 && !plan.Done {
+				// A catch-up run that waits for the active one to end: it can wait in ready as well.
+				situation.Active = uuid.Nil
+				plan = scheduler.Decide(situation)
+			}
+		} else {
+			plan = scheduler.SkipPassed(situation, scheduler.ReasonMissed)
+		}
+		all.Runs, all.Skips = append(all.Runs, plan.Runs...), append(all.Skips, plan.Skips...)
+		h.place(plan.Next, plan.NextRunAt, !plan.Done)
+		if round > settleRounds {
+			break // Decide and SkipPassed make no progress: a defect, which must not hold locks for ever
+		}
+	}
+	return s.apply(ctx, u, h, all, now)
+}
+
+// settlePassed accounts for the slots that passed while the job was paused: those of a recurring job
+// become one skip. A one-shot fires now, late, unless it is about to be moved; then it is a skip too.
+func (s *Store) settlePassed(ctx context.Context, u *unit, h *held, now time.Time, moved bool) error {
+	if h.job == nil || !h.due(now, false) {
+		return nil
+	}
+	situation := scheduler.Situation{Job: h.job, ScheduledFor: *h.scheduledFor, Now: now}
+	var plan scheduler.Plan
+	if moved || h.job.Schedule.Kind().Recurring() {
+		plan = scheduler.SkipPassed(situation, scheduler.ReasonPaused)
+	} else {
+		plan.Done = true
+		plan.Runs = []scheduler.PlannedRun{{ScheduledFor: *h.scheduledFor, DueAt: *h.nextRunAt, Trigger: scheduler.TriggerCatchup, Late: true}}
+	}
+	h.place(plan.Next, plan.NextRunAt, !plan.Done)
+	return s.apply(ctx, u, h, plan, now)
+}
+
+// due reports whether the job's next slot is to be settled.
+func (h *held) due(now time.Time, passed bool) bool {
+	if h.scheduledFor == nil {
+		return false
+	}
+	// A catch-up run that was put off has a next_run_at in the future, and a slot that was due long ago.
+	return !h.nextRunAt.After(now) || !h.job.Timetable.Due(*h.scheduledFor, nil).After(now) || passed && !h.scheduledFor.After(now)
+}
+
+// atDue returns the instant to decide at: now, or when the slot is due if jitter still holds it back.
+func (h *held) atDue(now time.Time) time.Time {
+	if due := h.job.Timetable.Due(*h.scheduledFor, nil); due.After(now) && !h.scheduledFor.After(now) {
+		return due
+	}
+	return now
+}
+
+// apply writes what a plan says of slots that have passed.
+func (s *Store) apply(ctx context.Context, u *unit, h *held, plan scheduler.Plan, now time.Time) error {
+	for _, run := range plan.Runs {
+		// A slot's run lies in the partition of its slot, which may be gone or may never have been made.
+		if run.ScheduledFor.Before(now.Add(-24 * time.Hour)) {
+			_, err := u.Exec(ctx, `SELECT punctual.create_partitions(d.day, d.day) FROM (SELECT ($1::timestamptz AT TIME ZONE 'UTC')::date) d(day)`, run.ScheduledFor)
+			if err != nil {
+				return fmt.Errorf("making the partition of slot %s: %w", run.ScheduledFor.Format(time.RFC3339), err)
+			}
+		}
+	}
+	u.due = u.due || len(plan.Runs) > 0
+	return s.settle(ctx, u.Tx, h.job, h.lane, plan, now)
+}
+
+// lockGate locks the gate of a job whose runs must not overlap, and returns the run that holds it;
+// uuid.Nil when it is free. One that is final or missing counts as none.
+func lockGate(ctx context.Context, u *unit, job *scheduler.Job) (uuid.UUID, error) {
+	if job.ConcurrencyPolicy == scheduler.PolicyAllow {
+		return uuid.Nil, nil
+	}
+	var active *uuid.UUID
+	err := u.QueryRow(ctx, `SELECT active_run FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, job.ID).Scan(&active)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return uuid.Nil, nil
+	}
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("locking the gate of job %s: %w", job.ID, err)
+	}
+	return activeRun(ctx, u, active)
+}
+
+// activeRun returns the run unless it is over.
+func activeRun(ctx context.Context, u *unit, id *uuid.UUID) (uuid.UUID, error) {
+	if id == nil {
+		return uuid.Nil, nil
+	}
+	var status scheduler.Status
+	err := u.QueryRow(ctx, `SELECT status FROM punctual.runs WHERE id = $1`, *id).Scan(&status)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && status.Final() {
+		return uuid.Nil, nil
+	}
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("reading the active run %s: %w", *id, err)
+	}
+	return *id, nil
+}

@@ -1,0 +1,189 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// CreateJob writes a new job. ErrNameTaken when an active or paused job has its name; a completed one
+// does not keep it. A job whose last slot has passed already is completed from the start.
+func (s *Store) CreateJob(ctx context.Context, tenant int32, job NewJob) (JobRecord, error) {
+	var rec JobRecord
+	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+		n, taken, err := s.create(ctx, u, tenant, job)
+		if err != nil {
+			return err
+		}
+		if taken {
+			return fmt.Errorf("job %q: %w", job.Definition.Name, ErrNameTaken)
+		}
+		rec, err = readJob(ctx, u, tenant, n)
+		return err
+	})
+	return rec, err
+}
+
+// create writes a new job unless its name is taken.
+func (s *Store) create(ctx context.Context, u *unit, tenant int32, job NewJob) (id uuid.UUID, taken bool, err error) {
+	f, err := readFacts(ctx, u, &pgx.Batch{})
+	if err != nil {
+		return uuid.Nil, false, fmt.Errorf("reading queues: %w", err)
+	}
+	n, err := s.prepare(tenant, job, f)
+	if err != nil {
+		return uuid.Nil, false, err
+	}
+	left, err := s.insert(ctx, u, tenant, []*fresh{n}, f.now)
+	return n.ID, len(left) > 0, err
+}
+
+// PutJob creates the job of a name or replaces it; the definition takes that name. What is replaced is
+// the active or paused job that has the name, else the newest completed one. Without a change nothing is
+// written, except that a delay is armed again by every write. A completed job starts again only when
+// its schedule changed or is a delay: applying the same manifest twice does not fire a past instant twice.
+//
+// ErrVersion: the job is not at version ifMatch (nil: any), or there is none; or with createOnly, an
+// active or paused job has the name.
+func (s *Store) PutJob(ctx context.Context, tenant int32, name string, job NewJob, ifMatch *int32, createOnly bool) (rec JobRecord, created bool, err error) {
+	job.Definition.Name = name
+	err = s.join(ctx, func(ctx context.Context, u *unit) error {
+		for range rounds {
+			done := false
+			if rec, created, done, err = s.put(ctx, u, tenant, job, ifMatch, createOnly); done || err != nil {
+				return err
+			}
+		}
+		return fmt.Errorf("job %q: %w", name, ErrNameTaken)
+	})
+	return rec, created, err
+}
+
+// put is one round of PutJob; done is false when the name changed hands meanwhile.
+func (s *Store) put(ctx context.Context, u *unit, tenant int32, job NewJob, ifMatch *int32, createOnly bool) (rec JobRecord, created, done bool, err error) {
+	name := job.Definition.Name
+	found, err := findByName(ctx, u, tenant, []string{name})
+	if err != nil {
+		return rec, false, false, err
+	}
+	old, exists := found[name]
+	if createOnly {
+		if old.holdsName() {
+			return rec, false, false, fmt.Errorf("job %q exists: %w", name, ErrVersion)
+		}
+		exists = false
+	}
+	if !exists {
+		if ifMatch != nil {
+			return rec, false, false, fmt.Errorf("job %q does not exist: %w", name, ErrVersion)
+		}
+		id, taken, err := s.create(ctx, u, tenant, job)
+		if err != nil || taken {
+			return rec, false, false, err
+		}
+		rec, err = readJob(ctx, u, tenant, id)
+		return rec, true, true, err
+	}
+	jobs, f, err := s.hold(ctx, u, tenant, []uuid.UUID{old.id}, wait)
+	if err != nil || len(jobs) == 0 || jobs[0].Definition.Name != name {
+		return rec, false, false, err
+	}
+	h := jobs[0]
+	if err := h.match(ifMatch); err != nil {
+		return rec, false, false, err
+	}
+	rec, err = s.replace(ctx, u, h, job, f, true)
+	return rec, false, true, err
+}
+
+// EditJob changes a job: it locks it, lets edit turn the current record into what it shall be, and writes
+// that. The errors of edit come back as they are. Without a change nothing is written. A completed job
+// whose schedule changes starts again; ErrNameTaken when another has its name by now. ErrVersion when
+// the job is not at version ifMatch (nil: any).
+func (s *Store) EditJob(ctx context.Context, tenant int32, ref string, ifMatch *int32, edit func(JobRecord) (NewJob, error)) (JobRecord, error) {
+	var rec JobRecord
+	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+		h, f, err := s.holdOne(ctx, u, tenant, ref)
+		if err != nil {
+			return err
+		}
+		if err := h.match(ifMatch); err != nil {
+			return err
+		}
+		job, err := edit(h.JobRecord)
+		if err != nil {
+			return err
+		}
+		rec, err = s.replace(ctx, u, h, job, f, false)
+		return err
+	})
+	return rec, err
+}
+
+// match returns ErrVersion when the job is at another version than the caller expects.
+func (h *held) match(version *int32) error {
+	if version != nil && *version != h.Version {
+		return fmt.Errorf("job %q is at version %d, not %d: %w", h.Definition.Name, h.Version, *version, ErrVersion)
+	}
+	return nil
+}
+
+// replace rewrites one held job and returns it as it stands then.
+func (s *Store) replace(ctx context.Context, u *unit, h *held, job NewJob, f facts, put bool) (JobRecord, error) {
+	changed, err := s.rewrite(ctx, u, h, job, f, put)
+	if err != nil {
+		return JobRecord{}, err
+	}
+	if changed {
+		if err := h.saveNow(ctx, u, f.now, ""); err != nil {
+			return JobRecord{}, fmt.Errorf("job %q: %w", job.Definition.Name, err)
+		}
+	}
+	return readJob(ctx, u, h.tenant, h.ID)
+}
+
+// rewrite gives a held job a new definition and settles what is due under the old one; the caller saves
+// it if it changed. Only another schedule or jitter moves the next slot. put says that the whole job is
+// written and not a part of it.
+func (s *Store) rewrite(ctx context.Context, u *unit, h *held, job NewJob, f facts, put bool) (changed bool, err error) {
+	old, now := h.Definition, f.now
+	paused := h.State == JobPaused
+	if job.Paused != nil && h.State != JobCompleted {
+		paused = *job.Paused
+	}
+	rearm := job.Definition.Schedule.Kind() == scheduler.KindDelay && (put || h.State != JobCompleted)
+	moved := rearm || !sameSchedule(old, job.Definition)
+	if !moved && paused == (h.State == JobPaused) && sameDefinition(old, job.Definition) {
+		return false, nil
+	}
+	if moved && h.State == JobCompleted {
+		paused = job.Paused != nil && *job.Paused
+	}
+	jitter := !moved && !sameJitter(old, job.Definition)
+	next := held{jobRow: &jobRow{JobRecord: JobRecord{ID: h.ID, Version: h.Version + 1}, tenant: h.tenant}}
+	if err := next.define(s, job.Definition, f); err != nil {
+		return false, err
+	}
+	switch {
+	case h.State == JobActive:
+		err = s.settleDue(ctx, u, h, now, moved || jitter)
+	case h.State == JobPaused && (moved || !paused):
+		err = s.settlePassed(ctx, u, h, now, moved)
+	}
+	if err != nil {
+		return false, err
+	}
+	h.Definition, h.definition, h.job, h.lane = next.Definition, next.definition, next.job, next.lane
+	switch {
+	case moved:
+		h.placeFirst(now)
+	case jitter && h.scheduledFor != nil:
+		h.place(*h.scheduledFor, h.job.Timetable.Due(*h.scheduledFor, nil), true)
+	}
+	h.enter(h.stateFor(paused), now)
+	return true, nil
+}

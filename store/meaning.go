@@ -1,0 +1,62 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"punctual/scheduler"
+)
+
+// encode returns a definition as job_versions keeps it. It does not escape for HTML: a body keeps its
+// characters.
+func encode(d scheduler.Definition) (string, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(d); err != nil {
+		return "", fmt.Errorf("encoding the definition: %w", err)
+	}
+	return string(bytes.TrimSpace(b.Bytes())), nil
+}
+
+func encodeLabels(labels map[string]string) (string, error) {
+	if len(labels) == 0 {
+		return "{}", nil
+	}
+	b, err := json.Marshal(labels)
+	return string(b), err
+}
+
+// sameDefinition reports whether b says what a says once defaults are filled in. Bodies are compared as
+// JSON. Texts count: "60s" in place of "1m" is a change, because definitions are echoed as written.
+func sameDefinition(a, b scheduler.Definition) bool {
+	x, errX := meaning(a)
+	y, errY := meaning(b)
+	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
+}
+
+func meaning(d scheduler.Definition) (any, error) {
+	text, err := encode(d.WithDefaults())
+	if err != nil {
+		return nil, err
+	}
+	var v any
+	decoder := json.NewDecoder(bytes.NewReader([]byte(text)))
+	decoder.UseNumber() // 2^53 + 1 is not 2^53
+	err = decoder.Decode(&v)
+	return v, err
+}
+
+// sameSchedule reports whether two definitions have the same slots, however they are written.
+func sameSchedule(a, b scheduler.Definition) bool {
+	x, y := a.WithDefaults().Schedule, b.WithDefaults().Schedule
+	return x.Cron == y.Cron && x.Timezone == y.Timezone &&
+		x.Every.Value() == y.Every.Value() && x.Delay.Value() == y.Delay.Value() && x.Kind() == y.Kind() &&
+		x.At.Value().Equal(y.At.Value()) && x.StartsAt.Value().Equal(y.StartsAt.Value()) && x.EndsAt.Value().Equal(y.EndsAt.Value())
+}
+
+func sameJitter(a, b scheduler.Definition) bool {
+	return a.Jitter.IsZero() == b.Jitter.IsZero() && a.Jitter.Value() == b.Jitter.Value()
+}

@@ -1,0 +1,115 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// runRows collects new runs, column by column, for one INSERT.
+type runRows struct {
+	ids, jobs           []uuid.UUID
+	scheduledFor, dueAt []time.Time
+	tenants, versions   []int32
+	lanes               []int16
+	late                []bool
+	triggers            []string
+}
+
+func (r *runRows) add(job *scheduler.Job, lane int16, p scheduler.PlannedRun) {
+	r.ids = append(r.ids, scheduler.SlotRunID(job.ID, p.ScheduledFor))
+	r.jobs = append(r.jobs, job.ID)
+	r.scheduledFor = append(r.scheduledFor, p.ScheduledFor)
+	r.dueAt = append(r.dueAt, p.DueAt)
+	r.tenants = append(r.tenants, job.Tenant)
+	r.versions = append(r.versions, job.Version)
+	r.lanes = append(r.lanes, lane)
+	r.late = append(r.late, p.Late)
+	r.triggers = append(r.triggers, string(p.Trigger))
+}
+
+// skipRows collects recorded skips, column by column, for one INSERT.
+type skipRows struct {
+	ids, jobs         []uuid.UUID
+	blockedBy         []*uuid.UUID
+	first, last       []time.Time
+	counts            []*int32
+	tenants, versions []int32
+	lanes             []int16
+	reasons           []string
+}
+
+func (r *skipRows) add(job *scheduler.Job, lane int16, s scheduler.Skip, now time.Time) {
+	r.ids = append(r.ids, scheduler.NewRunID(now))
+	r.jobs = append(r.jobs, job.ID)
+	r.first = append(r.first, s.First)
+	r.last = append(r.last, s.Last)
+	r.tenants = append(r.tenants, job.Tenant)
+	r.versions = append(r.versions, job.Version)
+	r.lanes = append(r.lanes, lane)
+	r.reasons = append(r.reasons, string(s.Reason))
+	var count *int32
+	if s.Count > 0 {
+		n := int32(s.Count) //nolint:gosec // at most 1,000
+		count = &n
+	}
+	r.counts = append(r.counts, count)
+	var blocker *uuid.UUID
+	if s.BlockedBy != uuid.Nil {
+		blocker = &s.BlockedBy
+	}
+	r.blockedBy = append(r.blockedBy, blocker)
+}
+
+// A skip's slot is its last one: that is where a list by time looks for it.
+const insertSkips = `
+INSERT INTO punctual.runs (id, job_id, blocked_by, scheduled_for, due_at, finished_at, skipped_first, skipped_last, tenant, job_version, skipped_count, lane, status, trigger, reason)
+SELECT u.id, u.job_id, u.blocked_by, u.last, u.last, now(), u.first, u.last, u.tenant, u.version, u.count, u.lane, 'skipped', 'schedule', u.reason
+FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[], $5::timestamptz[], $6::int[], $7::int[], $8::int[], $9::smallint[], $10::text[])
+     AS u(id, job_id, blocked_by, first, last, count, tenant, version, lane, reason)`
+
+func (r *skipRows) queue(b *pgx.Batch) *pgx.QueuedQuery {
+	return b.Queue(insertSkips, r.ids, r.jobs, r.blockedBy, r.first, r.last, r.counts, r.tenants, r.versions, r.lanes, r.reasons)
+}
+
+const insertPending = `
+WITH made AS (
+    INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, late, status, trigger)
+    SELECT u.id, u.job_id, u.scheduled_for, u.due_at, u.tenant, u.version, u.lane, u.late, 'pending', u.trigger
+    FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::int[], $6::int[], $7::smallint[], $8::bool[], $9::text[])
+         AS u(id, job_id, scheduled_for, due_at, tenant, version, lane, late, trigger)
+    ON CONFLICT DO NOTHING
+    RETURNING id, job_id, tenant, lane)
+INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) SELECT id, job_id, now(), tenant, lane FROM made`
+
+// settle writes a plan that was made outside a claim: its skips, and its runs as pending for any replica
+// to claim at once. The caller holds the job's schedules row and writes the next slot.
+func (s *Store) settle(ctx context.Context, tx pgx.Tx, job *scheduler.Job, lane int16, plan scheduler.Plan, now time.Time) error {
+	var runs runRows
+	for _, p := range plan.Runs {
+		runs.add(job, lane, p)
+	}
+	var skips skipRows
+	for _, p := range plan.Skips {
+		skips.add(job, lane, p, now)
+	}
+	var b pgx.Batch
+	if len(runs.ids) > 0 {
+		b.Queue(insertPending, runs.ids, runs.jobs, runs.scheduledFor, runs.dueAt, runs.tenants, runs.versions, runs.lanes, runs.late, runs.triggers)
+	}
+	if len(skips.ids) > 0 {
+		skips.queue(&b)
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("settling the due slots of job %s: %w", job.ID, err)
+	}
+	return nil
+}

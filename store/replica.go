@@ -1,0 +1,75 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+// Register implements scheduler.Store.
+func (s *Store) Register(ctx context.Context, r scheduler.Replica) (map[string]int16, error) {
+	queues, err := s.EnsureQueues(ctx, slices.Sorted(maps.Keys(r.Queues)))
+	if err != nil {
+		return nil, err
+	}
+	slots, err := json.Marshal(r.Queues)
+	if err != nil {
+		return nil, fmt.Errorf("registering replica %s: %w", r.ID, err)
+	}
+	_, err = s.pool.Exec(ctx, `INSERT INTO punctual.replicas (id, host, version, queues) VALUES ($1, $2, $3, $4::jsonb)
+		ON CONFLICT (id) DO NOTHING`, r.ID, r.Host, r.Version, string(slots))
+	if err != nil {
+		return nil, fmt.Errorf("registering replica %s: %w", r.ID, err)
+	}
+	return queues, nil
+}
+
+// Renew implements scheduler.Store.
+func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (scheduler.Pulse, error) {
+	var p scheduler.Pulse
+	var ids []uuid.UUID
+	var beats []int64
+	err := s.pool.QueryRow(ctx, `
+		WITH renewed AS (UPDATE punctual.replicas SET beat = beat + 1, renewed_at = now(), draining = $2 WHERE id = $1 RETURNING id)
+		SELECT EXISTS (SELECT FROM renewed),
+		       (SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM punctual.replicas WHERE id <> $1),
+		       (SELECT coalesce(array_agg(beat ORDER BY id), '{}') FROM punctual.replicas WHERE id <> $1),
+		       (SELECT coalesce(array_agg(id), '{}') FROM punctual.claims WHERE replica = $1),
+		       EXISTS (SELECT FROM punctual.claims c WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = c.replica))`,
+		replica, draining).Scan(&p.Known, &ids, &beats, &p.Claims, &p.Orphans)
+	if err != nil {
+		return p, fmt.Errorf("renewing replica %s: %w", replica, err)
+	}
+	for i, id := range ids {
+		p.Others = append(p.Others, scheduler.Heartbeat{Replica: id, Beat: beats[i]})
+	}
+	return p, nil
+}
+
+// Remove implements scheduler.Store. A replica that has renewed since stays.
+func (s *Store) Remove(ctx context.Context, lost []scheduler.Heartbeat) error {
+	ids, beats := make([]uuid.UUID, len(lost)), make([]int64, len(lost))
+	for i, h := range lost {
+		ids[i], beats[i] = h.Replica, h.Beat
+	}
+	_, err := s.pool.Exec(ctx, `DELETE FROM punctual.replicas r USING unnest($1::uuid[], $2::bigint[]) AS u(id, beat) WHERE r.id = u.id AND r.beat = u.beat`, ids, beats)
+	if err != nil {
+		return fmt.Errorf("removing lost replicas: %w", err)
+	}
+	return nil
+}
+
+// Deregister implements scheduler.Store.
+func (s *Store) Deregister(ctx context.Context, replica uuid.UUID) error {
+	_, err := s.pool.Exec(ctx, `DELETE FROM punctual.replicas WHERE id = $1`, replica)
+	if err != nil {
+		return fmt.Errorf("deregistering replica %s: %w", replica, err)
+	}
+	return nil
+}

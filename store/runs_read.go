@@ -1,0 +1,172 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+const runColumns = `r.id, r.job_id, coalesce(j.name, ''), t.name, r.trigger, r.scheduled_for, r.status, coalesce(r.reason, ''), r.late,
+	r.attempt, coalesce(q.name, ''), r.lane, r.replica, r.job_version, r.due_at, r.created_at, r.claimed_at, r.started_at, r.finished_at,
+	r.next_attempt_at, coalesce(r.http_status, 0), coalesce(r.error, ''), r.blocked_by, r.skipped_first, r.skipped_last, r.skipped_count,
+	r.replay_of, r.parent_run, coalesce(r.step, '')`
+
+const runTables = `punctual.runs r
+	JOIN punctual.tenants t ON t.id = r.tenant
+	LEFT JOIN punctual.jobs j ON j.id = r.job_id
+	LEFT JOIN punctual.queues q ON q.id = r.lane / 4`
+
+func scanRun(row pgx.CollectableRow) (RunRecord, error) {
+	var r RunRecord
+	var lane int16
+	var skipped SkippedRange
+	var first, last *time.Time
+	err := row.Scan(&r.ID, &r.JobID, &r.Job, &r.Tenant, &r.Trigger, &r.ScheduledFor, &r.Status, &r.Reason, &r.Late,
+		&r.Attempt, &r.Queue, &lane, &r.Replica, &r.JobVersion, &r.DueAt, &r.CreatedAt, &r.ClaimedAt, &r.StartedAt, &r.FinishedAt,
+		&r.NextAttemptAt, &r.HTTPStatus, &r.Error, &r.BlockedBy, &first, &last, &skipped.Count,
+		&r.ReplayOf, &r.ParentRun, &r.Step)
+	if err != nil {
+		return RunRecord{}, err
+	}
+	utc(&r.ScheduledFor, &r.DueAt, &r.CreatedAt, r.ClaimedAt, r.StartedAt, r.FinishedAt, r.NextAttemptAt, first, last)
+	if first != nil && last != nil {
+		skipped.First, skipped.Last = *first, *last
+		r.Skipped = &skipped
+	}
+	r.Priority = priorityOf(lane)
+	return r, nil
+}
+
+// priorityOf is the inverse of scheduler.Priority.Lane.
+func priorityOf(lane int16) scheduler.Priority {
+	return [...]scheduler.Priority{scheduler.PriorityHigh, scheduler.PriorityNormal, scheduler.PriorityLow, scheduler.PriorityLow}[lane&3]
+}
+
+// GetRun returns a run with its attempts; ErrNotFound when the tenant has none with this id.
+func (s *Store) GetRun(ctx context.Context, tenant int32, id uuid.UUID) (RunRecord, error) {
+	return readRun(ctx, s.reader(ctx), tenant, id)
+}
+
+func readRun(ctx context.Context, q querier, tenant int32, id uuid.UUID) (RunRecord, error) {
+	runs, err := queryRuns(ctx, q, ` WHERE r.id = $1 AND r.tenant = $2`, id, tenant)
+	if err != nil {
+		return RunRecord{}, err
+	}
+	if len(runs) == 0 {
+		return RunRecord{}, fmt.Errorf("run %s: %w", id, ErrNotFound)
+	}
+	run := runs[0]
+	run.Attempts, err = readAttempts(ctx, q, run)
+	return run, err
+}
+
+// queryRuns returns the runs that the rest of the statement selects, without attempts.
+func queryRuns(ctx context.Context, q querier, rest string, args ...any) ([]RunRecord, error) {
+	rows, err := q.Query(ctx, `SELECT `+runColumns+` FROM `+runTables+rest, args...)
+	if err != nil {
+		return nil, fmt.Errorf("reading runs: %w", err)
+	}
+	runs, err := pgx.CollectRows(rows, scanRun)
+	if err != nil {
+		return nil, fmt.Errorf("reading runs: %w", err)
+	}
+	return runs, fillMaxAttempts(ctx, q, runs)
+}
+
+// fillMaxAttempts reads how many attempts the runs' versions allow: once per version, not per run,
+// because a definition may be large.
+func fillMaxAttempts(ctx context.Context, q querier, runs []RunRecord) error {
+	type version struct {
+		job    uuid.UUID
+		number int32
+	}
+	most := map[version]int{}
+	var jobs []uuid.UUID
+	var numbers []int32
+	for _, r := range runs {
+		v := version{r.JobID, r.JobVersion}
+		if _, ok := most[v]; !ok {
+			most[v] = 0
+			jobs, numbers = append(jobs, v.job), append(numbers, v.number)
+		}
+	}
+	if len(jobs) == 0 {
+		return nil
+	}
+	rows, err := q.Query(ctx, `
+		SELECT v.job_id, v.version, coalesce(nullif((v.definition #>> '{retry,max_attempts}')::integer, 0), $3::integer)
+		FROM unnest($1::uuid[], $2::integer[]) w(job_id, version)
+		JOIN punctual.job_versions v ON v.job_id = w.job_id AND v.version = w.version`, jobs, numbers, scheduler.DefaultMaxAttempts)
+	if err != nil {
+		return fmt.Errorf("reading the versions of runs: %w", err)
+	}
+	var v version
+	var n int
+	_, err = pgx.ForEachRow(rows, []any{&v.job, &v.number, &n}, func() error {
+		most[v] = n
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("reading the versions of runs: %w", err)
+	}
+	for i, r := range runs {
+		runs[i].MaxAttempts = most[version{r.JobID, r.JobVersion}]
+	}
+	return nil
+}
+
+// fillLastRuns gives each job its newest run or skip.
+func fillLastRuns(ctx context.Context, q querier, jobs []JobRecord) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	index := make(map[uuid.UUID]int, len(jobs))
+	ids := make([]uuid.UUID, len(jobs))
+	for i, job := range jobs {
+		index[job.ID], ids[i] = i, job.ID
+	}
+	// The ids are found first and as an array: only the partitions that hold them are looked into again.
+	runs, err := queryRuns(ctx, q, `
+		WHERE r.id = ANY (ARRAY(
+			SELECT (SELECT n.id FROM punctual.runs n WHERE n.job_id = w.id ORDER BY n.id DESC LIMIT 1) FROM unnest($1::uuid[]) w(id)))`, ids)
+	if err != nil {
+		return err
+	}
+	for i := range runs {
+		jobs[index[runs[i].JobID]].LastRun = &runs[i]
+	}
+	return nil
+}
+
+// readAttempts returns the attempts of a run, oldest first. Unsuccessful ones have rows of their own; the
+// successful one is on the run.
+func readAttempts(ctx context.Context, q querier, run RunRecord) ([]AttemptRecord, error) {
+	rows, err := q.Query(ctx, `
+		SELECT number, started_at, finished_at, outcome, coalesce(reason, ''), coalesce(http_status, 0), coalesce(error, ''),
+			coalesce(response, ''), replica
+		FROM punctual.attempts WHERE run_id = $1 ORDER BY fence`, run.ID)
+	if err != nil {
+		return nil, fmt.Errorf("reading the attempts of run %s: %w", run.ID, err)
+	}
+	attempts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (AttemptRecord, error) {
+		var a AttemptRecord
+		err := row.Scan(&a.Number, &a.StartedAt, &a.FinishedAt, &a.Outcome, &a.Reason, &a.HTTPStatus, &a.Error, &a.Response, &a.Replica)
+		utc(&a.StartedAt, &a.FinishedAt)
+		return a, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the attempts of run %s: %w", run.ID, err)
+	}
+	if run.Status == scheduler.StatusSucceeded && run.StartedAt != nil && run.FinishedAt != nil {
+		attempts = append(attempts, AttemptRecord{
+			Number: run.Attempt, StartedAt: *run.StartedAt, FinishedAt: *run.FinishedAt,
+			Outcome: scheduler.AttemptSucceeded, HTTPStatus: run.HTTPStatus, Replica: run.Replica,
+		})
+	}
+	return attempts, nil
+}

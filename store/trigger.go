@@ -1,0 +1,126 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// ActiveRunError is a trigger that would overlap under concurrency_policy forbid.
+type ActiveRunError struct {
+	Run uuid.UUID // the active run
+}
+
+func (e *ActiveRunError) Error() string {
+	return fmt.Sprintf("run %s of this job is active, and its concurrency_policy is forbid", e.Run)
+}
+
+// TriggerJob makes a run of a job that any replica may claim at once, whatever the job's schedule says:
+// paused and completed jobs too. *ActiveRunError under forbid while a run is active or waits.
+func (s *Store) TriggerJob(ctx context.Context, tenant int32, ref string, r TriggerRequest) (RunRecord, error) {
+	var run RunRecord
+	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+		job, now, err := s.lockToTrigger(ctx, u, tenant, ref)
+		if err != nil {
+			return err
+		}
+		id := scheduler.NewRunID(now)
+		if err := writeManualRun(ctx, u, job, id, now, r); err != nil {
+			return err
+		}
+		u.due = true
+		run, err = readRun(ctx, u, tenant, id)
+		return err
+	})
+	return run, err
+}
+
+// lockToTrigger finds a job and keeps it from being deleted until the run is written. It does not lock
+// the job's schedule: claims pass over a locked one, so a job triggered all the time would never get to
+// its slots. The gate comes before the job's row, as everywhere.
+func (s *Store) lockToTrigger(ctx context.Context, u *unit, tenant int32, ref string) (job *jobRow, now time.Time, err error) {
+	id, err := findJob(ctx, u, tenant, ref)
+	if err != nil {
+		return nil, now, err
+	}
+	var active *uuid.UUID
+	err = u.QueryRow(ctx, `SELECT x.active_run FROM punctual.exclusive x WHERE x.job_id = $1 AND EXISTS
+		(SELECT FROM punctual.jobs j WHERE j.id = $1 AND j.tenant = $2) FOR NO KEY UPDATE OF x`, id, tenant).Scan(&active)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return nil, now, fmt.Errorf("locking the gate of job %s: %w", id, err)
+	}
+	if _, err := u.Exec(ctx, `SELECT FROM punctual.jobs WHERE id = $1 AND tenant = $2 FOR SHARE`, id, tenant); err != nil {
+		return nil, now, fmt.Errorf("locking job %s: %w", id, err)
+	}
+	var b pgx.Batch
+	b.Queue(`SELECT `+jobColumns+` FROM `+jobTables+` WHERE j.id = $1 AND j.tenant = $2 AND j.state <> 'deleted'`, id, tenant).
+		Query(func(rows pgx.Rows) error {
+			job, err = pgx.CollectExactlyOneRow(rows, scanJob)
+			return err
+		})
+	f, err := readFacts(ctx, u, &b)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, now, fmt.Errorf("job %q: %w", ref, ErrNotFound)
+	}
+	if err != nil {
+		return nil, now, fmt.Errorf("reading job %s: %w", id, err)
+	}
+	if job.Definition.WithDefaults().ConcurrencyPolicy == scheduler.PolicyForbid {
+		if err := checkOverlap(ctx, u, id, active); err != nil {
+			return nil, now, err
+		}
+	}
+	return job, f.now, nil
+}
+
+// checkOverlap returns an *ActiveRunError when the run that holds the gate is not over, or another waits.
+func checkOverlap(ctx context.Context, u *unit, job uuid.UUID, holder *uuid.UUID) error {
+	active, err := activeRun(ctx, u, holder)
+	if err != nil {
+		return err
+	}
+	if active != uuid.Nil {
+		return &ActiveRunError{Run: active}
+	}
+	var waiting uuid.UUID
+	err = u.QueryRow(ctx, `
+		SELECT y.run_id FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id
+		WHERE y.job_id = $1 AND r.status IN ('pending', 'retrying') ORDER BY y.run_id LIMIT 1`, job).Scan(&waiting)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking for waiting runs of job %s: %w", job, err)
+	}
+	return &ActiveRunError{Run: waiting}
+}
+
+func writeManualRun(ctx context.Context, u *unit, job *jobRow, id uuid.UUID, now time.Time, r TriggerRequest) error {
+	var b pgx.Batch
+	b.Queue(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) VALUES ($1, $2, $3, $4, $5)`, id, job.ID, now, job.tenant, job.lane)
+	b.Queue(`
+		INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, created_at, tenant, job_version, lane, status, trigger)
+		VALUES ($1, $2, $3, $3, $3, $4, $5, $6, 'pending', 'manual')`, id, job.ID, now, job.tenant, job.Version, job.lane)
+	if r.Body != nil || r.Headers != nil {
+		var headers *string
+		if r.Headers != nil {
+			text, err := json.Marshal(r.Headers)
+			if err != nil {
+				return fmt.Errorf("encoding headers: %w", err)
+			}
+			headers = new(string(text))
+		}
+		b.Queue(`INSERT INTO punctual.run_data (run_id, headers, body) VALUES ($1, $2::jsonb, $3::bytea)`, id, headers, []byte(r.Body))
+	}
+	if err := u.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("writing a run of job %s: %w", job.ID, err)
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// unit is one transaction of writes. An Idempotent write opens it and hands it on in the context, so
+// that the writes it is made of commit together with its key.
+type unit struct {
+	pgx.Tx
+	store *Store
+	due   bool // something was written that is due at once or very soon
+}
+
+type unitKey struct{}
+
+// soon is how near a next slot must be for the tick loop to be told: it looks about once a second anyway.
+const soon = 1500 * time.Millisecond
+
+// join runs work in the unit that the context carries, or in one of its own, and wakes the tick loop
+// after the commit when there is something for it.
+func (s *Store) join(ctx context.Context, work func(ctx context.Context, u *unit) error) error {
+	if u := s.unit(ctx); u != nil {
+		return work(ctx, u)
+	}
+	u := &unit{store: s}
+	err := s.inTx(ctx, func(tx pgx.Tx) error {
+		u.Tx = tx
+		return work(context.WithValue(ctx, unitKey{}, u), u)
+	})
+	if err == nil && u.due {
+		s.signal()
+	}
+	return err
+}
+
+func (s *Store) unit(ctx context.Context) *unit {
+	if u, ok := ctx.Value(unitKey{}).(*unit); ok && u.store == s {
+		return u
+	}
+	return nil
+}
+
+// querier is what reads need: the pool, or the transaction whose own writes they must see.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+func (s *Store) reader(ctx context.Context) querier {
+	if u := s.unit(ctx); u != nil {
+		return u
+	}
+	return s.pool
+}
+
+// utc moves instants, where there are any, to UTC: pgx returns them in the zone of the process.
+func utc(instants ...*time.Time) {
+	for _, t := range instants {
+		if t != nil {
+			*t = t.UTC()
+		}
+	}
+}
