@@ -340,7 +340,7 @@ CREATE TABLE punctual.idempotency_keys (
     key           text NOT NULL,
     request_hash  bytea NOT NULL,
     status        smallint NOT NULL,
-    response      jsonb NOT NULL,
+    response      json NOT NULL,
     created_at    timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (tenant, key)
 );

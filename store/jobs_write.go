@@ -53,8 +53,9 @@ func (s *Store) PutJob(ctx context.Context, tenant int32, name string, job NewJo
 	job.Definition.Name = name
 	err = s.join(ctx, func(ctx context.Context, u *unit) error {
 		for range rounds {
-			done := false
-			if rec, created, done, err = s.put(ctx, u, tenant, job, ifMatch, createOnly); done || err != nil {
+			var done bool
+			rec, created, done, err = s.put(ctx, u, tenant, job, ifMatch, createOnly)
+			if done || err != nil {
 				return err
 			}
 		}

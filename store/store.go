@@ -48,6 +48,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	config.MaxConns = o.MaxConns
 	config.MinIdleConns = 1
+	config.AfterConnect = registerTypes
 	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		// Unnamed statements: planned with the values at hand, never with a generic plan that turns the
 		// due select into a sequential scan, and at home behind a transaction-mode PgBouncer.

@@ -49,7 +49,7 @@ func (s *Store) rezoneSome(ctx context.Context, after uuid.UUID) (last uuid.UUID
 		rows, err := tx.Query(ctx, `
 			SELECT s.job_id, s.tenant, s.version, s.scheduled_for, now(), v.definition
 			FROM punctual.schedules s JOIN punctual.jobs j ON j.id = s.job_id JOIN punctual.job_versions v ON v.job_id = s.job_id AND v.version = s.version
-			WHERE s.job_id > $1 AND j.kind = 'cron' AND s.next_run_at > now() AND v.definition #>> '{schedule,timezone}' IS NOT NULL
+			WHERE s.job_id > $1 AND j.kind = 'cron' AND s.scheduled_for > now() AND v.definition #>> '{schedule,timezone}' IS NOT NULL
 			ORDER BY s.job_id LIMIT $2 FOR NO KEY UPDATE OF s`, after, rezoneBatch)
 		if err != nil {
 			return err

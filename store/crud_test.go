@@ -1,0 +1,264 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"punctual/scheduler"
+	"punctual/store/storetest"
+)
+
+// crud is a store on a database of its own, with what tests of jobs and runs keep asking.
+type crud struct {
+	*Store
+	t      *testing.T
+	tenant int32
+}
+
+func newCRUD(t *testing.T) crud { return newCRUDIn(t, "") }
+
+// newCRUDIn opens the store in one of pgx's query exec modes.
+func newCRUDIn(t *testing.T, mode string) crud {
+	t.Helper()
+	t.Parallel()
+	dsn := storetest.DSN(t)
+	if mode != "" {
+		separator := "?"
+		if strings.Contains(dsn, "?") {
+			separator = "&"
+		}
+		dsn += separator + "default_query_exec_mode=" + mode
+	}
+	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mode != "" {
+		config := s.pool.Config()
+		s.pool.Close()
+		if s.pool, err = pgxpool.NewWithConfig(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(s.Close)
+	c := crud{Store: s, t: t}
+	c.tenant, err = s.TenantID(t.Context(), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// definition returns one of an hourly job; the options change it.
+func definition(name string, options ...func(*scheduler.Definition)) scheduler.Definition {
+	d := scheduler.Definition{Name: name, Target: scheduler.Target{URL: "https://example.com/hook"}, Jitter: scheduler.Duration{}}
+	d.Schedule.Every = scheduler.DurationOf(time.Hour)
+	for _, o := range options {
+		o(&d)
+	}
+	return d
+}
+
+func every(period time.Duration) func(*scheduler.Definition) {
+	return func(d *scheduler.Definition) {
+		d.Schedule = scheduler.Schedule{Every: scheduler.DurationOf(period)}
+	}
+}
+
+func at(t time.Time) func(*scheduler.Definition) {
+	return func(d *scheduler.Definition) { d.Schedule = scheduler.Schedule{At: scheduler.InstantOf(t)} }
+}
+
+func delay(span time.Duration) func(*scheduler.Definition) {
+	return func(d *scheduler.Definition) {
+		d.Schedule = scheduler.Schedule{Delay: scheduler.DurationOf(span)}
+	}
+}
+
+func never(d *scheduler.Definition) { d.Schedule = scheduler.Schedule{} }
+
+func forbid(d *scheduler.Definition) { d.ConcurrencyPolicy = scheduler.PolicyForbid }
+
+func described(text string) func(*scheduler.Definition) {
+	return func(d *scheduler.Definition) { d.Description = text }
+}
+
+func labelled(key, value string) func(*scheduler.Definition) {
+	return func(d *scheduler.Definition) { d.Labels = map[string]string{key: value} }
+}
+
+func (c crud) create(name string, options ...func(*scheduler.Definition)) JobRecord {
+	c.t.Helper()
+	job, err := c.CreateJob(c.t.Context(), c.tenant, NewJob{Definition: definition(name, options...)})
+	if err != nil {
+		c.t.Fatalf("creating %s: %v", name, err)
+	}
+	return job
+}
+
+func (c crud) get(ref string) JobRecord {
+	c.t.Helper()
+	job, err := c.GetJob(c.t.Context(), c.tenant, ref)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return job
+}
+
+func (c crud) put(d scheduler.Definition) (JobRecord, bool) {
+	c.t.Helper()
+	job, created, err := c.PutJob(c.t.Context(), c.tenant, d.Name, NewJob{Definition: d}, nil, false)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return job, created
+}
+
+func (c crud) edit(ref string, change func(*scheduler.Definition)) JobRecord {
+	c.t.Helper()
+	job, err := c.EditJob(c.t.Context(), c.tenant, ref, nil, func(j JobRecord) (NewJob, error) {
+		change(&j.Definition)
+		return NewJob{Definition: j.Definition}, nil
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return job
+}
+
+func (c crud) exec(sql string, args ...any) {
+	c.t.Helper()
+	if _, err := c.pool.Exec(c.t.Context(), sql, args...); err != nil {
+		c.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// slotAgo makes the job's next slot one that was due the given time ago, and returns it.
+func (c crud) slotAgo(job uuid.UUID, ago time.Duration) time.Time {
+	c.t.Helper()
+	now, err := c.Now(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	slot := now.Add(-ago).Truncate(time.Second)
+	if ago >= time.Hour {
+		slot = slot.Truncate(time.Hour) // a slot of an hourly job
+	}
+	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, slot)
+	return slot
+}
+
+// complete does what the claim of a job's last slot does to the job.
+func (c crud) complete(job uuid.UUID) {
+	c.t.Helper()
+	c.exec(`UPDATE punctual.schedules SET scheduled_for = NULL, next_run_at = NULL, enabled = false WHERE job_id = $1`, job)
+	c.exec(`UPDATE punctual.jobs SET state = 'completed', completed_at = now() WHERE id = $1`, job)
+}
+
+// history describes the job's runs, oldest first: status/reason/trigger.
+func (c crud) history(job uuid.UUID) []string {
+	c.t.Helper()
+	runs, _, err := c.ListRuns(c.t.Context(), c.tenant, RunFilter{JobID: &job})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var lines []string
+	for _, r := range runs {
+		line := fmt.Sprintf("%s %s", r.Trigger, r.Status)
+		if r.Reason != "" {
+			line += " " + string(r.Reason)
+		}
+		if r.Late {
+			line += " late"
+		}
+		if r.Skipped != nil && r.Skipped.Count != nil {
+			line += fmt.Sprintf(" x%d", *r.Skipped.Count)
+		}
+		lines = append([]string{line}, lines...)
+	}
+	return lines
+}
+
+func (c crud) count(sql string, args ...any) int {
+	c.t.Helper()
+	var n int
+	if err := c.pool.QueryRow(c.t.Context(), sql, args...).Scan(&n); err != nil {
+		c.t.Fatalf("%s: %v", sql, err)
+	}
+	return n
+}
+
+func (c crud) ready(job uuid.UUID) int {
+	return c.count(`SELECT count(*) FROM punctual.ready WHERE job_id = $1`, job)
+}
+
+// woken reports whether the tick loop was told to look, since the last time it was asked.
+func (c crud) woken() bool {
+	select {
+	case <-c.Wake():
+		return true
+	default:
+		return false
+	}
+}
+
+// inTurn holds the job's schedule while others is started, and lets go once n statements wait for locks.
+func (c crud) inTurn(job uuid.UUID, n int, others func()) {
+	c.t.Helper()
+	ctx := c.t.Context()
+	tx, err := c.pool.Begin(ctx)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	if _, err := tx.Exec(ctx, `SELECT FROM punctual.schedules WHERE job_id = $1 FOR UPDATE`, job); err != nil {
+		c.t.Fatal(err)
+	}
+	others()
+	c.waiting(n)
+}
+
+// waiting returns once n statements wait for locks.
+func (c crud) waiting(n int) {
+	c.t.Helper()
+	conn, err := pgx.ConnectConfig(c.t.Context(), c.pool.Config().ConnConfig)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(c.t.Context()))
+	for {
+		var waiting int
+		err := conn.QueryRow(c.t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if waiting >= n {
+			return
+		}
+	}
+}
+
+func wantError(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("error %v, want %v", err, want)
+	}
+}
+
+func openBench(b *testing.B) *Store {
+	b.Helper()
+	s, err := Open(b.Context(), Options{DatabaseURL: storetest.DSN(b), DefaultJitter: 10 * time.Second})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(s.Close)
+	return s
+}

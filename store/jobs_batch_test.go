@@ -1,0 +1,147 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"punctual/scheduler"
+)
+
+func batch(definitions ...scheduler.Definition) []NewJob {
+	jobs := make([]NewJob, len(definitions))
+	for i, d := range definitions {
+		jobs[i].Definition = d
+	}
+	return jobs
+}
+
+func TestCreateJobs(t *testing.T) {
+	past := time.Now().Add(-time.Minute)
+	t.Run("writes them in the order given", func(t *testing.T) {
+		c := newCRUD(t)
+		results, err := c.CreateJobs(t.Context(), c.tenant, batch(definition("c", forbid), definition("a", at(past)), definition("b", never)), ConflictError)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, name := range []string{"c", "a", "b"} {
+			if results[i].Name != name || c.get(name).ID != results[i].ID {
+				t.Errorf("%d is %+v", i, results[i])
+			}
+		}
+		if !c.woken() || c.count(`SELECT count(*) FROM punctual.exclusive`) != 1 {
+			t.Error("the tick loop was not told, or the gate is missing")
+		}
+	})
+	t.Run("writes none when some cannot be, and says which", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("taken")
+		for name, jobs := range map[string][]NewJob{
+			"invalid": batch(definition("a"), definition("b", func(d *scheduler.Definition) { d.Queue = "nowhere" }), definition("a")),
+			"taken":   batch(definition("a"), definition("taken"), definition("taken")),
+		} {
+			_, err := c.CreateJobs(t.Context(), c.tenant, jobs, ConflictError)
+			var bad *BatchError
+			if !errors.As(err, &bad) || !slices.Equal(slices.Sorted(maps.Keys(bad.Errors)), map[string][]int{"invalid": {1, 2}, "taken": {2}}[name]) {
+				t.Errorf("%s: %v %v", name, err, bad)
+			}
+		}
+		_, err := c.CreateJobs(t.Context(), c.tenant, batch(definition("a"), definition("taken")), ConflictError)
+		var bad *BatchError
+		if !errors.As(err, &bad) || !errors.Is(bad.Errors[1], ErrNameTaken) || len(bad.Errors) != 1 {
+			t.Errorf("%v", err)
+		}
+		if n := c.count(`SELECT count(*) FROM punctual.jobs`); n != 1 {
+			t.Errorf("%d jobs", n)
+		}
+	})
+	t.Run("skips what is there", func(t *testing.T) {
+		c := newCRUD(t)
+		old := c.create("a")
+		results, err := c.CreateJobs(t.Context(), c.tenant, batch(definition("a", described("x")), definition("b")), ConflictSkip)
+		if err != nil || results[0].ID != old.ID || c.get("a").Version != 1 || c.get("b").ID != results[1].ID {
+			t.Errorf("%+v, %v", results, err)
+		}
+	})
+	t.Run("sent again, does not fire an instant twice", func(t *testing.T) {
+		for _, on := range []OnConflict{ConflictSkip, ConflictReplace} {
+			t.Run(string(on), func(t *testing.T) {
+				c := newCRUD(t)
+				old := c.create("a", at(past))
+				c.complete(old.ID)
+				results, err := c.CreateJobs(t.Context(), c.tenant, batch(definition("a", at(past))), on)
+				if err != nil || results[0].ID != old.ID || c.get("a").State != JobCompleted {
+					t.Errorf("%+v, %v", results, err)
+				}
+			})
+		}
+	})
+	t.Run("replaces what is there, where it differs", func(t *testing.T) {
+		c := newCRUD(t)
+		same, other, due := c.create("same"), c.create("other"), c.create("due")
+		c.slotAgo(due.ID, time.Second)
+		results, err := c.CreateJobs(t.Context(), c.tenant,
+			batch(definition("new"), definition("other", every(2*time.Hour)), definition("same"), definition("due", every(3*time.Hour))), ConflictReplace)
+		if err != nil || results[1].ID != other.ID || results[2].ID != same.ID {
+			t.Fatalf("%+v, %v", results, err)
+		}
+		if c.get("same").Version != 1 || c.get("other").Version != 2 || c.get("other").Definition.Schedule.Every.Value() != 2*time.Hour {
+			t.Error("wrong versions")
+		}
+		if got := c.history(due.ID); !slices.Equal(got, []string{"schedule pending"}) {
+			t.Errorf("history %q", got)
+		}
+	})
+	t.Run("concurrent batches with the same names write each once", func(t *testing.T) {
+		c := newCRUD(t)
+		var wg sync.WaitGroup
+		for n := range 4 {
+			wg.Go(func() {
+				jobs := make([]NewJob, 50)
+				for i := range jobs {
+					jobs[i].Definition = definition(fmt.Sprintf("j%d", (i*7+n*13)%50))
+				}
+				results, err := c.CreateJobs(t.Context(), c.tenant, jobs, ConflictSkip)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, r := range results {
+					if c.get(r.Name).ID != r.ID {
+						t.Errorf("%+v is not the job of that name", r)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if n := c.count(`SELECT count(*) FROM punctual.jobs`); n != 50 {
+			t.Errorf("%d jobs", n)
+		}
+	})
+}
+
+func BenchmarkCreateJobs(b *testing.B) {
+	s := openBench(b)
+	tenant, err := s.TenantID(b.Context(), "default")
+	if err != nil {
+		b.Fatal(err)
+	}
+	n := 0
+	for b.Loop() {
+		jobs := make([]NewJob, 1000)
+		for i := range jobs {
+			n++
+			jobs[i].Definition = definition(fmt.Sprintf("job-%d", n), func(d *scheduler.Definition) {
+				d.Schedule = scheduler.Schedule{Cron: fmt.Sprintf("%d %d * * *", n%60, n/60%24), Timezone: "Europe/Berlin"}
+			})
+		}
+		if _, err := s.CreateJobs(b.Context(), tenant, jobs, ConflictError); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "jobs/s")
+}

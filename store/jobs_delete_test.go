@@ -1,0 +1,196 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"punctual/scheduler"
+)
+
+func (c crud) trigger(ref string) RunRecord {
+	c.t.Helper()
+	run, err := c.TriggerJob(c.t.Context(), c.tenant, ref, TriggerRequest{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return run
+}
+
+// claimed does what a claim does to a waiting run.
+func (c crud) claimed(run RunRecord) {
+	c.t.Helper()
+	c.exec(`DELETE FROM punctual.ready WHERE run_id = $1`, run.ID)
+	c.exec(`UPDATE punctual.runs SET status = 'running', attempt = 1, fence = nextval('punctual.fences'), claimed_at = now(), started_at = now() WHERE id = $1`, run.ID)
+}
+
+func TestDeleteJob(t *testing.T) {
+	t.Run("cancels the runs that wait and lets the running ones finish", func(t *testing.T) {
+		c := newCRUD(t)
+		job := c.create("a", forbid)
+		running := c.trigger("a")
+		c.claimed(running)
+		waiting := c.trigger2(job)
+		c.exec(`UPDATE punctual.exclusive SET active_run = $2 WHERE job_id = $1`, job.ID, waiting.ID)
+		if err := c.DeleteJob(t.Context(), c.tenant, "a", nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.history(job.ID); !slices.Equal(got, []string{"manual running", "manual cancelled job_deleted"}) {
+			t.Errorf("history %q", got)
+		}
+		if c.ready(job.ID) != 0 || c.count(`SELECT count(*) FROM punctual.exclusive WHERE active_run IS NOT NULL`) != 0 {
+			t.Error("a cancelled run still waits or holds the gate")
+		}
+	})
+	t.Run("frees the name and keeps the history", func(t *testing.T) {
+		c := newCRUD(t)
+		ctx := t.Context()
+		old := c.create("a")
+		run := c.trigger("a")
+		if err := c.DeleteJob(ctx, c.tenant, "a", nil); err != nil {
+			t.Fatal(err)
+		}
+		_, err := c.GetJob(ctx, c.tenant, old.ID.String())
+		wantError(t, err, ErrNotFound)
+		_, err = c.TriggerJob(ctx, c.tenant, old.ID.String(), TriggerRequest{})
+		wantError(t, err, ErrNotFound)
+		wantError(t, c.DeleteJob(ctx, c.tenant, "a", nil), ErrNotFound)
+		if c.create("a").ID == old.ID {
+			t.Error("the id was used again")
+		}
+		if got, err := c.GetRun(ctx, c.tenant, run.ID); err != nil || got.Job != "a" {
+			t.Errorf("its run: %+v, %v", got, err)
+		}
+	})
+	for _, test := range []struct {
+		name   string
+		job    func(*scheduler.Definition)
+		paused bool
+		want   string
+	}{
+		{"records what is due as skipped", every(time.Hour), false, "schedule skipped job_deleted x3"},
+		{"records a one-shot that is due as skipped", delay(time.Hour), false, "schedule skipped job_deleted x1"},
+		{"records what passed while it was paused as paused", every(time.Hour), true, "schedule skipped paused x3"},
+		{"records a one-shot that waited for a resume as skipped", delay(time.Hour), true, "schedule skipped job_deleted x1"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCRUD(t)
+			job := c.create("a", test.job)
+			if test.paused {
+				c.pause("a")
+			}
+			c.slotAgo(job.ID, 2*time.Hour)
+			if err := c.DeleteJob(t.Context(), c.tenant, "a", nil); err != nil {
+				t.Fatal(err)
+			}
+			if got := c.history(job.ID); !slices.Equal(got, []string{test.want}) {
+				t.Errorf("history %q", got)
+			}
+		})
+	}
+}
+
+// trigger2 makes a second waiting run of a job that forbids overlap, as a catch-up does.
+func (c crud) trigger2(job JobRecord) RunRecord {
+	c.t.Helper()
+	c.exec(`UPDATE punctual.job_versions SET definition = (definition::jsonb - 'concurrency_policy')::json WHERE job_id = $1`, job.ID)
+	return c.trigger(job.ID.String())
+}
+
+func TestNoTriggerOutlivesTheDeleteOfItsJob(t *testing.T) {
+	c := newCRUD(t)
+	ctx := t.Context()
+	for range 10 {
+		job := c.create("a")
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				if _, err := c.TriggerJob(ctx, c.tenant, job.ID.String(), TriggerRequest{}); err != nil && !errors.Is(err, ErrNotFound) {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Go(func() {
+			if err := c.DeleteJob(ctx, c.tenant, job.ID.String(), nil); err != nil {
+				t.Error(err)
+			}
+		})
+		wg.Wait()
+		if n := c.ready(job.ID); n != 0 {
+			t.Fatalf("%d runs of a deleted job wait", n)
+		}
+	}
+}
+
+func TestTriggerJob(t *testing.T) {
+	t.Run("makes a run that waits, of active, paused and completed jobs", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("active")
+		c.create("paused")
+		c.pause("paused")
+		c.complete(c.create("completed", delay(time.Hour)).ID)
+		for _, name := range []string{"active", "paused", "completed"} {
+			run := c.trigger(name)
+			if run.Job != name || run.Status != scheduler.StatusPending || run.Trigger != scheduler.TriggerManual || run.MaxAttempts != 5 || run.Queue != "default" || c.ready(run.JobID) != 1 {
+				t.Errorf("%s: %+v", name, run)
+			}
+		}
+		if !c.woken() {
+			t.Error("the tick loop was not told")
+		}
+	})
+	t.Run("keeps the body and headers of the run", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("a")
+		if _, err := c.TriggerJob(t.Context(), c.tenant, "a", TriggerRequest{Body: []byte(`"x\u0000"`), Headers: map[string]string{"A": "b"}}); err != nil {
+			t.Fatal(err)
+		}
+		if n := c.count(`SELECT count(*) FROM punctual.run_data WHERE body = $1 AND headers ->> 'A' = 'b'`, []byte(`"x\u0000"`)); n != 1 {
+			t.Errorf("%d", n)
+		}
+	})
+	t.Run("names the run in the way where overlap is forbidden", func(t *testing.T) {
+		c := newCRUD(t)
+		ctx := t.Context()
+		job := c.create("a", forbid)
+		run := c.trigger("a")
+		for _, step := range []struct {
+			name string
+			do   func()
+		}{
+			{"while it waits", func() {}},
+			{"while it runs", func() {
+				c.claimed(run)
+				c.exec(`UPDATE punctual.exclusive SET active_run = $2 WHERE job_id = $1`, job.ID, run.ID)
+			}},
+		} {
+			step.do()
+			var active *ActiveRunError
+			if _, err := c.TriggerJob(ctx, c.tenant, "a", TriggerRequest{}); !errors.As(err, &active) || active.Run != run.ID {
+				t.Errorf("%s: %v", step.name, err)
+			}
+		}
+		c.exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = now() WHERE id = $1`, run.ID)
+		c.trigger("a")
+	})
+	t.Run("of concurrent ones a single one wins where overlap is forbidden", func(t *testing.T) {
+		c := newCRUD(t)
+		job := c.create("a", forbid)
+		var wg sync.WaitGroup
+		for range 6 {
+			wg.Go(func() {
+				var active *ActiveRunError
+				if _, err := c.TriggerJob(context.WithoutCancel(t.Context()), c.tenant, "a", TriggerRequest{}); err != nil && !errors.As(err, &active) {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := c.ready(job.ID); n != 1 {
+			t.Errorf("%d runs wait", n)
+		}
+	})
+}

@@ -1,0 +1,108 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+// Every kind of write and the claims, at once, on a few jobs: nobody deadlocks, and in the end the rows
+// of every job agree.
+func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
+	c := newCRUD(t)
+	ctx := t.Context()
+	queues, err := c.Queues(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expected := func(err error) bool {
+		var active *ActiveRunError
+		return err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrNameTaken) || errors.Is(err, ErrState) || errors.As(err, &active)
+	}
+	kinds := []func(*scheduler.Definition){every(time.Second), every(time.Hour), delay(0), never, at(time.Now())}
+	random := func() scheduler.Definition {
+		d := definition(fmt.Sprintf("j%d", rand.IntN(3)), kinds[rand.IntN(len(kinds))], described(uuid.NewString()))
+		if rand.IntN(2) == 0 {
+			forbid(&d)
+		}
+		return d
+	}
+	yes := true
+	writes := map[string]func(d scheduler.Definition) error{
+		"put": func(d scheduler.Definition) error {
+			_, _, err := c.PutJob(ctx, c.tenant, d.Name, NewJob{Definition: d}, nil, false)
+			return err
+		},
+		"put paused": func(d scheduler.Definition) error {
+			_, _, err := c.PutJob(ctx, c.tenant, d.Name, NewJob{Definition: d, Paused: &yes}, nil, false)
+			return err
+		},
+		"delete": func(d scheduler.Definition) error { return c.DeleteJob(ctx, c.tenant, d.Name, nil) },
+		"trigger": func(d scheduler.Definition) error {
+			_, err := c.TriggerJob(ctx, c.tenant, d.Name, TriggerRequest{})
+			return err
+		},
+		"pause":  func(d scheduler.Definition) error { _, err := c.PauseJob(ctx, c.tenant, d.Name, "", nil); return err },
+		"resume": func(d scheduler.Definition) error { _, err := c.ResumeJob(ctx, c.tenant, d.Name, ""); return err },
+		"batch": func(scheduler.Definition) error {
+			_, err := c.CreateJobs(ctx, c.tenant, batch(definition("j2", every(time.Second)), definition("j0", forbid), definition("j1")), ConflictReplace)
+			return err
+		},
+		"claim due": func(scheduler.Definition) error {
+			_, err := c.ClaimDue(ctx, scheduler.Claim{Replica: uuid.New(), Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}})
+			return err
+		},
+		"claim ready": func(scheduler.Definition) error {
+			_, err := c.ClaimReady(ctx, scheduler.Claim{Replica: uuid.New(), Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}})
+			return err
+		},
+	}
+	var wg sync.WaitGroup
+	for name, write := range writes {
+		wg.Go(func() {
+			for range 40 {
+				if err := write(random()); !expected(err) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, check := range []struct{ name, sql string }{
+		{"a schedule is at another version than its job", `SELECT count(*) FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id WHERE s.version <> j.version`},
+		{"a version is missing", `SELECT count(*) FROM punctual.jobs j WHERE version <> (SELECT count(*) FROM punctual.job_versions v WHERE v.job_id = j.id)`},
+		{"a job that is not active has an enabled schedule", `SELECT count(*) FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id WHERE s.enabled AND j.state <> 'active'`},
+		{"an active job has no next slot", `SELECT count(*) FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id WHERE NOT s.enabled AND j.state = 'active' AND j.kind <> 'none'`},
+		{"a job that forbids overlap has no gate", `SELECT count(*) FROM punctual.jobs j JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version WHERE v.definition ->> 'concurrency_policy' = 'forbid' AND NOT EXISTS (SELECT FROM punctual.exclusive x WHERE x.job_id = j.id)`},
+		{"a pending run does not wait", `SELECT count(*) FROM punctual.runs r WHERE status = 'pending' AND NOT EXISTS (SELECT FROM punctual.ready y WHERE y.run_id = r.id)`},
+		{"a run of a deleted job waits", `SELECT count(*) FROM punctual.ready y JOIN punctual.jobs j ON j.id = y.job_id WHERE j.state = 'deleted'`},
+	} {
+		if n := c.count(check.sql); n != 0 {
+			t.Errorf("%s: %d times", check.name, n)
+		}
+	}
+}
+
+func TestAnEditSettlesALongBacklogWithinBounds(t *testing.T) {
+	c := newCRUD(t)
+	job := c.create("a", every(time.Second), func(d *scheduler.Definition) { d.Missed.Policy = scheduler.MissedFireAll })
+	first := c.slotAgo(job.ID, 2*time.Hour)
+	c.edit("a", every(time.Hour))
+	if n := c.ready(job.ID); n != settleRounds*10 {
+		t.Errorf("%d runs wait", n)
+	}
+	skips, _, err := c.ListRuns(t.Context(), c.tenant, RunFilter{Job: "a", Reason: scheduler.ReasonMissed})
+	if err != nil || len(skips) != 1 {
+		t.Fatalf("%d skips, %v", len(skips), err)
+	}
+	if s := skips[0].Skipped; !s.First.Equal(first.Add(1000*time.Second)) || s.Count != nil || s.Last.After(skips[0].CreatedAt) {
+		t.Errorf("the skip stands for %+v", s)
+	}
+}

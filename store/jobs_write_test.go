@@ -1,0 +1,418 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+func TestCreateJob(t *testing.T) {
+	c := newCRUD(t)
+	ctx := t.Context()
+	job := c.create("a", labelled("team", "billing"), described("<&> ü"), func(d *scheduler.Definition) {
+		d.Target.Body = json.RawMessage(`{"b":1.0,"a":"<x> & \u0007"}`)
+	})
+	if job.Version != 1 || job.State != JobActive || job.NextRunAt == nil || job.Tenant != "default" || job.LastRun != nil {
+		t.Errorf("a new job is %+v", job)
+	}
+	if got := string(c.get("a").Definition.Target.Body); got != `{"b":1.0,"a":"<x> & \u0007"}` {
+		t.Errorf("its body came back as %s", got)
+	}
+	if got := c.get(job.ID.String()).Definition.Description; got != "<&> ü" {
+		t.Errorf("its description came back as %q", got)
+	}
+
+	_, err := c.CreateJob(ctx, c.tenant, NewJob{Definition: definition("a")})
+	wantError(t, err, ErrNameTaken)
+
+	var unknown *UnknownQueueError
+	_, err = c.CreateJob(ctx, c.tenant, NewJob{Definition: definition("b", func(d *scheduler.Definition) { d.Queue = "nowhere" })})
+	if !errors.As(err, &unknown) || unknown.Name != "nowhere" || !slices.Equal(unknown.Known, []string{"default"}) {
+		t.Errorf("an unknown queue: %v", err)
+	}
+
+	paused := true
+	p, err := c.CreateJob(ctx, c.tenant, NewJob{Definition: definition("paused"), Paused: &paused})
+	if err != nil || p.State != JobPaused || p.NextRunAt != nil || p.PausedAt == nil {
+		t.Errorf("a job created paused is %+v, %v", p, err)
+	}
+	if p, err = c.ResumeJob(ctx, c.tenant, "paused", ""); err != nil || p.NextRunAt == nil {
+		t.Errorf("resumed it is %+v, %v", p, err)
+	}
+
+	over := c.create("over", func(d *scheduler.Definition) { d.Schedule.EndsAt = scheduler.InstantOf(time.Now().Add(-time.Hour)) })
+	if over.State != JobCompleted || over.CompletedAt == nil {
+		t.Errorf("a job with no slot left is %s", over.State)
+	}
+	if none := c.create("none", never); none.State != JobActive || none.NextRunAt != nil {
+		t.Errorf("a job without a schedule is %+v", none)
+	}
+	if _, err := c.GetJob(ctx, c.tenant+1, "a"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("another tenant sees it: %v", err)
+	}
+	if _, err := c.GetJob(ctx, c.tenant+1, job.ID.String()); !errors.Is(err, ErrNotFound) {
+		t.Errorf("another tenant sees it by id: %v", err)
+	}
+}
+
+func TestAJobThatIsDueAtOnceWakesTheTickLoop(t *testing.T) {
+	c := newCRUD(t)
+	c.create("later")
+	if c.woken() {
+		t.Error("a job due within the hour woke it")
+	}
+	c.create("now", at(time.Now().Add(-time.Minute)))
+	if !c.woken() {
+		t.Error("a job due now did not wake it")
+	}
+}
+
+func TestOfConcurrentCreatesWithOneNameOneWins(t *testing.T) {
+	c := newCRUD(t)
+	errs := make([]error, 6)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() { _, errs[i] = c.CreateJob(t.Context(), c.tenant, NewJob{Definition: definition("a")}) })
+	}
+	wg.Wait()
+	won := 0
+	for _, err := range errs {
+		if err == nil {
+			won++
+		} else {
+			wantError(t, err, ErrNameTaken)
+		}
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.schedules`); won != 1 || n != 1 {
+		t.Errorf("%d won and %d jobs were written", won, n)
+	}
+}
+
+func TestOfConcurrentPutsWithOneNameOneCreates(t *testing.T) {
+	c := newCRUD(t)
+	created := make([]bool, 6)
+	errs := make([]error, 6)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() {
+			_, created[i], errs[i] = c.PutJob(t.Context(), c.tenant, "a", NewJob{Definition: definition("a")}, nil, false)
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, created := range created {
+		if created {
+			n++
+		}
+	}
+	if n != 1 || c.get("a").Version != 1 {
+		t.Errorf("%d created it, and it is at version %d", n, c.get("a").Version)
+	}
+}
+
+func TestPutJob(t *testing.T) {
+	past := time.Now().Add(-time.Minute)
+	for _, test := range []struct {
+		name     string
+		before   scheduler.Definition
+		complete bool
+		put      scheduler.Definition
+		version  int32
+		state    JobState
+		moved    bool // the next slot changed
+	}{
+		{name: "without a change it writes nothing", before: definition("j"), put: definition("j"), version: 1, state: JobActive},
+		{name: "a default written out is no change", before: definition("j"), put: definition("j", func(d *scheduler.Definition) { d.Priority = scheduler.PriorityNormal }), version: 1, state: JobActive},
+		{name: "a description does not move the next slot", before: definition("j"), put: definition("j", described("x")), version: 2, state: JobActive},
+		{
+			name: "the same period written otherwise is a change that does not move the next slot", before: definition("j"),
+			put: definition("j", func(d *scheduler.Definition) { _ = d.Schedule.Every.UnmarshalText([]byte("60m")) }), version: 2, state: JobActive,
+		},
+		{name: "another period moves the next slot", before: definition("j"), put: definition("j", every(7*time.Hour)), version: 2, state: JobActive, moved: true},
+		{name: "a delay is armed again by every write", before: definition("j", delay(time.Hour)), put: definition("j", delay(time.Hour)), version: 2, state: JobActive, moved: true},
+		{name: "an instant that has fired does not fire again", before: definition("j", at(past)), complete: true, put: definition("j", at(past)), version: 1, state: JobCompleted},
+		{name: "nor with another description", before: definition("j", at(past)), complete: true, put: definition("j", at(past), described("x")), version: 2, state: JobCompleted},
+		{name: "another instant does", before: definition("j", at(past)), complete: true, put: definition("j", at(past.Add(time.Second))), version: 2, state: JobActive, moved: true},
+		{name: "a delay that has fired is armed again", before: definition("j", delay(time.Hour)), complete: true, put: definition("j", delay(time.Hour)), version: 2, state: JobActive, moved: true},
+		{name: "a schedule can be taken away", before: definition("j"), put: definition("j", never), version: 2, state: JobActive, moved: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCRUD(t)
+			before := c.create("j", func(d *scheduler.Definition) { *d = test.before })
+			if test.complete {
+				c.complete(before.ID)
+				before = c.get("j")
+			}
+			after, created := c.put(test.put)
+			if created || after.ID != before.ID {
+				t.Fatalf("it made a new job")
+			}
+			if after.Version != test.version || after.State != test.state {
+				t.Errorf("version %d, %s; want version %d, %s", after.Version, after.State, test.version, test.state)
+			}
+			if moved := !sameInstant(before.NextScheduledFor, after.NextScheduledFor); moved != test.moved {
+				t.Errorf("the next slot was %v and is %v", before.NextScheduledFor, after.NextScheduledFor)
+			}
+			if n := c.count(`SELECT count(*) FROM punctual.job_versions WHERE job_id = $1`, after.ID); n != int(after.Version) {
+				t.Errorf("%d versions are recorded", n)
+			}
+			if n := c.count(`SELECT version FROM punctual.schedules WHERE job_id = $1`, after.ID); n != int(after.Version) {
+				t.Errorf("the schedule is at version %d", n)
+			}
+		})
+	}
+}
+
+func TestPutJobWithConditions(t *testing.T) {
+	c := newCRUD(t)
+	ctx := t.Context()
+	one, two := int32(1), int32(2)
+	_, _, err := c.PutJob(ctx, c.tenant, "a", NewJob{Definition: definition("a")}, &one, false)
+	wantError(t, err, ErrVersion)
+	_, created, err := c.PutJob(ctx, c.tenant, "a", NewJob{Definition: definition("a")}, nil, true)
+	if err != nil || !created {
+		t.Errorf("create only: %v", err)
+	}
+	_, _, err = c.PutJob(ctx, c.tenant, "a", NewJob{Definition: definition("a")}, nil, true)
+	wantError(t, err, ErrVersion)
+	_, _, err = c.PutJob(ctx, c.tenant, "a", NewJob{Definition: definition("a", described("x"))}, &two, false)
+	wantError(t, err, ErrVersion)
+	job, _, err := c.PutJob(ctx, c.tenant, "a", NewJob{Definition: definition("a", described("x"))}, &one, false)
+	if err != nil || job.Version != 2 {
+		t.Errorf("at the right version: %+v, %v", job, err)
+	}
+	wantError(t, c.DeleteJob(ctx, c.tenant, "a", &one), ErrVersion)
+}
+
+func TestPutJobPausesAndResumesOnlyWhenItSaysSo(t *testing.T) {
+	c := newCRUD(t)
+	c.create("a")
+	yes, no := true, false
+	for _, step := range []struct {
+		paused *bool
+		state  JobState
+	}{{nil, JobActive}, {&yes, JobPaused}, {nil, JobPaused}, {&yes, JobPaused}, {&no, JobActive}} {
+		job, _, err := c.PutJob(t.Context(), c.tenant, "a", NewJob{Definition: definition("a"), Paused: step.paused}, nil, false)
+		if err != nil || job.State != step.state {
+			t.Fatalf("with %v it is %s, want %s (%v)", step.paused, job.State, step.state, err)
+		}
+	}
+	if v := c.get("a").Version; v != 3 {
+		t.Errorf("two changes led to version %d", v)
+	}
+}
+
+func TestOfConcurrentEditsOfOneVersionOneWins(t *testing.T) {
+	c := newCRUD(t)
+	job := c.create("a")
+	errs := make([]error, 5)
+	var wg sync.WaitGroup
+	c.inTurn(job.ID, len(errs), func() {
+		for i := range errs {
+			wg.Go(func() {
+				_, errs[i] = c.EditJob(t.Context(), c.tenant, "a", &job.Version, func(j JobRecord) (NewJob, error) {
+					j.Definition.Description = uuid.NewString()
+					return NewJob{Definition: j.Definition}, nil
+				})
+			})
+		}
+	})
+	wg.Wait()
+	won := 0
+	for _, err := range errs {
+		if err == nil {
+			won++
+		} else {
+			wantError(t, err, ErrVersion)
+		}
+	}
+	if v := c.get("a").Version; won != 1 || v != 2 {
+		t.Errorf("%d edits won; version %d", won, v)
+	}
+	if n := c.count(`SELECT count(*) FROM (SELECT valid_from < lag(valid_from) OVER (ORDER BY version) AS earlier FROM punctual.job_versions) v WHERE earlier`); n != 0 {
+		t.Error("a version is valid from before the one it replaced")
+	}
+}
+
+func TestEditJob(t *testing.T) {
+	t.Run("the error of edit comes back and nothing is written", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("a")
+		refused := errors.New("refused")
+		_, err := c.EditJob(t.Context(), c.tenant, "a", nil, func(JobRecord) (NewJob, error) { return NewJob{}, refused })
+		wantError(t, err, refused)
+	})
+	t.Run("a name that is taken is refused", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("a")
+		c.create("b")
+		_, err := c.EditJob(t.Context(), c.tenant, "a", nil, func(j JobRecord) (NewJob, error) {
+			j.Definition.Name = "b"
+			return NewJob{Definition: j.Definition}, nil
+		})
+		wantError(t, err, ErrNameTaken)
+	})
+	t.Run("a job can be renamed", func(t *testing.T) {
+		c := newCRUD(t)
+		job := c.create("a")
+		c.edit("a", func(d *scheduler.Definition) { d.Name = "b" })
+		if c.get("b").ID != job.ID {
+			t.Error("the new name does not mean it")
+		}
+		c.create("a")
+	})
+	t.Run("queue and priority change the lane", func(t *testing.T) {
+		c := newCRUD(t)
+		queues, err := c.EnsureQueues(t.Context(), []string{"slow", "default"})
+		if err != nil || len(queues) != 2 {
+			t.Fatal(queues, err)
+		}
+		job := c.create("a")
+		c.edit("a", func(d *scheduler.Definition) { d.Queue, d.Priority = "slow", scheduler.PriorityLow })
+		if lane := c.count(`SELECT lane FROM punctual.schedules WHERE job_id = $1`, job.ID); lane != int(queues["slow"])*4+2 {
+			t.Errorf("lane %d", lane)
+		}
+	})
+	t.Run("a policy that forbids overlap makes a gate", func(t *testing.T) {
+		c := newCRUD(t)
+		job := c.create("a")
+		c.edit("a", forbid)
+		if c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1`, job.ID) != 1 {
+			t.Error("there is none")
+		}
+	})
+	t.Run("jitter moves when the next slot is due but not the slot", func(t *testing.T) {
+		c := newCRUD(t)
+		before := c.create("a")
+		after := c.edit("a", func(d *scheduler.Definition) { d.Jitter = scheduler.DurationOf(20 * time.Minute) })
+		if !sameInstant(before.NextScheduledFor, after.NextScheduledFor) || sameInstant(before.NextRunAt, after.NextRunAt) {
+			t.Errorf("slot %v due %v became slot %v due %v", before.NextScheduledFor, before.NextRunAt, after.NextScheduledFor, after.NextRunAt)
+		}
+	})
+	t.Run("a completed job starts again when its schedule changes, not when its description does", func(t *testing.T) {
+		c := newCRUD(t)
+		job := c.create("a", delay(time.Hour))
+		c.complete(job.ID)
+		if got := c.edit("a", described("x")); got.State != JobCompleted || got.Version != 2 {
+			t.Errorf("described anew it is %s", got.State)
+		}
+		if got := c.edit(job.ID.String(), delay(2*time.Hour)); got.State != JobActive || got.CompletedAt != nil || got.NextRunAt == nil {
+			t.Errorf("rescheduled it is %+v", got)
+		}
+	})
+	t.Run("a completed job whose name is taken cannot start again", func(t *testing.T) {
+		c := newCRUD(t)
+		job := c.create("a", delay(time.Hour))
+		c.complete(job.ID)
+		c.create("a")
+		_, err := c.EditJob(t.Context(), c.tenant, job.ID.String(), nil, func(j JobRecord) (NewJob, error) {
+			delay(2 * time.Hour)(&j.Definition)
+			return NewJob{Definition: j.Definition}, nil
+		})
+		wantError(t, err, ErrNameTaken)
+	})
+}
+
+func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		job     []func(*scheduler.Definition)
+		ago     time.Duration
+		jitter  time.Duration // from the slot to when it is due
+		change  func(*scheduler.Definition)
+		history []string
+		state   JobState
+	}{
+		{name: "a slot due now becomes a run", ago: time.Second, change: every(2 * time.Hour), history: []string{"schedule pending"}, state: JobActive},
+		{name: "also when only the description changes", ago: time.Second, change: described("x"), history: []string{"schedule pending"}, state: JobActive},
+		{
+			name: "of missed slots the newest runs and the others are recorded", job: []func(*scheduler.Definition){every(time.Hour), tolerant}, ago: 10 * time.Hour,
+			change: every(2 * time.Hour), history: []string{"catchup pending late", "schedule pending", "schedule skipped missed x9"}, state: JobActive,
+		},
+		{
+			name: "missed slots that are skipped are recorded", job: []func(*scheduler.Definition){every(time.Hour), func(d *scheduler.Definition) { d.Missed.Policy = scheduler.MissedSkip }},
+			ago: 5 * time.Minute, change: every(2 * time.Hour), history: []string{"schedule skipped missed x1"}, state: JobActive,
+		},
+		{
+			name: "each missed slot runs that the policy wants to run, though no run may overlap another",
+			job:  []func(*scheduler.Definition){every(time.Hour), tolerant, forbid, func(d *scheduler.Definition) { d.Missed.Policy = scheduler.MissedFireAll }},
+			ago:  3 * time.Hour, change: every(2 * time.Hour), history: []string{"catchup pending late", "catchup pending late", "catchup pending late", "schedule pending"}, state: JobActive,
+		},
+		{
+			name: "a slot that jitter holds back becomes a run when the schedule changes", ago: time.Second, jitter: time.Minute,
+			job: []func(*scheduler.Definition){every(time.Hour), jittered}, change: every(2 * time.Hour), history: []string{"schedule pending"}, state: JobActive,
+		},
+		{
+			name: "but is left alone by other changes", ago: time.Second, jitter: time.Minute,
+			job: []func(*scheduler.Definition){every(time.Hour), jittered}, change: described("x"), state: JobActive,
+		},
+		{
+			name: "a one-shot that is due fires, and its job is completed", job: []func(*scheduler.Definition){delay(time.Hour)}, ago: time.Second,
+			change: func(d *scheduler.Definition) { *d = definition("a", at(time.Now().Add(-time.Second)), described("x")) }, history: []string{"schedule pending"}, state: JobActive,
+		},
+		{
+			name: "a one-shot of days ago fires too", job: []func(*scheduler.Definition){delay(time.Hour)}, ago: 72 * time.Hour,
+			change: never, history: []string{"catchup pending late"}, state: JobActive,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCRUD(t)
+			job := c.create("a", test.job...)
+			c.slotAgo(job.ID, test.ago)
+			if test.jitter != 0 {
+				c.exec(`UPDATE punctual.schedules SET next_run_at = now() + '1 minute' WHERE job_id = $1`, job.ID)
+			}
+			after := c.edit("a", test.change)
+			got := c.history(job.ID)
+			slices.Sort(got)
+			if !slices.Equal(got, test.history) {
+				t.Errorf("history %q, want %q", got, test.history)
+			}
+			if after.State != test.state {
+				t.Errorf("the job is %s", after.State)
+			}
+			if after.NextRunAt != nil && test.jitter == 0 && after.NextRunAt.Before(after.UpdatedAt) {
+				t.Errorf("the next slot is due at %v, in the past", after.NextRunAt)
+			}
+			if n := c.count(`SELECT count(*) FROM punctual.runs WHERE job_id = $1 AND job_version <> 1`, job.ID); n > 0 {
+				t.Errorf("%d are pinned to the new version", n)
+			}
+			if n := c.count(`SELECT count(*) FROM punctual.runs WHERE status = 'pending'`); n != c.ready(job.ID) {
+				t.Errorf("%d runs are pending and %d ready", n, c.ready(job.ID))
+			}
+		})
+	}
+}
+
+// tolerant makes every slot of an hourly job missed but the newest.
+func tolerant(d *scheduler.Definition) { d.Missed.Tolerance = scheduler.DurationOf(time.Hour) }
+
+// jittered gives a job a jitter of which any offset is more than a few seconds for all but few ids; the
+// tests set next_run_at themselves.
+func jittered(d *scheduler.Definition) { d.Jitter = scheduler.DurationOf(20 * time.Minute) }
+
+func TestForbidSettlesADueSlotAsOverlap(t *testing.T) {
+	c := newCRUD(t)
+	job := c.create("a", forbid)
+	run, err := c.TriggerJob(t.Context(), c.tenant, "a", TriggerRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.exec(`UPDATE punctual.exclusive SET active_run = $2 WHERE job_id = $1`, job.ID, run.ID)
+	c.slotAgo(job.ID, time.Second)
+	c.edit("a", described("x"))
+	runs, _, err := c.ListRuns(t.Context(), c.tenant, RunFilter{Job: "a", Reason: scheduler.ReasonOverlap})
+	if err != nil || len(runs) != 1 || runs[0].BlockedBy == nil || *runs[0].BlockedBy != run.ID {
+		t.Errorf("%+v, %v", runs, err)
+	}
+}

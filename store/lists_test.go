@@ -1,0 +1,286 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+func (c crud) jobNames(f JobFilter) []string {
+	c.t.Helper()
+	jobs, _, err := c.ListJobs(c.t.Context(), c.tenant, f)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var names []string
+	for _, j := range jobs {
+		names = append(names, j.Definition.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestListJobsSelects(t *testing.T) {
+	c := newCRUD(t)
+	if _, err := c.EnsureQueues(t.Context(), []string{"slow"}); err != nil {
+		t.Fatal(err)
+	}
+	c.create("a_1", labelled("team", "x"))
+	c.create("ab1", labelled("team", "y"), described("Invoices 100% done"))
+	c.create("b", func(d *scheduler.Definition) { d.Queue = "slow" })
+	c.pause("b")
+	c.complete(c.create("c", delay(time.Hour)).ID)
+	c.create("gone")
+	if err := c.DeleteJob(t.Context(), c.tenant, "gone", nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name   string
+		filter JobFilter
+		want   []string
+	}{
+		{"all that are not deleted", JobFilter{}, []string{"a_1", "ab1", "b", "c"}},
+		{"by state", JobFilter{State: JobPaused}, []string{"b"}},
+		{"but never deleted ones", JobFilter{State: JobDeleted}, nil},
+		{"by queue", JobFilter{Queue: "slow"}, []string{"b"}},
+		{"by a queue that is not there", JobFilter{Queue: "x"}, nil},
+		{"by label", JobFilter{Labels: map[string]string{"team": "x"}}, []string{"a_1"}},
+		{"by all labels", JobFilter{Labels: map[string]string{"team": "x", "more": ""}}, nil},
+		{"by the start of the name, to the letter", JobFilter{NamePrefix: "a_"}, []string{"a_1"}},
+		{"by part of the description in any case", JobFilter{Query: "iNVOICES 100%"}, []string{"ab1"}},
+		{"by part of the name", JobFilter{Query: "B"}, []string{"ab1", "b"}},
+	} {
+		if got := c.jobNames(test.filter); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+func TestPagesAreStableUnderInserts(t *testing.T) {
+	c := newCRUD(t)
+	ctx := t.Context()
+	job := c.create("j0")
+	for i := range 4 {
+		c.create(fmt.Sprintf("j%d", i+1))
+	}
+	for range 5 {
+		c.trigger(job.ID.String())
+	}
+	var names []string
+	var runs []uuid.UUID
+	page := Page{Limit: 2}
+	for n := 0; ; n++ {
+		jobs, next, err := c.ListJobs(ctx, c.tenant, JobFilter{Page: page})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range jobs {
+			names = append(names, j.Definition.Name)
+		}
+		if next == "" {
+			break
+		}
+		c.create(fmt.Sprintf("new%d", n))
+		page.Cursor = next
+	}
+	if !slices.Equal(names, []string{"j4", "j3", "j2", "j1", "j0"}) {
+		t.Errorf("jobs %q", names)
+	}
+	jobCursor := page.Cursor
+	page.Cursor = ""
+	for {
+		got, next, err := c.ListRuns(ctx, c.tenant, RunFilter{Job: "j0", Page: page})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range got {
+			runs = append(runs, r.ID)
+		}
+		if next == "" {
+			break
+		}
+		c.trigger("j0")
+		page.Cursor = next
+	}
+	if len(runs) != 5 || !slices.IsSortedFunc(runs, func(a, b uuid.UUID) int { return compareIDs(b, a) }) {
+		t.Errorf("runs %v", runs)
+	}
+	for _, cursor := range []string{"x", "!", "AAAA", jobCursor} {
+		var bad *CursorError
+		if _, _, err := c.ListRuns(ctx, c.tenant, RunFilter{Page: Page{Cursor: cursor}}); !errors.As(err, &bad) {
+			t.Errorf("cursor %q: %v", cursor, err)
+		}
+	}
+}
+
+func TestListRunsSelects(t *testing.T) {
+	c := newCRUD(t)
+	ctx := t.Context()
+	a, b := c.create("a", labelled("team", "x")), c.create("b", delay(time.Hour))
+	c.pause("a")
+	first := c.slotAgo(a.ID, 3*time.Hour)
+	last := c.resumed("a").LastRun.Skipped.Last
+	c.pause("b")
+	late := c.slotAgo(b.ID, time.Hour)
+	c.resumed("b")
+	c.trigger("b")
+	gone := c.create("gone")
+	c.trigger("gone")
+	if err := c.DeleteJob(ctx, c.tenant, "gone", nil); err != nil {
+		t.Fatal(err)
+	}
+	yes := true
+	before, mid, inside, end := first.Add(-time.Minute), late.Add(time.Second), first.Add(time.Minute), first.Add(2*time.Minute)
+	after := last.Add(time.Second)
+	for _, test := range []struct {
+		name   string
+		filter RunFilter
+		want   []string
+	}{
+		{"all", RunFilter{}, []string{"a skipped", "b pending", "b pending", "gone cancelled"}},
+		{"of a job by name", RunFilter{Job: "a"}, []string{"a skipped"}},
+		{"of a job by id", RunFilter{Job: b.ID.String()}, []string{"b pending", "b pending"}},
+		{"of a deleted job only by job_id", RunFilter{Job: gone.ID.String()}, nil},
+		{"of a deleted job by job_id", RunFilter{JobID: &gone.ID}, []string{"gone cancelled"}},
+		{"by status", RunFilter{Status: scheduler.StatusSkipped}, []string{"a skipped"}},
+		{"by reason", RunFilter{Reason: scheduler.ReasonJobDeleted}, []string{"gone cancelled"}},
+		{"by trigger", RunFilter{Trigger: scheduler.TriggerManual}, []string{"b pending", "gone cancelled"}},
+		{"late ones", RunFilter{Late: &yes}, []string{"b pending"}},
+		{"by label", RunFilter{Labels: map[string]string{"team": "x"}}, []string{"a skipped"}},
+		{"before the first", RunFilter{To: &before}, nil},
+		{"a range that a skip covers", RunFilter{From: &inside, To: &end}, []string{"a skipped"}},
+		{"from a slot on, inclusive", RunFilter{From: &late, To: &mid, Job: "b"}, []string{"b pending"}},
+		{"up to a slot, exclusive", RunFilter{To: &late, Job: "b"}, nil},
+		{"after a skip", RunFilter{From: &after, Job: "a"}, nil},
+	} {
+		runs, _, err := c.ListRuns(ctx, c.tenant, test.filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range runs {
+			got = append(got, r.Job+" "+string(r.Status))
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+	if runs, _, err := c.ListRuns(ctx, c.tenant+1, RunFilter{}); err != nil || len(runs) > 0 {
+		t.Errorf("another tenant sees %d runs (%v)", len(runs), err)
+	}
+	if _, _, err := c.ListRuns(ctx, c.tenant, RunFilter{Job: "nothing"}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a name that is not there: %v", err)
+	}
+}
+
+func TestGetRunListsItsAttemptsTheSuccessfulOneToo(t *testing.T) {
+	c := newCRUD(t)
+	ctx := t.Context()
+	c.create("a")
+	run := c.trigger("a")
+	c.claimed(run)
+	c.exec(`INSERT INTO punctual.attempts (run_id, fence, number, http_status, started_at, finished_at, outcome, reason, error, response)
+		VALUES ($1, 1, 1, 503, now(), now(), 'failed', 'http_5xx', 'busy', 'later')`, run.ID)
+	c.exec(`UPDATE punctual.runs SET status = 'succeeded', attempt = 2, http_status = 204, finished_at = now() WHERE id = $1`, run.ID)
+	got, err := c.GetRun(ctx, c.tenant, run.ID)
+	if err != nil || len(got.Attempts) != 2 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if a := got.Attempts[0]; a.Number != 1 || a.Outcome != scheduler.AttemptFailed || a.HTTPStatus != 503 || a.Response != "later" {
+		t.Errorf("the first is %+v", a)
+	}
+	if a := got.Attempts[1]; a.Number != 2 || a.Outcome != scheduler.AttemptSucceeded || a.HTTPStatus != 204 || a.StartedAt.IsZero() {
+		t.Errorf("the second is %+v", a)
+	}
+	_, err = c.GetRun(ctx, c.tenant+1, run.ID)
+	wantError(t, err, ErrNotFound)
+}
+
+func TestForgetCompletedJobs(t *testing.T) {
+	c := newCRUD(t)
+	ctx := t.Context()
+	for _, name := range []string{"old", "recent", "busy"} {
+		job := c.create(name, delay(time.Hour))
+		run := c.trigger(name)
+		if name != "busy" {
+			c.exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = now() WHERE id = $1`, run.ID)
+		}
+		c.complete(job.ID)
+	}
+	c.exec(`UPDATE punctual.jobs SET completed_at = now() - interval '8 days' WHERE name <> 'recent'`)
+	for _, want := range []int{1, 0} {
+		if n, err := c.ForgetCompletedJobs(ctx); err != nil || n != want {
+			t.Errorf("%d forgotten, %v", n, err)
+		}
+	}
+	if got := c.jobNames(JobFilter{}); !slices.Equal(got, []string{"busy", "recent"}) {
+		t.Errorf("left are %q", got)
+	}
+	runs, _, err := c.ListRuns(ctx, c.tenant, RunFilter{Status: scheduler.StatusSucceeded})
+	if err != nil || len(runs) != 2 || runs[1].Job != "old" {
+		t.Errorf("its history: %+v, %v", runs, err)
+	}
+}
+
+func TestEverythingWorksInEveryExecMode(t *testing.T) {
+	for _, mode := range []string{"exec", "cache_describe", "describe_exec"} {
+		t.Run(mode, func(t *testing.T) {
+			c := newCRUDIn(t, mode)
+			ctx := t.Context()
+			now := time.Now()
+			if _, err := c.EnsureQueues(ctx, []string{"q"}); err != nil {
+				t.Fatal(err)
+			}
+			job := c.create("a", forbid, labelled("x", "y"))
+			c.slotAgo(job.ID, time.Second)
+			c.edit("a", every(2*time.Hour))
+			c.put(definition("a", delay(time.Hour)))
+			if _, err := c.PauseJob(ctx, c.tenant, "a", "note", &now); err != nil {
+				t.Error(err)
+			}
+			c.slotAgo(job.ID, 50*time.Hour)
+			if n, err := c.ResumeDue(ctx); err != nil || n != 1 {
+				t.Errorf("%d resumed, %v", n, err)
+			}
+			if _, err := c.CreateJobs(ctx, c.tenant, batch(definition("b"), definition("a", every(time.Hour)), definition("n", never)), ConflictReplace); err != nil {
+				t.Error(err)
+			}
+			_, _, err := c.Idempotent(ctx, c.tenant, Idempotency{Key: "k"}, func(ctx context.Context) (Answer, error) {
+				_, err := c.TriggerJob(ctx, c.tenant, "b", TriggerRequest{Body: []byte(`{}`), Headers: map[string]string{"a": "b"}})
+				return Answer{Status: 202, Body: []byte(`{}`)}, err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			if _, replayed, err := c.Idempotent(ctx, c.tenant, Idempotency{Key: "k"}, nil); err != nil || !replayed {
+				t.Error(err)
+			}
+			yes := false
+			runs, _, err := c.ListRuns(ctx, c.tenant, RunFilter{Status: scheduler.StatusPending, Trigger: scheduler.TriggerManual, Late: &yes, JobID: nil, Job: "b", From: &time.Time{}, To: new(now.Add(time.Hour))})
+			if err != nil || len(runs) != 1 {
+				t.Errorf("%d runs, %v", len(runs), err)
+			}
+			if _, err := c.GetRun(ctx, c.tenant, runs[0].ID); err != nil {
+				t.Error(err)
+			}
+			c.jobNames(JobFilter{State: JobActive, Queue: "default", Labels: map[string]string{"x": "y"}, NamePrefix: "a", Query: "a", Page: Page{Limit: 1}})
+			if err := c.DeleteJob(ctx, c.tenant, "a", nil); err != nil {
+				t.Error(err)
+			}
+			if _, err := c.ForgetCompletedJobs(ctx); err != nil {
+				t.Error(err)
+			}
+			if _, err := c.ForgetIdempotencyKeys(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

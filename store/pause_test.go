@@ -1,0 +1,195 @@
+package store
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"punctual/scheduler"
+)
+
+func (c crud) pause(ref string) JobRecord {
+	c.t.Helper()
+	job, err := c.PauseJob(c.t.Context(), c.tenant, ref, "", nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return job
+}
+
+func (c crud) resumed(ref string) JobRecord {
+	c.t.Helper()
+	job, err := c.ResumeJob(c.t.Context(), c.tenant, ref, "")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return job
+}
+
+func TestResumeAccountsForTheSlotsThatPassed(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		job     []func(*scheduler.Definition)
+		ago     time.Duration // of the next slot when it is resumed; 0: it is still to come
+		history []string
+		state   JobState
+	}{
+		{name: "none has passed", state: JobActive},
+		{name: "those of a recurring job are one skip", ago: 5 * time.Hour, history: []string{"schedule skipped paused x6"}, state: JobActive},
+		{
+			name: "also when the policy wants to run each of them", job: []func(*scheduler.Definition){func(d *scheduler.Definition) { d.Missed.Policy = scheduler.MissedFireAll }},
+			ago: 5 * time.Hour, history: []string{"schedule skipped paused x6"}, state: JobActive,
+		},
+		{name: "a one-shot fires late", job: []func(*scheduler.Definition){delay(time.Hour)}, ago: time.Second, history: []string{"catchup pending late"}, state: JobCompleted},
+		{
+			name: "a one-shot of days ago fires whatever the policy for missed slots",
+			job: []func(*scheduler.Definition){delay(time.Hour), func(d *scheduler.Definition) {
+				d.Missed.Policy, d.Missed.Window = scheduler.MissedSkip, scheduler.DurationOf(time.Hour)
+			}}, ago: 240 * time.Hour, history: []string{"catchup pending late"}, state: JobCompleted,
+		},
+		{name: "the last slot of a bounded job", job: []func(*scheduler.Definition){func(d *scheduler.Definition) {
+			d.Schedule.EndsAt = scheduler.InstantOf(time.Now().Add(time.Hour))
+		}}, ago: 2 * time.Hour, history: []string{"schedule skipped paused x3"}, state: JobActive},
+		{name: "a job without a schedule has none", job: []func(*scheduler.Definition){never}, state: JobActive},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCRUD(t)
+			job := c.create("a", test.job...)
+			paused := c.pause("a")
+			if paused.State != JobPaused || paused.NextRunAt != nil || paused.PausedAt == nil || paused.Version != 2 {
+				t.Fatalf("paused it is %+v", paused)
+			}
+			if test.ago != 0 {
+				c.slotAgo(job.ID, test.ago)
+			}
+			after := c.resumed("a")
+			if got := c.history(job.ID); !slices.Equal(got, test.history) {
+				t.Errorf("history %q, want %q", got, test.history)
+			}
+			if after.State != test.state || after.Version != 3 || after.PausedAt != nil {
+				t.Errorf("resumed it is %+v", after)
+			}
+			if after.NextRunAt != nil && after.NextRunAt.Before(after.UpdatedAt) {
+				t.Errorf("the next slot is due at %v, in the past", after.NextRunAt)
+			}
+			if n := c.count(`SELECT count(*) FROM punctual.runs WHERE status = 'pending'`); n != c.ready(job.ID) {
+				t.Errorf("%d runs are pending and %d ready", n, c.ready(job.ID))
+			}
+		})
+	}
+}
+
+func TestAOneShotDueWhilePausedKeepsTheIDOfItsSlot(t *testing.T) {
+	c := newCRUD(t)
+	job := c.create("a", delay(time.Hour))
+	c.pause("a")
+	slot := c.slotAgo(job.ID, time.Minute)
+	after := c.resumed("a")
+	if after.LastRun == nil || after.LastRun.ID != scheduler.SlotRunID(job.ID, slot) || !after.LastRun.ScheduledFor.Equal(slot) {
+		t.Errorf("its run is %+v", after.LastRun)
+	}
+	if !c.woken() {
+		t.Error("the tick loop was not told")
+	}
+}
+
+func TestAPausedJobThatIsMovedRecordsWhatPassed(t *testing.T) {
+	for name, kind := range map[string]func(*scheduler.Definition){"recurring": every(time.Hour), "one-shot": delay(time.Hour)} {
+		t.Run(name, func(t *testing.T) {
+			c := newCRUD(t)
+			job := c.create("a", kind)
+			c.pause("a")
+			c.slotAgo(job.ID, time.Second)
+			after := c.edit("a", at(time.Now().Add(time.Hour)))
+			if got := c.history(job.ID); !slices.Equal(got, []string{"schedule skipped paused x1"}) || after.State != JobPaused {
+				t.Errorf("history %q, state %s", got, after.State)
+			}
+		})
+	}
+}
+
+func TestPauseJob(t *testing.T) {
+	t.Run("what is due already runs", func(t *testing.T) {
+		c := newCRUD(t)
+		job := c.create("a")
+		c.slotAgo(job.ID, time.Second)
+		c.pause("a")
+		if got := c.history(job.ID); !slices.Equal(got, []string{"schedule pending"}) {
+			t.Errorf("history %q", got)
+		}
+	})
+	t.Run("pausing again changes note and until, and writes nothing when they are the same", func(t *testing.T) {
+		c := newCRUD(t)
+		ctx := t.Context()
+		c.create("a")
+		first := c.pause("a")
+		until := time.Now().Add(time.Hour)
+		for range 2 {
+			job, err := c.PauseJob(ctx, c.tenant, "a", "holiday", &until)
+			if err != nil || job.PauseNote != "holiday" || !sameInstant(job.PausedUntil, &until) || job.Version != 3 || !sameInstant(job.PausedAt, first.PausedAt) {
+				t.Errorf("%+v, %v", job, err)
+			}
+		}
+	})
+	t.Run("resuming an active job does nothing", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("a")
+		if job := c.resumed("a"); job.Version != 1 {
+			t.Errorf("version %d", job.Version)
+		}
+	})
+	t.Run("a completed job can be neither paused nor resumed", func(t *testing.T) {
+		c := newCRUD(t)
+		c.complete(c.create("a", delay(time.Hour)).ID)
+		_, err := c.PauseJob(t.Context(), c.tenant, "a", "", nil)
+		wantError(t, err, ErrState)
+		_, err = c.ResumeJob(t.Context(), c.tenant, "a", "")
+		wantError(t, err, ErrState)
+	})
+	t.Run("a one-shot that is due cannot be paused any more", func(t *testing.T) {
+		c := newCRUD(t)
+		job := c.create("a", delay(time.Hour))
+		c.slotAgo(job.ID, time.Second)
+		_, err := c.PauseJob(t.Context(), c.tenant, "a", "", nil)
+		wantError(t, err, ErrState)
+		if got := c.get("a"); got.State != JobActive || got.NextRunAt == nil {
+			t.Errorf("it is %+v", got)
+		}
+	})
+}
+
+func TestResumeDueResumesEachJobOnceWhenItsPauseIsOver(t *testing.T) {
+	c := newCRUD(t)
+	ctx := t.Context()
+	past, future := time.Now().Add(-time.Second), time.Now().Add(time.Hour)
+	for name, until := range map[string]*time.Time{"over": &past, "over-too": &past, "later": &future, "open": nil} {
+		c.create(name)
+		if _, err := c.PauseJob(ctx, c.tenant, name, "", until); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	total := 0
+	for range 4 {
+		wg.Go(func() {
+			n, err := c.ResumeDue(ctx)
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			total += n
+		})
+	}
+	wg.Wait()
+	n, err := c.ResumeDue(ctx)
+	if err != nil || total+n != 2 {
+		t.Errorf("%d were resumed (%v)", total+n, err)
+	}
+	active, _, err := c.ListJobs(ctx, c.tenant, JobFilter{State: JobActive})
+	if err != nil || len(active) != 2 {
+		t.Errorf("%d are active (%v)", len(active), err)
+	}
+}
