@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"punctual/scheduler"
 	"punctual/store/storetest"
@@ -40,13 +39,6 @@ func newCRUDIn(t *testing.T, mode string) crud {
 	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 8})
 	if err != nil {
 		t.Fatal(err)
-	}
-	if mode != "" {
-		config := s.pool.Config()
-		s.pool.Close()
-		if s.pool, err = pgxpool.NewWithConfig(t.Context(), config); err != nil {
-			t.Fatal(err)
-		}
 	}
 	t.Cleanup(s.Close)
 	c := crud{Store: s, t: t}

@@ -1,0 +1,65 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"punctual/store"
+)
+
+// BatchAnswer is what a batch wrote, in the order it was given.
+type BatchAnswer struct {
+	Data []BatchItem `json:"data" doc:"One item for each job of the request, in its order."`
+}
+
+// BatchItem is one job of a batch.
+type BatchItem struct {
+	ID   uuid.UUID `json:"id" format:"uuid" doc:"The job's id." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
+	Name string    `json:"name" doc:"The job's name." example:"daily-invoice-gen"`
+}
+
+func (s *server) batchRoutes() {
+	op := register(s, huma.Operation{
+		OperationID: "create-jobs", Method: http.MethodPost, Path: "/v1/jobs/batch", Tags: []string{tagJobs},
+		Summary: "Write up to 1,000 jobs at once", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBatchBody,
+		Description: "In one transaction: all of them are written or none. Errors name the index: body.jobs[3].schedule.cron.",
+		Responses:   s.rendered(http.StatusCreated, BatchAnswer{}, exampleBatchAnswer),
+		Errors:      []int{400, 409, 413, 415, 422},
+	}, s.createJobs)
+	describeBody[BatchInput](s, op, true, exampleBatch, mediaJSON)
+	without(op, "201", "Location", "ETag")
+}
+
+type createJobsInput struct {
+	Idempotent
+	Request body[BatchInput]
+}
+
+func (s *server) createJobs(ctx context.Context, tenant int32, in *createJobsInput) (*answered, error) {
+	batch := in.Request.value
+	if err := in.Request.check(batch.validate()...); err != nil {
+		return nil, err
+	}
+	if batch.OnConflict == "" {
+		batch.OnConflict = store.ConflictError
+	}
+	jobs := make([]store.NewJob, len(batch.Jobs))
+	for i, job := range batch.Jobs {
+		jobs[i] = job.newJob()
+	}
+	return s.once(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.Answer, error) {
+		results, err := s.Store.CreateJobs(ctx, tenant, jobs, batch.OnConflict)
+		if err != nil {
+			return store.Answer{}, err
+		}
+		answer := BatchAnswer{Data: make([]BatchItem, len(results))}
+		for i, r := range results {
+			answer.Data[i] = BatchItem(r)
+		}
+		body, err := render(answer)
+		return store.Answer{Status: http.StatusCreated, Body: body}, err
+	})
+}

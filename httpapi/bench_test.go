@@ -1,0 +1,61 @@
+package httpapi
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// hammer sends requests from 32 clients and reports how many are answered per second.
+func hammer(b *testing.B, request func(i int64) *http.Request, status int) {
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}}
+	var n atomic.Int64
+	b.SetParallelism(16) // times GOMAXPROCS, which is 2 where the figures were taken
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			response, err := client.Do(request(n.Add(1)))
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			_, _ = io.Copy(io.Discard, response.Body)
+			_ = response.Body.Close()
+			if response.StatusCode != status {
+				b.Errorf("status %d", response.StatusCode)
+			}
+		}
+	})
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "requests/s")
+}
+
+func BenchmarkCreateJob(b *testing.B) {
+	s := serve(b)
+	hammer(b, func(i int64) *http.Request {
+		r, _ := http.NewRequestWithContext(b.Context(), "POST", s.url+"/v1/jobs", strings.NewReader(minimal(fmt.Sprint("job-", i))))
+		r.Header.Set("Content-Type", "application/json")
+		return r
+	}, http.StatusCreated)
+}
+
+func BenchmarkGetJob(b *testing.B) {
+	s := serve(b)
+	s.create(minimal("n"))
+	hammer(b, func(int64) *http.Request {
+		r, _ := http.NewRequestWithContext(b.Context(), "GET", s.url+"/v1/jobs/n", nil)
+		return r
+	}, http.StatusOK)
+}
+
+// BenchmarkPreview is the cost of a request that asks nothing of the database.
+func BenchmarkPreview(b *testing.B) {
+	s := serve(b)
+	hammer(b, func(int64) *http.Request {
+		r, _ := http.NewRequestWithContext(b.Context(), "POST", s.url+"/v1/schedules/preview", strings.NewReader(`{"schedule":{"cron":"0 3 * * *"},"from":"2026-01-01T00:00:00Z","n":1}`))
+		r.Header.Set("Content-Type", "application/json")
+		return r
+	}, http.StatusOK)
+}

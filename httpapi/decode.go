@@ -1,0 +1,258 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"punctual/scheduler"
+)
+
+// maxItems bounds the lists and maps of a body, so that what follows is never asked to judge a million of them.
+const maxItems = 1000
+
+// decode reads a well-formed JSON object into a struct and returns everything that does not fit: unknown and
+// repeated fields, wrong types, and empty values where only absence has a meaning. Null is absence. It goes on
+// after each, and a field of the wrong type holds a placeholder afterwards: it counts as present to whoever
+// judges the others.
+//
+// A merge patch is read with patch set: there, null also removes the entries of maps.
+func decode(data []byte, into any, patch bool) []FieldError {
+	d := decoder{patch: patch}
+	d.value(bytes.TrimSpace(data), reflect.ValueOf(into).Elem(), "body", false)
+	return d.errors
+}
+
+type decoder struct {
+	patch  bool
+	errors []FieldError
+}
+
+func (d *decoder) add(at, format string, args ...any) {
+	d.errors = append(d.errors, FieldError{at, fmt.Sprintf(format, args...)})
+}
+
+func (d *decoder) mismatch(at, want string, value []byte) {
+	d.add(at, "must be %s, not %s", want, kindOf(value))
+}
+
+const placeholder = "?" // is valid nowhere
+
+var rawMessage = reflect.TypeFor[json.RawMessage]()
+
+// value reads one value. Where empty is set, "" and 0 are as good as absent, which is an error when written.
+func (d *decoder) value(raw []byte, v reflect.Value, at string, absent bool) {
+	if v.Type() == rawMessage {
+		if !storable(raw) {
+			d.add(at, `must not hold the character \u0000 or half of a surrogate pair: the database cannot store them`)
+		}
+		v.SetBytes(append([]byte(nil), raw...))
+		return
+	}
+	if text, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		d.text(raw, text, at)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		d.value(raw, v.Elem(), at, false)
+	case reflect.Struct:
+		d.object(raw, v, at)
+	case reflect.Map:
+		d.stringMap(raw, v, at)
+	case reflect.Slice:
+		d.list(raw, v, at)
+	default:
+		d.scalar(raw, v, at, absent)
+	}
+}
+
+// text reads a Duration or an Instant, which keep what they cannot read for Definition.Validate to report. So
+// does a number in their place: "90 is not a duration" says more than "not a string".
+func (d *decoder) text(raw []byte, into encoding.TextUnmarshaler, at string) {
+	text := placeholder
+	switch kindOf(raw) {
+	case "a string":
+		text = unquote(raw)
+	case "a number":
+		text = clip(string(raw))
+		if text == "0" || text == "-0" { // which Go reads as durations
+			text = placeholder
+			d.mismatch(at, "a string", raw)
+		}
+	default:
+		d.mismatch(at, "a string", raw)
+	}
+	_ = into.UnmarshalText([]byte(text)) // by contract never fails
+}
+
+func (d *decoder) scalar(raw []byte, v reflect.Value, at string, absent bool) {
+	switch v.Kind() {
+	case reflect.String:
+		if raw[0] != '"' {
+			d.mismatch(at, "a string", raw)
+			v.SetString(placeholder)
+			return
+		}
+		v.SetString(unquote(raw))
+		if absent && v.IsZero() {
+			d.add(at, "must not be empty; leave it out for the default")
+			v.SetString(placeholder)
+		}
+		return
+	case reflect.Bool:
+		if raw[0] != 't' && raw[0] != 'f' {
+			d.mismatch(at, "true or false", raw)
+			return
+		}
+		v.SetBool(raw[0] == 't')
+		return
+	}
+	if kindOf(raw) != "a number" {
+		d.mismatch(at, "a number", raw)
+		return
+	}
+	if v.CanInt() {
+		n, err := strconv.ParseInt(string(raw), 10, 32)
+		if err != nil {
+			d.add(at, "must be a whole number, without exponent, of at most 9 digits")
+			return
+		}
+		v.SetInt(n)
+	} else {
+		n, err := strconv.ParseFloat(string(raw), 64)
+		if err != nil {
+			d.add(at, "is too large for a number")
+			return
+		}
+		v.SetFloat(n)
+	}
+	if absent && v.IsZero() {
+		d.add(at, "must not be 0; leave it out for the default")
+	}
+}
+
+func (d *decoder) list(raw []byte, v reflect.Value, at string) {
+	if raw[0] != '[' {
+		d.mismatch(at, "a list", raw)
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), 0, 4))
+	i := 0
+	for element := range elements(raw) {
+		if i == maxItems {
+			d.add(at, "has more than %d items", maxItems)
+			return
+		}
+		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
+		d.value(element, v.Index(i), fmt.Sprintf("%s[%d]", at, i), false)
+		i++
+	}
+}
+
+// stringMap reads a map of strings.
+func (d *decoder) stringMap(raw []byte, v reflect.Value, at string) {
+	if raw[0] != '{' {
+		d.mismatch(at, "an object", raw)
+		return
+	}
+	v.Set(reflect.MakeMap(v.Type()))
+	n := 0
+	for name, value := range members(raw) {
+		if n++; n > maxItems {
+			d.add(at, "has more than %d entries", maxItems)
+			return
+		}
+		key, entry := reflect.ValueOf(name), at+"."+clip(name)
+		switch {
+		case v.MapIndex(key).IsValid():
+			d.add(entry, "appears twice")
+		case kindOf(value) == "null" && d.patch:
+		case value[0] != '"':
+			d.mismatch(entry, "a string", value)
+		default:
+			v.SetMapIndex(key, reflect.ValueOf(unquote(value)))
+		}
+	}
+}
+
+func (d *decoder) object(raw []byte, v reflect.Value, at string) {
+	if raw[0] != '{' {
+		d.mismatch(at, "an object", raw)
+		return
+	}
+	known := fieldsOf(v.Type())
+	seen := make([]bool, len(known.list))
+	unknown := 0
+	for name, value := range members(raw) {
+		i, ok := known.byName[name]
+		switch {
+		case !ok:
+			if unknown++; unknown <= mostFieldErrors {
+				d.add(at+"."+clip(name), "unknown field%s", known.hint(name))
+			}
+		case seen[i]:
+			d.add(at+"."+name, "appears twice")
+		case kindOf(value) == "null":
+			seen[i] = true
+		default:
+			seen[i] = true
+			f := known.list[i]
+			d.value(value, v.FieldByIndex(f.index), at+"."+name, f.absent)
+		}
+	}
+}
+
+// merged returns the errors of reading and those of the domain as one list with one entry per field. What the
+// domain says about a field that could not be read is about the placeholder, so it is left out.
+func merged(read []FieldError, domain ...FieldError) []FieldError {
+	var all []FieldError
+	at := map[string]int{}
+	for i, e := range append(read[:len(read):len(read)], domain...) {
+		if i >= len(read) && covered(read, e.Location) {
+			continue
+		}
+		if known, ok := at[e.Location]; ok {
+			if !strings.Contains(all[known].Message, e.Message) {
+				all[known].Message += "; " + e.Message
+			}
+			continue
+		}
+		at[e.Location] = len(all)
+		all = append(all, e)
+	}
+	return all
+}
+
+// covered reports whether a location is one of those listed, or within one.
+func covered(list []FieldError, location string) bool {
+	for _, e := range list {
+		if rest, ok := strings.CutPrefix(location, e.Location); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			return true
+		}
+	}
+	return false
+}
+
+// within returns the domain's problems as errors at a location of the body.
+func within(at string, problems []scheduler.Problem) []FieldError {
+	fields := make([]FieldError, len(problems))
+	for i, p := range problems {
+		fields[i] = FieldError{at + "." + p.Field, p.Message}
+	}
+	return fields
+}
+
+// clip shortens what somebody wrote, for an error message.
+func clip(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

@@ -1,0 +1,77 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"punctual/scheduler"
+)
+
+func record(t testing.TB, handler http.Handler, method, path, body string) *reply {
+	t.Helper()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	handler.ServeHTTP(w, r)
+	return &reply{t, w.Code, w.Header(), w.Body.Bytes()}
+}
+
+// judge decodes and validates as the handlers do, and returns the job and what is wrong with the body.
+func judge(data []byte) (JobInput, *Problem) {
+	if p := wellFormed(data); p != nil {
+		return JobInput{}, p
+	}
+	var b body[JobInput]
+	b.errors = decode(data, &b.value, false)
+	if err := b.check(within("body", b.value.Validate())...); err != nil {
+		return b.value, problemOf(context.Background(), err)
+	}
+	return b.value, nil
+}
+
+// FuzzCreateJob: whatever is sent is either refused with a whole problem of bounded size, or it is a job that
+// compiles, and that means the same to encoding/json.
+func FuzzCreateJob(f *testing.F) {
+	for _, seed := range []string{
+		minimal("n"), string(exampleJobInput), string(exampleBatch), `{"name":"\ud83d\ude00","target":{"body":[1e400,{"a":{"b":null}}]}}`,
+		`{"labels":{"a":"b","a":null},"schedule":{"every":90,"at":"x"},"retry":{"give_up_on":[ 1 , "2",[]]}}`, `{"a":"\\","b":"\"{[","c":[{}]}`, ` { "name" : null } `, `[`, `""`, "\xff",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		job, p := judge(data)
+		if p != nil {
+			text, err := json.Marshal(p)
+			if err != nil || len(text) > 100_000 || p.Status >= 500 || p.Detail == "" {
+				t.Fatalf("%v: %.1000s", err, text)
+			}
+			return
+		}
+		var same JobInput
+		if err := json.Unmarshal(data, &same); err != nil {
+			t.Fatalf("encoding/json does not read it: %v", err)
+		}
+		a, errA := render(job)
+		b, errB := render(same)
+		if errA != nil || errB != nil || string(a) != string(b) {
+			t.Fatalf("read as %s, by encoding/json as %s (%v, %v)", a, b, errA, errB)
+		}
+		if _, err := scheduler.Compile([16]byte{}, 1, 1, job.Definition, 0); err != nil {
+			t.Fatalf("a valid job does not compile: %v", err)
+		}
+	})
+}
+
+func BenchmarkDecodeJob(b *testing.B) {
+	for b.Loop() {
+		if _, p := judge(exampleJobInput); p != nil {
+			b.Fatal(p)
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package httpapi
+
+import (
+	"bytes"
+	_ "embed" // the page's template and style
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-chi/chi/v5"
+)
+
+var (
+	//go:embed docs.html
+	docsPage string
+	//go:embed docs.css
+	docsStyle []byte
+)
+
+// The page has no script, and its only style is its own.
+const docsPolicy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// documentRoutes adds the OpenAPI documents and the page made of them, rendered once.
+func (s *server) documentRoutes(mux chi.Router) error {
+	api := s.api.OpenAPI()
+	v31, v30, err := documents(api)
+	if err != nil {
+		return err
+	}
+	page, err := renderDocs(api)
+	if err != nil {
+		return fmt.Errorf("rendering the documentation page: %w", err)
+	}
+	mux.Get("/openapi.json", static("application/json", v31))
+	mux.Get("/openapi-3.0.json", static("application/json", v30))
+	mux.Get("/docs", static("text/html; charset=utf-8", page))
+	mux.Get("/docs.css", static("text/css; charset=utf-8", docsStyle))
+	return nil
+}
+
+func static(media string, content []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		h := w.Header()
+		h.Set("Content-Type", media)
+		h.Set("Cache-Control", "no-cache")
+		if strings.HasPrefix(media, "text/html") {
+			h.Set("Content-Security-Policy", docsPolicy)
+		}
+		_, _ = w.Write(content) // the client may be gone
+	}
+}
+
+// What the page shows.
+type (
+	docsModel struct {
+		Info    *huma.Info
+		Groups  []docsGroup
+		Schemas []docsSchema
+		Codes   []docsCode
+	}
+	docsGroup struct {
+		Name, Description string
+		Operations        []docsOperation
+	}
+	docsOperation struct {
+		*huma.Operation
+		Body    *docsBody
+		Answers []docsAnswer
+	}
+	docsBody struct {
+		Media    string
+		Required bool
+		Type     docsType
+		Example  string
+	}
+	docsAnswer struct {
+		Status, Description string
+		Type                docsType
+		Example             string
+		Headers             []string
+	}
+	docsSchema struct {
+		Name   string
+		Fields []docsField
+	}
+	docsField struct {
+		Name, Description, Example, Choices string
+		Required                            bool
+		Type                                docsType
+	}
+	docsType struct{ Before, Ref string } // such as "list of " and "Job"
+	docsCode struct {
+		Code   Code
+		Status int
+		Title  string
+	}
+)
+
+func renderDocs(api *huma.OpenAPI) ([]byte, error) {
+	model := docsModel{Info: api.Info}
+	for _, tag := range api.Tags {
+		group := docsGroup{Name: tag.Name, Description: tag.Description}
+		for op := range operations(api) {
+			if slices.Contains(op.Tags, tag.Name) {
+				group.Operations = append(group.Operations, docsOperation{op, docsBodyOf(op), docsAnswersOf(op)})
+			}
+		}
+		model.Groups = append(model.Groups, group)
+	}
+	schemas := api.Components.Schemas.Map()
+	for _, name := range sortedKeys(schemas) {
+		model.Schemas = append(model.Schemas, docsSchema{name, docsFieldsOf(schemas[name])})
+	}
+	for _, code := range sortedCodes() {
+		model.Codes = append(model.Codes, docsCode{code, codes[code].status, codes[code].title})
+	}
+	page, err := template.New("docs").Funcs(template.FuncMap{"type": docsTypeOf, "lower": strings.ToLower}).Parse(docsPage)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := page.Execute(&b, model); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+func docsBodyOf(op *huma.Operation) *docsBody {
+	if op.RequestBody == nil {
+		return nil
+	}
+	media := mediaTypes(op)
+	content := op.RequestBody.Content[media[0]]
+	return &docsBody{strings.Join(media, " or "), op.RequestBody.Required, docsTypeOf(content.Schema), pretty(content.Example)}
+}
+
+func docsAnswersOf(op *huma.Operation) []docsAnswer {
+	var answers []docsAnswer
+	for _, status := range sortedKeys(op.Responses) {
+		response := op.Responses[status]
+		answer := docsAnswer{Status: status, Description: response.Description, Headers: sortedKeys(response.Headers)}
+		for _, content := range response.Content {
+			answer.Type, answer.Example = docsTypeOf(content.Schema), pretty(content.Example)
+		}
+		answers = append(answers, answer)
+	}
+	return answers
+}
+
+func docsFieldsOf(schema *huma.Schema) []docsField {
+	var list []docsField
+	for _, name := range sortedKeys(schema.Properties) {
+		p := schema.Properties[name]
+		f := docsField{Name: name, Description: p.Description, Required: slices.Contains(schema.Required, name), Type: docsTypeOf(p)}
+		if len(p.Examples) > 0 {
+			f.Example = pretty(p.Examples[0])
+		}
+		var choices []string
+		for _, choice := range p.Enum {
+			choices = append(choices, fmt.Sprint(choice))
+		}
+		f.Choices = strings.Join(choices, ", ")
+		list = append(list, f)
+	}
+	// What must be there comes first.
+	slices.SortStableFunc(list, func(a, b docsField) int {
+		switch {
+		case a.Required == b.Required:
+			return 0
+		case a.Required:
+			return -1
+		}
+		return 1
+	})
+	return list
+}
+
+// docsTypeOf names the type of a schema.
+func docsTypeOf(schema *huma.Schema) docsType {
+	switch {
+	case schema == nil:
+		return docsType{}
+	case schema.Ref != "":
+		return docsType{Ref: schema.Ref[strings.LastIndexByte(schema.Ref, '/')+1:]}
+	case schema.Type == huma.TypeArray:
+		items := docsTypeOf(schema.Items)
+		return docsType{"list of " + items.Before, items.Ref}
+	case schema.Type == "":
+		return docsType{Before: "any JSON"}
+	}
+	text := schema.Type
+	if of, ok := schema.AdditionalProperties.(*huma.Schema); ok {
+		text = "map of " + of.Type
+	}
+	if schema.Format != "" && schema.Type == huma.TypeString {
+		text += " (" + schema.Format + ")"
+	}
+	if schema.Nullable {
+		text += " or null"
+	}
+	return docsType{Before: text}
+}
+
+func pretty(v any) string {
+	if v == nil {
+		return ""
+	}
+	compact, err := render(v)
+	if err != nil {
+		return ""
+	}
+	var b bytes.Buffer
+	if json.Indent(&b, compact, "", "  ") != nil {
+		return string(compact)
+	}
+	return b.String()
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

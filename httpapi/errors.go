@@ -1,0 +1,141 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"punctual/store"
+)
+
+// sentinels maps the store's errors to codes. Their own text says what happened.
+var sentinels = []struct {
+	err    error
+	code   Code
+	detail string // in place of the error's own text
+}{
+	{store.ErrNotFound, CodeNotFound, "There is no %s of that id or name."},
+	{store.ErrNameTaken, CodeNameTaken, ""},
+	{store.ErrVersion, CodeVersion, ""},
+	{store.ErrState, CodeState, ""},
+	{store.ErrKeyReused, CodeKeyReused, ""},
+	{context.Canceled, codeClientCancelled, ""},
+	{context.DeadlineExceeded, CodeDatabase, "The database did not answer in time."},
+}
+
+// problem turns an error of a handler into what the client sees. What only operators may see is logged.
+func (s *server) problem(ctx context.Context, err error) *Problem {
+	p := problemOf(ctx, err)
+	if p.Status >= http.StatusInternalServerError {
+		s.Log.LogAttrs(ctx, levelOf(p), "request failed", errorAttrs(ctx, err)...)
+	}
+	return p
+}
+
+func problemOf(ctx context.Context, err error) *Problem {
+	var (
+		problem *Problem
+		active  *store.ActiveRunError
+		batch   *store.BatchError
+	)
+	switch {
+	case errors.As(err, &problem):
+		return problem
+	case errors.As(err, &active):
+		p := newProblem(CodeActiveRun, fmt.Sprintf("Run %s is active.", active.Run))
+		p.ActiveRun = &active.Run
+		return p
+	case errors.As(err, &batch):
+		return batchProblem(batch)
+	}
+	if field, ok := fieldError("body", err); ok {
+		if errors.Is(err, store.ErrNameTaken) {
+			return newProblem(CodeNameTaken, sentence(store.ErrNameTaken), field)
+		}
+		return invalid([]FieldError{field})
+	}
+	for _, known := range sentinels {
+		if errors.Is(err, known.err) {
+			detail := sentence(err)
+			if known.detail != "" {
+				detail = strings.Replace(known.detail, "%s", resource(ctx), 1)
+			}
+			return newProblem(known.code, detail)
+		}
+	}
+	if databaseAway(err) {
+		p := newProblem(CodeDatabase, "The database cannot be used right now; try again.")
+		p.header = http.Header{"Retry-After": {"1"}}
+		return p
+	}
+	return newProblem(CodeInternal, fmt.Sprintf("The server's log says more about request %s.", requestID(ctx)))
+}
+
+// fieldError returns an error of the store that one field of a job is at fault for.
+func fieldError(prefix string, err error) (FieldError, bool) {
+	var (
+		queue  *store.UnknownQueueError
+		cursor *store.CursorError
+	)
+	switch {
+	case errors.As(err, &queue):
+		return FieldError{prefix + ".queue", fmt.Sprintf("there is no queue %q; there are: %s", clip(queue.Name), strings.Join(queue.Known, ", "))}, true
+	case errors.As(err, &cursor):
+		return FieldError{"query.cursor", "is not a cursor that this list returned"}, true
+	case errors.Is(err, store.ErrNameTaken):
+		return FieldError{prefix + ".name", "is taken by another job"}, true
+	}
+	return FieldError{}, false
+}
+
+func batchProblem(batch *store.BatchError) *Problem {
+	var fields []FieldError
+	taken := true
+	for _, i := range slices.Sorted(maps.Keys(batch.Errors)) {
+		err := batch.Errors[i]
+		taken = taken && errors.Is(err, store.ErrNameTaken)
+		at := fmt.Sprintf("body.jobs[%d]", i)
+		field, ok := fieldError(at, err)
+		if !ok {
+			field = FieldError{at, err.Error()}
+		}
+		fields = append(fields, field)
+	}
+	if taken {
+		return newProblem(CodeNameTaken, fmt.Sprintf("%s taken by other jobs; nothing was written.", count(len(fields), "name is", "names are")), capped(fields)...)
+	}
+	return invalid(fields)
+}
+
+// databaseAway reports whether an error means that the database cannot be used for a while, whatever is asked of it.
+func databaseAway(err error) bool {
+	var connect *pgconn.ConnectError
+	var pg *pgconn.PgError
+	switch {
+	case errors.As(err, &connect):
+		return true
+	case errors.As(err, &pg):
+		// Connection exception, insufficient resources, a lock not to be had, operator intervention, a deadlock.
+		for _, class := range []string{"08", "53", "55", "57", "40"} {
+			if strings.HasPrefix(pg.Code, class) {
+				return true
+			}
+		}
+		return false
+	}
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || pgconn.SafeToRetry(err)
+}
+
+func sentence(err error) string {
+	text := err.Error()
+	return strings.ToUpper(text[:1]) + text[1:] + "."
+}

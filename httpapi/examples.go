@@ -1,0 +1,108 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+	"punctual/store"
+)
+
+// Examples of the documentation.
+var (
+	exampleJobInput = json.RawMessage(`{"name":"daily-invoice-gen","labels":{"team":"billing"},"schedule":{"cron":"0 3 * * *","timezone":"America/Los_Angeles"},` +
+		`"concurrency_policy":"forbid","target":{"url":"https://billing.internal/invoices","body":{"range":"yesterday"}},"timeout":"10m","retry":{"max_attempts":3}}`)
+	examplePatch   = json.RawMessage(`{"timeout":"15m","labels":{"team":null},"retry":{"max_attempts":5}}`)
+	examplePause   = json.RawMessage(`{"note":"the warehouse moves","until":"2026-12-01T09:00:00Z"}`)
+	exampleResume  = json.RawMessage(`{"note":"it has moved"}`)
+	exampleTrigger = json.RawMessage(`{"body":{"range":"2026-11-30"}}`)
+	exampleBatch   = json.RawMessage(`{"jobs":[{"name":"reminder-4711","schedule":{"at":"2026-12-01T09:00:00+01:00"},"target":{"url":"https://mail.internal/send"}}],"on_conflict":"skip"}`)
+	examplePreview = json.RawMessage(`{"schedule":{"cron":"30 2 * * *","timezone":"Europe/Berlin"},"from":"2026-03-28T00:00:00Z","n":2}`)
+
+	exampleJob           = showJob(exampleRecord())
+	examplePausedJob     = showJob(examplePausedRecord())
+	exampleRun           = showRunWithAttempts(exampleRunRecord())
+	exampleRuns          = RunList{Data: []Run{showRun(exampleRunRecord())}}
+	examplePendingRun    = showRun(examplePendingRecord())
+	exampleBatchAnswer   = BatchAnswer{Data: []BatchItem{{ID: exampleJobID, Name: "reminder-4711"}}}
+	examplePreviewAnswer = Preview{Slots: []PreviewSlot{
+		{ScheduledFor: at("2026-03-28T01:30:00Z"), Local: "2026-03-28T02:30:00+01:00"},
+		{ScheduledFor: at("2026-03-29T01:30:00Z"), Local: "2026-03-29T03:30:00+02:00", Note: orNull("02:30 does not exist on this day: moved forward by 1h")},
+	}}
+	exampleUpcoming = Upcoming{Slots: []UpcomingSlot{
+		{ScheduledFor: at("2026-12-02T11:00:00Z"), NextRunAt: at("2026-12-02T11:00:04.215Z"), Local: "2026-12-02T03:00:00-08:00"},
+	}}
+
+	problemExamples = map[string]*Problem{
+		"400": newProblem(CodeMalformed, "The body is not JSON at byte 17 (line 2, column 5): invalid character '}' looking for beginning of value."),
+		"404": newProblem(CodeNotFound, "There is no job of that id or name."),
+		"409": newProblem(CodeNameTaken, "The name is taken by another job.", FieldError{"body.name", "is taken by another job"}),
+		"412": newProblem(CodeVersion, "The job has been changed since."),
+		"413": newProblem(CodeTooLarge, "The body has more than 1048576 bytes."),
+		"415": newProblem(CodeMediaType, "The Content-Type must be application/json, in UTF-8."),
+		"422": newProblem(CodeInvalid, "2 fields are not valid.",
+			FieldError{"body.shedule", "unknown field; did you mean schedule?"},
+			FieldError{"body.timeout", `"soon" is not a duration; write one such as "90s", "5m" or "24h"`}),
+		"500": newProblem(CodeInternal, "The server's log says more about request 7UBLQ5SRJ2ZTNBQFRQTMLNPKJE."),
+	}
+)
+
+var (
+	exampleJobID     = uuid.MustParse("019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11")
+	exampleRunID     = uuid.MustParse("019ad964-3b80-8b21-8f6e-1d2c3b4a5968")
+	exampleReplicaID = uuid.MustParse("4f0c7d4e-51a2-4c0e-9b0e-6f1f3f7c2a10")
+)
+
+func exampleRecord() store.JobRecord {
+	var input JobInput
+	decode(exampleJobInput, &input, false)
+	slot, due, run := at("2026-12-02T11:00:00Z"), at("2026-12-02T11:00:04.215Z"), exampleRunRecord()
+	return store.JobRecord{
+		ID: exampleJobID, Tenant: "default", Version: 7, State: store.JobActive, Definition: input.Definition,
+		NextScheduledFor: &slot, NextRunAt: &due, LastRun: &run,
+		CreatedAt: at("2026-11-02T09:14:03.120441Z"), UpdatedAt: at("2026-11-20T16:40:55.002318Z"),
+	}
+}
+
+func examplePausedRecord() store.JobRecord {
+	job := exampleRecord()
+	paused, until := at("2026-11-28T18:00:00.5Z"), at("2026-12-01T09:00:00Z")
+	job.State, job.PausedAt, job.PausedUntil, job.PauseNote = store.JobPaused, &paused, &until, "the warehouse moves"
+	job.NextScheduledFor, job.NextRunAt, job.LastRun = nil, nil, nil
+	return job
+}
+
+func exampleRunRecord() store.RunRecord {
+	claimed, started, finished := at("2026-12-01T11:00:34.671Z"), at("2026-12-01T11:00:34.673Z"), at("2026-12-01T11:00:36.044Z")
+	return store.RunRecord{
+		ID: exampleRunID, JobID: exampleJobID, Job: "daily-invoice-gen", Tenant: "default", Trigger: scheduler.TriggerSchedule,
+		ScheduledFor: at("2026-12-01T11:00:00Z"), Status: scheduler.StatusSucceeded, Attempt: 2, MaxAttempts: 3, JobVersion: 7,
+		Replica: &exampleReplicaID, DueAt: at("2026-12-01T11:00:04.215Z"), CreatedAt: at("2026-12-01T11:00:04.217Z"),
+		ClaimedAt: &claimed, StartedAt: &started, FinishedAt: &finished, HTTPStatus: 200,
+		Attempts: []store.AttemptRecord{
+			{
+				Number: 1, StartedAt: at("2026-12-01T11:00:04.219Z"), FinishedAt: at("2026-12-01T11:00:04.302Z"), Outcome: scheduler.AttemptFailed,
+				HTTPStatus: 503, Error: "the target answered 503 Service Unavailable", Response: "try again later",
+			},
+			{Number: 2, StartedAt: started, FinishedAt: finished, Outcome: scheduler.AttemptSucceeded, HTTPStatus: 200},
+		},
+	}
+}
+
+func examplePendingRecord() store.RunRecord {
+	now := at("2026-12-01T15:20:11.803Z")
+	return store.RunRecord{
+		ID: uuid.MustParse("019ada4e-9c3b-7d52-a1c8-5be0f7d96a34"), JobID: exampleJobID, Job: "daily-invoice-gen", Tenant: "default",
+		Trigger: scheduler.TriggerManual, ScheduledFor: now, Status: scheduler.StatusPending, MaxAttempts: 3, JobVersion: 7, DueAt: now, CreatedAt: now,
+	}
+}
+
+func at(text string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}

@@ -1,0 +1,103 @@
+package httpapi
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// fields are the JSON fields of a struct, those of embedded structs included.
+type fields struct {
+	list   []field
+	byName map[string]int
+	nested map[string]string // name of a field of a field: its path
+	owner  reflect.Type
+}
+
+type field struct {
+	name   string
+	index  []int
+	absent bool // "" and 0 mean absence
+}
+
+// mayBeEmpty are texts for people: empty is as good as absent.
+var mayBeEmpty = []string{"description", "note"}
+
+var knownFields sync.Map // reflect.Type: *fields
+
+func fieldsOf(t reflect.Type) *fields {
+	if known, ok := knownFields.Load(t); ok {
+		return known.(*fields)
+	}
+	f := &fields{byName: map[string]int{}, nested: map[string]string{}, owner: t}
+	for _, sf := range reflect.VisibleFields(t) {
+		name, options, _ := strings.Cut(sf.Tag.Get("json"), ",")
+		if sf.Anonymous || name == "" || name == "-" {
+			continue
+		}
+		f.byName[name] = len(f.list)
+		f.list = append(f.list, field{
+			name: name, index: sf.Index,
+			absent: strings.Contains(options, "omitempty") && !slices.Contains(mayBeEmpty, name),
+		})
+		if sf.Type.Kind() == reflect.Struct {
+			for _, inner := range fieldsOf(sf.Type).list {
+				if _, taken := f.nested[inner.name]; !taken {
+					f.nested[inner.name] = name + "." + inner.name
+				}
+			}
+		}
+	}
+	known, _ := knownFields.LoadOrStore(t, f)
+	return known.(*fields)
+}
+
+// setByServer is implemented by bodies that have fields in answers which requests may not set.
+type setByServer interface{ readOnly() []string }
+
+// hint says what somebody who wrote an unknown name may have meant; empty when nothing is near.
+func (f *fields) hint(name string) string {
+	if body, ok := reflect.Zero(f.owner).Interface().(setByServer); ok && slices.Contains(body.readOnly(), name) {
+		return ": it is set by the server; leave it out"
+	}
+	if path, ok := f.nested[name]; ok {
+		return fmt.Sprintf("; did you mean %s?", path)
+	}
+	best, near := 3, ""
+	for _, known := range f.list {
+		if d := distance(name, known.name); d < best && d*2 < len(known.name) {
+			best, near = d, known.name
+		}
+	}
+	if near == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %s?", near)
+}
+
+// distance is the number of letters to insert, delete or replace to make b of a; names that differ much in
+// length, which nobody mistook for each other, are far apart.
+func distance(a, b string) int {
+	if max(len(a), len(b))-min(len(a), len(b)) > 2 {
+		return 3
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

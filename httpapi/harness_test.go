@@ -1,0 +1,155 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"punctual/store"
+	"punctual/store/storetest"
+)
+
+// service is the API over a database of its own.
+type service struct {
+	t     testing.TB
+	url   string
+	store *store.Store
+}
+
+// in returns s for a subtest.
+func (s *service) in(t testing.TB) *service {
+	sub := *s
+	sub.t = t
+	return &sub
+}
+
+func serve(t testing.TB, change ...func(*Config)) *service {
+	t.Helper()
+	st, err := store.Open(t.Context(), store.Options{DatabaseURL: storetest.DSN(t), DefaultJitter: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(st.Close)
+	registry := prometheus.NewRegistry()
+	config := Config{Store: st, Log: slog.New(slog.DiscardHandler), Version: "test", Gatherer: registry, Registerer: registry, DefaultJitter: 10 * time.Second}
+	for _, c := range change {
+		c(&config)
+	}
+	handler, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return &service{t: t, url: server.URL, store: st}
+}
+
+// reply is an answer read to its end.
+type reply struct {
+	t      testing.TB
+	status int
+	header http.Header
+	body   []byte
+}
+
+// do sends a request. Headers are "Name: value"; a body without a Content-Type is application/json.
+func (s *service) do(method, path, body string, headers ...string) *reply {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Set(name, value)
+		if value == "" {
+			r.Header.Del(name)
+		}
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	response, err := client.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return &reply{s.t, response.StatusCode, response.Header, text}
+}
+
+// want fails the test unless the answer has the status; problems are checked to be whole.
+func (r *reply) want(status int) *reply {
+	r.t.Helper()
+	if r.status != status {
+		r.t.Fatalf("status %d, want %d: %s", r.status, status, r.body)
+	}
+	if status >= 400 {
+		if media := r.header.Get("Content-Type"); media != "application/problem+json" {
+			r.t.Errorf("an error of type %q", media)
+		}
+		p := r.problem()
+		known, ok := codes[p.Code]
+		if !ok || known.status != status || p.Status != status || p.Title != known.title || p.Type != "/docs#"+string(p.Code) || p.Detail == "" {
+			r.t.Errorf("not a whole problem: %s", r.body)
+		}
+	}
+	return r
+}
+
+func (r *reply) problem() Problem {
+	r.t.Helper()
+	return into[Problem](r)
+}
+
+// code fails the test unless the answer is a problem of the code and its status.
+func (r *reply) code(code Code) Problem {
+	r.t.Helper()
+	r.want(codes[code].status)
+	p := r.problem()
+	if p.Code != code {
+		r.t.Errorf("code %s, want %s: %s", p.Code, code, r.body)
+	}
+	return p
+}
+
+func into[T any](r *reply) T {
+	r.t.Helper()
+	var v T
+	if err := json.Unmarshal(r.body, &v); err != nil {
+		r.t.Fatalf("%v: %s", err, r.body)
+	}
+	return v
+}
+
+func (r *reply) fields() map[string]any { r.t.Helper(); return into[map[string]any](r) }
+
+// locations are the fields at fault, in order.
+func locations(p Problem) []string {
+	var list []string
+	for _, e := range p.Errors {
+		list = append(list, e.Location)
+	}
+	return list
+}
+
+// minimal is a whole job.
+func minimal(name string) string {
+	return `{"name":"` + name + `","schedule":{"cron":"0 3 * * *"},"target":{"url":"http://example.com/hook"}}`
+}
+
+func (s *service) create(body string) map[string]any {
+	s.t.Helper()
+	return s.do("POST", "/v1/jobs", body).want(201).fields()
+}

@@ -1,0 +1,83 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"punctual/store"
+)
+
+// readyTimeout bounds the look at the database: a prober waits seconds at most.
+const readyTimeout = 2 * time.Second
+
+// operationsRoutes adds what load balancers, monitors and people look at first.
+func (s *server) operationsRoutes(mux chi.Router) {
+	mux.Get("/", s.root)
+	mux.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, map[string]string{"status": "ok"}) })
+	mux.Get("/readyz", s.ready)
+	if s.Gatherer != nil {
+		mux.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(s.Gatherer, promhttp.HandlerOpts{}))
+	}
+}
+
+// root shows people the documentation and programs what this is.
+func (s *server) root(w http.ResponseWriter, r *http.Request) {
+	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+		http.Redirect(w, r, "/docs", http.StatusSeeOther)
+		return
+	}
+	writeJSON(w, map[string]string{"service": "punctual", "version": s.Version, "docs": "/docs", "openapi": "/openapi.json"})
+}
+
+// ready answers whether requests should be sent here.
+func (s *server) ready(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+	defer cancel()
+	if err := s.readiness(ctx); err != nil {
+		s.Log.WarnContext(ctx, "not ready", "error", err)
+		newProblem(CodeNotReady, notReadyDetail(err)).write(w)
+		return
+	}
+	writeJSON(w, map[string]string{"status": "ready"})
+}
+
+// unreadyError is a reason that the process itself gives.
+type unreadyError struct{ error }
+
+func (s *server) readiness(ctx context.Context) error {
+	if s.Ready != nil {
+		if err := s.Ready(ctx); err != nil {
+			return unreadyError{err}
+		}
+	}
+	return s.Store.CheckSchema(ctx)
+}
+
+// notReadyDetail tells the reason without what only operators may see, such as the database's address.
+func notReadyDetail(err error) string {
+	var own unreadyError
+	var schema *store.SchemaError
+	switch {
+	case errors.As(err, &own):
+		return sentence(own)
+	case errors.As(err, &schema):
+		return sentence(schema)
+	}
+	return "The database cannot be reached."
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	body, err := render(v)
+	if err != nil {
+		newProblem(CodeInternal, "The answer cannot be rendered.").write(w)
+		return
+	}
+	w.Header().Set("Content-Type", mediaJSON)
+	_, _ = w.Write(append(body, '\n')) // the client may be gone
+}

@@ -1,0 +1,84 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"punctual/store"
+	"punctual/store/storetest"
+)
+
+func TestHealthAndReadiness(t *testing.T) {
+	t.Parallel()
+	var draining error
+	s := serve(t, func(c *Config) { c.Ready = func(context.Context) error { return draining } })
+	s.do("GET", "/healthz", "").want(200)
+	s.do("GET", "/readyz", "").want(200)
+	draining = errors.New("draining")
+	if p := s.do("GET", "/readyz", "").code(CodeNotReady); p.Detail != "Draining." {
+		t.Errorf("detail %q", p.Detail)
+	}
+	draining = nil
+	s.store.Close()
+	p := s.do("GET", "/readyz", "").code(CodeNotReady)
+	if p.Detail != "The database cannot be reached." {
+		t.Errorf("detail %q", p.Detail)
+	}
+	s.do("GET", "/healthz", "").want(200)
+	if r := s.do("GET", "/v1/jobs", ""); r.status < 500 || bytes.Contains(r.body, []byte("pool")) {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+}
+
+func TestNotReadyWithoutASchema(t *testing.T) {
+	t.Parallel()
+	st, err := store.Open(t.Context(), store.Options{DatabaseURL: storetest.EmptyDSN(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	handler, err := New(Config{Store: st, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, httptest.NewRequest("GET", "/readyz", nil))
+	if w.Code != 503 || !strings.Contains(w.Body.String(), "punctual migrate") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func TestRootLeadsPeopleToTheDocs(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	if r := s.do("GET", "/", "", "Accept: text/html,*/*"); r.status != 303 || r.header.Get("Location") != "/docs" {
+		t.Errorf("%d %v", r.status, r.header)
+	}
+	if root := s.do("GET", "/", "").want(200).fields(); root["version"] != "test" {
+		t.Errorf("%v", root)
+	}
+}
+
+func TestMetricsTellRoutesNotPaths(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.do("GET", "/v1/jobs/some-name", "")
+	s.do("GET", "/secret-path", "")
+	s.do("BREW", "/v1/jobs", "")
+	text := string(s.do("GET", "/metrics", "").want(200).body)
+	for _, want := range []string{
+		`_count{method="GET",route="/v1/jobs/{job}",status="4xx"} 1`, `_count{method="GET",route="none",status="4xx"} 1`, `method="other"`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in %s", want, text)
+		}
+	}
+	if strings.Contains(text, "some-name") || strings.Contains(text, "secret-path") {
+		t.Error("a path became a series")
+	}
+}

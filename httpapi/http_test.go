@@ -1,0 +1,98 @@
+package httpapi
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+func TestPathsAndMethods(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for _, path := range []string{"/v1", "/v1/", "/v1/jobs/", "/v2/jobs", "/nothing", "/v1/jobs/a/b/c", "/v1/jobs/n/pause/"} {
+		s.do("GET", path, "").code(CodeNoRoute)
+	}
+	for request, allow := range map[string]string{
+		"DELETE /v1/jobs":           "GET, HEAD, POST",
+		"POST /v1/jobs/n":           "GET, HEAD, PUT, PATCH, DELETE",
+		"GET /v1/jobs/n/trigger":    "POST",
+		"PATCH /v1/runs":            "GET, HEAD",
+		"POST /healthz":             "GET, HEAD",
+		"PUT /docs":                 "GET, HEAD",
+		"OPTIONS /v1/jobs":          "GET, HEAD, POST",
+		"GET /v1/schedules/preview": "POST",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		r := s.do(method, path, "")
+		r.code(CodeWrongMethod)
+		if got := r.header.Get("Allow"); got != allow {
+			t.Errorf("%s: Allow %q, want %q", request, got, allow)
+		}
+	}
+}
+
+func TestEveryAnswerIsSafeForBrowsers(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for _, path := range []string{"/", "/docs", "/docs.css", "/openapi.json", "/healthz", "/v1/jobs", "/nothing"} {
+		h := s.do("GET", path, "").header
+		if h.Get("X-Content-Type-Options") != "nosniff" || !strings.Contains(h.Get("Content-Security-Policy"), "default-src 'none'") || h.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%s: %v", path, h)
+		}
+	}
+	s.create(minimal("n"))
+	s.do("POST", "/v1/jobs/n/trigger", "", "Origin: https://evil.example").code(CodeCrossOrigin)
+	s.do("DELETE", "/v1/jobs/n", "", "Sec-Fetch-Site: cross-site").code(CodeCrossOrigin)
+	s.do("POST", "/v1/jobs/n/trigger", "", "Sec-Fetch-Site: same-origin").want(202)
+}
+
+func TestRequestsHaveAnID(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	if got := s.do("GET", "/healthz", "", "X-Request-Id: abc-1").header.Get("X-Request-Id"); got != "abc-1" {
+		t.Errorf("id %q", got)
+	}
+	for _, id := range []string{"", "a b", strings.Repeat("x", 65), "ä"} {
+		got := s.do("GET", "/healthz", "", "X-Request-Id: "+id).header.Get("X-Request-Id")
+		if got == id || !requestIDForm.MatchString(got) {
+			t.Errorf("id %q for %q", got, id)
+		}
+	}
+}
+
+func TestPanicsAndUnexpectedErrorsShowNothing(t *testing.T) {
+	t.Parallel()
+	var logs bytes.Buffer
+	s := &server{Config: Config{Log: slog.New(slog.NewTextHandler(&logs, nil))}}
+	observe, err := newObserver(s.Log, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := chi.NewMux()
+	mux.Use(identify, observe.middleware, s.recoverer)
+	mux.Get("/panic", func(http.ResponseWriter, *http.Request) { panic("secret") })
+	mux.Get("/error", func(w http.ResponseWriter, r *http.Request) { s.problem(r.Context(), errors.New("secret")).write(w) })
+	mux.Get("/gone", func(w http.ResponseWriter, r *http.Request) {
+		s.problem(r.Context(), fmt.Errorf("reading: %w", &pgconn.PgError{Code: "57P01", Message: "secret"})).write(w)
+	})
+	for path, status := range map[string]int{"/panic": 500, "/error": 500, "/gone": 503} {
+		logs.Reset()
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		id := w.Header().Get("X-Request-Id")
+		if w.Code != status || strings.Contains(w.Body.String(), "secret") || status == 500 && !strings.Contains(w.Body.String(), id) {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+		if !strings.Contains(logs.String(), "secret") || !strings.Contains(logs.String(), id) {
+			t.Errorf("%s: logged %s", path, logs.String())
+		}
+	}
+}

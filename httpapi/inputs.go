@@ -1,0 +1,136 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"punctual/scheduler"
+	"punctual/store"
+)
+
+// JobInput is the body that creates or replaces a job: a definition, and whether it starts paused.
+type JobInput struct {
+	scheduler.Definition
+	Paused *bool `json:"paused,omitempty" doc:"Whether it is paused. Absent: active when new, unchanged when replaced." example:"false"`
+}
+
+// readOnly are the fields of Job that a request may not set.
+func (JobInput) readOnly() []string {
+	return []string{
+		"id", "tenant", "version", "state", "paused_at", "paused_until", "pause_note", "next_run_at",
+		"next_scheduled_for", "next_local", "last_run", "created_at", "updated_at", "completed_at",
+	}
+}
+
+func (j JobInput) newJob() store.NewJob {
+	return store.NewJob{Definition: j.Definition, Paused: j.Paused}
+}
+
+// BatchInput is the body that writes many jobs at once.
+type BatchInput struct {
+	Jobs       []JobInput       `json:"jobs" minItems:"1" maxItems:"1000" doc:"The jobs, of different names."`
+	OnConflict store.OnConflict `json:"on_conflict,omitempty" enum:"error,replace,skip" default:"error" doc:"What happens to a job whose name is taken: error: nothing is written; replace: as by PUT; skip: the job there is stays as it is."`
+}
+
+// validate returns what is wrong with the jobs and the choice.
+func (b BatchInput) validate() []FieldError {
+	var errors []FieldError
+	if len(b.Jobs) == 0 {
+		errors = append(errors, FieldError{"body.jobs", "must hold 1 to 1000 jobs"})
+	}
+	switch b.OnConflict {
+	case "", store.ConflictError, store.ConflictReplace, store.ConflictSkip:
+	default:
+		errors = append(errors, FieldError{"body.on_conflict", "is not one of error, replace, skip"})
+	}
+	first := make(map[string]int, len(b.Jobs))
+	for i, job := range b.Jobs {
+		at := fmt.Sprintf("body.jobs[%d]", i)
+		errors = append(errors, within(at, job.Validate())...)
+		if other, ok := first[job.Name]; ok && job.Name != "" {
+			errors = append(errors, FieldError{at + ".name", fmt.Sprintf("is also the name of jobs[%d]", other)})
+			continue
+		}
+		first[job.Name] = i
+	}
+	return errors
+}
+
+// PauseInput is the optional body of a pause.
+type PauseInput struct {
+	Note  string            `json:"note,omitempty" maxLength:"1024" doc:"Why, for people." example:"the warehouse moves"`
+	Until scheduler.Instant `json:"until,omitzero" doc:"When it resumes by itself. Absent: only when asked to." example:"2026-12-01T09:00:00Z"`
+}
+
+func (p PauseInput) validate() []FieldError {
+	return append(instant("body.until", p.Until), note(p.Note)...)
+}
+
+// ResumeInput is the optional body of a resume.
+type ResumeInput struct {
+	Note string `json:"note,omitempty" maxLength:"1024" doc:"Why, for people." example:"it has moved"`
+}
+
+// maxNote bounds notes, in bytes.
+const maxNote = 1024
+
+func note(text string) []FieldError {
+	switch {
+	case len(text) > maxNote:
+		return []FieldError{{"body.note", fmt.Sprintf("%d bytes; at most %d", len(text), maxNote)}}
+	case strings.ContainsRune(text, 0):
+		return []FieldError{{"body.note", "must not hold NUL characters"}}
+	}
+	return nil
+}
+
+// TriggerInput is the optional body of a trigger.
+type TriggerInput struct {
+	Body    json.RawMessage   `json:"body,omitempty" doc:"Replaces the body of the job's target for this run, in the same form."`
+	Headers map[string]string `json:"headers,omitempty" doc:"Replaces the headers of the job's target for this run."`
+}
+
+// PreviewInput is the body of a preview.
+type PreviewInput struct {
+	Schedule scheduler.Schedule `json:"schedule" doc:"As in a job."`
+	From     scheduler.Instant  `json:"from,omitzero" doc:"The slots after this instant. Absent: now." example:"2026-10-24T00:00:00Z"`
+	N        *int               `json:"n,omitempty" minimum:"1" maximum:"100" default:"5" doc:"How many."`
+}
+
+const (
+	defaultSlots = 5
+	mostSlots    = 100
+)
+
+func (p PreviewInput) slots() int {
+	if p.N == nil {
+		return defaultSlots
+	}
+	return *p.N
+}
+
+func (p PreviewInput) validate() []FieldError {
+	var errors []FieldError
+	for _, problem := range p.Schedule.Validate() {
+		at := "body.schedule"
+		if problem.Field != "schedule" { // which stands for the schedule as a whole
+			at += "." + problem.Field
+		}
+		errors = append(errors, FieldError{at, problem.Message})
+	}
+	errors = append(errors, instant("body.from", p.From)...)
+	if n := p.slots(); n < 1 || n > mostSlots {
+		errors = append(errors, FieldError{"body.n", fmt.Sprintf("%d is outside 1 to %d", n, mostSlots)})
+	}
+	return errors
+}
+
+// instant returns what is wrong with an instant, by the rules of those in definitions.
+func instant(at string, i scheduler.Instant) []FieldError {
+	var errors []FieldError
+	for _, problem := range (scheduler.Schedule{At: i}).Validate() {
+		errors = append(errors, FieldError{at, problem.Message})
+	}
+	return errors
+}

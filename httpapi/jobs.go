@@ -1,0 +1,179 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"punctual/store"
+)
+
+// jobAnswer is one job with its version as ETag.
+type jobAnswer struct {
+	Status   int
+	Location string `header:"Location" doc:"Path of the job, when it was created."`
+	ETag     string `header:"ETag" doc:"Version of the job, for If-Match."`
+	Body     Job
+}
+
+func answerJob(r store.JobRecord) *jobAnswer {
+	return &jobAnswer{Status: http.StatusOK, ETag: etag(r.Version), Body: showJob(r)}
+}
+
+func jobPath(id uuid.UUID) string { return "/v1/jobs/" + id.String() }
+
+func (s *server) jobRoutes() {
+	op := register(s, huma.Operation{
+		OperationID: "create-job", Method: http.MethodPost, Path: "/v1/jobs", Tags: []string{tagJobs},
+		Summary: "Create a job", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBody,
+		Description: "A name, a schedule and a target's URL are a whole job; everything else has a default. Everything wrong with the body is reported at once.",
+		Responses:   s.rendered(http.StatusCreated, Job{}, exampleJob),
+		Errors:      []int{400, 409, 413, 415, 422},
+	}, s.createJob)
+	describeBody[JobInput](s, op, true, exampleJobInput, mediaJSON)
+
+	register(s, huma.Operation{
+		OperationID: "list-jobs", Method: http.MethodGet, Path: "/v1/jobs", Tags: []string{tagJobs},
+		Summary: "List jobs", Description: "Newest first. All filters must match.", Errors: []int{422},
+	}, s.listJobs)
+
+	register(s, huma.Operation{
+		OperationID: "get-job", Method: http.MethodGet, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
+		Summary: "Get a job", Description: "With its last run and its next slot.", Errors: []int{404},
+	}, s.getJob)
+
+	register(s, huma.Operation{
+		OperationID: "delete-job", Method: http.MethodDelete, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
+		Summary: "Delete a job", Description: "Stops future slots and cancels pending runs; the history stays.",
+		Errors: []int{404, 412},
+	}, s.deleteJob)
+	s.jobWriteRoutes()
+	s.jobActionRoutes()
+	s.batchRoutes()
+}
+
+type createJobInput struct {
+	Idempotent
+	Request body[JobInput]
+}
+
+func (s *server) createJob(ctx context.Context, tenant int32, in *createJobInput) (*answered, error) {
+	if err := in.Request.check(within("body", in.Request.value.Validate())...); err != nil {
+		return nil, err
+	}
+	out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.Answer, error) {
+		record, err := s.Store.CreateJob(ctx, tenant, in.Request.value.newJob())
+		if err != nil {
+			return store.Answer{}, err
+		}
+		body, err := render(showJob(record))
+		return store.Answer{Status: http.StatusCreated, Body: body}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	// From the answer, so that a repeated one has the same headers.
+	var created struct {
+		ID      uuid.UUID
+		Version int32
+	}
+	if err := json.Unmarshal(out.Body, &created); err != nil {
+		return nil, fmt.Errorf("reading the answer to repeat: %w", err)
+	}
+	out.Location, out.ETag = jobPath(created.ID), etag(created.Version)
+	return out, nil
+}
+
+type oneJobInput struct{ JobRef }
+
+func (s *server) getJob(ctx context.Context, tenant int32, in *oneJobInput) (*jobAnswer, error) {
+	if err := in.exists(); err != nil {
+		return nil, err
+	}
+	record, err := s.Store.GetJob(ctx, tenant, in.Job)
+	if err != nil {
+		return nil, err
+	}
+	return answerJob(record), nil
+}
+
+type deleteJobInput struct {
+	JobRef
+	IfMatch
+}
+
+func (s *server) deleteJob(ctx context.Context, tenant int32, in *deleteJobInput) (*struct{}, error) {
+	if err := in.exists(); err != nil {
+		return nil, err
+	}
+	version, err := in.version()
+	if err != nil {
+		return nil, err
+	}
+	return nil, s.Store.DeleteJob(ctx, tenant, in.Job, version)
+}
+
+// Paging is the input of every list.
+type Paging struct {
+	Limit  int    `query:"limit" default:"50" minimum:"1" maximum:"500" doc:"How many items at most."`
+	Cursor string `query:"cursor" maxLength:"256" doc:"next_cursor of the page before; stable while items are added."`
+}
+
+func (p Paging) page() store.Page { return store.Page{Limit: p.Limit, Cursor: p.Cursor} }
+
+// JobList is one page of jobs.
+type JobList struct {
+	Data       []Job   `json:"data" doc:"The jobs of this page."`
+	NextCursor *string `json:"next_cursor" doc:"The cursor of the next page; null on the last one."`
+}
+
+type listJobsInput struct {
+	State string   `query:"state" enum:"active,paused,completed" doc:"Only jobs in this state."`
+	Queue string   `query:"queue" maxLength:"64" doc:"Only jobs of this queue."`
+	Label []string `query:"label,explode" maxItems:"32" doc:"Only jobs with this label, as name=value. Repeat it for several." example:"[\"team=billing\"]"`
+	Name  string   `query:"name" maxLength:"128" doc:"Only jobs whose name begins so."`
+	Q     string   `query:"q" maxLength:"128" doc:"Only jobs with this in their name or description, in any case."`
+	Paging
+}
+
+type jobListAnswer struct{ Body JobList }
+
+func (s *server) listJobs(ctx context.Context, tenant int32, in *listJobsInput) (*jobListAnswer, error) {
+	labels, err := parseLabels(in.Label)
+	if err != nil {
+		return nil, err
+	}
+	records, next, err := s.Store.ListJobs(ctx, tenant, store.JobFilter{
+		State: store.JobState(in.State), Queue: in.Queue, Labels: labels, NamePrefix: in.Name, Query: in.Q, Page: in.page(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	list := JobList{Data: make([]Job, len(records)), NextCursor: orNull(next)}
+	for i, r := range records {
+		list.Data[i] = showJob(r)
+	}
+	return &jobListAnswer{list}, nil
+}
+
+// parseLabels reads filters of the form name=value.
+func parseLabels(filters []string) (map[string]string, error) {
+	labels := map[string]string{}
+	for i, filter := range filters {
+		name, value, ok := strings.Cut(filter, "=")
+		at := fmt.Sprintf("query.label[%d]", i)
+		if !ok || name == "" {
+			return nil, invalid([]FieldError{{at, "must be of the form name=value"}})
+		}
+		if other, ok := labels[name]; ok && other != value {
+			return nil, invalid([]FieldError{{at, "asks for a second value of the same label; a job has one"}})
+		}
+		labels[name] = value
+	}
+	return labels, nil
+}

@@ -1,0 +1,125 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+	"punctual/store"
+)
+
+func (s *server) jobActionRoutes() {
+	op := register(s, huma.Operation{
+		OperationID: "pause-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/pause", Tags: []string{tagJobs},
+		Summary: "Pause a job", MaxBodyBytes: maxBody,
+		Description: "Slots that pass meanwhile become one recorded skip; a one-shot that is due meanwhile fires on resume. Runs in flight go on, and triggering works.",
+		Errors:      []int{400, 404, 409, 413, 415, 422},
+	}, s.pauseJob)
+	describeBody[PauseInput](s, op, false, examplePause, mediaJSON)
+
+	op = register(s, huma.Operation{
+		OperationID: "resume-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/resume", Tags: []string{tagJobs},
+		Summary: "Resume a job", MaxBodyBytes: maxBody, Errors: []int{400, 404, 409, 413, 415, 422},
+	}, s.resumeJob)
+	describeBody[ResumeInput](s, op, false, exampleResume, mediaJSON)
+
+	op = register(s, huma.Operation{
+		OperationID: "trigger-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/trigger", Tags: []string{tagJobs},
+		Summary: "Run a job now", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
+		Description: "Makes a run beside the schedule, also of a paused job. Where the concurrency policy forbids it while another run is active, the answer is 409 and names that run.",
+		Responses:   s.rendered(http.StatusAccepted, Run{}, examplePendingRun),
+		Errors:      []int{400, 404, 409, 413, 415, 422},
+	}, s.triggerJob)
+	describeBody[TriggerInput](s, op, false, exampleTrigger, mediaJSON)
+	without(op, "202", "ETag")
+}
+
+type pauseJobInput struct {
+	JobRef
+	Request body[PauseInput]
+}
+
+func (s *server) pauseJob(ctx context.Context, tenant int32, in *pauseJobInput) (*jobAnswer, error) {
+	if err := in.exists(); err != nil {
+		return nil, err
+	}
+	pause := in.Request.value
+	if err := in.Request.check(pause.validate()...); err != nil {
+		return nil, err
+	}
+	var until *time.Time
+	if !pause.Until.IsZero() {
+		now, err := s.Store.Now(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !pause.Until.Value().After(now) {
+			return nil, in.Request.check(FieldError{"body.until", "is in the past"})
+		}
+		at := pause.Until.Value()
+		until = &at
+	}
+	record, err := s.Store.PauseJob(ctx, tenant, in.Job, pause.Note, until)
+	if err != nil {
+		return nil, err
+	}
+	return answerJob(record), nil
+}
+
+type resumeJobInput struct {
+	JobRef
+	Request body[ResumeInput]
+}
+
+func (s *server) resumeJob(ctx context.Context, tenant int32, in *resumeJobInput) (*jobAnswer, error) {
+	if err := in.exists(); err != nil {
+		return nil, err
+	}
+	if err := in.Request.check(note(in.Request.value.Note)...); err != nil {
+		return nil, err
+	}
+	record, err := s.Store.ResumeJob(ctx, tenant, in.Job, in.Request.value.Note)
+	if err != nil {
+		return nil, err
+	}
+	return answerJob(record), nil
+}
+
+type triggerJobInput struct {
+	JobRef
+	Idempotent
+	Request body[TriggerInput]
+}
+
+func (s *server) triggerJob(ctx context.Context, tenant int32, in *triggerJobInput) (*answered, error) {
+	if err := in.exists(); err != nil {
+		return nil, err
+	}
+	request := store.TriggerRequest{Body: in.Request.value.Body, Headers: in.Request.value.Headers}
+	if err := in.Request.check(within("body", scheduler.ValidateRequest("", request.Headers, request.Body))...); err != nil {
+		return nil, err
+	}
+	out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.Answer, error) {
+		record, err := s.Store.TriggerJob(ctx, tenant, in.Job, request)
+		if err != nil {
+			return store.Answer{}, err
+		}
+		body, err := render(showRun(record))
+		return store.Answer{Status: http.StatusAccepted, Body: body}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var made struct{ ID uuid.UUID }
+	if err := json.Unmarshal(out.Body, &made); err != nil {
+		return nil, fmt.Errorf("reading the answer to repeat: %w", err)
+	}
+	out.Location = runPath(made.ID)
+	return out, nil
+}

@@ -1,0 +1,199 @@
+package httpapi
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestCreateAnswersTheWholeJob(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	r := s.do("POST", "/v1/jobs", `{"name":"n","description":"d","labels":{"team":"a"},"schedule":{"cron":"30 2 * * *","timezone":"America/New_York"},"jitter":"0s",
+		"expires_after":"90m","target":{"url":"http://example.com/","headers":{"X-A":"b"},"body":{"z":1,"a":"<&>"}},"timeout":"1h30m","paused":null}`).want(201)
+	job := r.fields()
+	if got, want := r.header.Get("Location"), "/v1/jobs/"+job["id"].(string); got != want {
+		t.Errorf("Location %q, want %q", got, want)
+	}
+	if got := r.header.Get("ETag"); got != `"1"` {
+		t.Errorf("ETag %q", got)
+	}
+	for field, want := range map[string]any{
+		"tenant": "default", "version": 1., "state": "active", "paused": false, "timeout": "1h30m", "expires_after": "90m", "jitter": "0s",
+		"concurrency_policy": "allow", "queue": "default", "priority": "normal", "last_run": nil,
+		"labels": map[string]any{"team": "a"}, "target": map[string]any{
+			"url": "http://example.com/", "method": "POST", "headers": map[string]any{"X-A": "b"}, "body": map[string]any{"z": 1., "a": "<&>"},
+		},
+	} {
+		if diff := cmp.Diff(want, job[field]); diff != "" {
+			t.Errorf("%s: %s", field, diff)
+		}
+	}
+	if !bytes.Contains(r.body, []byte(`"body":{"z":1,"a":"<&>"}`)) {
+		t.Errorf("the body does not keep its bytes: %s", r.body)
+	}
+	if next := job["next_scheduled_for"]; next == nil || next != job["next_run_at"] {
+		t.Errorf("next slot %v, due %v", next, job["next_run_at"])
+	}
+	if local := job["next_local"].(string); !strings.Contains(local, "T02:30:00-0") && !strings.Contains(local, "T03:30:00-0") {
+		t.Errorf("next_local %s", local)
+	}
+	for _, ref := range []string{"n", job["id"].(string), strings.ToUpper(job["id"].(string)), strings.ReplaceAll(job["id"].(string), "-", "")} {
+		got := s.do("GET", "/v1/jobs/"+ref, "").want(200)
+		if diff := cmp.Diff(job, got.fields()); diff != "" {
+			t.Errorf("GET %s: %s", ref, diff)
+		}
+	}
+	s.do("HEAD", "/v1/jobs/n", "").want(200)
+}
+
+func TestJitterShowsOnlyWhereItWasSet(t *testing.T) {
+	t.Parallel()
+	job := serve(t).create(minimal("n"))
+	if j, ok := job["jitter"]; ok {
+		t.Errorf("jitter %v", j)
+	}
+}
+
+func TestWhatIsNotThere(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	const id = "019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"
+	for _, request := range []string{
+		"GET /v1/jobs/none", "GET /v1/jobs/" + id, "DELETE /v1/jobs/none", "PATCH /v1/jobs/none {}", "PUT /v1/jobs/" + id + " " + minimal("n"),
+		"POST /v1/jobs/none/pause", "POST /v1/jobs/none/resume", "POST /v1/jobs/none/trigger", "GET /v1/jobs/none/upcoming",
+		"GET /v1/jobs/none/runs", "GET /v1/jobs/" + id + "/runs", "GET /v1/runs/" + id, "GET /v1/runs/none", "GET /v1/jobs/%00", "GET /v1/jobs/%ff",
+		"GET /v1/jobs/a%2Fb", "GET /v1/runs/%00", "DELETE /v1/jobs/%00", "POST /v1/jobs/%C3%A4/trigger", "GET /v1/jobs/batch", "PATCH /v1/jobs/%00 {}",
+		"GET /v1/runs?job=none",
+	} {
+		part := strings.SplitN(request, " ", 3)
+		t.Run(request, func(t *testing.T) {
+			s := s.in(t)
+			p := s.do(part[0], part[1], strings.Join(part[2:], "")).code(CodeNotFound)
+			what := "job"
+			if strings.HasPrefix(part[1], "/v1/runs/") {
+				what = "run"
+			}
+			if !strings.Contains(part[1], "?") && !strings.Contains(p.Detail, what) {
+				t.Errorf("detail %q", p.Detail)
+			}
+		})
+	}
+}
+
+func TestNameIsTakenByOneJobOnly(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.create(minimal("one"))
+	s.create(minimal("two"))
+	for _, r := range []*reply{s.do("POST", "/v1/jobs", minimal("one")), s.do("PATCH", "/v1/jobs/two", `{"name":"one"}`)} {
+		if diff := cmp.Diff([]string{"body.name"}, locations(r.code(CodeNameTaken))); diff != "" {
+			t.Error(diff)
+		}
+	}
+	s.do("PATCH", "/v1/jobs/two", `{"name":"three"}`).want(200)
+	s.do("GET", "/v1/jobs/two", "").want(404)
+	s.do("GET", "/v1/jobs/three", "").want(200)
+}
+
+func TestUnknownQueueNamesThoseThereAre(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	p := s.do("POST", "/v1/jobs", strings.Replace(minimal("n"), `{"name"`, `{"queue":"slow","name"`, 1)).code(CodeInvalid)
+	if diff := cmp.Diff([]FieldError{{"body.queue", `there is no queue "slow"; there are: default`}}, p.Errors); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPutCreatesThenReplaces(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	body := minimal("n")
+	created := s.do("PUT", "/v1/jobs/n", body).want(201)
+	id := created.fields()["id"].(string)
+	if got := created.header.Get("Location"); got != "/v1/jobs/"+id {
+		t.Errorf("Location %q", got)
+	}
+	same := s.do("PUT", "/v1/jobs/n", body).want(200)
+	if got := same.header.Get("ETag"); got != `"1"` {
+		t.Errorf("without a change the ETag is %s", got)
+	}
+	changed := s.do("PUT", "/v1/jobs/n", `{"schedule":{"every":"90s"},"target":{"url":"http://example.com/"}}`).want(200)
+	if got := changed.header.Get("ETag"); got != `"2"` || changed.header.Get("Location") != "" {
+		t.Errorf("after a change the ETag is %s, Location %q", got, changed.header.Get("Location"))
+	}
+	byID := s.do("PUT", "/v1/jobs/"+id, `{"schedule":{"every":"60s"},"target":{"url":"http://example.com/"}}`).want(200).fields()
+	if byID["name"] != "n" || byID["version"] != 3. {
+		t.Errorf("by id: %v", byID)
+	}
+	renamed := s.do("PUT", "/v1/jobs/"+id, minimal("m")).want(200).fields()
+	if renamed["name"] != "m" {
+		t.Errorf("by id with another name: %v", renamed)
+	}
+}
+
+func TestPutNeedsOneName(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for path, want := range map[string]string{"/v1/jobs/other": "body.name", "/v1/jobs/a%20b": "body.name", "/v1/jobs/batch": "body.name"} {
+		if diff := cmp.Diff([]string{want}, locations(s.do("PUT", path, minimal("n")).code(CodeInvalid))); diff != "" {
+			t.Errorf("%s: %s", path, diff)
+		}
+	}
+	for _, path := range []string{"/v1/jobs/batch", "/v1/jobs/a%20b", "/v1/jobs/%00"} {
+		if diff := cmp.Diff([]string{"path.job"}, locations(s.do("PUT", path, `{"target":{"url":"http://example.com"}}`).code(CodeInvalid))); diff != "" {
+			t.Errorf("%s: %s", path, diff)
+		}
+	}
+}
+
+func TestPutWithoutPausedNeverResumes(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.create(strings.Replace(minimal("n"), `{"name"`, `{"paused":true,"name"`, 1))
+	for _, step := range []struct {
+		body   string
+		paused bool
+	}{
+		{`{"schedule":{"every":"90s"},"target":{"url":"http://example.com/"}}`, true},
+		{`{"schedule":{"every":"90s"},"target":{"url":"http://example.com/"},"paused":null}`, true},
+		{`{"schedule":{"every":"90s"},"target":{"url":"http://example.com/"},"paused":false}`, false},
+	} {
+		if job := s.do("PUT", "/v1/jobs/n", step.body).want(200).fields(); job["paused"] != step.paused {
+			t.Errorf("%s: paused %v", step.body, job["paused"])
+		}
+	}
+}
+
+func TestConditions(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	id := s.create(minimal("n"))["id"].(string)
+	s.do("PATCH", "/v1/jobs/n", `{"timeout":"1m"}`, `If-Match: "1"`).want(200)
+	for _, c := range []struct {
+		name, method, path, body, header string
+		status                           int
+	}{
+		{"a patch of an older version is refused", "PATCH", "/v1/jobs/n", `{"timeout":"2m"}`, `If-Match: "1"`, 412},
+		{"a put of an older version is refused", "PUT", "/v1/jobs/n", minimal("n"), `If-Match: "1"`, 412},
+		{"a put by id of an older version is refused", "PUT", "/v1/jobs/" + id, minimal("n"), `If-Match: "1"`, 412},
+		{"a delete of an older version is refused", "DELETE", "/v1/jobs/n", "", `If-Match: "1"`, 412},
+		{"a weak tag never matches", "DELETE", "/v1/jobs/n", "", `If-Match: W/"2"`, 412},
+		{"a tag that is no job's never matches", "DELETE", "/v1/jobs/n", "", `If-Match: "x"`, 412},
+		{"a tag without quotes never matches", "DELETE", "/v1/jobs/n", "", `If-Match: 2`, 412},
+		{"several tags are not read", "DELETE", "/v1/jobs/n", "", `If-Match: "1", "2"`, 422},
+		{"a put of a job that should exist", "PUT", "/v1/jobs/none", minimal("none"), `If-Match: *`, 412},
+		{"a put of a version that should exist", "PUT", "/v1/jobs/none", minimal("none"), `If-Match: "1"`, 412},
+		{"only create, but it exists", "PUT", "/v1/jobs/n", minimal("n"), `If-None-Match: *`, 412},
+		{"only create, but it exists by id", "PUT", "/v1/jobs/" + id, minimal("n"), `If-None-Match: *`, 412},
+		{"only create takes no tag", "PUT", "/v1/jobs/n", minimal("n"), `If-None-Match: "1"`, 422},
+		{"only create, and it does not exist", "PUT", "/v1/jobs/new", minimal("new"), `If-None-Match: *`, 201},
+		{"any version will do", "PUT", "/v1/jobs/n", minimal("n"), `If-Match: *`, 200},
+		{"the current version is deleted", "DELETE", "/v1/jobs/n", "", `If-Match: "3"`, 204},
+	} {
+		t.Run(c.name, func(t *testing.T) { s.in(t).do(c.method, c.path, c.body, c.header).want(c.status) })
+	}
+	s.do("GET", "/v1/jobs/n", "").want(404)
+}

@@ -1,0 +1,155 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	jsonpatch "github.com/evanphx/json-patch/v5"
+
+	"punctual/scheduler"
+	"punctual/store"
+)
+
+func (s *server) jobWriteRoutes() {
+	op := register(s, huma.Operation{
+		OperationID: "put-job", Method: http.MethodPut, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
+		Summary: "Create or replace a job", MaxBodyBytes: maxBody,
+		Description: "By name, creates the job or replaces its definition; by id, replaces it. Where nothing changes, nothing is written. Without paused, a job that is paused stays so.",
+		Errors:      []int{400, 404, 409, 412, 413, 415, 422},
+	}, s.putJob)
+	describeBody[JobInput](s, op, true, exampleJobInput, mediaJSON)
+	created := *op.Responses["200"]
+	created.Description = "Created"
+	op.Responses["201"] = &created
+
+	op = register(s, huma.Operation{
+		OperationID: "patch-job", Method: http.MethodPatch, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
+		Summary: "Change a job", MaxBodyBytes: maxBody,
+		Description: "A JSON merge patch (RFC 7396) on the definition as it was written: what is absent stays, null restores a default. A new name renames the job.",
+		Errors:      []int{400, 404, 409, 412, 413, 415, 422},
+	}, s.patchJob)
+	describeBody[JobPatch](s, op, true, examplePatch, mediaPatch, mediaJSON)
+}
+
+type putJobInput struct {
+	JobRef
+	IfMatch
+	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"With *, the job is only created: 412 when there is one."`
+	Request     body[JobInput]
+}
+
+func (s *server) putJob(ctx context.Context, tenant int32, in *putJobInput) (*jobAnswer, error) {
+	job := in.Request.value.newJob()
+	named := job.Definition.Name != ""
+	var problems []FieldError
+	switch {
+	case in.isID() && !named:
+		job.Definition.Name = placeholderName
+	case !named:
+		job.Definition.Name = in.Job
+	case !in.isID() && job.Definition.Name != in.Job:
+		problems = append(problems, FieldError{"body.name", "is not the name in the path; leave it out, or rename the job with PATCH"})
+	}
+	for _, e := range within("body", job.Definition.Validate()) {
+		if !named && e.Location == "body.name" {
+			e.Location = "path.job"
+		}
+		problems = append(problems, e)
+	}
+	if err := in.Request.check(problems...); err != nil {
+		return nil, err
+	}
+	version, err := in.version()
+	if err != nil {
+		return nil, err
+	}
+	createOnly := in.IfNoneMatch == "*"
+	if in.isID() || in.any() {
+		return s.replaceJob(ctx, tenant, in, job, named, version, createOnly)
+	}
+	record, created, err := s.Store.PutJob(ctx, tenant, in.Job, job, version, createOnly)
+	if err != nil {
+		return nil, err
+	}
+	out := answerJob(record)
+	if created {
+		out.Status, out.Location = http.StatusCreated, jobPath(record.ID)
+	}
+	return out, nil
+}
+
+// placeholderName is a valid name for a definition that is still to get its own.
+const placeholderName = "unnamed"
+
+// replaceJob is a PUT that cannot create: its path is an id, or its condition is that the job exists.
+func (s *server) replaceJob(ctx context.Context, tenant int32, in *putJobInput, job store.NewJob, named bool, version *int32, createOnly bool) (*jobAnswer, error) {
+	record, err := s.Store.EditJob(ctx, tenant, in.Job, version, func(now store.JobRecord) (store.NewJob, error) {
+		if createOnly {
+			return store.NewJob{}, newProblem(CodeVersion, "The job exists, and If-None-Match asks that it does not.")
+		}
+		if !named {
+			job.Definition.Name = now.Definition.Name
+		}
+		return job, nil
+	})
+	if errors.Is(err, store.ErrNotFound) && in.any() {
+		return nil, newProblem(CodeVersion, "There is no such job, and If-Match asks that there is.")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return answerJob(record), nil
+}
+
+// JobPatch is a merge patch on a job: any part of JobInput.
+type JobPatch struct{ JobInput }
+
+type patchJobInput struct {
+	JobRef
+	IfMatch
+	Request body[JobPatch]
+}
+
+func (s *server) patchJob(ctx context.Context, tenant int32, in *patchJobInput) (*jobAnswer, error) {
+	if err := in.exists(); err != nil {
+		return nil, err
+	}
+	version, err := in.version()
+	if err != nil {
+		return nil, err
+	}
+	record, err := s.Store.EditJob(ctx, tenant, in.Job, version, func(now store.JobRecord) (store.NewJob, error) {
+		return applyPatch(&in.Request, now.Definition)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answerJob(record), nil
+}
+
+// applyPatch returns the job that a patch makes of a definition, or everything that is wrong with it.
+func applyPatch(patch *body[JobPatch], now scheduler.Definition) (store.NewJob, error) {
+	if covered(patch.errors, "body") { // it is no object
+		return store.NewJob{}, patch.check()
+	}
+	current, err := render(now)
+	if err != nil {
+		return store.NewJob{}, err
+	}
+	result, err := jsonpatch.MergePatch(current, patch.raw)
+	if err != nil {
+		return store.NewJob{}, fmt.Errorf("merging the patch: %w", err)
+	}
+	var job JobInput
+	read := merged(patch.errors, decode(result, &job, false)...)
+	if all := merged(read, within("body", job.Validate())...); len(all) > 0 {
+		return store.NewJob{}, invalid(all)
+	}
+	if patch.value.Target.Body == nil && job.Target.Body != nil {
+		job.Target.Body = now.Target.Body // merging has written it anew, and a body keeps its bytes
+	}
+	return job.newJob(), nil
+}

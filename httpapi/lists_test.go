@@ -1,0 +1,100 @@
+package httpapi
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestListsPageStably(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for i := range 7 {
+		s.create(strings.Replace(minimal(fmt.Sprint("job-", i)), `{"name"`, fmt.Sprintf(`{"labels":{"n":"%d","all":"y"},"name"`, i%2), 1))
+	}
+	s.create(`{"name":"other","description":"About Mice","target":{"url":"http://example.com/"},"paused":true}`)
+	names := func(query string) []string {
+		t.Helper()
+		var list []string
+		for cursor := ""; ; {
+			page := s.do("GET", "/v1/jobs?limit=3&"+query+cursor, "").want(200).fields()
+			for _, job := range page["data"].([]any) {
+				list = append(list, job.(map[string]any)["name"].(string))
+			}
+			next, ok := page["next_cursor"].(string)
+			if !ok {
+				return list
+			}
+			cursor = "&cursor=" + next
+			s.create(minimal(fmt.Sprint("meanwhile-", len(list), "-", strings.Trim(strings.Map(letters, query), "-"))))
+		}
+	}
+	for query, want := range map[string][]string{
+		"name=job-":                    {"job-6", "job-5", "job-4", "job-3", "job-2", "job-1", "job-0"},
+		"label=all=y&label=n%3D1":      {"job-5", "job-3", "job-1"},
+		"q=MICE":                       {"other"},
+		"state=paused":                 {"other"},
+		"queue=default&name=other":     {"other"},
+		"queue=none":                   nil,
+		"name=job%25":                  nil,
+		"state=completed&q=x&label=a=": nil,
+	} {
+		if diff := cmp.Diff(want, names(query)); diff != "" {
+			t.Errorf("%s: %s", query, diff)
+		}
+	}
+}
+
+func letters(r rune) rune {
+	if r >= 'a' && r <= 'z' {
+		return r
+	}
+	return '-'
+}
+
+func TestQueriesAreChecked(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.create(minimal("n"))
+	for path, at := range map[string]string{
+		"/v1/jobs?limit=0": "query.limit", "/v1/jobs?limit=501": "query.limit", "/v1/jobs?limit=x": "query.limit", "/v1/jobs?limits=5": "query.limits",
+		"/v1/jobs?state=gone": "query.state", "/v1/jobs?cursor=x": "query.cursor", "/v1/jobs?label=x": "query.label[0]", "/v1/jobs?label=a=1&label=a=2": "query.label[1]",
+		"/v1/jobs?q=%00": "query.q", "/v1/jobs?q=%ff": "query.q", "/v1/jobs/n?x=1": "query.x", "/v1/jobs/n/upcoming?n=0": "query.n",
+		"/v1/jobs/n/upcoming?n=101": "query.n", "/v1/runs?status=x": "query.status", "/v1/runs?late=maybe": "query.late",
+		"/v1/runs?from=yesterday": "query.from", "/v1/runs?to=5": "query.to", "/v1/runs?job_id=x": "query.job_id", "/v1/runs?reason=bad": "query.reason",
+		"/v1/runs?trigger=x": "query.trigger", "/v1/runs?cursor=AAAA": "query.cursor", "/v1/jobs/n/runs?limit=0": "query.limit",
+	} {
+		t.Run(path, func(t *testing.T) {
+			s := s.in(t)
+			if diff := cmp.Diff([]string{at}, locations(s.do("GET", path, "").code(CodeInvalid))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	for _, path := range []string{"/v1/jobs?q=%zz", "/v1/jobs?a;b"} {
+		s.do("GET", path, "").code(CodeMalformed)
+	}
+	for _, path := range []string{
+		"/v1/runs?from=2026-01-01T00:00:00+01:00&to=2026-01-02T00:00:00Z&late=true&job=n&status=dead&reason=gone&trigger=manual&label=a=b",
+		"/v1/jobs?limit=&cursor=", "/v1/runs?late&limit=5", "/v1/runs?from=0000-01-01T00:00:00Z&to=9999-12-31T23:59:59Z", "/v1/jobs/n/runs?limit=500",
+	} {
+		s.do("GET", path, "").want(200)
+	}
+}
+
+func TestRunsOfADeletedJobStay(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	id := s.create(minimal("n"))["id"].(string)
+	run := s.do("POST", "/v1/jobs/n/trigger", "").want(202).fields()["id"]
+	s.do("DELETE", "/v1/jobs/n", "").want(204)
+	s.do("GET", "/v1/jobs/"+id, "").want(404)
+	for _, path := range []string{"/v1/jobs/" + id + "/runs", "/v1/runs?job_id=" + id, "/v1/runs"} {
+		data := s.do("GET", path, "").want(200).fields()["data"].([]any)
+		if len(data) != 1 || data[0].(map[string]any)["id"] != run {
+			t.Errorf("%s: %v", path, data)
+		}
+	}
+}

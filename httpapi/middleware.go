@@ -1,0 +1,173 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+)
+
+const headerRequestID = "X-Request-Id"
+
+var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+type requestIDKey struct{}
+
+// identify gives each request an id, its own if it brings a sane one, and answers with it.
+func identify(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get(headerRequestID)
+		if !requestIDForm.MatchString(id) {
+			id = rand.Text()
+		}
+		w.Header().Set(headerRequestID, id)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id)))
+	})
+}
+
+func requestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestIDKey{}).(string)
+	return id
+}
+
+// resource names what the request's path is about, for people.
+func resource(ctx context.Context) string {
+	if route := chi.RouteContext(ctx); route != nil && strings.HasPrefix(route.RoutePattern(), "/v1/runs") {
+		return "run"
+	}
+	return "job"
+}
+
+// levelOf returns how loud a failed request is: what a client causes by leaving is not the server's error.
+func levelOf(p *Problem) slog.Level {
+	if p.Code == CodeDatabase {
+		return slog.LevelWarn
+	}
+	return slog.LevelError
+}
+
+func errorAttrs(ctx context.Context, err error) []slog.Attr {
+	return []slog.Attr{slog.String("request_id", requestID(ctx)), slog.Any("error", err)}
+}
+
+// recoverer answers 500 to a request whose handler panics, and logs where.
+func (s *server) recoverer(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			cause := recover()
+			switch {
+			case cause == nil:
+				return
+			case errors.Is(asError(cause), http.ErrAbortHandler):
+				panic(cause)
+			case r.Context().Err() != nil: // the client is gone, and huma panics when it cannot write
+				s.Log.LogAttrs(r.Context(), slog.LevelDebug, "answer not delivered", errorAttrs(r.Context(), asError(cause))...)
+				panic(http.ErrAbortHandler)
+			}
+			s.Log.LogAttrs(r.Context(), slog.LevelError, "request panicked",
+				append(errorAttrs(r.Context(), asError(cause)), slog.String("stack", string(debug.Stack())))...)
+			if ww, ok := w.(middleware.WrapResponseWriter); ok && ww.Status() != 0 {
+				panic(http.ErrAbortHandler) // half an answer must not look whole
+			}
+			newProblem(CodeInternal, fmt.Sprintf("The server's log says more about request %s.", requestID(r.Context()))).write(w)
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+func asError(cause any) error {
+	if err, ok := cause.(error); ok {
+		return err
+	}
+	return fmt.Errorf("%v", cause)
+}
+
+// secure sets the headers that keep browsers from making something else of an answer. Pages set their own policy.
+func secure(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// sameOrigin refuses changes that a page of another origin makes a browser send: on a laptop, any page can
+// reach a server that listens on loopback.
+func (s *server) sameOrigin(next http.Handler) http.Handler {
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		newProblem(CodeCrossOrigin, "The request comes from a page of another origin.").write(w)
+	}))
+	return protection.Handler(next)
+}
+
+// limitTime bounds how long a request may wait for the database.
+func (s *server) limitTime(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		defer cancel()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// checkQuery refuses queries that cannot be read or hold what the database cannot take, and gives every
+// parameter an equals sign, without which huma reads the next one's.
+func (s *server) checkQuery(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RawQuery != "" {
+			query, err := url.ParseQuery(r.URL.RawQuery)
+			if err != nil {
+				newProblem(CodeMalformed, "The query cannot be read: a percent sign or a semicolon in it is not escaped.").write(w)
+				return
+			}
+			for name, values := range query {
+				for _, value := range append(values, name) {
+					if !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
+						invalid([]FieldError{{"query." + strings.ToValidUTF8(clip(name), "?"), "must be UTF-8 without NUL characters"}}).write(w)
+						return
+					}
+				}
+			}
+			r.URL.RawQuery = query.Encode()
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *server) noRoute(w http.ResponseWriter, _ *http.Request) {
+	newProblem(CodeNoRoute, "The paths there are: see /docs.").write(w)
+}
+
+func (s *server) wrongMethod(w http.ResponseWriter, r *http.Request) {
+	route := chi.RouteContext(r.Context())
+	path := r.URL.EscapedPath()
+	if route.RoutePath != "" {
+		path = route.RoutePath
+	}
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		if !route.Routes.Match(chi.NewRouteContext(), method, path) {
+			continue
+		}
+		allowed = append(allowed, method)
+		if method == http.MethodGet {
+			allowed = append(allowed, http.MethodHead)
+		}
+	}
+	p := newProblem(CodeWrongMethod, "The methods of this path are "+strings.Join(allowed, ", ")+".")
+	p.header = http.Header{"Allow": {strings.Join(allowed, ", ")}}
+	p.write(w)
+}

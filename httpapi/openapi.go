@@ -1,0 +1,229 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"punctual/scheduler"
+)
+
+// apiVersion is the version of the contract, not of the binary.
+const apiVersion = "1.0.0"
+
+// The groups of operations, in the order they are shown.
+const (
+	tagJobs      = "jobs"
+	tagRuns      = "runs"
+	tagSchedules = "schedules"
+)
+
+// humaConfig leaves out all that huma adds by itself: its documentation page loads from other hosts, and its
+// schema links put a $schema into every body.
+func humaConfig() huma.Config {
+	return huma.Config{
+		OpenAPI: &huma.OpenAPI{
+			OpenAPI: "3.1.0",
+			Info: &huma.Info{
+				Title:   "Punctual",
+				Version: apiVersion,
+				Description: "Fires HTTP jobs from Postgres, on time. Instants are RFC 3339 in UTC; durations are Go duration strings such as 90s or 24h, echoed as they were written. " +
+					"Null and absence are the same in a request. Unknown fields are errors. Errors are application/problem+json (RFC 9457) with a stable code, and name every field at fault.",
+				License: &huma.License{Name: "Apache-2.0"},
+			},
+			Tags: []*huma.Tag{
+				{Name: tagJobs, Description: "What to send, where to and when."},
+				{Name: tagRuns, Description: "What was sent, or skipped, and what came of it."},
+				{Name: tagSchedules, Description: "When jobs fire."},
+			},
+			Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)},
+		},
+		Formats:       map[string]huma.Format{mediaJSON: huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
+		DefaultFormat: mediaJSON,
+	}
+}
+
+// operation returns the description of what was registered.
+func operation(api *huma.OpenAPI, method, path string) *huma.Operation {
+	item := api.Paths[path]
+	switch method {
+	case http.MethodGet:
+		return item.Get
+	case http.MethodPost:
+		return item.Post
+	case http.MethodPut:
+		return item.Put
+	case http.MethodPatch:
+		return item.Patch
+	}
+	return item.Delete
+}
+
+func (s *server) schema(v any) *huma.Schema {
+	return s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeOf(v), true, "")
+}
+
+// describeBody describes the body that an operation reads by itself; body.Resolve goes by it too.
+func describeBody[T any](s *server, op *huma.Operation, required bool, example any, media ...string) {
+	var v T
+	op.RequestBody = &huma.RequestBody{Required: required, Content: map[string]*huma.MediaType{}}
+	for _, m := range media {
+		op.RequestBody.Content[m] = &huma.MediaType{Schema: s.schema(v), Example: example}
+	}
+}
+
+// rendered describes an answer that the handler renders itself.
+func (s *server) rendered(status int, v, example any) map[string]*huma.Response {
+	return map[string]*huma.Response{strconv.Itoa(status): {
+		Description: http.StatusText(status),
+		Content:     map[string]*huma.MediaType{mediaJSON: {Schema: s.schema(v), Example: example}},
+	}}
+}
+
+// describe completes what the types cannot say.
+func (s *server) describe() {
+	api := s.api.OpenAPI()
+	schemas := api.Components.Schemas.Map()
+	for _, schema := range schemas {
+		for _, property := range schema.Properties {
+			property.Nullable = property.Nullable && property.Type != huma.TypeArray
+		}
+	}
+	for _, name := range []string{"Job", "JobInput", "JobPatch"} {
+		p := schemas[name].Properties
+		p["concurrency_policy"].Enum = []any{scheduler.PolicyAllow, scheduler.PolicyForbid}
+		p["priority"].Enum = []any{scheduler.PriorityHigh, scheduler.PriorityNormal, scheduler.PriorityLow}
+		p["name"].Pattern = nameForm.String()
+	}
+	schemas["Missed"].Properties["policy"].Enum = []any{scheduler.MissedSkip, scheduler.MissedFireOnce, scheduler.MissedFireAll}
+	schemas["Retry"].Required = nil
+	schemas["Problem"].Properties["code"].Enum = enum(sortedCodes())
+	nullable(schemas, "Run", "skipped", "SkippedRange")
+	nullable(schemas, "Job", "last_run", "Run")
+
+	patch := schemas["JobPatch"]
+	patch.Required = nil
+	target := *schemas["Target"]
+	target.Required, target.Description = nil, patch.Properties["target"].Description
+	patch.Properties["target"] = &target
+
+	examples := map[string]any{
+		"put-job": exampleJob, "patch-job": exampleJob, "get-job": exampleJob, "pause-job": examplePausedJob, "resume-job": exampleJob,
+		"list-jobs": JobList{Data: []Job{exampleJob}}, "get-run": exampleRun, "list-runs": exampleRuns, "list-job-runs": exampleRuns,
+		"preview-schedule": examplePreviewAnswer, "list-upcoming": exampleUpcoming,
+	}
+	for op := range operations(api) {
+		for _, p := range op.Parameters {
+			p.Schema.Nullable = false
+		}
+		for status, response := range op.Responses {
+			if example := examples[op.OperationID]; status[0] == '2' && example != nil {
+				response.Content[mediaJSON].Example = example
+			}
+			if content := response.Content["application/problem+json"]; content != nil {
+				response.Description = problemTitles(status)
+				content.Example = problemExamples[status]
+			}
+		}
+	}
+}
+
+// without removes headers from the description of an answer that never has them.
+func without(op *huma.Operation, status string, headers ...string) {
+	for _, h := range headers {
+		delete(op.Responses[status].Headers, h)
+	}
+}
+
+// nullable makes a property that holds an object accept null. A reference cannot say that in every dialect of
+// OpenAPI, so the schema is repeated in its place.
+func nullable(schemas map[string]*huma.Schema, owner, property, of string) {
+	place := schemas[owner].Properties
+	inline := *schemas[of]
+	inline.Nullable, inline.Description = true, place[property].Description
+	place[property] = &inline
+}
+
+func enum[T any](values []T) []any {
+	list := make([]any, len(values))
+	for i, v := range values {
+		list[i] = v
+	}
+	return list
+}
+
+// sortedCodes returns the codes by status and then by name, without the one that nobody ever reads.
+func sortedCodes() []Code {
+	var list []Code
+	for code := range codes {
+		if code != codeClientCancelled {
+			list = append(list, code)
+		}
+	}
+	slices.SortFunc(list, func(a, b Code) int {
+		if d := codes[a].status - codes[b].status; d != 0 {
+			return d
+		}
+		return bytes.Compare([]byte(a), []byte(b))
+	})
+	return list
+}
+
+// problemTitles names what a status can mean.
+func problemTitles(status string) string {
+	text := ""
+	for _, code := range sortedCodes() {
+		if strconv.Itoa(codes[code].status) == status && code != CodeNoRoute && code != CodeCrossOrigin && code != CodeNotReady {
+			if text != "" {
+				text += "; "
+			}
+			text += fmt.Sprintf("%s: %s", code, codes[code].title)
+		}
+	}
+	return text
+}
+
+// operations yields all operations by path and method.
+func operations(api *huma.OpenAPI) func(yield func(*huma.Operation) bool) {
+	return func(yield func(*huma.Operation) bool) {
+		var paths []string
+		for path := range api.Paths {
+			paths = append(paths, path)
+		}
+		slices.Sort(paths)
+		for _, path := range paths {
+			item := api.Paths[path]
+			for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
+				if op != nil && !yield(op) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// documents returns the OpenAPI description, as 3.1 and as 3.0.
+func documents(api *huma.OpenAPI) (v31, v30 []byte, err error) {
+	if v31, err = indented(json.Marshal(api)); err != nil {
+		return nil, nil, fmt.Errorf("rendering the OpenAPI description: %w", err)
+	}
+	if v30, err = indented(api.Downgrade()); err != nil {
+		return nil, nil, fmt.Errorf("rendering the OpenAPI 3.0 description: %w", err)
+	}
+	return v31, v30, nil
+}
+
+func indented(document []byte, err error) ([]byte, error) {
+	var b bytes.Buffer
+	if err == nil {
+		err = json.Indent(&b, document, "", "  ")
+	}
+	b.WriteByte('\n')
+	return b.Bytes(), err
+}

@@ -1,0 +1,206 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"punctual/store"
+)
+
+var update = flag.Bool("update", false, "write testdata/openapi*.json anew")
+
+// static200 answers a request for what needs no database.
+func static200(t *testing.T, path string) *reply {
+	t.Helper()
+	handler, err := New(Config{Store: new(store.Store), Registerer: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record(t, handler, "GET", path, "").want(200)
+}
+
+func TestOpenAPIDocumentsAreCheckedIn(t *testing.T) {
+	t.Parallel()
+	for path, file := range map[string]string{"/openapi.json": "../testdata/openapi.json", "/openapi-3.0.json": "../testdata/openapi-3.0.json"} {
+		got := static200(t, path).body
+		if *update {
+			if err := os.WriteFile(file, got, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("%s differs; go test ./httpapi -run OpenAPI -update writes it anew: %s", file, diff)
+		}
+	}
+}
+
+func TestOpenAPIDocumentsAreSound(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/openapi.json", "/openapi-3.0.json"} {
+		t.Run(path, func(t *testing.T) {
+			document := static200(t, path).fields()
+			schemas := document["components"].(map[string]any)["schemas"].(map[string]any)
+			walk(document, "", func(at string, v any) {
+				object, ok := v.(map[string]any)
+				if !ok {
+					return
+				}
+				if ref, ok := object["$ref"].(string); ok {
+					if _, known := schemas[strings.TrimPrefix(ref, "#/components/schemas/")]; !known {
+						t.Errorf("%s: %s leads nowhere", at, ref)
+					}
+				}
+				for _, word := range []string{"oneOf", "anyOf", "$schema", "patternDescription"} {
+					if _, ok := object[word]; ok {
+						t.Errorf("%s: has %s", at, word)
+					}
+				}
+				if object["format"] == "duration" {
+					t.Errorf("%s: format duration", at)
+				}
+				if _, list := object["type"].([]any); list && path == "/openapi-3.0.json" {
+					t.Errorf("%s: a list of types in 3.0", at)
+				}
+			})
+			ids := map[string]bool{}
+			for path, item := range document["paths"].(map[string]any) {
+				for method, v := range item.(map[string]any) {
+					checkOperation(t, method+" "+path, v.(map[string]any), ids)
+				}
+			}
+			if len(ids) != 15 {
+				t.Errorf("%d operations", len(ids))
+			}
+		})
+	}
+}
+
+var pathParameter = regexp.MustCompile(`\{(\w+)\}`)
+
+func checkOperation(t *testing.T, at string, op map[string]any, ids map[string]bool) {
+	t.Helper()
+	id, _ := op["operationId"].(string)
+	if id == "" || ids[id] {
+		t.Errorf("%s: operationId %q", at, id)
+	}
+	ids[id] = true
+	if op["summary"] == nil || op["tags"] == nil {
+		t.Errorf("%s: no summary or no tags", at)
+	}
+	declared := map[string]bool{}
+	parameters, _ := op["parameters"].([]any)
+	for _, v := range parameters {
+		p := v.(map[string]any)
+		if p["in"] == "path" {
+			declared[p["name"].(string)] = p["required"] == true
+		}
+		if p["description"] == nil {
+			t.Errorf("%s: parameter %v is not described", at, p["name"])
+		}
+	}
+	for _, match := range pathParameter.FindAllStringSubmatch(at, -1) {
+		if !declared[match[1]] {
+			t.Errorf("%s: path parameter %s is not declared as required", at, match[1])
+		}
+	}
+	good := false
+	for status, v := range op["responses"].(map[string]any) {
+		response := v.(map[string]any)
+		good = good || status[0] == '2'
+		if response["description"] == nil || response["description"] == "" {
+			t.Errorf("%s: answer %s is not described", at, status)
+		}
+		content, _ := response["content"].(map[string]any)
+		for media, m := range content {
+			if (media == "application/problem+json") != (status[0] >= '4') || m.(map[string]any)["schema"] == nil || m.(map[string]any)["example"] == nil {
+				t.Errorf("%s: answer %s as %s: %v", at, status, media, m)
+			}
+		}
+	}
+	if !good {
+		t.Errorf("%s: no answer of success", at)
+	}
+	if (strings.HasPrefix(at, "post") || strings.HasPrefix(at, "p")) && op["requestBody"] == nil {
+		t.Errorf("%s: no body", at)
+	}
+}
+
+func walk(v any, at string, visit func(at string, v any)) {
+	visit(at, v)
+	switch v := v.(type) {
+	case map[string]any:
+		for key, inner := range v {
+			if key != "example" && key != "examples" {
+				walk(inner, at+"/"+key, visit)
+			}
+		}
+	case []any:
+		for _, inner := range v {
+			walk(inner, at+"/-", visit)
+		}
+	}
+}
+
+func TestExamplesOfBodiesAreValid(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		example json.RawMessage
+		into    any
+		check   func(any) []FieldError
+	}{
+		"job":     {exampleJobInput, new(JobInput), func(v any) []FieldError { return within("body", v.(*JobInput).Validate()) }},
+		"batch":   {exampleBatch, new(BatchInput), func(v any) []FieldError { return v.(*BatchInput).validate() }},
+		"pause":   {examplePause, new(PauseInput), func(v any) []FieldError { return v.(*PauseInput).validate() }},
+		"preview": {examplePreview, new(PreviewInput), func(v any) []FieldError { return v.(*PreviewInput).validate() }},
+		"resume":  {exampleResume, new(ResumeInput), nil},
+		"trigger": {exampleTrigger, new(TriggerInput), nil},
+		"patch":   {examplePatch, new(JobPatch), nil},
+	} {
+		errs := decode(c.example, c.into, name == "patch")
+		if c.check != nil {
+			errs = append(errs, c.check(c.into)...)
+		}
+		if len(errs) > 0 {
+			t.Errorf("%s: %v", name, errs)
+		}
+	}
+}
+
+func TestDocsNeedNoOtherHost(t *testing.T) {
+	t.Parallel()
+	r := static200(t, "/docs")
+	page := string(r.body)
+	if policy := r.header.Get("Content-Security-Policy"); policy != docsPolicy {
+		t.Errorf("policy %q", policy)
+	}
+	for _, match := range regexp.MustCompile(`(?i)(src|href|action|url)\s*[=(]\s*["']?([^"'\s>]+)`).FindAllStringSubmatch(page+string(docsStyle), -1) {
+		if target := match[2]; !strings.HasPrefix(target, "#") && target != "docs.css" && target != "openapi.json" && target != "openapi-3.0.json" {
+			t.Errorf("the page refers to %s", match[0])
+		}
+	}
+	if strings.Contains(page, "<script") || strings.Contains(page, "style=") || strings.Contains(page, "@import") {
+		t.Error("the page has what its policy forbids")
+	}
+	for _, match := range regexp.MustCompile(`href="#([^"]+)"`).FindAllStringSubmatch(page, -1) {
+		if !strings.Contains(page, `id="`+match[1]+`"`) {
+			t.Errorf("#%s leads nowhere", match[1])
+		}
+	}
+	for _, want := range []string{`id="create-job"`, `id="schema-Job"`, `id="idempotency_key_reused"`, "0 3 * * *", "/v1/jobs/{job}/trigger", "America/Los_Angeles"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not show %s", want)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+)
+
+// Problem is the body of every error: RFC 9457, with a stable code and the fields at fault.
+type Problem struct {
+	Type      string       `json:"type" format:"uri-reference" doc:"Where the code is explained." example:"/docs#invalid"`
+	Title     string       `json:"title" doc:"What the code means." example:"The request is not valid"`
+	Status    int          `json:"status" doc:"HTTP status." example:"422"`
+	Detail    string       `json:"detail" doc:"What happened this time." example:"1 field is not valid"`
+	Code      Code         `json:"code" doc:"Stable name of the problem, of a closed list." example:"invalid"`
+	Errors    []FieldError `json:"errors,omitempty" doc:"Every field at fault."`
+	ActiveRun *uuid.UUID   `json:"active_run,omitempty" format:"uuid" doc:"With code active_run: the run in the way."`
+
+	header http.Header
+}
+
+// FieldError is one thing that is wrong with a request.
+type FieldError struct {
+	Location string `json:"location" doc:"Where: body, query, path or header, then the name." example:"body.schedule.cron"`
+	Message  string `json:"message" doc:"What is wrong, or what would be right." example:"field 1 (minute): 61 is outside 0 to 59"`
+}
+
+// Code names a problem. The list is closed: codes lists it.
+type Code string
+
+// The codes of problems.
+const (
+	CodeMalformed       Code = "malformed"
+	CodeCrossOrigin     Code = "cross_origin"
+	CodeNotFound        Code = "not_found"
+	CodeNoRoute         Code = "no_route"
+	CodeWrongMethod     Code = "method_not_allowed"
+	CodeNameTaken       Code = "name_taken"
+	CodeActiveRun       Code = "active_run"
+	CodeState           Code = "state"
+	CodeVersion         Code = "version_mismatch"
+	CodeTooLarge        Code = "body_too_large"
+	CodeMediaType       Code = "unsupported_media_type"
+	CodeInvalid         Code = "invalid"
+	CodeKeyReused       Code = "idempotency_key_reused"
+	CodeInternal        Code = "internal"
+	CodeDatabase        Code = "database_unavailable"
+	CodeNotReady        Code = "not_ready"
+	codeClientCancelled Code = "cancelled" // nobody is left to read it
+)
+
+// codes gives each code its status and its meaning.
+var codes = map[Code]struct {
+	status int
+	title  string
+}{
+	CodeMalformed:       {http.StatusBadRequest, "The request cannot be read"},
+	CodeCrossOrigin:     {http.StatusForbidden, "A page of another origin may not change anything"},
+	CodeNotFound:        {http.StatusNotFound, "There is no such thing"},
+	CodeNoRoute:         {http.StatusNotFound, "There is no such path"},
+	CodeWrongMethod:     {http.StatusMethodNotAllowed, "The path does not have this method"},
+	CodeNameTaken:       {http.StatusConflict, "The name is taken by another job"},
+	CodeActiveRun:       {http.StatusConflict, "A run of the job is active, and its concurrency policy forbids another"},
+	CodeState:           {http.StatusConflict, "The state does not allow it"},
+	CodeVersion:         {http.StatusPreconditionFailed, "The job is not at the version that the condition names"},
+	CodeTooLarge:        {http.StatusRequestEntityTooLarge, "The body is too large"},
+	CodeMediaType:       {http.StatusUnsupportedMediaType, "The body is not of a type that is read here"},
+	CodeInvalid:         {http.StatusUnprocessableEntity, "The request is not valid"},
+	CodeKeyReused:       {http.StatusUnprocessableEntity, "The Idempotency-Key came before with another request"},
+	CodeInternal:        {http.StatusInternalServerError, "An error of the server"},
+	CodeDatabase:        {http.StatusServiceUnavailable, "The database cannot be used right now"},
+	CodeNotReady:        {http.StatusServiceUnavailable, "Not ready to serve"},
+	codeClientCancelled: {499, "The client went away"},
+}
+
+// newProblem returns a problem of a code.
+func newProblem(code Code, detail string, fields ...FieldError) *Problem {
+	known := codes[code]
+	return &Problem{
+		Type: "/docs#" + string(code), Title: known.title, Status: known.status,
+		Detail: detail, Code: code, Errors: fields,
+	}
+}
+
+// invalid returns the problem of a request whose fields are at fault.
+func invalid(fields []FieldError) *Problem {
+	return newProblem(CodeInvalid, count(len(fields), "field is", "fields are")+" not valid.", capped(fields)...)
+}
+
+// mostFieldErrors bounds what a problem lists.
+const mostFieldErrors = 100
+
+func capped(fields []FieldError) []FieldError {
+	if len(fields) <= mostFieldErrors {
+		return fields
+	}
+	more := fmt.Sprintf("and %d more", len(fields)-mostFieldErrors)
+	return append(slices.Clip(fields[:mostFieldErrors]), FieldError{"body", more})
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// Error returns the detail.
+func (p *Problem) Error() string { return p.Detail }
+
+// GetStatus returns the HTTP status; huma writes it.
+func (p *Problem) GetStatus() int { return p.Status }
+
+// GetHeaders returns the headers that go with it; huma writes them.
+func (p *Problem) GetHeaders() http.Header { return p.header }
+
+// ContentType is the media type of problems; huma writes it.
+func (p *Problem) ContentType(string) string { return "application/problem+json" }
+
+// write answers with p, outside of huma.
+func (p *Problem) write(w http.ResponseWriter) {
+	h := w.Header()
+	for name, values := range p.header {
+		h[name] = values
+	}
+	h.Set("Content-Type", p.ContentType(""))
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p) // the client may be gone
+}
+
+// huma makes its own errors through this variable, for which it has no setting per API. What it says about a
+// field is kept, what was submitted is not: it may be a secret.
+func init() {
+	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
+		var fields []FieldError
+		for _, err := range errs {
+			var whole *Problem
+			var detail *huma.ErrorDetail
+			switch {
+			case errors.As(err, &whole):
+				return whole
+			case errors.As(err, &detail):
+				fields = append(fields, FieldError{detail.Location, detail.Message})
+			}
+		}
+		switch {
+		case status == http.StatusUnprocessableEntity:
+			slices.SortStableFunc(fields, func(a, b FieldError) int { return strings.Compare(a.Location, b.Location) })
+			return invalid(fields)
+		case status >= http.StatusInternalServerError:
+			return newProblem(CodeInternal, "An error of the server.")
+		}
+		return newProblem(CodeMalformed, message, fields...)
+	}
+}

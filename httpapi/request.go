@@ -1,0 +1,195 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+
+	"punctual/store"
+)
+
+// Bounds on bodies, in bytes.
+const (
+	maxBody      = 1 << 20
+	maxBatchBody = 16 << 20
+)
+
+const (
+	mediaJSON  = "application/json"
+	mediaPatch = "application/merge-patch+json"
+)
+
+// body is the JSON body of a request, read by decode while huma collects a request's input. Which media types
+// are read, whether there must be a body and how large it may be is what the operation's description says.
+type body[T any] struct {
+	value  T
+	raw    []byte
+	errors []FieldError
+	hash   [sha256.Size]byte // of method, path and body
+}
+
+// Resolve reads the body. What is wrong with single fields is kept for check, to be reported with what the
+// domain finds.
+func (b *body[T]) Resolve(ctx huma.Context) []error {
+	r, w := humachi.Unwrap(ctx)
+	op := ctx.Operation()
+	raw, problem := readBody(w, r, op)
+	if problem != nil {
+		return []error{problem}
+	}
+	b.raw = raw
+	b.hash = requestHash(r, raw)
+	if len(raw) == 0 && !op.RequestBody.Required {
+		return nil
+	}
+	if problem := wellFormed(raw); problem != nil {
+		return []error{problem}
+	}
+	b.errors = decode(raw, &b.value, op.Method == http.MethodPatch)
+	return nil
+}
+
+// check returns the problem of a body that has errors: those of reading it and those of the domain.
+func (b *body[T]) check(domain ...FieldError) error {
+	if all := merged(b.errors, domain...); len(all) > 0 {
+		return invalid(all)
+	}
+	return nil
+}
+
+func readBody(w http.ResponseWriter, r *http.Request, op *huma.Operation) ([]byte, *Problem) {
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, op.MaxBodyBytes))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, newProblem(CodeTooLarge, fmt.Sprintf("The body has more than %d bytes.", tooLarge.Limit))
+	case err != nil:
+		return nil, newProblem(CodeMalformed, "The body could not be read to its end.")
+	case len(raw) == 0: // of no type; whether it may be empty is judged with its content
+		return nil, nil
+	}
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return nil, newProblem(CodeMediaType, "A body with a Content-Encoding is not read; send it as it is.")
+	}
+	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if _, ok := op.RequestBody.Content[media]; err != nil || !ok || !isUTF8(params["charset"]) {
+		return nil, newProblem(CodeMediaType, fmt.Sprintf("The Content-Type must be %s, in UTF-8.", strings.Join(mediaTypes(op), " or ")))
+	}
+	return raw, nil
+}
+
+func isUTF8(charset string) bool {
+	return charset == "" || strings.EqualFold(charset, "utf-8")
+}
+
+func mediaTypes(op *huma.Operation) []string {
+	var types []string
+	for media := range op.RequestBody.Content {
+		types = append(types, media)
+	}
+	slices.Sort(types)
+	return types
+}
+
+func requestHash(r *http.Request, raw []byte) [sha256.Size]byte {
+	h := sha256.New()
+	_, _ = fmt.Fprintf(h, "%s %s\n", r.Method, r.URL.EscapedPath()) // never fails
+	h.Write(raw)
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// The parts of inputs are exported because huma does not look into embedded fields that are not.
+
+// Idempotent is the input of operations that an Idempotency-Key makes safe to repeat.
+type Idempotent struct {
+	Key string `header:"Idempotency-Key" maxLength:"255" pattern:"^[!-~]+$" doc:"At most 255 visible ASCII characters. The same key with the same request answers the first result again, for 24 hours; with another request it is an error."`
+}
+
+// JobRef is the input of operations on one job.
+type JobRef struct {
+	Job string `path:"job" doc:"Id or name of the job." example:"daily-invoice-gen"`
+}
+
+var (
+	nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
+	uuidForm = regexp.MustCompile(`(?i)^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32})$`)
+)
+
+// exists returns ErrNotFound for what can be the name or id of nothing, so that it never reaches the database.
+func (j JobRef) exists() error {
+	if !nameForm.MatchString(j.Job) {
+		return store.ErrNotFound
+	}
+	return nil
+}
+
+func (j JobRef) isID() bool { return uuidForm.MatchString(j.Job) }
+
+// IfMatch is the condition of operations that must not overwrite another's change.
+type IfMatch struct {
+	Tag string `header:"If-Match" doc:"The job's ETag: the operation fails with 412 when the job has changed since. * means any version of a job that exists." example:"\"7\""`
+}
+
+// version returns the version that the condition names, nil for none or *. A tag that is no job's answers 412.
+func (m IfMatch) version() (*int32, error) {
+	if m.Tag == "" || m.any() {
+		return nil, nil
+	}
+	if strings.Contains(m.Tag, ",") {
+		return nil, invalid([]FieldError{{"header.If-Match", "must be one ETag"}})
+	}
+	number, opened := strings.CutPrefix(m.Tag, `"`)
+	number, closed := strings.CutSuffix(number, `"`)
+	version, err := strconv.ParseInt(number, 10, 32)
+	if !opened || !closed || err != nil {
+		return nil, newProblem(CodeVersion, "The If-Match is not the ETag of any version of a job.")
+	}
+	v := int32(version)
+	return &v, nil
+}
+
+// any reports whether the condition is that the job exists, in whatever version.
+func (m IfMatch) any() bool { return strings.TrimSpace(m.Tag) == "*" }
+
+func etag(version int32) string { return fmt.Sprintf("%q", strconv.Itoa(int(version))) }
+
+// answered is the rendered answer of an operation that may have been replayed.
+type answered struct {
+	Status      int
+	ContentType string `header:"Content-Type" hidden:"true"`
+	Location    string `header:"Location" doc:"Path of what was created."`
+	ETag        string `header:"ETag" doc:"Version of the job, for If-Match."`
+	Replayed    string `header:"Idempotent-Replayed" doc:"true when an earlier answer to the same Idempotency-Key is repeated."`
+	Body        []byte
+}
+
+// once runs a write under its Idempotency-Key, if it has one.
+func (s *server) once(ctx context.Context, tenant int32, key string, hash [sha256.Size]byte, write func(context.Context) (store.Answer, error)) (*answered, error) {
+	var answer store.Answer
+	var replayed bool
+	var err error
+	if key == "" {
+		answer, err = write(ctx)
+	} else {
+		answer, replayed, err = s.Store.Idempotent(ctx, tenant, store.Idempotency{Key: key, Hash: hash}, write)
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := &answered{Status: answer.Status, ContentType: mediaJSON, Body: answer.Body}
+	if replayed {
+		out.Replayed = "true"
+	}
+	return out, nil
+}

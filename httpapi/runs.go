@@ -1,0 +1,169 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+	"punctual/store"
+)
+
+func runPath(id uuid.UUID) string { return "/v1/runs/" + id.String() }
+
+func (s *server) runRoutes() {
+	register(s, huma.Operation{
+		OperationID: "list-runs", Method: http.MethodGet, Path: "/v1/runs", Tags: []string{tagRuns},
+		Summary: "List runs", Description: "Runs and recorded skips, newest first. All filters must match.",
+		Errors: []int{404, 422},
+	}, s.listRuns)
+	register(s, huma.Operation{
+		OperationID: "list-job-runs", Method: http.MethodGet, Path: "/v1/jobs/{job}/runs", Tags: []string{tagRuns},
+		Summary: "List the runs of a job", Description: "By id, also of a job that was deleted. Newest first; all filters must match.",
+		Errors: []int{404, 422},
+	}, s.listJobRuns)
+	register(s, huma.Operation{
+		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{run}", Tags: []string{tagRuns},
+		Summary: "Get a run", Description: "With its attempts.", Errors: []int{404},
+	}, s.getRun)
+}
+
+type runAnswer struct{ Body Run }
+
+type getRunInput struct {
+	Run string `path:"run" doc:"Id of the run." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
+}
+
+func (s *server) getRun(ctx context.Context, tenant int32, in *getRunInput) (*runAnswer, error) {
+	id, err := parseID(in.Run)
+	if err != nil {
+		return nil, err
+	}
+	record, err := s.Store.GetRun(ctx, tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	return &runAnswer{showRunWithAttempts(record)}, nil
+}
+
+// parseID returns ErrNotFound for what can be the id of nothing.
+func parseID(text string) (uuid.UUID, error) {
+	if !uuidForm.MatchString(text) {
+		return uuid.Nil, store.ErrNotFound
+	}
+	return uuid.Parse(text)
+}
+
+// RunFilters are what lists of runs can be narrowed by.
+type RunFilters struct {
+	Status  string       `query:"status" enum:"blocked,pending,running,retrying,succeeded,dead,skipped,cancelled" doc:"Only runs in this status."`
+	Reason  string       `query:"reason" enum:"missed,paused,overlap,replaced,expired,limit,timeout,connect,tls,blocked_address,http_4xx,http_5xx,redirect,gone,lost,poison,upstream_failed,cancelled_by_user,job_deleted" doc:"Only runs with this reason."`
+	Trigger string       `query:"trigger" enum:"schedule,catchup,manual,event,backfill,replay,step" doc:"Only runs made by this."`
+	Late    string       `query:"late" enum:"true,false" doc:"Only runs that are late, or that are not."`
+	Label   []string     `query:"label,explode" maxItems:"32" doc:"Only runs of jobs with this label, as name=value. Repeat it for several." example:"[\"team=billing\"]"`
+	From    instantParam `query:"from" doc:"Only slots at or after this instant; skips that reach into it count." example:"2026-12-01T00:00:00Z"`
+	To      instantParam `query:"to" doc:"Only slots before this instant; skips that reach into it count." example:"2026-12-02T00:00:00Z"`
+	Paging
+}
+
+func (f RunFilters) filter() (store.RunFilter, error) {
+	labels, err := parseLabels(f.Label)
+	filter := store.RunFilter{
+		Status: scheduler.Status(f.Status), Reason: scheduler.Reason(f.Reason), Trigger: scheduler.Trigger(f.Trigger),
+		Labels: labels, From: f.From.at, To: f.To.at, Page: f.page(),
+	}
+	if f.Late != "" {
+		late := f.Late == "true"
+		filter.Late = &late
+	}
+	return filter, err
+}
+
+type listRunsInput struct {
+	Job   string `query:"job" maxLength:"128" doc:"Only runs of this job: id or name of one that is not deleted."`
+	JobID string `query:"job_id" format:"uuid" doc:"Only runs of the job of this id, deleted or not."`
+	RunFilters
+}
+
+// RunList is one page of runs.
+type RunList struct {
+	Data       []Run   `json:"data" doc:"The runs of this page, without their attempts."`
+	NextCursor *string `json:"next_cursor" doc:"The cursor of the next page; null on the last one."`
+}
+
+type runListAnswer struct{ Body RunList }
+
+func (s *server) listRuns(ctx context.Context, tenant int32, in *listRunsInput) (*runListAnswer, error) {
+	filter, err := in.filter()
+	if err != nil {
+		return nil, err
+	}
+	filter.Job = in.Job
+	if in.JobID != "" {
+		id, err := uuid.Parse(in.JobID)
+		if err != nil {
+			return nil, invalid([]FieldError{{"query.job_id", "must be the id of a job"}})
+		}
+		filter.JobID = &id
+	}
+	return s.answerRuns(ctx, tenant, filter)
+}
+
+type listJobRunsInput struct {
+	JobRef
+	RunFilters
+}
+
+func (s *server) listJobRuns(ctx context.Context, tenant int32, in *listJobRunsInput) (*runListAnswer, error) {
+	if err := in.exists(); err != nil {
+		return nil, err
+	}
+	filter, err := in.filter()
+	if err != nil {
+		return nil, err
+	}
+	if in.isID() {
+		id, err := parseID(in.Job)
+		if err != nil {
+			return nil, err
+		}
+		filter.JobID = &id
+	} else {
+		filter.Job = in.Job
+	}
+	out, err := s.answerRuns(ctx, tenant, filter)
+	if err == nil && len(out.Body.Data) == 0 && in.isID() {
+		// No runs, or no such job? A job that was deleted before its first run is as good as none.
+		_, err = s.Store.GetJob(ctx, tenant, in.Job)
+	}
+	return out, err
+}
+
+func (s *server) answerRuns(ctx context.Context, tenant int32, filter store.RunFilter) (*runListAnswer, error) {
+	records, next, err := s.Store.ListRuns(ctx, tenant, filter)
+	if err != nil {
+		return nil, err
+	}
+	list := RunList{Data: make([]Run, len(records)), NextCursor: orNull(next)}
+	for i, r := range records {
+		list.Data[i] = showRun(r)
+	}
+	return &runListAnswer{list}, nil
+}
+
+// instantParam is an optional instant in a query. A plus sign that was not escaped arrives as a space.
+type instantParam struct{ at *time.Time }
+
+// UnmarshalText reads RFC 3339.
+func (p *instantParam) UnmarshalText(text []byte) error {
+	at, err := time.Parse(time.RFC3339Nano, strings.ReplaceAll(string(text), " ", "+"))
+	if err != nil {
+		return errNotInstant
+	}
+	p.at = &at
+	return nil
+}

@@ -1,0 +1,135 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+	"punctual/store"
+)
+
+var errNotInstant = errors.New(`not an RFC 3339 instant, such as 2026-12-01T09:00:00Z`)
+
+// PreviewSlot is a slot of a schedule that no job has yet.
+type PreviewSlot struct {
+	ScheduledFor time.Time `json:"scheduled_for" doc:"The nominal fire time."`
+	Local        string    `json:"local" doc:"The same in the schedule's zone." example:"2026-10-25T03:00:00+01:00"`
+	Note         *string   `json:"note" doc:"Where daylight saving moved the slot or chose between two: how."`
+}
+
+// Preview is the answer to a preview.
+type Preview struct {
+	Slots []PreviewSlot `json:"slots" doc:"In order; fewer than asked for when the schedule ends."`
+}
+
+// UpcomingSlot is a slot of a job.
+type UpcomingSlot struct {
+	ScheduledFor time.Time `json:"scheduled_for" doc:"The nominal fire time."`
+	NextRunAt    time.Time `json:"next_run_at" doc:"When it is due: the slot plus the job's jitter."`
+	Local        string    `json:"local" doc:"The slot in the schedule's zone." example:"2026-10-25T03:00:00+01:00"`
+	Note         *string   `json:"note" doc:"Where daylight saving moved the slot or chose between two: how."`
+}
+
+// Upcoming is the next slots of a job.
+type Upcoming struct {
+	Slots []UpcomingSlot `json:"slots" doc:"In order; fewer than asked for when the schedule ends, none while the job is paused."`
+}
+
+func (s *server) scheduleRoutes() {
+	op := register(s, huma.Operation{
+		OperationID: "preview-schedule", Method: http.MethodPost, Path: "/v1/schedules/preview", Tags: []string{tagSchedules},
+		Summary: "Show when a schedule would fire", Description: "Checks the schedule as a job's is checked, and stores nothing.",
+		MaxBodyBytes: maxBody, Errors: []int{400, 413, 415, 422},
+	}, s.preview)
+	describeBody[PreviewInput](s, op, true, examplePreview, mediaJSON)
+	register(s, huma.Operation{
+		OperationID: "list-upcoming", Method: http.MethodGet, Path: "/v1/jobs/{job}/upcoming", Tags: []string{tagSchedules},
+		Summary: "Show when a job fires next", Errors: []int{404, 422},
+	}, s.upcoming)
+}
+
+type previewInput struct{ Request body[PreviewInput] }
+
+type previewAnswer struct{ Body Preview }
+
+func (s *server) preview(ctx context.Context, _ int32, in *previewInput) (*previewAnswer, error) {
+	asked := in.Request.value
+	if err := in.Request.check(asked.validate()...); err != nil {
+		return nil, err
+	}
+	from := asked.From.Value()
+	if asked.From.IsZero() {
+		var err error
+		if from, err = s.Store.Now(ctx); err != nil {
+			return nil, err
+		}
+	}
+	definition := scheduler.Definition{Schedule: asked.Schedule}.WithDefaults()
+	timetable, err := scheduler.NewTimetable(uuid.Nil, definition, 0)
+	if err != nil {
+		return nil, err
+	}
+	out := Preview{Slots: []PreviewSlot{}}
+	slot, ok := timetable.First(from)
+	for ok && len(out.Slots) < asked.slots() {
+		out.Slots = append(out.Slots, PreviewSlot{
+			ScheduledFor: slot.At.UTC(), Local: inZone(slot.At, definition.Schedule), Note: orNull(slot.Note),
+		})
+		slot, ok = timetable.Next(slot.At, nil)
+	}
+	return &previewAnswer{out}, nil
+}
+
+type upcomingInput struct {
+	JobRef
+	N int `query:"n" default:"5" minimum:"1" maximum:"100" doc:"How many."`
+}
+
+type upcomingAnswer struct{ Body Upcoming }
+
+func (s *server) upcoming(ctx context.Context, tenant int32, in *upcomingInput) (*upcomingAnswer, error) {
+	if err := in.exists(); err != nil {
+		return nil, err
+	}
+	record, err := s.Store.GetJob(ctx, tenant, in.Job)
+	if err != nil {
+		return nil, err
+	}
+	slots, err := upcomingSlots(record, s.DefaultJitter, in.N)
+	if err != nil {
+		return nil, err
+	}
+	return &upcomingAnswer{Upcoming{slots}}, nil
+}
+
+// upcomingSlots returns the next slots of a job, from the one it stands at.
+func upcomingSlots(r store.JobRecord, defaultJitter time.Duration, n int) ([]UpcomingSlot, error) {
+	slots := []UpcomingSlot{}
+	if r.NextScheduledFor == nil || r.NextRunAt == nil {
+		return slots, nil
+	}
+	definition := r.Definition.WithDefaults()
+	timetable, err := scheduler.NewTimetable(r.ID, definition, defaultJitter)
+	if err != nil {
+		return nil, err
+	}
+	next := scheduler.Slot{At: *r.NextScheduledFor}
+	if same, ok := timetable.Next(next.At.Add(-1), nil); ok && same.At.Equal(next.At) {
+		next = same // with its note
+	}
+	due, ok := *r.NextRunAt, true
+	for ok && len(slots) < n {
+		slots = append(slots, UpcomingSlot{
+			ScheduledFor: next.At.UTC(), NextRunAt: due.UTC(), Local: inZone(next.At, definition.Schedule), Note: orNull(next.Note),
+		})
+		if next, ok = timetable.Next(next.At, nil); ok {
+			due = timetable.Due(next.At, nil)
+		}
+	}
+	return slots, nil
+}

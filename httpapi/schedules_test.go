@@ -1,0 +1,63 @@
+package httpapi
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestUpcomingStartsAtTheJobsNextSlot(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for name, schedule := range map[string]string{
+		"cron": `{"cron":"0 3 * * *","timezone":"Asia/Tokyo"}`, "every": `{"every":"3h"}`, "at": `{"at":"2199-01-01T00:00:00Z"}`,
+		"bounded": `{"every":"3h","starts_at":"2199-01-01T00:00:00Z","ends_at":"2199-01-01T03:00:00Z"}`,
+	} {
+		job := s.create(`{"name":"` + name + `","schedule":` + schedule + `,"target":{"url":"http://example.com/"}}`)
+		slots := s.do("GET", "/v1/jobs/"+name+"/upcoming?n=3", "").want(200).fields()["slots"].([]any)
+		if want := map[string]int{"cron": 3, "every": 3, "at": 1, "bounded": 2}[name]; len(slots) != want {
+			t.Errorf("%s: %d slots, want %d: %v", name, len(slots), want, slots)
+			continue
+		}
+		first := slots[0].(map[string]any)
+		if first["scheduled_for"] != job["next_scheduled_for"] || first["next_run_at"] != job["next_run_at"] {
+			t.Errorf("%s: first %v, but the job's is %v, due %v", name, first, job["next_scheduled_for"], job["next_run_at"])
+		}
+		if name == "cron" && !strings.HasSuffix(slots[2].(map[string]any)["local"].(string), "T03:00:00+09:00") {
+			t.Errorf("local: %v", slots[2])
+		}
+	}
+}
+
+func TestPreview(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	r := s.do("POST", "/v1/schedules/preview", `{"schedule":{"cron":"30 2 * * *","timezone":"Europe/Berlin"},"from":"2026-03-28T02:30:00+01:00","n":2}`).want(200)
+	slots := r.fields()["slots"].([]any)
+	if len(slots) != 2 {
+		t.Fatalf("%s", r.body)
+	}
+	first := slots[0].(map[string]any)
+	if first["scheduled_for"] != "2026-03-29T01:30:00Z" || first["local"] != "2026-03-29T03:30:00+02:00" || first["note"] == nil {
+		t.Errorf("across the gap: %v", first)
+	}
+	for body, want := range map[string]int{
+		`{"schedule":{"every":"1s"}}`: 5, `{"schedule":{"every":"1s"},"n":100}`: 100, `{"schedule":{}}`: 0, `{"schedule":{"delay":"1m"}}`: 1,
+		`{"schedule":{"every":"1h","ends_at":"2026-01-01T02:00:00Z"},"from":"2026-01-01T00:00:00Z"}`: 2, `{"schedule":{"at":"2020-01-01T00:00:00Z"}}`: 1,
+	} {
+		if slots := s.do("POST", "/v1/schedules/preview", body).want(200).fields()["slots"].([]any); len(slots) != want {
+			t.Errorf("%s: %d slots, want %d", body, len(slots), want)
+		}
+	}
+	for body, want := range map[string][]string{
+		`{"schedule":{"cron":"61 * * * *"}}`:                    {"body.schedule.cron"},
+		`{"schedule":{"cron":"0 0 30 2 *"},"n":101}`:            {"body.schedule.cron", "body.n"},
+		`{"schedule":{"cron":"@daily","every":"60s"},"n":0}`:    {"body.schedule", "body.n"},
+		`{"schedule":{"crn":"@daily"},"from":"now","n":"five"}`: {"body.schedule.crn", "body.n", "body.from"},
+	} {
+		if diff := cmp.Diff(want, locations(s.do("POST", "/v1/schedules/preview", body).code(CodeInvalid))); diff != "" {
+			t.Errorf("%s: %s", body, diff)
+		}
+	}
+}

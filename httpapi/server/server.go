@@ -1,0 +1,188 @@
+// Package server puts one replica together: the database, the scheduler and the HTTP API. It is what
+// `punctual serve` and `punctual dev` run.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"punctual/httpapi"
+	"punctual/migrations"
+	"punctual/scheduler"
+	"punctual/scheduler/delivery"
+	"punctual/store"
+)
+
+// Config says how a replica runs.
+type Config struct {
+	DatabaseURL   string
+	Listen        string
+	Migrate       bool           // migrate the schema first
+	Queues        map[string]int // worker slots by queue
+	DefaultJitter time.Duration
+	DrainTimeout  time.Duration
+	DatabaseWait  time.Duration // how long to wait for a database that does not answer at the start
+	MaxConns      int32
+	Version       string
+	Log           *slog.Logger
+
+	// Wrap puts another handler around the API; Ready is called once it is served, with its base URL;
+	// Finished is told of every attempt whose outcome has been written. All for `punctual dev`.
+	Wrap     func(http.Handler) http.Handler
+	Ready    func(url string)
+	Finished func([]scheduler.Outcome)
+}
+
+// requests in flight when the API stops get this long to finish.
+const apiShutdown = 3 * time.Second
+
+// Run serves until ctx ends, then drains the scheduler, stops the API and returns. A replica that is
+// draining is not ready, but answers until it stops.
+func Run(ctx context.Context, c Config) error {
+	listener, err := listen(c.Listen)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	db, err := openStore(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), store.Collector{Store: db})
+	var draining atomic.Bool
+	api, err := httpapi.New(httpapi.Config{
+		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry, DefaultJitter: c.DefaultJitter, Tenant: "default",
+		Ready: func(context.Context) error {
+			if draining.Load() {
+				return errors.New("draining: this replica is stopping")
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("preparing the API: %w", err)
+	}
+	handler := api
+	if c.Wrap != nil {
+		handler = c.Wrap(api)
+	}
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelWarn),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	url := "http://" + listener.Addr().String()
+	c.Log.Info("API ready", "url", url)
+	if c.Ready != nil {
+		c.Ready(url)
+	}
+
+	// The scheduler stops when ctx ends, or when the API has failed.
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	context.AfterFunc(running, func() { draining.Store(true) })
+	failed := make(chan error, 1)
+	go func() {
+		err := <-served
+		if !errors.Is(err, http.ErrServerClosed) {
+			failed <- fmt.Errorf("serving the API: %w", err)
+			stop()
+		}
+	}()
+	client := delivery.New(delivery.Config{UserAgent: "punctual/" + c.Version})
+	defer client.Close()
+	host, _ := os.Hostname() // for people only
+	err = scheduler.Run(running, db, scheduler.Config{
+		Queues: c.Queues, DrainTimeout: c.DrainTimeout, Client: client, Host: host, Version: c.Version, Log: c.Log,
+		Metrics: scheduler.NewMetrics(registry), Finished: c.Finished,
+	})
+	shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), apiShutdown)
+	defer cancel()
+	_ = server.Shutdown(shutdown) // what is still open after that is cut off below
+	_ = server.Close()
+	select {
+	case apiErr := <-failed:
+		return errors.Join(err, apiErr)
+	default:
+		return err
+	}
+}
+
+func listen(address string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("--listen %s: the port is taken by another process; stop it or choose another port", address)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--listen %s: %w", address, err)
+	}
+	return listener, nil
+}
+
+// openStore connects, migrates if asked to, and makes sure that the schema fits.
+func openStore(ctx context.Context, c Config) (*store.Store, error) {
+	db, err := connect(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if c.Migrate {
+		applied, err := migrations.Up(ctx, c.DatabaseURL)
+		if err != nil {
+			db.Close()
+			return nil, err
+		}
+		for _, m := range applied {
+			c.Log.Info("schema migrated", "version", m.Version, "took", m.Duration)
+		}
+	}
+	if err := db.CheckSchema(ctx); err != nil {
+		db.Close()
+		return nil, err
+	}
+	moved, err := db.Rezone(ctx)
+	if err != nil {
+		db.Close()
+		return nil, err
+	}
+	if moved > 0 {
+		c.Log.Info("next slots computed again with new time zone data", "moved", moved)
+	}
+	return db, nil
+}
+
+// connect opens the store. A database that refuses the user or does not exist is an error at once; one
+// that does not answer may still be starting.
+func connect(ctx context.Context, c Config) (*store.Store, error) {
+	options := store.Options{DatabaseURL: c.DatabaseURL, DefaultJitter: c.DefaultJitter, MaxConns: c.MaxConns, Log: c.Log}
+	deadline := time.Now().Add(c.DatabaseWait)
+	for {
+		db, err := store.Open(ctx, options)
+		var parse *pgconn.ParseConfigError
+		var refused *pgconn.PgError
+		starting := errors.As(err, &refused) && refused.Code == "57P03" // cannot_connect_now
+		if err == nil || errors.As(err, &parse) || (refused != nil && !starting) || time.Now().After(deadline) || ctx.Err() != nil {
+			return db, err
+		}
+		c.Log.Warn("the database does not answer; trying again", "error", err, "giving_up_in", time.Until(deadline).Round(time.Second))
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+}

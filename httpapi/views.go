@@ -1,0 +1,168 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+	"punctual/scheduler/cron"
+	"punctual/store"
+)
+
+// Job is a job as the API shows it: its definition with every default filled in, and how it stands.
+type Job struct {
+	ID      uuid.UUID      `json:"id" format:"uuid" doc:"Never reused." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
+	Tenant  string         `json:"tenant" doc:"Its owner." example:"default"`
+	Version int32          `json:"version" doc:"Counts the changes; also the ETag." example:"7"`
+	State   store.JobState `json:"state" enum:"active,paused,completed" doc:"completed: no slot is left." example:"active"`
+	scheduler.Definition
+	Paused           bool       `json:"paused" doc:"Whether it is paused." example:"false"`
+	PausedAt         *time.Time `json:"paused_at,omitempty" doc:"When it was paused."`
+	PausedUntil      *time.Time `json:"paused_until,omitempty" doc:"When it resumes by itself."`
+	PauseNote        string     `json:"pause_note,omitempty" doc:"Why it was paused."`
+	NextRunAt        *time.Time `json:"next_run_at" doc:"When the next slot is due: the slot plus the job's jitter. Null: there is none."`
+	NextScheduledFor *time.Time `json:"next_scheduled_for" doc:"The next slot."`
+	NextLocal        *string    `json:"next_local" doc:"The next slot of a cron schedule in the job's zone." example:"2026-12-01T03:00:00-08:00"`
+	LastRun          *Run       `json:"last_run" doc:"The newest run or recorded skip, without its attempts."`
+	CreatedAt        time.Time  `json:"created_at" doc:"When it was first written."`
+	UpdatedAt        time.Time  `json:"updated_at" doc:"When it was last changed by somebody."`
+	CompletedAt      *time.Time `json:"completed_at,omitempty" doc:"When its last slot was claimed."`
+}
+
+// Run is a run, or a recorded skip.
+type Run struct {
+	ID            uuid.UUID         `json:"id" format:"uuid" doc:"Also the webhook-id of its requests." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
+	JobID         uuid.UUID         `json:"job_id" format:"uuid" doc:"Its job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
+	Job           string            `json:"job" doc:"The job's name now." example:"daily-invoice-gen"`
+	Tenant        string            `json:"tenant" doc:"Its owner." example:"default"`
+	Trigger       scheduler.Trigger `json:"trigger" doc:"What made it." example:"schedule"`
+	ScheduledFor  time.Time         `json:"scheduled_for" doc:"Its slot; of a manual run, when it was asked for."`
+	Status        scheduler.Status  `json:"status" doc:"Final: succeeded, dead, skipped, cancelled." example:"succeeded"`
+	Reason        *scheduler.Reason `json:"reason" doc:"Why it is not a plain success."`
+	Late          bool              `json:"late" doc:"Made after the job's tolerance for missed slots." example:"false"`
+	Attempt       int               `json:"attempt" doc:"Number of the latest attempt; 0 before the first." example:"1"`
+	MaxAttempts   int               `json:"max_attempts" doc:"How many it may have." example:"5"`
+	Replica       *uuid.UUID        `json:"replica" format:"uuid" doc:"The replica that made the latest attempt."`
+	JobVersion    int32             `json:"job_version" doc:"Version of the definition it uses on every attempt." example:"7"`
+	DueAt         time.Time         `json:"due_at" doc:"When it was due: the slot plus the job's jitter."`
+	CreatedAt     time.Time         `json:"created_at" doc:"When it was recorded."`
+	ClaimedAt     *time.Time        `json:"claimed_at" doc:"When the latest attempt was claimed."`
+	StartedAt     *time.Time        `json:"started_at" doc:"When the latest attempt was sent."`
+	FinishedAt    *time.Time        `json:"finished_at" doc:"When it reached its final status."`
+	NextAttemptAt *time.Time        `json:"next_attempt_at" doc:"While retrying: when the next attempt may start."`
+	HTTPStatus    *int              `json:"http_status" doc:"Status of the latest response." example:"200"`
+	Error         *string           `json:"error" doc:"The latest error, for people."`
+	BlockedBy     *uuid.UUID        `json:"blocked_by" format:"uuid" doc:"On a skip for overlap: the run in the way."`
+	Skipped       *SkippedRange     `json:"skipped" doc:"On a skip: the slots it stands for."`
+	ReplayOf      *uuid.UUID        `json:"replay_of" format:"uuid" doc:"The run that it repeats."`
+	ParentRun     *uuid.UUID        `json:"parent_run" format:"uuid" doc:"On a step: the run of its workflow."`
+	Step          *string           `json:"step" doc:"On a step: its name."`
+	Attempts      []Attempt         `json:"attempts,omitzero" doc:"Its attempts in order; only where one run is asked for."`
+}
+
+// SkippedRange is what a recorded skip stands for.
+type SkippedRange struct {
+	First time.Time `json:"first" doc:"The first slot."`
+	Last  time.Time `json:"last" doc:"The last slot."`
+	Count *int      `json:"count" doc:"How many slots; null: more than 1,000." example:"3"`
+}
+
+// Attempt is one request of a run.
+type Attempt struct {
+	Number     int                      `json:"number" doc:"From 1." example:"1"`
+	StartedAt  time.Time                `json:"started_at" doc:"When it was sent."`
+	FinishedAt time.Time                `json:"finished_at" doc:"When it ended."`
+	Outcome    scheduler.AttemptOutcome `json:"outcome" doc:"How it ended." example:"failed"`
+	HTTPStatus *int                     `json:"http_status" doc:"Status of the response, if there was one." example:"503"`
+	Error      *string                  `json:"error" doc:"What went wrong, for people."`
+	Response   *string                  `json:"response" doc:"Start of the response body of a failure."`
+}
+
+func showJob(r store.JobRecord) Job {
+	job := Job{
+		ID: r.ID, Tenant: r.Tenant, Version: r.Version, State: r.State, Definition: r.Definition.WithDefaults(),
+		Paused: r.State == store.JobPaused, NextRunAt: utc(r.NextRunAt), NextScheduledFor: utc(r.NextScheduledFor),
+		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), CompletedAt: utc(r.CompletedAt),
+	}
+	if job.Paused {
+		job.PausedAt, job.PausedUntil, job.PauseNote = utc(r.PausedAt), utc(r.PausedUntil), r.PauseNote
+	}
+	if r.NextScheduledFor != nil && r.Definition.Schedule.Kind() == scheduler.KindCron {
+		local := inZone(*r.NextScheduledFor, r.Definition.Schedule)
+		job.NextLocal = &local
+	}
+	if r.LastRun != nil {
+		run := showRun(*r.LastRun)
+		job.LastRun = &run
+	}
+	return job
+}
+
+func showRun(r store.RunRecord) Run {
+	run := Run{
+		ID: r.ID, JobID: r.JobID, Job: r.Job, Tenant: r.Tenant, Trigger: r.Trigger, ScheduledFor: r.ScheduledFor.UTC(),
+		Status: r.Status, Reason: orNull(r.Reason), Late: r.Late, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
+		Replica: r.Replica, JobVersion: r.JobVersion, DueAt: r.DueAt.UTC(), CreatedAt: r.CreatedAt.UTC(),
+		ClaimedAt: utc(r.ClaimedAt), StartedAt: utc(r.StartedAt), FinishedAt: utc(r.FinishedAt),
+		NextAttemptAt: utc(r.NextAttemptAt), HTTPStatus: orNull(r.HTTPStatus), Error: orNull(r.Error),
+		BlockedBy: r.BlockedBy, ReplayOf: r.ReplayOf, ParentRun: r.ParentRun, Step: orNull(r.Step),
+	}
+	if r.Skipped != nil {
+		run.Skipped = &SkippedRange{First: r.Skipped.First.UTC(), Last: r.Skipped.Last.UTC(), Count: r.Skipped.Count}
+	}
+	return run
+}
+
+// showRunWithAttempts always shows the list, also an empty one.
+func showRunWithAttempts(r store.RunRecord) Run {
+	run := showRun(r)
+	run.Attempts = make([]Attempt, len(r.Attempts))
+	for i, a := range r.Attempts {
+		run.Attempts[i] = Attempt{
+			Number: a.Number, StartedAt: a.StartedAt.UTC(), FinishedAt: a.FinishedAt.UTC(), Outcome: a.Outcome,
+			HTTPStatus: orNull(a.HTTPStatus), Error: orNull(a.Error), Response: orNull(a.Response),
+		}
+	}
+	return run
+}
+
+// inZone writes an instant as the clocks of a schedule's zone show it.
+func inZone(t time.Time, s scheduler.Schedule) string {
+	zone, err := cron.LoadZone(s.Timezone)
+	if s.Timezone == "" || err != nil { // a zone that was known when the job was written is unknown to this binary
+		zone = time.UTC
+	}
+	return t.In(zone).Format(time.RFC3339)
+}
+
+func utc(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	u := t.UTC()
+	return &u
+}
+
+// orNull returns nil for the zero value.
+func orNull[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+// render returns v as JSON without the escapes that only HTML needs.
+func render(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("rendering %T: %w", v, err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}

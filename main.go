@@ -1,0 +1,177 @@
+// Punctual is cron as a service on the Postgres you already have.
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/lmittmann/tint"
+
+	"punctual/httpapi/server"
+	"punctual/migrations"
+	"punctual/scheduler/cron"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+//go:embed testdata/sample-jobs.json
+var sampleJobs []byte
+
+const description = `Cron as a service on the Postgres you already have: jobs are HTTP callbacks, replicas need no leader.
+
+Try it:            punctual dev
+In production:     punctual migrate --database-url postgres://…  and then any number of
+                   punctual serve --database-url postgres://…
+
+Every flag can be given as an environment variable, PUNCTUAL_ and its name: PUNCTUAL_DRAIN_TIMEOUT=10s.`
+
+// cli is the table of subcommands.
+type cli struct {
+	LogLevel  slog.Level `default:"info" help:"Least level that is logged: debug, info, warn or error."`
+	LogFormat string     `default:"text" enum:"text,json" help:"Form of the log: text for people, json for machines."`
+
+	Serve   serveCmd   `cmd:"" help:"Run a replica: scheduler and HTTP API on a Postgres of yours."`
+	Dev     devCmd     `cmd:"" help:"Run a scheduler to try things with: private Postgres, sample jobs, an echo target."`
+	Migrate migrateCmd `cmd:"" help:"Bring the database's schema up to date. Safe to run from several places at once."`
+	Version versionCmd `cmd:"" help:"Show the version of the binary, its schema and its time zone data."`
+}
+
+// database is how to reach Postgres.
+type database struct {
+	DatabaseURL string `required:"" env:"PUNCTUAL_DATABASE_URL,DATABASE_URL" placeholder:"postgres://…" help:"Postgres 15 or newer, direct or through PgBouncer: postgres://user:password@host:5432/database."`
+}
+
+// replica is what serve and dev have in common.
+type replica struct {
+	Listen        string         `default:"127.0.0.1:8080" help:"Address the HTTP API listens on."`
+	Queues        map[string]int `default:"default=500" mapsep:"," help:"Worker slots of this replica by queue: default=500,critical=100."`
+	DefaultJitter time.Duration  `default:"10s" help:"Jitter of cron slots a minute or more apart whose job sets none. The same on every replica."`
+	DrainTimeout  time.Duration  `default:"25s" help:"How long a stop waits for requests in flight before it interrupts them."`
+	MaxConns      int32          `default:"16" help:"Most connections to the database."`
+}
+
+func (r replica) config(log *slog.Logger) server.Config {
+	return server.Config{
+		Listen: r.Listen, Queues: r.Queues, DefaultJitter: r.DefaultJitter, DrainTimeout: r.DrainTimeout, MaxConns: r.MaxConns, Version: version, Log: log,
+	}
+}
+
+// Validate is called by the flag parser.
+func (r replica) Validate() error {
+	for _, name := range slices.Sorted(maps.Keys(r.Queues)) {
+		if slots := r.Queues[name]; slots < 1 || slots > 100_000 {
+			return fmt.Errorf("--queues: %s=%d: worker slots are 1 to 100000", name, slots)
+		}
+	}
+	switch {
+	case len(r.Queues) == 0:
+		return errors.New("--queues: name at least one queue, such as default=500")
+	case r.DefaultJitter < 0 || r.DefaultJitter > time.Hour:
+		return fmt.Errorf("--default-jitter: %s is outside 0s to 1h", r.DefaultJitter)
+	case r.DrainTimeout < 0 || r.DrainTimeout > time.Hour:
+		return fmt.Errorf("--drain-timeout: %s is outside 0s to 1h", r.DrainTimeout)
+	case r.MaxConns < 4 || r.MaxConns > 1000:
+		return fmt.Errorf("--max-conns: %d is outside 4 to 1000", r.MaxConns)
+	}
+	return nil
+}
+
+type serveCmd struct {
+	database
+	replica
+	Migrate        bool          `help:"Bring the schema up to date first."`
+	Auth           string        `default:"none" enum:"none" help:"How callers prove who they are. Only none so far, and so on loopback only."`
+	InsecureNoAuth bool          `help:"Listen on other than loopback although anybody who gets there may do anything."`
+	DatabaseWait   time.Duration `default:"30s" help:"How long to wait at the start for a database that does not answer."`
+}
+
+func (c *serveCmd) Run(ctx context.Context, log *slog.Logger) error {
+	if err := server.CheckExposure(c.Listen, c.InsecureNoAuth); err != nil {
+		return err
+	}
+	config := c.config(log)
+	config.DatabaseURL, config.Migrate, config.DatabaseWait = c.DatabaseURL, c.Migrate, c.DatabaseWait
+	return server.Run(ctx, config)
+}
+
+type devCmd struct {
+	replica
+	Dir string `type:"path" placeholder:"DIR" help:"Data directory of the private Postgres. Default: punctual-dev in the user's cache directory."`
+}
+
+func (c *devCmd) Run(ctx context.Context, log *slog.Logger) error {
+	if err := server.CheckExposure(c.Listen, false); err != nil {
+		return err
+	}
+	if c.Dir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return fmt.Errorf("--dir: there is no cache directory to default to: %w", err)
+		}
+		c.Dir = filepath.Join(cache, "punctual-dev")
+	}
+	return server.RunDev(ctx, server.DevConfig{Config: c.config(log), Dir: c.Dir, Sample: sampleJobs, Out: os.Stdout})
+}
+
+type migrateCmd struct{ database }
+
+func (c *migrateCmd) Run(ctx context.Context, log *slog.Logger) error {
+	applied, err := migrations.Up(ctx, c.DatabaseURL)
+	for _, m := range applied {
+		log.Info("migrated", "version", m.Version, "took", m.Duration.Round(time.Millisecond))
+	}
+	if err != nil {
+		return err
+	}
+	log.Info("the schema is up to date", "version", migrations.Latest())
+	return nil
+}
+
+type versionCmd struct{}
+
+func (versionCmd) Run() error {
+	goVersion := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		goVersion = info.GoVersion
+	}
+	_, err := fmt.Printf("punctual %s\nschema   %d\ntzdata   %s\ngo       %s\n", version, migrations.Latest(), cron.ZoneDataVersion(), strings.TrimPrefix(goVersion, "go"))
+	return err
+}
+
+func main() {
+	var c cli
+	parsed := kong.Parse(&c, kong.Name("punctual"), kong.Description(description), kong.DefaultEnvars("PUNCTUAL"), kong.UsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}))
+	log := newLog(c.LogLevel, c.LogFormat)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	parsed.BindTo(ctx, (*context.Context)(nil))
+	if err := parsed.Run(log); err != nil {
+		fmt.Fprintf(os.Stderr, "punctual: %v\n", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func newLog(level slog.Level, format string) *slog.Logger {
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	}
+	terminal, err := os.Stderr.Stat()
+	plain := err != nil || terminal.Mode()&os.ModeCharDevice == 0 || os.Getenv("NO_COLOR") != ""
+	return slog.New(tint.NewTextHandler(os.Stderr, &tint.Options{Level: level, TimeFormat: time.DateTime, NoColor: plain}))
+}
