@@ -50,7 +50,7 @@ func problemOf(ctx context.Context, err error) *Problem {
 	case errors.As(err, &problem):
 		return problem
 	case errors.As(err, &active):
-		p := newProblem(CodeActiveRun, fmt.Sprintf("Run %s is active.", active.Run))
+		p := newProblem(CodeActiveRun, sentence(active))
 		p.ActiveRun = &active.Run
 		return p
 	case errors.As(err, &batch):

@@ -99,6 +99,12 @@ func examplePendingRecord() store.RunRecord {
 	}
 }
 
+func exampleCancelledRecord() store.RunRecord {
+	run, asked := examplePendingRecord(), at("2026-12-01T15:20:31.114Z")
+	run.Status, run.Reason, run.FinishedAt = scheduler.StatusCancelled, scheduler.ReasonCancelled, &asked
+	return run
+}
+
 func at(text string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {

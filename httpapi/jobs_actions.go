@@ -32,7 +32,7 @@ func (s *server) jobActionRoutes() {
 	op = register(s, huma.Operation{
 		OperationID: "trigger-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/trigger", Tags: []string{tagJobs},
 		Summary: "Run a job now", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
-		Description: "Makes a run beside the schedule, also of a paused job. Where the concurrency policy forbids it while another run is active, the answer is 409 and names that run.",
+		Description: "Makes a run beside the schedule, also of a paused job. Under concurrency_policy replace it cancels the active run, under wait it waits for it. Under forbid while a run is active, and under wait while another waits, the answer is 409 and names that run.",
 		Responses:   s.rendered(http.StatusAccepted, Run{}, examplePendingRun),
 		Errors:      []int{400, 404, 409, 413, 415, 422},
 	}, s.triggerJob)

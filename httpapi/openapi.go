@@ -97,7 +97,7 @@ func (s *server) describe() {
 	}
 	for _, name := range []string{"Job", "JobInput", "JobPatch"} {
 		p := schemas[name].Properties
-		p["concurrency_policy"].Enum = []any{scheduler.PolicyAllow, scheduler.PolicyForbid}
+		p["concurrency_policy"].Enum = []any{scheduler.PolicyAllow, scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait}
 		p["priority"].Enum = []any{scheduler.PriorityHigh, scheduler.PriorityNormal, scheduler.PriorityLow}
 		p["name"].Pattern = nameForm.String()
 	}

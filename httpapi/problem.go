@@ -66,7 +66,7 @@ var codes = map[Code]struct {
 	CodeNoRoute:         {http.StatusNotFound, "There is no such path"},
 	CodeWrongMethod:     {http.StatusMethodNotAllowed, "The path does not have this method"},
 	CodeNameTaken:       {http.StatusConflict, "The name is taken by another job"},
-	CodeActiveRun:       {http.StatusConflict, "A run of the job is active, and its concurrency policy forbids another"},
+	CodeActiveRun:       {http.StatusConflict, "The job has a run that has not ended, and its concurrency policy does not allow another"},
 	CodeState:           {http.StatusConflict, "The state does not allow it"},
 	CodeVersion:         {http.StatusPreconditionFailed, "The job is not at the version that the condition names"},
 	CodeTooLarge:        {http.StatusRequestEntityTooLarge, "The body is too large"},

@@ -30,6 +30,13 @@ func (s *server) runRoutes() {
 		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{run}", Tags: []string{tagRuns},
 		Summary: "Get a run", Description: "With its attempts.", Errors: []int{404},
 	}, s.getRun)
+	register(s, huma.Operation{
+		OperationID: "cancel-run", Method: http.MethodPost, Path: "/v1/runs/{run}/cancel", Tags: []string{tagRuns},
+		Summary: "Cancel a run", DefaultStatus: http.StatusAccepted,
+		Description: "A run that waits ends at once. One that is being sent is cut off within two seconds, on whichever replica, and ends as cancelled whatever its target answers; until then its status is running and its reason cancelled_by_user. Repeating it changes nothing.",
+		Responses:   s.rendered(http.StatusAccepted, Run{}, showRunWithAttempts(exampleCancelledRecord())),
+		Errors:      []int{404, 409},
+	}, s.cancelRun)
 }
 
 type runAnswer struct{ Body Run }
@@ -44,6 +51,18 @@ func (s *server) getRun(ctx context.Context, tenant int32, in *getRunInput) (*ru
 		return nil, err
 	}
 	record, err := s.Store.GetRun(ctx, tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	return &runAnswer{showRunWithAttempts(record)}, nil
+}
+
+func (s *server) cancelRun(ctx context.Context, tenant int32, in *getRunInput) (*runAnswer, error) {
+	id, err := parseID(in.Run)
+	if err != nil {
+		return nil, err
+	}
+	record, err := s.Store.CancelRun(ctx, tenant, id)
 	if err != nil {
 		return nil, err
 	}

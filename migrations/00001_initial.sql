@@ -196,7 +196,7 @@ COMMENT ON COLUMN punctual.runs.http_status     IS 'HTTP status of the latest at
 COMMENT ON COLUMN punctual.runs.late            IS 'Made after the job''s tolerance for missed slots.';
 COMMENT ON COLUMN punctual.runs.status          IS 'blocked, pending, running, retrying; final: succeeded, dead, skipped, cancelled.';
 COMMENT ON COLUMN punctual.runs.trigger         IS 'What made it: schedule, catchup, manual, event, backfill, replay or step.';
-COMMENT ON COLUMN punctual.runs.reason          IS 'Why it is not a plain success; null on a plain success.';
+COMMENT ON COLUMN punctual.runs.reason          IS 'Why it is not a plain success; null on a plain success. On a running run, cancelled_by_user or replaced: it is to be cancelled.';
 COMMENT ON COLUMN punctual.runs.error           IS 'The latest error, for people.';
 COMMENT ON COLUMN punctual.runs.step            IS 'On a step: its name.';
 
@@ -277,6 +277,16 @@ COMMENT ON TABLE  punctual.exclusive             IS 'The gate of each job whose 
 COMMENT ON COLUMN punctual.exclusive.job_id      IS 'The job.';
 COMMENT ON COLUMN punctual.exclusive.active_run  IS 'Its active run; one that is final or missing counts as none.';
 COMMENT ON COLUMN punctual.exclusive.waiting_run IS 'Under wait: the run that starts when the active one ends.';
+
+CREATE TABLE punctual.cancels (
+    run_id        uuid PRIMARY KEY,
+    replica       uuid NOT NULL,
+    requested_at  timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE  punctual.cancels              IS 'Tells replicas which of the runs they are sending are to be cancelled; that they are is said by runs.reason.';
+COMMENT ON COLUMN punctual.cancels.run_id       IS 'The running run.';
+COMMENT ON COLUMN punctual.cancels.replica      IS 'Replica that is sending it.';
+COMMENT ON COLUMN punctual.cancels.requested_at IS 'When it was asked for.';
 
 CREATE TABLE punctual.dead_letters (
     run_id         uuid PRIMARY KEY,
@@ -505,7 +515,7 @@ $$;
 -- +goose StatementBegin
 -- The schema itself stays: it holds goose's own table.
 DROP VIEW punctual.job_status, punctual.run_history, punctual.overdue, punctual.upcoming, punctual.failures, punctual.replica_status;
-DROP TABLE punctual.idempotency_keys, punctual.replicas, punctual.dead_letters, punctual.exclusive, punctual.claims, punctual.ready, punctual.run_data,
+DROP TABLE punctual.idempotency_keys, punctual.replicas, punctual.dead_letters, punctual.cancels, punctual.exclusive, punctual.claims, punctual.ready, punctual.run_data,
     punctual.attempts, punctual.runs, punctual.schedules, punctual.job_versions, punctual.jobs, punctual.queues, punctual.tenants, punctual.deployment;
 DROP FUNCTION punctual.create_partitions(date, date), punctual.partition_bound(date), punctual.priority_name(smallint);
 DROP SEQUENCE punctual.fences;

@@ -23,6 +23,7 @@ type Situation struct {
 	Job          *Job
 	ScheduledFor time.Time // the slot that is due
 	Active       uuid.UUID // the run that holds the job's gate; uuid.Nil when none does
+	Waiting      uuid.UUID // the run that starts when the active one ends; uuid.Nil when none does
 	Now          time.Time // the database's clock
 	Memo         *cron.Memo
 }
@@ -31,6 +32,8 @@ type Situation struct {
 type Plan struct {
 	Runs  []PlannedRun
 	Skips []Skip
+	// Cancel are runs that a newer one replaces.
+	Cancel []uuid.UUID
 	// Next and NextRunAt are the job's next slot and when it is due; zero when Done.
 	Next, NextRunAt time.Time
 	// Done says that no slot is left.
@@ -42,6 +45,8 @@ type PlannedRun struct {
 	ScheduledFor, DueAt time.Time
 	Trigger             Trigger
 	Late                bool
+	// Waits says that it starts when the job's active run has ended.
+	Waits bool
 }
 
 // Skip is a recorded range of slots that will not run, first and last included.
@@ -127,19 +132,45 @@ func (s Situation) fireAll(missedBefore, newest time.Time) Plan {
 
 // fire plans the run of a slot, or the skip that expiry or overlap makes of it.
 func (s Situation) fire(p *Plan, slot time.Time, late bool) {
-	due := s.due(slot)
-	switch {
-	case s.Job.expired(due, s.Now):
-		p.Skips = append(p.Skips, s.skip(ReasonExpired, slot, slot))
-	case s.Job.ConcurrencyPolicy == PolicyForbid && s.Active != uuid.Nil:
-		skip := s.skip(ReasonOverlap, slot, slot)
-		skip.BlockedBy = s.Active
-		p.Skips = append(p.Skips, skip)
-	case late:
-		p.Runs = append(p.Runs, PlannedRun{ScheduledFor: slot, DueAt: due, Trigger: TriggerCatchup, Late: true})
-	default:
-		p.Runs = append(p.Runs, PlannedRun{ScheduledFor: slot, DueAt: due, Trigger: TriggerSchedule})
+	run := PlannedRun{ScheduledFor: slot, DueAt: s.due(slot), Trigger: TriggerSchedule, Late: late}
+	if late {
+		run.Trigger = TriggerCatchup
 	}
+	if s.Job.expired(run.DueAt, s.Now) {
+		p.Skips = append(p.Skips, s.skip(ReasonExpired, slot, slot))
+		return
+	}
+	if blocker := s.blocker(); blocker != uuid.Nil {
+		skip := s.skip(ReasonOverlap, slot, slot)
+		skip.BlockedBy = blocker
+		p.Skips = append(p.Skips, skip)
+		return
+	}
+	run.Waits = s.Job.ConcurrencyPolicy != PolicyAllow && s.Active != uuid.Nil
+	if s.Job.ConcurrencyPolicy == PolicyReplace {
+		for _, older := range []uuid.UUID{s.Active, s.Waiting} {
+			if older != uuid.Nil {
+				p.Cancel = append(p.Cancel, older)
+			}
+		}
+	}
+	p.Runs = append(p.Runs, run)
+}
+
+// blocker returns the run that keeps a slot from becoming one by the job's concurrency policy; uuid.Nil
+// when none does.
+func (s Situation) blocker() uuid.UUID {
+	switch s.Job.ConcurrencyPolicy {
+	case PolicyForbid:
+		if s.Active == uuid.Nil {
+			return s.Waiting
+		}
+		return s.Active
+	case PolicyWait:
+		return s.Waiting
+	case PolicyAllow, PolicyReplace:
+	}
+	return uuid.Nil
 }
 
 // advance completes a plan with the slot that follows the last one settled. It is computed from that

@@ -11,7 +11,7 @@ type Definition struct {
 	Schedule          Schedule          `json:"schedule,omitzero" doc:"When it fires: exactly one of cron, every, at, delay; none of them: only when triggered."`
 	Jitter            Duration          `json:"jitter,omitzero" doc:"Delays each slot by a fixed offset in [0, jitter), hashed from the job's id and never more than half the gap to the next slot. Absent: the deployment's default for cron slots a minute or more apart, else 0s." example:"10s"`
 	Missed            Missed            `json:"missed,omitzero" doc:"What happens to slots that could not be claimed in time."`
-	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" doc:"What happens when a slot is due while a run of the job is active."`
+	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" doc:"What happens when a slot is due while a run of the job is active: allow runs both, forbid records a skip, replace cancels the active run, wait keeps one run waiting."`
 	ExpiresAfter      Duration          `json:"expires_after,omitzero" doc:"No attempt starts later than this after the slot was due. Absent: never expires." example:"1h"`
 	Target            Target            `json:"target" doc:"The HTTP request to send."`
 	Timeout           Duration          `json:"timeout,omitzero" doc:"Covers one whole exchange: 1ms to 24h." example:"30s"`
@@ -78,8 +78,10 @@ type ConcurrencyPolicy string
 
 // The concurrency policies.
 const (
-	PolicyAllow  ConcurrencyPolicy = "allow"
-	PolicyForbid ConcurrencyPolicy = "forbid"
+	PolicyAllow   ConcurrencyPolicy = "allow"   // both run
+	PolicyForbid  ConcurrencyPolicy = "forbid"  // the slot is recorded as a skip
+	PolicyReplace ConcurrencyPolicy = "replace" // the active run is cancelled, and the new one starts when it has ended
+	PolicyWait    ConcurrencyPolicy = "wait"    // one run waits for the active one to end; further slots are recorded as skips
 )
 
 // Missed says what happens to slots claimed later than Tolerance after they were due.
@@ -105,7 +107,7 @@ type Retry struct {
 	InitialBackoff Duration `json:"initial_backoff,omitzero" doc:"Delay after the first failure." example:"30s"`
 	Multiplier     float64  `json:"multiplier,omitempty" doc:"Growth of the delay with each failure, 1 to 100." example:"4"`
 	MaxBackoff     Duration `json:"max_backoff,omitzero" doc:"Longest delay." example:"1h"`
-	GiveUpOn       []int    `json:"give_up_on" doc:"HTTP statuses that end the run at once." example:"[410]"`
+	GiveUpOn       []int    `json:"give_up_on,omitzero" doc:"HTTP statuses that end the run at once." example:"[410]"`
 }
 
 // Priority orders runs within a queue.

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
@@ -17,9 +18,8 @@ func (s *Scheduler) dispatch(b Batch) {
 		queue, older := a.Lane/4, a.Lease.ClaimedAt.Sub(a.DueAt) > OlderThan
 		s.slots.take(queue, older)
 		s.running.Go(func() {
-			o := s.execute(a)
-			s.slots.release(queue, older)
-			s.finisher.put(o)
+			s.finisher.put(s.execute(a))
+			s.slots.release(queue, older) // not before: what cannot be written occupies slots, and so claims stop
 		})
 	}
 }
@@ -35,14 +35,18 @@ func (s *Scheduler) execute(a Assignment) Outcome {
 		return Outcome{Assignment: a, Verdict: Expire, FinishedAt: started, Reason: ReasonExpired}
 	}
 	s.metrics.late(a, started)
-	sent := time.Now()
-	ctx := s.workCtx
+	parent := s.workCtx
 	if a.Job.ConcurrencyPolicy != PolicyAllow {
-		ctx = s.heart.exclusive()
+		parent = s.heart.exclusive()
 	}
+	ctx, done := s.flights.begin(parent, a.RunID)
+	defer done()
+	sent := time.Now()
 	result := s.config.Client.Send(ctx, a.request())
 	finished := started.Add(time.Since(sent))
 	switch {
+	case result.Cancelled && errors.Is(context.Cause(ctx), errCancelled):
+		return Outcome{Assignment: a, Verdict: Cancel, StartedAt: started, FinishedAt: finished, Reason: ReasonCancelled, Error: errCancelled.Error()}
 	case result.Cancelled && !result.Sent:
 		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: finished}
 	case result.Cancelled:

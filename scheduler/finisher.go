@@ -28,18 +28,25 @@ type finisher struct {
 	finished func([]Outcome)   // may be nil
 	released func([]uuid.UUID) // is told of leases whose end has been written
 	queue    chan Outcome
+	gone     chan struct{} // closed when nothing is written any more
 }
 
 func newFinisher(store Store, log *slog.Logger, c Config, released func([]uuid.UUID)) *finisher {
-	return &finisher{store: store, log: log, metrics: c.Metrics, finished: c.Finished, released: released, queue: make(chan Outcome, finisherQueue)}
+	return &finisher{store: store, log: log, metrics: c.Metrics, finished: c.Finished, released: released, queue: make(chan Outcome, finisherQueue), gone: make(chan struct{})}
 }
 
-// put hands an outcome over; it waits while the queue is full.
-func (f *finisher) put(o Outcome) { f.queue <- o }
+// put hands an outcome over; it waits while the queue is full, unless nothing will be written any more.
+func (f *finisher) put(o Outcome) {
+	select {
+	case f.queue <- o:
+	case <-f.gone:
+	}
+}
 
 // run writes until the queue is closed and empty, or ctx ends: then what is left stays with its claims,
 // for other replicas to recover.
 func (f *finisher) run(ctx context.Context) {
+	defer close(f.gone)
 	for first := range f.queue {
 		outcomes, open := f.collect(first)
 		if !f.write(ctx, outcomes) || !open {

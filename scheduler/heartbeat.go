@@ -11,7 +11,9 @@ import (
 )
 
 const (
-	heartbeatEvery = 2 * time.Second
+	// heartbeatEvery, give or take a tenth, is at most two seconds: a cancel that was asked for arrives with a
+	// heartbeat, and is to arrive within two seconds.
+	heartbeatEvery = 1800 * time.Millisecond
 	// renewTimeout keeps a database that hangs from hiding that it does.
 	renewTimeout = 3 * time.Second
 	// selfCheckEvery is how often a replica looks whether it could still renew.
@@ -70,6 +72,7 @@ func (h *heartbeat) act(ctx context.Context, pulse Pulse, lost []Heartbeat) erro
 			return err
 		}
 	}
+	h.s.flights.cancel(pulse.Cancels)
 	if stray := h.strays(pulse.Claims); len(stray) > 0 {
 		n, err := h.s.store.GiveBack(ctx, stray)
 		if err != nil {

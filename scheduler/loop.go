@@ -26,6 +26,13 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
 	}
 }
 
+// outlast returns a context that ends a while after ctx does.
+func outlast(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { sleep(longer, d, nil); cancel() })
+	return longer, func() { stop(); cancel() }
+}
+
 // spread returns d, at most 10 % shorter or longer.
 func spread(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.9 + 0.2*rand.Float64())) //nolint:gosec // spreads load, guards nothing

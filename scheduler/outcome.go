@@ -13,6 +13,7 @@ const (
 	Expire                   // no attempt was made: final, skipped when nothing was ever sent, else dead
 	GiveBack                 // never sent: pending again, at once, for any replica
 	Interrupt                // cut off by a stopping replica: retried at once, not counted
+	Cancel                   // final: cancelled, as was asked for
 )
 
 // Outcome is the end of one attempt, as the finisher writes it.
@@ -59,6 +60,8 @@ func (o Outcome) End() End {
 		return End{Status: StatusPending, Number: o.Attempt - 1}
 	case Interrupt:
 		return End{Status: StatusRetrying, Attempt: AttemptInterrupted, Number: o.Attempt}
+	case Cancel:
+		return End{Status: StatusCancelled, Attempt: AttemptCancelled, Counts: true, Number: o.Attempt}
 	case RetryRun:
 	}
 	return End{Status: StatusRetrying, Attempt: failed, Counts: true, Number: o.Attempt}

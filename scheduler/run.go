@@ -50,9 +50,11 @@ type Reason string
 
 // The reasons and the status each leads to.
 const (
-	ReasonMissed         Reason = "missed"          // skipped: claimed later than its tolerance
-	ReasonPaused         Reason = "paused"          // skipped: passed while the job was paused
-	ReasonOverlap        Reason = "overlap"         // skipped: another run of the job was active
+	ReasonMissed         Reason = "missed"   // skipped: claimed later than its tolerance
+	ReasonPaused         Reason = "paused"   // skipped: passed while the job was paused
+	ReasonOverlap        Reason = "overlap"  // skipped: another run of the job was active
+	ReasonReplaced       Reason = "replaced" // cancelled: a newer run of the job took its place
+	ReasonCancelled      Reason = "cancelled_by_user"
 	ReasonExpired        Reason = "expired"         // skipped when never sent, else dead
 	ReasonTimeout        Reason = "timeout"         // dead: the exchange took longer than the timeout
 	ReasonConnect        Reason = "connect"         // dead: no connection, or it broke
@@ -76,6 +78,7 @@ const (
 	AttemptFailed      AttemptOutcome = "failed"
 	AttemptTimedOut    AttemptOutcome = "timed_out"
 	AttemptLost        AttemptOutcome = "lost"        // its replica vanished
+	AttemptCancelled   AttemptOutcome = "cancelled"   // its run was cancelled
 	AttemptInterrupted AttemptOutcome = "interrupted" // its replica was asked to stop; does not count
 )
 

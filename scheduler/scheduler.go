@@ -44,6 +44,7 @@ type Scheduler struct {
 	slots    *workerSlots
 	finisher *finisher
 	heart    *heartbeat
+	flights  flights
 	running  sync.WaitGroup  // attempts in flight
 	workCtx  context.Context // ends when attempts in flight must end
 }
@@ -95,9 +96,12 @@ func (s *Scheduler) run(ctx context.Context) {
 
 	<-ctx.Done()
 	s.log.Info("stopping: claiming no more", "drain_timeout", s.config.DrainTimeout)
+	// Both run from now, whatever the database does meanwhile.
+	timer := time.AfterFunc(s.config.DrainTimeout, func() { interrupt(errDraining) })
+	last := time.AfterFunc(s.config.DrainTimeout+flushTimeout, giveUp)
+	defer last.Stop()
 	claiming.Wait()
 	s.heart.beat(flush, true)
-	timer := time.AfterFunc(s.config.DrainTimeout, func() { interrupt(errDraining) })
 	s.running.Wait()
 	timer.Stop()
 	time.AfterFunc(flushTimeout, giveUp)

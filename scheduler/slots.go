@@ -88,6 +88,8 @@ func (w *workerSlots) change(queue int16, older bool, by int) {
 
 // numbers returns the queues' numbers.
 func (w *workerSlots) numbers() []int16 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	var numbers []int16
 	for _, q := range w.queues {
 		numbers = append(numbers, q.queue)

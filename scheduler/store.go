@@ -53,6 +53,7 @@ type Pulse struct {
 	Known   bool        // false: the others took this replica for lost and removed it
 	Others  []Heartbeat // of every other replica
 	Claims  []uuid.UUID // those this replica holds
+	Cancels []uuid.UUID // runs it is sending that are to be cancelled
 	Orphans bool        // there are claims of replicas that are no more
 }
 

@@ -16,6 +16,8 @@ const (
 	// shortest and longest pause after a claim that found only rows others had locked.
 	shortestPause = 2 * time.Millisecond
 	longestPause  = 100 * time.Millisecond
+	// claimGrace is how long a claim may go on when its replica is stopped.
+	claimGrace = 2 * time.Second
 )
 
 // ticker is the tick loop: it claims what is due and hands it to the executor. Ticks are serial; after a
@@ -105,6 +107,9 @@ func (t *ticker) claim(ctx context.Context, from func(context.Context, Claim) (B
 		return nil
 	}
 	c.Replica = t.s.replica.ID
+	// One that is under way when the replica is stopped is not cut off: it may have been committed.
+	ctx, cancel := outlast(ctx, claimGrace)
+	defer cancel()
 	batch, err := from(ctx, c)
 	if err != nil {
 		return err

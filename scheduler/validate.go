@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -60,7 +61,7 @@ func (d Definition) Validate() []Problem {
 	oneOf(&c, "missed.policy", d.Missed.Policy, MissedSkip, MissedFireOnce, MissedFireAll)
 	c.duration("missed.tolerance", d.Missed.Tolerance, time.Second, 24*time.Hour)
 	c.duration("missed.window", d.Missed.Window, time.Second, 366*24*time.Hour)
-	oneOf(&c, "concurrency_policy", d.ConcurrencyPolicy, PolicyAllow, PolicyForbid)
+	oneOf(&c, "concurrency_policy", d.ConcurrencyPolicy, PolicyAllow, PolicyForbid, PolicyReplace, PolicyWait)
 	c.duration("expires_after", d.ExpiresAfter, time.Millisecond, 366*24*time.Hour)
 	c.target(d.Target)
 	c.duration("timeout", d.Timeout, time.Millisecond, MaxTimeout)
@@ -228,10 +229,16 @@ func ValidateRequest(prefix string, headers map[string]string, body json.RawMess
 	if len(headers) > MaxHeaders {
 		c.add(prefix+"headers", "%d headers; at most %d", len(headers), MaxHeaders)
 	}
+	written := make(map[string]string, len(headers))
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		if err := delivery.CheckHeader(name, headers[name]); err != nil {
 			c.add(prefix+"headers."+clip(name), "%v", err)
 		}
+		// Names differ by more than their letters' case: otherwise chance decides which one is sent.
+		if other, twice := written[http.CanonicalHeaderKey(name)]; twice {
+			c.add(prefix+"headers."+clip(name), "is the same header as %q; give it once", clip(other))
+		}
+		written[http.CanonicalHeaderKey(name)] = name
 	}
 	if len(body) > MaxPayload {
 		c.add(prefix+"body", "%d bytes; at most %d (256 KiB)", len(body), MaxPayload)

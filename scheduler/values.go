@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"regexp"
 	"time"
 )
 
@@ -69,9 +70,16 @@ func (i Instant) String() string { return i.text }
 // MarshalText returns the text as it was written.
 func (i Instant) MarshalText() ([]byte, error) { return []byte(i.text), nil }
 
+// instantForm is RFC 3339. time.Parse also takes hours of one digit, decimal commas and offsets of a day.
+var instantForm = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+
 // UnmarshalText keeps the text whatever it is, and never fails.
 func (i *Instant) UnmarshalText(text []byte) error {
 	value, err := time.Parse(time.RFC3339Nano, string(text))
-	*i = Instant{text: string(text), value: value.UTC(), bad: err != nil}
+	if err != nil || !instantForm.Match(text) {
+		*i = Instant{text: string(text), bad: true}
+		return nil
+	}
+	*i = Instant{text: string(text), value: value.UTC()}
 	return nil
 }

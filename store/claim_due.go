@@ -73,18 +73,20 @@ type dueRow struct {
 
 // dueClaim is one claim of due slots on its way through the transaction.
 type dueClaim struct {
-	store  *Store
-	claim  scheduler.Claim
-	conn   *pgx.Conn
-	now    time.Time
-	rows   []dueRow
-	jobs   map[jobVersion]*scheduler.Job
-	broken map[jobVersion]error
-	gates  map[uuid.UUID]gate
-	runs   runRows
-	skips  skipRows
-	next   nextRows
-	batch  scheduler.Batch
+	store   *Store
+	claim   scheduler.Claim
+	conn    *pgx.Conn
+	now     time.Time
+	rows    []dueRow
+	jobs    map[jobVersion]*scheduler.Job
+	broken  map[jobVersion]error
+	gates   map[uuid.UUID]gate
+	runs    runRows
+	waiting runRows // runs that start when their job's active one has ended
+	cancel  []uuid.UUID
+	skips   skipRows
+	next    nextRows
+	batch   scheduler.Batch
 }
 
 // nextRows collects the next slots, column by column, for one UPDATE; a nil slot ends the schedule.
@@ -184,7 +186,7 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 	}
 	c.gates = map[uuid.UUID]gate{}
 	if len(gated) > 0 {
-		queueGates(&b, gated, c.gates)
+		queueGates(&b, gated, c.gates, passOver)
 	}
 	if b.Len() == 0 {
 		return nil
@@ -210,10 +212,15 @@ func (c *dueClaim) decide() {
 			if !ok {
 				continue // somebody holds the gate: the slot stays due and is claimed a moment later
 			}
-			situation.Active = gate.active
+			situation.Active, situation.Waiting = gate.active, gate.waiting
 		}
 		plan := scheduler.Decide(situation)
+		c.cancel = append(c.cancel, plan.Cancel...)
 		for _, p := range plan.Runs {
+			if p.Waits {
+				c.waiting.add(job, r.lane, p)
+				continue
+			}
 			c.runs.add(job, r.lane, p)
 			c.batch.Runs = append(c.batch.Runs, scheduler.Assignment{
 				RunID: c.runs.ids[len(c.runs.ids)-1], Job: job, Lane: r.lane, Trigger: p.Trigger,
@@ -251,6 +258,11 @@ func (n *nextRows) add(r dueRow, plan scheduler.Plan) {
 // write inserts the runs, the lease and the skips, advances the schedules and commits, in one round trip.
 // Only runs that the insert returned are this replica's to send: another id was there already.
 func (c *dueClaim) write(ctx context.Context) error {
+	if len(c.cancel) > 0 {
+		if err := cancelRuns(ctx, c.conn, c.cancel, scheduler.ReasonReplaced); err != nil {
+			return err
+		}
+	}
 	lease := &scheduler.Lease{ID: uuid.New(), ClaimedAt: c.now}
 	fences := make(map[uuid.UUID]int64, len(c.runs.ids))
 	var b pgx.Batch
@@ -267,6 +279,10 @@ func (c *dueClaim) write(ctx context.Context) error {
 	}
 	if len(c.next.gates) > 0 {
 		queueTakeGates(&b, c.next.gates, c.next.gateRuns)
+	}
+	if len(c.waiting.ids) > 0 {
+		queueWait(&b, c.waiting.jobs, c.waiting.ids)
+		c.waiting.queuePending(&b)
 	}
 	if len(c.next.done) > 0 {
 		b.Queue(completeJobs, c.next.done)

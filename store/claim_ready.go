@@ -122,7 +122,7 @@ func (c *readyClaim) lock(ctx context.Context) error {
 func (c *readyClaim) readFacts(ctx context.Context) error {
 	var b pgx.Batch
 	c.gates = map[uuid.UUID]gate{}
-	queueGates(&b, c.gatable, c.gates)
+	queueGates(&b, c.gatable, c.gates, passOver)
 	b.Queue(readWaiting, c.ids).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var w waitingRun
@@ -186,7 +186,8 @@ func (c *readyClaim) decide() {
 				c.putOff(w.RunID, gateRetry, waits)
 				continue
 			}
-			c.gates[job.ID] = gate{active: w.RunID}
+			g.active = w.RunID
+			c.gates[job.ID] = g
 			c.taken, c.takers = append(c.taken, job.ID), append(c.takers, w.RunID)
 		}
 		w.Job = job

@@ -12,20 +12,22 @@ import (
 
 // gate is the locked gate of a job whose runs must not overlap.
 type gate struct {
-	active uuid.UUID // uuid.Nil: free
+	active  uuid.UUID // uuid.Nil: free
+	waiting uuid.UUID // uuid.Nil: none
 }
 
-// queueGates locks the gates of jobs and reads them; a gate that somebody else has locked is left out.
+// queueGates locks the gates of jobs and reads them; with passOver a gate that somebody else has locked is
+// left out.
 // It must come in a statement after the one that locked the jobs' schedules or ready rows: within that
 // one it would read a stale snapshot, and a forbidden job would run twice.
-func queueGates(b *pgx.Batch, jobs []uuid.UUID, gates map[uuid.UUID]gate) {
-	b.Queue(`SELECT job_id, coalesce(active_run, '00000000-0000-0000-0000-000000000000') FROM punctual.exclusive
-	          WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED`, jobs).
+func queueGates(b *pgx.Batch, jobs []uuid.UUID, gates map[uuid.UUID]gate, locked string) {
+	b.Queue(`SELECT job_id, coalesce(active_run, '00000000-0000-0000-0000-000000000000'), coalesce(waiting_run, '00000000-0000-0000-0000-000000000000') FROM punctual.exclusive
+	          WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE`+locked, jobs).
 		Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				var job uuid.UUID
 				var g gate
-				if err := rows.Scan(&job, &g.active); err != nil {
+				if err := rows.Scan(&job, &g.active, &g.waiting); err != nil {
 					return err
 				}
 				gates[job] = g
@@ -34,20 +36,22 @@ func queueGates(b *pgx.Batch, jobs []uuid.UUID, gates map[uuid.UUID]gate) {
 		})
 }
 
-// freeEndedGates clears, in memory, the gates whose active run is final or missing: they count as free.
-func freeEndedGates(ctx context.Context, conn *pgx.Conn, gates map[uuid.UUID]gate) error {
-	var active []uuid.UUID
+// freeEndedGates clears, in memory, the runs of gates that are final or missing: they count as none.
+func freeEndedGates(ctx context.Context, conn querier, gates map[uuid.UUID]gate) error {
+	var named []uuid.UUID
 	for _, g := range gates {
-		if g.active != uuid.Nil {
-			active = append(active, g.active)
+		for _, id := range []uuid.UUID{g.active, g.waiting} {
+			if id != uuid.Nil {
+				named = append(named, id)
+			}
 		}
 	}
-	if len(active) == 0 {
+	if len(named) == 0 {
 		return nil
 	}
-	rows, err := conn.Query(ctx, `SELECT id, status FROM punctual.runs WHERE id = ANY($1::uuid[])`, active)
+	rows, err := conn.Query(ctx, `SELECT id, status FROM punctual.runs WHERE id = ANY($1::uuid[])`, named)
 	if err != nil {
-		return fmt.Errorf("reading active runs: %w", err)
+		return fmt.Errorf("reading the runs of gates: %w", err)
 	}
 	alive := map[uuid.UUID]bool{}
 	var id uuid.UUID
@@ -56,18 +60,28 @@ func freeEndedGates(ctx context.Context, conn *pgx.Conn, gates map[uuid.UUID]gat
 		alive[id] = !status.Final()
 		return nil
 	}); err != nil {
-		return fmt.Errorf("reading active runs: %w", err)
+		return fmt.Errorf("reading the runs of gates: %w", err)
 	}
 	for job, g := range gates {
 		if !alive[g.active] {
-			gates[job] = gate{}
+			g.active = uuid.Nil
 		}
+		if !alive[g.waiting] {
+			g.waiting = uuid.Nil
+		}
+		gates[job] = g
 	}
 	return nil
 }
 
 // queueTakeGates makes runs the active ones of their jobs. The caller holds the gates.
 func queueTakeGates(b *pgx.Batch, jobs, runs []uuid.UUID) {
-	b.Queue(`UPDATE punctual.exclusive e SET active_run = u.run_id
+	b.Queue(`UPDATE punctual.exclusive e SET active_run = u.run_id, waiting_run = nullif(e.waiting_run, u.run_id)
+	           FROM unnest($1::uuid[], $2::uuid[]) AS u(job_id, run_id) WHERE e.job_id = u.job_id`, jobs, runs)
+}
+
+// queueWait makes runs the waiting ones of their jobs. The caller holds the gates.
+func queueWait(b *pgx.Batch, jobs, runs []uuid.UUID) {
+	b.Queue(`UPDATE punctual.exclusive e SET waiting_run = u.run_id
 	           FROM unnest($1::uuid[], $2::uuid[]) AS u(job_id, run_id) WHERE e.job_id = u.job_id`, jobs, runs)
 }

@@ -35,7 +35,7 @@ func (s *Store) DeleteJob(ctx context.Context, tenant int32, ref string, ifMatch
 			return err
 		}
 		// After the job's own row: a trigger locks that one, so none that saw the job alive comes later.
-		return cancelWaiting(ctx, u, h.ID, f.now)
+		return cancelWaiting(ctx, u, h.ID)
 	})
 }
 
@@ -53,7 +53,7 @@ func (s *Store) skipRest(ctx context.Context, u *unit, h *held, now time.Time) e
 }
 
 // cancelWaiting cancels the runs of a job that wait in ready. One that a claim takes at this moment goes on.
-func cancelWaiting(ctx context.Context, u *unit, job uuid.UUID, now time.Time) error {
+func cancelWaiting(ctx context.Context, u *unit, job uuid.UUID) error {
 	rows, err := u.Query(ctx, `SELECT run_id FROM punctual.ready WHERE job_id = $1 ORDER BY run_id FOR UPDATE`, job)
 	if err != nil {
 		return fmt.Errorf("locking waiting runs: %w", err)
@@ -65,16 +65,5 @@ func cancelWaiting(ctx context.Context, u *unit, job uuid.UUID, now time.Time) e
 	if len(runs) == 0 {
 		return nil
 	}
-	var b pgx.Batch
-	b.Queue(`DELETE FROM punctual.ready WHERE run_id = ANY($1::uuid[])`, runs)
-	b.Queue(`SELECT id FROM punctual.runs WHERE id BETWEEN $2 AND $3 AND id = ANY($1::uuid[]) ORDER BY id FOR UPDATE`, runs, runs[0], runs[len(runs)-1])
-	b.Queue(`
-		UPDATE punctual.runs SET status = 'cancelled', reason = $4, finished_at = $5, next_attempt_at = NULL
-		WHERE id BETWEEN $2 AND $3 AND id = ANY($1::uuid[]) AND status IN ('blocked', 'pending', 'retrying')`,
-		runs, runs[0], runs[len(runs)-1], string(scheduler.ReasonJobDeleted), now)
-	b.Queue(`UPDATE punctual.exclusive SET active_run = NULL WHERE job_id = $1 AND active_run = ANY($2::uuid[])`, job, runs)
-	if err := u.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("cancelling waiting runs: %w", err)
-	}
-	return nil
+	return cancelRuns(ctx, u, runs, scheduler.ReasonJobDeleted)
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -24,14 +23,14 @@ func (s *Store) settleDue(ctx context.Context, u *unit, h *held, now time.Time, 
 	if h.job == nil || !h.due(now, passed) {
 		return nil
 	}
-	active, err := lockGate(ctx, u, h.job)
+	g, err := lockGate(ctx, u, h.job)
 	if err != nil {
 		return err
 	}
 	var memo cron.Memo
 	var all scheduler.Plan
 	for round := 0; h.due(now, passed); round++ {
-		situation := scheduler.Situation{Job: h.job, ScheduledFor: *h.scheduledFor, Active: active, Now: h.atDue(now), Memo: &memo}
+		situation := scheduler.Situation{Job: h.job, ScheduledFor: *h.scheduledFor, Active: g.active, Waiting: g.waiting, Now: h.atDue(now), Memo: &memo}
 		var plan scheduler.Plan
 		if round < settleRounds {
 			plan = scheduler.Decide(situation)
@@ -43,7 +42,7 @@ func (s *Store) settleDue(ctx context.Context, u *unit, h *held, now time.Time, 
 		} else {
 			plan = scheduler.SkipPassed(situation, scheduler.ReasonMissed)
 		}
-		all.Runs, all.Skips = append(all.Runs, plan.Runs...), append(all.Skips, plan.Skips...)
+		all.Runs, all.Skips, all.Cancel = append(all.Runs, plan.Runs...), append(all.Skips, plan.Skips...), append(all.Cancel, plan.Cancel...)
 		h.place(plan.Next, plan.NextRunAt, !plan.Done)
 		if round > settleRounds {
 			break // Decide and SkipPassed make no progress: a defect, which must not hold locks for ever
@@ -98,39 +97,35 @@ func (s *Store) apply(ctx context.Context, u *unit, h *held, plan scheduler.Plan
 			}
 		}
 	}
+	if len(plan.Cancel) > 0 {
+		if err := cancelRuns(ctx, u, plan.Cancel, scheduler.ReasonReplaced); err != nil {
+			return err
+		}
+	}
 	u.due = u.due || len(plan.Runs) > 0
 	return s.settle(ctx, u.Tx, h.job, h.lane, plan, now)
 }
 
-// lockGate locks the gate of a job whose runs must not overlap, and returns the run that holds it;
-// uuid.Nil when it is free. One that is final or missing counts as none.
-func lockGate(ctx context.Context, u *unit, job *scheduler.Job) (uuid.UUID, error) {
+// lockGate locks the gate of a job whose runs must not overlap, and returns it; a free one for a job that
+// allows overlap.
+func lockGate(ctx context.Context, u *unit, job *scheduler.Job) (gate, error) {
 	if job.ConcurrencyPolicy == scheduler.PolicyAllow {
-		return uuid.Nil, nil
+		return gate{}, nil
 	}
-	var active *uuid.UUID
-	err := u.QueryRow(ctx, `SELECT active_run FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, job.ID).Scan(&active)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return uuid.Nil, nil
-	}
-	if err != nil {
-		return uuid.Nil, fmt.Errorf("locking the gate of job %s: %w", job.ID, err)
-	}
-	return activeRun(ctx, u, active)
+	return gateFacts(ctx, u, job.ID)
 }
 
-// activeRun returns the run unless it is over.
-func activeRun(ctx context.Context, u *unit, id *uuid.UUID) (uuid.UUID, error) {
-	if id == nil {
-		return uuid.Nil, nil
+// gateFacts locks the gate of a job, unless this transaction has, and returns it; a free one when the job
+// has none.
+func gateFacts(ctx context.Context, u *unit, job uuid.UUID) (gate, error) {
+	gates := map[uuid.UUID]gate{}
+	var b pgx.Batch
+	queueGates(&b, []uuid.UUID{job}, gates, wait)
+	if err := u.SendBatch(ctx, &b).Close(); err != nil {
+		return gate{}, fmt.Errorf("locking the gate of job %s: %w", job, err)
 	}
-	var status scheduler.Status
-	err := u.QueryRow(ctx, `SELECT status FROM punctual.runs WHERE id = $1`, *id).Scan(&status)
-	if errors.Is(err, pgx.ErrNoRows) || err == nil && status.Final() {
-		return uuid.Nil, nil
+	if err := freeEndedGates(ctx, u, gates); err != nil {
+		return gate{}, err
 	}
-	if err != nil {
-		return uuid.Nil, fmt.Errorf("reading the active run %s: %w", *id, err)
-	}
-	return *id, nil
+	return gates[job], nil
 }

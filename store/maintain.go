@@ -22,5 +22,6 @@ func (s *Store) Maintain(ctx context.Context) error {
 	_, partitions := s.EnsurePartitions(ctx)
 	_, keys := s.ForgetIdempotencyKeys(ctx)
 	_, jobs := s.ForgetCompletedJobs(ctx)
-	return errors.Join(partitions, keys, jobs)
+	_, cancels := s.ForgetCancels(ctx)
+	return errors.Join(partitions, keys, jobs, cancels)
 }

@@ -87,6 +87,10 @@ WITH made AS (
     RETURNING id, job_id, tenant, lane)
 INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) SELECT id, job_id, now(), tenant, lane FROM made`
 
+func (r *runRows) queuePending(b *pgx.Batch) {
+	b.Queue(insertPending, r.ids, r.jobs, r.scheduledFor, r.dueAt, r.tenants, r.versions, r.lanes, r.late, r.triggers)
+}
+
 // settle writes a plan that was made outside a claim: its skips, and its runs as pending for any replica
 // to claim at once. The caller holds the job's schedules row and writes the next slot.
 func (s *Store) settle(ctx context.Context, tx pgx.Tx, job *scheduler.Job, lane int16, plan scheduler.Plan, now time.Time) error {
@@ -100,7 +104,7 @@ func (s *Store) settle(ctx context.Context, tx pgx.Tx, job *scheduler.Job, lane 
 	}
 	var b pgx.Batch
 	if len(runs.ids) > 0 {
-		b.Queue(insertPending, runs.ids, runs.jobs, runs.scheduledFor, runs.dueAt, runs.tenants, runs.versions, runs.lanes, runs.late, runs.triggers)
+		runs.queuePending(&b)
 	}
 	if len(skips.ids) > 0 {
 		skips.queue(&b)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,17 +14,19 @@ import (
 	"punctual/scheduler"
 )
 
-// ActiveRunError is a trigger that would overlap under concurrency_policy forbid.
+// ActiveRunError is a trigger that the job's concurrency policy does not allow now.
 type ActiveRunError struct {
-	Run uuid.UUID // the active run
+	Run    uuid.UUID // the run in the way
+	Policy scheduler.ConcurrencyPolicy
 }
 
 func (e *ActiveRunError) Error() string {
-	return fmt.Sprintf("run %s of this job is active, and its concurrency_policy is forbid", e.Run)
+	return fmt.Sprintf("run %s of this job has not ended, and its concurrency_policy is %s", e.Run, e.Policy)
 }
 
 // TriggerJob makes a run of a job that any replica may claim at once, whatever the job's schedule says:
-// paused and completed jobs too. *ActiveRunError under forbid while a run is active or waits.
+// paused and completed jobs too. Under replace it cancels the active run, under wait it waits for it.
+// *ActiveRunError under forbid while a run is active, and under wait while another waits.
 func (s *Store) TriggerJob(ctx context.Context, tenant int32, ref string, r TriggerRequest) (RunRecord, error) {
 	var run RunRecord
 	err := s.join(ctx, func(ctx context.Context, u *unit) error {
@@ -32,6 +35,9 @@ func (s *Store) TriggerJob(ctx context.Context, tenant int32, ref string, r Trig
 			return err
 		}
 		id := scheduler.NewRunID(now)
+		if err := s.passGate(ctx, u, job, id); err != nil {
+			return err
+		}
 		if err := writeManualRun(ctx, u, job, id, now, r); err != nil {
 			return err
 		}
@@ -50,13 +56,11 @@ func (s *Store) lockToTrigger(ctx context.Context, u *unit, tenant int32, ref st
 	if err != nil {
 		return nil, now, err
 	}
-	var active *uuid.UUID
-	err = u.QueryRow(ctx, `SELECT x.active_run FROM punctual.exclusive x WHERE x.job_id = $1 AND EXISTS
-		(SELECT FROM punctual.jobs j WHERE j.id = $1 AND j.tenant = $2) FOR NO KEY UPDATE OF x`, id, tenant).Scan(&active)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+	if err := query(ctx, u, `SELECT FROM punctual.exclusive x WHERE x.job_id = $1 AND EXISTS
+		(SELECT FROM punctual.jobs j WHERE j.id = $1 AND j.tenant = $2) FOR NO KEY UPDATE OF x`, id, tenant); err != nil {
 		return nil, now, fmt.Errorf("locking the gate of job %s: %w", id, err)
 	}
-	if _, err := u.Exec(ctx, `SELECT FROM punctual.jobs WHERE id = $1 AND tenant = $2 FOR SHARE`, id, tenant); err != nil {
+	if err := query(ctx, u, `SELECT FROM punctual.jobs WHERE id = $1 AND tenant = $2 FOR SHARE`, id, tenant); err != nil {
 		return nil, now, fmt.Errorf("locking job %s: %w", id, err)
 	}
 	var b pgx.Batch
@@ -72,34 +76,63 @@ func (s *Store) lockToTrigger(ctx context.Context, u *unit, tenant int32, ref st
 	if err != nil {
 		return nil, now, fmt.Errorf("reading job %s: %w", id, err)
 	}
-	if job.Definition.WithDefaults().ConcurrencyPolicy == scheduler.PolicyForbid {
-		if err := checkOverlap(ctx, u, id, active); err != nil {
-			return nil, now, err
-		}
-	}
 	return job, f.now, nil
 }
 
-// checkOverlap returns an *ActiveRunError when the run that holds the gate is not over, or another waits.
-func checkOverlap(ctx context.Context, u *unit, job uuid.UUID, holder *uuid.UUID) error {
-	active, err := activeRun(ctx, u, holder)
+// passGate does for a run by hand what Decide does for a slot: by the job's concurrency policy it goes on,
+// waits, takes the place of the active run, or must not be. The caller holds the gate.
+func (s *Store) passGate(ctx context.Context, u *unit, job *jobRow, run uuid.UUID) error {
+	policy := job.Definition.WithDefaults().ConcurrencyPolicy
+	if policy == scheduler.PolicyAllow {
+		return nil
+	}
+	g, err := gateFacts(ctx, u, job.ID)
 	if err != nil {
 		return err
 	}
-	if active != uuid.Nil {
-		return &ActiveRunError{Run: active}
+	switch policy {
+	case scheduler.PolicyForbid:
+		if g.active == uuid.Nil {
+			if g.active, err = runInReady(ctx, u, job.ID); err != nil {
+				return err
+			}
+		}
+		if g.active != uuid.Nil {
+			return &ActiveRunError{Run: g.active, Policy: policy}
+		}
+	case scheduler.PolicyWait:
+		if g.waiting != uuid.Nil {
+			return &ActiveRunError{Run: g.waiting, Policy: policy}
+		}
+	case scheduler.PolicyReplace:
+		older := slices.DeleteFunc([]uuid.UUID{g.active, g.waiting}, func(id uuid.UUID) bool { return id == uuid.Nil })
+		if len(older) > 0 {
+			if err := cancelRuns(ctx, u, older, scheduler.ReasonReplaced); err != nil {
+				return err
+			}
+		}
 	}
-	var waiting uuid.UUID
-	err = u.QueryRow(ctx, `
-		SELECT y.run_id FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id
-		WHERE y.job_id = $1 AND r.status IN ('pending', 'retrying') ORDER BY y.run_id LIMIT 1`, job).Scan(&waiting)
-	if errors.Is(err, pgx.ErrNoRows) {
+	if g.active == uuid.Nil {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("looking for waiting runs of job %s: %w", job, err)
+	var b pgx.Batch
+	queueWait(&b, []uuid.UUID{job.ID}, []uuid.UUID{run})
+	if err := u.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("waiting at the gate of job %s: %w", job.ID, err)
 	}
-	return &ActiveRunError{Run: waiting}
+	return nil
+}
+
+// runInReady returns a run of the job that waits in ready; uuid.Nil when there is none.
+func runInReady(ctx context.Context, u *unit, job uuid.UUID) (uuid.UUID, error) {
+	var waiting uuid.UUID
+	err := u.QueryRow(ctx, `
+		SELECT y.run_id FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id
+		WHERE y.job_id = $1 AND r.status IN ('pending', 'retrying') ORDER BY y.run_id LIMIT 1`, job).Scan(&waiting)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return uuid.Nil, fmt.Errorf("looking for waiting runs of job %s: %w", job, err)
+	}
+	return waiting, nil
 }
 
 func writeManualRun(ctx context.Context, u *unit, job *jobRow, id uuid.UUID, now time.Time, r TriggerRequest) error {

@@ -1,0 +1,90 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+// CancelRun cancels a run: at once while it waits, and within two seconds while it is being sent, on
+// whichever replica. Doing so again changes nothing. ErrState when the run has ended in another way.
+func (s *Store) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (RunRecord, error) {
+	var run RunRecord
+	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+		before, err := readRun(ctx, u, tenant, id)
+		if err != nil {
+			return err
+		}
+		if _, err := u.Exec(ctx, `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, before.JobID); err != nil {
+			return fmt.Errorf("locking the gate of job %s: %w", before.JobID, err)
+		}
+		if err := cancelRuns(ctx, u, []uuid.UUID{id}, scheduler.ReasonCancelled); err != nil {
+			return err
+		}
+		run, err = readRun(ctx, u, tenant, id)
+		if err == nil && run.Status.Final() && run.Status != scheduler.StatusCancelled {
+			return fmt.Errorf("run %s has ended as %s: %w", id, run.Status, ErrState)
+		}
+		return err
+	})
+	if err == nil {
+		s.signal()
+	}
+	return run, err
+}
+
+// cancelRuns cancels those of the runs that have not ended. The caller holds the gates of their jobs. A
+// run that waits ends at once. On one that is being sent, the reason is put down: whatever its attempt's
+// outcome will be, the statement that writes it finds the reason, and the run ends as cancelled. Its
+// replica is told with its next heartbeat.
+func cancelRuns(ctx context.Context, tx querier, ids []uuid.UUID, reason scheduler.Reason) error {
+	// Rows of ready before rows of runs, in statements of their own.
+	if err := query(ctx, tx, `SELECT run_id FROM punctual.ready WHERE run_id = ANY($1::uuid[]) ORDER BY run_id FOR UPDATE`, ids); err != nil {
+		return fmt.Errorf("locking waiting runs: %w", err)
+	}
+	if err := query(ctx, tx, `SELECT id FROM punctual.runs WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE`, ids); err != nil {
+		return fmt.Errorf("locking runs: %w", err)
+	}
+	if err := query(ctx, tx, `
+		WITH ended AS (
+		    UPDATE punctual.runs SET status = 'cancelled', reason = $2, finished_at = now(), next_attempt_at = NULL
+		    WHERE id = ANY($1::uuid[]) AND status IN ('blocked', 'pending', 'retrying') RETURNING id),
+		asked AS (
+		    UPDATE punctual.runs SET reason = $2 WHERE id = ANY($1::uuid[]) AND status = 'running' RETURNING id, replica),
+		told AS (INSERT INTO punctual.cancels (run_id, replica) SELECT id, replica FROM asked ON CONFLICT (run_id) DO UPDATE SET replica = excluded.replica)
+		DELETE FROM punctual.ready y USING ended e WHERE y.run_id = e.id RETURNING y.run_id`, ids, string(reason)); err != nil {
+		return fmt.Errorf("cancelling runs: %w", err)
+	}
+	if err := query(ctx, tx, `
+		WITH freed AS (
+		    UPDATE punctual.exclusive e SET active_run = nullif(e.active_run, r.id), waiting_run = nullif(e.waiting_run, r.id)
+		    FROM punctual.runs r WHERE r.id = ANY($1::uuid[]) AND r.status = 'cancelled' AND e.job_id = r.job_id AND r.id IN (e.active_run, e.waiting_run)
+		    RETURNING e.active_run, e.waiting_run)
+		UPDATE punctual.ready y SET due_at = now() FROM freed f WHERE f.active_run IS NULL AND y.run_id = f.waiting_run`, ids); err != nil {
+		return fmt.Errorf("freeing the gates of cancelled runs: %w", err)
+	}
+	return nil
+}
+
+// query runs a statement for its effect.
+func query(ctx context.Context, q querier, sql string, args ...any) error {
+	rows, err := q.Query(ctx, sql, args...)
+	if err != nil {
+		return err
+	}
+	rows.Close()
+	return rows.Err()
+}
+
+// ForgetCancels removes requests whose run has ended, and returns how many.
+func (s *Store) ForgetCancels(ctx context.Context) (int, error) {
+	done, err := s.pool.Exec(ctx, `
+		DELETE FROM punctual.cancels c WHERE NOT EXISTS (SELECT FROM punctual.runs r WHERE r.id = c.run_id AND r.status = 'running' AND r.replica = c.replica)`)
+	if err != nil {
+		return 0, fmt.Errorf("forgetting cancels: %w", err)
+	}
+	return int(done.RowsAffected()), nil
+}

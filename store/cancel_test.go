@@ -1,0 +1,175 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+// claimAll registers a replica and claims what is due and ready in the default queue.
+func (c crud) claimAll(replica uuid.UUID) []scheduler.Assignment {
+	c.t.Helper()
+	if _, err := c.Register(c.t.Context(), scheduler.Replica{ID: replica, Host: "test", Version: "test", Queues: map[string]int{"default": 10}}); err != nil {
+		c.t.Fatal(err)
+	}
+	claim := scheduler.Claim{Replica: replica, Quotas: []scheduler.Quota{{Queue: 1, Slots: 10}}}
+	due, err := c.ClaimDue(c.t.Context(), claim)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ready, err := c.ClaimReady(c.t.Context(), claim)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return append(due.Runs, ready.Runs...)
+}
+
+func (c crud) finish(a scheduler.Assignment, verdict scheduler.Verdict, reason scheduler.Reason) {
+	c.t.Helper()
+	o := scheduler.Outcome{Assignment: a, Verdict: verdict, Reason: reason, StartedAt: a.Lease.ClaimedAt, FinishedAt: a.Lease.ClaimedAt, HTTPStatus: 200, RetryIn: time.Hour}
+	if n, err := c.Finish(c.t.Context(), []scheduler.Outcome{o}, []uuid.UUID{a.Lease.ID}); err != nil || n != 0 {
+		c.t.Fatalf("finish: superseded %d, error %v", n, err)
+	}
+}
+
+func TestCancelRun(t *testing.T) {
+	t.Parallel()
+	t.Run("ends a waiting run at once, and answers the same again", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("a")
+		run := c.trigger("a")
+		for range 2 {
+			got, err := c.CancelRun(t.Context(), c.tenant, run.ID)
+			if err != nil || got.Status != scheduler.StatusCancelled || got.Reason != scheduler.ReasonCancelled || got.FinishedAt == nil {
+				t.Fatalf("got %s %s, error %v", got.Status, got.Reason, err)
+			}
+		}
+		if runs := c.claimAll(uuid.New()); len(runs) != 0 {
+			t.Errorf("a cancelled run was claimed")
+		}
+	})
+	for _, verdict := range []scheduler.Verdict{scheduler.Succeed, scheduler.RetryRun, scheduler.Bury, scheduler.GiveBack, scheduler.Interrupt, scheduler.Cancel} {
+		t.Run(fmt.Sprintf("wins over outcome %d of a run that is being sent, and tells its replica", verdict), func(t *testing.T) {
+			c := newCRUD(t)
+			c.create("a", forbid)
+			c.trigger("a")
+			replica := uuid.New()
+			a := c.claimAll(replica)[0]
+			got, err := c.CancelRun(t.Context(), c.tenant, a.RunID)
+			if err != nil || got.Status != scheduler.StatusRunning || got.Reason != scheduler.ReasonCancelled {
+				t.Fatalf("got %s %s, error %v", got.Status, got.Reason, err)
+			}
+			pulse, err := c.Renew(t.Context(), replica, false)
+			if err != nil || len(pulse.Cancels) != 1 || pulse.Cancels[0] != a.RunID {
+				t.Fatalf("pulse %+v, error %v", pulse, err)
+			}
+			c.finish(a, verdict, scheduler.ReasonHTTP5xx)
+			if got, err = c.GetRun(t.Context(), c.tenant, a.RunID); err != nil || got.Status != scheduler.StatusCancelled || got.Reason != scheduler.ReasonCancelled {
+				t.Errorf("verdict %d: the run is %s %s, error %v", verdict, got.Status, got.Reason, err)
+			}
+			if n := c.count(`SELECT (SELECT count(*) FROM punctual.ready) + (SELECT count(*) FROM punctual.dead_letters) + (SELECT count(*) FROM punctual.claims) + (SELECT count(active_run) FROM punctual.exclusive)`); n != 0 {
+				t.Errorf("verdict %d: something is left of the run", verdict)
+			}
+		})
+	}
+	t.Run("refuses a run that has ended otherwise", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("a")
+		c.trigger("a")
+		a := c.claimAll(uuid.New())[0]
+		c.finish(a, scheduler.Succeed, "")
+		if _, err := c.CancelRun(t.Context(), c.tenant, a.RunID); !errors.Is(err, ErrState) {
+			t.Errorf("error %v", err)
+		}
+		if _, err := c.CancelRun(t.Context(), c.tenant+1, a.RunID); !errors.Is(err, ErrNotFound) {
+			t.Errorf("another tenant's run: error %v", err)
+		}
+	})
+}
+
+func TestOverlap(t *testing.T) {
+	t.Parallel()
+	policy := func(p scheduler.ConcurrencyPolicy) func(*scheduler.Definition) {
+		return func(d *scheduler.Definition) { d.ConcurrencyPolicy = p }
+	}
+	t.Run("replace cancels the active run, and the new one starts when it has ended", func(t *testing.T) {
+		c := newCRUD(t)
+		job := c.create("a", policy(scheduler.PolicyReplace))
+		replica := uuid.New()
+		c.slotAgo(job.ID, 2*time.Second)
+		first := c.claimAll(replica)[0]
+		c.slotAgo(job.ID, time.Second)
+		if started := c.claimAll(replica); len(started) != 0 {
+			t.Fatalf("the new run started while the old one was active")
+		}
+		c.finish(first, scheduler.Cancel, scheduler.ReasonCancelled)
+		if got, _ := c.GetRun(t.Context(), c.tenant, first.RunID); got.Status != scheduler.StatusCancelled || got.Reason != scheduler.ReasonReplaced {
+			t.Errorf("the old run is %s %s", got.Status, got.Reason)
+		}
+		if started := c.claimAll(replica); len(started) != 1 || started[0].RunID == first.RunID {
+			t.Errorf("the new run did not start at once: %v", started)
+		}
+	})
+	t.Run("replace cancels a run that waits for its retry, and starts at once", func(t *testing.T) {
+		c := newCRUD(t)
+		job := c.create("a", policy(scheduler.PolicyReplace))
+		c.slotAgo(job.ID, 2*time.Second)
+		first := c.claimAll(uuid.New())[0]
+		c.finish(first, scheduler.RetryRun, scheduler.ReasonHTTP5xx)
+		c.slotAgo(job.ID, time.Second)
+		started := c.claimAll(uuid.New())
+		if len(started) != 1 || started[0].RunID == first.RunID {
+			t.Fatalf("started %v", started)
+		}
+		if got, _ := c.GetRun(t.Context(), c.tenant, first.RunID); got.Status != scheduler.StatusCancelled || got.Reason != scheduler.ReasonReplaced {
+			t.Errorf("the old run is %s %s", got.Status, got.Reason)
+		}
+	})
+	t.Run("wait keeps one run waiting and records further slots", func(t *testing.T) {
+		c := newCRUD(t)
+		job := c.create("a", policy(scheduler.PolicyWait))
+		replica := uuid.New()
+		c.slotAgo(job.ID, 3*time.Second)
+		first := c.claimAll(replica)[0]
+		c.slotAgo(job.ID, 2*time.Second)
+		c.claimAll(replica)
+		c.slotAgo(job.ID, time.Second)
+		c.claimAll(replica)
+		if n := c.count(`SELECT count(*) FROM punctual.runs WHERE status = 'skipped' AND reason = 'overlap' AND blocked_by IS NOT NULL`); n != 1 {
+			t.Errorf("%d skips for overlap", n)
+		}
+		var active *ActiveRunError
+		if _, err := c.TriggerJob(t.Context(), c.tenant, "a", TriggerRequest{}); !errors.As(err, &active) {
+			t.Errorf("a trigger beside a waiting run: error %v", err)
+		}
+		c.finish(first, scheduler.Succeed, "")
+		second := c.claimAll(replica)
+		if len(second) != 1 {
+			t.Fatalf("the waiting run did not start at once: %v", second)
+		}
+		c.finish(second[0], scheduler.Succeed, "")
+		if n := c.count(`SELECT count(active_run) + count(waiting_run) FROM punctual.exclusive`); n != 0 {
+			t.Errorf("the gate is not free")
+		}
+	})
+	t.Run("a trigger under replace takes the place of the active run", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("a", policy(scheduler.PolicyReplace))
+		c.trigger("a")
+		replica := uuid.New()
+		first := c.claimAll(replica)[0]
+		second := c.trigger("a")
+		c.finish(first, scheduler.Succeed, "")
+		if got, _ := c.GetRun(t.Context(), c.tenant, first.RunID); got.Status != scheduler.StatusCancelled {
+			t.Errorf("the old run is %s", got.Status)
+		}
+		if started := c.claimAll(replica); len(started) != 1 || started[0].RunID != second.ID {
+			t.Errorf("started %v", started)
+		}
+	})
+}
