@@ -1,0 +1,85 @@
+package cron
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var benchSlot = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+
+func BenchmarkNextAlone(b *testing.B) {
+	for _, expr := range []string{
+		"* * * * *",
+		"*/15 * * * *",
+		"0 3 * * mon-fri",
+		"30 2 1 * *",
+		"59 59 23 31 12 *",
+		"0 0 29 2 sun",
+		"0 0 29 2 */7",
+		"* * 29 2 */7",
+		"0 0 31W 2 1#5",
+		"0 9 L * 5L",
+		"0,2,5,6,9,11,14,15,18,23,27,31,35,40,44,47,51,58 0,2,5,6,9,11,14,15,18,23,27,31,35,40,44,47,51,58 1,4,6,9,15,20,23 1,4,6,9,15,20,23 1,3,4,9,11 *",
+	} {
+		b.Run(expr, func(b *testing.B) {
+			e, zone := MustParse(expr), mustZone(b, "America/New_York")
+			after := benchSlot
+			for b.Loop() {
+				slot, ok := e.Next(after, zone)
+				if !ok {
+					b.Fatal("never")
+				}
+				if after = slot.At; after.Year() > 2400 {
+					after = benchSlot
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkPrevAlone(b *testing.B) {
+	e, zone := MustParse("*/5 * * * *"), mustZone(b, "America/New_York")
+	for b.Loop() {
+		e.Prev(benchSlot, zone)
+	}
+}
+
+// BenchmarkNextHerd is one claim after another of 10,000 jobs with 50 expressions, all due at the same slot. The figure to
+// look at is ns/fire.
+func BenchmarkNextHerd(b *testing.B) {
+	zone := mustZone(b, "Europe/Berlin")
+	const fires, kinds = 10_000, 50
+	expressions := make([]*Expression, kinds)
+	for i := range expressions {
+		expressions[i] = MustParse(fmt.Sprintf("0 %d-%d * * *", i%10, 10+i/10))
+	}
+	for b.Loop() {
+		var memo Memo
+		for i := range fires {
+			if _, ok := memo.Next(expressions[i%kinds], benchSlot, zone); !ok {
+				b.Fatal("never")
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/fires, "ns/fire")
+}
+
+func BenchmarkParse(b *testing.B) {
+	for b.Loop() {
+		if _, err := Parse("*/15 9-17 1,15,L * mon-fri"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func mustZone(tb rapid.TB, name string) *time.Location {
+	tb.Helper()
+	zone, err := LoadZone(name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return zone
+}

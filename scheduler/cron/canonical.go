@@ -1,0 +1,115 @@
+package cron
+
+import (
+	"math/bits"
+	"strconv"
+	"strings"
+)
+
+// canonical writes the six parsed fields in the small part of the grammar in which gronx is right: numbers, ascending
+// ranges with or without a step, L, nW, nL, n#k, and a leading star exactly where both day fields must match.
+//
+// What people write is never handed on: gronx v1.20.4 takes "MON * * * *", "1-2-3 * * * *" and "70/5 * * * *" to be valid,
+// refuses "0 0 * * fri-sun", reads "0 0 5 * *,1" as every day, where the star means that both fields must match, and needs
+// seconds for a list of 8 kB.
+func canonical(fields *[6]values) string {
+	dom, dow := &fields[dayOfMonth], &fields[dayOfWeek]
+	domFull, dowFull := dom.full(&specs[dayOfMonth]), dow.full(&specs[dayOfWeek])
+	texts := make([]string, len(specs))
+	for i := range specs {
+		texts[i] = spans(&specs[i], fields[i].plain)
+	}
+	if both := dom.star || dow.star; !both && (domFull || dowFull) {
+		// Either may match and one always does, as in "0 0 1-31 * 1". Left alone, the star would mean both must.
+		texts[dayOfMonth], texts[dayOfWeek] = "*", "*"
+		return strings.Join(texts, " ")
+	}
+	if !domFull {
+		texts[dayOfMonth] = dayItems(dom)
+	}
+	if !dowFull {
+		texts[dayOfWeek] = weekdayItems(dow)
+	}
+	return strings.Join(texts, " ")
+}
+
+func dayItems(v *values) string {
+	items := plainItems(&specs[dayOfMonth], v)
+	if v.last {
+		items = append(items, "L")
+	}
+	for m := v.nearest; m != 0; m &= m - 1 {
+		items = append(items, strconv.Itoa(bits.TrailingZeros64(m))+"W")
+	}
+	return strings.Join(items, ",")
+}
+
+func weekdayItems(v *values) string {
+	items := plainItems(&specs[dayOfWeek], v)
+	for day := range 7 {
+		if v.lastOf>>day&1 == 1 {
+			items = append(items, strconv.Itoa(day)+"L")
+		}
+		for k, mask := range v.nth {
+			if mask>>day&1 == 1 {
+				items = append(items, strconv.Itoa(day)+"#"+strconv.Itoa(k))
+			}
+		}
+	}
+	return strings.Join(items, ",")
+}
+
+// plainItems writes the numbers of a restricted day field. One that starts with a star must still do so, because that is
+// how gronx knows that both day fields have to match. A star with a step always selects the lowest value, and "*" with
+// the longest step nothing else.
+func plainItems(spec *fieldSpec, v *values) []string {
+	mask := v.plain
+	var items []string
+	if v.star {
+		mask &^= 1 << spec.min
+		items = append(items, "*/"+strconv.Itoa(spec.cycle))
+	}
+	if mask != 0 {
+		items = append(items, spans(spec, mask))
+	}
+	return items
+}
+
+// spans writes a mask as few numbers and ranges: "*", "0-45/15", "1-5,7".
+func spans(spec *fieldSpec, mask uint64) string {
+	if bits.OnesCount64(mask) == spec.cycle {
+		return "*"
+	}
+	if lo, hi, step, ok := progression(mask); ok {
+		return strconv.Itoa(lo) + "-" + strconv.Itoa(hi) + "/" + strconv.Itoa(step)
+	}
+	var items []string
+	for mask != 0 {
+		lo := bits.TrailingZeros64(mask)
+		hi := lo + bits.TrailingZeros64(^(mask >> lo)) - 1
+		mask &^= 1<<(hi+1) - 1<<lo
+		item := strconv.Itoa(lo)
+		if hi > lo {
+			item += "-" + strconv.Itoa(hi)
+		}
+		items = append(items, item)
+	}
+	return strings.Join(items, ",")
+}
+
+// progression reports whether three or more values lie equally far apart.
+func progression(mask uint64) (lo, hi, step int, ok bool) {
+	n := bits.OnesCount64(mask)
+	if n < 3 {
+		return 0, 0, 0, false
+	}
+	lo, hi = bits.TrailingZeros64(mask), bits.Len64(mask)-1
+	if step = (hi - lo) / (n - 1); step < 2 || step*(n-1) != hi-lo {
+		return 0, 0, 0, false
+	}
+	var want uint64
+	for v := lo; v <= hi; v += step {
+		want |= 1 << v
+	}
+	return lo, hi, step, want == mask
+}

@@ -1,0 +1,152 @@
+package cron
+
+import (
+	"errors"
+	"math/bits"
+	"strings"
+)
+
+const maxLength = 256
+
+// macros are the abbreviations of Vixie cron. gronx knows others and lacks @midnight, so it never sees them.
+var macros = map[string]string{
+	"@YEARLY":   "0 0 1 1 *",
+	"@ANNUALLY": "0 0 1 1 *",
+	"@MONTHLY":  "0 0 1 * *",
+	"@WEEKLY":   "0 0 * * 0",
+	"@DAILY":    "0 0 * * *",
+	"@MIDNIGHT": "0 0 * * *",
+	"@HOURLY":   "0 * * * *",
+}
+
+// Expression is a validated cron expression. It is immutable and safe for concurrent use.
+type Expression struct {
+	source    string // as written
+	text      string // six fields for gronx; also what makes two expressions the same
+	calendar  calendar
+	interval  bool
+	subMinute bool
+	firstTime int64 // first and last second of a day at which it can fire
+	lastTime  int64
+}
+
+// Parse validates and compiles an expression of five fields (minute, hour, day of month, month, day of week), or six with
+// leading seconds, or one of the @ abbreviations. Letters may be of either case.
+//
+// Its error is a [*SyntaxError], or several of them joined when more than one field is wrong. An expression that can
+// never fire, such as "0 0 30 2 *", is an error.
+func Parse(expr string) (*Expression, error) {
+	texts, err := split(expr)
+	if err != nil {
+		return nil, err
+	}
+	var fields [6]values
+	var errs []error
+	for i := range fields {
+		var fieldErr *SyntaxError
+		if fields[i], fieldErr = parseField(&specs[i], texts[i]); fieldErr != nil {
+			errs = append(errs, fieldErr)
+		}
+	}
+	switch len(errs) {
+	case 0:
+		return compile(expr, texts, &fields)
+	case 1:
+		return nil, errs[0]
+	default:
+		return nil, errors.Join(errs...)
+	}
+}
+
+// MustParse is like [Parse] but panics on an error. It is for expressions written in source code.
+func MustParse(expr string) *Expression {
+	e, err := Parse(expr)
+	if err != nil {
+		panic("cron: " + err.Error())
+	}
+	return e
+}
+
+// split finds the six upper-case fields of an expression.
+func split(expr string) ([]string, error) {
+	if len(expr) > maxLength {
+		return nil, syntaxError("expression", expr, "it is %d bytes long; at most %d are allowed", len(expr), maxLength)
+	}
+	for i := range len(expr) {
+		if c := expr[i]; c != '\t' && (c < ' ' || c > '~') {
+			return nil, syntaxError("expression", expr, "byte %d is not printable ASCII", i+1)
+		}
+	}
+	upper := strings.ToUpper(expr)
+	texts := strings.Fields(upper)
+	if len(texts) > 0 && texts[0][0] == '@' {
+		whole, ok := macros[strings.Join(texts, " ")]
+		if !ok {
+			return nil, syntaxError("expression", expr, "%s", macroReason(texts[0]))
+		}
+		texts = strings.Fields(whole)
+	}
+	if strings.HasPrefix(upper, "TZ=") || strings.HasPrefix(upper, "CRON_TZ=") {
+		return nil, syntaxError("expression", expr, "the zone is no part of the expression; it has a setting of its own")
+	}
+	switch len(texts) {
+	case 5:
+		return append([]string{"0"}, texts...), nil
+	case 6:
+		return texts, nil
+	case 7:
+		return nil, syntaxError("expression", expr, "it has 7 fields, and there is none for the year; want 5, or 6 with leading seconds")
+	default:
+		return nil, syntaxError("expression", expr, "it has %d fields; want minute, hour, day of month, month, day of week, or these with leading seconds", len(texts))
+	}
+}
+
+func macroReason(macro string) string {
+	switch macro {
+	case "@EVERY":
+		return "@every is not a cron expression; use an \"every\" schedule"
+	case "@REBOOT":
+		return "@reboot has no meaning here: nothing reboots; trigger the job instead"
+	default:
+		return "want one of @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly"
+	}
+}
+
+func compile(expr string, texts []string, fields *[6]values) (*Expression, error) {
+	e := &Expression{
+		source:    expr,
+		text:      canonical(fields),
+		calendar:  newCalendar(&fields[dayOfMonth], &fields[month], &fields[dayOfWeek]),
+		interval:  fields[hour].full(&specs[hour]),
+		subMinute: bits.OnesCount64(fields[second].plain) > 1,
+	}
+	for _, i := range []int{hour, minute, second} {
+		e.firstTime = e.firstTime*60 + int64(bits.TrailingZeros64(fields[i].plain))
+		e.lastTime = e.lastTime*60 + int64(bits.Len64(fields[i].plain)) - 1
+	}
+	if !e.calendar.possible() {
+		return nil, impossible(texts, fields)
+	}
+	return e, nil
+}
+
+// impossible names the field that keeps a well-formed expression from ever firing.
+func impossible(texts []string, fields *[6]values) *SyntaxError {
+	anyDay := values{star: true, plain: 0x7f}
+	withoutWeekday := newCalendar(&fields[dayOfMonth], &fields[month], &anyDay)
+	if !withoutWeekday.possible() {
+		return syntaxError(specs[dayOfMonth].name, texts[dayOfMonth], "no such day ever comes in month %s", texts[month])
+	}
+	return syntaxError(specs[dayOfMonth].name, texts[dayOfMonth],
+		"it must match together with day of week %s (a field starts with *), and in month %s that never happens", quoted(texts[dayOfWeek]), texts[month])
+}
+
+// String is the expression as it was written.
+func (e *Expression) String() string { return e.source }
+
+// Interval reports whether the hour field matches all 24 hours, so that the expression fires at every real instant that
+// matches rather than once at each wall-clock time. See the package documentation.
+func (e *Expression) Interval() bool { return e.interval }
+
+// SubMinute reports whether the expression can fire more than once in a minute.
+func (e *Expression) SubMinute() bool { return e.subMinute }

@@ -1,0 +1,247 @@
+package cron
+
+import (
+	"math/bits"
+	"strconv"
+	"strings"
+)
+
+// The six fields, in the order in which they are written.
+const (
+	second = iota
+	minute
+	hour
+	dayOfMonth
+	month
+	dayOfWeek
+)
+
+type fieldSpec struct {
+	name     string
+	min, max int
+	cycle    int      // number of distinct values, and so the largest step that means something
+	names    []string // names[i] stands for min+i
+}
+
+var specs = [...]fieldSpec{
+	second:     {name: "second", min: 0, max: 59, cycle: 60},
+	minute:     {name: "minute", min: 0, max: 59, cycle: 60},
+	hour:       {name: "hour", min: 0, max: 23, cycle: 24},
+	dayOfMonth: {name: "day of month", min: 1, max: 31, cycle: 31},
+	month: {
+		name: "month", min: 1, max: 12, cycle: 12,
+		names: []string{"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"},
+	},
+	dayOfWeek: {
+		name: "day of week", min: 0, max: 7, cycle: 7,
+		names: []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"},
+	},
+}
+
+// values is what one field selects. Bit n of a mask stands for the value n.
+type values struct {
+	plain   uint64
+	star    bool     // the field starts with * or is ?
+	last    bool     // L, day of month only: the last day
+	nearest uint64   // nW, day of month only: the weekday nearest to day n
+	lastOf  uint64   // nL, day of week only: the last such weekday of the month
+	nth     [6]uint8 // n#k, day of week only: nth[k] is a mask of weekdays
+}
+
+// parseField reads one field of an upper-case expression.
+func parseField(spec *fieldSpec, text string) (values, *SyntaxError) {
+	p := fieldParser{spec: spec, text: text}
+	p.out.star = text[0] == '*' || text == "?"
+	for item := range strings.SplitSeq(text, ",") {
+		p.item(item)
+	}
+	return p.out, p.err
+}
+
+// fieldParser keeps the first error of a field.
+type fieldParser struct {
+	spec *fieldSpec
+	text string
+	out  values
+	err  *SyntaxError
+}
+
+func (p *fieldParser) fail(format string, args ...any) {
+	if p.err == nil {
+		p.err = syntaxError(p.spec.name, p.text, format, args...)
+	}
+}
+
+func (p *fieldParser) item(item string) {
+	switch {
+	case item == "":
+		p.fail("a list item is empty")
+	case item == "?":
+		p.questionMark()
+	case p.spec.max == 31 && p.specialDay(item):
+	case p.spec.max == 7 && p.specialWeekday(item):
+	default:
+		p.span(item)
+	}
+}
+
+func (p *fieldParser) questionMark() {
+	switch {
+	case p.spec.max != 31 && p.spec.max != 7:
+		p.fail("? is only for the two day fields; use *")
+	case p.text != "?":
+		p.fail("? cannot be part of a list")
+	default:
+		p.out.plain |= p.mask(p.spec.min, p.spec.max, 1)
+	}
+}
+
+// span reads *, n, n-m, and each of them with a /step.
+func (p *fieldParser) span(item string) {
+	body, stepText, stepped := strings.Cut(item, "/")
+	step := 1
+	if stepped {
+		n, ok := number(stepText)
+		if !ok || n < 1 || n > p.spec.cycle {
+			p.fail("the step %s is outside 1-%d", quoted(stepText), p.spec.cycle)
+			return
+		}
+		step = n
+	}
+	if body == "*" {
+		p.out.plain |= p.mask(p.spec.min, p.spec.max, step)
+		return
+	}
+	from, to, ranged := strings.Cut(body, "-")
+	lo, ok := p.value(from)
+	if !ok {
+		return
+	}
+	hi := lo
+	switch {
+	case ranged:
+		if hi, ok = p.value(to); !ok {
+			return
+		}
+		if to == "SUN" && lo > 0 {
+			hi = 7 // FRI-SUN can only mean one thing
+		}
+		if hi < lo {
+			p.fail("the range %s ends before it starts; write it as two, or from low to high", quoted(body))
+			return
+		}
+	case stepped: // n/step runs from n to the end of the field
+		if lo == 7 && p.spec.max == 7 {
+			lo = 0
+		}
+		hi = p.spec.min + p.spec.cycle - 1
+	}
+	p.out.plain |= p.mask(lo, hi, step)
+}
+
+// mask has the bits lo, lo+step … hi. Sunday is always bit 0.
+func (p *fieldParser) mask(lo, hi, step int) (m uint64) {
+	for n := lo; n <= hi; n += step {
+		if n == 7 && p.spec.max == 7 {
+			m |= 1
+			continue
+		}
+		m |= 1 << n
+	}
+	return m
+}
+
+// value reads one number or name.
+func (p *fieldParser) value(s string) (int, bool) {
+	for i, name := range p.spec.names {
+		if s == name {
+			return p.spec.min + i, true
+		}
+	}
+	n, ok := number(s)
+	switch {
+	case !ok && p.spec.names != nil:
+		p.fail("%s is neither a number from %d to %d nor a name from %s to %s", quoted(s), p.spec.min, p.spec.max,
+			p.spec.names[0], p.spec.names[len(p.spec.names)-1])
+	case !ok:
+		p.fail("%s is not a number from %d to %d", quoted(s), p.spec.min, p.spec.max)
+	case n < p.spec.min || n > p.spec.max:
+		p.fail("%s is outside %d-%d", s, p.spec.min, p.spec.max)
+		ok = false
+	}
+	return n, ok
+}
+
+// specialDay reads L and nW. It reports whether the item was one, right or wrong.
+func (p *fieldParser) specialDay(item string) bool {
+	if item == "L" {
+		p.out.last = true
+		return true
+	}
+	if item == "LW" || item == "WL" {
+		p.fail("LW is not supported; L is the last day, and nL in day of week the last such weekday")
+		return true
+	}
+	if strings.HasPrefix(item, "L-") {
+		p.fail("an offset from the last day is not supported; L stands alone")
+		return true
+	}
+	day, ok := strings.CutSuffix(item, "W")
+	if !ok {
+		return false
+	}
+	if n, ok := number(day); ok && n >= 1 && n <= 31 {
+		p.out.nearest |= 1 << n
+	} else {
+		p.fail("W follows one day from 1 to 31, as in 15W")
+	}
+	return true
+}
+
+// specialWeekday reads nL and n#k. It reports whether the item was one, right or wrong.
+func (p *fieldParser) specialWeekday(item string) bool {
+	if day, nth, ok := strings.Cut(item, "#"); ok {
+		n, ok := p.value(day)
+		if !ok {
+			return true
+		}
+		k, ok := number(nth)
+		if !ok || k < 1 || k > 5 {
+			p.fail("# is followed by 1 to 5, as in FRI#2 for the second Friday")
+			return true
+		}
+		p.out.nth[k] |= 1 << (n % 7)
+		return true
+	}
+	if item == "L" {
+		p.fail("L follows a weekday here, as in 5L for the last Friday")
+		return true
+	}
+	day, ok := strings.CutSuffix(item, "L")
+	if !ok {
+		return false
+	}
+	if n, ok := p.value(day); ok {
+		p.out.lastOf |= 1 << (n % 7)
+	}
+	return true
+}
+
+// number reads up to four digits and nothing else: no sign, no space.
+func number(s string) (int, bool) {
+	if s == "" || len(s) > 4 {
+		return 0, false
+	}
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+	}
+	n, err := strconv.Atoi(s)
+	return n, err == nil
+}
+
+func quoted(s string) string { return `"` + printable(s) + `"` }
+
+// full reports whether every value of the field is selected.
+func (v *values) full(spec *fieldSpec) bool { return bits.OnesCount64(v.plain) == spec.cycle }
