@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/lmittmann/tint"
 
 	"punctual/httpapi/server"
@@ -70,9 +72,15 @@ func (r replica) config(log *slog.Logger) server.Config {
 	}
 }
 
+// queueName is as the database's constraint has it.
+var queueName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
 // Validate is called by the flag parser.
 func (r replica) Validate() error {
 	for _, name := range slices.Sorted(maps.Keys(r.Queues)) {
+		if !queueName.MatchString(name) {
+			return fmt.Errorf("--queues: %q: a queue's name is 1 to 64 letters, digits, dots, underscores and dashes", name)
+		}
 		if slots := r.Queues[name]; slots < 1 || slots > 100_000 {
 			return fmt.Errorf("--queues: %s=%d: worker slots are 1 to 100000", name, slots)
 		}
@@ -105,7 +113,17 @@ func (c *serveCmd) Run(ctx context.Context, log *slog.Logger) error {
 	}
 	config := c.config(log)
 	config.DatabaseURL, config.Migrate, config.DatabaseWait = c.DatabaseURL, c.Migrate, c.DatabaseWait
-	return server.Run(ctx, config)
+	return naming(server.Run(ctx, config))
+}
+
+// naming adds the flag to errors that its value is behind.
+func naming(err error) error {
+	var malformed *pgconn.ParseConfigError
+	var unreachable *pgconn.ConnectError
+	if errors.As(err, &malformed) || errors.As(err, &unreachable) {
+		return fmt.Errorf("--database-url: %w", err)
+	}
+	return err
 }
 
 type devCmd struct {
@@ -135,7 +153,7 @@ func (c *migrateCmd) Run(ctx context.Context, log *slog.Logger) error {
 		log.Info("migrated", "version", m.Version, "took", m.Duration.Round(time.Millisecond))
 	}
 	if err != nil {
-		return err
+		return naming(err)
 	}
 	log.Info("the schema is up to date", "version", migrations.Latest())
 	return nil

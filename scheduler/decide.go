@@ -25,6 +25,7 @@ type Situation struct {
 	Active       uuid.UUID // the run that holds the job's gate; uuid.Nil when none does
 	Waiting      uuid.UUID // the run that starts when the active one ends; uuid.Nil when none does
 	Now          time.Time // the database's clock
+	Room         int       // how many runs there are worker slots for; 0: as many as may be
 	Memo         *cron.Memo
 }
 
@@ -113,6 +114,9 @@ func (s Situation) fireAll(missedBefore, newest time.Time) Plan {
 		slot = next.At
 	}
 	limit := catchupPerClaim
+	if s.Room > 0 {
+		limit = min(limit, s.Room)
+	}
 	if s.Job.ConcurrencyPolicy != PolicyAllow {
 		limit = 1
 		if s.Active != uuid.Nil {

@@ -86,6 +86,9 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 		t.upcoming.Older = sum.settled > before || len(t.s.slots.olderQuotas()) == 0
 	}
 	t.wantsLook = !sum.full
+	if sum.full {
+		t.olderAt = time.Time{} // what this replica cannot keep up with becomes backlog
+	}
 	if sum.settled > 0 {
 		t.pause = 0
 		return 0, nil, nil
@@ -141,7 +144,7 @@ func (t *ticker) look(ctx context.Context) error {
 // untilNext returns how long to sleep when nothing is due, and has the loop look again after a full sleep.
 func (t *ticker) untilNext(now time.Time) time.Duration {
 	wait := spread(longestSleep)
-	t.wantsLook = true
+	t.wantsLook, t.pause = true, 0
 	for _, next := range []time.Time{t.upcoming.Schedule, t.upcoming.Ready} {
 		if next.IsZero() {
 			continue

@@ -75,11 +75,9 @@ var instantForm = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|
 
 // UnmarshalText keeps the text whatever it is, and never fails.
 func (i *Instant) UnmarshalText(text []byte) error {
-	value, err := time.Parse(time.RFC3339Nano, string(text))
-	if err != nil || !instantForm.Match(text) {
-		*i = Instant{text: string(text), bad: true}
-		return nil
+	*i = Instant{text: string(text), bad: true}
+	if value, err := time.Parse(time.RFC3339Nano, string(text)); err == nil && instantForm.Match(text) {
+		i.value, i.bad = value.UTC(), false
 	}
-	*i = Instant{text: string(text), value: value.UTC()}
 	return nil
 }

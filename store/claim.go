@@ -90,7 +90,7 @@ func withFences(runs []scheduler.Assignment, fences map[uuid.UUID]int64, lease *
 func quotaColumns(quotas []scheduler.Quota) (queues []int16, numbers []int32) {
 	for _, q := range quotas {
 		queues = append(queues, q.Queue)
-		numbers = append(numbers, int32(q.Slots)) //nolint:gosec // at most a batch
+		numbers = append(numbers, int32(q.Slots))
 	}
 	return queues, numbers
 }

@@ -100,21 +100,23 @@ type nextRows struct {
 
 // ClaimDue implements scheduler.Store.
 func (s *Store) ClaimDue(ctx context.Context, claim scheduler.Claim) (scheduler.Batch, error) {
-	batch, err := s.claimDue(ctx, claim)
+	batch, days, err := s.claimDue(ctx, claim)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "23514" && pg.ConstraintName == "" {
-		// No partition for a slot: one that was due long ago, such as a one-shot that was paused for weeks.
-		if err := s.partitionsForDue(ctx); err != nil {
+		// No partition for a slot: one that was due long ago, such as a one-shot that was paused for weeks, or
+		// one of a day that maintenance has failed to prepare.
+		if err := s.partitionsFor(ctx, days); err != nil {
 			return scheduler.Batch{}, err
 		}
-		return s.claimDue(ctx, claim)
+		batch, _, err = s.claimDue(ctx, claim)
 	}
 	return batch, err
 }
 
-func (s *Store) claimDue(ctx context.Context, claim scheduler.Claim) (scheduler.Batch, error) {
+// claimDue is one try. It also returns an instant of each day whose partition the claim needed.
+func (s *Store) claimDue(ctx context.Context, claim scheduler.Claim) (batch scheduler.Batch, days []time.Time, err error) {
 	c := dueClaim{store: s, claim: claim}
-	err := s.onConn(ctx, func(conn *pgx.Conn) error {
+	err = s.onConn(ctx, func(conn *pgx.Conn) error {
 		c.conn = conn
 		if err := c.lock(ctx); err != nil || len(c.rows) == 0 {
 			return err
@@ -126,9 +128,10 @@ func (s *Store) claimDue(ctx context.Context, claim scheduler.Claim) (scheduler.
 		return c.write(ctx)
 	})
 	if err != nil {
-		return scheduler.Batch{}, fmt.Errorf("claiming due slots: %w", err)
+		days = slices.Concat(c.runs.scheduledFor, c.waiting.scheduledFor, []time.Time{c.now})
+		return scheduler.Batch{}, days, fmt.Errorf("claiming due slots: %w", err)
 	}
-	return c.batch, nil
+	return c.batch, nil, nil
 }
 
 // lock begins the transaction and locks the due rows, in one round trip.
@@ -200,13 +203,14 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 // decide lets scheduler.Decide settle each row, and collects what it says.
 func (c *dueClaim) decide() {
 	var memo cron.Memo
+	room := c.room()
 	for _, r := range c.rows {
 		job := c.jobs[r.key]
 		if job == nil {
 			c.putOff(r)
 			continue
 		}
-		situation := scheduler.Situation{Job: job, ScheduledFor: r.scheduledFor, Now: c.now, Memo: &memo}
+		situation := scheduler.Situation{Job: job, ScheduledFor: r.scheduledFor, Now: c.now, Room: 1 + room[r.lane/4], Memo: &memo}
 		if job.ConcurrencyPolicy != scheduler.PolicyAllow {
 			gate, ok := c.gates[job.ID]
 			if !ok {
@@ -215,6 +219,7 @@ func (c *dueClaim) decide() {
 			situation.Active, situation.Waiting = gate.active, gate.waiting
 		}
 		plan := scheduler.Decide(situation)
+		room[r.lane/4] -= max(0, len(plan.Runs)-1)
 		c.cancel = append(c.cancel, plan.Cancel...)
 		for _, p := range plan.Runs {
 			if p.Waits {
@@ -236,6 +241,19 @@ func (c *dueClaim) decide() {
 		}
 		c.next.add(r, plan)
 	}
+}
+
+// room returns what each queue's quota leaves when every row has become one run: for further runs of jobs
+// that catch up.
+func (c *dueClaim) room() map[int16]int {
+	left := make(map[int16]int, len(c.claim.Quotas))
+	for _, q := range c.claim.Quotas {
+		left[q.Queue] += q.Slots
+	}
+	for _, r := range c.rows {
+		left[r.lane/4]--
+	}
+	return left
 }
 
 func (c *dueClaim) putOff(r dueRow) {

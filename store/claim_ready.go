@@ -13,24 +13,26 @@ import (
 	"punctual/scheduler"
 )
 
+// Of runs that were made ready together the oldest slot comes first, as run ids begin with it.
 const selectReady = `
 SELECT s.*, now() FROM unnest($1::smallint[], $2::int[]) AS q(queue, slots) CROSS JOIN LATERAL (
     WITH high AS MATERIALIZED (
         SELECT run_id, job_id, tenant FROM punctual.ready WHERE lane = (q.queue * 4)::smallint AND due_at <= now()
-        ORDER BY due_at LIMIT q.slots FOR UPDATE SKIP LOCKED),
+        ORDER BY due_at, run_id LIMIT q.slots FOR UPDATE SKIP LOCKED),
     normal AS MATERIALIZED (
         SELECT run_id, job_id, tenant FROM punctual.ready WHERE lane = (q.queue * 4 + 1)::smallint AND due_at <= now()
-        ORDER BY due_at LIMIT q.slots - (SELECT count(*) FROM high) FOR UPDATE SKIP LOCKED),
+        ORDER BY due_at, run_id LIMIT q.slots - (SELECT count(*) FROM high) FOR UPDATE SKIP LOCKED),
     low AS MATERIALIZED (
         SELECT run_id, job_id, tenant FROM punctual.ready WHERE lane = (q.queue * 4 + 2)::smallint AND due_at <= now()
-        ORDER BY due_at LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal) FOR UPDATE SKIP LOCKED)
+        ORDER BY due_at, run_id LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal) FOR UPDATE SKIP LOCKED)
     SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
 
 // A run that ended while it waited, because its job was deleted, only loses its row in ready.
 const readWaiting = `
 SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt, d.headers, d.body
 FROM punctual.runs r LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
-WHERE r.id = ANY($1::uuid[]) AND r.status IN ('pending', 'retrying')`
+WHERE r.id = ANY($1::uuid[]) AND r.status IN ('pending', 'retrying')
+ORDER BY r.id`
 
 const startWaiting = `
 WITH started AS (
@@ -169,7 +171,7 @@ func (c *readyClaim) readDefinitions(ctx context.Context) error {
 	return c.conn.SendBatch(ctx, &b).Close()
 }
 
-// decide lets each waiting run start, unless its job's gate is held by another run.
+// decide lets each waiting run start, oldest first, unless its job's gate is held by another run.
 func (c *readyClaim) decide() {
 	waits := map[uuid.UUID]bool{}
 	for _, w := range c.waiting {

@@ -61,7 +61,16 @@ func (s *Store) Finish(ctx context.Context, outcomes []scheduler.Outcome, releas
 	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return 0, fmt.Errorf("writing %d outcomes: %w", len(outcomes), err)
 	}
+	if slices.ContainsFunc(outcomes, dueSoon) {
+		s.signal()
+	}
 	return len(outcomes) - len(written), nil
+}
+
+// dueSoon reports whether the run is ready again before the tick loop looks by itself.
+func dueSoon(o scheduler.Outcome) bool {
+	status := o.End().Status
+	return (status == scheduler.StatusRetrying || status == scheduler.StatusPending) && o.RetryIn < soon
 }
 
 // queueFinish queues what ends attempts: the gates' locks, the outcomes, the gates' release, the end of
@@ -126,7 +135,7 @@ func queueSucceeded(b *pgx.Batch, outcomes []scheduler.Outcome, written map[uuid
 	ids, fences := make([]uuid.UUID, n), make([]int64, n)
 	started, finished, statuses := make([]time.Time, n), make([]time.Time, n), make([]int16, n)
 	for i, o := range outcomes {
-		ids[i], fences[i], started[i], finished[i], statuses[i] = o.RunID, o.Fence, o.StartedAt, o.FinishedAt, int16(o.HTTPStatus) //nolint:gosec // three digits
+		ids[i], fences[i], started[i], finished[i], statuses[i] = o.RunID, o.Fence, o.StartedAt, o.FinishedAt, int16(o.HTTPStatus)
 	}
 	b.Queue(finishSucceeded, ids, fences, started, finished, statuses).Query(collectIDs(written))
 }
@@ -139,13 +148,13 @@ func queueOthers(b *pgx.Batch, outcomes []scheduler.Outcome, written map[uuid.UU
 	retryIn, final, counts := make([]time.Duration, n), make([]bool, n), make([]bool, n)
 	for i, o := range outcomes {
 		e := o.End()
-		ids[i], fences[i], numbers[i] = o.RunID, o.Fence, int16(e.Number) //nolint:gosec // at most 100
+		ids[i], fences[i], numbers[i] = o.RunID, o.Fence, int16(e.Number)
 		finished[i], retryIn[i] = o.FinishedAt, o.RetryIn
 		if !o.StartedAt.IsZero() {
 			started[i] = &o.StartedAt
 		}
 		if o.HTTPStatus != 0 {
-			code := int16(o.HTTPStatus) //nolint:gosec // three digits
+			code := int16(o.HTTPStatus)
 			statuses[i] = &code
 		}
 		status[i], final[i], counts[i] = string(e.Status), e.Status.Final(), e.Counts

@@ -50,12 +50,7 @@ func meaning(d scheduler.Definition) (any, error) {
 }
 
 // sameSchedule reports whether two definitions have the same slots, however they are written.
-func sameSchedule(a, b scheduler.Definition) bool {
-	x, y := a.WithDefaults().Schedule, b.WithDefaults().Schedule
-	return x.Cron == y.Cron && x.Timezone == y.Timezone &&
-		x.Every.Value() == y.Every.Value() && x.Delay.Value() == y.Delay.Value() && x.Kind() == y.Kind() &&
-		x.At.Value().Equal(y.At.Value()) && x.StartsAt.Value().Equal(y.StartsAt.Value()) && x.EndsAt.Value().Equal(y.EndsAt.Value())
-}
+func sameSchedule(a, b scheduler.Definition) bool { return scheduler.SameSchedule(a.Schedule, b.Schedule) }
 
 func sameJitter(a, b scheduler.Definition) bool {
 	return a.Jitter.IsZero() == b.Jitter.IsZero() && a.Jitter.Value() == b.Jitter.Value()

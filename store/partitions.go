@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // PartitionsAhead is for how many days daily partitions are made in advance.
@@ -17,23 +18,20 @@ func (s *Store) EnsurePartitions(ctx context.Context) (int, error) {
 		newest AS (SELECT max(to_date(right(c.relname, 8), 'YYYYMMDD')) AS day
 		             FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
 		            WHERE i.inhparent = 'punctual.runs'::regclass)
-		SELECT CASE WHEN newest.day >= today.day + $1::int THEN 0
-		            ELSE punctual.create_partitions(least(today.day - 1, newest.day), today.day + $1::int) END
-		  FROM today, newest`, PartitionsAhead).Scan(&made)
+		SELECT punctual.create_partitions(least(today.day - 1, newest.day), today.day + $1::int) FROM today, newest`, PartitionsAhead).Scan(&made)
 	if err != nil {
 		return 0, fmt.Errorf("making partitions: %w", err)
 	}
 	return made, nil
 }
 
-// partitionsForDue makes the partitions that the slots due now belong to.
-func (s *Store) partitionsForDue(ctx context.Context) error {
+// partitionsFor makes the partitions that are missing for runs of the given slots.
+func (s *Store) partitionsFor(ctx context.Context, slots []time.Time) error {
 	_, err := s.pool.Exec(ctx, `
-		SELECT punctual.create_partitions(d.day, d.day) FROM (
-		    SELECT DISTINCT (scheduled_for AT TIME ZONE 'UTC')::date AS day FROM punctual.schedules
-		    WHERE enabled AND next_run_at <= now() AND scheduled_for < now() - interval '1 day' LIMIT 400) d`)
+		SELECT punctual.create_partitions(d.day, d.day)
+		FROM (SELECT DISTINCT (slot AT TIME ZONE 'UTC')::date AS day FROM unnest($1::timestamptz[]) AS slot) d`, slots)
 	if err != nil {
-		return fmt.Errorf("making partitions for old slots: %w", err)
+		return fmt.Errorf("making the partitions of slots: %w", err)
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func (r *skipRows) add(job *scheduler.Job, lane int16, s scheduler.Skip, now tim
 	r.reasons = append(r.reasons, string(s.Reason))
 	var count *int32
 	if s.Count > 0 {
-		n := int32(s.Count) //nolint:gosec // at most 1,000
+		n := int32(s.Count)
 		count = &n
 	}
 	r.counts = append(r.counts, count)
@@ -73,8 +73,8 @@ SELECT u.id, u.job_id, u.blocked_by, u.last, u.last, now(), u.first, u.last, u.t
 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[], $5::timestamptz[], $6::int[], $7::int[], $8::int[], $9::smallint[], $10::text[])
      AS u(id, job_id, blocked_by, first, last, count, tenant, version, lane, reason)`
 
-func (r *skipRows) queue(b *pgx.Batch) *pgx.QueuedQuery {
-	return b.Queue(insertSkips, r.ids, r.jobs, r.blockedBy, r.first, r.last, r.counts, r.tenants, r.versions, r.lanes, r.reasons)
+func (r *skipRows) queue(b *pgx.Batch) {
+	b.Queue(insertSkips, r.ids, r.jobs, r.blockedBy, r.first, r.last, r.counts, r.tenants, r.versions, r.lanes, r.reasons)
 }
 
 const insertPending = `

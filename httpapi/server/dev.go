@@ -57,36 +57,52 @@ func banner(out io.Writer, url, dsn, dir string, jobs []string) {
 	_ = w.Flush()
 }
 
-// registerSample creates the sample jobs through the API, as a user would; those that exist stay.
+// registerSample creates the sample jobs through the API, as a user would. Those that exist stay as they
+// are, but that they are pointed at the echo target's present address.
 func registerSample(ctx context.Context, url string, sample []byte) (names []string, err error) {
 	body := bytes.ReplaceAll(sample, []byte(sampleTarget), []byte(url))
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/jobs/batch", bytes.NewReader(body))
-	if err != nil {
+	var batch struct {
+		Jobs []scheduler.Definition `json:"jobs"`
+	}
+	if err := json.Unmarshal(body, &batch); err != nil {
 		return nil, err
+	}
+	if err := send(ctx, http.MethodPost, url+"/v1/jobs/batch", body); err != nil {
+		return nil, err
+	}
+	for _, job := range batch.Jobs {
+		patch, err := json.Marshal(map[string]any{"target": map[string]string{"url": job.Target.URL}})
+		if err != nil {
+			return nil, err
+		}
+		if err := send(ctx, http.MethodPatch, url+"/v1/jobs/"+job.Name, patch); err != nil {
+			return nil, err
+		}
+		names = append(names, job.Name)
+	}
+	return names, nil
+}
+
+// send sends a request to the API; an answer other than success is an error.
+func send(ctx context.Context, method, url string, body []byte) error {
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return err
 	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if response.StatusCode != http.StatusCreated {
-		return nil, fmt.Errorf("%s: %s", response.Status, answer)
+	if response.StatusCode >= 300 {
+		return fmt.Errorf("%s %s: %s: %s", method, url, response.Status, answer)
 	}
-	var created struct {
-		Data []struct{ Name string } `json:"data"`
-	}
-	if err := json.Unmarshal(answer, &created); err != nil {
-		return nil, err
-	}
-	for _, job := range created.Data {
-		names = append(names, job.Name)
-	}
-	return names, nil
+	return nil
 }
 
 // runPrinter prints one line for each attempt that ended.

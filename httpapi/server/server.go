@@ -112,6 +112,9 @@ func Run(ctx context.Context, c Config) error {
 		Queues: c.Queues, DrainTimeout: c.DrainTimeout, Client: client, Host: host, Version: c.Version, Log: c.Log,
 		Metrics: scheduler.NewMetrics(registry), Finished: c.Finished,
 	})
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		err = nil // it was asked to stop before it had started
+	}
 	shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), apiShutdown)
 	defer cancel()
 	_ = server.Shutdown(shutdown) // what is still open after that is cut off below

@@ -1,0 +1,151 @@
+package prove
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+// requests compares what the witness saw with the attempts on record.
+func (k *check) requests() {
+	for run, requests := range k.seen {
+		r := k.runs[run]
+		if r == nil {
+			k.fail(RequestsKnown, "job %s: %d requests for the unknown run %s", requests[0].Job, len(requests), run)
+			continue
+		}
+		for _, q := range requests {
+			k.request(r, q)
+		}
+		k.firsts(r, requests)
+	}
+	for i := range k.Runs {
+		r := &k.Runs[i]
+		if r.Status == "succeeded" && !slices.ContainsFunc(k.seen[r.ID], func(q *Request) bool { return q.Status/100 == 2 && r.Fence != nil && q.Fence == *r.Fence }) {
+			k.fail(SuccessSeen, "job %s: run %s of %s succeeded under token %d, which was not seen or not answered so", k.name(r.Job), r.ID, clock(r.ScheduledFor), deref(r.Fence))
+		}
+		if k.SentOnce {
+			k.once(r)
+		}
+	}
+}
+
+// request checks one request against its run.
+func (k *check) request(r *Run, q *Request) {
+	if q.At.Before(r.DueAt) {
+		k.fail(NeverEarly, "job %s: run %s arrived at %s, %s before it was due", k.name(r.Job), r.ID, clock(q.At), r.DueAt.Sub(q.At))
+	}
+	for _, a := range k.attempts[r.ID] {
+		if a.Number < q.Attempt && a.Outcome != "interrupted" && q.At.Before(a.Finished.Add(-clockError)) {
+			k.fail(NeverEarly, "job %s: attempt %d of run %s arrived %s before attempt %d had ended", k.name(r.Job), q.Attempt, r.ID, a.Finished.Sub(q.At), a.Number)
+		}
+	}
+	recorded := r.Fence != nil && *r.Fence == q.Fence || slices.ContainsFunc(k.attempts[r.ID], func(a *Attempt) bool { return a.Fence == q.Fence })
+	if !recorded {
+		k.fail(RequestsKnown, "job %s: run %s was sent under token %d, which no attempt on record has", k.name(r.Job), r.ID, q.Fence)
+	}
+	key := r.ID.String()
+	if r.ofSlot() {
+		key = r.Job.String() + ":" + strconv.FormatInt(r.ScheduledFor.Unix(), 10)
+	}
+	if q.Key != key || q.Trigger != r.Trigger || q.Late != r.Late || !q.ScheduledFor.Equal(r.ScheduledFor) {
+		k.fail(RequestsHeader, "job %s: run %s (%s, %s, late %t) was sent as %s, %s, late %t, key %q", k.name(r.Job), r.ID, r.Trigger, clock(r.ScheduledFor), r.Late, q.Trigger, clock(q.ScheduledFor), q.Late, q.Key)
+	}
+}
+
+// firsts counts the requests that call themselves the first attempt. An interrupted attempt does not
+// count, so the one after it has the same number.
+func (k *check) firsts(r *Run, requests []*Request) {
+	allowed, n := 1, 0
+	for _, a := range k.attempts[r.ID] {
+		if a.Number == 1 && a.Outcome == "interrupted" {
+			allowed++
+		}
+	}
+	for _, q := range requests {
+		if q.Attempt == 1 {
+			n++
+		}
+	}
+	if n > allowed {
+		k.fail(OneFirst, "job %s: run %s of %s was sent %d times as attempt 1", k.name(r.Job), r.ID, clock(r.ScheduledFor), n)
+	}
+}
+
+// once checks that the attempts on record and the requests are the same.
+func (k *check) once(r *Run) {
+	attempts := len(k.attempts[r.ID])
+	if r.Status == "succeeded" {
+		attempts++
+	}
+	if n := len(k.seen[r.ID]); n != attempts {
+		k.fail(ExactlyOnce, "job %s: run %s of %s, %s, has %d attempts on record and %d requests", k.name(r.Job), r.ID, clock(r.ScheduledFor), r.Status, attempts, n)
+	}
+}
+
+// fences checks that tokens grow from attempt to attempt of a run, and from slot to slot of a job, whose
+// claims are one after the other.
+func (k *check) fences() {
+	holder := make(map[int64]uuid.UUID, len(k.Requests))
+	for i := range k.Requests {
+		q := &k.Requests[i]
+		if other, taken := holder[q.Fence]; taken {
+			k.fail(FencesGrow, "token %d was sent with run %s and again with run %s", q.Fence, other, q.Run)
+		}
+		holder[q.Fence] = q.Run
+	}
+	for job, runs := range k.byJob {
+		var last *Request // the first request of the slot before
+		for _, r := range runs {
+			requests := k.seen[r.ID]
+			for i := 1; i < len(requests); i++ {
+				if requests[i].Fence <= requests[i-1].Fence {
+					k.fail(FencesGrow, "job %s: run %s was sent under token %d after %d", k.name(job), r.ID, requests[i].Fence, requests[i-1].Fence)
+				}
+			}
+			if len(requests) == 0 || !r.ofSlot() {
+				continue
+			}
+			// A run that was given back unsent arrives after the next slot's, and may have the greater token.
+			if last != nil && requests[0].Attempt == 1 && requests[0].Fence < last.Fence && requests[0].At.After(last.At) {
+				k.fail(FencesGrow, "job %s: slot %s has token %d and the one before %d", k.name(job), clock(r.ScheduledFor), requests[0].Fence, last.Fence)
+			}
+			last = requests[0]
+		}
+	}
+}
+
+// overlaps checks that the requests of a job that must not overlap came one after the other.
+func (k *check) overlaps() {
+	for i := range k.Jobs {
+		j := &k.Jobs[i]
+		if !slices.ContainsFunc(j.Versions, func(v Version) bool { return v.Definition.ConcurrencyPolicy == scheduler.PolicyForbid }) {
+			continue
+		}
+		var requests []*Request
+		for _, r := range k.byJob[j.ID] {
+			requests = append(requests, k.seen[r.ID]...)
+		}
+		slices.SortFunc(requests, func(a, b *Request) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Fence, b.Fence)) })
+		for n := 1; n < len(requests); n++ {
+			before, after := requests[n-1], requests[n]
+			if before.Ended.IsZero() || after.At.Before(before.Ended) {
+				k.fail(NoOverlap, "job %s: run %s arrived at %s while run %s was open until %s", j.Name, after.Run, clock(after.At), before.Run, clock(before.Ended))
+			}
+			if after.Fence <= before.Fence {
+				k.fail(FencesGrow, "job %s: run %s was sent under token %d after run %s under %d", j.Name, after.Run, after.Fence, before.Run, before.Fence)
+			}
+		}
+	}
+}
+
+func deref(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}

@@ -1,0 +1,129 @@
+package prove
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+// slots compares the slots that each job has with its runs and skips.
+func (k *check) slots() {
+	for i := range k.Jobs {
+		k.slotsOf(&k.Jobs[i])
+	}
+	for id, runs := range k.byJob {
+		if k.jobs[id] == nil {
+			k.fail(NoPhantoms, "%d runs of the unknown job %s", len(runs), id)
+		}
+	}
+}
+
+func (k *check) slotsOf(j *Job) {
+	slots, err := dueSlots(*j, k.Now, k.DefaultJitter)
+	if err != nil {
+		k.fail(NoPhantoms, "job %s: its slots cannot be worked out: %v", j.Name, err)
+		return
+	}
+	settled := k.Now.Add(-k.Settle)
+	expected := make(map[time.Time]bool, len(slots)) // whether it must be there
+	for _, s := range slots {
+		expected[s.At] = !s.Optional && s.At.Add(longestJitter(j.Versions[0].Definition, k.DefaultJitter)).Before(settled)
+	}
+	got := make(map[time.Time]int, len(slots))
+	for _, r := range k.byJob[j.ID] {
+		switch {
+		case !r.ofSlot():
+		case r.isRange():
+			k.rangeOf(j, r, slots, got)
+		default:
+			got[r.ScheduledFor.UTC()]++
+			k.runOf(j, r, expected)
+		}
+	}
+	for _, s := range slots {
+		switch n := got[s.At]; {
+		case n == 0 && expected[s.At]:
+			k.fail(OneRunPerSlot, "job %s: slot %s has neither", j.Name, clock(s.At))
+		case n > 1:
+			k.fail(OneRunPerSlot, "job %s: slot %s has %d", j.Name, clock(s.At), n)
+		}
+	}
+}
+
+// rangeOf counts the slots that a skip stands for.
+func (k *check) rangeOf(j *Job, r *Run, slots []dueSlot, got map[time.Time]int) {
+	n := 0
+	for _, s := range slots {
+		if !s.At.Before(*r.SkippedFirst) && !s.At.After(*r.SkippedLast) {
+			got[s.At]++
+			n++
+		}
+	}
+	if r.SkippedCount != nil && *r.SkippedCount != n {
+		k.fail(OneRunPerSlot, "job %s: the skip from %s to %s counts %d slots, which are %d", j.Name, clock(*r.SkippedFirst), clock(*r.SkippedLast), *r.SkippedCount, n)
+	}
+	if r.Status != "skipped" || r.Reason == nil {
+		k.fail(OneRunPerSlot, "job %s: the skip from %s is %s without a reason", j.Name, clock(*r.SkippedFirst), r.Status)
+	}
+}
+
+// runOf checks that a run's slot exists, that its id is the slot's, and that it is due when jitter says.
+func (k *check) runOf(j *Job, r *Run, expected map[time.Time]bool) {
+	if _, ok := expected[r.ScheduledFor.UTC()]; !ok {
+		k.fail(NoPhantoms, "job %s: run %s is for %s, which is no slot of it", j.Name, r.ID, clock(r.ScheduledFor))
+		return
+	}
+	if r.ID != scheduler.SlotRunID(j.ID, r.ScheduledFor) {
+		k.fail(OneRunPerSlot, "job %s: run %s does not have the id of its slot %s", j.Name, r.ID, clock(r.ScheduledFor))
+	}
+	longest := time.Duration(0)
+	for _, v := range j.Versions {
+		longest = max(longest, longestJitter(v.Definition, k.DefaultJitter))
+	}
+	if late := r.DueAt.Sub(r.ScheduledFor); late < 0 || late > longest || (late == longest && late > 0) {
+		k.fail(NeverEarly, "job %s: slot %s is due %s later, outside its jitter of %s", j.Name, clock(r.ScheduledFor), late, longest)
+	}
+}
+
+// ends checks that every run is over, and that the dead ones are on the list.
+func (k *check) ends() {
+	listed := make(map[uuid.UUID]int, len(k.DeadLetters))
+	for _, id := range k.DeadLetters {
+		listed[id]++
+		if r := k.runs[id]; r == nil || r.Status != "dead" {
+			k.fail(DeadAreListed, "run %s has a dead letter and is not dead", id)
+		}
+	}
+	for i := range k.Runs {
+		r := &k.Runs[i]
+		if !r.final() && !r.DueAt.After(k.Now.Add(-k.Settle)) {
+			k.fail(AllFinal, "job %s: run %s of %s is %s", k.name(r.Job), r.ID, clock(r.ScheduledFor), r.Status)
+		}
+		if r.Status == "dead" && listed[r.ID] != 1 {
+			k.fail(DeadAreListed, "job %s: dead run %s has %d dead letters", k.name(r.Job), r.ID, listed[r.ID])
+		}
+		if k.AllSucceed && (r.Status != "succeeded" || r.Attempt != 1 || r.Reason != nil) {
+			k.fail(NothingFailed, "job %s: run %s of %s is %s after %d attempts", k.name(r.Job), r.ID, clock(r.ScheduledFor), r.Status, r.Attempt)
+		}
+	}
+}
+
+// rest checks what must be empty when nothing is going on.
+func (k *check) rest() {
+	for _, id := range k.Ready {
+		k.fail(NothingLeft, "run %s is in ready", id)
+	}
+	for _, id := range k.Claimed {
+		k.fail(NothingLeft, "run %s is in claims", id)
+	}
+	for _, g := range k.Gates {
+		k.fail(NothingLeft, "the gate of job %s is held by run %s", k.name(g.Job), g.Run)
+	}
+	for _, j := range k.Jobs {
+		if j.Enabled && j.NextRun != nil && j.NextRun.Before(k.Now.Add(-k.Settle)) {
+			k.fail(NoWedge, "job %s has been due since %s", j.Name, clock(*j.NextRun))
+		}
+	}
+}

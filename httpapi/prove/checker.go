@@ -1,0 +1,137 @@
+package prove
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Rule is an invariant that must hold whatever happened.
+type Rule string
+
+// The rules.
+const (
+	OneRunPerSlot  Rule = "every due slot has exactly one run or one recorded skip"
+	NoPhantoms     Rule = "every run belongs to a slot that its job has"
+	AllFinal       Rule = "every run is final in the end"
+	SuccessSeen    Rule = "every succeeded run was answered with 2xx by the witness"
+	NeverEarly     Rule = "no request before its time"
+	OneFirst       Rule = "at most one first attempt per run"
+	FencesGrow     Rule = "fencing tokens grow"
+	NoOverlap      Rule = "forbid jobs never overlap"
+	NoWedge        Rule = "nothing due is left waiting"
+	NothingLeft    Rule = "nothing stays in ready, claims or a gate at rest"
+	RequestsKnown  Rule = "every request belongs to a run and to an attempt of it, and says so"
+	DeadAreListed  Rule = "every dead run, and no other, has a dead letter"
+	ExactlyOnce    Rule = "every attempt was sent exactly once"
+	NothingFailed  Rule = "every run succeeded at the first attempt"
+	RequestsHeader Rule = "requests carry what the run says"
+)
+
+// Violation is a rule that did not hold somewhere.
+type Violation struct {
+	Rule   Rule
+	Detail string
+}
+
+func (v Violation) String() string { return string(v.Rule) + ": " + v.Detail }
+
+// Conditions say what a check may take for granted beyond the rules that always hold.
+type Conditions struct {
+	DefaultJitter time.Duration // the replicas' --default-jitter
+	// Settle is how long before Facts.Now a slot must have been due to be expected to have a run.
+	Settle time.Duration
+	// SentOnce: nothing broke between the replicas, the witness and the database. So each attempt on record
+	// was seen exactly once.
+	SentOnce bool
+	// AllSucceed: no target misbehaved either.
+	AllSucceed bool
+}
+
+// perRule is how many violations of one rule are listed; more are counted.
+const perRule = 8
+
+// Check returns what is wrong, the same for the same facts; a few violations of each rule are listed and
+// the rest counted.
+func Check(f Facts, c Conditions) []Violation {
+	k := newCheck(f, c)
+	k.slots()
+	k.ends()
+	k.requests()
+	k.fences()
+	k.overlaps()
+	k.rest()
+	return k.violations()
+}
+
+// check is one check on its way.
+type check struct {
+	Facts
+	Conditions
+	found map[Rule][]string
+
+	jobs     map[uuid.UUID]*Job
+	runs     map[uuid.UUID]*Run
+	byJob    map[uuid.UUID][]*Run     // in the order of their ids: of their slots
+	attempts map[uuid.UUID][]*Attempt // by run
+	seen     map[uuid.UUID][]*Request // by run, in the order of arrival
+}
+
+func newCheck(f Facts, c Conditions) *check {
+	k := &check{
+		Facts: f, Conditions: c, found: map[Rule][]string{}, jobs: map[uuid.UUID]*Job{}, runs: map[uuid.UUID]*Run{},
+		byJob: map[uuid.UUID][]*Run{}, attempts: map[uuid.UUID][]*Attempt{}, seen: map[uuid.UUID][]*Request{},
+	}
+	for i := range f.Jobs {
+		k.jobs[f.Jobs[i].ID] = &f.Jobs[i]
+	}
+	for i := range f.Runs {
+		r := &f.Runs[i]
+		k.runs[r.ID] = r
+		k.byJob[r.Job] = append(k.byJob[r.Job], r)
+	}
+	for i := range f.Attempts {
+		a := &f.Attempts[i]
+		k.attempts[a.Run] = append(k.attempts[a.Run], a)
+	}
+	for i := range f.Requests {
+		r := &f.Requests[i]
+		k.seen[r.Run] = append(k.seen[r.Run], r)
+	}
+	return k
+}
+
+func (k *check) fail(rule Rule, format string, args ...any) {
+	k.found[rule] = append(k.found[rule], fmt.Sprintf(format, args...))
+}
+
+func (k *check) violations() []Violation {
+	var all []Violation
+	for rule, details := range k.found {
+		for _, d := range details[:min(len(details), perRule)] {
+			all = append(all, Violation{rule, d})
+		}
+		if more := len(details) - perRule; more > 0 {
+			all = append(all, Violation{rule, fmt.Sprintf("… and %d more", more)})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Violation) int { return strings.Compare(string(a.Rule), string(b.Rule)) })
+	return all
+}
+
+// name is a job as people know it.
+func (k *check) name(job uuid.UUID) string {
+	if j := k.jobs[job]; j != nil {
+		return j.Name
+	}
+	return job.String()
+}
+
+// clock is an instant as violations show it.
+func clock(t time.Time) string { return t.UTC().Format("15:04:05.000000") }
+
+// clockError is how far a replica's idea of the database's clock may be off: a round trip.
+const clockError = 50 * time.Millisecond

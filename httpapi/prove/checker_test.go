@@ -1,0 +1,218 @@
+package prove
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+// facts is a small world in which everything went well: a cron job of three slots, a one-shot that failed
+// once, a forbid job with a skip, a dead run.
+type facts struct {
+	Facts
+	cron, once, forbid, dying uuid.UUID
+}
+
+var t0 = time.Date(2026, 3, 4, 5, 6, 0, 0, time.UTC)
+
+func at(seconds float64) time.Time {
+	return t0.Add(time.Duration(seconds * float64(time.Second))).Truncate(time.Microsecond)
+}
+
+func goodWorld() *facts {
+	f := &facts{Facts: Facts{Now: at(60)}}
+	until := scheduler.InstantOf(at(3))
+	f.cron = f.job("cron", scheduler.Definition{Schedule: scheduler.Schedule{Cron: "* * * * * *", EndsAt: until}})
+	f.once = f.job("once", scheduler.Definition{Schedule: scheduler.Schedule{At: scheduler.InstantOf(at(1))}})
+	f.forbid = f.job("forbid", scheduler.Definition{
+		Schedule: scheduler.Schedule{Every: scheduler.DurationOf(time.Second), EndsAt: until}, ConcurrencyPolicy: scheduler.PolicyForbid,
+	})
+	f.dying = f.job("dying", scheduler.Definition{Schedule: scheduler.Schedule{At: scheduler.InstantOf(at(1))}})
+	for s := range 3 {
+		f.run(f.cron, at(float64(s+1)), "succeeded")
+	}
+	f.run(f.once, at(1), "retried")
+	f.run(f.forbid, at(1), "succeeded")
+	f.skip(f.forbid, at(2), at(2), 1)
+	f.run(f.forbid, at(3), "succeeded")
+	f.run(f.dying, at(1), "dead")
+	return f
+}
+
+// job adds a job written at t0 + 0.25 s.
+func (f *facts) job(name string, d scheduler.Definition) uuid.UUID {
+	id := uuid.NewSHA1(uuid.Nil, []byte(name))
+	d.Name, d.Target.URL = name, "http://127.0.0.1/"
+	f.Jobs = append(f.Jobs, Job{ID: id, Name: name, State: "completed", Versions: []Version{{From: at(0.25), State: "active", Definition: d}}})
+	return id
+}
+
+func (f *facts) fence() int64 { return int64(100 + len(f.Requests)) }
+
+func (f *facts) send(r Run, attempt int, after time.Duration, status int) (fence int64) {
+	fence = f.fence()
+	arrived := r.DueAt.Add(after)
+	f.Requests = append(f.Requests, Request{
+		At: arrived, Ended: arrived.Add(time.Millisecond), Method: "POST", Path: "/", Run: r.ID, Job: r.Job.String(), Attempt: attempt, Fence: fence,
+		Trigger: r.Trigger, ScheduledFor: r.ScheduledFor, Key: r.Job.String() + ":" + itoa(r.ScheduledFor.Unix()), Status: status,
+	})
+	return fence
+}
+
+func (f *facts) run(job uuid.UUID, slot time.Time, how string) {
+	r := Run{ID: scheduler.SlotRunID(job, slot), Job: job, ScheduledFor: slot, DueAt: slot, Status: "succeeded", Trigger: "schedule", Attempt: 1}
+	if how != "succeeded" {
+		fence := f.send(r, 1, 2*time.Millisecond, 500)
+		f.Attempts = append(f.Attempts, Attempt{Run: r.ID, Fence: fence, Number: 1, Outcome: "failed", StartedAt: slot, Finished: slot.Add(3 * time.Millisecond)})
+		r.Fence = &fence
+	}
+	switch how {
+	case "dead":
+		r.Status = "dead"
+		f.DeadLetters = append(f.DeadLetters, r.ID)
+	case "retried":
+		fence := f.send(r, 2, time.Second, 200)
+		r.Fence, r.Attempt = &fence, 2
+	default:
+		fence := f.send(r, 1, 2*time.Millisecond, 200)
+		r.Fence = &fence
+	}
+	f.Runs = append(f.Runs, r)
+}
+
+func (f *facts) skip(job uuid.UUID, first, last time.Time, count int) {
+	reason := "overlap"
+	f.Runs = append(f.Runs, Run{
+		ID: uuid.New(), Job: job, ScheduledFor: last, DueAt: last, Status: "skipped", Trigger: "schedule", Reason: &reason,
+		SkippedFirst: &first, SkippedLast: &last, SkippedCount: &count,
+	})
+}
+
+// theRun is the first run of a job.
+func (f *facts) theRun(job uuid.UUID) *Run {
+	for i := range f.Runs {
+		if f.Runs[i].Job == job {
+			return &f.Runs[i]
+		}
+	}
+	return nil
+}
+
+// theRequest is the nth request of a job, from 0.
+func (f *facts) theRequest(job uuid.UUID, n int) *Request {
+	for i := range f.Requests {
+		if f.Requests[i].Job == job.String() {
+			if n == 0 {
+				return &f.Requests[i]
+			}
+			n--
+		}
+	}
+	return nil
+}
+
+func (f *facts) forget(run uuid.UUID) {
+	for i := range f.Runs {
+		if f.Runs[i].ID == run {
+			f.Runs = append(f.Runs[:i], f.Runs[i+1:]...)
+			return
+		}
+	}
+}
+
+func TestCheckFindsNothingInAGoodWorld(t *testing.T) {
+	t.Parallel()
+	for _, v := range Check(goodWorld().Facts, Conditions{SentOnce: true}) {
+		t.Error(v)
+	}
+}
+
+func TestCheckNotices(t *testing.T) {
+	t.Parallel()
+	all := Conditions{SentOnce: true}
+	for _, test := range []struct {
+		name       string
+		rule       Rule
+		conditions Conditions
+		spoil      func(f *facts)
+	}{
+		{"a slot without a run", OneRunPerSlot, Conditions{}, func(f *facts) { f.forget(f.theRun(f.cron).ID) }},
+		{"a one-shot without a run", OneRunPerSlot, Conditions{}, func(f *facts) { f.forget(f.theRun(f.once).ID) }},
+		{"a slot with two runs", OneRunPerSlot, Conditions{}, func(f *facts) { r := *f.theRun(f.cron); r.ID = uuid.New(); f.Runs = append(f.Runs, r) }},
+		{"a slot with a run and a skip", OneRunPerSlot, Conditions{}, func(f *facts) { f.skip(f.cron, at(1), at(1), 1) }},
+		{"a skip that counts too few", OneRunPerSlot, Conditions{}, func(f *facts) { f.forget(f.theRun(f.cron).ID); f.skip(f.cron, at(1), at(1), 0) }},
+		{"a run with another id than its slot's", OneRunPerSlot, Conditions{}, func(f *facts) { f.theRun(f.cron).ID = uuid.New() }},
+		{"a run that no slot is behind", NoPhantoms, Conditions{}, func(f *facts) { f.run(f.cron, at(4), "succeeded") }},
+		{"a run of no job", NoPhantoms, Conditions{}, func(f *facts) { f.run(uuid.New(), at(4), "succeeded") }},
+		{"a run left running", AllFinal, Conditions{}, func(f *facts) { f.theRun(f.cron).Status = "running" }},
+		{"a success nobody saw", SuccessSeen, Conditions{}, func(f *facts) { f.theRequest(f.cron, 0).Run = uuid.New() }},
+		{"a success that was answered 500", SuccessSeen, Conditions{}, func(f *facts) { f.theRequest(f.cron, 0).Status = 500 }},
+		{"a success under another token", SuccessSeen, Conditions{}, func(f *facts) { f.theRequest(f.cron, 0).Fence = 99 }},
+		{"a request before it was due", NeverEarly, Conditions{}, func(f *facts) { r := f.theRequest(f.cron, 0); r.At = at(0.999) }},
+		{"a retry before the failure", NeverEarly, Conditions{}, func(f *facts) { f.theRequest(f.once, 1).At = at(1.0005); f.Attempts[0].Finished = at(1.9) }},
+		{"a due time before the slot", NeverEarly, Conditions{}, func(f *facts) { f.theRun(f.cron).DueAt = at(0.5) }},
+		{"a due time beyond the jitter", NeverEarly, Conditions{}, func(f *facts) { f.theRun(f.cron).DueAt = at(1.5) }},
+		{"two first attempts", OneFirst, Conditions{}, func(f *facts) { f.theRequest(f.once, 1).Attempt = 1 }},
+		{"a token given twice", FencesGrow, Conditions{}, func(f *facts) { f.theRequest(f.cron, 1).Fence = f.theRequest(f.cron, 0).Fence }},
+		{"a retry with a smaller token", FencesGrow, Conditions{}, func(f *facts) { f.theRequest(f.once, 1).Fence = 1 }},
+		{"a slot with a smaller token than the one before", FencesGrow, Conditions{}, func(f *facts) { f.theRequest(f.cron, 2).Fence = 1 }},
+		{"an overlap", NoOverlap, Conditions{}, func(f *facts) { f.theRequest(f.forbid, 0).Ended = at(3.5) }},
+		{"an overlap with a request that never ended", NoOverlap, Conditions{}, func(f *facts) { f.theRequest(f.forbid, 0).Ended = time.Time{} }},
+		{"a job that waits for ever", NoWedge, Conditions{}, func(f *facts) { due := at(4); f.Jobs[0].Enabled, f.Jobs[0].NextRun = true, &due }},
+		{"a row left in ready", NothingLeft, Conditions{}, func(f *facts) { f.Ready = append(f.Ready, f.theRun(f.once).ID) }},
+		{"a row left in claims", NothingLeft, Conditions{}, func(f *facts) { f.Claimed = append(f.Claimed, f.theRun(f.once).ID) }},
+		{"a gate left closed", NothingLeft, Conditions{}, func(f *facts) { f.Gates = append(f.Gates, Gate{f.forbid, f.theRun(f.forbid).ID}) }},
+		{"a request for no run", RequestsKnown, Conditions{}, func(f *facts) { f.send(Run{ID: uuid.New(), DueAt: at(1)}, 1, 0, 200) }},
+		{"a request no attempt is on record for", RequestsKnown, Conditions{}, func(f *facts) { f.send(*f.theRun(f.cron), 2, 0, 200) }},
+		{"a request with another slot's key", RequestsHeader, Conditions{}, func(f *facts) { f.theRequest(f.cron, 0).Key = "x" }},
+		{"a dead run without a dead letter", DeadAreListed, Conditions{}, func(f *facts) { f.DeadLetters = nil }},
+		{"a dead letter of a live run", DeadAreListed, Conditions{}, func(f *facts) { f.DeadLetters = append(f.DeadLetters, f.theRun(f.once).ID) }},
+		{"a request sent twice", ExactlyOnce, all, func(f *facts) { f.send(*f.theRun(f.cron), 1, time.Millisecond, 200) }},
+		{"an attempt never sent", ExactlyOnce, all, func(f *facts) {
+			f.Attempts = append(f.Attempts, Attempt{Run: f.theRun(f.once).ID, Fence: 1, Number: 2, Outcome: "failed"})
+		}},
+		{"a failure where all should succeed", NothingFailed, Conditions{AllSucceed: true}, func(*facts) {}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			f := goodWorld()
+			test.spoil(f)
+			violations := Check(f.Facts, test.conditions)
+			for _, v := range violations {
+				if v.Rule == test.rule {
+					return
+				}
+			}
+			t.Errorf("not noticed as %q; found %v", test.rule, violations)
+		})
+	}
+}
+
+func TestCheckListsAFewOfMany(t *testing.T) {
+	t.Parallel()
+	f := goodWorld()
+	for range 1000 {
+		f.Ready = append(f.Ready, uuid.New())
+	}
+	violations := Check(f.Facts, Conditions{})
+	if n := len(violations); n != perRule+1 {
+		t.Errorf("%d violations, want %d", n, perRule+1)
+	}
+	if last := violations[len(violations)-1].Detail; !strings.Contains(last, "992 more") {
+		t.Errorf("the last one says %q", last)
+	}
+}
+
+func TestAnInterruptedFirstAttemptMayBeSentAgain(t *testing.T) {
+	t.Parallel()
+	f := goodWorld()
+	f.Attempts[0].Outcome = "interrupted"
+	f.theRequest(f.once, 1).Attempt, f.theRun(f.once).Attempt = 1, 1
+	for _, v := range Check(f.Facts, Conditions{SentOnce: true}) {
+		t.Error(v)
+	}
+}

@@ -1,0 +1,76 @@
+package prove
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"punctual/store/storetest"
+)
+
+func TestAStoppingReplicaFinishesWhatFitsAndInterruptsTheRest(t *testing.T) {
+	t.Parallel()
+	dsn, w := storetest.DSN(t), newWitness(t)
+	w.Script("/slow", Answer{Delay: 700 * time.Millisecond})
+	w.Script("/stuck", Answer{Hang: true})
+	first := serve(t, dsn, "--drain-timeout=2s")
+	const slow = 10
+	create(t, first.API, job("stuck", w.URL+"/stuck", JobSpec{"retry": map[string]any{"max_attempts": 1}}))
+	for i := range slow {
+		create(t, first.API, job(fmt.Sprint("slow-", i), w.URL+"/slow", nil))
+	}
+	do[any](t, first.API, "POST", "/v1/jobs/stuck/trigger", nil)
+	for i := range slow {
+		do[any](t, first.API, "POST", fmt.Sprintf("/v1/jobs/slow-%d/trigger", i), nil)
+	}
+	await(t, "all requests in flight", func() bool { return len(w.At("/stuck")) == 1 && len(w.At("/slow")) == slow })
+
+	second := serve(t, dsn)
+	asked := time.Now()
+	stop(t, first)
+	if took := time.Since(asked); took < 1900*time.Millisecond || took > 10*time.Second {
+		t.Errorf("the stop took %s; its drain timeout was 2s", took)
+	}
+	await(t, "the interrupted attempt elsewhere", func() bool { return len(w.At("/stuck")) == 2 })
+	t.Logf("retried %s after the stop was asked for", w.At("/stuck")[1].At.Sub(asked).Round(time.Millisecond))
+	w.Release("/stuck")
+
+	f := atRest(t, dsn, w)
+	verify(t, f, Conditions{SentOnce: true})
+	for _, q := range w.At("/slow") {
+		if q.Status != 200 {
+			t.Errorf("a request in flight that fitted in the drain was cut off: %+v", q)
+		}
+	}
+	if len(f.Attempts) != 1 || f.Attempts[0].Outcome != "interrupted" {
+		t.Errorf("attempts that did not succeed: %+v, want one interrupted", f.Attempts)
+	}
+	for _, r := range f.Runs {
+		if r.Status != "succeeded" || r.Attempt != 1 {
+			t.Errorf("run %s is %s at attempt %d; max_attempts was 1, and an interruption does not count", r.ID, r.Status, r.Attempt)
+		}
+	}
+	stop(t, second)
+}
+
+func TestADrainingReplicaIsNotReadyButAnswers(t *testing.T) {
+	t.Parallel()
+	dsn, w := storetest.DSN(t), newWitness(t)
+	w.Script("/stuck", Answer{Hang: true})
+	r := serve(t, dsn)
+	create(t, r.API, job("stuck", w.URL+"/stuck", nil))
+	do[any](t, r.API, "POST", "/v1/jobs/stuck/trigger", nil)
+	await(t, "the request", func() bool { return w.Len() == 1 })
+	stopped := make(chan error, 1)
+	go func() { stopped <- r.Stop(t.Context()) }()
+	await(t, "/readyz to say that it drains", func() bool {
+		status, _ := r.API.Do(t.Context(), "GET", "/readyz", nil, nil)
+		return status == 503
+	})
+	do[any](t, r.API, "GET", "/v1/jobs/stuck", nil)
+	w.Release("/stuck")
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	verify(t, atRest(t, dsn, w), Conditions{SentOnce: true, AllSucceed: true})
+}

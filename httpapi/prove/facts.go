@@ -1,0 +1,160 @@
+package prove
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// Facts is what a database and a witness say about the same jobs, read when everything was at rest.
+type Facts struct {
+	Now         time.Time // of the database's clock
+	Jobs        []Job
+	Runs        []Run
+	Attempts    []Attempt
+	DeadLetters []uuid.UUID // runs
+	Ready       []uuid.UUID // runs that wait
+	Claimed     []uuid.UUID // runs that leases name
+	Gates       []Gate      // that are held
+	Requests    []Request   // of the witness
+}
+
+// Job is a job with every definition it ever had.
+type Job struct {
+	ID       uuid.UUID
+	Name     string
+	State    string
+	Enabled  bool       // whether a next slot is planned
+	NextRun  *time.Time // when that is due
+	Versions []Version  // in order
+}
+
+// Version is a definition and when it took effect.
+type Version struct {
+	From       time.Time
+	State      string
+	Definition scheduler.Definition
+}
+
+// Run is a row of punctual.runs.
+type Run struct {
+	ID, Job                   uuid.UUID
+	ScheduledFor, DueAt       time.Time
+	Status, Trigger           string
+	Reason                    *string
+	SkippedFirst, SkippedLast *time.Time
+	SkippedCount              *int
+	Attempt                   int
+	Fence                     *int64
+	Late                      bool
+}
+
+// Attempt is a row of punctual.attempts: an attempt that did not succeed.
+type Attempt struct {
+	Run                 uuid.UUID
+	Fence               int64
+	Number              int
+	Outcome             string
+	StartedAt, Finished time.Time
+}
+
+// Gate is a job that must not overlap and the run it counts as active.
+type Gate struct{ Job, Run uuid.UUID }
+
+// final reports whether r never changes again.
+func (r Run) final() bool { return scheduler.Status(r.Status).Final() }
+
+// isRange reports whether r records skipped slots and is no run.
+func (r Run) isRange() bool { return r.SkippedFirst != nil }
+
+// ofSlot reports whether a slot made r, as opposed to a person.
+func (r Run) ofSlot() bool { return r.Trigger == "schedule" || r.Trigger == "catchup" }
+
+// ReadFacts reads a database in one snapshot and adds the witness's log, which must come from after
+// everything came to rest.
+func ReadFacts(ctx context.Context, dsn string, requests []Request) (f Facts, err error) {
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return f, fmt.Errorf("reading the facts: %w", err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	f.Requests = requests
+	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, f.read(ctx))
+	if err != nil {
+		return f, fmt.Errorf("reading the facts: %w", err)
+	}
+	return f, nil
+}
+
+func (f *Facts) read(ctx context.Context) func(pgx.Tx) error {
+	return func(tx pgx.Tx) (err error) {
+		if err := tx.QueryRow(ctx, `SELECT now()`).Scan(&f.Now); err != nil {
+			return err
+		}
+		if err := f.readJobs(ctx, tx); err != nil {
+			return err
+		}
+		f.Runs, err = collect[Run](ctx, tx, err, `SELECT id, job_id, scheduled_for, due_at, status, trigger, reason, skipped_first, skipped_last, skipped_count, attempt, fence, late FROM punctual.runs ORDER BY id`)
+		f.Attempts, err = collect[Attempt](ctx, tx, err, `SELECT run_id, fence, number, outcome, started_at, finished_at FROM punctual.attempts ORDER BY run_id, fence`)
+		f.DeadLetters, err = collectIDs(ctx, tx, err, `SELECT run_id FROM punctual.dead_letters`)
+		f.Ready, err = collectIDs(ctx, tx, err, `SELECT run_id FROM punctual.ready`)
+		f.Claimed, err = collectIDs(ctx, tx, err, `SELECT unnest(run_ids) FROM punctual.claims`)
+		f.Gates, err = collect[Gate](ctx, tx, err, `SELECT job_id, coalesce(active_run, waiting_run) FROM punctual.exclusive WHERE coalesce(active_run, waiting_run) IS NOT NULL`)
+		return err
+	}
+}
+
+func (f *Facts) readJobs(ctx context.Context, tx pgx.Tx) error {
+	rows, err := tx.Query(ctx, `
+		SELECT j.id, j.name, j.state, coalesce(s.enabled, false), s.next_run_at, v.valid_from, v.state, v.definition
+		FROM punctual.jobs j JOIN punctual.job_versions v ON v.job_id = j.id LEFT JOIN punctual.schedules s ON s.job_id = j.id
+		ORDER BY j.id, v.version`)
+	if err != nil {
+		return err
+	}
+	var job Job
+	var v Version
+	var raw []byte
+	_, err = pgx.ForEachRow(rows, []any{&job.ID, &job.Name, &job.State, &job.Enabled, &job.NextRun, &v.From, &v.State, &raw}, func() error {
+		v.Definition = scheduler.Definition{}
+		if err := json.Unmarshal(raw, &v.Definition); err != nil {
+			return fmt.Errorf("the definition of job %s: %w", job.ID, err)
+		}
+		if n := len(f.Jobs); n == 0 || f.Jobs[n-1].ID != job.ID {
+			f.Jobs = append(f.Jobs, job)
+		}
+		last := &f.Jobs[len(f.Jobs)-1]
+		last.Versions = append(last.Versions, v)
+		return nil
+	})
+	return err
+}
+
+// collect reads all rows, unless there was an error before.
+func collect[T any](ctx context.Context, tx pgx.Tx, before error, sql string) ([]T, error) {
+	if before != nil {
+		return nil, before
+	}
+	rows, err := tx.Query(ctx, sql)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])
+}
+
+func collectIDs(ctx context.Context, tx pgx.Tx, before error, sql string) ([]uuid.UUID, error) {
+	if before != nil {
+		return nil, before
+	}
+	rows, err := tx.Query(ctx, sql)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+}

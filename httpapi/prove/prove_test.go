@@ -1,0 +1,174 @@
+package prove
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(targetEnv) != "" {
+		fmt.Fprintln(os.Stderr, runTarget())
+		os.Exit(1)
+	}
+	code := m.Run()
+	RemoveBinaries()
+	os.Exit(code)
+}
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+// patience bounds what is waited for: long enough for a busy machine, under the race detector.
+const patience = 60 * time.Second
+
+// await polls until the condition holds.
+func await(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	awaitIn(ctx, t, what, 5*time.Millisecond, condition)
+}
+
+func awaitIn(ctx context.Context, t testing.TB, what string, every time.Duration, condition func() bool) {
+	t.Helper()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// binary is the real one, under the race detector when this test is.
+func binary(t testing.TB) string {
+	t.Helper()
+	path, err := Build(t.Context(), raceDetector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// serve starts a replica for the test. It is killed at the end unless it has been stopped, and shows its
+// log when the test failed.
+func serve(t testing.TB, dsn string, flags ...string) *Replica {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	r, err := Serve(ctx, binary(t), dsn, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch(t, r.Process)
+	return r
+}
+
+// watch ends a process with the test.
+func watch(t testing.TB, p *Process) {
+	t.Cleanup(func() {
+		p.Kill()
+		out := p.Output()
+		if strings.Contains(out, "DATA RACE") {
+			t.Errorf("process %d has a data race", p.PID())
+		}
+		if t.Failed() {
+			t.Logf("process %d said:\n%s", p.PID(), tail(out, 8<<10))
+		}
+	})
+}
+
+func stop(t testing.TB, r *Replica) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	defer cancel()
+	if err := r.Stop(ctx); err != nil {
+		t.Errorf("stopping replica %d: %v", r.PID(), err)
+	}
+}
+
+func tail(s string, n int) string {
+	if len(s) > n {
+		return "…" + s[len(s)-n:]
+	}
+	return s
+}
+
+// do calls the API, which must succeed.
+func do[T any](t testing.TB, a *API, method, path string, in any) T {
+	t.Helper()
+	var out T
+	if _, err := a.Do(t.Context(), method, path, in, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// create writes jobs.
+func create(t testing.TB, a *API, jobs ...JobSpec) {
+	t.Helper()
+	if err := a.Create(t.Context(), jobs); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// job is a definition: a name, a target and further fields.
+func job(name, url string, more JobSpec) JobSpec {
+	j := JobSpec{"name": name, "target": map[string]any{"url": url}}
+	for field, value := range more {
+		j[field] = value
+	}
+	return j
+}
+
+func connect(t testing.TB, dsn string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	return conn
+}
+
+// atRest waits until no run is waiting or under way, and reads the facts.
+func atRest(t testing.TB, dsn string, w *Witness) Facts {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	conn := connect(t, dsn)
+	awaitIn(ctx, t, "everything to come to rest", 50*time.Millisecond, func() bool {
+		var busy bool
+		err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM punctual.claims) OR EXISTS (SELECT FROM punctual.ready)
+			OR EXISTS (SELECT FROM punctual.overdue) OR EXISTS (SELECT FROM punctual.runs WHERE finished_at IS NULL)`).Scan(&busy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return !busy
+	})
+	f, err := ReadFacts(ctx, dsn, w.Requests())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// verify checks the facts and reports every violation.
+func verify(t testing.TB, f Facts, c Conditions) {
+	t.Helper()
+	if c.Settle == 0 {
+		c.Settle = 2 * time.Second
+	}
+	for _, v := range Check(f, c) {
+		t.Error(v)
+	}
+	t.Logf("checked %d jobs, %d runs, %d requests", len(f.Jobs), len(f.Runs), len(f.Requests))
+}

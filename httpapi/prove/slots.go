@@ -1,0 +1,177 @@
+package prove
+
+import (
+	"time"
+
+	"punctual/scheduler"
+)
+
+// dueSlot is a slot that a definition has.
+type dueSlot struct {
+	At time.Time
+	// Optional says that it may have become a run or not, and both are right: it falls on the instant of an
+	// edit, or its due time, which jitter moves, lies beyond what was looked at.
+	Optional bool
+}
+
+// span is a time during which a job had one schedule.
+type span struct {
+	from, to   time.Time // to is exclusive, unless open
+	open       bool      // it still holds at the end of what is looked at
+	definition scheduler.Definition
+}
+
+// dueSlots works out the slots of a job up to the given instant, in order. Pauses change nothing: slots
+// that pass meanwhile are due all the same, to be recorded as skips.
+func dueSlots(j Job, until time.Time, defaultJitter time.Duration) ([]dueSlot, error) {
+	var slots []dueSlot
+	for _, s := range spans(j, until) {
+		found, err := s.slots(j, defaultJitter)
+		if err != nil {
+			return nil, err
+		}
+		slots = append(slots, found...)
+	}
+	if last := j.Versions[len(j.Versions)-1]; j.State == "paused" {
+		for i := range slots { // recorded when it is resumed
+			slots[i].Optional = slots[i].Optional || slots[i].At.After(last.From)
+		}
+	}
+	return slots, nil
+}
+
+// spans merges the versions that leave the schedule as it is. A job that is deleted has no more slots.
+func spans(j Job, until time.Time) []span {
+	var spans []span
+	open := false // whether the version before goes on
+	for i, v := range j.Versions {
+		edited := i > 0 && v.State == j.Versions[i-1].State
+		same := open && sameSchedule(spans[len(spans)-1].definition, v.Definition)
+		if same && edited && v.Definition.Schedule.Kind() == scheduler.KindDelay {
+			same = false // every rewrite arms a delay again
+		}
+		if open && (!same || v.State == "deleted") {
+			last := &spans[len(spans)-1]
+			last.to, last.open = v.From, false
+		}
+		if v.State == "deleted" {
+			open = false
+			continue
+		}
+		if !same {
+			spans = append(spans, span{from: v.From, to: until, open: true, definition: v.Definition})
+		}
+		open = true
+	}
+	return spans
+}
+
+func sameSchedule(a, b scheduler.Definition) bool {
+	x, y := a.WithDefaults(), b.WithDefaults()
+	return x.Schedule == y.Schedule && x.Jitter == y.Jitter
+}
+
+// slots computes the slots of a span.
+func (s span) slots(j Job, defaultJitter time.Duration) ([]dueSlot, error) {
+	schedule := s.definition.Schedule
+	var at []time.Time
+	switch schedule.Kind() {
+	case scheduler.KindNone:
+		return nil, nil
+	case scheduler.KindAt:
+		slot := schedule.At.Value()
+		if slot.Before(s.from) {
+			slot = s.from
+		}
+		at = []time.Time{roundUp(slot, time.Millisecond)}
+	case scheduler.KindDelay:
+		at = []time.Time{roundUp(s.from.Add(schedule.Delay.Value()), time.Millisecond)}
+	case scheduler.KindEvery:
+		at = everySlots(schedule, s.from, s.to)
+	case scheduler.KindCron:
+		var err error
+		if at, err = cronSlots(j, s); err != nil {
+			return nil, err
+		}
+	}
+	jitter := longestJitter(s.definition, defaultJitter)
+	var slots []dueSlot
+	for _, t := range at {
+		if t.After(s.to) || (!s.open && t.Equal(s.to) && schedule.Kind().OneShot()) {
+			continue
+		}
+		slots = append(slots, dueSlot{At: t.UTC(), Optional: !t.Add(jitter).Before(s.to)})
+	}
+	return slots, nil
+}
+
+// everySlots are the multiples of the period after the epoch, or after starts_at, that lie after from.
+func everySlots(s scheduler.Schedule, from, to time.Time) (at []time.Time) {
+	period := s.Every.Value()
+	slot := time.Unix(0, 0)
+	if !s.StartsAt.IsZero() {
+		slot = roundUp(s.StartsAt.Value(), time.Second)
+	}
+	if passed := from.Sub(slot); passed > 0 {
+		slot = slot.Add(passed - passed%period)
+	}
+	for ; !slot.After(to); slot = slot.Add(period) {
+		if slot.After(from) && (s.EndsAt.IsZero() || !slot.After(s.EndsAt.Value())) {
+			at = append(at, slot)
+		}
+	}
+	return at
+}
+
+// cronSlots walks over the instants of the span. Expressions that plainCron cannot read are left to the
+// product's own timetable.
+func cronSlots(j Job, s span) (at []time.Time, err error) {
+	schedule := s.definition.Schedule
+	in := func(t time.Time) bool {
+		return t.After(s.from) && !t.After(s.to) &&
+			(schedule.StartsAt.IsZero() || !t.Before(schedule.StartsAt.Value())) && (schedule.EndsAt.IsZero() || !t.After(schedule.EndsAt.Value()))
+	}
+	if plain, ok := parsePlainCron(schedule); ok {
+		for t := s.from.UTC().Truncate(plain.step); !t.After(s.to); t = t.Add(plain.step) {
+			if plain.matches(t) && in(t) {
+				at = append(at, t)
+			}
+		}
+		return at, nil
+	}
+	timetable, err := scheduler.NewTimetable(j.ID, s.definition.WithDefaults(), 0)
+	if err != nil {
+		return nil, err
+	}
+	for t := s.from; ; {
+		slot, ok := timetable.Next(t, nil)
+		if !ok || slot.At.After(s.to) {
+			return at, nil
+		}
+		at = append(at, slot.At)
+		t = slot.At
+	}
+}
+
+// longestJitter returns how much later than its slot a run may be due.
+func longestJitter(d scheduler.Definition, byDefault time.Duration) time.Duration {
+	switch {
+	case !d.Schedule.Kind().Recurring():
+		return 0
+	case !d.Jitter.IsZero():
+		return d.Jitter.Value()
+	case d.Schedule.Kind() == scheduler.KindCron:
+		if plain, ok := parsePlainCron(d.Schedule); ok && plain.step == time.Second {
+			return 0
+		}
+		return byDefault
+	}
+	return 0
+}
+
+func roundUp(t time.Time, unit time.Duration) time.Time {
+	if down := t.Truncate(unit); down.Before(t) {
+		return down.Add(unit)
+	}
+	return t
+}

@@ -1,0 +1,206 @@
+package prove
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"hash/fnv"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Request is one request as the witness got it. Times are of the clock that a Postgres on the same machine
+// has.
+type Request struct {
+	At, Ended    time.Time // arrival, and when it was answered or the client had left; zero: still open
+	Method, Path string
+	Run          uuid.UUID
+	Job          string // name
+	Attempt      int
+	Fence        int64
+	Trigger      string
+	ScheduledFor time.Time
+	Late         bool
+	Key          string // Idempotency-Key
+	Body         uint64 // HashBody of it
+	Status       int    // of the answer; 0: none was given
+}
+
+// HashBody returns what Request.Body is for a body.
+func HashBody(body []byte) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(body)
+	return h.Sum64()
+}
+
+// Answer is how the witness treats a request. The zero value is a prompt 200.
+type Answer struct {
+	Status int           // 0: 200
+	Header http.Header   // such as Retry-After or Location
+	Body   string        // of the response
+	Delay  time.Duration // before the answer
+	Hang   bool          // no answer before Release of the path; then this one
+	Drop   bool          // the connection is closed instead
+}
+
+// Witness is an HTTP target on loopback that logs every request. Each path answers 200 unless it was told
+// to misbehave. Safe for concurrent use.
+type Witness struct {
+	URL string // without a slash at the end
+
+	server   *http.Server
+	mu       sync.Mutex
+	requests []Request
+	scripts  map[string]*script
+}
+
+// script is what the requests of one path are answered with.
+type script struct {
+	answers  []Answer // of the first request, the second, …; the last one repeats
+	next     int
+	released chan struct{} // closed by Release
+}
+
+// NewWitness starts a witness on a free port.
+func NewWitness() (*Witness, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	w := &Witness{URL: "http://" + listener.Addr().String(), scripts: map[string]*script{}}
+	w.server = &http.Server{Handler: http.HandlerFunc(w.serve), ReadHeaderTimeout: time.Minute}
+	go func() { _ = w.server.Serve(listener) }() // always ErrServerClosed
+	return w, nil
+}
+
+// Close cuts off what is open and stops listening.
+func (w *Witness) Close() error { return w.server.Close() }
+
+// Script sets what the next requests of a path get: the first answer, then the second; the last repeats.
+func (w *Witness) Script(path string, answers ...Answer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.scripts[path] = &script{answers: answers, released: make(chan struct{})}
+}
+
+// Release lets the hanging requests of a path, and later ones, be answered.
+func (w *Witness) Release(path string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s := w.scripts[path]; s != nil {
+		select {
+		case <-s.released:
+		default:
+			close(s.released)
+		}
+	}
+}
+
+// Requests returns a copy of the log, in the order of arrival.
+func (w *Witness) Requests() []Request {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.requests)
+}
+
+// At returns the requests of one path, in the order of arrival.
+func (w *Witness) At(path string) []Request {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var found []Request
+	for _, r := range w.requests {
+		if r.Path == path {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// Len returns how many requests there were.
+func (w *Witness) Len() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.requests)
+}
+
+func (w *Witness) serve(rw http.ResponseWriter, r *http.Request) {
+	at := time.Now().Round(0) // the wall clock alone, as Postgres has it
+	body, err := io.ReadAll(r.Body)
+	request := read(r, at, body)
+	number, answer, released := w.log(request)
+	status := 0
+	if err == nil && answer.wait(r.Context(), released) == nil && !answer.Drop {
+		status = cmp.Or(answer.Status, http.StatusOK)
+	}
+	// Logged before it is sent: who reads the answer may send the next request at once.
+	w.end(number, status)
+	if status == 0 {
+		panic(http.ErrAbortHandler) // closes the connection without an answer
+	}
+	for name, values := range answer.Header {
+		rw.Header()[name] = values
+	}
+	rw.WriteHeader(status)
+	_, _ = io.WriteString(rw, answer.Body) // the client may have left
+}
+
+// read takes from a request what the checker wants to know. A header that is missing or malformed leaves
+// the field zero.
+func read(r *http.Request, at time.Time, body []byte) Request {
+	h := r.Header
+	q := Request{
+		At: at, Method: r.Method, Path: r.URL.Path, Job: h.Get("Punctual-Job"), Trigger: h.Get("Punctual-Trigger"),
+		Late: h.Get("Punctual-Late") == "true", Key: h.Get("Idempotency-Key"), Body: HashBody(body),
+	}
+	q.Run, _ = uuid.Parse(h.Get("Punctual-Run"))
+	q.Attempt, _ = strconv.Atoi(h.Get("Punctual-Attempt"))
+	q.Fence, _ = strconv.ParseInt(h.Get("Punctual-Fencing-Token"), 10, 64)
+	q.ScheduledFor, _ = time.Parse(time.RFC3339Nano, h.Get("Punctual-Scheduled-For"))
+	return q
+}
+
+// log appends a request and returns its number and what to answer.
+func (w *Witness) log(r Request) (number int, a Answer, released <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.requests = append(w.requests, r)
+	if s := w.scripts[r.Path]; s != nil && len(s.answers) > 0 {
+		a, released = s.answers[min(s.next, len(s.answers)-1)], s.released
+		s.next++
+	}
+	return len(w.requests) - 1, a, released
+}
+
+func (w *Witness) end(number, status int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.requests[number].Ended, w.requests[number].Status = time.Now().Round(0), status
+}
+
+var errLeft = errors.New("the client left")
+
+// wait waits as the answer asks for; it fails when the client has left.
+func (a Answer) wait(ctx context.Context, released <-chan struct{}) error {
+	if a.Hang {
+		select {
+		case <-released:
+		case <-ctx.Done():
+			return errLeft
+		}
+	}
+	if a.Delay > 0 {
+		select {
+		case <-time.After(a.Delay):
+		case <-ctx.Done():
+			return errLeft
+		}
+	}
+	return nil
+}

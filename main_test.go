@@ -1,0 +1,361 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/httpapi/prove"
+	"punctual/migrations"
+	"punctual/store/storetest"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	prove.RemoveBinaries()
+	os.Exit(code)
+}
+
+// patience bounds what a command may take on a busy machine.
+const patience = time.Minute
+
+func binary(t *testing.T) string {
+	t.Helper()
+	path, err := prove.Build(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// punctual runs the binary to its end and returns its exit code and what it wrote.
+func punctual(t *testing.T, env []string, args ...string) (code int, output string) {
+	t.Helper()
+	p := launch(t, env, args...)
+	return wait(t, p)
+}
+
+func launch(t *testing.T, env []string, args ...string) *prove.Process {
+	t.Helper()
+	p, err := prove.Launch(binary(t), env, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Kill)
+	return p
+}
+
+func wait(t *testing.T, p *prove.Process) (code int, output string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	code, err := p.Wait(ctx)
+	if err != nil {
+		t.Fatalf("%v; it said:\n%s", err, p.Output())
+	}
+	return code, p.Output()
+}
+
+// says checks that an output has all the fragments.
+func says(t *testing.T, output string, fragments ...string) {
+	t.Helper()
+	for _, f := range fragments {
+		if !strings.Contains(output, f) {
+			t.Errorf("it does not say %q:\n%s", f, output)
+		}
+	}
+}
+
+func TestHelpTeaches(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"--help"}, []string{"punctual dev", "punctual migrate --database-url", "punctual serve --database-url", "environment variable", "version"}},
+		{[]string{"serve", "--help"}, []string{"--database-url", "DATABASE_URL", "--listen", "127.0.0.1:8080", "--drain-timeout", "--migrate", "--queues", "--insecure-no-auth"}},
+		{[]string{"dev", "--help"}, []string{"--dir", "--listen"}},
+		{[]string{"migrate", "--help"}, []string{"--database-url", "DATABASE_URL", "several"}},
+		{[]string{"version", "--help"}, []string{"time zone data"}},
+	} {
+		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
+			t.Parallel()
+			code, out := punctual(t, nil, test.args...)
+			if code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			says(t, out, test.want...)
+		})
+	}
+}
+
+func TestEveryFlagHasAnEnvironmentVariable(t *testing.T) {
+	t.Parallel()
+	// A flag and its help, up to the next flag.
+	flag := regexp.MustCompile(`(?s)\n {2,}(?:-\w, +| {4})?--(?:\[no-\])?([a-z-]+)(.*?)(?:\n {2,}(?:-\w, +| {4})?--|\n\n|$)`)
+	for _, command := range []string{"serve", "dev", "migrate"} {
+		_, out := punctual(t, nil, command, "--help")
+		seen := 0
+		for rest := out; ; {
+			m := flag.FindStringSubmatchIndex(rest)
+			if m == nil {
+				break
+			}
+			name, help := rest[m[2]:m[3]], rest[m[4]:m[5]]
+			seen++
+			if want := "PUNCTUAL_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")); name != "help" && !strings.Contains(help, want) {
+				t.Errorf("%s --%s does not name %s: %s", command, name, want, help)
+			}
+			rest = rest[m[5]:]
+		}
+		if seen < 3 {
+			t.Errorf("only %d flags were found in:\n%s", seen, out)
+		}
+	}
+	code, out := punctual(t, []string{"PUNCTUAL_LISTEN=0.0.0.0:1", "PUNCTUAL_DATABASE_URL=postgres:///x"}, "serve")
+	if code == 0 {
+		t.Error("PUNCTUAL_LISTEN was not read")
+	}
+	says(t, out, "--listen 0.0.0.0:1")
+}
+
+func TestVersionNamesAllThatMatters(t *testing.T) {
+	t.Parallel()
+	code, out := punctual(t, nil, "version")
+	if code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	says(t, out, "punctual "+prove.BinaryVersion, fmt.Sprintf("schema   %d", migrations.Latest()), "tzdata   20")
+}
+
+func TestWrongUseIsAnErrorThatSaysWhatWouldBeRight(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = taken.Close() })
+	dsn := storetest.DSN(t)
+	server := storetest.Server(t)
+	wrongPassword, err := url.Parse(server.TCP("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrongPassword.User = url.UserPassword(wrongPassword.User.Username(), "not-the-password")
+	noDatabase := server.DSN("nowhere")
+
+	const example = "postgres://"
+	for _, test := range []struct {
+		name string
+		dsn  string // in DATABASE_URL unless empty
+		args []string
+		want []string
+	}{
+		{"no command", "", nil, []string{"serve", "dev", "migrate"}},
+		{"an unknown command", "", []string{"frobnicate"}, []string{"frobnicate", "serve"}},
+		{"an unknown flag", dsn, []string{"serve", "--frobnicate"}, []string{"--frobnicate"}},
+		{"no database", "", []string{"serve"}, []string{"--database-url", example}},
+		{"no database to migrate", "", []string{"migrate"}, []string{"--database-url", example}},
+		{"a malformed database URL", "postgres://u:p@host:port/db", []string{"serve"}, []string{"--database-url", example}},
+		{"a malformed database URL to migrate", "postgres://u:p@host:port/db", []string{"migrate"}, []string{"--database-url"}},
+		{"no URL at all", "not a url", []string{"serve"}, []string{"--database-url", example}},
+		{"a wrong password", wrongPassword.String(), []string{"serve"}, []string{"--database-url", "password"}},
+		{"a wrong password to migrate", wrongPassword.String(), []string{"migrate"}, []string{"--database-url", "password"}},
+		{"a database that is not there", noDatabase, []string{"serve"}, []string{"--database-url", "nowhere"}},
+		{"an unreachable database", "postgres://127.0.0.1:1/x", []string{"serve", "--database-wait=100ms"}, []string{"--database-url", "127.0.0.1:1", "refused"}},
+		{"an unreachable database to migrate", "postgres://127.0.0.1:1/x", []string{"migrate"}, []string{"--database-url", "127.0.0.1:1", "refused"}},
+		{"no schema", storetest.EmptyDSN(t), []string{"serve"}, []string{"punctual migrate", "--migrate", "schema"}},
+		{"a taken port", dsn, []string{"serve", "--listen=" + taken.Addr().String()}, []string{"--listen", taken.Addr().String(), "taken"}},
+		{"an address without a port", dsn, []string{"serve", "--listen=localhost"}, []string{"--listen", "127.0.0.1:8080"}},
+		{"an address of another machine", dsn, []string{"serve", "--listen=192.0.2.1:80", "--insecure-no-auth"}, []string{"--listen", "192.0.2.1:80"}},
+		{"all addresses", dsn, []string{"serve", "--listen=0.0.0.0:0"}, []string{"--listen", "--insecure-no-auth", "127.0.0.1:8080"}},
+		{"no host", dsn, []string{"serve", "--listen=:0"}, []string{"--listen", "--insecure-no-auth"}},
+		{"all addresses in dev", "", []string{"dev", "--listen=0.0.0.0:0"}, []string{"--listen", "127.0.0.1:8080"}},
+		{"a port out of range", dsn, []string{"serve", "--listen=127.0.0.1:99999"}, []string{"--listen"}},
+		{"no worker slots", dsn, []string{"serve", "--queues=default=0"}, []string{"--queues", "default=0", "1 to 100000"}},
+		{"worker slots that are no number", dsn, []string{"serve", "--queues=default=many"}, []string{"--queues", "many"}},
+		{"a queue without slots", dsn, []string{"serve", "--queues=default"}, []string{"--queues"}},
+		{"a queue of a bad name", dsn, []string{"serve", "--queues=a b=1"}, []string{"--queues", "a b"}},
+		{"a duration without a unit", dsn, []string{"serve", "--drain-timeout=10"}, []string{"--drain-timeout", "10"}},
+		{"a drain that goes backwards", dsn, []string{"serve", "--drain-timeout=-1s"}, []string{"--drain-timeout", "0s to 1h"}},
+		{"too much jitter", dsn, []string{"serve", "--default-jitter=2h"}, []string{"--default-jitter", "0s to 1h"}},
+		{"too few connections", dsn, []string{"serve", "--max-conns=1"}, []string{"--max-conns", "4 to 1000"}},
+		{"an unknown authentication", dsn, []string{"serve", "--auth=magic"}, []string{"--auth", "none"}},
+		{"an unknown log level", dsn, []string{"serve", "--log-level=loud"}, []string{"--log-level", "loud"}},
+		{"an unknown log format", dsn, []string{"serve", "--log-format=xml"}, []string{"--log-format", "text", "json"}},
+		{"a data directory that is a file", "", []string{"dev", "--listen=127.0.0.1:0", "--dir=main.go"}, []string{"main.go"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			var env []string
+			if test.dsn != "" {
+				env = append(env, "DATABASE_URL="+test.dsn)
+			}
+			code, out := punctual(t, env, test.args...)
+			if code == 0 {
+				t.Errorf("exit code 0:\n%s", out)
+			}
+			says(t, out, test.want...)
+			for _, never := range []string{"not-the-password", "goroutine ", "panic:"} {
+				if strings.Contains(out, never) {
+					t.Errorf("it says %q:\n%s", never, out)
+				}
+			}
+		})
+	}
+}
+
+func TestServeMayListenElsewhereWhenToldSo(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	r, err := prove.Serve(ctx, binary(t), storetest.DSN(t), "--listen=0.0.0.0:0", "--insecure-no-auth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Kill)
+	if err := r.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMigrateFromSeveralProcessesAtOnce(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.EmptyDSN(t)
+	var migrating []*prove.Process
+	for range 4 {
+		migrating = append(migrating, launch(t, []string{"DATABASE_URL=" + dsn}, "migrate"))
+	}
+	worked := 0
+	for _, p := range migrating {
+		code, out := wait(t, p)
+		if code != 0 {
+			t.Errorf("exit code %d:\n%s", code, out)
+		}
+		says(t, out, "the schema is up to date")
+		worked += strings.Count(out, "migrated version=")
+	}
+	if want := int(migrations.Latest()); worked != want {
+		t.Errorf("%d migrations were applied by all together, want %d", worked, want)
+	}
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	if have, err := migrations.Current(t.Context(), conn); err != nil || have != migrations.Latest() {
+		t.Errorf("the schema is version %d, %v", have, err)
+	}
+}
+
+func TestReplicasThatMigrateAtOnceAllServe(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.EmptyDSN(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	errs := make(chan error, 3)
+	for range cap(errs) {
+		go func() {
+			r, err := prove.Serve(ctx, binary(t), dsn, "--migrate")
+			if err == nil {
+				err = r.Stop(ctx)
+				r.Kill()
+			}
+			errs <- err
+		}()
+	}
+	for range cap(errs) {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestDevRunsTheSampleJobsAndLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "punctual-dev-test-") // not below t.TempDir, which another user may not enter
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String() // the same for both: the sample jobs call it
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	start := func() *prove.Replica {
+		t.Helper()
+		r, err := prove.Dev(ctx, binary(t), dir, "--listen="+address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(r.Kill)
+		await(ctx, t, "a run of a sample job", func() bool {
+			out := r.Output()
+			return strings.Contains(out, "succeeded") && strings.Contains(out, "hello-every-5s           attempt 1")
+		})
+		says(t, r.Output(), "Punctual is running", r.API.URL, dir, "psql 'postgres://", "only-when-triggered")
+		if n := len(living(dir)); n < 2 && runtime.GOOS == "linux" { // where there is /proc
+			t.Errorf("%d processes of the private Postgres were found", n)
+		}
+		return r
+	}
+	gone := func() bool { return len(living(dir)) == 0 }
+
+	first := start()
+	if err := first.Signal(9); err != nil {
+		t.Fatal(err)
+	}
+	await(ctx, t, "Postgres to follow its killed owner", gone)
+
+	second := start()
+	if _, err := second.API.Do(ctx, "POST", "/v1/jobs/only-when-triggered/trigger", nil, nil); err != nil {
+		t.Error(err)
+	}
+	await(ctx, t, "the triggered run", func() bool { return strings.Contains(second.Output(), "only-when-triggered      attempt 1") })
+	if err := second.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+	await(ctx, t, "Postgres to end with its owner", gone)
+}
+
+// living are the processes that work in a directory or below.
+func living(dir string) (pids []string) {
+	links, _ := filepath.Glob("/proc/[0-9]*/cwd") // the pattern is valid
+	for _, link := range links {
+		if cwd, err := os.Readlink(link); err == nil && (cwd == dir || strings.HasPrefix(cwd, dir+"/")) {
+			pids = append(pids, filepath.Base(filepath.Dir(link)))
+		}
+	}
+	slices.Sort(pids)
+	return pids
+}
+
+func await(ctx context.Context, t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
