@@ -123,7 +123,7 @@ func (k *check) fences() {
 func (k *check) overlaps() {
 	for i := range k.Jobs {
 		j := &k.Jobs[i]
-		if !slices.ContainsFunc(j.Versions, func(v Version) bool { return v.Definition.ConcurrencyPolicy == scheduler.PolicyForbid }) {
+		if !slices.ContainsFunc(j.Versions, func(v Version) bool { return v.Definition.WithDefaults().ConcurrencyPolicy != scheduler.PolicyAllow }) {
 			continue
 		}
 		var requests []*Request

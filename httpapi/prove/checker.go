@@ -21,7 +21,7 @@ const (
 	NeverEarly     Rule = "no request before its time"
 	OneFirst       Rule = "at most one first attempt per run"
 	FencesGrow     Rule = "fencing tokens grow"
-	NoOverlap      Rule = "forbid jobs never overlap"
+	NoOverlap      Rule = "jobs that must not overlap never do"
 	NoWedge        Rule = "nothing due is left waiting"
 	NothingLeft    Rule = "nothing stays in ready, claims or a gate at rest"
 	RequestsKnown  Rule = "every request belongs to a run and to an attempt of it, and says so"

@@ -1,0 +1,96 @@
+package scheduler
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+func TestWatch(t *testing.T) {
+	other := uuid.New()
+	type step struct {
+		after time.Duration // since the step before
+		beat  int64
+		still bool // the other is taken for lost
+	}
+	for _, test := range []struct {
+		name  string
+		steps []step
+	}{
+		{"a heartbeat that moves is alive, however slowly it moves", []step{{0, 1, false}, {2 * time.Second, 1, false}, {2 * time.Second, 1, false}, {2 * time.Second, 2, false}, {2 * time.Second, 2, false}, {2 * time.Second, 2, false}, {2 * time.Second, 3, false}, {2 * time.Second, 3, false}}},
+		{"one that stands still for a TTL is lost, and no earlier", []step{{0, 1, false}, {4 * time.Second, 1, false}, {4 * time.Second, 1, false}, {1999 * time.Millisecond, 1, false}, {time.Millisecond, 1, true}, {2 * time.Second, 1, true}}},
+		{"it is watched from when it was first seen", []step{{4 * time.Second, 1, false}, {4 * time.Second, 1, false}, {4 * time.Second, 1, false}, {2 * time.Second, 1, true}}},
+		{"after a gap in this replica's own renewals everybody is watched anew", []step{{0, 1, false}, {4 * time.Second, 1, false}, {5 * time.Second, 1, false}, {5001 * time.Millisecond, 1, false}, {5 * time.Second, 1, false}, {5 * time.Second, 1, true}}},
+		{"a database outage makes nobody look dead", []step{{0, 1, false}, {time.Hour, 1, false}, {2 * time.Second, 2, false}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			now := time.Now()
+			w := newWatch(now)
+			for i, s := range test.steps {
+				now = now.Add(s.after)
+				still := w.observe(now, []Heartbeat{{other, s.beat}})
+				if got := slices.Contains(still, Heartbeat{other, s.beat}); got != s.still {
+					t.Fatalf("step %d: taken for lost: %t, want %t", i, got, s.still)
+				}
+			}
+		})
+	}
+}
+
+func TestAReplicaThatCannotRenewForATTLStopsItself(t *testing.T) {
+	now := time.Now()
+	w := newWatch(now)
+	w.observe(now.Add(time.Second), nil)
+	if w.expired(now.Add(time.Second + TTL - 1)) {
+		t.Error("expired before a TTL had passed")
+	}
+	if !w.expired(now.Add(time.Second + TTL)) {
+		t.Error("not expired after a TTL")
+	}
+	w.observe(now.Add(time.Minute), nil)
+	if w.expired(now.Add(time.Minute)) {
+		t.Error("expired although it has renewed")
+	}
+}
+
+func TestClaimsNobodyKnowsOfAreGivenBackAtTheSecondBeat(t *testing.T) {
+	h := newHeartbeat(&Scheduler{})
+	known, stray, fresh := uuid.New(), uuid.New(), uuid.New()
+	h.hold(known)
+	if got := h.strays([]uuid.UUID{known, stray}); len(got) != 0 {
+		t.Errorf("given back at the first beat: %v; it may have been committed a moment ago", got)
+	}
+	if got := h.strays([]uuid.UUID{known, stray, fresh}); !slices.Equal(got, []uuid.UUID{stray}) {
+		t.Errorf("given back at the second beat: %v, want %v", got, stray)
+	}
+	h.release([]uuid.UUID{known})
+	h.strays([]uuid.UUID{known})
+	if got := h.strays([]uuid.UUID{known}); !slices.Equal(got, []uuid.UUID{known}) {
+		t.Errorf("a released lease is not known any more, but was kept: %v", got)
+	}
+}
+
+func TestJudgeLost(t *testing.T) {
+	job := &Job{Definition: Definition{Retry: Retry{MaxAttempts: 3}}.WithDefaults()}
+	for _, test := range []struct {
+		name            string
+		attempt, losses int
+		verdict         Verdict
+		reason          Reason
+	}{
+		{"a lost attempt is retried at once", 1, 0, RetryRun, ReasonLost},
+		{"it counts, so the last one is the end", 3, 0, Bury, ReasonLost},
+		{"three losses in a row are poison", 3, 2, Bury, ReasonPoison},
+		{"also when attempts are left", 2, 2, Bury, ReasonPoison},
+		{"two are not", 2, 1, RetryRun, ReasonLost},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := JudgeLost(Assignment{Job: job, Attempt: test.attempt}, test.losses, time.Now(), time.Now())
+			if o.Verdict != test.verdict || o.Reason != test.reason || o.RetryIn != 0 || o.End().Attempt != AttemptLost || !o.End().Counts {
+				t.Errorf("got verdict %d, reason %s, retry in %s, %+v", o.Verdict, o.Reason, o.RetryIn, o.End())
+			}
+		})
+	}
+}

@@ -1,0 +1,117 @@
+package store
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+// lose makes a replica one that was lost: gone from replicas, its claims still there.
+func (c crud) lose(replica uuid.UUID) {
+	c.exec(`DELETE FROM punctual.replicas WHERE id = $1`, replica)
+}
+
+func (c crud) recover() int {
+	c.t.Helper()
+	n, err := c.Recover(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return n
+}
+
+func TestRecover(t *testing.T) {
+	t.Run("runs of a lost replica are ready at once, and their late outcome changes nothing", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("a", forbid)
+		c.trigger("a")
+		replica := uuid.New()
+		a := c.claimAll(replica)[0]
+		if n := c.recover(); n != 0 {
+			t.Fatalf("%d runs of a living replica were taken", n)
+		}
+		c.lose(replica)
+		pulse, err := c.Renew(t.Context(), replica, false)
+		if err != nil || pulse.Known || !pulse.Orphans {
+			t.Errorf("pulse %+v, error %v", pulse, err)
+		}
+		if n := c.recover(); n != 1 {
+			t.Fatalf("%d runs recovered", n)
+		}
+		if n := c.recover(); n != 0 {
+			t.Errorf("%d runs recovered twice", n)
+		}
+		again := c.claimAll(uuid.New())
+		if len(again) != 1 || again[0].RunID != a.RunID || again[0].Attempt != 2 || again[0].Fence <= a.Fence {
+			t.Fatalf("claimed again: %+v", again)
+		}
+		o := scheduler.Outcome{Assignment: a, Verdict: scheduler.Bury, Reason: scheduler.ReasonHTTP5xx, StartedAt: a.DueAt, FinishedAt: a.DueAt}
+		if n, err := c.Finish(t.Context(), []scheduler.Outcome{o}, []uuid.UUID{a.Lease.ID}); n != 1 || err != nil {
+			t.Errorf("superseded %d, error %v", n, err)
+		}
+		c.finish(again[0], scheduler.Succeed, "")
+		run, err := c.GetRun(t.Context(), c.tenant, a.RunID)
+		if err != nil || run.Status != scheduler.StatusSucceeded || len(run.Attempts) != 2 || run.Attempts[0].Outcome != scheduler.AttemptLost {
+			t.Errorf("run %+v, error %v", run, err)
+		}
+		if n := c.count(`SELECT (SELECT count(*) FROM punctual.dead_letters) + (SELECT count(*) FROM punctual.claims) + (SELECT count(active_run) FROM punctual.exclusive)`); n != 0 {
+			t.Errorf("something is left")
+		}
+	})
+	t.Run("a run that loses three replicas in a row is dead, with a dead letter", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("a")
+		run := c.trigger("a")
+		for i := range 3 {
+			replica := uuid.New()
+			if claimed := c.claimAll(replica); len(claimed) != 1 {
+				t.Fatalf("loss %d: claimed %d", i, len(claimed))
+			}
+			c.lose(replica)
+			c.recover()
+		}
+		got, err := c.GetRun(t.Context(), c.tenant, run.ID)
+		if err != nil || got.Status != scheduler.StatusDead || got.Reason != scheduler.ReasonPoison || len(got.Attempts) != 3 {
+			t.Errorf("run %+v, error %v", got, err)
+		}
+		if n := c.count(`SELECT count(*) FROM punctual.dead_letters WHERE reason = 'poison'`); n != 1 {
+			t.Errorf("%d dead letters", n)
+		}
+	})
+	t.Run("a replica that has renewed since is not removed", func(t *testing.T) {
+		c := newCRUD(t)
+		replica := uuid.New()
+		c.claimAll(replica)
+		for range 2 {
+			if _, err := c.Renew(t.Context(), replica, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Remove(t.Context(), []scheduler.Heartbeat{{Replica: replica, Beat: 1}}); err != nil {
+			t.Fatal(err)
+		}
+		if pulse, err := c.Renew(t.Context(), replica, false); err != nil || !pulse.Known {
+			t.Errorf("pulse %+v, error %v", pulse, err)
+		}
+	})
+	t.Run("claims whose commit was in doubt are given back without counting", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("a")
+		c.trigger("a")
+		replica := uuid.New()
+		a := c.claimAll(replica)[0]
+		pulse, err := c.Renew(t.Context(), replica, false)
+		if err != nil || !slices.Equal(pulse.Claims, []uuid.UUID{a.Lease.ID}) {
+			t.Fatalf("pulse %+v, error %v", pulse, err)
+		}
+		if n, err := c.GiveBack(t.Context(), pulse.Claims); n != 1 || err != nil {
+			t.Fatalf("gave back %d, error %v", n, err)
+		}
+		if again := c.claimAll(replica); len(again) != 1 || again[0].Attempt != 1 || again[0].Fence <= a.Fence {
+			t.Errorf("claimed again: %+v", again)
+		}
+	})
+}
