@@ -49,6 +49,7 @@ type cli struct {
 	Serve   serveCmd   `cmd:"" help:"Run a replica: scheduler and HTTP API on a Postgres of yours."`
 	Dev     devCmd     `cmd:"" help:"Run a scheduler to try things with: private Postgres, sample jobs, an echo target."`
 	Migrate migrateCmd `cmd:"" help:"Bring the database's schema up to date. Safe to run from several places at once."`
+	Verify  verifyCmd  `cmd:"" help:"Prove from the database that every slot became one run or a recorded skip. Read-only."`
 	Version versionCmd `cmd:"" help:"Show the version of the binary, its schema and its time zone data."`
 }
 
@@ -59,21 +60,27 @@ type database struct {
 
 // replica is what serve and dev have in common.
 type replica struct {
-	Listen        string         `default:"127.0.0.1:8080" help:"Address the HTTP API listens on."`
-	Queues        map[string]int `default:"default=500" mapsep:"," help:"Worker slots of this replica by queue: default=500,critical=100."`
-	DefaultJitter time.Duration  `default:"10s" help:"Jitter of cron slots a minute or more apart whose job sets none. The same on every replica."`
-	DrainTimeout  time.Duration  `default:"25s" help:"How long a stop waits for requests in flight before it interrupts them."`
-	MaxConns      int32          `default:"16" help:"Most connections to the database."`
+	Listen           string         `default:"127.0.0.1:8080" help:"Address the HTTP API listens on."`
+	Queues           map[string]int `default:"default=500" mapsep:"," help:"Worker slots of this replica by queue: default=500,critical=100."`
+	DefaultJitter    time.Duration  `default:"10s" help:"Jitter of cron slots a minute or more apart whose job sets none. The same on every replica."`
+	Retention        time.Duration  `default:"720h" help:"How long runs are kept, and how far back missed slots may still run. The same on every replica."`
+	FailureRetention time.Duration  `placeholder:"2160h" help:"How long runs that did not succeed are kept. Default: three times --retention. The same on every replica."`
+	DrainTimeout     time.Duration  `default:"25s" help:"How long a stop waits for requests in flight before it interrupts them."`
+	MaxConns         int32          `default:"16" help:"Most connections to the database."`
 }
 
 func (r replica) config(log *slog.Logger) server.Config {
 	return server.Config{
 		Listen: r.Listen, Queues: r.Queues, DefaultJitter: r.DefaultJitter, DrainTimeout: r.DrainTimeout, MaxConns: r.MaxConns, Version: version, Log: log,
+		Retention: r.Retention, FailureRetention: r.FailureRetention,
 	}
 }
 
 // queueName is as the database's constraint has it.
 var queueName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// maxRetention is 100 years: more would be a slip of the pen.
+const maxRetention = 100 * 366 * 24 * time.Hour
 
 // Validate is called by the flag parser.
 func (r replica) Validate() error {
@@ -90,6 +97,10 @@ func (r replica) Validate() error {
 		return errors.New("--queues: name at least one queue, such as default=500")
 	case r.DefaultJitter < 0 || r.DefaultJitter > time.Hour:
 		return fmt.Errorf("--default-jitter: %s is outside 0s to 1h", r.DefaultJitter)
+	case r.Retention < 24*time.Hour || r.Retention > maxRetention:
+		return fmt.Errorf("--retention: %s is outside 24h to %s", r.Retention, maxRetention)
+	case r.FailureRetention != 0 && (r.FailureRetention < r.Retention || r.FailureRetention > maxRetention):
+		return fmt.Errorf("--failure-retention: %s is outside --retention (%s) to %s", r.FailureRetention, r.Retention, maxRetention)
 	case r.DrainTimeout < 0 || r.DrainTimeout > time.Hour:
 		return fmt.Errorf("--drain-timeout: %s is outside 0s to 1h", r.DrainTimeout)
 	case r.MaxConns < 4 || r.MaxConns > 1000:
@@ -159,6 +170,35 @@ func (c *migrateCmd) Run(ctx context.Context, log *slog.Logger) error {
 	return nil
 }
 
+type verifyCmd struct {
+	database
+	From          string        `placeholder:"INSTANT" help:"First slot to look at, such as 2026-12-01T09:00:00Z. Default: 24 hours before the last one."`
+	To            string        `placeholder:"INSTANT" help:"Last slot to look at. Default: now."`
+	Job           string        `placeholder:"NAME|ID" help:"Only this job, deleted or not."`
+	Tenant        string        `placeholder:"NAME" help:"Only this tenant's jobs."`
+	Format        string        `default:"text" enum:"text,json" help:"Form of the report: text for people, json for machines, an object per line."`
+	Grace         time.Duration `default:"1m" help:"How long a due slot may wait for its claim without being reported."`
+	DefaultJitter time.Duration `default:"10s" help:"What the replicas have as their default jitter."`
+}
+
+// Run exits with 0 when all is well, 1 when it found violations and 2 when it could not look.
+func (c *verifyCmd) Run(ctx context.Context, log *slog.Logger) error {
+	if c.Grace < 0 || c.Grace > 24*time.Hour {
+		return &server.VerifyError{Err: fmt.Errorf("--grace: %s is outside 0s to 24h", c.Grace)}
+	}
+	if c.DefaultJitter < 0 || c.DefaultJitter > time.Hour {
+		return &server.VerifyError{Err: fmt.Errorf("--default-jitter: %s is outside 0s to 1h", c.DefaultJitter)}
+	}
+	config := server.VerifyConfig{
+		DatabaseURL: c.DatabaseURL, From: c.From, To: c.To, Tenant: c.Tenant, Job: c.Job, Grace: max(c.Grace, 1), DefaultJitter: c.DefaultJitter,
+		JSON: c.Format == "json", Out: os.Stdout, Log: log,
+	}
+	if terminal, err := os.Stderr.Stat(); err == nil && terminal.Mode()&os.ModeCharDevice != 0 {
+		config.Progress = os.Stderr
+	}
+	return naming(server.Verify(ctx, config))
+}
+
 type versionCmd struct{}
 
 func (versionCmd) Run() error {
@@ -181,8 +221,17 @@ func main() {
 	if err := parsed.Run(log); err != nil {
 		fmt.Fprintf(os.Stderr, "punctual: %v\n", err)
 		stop()
-		os.Exit(1)
+		os.Exit(exitCode(err))
 	}
+}
+
+// exitCode is 1 unless the error has one of its own.
+func exitCode(err error) int {
+	var coded kong.ExitCoder
+	if errors.As(err, &coded) {
+		return coded.ExitCode()
+	}
+	return 1
 }
 
 func newLog(level slog.Level, format string) *slog.Logger {

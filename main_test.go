@@ -87,6 +87,7 @@ func TestHelpTeaches(t *testing.T) {
 		{[]string{"serve", "--help"}, []string{"--database-url", "DATABASE_URL", "--listen", "127.0.0.1:8080", "--drain-timeout", "--migrate", "--queues", "--insecure-no-auth"}},
 		{[]string{"dev", "--help"}, []string{"--dir", "--listen"}},
 		{[]string{"migrate", "--help"}, []string{"--database-url", "DATABASE_URL", "several"}},
+		{[]string{"verify", "--help"}, []string{"--from", "--to", "--job", "24 hours", "Read-only"}},
 		{[]string{"version", "--help"}, []string{"time zone data"}},
 	} {
 		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
@@ -104,7 +105,7 @@ func TestEveryFlagHasAnEnvironmentVariable(t *testing.T) {
 	t.Parallel()
 	// A flag and its help, up to the next flag.
 	flag := regexp.MustCompile(`(?s)\n {2,}(?:-\w, +| {4})?--(?:\[no-\])?([a-z-]+)(.*?)(?:\n {2,}(?:-\w, +| {4})?--|\n\n|$)`)
-	for _, command := range []string{"serve", "dev", "migrate"} {
+	for _, command := range []string{"serve", "dev", "migrate", "verify"} {
 		_, out := punctual(t, nil, command, "--help")
 		seen := 0
 		for rest := out; ; {
@@ -189,6 +190,8 @@ func TestWrongUseIsAnErrorThatSaysWhatWouldBeRight(t *testing.T) {
 		{"a queue of a bad name", dsn, []string{"serve", "--queues=a b=1"}, []string{"--queues", "a b"}},
 		{"a duration without a unit", dsn, []string{"serve", "--drain-timeout=10"}, []string{"--drain-timeout", "10"}},
 		{"a drain that goes backwards", dsn, []string{"serve", "--drain-timeout=-1s"}, []string{"--drain-timeout", "0s to 1h"}},
+		{"runs kept for less than a day", dsn, []string{"serve", "--retention=23h"}, []string{"--retention", "24h"}},
+		{"failures kept for less than successes", dsn, []string{"serve", "--failure-retention=48h"}, []string{"--failure-retention", "720h"}},
 		{"too much jitter", dsn, []string{"serve", "--default-jitter=2h"}, []string{"--default-jitter", "0s to 1h"}},
 		{"too few connections", dsn, []string{"serve", "--max-conns=1"}, []string{"--max-conns", "4 to 1000"}},
 		{"an unknown authentication", dsn, []string{"serve", "--auth=magic"}, []string{"--auth", "none"}},

@@ -63,7 +63,10 @@ func New(c Config) (http.Handler, error) {
 	s.api = humachi.New(mux, humaConfig())
 	s.jobRoutes()
 	s.runRoutes()
+	s.deadLetterRoutes()
+	s.bulkRoutes()
 	s.scheduleRoutes()
+	s.explainRoutes()
 	s.describe()
 	if err := s.documentRoutes(mux); err != nil {
 		return nil, err

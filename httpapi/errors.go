@@ -83,11 +83,14 @@ func problemOf(ctx context.Context, err error) *Problem {
 func fieldError(prefix string, err error) (FieldError, bool) {
 	var (
 		queue  *store.UnknownQueueError
+		window *store.WindowError
 		cursor *store.CursorError
 	)
 	switch {
 	case errors.As(err, &queue):
 		return FieldError{prefix + ".queue", fmt.Sprintf("there is no queue %q; there are: %s", clip(queue.Name), strings.Join(queue.Known, ", "))}, true
+	case errors.As(err, &window):
+		return FieldError{prefix + ".missed.window", fmt.Sprintf("%q reaches further back than runs are kept: at most %s", clip(window.Window), window.Retention)}, true
 	case errors.As(err, &cursor):
 		return FieldError{"query.cursor", "is not a cursor that this list returned"}, true
 	case errors.Is(err, store.ErrNameTaken):

@@ -35,6 +35,8 @@ var (
 		{ScheduledFor: at("2026-12-02T11:00:00Z"), NextRunAt: at("2026-12-02T11:00:04.215Z"), Local: "2026-12-02T03:00:00-08:00"},
 	}}
 
+	exampleExplanation = showExplanation(exampleExplanationRecord())
+
 	problemExamples = map[string]*Problem{
 		"400": newProblem(CodeMalformed, "The body is not JSON at byte 17 (line 2, column 5): invalid character '}' looking for beginning of value."),
 		"404": newProblem(CodeNotFound, "There is no job of that id or name."),
@@ -88,6 +90,21 @@ func exampleRunRecord() store.RunRecord {
 			},
 			{Number: 2, StartedAt: started, FinishedAt: finished, Outcome: scheduler.AttemptSucceeded, HTTPStatus: 200},
 		},
+	}
+}
+
+func exampleExplanationRecord() store.Explanation {
+	run, first, last := exampleRunRecord(), at("2026-11-29T11:00:00Z"), at("2026-11-30T11:00:00Z")
+	ended, previous, next, two := at("2026-12-01T09:00:00.2Z"), at("2026-11-28T11:00:00Z"), last, 2
+	run.ID, run.Status, run.Reason, run.ScheduledFor = uuid.MustParse("019ad8f2-4dc8-7e19-b0a6-3f7d215c9e80"), scheduler.StatusSkipped, scheduler.ReasonPaused, last
+	run.Skipped = &store.SkippedRange{First: first, Last: last, Count: &two}
+	run.DueAt, run.CreatedAt, run.FinishedAt = last, ended, &ended
+	run.Attempt, run.HTTPStatus, run.Attempts, run.Replica, run.ClaimedAt, run.StartedAt = 0, 0, nil, nil, nil, nil
+	return store.Explanation{
+		At: first, Slot: &first, Version: 7, Outcome: store.OutcomeSkipped, Run: &run, PreviousSlot: &previous, NextSlot: &next,
+		Text: "The slot was skipped because it passed while the job was paused from 2026-11-28T18:00:00.5Z to 2026-12-01T09:00:00.2Z (the warehouse moves). " +
+			"It is one of 2 from 2026-11-29T11:00:00Z to 2026-11-30T11:00:00Z.",
+		Pause: &store.Pause{Since: at("2026-11-28T18:00:00.5Z"), Ended: &ended, Note: "the warehouse moves"},
 	}
 }
 

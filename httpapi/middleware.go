@@ -42,8 +42,17 @@ func requestID(ctx context.Context) string {
 
 // resource names what the request's path is about, for people.
 func resource(ctx context.Context) string {
-	if route := chi.RouteContext(ctx); route != nil && strings.HasPrefix(route.RoutePattern(), "/v1/runs") {
+	route := chi.RouteContext(ctx)
+	if route == nil {
+		return "job"
+	}
+	switch pattern := route.RoutePattern(); {
+	case strings.HasPrefix(pattern, "/v1/runs"):
 		return "run"
+	case strings.HasPrefix(pattern, "/v1/dead-letters/{run}"):
+		return "dead letter"
+	case strings.HasPrefix(pattern, "/v1/operations"):
+		return "operation"
 	}
 	return "job"
 }

@@ -19,9 +19,11 @@ const apiVersion = "1.0.0"
 
 // The groups of operations, in the order they are shown.
 const (
-	tagJobs      = "jobs"
-	tagRuns      = "runs"
-	tagSchedules = "schedules"
+	tagJobs        = "jobs"
+	tagRuns        = "runs"
+	tagDeadLetters = "dead letters"
+	tagOperations  = "operations"
+	tagSchedules   = "schedules"
 )
 
 // humaConfig leaves out all that huma adds by itself: its documentation page loads from other hosts, and its
@@ -40,6 +42,8 @@ func humaConfig() huma.Config {
 			Tags: []*huma.Tag{
 				{Name: tagJobs, Description: "What to send, where to and when."},
 				{Name: tagRuns, Description: "What was sent, or skipped, and what came of it."},
+				{Name: tagDeadLetters, Description: "Runs that exhausted their attempts, until somebody replays or resolves them."},
+				{Name: tagOperations, Description: "Work on many dead letters at once, done in the background."},
 				{Name: tagSchedules, Description: "When jobs fire."},
 			},
 			Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)},
@@ -106,6 +110,8 @@ func (s *server) describe() {
 	schemas["Problem"].Properties["code"].Enum = enum(sortedCodes())
 	nullable(schemas, "Run", "skipped", "SkippedRange")
 	nullable(schemas, "Job", "last_run", "Run")
+	nullable(schemas, "Explanation", "run", "Run")
+	nullable(schemas, "Explanation", "pause", "Pause")
 
 	patch := schemas["JobPatch"]
 	patch.Required = nil
@@ -116,7 +122,9 @@ func (s *server) describe() {
 	examples := map[string]any{
 		"put-job": exampleJob, "patch-job": exampleJob, "get-job": exampleJob, "pause-job": examplePausedJob, "resume-job": exampleJob,
 		"list-jobs": JobList{Data: []Job{exampleJob}}, "get-run": exampleRun, "list-runs": exampleRuns, "list-job-runs": exampleRuns,
-		"preview-schedule": examplePreviewAnswer, "list-upcoming": exampleUpcoming,
+		"list-dead-letters": exampleDeadLetters, "resolve-dead-letter": exampleResolved,
+		"list-operations": OperationList{Data: []Operation{exampleOperation}}, "get-operation": exampleOperation, "cancel-operation": exampleCancelledOperation,
+		"preview-schedule": examplePreviewAnswer, "list-upcoming": exampleUpcoming, "explain-job": exampleExplanation,
 	}
 	for op := range operations(api) {
 		for _, p := range op.Parameters {

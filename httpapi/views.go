@@ -35,7 +35,7 @@ type Job struct {
 
 // Run is a run, or a recorded skip.
 type Run struct {
-	ID            uuid.UUID         `json:"id" format:"uuid" doc:"Also the webhook-id of its requests." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
+	ID            uuid.UUID         `json:"id" format:"uuid" doc:"Also the webhook-id of its requests, unless it is a replay: those carry that of the run that died first." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
 	JobID         uuid.UUID         `json:"job_id" format:"uuid" doc:"Its job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 	Job           string            `json:"job" doc:"The job's name now." example:"daily-invoice-gen"`
 	Tenant        string            `json:"tenant" doc:"Its owner." example:"default"`

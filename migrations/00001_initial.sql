@@ -7,11 +7,13 @@
 CREATE TABLE punctual.deployment (
     singleton  boolean PRIMARY KEY DEFAULT true,
     zone_data  text NOT NULL DEFAULT '',
+    tidied_at  timestamptz NOT NULL DEFAULT '-infinity',
     CONSTRAINT deployment_has_one_row CHECK (singleton)
 );
 COMMENT ON TABLE  punctual.deployment           IS 'Facts about this deployment; exactly one row.';
 COMMENT ON COLUMN punctual.deployment.singleton IS 'Always true: keeps the table at one row.';
 COMMENT ON COLUMN punctual.deployment.zone_data IS 'Version of the time zone data the next slots were computed with; when a binary with other data starts, the next slots of zoned jobs are computed again.';
+COMMENT ON COLUMN punctual.deployment.tidied_at IS 'When a replica last began to remove what is older than its retention: one does so each minute, not all of them.';
 INSERT INTO punctual.deployment DEFAULT VALUES;
 
 CREATE TABLE punctual.tenants (
@@ -68,6 +70,7 @@ CREATE INDEX jobs_by_id ON punctual.jobs (tenant, id) WHERE state <> 'deleted';
 CREATE INDEX jobs_by_label ON punctual.jobs USING gin (labels jsonb_path_ops);
 CREATE INDEX jobs_to_resume ON punctual.jobs (paused_until) WHERE paused_until IS NOT NULL;
 CREATE INDEX jobs_completed ON punctual.jobs (completed_at) WHERE state = 'completed';
+CREATE INDEX jobs_deleted ON punctual.jobs (deleted_at, id) WHERE state = 'deleted';
 COMMENT ON TABLE  punctual.jobs              IS 'Identity and state of each job. What it does is in job_versions; when it fires next is in schedules.';
 COMMENT ON COLUMN punctual.jobs.id           IS 'UUIDv7 of the job; never reused.';
 COMMENT ON COLUMN punctual.jobs.tenant       IS 'Owner: tenants.id.';
@@ -230,15 +233,19 @@ COMMENT ON COLUMN punctual.attempts.error       IS 'What went wrong, for people.
 COMMENT ON COLUMN punctual.attempts.response    IS 'Start of the response body.';
 
 CREATE TABLE punctual.run_data (
-    run_id   uuid NOT NULL,
-    headers  jsonb,
-    body     bytea,
+    run_id           uuid NOT NULL,
+    webhook_id       uuid,
+    headers          jsonb,
+    body             bytea,
+    idempotency_key  text,
     PRIMARY KEY (run_id)
 ) PARTITION BY RANGE (run_id);
-COMMENT ON TABLE  punctual.run_data         IS 'Bodies and headers given to a single run, only where there are any. Partitioned like runs.';
-COMMENT ON COLUMN punctual.run_data.run_id  IS 'The run.';
-COMMENT ON COLUMN punctual.run_data.headers IS 'Headers that replace the job''s for this run; null: the job''s.';
-COMMENT ON COLUMN punctual.run_data.body    IS 'Body that replaces the job''s for this run; null: the job''s.';
+COMMENT ON TABLE  punctual.run_data                 IS 'What a single run sends in place of what its job says, only where there is any. Partitioned like runs.';
+COMMENT ON COLUMN punctual.run_data.run_id          IS 'The run.';
+COMMENT ON COLUMN punctual.run_data.webhook_id      IS 'On a replay: the webhook-id of the run that died first; null: the run''s id.';
+COMMENT ON COLUMN punctual.run_data.headers         IS 'Headers that replace the job''s for this run; null: the job''s.';
+COMMENT ON COLUMN punctual.run_data.body            IS 'Body that replaces the job''s for this run; null: the job''s.';
+COMMENT ON COLUMN punctual.run_data.idempotency_key IS 'On a replay: the Idempotency-Key of the run that died first; null: what follows from the run itself.';
 
 CREATE TABLE punctual.ready (
     run_id   uuid PRIMARY KEY,
@@ -289,41 +296,92 @@ COMMENT ON COLUMN punctual.cancels.replica      IS 'Replica that is sending it.'
 COMMENT ON COLUMN punctual.cancels.requested_at IS 'When it was asked for.';
 
 CREATE TABLE punctual.dead_letters (
-    run_id         uuid PRIMARY KEY,
-    job_id         uuid NOT NULL,
-    tenant         integer NOT NULL,
-    job_name       text NOT NULL,
-    job_version    integer NOT NULL,
-    scheduled_for  timestamptz NOT NULL,
-    died_at        timestamptz NOT NULL DEFAULT now(),
-    trigger        text NOT NULL,
-    reason         text,
-    attempts       smallint NOT NULL,
-    http_status    smallint,
-    error          text,
-    headers        jsonb,
-    body           bytea,
-    resolved_at    timestamptz,
-    note           text
+    run_id           uuid PRIMARY KEY,
+    job_id           uuid NOT NULL,
+    tenant           integer NOT NULL,
+    job_name         text NOT NULL,
+    job_version      integer NOT NULL,
+    scheduled_for    timestamptz NOT NULL,
+    died_at          timestamptz NOT NULL DEFAULT now(),
+    trigger          text NOT NULL,
+    reason           text,
+    attempts         smallint NOT NULL,
+    http_status      smallint,
+    error            text,
+    headers          jsonb,
+    body             bytea,
+    resolved_at      timestamptz,
+    note             text,
+    webhook_id       uuid,
+    idempotency_key  text,
+    replayed_as      uuid,
+    operation        uuid,
+    CONSTRAINT replayed_dead_letter_is_resolved CHECK (replayed_as IS NULL OR resolved_at IS NOT NULL)
 );
 CREATE INDEX dead_letters_open ON punctual.dead_letters (tenant, run_id) WHERE resolved_at IS NULL;
-COMMENT ON TABLE  punctual.dead_letters               IS 'Runs that exhausted their attempts, with what a replay needs, until somebody resolves them. Outlives the run''s partition.';
-COMMENT ON COLUMN punctual.dead_letters.run_id        IS 'The dead run.';
-COMMENT ON COLUMN punctual.dead_letters.job_id        IS 'Its job.';
-COMMENT ON COLUMN punctual.dead_letters.tenant        IS 'Owner: tenants.id.';
-COMMENT ON COLUMN punctual.dead_letters.job_name      IS 'Name of the job when the run died.';
-COMMENT ON COLUMN punctual.dead_letters.job_version   IS 'Version the run used.';
-COMMENT ON COLUMN punctual.dead_letters.scheduled_for IS 'Its slot.';
-COMMENT ON COLUMN punctual.dead_letters.died_at       IS 'When it became dead.';
-COMMENT ON COLUMN punctual.dead_letters.trigger       IS 'What made the run.';
-COMMENT ON COLUMN punctual.dead_letters.reason        IS 'Why its last attempt failed; same list as runs.reason.';
-COMMENT ON COLUMN punctual.dead_letters.attempts      IS 'How many attempts it had.';
-COMMENT ON COLUMN punctual.dead_letters.http_status   IS 'HTTP status of the last response, if there was one.';
-COMMENT ON COLUMN punctual.dead_letters.error         IS 'Its last error.';
-COMMENT ON COLUMN punctual.dead_letters.headers       IS 'Headers given to this run alone.';
-COMMENT ON COLUMN punctual.dead_letters.body          IS 'Body given to this run alone.';
-COMMENT ON COLUMN punctual.dead_letters.resolved_at   IS 'When somebody resolved or replayed it.';
-COMMENT ON COLUMN punctual.dead_letters.note          IS 'What they said.';
+CREATE INDEX dead_letters_by_job ON punctual.dead_letters (job_id, run_id);
+CREATE INDEX dead_letters_of_operation ON punctual.dead_letters (operation, run_id) WHERE operation IS NOT NULL;
+COMMENT ON TABLE  punctual.dead_letters                 IS 'Runs that exhausted their attempts, with what a replay needs, until somebody resolves them. Outlives the run''s partition.';
+COMMENT ON COLUMN punctual.dead_letters.run_id          IS 'The dead run.';
+COMMENT ON COLUMN punctual.dead_letters.job_id          IS 'Its job.';
+COMMENT ON COLUMN punctual.dead_letters.tenant          IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.dead_letters.job_name        IS 'Name of the job when the run died.';
+COMMENT ON COLUMN punctual.dead_letters.job_version     IS 'Version the run used.';
+COMMENT ON COLUMN punctual.dead_letters.scheduled_for   IS 'Its slot.';
+COMMENT ON COLUMN punctual.dead_letters.died_at         IS 'When it became dead.';
+COMMENT ON COLUMN punctual.dead_letters.trigger         IS 'What made the run.';
+COMMENT ON COLUMN punctual.dead_letters.reason          IS 'Why its last attempt failed; same list as runs.reason.';
+COMMENT ON COLUMN punctual.dead_letters.attempts        IS 'How many attempts it had.';
+COMMENT ON COLUMN punctual.dead_letters.http_status     IS 'HTTP status of the last response, if there was one.';
+COMMENT ON COLUMN punctual.dead_letters.error           IS 'Its last error.';
+COMMENT ON COLUMN punctual.dead_letters.headers         IS 'Headers given to this run alone.';
+COMMENT ON COLUMN punctual.dead_letters.body            IS 'Body given to this run alone.';
+COMMENT ON COLUMN punctual.dead_letters.resolved_at     IS 'When somebody resolved or replayed it.';
+COMMENT ON COLUMN punctual.dead_letters.note            IS 'What they said.';
+COMMENT ON COLUMN punctual.dead_letters.webhook_id      IS 'Of a replay that died: the webhook-id it carried; null: the run''s id.';
+COMMENT ON COLUMN punctual.dead_letters.idempotency_key IS 'Of a replay that died: the Idempotency-Key it carried; null: what follows from the run itself.';
+COMMENT ON COLUMN punctual.dead_letters.replayed_as     IS 'The run that repeats it, once it was replayed.';
+COMMENT ON COLUMN punctual.dead_letters.operation       IS 'The running operation that is to replay or resolve it: operations.id.';
+
+CREATE TABLE punctual.operations (
+    id              uuid PRIMARY KEY,
+    tenant          integer NOT NULL REFERENCES punctual.tenants,
+    kind            text NOT NULL,
+    state           text NOT NULL DEFAULT 'running',
+    request         json NOT NULL,
+    note            text,
+    max_per_second  integer,
+    matched         integer NOT NULL,
+    done            integer NOT NULL DEFAULT 0,
+    failed          integer NOT NULL DEFAULT 0,
+    next_at         timestamptz NOT NULL DEFAULT now(),
+    created_at      timestamptz NOT NULL DEFAULT now(),
+    finished_at     timestamptz,
+    error           text,
+    CONSTRAINT operation_kind_is_replay_or_resolve CHECK (kind IN ('replay', 'resolve')),
+    CONSTRAINT operation_state_is_running_done_cancelled_or_failed CHECK (state IN ('running', 'done', 'cancelled', 'failed')),
+    CONSTRAINT ended_operation_has_finished_at CHECK ((state = 'running') = (finished_at IS NULL)),
+    CONSTRAINT failed_operation_has_an_error CHECK (state <> 'failed' OR error IS NOT NULL),
+    CONSTRAINT operation_does_no_more_than_it_matched CHECK (done >= 0 AND failed >= 0 AND done + failed <= matched),
+    CONSTRAINT operation_rate_is_positive CHECK (max_per_second > 0)
+);
+CREATE INDEX operations_by_tenant ON punctual.operations (tenant, id);
+CREATE INDEX operations_running ON punctual.operations (next_at) WHERE state = 'running';
+COMMENT ON TABLE  punctual.operations                IS 'Work on many dead letters at once. Any replica does the next batch of a running one, in a transaction with the progress it makes.';
+COMMENT ON COLUMN punctual.operations.id             IS 'UUIDv7 of its creation.';
+COMMENT ON COLUMN punctual.operations.tenant         IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.operations.kind           IS 'replay or resolve.';
+COMMENT ON COLUMN punctual.operations.state          IS 'running, done, cancelled or failed (it could not be carried on).';
+COMMENT ON COLUMN punctual.operations.request        IS 'What was asked for: the filter, and whether only the latest of each job.';
+COMMENT ON COLUMN punctual.operations.note           IS 'What was said with it.';
+COMMENT ON COLUMN punctual.operations.max_per_second IS 'How many dead letters it takes a second at most; null: as many as it can.';
+COMMENT ON COLUMN punctual.operations.matched        IS 'How many dead letters were open and selected when it was made; those are marked, and no others are touched.';
+COMMENT ON COLUMN punctual.operations.done           IS 'How many of them have been replayed or resolved.';
+COMMENT ON COLUMN punctual.operations.failed         IS 'How many of them could not be.';
+COMMENT ON COLUMN punctual.operations.next_at        IS 'When its next batch may be done, by its rate.';
+COMMENT ON COLUMN punctual.operations.created_at     IS 'When it was asked for.';
+COMMENT ON COLUMN punctual.operations.finished_at    IS 'When it ended.';
+COMMENT ON COLUMN punctual.operations.error          IS 'The latest dead letter that could not be done and why, or why the operation could not be carried on.';
 
 CREATE TABLE punctual.replicas (
     id          uuid PRIMARY KEY,
@@ -371,7 +429,16 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
 $$;
 COMMENT ON FUNCTION punctual.partition_bound(date) IS 'Lowest run id of a day (UTC): the first 48 bits of a run id are milliseconds since 1970.';
 
+-- By name, so that it costs two look-ups however many days are kept.
+CREATE FUNCTION punctual.has_partition(parent text, day date) RETURNS boolean
+LANGUAGE sql STABLE STRICT AS $$
+    SELECT EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE NOT inhdetachpending AND inhrelid IN (
+        to_regclass('punctual.' || parent || to_char(day, '_YYYYMMDD')), to_regclass('punctual.' || parent || to_char(day, '_YYYYMMDD"_failures"'))))
+$$;
+COMMENT ON FUNCTION punctual.has_partition(text, date) IS 'Whether a day (UTC) of runs, attempts or run_data has its partition: that of a whole day or of its failures.';
+
 -- A partition is made beside the parent and then attached: PARTITION OF would lock the parent against every reader and writer.
+-- One that is there and not attached, because its removal has begun, is attached again: what is in it is lost to nobody.
 -- Pages are filled to 45 %, so that finishing a run finds room beside it for its second version (a HOT update, no index write).
 CREATE FUNCTION punctual.create_partitions(first_day date, last_day date) RETURNS integer
 LANGUAGE plpgsql AS $$
@@ -384,11 +451,14 @@ BEGIN
     PERFORM pg_advisory_xact_lock(hashtext('punctual.create_partitions'));
     FOR day IN SELECT generate_series(first_day, last_day, interval '1 day')::date LOOP
         FOREACH parent IN ARRAY ARRAY['runs', 'attempts', 'run_data'] LOOP
+            CONTINUE WHEN punctual.has_partition(parent, day);
             child := parent || to_char(day, '_YYYYMMDD');
-            CONTINUE WHEN EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhrelid = to_regclass('punctual.' || child));
-            EXECUTE format('DROP TABLE IF EXISTS punctual.%I', child);
-            EXECUTE format('CREATE TABLE punctual.%I (LIKE punctual.%I INCLUDING ALL) WITH (%s)', child, parent,
-                CASE parent WHEN 'runs' THEN 'fillfactor = 45, autovacuum_vacuum_insert_scale_factor = 1' ELSE 'autovacuum_vacuum_insert_scale_factor = 1' END);
+            IF to_regclass('punctual.' || child || '_failures') IS NOT NULL THEN
+                child := child || '_failures';
+            ELSIF to_regclass('punctual.' || child) IS NULL THEN
+                EXECUTE format('CREATE TABLE punctual.%I (LIKE punctual.%I INCLUDING ALL) WITH (%s)', child, parent,
+                    CASE parent WHEN 'runs' THEN 'fillfactor = 45, autovacuum_vacuum_insert_scale_factor = 1' ELSE 'autovacuum_vacuum_insert_scale_factor = 1' END);
+            END IF;
             EXECUTE format('ALTER TABLE punctual.%I ATTACH PARTITION punctual.%I FOR VALUES FROM (%L) TO (%L)',
                 parent, child, punctual.partition_bound(day), punctual.partition_bound(day + 1));
             made := made + 1;
@@ -398,6 +468,54 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION punctual.create_partitions(date, date) IS 'Makes the daily partitions of runs, attempts and run_data that are missing between two days (UTC, inclusive); returns how many.';
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+-- The time limit keeps it from standing in a line of locks with others behind it.
+CREATE FUNCTION punctual.retire_partitions(day date, keep_failures boolean) RETURNS bigint
+LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+DECLARE
+    parents constant text[] := ARRAY['runs', 'attempts', 'run_data'];
+    suffix constant text := to_char(day, '_YYYYMMDD');
+    parent text;
+    kept bigint := 0;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext('punctual.create_partitions'));
+    -- Somebody may have attached one again, because a slot of that day needs it.
+    IF EXISTS (SELECT FROM unnest(parents) p JOIN pg_catalog.pg_inherits i
+                   ON i.inhrelid IN (to_regclass('punctual.' || p || suffix), to_regclass('punctual.' || p || suffix || '_failures'))) THEN
+        RETURN NULL;
+    END IF;
+    IF keep_failures AND to_regclass('punctual.runs' || suffix || '_failures') IS NOT NULL THEN
+        PERFORM punctual.create_partitions(day, day); -- they were to go, and now they are to stay
+        RETURN NULL;
+    END IF;
+    IF keep_failures AND to_regclass('punctual.runs' || suffix) IS NOT NULL THEN
+        FOREACH parent IN ARRAY parents LOOP
+            EXECUTE format('CREATE TABLE punctual.%I (LIKE punctual.%I INCLUDING ALL)', parent || suffix || '_failures', parent);
+        END LOOP;
+        EXECUTE format('INSERT INTO punctual.%I SELECT * FROM punctual.%I WHERE status <> ''succeeded''', 'runs' || suffix || '_failures', 'runs' || suffix);
+        GET DIAGNOSTICS kept = ROW_COUNT;
+        FOREACH parent IN ARRAY parents[2:] LOOP
+            IF kept > 0 AND to_regclass('punctual.' || parent || suffix) IS NOT NULL THEN
+                EXECUTE format('INSERT INTO punctual.%I SELECT * FROM punctual.%I WHERE run_id IN (SELECT id FROM punctual.%I)',
+                    parent || suffix || '_failures', parent || suffix, 'runs' || suffix || '_failures');
+            END IF;
+        END LOOP;
+    END IF;
+    FOREACH parent IN ARRAY parents LOOP
+        EXECUTE format('DROP TABLE IF EXISTS punctual.%I', parent || suffix);
+        IF kept = 0 THEN
+            EXECUTE format('DROP TABLE IF EXISTS punctual.%I', parent || suffix || '_failures');
+        ELSE
+            EXECUTE format('ALTER TABLE punctual.%I ATTACH PARTITION punctual.%I FOR VALUES FROM (%L) TO (%L)',
+                parent, parent || suffix || '_failures', punctual.partition_bound(day), punctual.partition_bound(day + 1));
+        END IF;
+    END LOOP;
+    RETURN kept;
+END
+$$;
+COMMENT ON FUNCTION punctual.retire_partitions(date, boolean) IS 'Drops the detached tables of a day (UTC) of runs, attempts and run_data; keeping failures, first moves every run that did not succeed, with its attempts and data, into a partition of its own. Returns how many runs were kept; null when a partition of the day is attached.';
 -- +goose StatementEnd
 
 -- +goose StatementBegin
@@ -452,7 +570,7 @@ WHERE s.enabled;
 COMMENT ON VIEW punctual.upcoming IS 'The next slot of every enabled job. ORDER BY next_run_at to see what fires next.';
 
 CREATE VIEW punctual.failures AS
-SELECT t.name AS tenant, d.job_name AS job, d.job_id, d.run_id, d.scheduled_for, d.died_at, d.reason, d.attempts, d.http_status, d.error, d.trigger, d.resolved_at, d.note
+SELECT t.name AS tenant, d.job_name AS job, d.job_id, d.run_id, d.scheduled_for, d.died_at, d.reason, d.attempts, d.http_status, d.error, d.trigger, d.resolved_at, d.note, d.replayed_as
 FROM punctual.dead_letters d JOIN punctual.tenants t ON t.id = d.tenant;
 COMMENT ON VIEW punctual.failures IS 'The dead-letter list: runs that exhausted their attempts, resolved ones included.';
 
@@ -515,8 +633,8 @@ $$;
 -- +goose StatementBegin
 -- The schema itself stays: it holds goose's own table.
 DROP VIEW punctual.job_status, punctual.run_history, punctual.overdue, punctual.upcoming, punctual.failures, punctual.replica_status;
-DROP TABLE punctual.idempotency_keys, punctual.replicas, punctual.dead_letters, punctual.cancels, punctual.exclusive, punctual.claims, punctual.ready, punctual.run_data,
+DROP TABLE punctual.idempotency_keys, punctual.replicas, punctual.operations, punctual.dead_letters, punctual.cancels, punctual.exclusive, punctual.claims, punctual.ready, punctual.run_data,
     punctual.attempts, punctual.runs, punctual.schedules, punctual.job_versions, punctual.jobs, punctual.queues, punctual.tenants, punctual.deployment;
-DROP FUNCTION punctual.create_partitions(date, date), punctual.partition_bound(date), punctual.priority_name(smallint);
+DROP FUNCTION punctual.create_partitions(date, date), punctual.retire_partitions(date, boolean), punctual.has_partition(text, date), punctual.partition_bound(date), punctual.priority_name(smallint);
 DROP SEQUENCE punctual.fences;
 -- +goose StatementEnd

@@ -94,7 +94,7 @@ func (s Situation) fireOnce(newest time.Time) Plan {
 }
 
 // fireAll runs the missed slots within the window, oldest first and a few per claim, and records those
-// beyond it. A job that must not overlap gets one at a time, and none while a run of it is active.
+// beyond it. A job that must not overlap gets one at a time, and none while a run of it is active or waits.
 func (s Situation) fireAll(missedBefore, newest time.Time) Plan {
 	var p Plan
 	slot := s.ScheduledFor
@@ -119,7 +119,7 @@ func (s Situation) fireAll(missedBefore, newest time.Time) Plan {
 	}
 	if s.Job.ConcurrencyPolicy != PolicyAllow {
 		limit = 1
-		if s.Active != uuid.Nil {
+		if s.Active != uuid.Nil || s.Waiting != uuid.Nil {
 			p.Next, p.NextRunAt = slot, s.Now.Add(deferral)
 			return p
 		}

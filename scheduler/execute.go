@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/google/uuid"
+
 	"punctual/scheduler/delivery"
 )
 
@@ -31,7 +33,7 @@ func (s *Scheduler) execute(a Assignment) Outcome {
 	switch {
 	case s.workCtx.Err() != nil:
 		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: started}
-	case a.Job.expired(a.DueAt, started):
+	case a.expired(started):
 		return Outcome{Assignment: a, Verdict: Expire, FinishedAt: started, Reason: ReasonExpired}
 	}
 	s.metrics.late(a, started)
@@ -89,12 +91,15 @@ func (a Assignment) request() delivery.Request {
 // headers are those of semantics, "Delivery".
 func (a Assignment) headers() []delivery.Header {
 	id := a.RunID.String()
-	key := id
-	if a.Trigger == TriggerSchedule || a.Trigger == TriggerCatchup {
-		key = a.Job.ID.String() + ":" + strconv.FormatInt(a.ScheduledFor.Unix(), 10)
+	webhookID, key := id, a.IdempotencyKey
+	if a.WebhookID != uuid.Nil {
+		webhookID = a.WebhookID.String()
+	}
+	if key == "" {
+		key = IdempotencyKey(a.Trigger, a.RunID, a.Job.ID, a.ScheduledFor)
 	}
 	headers := []delivery.Header{
-		{Name: "Webhook-Id", Value: id},
+		{Name: "Webhook-Id", Value: webhookID},
 		{Name: "Idempotency-Key", Value: key},
 		{Name: "Punctual-Job", Value: a.Job.Name},
 		{Name: "Punctual-Run", Value: id},

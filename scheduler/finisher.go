@@ -96,7 +96,7 @@ func (f *finisher) write(ctx context.Context, outcomes []Outcome) bool {
 			return false
 		}
 		f.log.Warn("outcomes cannot be written; they are kept and tried again", "count", len(outcomes), "again_in", pause, "error", err)
-		sleep(ctx, pause, nil)
+		sleep(ctx, pause)
 	}
 }
 

@@ -73,6 +73,9 @@ func (h *heartbeat) act(ctx context.Context, pulse Pulse, lost []Heartbeat) erro
 		}
 	}
 	h.s.flights.cancel(pulse.Cancels)
+	if pulse.Operations {
+		h.s.operator.ask()
+	}
 	if stray := h.strays(pulse.Claims); len(stray) > 0 {
 		n, err := h.s.store.GiveBack(ctx, stray)
 		if err != nil {

@@ -297,6 +297,12 @@ func (h History) Due(slot time.Time) time.Time {
 	return t.Due(slot, nil)
 }
 
+// OneShot reports whether the schedule in force at an instant has only one slot.
+func (h History) OneShot(at time.Time) bool {
+	v, ok := h.At(at)
+	return ok && v.Schedule.Kind().OneShot()
+}
+
 // Trim forgets the versions that have no slot at or after an instant. It bounds what is kept of a job
 // that is rewritten all the time.
 func (h *History) Trim(before time.Time) {

@@ -11,17 +11,16 @@ import (
 func every(ctx context.Context, period time.Duration, work func(context.Context)) {
 	for ctx.Err() == nil {
 		work(ctx)
-		sleep(ctx, spread(period), nil)
+		sleep(ctx, spread(period))
 	}
 }
 
-// sleep waits for d, for wake, or for the end of ctx, whichever comes first. wake may be nil.
-func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
+// sleep waits for d or for the end of ctx, whichever comes first.
+func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-wake:
 	case <-ctx.Done():
 	}
 }
@@ -29,7 +28,7 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
 // outlast returns a context that ends a while after ctx does.
 func outlast(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { sleep(longer, d, nil); cancel() })
+	stop := context.AfterFunc(ctx, func() { sleep(longer, d); cancel() })
 	return longer, func() { stop(); cancel() }
 }
 

@@ -13,6 +13,7 @@ type Metrics struct {
 	attempts   *prometheus.CounterVec
 	superseded prometheus.Counter
 	recovered  prometheus.Counter
+	chores     prometheus.Counter
 	tick       prometheus.Histogram
 	finish     prometheus.Histogram
 	registry   prometheus.Registerer
@@ -38,6 +39,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		recovered: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "punctual_recovered_runs_total", Help: "Runs that this replica took over from lost ones.",
 		}),
+		chores: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "punctual_maintenance_failures_total", Help: "Times the minute's chores failed on this replica: partitions ahead, retention, what is kept for a time only.",
+		}),
 		tick: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "punctual_tick_duration_seconds", Help: "Duration of a tick: looking, claiming, dispatching.",
 			Buckets: prometheus.ExponentialBuckets(.0005, 2, 14),
@@ -47,7 +51,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(.0005, 2, 14),
 		}),
 	}
-	registry.MustRegister(m.lateness, m.runs, m.attempts, m.superseded, m.recovered, m.tick, m.finish)
+	registry.MustRegister(m.lateness, m.runs, m.attempts, m.superseded, m.recovered, m.chores, m.tick, m.finish)
 	return m
 }
 

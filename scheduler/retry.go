@@ -38,7 +38,7 @@ func Judge(a Assignment, r delivery.Result, started, finished time.Time) Outcome
 		o.Verdict = Bury
 	default:
 		o.RetryIn = a.Job.Retry.Backoff(a.Attempt, r.RetryAfter, rand.Float64()) //nolint:gosec // spreads load, guards nothing
-		if a.Job.expired(a.DueAt, finished.Add(o.RetryIn)) {
+		if a.expired(finished.Add(o.RetryIn)) {
 			o.Verdict, o.Reason = Bury, ReasonExpired
 		}
 	}

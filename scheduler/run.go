@@ -43,6 +43,7 @@ const (
 	TriggerSchedule Trigger = "schedule"
 	TriggerCatchup  Trigger = "catchup"
 	TriggerManual   Trigger = "manual"
+	TriggerReplay   Trigger = "replay" // of a dead letter
 )
 
 // Reason says why a run is not a plain success; empty on a plain success. The list is closed.
@@ -96,6 +97,11 @@ type Assignment struct {
 	Body         []byte            // replaces the job's body when not nil
 	Headers      map[string]string // replaces the job's headers when not nil
 	Lease        *Lease
+
+	// Of a replay: what the run that died first carried, so that its receiver knows it again. Zero: what
+	// follows from this run.
+	WebhookID      uuid.UUID
+	IdempotencyKey string
 }
 
 // Lease ties the runs of one claimed batch together: its row in claims goes when the last has left.

@@ -44,6 +44,7 @@ type Scheduler struct {
 	slots    *workerSlots
 	finisher *finisher
 	heart    *heartbeat
+	operator operator
 	flights  flights
 	running  sync.WaitGroup  // attempts in flight
 	workCtx  context.Context // ends when attempts in flight must end
@@ -69,6 +70,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 		store: store, config: config, replica: replica, log: log, metrics: config.Metrics, slots: newWorkerSlots(config.Queues, numbers),
 	}
 	s.heart = newHeartbeat(s)
+	s.operator = operator{store: store, log: log, asked: make(chan struct{}, 1)}
 	s.finisher = newFinisher(store, log, config, s.heart.release)
 	s.metrics.watch(s.slots)
 	log.Info("scheduler started", "queues", config.Queues)
@@ -89,6 +91,7 @@ func (s *Scheduler) run(ctx context.Context) {
 	claiming.Go(func() { (&ticker{s: s}).run(ctx) })
 	claiming.Go(func() { every(ctx, resumeEvery, s.resume) })
 	claiming.Go(func() { every(ctx, maintainEvery, s.maintain) })
+	claiming.Go(func() { s.operator.run(ctx) })
 	writing.Go(func() { s.finisher.run(flush) })
 	beating, stopBeating := context.WithCancel(flush)
 	writing.Go(func() { every(beating, heartbeatEvery, func(c context.Context) { s.heart.beat(c, ctx.Err() != nil) }) })
@@ -126,6 +129,7 @@ func (s *Scheduler) resume(ctx context.Context) {
 
 func (s *Scheduler) maintain(ctx context.Context) {
 	if err := s.store.Maintain(ctx); err != nil && ctx.Err() == nil {
+		s.metrics.chores.Inc()
 		s.log.Error("maintenance failed; tried again in a minute", "error", err)
 	}
 }

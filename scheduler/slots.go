@@ -86,15 +86,19 @@ func (w *workerSlots) change(queue int16, older bool, by int) {
 	}
 }
 
-// numbers returns the queues' numbers.
-func (w *workerSlots) numbers() []int16 {
+// open returns the numbers of the queues to look into, and whether others are left out because all their
+// slots are taken: what is due there must not hold up the rest. A single queue is never left out.
+func (w *workerSlots) open() (numbers []int16, others bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var numbers []int16
 	for _, q := range w.queues {
-		numbers = append(numbers, q.queue)
+		if q.inFlight < q.size || len(w.queues) == 1 {
+			numbers = append(numbers, q.queue)
+		} else {
+			others = true
+		}
 	}
-	return numbers
+	return numbers, others
 }
 
 // each calls visit with every queue's name, size and runs in flight.

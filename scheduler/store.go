@@ -34,6 +34,9 @@ type Store interface {
 	GiveBack(ctx context.Context, claims []uuid.UUID) (int, error)
 	// ResumeDue resumes the jobs whose pause has run out.
 	ResumeDue(ctx context.Context) (int, error)
+	// Operate does a batch of work on one of the operations that have not ended, in one transaction with
+	// the progress it notes. It returns how long to wait before the next one; left is false once none is left.
+	Operate(ctx context.Context) (wait time.Duration, left bool, err error)
 	// Maintain does the slow chores: partitions ahead, what is kept for a time only.
 	Maintain(ctx context.Context) error
 	// Wake receives a value after this process wrote something that may be due at once.
@@ -55,6 +58,8 @@ type Pulse struct {
 	Claims  []uuid.UUID // those this replica holds
 	Cancels []uuid.UUID // runs it is sending that are to be cancelled
 	Orphans bool        // there are claims of replicas that are no more
+
+	Operations bool // there are operations that have not ended
 }
 
 // Claim says who claims and how much.

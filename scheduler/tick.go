@@ -29,6 +29,7 @@ type ticker struct {
 	olderAt   time.Time     // when to look for backlog again
 	pause     time.Duration // grows while claims find nothing they can have
 	wantsLook bool
+	others    bool // the last look left out queues whose slots were all taken
 }
 
 // run ticks until ctx ends.
@@ -62,7 +63,12 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 	now := t.s.clock.now()
 	due, ready := reached(t.upcoming.Schedule, now), reached(t.upcoming.Ready, now)
 	if !due && !ready && !t.upcoming.Older {
-		return t.untilNext(now), nil, nil
+		wait := t.untilNext(now)
+		if t.others {
+			t.wantsLook = true
+			return wait, t.s.slots.released, nil
+		}
+		return wait, nil, nil
 	}
 	if len(t.s.slots.quotas()) == 0 {
 		return spread(longestSleep), t.s.slots.released, nil
@@ -126,7 +132,8 @@ func (t *ticker) claim(ctx context.Context, from func(context.Context, Claim) (B
 // look asks the database what is due next.
 func (t *ticker) look(ctx context.Context) error {
 	older := time.Now().After(t.olderAt)
-	upcoming, err := t.s.store.NextDue(ctx, t.s.slots.numbers(), older)
+	queues, others := t.s.slots.open()
+	upcoming, err := t.s.store.NextDue(ctx, queues, older)
 	if err != nil {
 		return err
 	}
@@ -136,7 +143,7 @@ func (t *ticker) look(ctx context.Context) error {
 	} else {
 		upcoming.Older = t.upcoming.Older
 	}
-	t.upcoming, t.wantsLook = upcoming, false
+	t.upcoming, t.wantsLook, t.others = upcoming, false, others
 	t.lookAt = time.Now().Add(lookEvery)
 	return nil
 }

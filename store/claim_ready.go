@@ -29,7 +29,7 @@ SELECT s.*, now() FROM unnest($1::smallint[], $2::int[]) AS q(queue, slots) CROS
 
 // A run that ended while it waited, because its job was deleted, only loses its row in ready.
 const readWaiting = `
-SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt, d.headers, d.body
+SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt, d.headers, d.body, d.webhook_id, coalesce(d.idempotency_key, '')
 FROM punctual.runs r LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
 WHERE r.id = ANY($1::uuid[]) AND r.status IN ('pending', 'retrying')
 ORDER BY r.id`
@@ -129,8 +129,13 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 		for rows.Next() {
 			var w waitingRun
 			var headers []byte
-			if err := rows.Scan(&w.RunID, &w.key.id, &w.key.version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt, &headers, &w.Body); err != nil {
+			var webhookID *uuid.UUID
+			if err := rows.Scan(&w.RunID, &w.key.id, &w.key.version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt, &headers, &w.Body,
+				&webhookID, &w.IdempotencyKey); err != nil {
 				return err
+			}
+			if webhookID != nil {
+				w.WebhookID = *webhookID
 			}
 			if headers != nil {
 				if err := json.Unmarshal(headers, &w.Headers); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Collector exports the connection pool and the depth of the queues to Prometheus. The depth is read from
-// the database at each scrape, within a second, and is absent when that fails.
+// Collector exports the connection pool, the depth of the queues and the partitions ahead to Prometheus.
+// The latter two are read from the database at each scrape, within a second, and are absent when that fails.
 type Collector struct{ Store *Store }
 
 var (
@@ -17,6 +17,7 @@ var (
 	poolMaxDesc  = prometheus.NewDesc("punctual_database_connections_max", "Most connections this replica opens.", nil, nil)
 	poolWaitDesc = prometheus.NewDesc("punctual_database_acquire_seconds_total", "Time spent waiting for a connection.", nil, nil)
 	depthDesc    = prometheus.NewDesc("punctual_queue_depth", "Slots and runs that are due and wait for a worker slot, counted up to 10,000.", []string{"queue"}, nil)
+	aheadDesc    = prometheus.NewDesc("punctual_partition_days_ahead", "Days from now on that have partitions: 7 when all is well, 0 when tomorrow's is missing, -1 when today's is.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -25,6 +26,7 @@ func (c Collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- poolMaxDesc
 	ch <- poolWaitDesc
 	ch <- depthDesc
+	ch <- aheadDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -40,6 +42,11 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
+	if days, err := c.Store.DaysAhead(ctx); err != nil {
+		c.Store.options.Log.Warn("the partitions ahead cannot be counted", "error", err)
+	} else {
+		gauge(aheadDesc, float64(days))
+	}
 	depths, err := c.Store.depths(ctx)
 	if err != nil {
 		c.Store.options.Log.Warn("the queues' depth cannot be read", "error", err)

@@ -52,13 +52,15 @@ func newCRUDIn(t *testing.T, mode string) crud {
 // definition returns one of an hourly job; the options change it.
 func definition(name string, options ...func(*scheduler.Definition)) scheduler.Definition {
 	d := scheduler.Definition{Name: name, Target: scheduler.Target{URL: "https://example.com/hook"}, Jitter: scheduler.Duration{}}
-	// So rare that no slot comes between those that a test sets, whatever the time of day it runs at.
-	d.Schedule.Every = scheduler.DurationOf(366 * 24 * time.Hour)
+	d.Schedule.Every = scheduler.DurationOf(time.Hour)
 	for _, o := range options {
 		o(&d)
 	}
 	return d
 }
+
+// rarely is so rare that no slot comes between those that a test sets, whatever the time of day it runs at.
+func rarely(d *scheduler.Definition) { every(366 * 24 * time.Hour)(d) }
 
 func every(period time.Duration) func(*scheduler.Definition) {
 	return func(d *scheduler.Definition) {

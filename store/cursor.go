@@ -16,8 +16,10 @@ func (e *CursorError) Error() string {
 
 // Which list a cursor belongs to.
 const (
-	jobCursor byte = 'j'
-	runCursor byte = 'r'
+	jobCursor        byte = 'j'
+	runCursor        byte = 'r'
+	deadLetterCursor byte = 'd'
+	operationCursor  byte = 'o'
 )
 
 const (

@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -43,16 +44,23 @@ func (s *Store) queueDefinitions(b *pgx.Batch, missing map[jobVersion]int32, fou
 				}
 				found[key] = job
 			}
+			for key := range missing {
+				if found[key] == nil && broken[key] == nil {
+					broken[key] = errNoDefinition
+				}
+			}
 			return rows.Err()
 		})
 }
+
+var errNoDefinition = errors.New("punctual.job_versions has no such version")
 
 func (s *Store) compile(key jobVersion, tenant int32, raw []byte) (*scheduler.Job, error) {
 	var d scheduler.Definition
 	if err := json.Unmarshal(raw, &d); err != nil {
 		return nil, fmt.Errorf("reading the definition of job %s version %d: %w", key.id, key.version, err)
 	}
-	job, err := scheduler.Compile(key.id, tenant, key.version, d, s.options.DefaultJitter)
+	job, err := s.compileJob(key.id, tenant, key.version, d)
 	if err != nil {
 		return nil, err
 	}

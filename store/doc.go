@@ -5,4 +5,8 @@
 // Lock order, everywhere: schedules, then exclusive, then ready, then runs, each sorted and in
 // statements of their own. Facts that a lock protects are read in a statement after the one that
 // locked. What decides about time is now() of the database.
+//
+// Operations, then dead letters, come before all of these: who holds one of them may go on to a job's row,
+// and nobody who holds anything else goes back to them. A batch of an operation holds many rows and so
+// passes over those that are locked; it waits for none.
 package store

@@ -108,7 +108,7 @@ func (s *Store) compiled(j *jobRow) *scheduler.Job {
 	if job, ok := s.jobs.Get(jobVersion{j.ID, j.Version}); ok {
 		return job
 	}
-	job, err := scheduler.Compile(j.ID, j.tenant, j.Version, j.Definition, s.options.DefaultJitter)
+	job, err := s.compileJob(j.ID, j.tenant, j.Version, j.Definition)
 	if err != nil {
 		s.options.Log.Error("a job's due slots cannot be settled by this version of Punctual", "job", j.ID, "version", j.Version, "error", err)
 		return nil

@@ -44,7 +44,10 @@ func (h *held) define(s *Store, d scheduler.Definition, f facts) error {
 	if err != nil {
 		return err
 	}
-	job, err := scheduler.Compile(h.ID, h.tenant, h.Version, d, s.options.DefaultJitter)
+	if err := s.checkWindow(d); err != nil {
+		return err
+	}
+	job, err := s.compileJob(h.ID, h.tenant, h.Version, d)
 	if err != nil {
 		return err
 	}

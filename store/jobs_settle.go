@@ -35,8 +35,8 @@ func (s *Store) settleDue(ctx context.Context, u *unit, h *held, now time.Time, 
 		if round < settleRounds {
 			plan = scheduler.Decide(situation)
 			if len(plan.Runs)+len(plan.Skips) == 0 && !plan.Done {
-				// A catch-up run that waits for the active one to end: it can wait in ready as well.
-				situation.Active = uuid.Nil
+				// A catch-up run that waits for others to end: it can wait in ready as well.
+				situation.Active, situation.Waiting = uuid.Nil, uuid.Nil
 				plan = scheduler.Decide(situation)
 			}
 		} else {

@@ -333,14 +333,14 @@ func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 		history []string
 		state   JobState
 	}{
-		{name: "a slot due now becomes a run", ago: time.Second, change: every(2 * time.Hour), history: []string{"schedule pending"}, state: JobActive},
-		{name: "also when only the description changes", ago: time.Second, change: described("x"), history: []string{"schedule pending"}, state: JobActive},
+		{name: "a slot due now becomes a run", job: []func(*scheduler.Definition){rarely}, ago: time.Second, change: every(2 * time.Hour), history: []string{"schedule pending"}, state: JobActive},
+		{name: "also when only the description changes", job: []func(*scheduler.Definition){rarely}, ago: time.Second, change: described("x"), history: []string{"schedule pending"}, state: JobActive},
 		{
 			name: "of missed slots the newest runs and the others are recorded", job: []func(*scheduler.Definition){every(time.Hour), tolerant}, ago: 10 * time.Hour,
 			change: every(2 * time.Hour), history: []string{"catchup pending late", "schedule pending", "schedule skipped missed x9"}, state: JobActive,
 		},
 		{
-			name: "missed slots that are skipped are recorded", job: []func(*scheduler.Definition){func(d *scheduler.Definition) { d.Missed.Policy = scheduler.MissedSkip }},
+			name: "missed slots that are skipped are recorded", job: []func(*scheduler.Definition){rarely, func(d *scheduler.Definition) { d.Missed.Policy = scheduler.MissedSkip }},
 			ago: 5 * time.Minute, change: every(2 * time.Hour), history: []string{"schedule skipped missed x1"}, state: JobActive,
 		},
 		{

@@ -50,7 +50,9 @@ func meaning(d scheduler.Definition) (any, error) {
 }
 
 // sameSchedule reports whether two definitions have the same slots, however they are written.
-func sameSchedule(a, b scheduler.Definition) bool { return scheduler.SameSchedule(a.Schedule, b.Schedule) }
+func sameSchedule(a, b scheduler.Definition) bool {
+	return scheduler.SameSchedule(a.Schedule, b.Schedule)
+}
 
 func sameJitter(a, b scheduler.Definition) bool {
 	return a.Jitter.IsZero() == b.Jitter.IsZero() && a.Jitter.Value() == b.Jitter.Value()

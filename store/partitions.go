@@ -10,19 +10,37 @@ import (
 const PartitionsAhead = 7
 
 // EnsurePartitions makes the daily partitions that are missing from yesterday to PartitionsAhead days from
-// now, and those of the days in between that went by while nothing ran. It returns how many it made.
+// now, and those of the days within the retention that went by while nothing ran. It returns how many it made.
 func (s *Store) EnsurePartitions(ctx context.Context) (int, error) {
 	var made int
 	err := s.pool.QueryRow(ctx, `
-		WITH today AS (SELECT (now() AT TIME ZONE 'UTC')::date AS day),
-		newest AS (SELECT max(to_date(right(c.relname, 8), 'YYYYMMDD')) AS day
+		WITH today AS (SELECT (now() AT TIME ZONE 'UTC')::date AS day, ((now() - $2::interval) AT TIME ZONE 'UTC')::date AS oldest),
+		newest AS (SELECT max(to_date(substring(c.relname FROM '\d{8}'), 'YYYYMMDD')) AS day
 		             FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
-		            WHERE i.inhparent = 'punctual.runs'::regclass)
-		SELECT punctual.create_partitions(least(today.day - 1, newest.day), today.day + $1::int) FROM today, newest`, PartitionsAhead).Scan(&made)
+		            WHERE i.inhparent = 'punctual.runs'::regclass),
+		missing AS (SELECT min(d)::date AS day
+		              FROM today, newest, generate_series(greatest(least(today.day - 1, newest.day), today.oldest), today.day + $1::int, interval '1 day') d,
+		                   unnest(ARRAY['runs', 'attempts', 'run_data']) parent
+		             WHERE NOT punctual.has_partition(parent, d::date))
+		SELECT CASE WHEN missing.day IS NULL THEN 0 ELSE punctual.create_partitions(missing.day, today.day + $1::int) END
+		  FROM today, missing`, PartitionsAhead, s.options.Retention).Scan(&made)
 	if err != nil {
 		return 0, fmt.Errorf("making partitions: %w", err)
 	}
 	return made, nil
+}
+
+// DaysAhead returns for how many days from now on, without a gap, there are partitions: PartitionsAhead
+// when all is well, 0 when tomorrow's is missing, -1 when today's is.
+func (s *Store) DaysAhead(ctx context.Context) (int, error) {
+	var days int
+	err := s.pool.QueryRow(ctx, `
+		SELECT coalesce(min(n) FILTER (WHERE NOT punctual.has_partition(parent, (now() AT TIME ZONE 'UTC')::date + n)), $1::int + 1) - 1
+		  FROM generate_series(0, $1::int) n, unnest(ARRAY['runs', 'attempts', 'run_data']) parent`, PartitionsAhead).Scan(&days)
+	if err != nil {
+		return 0, fmt.Errorf("counting the days that have partitions: %w", err)
+	}
+	return days, nil
 }
 
 // partitionsFor makes the partitions that are missing for runs of the given slots.

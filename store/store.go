@@ -21,6 +21,11 @@ type Options struct {
 	DefaultJitter time.Duration // jitter of cron slots a minute or more apart that set none
 	MaxConns      int32         // largest number of connections; 0: 16
 	Log           *slog.Logger
+
+	// Retention is how long runs are kept after their slot and their end, and how far back a missed slot
+	// may still run; 0: DefaultRetention. Runs that did not succeed are kept for FailureRetention, at least
+	// as long; 0: three times Retention. The same on every replica.
+	Retention, FailureRetention time.Duration
 }
 
 // Store is a pool of connections to one database. Safe for concurrent use.
@@ -29,6 +34,7 @@ type Store struct {
 	options Options
 	jobs    *lru.Cache[jobVersion, *scheduler.Job] // compiled definitions: immutable, so never stale
 	wake    chan struct{}
+	tidy    tidiness
 }
 
 // compiledJobs is how many compiled definitions a replica keeps, at 2 to 3 KiB each.
@@ -45,6 +51,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
+	}
+	if o.Retention == 0 {
+		o.Retention = DefaultRetention
+	}
+	if o.FailureRetention == 0 {
+		o.FailureRetention = 3 * o.Retention
 	}
 	config.MaxConns = o.MaxConns
 	config.MinIdleConns = 1

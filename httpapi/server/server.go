@@ -32,11 +32,14 @@ type Config struct {
 	Migrate       bool           // migrate the schema first
 	Queues        map[string]int // worker slots by queue
 	DefaultJitter time.Duration
-	DrainTimeout  time.Duration
-	DatabaseWait  time.Duration // how long to wait for a database that does not answer at the start
-	MaxConns      int32
-	Version       string
-	Log           *slog.Logger
+	Retention     time.Duration // how long runs are kept; 0: the store's default
+	// FailureRetention is how long runs that did not succeed are kept; 0: three times as long.
+	FailureRetention time.Duration
+	DrainTimeout     time.Duration
+	DatabaseWait     time.Duration // how long to wait for a database that does not answer at the start
+	MaxConns         int32
+	Version          string
+	Log              *slog.Logger
 
 	// Wrap puts another handler around the API; Ready is called once it is served, with its base URL;
 	// Finished is told of every attempt whose outcome has been written. All for `punctual dev`.
@@ -172,7 +175,10 @@ func openStore(ctx context.Context, c Config) (*store.Store, error) {
 // connect opens the store. A database that refuses the user or does not exist is an error at once; one
 // that does not answer may still be starting.
 func connect(ctx context.Context, c Config) (*store.Store, error) {
-	options := store.Options{DatabaseURL: c.DatabaseURL, DefaultJitter: c.DefaultJitter, MaxConns: c.MaxConns, Log: c.Log}
+	options := store.Options{
+		DatabaseURL: c.DatabaseURL, DefaultJitter: c.DefaultJitter, MaxConns: c.MaxConns, Log: c.Log,
+		Retention: c.Retention, FailureRetention: c.FailureRetention,
+	}
 	deadline := time.Now().Add(c.DatabaseWait)
 	for {
 		db, err := store.Open(ctx, options)

@@ -1,0 +1,266 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+	"punctual/store"
+)
+
+func operationPath(id uuid.UUID) string { return "/v1/operations/" + id.String() }
+
+func (s *server) bulkRoutes() {
+	for _, kind := range []struct {
+		of                 store.OperationKind
+		summary, does, max string
+	}{
+		{store.OperationReplay, "Replay many dead letters", "replays them one by one, oldest slots first", "50 a second unless max_per_second says otherwise"},
+		{store.OperationResolve, "Resolve many dead letters", "resolves them", "as fast as it goes unless max_per_second says otherwise"},
+	} {
+		op := register(s, huma.Operation{
+			OperationID: string(kind.of) + "-dead-letters", Method: http.MethodPost, Path: "/v1/dead-letters/" + string(kind.of), Tags: []string{tagDeadLetters},
+			Summary: kind.summary, DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
+			Description: "Selects the open dead letters that match at this moment, and starts an operation that " + kind.does + " in the background, " + kind.max + ". " +
+				"Those that another running operation has selected are left out. Of a job whose concurrency_policy is not allow, one is replayed when the one before has ended. With dry_run, answers 200 with their number, and does nothing.",
+			Responses: s.rendered(http.StatusAccepted, Operation{}, exampleOperation),
+			Errors:    []int{400, 404, 413, 415, 422},
+		}, s.startOperation(kind.of))
+		describeBody[BulkInput](s, op, true, exampleBulk, mediaJSON)
+		counted := s.rendered(http.StatusOK, Matched{}, Matched{Matched: 1204})["200"]
+		counted.Description = "The number, of a dry run"
+		op.Responses["200"] = counted
+		without(op, "202", "ETag")
+	}
+	register(s, huma.Operation{
+		OperationID: "list-operations", Method: http.MethodGet, Path: "/v1/operations", Tags: []string{tagOperations},
+		Summary: "List operations", Description: "Newest first.", Errors: []int{422},
+	}, s.listOperations)
+	register(s, huma.Operation{
+		OperationID: "get-operation", Method: http.MethodGet, Path: "/v1/operations/{operation}", Tags: []string{tagOperations},
+		Summary: "Get an operation", Description: "With its progress.", Errors: []int{404},
+	}, s.getOperation)
+	register(s, huma.Operation{
+		OperationID: "cancel-operation", Method: http.MethodPost, Path: "/v1/operations/{operation}/cancel", Tags: []string{tagOperations},
+		Summary:     "Cancel an operation",
+		Description: "It ends where it stands: what it did stays done, and the dead letters it did not reach stay open. Repeating it changes nothing.",
+		Errors:      []int{404, 409},
+	}, s.cancelOperation)
+}
+
+// BulkInput is the body that asks for work on many dead letters.
+type BulkInput struct {
+	Filter       *DeadLetterSelection `json:"filter" doc:"Which open dead letters; an empty object selects all."`
+	LatestPerJob bool                 `json:"latest_per_job,omitempty" doc:"Of each job only the selected one with the newest slot; the others stay open." example:"true"`
+	MaxPerSecond *int                 `json:"max_per_second,omitempty" minimum:"1" maximum:"1000" doc:"How many it takes a second at most." example:"10"`
+	DryRun       bool                 `json:"dry_run,omitempty" doc:"Only count them." example:"false"`
+	Note         string               `json:"note,omitempty" maxLength:"1024" doc:"Why, for people; kept with each of them." example:"the invoice service was down"`
+}
+
+// DeadLetterSelection selects open dead letters. All that is given must match.
+type DeadLetterSelection struct {
+	Job    string            `json:"job,omitempty" maxLength:"128" doc:"Only of this job: id or name of one that is not deleted." example:"daily-invoice-gen"`
+	JobID  string            `json:"job_id,omitempty" format:"uuid" doc:"Only of the job of this id, deleted or not."`
+	Reason scheduler.Reason  `json:"reason,omitempty" enum:"expired,timeout,connect,tls,blocked_address,http_4xx,http_5xx,redirect,gone,lost,poison,upstream_failed" doc:"Only those whose last attempt failed for this reason." example:"http_5xx"`
+	From   scheduler.Instant `json:"from,omitzero" doc:"Only slots at or after this instant." example:"2026-12-01T00:00:00Z"`
+	To     scheduler.Instant `json:"to,omitzero" doc:"Only slots before this instant." example:"2026-12-02T00:00:00Z"`
+	Label  map[string]string `json:"label,omitempty" doc:"Only of jobs with all of these labels."`
+}
+
+// deathReasons are those of runs that died.
+var deathReasons = []scheduler.Reason{
+	scheduler.ReasonExpired, scheduler.ReasonTimeout, scheduler.ReasonConnect, scheduler.ReasonTLS, scheduler.ReasonBlockedAddress, scheduler.ReasonHTTP4xx,
+	scheduler.ReasonHTTP5xx, scheduler.ReasonRedirect, scheduler.ReasonGone, scheduler.ReasonLost, scheduler.ReasonPoison, "upstream_failed",
+}
+
+const mostPerSecond = 1000
+
+// defaultReplayRate keeps a replay of many from crowding out the retries that wait in the same line.
+const defaultReplayRate = 50
+
+func (b BulkInput) validate() []FieldError {
+	errors := note(b.Note)
+	if b.MaxPerSecond != nil && (*b.MaxPerSecond < 1 || *b.MaxPerSecond > mostPerSecond) {
+		errors = append(errors, FieldError{"body.max_per_second", fmt.Sprintf("%d is outside 1 to %d", *b.MaxPerSecond, mostPerSecond)})
+	}
+	f := b.Filter
+	if f == nil {
+		return append(errors, FieldError{"body.filter", "is required; {} selects all open dead letters"})
+	}
+	if f.Job != "" && !nameForm.MatchString(f.Job) {
+		errors = append(errors, FieldError{"body.filter.job", "is neither the id nor the name of a job"})
+	}
+	if f.JobID != "" && !uuidForm.MatchString(f.JobID) {
+		errors = append(errors, FieldError{"body.filter.job_id", "must be the id of a job"})
+	}
+	if f.Reason != "" && !slices.Contains(deathReasons, f.Reason) {
+		errors = append(errors, FieldError{"body.filter.reason", "is not one that runs die of"})
+	}
+	for name, value := range f.Label {
+		if strings.ContainsRune(name+value, 0) {
+			errors = append(errors, FieldError{"body.filter.label", "must not hold NUL characters"})
+		}
+	}
+	return append(append(errors, instant("body.filter.from", f.From)...), instant("body.filter.to", f.To)...)
+}
+
+// request returns what a valid input asks for.
+func (b BulkInput) request(kind store.OperationKind) (store.BulkRequest, error) {
+	r := store.BulkRequest{Kind: kind, LatestPerJob: b.LatestPerJob, Note: b.Note}
+	switch {
+	case b.MaxPerSecond != nil:
+		r.MaxPerSecond = *b.MaxPerSecond
+	case kind == store.OperationReplay:
+		r.MaxPerSecond = defaultReplayRate
+	}
+	f := b.Filter
+	r.Filter = store.DeadLetterFilter{Job: f.Job, Reason: f.Reason, Labels: f.Label}
+	if !f.From.IsZero() {
+		from := f.From.Value()
+		r.Filter.From = &from
+	}
+	if !f.To.IsZero() {
+		to := f.To.Value()
+		r.Filter.To = &to
+	}
+	if f.JobID != "" {
+		id, err := uuid.Parse(f.JobID)
+		if err != nil {
+			return r, fmt.Errorf("reading a job's id: %w", err)
+		}
+		r.Filter.JobID = &id
+	}
+	return r, nil
+}
+
+// Matched is the answer of a dry run.
+type Matched struct {
+	Matched int `json:"matched" doc:"How many open dead letters were selected." example:"1204"`
+}
+
+// Operation is work on many dead letters, done in the background by any replica.
+type Operation struct {
+	ID           uuid.UUID            `json:"id" format:"uuid" doc:"Its id." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
+	Kind         store.OperationKind  `json:"kind" enum:"replay,resolve" doc:"What it does." example:"replay"`
+	State        store.OperationState `json:"state" enum:"running,done,cancelled,failed" doc:"failed: it could not be carried on, and error says why." example:"running"`
+	Matched      int                  `json:"matched" doc:"How many dead letters it selected when it was made." example:"1204"`
+	Done         int                  `json:"done" doc:"How many of them have been replayed or resolved." example:"350"`
+	Failed       int                  `json:"failed" doc:"How many of them could not be: their job was deleted, or somebody else was faster." example:"2"`
+	MaxPerSecond *int                 `json:"max_per_second" doc:"How many it takes a second at most; null: as many as it can." example:"10"`
+	Note         *string              `json:"note" doc:"What was said with it."`
+	Error        *string              `json:"error" doc:"The latest dead letter that could not be done and why, or why the operation failed."`
+	CreatedAt    time.Time            `json:"created_at" doc:"When it was asked for."`
+	FinishedAt   *time.Time           `json:"finished_at" doc:"When it ended."`
+}
+
+func showOperation(o store.OperationRecord) Operation {
+	return Operation{
+		ID: o.ID, Kind: o.Kind, State: o.State, Matched: o.Matched, Done: o.Done, Failed: o.Failed, MaxPerSecond: orNull(o.MaxPerSecond),
+		Note: orNull(o.Note), Error: orNull(o.Error), CreatedAt: o.CreatedAt.UTC(), FinishedAt: utc(o.FinishedAt),
+	}
+}
+
+type startOperationInput struct {
+	Idempotent
+	Request body[BulkInput]
+}
+
+func (s *server) startOperation(kind store.OperationKind) func(context.Context, int32, *startOperationInput) (*answered, error) {
+	return func(ctx context.Context, tenant int32, in *startOperationInput) (*answered, error) {
+		bulk := in.Request.value
+		if err := in.Request.check(bulk.validate()...); err != nil {
+			return nil, err
+		}
+		request, err := bulk.request(kind)
+		if err != nil {
+			return nil, err
+		}
+		if bulk.DryRun {
+			n, err := s.Store.CountDeadLetters(ctx, tenant, request)
+			if err != nil {
+				return nil, err
+			}
+			body, err := render(Matched{n})
+			return &answered{Status: http.StatusOK, ContentType: mediaJSON, Body: body}, err
+		}
+		out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.Answer, error) {
+			record, err := s.Store.StartOperation(ctx, tenant, request)
+			if err != nil {
+				return store.Answer{}, err
+			}
+			body, err := render(showOperation(record))
+			return store.Answer{Status: http.StatusAccepted, Body: body}, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		made, err := idOf(out)
+		if err != nil {
+			return nil, err
+		}
+		out.Location = operationPath(made)
+		return out, nil
+	}
+}
+
+type listOperationsInput struct {
+	State string `query:"state" enum:"running,done,cancelled,failed" doc:"Only operations in this state."`
+	Paging
+}
+
+// OperationList is one page of operations.
+type OperationList struct {
+	Data       []Operation `json:"data" doc:"The operations of this page."`
+	NextCursor *string     `json:"next_cursor" doc:"The cursor of the next page; null on the last one."`
+}
+
+type operationListAnswer struct{ Body OperationList }
+
+func (s *server) listOperations(ctx context.Context, tenant int32, in *listOperationsInput) (*operationListAnswer, error) {
+	records, next, err := s.Store.ListOperations(ctx, tenant, store.OperationFilter{State: store.OperationState(in.State), Page: in.page()})
+	if err != nil {
+		return nil, err
+	}
+	list := OperationList{Data: make([]Operation, len(records)), NextCursor: orNull(next)}
+	for i, o := range records {
+		list.Data[i] = showOperation(o)
+	}
+	return &operationListAnswer{list}, nil
+}
+
+type operationRef struct {
+	Operation string `path:"operation" doc:"Id of the operation." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
+}
+
+type operationAnswer struct{ Body Operation }
+
+func (s *server) getOperation(ctx context.Context, tenant int32, in *operationRef) (*operationAnswer, error) {
+	id, err := parseID(in.Operation)
+	if err != nil {
+		return nil, err
+	}
+	record, err := s.Store.GetOperation(ctx, tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	return &operationAnswer{showOperation(record)}, nil
+}
+
+func (s *server) cancelOperation(ctx context.Context, tenant int32, in *operationRef) (*operationAnswer, error) {
+	id, err := parseID(in.Operation)
+	if err != nil {
+		return nil, err
+	}
+	record, err := s.Store.CancelOperation(ctx, tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	return &operationAnswer{showOperation(record)}, nil
+}

@@ -1,0 +1,193 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+	"punctual/store"
+)
+
+func (s *server) deadLetterRoutes() {
+	register(s, huma.Operation{
+		OperationID: "list-dead-letters", Method: http.MethodGet, Path: "/v1/dead-letters", Tags: []string{tagDeadLetters},
+		Summary: "List dead letters", Description: "Runs that exhausted their attempts, newest first by id; those nobody has resolved, unless asked otherwise. All filters must match.",
+		Errors: []int{404, 422},
+	}, s.listDeadLetters)
+
+	op := register(s, huma.Operation{
+		OperationID: "replay-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{run}/replay", Tags: []string{tagDeadLetters},
+		Summary: "Replay a dead letter", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
+		Description: "What is final stays final: makes a new run, due at once, whose replay_of is the dead one and whose trigger is replay. " +
+			"Its requests carry the webhook-id, Idempotency-Key and Punctual-Scheduled-For of the run that died first, and the body and headers that were given to that run alone; all else follows the job's current definition. " +
+			"expires_after does not apply to it. Unless the job's concurrency_policy is allow, it waits until no run of the job is active; it replaces none and is never skipped. " +
+			"The dead letter is resolved by it. One that is resolved already answers 409, unless its replay was cancelled; a replay that dies has a dead letter of its own. That of a deleted job answers 409.",
+		Responses: s.rendered(http.StatusAccepted, Run{}, exampleReplay),
+		Errors:    []int{400, 404, 409, 413, 415, 422},
+	}, s.replayDeadLetter)
+	describeBody[NoteInput](s, op, false, exampleReplayNote, mediaJSON)
+	without(op, "202", "ETag")
+
+	op = register(s, huma.Operation{
+		OperationID: "resolve-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{run}/resolve", Tags: []string{tagDeadLetters},
+		Summary: "Resolve a dead letter", MaxBodyBytes: maxBody,
+		Description: "Takes it from the list, with a note. One that is resolved or replayed already stays as it is.",
+		Errors:      []int{400, 404, 413, 415, 422},
+	}, s.resolveDeadLetter)
+	describeBody[NoteInput](s, op, false, exampleResolveNote, mediaJSON)
+}
+
+// DeadLetter is a run that exhausted its attempts.
+type DeadLetter struct {
+	Run          uuid.UUID         `json:"run" format:"uuid" doc:"The dead run." example:"019ad964-3b80-8b21-8f6e-1d2c3b4a5968"`
+	JobID        uuid.UUID         `json:"job_id" format:"uuid" doc:"Its job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
+	Job          string            `json:"job" doc:"The job's name when the run died." example:"daily-invoice-gen"`
+	JobVersion   int32             `json:"job_version" doc:"Version of the definition it used." example:"7"`
+	Trigger      scheduler.Trigger `json:"trigger" doc:"What made it." example:"schedule"`
+	ScheduledFor time.Time         `json:"scheduled_for" doc:"Its slot; of a manual run, when it was asked for."`
+	DiedAt       time.Time         `json:"died_at" doc:"When it became dead."`
+	Reason       *scheduler.Reason `json:"reason" doc:"Why its last attempt failed." example:"http_5xx"`
+	Attempts     int               `json:"attempts" doc:"How many attempts it had." example:"5"`
+	HTTPStatus   *int              `json:"http_status" doc:"Status of the last response, if there was one." example:"503"`
+	Error        *string           `json:"error" doc:"The last error, for people."`
+	ResolvedAt   *time.Time        `json:"resolved_at" doc:"When somebody resolved or replayed it; null: it is open."`
+	Note         *string           `json:"note" doc:"What they said."`
+	ReplayedAs   *uuid.UUID        `json:"replayed_as" format:"uuid" doc:"The run that repeats it."`
+}
+
+func showDeadLetter(d store.DeadLetterRecord) DeadLetter {
+	return DeadLetter{
+		Run: d.RunID, JobID: d.JobID, Job: d.Job, JobVersion: d.JobVersion, Trigger: d.Trigger, ScheduledFor: d.ScheduledFor.UTC(), DiedAt: d.DiedAt.UTC(),
+		Reason: orNull(d.Reason), Attempts: d.Attempts, HTTPStatus: orNull(d.HTTPStatus), Error: orNull(d.Error),
+		ResolvedAt: utc(d.ResolvedAt), Note: orNull(d.Note), ReplayedAs: d.ReplayedAs,
+	}
+}
+
+// NoteInput is the optional body of a replay and of a resolve.
+type NoteInput struct {
+	Note string `json:"note,omitempty" maxLength:"1024" doc:"Why, for people." example:"sent by hand"`
+}
+
+type listDeadLettersInput struct {
+	Job      string       `query:"job" maxLength:"128" doc:"Only of this job: id or name of one that is not deleted."`
+	JobID    string       `query:"job_id" format:"uuid" doc:"Only of the job of this id, deleted or not."`
+	Reason   string       `query:"reason" enum:"expired,timeout,connect,tls,blocked_address,http_4xx,http_5xx,redirect,gone,lost,poison,upstream_failed" doc:"Only those whose last attempt failed for this reason."`
+	Label    []string     `query:"label,explode" maxItems:"32" doc:"Only of jobs with this label, as name=value. Repeat it for several." example:"[\"team=billing\"]"`
+	From     instantParam `query:"from" doc:"Only slots at or after this instant." example:"2026-12-01T00:00:00Z"`
+	To       instantParam `query:"to" doc:"Only slots before this instant." example:"2026-12-02T00:00:00Z"`
+	Resolved string       `query:"resolved" enum:"false,true,any" default:"false" doc:"false: those that are open; true: those that were resolved or replayed; any: both."`
+	Paging
+}
+
+// DeadLetterList is one page of dead letters.
+type DeadLetterList struct {
+	Data       []DeadLetter `json:"data" doc:"The dead letters of this page."`
+	NextCursor *string      `json:"next_cursor" doc:"The cursor of the next page; null on the last one."`
+}
+
+type deadLetterListAnswer struct{ Body DeadLetterList }
+
+func (s *server) listDeadLetters(ctx context.Context, tenant int32, in *listDeadLettersInput) (*deadLetterListAnswer, error) {
+	labels, err := parseLabels(in.Label)
+	if err != nil {
+		return nil, err
+	}
+	filter := store.DeadLetterFilter{
+		Job: in.Job, Reason: scheduler.Reason(in.Reason), Labels: labels, From: in.From.at, To: in.To.at, Page: in.page(),
+	}
+	if in.Resolved != "any" {
+		resolved := in.Resolved == "true"
+		filter.Resolved = &resolved
+	}
+	if in.JobID != "" {
+		id, err := uuid.Parse(in.JobID)
+		if err != nil {
+			return nil, invalid([]FieldError{{"query.job_id", "must be the id of a job"}})
+		}
+		filter.JobID = &id
+	}
+	records, next, err := s.Store.ListDeadLetters(ctx, tenant, filter)
+	if err != nil {
+		return nil, err
+	}
+	list := DeadLetterList{Data: make([]DeadLetter, len(records)), NextCursor: orNull(next)}
+	for i, d := range records {
+		list.Data[i] = showDeadLetter(d)
+	}
+	return &deadLetterListAnswer{list}, nil
+}
+
+// DeadLetterRef is the input of operations on one dead letter.
+type DeadLetterRef struct {
+	Run string `path:"run" doc:"Id of the dead run." example:"019ad964-3b80-8b21-8f6e-1d2c3b4a5968"`
+}
+
+type replayDeadLetterInput struct {
+	DeadLetterRef
+	Idempotent
+	Request body[NoteInput]
+}
+
+func (s *server) replayDeadLetter(ctx context.Context, tenant int32, in *replayDeadLetterInput) (*answered, error) {
+	id, err := parseID(in.Run)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.Request.check(note(in.Request.value.Note)...); err != nil {
+		return nil, err
+	}
+	out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.Answer, error) {
+		record, err := s.Store.ReplayDeadLetter(ctx, tenant, id, in.Request.value.Note)
+		if err != nil {
+			return store.Answer{}, err
+		}
+		body, err := render(showRun(record))
+		return store.Answer{Status: http.StatusAccepted, Body: body}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	made, err := idOf(out)
+	if err != nil {
+		return nil, err
+	}
+	out.Location = runPath(made)
+	return out, nil
+}
+
+// idOf returns the id of what an answer, which may be a repeated one, says was made.
+func idOf(out *answered) (uuid.UUID, error) {
+	var made struct{ ID uuid.UUID }
+	if err := json.Unmarshal(out.Body, &made); err != nil {
+		return uuid.Nil, fmt.Errorf("reading the answer to repeat: %w", err)
+	}
+	return made.ID, nil
+}
+
+type deadLetterAnswer struct{ Body DeadLetter }
+
+type resolveDeadLetterInput struct {
+	DeadLetterRef
+	Request body[NoteInput]
+}
+
+func (s *server) resolveDeadLetter(ctx context.Context, tenant int32, in *resolveDeadLetterInput) (*deadLetterAnswer, error) {
+	id, err := parseID(in.Run)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.Request.check(note(in.Request.value.Note)...); err != nil {
+		return nil, err
+	}
+	record, err := s.Store.ResolveDeadLetter(ctx, tenant, id, in.Request.value.Note)
+	if err != nil {
+		return nil, err
+	}
+	return &deadLetterAnswer{showDeadLetter(record)}, nil
+}

@@ -1,0 +1,124 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"punctual/store"
+)
+
+// Explanation is what happened to a job at an instant.
+type Explanation struct {
+	At           time.Time     `json:"at" doc:"The instant asked about."`
+	Slot         *time.Time    `json:"slot" doc:"The slot at that instant. Null: there is none."`
+	Version      *int32        `json:"version" doc:"Version of the job that was in force." example:"7"`
+	Outcome      store.Outcome `json:"outcome" enum:"succeeded,dead,cancelled,in_progress,skipped,waiting,paused,upcoming,no_slot,before_created,completed,deleted,unknown,unaccounted" doc:"What came of it. succeeded, dead, cancelled, in_progress: its run. skipped: a recorded skip covers it, or its run was never sent. waiting: due and not claimed yet. paused: not run, as the job is paused now. upcoming: still to come. no_slot, before_created, completed, deleted: there is no slot at that instant, and why. unknown: the history does not tell or is not kept any more. unaccounted: neither run nor skip, a defect." example:"succeeded"`
+	Text         string        `json:"explanation" doc:"The same in a sentence."`
+	Run          *Run          `json:"run" doc:"The run of the slot, or the recorded skip that covers it."`
+	Pause        *Pause        `json:"pause" doc:"The pause in force at that instant."`
+	PreviousSlot *time.Time    `json:"previous_slot" doc:"The job's last slot before that instant."`
+	NextSlot     *time.Time    `json:"next_slot" doc:"The job's first slot after that instant, by the definitions known now."`
+}
+
+// Pause is a time during which a job was paused.
+type Pause struct {
+	Since time.Time  `json:"since" doc:"When it began."`
+	Ended *time.Time `json:"ended" doc:"When it ended. Null: it lasts."`
+	Until *time.Time `json:"until" doc:"When it ends by itself, while it lasts."`
+	Note  string     `json:"note" doc:"Why, where somebody said so." example:"the warehouse moves"`
+}
+
+func (s *server) explainRoutes() {
+	register(s, huma.Operation{
+		OperationID: "explain-job", Method: http.MethodGet, Path: "/v1/jobs/{job}/explain", Tags: []string{tagSchedules},
+		Summary: "Explain what happened at an instant", Errors: []int{404, 422},
+		Description: "Did the job run then, and if not, why not. By id, also of a job that was deleted.",
+	}, s.explain)
+}
+
+type explainInput struct {
+	JobRef
+	At localParam `query:"at" required:"true" doc:"The instant, in RFC 3339; without an offset it is read in the zone of the job's schedule." example:"2026-12-01T03:00:00"`
+}
+
+type explainAnswer struct{ Body Explanation }
+
+func (s *server) explain(ctx context.Context, tenant int32, in *explainInput) (*explainAnswer, error) {
+	if err := in.exists(); err != nil {
+		return nil, err
+	}
+	e, err := s.Store.ExplainJob(ctx, tenant, in.Job, in.At.in)
+	if err != nil {
+		return nil, err
+	}
+	return &explainAnswer{showExplanation(e)}, nil
+}
+
+func showExplanation(e store.Explanation) Explanation {
+	out := Explanation{
+		At: e.At.UTC(), Slot: utc(e.Slot), Version: orNull(e.Version), Outcome: e.Outcome, Text: e.Text,
+		PreviousSlot: utc(e.PreviousSlot), NextSlot: utc(e.NextSlot),
+	}
+	if e.Run != nil {
+		run := showRunWithAttempts(*e.Run)
+		out.Run = &run
+	}
+	if p := e.Pause; p != nil {
+		out.Pause = &Pause{Since: p.Since.UTC(), Ended: utc(p.Ended), Until: utc(p.Until), Note: p.Note}
+	}
+	return out
+}
+
+// localParam is an instant in a query, with an offset or without.
+type localParam struct {
+	at    time.Time // where it has an offset; else the clock's reading, as though it were UTC
+	local bool
+}
+
+// localForms are RFC 3339 without an offset, and without seconds.
+var localForms = []string{"2006-01-02T15:04:05.999999999", "2006-01-02T15:04"}
+
+// UnmarshalText reads the instant. A plus sign that was not escaped arrives as a space.
+func (p *localParam) UnmarshalText(text []byte) (err error) {
+	if p.at, err = time.Parse(time.RFC3339Nano, strings.ReplaceAll(string(text), " ", "+")); err == nil {
+		return nil
+	}
+	for _, form := range localForms {
+		if p.at, err = time.Parse(form, string(text)); err == nil {
+			p.local = true
+			return nil
+		}
+	}
+	return errNotInstant
+}
+
+// in returns the instant; a reading without an offset is one of the zone's clocks, by the rule for slots:
+// one that daylight saving skips is moved forward by the gap, one that comes twice is the first.
+func (p localParam) in(zone *time.Location) (time.Time, error) {
+	if !p.local {
+		return p.at, nil
+	}
+	w := p.at
+	t := time.Date(w.Year(), w.Month(), w.Day(), w.Hour(), w.Minute(), w.Second(), w.Nanosecond(), zone)
+	if gap := w.Sub(wall(t)); gap > 0 { // the library chose the instant before the gap
+		return t.Add(gap), nil
+	}
+	if start, _ := t.ZoneBounds(); !start.IsZero() {
+		_, before := start.Add(-1).Zone()
+		_, now := t.Zone()
+		if first := t.Add(time.Duration(now-before) * time.Second); first.Before(t) && wall(first).Equal(w) {
+			return first, nil
+		}
+	}
+	return t, nil
+}
+
+// wall returns what the clocks show, as though they showed UTC.
+func wall(t time.Time) time.Time {
+	_, offset := t.Zone()
+	return t.UTC().Add(time.Duration(offset) * time.Second)
+}

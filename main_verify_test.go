@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/httpapi/prove"
+	"punctual/store/storetest"
+)
+
+// An hourly job that is 25 hours old, its slots of the last day but one accounted for, in SQL.
+const plantHistory = `
+SELECT punctual.create_partitions(current_date - 3, current_date);
+INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue) VALUES ('019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11', 1, 1, 'planted', 'active', 'every', 1);
+INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition)
+	VALUES ('019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11', 1, now() - interval '25 hours', 'active', '{"name":"planted","schedule":{"every":"1h"},"target":{"url":"http://localhost/"}}');
+INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
+	VALUES ('019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11', date_trunc('hour', now()) + interval '1 hour', date_trunc('hour', now()) + interval '1 hour', 1, 1, 5, true);
+INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane, attempt, status, trigger)
+	SELECT (lpad(to_hex(extract(epoch FROM slot)::bigint * 1000), 12, '0') || '80008000000000000000')::uuid, '019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11', slot, slot, now(), 1, 1, 5, 1, 'succeeded', 'schedule'
+	FROM generate_series(date_trunc('hour', now()) - interval '26 hours', date_trunc('hour', now()), interval '1 hour') slot
+	WHERE slot > now() - interval '25 hours';`
+
+const removeOne = `DELETE FROM punctual.runs WHERE scheduled_for = date_trunc('hour', now()) - interval '2 hours'`
+
+func execute(t *testing.T, dsn string, statements ...string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	for _, sql := range statements {
+		if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+}
+
+func TestVerifyProvesACleanDatabaseAndNamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.DSN(t)
+	env := []string{"DATABASE_URL=" + dsn}
+	code, out := punctual(t, env, "verify")
+	if code != 0 {
+		t.Errorf("exit code %d of an empty database", code)
+	}
+	says(t, out, "0 jobs", "No violation")
+
+	execute(t, dsn, plantHistory)
+	code, out = punctual(t, env, "verify")
+	if code != 0 {
+		t.Errorf("exit code %d of a clean history", code)
+	}
+	says(t, out, "1 job, 24 slots, 24 runs, 0 recorded skips", "No violation")
+
+	execute(t, dsn, removeOne)
+	missing := time.Now().UTC().Truncate(time.Hour).Add(-2 * time.Hour).Format(time.RFC3339)
+	code, out = punctual(t, env, "verify")
+	if code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	says(t, out, "missing", "planted", missing, "1 violation: 1 missing")
+
+	code, out = punctual(t, env, "verify", "--format=json", "--job=planted", "--tenant=default")
+	if code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	var violation struct{ Kind, Job, Slot string }
+	var last struct {
+		Summary struct{ Jobs, Slots, Violations int }
+	}
+	if err := json.Unmarshal([]byte(lines[0]), &violation); err != nil || violation.Kind != "missing" || violation.Slot != missing || violation.Job != "planted" {
+		t.Errorf("%v: %s", err, lines[0])
+	}
+	if err := json.Unmarshal([]byte(lines[1]), &last); err != nil || last.Summary.Jobs != 1 || last.Summary.Slots != 24 || last.Summary.Violations != 1 {
+		t.Errorf("%v: %s", err, lines[1])
+	}
+	code, _ = punctual(t, env, "verify", "--to="+time.Now().Add(-3*time.Hour).Format(time.RFC3339))
+	if code != 0 {
+		t.Errorf("exit code %d of a window without the violation", code)
+	}
+}
+
+func TestVerifyNeedsNoMoreThanTheReadOnlyRole(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.DSN(t)
+	execute(t, dsn, plantHistory, `GRANT punctual_reader TO CURRENT_USER`)
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("role", "punctual_reader")
+	q.Set("default_transaction_read_only", "on")
+	u.RawQuery = q.Encode()
+	code, out := punctual(t, []string{"DATABASE_URL=" + u.String()}, "verify")
+	if code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	says(t, out, "24 slots", "No violation")
+}
+
+func TestVerifyProvesWhatARealReplicaDid(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.DSN(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	r, err := prove.Serve(ctx, binary(t), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Kill)
+	for _, job := range []string{
+		`{"name":"every","schedule":{"every":"1s"},"target":{"url":"` + r.API.URL + `/healthz","method":"GET"}}`,
+		`{"name":"once","schedule":{"at":"2020-01-01T00:00:00Z"},"target":{"url":"` + r.API.URL + `/healthz","method":"GET"}}`,
+	} {
+		if _, err := r.API.Do(ctx, "POST", "/v1/jobs", json.RawMessage(job), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(ctx, t, "three runs", func() bool {
+		var list struct{ Data []struct{ Status string } }
+		_, err := r.API.Do(ctx, "GET", "/v1/runs?status=succeeded", nil, &list)
+		return err == nil && len(list.Data) >= 3
+	})
+	code, out := punctual(t, []string{"DATABASE_URL=" + dsn}, "verify")
+	if code != 0 {
+		t.Errorf("exit code %d beside a replica at work", code)
+	}
+	says(t, out, "2 jobs", "No violation")
+}
+
+func TestVerifySaysWhyItCouldNotRun(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.DSN(t)
+	for _, test := range []struct {
+		dsn  string
+		args []string
+		want []string
+	}{
+		{dsn, []string{"--from=yesterday"}, []string{"--from", "yesterday", "2026-12-01T09:00:00Z"}},
+		{dsn, []string{"--to=2026-12-01"}, []string{"--to", "2026-12-01"}},
+		{dsn, []string{"--from=2026-11-02T00:00:00Z", "--to=2026-11-01T00:00:00Z"}, []string{"--from", "not before", "--to"}},
+		{dsn, []string{"--from=2199-01-01T00:00:00Z", "--to=2199-01-02T00:00:00Z"}, []string{"nothing to verify"}},
+		{dsn, []string{"--job=nobody"}, []string{`job "nobody"`, "not found"}},
+		{dsn, []string{"--tenant=nobody"}, []string{`tenant "nobody"`, "not found"}},
+		{dsn, []string{"--grace=-1s"}, []string{"--grace"}},
+		{dsn, []string{"--default-jitter=2h"}, []string{"--default-jitter"}},
+		{"postgres://127.0.0.1:1/x", nil, []string{"--database-url", "refused"}},
+		{storetest.EmptyDSN(t), nil, []string{"punctual migrate"}},
+	} {
+		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
+			t.Parallel()
+			code, out := punctual(t, []string{"DATABASE_URL=" + test.dsn}, append([]string{"verify"}, test.args...)...)
+			if code != 2 {
+				t.Errorf("exit code %d, want 2", code)
+			}
+			says(t, out, test.want...)
+		})
+	}
+	code, out := punctual(t, []string{"DATABASE_URL=" + dsn}, "verify", "--format=xml")
+	if code == 0 {
+		t.Error("exit code 0 of a bad flag")
+	}
+	says(t, out, "--format", "text", "json")
+}

@@ -1,0 +1,193 @@
+package scheduler
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const patient = `{"retry":{"max_attempts":1},"timeout":"1h"}`
+
+func TestAStopClaimsNoMoreAndWaitsForWhatIsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, dials := newFakeStore(), newGatedDials(t, true)
+		store.add(10, compiled(t, patient), 0)
+		r := start(t, store, dials.client, 4)
+		time.Sleep(time.Second)
+		asked := store.now()
+		time.AfterFunc(7*time.Second, dials.letGo)
+		r.stop()
+		time.Sleep(6 * time.Second)
+		if r.stopped() || store.ended() != 0 {
+			t.Fatalf("it stopped with attempts in flight; %d outcomes", store.ended())
+		}
+		if !read(store, func() bool { return store.draining }) {
+			t.Error("the others are not told")
+		}
+		if took := r.stopWithin(5 * time.Second); took > 1500*time.Millisecond {
+			t.Errorf("it took %s longer than what was in flight", took-time.Second)
+		}
+		if n := store.claimsAfter(asked, anyClaim); n != 0 {
+			t.Errorf("%d claims after it was asked to stop", n)
+		}
+		if got := store.verdicts(); got[Bury] != 4 || len(got) != 1 {
+			t.Errorf("verdicts %v, want 4 attempts that ended by themselves", got)
+		}
+		store.once(t)
+	})
+}
+
+func TestAfterTheDrainTimeoutUnsentRunsAreGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, dials := newFakeStore(), newGatedDials(t, true)
+		store.add(4, compiled(t, patient), 0)
+		r := start(t, store, dials.client, 4)
+		time.Sleep(time.Second)
+		if took := r.stopWithin(time.Minute); took < 25*time.Second || took > 26*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		if got := store.verdicts(); got[GiveBack] != 4 || len(got) != 1 {
+			t.Errorf("verdicts %v, want 4 given back", got)
+		}
+		store.once(t)
+	})
+}
+
+func TestAnIdleReplicaStopsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		r := start(t, store, newGatedDials(t, false).client, 4)
+		time.Sleep(10 * time.Second)
+		if took := r.stopWithin(time.Second); took > 10*time.Millisecond {
+			t.Errorf("it took %s", took)
+		}
+		if store.stoppedAt.IsZero() {
+			t.Error("its row is still there")
+		}
+	})
+}
+
+// A claim that is cut off may be committed all the same, and then its runs are lost with the replica.
+func TestAClaimUnderWayIsNotCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		store.claiming = func(ctx context.Context) error {
+			select {
+			case <-time.After(300 * time.Millisecond):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err() // after the commit was sent
+			}
+		}
+		store.add(4, compiled(t, brief), 0)
+		r := start(t, store, newGatedDials(t, false).client, 4)
+		time.Sleep(100 * time.Millisecond)
+		r.stopWithin(2 * time.Second)
+		if store.runs() != 4 {
+			t.Fatalf("%d runs claimed", store.runs())
+		}
+		store.once(t)
+	})
+}
+
+func TestAClaimThatHangsDoesNotKeepAReplicaFromStopping(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		store.claiming = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		store.add(4, compiled(t, brief), 0)
+		r := start(t, store, newGatedDials(t, false).client, 4)
+		time.Sleep(100 * time.Millisecond)
+		r.stopWithin(29 * time.Second)
+	})
+}
+
+func TestADatabaseThatIsAwayDoesNotKeepAReplicaFromStopping(t *testing.T) {
+	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	for _, c := range []struct {
+		name    string
+		jobs    int
+		hanging bool // attempts
+		break_  func(*fakeStore)
+	}{
+		{"outcomes cannot be written", 4, false, func(f *fakeStore) { f.finish = func(context.Context, int) error { return errAway } }},
+		{"writes hang", 4, false, func(f *fakeStore) { f.finish = func(ctx context.Context, _ int) error { return hang(ctx) } }},
+		{"more outcomes than can wait", 5000, false, func(f *fakeStore) { f.finish = func(context.Context, int) error { return errAway } }},
+		{"the heartbeat hangs", 4, true, func(f *fakeStore) { f.renew = hang }},
+		{"everything hangs", 4, true, func(f *fakeStore) {
+			f.renew, f.claiming, f.finish = hang, hang, func(ctx context.Context, _ int) error { return hang(ctx) }
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, dials := newFakeStore(), newGatedDials(t, c.hanging)
+				store.add(c.jobs, compiled(t, patient), 0)
+				r := start(t, store, dials.client, 10_000)
+				time.Sleep(time.Second)
+				store.set(func() { c.break_(store) })
+				store.add(c.jobs, compiled(t, patient), 0)
+				time.Sleep(time.Second)
+				if took := r.stopWithin(time.Minute); took > 29500*time.Millisecond {
+					t.Errorf("it took %s, longer than Kubernetes waits", took)
+				}
+			})
+		})
+	}
+}
+
+// With real sockets, and so in real time: what was sent cannot be given back.
+func TestAfterTheDrainTimeoutWhatWasSentIsInterrupted(t *testing.T) {
+	t.Parallel()
+	arrived, gone := make(chan struct{}, 10), make(chan struct{}, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		arrived <- struct{}{}
+		<-r.Context().Done()
+		gone <- struct{}{}
+	}))
+	t.Cleanup(server.Close)
+	store := newFakeStore()
+	store.add(3, compiled(t, `{"target":{"url":"`+server.URL+`"}}`), 0)
+	r := startDraining(t, store, client(t), 3, time.Millisecond)
+	for range 3 {
+		<-arrived
+	}
+	r.stop()
+	<-r.done
+	for range 3 {
+		<-gone
+	}
+	if got := store.verdicts(); got[Interrupt] != 3 || len(got) != 1 {
+		t.Errorf("verdicts %v, want 3 interrupted", got)
+	}
+	for _, o := range store.outcomes {
+		if o.StartedAt.IsZero() || !strings.Contains(o.Error, "stopping") {
+			t.Errorf("outcome %+v", o)
+		}
+	}
+	store.once(t)
+}
+
+func TestAttemptsEndAsTheirTargetsAnswer(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]Verdict{200: Succeed, 500: RetryRun, 410: Bury} {
+		url, requests := target(t, status)
+		store := newFakeStore()
+		store.add(1, compiled(t, `{"target":{"url":"`+url+`"}}`), 0)
+		r := start(t, store, client(t), 3)
+		if got := <-requests; got.Header.Get("Punctual-Attempt") != "1" {
+			t.Errorf("headers %v", got.Header)
+		}
+		r.stop() // it writes what is in flight
+		<-r.done
+		if store.verdicts()[want] != 1 {
+			t.Errorf("after %d: verdicts %v", status, store.verdicts())
+		}
+		if o := store.outcomes[0]; o.HTTPStatus != status || o.StartedAt.Before(o.Lease.ClaimedAt) || o.FinishedAt.Before(o.StartedAt) {
+			t.Errorf("after %d: outcome %+v", status, o)
+		}
+		store.once(t)
+	}
+}

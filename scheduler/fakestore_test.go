@@ -1,0 +1,355 @@
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"punctual/scheduler/delivery"
+)
+
+// fakeStore is a database of slots and nothing else. Its clock is an hour ahead of this machine's.
+type fakeStore struct {
+	Store // what the loops do not ask of it here
+
+	mu       sync.Mutex
+	due      []fakeSlot
+	ready    []fakeSlot
+	locked   bool                                   // others hold the locks of all that is due
+	claiming func(ctx context.Context) error        // called before a claim returns, when it is committed
+	finish   func(ctx context.Context, n int) error // what becomes of the n-th write, from 1
+	renew    func(ctx context.Context) error
+	look     func() error
+	wake     chan struct{}
+
+	// What was asked of it, by its own clock.
+	looks     []time.Time
+	claims    []fakeClaim
+	finishes  []int // outcomes per write
+	writes    int
+	outcomes  []Outcome
+	released  []uuid.UUID
+	leases    int
+	beats     int
+	draining  bool
+	stoppedAt time.Time // deregistered
+}
+
+type fakeSlot struct {
+	due  time.Time
+	job  *Job
+	lane int16
+}
+
+type fakeClaim struct {
+	at    time.Time
+	older bool
+	ready bool
+	asked int
+	runs  int
+}
+
+const ahead = time.Hour
+
+func newFakeStore() *fakeStore { return &fakeStore{wake: make(chan struct{}, 1)} }
+
+func (f *fakeStore) now() time.Time { return time.Now().Add(ahead) }
+
+// add makes n slots of a job due after a while; negative: ago.
+func (f *fakeStore) add(n int, job *Job, in time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for range n {
+		f.due = append(f.due, fakeSlot{due: f.now().Add(in), job: job, lane: 5})
+	}
+}
+
+func (f *fakeStore) NextDue(_ context.Context, _ []int16, older bool) (Upcoming, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	u := Upcoming{Now: f.now()}
+	f.looks = append(f.looks, u.Now)
+	if f.look != nil {
+		if err := f.look(); err != nil {
+			return Upcoming{}, err
+		}
+	}
+	for _, s := range f.due {
+		if s.due.Before(u.Now.Add(-OlderThan)) {
+			u.Older = older
+		} else if u.Schedule.IsZero() || s.due.Before(u.Schedule) {
+			u.Schedule = s.due
+		}
+	}
+	for _, s := range f.ready {
+		if u.Ready.IsZero() || s.due.Before(u.Ready) {
+			u.Ready = s.due
+		}
+	}
+	return u, nil
+}
+
+func (f *fakeStore) ClaimDue(ctx context.Context, c Claim) (Batch, error) {
+	return f.claim(ctx, c, &f.due, false)
+}
+
+func (f *fakeStore) ClaimReady(ctx context.Context, c Claim) (Batch, error) {
+	return f.claim(ctx, c, &f.ready, true)
+}
+
+func (f *fakeStore) claim(ctx context.Context, c Claim, from *[]fakeSlot, ready bool) (Batch, error) {
+	batch, committed := f.take(c, from, ready)
+	if committed != nil {
+		if err := committed(ctx); err != nil {
+			return Batch{}, err
+		}
+	}
+	return batch, nil
+}
+
+func (f *fakeStore) take(c Claim, from *[]fakeSlot, ready bool) (Batch, func(context.Context) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.now()
+	call := fakeClaim{at: now, older: c.Older, ready: ready}
+	lease := &Lease{ID: uuid.New(), ClaimedAt: now}
+	var b Batch
+	for _, q := range c.Quotas {
+		call.asked += q.Slots
+		slices.SortStableFunc(*from, func(a, b fakeSlot) int { return a.due.Compare(b.due) })
+		left := (*from)[:0:0]
+		for _, s := range *from {
+			reached := !s.due.After(now) && (ready || s.due.Before(now.Add(-OlderThan)) == c.Older)
+			if f.locked || !reached || s.lane/4 != q.Queue || q.Slots == 0 {
+				left = append(left, s)
+				continue
+			}
+			q.Slots--
+			b.Runs = append(b.Runs, Assignment{RunID: uuid.New(), Job: s.job, Lane: s.lane, ScheduledFor: s.due, DueAt: s.due, Attempt: 1, Lease: lease})
+		}
+		*from = left
+	}
+	call.runs = len(b.Runs)
+	f.claims = append(f.claims, call)
+	lease.Remaining, b.Settled, b.Full = len(b.Runs), len(b.Runs), len(b.Runs) >= call.asked
+	if len(b.Runs) > 0 {
+		f.leases++
+	}
+	return b, f.claiming
+}
+
+func (f *fakeStore) Finish(ctx context.Context, outcomes []Outcome, released []uuid.UUID) (int, error) {
+	f.mu.Lock()
+	f.writes++
+	n, finish := f.writes, f.finish
+	f.mu.Unlock()
+	if finish != nil {
+		if err := finish(ctx, n); err != nil {
+			return 0, err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.finishes = append(f.finishes, len(outcomes))
+	f.outcomes = append(f.outcomes, outcomes...)
+	f.released = append(f.released, released...)
+	return 0, nil
+}
+
+func (f *fakeStore) Register(_ context.Context, r Replica) (map[string]int16, error) {
+	numbers := map[string]int16{}
+	for name := range r.Queues {
+		numbers[name] = int16(len(numbers) + 1)
+	}
+	return numbers, nil
+}
+
+func (f *fakeStore) Renew(ctx context.Context, _ uuid.UUID, draining bool) (Pulse, error) {
+	f.mu.Lock()
+	f.beats++
+	f.draining = f.draining || draining
+	renew := f.renew
+	f.mu.Unlock()
+	if renew != nil {
+		return Pulse{Known: true}, renew(ctx)
+	}
+	return Pulse{Known: true}, nil
+}
+
+func (f *fakeStore) Deregister(context.Context, uuid.UUID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stoppedAt = f.now()
+	return nil
+}
+
+func (f *fakeStore) Remove(context.Context, []Heartbeat) error            { return nil }
+func (f *fakeStore) Recover(context.Context) (int, error)                 { return 0, nil }
+func (f *fakeStore) GiveBack(context.Context, []uuid.UUID) (int, error)   { return 0, nil }
+func (f *fakeStore) ResumeDue(context.Context) (int, error)               { return 0, nil }
+func (f *fakeStore) Operate(context.Context) (time.Duration, bool, error) { return 0, false, nil }
+func (f *fakeStore) Maintain(context.Context) error                       { return nil }
+func (f *fakeStore) Wake() <-chan struct{}                                { return f.wake }
+func (f *fakeStore) set(change func())                                    { f.mu.Lock(); defer f.mu.Unlock(); change() }
+
+func read[T any](f *fakeStore, what func() T) T { f.mu.Lock(); defer f.mu.Unlock(); return what() }
+
+func (f *fakeStore) ended() int { return read(f, func() int { return len(f.outcomes) }) }
+
+func (f *fakeStore) runs() (n int) { return read(f, func() int { return sum(f.claims) }) }
+
+func (f *fakeStore) claimsAfter(at time.Time, want func(fakeClaim) bool) int {
+	return read(f, func() int { return count(f.claims, at, want) })
+}
+
+func sum(claims []fakeClaim) (n int) {
+	for _, c := range claims {
+		n += c.runs
+	}
+	return n
+}
+
+func count(claims []fakeClaim, after time.Time, want func(fakeClaim) bool) (n int) {
+	for _, c := range claims {
+		if c.at.After(after) && want(c) {
+			n++
+		}
+	}
+	return n
+}
+
+// gatedDials is a client whose attempts never get a connection: they fail at once, or hang until they are
+// let go. So attempts can be in flight in virtual time, in which real sockets would stand still.
+type gatedDials struct {
+	client *delivery.Client
+	mu     sync.Mutex
+	hang   chan struct{} // nil: fail at once
+	dials  int
+}
+
+func newGatedDials(t *testing.T, hang bool) *gatedDials {
+	g := &gatedDials{}
+	if hang {
+		g.hang = make(chan struct{})
+		t.Cleanup(g.letGo)
+	}
+	g.client = delivery.New(delivery.Config{Control: func(string, string, syscall.RawConn) error {
+		g.mu.Lock()
+		g.dials++
+		hang := g.hang
+		g.mu.Unlock()
+		if hang != nil {
+			<-hang
+		}
+		return delivery.ErrBlockedAddress
+	}})
+	t.Cleanup(g.client.Close)
+	return g
+}
+
+// letGo lets the attempts that hang, and those to come, fail.
+func (g *gatedDials) letGo() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.hang != nil {
+		close(g.hang)
+		g.hang = nil
+	}
+}
+
+// replica is a running Scheduler.
+type replica struct {
+	t    *testing.T
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// start runs a replica with one queue of the given size.
+func start(t *testing.T, store Store, client *delivery.Client, slots int) *replica {
+	t.Helper()
+	return startDraining(t, store, client, slots, 25*time.Second)
+}
+
+// startDraining is start with another drain timeout.
+func startDraining(t *testing.T, store Store, client *delivery.Client, slots int, drain time.Duration) *replica {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	r := &replica{t: t, stop: stop, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		err := Run(ctx, store, Config{
+			Queues: map[string]int{"default": slots}, DrainTimeout: drain, Client: client,
+			Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}()
+	t.Cleanup(func() { stop(); <-r.done })
+	return r
+}
+
+// stopped reports whether the replica has returned.
+func (r *replica) stopped() bool {
+	synctest.Wait()
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// stopWithin stops the replica and returns how long that took.
+func (r *replica) stopWithin(longest time.Duration) time.Duration {
+	r.t.Helper()
+	asked := time.Now()
+	r.stop()
+	select {
+	case <-r.done:
+	case <-time.After(longest):
+		r.t.Errorf("the replica is still there %s after it was asked to stop", longest)
+	}
+	return time.Since(asked)
+}
+
+// verdicts counts the outcomes that were written by their verdicts.
+func (f *fakeStore) verdicts() map[Verdict]int {
+	return read(f, func() map[Verdict]int {
+		n := map[Verdict]int{}
+		for _, o := range f.outcomes {
+			n[o.Verdict]++
+		}
+		return n
+	})
+}
+
+// once reports whether every run that was claimed has one outcome, and every lease was released once.
+func (f *fakeStore) once(t *testing.T) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	seen := map[uuid.UUID]int{}
+	for _, o := range f.outcomes {
+		seen[o.RunID]++
+	}
+	if claimed := sum(f.claims); len(f.outcomes) != claimed || len(seen) != claimed {
+		t.Errorf("%d runs were claimed, %d outcomes of %d runs were written", claimed, len(f.outcomes), len(seen))
+	}
+	slices.SortFunc(f.released, func(a, b uuid.UUID) int { return cmp.Compare(a.String(), b.String()) })
+	if n := len(slices.Compact(slices.Clone(f.released))); n != f.leases || len(f.released) != f.leases {
+		t.Errorf("%d leases were taken, %d of them released, %d times in all", f.leases, n, len(f.released))
+	}
+}
+
+var errAway = errors.New("the database is away")

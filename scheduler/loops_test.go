@@ -1,0 +1,285 @@
+package scheduler
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// brief is a job whose only attempt fails at once when its address is refused.
+const brief = `{"retry":{"max_attempts":1}}`
+
+func anyClaim(fakeClaim) bool { return true }
+
+func TestAnIdleReplicaAsksOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		start(t, store, newGatedDials(t, false).client, 10)
+		time.Sleep(100 * time.Second)
+		if n := read(store, func() int { return len(store.looks) }); n < 90 || n > 112 {
+			t.Errorf("%d looks in 100 s", n)
+		}
+		if n := read(store, func() int { return len(store.claims) }); n != 0 {
+			t.Errorf("%d claims with nothing due", n)
+		}
+	})
+}
+
+func TestASlotIsClaimedWhenItIsDueAndNotBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		store.add(1, compiled(t, brief), 10250*time.Millisecond)
+		due := store.now().Add(10250 * time.Millisecond)
+		start(t, store, newGatedDials(t, false).client, 10)
+		time.Sleep(12 * time.Second)
+		claims := read(store, func() []fakeClaim { return store.claims })
+		if len(claims) == 0 || !claims[0].at.Equal(due) || claims[0].runs != 1 {
+			t.Fatalf("due %s, claims %+v", due, claims)
+		}
+		if len(claims) > 2 {
+			t.Errorf("%d claims for one slot", len(claims))
+		}
+		store.once(t)
+	})
+}
+
+func TestRunsThatAreReadyAreClaimedWhenTheyAreDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		due := store.now().Add(5500 * time.Millisecond)
+		store.ready = []fakeSlot{{due: due, job: compiled(t, brief), lane: 5}}
+		start(t, store, newGatedDials(t, false).client, 10)
+		time.Sleep(7 * time.Second)
+		claims := read(store, func() []fakeClaim { return store.claims })
+		if len(claims) == 0 || !claims[0].at.Equal(due) || !claims[0].ready {
+			t.Fatalf("due %s, claims %+v", due, claims)
+		}
+		store.once(t)
+	})
+}
+
+func TestFullBatchesFollowAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		store.add(1050, compiled(t, brief), 0)
+		start(t, store, newGatedDials(t, true).client, 2000)
+		time.Sleep(time.Millisecond)
+		if n := store.runs(); n != 1050 {
+			t.Errorf("%d of 1050 slots claimed at once, in %d claims", n, len(store.claims))
+		}
+		if n := read(store, func() int { return len(store.looks) }); n > 3 {
+			t.Errorf("%d looks between full claims", n)
+		}
+		for _, c := range read(store, func() []fakeClaim { return store.claims }) {
+			if c.asked > BatchSize {
+				t.Errorf("a claim of %d", c.asked)
+			}
+		}
+	})
+}
+
+func TestAWriteOfThisProcessWakesTheLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		start(t, store, newGatedDials(t, false).client, 10)
+		time.Sleep(10*time.Second + 300*time.Millisecond)
+		before := store.now()
+		store.add(1, compiled(t, brief), 0)
+		store.wake <- struct{}{}
+		synctest.Wait()
+		if store.claimsAfter(before.Add(-1), anyClaim) == 0 {
+			t.Error("it is not claimed at once")
+		}
+	})
+}
+
+func TestTheLoopBacksOffWhileOthersHoldWhatIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		store.locked = true
+		store.add(1, compiled(t, brief), 0)
+		start(t, store, newGatedDials(t, false).client, 10)
+		time.Sleep(3 * time.Second)
+		if n := read(store, func() int { return len(store.claims) }); n < 20 || n > 45 {
+			t.Errorf("%d claims in 3 s of a slot that is locked", n)
+		}
+		store.set(func() { store.locked = false })
+		time.Sleep(longestPause)
+		if store.runs() != 1 {
+			t.Error("the slot is not claimed once it is free")
+		}
+	})
+}
+
+func TestClaimsTakeOnlyWhatThereAreSlotsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, dials := newFakeStore(), newGatedDials(t, true)
+		store.add(10, compiled(t, `{"retry":{"max_attempts":1},"timeout":"2s"}`), 0)
+		start(t, store, dials.client, 3)
+		time.Sleep(1900 * time.Millisecond)
+		if n := store.runs(); n != 3 {
+			t.Errorf("%d runs claimed with 3 worker slots", n)
+		}
+		time.Sleep(200 * time.Millisecond) // the first have timed out
+		if n := store.runs(); n != 6 {
+			t.Errorf("%d runs claimed after 3 of them ended", n)
+		}
+		dials.letGo()
+		time.Sleep(10 * time.Second)
+		if n := store.runs(); n != 10 {
+			t.Errorf("%d runs claimed of 10", n)
+		}
+		store.once(t)
+	})
+}
+
+func TestBacklogLeavesHalfOfTheSlotsToWhatIsDueNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, dials := newFakeStore(), newGatedDials(t, true)
+		store.add(100, compiled(t, `{"timeout":"1h"}`), -time.Minute)
+		start(t, store, dials.client, 10)
+		time.Sleep(10 * time.Second)
+		if n := store.runs(); n != 5 {
+			t.Errorf("backlog holds %d of 10 worker slots", n)
+		}
+		store.add(5, compiled(t, `{"timeout":"1h"}`), 2*time.Second)
+		due := store.now().Add(2 * time.Second)
+		time.Sleep(2*time.Second + longestPause)
+		if n := store.runs(); n != 10 {
+			t.Errorf("%d runs; what is due now finds no slot", n)
+		}
+		if store.claimsAfter(due.Add(-1), func(c fakeClaim) bool { return !c.older && c.runs > 0 }) == 0 {
+			t.Error("no claim of what is due now")
+		}
+		dials.letGo()
+		time.Sleep(time.Minute)
+		if n := store.runs(); n != 105 {
+			t.Errorf("%d runs of 105 once slots are free", n)
+		}
+	})
+}
+
+func TestAFailingDatabaseIsAskedOnceASecond(t *testing.T) {
+	for name, breakIt := range map[string]func(*fakeStore){
+		"when it is asked what is due": func(f *fakeStore) { f.look = func() error { return errAway } },
+		"when something is claimed":    func(f *fakeStore) { f.claiming = func(context.Context) error { return errAway } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newFakeStore()
+				breakIt(store)
+				store.add(1000, compiled(t, brief), 0)
+				start(t, store, newGatedDials(t, false).client, 1)
+				time.Sleep(30 * time.Second)
+				if n := read(store, func() int { return len(store.looks) }); n < 25 || n > 36 {
+					t.Errorf("%d looks in 30 s", n)
+				}
+				store.set(func() { store.look, store.claiming = nil, nil })
+				time.Sleep(3 * time.Second)
+				if store.runs() == 0 {
+					t.Error("nothing is claimed when it is back")
+				}
+			})
+		})
+	}
+}
+
+func TestOutcomesAreWrittenTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		store.add(90, compiled(t, brief), 0)
+		start(t, store, newGatedDials(t, false).client, 100)
+		time.Sleep(gather)
+		synctest.Wait()
+		if got := read(store, func() []int { return store.finishes }); len(got) != 1 || got[0] != 90 {
+			t.Errorf("90 outcomes at once are written as %v", got)
+		}
+		store.once(t)
+	})
+}
+
+func TestOutcomesAreKeptWhileTheDatabaseIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		store.finish = func(context.Context, int) error { return errAway }
+		store.add(50, compiled(t, brief), 0)
+		start(t, store, newGatedDials(t, false).client, 100)
+		time.Sleep(time.Minute)
+		if n := read(store, func() int { return store.writes }); n < 25 || n > 45 {
+			t.Errorf("%d tries in a minute", n)
+		}
+		store.set(func() { store.finish = nil })
+		time.Sleep(longestRetry)
+		synctest.Wait()
+		if store.ended() != 50 {
+			t.Errorf("%d of 50 outcomes are written when it is back", store.ended())
+		}
+		store.once(t)
+	})
+}
+
+func TestClaimsStopWhenOutcomesCannotBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		store.finish = func(context.Context, int) error { return errAway }
+		store.add(10_000, compiled(t, brief), 0)
+		start(t, store, newGatedDials(t, false).client, 100)
+		time.Sleep(4 * time.Second)
+		if n, most := store.runs(), maxOutcomes+finisherQueue+100; n > most {
+			t.Errorf("%d runs are claimed and not written; %d can wait", n, most)
+		}
+		store.set(func() { store.finish = nil })
+		time.Sleep(time.Minute)
+		if n := store.runs(); n != 10_000 {
+			t.Errorf("%d runs of 10,000 when it can be written again", n)
+		}
+		store.once(t)
+	})
+}
+
+func TestNothingIsSentAfterItExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, dials := newFakeStore(), newGatedDials(t, false)
+		store.ready = []fakeSlot{{due: store.now().Add(-2 * time.Second), job: compiled(t, `{"expires_after":"1s"}`), lane: 5}}
+		start(t, store, dials.client, 1)
+		time.Sleep(time.Second)
+		if dials.dials != 0 || store.verdicts()[Expire] != 1 {
+			t.Errorf("%d attempts, verdicts %v", dials.dials, store.verdicts())
+		}
+		store.once(t)
+	})
+}
+
+func TestTheEstimateOfTheDatabasesClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c dbClock
+		if !c.now().IsZero() {
+			t.Error("it is known before the first look")
+		}
+		told := time.Date(2026, 10, 11, 3, 0, 0, 0, time.UTC)
+		c.set(told)
+		time.Sleep(1500 * time.Millisecond)
+		if got := c.now(); !got.Equal(told.Add(1500 * time.Millisecond)) {
+			t.Errorf("1.5 s after %s it is %s", told, got)
+		}
+	})
+}
+
+func TestAQueueWhoseSlotsAreTakenIsNotLookedInto(t *testing.T) {
+	w := newWorkerSlots(map[string]int{"a": 1, "b": 1}, map[string]int16{"a": 1, "b": 2})
+	w.take(1, false)
+	if queues, others := w.open(); !slices.Equal(queues, []int16{2}) || !others {
+		t.Errorf("looks into %v, left out others: %t", queues, others)
+	}
+	w.release(1, false)
+	if queues, others := w.open(); !slices.Equal(queues, []int16{1, 2}) || others {
+		t.Errorf("looks into %v, left out others: %t", queues, others)
+	}
+	single := newWorkerSlots(map[string]int{"a": 1}, map[string]int16{"a": 1})
+	single.take(1, false)
+	if queues, others := single.open(); !slices.Equal(queues, []int16{1}) || others {
+		t.Errorf("a single queue: looks into %v, left out others: %t", queues, others)
+	}
+}

@@ -1,0 +1,91 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler/delivery"
+)
+
+func TestReplayCarriesTheFirstRunsIdentity(t *testing.T) {
+	first := uuid.MustParse("01a128e7-2780-8804-a169-8fb691c134cc")
+	got := send(t, `{"name":"job","schedule":{"every":"1h"},"target":{"url":"$URL"}}`, func(a *Assignment) {
+		a.Trigger, a.WebhookID, a.IdempotencyKey = TriggerReplay, first, "key"
+	})
+	for name, want := range map[string]string{
+		"Webhook-Id": first.String(), "Idempotency-Key": "key", "Punctual-Run": "01a128e7-2780-8804-a169-8fb691c134cb", "Punctual-Trigger": "replay",
+	} {
+		if h := got.Header.Get(name); h != want {
+			t.Errorf("%s: %q, want %q", name, h, want)
+		}
+	}
+}
+
+func TestReplayDoesNotExpire(t *testing.T) {
+	job := compiled(t, `{"name":"job","schedule":{"every":"1h"},"expires_after":"1s","target":{"url":"http://example.com/"}}`)
+	due := time.Now()
+	a := Assignment{Job: job, DueAt: due, Attempt: 1, Trigger: TriggerSchedule}
+	if !a.expired(due.Add(time.Minute)) {
+		t.Error("a slot's run does not expire")
+	}
+	a.Trigger = TriggerReplay
+	if a.expired(due.Add(time.Minute)) {
+		t.Error("a replay expires")
+	}
+	if o := Judge(a, delivery.Result{Status: http.StatusBadGateway, Reason: "http_5xx"}, due, due); o.Verdict != RetryRun {
+		t.Errorf("a failed replay: %+v", o)
+	}
+}
+
+// operations is a store with a number of batches to do, the first of which fails.
+type operations struct {
+	*fakeStore
+	batches int
+	calls   []time.Time
+}
+
+func (o *operations) Renew(context.Context, uuid.UUID, bool) (Pulse, error) {
+	return read(o.fakeStore, func() Pulse { return Pulse{Known: true, Operations: o.batches > 0} }), nil
+}
+
+func (o *operations) Operate(context.Context) (wait time.Duration, left bool, err error) {
+	o.set(func() {
+		o.calls = append(o.calls, time.Now())
+		switch {
+		case len(o.calls) == 1:
+			err = errors.New("the database is away")
+		case o.batches > 0:
+			o.batches--
+			wait, left = 300*time.Millisecond, true
+		}
+	})
+	return wait, left, err
+}
+
+func TestOperationsAreWorkedOnWhileThereAreAny(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &operations{fakeStore: newFakeStore()}
+		r := start(t, store, newGatedDials(t, false).client, 1)
+		time.Sleep(time.Minute)
+		if n := read(store.fakeStore, func() int { return len(store.calls) }); n != 0 {
+			t.Fatalf("asked %d times though there are none", n)
+		}
+		began := time.Now()
+		store.set(func() { store.batches = 3 })
+		time.Sleep(time.Minute)
+		calls := read(store.fakeStore, func() []time.Time { return store.calls })
+		// One that failed, three batches, one that finds nothing, and perhaps one more for a heartbeat meanwhile.
+		if len(calls) < 5 || len(calls) > 6 || calls[0].Sub(began) > 2*time.Second || calls[3].Sub(calls[1]) != 600*time.Millisecond {
+			t.Errorf("asked at %v, from %v on", calls, began)
+		}
+		store.set(func() { store.batches = 1000 })
+		time.Sleep(time.Minute)
+		r.stopWithin(time.Second)
+	})
+}

@@ -1,0 +1,768 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+	"punctual/store/storetest"
+)
+
+// claimer is a replica on a database of its own.
+type claimer struct {
+	crud
+	replica uuid.UUID
+	queue   int16
+}
+
+func newClaimer(t *testing.T) claimer { return asClaimer(newCRUD(t)) }
+
+func asClaimer(c crud) claimer {
+	c.t.Helper()
+	r := claimer{crud: c, replica: uuid.New()}
+	queues, err := c.Register(c.t.Context(), scheduler.Replica{ID: r.replica, Host: "here", Queues: map[string]int{"default": 100}})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	r.queue = queues["default"]
+	return r
+}
+
+// many writes n jobs of the same definition, due the given time ago.
+func (c claimer) many(n int, prefix string, ago time.Duration, options ...func(*scheduler.Definition)) {
+	c.t.Helper()
+	d := definition(prefix, options...)
+	text, err := encode(d)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.exec(`
+		WITH made AS (
+		    INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue)
+		    SELECT gen_random_uuid(), $2, 1, $3 || '-' || i, 'active', $4, $5 FROM generate_series(1, $1::int) i RETURNING id),
+		versions AS (
+		    INSERT INTO punctual.job_versions (job_id, version, state, definition) SELECT id, 1, 'active', $6::json FROM made)
+		INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
+		SELECT id, date_trunc('second', now()) - $7::interval, date_trunc('second', now()) - $7::interval, $2, 1, $8, true FROM made`,
+		n, c.tenant, prefix, string(d.Schedule.Kind()), c.queue, text, ago, d.WithDefaults().Priority.Lane(c.queue))
+}
+
+func (c claimer) claim(slots int, older bool) scheduler.Batch {
+	c.t.Helper()
+	b, err := c.ClaimDue(c.t.Context(), c.asks(slots, older))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return b
+}
+
+func (c claimer) asks(slots int, older bool) scheduler.Claim {
+	return scheduler.Claim{Replica: c.replica, Quotas: []scheduler.Quota{{Queue: c.queue, Slots: slots}}, Older: older}
+}
+
+func (c claimer) claimReady(slots int) scheduler.Batch {
+	c.t.Helper()
+	b, err := c.ClaimReady(c.t.Context(), c.asks(slots, false))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return b
+}
+
+// one claims the single slot or run there is.
+func (c claimer) one(b scheduler.Batch) scheduler.Assignment {
+	c.t.Helper()
+	if len(b.Runs) != 1 {
+		c.t.Fatalf("%d runs were claimed, want 1", len(b.Runs))
+	}
+	return b.Runs[0]
+}
+
+// dueNow makes a job's slot due: the newest slot of an hourly job, claimed in time.
+func (c claimer) dueNow(name string, options ...func(*scheduler.Definition)) (JobRecord, time.Time) {
+	c.t.Helper()
+	job := c.create(name, append([]func(*scheduler.Definition){every(time.Second)}, options...)...)
+	return job, c.slotAgo(job.ID, 0)
+}
+
+// next returns a job's next slot and when it is due.
+func (c claimer) next(job uuid.UUID) (slot, due time.Time) {
+	c.t.Helper()
+	if err := c.pool.QueryRow(c.t.Context(), `SELECT scheduled_for, next_run_at FROM punctual.schedules WHERE job_id = $1`, job).Scan(&slot, &due); err != nil {
+		c.t.Fatal(err)
+	}
+	return slot.UTC(), due.UTC()
+}
+
+func prioritised(p scheduler.Priority) func(*scheduler.Definition) {
+	return func(d *scheduler.Definition) { d.Priority = p }
+}
+
+func missed(policy scheduler.MissedPolicy) func(*scheduler.Definition) {
+	return func(d *scheduler.Definition) { d.Missed.Policy = policy }
+}
+
+func TestClaimDueMakesARunOfASlot(t *testing.T) {
+	c := newClaimer(t)
+	job, slot := c.dueNow("job")
+	batch := c.claim(100, false)
+	a := c.one(batch)
+	want := scheduler.Assignment{
+		RunID: scheduler.SlotRunID(job.ID, slot), Lane: c.queue*4 + 1, Trigger: scheduler.TriggerSchedule, ScheduledFor: slot, DueAt: slot,
+		Attempt: 1, Fence: a.Fence, Job: a.Job, Lease: a.Lease,
+	}
+	if diff := cmp.Diff(want, a, cmp.Comparer(func(a, b *scheduler.Job) bool { return a == b })); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if a.Job.ID != job.ID || a.Job.Name != "job" || a.Fence == 0 || batch.Full || batch.Settled != 1 || a.Lease.Remaining != 1 || a.Lease.ClaimedAt.Before(slot) {
+		t.Errorf("%+v, lease %+v", batch, a.Lease)
+	}
+	run, err := c.GetRun(t.Context(), c.tenant, a.RunID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run.Status != scheduler.StatusRunning || run.Attempt != 1 || run.JobVersion != 1 || run.Replica == nil || *run.Replica != c.replica {
+		t.Errorf("run %+v", run)
+	}
+	if next, due := c.next(job.ID); !next.Equal(slot.Add(time.Second)) || !due.Equal(next) {
+		t.Errorf("the next slot is %s, due %s", next, due)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.claims WHERE id = $1 AND replica = $2 AND run_ids = ARRAY[$3::uuid]`, a.Lease.ID, c.replica, a.RunID); n != 1 {
+		t.Error("no claim holds the run")
+	}
+}
+
+func TestClaimDueTakesWhatIsDueOnly(t *testing.T) {
+	c := newClaimer(t)
+	c.many(1, "soon", -time.Minute)
+	c.many(1, "older", time.Minute)
+	c.many(1, "other", 0)
+	c.exec(`UPDATE punctual.schedules SET lane = lane + 4 WHERE job_id = (SELECT id FROM punctual.jobs WHERE name = 'other-1')`)
+	c.many(1, "off", 0)
+	c.exec(`UPDATE punctual.schedules SET enabled = false WHERE job_id = (SELECT id FROM punctual.jobs WHERE name = 'off-1')`)
+	if b := c.claim(100, false); len(b.Runs) != 0 || b.Settled != 0 {
+		t.Errorf("claimed %+v", b)
+	}
+	if b := c.claim(100, true); b.Settled != 1 {
+		t.Errorf("of the backlog %d were settled, want 1", b.Settled)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.claims`); n != 1 {
+		t.Errorf("%d claims, want none for a claim without runs", n)
+	}
+}
+
+func TestEightClaimersNeverShareASlot(t *testing.T) {
+	c := newClaimer(t)
+	const jobs = 3000
+	c.many(jobs, "job", time.Minute-2*time.Second, every(time.Hour), tolerant)
+	var mu sync.Mutex
+	seen := map[uuid.UUID]int{}
+	fences := map[int64]bool{}
+	var racers sync.WaitGroup
+	for range 8 {
+		racers.Go(func() {
+			for settled := 1; settled > 0; {
+				b, err := c.ClaimDue(t.Context(), c.asks(100, true))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				settled = b.Settled
+				mu.Lock()
+				for _, a := range b.Runs {
+					seen[a.RunID]++
+					fences[a.Fence] = true
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	racers.Wait()
+	// Who finds everything locked stops early; what is left is for the last.
+	for b := c.claim(100, true); b.Settled > 0; b = c.claim(100, true) {
+		for _, a := range b.Runs {
+			seen[a.RunID]++
+			fences[a.Fence] = true
+		}
+	}
+	for id, n := range seen {
+		if n > 1 {
+			t.Errorf("run %s was given out %d times", id, n)
+		}
+	}
+	if len(seen) != jobs || len(fences) != jobs {
+		t.Errorf("%d runs and %d fences of %d slots", len(seen), len(fences), jobs)
+	}
+	if n := c.count(`SELECT count(DISTINCT (job_id, scheduled_for)) FROM punctual.runs WHERE status = 'running'`); n != jobs {
+		t.Errorf("%d slots have a run, want %d", n, jobs)
+	}
+	if n := c.count(`SELECT sum(cardinality(run_ids)) FROM punctual.claims`); n != jobs {
+		t.Errorf("claims hold %d runs", n)
+	}
+}
+
+// After a failover that lost the advance but not the run, or once a slot was backfilled.
+func TestASlotThatHasItsRunIsNotSentAgain(t *testing.T) {
+	c := newClaimer(t)
+	job, slot := c.dueNow("job")
+	first := c.one(c.claim(100, false))
+	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job.ID, slot)
+	again := c.claim(100, false)
+	if len(again.Runs) != 0 || again.Settled != 1 {
+		t.Errorf("%d runs of a slot that has one; %d settled", len(again.Runs), again.Settled)
+	}
+	if next, _ := c.next(job.ID); !next.Equal(slot.Add(time.Second)) {
+		t.Errorf("the schedule stays at %s", next)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND fence = $2 AND status = 'running'`, first.RunID, first.Fence); n != 1 {
+		t.Error("the first run has changed")
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.claims`); n != 1 {
+		t.Errorf("%d claims, want the first one's", n)
+	}
+}
+
+func TestPrioritiesThenDueTimesDecideWhoComesFirst(t *testing.T) {
+	c := newClaimer(t)
+	c.many(1, "low", 4*time.Second, prioritised(scheduler.PriorityLow), tolerant)
+	c.many(1, "normal-late", 0, tolerant)
+	c.many(1, "normal-early", 2*time.Second, tolerant)
+	c.many(1, "high", 0, prioritised(scheduler.PriorityHigh), tolerant)
+	for _, want := range []string{"high-1", "normal-early-1", "normal-late-1", "low-1"} {
+		a := c.one(c.claim(1, false))
+		var name string
+		if err := c.pool.QueryRow(t.Context(), `SELECT name FROM punctual.jobs WHERE id = $1`, a.Job.ID).Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+		if name != want {
+			t.Errorf("%s is claimed where %s comes first", name, want)
+		}
+	}
+}
+
+func TestClaimsNeverTakeMoreThanTheirQuota(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		quota int
+		jobs  map[scheduler.Priority]int
+		want  int
+		full  bool
+	}{
+		{"of one priority", 3, map[scheduler.Priority]int{scheduler.PriorityNormal: 10}, 3, true},
+		{"of all priorities", 12, map[scheduler.Priority]int{scheduler.PriorityHigh: 5, scheduler.PriorityNormal: 5, scheduler.PriorityLow: 5}, 12, true},
+		{"of the highest", 2, map[scheduler.Priority]int{scheduler.PriorityHigh: 5, scheduler.PriorityNormal: 5, scheduler.PriorityLow: 5}, 2, true},
+		{"of what there is", 20, map[scheduler.Priority]int{scheduler.PriorityHigh: 5, scheduler.PriorityLow: 5}, 10, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newClaimer(t)
+			for p, n := range c.jobs {
+				r.many(n, string(p), 0, every(time.Hour), prioritised(p), tolerant)
+			}
+			b := r.claim(c.quota, false)
+			if len(b.Runs) != c.want || b.Full != c.full || b.Settled != c.want {
+				t.Errorf("%d runs, %d settled, full: %t", len(b.Runs), b.Settled, b.Full)
+			}
+		})
+	}
+}
+
+// Catching up is paced: runs made of a backlog need worker slots as others do.
+func TestCatchingUpKeepsToTheQuotaToo(t *testing.T) {
+	c := newClaimer(t)
+	c.many(3, "job", 30*time.Second, every(time.Second), missed(scheduler.MissedFireAll), func(d *scheduler.Definition) { d.Missed.Tolerance = scheduler.DurationOf(time.Second) })
+	b := c.claim(4, true)
+	if len(b.Runs) != 4 || b.Settled != 3 {
+		t.Errorf("%d runs of %d jobs with 4 slots, want 4 of 3", len(b.Runs), b.Settled)
+	}
+	if b := c.claim(100, true); len(b.Runs) != 30 {
+		t.Errorf("%d runs of 3 jobs with 100 slots, want 10 of each", len(b.Runs))
+	}
+}
+
+func TestALockedRowIsPassedOver(t *testing.T) {
+	c := newClaimer(t)
+	locked, _ := c.dueNow("locked")
+	free, _ := c.dueNow("free")
+	tx, err := c.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `SELECT FROM punctual.schedules WHERE job_id = $1 FOR UPDATE`, locked.ID); err != nil {
+		t.Fatal(err)
+	}
+	if a := c.one(c.claim(1, false)); a.Job.ID != free.ID {
+		t.Error("not the one that is free")
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if a := c.one(c.claim(1, false)); a.Job.ID != locked.ID {
+		t.Error("not the one that was locked")
+	}
+}
+
+// A job that is being referred to, as by a version or a gate that is written, is claimed all the same.
+func TestForeignKeyChecksDoNotHideADueJob(t *testing.T) {
+	c := newClaimer(t)
+	job, _ := c.dueNow("job")
+	tx, err := c.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := tx.Exec(t.Context(), `SELECT FROM punctual.schedules WHERE job_id = $1 FOR KEY SHARE`, job.ID); err != nil {
+		t.Fatal(err)
+	}
+	c.one(c.claim(1, false))
+}
+
+func TestClaimsAdvanceOneShotsAndSkips(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		options []func(*scheduler.Definition)
+		ago     time.Duration
+		want    []string
+		state   JobState
+	}{
+		{"a one-shot completes its job", []func(*scheduler.Definition){delay(time.Hour)}, 0, []string{"schedule running"}, JobCompleted},
+		{"a late one-shot too", []func(*scheduler.Definition){delay(time.Hour)}, 3 * time.Hour, []string{"catchup running late"}, JobCompleted},
+		{"a one-shot that is skipped too", []func(*scheduler.Definition){delay(time.Hour), missed(scheduler.MissedSkip)}, 3 * time.Hour, []string{"schedule skipped missed x1"}, JobCompleted},
+		{"missed slots become one skip", []func(*scheduler.Definition){every(time.Hour), missed(scheduler.MissedSkip)}, 3 * time.Hour, []string{"schedule skipped missed x4"}, JobActive},
+		{"and the newest runs late", []func(*scheduler.Definition){every(time.Hour)}, 3 * time.Hour, []string{"catchup running late", "schedule skipped missed x3"}, JobActive},
+		{"or all of them", []func(*scheduler.Definition){every(time.Hour), missed(scheduler.MissedFireAll)}, 2 * time.Hour, []string{"catchup running late", "catchup running late", "catchup running late"}, JobActive},
+		{"an expired slot is recorded", []func(*scheduler.Definition){every(time.Hour), func(d *scheduler.Definition) { d.ExpiresAfter = scheduler.DurationOf(time.Millisecond) }}, time.Hour, []string{"schedule skipped expired x1", "schedule skipped missed x1"}, JobActive},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newClaimer(t)
+			if now := time.Now(); now.Add(10 * time.Second).Truncate(time.Hour).After(now.Add(-10 * time.Second)) {
+				t.Skip("at the full hour another slot is due, or about to be")
+			}
+			job := r.create("job", append(slices.Clone(c.options), func(d *scheduler.Definition) {
+				if c.ago > 0 {
+					d.Missed.Tolerance = scheduler.DurationOf(time.Second)
+				}
+			})...)
+			r.slotAgo(job.ID, c.ago)
+			runs := len(r.claim(100, c.ago > 0).Runs)
+			got := r.history(job.ID)
+			slices.Sort(got)
+			want := slices.Sorted(slices.Values(c.want))
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if running := strings.Count(strings.Join(c.want, " "), "running"); runs != running {
+				t.Errorf("%d runs to send, want %d", runs, running)
+			}
+			if state := r.get(job.ID.String()).State; state != c.state {
+				t.Errorf("the job is %s, want %s", state, c.state)
+			}
+			if c.state == JobCompleted && r.count(`SELECT count(*) FROM punctual.schedules WHERE job_id = $1 AND NOT enabled AND scheduled_for IS NULL AND next_run_at IS NULL`, job.ID) != 1 {
+				t.Error("its schedule has not ended")
+			}
+		})
+	}
+}
+
+func TestABrokenDefinitionIsPutOffAndBlocksNobody(t *testing.T) {
+	c := newClaimer(t)
+	broken, slot := c.dueNow("broken")
+	c.exec(`UPDATE punctual.job_versions SET definition = '{"name":"broken","schedule":{"cron":"99 * * * *"},"target":{"url":"https://example.com"}}' WHERE job_id = $1`, broken.ID)
+	garbled, _ := c.dueNow("garbled")
+	c.exec(`UPDATE punctual.job_versions SET definition = '[]' WHERE job_id = $1`, garbled.ID)
+	gone, _ := c.dueNow("gone")
+	c.exec(`DELETE FROM punctual.job_versions WHERE job_id = $1`, gone.ID)
+	good, _ := c.dueNow("good")
+	if a := c.one(c.claim(100, false)); a.Job.ID != good.ID {
+		t.Error("not the good one")
+	}
+	for _, job := range []uuid.UUID{broken.ID, garbled.ID, gone.ID} {
+		next, due := c.next(job)
+		if wait := due.Sub(slot); wait < 55*time.Second || wait > 70*time.Second || next.Before(slot) || next.After(slot.Add(2*time.Second)) {
+			t.Errorf("slot %s became %s, due %s", slot, next, due)
+		}
+	}
+	if b := c.claim(100, false); b.Settled > 1 { // the good one may be due again
+		t.Errorf("%d settled at once again", b.Settled)
+	}
+}
+
+// A one-shot that was paused for weeks, or a database whose maintenance failed for days.
+func TestAClaimMakesThePartitionItNeeds(t *testing.T) {
+	for name, ago := range map[string]time.Duration{"of today": 0, "of weeks ago": 40 * 24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			c := newClaimer(t)
+			job := c.create("job", delay(time.Hour), tolerant)
+			c.slotAgo(job.ID, ago)
+			today := time.Now().UTC().Format("20060102")
+			if ago == 0 {
+				c.exec(`DROP TABLE punctual.runs_` + today + `, punctual.attempts_` + today + `, punctual.run_data_` + today)
+			}
+			a := c.one(c.claim(100, ago > 0))
+			if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1`, a.RunID); n != 1 {
+				t.Error("the run is not there")
+			}
+		})
+	}
+}
+
+// fire_once after weeks: the run's day is neither that of the slot the schedule stood at nor today.
+func TestAClaimMakesThePartitionsOfAllItsRuns(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("job", every(24*time.Hour), missed(scheduler.MissedFireAll), func(d *scheduler.Definition) { d.Missed.Window = scheduler.DurationOf(30 * 24 * time.Hour) })
+	slot := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -25)
+	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job.ID, slot)
+	if b := c.claim(100, true); len(b.Runs) != 10 {
+		t.Errorf("%d runs, want 10", len(b.Runs))
+	}
+}
+
+func TestForbidNeverRunsTwice(t *testing.T) {
+	c := newClaimer(t)
+	job, _ := c.dueNow("job", forbid, func(d *scheduler.Definition) { d.Missed.Policy = scheduler.MissedSkip })
+	first := c.one(c.claim(100, false))
+	c.slotAgo(job.ID, 0)
+	c.exec(`UPDATE punctual.schedules SET scheduled_for = scheduled_for - interval '1 s', next_run_at = next_run_at - interval '1 s' WHERE job_id = $1`, job.ID)
+	if b := c.claim(100, false); len(b.Runs) != 0 || b.Settled != 1 {
+		t.Errorf("%d runs beside an active one, %d settled", len(b.Runs), b.Settled)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE job_id = $1 AND status = 'skipped' AND reason = 'overlap' AND blocked_by = $2`, job.ID, first.RunID); n != 1 {
+		t.Errorf("%d skips name the run in the way", n)
+	}
+}
+
+func TestFreshGatesCountAsFree(t *testing.T) {
+	for name, sql := range map[string]string{
+		"when the active run is over":    `UPDATE punctual.runs SET status = 'dead', finished_at = now() WHERE job_id = $1`,
+		"when the active run is missing": `UPDATE punctual.exclusive SET active_run = gen_random_uuid() WHERE job_id = $1`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClaimer(t)
+			job, slot := c.dueNow("job", forbid)
+			c.one(c.claim(100, false))
+			c.exec(sql, job.ID)
+			c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job.ID, slot.Add(-time.Second))
+			c.one(c.claim(100, false))
+		})
+	}
+}
+
+func TestABusyGateLeavesTheSlotDue(t *testing.T) {
+	c := newClaimer(t)
+	job, slot := c.dueNow("job", forbid)
+	tx, err := c.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := tx.Exec(t.Context(), `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR UPDATE`, job.ID); err != nil {
+		t.Fatal(err)
+	}
+	if b := c.claim(100, false); len(b.Runs) != 0 || b.Settled != 0 {
+		t.Errorf("%d runs, %d settled while the gate is busy", len(b.Runs), b.Settled)
+	}
+	if next, _ := c.next(job.ID); !next.Equal(slot) {
+		t.Errorf("the slot %s has moved to %s", slot, next)
+	}
+}
+
+func TestClaimReadyStartsWhatWaits(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("job", never)
+	triggered, err := c.TriggerJob(t.Context(), c.tenant, "job", TriggerRequest{Body: []byte(`{"a":1}`), Headers: map[string]string{"X-A": "b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch := c.claimReady(10)
+	a := c.one(batch)
+	if a.RunID != triggered.ID || a.Job.ID != job.ID || a.Attempt != 1 || a.Trigger != scheduler.TriggerManual || a.Fence == 0 || a.Lease.Remaining != 1 || batch.Settled != 1 || batch.Full {
+		t.Errorf("%+v", a)
+	}
+	if string(a.Body) != `{"a":1}` || a.Headers["X-A"] != "b" {
+		t.Errorf("body %s, headers %v", a.Body, a.Headers)
+	}
+	if c.ready(job.ID) != 0 {
+		t.Error("it still waits")
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.claims WHERE id = $1 AND run_ids = ARRAY[$2::uuid]`, a.Lease.ID, a.RunID); n != 1 {
+		t.Error("no claim holds it")
+	}
+	if b := c.claimReady(10); len(b.Runs) != 0 {
+		t.Error("it is claimed twice")
+	}
+}
+
+func TestClaimReadyTakesByPriorityAndWithinItsQuota(t *testing.T) {
+	c := newClaimer(t)
+	for _, p := range []scheduler.Priority{scheduler.PriorityLow, scheduler.PriorityNormal, scheduler.PriorityHigh} {
+		for i := range 3 {
+			name := fmt.Sprintf("%s-%d", p, i)
+			c.create(name, never, prioritised(p))
+			if _, err := c.TriggerJob(t.Context(), c.tenant, name, TriggerRequest{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	first := c.claimReady(5)
+	got := map[scheduler.Priority]int{}
+	for _, a := range first.Runs {
+		got[a.Job.Priority]++
+	}
+	if diff := cmp.Diff(map[scheduler.Priority]int{scheduler.PriorityHigh: 3, scheduler.PriorityNormal: 2}, got); diff != "" || !first.Full {
+		t.Errorf("full: %t, -want +got:\n%s", first.Full, diff)
+	}
+	if rest := c.claimReady(5); len(rest.Runs) != 4 {
+		t.Errorf("%d left, want 4", len(rest.Runs))
+	}
+}
+
+func TestClaimReadyPutsOffWhatItsGateHoldsUp(t *testing.T) {
+	c := newClaimer(t)
+	job, slot := c.dueNow("job", forbid)
+	manual, err := c.TriggerJob(t.Context(), c.tenant, "job", TriggerRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job.ID, slot)
+	active := c.one(c.claim(10, false))
+	if b := c.claimReady(10); len(b.Runs) != 0 || b.Settled != 0 {
+		t.Errorf("%d runs beside an active one", len(b.Runs))
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.ready WHERE run_id = $1 AND due_at > now() AND due_at <= now() + interval '1 s'`, manual.ID); n != 1 {
+		t.Error("it is not put off by a second")
+	}
+	if _, err := c.Finish(t.Context(), []scheduler.Outcome{succeeded(active)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	c.exec(`UPDATE punctual.ready SET due_at = now()`)
+	if a := c.one(c.claimReady(10)); a.RunID != manual.ID {
+		t.Error("not the manual run")
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run = $2`, job.ID, manual.ID); n != 1 {
+		t.Error("it does not hold the gate")
+	}
+}
+
+// Catch-up runs that an edit made ready, and others that wait at one gate: one at a time, oldest first.
+func TestClaimReadyStartsTheOldestOfAGate(t *testing.T) {
+	for name, slots := range map[string]int{"with slots for all": 10, "with one slot": 1} {
+		t.Run(name, func(t *testing.T) {
+			c := newClaimer(t)
+			job := c.create("job", forbid)
+			hour := time.Now().UTC().Truncate(time.Hour)
+			var oldest uuid.UUID
+			for i := range 5 { // the newest is written first
+				slot := hour.Add(time.Duration(-i) * time.Hour)
+				oldest = scheduler.SlotRunID(job.ID, slot)
+				c.exec(`WITH made AS (
+				        INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger)
+				        VALUES ($1, $2, $3, $3, $4, 1, $5, 'pending', 'catchup') RETURNING id)
+				    INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) SELECT id, $2, $6, $4, $5 FROM made`, oldest, job.ID, slot, c.tenant, c.queue*4+1, hour)
+			}
+			if a := c.one(c.claimReady(slots)); a.RunID != oldest {
+				t.Errorf("the run of %s starts first", a.ScheduledFor)
+			}
+		})
+	}
+}
+
+func TestARunThatIsOverOnlyLosesItsPlaceInReady(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("job", never)
+	run, err := c.TriggerJob(t.Context(), c.tenant, "job", TriggerRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.exec(`UPDATE punctual.runs SET status = 'cancelled', finished_at = now() WHERE id = $1`, run.ID)
+	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) VALUES (gen_random_uuid(), $1, now(), $2, $3)`, job.ID, c.tenant, c.queue*4+1)
+	if b := c.claimReady(10); len(b.Runs) != 0 || b.Settled != 2 {
+		t.Errorf("%d runs, %d settled", len(b.Runs), b.Settled)
+	}
+	if c.ready(job.ID) != 0 || c.count(`SELECT count(*) FROM punctual.claims`) != 0 {
+		t.Error("something is left")
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'cancelled' AND attempt = 0`, run.ID); n != 1 {
+		t.Error("the run has changed")
+	}
+}
+
+func TestNextDueTellsWhatComes(t *testing.T) {
+	c := newClaimer(t)
+	ask := func(older bool) scheduler.Upcoming {
+		t.Helper()
+		u, err := c.NextDue(t.Context(), []int16{c.queue}, older)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	if u := ask(true); !u.Schedule.IsZero() || !u.Ready.IsZero() || u.Older || u.Now.IsZero() {
+		t.Errorf("with nothing at all: %+v", u)
+	}
+	c.many(1, "older", time.Minute)
+	c.many(1, "soon", -time.Minute)
+	c.many(1, "later", -time.Hour)
+	if u := ask(true); !u.Older || u.Schedule.Sub(u.Now) < 50*time.Second || u.Schedule.Sub(u.Now) > time.Minute {
+		t.Errorf("%+v", u)
+	}
+	if u := ask(false); u.Older {
+		t.Error("it looked for backlog unasked")
+	}
+	c.create("job", never)
+	if _, err := c.TriggerJob(t.Context(), c.tenant, "job", TriggerRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if u := ask(false); u.Ready.IsZero() || u.Ready.After(u.Now) {
+		t.Errorf("%+v", u)
+	}
+	if u, err := c.NextDue(t.Context(), []int16{c.queue + 1}, true); err != nil || !u.Schedule.IsZero() || !u.Ready.IsZero() || u.Older {
+		t.Errorf("another queue: %+v, %v", u, err)
+	}
+}
+
+// A replica that freezes between the round trips of a claim must not keep its jobs from the others.
+func TestAFrozenClaimerLosesItsLocks(t *testing.T) {
+	c := newClaimer(t)
+	c.many(1, "job", 0, every(time.Hour), tolerant)
+	frozen, err := pgx.ConnectConfig(t.Context(), c.pool.Config().ConnConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer frozen.Close(context.WithoutCancel(t.Context()))
+	held := dueClaim{store: c.Store, claim: c.asks(100, false), conn: frozen}
+	if err := held.lock(t.Context()); err != nil || len(held.rows) != 1 {
+		t.Fatalf("it locked %d rows: %v", len(held.rows), err)
+	}
+	if b := c.claim(100, false); len(b.Runs) != 0 {
+		t.Fatal("the row is not locked")
+	}
+	frozenAt := time.Now()
+	for got := 0; got == 0; {
+		got = len(c.claim(100, false).Runs) + len(c.claim(100, true).Runs)
+		if waited := time.Since(frozenAt); waited > 15*time.Second {
+			t.Fatalf("still locked after %s", waited)
+		}
+	}
+	if waited := time.Since(frozenAt); waited < 3*time.Second {
+		t.Errorf("it lost its locks after %s already", waited)
+	}
+	err = held.readFacts(t.Context())
+	if err == nil {
+		err = held.write(t.Context())
+	}
+	if err == nil {
+		t.Error("thawed, it goes on as if nothing had happened")
+	}
+}
+
+func TestAClaimThatIsCutOffGivesItsLocksBack(t *testing.T) {
+	c := newClaimer(t)
+	job, _ := c.dueNow("job")
+	c.exec(`CREATE FUNCTION punctual.stall() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$;
+		CREATE TRIGGER stall BEFORE UPDATE ON punctual.schedules FOR EACH ROW EXECUTE FUNCTION punctual.stall()`)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.ClaimDue(ctx, c.asks(1, false))
+		ended <- err
+	}()
+	for c.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`) == 0 {
+	}
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("it did not end")
+	}
+	for c.count(`SELECT count(*) FROM (SELECT FROM punctual.schedules WHERE job_id = $1 FOR UPDATE SKIP LOCKED) s`, job.ID) == 0 {
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.runs`); n != 0 {
+		t.Errorf("%d runs of a claim that was cut off", n)
+	}
+}
+
+func TestEverythingWorksThroughPgBouncer(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.PgBouncer(t, storetest.Server(t), storetest.DSN(t), "default_pool_size = 2")
+	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	tenant, err := s.TenantID(t.Context(), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := asClaimer(crud{Store: s, t: t, tenant: tenant})
+	const jobs = 400
+	c.many(jobs, "job", 0, every(time.Hour), tolerant)
+	var racers sync.WaitGroup
+	for range 4 {
+		racers.Go(func() {
+			for settled := 1; settled > 0; {
+				var outcomes []scheduler.Outcome
+				for _, older := range []bool{false, true} {
+					b, err := c.ClaimDue(t.Context(), c.asks(20, older))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					for i, a := range b.Runs {
+						if o := succeeded(a); i%2 == 0 {
+							outcomes = append(outcomes, o)
+						} else {
+							outcomes = append(outcomes, failed(a))
+						}
+					}
+				}
+				settled = len(outcomes)
+				if superseded, err := c.Finish(t.Context(), outcomes, nil); err != nil || superseded != 0 {
+					t.Errorf("finish: %d superseded, %v", superseded, err)
+				}
+			}
+		})
+	}
+	racers.Wait()
+	for _, older := range []bool{false, true} {
+		for b := c.claim(100, older); len(b.Runs) > 0; b = c.claim(100, older) {
+			for _, a := range b.Runs {
+				if _, err := c.Finish(t.Context(), []scheduler.Outcome{succeeded(a)}, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE status IN ('succeeded', 'retrying')`); n != jobs {
+		t.Errorf("%d of %d runs went through", n, jobs)
+	}
+}
+
+// The transaction's time limit must not stick to a connection that goes back to the pool.
+func TestClaimsLeaveNoSettingBehind(t *testing.T) {
+	c := newClaimer(t)
+	c.claim(10, false)
+	c.claimReady(10)
+	var limits []string
+	for _, conn := range c.pool.AcquireAllIdle(t.Context()) {
+		var limit string
+		if err := conn.QueryRow(t.Context(), `SHOW idle_in_transaction_session_timeout`).Scan(&limit); err != nil {
+			t.Error(err)
+		}
+		if conn.Conn().PgConn().TxStatus() != 'I' {
+			t.Error("a connection came back within a transaction")
+		}
+		limits = append(limits, limit)
+		conn.Release()
+	}
+	for _, limit := range limits {
+		if limit != "0" {
+			t.Errorf("a connection came back with a limit of %s", limit)
+		}
+	}
+}

@@ -1,0 +1,278 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// DeadLetterRecord is a run that exhausted its attempts, until somebody resolves it and after.
+type DeadLetterRecord struct {
+	RunID        uuid.UUID
+	JobID        uuid.UUID
+	Job          string // name of the job when the run died
+	Trigger      scheduler.Trigger
+	JobVersion   int32
+	ScheduledFor time.Time
+	DiedAt       time.Time
+	Reason       scheduler.Reason
+	Attempts     int
+	HTTPStatus   int // 0: no response
+	Error        string
+	ResolvedAt   *time.Time
+	Note         string
+	ReplayedAs   *uuid.UUID
+}
+
+// DeadLetterFilter selects dead letters; empty fields select all.
+type DeadLetterFilter struct {
+	Job      string     // name or id of a job that is not deleted
+	JobID    *uuid.UUID // deleted jobs too
+	Reason   scheduler.Reason
+	From     *time.Time // on scheduled_for, inclusive
+	To       *time.Time // exclusive
+	Labels   map[string]string
+	Resolved *bool // nil: resolved or not
+	Page
+}
+
+const deadLetterColumns = `d.run_id, d.job_id, d.job_name, d.trigger, d.job_version, d.scheduled_for, d.died_at, coalesce(d.reason, ''),
+	d.attempts, coalesce(d.http_status, 0), coalesce(d.error, ''), d.resolved_at, coalesce(d.note, ''), d.replayed_as`
+
+// Jobs that have been forgotten have no labels, and are there for everything else.
+const deadLetterTables = `punctual.dead_letters d LEFT JOIN punctual.jobs j ON j.id = d.job_id`
+
+func scanDeadLetter(row pgx.CollectableRow) (DeadLetterRecord, error) {
+	var d DeadLetterRecord
+	err := row.Scan(&d.RunID, &d.JobID, &d.Job, &d.Trigger, &d.JobVersion, &d.ScheduledFor, &d.DiedAt, &d.Reason,
+		&d.Attempts, &d.HTTPStatus, &d.Error, &d.ResolvedAt, &d.Note, &d.ReplayedAs)
+	utc(&d.ScheduledFor, &d.DiedAt, d.ResolvedAt)
+	return d, err
+}
+
+// ListDeadLetters returns the dead letters that the filter selects, newest first by the run's id, and the
+// cursor of the next page, empty on the last one.
+func (s *Store) ListDeadLetters(ctx context.Context, tenant int32, f DeadLetterFilter) (letters []DeadLetterRecord, nextCursor string, err error) {
+	var c conditions
+	if err := c.page(f.Page, deadLetterCursor, `d.run_id < ?`); err != nil {
+		return nil, "", err
+	}
+	q := s.reader(ctx)
+	if err := c.deadLetters(ctx, q, tenant, f); err != nil {
+		return nil, "", err
+	}
+	rows, err := q.Query(ctx, `SELECT `+deadLetterColumns+` FROM `+deadLetterTables+c.where()+
+		fmt.Sprintf(` ORDER BY d.run_id DESC LIMIT %d`, f.limit()+1), c.args...)
+	if err != nil {
+		return nil, "", fmt.Errorf("listing dead letters: %w", err)
+	}
+	if letters, err = pgx.CollectRows(rows, scanDeadLetter); err != nil {
+		return nil, "", fmt.Errorf("listing dead letters: %w", err)
+	}
+	letters, nextCursor = cut(letters, f.Page, deadLetterCursor, func(d DeadLetterRecord) uuid.UUID { return d.RunID })
+	return letters, nextCursor, nil
+}
+
+// deadLetters adds what a filter asks for, except its page.
+func (c *conditions) deadLetters(ctx context.Context, q querier, tenant int32, f DeadLetterFilter) error {
+	c.add(`d.tenant = ?`, tenant)
+	if f.Job != "" {
+		job, err := findJob(ctx, q, tenant, f.Job)
+		if err != nil {
+			return err
+		}
+		// An id is not looked up by findJob, and only jobs that are there may be asked for by it.
+		c.add(`d.job_id = ? AND j.state <> 'deleted'`, job)
+	}
+	if f.JobID != nil {
+		c.add(`d.job_id = ?`, *f.JobID)
+	}
+	if f.Reason != "" {
+		c.add(`d.reason = ?`, f.Reason)
+	}
+	if f.From != nil {
+		c.add(`d.scheduled_for >= ?`, *f.From)
+	}
+	if f.To != nil {
+		c.add(`d.scheduled_for < ?`, *f.To)
+	}
+	switch {
+	case f.Resolved == nil:
+	case *f.Resolved:
+		c.add(`d.resolved_at IS NOT NULL`)
+	default:
+		c.add(`d.resolved_at IS NULL`)
+	}
+	return c.labels(f.Labels)
+}
+
+// ReplayDeadLetter makes a new run of a dead one, for any replica to claim at once: with its webhook-id,
+// Idempotency-Key, slot and own body and headers, under the job's current definition. That resolves the
+// dead letter. ErrState when it is resolved already, unless by a replay that was cancelled, and when the
+// job was deleted.
+func (s *Store) ReplayDeadLetter(ctx context.Context, tenant int32, id uuid.UUID, note string) (RunRecord, error) {
+	var run RunRecord
+	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+		d, err := lockDeadLetter(ctx, u, tenant, id)
+		if err != nil {
+			return err
+		}
+		if err := mayReplay(ctx, u, tenant, d); err != nil {
+			return err
+		}
+		// Locked after the dead letter, and alone: it keeps the job from being deleted until the run is written.
+		state, now, err := shareJob(ctx, u, d.JobID)
+		if err != nil {
+			return err
+		}
+		if state == JobDeleted {
+			return fmt.Errorf("%s: %w", gone(d.Job), ErrState)
+		}
+		r := newReplay(d, now)
+		if err := writeReplays(ctx, u, []replay{r}, now, note); err != nil {
+			return err
+		}
+		run, err = readRun(ctx, u, tenant, r.run)
+		return err
+	})
+	return run, err
+}
+
+// gone says why a dead letter of a deleted job cannot be replayed.
+func gone(job string) string {
+	return fmt.Sprintf("job %q was deleted, so its dead letters can be resolved but not replayed", job)
+}
+
+// lockDeadLetter locks a dead letter, so that nobody else replays or resolves it, and reads it.
+func lockDeadLetter(ctx context.Context, u *unit, tenant int32, id uuid.UUID) (DeadLetterRecord, error) {
+	rows, err := u.Query(ctx, `SELECT `+deadLetterColumns+` FROM punctual.dead_letters d WHERE d.run_id = $1 AND d.tenant = $2 FOR UPDATE`, id, tenant)
+	if err != nil {
+		return DeadLetterRecord{}, fmt.Errorf("reading dead letter %s: %w", id, err)
+	}
+	d, err := pgx.CollectExactlyOneRow(rows, scanDeadLetter)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return d, fmt.Errorf("dead letter %s: %w", id, ErrNotFound)
+	}
+	if err != nil {
+		return d, fmt.Errorf("reading dead letter %s: %w", id, err)
+	}
+	return d, nil
+}
+
+// mayReplay returns ErrState for a dead letter that is no longer open. One whose replay was cancelled is as
+// good as open: nothing came of it, and no dead letter of its own stands for it.
+func mayReplay(ctx context.Context, u *unit, tenant int32, d DeadLetterRecord) error {
+	switch {
+	case d.ResolvedAt == nil:
+		return nil
+	case d.ReplayedAs == nil:
+		return fmt.Errorf("dead letter %s was resolved at %s: %w", d.RunID, d.ResolvedAt.Format(time.RFC3339), ErrState)
+	}
+	var status scheduler.Status
+	err := u.QueryRow(ctx, `SELECT status FROM punctual.runs WHERE id = $1 AND tenant = $2`, *d.ReplayedAs, tenant).Scan(&status)
+	switch {
+	case err != nil && !errors.Is(err, pgx.ErrNoRows):
+		return fmt.Errorf("reading the replay of dead letter %s: %w", d.RunID, err)
+	case status == scheduler.StatusCancelled:
+		return nil
+	case status == scheduler.StatusDead:
+		return fmt.Errorf("dead letter %s was replayed as run %s, which is dead as well: replay that one: %w", d.RunID, *d.ReplayedAs, ErrState)
+	}
+	return fmt.Errorf("dead letter %s was replayed as run %s: %w", d.RunID, *d.ReplayedAs, ErrState)
+}
+
+// shareJob keeps a job from being deleted until the transaction ends, and reads its state and the database's
+// clock after that.
+func shareJob(ctx context.Context, u *unit, job uuid.UUID) (state JobState, now time.Time, err error) {
+	if err := query(ctx, u, `SELECT FROM punctual.jobs WHERE id = $1 FOR SHARE`, job); err != nil {
+		return "", now, fmt.Errorf("locking job %s: %w", job, err)
+	}
+	err = u.QueryRow(ctx, `SELECT coalesce((SELECT state FROM punctual.jobs WHERE id = $1), 'deleted'), clock_timestamp()`, job).Scan(&state, &now)
+	if err != nil {
+		return "", now, fmt.Errorf("reading job %s: %w", job, err)
+	}
+	return state, now.UTC(), nil
+}
+
+// ResolveDeadLetter takes a dead letter from the list, with a note. One that is resolved already, or
+// replayed, stays as it is.
+func (s *Store) ResolveDeadLetter(ctx context.Context, tenant int32, id uuid.UUID, note string) (DeadLetterRecord, error) {
+	var d DeadLetterRecord
+	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+		var err error
+		if d, err = lockDeadLetter(ctx, u, tenant, id); err != nil || d.ResolvedAt != nil {
+			return err
+		}
+		if err := resolveLetters(ctx, u, []uuid.UUID{id}, note); err != nil {
+			return err
+		}
+		d, err = lockDeadLetter(ctx, u, tenant, id)
+		return err
+	})
+	return d, err
+}
+
+// resolveLetters resolves open dead letters. The caller has locked them.
+func resolveLetters(ctx context.Context, u *unit, ids []uuid.UUID, note string) error {
+	_, err := u.Exec(ctx, `UPDATE punctual.dead_letters SET resolved_at = clock_timestamp(), note = $2 WHERE run_id = ANY($1::uuid[]) AND resolved_at IS NULL`,
+		ids, orNull(note))
+	if err != nil {
+		return fmt.Errorf("resolving dead letters: %w", err)
+	}
+	return nil
+}
+
+// replay is a dead letter and the run that repeats it.
+type replay struct {
+	of, run uuid.UUID
+	key     string // Idempotency-Key, unless the dead letter carries an earlier one
+}
+
+func newReplay(d DeadLetterRecord, now time.Time) replay {
+	return replay{of: d.RunID, run: scheduler.NewRunID(now), key: scheduler.IdempotencyKey(d.Trigger, d.RunID, d.JobID, d.ScheduledFor)}
+}
+
+// writeReplays writes the new runs, in the order in which they are to be claimed, and resolves their dead
+// letters. Like triggers they only enter ready: the claim of ready runs lets those of a job with a gate pass
+// one at a time. The caller has locked the dead letters and keeps their jobs from being deleted.
+func writeReplays(ctx context.Context, u *unit, replays []replay, now time.Time, note string) error {
+	n := len(replays)
+	of, runs, keys, due := make([]uuid.UUID, n), make([]uuid.UUID, n), make([]string, n), make([]time.Time, n)
+	for i, r := range replays {
+		of[i], runs[i], keys[i] = r.of, r.run, r.key
+		due[i] = now.Add(time.Duration(i-n) * time.Microsecond) // keeps the order; never later than now
+	}
+	if note != "" {
+		note = ": " + note
+	}
+	var b pgx.Batch
+	b.Queue(`
+		INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+		SELECT u.run, d.job_id, u.due_at, d.tenant, s.lane
+		FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS u(dead, run, due_at)
+		JOIN punctual.dead_letters d ON d.run_id = u.dead JOIN punctual.schedules s ON s.job_id = d.job_id`, of, runs, due)
+	b.Queue(`
+		INSERT INTO punctual.runs (id, job_id, replay_of, scheduled_for, due_at, created_at, tenant, job_version, lane, status, trigger)
+		SELECT u.run, d.job_id, d.run_id, d.scheduled_for, $3, $3, d.tenant, s.version, s.lane, 'pending', 'replay'
+		FROM unnest($1::uuid[], $2::uuid[]) AS u(dead, run)
+		JOIN punctual.dead_letters d ON d.run_id = u.dead JOIN punctual.schedules s ON s.job_id = d.job_id`, of, runs, now)
+	b.Queue(`
+		INSERT INTO punctual.run_data (run_id, webhook_id, idempotency_key, headers, body)
+		SELECT u.run, coalesce(d.webhook_id, d.run_id), coalesce(d.idempotency_key, u.key), d.headers, d.body
+		FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS u(dead, run, key)
+		JOIN punctual.dead_letters d ON d.run_id = u.dead`, of, runs, keys)
+	b.Queue(`
+		UPDATE punctual.dead_letters d SET resolved_at = $3, replayed_as = u.run, note = 'replayed as ' || u.run || $4::text
+		FROM unnest($1::uuid[], $2::uuid[]) AS u(dead, run) WHERE d.run_id = u.dead`, of, runs, now, note)
+	if err := u.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("writing replays: %w", err)
+	}
+	u.due = true
+	return nil
+}

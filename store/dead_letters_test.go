@@ -1,0 +1,272 @@
+package store
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+// die makes n manual runs of a job dead, and returns them, oldest first.
+func (c crud) die(job string, n int) []uuid.UUID {
+	c.t.Helper()
+	var dead []uuid.UUID
+	for range n {
+		c.trigger(job)
+		for _, a := range c.claimAll(uuid.New()) {
+			c.finish(a, scheduler.Bury, scheduler.ReasonHTTP5xx)
+			dead = append(dead, a.RunID)
+		}
+	}
+	if len(dead) != n {
+		c.t.Fatalf("%d runs of %s died, want %d", len(dead), job, n)
+	}
+	return dead
+}
+
+func (c crud) replay(dead uuid.UUID) RunRecord {
+	c.t.Helper()
+	run, err := c.ReplayDeadLetter(c.t.Context(), c.tenant, dead, "")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return run
+}
+
+func (c crud) letters(f DeadLetterFilter) []uuid.UUID {
+	c.t.Helper()
+	found, _, err := c.ListDeadLetters(c.t.Context(), c.tenant, f)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ids := make([]uuid.UUID, len(found))
+	for i, d := range found {
+		ids[i] = d.RunID
+	}
+	slices.SortFunc(ids, compareIDs)
+	return ids
+}
+
+var (
+	open     = new(false)
+	resolved = new(true)
+)
+
+func TestReplayMakesANewRunOfADeadOne(t *testing.T) {
+	c := newCRUD(t)
+	job := c.create("a", func(d *scheduler.Definition) { d.ExpiresAfter = scheduler.DurationOf(time.Second) })
+	c.slotAgo(job.ID, 0)
+	a := c.claimAll(uuid.New())[0]
+	c.finish(a, scheduler.Bury, scheduler.ReasonHTTP5xx)
+	c.edit("a", func(d *scheduler.Definition) { d.Target.URL = "https://example.com/fixed" })
+	run := c.replay(a.RunID)
+	if run.ID == a.RunID || run.ReplayOf == nil || *run.ReplayOf != a.RunID || run.Trigger != scheduler.TriggerReplay || run.Status != scheduler.StatusPending {
+		t.Errorf("the replay is %+v", run)
+	}
+	if !run.ScheduledFor.Equal(a.ScheduledFor) || run.JobVersion != 2 || run.DueAt.Before(a.Lease.ClaimedAt) {
+		t.Errorf("slot %s, version %d, due at %s", run.ScheduledFor, run.JobVersion, run.DueAt)
+	}
+	if !c.woken() {
+		t.Error("the tick loop was not told")
+	}
+	again := c.claimAll(uuid.New())
+	if len(again) != 1 || again[0].WebhookID != a.RunID || again[0].IdempotencyKey != scheduler.IdempotencyKey(scheduler.TriggerSchedule, a.RunID, job.ID, a.ScheduledFor) {
+		t.Fatalf("claimed %+v", again)
+	}
+	original, err := c.GetRun(t.Context(), c.tenant, a.RunID)
+	if err != nil || original.Status != scheduler.StatusDead {
+		t.Errorf("what was final is %s (%v)", original.Status, err)
+	}
+	found, _, err := c.ListDeadLetters(t.Context(), c.tenant, DeadLetterFilter{Resolved: resolved})
+	if err != nil || len(found) != 1 || found[0].ReplayedAs == nil || *found[0].ReplayedAs != run.ID || found[0].Note != "replayed as "+run.ID.String() {
+		t.Errorf("the dead letter is %+v (%v)", found, err)
+	}
+}
+
+func TestReplayIsRefused(t *testing.T) {
+	state := func(c crud, dead uuid.UUID, want string) {
+		c.t.Helper()
+		_, err := c.ReplayDeadLetter(c.t.Context(), c.tenant, dead, "")
+		if !errors.Is(err, ErrState) || !strings.Contains(err.Error(), want) {
+			c.t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	t.Run("the second time", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("a")
+		dead := c.die("a", 1)[0]
+		run := c.replay(dead)
+		state(c, dead, "was replayed as run "+run.ID.String())
+		if n := c.count(`SELECT count(*) FROM punctual.runs WHERE trigger = 'replay'`); n != 1 {
+			t.Errorf("%d replays", n)
+		}
+	})
+	t.Run("when the replay died, which is replayed in its place and carries the first one's ids", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("a")
+		dead := c.die("a", 1)[0]
+		first := c.replay(dead)
+		c.finish(c.claimAll(uuid.New())[0], scheduler.Bury, scheduler.ReasonTimeout)
+		state(c, dead, "run "+first.ID.String()+", which is dead as well")
+		second := c.replay(first.ID)
+		a := c.claimAll(uuid.New())
+		if len(a) != 1 || a[0].RunID != second.ID || a[0].WebhookID != dead || a[0].IdempotencyKey != dead.String() || *second.ReplayOf != first.ID {
+			t.Errorf("claimed %+v", a)
+		}
+	})
+	t.Run("but not when the replay was cancelled", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("a")
+		dead := c.die("a", 1)[0]
+		if _, err := c.CancelRun(t.Context(), c.tenant, c.replay(dead).ID); err != nil {
+			t.Fatal(err)
+		}
+		c.replay(dead)
+	})
+	t.Run("of a deleted job", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("a")
+		dead := c.die("a", 1)[0]
+		if err := c.DeleteJob(t.Context(), c.tenant, "a", nil); err != nil {
+			t.Fatal(err)
+		}
+		state(c, dead, `job "a" was deleted`)
+		if d, err := c.ResolveDeadLetter(t.Context(), c.tenant, dead, "n"); err != nil || d.ResolvedAt == nil || d.Note != "n" {
+			t.Errorf("resolved: %+v (%v)", d, err)
+		}
+	})
+	t.Run("once resolved, which keeps its first note", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("a")
+		dead := c.die("a", 1)[0]
+		for _, note := range []string{"first", "second"} {
+			if d, err := c.ResolveDeadLetter(t.Context(), c.tenant, dead, note); err != nil || d.Note != "first" {
+				t.Errorf("%+v (%v)", d, err)
+			}
+		}
+		state(c, dead, "was resolved at")
+	})
+	t.Run("of another tenant's, and of what is no dead letter", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("a")
+		dead := c.die("a", 1)[0]
+		_, err := c.ReplayDeadLetter(t.Context(), c.tenant+1, dead, "")
+		wantError(t, err, ErrNotFound)
+		_, err = c.ResolveDeadLetter(t.Context(), c.tenant, uuid.New(), "")
+		wantError(t, err, ErrNotFound)
+	})
+}
+
+func TestReplaysAtOnceMakeOneRun(t *testing.T) {
+	c := newCRUD(t)
+	c.create("a")
+	dead := c.die("a", 1)[0]
+	results := make(chan error)
+	for range 5 {
+		go func() {
+			_, err := c.ReplayDeadLetter(t.Context(), c.tenant, dead, "")
+			results <- err
+		}()
+	}
+	made := 0
+	for range 5 {
+		if err := <-results; err == nil {
+			made++
+		} else if !errors.Is(err, ErrState) {
+			t.Error(err)
+		}
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE replay_of = $1`, dead); made != 1 || n != 1 {
+		t.Errorf("%d succeeded, %d runs", made, n)
+	}
+}
+
+func TestReplaysOfAJobThatMustNotOverlap(t *testing.T) {
+	for _, policy := range []scheduler.ConcurrencyPolicy{scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait} {
+		t.Run(string(policy)+": run one at a time, are not skipped and replace nothing", func(t *testing.T) {
+			c := newCRUD(t)
+			c.create("a", func(d *scheduler.Definition) { d.ConcurrencyPolicy = policy })
+			dead := c.die("a", 2)
+			c.trigger("a")
+			active := c.claimAll(uuid.New())[0]
+			first, second := c.replay(dead[0]), c.replay(dead[1])
+			for _, next := range []uuid.UUID{first.ID, second.ID} {
+				if got := c.claimAll(uuid.New()); len(got) != 0 {
+					t.Fatalf("run %s started beside the active one", got[0].RunID)
+				}
+				c.finish(active, scheduler.Succeed, "")
+				c.exec(`UPDATE punctual.ready SET due_at = now() WHERE run_id = $1`, next) // its next look at the gate
+				got := c.claimAll(uuid.New())
+				if len(got) != 1 || got[0].RunID != next {
+					t.Fatalf("claimed %v", got)
+				}
+				active = got[0]
+			}
+			c.finish(active, scheduler.Succeed, "")
+			if n := c.count(`SELECT count(*) FROM punctual.runs WHERE status IN ('skipped', 'cancelled')`); n != 0 {
+				t.Errorf("%d were skipped or cancelled", n)
+			}
+		})
+	}
+}
+
+func TestListDeadLettersSelects(t *testing.T) {
+	c := newCRUD(t)
+	a, b := c.create("a", labelled("team", "x")), c.create("b")
+	inA := c.die("a", 2)
+	inB := c.die("b", 1)
+	c.exec(`UPDATE punctual.dead_letters SET reason = 'gone', scheduled_for = '2020-01-01' WHERE run_id = $1`, inA[0])
+	if _, err := c.ResolveDeadLetter(t.Context(), c.tenant, inA[1], ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.DeleteJob(t.Context(), c.tenant, "b", nil); err != nil {
+		t.Fatal(err)
+	}
+	day := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		filter DeadLetterFilter
+		want   []uuid.UUID
+	}{
+		"open ones":                    {DeadLetterFilter{Resolved: open}, []uuid.UUID{inA[0], inB[0]}},
+		"resolved ones":                {DeadLetterFilter{Resolved: resolved}, []uuid.UUID{inA[1]}},
+		"any":                          {DeadLetterFilter{}, []uuid.UUID{inA[0], inA[1], inB[0]}},
+		"by job":                       {DeadLetterFilter{Job: "a", Resolved: open}, []uuid.UUID{inA[0]}},
+		"by a job's id":                {DeadLetterFilter{Job: a.ID.String()}, inA},
+		"a deleted job only by job_id": {DeadLetterFilter{Job: b.ID.String()}, nil},
+		"by the id of a deleted job":   {DeadLetterFilter{JobID: &b.ID}, inB},
+		"by reason":                    {DeadLetterFilter{Reason: scheduler.ReasonGone}, inA[:1]},
+		"by label":                     {DeadLetterFilter{Labels: map[string]string{"team": "x"}}, inA},
+		"from a slot on, inclusive":    {DeadLetterFilter{From: &day, To: new(day.Add(time.Second))}, inA[:1]},
+		"up to a slot, exclusive":      {DeadLetterFilter{To: &day}, nil},
+	} {
+		want := slices.Clone(test.want)
+		slices.SortFunc(want, compareIDs)
+		if got := c.letters(test.filter); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	var all []uuid.UUID
+	page := Page{Limit: 1}
+	for {
+		found, next, err := c.ListDeadLetters(t.Context(), c.tenant, DeadLetterFilter{Page: page})
+		if err != nil || len(found) != 1 {
+			t.Fatalf("page of %d (%v)", len(found), err)
+		}
+		all = append(all, found[0].RunID)
+		if page.Cursor = next; next == "" {
+			break
+		}
+	}
+	if len(all) != 3 || !slices.IsSortedFunc(all, func(a, b uuid.UUID) int { return compareIDs(b, a) }) {
+		t.Errorf("pages of %v", all)
+	}
+	var bad *CursorError
+	if _, _, err := c.ListRuns(t.Context(), c.tenant, RunFilter{Page: Page{Cursor: "ZAAAAAAAAAAAAAAAAAAAAAA"}}); !errors.As(err, &bad) {
+		t.Errorf("a cursor of another list: %v", err)
+	}
+}

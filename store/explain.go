@@ -1,0 +1,209 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+	"punctual/scheduler/cron"
+)
+
+// Outcome is what came of an instant of a job. The list is closed.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeSucceeded     Outcome = "succeeded"
+	OutcomeDead          Outcome = "dead"
+	OutcomeCancelled     Outcome = "cancelled"
+	OutcomeInProgress    Outcome = "in_progress"    // there is a run, and it has not ended
+	OutcomeSkipped       Outcome = "skipped"        // a recorded skip covers the slot, or its run was never sent
+	OutcomeWaiting       Outcome = "waiting"        // due, and still to be claimed
+	OutcomePaused        Outcome = "paused"         // a slot of a job that is paused now
+	OutcomeUpcoming      Outcome = "upcoming"       // a slot that is still to come
+	OutcomeNoSlot        Outcome = "no_slot"        // the job had none then
+	OutcomeBeforeCreated Outcome = "before_created" // there was no job then
+	OutcomeCompleted     Outcome = "completed"      // after its last slot
+	OutcomeDeleted       Outcome = "deleted"        // after it was deleted
+	OutcomeUnknown       Outcome = "unknown"        // the history does not tell, or is not kept any more
+	OutcomeUnaccounted   Outcome = "unaccounted"    // a slot that has neither: what verify reports as missing
+)
+
+// Explanation says what happened to a job at an instant.
+type Explanation struct {
+	At           time.Time
+	Slot         *time.Time // the slot at that instant, if there is one
+	Version      int32      // in force then; 0: none
+	Outcome      Outcome
+	Text         string     // one sentence
+	Run          *RunRecord // the run of the slot, or the skip that covers it
+	Pause        *Pause     // in force then
+	PreviousSlot *time.Time
+	NextSlot     *time.Time
+}
+
+// Pause is a time during which a job was paused.
+type Pause struct {
+	Since time.Time
+	Ended *time.Time // nil: it lasts
+	Until *time.Time // when it ends by itself, as far as that is known
+	Note  string
+}
+
+// ExplainJob says what happened at an instant, which when works out once the job's zone is known. An id
+// means deleted jobs too; ErrNotFound when there is no such job.
+func (s *Store) ExplainJob(ctx context.Context, tenant int32, ref string, when func(zone *time.Location) (time.Time, error)) (Explanation, error) {
+	var e explaining
+	err := s.readOnly(ctx, func(tx pgx.Tx) error {
+		e = explaining{q: tx, tenant: tenant}
+		if err := e.readJob(ctx, s.options.DefaultJitter, ref); err != nil {
+			return err
+		}
+		at, err := when(e.zone)
+		if err != nil {
+			return err
+		}
+		e.At = at.UTC()
+		return e.explain(ctx)
+	})
+	return e.Explanation, err
+}
+
+// explaining is one ExplainJob.
+type explaining struct {
+	Explanation
+	q       querier
+	tenant  int32
+	now     time.Time
+	kept    time.Time // runs of slots before are not kept
+	job     uuid.UUID
+	state   JobState
+	until   *time.Time // of the present pause
+	ended   *time.Time // when the job was completed or deleted
+	zone    *time.Location
+	history scheduler.History
+}
+
+func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, ref string) error {
+	id, err := findJob(ctx, e.q, e.tenant, ref)
+	if err != nil {
+		return err
+	}
+	e.job, e.history = id, scheduler.History{Job: id, DefaultJitter: defaultJitter}
+	var next, kept *time.Time
+	err = e.q.QueryRow(ctx, `
+		SELECT j.state, j.paused_until, coalesce(j.completed_at, j.deleted_at), s.scheduled_for, now(), `+keptSince+`
+		FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id WHERE j.id = $1 AND j.tenant = $2`, id, e.tenant).
+		Scan(&e.state, &e.until, &e.ended, &next, &e.now, &kept)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("job %q: %w", ref, ErrNotFound)
+	}
+	if err != nil {
+		return fmt.Errorf("reading job %s: %w", id, err)
+	}
+	utc(e.until, e.ended, next, &e.now, kept)
+	if next != nil {
+		e.history.Next = *next
+	}
+	if kept != nil {
+		e.kept = *kept
+	}
+	var broken error
+	err = eachVersion(ctx, e.q, []uuid.UUID{id}, func(_ uuid.UUID, v scheduler.Version, err error) {
+		e.history.Versions = append(e.history.Versions, v)
+		broken = errors.Join(broken, err)
+	})
+	if err = errors.Join(err, broken); err != nil {
+		return err
+	}
+	e.zone = time.UTC
+	if n := len(e.history.Versions); n > 0 {
+		if zone, err := cron.LoadZone(e.history.Versions[n-1].Schedule.Timezone); err == nil {
+			e.zone = zone
+		}
+	}
+	return nil
+}
+
+func (e *explaining) explain(ctx context.Context) error {
+	slot, found, err := e.history.Find(e.At)
+	if err != nil {
+		return err
+	}
+	if at, ok := e.history.Before(e.At); ok {
+		e.PreviousSlot = &at
+	}
+	if at, ok := e.history.After(e.At); ok {
+		e.NextSlot = &at
+	}
+	version, ok := e.history.At(e.At)
+	if ok {
+		e.Version = version.Number
+		e.Pause = e.pauseAt(e.At)
+	}
+	if found {
+		e.Slot, e.Version = &slot.At, slot.Version
+	}
+	if err := e.findRow(ctx, found); err != nil {
+		return err
+	}
+	switch {
+	case e.Run != nil:
+		e.Slot = &e.At
+		e.ran()
+	case found:
+		e.slotWithout(slot)
+	default:
+		e.noSlot(version, ok)
+	}
+	return nil
+}
+
+// pauseAt returns the pause in force at an instant: the versions around it that are paused.
+func (e *explaining) pauseAt(at time.Time) *Pause {
+	var p *Pause
+	for _, v := range e.history.Versions {
+		paused := v.State == string(JobPaused)
+		switch {
+		case paused && p == nil:
+			p = &Pause{Since: v.From, Note: v.Note}
+		case paused && !v.From.After(at):
+			p.Note = v.Note // it was paused again, with another note
+		case !paused && p != nil:
+			if v.From.After(at) {
+				ended := v.From
+				p.Ended = &ended
+				return p
+			}
+			p = nil
+		}
+		if p != nil && p.Since.After(at) {
+			return nil
+		}
+	}
+	if p != nil {
+		p.Until = e.until
+	}
+	return p
+}
+
+// findRow reads the run of the slot, else the skip that covers it. A slot's run is looked up by its id, so
+// it is found whatever the history says; skips come soon after their slots, where ids are in order.
+func (e *explaining) findRow(ctx context.Context, slot bool) error {
+	runs, err := queryRuns(ctx, e.q, ` WHERE r.id = $1 AND r.job_id = $2`, scheduler.SlotRunID(e.job, e.At), e.job)
+	if err == nil && len(runs) == 0 && slot {
+		runs, err = queryRuns(ctx, e.q, ` WHERE r.job_id = $1 AND r.id >= $2 AND r.skipped_first <= $3 AND r.skipped_last >= $3 ORDER BY r.id LIMIT 1`,
+			e.job, firstRunID(e.At.Add(-clockSlack)), e.At)
+	}
+	if err != nil || len(runs) == 0 || !slot && !runs[0].ScheduledFor.Equal(e.At) {
+		return err
+	}
+	e.Run = &runs[0]
+	e.Run.Attempts, err = readAttempts(ctx, e.q, *e.Run)
+	return err
+}

@@ -1,0 +1,158 @@
+package store
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+func (c crud) explained(ref string, at time.Time) Explanation {
+	c.t.Helper()
+	e, err := c.ExplainJob(c.t.Context(), c.tenant, ref, func(*time.Location) (time.Time, error) { return at, nil })
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if e.Text == "" || !strings.HasSuffix(e.Text, ".") || strings.Contains(e.Text, "%!") {
+		c.t.Errorf("explanation %q", e.Text)
+	}
+	return e
+}
+
+func TestExplainHasAWordForEverything(t *testing.T) {
+	blocker := uuid.MustParse("019ada4e-9c3b-7d52-a1c8-5be0f7d96a34")
+	type planted func(c claimer, job uuid.UUID, slots []time.Time) (at time.Time)
+	set := func(columns string, args ...any) planted {
+		return func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
+			c.exec(`UPDATE punctual.runs SET `+columns+` WHERE id = $1`, append([]any{scheduler.SlotRunID(job, slots[1])}, args...)...)
+			return slots[1]
+		}
+	}
+	instead := func(plant func(c claimer, job uuid.UUID, slots []time.Time)) planted {
+		return func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
+			c.exec(`DELETE FROM punctual.runs WHERE id = ANY($1::uuid[])`, []uuid.UUID{scheduler.SlotRunID(job, slots[1]), scheduler.SlotRunID(job, slots[2])})
+			plant(c, job, slots)
+			return slots[1]
+		}
+	}
+	skipped := func(reason string) planted {
+		return instead(func(c claimer, job uuid.UUID, slots []time.Time) {
+			c.skippedAt(job, slots[1], slots[2], 2)
+			c.exec(`UPDATE punctual.runs SET reason = $1, blocked_by = $2 WHERE skipped_first IS NOT NULL`, reason, blocker)
+		})
+	}
+	// paused for as long as from just before the second slot on.
+	pausedBefore := func(c claimer, job uuid.UUID, slots []time.Time) {
+		if _, err := c.PauseJob(t.Context(), c.tenant, job.String(), "the warehouse moves", nil); err != nil {
+			c.t.Fatal(err)
+		}
+		c.exec(`UPDATE punctual.job_versions SET valid_from = $2 WHERE job_id = $1 AND version = 2`, job, slots[1].Add(-time.Minute))
+		c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, slots[1])
+		c.exec(`DELETE FROM punctual.runs WHERE job_id = $1 AND scheduled_for >= $2`, job, slots[1])
+	}
+	for _, test := range []struct {
+		name    string
+		plant   planted
+		outcome Outcome
+		slot    bool
+		says    []string
+	}{
+		{"a run that succeeded", set("attempt = 2"), OutcomeSucceeded, true, []string{"ran under version 1", "after 2 attempts"}},
+		{"a late one", set("late = true"), OutcomeSucceeded, true, []string{"late, after the job's tolerance"}},
+		{"a dead run", set("status = 'dead', reason = 'http_5xx', error = 'the target answered 503'"), OutcomeDead, true, []string{"http_5xx (the target answered 503)"}},
+		{"a cancelled run", set("status = 'cancelled', reason = 'replaced'"), OutcomeCancelled, true, []string{"replaced"}},
+		{"a run that waits", set("status = 'pending', finished_at = NULL"), OutcomeInProgress, true, []string{"pending"}},
+		{"a run that is tried again", set("status = 'retrying', finished_at = NULL, next_attempt_at = now()"), OutcomeInProgress, true, []string{"retrying after 1 attempt;"}},
+		{"a run that is sent", set("status = 'running', fence = 1, finished_at = NULL, started_at = now()"), OutcomeInProgress, true, []string{"attempt 1"}},
+		{"a run that was never sent", set("status = 'skipped', reason = 'expired'"), OutcomeSkipped, true, []string{"expires_after"}},
+		{"a missed slot", skipped("missed"), OutcomeSkipped, true, []string{"was missed", "one of 2 from"}},
+		{"an overlap", skipped("overlap"), OutcomeSkipped, true, []string{blocker.String()}},
+		{"a slot skipped with its job", skipped("job_deleted"), OutcomeSkipped, true, []string{"the job was deleted"}},
+		{"a slot in a pause that is over", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
+			pausedBefore(c, job, slots)
+			c.resumed(job.String())
+			return slots[1]
+		}, OutcomeSkipped, true, []string{"while the job was paused from", "(the warehouse moves)"}},
+		{"a slot in a pause that lasts", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
+			pausedBefore(c, job, slots)
+			return slots[1]
+		}, OutcomePaused, true, []string{"paused since", "(the warehouse moves)", "when it is resumed"}},
+		{"a slot that comes in a pause", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
+			pausedBefore(c, job, slots)
+			return slots[4].Add(time.Hour)
+		}, OutcomePaused, true, []string{"unless it is resumed"}},
+		{"a slot nobody claims", instead(func(c claimer, job uuid.UUID, slots []time.Time) {
+			c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, slots[1])
+		}), OutcomeWaiting, true, []string{"has been due since"}},
+		{"a slot to come", func(_ claimer, _ uuid.UUID, slots []time.Time) time.Time { return slots[4].Add(time.Hour) }, OutcomeUpcoming, true, []string{"is due at"}},
+		{"between slots", func(_ claimer, _ uuid.UUID, slots []time.Time) time.Time { return slots[1].Add(time.Minute) }, OutcomeNoSlot, false, []string{"no slot at that instant under version 1 (every 1h", "the nearest slots are"}},
+		{"before the job", func(_ claimer, _ uuid.UUID, slots []time.Time) time.Time { return slots[0].Add(-time.Hour) }, OutcomeBeforeCreated, false, []string{"did not exist yet", "created at"}},
+		{"after the job", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
+			if err := c.DeleteJob(t.Context(), c.tenant, job.String(), nil); err != nil {
+				c.t.Fatal(err)
+			}
+			return slots[4].Add(time.Hour)
+		}, OutcomeDeleted, false, []string{"deleted at"}},
+		{"after the last slot", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
+			c.exec(`UPDATE punctual.job_versions SET definition = jsonb_set(definition::jsonb, '{schedule,ends_at}', to_jsonb($2::text))::json WHERE job_id = $1`, job, slots[4].Format(time.RFC3339))
+			c.complete(job)
+			return slots[4].Add(time.Hour)
+		}, OutcomeCompleted, false, []string{"had completed at"}},
+		{"before what is kept", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
+			c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '40 days' WHERE job_id = $1`, job)
+			return slots[1].Add(-35 * 24 * time.Hour)
+		}, OutcomeUnknown, true, []string{"not kept any more"}},
+		{"a slot that vanished", instead(func(claimer, uuid.UUID, []time.Time) {}), OutcomeUnaccounted, true, []string{"neither a run nor a recorded skip"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newClaimer(t)
+			job, slots := c.lived("a")
+			at := test.plant(c, job, slots)
+			e := c.explained(job.String(), at)
+			if e.Outcome != test.outcome || (e.Slot != nil) != test.slot || e.Slot != nil && !e.Slot.Equal(at) {
+				t.Errorf("%s, slot %v: %s", e.Outcome, e.Slot, e.Text)
+			}
+			for _, want := range test.says {
+				if !strings.Contains(e.Text, want) {
+					t.Errorf("%q does not say %q", e.Text, want)
+				}
+			}
+		})
+	}
+}
+
+func TestExplainNamesTheSlotsAroundAndThePauseInForce(t *testing.T) {
+	c := newClaimer(t)
+	job, slots := c.lived("a")
+	e := c.explained("a", slots[2])
+	if e.Version != 1 || e.Pause != nil || !e.PreviousSlot.Equal(slots[1]) || !e.NextSlot.Equal(slots[3]) {
+		t.Errorf("%+v", e)
+	}
+	if e := c.explained("a", slots[0]); e.PreviousSlot != nil {
+		t.Errorf("before the first slot: %v", e.PreviousSlot)
+	}
+	until := time.Now().Add(time.Hour)
+	if _, err := c.PauseJob(t.Context(), c.tenant, "a", "why", &until); err != nil {
+		t.Fatal(err)
+	}
+	c.exec(`UPDATE punctual.job_versions SET valid_from = $2 WHERE job_id = $1 AND version = 2`, job, slots[3].Add(time.Minute))
+	if p := c.explained("a", slots[4]).Pause; p == nil || p.Note != "why" || p.Until == nil || p.Ended != nil || !p.Since.Equal(slots[3].Add(time.Minute)) {
+		t.Errorf("pause %+v", p)
+	}
+	if p := c.explained("a", slots[3]).Pause; p != nil {
+		t.Errorf("before the pause: %+v", p)
+	}
+	c.resumed("a")
+	if p := c.explained("a", slots[4]).Pause; p == nil || p.Ended == nil || p.Until != nil {
+		t.Errorf("after the pause: %+v", p)
+	}
+	for _, ref := range []string{"nobody", uuid.NewString()} {
+		_, err := c.ExplainJob(t.Context(), c.tenant, ref, func(*time.Location) (time.Time, error) { return slots[0], nil })
+		wantError(t, err, ErrNotFound)
+	}
+	_, err := c.ExplainJob(t.Context(), c.tenant+1, job.String(), func(*time.Location) (time.Time, error) { return slots[0], nil })
+	wantError(t, err, ErrNotFound)
+}

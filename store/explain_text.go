@@ -1,0 +1,201 @@
+package store
+
+import (
+	"fmt"
+	"time"
+
+	"punctual/scheduler"
+)
+
+// ran explains an instant by the row that covers it.
+func (e *explaining) ran() {
+	r := e.Run
+	late := ""
+	if r.Late {
+		late = " late, after the job's tolerance,"
+	}
+	switch r.Status {
+	case scheduler.StatusSucceeded:
+		e.say(OutcomeSucceeded, "The slot ran%s under version %d and succeeded%s at %s.", late, r.JobVersion, attempts(r.Attempt), instantOf(r.FinishedAt))
+	case scheduler.StatusDead:
+		e.say(OutcomeDead, "The slot ran%s under version %d and failed for good%s at %s: %s.", late, r.JobVersion, attempts(r.Attempt), instantOf(r.FinishedAt), r.why())
+	case scheduler.StatusCancelled:
+		e.say(OutcomeCancelled, "The slot's run was cancelled at %s: %s.", instantOf(r.FinishedAt), r.why())
+	case scheduler.StatusSkipped:
+		e.skipped()
+	default:
+		e.say(OutcomeInProgress, "The slot has a run under version %d, which is %s%s.", r.JobVersion, r.Status, e.progress())
+	}
+}
+
+func (e *explaining) progress() string {
+	switch r := e.Run; r.Status {
+	case scheduler.StatusPending:
+		return " and starts when a worker slot is free or the job's active run has ended"
+	case scheduler.StatusRetrying:
+		return fmt.Sprintf(" after %s; the next attempt is at %s", counted(r.Attempt, "attempt"), instantOf(r.NextAttemptAt))
+	case scheduler.StatusRunning:
+		return fmt.Sprintf(": attempt %d was sent at %s", r.Attempt, instantOf(r.StartedAt))
+	}
+	return ""
+}
+
+// skipped explains a slot that did not run.
+func (e *explaining) skipped() {
+	r := e.Run
+	among := ""
+	if s := r.Skipped; s != nil && s.Last.After(s.First) {
+		number := "more than 1,000"
+		if s.Count != nil {
+			number = fmt.Sprint(*s.Count)
+		}
+		among = fmt.Sprintf(" It is one of %s from %s to %s.", number, stamp(s.First), stamp(s.Last))
+	}
+	why := "was skipped: " + r.why()
+	switch r.Reason {
+	case scheduler.ReasonMissed:
+		why = fmt.Sprintf("was missed: when a replica looked at it at %s its tolerance had passed, and the policy for missed slots let it go", stamp(r.CreatedAt))
+	case scheduler.ReasonPaused:
+		why = "was skipped because it passed while the job was paused"
+		if p := e.pauseAt(*e.Slot); p != nil {
+			why += p.describe()
+		}
+	case scheduler.ReasonOverlap:
+		why = "was skipped because another run of the job had not ended"
+		if r.BlockedBy != nil {
+			why = fmt.Sprintf("was skipped because run %s of the job had not ended", r.BlockedBy)
+		}
+	case scheduler.ReasonExpired:
+		why = "was never sent: its expires_after had passed"
+	case scheduler.ReasonJobDeleted:
+		why = "was skipped because the job was deleted"
+	}
+	e.say(OutcomeSkipped, "The slot %s.%s", why, among)
+}
+
+// slotWithout explains a slot that no row covers.
+func (e *explaining) slotWithout(slot scheduler.ExpectedSlot) {
+	due := e.history.Due(slot.At)
+	paused := e.pauseAt(e.now)
+	switch {
+	case slot.Duty == scheduler.Waiting && e.state == JobPaused && paused != nil && e.history.OneShot(slot.At):
+		e.say(OutcomePaused, "The job is paused%s; its one slot fires when it is resumed, not before %s.", paused.describe(), stamp(due))
+	case slot.Duty == scheduler.Waiting && e.state == JobPaused && paused != nil && slot.At.After(e.now):
+		e.say(OutcomePaused, "The slot is still to come, and the job is paused%s: unless it is resumed before, the slot will be skipped.", paused.describe())
+	case slot.Duty == scheduler.Waiting && e.state == JobPaused && paused != nil:
+		e.say(OutcomePaused, "The slot passed while the job is paused%s; the skip is recorded when it is resumed.", paused.describe())
+	case due.After(e.now) && slot.Duty != scheduler.Unsure:
+		e.say(OutcomeUpcoming, "The slot is still to come: it is due at %s.", stamp(due))
+	case slot.Duty == scheduler.Waiting:
+		e.say(OutcomeWaiting, "The slot has been due since %s and waits for a replica to claim it.", stamp(due))
+	case slot.At.Before(e.kept):
+		e.say(OutcomeUnknown, "The job had a slot then, and the history before %s is not kept any more.", stamp(e.kept))
+	case slot.Duty == scheduler.Unsure:
+		e.say(OutcomeUnknown, "The job was changed or ended at about that instant, and its history does not tell whether the slot was due before.")
+	default:
+		e.say(OutcomeUnaccounted, "The slot has neither a run nor a recorded skip, which should not be: punctual verify looks for more.")
+	}
+}
+
+// noSlot explains an instant at which the job has none.
+func (e *explaining) noSlot(version scheduler.Version, exists bool) {
+	if !exists {
+		created := ""
+		if len(e.history.Versions) > 0 {
+			created = fmt.Sprintf(": it was created at %s", stamp(e.history.Versions[0].From))
+		}
+		e.say(OutcomeBeforeCreated, "The job did not exist yet%s.", created)
+		return
+	}
+	ended := e.state == JobCompleted && e.ended != nil && !e.At.Before(*e.ended)
+	switch {
+	case version.State == string(JobDeleted):
+		e.say(OutcomeDeleted, "The job had been deleted at %s.", stamp(version.From))
+	case e.state == JobDeleted && e.ended != nil && !e.At.Before(*e.ended):
+		e.say(OutcomeDeleted, "The job had completed, and left the list of jobs by %s.", stamp(*e.ended))
+	case ended:
+		e.say(OutcomeCompleted, "The job had completed at %s: no slot was left.", stamp(*e.ended))
+	case version.State == string(JobCompleted):
+		e.say(OutcomeCompleted, "The job had completed by %s: no slot was left.", stamp(version.From))
+	default:
+		e.say(OutcomeNoSlot, "There is no slot at that instant under version %d (%s)%s.", version.Number, describe(version.Schedule), e.nearest())
+	}
+}
+
+func (e *explaining) nearest() string {
+	switch p, n := e.PreviousSlot, e.NextSlot; {
+	case p != nil && n != nil:
+		return fmt.Sprintf("; the nearest slots are %s and %s", stamp(*p), stamp(*n))
+	case p != nil:
+		return fmt.Sprintf("; the last slot before is %s", stamp(*p))
+	case n != nil:
+		return fmt.Sprintf("; the first slot after is %s", stamp(*n))
+	}
+	return ""
+}
+
+func (e *explaining) say(outcome Outcome, format string, args ...any) {
+	e.Outcome, e.Text = outcome, fmt.Sprintf(format, args...)
+}
+
+func (p *Pause) describe() string {
+	text := " since " + stamp(p.Since)
+	if p.Ended != nil {
+		text = fmt.Sprintf(" from %s to %s", stamp(p.Since), stamp(*p.Ended))
+	} else if p.Until != nil {
+		text += " until " + stamp(*p.Until)
+	}
+	if p.Note != "" {
+		text += fmt.Sprintf(" (%s)", p.Note)
+	}
+	return text
+}
+
+func describe(s scheduler.Schedule) string {
+	switch s.Kind() {
+	case scheduler.KindCron:
+		if s.Timezone != "" {
+			return fmt.Sprintf("cron %s in %s", s.Cron, s.Timezone)
+		}
+		return "cron " + s.Cron
+	case scheduler.KindEvery:
+		return "every " + s.Every.String()
+	case scheduler.KindAt:
+		return "once at " + s.At.String()
+	case scheduler.KindDelay:
+		return "once after " + s.Delay.String()
+	case scheduler.KindNone:
+	}
+	return "only when triggered"
+}
+
+// why returns a run's reason and its error.
+func (r *RunRecord) why() string {
+	if r.Error != "" {
+		return fmt.Sprintf("%s (%s)", r.Reason, r.Error)
+	}
+	return string(r.Reason)
+}
+
+func attempts(n int) string {
+	if n <= 1 {
+		return ""
+	}
+	return fmt.Sprintf(" after %d attempts", n)
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+func instantOf(t *time.Time) string {
+	if t == nil {
+		return "an unknown instant"
+	}
+	return stamp(*t)
+}

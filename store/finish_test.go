@@ -1,0 +1,369 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+func ended(a scheduler.Assignment, v scheduler.Verdict) scheduler.Outcome {
+	return scheduler.Outcome{Assignment: a, Verdict: v, StartedAt: a.Lease.ClaimedAt, FinishedAt: a.Lease.ClaimedAt.Add(time.Millisecond)}
+}
+
+func succeeded(a scheduler.Assignment) scheduler.Outcome {
+	o := ended(a, scheduler.Succeed)
+	o.HTTPStatus = 200
+	return o
+}
+
+func failed(a scheduler.Assignment) scheduler.Outcome {
+	o := ended(a, scheduler.RetryRun)
+	o.HTTPStatus, o.Reason, o.Error, o.Response, o.RetryIn = 503, scheduler.ReasonHTTP5xx, "503 Service Unavailable", "busy", time.Minute
+	return o
+}
+
+func buried(a scheduler.Assignment) scheduler.Outcome {
+	o := failed(a)
+	o.Verdict, o.RetryIn = scheduler.Bury, 0
+	return o
+}
+
+func unsent(a scheduler.Assignment, v scheduler.Verdict) scheduler.Outcome {
+	return scheduler.Outcome{Assignment: a, Verdict: v, FinishedAt: a.Lease.ClaimedAt}
+}
+
+func (c claimer) finish(outcomes ...scheduler.Outcome) (superseded int) {
+	c.t.Helper()
+	superseded, err := c.Finish(c.t.Context(), outcomes, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return superseded
+}
+
+// manual makes a run of a new job by hand and claims it.
+func (c claimer) manual(name string, options ...func(*scheduler.Definition)) scheduler.Assignment {
+	c.t.Helper()
+	c.create(name, append([]func(*scheduler.Definition){never}, options...)...)
+	if _, err := c.TriggerJob(c.t.Context(), c.tenant, name, TriggerRequest{Body: []byte(`"x"`), Headers: map[string]string{"X-A": "b"}}); err != nil {
+		c.t.Fatal(err)
+	}
+	return c.one(c.claimReady(10))
+}
+
+// state describes a run and what goes with it.
+func (c claimer) state(run uuid.UUID) string {
+	c.t.Helper()
+	var s string
+	err := c.pool.QueryRow(c.t.Context(), `
+		SELECT concat_ws(' ', r.status, r.reason, r.http_status, 'attempt ' || r.attempt, CASE WHEN r.finished_at IS NOT NULL THEN 'finished' END,
+		       CASE WHEN r.next_attempt_at IS NOT NULL THEN 'next in ' || round(extract(epoch FROM r.next_attempt_at - now())) END,
+		       (SELECT 'ready in ' || greatest(0, round(extract(epoch FROM y.due_at - now()))) FROM punctual.ready y WHERE y.run_id = r.id),
+		       (SELECT 'dead letter of ' || d.attempts || ' ' || d.reason FROM punctual.dead_letters d WHERE d.run_id = r.id),
+		       (SELECT 'attempts: ' || string_agg(a.number || ' ' || a.outcome || coalesce(' ' || a.reason, ''), ', ' ORDER BY a.fence) FROM punctual.attempts a WHERE a.run_id = r.id))
+		FROM punctual.runs r WHERE r.id = $1`, run).Scan(&s)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return s
+}
+
+func TestFinish(t *testing.T) {
+	timedOut := func(a scheduler.Assignment) scheduler.Outcome {
+		o := failed(a)
+		o.HTTPStatus, o.Reason = 0, scheduler.ReasonTimeout
+		return o
+	}
+	give := func(a scheduler.Assignment) scheduler.Outcome { return unsent(a, scheduler.GiveBack) }
+	expire := func(a scheduler.Assignment) scheduler.Outcome {
+		o := unsent(a, scheduler.Expire)
+		o.Reason = scheduler.ReasonExpired
+		return o
+	}
+	interrupt := func(a scheduler.Assignment) scheduler.Outcome {
+		o := ended(a, scheduler.Interrupt)
+		o.Error = "the replica is stopping"
+		return o
+	}
+	for _, c := range []struct {
+		name string
+		ends []func(scheduler.Assignment) scheduler.Outcome // of one attempt after the other
+		want string
+	}{
+		{"a success", []func(scheduler.Assignment) scheduler.Outcome{succeeded}, "succeeded 200 attempt 1 finished"},
+		{"a failure waits for its next attempt", []func(scheduler.Assignment) scheduler.Outcome{failed}, "retrying http_5xx 503 attempt 1 next in 60 ready in 60 attempts: 1 failed http_5xx"},
+		{"a success at last leaves no reason", []func(scheduler.Assignment) scheduler.Outcome{failed, timedOut, succeeded}, "succeeded 200 attempt 3 finished attempts: 1 failed http_5xx, 2 timed_out timeout"},
+		{"an exhausted run is dead", []func(scheduler.Assignment) scheduler.Outcome{failed, buried}, "dead http_5xx 503 attempt 2 finished dead letter of 2 http_5xx attempts: 1 failed http_5xx, 2 failed http_5xx"},
+		{"one given back is pending and has not been tried", []func(scheduler.Assignment) scheduler.Outcome{give}, "pending attempt 0 ready in 0"},
+		{"given back after a failure it keeps its number", []func(scheduler.Assignment) scheduler.Outcome{failed, give}, "pending attempt 1 ready in 0 attempts: 1 failed http_5xx"},
+		{"given back and sent again it is the same attempt", []func(scheduler.Assignment) scheduler.Outcome{give, succeeded}, "succeeded 200 attempt 1 finished"},
+		{"an interrupted attempt is recorded and does not count", []func(scheduler.Assignment) scheduler.Outcome{interrupt}, "retrying attempt 0 next in 0 ready in 0 attempts: 1 interrupted"},
+		{"after an interruption the number comes again", []func(scheduler.Assignment) scheduler.Outcome{interrupt, failed, buried}, "dead http_5xx 503 attempt 2 finished dead letter of 2 http_5xx attempts: 1 interrupted, 1 failed http_5xx, 2 failed http_5xx"},
+		{"expired and never sent it is skipped", []func(scheduler.Assignment) scheduler.Outcome{expire}, "skipped expired attempt 0 finished"},
+		{"expired and sent before it is dead", []func(scheduler.Assignment) scheduler.Outcome{failed, expire}, "dead expired attempt 1 finished dead letter of 1 expired attempts: 1 failed http_5xx"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newClaimer(t)
+			a := r.manual("job")
+			for i, end := range c.ends {
+				if i > 0 {
+					r.exec(`UPDATE punctual.ready SET due_at = now()`)
+					fence := a.Fence
+					if a = r.one(r.claimReady(10)); a.Fence <= fence {
+						t.Errorf("fence %d after %d", a.Fence, fence)
+					}
+				}
+				if n := r.finish(end(a)); n != 0 {
+					t.Errorf("%d superseded", n)
+				}
+			}
+			if diff := cmp.Diff(c.want, r.state(a.RunID)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestADeadLetterHasWhatAReplayNeeds(t *testing.T) {
+	c := newClaimer(t)
+	a := c.manual("job")
+	c.finish(buried(a))
+	var name, trigger, reason, text, headers, body string
+	var version, attempts, status int
+	var slot time.Time
+	err := c.pool.QueryRow(t.Context(), `SELECT job_name, job_version, scheduled_for, trigger, reason, attempts, http_status, error, headers, convert_from(body, 'UTF8')
+		FROM punctual.dead_letters WHERE run_id = $1 AND job_id = $2 AND tenant = $3 AND resolved_at IS NULL`, a.RunID, a.Job.ID, c.tenant).
+		Scan(&name, &version, &slot, &trigger, &reason, &attempts, &status, &text, &headers, &body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprint(name, version, slot.Equal(a.ScheduledFor), trigger, reason, attempts, status, text, headers, body)
+	if want := fmt.Sprint("job", 1, true, "manual", "http_5xx", 1, 503, "503 Service Unavailable", `{"X-A": "b"}`, `"x"`); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestASupersededOutcomeChangesNothing(t *testing.T) {
+	for name, end := range map[string]func(scheduler.Assignment) scheduler.Outcome{
+		"a success": succeeded, "a failure": failed, "a burial": buried,
+		"one given back": func(a scheduler.Assignment) scheduler.Outcome { return unsent(a, scheduler.GiveBack) },
+		"an expiry": func(a scheduler.Assignment) scheduler.Outcome {
+			o := unsent(a, scheduler.Expire)
+			o.Reason = scheduler.ReasonExpired
+			return o
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClaimer(t)
+			old := c.manual("job", forbid)
+			c.finish(unsent(old, scheduler.GiveBack))
+			current := c.one(c.claimReady(10))
+			before := c.state(old.RunID)
+			if n := c.finish(end(old)); n != 1 {
+				t.Errorf("%d superseded, want 1", n)
+			}
+			if diff := cmp.Diff(before, c.state(old.RunID)); diff != "" {
+				t.Errorf("-before +after:\n%s", diff)
+			}
+			if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE active_run = $1`, old.RunID); n != 1 {
+				t.Error("the gate was freed")
+			}
+			if n := c.finish(succeeded(current)); n != 0 {
+				t.Error("the attempt that holds the run cannot end it")
+			}
+		})
+	}
+}
+
+// The answer to a commit may be lost; then the same outcomes are written again.
+func TestFinishIsIdempotent(t *testing.T) {
+	c := newClaimer(t)
+	ok, retried, dead := c.manual("a"), c.manual("b"), c.manual("c")
+	outcomes := []scheduler.Outcome{succeeded(ok), failed(retried), buried(dead)}
+	c.finish(outcomes...)
+	var before []string
+	for _, o := range outcomes {
+		before = append(before, c.state(o.RunID))
+	}
+	if n := c.finish(outcomes...); n != 3 {
+		t.Errorf("%d superseded, want 3", n)
+	}
+	for i, o := range outcomes {
+		if diff := cmp.Diff(before[i], c.state(o.RunID)); diff != "" {
+			t.Errorf("-before +after:\n%s", diff)
+		}
+	}
+}
+
+func TestFinishSpansDays(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("job", every(24*time.Hour), missed(scheduler.MissedFireAll), func(d *scheduler.Definition) { d.Missed.Window = scheduler.DurationOf(30 * 24 * time.Hour) })
+	slot := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -9)
+	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job.ID, slot)
+	batch := c.claim(100, true)
+	if len(batch.Runs) < 9 {
+		t.Fatalf("%d runs", len(batch.Runs))
+	}
+	outcomes := make([]scheduler.Outcome, 0, len(batch.Runs))
+	for i, a := range batch.Runs {
+		outcomes = append(outcomes, []scheduler.Outcome{succeeded(a), failed(a), buried(a)}[i%3])
+	}
+	outcomes[0], outcomes[5] = outcomes[5], outcomes[0]
+	if n := c.finish(outcomes...); n != 0 {
+		t.Errorf("%d superseded", n)
+	}
+	for _, o := range outcomes {
+		if want := string(o.End().Status); !strings.HasPrefix(c.state(o.RunID), want) {
+			t.Errorf("slot %s: %s, want %s", o.ScheduledFor, c.state(o.RunID), want)
+		}
+	}
+}
+
+func TestFinishStoresWhateverTheTargetSaid(t *testing.T) {
+	c := newClaimer(t)
+	a := c.manual("job")
+	o := buried(a)
+	o.Response, o.Error = "a\x00b\xff\xfe\u00e9\xc3", "bad \x00 \xed\xa0\x80"
+	c.finish(o)
+	run, err := c.GetRun(t.Context(), c.tenant, a.RunID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := run.Attempts[0].Response, "a\uFFFDb\uFFFD\u00e9\uFFFD"; got != want {
+		t.Errorf("response %q, want %q", got, want)
+	}
+	if strings.ContainsAny(run.Error, "\x00") || !strings.HasPrefix(run.Error, "bad ") {
+		t.Errorf("error %q", run.Error)
+	}
+}
+
+func TestAGateIsFreedExactlyWhenItsRunIsOver(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  func(scheduler.Assignment) scheduler.Outcome
+		free bool
+	}{
+		{"by a success", succeeded, true},
+		{"by a burial", buried, true},
+		{"by an expiry", func(a scheduler.Assignment) scheduler.Outcome {
+			o := unsent(a, scheduler.Expire)
+			o.Reason = scheduler.ReasonExpired
+			return o
+		}, true},
+		{"not by a failure that is tried again", failed, false},
+		{"not by one given back", func(a scheduler.Assignment) scheduler.Outcome { return unsent(a, scheduler.GiveBack) }, false},
+		{"not by an interruption", func(a scheduler.Assignment) scheduler.Outcome { return ended(a, scheduler.Interrupt) }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newClaimer(t)
+			a := r.manual("job", forbid)
+			if r.count(`SELECT count(*) FROM punctual.exclusive WHERE active_run = $1`, a.RunID) != 1 {
+				t.Fatal("it does not hold the gate")
+			}
+			r.finish(c.end(a))
+			if free := r.count(`SELECT count(*) FROM punctual.exclusive WHERE active_run IS NULL`) == 1; free != c.free {
+				t.Errorf("free: %t", free)
+			}
+		})
+	}
+}
+
+// A gate that names another run by now is none of a late outcome's business.
+func TestFinishFreesOnlyItsOwnGate(t *testing.T) {
+	c := newClaimer(t)
+	a := c.manual("job", forbid)
+	other := uuid.New()
+	c.exec(`UPDATE punctual.exclusive SET active_run = $1`, other)
+	c.finish(succeeded(a))
+	if c.count(`SELECT count(*) FROM punctual.exclusive WHERE active_run = $1`, other) != 1 {
+		t.Error("it freed another run's gate")
+	}
+}
+
+func TestALeaseGoesWithItsLastOutcome(t *testing.T) {
+	c := newClaimer(t)
+	c.many(3, "job", 0, every(time.Hour), tolerant)
+	batch := c.claim(10, false)
+	if len(batch.Runs) != 3 {
+		t.Fatalf("%d runs", len(batch.Runs))
+	}
+	lease := batch.Runs[0].Lease
+	if _, err := c.Finish(t.Context(), []scheduler.Outcome{succeeded(batch.Runs[0]), failed(batch.Runs[1])}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if c.count(`SELECT count(*) FROM punctual.claims WHERE id = $1`, lease.ID) != 1 {
+		t.Error("it is gone before the last one")
+	}
+	if _, err := c.Finish(t.Context(), []scheduler.Outcome{succeeded(batch.Runs[2])}, []uuid.UUID{lease.ID}); err != nil {
+		t.Fatal(err)
+	}
+	if c.count(`SELECT count(*) FROM punctual.claims`) != 0 {
+		t.Error("it is still there")
+	}
+}
+
+// Either all of it is written or nothing.
+func TestFinishIsOneTransaction(t *testing.T) {
+	c := newClaimer(t)
+	ok, bad := c.manual("a"), c.manual("b")
+	outcome := buried(bad)
+	outcome.Reason = "no such reason"
+	if _, err := c.Finish(t.Context(), []scheduler.Outcome{succeeded(ok), outcome}, []uuid.UUID{ok.Lease.ID, bad.Lease.ID}); err == nil {
+		t.Fatal("it was written")
+	}
+	if got := c.state(ok.RunID); got != "running attempt 1" {
+		t.Errorf("%s", got)
+	}
+	if c.count(`SELECT count(*) FROM punctual.claims`) != 2 {
+		t.Error("the claims are gone")
+	}
+}
+
+// Finishing must not write an index: a run's row is updated beside itself.
+func TestFinishingIsHOT(t *testing.T) {
+	c := newClaimer(t)
+	const jobs = 5000
+	c.many(jobs, "job", 0, every(time.Hour), tolerant)
+	conn, err := pgx.ConnectConfig(t.Context(), c.pool.Config().ConnConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	var waiting []scheduler.Outcome
+	for done := 0; done < jobs; {
+		for _, older := range []bool{false, true} {
+			batch := c.claim(100, older)
+			for _, a := range batch.Runs {
+				waiting = append(waiting, succeeded(a))
+			}
+			done += len(batch.Runs)
+		}
+		for len(waiting) >= 300 || done == jobs && len(waiting) > 0 { // others run meanwhile
+			n := min(100, len(waiting))
+			if superseded := c.finish(waiting[:n]...); superseded != 0 {
+				t.Fatalf("%d superseded", superseded)
+			}
+			waiting = waiting[n:]
+		}
+	}
+	// Every backend reports what it did when it is idle for a while, or when it ends.
+	c.pool.Reset()
+	var all, hot int
+	for all < jobs {
+		err := conn.QueryRow(t.Context(), `SELECT coalesce(sum(n_tup_upd), 0), coalesce(sum(n_tup_hot_upd), 0) FROM pg_stat_user_tables WHERE schemaname = 'punctual' AND relname ~ '^runs_\d'`).Scan(&all, &hot)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if hot*100 < all*99 {
+		t.Errorf("%d of %d finishes were HOT, less than 99 %%", hot, all)
+	}
+}

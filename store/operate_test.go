@@ -1,0 +1,407 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+func (c crud) start(r BulkRequest) OperationRecord {
+	c.t.Helper()
+	o, err := c.StartOperation(c.t.Context(), c.tenant, r)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return o
+}
+
+func (c crud) operation(id uuid.UUID) OperationRecord {
+	c.t.Helper()
+	o, err := c.GetOperation(c.t.Context(), c.tenant, id)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return o
+}
+
+// batch does one batch, and reports whether an operation is left.
+func (c crud) batch() bool {
+	c.t.Helper()
+	_, left, err := c.Operate(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return left
+}
+
+// wantProgress fails the test unless the operation stands so.
+func (c crud) wantProgress(id uuid.UUID, state OperationState, matched, done, failed int) OperationRecord {
+	c.t.Helper()
+	o := c.operation(id)
+	if o.State != state || o.Matched != matched || o.Done != done || o.Failed != failed || (o.FinishedAt != nil) != (state != OperationRunning) {
+		c.t.Errorf("operation %+v; want %s, %d matched, %d done, %d failed", o, state, matched, done, failed)
+	}
+	return o
+}
+
+// wantReplays fails the test unless n dead letters were replayed, each once.
+func (c crud) wantReplays(n int) {
+	c.t.Helper()
+	if all, of := c.count(`SELECT count(*) FROM punctual.runs WHERE trigger = 'replay'`), c.count(`SELECT count(DISTINCT replay_of) FROM punctual.runs`); all != n || of != n {
+		c.t.Errorf("%d replays of %d dead letters, want %d", all, of, n)
+	}
+}
+
+func TestBulkReplay(t *testing.T) {
+	t.Run("replays what was open when it was asked for, and nothing that died later", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("a")
+		c.create("b")
+		c.die("a", 3)
+		c.die("b", 1)
+		r := BulkRequest{Kind: OperationReplay, Filter: DeadLetterFilter{Job: "a"}, Note: "why"}
+		if n, err := c.CountDeadLetters(t.Context(), c.tenant, r); err != nil || n != 3 {
+			t.Fatalf("a dry run counts %d (%v)", n, err)
+		}
+		if n := c.count(`SELECT count(*) FROM punctual.operations`); n != 0 {
+			t.Fatalf("a dry run started something")
+		}
+		o := c.start(r)
+		c.wantProgress(o.ID, OperationRunning, 3, 0, 0)
+		if pulse, err := c.Renew(t.Context(), uuid.New(), false); err != nil || !pulse.Operations {
+			t.Errorf("the heartbeat does not tell of it: %+v (%v)", pulse, err)
+		}
+		late := c.die("a", 1)
+		for c.batch() {
+		}
+		c.wantProgress(o.ID, OperationDone, 3, 3, 0)
+		c.wantReplays(3)
+		if got := c.letters(DeadLetterFilter{Job: "a", Resolved: open}); !slices.Equal(got, late) {
+			t.Errorf("open are %v", got)
+		}
+		if n := c.count(`SELECT count(*) FROM punctual.dead_letters WHERE note = 'replayed as ' || replayed_as || ': why' AND operation IS NULL`); n != 3 {
+			t.Errorf("%d are marked as replayed", n)
+		}
+		if pulse, err := c.Renew(t.Context(), uuid.New(), false); err != nil || pulse.Operations {
+			t.Errorf("the heartbeat still tells of it: %+v (%v)", pulse, err)
+		}
+	})
+	t.Run("of the latest of each job leaves the others open", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("a")
+		c.create("b")
+		want := []uuid.UUID{c.die("a", 3)[2], c.die("b", 2)[1]}
+		r := BulkRequest{Kind: OperationReplay, LatestPerJob: true}
+		if n, err := c.CountDeadLetters(t.Context(), c.tenant, r); err != nil || n != 2 {
+			t.Errorf("a dry run counts %d (%v)", n, err)
+		}
+		o := c.start(r)
+		for c.batch() {
+		}
+		c.wantProgress(o.ID, OperationDone, 2, 2, 0)
+		got := c.letters(DeadLetterFilter{Resolved: resolved})
+		slices.SortFunc(want, compareIDs)
+		if !slices.Equal(got, want) {
+			t.Errorf("replayed %v, want %v", got, want)
+		}
+	})
+	t.Run("keeps to its rate by the database's clock", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("a")
+		c.die("a", 9)
+		o := c.start(BulkRequest{Kind: OperationReplay, MaxPerSecond: 10})
+		for c.batch() { // as fast as it can: the row says when it is too early
+		}
+		c.wantProgress(o.ID, OperationDone, 9, 9, 0)
+		// Batches of two: the last one comes when eight tenths of a second have passed.
+		if n := c.count(`SELECT count(*) FROM punctual.operations WHERE finished_at - created_at >= interval '0.8 s'`); n != 1 {
+			t.Errorf("it was faster than its rate")
+		}
+	})
+	t.Run("of nothing is done at once", func(t *testing.T) {
+		c := newCRUD(t)
+		o := c.start(BulkRequest{Kind: OperationReplay})
+		c.wantProgress(o.ID, OperationDone, 0, 0, 0)
+	})
+	t.Run("counts as failed what has gone meanwhile, and goes on", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("a")
+		c.create("gone")
+		dead := c.die("a", 2)
+		c.die("gone", 1)
+		o := c.start(BulkRequest{Kind: OperationReplay})
+		c.replay(dead[0])
+		if err := c.DeleteJob(t.Context(), c.tenant, "gone", nil); err != nil {
+			t.Fatal(err)
+		}
+		for c.batch() {
+		}
+		if got := c.wantProgress(o.ID, OperationDone, 3, 1, 2); got.Error == "" {
+			t.Error("it does not say what failed")
+		}
+		c.wantReplays(2)
+	})
+	t.Run("feeds a job that must not overlap one at a time, oldest first, and others beside it", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("a", forbid)
+		c.create("b")
+		inA := c.die("a", 3)
+		c.die("b", 2)
+		o := c.start(BulkRequest{Kind: OperationReplay})
+		next := func() { c.exec(`UPDATE punctual.operations SET next_at = now()`); c.batch() }
+		next()
+		next()
+		for i, dead := range inA {
+			c.wantProgress(o.ID, map[bool]OperationState{true: OperationDone, false: OperationRunning}[i == 2], 5, 3+i, 0)
+			runs := slices.DeleteFunc(c.claimAll(uuid.New()), func(a scheduler.Assignment) bool { return a.Job.Name == "b" })
+			if len(runs) != 1 || runs[0].WebhookID != dead {
+				t.Fatalf("replay %d: claimed %+v", i, runs)
+			}
+			next() // while it is active
+			c.finish(runs[0], scheduler.Succeed, "")
+			next()
+		}
+		c.wantReplays(5)
+	})
+}
+
+func TestBulkResolve(t *testing.T) {
+	c := newCRUD(t)
+	c.create("a", labelled("team", "x"))
+	c.create("b")
+	c.die("a", 2)
+	left := c.die("b", 1)
+	o := c.start(BulkRequest{Kind: OperationResolve, Filter: DeadLetterFilter{Labels: map[string]string{"team": "x"}}, Note: "known"})
+	for c.batch() {
+	}
+	c.wantProgress(o.ID, OperationDone, 2, 2, 0)
+	if n := c.count(`SELECT count(*) FROM punctual.dead_letters WHERE note = 'known' AND replayed_as IS NULL`); n != 2 {
+		t.Errorf("%d resolved", n)
+	}
+	if got := c.letters(DeadLetterFilter{Resolved: open}); !slices.Equal(got, left) {
+		t.Errorf("open are %v", got)
+	}
+	c.wantReplays(0)
+}
+
+func TestTwoOperationsNeverShareADeadLetter(t *testing.T) {
+	c := newCRUD(t)
+	c.create("a")
+	c.die("a", 2)
+	first, second := c.start(BulkRequest{Kind: OperationReplay}), c.start(BulkRequest{Kind: OperationReplay})
+	for c.batch() {
+	}
+	c.wantProgress(first.ID, OperationDone, 2, 2, 0)
+	c.wantProgress(second.ID, OperationDone, 0, 0, 0)
+	c.wantReplays(2)
+}
+
+func TestCancelOperation(t *testing.T) {
+	c := newCRUD(t)
+	c.create("a")
+	c.die("a", 5)
+	o := c.start(BulkRequest{Kind: OperationReplay, MaxPerSecond: 8})
+	c.batch()
+	for range 2 {
+		if got, err := c.CancelOperation(t.Context(), c.tenant, o.ID); err != nil || got.State != OperationCancelled {
+			t.Fatalf("%+v (%v)", got, err)
+		}
+	}
+	if c.batch() {
+		t.Error("work is left")
+	}
+	c.wantProgress(o.ID, OperationCancelled, 5, 2, 0)
+	c.wantReplays(2)
+	again := c.start(BulkRequest{Kind: OperationReplay})
+	for c.batch() {
+	}
+	c.wantProgress(again.ID, OperationDone, 3, 3, 0)
+	c.wantReplays(5)
+	_, err := c.CancelOperation(t.Context(), c.tenant, again.ID)
+	wantError(t, err, ErrState)
+	_, err = c.CancelOperation(t.Context(), c.tenant+1, o.ID)
+	wantError(t, err, ErrNotFound)
+}
+
+func TestOperationGoesOnWhenAWorkerDiesInABatch(t *testing.T) {
+	c := newCRUD(t)
+	ctx := t.Context()
+	c.create("a")
+	c.die("a", 6)
+	o := c.start(BulkRequest{Kind: OperationReplay, MaxPerSecond: 8})
+	c.batch()
+	c.wantProgress(o.ID, OperationRunning, 6, 2, 0)
+	c.exec(`UPDATE punctual.operations SET next_at = now()`)
+
+	// Its backend is ended after it wrote the runs of its batch, and before it commits.
+	blocker, err := pgx.ConnectConfig(ctx, c.pool.Config().ConnConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blocker.Close(context.WithoutCancel(ctx))
+	for _, sql := range []string{`BEGIN`, `LOCK TABLE punctual.run_data IN SHARE MODE`} {
+		if _, err := blocker.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	died := make(chan error)
+	go func() {
+		_, _, err := c.Operate(ctx)
+		died <- err
+	}()
+	c.waiting(1)
+	if _, err := blocker.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-died; err == nil {
+		t.Fatal("the batch succeeded")
+	}
+	if _, err := blocker.Exec(ctx, `ROLLBACK`); err != nil {
+		t.Fatal(err)
+	}
+	c.wantProgress(o.ID, OperationRunning, 6, 2, 0)
+	c.wantReplays(2)
+	for c.batch() {
+	}
+	c.wantProgress(o.ID, OperationDone, 6, 6, 0)
+	c.wantReplays(6)
+}
+
+func TestReplicasAtOnceReplayEachDeadLetterOnce(t *testing.T) {
+	c := newCRUD(t)
+	c.create("a")
+	c.create("b")
+	dead := append(c.die("a", 10), c.die("b", 10)...)
+	first := c.start(BulkRequest{Kind: OperationReplay, Filter: DeadLetterFilter{Job: "a"}, MaxPerSecond: 100})
+	second := c.start(BulkRequest{Kind: OperationReplay, MaxPerSecond: 100})
+	ended := make(chan error)
+	for range 3 {
+		go func() {
+			for {
+				if _, left, err := c.Operate(t.Context()); err != nil || !left {
+					ended <- err
+					return
+				}
+			}
+		}()
+	}
+	for _, id := range dead[:3] { // and people at the same time
+		if _, err := c.ReplayDeadLetter(t.Context(), c.tenant, id, ""); err != nil {
+			wantError(t, err, ErrState)
+		}
+	}
+	for range 3 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	c.wantReplays(20)
+	for _, id := range []uuid.UUID{first.ID, second.ID} {
+		if o := c.operation(id); o.State != OperationDone || o.Done+o.Failed != 10 {
+			t.Errorf("operation %+v", o)
+		}
+	}
+}
+
+func TestOperationThatCannotBeCarriedOnFailsAndSaysWhy(t *testing.T) {
+	c := newCRUD(t)
+	c.create("a")
+	dead := c.die("a", 1)
+	o := c.start(BulkRequest{Kind: OperationReplay})
+	c.exec(`ALTER TABLE punctual.runs ADD CONSTRAINT no_more_replays CHECK (trigger <> 'replay')`)
+	c.batch()
+	if got := c.wantProgress(o.ID, OperationFailed, 1, 0, 0); got.Error == "" {
+		t.Error("it does not say why")
+	}
+	if got := c.letters(DeadLetterFilter{Resolved: open}); !slices.Equal(got, dead) || c.count(`SELECT count(operation) FROM punctual.dead_letters`) != 0 {
+		t.Errorf("open are %v", got)
+	}
+	if c.batch() {
+		t.Error("work is left")
+	}
+}
+
+func TestListOperationsPages(t *testing.T) {
+	c := newCRUD(t)
+	var want []uuid.UUID
+	for range 3 {
+		want = append([]uuid.UUID{c.start(BulkRequest{Kind: OperationResolve, Filter: DeadLetterFilter{To: new(time.Unix(0, 0))}}).ID}, want...)
+	}
+	var got []uuid.UUID
+	f := OperationFilter{State: OperationDone, Page: Page{Limit: 2}}
+	for {
+		found, next, err := c.ListOperations(t.Context(), c.tenant, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range found {
+			got = append(got, o.ID)
+		}
+		if f.Cursor = next; next == "" {
+			break
+		}
+	}
+	slices.SortFunc(want, func(a, b uuid.UUID) int { return compareIDs(b, a) })
+	if !slices.Equal(got, want) {
+		t.Errorf("pages of %v, want %v", got, want)
+	}
+	if found, _, err := c.ListOperations(t.Context(), c.tenant, OperationFilter{State: OperationRunning}); err != nil || len(found) != 0 {
+		t.Errorf("%d are running (%v)", len(found), err)
+	}
+}
+
+func TestDeadLettersWorkInEveryExecMode(t *testing.T) {
+	for _, mode := range []string{"exec", "cache_describe", "describe_exec", "cache_statement"} {
+		t.Run(mode, func(t *testing.T) {
+			c := newCRUDIn(t, mode)
+			ctx := t.Context()
+			job := c.create("a", forbid, labelled("x", "y"))
+			dead := c.die("a", 4)
+			c.finish(c.claimOnly(c.replay(dead[0])), scheduler.Bury, scheduler.ReasonTimeout)
+			filter := DeadLetterFilter{
+				Job: "a", JobID: &job.ID, Reason: scheduler.ReasonHTTP5xx, From: new(time.Unix(0, 0)), To: new(time.Now().Add(time.Hour)),
+				Labels: map[string]string{"x": "y"}, Resolved: open, Page: Page{Limit: 2},
+			}
+			if found, next, err := c.ListDeadLetters(ctx, c.tenant, filter); err != nil || len(found) != 2 || next == "" {
+				t.Errorf("%d dead letters, %v", len(found), err)
+			}
+			r := BulkRequest{Kind: OperationReplay, Filter: filter, LatestPerJob: true, MaxPerSecond: 5, Note: "n"}
+			if n, err := c.CountDeadLetters(ctx, c.tenant, r); err != nil || n != 1 {
+				t.Errorf("%d counted, %v", n, err)
+			}
+			o := c.start(r)
+			for c.batch() {
+			}
+			c.wantProgress(o.ID, OperationDone, 1, 1, 0)
+			o = c.start(BulkRequest{Kind: OperationResolve, Filter: filter})
+			for c.batch() {
+			}
+			c.wantProgress(o.ID, OperationDone, 2, 2, 0)
+			if _, err := c.ResolveDeadLetter(ctx, c.tenant, dead[1], ""); err != nil {
+				t.Error(err)
+			}
+			if _, err := c.CancelOperation(ctx, c.tenant, c.start(BulkRequest{Kind: OperationReplay}).ID); err != nil {
+				t.Error(err)
+			}
+			if found, _, err := c.ListOperations(ctx, c.tenant, OperationFilter{}); err != nil || len(found) != 3 {
+				t.Errorf("%d operations, %v", len(found), err)
+			}
+		})
+	}
+}
+
+// claimOnly claims the run, which is the only one to claim.
+func (c crud) claimOnly(run RunRecord) scheduler.Assignment {
+	c.t.Helper()
+	runs := c.claimAll(uuid.New())
+	if len(runs) != 1 || runs[0].RunID != run.ID {
+		c.t.Fatalf("claimed %v", runs)
+	}
+	return runs[0]
+}

@@ -1,0 +1,266 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// OperationKind is what an operation does with dead letters.
+type OperationKind string
+
+// The kinds of operations.
+const (
+	OperationReplay  OperationKind = "replay"
+	OperationResolve OperationKind = "resolve"
+)
+
+// OperationState is where an operation is in its life.
+type OperationState string
+
+// The states of an operation; all but the first are final.
+const (
+	OperationRunning   OperationState = "running"
+	OperationDone      OperationState = "done"
+	OperationCancelled OperationState = "cancelled"
+	OperationFailed    OperationState = "failed" // it could not be carried on
+)
+
+// OperationRecord is work on many dead letters, done in the background by any replica.
+type OperationRecord struct {
+	ID           uuid.UUID
+	Kind         OperationKind
+	State        OperationState
+	MaxPerSecond int // 0: as fast as it goes
+	Note         string
+	Matched      int
+	Done         int
+	Failed       int
+	CreatedAt    time.Time
+	FinishedAt   *time.Time
+	Error        string
+}
+
+// BulkRequest asks for an operation on the open dead letters that Filter selects; its Resolved and Page
+// mean nothing here.
+type BulkRequest struct {
+	Kind         OperationKind
+	Filter       DeadLetterFilter
+	LatestPerJob bool // only the one of the newest slot of each job
+	MaxPerSecond int  // 0: as fast as it goes
+	Note         string
+}
+
+const operationColumns = `o.id, o.kind, o.state, coalesce(o.max_per_second, 0), coalesce(o.note, ''), o.matched, o.done, o.failed, o.created_at, o.finished_at, coalesce(o.error, '')`
+
+func scanOperation(row pgx.CollectableRow) (OperationRecord, error) {
+	var o OperationRecord
+	err := row.Scan(&o.ID, &o.Kind, &o.State, &o.MaxPerSecond, &o.Note, &o.Matched, &o.Done, &o.Failed, &o.CreatedAt, &o.FinishedAt, &o.Error)
+	utc(&o.CreatedAt, o.FinishedAt)
+	return o, err
+}
+
+// selected returns the statement that finds the dead letters a request is about: open ones that no other
+// operation has marked as its own.
+func (r BulkRequest) selected(ctx context.Context, q querier, tenant int32) (string, []any, error) {
+	var c conditions
+	open := false
+	r.Filter.Resolved = &open
+	if err := c.deadLetters(ctx, q, tenant, r.Filter); err != nil {
+		return "", nil, err
+	}
+	c.add(`d.operation IS NULL`)
+	if r.LatestPerJob {
+		return `SELECT DISTINCT ON (d.job_id) d.run_id FROM ` + deadLetterTables + c.where() + ` ORDER BY d.job_id, d.scheduled_for DESC, d.run_id DESC`, c.args, nil
+	}
+	return `SELECT d.run_id FROM ` + deadLetterTables + c.where(), c.args, nil
+}
+
+// CountDeadLetters returns how many dead letters an operation would work on.
+func (s *Store) CountDeadLetters(ctx context.Context, tenant int32, r BulkRequest) (int, error) {
+	q := s.reader(ctx)
+	selected, args, err := r.selected(ctx, q, tenant)
+	if err != nil {
+		return 0, err
+	}
+	var n int
+	if err := q.QueryRow(ctx, `SELECT count(*) FROM (`+selected+`) chosen`, args...).Scan(&n); err != nil {
+		return 0, fmt.Errorf("counting dead letters: %w", err)
+	}
+	return n, nil
+}
+
+// StartOperation marks the dead letters a request selects at this moment, and leaves them to the replicas.
+func (s *Store) StartOperation(ctx context.Context, tenant int32, r BulkRequest) (OperationRecord, error) {
+	var o OperationRecord
+	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+		now, err := s.clock(ctx, u)
+		if err != nil {
+			return err
+		}
+		id := scheduler.NewRunID(now)
+		matched, err := markLetters(ctx, u, tenant, r, id)
+		if err != nil {
+			return err
+		}
+		request, err := r.text()
+		if err != nil {
+			return err
+		}
+		state, finished := OperationRunning, (*time.Time)(nil)
+		if matched == 0 {
+			state, finished = OperationDone, &now
+		}
+		_, err = u.Exec(ctx, `
+			INSERT INTO punctual.operations (id, tenant, kind, state, request, note, max_per_second, matched, next_at, created_at, finished_at)
+			VALUES ($1, $2, $3, $4, $5::json, $6, nullif($7::integer, 0), $8, $9, $9, $10)`,
+			id, tenant, string(r.Kind), string(state), request, orNull(r.Note), r.MaxPerSecond, matched, now, finished)
+		if err != nil {
+			return fmt.Errorf("writing an operation: %w", err)
+		}
+		o, err = readOperation(ctx, u, tenant, id)
+		return err
+	})
+	return o, err
+}
+
+func (s *Store) clock(ctx context.Context, q querier) (now time.Time, err error) {
+	if err := q.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		return now, fmt.Errorf("reading the database's clock: %w", err)
+	}
+	return now.UTC(), nil
+}
+
+// markLetters makes the selected dead letters those of the operation. They are locked in the order of their
+// ids, as by everybody who locks several, and looked at again once they are.
+func markLetters(ctx context.Context, u *unit, tenant int32, r BulkRequest, operation uuid.UUID) (int, error) {
+	selected, args, err := r.selected(ctx, u, tenant)
+	if err != nil {
+		return 0, err
+	}
+	done, err := u.Exec(ctx, fmt.Sprintf(`
+		WITH chosen AS MATERIALIZED (%s),
+		held AS MATERIALIZED (
+		    SELECT d.run_id FROM punctual.dead_letters d WHERE d.run_id IN (SELECT run_id FROM chosen) AND d.resolved_at IS NULL AND d.operation IS NULL
+		    ORDER BY d.run_id FOR UPDATE)
+		UPDATE punctual.dead_letters d SET operation = $%d FROM held h WHERE d.run_id = h.run_id`, selected, len(args)+1), append(args, operation)...)
+	if err != nil {
+		return 0, fmt.Errorf("marking dead letters: %w", err)
+	}
+	return int(done.RowsAffected()), nil
+}
+
+// text is the request as people find it in the row.
+func (r BulkRequest) text() (string, error) {
+	raw, err := json.Marshal(struct {
+		Job          string            `json:"job,omitempty"`
+		JobID        *uuid.UUID        `json:"job_id,omitempty"`
+		Reason       scheduler.Reason  `json:"reason,omitempty"`
+		From         *time.Time        `json:"from,omitempty"`
+		To           *time.Time        `json:"to,omitempty"`
+		Label        map[string]string `json:"label,omitempty"`
+		LatestPerJob bool              `json:"latest_per_job"`
+	}{r.Filter.Job, r.Filter.JobID, r.Filter.Reason, r.Filter.From, r.Filter.To, r.Filter.Labels, r.LatestPerJob})
+	if err != nil {
+		return "", fmt.Errorf("encoding the request of an operation: %w", err)
+	}
+	return string(raw), nil
+}
+
+// GetOperation returns an operation; ErrNotFound when the tenant has none with this id.
+func (s *Store) GetOperation(ctx context.Context, tenant int32, id uuid.UUID) (OperationRecord, error) {
+	return readOperation(ctx, s.reader(ctx), tenant, id)
+}
+
+func readOperation(ctx context.Context, q querier, tenant int32, id uuid.UUID) (OperationRecord, error) {
+	rows, err := q.Query(ctx, `SELECT `+operationColumns+` FROM punctual.operations o WHERE o.id = $1 AND o.tenant = $2`, id, tenant)
+	if err != nil {
+		return OperationRecord{}, fmt.Errorf("reading operation %s: %w", id, err)
+	}
+	o, err := pgx.CollectExactlyOneRow(rows, scanOperation)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return o, fmt.Errorf("operation %s: %w", id, ErrNotFound)
+	}
+	if err != nil {
+		return o, fmt.Errorf("reading operation %s: %w", id, err)
+	}
+	return o, nil
+}
+
+// OperationFilter selects operations; empty fields select all.
+type OperationFilter struct {
+	State OperationState
+	Page
+}
+
+// ListOperations returns the operations that the filter selects, newest first, and the cursor of the next
+// page, empty on the last one.
+func (s *Store) ListOperations(ctx context.Context, tenant int32, f OperationFilter) (operations []OperationRecord, nextCursor string, err error) {
+	var c conditions
+	c.add(`o.tenant = ?`, tenant)
+	if err := c.page(f.Page, operationCursor, `o.id < ?`); err != nil {
+		return nil, "", err
+	}
+	if f.State != "" {
+		c.add(`o.state = ?`, f.State)
+	}
+	rows, err := s.reader(ctx).Query(ctx, `SELECT `+operationColumns+` FROM punctual.operations o`+c.where()+
+		fmt.Sprintf(` ORDER BY o.id DESC LIMIT %d`, f.limit()+1), c.args...)
+	if err != nil {
+		return nil, "", fmt.Errorf("listing operations: %w", err)
+	}
+	if operations, err = pgx.CollectRows(rows, scanOperation); err != nil {
+		return nil, "", fmt.Errorf("listing operations: %w", err)
+	}
+	operations, nextCursor = cut(operations, f.Page, operationCursor, func(o OperationRecord) uuid.UUID { return o.ID })
+	return operations, nextCursor, nil
+}
+
+// CancelOperation ends an operation where it stands, once the batch under way is committed: what it did
+// stays done, and the dead letters it did not reach stay open. Doing so again changes nothing; ErrState when
+// it has ended in another way.
+func (s *Store) CancelOperation(ctx context.Context, tenant int32, id uuid.UUID) (OperationRecord, error) {
+	var o OperationRecord
+	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+		if err := query(ctx, u, `SELECT FROM punctual.operations WHERE id = $1 AND tenant = $2 FOR UPDATE`, id, tenant); err != nil {
+			return fmt.Errorf("locking operation %s: %w", id, err)
+		}
+		var err error
+		if o, err = readOperation(ctx, u, tenant, id); err != nil {
+			return err
+		}
+		switch o.State {
+		case OperationCancelled:
+			return nil
+		case OperationRunning:
+		default:
+			return fmt.Errorf("operation %s has ended as %s: %w", id, o.State, ErrState)
+		}
+		if err := endOperation(ctx, u, id, OperationCancelled, ""); err != nil {
+			return err
+		}
+		o, err = readOperation(ctx, u, tenant, id)
+		return err
+	})
+	return o, err
+}
+
+// endOperation ends an operation early, and gives up the dead letters it did not reach. The caller has
+// locked it.
+func endOperation(ctx context.Context, u *unit, id uuid.UUID, state OperationState, reason string) error {
+	var b pgx.Batch
+	b.Queue(`UPDATE punctual.operations SET state = $2, finished_at = clock_timestamp(), error = coalesce($3, error) WHERE id = $1 AND state = 'running'`,
+		id, string(state), orNull(reason))
+	b.Queue(`UPDATE punctual.dead_letters SET operation = NULL WHERE operation = $1`, id)
+	if err := u.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("ending operation %s: %w", id, err)
+	}
+	return nil
+}

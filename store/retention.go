@@ -1,0 +1,232 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// DefaultRetention is how long runs are kept where Options does not say.
+const DefaultRetention = 30 * 24 * time.Hour
+
+const (
+	// detachPatience bounds the wait for transactions that still read a partition. Nobody waits behind it
+	// meanwhile, but the detach holds up others of its kind.
+	detachPatience = 3 * time.Second
+	// tidyFor is how long one pass begins new work: the chores that must be done each minute share its loop.
+	tidyFor = 30 * time.Second
+	// retireTimeout bounds the copying of one day's failures.
+	retireTimeout = 10 * time.Minute
+	// lookAgain is when a day that is still needed is looked at again: the look reads the whole day.
+	lookAgain = time.Hour
+)
+
+// tidiness is what a replica remembers between two passes; forgetting it costs a look too many.
+type tidiness struct {
+	started atomic.Bool // Maintain was called before
+	busy    sync.Mutex  // guards the rest, for the length of a pass
+	needed  map[string]time.Time
+	purge   purgeCursor
+}
+
+// Tidy removes what is older than the retention. Of all replicas one does so each minute.
+func (s *Store) Tidy(ctx context.Context) error {
+	var mine bool
+	err := s.pool.QueryRow(ctx, `
+		UPDATE punctual.deployment SET tidied_at = now() WHERE tidied_at < now() - interval '50 s' RETURNING true`).Scan(&mine)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("beginning to tidy: %w", err)
+	}
+	return errors.Join(s.RetireRuns(ctx), s.PurgeJobs(ctx))
+}
+
+// dayTable is one of the tables that hold a day of runs, attempts or run_data.
+type dayTable struct {
+	name, parent string
+	state        string // attached, pending (its detach was begun) or detached
+	failures     bool   // it holds no more than the runs that did not succeed
+}
+
+// oldDay is a day of runs, in UTC, with its tables.
+type oldDay struct {
+	day    string // 2006-01-02
+	old    bool   // older than the retention
+	gone   bool   // older than the failures' retention as well
+	tables []dayTable
+}
+
+// The hour is for runs that ended after midnight, so that most days can go at the first look.
+const selectOldDays = `
+WITH tables AS (
+    SELECT to_date(substring(c.relname FROM '\d{8}'), 'YYYYMMDD') AS day, c.relname::text AS name, substring(c.relname FROM '^(runs|attempts|run_data)') AS parent,
+           CASE WHEN i.inhrelid IS NULL THEN 'detached' WHEN i.inhdetachpending THEN 'pending' ELSE 'attached' END AS state, c.relname ~ '_failures$' AS failures
+      FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_inherits i ON i.inhrelid = c.oid
+     WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind = 'r' AND c.relname ~ '^(runs|attempts|run_data)_\d{8}(_failures)?$'),
+aged AS (SELECT *, now() - (day + 1)::timestamp AT TIME ZONE 'UTC' - interval '1 hour' AS age FROM tables)
+SELECT day::text, age >= $1::interval, age >= $2::interval, name, parent, state, failures
+  FROM aged WHERE age >= $1::interval OR state = 'pending' ORDER BY day, parent DESC`
+
+// RetireRuns takes the days of runs that are older than the retention out of the history: what succeeded is
+// dropped with its day's partition, and the rest is kept in a partition of failures until it is older than
+// the failures' retention. It goes on where an earlier pass was interrupted, here or on another replica.
+func (s *Store) RetireRuns(ctx context.Context) error {
+	if !s.tidy.busy.TryLock() {
+		return nil
+	}
+	defer s.tidy.busy.Unlock()
+	days, err := s.oldDays(ctx)
+	if err != nil {
+		return fmt.Errorf("looking for old partitions: %w", err)
+	}
+	begun := time.Now()
+	for _, d := range days {
+		if time.Since(begun) > tidyFor {
+			return nil // the rest in a minute
+		}
+		err := s.retire(ctx, d)
+		if later(err) && ctx.Err() == nil {
+			s.options.Log.Warn("an old partition could not be detached yet, because somebody reads it or another replica is at it; tried again in a minute", "day", d.day, "error", err)
+			return nil // a detach that is pending keeps every other of its table from beginning
+		}
+		if err != nil {
+			return fmt.Errorf("retiring the runs of %s: %w", d.day, err)
+		}
+	}
+	return nil
+}
+
+// oldDays returns, oldest first, the days that may have something to be removed.
+func (s *Store) oldDays(ctx context.Context) ([]oldDay, error) {
+	rows, err := s.pool.Query(ctx, selectOldDays, s.options.Retention, s.options.FailureRetention)
+	if err != nil {
+		return nil, err
+	}
+	var days []oldDay
+	var d oldDay
+	var t dayTable
+	_, err = pgx.ForEachRow(rows, []any{&d.day, &d.old, &d.gone, &t.name, &t.parent, &t.state, &t.failures}, func() error {
+		if n := len(days); n == 0 || days[n-1].day != d.day {
+			days = append(days, oldDay{day: d.day, old: d.old, gone: d.gone})
+		}
+		last := &days[len(days)-1]
+		last.tables = append(last.tables, t)
+		return nil
+	})
+	return days, err
+}
+
+// goes reports whether a table is to be taken out of the history.
+func (d oldDay) goes(t dayTable) bool { return d.old && (d.gone || !t.failures) }
+
+// retire does what is left to be done for a day.
+func (s *Store) retire(ctx context.Context, d oldDay) error {
+	attached, left := false, false
+	for _, t := range d.tables {
+		if t.state == "pending" {
+			// Of any age: until it is finished, nothing else of the same parent can be detached.
+			if err := s.alter(ctx, t, "FINALIZE"); err != nil {
+				return err
+			}
+		}
+		attached = attached || d.goes(t) && t.state == "attached"
+		left = left || d.goes(t) || d.old && t.state != "attached"
+	}
+	if !left {
+		return nil
+	}
+	if attached {
+		if needed, err := s.needed(ctx, d); needed || err != nil {
+			return err
+		}
+		for _, t := range d.tables {
+			if d.goes(t) && t.state == "attached" {
+				if err := s.alter(ctx, t, "CONCURRENTLY"); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, retireTimeout)
+	defer cancel()
+	var kept *int64
+	if err := s.pool.QueryRow(ctx, `SELECT punctual.retire_partitions($1::text::date, $2)`, d.day, !d.gone).Scan(&kept); err != nil {
+		return err
+	}
+	if kept != nil {
+		s.options.Log.Info("the runs of an old day were removed", "day", d.day, "failures_kept", *kept)
+	}
+	return nil
+}
+
+// alter begins or finishes the detach of a table. It is one statement of the simple protocol, because it
+// cannot be part of a transaction; so there is no telling the server how long to wait, and it is cancelled
+// from here. What it has begun then stays pending: new queries do without the partition already.
+func (s *Store) alter(ctx context.Context, t dayTable, how string) error {
+	ctx, cancel := context.WithTimeout(ctx, detachPatience)
+	defer cancel()
+	_, err := s.pool.Exec(ctx, fmt.Sprintf(`ALTER TABLE punctual.%s DETACH PARTITION punctual.%s %s`, t.parent, t.name, how), pgx.QueryExecModeSimpleProtocol)
+	return err
+}
+
+// needed reports whether a day must stay as it is: a run of it is not over, or ended within the retention
+// as that of a slot which was very late, or a one-shot's slot in it is still to fire. So ready, claims and
+// exclusive never name a run that was taken away while it mattered.
+func (s *Store) needed(ctx context.Context, d oldDay) (bool, error) {
+	if time.Until(s.tidy.needed[d.day]) > 0 {
+		return true, nil
+	}
+	retention := s.options.Retention
+	if d.gone {
+		retention = s.options.FailureRetention
+	}
+	var needed bool
+	err := s.pool.QueryRow(ctx, `
+		SELECT EXISTS (SELECT FROM punctual.runs WHERE id >= punctual.partition_bound($1::text::date) AND id < punctual.partition_bound($1::text::date + 1)
+		                  AND (finished_at IS NULL OR finished_at > now() - $2::interval))
+		    OR EXISTS (SELECT FROM punctual.schedules s JOIN punctual.jobs j ON j.id = s.job_id WHERE j.kind IN ('at', 'delay')
+		                  AND s.scheduled_for >= $1::text::timestamp AT TIME ZONE 'UTC' AND s.scheduled_for < ($1::text::date + 1)::timestamp AT TIME ZONE 'UTC')`,
+		d.day, retention).Scan(&needed)
+	if err != nil {
+		return false, fmt.Errorf("looking for runs that are not over: %w", err)
+	}
+	if needed {
+		if s.tidy.needed == nil {
+			s.tidy.needed = map[string]time.Time{}
+		}
+		s.tidy.needed[d.day] = time.Now().Add(lookAgain)
+	} else {
+		delete(s.tidy.needed, d.day)
+	}
+	return needed, nil
+}
+
+// later reports whether an error means that somebody reads the partition, or that another replica is at it.
+func later(err error) bool {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return errors.Is(err, context.DeadlineExceeded)
+	}
+	switch pg.Code {
+	case "55P03", "57014", "40P01", // no lock to be had, cancelled, deadlock
+		"55000", "42P01": // a detach of the same parent is pending; it is no partition any more
+		return true
+	}
+	return false
+}
+
+// purgeCursor is how far a look through the deleted jobs has come.
+type purgeCursor struct {
+	deletedAt time.Time
+	id        uuid.UUID
+	next      time.Time // when the next look may begin
+}

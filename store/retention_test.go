@@ -1,0 +1,547 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"punctual/scheduler"
+	"punctual/store/storetest"
+)
+
+// ago returns noon of the day that lies so many days back, in UTC.
+func (c crud) ago(days int) time.Time {
+	c.t.Helper()
+	now, err := c.Now(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return now.Truncate(24*time.Hour).AddDate(0, 0, -days).Add(12 * time.Hour)
+}
+
+// ran writes a run whose slot is at the given instant, with an attempt and a body, and makes its partition.
+// It ended at its slot, unless the status is not final.
+func (c crud) ran(job uuid.UUID, slot time.Time, status scheduler.Status) uuid.UUID {
+	c.t.Helper()
+	id := scheduler.SlotRunID(job, slot)
+	c.exec(`SELECT punctual.create_partitions($1::date, $1::date)`, slot)
+	var finished *time.Time
+	if status.Final() {
+		finished = &slot
+	}
+	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane, status, trigger, reason, fence)
+		VALUES ($1, $2, $3, $3, $4, $5, 1, 5, $6, 'schedule', CASE WHEN $6 IN ('dead', 'skipped') THEN 'timeout' END, 1)`, id, job, slot, finished, c.tenant, string(status))
+	c.exec(`INSERT INTO punctual.attempts (run_id, fence, number, started_at, finished_at, outcome) VALUES ($1, 1, 1, $2, $2, 'failed')`, id, slot)
+	c.exec(`INSERT INTO punctual.run_data (run_id, body) VALUES ($1, 'x')`, id)
+	return id
+}
+
+// kept lists which of the runs are there with their attempt and body; part of one is an error.
+func (c crud) kept(runs map[string]uuid.UUID) string {
+	c.t.Helper()
+	var names []string
+	for name, id := range runs {
+		n := c.count(`SELECT (SELECT count(*) FROM punctual.runs WHERE id = $1) + (SELECT count(*) FROM punctual.attempts WHERE run_id = $1) + (SELECT count(*) FROM punctual.run_data WHERE run_id = $1)`, id)
+		switch n {
+		case 3:
+			names = append(names, name)
+		case 0:
+		default:
+			names = append(names, "half of "+name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// tables lists the tables of a day that are there, attached or not.
+func (c crud) tables(day time.Time) string {
+	c.t.Helper()
+	var names string
+	err := c.pool.QueryRow(c.t.Context(), `
+		SELECT coalesce(string_agg(replace(c.relname, $1, 'DAY') || CASE WHEN i.inhrelid IS NULL THEN ' detached' WHEN i.inhdetachpending THEN ' pending' ELSE '' END, ', ' ORDER BY c.relname DESC), '')
+		FROM pg_class c LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
+		WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind = 'r' AND c.relname LIKE '%' || $1 || '%'`, day.Format("20060102")).Scan(&names)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return names
+}
+
+const failuresOfDay = "runs_DAY_failures, run_data_DAY_failures, attempts_DAY_failures"
+
+func (c crud) retireRuns() {
+	c.t.Helper()
+	if err := c.RetireRuns(c.t.Context()); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func TestFailuresOutliveSuccesses(t *testing.T) {
+	c := newCRUD(t)
+	job := c.create("job", never).ID
+	runs := map[string]uuid.UUID{}
+	for name, days := range map[string]int{"recent": 29, "old": 40, "ancient": 100} {
+		for i, status := range []scheduler.Status{scheduler.StatusSucceeded, scheduler.StatusDead, scheduler.StatusSkipped} {
+			runs[name+" "+string(status)] = c.ran(job, c.ago(days).Add(time.Duration(i)*time.Second), status)
+		}
+	}
+	succeeded := c.ran(job, c.ago(50), scheduler.StatusSucceeded)
+
+	c.retireRuns()
+	if got, want := c.kept(runs), "old dead, old skipped, recent dead, recent skipped, recent succeeded"; got != want {
+		t.Errorf("there are: %s\nwant: %s", got, want)
+	}
+	if got := c.tables(c.ago(40)); got != failuresOfDay {
+		t.Errorf("the day with failures has %q", got)
+	}
+	for _, days := range []int{50, 100} {
+		if got := c.tables(c.ago(days)); got != "" {
+			t.Errorf("%d days ago nothing failed that is kept, and there is %q", days, got)
+		}
+	}
+	if c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1`, succeeded) != 0 {
+		t.Error("the run that succeeded is there")
+	}
+	c.retireRuns()
+	if got := c.tables(c.ago(40)); got != failuresOfDay {
+		t.Errorf("a second time changes it to %q", got)
+	}
+
+	c.options.FailureRetention = 30 * 24 * time.Hour
+	c.retireRuns()
+	if got, want := c.kept(runs), "recent dead, recent skipped, recent succeeded"; got != want {
+		t.Errorf("after the failures' retention there are: %s\nwant: %s", got, want)
+	}
+}
+
+func TestDayThatIsStillNeededStays(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		need func(c crud, slot time.Time)
+		over func(c crud)
+	}{
+		{
+			"a run of it is running",
+			func(c crud, slot time.Time) {
+				c.ran(c.create("job", never).ID, slot.Add(time.Second), scheduler.StatusRunning)
+			},
+			func(c crud) {
+				c.exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = scheduled_for WHERE status = 'running'`)
+			},
+		},
+		{
+			"a run of it ended today",
+			func(c crud, slot time.Time) {
+				c.ran(c.create("job", never).ID, slot.Add(time.Second), scheduler.StatusSucceeded)
+				c.exec(`UPDATE punctual.runs SET finished_at = now()`)
+			},
+			func(c crud) { c.exec(`UPDATE punctual.runs SET finished_at = scheduled_for`) },
+		},
+		{
+			"a one-shot that is paused is to fire in it",
+			func(c crud, slot time.Time) {
+				job := c.create("job", delay(time.Hour)).ID
+				c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2, enabled = false WHERE job_id = $1`, job, slot.Add(time.Second))
+			},
+			func(c crud) { c.exec(`UPDATE punctual.schedules SET scheduled_for = now(), next_run_at = now()`) },
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCRUD(t)
+			for _, days := range []int{40, 100} {
+				slot := c.ago(days)
+				runs := map[string]uuid.UUID{"it": c.ran(c.create("other", never).ID, slot, scheduler.StatusSucceeded)}
+				tt.need(c, slot)
+				c.retireRuns()
+				if got := c.kept(runs); got != "it" {
+					t.Errorf("%d days ago: it is gone", days)
+				}
+				tt.over(c)
+				c.retireRuns()
+				if got := c.kept(runs); got != "it" {
+					t.Errorf("%d days ago: it was looked at again at once", days)
+				}
+				c.tidy.needed = nil // an hour later
+				c.retireRuns()
+				if got := c.kept(runs); got != "" {
+					t.Errorf("%d days ago: it is there", days)
+				}
+				c.exec(`DELETE FROM punctual.jobs`)
+			}
+		})
+	}
+}
+
+// A report that reads the history for hours holds up the removal and nothing else.
+func TestReaderOfOldRunsBlocksNeitherWritesNorTheMakingOfPartitions(t *testing.T) {
+	c := newCRUD(t)
+	ctx := t.Context()
+	job := c.create("job", never).ID
+	runs := map[string]uuid.UUID{"dead": c.ran(job, c.ago(40), scheduler.StatusDead), "succeeded": c.ran(job, c.ago(40).Add(time.Second), scheduler.StatusSucceeded)}
+	c.exec(`DROP TABLE punctual.runs_` + c.ago(-7).Format("20060102"))
+	reader, err := c.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reader.Rollback(context.WithoutCancel(ctx)) }()
+	read := func() (n int) {
+		t.Helper()
+		if err := reader.QueryRow(ctx, `SELECT count(*) FROM punctual.runs`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := read(); n != 2 {
+		t.Fatalf("the reader sees %d runs", n)
+	}
+
+	var removal sync.WaitGroup
+	removal.Go(func() {
+		if err := c.RetireRuns(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	c.waiting(1)
+	write := func(when string) {
+		t.Helper()
+		err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '100ms'`)
+			if err != nil {
+				return err
+			}
+			_, err = tx.Exec(ctx, `INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger)
+				VALUES ($1, $2, now(), now(), $3, 1, 5, 'pending', 'manual')`, scheduler.NewRunID(time.Now()), job, c.tenant)
+			return err
+		})
+		if err != nil {
+			t.Errorf("a run could not be written while %s: %v", when, err)
+		}
+	}
+	write("the removal waits")
+	removal.Wait()
+	if got := c.tables(c.ago(40)); !strings.Contains(got, "runs_DAY pending") {
+		t.Errorf("after the removal gave up there are %s", got)
+	}
+	write("a detach is pending")
+	if n := read(); n != 2 {
+		t.Errorf("the reader's snapshot has changed: it sees %d runs", n)
+	}
+	if _, err := c.EnsurePartitions(ctx); err != nil {
+		t.Error(err)
+	}
+	if days, err := c.DaysAhead(ctx); err != nil || days != PartitionsAhead {
+		t.Errorf("%d days have partitions: %v", days, err)
+	}
+
+	if err := reader.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	c.retireRuns()
+	if got := c.kept(runs); got != "dead" {
+		t.Errorf("in the end there are: %s", got)
+	}
+}
+
+func TestInterruptedRemovalIsFinished(t *testing.T) {
+	interrupted := map[string]func(c crud, suffix string){
+		"with one table detached": func(c crud, suffix string) {
+			c.exec(`ALTER TABLE punctual.runs DETACH PARTITION punctual.runs_` + suffix)
+		},
+		"with all tables detached": func(c crud, suffix string) {
+			for _, parent := range []string{"runs", "attempts", "run_data"} {
+				c.exec(`ALTER TABLE punctual.` + parent + ` DETACH PARTITION punctual.` + parent + `_` + suffix)
+			}
+		},
+		"with a detach pending": func(c crud, suffix string) {
+			ctx := c.t.Context()
+			reader, err := c.pool.Begin(ctx)
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			if _, err := reader.Exec(ctx, `SELECT count(*) FROM punctual.attempts`); err != nil {
+				c.t.Fatal(err)
+			}
+			detach, cancel := context.WithCancel(ctx)
+			var detaching sync.WaitGroup
+			detaching.Go(func() {
+				_, _ = c.pool.Exec(detach, `ALTER TABLE punctual.attempts DETACH PARTITION punctual.attempts_`+suffix+` CONCURRENTLY`, pgx.QueryExecModeSimpleProtocol)
+			})
+			c.waiting(1)
+			cancel()
+			detaching.Wait()
+			for c.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0 {
+				continue // the cancel is on its way
+			}
+			if err := reader.Rollback(ctx); err != nil {
+				c.t.Fatal(err)
+			}
+		},
+	}
+	for name, interrupt := range interrupted {
+		t.Run(name, func(t *testing.T) {
+			for _, tt := range []struct {
+				days int
+				kept string
+			}{{40, "dead"}, {100, ""}} {
+				c := newCRUDAgain(t)
+				job := c.create("job", never).ID
+				day := c.ago(tt.days)
+				runs := map[string]uuid.UUID{"dead": c.ran(job, day, scheduler.StatusDead), "succeeded": c.ran(job, day.Add(time.Second), scheduler.StatusSucceeded)}
+				interrupt(c, day.Format("20060102"))
+				if got := c.tables(day); !strings.Contains(got, "detached") && !strings.Contains(got, "pending") {
+					t.Fatalf("it was not interrupted: %s", got)
+				}
+				c.retireRuns()
+				if got := c.kept(runs); got != tt.kept {
+					t.Errorf("%d days ago there is %q, want %q", tt.days, got, tt.kept)
+				}
+				if got := c.tables(day); strings.Contains(got, "detached") || strings.Contains(got, "pending") {
+					t.Errorf("left over: %s", got)
+				}
+			}
+		})
+	}
+}
+
+// newCRUDAgain is newCRUD for a test that has called t.Parallel, or does without.
+func newCRUDAgain(t *testing.T) crud {
+	t.Helper()
+	return openCRUD(t, storetest.DSN(t))
+}
+
+func openCRUD(t *testing.T, dsn string) crud {
+	t.Helper()
+	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	c := crud{Store: s, t: t}
+	if c.tenant, err = s.TenantID(t.Context(), "default"); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A slot of a day that is about to go needs it after all: the day comes back as it was.
+func TestDayThatWasDetachedIsAttachedAgainWhenItIsNeeded(t *testing.T) {
+	c := newCRUD(t)
+	job := c.create("job", never).ID
+	day := c.ago(40)
+	runs := map[string]uuid.UUID{"dead": c.ran(job, day, scheduler.StatusDead), "succeeded": c.ran(job, day.Add(time.Second), scheduler.StatusSucceeded)}
+	for _, parent := range []string{"runs", "attempts", "run_data"} {
+		c.exec(`ALTER TABLE punctual.` + parent + ` DETACH PARTITION punctual.` + parent + `_` + day.Format("20060102"))
+	}
+	c.ran(job, day.Add(time.Minute), scheduler.StatusPending)
+	c.retireRuns()
+	if got := c.kept(runs); got != "dead, succeeded" {
+		t.Errorf("there is %q", got)
+	}
+}
+
+func TestManyReplicasRemoveOldRunsAtOnce(t *testing.T) {
+	c := newCRUD(t)
+	job := c.create("job", never).ID
+	runs := map[string]uuid.UUID{}
+	for _, days := range []int{40, 41, 42} {
+		day := c.ago(days)
+		runs["dead "+day.Format(time.DateOnly)] = c.ran(job, day, scheduler.StatusDead)
+		runs["succeeded "+day.Format(time.DateOnly)] = c.ran(job, day.Add(time.Second), scheduler.StatusSucceeded)
+	}
+	before := c.count(`SELECT count(*) FROM punctual.runs`)
+	var replicas sync.WaitGroup
+	for range 4 {
+		replica := openCRUD(t, c.options.DatabaseURL)
+		replicas.Go(func() {
+			if err := replica.RetireRuns(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	replicas.Wait()
+	c.retireRuns() // what they have left each other
+	if after := c.count(`SELECT count(*) FROM punctual.runs`); before != 6 || after != 3 {
+		t.Errorf("there were %d runs and are %d, want 6 and 3", before, after)
+	}
+	if got := c.kept(runs); strings.Contains(got, "succeeded") || strings.Contains(got, "half") {
+		t.Errorf("there are: %s", got)
+	}
+}
+
+func TestOneReplicaTidiesEachMinute(t *testing.T) {
+	c := newCRUD(t)
+	run := map[string]uuid.UUID{"it": c.ran(c.create("job", never).ID, c.ago(40), scheduler.StatusSucceeded)}
+	maintain := func() {
+		t.Helper()
+		if err := c.Maintain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	maintain()
+	if c.kept(run) != "it" {
+		t.Error("a replica that starts takes its time for old runs")
+	}
+	c.exec(`UPDATE punctual.deployment SET tidied_at = now()`)
+	maintain()
+	if c.kept(run) != "it" {
+		t.Error("it does what another has just done")
+	}
+	c.exec(`UPDATE punctual.deployment SET tidied_at = now() - interval '1 minute'`)
+	maintain()
+	if c.kept(run) != "" {
+		t.Error("a minute later it does nothing")
+	}
+}
+
+func TestOldRunsAreRemovedThroughPgBouncer(t *testing.T) {
+	t.Parallel()
+	server := storetest.Server(t)
+	c := openCRUD(t, storetest.PgBouncer(t, server, storetest.DSN(t), "default_pool_size = 3"))
+	job := c.create("job", never).ID
+	day := c.ago(40)
+	runs := map[string]uuid.UUID{"dead": c.ran(job, day, scheduler.StatusDead), "succeeded": c.ran(job, day.Add(time.Second), scheduler.StatusSucceeded)}
+	reader, err := c.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reader.Exec(t.Context(), `SELECT count(*) FROM punctual.runs`); err != nil {
+		t.Fatal(err)
+	}
+	c.retireRuns()
+	if got := c.tables(day); !strings.Contains(got, "pending") {
+		t.Errorf("under a reader there are %s", got)
+	}
+	if err := reader.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for c.kept(runs) != "dead" { // the cancelled statement may take a moment to end
+		c.retireRuns()
+	}
+	if got := c.tables(day); got != failuresOfDay {
+		t.Errorf("there are %s", got)
+	}
+}
+
+func TestMissingPartitionIsNoticedAndMadeBeforeAnythingNeedsIt(t *testing.T) {
+	c := newCRUD(t)
+	ahead := func() float64 {
+		t.Helper()
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(Collector{Store: c.Store})
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() == "punctual_partition_days_ahead" {
+				return f.GetMetric()[0].GetGauge().GetValue()
+			}
+		}
+		t.Fatal("the metric is missing")
+		return 0
+	}
+	if n := ahead(); n != 7 {
+		t.Errorf("%v days have partitions, want 7", n)
+	}
+	tomorrow := c.ago(-1)
+	for _, parent := range []string{"runs", "attempts", "run_data"} {
+		c.exec(`DROP TABLE punctual.` + parent + `_` + tomorrow.Format("20060102"))
+	}
+	if n := ahead(); n != 0 {
+		t.Errorf("without tomorrow's %v days have partitions, want 0", n)
+	}
+	if err := c.Maintain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := ahead(); n != 7 {
+		t.Errorf("afterwards %v days have partitions, want 7", n)
+	}
+	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger)
+		VALUES ($1, $2, $3, $3, $4, 1, 5, 'pending', 'schedule')`, scheduler.SlotRunID(uuid.New(), tomorrow), uuid.New(), tomorrow, c.tenant)
+}
+
+func TestDeletedJobIsPurgedWhenItsRunsAreGone(t *testing.T) {
+	c := newCRUD(t)
+	ids := map[string]uuid.UUID{}
+	for _, name := range []string{"young", "failed", "runless", "alive"} {
+		ids[name] = c.create(name, never, forbid).ID
+		if name == "alive" {
+			continue
+		}
+		if err := c.DeleteJob(t.Context(), c.tenant, name, nil); err != nil {
+			t.Fatal(err)
+		}
+		if name != "young" {
+			c.exec(`UPDATE punctual.jobs SET deleted_at = now() - interval '31 days' WHERE id = $1`, ids[name])
+		}
+	}
+	c.ran(ids["failed"], c.ago(40), scheduler.StatusDead)
+	purge := func() (left []string) {
+		t.Helper()
+		c.tidy.purge = purgeCursor{} // an hour later
+		if err := c.PurgeJobs(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for name, id := range ids {
+			switch n := c.count(`SELECT (SELECT count(*) FROM punctual.jobs WHERE id = $1) + (SELECT count(*) FROM punctual.schedules WHERE job_id = $1)
+				+ (SELECT count(*) FROM punctual.exclusive WHERE job_id = $1) + (SELECT least(count(*), 1) FROM punctual.job_versions WHERE job_id = $1)`, id); n {
+			case 4:
+				left = append(left, name)
+			case 0:
+			default:
+				left = append(left, "part of "+name)
+			}
+		}
+		slices.Sort(left)
+		return left
+	}
+	if left := purge(); !slices.Equal(left, []string{"alive", "failed", "young"}) {
+		t.Errorf("left: %v", left)
+	}
+	c.exec(`DELETE FROM punctual.runs`)
+	if left := purge(); !slices.Equal(left, []string{"alive", "young"}) {
+		t.Errorf("without runs left: %v", left)
+	}
+}
+
+func TestWindowReachesNoFurtherBackThanRunsAreKept(t *testing.T) {
+	c := newCRUD(t)
+	window := func(d time.Duration) func(*scheduler.Definition) {
+		return func(def *scheduler.Definition) { def.Missed.Window = scheduler.DurationOf(d) }
+	}
+	month := c.create("month", every(time.Hour), window(DefaultRetention))
+	_, err := c.CreateJob(t.Context(), c.tenant, NewJob{Definition: definition("more", every(time.Hour), window(DefaultRetention+time.Second))})
+	var wrong *WindowError
+	if !errors.As(err, &wrong) || wrong.Retention != DefaultRetention {
+		t.Errorf("a longer window: %v", err)
+	}
+
+	// Written when runs were kept for longer.
+	c.options.Retention = 24 * time.Hour
+	c.jobs.Purge()
+	slot := c.ago(2)
+	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, month.ID, slot)
+	job, err := c.compileJob(month.ID, c.tenant, 1, month.Definition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := c.ago(0)
+	plan := scheduler.Decide(scheduler.Situation{Job: job, ScheduledFor: slot, Now: now})
+	if len(plan.Skips) != 1 || !plan.Skips[0].First.Equal(slot) {
+		t.Errorf("the old slots became %+v", plan)
+	}
+	for _, run := range plan.Runs {
+		if run.ScheduledFor.Before(now.Add(-24 * time.Hour)) {
+			t.Errorf("a slot older than the retention runs: %s", run.ScheduledFor)
+		}
+	}
+}

@@ -1,0 +1,284 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+	"punctual/scheduler/cron"
+)
+
+// VerifyOptions says what to verify.
+type VerifyOptions struct {
+	From, To time.Time // slots from one to the other, both included; To is at most now
+	Tenant   string    // empty: all
+	Job      string    // id or name, deleted jobs too; empty: all
+	// Grace is how long a due slot may wait for its claim, and a run may be held by nobody, without being
+	// reported. 0: a minute.
+	Grace time.Duration
+
+	Report   func(Violation) error // called for each violation, jobs in the order of their ids
+	Progress func(VerifySummary)   // called now and then, may be nil
+}
+
+// ViolationKind says what is wrong. The list is closed.
+type ViolationKind string
+
+// The kinds of violations.
+const (
+	ViolationMissing    ViolationKind = "missing"      // a slot without run or skip
+	ViolationDouble     ViolationKind = "double"       // several rows cover one slot
+	ViolationOverlap    ViolationKind = "overlap"      // two skips stand for some of the same slots
+	ViolationCount      ViolationKind = "count"        // a skip counts other than the slots it stands for
+	ViolationPhantom    ViolationKind = "phantom"      // a run or skip of a slot that no definition explains
+	ViolationUnended    ViolationKind = "unended"      // a run that has not ended and that nobody holds
+	ViolationOverdue    ViolationKind = "overdue"      // slots that are due and still to be claimed
+	ViolationUnreadable ViolationKind = "unverifiable" // a job whose definition this binary cannot read
+)
+
+// Violation is one thing that should not be.
+type Violation struct {
+	Kind   ViolationKind `json:"kind"`
+	Tenant string        `json:"tenant"`
+	Job    string        `json:"job"` // name; empty when there is no such job
+	JobID  uuid.UUID     `json:"job_id"`
+	Slot   *time.Time    `json:"slot,omitempty"` // the slot, or the first of several
+	Last   *time.Time    `json:"last,omitempty"` // the last of several
+	Count  int           `json:"count,omitempty"`
+	Runs   []uuid.UUID   `json:"runs,omitempty"` // rows concerned
+	Detail string        `json:"detail"`         // for people
+}
+
+// VerifySummary counts what was verified.
+type VerifySummary struct {
+	From         time.Time `json:"from"` // as verified: history that retention has dropped is left out
+	To           time.Time `json:"to"`
+	JobsInAll    int       `json:"-"` // for the progress
+	Jobs         int       `json:"jobs"`
+	Slots        int       `json:"slots"` // that had to be accounted for, and were looked for
+	Runs         int       `json:"runs"`
+	Skips        int       `json:"skips"`
+	Waiting      int       `json:"waiting"`       // slots that are not accounted for yet, rightly
+	NotCheckable int       `json:"not_checkable"` // slots of which the history cannot tell
+	Violations   int       `json:"violations"`
+
+	Kinds map[ViolationKind]int `json:"kinds,omitempty"`
+	Notes []string              `json:"notes,omitempty"` // what bears on how far it can be relied on, for people
+}
+
+// jobsPerPage is how many jobs one read-only snapshot covers: enough to share its round trips, little
+// enough that the snapshot is old for seconds only, as one that is old for long keeps vacuum from its work.
+const jobsPerPage = 200
+
+// defaultGrace is four times what recovery from a lost replica takes.
+const defaultGrace = time.Minute
+
+// EmptyWindowError is a window in which there is nothing to verify.
+type EmptyWindowError struct{ From, To time.Time }
+
+func (e *EmptyWindowError) Error() string {
+	return fmt.Sprintf("there is nothing to verify from %s to %s", e.From.UTC().Format(time.RFC3339), e.To.UTC().Format(time.RFC3339))
+}
+
+// Verify works out from the definitions' history which slots the jobs had, and compares them with the
+// runs and skips that there are. It only reads, a page of jobs in one snapshot after the other, and holds
+// neither slots nor rows: what it keeps is the histories of one page.
+func (s *Store) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, error) {
+	if o.Grace == 0 {
+		o.Grace = defaultGrace
+	}
+	v := verification{store: s, options: o, summary: VerifySummary{From: o.From.UTC(), To: o.To.UTC(), Kinds: map[ViolationKind]int{}}}
+	if err := s.readOnly(ctx, func(tx pgx.Tx) error { return v.prepare(ctx, tx) }); err != nil {
+		return v.summary, fmt.Errorf("preparing to verify: %w", err)
+	}
+	for last := false; !last; {
+		err := s.readOnly(ctx, func(tx pgx.Tx) (err error) {
+			last, err = v.page(ctx, tx)
+			return err
+		})
+		if err != nil {
+			return v.summary, fmt.Errorf("verifying the jobs after %s: %w", v.after, err)
+		}
+		if o.Progress != nil {
+			o.Progress(v.summary)
+		}
+	}
+	return v.summary, nil
+}
+
+// readOnly runs work on one snapshot, in a transaction that can write nothing.
+func (s *Store) readOnly(ctx context.Context, work func(tx pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, work)
+}
+
+// verification is one Verify on its way through the jobs.
+type verification struct {
+	store   *Store
+	options VerifyOptions
+	tenant  int32     // 0: all
+	only    uuid.UUID // uuid.Nil: all, or those of the name
+	name    string    // empty: all
+	after   uuid.UUID // the last job of the page before
+	summary VerifySummary
+}
+
+const verifyFacts = `
+SELECT ` + databaseNow + `, (SELECT zone_data FROM punctual.deployment),
+       (SELECT count(*) FROM punctual.jobs j WHERE ($1 = 0 OR j.tenant = $1) AND ($2::uuid IS NULL OR j.id = $2) AND ($3 = '' OR j.name = $3)),
+       ` + keptSince
+
+// On a standby the present is what has been replayed.
+const databaseNow = `CASE WHEN pg_is_in_recovery() THEN least(now(), coalesce(pg_last_xact_replay_timestamp(), now())) ELSE now() END`
+
+// keptSince is the first of the days up to today that have a partition without a gap: an older one may
+// stay for a run that has not ended, have been made for one slot of long ago, or hold failures alone.
+const keptSince = `
+	(WITH days AS (SELECT to_date(right(c.relname, 8), 'YYYYMMDD') AS day
+	                 FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
+	                WHERE i.inhparent = 'punctual.runs'::regclass AND c.relname ~ '^runs_\d{8}$')
+	 SELECT max(d.day)::timestamp AT TIME ZONE 'UTC' FROM days d
+	 WHERE d.day <= (now() AT TIME ZONE 'UTC')::date AND NOT EXISTS (SELECT FROM days e WHERE e.day = d.day - 1))`
+
+func (v *verification) prepare(ctx context.Context, tx pgx.Tx) error {
+	if id, ok := parseID(v.options.Job); ok {
+		v.only = id
+	} else {
+		v.name = v.options.Job
+	}
+	if v.options.Tenant != "" {
+		err := tx.QueryRow(ctx, `SELECT id FROM punctual.tenants WHERE name = $1`, v.options.Tenant).Scan(&v.tenant)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("tenant %q: %w", v.options.Tenant, ErrNotFound)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	var now time.Time
+	var kept *time.Time
+	var zones string
+	if err := tx.QueryRow(ctx, verifyFacts, v.tenant, nullID(v.only), v.name).Scan(&now, &zones, &v.summary.JobsInAll, &kept); err != nil {
+		return err
+	}
+	if v.summary.JobsInAll == 0 && v.options.Job != "" {
+		return fmt.Errorf("job %q: %w", v.options.Job, ErrNotFound)
+	}
+	utc(&now, kept)
+	if v.summary.To.After(now) {
+		v.summary.To = now
+	}
+	if kept != nil && v.summary.From.Before(*kept) {
+		v.summary.From = *kept
+		v.note("The runs before %s are not kept any more.", kept.Format(time.RFC3339))
+	}
+	if mine := cron.ZoneDataVersion(); zones != "" && zones != mine {
+		v.note("The replicas go by the time zone data %s, and this binary by %s: slots of zones whose rules differ may be reported wrongly.", zones, mine)
+	}
+	if !v.summary.From.Before(v.summary.To) {
+		return &EmptyWindowError{From: v.summary.From, To: v.summary.To}
+	}
+	return nil
+}
+
+func (v *verification) note(format string, args ...any) {
+	v.summary.Notes = append(v.summary.Notes, fmt.Sprintf(format, args...))
+}
+
+// page verifies the next jobs in the order of their ids. last says that there are no more.
+func (v *verification) page(ctx context.Context, tx pgx.Tx) (last bool, err error) {
+	// Retention may have taken a day away since the page before.
+	var kept *time.Time
+	if err := tx.QueryRow(ctx, `SELECT `+keptSince).Scan(&kept); err != nil {
+		return false, fmt.Errorf("looking for the oldest day: %w", err)
+	}
+	if kept != nil && v.summary.From.Before(*kept) {
+		v.summary.From = kept.UTC()
+	}
+	jobs, now, err := v.readJobs(ctx, tx)
+	if err != nil {
+		return false, err
+	}
+	if err := v.readVersions(ctx, tx, jobs); err != nil {
+		return false, err
+	}
+	last = len(jobs) < jobsPerPage
+	if len(jobs) > 0 || !v.filtered() {
+		if err := v.compare(ctx, tx, jobs, now, last); err != nil {
+			return false, err
+		}
+	}
+	if len(jobs) > 0 {
+		v.after = jobs[len(jobs)-1].id
+	}
+	return last, nil
+}
+
+func (v *verification) filtered() bool { return v.tenant != 0 || v.options.Job != "" }
+
+// verifyJob is a job of a page.
+type verifyJob struct {
+	id           uuid.UUID
+	tenant, name string
+	enabled      bool
+	history      scheduler.History
+	broken       error // why its versions cannot be read
+}
+
+func (v *verification) readJobs(ctx context.Context, tx pgx.Tx) (jobs []*verifyJob, now time.Time, err error) {
+	rows, err := tx.Query(ctx, `
+		SELECT j.id, t.name, j.name, s.scheduled_for, j.state = 'active', `+databaseNow+`
+		FROM punctual.jobs j JOIN punctual.tenants t ON t.id = j.tenant LEFT JOIN punctual.schedules s ON s.job_id = j.id
+		WHERE j.id > $1 AND ($2 = 0 OR j.tenant = $2) AND ($3::uuid IS NULL OR j.id = $3) AND ($4 = '' OR j.name = $4)
+		ORDER BY j.id LIMIT $5`, v.after, v.tenant, nullID(v.only), v.name, jobsPerPage)
+	if err != nil {
+		return nil, now, fmt.Errorf("reading jobs: %w", err)
+	}
+	jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (*verifyJob, error) {
+		var j verifyJob
+		var next *time.Time
+		err := row.Scan(&j.id, &j.tenant, &j.name, &next, &j.enabled, &now)
+		j.history = scheduler.History{Job: j.id, DefaultJitter: v.store.options.DefaultJitter}
+		if next != nil {
+			j.history.Next = next.UTC()
+		}
+		return &j, err
+	})
+	if err != nil {
+		return nil, now, fmt.Errorf("reading jobs: %w", err)
+	}
+	return jobs, now.UTC(), nil
+}
+
+// readVersions reads the histories of a page, and forgets what bears on no slot of the window as it goes.
+func (v *verification) readVersions(ctx context.Context, tx pgx.Tx, jobs []*verifyJob) error {
+	ids := make([]uuid.UUID, len(jobs))
+	for i, j := range jobs {
+		ids[i] = j.id
+	}
+	i := 0
+	return eachVersion(ctx, tx, ids, func(id uuid.UUID, version scheduler.Version, broken error) {
+		for jobs[i].id != id {
+			i++
+		}
+		h := &jobs[i].history
+		h.Versions = append(h.Versions, version)
+		if len(h.Versions)%100 == 0 {
+			h.Trim(v.summary.From)
+		}
+		if broken != nil {
+			jobs[i].broken = broken
+		}
+	})
+}
+
+func nullID(id uuid.UUID) *uuid.UUID {
+	if id == uuid.Nil {
+		return nil
+	}
+	return &id
+}

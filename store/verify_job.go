@@ -1,0 +1,238 @@
+package store
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+// jobCheck merges the slots that a job's history explains with its rows, both in order. It holds one slot,
+// the runs of one instant, and the skips that reach beyond it.
+type jobCheck struct {
+	*verification
+	job     *verifyJob
+	now     time.Time
+	slot    scheduler.ExpectedSlot // the next one to settle
+	more    bool
+	pull    func() (scheduler.ExpectedSlot, error, bool)
+	stop    func()
+	skips   []verifyRow // that may cover the next slot
+	runs    []verifyRow // of the latest instant
+	matched bool        // that instant is a slot
+	overdue Violation
+}
+
+func newJobCheck(v *verification, j *verifyJob, now time.Time) *jobCheck {
+	c := &jobCheck{verification: v, job: j, now: now}
+	c.pull, c.stop = iter.Pull2(j.history.Slots(v.summary.From, v.summary.To))
+	v.summary.Jobs++
+	c.advance()
+	return c
+}
+
+// advance moves on to the next slot.
+func (c *jobCheck) advance() {
+	if c.job.broken != nil {
+		c.more = false
+		return
+	}
+	c.slot, c.job.broken, c.more = c.pull()
+	c.more = c.more && c.job.broken == nil
+}
+
+// unreadable reports whether the job's slots cannot be worked out; its rows are then compared with nothing.
+func (c *jobCheck) unreadable() bool { return c.job.broken != nil }
+
+// row takes the next row of the job.
+func (c *jobCheck) row(r verifyRow) error {
+	if r.isSkip() {
+		c.summary.Skips++
+	} else {
+		c.summary.Runs++
+	}
+	if !r.held && r.createdAt.Before(c.now.Add(-c.options.Grace)) {
+		if err := c.report(Violation{
+			Kind: ViolationUnended, Slot: &r.at, Runs: []uuid.UUID{r.id},
+			Detail: fmt.Sprintf("the run is %s, waits in no list, and no replica that is alive holds it", r.status),
+		}); err != nil {
+			return err
+		}
+	}
+	if !r.ofSlot() {
+		return nil
+	}
+	if err := c.settleBefore(r.start()); err != nil {
+		return err
+	}
+	if r.isSkip() {
+		return c.skip(r)
+	}
+	c.runs = append(c.runs, r)
+	return nil
+}
+
+// settleBefore settles the slots before an instant, and the runs that came before it.
+func (c *jobCheck) settleBefore(instant time.Time) error {
+	for c.more && c.slot.At.Before(instant) {
+		if err := c.settle(); err != nil {
+			return err
+		}
+		c.advance()
+	}
+	if len(c.runs) == 0 || !c.runs[0].at.Before(instant) {
+		return nil
+	}
+	defer func() { c.runs, c.matched = c.runs[:0], false }()
+	return c.unmatched()
+}
+
+// unmatched reports the runs of the latest instant if that is no slot.
+func (c *jobCheck) unmatched() error {
+	if c.matched || c.unreadable() {
+		return nil
+	}
+	for _, r := range c.runs {
+		if r.trigger == triggerBackfill { // it may be older than the job's first version
+			continue
+		}
+		if err := c.report(Violation{Kind: ViolationPhantom, Slot: &r.at, Runs: []uuid.UUID{r.id}, Detail: "no version of the job has a slot then"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle compares one slot with the rows that cover it.
+func (c *jobCheck) settle() error {
+	at := c.slot.At
+	var covering []uuid.UUID
+	fired, backfilled := 0, false
+	// A run that comes before the next row's start has been collected already: rows are ordered.
+	if len(c.runs) > 0 && c.runs[0].at.Equal(at) {
+		c.matched = true
+		for _, r := range c.runs {
+			if r.trigger == triggerBackfill {
+				backfilled = true
+				continue
+			}
+			fired++
+			covering = append(covering, r.id)
+		}
+	}
+	c.skips = slices.DeleteFunc(c.skips, func(r verifyRow) bool { return r.last.Before(at) })
+	for _, r := range c.skips {
+		covering = append(covering, r.id)
+	}
+	if len(covering) > 1 && fired > 0 { // skips alone have been reported as overlapping
+		c.summary.Slots++
+		return c.report(Violation{
+			Kind: ViolationDouble, Slot: &at, Count: len(covering), Runs: covering, Detail: fmt.Sprintf("%d rows cover the slot", len(covering)),
+		})
+	}
+	if len(covering) > 0 || backfilled {
+		c.summary.Slots++
+		return nil
+	}
+	switch c.slot.Duty {
+	case scheduler.Unsure:
+		c.summary.NotCheckable++
+	case scheduler.Waiting:
+		return c.waiting()
+	default:
+		c.summary.Slots++
+		return c.report(Violation{
+			Kind: ViolationMissing, Slot: &at, Detail: fmt.Sprintf("neither a run nor a skip of the slot, which version %d of the job had", c.slot.Version),
+		})
+	}
+	return nil
+}
+
+// waiting notes a slot that is still to be claimed. Those that are due for long are reported together: as
+// a rule nobody is there to claim them, and there are many.
+func (c *jobCheck) waiting() error {
+	at := c.slot.At
+	if !c.job.enabled || !c.job.history.Due(at).Before(c.now.Add(-c.options.Grace)) {
+		c.summary.Waiting++
+		return nil
+	}
+	if c.overdue.Count == 0 {
+		c.overdue = Violation{Kind: ViolationOverdue, Slot: &at}
+	}
+	c.overdue.Last = &at
+	c.overdue.Count++
+	return nil
+}
+
+// skip takes a skip: whether it stands for what it says, and for nothing that another one stands for.
+func (c *jobCheck) skip(r verifyRow) error {
+	for _, other := range c.skips {
+		if !other.last.Before(*r.first) {
+			if err := c.report(Violation{
+				Kind: ViolationOverlap, Slot: r.first, Last: r.last, Runs: []uuid.UUID{other.id, r.id},
+				Detail: fmt.Sprintf("the skip overlaps the one from %s to %s", stamp(*other.first), stamp(*other.last)),
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	c.skips = append(c.skips, r)
+	return c.count(r)
+}
+
+// mostCounted is how far a skip counts its slots; a higher number is not kept.
+const mostCounted = 1000
+
+// count compares the number of slots that a skip says it stands for with those there are.
+func (c *jobCheck) count(r verifyRow) error {
+	if c.unreadable() {
+		return nil
+	}
+	least, most := 0, 0
+	for slot, err := range c.job.history.Slots(*r.first, *r.last) {
+		if err != nil || most > mostCounted {
+			break
+		}
+		most++
+		if slot.Duty != scheduler.Unsure {
+			least++
+		}
+	}
+	bad := Violation{Kind: ViolationCount, Slot: r.first, Last: r.last, Runs: []uuid.UUID{r.id}}
+	switch {
+	case most == 0:
+		bad.Kind, bad.Detail = ViolationPhantom, "no version of the job has a slot in the skip's range"
+	case r.count == nil && most <= mostCounted:
+		bad.Detail = fmt.Sprintf("the skip says more than %d slots, and there are %d", mostCounted, most)
+	case r.count != nil && (*r.count < least || *r.count > most):
+		bad.Count = *r.count
+		bad.Detail = fmt.Sprintf("the skip says %d slots, and there are %d", *r.count, most)
+	default:
+		return nil
+	}
+	return c.report(bad)
+}
+
+// finish settles what is left after the last row.
+func (c *jobCheck) finish() error {
+	if err := c.settleBefore(c.summary.To.Add(1)); err != nil {
+		return err
+	}
+	if c.job.broken != nil {
+		return c.report(Violation{Kind: ViolationUnreadable, Detail: "this binary cannot read the job's history: " + c.job.broken.Error()})
+	}
+	if c.overdue.Count == 0 {
+		return nil
+	}
+	c.overdue.Detail = fmt.Sprintf("due since %s and not claimed; no replica serves its queue, it has fallen behind, or it catches up run by run", stamp(c.job.history.Due(*c.overdue.Slot)))
+	return c.report(c.overdue)
+}
+
+func (c *jobCheck) report(v Violation) error {
+	v.Tenant, v.Job, v.JobID = c.job.tenant, c.job.name, c.job.id
+	return c.verification.report(v)
+}

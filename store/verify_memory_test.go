@@ -1,0 +1,84 @@
+package store
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/store/storetest"
+)
+
+// everySecond writes a job with a slot a second and n runs, the last but one of which is missing.
+func everySecond(ctx context.Context, tb testing.TB, s *Store, n int) {
+	tb.Helper()
+	const job = "019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"
+	for _, sql := range []string{
+		`SELECT punctual.create_partitions(current_date - 3, current_date)`,
+		`INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue) VALUES ('` + job + `', 1, 1, 'a', 'active', 'every', 1)`,
+		`INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
+			VALUES ('` + job + `', date_trunc('second', now()), date_trunc('second', now()), 1, 1, 5, true)`,
+	} {
+		if _, err := s.pool.Exec(ctx, sql); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	_, err := s.pool.Exec(ctx, `
+		WITH stands AS (SELECT scheduled_for AS at FROM punctual.schedules),
+		version AS (INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition)
+			SELECT $1, 1, at - ($2 + 0.5) * interval '1 s', 'active', '{"name":"a","schedule":{"every":"1s"},"target":{"url":"http://localhost/"}}' FROM stands)
+		INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane, attempt, status, trigger)
+		SELECT (lpad(to_hex(extract(epoch FROM slot)::bigint * 1000), 12, '0') || '80008000000000000000')::uuid, $1, slot, slot, now(), 1, 1, 5, 1, 'succeeded', 'schedule'
+		FROM stands, generate_series(at - $2 * interval '1 s', at - interval '1 s', interval '1 s') slot WHERE slot <> at - interval '2 s'`, uuid.MustParse(job), n)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := s.pool.Exec(ctx, `ANALYZE punctual.runs`); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func TestVerifyHoldsNeitherSlotsNorRuns(t *testing.T) {
+	const n, bound = 100_000, 2 << 20
+	s, err := Open(t.Context(), Options{DatabaseURL: storetest.DSN(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	everySecond(t.Context(), t, s, n)
+	live := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before, grown := live(), uint64(0)
+	now := time.Now()
+	summary, err := s.Verify(t.Context(), VerifyOptions{From: now.Add(-72 * time.Hour), To: now, Report: func(v Violation) error {
+		if after := live(); v.Kind == ViolationMissing && after > before { // when all but one of the slots has been seen
+			grown = after - before
+		}
+		return nil
+	}})
+	if err != nil || summary.Slots != n || summary.Kinds[ViolationMissing] != 1 {
+		t.Errorf("%+v, %v", summary, err)
+	}
+	if grown > bound {
+		t.Errorf("it holds %d KiB after %d slots, more than %d", grown>>10, n, bound>>10)
+	}
+}
+
+func BenchmarkVerify(b *testing.B) {
+	s := openBench(b)
+	const n = 100_000
+	everySecond(b.Context(), b, s, n)
+	now := time.Now()
+	for b.Loop() {
+		if summary, err := s.Verify(b.Context(), VerifyOptions{From: now.Add(-72 * time.Hour), To: now}); err != nil || summary.Slots != n {
+			b.Fatalf("%+v, %v", summary, err)
+		}
+	}
+	b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "slots/s")
+}

@@ -1,0 +1,224 @@
+package store
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+// elapse lets time go by for everything that is stored, by moving all of it into the past. It is a multiple
+// of every period in use, so that slots stay slots.
+func (c claimer) elapse(by time.Duration) {
+	c.t.Helper()
+	c.exec(`UPDATE punctual.jobs SET created_at = created_at - $1::interval, paused_until = paused_until - $1::interval, deleted_at = deleted_at - $1::interval`, by)
+	c.exec(`UPDATE punctual.job_versions SET valid_from = valid_from - $1::interval`, by)
+	c.exec(`UPDATE punctual.schedules SET scheduled_for = scheduled_for - $1::interval, next_run_at = next_run_at - $1::interval`, by)
+	for _, field := range []string{"at", "starts_at", "ends_at"} {
+		c.exec(`UPDATE punctual.job_versions SET definition = jsonb_set(definition::jsonb, ARRAY['schedule', $2::text],
+			to_jsonb(to_char(((definition #>> ARRAY['schedule', $2::text])::timestamptz - $1::interval) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')))::json
+			WHERE definition #>> ARRAY['schedule', $2::text] IS NOT NULL`, by, field)
+	}
+	c.jobs.Purge() // definitions never change but here
+	c.moveRuns(by)
+}
+
+// moveRuns writes the runs anew under the ids that belong to their new times.
+func (c claimer) moveRuns(by time.Duration) {
+	c.t.Helper()
+	rows, err := c.pool.Query(c.t.Context(), `SELECT id, job_id, scheduled_for, skipped_first IS NULL AND trigger IN ('schedule', 'catchup') FROM punctual.runs`)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer rows.Close()
+	var old, moved []uuid.UUID
+	for rows.Next() {
+		var id, job uuid.UUID
+		var slot time.Time
+		var derived bool
+		if err := rows.Scan(&id, &job, &slot, &derived); err != nil {
+			c.t.Fatal(err)
+		}
+		fresh := scheduler.NewRunID(idTime(id).Add(-by))
+		if derived {
+			fresh = scheduler.SlotRunID(job, slot.Add(-by))
+		}
+		old, moved = append(old, id), append(moved, fresh)
+	}
+	rows.Close()
+	c.exec(`CREATE TABLE punctual.moved AS SELECT * FROM punctual.runs`)
+	c.exec(`DELETE FROM punctual.runs`)
+	c.exec(`UPDATE punctual.moved r SET id = m.moved, scheduled_for = scheduled_for - $3::interval, due_at = due_at - $3::interval,
+		created_at = created_at - $3::interval, skipped_first = skipped_first - $3::interval, skipped_last = skipped_last - $3::interval
+		FROM unnest($1::uuid[], $2::uuid[]) AS m(old, moved) WHERE r.id = m.old`, old, moved, by)
+	c.exec(`INSERT INTO punctual.runs SELECT * FROM punctual.moved`)
+	c.exec(`DROP TABLE punctual.moved`)
+	// A run may get the id that another one is about to give up, so the key cannot be updated in place.
+	c.exec(`CREATE TABLE punctual.moved AS SELECT * FROM punctual.ready`)
+	c.exec(`DELETE FROM punctual.ready`)
+	c.exec(`UPDATE punctual.moved y SET run_id = m.moved FROM unnest($1::uuid[], $2::uuid[]) AS m(old, moved) WHERE y.run_id = m.old`, old, moved)
+	c.exec(`INSERT INTO punctual.ready SELECT * FROM punctual.moved`)
+	c.exec(`DROP TABLE punctual.moved`)
+	for _, column := range []string{"active_run", "waiting_run"} {
+		c.exec(fmt.Sprintf(`UPDATE punctual.exclusive y SET %[1]s = m.moved FROM unnest($1::uuid[], $2::uuid[]) AS m(old, moved) WHERE y.%[1]s = m.old`, column), old, moved)
+	}
+}
+
+func idTime(id uuid.UUID) time.Time {
+	var ms int64
+	for _, b := range id[:6] {
+		ms = ms<<8 | int64(b)
+	}
+	return time.UnixMilli(ms)
+}
+
+// life is a random sequence of what may happen to jobs.
+type life struct {
+	claimer
+	rand *rand.Rand
+	jobs []string
+	log  []string
+}
+
+func (l *life) note(format string, args ...any) {
+	l.log = append(l.log, fmt.Sprintf(format, args...))
+}
+
+func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
+
+func (l *life) schedule(d *scheduler.Definition) {
+	now := time.Now()
+	d.Schedule = scheduler.Schedule{}
+	switch l.rand.IntN(7) {
+	case 0, 1:
+		d.Schedule.Every = scheduler.DurationOf(pick(l.rand, 10*time.Second, time.Minute, 30*time.Second))
+	case 2, 3:
+		d.Schedule.Cron = pick(l.rand, "* * * * *", "*/10 * * * * *")
+		d.Schedule.Timezone = pick(l.rand, "", "Europe/Berlin", "America/St_Johns")
+	case 4:
+		d.Schedule.At = scheduler.InstantOf(now.Add(time.Duration(l.rand.IntN(1200)-100) * time.Second))
+	case 5:
+		d.Schedule.Delay = scheduler.DurationOf(time.Duration(1+l.rand.IntN(600)) * time.Second)
+	case 6:
+		d.Schedule.Every = scheduler.DurationOf(time.Minute)
+		if l.rand.IntN(2) == 0 {
+			d.Schedule.StartsAt = scheduler.InstantOf(now.Add(time.Duration(l.rand.IntN(600)) * time.Second))
+		}
+		d.Schedule.EndsAt = scheduler.InstantOf(now.Add(time.Duration(600+l.rand.IntN(1200)) * time.Second))
+	}
+}
+
+func (l *life) jitter(d *scheduler.Definition) {
+	d.Jitter = scheduler.Duration{}
+	if l.rand.IntN(2) == 0 {
+		d.Jitter = scheduler.DurationOf(time.Duration(l.rand.IntN(40)) * time.Second)
+	}
+}
+
+func (l *life) definition(name string) scheduler.Definition {
+	return definition(name, l.schedule, l.jitter, func(d *scheduler.Definition) {
+		d.Missed.Policy = pick(l.rand, scheduler.MissedSkip, scheduler.MissedFireOnce, scheduler.MissedFireAll)
+		d.Missed.Window = scheduler.DurationOf(pick(l.rand, time.Minute, 5*time.Minute, time.Hour))
+		d.ConcurrencyPolicy = pick(l.rand, scheduler.PolicyAllow, scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait)
+		if l.rand.IntN(4) == 0 {
+			d.ExpiresAfter = scheduler.DurationOf(time.Duration(1+l.rand.IntN(300)) * time.Second)
+		}
+	})
+}
+
+// step does one of the things that may happen. That the job's state does not allow it is fine.
+func (l *life) step() {
+	ctx, name := l.t.Context(), l.jobs[l.rand.IntN(len(l.jobs))]
+	var err error
+	switch l.rand.IntN(12) {
+	case 0:
+		d := l.definition(name)
+		l.note("put %s %+v", name, d.Schedule)
+		_, _, err = l.PutJob(ctx, l.tenant, name, NewJob{Definition: d, Paused: pick(l.rand, nil, new(bool), new(true))}, nil, false)
+	case 1, 2:
+		change := pick(l.rand, l.schedule, l.jitter, func(d *scheduler.Definition) { d.Description += "." }, func(*scheduler.Definition) {})
+		put := l.rand.IntN(2) == 0
+		l.note("edit %s, put %t", name, put)
+		_, err = l.EditJob(ctx, l.tenant, name, nil, func(j JobRecord) (NewJob, error) {
+			change(&j.Definition)
+			if put {
+				_, _, err := l.PutJob(ctx, l.tenant, name, NewJob{Definition: j.Definition}, nil, false)
+				return NewJob{Definition: j.Definition}, err
+			}
+			return NewJob{Definition: j.Definition}, nil
+		})
+	case 3, 4:
+		l.note("pause %s", name)
+		_, err = l.PauseJob(ctx, l.tenant, name, pick(l.rand, "", "why"), nil)
+	case 5, 6:
+		l.note("resume %s", name)
+		_, err = l.ResumeJob(ctx, l.tenant, name, pick(l.rand, "", "why"))
+	case 7:
+		if l.rand.IntN(3) == 0 {
+			l.note("delete %s", name)
+			err = l.DeleteJob(ctx, l.tenant, name, nil)
+		}
+	default:
+		by := time.Duration(1+l.rand.IntN(8)) * time.Minute
+		l.note("elapse %s", by)
+		l.elapse(by)
+		for range l.rand.IntN(4) {
+			l.note("claim")
+			l.claimAll()
+		}
+	}
+	_ = err // of the kinds that the state does not allow
+}
+
+// claimAll claims what is due, and lets some of what was claimed succeed.
+func (l *life) claimAll() {
+	for _, older := range []bool{true, false} {
+		batch, err := l.ClaimDue(l.t.Context(), scheduler.Claim{Replica: l.replica, Quotas: []scheduler.Quota{{Queue: l.queue, Slots: 100}}, Older: older})
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		l.note("claimed %d, settled %d", len(batch.Runs), batch.Settled)
+	}
+	if l.rand.IntN(2) == 0 {
+		l.exec(`DELETE FROM punctual.ready`)
+		l.exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = now() WHERE finished_at IS NULL`)
+		l.exec(`DELETE FROM punctual.claims`)
+	}
+}
+
+func TestWhateverHappensToJobsVerifyExplainsIt(t *testing.T) {
+	seed := uint64(1) // the same lives each time; SEED=… tries others
+	if text := os.Getenv("SEED"); text != "" {
+		seed, _ = strconv.ParseUint(text, 10, 64)
+	}
+	for n := range uint64(2) {
+		t.Run(fmt.Sprint(seed+n), func(t *testing.T) {
+			l := life{claimer: newClaimer(t), rand: rand.New(rand.NewPCG(seed+n, 0)), jobs: []string{"a", "b", "c", "d"}}
+			l.partitionsBack(2)
+			for _, name := range l.jobs {
+				l.put(l.definition(name))
+			}
+			for range 30 {
+				l.step()
+			}
+			got, summary := l.verified(func(o *VerifyOptions) { o.Grace = 1000 * time.Hour })
+			if len(got) > 0 {
+				t.Errorf("SEED=%d: violations %q of %d slots", seed+n, got, summary.Slots)
+				for _, line := range l.log {
+					t.Log(line)
+				}
+				_, _ = l.verified(func(o *VerifyOptions) {
+					o.Grace = 1000 * time.Hour
+					o.Report = func(v Violation) error { t.Logf("%+v slot %v last %v", v, v.Slot, v.Last); return nil }
+				})
+			}
+			t.Logf("%d slots, %d runs, %d skips, %d waiting, %d not checkable", summary.Slots, summary.Runs, summary.Skips, summary.Waiting, summary.NotCheckable)
+		})
+	}
+}

@@ -1,0 +1,162 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// verifyRow is a run or a recorded skip.
+type verifyRow struct {
+	id, job     uuid.UUID
+	trigger     scheduler.Trigger
+	status      scheduler.Status
+	at          time.Time  // of a run, its slot
+	first, last *time.Time // of a skip
+	count       *int
+	createdAt   time.Time
+	held        bool // it has ended, or somebody will see to it that it does
+}
+
+// triggerBackfill fires slots that have passed, also skipped ones.
+const triggerBackfill scheduler.Trigger = "backfill"
+
+func (r verifyRow) isSkip() bool { return r.first != nil && r.last != nil }
+
+// ofSlot reports whether the schedule made the row, and not a person or another run.
+func (r verifyRow) ofSlot() bool {
+	return r.isSkip() || r.trigger == scheduler.TriggerSchedule || r.trigger == scheduler.TriggerCatchup || r.trigger == triggerBackfill
+}
+
+// start returns what the rows of a job are ordered by.
+func (r verifyRow) start() time.Time {
+	if r.isSkip() {
+		return *r.first
+	}
+	return r.at
+}
+
+// A run that has not ended is held by the row of ready that names it, or by the claim of a replica that
+// renews itself; a claim that was made just now is nobody's fault yet.
+const selectVerifyRows = `
+SELECT r.id, r.job_id, r.trigger, r.status, r.scheduled_for, r.skipped_first, r.skipped_last, r.skipped_count, r.created_at,
+       r.finished_at IS NOT NULL OR r.status = 'blocked'
+       OR EXISTS (SELECT FROM punctual.ready y WHERE y.run_id = r.id)
+       OR EXISTS (SELECT FROM punctual.claims c LEFT JOIN punctual.replicas p ON p.id = c.replica
+                   WHERE r.id = ANY (c.run_ids) AND greatest(c.claimed_at, p.renewed_at) > now() - $7::interval)
+FROM punctual.runs r
+WHERE r.job_id > $1 AND r.job_id <= $2 AND ($3::uuid[] IS NULL OR r.job_id = ANY ($3::uuid[]))
+  AND r.id >= $4 AND coalesce(r.skipped_last, r.scheduled_for) >= $5 AND coalesce(r.skipped_first, r.scheduled_for) <= $6
+ORDER BY r.job_id, coalesce(r.skipped_first, r.scheduled_for), r.id`
+
+// lastID is above every id there is.
+var lastID = uuid.UUID(bytes.Repeat([]byte{0xff}, 16))
+
+// compare reads the rows of a page in the order of jobs and slots, and lets each job's check look at them
+// as they come.
+func (v *verification) compare(ctx context.Context, tx pgx.Tx, jobs []*verifyJob, now time.Time, last bool) error {
+	after, until, only := v.after, lastID, []uuid.UUID(nil)
+	if !last {
+		until = jobs[len(jobs)-1].id
+	}
+	if v.filtered() {
+		for _, j := range jobs {
+			only = append(only, j.id)
+		}
+		until = only[len(only)-1]
+	}
+	rows, err := tx.Query(ctx, selectVerifyRows, after, until, only,
+		firstRunID(v.summary.From.Add(-clockSlack)), v.summary.From, v.summary.To, v.options.Grace)
+	if err != nil {
+		return fmt.Errorf("reading runs: %w", err)
+	}
+	defer rows.Close()
+	p := verifyPage{verification: v, jobs: jobs, now: now}
+	defer p.close()
+	for rows.Next() {
+		var r verifyRow
+		if err := rows.Scan(&r.id, &r.job, &r.trigger, &r.status, &r.at, &r.first, &r.last, &r.count, &r.createdAt, &r.held); err != nil {
+			return fmt.Errorf("reading runs: %w", err)
+		}
+		utc(&r.at, r.first, r.last, &r.createdAt)
+		if err := p.row(r); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("reading runs: %w", err)
+	}
+	return p.finish()
+}
+
+// verifyPage hands the rows of a page to the checks of its jobs.
+type verifyPage struct {
+	*verification
+	jobs  []*verifyJob // those that are still to come
+	now   time.Time
+	check *jobCheck // of the job whose rows are coming
+}
+
+func (p *verifyPage) row(r verifyRow) error {
+	for p.check == nil || p.check.job.id != r.job {
+		if len(p.jobs) == 0 || compareIDs(p.jobs[0].id, r.job) > 0 {
+			p.summary.Runs++
+			return p.report(Violation{
+				Kind: ViolationPhantom, JobID: r.job, Slot: &r.at, Runs: []uuid.UUID{r.id}, Detail: "there is no such job",
+			})
+		}
+		if err := p.next(); err != nil {
+			return err
+		}
+	}
+	return p.check.row(r)
+}
+
+// next ends the check of one job and begins that of the next.
+func (p *verifyPage) next() error {
+	if err := p.end(); err != nil {
+		return err
+	}
+	p.check = newJobCheck(p.verification, p.jobs[0], p.now)
+	p.jobs = p.jobs[1:]
+	return nil
+}
+
+func (p *verifyPage) end() error {
+	if p.check == nil {
+		return nil
+	}
+	defer p.close()
+	return p.check.finish()
+}
+
+func (p *verifyPage) finish() error {
+	for len(p.jobs) > 0 {
+		if err := p.next(); err != nil {
+			return err
+		}
+	}
+	return p.end()
+}
+
+func (p *verifyPage) close() {
+	if p.check != nil {
+		p.check.stop()
+		p.check = nil
+	}
+}
+
+func (v *verification) report(violation Violation) error {
+	v.summary.Violations++
+	v.summary.Kinds[violation.Kind]++
+	if v.options.Report == nil {
+		return nil
+	}
+	return v.options.Report(violation)
+}

@@ -1,0 +1,247 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+func hourly(d *scheduler.Definition) {
+	d.Schedule = scheduler.Schedule{Every: scheduler.DurationOf(time.Hour)}
+}
+
+// verified returns what verify says of the last 48 hours: a line per violation, and the summary.
+func (c crud) verified(change ...func(*VerifyOptions)) ([]string, VerifySummary) {
+	c.t.Helper()
+	lines := []string{}
+	now := time.Now()
+	o := VerifyOptions{From: now.Add(-48 * time.Hour), To: now.Add(time.Hour), Report: func(v Violation) error {
+		line := fmt.Sprintf("%s %s", v.Kind, v.Job)
+		if v.Kind == ViolationOverdue || v.Kind == ViolationCount || v.Kind == ViolationDouble {
+			line += fmt.Sprintf(" x%d", v.Count)
+		}
+		lines = append(lines, line)
+		return nil
+	}}
+	for _, f := range change {
+		f(&o)
+	}
+	summary, err := c.Verify(c.t.Context(), o)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if summary.Violations != len(lines) {
+		c.t.Errorf("%d violations in the summary, %d reported", summary.Violations, len(lines))
+	}
+	return lines, summary
+}
+
+func (c crud) partitionsBack(days int) {
+	c.t.Helper()
+	c.exec(`SELECT punctual.create_partitions((now() AT TIME ZONE 'UTC')::date - $1::int, (now() AT TIME ZONE 'UTC')::date)`, days)
+}
+
+// lived writes an hourly job of five hours ago and returns its five slots, all claimed and succeeded.
+func (c claimer) lived(name string, options ...func(*scheduler.Definition)) (job uuid.UUID, slots []time.Time) {
+	c.t.Helper()
+	c.partitionsBack(2)
+	made := c.create(name, append([]func(*scheduler.Definition){hourly}, options...)...)
+	c.exec(`UPDATE punctual.job_versions SET valid_from = date_trunc('hour', now()) - interval '5 hours' + interval '1 minute' WHERE job_id = $1`, made.ID)
+	now, err := c.Now(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for at := now.Truncate(time.Hour).Add(-4 * time.Hour); !at.After(now); at = at.Add(time.Hour) {
+		slots = append(slots, at)
+		c.ranAt(made.ID, scheduler.SlotRunID(made.ID, at), at)
+	}
+	return made.ID, slots
+}
+
+func (c crud) ranAt(job, id uuid.UUID, slot time.Time) {
+	c.t.Helper()
+	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane, attempt, status, trigger)
+		VALUES ($1, $2, $3, $3, now(), $4, 1, 5, 1, 'succeeded', 'schedule')`, id, job, slot, c.tenant)
+}
+
+func (c crud) skippedAt(job uuid.UUID, first, last time.Time, count any) {
+	c.t.Helper()
+	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, skipped_first, skipped_last, skipped_count, tenant, job_version, lane, status, reason, trigger)
+		VALUES ($1, $2, $4, $4, now(), $3, $4, $5, $6, 1, 5, 'skipped', 'missed', 'schedule')`, scheduler.NewRunID(time.Now()), job, first, last, count, c.tenant)
+}
+
+func TestVerifyNoticesEveryKindOfViolation(t *testing.T) {
+	remove := func(c claimer, job uuid.UUID, slots ...time.Time) {
+		for _, at := range slots {
+			c.exec(`DELETE FROM punctual.runs WHERE id = $1`, scheduler.SlotRunID(job, at))
+		}
+	}
+	for _, test := range []struct {
+		name  string
+		plant func(c claimer, job uuid.UUID, slots []time.Time)
+		want  []string
+	}{
+		{"nothing is wrong", func(claimer, uuid.UUID, []time.Time) {}, []string{}},
+		{"a slot has neither run nor skip", func(c claimer, job uuid.UUID, slots []time.Time) { remove(c, job, slots[2]) }, []string{"missing a"}},
+		{"the last slot has neither", func(c claimer, job uuid.UUID, slots []time.Time) { remove(c, job, slots[4]) }, []string{"missing a"}},
+		{"all slots have neither", func(c claimer, job uuid.UUID, slots []time.Time) { remove(c, job, slots...) }, slices.Repeat([]string{"missing a"}, 5)},
+		{"a slot ran under two ids", func(c claimer, job uuid.UUID, slots []time.Time) {
+			c.ranAt(job, scheduler.NewRunID(time.Now()), slots[1])
+		}, []string{"double a x2"}},
+		{"a slot ran and was skipped", func(c claimer, job uuid.UUID, slots []time.Time) { c.skippedAt(job, slots[1], slots[1], 1) }, []string{"double a x2"}},
+		{"three slots ran and were skipped", func(c claimer, job uuid.UUID, slots []time.Time) { c.skippedAt(job, slots[1], slots[3], 3) }, slices.Repeat([]string{"double a x2"}, 3)},
+		{"two skips overlap", func(c claimer, job uuid.UUID, slots []time.Time) {
+			remove(c, job, slots[0:4]...)
+			c.skippedAt(job, slots[0], slots[2], 3)
+			c.skippedAt(job, slots[2], slots[3], 2)
+		}, []string{"overlap a"}},
+		{"a skip stands for one slot more than there are", func(c claimer, job uuid.UUID, slots []time.Time) {
+			remove(c, job, slots[0:3]...)
+			c.skippedAt(job, slots[0], slots[2], 4)
+		}, []string{"count a x4"}},
+		{"a skip says it stands for more than are counted", func(c claimer, job uuid.UUID, slots []time.Time) {
+			remove(c, job, slots[0:3]...)
+			c.skippedAt(job, slots[0], slots[2], nil)
+		}, []string{"count a x0"}},
+		{"a run of no slot", func(c claimer, job uuid.UUID, slots []time.Time) {
+			at := slots[1].Add(time.Minute)
+			c.ranAt(job, scheduler.SlotRunID(job, at), at)
+		}, []string{"phantom a"}},
+		{"a run of a slot before the job", func(c claimer, job uuid.UUID, slots []time.Time) {
+			at := slots[0].Add(-time.Hour)
+			c.ranAt(job, scheduler.SlotRunID(job, at), at)
+		}, []string{"phantom a"}},
+		{"a skip of no slot", func(c claimer, job uuid.UUID, slots []time.Time) {
+			c.skippedAt(job, slots[1].Add(time.Minute), slots[1].Add(2*time.Minute), 2)
+		}, []string{"phantom a"}},
+		{"a run of no job", func(c claimer, _ uuid.UUID, slots []time.Time) {
+			c.ranAt(uuid.Max, scheduler.SlotRunID(uuid.Max, slots[1]), slots[1])
+			c.ranAt(uuid.UUID{15: 1}, scheduler.SlotRunID(uuid.UUID{15: 1}, slots[1]), slots[1])
+		}, []string{"phantom ", "phantom "}},
+		{"a run that nobody holds", func(c claimer, job uuid.UUID, slots []time.Time) { c.unend(job, slots[1], "running") }, []string{"unended a"}},
+		{"a retry that waits nowhere", func(c claimer, job uuid.UUID, slots []time.Time) { c.unend(job, slots[1], "retrying") }, []string{"unended a"}},
+		{"a manual run that waits nowhere", func(c claimer, _ uuid.UUID, _ []time.Time) {
+			run := c.trigger("a")
+			c.exec(`DELETE FROM punctual.ready`)
+			c.exec(`UPDATE punctual.runs SET created_at = now() - interval '1 hour' WHERE id = $1`, run.ID)
+		}, []string{"unended a"}},
+		{"a run under the claim of a replica that is gone", func(c claimer, job uuid.UUID, slots []time.Time) {
+			c.unend(job, slots[1], "running")
+			c.exec(`INSERT INTO punctual.claims (id, replica, claimed_at, run_ids) VALUES (gen_random_uuid(), gen_random_uuid(), now() - interval '1 hour', ARRAY[$1::uuid])`, scheduler.SlotRunID(job, slots[1]))
+		}, []string{"unended a"}},
+		{"a run under the claim of a replica that lives", func(c claimer, job uuid.UUID, slots []time.Time) {
+			c.unend(job, slots[1], "running")
+			c.exec(`INSERT INTO punctual.claims (id, replica, claimed_at, run_ids) VALUES (gen_random_uuid(), $2, now() - interval '1 hour', ARRAY[$1::uuid])`, scheduler.SlotRunID(job, slots[1]), c.replica)
+		}, []string{}},
+		{"a run that waits in ready", func(c claimer, job uuid.UUID, slots []time.Time) {
+			c.unend(job, slots[1], "retrying")
+			c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) VALUES ($1, $2, now() - interval '1 hour', $3, 5)`, scheduler.SlotRunID(job, slots[1]), job, c.tenant)
+		}, []string{}},
+		{"slots are due and nobody claims them", func(c claimer, job uuid.UUID, slots []time.Time) {
+			remove(c, job, slots[3:]...)
+			c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, slots[3])
+		}, []string{"overdue a x2"}},
+		{"the next slot is beyond what is accounted for", func(c claimer, job uuid.UUID, slots []time.Time) { remove(c, job, slots[3:]...) }, slices.Repeat([]string{"missing a"}, 2)},
+		{"a skipped slot was backfilled", func(c claimer, job uuid.UUID, slots []time.Time) {
+			c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, scheduler.SlotRunID(job, slots[1]))
+			c.skippedAt(job, slots[1], slots[1], 1)
+		}, []string{}},
+		{"a definition that cannot be read", func(c claimer, job uuid.UUID, _ []time.Time) {
+			c.exec(`UPDATE punctual.job_versions SET definition = '{"schedule":{"cron":"rubbish"}}' WHERE job_id = $1`, job)
+		}, []string{"unverifiable a"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newClaimer(t)
+			job, slots := c.lived("a")
+			test.plant(c, job, slots)
+			got, _ := c.verified()
+			if !slices.Equal(got, test.want) {
+				t.Errorf("violations %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func (c crud) unend(job uuid.UUID, slot time.Time, status string) {
+	c.t.Helper()
+	c.exec(`UPDATE punctual.runs SET status = $2, finished_at = NULL, fence = 1, created_at = now() - interval '1 hour' WHERE id = $1`, scheduler.SlotRunID(job, slot), status)
+}
+
+func TestVerifyLooksAtWhatItIsToldTo(t *testing.T) {
+	c := newClaimer(t)
+	job, slots := c.lived("a")
+	other, _ := c.lived("b")
+	for _, id := range []uuid.UUID{job, other} {
+		c.exec(`DELETE FROM punctual.runs WHERE id = $1`, scheduler.SlotRunID(id, slots[1]))
+	}
+	if err := c.DeleteJob(t.Context(), c.tenant, "b", nil); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		change func(*VerifyOptions)
+		want   []string
+	}{
+		"all":               {func(*VerifyOptions) {}, []string{"missing a", "missing b"}},
+		"a job by its name": {func(o *VerifyOptions) { o.Job = "a" }, []string{"missing a"}},
+		"a deleted job":     {func(o *VerifyOptions) { o.Job = other.String() }, []string{"missing b"}},
+		"a tenant":          {func(o *VerifyOptions) { o.Tenant = "default" }, []string{"missing a", "missing b"}},
+		"before":            {func(o *VerifyOptions) { o.To = slots[0] }, []string{}},
+		"after":             {func(o *VerifyOptions) { o.From = slots[1].Add(1000) }, []string{}},
+		"the very slot":     {func(o *VerifyOptions) { o.From, o.To = slots[1], slots[1].Add(1000) }, []string{"missing a", "missing b"}},
+	} {
+		if got, _ := c.verified(test.change); !slices.Equal(got, test.want) {
+			t.Errorf("%s: violations %q, want %q", name, got, test.want)
+		}
+	}
+	for _, o := range []VerifyOptions{
+		{Job: "nobody"}, {Job: uuid.NewString()}, {Tenant: "nobody"}, {Tenant: "nobody", Job: "a"},
+	} {
+		o.From, o.To = slots[0], slots[1]
+		_, err := c.Verify(t.Context(), o)
+		wantError(t, err, ErrNotFound)
+	}
+	var empty *EmptyWindowError
+	if _, err := c.Verify(t.Context(), VerifyOptions{From: time.Now().Add(time.Hour), To: time.Now().Add(2 * time.Hour)}); !errors.As(err, &empty) {
+		t.Errorf("the future: %v", err)
+	}
+}
+
+func TestVerifyLeavesOutDaysThatAreNotKept(t *testing.T) {
+	c := newClaimer(t)
+	job, slots := c.lived("a")
+	c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '40 days' WHERE job_id = $1`, job)
+	c.exec(`SELECT punctual.create_partitions(current_date - 30, current_date - 30)`) // for one slot of long ago
+	_, summary := c.verified(func(o *VerifyOptions) { o.From = slots[0].Add(-40 * 24 * time.Hour) })
+	if want := slots[len(slots)-1].Truncate(24 * time.Hour).Add(-48 * time.Hour); summary.From.Before(want) || summary.From.After(want.Add(24*time.Hour)) {
+		t.Errorf("verified from %s, want about %s", summary.From, want)
+	}
+	if len(summary.Notes) != 1 {
+		t.Errorf("notes %q", summary.Notes)
+	}
+}
+
+func TestVerifySaysThatTheReplicasGoByOtherZoneData(t *testing.T) {
+	c := newClaimer(t)
+	c.lived("a")
+	c.exec(`UPDATE punctual.deployment SET zone_data = '1999z'`)
+	if _, summary := c.verified(); len(summary.Notes) != 1 || !strings.Contains(summary.Notes[0], "1999z") {
+		t.Errorf("notes %q", summary.Notes)
+	}
+}
+
+func TestVerifyWalksThroughPagesOfJobs(t *testing.T) {
+	c := newClaimer(t)
+	c.many(2*jobsPerPage, "many", time.Second) // exactly two pages, each job with a slot that is due
+	pages := 0
+	got, summary := c.verified(func(o *VerifyOptions) { o.Progress = func(VerifySummary) { pages++ }; o.Grace = time.Hour })
+	if len(got) != 0 || summary.Jobs != 2*jobsPerPage || pages != 3 {
+		t.Errorf("%d jobs on %d pages: %q", summary.Jobs, pages, got)
+	}
+}
