@@ -139,7 +139,7 @@ func naming(err error) error {
 
 type devCmd struct {
 	replica
-	Dir string `type:"path" placeholder:"DIR" help:"Data directory of the private Postgres. Default: punctual-dev in the user's cache directory."`
+	Dir string `type:"path" placeholder:"DIR" help:"Data directory of the private Postgres. Default: punctual-dev in the user's cache directory, for root in /var/lib."`
 }
 
 func (c *devCmd) Run(ctx context.Context, log *slog.Logger) error {
@@ -147,13 +147,25 @@ func (c *devCmd) Run(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	if c.Dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			return fmt.Errorf("--dir: there is no cache directory to default to: %w", err)
+		var err error
+		if c.Dir, err = devDir(os.Geteuid()); err != nil {
+			return err
 		}
-		c.Dir = filepath.Join(cache, "punctual-dev")
 	}
 	return server.RunDev(ctx, server.DevConfig{Config: c.config(log), Dir: c.Dir, Sample: sampleJobs, Out: os.Stdout})
+}
+
+// devDir is where the private Postgres of a user keeps its data. Root's runs as another user, who cannot
+// enter root's home.
+func devDir(uid int) (string, error) {
+	if uid == 0 {
+		return "/var/lib/punctual-dev", nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("--dir: there is no cache directory to default to: %w", err)
+	}
+	return filepath.Join(cache, "punctual-dev"), nil
 }
 
 type migrateCmd struct{ database }
