@@ -163,7 +163,7 @@ func TestClaimDueTakesWhatIsDueOnly(t *testing.T) {
 func TestEightClaimersNeverShareASlot(t *testing.T) {
 	c := newClaimer(t)
 	const jobs = 3000
-	c.many(jobs, "job", time.Minute-2*time.Second, every(time.Hour), tolerant)
+	c.many(jobs, "job", time.Minute-2*time.Second, rarely, tolerant)
 	var mu sync.Mutex
 	seen := map[uuid.UUID]int{}
 	fences := map[int64]bool{}
@@ -265,7 +265,7 @@ func TestClaimsNeverTakeMoreThanTheirQuota(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newClaimer(t)
 			for p, n := range c.jobs {
-				r.many(n, string(p), 0, every(time.Hour), prioritised(p), tolerant)
+				r.many(n, string(p), 0, rarely, prioritised(p), tolerant)
 			}
 			b := r.claim(c.quota, false)
 			if len(b.Runs) != c.want || b.Full != c.full || b.Settled != c.want {
@@ -336,16 +336,13 @@ func TestClaimsAdvanceOneShotsAndSkips(t *testing.T) {
 		{"a one-shot completes its job", []func(*scheduler.Definition){delay(time.Hour)}, 0, []string{"schedule running"}, JobCompleted},
 		{"a late one-shot too", []func(*scheduler.Definition){delay(time.Hour)}, 3 * time.Hour, []string{"catchup running late"}, JobCompleted},
 		{"a one-shot that is skipped too", []func(*scheduler.Definition){delay(time.Hour), missed(scheduler.MissedSkip)}, 3 * time.Hour, []string{"schedule skipped missed x1"}, JobCompleted},
-		{"missed slots become one skip", []func(*scheduler.Definition){every(time.Hour), missed(scheduler.MissedSkip)}, 3 * time.Hour, []string{"schedule skipped missed x4"}, JobActive},
-		{"and the newest runs late", []func(*scheduler.Definition){every(time.Hour)}, 3 * time.Hour, []string{"catchup running late", "schedule skipped missed x3"}, JobActive},
-		{"or all of them", []func(*scheduler.Definition){every(time.Hour), missed(scheduler.MissedFireAll)}, 2 * time.Hour, []string{"catchup running late", "catchup running late", "catchup running late"}, JobActive},
-		{"an expired slot is recorded", []func(*scheduler.Definition){every(time.Hour), func(d *scheduler.Definition) { d.ExpiresAfter = scheduler.DurationOf(time.Millisecond) }}, time.Hour, []string{"schedule skipped expired x1", "schedule skipped missed x1"}, JobActive},
+		{"missed slots become one skip", []func(*scheduler.Definition){halfPast, missed(scheduler.MissedSkip)}, 3 * time.Hour, []string{"schedule skipped missed x4"}, JobActive},
+		{"and the newest runs late", []func(*scheduler.Definition){halfPast}, 3 * time.Hour, []string{"catchup running late", "schedule skipped missed x3"}, JobActive},
+		{"or all of them", []func(*scheduler.Definition){halfPast, missed(scheduler.MissedFireAll)}, 2 * time.Hour, []string{"catchup running late", "catchup running late", "catchup running late"}, JobActive},
+		{"an expired slot is recorded", []func(*scheduler.Definition){halfPast, func(d *scheduler.Definition) { d.ExpiresAfter = scheduler.DurationOf(time.Millisecond) }}, time.Hour, []string{"schedule skipped expired x1", "schedule skipped missed x1"}, JobActive},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newClaimer(t)
-			if now := time.Now(); now.Add(10 * time.Second).Truncate(time.Hour).After(now.Add(-10 * time.Second)) {
-				t.Skip("at the full hour another slot is due, or about to be")
-			}
 			job := r.create("job", append(slices.Clone(c.options), func(d *scheduler.Definition) {
 				if c.ago > 0 {
 					d.Missed.Tolerance = scheduler.DurationOf(time.Second)
@@ -631,7 +628,7 @@ func TestNextDueTellsWhatComes(t *testing.T) {
 // A replica that freezes between the round trips of a claim must not keep its jobs from the others.
 func TestAFrozenClaimerLosesItsLocks(t *testing.T) {
 	c := newClaimer(t)
-	c.many(1, "job", 0, every(time.Hour), tolerant)
+	c.many(1, "job", 0, rarely, tolerant)
 	frozen, err := pgx.ConnectConfig(t.Context(), c.pool.Config().ConnConfig)
 	if err != nil {
 		t.Fatal(err)
@@ -701,7 +698,7 @@ func TestEverythingWorksThroughPgBouncer(t *testing.T) {
 	}
 	c := asClaimer(crud{Store: s, t: t, tenant: tenant})
 	const jobs = 400
-	c.many(jobs, "job", 0, every(time.Hour), tolerant)
+	c.many(jobs, "job", 0, rarely, tolerant)
 	var racers sync.WaitGroup
 	for range 4 {
 		racers.Go(func() {

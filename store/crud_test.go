@@ -59,6 +59,12 @@ func definition(name string, options ...func(*scheduler.Definition)) scheduler.D
 	return d
 }
 
+// halfPast is an hourly job whose slots are half an hour from now, whatever the time of day a test runs at.
+func halfPast(d *scheduler.Definition) {
+	every(time.Hour)(d)
+	d.Schedule.StartsAt = scheduler.InstantOf(time.Now().Truncate(time.Second).Add(-1000*time.Hour - 30*time.Minute))
+}
+
 // rarely is so rare that no slot comes between those that a test sets, whatever the time of day it runs at.
 func rarely(d *scheduler.Definition) { every(366 * 24 * time.Hour)(d) }
 
@@ -144,8 +150,15 @@ func (c crud) slotAgo(job uuid.UUID, ago time.Duration) time.Time {
 		c.t.Fatal(err)
 	}
 	slot := now.Add(-ago).Truncate(time.Second)
-	if ago >= time.Hour {
-		slot = slot.Truncate(time.Hour) // a slot of an hourly job
+	if ago >= time.Hour { // a slot of an hourly job
+		var next time.Time
+		if err := c.pool.QueryRow(c.t.Context(), `SELECT scheduled_for FROM punctual.schedules WHERE job_id = $1`, job).Scan(&next); err != nil {
+			c.t.Fatal(err)
+		}
+		slot = next.Add(-next.Sub(slot).Truncate(time.Hour))
+		if slot.After(now.Add(-ago)) {
+			slot = slot.Add(-time.Hour)
+		}
 	}
 	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, slot)
 	return slot

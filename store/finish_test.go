@@ -290,7 +290,7 @@ func TestFinishFreesOnlyItsOwnGate(t *testing.T) {
 
 func TestALeaseGoesWithItsLastOutcome(t *testing.T) {
 	c := newClaimer(t)
-	c.many(3, "job", 0, every(time.Hour), tolerant)
+	c.many(3, "job", 0, rarely, tolerant)
 	batch := c.claim(10, false)
 	if len(batch.Runs) != 3 {
 		t.Fatalf("%d runs", len(batch.Runs))
@@ -331,7 +331,7 @@ func TestFinishIsOneTransaction(t *testing.T) {
 func TestFinishingIsHOT(t *testing.T) {
 	c := newClaimer(t)
 	const jobs = 5000
-	c.many(jobs, "job", 0, every(time.Hour), tolerant)
+	c.many(jobs, "job", 0, rarely, tolerant)
 	conn, err := pgx.ConnectConfig(t.Context(), c.pool.Config().ConnConfig)
 	if err != nil {
 		t.Fatal(err)

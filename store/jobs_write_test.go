@@ -336,7 +336,7 @@ func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 		{name: "a slot due now becomes a run", job: []func(*scheduler.Definition){rarely}, ago: time.Second, change: every(2 * time.Hour), history: []string{"schedule pending"}, state: JobActive},
 		{name: "also when only the description changes", job: []func(*scheduler.Definition){rarely}, ago: time.Second, change: described("x"), history: []string{"schedule pending"}, state: JobActive},
 		{
-			name: "of missed slots the newest runs and the others are recorded", job: []func(*scheduler.Definition){every(time.Hour), tolerant}, ago: 10 * time.Hour,
+			name: "of missed slots the newest runs and the others are recorded", job: []func(*scheduler.Definition){halfPast, tolerant}, ago: 10 * time.Hour,
 			change: every(2 * time.Hour), history: []string{"catchup pending late", "schedule pending", "schedule skipped missed x9"}, state: JobActive,
 		},
 		{
@@ -345,16 +345,16 @@ func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 		},
 		{
 			name: "each missed slot runs that the policy wants to run, though no run may overlap another",
-			job:  []func(*scheduler.Definition){every(time.Hour), tolerant, forbid, func(d *scheduler.Definition) { d.Missed.Policy = scheduler.MissedFireAll }},
+			job:  []func(*scheduler.Definition){halfPast, tolerant, forbid, func(d *scheduler.Definition) { d.Missed.Policy = scheduler.MissedFireAll }},
 			ago:  3 * time.Hour, change: every(2 * time.Hour), history: []string{"catchup pending late", "catchup pending late", "catchup pending late", "schedule pending"}, state: JobActive,
 		},
 		{
 			name: "a slot that jitter holds back becomes a run when the schedule changes", ago: time.Second, jitter: time.Minute,
-			job: []func(*scheduler.Definition){every(time.Hour), jittered}, change: every(2 * time.Hour), history: []string{"schedule pending"}, state: JobActive,
+			job: []func(*scheduler.Definition){rarely, jittered}, change: every(2 * time.Hour), history: []string{"schedule pending"}, state: JobActive,
 		},
 		{
 			name: "but is left alone by other changes", ago: time.Second, jitter: time.Minute,
-			job: []func(*scheduler.Definition){every(time.Hour), jittered}, change: described("x"), state: JobActive,
+			job: []func(*scheduler.Definition){rarely, jittered}, change: described("x"), state: JobActive,
 		},
 		{
 			name: "a one-shot that is due fires, and its job is completed", job: []func(*scheduler.Definition){delay(time.Hour)}, ago: time.Second,

@@ -13,10 +13,6 @@ import (
 	"punctual/scheduler"
 )
 
-func hourly(d *scheduler.Definition) {
-	d.Schedule = scheduler.Schedule{Every: scheduler.DurationOf(time.Hour)}
-}
-
 // verified returns what verify says of the last 48 hours: a line per violation, and the summary.
 func (c crud) verified(change ...func(*VerifyOptions)) ([]string, VerifySummary) {
 	c.t.Helper()
@@ -52,16 +48,13 @@ func (c crud) partitionsBack(days int) {
 func (c claimer) lived(name string, options ...func(*scheduler.Definition)) (job uuid.UUID, slots []time.Time) {
 	c.t.Helper()
 	c.partitionsBack(2)
-	made := c.create(name, append([]func(*scheduler.Definition){hourly}, options...)...)
-	c.exec(`UPDATE punctual.job_versions SET valid_from = date_trunc('hour', now()) - interval '5 hours' + interval '1 minute' WHERE job_id = $1`, made.ID)
-	now, err := c.Now(c.t.Context())
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	for at := now.Truncate(time.Hour).Add(-4 * time.Hour); !at.After(now); at = at.Add(time.Hour) {
+	made := c.create(name, append([]func(*scheduler.Definition){halfPast}, options...)...)
+	for n := range 5 {
+		at := made.NextScheduledFor.Add(time.Duration(n-5) * time.Hour)
 		slots = append(slots, at)
 		c.ranAt(made.ID, scheduler.SlotRunID(made.ID, at), at)
 	}
+	c.exec(`UPDATE punctual.job_versions SET valid_from = $2 WHERE job_id = $1`, made.ID, slots[0].Add(-59*time.Minute))
 	return made.ID, slots
 }
 
