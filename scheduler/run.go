@@ -51,23 +51,23 @@ type Reason string
 
 // The reasons and the status each leads to.
 const (
-	ReasonMissed         Reason = "missed"   // skipped: claimed later than its tolerance
-	ReasonPaused         Reason = "paused"   // skipped: passed while the job was paused
-	ReasonOverlap        Reason = "overlap"  // skipped: another run of the job was active
-	ReasonReplaced       Reason = "replaced" // cancelled: a newer run of the job took its place
-	ReasonCancelled      Reason = "cancelled_by_user"
-	ReasonExpired        Reason = "expired"         // skipped when never sent, else dead
-	ReasonTimeout        Reason = "timeout"         // dead: the exchange took longer than the timeout
-	ReasonConnect        Reason = "connect"         // dead: no connection, or it broke
-	ReasonTLS            Reason = "tls"             // dead: the server's certificate or handshake was refused
-	ReasonBlockedAddress Reason = "blocked_address" // dead: the target resolves to a forbidden address
-	ReasonHTTP4xx        Reason = "http_4xx"        // dead: client error status
-	ReasonHTTP5xx        Reason = "http_5xx"        // dead: server error status
-	ReasonRedirect       Reason = "redirect"        // dead: redirects are not followed
-	ReasonGone           Reason = "gone"            // dead: a status of give_up_on
-	ReasonLost           Reason = "lost"            // dead: the replica of its last attempt vanished
-	ReasonPoison         Reason = "poison"          // dead: three attempts in a row lost their replica
-	ReasonJobDeleted     Reason = "job_deleted"     // skipped or cancelled: the job was deleted
+	ReasonMissed         Reason = "missed"            // skipped: claimed later than its tolerance
+	ReasonPaused         Reason = "paused"            // skipped: passed while the job was paused
+	ReasonOverlap        Reason = "overlap"           // skipped: another run of the job was active
+	ReasonReplaced       Reason = "replaced"          // cancelled: a newer run of the job took its place
+	ReasonCancelled      Reason = "cancelled_by_user" // cancelled: somebody asked for it
+	ReasonExpired        Reason = "expired"           // skipped when never sent, else dead
+	ReasonTimeout        Reason = "timeout"           // dead: the exchange took longer than the timeout
+	ReasonConnect        Reason = "connect"           // dead: no connection, or it broke
+	ReasonTLS            Reason = "tls"               // dead: the server's certificate or handshake was refused
+	ReasonBlockedAddress Reason = "blocked_address"   // dead: the target resolves to a forbidden address
+	ReasonHTTP4xx        Reason = "http_4xx"          // dead: client error status
+	ReasonHTTP5xx        Reason = "http_5xx"          // dead: server error status
+	ReasonRedirect       Reason = "redirect"          // dead: redirects are not followed
+	ReasonGone           Reason = "gone"              // dead: a status of give_up_on
+	ReasonLost           Reason = "lost"              // dead: the replica of its last attempt vanished
+	ReasonPoison         Reason = "poison"            // dead: three attempts in a row lost their replica
+	ReasonJobDeleted     Reason = "job_deleted"       // skipped or cancelled: the job was deleted
 )
 
 // AttemptOutcome is how an unsuccessful attempt ended.
