@@ -103,9 +103,12 @@ func (s *server) describe() {
 		p := schemas[name].Properties
 		p["concurrency_policy"].Enum = []any{scheduler.PolicyAllow, scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait}
 		p["priority"].Enum = []any{scheduler.PriorityHigh, scheduler.PriorityNormal, scheduler.PriorityLow}
+		p["delivery"].Enum = []any{scheduler.DeliverAtLeastOnce, scheduler.DeliverAtMostOnce}
+		p["completion"].Enum = []any{scheduler.CompleteOnResponse, scheduler.CompleteOnCallback}
 		p["name"].Pattern = nameForm.String()
 	}
 	schemas["Missed"].Properties["policy"].Enum = []any{scheduler.MissedSkip, scheduler.MissedFireOnce, scheduler.MissedFireAll}
+	schemas["Notify"].Properties["on"].Items.Enum = []any{scheduler.EventDead, scheduler.EventMissed, scheduler.EventLate, scheduler.EventRecovered}
 	schemas["Retry"].Required = nil
 	schemas["Problem"].Properties["code"].Enum = enum(sortedCodes())
 	nullable(schemas, "Run", "skipped", "SkippedRange")

@@ -18,6 +18,11 @@ type Definition struct {
 	Retry             Retry             `json:"retry,omitzero" doc:"What happens after a failed attempt."`
 	Queue             string            `json:"queue,omitempty" doc:"Queue whose worker slots it uses." example:"default"`
 	Priority          Priority          `json:"priority,omitempty" doc:"Order within the queue."`
+	Delivery          Delivery          `json:"delivery,omitempty" doc:"at_least_once attempts a run until it succeeds or exhausts its attempts. at_most_once never repeats a request that may have been sent."`
+	Completion        Completion        `json:"completion,omitempty" doc:"When an attempt is done: with its response, or with a callback of the target, which answers 202 and reports later."`
+	HeartbeatTimeout  Duration          `json:"heartbeat_timeout,omitzero" doc:"With completion callback: a target that is silent for longer has lost its attempt. 5m when absent." example:"5m"`
+	MaxDuration       Duration          `json:"max_duration,omitzero" doc:"With completion callback: the longest an attempt may take, however lively. 24h when absent." example:"24h"`
+	Notify            []Notify          `json:"notify,omitempty" doc:"URLs to tell when something goes wrong, or well again."`
 }
 
 // Schedule says when a job fires. Exactly one of Cron, Every, At and Delay is set; none of them
@@ -84,6 +89,44 @@ const (
 	PolicyWait    ConcurrencyPolicy = "wait"    // one run waits for the active one to end; further slots are recorded as skips
 )
 
+// Delivery is how often a request may be sent.
+type Delivery string
+
+// The delivery modes.
+const (
+	DeliverAtLeastOnce Delivery = "at_least_once" // a request whose outcome is not known is sent again
+	DeliverAtMostOnce  Delivery = "at_most_once"  // an attempt that may have been sent is the last
+)
+
+// Completion is when an attempt is done.
+type Completion string
+
+// The ways of completion.
+const (
+	CompleteOnResponse Completion = "response" // any 2xx
+	CompleteOnCallback Completion = "callback" // 202: when the target says so; any other 2xx at once
+)
+
+// Notify names a URL to call when one of some events happens to the job.
+type Notify struct {
+	On  []Event `json:"on" doc:"The events to tell it of."`
+	URL string  `json:"url" doc:"Absolute http or https URL. It gets a POST with what happened as JSON." example:"https://pager.internal/hook"`
+}
+
+// Event is something about a job that somebody may want to be told.
+type Event string
+
+// The events.
+const (
+	EventDead      Event = "dead"      // a run died: it is in the dead-letter list
+	EventMissed    Event = "missed"    // slots were missed and will not run
+	EventLate      Event = "late"      // a run was made after the job's tolerance
+	EventRecovered Event = "recovered" // a run succeeded, the first since one died
+)
+
+// Events are all of them.
+var Events = []Event{EventDead, EventMissed, EventLate, EventRecovered}
+
 // Missed says what happens to slots claimed later than Tolerance after they were due.
 type Missed struct {
 	Policy    MissedPolicy `json:"policy,omitempty" doc:"skip: none of them runs; fire_once: the newest one runs; fire_all: each one runs, oldest first."`
@@ -145,6 +188,9 @@ var (
 	DefaultInitialBackoff = mustDuration("30s")
 	DefaultMultiplier     = 4.0
 	DefaultMaxBackoff     = mustDuration("1h")
+
+	DefaultHeartbeatTimeout = mustDuration("5m")
+	DefaultMaxDuration      = mustDuration("24h")
 )
 
 // WithDefaults returns d with every default filled in but that of Jitter, which is the deployment's.
@@ -154,6 +200,12 @@ func (d Definition) WithDefaults() Definition {
 	fill(&d.Queue, DefaultQueue)
 	fill(&d.Timeout, DefaultTimeout)
 	fill(&d.Target.Method, "POST")
+	fill(&d.Delivery, DeliverAtLeastOnce)
+	fill(&d.Completion, CompleteOnResponse)
+	if d.Completion == CompleteOnCallback {
+		fill(&d.HeartbeatTimeout, DefaultHeartbeatTimeout)
+		fill(&d.MaxDuration, DefaultMaxDuration)
+	}
 	fill(&d.Missed.Policy, MissedFireOnce)
 	fill(&d.Missed.Tolerance, DefaultTolerance)
 	if !d.Schedule.Kind().OneShot() {

@@ -43,7 +43,9 @@ const (
 	TriggerSchedule Trigger = "schedule"
 	TriggerCatchup  Trigger = "catchup"
 	TriggerManual   Trigger = "manual"
-	TriggerReplay   Trigger = "replay" // of a dead letter
+	TriggerReplay   Trigger = "replay"   // of a dead letter
+	TriggerBackfill Trigger = "backfill" // of slots that have passed
+	TriggerNotify   Trigger = "notify"   // tells one of the job's notify URLs what happened
 )
 
 // Reason says why a run is not a plain success; empty on a plain success. The list is closed.
@@ -65,6 +67,7 @@ const (
 	ReasonHTTP5xx        Reason = "http_5xx"          // dead: server error status
 	ReasonRedirect       Reason = "redirect"          // dead: redirects are not followed
 	ReasonGone           Reason = "gone"              // dead: a status of give_up_on
+	ReasonFailed         Reason = "failed"            // dead: the target called back that it failed
 	ReasonLost           Reason = "lost"              // dead: the replica of its last attempt vanished
 	ReasonPoison         Reason = "poison"            // dead: three attempts in a row lost their replica
 	ReasonJobDeleted     Reason = "job_deleted"       // skipped or cancelled: the job was deleted

@@ -32,6 +32,7 @@ const (
 	MaxLabels      = 32
 	MaxHeaders     = 64
 	MaxAttempts    = 100
+	MaxNotify      = 10
 )
 
 var (
@@ -70,6 +71,9 @@ func (d Definition) Validate() []Problem {
 		c.add("queue", "%q: 1 to 64 letters, digits, dots, underscores and dashes, the first a letter or digit", clip(d.Queue))
 	}
 	oneOf(&c, "priority", d.Priority, PriorityHigh, PriorityNormal, PriorityLow)
+	oneOf(&c, "delivery", d.Delivery, DeliverAtLeastOnce, DeliverAtMostOnce)
+	c.completion(d)
+	c.notify(d.Notify)
 	return c.problems
 }
 
@@ -244,6 +248,50 @@ func ValidateRequest(prefix string, headers map[string]string, body json.RawMess
 		c.add(prefix+"body", "%d bytes; at most %d (256 KiB)", len(body), MaxPayload)
 	}
 	return c.problems
+}
+
+func (c *checker) completion(d Definition) {
+	oneOf(c, "completion", d.Completion, CompleteOnResponse, CompleteOnCallback)
+	for _, bound := range []struct {
+		field    string
+		value    Duration
+		shortest time.Duration
+		longest  time.Duration
+	}{
+		{"heartbeat_timeout", d.HeartbeatTimeout, time.Second, 24 * time.Hour},
+		{"max_duration", d.MaxDuration, time.Second, 30 * 24 * time.Hour},
+	} {
+		c.duration(bound.field, bound.value, bound.shortest, bound.longest)
+		if !bound.value.IsZero() && d.Completion != CompleteOnCallback {
+			c.add(bound.field, "%q: only jobs with completion callback have it; leave it out", bound.value)
+		}
+	}
+}
+
+func (c *checker) notify(list []Notify) {
+	if len(list) > MaxNotify {
+		c.add("notify", "%d entries; at most %d", len(list), MaxNotify)
+		return
+	}
+	for i, n := range list {
+		at := fmt.Sprintf("notify[%d]", i)
+		if len(n.On) == 0 {
+			c.add(at+".on", "is required: some of dead, missed, late, recovered")
+		}
+		for k, event := range n.On {
+			field := fmt.Sprintf("%s.on[%d]", at, k)
+			if !slices.Contains(Events, event) {
+				c.add(field, "%q is not one of dead, missed, late, recovered", clip(string(event)))
+			} else if slices.Index(n.On, event) < k {
+				c.add(field, "%q appears twice", event)
+			}
+		}
+		if n.URL == "" {
+			c.add(at+".url", "is required: an absolute http or https URL")
+		} else if _, err := delivery.CheckURL(n.URL); err != nil {
+			c.add(at+".url", "%v", err)
+		}
+	}
 }
 
 func (c *checker) retry(r Retry) {

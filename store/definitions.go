@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,7 +58,10 @@ var errNoDefinition = errors.New("punctual.job_versions has no such version")
 
 func (s *Store) compile(key jobVersion, tenant int32, raw []byte) (*scheduler.Job, error) {
 	var d scheduler.Definition
-	if err := json.Unmarshal(raw, &d); err != nil {
+	// A field that this binary does not know may change what is to be sent: a newer one is there to send it.
+	strict := json.NewDecoder(bytes.NewReader(raw))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&d); err != nil {
 		return nil, fmt.Errorf("reading the definition of job %s version %d: %w", key.id, key.version, err)
 	}
 	job, err := s.compileJob(key.id, tenant, key.version, d)
