@@ -25,6 +25,7 @@ import (
 	"punctual/httpapi/server"
 	"punctual/migrations"
 	"punctual/scheduler/cron"
+	"punctual/scheduler/delivery"
 )
 
 // version is set by the linker.
@@ -61,6 +62,7 @@ type database struct {
 // replica is what serve and dev have in common.
 type replica struct {
 	Listen           string         `default:"127.0.0.1:8080" help:"Address the HTTP API listens on."`
+	PublicURL        string         `placeholder:"URL" help:"Where the targets of jobs with completion callback reach the API, such as https://punctual.internal. Default: where it listens."`
 	Queues           map[string]int `default:"default=500" mapsep:"," help:"Worker slots of this replica by queue: default=500,critical=100."`
 	DefaultJitter    time.Duration  `default:"10s" help:"Jitter of cron slots a minute or more apart whose job sets none. The same on every replica."`
 	Retention        time.Duration  `default:"720h" help:"How long runs are kept, and how far back missed slots may still run. The same on every replica."`
@@ -71,7 +73,7 @@ type replica struct {
 
 func (r replica) config(log *slog.Logger) server.Config {
 	return server.Config{
-		Listen: r.Listen, Queues: r.Queues, DefaultJitter: r.DefaultJitter, DrainTimeout: r.DrainTimeout, MaxConns: r.MaxConns, Version: version, Log: log,
+		Listen: r.Listen, PublicURL: r.PublicURL, Queues: r.Queues, DefaultJitter: r.DefaultJitter, DrainTimeout: r.DrainTimeout, MaxConns: r.MaxConns, Version: version, Log: log,
 		Retention: r.Retention, FailureRetention: r.FailureRetention,
 	}
 }
@@ -91,6 +93,9 @@ func (r replica) Validate() error {
 		if slots := r.Queues[name]; slots < 1 || slots > 100_000 {
 			return fmt.Errorf("--queues: %s=%d: worker slots are 1 to 100000", name, slots)
 		}
+	}
+	if _, err := delivery.CheckURL(r.PublicURL); r.PublicURL != "" && err != nil {
+		return fmt.Errorf("--public-url: %w", err)
 	}
 	switch {
 	case len(r.Queues) == 0:

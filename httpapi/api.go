@@ -63,6 +63,7 @@ func New(c Config) (http.Handler, error) {
 	s.api = humachi.New(mux, humaConfig())
 	s.jobRoutes()
 	s.runRoutes()
+	s.callbackRoutes()
 	s.deadLetterRoutes()
 	s.bulkRoutes()
 	s.scheduleRoutes()

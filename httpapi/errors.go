@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"punctual/scheduler"
 	"punctual/store"
 )
 
@@ -45,6 +46,7 @@ func problemOf(ctx context.Context, err error) *Problem {
 		problem *Problem
 		active  *store.ActiveRunError
 		batch   *store.BatchError
+		over    *store.SupersededError
 	)
 	switch {
 	case errors.As(err, &problem):
@@ -55,6 +57,10 @@ func problemOf(ctx context.Context, err error) *Problem {
 		return p
 	case errors.As(err, &batch):
 		return batchProblem(batch)
+	case errors.As(err, &over):
+		return newProblem(CodeSuperseded, sentence(over))
+	case errors.Is(err, scheduler.ErrRunToken):
+		return newProblem(CodeRunToken, "Send back the Punctual-Run-Token that came with the request of this run.")
 	}
 	if field, ok := fieldError("body", err); ok {
 		if errors.Is(err, store.ErrNameTaken) {

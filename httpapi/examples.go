@@ -39,6 +39,7 @@ var (
 
 	problemExamples = map[string]*Problem{
 		"400": newProblem(CodeMalformed, "The body is not JSON at byte 17 (line 2, column 5): invalid character '}' looking for beginning of value."),
+		"401": newProblem(CodeRunToken, "Send back the Punctual-Run-Token that came with the request of this run."),
 		"404": newProblem(CodeNotFound, "There is no job of that id or name."),
 		"409": newProblem(CodeNameTaken, "The name is taken by another job.", FieldError{"body.name", "is taken by another job"}),
 		"412": newProblem(CodeVersion, "The job has been changed since."),

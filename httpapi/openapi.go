@@ -21,6 +21,7 @@ const apiVersion = "1.0.0"
 const (
 	tagJobs        = "jobs"
 	tagRuns        = "runs"
+	tagCallbacks   = "callbacks"
 	tagDeadLetters = "dead letters"
 	tagOperations  = "operations"
 	tagSchedules   = "schedules"
@@ -42,6 +43,7 @@ func humaConfig() huma.Config {
 			Tags: []*huma.Tag{
 				{Name: tagJobs, Description: "What to send, where to and when."},
 				{Name: tagRuns, Description: "What was sent, or skipped, and what came of it."},
+				{Name: tagCallbacks, Description: "What targets of jobs with completion callback report, with the token that came with the request."},
 				{Name: tagDeadLetters, Description: "Runs that exhausted their attempts, until somebody replays or resolves them."},
 				{Name: tagOperations, Description: "Work on many dead letters at once, done in the background."},
 				{Name: tagSchedules, Description: "When jobs fire."},
@@ -124,7 +126,7 @@ func (s *server) describe() {
 
 	examples := map[string]any{
 		"put-job": exampleJob, "patch-job": exampleJob, "get-job": exampleJob, "pause-job": examplePausedJob, "resume-job": exampleJob,
-		"list-jobs": JobList{Data: []Job{exampleJob}}, "get-run": exampleRun, "list-runs": exampleRuns, "list-job-runs": exampleRuns,
+		"list-jobs": JobList{Data: []Job{exampleJob}}, "get-run": exampleRun, "complete-run": exampleRun, "fail-run": exampleFailedRun, "heartbeat-run": exampleBeat, "get-run-progress": exampleProgress, "list-runs": exampleRuns, "list-job-runs": exampleRuns,
 		"list-dead-letters": exampleDeadLetters, "resolve-dead-letter": exampleResolved,
 		"list-operations": OperationList{Data: []Operation{exampleOperation}}, "get-operation": exampleOperation, "cancel-operation": exampleCancelledOperation,
 		"preview-schedule": examplePreviewAnswer, "list-upcoming": exampleUpcoming, "explain-job": exampleExplanation,

@@ -37,6 +37,7 @@ type Code string
 // The codes of problems.
 const (
 	CodeMalformed       Code = "malformed"
+	CodeRunToken        Code = "run_token"
 	CodeCrossOrigin     Code = "cross_origin"
 	CodeNotFound        Code = "not_found"
 	CodeNoRoute         Code = "no_route"
@@ -44,6 +45,7 @@ const (
 	CodeNameTaken       Code = "name_taken"
 	CodeActiveRun       Code = "active_run"
 	CodeState           Code = "state"
+	CodeSuperseded      Code = "superseded"
 	CodeVersion         Code = "version_mismatch"
 	CodeTooLarge        Code = "body_too_large"
 	CodeMediaType       Code = "unsupported_media_type"
@@ -61,6 +63,7 @@ var codes = map[Code]struct {
 	title  string
 }{
 	CodeMalformed:       {http.StatusBadRequest, "The request cannot be read"},
+	CodeRunToken:        {http.StatusUnauthorized, "The header Punctual-Run-Token is not a token of this run"},
 	CodeCrossOrigin:     {http.StatusForbidden, "A page of another origin may not change anything"},
 	CodeNotFound:        {http.StatusNotFound, "There is no such thing"},
 	CodeNoRoute:         {http.StatusNotFound, "There is no such path"},
@@ -68,6 +71,7 @@ var codes = map[Code]struct {
 	CodeNameTaken:       {http.StatusConflict, "The name is taken by another job"},
 	CodeActiveRun:       {http.StatusConflict, "The job has a run that has not ended, and its concurrency policy does not allow another"},
 	CodeState:           {http.StatusConflict, "The state does not allow it"},
+	CodeSuperseded:      {http.StatusConflict, "The attempt is over"},
 	CodeVersion:         {http.StatusPreconditionFailed, "The job is not at the version that the condition names"},
 	CodeTooLarge:        {http.StatusRequestEntityTooLarge, "The body is too large"},
 	CodeMediaType:       {http.StatusUnsupportedMediaType, "The body is not of a type that is read here"},

@@ -52,6 +52,7 @@ type Run struct {
 	CreatedAt     time.Time         `json:"created_at" doc:"When it was recorded."`
 	ClaimedAt     *time.Time        `json:"claimed_at" doc:"When the latest attempt was claimed."`
 	StartedAt     *time.Time        `json:"started_at" doc:"When the latest attempt was sent."`
+	AcceptedAt    *time.Time        `json:"accepted_at" doc:"With completion callback: when the target answered the latest attempt with 202, and works on."`
 	FinishedAt    *time.Time        `json:"finished_at" doc:"When it reached its final status."`
 	NextAttemptAt *time.Time        `json:"next_attempt_at" doc:"While retrying: when the next attempt may start."`
 	HTTPStatus    *int              `json:"http_status" doc:"Status of the latest response." example:"200"`
@@ -107,7 +108,7 @@ func showRun(r store.RunRecord) Run {
 		ID: r.ID, JobID: r.JobID, Job: r.Job, Tenant: r.Tenant, Trigger: r.Trigger, ScheduledFor: r.ScheduledFor.UTC(),
 		Status: r.Status, Reason: orNull(r.Reason), Late: r.Late, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
 		Replica: r.Replica, JobVersion: r.JobVersion, DueAt: r.DueAt.UTC(), CreatedAt: r.CreatedAt.UTC(),
-		ClaimedAt: utc(r.ClaimedAt), StartedAt: utc(r.StartedAt), FinishedAt: utc(r.FinishedAt),
+		ClaimedAt: utc(r.ClaimedAt), StartedAt: utc(r.StartedAt), AcceptedAt: utc(r.AcceptedAt), FinishedAt: utc(r.FinishedAt),
 		NextAttemptAt: utc(r.NextAttemptAt), HTTPStatus: orNull(r.HTTPStatus), Error: orNull(r.Error),
 		BlockedBy: r.BlockedBy, ReplayOf: r.ReplayOf, ParentRun: r.ParentRun, Step: orNull(r.Step),
 	}

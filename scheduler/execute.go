@@ -44,7 +44,7 @@ func (s *Scheduler) execute(a Assignment) Outcome {
 	ctx, done := s.flights.begin(parent, a.RunID)
 	defer done()
 	sent := time.Now()
-	result := s.config.Client.Send(ctx, a.request())
+	result := s.config.Client.Send(ctx, a.request(s.config.PublicURL))
 	finished := started.Add(time.Since(sent))
 	switch {
 	case result.Cancelled && errors.Is(context.Cause(ctx), errCancelled):
@@ -52,7 +52,7 @@ func (s *Scheduler) execute(a Assignment) Outcome {
 	case result.Cancelled && !result.Sent:
 		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: finished}
 	case result.Cancelled:
-		return Outcome{Assignment: a, Verdict: Interrupt, StartedAt: started, FinishedAt: finished, Error: context.Cause(ctx).Error()}
+		return JudgeInterrupted(a, started, finished, context.Cause(ctx))
 	}
 	return Judge(a, result, started, finished)
 }
@@ -68,10 +68,10 @@ func (s *Scheduler) now(a Assignment) time.Time {
 
 // request is what an attempt sends: the job's request, or the run's own body and headers in its place,
 // with the headers every attempt carries. They win over the job's.
-func (a Assignment) request() delivery.Request {
+func (a Assignment) request(publicURL string) delivery.Request {
 	r := delivery.Request{
 		Method: a.Job.Target.Method, URL: a.Job.url, Header: a.Job.header, Body: a.Job.body,
-		Timeout: a.Job.Timeout.Value(), Extra: a.headers(),
+		Timeout: a.Job.Timeout.Value(), Extra: a.headers(publicURL),
 	}
 	if a.Body != nil || a.Headers != nil {
 		raw, headers := a.Job.Target.Body, a.Job.Target.Headers
@@ -89,7 +89,7 @@ func (a Assignment) request() delivery.Request {
 }
 
 // headers are those of semantics, "Delivery".
-func (a Assignment) headers() []delivery.Header {
+func (a Assignment) headers(publicURL string) []delivery.Header {
 	id := a.RunID.String()
 	webhookID, key := id, a.IdempotencyKey
 	if a.WebhookID != uuid.Nil {
@@ -110,6 +110,11 @@ func (a Assignment) headers() []delivery.Header {
 	}
 	if a.Late {
 		headers = append(headers, delivery.Header{Name: "Punctual-Late", Value: "true"})
+	}
+	if a.Job.Completion == CompleteOnCallback {
+		headers = append(headers,
+			delivery.Header{Name: "Punctual-Callback-Url", Value: publicURL + "/v1/runs/" + id},
+			delivery.Header{Name: "Punctual-Run-Token", Value: a.RunToken})
 	}
 	return headers
 }

@@ -71,6 +71,11 @@ func (m *Metrics) ticked(d time.Duration) { m.tick.Observe(d.Seconds()) }
 func (m *Metrics) finished(outcomes []Outcome, superseded int, d time.Duration) {
 	m.finish.Observe(d.Seconds())
 	m.superseded.Add(float64(superseded))
+	m.Ended(outcomes)
+}
+
+// Ended counts attempts that have ended, and the runs that have.
+func (m *Metrics) Ended(outcomes []Outcome) {
 	for _, o := range outcomes {
 		end := o.End()
 		if end.Attempt != "" {

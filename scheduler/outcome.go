@@ -14,6 +14,7 @@ const (
 	GiveBack                 // never sent: pending again, at once, for any replica
 	Interrupt                // cut off by a stopping replica: retried at once, not counted
 	Cancel                   // final: cancelled, as was asked for
+	Await                    // the target works on and will call back, at the latest after RetryIn
 )
 
 // Outcome is the end of one attempt, as the finisher writes it.
@@ -26,7 +27,7 @@ type Outcome struct {
 	Reason     Reason
 	Error      string
 	Response   string        // start of the response body
-	RetryIn    time.Duration // delay before the next attempt
+	RetryIn    time.Duration // delay before the next attempt, or how long a target that works on may be silent
 }
 
 // End is what an outcome makes of its run and of its attempt.
@@ -62,6 +63,8 @@ func (o Outcome) End() End {
 		return End{Status: StatusRetrying, Attempt: AttemptInterrupted, Number: o.Attempt}
 	case Cancel:
 		return End{Status: StatusCancelled, Attempt: AttemptCancelled, Counts: true, Number: o.Attempt}
+	case Await:
+		return End{Status: StatusRunning, Counts: true, Number: o.Attempt}
 	case RetryRun:
 	}
 	return End{Status: StatusRetrying, Attempt: failed, Counts: true, Number: o.Attempt}

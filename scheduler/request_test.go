@@ -53,7 +53,7 @@ func send(t *testing.T, text string, change func(*Assignment)) seen {
 	if change != nil {
 		change(&a)
 	}
-	if result := client(t).Send(t.Context(), a.request()); !result.OK() {
+	if result := client(t).Send(t.Context(), a.request("")); !result.OK() {
 		t.Fatalf("sending: %+v", result)
 	}
 	return <-requests
@@ -164,7 +164,7 @@ func TestRequestBodyAndContentType(t *testing.T) {
 func TestRequestHasTheJobsMethodAndTimeout(t *testing.T) {
 	t.Parallel()
 	a := Assignment{Job: compiled(t, `{"timeout":"7s","target":{"url":"http://127.0.0.1/a","method":"DELETE"}}`)}
-	r := a.request()
+	r := a.request("")
 	if r.Method != "DELETE" || r.Timeout != 7*time.Second || r.URL.String() != "http://127.0.0.1/a" {
 		t.Errorf("%s %s within %s", r.Method, r.URL, r.Timeout)
 	}
@@ -174,12 +174,12 @@ func TestRequestHasTheJobsMethodAndTimeout(t *testing.T) {
 func TestOverridesLeaveTheJobAlone(t *testing.T) {
 	t.Parallel()
 	job := compiled(t, `{"target":{"url":"http://127.0.0.1/a","headers":{"X-Key":"1"},"body":{"job":1}}}`)
-	before, err := json.Marshal(Assignment{Job: job}.request())
+	before, err := json.Marshal(Assignment{Job: job}.request(""))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = Assignment{Job: job, Body: []byte(`{"run":1}`), Headers: map[string]string{"X-Key": "2"}}.request()
-	after, err := json.Marshal(Assignment{Job: job}.request())
+	_ = Assignment{Job: job, Body: []byte(`{"run":1}`), Headers: map[string]string{"X-Key": "2"}}.request("")
+	after, err := json.Marshal(Assignment{Job: job}.request(""))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"math"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"time"
 
@@ -25,24 +26,35 @@ func (r Retry) Backoff(attempt int, retryAfter time.Duration, random float64) ti
 // Judge decides what the result of an attempt means for its run.
 func Judge(a Assignment, r delivery.Result, started, finished time.Time) Outcome {
 	o := Outcome{Assignment: a, StartedAt: started, FinishedAt: finished, HTTPStatus: r.Status}
-	if r.Reason == "" {
+	switch {
+	case r.Reason == "" && r.Status == http.StatusAccepted && a.Job.Completion == CompleteOnCallback:
+		o.Verdict, o.RetryIn = Await, a.Job.silence()
+		return o
+	case r.Reason == "":
 		o.Verdict = Succeed
 		return o
 	}
 	o.Reason, o.Error, o.Response = Reason(r.Reason), r.Error, string(r.Body)
-	o.Verdict = RetryRun
-	switch {
-	case r.Status != 0 && slices.Contains(a.Job.Retry.GiveUpOn, r.Status):
+	if r.Status != 0 && slices.Contains(a.Job.Retry.GiveUpOn, r.Status) {
 		o.Verdict, o.Reason = Bury, ReasonGone
-	case a.Attempt >= a.Job.Retry.MaxAttempts:
-		o.Verdict = Bury
-	default:
-		o.RetryIn = a.Job.Retry.Backoff(a.Attempt, r.RetryAfter, rand.Float64()) //nolint:gosec // spreads load, guards nothing
-		if a.expired(finished.Add(o.RetryIn)) {
-			o.Verdict, o.Reason = Bury, ReasonExpired
-		}
+		return o
 	}
+	o.fail(r.Sent, r.RetryAfter)
 	return o
+}
+
+// fail lets a failed attempt be followed by another, unless it was the last: of as many as there may be,
+// or because it may have been sent and none may be sent twice.
+func (o *Outcome) fail(sent bool, retryAfter time.Duration) {
+	o.Verdict = RetryRun
+	if o.Attempt >= o.Job.Retry.MaxAttempts || sent && o.Job.Delivery == DeliverAtMostOnce {
+		o.Verdict = Bury
+		return
+	}
+	o.RetryIn = o.Job.Retry.Backoff(o.Attempt, retryAfter, rand.Float64()) //nolint:gosec // spreads load, guards nothing
+	if o.expired(o.FinishedAt.Add(o.RetryIn)) {
+		o.Verdict, o.Reason = Bury, ReasonExpired
+	}
 }
 
 // maxLosses is how many attempts in a row a run may lose: a run that kills its replicas must not be given
@@ -50,17 +62,28 @@ func Judge(a Assignment, r delivery.Result, started, finished time.Time) Outcome
 const maxLosses = 3
 
 // JudgeLost decides what the loss of an attempt's replica means for its run, which had lost so many
-// attempts just before. A lost attempt counts, and is retried at once.
+// attempts just before.
 func JudgeLost(a Assignment, losses int, started, now time.Time) Outcome {
-	o := Outcome{
-		Assignment: a, Verdict: RetryRun, StartedAt: started, FinishedAt: now, Reason: ReasonLost,
-		Error: "the replica that made this attempt vanished; whether the target got the request is not known",
-	}
+	return lose(a, losses, started, now, "the replica that made this attempt vanished; whether the target got the request is not known")
+}
+
+// lose ends an attempt that nobody will hear of again. It counts, and is followed by another at once.
+func lose(a Assignment, losses int, started, now time.Time, why string) Outcome {
+	o := Outcome{Assignment: a, Verdict: RetryRun, StartedAt: started, FinishedAt: now, Reason: ReasonLost, Error: why}
 	switch {
 	case losses+1 >= maxLosses:
 		o.Verdict, o.Reason = Bury, ReasonPoison
-	case a.Attempt >= a.Job.Retry.MaxAttempts:
+	case a.Attempt >= a.Job.Retry.MaxAttempts, a.Job.Delivery == DeliverAtMostOnce:
 		o.Verdict = Bury
 	}
 	return o
+}
+
+// JudgeInterrupted decides what it means that a stopping replica cut an attempt off. It does not count and
+// is made again at once, but for a job whose requests may be sent only once.
+func JudgeInterrupted(a Assignment, started, finished time.Time, cause error) Outcome {
+	if a.Job.Delivery == DeliverAtMostOnce {
+		return lose(a, 0, started, finished, "cut off: "+cause.Error()+"; whether the target got the request is not known")
+	}
+	return Outcome{Assignment: a, Verdict: Interrupt, StartedAt: started, FinishedAt: finished, Error: cause.Error()}
 }

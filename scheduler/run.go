@@ -100,6 +100,7 @@ type Assignment struct {
 	Body         []byte            // replaces the job's body when not nil
 	Headers      map[string]string // replaces the job's headers when not nil
 	Lease        *Lease
+	RunToken     string // of a job that is completed by callback: lets its target speak for this attempt
 
 	// Of a replay: what the run that died first carried, so that its receiver knows it again. Zero: what
 	// follows from this run.

@@ -20,6 +20,7 @@ type Config struct {
 	Client       *delivery.Client
 	Host         string // for people
 	Version      string
+	PublicURL    string // where targets reach the API, without a slash at its end
 	Log          *slog.Logger
 	Metrics      *Metrics
 	Finished     func([]Outcome) // if set, is told of every batch of outcomes that was written

@@ -39,7 +39,7 @@ func (s *Store) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (RunR
 // cancelRuns cancels those of the runs that have not ended. The caller holds the gates of their jobs. A
 // run that waits ends at once. On one that is being sent, the reason is put down: whatever its attempt's
 // outcome will be, the statement that writes it finds the reason, and the run ends as cancelled. Its
-// replica is told with its next heartbeat.
+// replica is told with its next heartbeat. So is a target that works on, with its own next heartbeat.
 func cancelRuns(ctx context.Context, tx querier, ids []uuid.UUID, reason scheduler.Reason) error {
 	// Rows of ready before rows of runs, in statements of their own.
 	if err := query(ctx, tx, `SELECT run_id FROM punctual.ready WHERE run_id = ANY($1::uuid[]) ORDER BY run_id FOR UPDATE`, ids); err != nil {
@@ -53,8 +53,8 @@ func cancelRuns(ctx context.Context, tx querier, ids []uuid.UUID, reason schedul
 		    UPDATE punctual.runs SET status = 'cancelled', reason = $2, finished_at = now(), next_attempt_at = NULL
 		    WHERE id = ANY($1::uuid[]) AND status IN ('blocked', 'pending', 'retrying') RETURNING id),
 		asked AS (
-		    UPDATE punctual.runs SET reason = $2 WHERE id = ANY($1::uuid[]) AND status = 'running' RETURNING id, replica),
-		told AS (INSERT INTO punctual.cancels (run_id, replica) SELECT id, replica FROM asked ON CONFLICT (run_id) DO UPDATE SET replica = excluded.replica)
+		    UPDATE punctual.runs SET reason = $2 WHERE id = ANY($1::uuid[]) AND status = 'running' RETURNING id, replica, accepted_at),
+		told AS (INSERT INTO punctual.cancels (run_id, replica) SELECT id, replica FROM asked WHERE accepted_at IS NULL ON CONFLICT (run_id) DO UPDATE SET replica = excluded.replica)
 		DELETE FROM punctual.ready y USING ended e WHERE y.run_id = e.id RETURNING y.run_id`, ids, string(reason)); err != nil {
 		return fmt.Errorf("cancelling runs: %w", err)
 	}

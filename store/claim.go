@@ -72,8 +72,8 @@ func queueFences(q *pgx.QueuedQuery, fences map[uuid.UUID]int64) {
 	})
 }
 
-// withFences keeps the runs that were won, with their fencing tokens and their lease.
-func withFences(runs []scheduler.Assignment, fences map[uuid.UUID]int64, lease *scheduler.Lease) []scheduler.Assignment {
+// withFences keeps the runs that were won, with their fencing tokens, their run tokens and their lease.
+func (s *Store) withFences(runs []scheduler.Assignment, fences map[uuid.UUID]int64, lease *scheduler.Lease) []scheduler.Assignment {
 	won := runs[:0]
 	for _, a := range runs {
 		fence, ok := fences[a.RunID]
@@ -81,6 +81,9 @@ func withFences(runs []scheduler.Assignment, fences map[uuid.UUID]int64, lease *
 			continue
 		}
 		a.Fence, a.Lease = fence, lease
+		if a.Job.Completion == scheduler.CompleteOnCallback {
+			a.RunToken = scheduler.RunToken(*s.tokenKey.Load(), a.RunID, fence)
+		}
 		won = append(won, a)
 	}
 	lease.Remaining = len(won)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -191,10 +192,12 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 	if len(gated) > 0 {
 		queueGates(&b, gated, c.gates, passOver)
 	}
-	if b.Len() == 0 {
-		return nil
+	if b.Len() > 0 {
+		if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
+			return err
+		}
 	}
-	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
+	if err := c.store.loadTokenKey(ctx, c.conn, maps.Values(c.jobs)); err != nil {
 		return err
 	}
 	return freeEndedGates(ctx, c.conn, c.gates)
@@ -309,7 +312,7 @@ func (c *dueClaim) write(ctx context.Context) error {
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return err
 	}
-	c.batch.Runs = withFences(c.batch.Runs, fences, lease)
+	c.batch.Runs = c.store.withFences(c.batch.Runs, fences, lease)
 	c.batch.Settled = len(c.next.jobs)
 	return nil
 }

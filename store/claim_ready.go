@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -27,17 +28,20 @@ SELECT s.*, now() FROM unnest($1::smallint[], $2::int[]) AS q(queue, slots) CROS
         ORDER BY due_at, run_id LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal) FOR UPDATE SKIP LOCKED)
     SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
 
-// A run that ended while it waited, because its job was deleted, only loses its row in ready.
+// A run that ended while it waited, because its job was deleted, only loses its row in ready. One that its
+// target works on has passed its deadline.
 const readWaiting = `
-SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt, d.headers, d.body, d.webhook_id, coalesce(d.idempotency_key, '')
+SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt, d.headers, d.body, d.webhook_id, coalesce(d.idempotency_key, ''),
+       r.accepted_at IS NOT NULL AND r.status = 'running', coalesce(r.fence, 0), coalesce(r.started_at, now()),
+       CASE WHEN r.status = 'running' THEN ` + lossesOf + ` ELSE 0 END
 FROM punctual.runs r LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
-WHERE r.id = ANY($1::uuid[]) AND r.status IN ('pending', 'retrying')
+WHERE r.id = ANY($1::uuid[]) AND (r.status IN ('pending', 'retrying') OR (r.status = 'running' AND r.accepted_at IS NOT NULL))
 ORDER BY r.id`
 
 const startWaiting = `
 WITH started AS (
     UPDATE punctual.runs SET status = 'running', attempt = attempt + 1, fence = nextval('punctual.fences'), replica = $1,
-           claimed_at = now(), started_at = now(), next_attempt_at = NULL
+           claimed_at = now(), started_at = now(), accepted_at = NULL, next_attempt_at = NULL
     WHERE id = ANY($3::uuid[]) AND status IN ('pending', 'retrying')
     RETURNING id, fence),
 lease AS (INSERT INTO punctual.claims (id, replica, run_ids) SELECT $2, $1, array_agg(id) FROM started HAVING count(*) > 0)
@@ -65,6 +69,8 @@ type readyClaim struct {
 	start   []uuid.UUID // runs that start
 	taken   []uuid.UUID // gates they take, by job
 	takers  []uuid.UUID
+	present presence
+	ended   []scheduler.Outcome // attempts whose targets are overdue
 	batch   scheduler.Batch
 }
 
@@ -72,6 +78,10 @@ type readyClaim struct {
 type waitingRun struct {
 	key jobVersion
 	scheduler.Assignment
+
+	overdue bool // its target works on, and has passed its deadline
+	started time.Time
+	losses  int
 }
 
 // ClaimReady implements scheduler.Store.
@@ -131,7 +141,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 			var headers []byte
 			var webhookID *uuid.UUID
 			if err := rows.Scan(&w.RunID, &w.key.id, &w.key.version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt, &headers, &w.Body,
-				&webhookID, &w.IdempotencyKey); err != nil {
+				&webhookID, &w.IdempotencyKey, &w.overdue, &w.Fence, &w.started, &w.losses); err != nil {
 				return err
 			}
 			if webhookID != nil {
@@ -142,7 +152,9 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 					return fmt.Errorf("reading the headers of run %s: %w", w.RunID, err)
 				}
 			}
-			w.Attempt++
+			if !w.overdue {
+				w.Attempt++
+			}
 			w.ScheduledFor, w.DueAt = w.ScheduledFor.UTC(), w.DueAt.UTC()
 			c.waiting = append(c.waiting, w)
 		}
@@ -152,6 +164,12 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 		return err
 	}
 	if err := c.readDefinitions(ctx); err != nil {
+		return err
+	}
+	if err := c.readPresence(ctx); err != nil {
+		return err
+	}
+	if err := c.store.loadTokenKey(ctx, c.conn, maps.Values(c.jobs)); err != nil {
 		return err
 	}
 	return freeEndedGates(ctx, c.conn, c.gates)
@@ -193,9 +211,15 @@ func (c *readyClaim) decide() {
 				c.putOff(w.RunID, gateRetry, waits)
 				continue
 			}
-			g.active = w.RunID
-			c.gates[job.ID] = g
-			c.taken, c.takers = append(c.taken, job.ID), append(c.takers, w.RunID)
+			if !w.overdue {
+				g.active = w.RunID
+				c.gates[job.ID] = g
+				c.taken, c.takers = append(c.taken, job.ID), append(c.takers, w.RunID)
+			}
+		}
+		if w.overdue {
+			c.overdue(w, job, waits)
+			continue
 		}
 		w.Job = job
 		c.start = append(c.start, w.RunID)
@@ -229,11 +253,13 @@ func (c *readyClaim) write(ctx context.Context) error {
 	if len(c.start) > 0 {
 		queueFences(b.Queue(startWaiting, c.claim.Replica, lease.ID, c.start), fences)
 	}
+	written := queueFinish(&b, c.ended, nil)
 	b.Queue(`COMMIT`)
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return err
 	}
-	c.batch.Runs = withFences(c.batch.Runs, fences, lease)
+	c.batch.Runs = c.store.withFences(c.batch.Runs, fences, lease)
 	c.batch.Settled = len(c.leave)
+	c.store.ended(c.ended, written)
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 const finishSucceeded = `
 UPDATE punctual.runs r SET status = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN 'cancelled' ELSE 'succeeded' END,
        reason = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN r.reason END,
-       started_at = u.started_at, finished_at = u.finished_at, http_status = u.http_status, error = NULL
+       started_at = u.started_at, finished_at = u.finished_at, http_status = nullif(u.http_status, 0), error = NULL
 FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::smallint[]) AS u(id, fence, started_at, finished_at, http_status)
 WHERE r.id = ANY($1::uuid[]) AND r.id = u.id AND r.fence = u.fence AND r.status = 'running'
 RETURNING r.id`
@@ -53,6 +53,18 @@ buried AS (
     WHERE e.status = 'dead')
 SELECT id FROM ended`
 
+// From here on no replica holds the run: its row in ready is the deadline of its target. A target that was
+// faster with its completion than with its answer finds the run ended, and nothing is written.
+const finishAccepted = `
+WITH accepted AS (
+    UPDATE punctual.runs r SET accepted_at = now(), started_at = u.started_at, http_status = u.http_status, error = NULL
+    FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::smallint[], $5::interval[]) AS u(id, fence, started_at, http_status, silence)
+    WHERE r.id = ANY($1::uuid[]) AND r.id = u.id AND r.fence = u.fence AND r.status = 'running' AND r.accepted_at IS NULL
+    RETURNING r.id, r.job_id, r.tenant, r.lane, u.silence),
+deadline AS (
+    INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) SELECT id, job_id, now() + silence, tenant, lane FROM accepted)
+SELECT id FROM accepted`
+
 // Finish implements scheduler.Store. It is idempotent: what was written before is found superseded.
 func (s *Store) Finish(ctx context.Context, outcomes []scheduler.Outcome, released []uuid.UUID) (superseded int, err error) {
 	// A batch without BEGIN is one transaction in one round trip.
@@ -64,7 +76,12 @@ func (s *Store) Finish(ctx context.Context, outcomes []scheduler.Outcome, releas
 	if slices.ContainsFunc(outcomes, dueSoon) {
 		s.signal()
 	}
-	return len(outcomes) - len(written), nil
+	for _, o := range outcomes {
+		if !written[o.RunID] && o.Verdict != scheduler.Await {
+			superseded++
+		}
+	}
+	return superseded, nil
 }
 
 // dueSoon reports whether the run is ready again before the tick loop looks by itself.
@@ -109,25 +126,38 @@ func gatedJobs(outcomes []scheduler.Outcome) (jobs, runs []uuid.UUID) {
 	return jobs, runs
 }
 
-// queueOutcomes queues one statement for the successes and one for the rest, each sorted by id.
+// queueOutcomes queues one statement for the successes, one for what targets work on and one for the rest,
+// each sorted by id.
 func queueOutcomes(b *pgx.Batch, outcomes []scheduler.Outcome, written map[uuid.UUID]bool) {
-	var ok, not []scheduler.Outcome
+	var ok, accepted, not []scheduler.Outcome
 	for _, o := range outcomes {
-		if o.Verdict == scheduler.Succeed {
+		switch o.Verdict {
+		case scheduler.Succeed:
 			ok = append(ok, o)
-		} else {
+		case scheduler.Await:
+			accepted = append(accepted, o)
+		default:
 			not = append(not, o)
 		}
 	}
-	byID := func(a, b scheduler.Outcome) int { return compareIDs(a.RunID, b.RunID) }
-	slices.SortFunc(ok, byID)
-	slices.SortFunc(not, byID)
-	if len(ok) > 0 {
-		queueSucceeded(b, ok, written)
+	for _, kind := range []struct {
+		outcomes []scheduler.Outcome
+		queue    func(*pgx.Batch, []scheduler.Outcome, map[uuid.UUID]bool)
+	}{{ok, queueSucceeded}, {accepted, queueAccepted}, {not, queueOthers}} {
+		if len(kind.outcomes) > 0 {
+			slices.SortFunc(kind.outcomes, func(a, b scheduler.Outcome) int { return compareIDs(a.RunID, b.RunID) })
+			kind.queue(b, kind.outcomes, written)
+		}
 	}
-	if len(not) > 0 {
-		queueOthers(b, not, written)
+}
+
+func queueAccepted(b *pgx.Batch, outcomes []scheduler.Outcome, written map[uuid.UUID]bool) {
+	n := len(outcomes)
+	ids, fences, started, statuses, silence := make([]uuid.UUID, n), make([]int64, n), make([]time.Time, n), make([]int16, n), make([]time.Duration, n)
+	for i, o := range outcomes {
+		ids[i], fences[i], started[i], statuses[i], silence[i] = o.RunID, o.Fence, o.StartedAt, int16(o.HTTPStatus), o.RetryIn
 	}
+	b.Queue(finishAccepted, ids, fences, started, statuses, silence).Query(collectIDs(written))
 }
 
 func queueSucceeded(b *pgx.Batch, outcomes []scheduler.Outcome, written map[uuid.UUID]bool) {

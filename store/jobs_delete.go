@@ -52,9 +52,11 @@ func (s *Store) skipRest(ctx context.Context, u *unit, h *held, now time.Time) e
 	return s.apply(ctx, u, h, plan, now)
 }
 
-// cancelWaiting cancels the runs of a job that wait in ready. One that a claim takes at this moment goes on.
+// cancelWaiting cancels the runs of a job that wait in ready. One that a claim takes at this moment goes on,
+// and so does one that its target works on.
 func cancelWaiting(ctx context.Context, u *unit, job uuid.UUID) error {
-	rows, err := u.Query(ctx, `SELECT run_id FROM punctual.ready WHERE job_id = $1 ORDER BY run_id FOR UPDATE`, job)
+	rows, err := u.Query(ctx, `SELECT y.run_id FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id
+		WHERE y.job_id = $1 AND r.status <> 'running' ORDER BY y.run_id FOR UPDATE OF y`, job)
 	if err != nil {
 		return fmt.Errorf("locking waiting runs: %w", err)
 	}

@@ -59,6 +59,7 @@ type RunRecord struct {
 	CreatedAt     time.Time
 	ClaimedAt     *time.Time
 	StartedAt     *time.Time
+	AcceptedAt    *time.Time // with completion callback: when the target answered with 202
 	FinishedAt    *time.Time
 	NextAttemptAt *time.Time
 	HTTPStatus    int // 0: no response

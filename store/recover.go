@@ -18,13 +18,15 @@ const (
 )
 
 // readClaimed reads claims and their runs that are still running under them. A run that was finished, or
-// that a later attempt holds, is not among them.
+// that a later attempt holds, or that its target works on, is not among them.
 const readClaimed = `
-SELECT c.id, r.id, r.job_id, r.job_version, r.tenant, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt, r.fence, r.started_at, now(),
-       (SELECT count(*) FROM (SELECT a.outcome FROM punctual.attempts a WHERE a.run_id = r.id ORDER BY a.fence DESC LIMIT 2) last WHERE last.outcome = 'lost')
+SELECT c.id, r.id, r.job_id, r.job_version, r.tenant, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt, r.fence, r.started_at, now(), ` + lossesOf + `
 FROM punctual.claims c CROSS JOIN LATERAL unnest(c.run_ids) AS u(run_id)
-LEFT JOIN punctual.runs r ON r.id = u.run_id AND r.status = 'running' AND r.replica = c.replica
+LEFT JOIN punctual.runs r ON r.id = u.run_id AND r.status = 'running' AND r.replica = c.replica AND r.accepted_at IS NULL
 WHERE `
+
+// lossesOf is how many attempts in a row a run has lost just before its present one, counted up to two.
+const lossesOf = `(SELECT count(*) FROM (SELECT a.outcome FROM punctual.attempts a WHERE a.run_id = r.id ORDER BY a.fence DESC LIMIT 2) last WHERE last.outcome = 'lost')`
 
 // claimedRun is a run that is running under a claim.
 type claimedRun struct {
@@ -71,7 +73,7 @@ func (s *Store) endClaims(ctx context.Context, where string, args []any, judge f
 	if err != nil || len(held.claims) == 0 {
 		return 0, err
 	}
-	jobs, err := s.definitionsOf(ctx, held.runs)
+	jobs, err := s.definitionsOf(ctx, s.pool, held.runs)
 	if err != nil {
 		return 0, err
 	}
@@ -87,6 +89,7 @@ func (s *Store) endClaims(ctx context.Context, where string, args []any, judge f
 	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return 0, err
 	}
+	s.ended(outcomes, written)
 	if len(written) > 0 {
 		s.signal()
 	}
@@ -130,7 +133,7 @@ func (s *Store) readClaimed(ctx context.Context, where string, args []any) (clai
 }
 
 // definitionsOf returns the compiled definitions that runs use.
-func (s *Store) definitionsOf(ctx context.Context, runs []claimedRun) (map[jobVersion]*scheduler.Job, error) {
+func (s *Store) definitionsOf(ctx context.Context, q batcher, runs []claimedRun) (map[jobVersion]*scheduler.Job, error) {
 	jobs := make(map[jobVersion]*scheduler.Job, len(runs))
 	missing := map[jobVersion]int32{}
 	for _, r := range runs {
@@ -145,5 +148,5 @@ func (s *Store) definitionsOf(ctx context.Context, runs []claimedRun) (map[jobVe
 	}
 	var b pgx.Batch
 	s.queueDefinitions(&b, missing, jobs, map[jobVersion]error{})
-	return jobs, s.pool.SendBatch(ctx, &b).Close()
+	return jobs, q.SendBatch(ctx, &b).Close()
 }

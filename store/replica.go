@@ -22,7 +22,8 @@ func (s *Store) Register(ctx context.Context, r scheduler.Replica) (map[string]i
 	if err != nil {
 		return nil, fmt.Errorf("registering replica %s: %w", r.ID, err)
 	}
-	_, err = s.pool.Exec(ctx, `INSERT INTO punctual.replicas (id, host, version, queues) VALUES ($1, $2, $3, $4::jsonb)
+	_, err = s.pool.Exec(ctx, `WITH back AS (`+noteAbsence+`)
+		INSERT INTO punctual.replicas (id, host, version, queues) VALUES ($1, $2, $3, $4::jsonb)
 		ON CONFLICT (id) DO NOTHING`, r.ID, r.Host, r.Version, string(slots))
 	if err != nil {
 		return nil, fmt.Errorf("registering replica %s: %w", r.ID, err)
@@ -36,7 +37,8 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 	var ids []uuid.UUID
 	var beats []int64
 	err := s.pool.QueryRow(ctx, `
-		WITH renewed AS (UPDATE punctual.replicas SET beat = beat + 1, renewed_at = now(), draining = $2 WHERE id = $1 RETURNING id)
+		WITH back AS (`+noteAbsence+`),
+		renewed AS (UPDATE punctual.replicas SET beat = beat + 1, renewed_at = now(), draining = $2 WHERE id = $1 RETURNING id)
 		SELECT EXISTS (SELECT FROM renewed),
 		       (SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM punctual.replicas WHERE id <> $1),
 		       (SELECT coalesce(array_agg(beat ORDER BY id), '{}') FROM punctual.replicas WHERE id <> $1),

@@ -12,7 +12,7 @@ import (
 )
 
 const runColumns = `r.id, r.job_id, coalesce(j.name, ''), t.name, r.trigger, r.scheduled_for, r.status, coalesce(r.reason, ''), r.late,
-	r.attempt, coalesce(q.name, ''), r.lane, r.replica, r.job_version, r.due_at, r.created_at, r.claimed_at, r.started_at, r.finished_at,
+	r.attempt, coalesce(q.name, ''), r.lane, r.replica, r.job_version, r.due_at, r.created_at, r.claimed_at, r.started_at, r.accepted_at, r.finished_at,
 	r.next_attempt_at, coalesce(r.http_status, 0), coalesce(r.error, ''), r.blocked_by, r.skipped_first, r.skipped_last, r.skipped_count,
 	r.replay_of, r.parent_run, coalesce(r.step, '')`
 
@@ -27,13 +27,13 @@ func scanRun(row pgx.CollectableRow) (RunRecord, error) {
 	var skipped SkippedRange
 	var first, last *time.Time
 	err := row.Scan(&r.ID, &r.JobID, &r.Job, &r.Tenant, &r.Trigger, &r.ScheduledFor, &r.Status, &r.Reason, &r.Late,
-		&r.Attempt, &r.Queue, &lane, &r.Replica, &r.JobVersion, &r.DueAt, &r.CreatedAt, &r.ClaimedAt, &r.StartedAt, &r.FinishedAt,
+		&r.Attempt, &r.Queue, &lane, &r.Replica, &r.JobVersion, &r.DueAt, &r.CreatedAt, &r.ClaimedAt, &r.StartedAt, &r.AcceptedAt, &r.FinishedAt,
 		&r.NextAttemptAt, &r.HTTPStatus, &r.Error, &r.BlockedBy, &first, &last, &skipped.Count,
 		&r.ReplayOf, &r.ParentRun, &r.Step)
 	if err != nil {
 		return RunRecord{}, err
 	}
-	utc(&r.ScheduledFor, &r.DueAt, &r.CreatedAt, r.ClaimedAt, r.StartedAt, r.FinishedAt, r.NextAttemptAt, first, last)
+	utc(&r.ScheduledFor, &r.DueAt, &r.CreatedAt, r.ClaimedAt, r.StartedAt, r.AcceptedAt, r.FinishedAt, r.NextAttemptAt, first, last)
 	if first != nil && last != nil {
 		skipped.First, skipped.Last = *first, *last
 		r.Skipped = &skipped

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -26,6 +27,10 @@ type Options struct {
 	// may still run; 0: DefaultRetention. Runs that did not succeed are kept for FailureRetention, at least
 	// as long; 0: three times Retention. The same on every replica.
 	Retention, FailureRetention time.Duration
+
+	// Ended, if set, is told of attempts that were ended by other than the replica that made them: those of
+	// lost replicas, and those that their targets worked on.
+	Ended func([]scheduler.Outcome)
 }
 
 // Store is a pool of connections to one database. Safe for concurrent use.
@@ -35,6 +40,8 @@ type Store struct {
 	jobs    *lru.Cache[jobVersion, *scheduler.Job] // compiled definitions: immutable, so never stale
 	wake    chan struct{}
 	tidy    tidiness
+
+	tokenKey atomic.Pointer[[]byte] // what run tokens are made with, once it was read
 }
 
 // compiledJobs is how many compiled definitions a replica keeps, at 2 to 3 KiB each.

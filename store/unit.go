@@ -50,6 +50,11 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
+// batcher is what reads of several statements need.
+type batcher interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
 func (s *Store) reader(ctx context.Context) querier {
 	if u := s.unit(ctx); u != nil {
 		return u

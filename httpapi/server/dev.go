@@ -111,6 +111,9 @@ type runPrinter struct{ out io.Writer }
 func (p *runPrinter) print(outcomes []scheduler.Outcome) {
 	for _, o := range outcomes {
 		end := o.End()
+		if o.Verdict == scheduler.Await {
+			end.Status = "accepted"
+		}
 		line := fmt.Sprintf("%s  %-9s %-24s attempt %d", o.FinishedAt.Local().Format(time.TimeOnly), end.Status, o.Job.Name, o.Attempt)
 		if !o.StartedAt.IsZero() {
 			line += fmt.Sprintf("  sent %s after due, took %s", round(o.StartedAt.Sub(o.DueAt)), round(o.FinishedAt.Sub(o.StartedAt)))

@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -29,6 +31,7 @@ import (
 type Config struct {
 	DatabaseURL   string
 	Listen        string
+	PublicURL     string         // where targets reach the API; empty: where it listens
 	Migrate       bool           // migrate the schema first
 	Queues        map[string]int // worker slots by queue
 	DefaultJitter time.Duration
@@ -59,13 +62,14 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer listener.Close()
-	db, err := openStore(ctx, c)
+	registry := prometheus.NewRegistry()
+	metrics := scheduler.NewMetrics(registry)
+	db, err := openStore(ctx, c, metrics.Ended)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
 
-	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), store.Collector{Store: db})
 	var draining atomic.Bool
 	api, err := httpapi.New(httpapi.Config{
@@ -113,7 +117,7 @@ func Run(ctx context.Context, c Config) error {
 	host, _ := os.Hostname() // for people only
 	err = scheduler.Run(running, db, scheduler.Config{
 		Queues: c.Queues, DrainTimeout: c.DrainTimeout, Client: client, Host: host, Version: c.Version, Log: c.Log,
-		Metrics: scheduler.NewMetrics(registry), Finished: c.Finished,
+		PublicURL: cmp.Or(strings.TrimRight(c.PublicURL, "/"), url), Metrics: metrics, Finished: c.Finished,
 	})
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = nil // it was asked to stop before it had started
@@ -142,8 +146,8 @@ func listen(address string) (net.Listener, error) {
 }
 
 // openStore connects, migrates if asked to, and makes sure that the schema fits.
-func openStore(ctx context.Context, c Config) (*store.Store, error) {
-	db, err := connect(ctx, c)
+func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (*store.Store, error) {
+	db, err := connect(ctx, c, ended)
 	if err != nil {
 		return nil, err
 	}
@@ -174,10 +178,10 @@ func openStore(ctx context.Context, c Config) (*store.Store, error) {
 
 // connect opens the store. A database that refuses the user or does not exist is an error at once; one
 // that does not answer may still be starting.
-func connect(ctx context.Context, c Config) (*store.Store, error) {
+func connect(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (*store.Store, error) {
 	options := store.Options{
 		DatabaseURL: c.DatabaseURL, DefaultJitter: c.DefaultJitter, MaxConns: c.MaxConns, Log: c.Log,
-		Retention: c.Retention, FailureRetention: c.FailureRetention,
+		Retention: c.Retention, FailureRetention: c.FailureRetention, Ended: ended,
 	}
 	deadline := time.Now().Add(c.DatabaseWait)
 	for {

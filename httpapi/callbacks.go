@@ -1,0 +1,179 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+	"punctual/store"
+)
+
+// Bounds on what targets report, in bytes.
+const (
+	maxProgress     = 64 << 10
+	maxCallbackBody = maxProgress + 1<<10
+	maxFailure      = 4096
+)
+
+// callbackRoutes are for targets of jobs with completion callback. The run token of the request they answered is all
+// the authentication there is, and enough.
+func (s *server) callbackRoutes() {
+	op := register(s, huma.Operation{
+		OperationID: "heartbeat-run", Method: http.MethodPost, Path: "/v1/runs/{run}/heartbeat", Tags: []string{tagCallbacks},
+		Summary: "Report that work goes on", MaxBodyBytes: maxCallbackBody,
+		Description: "Puts off the deadline by the job's heartbeat_timeout, and keeps the progress, if there is any, for the next attempt. The answer says whether a cancel was requested; from then on the deadline stays where it is.",
+		Errors:      []int{400, 401, 404, 409, 413, 415, 422},
+	}, s.heartbeatRun)
+	describeBody[HeartbeatInput](s, op, false, exampleHeartbeat, mediaJSON)
+	register(s, huma.Operation{
+		OperationID: "complete-run", Method: http.MethodPost, Path: "/v1/runs/{run}/complete", Tags: []string{tagCallbacks},
+		Summary:     "Report that work is done",
+		Description: "The run succeeds; it ends as cancelled when that was requested. It may come before the answer to the request has arrived. Repeating it changes nothing.",
+		Errors:      []int{401, 404, 409},
+	}, s.completeRun)
+	op = register(s, huma.Operation{
+		OperationID: "fail-run", Method: http.MethodPost, Path: "/v1/runs/{run}/fail", Tags: []string{tagCallbacks},
+		Summary: "Report that work has failed", MaxBodyBytes: maxCallbackBody,
+		Description: "The attempt has failed with the reason failed; the run is retried as its job says. Repeating it changes nothing.",
+		Errors:      []int{400, 401, 404, 409, 413, 415, 422},
+	}, s.failRun)
+	describeBody[FailureInput](s, op, false, exampleFailure, mediaJSON)
+	register(s, huma.Operation{
+		OperationID: "get-run-progress", Method: http.MethodGet, Path: "/v1/runs/{run}/progress", Tags: []string{tagCallbacks},
+		Summary: "Get the last progress", Description: "What any attempt of the run reported last, for the present one to go on from.", Errors: []int{401, 404, 409},
+	}, s.getProgress)
+}
+
+// CallbackRef is the input of what targets report: the run and the token of an attempt.
+type CallbackRef struct {
+	Run   string `path:"run" doc:"Id of the run." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
+	Token string `header:"Punctual-Run-Token" maxLength:"256" doc:"As it came with the request." example:"prt_AAAAAAAAAAc0kqJ7o3tZ8Vn3mWv9yQpEwq1c1yq3iUO0m2l9Yg4D5Q"`
+}
+
+// ref returns the run; what can be the id of nothing has no token either.
+func (c CallbackRef) ref() (uuid.UUID, error) {
+	id, err := parseID(c.Run)
+	if err != nil {
+		return uuid.Nil, scheduler.ErrRunToken
+	}
+	return id, nil
+}
+
+// HeartbeatInput is the optional body of a heartbeat.
+type HeartbeatInput struct {
+	Progress json.RawMessage `json:"progress,omitempty" doc:"Any JSON, up to 64 KiB: what the next attempt needs to go on from here. Absent: what was reported before stays."`
+}
+
+// Heartbeat is the answer to a heartbeat.
+type Heartbeat struct {
+	CancelRequested bool      `json:"cancel_requested" doc:"Somebody wants the run to end: stop, and report complete or fail." example:"false"`
+	Deadline        time.Time `json:"deadline" doc:"The attempt is lost unless the target is heard of again before this instant."`
+}
+
+type heartbeatInput struct {
+	CallbackRef
+	Request body[HeartbeatInput]
+}
+
+type heartbeatAnswer struct{ Body Heartbeat }
+
+func (s *server) heartbeatRun(ctx context.Context, _ int32, in *heartbeatInput) (*heartbeatAnswer, error) {
+	run, err := in.ref()
+	if err != nil {
+		return nil, err
+	}
+	var problems []FieldError
+	if n := len(in.Request.value.Progress); n > maxProgress {
+		problems = append(problems, FieldError{"body.progress", fmt.Sprintf("%d bytes; at most %d (64 KiB)", n, maxProgress)})
+	}
+	if err := in.Request.check(problems...); err != nil {
+		return nil, err
+	}
+	beat, err := s.Store.HeartbeatRun(ctx, run, in.Token, in.Request.value.Progress)
+	if err != nil {
+		return nil, err
+	}
+	return &heartbeatAnswer{Heartbeat{CancelRequested: beat.CancelRequested, Deadline: beat.Deadline}}, nil
+}
+
+func (s *server) completeRun(ctx context.Context, _ int32, in *CallbackRef) (*runAnswer, error) {
+	run, err := in.ref()
+	if err != nil {
+		return nil, err
+	}
+	return answerCalled(s.Store.CompleteRun(ctx, run, in.Token))
+}
+
+// FailureInput is the optional body of a report of failure.
+type FailureInput struct {
+	Error string `json:"error,omitempty" maxLength:"4096" doc:"What went wrong, for people." example:"the ledger is locked"`
+	Retry *bool  `json:"retry,omitempty" doc:"false: another attempt would fail as well, so the run is dead at once. Absent: it is retried as its job says." example:"true"`
+}
+
+func (f FailureInput) validate() []FieldError {
+	switch {
+	case len(f.Error) > maxFailure:
+		return []FieldError{{"body.error", fmt.Sprintf("%d bytes; at most %d", len(f.Error), maxFailure)}}
+	case strings.ContainsRune(f.Error, 0):
+		return []FieldError{{"body.error", "must not hold NUL characters"}}
+	}
+	return nil
+}
+
+type failRunInput struct {
+	CallbackRef
+	Request body[FailureInput]
+}
+
+func (s *server) failRun(ctx context.Context, _ int32, in *failRunInput) (*runAnswer, error) {
+	run, err := in.ref()
+	if err != nil {
+		return nil, err
+	}
+	failure := in.Request.value
+	if err := in.Request.check(failure.validate()...); err != nil {
+		return nil, err
+	}
+	if failure.Error == "" {
+		failure.Error = "the target reported that it failed"
+	}
+	return answerCalled(s.Store.FailRun(ctx, run, in.Token, failure.Error, failure.Retry == nil || *failure.Retry))
+}
+
+func answerCalled(record store.RunRecord, err error) (*runAnswer, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &runAnswer{showRunWithAttempts(record)}, nil
+}
+
+// Progress is what targets last reported of a run.
+type Progress struct {
+	Attempt    int             `json:"attempt" doc:"Number of the present attempt." example:"2"`
+	Progress   json.RawMessage `json:"progress" doc:"What was reported last; null when nothing was."`
+	RecordedAt *time.Time      `json:"recorded_at" doc:"When it was reported."`
+}
+
+type progressAnswer struct{ Body Progress }
+
+func (s *server) getProgress(ctx context.Context, _ int32, in *CallbackRef) (*progressAnswer, error) {
+	run, err := in.ref()
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.Store.RunProgress(ctx, run, in.Token)
+	if err != nil {
+		return nil, err
+	}
+	if p.Progress == nil {
+		p.Progress = json.RawMessage("null")
+	}
+	return &progressAnswer{Progress{Attempt: p.Attempt, Progress: p.Progress, RecordedAt: p.RecordedAt}}, nil
+}

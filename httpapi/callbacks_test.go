@@ -1,0 +1,90 @@
+package httpapi
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+// working makes a run whose target has its token, and returns the path of the run and the header with the token.
+func (s *service) working(name string) (path, token string) {
+	s.t.Helper()
+	s.create(`{"name":"` + name + `","completion":"callback","heartbeat_timeout":"1m","target":{"url":"http://example.com/hook"}}`)
+	s.do("POST", "/v1/jobs/"+name+"/trigger", "").want(202)
+	replica := scheduler.Replica{ID: uuid.New(), Host: "test", Queues: map[string]int{"default": 10}}
+	queues, err := s.store.Register(s.t.Context(), replica)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	batch, err := s.store.ClaimReady(s.t.Context(), scheduler.Claim{Replica: replica.ID, Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}})
+	if err != nil || len(batch.Runs) != 1 {
+		s.t.Fatalf("claimed %d runs, error %v", len(batch.Runs), err)
+	}
+	a := batch.Runs[0]
+	return runPath(a.RunID), "Punctual-Run-Token: " + a.RunToken
+}
+
+func TestCallbacks(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	run, token := s.working("a")
+
+	beat := into[Heartbeat](s.do("POST", run+"/heartbeat", `{"progress":{"rows":[1,2]}}`, token).want(200))
+	if beat.CancelRequested || beat.Deadline.IsZero() {
+		t.Errorf("heartbeat %+v", beat)
+	}
+	if got := string(s.do("GET", run+"/progress", "", token).want(200).body); !strings.Contains(got, `"progress":{"rows":[1,2]}`) || !strings.Contains(got, `"attempt":1`) {
+		t.Errorf("progress %s", got)
+	}
+	s.do("POST", run+"/heartbeat", "", token).want(200)
+	s.do("POST", run+"/cancel", "").want(202)
+	if beat := into[Heartbeat](s.do("POST", run+"/heartbeat", `{}`, token).want(200)); !beat.CancelRequested {
+		t.Error("the cancel is not told")
+	}
+	for range 2 {
+		if ended := into[Run](s.do("POST", run+"/complete", "", token).want(200)); ended.Status != scheduler.StatusCancelled {
+			t.Errorf("completed after a cancel: %s", ended.Status)
+		}
+	}
+	s.do("POST", run+"/heartbeat", "", token).code(CodeSuperseded)
+	s.do("POST", run+"/fail", "", token).code(CodeSuperseded)
+
+	run, token = s.working("b")
+	if failed := into[Run](s.do("POST", run+"/fail", `{"error":"out of ink","retry":false}`, token).want(200)); failed.Status != scheduler.StatusDead || *failed.Error != "out of ink" || *failed.Reason != scheduler.ReasonFailed {
+		t.Errorf("failed: %+v", failed)
+	}
+	run, token = s.working("c")
+	if failed := into[Run](s.do("POST", run+"/fail", "", token).want(200)); failed.Status != scheduler.StatusRetrying || *failed.Error == "" {
+		t.Errorf("failed: %+v", failed)
+	}
+}
+
+func TestCallbacksThatAreRefused(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	run, token := s.working("a")
+	other, _ := s.working("b")
+	for _, c := range []struct {
+		name, method, path, body, token string
+		code                            Code
+	}{
+		{"without a token", "POST", run + "/heartbeat", "", "X: y", CodeRunToken},
+		{"with rubbish for a token", "POST", run + "/complete", "", "Punctual-Run-Token: rubbish", CodeRunToken},
+		{"with the token of another run", "POST", other + "/complete", "", token, CodeRunToken},
+		{"of no run", "POST", "/v1/runs/" + uuid.NewString() + "/complete", "", token, CodeRunToken},
+		{"of what cannot be a run", "GET", "/v1/runs/x/progress", "", token, CodeRunToken},
+		{"with too much progress", "POST", run + "/heartbeat", `{"progress":"` + strings.Repeat("x", maxProgress) + `"}`, token, CodeInvalid},
+		{"with far too much progress", "POST", run + "/heartbeat", `{"progress":"` + strings.Repeat("x", maxCallbackBody) + `"}`, token, CodeTooLarge},
+		{"with an unknown field", "POST", run + "/fail", `{"eror":"x"}`, token, CodeInvalid},
+		{"with an error that cannot be stored", "POST", run + "/fail", `{"error":"\u0000"}`, token, CodeInvalid},
+		{"with what is not JSON", "POST", run + "/heartbeat", `{`, token, CodeMalformed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s.in(t).do(c.method, c.path, c.body, c.token).code(c.code)
+		})
+	}
+	s.do("POST", run+"/complete", "", token).want(200) // none of that has ended it
+}

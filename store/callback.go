@@ -1,0 +1,254 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// SupersededError is a call of a target about an attempt that is over.
+type SupersededError struct {
+	Run    uuid.UUID
+	Status scheduler.Status // of the run now
+}
+
+func (e *SupersededError) Error() string {
+	return fmt.Sprintf("the attempt that this token was made for is over: run %s is %s", e.Run, e.Status)
+}
+
+// Beat is the answer to a target's heartbeat.
+type Beat struct {
+	CancelRequested bool
+	Deadline        time.Time // when the attempt is lost, unless the target is heard of again
+}
+
+// Progress is what a target last reported about a run.
+type Progress struct {
+	Attempt    int // that is under way now
+	Progress   json.RawMessage
+	RecordedAt *time.Time // nil: nothing was reported
+}
+
+// loadTokenKey reads what run tokens are made with, before the first claim of a job that needs it commits.
+func (s *Store) loadTokenKey(ctx context.Context, q querier, jobs iter.Seq[*scheduler.Job]) error {
+	if s.tokenKey.Load() != nil {
+		return nil
+	}
+	for job := range jobs {
+		if job.Completion == scheduler.CompleteOnCallback {
+			_, err := s.readTokenKey(ctx, q)
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) readTokenKey(ctx context.Context, q querier) ([]byte, error) {
+	if key := s.tokenKey.Load(); key != nil {
+		return *key, nil
+	}
+	var key []byte
+	if err := q.QueryRow(ctx, `SELECT key FROM punctual.run_token_key`).Scan(&key); err != nil {
+		return nil, fmt.Errorf("reading the key of run tokens: %w", err)
+	}
+	s.tokenKey.Store(&key)
+	return key, nil
+}
+
+// calledRun is a run whose target calls, locked and read.
+type calledRun struct {
+	scheduler.Assignment
+	tenant   int32
+	status   scheduler.Status
+	reason   scheduler.Reason
+	accepted bool // its 202 has been recorded: its row in ready is the deadline
+	started  time.Time
+	http     int
+	now      time.Time
+}
+
+func (c calledRun) cancelRequested() bool {
+	return c.reason == scheduler.ReasonCancelled || c.reason == scheduler.ReasonReplaced
+}
+
+// call runs work for a target that has shown a token, with the gate of the job, the run's row in ready and the
+// run locked, in this order. scheduler.ErrRunToken when the token was not made for this run.
+func (s *Store) call(ctx context.Context, run uuid.UUID, token string, work func(ctx context.Context, u *unit, fence int64, c calledRun) error) error {
+	return s.join(ctx, func(ctx context.Context, u *unit) error {
+		key, err := s.readTokenKey(ctx, u)
+		if err != nil {
+			return err
+		}
+		fence, err := scheduler.ReadRunToken(key, run, token)
+		if err != nil {
+			return err
+		}
+		c, err := s.lockCalled(ctx, u, run)
+		if err != nil {
+			return err
+		}
+		return work(ctx, u, fence, c)
+	})
+}
+
+func (s *Store) lockCalled(ctx context.Context, u *unit, run uuid.UUID) (calledRun, error) {
+	c := calledRun{}
+	var b pgx.Batch
+	b.Queue(`SELECT FROM punctual.exclusive WHERE job_id = (SELECT job_id FROM punctual.runs WHERE id = $1) FOR NO KEY UPDATE`, run)
+	b.Queue(`SELECT FROM punctual.ready WHERE run_id = $1 FOR UPDATE`, run)
+	var key jobVersion
+	b.Queue(`SELECT job_id, job_version, tenant, lane, trigger, scheduled_for, due_at, late, attempt, fence, status, coalesce(reason, ''),
+	                accepted_at IS NOT NULL, coalesce(started_at, now()), coalesce(http_status, 0), clock_timestamp()
+	         FROM punctual.runs WHERE id = $1 FOR NO KEY UPDATE`, run).QueryRow(func(row pgx.Row) error {
+		c.RunID = run
+		return row.Scan(&key.id, &key.version, &c.tenant, &c.Lane, &c.Trigger, &c.ScheduledFor, &c.DueAt, &c.Late, &c.Attempt, &c.Fence,
+			&c.status, &c.reason, &c.accepted, &c.started, &c.http, &c.now)
+	})
+	err := u.SendBatch(ctx, &b).Close()
+	if errors.Is(err, pgx.ErrNoRows) {
+		return c, fmt.Errorf("run %s: %w", run, ErrNotFound)
+	}
+	if err != nil {
+		return c, fmt.Errorf("locking run %s: %w", run, err)
+	}
+	jobs, err := s.definitionsOf(ctx, u, []claimedRun{{key: key, tenant: c.tenant}})
+	if err != nil {
+		return c, fmt.Errorf("reading the job of run %s: %w", run, err)
+	}
+	if c.Job = jobs[key]; c.Job == nil {
+		return c, fmt.Errorf("run %s: this version of Punctual cannot read version %d of job %s", run, key.version, key.id)
+	}
+	return c, nil
+}
+
+// HeartbeatRun notes that the target of an attempt is at work, and its progress unless that is nil. Once a
+// cancel was asked for, the deadline no longer moves. *SupersededError when the attempt is over.
+func (s *Store) HeartbeatRun(ctx context.Context, run uuid.UUID, token string, progress json.RawMessage) (Beat, error) {
+	var beat Beat
+	err := s.call(ctx, run, token, func(ctx context.Context, u *unit, fence int64, c calledRun) error {
+		if fence != c.Fence || c.status != scheduler.StatusRunning {
+			return &SupersededError{run, c.status}
+		}
+		beat = Beat{CancelRequested: c.cancelRequested(), Deadline: c.Job.CallbackDeadline(c.started, c.now).UTC()}
+		var b pgx.Batch
+		if progress != nil {
+			b.Queue(`INSERT INTO punctual.run_data (run_id, progress, progress_at) VALUES ($1, $2::json, $3)
+			         ON CONFLICT (run_id) DO UPDATE SET progress = excluded.progress, progress_at = excluded.progress_at`, run, string(progress), c.now)
+		}
+		if c.accepted {
+			b.Queue(`UPDATE punctual.ready SET due_at = CASE WHEN $3 THEN due_at ELSE $2 END WHERE run_id = $1 RETURNING due_at`,
+				run, beat.Deadline, beat.CancelRequested).QueryRow(func(row pgx.Row) error { return row.Scan(&beat.Deadline) })
+		}
+		if b.Len() == 0 {
+			return nil
+		}
+		if err := u.SendBatch(ctx, &b).Close(); err != nil {
+			return fmt.Errorf("noting a heartbeat of run %s: %w", run, err)
+		}
+		utc(&beat.Deadline)
+		return nil
+	})
+	return beat, err
+}
+
+// CompleteRun ends a run as succeeded, or as cancelled when that was asked for. Doing so again changes
+// nothing. *SupersededError when the attempt ended in another way.
+func (s *Store) CompleteRun(ctx context.Context, run uuid.UUID, token string) (RunRecord, error) {
+	return s.endCalled(ctx, run, token, func(c calledRun) scheduler.Outcome {
+		return scheduler.Outcome{Assignment: c.Assignment, Verdict: scheduler.Succeed, StartedAt: c.started, FinishedAt: c.now, HTTPStatus: c.http}
+	}, func(ctx context.Context, q querier, fence int64, c calledRun) (bool, error) {
+		return fence == c.Fence && (c.status == scheduler.StatusSucceeded || c.status == scheduler.StatusCancelled && c.cancelRequested()), nil
+	})
+}
+
+// FailRun ends an attempt as failed: the run is retried as its job says, or not at all unless retry is set.
+// Doing so again changes nothing. *SupersededError when the attempt ended in another way.
+func (s *Store) FailRun(ctx context.Context, run uuid.UUID, token, message string, retry bool) (RunRecord, error) {
+	return s.endCalled(ctx, run, token, func(c calledRun) scheduler.Outcome {
+		return scheduler.JudgeReported(c.Assignment, message, retry, c.started, c.now)
+	}, func(ctx context.Context, q querier, fence int64, _ calledRun) (already bool, err error) {
+		err = q.QueryRow(ctx, `SELECT EXISTS (SELECT FROM punctual.attempts WHERE run_id = $1 AND fence = $2 AND reason = 'failed')`, run, fence).Scan(&already)
+		return already, err
+	})
+}
+
+// endCalled ends the attempt of a target that calls, unless it is over; already tells whether it ended by the
+// same call.
+func (s *Store) endCalled(ctx context.Context, run uuid.UUID, token string, judge func(calledRun) scheduler.Outcome,
+	already func(context.Context, querier, int64, calledRun) (bool, error),
+) (RunRecord, error) {
+	var record RunRecord
+	var outcomes []scheduler.Outcome
+	var written map[uuid.UUID]bool
+	err := s.call(ctx, run, token, func(ctx context.Context, u *unit, fence int64, c calledRun) error {
+		if fence != c.Fence || c.status != scheduler.StatusRunning {
+			same, err := already(ctx, u, fence, c)
+			if err != nil {
+				return fmt.Errorf("reading how run %s ended: %w", run, err)
+			}
+			if !same {
+				return &SupersededError{run, c.status}
+			}
+		} else {
+			outcomes = []scheduler.Outcome{judge(c)}
+			var b pgx.Batch
+			b.Queue(`DELETE FROM punctual.ready WHERE run_id = $1`, run) // the deadline
+			written = queueFinish(&b, outcomes, nil)
+			if err := u.SendBatch(ctx, &b).Close(); err != nil {
+				return fmt.Errorf("ending run %s: %w", run, err)
+			}
+			u.due = true // a retry, or the run that waits at the gate
+		}
+		var err error
+		record, err = readRun(ctx, u, c.tenant, run)
+		return err
+	})
+	if err == nil {
+		s.ended(outcomes, written)
+	}
+	return record, err
+}
+
+// RunProgress returns the last progress that targets reported of a run, to the target of its present attempt.
+func (s *Store) RunProgress(ctx context.Context, run uuid.UUID, token string) (Progress, error) {
+	var p Progress
+	err := s.call(ctx, run, token, func(ctx context.Context, u *unit, fence int64, c calledRun) error {
+		if fence != c.Fence {
+			return &SupersededError{run, c.status}
+		}
+		p.Attempt = c.Attempt
+		var text *string
+		err := u.QueryRow(ctx, `SELECT progress::text, progress_at FROM punctual.run_data WHERE run_id = $1`, run).Scan(&text, &p.RecordedAt)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("reading the progress of run %s: %w", run, err)
+		}
+		if text != nil {
+			p.Progress = json.RawMessage(*text)
+		}
+		utc(p.RecordedAt)
+		return nil
+	})
+	return p, err
+}
+
+// ended tells the metrics of attempts that were ended here.
+func (s *Store) ended(outcomes []scheduler.Outcome, written map[uuid.UUID]bool) {
+	if s.options.Ended == nil {
+		return
+	}
+	var ours []scheduler.Outcome
+	for _, o := range outcomes {
+		if written[o.RunID] {
+			ours = append(ours, o)
+		}
+	}
+	s.options.Ended(ours)
+}

@@ -1,0 +1,356 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+// byCallback is a job whose target works on after its answer.
+func byCallback(d *scheduler.Definition) {
+	d.Completion = scheduler.CompleteOnCallback
+	d.HeartbeatTimeout, d.MaxDuration = scheduler.DurationOf(time.Minute), scheduler.DurationOf(time.Hour)
+}
+
+// accepted makes a run of a new job, and has its target answer with 202.
+func (c claimer) accepted(name string, options ...func(*scheduler.Definition)) scheduler.Assignment {
+	c.t.Helper()
+	a := c.manual(name, append([]func(*scheduler.Definition){byCallback}, options...)...)
+	c.accept(a)
+	return a
+}
+
+func (c claimer) accept(a scheduler.Assignment) {
+	c.t.Helper()
+	o := ended(a, scheduler.Await)
+	o.HTTPStatus, o.RetryIn = 202, time.Minute
+	if _, err := c.Finish(c.t.Context(), []scheduler.Outcome{o}, []uuid.UUID{a.Lease.ID}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// overdue lets the deadline of a run pass, and replicas look for it; they have renewed all the while.
+func (c claimer) overdue(run uuid.UUID) scheduler.Batch {
+	c.t.Helper()
+	c.exec(`UPDATE punctual.deployment SET back_at = '-infinity'`)
+	c.exec(`UPDATE punctual.replicas SET renewed_at = now()`)
+	c.exec(`UPDATE punctual.ready SET due_at = now() - interval '1 s' WHERE run_id = $1`, run)
+	return c.claimReady(10)
+}
+
+func (c claimer) beat(a scheduler.Assignment, progress string) (Beat, error) {
+	var raw json.RawMessage
+	if progress != "" {
+		raw = json.RawMessage(progress)
+	}
+	return c.HeartbeatRun(c.t.Context(), a.RunID, a.RunToken, raw)
+}
+
+func (c claimer) mustBeat(a scheduler.Assignment, progress string) Beat {
+	c.t.Helper()
+	b, err := c.beat(a, progress)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return b
+}
+
+func (c claimer) wantState(run uuid.UUID, want string) {
+	c.t.Helper()
+	if got := c.state(run); got != want {
+		c.t.Errorf("the run is\n %s\nwant\n %s", got, want)
+	}
+}
+
+// nothingLeft fails the test when a run has left traces where only runs under way have any.
+func (c claimer) nothingLeft() {
+	c.t.Helper()
+	if n := c.count(`SELECT (SELECT count(*) FROM punctual.ready) + (SELECT count(*) FROM punctual.claims) + (SELECT count(active_run) + count(waiting_run) FROM punctual.exclusive)`); n != 0 {
+		c.t.Errorf("%d rows are left in ready, claims and exclusive", n)
+	}
+}
+
+func superseded(t *testing.T, err error) {
+	t.Helper()
+	var over *SupersededError
+	if !errors.As(err, &over) {
+		t.Errorf("error %v, want a SupersededError", err)
+	}
+}
+
+func TestWorkThatGoesOnIsHeldByNoReplica(t *testing.T) {
+	c := newClaimer(t)
+	a := c.accepted("a", forbid)
+	c.wantState(a.RunID, "running 202 attempt 1 ready in 60")
+	if n := c.count(`SELECT count(*) FROM punctual.claims`); n != 0 {
+		t.Errorf("%d claims hold it", n)
+	}
+	c.lose(c.replica)
+	if n := c.recover(); n != 0 {
+		t.Errorf("%d runs recovered: it died with its replica", n)
+	}
+	if b := c.claimReady(10); len(b.Runs) != 0 {
+		t.Error("it was claimed before its deadline")
+	}
+	if _, err := c.TriggerJob(t.Context(), c.tenant, "a", TriggerRequest{}); err == nil {
+		t.Error("it does not count as active")
+	}
+	run, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken)
+	if err != nil || run.Status != scheduler.StatusSucceeded || run.Attempt != 1 || run.AcceptedAt == nil || run.FinishedAt.Before(*run.StartedAt) {
+		t.Errorf("completed: %+v, error %v", run, err)
+	}
+	c.nothingLeft()
+	if again, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken); err != nil || !again.FinishedAt.Equal(*run.FinishedAt) {
+		t.Errorf("completed again: %+v, error %v", again, err)
+	}
+	_, err = c.beat(a, "")
+	superseded(t, err)
+}
+
+func TestALostReplicaTakesItsClaimWithItBeforeTheAnswerIsRecorded(t *testing.T) {
+	c := newClaimer(t)
+	a := c.manual("a", byCallback)
+	c.mustBeat(a, `{"rows":1}`)
+	c.lose(c.replica)
+	if n := c.recover(); n != 1 {
+		t.Fatalf("%d runs recovered", n)
+	}
+	_, err := c.beat(a, "")
+	superseded(t, err)
+}
+
+func TestCompletionMayComeBeforeTheAnswer(t *testing.T) {
+	c := newClaimer(t)
+	a := c.manual("a", byCallback, forbid)
+	if _, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken); err != nil {
+		t.Fatal(err)
+	}
+	c.accept(a) // the 202 arrives at last
+	c.wantState(a.RunID, "succeeded attempt 1 finished")
+	c.nothingLeft()
+}
+
+func TestHeartbeatsPutTheDeadlineOff(t *testing.T) {
+	c := newClaimer(t)
+	a := c.accepted("a")
+	c.exec(`UPDATE punctual.ready SET due_at = now() + interval '5 s'`)
+	if b := c.mustBeat(a, ""); b.CancelRequested || time.Until(b.Deadline) < 50*time.Second {
+		t.Errorf("beat %+v", b)
+	}
+	c.wantState(a.RunID, "running 202 attempt 1 ready in 60")
+	// max_duration bounds it, however lively the target is.
+	c.exec(`UPDATE punctual.runs SET started_at = now() - interval '59 minutes 30 s'`)
+	if b := c.mustBeat(a, ""); time.Until(b.Deadline) > 31*time.Second {
+		t.Errorf("beat %+v", b)
+	}
+	c.exec(`UPDATE punctual.runs SET started_at = now() - interval '61 minutes'`)
+	c.overdue(a.RunID)
+	if run, err := c.GetRun(t.Context(), c.tenant, a.RunID); err != nil || run.Status != scheduler.StatusRetrying || run.Attempts[0].Outcome != scheduler.AttemptTimedOut {
+		t.Errorf("after max_duration: %+v, error %v", run, err)
+	}
+}
+
+func TestASilentTargetLosesItsAttempt(t *testing.T) {
+	c := newClaimer(t)
+	a := c.accepted("a", forbid)
+	c.mustBeat(a, `{"rows":7}`)
+	c.overdue(a.RunID)
+	c.wantState(a.RunID, "retrying lost attempt 1 next in 0 ready in 0 attempts: 1 lost lost")
+	for _, call := range []func() error{
+		func() error { _, err := c.beat(a, ""); return err },
+		func() error { _, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken); return err },
+		func() error { _, err := c.FailRun(t.Context(), a.RunID, a.RunToken, "x", true); return err },
+	} {
+		superseded(t, call())
+	}
+	b := c.one(c.claimReady(10))
+	if b.Attempt != 2 || b.Fence <= a.Fence || b.RunToken == a.RunToken {
+		t.Fatalf("the next attempt: %+v", b)
+	}
+	_, err := c.RunProgress(t.Context(), a.RunID, a.RunToken)
+	superseded(t, err)
+	p, err := c.RunProgress(t.Context(), b.RunID, b.RunToken)
+	if err != nil || p.Attempt != 2 || string(p.Progress) != `{"rows":7}` || p.RecordedAt == nil {
+		t.Errorf("progress %+v, error %v", p, err)
+	}
+	c.accept(b)
+	c.wantState(a.RunID, "running lost 202 attempt 2 ready in 60 attempts: 1 lost lost")
+	c.overdue(a.RunID)
+	c.accept(c.one(c.claimReady(10)))
+	c.overdue(a.RunID)
+	c.wantState(a.RunID, "dead poison attempt 3 finished dead letter of 3 poison attempts: 1 lost lost, 2 lost lost, 3 lost poison")
+	c.nothingLeft()
+}
+
+func TestATargetIsNotBlamedForSilenceThatNobodyCouldHear(t *testing.T) {
+	c := newClaimer(t)
+	a := c.accepted("a")
+	// The database comes back after an hour: nobody has renewed, and the deadline is long over.
+	away := func() {
+		c.exec(`UPDATE punctual.replicas SET renewed_at = now() - interval '1 h'`)
+		c.exec(`UPDATE punctual.ready SET due_at = now() - interval '55 minutes'`)
+		c.exec(`UPDATE punctual.deployment SET back_at = '-infinity'`)
+	}
+	away()
+	c.claimReady(10)
+	c.wantState(a.RunID, "running 202 attempt 1 ready in 6")
+	away()
+	if _, err := c.Renew(t.Context(), c.replica, false); err != nil {
+		t.Fatal(err)
+	}
+	c.claimReady(10)
+	c.wantState(a.RunID, "running 202 attempt 1 ready in 60")
+	// A replica that starts is as good.
+	away()
+	asClaimer(c.crud).claimReady(10)
+	c.wantState(a.RunID, "running 202 attempt 1 ready in 60")
+	// One of two that was cut off is no reason: the other could hear.
+	other := asClaimer(c.crud)
+	away()
+	c.exec(`UPDATE punctual.replicas SET renewed_at = now() WHERE id = $1`, other.replica)
+	if _, err := c.Renew(t.Context(), c.replica, false); err != nil {
+		t.Fatal(err)
+	}
+	c.claimReady(10)
+	c.wantState(a.RunID, "retrying lost attempt 1 next in 0 ready in 0 attempts: 1 lost lost")
+}
+
+func TestATargetReportsFailure(t *testing.T) {
+	c := newClaimer(t)
+	a := c.accepted("a", forbid)
+	for range 2 { // its second call may follow the loss of the first one's answer
+		run, err := c.FailRun(t.Context(), a.RunID, a.RunToken, "the ledger is locked", true)
+		if err != nil || run.Status != scheduler.StatusRetrying || run.Reason != scheduler.ReasonFailed || run.Error != "the ledger is locked" || len(run.Attempts) != 1 {
+			t.Fatalf("%+v, error %v", run, err)
+		}
+	}
+	c.exec(`UPDATE punctual.ready SET due_at = now()`)
+	b := c.one(c.claimReady(10))
+	c.accept(b)
+	run, err := c.FailRun(t.Context(), b.RunID, b.RunToken, "there is no such account", false)
+	if err != nil || run.Status != scheduler.StatusDead || run.Reason != scheduler.ReasonFailed {
+		t.Errorf("without retry: %+v, error %v", run, err)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.dead_letters WHERE reason = 'failed' AND attempts = 2`); n != 1 {
+		t.Errorf("%d dead letters", n)
+	}
+	c.nothingLeft()
+}
+
+func TestCancelOfWorkThatGoesOn(t *testing.T) {
+	cancelled := func(t *testing.T) (claimer, scheduler.Assignment) {
+		c := newClaimer(t)
+		a := c.accepted("a", forbid)
+		run, err := c.CancelRun(t.Context(), c.tenant, a.RunID)
+		if err != nil || run.Status != scheduler.StatusRunning || run.Reason != scheduler.ReasonCancelled {
+			t.Fatalf("%+v, error %v", run, err)
+		}
+		if n := c.count(`SELECT count(*) FROM punctual.cancels`); n != 0 {
+			t.Error("a replica is told, which does not hold the run")
+		}
+		return c, a
+	}
+	t.Run("is told with a heartbeat, which no longer moves the deadline", func(t *testing.T) {
+		c, a := cancelled(t)
+		c.exec(`UPDATE punctual.ready SET due_at = now() + interval '20 s'`)
+		if b := c.mustBeat(a, ""); !b.CancelRequested || time.Until(b.Deadline) > 21*time.Second {
+			t.Errorf("beat %+v", b)
+		}
+		c.wantState(a.RunID, "running cancelled_by_user 202 attempt 1 ready in 20")
+	})
+	for name, end := range map[string]func(claimer, scheduler.Assignment) error{
+		"completes": func(c claimer, a scheduler.Assignment) error {
+			_, err := c.CompleteRun(c.t.Context(), a.RunID, a.RunToken)
+			return err
+		},
+		"fails": func(c claimer, a scheduler.Assignment) error {
+			_, err := c.FailRun(c.t.Context(), a.RunID, a.RunToken, "stopped", true)
+			return err
+		},
+		"says nothing": func(c claimer, a scheduler.Assignment) error { c.overdue(a.RunID); return nil },
+	} {
+		t.Run("ends the run when the target "+name, func(t *testing.T) {
+			c, a := cancelled(t)
+			if err := end(c, a); err != nil {
+				t.Fatal(err)
+			}
+			run, err := c.GetRun(t.Context(), c.tenant, a.RunID)
+			if err != nil || run.Status != scheduler.StatusCancelled || run.Reason != scheduler.ReasonCancelled {
+				t.Errorf("%+v, error %v", run, err)
+			}
+			c.nothingLeft()
+		})
+	}
+}
+
+func TestANewRunWaitsForWorkThatItReplaces(t *testing.T) {
+	c := newClaimer(t)
+	a := c.accepted("a", func(d *scheduler.Definition) { d.ConcurrencyPolicy = scheduler.PolicyReplace })
+	next := c.trigger("a")
+	if b := c.claimReady(10); len(b.Runs) != 0 {
+		t.Fatal("it started while the old one was at work")
+	}
+	if b := c.mustBeat(a, ""); !b.CancelRequested {
+		t.Error("the old one is not told")
+	}
+	if _, err := c.FailRun(t.Context(), a.RunID, a.RunToken, "stopped", true); err != nil {
+		t.Fatal(err)
+	}
+	if b := c.one(c.claimReady(10)); b.RunID != next.ID {
+		t.Errorf("claimed %s", b.RunID)
+	}
+}
+
+func TestDeletingAJobLeavesWorkThatGoesOn(t *testing.T) {
+	c := newClaimer(t)
+	a := c.accepted("a")
+	if err := c.DeleteJob(t.Context(), c.tenant, "a", nil); err != nil {
+		t.Fatal(err)
+	}
+	if b := c.mustBeat(a, ""); b.CancelRequested {
+		t.Error("a cancel is requested")
+	}
+	if _, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken); err != nil {
+		t.Fatal(err)
+	}
+	c.wantState(a.RunID, "succeeded 202 attempt 1 finished")
+}
+
+func TestRunTokensOpenOneAttemptOfOneRun(t *testing.T) {
+	c := newClaimer(t)
+	a, other := c.accepted("a"), c.accepted("b")
+	for _, token := range []string{"", "prt_", other.RunToken, a.RunToken[:len(a.RunToken)-1], a.RunToken + "A", fmt.Sprintf("prt_%064d", 0)} {
+		if _, err := c.HeartbeatRun(t.Context(), a.RunID, token, nil); !errors.Is(err, scheduler.ErrRunToken) {
+			t.Errorf("%q: error %v", token, err)
+		}
+	}
+	second, err := Open(t.Context(), Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	if _, err := second.HeartbeatRun(t.Context(), a.RunID, a.RunToken, nil); err != nil {
+		t.Errorf("at another replica: %v", err)
+	}
+}
+
+func TestADeadlineLeavesTheGateToWhoeverHoldsIt(t *testing.T) {
+	c := newClaimer(t)
+	a := c.accepted("a", forbid)
+	tx, err := c.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	if _, err := tx.Exec(t.Context(), `SELECT FROM punctual.exclusive FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	c.overdue(a.RunID)
+	c.wantState(a.RunID, "running 202 attempt 1 ready in 1")
+}
