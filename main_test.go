@@ -32,7 +32,7 @@ const patience = time.Minute
 
 func binary(t *testing.T) string {
 	t.Helper()
-	path, err := prove.Build(t.Context(), false)
+	path, err := prove.Build(t.Context(), prove.Variant{})
 	if err != nil {
 		t.Fatal(err)
 	}

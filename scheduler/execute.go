@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/failpoint"
 )
 
 // dispatch starts the attempts of a claimed batch, each in a worker slot of its queue.
@@ -29,6 +30,7 @@ func (s *Scheduler) dispatch(b Batch) {
 // execute makes one attempt and says what it means for its run. Expiry is checked here, right before
 // the request goes out, whatever delayed it.
 func (s *Scheduler) execute(a Assignment) Outcome {
+	failpoint.At(failpoint.SendBegun)
 	started := s.now(a)
 	switch {
 	case s.workCtx.Err() != nil:
@@ -45,6 +47,7 @@ func (s *Scheduler) execute(a Assignment) Outcome {
 	defer done()
 	sent := time.Now()
 	result := s.config.Client.Send(ctx, a.request(s.config.PublicURL))
+	failpoint.At(failpoint.SendAnswered)
 	finished := started.Add(time.Since(sent))
 	switch {
 	case result.Cancelled && errors.Is(context.Cause(ctx), errCancelled):

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/scheduler/failpoint"
 )
 
 // SupersededError is a call of a target about an attempt that is over.
@@ -95,6 +96,7 @@ func (s *Store) call(ctx context.Context, run uuid.UUID, token string, work func
 		if err != nil {
 			return err
 		}
+		failpoint.At(failpoint.CallbackLocked)
 		return work(ctx, u, fence, c)
 	})
 }
@@ -212,6 +214,7 @@ func (s *Store) endCalled(ctx context.Context, run uuid.UUID, token string, judg
 		return err
 	})
 	if err == nil {
+		failpoint.At(failpoint.CallbackCommitted)
 		s.ended(outcomes, written)
 	}
 	return record, err

@@ -14,6 +14,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/cron"
+	"punctual/scheduler/failpoint"
 )
 
 // The claim is one sentence: of each queue, the rows that are due, high priority before normal before low
@@ -119,13 +120,16 @@ func (s *Store) claimDue(ctx context.Context, claim scheduler.Claim) (batch sche
 	c := dueClaim{store: s, claim: claim}
 	err = s.onConn(ctx, func(conn *pgx.Conn) error {
 		c.conn = conn
+		failpoint.At(failpoint.ClaimBegun)
 		if err := c.lock(ctx); err != nil || len(c.rows) == 0 {
 			return err
 		}
+		failpoint.At(failpoint.ClaimLocked)
 		if err := c.readFacts(ctx); err != nil {
 			return err
 		}
 		c.decide()
+		failpoint.At(failpoint.ClaimDecided)
 		return c.write(ctx)
 	})
 	if err != nil {
@@ -312,6 +316,7 @@ func (c *dueClaim) write(ctx context.Context) error {
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return err
 	}
+	failpoint.At(failpoint.ClaimCommitted)
 	c.batch.Runs = c.store.withFences(c.batch.Runs, fences, lease)
 	c.batch.Settled = len(c.next.jobs)
 	return nil

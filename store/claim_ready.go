@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/scheduler/failpoint"
 )
 
 // Of runs that were made ready together the oldest slot comes first, as run ids begin with it.
@@ -92,10 +93,12 @@ func (s *Store) ClaimReady(ctx context.Context, claim scheduler.Claim) (schedule
 		if err := c.lock(ctx); err != nil || len(c.ids) == 0 {
 			return err
 		}
+		failpoint.At(failpoint.ReadyLocked)
 		if err := c.readFacts(ctx); err != nil {
 			return err
 		}
 		c.decide()
+		failpoint.At(failpoint.ReadyDecided)
 		return c.write(ctx)
 	})
 	if err != nil {
@@ -258,6 +261,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return err
 	}
+	failpoint.At(failpoint.ReadyCommitted)
 	c.batch.Runs = c.store.withFences(c.batch.Runs, fences, lease)
 	c.batch.Settled = len(c.leave)
 	c.store.ended(c.ended, written)

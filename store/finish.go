@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/scheduler/failpoint"
 )
 
 // The ids are given twice: as an array, which prunes to their partitions and is looked up in the primary
@@ -70,9 +71,11 @@ func (s *Store) Finish(ctx context.Context, outcomes []scheduler.Outcome, releas
 	// A batch without BEGIN is one transaction in one round trip.
 	var b pgx.Batch
 	written := queueFinish(&b, outcomes, released)
+	failpoint.At(failpoint.FinishBegun)
 	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return 0, fmt.Errorf("writing %d outcomes: %w", len(outcomes), err)
 	}
+	failpoint.At(failpoint.FinishCommitted)
 	if slices.ContainsFunc(outcomes, dueSoon) {
 		s.signal()
 	}

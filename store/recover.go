@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/scheduler/failpoint"
 )
 
 // Which claims end: ten of replicas that are no more, or those that are named.
@@ -84,11 +85,13 @@ func (s *Store) endClaims(ctx context.Context, where string, args []any, judge f
 		}
 		outcomes = append(outcomes, judge(r, held.now))
 	}
+	failpoint.At(failpoint.RecoverJudged)
 	var b pgx.Batch
 	written := queueFinish(&b, outcomes, held.claims)
 	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return 0, err
 	}
+	failpoint.At(failpoint.RecoverCommitted)
 	s.ended(outcomes, written)
 	if len(written) > 0 {
 		s.signal()

@@ -13,12 +13,23 @@ import (
 // API calls a replica. It knows JSON and nothing else.
 type API struct {
 	URL    string
-	client http.Client
+	client *http.Client
+	header http.Header // of every request
 }
 
 // NewAPI returns a client of the API at a base URL.
 func NewAPI(url string) *API {
-	return &API{URL: url, client: http.Client{Timeout: time.Minute, Transport: &http.Transport{}}}
+	return &API{URL: url, client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{}}}
+}
+
+// WithHeader returns an API that sends a further header with every request.
+func (a *API) WithHeader(name, value string) *API {
+	header := a.header.Clone()
+	if header == nil {
+		header = http.Header{}
+	}
+	header.Set(name, value)
+	return &API{URL: a.URL, client: a.client, header: header}
 }
 
 // Do sends in as JSON unless it is nil, and reads a 2xx answer into out unless that is nil. Any other answer
@@ -35,6 +46,9 @@ func (a *API) Do(ctx context.Context, method, path string, in, out any) (status 
 	request, err := http.NewRequestWithContext(ctx, method, a.URL+path, body)
 	if err != nil {
 		return 0, err
+	}
+	for name, values := range a.header {
+		request.Header[name] = values
 	}
 	if in != nil {
 		request.Header.Set("Content-Type", "application/json")

@@ -22,6 +22,9 @@ func (k *check) requests() {
 			k.request(r, q)
 		}
 		k.firsts(r, requests)
+		if j := k.jobs[r.Job]; j != nil && len(requests) > 1 && j.atMostOnce() {
+			k.fail(AtMostOnce, "job %s: run %s of %s was sent %d times", k.name(r.Job), r.ID, clock(r.ScheduledFor), len(requests))
+		}
 	}
 	for i := range k.Runs {
 		r := &k.Runs[i]

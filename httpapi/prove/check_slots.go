@@ -98,6 +98,9 @@ func (k *check) ends() {
 	}
 	for i := range k.Runs {
 		r := &k.Runs[i]
+		if j := k.jobs[r.Job]; j != nil && j.Tenant != r.Tenant {
+			k.fail(TenantsAddUp, "job %s: run %s is of tenant %d, and its job of %d", j.Name, r.ID, r.Tenant, j.Tenant)
+		}
 		if !r.final() && !r.DueAt.After(k.Now.Add(-k.Settle)) {
 			k.fail(AllFinal, "job %s: run %s of %s is %s", k.name(r.Job), r.ID, clock(r.ScheduledFor), r.Status)
 		}

@@ -26,6 +26,8 @@ const (
 	NothingLeft    Rule = "nothing stays in ready, claims or a gate at rest"
 	RequestsKnown  Rule = "every request belongs to a run and to an attempt of it, and says so"
 	DeadAreListed  Rule = "every dead run, and no other, has a dead letter"
+	AtMostOnce     Rule = "runs of jobs with delivery at_most_once are seen at most once"
+	TenantsAddUp   Rule = "every run belongs to the tenant of its job"
 	ExactlyOnce    Rule = "every attempt was sent exactly once"
 	NothingFailed  Rule = "every run succeeded at the first attempt"
 	RequestsHeader Rule = "requests carry what the run says"

@@ -175,6 +175,11 @@ func TestCheckNotices(t *testing.T) {
 		{"an attempt never sent", ExactlyOnce, all, func(f *facts) {
 			f.Attempts = append(f.Attempts, Attempt{Run: f.theRun(f.once).ID, Fence: 1, Number: 2, Outcome: "failed"})
 		}},
+		{"a request of at_most_once sent twice", AtMostOnce, Conditions{}, func(f *facts) {
+			f.Jobs[0].Versions[0].Definition.Delivery = scheduler.DeliverAtMostOnce
+			f.send(*f.theRun(f.cron), 2, time.Second, 200)
+		}},
+		{"a run under another tenant than its job", TenantsAddUp, Conditions{}, func(f *facts) { f.theRun(f.cron).Tenant = 2 }},
 		{"a failure where all should succeed", NothingFailed, Conditions{AllSucceed: true}, func(*facts) {}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

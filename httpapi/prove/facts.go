@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -33,6 +34,12 @@ type Job struct {
 	Enabled  bool       // whether a next slot is planned
 	NextRun  *time.Time // when that is due
 	Versions []Version  // in order
+	Tenant   int32
+}
+
+// atMostOnce reports whether no version of the job let a request be repeated.
+func (j Job) atMostOnce() bool {
+	return !slices.ContainsFunc(j.Versions, func(v Version) bool { return v.Definition.Delivery != scheduler.DeliverAtMostOnce })
 }
 
 // Version is a definition and when it took effect.
@@ -53,6 +60,7 @@ type Run struct {
 	Attempt                   int
 	Fence                     *int64
 	Late                      bool
+	Tenant                    int32
 }
 
 // Attempt is a row of punctual.attempts: an attempt that did not succeed.
@@ -100,7 +108,7 @@ func (f *Facts) read(ctx context.Context) func(pgx.Tx) error {
 		if err := f.readJobs(ctx, tx); err != nil {
 			return err
 		}
-		f.Runs, err = collect[Run](ctx, tx, err, `SELECT id, job_id, scheduled_for, due_at, status, trigger, reason, skipped_first, skipped_last, skipped_count, attempt, fence, late FROM punctual.runs ORDER BY id`)
+		f.Runs, err = collect[Run](ctx, tx, err, `SELECT id, job_id, scheduled_for, due_at, status, trigger, reason, skipped_first, skipped_last, skipped_count, attempt, fence, late, tenant FROM punctual.runs ORDER BY id`)
 		f.Attempts, err = collect[Attempt](ctx, tx, err, `SELECT run_id, fence, number, outcome, started_at, finished_at FROM punctual.attempts ORDER BY run_id, fence`)
 		f.DeadLetters, err = collectIDs(ctx, tx, err, `SELECT run_id FROM punctual.dead_letters`)
 		f.Ready, err = collectIDs(ctx, tx, err, `SELECT run_id FROM punctual.ready`)
@@ -112,7 +120,7 @@ func (f *Facts) read(ctx context.Context) func(pgx.Tx) error {
 
 func (f *Facts) readJobs(ctx context.Context, tx pgx.Tx) error {
 	rows, err := tx.Query(ctx, `
-		SELECT j.id, j.name, j.state, coalesce(s.enabled, false), s.next_run_at, v.valid_from, v.state, v.definition
+		SELECT j.id, j.name, j.state, coalesce(s.enabled, false), s.next_run_at, v.valid_from, v.state, v.definition, j.tenant
 		FROM punctual.jobs j JOIN punctual.job_versions v ON v.job_id = j.id LEFT JOIN punctual.schedules s ON s.job_id = j.id
 		ORDER BY j.id, v.version`)
 	if err != nil {
@@ -121,7 +129,7 @@ func (f *Facts) readJobs(ctx context.Context, tx pgx.Tx) error {
 	var job Job
 	var v Version
 	var raw []byte
-	_, err = pgx.ForEachRow(rows, []any{&job.ID, &job.Name, &job.State, &job.Enabled, &job.NextRun, &v.From, &v.State, &raw}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&job.ID, &job.Name, &job.State, &job.Enabled, &job.NextRun, &v.From, &v.State, &raw, &job.Tenant}, func() error {
 		v.Definition = scheduler.Definition{}
 		if err := json.Unmarshal(raw, &v.Definition); err != nil {
 			return fmt.Errorf("the definition of job %s: %w", job.ID, err)

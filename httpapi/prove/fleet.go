@@ -18,17 +18,34 @@ import (
 const BinaryVersion = "prove"
 
 var (
-	built    = map[bool]string{} // path by race
+	built    = map[Variant]string{} // path
 	buildDir string
 	building sync.Mutex
 )
 
-// Build builds the binary, once per process and variant, and returns its path. The race variant stops with
-// exit code 66 at the latest when it saw a data race.
-func Build(ctx context.Context, race bool) (path string, err error) {
+// Variant is a way to build the binary.
+type Variant struct {
+	Race       bool // with the race detector: it stops with exit code 66 at the latest when it saw a data race
+	Failpoints bool // it dies where PUNCTUAL_FAILPOINT says
+}
+
+// name is that of the file.
+func (v Variant) name() string {
+	name := "punctual"
+	if v.Race {
+		name += "-race"
+	}
+	if v.Failpoints {
+		name += "-failpoint"
+	}
+	return name
+}
+
+// Build builds the binary, once per process and variant, and returns its path.
+func Build(ctx context.Context, v Variant) (path string, err error) {
 	building.Lock()
 	defer building.Unlock()
-	if path, ok := built[race]; ok {
+	if path, ok := built[v]; ok {
 		return path, nil
 	}
 	if buildDir == "" {
@@ -36,17 +53,19 @@ func Build(ctx context.Context, race bool) (path string, err error) {
 			return "", err
 		}
 	}
-	path = filepath.Join(buildDir, "punctual")
+	path = filepath.Join(buildDir, v.name())
 	args := []string{"build", "-buildvcs=false", "-ldflags", "-X main.version=" + BinaryVersion}
-	if race {
-		path += "-race"
+	if v.Race {
 		args = append(args, "-race")
+	}
+	if v.Failpoints {
+		args = append(args, "-tags", "failpoint")
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, "-o", path, "punctual")...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the binary: %w\n%s", err, out)
 	}
-	built[race] = path
+	built[v] = path
 	return path, nil
 }
 

@@ -51,7 +51,7 @@ func awaitIn(ctx context.Context, t testing.TB, what string, every time.Duration
 // binary is the real one, under the race detector when this test is.
 func binary(t testing.TB) string {
 	t.Helper()
-	path, err := Build(t.Context(), raceDetector)
+	path, err := Build(t.Context(), Variant{Race: raceDetector})
 	if err != nil {
 		t.Fatal(err)
 	}

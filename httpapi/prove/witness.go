@@ -29,6 +29,7 @@ type Request struct {
 	ScheduledFor time.Time
 	Late         bool
 	Key          string // Idempotency-Key
+	Token        string // Punctual-Run-Token
 	Body         uint64 // HashBody of it
 	Status       int    // of the answer; 0: none was given
 }
@@ -157,7 +158,7 @@ func read(r *http.Request, at time.Time, body []byte) Request {
 	h := r.Header
 	q := Request{
 		At: at, Method: r.Method, Path: r.URL.Path, Job: h.Get("Punctual-Job"), Trigger: h.Get("Punctual-Trigger"),
-		Late: h.Get("Punctual-Late") == "true", Key: h.Get("Idempotency-Key"), Body: HashBody(body),
+		Late: h.Get("Punctual-Late") == "true", Key: h.Get("Idempotency-Key"), Token: h.Get("Punctual-Run-Token"), Body: HashBody(body),
 	}
 	q.Run, _ = uuid.Parse(h.Get("Punctual-Run"))
 	q.Attempt, _ = strconv.Atoi(h.Get("Punctual-Attempt"))

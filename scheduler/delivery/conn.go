@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"sync/atomic"
+
+	"punctual/scheduler/failpoint"
 )
 
 // A conn makes sure that a request which may have reached its target is never sent a second time.
@@ -69,7 +71,10 @@ func (c *conn) Write(p []byte) (int, error) {
 			return 0, errEnded
 		}
 	}
-	return c.Conn.Write(p)
+	failpoint.At(failpoint.SendWriting)
+	n, err := c.Conn.Write(p)
+	failpoint.At(failpoint.SendWritten)
+	return n, err
 }
 
 func (c *conn) Read(p []byte) (int, error) {

@@ -1,0 +1,6 @@
+//go:build !failpoint
+
+package failpoint
+
+// At does nothing.
+func At(Point) {}

@@ -1,0 +1,54 @@
+//go:build failpoint && unix
+
+package failpoint
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+)
+
+// env is the variable that says where to end, and how.
+const env = "PUNCTUAL_FAILPOINT"
+
+var form = regexp.MustCompile(`^([a-z-]+):([1-9]\d*)=(kill|stop)$`)
+
+var (
+	at     Point
+	left   atomic.Int64 // how often it will be come to before that
+	signal = syscall.SIGKILL
+)
+
+func init() {
+	text := os.Getenv(env)
+	if text == "" {
+		return
+	}
+	parts := form.FindStringSubmatch(text)
+	if parts == nil {
+		panic(fmt.Sprintf("%s=%q: write point:times=kill or point:times=stop", env, text))
+	}
+	at = Point(parts[1])
+	times, err := strconv.ParseInt(parts[2], 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	left.Store(times)
+	if parts[3] == "stop" {
+		signal = syscall.SIGSTOP
+	}
+}
+
+// At ends or freezes this process when p is the chosen step and it has been come to often enough.
+func At(p Point) {
+	if p != at || left.Add(-1) != 0 {
+		return
+	}
+	_ = syscall.Kill(os.Getpid(), signal)
+	if signal == syscall.SIGKILL {
+		select {} // the signal is on its way: nothing more must happen here
+	}
+}
