@@ -53,7 +53,7 @@ func (h *heartbeat) beat(ctx context.Context, draining bool) {
 		}
 		return
 	}
-	if err := h.act(ctx, pulse, h.watch.observe(sent, pulse.Others)); err != nil && ctx.Err() == nil {
+	if err := h.act(ctx, pulse, h.watch.observe(sent, time.Now(), pulse.Others)); err != nil && ctx.Err() == nil {
 		h.s.log.Warn("taking over from lost replicas failed; the next heartbeat tries again", "error", err)
 	}
 }
@@ -136,7 +136,7 @@ func (h *heartbeat) exclusive() context.Context {
 	return h.gated
 }
 
-// check cuts those attempts off when the heartbeat has failed for a TTL. The others may finish: they are
+// check cuts those attempts off when the heartbeat has failed for too long. The others may finish: they are
 // fenced, and their jobs allow overlap.
 func (h *heartbeat) check(context.Context) {
 	if !h.watch.expired(time.Now()) {
