@@ -29,6 +29,7 @@ type watch struct {
 	mu      sync.Mutex
 	seen    map[uuid.UUID]sighting
 	renewed time.Time // when the last renewal that succeeded was sent
+	lapses  int       // how often the time between two renewals was so long that others may have taken over
 }
 
 type sighting struct {
@@ -48,6 +49,9 @@ func (w *watch) observe(sent, answered time.Time, beats []Heartbeat) (still []He
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	gap := sent.Sub(w.renewed) > TTL/2
+	if sent.Sub(w.renewed) >= selfStop {
+		w.lapses++
+	}
 	w.renewed = sent
 	now := make(map[uuid.UUID]sighting, len(beats))
 	for _, b := range beats {
@@ -69,4 +73,11 @@ func (w *watch) expired(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return now.Sub(w.renewed) >= selfStop
+}
+
+// lapsed counts the times at which others may have taken over before this replica could renew again.
+func (w *watch) lapsed() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lapses
 }
