@@ -56,18 +56,24 @@ func (s *server) readiness(ctx context.Context) error {
 			return unreadyError{err}
 		}
 	}
-	return s.Store.CheckSchema(ctx)
+	if err := s.Store.CheckSchema(ctx); err != nil {
+		return err
+	}
+	return s.Store.CheckWrites()
 }
 
 // notReadyDetail tells the reason without what only operators may see, such as the database's address.
 func notReadyDetail(err error) string {
 	var own unreadyError
 	var schema *store.SchemaError
+	var write *store.WriteError
 	switch {
 	case errors.As(err, &own):
 		return sentence(own)
 	case errors.As(err, &schema):
 		return sentence(schema)
+	case errors.As(err, &write):
+		return sentence(write)
 	}
 	return "The database cannot be reached."
 }

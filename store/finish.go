@@ -59,7 +59,7 @@ func (s *Store) Finish(ctx context.Context, outcomes []scheduler.Outcome, releas
 	var b pgx.Batch
 	written := queueFinish(&b, outcomes, released)
 	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
-		return 0, fmt.Errorf("writing %d outcomes: %w", len(outcomes), err)
+		return 0, s.tookWrite(fmt.Errorf("writing %d outcomes: %w", len(outcomes), err))
 	}
 	if slices.ContainsFunc(outcomes, dueSoon) {
 		s.signal()
