@@ -40,9 +40,16 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
 	if err := s.readiness(ctx); err != nil {
-		s.Log.WarnContext(ctx, "not ready", "error", err)
-		newProblem(CodeNotReady, notReadyDetail(err)).write(w)
+		detail := notReadyDetail(err)
+		// Probers ask every second or so, and each of many: what they knew is not logged again.
+		if s.unready.Swap(detail) != detail {
+			s.Log.WarnContext(ctx, "not ready", "error", err)
+		}
+		newProblem(CodeNotReady, detail).write(w)
 		return
+	}
+	if was, _ := s.unready.Swap("").(string); was != "" {
+		s.Log.InfoContext(ctx, "ready again")
 	}
 	writeJSON(w, map[string]string{"status": "ready"})
 }
