@@ -35,8 +35,9 @@ const requestTimeout = 30 * time.Second
 
 type server struct {
 	Config
-	api    huma.API
-	tenant atomic.Int32 // id of Config.Tenant; 0: not looked up yet
+	api     huma.API
+	tenant  atomic.Int32 // id of Config.Tenant; 0: not looked up yet
+	unready atomic.Value // string: what the last probe was told; empty: ready
 }
 
 // New returns the handler of all routes.

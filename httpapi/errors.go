@@ -132,8 +132,9 @@ func databaseAway(err error) bool {
 	case errors.As(err, &connect):
 		return true
 	case errors.As(err, &pg):
-		// Connection exception, insufficient resources, a lock not to be had, operator intervention, a deadlock.
-		for _, class := range []string{"08", "53", "55", "57", "40"} {
+		// Connection exception, a read-only database, insufficient resources, a lock not to be had, operator
+		// intervention, an I/O error, a deadlock.
+		for _, class := range []string{"08", "25006", "53", "55", "57", "58", "40"} {
 			if strings.HasPrefix(pg.Code, class) {
 				return true
 			}

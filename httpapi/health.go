@@ -40,9 +40,16 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
 	if err := s.readiness(ctx); err != nil {
-		s.Log.WarnContext(ctx, "not ready", "error", err)
-		newProblem(CodeNotReady, notReadyDetail(err)).write(w)
+		detail := notReadyDetail(err)
+		// Probers ask every second or so, and each of many: what they knew is not logged again.
+		if s.unready.Swap(detail) != detail {
+			s.Log.WarnContext(ctx, "not ready", "error", err)
+		}
+		newProblem(CodeNotReady, detail).write(w)
 		return
+	}
+	if was, _ := s.unready.Swap("").(string); was != "" {
+		s.Log.InfoContext(ctx, "ready again")
 	}
 	writeJSON(w, map[string]string{"status": "ready"})
 }
@@ -56,18 +63,24 @@ func (s *server) readiness(ctx context.Context) error {
 			return unreadyError{err}
 		}
 	}
-	return s.Store.CheckSchema(ctx)
+	if err := s.Store.CheckSchema(ctx); err != nil {
+		return err
+	}
+	return s.Store.CheckWrites()
 }
 
 // notReadyDetail tells the reason without what only operators may see, such as the database's address.
 func notReadyDetail(err error) string {
 	var own unreadyError
 	var schema *store.SchemaError
+	var write *store.WriteError
 	switch {
 	case errors.As(err, &own):
 		return sentence(own)
 	case errors.As(err, &schema):
 		return sentence(schema)
+	case errors.As(err, &write):
+		return sentence(write)
 	}
 	return "The database cannot be reached."
 }

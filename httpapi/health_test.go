@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,6 +51,29 @@ func TestNotReadyWithoutASchema(t *testing.T) {
 	handler.ServeHTTP(w, httptest.NewRequest("GET", "/readyz", nil))
 	if w.Code != 503 || !strings.Contains(w.Body.String(), "punctual migrate") {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func TestAChangeOfReadinessIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	var reason error
+	s := serve(t, func(c *Config) {
+		c.Ready = func(context.Context) error { return reason }
+		c.Log = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	for _, reason = range []error{errors.New("draining"), errors.New("draining"), errors.New("other"), nil, nil, errors.New("draining")} {
+		s.do("GET", "/readyz", "")
+	}
+	var messages []string
+	for line := range strings.Lines(log.String()) {
+		if _, message, ok := strings.Cut(line, "msg="); ok && strings.Contains(message, "ready") {
+			messages = append(messages, strings.TrimSpace(message))
+		}
+	}
+	want := []string{`"not ready" error=draining`, `"not ready" error=other`, `"ready again"`, `"not ready" error=draining`}
+	if !slices.Equal(messages, want) {
+		t.Errorf("logged %q, want %q", messages, want)
 	}
 }
 

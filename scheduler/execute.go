@@ -35,6 +35,8 @@ func (s *Scheduler) execute(a Assignment) Outcome {
 	switch {
 	case s.workCtx.Err() != nil:
 		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: started}
+	case s.heart.watch.expired(time.Now()):
+		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: started} // others may have taken over
 	case a.expired(started):
 		return Outcome{Assignment: a, Verdict: Expire, FinishedAt: started, Reason: ReasonExpired}
 	}

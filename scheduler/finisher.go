@@ -16,6 +16,8 @@ const (
 	// finisherQueue bounds what waits for the database. When it is full, worker slots stay occupied and
 	// so the claims stop: nothing is dropped.
 	finisherQueue = 2000
+	// finishTimeout bounds one try; what was written all the same is found superseded at the next.
+	finishTimeout = 15 * time.Second
 	// longestRetry bounds the pause between two tries to write the same outcomes.
 	longestRetry = 2 * time.Second
 )
@@ -79,7 +81,7 @@ func (f *finisher) write(ctx context.Context, outcomes []Outcome) bool {
 	released := leave(outcomes)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, longestRetry) {
 		started := time.Now()
-		superseded, err := f.store.Finish(ctx, outcomes, released)
+		superseded, err := f.finish(ctx, outcomes, released)
 		if err == nil {
 			f.metrics.finished(outcomes, superseded, time.Since(started))
 			f.released(released)
@@ -98,6 +100,12 @@ func (f *finisher) write(ctx context.Context, outcomes []Outcome) bool {
 		f.log.Warn("outcomes cannot be written; they are kept and tried again", "count", len(outcomes), "again_in", pause, "error", err)
 		sleep(ctx, pause)
 	}
+}
+
+func (f *finisher) finish(ctx context.Context, outcomes []Outcome, released []uuid.UUID) (superseded int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
+	defer cancel()
+	return f.store.Finish(ctx, outcomes, released)
 }
 
 // leave counts the outcomes down on their leases, and returns the leases that have nothing left.

@@ -16,6 +16,8 @@ const (
 	heartbeatEvery = 1800 * time.Millisecond
 	// renewTimeout keeps a database that hangs from hiding that it does.
 	renewTimeout = 3 * time.Second
+	// actTimeout bounds what follows from a renewal, as no other renewal is made meanwhile.
+	actTimeout = 5 * time.Second
 	// selfCheckEvery is how often a replica looks whether it could still renew.
 	selfCheckEvery = 500 * time.Millisecond
 )
@@ -53,7 +55,9 @@ func (h *heartbeat) beat(ctx context.Context, draining bool) {
 		}
 		return
 	}
-	if err := h.act(ctx, pulse, h.watch.observe(sent, pulse.Others)); err != nil && ctx.Err() == nil {
+	acting, stop := context.WithTimeout(ctx, actTimeout)
+	defer stop()
+	if err := h.act(acting, pulse, h.watch.observe(sent, time.Now(), pulse.Others)); err != nil && ctx.Err() == nil {
 		h.s.log.Warn("taking over from lost replicas failed; the next heartbeat tries again", "error", err)
 	}
 }
@@ -136,7 +140,7 @@ func (h *heartbeat) exclusive() context.Context {
 	return h.gated
 }
 
-// check cuts those attempts off when the heartbeat has failed for a TTL. The others may finish: they are
+// check cuts those attempts off when the heartbeat has failed for too long. The others may finish: they are
 // fenced, and their jobs allow overlap.
 func (h *heartbeat) check(context.Context) {
 	if !h.watch.expired(time.Now()) {

@@ -30,7 +30,7 @@ func TestWatch(t *testing.T) {
 			w := newWatch(now)
 			for i, s := range test.steps {
 				now = now.Add(s.after)
-				still := w.observe(now, []Heartbeat{{other, s.beat}})
+				still := w.observe(now, now, []Heartbeat{{other, s.beat}})
 				if got := slices.Contains(still, Heartbeat{other, s.beat}); got != s.still {
 					t.Fatalf("step %d: taken for lost: %t, want %t", i, got, s.still)
 				}
@@ -39,19 +39,46 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-func TestAReplicaThatCannotRenewForATTLStopsItself(t *testing.T) {
+func TestAReplicaThatCannotRenewStopsItself(t *testing.T) {
 	now := time.Now()
 	w := newWatch(now)
-	w.observe(now.Add(time.Second), nil)
-	if w.expired(now.Add(time.Second + TTL - 1)) {
-		t.Error("expired before a TTL had passed")
+	w.observe(now.Add(time.Second), now.Add(2*time.Second), nil)
+	if w.expired(now.Add(time.Second + selfStop - 1)) {
+		t.Error("expired too early")
 	}
-	if !w.expired(now.Add(time.Second + TTL)) {
-		t.Error("not expired after a TTL")
+	if !w.expired(now.Add(time.Second + selfStop)) {
+		t.Error("not expired in time; the renewal counts from when it was sent")
 	}
-	w.observe(now.Add(time.Minute), nil)
+	w.observe(now.Add(time.Minute), now.Add(time.Minute), nil)
 	if w.expired(now.Add(time.Minute)) {
 		t.Error("expired although it has renewed")
+	}
+}
+
+func TestAReplicaStopsItselfBeforeOthersTakeOver(t *testing.T) {
+	for _, test := range []struct {
+		name           string
+		sent           time.Duration // the last renewal of one replica
+		asked, learned time.Duration // the first look of another one that shows it
+	}{
+		{"on a fast network", time.Second, time.Second, time.Second},
+		{"on a slow one, where a look that was sent before a renewal shows it", time.Second, 0, 2900 * time.Millisecond},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			began := time.Now()
+			at := func(d time.Duration) time.Time { return began.Add(d) }
+			victim, other := newWatch(began), newWatch(began)
+			beat := []Heartbeat{{uuid.New(), 7}}
+			victim.observe(at(test.sent), at(test.learned), nil)
+			other.observe(at(test.asked), at(test.learned), beat)
+			d := 4 * time.Second
+			for len(other.observe(at(d), at(d), beat)) == 0 {
+				d += 10 * time.Millisecond
+			}
+			if lastLook := d - selfCheckEvery*11/10; !victim.expired(at(lastLook)) {
+				t.Errorf("taken over %s after the last renewal was sent, when it need not have noticed", d-test.sent)
+			}
+		})
 	}
 }
 

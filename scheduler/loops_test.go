@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // brief is a job whose only attempt fails at once when its address is refused.
@@ -265,6 +267,30 @@ func TestTheEstimateOfTheDatabasesClock(t *testing.T) {
 			t.Errorf("1.5 s after %s it is %s", told, got)
 		}
 	})
+}
+
+// A replica whose wall clock is wrong, or stepped, must not notice: all that is measured here has a
+// monotonic reading, and Sub, Since and After then look at nothing else.
+func TestThisMachinesDatePlaysNoPart(t *testing.T) {
+	var c dbClock
+	c.set(time.Date(1999, 12, 31, 23, 59, 59, 0, time.UTC))
+	if here := c.last.Load().here; here == here.Round(0) { // Round(0) takes the monotonic reading away
+		t.Error("the database's clock is estimated by this machine's date")
+	}
+	if got := c.now(); got.Year() != 1999 && got.Year() != 2000 {
+		t.Errorf("the database said 1999, and it is taken for %d", got.Year())
+	}
+	w := newWatch(time.Now())
+	now := time.Now()
+	w.observe(now, now, []Heartbeat{{uuid.New(), 1}})
+	if w.renewed == w.renewed.Round(0) {
+		t.Error("the age of renewals is measured by this machine's date")
+	}
+	for _, s := range w.seen {
+		if s.since == s.since.Round(0) {
+			t.Error("other replicas' heartbeats are measured by this machine's date")
+		}
+	}
 }
 
 func TestAQueueWhoseSlotsAreTakenIsNotLookedInto(t *testing.T) {

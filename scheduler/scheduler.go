@@ -28,6 +28,7 @@ type Config struct {
 
 const (
 	resumeEvery   = 5 * time.Second
+	resumeTimeout = 30 * time.Second
 	maintainEvery = time.Minute
 	// flushTimeout bounds the last writes of a stopping replica. With the drain timeout it stays below
 	// the 30 s that Kubernetes gives.
@@ -119,7 +120,9 @@ func (s *Scheduler) run(ctx context.Context) {
 }
 
 func (s *Scheduler) resume(ctx context.Context) {
-	n, err := s.store.ResumeDue(ctx)
+	limited, cancel := context.WithTimeout(ctx, resumeTimeout)
+	defer cancel()
+	n, err := s.store.ResumeDue(limited)
 	switch {
 	case err != nil && ctx.Err() == nil:
 		s.log.Warn("jobs whose pause has run out could not be resumed; tried again", "error", err)

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -18,7 +19,13 @@ const (
 	longestPause  = 100 * time.Millisecond
 	// claimGrace is how long a claim may go on when its replica is stopped.
 	claimGrace = 2 * time.Second
+	// tickTimeout bounds a look or a claim, which take milliseconds. A server that vanished without closing
+	// its connections would otherwise hold the loop for as long as TCP has hope: a quarter of an hour.
+	tickTimeout = 8 * time.Second
 )
+
+// errLateClaim is a claim whose answer took so long that others may have taken its runs over.
+var errLateClaim = errors.New("a claim was answered after this replica had been without a heartbeat for too long: its runs are not sent, and given back")
 
 // ticker is the tick loop: it claims what is due and hands it to the executor. Ticks are serial; after a
 // full batch the next one follows at once, otherwise the loop sleeps until the next thing is due.
@@ -119,9 +126,15 @@ func (t *ticker) claim(ctx context.Context, from func(context.Context, Claim) (B
 	// One that is under way when the replica is stopped is not cut off: it may have been committed.
 	ctx, cancel := outlast(ctx, claimGrace)
 	defer cancel()
+	ctx, stop := context.WithTimeout(ctx, tickTimeout)
+	defer stop()
+	lapses := t.s.heart.watch.lapsed()
 	batch, err := from(ctx, c)
 	if err != nil {
 		return err
+	}
+	if t.s.heart.watch.lapsed() != lapses || t.s.heart.watch.expired(time.Now()) {
+		return errLateClaim
 	}
 	t.s.dispatch(batch)
 	sum.settled += batch.Settled
@@ -133,6 +146,8 @@ func (t *ticker) claim(ctx context.Context, from func(context.Context, Claim) (B
 func (t *ticker) look(ctx context.Context) error {
 	older := time.Now().After(t.olderAt)
 	queues, others := t.s.slots.open()
+	ctx, cancel := context.WithTimeout(ctx, tickTimeout)
+	defer cancel()
 	upcoming, err := t.s.store.NextDue(ctx, queues, older)
 	if err != nil {
 		return err

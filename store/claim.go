@@ -20,7 +20,7 @@ func (s *Store) onConn(ctx context.Context, work func(conn *pgx.Conn) error) err
 		return fmt.Errorf("getting a connection: %w", err)
 	}
 	defer conn.Release()
-	err = work(conn.Conn())
+	err = s.tookWrite(work(conn.Conn()))
 	if conn.Conn().PgConn().TxStatus() != 'I' {
 		// The caller's context may have ended; the rollback still gives the row locks back at once.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)

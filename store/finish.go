@@ -73,7 +73,7 @@ func (s *Store) Finish(ctx context.Context, outcomes []scheduler.Outcome, releas
 	written := queueFinish(&b, outcomes, released)
 	failpoint.At(failpoint.FinishBegun)
 	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
-		return 0, fmt.Errorf("writing %d outcomes: %w", len(outcomes), err)
+		return 0, s.tookWrite(fmt.Errorf("writing %d outcomes: %w", len(outcomes), err))
 	}
 	failpoint.At(failpoint.FinishCommitted)
 	if slices.ContainsFunc(outcomes, dueSoon) {

@@ -48,7 +48,7 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 		       EXISTS (SELECT FROM punctual.operations WHERE state = 'running')`,
 		replica, draining).Scan(&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Operations)
 	if err != nil {
-		return p, fmt.Errorf("renewing replica %s: %w", replica, err)
+		return p, s.tookWrite(fmt.Errorf("renewing replica %s: %w", replica, err))
 	}
 	for i, id := range ids {
 		p.Others = append(p.Others, scheduler.Heartbeat{Replica: id, Beat: beats[i]})

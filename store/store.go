@@ -40,6 +40,7 @@ type Store struct {
 	jobs    *lru.Cache[jobVersion, *scheduler.Job] // compiled definitions: immutable, so never stale
 	wake    chan struct{}
 	tidy    tidiness
+	refused atomic.Pointer[refusal]
 
 	tokenKey atomic.Pointer[[]byte] // what run tokens are made with, once it was read
 }
@@ -68,6 +69,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	config.MaxConns = o.MaxConns
 	config.MinIdleConns = 1
 	config.AfterConnect = registerTypes
+	config.ConnConfig.DialFunc = dialer().DialContext
 	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		// Unnamed statements: planned with the values at hand, never with a generic plan that turns the
 		// due select into a sequential scan, and at home behind a transaction-mode PgBouncer.
@@ -145,10 +147,10 @@ func (s *Store) inTx(ctx context.Context, work func(tx pgx.Tx) error) error {
 		return fmt.Errorf("beginning a transaction: %w", err)
 	}
 	if err := work(tx); err != nil {
-		return err
+		return s.tookWrite(err)
 	}
 	if err := tx.Commit(ctx); err != nil {
-		return fmt.Errorf("committing: %w", err)
+		return s.tookWrite(fmt.Errorf("committing: %w", err))
 	}
 	return nil
 }

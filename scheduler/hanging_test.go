@@ -1,0 +1,71 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// hangOnce hangs at the first call until the caller has had enough.
+func hangOnce() func(context.Context) error {
+	hung := false
+	return func(ctx context.Context) error {
+		if hung {
+			return nil
+		}
+		hung = true
+		<-ctx.Done()
+		return ctx.Err()
+	}
+}
+
+// A server that vanished, with a standby promoted in its place, leaves connections that say nothing more.
+func TestAConnectionThatHangsHoldsNoLoopForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, dials := newFakeStore(), newGatedDials(t, false)
+		claim, finish := hangOnce(), hangOnce()
+		store.claiming = claim
+		store.finish = func(ctx context.Context, _ int) error { return finish(ctx) }
+		start(t, store, dials.client, 10)
+		time.Sleep(time.Second)
+		store.add(1, compiled(t, brief), 0) // lost with the claim that hangs
+		store.wake <- struct{}{}
+		time.Sleep(time.Second)
+		store.add(1, compiled(t, brief), 0)
+		time.Sleep(tickTimeout + 2*time.Second)
+		if n := store.runs(); n != 2 {
+			t.Errorf("%d runs claimed, want 2: the one whose claim hung and the one after it", n)
+		}
+		time.Sleep(finishTimeout)
+		if n := store.ended(); n != 1 {
+			t.Errorf("%d outcomes written, want 1", n)
+		}
+	})
+}
+
+// What others may have taken over meanwhile must not be sent: they may be sending it.
+func TestAClaimThatIsAnsweredAfterATakeoverIsNotSent(t *testing.T) {
+	for name, outage := range map[string]time.Duration{"the heartbeat still fails": time.Hour, "the heartbeat is back": 11 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, dials := newFakeStore(), newGatedDials(t, false)
+				began := time.Now()
+				store.claiming = func(context.Context) error { time.Sleep(14 * time.Second); return nil }
+				store.renew = func(context.Context) error {
+					if since := time.Since(began); since > time.Second && since < outage {
+						return errors.New("away")
+					}
+					return nil
+				}
+				store.add(1, compiled(t, brief), 0)
+				start(t, store, dials.client, 10)
+				time.Sleep(20 * time.Second)
+				if n := store.runs(); n != 1 || dials.dials != 0 {
+					t.Errorf("%d runs claimed and %d requests sent, want 1 and none", n, dials.dials)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,22 @@
+package store
+
+import (
+	"strings"
+	"syscall"
+)
+
+const tcpUserTimeout = 0x12 // TCP_USER_TIMEOUT, which package syscall does not name
+
+// giveUp bounds how long what was sent may stay unacknowledged; keepalives are not sent meanwhile.
+func giveUp(network, _ string, conn syscall.RawConn) (err error) {
+	if !strings.HasPrefix(network, "tcp") {
+		return nil
+	}
+	failed := conn.Control(func(fd uintptr) {
+		err = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(vanished.Milliseconds()))
+	})
+	if failed != nil {
+		return failed
+	}
+	return err
+}

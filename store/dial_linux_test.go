@@ -1,0 +1,39 @@
+package store
+
+import (
+	"net"
+	"syscall"
+	"testing"
+
+	"punctual/store/storetest"
+)
+
+func TestAConnectionToAVanishedDatabaseIsGivenUp(t *testing.T) {
+	t.Parallel()
+	s, err := Open(t.Context(), Options{DatabaseURL: storetest.TCP(t, storetest.Server(t), storetest.DSN(t))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	conn, err := s.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	raw, err := conn.Conn().PgConn().Conn().(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct{ option, want int }{
+		"unacknowledged data, in ms":   {tcpUserTimeout, 15_000},
+		"silence before a probe, s":    {syscall.TCP_KEEPIDLE, 5},
+		"time between two probes, s":   {syscall.TCP_KEEPINTVL, 5},
+		"probes before it is given up": {syscall.TCP_KEEPCNT, 2},
+	} {
+		var got int
+		failed := raw.Control(func(fd uintptr) { got, err = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, test.option) })
+		if failed != nil || err != nil || got != test.want {
+			t.Errorf("%s: %d (%v, %v), want %d", name, got, failed, err, test.want)
+		}
+	}
+}
