@@ -11,7 +11,7 @@ GOLANGCI         := .tools/golangci-lint-$(GOLANGCI_VERSION)
 
 PKG   ?= ./...
 BENCH ?= .
-SOAK  ?= 30m
+SOAK  ?= 10m
 ARGS  ?=
 
 .DEFAULT_GOAL := help
@@ -55,7 +55,7 @@ bench: ## Run the benchmarks (BENCH=regexp picks some)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 1h $(ARGS) $(PKG)
 
 .PHONY: soak
-soak: ## Run the long tests (SOAK=30m says how long each)
+soak: ## Run the long tests (SOAK=10m says how long each; SEED=… repeats one)
 	@.ci/install gcc postgresql pgbouncer
 	CGO_ENABLED=1 SOAK=$(SOAK) $(GO) test -race -run '^TestSoak' -count=1 -v -timeout 0 $(ARGS) $(PKG)
 

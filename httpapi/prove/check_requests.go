@@ -51,13 +51,22 @@ func (k *check) request(r *Run, q *Request) {
 	if !recorded {
 		k.fail(RequestsKnown, "job %s: run %s was sent under token %d, which no attempt on record has", k.name(r.Job), r.ID, q.Fence)
 	}
-	key := r.ID.String()
-	if r.ofSlot() {
-		key = r.Job.String() + ":" + strconv.FormatInt(r.ScheduledFor.Unix(), 10)
+	origin := k.origin(r)
+	key := origin.ID.String()
+	if origin.ofSlot() {
+		key = origin.Job.String() + ":" + strconv.FormatInt(origin.ScheduledFor.Unix(), 10)
 	}
 	if q.Key != key || q.Trigger != r.Trigger || q.Late != r.Late || !q.ScheduledFor.Equal(r.ScheduledFor) {
 		k.fail(RequestsHeader, "job %s: run %s (%s, %s, late %t) was sent as %s, %s, late %t, key %q", k.name(r.Job), r.ID, r.Trigger, clock(r.ScheduledFor), r.Late, q.Trigger, clock(q.ScheduledFor), q.Late, q.Key)
 	}
+}
+
+// origin is the run that a replay repeats, or that the run which it repeats does; r itself when it is none.
+func (k *check) origin(r *Run) *Run {
+	for r.ReplayOf != nil && k.runs[*r.ReplayOf] != nil {
+		r = k.runs[*r.ReplayOf]
+	}
+	return r
 }
 
 // firsts counts the requests that call themselves the first attempt. An interrupted attempt does not
@@ -106,7 +115,7 @@ func (k *check) fences() {
 		for _, r := range runs {
 			requests := k.seen[r.ID]
 			for i := 1; i < len(requests); i++ {
-				if requests[i].Fence <= requests[i-1].Fence {
+				if requests[i].Fence <= requests[i-1].Fence && !k.frozenAt(requests[i].At) {
 					k.fail(FencesGrow, "job %s: run %s was sent under token %d after %d", k.name(job), r.ID, requests[i].Fence, requests[i-1].Fence)
 				}
 			}
@@ -114,7 +123,7 @@ func (k *check) fences() {
 				continue
 			}
 			// A run that was given back unsent arrives after the next slot's, and may have the greater token.
-			if last != nil && requests[0].Attempt == 1 && requests[0].Fence < last.Fence && requests[0].At.After(last.At) {
+			if last != nil && requests[0].Attempt == 1 && requests[0].Fence < last.Fence && requests[0].At.After(last.At) && !k.frozenAt(requests[0].At) {
 				k.fail(FencesGrow, "job %s: slot %s has token %d and the one before %d", k.name(job), clock(r.ScheduledFor), requests[0].Fence, last.Fence)
 			}
 			last = requests[0]
@@ -136,6 +145,9 @@ func (k *check) overlaps() {
 		slices.SortFunc(requests, func(a, b *Request) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Fence, b.Fence)) })
 		for n := 1; n < len(requests); n++ {
 			before, after := requests[n-1], requests[n]
+			if k.frozenAt(after.At) {
+				continue
+			}
 			if before.Ended.IsZero() || after.At.Before(before.Ended) {
 				k.fail(NoOverlap, "job %s: run %s arrived at %s while run %s was open until %s", j.Name, after.Run, clock(after.At), before.Run, clock(before.Ended))
 			}

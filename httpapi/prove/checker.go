@@ -49,8 +49,19 @@ type Conditions struct {
 	// SentOnce: nothing broke between the replicas, the witness and the database. So each attempt on record
 	// was seen exactly once.
 	SentOnce bool
+	// Frozen are times in which a replica was frozen, and a while after: it cannot close its requests or know
+	// that others have taken over. That jobs must not overlap is promised among living replicas.
+	Frozen []Span
 	// AllSucceed: no target misbehaved either.
 	AllSucceed bool
+}
+
+// Span is a time from one instant to another.
+type Span struct{ From, To time.Time }
+
+// frozenAt reports whether a replica was frozen, or had just been.
+func (c Conditions) frozenAt(t time.Time) bool {
+	return slices.ContainsFunc(c.Frozen, func(s Span) bool { return !t.Before(s.From) && t.Before(s.To) })
 }
 
 // perRule is how many violations of one rule are listed; more are counted.

@@ -61,6 +61,7 @@ type Run struct {
 	Fence                     *int64
 	Late                      bool
 	Tenant                    int32
+	ReplayOf                  *uuid.UUID
 }
 
 // Attempt is a row of punctual.attempts: an attempt that did not succeed.
@@ -108,7 +109,7 @@ func (f *Facts) read(ctx context.Context) func(pgx.Tx) error {
 		if err := f.readJobs(ctx, tx); err != nil {
 			return err
 		}
-		f.Runs, err = collect[Run](ctx, tx, err, `SELECT id, job_id, scheduled_for, due_at, status, trigger, reason, skipped_first, skipped_last, skipped_count, attempt, fence, late, tenant FROM punctual.runs ORDER BY id`)
+		f.Runs, err = collect[Run](ctx, tx, err, `SELECT id, job_id, scheduled_for, due_at, status, trigger, reason, skipped_first, skipped_last, skipped_count, attempt, fence, late, tenant, replay_of FROM punctual.runs ORDER BY id`)
 		f.Attempts, err = collect[Attempt](ctx, tx, err, `SELECT run_id, fence, number, outcome, started_at, finished_at FROM punctual.attempts ORDER BY run_id, fence`)
 		f.DeadLetters, err = collectIDs(ctx, tx, err, `SELECT run_id FROM punctual.dead_letters`)
 		f.Ready, err = collectIDs(ctx, tx, err, `SELECT run_id FROM punctual.ready`)
