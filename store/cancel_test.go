@@ -72,6 +72,9 @@ func TestCancelRun(t *testing.T) {
 			if got, err = c.GetRun(t.Context(), c.tenant, a.RunID); err != nil || got.Status != scheduler.StatusCancelled || got.Reason != scheduler.ReasonCancelled {
 				t.Errorf("verdict %d: the run is %s %s, error %v", verdict, got.Status, got.Reason, err)
 			}
+			if verdict != scheduler.GiveBack && (len(got.Attempts) != 1 || verdict == scheduler.Succeed && got.Attempts[0].Outcome != scheduler.AttemptCancelled) {
+				t.Errorf("verdict %d: what was sent is not on record: %+v", verdict, got.Attempts)
+			}
 			if n := c.count(`SELECT (SELECT count(*) FROM punctual.ready) + (SELECT count(*) FROM punctual.dead_letters) + (SELECT count(*) FROM punctual.claims) + (SELECT count(active_run) FROM punctual.exclusive)`); n != 0 {
 				t.Errorf("verdict %d: something is left of the run", verdict)
 			}

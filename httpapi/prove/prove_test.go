@@ -172,3 +172,11 @@ func verify(t testing.TB, f Facts, c Conditions) {
 	}
 	t.Logf("checked %d jobs, %d runs, %d requests", len(f.Jobs), len(f.Runs), len(f.Requests))
 }
+
+// execute runs a statement.
+func execute(t testing.TB, conn *pgx.Conn, sql string, args ...any) {
+	t.Helper()
+	if _, err := conn.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}

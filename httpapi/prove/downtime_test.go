@@ -1,0 +1,141 @@
+package prove
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/store/storetest"
+)
+
+// After six hours in which no replica ran, ten thousand jobs catch up as their policies say, at a pace that leaves
+// what is due now its place.
+func TestSixHoursOfDowntime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	t.Parallel()
+	dsn, w := storetest.DSN(t), newWitness(t)
+	const (
+		jobs  = 10_002
+		hours = 6
+		slots = 400 // worker slots
+	)
+	policies := []string{"skip", "fire_once", "fire_all"}
+	before := serve(t, dsn)
+	hourly := fmt.Sprint(time.Now().Add(30*time.Minute).Minute(), " * * * *") // far from now, whatever the time of day
+	var specs []JobSpec
+	for i := range jobs {
+		specs = append(specs, job(fmt.Sprintf("%s-%d", policies[i%3], i), w.URL+"/"+policies[i%3], JobSpec{
+			"schedule": map[string]any{"cron": hourly}, "jitter": "0s", "missed": map[string]any{"policy": policies[i%3]},
+		}))
+	}
+	create(t, before.API, specs...)
+	stop(t, before)
+	// Time passes: whatever was written, was six hours earlier.
+	conn := connect(t, dsn)
+	execute(t, conn, `UPDATE punctual.job_versions SET valid_from = valid_from - interval '6 h'`)
+	execute(t, conn, `UPDATE punctual.schedules SET scheduled_for = scheduled_for - interval '6 h', next_run_at = next_run_at - interval '6 h'`)
+
+	w.Script("/fire_all", Answer{Delay: 20 * time.Millisecond})
+	after := serve(t, dsn, fmt.Sprintf("--queues=default=%d", slots))
+	start := nextSecond(time.Second)
+	last := start.Add(14 * time.Second).UTC().Format(time.RFC3339)
+	for i := range 10 {
+		create(t, after.API, job(fmt.Sprint("now-", i), w.URL+"/now", JobSpec{"schedule": map[string]any{"every": "1s", "starts_at": start.UTC().Format(time.RFC3339), "ends_at": last}}))
+	}
+	await(t, "the last slots", func() bool { return time.Now().UTC().Format(time.RFC3339) > last })
+	f := atRest(t, dsn, w)
+	verify(t, f, Conditions{SentOnce: true, Settle: time.Minute})
+
+	names := map[uuid.UUID]string{}
+	for _, j := range f.Jobs {
+		names[j.ID] = j.Name
+	}
+	runs, skipped := map[string]int{}, map[string]int{}
+	for _, r := range f.Runs {
+		policy, _, _ := cutLast(names[r.Job])
+		switch {
+		case r.Status == "skipped":
+			skipped[policy] += *r.SkippedCount
+		default:
+			runs[policy]++
+		}
+		if late := r.ScheduledFor.Before(start.Add(-2 * time.Minute)); r.Status != "skipped" && late != r.Late {
+			t.Errorf("run %s of %s: late %t", r.ID, r.ScheduledFor, r.Late)
+		}
+	}
+	each := jobs / 3
+	for policy, want := range map[string][2]int{"skip": {0, hours * each}, "fire_once": {each, (hours - 1) * each}, "fire_all": {hours * each, 0}} {
+		if got := [2]int{runs[policy], skipped[policy]}; got != want {
+			t.Errorf("%s: %d runs and %d skipped slots, want %d and %d", policy, got[0], got[1], want[0], want[1])
+		}
+	}
+	oldestFirst(t, f)
+	if n := mostOpen(w.At("/fire_all"), w.At("/fire_once")); n > slots/2+10 { // a claim may bring a few more of one job
+		t.Errorf("%d late requests were open at once, of %d worker slots", n, slots)
+	}
+	var late []time.Duration
+	for _, q := range w.At("/now") {
+		late = append(late, q.At.Sub(q.ScheduledFor))
+	}
+	slices.Sort(late)
+	t.Logf("%d requests on time while the backlog drained: p50 %s, p99 %s late", len(late), quantile(late, 0.5), quantile(late, 0.99))
+	if p99 := quantile(late, 0.99); p99 > 5*time.Second {
+		t.Errorf("what was due meanwhile was %s late", p99)
+	}
+	stop(t, after)
+}
+
+// cutLast cuts a name at its last dash.
+func cutLast(name string) (before, after string, found bool) {
+	for i := len(name) - 1; i >= 0; i-- {
+		if name[i] == '-' {
+			return name[:i], name[i+1:], true
+		}
+	}
+	return name, "", false
+}
+
+// oldestFirst checks that each job's late runs were claimed in the order of their slots.
+func oldestFirst(t *testing.T, f Facts) {
+	t.Helper()
+	first := map[uuid.UUID]Request{}
+	for _, q := range f.Requests {
+		first[q.Run] = q
+	}
+	newest := map[uuid.UUID]Request{}
+	for _, r := range f.Runs { // in the order of their slots
+		q, sent := first[r.ID]
+		if !sent || !r.Late {
+			continue
+		}
+		if before, ok := newest[r.Job]; ok && q.Fence < before.Fence {
+			t.Errorf("slot %s was claimed before %s", q.ScheduledFor, before.ScheduledFor)
+		}
+		newest[r.Job] = q
+	}
+}
+
+// mostOpen is how many of the requests were open at the same time.
+func mostOpen(lists ...[]Request) int {
+	type change struct {
+		at time.Time
+		by int
+	}
+	var changes []change
+	for _, q := range slices.Concat(lists...) {
+		changes = append(changes, change{q.At, 1}, change{q.Ended, -1})
+	}
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(a.at.Compare(b.at), a.by-b.by) })
+	open, most := 0, 0
+	for _, c := range changes {
+		open += c.by
+		most = max(most, open)
+	}
+	return most
+}

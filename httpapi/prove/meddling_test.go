@@ -1,0 +1,92 @@
+package prove
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"punctual/store/storetest"
+)
+
+// Slots of a thousand jobs of every overlap policy are due at once, three times over, while eight clients trigger,
+// cancel and replay what they find: no deadlock, no double, no wedge.
+func TestAThousandSlotsAtOnceWhileEverybodyMeddles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a quarter of a minute")
+	}
+	t.Parallel()
+	dsn, w := storetest.DSN(t), newWitness(t)
+	fleet := []*Replica{serve(t, dsn), serve(t, dsn), serve(t, dsn)}
+	w.Script("/fails", Answer{Status: 500})
+	w.Script("/slow", Answer{Delay: 300 * time.Millisecond})
+	const jobs = 1000
+	start := nextSecond(3 * time.Second)
+	var specs []JobSpec
+	for i := range jobs {
+		specs = append(specs, job(fmt.Sprint("racer-", i), w.URL+[]string{"/prompt", "/slow", "/fails"}[i%3], JobSpec{
+			"concurrency_policy": []string{"allow", "forbid", "replace", "wait"}[i%4],
+			"schedule":           map[string]any{"every": "2s", "starts_at": start.UTC().Format(time.RFC3339), "ends_at": start.Add(4 * time.Second).UTC().Format(time.RFC3339)},
+			"retry":              map[string]any{"max_attempts": 2, "initial_backoff": "50ms", "multiplier": 1, "max_backoff": "1s"},
+		}))
+	}
+	create(t, fleet[0].API, specs...)
+
+	until := start.Add(6 * time.Second)
+	var clients sync.WaitGroup
+	for i := range 8 {
+		clients.Go(func() { meddle(t, fleet[i%len(fleet)].API, rand.New(rand.NewPCG(7, uint64(i))), jobs, until) })
+	}
+	clients.Wait()
+	f := atRest(t, dsn, w)
+	verify(t, f, Conditions{SentOnce: true})
+	if n := query[int](t, connect(t, dsn), `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`); n != 0 {
+		t.Errorf("%d deadlocks", n)
+	}
+	made := map[string]int{}
+	for _, r := range f.Runs {
+		made[r.Trigger]++
+		made[r.Status]++
+	}
+	t.Logf("runs by trigger and by status: %v", made)
+	for _, kind := range []string{"manual", "replay", "cancelled", "skipped", "dead", "succeeded"} {
+		if made[kind] == 0 {
+			t.Errorf("there was no %s run: the race was none", kind)
+		}
+	}
+	for _, r := range fleet {
+		if out := r.Output(); strings.Contains(out, "a tick failed") {
+			t.Errorf("a claim failed: %s", tail(out, 2<<10))
+		}
+		stop(t, r)
+	}
+}
+
+// meddle triggers, cancels and replays at random. A conflict is a right answer; an error of the server is not.
+func meddle(t *testing.T, api *API, rng *rand.Rand, jobs int, until time.Time) {
+	type list struct{ Data []struct{ ID, Run string } }
+	for time.Now().Before(until) {
+		path := fmt.Sprint("/v1/jobs/racer-", rng.IntN(jobs))
+		var found list
+		var status int
+		var err error
+		switch rng.IntN(4) {
+		case 0, 1:
+			status, err = api.Do(t.Context(), "POST", path+"/trigger", nil, nil)
+		case 2:
+			if status, err = api.Do(t.Context(), "GET", path+"/runs?limit=1", nil, &found); err == nil && len(found.Data) > 0 {
+				status, err = api.Do(t.Context(), "POST", "/v1/runs/"+found.Data[0].ID+"/cancel", nil, nil)
+			}
+		case 3:
+			if status, err = api.Do(t.Context(), "GET", "/v1/dead-letters?limit=20", nil, &found); err == nil && len(found.Data) > 0 {
+				status, err = api.Do(t.Context(), "POST", "/v1/dead-letters/"+found.Data[rng.IntN(len(found.Data))].Run+"/replay", nil, nil)
+			}
+		}
+		if err != nil && status != 409 {
+			t.Error(err)
+			return
+		}
+	}
+}
