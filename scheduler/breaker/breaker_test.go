@@ -221,7 +221,14 @@ func TestWhileItRecovers(t *testing.T) {
 			time.Sleep(trickle)
 		}, "1"},
 		{"it is over when none has had to wait for a while", func(f *fixture) { f.do(1, Answered); time.Sleep(calm + 1); f.do(1, Answered) }, "closed"},
-		{"not while some have", func(f *fixture) { f.out(); f.held(); time.Sleep(calm); f.do(1, Answered) }, "1"},
+		{"not while some have", func(f *fixture) {
+			f.out()
+			time.Sleep(calm / 2)
+			f.out()
+			f.held()
+			time.Sleep(calm * 3 / 4)
+			f.do(1, Answered)
+		}, "0"},
 		{"nor is it forgotten before its time", func(f *fixture) { time.Sleep(forgetAfter) }, "1"},
 		{"it is forgotten when nobody calls", func(f *fixture) { time.Sleep(forgetAfter + 1) }, "closed"},
 	} {
