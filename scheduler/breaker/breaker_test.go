@@ -120,12 +120,11 @@ func TestTheCooldownDoublesUpToAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		f.do(10, Failed)
-		for i, want := range []time.Duration{5, 10, 20, 40, 60, 60} {
-			want *= time.Second
+		for i, want := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, time.Minute, time.Minute} {
 			opened := time.Now()
 			for f.hosts[key].nextAt.After(time.Now()) {
 				wait := f.held()
-				if left := f.hosts[key].nextAt.Sub(time.Now()); wait.For < left || wait.For > left+want/2 {
+				if left := time.Until(f.hosts[key].nextAt); wait.For < left || wait.For > left+want/2 {
 					t.Errorf("%s before the probe it must wait for %s", left, wait.For)
 				}
 				time.Sleep(100 * time.Millisecond)
