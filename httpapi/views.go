@@ -54,7 +54,7 @@ type Run struct {
 	StartedAt     *time.Time        `json:"started_at" doc:"When the latest attempt was sent."`
 	AcceptedAt    *time.Time        `json:"accepted_at" doc:"With completion callback: when the target answered the latest attempt with 202, and works on."`
 	FinishedAt    *time.Time        `json:"finished_at" doc:"When it reached its final status."`
-	NextAttemptAt *time.Time        `json:"next_attempt_at" doc:"While retrying: when the next attempt may start."`
+	NextAttemptAt *time.Time        `json:"next_attempt_at" doc:"While retrying, or pending because the circuit breaker of its target is open: when the next attempt may start."`
 	HTTPStatus    *int              `json:"http_status" doc:"Status of the latest response." example:"200"`
 	Error         *string           `json:"error" doc:"The latest error, for people."`
 	BlockedBy     *uuid.UUID        `json:"blocked_by" format:"uuid" doc:"On a skip for overlap: the run in the way."`

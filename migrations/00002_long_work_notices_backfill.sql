@@ -35,6 +35,7 @@ BEGIN
 END
 $$;
 COMMENT ON COLUMN punctual.runs.trigger         IS 'What made it: schedule, catchup, manual, event, backfill, replay, notify or step.';
+COMMENT ON COLUMN punctual.runs.next_attempt_at IS 'While retrying, or pending because the circuit breaker of its target is open: when the next attempt may start.';
 COMMENT ON COLUMN punctual.runs.accepted_at     IS 'With completion callback: when the target answered the latest attempt with 202; from then on no replica holds the run. Null: it did not.';
 COMMENT ON COLUMN punctual.run_data.progress    IS 'With completion callback: the last progress that the target reported; the next attempt may read it.';
 COMMENT ON COLUMN punctual.run_data.progress_at IS 'When it was reported.';

@@ -40,6 +40,12 @@ func (s *Scheduler) execute(a Assignment) Outcome {
 	case a.expired(started):
 		return Outcome{Assignment: a, Verdict: Expire, FinishedAt: started, Reason: ReasonExpired}
 	}
+	request := a.request(s.config.PublicURL)
+	permit, wait := s.breakers.Admit(breakerKey(a.Job.Tenant, request.URL))
+	if wait != nil {
+		s.metrics.deferred.Inc()
+		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: started, RetryIn: wait.For, Error: wait.Why}
+	}
 	s.metrics.late(a, started)
 	parent := s.workCtx
 	if a.Job.ConcurrencyPolicy != PolicyAllow {
@@ -48,8 +54,9 @@ func (s *Scheduler) execute(a Assignment) Outcome {
 	ctx, done := s.flights.begin(parent, a.RunID)
 	defer done()
 	sent := time.Now()
-	result := s.config.Client.Send(ctx, a.request(s.config.PublicURL))
+	result := s.config.Client.Send(ctx, request)
 	failpoint.At(failpoint.SendAnswered)
+	permit.Done(hostAnswer(result), result.Error)
 	finished := started.Add(time.Since(sent))
 	switch {
 	case result.Cancelled && errors.Is(context.Cause(ctx), errCancelled):

@@ -231,10 +231,11 @@ func count(claims []fakeClaim, after time.Time, want func(fakeClaim) bool) (n in
 // gatedDials is a client whose attempts never get a connection: they fail at once, or hang until they are
 // let go. So attempts can be in flight in virtual time, in which real sockets would stand still.
 type gatedDials struct {
-	client *delivery.Client
-	mu     sync.Mutex
-	hang   chan struct{} // nil: fail at once
-	dials  int
+	client  *delivery.Client
+	mu      sync.Mutex
+	hang    chan struct{} // nil: fail at once
+	refused string        // the address that refuses connections; all others are blocked ones
+	dials   int
 }
 
 func newGatedDials(t *testing.T, hang bool) *gatedDials {
@@ -243,13 +244,16 @@ func newGatedDials(t *testing.T, hang bool) *gatedDials {
 		g.hang = make(chan struct{})
 		t.Cleanup(g.letGo)
 	}
-	g.client = delivery.New(delivery.Config{Control: func(string, string, syscall.RawConn) error {
+	g.client = delivery.New(delivery.Config{Control: func(_, address string, _ syscall.RawConn) error {
 		g.mu.Lock()
 		g.dials++
-		hang := g.hang
+		hang, refused := g.hang, address == g.refused
 		g.mu.Unlock()
 		if hang != nil {
 			<-hang
+		}
+		if refused {
+			return syscall.ECONNREFUSED
 		}
 		return delivery.ErrBlockedAddress
 	}})
@@ -269,9 +273,10 @@ func (g *gatedDials) letGo() {
 
 // replica is a running Scheduler.
 type replica struct {
-	t    *testing.T
-	stop context.CancelFunc
-	done chan struct{}
+	t       *testing.T
+	stop    context.CancelFunc
+	done    chan struct{}
+	metrics *prometheus.Registry
 }
 
 // start runs a replica with one queue of the given size.
@@ -284,12 +289,12 @@ func start(t *testing.T, store Store, client *delivery.Client, slots int) *repli
 func startDraining(t *testing.T, store Store, client *delivery.Client, slots int, drain time.Duration) *replica {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	r := &replica{t: t, stop: stop, done: make(chan struct{})}
+	r := &replica{t: t, stop: stop, done: make(chan struct{}), metrics: prometheus.NewRegistry()}
 	go func() {
 		defer close(r.done)
 		err := Run(ctx, store, Config{
 			Queues: map[string]int{"default": slots}, DrainTimeout: drain, Client: client,
-			Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+			Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(r.metrics),
 		})
 		if err != nil {
 			t.Error(err)
@@ -297,6 +302,22 @@ func startDraining(t *testing.T, store Store, client *delivery.Client, slots int
 	}()
 	t.Cleanup(func() { stop(); <-r.done })
 	return r
+}
+
+// metric returns the value of a counter or gauge without labels.
+func (r *replica) metric(name string) float64 {
+	r.t.Helper()
+	families, err := r.metrics.Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetCounter().GetValue() + f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	r.t.Fatalf("there is no metric %s", name)
+	return 0
 }
 
 // stopped reports whether the replica has returned.

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"punctual/scheduler/breaker"
 )
 
 // Metrics are what a replica tells Prometheus about its own work. Durations are in seconds.
@@ -12,6 +14,7 @@ type Metrics struct {
 	runs       *prometheus.CounterVec
 	attempts   *prometheus.CounterVec
 	superseded prometheus.Counter
+	deferred   prometheus.Counter
 	recovered  prometheus.Counter
 	chores     prometheus.Counter
 	tick       prometheus.Histogram
@@ -36,6 +39,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		superseded: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "punctual_superseded_attempts_total", Help: "Attempts whose outcome changed nothing because a later attempt holds the run.",
 		}),
+		deferred: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "punctual_deferred_attempts_total", Help: "Attempts that were put off unsent because the circuit breaker of their target's host was not closed.",
+		}),
 		recovered: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "punctual_recovered_runs_total", Help: "Runs that this replica took over from lost ones.",
 		}),
@@ -51,13 +57,15 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(.0005, 2, 14),
 		}),
 	}
-	registry.MustRegister(m.lateness, m.runs, m.attempts, m.superseded, m.recovered, m.chores, m.tick, m.finish)
+	registry.MustRegister(m.lateness, m.runs, m.attempts, m.superseded, m.deferred, m.recovered, m.chores, m.tick, m.finish)
 	return m
 }
 
-// watch exports the occupation of the worker slots.
-func (m *Metrics) watch(slots *workerSlots) {
-	m.registry.MustRegister(slotsCollector{slots})
+// watch exports the occupation of the worker slots and the state of the circuit breakers.
+func (m *Metrics) watch(slots *workerSlots, breakers *breaker.Breakers) {
+	m.registry.MustRegister(slotsCollector{slots}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "punctual_breakers_open", Help: "Hosts, by tenant, whose circuit breaker is not closed on this replica.",
+	}, func() float64 { return float64(breakers.Open()) }))
 }
 
 func (m *Metrics) late(a Assignment, started time.Time) {

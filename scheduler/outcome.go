@@ -11,7 +11,7 @@ const (
 	RetryRun                 // another attempt after RetryIn
 	Bury                     // final: dead, with a dead letter
 	Expire                   // no attempt was made: final, skipped when nothing was ever sent, else dead
-	GiveBack                 // never sent: pending again, at once, for any replica
+	GiveBack                 // never sent: pending again after RetryIn, for any replica
 	Interrupt                // cut off by a stopping replica: retried at once, not counted
 	Cancel                   // final: cancelled, as was asked for
 	Await                    // the target works on and will call back, at the latest after RetryIn
@@ -27,7 +27,7 @@ type Outcome struct {
 	Reason     Reason
 	Error      string
 	Response   string        // start of the response body
-	RetryIn    time.Duration // delay before the next attempt, or how long a target that works on may be silent
+	RetryIn    time.Duration // delay before the next attempt, or until the same one is tried again; or how long a target that works on may be silent
 }
 
 // End is what an outcome makes of its run and of its attempt.

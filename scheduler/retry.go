@@ -12,11 +12,15 @@ import (
 
 // Backoff returns the delay after the given failed attempt (from 1): exponential up to max_backoff, with
 // equal jitter, which is between half and the whole of it; random is in [0, 1). A server's Retry-After
-// replaces it, up to max_backoff.
+// replaces it, up to max_backoff. Up to a tenth is added to that, so that runs that were all told the same
+// do not come back together; what max_backoff cuts short is spread over its last tenth.
 func (r Retry) Backoff(attempt int, retryAfter time.Duration, random float64) time.Duration {
 	longest := r.MaxBackoff.Value()
 	if retryAfter > 0 {
-		return min(retryAfter, longest)
+		if retryAfter > longest {
+			return longest - time.Duration(float64(longest)/10*random)
+		}
+		return min(retryAfter+time.Duration(float64(retryAfter)/10*random), longest)
 	}
 	delay := float64(r.InitialBackoff.Value()) * math.Pow(r.Multiplier, float64(attempt-1))
 	delay = min(delay, float64(longest))

@@ -16,7 +16,8 @@ func TestBackoff(t *testing.T) {
 		name, retry string
 		attempt     int
 		retryAfter  time.Duration
-		want        time.Duration // the longest; the shortest is half of it, or all with retryAfter
+		want        time.Duration // the longest; the shortest is half of it
+		shortest    time.Duration // unless this is given
 	}{
 		{name: "30 s after the first failure", attempt: 1, want: 30 * time.Second},
 		{name: "2 min after the second", attempt: 2, want: 2 * time.Minute},
@@ -27,22 +28,25 @@ func TestBackoff(t *testing.T) {
 		{name: "constant with a multiplier of 1", retry: `"multiplier":1,"initial_backoff":"7s"`, attempt: 50, want: 7 * time.Second},
 		{name: "none at all", retry: `"initial_backoff":"0s"`, attempt: 99, want: 0},
 		{name: "max_backoff below the first one", retry: `"max_backoff":"1s"`, attempt: 1, want: time.Second},
-		{name: "what the server asked for", attempt: 1, retryAfter: 7 * time.Minute, want: 7 * time.Minute},
-		{name: "less, if the server asked for less", attempt: 4, retryAfter: time.Second, want: time.Second},
-		{name: "the server's wish up to max_backoff", attempt: 1, retryAfter: 25 * time.Hour, want: time.Hour},
+		{name: "what the server asked for, and up to a tenth more", attempt: 1, retryAfter: 10 * time.Minute, shortest: 10 * time.Minute, want: 11 * time.Minute},
+		{name: "less, if the server asked for less", attempt: 4, retryAfter: time.Second, shortest: time.Second, want: 1100 * time.Millisecond},
+		{name: "no more than max_backoff with it", attempt: 1, retryAfter: 59 * time.Minute, shortest: 59 * time.Minute, want: time.Hour},
+		{name: "the server's wish up to max_backoff, spread all the same", attempt: 1, retryAfter: 25 * time.Hour, shortest: 54 * time.Minute, want: time.Hour},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			retry := compiled(t, `{"retry":{`+c.retry+`}}`).Retry
+			least, most := retry.Backoff(c.attempt, c.retryAfter, 0), retry.Backoff(c.attempt, c.retryAfter, almostOne)
+			least, most = min(least, most), max(least, most)
 			shortest := c.want / 2
-			if c.retryAfter > 0 {
-				shortest = c.want
+			if c.shortest > 0 {
+				shortest = c.shortest
 			}
-			if got := retry.Backoff(c.attempt, c.retryAfter, 0); got != shortest {
-				t.Errorf("at the least %s, want %s", got, shortest)
+			if least < shortest || least > shortest+time.Millisecond {
+				t.Errorf("at the least %s, want %s", least, shortest)
 			}
-			if got := retry.Backoff(c.attempt, c.retryAfter, almostOne); got > c.want || got < c.want-time.Millisecond {
-				t.Errorf("at the most %s, want %s", got, c.want)
+			if most > c.want || most < c.want-time.Millisecond {
+				t.Errorf("at the most %s, want %s", most, c.want)
 			}
 		})
 	}
@@ -131,7 +135,7 @@ func TestJudgeHonoursRetryAfter(t *testing.T) {
 	t.Parallel()
 	a := Assignment{Job: compiled(t, "{}"), Attempt: 1}
 	o := Judge(a, delivery.Result{Status: 503, Reason: delivery.ReasonHTTP5xx, RetryAfter: 11 * time.Minute, Sent: true}, time.Time{}, time.Time{})
-	if o.RetryIn != 11*time.Minute {
+	if o.RetryIn < 11*time.Minute || o.RetryIn > 11*time.Minute+66*time.Second {
 		t.Errorf("the next attempt is to come in %s", o.RetryIn)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/scheduler/breaker"
 	"punctual/scheduler/delivery"
 )
 
@@ -48,6 +49,7 @@ type Scheduler struct {
 	heart    *heartbeat
 	operator operator
 	flights  flights
+	breakers *breaker.Breakers
 	running  sync.WaitGroup  // attempts in flight
 	workCtx  context.Context // ends when attempts in flight must end
 }
@@ -70,11 +72,12 @@ func Run(ctx context.Context, store Store, config Config) error {
 	log := config.Log.With("replica", replica.ID)
 	s := &Scheduler{
 		store: store, config: config, replica: replica, log: log, metrics: config.Metrics, slots: newWorkerSlots(config.Queues, numbers),
+		breakers: breaker.New(log),
 	}
 	s.heart = newHeartbeat(s)
 	s.operator = operator{store: store, log: log, asked: make(chan struct{}, 1)}
 	s.finisher = newFinisher(store, log, config, s.heart.release)
-	s.metrics.watch(s.slots)
+	s.metrics.watch(s.slots, s.breakers)
 	log.Info("scheduler started", "queues", config.Queues)
 	s.run(ctx)
 	return nil

@@ -42,7 +42,8 @@ ORDER BY r.id`
 const startWaiting = `
 WITH started AS (
     UPDATE punctual.runs SET status = 'running', attempt = attempt + 1, fence = nextval('punctual.fences'), replica = $1,
-           claimed_at = now(), started_at = now(), accepted_at = NULL, next_attempt_at = NULL
+           claimed_at = now(), started_at = now(), accepted_at = NULL, next_attempt_at = NULL,
+           error = CASE WHEN status = 'retrying' THEN error END -- what a pending run waited for is over
     WHERE id = ANY($3::uuid[]) AND status IN ('pending', 'retrying')
     RETURNING id, fence),
 lease AS (INSERT INTO punctual.claims (id, replica, run_ids) SELECT $2, $1, array_agg(id) FROM started HAVING count(*) > 0)

@@ -65,6 +65,7 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 		{"a dead run", set("status = 'dead', reason = 'http_5xx', error = 'the target answered 503'"), OutcomeDead, true, []string{"http_5xx (the target answered 503)"}},
 		{"a cancelled run", set("status = 'cancelled', reason = 'replaced'"), OutcomeCancelled, true, []string{"replaced"}},
 		{"a run that waits", set("status = 'pending', finished_at = NULL"), OutcomeInProgress, true, []string{"pending"}},
+		{"a run that is put off", set("status = 'pending', finished_at = NULL, error = 'waiting: the circuit breaker is open', next_attempt_at = now()"), OutcomeInProgress, true, []string{"pending, waiting: the circuit breaker is open; it is tried again at"}},
 		{"a run that is tried again", set("status = 'retrying', finished_at = NULL, next_attempt_at = now()"), OutcomeInProgress, true, []string{"retrying after 1 attempt;"}},
 		{"a run that is sent", set("status = 'running', fence = 1, finished_at = NULL, started_at = now()"), OutcomeInProgress, true, []string{"attempt 1"}},
 		{"a run that was never sent", set("status = 'skipped', reason = 'expired'"), OutcomeSkipped, true, []string{"expires_after"}},

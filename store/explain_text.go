@@ -31,6 +31,9 @@ func (e *explaining) ran() {
 func (e *explaining) progress() string {
 	switch r := e.Run; r.Status {
 	case scheduler.StatusPending:
+		if r.Error != "" && r.NextAttemptAt != nil {
+			return fmt.Sprintf(", %s; it is tried again at %s", r.Error, instantOf(r.NextAttemptAt))
+		}
 		return " and starts when a worker slot is free or the job's active run has ended"
 	case scheduler.StatusRetrying:
 		return fmt.Sprintf(" after %s; the next attempt is at %s", counted(r.Attempt, "attempt"), instantOf(r.NextAttemptAt))

@@ -39,7 +39,7 @@ WITH ended AS (
     UPDATE punctual.runs r SET status = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN 'cancelled' ELSE u.status END,
            reason = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN r.reason ELSE u.reason END,
            finished_at = CASE WHEN u.final OR r.reason IN ('cancelled_by_user', 'replaced') THEN u.finished_at END,
-           next_attempt_at = CASE WHEN u.status = 'retrying' AND r.reason IS DISTINCT FROM 'cancelled_by_user' AND r.reason IS DISTINCT FROM 'replaced' THEN now() + u.retry_in END,
+           next_attempt_at = CASE WHEN (u.status = 'retrying' OR u.status = 'pending' AND u.retry_in > '0') AND r.reason IS DISTINCT FROM 'cancelled_by_user' AND r.reason IS DISTINCT FROM 'replaced' THEN now() + u.retry_in END,
            started_at = coalesce(u.started_at, r.started_at), error = u.error, http_status = u.http_status,
            attempt = CASE WHEN u.counts THEN r.attempt ELSE r.attempt - 1 END
     FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::smallint[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::interval[], $12::bool[], $13::bool[], $14::smallint[])

@@ -83,6 +83,11 @@ func TestFinish(t *testing.T) {
 		return o
 	}
 	give := func(a scheduler.Assignment) scheduler.Outcome { return unsent(a, scheduler.GiveBack) }
+	putOff := func(a scheduler.Assignment) scheduler.Outcome {
+		o := unsent(a, scheduler.GiveBack)
+		o.RetryIn, o.Error = 12*time.Second, "waiting: the circuit breaker is open"
+		return o
+	}
 	expire := func(a scheduler.Assignment) scheduler.Outcome {
 		o := unsent(a, scheduler.Expire)
 		o.Reason = scheduler.ReasonExpired
@@ -105,6 +110,9 @@ func TestFinish(t *testing.T) {
 		{"one given back is pending and has not been tried", []func(scheduler.Assignment) scheduler.Outcome{give}, "pending attempt 0 ready in 0"},
 		{"given back after a failure it keeps its number", []func(scheduler.Assignment) scheduler.Outcome{failed, give}, "pending attempt 1 ready in 0 attempts: 1 failed http_5xx"},
 		{"given back and sent again it is the same attempt", []func(scheduler.Assignment) scheduler.Outcome{give, succeeded}, "succeeded 200 attempt 1 finished"},
+		{"put off it is pending for as long, and has not been tried", []func(scheduler.Assignment) scheduler.Outcome{putOff}, "pending attempt 0 next in 12 ready in 12"},
+		{"put off after a failure it keeps its number", []func(scheduler.Assignment) scheduler.Outcome{failed, putOff}, "pending attempt 1 next in 12 ready in 12 attempts: 1 failed http_5xx"},
+		{"put off again and again and then sent it is the same attempt", []func(scheduler.Assignment) scheduler.Outcome{putOff, putOff, succeeded}, "succeeded 200 attempt 1 finished"},
 		{"an interrupted attempt is recorded and does not count", []func(scheduler.Assignment) scheduler.Outcome{interrupt}, "retrying attempt 0 next in 0 ready in 0 attempts: 1 interrupted"},
 		{"after an interruption the number comes again", []func(scheduler.Assignment) scheduler.Outcome{interrupt, failed, buried}, "dead http_5xx 503 attempt 2 finished dead letter of 2 http_5xx attempts: 1 interrupted, 1 failed http_5xx, 2 failed http_5xx"},
 		{"expired and never sent it is skipped", []func(scheduler.Assignment) scheduler.Outcome{expire}, "skipped expired attempt 0 finished"},
@@ -129,6 +137,40 @@ func TestFinish(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestWhyARunIsPutOffShowsForAsLongAsItIs(t *testing.T) {
+	c := newClaimer(t)
+	a := c.manual("job", forbid)
+	o := unsent(a, scheduler.GiveBack)
+	o.RetryIn, o.Error = 12*time.Second, "waiting: the circuit breaker is open"
+	c.finish(o)
+	shown := func() string {
+		t.Helper()
+		run, err := c.GetRun(t.Context(), c.tenant, a.RunID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(run.Status, " ", run.Error, run.NextAttemptAt != nil)
+	}
+	if got, want := shown(), "pending "+o.Error+"true"; got != want {
+		t.Errorf("put off it is %s, want %s", got, want)
+	}
+	if c.count(`SELECT count(*) FROM punctual.exclusive WHERE active_run = $1`, a.RunID) != 1 {
+		t.Error("it lost the gate of its job")
+	}
+	if batch := c.claimReady(10); len(batch.Runs) != 0 {
+		t.Error("it is claimed before its time")
+	}
+	c.exec(`UPDATE punctual.ready SET due_at = now()`)
+	a = c.one(c.claimReady(10))
+	if got := shown(); got != "running false" {
+		t.Errorf("tried again it is %s", got)
+	}
+	c.finish(succeeded(a))
+	if got := shown(); got != "succeeded false" {
+		t.Errorf("in the end it is %s", got)
 	}
 }
 

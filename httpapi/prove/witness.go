@@ -75,10 +75,15 @@ func NewWitness() (*Witness, error) {
 	if err != nil {
 		return nil, err
 	}
+	return NewWitnessOn(listener), nil
+}
+
+// NewWitnessOn starts a witness on a listener, which it closes in the end.
+func NewWitnessOn(listener net.Listener) *Witness {
 	w := &Witness{URL: "http://" + listener.Addr().String(), scripts: map[string]*script{}}
 	w.server = &http.Server{Handler: http.HandlerFunc(w.serve), ReadHeaderTimeout: time.Minute}
 	go func() { _ = w.server.Serve(listener) }() // always ErrServerClosed
-	return w, nil
+	return w
 }
 
 // Close cuts off what is open and stops listening.
