@@ -60,8 +60,10 @@ func (m *Metrics) watch(slots *workerSlots) {
 	m.registry.MustRegister(slotsCollector{slots})
 }
 
+// late notes how late a run's first request is. A backfilled slot is not late: it was due before anybody
+// wanted it.
 func (m *Metrics) late(a Assignment, started time.Time) {
-	if a.Attempt == 1 {
+	if a.Attempt == 1 && a.Trigger != TriggerBackfill {
 		m.lateness.Observe(started.Sub(a.DueAt).Seconds())
 	}
 }
