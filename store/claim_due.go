@@ -2,14 +2,12 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/scheduler"
 	"punctual/scheduler/cron"
@@ -101,8 +99,7 @@ type nextRows struct {
 // ClaimDue implements scheduler.Store.
 func (s *Store) ClaimDue(ctx context.Context, claim scheduler.Claim) (scheduler.Batch, error) {
 	batch, days, err := s.claimDue(ctx, claim)
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "23514" && pg.ConstraintName == "" {
+	if lacksPartition(err) {
 		// No partition for a slot: one that was due long ago, such as a one-shot that was paused for weeks, or
 		// one of a day that maintenance has failed to prepare.
 		if err := s.partitionsFor(ctx, days); err != nil {
