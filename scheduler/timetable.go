@@ -133,6 +133,12 @@ func (t *Timetable) Between(from, to time.Time) iter.Seq[time.Time] {
 	}
 }
 
+// Has reports whether a recurring schedule has a slot at an instant.
+func (t *Timetable) Has(at time.Time) bool {
+	slot, ok := t.Next(at.Add(-1), nil)
+	return ok && slot.At.Equal(at)
+}
+
 // Prev returns the newest slot at or before the given instant; false when there is none.
 func (t *Timetable) Prev(before time.Time) (Slot, bool) {
 	if !t.kind.Recurring() {

@@ -101,7 +101,7 @@ func (r BackfillRequest) problems(kind scheduler.Kind, now, earliest time.Time) 
 	}
 	if r.From.Before(earliest) {
 		// In whole minutes, so that it can be typed, and is still right by then.
-		add("from", "%s is further back than runs are kept: at the earliest %s", stamp(r.From), stamp(earliest.Add(time.Minute).Truncate(time.Minute)))
+		add("from", "%s is further back than runs are kept: at the earliest %s", stamp(r.From), stamp(earliest.Add(time.Minute-1).Truncate(time.Minute)))
 	}
 	if r.To.After(now) {
 		add("to", "%s is in the future: at the latest %s", stamp(r.To), stamp(now.Truncate(time.Second)))
