@@ -49,7 +49,7 @@ func (k *check) request(r *Run, q *Request) {
 		k.fail(RequestsKnown, "job %s: run %s was sent under token %d, which no attempt on record has", k.name(r.Job), r.ID, q.Fence)
 	}
 	key := r.ID.String()
-	if r.ofSlot() {
+	if r.ofSlot() || r.backfilled() && r.ofItsSlot() {
 		key = r.Job.String() + ":" + strconv.FormatInt(r.ScheduledFor.Unix(), 10)
 	}
 	if q.Key != key || q.Trigger != r.Trigger || q.Late != r.Late || !q.ScheduledFor.Equal(r.ScheduledFor) {
