@@ -64,6 +64,7 @@ func New(c Config) (http.Handler, error) {
 	s.jobRoutes()
 	s.runRoutes()
 	s.deadLetterRoutes()
+	s.backfillRoutes()
 	s.bulkRoutes()
 	s.scheduleRoutes()
 	s.explainRoutes()

@@ -56,6 +56,9 @@ func problemOf(ctx context.Context, err error) *Problem {
 	case errors.As(err, &batch):
 		return batchProblem(batch)
 	}
+	if fields := backfillErrors(err); len(fields) > 0 {
+		return invalid(fields)
+	}
 	if field, ok := fieldError("body", err); ok {
 		if errors.Is(err, store.ErrNameTaken) {
 			return newProblem(CodeNameTaken, sentence(store.ErrNameTaken), field)
