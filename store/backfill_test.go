@@ -269,21 +269,24 @@ func TestBackfillLeavesAloneWhatWillRunByItself(t *testing.T) {
 	})
 	t.Run("a slot that jitter still holds back", func(t *testing.T) {
 		c := newClaimer(t)
-		job := c.create("a", every(time.Hour), func(d *scheduler.Definition) { d.Jitter = scheduler.DurationOf(30 * time.Minute) })
-		c.complete(job.ID) // so that the next slot is no bound
-		p := c.plan(BackfillRequest{Job: job.ID.String(), From: time.Now().Add(-3 * time.Hour), To: time.Now()})
+		since := func(start time.Time) func(*scheduler.Definition) {
+			return func(d *scheduler.Definition) {
+				every(48 * time.Hour)(d)
+				d.Schedule.StartsAt, d.Jitter = scheduler.InstantOf(start), scheduler.DurationOf(23*time.Hour)
+			}
+		}
+		now := time.Now().Truncate(time.Second)
+		job := c.create("a", since(now))
 		timetable, err := scheduler.NewTimetable(job.ID, job.Definition.WithDefaults(), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, at := range p.slots {
-			if timetable.Due(at, nil).After(time.Now()) {
-				t.Errorf("slot %s is not due yet", at)
+		offset := timetable.Due(now, nil).Sub(now)
+		for started, want := range map[time.Duration]int{offset / 2: 0, offset + 10*time.Second: 1} { // ago
+			c.edit("a", since(now.Add(-started)))
+			if n := c.plan(BackfillRequest{Job: "a", From: now.Add(-24 * time.Hour), To: now}).Matched(); n != want {
+				t.Errorf("%d slots %s after the only one, due %s after it; want %d", n, started, offset, want)
 			}
-		}
-		newest, _ := timetable.Prev(time.Now())
-		if !timetable.Due(newest.At, nil).After(time.Now()) && !slices.ContainsFunc(p.slots, newest.At.Equal) {
-			t.Errorf("slot %s is due and left out", newest.At)
 		}
 	})
 	t.Run("but not the slots that pass while the job is paused", func(t *testing.T) {

@@ -76,9 +76,9 @@ func (o *bulk) workSlots(ctx context.Context, u *unit) error {
 func (b *backfill) read(ctx context.Context, u *unit) error {
 	err := u.QueryRow(ctx, `
 		SELECT o.tenant, o.job_id, (o.request ->> 'job_version')::integer, o.rerun, o.next_slot, o.last_slot, j.created_at
-		FROM punctual.operations o JOIN punctual.jobs j ON j.id = o.job_id WHERE o.id = $1 AND j.state <> 'deleted'`, b.id).
+		FROM punctual.operations o JOIN punctual.jobs j ON j.id = o.job_id WHERE o.id = $1`, b.id).
 		Scan(&b.tenant, &b.job.id, &b.job.version, &b.rerun, &b.next, &b.last, &b.created)
-	if errors.Is(err, pgx.ErrNoRows) {
+	if errors.Is(err, pgx.ErrNoRows) { // and forgotten since
 		return hopeless("the job was deleted")
 	}
 	if err != nil {
