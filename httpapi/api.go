@@ -66,6 +66,7 @@ func New(c Config) (http.Handler, error) {
 	s.runRoutes()
 	s.callbackRoutes()
 	s.deadLetterRoutes()
+	s.backfillRoutes()
 	s.bulkRoutes()
 	s.scheduleRoutes()
 	s.explainRoutes()

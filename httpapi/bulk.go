@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"slices"
@@ -34,10 +35,7 @@ func (s *server) bulkRoutes() {
 			Errors:    []int{400, 404, 413, 415, 422},
 		}, s.startOperation(kind.of))
 		describeBody[BulkInput](s, op, true, exampleBulk, mediaJSON)
-		counted := s.rendered(http.StatusOK, Matched{}, Matched{Matched: 1204})["200"]
-		counted.Description = "The number, of a dry run"
-		op.Responses["200"] = counted
-		without(op, "202", "ETag")
+		s.describeDryRun(op, Matched{}, Matched{Matched: 1204})
 	}
 	register(s, huma.Operation{
 		OperationID: "list-operations", Method: http.MethodGet, Path: "/v1/operations", Tags: []string{tagOperations},
@@ -50,9 +48,17 @@ func (s *server) bulkRoutes() {
 	register(s, huma.Operation{
 		OperationID: "cancel-operation", Method: http.MethodPost, Path: "/v1/operations/{operation}/cancel", Tags: []string{tagOperations},
 		Summary:     "Cancel an operation",
-		Description: "It ends where it stands: what it did stays done, and the dead letters it did not reach stay open. Repeating it changes nothing.",
+		Description: "It ends where it stands: what it did stays done, and what it did not reach stays as it is: dead letters open, slots without a run. Repeating it changes nothing.",
 		Errors:      []int{404, 409},
 	}, s.cancelOperation)
+}
+
+// describeDryRun describes the second answer of a request for an operation.
+func (s *server) describeDryRun(op *huma.Operation, v, example any) {
+	number := s.rendered(http.StatusOK, v, example)["200"]
+	number.Description = "The number, of a dry run"
+	op.Responses["200"] = number
+	without(op, "202", "ETag")
 }
 
 // BulkInput is the body that asks for work on many dead letters.
@@ -82,14 +88,18 @@ var deathReasons = []scheduler.Reason{
 
 const mostPerSecond = 1000
 
-// defaultReplayRate keeps a replay of many from crowding out the retries that wait in the same line.
-const defaultReplayRate = 50
+// defaultRate keeps a replay or backfill of many from crowding out the retries that wait in the same line.
+const defaultRate = 50
+
+func rate(perSecond *int) []FieldError {
+	if perSecond != nil && (*perSecond < 1 || *perSecond > mostPerSecond) {
+		return []FieldError{{"body.max_per_second", fmt.Sprintf("%d is outside 1 to %d", *perSecond, mostPerSecond)}}
+	}
+	return nil
+}
 
 func (b BulkInput) validate() []FieldError {
-	errors := note(b.Note)
-	if b.MaxPerSecond != nil && (*b.MaxPerSecond < 1 || *b.MaxPerSecond > mostPerSecond) {
-		errors = append(errors, FieldError{"body.max_per_second", fmt.Sprintf("%d is outside 1 to %d", *b.MaxPerSecond, mostPerSecond)})
-	}
+	errors := append(note(b.Note), rate(b.MaxPerSecond)...)
 	f := b.Filter
 	if f == nil {
 		return append(errors, FieldError{"body.filter", "is required; {} selects all open dead letters"})
@@ -118,7 +128,7 @@ func (b BulkInput) request(kind store.OperationKind) (store.BulkRequest, error) 
 	case b.MaxPerSecond != nil:
 		r.MaxPerSecond = *b.MaxPerSecond
 	case kind == store.OperationReplay:
-		r.MaxPerSecond = defaultReplayRate
+		r.MaxPerSecond = defaultRate
 	}
 	f := b.Filter
 	r.Filter = store.DeadLetterFilter{Job: f.Job, Reason: f.Reason, Labels: f.Label}
@@ -145,24 +155,25 @@ type Matched struct {
 	Matched int `json:"matched" doc:"How many open dead letters were selected." example:"1204"`
 }
 
-// Operation is work on many dead letters, done in the background by any replica.
+// Operation is work on many dead letters or past slots, done in the background by any replica.
 type Operation struct {
 	ID           uuid.UUID            `json:"id" format:"uuid" doc:"Its id." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
-	Kind         store.OperationKind  `json:"kind" enum:"replay,resolve" doc:"What it does." example:"replay"`
+	Kind         store.OperationKind  `json:"kind" enum:"replay,resolve,backfill" doc:"What it does." example:"replay"`
+	JobID        *uuid.UUID           `json:"job_id" format:"uuid" doc:"Of a backfill: the job."`
 	State        store.OperationState `json:"state" enum:"running,done,cancelled,failed" doc:"failed: it could not be carried on, and error says why." example:"running"`
-	Matched      int                  `json:"matched" doc:"How many dead letters it selected when it was made." example:"1204"`
-	Done         int                  `json:"done" doc:"How many of them have been replayed or resolved." example:"350"`
-	Failed       int                  `json:"failed" doc:"How many of them could not be: their job was deleted, or somebody else was faster." example:"2"`
+	Matched      int                  `json:"matched" doc:"How many dead letters, or slots of a backfill, it selected when it was made." example:"1204"`
+	Done         int                  `json:"done" doc:"How many of them have been replayed or resolved; of a backfill, how many slots got a run or had one already." example:"350"`
+	Failed       int                  `json:"failed" doc:"How many of them could not be: their job was deleted, somebody else was faster, or the slot is further back by now than runs are kept." example:"2"`
 	MaxPerSecond *int                 `json:"max_per_second" doc:"How many it takes a second at most; null: as many as it can." example:"10"`
 	Note         *string              `json:"note" doc:"What was said with it."`
-	Error        *string              `json:"error" doc:"The latest dead letter that could not be done and why, or why the operation failed."`
+	Error        *string              `json:"error" doc:"The latest dead letter or slot that could not be done and why, or why the operation failed."`
 	CreatedAt    time.Time            `json:"created_at" doc:"When it was asked for."`
 	FinishedAt   *time.Time           `json:"finished_at" doc:"When it ended."`
 }
 
 func showOperation(o store.OperationRecord) Operation {
 	return Operation{
-		ID: o.ID, Kind: o.Kind, State: o.State, Matched: o.Matched, Done: o.Done, Failed: o.Failed, MaxPerSecond: orNull(o.MaxPerSecond),
+		ID: o.ID, Kind: o.Kind, JobID: o.JobID, State: o.State, Matched: o.Matched, Done: o.Done, Failed: o.Failed, MaxPerSecond: orNull(o.MaxPerSecond),
 		Note: orNull(o.Note), Error: orNull(o.Error), CreatedAt: o.CreatedAt.UTC(), FinishedAt: utc(o.FinishedAt),
 	}
 }
@@ -187,27 +198,39 @@ func (s *server) startOperation(kind store.OperationKind) func(context.Context, 
 			if err != nil {
 				return nil, err
 			}
-			body, err := render(Matched{n})
-			return &answered{Status: http.StatusOK, ContentType: mediaJSON, Body: body}, err
+			return counted(Matched{n})
 		}
-		out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.Answer, error) {
-			record, err := s.Store.StartOperation(ctx, tenant, request)
-			if err != nil {
-				return store.Answer{}, err
-			}
-			body, err := render(showOperation(record))
-			return store.Answer{Status: http.StatusAccepted, Body: body}, err
+		return s.begin(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.OperationRecord, error) {
+			return s.Store.StartOperation(ctx, tenant, request)
 		})
-		if err != nil {
-			return nil, err
-		}
-		made, err := idOf(out)
-		if err != nil {
-			return nil, err
-		}
-		out.Location = operationPath(made)
-		return out, nil
 	}
+}
+
+// counted is the answer of a dry run.
+func counted(v any) (*answered, error) {
+	body, err := render(v)
+	return &answered{Status: http.StatusOK, ContentType: mediaJSON, Body: body}, err
+}
+
+// begin starts an operation once per Idempotency-Key.
+func (s *server) begin(ctx context.Context, tenant int32, key string, hash [sha256.Size]byte, start func(context.Context) (store.OperationRecord, error)) (*answered, error) {
+	out, err := s.once(ctx, tenant, key, hash, func(ctx context.Context) (store.Answer, error) {
+		record, err := start(ctx)
+		if err != nil {
+			return store.Answer{}, err
+		}
+		body, err := render(showOperation(record))
+		return store.Answer{Status: http.StatusAccepted, Body: body}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	made, err := idOf(out)
+	if err != nil {
+		return nil, err
+	}
+	out.Location = operationPath(made)
+	return out, nil
 }
 
 type listOperationsInput struct {

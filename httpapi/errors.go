@@ -62,6 +62,9 @@ func problemOf(ctx context.Context, err error) *Problem {
 	case errors.Is(err, scheduler.ErrRunToken):
 		return newProblem(CodeRunToken, "Send back the Punctual-Run-Token that came with the request of this run.")
 	}
+	if fields := backfillErrors(err); len(fields) > 0 {
+		return invalid(fields)
+	}
 	if field, ok := fieldError("body", err); ok {
 		if errors.Is(err, store.ErrNameTaken) {
 			return newProblem(CodeNameTaken, sentence(store.ErrNameTaken), field)

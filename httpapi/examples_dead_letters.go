@@ -15,11 +15,14 @@ var (
 	exampleResolveNote = json.RawMessage(`{"note":"sent by hand"}`)
 	exampleBulk        = json.RawMessage(`{"filter":{"reason":"http_5xx","from":"2026-12-01T00:00:00Z","label":{"team":"billing"}},"latest_per_job":true,"max_per_second":10,"note":"the invoice service was down"}`)
 
+	exampleBackfill = json.RawMessage(`{"from":"2026-11-01T00:00:00Z","to":"2026-12-01T00:00:00Z","max_per_second":10,"note":"invoices of November with the new template"}`)
+
 	exampleDeadLetters        = DeadLetterList{Data: []DeadLetter{showDeadLetter(exampleDeadLetter())}}
 	exampleResolved           = showDeadLetter(exampleResolvedRecord())
 	exampleReplay             = showRun(exampleReplayRecord())
 	exampleOperation          = showOperation(exampleOperationRecord())
 	exampleCancelledOperation = showOperation(exampleCancelledOperationRecord())
+	exampleBackfillOperation  = showOperation(exampleBackfillRecord())
 )
 
 func exampleDeadLetter() store.DeadLetterRecord {
@@ -52,5 +55,11 @@ func exampleOperationRecord() store.OperationRecord {
 func exampleCancelledOperationRecord() store.OperationRecord {
 	o, finished := exampleOperationRecord(), at("2026-12-01T15:23:31.02Z")
 	o.State, o.FinishedAt = store.OperationCancelled, &finished
+	return o
+}
+
+func exampleBackfillRecord() store.OperationRecord {
+	o := exampleOperationRecord()
+	o.Kind, o.JobID, o.Matched, o.Done, o.Note = store.OperationBackfill, &exampleJobID, 31, 0, "invoices of November with the new template"
 	return o
 }

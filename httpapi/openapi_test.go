@@ -81,7 +81,7 @@ func TestOpenAPIDocumentsAreSound(t *testing.T) {
 					checkOperation(t, method+" "+path, v.(map[string]any), ids)
 				}
 			}
-			if len(ids) != 29 {
+			if len(ids) != 30 {
 				t.Errorf("%d operations", len(ids))
 			}
 		})
@@ -161,16 +161,17 @@ func TestExamplesOfBodiesAreValid(t *testing.T) {
 		into    any
 		check   func(any) []FieldError
 	}{
-		"job":     {exampleJobInput, new(JobInput), func(v any) []FieldError { return within("body", v.(*JobInput).Validate()) }},
-		"batch":   {exampleBatch, new(BatchInput), func(v any) []FieldError { return v.(*BatchInput).validate() }},
-		"pause":   {examplePause, new(PauseInput), func(v any) []FieldError { return v.(*PauseInput).validate() }},
-		"preview": {examplePreview, new(PreviewInput), func(v any) []FieldError { return v.(*PreviewInput).validate() }},
-		"resume":  {exampleResume, new(ResumeInput), nil},
-		"note":    {exampleReplayNote, new(NoteInput), nil},
-		"resolve": {exampleResolveNote, new(NoteInput), nil},
-		"bulk":    {exampleBulk, new(BulkInput), func(v any) []FieldError { return v.(*BulkInput).validate() }},
-		"trigger": {exampleTrigger, new(TriggerInput), nil},
-		"patch":   {examplePatch, new(JobPatch), nil},
+		"job":      {exampleJobInput, new(JobInput), func(v any) []FieldError { return within("body", v.(*JobInput).Validate()) }},
+		"batch":    {exampleBatch, new(BatchInput), func(v any) []FieldError { return v.(*BatchInput).validate() }},
+		"pause":    {examplePause, new(PauseInput), func(v any) []FieldError { return v.(*PauseInput).validate() }},
+		"preview":  {examplePreview, new(PreviewInput), func(v any) []FieldError { return v.(*PreviewInput).validate() }},
+		"resume":   {exampleResume, new(ResumeInput), nil},
+		"note":     {exampleReplayNote, new(NoteInput), nil},
+		"resolve":  {exampleResolveNote, new(NoteInput), nil},
+		"bulk":     {exampleBulk, new(BulkInput), func(v any) []FieldError { return v.(*BulkInput).validate() }},
+		"backfill": {exampleBackfill, new(BackfillInput), func(v any) []FieldError { return v.(*BackfillInput).validate() }},
+		"trigger":  {exampleTrigger, new(TriggerInput), nil},
+		"patch":    {examplePatch, new(JobPatch), nil},
 	} {
 		errs := decode(c.example, c.into, name == "patch")
 		if c.check != nil {

@@ -297,6 +297,20 @@ func (h History) Due(slot time.Time) time.Time {
 	return t.Due(slot, nil)
 }
 
+// Timetables returns those of all different schedules the job has had, newest first, without what cannot be read.
+func (h History) Timetables() []*Timetable {
+	var all []*Timetable
+	for i, v := range slices.Backward(h.Versions) {
+		if i+1 < len(h.Versions) && SameSchedule(v.Schedule, h.Versions[i+1].Schedule) {
+			continue
+		}
+		if t, err := NewTimetable(h.Job, Definition{Schedule: v.Schedule}.WithDefaults(), 0); err == nil {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
 // OneShot reports whether the schedule in force at an instant has only one slot.
 func (h History) OneShot(at time.Time) bool {
 	v, ok := h.At(at)

@@ -68,8 +68,10 @@ func (m *Metrics) watch(slots *workerSlots, breakers *breaker.Breakers) {
 	}, func() float64 { return float64(breakers.Open()) }))
 }
 
+// late notes how late a run's first request is. A backfilled slot is not late: it was due before anybody
+// wanted it.
 func (m *Metrics) late(a Assignment, started time.Time) {
-	if a.Attempt == 1 {
+	if a.Attempt == 1 && a.Trigger != TriggerBackfill {
 		m.lateness.Observe(started.Sub(a.DueAt).Seconds())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/scheduler/delivery"
 )
@@ -27,20 +28,63 @@ func TestReplayCarriesTheFirstRunsIdentity(t *testing.T) {
 	}
 }
 
-func TestReplayDoesNotExpire(t *testing.T) {
+func TestReplaysAndBackfillsDoNotExpire(t *testing.T) {
 	job := compiled(t, `{"name":"job","schedule":{"every":"1h"},"expires_after":"1s","target":{"url":"http://example.com/"}}`)
 	due := time.Now()
 	a := Assignment{Job: job, DueAt: due, Attempt: 1, Trigger: TriggerSchedule}
 	if !a.expired(due.Add(time.Minute)) {
 		t.Error("a slot's run does not expire")
 	}
-	a.Trigger = TriggerReplay
-	if a.expired(due.Add(time.Minute)) {
-		t.Error("a replay expires")
+	for _, trigger := range []Trigger{TriggerBackfill, TriggerReplay} {
+		if a.Trigger = trigger; a.expired(due.Add(time.Minute)) {
+			t.Errorf("a %s expires", trigger)
+		}
 	}
 	if o := Judge(a, delivery.Result{Status: http.StatusBadGateway, Reason: "http_5xx"}, due, due); o.Verdict != RetryRun {
 		t.Errorf("a failed replay: %+v", o)
 	}
+}
+
+func TestOnlyTheRunOfASlotCarriesTheKeyOfTheSlot(t *testing.T) {
+	slot := instant(t, "03:00")
+	key, own, other := jobID.String()+":1791687600", SlotRunID(jobID, slot), NewRunID(slot)
+	for _, c := range []struct {
+		trigger Trigger
+		run     uuid.UUID
+		want    string
+	}{
+		{TriggerSchedule, own, key},
+		{TriggerCatchup, own, key},
+		{TriggerBackfill, own, key},
+		{TriggerBackfill, other, other.String()},
+		{TriggerManual, other, other.String()},
+	} {
+		if got := IdempotencyKey(c.trigger, c.run, jobID, slot); got != c.want {
+			t.Errorf("%s of run %s: %q, want %q", c.trigger, c.run, got, c.want)
+		}
+	}
+}
+
+func TestABackfilledSlotIsNoLateness(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m := NewMetrics(registry)
+	for _, trigger := range []Trigger{TriggerSchedule, TriggerBackfill} {
+		m.late(Assignment{Attempt: 1, Trigger: trigger, DueAt: instant(t, "03:00")}, instant(t, "04:00"))
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "punctual_lateness_seconds" {
+			continue
+		}
+		if n := f.GetMetric()[0].GetHistogram().GetSampleCount(); n != 1 {
+			t.Errorf("%d observed, want the scheduled one alone", n)
+		}
+		return
+	}
+	t.Error("there is no such metric")
 }
 
 // operations is a store with a number of batches to do, the first of which fails.

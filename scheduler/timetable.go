@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"time"
 
 	"github.com/google/uuid"
@@ -120,6 +121,22 @@ func (t *Timetable) Next(after time.Time, memo *cron.Memo) (Slot, bool) {
 		return Slot{}, false
 	}
 	return slot, true
+}
+
+// Between yields, in order, the slots from one instant, included, to another, not included. One-shots have none.
+func (t *Timetable) Between(from, to time.Time) iter.Seq[time.Time] {
+	return func(yield func(time.Time) bool) {
+		slot, ok := t.Next(from.Add(-1), nil)
+		for ok && slot.At.Before(to) && yield(slot.At.UTC()) {
+			slot, ok = t.Next(slot.At, nil)
+		}
+	}
+}
+
+// Has reports whether a recurring schedule has a slot at an instant.
+func (t *Timetable) Has(at time.Time) bool {
+	slot, ok := t.Next(at.Add(-1), nil)
+	return ok && slot.At.Equal(at)
 }
 
 // Prev returns the newest slot at or before the given instant; false when there is none.

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"encoding/binary"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,6 +83,27 @@ func TestTimetableNextAndPrev(t *testing.T) {
 			}
 			if okPrev != (c.prev != "") || okPrev && !prev.At.Equal(instant(t, c.prev)) {
 				t.Errorf("Prev is %v, %t; want %q", prev, okPrev, c.prev)
+			}
+		})
+	}
+}
+
+func TestTimetableBetween(t *testing.T) {
+	for _, c := range []struct{ name, schedule, from, to, want string }{
+		{"the first is included, the last is not", `"cron":"0 * * * *"`, "03:00", "06:00", "03 04 05"},
+		{"between slots", `"every":"1h"`, "02:00:00.000001", "05:00:00.000001", "03 04 05"},
+		{"only those of the schedule's life", `"every":"1h","starts_at":"2026-10-11T04:00:00Z","ends_at":"2026-10-11T05:00:00Z"`, "03:00", "08:00", "04 05"},
+		{"none when there is no slot", `"cron":"0 * * * *"`, "03:00:01", "03:59:59", ""},
+		{"none of a one-shot", `"at":"2026-10-11T04:00:00Z"`, "03:00", "05:00", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var hours []string
+			for at := range timetable(t, jobID, `{"schedule":{`+c.schedule+`}}`, 0).Between(instant(t, c.from), instant(t, c.to)) {
+				hours = append(hours, at.Format("15"))
+			}
+			if got := strings.Join(hours, " "); got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
 	}

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/scheduler"
 	"punctual/scheduler/cron"
@@ -103,8 +101,7 @@ type nextRows struct {
 // ClaimDue implements scheduler.Store.
 func (s *Store) ClaimDue(ctx context.Context, claim scheduler.Claim) (scheduler.Batch, error) {
 	batch, days, err := s.claimDue(ctx, claim)
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "23514" && pg.ConstraintName == "" {
+	if lacksPartition(err) {
 		// No partition for a slot: one that was due long ago, such as a one-shot that was paused for weeks, or
 		// one of a day that maintenance has failed to prepare.
 		if err := s.partitionsFor(ctx, days); err != nil {

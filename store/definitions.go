@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,4 +71,18 @@ func (s *Store) compile(key jobVersion, tenant int32, raw []byte) (*scheduler.Jo
 	}
 	s.jobs.Add(key, job)
 	return job, nil
+}
+
+// compiled returns a definition made ready to use, or why this binary cannot do that.
+func (u *unit) compiled(ctx context.Context, tenant int32, key jobVersion) (job *scheduler.Job, cannot, err error) {
+	if job, ok := u.store.jobs.Get(key); ok {
+		return job, nil, nil
+	}
+	found, broken := map[jobVersion]*scheduler.Job{}, map[jobVersion]error{}
+	var b pgx.Batch
+	u.store.queueDefinitions(&b, map[jobVersion]int32{key: tenant}, found, broken)
+	if err := u.SendBatch(ctx, &b).Close(); err != nil {
+		return nil, nil, fmt.Errorf("reading the definition of job %s: %w", key.id, err)
+	}
+	return found[key], broken[key], nil
 }

@@ -41,7 +41,7 @@ type Explanation struct {
 	Version      int32      // in force then; 0: none
 	Outcome      Outcome
 	Text         string     // one sentence
-	Run          *RunRecord // the run of the slot, or the skip that covers it
+	Run          *RunRecord // the run of the slot, else the skip that covers it
 	Pause        *Pause     // in force then
 	PreviousSlot *time.Time
 	NextSlot     *time.Time
@@ -87,6 +87,7 @@ type explaining struct {
 	ended   *time.Time // when the job was completed or deleted
 	zone    *time.Location
 	history scheduler.History
+	skip    *RunRecord // that covers the slot of a run which a backfill made
 }
 
 func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, ref string) error {
@@ -196,9 +197,15 @@ func (e *explaining) pauseAt(at time.Time) *Pause {
 // it is found whatever the history says; skips come soon after their slots, where ids are in order.
 func (e *explaining) findRow(ctx context.Context, slot bool) error {
 	runs, err := queryRuns(ctx, e.q, ` WHERE r.id = $1 AND r.job_id = $2`, scheduler.SlotRunID(e.job, e.At), e.job)
-	if err == nil && len(runs) == 0 && slot {
-		runs, err = queryRuns(ctx, e.q, ` WHERE r.job_id = $1 AND r.id >= $2 AND r.skipped_first <= $3 AND r.skipped_last >= $3 ORDER BY r.id LIMIT 1`,
+	backfilled := err == nil && len(runs) > 0 && runs[0].Trigger == scheduler.TriggerBackfill
+	if err == nil && slot && (len(runs) == 0 || backfilled) {
+		var skips []RunRecord
+		skips, err = queryRuns(ctx, e.q, ` WHERE r.job_id = $1 AND r.id >= $2 AND r.skipped_first <= $3 AND r.skipped_last >= $3 ORDER BY r.id LIMIT 1`,
 			e.job, firstRunID(e.At.Add(-clockSlack)), e.At)
+		if backfilled && len(skips) > 0 {
+			e.skip = &skips[0]
+		}
+		runs = append(runs, skips...)
 	}
 	if err != nil || len(runs) == 0 || !slot && !runs[0].ScheduledFor.Equal(e.At) {
 		return err

@@ -102,6 +102,17 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 			c.complete(job)
 			return slots[4].Add(time.Hour)
 		}, OutcomeCompleted, false, []string{"had completed at"}},
+		{"a skipped slot that was backfilled", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
+			c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, scheduler.SlotRunID(job, slots[2]))
+			c.skippedAt(job, slots[2], slots[2], 1)
+			return slots[2]
+		}, OutcomeSucceeded, true, []string{"ran in a backfill of 20", "under version 1 and succeeded", "Before, it had been skipped: missed."}},
+		{"a backfilled slot from before the job", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
+			at := slots[0].Add(-2 * time.Hour)
+			c.ranAt(job, scheduler.SlotRunID(job, at), at)
+			c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, scheduler.SlotRunID(job, at))
+			return at
+		}, OutcomeSucceeded, true, []string{"ran in a backfill of 20"}},
 		{"before what is kept", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
 			c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '40 days' WHERE job_id = $1`, job)
 			return slots[1].Add(-35 * 24 * time.Hour)

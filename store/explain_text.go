@@ -14,6 +14,10 @@ func (e *explaining) ran() {
 	if r.Late {
 		late = " late, after the job's tolerance,"
 	}
+	if r.Trigger == scheduler.TriggerBackfill {
+		late = " in a backfill of " + stamp(r.CreatedAt)
+		defer e.skippedFirst()
+	}
 	switch r.Status {
 	case scheduler.StatusSucceeded:
 		e.say(OutcomeSucceeded, "The slot ran%s under version %d and succeeded%s at %s.", late, r.JobVersion, attempts(r.Attempt), instantOf(r.FinishedAt))
@@ -25,6 +29,13 @@ func (e *explaining) ran() {
 		e.skipped()
 	default:
 		e.say(OutcomeInProgress, "The slot has a run under version %d, which is %s%s.", r.JobVersion, r.Status, e.progress())
+	}
+}
+
+// skippedFirst adds why a slot that was backfilled had not run before.
+func (e *explaining) skippedFirst() {
+	if e.skip != nil {
+		e.Text += fmt.Sprintf(" Before, it had been skipped: %s.", e.skip.why())
 	}
 }
 

@@ -13,13 +13,14 @@ import (
 	"punctual/scheduler"
 )
 
-// OperationKind is what an operation does with dead letters.
+// OperationKind is what an operation does.
 type OperationKind string
 
 // The kinds of operations.
 const (
-	OperationReplay  OperationKind = "replay"
-	OperationResolve OperationKind = "resolve"
+	OperationReplay   OperationKind = "replay"   // of dead letters
+	OperationResolve  OperationKind = "resolve"  // of dead letters
+	OperationBackfill OperationKind = "backfill" // of a job's past slots
 )
 
 // OperationState is where an operation is in its life.
@@ -33,10 +34,11 @@ const (
 	OperationFailed    OperationState = "failed" // it could not be carried on
 )
 
-// OperationRecord is work on many dead letters, done in the background by any replica.
+// OperationRecord is work on many dead letters or past slots, done in the background by any replica.
 type OperationRecord struct {
 	ID           uuid.UUID
 	Kind         OperationKind
+	JobID        *uuid.UUID // of a backfill
 	State        OperationState
 	MaxPerSecond int // 0: as fast as it goes
 	Note         string
@@ -58,11 +60,11 @@ type BulkRequest struct {
 	Note         string
 }
 
-const operationColumns = `o.id, o.kind, o.state, coalesce(o.max_per_second, 0), coalesce(o.note, ''), o.matched, o.done, o.failed, o.created_at, o.finished_at, coalesce(o.error, '')`
+const operationColumns = `o.id, o.kind, o.job_id, o.state, coalesce(o.max_per_second, 0), coalesce(o.note, ''), o.matched, o.done, o.failed, o.created_at, o.finished_at, coalesce(o.error, '')`
 
 func scanOperation(row pgx.CollectableRow) (OperationRecord, error) {
 	var o OperationRecord
-	err := row.Scan(&o.ID, &o.Kind, &o.State, &o.MaxPerSecond, &o.Note, &o.Matched, &o.Done, &o.Failed, &o.CreatedAt, &o.FinishedAt, &o.Error)
+	err := row.Scan(&o.ID, &o.Kind, &o.JobID, &o.State, &o.MaxPerSecond, &o.Note, &o.Matched, &o.Done, &o.Failed, &o.CreatedAt, &o.FinishedAt, &o.Error)
 	utc(&o.CreatedAt, o.FinishedAt)
 	return o, err
 }
@@ -114,21 +116,39 @@ func (s *Store) StartOperation(ctx context.Context, tenant int32, r BulkRequest)
 		if err != nil {
 			return err
 		}
-		state, finished := OperationRunning, (*time.Time)(nil)
-		if matched == 0 {
-			state, finished = OperationDone, &now
-		}
-		_, err = u.Exec(ctx, `
-			INSERT INTO punctual.operations (id, tenant, kind, state, request, note, max_per_second, matched, next_at, created_at, finished_at)
-			VALUES ($1, $2, $3, $4, $5::json, $6, nullif($7::integer, 0), $8, $9, $9, $10)`,
-			id, tenant, string(r.Kind), string(state), request, orNull(r.Note), r.MaxPerSecond, matched, now, finished)
-		if err != nil {
-			return fmt.Errorf("writing an operation: %w", err)
-		}
-		o, err = readOperation(ctx, u, tenant, id)
+		o, err = newOperation{
+			OperationRecord: OperationRecord{ID: id, Kind: r.Kind, MaxPerSecond: r.MaxPerSecond, Note: r.Note, Matched: matched, CreatedAt: now},
+			request:         request,
+		}.write(ctx, u, tenant)
 		return err
 	})
 	return o, err
+}
+
+// newOperation is one to be written.
+type newOperation struct {
+	OperationRecord
+	request string // as people find it in the row
+	// Of a backfill:
+	rerun               bool
+	firstSlot, lastSlot *time.Time // the first is nil when there are none
+}
+
+// write writes an operation, which is done at once if it has nothing to do.
+func (n newOperation) write(ctx context.Context, u *unit, tenant int32) (OperationRecord, error) {
+	n.State = OperationRunning
+	if n.Matched == 0 {
+		n.State, n.FinishedAt = OperationDone, &n.CreatedAt
+	}
+	_, err := u.Exec(ctx, `
+		INSERT INTO punctual.operations (id, tenant, kind, state, request, note, max_per_second, matched, next_at, created_at, finished_at, job_id, rerun, next_slot, last_slot)
+		VALUES ($1, $2, $3, $4, $5::json, $6, nullif($7::integer, 0), $8, $9, $9, $10, $11, $12, $13, $14)`,
+		n.ID, tenant, string(n.Kind), string(n.State), n.request, orNull(n.Note), n.MaxPerSecond, n.Matched, n.CreatedAt, n.FinishedAt,
+		n.JobID, n.rerun, n.firstSlot, n.lastSlot)
+	if err != nil {
+		return OperationRecord{}, fmt.Errorf("writing an operation: %w", err)
+	}
+	return readOperation(ctx, u, tenant, n.ID)
 }
 
 func (s *Store) clock(ctx context.Context, q querier) (now time.Time, err error) {
@@ -224,7 +244,7 @@ func (s *Store) ListOperations(ctx context.Context, tenant int32, f OperationFil
 }
 
 // CancelOperation ends an operation where it stands, once the batch under way is committed: what it did
-// stays done, and the dead letters it did not reach stay open. Doing so again changes nothing; ErrState when
+// stays done, and what it did not reach stays as it is. Doing so again changes nothing; ErrState when
 // it has ended in another way.
 func (s *Store) CancelOperation(ctx context.Context, tenant int32, id uuid.UUID) (OperationRecord, error) {
 	var o OperationRecord

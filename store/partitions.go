@@ -2,8 +2,11 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // PartitionsAhead is for how many days daily partitions are made in advance.
@@ -41,6 +44,12 @@ func (s *Store) DaysAhead(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("counting the days that have partitions: %w", err)
 	}
 	return days, nil
+}
+
+// lacksPartition reports whether a write failed because there is no partition for a row.
+func lacksPartition(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "23514" && pg.ConstraintName == ""
 }
 
 // partitionsFor makes the partitions that are missing for runs of the given slots.

@@ -25,6 +25,8 @@ type jobCheck struct {
 	runs    []verifyRow // of the latest instant
 	matched bool        // that instant is a slot
 	overdue Violation
+
+	timetables []*scheduler.Timetable // of all versions, once they are needed
 }
 
 func newJobCheck(v *verification, j *verifyJob, now time.Time) *jobCheck {
@@ -97,7 +99,7 @@ func (c *jobCheck) unmatched() error {
 		return nil
 	}
 	for _, r := range c.runs {
-		if r.trigger == triggerBackfill { // it may be older than the job's first version
+		if r.trigger == scheduler.TriggerBackfill && c.ever(r.at) {
 			continue
 		}
 		if err := c.report(Violation{Kind: ViolationPhantom, Slot: &r.at, Runs: []uuid.UUID{r.id}, Detail: "no version of the job has a slot then"}); err != nil {
@@ -105,6 +107,15 @@ func (c *jobCheck) unmatched() error {
 		}
 	}
 	return nil
+}
+
+// ever reports whether any version of the job has a slot at an instant, whether or not it was in force then: a
+// backfill goes by the schedule of the day it is asked for, also for slots from before the job.
+func (c *jobCheck) ever(at time.Time) bool {
+	if c.timetables == nil {
+		c.timetables = c.job.history.Timetables()
+	}
+	return slices.ContainsFunc(c.timetables, func(t *scheduler.Timetable) bool { return t.Has(at) })
 }
 
 // settle compares one slot with the rows that cover it.
@@ -116,7 +127,7 @@ func (c *jobCheck) settle() error {
 	if len(c.runs) > 0 && c.runs[0].at.Equal(at) {
 		c.matched = true
 		for _, r := range c.runs {
-			if r.trigger == triggerBackfill {
+			if r.trigger == scheduler.TriggerBackfill { // of a slot that was skipped, or once more
 				backfilled = true
 				continue
 			}

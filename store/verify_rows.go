@@ -24,14 +24,11 @@ type verifyRow struct {
 	held        bool // it has ended, or somebody will see to it that it does
 }
 
-// triggerBackfill fires slots that have passed, also skipped ones.
-const triggerBackfill scheduler.Trigger = "backfill"
-
 func (r verifyRow) isSkip() bool { return r.first != nil && r.last != nil }
 
 // ofSlot reports whether the schedule made the row, and not a person or another run.
 func (r verifyRow) ofSlot() bool {
-	return r.isSkip() || r.trigger == scheduler.TriggerSchedule || r.trigger == scheduler.TriggerCatchup || r.trigger == triggerBackfill
+	return r.isSkip() || r.trigger == scheduler.TriggerSchedule || r.trigger == scheduler.TriggerCatchup || r.trigger == scheduler.TriggerBackfill
 }
 
 // start returns what the rows of a job are ordered by.

@@ -146,6 +146,23 @@ func TestVerifyNoticesEveryKindOfViolation(t *testing.T) {
 			c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, scheduler.SlotRunID(job, slots[1]))
 			c.skippedAt(job, slots[1], slots[1], 1)
 		}, []string{}},
+		{"a slot from before the job was backfilled", func(c claimer, job uuid.UUID, slots []time.Time) {
+			at := slots[0].Add(-3 * time.Hour)
+			c.ranAt(job, scheduler.SlotRunID(job, at), at)
+			c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, scheduler.SlotRunID(job, at))
+		}, []string{}},
+		{"a slot of the schedule before it was edited was backfilled by the new one", func(c claimer, job uuid.UUID, slots []time.Time) {
+			at := slots[0].Add(-time.Hour + 5*time.Minute)
+			c.edit("a", every(5*time.Minute))
+			at = at.Truncate(5 * time.Minute)
+			c.ranAt(job, scheduler.SlotRunID(job, at), at)
+			c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, scheduler.SlotRunID(job, at))
+		}, []string{}},
+		{"what is no slot of any version was backfilled", func(c claimer, job uuid.UUID, slots []time.Time) {
+			at := slots[1].Add(time.Minute)
+			c.ranAt(job, scheduler.SlotRunID(job, at), at)
+			c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, scheduler.SlotRunID(job, at))
+		}, []string{"phantom a"}},
 		{"a definition that cannot be read", func(c claimer, job uuid.UUID, _ []time.Time) {
 			c.exec(`UPDATE punctual.job_versions SET definition = '{"schedule":{"cron":"rubbish"}}' WHERE job_id = $1`, job)
 		}, []string{"unverifiable a"}},

@@ -53,7 +53,7 @@ func (k *check) request(r *Run, q *Request) {
 	}
 	origin := k.origin(r)
 	key := origin.ID.String()
-	if origin.ofSlot() {
+	if origin.ofSlot() || origin.backfilled() && origin.ofItsSlot() {
 		key = origin.Job.String() + ":" + strconv.FormatInt(origin.ScheduledFor.Unix(), 10)
 	}
 	if q.Key != key || q.Trigger != r.Trigger || q.Late != r.Late || !q.ScheduledFor.Equal(r.ScheduledFor) {

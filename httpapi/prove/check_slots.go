@@ -34,6 +34,8 @@ func (k *check) slotsOf(j *Job) {
 	got := make(map[time.Time]int, len(slots))
 	for _, r := range k.byJob[j.ID] {
 		switch {
+		case r.backfilled():
+			k.backfillOf(j, r)
 		case !r.ofSlot():
 		case r.isRange():
 			k.rangeOf(j, r, slots, got)
@@ -69,15 +71,34 @@ func (k *check) rangeOf(j *Job, r *Run, slots []dueSlot, got map[time.Time]int) 
 	}
 }
 
-// runOf checks that a run's slot exists, that its id is the slot's, and that it is due when jitter says.
+// runOf checks that a run's slot exists, that its id is the slot's, and when it is due.
 func (k *check) runOf(j *Job, r *Run, expected map[time.Time]bool) {
 	if _, ok := expected[r.ScheduledFor.UTC()]; !ok {
 		k.fail(NoPhantoms, "job %s: run %s is for %s, which is no slot of it", j.Name, r.ID, clock(r.ScheduledFor))
 		return
 	}
-	if r.ID != scheduler.SlotRunID(j.ID, r.ScheduledFor) {
+	if !r.ofItsSlot() {
 		k.fail(OneRunPerSlot, "job %s: run %s does not have the id of its slot %s", j.Name, r.ID, clock(r.ScheduledFor))
 	}
+	k.dueOf(j, r)
+}
+
+// backfillOf checks a run that a backfill made: some version of the job has its slot, which may lie before the
+// job; and it is the slot's own run, or a slot that has one was run once more. It stands beside what the
+// schedule made of the slot, be it a skip, and not in its place.
+func (k *check) backfillOf(j *Job, r *Run) {
+	if !slotOfAny(*j, r.ScheduledFor, k.DefaultJitter) {
+		k.fail(NoPhantoms, "job %s: backfilled run %s is for %s, which is no slot of any version", j.Name, r.ID, clock(r.ScheduledFor))
+		return
+	}
+	if !r.ofItsSlot() && (r.ID.Version() != 7 || k.runs[scheduler.SlotRunID(j.ID, r.ScheduledFor)] == nil) {
+		k.fail(OneRunPerSlot, "job %s: backfilled run %s neither has the id of its slot %s nor repeats a run that has", j.Name, r.ID, clock(r.ScheduledFor))
+	}
+	k.dueOf(j, r)
+}
+
+// dueOf checks that a run is due when jitter says.
+func (k *check) dueOf(j *Job, r *Run) {
 	longest := time.Duration(0)
 	for _, v := range j.Versions {
 		longest = max(longest, longestJitter(v.Definition, k.DefaultJitter))

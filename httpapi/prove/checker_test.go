@@ -40,6 +40,10 @@ func goodWorld() *facts {
 	f.skip(f.forbid, at(2), at(2), 1)
 	f.run(f.forbid, at(3), "succeeded")
 	f.run(f.dying, at(1), "dead")
+	// Backfilled: a slot that was skipped, one from before the job, and one once more.
+	f.backfill(f.forbid, at(2), scheduler.SlotRunID(f.forbid, at(2)))
+	f.backfill(f.cron, at(-60), scheduler.SlotRunID(f.cron, at(-60)))
+	f.backfill(f.cron, at(3), scheduler.NewRunID(at(20)))
 	return f
 }
 
@@ -82,6 +86,18 @@ func (f *facts) run(job uuid.UUID, slot time.Time, how string) {
 		r.Fence = &fence
 	}
 	f.Runs = append(f.Runs, r)
+}
+
+// backfill adds a run made twenty seconds after everything else. It returns the run.
+func (f *facts) backfill(job uuid.UUID, slot time.Time, id uuid.UUID) *Run {
+	r := Run{ID: id, Job: job, ScheduledFor: slot, DueAt: slot, Status: "succeeded", Trigger: "backfill", Attempt: 1}
+	fence := f.send(r, 1, at(20).Sub(slot), 200)
+	if id != scheduler.SlotRunID(job, slot) {
+		f.Requests[len(f.Requests)-1].Key = id.String()
+	}
+	r.Fence = &fence
+	f.Runs = append(f.Runs, r)
+	return &f.Runs[len(f.Runs)-1]
 }
 
 func (f *facts) skip(job uuid.UUID, first, last time.Time, count int) {
@@ -147,6 +163,16 @@ func TestCheckNotices(t *testing.T) {
 		{"a skip that counts too few", OneRunPerSlot, Conditions{}, func(f *facts) { f.forget(f.theRun(f.cron).ID); f.skip(f.cron, at(1), at(1), 0) }},
 		{"a run with another id than its slot's", OneRunPerSlot, Conditions{}, func(f *facts) { f.theRun(f.cron).ID = uuid.New() }},
 		{"a run that no slot is behind", NoPhantoms, Conditions{}, func(f *facts) { f.run(f.cron, at(4), "succeeded") }},
+		{"a backfilled run that no slot is behind", NoPhantoms, Conditions{}, func(f *facts) { f.backfill(f.cron, at(2.5), scheduler.SlotRunID(f.cron, at(2.5))) }},
+		{"a backfilled run after the job's last slot", NoPhantoms, Conditions{}, func(f *facts) { f.backfill(f.cron, at(4), scheduler.SlotRunID(f.cron, at(4))) }},
+		{"a backfilled one-shot", NoPhantoms, Conditions{}, func(f *facts) { f.backfill(f.once, at(1), scheduler.NewRunID(at(20))) }},
+		{"a backfilled run under another slot's id", OneRunPerSlot, Conditions{}, func(f *facts) { f.backfill(f.cron, at(-10), scheduler.SlotRunID(f.cron, at(-11))) }},
+		{"a slot run once more that never ran", OneRunPerSlot, Conditions{}, func(f *facts) { f.backfill(f.cron, at(-10), scheduler.NewRunID(at(20))) }},
+		{"a backfilled slot that had neither run nor skip", OneRunPerSlot, Conditions{}, func(f *facts) { f.theRun(f.cron).Trigger = "backfill" }},
+		{"a slot run once more under the slot's key", RequestsHeader, Conditions{}, func(f *facts) {
+			f.backfill(f.cron, at(1), scheduler.NewRunID(at(20)))
+			f.Requests[len(f.Requests)-1].Key = f.cron.String() + ":" + itoa(at(1).Unix())
+		}},
 		{"a run of no job", NoPhantoms, Conditions{}, func(f *facts) { f.run(uuid.New(), at(4), "succeeded") }},
 		{"a run left running", AllFinal, Conditions{}, func(f *facts) { f.theRun(f.cron).Status = "running" }},
 		{"a success nobody saw", SuccessSeen, Conditions{}, func(f *facts) { f.theRequest(f.cron, 0).Run = uuid.New() }},

@@ -85,6 +85,12 @@ func (r Run) isRange() bool { return r.SkippedFirst != nil }
 // ofSlot reports whether a slot made r, as opposed to a person.
 func (r Run) ofSlot() bool { return r.Trigger == "schedule" || r.Trigger == "catchup" }
 
+// backfilled reports whether r was made for a slot that had passed, because somebody asked for it.
+func (r Run) backfilled() bool { return r.Trigger == "backfill" }
+
+// ofItsSlot reports whether r has the id of its slot, and so carries the slot's key.
+func (r Run) ofItsSlot() bool { return r.ID == scheduler.SlotRunID(r.Job, r.ScheduledFor) }
+
 // ReadFacts reads a database in one snapshot and adds the witness's log, which must come from after
 // everything came to rest.
 func ReadFacts(ctx context.Context, dsn string, requests []Request) (f Facts, err error) {

@@ -1,6 +1,7 @@
 package prove
 
 import (
+	"slices"
 	"time"
 
 	"punctual/scheduler"
@@ -64,6 +65,17 @@ func spans(j Job, until time.Time) []span {
 		open = true
 	}
 	return spans
+}
+
+// slotOfAny reports whether any version of a job has a recurring slot at an instant, in force then or not.
+func slotOfAny(j Job, at time.Time, defaultJitter time.Duration) bool {
+	return slices.ContainsFunc(j.Versions, func(v Version) bool {
+		if !v.Definition.Schedule.Kind().Recurring() {
+			return false
+		}
+		slots, err := span{from: at.Add(-time.Second), to: at, open: true, definition: v.Definition}.slots(j, defaultJitter)
+		return err == nil && slices.ContainsFunc(slots, func(s dueSlot) bool { return s.At.Equal(at) })
+	})
 }
 
 func sameSchedule(a, b scheduler.Definition) bool {

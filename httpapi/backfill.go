@@ -1,0 +1,129 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"punctual/scheduler"
+	"punctual/store"
+)
+
+func (s *server) backfillRoutes() {
+	op := register(s, huma.Operation{
+		OperationID: "backfill-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/backfill", Tags: []string{tagJobs},
+		Summary: "Run a job's past slots", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
+		Description: "Starts an operation that makes, in the background and oldest first, a run of each slot from from, included, to to, not included, that has none: " +
+			"slots that were skipped, and slots from before the job was created. They are those of the job's present schedule, at most 100,000, and no further back than runs are kept. " +
+			"A slot that has a run, whatever became of it, gets another only with rerun. Slots that are still to be claimed, be it after an outage, are left to the schedule. " +
+			"Runs made so have the trigger backfill, never expire, and unless the job's concurrency_policy is allow come one at a time. " +
+			"Repeating a backfill without rerun makes nothing new. With dry_run, answers 200 with the numbers, and does nothing.",
+		Responses: s.rendered(http.StatusAccepted, Operation{}, exampleBackfillOperation),
+		Errors:    []int{400, 404, 413, 415, 422},
+	}, s.backfillJob)
+	describeBody[BackfillInput](s, op, true, exampleBackfill, mediaJSON)
+	s.describeDryRun(op, BackfillCount{}, BackfillCount{Matched: 31, NewRuns: 4})
+}
+
+// BackfillInput is the body that asks for runs of past slots.
+type BackfillInput struct {
+	From         scheduler.Instant `json:"from" doc:"Slots at or after this instant, no further back than runs are kept." example:"2026-11-01T00:00:00Z"`
+	To           scheduler.Instant `json:"to" doc:"Slots before this instant, which is not in the future." example:"2026-12-01T00:00:00Z"`
+	Rerun        bool              `json:"rerun,omitempty" doc:"Slots that have a run get another, with an Idempotency-Key of its own." example:"false"`
+	MaxPerSecond *int              `json:"max_per_second,omitempty" minimum:"1" maximum:"1000" default:"50" doc:"How many runs it makes a second at most." example:"10"`
+	DryRun       bool              `json:"dry_run,omitempty" doc:"Only count." example:"false"`
+	Note         string            `json:"note,omitempty" maxLength:"1024" doc:"Why, for people; kept with the operation." example:"invoices of November with the new template"`
+}
+
+func (b BackfillInput) validate() []FieldError {
+	errors := append(note(b.Note), rate(b.MaxPerSecond)...)
+	for _, bound := range []struct {
+		at    string
+		value scheduler.Instant
+	}{{"body.from", b.From}, {"body.to", b.To}} {
+		if bound.value.IsZero() {
+			errors = append(errors, FieldError{bound.at, "is required"})
+		}
+		errors = append(errors, instant(bound.at, bound.value)...)
+	}
+	if !b.From.IsZero() && !b.To.IsZero() && !b.From.Value().Before(b.To.Value()) {
+		errors = append(errors, FieldError{"body.to", fmt.Sprintf("%s is not after from", b.To)})
+	}
+	return errors
+}
+
+// spans reports whether there are two bounds to look between.
+func (b BackfillInput) spans() bool {
+	return !b.From.IsZero() && b.From.Value().Before(b.To.Value())
+}
+
+func (b BackfillInput) request(job string) store.BackfillRequest {
+	r := store.BackfillRequest{Job: job, From: b.From.Value(), To: b.To.Value(), Rerun: b.Rerun, MaxPerSecond: defaultRate, Note: b.Note}
+	if b.MaxPerSecond != nil {
+		r.MaxPerSecond = *b.MaxPerSecond
+	}
+	return r
+}
+
+// BackfillCount is the answer of a dry run.
+type BackfillCount struct {
+	Matched int `json:"matched" doc:"How many slots there are." example:"31"`
+	NewRuns int `json:"new_runs" doc:"How many runs would be made at this moment." example:"4"`
+}
+
+type backfillJobInput struct {
+	JobRef
+	Idempotent
+	Request body[BackfillInput]
+}
+
+// backfillJob looks for the slots before it takes the Idempotency-Key, so that nothing is held meanwhile. A
+// request that cannot be met any more may be one that was met before: then the first answer is repeated.
+func (s *server) backfillJob(ctx context.Context, tenant int32, in *backfillJobInput) (*answered, error) {
+	if err := in.exists(); err != nil {
+		return nil, err
+	}
+	asked := in.Request.value
+	var plan store.BackfillPlan
+	var cannot error
+	if asked.spans() {
+		plan, cannot = s.Store.PlanBackfill(ctx, tenant, asked.request(in.Job))
+	}
+	if problems := asked.validate(); len(problems) > 0 || len(in.Request.errors) > 0 {
+		return nil, in.Request.check(append(problems, backfillErrors(cannot)...)...)
+	}
+	if asked.DryRun {
+		if cannot != nil {
+			return nil, cannot
+		}
+		n, err := s.Store.CountBackfill(ctx, plan)
+		if err != nil {
+			return nil, err
+		}
+		return counted(BackfillCount{Matched: plan.Matched(), NewRuns: n})
+	}
+	return s.begin(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.OperationRecord, error) {
+		if cannot != nil {
+			return store.OperationRecord{}, cannot
+		}
+		return s.Store.StartBackfill(ctx, tenant, plan)
+	})
+}
+
+// backfillErrors returns what the store has against a backfill.
+func backfillErrors(err error) []FieldError {
+	var refused *store.BackfillError
+	if !errors.As(err, &refused) {
+		return nil
+	}
+	fields := within("body", refused.Problems)
+	for i, p := range refused.Problems {
+		if p.Field == "job" {
+			fields[i].Location = "path.job"
+		}
+	}
+	return fields
+}

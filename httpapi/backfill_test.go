@@ -1,0 +1,123 @@
+package httpapi
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// ago is an instant of a request: so long before now.
+func ago(d time.Duration) string { return time.Now().UTC().Add(-d).Format(time.RFC3339) }
+
+// hourly has its slots half an hour from now, whatever the time of day a test runs at.
+func hourly() string {
+	return fmt.Sprintf(`{"every":"1h","starts_at":%q}`, ago(1000*time.Hour+30*time.Minute))
+}
+
+func between(from, to time.Duration, more string) string {
+	return fmt.Sprintf(`{"from":%q,"to":%q%s}`, ago(from), ago(to), more)
+}
+
+func TestBackfillIsWorkedOnByTheReplicas(t *testing.T) {
+	f := newFleet(t)
+	f.healthy.Store(true)
+	job := f.create(f.job("a", hourly()))["id"].(string)
+	body := between(5*time.Hour, time.Second, `,"note":"why"`)
+	const path = "/v1/jobs/a/backfill"
+	dry := into[BackfillCount](f.do("POST", path, strings.Replace(body, `{`, `{"dry_run":true,`, 1)).want(200))
+	if diff := cmp.Diff(BackfillCount{Matched: 5, NewRuns: 5}, dry); diff != "" {
+		t.Fatal(diff)
+	}
+	if list := into[OperationList](f.do("GET", "/v1/operations", "").want(200)); len(list.Data) != 0 {
+		t.Fatalf("a dry run started %+v", list)
+	}
+	r := f.do("POST", path, body, "Idempotency-Key: k").want(202)
+	o := into[Operation](r)
+	if o.Kind != "backfill" || o.JobID == nil || o.JobID.String() != job || o.Matched != 5 || *o.MaxPerSecond != 50 || *o.Note != "why" || r.header.Get("Location") != operationPath(o.ID) {
+		t.Errorf("%s", r.body)
+	}
+	var keys []string
+	for range 5 {
+		got := f.next()
+		at, err := time.Parse(time.RFC3339, got.slot)
+		if err != nil || got.trigger != "backfill" || got.id != got.run || got.key != fmt.Sprintf("%s:%d", job, at.Unix()) {
+			t.Errorf("%+v", got)
+		}
+		keys = append(keys, got.key)
+	}
+	if slices.Sort(keys); len(slices.Compact(keys)) != 5 {
+		t.Errorf("slots %q", keys)
+	}
+	if o := into[Operation](f.do("GET", operationPath(o.ID), "").want(200)); o.State != "done" || o.Done != 5 {
+		t.Errorf("%+v", o)
+	}
+	if list := f.do("GET", "/v1/runs?trigger=backfill", "").want(200).fields()["data"].([]any); len(list) != 5 {
+		t.Errorf("%d runs", len(list))
+	}
+
+	// The same key answers the first result, also once the request cannot be met any more.
+	f.do("DELETE", "/v1/jobs/a", "").want(204)
+	again := f.do("POST", path, body, "Idempotency-Key: k").want(202)
+	if again.header.Get("Idempotent-Replayed") != "true" || into[Operation](again).ID != o.ID {
+		t.Errorf("%s", again.body)
+	}
+	f.do("POST", path, body, "Idempotency-Key: another").code(CodeNotFound)
+}
+
+func TestABackfillOnceMoreCarriesItsOwnKey(t *testing.T) {
+	f := newFleet(t)
+	f.healthy.Store(true)
+	f.create(f.job("a", hourly()))
+	body := between(time.Hour, time.Second, "")
+	f.do("POST", "/v1/jobs/a/backfill", body).want(202)
+	first := f.next()
+	f.do("POST", "/v1/jobs/a/backfill", strings.Replace(body, `{`, `{"rerun":true,`, 1)).want(202)
+	second := f.next()
+	if first.slot != second.slot || second.id == first.id || second.key != second.run {
+		t.Errorf("first %+v, then %+v", first, second)
+	}
+}
+
+func TestBackfillRequestsAreChecked(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.create(minimal("a"))
+	s.create(`{"name":"none","schedule":{},"target":{"url":"http://example.com/hook"}}`)
+	hour := between(time.Hour, time.Minute, "")
+	for _, c := range []struct {
+		job, body string
+		at        []string
+	}{
+		{"a", `{}`, []string{"body.from", "body.to"}},
+		{"a", `{"from":"yesterday","to":5}`, []string{"body.from", "body.to"}},
+		{"a", between(time.Minute, time.Hour, ""), []string{"body.to"}},
+		{"a", between(time.Minute, time.Minute, ""), []string{"body.to"}},
+		{"a", between(time.Hour, -time.Hour, ""), []string{"body.to"}},
+		{"a", between(721*time.Hour, time.Hour, ""), []string{"body.from"}},
+		{"none", hour, []string{"path.job"}},
+		{"none", between(721*time.Hour, -time.Hour, `,"max_per_second":0,"note":"`+strings.Repeat("x", 1025)+`"`), []string{"body.note", "body.max_per_second", "path.job", "body.from", "body.to"}},
+		{"a", between(time.Hour, time.Minute, `,"max_per_second":1001`), []string{"body.max_per_second"}},
+		{"a", between(time.Hour, time.Minute, `,"rerun":"yes","dry_run":1`), []string{"body.rerun", "body.dry_run"}},
+		{"a", between(time.Hour, time.Minute, `,"until":"now"`), []string{"body.until"}},
+	} {
+		if diff := cmp.Diff(c.at, locations(s.do("POST", "/v1/jobs/"+c.job+"/backfill", c.body).code(CodeInvalid))); diff != "" {
+			t.Errorf("%s %.90s: %s", c.job, c.body, diff)
+		}
+	}
+	p := s.do("POST", "/v1/jobs/a/backfill", `{"from":"2020-01-01T00:00:00Z","to":"2020-01-02T00:00:00Z","dry_run":true}`).code(CodeInvalid)
+	if m := p.Errors[0].Message; !strings.HasPrefix(m, "2020-01-01T00:00:00Z is further back than runs are kept: at the earliest 20") {
+		t.Error(m)
+	}
+	for _, ref := range []string{"nobody", "019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42", "a%20b"} {
+		if p := s.do("POST", "/v1/jobs/"+ref+"/backfill", hour).code(CodeNotFound); !strings.Contains(p.Detail, "no job") {
+			t.Errorf("%s: %s", ref, p.Detail)
+		}
+	}
+	if list := into[OperationList](s.do("GET", "/v1/operations", "").want(200)); len(list.Data) != 0 {
+		t.Errorf("started %+v", list)
+	}
+}

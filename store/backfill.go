@@ -1,0 +1,205 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// MostBackfilled is how many slots one backfill may be about. To find that many takes a second or two.
+const MostBackfilled = 100_000
+
+// BackfillRequest asks for a run of each past slot of a job that has none.
+type BackfillRequest struct {
+	Job          string    // id or name
+	From, To     time.Time // slots from the one, included, to the other, not included
+	Rerun        bool      // slots that have a run get another
+	MaxPerSecond int       // 0: as fast as it goes
+	Note         string
+}
+
+// BackfillPlan is the slots that a backfill is about, by the schedule the job had when it was asked for.
+type BackfillPlan struct {
+	BackfillRequest
+	job   jobVersion
+	slots []time.Time
+}
+
+// Matched returns how many slots there are.
+func (p BackfillPlan) Matched() int { return len(p.slots) }
+
+// BackfillError is a backfill that cannot be, with everything that stands against it: the fields are job, from
+// and to.
+type BackfillError struct{ Problems []scheduler.Problem }
+
+func (e *BackfillError) Error() string {
+	texts := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		texts[i] = p.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// PlanBackfill finds the slots that a backfill would be about, and locks and writes nothing. They are those of
+// the present schedule, also from before the job was created. Those that the schedule has not passed yet run
+// by themselves: slots that are due and wait, be it after an outage, are none of a backfill's.
+// *BackfillError for a request that cannot be met; ErrNotFound for a job that is not there or was deleted.
+func (s *Store) PlanBackfill(ctx context.Context, tenant int32, r BackfillRequest) (BackfillPlan, error) {
+	id, err := findJob(ctx, s.pool, tenant, r.Job)
+	if err != nil {
+		return BackfillPlan{}, err
+	}
+	job, err := readJob(ctx, s.pool, tenant, id)
+	if err != nil {
+		return BackfillPlan{}, err
+	}
+	now, earliest, err := s.reach(ctx, s.pool, job.CreatedAt)
+	if err != nil {
+		return BackfillPlan{}, err
+	}
+	p := BackfillPlan{BackfillRequest: r, job: jobVersion{id: id, version: job.Version}}
+	problems := r.problems(job.Definition.Schedule.Kind(), now, earliest)
+	if len(problems) == 0 {
+		if problems, err = p.walk(ctx, job, s.options.DefaultJitter, now); err != nil {
+			return p, err
+		}
+	}
+	if len(problems) > 0 {
+		return p, &BackfillError{problems}
+	}
+	return p, nil
+}
+
+// reach returns the present, and how far back it is known which slots of a job have run: as far as runs that
+// succeeded are kept, and no further than they were kept until now, if the job is older than that.
+func (s *Store) reach(ctx context.Context, q querier, created time.Time) (now, earliest time.Time, err error) {
+	var kept *time.Time
+	if err := q.QueryRow(ctx, `SELECT clock_timestamp(), `+keptSince).Scan(&now, &kept); err != nil {
+		return now, earliest, fmt.Errorf("looking for the oldest day: %w", err)
+	}
+	earliest = now.Add(-s.options.Retention)
+	if kept != nil && created.Before(*kept) && kept.After(earliest) {
+		earliest = *kept
+	}
+	return now.UTC(), earliest.UTC(), nil
+}
+
+func (r BackfillRequest) problems(kind scheduler.Kind, now, earliest time.Time) []scheduler.Problem {
+	var problems []scheduler.Problem
+	add := func(field, format string, args ...any) {
+		problems = append(problems, scheduler.Problem{Field: field, Message: fmt.Sprintf(format, args...)})
+	}
+	if !kind.Recurring() {
+		add("job", "%q has no past slots, as its schedule is neither cron nor every; trigger it instead", r.Job)
+	}
+	if r.From.Before(earliest) {
+		// In whole minutes, so that it can be typed, and is still right by then.
+		add("from", "%s is further back than runs are kept: at the earliest %s", stamp(r.From), stamp(earliest.Add(time.Minute-1).Truncate(time.Minute)))
+	}
+	if r.To.After(now) {
+		add("to", "%s is in the future: at the latest %s", stamp(r.To), stamp(now.Truncate(time.Second)))
+	}
+	return problems
+}
+
+// walk collects the slots, up to the one that the schedule stands at.
+func (p *BackfillPlan) walk(ctx context.Context, job JobRecord, defaultJitter time.Duration, now time.Time) ([]scheduler.Problem, error) {
+	timetable, err := scheduler.NewTimetable(job.ID, job.Definition.WithDefaults(), defaultJitter)
+	if err != nil {
+		return nil, fmt.Errorf("job %s version %d: %w", job.ID, job.Version, err)
+	}
+	until := p.To
+	if next := job.NextScheduledFor; next != nil && next.Before(until) {
+		until = *next
+	}
+	for at := range timetable.Between(p.From, until) {
+		switch {
+		case timetable.Due(at, nil).After(now):
+			return nil, nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case len(p.slots) == MostBackfilled:
+			return []scheduler.Problem{{Field: "to", Message: fmt.Sprintf("%s is too far from from: there are more than %d slots between; up to %s there are so many",
+				stamp(p.To), MostBackfilled, stamp(at))}}, nil
+		}
+		p.slots = append(p.slots, at)
+	}
+	return nil, nil
+}
+
+// CountBackfill returns how many runs a backfill would make at this moment.
+func (s *Store) CountBackfill(ctx context.Context, p BackfillPlan) (int, error) {
+	n := len(p.slots)
+	if p.Rerun || n == 0 {
+		return n, nil
+	}
+	rows, err := s.pool.Query(ctx, `SELECT id FROM punctual.runs WHERE job_id = $1 AND id >= $2 AND id < $3`,
+		p.job.id, firstRunID(p.slots[0]), firstRunID(p.slots[n-1].Add(time.Millisecond)))
+	if err != nil {
+		return 0, fmt.Errorf("counting the runs of slots: %w", err)
+	}
+	ran, err := collectSet(rows)
+	if err != nil {
+		return 0, fmt.Errorf("counting the runs of slots: %w", err)
+	}
+	for _, at := range p.slots {
+		if ran[scheduler.SlotRunID(p.job.id, at)] {
+			n--
+		}
+	}
+	return n, nil
+}
+
+func collectSet(rows pgx.Rows) (map[uuid.UUID]bool, error) {
+	set := map[uuid.UUID]bool{}
+	var id uuid.UUID
+	_, err := pgx.ForEachRow(rows, []any{&id}, func() error {
+		set[id] = true
+		return nil
+	})
+	return set, err
+}
+
+// StartBackfill leaves a backfill to the replicas.
+func (s *Store) StartBackfill(ctx context.Context, tenant int32, p BackfillPlan) (OperationRecord, error) {
+	request, err := json.Marshal(backfillText{Job: p.job.id, JobVersion: p.job.version, From: p.From, To: p.To, Rerun: p.Rerun})
+	if err != nil {
+		return OperationRecord{}, fmt.Errorf("encoding the request of an operation: %w", err)
+	}
+	var o OperationRecord
+	err = s.join(ctx, func(ctx context.Context, u *unit) error {
+		now, err := s.clock(ctx, u)
+		if err != nil {
+			return err
+		}
+		n := newOperation{
+			OperationRecord: OperationRecord{
+				ID: scheduler.NewRunID(now), Kind: OperationBackfill, JobID: &p.job.id, MaxPerSecond: p.MaxPerSecond, Note: p.Note, Matched: len(p.slots), CreatedAt: now,
+			},
+			request: string(request), rerun: p.Rerun, lastSlot: &p.From,
+		}
+		if len(p.slots) > 0 {
+			n.firstSlot, n.lastSlot = &p.slots[0], &p.slots[len(p.slots)-1]
+		}
+		o, err = n.write(ctx, u, tenant)
+		return err
+	})
+	return o, err
+}
+
+// backfillText is a backfill's request as people find it in its row. The slots are those of the version: an
+// edit of the job while it is under way changes what is sent, and not for which slots.
+type backfillText struct {
+	Job        uuid.UUID `json:"job_id"`
+	JobVersion int32     `json:"job_version"`
+	From       time.Time `json:"from"`
+	To         time.Time `json:"to"`
+	Rerun      bool      `json:"rerun"`
+}

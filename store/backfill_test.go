@@ -1,0 +1,574 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+func (c crud) plan(r BackfillRequest) BackfillPlan {
+	c.t.Helper()
+	p, err := c.PlanBackfill(c.t.Context(), c.tenant, r)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return p
+}
+
+// fills returns how many runs a backfill would make.
+func (c crud) fills(r BackfillRequest) int {
+	c.t.Helper()
+	n, err := c.CountBackfill(c.t.Context(), c.plan(r))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return n
+}
+
+func (c crud) backfill(r BackfillRequest) OperationRecord {
+	c.t.Helper()
+	o, err := c.StartBackfill(c.t.Context(), c.tenant, c.plan(r))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return o
+}
+
+// work does all there is to do.
+func (c crud) work() {
+	c.t.Helper()
+	for c.batch() {
+	}
+}
+
+// nextBatch does the next batch, whenever its time comes.
+func (c crud) nextBatch() {
+	c.t.Helper()
+	c.exec(`UPDATE punctual.operations SET next_at = now() WHERE state = 'running'`)
+	c.batch()
+}
+
+// slotRuns returns the trigger of each slot's own run, in the order of slots; "-" where there is none.
+func (c crud) slotRuns(job uuid.UUID, slots []time.Time) string {
+	c.t.Helper()
+	var found []string
+	for _, at := range slots {
+		var trigger string
+		err := c.pool.QueryRow(c.t.Context(), `SELECT coalesce((SELECT trigger FROM punctual.runs WHERE id = $1), '-')`, scheduler.SlotRunID(job, at)).Scan(&trigger)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		found = append(found, trigger)
+	}
+	return strings.Join(found, " ")
+}
+
+func (c crud) backfilled(job uuid.UUID) int {
+	return c.count(`SELECT count(*) FROM punctual.runs WHERE job_id = $1 AND trigger = 'backfill'`, job)
+}
+
+func TestBackfillFillsTheSlotsThatHaveNoRun(t *testing.T) {
+	c := newClaimer(t)
+	job, slots := c.lived("a", func(d *scheduler.Definition) { d.ExpiresAfter = scheduler.DurationOf(time.Second) })
+	c.exec(`DELETE FROM punctual.runs WHERE id = ANY($1::uuid[])`, []uuid.UUID{scheduler.SlotRunID(job, slots[1]), scheduler.SlotRunID(job, slots[2])})
+	c.skippedAt(job, slots[1], slots[2], 2)
+	c.edit("a", described("another"))
+	past := slots[0].Add(-2 * time.Hour) // two slots from before there was a job
+	r := BackfillRequest{Job: "a", From: past, To: slots[4], Note: "why"}
+	if p := c.plan(r); p.Matched() != 6 || c.fills(r) != 4 {
+		t.Fatalf("%d slots, %d runs to be made", p.Matched(), c.fills(r))
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.operations`); n != 0 {
+		t.Fatal("a plan started something")
+	}
+	o := c.backfill(r)
+	if o.Kind != OperationBackfill || o.JobID == nil || *o.JobID != job || o.Note != "why" {
+		t.Errorf("%+v", o)
+	}
+	c.wantProgress(o.ID, OperationRunning, 6, 0, 0)
+	if pulse, err := c.Renew(t.Context(), uuid.New(), false); err != nil || !pulse.Operations {
+		t.Errorf("the heartbeat does not tell of it: %+v (%v)", pulse, err)
+	}
+	c.woken()
+	c.work()
+	c.wantProgress(o.ID, OperationDone, 6, 6, 0)
+	if !c.woken() {
+		t.Error("the tick loop was not told")
+	}
+	all := append([]time.Time{past, slots[0].Add(-time.Hour)}, slots...)
+	if got := c.slotRuns(job, all); got != "backfill backfill schedule backfill backfill schedule schedule" {
+		t.Errorf("the slots have %s", got)
+	}
+	claimed := c.claimReady(100).Runs
+	for i, at := range []time.Time{past, past.Add(time.Hour), slots[1], slots[2]} {
+		a := claimed[i]
+		if !a.ScheduledFor.Equal(at) || !a.DueAt.Equal(at) || a.Late || a.Job.Version != 2 || a.Trigger != scheduler.TriggerBackfill {
+			t.Errorf("run %d: %+v", i, a)
+		}
+	}
+	c.finishAll(claimed)
+	if got, _ := c.verified(); len(got) != 0 {
+		t.Errorf("violations %q", got)
+	}
+
+	// Again, it makes nothing new.
+	if n := c.fills(r); n != 0 {
+		t.Errorf("a second one would make %d runs", n)
+	}
+	again := c.backfill(r)
+	c.work()
+	c.wantProgress(again.ID, OperationDone, 6, 6, 0)
+	if n := c.backfilled(job); n != 4 || c.ready(job) != 0 {
+		t.Errorf("%d runs, %d in ready", n, c.ready(job))
+	}
+}
+
+func (c claimer) finishAll(runs []scheduler.Assignment) {
+	c.t.Helper()
+	var outcomes []scheduler.Outcome
+	for _, a := range runs {
+		outcomes = append(outcomes, succeeded(a))
+	}
+	c.finish(outcomes...)
+}
+
+func TestBackfillThatRepeatsMakesNewRunsOfSlotsThatHaveOne(t *testing.T) {
+	c := newClaimer(t)
+	job, slots := c.lived("a")
+	c.exec(`DELETE FROM punctual.runs WHERE id = $1`, scheduler.SlotRunID(job, slots[1]))
+	r := BackfillRequest{Job: "a", From: slots[0], To: slots[3], Rerun: true}
+	for n := range 2 { // asked for twice, it is done twice
+		if n := c.fills(r); n != 3 {
+			t.Errorf("%d runs would be made", n)
+		}
+		o := c.backfill(r)
+		c.work()
+		c.wantProgress(o.ID, OperationDone, 3, 3, 0)
+		if n := c.count(`SELECT count(*) FROM (SELECT lag(r.scheduled_for) OVER (ORDER BY y.due_at) < r.scheduled_for AS grows
+			FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id) s WHERE grows`); n != 2 {
+			t.Error("they are not in order in ready")
+		}
+		runs := c.claimReady(100).Runs
+		if len(runs) != 3 {
+			t.Fatalf("%d runs", len(runs))
+		}
+		slices.SortFunc(runs, func(a, b scheduler.Assignment) int { return a.ScheduledFor.Compare(b.ScheduledFor) })
+		for i, a := range runs {
+			own := a.RunID == scheduler.SlotRunID(job, slots[i])
+			if !a.ScheduledFor.Equal(slots[i]) || own != (n == 0 && i == 1) {
+				t.Errorf("round %d, run %d: %s of %s", n, i, a.RunID, a.ScheduledFor)
+			}
+		}
+		c.finishAll(runs)
+	}
+	if got := c.slotRuns(job, slots[:3]); got != "schedule backfill schedule" {
+		t.Errorf("the slots have %s", got)
+	}
+	if got, _ := c.verified(); len(got) != 0 {
+		t.Errorf("violations %q", got)
+	}
+}
+
+func TestBackfillIsRefused(t *testing.T) {
+	c := newClaimer(t)
+	c.create("a")
+	c.complete(c.create("often", every(time.Second)).ID) // so that no next slot is a bound
+	c.create("once", at(time.Now().Add(time.Hour)))
+	c.create("gone")
+	if err := c.DeleteJob(t.Context(), c.tenant, "gone", nil); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	for _, test := range []struct {
+		name     string
+		job      string
+		from, to time.Duration // ago
+		want     []string      // of the error
+	}{
+		{"beyond the retention", "a", DefaultRetention + time.Hour, time.Hour, []string{"from: " + stamp(now.Add(-DefaultRetention-time.Hour)), "at the earliest "}},
+		{"in the future", "a", time.Hour, -time.Hour, []string{"to: " + stamp(now.Add(time.Hour)), "in the future"}},
+		{"for several reasons, all of which it names", "once", DefaultRetention + time.Hour, -time.Hour, []string{`job: "once"`, "from: ", "to: "}},
+		{"without a recurring schedule", "once", time.Hour, time.Minute, []string{"neither cron nor every"}},
+		{"of too many slots", "often", (MostBackfilled + 1) * time.Second, 0, []string{"to: " + stamp(now), "more than 100000 slots"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := c.PlanBackfill(t.Context(), c.tenant, BackfillRequest{Job: test.job, From: now.Add(-test.from), To: now.Add(-test.to)})
+			var refused *BackfillError
+			if !errors.As(err, &refused) {
+				t.Fatalf("error %v", err)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not say %q", err, want)
+				}
+			}
+		})
+	}
+	_, err := c.PlanBackfill(t.Context(), c.tenant, BackfillRequest{Job: "a", From: now.Add(-DefaultRetention - time.Hour), To: now})
+	_, earliest, _ := strings.Cut(fmt.Sprint(err), "at the earliest ")
+	if named, err := time.Parse(time.RFC3339, earliest); err != nil || named.Before(now.Add(-DefaultRetention)) || named.After(time.Now().Add(-DefaultRetention+time.Minute)) {
+		t.Errorf("it may begin at %q", earliest)
+	}
+	if p := c.plan(BackfillRequest{Job: "often", From: now.Truncate(time.Second).Add(-MostBackfilled * time.Second), To: now.Truncate(time.Second)}); p.Matched() != MostBackfilled {
+		t.Errorf("%d slots", p.Matched())
+	}
+	for _, ref := range []string{"gone", "nobody", uuid.NewString()} {
+		_, err := c.PlanBackfill(t.Context(), c.tenant, BackfillRequest{Job: ref, From: now.Add(-time.Hour), To: now})
+		wantError(t, err, ErrNotFound)
+	}
+	_, err = c.PlanBackfill(t.Context(), c.tenant+1, BackfillRequest{Job: "a", From: now.Add(-time.Hour), To: now})
+	wantError(t, err, ErrNotFound)
+}
+
+// Where the retention was raised, the days before were taken away by the lower one: which slots of a job of
+// then have run is known to nobody.
+func TestBackfillReachesNoFurtherThanTheHistoryOfAnOldJob(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("a")
+	old := BackfillRequest{Job: "a", From: time.Now().Add(-10 * 24 * time.Hour), To: time.Now().Add(-9 * 24 * time.Hour)}
+	if n := c.plan(old).Matched(); n != 24 {
+		t.Errorf("%d slots of a young job", n)
+	}
+	c.exec(`UPDATE punctual.jobs SET created_at = now() - interval '20 days' WHERE id = $1`, job.ID)
+	_, err := c.PlanBackfill(t.Context(), c.tenant, old)
+	first := time.Now().UTC().Truncate(24 * time.Hour).Add(-24 * time.Hour)
+	if err == nil || !strings.Contains(err.Error(), "at the earliest "+stamp(first)[:16]) {
+		t.Errorf("error %v, want one that names %s", err, first)
+	}
+}
+
+func TestBackfillLeavesAloneWhatWillRunByItself(t *testing.T) {
+	t.Run("slots that wait to be caught up with after an outage", func(t *testing.T) {
+		c := newClaimer(t)
+		job, slots := c.lived("a", missed(scheduler.MissedFireAll))
+		c.exec(`DELETE FROM punctual.runs WHERE job_id = $1`, job)
+		c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, slots[2])
+		o := c.backfill(BackfillRequest{Job: "a", From: slots[0], To: time.Now()})
+		c.work()
+		c.wantProgress(o.ID, OperationDone, 2, 2, 0)
+		c.finishAll(c.claimReady(100).Runs)
+		for n := 3; n > 0; n-- {
+			b := c.claim(100, true)
+			c.finishAll(b.Runs)
+			if n -= len(b.Runs) - 1; len(b.Runs) == 0 {
+				t.Fatal("the rest is not claimed")
+			}
+		}
+		if got := c.slotRuns(job, slots); got != "backfill backfill catchup catchup catchup" {
+			t.Errorf("the slots have %s", got)
+		}
+	})
+	t.Run("a slot that jitter still holds back", func(t *testing.T) {
+		c := newClaimer(t)
+		since := func(start time.Time) func(*scheduler.Definition) {
+			return func(d *scheduler.Definition) {
+				every(48 * time.Hour)(d)
+				d.Schedule.StartsAt, d.Jitter = scheduler.InstantOf(start), scheduler.DurationOf(23*time.Hour)
+			}
+		}
+		now := time.Now().Truncate(time.Second)
+		job := c.create("a", since(now))
+		timetable, err := scheduler.NewTimetable(job.ID, job.Definition.WithDefaults(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		offset := timetable.Due(now, nil).Sub(now)
+		for started, want := range map[time.Duration]int{offset / 2: 0, offset + 10*time.Second: 1} { // ago
+			c.edit("a", since(now.Add(-started)))
+			if n := c.plan(BackfillRequest{Job: "a", From: now.Add(-24 * time.Hour), To: now}).Matched(); n != want {
+				t.Errorf("%d slots %s after the only one, due %s after it; want %d", n, started, offset, want)
+			}
+		}
+	})
+	t.Run("but not the slots that pass while the job is paused", func(t *testing.T) {
+		c := newClaimer(t)
+		job, slots := c.lived("a")
+		c.exec(`DELETE FROM punctual.runs WHERE job_id = $1`, job)
+		c.pause("a")
+		c.exec(`UPDATE punctual.job_versions SET valid_from = $2 WHERE job_id = $1 AND version = 2`, job, slots[0].Add(-time.Minute))
+		c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, slots[0])
+		o := c.backfill(BackfillRequest{Job: "a", From: slots[0], To: slots[2]})
+		c.work()
+		c.wantProgress(o.ID, OperationDone, 2, 2, 0)
+		c.finishAll(c.claimReady(100).Runs)
+		c.resumed("a")
+		if got := c.slotRuns(job, slots); got != "backfill backfill - - -" {
+			t.Errorf("the slots have %s", got)
+		}
+		if got, _ := c.verified(); len(got) != 0 {
+			t.Errorf("violations %q", got)
+		}
+	})
+}
+
+func TestBackfillOfAJobThatMustNotOverlapGoesOneAtATimeOldestFirst(t *testing.T) {
+	for _, policy := range []scheduler.ConcurrencyPolicy{scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait} {
+		t.Run(string(policy), func(t *testing.T) {
+			c := newClaimer(t)
+			job, slots := c.lived("a", func(d *scheduler.Definition) { d.ConcurrencyPolicy = policy })
+			for _, i := range []int{0, 2, 3} {
+				c.exec(`DELETE FROM punctual.runs WHERE id = $1`, scheduler.SlotRunID(job, slots[i]))
+			}
+			c.trigger("a")
+			active := c.one(c.claimReady(100))
+			o := c.backfill(BackfillRequest{Job: "a", From: slots[0], To: slots[4]})
+			for i, at := range []time.Time{slots[0], slots[2], slots[3]} {
+				c.nextBatch()
+				c.nextBatch() // while one is active
+				if n := c.backfilled(job); n != i || c.ready(job) != 0 {
+					t.Fatalf("%d runs were made beside the active one, %d wait", n, c.ready(job))
+				}
+				c.finishAll([]scheduler.Assignment{active})
+				c.nextBatch()
+				c.nextBatch() // while one waits
+				if n := c.ready(job); n != 1 {
+					t.Fatalf("%d wait", n)
+				}
+				if active = c.one(c.claimReady(100)); !active.ScheduledFor.Equal(at) || active.RunID != scheduler.SlotRunID(job, at) {
+					t.Fatalf("claimed %s of %s, want %s", active.RunID, active.ScheduledFor, at)
+				}
+			}
+			c.finishAll([]scheduler.Assignment{active})
+			c.nextBatch()
+			c.wantProgress(o.ID, OperationDone, 4, 4, 0)
+			if n := c.count(`SELECT count(*) FROM punctual.runs WHERE status IN ('skipped', 'cancelled')`); n != 0 {
+				t.Errorf("%d were skipped or cancelled", n)
+			}
+		})
+	}
+}
+
+func TestBackfillKeepsToItsRateAndCanBeCancelled(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("a", every(time.Minute))
+	to := time.Now().Truncate(time.Minute)
+	o := c.backfill(BackfillRequest{Job: "a", From: to.Add(-9 * time.Minute), To: to, MaxPerSecond: 10})
+	c.work() // as fast as it can: the row says when it is too early
+	c.wantProgress(o.ID, OperationDone, 9, 9, 0)
+	// Batches of two: the last one comes when eight tenths of a second have passed.
+	if n := c.count(`SELECT count(*) FROM punctual.operations WHERE finished_at - created_at >= interval '0.8 s'`); n != 1 {
+		t.Errorf("it was faster than its rate")
+	}
+	o = c.backfill(BackfillRequest{Job: "a", From: to.Add(-20 * time.Minute), To: to, MaxPerSecond: 4})
+	c.nextBatch()
+	c.nextBatch()
+	if _, err := c.CancelOperation(t.Context(), c.tenant, o.ID); err != nil {
+		t.Fatal(err)
+	}
+	if c.batch() {
+		t.Error("work is left")
+	}
+	c.wantProgress(o.ID, OperationCancelled, 20, 2, 0)
+	again := c.backfill(BackfillRequest{Job: "a", From: to.Add(-20 * time.Minute), To: to})
+	c.batch() // slots that have their run already take none of the pace
+	c.wantProgress(again.ID, OperationDone, 20, 20, 0)
+	if n := c.backfilled(job.ID); n != 20 {
+		t.Errorf("%d runs", n)
+	}
+}
+
+func TestBackfillGoesOnWhereABatchWasCutOff(t *testing.T) {
+	c := newClaimer(t)
+	ctx := t.Context()
+	job := c.create("a", every(time.Minute))
+	to := time.Now().Truncate(time.Minute)
+	c.backfill(BackfillRequest{Job: "a", From: to.Add(-6 * time.Minute), To: to})
+	c.work()
+	o := c.backfill(BackfillRequest{Job: "a", From: to.Add(-6 * time.Minute), To: to, Rerun: true, MaxPerSecond: 8})
+	c.batch()
+	c.wantProgress(o.ID, OperationRunning, 6, 2, 0)
+	c.exec(`UPDATE punctual.operations SET next_at = now()`)
+
+	// Its backend is ended after it wrote the runs of its batch, and before it commits.
+	blocker, err := pgx.ConnectConfig(ctx, c.pool.Config().ConnConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blocker.Close(context.WithoutCancel(ctx))
+	for _, sql := range []string{`BEGIN`, `LOCK TABLE punctual.ready IN SHARE MODE`} {
+		if _, err := blocker.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	died := make(chan error)
+	go func() {
+		_, _, err := c.Operate(ctx)
+		died <- err
+	}()
+	c.waiting(1)
+	if _, err := blocker.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-died; err == nil {
+		t.Fatal("the batch succeeded")
+	}
+	if _, err := blocker.Exec(ctx, `ROLLBACK`); err != nil {
+		t.Fatal(err)
+	}
+	c.wantProgress(o.ID, OperationRunning, 6, 2, 0)
+	c.work()
+	c.wantProgress(o.ID, OperationDone, 6, 6, 0)
+	if n := c.count(`SELECT count(*) FROM (SELECT FROM punctual.runs WHERE job_id = $1 GROUP BY scheduled_for HAVING count(*) = 2) s`, job.ID); n != 6 {
+		t.Errorf("%d slots were repeated exactly once", n)
+	}
+}
+
+func TestReplicasAtOnceBackfillEachSlotOnce(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("a", every(time.Minute))
+	to := time.Now().Truncate(time.Minute)
+	for range 2 {
+		c.backfill(BackfillRequest{Job: "a", From: to.Add(-600 * time.Minute), To: to})
+	}
+	ended := make(chan error)
+	for range 4 {
+		go func() {
+			for {
+				if _, left, err := c.Operate(t.Context()); err != nil || !left {
+					ended <- err
+					return
+				}
+			}
+		}()
+	}
+	for range 4 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.operations WHERE state = 'done' AND done = 600`); n != 2 || c.backfilled(job.ID) != 600 || c.ready(job.ID) != 600 {
+		t.Errorf("%d are done, %d runs, %d in ready", n, c.backfilled(job.ID), c.ready(job.ID))
+	}
+}
+
+func TestBackfillMakesThePartitionsItNeeds(t *testing.T) {
+	c := newClaimer(t)
+	c.create("a", every(24*time.Hour))
+	to := time.Now().UTC().Truncate(24 * time.Hour)
+	o := c.backfill(BackfillRequest{Job: "a", From: to.AddDate(0, 0, -20), To: to})
+	c.work()
+	c.wantProgress(o.ID, OperationDone, 20, 20, 0)
+	if _, from, _ := c.days(); from != -20 {
+		t.Errorf("the oldest day is %d", from)
+	}
+}
+
+func TestBackfillLeavesOutWhatGrewTooOldMeanwhile(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("a")
+	to := time.Now().Truncate(time.Hour)
+	o := c.backfill(BackfillRequest{Job: "a", From: to.Add(-4 * time.Hour), To: to})
+	c.options.Retention = time.Since(to) + 150*time.Minute
+	c.work()
+	if got := c.wantProgress(o.ID, OperationDone, 4, 2, 2); !strings.Contains(got.Error, stamp(to.Add(-3*time.Hour))) {
+		t.Errorf("it says %q", got.Error)
+	}
+	if n := c.backfilled(job.ID); n != 2 {
+		t.Errorf("%d runs", n)
+	}
+}
+
+func TestBackfillOfAJobThatChangesMeanwhile(t *testing.T) {
+	to := time.Now().Truncate(time.Hour)
+	r := BackfillRequest{Job: "a", From: to.Add(-4 * time.Hour), To: to, MaxPerSecond: 4}
+	t.Run("an edit changes what is sent, and not for which slots", func(t *testing.T) {
+		c := newClaimer(t)
+		job := c.create("a")
+		o := c.backfill(r)
+		c.nextBatch()
+		c.edit("a", every(time.Minute))
+		c.work()
+		c.wantProgress(o.ID, OperationDone, 4, 4, 0)
+		if n := c.count(`SELECT count(*) FROM punctual.runs WHERE job_id = $1 AND job_version = 2`, job.ID); n != 3 {
+			t.Errorf("%d runs under the new version", n)
+		}
+	})
+	t.Run("its end ends the backfill", func(t *testing.T) {
+		c := newClaimer(t)
+		c.create("a")
+		o := c.backfill(r)
+		c.nextBatch()
+		if err := c.DeleteJob(t.Context(), c.tenant, "a", nil); err != nil {
+			t.Fatal(err)
+		}
+		c.nextBatch()
+		if got := c.wantProgress(o.ID, OperationFailed, 4, 1, 0); got.Error != "the job was deleted" {
+			t.Errorf("it says %q", got.Error)
+		}
+	})
+	t.Run("while somebody is changing it, the backfill waits and holds nobody up", func(t *testing.T) {
+		c := newClaimer(t)
+		job := c.create("a")
+		o := c.backfill(r)
+		tx, err := c.pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(t.Context(), `SELECT FROM punctual.jobs WHERE id = $1 FOR UPDATE`, job.ID); err != nil {
+			t.Fatal(err)
+		}
+		c.batch()
+		c.wantProgress(o.ID, OperationRunning, 4, 0, 0)
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.nextBatch()
+		c.wantProgress(o.ID, OperationRunning, 4, 1, 0)
+	})
+}
+
+func TestBackfillOfNothingIsDoneAtOnce(t *testing.T) {
+	c := newClaimer(t)
+	c.create("a")
+	to := time.Now().Truncate(time.Hour)
+	o := c.backfill(BackfillRequest{Job: "a", From: to.Add(-50 * time.Minute), To: to})
+	c.wantProgress(o.ID, OperationDone, 0, 0, 0)
+}
+
+func TestAKindOfOperationOfANewerVersionIsLeftAlone(t *testing.T) {
+	c := newClaimer(t)
+	c.create("a")
+	c.exec(`ALTER TABLE punctual.operations DROP CONSTRAINT operation_kind_is_replay_resolve_or_backfill`)
+	to := time.Now().Truncate(time.Hour)
+	o := c.backfill(BackfillRequest{Job: "a", From: to.Add(-2 * time.Hour), To: to})
+	c.exec(`UPDATE punctual.operations SET kind = 'rename'`)
+	if c.batch() {
+		t.Error("work is left for this version")
+	}
+	c.wantProgress(o.ID, OperationRunning, 2, 0, 0)
+}
+
+func TestBackfillWorksInEveryExecMode(t *testing.T) {
+	for _, mode := range []string{"exec", "cache_describe", "describe_exec", "cache_statement"} {
+		t.Run(mode, func(t *testing.T) {
+			c := newCRUDIn(t, mode)
+			to := time.Now().Truncate(time.Hour)
+			for i, options := range [][]func(*scheduler.Definition){{}, {forbid}} {
+				name := fmt.Sprint("a", i)
+				job := c.create(name, options...)
+				r := BackfillRequest{Job: name, From: to.Add(-2 * time.Hour), To: to.Add(-time.Minute), Rerun: true, MaxPerSecond: 1000, Note: "n"}
+				if n := c.fills(r); n != 2 {
+					t.Errorf("%d runs would be made", n)
+				}
+				c.backfill(r)
+				c.nextBatch()
+				if n := c.backfilled(job.ID); n != 2-i {
+					t.Errorf("%d runs", n)
+				}
+				r.Rerun = false
+				if n := c.fills(r); n != i {
+					t.Errorf("%d runs would be made then", n)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,223 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+const (
+	backfillBatch = 100
+	// slotsAhead is how many slots a batch looks at: those that have a run already cost next to nothing.
+	slotsAhead = 500
+)
+
+// backfill is a backfill on its way through one batch.
+type backfill struct {
+	*bulk
+	tenant   int32
+	job      jobVersion // whose schedule has the slots
+	created  time.Time  // the job
+	rerun    bool
+	next     time.Time // the first slot that is left
+	last     time.Time
+	now      time.Time
+	earliest time.Time // slots before are too old
+	runs     pastRuns
+}
+
+// pastRuns collects the new runs of past slots, column by column, in the order in which they are to be claimed.
+type pastRuns struct {
+	ids          []uuid.UUID
+	slots, dueAt []time.Time
+}
+
+// workSlots makes the next runs of a backfill.
+func (o *bulk) workSlots(ctx context.Context, u *unit) error {
+	b := backfill{bulk: o}
+	if err := b.read(ctx, u); err != nil {
+		return err
+	}
+	o.left = true
+	held, err := b.share(ctx, u)
+	if err != nil || !held {
+		return err
+	}
+	room, err := b.room(ctx, u)
+	if err != nil || room == 0 {
+		return err
+	}
+	job, cannot, err := u.compiled(ctx, b.tenant, b.job)
+	if err != nil {
+		return err
+	}
+	if cannot != nil {
+		u.store.options.Log.Error("a backfill cannot be carried on by this version of Punctual; it is tried again", "operation", o.id, "job", b.job.id, "error", cannot)
+		return nil
+	}
+	ahead := b.ahead(job.Timetable)
+	ran, err := b.ran(ctx, u, ahead)
+	if err != nil {
+		return err
+	}
+	next := b.choose(job.Timetable, ahead, ran, room)
+	if err := b.write(ctx, u); err != nil {
+		return err
+	}
+	return b.goOn(ctx, u, next)
+}
+
+func (b *backfill) read(ctx context.Context, u *unit) error {
+	err := u.QueryRow(ctx, `
+		SELECT o.tenant, o.job_id, (o.request ->> 'job_version')::integer, o.rerun, o.next_slot, o.last_slot, j.created_at
+		FROM punctual.operations o JOIN punctual.jobs j ON j.id = o.job_id WHERE o.id = $1`, b.id).
+		Scan(&b.tenant, &b.job.id, &b.job.version, &b.rerun, &b.next, &b.last, &b.created)
+	if errors.Is(err, pgx.ErrNoRows) { // and forgotten since
+		return hopeless("the job was deleted")
+	}
+	if err != nil {
+		return fmt.Errorf("reading backfill %s: %w", b.id, err)
+	}
+	return nil
+}
+
+// share keeps the job from being edited or deleted until the runs are written; held is false when somebody is
+// changing it. Its schedule is not locked: claims pass over a locked one, so a job that is backfilled all
+// the time would never get to its slots.
+func (b *backfill) share(ctx context.Context, u *unit) (held bool, err error) {
+	states, _, err := shareJobs(ctx, u, []uuid.UUID{b.job.id})
+	if err != nil {
+		return false, err
+	}
+	state, held := states[b.job.id]
+	if state == JobDeleted {
+		return false, hopeless("the job was deleted")
+	}
+	b.now, b.earliest, err = u.store.reach(ctx, u, b.created)
+	return held, err
+}
+
+// room returns how many runs the batch may make. Like replays they only enter ready, where the claim lets
+// those of a job with a gate pass one at a time; so that they keep their order, and a thousand of them do not
+// knock at the gate every second, there is never more than one of those that waits.
+func (b *backfill) room(ctx context.Context, u *unit) (int, error) {
+	var busy bool
+	err := u.QueryRow(ctx, `
+		SELECT EXISTS (SELECT FROM punctual.ready y WHERE y.job_id = x.job_id)
+		    OR EXISTS (SELECT FROM punctual.runs r WHERE r.id = x.active_run AND r.finished_at IS NULL)
+		FROM punctual.exclusive x WHERE x.job_id = $1`, b.job.id).Scan(&busy)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows): // it has no gate
+		return b.size(backfillBatch), nil
+	case err != nil:
+		return 0, fmt.Errorf("looking at the gate of job %s: %w", b.job.id, err)
+	case busy:
+		return 0, nil
+	}
+	return 1, nil
+}
+
+// ahead returns the next slots, and one more to tell where the next batch begins.
+func (b *backfill) ahead(t *scheduler.Timetable) []time.Time {
+	slots := make([]time.Time, 0, slotsAhead+1)
+	for at := range t.Between(b.next, b.last.Add(1)) {
+		if slots = append(slots, at); len(slots) > slotsAhead {
+			break
+		}
+	}
+	return slots
+}
+
+// ran returns the runs that slots have.
+func (b *backfill) ran(ctx context.Context, u *unit, slots []time.Time) (map[uuid.UUID]bool, error) {
+	if len(slots) == 0 {
+		return nil, nil
+	}
+	ids := make([]uuid.UUID, len(slots))
+	for i, at := range slots {
+		ids[i] = scheduler.SlotRunID(b.job.id, at)
+	}
+	// The bounds leave out the partitions of other days.
+	rows, err := u.Query(ctx, `SELECT id FROM punctual.runs WHERE id = ANY($1::uuid[]) AND id >= $2 AND id < $3`,
+		ids, firstRunID(slots[0]), firstRunID(slots[len(slots)-1].Add(time.Millisecond)))
+	if err != nil {
+		return nil, fmt.Errorf("looking for the runs of slots: %w", err)
+	}
+	ran, err := collectSet(rows)
+	if err != nil {
+		return nil, fmt.Errorf("looking for the runs of slots: %w", err)
+	}
+	return ran, nil
+}
+
+// choose settles the slots one after the other, and returns the first that is left for another batch; nil when
+// none is.
+func (b *backfill) choose(t *scheduler.Timetable, ahead []time.Time, ran map[uuid.UUID]bool, room int) *time.Time {
+	for i, at := range ahead {
+		id := scheduler.SlotRunID(b.job.id, at)
+		switch {
+		case i == slotsAhead:
+			return &ahead[i]
+		case at.Before(b.earliest):
+			b.failed++
+			b.trouble = fmt.Sprintf("slot %s is further back than runs are kept by now", stamp(at))
+			continue
+		case ran[id] && !b.rerun:
+			b.done++
+			continue
+		case b.made == room:
+			return &ahead[i]
+		case ran[id]:
+			id = scheduler.NewRunID(b.now)
+		}
+		b.runs.ids = append(b.runs.ids, id)
+		b.runs.slots, b.runs.dueAt = append(b.runs.slots, at), append(b.runs.dueAt, t.Due(at, nil))
+		b.done++
+		b.made++
+	}
+	return nil
+}
+
+// A slot's run that somebody has made meanwhile is there, which is what was asked for.
+const insertPast = `
+WITH u AS (SELECT * FROM unnest($2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[]) AS u(id, scheduled_for, due_at, ready_at)),
+made AS (
+    INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, created_at, tenant, job_version, lane, status, trigger)
+    SELECT u.id, s.job_id, u.scheduled_for, u.due_at, $6::timestamptz, s.tenant, s.version, s.lane, 'pending', 'backfill'
+    FROM u CROSS JOIN punctual.schedules s WHERE s.job_id = $1 ORDER BY u.id
+    ON CONFLICT DO NOTHING
+    RETURNING id, job_id, tenant, lane)
+INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) SELECT m.id, m.job_id, u.ready_at, m.tenant, m.lane FROM made m JOIN u ON u.id = m.id`
+
+// write writes the new runs under the present definition, for any replica to claim at once.
+func (b *backfill) write(ctx context.Context, u *unit) error {
+	n := len(b.runs.ids)
+	if n == 0 {
+		return nil
+	}
+	ready := make([]time.Time, n)
+	for i := range ready {
+		ready[i] = b.now.Add(time.Duration(i-n) * time.Microsecond) // keeps the order; never later than now
+	}
+	b.days = append(b.runs.slots, b.now)
+	if _, err := u.Exec(ctx, insertPast, b.job.id, b.runs.ids, b.runs.slots, b.runs.dueAt, ready, b.now); err != nil {
+		return fmt.Errorf("writing runs of past slots of job %s: %w", b.job.id, err)
+	}
+	u.due = true
+	return nil
+}
+
+// goOn notes where the next batch begins.
+func (b *backfill) goOn(ctx context.Context, u *unit, next *time.Time) error {
+	b.left = next != nil
+	if _, err := u.Exec(ctx, `UPDATE punctual.operations SET next_slot = $2 WHERE id = $1`, b.id, next); err != nil {
+		return fmt.Errorf("noting the progress of backfill %s: %w", b.id, err)
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	replayBatch  = 100
+	resolveBatch = 500
+)
+
+// marked is a dead letter of an operation.
+type marked struct {
+	DeadLetterRecord
+	gated     bool // runs of its job must not overlap
+	forgotten bool // its job is no more
+}
+
+// workLetters replays or resolves the next dead letters of an operation.
+func (o *bulk) workLetters(ctx context.Context, u *unit) error {
+	letters, err := o.take(ctx, u)
+	if err != nil {
+		return err
+	}
+	if err := o.work(ctx, u, letters); err != nil {
+		return err
+	}
+	o.made = o.done + o.failed
+	err = u.QueryRow(ctx, `SELECT EXISTS (SELECT FROM punctual.dead_letters WHERE operation = $1)`, o.id).Scan(&o.left)
+	if err != nil {
+		return fmt.Errorf("looking for the rest of operation %s: %w", o.id, err)
+	}
+	return nil
+}
+
+// take locks the next dead letters of the operation, oldest slots first. What somebody else has locked is
+// left for later: this transaction holds many rows, so it never waits for one. Of a job with a gate there is
+// never more than one replay that waits, so they keep their order, and a thousand of them do not knock
+// at the gate every second.
+func (o *bulk) take(ctx context.Context, u *unit) ([]marked, error) {
+	eligible, most := ``, resolveBatch
+	if o.kind == OperationReplay {
+		most = replayBatch
+		eligible = ` AND (x.job_id IS NULL OR d.resolved_at IS NOT NULL OR NOT EXISTS (SELECT FROM punctual.ready y WHERE y.job_id = d.job_id)
+			AND NOT EXISTS (SELECT FROM punctual.runs r WHERE r.id = x.active_run AND r.finished_at IS NULL))`
+	}
+	rows, err := u.Query(ctx, `SELECT `+deadLetterColumns+`, x.job_id IS NOT NULL, j.id IS NULL
+		FROM `+deadLetterTables+` LEFT JOIN punctual.exclusive x ON x.job_id = d.job_id
+		WHERE d.operation = $1`+eligible+` ORDER BY d.run_id LIMIT $2 FOR UPDATE OF d SKIP LOCKED`, o.id, o.size(most))
+	if err != nil {
+		return nil, fmt.Errorf("reading dead letters: %w", err)
+	}
+	letters, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (marked, error) {
+		var m marked
+		d := &m.DeadLetterRecord
+		err := row.Scan(&d.RunID, &d.JobID, &d.Job, &d.Trigger, &d.JobVersion, &d.ScheduledFor, &d.DiedAt, &d.Reason,
+			&d.Attempts, &d.HTTPStatus, &d.Error, &d.ResolvedAt, &d.Note, &d.ReplayedAs, &m.gated, &m.forgotten)
+		return m, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading dead letters: %w", err)
+	}
+	return letters, nil
+}
+
+// work does what the operation is for to the letters it has locked, and gives them up.
+func (o *bulk) work(ctx context.Context, u *unit, letters []marked) error {
+	if len(letters) == 0 {
+		return nil
+	}
+	ids := make([]uuid.UUID, len(letters))
+	for i, m := range letters {
+		ids[i] = m.RunID
+	}
+	switch o.kind {
+	case OperationResolve:
+		if err := resolveLetters(ctx, u, ids, o.note); err != nil {
+			return err
+		}
+		o.done = len(ids)
+	case OperationReplay:
+		var err error
+		if ids, err = o.replay(ctx, u, letters); err != nil {
+			return err
+		}
+	}
+	if _, err := u.Exec(ctx, `UPDATE punctual.dead_letters SET operation = NULL WHERE run_id = ANY($1::uuid[])`, ids); err != nil {
+		return fmt.Errorf("giving up dead letters: %w", err)
+	}
+	return nil
+}
+
+// replay replays those letters that can be now, and returns them and those that never can.
+func (o *bulk) replay(ctx context.Context, u *unit, letters []marked) (over []uuid.UUID, err error) {
+	jobs := make([]uuid.UUID, len(letters))
+	for i, m := range letters {
+		jobs[i] = m.JobID
+	}
+	states, now, err := shareJobs(ctx, u, jobs)
+	if err != nil {
+		return nil, err
+	}
+	var replays []replay
+	entered := map[uuid.UUID]bool{}
+	for _, m := range letters {
+		state, held := states[m.JobID]
+		switch {
+		case m.ResolvedAt != nil:
+			o.fail(m, "was resolved or replayed by somebody else meanwhile")
+		case m.forgotten:
+			o.fail(m, gone(m.Job))
+		case !held || m.gated && entered[m.JobID]:
+			continue // somebody is changing the job, or another of its replays goes first
+		case state == JobDeleted:
+			o.fail(m, gone(m.Job))
+		default:
+			entered[m.JobID] = true
+			replays = append(replays, newReplay(m.DeadLetterRecord, now))
+		}
+		over = append(over, m.RunID)
+	}
+	if len(replays) > 0 {
+		o.done = len(replays)
+		err = writeReplays(ctx, u, replays, now, o.note)
+	}
+	return over, err
+}
+
+func (o *bulk) fail(m marked, why string) {
+	o.failed++
+	o.trouble = fmt.Sprintf("dead letter %s: %s", m.RunID, why)
+}
+
+// shareJobs keeps jobs from being deleted, and returns the state of each; without those that somebody is
+// changing.
+func shareJobs(ctx context.Context, u *unit, jobs []uuid.UUID) (map[uuid.UUID]JobState, time.Time, error) {
+	slices.SortFunc(jobs, compareIDs)
+	rows, err := u.Query(ctx, `SELECT id, state FROM punctual.jobs WHERE id = ANY($1::uuid[]) ORDER BY id FOR SHARE SKIP LOCKED`, slices.Compact(jobs))
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("locking jobs: %w", err)
+	}
+	states := map[uuid.UUID]JobState{}
+	var id uuid.UUID
+	var state JobState
+	if _, err := pgx.ForEachRow(rows, []any{&id, &state}, func() error {
+		states[id] = state
+		return nil
+	}); err != nil {
+		return nil, time.Time{}, fmt.Errorf("locking jobs: %w", err)
+	}
+	now, err := u.store.clock(ctx, u)
+	return states, now, err
+}
