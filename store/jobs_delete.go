@@ -52,9 +52,12 @@ func (s *Store) skipRest(ctx context.Context, u *unit, h *held, now time.Time) e
 	return s.apply(ctx, u, h, plan, now)
 }
 
-// cancelWaiting cancels the runs of a job that wait in ready. One that a claim takes at this moment goes on.
+// cancelWaiting cancels the runs of a job that wait in ready. One that a claim takes at this moment goes on, and
+// what is to be told of the job still is.
 func cancelWaiting(ctx context.Context, u *unit, job uuid.UUID) error {
-	rows, err := u.Query(ctx, `SELECT run_id FROM punctual.ready WHERE job_id = $1 ORDER BY run_id FOR UPDATE`, job)
+	rows, err := u.Query(ctx, `
+		SELECT y.run_id FROM punctual.ready y WHERE y.job_id = $1 AND (SELECT `+isNotice+` FROM punctual.runs r WHERE r.id = y.run_id) IS NOT TRUE
+		ORDER BY y.run_id FOR UPDATE`, job)
 	if err != nil {
 		return fmt.Errorf("locking waiting runs: %w", err)
 	}
