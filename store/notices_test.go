@@ -62,11 +62,14 @@ func TestWhatHappensIsNoted(t *testing.T) {
 		c := newClaimer(t)
 		a := c.manual("job", everything)
 		b := c.manual("other", everything)
-		c.finish(failed(a), func() scheduler.Outcome { o := unsent(b, scheduler.Expire); o.Reason = scheduler.ReasonExpired; return o }())
+		expired := func(a scheduler.Assignment) scheduler.Outcome {
+			o := unsent(a, scheduler.Expire)
+			o.Reason = scheduler.ReasonExpired
+			return o
+		}
+		c.finish(failed(a), expired(b))
 		c.exec(`UPDATE punctual.ready SET due_at = now()`)
-		o := unsent(c.one(c.claimReady(10)), scheduler.Expire)
-		o.Reason = scheduler.ReasonExpired
-		c.finish(o)
+		c.finish(expired(c.one(c.claimReady(10))))
 		c.wantNotices("dead expired")
 	})
 	t.Run("a death by the loss of three replicas", func(t *testing.T) {
