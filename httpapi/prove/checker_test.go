@@ -11,7 +11,7 @@ import (
 )
 
 // facts is a small world in which everything went well: a cron job of three slots, a one-shot that failed
-// once, a forbid job with a skip, a dead run.
+// once, a forbid job with a skip and a notice that went out beside one of its runs, a dead run.
 type facts struct {
 	Facts
 	cron, once, forbid, dying uuid.UUID
@@ -40,6 +40,7 @@ func goodWorld() *facts {
 	f.skip(f.forbid, at(2), at(2), 1)
 	f.run(f.forbid, at(3), "succeeded")
 	f.run(f.dying, at(1), "dead")
+	f.notice(f.forbid, at(3))
 	return f
 }
 
@@ -81,6 +82,14 @@ func (f *facts) run(job uuid.UUID, slot time.Time, how string) {
 		fence := f.send(r, 1, 2*time.Millisecond, 200)
 		r.Fence = &fence
 	}
+	f.Runs = append(f.Runs, r)
+}
+
+// notice tells somebody something about a job, while the run of that instant is being sent.
+func (f *facts) notice(job uuid.UUID, when time.Time) {
+	r := Run{ID: uuid.New(), Job: job, ScheduledFor: when, DueAt: when, Status: "succeeded", Trigger: "notify", Attempt: 1}
+	fence := f.send(r, 1, 2*time.Millisecond, 200)
+	f.Requests[len(f.Requests)-1].Key, r.Fence = r.ID.String(), &fence
 	f.Runs = append(f.Runs, r)
 }
 
