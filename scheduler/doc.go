@@ -52,5 +52,6 @@
 // Decide, in decide.go, is the heart: missed slots, overlap, expiry. Timetable answers which slots a job
 // has. Run, in scheduler.go, starts the loops and drains them. Judge, in retry.go, decides what a response
 // means. The heartbeat, in heartbeat.go and liveness.go, notices lost replicas and takes over their runs, and
-// brings cancels to the replica that is sending. Store, in store.go, is all that is asked of the database; package store implements it.
+// brings cancels to the replica that is sending. Notices, in notice.go, tell the URLs of a job what happened to
+// it. Store, in store.go, is all that is asked of the database; package store implements it.
 package scheduler

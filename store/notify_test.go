@@ -428,6 +428,27 @@ func TestALostNoticeGoesOut(t *testing.T) {
 	c.wantNotices()
 }
 
+// Neither verify nor explain takes a notice for a run of a slot.
+func TestANoticeIsNoSlotsRun(t *testing.T) {
+	c := newClaimer(t)
+	job, slot := c.dueNow("job", everything)
+	c.exec(`UPDATE punctual.job_versions SET valid_from = $1`, slot.Add(-time.Millisecond))
+	c.finish(buried(c.one(c.claim(10, false))))
+	a := c.wantHeard("dead 1")
+	c.finish(buried(a))
+	c.exec(`UPDATE punctual.schedules SET enabled = false WHERE job_id = $1`, job.ID)
+	lines, summary := c.verified(func(o *VerifyOptions) { o.From, o.To = slot.Add(-time.Hour), slot })
+	if len(lines) != 0 || summary.Slots != 1 || summary.Waiting != 0 {
+		t.Errorf("verify finds %q, %+v", lines, summary)
+	}
+	if e := c.explained("job", slot); e.Outcome != OutcomeDead {
+		t.Errorf("the slot: %+v", e)
+	}
+	if e := c.explained("job", a.ScheduledFor); e.Outcome != OutcomeNoSlot {
+		t.Errorf("the notice's instant: %+v", e)
+	}
+}
+
 // What happened is told once, however many replicas tell and while more of it happens.
 func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
 	c := newClaimer(t)

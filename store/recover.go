@@ -80,7 +80,10 @@ func (s *Store) endClaims(ctx context.Context, where string, args []any, judge f
 	}
 	outcomes := make([]scheduler.Outcome, 0, len(held.runs))
 	for _, r := range held.runs {
-		if r.Job, err = sentBy(jobs[r.key], r.notifyURL); err != nil || r.Job == nil {
+		if r.Job, err = sentBy(jobs[r.key], r.notifyURL); err != nil {
+			return 0, err
+		}
+		if r.Job == nil {
 			return 0, fmt.Errorf("run %s: this version of Punctual cannot read version %d of job %s", r.RunID, r.key.version, r.key.id)
 		}
 		outcomes = append(outcomes, judge(r, held.now))
