@@ -116,12 +116,15 @@ func TestWhatHappensIsNoted(t *testing.T) {
 			o.FinishedAt = o.FinishedAt.Add(after)
 			return o
 		}
-		c.finish(run(succeeded, time.Minute), run(buried, time.Second), run(succeeded, 2*time.Second))
-		c.wantNotices(death, "recovered")
-		c.finish(run(succeeded, time.Second), run(buried, time.Minute))
-		c.wantNotices(death, "recovered", death)
+		both := []string{death, "recovered"}
+		c.finish(run(succeeded, time.Minute), run(buried, time.Second))
+		c.wantNotices(both...)
+		c.finish(run(succeeded, time.Minute), run(buried, time.Second)) // the second time the job has a row
+		c.wantNotices(slices.Repeat(both, 2)...)
+		c.finish(run(buried, time.Minute), run(succeeded, time.Second))
+		c.wantNotices(append(slices.Repeat(both, 2), death)...)
 		c.finish(run(succeeded, 0))
-		c.wantNotices(death, "recovered", death, "recovered")
+		c.wantNotices(slices.Repeat(both, 3)...)
 	})
 	t.Run("slots that are missed", func(t *testing.T) {
 		c := newClaimer(t)
