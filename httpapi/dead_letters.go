@@ -59,13 +59,14 @@ type DeadLetter struct {
 	ResolvedAt   *time.Time        `json:"resolved_at" doc:"When somebody resolved or replayed it; null: it is open."`
 	Note         *string           `json:"note" doc:"What they said."`
 	ReplayedAs   *uuid.UUID        `json:"replayed_as" format:"uuid" doc:"The run that repeats it."`
+	NotifyURL    *string           `json:"notify_url" doc:"Of a notice: where it was to go, and where its replays go in place of the job's target. Null: it is a run of the job itself."`
 }
 
 func showDeadLetter(d store.DeadLetterRecord) DeadLetter {
 	return DeadLetter{
 		Run: d.RunID, JobID: d.JobID, Job: d.Job, JobVersion: d.JobVersion, Trigger: d.Trigger, ScheduledFor: d.ScheduledFor.UTC(), DiedAt: d.DiedAt.UTC(),
 		Reason: orNull(d.Reason), Attempts: d.Attempts, HTTPStatus: orNull(d.HTTPStatus), Error: orNull(d.Error),
-		ResolvedAt: utc(d.ResolvedAt), Note: orNull(d.Note), ReplayedAs: d.ReplayedAs,
+		ResolvedAt: utc(d.ResolvedAt), Note: orNull(d.Note), ReplayedAs: d.ReplayedAs, NotifyURL: orNull(d.NotifyURL),
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // Examples of the documentation.
 var (
 	exampleJobInput = json.RawMessage(`{"name":"daily-invoice-gen","labels":{"team":"billing"},"schedule":{"cron":"0 3 * * *","timezone":"America/Los_Angeles"},` +
-		`"concurrency_policy":"forbid","target":{"url":"https://billing.internal/invoices","body":{"range":"yesterday"}},"timeout":"10m","retry":{"max_attempts":3}}`)
+		`"concurrency_policy":"forbid","target":{"url":"https://billing.internal/invoices","body":{"range":"yesterday"}},"timeout":"10m","retry":{"max_attempts":3},"notify":[{"on":["dead","recovered"],"url":"https://pager.internal/hook"}]}`)
 	examplePatch   = json.RawMessage(`{"timeout":"15m","labels":{"team":null},"retry":{"max_attempts":5}}`)
 	examplePause   = json.RawMessage(`{"note":"the warehouse moves","until":"2026-12-01T09:00:00Z"}`)
 	exampleResume  = json.RawMessage(`{"note":"it has moved"}`)

@@ -66,15 +66,17 @@ CREATE TABLE punctual.notices (
     tenant         integer NOT NULL,
     job_version    integer NOT NULL,
     event          text NOT NULL,
-    run_id         uuid,
+    run_id         uuid NOT NULL,
     scheduled_for  timestamptz NOT NULL,
     slots          integer,
     reason         text,
     error          text,
     happened_at    timestamptz NOT NULL DEFAULT now(),
+    tell_at        timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT notice_event_is_known CHECK (event IN ('dead', 'missed', 'late', 'recovered'))
 ) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
 CREATE INDEX notices_by_job ON punctual.notices (job_id, id);
+CREATE INDEX notices_due ON punctual.notices (tell_at);
 COMMENT ON TABLE  punctual.notices               IS 'What a job''s notify URLs have not been told yet. A row goes when the run that tells it is made.';
 COMMENT ON COLUMN punctual.notices.id            IS 'Order of writing.';
 COMMENT ON COLUMN punctual.notices.job_id        IS 'The job.';
@@ -86,7 +88,8 @@ COMMENT ON COLUMN punctual.notices.scheduled_for IS 'Its slot; for missed, the l
 COMMENT ON COLUMN punctual.notices.slots         IS 'For missed: how many slots; null above 1,000.';
 COMMENT ON COLUMN punctual.notices.reason        IS 'For dead: why its last attempt failed.';
 COMMENT ON COLUMN punctual.notices.error         IS 'For dead: its last error.';
-COMMENT ON COLUMN punctual.notices.happened_at   IS 'When it happened.';
+COMMENT ON COLUMN punctual.notices.happened_at   IS 'When it happened; of a run that ended, when it did.';
+COMMENT ON COLUMN punctual.notices.tell_at       IS 'When to look whether it may be told; notified.sent_at decides.';
 
 CREATE TABLE punctual.notified (
     job_id   uuid PRIMARY KEY REFERENCES punctual.jobs ON DELETE CASCADE,
@@ -116,7 +119,7 @@ COMMENT ON COLUMN punctual.operations.rerun     IS 'Of a backfill: slots that ha
 COMMENT ON COLUMN punctual.operations.next_slot IS 'Of a backfill: the slot its next batch begins with; null when none is left.';
 COMMENT ON COLUMN punctual.operations.last_slot IS 'Of a backfill: the last slot it is about.';
 
--- A job's newest run is the newest that its schedule or somebody made; a notice is about it.
+-- A job's newest run is the newest that its schedule or somebody made; a notice, and a replay of one, is about it.
 CREATE OR REPLACE VIEW punctual.job_status AS
 SELECT t.name AS tenant, j.name, j.id, j.state, j.kind, q.name AS queue, punctual.priority_name(s.lane) AS priority, j.version,
        v.definition -> 'schedule' AS schedule, v.definition #>> '{target,url}' AS url,
@@ -128,7 +131,9 @@ JOIN punctual.tenants t ON t.id = j.tenant
 JOIN punctual.queues q ON q.id = j.queue
 JOIN punctual.schedules s ON s.job_id = j.id
 JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version
-LEFT JOIN LATERAL (SELECT id, status, reason, scheduled_for, finished_at FROM punctual.runs WHERE job_id = j.id AND trigger <> 'notify' ORDER BY id DESC LIMIT 1) r ON true
+LEFT JOIN LATERAL (SELECT n.id, n.status, n.reason, n.scheduled_for, n.finished_at FROM punctual.runs n
+    WHERE n.job_id = j.id AND n.trigger <> 'notify' AND (n.trigger <> 'replay' OR (SELECT d.notify_url FROM punctual.run_data d WHERE d.run_id = n.id) IS NULL)
+    ORDER BY n.id DESC LIMIT 1) r ON true
 WHERE j.state <> 'deleted';
 
 -- Roles belong to the cluster, and the first migration may not have been allowed to make this one.

@@ -22,7 +22,7 @@ type Definition struct {
 	Completion        Completion        `json:"completion,omitempty" doc:"When an attempt is done: with its response, or with a callback of the target, which answers 202 and reports later."`
 	HeartbeatTimeout  Duration          `json:"heartbeat_timeout,omitzero" doc:"With completion callback: a target that is silent for longer has lost its attempt. 5m when absent." example:"5m"`
 	MaxDuration       Duration          `json:"max_duration,omitzero" doc:"With completion callback: the longest an attempt may take, however lively. 24h when absent." example:"24h"`
-	Notify            []Notify          `json:"notify,omitempty" doc:"URLs to tell when something goes wrong, or well again."`
+	Notify            []Notify          `json:"notify,omitempty" doc:"URLs to tell when something goes wrong, or well again. What happens to the job within five minutes of the last telling is told together."`
 }
 
 // Schedule says when a job fires. Exactly one of Cron, Every, At and Delay is set; none of them
@@ -109,8 +109,8 @@ const (
 
 // Notify names a URL to call when one of some events happens to the job.
 type Notify struct {
-	On  []Event `json:"on" doc:"The events to tell it of."`
-	URL string  `json:"url" doc:"Absolute http or https URL. It gets a POST with what happened as JSON." example:"https://pager.internal/hook"`
+	On  []Event `json:"on" doc:"The events to tell it of. dead: a run died; missed: slots were missed and will not run; late: a run was made after the job's tolerance; recovered: a run succeeded, the first since one died."`
+	URL string  `json:"url" doc:"Absolute http or https URL. It gets a POST of JSON: job, job_id, tenant and events, each with event, count, first_at, last_at and runs, the newest 20 with id, scheduled_for, happened_at and, where there are any, slots, reason and error. Each is a run of trigger notify, retried by the defaults." example:"https://pager.internal/hook"`
 }
 
 // Event is something about a job that somebody may want to be told.

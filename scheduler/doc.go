@@ -53,5 +53,7 @@
 // has. Run, in scheduler.go, starts the loops and drains them. Judge, in retry.go, decides what a response
 // means; package breaker keeps requests away from hosts that do not answer. The heartbeat, in heartbeat.go
 // and liveness.go, notices lost replicas and takes over their runs, and brings cancels to the replica that is
-// sending. Store, in store.go, is all that is asked of the database; package store implements it.
+// sending. A target that works on after its answer calls back: callback.go. Notices, in notice.go, tell the URLs
+// of a job what happened to it. Store, in store.go, is all that is asked of the database; package store
+// implements it.
 package scheduler

@@ -198,6 +198,7 @@ func (f *fakeStore) Recover(context.Context) (int, error)                 { retu
 func (f *fakeStore) GiveBack(context.Context, []uuid.UUID) (int, error)   { return 0, nil }
 func (f *fakeStore) ResumeDue(context.Context) (int, error)               { return 0, nil }
 func (f *fakeStore) Operate(context.Context) (time.Duration, bool, error) { return 0, false, nil }
+func (f *fakeStore) Notify(context.Context) (bool, error)                 { return false, nil }
 func (f *fakeStore) Maintain(context.Context) error                       { return nil }
 func (f *fakeStore) Wake() <-chan struct{}                                { return f.wake }
 func (f *fakeStore) set(change func())                                    { f.mu.Lock(); defer f.mu.Unlock(); change() }

@@ -80,6 +80,9 @@ func (h *heartbeat) act(ctx context.Context, pulse Pulse, lost []Heartbeat) erro
 	if pulse.Operations {
 		h.s.operator.ask()
 	}
+	if pulse.Notices {
+		h.s.notifier.ask()
+	}
 	if stray := h.strays(pulse.Claims); len(stray) > 0 {
 		n, err := h.s.store.GiveBack(ctx, stray)
 		if err != nil {

@@ -47,7 +47,8 @@ type Scheduler struct {
 	slots    *workerSlots
 	finisher *finisher
 	heart    *heartbeat
-	operator operator
+	operator chore
+	notifier chore
 	flights  flights
 	breakers *breaker.Breakers
 	running  sync.WaitGroup  // attempts in flight
@@ -75,7 +76,11 @@ func Run(ctx context.Context, store Store, config Config) error {
 		breakers: breaker.New(log),
 	}
 	s.heart = newHeartbeat(s)
-	s.operator = operator{store: store, log: log, asked: make(chan struct{}, 1)}
+	s.operator = newChore("work on operations", log, store.Operate)
+	s.notifier = newChore("telling what happened to jobs", log, func(ctx context.Context) (time.Duration, bool, error) {
+		left, err := store.Notify(ctx)
+		return 0, left, err
+	})
 	s.finisher = newFinisher(store, log, config, s.heart.release)
 	s.metrics.watch(s.slots, s.breakers)
 	log.Info("scheduler started", "queues", config.Queues)
@@ -97,6 +102,7 @@ func (s *Scheduler) run(ctx context.Context) {
 	claiming.Go(func() { every(ctx, resumeEvery, s.resume) })
 	claiming.Go(func() { every(ctx, maintainEvery, s.maintain) })
 	claiming.Go(func() { s.operator.run(ctx) })
+	claiming.Go(func() { s.notifier.run(ctx) })
 	writing.Go(func() { s.finisher.run(flush) })
 	beating, stopBeating := context.WithCancel(flush)
 	writing.Go(func() { every(beating, heartbeatEvery, func(c context.Context) { s.heart.beat(c, ctx.Err() != nil) }) })

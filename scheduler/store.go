@@ -37,6 +37,9 @@ type Store interface {
 	// Operate does a batch of work on one of the operations that have not ended, in one transaction with
 	// the progress it notes. It returns how long to wait before the next one; left is false once none is left.
 	Operate(ctx context.Context) (wait time.Duration, left bool, err error)
+	// Notify makes the runs that tell the notify URLs of some jobs what happened to these, where it may be told
+	// by now. left is true when there may be more.
+	Notify(ctx context.Context) (left bool, err error)
 	// Maintain does the slow chores: partitions ahead, what is kept for a time only.
 	Maintain(ctx context.Context) error
 	// Wake receives a value after this process wrote something that may be due at once.
@@ -60,6 +63,7 @@ type Pulse struct {
 	Orphans bool        // there are claims of replicas that are no more
 
 	Operations bool // there are operations that have not ended
+	Notices    bool // there are notices that may be told
 }
 
 // Claim says who claims and how much.

@@ -292,6 +292,7 @@ func (c *dueClaim) write(ctx context.Context) error {
 		r := &c.runs
 		queueFences(b.Queue(insertClaimed, c.claim.Replica, lease.ID,
 			r.ids, r.jobs, r.scheduledFor, r.dueAt, r.tenants, r.versions, r.lanes, r.late, r.triggers), fences)
+		r.notices.queue(&b)
 	}
 	if len(c.skips.ids) > 0 {
 		c.skips.queue(&b)

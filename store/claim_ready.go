@@ -32,7 +32,7 @@ SELECT s.*, now() FROM unnest($1::smallint[], $2::int[]) AS q(queue, slots) CROS
 // A run that ended while it waited, because its job was deleted, only loses its row in ready. One that its
 // target works on has passed its deadline.
 const readWaiting = `
-SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt, d.headers, d.body, d.webhook_id, coalesce(d.idempotency_key, ''),
+SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt, d.headers, d.body, d.webhook_id, coalesce(d.idempotency_key, ''), coalesce(d.notify_url, ''),
        r.accepted_at IS NOT NULL AND r.status = 'running', coalesce(r.fence, 0), coalesce(r.started_at, now()),
        CASE WHEN r.status = 'running' THEN ` + lossesOf + ` ELSE 0 END
 FROM punctual.runs r LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
@@ -78,7 +78,8 @@ type readyClaim struct {
 
 // waitingRun is a run in ready.
 type waitingRun struct {
-	key jobVersion
+	key       jobVersion
+	notifyURL string // of a notice, or of a replay of one: where it goes
 	scheduler.Assignment
 
 	overdue bool // its target works on, and has passed its deadline
@@ -145,7 +146,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 			var headers []byte
 			var webhookID *uuid.UUID
 			if err := rows.Scan(&w.RunID, &w.key.id, &w.key.version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt, &headers, &w.Body,
-				&webhookID, &w.IdempotencyKey, &w.overdue, &w.Fence, &w.started, &w.losses); err != nil {
+				&webhookID, &w.IdempotencyKey, &w.notifyURL, &w.overdue, &w.Fence, &w.started, &w.losses); err != nil {
 				return err
 			}
 			if webhookID != nil {
@@ -202,7 +203,10 @@ func (c *readyClaim) readDefinitions(ctx context.Context) error {
 func (c *readyClaim) decide() {
 	waits := map[uuid.UUID]bool{}
 	for _, w := range c.waiting {
-		job := c.jobs[w.key]
+		job, err := sentBy(c.jobs[w.key], w.notifyURL)
+		if err != nil {
+			c.broken[w.key] = err
+		}
 		if job == nil {
 			c.store.options.Log.Error("a run cannot be sent by this version of Punctual; it is tried again in a minute",
 				"run", w.RunID, "job", w.key.id, "version", w.key.version, "error", c.broken[w.key])

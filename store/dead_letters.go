@@ -28,6 +28,7 @@ type DeadLetterRecord struct {
 	ResolvedAt   *time.Time
 	Note         string
 	ReplayedAs   *uuid.UUID
+	NotifyURL    string // of a notice: where it goes, as its replays do; empty: it is a run of the job itself
 }
 
 // DeadLetterFilter selects dead letters; empty fields select all.
@@ -43,7 +44,7 @@ type DeadLetterFilter struct {
 }
 
 const deadLetterColumns = `d.run_id, d.job_id, d.job_name, d.trigger, d.job_version, d.scheduled_for, d.died_at, coalesce(d.reason, ''),
-	d.attempts, coalesce(d.http_status, 0), coalesce(d.error, ''), d.resolved_at, coalesce(d.note, ''), d.replayed_as`
+	d.attempts, coalesce(d.http_status, 0), coalesce(d.error, ''), d.resolved_at, coalesce(d.note, ''), d.replayed_as, coalesce(d.notify_url, '')`
 
 // Jobs that have been forgotten have no labels, and are there for everything else.
 const deadLetterTables = `punctual.dead_letters d LEFT JOIN punctual.jobs j ON j.id = d.job_id`
@@ -51,7 +52,7 @@ const deadLetterTables = `punctual.dead_letters d LEFT JOIN punctual.jobs j ON j
 func scanDeadLetter(row pgx.CollectableRow) (DeadLetterRecord, error) {
 	var d DeadLetterRecord
 	err := row.Scan(&d.RunID, &d.JobID, &d.Job, &d.Trigger, &d.JobVersion, &d.ScheduledFor, &d.DiedAt, &d.Reason,
-		&d.Attempts, &d.HTTPStatus, &d.Error, &d.ResolvedAt, &d.Note, &d.ReplayedAs)
+		&d.Attempts, &d.HTTPStatus, &d.Error, &d.ResolvedAt, &d.Note, &d.ReplayedAs, &d.NotifyURL)
 	utc(&d.ScheduledFor, &d.DiedAt, d.ResolvedAt)
 	return d, err
 }
@@ -263,8 +264,8 @@ func writeReplays(ctx context.Context, u *unit, replays []replay, now time.Time,
 		FROM unnest($1::uuid[], $2::uuid[]) AS u(dead, run)
 		JOIN punctual.dead_letters d ON d.run_id = u.dead JOIN punctual.schedules s ON s.job_id = d.job_id`, of, runs, now)
 	b.Queue(`
-		INSERT INTO punctual.run_data (run_id, webhook_id, idempotency_key, headers, body)
-		SELECT u.run, coalesce(d.webhook_id, d.run_id), coalesce(d.idempotency_key, u.key), d.headers, d.body
+		INSERT INTO punctual.run_data (run_id, webhook_id, idempotency_key, headers, body, notify_url)
+		SELECT u.run, coalesce(d.webhook_id, d.run_id), coalesce(d.idempotency_key, u.key), d.headers, d.body, d.notify_url
 		FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS u(dead, run, key)
 		JOIN punctual.dead_letters d ON d.run_id = u.dead`, of, runs, keys)
 	b.Queue(`

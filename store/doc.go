@@ -2,8 +2,8 @@
 // outcomes, and creates, edits and lists jobs. Every statement names the schema, needs no session
 // state and works through a transaction-mode PgBouncer.
 //
-// Lock order, everywhere: schedules, then exclusive, then jobs, then ready, then runs, each sorted and in
-// statements of their own. Facts that a lock protects are read in a statement after the one that
+// Lock order, everywhere: schedules, then exclusive, then jobs, then ready, then runs, then notified, each
+// sorted and in statements of their own. Facts that a lock protects are read in a statement after the one that
 // locked. What decides about time is now() of the database.
 //
 // Operations, then dead letters, come before all of these: who holds one of them may go on to a job's row,

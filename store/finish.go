@@ -54,8 +54,8 @@ again AS (
     INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
     SELECT id, job_id, now() + retry_in, tenant, lane FROM ended WHERE status IN ('retrying', 'pending')),
 buried AS (
-    INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, reason, attempts, http_status, error, headers, body, webhook_id, idempotency_key)
-    SELECT e.id, e.job_id, e.tenant, j.name, e.job_version, e.scheduled_for, e.trigger, e.reason, e.number, e.http_status, e.error, d.headers, d.body, d.webhook_id, d.idempotency_key
+    INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, reason, attempts, http_status, error, headers, body, webhook_id, idempotency_key, notify_url)
+    SELECT e.id, e.job_id, e.tenant, j.name, e.job_version, e.scheduled_for, e.trigger, e.reason, e.number, e.http_status, e.error, d.headers, d.body, d.webhook_id, d.idempotency_key, d.notify_url
     FROM ended e JOIN punctual.jobs j ON j.id = e.job_id LEFT JOIN punctual.run_data d ON d.run_id = e.id AND d.run_id = ANY($1::uuid[])
     WHERE e.status = 'dead')
 SELECT id FROM ended`
@@ -121,6 +121,7 @@ func queueFinish(b *pgx.Batch, outcomes []scheduler.Outcome, released []uuid.UUI
 	if len(released) > 0 {
 		b.Queue(`DELETE FROM punctual.claims WHERE id = ANY($1::uuid[])`, released)
 	}
+	queueEndNotices(b, outcomes)
 	return written
 }
 

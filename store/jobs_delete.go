@@ -52,11 +52,11 @@ func (s *Store) skipRest(ctx context.Context, u *unit, h *held, now time.Time) e
 	return s.apply(ctx, u, h, plan, now)
 }
 
-// cancelWaiting cancels the runs of a job that wait in ready. One that a claim takes at this moment goes on,
-// and so does one that its target works on.
+// cancelWaiting cancels the runs of a job that wait in ready. One that a claim takes at this moment goes on, so
+// does one that its target works on, and what is to be told of the job still is.
 func cancelWaiting(ctx context.Context, u *unit, job uuid.UUID) error {
 	rows, err := u.Query(ctx, `SELECT y.run_id FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id
-		WHERE y.job_id = $1 AND r.status <> 'running' ORDER BY y.run_id FOR UPDATE OF y`, job)
+		WHERE y.job_id = $1 AND r.status <> 'running' AND `+isNotice+` IS NOT TRUE ORDER BY y.run_id FOR UPDATE OF y`, job)
 	if err != nil {
 		return fmt.Errorf("locking waiting runs: %w", err)
 	}

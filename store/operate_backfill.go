@@ -109,7 +109,7 @@ func (b *backfill) share(ctx context.Context, u *unit) (held bool, err error) {
 func (b *backfill) room(ctx context.Context, u *unit) (int, error) {
 	var busy bool
 	err := u.QueryRow(ctx, `
-		SELECT EXISTS (SELECT FROM punctual.ready y WHERE y.job_id = x.job_id)
+		SELECT EXISTS (SELECT FROM punctual.ready y WHERE y.job_id = x.job_id AND (SELECT `+isNotice+` FROM punctual.runs r WHERE r.id = y.run_id) IS NOT TRUE)
 		    OR EXISTS (SELECT FROM punctual.runs r WHERE r.id = x.active_run AND r.finished_at IS NULL)
 		FROM punctual.exclusive x WHERE x.job_id = $1`, b.job.id).Scan(&busy)
 	switch {

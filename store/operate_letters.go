@@ -47,10 +47,11 @@ func (o *bulk) take(ctx context.Context, u *unit) ([]marked, error) {
 	eligible, most := ``, resolveBatch
 	if o.kind == OperationReplay {
 		most = replayBatch
-		eligible = ` AND (x.job_id IS NULL OR d.resolved_at IS NOT NULL OR NOT EXISTS (SELECT FROM punctual.ready y WHERE y.job_id = d.job_id)
+		eligible = ` AND (x.job_id IS NULL OR d.resolved_at IS NOT NULL OR d.notify_url IS NOT NULL
+			OR NOT EXISTS (SELECT FROM punctual.ready y WHERE y.job_id = d.job_id AND (SELECT ` + isNotice + ` FROM punctual.runs r WHERE r.id = y.run_id) IS NOT TRUE)
 			AND NOT EXISTS (SELECT FROM punctual.runs r WHERE r.id = x.active_run AND r.finished_at IS NULL))`
 	}
-	rows, err := u.Query(ctx, `SELECT `+deadLetterColumns+`, x.job_id IS NOT NULL, j.id IS NULL
+	rows, err := u.Query(ctx, `SELECT `+deadLetterColumns+`, x.job_id IS NOT NULL AND d.notify_url IS NULL, j.id IS NULL
 		FROM `+deadLetterTables+` LEFT JOIN punctual.exclusive x ON x.job_id = d.job_id
 		WHERE d.operation = $1`+eligible+` ORDER BY d.run_id LIMIT $2 FOR UPDATE OF d SKIP LOCKED`, o.id, o.size(most))
 	if err != nil {
@@ -60,7 +61,7 @@ func (o *bulk) take(ctx context.Context, u *unit) ([]marked, error) {
 		var m marked
 		d := &m.DeadLetterRecord
 		err := row.Scan(&d.RunID, &d.JobID, &d.Job, &d.Trigger, &d.JobVersion, &d.ScheduledFor, &d.DiedAt, &d.Reason,
-			&d.Attempts, &d.HTTPStatus, &d.Error, &d.ResolvedAt, &d.Note, &d.ReplayedAs, &m.gated, &m.forgotten)
+			&d.Attempts, &d.HTTPStatus, &d.Error, &d.ResolvedAt, &d.Note, &d.ReplayedAs, &d.NotifyURL, &m.gated, &m.forgotten)
 		return m, err
 	})
 	if err != nil {

@@ -80,7 +80,7 @@ func (r BulkRequest) selected(ctx context.Context, q querier, tenant int32) (str
 	}
 	c.add(`d.operation IS NULL`)
 	if r.LatestPerJob {
-		return `SELECT DISTINCT ON (d.job_id) d.run_id FROM ` + deadLetterTables + c.where() + ` ORDER BY d.job_id, d.scheduled_for DESC, d.run_id DESC`, c.args, nil
+		return `SELECT DISTINCT ON (d.job_id, d.notify_url) d.run_id FROM ` + deadLetterTables + c.where() + ` ORDER BY d.job_id, d.notify_url, d.scheduled_for DESC, d.run_id DESC`, c.args, nil
 	}
 	return `SELECT d.run_id FROM ` + deadLetterTables + c.where(), c.args, nil
 }

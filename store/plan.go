@@ -19,6 +19,7 @@ type runRows struct {
 	lanes               []int16
 	late                []bool
 	triggers            []string
+	notices             noticeRows
 }
 
 func (r *runRows) add(job *scheduler.Job, lane int16, p scheduler.PlannedRun) {
@@ -31,6 +32,9 @@ func (r *runRows) add(job *scheduler.Job, lane int16, p scheduler.PlannedRun) {
 	r.lanes = append(r.lanes, lane)
 	r.late = append(r.late, p.Late)
 	r.triggers = append(r.triggers, string(p.Trigger))
+	if p.Late {
+		r.notices.add(job, scheduler.EventLate, r.ids[len(r.ids)-1])
+	}
 }
 
 // skipRows collects recorded skips, column by column, for one INSERT.
@@ -42,6 +46,7 @@ type skipRows struct {
 	tenants, versions []int32
 	lanes             []int16
 	reasons           []string
+	notices           noticeRows
 }
 
 func (r *skipRows) add(job *scheduler.Job, lane int16, s scheduler.Skip, now time.Time) {
@@ -64,6 +69,9 @@ func (r *skipRows) add(job *scheduler.Job, lane int16, s scheduler.Skip, now tim
 		blocker = &s.BlockedBy
 	}
 	r.blockedBy = append(r.blockedBy, blocker)
+	if s.Reason == scheduler.ReasonMissed {
+		r.notices.add(job, scheduler.EventMissed, r.ids[len(r.ids)-1])
+	}
 }
 
 // A skip's slot is its last one: that is where a list by time looks for it.
@@ -75,6 +83,7 @@ FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[], $5::timestamp
 
 func (r *skipRows) queue(b *pgx.Batch) {
 	b.Queue(insertSkips, r.ids, r.jobs, r.blockedBy, r.first, r.last, r.counts, r.tenants, r.versions, r.lanes, r.reasons)
+	r.notices.queue(b)
 }
 
 const insertPending = `
@@ -89,6 +98,7 @@ INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) SELECT id, job
 
 func (r *runRows) queuePending(b *pgx.Batch) {
 	b.Queue(insertPending, r.ids, r.jobs, r.scheduledFor, r.dueAt, r.tenants, r.versions, r.lanes, r.late, r.triggers)
+	r.notices.queue(b)
 }
 
 // settle writes a plan that was made outside a claim: its skips, and its runs as pending for any replica

@@ -70,6 +70,8 @@ type RunRecord struct {
 	ParentRun     *uuid.UUID
 	Step          string
 	Attempts      []AttemptRecord // only from GetRun
+
+	notice bool // it tells a URL about its job
 }
 
 // SkippedRange is what a skip row stands for.

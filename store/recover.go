@@ -21,7 +21,8 @@ const (
 // readClaimed reads claims and their runs that are still running under them. A run that was finished, or
 // that a later attempt holds, or that its target works on, is not among them.
 const readClaimed = `
-SELECT c.id, r.id, r.job_id, r.job_version, r.tenant, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt, r.fence, r.started_at, now(), ` + lossesOf + `
+SELECT c.id, r.id, r.job_id, r.job_version, r.tenant, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt, r.fence, r.started_at, now(), ` + lossesOf + `,
+       coalesce((SELECT d.notify_url FROM punctual.run_data d WHERE d.run_id = r.id), '')
 FROM punctual.claims c CROSS JOIN LATERAL unnest(c.run_ids) AS u(run_id)
 LEFT JOIN punctual.runs r ON r.id = u.run_id AND r.status = 'running' AND r.replica = c.replica AND r.accepted_at IS NULL
 WHERE `
@@ -36,6 +37,8 @@ type claimedRun struct {
 	tenant  int32
 	started time.Time
 	losses  int // attempts lost in a row just before this one, counted up to two
+
+	notifyURL string // of a notice, or of a replay of one: where it goes
 }
 
 // claimedRuns are claims that are to end, and what is still running under them.
@@ -80,7 +83,10 @@ func (s *Store) endClaims(ctx context.Context, where string, args []any, judge f
 	}
 	outcomes := make([]scheduler.Outcome, 0, len(held.runs))
 	for _, r := range held.runs {
-		if r.Job = jobs[r.key]; r.Job == nil {
+		if r.Job, err = sentBy(jobs[r.key], r.notifyURL); err != nil {
+			return 0, err
+		}
+		if r.Job == nil {
 			return 0, fmt.Errorf("run %s: this version of Punctual cannot read version %d of job %s", r.RunID, r.key.version, r.key.id)
 		}
 		outcomes = append(outcomes, judge(r, held.now))
@@ -116,7 +122,7 @@ func (s *Store) readClaimed(ctx context.Context, where string, args []any) (clai
 		var late *bool
 		var fence *int64
 		var r claimedRun
-		if err := rows.Scan(&claim, &run, &job, &version, &tenant, &lane, &trigger, &slot, &due, &late, &attempt, &fence, &started, &held.now, &r.losses); err != nil {
+		if err := rows.Scan(&claim, &run, &job, &version, &tenant, &lane, &trigger, &slot, &due, &late, &attempt, &fence, &started, &held.now, &r.losses, &r.notifyURL); err != nil {
 			return held, err
 		}
 		if len(held.claims) == 0 || held.claims[len(held.claims)-1] != claim {

@@ -14,7 +14,7 @@ import (
 const runColumns = `r.id, r.job_id, coalesce(j.name, ''), t.name, r.trigger, r.scheduled_for, r.status, coalesce(r.reason, ''), r.late,
 	r.attempt, coalesce(q.name, ''), r.lane, r.replica, r.job_version, r.due_at, r.created_at, r.claimed_at, r.started_at, r.accepted_at, r.finished_at,
 	r.next_attempt_at, coalesce(r.http_status, 0), coalesce(r.error, ''), r.blocked_by, r.skipped_first, r.skipped_last, r.skipped_count,
-	r.replay_of, r.parent_run, coalesce(r.step, '')`
+	r.replay_of, r.parent_run, coalesce(r.step, ''), ` + isNotice
 
 const runTables = `punctual.runs r
 	JOIN punctual.tenants t ON t.id = r.tenant
@@ -29,7 +29,7 @@ func scanRun(row pgx.CollectableRow) (RunRecord, error) {
 	err := row.Scan(&r.ID, &r.JobID, &r.Job, &r.Tenant, &r.Trigger, &r.ScheduledFor, &r.Status, &r.Reason, &r.Late,
 		&r.Attempt, &r.Queue, &lane, &r.Replica, &r.JobVersion, &r.DueAt, &r.CreatedAt, &r.ClaimedAt, &r.StartedAt, &r.AcceptedAt, &r.FinishedAt,
 		&r.NextAttemptAt, &r.HTTPStatus, &r.Error, &r.BlockedBy, &first, &last, &skipped.Count,
-		&r.ReplayOf, &r.ParentRun, &r.Step)
+		&r.ReplayOf, &r.ParentRun, &r.Step, &r.notice)
 	if err != nil {
 		return RunRecord{}, err
 	}
@@ -116,11 +116,14 @@ func fillMaxAttempts(ctx context.Context, q querier, runs []RunRecord) error {
 	}
 	for i, r := range runs {
 		runs[i].MaxAttempts = most[version{r.JobID, r.JobVersion}]
+		if r.notice {
+			runs[i].MaxAttempts = scheduler.DefaultMaxAttempts
+		}
 	}
 	return nil
 }
 
-// fillLastRuns gives each job its newest run or skip.
+// fillLastRuns gives each job its newest run or skip; a notice is none.
 func fillLastRuns(ctx context.Context, q querier, jobs []JobRecord) error {
 	if len(jobs) == 0 {
 		return nil
@@ -133,7 +136,7 @@ func fillLastRuns(ctx context.Context, q querier, jobs []JobRecord) error {
 	// The ids are found first and as an array: only the partitions that hold them are looked into again.
 	runs, err := queryRuns(ctx, q, `
 		WHERE r.id = ANY (ARRAY(
-			SELECT (SELECT n.id FROM punctual.runs n WHERE n.job_id = w.id ORDER BY n.id DESC LIMIT 1) FROM unnest($1::uuid[]) w(id)))`, ids)
+			SELECT (SELECT r.id FROM punctual.runs r WHERE r.job_id = w.id AND NOT `+isNotice+` ORDER BY r.id DESC LIMIT 1) FROM unnest($1::uuid[]) w(id)))`, ids)
 	if err != nil {
 		return err
 	}

@@ -123,12 +123,12 @@ func (s *Store) passGate(ctx context.Context, u *unit, job *jobRow, run uuid.UUI
 	return nil
 }
 
-// runInReady returns a run of the job that waits in ready; uuid.Nil when there is none.
+// runInReady returns a run of the job's own that waits in ready; uuid.Nil when there is none.
 func runInReady(ctx context.Context, u *unit, job uuid.UUID) (uuid.UUID, error) {
 	var waiting uuid.UUID
 	err := u.QueryRow(ctx, `
 		SELECT y.run_id FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id
-		WHERE y.job_id = $1 AND r.status IN ('pending', 'retrying') ORDER BY y.run_id LIMIT 1`, job).Scan(&waiting)
+		WHERE y.job_id = $1 AND r.status IN ('pending', 'retrying') AND NOT `+isNotice+` ORDER BY y.run_id LIMIT 1`, job).Scan(&waiting)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return uuid.Nil, fmt.Errorf("looking for waiting runs of job %s: %w", job, err)
 	}

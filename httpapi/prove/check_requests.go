@@ -131,7 +131,8 @@ func (k *check) fences() {
 	}
 }
 
-// overlaps checks that the requests of a job that must not overlap came one after the other.
+// overlaps checks that the requests of a job that must not overlap came one after the other. A notice is none of
+// them: it goes to somebody else.
 func (k *check) overlaps() {
 	for i := range k.Jobs {
 		j := &k.Jobs[i]
@@ -140,7 +141,9 @@ func (k *check) overlaps() {
 		}
 		var requests []*Request
 		for _, r := range k.byJob[j.ID] {
-			requests = append(requests, k.seen[r.ID]...)
+			if r.Trigger != "notify" {
+				requests = append(requests, k.seen[r.ID]...)
+			}
 		}
 		slices.SortFunc(requests, func(a, b *Request) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Fence, b.Fence)) })
 		for n := 1; n < len(requests); n++ {

@@ -11,7 +11,7 @@ import (
 )
 
 // facts is a small world in which everything went well: a cron job of three slots, a one-shot that failed
-// once, a forbid job with a skip, a dead run.
+// once, a forbid job with a skip and a notice that went out beside one of its runs, a dead run.
 type facts struct {
 	Facts
 	cron, once, forbid, dying uuid.UUID
@@ -44,6 +44,7 @@ func goodWorld() *facts {
 	f.backfill(f.forbid, at(2), scheduler.SlotRunID(f.forbid, at(2)))
 	f.backfill(f.cron, at(-60), scheduler.SlotRunID(f.cron, at(-60)))
 	f.backfill(f.cron, at(3), scheduler.NewRunID(at(20)))
+	f.notice(f.forbid, at(3))
 	return f
 }
 
@@ -98,6 +99,14 @@ func (f *facts) backfill(job uuid.UUID, slot time.Time, id uuid.UUID) *Run {
 	r.Fence = &fence
 	f.Runs = append(f.Runs, r)
 	return &f.Runs[len(f.Runs)-1]
+}
+
+// notice tells somebody something about a job, while the run of that instant is being sent.
+func (f *facts) notice(job uuid.UUID, when time.Time) {
+	r := Run{ID: uuid.New(), Job: job, ScheduledFor: when, DueAt: when, Status: "succeeded", Trigger: "notify", Attempt: 1}
+	fence := f.send(r, 1, 2*time.Millisecond, 200)
+	f.Requests[len(f.Requests)-1].Key, r.Fence = r.ID.String(), &fence
+	f.Runs = append(f.Runs, r)
 }
 
 func (f *facts) skip(job uuid.UUID, first, last time.Time, count int) {

@@ -121,7 +121,9 @@ func buildBefore(t testing.TB, version int64) (binary string) {
 	}
 	tree := filepath.Join(t.TempDir(), "before")
 	git("worktree", "add", "--detach", tree, strings.Fields(added)[0]+"^")
-	t.Cleanup(func() { _ = exec.CommandContext(context.WithoutCancel(t.Context()), "git", "-C", "../..", "worktree", "remove", "--force", tree).Run() })
+	t.Cleanup(func() {
+		_ = exec.CommandContext(context.WithoutCancel(t.Context()), "git", "-C", "../..", "worktree", "remove", "--force", tree).Run()
+	})
 	binary = filepath.Join(t.TempDir(), "punctual-before")
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", binary, ".")
 	build.Dir = tree

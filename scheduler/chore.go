@@ -1,0 +1,60 @@
+package scheduler
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// chorePause is how long a replica waits when a chore fails, and at most between two looks.
+const chorePause = time.Second
+
+// chore is work that is there now and then, such as the replay of many dead letters: it is done while there is
+// any. That there is is told by the heartbeat, so an idle replica asks the database nothing for it.
+type chore struct {
+	what  string // for the log
+	log   *slog.Logger
+	batch func(context.Context) (wait time.Duration, left bool, err error)
+	asked chan struct{}
+}
+
+func newChore(what string, log *slog.Logger, batch func(context.Context) (time.Duration, bool, error)) chore {
+	return chore{what: what, log: log, batch: batch, asked: make(chan struct{}, 1)}
+}
+
+// ask starts the work, if it is not under way.
+func (c *chore) ask() {
+	select {
+	case c.asked <- struct{}{}:
+	default: // it has been told already
+	}
+}
+
+// run works whenever it is asked to, until ctx ends.
+func (c *chore) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.asked:
+			c.work(ctx)
+		}
+	}
+}
+
+// work does batch after batch until nothing is left. Every replica does: the rows tell them apart.
+func (c *chore) work(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait, left, err := c.batch(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			c.log.Warn(c.what+" failed; tried again", "error", err)
+			wait = chorePause
+		case !left:
+			return
+		}
+		if wait > 0 {
+			sleep(ctx, min(wait, chorePause))
+		}
+	}
+}

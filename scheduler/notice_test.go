@@ -1,0 +1,112 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+)
+
+const pager = `"notify":[{"on":["dead","recovered"],"url":"http://127.0.0.1:9/a"},{"on":["late"],"url":"http://127.0.0.1:9/b"},{"on":["late"],"url":"http://127.0.0.1:9/a"}]`
+
+func TestAJobNotifiesOfWhatItsURLsAskFor(t *testing.T) {
+	job := compiled(t, `{`+pager+`}`)
+	for event, want := range map[Event]bool{EventDead: true, EventRecovered: true, EventLate: true, EventMissed: false} {
+		if got := job.Notifies(event); got != want {
+			t.Errorf("%s: %t", event, got)
+		}
+	}
+	n := News{Events: []NewsEvent{{Event: EventMissed}, {Event: EventLate}, {Event: EventDead}}}
+	for url, want := range map[string][]NewsEvent{
+		"http://127.0.0.1:9/a": {{Event: EventLate}, {Event: EventDead}}, "http://127.0.0.1:9/b": {{Event: EventLate}}, "http://127.0.0.1:9/c": {},
+	} {
+		if diff := cmp.Diff(want, n.For(url, job.Notify).Events); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", url, diff)
+		}
+	}
+	if len(n.Events) != 3 || n.Events[0].Event != EventMissed {
+		t.Errorf("the news themselves are now %v", n.Events)
+	}
+}
+
+// A notice has nothing of its job but who it is: not the headers, which may be secret, nor the gate, nor an end.
+func TestANoticeIsSentAsItself(t *testing.T) {
+	got := send(t, `{"name":"job","concurrency_policy":"forbid","expires_after":"1s","timeout":"1h","retry":{"max_attempts":1},"completion":"callback","delivery":"at_most_once",
+		"target":{"url":"$URL/target","method":"PUT","headers":{"Authorization":"secret"},"body":"job's own"},`+pager+`}`, func(a *Assignment) {
+		notice, err := a.Job.Notice(a.Job.url.Scheme + "://" + a.Job.url.Host + "/pager?x=1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := Definition{Name: "job", Target: Target{URL: notice.Target.URL}}.WithDefaults()
+		if diff := cmp.Diff(want, notice.Definition, cmp.AllowUnexported(Duration{}, Instant{})); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		if notice.ID != a.Job.ID || notice.Tenant != a.Job.Tenant || notice.Version != a.Job.Version {
+			t.Errorf("it is of job %s version %d", notice.ID, notice.Version)
+		}
+		a.Job, a.Trigger, a.Body = notice, TriggerNotify, []byte(`{"job":"job"}`)
+	})
+	if got.Method != "POST" || got.Path != "/pager?x=1" || got.Body != `{"job":"job"}` {
+		t.Errorf("%s %s %s", got.Method, got.Path, got.Body)
+	}
+	for name, want := range map[string]string{
+		"Content-Type": "application/json", "Authorization": "", "Punctual-Trigger": "notify", "Punctual-Job": "job",
+		"Webhook-Id": "01a128e7-2780-8804-a169-8fb691c134cb", "Idempotency-Key": "01a128e7-2780-8804-a169-8fb691c134cb",
+	} {
+		if value := got.Header.Get(name); value != want {
+			t.Errorf("%s: %q, want %q", name, value, want)
+		}
+	}
+	if _, err := compiled(t, `{}`).Notice("ftp://example.com"); err == nil {
+		t.Error("an address that is none is taken")
+	}
+}
+
+// notices is a store with a number of batches of notices, the first of which fails.
+type notices struct {
+	*fakeStore
+	batches int
+	calls   []time.Time
+}
+
+func (n *notices) Renew(context.Context, uuid.UUID, bool) (Pulse, error) {
+	return read(n.fakeStore, func() Pulse { return Pulse{Known: true, Notices: n.batches > 0} }), nil
+}
+
+func (n *notices) Notify(context.Context) (left bool, err error) {
+	n.set(func() {
+		n.calls = append(n.calls, time.Now())
+		switch {
+		case len(n.calls) == 1:
+			err = errors.New("the database is away")
+		case n.batches > 0:
+			n.batches--
+			left = true
+		}
+	})
+	return left, err
+}
+
+func TestNoticesAreToldSoonAndWhileThereAreAny(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &notices{fakeStore: newFakeStore()}
+		r := start(t, store, newGatedDials(t, false).client, 1)
+		time.Sleep(time.Minute)
+		if n := read(store.fakeStore, func() int { return len(store.calls) }); n != 0 {
+			t.Fatalf("asked %d times though there are none", n)
+		}
+		began := time.Now()
+		store.set(func() { store.batches = 3 })
+		time.Sleep(time.Minute)
+		calls := read(store.fakeStore, func() []time.Time { return store.calls })
+		// One that failed, three batches at once, one that finds nothing, and perhaps one more for a heartbeat meanwhile.
+		if len(calls) < 5 || len(calls) > 6 || calls[0].Sub(began) > 2*time.Second || calls[1].Sub(calls[0]) != time.Second || calls[4] != calls[1] {
+			t.Errorf("asked at %v, from %v on", calls, began)
+		}
+		r.stopWithin(time.Second)
+	})
+}

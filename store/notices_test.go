@@ -1,0 +1,210 @@
+package store
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+const hook = "https://pager.example/hook"
+
+// notify has a URL told of events.
+func notify(url string, events ...scheduler.Event) func(*scheduler.Definition) {
+	return func(d *scheduler.Definition) { d.Notify = append(d.Notify, scheduler.Notify{On: events, URL: url}) }
+}
+
+var everything = notify(hook, scheduler.Events...)
+
+// notices describes what is still to be told, in the order of writing.
+func (c crud) notices() []string {
+	c.t.Helper()
+	rows, err := c.pool.Query(c.t.Context(), `
+		SELECT concat_ws(' ', n.event, n.slots, n.reason, n.error) FROM punctual.notices n JOIN punctual.runs r ON r.id = n.run_id AND r.job_id = n.job_id AND r.scheduled_for = n.scheduled_for
+		ORDER BY n.id`)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer rows.Close()
+	lines := []string{}
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			c.t.Fatal(err)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func (c crud) wantNotices(want ...string) {
+	c.t.Helper()
+	if got := c.notices(); !slices.Equal(got, want) {
+		c.t.Errorf("notices %q, want %q", got, want)
+	}
+}
+
+func TestWhatHappensIsNoted(t *testing.T) {
+	const death = "dead http_5xx 503 Service Unavailable"
+	t.Run("a death", func(t *testing.T) {
+		c := newClaimer(t)
+		a := c.manual("job", everything)
+		c.finish(failed(a))
+		c.wantNotices()
+		c.exec(`UPDATE punctual.ready SET due_at = now()`)
+		c.finish(buried(c.one(c.claimReady(10))))
+		c.wantNotices(death)
+	})
+	t.Run("a death after expiry, and nothing when a run expires unsent", func(t *testing.T) {
+		c := newClaimer(t)
+		a := c.manual("job", everything)
+		b := c.manual("other", everything)
+		expired := func(a scheduler.Assignment) scheduler.Outcome {
+			o := unsent(a, scheduler.Expire)
+			o.Reason = scheduler.ReasonExpired
+			return o
+		}
+		c.finish(failed(a), expired(b))
+		c.exec(`UPDATE punctual.ready SET due_at = now()`)
+		c.finish(expired(c.one(c.claimReady(10))))
+		c.wantNotices("dead expired")
+	})
+	t.Run("a death by the loss of three replicas", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("job", never, everything)
+		c.trigger("job")
+		for range 3 {
+			replica := uuid.New()
+			c.claimAll(replica)
+			c.lose(replica)
+			c.recover()
+		}
+		c.wantNotices("dead poison the replica that made this attempt vanished; whether the target got the request is not known")
+	})
+	t.Run("no death of a run that was cancelled meanwhile", func(t *testing.T) {
+		c := newClaimer(t)
+		a := c.manual("job", everything)
+		if _, err := c.CancelRun(t.Context(), c.tenant, a.RunID); err != nil {
+			t.Fatal(err)
+		}
+		c.finish(buried(a))
+		c.wantNotices()
+	})
+	t.Run("the first success after deaths", func(t *testing.T) {
+		c := newClaimer(t)
+		a := c.manual("job", everything)
+		run := func() scheduler.Assignment { c.trigger("job"); return c.one(c.claimReady(10)) }
+		c.finish(succeeded(a))
+		c.finish(buried(run()))
+		c.finish(buried(run()))
+		c.finish(succeeded(run()))
+		c.finish(succeeded(run()))
+		c.wantNotices(death, death, "recovered")
+		c.finish(buried(run()))
+		c.finish(succeeded(run()))
+		c.wantNotices(death, death, "recovered", death, "recovered")
+	})
+	t.Run("deaths and successes that are written together, by when they ended", func(t *testing.T) {
+		c := newClaimer(t)
+		c.create("job", never, everything)
+		run := func(end func(scheduler.Assignment) scheduler.Outcome, after time.Duration) scheduler.Outcome {
+			c.trigger("job")
+			o := end(c.one(c.claimReady(10)))
+			o.FinishedAt = o.FinishedAt.Add(after)
+			return o
+		}
+		both := []string{death, "recovered"}
+		c.finish(run(succeeded, time.Minute), run(buried, time.Second))
+		c.wantNotices(both...)
+		c.finish(run(succeeded, time.Minute), run(buried, time.Second)) // the second time the job has a row
+		c.wantNotices(slices.Repeat(both, 2)...)
+		c.finish(run(buried, time.Minute), run(succeeded, time.Second))
+		c.wantNotices(append(slices.Repeat(both, 2), death)...)
+		c.finish(run(succeeded, 0))
+		c.wantNotices(slices.Repeat(both, 3)...)
+	})
+	t.Run("slots that are missed", func(t *testing.T) {
+		c := newClaimer(t)
+		job := c.create("job", halfPast, missed(scheduler.MissedSkip), everything)
+		c.slotAgo(job.ID, 5*time.Hour)
+		c.claim(10, true)
+		c.wantNotices("missed 6 missed")
+	})
+	t.Run("the late run that catches up, and what it stands for", func(t *testing.T) {
+		c := newClaimer(t)
+		job := c.create("job", halfPast, everything)
+		c.slotAgo(job.ID, 5*time.Hour)
+		c.one(c.claim(10, true))
+		c.wantNotices("late", "missed 5 missed")
+	})
+	t.Run("slots that an edit settles", func(t *testing.T) {
+		c := newClaimer(t)
+		job := c.create("job", halfPast, everything)
+		c.slotAgo(job.ID, 5*time.Hour)
+		c.edit("job", every(2*time.Hour))
+		c.wantNotices("late", "missed 5 missed")
+	})
+	t.Run("no skip for another reason", func(t *testing.T) {
+		c := newClaimer(t)
+		job, slot := c.dueNow("job", forbid, everything)
+		c.one(c.claim(10, false))
+		c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job.ID, slot.Add(-time.Second))
+		c.claim(10, false)
+		if got := c.history(job.ID); len(got) != 2 {
+			t.Fatalf("history %q", got)
+		}
+		c.wantNotices()
+	})
+	t.Run("no run of a slot that had its run already", func(t *testing.T) {
+		c := newClaimer(t)
+		job := c.create("job", halfPast, everything)
+		slot := c.slotAgo(job.ID, 5*time.Hour)
+		c.exec(`SELECT punctual.create_partitions(current_date - 1, current_date)`)
+		c.ranAt(job.ID, scheduler.SlotRunID(job.ID, slot.Add(5*time.Hour)), slot.Add(5*time.Hour))
+		c.claim(10, true)
+		c.wantNotices("missed 5 missed")
+	})
+	t.Run("nothing for a job that does not ask for it", func(t *testing.T) {
+		c := newClaimer(t)
+		for name, option := range map[string]func(*scheduler.Definition){"silent": every(time.Hour), "late": notify(hook, scheduler.EventLate), "dead": notify(hook, scheduler.EventDead)} {
+			job := c.create(name, halfPast, missed(scheduler.MissedSkip), option)
+			c.slotAgo(job.ID, 5*time.Hour)
+			c.claim(10, true)
+			if name != "dead" {
+				c.trigger(name)
+				c.finish(buried(c.one(c.claimReady(10))))
+			}
+			c.trigger(name)
+			c.finish(succeeded(c.one(c.claimReady(10))))
+		}
+		c.wantNotices()
+		if n := c.count(`SELECT count(*) FROM punctual.notified`); n != 0 {
+			t.Errorf("%d jobs have a row all the same", n)
+		}
+	})
+}
+
+// After a commit whose answer was lost, the finisher writes the same outcomes again.
+func TestOutcomesWrittenTwiceAreNotedOnce(t *testing.T) {
+	c := newClaimer(t)
+	dead := buried(c.manual("job", everything))
+	c.finish(dead)
+	if n := c.finish(dead); n != 1 {
+		t.Fatalf("%d superseded", n)
+	}
+	c.wantNotices("dead http_5xx 503 Service Unavailable")
+	c.trigger("job")
+	ok := succeeded(c.one(c.claimReady(10)))
+	c.finish(ok)
+	c.trigger("job")
+	again := buried(c.one(c.claimReady(10)))
+	c.finish(again)
+	c.finish(ok, dead, again)
+	c.wantNotices("dead http_5xx 503 Service Unavailable", "recovered", "dead http_5xx 503 Service Unavailable")
+	if n := c.count(`SELECT count(*) FROM punctual.notified WHERE failing`); n != 1 {
+		t.Error("an outcome that was written before says that the job is well")
+	}
+}

@@ -1,0 +1,267 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// tellBatch is how many notices one batch looks at to find jobs to tell of. Of these jobs it tells all.
+const tellBatch = 500
+
+// telling is one batch of notices on its way to become runs.
+type telling struct {
+	u     *unit
+	now   time.Time
+	jobs  []*toldJob // whose rows of notified are locked
+	later []uuid.UUID
+	until []time.Time // when the jobs of later are looked at again
+}
+
+// toldJob is a job whose notify URLs may be told what happened to it.
+type toldJob struct {
+	key    jobVersion // the current one
+	tenant int32
+	lane   int16
+	job    *scheduler.Job
+	news   scheduler.News
+}
+
+// Notify implements scheduler.Store. The notices of a job become runs, one for each URL that asked for any of
+// them, in the transaction that deletes them. The lock on the job's row of notified, for which nobody waits
+// here, keeps two replicas from telling a part each.
+func (s *Store) Notify(ctx context.Context) (left bool, err error) {
+	err = s.join(ctx, func(ctx context.Context, u *unit) error {
+		t := telling{u: u}
+		found, err := t.find(ctx)
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		if err := t.lock(ctx, found); err != nil {
+			return err
+		}
+		left = len(t.jobs) > 0
+		if err := t.choose(ctx); err != nil {
+			return err
+		}
+		return t.write(ctx)
+	})
+	if err != nil {
+		return false, fmt.Errorf("telling what happened to jobs: %w", err)
+	}
+	return left, nil
+}
+
+// find returns the jobs of the notices that have waited longest.
+func (t *telling) find(ctx context.Context) ([]uuid.UUID, error) {
+	rows, err := t.u.Query(ctx, `
+		SELECT DISTINCT n.job_id FROM (SELECT job_id FROM punctual.notices WHERE tell_at <= now() ORDER BY tell_at LIMIT $1) n`, tellBatch)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+}
+
+// lock locks the jobs' rows of notified, and makes those that are missing. The notices of a job that is no
+// more are for nobody.
+func (t *telling) lock(ctx context.Context, jobs []uuid.UUID) error {
+	var b pgx.Batch
+	b.Queue(`DELETE FROM punctual.notices n WHERE n.job_id = ANY($1::uuid[]) AND NOT EXISTS (SELECT FROM punctual.jobs j WHERE j.id = n.job_id)`, jobs)
+	b.Queue(`INSERT INTO punctual.notified (job_id) SELECT j.id FROM punctual.jobs j WHERE j.id = ANY($1::uuid[]) ORDER BY j.id ON CONFLICT DO NOTHING`, jobs)
+	b.Queue(`SELECT now(), job_id FROM punctual.notified WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED`, jobs).
+		Query(func(rows pgx.Rows) error {
+			var id uuid.UUID
+			_, err := pgx.ForEachRow(rows, []any{&t.now, &id}, func() error {
+				t.jobs = append(t.jobs, &toldJob{key: jobVersion{id: id}})
+				return nil
+			})
+			return err
+		})
+	return t.u.SendBatch(ctx, &b).Close()
+}
+
+// choose reads, now that they are locked, what the jobs are and when each was last told of, and leaves those
+// to be told now.
+func (t *telling) choose(ctx context.Context) error {
+	rows, err := t.u.Query(ctx, `
+		SELECT j.id, j.version, j.name, j.tenant, o.name, s.lane, `+mayBeTold+`
+		FROM unnest($1::uuid[]) AS u(id) JOIN punctual.notified n ON n.job_id = u.id JOIN punctual.jobs j ON j.id = u.id
+		JOIN punctual.schedules s ON s.job_id = u.id JOIN punctual.tenants o ON o.id = j.tenant ORDER BY j.id`, t.ids())
+	if err != nil {
+		return err
+	}
+	t.jobs = t.jobs[:0]
+	var j toldJob
+	var when time.Time
+	if _, err := pgx.ForEachRow(rows, []any{&j.key.id, &j.key.version, &j.news.Job, &j.tenant, &j.news.Tenant, &j.lane, &when}, func() error {
+		if when.After(t.now) {
+			t.putOff(j.key.id, when)
+			return nil
+		}
+		j.news.JobID = j.key.id
+		t.jobs = append(t.jobs, new(j))
+		return nil
+	}); err != nil {
+		return err
+	}
+	return t.define(ctx)
+}
+
+func (t *telling) putOff(job uuid.UUID, until time.Time) {
+	t.later, t.until = append(t.later, job), append(t.until, until)
+}
+
+func (t *telling) ids() []uuid.UUID {
+	ids := make([]uuid.UUID, len(t.jobs))
+	for i, j := range t.jobs {
+		ids[i] = j.key.id
+	}
+	return ids
+}
+
+// define reads the current definitions: they say who is told. A job whose definition this binary cannot read
+// waits for one that can.
+func (t *telling) define(ctx context.Context) error {
+	found, broken, missing := map[jobVersion]*scheduler.Job{}, map[jobVersion]error{}, map[jobVersion]int32{}
+	for _, j := range t.jobs {
+		if job, ok := t.u.store.jobs.Get(j.key); ok {
+			found[j.key] = job
+		} else {
+			missing[j.key] = j.tenant
+		}
+	}
+	if len(missing) > 0 {
+		var b pgx.Batch
+		t.u.store.queueDefinitions(&b, missing, found, broken)
+		if err := t.u.SendBatch(ctx, &b).Close(); err != nil {
+			return err
+		}
+	}
+	t.jobs = slices.DeleteFunc(t.jobs, func(j *toldJob) bool {
+		if j.job = found[j.key]; j.job != nil {
+			return false
+		}
+		t.u.store.options.Log.Error("what happened to a job cannot be told by this version of Punctual; it is tried again in a minute",
+			"job", j.key.id, "version", j.key.version, "error", broken[j.key])
+		t.putOff(j.key.id, t.now.Add(putOff))
+		return true
+	})
+	return nil
+}
+
+// Of each event of a job all are counted, and the newest described.
+const takeNotices = `
+WITH gone AS (DELETE FROM punctual.notices WHERE job_id = ANY($1::uuid[]) RETURNING *),
+counted AS (
+    SELECT *, row_number() OVER newest AS age, count(*) OVER same AS total, min(happened_at) OVER same AS first_at, max(happened_at) OVER same AS last_at
+    FROM gone WINDOW same AS (PARTITION BY job_id, event), newest AS (PARTITION BY job_id, event ORDER BY happened_at DESC, id DESC))
+SELECT job_id, event, total, first_at, last_at, run_id, scheduled_for, happened_at, slots, coalesce(reason, ''), coalesce(left(error, 1000), '')
+FROM counted WHERE age <= $2 ORDER BY job_id, last_at, event, age`
+
+// take deletes the notices, and puts them together as each job's news.
+func (t *telling) take(ctx context.Context) error {
+	rows, err := t.u.Query(ctx, takeNotices, t.ids(), scheduler.NewsRuns)
+	if err != nil {
+		return err
+	}
+	news := make(map[uuid.UUID]*scheduler.News, len(t.jobs))
+	for _, j := range t.jobs {
+		news[j.key.id] = &j.news
+	}
+	var job uuid.UUID
+	var e scheduler.NewsEvent
+	var r scheduler.NewsRun
+	_, err = pgx.ForEachRow(rows, []any{&job, &e.Event, &e.Count, &e.FirstAt, &e.LastAt, &r.ID, &r.ScheduledFor, &r.HappenedAt, &r.Slots, &r.Reason, &r.Error}, func() error {
+		utc(&e.FirstAt, &e.LastAt, &r.ScheduledFor, &r.HappenedAt)
+		n := news[job]
+		if k := len(n.Events); k == 0 || n.Events[k-1].Event != e.Event {
+			n.Events = append(n.Events, e)
+		}
+		last := &n.Events[len(n.Events)-1]
+		last.Runs = append(last.Runs, r)
+		return nil
+	})
+	return err
+}
+
+// write puts off what is to wait, and makes the runs of the rest.
+func (t *telling) write(ctx context.Context) error {
+	var b pgx.Batch
+	if len(t.later) > 0 {
+		b.Queue(`
+			UPDATE punctual.notices n SET tell_at = u.until FROM unnest($1::uuid[], $2::timestamptz[]) AS u(job_id, until)
+			WHERE n.job_id = u.job_id AND n.tell_at <= now()`, t.later, t.until)
+	}
+	if len(t.jobs) > 0 {
+		if err := t.take(ctx); err != nil {
+			return err
+		}
+		var runs noticeRuns
+		for _, j := range t.jobs {
+			if err := runs.add(j, t.now); err != nil {
+				return err
+			}
+		}
+		runs.queue(&b, t.now)
+		t.u.due = t.u.due || len(runs.ids) > 0
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	return t.u.SendBatch(ctx, &b).Close()
+}
+
+// noticeRuns collects the runs that tell URLs, column by column.
+type noticeRuns struct {
+	ids, jobs         []uuid.UUID
+	tenants, versions []int32
+	lanes             []int16
+	urls              []string
+	bodies            [][]byte
+}
+
+// add makes a run for each URL of the job that asked for any of the news.
+func (r *noticeRuns) add(j *toldJob, now time.Time) error {
+	var done []string
+	for _, entry := range j.job.Notify {
+		news := j.news.For(entry.URL, j.job.Notify)
+		if len(news.Events) == 0 || slices.Contains(done, entry.URL) {
+			continue
+		}
+		done = append(done, entry.URL)
+		body, err := json.Marshal(news)
+		if err != nil {
+			return fmt.Errorf("encoding the news of job %s: %w", j.key.id, err)
+		}
+		r.ids, r.jobs = append(r.ids, scheduler.NewRunID(now)), append(r.jobs, j.key.id)
+		r.tenants, r.versions, r.lanes = append(r.tenants, j.tenant), append(r.versions, j.key.version), append(r.lanes, j.lane)
+		r.urls, r.bodies = append(r.urls, entry.URL), append(r.bodies, body)
+	}
+	return nil
+}
+
+// queue writes the runs, which any replica may claim at once, and that their jobs were told of.
+func (r *noticeRuns) queue(b *pgx.Batch, now time.Time) {
+	if len(r.ids) == 0 {
+		return
+	}
+	b.Queue(`
+		INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+		SELECT u.id, u.job_id, $1::timestamptz, u.tenant, u.lane FROM unnest($2::uuid[], $3::uuid[], $4::int[], $5::smallint[]) AS u(id, job_id, tenant, lane)`,
+		now, r.ids, r.jobs, r.tenants, r.lanes)
+	b.Queue(`
+		INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger)
+		SELECT u.id, u.job_id, $1::timestamptz, $1::timestamptz, u.tenant, u.version, u.lane, 'pending', 'notify'
+		FROM unnest($2::uuid[], $3::uuid[], $4::int[], $5::int[], $6::smallint[]) AS u(id, job_id, tenant, version, lane)`,
+		now, r.ids, r.jobs, r.tenants, r.versions, r.lanes)
+	b.Queue(`INSERT INTO punctual.run_data (run_id, notify_url, body) SELECT u.id, u.url, u.body FROM unnest($1::uuid[], $2::text[], $3::bytea[]) AS u(id, url, body)`,
+		r.ids, r.urls, r.bodies)
+	b.Queue(`UPDATE punctual.notified SET sent_at = $2 WHERE job_id = ANY($1::uuid[])`, r.jobs, now)
+}

@@ -1,0 +1,524 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+// tell makes the runs that tell what may be told by now.
+func (c crud) tell() {
+	c.t.Helper()
+	for {
+		left, err := c.Notify(c.t.Context())
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if !left {
+			return
+		}
+	}
+}
+
+// later lets five minutes pass since anybody was told of anything.
+func (c crud) later() {
+	c.t.Helper()
+	c.exec(`UPDATE punctual.notified SET sent_at = sent_at - interval '5 min'`)
+	c.exec(`UPDATE punctual.notices SET tell_at = tell_at - interval '5 min'`)
+}
+
+// hears tells what may be told, and returns the requests that follow from it, by URL.
+func (c claimer) hears() map[string]scheduler.Assignment {
+	c.t.Helper()
+	c.tell()
+	heard := map[string]scheduler.Assignment{}
+	for _, a := range c.claimReady(100).Runs {
+		if a.Job.Notify != nil || a.Job.ConcurrencyPolicy != scheduler.PolicyAllow || a.Job.Target.Method != "POST" || a.Job.Target.Headers != nil {
+			c.t.Errorf("a notice is sent by %+v", a.Job.Definition)
+		}
+		if _, twice := heard[a.Job.Target.URL]; twice {
+			c.t.Errorf("%s is told twice", a.Job.Target.URL)
+		}
+		heard[a.Job.Target.URL] = a
+	}
+	return heard
+}
+
+func news(t *testing.T, a scheduler.Assignment) (n scheduler.News) {
+	t.Helper()
+	if err := json.Unmarshal(a.Body, &n); err != nil {
+		t.Fatalf("%s: %v", a.Body, err)
+	}
+	return n
+}
+
+// summary is what a notice says: events and how often.
+func summary(t *testing.T, a scheduler.Assignment) string {
+	t.Helper()
+	var parts []string
+	for _, e := range news(t, a).Events {
+		parts = append(parts, fmt.Sprintf("%s %d", e.Event, e.Count))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// wantHeard fails the test unless the hook, and nobody else, is told just this now; empty: nothing.
+func (c claimer) wantHeard(want string) scheduler.Assignment {
+	c.t.Helper()
+	heard := c.hears()
+	a, told := heard[hook]
+	switch {
+	case want == "" && len(heard) > 0:
+		c.t.Fatalf("told of %s", heard[hook].Body)
+	case want != "" && (!told || len(heard) != 1):
+		c.t.Fatalf("%d URLs are told, the hook: %t", len(heard), told)
+	case want != "" && summary(c.t, a) != want:
+		c.t.Errorf("told of %s, want %s", summary(c.t, a), want)
+	}
+	return a
+}
+
+// dies makes a run of the job dead, and wellAgain makes one succeed.
+func (c claimer) dies(job string) {
+	c.t.Helper()
+	c.trigger(job)
+	c.finish(buried(c.one(c.claimReady(10))))
+}
+
+func (c claimer) wellAgain(job string) {
+	c.t.Helper()
+	c.trigger(job)
+	c.finish(succeeded(c.one(c.claimReady(10))))
+}
+
+func TestTheFirstNoticeGoesAtOnceAndFurtherOnesTogether(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("job", never, everything)
+	c.create("other", never, everything)
+	pulse := func() bool {
+		p, err := c.Renew(t.Context(), c.replica, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Notices
+	}
+	if pulse() {
+		t.Error("there is something to tell before anything happened")
+	}
+	c.dies("job")
+	if !pulse() {
+		t.Error("the heartbeat does not tell of the notice")
+	}
+	c.woken()
+	first := c.wantHeard("dead 1")
+	if !c.woken() {
+		t.Error("the tick loop was not told")
+	}
+	if run, err := c.GetRun(t.Context(), c.tenant, first.RunID); err != nil || run.Trigger != scheduler.TriggerNotify || run.JobID != job.ID || run.MaxAttempts != 5 ||
+		!run.ScheduledFor.Equal(run.DueAt) || run.Late || first.Trigger != scheduler.TriggerNotify || first.WebhookID != uuid.Nil {
+		t.Errorf("the run is %+v (%v)", run, err)
+	}
+	c.finish(succeeded(first))
+	c.dies("job")
+	c.dies("job")
+	c.wellAgain("job")
+	if pulse() {
+		t.Error("the heartbeat tells of notices that are to wait")
+	}
+	c.wantHeard("")
+	c.dies("other") // is grouped by itself
+	c.wantHeard("dead 1")
+	c.exec(`UPDATE punctual.notified SET sent_at = sent_at - interval '4 min 50 s'`)
+	c.exec(`UPDATE punctual.notices SET tell_at = tell_at - interval '4 min 50 s'`)
+	c.wantHeard("")
+	c.later()
+	if !pulse() {
+		t.Error("the heartbeat does not tell that the five minutes are over")
+	}
+	c.wantHeard("dead 2, recovered 1")
+	c.wantHeard("")
+	if n := c.count(`SELECT count(*) FROM punctual.notices`); n != 0 {
+		t.Errorf("%d notices are left", n)
+	}
+	c.later()
+	c.dies("job") // after five minutes of quiet it is a first one again
+	c.wantHeard("dead 1")
+}
+
+// A notice that was being written while others were told does not go out by itself.
+func TestANoticeThatComesDuringATellingWaits(t *testing.T) {
+	c := newClaimer(t)
+	c.create("job", never, everything)
+	c.dies("job")
+	c.wantHeard("dead 1")
+	c.dies("job")
+	c.exec(`UPDATE punctual.notices SET tell_at = now()`) // as it was written before the job was told of
+	c.wantHeard("")
+	if n := c.count(`SELECT count(*) FROM punctual.notices n JOIN punctual.notified d ON d.job_id = n.job_id WHERE n.tell_at = d.sent_at + interval '5 min'`); n != 1 {
+		t.Error("it is not put off to the end of the five minutes")
+	}
+	c.later()
+	c.wantHeard("dead 1")
+}
+
+func TestANoticeSaysWhatHappened(t *testing.T) {
+	c := newClaimer(t)
+	slow, pager := "https://slow.example/", "https://pager.example/other"
+	job := c.create("job", never, everything, notify(pager, scheduler.EventRecovered), notify(slow, scheduler.EventMissed), notify(hook, scheduler.EventDead), notify(pager, scheduler.EventLate))
+	var dead []uuid.UUID
+	for range 3 {
+		c.trigger("job")
+		o := buried(c.one(c.claimReady(10)))
+		o.Error = strings.Repeat("é", 2000)
+		c.finish(o)
+		dead = append(dead, o.RunID)
+	}
+	c.wellAgain("job")
+	c.exec(`INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, happened_at)
+		SELECT $1, $2, 1, 'late', gen_random_uuid(), now(), now() - interval '1 h' + i * interval '1 s' FROM generate_series(1, 1000) i`, job.ID, c.tenant)
+	heard := c.hears()
+	if len(heard) != 2 || summary(t, heard[hook]) != "late 1000, dead 3, recovered 1" || summary(t, heard[pager]) != "late 1000, recovered 1" {
+		t.Fatalf("heard %v", heard)
+	}
+	n := news(t, heard[hook])
+	if n.Job != "job" || n.JobID != job.ID || n.Tenant != "default" {
+		t.Errorf("the notice is about %q (%s) of %q", n.Job, n.JobID, n.Tenant)
+	}
+	late := n.Events[0]
+	if len(late.Runs) != scheduler.NewsRuns || late.LastAt.Sub(late.FirstAt) != 999*time.Second || !late.Runs[0].HappenedAt.Equal(late.LastAt) ||
+		!slices.IsSortedFunc(late.Runs, func(a, b scheduler.NewsRun) int { return b.HappenedAt.Compare(a.HappenedAt) }) {
+		t.Errorf("of the late runs it says %+v", late)
+	}
+	for i, r := range n.Events[1].Runs {
+		if r.ID != dead[2-i] || r.Reason != scheduler.ReasonHTTP5xx || r.Error != strings.Repeat("é", 1000) || r.ScheduledFor.IsZero() || r.Slots != nil {
+			t.Errorf("dead run %d: %+v", i, r)
+		}
+	}
+	if size := len(heard[hook].Body); size > 20<<10 {
+		t.Errorf("%d bytes", size)
+	}
+}
+
+func TestTheCurrentDefinitionSaysWhoIsTold(t *testing.T) {
+	t.Run("of what happened before it was changed", func(t *testing.T) {
+		c := newClaimer(t)
+		c.create("job", never, notify("https://old.example/", scheduler.Events...))
+		c.dies("job")
+		c.edit("job", func(d *scheduler.Definition) { d.Notify = nil; everything(d) })
+		a := c.wantHeard("dead 1")
+		if a.Job.Version != 2 {
+			t.Errorf("version %d", a.Job.Version)
+		}
+	})
+	t.Run("or that nobody is, and then the next one is a first one", func(t *testing.T) {
+		c := newClaimer(t)
+		c.create("job", never, everything)
+		c.dies("job")
+		c.edit("job", func(d *scheduler.Definition) { d.Notify = nil })
+		c.wantHeard("")
+		c.edit("job", everything)
+		c.dies("job")
+		c.wantHeard("dead 1")
+	})
+	t.Run("of a paused job", func(t *testing.T) {
+		c := newClaimer(t)
+		c.create("job", halfPast, everything)
+		c.dies("job")
+		c.pause("job")
+		c.wantHeard("dead 1")
+	})
+	t.Run("and a deleted one's last", func(t *testing.T) {
+		c := newClaimer(t)
+		c.create("job", never, everything)
+		c.dies("job")
+		if err := c.DeleteJob(t.Context(), c.tenant, "job", nil); err != nil {
+			t.Fatal(err)
+		}
+		c.wantHeard("dead 1")
+	})
+	t.Run("unless this binary cannot read it", func(t *testing.T) {
+		c := newClaimer(t)
+		job := c.create("job", never, everything)
+		c.dies("job")
+		c.edit("job", described("newer"))
+		c.jobs.Purge()
+		c.exec(`UPDATE punctual.job_versions SET definition = '{"name":"job","newer":true}' WHERE job_id = $1 AND version = 2`, job.ID)
+		c.wantHeard("")
+		if n := c.count(`SELECT count(*) FROM punctual.notices WHERE tell_at > now() + interval '50 s'`); n != 1 {
+			t.Error("the notice is not kept for one that can")
+		}
+	})
+	t.Run("and of a job that was removed nobody is", func(t *testing.T) {
+		c := newClaimer(t)
+		job := c.create("job", never, everything)
+		c.dies("job")
+		c.exec(`DELETE FROM punctual.jobs WHERE id = $1`, job.ID)
+		c.wantHeard("")
+		c.wantNotices()
+	})
+}
+
+func TestADeletedJobIsStillToldOf(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("job", never, everything)
+	c.dies("job")
+	c.trigger("job")
+	c.tell()
+	if n := c.ready(job.ID); n != 2 {
+		t.Fatalf("%d runs wait", n)
+	}
+	if err := c.DeleteJob(t.Context(), c.tenant, "job", nil); err != nil {
+		t.Fatal(err)
+	}
+	c.wantHeard("dead 1")
+	if got := c.history(job.ID); !slices.Contains(got, "manual cancelled job_deleted") {
+		t.Errorf("history %q", got)
+	}
+}
+
+func TestADeadNotice(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("job", never, forbid, everything)
+	c.dies("job")
+	dead := c.wantHeard("dead 1")
+	c.finish(buried(dead))
+	c.later()
+	c.wantHeard("") // never about themselves
+	c.edit("job", func(d *scheduler.Definition) { d.Notify[0].URL = "https://elsewhere.example/" })
+	letters, _, err := c.ListDeadLetters(t.Context(), c.tenant, DeadLetterFilter{Resolved: open})
+	if err != nil || len(letters) != 2 || letters[0].RunID != dead.RunID || letters[0].NotifyURL != hook || letters[1].NotifyURL != "" {
+		t.Fatalf("dead letters %+v (%v)", letters, err)
+	}
+	run := c.replay(dead.RunID)
+	if run.Trigger != scheduler.TriggerReplay || run.MaxAttempts != 5 {
+		t.Errorf("the replay is %+v", run)
+	}
+	if _, err := c.TriggerJob(t.Context(), c.tenant, "job", TriggerRequest{}); err != nil {
+		t.Errorf("a replayed notice is in the way of the job's runs: %v", err)
+	}
+	active := c.claimReady(100)
+	if len(active.Runs) != 2 {
+		t.Fatalf("%d runs were claimed", len(active.Runs))
+	}
+	again := active.Runs[slices.IndexFunc(active.Runs, func(a scheduler.Assignment) bool { return a.RunID == run.ID })]
+	if again.Job.Target.URL != hook || again.WebhookID != dead.RunID || again.IdempotencyKey != dead.RunID.String() || string(again.Body) != string(dead.Body) {
+		t.Errorf("the replay is sent as %+v", again)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run <> $2`, job.ID, run.ID); n != 1 {
+		t.Error("the gate is not the run's own")
+	}
+	c.finish(buried(again)) // a replay of it is one too
+	again = c.wantHeardAgain(again.RunID)
+	c.finish(succeeded(again))
+	c.wantNotices()
+	if last := c.get("job").LastRun; last == nil || last.Trigger != scheduler.TriggerManual {
+		t.Errorf("the job's last run is %+v", last)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.job_status s JOIN punctual.runs r ON r.id = s.last_run_id WHERE r.trigger = 'manual'`); n != 1 {
+		t.Error("the view has another")
+	}
+}
+
+// wantHeardAgain replays a dead notice, which goes to the hook once more.
+func (c claimer) wantHeardAgain(dead uuid.UUID) scheduler.Assignment {
+	c.t.Helper()
+	c.replay(dead)
+	a := c.one(c.claimReady(10))
+	if a.Job.Target.URL != hook {
+		c.t.Errorf("it goes to %s", a.Job.Target.URL)
+	}
+	return a
+}
+
+func TestANoticeTakesNoGate(t *testing.T) {
+	for _, policy := range []scheduler.ConcurrencyPolicy{scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait} {
+		t.Run(string(policy), func(t *testing.T) {
+			c := newClaimer(t)
+			job := c.create("job", never, everything, func(d *scheduler.Definition) { d.ConcurrencyPolicy = policy })
+			c.dies("job")
+			c.tell()
+			run := c.trigger("job") // while the notice waits
+			both := c.claimReady(10).Runs
+			if len(both) != 2 {
+				t.Fatalf("%d runs were claimed", len(both))
+			}
+			if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run = $2`, job.ID, run.ID); n != 1 {
+				t.Error("the gate is not held by the run")
+			}
+			i := slices.IndexFunc(both, func(a scheduler.Assignment) bool { return a.Trigger == scheduler.TriggerNotify })
+			c.finish(succeeded(both[i]))
+			if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run = $2`, job.ID, run.ID); n != 1 {
+				t.Error("the end of the notice freed the gate")
+			}
+			if got := c.get("job").LastRun; got == nil || got.ID != run.ID {
+				t.Errorf("the job's last run is %+v", got)
+			}
+		})
+	}
+}
+
+// Replays of a job that must not overlap wait for each other; its notices are no part of that.
+func TestNoticesAndBulkReplays(t *testing.T) {
+	c := newClaimer(t)
+	c.create("job", never, forbid, everything, notify("https://b.example/", scheduler.Events...))
+	c.dies("job")
+	for _, a := range c.hears() {
+		c.finish(buried(a))
+	}
+	c.later()
+	c.dies("job")
+	c.tell() // two notices wait in ready
+	r := BulkRequest{Kind: OperationReplay, LatestPerJob: true}
+	if n, err := c.CountDeadLetters(t.Context(), c.tenant, r); err != nil || n != 3 {
+		t.Errorf("the latest of the job and of each of its URLs are %d (%v)", n, err)
+	}
+	o := c.start(BulkRequest{Kind: OperationReplay})
+	c.batch()
+	if o := c.operation(o.ID); o.Done != 3 { // both dead notices, and the first of the two dead runs
+		t.Errorf("%+v", o)
+	}
+	if got := len(c.claimReady(10).Runs); got != 5 {
+		t.Errorf("%d runs were claimed", got)
+	}
+}
+
+// The notice's replica is lost: another sends it, to its URL and past the job's gate. Lost too often it is dead,
+// and nobody is told of that.
+func TestALostNoticeGoesOut(t *testing.T) {
+	c := newClaimer(t)
+	c.create("job", never, forbid, everything)
+	c.dies("job")
+	c.tell()
+	lose := func(attempt int) scheduler.Assignment {
+		t.Helper()
+		replica := uuid.New()
+		a := c.claimAll(replica)
+		if len(a) != 1 || a[0].Attempt != attempt || a[0].Job.Target.URL != hook {
+			t.Fatalf("claimed %+v", a)
+		}
+		c.lose(replica)
+		if n := c.recover(); n != 1 {
+			t.Fatalf("%d recovered", n)
+		}
+		return a[0]
+	}
+	notice := lose(1)
+	c.trigger("job")
+	both := c.claimReady(10).Runs
+	if len(both) != 2 {
+		t.Fatalf("%d runs were claimed beside each other", len(both))
+	}
+	for _, a := range both {
+		c.finish(unsent(a, scheduler.GiveBack))
+	}
+	c.exec(`DELETE FROM punctual.ready WHERE run_id <> $1`, notice.RunID)
+	lose(2)
+	lose(3)
+	if n := c.count(`SELECT count(*) FROM punctual.dead_letters WHERE reason = 'poison' AND trigger = 'notify' AND notify_url = $1`, hook); n != 1 {
+		t.Errorf("%d dead letters", n)
+	}
+	c.wantNotices()
+}
+
+// Neither verify nor explain takes a notice for a run of a slot.
+func TestANoticeIsNoSlotsRun(t *testing.T) {
+	c := newClaimer(t)
+	job, slot := c.dueNow("job", everything)
+	c.exec(`UPDATE punctual.job_versions SET valid_from = $1`, slot.Add(-time.Millisecond))
+	c.finish(buried(c.one(c.claim(10, false))))
+	a := c.wantHeard("dead 1")
+	c.finish(buried(a))
+	c.exec(`UPDATE punctual.schedules SET enabled = false WHERE job_id = $1`, job.ID)
+	lines, summary := c.verified(func(o *VerifyOptions) { o.From, o.To = slot.Add(-time.Hour), slot })
+	if len(lines) != 0 || summary.Slots != 1 || summary.Waiting != 0 {
+		t.Errorf("verify finds %q, %+v", lines, summary)
+	}
+	if e := c.explained("job", slot); e.Outcome != OutcomeDead {
+		t.Errorf("the slot: %+v", e)
+	}
+	if e := c.explained("job", a.ScheduledFor); e.Outcome != OutcomeNoSlot {
+		t.Errorf("the notice's instant: %+v", e)
+	}
+}
+
+// What happened is told once, however many replicas tell and while more of it happens.
+func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
+	c := newClaimer(t)
+	const jobs, deaths, tellers = 5, 8, 4 // of an odd number of jobs, each has runs that die and runs that succeed
+	var all []scheduler.Assignment
+	for i := range jobs {
+		c.create(fmt.Sprint("job-", i), never, everything)
+	}
+	for i := range jobs * deaths {
+		c.trigger(fmt.Sprint("job-", i%jobs))
+		all = append(all, c.one(c.claimReady(10)))
+	}
+	var telling, dying sync.WaitGroup
+	stop := make(chan struct{})
+	for range tellers {
+		telling.Go(func() {
+			for {
+				if _, err := c.Notify(t.Context()); err != nil {
+					t.Error(err)
+				}
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for part := range 4 { // each writes runs of all jobs, the others in between
+		dying.Go(func() {
+			for i := part * 2; i < len(all); i += 8 {
+				if _, err := c.Finish(t.Context(), []scheduler.Outcome{buried(all[i]), succeeded(all[i+1])}, nil); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	dying.Wait()
+	close(stop)
+	telling.Wait()
+	c.later()
+	c.tell()
+	told := map[scheduler.Event]int{}
+	for _, a := range c.claimReady(100).Runs {
+		for _, e := range news(t, a).Events {
+			told[e.Event] += e.Count
+		}
+	}
+	if told[scheduler.EventDead] != jobs*deaths/2 {
+		t.Errorf("told of %d deaths, want %d", told[scheduler.EventDead], jobs*deaths/2)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE trigger = 'notify'`); n > 2*jobs {
+		t.Errorf("%d notices for %d jobs within five minutes and after", n, jobs)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.notices`); n != 0 {
+		t.Errorf("%d are left", n)
+	}
+}
+
+func TestNoticesWorkInEveryExecMode(t *testing.T) {
+	for _, mode := range []string{"exec", "cache_describe", "describe_exec", "cache_statement"} {
+		t.Run(mode, func(t *testing.T) {
+			c := asClaimer(newCRUDIn(t, mode))
+			c.create("job", never, everything)
+			c.dies("job")
+			c.finish(succeeded(c.wantHeard("dead 1")))
+			c.wellAgain("job")
+			c.wantHeard("")
+			c.later()
+			c.wantHeard("recovered 1")
+		})
+	}
+}
