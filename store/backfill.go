@@ -13,7 +13,7 @@ import (
 	"punctual/scheduler"
 )
 
-// MostBackfilled is how many slots one backfill may be about. To find that many takes a second or two.
+// MostBackfilled is how many slots one backfill may be about. To find that many takes half a second to two.
 const MostBackfilled = 100_000
 
 // BackfillRequest asks for a run of each past slot of a job that has none.
