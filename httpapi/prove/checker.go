@@ -47,6 +47,9 @@ type Conditions struct {
 	// SentOnce: nothing broke between the replicas, the witness and the database. So each attempt on record
 	// was seen exactly once.
 	SentOnce bool
+	// ClockSteps: the database's clock was stepped, so that it cannot be compared with the witness's. What
+	// was claimed when is still compared by the database's clock alone.
+	ClockSteps bool
 	// AllSucceed: no target misbehaved either.
 	AllSucceed bool
 }
