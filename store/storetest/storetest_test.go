@@ -124,6 +124,7 @@ func BenchmarkDSN(b *testing.B) {
 		storetest.DSN(b)
 	}
 }
+
 func TestTheClockOfAServerCanBeStepped(t *testing.T) {
 	t.Parallel()
 	clock := storetest.NewClock(t)
