@@ -32,7 +32,7 @@ build: ## Build bin/punctual
 
 .PHONY: test
 test: ## Run all tests: race detector, real Postgres, real PgBouncer
-	@.ci/install gcc postgresql pgbouncer
+	@.ci/install gcc postgresql pgbouncer libfaketime
 	CGO_ENABLED=1 $(GO) test -race -timeout 10m $(ARGS) $(PKG)
 
 .PHONY: lint
@@ -56,7 +56,7 @@ bench: ## Run the benchmarks (BENCH=regexp picks some)
 
 .PHONY: soak
 soak: ## Run the long tests (SOAK=10m says how long each; SEED=… repeats one)
-	@.ci/install gcc postgresql pgbouncer
+	@.ci/install gcc postgresql pgbouncer libfaketime
 	CGO_ENABLED=1 SOAK=$(SOAK) $(GO) test -race -run '^TestSoak' -count=1 -v -timeout 0 $(ARGS) $(PKG)
 
 .PHONY: clean

@@ -125,6 +125,9 @@ func (k *check) ends() {
 		if !r.final() && !r.DueAt.After(k.Now.Add(-k.Settle)) {
 			k.fail(AllFinal, "job %s: run %s of %s is %s", k.name(r.Job), r.ID, clock(r.ScheduledFor), r.Status)
 		}
+		if r.ClaimedAt != nil && r.ClaimedAt.Before(r.DueAt) {
+			k.fail(NeverEarly, "job %s: run %s of %s was claimed %s before it was due", k.name(r.Job), r.ID, clock(r.ScheduledFor), r.DueAt.Sub(*r.ClaimedAt))
+		}
 		if r.Status == "dead" && listed[r.ID] != 1 {
 			k.fail(DeadAreListed, "job %s: dead run %s has %d dead letters", k.name(r.Job), r.ID, listed[r.ID])
 		}

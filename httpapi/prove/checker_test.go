@@ -190,6 +190,7 @@ func TestCheckNotices(t *testing.T) {
 		{"a request before it was due", NeverEarly, Conditions{}, func(f *facts) { r := f.theRequest(f.cron, 0); r.At = at(0.999) }},
 		{"a retry before the failure", NeverEarly, Conditions{}, func(f *facts) { f.theRequest(f.once, 1).At = at(1.0005); f.Attempts[0].Finished = at(1.9) }},
 		{"a due time before the slot", NeverEarly, Conditions{}, func(f *facts) { f.theRun(f.cron).DueAt = at(0.5) }},
+		{"a claim before it was due", NeverEarly, Conditions{ClockSteps: true}, func(f *facts) { early := at(0.9); f.theRun(f.cron).ClaimedAt = &early }},
 		{"a due time beyond the jitter", NeverEarly, Conditions{}, func(f *facts) { f.theRun(f.cron).DueAt = at(1.5) }},
 		{"two first attempts", OneFirst, Conditions{}, func(f *facts) { f.theRequest(f.once, 1).Attempt = 1 }},
 		{"a token given twice", FencesGrow, Conditions{}, func(f *facts) { f.theRequest(f.cron, 1).Fence = f.theRequest(f.cron, 0).Fence }},

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib" // the database/sql driver that pgtestdb uses
 	"github.com/peterldowns/pgtestdb"
 
@@ -38,6 +39,28 @@ func EmptyDSN(t testing.TB) string {
 func Database(t testing.TB, server *privatepg.Server) string {
 	t.Helper()
 	return create(t, server, migrator{})
+}
+
+// Doomed is Database on a server that will not be there any more when the test ends: nothing is dropped.
+func Doomed(t testing.TB, server *privatepg.Server) string {
+	t.Helper()
+	const name = "doomed"
+	conn, err := pgx.Connect(t.Context(), server.DSN("postgres"))
+	if err != nil {
+		t.Fatalf("make a database: %v", err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	for _, sql := range []string{`CREATE ROLE ` + name + ` LOGIN CREATEROLE PASSWORD 'test'`, `CREATE DATABASE ` + name + ` OWNER ` + name} {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("make a database: %s: %v", sql, err)
+		}
+	}
+	u := parse(t, server.DSN(name))
+	u.User = url.UserPassword(name, "test") // asked for over TCP only
+	if _, err := migrations.Up(t.Context(), u.String()); err != nil {
+		t.Fatalf("make a database: %v", err)
+	}
+	return u.String()
 }
 
 func create(t testing.TB, server *privatepg.Server, m pgtestdb.Migrator) string {

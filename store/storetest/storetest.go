@@ -56,13 +56,50 @@ func NewServer(t testing.TB, cfg privatepg.Config) *privatepg.Server {
 	return s
 }
 
+// NewStandby starts a streaming standby of a server of the test's own, to promote when that has crashed. It
+// reaches the primary by the DSN from; empty: directly.
+func NewStandby(t testing.TB, primary *privatepg.Server, from string) *privatepg.Server {
+	t.Helper()
+	cfg, err := forTests(privatepg.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := primary.Standby(t.Context(), cfg, from)
+	if err != nil {
+		t.Fatalf("start a standby for the test: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Errorf("stop the standby: %v", err)
+		}
+	})
+	return s
+}
+
+// Either returns dsn with the TCP addresses of two servers in place of its own: that of whichever takes
+// writes is used.
+func Either(t testing.TB, dsn string, one, other *privatepg.Server) string {
+	t.Helper()
+	hosts := parse(t, one.TCP("postgres")).Host + "," + parse(t, other.TCP("postgres")).Host
+	return Through(t, dsn, hosts) + "&target_session_attrs=read-write"
+}
+
 func start(ctx context.Context, cfg privatepg.Config) (*privatepg.Server, error) {
+	cfg, err := forTests(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return privatepg.Start(ctx, cfg)
+}
+
+// forTests fills in what tests leave out.
+func forTests(cfg privatepg.Config) (privatepg.Config, error) {
 	if cfg.Dir == "" {
 		// Not t.TempDir, whose parents only this user may enter: as root,
 		// Postgres runs as another.
 		dir, err := os.MkdirTemp("", "punctual-test-")
 		if err != nil {
-			return nil, fmt.Errorf("make a directory: %w", err)
+			return cfg, fmt.Errorf("make a directory: %w", err)
 		}
 		cfg.Dir, cfg.Ephemeral = dir, true
 	}
@@ -74,7 +111,7 @@ func start(ctx context.Context, cfg privatepg.Config) (*privatepg.Server, error)
 		settings[k] = v
 	}
 	cfg.Settings = settings
-	return privatepg.Start(ctx, cfg)
+	return cfg, nil
 }
 
 // Through returns dsn with another TCP address (host:port) in place of its own,

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -121,5 +122,21 @@ func BenchmarkDSN(b *testing.B) {
 	storetest.DSN(b) // the server and the template
 	for b.Loop() {
 		storetest.DSN(b)
+	}
+}
+
+func TestTheClockOfAServerCanBeStepped(t *testing.T) {
+	t.Parallel()
+	clock := storetest.NewClock(t)
+	server := storetest.NewServer(t, privatepg.Config{Fast: true, Env: clock.Env})
+	conn, other := connect(t, server.DSN("postgres")), connect(t, server.DSN("postgres"))
+	for _, offset := range []time.Duration{0, 5 * time.Minute, -5 * time.Minute, 0} {
+		clock.Step(offset)
+		for _, c := range []*pgx.Conn{conn, other} {
+			now := one[time.Time](t, c, "SELECT clock_timestamp()")
+			if off := time.Until(now) - offset; off < -2*time.Second || off > 2*time.Second {
+				t.Errorf("stepped by %s, the clock is ahead by %s", offset, time.Until(now))
+			}
+		}
 	}
 }

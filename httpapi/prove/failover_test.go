@@ -1,0 +1,152 @@
+package prove
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/store/privatepg"
+	"punctual/store/storetest"
+)
+
+// failOver crashes the primary and promotes the standby.
+func failOver(t *testing.T, primary, standby *privatepg.Server) {
+	t.Helper()
+	if err := primary.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	if err := standby.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestASynchronousFailoverLosesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a quarter of a minute")
+	}
+	t.Parallel()
+	primary, w := storetest.NewServer(t, privatepg.Config{}), newWitness(t)
+	dsn := storetest.Doomed(t, primary)
+	standby := storetest.NewStandby(t, primary, "")
+	configure(t, primary, `synchronous_standby_names = '*'`)
+	both := storetest.Either(t, dsn, primary, standby)
+	fleet := []*Replica{serve(t, both), serve(t, both)}
+	w.Script("/slow", Answer{Hang: true})
+	create(t, fleet[0].API, job("slow", w.URL+"/slow", JobSpec{"concurrency_policy": "forbid"}))
+	do[any](t, fleet[0].API, "POST", "/v1/jobs/slow/trigger", nil)
+	s := besiege(t, fleet[0].API, w, 10)
+	await(t, "a request in flight", func() bool { return len(w.At("/slow")) == 1 })
+	if state := query[string](t, connect(t, primary.DSN("postgres")), `SELECT sync_state FROM pg_stat_replication`); state != "sync" {
+		t.Fatalf("the standby is %s", state)
+	}
+
+	failOver(t, primary, standby)
+	w.Release("/slow") // its outcome goes to the new primary
+	s.outlast(t)
+	for _, r := range fleet {
+		ready(t, r)
+	}
+	f := atRest(t, storetest.TCP(t, standby, dsn), w)
+	verify(t, f, Conditions{SentOnce: true})
+	s.harmless(t, f)
+	for _, r := range fleet {
+		calm(t, r, 200)
+		stop(t, r)
+	}
+}
+
+func TestAnAsynchronousFailoverRepeatsOnlySlotsInsideTheLag(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a quarter of a minute")
+	}
+	t.Parallel()
+	primary, w := storetest.NewServer(t, privatepg.Config{}), newWitness(t)
+	dsn := storetest.Doomed(t, primary)
+	proxy, from := storetest.NewProxy(t, primary.TCP("postgres"))
+	standby := storetest.NewStandby(t, primary, from)
+	both := storetest.Either(t, dsn, primary, standby)
+	fleet := []*Replica{serve(t, both), serve(t, both)}
+	h := herd{start: nextSecond(2 * time.Second), oneShots: 500, within: 10 * time.Second, cronJobs: 20, seconds: 10}
+	create(t, fleet[0].API, h.jobs(w.URL)...)
+	once := JobSpec{"schedule": map[string]any{"at": h.end().UTC().Format(time.RFC3339)}}
+	create(t, fleet[0].API, job("before-the-lag", w.URL+"/before", once))
+	await(t, "the load", func() bool { return w.Len() > h.runs()/4 })
+	ahead := connect(t, primary.DSN("postgres"))
+	await(t, "the standby to have the job", func() bool {
+		return query[bool](t, ahead, `SELECT replay_lsn >= $1::text::pg_lsn FROM pg_stat_replication`, query[string](t, ahead, `SELECT pg_current_wal_lsn()::text`))
+	})
+
+	lag := time.Now().Add(-time.Second) // what was under way then counts as inside
+	proxy.Refuse()
+	sent := w.Len()
+	create(t, fleet[1].API, job("inside-the-lag", w.URL+"/inside", once))
+	await(t, "requests that the standby knows nothing of", func() bool { return w.Len() > sent+100 })
+	failOver(t, primary, standby)
+	promoted := time.Now()
+
+	await(t, "the load to end", func() bool { return time.Now().After(h.end().Add(time.Second)) })
+	for _, r := range fleet {
+		ready(t, r)
+	}
+	f := atRest(t, storetest.TCP(t, standby, dsn), w)
+	repeated := repeats(t, f, lag, promoted)
+	if repeated == 0 {
+		t.Error("nothing was sent again: there was no lag")
+	}
+	if len(w.At("/before")) != 1 {
+		t.Errorf("the one-shot from before the lag was sent %d times, want once", len(w.At("/before")))
+	}
+	t.Logf("%d slots were sent again; the one-shot written inside the lag was sent %d times; %d tokens were given twice", repeated, len(w.At("/inside")), tokensTwice(f))
+	f.Requests = slices.DeleteFunc(f.Requests, func(q Request) bool { return q.At.Before(promoted) && q.At.After(lag) && unrecorded(f, q) })
+	verify(t, f, Conditions{})
+	for _, r := range fleet {
+		calm(t, r, 200)
+		stop(t, r)
+	}
+}
+
+// repeats checks that a slot was sent again only if the standby may not have known of it, and always with the
+// same run id. It returns how many were.
+func repeats(t *testing.T, f Facts, lag, promoted time.Time) (n int) {
+	type slot struct {
+		job string
+		at  time.Time
+	}
+	first := map[slot]Request{}
+	for _, q := range f.Requests {
+		key := slot{q.Job, q.ScheduledFor}
+		before, again := first[key]
+		if !again {
+			first[key] = q
+			continue
+		}
+		n++
+		if before.Run != q.Run {
+			t.Errorf("job %s: slot %s was sent as run %s and again as run %s", q.Job, clock(q.ScheduledFor), before.Run, q.Run)
+		}
+		if before.At.Before(lag) || before.At.After(promoted) {
+			t.Errorf("job %s: slot %s was sent at %s, outside the lag, and again at %s", q.Job, clock(q.ScheduledFor), clock(before.At), clock(q.At))
+		}
+	}
+	return n
+}
+
+// unrecorded reports whether the new primary knows nothing of the attempt that a request belongs to.
+func unrecorded(f Facts, q Request) bool {
+	i, found := slices.BinarySearchFunc(f.Runs, q.Run, func(r Run, id uuid.UUID) int { return slices.Compare(r.ID[:], id[:]) })
+	return !found || f.Runs[i].Fence == nil || *f.Runs[i].Fence != q.Fence
+}
+
+// tokensTwice counts the fencing tokens that two requests carried.
+func tokensTwice(f Facts) (n int) {
+	seen := map[int64]bool{}
+	for _, q := range f.Requests {
+		if seen[q.Fence] {
+			n++
+		}
+		seen[q.Fence] = true
+	}
+	return n
+}

@@ -1,0 +1,70 @@
+package privatepg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// standbySlot is the replication slot of a Standby: what it has not got yet is kept for it.
+const standbySlot = "standby"
+
+// Standby starts a streaming standby of this server: a copy of its data that follows it and answers
+// reading queries. It has the same roles and passwords. from is how it reaches this server, such as through
+// a proxy; empty: as DSN does. cfg is as for Start, and its Dir must be new; a server has one standby.
+func (s *Server) Standby(ctx context.Context, cfg Config, from string) (*Server, error) {
+	ctx, cancel := withPatience(ctx)
+	defer cancel()
+	if from == "" {
+		from = s.DSN("postgres")
+	}
+	cfg.BinDir = s.BinDir()
+	standby, err := open(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := standby.follow(ctx, s, from); err != nil {
+		return nil, errors.Join(err, standby.close())
+	}
+	return standby, nil
+}
+
+// follow copies the primary's data and starts Postgres on it.
+func (s *Server) follow(ctx context.Context, primary *Server, from string) error {
+	if err := s.user.own(s.dir); err != nil {
+		return err
+	}
+	if err := os.WriteFile(s.passwordFile(), []byte(primary.password+"\n"), 0o600); err != nil {
+		return fmt.Errorf("write the password: %w", err)
+	}
+	if err := errors.Join(s.user.own(s.passwordFile()), s.readPassword()); err != nil {
+		return err
+	}
+	err := s.runToEnd(ctx, filepath.Join(s.bin.dir, "pg_basebackup"), "--pgdata="+s.pgdata(), "--dbname="+from,
+		"--write-recovery-conf", "--create-slot", "--slot="+standbySlot, "--wal-method=stream", "--checkpoint=fast")
+	if err != nil {
+		return fmt.Errorf("copy the primary: %w", err)
+	}
+	return s.launch(ctx)
+}
+
+// Promote makes a standby a primary, and returns when it takes writes. The primary it followed must be gone.
+func (s *Server) Promote(ctx context.Context) error {
+	conn, err := pgconn.Connect(ctx, s.DSN("postgres"))
+	if err != nil {
+		return fmt.Errorf("promote the standby: %w", err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	results, err := conn.Exec(ctx, `SELECT pg_promote(true, 60)`).ReadAll()
+	if err != nil {
+		return fmt.Errorf("promote the standby: %w", err)
+	}
+	if string(results[0].Rows[0][0]) != "t" {
+		return errors.New("promote the standby: it is still a standby after a minute")
+	}
+	return nil
+}
