@@ -198,6 +198,9 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := mendGates(ctx, c.conn, c.jobs, c.gates); err != nil {
+		return err
+	}
 	if err := c.store.loadTokenKey(ctx, c.conn, maps.Values(c.jobs)); err != nil {
 		return err
 	}

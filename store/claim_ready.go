@@ -174,6 +174,9 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 	if err := c.readPresence(ctx); err != nil {
 		return err
 	}
+	if err := mendGates(ctx, c.conn, c.jobs, c.gates); err != nil {
+		return err
+	}
 	if err := c.store.loadTokenKey(ctx, c.conn, maps.Values(c.jobs)); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -34,6 +35,27 @@ func queueGates(b *pgx.Batch, jobs []uuid.UUID, gates map[uuid.UUID]gate, locked
 			}
 			return rows.Err()
 		})
+}
+
+// mendGates makes the gates of jobs that should have one and were not found, so that a job whose gate was lost, in a
+// restore or by hand, does not stay due for ever. Those that are only locked by others are there.
+func mendGates(ctx context.Context, conn batcher, jobs map[jobVersion]*scheduler.Job, found map[uuid.UUID]gate) error {
+	var missing []uuid.UUID
+	for _, job := range jobs {
+		if _, ok := found[job.ID]; !ok && job.ConcurrencyPolicy != scheduler.PolicyAllow {
+			missing = append(missing, job.ID)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	slices.SortFunc(missing, compareIDs)
+	var b pgx.Batch
+	b.Queue(`INSERT INTO punctual.exclusive (job_id) SELECT id FROM unnest($1::uuid[]) AS u(id) ON CONFLICT DO NOTHING`, slices.Compact(missing))
+	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("mending gates: %w", err)
+	}
+	return nil
 }
 
 // freeEndedGates clears, in memory, the runs of gates that are final or missing: they count as none.

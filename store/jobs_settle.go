@@ -112,20 +112,22 @@ func lockGate(ctx context.Context, u *unit, job *scheduler.Job) (gate, error) {
 	if job.ConcurrencyPolicy == scheduler.PolicyAllow {
 		return gate{}, nil
 	}
-	return gateFacts(ctx, u, job.ID)
+	g, _, err := gateFacts(ctx, u, job.ID, wait)
+	return g, err
 }
 
-// gateFacts locks the gate of a job, unless this transaction has, and returns it; a free one when the job
-// has none.
-func gateFacts(ctx context.Context, u *unit, job uuid.UUID) (gate, error) {
+// gateFacts locks the gate of a job, unless this transaction has, and returns it; a free one, not held, when the
+// job has none or it is passed over.
+func gateFacts(ctx context.Context, u *unit, job uuid.UUID, locked string) (g gate, held bool, err error) {
 	gates := map[uuid.UUID]gate{}
 	var b pgx.Batch
-	queueGates(&b, []uuid.UUID{job}, gates, wait)
+	queueGates(&b, []uuid.UUID{job}, gates, locked)
 	if err := u.SendBatch(ctx, &b).Close(); err != nil {
-		return gate{}, fmt.Errorf("locking the gate of job %s: %w", job, err)
+		return g, false, fmt.Errorf("locking the gate of job %s: %w", job, err)
 	}
 	if err := freeEndedGates(ctx, u, gates); err != nil {
-		return gate{}, err
+		return g, false, err
 	}
-	return gates[job], nil
+	g, held = gates[job]
+	return g, held, nil
 }

@@ -86,9 +86,14 @@ func (s *Store) passGate(ctx context.Context, u *unit, job *jobRow, run uuid.UUI
 	if policy == scheduler.PolicyAllow {
 		return nil
 	}
-	g, err := gateFacts(ctx, u, job.ID)
+	// The gate is held already, unless the job has got it since: then it must not be waited for, as this
+	// transaction holds the job's row, which comes after it.
+	g, held, err := gateFacts(ctx, u, job.ID, passOver)
 	if err != nil {
 		return err
+	}
+	if !held {
+		return fmt.Errorf("job %s is being changed by somebody else; try again: %w", job.ID, ErrState)
 	}
 	switch policy {
 	case scheduler.PolicyForbid:
