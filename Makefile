@@ -30,10 +30,12 @@ run: build ## Build and start everything: a private Postgres, the scheduler, sam
 build: ## Build bin/punctual
 	CGO_ENABLED=0 $(BUILD) -o bin/punctual .
 
+# Not from the cache: prove builds the binary while it runs. And more at a time than there are processors, as they
+# mostly wait.
 .PHONY: test
 test: ## Run all tests: race detector, real Postgres, real PgBouncer
 	@.ci/install gcc postgresql pgbouncer libfaketime
-	CGO_ENABLED=1 $(GO) test -race -timeout 10m $(ARGS) $(PKG)
+	CGO_ENABLED=1 $(GO) test -race -count=1 -parallel 4 -timeout 15m $(ARGS) $(PKG)
 
 .PHONY: lint
 lint: $(GOLANGCI) ## Check formatting, vet, lint, and the direction of imports

@@ -44,6 +44,9 @@ COMMENT ON COLUMN punctual.run_data.notify_url  IS 'On a notice, and on its repl
 ALTER TABLE punctual.dead_letters ADD COLUMN notify_url text;
 COMMENT ON COLUMN punctual.dead_letters.notify_url IS 'Of a notice that could not be delivered: where it was to go.';
 
+ALTER TABLE punctual.deployment ADD COLUMN timeline text NOT NULL DEFAULT '';
+COMMENT ON COLUMN punctual.deployment.timeline IS 'The timeline of Postgres that fencing tokens were last given on; on another one, after a failover, the sequence is raised first.';
+
 ALTER TABLE punctual.deployment ADD COLUMN back_at timestamptz NOT NULL DEFAULT '-infinity';
 COMMENT ON COLUMN punctual.deployment.back_at IS 'When a replica last found that none had renewed for a while, because they or the database were away: a target could not be heard before.';
 -- +goose StatementEnd
@@ -153,7 +156,7 @@ DELETE FROM punctual.operations WHERE kind = 'backfill';
 ALTER TABLE punctual.operations DROP CONSTRAINT backfill_has_a_job_and_its_last_slot, DROP CONSTRAINT operation_kind_is_replay_resolve_or_backfill,
     ADD CONSTRAINT operation_kind_is_replay_or_resolve CHECK (kind IN ('replay', 'resolve')),
     DROP COLUMN job_id, DROP COLUMN rerun, DROP COLUMN next_slot, DROP COLUMN last_slot;
-ALTER TABLE punctual.deployment DROP COLUMN back_at;
+ALTER TABLE punctual.deployment DROP COLUMN back_at, DROP COLUMN timeline;
 ALTER TABLE punctual.dead_letters DROP COLUMN notify_url;
 ALTER TABLE punctual.run_data DROP COLUMN progress, DROP COLUMN progress_at, DROP COLUMN notify_url;
 ALTER TABLE punctual.runs DROP COLUMN accepted_at;

@@ -18,6 +18,10 @@ func (s *Store) Register(ctx context.Context, r scheduler.Replica) (map[string]i
 	if err != nil {
 		return nil, err
 	}
+	s.guarding.Store(true)
+	if err := s.guardFences(ctx, s.pool); err != nil {
+		return nil, err
+	}
 	slots, err := json.Marshal(r.Queues)
 	if err != nil {
 		return nil, fmt.Errorf("registering replica %s: %w", r.ID, err)
@@ -36,6 +40,11 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 	var p scheduler.Pulse
 	var ids []uuid.UUID
 	var beats []int64
+	if s.guarding.Load() {
+		if err := s.guardFences(ctx, s.pool); err != nil {
+			return p, err
+		}
+	}
 	err := s.pool.QueryRow(ctx, `
 		WITH back AS (`+noteAbsence+`),
 		renewed AS (UPDATE punctual.replicas SET beat = beat + 1, renewed_at = now(), draining = $2 WHERE id = $1 RETURNING id)

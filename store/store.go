@@ -42,6 +42,7 @@ type Store struct {
 	tidy    tidiness
 	refused atomic.Pointer[refusal]
 
+	guarding atomic.Bool            // fencing tokens, against failovers
 	tokenKey atomic.Pointer[[]byte] // what run tokens are made with, once it was read
 }
 
@@ -68,7 +69,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	config.MaxConns = o.MaxConns
 	config.MinIdleConns = 1
-	config.AfterConnect = registerTypes
+	s := &Store{options: o, wake: make(chan struct{}, 1)}
+	config.AfterConnect = s.connected
 	config.ConnConfig.DialFunc = dialer().DialContext
 	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		// Unnamed statements: planned with the values at hand, never with a generic plan that turns the
@@ -86,12 +88,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		pool.Close()
 		return nil, fmt.Errorf("connecting to the database: %w", err)
 	}
-	jobs, err := lru.New[jobVersion, *scheduler.Job](compiledJobs)
-	if err != nil {
+	if s.jobs, err = lru.New[jobVersion, *scheduler.Job](compiledJobs); err != nil {
 		pool.Close()
 		return nil, err
 	}
-	return &Store{pool: pool, options: o, jobs: jobs, wake: make(chan struct{}, 1)}, nil
+	s.pool = pool
+	return s, nil
 }
 
 // Close ends all connections and waits until those in use are returned.

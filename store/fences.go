@@ -1,0 +1,51 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// A standby that is promoted begins a new timeline. After an asynchronous failover it may not know of the last
+// fencing tokens that were given; so before anything is claimed on a new timeline the sequence is raised, by far
+// more than can have been given inside any lag, and still leaving room for nine thousand million failovers.
+const (
+	readTimeline = `
+SELECT CASE WHEN pg_is_in_recovery() THEN timeline ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END, timeline FROM punctual.deployment`
+	raiseFences = `
+WITH was AS (SELECT timeline FROM punctual.deployment WHERE timeline <> $1 FOR NO KEY UPDATE),
+noted AS (UPDATE punctual.deployment SET timeline = $1 WHERE EXISTS (SELECT FROM was))
+SELECT setval('punctual.fences', nextval('punctual.fences') + 1000000000) FROM was WHERE timeline <> ''`
+)
+
+// guardFences does so on every connection, from Register on: after a failover all connections are new ones, but
+// for those of a pooler, so each heartbeat looks as well. A Postgres that does not tell its timeline, as some
+// hosted ones, is not guarded.
+func (s *Store) guardFences(ctx context.Context, q querier) error {
+	var here, known string
+	err := q.QueryRow(ctx, readTimeline).Scan(&here, &known)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && (pg.Code == "0A000" || pg.Code == "42501" || pg.Code == "42883") {
+		s.guarding.Store(false)
+		s.options.Log.Warn("this Postgres does not tell its timeline: after an asynchronous failover fencing tokens may be given again", "error", err)
+		return nil
+	}
+	if err == nil && here != known {
+		err = query(ctx, q, raiseFences, here)
+	}
+	if err != nil {
+		return fmt.Errorf("guarding the fencing tokens: %w", err)
+	}
+	return nil
+}
+
+// connected readies a new connection.
+func (s *Store) connected(ctx context.Context, conn *pgx.Conn) error {
+	if err := registerTypes(ctx, conn); err != nil || !s.guarding.Load() {
+		return err
+	}
+	return s.guardFences(ctx, conn)
+}
