@@ -59,7 +59,7 @@ bench: ## Run the benchmarks (BENCH=regexp picks some)
 .PHONY: soak
 soak: ## Run the long tests (SOAK=10m says how long each; SEED=… repeats one)
 	@.ci/install gcc postgresql pgbouncer libfaketime
-	CGO_ENABLED=1 SOAK=$(SOAK) $(GO) test -race -run '^TestSoak' -count=1 -v -timeout 0 $(ARGS) $(PKG)
+	CGO_ENABLED=1 SOAK=$(SOAK) $(GO) test -race -run '^TestSoak' -count=1 -parallel 4 -v -timeout 0 $(ARGS) $(PKG)
 
 .PHONY: clean
 clean: ## Remove what was built

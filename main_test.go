@@ -189,6 +189,7 @@ func TestWrongUseIsAnErrorThatSaysWhatWouldBeRight(t *testing.T) {
 		{"a queue without slots", dsn, []string{"serve", "--queues=default"}, []string{"--queues"}},
 		{"a queue of a bad name", dsn, []string{"serve", "--queues=a b=1"}, []string{"--queues", "a b"}},
 		{"a duration without a unit", dsn, []string{"serve", "--drain-timeout=10"}, []string{"--drain-timeout", "10"}},
+		{"a public URL without a scheme", dsn, []string{"serve", "--public-url=punctual.internal"}, []string{"--public-url", "http"}},
 		{"a drain that goes backwards", dsn, []string{"serve", "--drain-timeout=-1s"}, []string{"--drain-timeout", "0s to 1h"}},
 		{"runs kept for less than a day", dsn, []string{"serve", "--retention=23h"}, []string{"--retention", "24h"}},
 		{"failures kept for less than successes", dsn, []string{"serve", "--failure-retention=48h"}, []string{"--failure-retention", "720h"}},
@@ -201,7 +202,7 @@ func TestWrongUseIsAnErrorThatSaysWhatWouldBeRight(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			var env []string
+			env := []string{"PUNCTUAL_LISTEN=127.0.0.1:0"} // several at once
 			if test.dsn != "" {
 				env = append(env, "DATABASE_URL="+test.dsn)
 			}

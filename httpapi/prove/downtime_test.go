@@ -79,11 +79,7 @@ func TestSixHoursOfDowntime(t *testing.T) {
 	if n := mostOpen(w.At("/fire_all"), w.At("/fire_once")); n > slots/2+10 { // a claim may bring a few more of one job
 		t.Errorf("%d late requests were open at once, of %d worker slots", n, slots)
 	}
-	var late []time.Duration
-	for _, q := range w.At("/now") {
-		late = append(late, q.At.Sub(q.ScheduledFor))
-	}
-	slices.Sort(late)
+	late := lateOfRequests(w.At("/now"))
 	t.Logf("%d requests on time while the backlog drained: p50 %s, p99 %s late", len(late), quantile(late, 0.5), quantile(late, 0.99))
 	if p99 := quantile(late, 0.99); p99 > 5*time.Second {
 		t.Errorf("what was due meanwhile was %s late", p99)

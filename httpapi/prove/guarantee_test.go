@@ -36,3 +36,32 @@ func TestEveryLineOfTheGuaranteeNamesItsTests(t *testing.T) {
 		t.Errorf("%d lines, want 7", lines)
 	}
 }
+
+// So does every fault in docs/reliability.md.
+func TestEveryFaultNamesItsTests(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reliability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := regexp.MustCompile(`\[(\w+(?:\.go)?)\]\(\.\./([\w/.]+)\)`)
+	faults := 0
+	for line := range strings.Lines(string(page)) {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| fault |") {
+			continue
+		}
+		faults++
+		links := link.FindAllStringSubmatch(line, -1)
+		if len(links) == 0 {
+			t.Errorf("no test: %s", line)
+		}
+		for _, l := range links {
+			source, err := os.ReadFile(filepath.Join("../..", l[2]))
+			if err != nil || strings.HasPrefix(l[1], "Test") && !strings.Contains(string(source), "func "+l[1]+"(t *testing.T)") {
+				t.Errorf("%s is not in %s", l[1], l[2])
+			}
+		}
+	}
+	if faults < 30 {
+		t.Errorf("%d faults", faults)
+	}
+}

@@ -69,6 +69,7 @@ func migrate(t testing.TB, binary, dsn string) {
 // of the repository, and replaces its replicas by today's under load: migrate first, then one after the other.
 func TestSoakTheVersionBeforeSideBySide(t *testing.T) {
 	soak(t)
+	t.Parallel()
 	dsn, w := storetest.EmptyDSN(t), newWitness(t)
 	old := buildBefore(t, migrations.Latest())
 	migrate(t, old, dsn)

@@ -35,6 +35,22 @@ func await(t testing.TB, what string, condition func() bool) {
 	awaitIn(ctx, t, what, 5*time.Millisecond, condition)
 }
 
+// awaitFor is await with another limit.
+func awaitFor(t testing.TB, limit time.Duration, what string, condition func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	awaitIn(ctx, t, what, 50*time.Millisecond, condition)
+}
+
+// pass lets time pass that is what a test is about, such as an outage.
+func pass(t testing.TB, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-t.Context().Done():
+	}
+}
+
 func awaitIn(ctx context.Context, t testing.TB, what string, every time.Duration, condition func() bool) {
 	t.Helper()
 	tick := time.NewTicker(every)

@@ -230,10 +230,7 @@ func (b *besieged) meddle(rng *rand.Rand, jobs []string) {
 }
 
 func pause(t testing.TB, rng *rand.Rand, least, most time.Duration) {
-	select {
-	case <-time.After(least + time.Duration(rng.Int64N(int64(most-least)+1))):
-	case <-t.Context().Done():
-	}
+	pass(t, least+time.Duration(rng.Int64N(int64(most-least)+1)))
 }
 
 // repeat does something again and again until a time, with pauses between.
@@ -250,6 +247,7 @@ func repeat(t testing.TB, seed uint64, until time.Time, least, most time.Duratio
 // of everything there is, and then counts: nothing is lost, doubled, early or stuck.
 func TestSoakUnderANemesis(t *testing.T) {
 	length, rng := soak(t), seeded(t)
+	t.Parallel()
 	server, w := storetest.NewServer(t, privatepg.Config{}), newWitness(t)
 	b := &besieged{t: t, server: server, dsn: storetest.Database(t, server), witness: w, counts: map[string]int{}}
 	for range 3 {
