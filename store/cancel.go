@@ -41,7 +41,9 @@ func (s *Store) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (RunR
 // outcome will be, the statement that writes it finds the reason, and the run ends as cancelled. Its
 // replica is told with its next heartbeat. So is a target that works on, with its own next heartbeat.
 func cancelRuns(ctx context.Context, tx querier, ids []uuid.UUID, reason scheduler.Reason) error {
-	// Rows of ready before rows of runs, in statements of their own.
+	// Rows of ready before rows of runs, in statements of their own. A row that comes after the first one, as the
+	// attempt ends that was being sent, may be held by a claim that is about to lock its run: below, it is not waited
+	// for. The claim finds the run ended and drops the row, or the gate held and looks again a second later.
 	if err := query(ctx, tx, `SELECT run_id FROM punctual.ready WHERE run_id = ANY($1::uuid[]) ORDER BY run_id FOR UPDATE`, ids); err != nil {
 		return fmt.Errorf("locking waiting runs: %w", err)
 	}
@@ -54,8 +56,9 @@ func cancelRuns(ctx context.Context, tx querier, ids []uuid.UUID, reason schedul
 		    WHERE id = ANY($1::uuid[]) AND status IN ('blocked', 'pending', 'retrying') RETURNING id),
 		asked AS (
 		    UPDATE punctual.runs SET reason = $2 WHERE id = ANY($1::uuid[]) AND status = 'running' RETURNING id, replica, accepted_at),
+		theirs AS (SELECT y.run_id FROM punctual.ready y JOIN ended e ON e.id = y.run_id FOR UPDATE OF y SKIP LOCKED),
 		told AS (INSERT INTO punctual.cancels (run_id, replica) SELECT id, replica FROM asked WHERE accepted_at IS NULL ON CONFLICT (run_id) DO UPDATE SET replica = excluded.replica)
-		DELETE FROM punctual.ready y USING ended e WHERE y.run_id = e.id RETURNING y.run_id`, ids, string(reason)); err != nil {
+		DELETE FROM punctual.ready y USING theirs t WHERE y.run_id = t.run_id`, ids, string(reason)); err != nil {
 		return fmt.Errorf("cancelling runs: %w", err)
 	}
 	if err := query(ctx, tx, `
@@ -63,7 +66,8 @@ func cancelRuns(ctx context.Context, tx querier, ids []uuid.UUID, reason schedul
 		    UPDATE punctual.exclusive e SET active_run = nullif(e.active_run, r.id), waiting_run = nullif(e.waiting_run, r.id)
 		    FROM punctual.runs r WHERE r.id = ANY($1::uuid[]) AND r.status = 'cancelled' AND e.job_id = r.job_id AND r.id IN (e.active_run, e.waiting_run)
 		    RETURNING e.active_run, e.waiting_run)
-		UPDATE punctual.ready y SET due_at = now() FROM freed f WHERE f.active_run IS NULL AND y.run_id = f.waiting_run`, ids); err != nil {
+		UPDATE punctual.ready SET due_at = now() WHERE run_id IN
+		    (SELECT y.run_id FROM punctual.ready y JOIN freed f ON f.waiting_run = y.run_id AND f.active_run IS NULL FOR UPDATE OF y SKIP LOCKED)`, ids); err != nil {
 		return fmt.Errorf("freeing the gates of cancelled runs: %w", err)
 	}
 	return nil

@@ -38,7 +38,8 @@ func queueGates(b *pgx.Batch, jobs []uuid.UUID, gates map[uuid.UUID]gate, locked
 }
 
 // mendGates makes the gates of jobs that should have one and were not found, so that a job whose gate was lost, in a
-// restore or by hand, does not stay due for ever. Those that are only locked by others are there.
+// restore or by hand, does not stay due for ever. Those that are only locked by others are there, and must not be
+// inserted: that would wait for whoever updates them, against the lock order.
 func mendGates(ctx context.Context, conn batcher, jobs map[jobVersion]*scheduler.Job, found map[uuid.UUID]gate) error {
 	var missing []uuid.UUID
 	for _, job := range jobs {
@@ -51,7 +52,8 @@ func mendGates(ctx context.Context, conn batcher, jobs map[jobVersion]*scheduler
 	}
 	slices.SortFunc(missing, compareIDs)
 	var b pgx.Batch
-	b.Queue(`INSERT INTO punctual.exclusive (job_id) SELECT id FROM unnest($1::uuid[]) AS u(id) ON CONFLICT DO NOTHING`, slices.Compact(missing))
+	b.Queue(`INSERT INTO punctual.exclusive (job_id) SELECT id FROM unnest($1::uuid[]) AS u(id)
+		WHERE NOT EXISTS (SELECT FROM punctual.exclusive x WHERE x.job_id = u.id) ON CONFLICT DO NOTHING`, slices.Compact(missing))
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("mending gates: %w", err)
 	}
