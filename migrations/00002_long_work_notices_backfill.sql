@@ -8,29 +8,22 @@
 -- +goose StatementBegin
 DO $$
 DECLARE
+    parent text;
     target regclass;
-    triggers constant text := $c$CHECK (trigger IN ('schedule', 'catchup', 'manual', 'event', 'backfill', 'replay', 'notify', 'step'))$c$;
-    reasons constant text := $c$CHECK (reason IN ('missed', 'paused', 'overlap', 'replaced', 'expired', 'limit', 'timeout', 'connect', 'tls', 'blocked_address',
-        'http_4xx', 'http_5xx', 'redirect', 'gone', 'failed', 'lost', 'poison', 'upstream_failed', 'cancelled_by_user', 'job_deleted'))$c$;
+    changes constant jsonb := jsonb_build_object(
+        'runs', $c$DROP CONSTRAINT run_trigger_is_known, DROP CONSTRAINT run_reason_is_known, ADD COLUMN accepted_at timestamptz,
+            ADD CONSTRAINT run_trigger_is_known CHECK (trigger IN ('schedule', 'catchup', 'manual', 'event', 'backfill', 'replay', 'notify', 'step')) NOT VALID,
+            ADD CONSTRAINT run_reason_is_known CHECK (reason IN ('missed', 'paused', 'overlap', 'replaced', 'expired', 'limit', 'timeout', 'connect', 'tls', 'blocked_address',
+                'http_4xx', 'http_5xx', 'redirect', 'gone', 'failed', 'lost', 'poison', 'upstream_failed', 'cancelled_by_user', 'job_deleted')) NOT VALID$c$,
+        'run_data', 'ADD COLUMN progress json, ADD COLUMN progress_at timestamptz, ADD COLUMN notify_url text');
 BEGIN
-    FOR target IN
-        SELECT c.oid FROM pg_class c WHERE c.relnamespace = 'punctual'::regnamespace
-           AND (c.relname = 'runs' OR (c.relkind = 'r' AND c.relname ~ '^runs_\d{8}' AND NOT EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = c.oid)))
-    LOOP
-        EXECUTE format('ALTER TABLE %s DROP CONSTRAINT run_trigger_is_known, DROP CONSTRAINT run_reason_is_known,
-            ADD CONSTRAINT run_trigger_is_known %s NOT VALID, ADD CONSTRAINT run_reason_is_known %s NOT VALID', target, triggers, reasons);
-    END LOOP;
-    FOR target IN
-        SELECT p.oid FROM pg_class p WHERE p.relnamespace = 'punctual'::regnamespace
-           AND (p.relname = 'runs' OR (p.relkind = 'r' AND p.relname ~ '^runs_\d{8}' AND NOT EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = p.oid)))
-    LOOP
-        EXECUTE format('ALTER TABLE %s ADD COLUMN accepted_at timestamptz', target);
-    END LOOP;
-    FOR target IN
-        SELECT p.oid FROM pg_class p WHERE p.relnamespace = 'punctual'::regnamespace
-           AND (p.relname = 'run_data' OR (p.relkind = 'r' AND p.relname ~ '^run_data_\d{8}' AND NOT EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = p.oid)))
-    LOOP
-        EXECUTE format('ALTER TABLE %s ADD COLUMN progress json, ADD COLUMN progress_at timestamptz, ADD COLUMN notify_url text', target);
+    FOREACH parent IN ARRAY ARRAY['runs', 'run_data'] LOOP
+        FOR target IN
+            SELECT c.oid FROM pg_class c WHERE c.relnamespace = 'punctual'::regnamespace
+               AND (c.relname = parent OR (c.relkind = 'r' AND c.relname ~ ('^' || parent || '_\d{8}') AND NOT EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = c.oid)))
+        LOOP
+            EXECUTE format('ALTER TABLE %s %s', target, changes ->> parent);
+        END LOOP;
     END LOOP;
 END
 $$;
@@ -151,6 +144,19 @@ $$;
 
 -- +goose Down
 -- +goose StatementBegin
+CREATE OR REPLACE VIEW punctual.job_status AS
+SELECT t.name AS tenant, j.name, j.id, j.state, j.kind, q.name AS queue, punctual.priority_name(s.lane) AS priority, j.version,
+       v.definition -> 'schedule' AS schedule, v.definition #>> '{target,url}' AS url,
+       CASE WHEN s.enabled THEN s.next_run_at END AS next_run_at, CASE WHEN s.enabled THEN s.scheduled_for END AS next_scheduled_for,
+       r.id AS last_run_id, r.status AS last_status, r.reason AS last_reason, r.scheduled_for AS last_scheduled_for, r.finished_at AS last_finished_at,
+       j.labels, j.paused_at, j.paused_until, j.pause_note, j.created_at, j.updated_at
+FROM punctual.jobs j
+JOIN punctual.tenants t ON t.id = j.tenant
+JOIN punctual.queues q ON q.id = j.queue
+JOIN punctual.schedules s ON s.job_id = j.id
+JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version
+LEFT JOIN LATERAL (SELECT id, status, reason, scheduled_for, finished_at FROM punctual.runs WHERE job_id = j.id ORDER BY id DESC LIMIT 1) r ON true
+WHERE j.state <> 'deleted';
 DROP TABLE punctual.notified, punctual.notices, punctual.run_token_key;
 DELETE FROM punctual.operations WHERE kind = 'backfill';
 ALTER TABLE punctual.operations DROP CONSTRAINT backfill_has_a_job_and_its_last_slot, DROP CONSTRAINT operation_kind_is_replay_resolve_or_backfill,

@@ -1,0 +1,118 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// plan is a node of EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON).
+type plan struct {
+	Node     string `json:"Node Type"`
+	Relation string `json:"Relation Name"`
+	Hit      int    `json:"Shared Hit Blocks"`
+	Read     int    `json:"Shared Read Blocks"`
+	Plans    []plan
+}
+
+// scans returns how a relation is read in the plan.
+func (p plan) scans(relation string) (nodes []string) {
+	if p.Relation == relation {
+		nodes = append(nodes, p.Node)
+	}
+	for _, child := range p.Plans {
+		nodes = append(nodes, child.scans(relation)...)
+	}
+	return nodes
+}
+
+// explain runs a statement and returns what it did; nothing of it stays.
+func (c claimer) explain(sql string, args ...any) plan {
+	c.t.Helper()
+	var raw []byte
+	err := c.inTx(c.t.Context(), func(tx pgx.Tx) error {
+		if err := tx.QueryRow(c.t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) `+sql, args...).Scan(&raw); err != nil {
+			return err
+		}
+		return tx.Rollback(c.t.Context())
+	})
+	var plans []struct{ Plan plan }
+	if raw == nil {
+		c.t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, &plans); err != nil || len(plans) != 1 {
+		c.t.Fatalf("%d plans, error %v", len(plans), err)
+	}
+	return plans[0].Plan
+}
+
+// fill makes n rows of schedules without the jobs they belong to, due so long from now; every tenth is due.
+func (c claimer) fill(n int) {
+	c.t.Helper()
+	c.exec(`ALTER TABLE punctual.schedules DROP CONSTRAINT IF EXISTS schedules_job_id_fkey`)
+	c.exec(`ALTER TABLE punctual.schedules SET (autovacuum_enabled = false)`)
+	c.exec(`INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
+		SELECT gen_random_uuid(), at, at, 1, 1, $2::smallint * 4 + 1, true
+		FROM (SELECT now() + CASE WHEN i % 10 = 0 THEN interval '-2 s' ELSE i * interval '1 s' END AS at FROM generate_series(1, $1::int) i) s`, n, c.queue)
+}
+
+// The hot statements read a few pages of their index, whatever the statistics say and whatever the table has been
+// through. Pages are counted, not time.
+func TestTheHotStatementsStayIndexScans(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills a table with a million rows")
+	}
+	c := newClaimer(t)
+	ctx := t.Context()
+	queues := []int16{c.queue}
+	check := func(state string, most int) {
+		t.Helper()
+		for name, statement := range map[string]struct {
+			sql      string
+			relation string
+		}{
+			"due slots": {selectCurrent, "schedules"}, "backlog": {selectOlder, "schedules"}, "ready runs": {selectReady, "ready"},
+		} {
+			p := c.explain(statement.sql, queues, []int32{100})
+			scans := p.scans(statement.relation)
+			if len(scans) == 0 || slices.ContainsFunc(scans, func(node string) bool { return node != "Index Scan" }) {
+				t.Errorf("%s, %s: read by %v", state, name, scans)
+			}
+			if pages := p.Hit + p.Read; pages > most {
+				t.Errorf("%s, %s: %d pages, want at most %d", state, name, pages, most)
+			}
+		}
+	}
+	check("an empty table, never analysed", 200)
+	c.fill(1_000_000)
+	check("a million rows, never analysed", 2000)
+	c.exec(`ANALYZE punctual.schedules`)
+	check("a million rows, analysed", 2000)
+
+	// Everything that was due moves on while an old snapshot keeps the dead entries of the index alive.
+	old, err := c.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = old.Rollback(context.WithoutCancel(ctx)) }()
+	var n int
+	if err := old.QueryRow(ctx, `SELECT count(*) FROM punctual.schedules`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	c.exec(`UPDATE punctual.schedules SET next_run_at = next_run_at - interval '1 minute', scheduled_for = scheduled_for - interval '1 minute' WHERE next_run_at <= now()`)
+	c.exec(`UPDATE punctual.schedules SET next_run_at = next_run_at + interval '1 day' WHERE next_run_at <= now()`)
+	if p := c.explain(selectCurrent, queues, []int32{100}); p.Hit+p.Read > 3000 {
+		t.Errorf("under an old snapshot: %d pages for what is due now", p.Hit+p.Read)
+	}
+
+	c.exec(`UPDATE punctual.schedules SET enabled = false`)
+	check2 := c.explain(selectCurrent, queues, []int32{100})
+	if scans := check2.scans("schedules"); slices.Contains(scans, "Seq Scan") {
+		t.Errorf("a table just drained is read by %v", scans)
+	}
+	fmt.Fprintf(t.Output(), "drained: %d pages\n", check2.Hit+check2.Read)
+}
