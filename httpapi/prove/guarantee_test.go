@@ -18,7 +18,9 @@ func TestEveryLineOfTheGuaranteeNamesItsTests(t *testing.T) {
 
 // So does every fault in docs/reliability.md.
 func TestEveryFaultNamesItsTests(t *testing.T) {
-	if n := linked(t, "docs/reliability.md", func(line string) bool { return strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| fault |") }); n < 30 {
+	if n := linked(t, "docs/reliability.md", func(line string) bool {
+		return strings.HasPrefix(line, "| ") && strings.Count(line, "|") == 4 && !strings.HasPrefix(line, "| fault |") // not of the figures
+	}); n < 30 {
 		t.Errorf("%d faults", n)
 	}
 }
