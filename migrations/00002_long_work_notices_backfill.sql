@@ -2,6 +2,10 @@
 
 -- +goose Up
 
+-- Claims and finishes hold some of these tables and are about to use others. So a lock that is not to be had soon is
+-- given up, before anybody is a victim of a deadlock or a queue forms behind it; the migration is tried again then.
+SET LOCAL lock_timeout = '500ms';
+
 -- Two words more in the closed lists of runs: the trigger notify, the reason failed. Not validated, so that the
 -- tables are not read under their lock: what is there satisfied the narrower list. Days that are detached, because
 -- their removal has begun, are changed too: they may be attached again.

@@ -80,6 +80,15 @@ func Up(ctx context.Context, dsn string) ([]Applied, error) {
 		return nil, fmt.Errorf("reading the migrations: %w", err)
 	}
 	results, err := provider.Up(ctx)
+	for deadline := time.Now().Add(patience); lockNotToBeHad(err) && time.Now().Before(deadline); {
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+		}
+		var more []*goose.MigrationResult
+		more, err = provider.Up(ctx)
+		results = append(results, more...)
+	}
 	applied := make([]Applied, 0, len(results))
 	for _, r := range results {
 		applied = append(applied, Applied{Version: r.Source.Version, Source: r.Source.Path, Duration: r.Duration})
@@ -88,6 +97,15 @@ func Up(ctx context.Context, dsn string) ([]Applied, error) {
 		return applied, fmt.Errorf("migrating the schema: %w", err)
 	}
 	return applied, nil
+}
+
+// patience is how long a migration is tried again that could not get its locks from replicas at work.
+const patience = 2 * time.Minute
+
+// lockNotToBeHad reports whether a migration gave up a lock, or was the victim of a deadlock; nothing of it was done.
+func lockNotToBeHad(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "55P03" || pg.Code == "40P01")
 }
 
 // createSchema makes the schema that goose's own tables live in. Two processes doing so at once

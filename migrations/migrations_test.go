@@ -2,6 +2,7 @@ package migrations_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -92,5 +93,41 @@ func TestTheLatestMigrationCanBeTakenBack(t *testing.T) {
 		if _, err := provider.Up(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// Replicas at work hold locks: a migration gives up one that is not to be had soon, and tries again.
+func TestAMigrationWaitsForItsLocksWithoutAQueue(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.EmptyDSN(t)
+	conn := at(t, dsn, 1)
+	defer conn.Close(t.Context())
+	execute(t, conn, `BEGIN; LOCK TABLE punctual.operations IN ACCESS SHARE MODE`)
+	migrated := make(chan error, 1)
+	go func() {
+		_, err := migrations.Up(t.Context(), dsn)
+		migrated <- err
+	}()
+	watcher, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Close(t.Context())
+	const gaveUp = `SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()`
+	var before, now int64
+	if err := watcher.QueryRow(t.Context(), gaveUp).Scan(&before); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); now <= before+1; {
+		if err := watcher.QueryRow(t.Context(), `SELECT pg_stat_clear_snapshot(), (`+gaveUp+`)`).Scan(nil, &now); err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the migration does not give up")
+		}
+	}
+	execute(t, conn, `COMMIT`)
+	if err := <-migrated; err != nil {
+		t.Fatal(err)
 	}
 }

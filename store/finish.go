@@ -33,7 +33,8 @@ cancelled AS (
 SELECT id FROM ended`
 
 // Everything that follows from an unsuccessful attempt follows in the same statement, for the rows that
-// the fence let through: its record, the next attempt, the dead letter.
+// the fence let through: its record, the next attempt, the dead letter. No attempt comes before the run is due, also
+// when the database's clock was set back meanwhile.
 const finishOthers = `
 WITH ended AS (
     UPDATE punctual.runs r SET status = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN 'cancelled' ELSE u.status END,
@@ -45,14 +46,14 @@ WITH ended AS (
     FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::smallint[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::interval[], $12::bool[], $13::bool[], $14::smallint[])
          AS u(id, fence, started_at, finished_at, http_status, status, reason, error, outcome, response, retry_in, final, counts, number)
     WHERE r.id = ANY($1::uuid[]) AND r.id = u.id AND r.fence = u.fence AND r.status = 'running'
-    RETURNING r.id, r.job_id, r.tenant, r.lane, r.job_version, r.scheduled_for, r.trigger, r.fence, r.replica,
+    RETURNING r.id, r.job_id, r.tenant, r.lane, r.job_version, r.scheduled_for, r.due_at, r.trigger, r.fence, r.replica,
               u.started_at, u.finished_at, u.http_status, r.status, u.reason, u.error, u.outcome, u.response, u.retry_in, u.number),
 recorded AS (
     INSERT INTO punctual.attempts (run_id, fence, number, http_status, replica, started_at, finished_at, outcome, reason, error, response)
     SELECT id, fence, number, http_status, replica, started_at, finished_at, outcome, reason, error, response FROM ended WHERE outcome IS NOT NULL),
 again AS (
     INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
-    SELECT id, job_id, now() + retry_in, tenant, lane FROM ended WHERE status IN ('retrying', 'pending')),
+    SELECT id, job_id, greatest(now() + retry_in, due_at), tenant, lane FROM ended WHERE status IN ('retrying', 'pending')),
 buried AS (
     INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, reason, attempts, http_status, error, headers, body, webhook_id, idempotency_key, notify_url)
     SELECT e.id, e.job_id, e.tenant, j.name, e.job_version, e.scheduled_for, e.trigger, e.reason, e.number, e.http_status, e.error, d.headers, d.body, d.webhook_id, d.idempotency_key, d.notify_url

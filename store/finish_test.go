@@ -409,3 +409,14 @@ func TestFinishingIsHOT(t *testing.T) {
 		t.Errorf("%d of %d finishes were HOT, less than 99 %%", hot, all)
 	}
 }
+
+// The database's clock was set back while a run was on a replica: what is given back is due when it was.
+func TestNothingIsReadyBeforeItIsDue(t *testing.T) {
+	c := newClaimer(t)
+	a := c.manual("a")
+	c.exec(`UPDATE punctual.runs SET due_at = now() + interval '5 minutes' WHERE id = $1`, a.RunID)
+	c.finish(unsent(a, scheduler.GiveBack))
+	if got := c.state(a.RunID); got != "pending attempt 0 ready in 300" {
+		t.Errorf("the run is %s", got)
+	}
+}

@@ -37,7 +37,10 @@ func TestAMigrationUnderLoadFailsNoClaim(t *testing.T) {
 	await(t, "the load", func() bool { return w.Len() > h.runs()/4 })
 	migrate(t, binary(t), dsn)
 	conn := connect(t, dsn)
-	execute(t, conn, nextRelease)
+	await(t, "the migration to get its locks", func() bool {
+		_, err := conn.Exec(t.Context(), `SET lock_timeout = '500ms';`+nextRelease)
+		return err == nil
+	})
 	execute(t, conn, fmt.Sprintf(`INSERT INTO punctual.goose_db_version (version_id, is_applied) VALUES (%d, true)`, migrations.Latest()+1))
 	fleet = append(fleet, serve(t, dsn)) // a replica of this release is ready on the schema of the next one
 	for _, r := range fleet {
