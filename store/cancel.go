@@ -66,7 +66,7 @@ func cancelRuns(ctx context.Context, tx querier, ids []uuid.UUID, reason schedul
 		    UPDATE punctual.exclusive e SET active_run = nullif(e.active_run, r.id), waiting_run = nullif(e.waiting_run, r.id)
 		    FROM punctual.runs r WHERE r.id = ANY($1::uuid[]) AND r.status = 'cancelled' AND e.job_id = r.job_id AND r.id IN (e.active_run, e.waiting_run)
 		    RETURNING e.active_run, e.waiting_run)
-		UPDATE punctual.ready SET due_at = now() WHERE run_id IN
+		UPDATE punctual.ready y SET due_at = `+dueNow+` WHERE run_id IN
 		    (SELECT y.run_id FROM punctual.ready y JOIN freed f ON f.waiting_run = y.run_id AND f.active_run IS NULL FOR UPDATE OF y SKIP LOCKED)`, ids); err != nil {
 		return fmt.Errorf("freeing the gates of cancelled runs: %w", err)
 	}

@@ -420,3 +420,25 @@ func TestNothingIsReadyBeforeItIsDue(t *testing.T) {
 		t.Errorf("the run is %s", got)
 	}
 }
+
+func TestARunThatWaitedForAGateIsNotReadyBeforeItIsDue(t *testing.T) {
+	c := newClaimer(t)
+	wait := func(d *scheduler.Definition) { d.ConcurrencyPolicy = scheduler.PolicyWait }
+	for name, end := range map[string]func(scheduler.Assignment){
+		"finished": func(a scheduler.Assignment) { c.finish(succeeded(a)) },
+		"cancelled": func(a scheduler.Assignment) {
+			c.finish(unsent(a, scheduler.GiveBack))
+			if _, err := c.CancelRun(t.Context(), c.tenant, a.RunID); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		active := c.manual(name, wait)
+		next := c.trigger(name)
+		c.exec(`UPDATE punctual.runs SET due_at = now() + interval '5 minutes' WHERE id = $1`, next.ID)
+		end(active)
+		if got := c.state(next.ID); got != "pending attempt 0 ready in 300" {
+			t.Errorf("%s: the run is %s", name, got)
+		}
+	}
+}
