@@ -68,6 +68,7 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 		{"a run that is put off", set("status = 'pending', finished_at = NULL, error = 'waiting: the circuit breaker is open', next_attempt_at = now()"), OutcomeInProgress, true, []string{"pending, waiting: the circuit breaker is open; it is tried again at"}},
 		{"a run that is tried again", set("status = 'retrying', finished_at = NULL, next_attempt_at = now()"), OutcomeInProgress, true, []string{"retrying after 1 attempt;"}},
 		{"a run that is sent", set("status = 'running', fence = 1, finished_at = NULL, started_at = now()"), OutcomeInProgress, true, []string{"attempt 1"}},
+		{"a run whose target works on", set("status = 'running', fence = 1, finished_at = NULL, started_at = now(), accepted_at = now()"), OutcomeInProgress, true, []string{"accepted attempt 1", "works on"}},
 		{"a run that was never sent", set("status = 'skipped', reason = 'expired'"), OutcomeSkipped, true, []string{"expires_after"}},
 		{"a missed slot", skipped("missed"), OutcomeSkipped, true, []string{"was missed", "one of 2 from"}},
 		{"an overlap", skipped("overlap"), OutcomeSkipped, true, []string{blocker.String()}},

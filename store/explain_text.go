@@ -49,6 +49,9 @@ func (e *explaining) progress() string {
 	case scheduler.StatusRetrying:
 		return fmt.Sprintf(" after %s; the next attempt is at %s", counted(r.Attempt, "attempt"), instantOf(r.NextAttemptAt))
 	case scheduler.StatusRunning:
+		if r.AcceptedAt != nil {
+			return fmt.Sprintf(": its target accepted attempt %d at %s and works on", r.Attempt, instantOf(r.AcceptedAt))
+		}
 		return fmt.Sprintf(": attempt %d was sent at %s", r.Attempt, instantOf(r.StartedAt))
 	}
 	return ""
