@@ -12,10 +12,11 @@ import (
 	"punctual/scheduler/failpoint"
 )
 
-// dispatch starts the attempts of a claimed batch, each in a worker slot of its queue.
-func (s *Scheduler) dispatch(b Batch) {
-	if len(b.Runs) > 0 {
-		s.heart.hold(b.Runs[0].Lease.ID)
+// dispatch starts the attempts of a claimed batch, each in a worker slot of its queue; false when the claim
+// has been given back, and so none is started.
+func (s *Scheduler) dispatch(b Batch) bool {
+	if len(b.Runs) > 0 && !s.heart.hold(b.Runs[0].Lease.ID) {
+		return false
 	}
 	for _, a := range b.Runs {
 		queue, older := a.Lane/4, a.Lease.ClaimedAt.Sub(a.DueAt) > OlderThan
@@ -25,6 +26,7 @@ func (s *Scheduler) dispatch(b Batch) {
 			s.slots.release(queue, older) // not before: what cannot be written occupies slots, and so claims stop
 		})
 	}
+	return true
 }
 
 // execute makes one attempt and says what it means for its run. Expiry is checked here, right before

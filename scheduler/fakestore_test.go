@@ -29,6 +29,7 @@ type fakeStore struct {
 	claiming func(ctx context.Context) error        // called before a claim returns, when it is committed
 	finish   func(ctx context.Context, n int) error // what becomes of the n-th write, from 1
 	renew    func(ctx context.Context) error
+	holding  []uuid.UUID // claims that a renewal finds in the replica's name
 	look     func() error
 	wake     chan struct{}
 
@@ -40,6 +41,8 @@ type fakeStore struct {
 	outcomes  []Outcome
 	released  []uuid.UUID
 	leases    int
+	lease     uuid.UUID   // of the latest claim
+	givenBack []uuid.UUID // claims
 	beats     int
 	draining  bool
 	stoppedAt time.Time // deregistered
@@ -144,6 +147,7 @@ func (f *fakeStore) take(c Claim, from *[]fakeSlot, ready bool) (Batch, func(con
 	lease.Remaining, b.Settled, b.Full = len(b.Runs), len(b.Runs), len(b.Runs) >= call.asked
 	if len(b.Runs) > 0 {
 		f.leases++
+		f.lease = lease.ID
 	}
 	return b, f.claiming
 }
@@ -178,12 +182,19 @@ func (f *fakeStore) Renew(ctx context.Context, _ uuid.UUID, draining bool) (Puls
 	f.mu.Lock()
 	f.beats++
 	f.draining = f.draining || draining
-	renew := f.renew
+	renew, pulse := f.renew, Pulse{Known: true, Claims: slices.Clone(f.holding)}
 	f.mu.Unlock()
 	if renew != nil {
-		return Pulse{Known: true}, renew(ctx)
+		return pulse, renew(ctx)
 	}
-	return Pulse{Known: true}, nil
+	return pulse, nil
+}
+
+func (f *fakeStore) GiveBack(_ context.Context, claims []uuid.UUID) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.givenBack, f.holding = append(f.givenBack, claims...), nil
+	return len(claims), nil
 }
 
 func (f *fakeStore) Deregister(context.Context, uuid.UUID) error {
@@ -195,7 +206,6 @@ func (f *fakeStore) Deregister(context.Context, uuid.UUID) error {
 
 func (f *fakeStore) Remove(context.Context, []Heartbeat) error            { return nil }
 func (f *fakeStore) Recover(context.Context) (int, error)                 { return 0, nil }
-func (f *fakeStore) GiveBack(context.Context, []uuid.UUID) (int, error)   { return 0, nil }
 func (f *fakeStore) ResumeDue(context.Context) (int, error)               { return 0, nil }
 func (f *fakeStore) Operate(context.Context) (time.Duration, bool, error) { return 0, false, nil }
 func (f *fakeStore) Notify(context.Context) (bool, error)                 { return false, nil }

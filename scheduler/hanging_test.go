@@ -69,3 +69,21 @@ func TestAClaimThatIsAnsweredAfterATakeoverIsNotSent(t *testing.T) {
 		})
 	}
 }
+
+// Nor must what this replica has given back itself, because nobody could tell whether the claim was committed.
+func TestAClaimThatIsAnsweredAfterItWasGivenBackIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, dials := newFakeStore(), newGatedDials(t, false)
+		store.claiming = func(context.Context) error {
+			store.set(func() { store.holding = append(store.holding, store.lease) })
+			time.Sleep(6 * time.Second)
+			return nil
+		}
+		store.add(1, compiled(t, brief), 0)
+		start(t, store, dials.client, 10)
+		time.Sleep(10 * time.Second)
+		if n := read(store, func() int { return len(store.givenBack) }); n != 1 || dials.dials != 0 {
+			t.Errorf("%d claims given back and %d requests sent, want 1 and none", n, dials.dials)
+		}
+	})
+}

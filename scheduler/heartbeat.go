@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -32,15 +33,16 @@ type heartbeat struct {
 	watch *watch
 
 	mu      sync.Mutex
-	leases  map[uuid.UUID]bool // that this replica knows of
-	unknown map[uuid.UUID]bool // claims in its name that it did not know of at the last beat
+	leases  map[uuid.UUID]bool      // that this replica knows of
+	unknown map[uuid.UUID]bool      // claims in its name that it did not know of at the last beat
+	given   map[uuid.UUID]time.Time // those it gave back, and when: their answers may still be under way
 
 	gated    context.Context // of attempts whose jobs must not overlap
 	cutGated context.CancelCauseFunc
 }
 
 func newHeartbeat(s *Scheduler) *heartbeat {
-	return &heartbeat{s: s, watch: newWatch(time.Now()), leases: map[uuid.UUID]bool{}}
+	return &heartbeat{s: s, watch: newWatch(time.Now()), leases: map[uuid.UUID]bool{}, given: map[uuid.UUID]time.Time{}}
 }
 
 // beat renews once, and acts on what that tells. draining tells the others that this replica is stopping.
@@ -102,7 +104,8 @@ func (h *heartbeat) act(ctx context.Context, pulse Pulse, lost []Heartbeat) erro
 }
 
 // strays returns the claims in this replica's name that it knows nothing of, at two beats in a row: a
-// commit whose answer was lost. At one beat it may be a claim that has just been committed.
+// commit whose answer was lost, or is later than that. At one beat it may be a claim that has just been
+// committed. From then on they are not this replica's to send.
 func (h *heartbeat) strays(claims []uuid.UUID) []uuid.UUID {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,14 +117,23 @@ func (h *heartbeat) strays(claims []uuid.UUID) []uuid.UUID {
 	}
 	stray := slices.DeleteFunc(claims, func(id uuid.UUID) bool { return !now[id] || !h.unknown[id] })
 	h.unknown = now
+	maps.DeleteFunc(h.given, func(_ uuid.UUID, at time.Time) bool { return time.Since(at) > 2*tickTimeout })
+	for _, id := range stray {
+		h.given[id] = time.Now()
+	}
 	return stray
 }
 
-// hold and release tell which leases this replica knows of.
-func (h *heartbeat) hold(lease uuid.UUID) {
+// hold and release tell which leases this replica knows of. hold returns false for one that it has given back,
+// because the answer to its claim was so late: others may be sending its runs.
+func (h *heartbeat) hold(lease uuid.UUID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if _, ok := h.given[lease]; ok {
+		return false
+	}
 	h.leases[lease] = true
+	return true
 }
 
 func (h *heartbeat) release(leases []uuid.UUID) {

@@ -24,8 +24,11 @@ const (
 	tickTimeout = 8 * time.Second
 )
 
-// errLateClaim is a claim whose answer took so long that others may have taken its runs over.
-var errLateClaim = errors.New("a claim was answered after this replica had been without a heartbeat for too long: its runs are not sent, and given back")
+// Claims whose answer took so long that others may have their runs.
+var (
+	errLateClaim = errors.New("a claim was answered after this replica had been without a heartbeat for too long: its runs are not sent, and given back")
+	errGivenBack = errors.New("a claim was answered after this replica had given it back, as its commit was in doubt: its runs are not sent")
+)
 
 // ticker is the tick loop: it claims what is due and hands it to the executor. Ticks are serial; after a
 // full batch the next one follows at once, otherwise the loop sleeps until the next thing is due.
@@ -136,7 +139,9 @@ func (t *ticker) claim(ctx context.Context, from func(context.Context, Claim) (B
 	if t.s.heart.watch.lapsed() != lapses || t.s.heart.watch.expired(time.Now()) {
 		return errLateClaim
 	}
-	t.s.dispatch(batch)
+	if !t.s.dispatch(batch) {
+		return errGivenBack
+	}
 	sum.settled += batch.Settled
 	sum.full = sum.full || batch.Full
 	return nil
