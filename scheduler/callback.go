@@ -77,9 +77,10 @@ func JudgeSilent(a Assignment, losses int, started, now time.Time) Outcome {
 // JudgeReported decides what it means for a run that its target reports the failure of the attempt.
 func JudgeReported(a Assignment, message string, retry bool, started, now time.Time) Outcome {
 	o := Outcome{Assignment: a, StartedAt: started, FinishedAt: now, Reason: ReasonFailed, Error: message}
-	o.fail(true, 0)
 	if !retry {
 		o.Verdict = Bury
+		return o
 	}
+	o.fail(true, 0)
 	return o
 }

@@ -52,6 +52,7 @@ func TestWhatEndsAnAttempt(t *testing.T) {
 		plain    = `{"name":"a","target":{"url":"http://x/"},"retry":{"max_attempts":2}}`
 		once     = `{"name":"a","target":{"url":"http://x/"},"retry":{"max_attempts":2},"delivery":"at_most_once"}`
 		callback = `{"name":"a","target":{"url":"http://x/"},"retry":{"max_attempts":2},"completion":"callback","max_duration":"1h"}`
+		urgent   = `{"name":"a","target":{"url":"http://x/"},"retry":{"max_attempts":2},"completion":"callback","expires_after":"90s"}`
 	)
 	started := time.Unix(1e9, 0)
 	soon, late := started.Add(time.Minute), started.Add(time.Hour)
@@ -88,6 +89,8 @@ func TestWhatEndsAnAttempt(t *testing.T) {
 		{"an endless one is timed out", callback, endless, RetryRun, ReasonTimeout},
 		{"a reported failure is retried", callback, func(a Assignment) Outcome { return JudgeReported(a, "x", true, started, soon) }, RetryRun, ReasonFailed},
 		{"or not", callback, func(a Assignment) Outcome { return JudgeReported(a, "x", false, started, soon) }, Bury, ReasonFailed},
+		{"or not, whatever would have become of the next attempt", urgent, func(a Assignment) Outcome { return JudgeReported(a, "x", false, started, late) }, Bury, ReasonFailed},
+		{"a reported failure after which there is no time is the end", urgent, func(a Assignment) Outcome { return JudgeReported(a, "x", true, started, late) }, Bury, ReasonExpired},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if o := c.judge(judged(t, c.job)); o.Verdict != c.verdict || o.Reason != c.reason {
