@@ -80,18 +80,24 @@ func (c calledRun) cancelRequested() bool {
 	return c.reason == scheduler.ReasonCancelled || c.reason == scheduler.ReasonReplaced
 }
 
+// calledBy returns the fencing token of the attempt whose target calls; scheduler.ErrRunToken when the token was
+// not made for this run. Once the key is known that asks the database nothing.
+func (s *Store) calledBy(ctx context.Context, run uuid.UUID, token string) (fence int64, err error) {
+	key, err := s.readTokenKey(ctx, s.reader(ctx))
+	if err != nil {
+		return 0, err
+	}
+	return scheduler.ReadRunToken(key, run, token)
+}
+
 // call runs work for a target that has shown a token, with the gate of the job, the run's row in ready and the
 // run locked, in this order. scheduler.ErrRunToken when the token was not made for this run.
 func (s *Store) call(ctx context.Context, run uuid.UUID, token string, work func(ctx context.Context, u *unit, fence int64, c calledRun) error) error {
+	fence, err := s.calledBy(ctx, run, token)
+	if err != nil {
+		return err
+	}
 	return s.join(ctx, func(ctx context.Context, u *unit) error {
-		key, err := s.readTokenKey(ctx, u)
-		if err != nil {
-			return err
-		}
-		fence, err := scheduler.ReadRunToken(key, run, token)
-		if err != nil {
-			return err
-		}
 		c, err := s.lockCalled(ctx, u, run)
 		if err != nil {
 			return err
@@ -107,7 +113,7 @@ func (s *Store) lockCalled(ctx context.Context, u *unit, run uuid.UUID) (calledR
 	b.Queue(`SELECT FROM punctual.exclusive WHERE job_id = (SELECT job_id FROM punctual.runs WHERE id = $1) FOR NO KEY UPDATE`, run)
 	b.Queue(`SELECT FROM punctual.ready WHERE run_id = $1 FOR UPDATE`, run)
 	var key jobVersion
-	b.Queue(`SELECT job_id, job_version, tenant, lane, trigger, scheduled_for, due_at, late, attempt, fence, status, coalesce(reason, ''),
+	b.Queue(`SELECT job_id, job_version, tenant, lane, trigger, scheduled_for, due_at, late, attempt, coalesce(fence, 0), status, coalesce(reason, ''),
 	                accepted_at IS NOT NULL, coalesce(started_at, now()), coalesce(http_status, 0), clock_timestamp()
 	         FROM punctual.runs WHERE id = $1 FOR NO KEY UPDATE`, run).QueryRow(func(row pgx.Row) error {
 		c.RunID = run
@@ -177,7 +183,9 @@ func (s *Store) FailRun(ctx context.Context, run uuid.UUID, token, message strin
 	return s.endCalled(ctx, run, token, func(c calledRun) scheduler.Outcome {
 		return scheduler.JudgeReported(c.Assignment, message, retry, c.started, c.now)
 	}, func(ctx context.Context, q querier, fence int64, _ calledRun) (already bool, err error) {
-		err = q.QueryRow(ctx, `SELECT EXISTS (SELECT FROM punctual.attempts WHERE run_id = $1 AND fence = $2 AND reason = 'failed')`, run, fence).Scan(&already)
+		// What it reported is on record as expired where the next attempt would have come too late.
+		err = q.QueryRow(ctx, `SELECT EXISTS (SELECT FROM punctual.attempts WHERE run_id = $1 AND fence = $2 AND
+			(reason = 'failed' OR reason = 'expired' AND error IS NOT DISTINCT FROM $3))`, run, fence, orNull(storable(message))).Scan(&already)
 		return already, err
 	})
 }
@@ -222,24 +230,30 @@ func (s *Store) endCalled(ctx context.Context, run uuid.UUID, token string, judg
 
 // RunProgress returns the last progress that targets reported of a run, to the target of its present attempt.
 func (s *Store) RunProgress(ctx context.Context, run uuid.UUID, token string) (Progress, error) {
+	fence, err := s.calledBy(ctx, run, token)
+	if err != nil {
+		return Progress{}, err
+	}
 	var p Progress
-	err := s.call(ctx, run, token, func(ctx context.Context, u *unit, fence int64, c calledRun) error {
-		if fence != c.Fence {
-			return &SupersededError{run, c.status}
-		}
-		p.Attempt = c.Attempt
-		var text *string
-		err := u.QueryRow(ctx, `SELECT progress::text, progress_at FROM punctual.run_data WHERE run_id = $1`, run).Scan(&text, &p.RecordedAt)
-		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-			return fmt.Errorf("reading the progress of run %s: %w", run, err)
-		}
-		if text != nil {
-			p.Progress = json.RawMessage(*text)
-		}
-		utc(p.RecordedAt)
-		return nil
-	})
-	return p, err
+	var present int64
+	var status scheduler.Status
+	var text *string
+	err = s.reader(ctx).QueryRow(ctx, `
+		SELECT coalesce(r.fence, 0), r.status, r.attempt, d.progress::text, d.progress_at
+		FROM punctual.runs r LEFT JOIN punctual.run_data d ON d.run_id = $1 WHERE r.id = $1`, run).Scan(&present, &status, &p.Attempt, &text, &p.RecordedAt)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return Progress{}, fmt.Errorf("run %s: %w", run, ErrNotFound)
+	case err != nil:
+		return Progress{}, fmt.Errorf("reading the progress of run %s: %w", run, err)
+	case present != fence:
+		return Progress{}, &SupersededError{run, status}
+	}
+	if text != nil {
+		p.Progress = json.RawMessage(*text)
+	}
+	utc(p.RecordedAt)
+	return p, nil
 }
 
 // ended tells the metrics of attempts that were ended here.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -243,6 +244,28 @@ func TestATargetReportsFailure(t *testing.T) {
 	c.nothingLeft()
 }
 
+func TestAFailureThatNothingCanFollowIsReportedTwice(t *testing.T) {
+	c := newClaimer(t)
+	a := c.accepted("a", func(d *scheduler.Definition) { d.ExpiresAfter = scheduler.DurationOf(time.Second) })
+	for range 2 {
+		if run, err := c.FailRun(t.Context(), a.RunID, a.RunToken, "the ledger is locked", true); err != nil || run.Status != scheduler.StatusDead || run.Reason != scheduler.ReasonExpired {
+			t.Fatalf("%+v, error %v", run, err)
+		}
+	}
+	_, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken)
+	superseded(t, err)
+}
+
+func TestATokenOfAnAttemptThatAFailoverHasUndone(t *testing.T) {
+	c := newClaimer(t)
+	a := c.manual("a", byCallback)
+	c.exec(`UPDATE punctual.runs SET status = 'pending', fence = NULL, attempt = 0`)
+	_, err := c.beat(a, "")
+	superseded(t, err)
+	_, err = c.RunProgress(t.Context(), a.RunID, a.RunToken)
+	superseded(t, err)
+}
+
 func TestCancelOfWorkThatGoesOn(t *testing.T) {
 	cancelled := func(t *testing.T) (claimer, scheduler.Assignment) {
 		c := newClaimer(t)
@@ -337,6 +360,29 @@ func TestRunTokensOpenOneAttemptOfOneRun(t *testing.T) {
 	defer second.Close()
 	if _, err := second.HeartbeatRun(t.Context(), a.RunID, a.RunToken, nil); err != nil {
 		t.Errorf("at another replica: %v", err)
+	}
+	second.Close()
+	if _, err := second.HeartbeatRun(t.Context(), a.RunID, other.RunToken, nil); !errors.Is(err, scheduler.ErrRunToken) {
+		t.Errorf("a wrong token is no matter for the database: error %v", err)
+	}
+}
+
+func TestReadingProgressWaitsForNobody(t *testing.T) {
+	c := newClaimer(t)
+	a := c.accepted("a", forbid)
+	c.mustBeat(a, `{"rows":7}`)
+	tx, err := c.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := tx.Exec(t.Context(), `SELECT FROM punctual.exclusive, punctual.ready, punctual.runs FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if p, err := c.RunProgress(ctx, a.RunID, a.RunToken); err != nil || string(p.Progress) != `{"rows":7}` {
+		t.Errorf("progress %+v, error %v", p, err)
 	}
 }
 
