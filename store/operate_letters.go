@@ -127,7 +127,7 @@ func (o *bulk) replay(ctx context.Context, u *unit, letters []marked) (over []uu
 		over = append(over, m.RunID)
 	}
 	if len(replays) > 0 {
-		o.done = len(replays)
+		o.done, o.days = len(replays), []time.Time{now}
 		err = writeReplays(ctx, u, replays, now, o.note)
 	}
 	return over, err

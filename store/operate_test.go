@@ -171,6 +171,21 @@ func TestBulkReplay(t *testing.T) {
 	})
 }
 
+func TestReplaysMakeThePartitionTheyNeed(t *testing.T) {
+	c := newCRUD(t)
+	c.create("a")
+	c.die("a", 2)
+	o := c.start(BulkRequest{Kind: OperationReplay})
+	today := time.Now().UTC().Format("20060102")
+	c.exec(`DROP TABLE punctual.runs_` + today + `, punctual.attempts_` + today + `, punctual.run_data_` + today)
+	for n := 0; c.batch(); n++ {
+		if n == 10 {
+			t.Fatal("it is tried again and again")
+		}
+	}
+	c.wantProgress(o.ID, OperationDone, 2, 2, 0)
+}
+
 func TestBulkResolve(t *testing.T) {
 	c := newCRUD(t)
 	c.create("a", labelled("team", "x"))
