@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,9 +13,9 @@ import (
 	"punctual/scheduler/failpoint"
 )
 
-// Which claims end: ten of replicas that are no more, or those that are named.
+// Which claims end: ten of replicas that are no more, but for some, or those that are named.
 const (
-	orphaned = `c.id IN (SELECT c.id FROM punctual.claims c WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = c.replica) LIMIT 10)`
+	orphaned = `c.id IN (SELECT c.id FROM punctual.claims c WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = c.replica) AND c.id <> ALL($1::uuid[]) LIMIT 10)`
 	named    = `c.id = ANY($1::uuid[])`
 )
 
@@ -33,6 +34,7 @@ const lossesOf = `(SELECT count(*) FROM (SELECT a.outcome FROM punctual.attempts
 // claimedRun is a run that is running under a claim.
 type claimedRun struct {
 	scheduler.Assignment
+	claim   uuid.UUID
 	key     jobVersion
 	tenant  int32
 	started time.Time
@@ -51,18 +53,24 @@ type claimedRuns struct {
 // Recover implements scheduler.Store. It is an anti-join repeated on every sweep, never a reaction to one
 // event; several replicas may do it at once, as every change is fenced.
 func (s *Store) Recover(ctx context.Context) (int, error) {
-	n, err := s.endClaims(ctx, orphaned, nil, func(r claimedRun, now time.Time) scheduler.Outcome {
-		return scheduler.JudgeLost(r.Assignment, r.losses, r.started, now)
-	})
-	if err != nil {
-		return 0, fmt.Errorf("recovering the runs of lost replicas: %w", err)
+	others := []uuid.UUID{} // claims that this binary cannot end
+	for {
+		n, left, err := s.endClaims(ctx, orphaned, others, func(r claimedRun, now time.Time) scheduler.Outcome {
+			return scheduler.JudgeLost(r.Assignment, r.losses, r.started, now)
+		})
+		if err != nil {
+			return 0, fmt.Errorf("recovering the runs of lost replicas: %w", err)
+		}
+		if n > 0 || len(left) == 0 {
+			return n, nil
+		}
+		others = append(others, left...)
 	}
-	return n, nil
 }
 
 // GiveBack implements scheduler.Store.
 func (s *Store) GiveBack(ctx context.Context, claims []uuid.UUID) (int, error) {
-	n, err := s.endClaims(ctx, named, []any{claims}, func(r claimedRun, now time.Time) scheduler.Outcome {
+	n, _, err := s.endClaims(ctx, named, claims, func(r claimedRun, now time.Time) scheduler.Outcome {
 		return scheduler.Outcome{Assignment: r.Assignment, Verdict: scheduler.GiveBack, FinishedAt: now}
 	})
 	if err != nil {
@@ -71,43 +79,46 @@ func (s *Store) GiveBack(ctx context.Context, claims []uuid.UUID) (int, error) {
 	return n, nil
 }
 
-// endClaims ends claims, with an outcome for each run that is still running under them.
-func (s *Store) endClaims(ctx context.Context, where string, args []any, judge func(claimedRun, time.Time) scheduler.Outcome) (int, error) {
-	held, err := s.readClaimed(ctx, where, args)
+// endClaims ends claims, with an outcome for each run that is still running under them, and returns how many
+// outcomes it wrote. A run whose definition this binary cannot read is left, and with it its claim, for one
+// that can.
+func (s *Store) endClaims(ctx context.Context, where string, ids []uuid.UUID, judge func(claimedRun, time.Time) scheduler.Outcome) (n int, left []uuid.UUID, err error) {
+	held, err := s.readClaimed(ctx, where, ids)
 	if err != nil || len(held.claims) == 0 {
-		return 0, err
+		return 0, nil, err
 	}
 	jobs, err := s.definitionsOf(ctx, s.pool, held.runs)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	outcomes := make([]scheduler.Outcome, 0, len(held.runs))
 	for _, r := range held.runs {
-		if r.Job, err = sentBy(jobs[r.key], r.notifyURL); err != nil {
-			return 0, err
-		}
-		if r.Job == nil {
-			return 0, fmt.Errorf("run %s: this version of Punctual cannot read version %d of job %s", r.RunID, r.key.version, r.key.id)
+		if r.Job, err = sentBy(jobs[r.key], r.notifyURL); r.Job == nil {
+			s.options.Log.Error("a run that nobody holds any more cannot be taken over by this version of Punctual",
+				"run", r.RunID, "job", r.key.id, "version", r.key.version, "error", err)
+			left = append(left, r.claim)
+			continue
 		}
 		outcomes = append(outcomes, judge(r, held.now))
 	}
+	over := slices.DeleteFunc(held.claims, func(id uuid.UUID) bool { return slices.Contains(left, id) })
 	failpoint.At(failpoint.RecoverJudged)
 	var b pgx.Batch
-	written := queueFinish(&b, outcomes, held.claims)
+	written := queueFinish(&b, outcomes, over)
 	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	failpoint.At(failpoint.RecoverCommitted)
 	s.ended(outcomes, written)
 	if len(written) > 0 {
 		s.signal()
 	}
-	return len(written), nil
+	return len(written), left, nil
 }
 
-func (s *Store) readClaimed(ctx context.Context, where string, args []any) (claimedRuns, error) {
+func (s *Store) readClaimed(ctx context.Context, where string, ids []uuid.UUID) (claimedRuns, error) {
 	var held claimedRuns
-	rows, err := s.pool.Query(ctx, readClaimed+where+` ORDER BY c.id`, args...)
+	rows, err := s.pool.Query(ctx, readClaimed+where+` ORDER BY c.id`, ids)
 	if err != nil {
 		return held, err
 	}
@@ -131,7 +142,7 @@ func (s *Store) readClaimed(ctx context.Context, where string, args []any) (clai
 		if run == nil {
 			continue
 		}
-		r.key = jobVersion{id: *job, version: *version}
+		r.claim, r.key = claim, jobVersion{id: *job, version: *version}
 		r.tenant, r.started = *tenant, *started
 		r.Assignment = scheduler.Assignment{
 			RunID: *run, Lane: *lane, Trigger: *trigger, ScheduledFor: *slot, DueAt: *due, Late: *late, Attempt: int(*attempt), Fence: *fence,

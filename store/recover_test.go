@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -59,6 +60,31 @@ func TestRecover(t *testing.T) {
 		}
 		if n := c.count(`SELECT (SELECT count(*) FROM punctual.dead_letters) + (SELECT count(*) FROM punctual.claims) + (SELECT count(active_run) FROM punctual.exclusive)`); n != 0 {
 			t.Errorf("something is left")
+		}
+	})
+	t.Run("what this binary cannot read is left to another one, and keeps nobody else's runs", func(t *testing.T) {
+		c := newCRUD(t)
+		for i := range 12 { // more than end at a time
+			replica, name := uuid.New(), fmt.Sprintf("a%d", i)
+			job := c.create(name)
+			c.trigger(name)
+			if claimed := c.claimAll(replica); len(claimed) != 1 {
+				t.Fatalf("claimed %d", len(claimed))
+			}
+			c.lose(replica)
+			if i != 7 {
+				c.exec(`UPDATE punctual.job_versions SET definition = '{"from":"tomorrow"}' WHERE job_id = $1`, job.ID)
+			}
+		}
+		c.jobs.Purge()
+		if n := c.recover(); n != 1 {
+			t.Errorf("%d runs recovered", n)
+		}
+		if n := c.recover(); n != 0 {
+			t.Errorf("%d runs recovered twice", n)
+		}
+		if n := c.count(`SELECT count(*) FROM punctual.claims`); n != 11 {
+			t.Errorf("%d claims are left", n)
 		}
 	})
 	t.Run("a run that loses three replicas in a row is dead, with a dead letter", func(t *testing.T) {
