@@ -40,6 +40,20 @@
 // in pending or retrying has a row in ready. A running one is named by a row of claims, the lease of its
 // batch, and carries the fencing token of its attempt: only the attempt with that token may end it.
 //
+// A run whose target has answered 202 and works on (completion callback) is running, and held by no replica:
+// the lease has let go of it, and it has a row in ready again, which is its deadline. The target's heartbeats
+// put that off, and its completion or failure ends the attempt, with a token made of the fencing token. Should
+// the deadline come, a claim from ready ends the attempt as lost; until then no other starts.
+//
+// # What else goes on
+//
+// Beside the tick loop a replica renews its heartbeat every two seconds. That brings back what there is to do
+// besides: lost replicas to take over from, cancels to carry out, and chores (chore), which are operations on
+// many runs and notices to tell. Chores are done in batches, by any replica, each in a transaction of its own;
+// what they make are runs in ready like all others. Pauses that have run out and old partitions have a timer.
+//
+// Package failpoint names the steps between which a replica may die, and lets tests choose at which it does.
+//
 // # Time
 //
 // The database's clock is the only one that decides anything about schedules. Functions that decide take
@@ -53,7 +67,7 @@
 // has. Run, in scheduler.go, starts the loops and drains them. Judge, in retry.go, decides what a response
 // means; package breaker keeps requests away from hosts that do not answer. The heartbeat, in heartbeat.go
 // and liveness.go, notices lost replicas and takes over their runs, and brings cancels to the replica that is
-// sending. A target that works on after its answer calls back: callback.go. Notices, in notice.go, tell the URLs
+// sending. What a callback, or the want of one, means is in callback.go. Notices, in notice.go, tell the URLs
 // of a job what happened to it. Store, in store.go, is all that is asked of the database; package store
 // implements it.
 package scheduler

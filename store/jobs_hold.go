@@ -36,7 +36,7 @@ type held struct {
 	job *scheduler.Job // nil when this binary cannot compile the definition; then no slot of it is settled
 }
 
-// How hold treats rows that somebody else has locked.
+// What becomes of rows that somebody else has locked.
 const (
 	wait     = ``
 	passOver = ` SKIP LOCKED`
