@@ -138,7 +138,7 @@ func TestPutJob(t *testing.T) {
 			name: "the same period written otherwise is a change that does not move the next slot", before: definition("j"),
 			put: definition("j", func(d *scheduler.Definition) { _ = d.Schedule.Every.UnmarshalText([]byte("60m")) }), version: 2, state: JobActive,
 		},
-		{name: "another period moves the next slot", before: definition("j"), put: definition("j", every(7*time.Hour)), version: 2, state: JobActive, moved: true},
+		{name: "another period moves the next slot", before: definition("j"), put: definition("j", every(7*time.Hour+time.Second)), version: 2, state: JobActive, moved: true},
 		{name: "a delay is armed again by every write", before: definition("j", delay(time.Hour)), put: definition("j", delay(time.Hour)), version: 2, state: JobActive, moved: true},
 		{name: "an instant that has fired does not fire again", before: definition("j", at(past)), complete: true, put: definition("j", at(past)), version: 1, state: JobCompleted},
 		{name: "nor with another description", before: definition("j", at(past)), complete: true, put: definition("j", at(past), described("x")), version: 2, state: JobCompleted},
