@@ -94,8 +94,10 @@ func (s *Store) endClaims(ctx context.Context, where string, ids []uuid.UUID, ju
 	outcomes := make([]scheduler.Outcome, 0, len(held.runs))
 	for _, r := range held.runs {
 		if r.Job, err = sentBy(jobs[r.key], r.notifyURL); r.Job == nil {
-			s.options.Log.Error("a run that nobody holds any more cannot be taken over by this version of Punctual",
-				"run", r.RunID, "job", r.key.id, "version", r.key.version, "error", err)
+			if len(left) == 0 { // one for all: there may be thousands, and it is tried again every two seconds
+				s.options.Log.Error("a run that nobody sends any more is left to a version of Punctual that can read its job's definition",
+					"run", r.RunID, "job", r.key.id, "version", r.key.version, "error", err)
+			}
 			left = append(left, r.claim)
 			continue
 		}
