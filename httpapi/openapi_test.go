@@ -138,6 +138,55 @@ func checkOperation(t *testing.T, at string, op map[string]any, ids map[string]b
 	}
 }
 
+// Clients are generated from the schemas, and choke on a null or a field that a schema does not know of.
+func TestExamplesOfAnswersFitTheirSchemas(t *testing.T) {
+	t.Parallel()
+	document := static200(t, "/openapi.json").fields()
+	schemas := document["components"].(map[string]any)["schemas"].(map[string]any)
+	walk(document["paths"], "", func(at string, v any) {
+		content, ok := v.(map[string]any)
+		if !ok || content["example"] == nil || content["schema"] == nil {
+			return
+		}
+		for _, problem := range misfits(schemas, content["schema"].(map[string]any), content["example"], at) {
+			t.Error(problem)
+		}
+	})
+}
+
+// misfits lists the nulls, fields and absences of a value that its schema does not allow.
+func misfits(schemas, schema map[string]any, v any, at string) (problems []string) {
+	if ref, ok := schema["$ref"].(string); ok {
+		schema = schemas[strings.TrimPrefix(ref, "#/components/schemas/")].(map[string]any)
+	}
+	switch v := v.(type) {
+	case nil:
+		if types, _ := schema["type"].([]any); schema["type"] != nil && !slices.Contains(types, any("null")) {
+			problems = append(problems, at+" is null")
+		}
+	case []any:
+		for _, element := range v {
+			problems = append(problems, misfits(schemas, schema["items"].(map[string]any), element, at+"/-")...)
+		}
+	case map[string]any:
+		properties, _ := schema["properties"].(map[string]any)
+		for name, value := range v {
+			if property, known := properties[name].(map[string]any); known {
+				problems = append(problems, misfits(schemas, property, value, at+"/"+name)...)
+			} else if schema["additionalProperties"] == false {
+				problems = append(problems, at+"/"+name+" is not in the schema")
+			}
+		}
+		required, _ := schema["required"].([]any)
+		for _, name := range required {
+			if _, there := v[name.(string)]; !there {
+				problems = append(problems, at+"/"+name.(string)+" is missing")
+			}
+		}
+	}
+	return problems
+}
+
 func walk(v any, at string, visit func(at string, v any)) {
 	visit(at, v)
 	switch v := v.(type) {
