@@ -16,7 +16,7 @@ func (s *server) backfillRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "backfill-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/backfill", Tags: []string{tagJobs},
 		Summary: "Run a job's past slots", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
-		Description: "Starts an operation that makes, in the background and oldest first, a run of each slot from from, included, to to, not included, that has none: " +
+		Description: "Starts an operation that makes, in the background and oldest first, a run of each slot in a range of time that has none: " +
 			"slots that were skipped, and slots from before the job was created. They are those of the job's present schedule, at most 100,000, and no further back than runs are kept. " +
 			"A slot that has a run, whatever became of it, gets another only with rerun. Slots that are still to be claimed, be it after an outage, are left to the schedule. " +
 			"Runs made so have the trigger backfill, never expire, and unless the job's concurrency_policy is allow come one at a time. " +

@@ -23,7 +23,6 @@ var sentinels = []struct {
 	code   Code
 	detail string // in place of the error's own text
 }{
-	{store.ErrNotFound, CodeNotFound, "There is no %s of that id or name."},
 	{store.ErrNameTaken, CodeNameTaken, ""},
 	{store.ErrVersion, CodeVersion, ""},
 	{store.ErrState, CodeState, ""},
@@ -71,11 +70,14 @@ func problemOf(ctx context.Context, err error) *Problem {
 		}
 		return invalid([]FieldError{field})
 	}
+	if errors.Is(err, store.ErrNotFound) {
+		return newProblem(CodeNotFound, notFound(resource(ctx)))
+	}
 	for _, known := range sentinels {
 		if errors.Is(err, known.err) {
 			detail := sentence(err)
 			if known.detail != "" {
-				detail = strings.Replace(known.detail, "%s", resource(ctx), 1)
+				detail = known.detail
 			}
 			return newProblem(known.code, detail)
 		}
@@ -146,6 +148,14 @@ func databaseAway(err error) bool {
 	}
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || pgconn.SafeToRetry(err)
+}
+
+// notFound says that there is no such thing. Jobs alone have names.
+func notFound(resource string) string {
+	if resource == "job" {
+		return "There is no job of that id or name."
+	}
+	return "There is no " + resource + " of that id."
 }
 
 func sentence(err error) string {
