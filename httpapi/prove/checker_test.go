@@ -159,7 +159,7 @@ func TestCheckFindsNothingInAGoodWorld(t *testing.T) {
 func TestCheckNotices(t *testing.T) {
 	t.Parallel()
 	all := Conditions{SentOnce: true}
-	for _, test := range []struct {
+	tests := []struct {
 		name       string
 		rule       Rule
 		conditions Conditions
@@ -217,7 +217,10 @@ func TestCheckNotices(t *testing.T) {
 		}},
 		{"a run under another tenant than its job", TenantsAddUp, Conditions{}, func(f *facts) { f.theRun(f.cron).Tenant = 2 }},
 		{"a failure where all should succeed", NothingFailed, Conditions{AllSucceed: true}, func(*facts) {}},
-	} {
+	}
+	planted := map[Rule]bool{}
+	for _, test := range tests {
+		planted[test.rule] = true
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			f := goodWorld()
@@ -230,6 +233,11 @@ func TestCheckNotices(t *testing.T) {
 			}
 			t.Errorf("not noticed as %q; found %v", test.rule, violations)
 		})
+	}
+	for name, rule := range rules(t) {
+		if !planted[rule] {
+			t.Errorf("no violation of %s is planted", name)
+		}
 	}
 }
 
