@@ -127,6 +127,16 @@ func (f *facts) theRun(job uuid.UUID) *Run {
 	return nil
 }
 
+// theJob is a job.
+func (f *facts) theJob(id uuid.UUID) *Job {
+	for i := range f.Jobs {
+		if f.Jobs[i].ID == id {
+			return &f.Jobs[i]
+		}
+	}
+	return nil
+}
+
 // theRequest is the nth request of a job, from 0.
 func (f *facts) theRequest(job uuid.UUID, n int) *Request {
 	for i := range f.Requests {
@@ -197,6 +207,17 @@ func TestCheckNotices(t *testing.T) {
 		{"a retry with a smaller token", FencesGrow, Conditions{}, func(f *facts) { f.theRequest(f.once, 1).Fence = 1 }},
 		{"a slot with a smaller token than the one before", FencesGrow, Conditions{}, func(f *facts) { f.theRequest(f.cron, 2).Fence = 1 }},
 		{"an overlap", NoOverlap, Conditions{}, func(f *facts) { f.theRequest(f.forbid, 0).Ended = at(3.5) }},
+		{"an overlap with work that goes on after its 202", NoOverlap, Conditions{}, func(f *facts) {
+			f.theJob(f.forbid).Versions[0].Definition.Completion = scheduler.CompleteOnCallback
+			end := at(3.5)
+			f.theRun(f.forbid).FinishedAt, f.theRequest(f.forbid, 0).Status = &end, 202
+		}},
+		{"an overlap with work that goes on until it is lost", NoOverlap, Conditions{}, func(f *facts) {
+			f.theJob(f.forbid).Versions[0].Definition.Completion = scheduler.CompleteOnCallback
+			q := f.theRequest(f.forbid, 0)
+			q.Status = 202
+			f.Attempts = append(f.Attempts, Attempt{Run: q.Run, Fence: q.Fence, Number: 1, Outcome: "lost", Finished: at(3.5)})
+		}},
 		{"an overlap with a request that never ended", NoOverlap, Conditions{}, func(f *facts) { f.theRequest(f.forbid, 0).Ended = time.Time{} }},
 		{"a job that waits for ever", NoWedge, Conditions{}, func(f *facts) { due := at(4); f.Jobs[0].Enabled, f.Jobs[0].NextRun = true, &due }},
 		{"a row left in ready", NothingLeft, Conditions{}, func(f *facts) { f.Ready = append(f.Ready, f.theRun(f.once).ID) }},
