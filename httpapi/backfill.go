@@ -40,6 +40,15 @@ type BackfillInput struct {
 
 func (b BackfillInput) validate() []FieldError {
 	errors := append(note(b.Note), rate(b.MaxPerSecond)...)
+	bounds := b.bounds()
+	if len(bounds) == 0 && !b.From.Value().Before(b.To.Value()) {
+		bounds = []FieldError{{"body.to", fmt.Sprintf("%s is not after from", b.To)}}
+	}
+	return append(errors, bounds...)
+}
+
+// bounds returns what is wrong with each bound alone.
+func (b BackfillInput) bounds() (errors []FieldError) {
 	for _, bound := range []struct {
 		at    string
 		value scheduler.Instant
@@ -49,15 +58,12 @@ func (b BackfillInput) validate() []FieldError {
 		}
 		errors = append(errors, instant(bound.at, bound.value)...)
 	}
-	if !b.From.IsZero() && !b.To.IsZero() && !b.From.Value().Before(b.To.Value()) {
-		errors = append(errors, FieldError{"body.to", fmt.Sprintf("%s is not after from", b.To)})
-	}
 	return errors
 }
 
 // spans reports whether there are two bounds to look between.
 func (b BackfillInput) spans() bool {
-	return !b.From.IsZero() && b.From.Value().Before(b.To.Value())
+	return len(b.bounds()) == 0 && b.From.Value().Before(b.To.Value())
 }
 
 func (b BackfillInput) request(job string) store.BackfillRequest {
