@@ -334,6 +334,17 @@ func TestDevRunsTheSampleJobsAndLeavesNothingBehind(t *testing.T) {
 	if _, err := second.API.Do(ctx, "POST", "/v1/jobs/only-when-triggered/trigger", nil, nil); err != nil {
 		t.Error(err)
 	}
+	silent := prove.JobSpec{
+		"name": "silent", "schedule": map[string]any{"delay": "0s"}, "target": map[string]any{"url": second.API.URL + "/echo?status=202"},
+		"completion": "callback", "heartbeat_timeout": "1s", "retry": map[string]any{"max_attempts": 1},
+	}
+	if err := second.API.Create(ctx, []prove.JobSpec{silent}); err != nil {
+		t.Error(err)
+	}
+	await(ctx, t, "the end of work that no replica held", func() bool {
+		out := second.Output()
+		return strings.Contains(out, "accepted  silent") && strings.Contains(out, "dead      silent")
+	})
 	await(ctx, t, "the triggered run", func() bool { return strings.Contains(second.Output(), "only-when-triggered      attempt 1") })
 	if err := second.Stop(ctx); err != nil {
 		t.Error(err)

@@ -44,7 +44,7 @@ type Config struct {
 	Log              *slog.Logger
 
 	// Wrap puts another handler around the API; Ready is called once it is served, with its base URL;
-	// Finished is told of every attempt whose outcome has been written. All for `punctual dev`.
+	// Finished is told of every attempt whose outcome has been written, from any goroutine. All for `punctual dev`.
 	Wrap     func(http.Handler) http.Handler
 	Ready    func(url string)
 	Finished func([]scheduler.Outcome)
@@ -63,7 +63,12 @@ func Run(ctx context.Context, c Config) error {
 	defer listener.Close()
 	registry := prometheus.NewRegistry()
 	metrics := scheduler.NewMetrics(registry)
-	db, err := openStore(ctx, c, metrics.Ended)
+	db, err := openStore(ctx, c, func(outcomes []scheduler.Outcome) {
+		metrics.Ended(outcomes)
+		if c.Finished != nil {
+			c.Finished(outcomes)
+		}
+	})
 	if err != nil {
 		return err
 	}
