@@ -36,9 +36,14 @@ var sampleJobs []byte
 
 const description = `Cron as a service on the Postgres you already have: jobs are HTTP callbacks, replicas need no leader.
 
-Try it:            punctual dev
-In production:     punctual migrate --database-url postgres://…  and then any number of
-                   punctual serve --database-url postgres://…
+Try it:
+
+    punctual dev
+
+In production, once and then as often as you like:
+
+    punctual migrate --database-url postgres://…
+    punctual serve --database-url postgres://…
 
 Every flag can be given as an environment variable, PUNCTUAL_ and its name: PUNCTUAL_DRAIN_TIMEOUT=10s.`
 
