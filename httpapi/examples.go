@@ -84,7 +84,7 @@ func exampleRunRecord() store.RunRecord {
 		Attempts: []store.AttemptRecord{
 			{
 				Number: 1, StartedAt: at("2026-12-01T11:00:04.219Z"), FinishedAt: at("2026-12-01T11:00:04.302Z"), Outcome: scheduler.AttemptFailed,
-				HTTPStatus: 503, Error: "the target answered 503 Service Unavailable", Response: "try again later",
+				HTTPStatus: 503, Error: "the target answered 503", Response: "try again later",
 			},
 			{Number: 2, StartedAt: started, FinishedAt: finished, Outcome: scheduler.AttemptSucceeded, HTTPStatus: 200},
 		},
