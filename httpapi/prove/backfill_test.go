@@ -2,8 +2,6 @@ package prove
 
 import (
 	"cmp"
-	"os"
-	"os/exec"
 	"slices"
 	"testing"
 	"time"
@@ -28,6 +26,7 @@ func TestABackfillRunsEachPastSlotOnceOldestFirst(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
+	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
 	w.Script("/hook", Answer{Delay: 50 * time.Millisecond})
 	fleet := []*Replica{serve(t, dsn), serve(t, dsn)}
@@ -79,11 +78,7 @@ func TestABackfillRunsEachPastSlotOnceOldestFirst(t *testing.T) {
 	if skips < 7 || skips > 8 {
 		t.Errorf("%d slots passed while it was paused, want half of them", skips)
 	}
-	command := exec.CommandContext(t.Context(), binary(t), "verify")
-	command.Env = append(os.Environ(), "DATABASE_URL="+dsn)
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Errorf("punctual verify: %v\n%s", err, out)
-	}
+	proven(t, dsn)
 	for _, r := range fleet {
 		stop(t, r)
 	}
