@@ -87,5 +87,8 @@ func TestCallbacksThatAreRefused(t *testing.T) {
 			s.in(t).do(c.method, c.path, c.body, c.token).code(c.code)
 		})
 	}
+	if scheme := s.do("POST", run+"/complete", "").want(401).header.Get("WWW-Authenticate"); scheme != "Punctual-Run-Token" {
+		t.Errorf("a request without a token is asked for %q", scheme)
+	}
 	s.do("POST", run+"/complete", "", token).want(200) // none of that has ended it
 }

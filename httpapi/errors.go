@@ -59,7 +59,9 @@ func problemOf(ctx context.Context, err error) *Problem {
 	case errors.As(err, &over):
 		return newProblem(CodeSuperseded, sentence(over))
 	case errors.Is(err, scheduler.ErrRunToken):
-		return newProblem(CodeRunToken, "Send back the Punctual-Run-Token that came with the request of this run.")
+		p := newProblem(CodeRunToken, "Send back the Punctual-Run-Token that came with the request of this run.")
+		p.header = http.Header{"Www-Authenticate": {"Punctual-Run-Token"}} // which RFC 9110 demands with 401
+		return p
 	}
 	if fields := backfillErrors(err); len(fields) > 0 {
 		return invalid(fields)
