@@ -36,9 +36,7 @@ func TestABackfillRunsEachPastSlotOnceOldestFirst(t *testing.T) {
 	// The slots of the last hour: in the first half there was no job, in the second it was paused.
 	now := time.Now().UTC().Truncate(time.Second)
 	half := now.Add(-30 * time.Minute)
-	if _, err := connect(t, dsn).Exec(t.Context(), aged, "a", half, half.Truncate(4*time.Minute).Add(4*time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, connect(t, dsn), aged, "a", half, half.Truncate(4*time.Minute).Add(4*time.Minute))
 	do[any](t, fleet[0].API, "POST", "/v1/jobs/a/resume", map[string]any{})
 
 	asked := map[string]any{"from": now.Add(-time.Hour).Format(time.RFC3339), "to": now.Format(time.RFC3339)}
