@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"punctual/scheduler"
 )
 
 // requests compares what the witness saw with the attempts on record.
@@ -138,7 +136,7 @@ func (k *check) fences() {
 func (k *check) overlaps() {
 	for i := range k.Jobs {
 		j := &k.Jobs[i]
-		if !slices.ContainsFunc(j.Versions, func(v Version) bool { return v.Definition.WithDefaults().ConcurrencyPolicy != scheduler.PolicyAllow }) {
+		if !j.exclusive() {
 			continue
 		}
 		var requests []*Request

@@ -69,7 +69,7 @@ func (f *facts) send(r Run, attempt int, after time.Duration, status int) (fence
 }
 
 func (f *facts) run(job uuid.UUID, slot time.Time, how string) {
-	r := Run{ID: scheduler.SlotRunID(job, slot), Job: job, ScheduledFor: slot, DueAt: slot, Status: "succeeded", Trigger: "schedule", Attempt: 1}
+	r := Run{ID: scheduler.SlotRunID(job, slot), Job: job, ScheduledFor: slot, DueAt: slot, CreatedAt: slot, Status: "succeeded", Trigger: "schedule", Attempt: 1}
 	if how != "succeeded" {
 		fence := f.send(r, 1, 2*time.Millisecond, 500)
 		f.Attempts = append(f.Attempts, Attempt{Run: r.ID, Fence: fence, Number: 1, Outcome: "failed", StartedAt: slot, Finished: slot.Add(3 * time.Millisecond)})
@@ -91,7 +91,7 @@ func (f *facts) run(job uuid.UUID, slot time.Time, how string) {
 
 // backfill adds a run made twenty seconds after everything else. It returns the run.
 func (f *facts) backfill(job uuid.UUID, slot time.Time, id uuid.UUID) *Run {
-	r := Run{ID: id, Job: job, ScheduledFor: slot, DueAt: slot, Status: "succeeded", Trigger: "backfill", Attempt: 1}
+	r := Run{ID: id, Job: job, ScheduledFor: slot, DueAt: slot, CreatedAt: at(20), Status: "succeeded", Trigger: "backfill", Attempt: 1}
 	fence := f.send(r, 1, at(20).Sub(slot), 200)
 	if id != scheduler.SlotRunID(job, slot) {
 		f.Requests[len(f.Requests)-1].Key = id.String()
@@ -103,7 +103,7 @@ func (f *facts) backfill(job uuid.UUID, slot time.Time, id uuid.UUID) *Run {
 
 // notice tells somebody something about a job, while the run of that instant is being sent.
 func (f *facts) notice(job uuid.UUID, when time.Time) {
-	r := Run{ID: uuid.New(), Job: job, ScheduledFor: when, DueAt: when, Status: "succeeded", Trigger: "notify", Attempt: 1}
+	r := Run{ID: uuid.New(), Job: job, ScheduledFor: when, DueAt: when, CreatedAt: when, Status: "succeeded", Trigger: "notify", Attempt: 1}
 	fence := f.send(r, 1, 2*time.Millisecond, 200)
 	f.Requests[len(f.Requests)-1].Key, r.Fence = r.ID.String(), &fence
 	f.Runs = append(f.Runs, r)
@@ -200,6 +200,7 @@ func TestCheckNotices(t *testing.T) {
 		{"a request before it was due", NeverEarly, Conditions{}, func(f *facts) { r := f.theRequest(f.cron, 0); r.At = at(0.999) }},
 		{"a retry before the failure", NeverEarly, Conditions{}, func(f *facts) { f.theRequest(f.once, 1).At = at(1.0005); f.Attempts[0].Finished = at(1.9) }},
 		{"a due time before the slot", NeverEarly, Conditions{}, func(f *facts) { f.theRun(f.cron).DueAt = at(0.5) }},
+		{"a run that was made before it was due", NeverEarly, Conditions{ClockSteps: true}, func(f *facts) { f.theRun(f.cron).CreatedAt = at(0.9) }},
 		{"a claim before it was due", NeverEarly, Conditions{ClockSteps: true}, func(f *facts) { early := at(0.9); f.theRun(f.cron).ClaimedAt = &early }},
 		{"a due time beyond the jitter", NeverEarly, Conditions{}, func(f *facts) { f.theRun(f.cron).DueAt = at(1.5) }},
 		{"two first attempts", OneFirst, Conditions{}, func(f *facts) { f.theRequest(f.once, 1).Attempt = 1 }},
