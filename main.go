@@ -36,9 +36,14 @@ var sampleJobs []byte
 
 const description = `Cron as a service on the Postgres you already have: jobs are HTTP callbacks, replicas need no leader.
 
-Try it:            punctual dev
-In production:     punctual migrate --database-url postgres://…  and then any number of
-                   punctual serve --database-url postgres://…
+Try it:
+
+    punctual dev
+
+In production, once and then as often as you like:
+
+    punctual migrate --database-url postgres://…
+    punctual serve --database-url postgres://…
 
 Every flag can be given as an environment variable, PUNCTUAL_ and its name: PUNCTUAL_DRAIN_TIMEOUT=10s.`
 
@@ -62,7 +67,7 @@ type database struct {
 // replica is what serve and dev have in common.
 type replica struct {
 	Listen           string         `default:"127.0.0.1:8080" help:"Address the HTTP API listens on."`
-	PublicURL        string         `placeholder:"URL" help:"Where the targets of jobs with completion callback reach the API, such as https://punctual.internal. Default: where it listens."`
+	PublicURL        string         `placeholder:"URL" help:"Where the targets of jobs with completion callback reach the API, such as https://punctual.internal. Default: where it listens, which is of use on one machine only."`
 	Queues           map[string]int `default:"default=500" mapsep:"," help:"Worker slots of this replica by queue: default=500,critical=100."`
 	DefaultJitter    time.Duration  `default:"10s" help:"Jitter of cron slots a minute or more apart whose job sets none. The same on every replica."`
 	Retention        time.Duration  `default:"720h" help:"How long runs are kept, and how far back missed slots may still run. The same on every replica."`
@@ -94,8 +99,14 @@ func (r replica) Validate() error {
 			return fmt.Errorf("--queues: %s=%d: worker slots are 1 to 100000", name, slots)
 		}
 	}
-	if _, err := delivery.CheckURL(r.PublicURL); r.PublicURL != "" && err != nil {
-		return fmt.Errorf("--public-url: %w", err)
+	if r.PublicURL != "" {
+		u, err := delivery.CheckURL(r.PublicURL)
+		if err == nil && (u.RawQuery != "" || u.ForceQuery) {
+			err = errors.New("must not have a query (?…), as paths are added to it")
+		}
+		if err != nil {
+			return fmt.Errorf("--public-url: %w", err)
+		}
 	}
 	switch {
 	case len(r.Queues) == 0:

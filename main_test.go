@@ -190,6 +190,7 @@ func TestWrongUseIsAnErrorThatSaysWhatWouldBeRight(t *testing.T) {
 		{"a queue of a bad name", dsn, []string{"serve", "--queues=a b=1"}, []string{"--queues", "a b"}},
 		{"a duration without a unit", dsn, []string{"serve", "--drain-timeout=10"}, []string{"--drain-timeout", "10"}},
 		{"a public URL without a scheme", dsn, []string{"serve", "--public-url=punctual.internal"}, []string{"--public-url", "http"}},
+		{"a public URL with a query", dsn, []string{"serve", "--public-url=http://punctual.internal/?a=b"}, []string{"--public-url", "query"}},
 		{"a drain that goes backwards", dsn, []string{"serve", "--drain-timeout=-1s"}, []string{"--drain-timeout", "0s to 1h"}},
 		{"runs kept for less than a day", dsn, []string{"serve", "--retention=23h"}, []string{"--retention", "24h"}},
 		{"failures kept for less than successes", dsn, []string{"serve", "--failure-retention=48h"}, []string{"--failure-retention", "720h"}},
@@ -232,6 +233,7 @@ func TestServeMayListenElsewhereWhenToldSo(t *testing.T) {
 	if err := r.Stop(ctx); err != nil {
 		t.Error(err)
 	}
+	says(t, r.Output(), "--public-url") // nobody can call 0.0.0.0
 }
 
 func TestMigrateFromSeveralProcessesAtOnce(t *testing.T) {
@@ -332,6 +334,17 @@ func TestDevRunsTheSampleJobsAndLeavesNothingBehind(t *testing.T) {
 	if _, err := second.API.Do(ctx, "POST", "/v1/jobs/only-when-triggered/trigger", nil, nil); err != nil {
 		t.Error(err)
 	}
+	silent := prove.JobSpec{
+		"name": "silent", "schedule": map[string]any{"delay": "0s"}, "target": map[string]any{"url": second.API.URL + "/echo?status=202"},
+		"completion": "callback", "heartbeat_timeout": "1s", "retry": map[string]any{"max_attempts": 1},
+	}
+	if err := second.API.Create(ctx, []prove.JobSpec{silent}); err != nil {
+		t.Error(err)
+	}
+	await(ctx, t, "the end of work that no replica held", func() bool {
+		out := second.Output()
+		return strings.Contains(out, "accepted  silent") && strings.Contains(out, "dead      silent")
+	})
 	await(ctx, t, "the triggered run", func() bool { return strings.Contains(second.Output(), "only-when-triggered      attempt 1") })
 	if err := second.Stop(ctx); err != nil {
 		t.Error(err)

@@ -16,7 +16,7 @@ func (s *server) backfillRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "backfill-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/backfill", Tags: []string{tagJobs},
 		Summary: "Run a job's past slots", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
-		Description: "Starts an operation that makes, in the background and oldest first, a run of each slot from from, included, to to, not included, that has none: " +
+		Description: "Starts an operation that makes, in the background and oldest first, a run of each slot in a range of time that has none: " +
 			"slots that were skipped, and slots from before the job was created. They are those of the job's present schedule, at most 100,000, and no further back than runs are kept. " +
 			"A slot that has a run, whatever became of it, gets another only with rerun. Slots that are still to be claimed, be it after an outage, are left to the schedule. " +
 			"Runs made so have the trigger backfill, never expire, and unless the job's concurrency_policy is allow come one at a time. " +
@@ -40,6 +40,15 @@ type BackfillInput struct {
 
 func (b BackfillInput) validate() []FieldError {
 	errors := append(note(b.Note), rate(b.MaxPerSecond)...)
+	bounds := b.bounds()
+	if len(bounds) == 0 && !b.From.Value().Before(b.To.Value()) {
+		bounds = []FieldError{{"body.to", fmt.Sprintf("%s is not after from", b.To)}}
+	}
+	return append(errors, bounds...)
+}
+
+// bounds returns what is wrong with each bound alone.
+func (b BackfillInput) bounds() (errors []FieldError) {
 	for _, bound := range []struct {
 		at    string
 		value scheduler.Instant
@@ -49,15 +58,12 @@ func (b BackfillInput) validate() []FieldError {
 		}
 		errors = append(errors, instant(bound.at, bound.value)...)
 	}
-	if !b.From.IsZero() && !b.To.IsZero() && !b.From.Value().Before(b.To.Value()) {
-		errors = append(errors, FieldError{"body.to", fmt.Sprintf("%s is not after from", b.To)})
-	}
 	return errors
 }
 
 // spans reports whether there are two bounds to look between.
 func (b BackfillInput) spans() bool {
-	return !b.From.IsZero() && b.From.Value().Before(b.To.Value())
+	return len(b.bounds()) == 0 && b.From.Value().Before(b.To.Value())
 }
 
 func (b BackfillInput) request(job string) store.BackfillRequest {

@@ -112,6 +112,12 @@ func TestBackfillRequestsAreChecked(t *testing.T) {
 	if m := p.Errors[0].Message; !strings.HasPrefix(m, "2020-01-01T00:00:00Z is further back than runs are kept: at the earliest 20") {
 		t.Error(m)
 	}
+	for _, bounds := range []string{`"from":"yesterday","to":"` + ago(0) + `"`, `"from":"` + ago(0) + `","to":"tomorrow"`} {
+		p := s.do("POST", "/v1/jobs/a/backfill", "{"+bounds+"}").code(CodeInvalid)
+		if m := p.Errors[0].Message; len(p.Errors) != 1 || !strings.HasSuffix(m, `such as "2026-12-01T09:00:00Z" or "2026-12-01T09:00:00+01:00"`) {
+			t.Errorf("%s: %+v", bounds, p.Errors)
+		}
+	}
 	for _, ref := range []string{"nobody", "019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42", "a%20b"} {
 		if p := s.do("POST", "/v1/jobs/"+ref+"/backfill", hour).code(CodeNotFound); !strings.Contains(p.Detail, "no job") {
 			t.Errorf("%s: %s", ref, p.Detail)

@@ -159,7 +159,7 @@ type Matched struct {
 type Operation struct {
 	ID           uuid.UUID            `json:"id" format:"uuid" doc:"Its id." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
 	Kind         store.OperationKind  `json:"kind" enum:"replay,resolve,backfill" doc:"What it does." example:"replay"`
-	JobID        *uuid.UUID           `json:"job_id" format:"uuid" doc:"Of a backfill: the job."`
+	JobID        *uuid.UUID           `json:"job_id" format:"uuid" nullable:"true" doc:"Of a backfill: the job."`
 	State        store.OperationState `json:"state" enum:"running,done,cancelled,failed" doc:"failed: it could not be carried on, and error says why." example:"running"`
 	Matched      int                  `json:"matched" doc:"How many dead letters, or slots of a backfill, it selected when it was made." example:"1204"`
 	Done         int                  `json:"done" doc:"How many of them have been replayed or resolved; of a backfill, how many slots got a run or had one already." example:"350"`

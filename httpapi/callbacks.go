@@ -25,36 +25,45 @@ const (
 // callbackRoutes are for targets of jobs with completion callback. The run token of the request they answered is all
 // the authentication there is, and enough.
 func (s *server) callbackRoutes() {
-	op := register(s, huma.Operation{
+	op := registerCallback(s, huma.Operation{
 		OperationID: "heartbeat-run", Method: http.MethodPost, Path: "/v1/runs/{run}/heartbeat", Tags: []string{tagCallbacks},
 		Summary: "Report that work goes on", MaxBodyBytes: maxCallbackBody,
 		Description: "Puts off the deadline by the job's heartbeat_timeout, and keeps the progress, if there is any, for the next attempt. The answer says whether a cancel was requested; from then on the deadline stays where it is.",
 		Errors:      []int{400, 401, 404, 409, 413, 415, 422},
 	}, s.heartbeatRun)
 	describeBody[HeartbeatInput](s, op, false, exampleHeartbeat, mediaJSON)
-	register(s, huma.Operation{
+	registerCallback(s, huma.Operation{
 		OperationID: "complete-run", Method: http.MethodPost, Path: "/v1/runs/{run}/complete", Tags: []string{tagCallbacks},
 		Summary:     "Report that work is done",
 		Description: "The run succeeds; it ends as cancelled when that was requested. It may come before the answer to the request has arrived. Repeating it changes nothing.",
 		Errors:      []int{401, 404, 409},
 	}, s.completeRun)
-	op = register(s, huma.Operation{
+	op = registerCallback(s, huma.Operation{
 		OperationID: "fail-run", Method: http.MethodPost, Path: "/v1/runs/{run}/fail", Tags: []string{tagCallbacks},
 		Summary: "Report that work has failed", MaxBodyBytes: maxCallbackBody,
 		Description: "The attempt has failed with the reason failed; the run is retried as its job says. Repeating it changes nothing.",
 		Errors:      []int{400, 401, 404, 409, 413, 415, 422},
 	}, s.failRun)
 	describeBody[FailureInput](s, op, false, exampleFailure, mediaJSON)
-	register(s, huma.Operation{
+	registerCallback(s, huma.Operation{
 		OperationID: "get-run-progress", Method: http.MethodGet, Path: "/v1/runs/{run}/progress", Tags: []string{tagCallbacks},
 		Summary: "Get the last progress", Description: "What any attempt of the run reported last, for the present one to go on from.", Errors: []int{401, 404, 409},
 	}, s.getProgress)
 }
 
+// registerCallback describes the token as required, and leaves it to the handlers to say so: with 401.
+func registerCallback[I, O any](s *server, op huma.Operation, handle func(context.Context, int32, *I) (*O, error)) *huma.Operation {
+	described := register(s, op, handle)
+	for _, p := range described.Parameters {
+		p.Required = true
+	}
+	return described
+}
+
 // CallbackRef is the input of what targets report: the run and the token of an attempt.
 type CallbackRef struct {
 	Run   string `path:"run" doc:"Id of the run." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
-	Token string `header:"Punctual-Run-Token" maxLength:"256" doc:"As it came with the request." example:"prt_AAAAAAAAAAc0kqJ7o3tZ8Vn3mWv9yQpEwq1c1yq3iUO0m2l9Yg4D5Q"`
+	Token string `header:"Punctual-Run-Token" doc:"As it came with the request of the attempt." example:"prt_AAAAAAAAAAc0kqJ7o3tZ8Vn3mWv9yQpEwq1c1yq3iUO0m2l9Yg4D5Q"`
 }
 
 // ref returns the run; what can be the id of nothing has no token either.

@@ -73,6 +73,7 @@ func TestCallbacksThatAreRefused(t *testing.T) {
 	}{
 		{"without a token", "POST", run + "/heartbeat", "", "X: y", CodeRunToken},
 		{"with rubbish for a token", "POST", run + "/complete", "", "Punctual-Run-Token: rubbish", CodeRunToken},
+		{"with far too much for a token", "POST", run + "/complete", "", "Punctual-Run-Token: " + strings.Repeat("x", 300), CodeRunToken},
 		{"with the token of another run", "POST", other + "/complete", "", token, CodeRunToken},
 		{"of no run", "POST", "/v1/runs/" + uuid.NewString() + "/complete", "", token, CodeRunToken},
 		{"of what cannot be a run", "GET", "/v1/runs/x/progress", "", token, CodeRunToken},
@@ -85,6 +86,9 @@ func TestCallbacksThatAreRefused(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s.in(t).do(c.method, c.path, c.body, c.token).code(c.code)
 		})
+	}
+	if scheme := s.do("POST", run+"/complete", "").want(401).header.Get("WWW-Authenticate"); scheme != "Punctual-Run-Token" {
+		t.Errorf("a request without a token is asked for %q", scheme)
 	}
 	s.do("POST", run+"/complete", "", token).want(200) // none of that has ended it
 }

@@ -58,7 +58,7 @@ type DeadLetter struct {
 	Error        *string           `json:"error" doc:"The last error, for people."`
 	ResolvedAt   *time.Time        `json:"resolved_at" doc:"When somebody resolved or replayed it; null: it is open."`
 	Note         *string           `json:"note" doc:"What they said."`
-	ReplayedAs   *uuid.UUID        `json:"replayed_as" format:"uuid" doc:"The run that repeats it."`
+	ReplayedAs   *uuid.UUID        `json:"replayed_as" format:"uuid" nullable:"true" doc:"The run that repeats it."`
 	NotifyURL    *string           `json:"notify_url" doc:"Of a notice: where it was to go, and where its replays go in place of the job's target. Null: it is a run of the job itself."`
 }
 

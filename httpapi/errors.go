@@ -23,7 +23,6 @@ var sentinels = []struct {
 	code   Code
 	detail string // in place of the error's own text
 }{
-	{store.ErrNotFound, CodeNotFound, "There is no %s of that id or name."},
 	{store.ErrNameTaken, CodeNameTaken, ""},
 	{store.ErrVersion, CodeVersion, ""},
 	{store.ErrState, CodeState, ""},
@@ -60,7 +59,9 @@ func problemOf(ctx context.Context, err error) *Problem {
 	case errors.As(err, &over):
 		return newProblem(CodeSuperseded, sentence(over))
 	case errors.Is(err, scheduler.ErrRunToken):
-		return newProblem(CodeRunToken, "Send back the Punctual-Run-Token that came with the request of this run.")
+		p := newProblem(CodeRunToken, "Send back the Punctual-Run-Token that came with the request of this run.")
+		p.header = http.Header{"Www-Authenticate": {"Punctual-Run-Token"}} // which RFC 9110 demands with 401
+		return p
 	}
 	if fields := backfillErrors(err); len(fields) > 0 {
 		return invalid(fields)
@@ -71,11 +72,14 @@ func problemOf(ctx context.Context, err error) *Problem {
 		}
 		return invalid([]FieldError{field})
 	}
+	if errors.Is(err, store.ErrNotFound) {
+		return newProblem(CodeNotFound, notFound(resource(ctx)))
+	}
 	for _, known := range sentinels {
 		if errors.Is(err, known.err) {
 			detail := sentence(err)
 			if known.detail != "" {
-				detail = strings.Replace(known.detail, "%s", resource(ctx), 1)
+				detail = known.detail
 			}
 			return newProblem(known.code, detail)
 		}
@@ -146,6 +150,14 @@ func databaseAway(err error) bool {
 	}
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || pgconn.SafeToRetry(err)
+}
+
+// notFound says that there is no such thing. Jobs alone have names.
+func notFound(resource string) string {
+	if resource == "job" {
+		return "There is no job of that id or name."
+	}
+	return "There is no " + resource + " of that id."
 }
 
 func sentence(err error) string {

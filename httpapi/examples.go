@@ -37,14 +37,11 @@ var (
 
 	exampleExplanation = showExplanation(exampleExplanationRecord())
 
+	// By status, where they are the same for all operations; problemExample has the others.
 	problemExamples = map[string]*Problem{
 		"400": newProblem(CodeMalformed, "The body is not JSON at byte 17 (line 2, column 5): invalid character '}' looking for beginning of value."),
 		"401": newProblem(CodeRunToken, "Send back the Punctual-Run-Token that came with the request of this run."),
-		"404": newProblem(CodeNotFound, "There is no job of that id or name."),
-		"409": newProblem(CodeNameTaken, "The name is taken by another job.", FieldError{"body.name", "is taken by another job"}),
 		"412": newProblem(CodeVersion, "The job has been changed since."),
-		"413": newProblem(CodeTooLarge, "The body has more than 1048576 bytes."),
-		"415": newProblem(CodeMediaType, "The Content-Type must be application/json, in UTF-8."),
 		"422": newProblem(CodeInvalid, "2 fields are not valid.",
 			FieldError{"body.shedule", "unknown field; did you mean schedule?"},
 			FieldError{"body.timeout", `"soon" is not a duration; write one such as "90s", "5m" or "24h"`}),
@@ -87,7 +84,7 @@ func exampleRunRecord() store.RunRecord {
 		Attempts: []store.AttemptRecord{
 			{
 				Number: 1, StartedAt: at("2026-12-01T11:00:04.219Z"), FinishedAt: at("2026-12-01T11:00:04.302Z"), Outcome: scheduler.AttemptFailed,
-				HTTPStatus: 503, Error: "the target answered 503 Service Unavailable", Response: "try again later",
+				HTTPStatus: 503, Error: "the target answered 503", Response: "try again later",
 			},
 			{Number: 2, StartedAt: started, FinishedAt: finished, Outcome: scheduler.AttemptSucceeded, HTTPStatus: 200},
 		},

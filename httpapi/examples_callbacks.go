@@ -18,9 +18,9 @@ var (
 )
 
 func exampleFailedRecord() store.RunRecord {
-	run, started, accepted, next := exampleRunRecord(), at("2026-12-01T11:00:04.219Z"), at("2026-12-01T11:00:04.302Z"), at("2026-12-01T11:08:03.551Z")
+	run, claimed, started, accepted, next := exampleRunRecord(), at("2026-12-01T11:00:04.217Z"), at("2026-12-01T11:00:04.219Z"), at("2026-12-01T11:00:04.302Z"), at("2026-12-01T11:08:03.551Z")
 	run.Status, run.Reason, run.Attempt, run.HTTPStatus, run.Error = scheduler.StatusRetrying, scheduler.ReasonFailed, 1, 0, "the ledger is locked"
-	run.StartedAt, run.AcceptedAt, run.FinishedAt, run.NextAttemptAt = &started, &accepted, nil, &next
+	run.ClaimedAt, run.StartedAt, run.AcceptedAt, run.FinishedAt, run.NextAttemptAt = &claimed, &started, &accepted, nil, &next
 	run.Attempts = []store.AttemptRecord{
 		{Number: 1, StartedAt: started, FinishedAt: at("2026-12-01T11:07:33.551Z"), Outcome: scheduler.AttemptFailed, Error: "the ledger is locked"},
 	}

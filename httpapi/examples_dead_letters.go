@@ -29,7 +29,7 @@ func exampleDeadLetter() store.DeadLetterRecord {
 	return store.DeadLetterRecord{
 		RunID: exampleRunID, JobID: exampleJobID, Job: "daily-invoice-gen", Trigger: scheduler.TriggerSchedule, JobVersion: 7,
 		ScheduledFor: at("2026-12-01T11:00:00Z"), DiedAt: at("2026-12-01T11:03:02.774Z"), Reason: scheduler.ReasonHTTP5xx,
-		Attempts: 3, HTTPStatus: 503, Error: "the target answered 503 Service Unavailable",
+		Attempts: 3, HTTPStatus: 503, Error: "the target answered 503",
 	}
 }
 

@@ -73,6 +73,11 @@ func TestQueriesAreChecked(t *testing.T) {
 			}
 		})
 	}
+	for path, of := range map[string]string{"/v1/runs?job=nobody": "job of that id or name", "/v1/dead-letters?job=nobody": "job of that id or name", "/v1/runs/nobody": "run of that id"} {
+		if p := s.do("GET", path, "").code(CodeNotFound); p.Detail != "There is no "+of+"." {
+			t.Errorf("%s: %s", path, p.Detail)
+		}
+	}
 	for _, path := range []string{"/v1/jobs?q=%zz", "/v1/jobs?a;b"} {
 		s.do("GET", path, "").code(CodeMalformed)
 	}

@@ -46,8 +46,13 @@ func resource(ctx context.Context) string {
 	if route == nil {
 		return "job"
 	}
-	switch pattern := route.RoutePattern(); {
-	case strings.HasPrefix(pattern, "/v1/runs"):
+	return resourceAt(route.RoutePattern())
+}
+
+// resourceAt names what a path is about.
+func resourceAt(pattern string) string {
+	switch {
+	case strings.HasPrefix(pattern, "/v1/runs/"):
 		return "run"
 	case strings.HasPrefix(pattern, "/v1/dead-letters/{run}"):
 		return "dead letter"

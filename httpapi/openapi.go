@@ -45,7 +45,7 @@ func humaConfig() huma.Config {
 				{Name: tagRuns, Description: "What was sent, or skipped, and what came of it."},
 				{Name: tagCallbacks, Description: "What targets of jobs with completion callback report, with the token that came with the request."},
 				{Name: tagDeadLetters, Description: "Runs that exhausted their attempts, until somebody replays or resolves them."},
-				{Name: tagOperations, Description: "Work on many dead letters at once, done in the background."},
+				{Name: tagOperations, Description: "Work on many dead letters or past slots at once, done in the background."},
 				{Name: tagSchedules, Description: "When jobs fire."},
 			},
 			Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)},
@@ -139,10 +139,7 @@ func (s *server) describe() {
 			if example := examples[op.OperationID]; status[0] == '2' && example != nil {
 				response.Content[mediaJSON].Example = example
 			}
-			if content := response.Content["application/problem+json"]; content != nil {
-				response.Description = problemTitles(status)
-				content.Example = problemExamples[status]
-			}
+			describeProblem(op, status, response)
 		}
 	}
 }
@@ -186,20 +183,6 @@ func sortedCodes() []Code {
 		return bytes.Compare([]byte(a), []byte(b))
 	})
 	return list
-}
-
-// problemTitles names what a status can mean.
-func problemTitles(status string) string {
-	text := ""
-	for _, code := range sortedCodes() {
-		if strconv.Itoa(codes[code].status) == status && code != CodeNoRoute && code != CodeCrossOrigin && code != CodeNotReady {
-			if text != "" {
-				text += "; "
-			}
-			text += fmt.Sprintf("%s: %s", code, codes[code].title)
-		}
-	}
-	return text
 }
 
 // operations yields all operations by path and method.

@@ -138,6 +138,97 @@ func checkOperation(t *testing.T, at string, op map[string]any, ids map[string]b
 	}
 }
 
+func TestProblemsAreThoseOfTheOperation(t *testing.T) {
+	t.Parallel()
+	paths := static200(t, "/openapi.json").fields()["paths"].(map[string]any)
+	type problem struct {
+		description string
+		example     map[string]any
+	}
+	at := func(path, method, status string) problem {
+		response := paths[path].(map[string]any)[method].(map[string]any)["responses"].(map[string]any)[status].(map[string]any)
+		return problem{response["description"].(string), response["content"].(map[string]any)["application/problem+json"].(map[string]any)["example"].(map[string]any)}
+	}
+	for _, c := range []struct{ path, method, status, codes, code, detail string }{
+		{"/v1/jobs", "post", "409", "name_taken", "name_taken", "taken"},
+		{"/v1/jobs/{job}/trigger", "post", "409", "active_run state", "active_run", "has not ended"},
+		{"/v1/jobs/{job}/pause", "post", "409", "state", "state", "completed"},
+		{"/v1/runs/{run}/cancel", "post", "409", "state", "state", "Run "},
+		{"/v1/operations/{operation}/cancel", "post", "409", "state", "state", "Operation "},
+		{"/v1/runs/{run}/heartbeat", "post", "409", "superseded", "superseded", "over"},
+		{"/v1/runs/{run}/progress", "get", "409", "superseded", "superseded", "over"},
+		{"/v1/runs/{run}", "get", "404", "not_found", "not_found", "There is no run of that id."},
+		{"/v1/runs", "get", "404", "not_found", "not_found", "There is no job of that id or name."},
+		{"/v1/jobs", "post", "422", "idempotency_key_reused invalid", "invalid", "fields"},
+		{"/v1/runs/{run}/fail", "post", "422", "invalid", "invalid", "fields"},
+		{"/v1/runs/{run}/fail", "post", "413", "body_too_large", "body_too_large", "66560"},
+		{"/v1/jobs/{job}", "patch", "415", "unsupported_media_type", "unsupported_media_type", "merge-patch"},
+	} {
+		got := at(c.path, c.method, c.status)
+		var codes []string
+		for meaning := range strings.SplitSeq(got.description, "; ") {
+			code, _, _ := strings.Cut(meaning, ":")
+			codes = append(codes, code)
+		}
+		if strings.Join(codes, " ") != c.codes || got.example["code"] != c.code || !strings.Contains(got.example["detail"].(string), c.detail) {
+			t.Errorf("%s %s, %s: %q, such as %v", c.method, c.path, c.status, got.description, got.example)
+		}
+	}
+	token := paths["/v1/runs/{run}/complete"].(map[string]any)["post"].(map[string]any)["parameters"].([]any)[1].(map[string]any)
+	if token["name"] != "Punctual-Run-Token" || token["required"] != true {
+		t.Errorf("the token is described as %v", token)
+	}
+}
+
+// Clients are generated from the schemas, and choke on a null or a field that a schema does not know of.
+func TestExamplesOfAnswersFitTheirSchemas(t *testing.T) {
+	t.Parallel()
+	document := static200(t, "/openapi.json").fields()
+	schemas := document["components"].(map[string]any)["schemas"].(map[string]any)
+	walk(document["paths"], "", func(at string, v any) {
+		content, ok := v.(map[string]any)
+		if !ok || content["example"] == nil || content["schema"] == nil {
+			return
+		}
+		for _, problem := range misfits(schemas, content["schema"].(map[string]any), content["example"], at) {
+			t.Error(problem)
+		}
+	})
+}
+
+// misfits lists the nulls, fields and absences of a value that its schema does not allow.
+func misfits(schemas, schema map[string]any, v any, at string) (problems []string) {
+	if ref, ok := schema["$ref"].(string); ok {
+		schema = schemas[strings.TrimPrefix(ref, "#/components/schemas/")].(map[string]any)
+	}
+	switch v := v.(type) {
+	case nil:
+		if types, _ := schema["type"].([]any); schema["type"] != nil && !slices.Contains(types, any("null")) {
+			problems = append(problems, at+" is null")
+		}
+	case []any:
+		for _, element := range v {
+			problems = append(problems, misfits(schemas, schema["items"].(map[string]any), element, at+"/-")...)
+		}
+	case map[string]any:
+		properties, _ := schema["properties"].(map[string]any)
+		for name, value := range v {
+			if property, known := properties[name].(map[string]any); known {
+				problems = append(problems, misfits(schemas, property, value, at+"/"+name)...)
+			} else if schema["additionalProperties"] == false {
+				problems = append(problems, at+"/"+name+" is not in the schema")
+			}
+		}
+		required, _ := schema["required"].([]any)
+		for _, name := range required {
+			if _, there := v[name.(string)]; !there {
+				problems = append(problems, at+"/"+name.(string)+" is missing")
+			}
+		}
+	}
+	return problems
+}
+
 func walk(v any, at string, visit func(at string, v any)) {
 	visit(at, v)
 	switch v := v.(type) {

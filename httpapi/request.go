@@ -70,10 +70,10 @@ func (b *body[T]) check(domain ...FieldError) error {
 
 func readBody(w http.ResponseWriter, r *http.Request, op *huma.Operation) ([]byte, *Problem) {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, op.MaxBodyBytes))
-	var tooLarge *http.MaxBytesError
+	var limit *http.MaxBytesError
 	switch {
-	case errors.As(err, &tooLarge):
-		return nil, newProblem(CodeTooLarge, fmt.Sprintf("The body has more than %d bytes.", tooLarge.Limit))
+	case errors.As(err, &limit):
+		return nil, newProblem(CodeTooLarge, tooLarge(limit.Limit))
 	case err != nil:
 		return nil, newProblem(CodeMalformed, "The body could not be read to its end.")
 	case len(raw) == 0: // of no type; whether it may be empty is judged with its content
@@ -84,9 +84,15 @@ func readBody(w http.ResponseWriter, r *http.Request, op *huma.Operation) ([]byt
 	}
 	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if _, ok := op.RequestBody.Content[media]; err != nil || !ok || !isUTF8(params["charset"]) {
-		return nil, newProblem(CodeMediaType, fmt.Sprintf("The Content-Type must be %s, in UTF-8.", strings.Join(mediaTypes(op), " or ")))
+		return nil, newProblem(CodeMediaType, wrongMedia(op))
 	}
 	return raw, nil
+}
+
+func tooLarge(limit int64) string { return fmt.Sprintf("The body has more than %d bytes.", limit) }
+
+func wrongMedia(op *huma.Operation) string {
+	return fmt.Sprintf("The Content-Type must be %s, in UTF-8.", strings.Join(mediaTypes(op), " or "))
 }
 
 func isUTF8(charset string) bool {

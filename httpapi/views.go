@@ -46,7 +46,7 @@ type Run struct {
 	Late          bool              `json:"late" doc:"Made after the job's tolerance for missed slots." example:"false"`
 	Attempt       int               `json:"attempt" doc:"Number of the latest attempt; 0 before the first." example:"1"`
 	MaxAttempts   int               `json:"max_attempts" doc:"How many it may have." example:"5"`
-	Replica       *uuid.UUID        `json:"replica" format:"uuid" doc:"The replica that made the latest attempt."`
+	Replica       *uuid.UUID        `json:"replica" format:"uuid" nullable:"true" doc:"The replica that made the latest attempt."`
 	JobVersion    int32             `json:"job_version" doc:"Version of the definition it uses on every attempt." example:"7"`
 	DueAt         time.Time         `json:"due_at" doc:"When it was due: the slot plus the job's jitter."`
 	CreatedAt     time.Time         `json:"created_at" doc:"When it was recorded."`
@@ -57,10 +57,10 @@ type Run struct {
 	NextAttemptAt *time.Time        `json:"next_attempt_at" doc:"While retrying, or pending because the circuit breaker of its target is open: when the next attempt may start."`
 	HTTPStatus    *int              `json:"http_status" doc:"Status of the latest response." example:"200"`
 	Error         *string           `json:"error" doc:"The latest error, for people."`
-	BlockedBy     *uuid.UUID        `json:"blocked_by" format:"uuid" doc:"On a skip for overlap: the run in the way."`
+	BlockedBy     *uuid.UUID        `json:"blocked_by" format:"uuid" nullable:"true" doc:"On a skip for overlap: the run in the way."`
 	Skipped       *SkippedRange     `json:"skipped" doc:"On a skip: the slots it stands for."`
-	ReplayOf      *uuid.UUID        `json:"replay_of" format:"uuid" doc:"The run that it repeats."`
-	ParentRun     *uuid.UUID        `json:"parent_run" format:"uuid" doc:"On a step: the run of its workflow."`
+	ReplayOf      *uuid.UUID        `json:"replay_of" format:"uuid" nullable:"true" doc:"The run that it repeats."`
+	ParentRun     *uuid.UUID        `json:"parent_run" format:"uuid" nullable:"true" doc:"On a step: the run of its workflow."`
 	Step          *string           `json:"step" doc:"On a step: its name."`
 	Attempts      []Attempt         `json:"attempts,omitzero" doc:"Its attempts in order; only where one run is asked for."`
 }

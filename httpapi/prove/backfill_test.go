@@ -2,8 +2,6 @@ package prove
 
 import (
 	"cmp"
-	"os"
-	"os/exec"
 	"slices"
 	"testing"
 	"time"
@@ -28,6 +26,7 @@ func TestABackfillRunsEachPastSlotOnceOldestFirst(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
+	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
 	w.Script("/hook", Answer{Delay: 50 * time.Millisecond})
 	fleet := []*Replica{serve(t, dsn), serve(t, dsn)}
@@ -37,9 +36,7 @@ func TestABackfillRunsEachPastSlotOnceOldestFirst(t *testing.T) {
 	// The slots of the last hour: in the first half there was no job, in the second it was paused.
 	now := time.Now().UTC().Truncate(time.Second)
 	half := now.Add(-30 * time.Minute)
-	if _, err := connect(t, dsn).Exec(t.Context(), aged, "a", half, half.Truncate(4*time.Minute).Add(4*time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, connect(t, dsn), aged, "a", half, half.Truncate(4*time.Minute).Add(4*time.Minute))
 	do[any](t, fleet[0].API, "POST", "/v1/jobs/a/resume", map[string]any{})
 
 	asked := map[string]any{"from": now.Add(-time.Hour).Format(time.RFC3339), "to": now.Format(time.RFC3339)}
@@ -79,11 +76,7 @@ func TestABackfillRunsEachPastSlotOnceOldestFirst(t *testing.T) {
 	if skips < 7 || skips > 8 {
 		t.Errorf("%d slots passed while it was paused, want half of them", skips)
 	}
-	command := exec.CommandContext(t.Context(), binary(t), "verify")
-	command.Env = append(os.Environ(), "DATABASE_URL="+dsn)
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Errorf("punctual verify: %v\n%s", err, out)
-	}
+	proven(t, dsn)
 	for _, r := range fleet {
 		stop(t, r)
 	}

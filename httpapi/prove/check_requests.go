@@ -2,12 +2,12 @@ package prove
 
 import (
 	"cmp"
+	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/google/uuid"
-
-	"punctual/scheduler"
 )
 
 // requests compares what the witness saw with the attempts on record.
@@ -136,7 +136,7 @@ func (k *check) fences() {
 func (k *check) overlaps() {
 	for i := range k.Jobs {
 		j := &k.Jobs[i]
-		if !slices.ContainsFunc(j.Versions, func(v Version) bool { return v.Definition.WithDefaults().ConcurrencyPolicy != scheduler.PolicyAllow }) {
+		if !j.exclusive() {
 			continue
 		}
 		var requests []*Request
@@ -151,14 +151,31 @@ func (k *check) overlaps() {
 			if k.frozenAt(after.At) {
 				continue
 			}
-			if before.Ended.IsZero() || after.At.Before(before.Ended) {
-				k.fail(NoOverlap, "job %s: run %s arrived at %s while run %s was open until %s", j.Name, after.Run, clock(after.At), before.Run, clock(before.Ended))
+			if until := k.until(j, before); until.IsZero() || after.At.Before(until) {
+				k.fail(NoOverlap, "job %s: run %s arrived at %s while run %s was open until %s", j.Name, after.Run, clock(after.At), before.Run, clock(until))
 			}
 			if after.Fence <= before.Fence {
 				k.fail(FencesGrow, "job %s: run %s was sent under token %d after run %s under %d", j.Name, after.Run, after.Fence, before.Run, before.Fence)
 			}
 		}
 	}
+}
+
+// until returns when a request was over; zero: never. One that was answered 202 began work that was over when its
+// attempt ended on record.
+func (k *check) until(j *Job, q *Request) time.Time {
+	if q.Status != http.StatusAccepted || !j.callsBack() || k.ClockSteps {
+		return q.Ended
+	}
+	for _, a := range k.attempts[q.Run] {
+		if a.Fence == q.Fence {
+			return a.Finished
+		}
+	}
+	if r := k.runs[q.Run]; r != nil && r.FinishedAt != nil && deref(r.Fence) == q.Fence {
+		return *r.FinishedAt
+	}
+	return q.Ended
 }
 
 func deref(n *int64) int64 {

@@ -125,6 +125,9 @@ func (k *check) ends() {
 		if !r.final() && !r.DueAt.After(k.Now.Add(-k.Settle)) {
 			k.fail(AllFinal, "job %s: run %s of %s is %s", k.name(r.Job), r.ID, clock(r.ScheduledFor), r.Status)
 		}
+		if !r.isRange() && r.CreatedAt.Before(r.DueAt) {
+			k.fail(NeverEarly, "job %s: run %s of %s was made %s before it was due", k.name(r.Job), r.ID, clock(r.ScheduledFor), r.DueAt.Sub(r.CreatedAt))
+		}
 		if r.ClaimedAt != nil && r.ClaimedAt.Before(r.DueAt) {
 			k.fail(NeverEarly, "job %s: run %s of %s was claimed %s before it was due", k.name(r.Job), r.ID, clock(r.ScheduledFor), r.DueAt.Sub(*r.ClaimedAt))
 		}

@@ -53,7 +53,7 @@ type Conditions struct {
 	// that others have taken over. That jobs must not overlap is promised among living replicas.
 	Frozen []Span
 	// ClockSteps: the database's clock was stepped, so that it cannot be compared with the witness's. What
-	// was claimed when is still compared by the database's clock alone.
+	// was made and claimed when is still compared by the database's clock alone.
 	ClockSteps bool
 	// AllSucceed: no target misbehaved either.
 	AllSucceed bool

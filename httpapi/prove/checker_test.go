@@ -69,7 +69,7 @@ func (f *facts) send(r Run, attempt int, after time.Duration, status int) (fence
 }
 
 func (f *facts) run(job uuid.UUID, slot time.Time, how string) {
-	r := Run{ID: scheduler.SlotRunID(job, slot), Job: job, ScheduledFor: slot, DueAt: slot, Status: "succeeded", Trigger: "schedule", Attempt: 1}
+	r := Run{ID: scheduler.SlotRunID(job, slot), Job: job, ScheduledFor: slot, DueAt: slot, CreatedAt: slot, Status: "succeeded", Trigger: "schedule", Attempt: 1}
 	if how != "succeeded" {
 		fence := f.send(r, 1, 2*time.Millisecond, 500)
 		f.Attempts = append(f.Attempts, Attempt{Run: r.ID, Fence: fence, Number: 1, Outcome: "failed", StartedAt: slot, Finished: slot.Add(3 * time.Millisecond)})
@@ -91,7 +91,7 @@ func (f *facts) run(job uuid.UUID, slot time.Time, how string) {
 
 // backfill adds a run made twenty seconds after everything else. It returns the run.
 func (f *facts) backfill(job uuid.UUID, slot time.Time, id uuid.UUID) *Run {
-	r := Run{ID: id, Job: job, ScheduledFor: slot, DueAt: slot, Status: "succeeded", Trigger: "backfill", Attempt: 1}
+	r := Run{ID: id, Job: job, ScheduledFor: slot, DueAt: slot, CreatedAt: at(20), Status: "succeeded", Trigger: "backfill", Attempt: 1}
 	fence := f.send(r, 1, at(20).Sub(slot), 200)
 	if id != scheduler.SlotRunID(job, slot) {
 		f.Requests[len(f.Requests)-1].Key = id.String()
@@ -103,7 +103,7 @@ func (f *facts) backfill(job uuid.UUID, slot time.Time, id uuid.UUID) *Run {
 
 // notice tells somebody something about a job, while the run of that instant is being sent.
 func (f *facts) notice(job uuid.UUID, when time.Time) {
-	r := Run{ID: uuid.New(), Job: job, ScheduledFor: when, DueAt: when, Status: "succeeded", Trigger: "notify", Attempt: 1}
+	r := Run{ID: uuid.New(), Job: job, ScheduledFor: when, DueAt: when, CreatedAt: when, Status: "succeeded", Trigger: "notify", Attempt: 1}
 	fence := f.send(r, 1, 2*time.Millisecond, 200)
 	f.Requests[len(f.Requests)-1].Key, r.Fence = r.ID.String(), &fence
 	f.Runs = append(f.Runs, r)
@@ -122,6 +122,16 @@ func (f *facts) theRun(job uuid.UUID) *Run {
 	for i := range f.Runs {
 		if f.Runs[i].Job == job {
 			return &f.Runs[i]
+		}
+	}
+	return nil
+}
+
+// theJob is a job.
+func (f *facts) theJob(id uuid.UUID) *Job {
+	for i := range f.Jobs {
+		if f.Jobs[i].ID == id {
+			return &f.Jobs[i]
 		}
 	}
 	return nil
@@ -159,7 +169,7 @@ func TestCheckFindsNothingInAGoodWorld(t *testing.T) {
 func TestCheckNotices(t *testing.T) {
 	t.Parallel()
 	all := Conditions{SentOnce: true}
-	for _, test := range []struct {
+	tests := []struct {
 		name       string
 		rule       Rule
 		conditions Conditions
@@ -190,6 +200,7 @@ func TestCheckNotices(t *testing.T) {
 		{"a request before it was due", NeverEarly, Conditions{}, func(f *facts) { r := f.theRequest(f.cron, 0); r.At = at(0.999) }},
 		{"a retry before the failure", NeverEarly, Conditions{}, func(f *facts) { f.theRequest(f.once, 1).At = at(1.0005); f.Attempts[0].Finished = at(1.9) }},
 		{"a due time before the slot", NeverEarly, Conditions{}, func(f *facts) { f.theRun(f.cron).DueAt = at(0.5) }},
+		{"a run that was made before it was due", NeverEarly, Conditions{ClockSteps: true}, func(f *facts) { f.theRun(f.cron).CreatedAt = at(0.9) }},
 		{"a claim before it was due", NeverEarly, Conditions{ClockSteps: true}, func(f *facts) { early := at(0.9); f.theRun(f.cron).ClaimedAt = &early }},
 		{"a due time beyond the jitter", NeverEarly, Conditions{}, func(f *facts) { f.theRun(f.cron).DueAt = at(1.5) }},
 		{"two first attempts", OneFirst, Conditions{}, func(f *facts) { f.theRequest(f.once, 1).Attempt = 1 }},
@@ -197,6 +208,17 @@ func TestCheckNotices(t *testing.T) {
 		{"a retry with a smaller token", FencesGrow, Conditions{}, func(f *facts) { f.theRequest(f.once, 1).Fence = 1 }},
 		{"a slot with a smaller token than the one before", FencesGrow, Conditions{}, func(f *facts) { f.theRequest(f.cron, 2).Fence = 1 }},
 		{"an overlap", NoOverlap, Conditions{}, func(f *facts) { f.theRequest(f.forbid, 0).Ended = at(3.5) }},
+		{"an overlap with work that goes on after its 202", NoOverlap, Conditions{}, func(f *facts) {
+			f.theJob(f.forbid).Versions[0].Definition.Completion = scheduler.CompleteOnCallback
+			end := at(3.5)
+			f.theRun(f.forbid).FinishedAt, f.theRequest(f.forbid, 0).Status = &end, 202
+		}},
+		{"an overlap with work that goes on until it is lost", NoOverlap, Conditions{}, func(f *facts) {
+			f.theJob(f.forbid).Versions[0].Definition.Completion = scheduler.CompleteOnCallback
+			q := f.theRequest(f.forbid, 0)
+			q.Status = 202
+			f.Attempts = append(f.Attempts, Attempt{Run: q.Run, Fence: q.Fence, Number: 1, Outcome: "lost", Finished: at(3.5)})
+		}},
 		{"an overlap with a request that never ended", NoOverlap, Conditions{}, func(f *facts) { f.theRequest(f.forbid, 0).Ended = time.Time{} }},
 		{"a job that waits for ever", NoWedge, Conditions{}, func(f *facts) { due := at(4); f.Jobs[0].Enabled, f.Jobs[0].NextRun = true, &due }},
 		{"a row left in ready", NothingLeft, Conditions{}, func(f *facts) { f.Ready = append(f.Ready, f.theRun(f.once).ID) }},
@@ -217,7 +239,10 @@ func TestCheckNotices(t *testing.T) {
 		}},
 		{"a run under another tenant than its job", TenantsAddUp, Conditions{}, func(f *facts) { f.theRun(f.cron).Tenant = 2 }},
 		{"a failure where all should succeed", NothingFailed, Conditions{AllSucceed: true}, func(*facts) {}},
-	} {
+	}
+	planted := map[Rule]bool{}
+	for _, test := range tests {
+		planted[test.rule] = true
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			f := goodWorld()
@@ -230,6 +255,11 @@ func TestCheckNotices(t *testing.T) {
 			}
 			t.Errorf("not noticed as %q; found %v", test.rule, violations)
 		})
+	}
+	for name, rule := range rules(t) {
+		if !planted[rule] {
+			t.Errorf("no violation of %s is planted", name)
+		}
 	}
 }
 

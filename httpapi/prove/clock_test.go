@@ -63,7 +63,7 @@ func TestStepsOfTheDatabasesClockFireNothingEarlyOrTwice(t *testing.T) {
 	await(t, "the one-shots", func() bool { return len(w.At("/once")) == 200 })
 	f := atRest(t, dsn, w)
 	verify(t, f, Conditions{SentOnce: true, ClockSteps: true})
-	if slices.ContainsFunc(f.Attempts, func(Attempt) bool { return true }) {
+	if len(f.Attempts) > 0 {
 		t.Errorf("%d attempts did not succeed, such as %+v", len(f.Attempts), f.Attempts[0])
 	}
 	if !slices.ContainsFunc(f.Runs, func(r Run) bool { return r.Reason != nil && *r.Reason == "missed" }) {

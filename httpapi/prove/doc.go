@@ -9,6 +9,9 @@
 //	punctual.runs ─────────────┼─► Check ─► violations
 //	the witness's log ─────────┘
 //
+// The rules are the constants of Rule; docs/reliability.md tells which of them is which promise, and lists the
+// faults under which they are checked.
+//
 // Nothing here asks the scheduler what it believes it did. Slots of every, at, delay and plain cron
 // schedules are computed by code of this package's own, so that a mistake in the product's is noticed;
 // only cron expressions with zones, names, L, W or # are left to scheduler.Timetable, which has tables

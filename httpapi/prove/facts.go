@@ -42,6 +42,16 @@ func (j Job) atMostOnce() bool {
 	return !slices.ContainsFunc(j.Versions, func(v Version) bool { return v.Definition.Delivery != scheduler.DeliverAtMostOnce })
 }
 
+// exclusive reports whether some version of the job let no runs overlap.
+func (j Job) exclusive() bool {
+	return slices.ContainsFunc(j.Versions, func(v Version) bool { return v.Definition.WithDefaults().ConcurrencyPolicy != scheduler.PolicyAllow })
+}
+
+// callsBack reports whether some version of the job had its targets complete their work by callback.
+func (j Job) callsBack() bool {
+	return slices.ContainsFunc(j.Versions, func(v Version) bool { return v.Definition.Completion == scheduler.CompleteOnCallback })
+}
+
 // Version is a definition and when it took effect.
 type Version struct {
 	From       time.Time
@@ -63,6 +73,8 @@ type Run struct {
 	Tenant                    int32
 	ReplayOf                  *uuid.UUID
 	ClaimedAt                 *time.Time // of the latest attempt, by the database's clock; nil: never claimed
+	FinishedAt                *time.Time // nil: not final
+	CreatedAt                 time.Time  // by the database's clock
 }
 
 // Attempt is a row of punctual.attempts: an attempt that did not succeed.
@@ -116,7 +128,7 @@ func (f *Facts) read(ctx context.Context) func(pgx.Tx) error {
 		if err := f.readJobs(ctx, tx); err != nil {
 			return err
 		}
-		f.Runs, err = collect[Run](ctx, tx, err, `SELECT id, job_id, scheduled_for, due_at, status, trigger, reason, skipped_first, skipped_last, skipped_count, attempt, fence, late, tenant, replay_of, claimed_at FROM punctual.runs ORDER BY id`)
+		f.Runs, err = collect[Run](ctx, tx, err, `SELECT id, job_id, scheduled_for, due_at, status, trigger, reason, skipped_first, skipped_last, skipped_count, attempt, fence, late, tenant, replay_of, claimed_at, finished_at, created_at FROM punctual.runs ORDER BY id`)
 		f.Attempts, err = collect[Attempt](ctx, tx, err, `SELECT run_id, fence, number, outcome, started_at, finished_at FROM punctual.attempts ORDER BY run_id, fence`)
 		f.DeadLetters, err = collectIDs(ctx, tx, err, `SELECT run_id FROM punctual.dead_letters`)
 		f.Ready, err = collectIDs(ctx, tx, err, `SELECT run_id FROM punctual.ready`)

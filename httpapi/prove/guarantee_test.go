@@ -8,10 +8,12 @@ import (
 	"testing"
 )
 
+// numbered is a line of a table of promises.
+var numbered = regexp.MustCompile(`^\| \d+ \|`)
+
 // Every line of the guarantee in the README links to tests, and they are there.
 func TestEveryLineOfTheGuaranteeNamesItsTests(t *testing.T) {
-	line := regexp.MustCompile(`^\| \d+ \|`)
-	if n := linked(t, "README.md", line.MatchString); n != 7 {
+	if n := linked(t, "README.md", numbered.MatchString); n != 7 {
 		t.Errorf("%d lines, want 7", n)
 	}
 }
@@ -19,7 +21,8 @@ func TestEveryLineOfTheGuaranteeNamesItsTests(t *testing.T) {
 // So does every fault in docs/reliability.md.
 func TestEveryFaultNamesItsTests(t *testing.T) {
 	if n := linked(t, "docs/reliability.md", func(line string) bool {
-		return strings.HasPrefix(line, "| ") && strings.Count(line, "|") == 4 && !strings.HasPrefix(line, "| fault |") // not of the figures
+		return strings.HasPrefix(line, "| ") && strings.Count(line, "|") == 4 && !strings.HasPrefix(line, "| fault |") && // not of the figures
+			!strings.HasPrefix(line, "| | ") && !numbered.MatchString(line) // nor of the rules
 	}); n < 30 {
 		t.Errorf("%d faults", n)
 	}
@@ -51,4 +54,58 @@ func linked(t *testing.T, page string, chosen func(line string) bool) (lines int
 		}
 	}
 	return lines
+}
+
+// Every rule of the checker is told of in docs/reliability.md, and each of the eleven things that must hold is a rule.
+func TestEveryRuleIsDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/reliability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile("`([A-Z]\\w+)`")
+	known, told, promises := rules(t), map[string]bool{}, 0
+	for line := range strings.Lines(string(page)) {
+		found := name.FindAllStringSubmatch(line, -1)
+		for _, m := range found {
+			told[m[1]] = true
+		}
+		if !numbered.MatchString(line) {
+			continue
+		}
+		promises++
+		if len(found) == 0 {
+			t.Errorf("no rule: %s", line)
+		}
+		for _, m := range found {
+			if _, ok := known[m[1]]; !ok {
+				t.Errorf("there is no rule %s: %s", m[1], line)
+			}
+		}
+	}
+	if promises != 11 {
+		t.Errorf("%d things must hold, want 11", promises)
+	}
+	for name := range known {
+		if !told[name] {
+			t.Errorf("docs/reliability.md does not tell of %s", name)
+		}
+	}
+}
+
+// rules returns the constants of Rule by name.
+func rules(t *testing.T) map[string]Rule {
+	t.Helper()
+	source, err := os.ReadFile("checker.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]Rule{}
+	for _, m := range regexp.MustCompile(`(?m)^\t(\w+) +Rule = "(.*)"$`).FindAllStringSubmatch(string(source), -1) {
+		all[m[1]] = Rule(m[2])
+	}
+	if len(all) < 11 {
+		t.Fatalf("%d rules", len(all))
+	}
+	return all
 }

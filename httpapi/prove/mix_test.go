@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,7 +28,7 @@ const (
 
 func scriptMix(w *Witness) {
 	w.Script(slowPath, Answer{Delay: 1500 * time.Millisecond})
-	w.Script(flakyPath, slices.Repeat([]Answer{{}, {Status: 503}, {}, {Drop: true}}, 10_000)...)
+	w.Cycle(flakyPath, Answer{}, Answer{Status: 503}, Answer{}, Answer{Drop: true})
 	w.Script(longPath, Answer{Status: http.StatusAccepted})
 }
 

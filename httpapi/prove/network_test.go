@@ -90,8 +90,9 @@ func cutOff(t *testing.T, fault func(*storetest.Proxy)) {
 	}
 	sent := len(w.Requests())
 	proxy.Heal()
+	conn := connect(t, dsn)
 	await(t, "it to join again", func() bool {
-		return query[int](t, connect(t, dsn), `SELECT count(*) FROM punctual.replicas WHERE renewed_at > now() - interval '5 s'`) == 2
+		return query[int](t, conn, `SELECT count(*) FROM punctual.replicas WHERE renewed_at > now() - interval '5 s'`) == 2
 	})
 	w.Release("/stuck")
 	s.outlast(t)

@@ -34,24 +34,15 @@ func TestAHookIsToldOfADeathAndOfTheRecovery(t *testing.T) {
 	await(t, "the first notice", func() bool { return len(w.At("/hook")) == 1 })
 	// The default backoff of half a minute is not waited for.
 	await(t, "its second attempt", func() bool {
-		if _, err := conn.Exec(t.Context(), `UPDATE punctual.ready SET due_at = now() WHERE due_at > now()`); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, conn, `UPDATE punctual.ready SET due_at = now() WHERE due_at > now()`)
 		return len(w.At("/hook")) == 2
 	})
 	run(fleet[1], "fragile", "succeeded")
 	await(t, "the second notice to wait", func() bool {
-		var n int
-		if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM punctual.notices WHERE tell_at > now() + interval '4 min'`).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n == 1
+		return query[int](t, conn, `SELECT count(*) FROM punctual.notices WHERE tell_at > now() + interval '4 min'`) == 1
 	})
-	for _, sql := range []string{`UPDATE punctual.notified SET sent_at = sent_at - interval '5 min'`, `UPDATE punctual.notices SET tell_at = now()`} {
-		if _, err := conn.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
+	execute(t, conn, `UPDATE punctual.notified SET sent_at = sent_at - interval '5 min'`)
+	execute(t, conn, `UPDATE punctual.notices SET tell_at = now()`)
 	await(t, "the second notice", func() bool { return len(w.At("/hook")) == 3 })
 	run(fleet[0], "fragile", "succeeded")
 	f := atRest(t, dsn, w)
@@ -59,9 +50,8 @@ func TestAHookIsToldOfADeathAndOfTheRecovery(t *testing.T) {
 	if got, want := told(t, dsn, f, "/hook"), []string{"dead 1", "dead 1", "recovered 1"}; !slices.Equal(got, want) {
 		t.Errorf("the hook was told %q, want %q", got, want)
 	}
-	var left int
-	if err := conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM punctual.notices) + (SELECT count(*) FROM punctual.notified WHERE failing)`).Scan(&left); err != nil || left != 0 {
-		t.Errorf("%d are left to be told, or fail still (%v)", left, err)
+	if left := query[int](t, conn, `SELECT (SELECT count(*) FROM punctual.notices) + (SELECT count(*) FROM punctual.notified WHERE failing)`); left != 0 {
+		t.Errorf("%d are left to be told, or fail still", left)
 	}
 	for _, r := range fleet {
 		stop(t, r)
@@ -76,10 +66,7 @@ func told(t *testing.T, dsn string, f Facts, path string) (all []string) {
 		if q.Path != path {
 			continue
 		}
-		var body []byte
-		if err := conn.QueryRow(t.Context(), `SELECT body FROM punctual.run_data WHERE run_id = $1`, q.Run).Scan(&body); err != nil {
-			t.Fatal(err)
-		}
+		body := query[[]byte](t, conn, `SELECT body FROM punctual.run_data WHERE run_id = $1`, q.Run)
 		var n scheduler.News
 		if err := json.Unmarshal(body, &n); err != nil || HashBody(body) != q.Body || q.Trigger != "notify" || n.Job != "fragile" || q.Job != "fragile" {
 			t.Errorf("%s of trigger %s: %s (%v)", q.Job, q.Trigger, body, err)

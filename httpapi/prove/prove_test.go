@@ -189,6 +189,19 @@ func verify(t testing.TB, f Facts, c Conditions) {
 	t.Logf("checked %d jobs, %d runs, %d requests", len(f.Jobs), len(f.Runs), len(f.Requests))
 }
 
+// proven checks that `punctual verify` finds nothing either.
+func proven(t testing.TB, dsn string) {
+	t.Helper()
+	p, err := Launch(binary(t), []string{"DATABASE_URL=" + dsn}, "verify", "--grace=5s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch(t, p)
+	if code, err := p.Wait(t.Context()); code != 0 || err != nil {
+		t.Errorf("punctual verify: exit code %d, %v:\n%s", code, err, p.Output())
+	}
+}
+
 // execute runs a statement.
 func execute(t testing.TB, conn *pgx.Conn, sql string, args ...any) {
 	t.Helper()

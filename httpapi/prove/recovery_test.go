@@ -74,12 +74,9 @@ func TestAFrozenReplicaIsFencedOff(t *testing.T) {
 	if err := first.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
+	conn := connect(t, dsn)
 	await(t, "the frozen replica to join again", func() bool {
-		var n int
-		if err := connect(t, dsn).QueryRow(t.Context(), `SELECT count(*) FROM punctual.replicas`).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n == 2
+		return query[int](t, conn, `SELECT count(*) FROM punctual.replicas`) == 2
 	})
 	create(t, first.API, job("afterwards", w.URL+"/ok", nil))
 	do[any](t, first.API, "POST", "/v1/jobs/afterwards/trigger", nil)

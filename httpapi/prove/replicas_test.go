@@ -101,7 +101,7 @@ func TestRollingRestartLosesNothingAndSendsNothingTwice(t *testing.T) {
 	for d := 200; d <= 500; d += 10 {
 		slow = append(slow, Answer{Delay: time.Duration(d) * time.Millisecond})
 	}
-	w.Script("/slow", slices.Repeat(slow, 40)...)
+	w.Cycle("/slow", slow...)
 	h := herd{start: nextSecond(3 * time.Second), oneShots: 1000, within: 10 * time.Second, cronJobs: 40, seconds: 14}
 	create(t, fleet[0].API, h.jobs(w.URL)...)
 	var sluggish []JobSpec

@@ -1,20 +1,13 @@
 package prove
 
 import (
-	"cmp"
-	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
-
-	"github.com/google/uuid"
 
 	"punctual/store/privatepg"
 	"punctual/store/storetest"
@@ -46,187 +39,6 @@ func seeded(t testing.TB) *rand.Rand {
 	}
 	t.Logf("SEED=%d", seed)
 	return rand.New(rand.NewPCG(seed, 0))
-}
-
-// besieged is a fleet that somebody keeps breaking.
-type besieged struct {
-	t       *testing.T
-	server  *privatepg.Server
-	dsn     string
-	witness *Witness
-
-	mu      sync.Mutex
-	members []*member
-	counts  map[string]int // of what was done to them
-	frozen  []Span
-}
-
-// member is a place in the fleet: one replica after the other, and their way to the database.
-type member struct {
-	replica *Replica // nil while there is none
-	proxy   *storetest.Proxy
-	dsn     string
-}
-
-// live returns the replicas there are.
-func (b *besieged) live() (replicas []*Replica) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, m := range b.members {
-		if m.replica != nil {
-			replicas = append(replicas, m.replica)
-		}
-	}
-	return replicas
-}
-
-func (b *besieged) note(what string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.counts[what]++
-}
-
-func (b *besieged) set(m *member, r *Replica) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	m.replica = r
-}
-
-// start puts a replica into a place. The database may be away: it waits for it, as long as it takes.
-func (b *besieged) start(m *member) {
-	for {
-		r, err := Serve(b.t.Context(), binary(b.t), m.dsn, "--database-wait=60s")
-		if err == nil {
-			watch(b.t, r.Process)
-			b.set(m, r)
-			return
-		}
-		if b.t.Context().Err() != nil {
-			b.t.Fatal(err)
-		}
-		b.note("a start that failed")
-	}
-}
-
-// act does something to the processes.
-func (b *besieged) act(rng *rand.Rand) {
-	m := b.members[rng.IntN(len(b.members))]
-	switch n := rng.IntN(10); {
-	case n < 4:
-		b.note("kill -9")
-		m.replica.Kill()
-		b.set(m, nil)
-		pause(b.t, rng, 0, 5*time.Second)
-		b.start(m)
-	case n < 7:
-		b.note("restart with SIGTERM")
-		r := m.replica
-		if err := r.Signal(syscall.SIGTERM); err != nil {
-			b.t.Error(err)
-		}
-		code, err := r.Wait(b.t.Context())
-		if code != 0 || err != nil {
-			b.t.Errorf("a replica asked to stop ended with exit code %d, %v", code, err)
-		}
-		b.set(m, nil)
-		b.start(m)
-	default:
-		b.note("freeze with SIGSTOP")
-		began := time.Now()
-		if err := m.replica.Signal(syscall.SIGSTOP); err != nil {
-			b.t.Error(err)
-		}
-		pause(b.t, rng, time.Second, 20*time.Second)
-		if err := m.replica.Signal(syscall.SIGCONT); err != nil {
-			b.t.Error(err)
-		}
-		b.mu.Lock()
-		b.frozen = append(b.frozen, Span{began, time.Now().Add(takeover)})
-		b.mu.Unlock()
-	}
-}
-
-// attack does something to the database, or to the way to it.
-func (b *besieged) attack(rng *rand.Rand) {
-	m := b.members[rng.IntN(len(b.members))]
-	switch n := rng.IntN(12); {
-	case n < 2:
-		b.note("crash of the database")
-		if err := b.server.Crash(); err != nil {
-			b.t.Error(err)
-		}
-		pause(b.t, rng, 0, 8*time.Second)
-		if err := b.server.Restart(b.t.Context()); err != nil {
-			b.t.Error(err)
-		}
-	case n < 4:
-		b.note("termination of all backends")
-		b.terminate()
-	case n < 6:
-		b.note("commit whose answer is lost")
-		m.proxy.CutAfter("COMMIT")
-		pause(b.t, rng, time.Second, 3*time.Second)
-	case n < 8:
-		b.note("slow network")
-		m.proxy.Slow(300*time.Millisecond, 200*time.Millisecond)
-		pause(b.t, rng, time.Second, 8*time.Second)
-	case n < 10:
-		b.note("network cut in silence")
-		m.proxy.Cut()
-		pause(b.t, rng, time.Second, 20*time.Second)
-	default:
-		b.note("network cut by refusal")
-		m.proxy.Refuse()
-		pause(b.t, rng, time.Second, 20*time.Second)
-	}
-	m.proxy.Heal()
-}
-
-func (b *besieged) terminate() {
-	conn := connect(b.t, b.dsn)
-	if _, err := conn.Exec(b.t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`); err != nil {
-		b.t.Error(err)
-	}
-}
-
-// meddle uses the API as people do, through any replica. What fails because the replica or the database is
-// away fails.
-func (b *besieged) meddle(rng *rand.Rand, jobs []string) {
-	replicas := b.live()
-	if len(replicas) == 0 {
-		return
-	}
-	api, path := replicas[rng.IntN(len(replicas))].API, "/v1/jobs/"+jobs[rng.IntN(len(jobs))]
-	type list struct{ Data []struct{ ID, Run string } }
-	call := func(method, path string, body, out any) bool {
-		_, err := api.Do(b.t.Context(), method, path, body, out)
-		return err == nil
-	}
-	var found list
-	switch n := rng.IntN(10); {
-	case n < 5:
-		if call("POST", path+"/trigger", nil, nil) {
-			b.note("trigger")
-		}
-	case n < 7:
-		if call("GET", path+"/runs?limit=1", nil, &found) && len(found.Data) > 0 && call("POST", "/v1/runs/"+found.Data[0].ID+"/cancel", nil, nil) {
-			b.note("cancel")
-		}
-	case n < 8:
-		if call("GET", "/v1/dead-letters?limit=1", nil, &found) && len(found.Data) > 0 {
-			if id := cmp.Or(found.Data[0].Run, found.Data[0].ID); call("POST", "/v1/dead-letters/"+id+"/replay", nil, nil) {
-				b.note("replay")
-			}
-		}
-	case n < 9:
-		if call("POST", path+"/pause", map[string]any{"until": time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)}, nil) {
-			b.note("pause")
-		}
-	default:
-		if call("PATCH", path, map[string]any{"description": fmt.Sprint("edited at ", time.Now())}, nil) {
-			b.note("edit")
-		}
-	}
 }
 
 func pause(t testing.TB, rng *rand.Rand, least, most time.Duration) {
@@ -279,38 +91,8 @@ func TestSoakUnderANemesis(t *testing.T) {
 	f := atRest(t, b.dsn, w)
 	verify(t, f, Conditions{Frozen: b.frozen})
 	b.report(f)
-	proof, err := Launch(binary(t), []string{"DATABASE_URL=" + b.dsn}, "verify", "--grace=5s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if code, err := proof.Wait(t.Context()); code != 0 || err != nil {
-		t.Errorf("punctual verify: exit code %d, %v:\n%s", code, err, proof.Output())
-	}
+	proven(t, b.dsn)
 	for _, r := range b.live() {
 		stop(t, r)
 	}
-}
-
-// report logs what happened.
-func (b *besieged) report(f Facts) {
-	for _, what := range slices.Sorted(maps.Keys(b.counts)) {
-		b.t.Logf("%5d × %s", b.counts[what], what)
-	}
-	tally := map[string]int{}
-	for _, r := range f.Runs {
-		tally["runs "+r.Status]++
-	}
-	for _, a := range f.Attempts {
-		tally["attempts "+a.Outcome]++
-	}
-	sent := map[uuid.UUID]int{}
-	for _, q := range f.Requests {
-		if sent[q.Run]++; sent[q.Run] == 2 {
-			tally["runs sent more than once"]++
-		}
-	}
-	for _, what := range slices.Sorted(maps.Keys(tally)) {
-		b.t.Logf("%7d %s", tally[what], what)
-	}
-	logLateness(b.t, f)
 }

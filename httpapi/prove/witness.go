@@ -64,7 +64,8 @@ type Witness struct {
 
 // script is what the requests of one path are answered with.
 type script struct {
-	answers  []Answer // of the first request, the second, …; the last one repeats
+	answers  []Answer // of the first request, the second, …
+	cycle    bool     // after the last comes the first; else the last one repeats
 	next     int
 	released chan struct{} // closed by Release
 }
@@ -94,6 +95,13 @@ func (w *Witness) Script(path string, answers ...Answer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.scripts[path] = &script{answers: answers, released: make(chan struct{})}
+}
+
+// Cycle is Script, but that after the last answer the first one comes again.
+func (w *Witness) Cycle(path string, answers ...Answer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.scripts[path] = &script{answers: answers, cycle: true, released: make(chan struct{})}
 }
 
 // Release lets the hanging requests of a path, and later ones, be answered.
@@ -178,7 +186,11 @@ func (w *Witness) log(r Request) (number int, a Answer, released <-chan struct{}
 	defer w.mu.Unlock()
 	w.requests = append(w.requests, r)
 	if s := w.scripts[r.Path]; s != nil && len(s.answers) > 0 {
-		a, released = s.answers[min(s.next, len(s.answers)-1)], s.released
+		i := min(s.next, len(s.answers)-1)
+		if s.cycle {
+			i = s.next % len(s.answers)
+		}
+		a, released = s.answers[i], s.released
 		s.next++
 	}
 	return len(w.requests) - 1, a, released

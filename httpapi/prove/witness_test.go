@@ -67,9 +67,11 @@ func TestWitnessMisbehavesAsTold(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t)
 	client := &http.Client{
-		Timeout: 100 * time.Millisecond, Transport: &http.Transport{DisableKeepAlives: true},
+		Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+	hasty := *client
+	hasty.Timeout = 100 * time.Millisecond
 	w.Script("/status", Answer{Status: 503, Header: http.Header{"Retry-After": {"1"}}}, Answer{Status: 302, Header: http.Header{"Location": {"/"}}}, Answer{})
 	for i, want := range []int{503, 302, 200, 200} {
 		response, err := post(t, client, w.URL+"/status", "", nil)
@@ -77,10 +79,16 @@ func TestWitnessMisbehavesAsTold(t *testing.T) {
 			t.Errorf("request %d: %v %v, want %d", i+1, response, err, want)
 		}
 	}
+	w.Cycle("/cycle", Answer{Status: 500}, Answer{})
+	for i, want := range []int{500, 200, 500, 200, 500} {
+		if response, err := post(t, client, w.URL+"/cycle", "", nil); err != nil || response.StatusCode != want {
+			t.Errorf("request %d of a cycle: %v %v, want %d", i+1, response, err, want)
+		}
+	}
 	w.Script("/drop", Answer{Drop: true})
 	w.Script("/hang", Answer{Hang: true})
 	for _, path := range []string{"/drop", "/hang"} {
-		if _, err := post(t, client, w.URL+path, "", nil); err == nil {
+		if _, err := post(t, &hasty, w.URL+path, "", nil); err == nil {
 			t.Errorf("%s was answered", path)
 		}
 		await(t, path+" to end", func() bool { r := w.At(path); return len(r) == 1 && !r[0].Ended.IsZero() && r[0].Status == 0 })

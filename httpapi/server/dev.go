@@ -121,7 +121,7 @@ func (p *runPrinter) print(outcomes []scheduler.Outcome) {
 		if o.Error != "" {
 			line += "  " + o.Error
 		}
-		fmt.Fprintln(p.out, line)
+		_, _ = io.WriteString(p.out, line+"\n") // in one piece, as others write too
 	}
 }
 

@@ -3,7 +3,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +44,7 @@ type Config struct {
 	Log              *slog.Logger
 
 	// Wrap puts another handler around the API; Ready is called once it is served, with its base URL;
-	// Finished is told of every attempt whose outcome has been written. All for `punctual dev`.
+	// Finished is told of every attempt whose outcome has been written, from any goroutine. All for `punctual dev`.
 	Wrap     func(http.Handler) http.Handler
 	Ready    func(url string)
 	Finished func([]scheduler.Outcome)
@@ -64,7 +63,12 @@ func Run(ctx context.Context, c Config) error {
 	defer listener.Close()
 	registry := prometheus.NewRegistry()
 	metrics := scheduler.NewMetrics(registry)
-	db, err := openStore(ctx, c, metrics.Ended)
+	db, err := openStore(ctx, c, func(outcomes []scheduler.Outcome) {
+		metrics.Ended(outcomes)
+		if c.Finished != nil {
+			c.Finished(outcomes)
+		}
+	})
 	if err != nil {
 		return err
 	}
@@ -117,7 +121,7 @@ func Run(ctx context.Context, c Config) error {
 	host, _ := os.Hostname() // for people only
 	err = scheduler.Run(running, db, scheduler.Config{
 		Queues: c.Queues, DrainTimeout: c.DrainTimeout, Client: client, Host: host, Version: c.Version, Log: c.Log,
-		PublicURL: cmp.Or(strings.TrimRight(c.PublicURL, "/"), url), Metrics: metrics, Finished: c.Finished,
+		PublicURL: publicURL(c, listener.Addr()), Metrics: metrics, Finished: c.Finished,
 	})
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = nil // it was asked to stop before it had started
@@ -132,6 +136,19 @@ func Run(ctx context.Context, c Config) error {
 	default:
 		return err
 	}
+}
+
+// publicURL returns where targets are told to call back. Whoever listens on all addresses has to say under which of
+// them it is known.
+func publicURL(c Config, listens net.Addr) string {
+	if c.PublicURL != "" {
+		return strings.TrimRight(c.PublicURL, "/")
+	}
+	url := "http://" + listens.String()
+	if tcp, ok := listens.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		c.Log.Warn("targets of jobs with completion callback are told an address that is none to call; give --public-url", "address", url)
+	}
+	return url
 }
 
 func listen(address string) (net.Listener, error) {

@@ -29,7 +29,7 @@ func CheckURL(raw string) (*url.URL, error) {
 	case u.Scheme != "http" && u.Scheme != "https", u.Opaque != "", u.Host == "":
 		return nil, errors.New("must be an absolute http or https URL, such as https://example.com/hook")
 	case u.User != nil:
-		return nil, errors.New("must not hold a user or password; use target.auth or a header")
+		return nil, errors.New("must not hold a user or password; put them into a header")
 	case strings.Contains(raw, "#"):
 		return nil, errors.New("must not have a fragment (#…), as it is never sent")
 	}

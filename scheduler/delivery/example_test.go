@@ -47,7 +47,7 @@ func ExampleCheckURL() {
 	}
 	// Output:
 	// must be an absolute http or https URL, such as https://example.com/hook
-	// must not hold a user or password; use target.auth or a header
+	// must not hold a user or password; put them into a header
 	// must have an IPv4 address of four decimal numbers, such as 192.0.2.1
 	// <nil>
 }

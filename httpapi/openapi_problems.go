@@ -1,0 +1,94 @@
+package httpapi
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"punctual/scheduler"
+	"punctual/store"
+)
+
+// describeProblem describes what an operation answers with a status of 400 or more.
+func describeProblem(op *huma.Operation, status string, response *huma.Response) {
+	content := response.Content["application/problem+json"]
+	if content == nil {
+		return
+	}
+	var titles []string
+	for _, code := range codesOf(op, status) {
+		titles = append(titles, fmt.Sprintf("%s: %s", code, codes[code].title))
+	}
+	response.Description = strings.Join(titles, "; ")
+	content.Example = problemExample(op, status)
+}
+
+// codesOf returns what a status of an operation's answer can mean, by name.
+func codesOf(op *huma.Operation, status string) []Code {
+	conflicts := conflictsOf(op)
+	var list []Code
+	for _, code := range sortedCodes() {
+		switch {
+		case strconv.Itoa(codes[code].status) != status, code == CodeNoRoute, code == CodeCrossOrigin, code == CodeNotReady:
+		case status == "409" && !slices.Contains(conflicts, code):
+		case code == CodeKeyReused && !slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.Name == "Idempotency-Key" }):
+		default:
+			list = append(list, code)
+		}
+	}
+	return list
+}
+
+// conflictsOf returns the codes that an operation answers with 409.
+func conflictsOf(op *huma.Operation) []Code {
+	switch op.OperationID {
+	case "create-job", "create-jobs", "put-job", "patch-job":
+		return []Code{CodeNameTaken}
+	case "trigger-job":
+		return []Code{CodeActiveRun, CodeState}
+	case "heartbeat-run", "complete-run", "fail-run", "get-run-progress":
+		return []Code{CodeSuperseded}
+	}
+	return []Code{CodeState}
+}
+
+// stateExamples are the details of 409 where it is the state that stands against an operation.
+var stateExamples = map[string]string{
+	"pause-job":          `Job "daily-invoice-gen" is completed and has no slot to pause: the state does not allow it.`,
+	"resume-job":         `Job "daily-invoice-gen" is completed and cannot be resumed: the state does not allow it.`,
+	"cancel-run":         "Run 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 has ended as succeeded: the state does not allow it.",
+	"cancel-operation":   "Operation 019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42 has ended as done: the state does not allow it.",
+	"replay-dead-letter": "Dead letter 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 was resolved at 2026-12-01T15:01:12Z: the state does not allow it.",
+}
+
+func problemExample(op *huma.Operation, status string) *Problem {
+	switch status {
+	case "404":
+		return newProblem(CodeNotFound, notFound(resourceAt(op.Path)))
+	case "409":
+		return conflictExample(op)
+	case "413":
+		return newProblem(CodeTooLarge, tooLarge(op.MaxBodyBytes))
+	case "415":
+		return newProblem(CodeMediaType, wrongMedia(op))
+	}
+	return problemExamples[status]
+}
+
+func conflictExample(op *huma.Operation) *Problem {
+	switch conflictsOf(op)[0] {
+	case CodeNameTaken:
+		return newProblem(CodeNameTaken, "The name is taken by another job.", FieldError{"body.name", "is taken by another job"})
+	case CodeActiveRun:
+		active := &store.ActiveRunError{Run: exampleRunID, Policy: scheduler.PolicyForbid}
+		p := newProblem(CodeActiveRun, sentence(active))
+		p.ActiveRun = &active.Run
+		return p
+	case CodeSuperseded:
+		return newProblem(CodeSuperseded, sentence(&store.SupersededError{Run: exampleRunID, Status: scheduler.StatusRetrying}))
+	}
+	return newProblem(CodeState, stateExamples[op.OperationID])
+}
