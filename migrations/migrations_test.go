@@ -70,32 +70,6 @@ func TestADetachedDayIsMigratedToo(t *testing.T) {
 	}
 }
 
-// Down leads back to the schema before, and Up from there again.
-func TestTheLatestMigrationCanBeTakenBack(t *testing.T) {
-	t.Parallel()
-	dsn := storetest.EmptyDSN(t)
-	at(t, dsn, migrations.Latest()).Close(t.Context())
-	config, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
-	db := stdlib.OpenDB(*config)
-	defer db.Close()
-	provider, err := goose.NewProvider(database.DialectPostgres, db, migrations.FS, goose.WithTableName("punctual.goose_db_version"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if _, err := provider.Down(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := provider.Up(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // Replicas at work hold locks: a migration gives up one that is not to be had soon, and tries again.
 func TestAMigrationWaitsForItsLocksWithoutAQueue(t *testing.T) {
 	t.Parallel()
