@@ -56,7 +56,7 @@ func TestHangingTargetsDelayNobodyElse(t *testing.T) {
 	await(t, "all of them to hang", func() bool { return len(w.At("/hangs")) == 100 })
 	loud := lateOf(t, r, w, dsn, "/beside")
 	t.Logf("p99 of lateness: %s alone, %s beside 100 hanging requests", quiet, loud)
-	if loud > 10*quiet+100*time.Millisecond { // no figure, but the difference between unharmed and starved
+	if loud > quiet+5*time.Second { // no figure, but the difference between unharmed and starved: those hang for a minute
 		t.Errorf("beside hanging targets the others' p99 is %s, alone %s", loud, quiet)
 	}
 	w.Release("/hangs")
