@@ -164,6 +164,9 @@ func (k *check) overlaps() {
 // until returns when a request was over; zero: never. One that was answered 202 began work that was over when its
 // attempt ended on record.
 func (k *check) until(j *Job, q *Request) time.Time {
+	if q.Status == 0 && !q.Ended.IsZero() {
+		return q.Ended.Add(-clockError) // the witness notices a moment later that a client has left
+	}
 	if q.Status != http.StatusAccepted || !j.callsBack() || k.ClockSteps {
 		return q.Ended
 	}
