@@ -56,7 +56,7 @@ func FuzzParse(f *testing.F) {
 
 func atOnce(t *testing.T, began time.Time, expr string) {
 	t.Helper()
-	if took := time.Since(began); took > 250*time.Millisecond {
+	if took := time.Since(began); took > 2*time.Second {
 		t.Fatalf("%.80q took %s", expr, took)
 	}
 }
