@@ -281,7 +281,7 @@ func TestDecideIsQuickAfterALongOutage(t *testing.T) {
 		job := compiled(t, `{"schedule":{"cron":"* * * * *"},"missed":{"policy":"`+string(policy)+`"}}`)
 		started := time.Now()
 		p := Decide(Situation{Job: job, ScheduledFor: instant(t, "2025-10-11T00:00:00Z"), Now: instant(t, "00:30:30")})
-		if took := time.Since(started); took > 5*time.Second { // a walk through all of them takes half a minute here
+		if took := time.Since(started); took > 5*time.Second { // walking through a month of them takes 0.6 s, without the race detector
 			t.Errorf("%s: a year of missed minutes took %s under lock", policy, took)
 		}
 		if len(p.Skips) == 0 || p.Skips[0].Count != 0 {
