@@ -33,11 +33,13 @@ cancelled AS (
 SELECT id FROM ended`
 
 // Everything that follows from an unsuccessful attempt follows in the same statement, for the rows that
-// the fence let through: its record, the next attempt, the dead letter. No attempt comes before the run is due, also
+// the fence let through: its record, the next attempt, the dead letter. A run that expires before its first attempt counts
+// is dead all the same when an interrupted one was sent. No attempt comes before the run is due, also
 // when the database's clock was set back meanwhile.
 const finishOthers = `
 WITH ended AS (
-    UPDATE punctual.runs r SET status = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN 'cancelled' ELSE u.status END,
+    UPDATE punctual.runs r SET status = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN 'cancelled'
+                WHEN u.status = 'skipped' AND EXISTS (SELECT FROM punctual.attempts a WHERE a.run_id = r.id) THEN 'dead' ELSE u.status END,
            reason = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN r.reason ELSE u.reason END,
            finished_at = CASE WHEN u.final OR r.reason IN ('cancelled_by_user', 'replaced') THEN u.finished_at END,
            next_attempt_at = CASE WHEN (u.status = 'retrying' OR u.status = 'pending' AND u.retry_in > '0') AND r.reason IS DISTINCT FROM 'cancelled_by_user' AND r.reason IS DISTINCT FROM 'replaced' THEN now() + u.retry_in END,

@@ -115,6 +115,7 @@ func TestFinish(t *testing.T) {
 		{"put off again and again and then sent it is the same attempt", []func(scheduler.Assignment) scheduler.Outcome{putOff, putOff, succeeded}, "succeeded 200 attempt 1 finished"},
 		{"an interrupted attempt is recorded and does not count", []func(scheduler.Assignment) scheduler.Outcome{interrupt}, "retrying attempt 0 next in 0 ready in 0 attempts: 1 interrupted"},
 		{"after an interruption the number comes again", []func(scheduler.Assignment) scheduler.Outcome{interrupt, failed, buried}, "dead http_5xx 503 attempt 2 finished dead letter of 2 http_5xx attempts: 1 interrupted, 1 failed http_5xx, 2 failed http_5xx"},
+		{"expired after an interruption it was sent, and is dead", []func(scheduler.Assignment) scheduler.Outcome{interrupt, expire}, "dead expired attempt 0 finished dead letter of 0 expired attempts: 1 interrupted"},
 		{"expired and never sent it is skipped", []func(scheduler.Assignment) scheduler.Outcome{expire}, "skipped expired attempt 0 finished"},
 		{"expired and sent before it is dead", []func(scheduler.Assignment) scheduler.Outcome{failed, expire}, "dead expired attempt 1 finished dead letter of 1 expired attempts: 1 failed http_5xx"},
 	} {
@@ -418,6 +419,20 @@ func TestNothingIsReadyBeforeItIsDue(t *testing.T) {
 	c.finish(unsent(a, scheduler.GiveBack))
 	if got := c.state(a.RunID); got != "pending attempt 0 ready in 300" {
 		t.Errorf("the run is %s", got)
+	}
+}
+
+func TestARunThatExpiresAfterAnInterruptionIsTold(t *testing.T) {
+	c := newClaimer(t)
+	a := c.manual("a", func(d *scheduler.Definition) {
+		d.Notify = []scheduler.Notify{{On: []scheduler.Event{scheduler.EventDead}, URL: "https://pager.internal/hook"}}
+	})
+	c.finish(ended(a, scheduler.Interrupt))
+	o := unsent(c.one(c.claimReady(10)), scheduler.Expire)
+	o.Reason = scheduler.ReasonExpired
+	c.finish(o)
+	if n := c.count(`SELECT count(*) FROM punctual.notices WHERE event = 'dead' AND run_id = $1`, a.RunID); n != 1 {
+		t.Errorf("%d notices", n)
 	}
 }
 

@@ -77,10 +77,11 @@ func queueEndNotices(b *pgx.Batch, outcomes []scheduler.Outcome) {
 			continue
 		}
 		status := o.End().Status
-		if status == scheduler.StatusDead {
+		dies := status == scheduler.StatusDead || o.Verdict == scheduler.Expire // which of the two expiry means, the row says
+		if dies {
 			dead.add(o.Job, scheduler.EventDead, o.RunID)
 		}
-		if (status == scheduler.StatusDead || status == scheduler.StatusSucceeded) && o.Job.Notifies(scheduler.EventRecovered) {
+		if (dies || status == scheduler.StatusSucceeded) && o.Job.Notifies(scheduler.EventRecovered) {
 			turning = append(turning, o.RunID)
 		}
 	}
