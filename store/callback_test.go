@@ -246,7 +246,9 @@ func TestATargetReportsFailure(t *testing.T) {
 
 func TestAFailureThatNothingCanFollowIsReportedTwice(t *testing.T) {
 	c := newClaimer(t)
-	a := c.accepted("a", func(d *scheduler.Definition) { d.ExpiresAfter = scheduler.DurationOf(time.Second) })
+	a := c.accepted("a", func(d *scheduler.Definition) {
+		d.ExpiresAfter, d.Retry.InitialBackoff = scheduler.DurationOf(time.Minute), scheduler.DurationOf(time.Hour)
+	})
 	for range 2 {
 		if run, err := c.FailRun(t.Context(), a.RunID, a.RunToken, "the ledger is locked", true); err != nil || run.Status != scheduler.StatusDead || run.Reason != scheduler.ReasonExpired {
 			t.Fatalf("%+v, error %v", run, err)

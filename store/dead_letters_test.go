@@ -59,7 +59,7 @@ var (
 
 func TestReplayMakesANewRunOfADeadOne(t *testing.T) {
 	c := newCRUD(t)
-	job := c.create("a", func(d *scheduler.Definition) { d.ExpiresAfter = scheduler.DurationOf(time.Second) })
+	job := c.create("a")
 	c.slotAgo(job.ID, 0)
 	a := c.claimAll(uuid.New())[0]
 	c.finish(a, scheduler.Bury, scheduler.ReasonHTTP5xx)
