@@ -53,12 +53,13 @@ WITH made AS (
 lease AS (INSERT INTO punctual.claims (id, replica, run_ids) SELECT $2, $1, array_agg(id) FROM made HAVING count(*) > 0)
 SELECT id, fence FROM made`
 
+// After the last slot the job is completed. That is written here alone, as the row is written anyway: it says
+// so of the job too, see job_state.
 const advanceSchedules = `
-UPDATE punctual.schedules s SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at, enabled = u.scheduled_for IS NOT NULL
+UPDATE punctual.schedules s SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at, enabled = u.scheduled_for IS NOT NULL,
+       completed_at = CASE WHEN u.scheduled_for IS NULL THEN now() END
 FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::timestamptz[]) AS u(job_id, was, scheduled_for, next_run_at)
 WHERE s.job_id = u.job_id AND s.scheduled_for = u.was`
-
-const completeJobs = `UPDATE punctual.jobs SET state = 'completed', completed_at = now() WHERE id = ANY($1::uuid[]) AND state = 'active'`
 
 // putOff is how long a job whose definition cannot be compiled waits before it is looked at again.
 const putOff = time.Minute
@@ -94,7 +95,6 @@ type nextRows struct {
 	jobs            []uuid.UUID
 	was             []time.Time
 	slots, dueAt    []*time.Time
-	done            []uuid.UUID
 	gates, gateRuns []uuid.UUID // jobs that must not overlap, and their run that starts now
 }
 
@@ -139,8 +139,7 @@ func (s *Store) claimDue(ctx context.Context, claim scheduler.Claim) (batch sche
 // lock begins the transaction and locks the due rows, in one round trip.
 func (c *dueClaim) lock(ctx context.Context) error {
 	var b pgx.Batch
-	b.Queue(`BEGIN`)
-	b.Queue(`SET LOCAL idle_in_transaction_session_timeout = '5s'`)
+	queueBegin(&b)
 	sql := selectCurrent
 	if c.claim.Older {
 		sql = selectOlder
@@ -274,7 +273,6 @@ func (n *nextRows) add(r dueRow, plan scheduler.Plan) {
 	n.was = append(n.was, r.scheduledFor)
 	if plan.Done {
 		n.slots, n.dueAt = append(n.slots, nil), append(n.dueAt, nil)
-		n.done = append(n.done, r.key.id)
 		return
 	}
 	n.slots, n.dueAt = append(n.slots, &plan.Next), append(n.dueAt, &plan.NextRunAt)
@@ -309,9 +307,6 @@ func (c *dueClaim) write(ctx context.Context) error {
 	if len(c.waiting.ids) > 0 {
 		queueWait(&b, c.waiting.jobs, c.waiting.ids)
 		c.waiting.queuePending(&b)
-	}
-	if len(c.next.done) > 0 {
-		b.Queue(completeJobs, c.next.done)
 	}
 	b.Queue(`COMMIT`)
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {

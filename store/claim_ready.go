@@ -112,8 +112,7 @@ func (s *Store) ClaimReady(ctx context.Context, claim scheduler.Claim) (schedule
 func (c *readyClaim) lock(ctx context.Context) error {
 	queues, numbers := quotaColumns(c.claim.Quotas)
 	var b pgx.Batch
-	b.Queue(`BEGIN`)
-	b.Queue(`SET LOCAL idle_in_transaction_session_timeout = '5s'`)
+	queueBegin(&b)
 	b.Queue(selectReady, queues, numbers).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var run, job uuid.UUID

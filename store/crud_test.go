@@ -167,8 +167,7 @@ func (c crud) slotAgo(job uuid.UUID, ago time.Duration) time.Time {
 // complete does what the claim of a job's last slot does to the job.
 func (c crud) complete(job uuid.UUID) {
 	c.t.Helper()
-	c.exec(`UPDATE punctual.schedules SET scheduled_for = NULL, next_run_at = NULL, enabled = false WHERE job_id = $1`, job)
-	c.exec(`UPDATE punctual.jobs SET state = 'completed', completed_at = now() WHERE id = $1`, job)
+	c.exec(`UPDATE punctual.schedules SET scheduled_for = NULL, next_run_at = NULL, enabled = false, completed_at = now() WHERE job_id = $1`, job)
 }
 
 // history describes the job's runs, oldest first: status/reason/trigger.

@@ -55,7 +55,7 @@ func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
 		if len(left) == 0 {
 			return b.results, nil
 		}
-		found, err := findByName(ctx, b.u, b.tenant, names(left))
+		found, err := findByName(ctx, b.u, b.tenant, jobNames(left))
 		if err != nil {
 			return nil, err
 		}
@@ -166,7 +166,7 @@ func (b *batchWrite) replace(ctx context.Context, replace map[uuid.UUID]*fresh) 
 	return again, send(ctx, b.u, &writes)
 }
 
-func names(jobs []*fresh) []string {
+func jobNames(jobs []*fresh) []string {
 	names := make([]string, len(jobs))
 	for i, n := range jobs {
 		names[i] = n.Definition.Name

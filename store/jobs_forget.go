@@ -15,11 +15,16 @@ const forgetBatch = 1000
 // how many. Their rows stay as those of deleted jobs, so that their history keeps its name. One whose run
 // is not over yet stays as it is.
 func (s *Store) ForgetCompletedJobs(ctx context.Context) (int, error) {
+	// Those that a binary of schema 2 has completed have it only in jobs.
 	rows, err := s.pool.Query(ctx, `
-		SELECT j.id FROM punctual.jobs j
-		WHERE j.state = 'completed' AND j.completed_at < now() - interval '7 days' AND j.kind IN ('at', 'delay')
-		  AND NOT EXISTS (SELECT FROM punctual.runs r WHERE r.job_id = j.id AND r.finished_at IS NULL)
-		ORDER BY j.completed_at LIMIT $1`, forgetBatch)
+		SELECT c.id FROM (
+			SELECT j.id, s.completed_at FROM punctual.schedules s JOIN punctual.jobs j ON j.id = s.job_id
+			WHERE s.completed_at < now() - interval '7 days' AND j.state IN ('active', 'completed') AND j.kind IN ('at', 'delay')
+			UNION
+			SELECT j.id, j.completed_at FROM punctual.jobs j
+			WHERE j.state = 'completed' AND j.completed_at < now() - interval '7 days' AND j.kind IN ('at', 'delay')) c
+		WHERE NOT EXISTS (SELECT FROM punctual.runs r WHERE r.job_id = c.id AND r.finished_at IS NULL)
+		ORDER BY c.completed_at LIMIT $1`, forgetBatch)
 	if err != nil {
 		return 0, fmt.Errorf("looking for completed jobs: %w", err)
 	}
@@ -42,9 +47,16 @@ func (s *Store) ForgetCompletedJobs(ctx context.Context) (int, error) {
 		}
 		// Under the lock: it may have been given a new slot since.
 		done, err := tx.Exec(ctx, `
-			UPDATE punctual.jobs SET state = 'deleted', deleted_at = now()
-			WHERE id = ANY($1::uuid[]) AND state = 'completed' AND completed_at < now() - interval '7 days'`, ids)
+			UPDATE punctual.jobs j SET state = 'deleted', deleted_at = now() FROM punctual.schedules s
+			WHERE j.id = ANY($1::uuid[]) AND s.job_id = j.id AND `+jobState+` = 'completed' AND `+completedAt+` < now() - interval '7 days'`, ids)
+		if err != nil {
+			return err
+		}
 		forgotten = int(done.RowsAffected())
+		// What is forgotten need not be looked at again.
+		_, err = tx.Exec(ctx, `
+			UPDATE punctual.schedules s SET completed_at = NULL FROM punctual.jobs j
+			WHERE s.job_id = ANY($1::uuid[]) AND j.id = s.job_id AND j.state = 'deleted'`, ids)
 		return err
 	})
 	if err != nil {

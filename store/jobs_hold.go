@@ -163,8 +163,8 @@ func (h *held) save(b *pgx.Batch, u *unit, now time.Time, note string) error {
 		h.PausedAt, h.PausedUntil, orNull(h.PauseNote), h.CompletedAt, deletedAt)
 	b.Queue(`INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition, note) VALUES ($1, $2, $3, $4, $5::json, $6)`,
 		h.ID, h.Version, now, string(h.State), h.definition, orNull(note))
-	b.Queue(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $3, version = $4, lane = $5, enabled = $6 WHERE job_id = $1`,
-		h.ID, h.scheduledFor, h.nextRunAt, h.Version, h.lane, h.enabled)
+	b.Queue(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $3, version = $4, lane = $5, enabled = $6, completed_at = $7 WHERE job_id = $1`,
+		h.ID, h.scheduledFor, h.nextRunAt, h.Version, h.lane, h.enabled, h.CompletedAt)
 	if gated(h.Definition) {
 		b.Queue(`INSERT INTO punctual.exclusive (job_id) VALUES ($1) ON CONFLICT DO NOTHING`, h.ID)
 	}

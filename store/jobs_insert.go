@@ -98,14 +98,42 @@ versions AS (
 	INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition)
 	SELECT n.id, $2::integer, $3::timestamptz, n.state, n.definition::json FROM new n JOIN made ON made.id = n.id),
 next AS (
-	INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
-	SELECT n.id, n.scheduled_for, n.next_run_at, $1::integer, $2::integer, n.lane, n.enabled FROM new n JOIN made ON made.id = n.id),
+	INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled, completed_at)
+	SELECT n.id, n.scheduled_for, n.next_run_at, $1::integer, $2::integer, n.lane, n.enabled, CASE n.state WHEN 'completed' THEN $3::timestamptz END FROM new n JOIN made ON made.id = n.id),
 gates AS (
 	INSERT INTO punctual.exclusive (job_id) SELECT n.id FROM new n JOIN made ON made.id = n.id WHERE n.gated)
 SELECT id FROM made`
 
 // insert writes new jobs and returns those that it could not, because another job has their name.
 func (s *Store) insert(ctx context.Context, u *unit, tenant int32, jobs []*fresh, now time.Time) (taken []*fresh, err error) {
+	taken, err = insertFree(ctx, u, tenant, jobs, now)
+	if err != nil || len(taken) == 0 {
+		return taken, err
+	}
+	released, err := releaseNames(ctx, u, tenant, jobNames(taken))
+	if err != nil || !released {
+		return taken, err
+	}
+	return insertFree(ctx, u, tenant, taken, now)
+}
+
+// releaseNames takes the names from completed jobs that still have them, and reports whether there were any:
+// the claim of a job's last slot leaves it its name. The lock is the one that starting such a job again takes.
+func releaseNames(ctx context.Context, u *unit, tenant int32, names []string) (bool, error) {
+	done, err := u.Exec(ctx, `
+		WITH over AS (
+			SELECT s.job_id, s.completed_at FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
+			WHERE j.tenant = $1 AND j.name = ANY($2::text[]) AND j.state = 'active' AND s.completed_at IS NOT NULL
+			ORDER BY s.job_id FOR NO KEY UPDATE OF s)
+		UPDATE punctual.jobs j SET state = 'completed', completed_at = o.completed_at FROM over o WHERE j.id = o.job_id`, tenant, names)
+	if err != nil {
+		return false, fmt.Errorf("releasing the names of completed jobs: %w", err)
+	}
+	return done.RowsAffected() > 0, nil
+}
+
+// insertFree writes the new jobs whose names nobody has, and returns the others.
+func insertFree(ctx context.Context, u *unit, tenant int32, jobs []*fresh, now time.Time) (taken []*fresh, err error) {
 	if len(jobs) == 0 {
 		return nil, nil
 	}

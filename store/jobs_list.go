@@ -19,7 +19,7 @@ func (s *Store) ListJobs(ctx context.Context, tenant int32, f JobFilter) (jobs [
 		return nil, "", err
 	}
 	if f.State != "" {
-		c.add(`j.state = ?`, f.State)
+		c.add(jobState+` = ?`, f.State)
 	}
 	if f.Queue != "" {
 		c.add(`j.queue = (SELECT id FROM punctual.queues WHERE name = ?)`, f.Queue)

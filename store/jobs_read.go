@@ -24,8 +24,14 @@ type jobRow struct {
 	definition   string // as stored
 }
 
-const jobColumns = `j.id, t.name, j.version, j.state, j.paused_at, j.paused_until, coalesce(j.pause_note, ''),
-	j.created_at, j.updated_at, j.completed_at, j.tenant, s.lane, s.enabled, s.scheduled_for, s.next_run_at, v.definition::text`
+// jobState is the state of a job j with the schedule s, and completedAt when it was completed.
+const (
+	jobState    = `punctual.job_state(j.state, s.completed_at)`
+	completedAt = `coalesce(s.completed_at, j.completed_at)`
+)
+
+const jobColumns = `j.id, t.name, j.version, ` + jobState + `, j.paused_at, j.paused_until, coalesce(j.pause_note, ''),
+	j.created_at, j.updated_at, ` + completedAt + `, j.tenant, s.lane, s.enabled, s.scheduled_for, s.next_run_at, v.definition::text`
 
 const jobTables = `punctual.jobs j
 	JOIN punctual.tenants t ON t.id = j.tenant
@@ -122,10 +128,11 @@ func findByName(ctx context.Context, q querier, tenant int32, names []string) (m
 		FROM unnest($2::text[]) w(name)
 		CROSS JOIN LATERAL (
 			SELECT c.id, c.state, c.version FROM (
-				(SELECT id, state, version FROM punctual.jobs WHERE tenant = $1 AND name = w.name AND state IN ('active', 'paused'))
+				(SELECT j.id, `+jobState+` AS state, j.version FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
+				 WHERE j.tenant = $1 AND j.name = w.name AND j.state IN ('active', 'paused'))
 				UNION ALL
 				(SELECT id, state, version FROM punctual.jobs WHERE tenant = $1 AND name = w.name AND state = 'completed' ORDER BY id DESC LIMIT 1)
-			) c ORDER BY c.state = 'completed' LIMIT 1
+			) c ORDER BY c.state = 'completed', c.id DESC LIMIT 1
 		) f
 		JOIN punctual.job_versions v ON v.job_id = f.id AND v.version = f.version`, tenant, names)
 	if err != nil {

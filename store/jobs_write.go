@@ -135,9 +135,15 @@ func (h *held) match(version *int32) error {
 
 // replace rewrites one held job and returns it as it stands then.
 func (s *Store) replace(ctx context.Context, u *unit, h *held, job NewJob, f facts, put bool) (JobRecord, error) {
+	name := h.Definition.Name
 	changed, err := s.rewrite(ctx, u, h, job, f, put)
 	if err != nil {
 		return JobRecord{}, err
+	}
+	if h.Definition.Name != name {
+		if _, err := releaseNames(ctx, u, h.tenant, []string{h.Definition.Name}); err != nil {
+			return JobRecord{}, err
+		}
 	}
 	if changed {
 		if err := h.saveNow(ctx, u, f.now, ""); err != nil {

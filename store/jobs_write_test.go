@@ -271,6 +271,19 @@ func TestEditJob(t *testing.T) {
 		}
 		c.create("a")
 	})
+	t.Run("a completed job gives its name to one that is renamed", func(t *testing.T) {
+		c := newCRUD(t)
+		old := c.create("b", delay(time.Hour))
+		c.complete(old.ID)
+		job := c.create("a")
+		c.edit("a", func(d *scheduler.Definition) { d.Name = "b" })
+		if c.get("b").ID != job.ID {
+			t.Error("the new name does not mean it")
+		}
+		if got := c.get(old.ID.String()); got.State != JobCompleted || got.CompletedAt == nil {
+			t.Errorf("the old one is %s since %v", got.State, got.CompletedAt)
+		}
+	})
 	t.Run("queue and priority change the lane", func(t *testing.T) {
 		c := newCRUD(t)
 		queues, err := c.EnsureQueues(t.Context(), []string{"slow", "default"})

@@ -215,8 +215,12 @@ func TestForgetCompletedJobs(t *testing.T) {
 		}
 		c.complete(job.ID)
 	}
-	c.exec(`UPDATE punctual.jobs SET completed_at = now() - interval '8 days' WHERE name <> 'recent'`)
-	for _, want := range []int{1, 0} {
+	c.exec(`UPDATE punctual.schedules s SET completed_at = now() - interval '8 days' FROM punctual.jobs j WHERE j.id = s.job_id AND j.name <> 'recent' AND s.completed_at IS NOT NULL`)
+	// As a binary of schema 2 completes.
+	legacy := c.create("legacy", delay(time.Hour))
+	c.exec(`UPDATE punctual.schedules SET scheduled_for = NULL, next_run_at = NULL, enabled = false WHERE job_id = $1`, legacy.ID)
+	c.exec(`UPDATE punctual.jobs SET state = 'completed', completed_at = now() - interval '8 days' WHERE id = $1`, legacy.ID)
+	for _, want := range []int{2, 0} {
 		if n, err := c.ForgetCompletedJobs(ctx); err != nil || n != want {
 			t.Errorf("%d forgotten, %v", n, err)
 		}

@@ -231,7 +231,7 @@ type verifyJob struct {
 
 func (v *verification) readJobs(ctx context.Context, tx pgx.Tx) (jobs []*verifyJob, now time.Time, err error) {
 	rows, err := tx.Query(ctx, `
-		SELECT j.id, t.name, j.name, s.scheduled_for, j.state = 'active', `+databaseNow+`
+		SELECT j.id, t.name, j.name, s.scheduled_for, `+jobState+` = 'active', `+databaseNow+`
 		FROM punctual.jobs j JOIN punctual.tenants t ON t.id = j.tenant LEFT JOIN punctual.schedules s ON s.job_id = j.id
 		WHERE j.id > $1 AND ($2 = 0 OR j.tenant = $2) AND ($3::uuid IS NULL OR j.id = $3) AND ($4 = '' OR j.name = $4)
 		ORDER BY j.id LIMIT $5`, v.after, v.tenant, nullID(v.only), v.name, jobsPerPage)

@@ -1,0 +1,127 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// work is what a plan's node did in vain.
+type work struct {
+	Node     string  `json:"Node Type"`
+	Relation string  `json:"Relation Name"`
+	Compared float64 `json:"Rows Removed by Join Filter"`
+	Read     float64 `json:"Rows Removed by Filter"`
+	Plans    []work
+}
+
+func (w work) add(compared, read *float64, scanned *[]string) {
+	*compared += w.Compared
+	*read += w.Read
+	if w.Node == "Seq Scan" {
+		*scanned = append(*scanned, w.Relation)
+	}
+	for _, child := range w.Plans {
+		child.add(compared, read, scanned)
+	}
+}
+
+// A finish looks at its own runs and at no other, each once: on a day that nobody has analysed, on one that was
+// analysed when nothing was running, with a plan for these runs and with one for any.
+func TestFinishLooksAtItsOwnRunsOnly(t *testing.T) {
+	c := newClaimer(t)
+	ctx := t.Context()
+	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, fence, tenant, job_version, lane, attempt, status, trigger, claimed_at)
+		SELECT ('01' || substr(punctual.partition_bound(current_date)::text, 3, 12) || '8' || substr(md5(i::text), 1, 3) || '-8' || substr(md5(i::text), 4, 3) || '-' || substr(md5(i::text), 7, 12))::uuid,
+			gen_random_uuid(), now(), now(), i, 1, 1, $1, 1, 'running', 'schedule', now() FROM generate_series(1, 4000) i`, c.queue*4+1)
+	rows, err := c.pool.Query(ctx, `SELECT id, fence FROM punctual.runs ORDER BY md5(id::text) LIMIT 300`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcomes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (o scheduler.Outcome, err error) {
+		o = scheduler.Outcome{Assignment: scheduler.Assignment{Attempt: 1, Job: &scheduler.Job{}}, StartedAt: time.Now(), FinishedAt: time.Now(), HTTPStatus: 500}
+		o.Reason, o.RetryIn = scheduler.ReasonHTTP5xx, time.Hour
+		return o, row.Scan(&o.RunID, &o.Fence)
+	})
+	if err != nil || len(outcomes) != 300 {
+		t.Fatal(len(outcomes), err)
+	}
+	for _, state := range []string{
+		`SELECT`,
+		`UPDATE punctual.runs SET status = 'succeeded', finished_at = now() WHERE fence > 3900`,
+	} {
+		c.exec(state)
+		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+			for _, verdict := range []scheduler.Verdict{scheduler.Succeed, scheduler.Await, scheduler.RetryRun} {
+				for i := range outcomes {
+					outcomes[i].Verdict = verdict
+				}
+				c.looksOnlyAt(outcomes, mode)
+			}
+		}
+		c.exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = now()`)
+		c.exec(`ANALYZE punctual.runs`)
+		c.exec(`UPDATE punctual.runs SET status = 'running', finished_at = NULL`)
+	}
+}
+
+// looksOnlyAt explains what Finish does in a transaction that leaves nothing.
+func (c claimer) looksOnlyAt(outcomes []scheduler.Outcome, mode string) {
+	c.t.Helper()
+	tx, err := c.pool.Begin(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(c.t.Context()) }()
+	var b pgx.Batch
+	queueFinish(&b, outcomes, nil)
+	if _, err := tx.Exec(c.t.Context(), `SET LOCAL plan_cache_mode = `+mode); err != nil {
+		c.t.Fatal(err)
+	}
+	explained := 0
+	for _, q := range b.QueuedQueries {
+		if !slices.ContainsFunc([]string{finishSucceeded, finishAccepted, finishOthers}, func(sql string) bool { return sql == q.SQL }) {
+			if _, err := tx.Exec(c.t.Context(), q.SQL, q.Arguments...); err != nil {
+				c.t.Fatal(err)
+			}
+			continue
+		}
+		explained++
+		if _, err := tx.Exec(c.t.Context(), `PREPARE finish AS `+q.SQL); err != nil {
+			c.t.Fatal(err)
+		}
+		var places []string
+		for i := range q.Arguments {
+			places = append(places, fmt.Sprintf("$%d", i+1))
+		}
+		// Only the simple protocol lets a prepared statement be explained with its arguments.
+		args := append([]any{pgx.QueryExecModeSimpleProtocol}, q.Arguments...)
+		var raw string
+		if err := tx.QueryRow(c.t.Context(), `EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE finish (`+strings.Join(places, ", ")+`)`, args...).Scan(&raw); err != nil {
+			c.t.Fatal(err)
+		}
+		if _, err := tx.Exec(c.t.Context(), `DEALLOCATE finish`); err != nil {
+			c.t.Fatal(err)
+		}
+		var plans []struct{ Plan work }
+		if err := json.Unmarshal([]byte(raw), &plans); err != nil {
+			c.t.Fatal(err)
+		}
+		var compared, read float64
+		var scanned []string
+		plans[0].Plan.add(&compared, &read, &scanned)
+		if compared > float64(len(outcomes)) || read > 2*float64(len(outcomes)) || len(scanned) > 0 {
+			c.t.Errorf("%s, verdict %v: %.0f pairs compared and %.0f rows read in vain, tables read whole: %v", mode, outcomes[0].Verdict, compared, read, scanned)
+		}
+	}
+	if explained != 1 {
+		c.t.Errorf("%d statements were looked at", explained)
+	}
+}
