@@ -20,10 +20,10 @@ func (s *Scheduler) dispatch(b Batch) bool {
 	}
 	for _, a := range b.Runs {
 		queue, older := a.Lane/4, a.Lease.ClaimedAt.Sub(a.DueAt) > OlderThan
-		s.slots.take(queue, older)
+		s.slots.take(queue, a.Job.Tenant, older)
 		s.running.Go(func() {
 			s.finisher.put(s.execute(a))
-			s.slots.release(queue, older) // not before: what cannot be written occupies slots, and so claims stop
+			s.slots.release(queue, a.Job.Tenant, older) // not before: what cannot be written occupies slots, and so claims stop
 		})
 	}
 	return true

@@ -36,6 +36,7 @@ type fakeStore struct {
 	// What was asked of it, by its own clock.
 	looks     []time.Time
 	claims    []fakeClaim
+	peeks     int // at who waits
 	finishes  []int // outcomes per write
 	writes    int
 	outcomes  []Outcome
@@ -102,6 +103,31 @@ func (f *fakeStore) NextDue(_ context.Context, _ []int16, older bool) (Upcoming,
 	return u, nil
 }
 
+func (f *fakeStore) DueTenants(_ context.Context, queues []int16, older bool) ([]Contender, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.peeks++
+	now := f.now()
+	oldest := map[Contender]time.Time{}
+	for _, s := range f.due {
+		if s.due.After(now) || s.due.Before(now.Add(-OlderThan)) != older || !slices.Contains(queues, s.lane/4) {
+			continue
+		}
+		who := Contender{Queue: s.lane / 4, Tenant: s.job.Tenant, Weight: 1}
+		if t, ok := oldest[who]; !ok || s.due.Before(t) {
+			oldest[who] = s.due
+		}
+	}
+	var found []Contender
+	for who, at := range oldest {
+		who.Oldest = at
+		found = append(found, who)
+	}
+	return found, nil
+}
+
+func (f *fakeStore) ReadyTenants(context.Context, []int16) ([]Contender, error) { return nil, nil }
+
 func (f *fakeStore) ClaimDue(ctx context.Context, c Claim) (Batch, error) {
 	return f.claim(ctx, c, &f.due, false)
 }
@@ -133,7 +159,7 @@ func (f *fakeStore) take(c Claim, from *[]fakeSlot, ready bool) (Batch, func(con
 		left := (*from)[:0:0]
 		for _, s := range *from {
 			reached := !s.due.After(now) && (ready || s.due.Before(now.Add(-OlderThan)) == c.Older)
-			if f.locked || !reached || s.lane/4 != q.Queue || q.Slots == 0 {
+			if f.locked || !reached || s.lane/4 != q.Queue || q.Tenant != 0 && s.job.Tenant != q.Tenant || q.Slots == 0 {
 				left = append(left, s)
 				continue
 			}

@@ -299,16 +299,16 @@ func monotonic(t time.Time) bool { return strings.Contains(t.String(), " m=") }
 
 func TestAQueueWhoseSlotsAreTakenIsNotLookedInto(t *testing.T) {
 	w := newWorkerSlots(map[string]int{"a": 1, "b": 1}, map[string]int16{"a": 1, "b": 2})
-	w.take(1, false)
+	w.take(1, 1, false)
 	if queues, others := w.open(); !slices.Equal(queues, []int16{2}) || !others {
 		t.Errorf("looks into %v, left out others: %t", queues, others)
 	}
-	w.release(1, false)
+	w.release(1, 1, false)
 	if queues, others := w.open(); !slices.Equal(queues, []int16{1, 2}) || others {
 		t.Errorf("looks into %v, left out others: %t", queues, others)
 	}
 	single := newWorkerSlots(map[string]int{"a": 1}, map[string]int16{"a": 1})
-	single.take(1, false)
+	single.take(1, 1, false)
 	if queues, others := single.open(); !slices.Equal(queues, []int16{1}) || others {
 		t.Errorf("a single queue: looks into %v, left out others: %t", queues, others)
 	}

@@ -98,7 +98,7 @@ func (s *Scheduler) run(ctx context.Context) {
 	s.workCtx = work
 
 	var claiming, writing sync.WaitGroup
-	claiming.Go(func() { (&ticker{s: s}).run(ctx) })
+	claiming.Go(func() { newTicker(s).run(ctx) })
 	claiming.Go(func() { every(ctx, resumeEvery, s.resume) })
 	claiming.Go(func() { every(ctx, maintainEvery, s.maintain) })
 	claiming.Go(func() { s.operator.run(ctx) })

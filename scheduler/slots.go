@@ -19,12 +19,13 @@ type queueSlots struct {
 	size     int
 	inFlight int
 	older    int // of those in flight, claimed as backlog
+	tenants  map[int32]int
 }
 
 func newWorkerSlots(sizes map[string]int, numbers map[string]int16) *workerSlots {
 	w := &workerSlots{released: make(chan struct{}, 1)}
 	for name, size := range sizes {
-		w.queues = append(w.queues, queueSlots{queue: numbers[name], name: name, size: size})
+		w.queues = append(w.queues, queueSlots{queue: numbers[name], name: name, size: size, tenants: map[int32]int{}})
 	}
 	slices.SortFunc(w.queues, func(a, b queueSlots) int { return int(a.queue) - int(b.queue) })
 	return w
@@ -62,28 +63,43 @@ func (w *workerSlots) share(free func(queueSlots) int) []Quota {
 }
 
 // take occupies a slot; more than there are when a claim brought several catch-up runs of one job.
-func (w *workerSlots) take(queue int16, older bool) { w.change(queue, older, 1) }
+func (w *workerSlots) take(queue int16, tenant int32, older bool) { w.change(queue, tenant, older, 1) }
 
 // release gives a slot back and wakes a loop that waits for one.
-func (w *workerSlots) release(queue int16, older bool) {
-	w.change(queue, older, -1)
+func (w *workerSlots) release(queue int16, tenant int32, older bool) {
+	w.change(queue, tenant, older, -1)
 	select {
 	case w.released <- struct{}{}:
 	default: // it has been told already
 	}
 }
 
-func (w *workerSlots) change(queue int16, older bool, by int) {
+func (w *workerSlots) change(queue int16, tenant int32, older bool, by int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.queues {
 		if q := &w.queues[i]; q.queue == queue {
 			q.inFlight += by
+			if q.tenants[tenant] += by; q.tenants[tenant] == 0 {
+				delete(q.tenants, tenant)
+			}
 			if older {
 				q.older += by
 			}
 		}
 	}
+}
+
+// held is how many slots of a queue a tenant's runs occupy.
+func (w *workerSlots) held(queue int16, tenant int32) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.queues {
+		if q := &w.queues[i]; q.queue == queue {
+			return q.tenants[tenant]
+		}
+	}
+	return 0
 }
 
 // open returns the numbers of the queues to look into, and whether others are left out because all their

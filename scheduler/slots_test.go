@@ -16,7 +16,7 @@ func occupied(sizes, inFlight, older []int) *workerSlots {
 	w := newWorkerSlots(bySize, numbers)
 	for i, n := range inFlight {
 		for j := range n {
-			w.take(int16(i+1), older != nil && j < older[i])
+			w.take(int16(i+1), 1, older != nil && j < older[i])
 		}
 	}
 	return w
@@ -71,8 +71,8 @@ func TestQuotas(t *testing.T) {
 func TestReleasedSlotsWakeAndAreFreeAgain(t *testing.T) {
 	t.Parallel()
 	w := occupied([]int{2}, []int{2}, []int{1})
-	w.release(1, true)
-	w.release(1, false)
+	w.release(1, 1, true)
+	w.release(1, 1, false)
 	select {
 	case <-w.released:
 	default:

@@ -14,6 +14,9 @@ type Store interface {
 	ClaimDue(ctx context.Context, c Claim) (Batch, error)
 	// ClaimReady claims runs that wait for any replica: retries, manual runs, runs given back.
 	ClaimReady(ctx context.Context, c Claim) (Batch, error)
+	// DueTenants tells whose slots ClaimDue could take in the queues now, ReadyTenants whose runs ClaimReady could.
+	DueTenants(ctx context.Context, queues []int16, older bool) ([]Contender, error)
+	ReadyTenants(ctx context.Context, queues []int16) ([]Contender, error)
 	// NextDue tells when there will be something to claim in the queues; backlog is looked for when asked.
 	NextDue(ctx context.Context, queues []int16, lookForOlder bool) (Upcoming, error)
 	// Finish writes the ends of attempts, in one transaction, and deletes the claims of the leases that
@@ -75,10 +78,12 @@ type Claim struct {
 	Older bool
 }
 
-// Quota is how many runs a claim may take from one queue.
+// Quota is how many runs a claim may take from one queue. Either all quotas of a claim name a tenant or none
+// does; see share.
 type Quota struct {
-	Queue int16
-	Slots int
+	Queue  int16
+	Tenant int32 // whose runs; 0: anybody's
+	Slots  int
 }
 
 // BatchSize is the most slots one claim takes: enough to amortise its round trips, little enough to hold

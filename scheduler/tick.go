@@ -39,7 +39,22 @@ type ticker struct {
 	olderAt   time.Time     // when to look for backlog again
 	pause     time.Duration // grows while claims find nothing they can have
 	wantsLook bool
+	current   fairness // of each kind of claim
+	backlog   fairness
+	ready     fairness
 	others    bool // the last look left out queues whose slots were all taken
+}
+
+func newTicker(s *Scheduler) *ticker {
+	t := &ticker{s: s}
+	t.current.peek = func(ctx context.Context, queues []int16) ([]Contender, error) {
+		return s.store.DueTenants(ctx, queues, false)
+	}
+	t.backlog.peek = func(ctx context.Context, queues []int16) ([]Contender, error) {
+		return s.store.DueTenants(ctx, queues, true)
+	}
+	t.ready.peek = s.store.ReadyTenants
+	return t
 }
 
 // run ticks until ctx ends.
@@ -85,18 +100,18 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 	}
 	var sum claimed
 	if due {
-		if err := t.claim(ctx, t.s.store.ClaimDue, Claim{Quotas: t.s.slots.quotas()}, &sum); err != nil {
+		if err := t.claim(ctx, t.s.store.ClaimDue, Claim{Quotas: t.s.slots.quotas()}, &t.current, &sum); err != nil {
 			return 0, nil, err
 		}
 	}
 	if ready {
-		if err := t.claim(ctx, t.s.store.ClaimReady, Claim{Quotas: t.s.slots.quotas()}, &sum); err != nil {
+		if err := t.claim(ctx, t.s.store.ClaimReady, Claim{Quotas: t.s.slots.quotas()}, &t.ready, &sum); err != nil {
 			return 0, nil, err
 		}
 	}
 	if t.upcoming.Older {
 		before := sum.settled
-		if err := t.claim(ctx, t.s.store.ClaimDue, Claim{Quotas: t.s.slots.olderQuotas(), Older: true}, &sum); err != nil {
+		if err := t.claim(ctx, t.s.store.ClaimDue, Claim{Quotas: t.s.slots.olderQuotas(), Older: true}, &t.backlog, &sum); err != nil {
 			return 0, nil, err
 		}
 		t.upcoming.Older = sum.settled > before || len(t.s.slots.olderQuotas()) == 0
@@ -121,7 +136,7 @@ type claimed struct {
 }
 
 // claim claims within the quotas, if there are any, and hands the runs to the executor.
-func (t *ticker) claim(ctx context.Context, from func(context.Context, Claim) (Batch, error), c Claim, sum *claimed) error {
+func (t *ticker) claim(ctx context.Context, from func(context.Context, Claim) (Batch, error), c Claim, fair *fairness, sum *claimed) error {
 	if len(c.Quotas) == 0 {
 		return nil
 	}
@@ -132,10 +147,15 @@ func (t *ticker) claim(ctx context.Context, from func(context.Context, Claim) (B
 	ctx, stop := context.WithTimeout(ctx, tickTimeout)
 	defer stop()
 	lapses := t.s.heart.watch.lapsed()
+	var err error
+	if c.Quotas, err = fair.split(ctx, t.s.slots, c.Quotas); err != nil {
+		return err
+	}
 	batch, err := from(ctx, c)
 	if err != nil {
 		return err
 	}
+	fair.crowded = batch.Full
 	if t.s.heart.watch.lapsed() != lapses || t.s.heart.watch.expired(time.Now()) {
 		return errLateClaim
 	}

@@ -103,20 +103,4 @@ func (s *Store) withFences(runs []scheduler.Assignment, fences map[uuid.UUID]int
 	return won
 }
 
-func quotaColumns(quotas []scheduler.Quota) (queues []int16, numbers []int32) {
-	for _, q := range quotas {
-		queues = append(queues, q.Queue)
-		numbers = append(numbers, int32(q.Slots))
-	}
-	return queues, numbers
-}
-
-func slots(quotas []scheduler.Quota) int {
-	n := 0
-	for _, q := range quotas {
-		n += q.Slots
-	}
-	return n
-}
-
 func compareIDs(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }

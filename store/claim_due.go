@@ -20,26 +20,33 @@ import (
 // that a foreign-key check on a due job does not hide it. The limits stand beside the locks: an outer
 // LIMIT would lock more than it returns.
 const selectDue = `
-SELECT s.*, now() FROM unnest($1::smallint[], $2::int[]) AS q(queue, slots) CROSS JOIN LATERAL (
+SELECT s.*, now() FROM %[2]s CROSS JOIN LATERAL (
     WITH high AS MATERIALIZED (
         SELECT job_id, lane, tenant, scheduled_for, version FROM punctual.schedules
-        WHERE enabled AND lane = (q.queue * 4)::smallint AND next_run_at <= now() AND %[1]s
+        WHERE enabled AND lane = (q.queue * 4)::smallint AND next_run_at <= now() AND %[1]s%[3]s
         ORDER BY next_run_at LIMIT q.slots FOR NO KEY UPDATE SKIP LOCKED),
     normal AS MATERIALIZED (
         SELECT job_id, lane, tenant, scheduled_for, version FROM punctual.schedules
-        WHERE enabled AND lane = (q.queue * 4 + 1)::smallint AND next_run_at <= now() AND %[1]s
+        WHERE enabled AND lane = (q.queue * 4 + 1)::smallint AND next_run_at <= now() AND %[1]s%[3]s
         ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high) FOR NO KEY UPDATE SKIP LOCKED),
     low AS MATERIALIZED (
         SELECT job_id, lane, tenant, scheduled_for, version FROM punctual.schedules
-        WHERE enabled AND lane = (q.queue * 4 + 2)::smallint AND next_run_at <= now() AND %[1]s
+        WHERE enabled AND lane = (q.queue * 4 + 2)::smallint AND next_run_at <= now() AND %[1]s%[3]s
         ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal) FOR NO KEY UPDATE SKIP LOCKED)
     SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
 
 // The lower bound of the current rows keeps index entries that are dead but still visible to an old
 // snapshot from slowing every claim: they lie before it.
 var (
-	selectCurrent = fmt.Sprintf(selectDue, `next_run_at > now() - interval '5 s'`)
-	selectOlder   = fmt.Sprintf(selectDue, `next_run_at <= now() - interval '5 s'`)
+	selectCurrent       = fmt.Sprintf(selectDue, isCurrent, queueQuotas, ``)
+	selectOlder         = fmt.Sprintf(selectDue, isOlder, queueQuotas, ``)
+	selectCurrentFairly = fmt.Sprintf(selectDue, isCurrent, tenantQuotas, ofTenant)
+	selectOlderFairly   = fmt.Sprintf(selectDue, isOlder, tenantQuotas, ofTenant)
+)
+
+const (
+	isCurrent = `next_run_at > now() - interval '5 s'`
+	isOlder   = `next_run_at <= now() - interval '5 s'`
 )
 
 const insertClaimed = `
@@ -140,12 +147,7 @@ func (s *Store) claimDue(ctx context.Context, claim scheduler.Claim) (batch sche
 func (c *dueClaim) lock(ctx context.Context) error {
 	var b pgx.Batch
 	queueBegin(&b)
-	sql := selectCurrent
-	if c.claim.Older {
-		sql = selectOlder
-	}
-	queues, numbers := quotaColumns(c.claim.Quotas)
-	b.Queue(sql, queues, numbers).Query(func(rows pgx.Rows) error {
+	b.Queue(c.selection(), quotaArguments(c.claim.Quotas)...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var r dueRow
 			if err := rows.Scan(&r.key.id, &r.lane, &r.tenant, &r.scheduledFor, &r.key.version, &c.now); err != nil {
@@ -159,10 +161,23 @@ func (c *dueClaim) lock(ctx context.Context) error {
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return err
 	}
-	c.batch.Full = len(c.rows) >= slots(c.claim.Quotas)
+	c.batch.Full = usedUp(c.claim.Quotas, c.rows, func(r dueRow) place { return place{r.lane / 4, r.tenant} })
 	// One order for every lock that follows.
 	slices.SortFunc(c.rows, func(a, b dueRow) int { return compareIDs(a.key.id, b.key.id) })
 	return nil
+}
+
+// selection is the statement that locks what the claim is for.
+func (c *dueClaim) selection() string {
+	switch fair := fairly(c.claim.Quotas); {
+	case c.claim.Older && fair:
+		return selectOlderFairly
+	case c.claim.Older:
+		return selectOlder
+	case fair:
+		return selectCurrentFairly
+	}
+	return selectCurrent
 }
 
 // readFacts reads what the locks protect, in statements after the one that took them: definitions that

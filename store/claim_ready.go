@@ -16,18 +16,23 @@ import (
 )
 
 // Of runs that were made ready together the oldest slot comes first, as run ids begin with it.
-const selectReady = `
-SELECT s.*, now() FROM unnest($1::smallint[], $2::int[]) AS q(queue, slots) CROSS JOIN LATERAL (
+const selectWaiting = `
+SELECT s.*, now() FROM %[1]s CROSS JOIN LATERAL (
     WITH high AS MATERIALIZED (
-        SELECT run_id, job_id, tenant FROM punctual.ready WHERE lane = (q.queue * 4)::smallint AND due_at <= now()
+        SELECT run_id, job_id, tenant, lane FROM punctual.ready WHERE lane = (q.queue * 4)::smallint AND due_at <= now()%[2]s
         ORDER BY due_at, run_id LIMIT q.slots FOR UPDATE SKIP LOCKED),
     normal AS MATERIALIZED (
-        SELECT run_id, job_id, tenant FROM punctual.ready WHERE lane = (q.queue * 4 + 1)::smallint AND due_at <= now()
+        SELECT run_id, job_id, tenant, lane FROM punctual.ready WHERE lane = (q.queue * 4 + 1)::smallint AND due_at <= now()%[2]s
         ORDER BY due_at, run_id LIMIT q.slots - (SELECT count(*) FROM high) FOR UPDATE SKIP LOCKED),
     low AS MATERIALIZED (
-        SELECT run_id, job_id, tenant FROM punctual.ready WHERE lane = (q.queue * 4 + 2)::smallint AND due_at <= now()
+        SELECT run_id, job_id, tenant, lane FROM punctual.ready WHERE lane = (q.queue * 4 + 2)::smallint AND due_at <= now()%[2]s
         ORDER BY due_at, run_id LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal) FOR UPDATE SKIP LOCKED)
     SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
+
+var (
+	selectReady       = fmt.Sprintf(selectWaiting, queueQuotas, ``)
+	selectReadyFairly = fmt.Sprintf(selectWaiting, tenantQuotas, ofTenant)
+)
 
 // A run that ended while it waited, because its job was deleted, only loses its row in ready. One that its
 // target works on has passed its deadline.
@@ -110,16 +115,22 @@ func (s *Store) ClaimReady(ctx context.Context, claim scheduler.Claim) (schedule
 }
 
 func (c *readyClaim) lock(ctx context.Context) error {
-	queues, numbers := quotaColumns(c.claim.Quotas)
+	sql := selectReady
+	if fairly(c.claim.Quotas) {
+		sql = selectReadyFairly
+	}
+	var places []place
 	var b pgx.Batch
 	queueBegin(&b)
-	b.Queue(selectReady, queues, numbers).Query(func(rows pgx.Rows) error {
+	b.Queue(sql, quotaArguments(c.claim.Quotas)...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var run, job uuid.UUID
 			var tenant int32
-			if err := rows.Scan(&run, &job, &tenant, &c.now); err != nil {
+			var lane int16
+			if err := rows.Scan(&run, &job, &tenant, &lane, &c.now); err != nil {
 				return err
 			}
+			places = append(places, place{lane / 4, tenant})
 			c.ids = append(c.ids, run)
 			c.gatable = append(c.gatable, job)
 			c.tenants[run] = tenant
@@ -129,7 +140,7 @@ func (c *readyClaim) lock(ctx context.Context) error {
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return err
 	}
-	c.batch.Full = len(c.ids) >= slots(c.claim.Quotas)
+	c.batch.Full = usedUp(c.claim.Quotas, places, func(p place) place { return p })
 	slices.SortFunc(c.ids, compareIDs)
 	return nil
 }

@@ -1,4 +1,4 @@
--- What a claim and a finish cost Postgres.
+-- Claims: cheap for Postgres, and fair among tenants.
 
 -- +goose Up
 
@@ -10,6 +10,11 @@ SET LOCAL lock_timeout = '500ms';
 ALTER TABLE punctual.schedules ADD COLUMN completed_at timestamptz;
 CREATE INDEX schedules_completed ON punctual.schedules (completed_at) WHERE completed_at IS NOT NULL;
 COMMENT ON COLUMN punctual.schedules.completed_at IS 'When the last slot was claimed; null while one is left, or where there never was one.';
+
+-- When more is due than a claim can take, the slots are shared out among the tenants that wait.
+ALTER TABLE punctual.tenants ADD COLUMN weight smallint NOT NULL DEFAULT 1, ADD CONSTRAINT tenant_weight_is_1_to_1000 CHECK (weight BETWEEN 1 AND 1000);
+CREATE INDEX ready_due_by_tenant ON punctual.ready (lane, tenant, due_at);
+COMMENT ON COLUMN punctual.tenants.weight IS 'Share of the worker slots while several tenants wait for them: with twice the weight of another, twice as many. 1 to 1000.';
 
 -- +goose StatementBegin
 CREATE FUNCTION punctual.job_state(state text, completed_at timestamptz) RETURNS text
@@ -59,6 +64,8 @@ LEFT JOIN LATERAL (SELECT n.id, n.status, n.reason, n.scheduled_for, n.finished_
 WHERE j.state <> 'deleted';
 DROP FUNCTION punctual.job_state(text, timestamptz);
 ALTER TABLE punctual.schedules DROP COLUMN completed_at;
+DROP INDEX punctual.ready_due_by_tenant;
+ALTER TABLE punctual.tenants DROP COLUMN weight;
 COMMENT ON COLUMN punctual.jobs.state        IS 'active, paused, completed (no slot is left) or deleted (kept for its history).';
 COMMENT ON COLUMN punctual.jobs.completed_at IS 'When its last slot was claimed.';
 -- +goose StatementEnd

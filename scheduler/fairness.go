@@ -1,0 +1,108 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// peekEvery is how long the tenants that were found waiting are taken to be those that wait.
+	peekEvery = 250 * time.Millisecond
+	// peekShare is how many times as long as it took that is at least: with thousands of tenants the look
+	// at them costs milliseconds.
+	peekShare = 20
+)
+
+// Contender is a tenant with due work in a queue.
+type Contender struct {
+	Queue  int16
+	Tenant int32
+	Weight int       // its share of the queue's worker slots, as against other tenants' weights
+	Oldest time.Time // when the oldest of that work was due
+}
+
+// fairness shares the slots of one kind of claim among tenants. As long as everything due fits in the
+// slots it does nothing, and work is claimed in order of due time.
+type fairness struct {
+	peek       func(ctx context.Context, queues []int16) ([]Contender, error)
+	crowded    bool // the last claim took as much as it could: there may be more
+	contenders []Contender
+	until      time.Time // when to look again who waits
+}
+
+// split splits the quotas among the tenants that wait, while there is more due than a claim can take.
+func (f *fairness) split(ctx context.Context, slots *workerSlots, quotas []Quota) ([]Quota, error) {
+	if !f.crowded || len(quotas) == 0 {
+		return quotas, nil
+	}
+	if began := time.Now(); began.After(f.until) {
+		queues, _ := slots.open()
+		waiting, err := f.peek(ctx, queues)
+		if err != nil {
+			return nil, err
+		}
+		f.contenders, f.until = waiting, began.Add(max(peekEvery, peekShare*time.Since(began)))
+	}
+	return share(quotas, f.contenders, slots.held), nil
+}
+
+// share turns quotas of queues into quotas of tenants, unless no queue has two that wait. The free slots of a queue
+// go, one after the other, to the tenant that holds the fewest of its slots for its weight: where all have enough to
+// do they come to hold slots in proportion to their weights, and one that has been away is served first. Among
+// equals, whoever has waited longest.
+func share(quotas []Quota, contenders []Contender, held func(queue int16, tenant int32) int) []Quota {
+	var shares []Quota
+	contended := false
+	for _, q := range quotas {
+		var waiting []claimant
+		for _, c := range contenders {
+			if c.Queue == q.Queue {
+				waiting = append(waiting, claimant{Contender: c, holds: held(q.Queue, c.Tenant)})
+			}
+		}
+		contended = contended || len(waiting) > 1
+		shares = append(shares, among(waiting, q)...)
+	}
+	if !contended {
+		return quotas
+	}
+	return shares
+}
+
+// among shares out one queue's quota.
+func among(waiting []claimant, q Quota) (shares []Quota) {
+	if len(waiting) == 0 {
+		return nil
+	}
+	for range q.Slots {
+		next := 0
+		for i, c := range waiting {
+			if c.before(waiting[next]) {
+				next = i
+			}
+		}
+		waiting[next].holds++
+		waiting[next].gets++
+	}
+	for _, c := range waiting {
+		if c.gets > 0 {
+			shares = append(shares, Quota{Queue: q.Queue, Tenant: c.Tenant, Slots: c.gets})
+		}
+	}
+	return shares
+}
+
+// claimant is a contender while slots are shared out.
+type claimant struct {
+	Contender
+	holds int // slots of the queue, with those it gets
+	gets  int
+}
+
+// before orders by holds for the weight, then by age.
+func (c claimant) before(d claimant) bool {
+	if a, b := c.holds*d.Weight, d.holds*c.Weight; a != b {
+		return a < b
+	}
+	return c.Oldest.Before(d.Oldest)
+}

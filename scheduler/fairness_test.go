@@ -1,0 +1,83 @@
+package scheduler
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestShare(t *testing.T) {
+	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
+	tests := []struct {
+		name       string
+		quotas     []Quota
+		contenders []Contender
+		held       map[int32]int
+		want       []Quota
+	}{
+		{"nobody waits", []Quota{{Queue: 1, Slots: 10}}, nil, nil, []Quota{{Queue: 1, Slots: 10}}},
+		{"one waits", []Quota{{Queue: 1, Slots: 10}}, []Contender{{1, 7, 1, at(1)}}, nil, []Quota{{Queue: 1, Slots: 10}}},
+		{"two of the same weight", []Quota{{Queue: 1, Slots: 10}}, []Contender{{1, 7, 1, at(1)}, {1, 8, 1, at(2)}}, nil,
+			[]Quota{{1, 7, 5}, {1, 8, 5}}},
+		{"an odd slot goes to whoever has waited longest", []Quota{{Queue: 1, Slots: 3}}, []Contender{{1, 7, 1, at(2)}, {1, 8, 1, at(1)}}, nil,
+			[]Quota{{1, 7, 1}, {1, 8, 2}}},
+		{"by weight", []Quota{{Queue: 1, Slots: 12}}, []Contender{{1, 7, 3, at(1)}, {1, 8, 1, at(2)}}, nil,
+			[]Quota{{1, 7, 9}, {1, 8, 3}}},
+		{"what is held counts", []Quota{{Queue: 1, Slots: 10}}, []Contender{{1, 7, 1, at(1)}, {1, 8, 1, at(2)}}, map[int32]int{7: 6},
+			[]Quota{{1, 7, 2}, {1, 8, 8}}},
+		{"who holds most gets nothing", []Quota{{Queue: 1, Slots: 10}}, []Contender{{1, 7, 1, at(1)}, {1, 8, 1, at(2)}}, map[int32]int{7: 490},
+			[]Quota{{1, 8, 10}}},
+		{"fewer slots than tenants", []Quota{{Queue: 1, Slots: 2}}, []Contender{{1, 7, 1, at(3)}, {1, 8, 1, at(1)}, {1, 9, 1, at(2)}}, nil,
+			[]Quota{{1, 8, 1}, {1, 9, 1}}},
+		{"each queue by itself", []Quota{{Queue: 1, Slots: 4}, {Queue: 2, Slots: 4}, {Queue: 3, Slots: 4}},
+			[]Contender{{1, 7, 1, at(1)}, {1, 8, 1, at(1)}, {2, 7, 1, at(1)}}, nil,
+			[]Quota{{1, 7, 2}, {1, 8, 2}, {2, 7, 4}}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got := share(test.quotas, test.contenders, func(_ int16, tenant int32) int { return test.held[tenant] })
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// A tenant with few due slots does not wait for all that another has had due for longer.
+func TestABacklogOfOneTenantDoesNotHoldUpAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		noisy, modest := compiled(t, brief), compiled(t, brief)
+		noisy.Tenant, modest.Tenant = 1, 2
+		store.add(2000, noisy, -2*time.Second)
+		store.add(10, modest, -time.Second)
+		start(t, store, newGatedDials(t, false).client, 20)
+		time.Sleep(time.Minute)
+		last := -1
+		for i, o := range read(store, func() []Outcome { return store.outcomes }) {
+			if o.Job.Tenant == 2 {
+				last = i
+			}
+		}
+		if last < 0 || last > 100 {
+			t.Errorf("the last of its 10 slots was number %d of 2010", last)
+		}
+		if n := len(read(store, func() []Outcome { return store.outcomes })); n != 2010 {
+			t.Errorf("%d slots were run", n)
+		}
+	})
+}
+
+func TestWhenEverythingFitsNobodyIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		store.add(50, compiled(t, brief), time.Second)
+		start(t, store, newGatedDials(t, false).client, 100)
+		time.Sleep(5 * time.Second)
+		if n := read(store, func() int { return store.peeks }); n != 0 {
+			t.Errorf("%d looks at who waits", n)
+		}
+	})
+}

@@ -1,0 +1,104 @@
+package store
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+// neighbour is another tenant on the same queue.
+func (c claimer) neighbour(weight int) claimer {
+	c.t.Helper()
+	c.exec(`INSERT INTO punctual.tenants (name, weight) VALUES ('neighbour', $1)`, weight)
+	id, err := c.TenantID(c.t.Context(), "neighbour")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.tenant = id
+	return c
+}
+
+// byTenant counts a claim's runs.
+func byTenant(b scheduler.Batch) map[int32]int {
+	n := map[int32]int{}
+	for _, a := range b.Runs {
+		n[a.Job.Tenant]++
+	}
+	return n
+}
+
+func TestAClaimTakesOfEachTenantWhatItsQuotaAllows(t *testing.T) {
+	for name, older := range map[string]bool{"what is due now": false, "backlog": true} {
+		t.Run(name, func(t *testing.T) {
+			c := newClaimer(t)
+			other := c.neighbour(3)
+			ago := time.Duration(0)
+			if older {
+				ago = 3 * time.Minute
+			}
+			c.many(20, "early", ago+2*time.Minute, rarely, tolerant)
+			c.many(1, "high", ago, rarely, tolerant, prioritised(scheduler.PriorityHigh))
+			other.many(6, "other", ago, rarely, tolerant)
+			if !older {
+				c.exec(`UPDATE punctual.schedules SET next_run_at = now(), scheduled_for = date_trunc('second', now() - interval '1 s')`)
+			}
+			waiting, err := c.DueTenants(t.Context(), []int16{c.queue}, older)
+			slices.SortFunc(waiting, func(a, b scheduler.Contender) int { return int(a.Tenant - b.Tenant) })
+			if err != nil || len(waiting) != 2 || waiting[0].Tenant != c.tenant || waiting[0].Weight != 1 || waiting[1].Tenant != other.tenant || waiting[1].Weight != 3 || waiting[1].Queue != c.queue {
+				t.Fatalf("%+v, error %v", waiting, err)
+			}
+			if older && !waiting[0].Oldest.Before(waiting[1].Oldest) {
+				t.Errorf("waiting since %s and %s", waiting[0].Oldest, waiting[1].Oldest)
+			}
+			claim := c.asks(0, older)
+			claim.Quotas = []scheduler.Quota{{Queue: c.queue, Tenant: c.tenant, Slots: 4}, {Queue: c.queue, Tenant: other.tenant, Slots: 10}}
+			first, err := c.ClaimDue(t.Context(), claim)
+			if got := byTenant(first); err != nil || got[c.tenant] != 4 || got[other.tenant] != 6 || !first.Full {
+				t.Errorf("%v, full: %t, error %v", got, first.Full, err)
+			}
+			if !slices.ContainsFunc(first.Runs, func(a scheduler.Assignment) bool { return a.Job.Priority == scheduler.PriorityHigh }) {
+				t.Error("of a tenant's own work the urgent does not come first")
+			}
+			claim.Quotas = []scheduler.Quota{{Queue: c.queue, Tenant: c.tenant, Slots: 40}, {Queue: c.queue, Tenant: other.tenant, Slots: 40}}
+			rest, err := c.ClaimDue(t.Context(), claim)
+			if got := byTenant(rest); err != nil || got[c.tenant] != 17 || len(got) != 1 || rest.Full {
+				t.Errorf("then %v, full: %t, error %v", got, rest.Full, err)
+			}
+		})
+	}
+	t.Run("ready runs", func(t *testing.T) {
+		c := newClaimer(t)
+		other := c.neighbour(1)
+		for _, tenant := range []claimer{c, other} {
+			job := tenant.create("job", never)
+			for range 3 {
+				tenant.trigger(job.Definition.Name)
+			}
+		}
+		if waiting, err := c.ReadyTenants(t.Context(), []int16{c.queue}); err != nil || len(waiting) != 2 {
+			t.Fatalf("%+v, error %v", waiting, err)
+		}
+		claim := scheduler.Claim{Replica: uuid.New(), Quotas: []scheduler.Quota{{Queue: c.queue, Tenant: c.tenant, Slots: 1}, {Queue: c.queue, Tenant: other.tenant, Slots: 5}}}
+		batch, err := c.ClaimReady(t.Context(), claim)
+		if got := byTenant(batch); err != nil || got[c.tenant] != 1 || got[other.tenant] != 3 || !batch.Full {
+			t.Errorf("%v, full: %t, error %v", got, batch.Full, err)
+		}
+	})
+}
+
+func TestNobodyWaits(t *testing.T) {
+	c := newClaimer(t)
+	c.create("job")
+	for _, older := range []bool{false, true} {
+		if waiting, err := c.DueTenants(t.Context(), []int16{c.queue}, older); err != nil || len(waiting) != 0 {
+			t.Errorf("%+v, error %v", waiting, err)
+		}
+	}
+	if waiting, err := c.ReadyTenants(t.Context(), []int16{c.queue}); err != nil || len(waiting) != 0 {
+		t.Errorf("%+v, error %v", waiting, err)
+	}
+}
