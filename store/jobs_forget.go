@@ -16,7 +16,10 @@ const forgetBatch = 1000
 // is not over yet stays as it is.
 func (s *Store) ForgetCompletedJobs(ctx context.Context) (int, error) {
 	// Those that a binary of schema 2 has completed have it only in jobs.
-	rows, err := s.pool.Query(ctx, `
+	var ids []uuid.UUID
+	var b pgx.Batch
+	b.Queue(byIndex)
+	b.Queue(`
 		SELECT c.id FROM (
 			SELECT j.id, s.completed_at FROM punctual.schedules s JOIN punctual.jobs j ON j.id = s.job_id
 			WHERE s.completed_at < now() - interval '7 days' AND j.state IN ('active', 'completed') AND j.kind IN ('at', 'delay')
@@ -24,19 +27,18 @@ func (s *Store) ForgetCompletedJobs(ctx context.Context) (int, error) {
 			SELECT j.id, j.completed_at FROM punctual.jobs j
 			WHERE j.state = 'completed' AND j.completed_at < now() - interval '7 days' AND j.kind IN ('at', 'delay')) c
 		WHERE NOT EXISTS (SELECT FROM punctual.runs r WHERE r.job_id = c.id AND r.finished_at IS NULL)
-		ORDER BY c.completed_at LIMIT $1`, forgetBatch)
-	if err != nil {
-		return 0, fmt.Errorf("looking for completed jobs: %w", err)
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
-	if err != nil {
+		ORDER BY c.completed_at LIMIT $1`, forgetBatch).Query(func(rows pgx.Rows) (err error) {
+		ids, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+		return err
+	})
+	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return 0, fmt.Errorf("looking for completed jobs: %w", err)
 	}
 	if len(ids) == 0 {
 		return 0, nil
 	}
 	forgotten := 0
-	err = s.inTx(ctx, func(tx pgx.Tx) error {
+	err := s.inTx(ctx, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `
 			SELECT job_id FROM punctual.schedules WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED`, ids)
 		if err != nil {
