@@ -26,6 +26,9 @@
 // A run's id is derived from its slot (SlotRunID). So the primary key alone makes a slot fire at most
 // once, however many replicas there are and whatever they believe.
 //
+// While everything due fits in the worker slots it is claimed in order of due time. When it does not, the slots
+// are shared out among the tenants that wait (share, in fairness.go).
+//
 // # The states of a run
 //
 //	            claim of a slot
