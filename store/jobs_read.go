@@ -125,7 +125,7 @@ func (j namedJob) holdsName() bool { return j.state == JobActive || j.state == J
 func findByName(ctx context.Context, q querier, tenant int32, names []string) (map[string]namedJob, error) {
 	rows, err := q.Query(ctx, `
 		SELECT w.name, f.id, f.state, coalesce((v.definition -> 'schedule')::text, '{}')
-		FROM unnest($2::text[]) w(name)
+		FROM unnest((SELECT $2::text[])) w(name)
 		CROSS JOIN LATERAL (
 			SELECT c.id, c.state, c.version FROM (
 				(SELECT id, state, version FROM punctual.jobs WHERE tenant = $1 AND name = w.name AND state IN ('active', 'paused'))

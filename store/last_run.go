@@ -15,7 +15,7 @@ import (
 // run_data for each day of runs, so they are left to placeLastRuns.
 var selectLastRuns = `
 SELECT ` + runFields + `, false, ` + fmt.Sprintf(`coalesce(nullif((v.definition #>> '{retry,max_attempts}')::integer, 0), %d)`, scheduler.DefaultMaxAttempts) + `
-FROM unnest($1::uuid[]) w(id)
+FROM unnest((SELECT $1::uuid[])) w(id)
 CROSS JOIN LATERAL (SELECT * FROM punctual.runs n WHERE n.job_id = w.id AND n.trigger <> 'notify' ORDER BY n.id DESC LIMIT 1) r
 JOIN punctual.tenants t ON t.id = r.tenant
 JOIN punctual.jobs j ON j.id = w.id
