@@ -32,8 +32,19 @@ func hammer(b *testing.B, request func(i int64) *http.Request, status int) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "requests/s")
 }
 
-func BenchmarkCreateJob(b *testing.B) {
+// aged returns a service whose database has been at work for a month: to plan and to look through all the days of
+// runs costs the more, the more there are.
+func aged(b *testing.B) *service {
 	s := serve(b)
+	_, err := s.store.Pool().Exec(b.Context(), `SELECT punctual.create_partitions(current_date - 31, current_date + 7)`)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+func BenchmarkCreateJob(b *testing.B) {
+	s := aged(b)
 	hammer(b, func(i int64) *http.Request {
 		r, _ := http.NewRequestWithContext(b.Context(), "POST", s.url+"/v1/jobs", strings.NewReader(minimal(fmt.Sprint("job-", i))))
 		r.Header.Set("Content-Type", "application/json")
@@ -42,7 +53,7 @@ func BenchmarkCreateJob(b *testing.B) {
 }
 
 func BenchmarkGetJob(b *testing.B) {
-	s := serve(b)
+	s := aged(b)
 	s.create(minimal("n"))
 	hammer(b, func(int64) *http.Request {
 		r, _ := http.NewRequestWithContext(b.Context(), "GET", s.url+"/v1/jobs/n", nil)

@@ -44,7 +44,10 @@ func (s *Store) guardFences(ctx context.Context, q querier) error {
 
 // connected readies a new connection.
 func (s *Store) connected(ctx context.Context, conn *pgx.Conn) error {
-	if err := registerTypes(ctx, conn); err != nil || !s.guarding.Load() {
+	if err := registerTypes(ctx, conn); err != nil {
+		return err
+	}
+	if err := markDirect(ctx, conn); err != nil || !s.guarding.Load() {
 		return err
 	}
 	return s.guardFences(ctx, conn)

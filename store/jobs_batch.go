@@ -66,9 +66,11 @@ func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
 		if len(b.errs) > 0 {
 			continue
 		}
-		if left, err = b.store.insert(ctx, b.u, b.tenant, left, f.now); err != nil {
+		var due bool
+		if left, due, err = b.store.insert(ctx, b.u, b.tenant, left, f.now); err != nil {
 			return nil, err
 		}
+		b.u.due = b.u.due || due
 		left = append(left, again...)
 	}
 	for _, n := range left {

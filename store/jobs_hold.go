@@ -21,11 +21,11 @@ type facts struct {
 }
 
 // readFacts reads them in one round trip with whatever else is in the batch.
-func readFacts(ctx context.Context, u *unit, b *pgx.Batch) (facts, error) {
+func readFacts(ctx context.Context, q batcher, b *pgx.Batch) (facts, error) {
 	f := facts{queues: queueSet{}}
-	b.Queue(`SELECT clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&f.now) })
-	b.Queue(selectQueues).Query(f.queues.collect)
-	err := u.SendBatch(ctx, b).Close()
+	b.Queue(`SELECT clock_timestamp()`, prepared{}).QueryRow(func(row pgx.Row) error { return row.Scan(&f.now) })
+	b.Queue(selectQueues, prepared{}).Query(f.queues.collect)
+	err := q.SendBatch(ctx, b).Close()
 	utc(&f.now)
 	return f, err
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -102,78 +103,118 @@ next AS (
 	SELECT n.id, n.scheduled_for, n.next_run_at, $1::integer, $2::integer, n.lane, n.enabled, CASE n.state WHEN 'completed' THEN $3::timestamptz END FROM new n JOIN made ON made.id = n.id),
 gates AS (
 	INSERT INTO punctual.exclusive (job_id) SELECT n.id FROM new n JOIN made ON made.id = n.id WHERE n.gated)
-SELECT id FROM made`
+SELECT made.id, t.name FROM made CROSS JOIN punctual.tenants t WHERE t.id = $1::integer`
 
-// insert writes new jobs and returns those that it could not, because another job has their name.
-func (s *Store) insert(ctx context.Context, u *unit, tenant int32, jobs []*fresh, now time.Time) (taken []*fresh, err error) {
-	taken, err = insertFree(ctx, u, tenant, jobs, now)
+// insert writes new jobs in one statement, which is as good as a transaction where it is not in one. It returns those
+// that it could not write, because another job has their name, and whether one that it wrote is due very soon.
+func (s *Store) insert(ctx context.Context, q querier, tenant int32, jobs []*fresh, now time.Time) (taken []*fresh, due bool, err error) {
+	taken, due, err = insertFree(ctx, q, tenant, jobs, now)
 	if err != nil || len(taken) == 0 {
-		return taken, err
+		return taken, due, err
 	}
-	released, err := releaseNames(ctx, u, tenant, jobNames(taken))
+	released, err := releaseNames(ctx, q, tenant, jobNames(taken))
 	if err != nil || !released {
-		return taken, err
+		return taken, due, err
 	}
-	return insertFree(ctx, u, tenant, taken, now)
+	taken, more, err := insertFree(ctx, q, tenant, taken, now)
+	return taken, due || more, err
 }
 
 // releaseNames takes the names from completed jobs that still have them, and reports whether there were any:
 // the claim of a job's last slot leaves it its name. The lock is the one that starting such a job again takes.
-func releaseNames(ctx context.Context, u *unit, tenant int32, names []string) (bool, error) {
-	done, err := u.Exec(ctx, `
+func releaseNames(ctx context.Context, q querier, tenant int32, names []string) (bool, error) {
+	rows, err := q.Query(ctx, `
 		WITH over AS (
 			SELECT s.job_id, s.completed_at FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
 			WHERE j.tenant = $1 AND j.name = ANY($2::text[]) AND j.state = 'active' AND s.completed_at IS NOT NULL
 			ORDER BY s.job_id FOR NO KEY UPDATE OF s)
-		UPDATE punctual.jobs j SET state = 'completed', completed_at = o.completed_at FROM over o WHERE j.id = o.job_id`, tenant, names)
+		UPDATE punctual.jobs j SET state = 'completed', completed_at = o.completed_at FROM over o WHERE j.id = o.job_id RETURNING j.id`, tenant, names)
 	if err != nil {
 		return false, fmt.Errorf("releasing the names of completed jobs: %w", err)
 	}
-	return done.RowsAffected() > 0, nil
+	released, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	if err != nil {
+		return false, fmt.Errorf("releasing the names of completed jobs: %w", err)
+	}
+	return len(released) > 0, nil
 }
 
 // insertFree writes the new jobs whose names nobody has, and returns the others.
-func insertFree(ctx context.Context, u *unit, tenant int32, jobs []*fresh, now time.Time) (taken []*fresh, err error) {
+func insertFree(ctx context.Context, q querier, tenant int32, jobs []*fresh, now time.Time) (taken []*fresh, due bool, err error) {
 	if len(jobs) == 0 {
-		return nil, nil
+		return nil, false, nil
 	}
 	// One order, so that two batches with the same names wait for each other and do not deadlock.
 	slices.SortFunc(jobs, func(a, b *fresh) int { return strings.Compare(a.Definition.Name, b.Definition.Name) })
 	var ids []uuid.UUID
 	var names, states, kinds, labels, definitions []string
-	var slots, due []*time.Time
+	var slots, dueAt []*time.Time
 	var lanes []int16
 	var enabled, gates []bool
 	for _, j := range jobs {
 		text, err := encodeLabels(j.Definition.Labels)
 		if err != nil {
-			return nil, fmt.Errorf("encoding labels: %w", err)
+			return nil, false, fmt.Errorf("encoding labels: %w", err)
 		}
 		ids, names, states = append(ids, j.ID), append(names, j.Definition.Name), append(states, string(j.State))
 		kinds, labels = append(kinds, string(j.Definition.Schedule.Kind())), append(labels, text)
-		definitions, slots, due = append(definitions, j.definition), append(slots, j.scheduledFor), append(due, j.nextRunAt)
+		definitions, slots, dueAt = append(definitions, j.definition), append(slots, j.scheduledFor), append(dueAt, j.nextRunAt)
 		lanes, enabled, gates = append(lanes, j.lane), append(enabled, j.enabled), append(gates, gated(j.Definition))
 	}
-	rows, err := u.Query(ctx, insertJobs, tenant, int32(1), now, ids, names, states, kinds, labels, definitions, slots, due, lanes, enabled, gates)
-	if err != nil {
-		return nil, fmt.Errorf("writing new jobs: %w", err)
+	args := []any{tenant, int32(1), now, ids, names, states, kinds, labels, definitions, slots, dueAt, lanes, enabled, gates}
+	if len(jobs) == 1 {
+		args = slices.Insert(args, 0, any(prepared{})) // a plan for many is worth being made for as many as there are
 	}
-	made, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	owners, err := queryOwners(ctx, q, args)
 	if err != nil {
-		return nil, fmt.Errorf("writing new jobs: %w", err)
-	}
-	written := make(map[uuid.UUID]bool, len(made))
-	for _, id := range made {
-		written[id] = true
+		return nil, false, fmt.Errorf("writing new jobs: %w", err)
 	}
 	for _, j := range jobs {
-		if !written[j.ID] {
+		owner, written := owners[j.ID]
+		if !written {
 			taken = append(taken, j)
-		} else if j.enabled && j.nextRunAt.Before(now.Add(soon)) {
-			u.due = true
+			continue
 		}
+		j.Tenant = owner
+		due = due || j.enabled && j.nextRunAt.Before(now.Add(soon))
 	}
-	return taken, nil
+	return taken, due, nil
+}
+
+// queryOwners runs insertJobs and returns the tenant's name for each job that it wrote.
+func queryOwners(ctx context.Context, q querier, args []any) (map[uuid.UUID]string, error) {
+	rows, err := q.Query(ctx, insertJobs, args...)
+	if err != nil {
+		return nil, err
+	}
+	owners := map[uuid.UUID]string{}
+	var id uuid.UUID
+	var owner string
+	_, err = pgx.ForEachRow(rows, []any{&id, &owner}, func() error {
+		owners[id] = owner
+		return nil
+	})
+	return owners, err
+}
+
+// record returns the job as a read would: instants have microseconds, and the definition the form it is stored in.
+// A job that has just been written has no last run.
+func (n *fresh) record() (JobRecord, error) {
+	r := n.JobRecord
+	r.Definition = scheduler.Definition{}
+	if err := json.Unmarshal([]byte(n.definition), &r.Definition); err != nil {
+		return JobRecord{}, fmt.Errorf("job %s version %d: its definition: %w", n.ID, n.Version, err)
+	}
+	if n.enabled {
+		r.NextScheduledFor, r.NextRunAt = stored(*n.scheduledFor), stored(*n.nextRunAt)
+	}
+	return r, nil
+}
+
+// stored returns an instant as the database keeps it.
+func stored(t time.Time) *time.Time {
+	t = t.UTC().Truncate(time.Microsecond)
+	return &t
 }
 
 // isNameTaken recognises the index that keeps names unique by its name.

@@ -66,13 +66,19 @@ func (s *Store) GetJob(ctx context.Context, tenant int32, ref string) (JobRecord
 	return readJob(ctx, q, tenant, id)
 }
 
+const selectJob = `SELECT ` + jobColumns + ` FROM ` + jobTables + ` WHERE j.id = $1 AND j.tenant = $2 AND j.state <> 'deleted'`
+
 // readJob returns one job with its last run.
 func readJob(ctx context.Context, q querier, tenant int32, id uuid.UUID) (JobRecord, error) {
-	rows, err := q.Query(ctx, `SELECT `+jobColumns+` FROM `+jobTables+` WHERE j.id = $1 AND j.tenant = $2 AND j.state <> 'deleted'`, id, tenant)
-	if err != nil {
-		return JobRecord{}, fmt.Errorf("reading job %s: %w", id, err)
-	}
-	job, err := pgx.CollectExactlyOneRow(rows, scanJob)
+	var job *jobRow
+	var runs []RunRecord
+	var b pgx.Batch
+	b.Queue(selectJob, prepared{}, id, tenant).Query(func(rows pgx.Rows) (err error) {
+		job, err = pgx.CollectExactlyOneRow(rows, scanJob)
+		return err
+	})
+	queueLastRuns(&b, []uuid.UUID{id}, &runs)
+	err := q.SendBatch(ctx, &b).Close()
 	if errors.Is(err, pgx.ErrNoRows) {
 		return JobRecord{}, fmt.Errorf("job %s: %w", id, ErrNotFound)
 	}
@@ -80,7 +86,7 @@ func readJob(ctx context.Context, q querier, tenant int32, id uuid.UUID) (JobRec
 		return JobRecord{}, fmt.Errorf("reading job %s: %w", id, err)
 	}
 	jobs := []JobRecord{job.JobRecord}
-	if err := fillLastRuns(ctx, q, jobs); err != nil {
+	if err := placeLastRuns(ctx, q, jobs, runs); err != nil {
 		return JobRecord{}, err
 	}
 	return jobs[0], nil
@@ -125,7 +131,7 @@ func (j namedJob) holdsName() bool { return j.state == JobActive || j.state == J
 func findByName(ctx context.Context, q querier, tenant int32, names []string) (map[string]namedJob, error) {
 	rows, err := q.Query(ctx, `
 		SELECT w.name, f.id, f.state, coalesce((v.definition -> 'schedule')::text, '{}')
-		FROM unnest($2::text[]) w(name)
+		FROM unnest((SELECT $2::text[])) w(name)
 		CROSS JOIN LATERAL (
 			SELECT c.id, c.state, c.version FROM (
 				(SELECT j.id, `+jobState+` AS state, j.version FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
@@ -134,7 +140,7 @@ func findByName(ctx context.Context, q querier, tenant int32, names []string) (m
 				(SELECT id, state, version FROM punctual.jobs WHERE tenant = $1 AND name = w.name AND state = 'completed' ORDER BY id DESC LIMIT 1)
 			) c ORDER BY c.state = 'completed', c.id DESC LIMIT 1
 		) f
-		JOIN punctual.job_versions v ON v.job_id = f.id AND v.version = f.version`, tenant, names)
+		JOIN punctual.job_versions v ON v.job_id = f.id AND v.version = f.version`, prepared{}, tenant, names)
 	if err != nil {
 		return nil, fmt.Errorf("looking for jobs by name: %w", err)
 	}

@@ -13,33 +13,38 @@ import (
 // CreateJob writes a new job. ErrNameTaken when an active or paused job has its name; a completed one
 // does not keep it. A job whose last slot has passed already is completed from the start.
 func (s *Store) CreateJob(ctx context.Context, tenant int32, job NewJob) (JobRecord, error) {
-	var rec JobRecord
-	err := s.join(ctx, func(ctx context.Context, u *unit) error {
-		n, taken, err := s.create(ctx, u, tenant, job)
-		if err != nil {
-			return err
-		}
-		if taken {
-			return fmt.Errorf("job %q: %w", job.Definition.Name, ErrNameTaken)
-		}
-		rec, err = readJob(ctx, u, tenant, n)
-		return err
-	})
-	return rec, err
+	rec, taken, due, err := s.create(ctx, s.reader(ctx), tenant, job)
+	if err != nil {
+		return JobRecord{}, s.tookWrite(err)
+	}
+	if taken {
+		return JobRecord{}, fmt.Errorf("job %q: %w", job.Definition.Name, ErrNameTaken)
+	}
+	switch u := s.unit(ctx); {
+	case u != nil:
+		u.due = u.due || due
+	case due:
+		s.signal()
+	}
+	return rec, nil
 }
 
-// create writes a new job unless its name is taken.
-func (s *Store) create(ctx context.Context, u *unit, tenant int32, job NewJob) (id uuid.UUID, taken bool, err error) {
-	f, err := readFacts(ctx, u, &pgx.Batch{})
+// create writes a new job unless its name is taken: in the transaction that q is, or else in one of its own.
+func (s *Store) create(ctx context.Context, q querier, tenant int32, job NewJob) (rec JobRecord, taken, due bool, err error) {
+	f, err := readFacts(ctx, q, &pgx.Batch{})
 	if err != nil {
-		return uuid.Nil, false, fmt.Errorf("reading queues: %w", err)
+		return rec, false, false, fmt.Errorf("reading queues: %w", err)
 	}
 	n, err := s.prepare(tenant, job, f)
 	if err != nil {
-		return uuid.Nil, false, err
+		return rec, false, false, err
 	}
-	left, err := s.insert(ctx, u, tenant, []*fresh{n}, f.now)
-	return n.ID, len(left) > 0, err
+	left, due, err := s.insert(ctx, q, tenant, []*fresh{n}, f.now)
+	if err != nil || len(left) > 0 {
+		return rec, err == nil, false, err
+	}
+	rec, err = n.record()
+	return rec, false, due, err
 }
 
 // PutJob creates the job of a name or replaces it; the definition takes that name. What is replaced is
@@ -82,12 +87,12 @@ func (s *Store) put(ctx context.Context, u *unit, tenant int32, job NewJob, ifMa
 		if ifMatch != nil {
 			return rec, false, false, fmt.Errorf("job %q does not exist: %w", name, ErrVersion)
 		}
-		id, taken, err := s.create(ctx, u, tenant, job)
+		rec, taken, due, err := s.create(ctx, u, tenant, job)
 		if err != nil || taken {
 			return rec, false, false, err
 		}
-		rec, err = readJob(ctx, u, tenant, id)
-		return rec, true, true, err
+		u.due = u.due || due
+		return rec, true, true, nil
 	}
 	jobs, f, err := s.hold(ctx, u, tenant, []uuid.UUID{old.id}, wait)
 	if err != nil || len(jobs) == 0 || jobs[0].Definition.Name != name {

@@ -11,10 +11,13 @@ import (
 	"punctual/scheduler"
 )
 
-const runColumns = `r.id, r.job_id, coalesce(j.name, ''), t.name, r.trigger, r.scheduled_for, r.status, coalesce(r.reason, ''), r.late,
+const runFields = `r.id, r.job_id, coalesce(j.name, ''), t.name, r.trigger, r.scheduled_for, r.status, coalesce(r.reason, ''), r.late,
 	r.attempt, coalesce(q.name, ''), r.lane, r.replica, r.job_version, r.due_at, r.created_at, r.claimed_at, r.started_at, r.accepted_at, r.finished_at,
 	r.next_attempt_at, coalesce(r.http_status, 0), coalesce(r.error, ''), r.blocked_by, r.skipped_first, r.skipped_last, r.skipped_count,
-	r.replay_of, r.parent_run, coalesce(r.step, ''), ` + isNotice
+	r.replay_of, r.parent_run, coalesce(r.step, '')`
+
+// runColumns leaves how many attempts a run may have to fillMaxAttempts.
+const runColumns = runFields + `, ` + isNotice + `, 0`
 
 const runTables = `punctual.runs r
 	JOIN punctual.tenants t ON t.id = r.tenant
@@ -29,7 +32,7 @@ func scanRun(row pgx.CollectableRow) (RunRecord, error) {
 	err := row.Scan(&r.ID, &r.JobID, &r.Job, &r.Tenant, &r.Trigger, &r.ScheduledFor, &r.Status, &r.Reason, &r.Late,
 		&r.Attempt, &r.Queue, &lane, &r.Replica, &r.JobVersion, &r.DueAt, &r.CreatedAt, &r.ClaimedAt, &r.StartedAt, &r.AcceptedAt, &r.FinishedAt,
 		&r.NextAttemptAt, &r.HTTPStatus, &r.Error, &r.BlockedBy, &first, &last, &skipped.Count,
-		&r.ReplayOf, &r.ParentRun, &r.Step, &r.notice)
+		&r.ReplayOf, &r.ParentRun, &r.Step, &r.notice, &r.MaxAttempts)
 	if err != nil {
 		return RunRecord{}, err
 	}
@@ -119,29 +122,6 @@ func fillMaxAttempts(ctx context.Context, q querier, runs []RunRecord) error {
 		if r.notice {
 			runs[i].MaxAttempts = scheduler.DefaultMaxAttempts
 		}
-	}
-	return nil
-}
-
-// fillLastRuns gives each job its newest run or skip; a notice is none.
-func fillLastRuns(ctx context.Context, q querier, jobs []JobRecord) error {
-	if len(jobs) == 0 {
-		return nil
-	}
-	index := make(map[uuid.UUID]int, len(jobs))
-	ids := make([]uuid.UUID, len(jobs))
-	for i, job := range jobs {
-		index[job.ID], ids[i] = i, job.ID
-	}
-	// The ids are found first and as an array: only the partitions that hold them are looked into again.
-	runs, err := queryRuns(ctx, q, `
-		WHERE r.id = ANY (ARRAY(
-			SELECT (SELECT r.id FROM punctual.runs r WHERE r.job_id = w.id AND NOT `+isNotice+` ORDER BY r.id DESC LIMIT 1) FROM unnest($1::uuid[]) w(id)))`, ids)
-	if err != nil {
-		return err
-	}
-	for i := range runs {
-		jobs[index[runs[i].JobID]].LastRun = &runs[i]
 	}
 	return nil
 }

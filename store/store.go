@@ -74,7 +74,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	config.ConnConfig.DialFunc = dialer().DialContext
 	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		// Unnamed statements: planned with the values at hand, never with a generic plan that turns the
-		// due select into a sequential scan, and at home behind a transaction-mode PgBouncer.
+		// due select into a sequential scan, and at home behind a transaction-mode PgBouncer. Statements that
+		// are better off with one plan say so: see prepared.
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {

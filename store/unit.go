@@ -48,6 +48,7 @@ func (s *Store) unit(ctx context.Context) *unit {
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	batcher
 }
 
 // batcher is what reads of several statements need.

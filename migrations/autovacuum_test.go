@@ -1,0 +1,41 @@
+package migrations_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/store/storetest"
+)
+
+// A table whose rows change all the time and that has no settings of its own is vacuumed when a fifth of it is dead.
+func TestEveryTableWithChurnSaysWhenItIsVacuumed(t *testing.T) {
+	t.Parallel()
+	conn, err := pgx.Connect(t.Context(), storetest.DSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	execute(t, conn, `SELECT punctual.create_partitions((now() AT TIME ZONE 'UTC')::date + 8, (now() AT TIME ZONE 'UTC')::date + 8)`)
+	for _, table := range []string{"schedules", "ready", "claims", "notices", "exclusive", "replicas", "idempotency_keys", "jobs", "job_versions"} {
+		want(t, conn, table, `SELECT count(*) = 0 FROM pg_class WHERE oid = ('punctual.' || $1)::regclass AND reloptions::text ~ 'autovacuum_vacuum_threshold' AND reloptions::text ~ 'autovacuum_vacuum_scale_factor'`)
+	}
+	// Those that the first migration made, and one that was made after the last.
+	for _, parent := range []string{"runs", "attempts", "run_data"} {
+		want(t, conn, parent, `SELECT count(*) <> count(*) FILTER (WHERE reloptions @> '{autovacuum_freeze_min_age=0,autovacuum_vacuum_insert_scale_factor=1}') OR count(*) < 10
+			FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid WHERE i.inhparent = ('punctual.' || $1)::regclass`)
+	}
+	want(t, conn, "runs", `SELECT bool_or(NOT reloptions @> '{fillfactor=45}') FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid WHERE i.inhparent = ('punctual.' || $1)::regclass`)
+}
+
+// want fails the test when the query says that a table lacks its settings.
+func want(t *testing.T, conn *pgx.Conn, table, lacks string) {
+	t.Helper()
+	var missing bool
+	if err := conn.QueryRow(t.Context(), lacks, table).Scan(&missing); err != nil {
+		t.Fatalf("%s: %v", table, err)
+	}
+	if missing {
+		t.Errorf("punctual.%s lacks its settings", table)
+	}
+}

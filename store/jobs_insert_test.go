@@ -1,0 +1,57 @@
+package store
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+	"time"
+
+	"punctual/scheduler"
+)
+
+// What a create answers is not read back from the database, and must be what a read answers a moment later.
+func TestACreatedJobIsAsItIsReadBack(t *testing.T) {
+	c := newCRUD(t)
+	paused := true
+	soon := time.Now().Add(time.Hour)
+	for _, k := range []struct {
+		name   string
+		paused *bool
+		change func(*scheduler.Definition)
+	}{
+		{"plain", nil, func(*scheduler.Definition) {}},
+		{"paused", &paused, func(*scheduler.Definition) {}},
+		{"without a schedule", nil, never},
+		{"of one shot, to the nanosecond", nil, at(soon.Add(123_456_789 * time.Nanosecond))},
+		{"of one shot that is paused", &paused, at(soon)},
+		{"delayed", nil, func(d *scheduler.Definition) {
+			d.Schedule = scheduler.Schedule{Delay: scheduler.DurationOf(1234567891 * time.Nanosecond)}
+		}},
+		{"over before it began", nil, func(d *scheduler.Definition) { d.Schedule.EndsAt = scheduler.InstantOf(soon.Add(-2 * time.Hour)) }},
+		{"with jitter", nil, func(d *scheduler.Definition) {
+			d.Schedule = scheduler.Schedule{Cron: "0 3 * * *", Timezone: "America/Los_Angeles"}
+			d.Jitter = scheduler.DurationOf(time.Minute + 7*time.Nanosecond)
+		}},
+		{"with everything else", nil, func(d *scheduler.Definition) {
+			d.Labels = map[string]string{"team": "billing"}
+			d.Target.Headers = map[string]string{"x-a": "<&>"}
+			d.Target.Body = json.RawMessage(`{"b": 1.0,  "a":"<x> & \u0007"}`)
+			d.ConcurrencyPolicy, d.Retry.GiveUpOn = scheduler.PolicyForbid, []int{}
+			d.Notify = []scheduler.Notify{{On: []scheduler.Event{scheduler.EventDead}, URL: "https://example.com/pager"}}
+		}},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			job, err := c.CreateJob(t.Context(), c.tenant, NewJob{Definition: definition("job", k.change), Paused: k.paused})
+			if err != nil {
+				t.Fatal(err)
+			}
+			read, err := c.GetJob(t.Context(), c.tenant, job.ID.String())
+			if err != nil || !reflect.DeepEqual(job, read) {
+				t.Errorf("error %v\ncreated %+v\nread    %+v", err, job, read)
+			}
+			if err := c.DeleteJob(t.Context(), c.tenant, job.ID.String(), nil); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,58 @@
+package store
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+
+	"punctual/store/storetest"
+)
+
+// namedPlans returns how often named statements of the connections were planned anew, and how often not.
+func namedPlans(t *testing.T, s *Store) (custom, generic int) {
+	t.Helper()
+	for _, conn := range s.pool.AcquireAllIdle(t.Context()) {
+		defer conn.Release()
+		var c, g int
+		if err := conn.QueryRow(t.Context(), `SELECT coalesce(sum(custom_plans), 0), coalesce(sum(generic_plans), 0) FROM pg_prepared_statements`).Scan(&c, &g); err != nil {
+			t.Fatal(err)
+		}
+		custom, generic = custom+c, generic+g
+	}
+	return custom, generic
+}
+
+// To plan a look through all the days of runs costs fifty times what the look does.
+func TestReadingAJobIsPlannedOnce(t *testing.T) {
+	c := newCRUD(t)
+	job := c.create("job")
+	const reads = 200
+	for range reads {
+		c.get("job")
+	}
+	if _, _, err := c.ListJobs(t.Context(), c.tenant, JobFilter{}); err != nil {
+		t.Fatal(err)
+	}
+	// Three statements read a job by its name; each is planned five times on a connection before one plan is kept.
+	custom, generic := namedPlans(t, c.Store)
+	if custom > 3*8*6 || generic < 3*reads-custom {
+		t.Errorf("%d plans were made for values and %d uses of kept ones, in %d reads of job %s", custom, generic, reads, job.ID)
+	}
+}
+
+func TestBehindAPoolerNoNamesAreKept(t *testing.T) {
+	t.Parallel()
+	s, err := Open(t.Context(), Options{DatabaseURL: storetest.PgBouncer(t, storetest.Server(t), storetest.DSN(t), "default_pool_size = 2")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	for range 20 {
+		if _, err := readJob(t.Context(), s.pool, 1, uuid.New()); err == nil {
+			t.Fatal("a job that nobody made was found")
+		}
+	}
+	if custom, generic := namedPlans(t, s); custom+generic != 0 {
+		t.Errorf("named statements were used %d times", custom+generic)
+	}
+}
