@@ -306,7 +306,7 @@ func (c *dueClaim) write(ctx context.Context) error {
 	var b pgx.Batch
 	if len(c.runs.ids) > 0 {
 		r := &c.runs
-		queueFences(b.Queue(insertClaimed, c.claim.Replica, lease.ID,
+		queueFences(b.Queue(insertClaimed, prepared{}, c.claim.Replica, lease.ID,
 			r.ids, r.jobs, r.scheduledFor, r.dueAt, r.tenants, r.versions, r.lanes, r.late, r.triggers), fences)
 		r.notices.queue(&b)
 	}
@@ -314,7 +314,7 @@ func (c *dueClaim) write(ctx context.Context) error {
 		c.skips.queue(&b)
 	}
 	if len(c.next.jobs) > 0 {
-		b.Queue(advanceSchedules, c.next.jobs, c.next.was, c.next.slots, c.next.dueAt)
+		b.Queue(advanceSchedules, prepared{}, c.next.jobs, c.next.was, c.next.slots, c.next.dueAt)
 	}
 	if len(c.next.gates) > 0 {
 		queueTakeGates(&b, c.next.gates, c.next.gateRuns)

@@ -30,8 +30,8 @@ func (s *Store) queueDefinitions(b *pgx.Batch, missing map[jobVersion]int32, fou
 		versions = append(versions, key.version)
 	}
 	b.Queue(`SELECT v.job_id, v.version, v.definition
-	           FROM unnest($1::uuid[], $2::int[]) AS u(job_id, version)
-	           JOIN punctual.job_versions v ON v.job_id = u.job_id AND v.version = u.version`, ids, versions).
+	           FROM unnest((SELECT $1::uuid[]), (SELECT $2::int[])) AS u(job_id, version)
+	           JOIN punctual.job_versions v ON v.job_id = u.job_id AND v.version = u.version`, prepared{}, ids, versions).
 		Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				var key jobVersion

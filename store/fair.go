@@ -11,15 +11,15 @@ import (
 
 // What a claim selects by: a quota for each queue, or one for each tenant in a queue.
 const (
-	queueQuotas  = `unnest($1::smallint[], $2::int[]) AS q(queue, slots)`
-	tenantQuotas = `unnest($1::smallint[], $2::int[], $3::int[]) AS q(queue, slots, tenant)`
+	queueQuotas  = `unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)`
+	tenantQuotas = `unnest((SELECT $1::smallint[]), (SELECT $2::int[]), (SELECT $3::int[])) AS q(queue, slots, tenant)`
 	ofTenant     = ` AND tenant = q.tenant`
 )
 
 // fairly reports whether the quotas are for tenants.
 func fairly(quotas []scheduler.Quota) bool { return len(quotas) > 0 && quotas[0].Tenant != 0 }
 
-// quotaArguments are those of a selection by quotas.
+// quotaArguments are those of a selection by quotas, which is planned once.
 func quotaArguments(quotas []scheduler.Quota) []any {
 	var queues []int16
 	var slots, tenants []int32
@@ -27,9 +27,9 @@ func quotaArguments(quotas []scheduler.Quota) []any {
 		queues, slots, tenants = append(queues, q.Queue), append(slots, int32(q.Slots)), append(tenants, q.Tenant)
 	}
 	if fairly(quotas) {
-		return []any{queues, slots, tenants}
+		return []any{prepared{}, queues, slots, tenants}
 	}
-	return []any{queues, slots}
+	return []any{prepared{}, queues, slots}
 }
 
 // place is where a claimed row came from.

@@ -23,7 +23,7 @@ type gate struct {
 // one it would read a stale snapshot, and a forbidden job would run twice.
 func queueGates(b *pgx.Batch, jobs []uuid.UUID, gates map[uuid.UUID]gate, locked string) {
 	b.Queue(`SELECT job_id, coalesce(active_run, '00000000-0000-0000-0000-000000000000'), coalesce(waiting_run, '00000000-0000-0000-0000-000000000000') FROM punctual.exclusive
-	          WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE`+locked, jobs).
+	          WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE`+locked, prepared{}, jobs).
 		Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				var job uuid.UUID
