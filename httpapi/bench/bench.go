@@ -41,6 +41,15 @@ type benchmark struct {
 // benchmarks are in the order in which they run.
 var benchmarks = []benchmark{
 	{name: "burst", run: runBurst},
+	{name: "steady", run: runSteady},
+	{name: "replicas", run: runReplicas},
+	{name: "inflight", run: runInFlight},
+	{name: "fair", run: runFair},
+	{name: "idle", run: runIdle},
+	{name: "bloat", run: runBloat},
+	{name: "api", run: runAPI},
+	{name: "register", run: runRegister},
+	{name: "flat", run: runFlat, onlyNamed: true},
 }
 
 // Names are those of all benchmarks.

@@ -19,7 +19,7 @@ import (
 
 // Target runs the target of the benchmarks until ctx ends, in a process of its own. It answers every POST with an
 // empty 200 and counts them by path. Below /late/ it also notes how long after Punctual-Scheduled-For they came, and
-// /hold/N answers when N requests are there. A GET of the same path reads the ledger.
+// /hold/N/… answers when N requests are there. A GET of the same path reads the ledger.
 func Target(ctx context.Context) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -40,7 +40,7 @@ type serving struct{ paths sync.Map } // of *ledger
 // ledger is what came to one path.
 type ledger struct {
 	count atomic.Int64
-	full  chan struct{} // closed when as many are there as /hold/N says
+	full  chan struct{} // closed when as many are there as the path says
 	mu    sync.Mutex
 	late  []time.Duration
 }
@@ -70,7 +70,8 @@ func (t *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(r.URL.Path, "/late/"):
 		of.note(r.Header.Get("Punctual-Scheduled-For"), arrived)
 	case strings.HasPrefix(r.URL.Path, "/hold/"):
-		if strings.TrimPrefix(r.URL.Path, "/hold/") == strconv.FormatInt(n, 10) {
+		all, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/hold/"), "/")
+		if all == strconv.FormatInt(n, 10) {
 			close(of.full)
 		}
 		select {
