@@ -71,6 +71,7 @@ func fakeRiver(t *testing.T, binary string) string {
 }
 
 func TestEveryBenchmarkMeasures(t *testing.T) {
+	t.Parallel()
 	server := storetest.NewServer(t, privatepg.Config{})
 	// The figure that tells that the benchmark is what it says.
 	figures := map[string]string{

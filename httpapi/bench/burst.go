@@ -14,7 +14,6 @@ type burst struct {
 	perSecond                 float64
 	postgres, replica, target float64 // processor time, microseconds a run
 	wal                       float64 // bytes a run
-	hot                       float64 // per cent of the updates of runs
 }
 
 // runBurst compares jobs that are due at one instant with a bare loop that posts as many requests, and with River.
@@ -66,7 +65,7 @@ func runBurst(ctx context.Context, l *lab) error {
 	l.figure("recurring", "runs/s", nil, column(recurring, perSecond)...)
 	l.figure("recurring, ratio to the bare loop", "×", atLeast(0.5), ratios(column(recurring, perSecond), bare)...)
 	l.costs("recurring", recurring)
-	return nil
+	return l.hot(ctx, replica)
 }
 
 // costs reports what a run of a burst costs.
@@ -75,7 +74,6 @@ func (l *lab) costs(of string, rounds []burst) {
 	l.figure(of+", CPU of the replica", "µs/run", nil, column(rounds, func(b burst) float64 { return b.replica })...)
 	l.figure(of+", CPU of the target", "µs/run", nil, column(rounds, func(b burst) float64 { return b.target })...)
 	l.figure(of+", WAL", "bytes/run", nil, column(rounds, func(b burst) float64 { return b.wal })...)
-	l.figure(of+", HOT updates of runs", "%", nil, column(rounds, func(b burst) float64 { return b.hot })...)
 }
 
 func column(rounds []burst, of func(burst) float64) (values []float64) {
@@ -117,10 +115,6 @@ func (l *lab) burst(ctx context.Context, schedule func(time.Time) map[string]any
 		return b, err
 	}
 	before := l.meter(ctx, replicas, to)
-	updatesBefore, hotBefore, err := l.updates(ctx)
-	if err != nil {
-		return b, err
-	}
 	err = await(ctx, "all requests", 20*time.Millisecond, func() (bool, error) {
 		a, err := to.of(ctx, path(try))
 		return a.Count >= n, err
@@ -143,13 +137,11 @@ func (l *lab) burst(ctx context.Context, schedule func(time.Time) map[string]any
 		return b, err
 	}
 	perRun := func(after, before, unit float64) float64 { return unit * (after - before) / float64(n) }
-	b = burst{
+	return burst{
 		perSecond: float64(n) / took.Seconds(),
 		postgres:  perRun(after.postgres, before.postgres, 1e6), replica: perRun(after.replicas, before.replicas, 1e6), target: perRun(after.target, before.target, 1e6),
 		wal: perRun(after.wal, before.wal, 1),
-	}
-	b.hot, err = l.hot(ctx, updatesBefore, hotBefore, int64(n))
-	return b, err
+	}, nil
 }
 
 // noteSeconds tells how the runs of a burst came along.
@@ -175,24 +167,21 @@ func (l *lab) meter(ctx context.Context, replicas []*proc.Replica, to *target) (
 	return m
 }
 
-// updates counts the updates of runs so far, and those that wrote no index.
-func (l *lab) updates(ctx context.Context) (all, hot int64, err error) {
-	err = l.conn.QueryRow(ctx, `SELECT coalesce(sum(n_tup_upd), 0)::bigint, coalesce(sum(n_tup_hot_upd), 0)::bigint FROM pg_stat_user_tables
-		WHERE schemaname = 'punctual' AND relname LIKE 'runs\_2%'`).Scan(&all, &hot)
-	return all, hot, err
-}
-
-// hot is the share of HOT updates since then. Backends report them when they are idle, if at all.
-func (l *lab) hot(ctx context.Context, allBefore, hotBefore, expected int64) (percent float64, err error) {
-	percent = math.NaN()
-	deadline := time.Now().Add(15 * time.Second)
-	err = await(ctx, "the statistics", 100*time.Millisecond, func() (bool, error) {
-		all, hot, err := l.updates(ctx)
-		if all-allBefore >= expected {
-			percent = 100 * float64(hot-hotBefore) / float64(all-allBefore)
-			return true, err
-		}
-		return time.Now().After(deadline), err
-	})
-	return percent, err
+// hot reports the share of updates of runs that wrote no index. The replica stops, as its sessions tell the statistics
+// of their last work when they end.
+func (l *lab) hot(ctx context.Context, replica *proc.Replica) error {
+	if err := replica.Stop(ctx); err != nil {
+		return fmt.Errorf("stopping the replica: %w", err)
+	}
+	percent, err := query[*float64](ctx, l, `SELECT 100 * sum(n_tup_hot_upd)::float8 / nullif(sum(n_tup_upd), 0) FROM pg_stat_user_tables
+		WHERE schemaname = 'punctual' AND relname LIKE 'runs\_2%'`)
+	if err != nil {
+		return err
+	}
+	if percent == nil { // this server keeps no such statistics
+		percent = new(float64)
+		*percent = math.NaN()
+	}
+	l.figure("HOT updates of runs", "%", nil, *percent)
+	return nil
 }

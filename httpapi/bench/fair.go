@@ -39,7 +39,7 @@ func runFair(ctx context.Context, l *lab) error {
 	}
 	// A moment later: by then the worker slots are taken, and the others wait in line. Not at the same instants as
 	// the noisy ones, so that their runs can be told apart.
-	first := due.Add(500*time.Millisecond + time.Microsecond)
+	first := due.Add(500 * time.Millisecond)
 	var jobs []proc.JobSpec
 	const path, apart = "/late/urgent", 50 * time.Millisecond
 	for i := range urgent {

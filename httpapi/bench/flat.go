@@ -41,7 +41,7 @@ func runFlat(ctx context.Context, l *lab) error {
 		return err
 	}
 	total := max(l.For, time.Second).Truncate(time.Second)
-	first := l.nextSecond(10 * time.Second)
+	first := l.nextSecond(2*time.Second + time.Duration(l.Sizes.FlatRate)*100*time.Millisecond)
 	last := first.Add(total - time.Second)
 	jobs := flatJobs(l.Sizes.FlatRate, first, last, to.url(flatPath))
 	l.say("%d fires/s for %s", l.Sizes.FlatRate, total)
