@@ -16,11 +16,7 @@ const riverWorkers = 256
 // write {"seconds":…} as its last line: from the start to the last job's end. Its tables lie in the search path of the
 // database URL, which is the scratch schema, and go with that.
 func (l *lab) river(ctx context.Context, to *target, path string) (perSecond float64, err error) {
-	dsn, err := within(l.db.dsn, "punctual")
-	if err != nil {
-		return 0, err
-	}
-	p, err := proc.Launch(l.River, nil, "--database-url="+dsn, "--url="+to.url(path), fmt.Sprintf("--jobs=%d", l.Sizes.BurstJobs), fmt.Sprintf("--workers=%d", riverWorkers))
+	p, err := proc.Launch(l.River, nil, "--database-url="+within(l.db.dsn, "punctual"), "--url="+to.url(path), fmt.Sprintf("--jobs=%d", l.Sizes.BurstJobs), fmt.Sprintf("--workers=%d", riverWorkers))
 	if err != nil {
 		return 0, err
 	}
@@ -29,14 +25,14 @@ func (l *lab) river(ctx context.Context, to *target, path string) (perSecond flo
 	return float64(l.Sizes.BurstJobs) / result.Seconds, err
 }
 
-// within adds a search path to a database URL.
-func within(dsn, schema string) (string, error) {
+// within adds a search path to a database URL, or to a DSN of keys and values.
+func within(dsn, schema string) string {
 	u, err := url.Parse(dsn)
 	if err != nil || u.Scheme == "" {
-		return dsn + " search_path=" + schema, nil //nolint:nilerr // key=value, then
+		return dsn + " search_path=" + schema
 	}
 	q := u.Query()
 	q.Set("search_path", schema)
 	u.RawQuery = q.Encode()
-	return u.String(), nil
+	return u.String()
 }
