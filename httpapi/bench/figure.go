@@ -111,7 +111,7 @@ func number(v float64) string {
 
 // row writes columns that line up while the table grows.
 func row(out io.Writer, benchmark, name, value, unit, target, verdict string) {
-	fmt.Fprintf(out, "%s  %s  %s %s  %s  %s\n", pad(benchmark, 10), pad(name, 40), right(value, 10), pad(unit, 12), pad(target, 9), verdict)
+	fmt.Fprintf(out, "%s  %s  %s %s  %s  %s\n", pad(benchmark, 10), pad(name, 48), right(value, 10), pad(unit, 12), pad(target, 9), verdict)
 }
 
 func pad(s string, width int) string {
