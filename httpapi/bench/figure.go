@@ -79,6 +79,8 @@ func (f Figure) verdict() string {
 		return fmt.Sprintf("missed by %.0f %%", 100*(1 - f.Value / *f.Target.AtLeast))
 	case *f.Target.AtMost == 0:
 		return "missed"
+	case f.Value >= 2**f.Target.AtMost:
+		return fmt.Sprintf("missed, %s times as much", number(f.Value / *f.Target.AtMost))
 	default:
 		return fmt.Sprintf("missed by %.0f %%", 100*(f.Value / *f.Target.AtMost - 1))
 	}

@@ -16,7 +16,8 @@ func runInFlight(ctx context.Context, l *lab) error {
 	if err := allowFiles(uint64(n) + 500); err != nil {
 		return err
 	}
-	replica, err := l.serve(ctx, fmt.Sprintf("--queues=default=%d", n))
+	// Twice the slots: what a busy machine claims later than OlderThan may take no more than half of them.
+	replica, err := l.serve(ctx, fmt.Sprintf("--queues=default=%d", 2*n))
 	if err != nil {
 		return err
 	}
