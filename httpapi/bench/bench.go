@@ -108,7 +108,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	for _, b := range chosen {
-		l := &lab{Config: c, db: db, report: r, name: b.name, perJob: 500 * time.Microsecond}
+		l := &lab{Config: c, db: db, report: r, name: b.name, perJob: 300 * time.Microsecond}
 		if err := l.run(ctx, b.run); err != nil {
 			if ctx.Err() != nil {
 				return fmt.Errorf("%s: interrupted", b.name)

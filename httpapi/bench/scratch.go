@@ -22,6 +22,7 @@ type scratch struct {
 	private *privatepg.Server // nil: the user's database
 	guard   *pgx.Conn         // holds the lock for as long as this process uses the schema
 	ours    bool              // the schema, to be removed
+	unused  bool              // the schema is as it was made
 	mark    string            // the comment on the schema
 	notes   io.Writer
 
@@ -135,7 +136,7 @@ func (s *scratch) take(ctx context.Context) error {
 	if err := s.guard.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = 'punctual_reader')`).Scan(&role); err != nil {
 		return err
 	}
-	s.mark = mark
+	s.mark, s.unused = mark, true
 	if !role {
 		s.mark = markWithRole
 	}
@@ -188,6 +189,10 @@ func (s *scratch) create(ctx context.Context) error {
 
 // fresh makes the schema as it was in the beginning.
 func (s *scratch) fresh(ctx context.Context) error {
+	if s.unused {
+		s.unused = false
+		return nil
+	}
 	if err := s.drop(ctx, s.guard); err != nil {
 		return err
 	}
