@@ -56,6 +56,11 @@ bench: ## Run the benchmarks (BENCH=regexp picks some)
 	@.ci/install postgresql
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 1h $(ARGS) $(PKG)
 
+.PHONY: bench-river
+bench-river: ## As bench, and the burst beside River's (a module of its own, in testdata/river)
+	cd testdata/river && CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o ../../bin/river-bench .
+	@$(MAKE) bench ARGS='--river=bin/river-bench $(ARGS)'
+
 .PHONY: soak
 soak: ## Run the long tests (SOAK=10m says how long each; SEED=… repeats one)
 	@.ci/install gcc postgresql pgbouncer libfaketime
