@@ -31,21 +31,37 @@ type worker struct {
 	transport *http.Transport
 	left      atomic.Int64
 	done      chan struct{} // closed when as many were answered as there are jobs
+	failed    chan error    // holds one of the failures, if there are any
 }
 
 // newWorker tunes net/http as Punctual does: connections are kept, HTTP/1.1, no proxy, no compression.
 func newWorker(jobs int) *worker {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
-	w := &worker{done: make(chan struct{}), transport: &http.Transport{
+	w := &worker{done: make(chan struct{}), failed: make(chan error, 1), transport: &http.Transport{
 		MaxIdleConnsPerHost: 1 << 15, Protocols: &protocols, DisableCompression: true, IdleConnTimeout: time.Minute,
 	}}
 	w.left.Store(int64(jobs))
 	return w
 }
 
-// Work implements river.Worker.
+// Work implements river.Worker. One failure ends it all: a retry would be another load.
 func (w *worker) Work(ctx context.Context, job *river.Job[callback]) error {
+	err := w.post(ctx, job)
+	switch {
+	case err != nil:
+		select {
+		case w.failed <- err:
+		default:
+		}
+	case w.left.Add(-1) == 0:
+		close(w.done)
+	}
+	return err
+}
+
+// post sends the request and reads the answer to its end.
+func (w *worker) post(ctx context.Context, job *river.Job[callback]) error {
 	to, err := url.Parse(job.Args.URL)
 	if err != nil {
 		return err
@@ -64,9 +80,6 @@ func (w *worker) Work(ctx context.Context, job *river.Job[callback]) error {
 	}
 	if response.StatusCode/100 != 2 {
 		return fmt.Errorf("the target answered %s", response.Status)
-	}
-	if w.left.Add(-1) == 0 {
-		close(w.done)
 	}
 	return nil
 }

@@ -43,6 +43,8 @@ func measure(ctx context.Context, pool *pgxpool.Pool, o options) (figures, error
 	}
 	select {
 	case <-h.done:
+	case err := <-h.failed:
+		return figures{}, errors.Join(fmt.Errorf("a request failed: %w", err), client.StopAndCancel(ctx))
 	case <-ctx.Done():
 		return figures{}, errors.Join(ctx.Err(), client.StopAndCancel(context.WithoutCancel(ctx)))
 	}
