@@ -19,7 +19,7 @@ ARGS  ?=
 .PHONY: help
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "  PKG=./store limits test and bench; ARGS=... goes to punctual dev and to go test"
+	@echo "  PKG=./store limits test and microbench; ARGS=... goes to punctual dev, punctual bench and go test"
 
 .PHONY: run
 run: build ## Build and start everything: a private Postgres, the scheduler, sample jobs
@@ -52,7 +52,12 @@ generate: ## Write generated files and golden files anew
 	$(GO) generate ./...
 
 .PHONY: bench
-bench: ## Run the benchmarks (BENCH=regexp picks some)
+bench: build ## Measure throughput, lateness and cost on a private Postgres (ARGS=--only=burst picks some)
+	@.ci/install postgresql
+	./bin/punctual bench --json testdata/bench/latest.json $(ARGS)
+
+.PHONY: microbench
+microbench: ## Run the benchmarks of single functions (BENCH=regexp picks some)
 	@.ci/install postgresql
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 1h $(ARGS) $(PKG)
 

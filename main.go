@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/lmittmann/tint"
 
+	"punctual/httpapi/bench"
 	"punctual/httpapi/server"
 	"punctual/migrations"
 	"punctual/scheduler/cron"
@@ -56,7 +57,11 @@ type cli struct {
 	Dev     devCmd     `cmd:"" help:"Run a scheduler to try things with: private Postgres, sample jobs, an echo target."`
 	Migrate migrateCmd `cmd:"" help:"Bring the database's schema up to date. Safe to run from several places at once."`
 	Verify  verifyCmd  `cmd:"" help:"Prove from the database that every slot became one run or a recorded skip. Read-only."`
+	Bench   benchCmd   `cmd:"" help:"Measure throughput, lateness and cost, on a private Postgres or in an empty database of yours."`
 	Version versionCmd `cmd:"" help:"Show the version of the binary, its schema and its time zone data."`
+
+	BenchTarget benchTargetCmd `cmd:"" hidden:"" help:"The target of punctual bench, in a process of its own."`
+	BenchBare   benchBareCmd   `cmd:"" hidden:"" help:"The bare loop of punctual bench, in a process of its own."`
 }
 
 // database is how to reach Postgres.
@@ -227,6 +232,42 @@ func (c *verifyCmd) Run(ctx context.Context, log *slog.Logger) error {
 	return naming(server.Verify(ctx, config))
 }
 
+type benchCmd struct {
+	DatabaseURL string        `placeholder:"postgres://…" help:"An empty database, reached directly; the schema punctual is made and removed again. Default: a private Postgres, which goes with the command."`
+	Only        []string      `placeholder:"NAME,…" help:"Only these: ${benchmarks}."`
+	Full        bool          `help:"The large sizes: hours."`
+	Rounds      int           `default:"3" help:"How often what is compared is measured; the median counts."`
+	For         time.Duration `default:"1h" help:"How long the benchmark flat goes on, which runs only when named."`
+	JSON        string        `name:"json" type:"path" placeholder:"FILE" help:"Also write all figures to a file, with every round and the surroundings."`
+	Plots       string        `type:"path" placeholder:"DIR" help:"Also write plots to a directory."`
+	River       string        `type:"path" placeholder:"PROGRAM" help:"Compare with River: a program that works as many jobs with it; docs/performance.md says how it is called."`
+}
+
+// Run exits with 0 when it has measured, whether or not the figures reach their targets.
+func (c *benchCmd) Run(ctx context.Context) error {
+	if c.Rounds < 1 || c.Rounds > 100 {
+		return fmt.Errorf("--rounds: %d is outside 1 to 100", c.Rounds)
+	}
+	if c.For < time.Minute || c.For > 30*24*time.Hour {
+		return fmt.Errorf("--for: %s is outside 1m to 720h", c.For)
+	}
+	return bench.Run(ctx, bench.Config{
+		DatabaseURL: c.DatabaseURL, Only: c.Only, Full: c.Full, Rounds: c.Rounds, For: c.For, JSON: c.JSON, Plots: c.Plots, River: c.River,
+		Version: version, Out: os.Stdout, Notes: os.Stderr,
+	})
+}
+
+type benchTargetCmd struct{}
+
+func (benchTargetCmd) Run(ctx context.Context) error { return bench.Target(ctx) }
+
+type benchBareCmd struct{ bench.BareConfig }
+
+func (c *benchBareCmd) Run(ctx context.Context) error {
+	c.Version = version
+	return bench.Bare(ctx, c.BareConfig)
+}
+
 type versionCmd struct{}
 
 func (versionCmd) Run() error {
@@ -241,6 +282,7 @@ func (versionCmd) Run() error {
 func main() {
 	var c cli
 	parsed := kong.Parse(&c, kong.Name("punctual"), kong.Description(description), kong.DefaultEnvars("PUNCTUAL"), kong.UsageOnError(),
+		kong.Vars{"benchmarks": strings.Join(bench.Names(), ", ")},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}))
 	log := newLog(c.LogLevel, c.LogFormat)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"punctual/httpapi/proc"
 	"punctual/httpapi/prove"
 	"punctual/migrations"
 	"punctual/store/storetest"
@@ -46,9 +47,9 @@ func punctual(t *testing.T, env []string, args ...string) (code int, output stri
 	return wait(t, p)
 }
 
-func launch(t *testing.T, env []string, args ...string) *prove.Process {
+func launch(t *testing.T, env []string, args ...string) *proc.Process {
 	t.Helper()
-	p, err := prove.Launch(binary(t), env, args...)
+	p, err := proc.Launch(binary(t), env, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func launch(t *testing.T, env []string, args ...string) *prove.Process {
 	return p
 }
 
-func wait(t *testing.T, p *prove.Process) (code int, output string) {
+func wait(t *testing.T, p *proc.Process) (code int, output string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -225,7 +226,7 @@ func TestServeMayListenElsewhereWhenToldSo(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	r, err := prove.Serve(ctx, binary(t), storetest.DSN(t), "--listen=0.0.0.0:0", "--insecure-no-auth")
+	r, err := proc.Serve(ctx, binary(t), storetest.DSN(t), "--listen=0.0.0.0:0", "--insecure-no-auth")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +240,7 @@ func TestServeMayListenElsewhereWhenToldSo(t *testing.T) {
 func TestMigrateFromSeveralProcessesAtOnce(t *testing.T) {
 	t.Parallel()
 	dsn := storetest.EmptyDSN(t)
-	var migrating []*prove.Process
+	var migrating []*proc.Process
 	for range 4 {
 		migrating = append(migrating, launch(t, []string{"DATABASE_URL=" + dsn}, "migrate"))
 	}
@@ -273,7 +274,7 @@ func TestReplicasThatMigrateAtOnceAllServe(t *testing.T) {
 	errs := make(chan error, 3)
 	for range cap(errs) {
 		go func() {
-			r, err := prove.Serve(ctx, binary(t), dsn, "--migrate")
+			r, err := proc.Serve(ctx, binary(t), dsn, "--migrate")
 			if err == nil {
 				err = r.Stop(ctx)
 				r.Kill()
@@ -305,9 +306,9 @@ func TestDevRunsTheSampleJobsAndLeavesNothingBehind(t *testing.T) {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	start := func() *prove.Replica {
+	start := func() *proc.Replica {
 		t.Helper()
-		r, err := prove.Dev(ctx, binary(t), dir, "--listen="+address)
+		r, err := proc.Dev(ctx, binary(t), dir, "--listen="+address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -334,11 +335,11 @@ func TestDevRunsTheSampleJobsAndLeavesNothingBehind(t *testing.T) {
 	if _, err := second.API.Do(ctx, "POST", "/v1/jobs/only-when-triggered/trigger", nil, nil); err != nil {
 		t.Error(err)
 	}
-	silent := prove.JobSpec{
+	silent := proc.JobSpec{
 		"name": "silent", "schedule": map[string]any{"delay": "0s"}, "target": map[string]any{"url": second.API.URL + "/echo?status=202"},
 		"completion": "callback", "heartbeat_timeout": "1s", "retry": map[string]any{"max_attempts": 1},
 	}
-	if err := second.API.Create(ctx, []prove.JobSpec{silent}); err != nil {
+	if err := second.API.Create(ctx, []proc.JobSpec{silent}); err != nil {
 		t.Error(err)
 	}
 	await(ctx, t, "the end of work that no replica held", func() bool {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"punctual/httpapi/prove"
+	"punctual/httpapi/proc"
 	"punctual/store/storetest"
 )
 
@@ -113,7 +113,7 @@ func TestVerifyProvesWhatARealReplicaDid(t *testing.T) {
 	dsn := storetest.DSN(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	r, err := prove.Serve(ctx, binary(t), dsn)
+	r, err := proc.Serve(ctx, binary(t), dsn)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/proc"
 	"punctual/store/storetest"
 )
 
@@ -29,8 +30,8 @@ func TestABackfillRunsEachPastSlotOnceOldestFirst(t *testing.T) {
 	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
 	w.Script("/hook", Answer{Delay: 50 * time.Millisecond})
-	fleet := []*Replica{serve(t, dsn), serve(t, dsn)}
-	create(t, fleet[0].API, job("a", w.URL+"/hook", JobSpec{
+	fleet := []*proc.Replica{serve(t, dsn), serve(t, dsn)}
+	create(t, fleet[0].API, job("a", w.URL+"/hook", proc.JobSpec{
 		"schedule": map[string]any{"cron": "*/4 * * * *"}, "jitter": "0s", "concurrency_policy": "forbid", "expires_after": "1m", "paused": true,
 	}))
 	// The slots of the last hour: in the first half there was no job, in the second it was paused.

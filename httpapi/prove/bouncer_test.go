@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/proc"
 	"punctual/store/storetest"
 )
 
@@ -11,7 +12,7 @@ func TestEverythingWorksThroughPgBouncer(t *testing.T) {
 	t.Parallel()
 	direct, w := storetest.EmptyDSN(t), newWitness(t)
 	dsn := storetest.PgBouncer(t, storetest.Server(t), direct, "default_pool_size = 6")
-	migrate, err := Launch(binary(t), []string{"DATABASE_URL=" + dsn}, "migrate")
+	migrate, err := proc.Launch(binary(t), []string{"DATABASE_URL=" + dsn}, "migrate")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,12 +25,12 @@ func TestEverythingWorksThroughPgBouncer(t *testing.T) {
 	w.Script("/retried", Answer{Status: 500}, Answer{})
 	end := nextSecond(4 * time.Second).UTC().Format(time.RFC3339)
 	create(t, first.API,
-		job("once", w.URL+"/once", JobSpec{"schedule": map[string]any{"delay": "300ms"}}),
-		job("every", w.URL+"/every", JobSpec{"schedule": map[string]any{"every": "1s", "ends_at": end}, "concurrency_policy": "forbid"}),
-		job("retried", w.URL+"/retried", JobSpec{"schedule": map[string]any{"delay": "10ms"}, "retry": map[string]any{"initial_backoff": "50ms"}}),
+		job("once", w.URL+"/once", proc.JobSpec{"schedule": map[string]any{"delay": "300ms"}}),
+		job("every", w.URL+"/every", proc.JobSpec{"schedule": map[string]any{"every": "1s", "ends_at": end}, "concurrency_policy": "forbid"}),
+		job("retried", w.URL+"/retried", proc.JobSpec{"schedule": map[string]any{"delay": "10ms"}, "retry": map[string]any{"initial_backoff": "50ms"}}),
 		job("by-hand", w.URL+"/by-hand", nil),
 	)
-	create(t, second.API, job("paused", w.URL+"/paused", JobSpec{"schedule": map[string]any{"cron": "* * * * * *", "ends_at": end}}))
+	create(t, second.API, job("paused", w.URL+"/paused", proc.JobSpec{"schedule": map[string]any{"cron": "* * * * * *", "ends_at": end}}))
 	do[any](t, second.API, "POST", "/v1/jobs/by-hand/trigger", map[string]any{"body": map[string]any{"by": "hand"}})
 	do[any](t, second.API, "POST", "/v1/jobs/paused/pause", map[string]any{"note": "a test"})
 	paused := len(w.At("/paused"))

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/proc"
 	"punctual/store/storetest"
 )
 
@@ -64,7 +65,7 @@ func (p *deadPort) open() *Witness {
 }
 
 // metric reads a metric without labels from /metrics.
-func metric(t *testing.T, a *API, name string) (value float64) {
+func metric(t *testing.T, a *proc.API, name string) (value float64) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.URL+"/metrics", nil)
 	if err != nil {
@@ -106,15 +107,15 @@ func TestADeadTargetIsSparedAndRecovers(t *testing.T) {
 	at := func(d time.Duration) map[string]any {
 		return map[string]any{"at": due.Add(d).UTC().Format(time.RFC3339Nano)}
 	}
-	var jobs []JobSpec
+	var jobs []proc.JobSpec
 	for i := range refused {
-		jobs = append(jobs, job(fmt.Sprint("refused-", i), "http://"+dead.addr+"/hook", JobSpec{"schedule": at(0), "retry": retry}))
+		jobs = append(jobs, job(fmt.Sprint("refused-", i), "http://"+dead.addr+"/hook", proc.JobSpec{"schedule": at(0), "retry": retry}))
 	}
 	for i := range hung {
-		jobs = append(jobs, job(fmt.Sprint("hung-", i), hanging.URL+"/hang", JobSpec{"schedule": at(0), "retry": retry, "timeout": "4s"}))
+		jobs = append(jobs, job(fmt.Sprint("hung-", i), hanging.URL+"/hang", proc.JobSpec{"schedule": at(0), "retry": retry, "timeout": "4s"}))
 	}
 	for i := range well {
-		jobs = append(jobs, job(fmt.Sprint("well-", i), w.URL+"/well", JobSpec{"schedule": at(time.Duration(i) * 250 * time.Millisecond)}))
+		jobs = append(jobs, job(fmt.Sprint("well-", i), w.URL+"/well", proc.JobSpec{"schedule": at(time.Duration(i) * 250 * time.Millisecond)}))
 	}
 	create(t, r.API, jobs...)
 

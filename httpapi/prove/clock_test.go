@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/proc"
 	"punctual/store/privatepg"
 	"punctual/store/storetest"
 )
@@ -20,15 +21,15 @@ func TestStepsOfTheDatabasesClockFireNothingEarlyOrTwice(t *testing.T) {
 	const step = 5 * time.Minute
 	clock, w := storetest.NewClock(t), newWitness(t)
 	dsn := storetest.Database(t, storetest.NewServer(t, privatepg.Config{Env: clock.Env}))
-	fleet := []*Replica{serve(t, dsn), serve(t, dsn)}
-	var jobs []JobSpec
+	fleet := []*proc.Replica{serve(t, dsn), serve(t, dsn)}
+	var jobs []proc.JobSpec
 	for i := range 15 {
 		policy := []string{"allow", "forbid", "wait"}[i%3]
-		jobs = append(jobs, job(fmt.Sprintf("cron-%d", i), w.URL+"/cron", JobSpec{"concurrency_policy": policy, "schedule": map[string]any{"cron": "* * * * * *"}}))
+		jobs = append(jobs, job(fmt.Sprintf("cron-%d", i), w.URL+"/cron", proc.JobSpec{"concurrency_policy": policy, "schedule": map[string]any{"cron": "* * * * * *"}}))
 	}
 	for i := range 200 {
 		due := time.Now().Add(2*time.Second + 50*time.Millisecond*time.Duration(i))
-		jobs = append(jobs, job(fmt.Sprintf("once-%d", i), w.URL+"/once", JobSpec{"schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)}}))
+		jobs = append(jobs, job(fmt.Sprintf("once-%d", i), w.URL+"/once", proc.JobSpec{"schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)}}))
 	}
 	create(t, fleet[0].API, jobs...)
 	newest := func() (at time.Time) { // slot of a cron job that was sent
@@ -47,7 +48,7 @@ func TestStepsOfTheDatabasesClockFireNothingEarlyOrTwice(t *testing.T) {
 	await(t, "three seconds of them", func() bool { return newest().After(passed.Add(3 * time.Second)) })
 
 	clock.Step(0)
-	create(t, fleet[1].API, job("delayed", w.URL+"/delayed", JobSpec{"schedule": map[string]any{"delay": "1s"}}), job("by-hand", w.URL+"/by-hand", nil))
+	create(t, fleet[1].API, job("delayed", w.URL+"/delayed", proc.JobSpec{"schedule": map[string]any{"delay": "1s"}}), job("by-hand", w.URL+"/by-hand", nil))
 	do[any](t, fleet[0].API, "POST", "/v1/jobs/by-hand/trigger", nil)
 	await(t, "what is due by the clock that was set back", func() bool { return len(w.At("/delayed")) == 1 && len(w.At("/by-hand")) == 1 })
 	conn := connect(t, dsn)

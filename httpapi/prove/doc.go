@@ -1,7 +1,7 @@
 // Package prove shows, from the outside, that Punctual keeps its promises.
 //
 // It runs replicas as what they are in production, separate processes of the real binary on a real
-// Postgres (Serve), lets them call a target that remembers every request it got (Witness), and afterwards
+// Postgres (package proc), lets them call a target that remembers every request it got (Witness), and afterwards
 // works out which slots were due, from the definitions and the clock alone, to compare them with the runs
 // in the database and with what the witness saw (Check):
 //
@@ -17,5 +17,5 @@
 // only cron expressions with zones, names, L, W or # are left to scheduler.Timetable, which has tables
 // and a brute-force oracle of its own.
 //
-// It is for tests and benchmarks. Nothing in the binary imports it.
+// It is for tests. Nothing in the binary imports it.
 package prove

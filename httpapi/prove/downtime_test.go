@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/httpapi/proc"
 	"punctual/store/storetest"
 )
 
@@ -29,9 +30,9 @@ func TestSixHoursOfDowntime(t *testing.T) {
 	policies := []string{"skip", "fire_once", "fire_all"}
 	before := serve(t, dsn)
 	hourly := fmt.Sprint(time.Now().Add(30*time.Minute).Minute(), " * * * *") // far from now, whatever the time of day
-	var specs []JobSpec
+	var specs []proc.JobSpec
 	for i := range jobs {
-		specs = append(specs, job(fmt.Sprintf("%s-%d", policies[i%3], i), w.URL+"/"+policies[i%3], JobSpec{
+		specs = append(specs, job(fmt.Sprintf("%s-%d", policies[i%3], i), w.URL+"/"+policies[i%3], proc.JobSpec{
 			"schedule": map[string]any{"cron": hourly}, "jitter": "0s", "missed": map[string]any{"policy": policies[i%3]},
 		}))
 	}
@@ -47,7 +48,7 @@ func TestSixHoursOfDowntime(t *testing.T) {
 	start := nextSecond(time.Second)
 	last := start.Add(14 * time.Second).UTC().Format(time.RFC3339)
 	for i := range 10 {
-		create(t, after.API, job(fmt.Sprint("now-", i), w.URL+"/now", JobSpec{"schedule": map[string]any{"every": "1s", "starts_at": start.UTC().Format(time.RFC3339), "ends_at": last}}))
+		create(t, after.API, job(fmt.Sprint("now-", i), w.URL+"/now", proc.JobSpec{"schedule": map[string]any{"every": "1s", "starts_at": start.UTC().Format(time.RFC3339), "ends_at": last}}))
 	}
 	await(t, "the last slots", func() bool { return time.Now().UTC().Format(time.RFC3339) > last })
 	f := atRest(t, dsn, w)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/proc"
 	"punctual/store/storetest"
 )
 
@@ -15,7 +16,7 @@ func TestAStoppingReplicaFinishesWhatFitsAndInterruptsTheRest(t *testing.T) {
 	w.Script("/stuck", Answer{Hang: true})
 	first := serve(t, dsn, "--drain-timeout=2s")
 	const slow = 10
-	create(t, first.API, job("stuck", w.URL+"/stuck", JobSpec{"retry": map[string]any{"max_attempts": 1}}))
+	create(t, first.API, job("stuck", w.URL+"/stuck", proc.JobSpec{"retry": map[string]any{"max_attempts": 1}}))
 	for i := range slow {
 		create(t, first.API, job(fmt.Sprint("slow-", i), w.URL+"/slow", nil))
 	}

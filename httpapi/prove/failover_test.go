@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/httpapi/proc"
 	"punctual/store/privatepg"
 	"punctual/store/storetest"
 )
@@ -32,9 +33,9 @@ func TestASynchronousFailoverLosesNothing(t *testing.T) {
 	standby := storetest.NewStandby(t, primary, "")
 	configure(t, primary, `synchronous_standby_names = '*'`)
 	both := storetest.Either(t, dsn, primary, standby)
-	fleet := []*Replica{serve(t, both), serve(t, both)}
+	fleet := []*proc.Replica{serve(t, both), serve(t, both)}
 	w.Script("/slow", Answer{Hang: true})
-	create(t, fleet[0].API, job("slow", w.URL+"/slow", JobSpec{"concurrency_policy": "forbid"}))
+	create(t, fleet[0].API, job("slow", w.URL+"/slow", proc.JobSpec{"concurrency_policy": "forbid"}))
 	do[any](t, fleet[0].API, "POST", "/v1/jobs/slow/trigger", nil)
 	s := besiege(t, fleet[0].API, w, 10)
 	await(t, "a request in flight", func() bool { return len(w.At("/slow")) == 1 })
@@ -67,10 +68,10 @@ func TestAnAsynchronousFailoverRepeatsOnlySlotsInsideTheLag(t *testing.T) {
 	proxy, from := storetest.NewProxy(t, primary.TCP("postgres"))
 	standby := storetest.NewStandby(t, primary, from)
 	both := storetest.Either(t, dsn, primary, standby)
-	fleet := []*Replica{serve(t, both), serve(t, both)}
+	fleet := []*proc.Replica{serve(t, both), serve(t, both)}
 	h := herd{start: nextSecond(2 * time.Second), oneShots: 500, within: 10 * time.Second, cronJobs: 20, seconds: 10}
 	create(t, fleet[0].API, h.jobs(w.URL)...)
-	once := JobSpec{"schedule": map[string]any{"at": h.end().UTC().Format(time.RFC3339)}}
+	once := proc.JobSpec{"schedule": map[string]any{"at": h.end().UTC().Format(time.RFC3339)}}
 	create(t, fleet[0].API, job("before-the-lag", w.URL+"/before", once))
 	await(t, "the load", func() bool { return w.Len() > h.runs()/4 })
 	ahead := connect(t, primary.DSN("postgres"))

@@ -10,12 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/proc"
 	"punctual/scheduler/failpoint"
 	"punctual/store/storetest"
 )
 
 // fatal starts a replica that ends, as by kill -9, when it comes to a step for the nth time.
-func fatal(t testing.TB, dsn string, point failpoint.Point, nth int, how string) *Replica {
+func fatal(t testing.TB, dsn string, point failpoint.Point, nth int, how string) *proc.Replica {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -24,7 +25,7 @@ func fatal(t testing.TB, dsn string, point failpoint.Point, nth int, how string)
 		t.Fatal(err)
 	}
 	args := []string{"serve", "--log-format=json", "--listen=127.0.0.1:0"}
-	r, err := start(ctx, path, []string{"DATABASE_URL=" + dsn, fmt.Sprintf("PUNCTUAL_FAILPOINT=%s:%d=%s", point, nth, how)}, args)
+	r, err := proc.Start(ctx, path, []string{"DATABASE_URL=" + dsn, fmt.Sprintf("PUNCTUAL_FAILPOINT=%s:%d=%s", point, nth, how)}, args)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,10 +60,10 @@ func TestAKillAtAnyStepLosesNothing(t *testing.T) {
 func killAt(t *testing.T, point failpoint.Point, nth int) {
 	dsn, w := storetest.DSN(t), newWitness(t)
 	scriptMix(w)
-	var serving atomic.Pointer[Replica]
-	work(t, w, func() []*Replica { return []*Replica{serving.Load()} })
+	var serving atomic.Pointer[proc.Replica]
+	work(t, w, func() []*proc.Replica { return []*proc.Replica{serving.Load()} })
 
-	var victim *Replica
+	var victim *proc.Replica
 	if strings.HasPrefix(string(point), "recover-") {
 		first := serve(t, dsn)
 		serving.Store(first)
@@ -105,9 +106,9 @@ func TestAReplicaFrozenInItsClaimHoldsNobodyUp(t *testing.T) {
 	dsn, w := storetest.DSN(t), newWitness(t)
 	scriptMix(w)
 	frozen := fatal(t, dsn, failpoint.ClaimLocked, 1, "stop")
-	var serving atomic.Pointer[Replica]
+	var serving atomic.Pointer[proc.Replica]
 	serving.Store(frozen)
-	work(t, w, func() []*Replica { return []*Replica{serving.Load()} })
+	work(t, w, func() []*proc.Replica { return []*proc.Replica{serving.Load()} })
 	create(t, frozen.API, mixed(6).jobs(w.URL)...)
 	survivor := serve(t, dsn)
 	serving.Store(survivor)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"punctual/httpapi/proc"
 )
 
 // siege is the load under which the database fails: a herd, jobs that must not overlap although their
@@ -18,13 +20,13 @@ type siege struct {
 }
 
 // besiege creates a load that starts in two seconds and lasts so long.
-func besiege(t testing.TB, api *API, w *Witness, seconds int) siege {
+func besiege(t testing.TB, api *proc.API, w *Witness, seconds int) siege {
 	t.Helper()
 	s := siege{herd: herd{start: nextSecond(2 * time.Second), oneShots: 40 * seconds, within: time.Duration(seconds) * time.Second, cronJobs: 15, seconds: seconds}, gated: 10, failing: 3 * seconds}
 	jobs := s.jobs(w.URL)
 	w.Script("/gated", Answer{Delay: 300 * time.Millisecond})
 	for i := range s.gated {
-		jobs = append(jobs, job(fmt.Sprintf("gated-%d", i), w.URL+"/gated", JobSpec{
+		jobs = append(jobs, job(fmt.Sprintf("gated-%d", i), w.URL+"/gated", proc.JobSpec{
 			"concurrency_policy": []string{"forbid", "wait"}[i%2],
 			"schedule":           map[string]any{"every": "1s", "starts_at": s.start.UTC().Format(time.RFC3339), "ends_at": s.end().UTC().Format(time.RFC3339)},
 		}))
@@ -33,7 +35,7 @@ func besiege(t testing.TB, api *API, w *Witness, seconds int) siege {
 		path := fmt.Sprintf("/fails-once/%d", i)
 		w.Script(path, Answer{Status: 500}, Answer{})
 		due := s.start.Add(s.within * time.Duration(i) / time.Duration(s.failing))
-		jobs = append(jobs, job(fmt.Sprintf("fails-once-%d", i), w.URL+path, JobSpec{
+		jobs = append(jobs, job(fmt.Sprintf("fails-once-%d", i), w.URL+path, proc.JobSpec{
 			"retry": map[string]any{"initial_backoff": "100ms"}, "schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)},
 		}))
 	}
@@ -69,7 +71,7 @@ func (s siege) harmless(t testing.TB, f Facts) {
 
 // calm checks that a replica still runs, that it was never taken for lost, and that it did not flood its log: at
 // most so many lines.
-func calm(t testing.TB, r *Replica, lines int) {
+func calm(t testing.TB, r *proc.Replica, lines int) {
 	t.Helper()
 	select {
 	case <-r.Done():

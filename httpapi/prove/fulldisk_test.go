@@ -9,12 +9,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"punctual/httpapi/proc"
 	"punctual/store/privatepg"
 	"punctual/store/storetest"
 )
 
 func TestAFullDiskLosesNothing(t *testing.T) {
-	for name, fill := range map[string]func(*testing.T, *privatepg.Server, *storetest.Disk, []*Replica){
+	for name, fill := range map[string]func(*testing.T, *privatepg.Server, *storetest.Disk, []*proc.Replica){
 		"tables": fillTables, "write-ahead log": fillWAL,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -25,7 +26,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 			disk, w := storetest.NewDisk(t), newWitness(t)
 			server := storetest.NewServer(t, privatepg.Config{Env: disk.Env})
 			dsn := storetest.Database(t, server)
-			fleet := []*Replica{serve(t, dsn), serve(t, dsn)}
+			fleet := []*proc.Replica{serve(t, dsn), serve(t, dsn)}
 			s := besiege(t, fleet[0].API, w, 10)
 			fill(t, server, disk, fleet)
 			for _, r := range fleet {
@@ -44,7 +45,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 }
 
 // fillTables keeps tables from growing for some seconds: statements fail.
-func fillTables(t *testing.T, _ *privatepg.Server, disk *storetest.Disk, fleet []*Replica) {
+func fillTables(t *testing.T, _ *privatepg.Server, disk *storetest.Disk, fleet []*proc.Replica) {
 	disk.Fill(storetest.Tables)
 	began := time.Now()
 	for _, r := range fleet {
@@ -59,7 +60,7 @@ func fillTables(t *testing.T, _ *privatepg.Server, disk *storetest.Disk, fleet [
 
 // fillWAL keeps the write-ahead log from growing, at which Postgres panics, and cannot start again before
 // there is room.
-func fillWAL(t *testing.T, server *privatepg.Server, disk *storetest.Disk, fleet []*Replica) {
+func fillWAL(t *testing.T, server *privatepg.Server, disk *storetest.Disk, fleet []*proc.Replica) {
 	disk.Fill(storetest.WAL)
 	began := time.Now()
 	await(t, "Postgres to panic", func() bool { return !switchWAL(t.Context(), server) })

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/proc"
 	"punctual/store/storetest"
 )
 
@@ -20,14 +21,14 @@ func TestAThousandSlotsAtOnceWhileEverybodyMeddles(t *testing.T) {
 	}
 	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
-	fleet := []*Replica{serve(t, dsn), serve(t, dsn), serve(t, dsn)}
+	fleet := []*proc.Replica{serve(t, dsn), serve(t, dsn), serve(t, dsn)}
 	w.Script("/fails", Answer{Status: 404}) // an answer all the same: no circuit breaker opens
 	w.Script("/slow", Answer{Delay: 300 * time.Millisecond})
 	const jobs = 1000
 	start := nextSecond(3 * time.Second)
-	var specs []JobSpec
+	var specs []proc.JobSpec
 	for i := range jobs {
-		specs = append(specs, job(fmt.Sprint("racer-", i), w.URL+[]string{"/prompt", "/slow", "/fails"}[i%3], JobSpec{
+		specs = append(specs, job(fmt.Sprint("racer-", i), w.URL+[]string{"/prompt", "/slow", "/fails"}[i%3], proc.JobSpec{
 			"concurrency_policy": []string{"allow", "forbid", "replace", "wait"}[i%4],
 			"schedule":           map[string]any{"every": "2s", "starts_at": start.UTC().Format(time.RFC3339), "ends_at": start.Add(4 * time.Second).UTC().Format(time.RFC3339)},
 			"retry":              map[string]any{"max_attempts": 2, "initial_backoff": "50ms", "multiplier": 1, "max_backoff": "1s"},
@@ -71,7 +72,7 @@ func TestAThousandSlotsAtOnceWhileEverybodyMeddles(t *testing.T) {
 }
 
 // meddle triggers, cancels and replays at random. A conflict is a right answer; an error of the server is not.
-func meddle(t *testing.T, api *API, rng *rand.Rand, jobs int, until time.Time) {
+func meddle(t *testing.T, api *proc.API, rng *rand.Rand, jobs int, until time.Time) {
 	type list struct{ Data []struct{ ID, Run string } }
 	for time.Now().Before(until) {
 		path := fmt.Sprint("/v1/jobs/racer-", rng.IntN(jobs))

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/proc"
 	"punctual/migrations"
 	"punctual/store/storetest"
 )
@@ -31,7 +32,7 @@ func TestAMigrationUnderLoadFailsNoClaim(t *testing.T) {
 	}
 	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
-	fleet := []*Replica{serve(t, dsn), serve(t, dsn)}
+	fleet := []*proc.Replica{serve(t, dsn), serve(t, dsn)}
 	h := herd{start: nextSecond(2 * time.Second), oneShots: 500, within: 8 * time.Second, cronJobs: 30, seconds: 8}
 	create(t, fleet[0].API, h.jobs(w.URL)...)
 	await(t, "the load", func() bool { return w.Len() > h.runs()/4 })
@@ -58,7 +59,7 @@ func TestAMigrationUnderLoadFailsNoClaim(t *testing.T) {
 
 func migrate(t testing.TB, binary, dsn string) {
 	t.Helper()
-	p, err := Launch(binary, []string{"DATABASE_URL=" + dsn}, "migrate")
+	p, err := proc.Launch(binary, []string{"DATABASE_URL=" + dsn}, "migrate")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,22 +77,22 @@ func TestSoakTheVersionBeforeSideBySide(t *testing.T) {
 	dsn, w := storetest.EmptyDSN(t), newWitness(t)
 	old := buildBefore(t, migrations.Latest())
 	migrate(t, old, dsn)
-	start := func(binary string) *Replica {
+	start := func(binary string) *proc.Replica {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		r, err := Serve(ctx, binary, dsn)
+		r, err := proc.Serve(ctx, binary, dsn)
 		if err != nil {
 			t.Fatal(err)
 		}
 		watch(t, r.Process)
 		return r
 	}
-	before := []*Replica{start(old), start(old)}
+	before := []*proc.Replica{start(old), start(old)}
 	h := herd{start: nextSecond(2 * time.Second), oneShots: 2000, within: 20 * time.Second, cronJobs: 50, seconds: 20}
 	create(t, before[0].API, h.jobs(w.URL)...)
 	await(t, "the load", func() bool { return w.Len() > h.runs()/5 })
 	migrate(t, binary(t), dsn)
-	var after []*Replica
+	var after []*proc.Replica
 	for _, r := range before {
 		ready(t, r) // on the newer schema
 		after = append(after, start(binary(t)))

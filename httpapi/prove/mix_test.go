@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"punctual/httpapi/proc"
 )
 
 // mix is a load of everything there is: each policy with prompt and with slow targets, both kinds of delivery,
@@ -32,10 +34,10 @@ func scriptMix(w *Witness) {
 	w.Script(longPath, Answer{Status: http.StatusAccepted})
 }
 
-func (m mix) jobs(url string) (jobs []JobSpec) {
+func (m mix) jobs(url string) (jobs []proc.JobSpec) {
 	for i := range m.copies {
-		add := func(name, path string, more JobSpec) {
-			spec := job(fmt.Sprint(name, "-", i), url+path, JobSpec{
+		add := func(name, path string, more proc.JobSpec) {
+			spec := job(fmt.Sprint(name, "-", i), url+path, proc.JobSpec{
 				"schedule": map[string]any{"every": "1s", "starts_at": m.start.UTC().Format(time.RFC3339), "ends_at": m.end().UTC().Format(time.RFC3339)},
 				"retry":    map[string]any{"max_attempts": 6, "initial_backoff": "200ms", "multiplier": 1, "max_backoff": "1s"},
 				"missed":   map[string]any{"policy": "fire_all"},
@@ -46,18 +48,18 @@ func (m mix) jobs(url string) (jobs []JobSpec) {
 			jobs = append(jobs, spec)
 		}
 		for _, policy := range []string{"allow", "forbid", "replace", "wait"} {
-			add("prompt-"+policy, promptPath, JobSpec{"concurrency_policy": policy})
-			add("slow-"+policy, slowPath, JobSpec{"concurrency_policy": policy})
-			add("flaky-"+policy, flakyPath, JobSpec{"concurrency_policy": policy})
-			add("long-"+policy, longPath, JobSpec{"concurrency_policy": policy, "completion": "callback", "heartbeat_timeout": "20s"})
+			add("prompt-"+policy, promptPath, proc.JobSpec{"concurrency_policy": policy})
+			add("slow-"+policy, slowPath, proc.JobSpec{"concurrency_policy": policy})
+			add("flaky-"+policy, flakyPath, proc.JobSpec{"concurrency_policy": policy})
+			add("long-"+policy, longPath, proc.JobSpec{"concurrency_policy": policy, "completion": "callback", "heartbeat_timeout": "20s"})
 		}
 		for _, policy := range []string{"allow", "forbid"} {
-			add("once-"+policy, promptPath, JobSpec{"concurrency_policy": policy, "delivery": "at_most_once"})
-			add("flaky-once-"+policy, flakyPath, JobSpec{"concurrency_policy": policy, "delivery": "at_most_once"})
+			add("once-"+policy, promptPath, proc.JobSpec{"concurrency_policy": policy, "delivery": "at_most_once"})
+			add("flaky-once-"+policy, flakyPath, proc.JobSpec{"concurrency_policy": policy, "delivery": "at_most_once"})
 		}
 		for s := range m.seconds {
 			due := m.start.Add(time.Duration(s)*time.Second + 370*time.Millisecond)
-			add(fmt.Sprint("shot-", s), promptPath, JobSpec{"schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)}})
+			add(fmt.Sprint("shot-", s), promptPath, proc.JobSpec{"schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)}})
 		}
 	}
 	return jobs
@@ -71,7 +73,7 @@ func mixed(seconds int) mix { return mix{start: nextSecond(time.Second), seconds
 
 // work does the work that long jobs ask for: it completes each attempt through any replica that answers, until
 // one has taken it or said that the attempt is over. replicas returns those there are. It ends with the test.
-func work(t testing.TB, w *Witness, replicas func() []*Replica) {
+func work(t testing.TB, w *Witness, replicas func() []*proc.Replica) {
 	ctx, stop := context.WithCancel(t.Context())
 	var working sync.WaitGroup
 	working.Go(func() {
@@ -93,7 +95,7 @@ func work(t testing.TB, w *Witness, replicas func() []*Replica) {
 	t.Cleanup(func() { stop(); working.Wait() })
 }
 
-func completeWork(ctx context.Context, q Request, replicas func() []*Replica) {
+func completeWork(ctx context.Context, q Request, replicas func() []*proc.Replica) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for i := 0; ; i++ {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/proc"
 	"punctual/store/storetest"
 )
 
@@ -18,8 +19,8 @@ func TestARunThatKillsItsReplicasIsDeadAfterThree(t *testing.T) {
 	w.Script("/poison", Answer{Hang: true})
 	r := serve(t, dsn)
 	start := nextSecond(time.Second)
-	create(t, r.API, job("poison", w.URL+"/poison", JobSpec{"concurrency_policy": "forbid", "timeout": "5m", "retry": map[string]any{"max_attempts": 10}}),
-		job("healthy", w.URL+"/healthy", JobSpec{"schedule": map[string]any{"every": "1s", "starts_at": start.UTC().Format(time.RFC3339)}}))
+	create(t, r.API, job("poison", w.URL+"/poison", proc.JobSpec{"concurrency_policy": "forbid", "timeout": "5m", "retry": map[string]any{"max_attempts": 10}}),
+		job("healthy", w.URL+"/healthy", proc.JobSpec{"schedule": map[string]any{"every": "1s", "starts_at": start.UTC().Format(time.RFC3339)}}))
 	do[any](t, r.API, "POST", "/v1/jobs/poison/trigger", nil)
 	for victims := 1; victims <= 3; victims++ {
 		await(t, fmt.Sprint("victim ", victims), func() bool { return len(w.At("/poison")) == victims })
@@ -51,7 +52,7 @@ func TestHangingTargetsDelayNobodyElse(t *testing.T) {
 	w.Script("/hangs", Answer{Hang: true})
 	quiet := lateOf(t, r, w, dsn, "/before")
 	for i := range 100 {
-		create(t, r.API, job(fmt.Sprint("hangs-", i), w.URL+"/hangs", JobSpec{"schedule": map[string]any{"delay": "0s"}, "timeout": "60s"}))
+		create(t, r.API, job(fmt.Sprint("hangs-", i), w.URL+"/hangs", proc.JobSpec{"schedule": map[string]any{"delay": "0s"}, "timeout": "60s"}))
 	}
 	await(t, "all of them to hang", func() bool { return len(w.At("/hangs")) == 100 })
 	loud := lateOf(t, r, w, dsn, "/beside")
@@ -65,10 +66,10 @@ func TestHangingTargetsDelayNobodyElse(t *testing.T) {
 }
 
 // lateOf has 20 jobs fire each second for 5 s, and returns the 99th percentile of how late they were.
-func lateOf(t *testing.T, r *Replica, w *Witness, dsn, path string) time.Duration {
+func lateOf(t *testing.T, r *proc.Replica, w *Witness, dsn, path string) time.Duration {
 	t.Helper()
 	h := herd{start: nextSecond(time.Second), oneShots: 100, within: 5 * time.Second}
-	var specs []JobSpec
+	var specs []proc.JobSpec
 	for i, j := range h.jobs(w.URL) {
 		j["name"], j["target"] = fmt.Sprint(path[1:], "-", i), map[string]any{"url": w.URL + path}
 		specs = append(specs, j)

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/httpapi/proc"
 	"punctual/store/privatepg"
 	"punctual/store/storetest"
 )
@@ -33,13 +34,13 @@ type besieged struct {
 
 // member is a place in the fleet: one replica after the other, and their way to the database.
 type member struct {
-	replica *Replica // nil while there is none
+	replica *proc.Replica // nil while there is none
 	proxy   *storetest.Proxy
 	dsn     string
 }
 
 // live returns the replicas there are.
-func (b *besieged) live() (replicas []*Replica) {
+func (b *besieged) live() (replicas []*proc.Replica) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, m := range b.members {
@@ -56,7 +57,7 @@ func (b *besieged) note(what string) {
 	b.counts[what]++
 }
 
-func (b *besieged) set(m *member, r *Replica) {
+func (b *besieged) set(m *member, r *proc.Replica) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	m.replica = r
@@ -65,7 +66,7 @@ func (b *besieged) set(m *member, r *Replica) {
 // start puts a replica into a place. The database may be away: it waits for it, as long as it takes.
 func (b *besieged) start(m *member) {
 	for {
-		r, err := Serve(b.t.Context(), binary(b.t), m.dsn, "--database-wait=60s")
+		r, err := proc.Serve(b.t.Context(), binary(b.t), m.dsn, "--database-wait=60s")
 		if err == nil {
 			watch(b.t, r.Process)
 			b.set(m, r)

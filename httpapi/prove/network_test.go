@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/proc"
 	"punctual/store/storetest"
 )
 
@@ -18,7 +19,7 @@ func TestASlowNetworkToTheDatabaseCostsTimeOnly(t *testing.T) {
 	dsn, w := storetest.DSN(t), newWitness(t)
 	proxy, through := storetest.NewProxy(t, storetest.TCP(t, storetest.Server(t), dsn))
 	const most = 8
-	fleet := []*Replica{serve(t, named(through, "first"), "--max-conns=8"), serve(t, named(through, "second"), "--max-conns=8")}
+	fleet := []*proc.Replica{serve(t, named(through, "first"), "--max-conns=8"), serve(t, named(through, "second"), "--max-conns=8")}
 	first, second := sample(t, dsn, connectionsOf, "first"), sample(t, dsn, connectionsOf, "second")
 	s := besiege(t, fleet[0].API, w, 10)
 	before := proxy.Accepted()
@@ -113,7 +114,7 @@ func TestCommitsWhoseAnswerIsLostAreResolved(t *testing.T) {
 	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
 	proxy, through := storetest.NewProxy(t, storetest.TCP(t, storetest.Server(t), dsn))
-	fleet := []*Replica{serve(t, through), serve(t, through)}
+	fleet := []*proc.Replica{serve(t, through), serve(t, through)}
 	s := besiege(t, fleet[0].API, w, 10)
 	const claim, finish, attempt = "COMMIT", "UPDATE punctual.runs r SET status", "INSERT INTO punctual.attempts"
 	for range 12 {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"punctual/httpapi/proc"
 	"punctual/scheduler"
 	"punctual/store/storetest"
 )
@@ -14,17 +15,17 @@ import (
 func TestAHookIsToldOfADeathAndOfTheRecovery(t *testing.T) {
 	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
-	fleet := []*Replica{serve(t, dsn), serve(t, dsn)}
+	fleet := []*proc.Replica{serve(t, dsn), serve(t, dsn)}
 	conn := connect(t, dsn)
 	w.Script("/work", Answer{Status: 500}, Answer{Status: 500}, Answer{})
 	w.Script("/hook", Answer{Status: 503}, Answer{}) // a notice is retried like any run
-	create(t, fleet[0].API, job("fragile", w.URL+"/work", JobSpec{
+	create(t, fleet[0].API, job("fragile", w.URL+"/work", proc.JobSpec{
 		"concurrency_policy": "forbid", "retry": map[string]any{"max_attempts": 2, "initial_backoff": "10ms"},
 		"notify": []any{map[string]any{"on": []string{"dead", "recovered"}, "url": w.URL + "/hook"}},
 	}))
-	create(t, fleet[0].API, job("silent", w.URL+"/silent", JobSpec{"retry": map[string]any{"max_attempts": 1}}))
+	create(t, fleet[0].API, job("silent", w.URL+"/silent", proc.JobSpec{"retry": map[string]any{"max_attempts": 1}}))
 	w.Script("/silent", Answer{Status: 500})
-	run := func(r *Replica, name, want string) {
+	run := func(r *proc.Replica, name, want string) {
 		t.Helper()
 		id := do[runView](t, r.API, "POST", "/v1/jobs/"+name+"/trigger", nil).ID
 		await(t, "the end of a run", func() bool { return do[runView](t, r.API, "GET", "/v1/runs/"+id, nil).Status == want })

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/proc"
 	"punctual/store/storetest"
 )
 
@@ -19,9 +20,9 @@ func TestSoakATargetIsDownForFiveMinutes(t *testing.T) {
 	dsn, w, dead := storetest.DSN(t), newWitness(t), newDeadPort(t)
 	r := serve(t, dsn, fmt.Sprintf("--queues=default=%d", slots))
 	start := nextSecond(15 * time.Second)
-	var specs []JobSpec
+	var specs []proc.JobSpec
 	for i := range jobs {
-		specs = append(specs, job(fmt.Sprint("down-", i), "http://"+dead.addr+"/hook", JobSpec{"schedule": map[string]any{"at": start.UTC().Format(time.RFC3339)}}))
+		specs = append(specs, job(fmt.Sprint("down-", i), "http://"+dead.addr+"/hook", proc.JobSpec{"schedule": map[string]any{"at": start.UTC().Format(time.RFC3339)}}))
 	}
 	create(t, r.API, specs...)
 	well := herd{start: start, cronJobs: 5, seconds: int(down.Seconds())}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/proc"
 	"punctual/store/storetest"
 )
 
@@ -24,7 +25,7 @@ func TestWhatIsDueFiresAtOnceWhicheverReplicaWasTold(t *testing.T) {
 			t.Errorf("it arrived %s after it was due", late)
 		}
 	}
-	for i, a := range []*API{told.API, other.API, told.API} {
+	for i, a := range []*proc.API{told.API, other.API, told.API} {
 		t.Run(fmt.Sprint("triggered-", i), func(t *testing.T) {
 			path := fmt.Sprint("/triggered-", i)
 			create(t, a, job(path[1:], w.URL+path, nil))
@@ -34,12 +35,12 @@ func TestWhatIsDueFiresAtOnceWhicheverReplicaWasTold(t *testing.T) {
 		})
 		t.Run(fmt.Sprint("soon-", i), func(t *testing.T) {
 			path, due := fmt.Sprint("/soon-", i), time.Now().Add(300*time.Millisecond).Truncate(time.Millisecond)
-			create(t, a, job(path[1:], w.URL+path, JobSpec{"schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)}}))
+			create(t, a, job(path[1:], w.URL+path, proc.JobSpec{"schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)}}))
 			arrival(t, path, due)
 		})
 		t.Run(fmt.Sprint("past-", i), func(t *testing.T) {
 			path, asked := fmt.Sprint("/past-", i), time.Now()
-			create(t, a, job(path[1:], w.URL+path, JobSpec{"schedule": map[string]any{"at": "2020-01-01T00:00:00Z"}}))
+			create(t, a, job(path[1:], w.URL+path, proc.JobSpec{"schedule": map[string]any{"at": "2020-01-01T00:00:00Z"}}))
 			arrival(t, path, asked)
 		})
 	}

@@ -2,7 +2,6 @@ package prove
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -10,13 +9,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"punctual/httpapi/proc"
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(targetEnv) != "" {
-		fmt.Fprintln(os.Stderr, runTarget())
-		os.Exit(1)
-	}
 	code := m.Run()
 	RemoveBinaries()
 	os.Exit(code)
@@ -76,11 +73,11 @@ func binary(t testing.TB) string {
 
 // serve starts a replica for the test. It is killed at the end unless it has been stopped, and shows its
 // log when the test failed.
-func serve(t testing.TB, dsn string, flags ...string) *Replica {
+func serve(t testing.TB, dsn string, flags ...string) *proc.Replica {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	r, err := Serve(ctx, binary(t), dsn, flags...)
+	r, err := proc.Serve(ctx, binary(t), dsn, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +86,7 @@ func serve(t testing.TB, dsn string, flags ...string) *Replica {
 }
 
 // watch ends a process with the test.
-func watch(t testing.TB, p *Process) {
+func watch(t testing.TB, p *proc.Process) {
 	t.Cleanup(func() {
 		p.Kill()
 		out := p.Output()
@@ -102,7 +99,7 @@ func watch(t testing.TB, p *Process) {
 	})
 }
 
-func stop(t testing.TB, r *Replica) {
+func stop(t testing.TB, r *proc.Replica) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	defer cancel()
@@ -119,7 +116,7 @@ func tail(s string, n int) string {
 }
 
 // do calls the API, which must succeed.
-func do[T any](t testing.TB, a *API, method, path string, in any) T {
+func do[T any](t testing.TB, a *proc.API, method, path string, in any) T {
 	t.Helper()
 	var out T
 	if _, err := a.Do(t.Context(), method, path, in, &out); err != nil {
@@ -129,7 +126,7 @@ func do[T any](t testing.TB, a *API, method, path string, in any) T {
 }
 
 // create writes jobs.
-func create(t testing.TB, a *API, jobs ...JobSpec) {
+func create(t testing.TB, a *proc.API, jobs ...proc.JobSpec) {
 	t.Helper()
 	if err := a.Create(t.Context(), jobs); err != nil {
 		t.Fatal(err)
@@ -137,8 +134,8 @@ func create(t testing.TB, a *API, jobs ...JobSpec) {
 }
 
 // job is a definition: a name, a target and further fields.
-func job(name, url string, more JobSpec) JobSpec {
-	j := JobSpec{"name": name, "target": map[string]any{"url": url}}
+func job(name, url string, more proc.JobSpec) proc.JobSpec {
+	j := proc.JobSpec{"name": name, "target": map[string]any{"url": url}}
 	for field, value := range more {
 		j[field] = value
 	}
@@ -192,7 +189,7 @@ func verify(t testing.TB, f Facts, c Conditions) {
 // proven checks that `punctual verify` finds nothing either.
 func proven(t testing.TB, dsn string) {
 	t.Helper()
-	p, err := Launch(binary(t), []string{"DATABASE_URL=" + dsn}, "verify", "--grace=5s")
+	p, err := proc.Launch(binary(t), []string{"DATABASE_URL=" + dsn}, "verify", "--grace=5s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,4 +205,12 @@ func execute(t testing.TB, conn *pgx.Conn, sql string, args ...any) {
 	if _, err := conn.Exec(t.Context(), sql, args...); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
+}
+
+func query[T any](t testing.TB, conn *pgx.Conn, sql string, args ...any) (v T) {
+	t.Helper()
+	if err := conn.QueryRow(t.Context(), sql, args...).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return v
 }

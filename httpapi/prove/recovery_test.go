@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/proc"
 	"punctual/store/storetest"
 )
 
@@ -15,12 +16,12 @@ const takeover = 15 * time.Second
 
 // hanging makes jobs, half of which must not overlap, triggers each on a replica that is alone, and waits
 // until all their requests hang.
-func hanging(t *testing.T, r *Replica, w *Witness, jobs int) {
+func hanging(t *testing.T, r *proc.Replica, w *Witness, jobs int) {
 	t.Helper()
 	w.Script("/stuck", Answer{Hang: true})
 	for i := range jobs {
 		policy := []string{"allow", "forbid"}[i%2]
-		create(t, r.API, job(fmt.Sprint("stuck-", i), w.URL+"/stuck", JobSpec{"concurrency_policy": policy, "timeout": "5m"}))
+		create(t, r.API, job(fmt.Sprint("stuck-", i), w.URL+"/stuck", proc.JobSpec{"concurrency_policy": policy, "timeout": "5m"}))
 		do[any](t, r.API, "POST", fmt.Sprintf("/v1/jobs/stuck-%d/trigger", i), nil)
 	}
 	await(t, "all requests in flight", func() bool { return len(w.At("/stuck")) == jobs })

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"punctual/httpapi/proc"
 	"punctual/store/privatepg"
 	"punctual/store/storetest"
 )
@@ -18,7 +19,7 @@ func TestTerminatedBackendsLoseNothing(t *testing.T) {
 	}
 	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
-	fleet := []*Replica{serve(t, dsn), serve(t, dsn)}
+	fleet := []*proc.Replica{serve(t, dsn), serve(t, dsn)}
 	s := besiege(t, fleet[0].API, w, 10)
 	conn, killed := connect(t, dsn), 0
 	tick := time.NewTicker(200 * time.Millisecond)
@@ -44,7 +45,7 @@ func TestTerminatedBackendsLoseNothing(t *testing.T) {
 const probeEvery = 200 * time.Millisecond
 
 // notReady waits until a replica says why it is not ready.
-func notReady(t testing.TB, r *Replica, why string) {
+func notReady(t testing.TB, r *proc.Replica, why string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -54,7 +55,7 @@ func notReady(t testing.TB, r *Replica, why string) {
 	})
 }
 
-func ready(t testing.TB, r *Replica) {
+func ready(t testing.TB, r *proc.Replica) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -83,8 +84,8 @@ func TestAReadOnlyDatabaseLosesNothing(t *testing.T) {
 	server, w := storetest.NewServer(t, privatepg.Config{}), newWitness(t)
 	dsn := storetest.Database(t, server)
 	w.Script("/slow", Answer{Hang: true})
-	fleet := []*Replica{serve(t, dsn), serve(t, dsn)}
-	create(t, fleet[0].API, job("slow", w.URL+"/slow", JobSpec{"concurrency_policy": "forbid"}))
+	fleet := []*proc.Replica{serve(t, dsn), serve(t, dsn)}
+	create(t, fleet[0].API, job("slow", w.URL+"/slow", proc.JobSpec{"concurrency_policy": "forbid"}))
 	do[any](t, fleet[0].API, "POST", "/v1/jobs/slow/trigger", nil)
 	s := besiege(t, fleet[0].API, w, 10)
 	await(t, "the slow request", func() bool { return len(w.At("/slow")) == 1 })

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/httpapi/proc"
 	"punctual/store/storetest"
 )
 
@@ -22,14 +23,14 @@ type herd struct {
 }
 
 // jobs returns the herd's jobs. The kinds are mixed, so that each batch has some of both.
-func (h herd) jobs(url string) (jobs []JobSpec) {
+func (h herd) jobs(url string) (jobs []proc.JobSpec) {
 	for i := range h.oneShots {
 		due := h.start.Add(h.within * time.Duration(i) / time.Duration(h.oneShots))
-		jobs = append(jobs, job(fmt.Sprintf("once-%d", i), url+"/once", JobSpec{"schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)}}))
+		jobs = append(jobs, job(fmt.Sprintf("once-%d", i), url+"/once", proc.JobSpec{"schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)}}))
 	}
 	last := h.start.Add(time.Duration(h.seconds-1) * time.Second)
 	for i := range h.cronJobs {
-		jobs = append(jobs, job(fmt.Sprintf("cron-%d", i), url+"/cron", JobSpec{"schedule": map[string]any{
+		jobs = append(jobs, job(fmt.Sprintf("cron-%d", i), url+"/cron", proc.JobSpec{"schedule": map[string]any{
 			"cron": "* * * * * *", "starts_at": h.start.UTC().Format(time.RFC3339), "ends_at": last.UTC().Format(time.RFC3339),
 		}}))
 	}
@@ -69,7 +70,7 @@ func TestThreeReplicasRunEachSlotExactlyOnce(t *testing.T) {
 		t.Skip("takes more than a minute")
 	}
 	dsn, w := storetest.DSN(t), newWitness(t)
-	var fleet []*Replica
+	var fleet []*proc.Replica
 	for range 3 {
 		fleet = append(fleet, serve(t, dsn))
 	}
@@ -96,7 +97,7 @@ func TestRollingRestartLosesNothingAndSendsNothingTwice(t *testing.T) {
 		t.Skip("takes half a minute")
 	}
 	dsn, w := storetest.DSN(t), newWitness(t)
-	fleet := []*Replica{serve(t, dsn), serve(t, dsn), serve(t, dsn)}
+	fleet := []*proc.Replica{serve(t, dsn), serve(t, dsn), serve(t, dsn)}
 	var slow []Answer
 	for d := 200; d <= 500; d += 10 {
 		slow = append(slow, Answer{Delay: time.Duration(d) * time.Millisecond})
@@ -104,10 +105,10 @@ func TestRollingRestartLosesNothingAndSendsNothingTwice(t *testing.T) {
 	w.Cycle("/slow", slow...)
 	h := herd{start: nextSecond(3 * time.Second), oneShots: 1000, within: 10 * time.Second, cronJobs: 40, seconds: 14}
 	create(t, fleet[0].API, h.jobs(w.URL)...)
-	var sluggish []JobSpec
+	var sluggish []proc.JobSpec
 	last := h.start.Add(13 * time.Second).UTC().Format(time.RFC3339)
 	for i := range 30 {
-		sluggish = append(sluggish, job(fmt.Sprintf("slow-%d", i), w.URL+"/slow", JobSpec{
+		sluggish = append(sluggish, job(fmt.Sprintf("slow-%d", i), w.URL+"/slow", proc.JobSpec{
 			"schedule":           map[string]any{"every": "1s", "starts_at": h.start.UTC().Format(time.RFC3339), "ends_at": last},
 			"concurrency_policy": []string{"allow", "forbid"}[i%2],
 		}))

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/proc"
 	"punctual/store/storetest"
 )
 
@@ -26,7 +27,7 @@ type runView struct {
 }
 
 // finalRun waits until a job has a run that is over, and returns it with its attempts.
-func finalRun(t *testing.T, a *API, name string) runView {
+func finalRun(t *testing.T, a *proc.API, name string) runView {
 	t.Helper()
 	type list struct{ Data []runView }
 	var run runView
@@ -49,8 +50,8 @@ func TestFailedAttemptsEndAsTheyShould(t *testing.T) {
 	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
 	r := serve(t, dsn)
-	quick := func(attempts int) JobSpec {
-		return JobSpec{
+	quick := func(attempts int) proc.JobSpec {
+		return proc.JobSpec{
 			"schedule": map[string]any{"delay": "100ms"}, "timeout": "500ms",
 			"retry": map[string]any{"max_attempts": attempts, "initial_backoff": "10ms", "multiplier": 1, "max_backoff": "10s"},
 		}

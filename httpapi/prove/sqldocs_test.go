@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/httpapi/proc"
 	"punctual/store/storetest"
 )
 
@@ -61,13 +62,13 @@ func someHistory(t *testing.T) (dsn string) {
 	r := serve(t, dsn, "--drain-timeout=0s")
 	second := map[string]any{"every": "1s"}
 	create(t, r.API,
-		job("every-second", w.URL+"/ok", JobSpec{"schedule": second, "labels": map[string]string{"team": "billing"}}),
-		job("once", w.URL+"/ok", JobSpec{"schedule": map[string]any{"delay": "50ms"}}),
-		job("tomorrow", w.URL+"/ok", JobSpec{"schedule": map[string]any{"cron": "0 3 * * *", "timezone": "Europe/Berlin"}}),
-		job("dies", w.URL+"/broken", JobSpec{"schedule": map[string]any{"delay": "50ms"}, "retry": map[string]any{"max_attempts": 1}}),
-		job("retries", w.URL+"/broken", JobSpec{"schedule": map[string]any{"delay": "50ms"}, "retry": map[string]any{"initial_backoff": "1h"}}),
-		job("overlaps", w.URL+"/stuck", JobSpec{"schedule": second, "concurrency_policy": "forbid"}),
-		job("paused", w.URL+"/ok", JobSpec{"schedule": second}),
+		job("every-second", w.URL+"/ok", proc.JobSpec{"schedule": second, "labels": map[string]string{"team": "billing"}}),
+		job("once", w.URL+"/ok", proc.JobSpec{"schedule": map[string]any{"delay": "50ms"}}),
+		job("tomorrow", w.URL+"/ok", proc.JobSpec{"schedule": map[string]any{"cron": "0 3 * * *", "timezone": "Europe/Berlin"}}),
+		job("dies", w.URL+"/broken", proc.JobSpec{"schedule": map[string]any{"delay": "50ms"}, "retry": map[string]any{"max_attempts": 1}}),
+		job("retries", w.URL+"/broken", proc.JobSpec{"schedule": map[string]any{"delay": "50ms"}, "retry": map[string]any{"initial_backoff": "1h"}}),
+		job("overlaps", w.URL+"/stuck", proc.JobSpec{"schedule": second, "concurrency_policy": "forbid"}),
+		job("paused", w.URL+"/ok", proc.JobSpec{"schedule": second}),
 	)
 	do[any](t, r.API, "POST", "/v1/jobs/paused/pause", map[string]any{"note": "for the test"})
 	do[any](t, r.API, "POST", "/v1/jobs/tomorrow/trigger", nil)

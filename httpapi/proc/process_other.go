@@ -1,6 +1,6 @@
 //go:build !linux
 
-package prove
+package proc
 
 import "syscall"
 

@@ -1,0 +1,136 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Config says what to measure, against which Postgres, and where to write it.
+type Config struct {
+	DatabaseURL string        // an empty database; "": a private Postgres, removed at the end
+	Only        []string      // names of benchmarks; none: all but those that run only when named
+	Full        bool          // the large sizes
+	Rounds      int           // of benchmarks that compare; 0: 3
+	For         time.Duration // of the benchmark flat; 0: an hour
+	JSON        string        // file for all figures; "": none
+	Plots       string        // directory for plots; "": none
+	River       string        // program that works the burst's jobs with River; "": none
+
+	Binary  string // the replicas, the target and the bare loop run it; "": this one
+	Version string
+	Sizes   Sizes     // zero: DefaultSizes
+	Out     io.Writer // the table
+	Notes   io.Writer // what is going on
+}
+
+// benchmark is one row of the table of what must be reached.
+type benchmark struct {
+	name      string
+	onlyNamed bool // too long to run unless asked for
+	run       func(context.Context, *lab) error
+}
+
+// benchmarks are in the order in which they run.
+var benchmarks = []benchmark{
+	{name: "burst", run: runBurst},
+	{name: "steady", run: runSteady},
+	{name: "replicas", run: runReplicas},
+	{name: "inflight", run: runInFlight},
+	{name: "fair", run: runFair},
+	{name: "idle", run: runIdle},
+	{name: "bloat", run: runBloat},
+	{name: "api", run: runAPI},
+	{name: "register", run: runRegister},
+	{name: "flat", run: runFlat, onlyNamed: true},
+}
+
+// Names are those of all benchmarks.
+func Names() (names []string) {
+	for _, b := range benchmarks {
+		names = append(names, b.name)
+	}
+	return names
+}
+
+// choose picks the benchmarks that run.
+func choose(only []string) (chosen []benchmark, err error) {
+	for _, name := range only {
+		if !slices.Contains(Names(), name) {
+			return nil, fmt.Errorf("--only: %q is none of the benchmarks %s", name, strings.Join(Names(), ", "))
+		}
+	}
+	for _, b := range benchmarks {
+		if slices.Contains(only, b.name) || len(only) == 0 && !b.onlyNamed {
+			chosen = append(chosen, b)
+		}
+	}
+	return chosen, nil
+}
+
+// Run measures and writes the figures. A figure that misses its target is no error; a benchmark that could not
+// measure, or in which a run went wrong, is one, and the others go on. What was made in the database is gone
+// afterwards, also when ctx has ended.
+func Run(ctx context.Context, c Config) (err error) {
+	chosen, err := choose(c.Only)
+	if err != nil {
+		return err
+	}
+	if c.Binary == "" {
+		if c.Binary, err = os.Executable(); err != nil {
+			return err
+		}
+	}
+	if c.Rounds == 0 {
+		c.Rounds = 3
+	}
+	if c.Sizes == (Sizes{}) {
+		c.Sizes = DefaultSizes(c.Full)
+	}
+	db, err := openScratch(ctx, c.DatabaseURL, c.Notes)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.close()) }()
+	r, err := newReport(ctx, c, db)
+	if err != nil {
+		return err
+	}
+	for _, b := range chosen {
+		l := &lab{Config: c, db: db, report: r, name: b.name}
+		if err := l.run(ctx, b.run); err != nil {
+			if ctx.Err() != nil {
+				return fmt.Errorf("%s: interrupted", b.name)
+			}
+			r.failed(b.name, err)
+		}
+	}
+	if c.JSON != "" {
+		if err := r.write(c.JSON); err != nil {
+			return err
+		}
+	}
+	if len(r.Failed) > 0 {
+		return fmt.Errorf("nothing is known of: %s", strings.Join(slices.Sorted(maps.Keys(r.Failed)), ", "))
+	}
+	return nil
+}
+
+// writable makes sure, before hours of work, that a file can be written.
+func writable(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // for everybody to read
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // likewise
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}

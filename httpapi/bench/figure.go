@@ -1,0 +1,141 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+)
+
+// Figure is one thing that was measured.
+type Figure struct {
+	Benchmark string    `json:"benchmark"`
+	Name      string    `json:"name"`
+	Unit      string    `json:"unit"`
+	Value     float64   `json:"-"` // the median of the rounds; NaN: it could not be measured
+	Rounds    []float64 `json:"-"` // in the order of their measurement
+	Target    *Goal     `json:"target,omitempty"`
+	Absent    string    `json:"absent,omitempty"` // why it could not be measured
+}
+
+// Goal is what a figure is to reach.
+type Goal struct {
+	AtLeast *float64 `json:"at_least,omitempty"`
+	AtMost  *float64 `json:"at_most,omitempty"`
+}
+
+func atLeast(bound float64) *Goal { return &Goal{AtLeast: &bound} }
+func atMost(bound float64) *Goal  { return &Goal{AtMost: &bound} }
+
+// MarshalJSON leaves out the value of a figure that could not be measured; there is no NaN in JSON.
+func (f Figure) MarshalJSON() ([]byte, error) {
+	type plain Figure
+	out := struct {
+		plain
+		Value   *float64  `json:"value,omitempty"`
+		Rounds  []float64 `json:"rounds,omitempty"`
+		Reached *bool     `json:"reached,omitempty"`
+	}{plain: plain(f)}
+	if f.Absent == "" {
+		value, reached := round3(f.Value), f.reached()
+		out.Value = &value
+		for _, r := range f.Rounds {
+			out.Rounds = append(out.Rounds, round3(r))
+		}
+		if f.Target != nil {
+			out.Reached = &reached
+		}
+	}
+	return json.Marshal(out)
+}
+
+func round3(v float64) float64 { return math.Round(v*1000) / 1000 }
+
+// reached is true of a figure without a target.
+func (f Figure) reached() bool {
+	switch {
+	case f.Target == nil:
+		return true
+	case f.Target.AtLeast != nil:
+		return f.Value >= *f.Target.AtLeast
+	default:
+		return f.Value <= *f.Target.AtMost
+	}
+}
+
+// verdict says by how much of the target it was missed.
+func (f Figure) verdict() string {
+	switch {
+	case f.Absent != "":
+		return f.Absent
+	case f.Target == nil:
+		return ""
+	case f.reached():
+		return "reached"
+	case f.Target.AtLeast != nil:
+		return fmt.Sprintf("missed by %.0f %%", 100*(1 - f.Value / *f.Target.AtLeast))
+	case *f.Target.AtMost == 0:
+		return "missed"
+	default:
+		return fmt.Sprintf("missed by %.0f %%", 100*(f.Value / *f.Target.AtMost - 1))
+	}
+}
+
+func (t *Goal) String() string {
+	switch {
+	case t == nil:
+		return ""
+	case t.AtLeast != nil:
+		return "≥ " + number(*t.AtLeast)
+	default:
+		return "≤ " + number(*t.AtMost)
+	}
+}
+
+// number has three significant digits, or all before the point.
+func number(v float64) string {
+	switch size := math.Abs(v); {
+	case math.IsNaN(v):
+		return "–"
+	case size >= 100 || v == math.Trunc(v):
+		return strconv.FormatFloat(math.Round(v), 'f', 0, 64)
+	case size >= 10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	default:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	}
+}
+
+// row writes columns that line up while the table grows.
+func row(out io.Writer, benchmark, name, value, unit, target, verdict string) {
+	fmt.Fprintf(out, "%s  %s  %s %s  %s  %s\n", pad(benchmark, 10), pad(name, 40), right(value, 10), pad(unit, 12), pad(target, 9), verdict)
+}
+
+func pad(s string, width int) string {
+	return s + fmt.Sprintf("%*s", max(width-utf8.RuneCountInString(s), 0), "")
+}
+
+func right(s string, width int) string {
+	return fmt.Sprintf("%*s", max(width-utf8.RuneCountInString(s), 0), "") + s
+}
+
+// median is the middle of what could be measured; NaN of nothing.
+func median(values []float64) float64 { return quantile(values, 0.5) }
+
+// quantile is the nearest rank, apart from that the median of an even number is between two; NaN of nothing.
+func quantile(values []float64, q float64) float64 {
+	sorted := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
+	slices.Sort(sorted)
+	n := len(sorted)
+	switch {
+	case n == 0:
+		return math.NaN()
+	case q == 0.5 && n%2 == 0:
+		return (sorted[n/2-1] + sorted[n/2]) / 2
+	default:
+		return sorted[min(max(int(math.Ceil(q*float64(n)))-1, 0), n-1)]
+	}
+}

@@ -1,0 +1,74 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// describe reads what figures depend on.
+func (s *scratch) describe(ctx context.Context) (p postgres, err error) {
+	p.Private = s.private != nil
+	if err := s.guard.QueryRow(ctx, `SELECT current_setting('server_version')`).Scan(&p.Version); err != nil {
+		return p, err
+	}
+	rows, err := s.guard.Query(ctx, `SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY($1)`, relevant)
+	if err != nil {
+		return p, err
+	}
+	p.Settings = map[string]string{}
+	var name, value string
+	_, err = pgx.ForEachRow(rows, []any{&name, &value}, func() error { p.Settings[name] = value; return nil })
+	return p, err
+}
+
+// findPostmaster finds the process whose children are Postgres, if it runs on this machine.
+func (s *scratch) findPostmaster(ctx context.Context) error {
+	if s.private != nil {
+		s.postmaster = s.private.PID()
+		return nil
+	}
+	var backend int
+	var started time.Time
+	const itself = `SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()`
+	if err := s.guard.QueryRow(ctx, itself).Scan(&backend, &started); err != nil {
+		return err
+	}
+	parent, began, err := procParent(backend)
+	// The same number may be another process here, where Postgres is on another machine or in a container.
+	if off := began.Sub(started).Abs(); err != nil || off > 3*time.Second {
+		s.noCPU = fmt.Sprintf("no process %d of Postgres on this machine to read the CPU time of", backend)
+		return nil
+	}
+	s.postmaster = parent
+	return nil
+}
+
+// procParent reads when a process of Postgres was started, and by which; proc_pid_stat(5).
+func procParent(pid int) (parent int, started time.Time, err error) {
+	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0, started, err
+	}
+	name, rest, _ := strings.Cut(string(raw), ") ")
+	fields := strings.Fields(rest)
+	if !strings.Contains(name, "(postgres") || len(fields) < 20 {
+		return 0, started, fmt.Errorf("process %d is not Postgres", pid)
+	}
+	parent, _ = strconv.Atoi(fields[4-3])
+	hundredths, _ := strconv.ParseInt(fields[22-3], 10, 64) // since the machine started
+	uptime, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		return 0, started, err
+	}
+	seconds, _, _ := strings.Cut(string(uptime), " ")
+	up, err := strconv.ParseFloat(seconds, 64)
+	age := time.Duration(up*float64(time.Second)) - time.Duration(hundredths)*10*time.Millisecond
+	return parent, time.Now().Add(-age), err
+}

@@ -1,0 +1,48 @@
+package bench
+
+import "time"
+
+// Sizes are how much the benchmarks measure with. Tests use small ones.
+type Sizes struct {
+	BurstJobs int // burst, replicas: due at one instant
+	Slots     int // worker slots of a replica; also the requests at a time of the bare loop
+
+	SteadyRate    int // steady: fires a second
+	SteadySeconds int
+	LoneJobs      int // one after the other
+
+	InFlight int // inflight: requests
+
+	NoisyJobs, UrgentJobs int // fair
+
+	IdleFor time.Duration // idle
+
+	DeadRows int // bloat: of schedules, under the snapshot
+	Claims   int // of 100 slots each, before and under it
+
+	APIFor      time.Duration // api: of each kind of request
+	APIClients  int
+	RegisterAll int // register: jobs
+
+	FlatRate  int           // flat: fires a second
+	FlatEvery time.Duration // between two looks
+}
+
+// DefaultSizes are those of the published figures; full: the largest ones.
+func DefaultSizes(full bool) Sizes {
+	s := Sizes{
+		BurstJobs: 50_000, Slots: 500,
+		SteadyRate: 1000, SteadySeconds: 60, LoneJobs: 10,
+		InFlight:  10_000,
+		NoisyJobs: 100_000, UrgentJobs: 10,
+		IdleFor:  30 * time.Second,
+		DeadRows: 200_000, Claims: 30,
+		APIFor: 5 * time.Second, APIClients: 32,
+		RegisterAll: 100_000,
+		FlatRate:    100, FlatEvery: time.Minute,
+	}
+	if full {
+		s.RegisterAll = 1_000_000
+	}
+	return s
+}

@@ -1,0 +1,76 @@
+package prove
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+)
+
+// BinaryVersion is what the binaries of Build call themselves.
+const BinaryVersion = "prove"
+
+var (
+	built    = map[Variant]string{} // path
+	buildDir string
+	building sync.Mutex
+)
+
+// Variant is a way to build the binary.
+type Variant struct {
+	Race       bool // with the race detector: it stops with exit code 66 at the latest when it saw a data race
+	Failpoints bool // it dies where PUNCTUAL_FAILPOINT says
+}
+
+// name is that of the file.
+func (v Variant) name() string {
+	name := "punctual"
+	if v.Race {
+		name += "-race"
+	}
+	if v.Failpoints {
+		name += "-failpoint"
+	}
+	return name
+}
+
+// Build builds the binary, once per process and variant, and returns its path.
+func Build(ctx context.Context, v Variant) (path string, err error) {
+	building.Lock()
+	defer building.Unlock()
+	if path, ok := built[v]; ok {
+		return path, nil
+	}
+	if buildDir == "" {
+		if buildDir, err = os.MkdirTemp("", "punctual-prove-"); err != nil {
+			return "", err
+		}
+	}
+	path = filepath.Join(buildDir, v.name())
+	args := []string{"build", "-buildvcs=false", "-ldflags", "-X main.version=" + BinaryVersion}
+	if v.Race {
+		args = append(args, "-race")
+	}
+	if v.Failpoints {
+		args = append(args, "-tags", "failpoint")
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, "-o", path, "punctual")...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the binary: %w\n%s", err, out)
+	}
+	built[v] = path
+	return path, nil
+}
+
+// RemoveBinaries removes what Build built. Call it when the process is about to end.
+func RemoveBinaries() {
+	building.Lock()
+	defer building.Unlock()
+	if buildDir != "" {
+		_ = os.RemoveAll(buildDir)
+	}
+	buildDir = ""
+	clear(built)
+}
