@@ -174,17 +174,17 @@ func TestSeededHistoryIsAsRunsAre(t *testing.T) {
 	}
 	s.call(http.MethodPost, "/v1/jobs/rest-00000001/trigger", nil, nil)
 	type run struct {
-		ID         string          `json:"id"`
-		Status     string          `json:"status"`
-		ScheduledF time.Time       `json:"scheduled_for"`
-		Attempts   json.RawMessage `json:"attempts"`
+		ID           string          `json:"id"`
+		Status       string          `json:"status"`
+		ScheduledFor time.Time       `json:"scheduled_for"`
+		Attempts     json.RawMessage `json:"attempts"`
 	}
 	var page struct {
-		Items []run `json:"items"`
+		Data []run `json:"data"`
 	}
 	err := await(ctx, "the run", 5*time.Millisecond, func() (bool, error) {
 		s.call(http.MethodGet, "/v1/jobs/rest-00000001/runs", nil, &page)
-		return len(page.Items) == 1 && page.Items[0].Status == "succeeded", nil
+		return len(page.Data) == 1 && page.Data[0].Status == "succeeded", nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -203,18 +203,18 @@ func TestSeededHistoryIsAsRunsAre(t *testing.T) {
 	var at []time.Time
 	for i := range 3 {
 		s.call(http.MethodGet, fmt.Sprintf("/v1/jobs/rest-%08d/runs?limit=500", i+1), nil, &page)
-		if len(page.Items) != 100 {
-			t.Fatalf("%d runs of job %d, want 100", len(page.Items), i+1)
+		if len(page.Data) != 100 {
+			t.Fatalf("%d runs of job %d, want 100", len(page.Data), i+1)
 		}
-		for _, r := range page.Items {
-			at = append(at, r.ScheduledF)
+		for _, r := range page.Data {
+			at = append(at, r.ScheduledFor)
 		}
 	}
 	if first, last := time.Since(slices.MinFunc(at, time.Time.Compare)), time.Since(slices.MaxFunc(at, time.Time.Compare)); first < 27*24*time.Hour || last > 24*time.Hour || last < 0 {
 		t.Errorf("the history begins %s and ends %s ago", first, last)
 	}
 	var one run
-	s.call(http.MethodGet, "/v1/runs/"+page.Items[50].ID, nil, &one)
+	s.call(http.MethodGet, "/v1/runs/"+page.Data[50].ID, nil, &one)
 	if one.Status != "succeeded" || !bytes.Contains(one.Attempts, []byte(`"succeeded"`)) {
 		t.Errorf("one run is %+v, its attempts %s", one, one.Attempts)
 	}
