@@ -63,7 +63,7 @@ func empty(t *testing.T, server *privatepg.Server) string {
 func fakeRiver(t *testing.T, binary string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "river")
-	script := fmt.Sprintf("#!/bin/sh\nexec %s bench-bare --slots=4 --requests=\"${3#--jobs=}\" \"$2\"\n", binary)
+	script := fmt.Sprintf("#!/bin/sh\nexec %s bench-bare --slots=4 --requests=\"${3#--jobs=}\" --url=\"${2#--target=}\"\n", binary)
 	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -152,17 +152,5 @@ func read(t *testing.T, path string, into any) {
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestWithinKeepsTheRestOfADatabaseURL(t *testing.T) {
-	t.Parallel()
-	got, err := within("postgres://a:b@/c?host=%2Frun&port=5", "punctual")
-	u, parse := url.Parse(got)
-	if err != nil || parse != nil || u.Query().Get("search_path") != "punctual" || u.Query().Get("host") != "/run" || u.Path != "/c" {
-		t.Errorf("%q, %v, %v", got, err, parse)
-	}
-	if got, err := within("host=/run dbname=c", "punctual"); err != nil || got != "host=/run dbname=c search_path=punctual" {
-		t.Errorf("%q, %v", got, err)
 	}
 }

@@ -32,7 +32,7 @@ type figures struct {
 	Workers       int     `json:"workers"`
 	Seconds       float64 `json:"seconds"`         // from just before the client's start until the last job is completed in the database
 	JobsPerSecond float64 `json:"jobs_per_second"` // jobs / seconds
-	CPUPerJob     float64 `json:"cpu_us_per_job"`  // user and system time of this process in that time, µs
+	CPU           float64 `json:"cpu"`             // user and system time of this process meanwhile, in seconds
 }
 
 func main() {

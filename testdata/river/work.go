@@ -57,8 +57,7 @@ func measure(ctx context.Context, pool *pgxpool.Pool, o options) (figures, error
 	if err := errors.Join(err, <-stopped, check(ctx, pool, o.jobs)); err != nil {
 		return figures{}, err
 	}
-	jobs := float64(o.jobs)
-	return figures{o.jobs, o.workers, took.Seconds(), jobs / took.Seconds(), float64(cpu.Microseconds()) / jobs}, nil
+	return figures{o.jobs, o.workers, took.Seconds(), float64(o.jobs) / took.Seconds(), cpu.Seconds()}, nil
 }
 
 // insert writes the jobs by COPY, and does for the planner what autovacuum would.
