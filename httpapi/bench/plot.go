@@ -22,8 +22,9 @@ type chart struct {
 
 // An axis says what a number means.
 type axis struct {
-	Label string
-	Log   bool // powers of ten at equal distances; what is not positive has no place on it
+	Label    string
+	Log      bool // powers of ten at equal distances; what is not positive has no place on it
+	AtPoints bool // with Log: from the least value to the most, with a tick at each
 }
 
 // A series is a line through measured points.

@@ -22,6 +22,12 @@ func (a axis) scale(values []float64, from, to float64) scale {
 	case len(values) == 0:
 		s.low, s.top = 1, 10
 		s.ticks = []float64{1, 10}
+	case a.Log && a.AtPoints:
+		s.ticks = slices.Compact(slices.Sorted(slices.Values(values)))
+		s.low, s.top = s.ticks[0], s.ticks[len(s.ticks)-1]
+		if s.low == s.top {
+			s.top *= 10
+		}
 	case a.Log:
 		s.low, s.top = math.Pow10(floor10(slices.Min(values))), math.Pow10(ceil10(slices.Max(values)))
 		if s.low == s.top {

@@ -87,6 +87,7 @@ func TestScalesPlaceNumbers(t *testing.T) {
 		"linear of nothing":         {axis{}, []float64{0}, []float64{0, 1}, 0.5},
 		"log from power to power":   {axis{Log: true}, []float64{20, 7000}, []float64{10, 100, 1000, 10000}, 316.22776601683796},
 		"log of a power":            {axis{Log: true}, []float64{100}, []float64{100, 1000}, 316.22776601683796},
+		"log at its points":         {axis{Log: true, AtPoints: true}, []float64{1, 8, 2, 4, 2}, []float64{1, 2, 4, 8}, 2.8284271247461903},
 		"log leaves out zero":       {axis{Log: true}, []float64{0, 1, 100}, []float64{1, 10, 100}, 10},
 		"what is no number is not ": {axis{}, []float64{math.NaN(), 4, math.Inf(1)}, []float64{0, 1, 2, 3, 4}, 2},
 	}
