@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 // tiny is all benchmarks in seconds.
 var tiny = Sizes{
 	BurstJobs: 200, Slots: 20, SteadyRate: 50, SteadySeconds: 2, LoneJobs: 2, InFlight: 100, ReplicasMost: 4, NoisyJobs: 300, UrgentJobs: 3, IdleFor: time.Second,
-	GrowthJobs: 200, RestLeast: 50, RestMost: 1000, HistoryLeast: 500, HistoryMost: 1000, TenantsMost: 10,
+	GrowthJobs: 500, RestLeast: 50, RestMost: 1000, HistoryLeast: 500, HistoryMost: 1000, TenantsMost: 10,
 	DeadRows: 1000, Claims: 2, APIFor: 300 * time.Millisecond, APIClients: 4, RegisterAll: 2500, FlatRate: 5, FlatEvery: 2 * time.Second,
 }
 

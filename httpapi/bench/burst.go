@@ -84,9 +84,14 @@ func column(rounds []burst, of func(burst) float64) (values []float64) {
 	return values
 }
 
+// ratios are NaN where there is nothing to compare with: processor time comes in steps of 10 ms.
 func ratios(a, b []float64) (values []float64) {
 	for i := range a {
-		values = append(values, a[i]/b[i])
+		ratio := math.NaN()
+		if b[i] != 0 {
+			ratio = a[i] / b[i]
+		}
+		values = append(values, ratio)
 	}
 	return values
 }
