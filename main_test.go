@@ -89,6 +89,7 @@ func TestHelpTeaches(t *testing.T) {
 		{[]string{"dev", "--help"}, []string{"--dir", "--listen"}},
 		{[]string{"migrate", "--help"}, []string{"--database-url", "DATABASE_URL", "several"}},
 		{[]string{"verify", "--help"}, []string{"--from", "--to", "--job", "24 hours", "Read-only"}},
+		{[]string{"bench", "--help"}, []string{"--database-url", "empty", "private Postgres", "burst, steady", "--json", "--rounds"}},
 		{[]string{"version", "--help"}, []string{"time zone data"}},
 	} {
 		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
@@ -102,11 +103,23 @@ func TestHelpTeaches(t *testing.T) {
 	}
 }
 
+func TestWhatBenchStartsIsNotShown(t *testing.T) {
+	t.Parallel()
+	if _, out := punctual(t, nil, "--help"); strings.Contains(out, "bench-") {
+		t.Errorf("the processes of bench are listed:\n%s", out)
+	}
+	code, out := punctual(t, nil, "bench", "--only=burst,speed")
+	if code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	says(t, out, `--only: "speed" is none of the benchmarks burst, steady`)
+}
+
 func TestEveryFlagHasAnEnvironmentVariable(t *testing.T) {
 	t.Parallel()
 	// A flag and its help, up to the next flag.
 	flag := regexp.MustCompile(`(?s)\n {2,}(?:-\w, +| {4})?--(?:\[no-\])?([a-z-]+)(.*?)(?:\n {2,}(?:-\w, +| {4})?--|\n\n|$)`)
-	for _, command := range []string{"serve", "dev", "migrate", "verify"} {
+	for _, command := range []string{"serve", "dev", "migrate", "verify", "bench"} {
 		_, out := punctual(t, nil, command, "--help")
 		seen := 0
 		for rest := out; ; {

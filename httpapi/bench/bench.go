@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -94,6 +95,9 @@ func Run(ctx context.Context, c Config) (err error) {
 	if c.Rounds == 0 {
 		c.Rounds = 3
 	}
+	if c.For == 0 {
+		c.For = time.Hour
+	}
 	if c.Sizes == (Sizes{}) {
 		c.Sizes = DefaultSizes(c.Full)
 	}
@@ -107,7 +111,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	for _, b := range chosen {
-		l := &lab{Config: c, db: db, report: r, name: b.name}
+		l := &lab{Config: c, db: db, report: r, name: b.name, perJob: 300 * time.Microsecond}
 		if err := l.run(ctx, b.run); err != nil {
 			if ctx.Err() != nil {
 				return fmt.Errorf("%s: interrupted", b.name)
@@ -126,14 +130,18 @@ func Run(ctx context.Context, c Config) (err error) {
 	return nil
 }
 
-// writable makes sure, before hours of work, that a file can be written.
+// writable makes sure, before hours of work, that a file can be written. It does not change what there is.
 func writable(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // for everybody to read
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // likewise
-	if err != nil {
-		return err
+	_, err := os.Stat(path)
+	f, failed := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // likewise
+	if failed != nil {
+		return failed
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		_ = os.Remove(path)
 	}
 	return f.Close()
 }

@@ -122,12 +122,16 @@ func (c *claimer) claims(ctx context.Context) (took []float64, err error) {
 	return took, nil
 }
 
-// wear moves all schedules on again and again, as firing does: each leaves a dead row, due a second after the last.
+// wearRate is how many fires a second the dead rows are of.
+const wearRate = 1000
+
+// wear moves all schedules on again and again, as firing at wearRate until now does: each time a dead row.
 func (c *claimer) wear(ctx context.Context) error {
-	rounds := (c.Sizes.DeadRows + len(c.jobs) - 1) / len(c.jobs)
-	for ago := rounds; ago > 0; ago-- {
-		const fired = `UPDATE punctual.schedules SET scheduled_for = now() - make_interval(secs => $1), next_run_at = now() - make_interval(secs => $1)`
-		if _, err := c.conn.Exec(ctx, fired, ago); err != nil {
+	span := float64(len(c.jobs)) / wearRate // seconds in which each job fires once
+	for round := (c.Sizes.DeadRows + len(c.jobs) - 1) / len(c.jobs); round > 0; round-- {
+		const fired = `UPDATE punctual.schedules s SET scheduled_for = f.at, next_run_at = f.at
+			FROM (SELECT job_id, now() - make_interval(secs => $1::float8 - $2::float8 * random()) AS at FROM punctual.schedules) f WHERE f.job_id = s.job_id`
+		if _, err := c.conn.Exec(ctx, fired, float64(round)*span, span); err != nil {
 			return err
 		}
 	}

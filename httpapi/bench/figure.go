@@ -79,6 +79,8 @@ func (f Figure) verdict() string {
 		return fmt.Sprintf("missed by %.0f %%", 100*(1 - f.Value / *f.Target.AtLeast))
 	case *f.Target.AtMost == 0:
 		return "missed"
+	case f.Value >= 2**f.Target.AtMost:
+		return fmt.Sprintf("missed, %s times as much", number(f.Value / *f.Target.AtMost))
 	default:
 		return fmt.Sprintf("missed by %.0f %%", 100*(f.Value / *f.Target.AtMost - 1))
 	}
@@ -111,7 +113,7 @@ func number(v float64) string {
 
 // row writes columns that line up while the table grows.
 func row(out io.Writer, benchmark, name, value, unit, target, verdict string) {
-	fmt.Fprintf(out, "%s  %s  %s %s  %s  %s\n", pad(benchmark, 10), pad(name, 40), right(value, 10), pad(unit, 12), pad(target, 9), verdict)
+	fmt.Fprintf(out, "%s  %s  %s %s  %s  %s\n", pad(benchmark, 10), pad(name, 48), right(value, 10), pad(unit, 12), pad(target, 9), verdict)
 }
 
 func pad(s string, width int) string {

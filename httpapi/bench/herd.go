@@ -14,7 +14,7 @@ import (
 func (l *lab) herd(ctx context.Context, replica *proc.Replica, n int, define func(due time.Time, try, i int) proc.JobSpec) (due time.Time, try int, err error) {
 	const tries = 4
 	for try := range tries {
-		lead := time.Duration(float64(max(l.perJob, 500*time.Microsecond))*float64(n)*math.Pow(1.5, float64(try+1))) + 2*time.Second
+		lead := time.Duration(float64(l.perJob)*float64(n)*math.Pow(1.5, float64(try+1))) + 2*time.Second
 		due = l.nextSecond(lead)
 		jobs := make([]proc.JobSpec, n)
 		for i := range jobs {

@@ -50,19 +50,26 @@ func runInFlight(ctx context.Context, l *lab) error {
 	return l.plot(heldPicture(sweep))
 }
 
-// held measures a replica with n worker slots.
+// held measures one replica at n requests in flight, and another that has n worker slots and more to do.
 func (l *lab) held(ctx context.Context, to *target, n int) (h held, err error) {
-	replica, err := l.serve(ctx, fmt.Sprintf("--queues=default=%d", n))
+	l.say("%d requests at a time", n)
+	h = held{n: n, megabytes: math.NaN()}
+	// Twice the slots: what a busy machine claims later than OlderThan may take no more than half of them.
+	replica, err := l.serve(ctx, fmt.Sprintf("--queues=default=%d", 2*n))
 	if err != nil {
 		return h, err
 	}
-	l.say("%d requests at a time", n)
-	h = held{n: n, megabytes: math.NaN()}
 	if err := l.hold(ctx, replica, to, &h); err != nil {
 		return h, err
 	}
 	if _, most, ok := proc.Resident(replica.PID()); ok {
 		h.megabytes = float64(most) / 1e6
+	}
+	if err := replica.Stop(ctx); err != nil {
+		return h, err
+	}
+	if replica, err = l.serve(ctx, fmt.Sprintf("--queues=default=%d", n)); err != nil {
+		return h, err
 	}
 	// What a run costs shows only in many: as many as take a while, however few there are at a time.
 	l.Sizes.BurstJobs = min(max(40*n, 400), l.Sizes.GrowthJobs)

@@ -17,9 +17,9 @@ type lab struct {
 	Config
 	db     *scratch
 	report *report
-	name   string    // of the benchmark
-	conn   *pgx.Conn // for what is asked between
-	offset time.Duration
+	name   string        // of the benchmark
+	conn   *pgx.Conn     // for what is asked between
+	offset time.Duration // by which the database's clock is ahead of this machine's
 	perJob time.Duration // that creating one took lately
 
 	processes []*proc.Process

@@ -40,35 +40,34 @@ func (s *scratch) findPostmaster(ctx context.Context) error {
 	if err := s.guard.QueryRow(ctx, itself).Scan(&backend, &started); err != nil {
 		return err
 	}
-	parent, began, err := procParent(backend)
 	// The same number may be another process here, where Postgres is on another machine or in a container.
-	if off := began.Sub(started).Abs(); err != nil || off > 3*time.Second {
-		s.noCPU = fmt.Sprintf("no process %d of Postgres on this machine to read the CPU time of", backend)
+	if parent, began, ok := procParent(backend); ok && began.Sub(started).Abs() < 3*time.Second {
+		s.postmaster = parent
 		return nil
 	}
-	s.postmaster = parent
+	s.noCPU = fmt.Sprintf("its process %d is not on this machine, or there is no /proc", backend)
 	return nil
 }
 
 // procParent reads when a process of Postgres was started, and by which; proc_pid_stat(5).
-func procParent(pid int) (parent int, started time.Time, err error) {
+func procParent(pid int) (parent int, started time.Time, ok bool) {
 	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
-		return 0, started, err
+		return 0, started, false
 	}
 	name, rest, _ := strings.Cut(string(raw), ") ")
 	fields := strings.Fields(rest)
 	if !strings.Contains(name, "(postgres") || len(fields) < 20 {
-		return 0, started, fmt.Errorf("process %d is not Postgres", pid)
+		return 0, started, false
+	}
+	uptime, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		return 0, started, false
 	}
 	parent, _ = strconv.Atoi(fields[4-3])
 	hundredths, _ := strconv.ParseInt(fields[22-3], 10, 64) // since the machine started
-	uptime, err := os.ReadFile("/proc/uptime")
-	if err != nil {
-		return 0, started, err
-	}
 	seconds, _, _ := strings.Cut(string(uptime), " ")
 	up, err := strconv.ParseFloat(seconds, 64)
 	age := time.Duration(up*float64(time.Second)) - time.Duration(hundredths)*10*time.Millisecond
-	return parent, time.Now().Add(-age), err
+	return parent, time.Now().Add(-age), err == nil
 }

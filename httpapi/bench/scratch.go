@@ -21,6 +21,8 @@ type scratch struct {
 	dsn     string
 	private *privatepg.Server // nil: the user's database
 	guard   *pgx.Conn         // holds the lock for as long as this process uses the schema
+	ours    bool              // the schema, to be removed
+	unused  bool              // the schema is as it was made
 	mark    string            // the comment on the schema
 	notes   io.Writer
 
@@ -50,7 +52,7 @@ func openScratch(ctx context.Context, dsn string, notes io.Writer) (_ *scratch, 
 	s := &scratch{dsn: dsn, notes: notes, mark: mark}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.stop())
+			err = errors.Join(err, s.close())
 		}
 	}()
 	if dsn == "" {
@@ -123,6 +125,7 @@ func (s *scratch) take(ctx context.Context) error {
 	case found && !strings.HasPrefix(comment, mark):
 		return &InUseError{database, "has a schema punctual already, " + s.contents(ctx)}
 	case found:
+		s.ours = true
 		fmt.Fprintf(s.notes, "removing the schema punctual that a former bench left behind in database %q\n", database)
 		s.mark = comment // with the role if it had made that
 		if err := s.drop(ctx, s.guard); err != nil {
@@ -133,11 +136,11 @@ func (s *scratch) take(ctx context.Context) error {
 	if err := s.guard.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = 'punctual_reader')`).Scan(&role); err != nil {
 		return err
 	}
-	s.mark = mark
+	s.mark, s.unused = mark, true
 	if !role {
 		s.mark = markWithRole
 	}
-	return s.make(ctx)
+	return s.create(ctx)
 }
 
 // look takes the lock, if it is free, and reads what the schema is.
@@ -165,12 +168,14 @@ func (s *scratch) contents(ctx context.Context) string {
 	return fmt.Sprintf("an installation of Punctual with %d jobs", jobs)
 }
 
-// make makes the schema, marked from its first moment.
-func (s *scratch) make(ctx context.Context) error {
+// create makes the schema, marked from its first moment.
+func (s *scratch) create(ctx context.Context) error {
+	s.ours = true
 	sql := `CREATE SCHEMA punctual; COMMENT ON SCHEMA punctual IS '` + s.mark + `'`
 	_, err := s.guard.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol) // several statements, one transaction
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) && refused.Code == "42P06" {
+		s.ours = false
 		return &InUseError{s.guard.Config().Database, "has got a schema punctual in this very moment"}
 	}
 	if err != nil {
@@ -184,10 +189,14 @@ func (s *scratch) make(ctx context.Context) error {
 
 // fresh makes the schema as it was in the beginning.
 func (s *scratch) fresh(ctx context.Context) error {
+	if s.unused {
+		s.unused = false
+		return nil
+	}
 	if err := s.drop(ctx, s.guard); err != nil {
 		return err
 	}
-	return s.make(ctx)
+	return s.create(ctx)
 }
 
 // drop removes the schema, partitions one by one first: all at once they may be more than the lock table holds.
@@ -219,8 +228,8 @@ func (s *scratch) drop(ctx context.Context, conn *pgx.Conn) error {
 
 // close removes everything that was made. The context of the measurement may have ended.
 func (s *scratch) close() error {
-	if s.private != nil {
-		return s.stop() // all of it is thrown away
+	if s.private != nil || !s.ours {
+		return s.stop() // all of a private Postgres is thrown away
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleanup)
 	defer cancel()

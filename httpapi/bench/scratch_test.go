@@ -171,6 +171,22 @@ func TestABenchThatIsInterruptedRemovesItsSchema(t *testing.T) {
 	}
 }
 
+func TestABenchThatIsInterruptedWhileItBeginsRemovesItsSchema(t *testing.T) {
+	t.Parallel()
+	dsn := empty(t, storetest.NewServer(t, privatepg.Config{}))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := tinyConfig(t, dsn, "idle")
+	ended := make(chan error)
+	go func() { ended <- Run(ctx, c) }()
+	eventually(t, "the schema", func() bool { return one[bool](t, dsn, schemaExists) })
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("it has measured all the same: nothing is tested")
+	}
+	gone(t, dsn)
+}
+
 func TestOfTwoBenchesTheSecondIsRefusedAndWhatAKilledOneLeftIsRemoved(t *testing.T) {
 	t.Parallel()
 	server := storetest.NewServer(t, privatepg.Config{})

@@ -1,0 +1,50 @@
+package bench
+
+import (
+	"math"
+	"testing"
+)
+
+func TestAFigureSaysByHowMuchItMissesItsTarget(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		figure Figure
+		want   string
+	}{
+		{"no target", Figure{Value: 7}, ""},
+		{"at the lower bound", Figure{Value: 0.5, Target: atLeast(0.5)}, "reached"},
+		{"below it", Figure{Value: 0.4, Target: atLeast(0.5)}, "missed by 20 %"},
+		{"at the upper bound", Figure{Value: 60, Target: atMost(60)}, "reached"},
+		{"above it", Figure{Value: 66, Target: atMost(60)}, "missed by 10 %"},
+		{"far above it", Figure{Value: 150, Target: atMost(60)}, "missed, 2.50 times as much"},
+		{"none allowed", Figure{Value: 1, Target: atMost(0)}, "missed"},
+		{"out of sight", Figure{Value: math.NaN(), Target: atMost(60), Absent: "Postgres is elsewhere"}, "Postgres is elsewhere"},
+	} {
+		if got := test.figure.verdict(); got != test.want {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+func TestQuantilesAreOfWhatWasMeasured(t *testing.T) {
+	t.Parallel()
+	nan := math.NaN()
+	for _, test := range []struct {
+		values []float64
+		q      float64
+		want   float64
+	}{
+		{[]float64{3, 1, 2}, 0.5, 2},
+		{[]float64{4, 1, 2, 3}, 0.5, 2.5},
+		{[]float64{nan, 5, nan}, 0.5, 5},
+		{[]float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 0.99, 10},
+		{[]float64{1, 2}, 1, 2},
+		{[]float64{nan}, 0.5, nan},
+		{nil, 0.5, nan},
+	} {
+		if got := quantile(test.values, test.q); got != test.want && !(math.IsNaN(got) && math.IsNaN(test.want)) {
+			t.Errorf("quantile %g of %v is %g, want %g", test.q, test.values, got, test.want)
+		}
+	}
+}
