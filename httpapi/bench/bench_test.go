@@ -81,13 +81,14 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 		"rest": "CPU of Postgres, ratio of 1 k to 50", "history": "CPU of Postgres, ratio of 1 k to 0", "tenants": "CPU of Postgres, ratio of 10 to 1",
 		"register": "2500 jobs, 1,000 in a batch, 4 clients", "flat": "goroutines, last quarter over first",
 	}
+	drawn := []string{"rest", "history", "tenants", "replicas", "inflight"}
 	t.Run("all", func(t *testing.T) {
 		for _, name := range Names() {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				dsn := empty(t, server)
 				c := tinyConfig(t, dsn, name)
-				c.River = fakeRiver(t, c.Binary)
+				c.River, c.Plots = fakeRiver(t, c.Binary), filepath.Join(t.TempDir(), "plots")
 				if err := Run(t.Context(), c); err != nil {
 					t.Fatalf("%v\n%s", err, c.Out)
 				}
@@ -101,6 +102,15 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 					}
 					if strings.Contains(f.Name, "CPU of Postgres") && f.Value == nil {
 						t.Errorf("%s: %s, although Postgres is on this machine", f.Name, f.Absent)
+					}
+				}
+				if slices.Contains(drawn, name) {
+					svg, err := os.ReadFile(filepath.Join(c.Plots, "growth-"+name+".svg"))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, marks := parsed(t, svg); marks < 6 { // two sizes at least, of three series
+						t.Errorf("%d marks in the plot:\n%s", marks, svg)
 					}
 				}
 				t.Logf("\n%s", c.Out)

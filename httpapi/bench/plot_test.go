@@ -148,3 +148,15 @@ func luminance(t *testing.T, colour string) (sum float64) {
 	}
 	return sum
 }
+
+func TestPowersEndWithTheMost(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		least, most, times int
+		want               []int
+	}{{1, 8, 2, []int{1, 2, 4, 8}}, {10_000, 10_000_000, 100, []int{10_000, 1_000_000, 10_000_000}}, {1, 1, 10, []int{1}}, {50, 10, 2, []int{10}}} {
+		if diff := cmp.Diff(test.want, powers(test.least, test.most, test.times)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
