@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -164,5 +165,29 @@ func read(t *testing.T, path string, into any) {
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestAProgramThatWorksWithRiverIsAskedToStop(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := tinyConfig(t, empty(t, storetest.NewServer(t, privatepg.Config{})), "burst")
+	c.River = filepath.Join(dir, "river")
+	script := fmt.Sprintf("#!/bin/sh\ntrap 'touch %[1]s/asked; exit 1' TERM\ntouch %[1]s/started\nwhile :; do sleep 0.02; done\n", dir)
+	if err := os.WriteFile(c.River, []byte(script), 0o755); err != nil { //nolint:gosec // to be executed
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, c) }()
+	there := func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }
+	eventually(t, "the program", func() bool { return there("started") })
+	interrupt()
+	if err := <-ended; err == nil {
+		t.Error("a bench that was interrupted ended without an error")
+	}
+	if !there("asked") {
+		t.Error("the program was not asked to stop, and could not remove its tables")
 	}
 }

@@ -66,9 +66,18 @@ func (g *growth) picture() plot {
 		}
 		return line
 	}
+	costs := []series{line("Postgres", postgresTime), line("replicas", replicaTime)}
+	if g.limit != nil {
+		most := *g.limit.AtMost * costs[0].Points[0].Y
+		limit := series{Name: "Postgres at most", Limit: true}
+		for _, p := range costs[0].Points {
+			limit.Points = append(limit.Points, point{p.X, most})
+		}
+		costs = append(costs, limit)
+	}
 	x := axis{Label: g.of, Log: !g.linear, AtPoints: !g.linear}
 	return plot{Title: "Growth with " + g.of, Charts: []chart{
-		{X: x, Y: axis{Label: "CPU µs per run"}, Series: []series{line("Postgres", postgresTime), line("replicas", replicaTime)}},
+		{X: x, Y: axis{Label: "CPU µs per run"}, Series: costs},
 		{X: x, Y: axis{Label: "runs/s"}, Series: []series{line("throughput", throughput)}},
 	}}
 }

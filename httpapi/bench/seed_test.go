@@ -124,7 +124,7 @@ func TestSeededJobsAreAsThoseOfTheAPI(t *testing.T) {
 		"at rest":   {prefix: "rest", first: 7, last: 7, tenants: defaultTenant, url: "https://example.com/a?b=c&d=e"},
 		"one-shots": {prefix: "due", first: 7, last: 7, tenants: defaultTenant, url: "https://example.com/", at: time.Now().Add(time.Hour).Truncate(time.Second)},
 	} {
-		if err := s.seeder.jobs(t.Context(), j); err != nil {
+		if err := s.jobs(t.Context(), j); err != nil {
 			t.Fatal(err)
 		}
 		job := j.prefix + "-00000007"
@@ -148,7 +148,7 @@ func TestSeededJobsAreSpread(t *testing.T) {
 		t.Fatal(err)
 	}
 	const n = 2*seedBatch + 10
-	if err := s.seeder.jobs(ctx, jobs{prefix: "rest", first: 1, last: n, tenants: ids, url: "https://example.com/"}); err != nil {
+	if err := s.jobs(ctx, jobs{prefix: "rest", first: 1, last: n, tenants: ids, url: "https://example.com/"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.settle(ctx); err != nil {
@@ -169,7 +169,7 @@ func TestSeededHistoryIsAsRunsAre(t *testing.T) {
 	to := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(to.Close)
 	ctx := t.Context()
-	if err := s.seeder.jobs(ctx, jobs{prefix: "rest", first: 1, last: 3, tenants: defaultTenant, url: to.URL}); err != nil {
+	if err := s.jobs(ctx, jobs{prefix: "rest", first: 1, last: 3, tenants: defaultTenant, url: to.URL}); err != nil {
 		t.Fatal(err)
 	}
 	s.call(http.MethodPost, "/v1/jobs/rest-00000001/trigger", nil, nil)
@@ -189,13 +189,13 @@ func TestSeededHistoryIsAsRunsAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	real := s.rows("rest-00000001")
+	made := s.rows("rest-00000001")
 	s.exec(`DELETE FROM punctual.runs`)
 	if err := s.history(ctx, 3); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(real, s.rows("rest-00000001")); diff != "" || len(real) < 50 {
-		t.Errorf("a run (-) and a seeded one (+), %d columns:\n%s", len(real), diff)
+	if diff := cmp.Diff(made, s.rows("rest-00000001")); diff != "" || len(made) < 50 {
+		t.Errorf("a run (-) and a seeded one (+), %d columns:\n%s", len(made), diff)
 	}
 	if err := s.history(ctx, 297); err != nil {
 		t.Fatal(err)
