@@ -174,7 +174,7 @@ func TestAProgramThatWorksWithRiverIsAskedToStop(t *testing.T) {
 	c := tinyConfig(t, empty(t, storetest.NewServer(t, privatepg.Config{})), "burst")
 	c.River = filepath.Join(dir, "river")
 	script := fmt.Sprintf("#!/bin/sh\ntrap 'touch %[1]s/asked; exit 1' TERM\ntouch %[1]s/started\nwhile :; do sleep 0.02; done\n", dir)
-	if err := os.WriteFile(c.River, []byte(script), 0o755); err != nil { //nolint:gosec // to be executed
+	if err := os.WriteFile(c.River, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	ctx, interrupt := context.WithCancel(t.Context())
