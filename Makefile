@@ -18,7 +18,7 @@ ARGS  ?=
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "  PKG=./store limits test and microbench; ARGS=... goes to punctual dev, punctual bench and go test"
 
 .PHONY: run
@@ -55,6 +55,11 @@ generate: ## Write generated files and golden files anew
 bench: build ## Measure throughput, lateness and cost on a private Postgres (ARGS=--only=burst picks some)
 	@.ci/install postgresql
 	./bin/punctual bench --json testdata/bench/latest.json $(ARGS)
+
+.PHONY: bench-river
+bench-river: ## As bench, with River working the same burst (a module of its own in testdata/river)
+	cd testdata/river && CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o ../../bin/river-bench .
+	@$(MAKE) bench ARGS='--river=bin/river-bench $(ARGS)'
 
 .PHONY: microbench
 microbench: ## Run the benchmarks of single functions (BENCH=regexp picks some)

@@ -240,7 +240,7 @@ type benchCmd struct {
 	For         time.Duration `default:"1h" help:"How long the benchmark flat goes on, which runs only when named."`
 	JSON        string        `name:"json" type:"path" placeholder:"FILE" help:"Also write all figures to a file, with every round and the surroundings."`
 	Plots       string        `type:"path" placeholder:"DIR" help:"Also write plots to a directory."`
-	River       string        `type:"path" placeholder:"PROGRAM" help:"Compare with River: a program that works as many jobs with it; docs/performance.md says how it is called."`
+	River       string        `type:"path" placeholder:"PROGRAM" help:"Compare with River: a program that works as many jobs with it, such as make bench-river builds."`
 }
 
 // Run exits with 0 when it has measured, whether or not the figures reach their targets.

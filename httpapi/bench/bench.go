@@ -50,6 +50,9 @@ var benchmarks = []benchmark{
 	{name: "bloat", run: runBloat},
 	{name: "api", run: runAPI},
 	{name: "register", run: runRegister},
+	{name: "rest", run: runRest},
+	{name: "history", run: runHistory},
+	{name: "tenants", run: runTenants},
 	{name: "flat", run: runFlat, onlyNamed: true},
 }
 

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -26,7 +27,8 @@ func TestMain(m *testing.M) {
 
 // tiny is all benchmarks in seconds.
 var tiny = Sizes{
-	BurstJobs: 200, Slots: 20, SteadyRate: 50, SteadySeconds: 2, LoneJobs: 2, InFlight: 100, NoisyJobs: 300, UrgentJobs: 3, IdleFor: time.Second,
+	BurstJobs: 200, Slots: 20, SteadyRate: 50, SteadySeconds: 2, LoneJobs: 2, InFlight: 10, ReplicasMost: 4, NoisyJobs: 300, UrgentJobs: 3, IdleFor: time.Second,
+	GrowthJobs: 500, RestLeast: 50, RestMost: 1000, HistoryLeast: 1000, HistoryMost: 1000, TenantsMost: 10,
 	DeadRows: 1000, Claims: 2, APIFor: 300 * time.Millisecond, APIClients: 4, RegisterAll: 2500, FlatRate: 5, FlatEvery: 2 * time.Second,
 }
 
@@ -63,7 +65,7 @@ func empty(t *testing.T, server *privatepg.Server) string {
 func fakeRiver(t *testing.T, binary string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "river")
-	script := fmt.Sprintf("#!/bin/sh\nexec %s bench-bare --slots=4 --requests=\"${3#--jobs=}\" \"$2\"\n", binary)
+	script := fmt.Sprintf("#!/bin/sh\nexec %s bench-bare --slots=4 --requests=\"${3#--jobs=}\" --url=\"${2#--target=}\"\n", binary)
 	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -75,17 +77,19 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 	server := storetest.NewServer(t, privatepg.Config{})
 	// The figure that tells that the benchmark is what it says.
 	figures := map[string]string{
-		"burst": "one-shots, ratio to River", "steady": "50 fires/s for 2 s, p99", "replicas": "4 replicas, ratio to 1", "inflight": "100 in flight, errors",
+		"burst": "one-shots, ratio to River", "steady": "50 fires/s for 2 s, p99", "replicas": "4 replicas, ratio to 1", "inflight": "10 in flight, errors",
 		"fair": "urgent jobs, p99", "idle": "resident", "bloat": "claim of 100, 1000 dead rows, median", "api": "get a job, 4 clients",
+		"rest": "CPU of Postgres, ratio of 1 k to 50", "history": "CPU of Postgres, ratio of 1 k to 0", "tenants": "CPU of Postgres, ratio of 10 to 1",
 		"register": "2500 jobs, 1,000 in a batch, 4 clients", "flat": "goroutines, last quarter over first",
 	}
+	drawn := []string{"rest", "history", "tenants", "replicas", "inflight"}
 	t.Run("all", func(t *testing.T) {
 		for _, name := range Names() {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				dsn := empty(t, server)
 				c := tinyConfig(t, dsn, name)
-				c.River = fakeRiver(t, c.Binary)
+				c.River, c.Plots = fakeRiver(t, c.Binary), filepath.Join(t.TempDir(), "plots")
 				if err := Run(t.Context(), c); err != nil {
 					t.Fatalf("%v\n%s", err, c.Out)
 				}
@@ -99,6 +103,15 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 					}
 					if strings.Contains(f.Name, "CPU of Postgres") && f.Value == nil {
 						t.Errorf("%s: %s, although Postgres is on this machine", f.Name, f.Absent)
+					}
+				}
+				if slices.Contains(drawn, name) {
+					svg, err := os.ReadFile(filepath.Join(c.Plots, "growth-"+name+".svg"))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, marks := parsed(t, svg); marks < 6 { // two sizes at least, three series
+						t.Errorf("%d marks in the plot:\n%s", marks, svg)
 					}
 				}
 				t.Logf("\n%s", c.Out)
@@ -155,14 +168,26 @@ func read(t *testing.T, path string, into any) {
 	}
 }
 
-func TestWithinKeepsTheRestOfADatabaseURL(t *testing.T) {
+func TestAProgramThatWorksWithRiverIsAskedToStop(t *testing.T) {
 	t.Parallel()
-	got := within("postgres://a:b@/c?host=%2Frun&port=5", "punctual")
-	u, err := url.Parse(got)
-	if err != nil || u.Query().Get("search_path") != "punctual" || u.Query().Get("host") != "/run" || u.Path != "/c" {
-		t.Errorf("%q, %v", got, err)
+	dir := t.TempDir()
+	c := tinyConfig(t, empty(t, storetest.NewServer(t, privatepg.Config{})), "burst")
+	c.River = filepath.Join(dir, "river")
+	script := fmt.Sprintf("#!/bin/sh\ntrap 'touch %[1]s/asked; exit 1' TERM\ntouch %[1]s/started\nwhile :; do sleep 0.02; done\n", dir)
+	if err := os.WriteFile(c.River, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
 	}
-	if got := within("host=/run dbname=c", "punctual"); got != "host=/run dbname=c search_path=punctual" {
-		t.Errorf("%q", got)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, c) }()
+	there := func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }
+	eventually(t, "the program", func() bool { return there("started") })
+	interrupt()
+	if err := <-ended; err == nil {
+		t.Error("a bench that was interrupted ended without an error")
+	}
+	if !there("asked") {
+		t.Error("the program was not asked to stop, and could not remove its tables")
 	}
 }

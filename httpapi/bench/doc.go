@@ -19,6 +19,9 @@
 //   - figure and cpuFigure: report the rounds of a figure, whose median counts. NaN is what could not be measured;
 //   - say: tell what is going on.
 //
+// A growth measures the burst with ever more of something: growth.go. A seeder fills the schema for it by SQL, with rows
+// like those of the API and of replicas (seed.go); a plot draws what came of it (plot.go).
+//
 // How much is measured is in Sizes, so that the tests run every benchmark in seconds.
 //
 // # The scratch schema

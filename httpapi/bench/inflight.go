@@ -10,26 +10,82 @@ import (
 	"punctual/httpapi/proc"
 )
 
-// runInFlight keeps many requests in flight on one replica at once: the target answers none before all are there.
+// held is what one replica needs for so many requests at a time.
+type held struct {
+	n                 int
+	failed, megabytes float64 // attempts; resident, at most
+	there             float64 // seconds from due until all were in flight
+	busy              burst   // of as many at a time
+}
+
+// runInFlight keeps ever more requests in flight on one replica at once: the target answers none before all are there.
 func runInFlight(ctx context.Context, l *lab) error {
-	n := l.Sizes.InFlight
-	if err := allowFiles(uint64(n) + 500); err != nil {
-		return err
-	}
-	// Twice the slots: what a busy machine claims later than OlderThan may take no more than half of them.
-	replica, err := l.serve(ctx, fmt.Sprintf("--queues=default=%d", 2*n))
-	if err != nil {
+	if err := allowFiles(uint64(l.Sizes.InFlight) + 500); err != nil {
 		return err
 	}
 	to, err := l.target(ctx)
 	if err != nil {
 		return err
 	}
+	var sweep []held
+	for _, n := range powers(1, l.Sizes.InFlight, 10) {
+		h, err := l.held(ctx, to, n)
+		if err != nil {
+			return err
+		}
+		sweep = append(sweep, h)
+	}
+	for _, h := range sweep {
+		var most *Goal
+		if h.n == l.Sizes.InFlight {
+			most = atMost(600)
+		}
+		l.figure(fmt.Sprintf("%d in flight, errors", h.n), "attempts", atMost(0), h.failed)
+		l.figure(fmt.Sprintf("%d in flight, resident, at most", h.n), "MB", most, h.megabytes)
+		l.figure(fmt.Sprintf("from due until %d are in flight", h.n), "s", nil, h.there)
+		l.figure(fmt.Sprintf("%d at a time", h.n), "runs/s", nil, h.busy.perSecond)
+		l.figure(fmt.Sprintf("%d at a time, CPU of the replica", h.n), "µs/run", nil, h.busy.replica)
+		l.cpuFigure(fmt.Sprintf("%d at a time, CPU of Postgres", h.n), "µs/run", nil, h.busy.postgres)
+	}
+	return l.plot(heldPicture(sweep))
+}
+
+// held measures one replica at n requests in flight, and another that has n worker slots and more to do.
+func (l *lab) held(ctx context.Context, to *target, n int) (h held, err error) {
 	l.say("%d requests at a time", n)
+	h = held{n: n, megabytes: math.NaN()}
+	// Twice the slots: what a busy machine claims later than OlderThan may take no more than half of them.
+	replica, err := l.serve(ctx, fmt.Sprintf("--queues=default=%d", 2*n))
+	if err != nil {
+		return h, err
+	}
+	if err := l.hold(ctx, replica, to, &h); err != nil {
+		return h, err
+	}
+	if _, most, ok := proc.Resident(replica.PID()); ok {
+		h.megabytes = float64(most) / 1e6
+	}
+	if err := replica.Stop(ctx); err != nil {
+		return h, err
+	}
+	if replica, err = l.serve(ctx, fmt.Sprintf("--queues=default=%d", n)); err != nil {
+		return h, err
+	}
+	// What a run costs shows only in many: as many as take a while, however few there are at a time.
+	l.Sizes.BurstJobs = min(max(40*n, 400), l.Sizes.GrowthJobs)
+	if h.busy, err = l.burst(ctx, oneShot, fmt.Sprint("busy-", n), []*proc.Replica{replica}, to); err != nil {
+		return h, err
+	}
+	return h, replica.Stop(ctx)
+}
+
+// hold lets n requests be in flight together.
+func (l *lab) hold(ctx context.Context, replica *proc.Replica, to *target, h *held) error {
+	n := h.n
 	path := func(try int) string { return fmt.Sprintf("/hold/%d/%d", n, try) }
 	due, try, err := l.herd(ctx, replica, n, func(due time.Time, try, i int) proc.JobSpec {
 		return proc.JobSpec{
-			"name": fmt.Sprintf("held-%d-%d", try, i), "schedule": oneShot(due), "timeout": "10m",
+			"name": fmt.Sprintf("held-%d-%d-%d", n, try, i), "schedule": oneShot(due), "timeout": "10m",
 			"target": map[string]any{"url": to.url(path(try)), "body": map[string]any{"n": i}},
 		}
 	})
@@ -39,28 +95,34 @@ func runInFlight(ctx context.Context, l *lab) error {
 	if err := l.arrived(ctx, to, path(try), n); err != nil {
 		return err
 	}
-	there := l.now().Sub(due)
+	h.there = l.now().Sub(due).Seconds()
 	if err := l.atRest(ctx); err != nil {
 		return err
 	}
 	const errorsSQL = `SELECT (SELECT count(*) FROM punctual.attempts) + (SELECT count(*) FROM punctual.runs WHERE scheduled_for = $1 AND status <> 'succeeded')`
-	failed, err := query[float64](ctx, l, errorsSQL, due)
-	if err != nil {
-		return err
+	h.failed, err = query[float64](ctx, l, errorsSQL, due)
+	if err == nil && h.failed == 0 {
+		err = l.succeeded(ctx, due, due, to, path(try), n)
 	}
-	if failed == 0 {
-		if err := l.succeeded(ctx, due, due, to, path(try), n); err != nil {
-			return err
+	return err
+}
+
+// heldPicture shows memory beside processor time.
+func heldPicture(sweep []held) plot {
+	line := func(name string, of func(held) float64) (line series) {
+		line.Name = name
+		for _, h := range sweep {
+			line.Points = append(line.Points, point{float64(h.n), of(h)})
 		}
+		return line
 	}
-	megabytes := math.NaN()
-	if _, most, ok := proc.Resident(replica.PID()); ok {
-		megabytes = float64(most) / 1e6
-	}
-	l.figure(fmt.Sprintf("%d in flight, errors", n), "attempts", atMost(0), failed)
-	l.figure(fmt.Sprintf("%d in flight, resident, at most", n), "MB", atMost(600), megabytes)
-	l.figure(fmt.Sprintf("from due until %d are in flight", n), "s", nil, there.Seconds())
-	return nil
+	x := axis{Label: "requests in flight", Log: true, AtPoints: true}
+	return plot{Title: "Growth with requests in flight on one replica", Charts: []chart{
+		{X: x, Y: axis{Label: "resident, MB"}, Series: []series{line("replica", func(h held) float64 { return h.megabytes })}},
+		{X: x, Y: axis{Label: "CPU µs per run"}, Series: []series{
+			line("Postgres", func(h held) float64 { return h.busy.postgres }), line("replica", func(h held) float64 { return h.busy.replica }),
+		}},
+	}}
 }
 
 // allowFiles lets this process and those it starts open as many files, connections among them.

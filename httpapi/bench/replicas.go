@@ -7,49 +7,56 @@ import (
 	"punctual/httpapi/proc"
 )
 
-// runReplicas compares the burst on four replicas with the burst on one.
+// runReplicas measures the burst on ever more replicas.
 func runReplicas(ctx context.Context, l *lab) error {
-	queues := fmt.Sprintf("--queues=default=%d", l.Sizes.Slots)
-	first, err := l.serve(ctx, queues)
-	if err != nil {
-		return err
-	}
+	g := newGrowth("replicas", powers(1, l.Sizes.ReplicasMost, 2))
 	to, err := l.target(ctx)
 	if err != nil {
 		return err
 	}
-	var one, four []burst
 	for round := range l.Rounds {
-		l.say("round %d of %d: %d jobs, 1 replica", round+1, l.Rounds, l.Sizes.BurstJobs)
-		b, err := l.burst(ctx, oneShot, fmt.Sprint("one-", round), []*proc.Replica{first}, to)
-		if err != nil {
-			return err
-		}
-		one = append(one, b)
-		replicas := []*proc.Replica{first}
-		for len(replicas) < 4 {
-			r, err := l.serve(ctx, queues)
+		var replicas []*proc.Replica
+		for i := range g.stages {
+			s := &g.stages[i]
+			for len(replicas) < s.n {
+				r, err := l.serve(ctx, fmt.Sprintf("--queues=default=%d", l.Sizes.Slots))
+				if err != nil {
+					return err
+				}
+				replicas = append(replicas, r)
+			}
+			l.say("round %d of %d: %d jobs, %s", round+1, l.Rounds, l.Sizes.BurstJobs, replicaCount(s.n))
+			b, err := l.burst(ctx, oneShot, fmt.Sprintf("replicas-%d-%d", s.n, round), replicas, to)
 			if err != nil {
 				return err
 			}
-			replicas = append(replicas, r)
+			s.rounds = append(s.rounds, b)
 		}
-		l.say("round %d of %d: %d jobs, 4 replicas", round+1, l.Rounds, l.Sizes.BurstJobs)
-		if b, err = l.burst(ctx, oneShot, fmt.Sprint("four-", round), replicas, to); err != nil {
-			return err
-		}
-		four = append(four, b)
-		for _, r := range replicas[1:] {
+		for _, r := range replicas {
 			if err := r.Stop(ctx); err != nil {
 				return fmt.Errorf("stopping a replica: %w", err)
 			}
 		}
 	}
-	perSecond := func(b burst) float64 { return b.perSecond }
-	l.figure("1 replica", "runs/s", nil, column(one, perSecond)...)
-	l.figure("4 replicas", "runs/s", nil, column(four, perSecond)...)
-	l.figure("4 replicas, ratio to 1", "×", atLeast(0.95), ratios(column(four, perSecond), column(one, perSecond))...)
-	l.cpuFigure("1 replica, CPU of Postgres", "µs/run", nil, column(one, func(b burst) float64 { return b.postgres })...)
-	l.cpuFigure("4 replicas, CPU of Postgres", "µs/run", nil, column(four, func(b burst) float64 { return b.postgres })...)
-	return nil
+	one := g.stages[0].rounds
+	for _, s := range g.stages {
+		l.figure(replicaCount(s.n), "runs/s", nil, column(s.rounds, throughput)...)
+		l.cpuFigure(replicaCount(s.n)+", CPU of Postgres", "µs/run", nil, column(s.rounds, postgresTime)...)
+		l.figure(replicaCount(s.n)+", CPU of theirs", "µs/run", nil, column(s.rounds, replicaTime)...)
+		switch s.n {
+		case 1:
+		case 4:
+			l.figure("4 replicas, ratio to 1", "×", atLeast(0.95), ratios(column(s.rounds, throughput), column(one, throughput))...)
+		default:
+			l.figure(replicaCount(s.n)+", ratio to 1", "×", nil, ratios(column(s.rounds, throughput), column(one, throughput))...)
+		}
+	}
+	return l.plot(g.picture())
+}
+
+func replicaCount(n int) string {
+	if n == 1 {
+		return "1 replica"
+	}
+	return fmt.Sprintf("%d replicas", n)
 }

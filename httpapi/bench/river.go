@@ -3,7 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
-	"net/url"
+	"time"
 
 	"punctual/httpapi/proc"
 )
@@ -11,28 +11,20 @@ import (
 // riverWorkers is how many jobs River works at a time.
 const riverWorkers = 256
 
-// river lets a program work the burst with River: PROGRAM --database-url=… --url=… --jobs=N --workers=N. It is to
-// insert that many jobs, each of which posts the burst's body to the URL, start to work them when all are there, and
-// write {"seconds":…} as its last line: from the start to the last job's end. Its tables lie in the search path of the
-// database URL, which is the scratch schema, and go with that.
-func (l *lab) river(ctx context.Context, to *target, path string) (perSecond float64, err error) {
-	p, err := proc.Launch(l.River, nil, "--database-url="+within(l.db.dsn, "punctual"), "--url="+to.url(path), fmt.Sprintf("--jobs=%d", l.Sizes.BurstJobs), fmt.Sprintf("--workers=%d", riverWorkers))
+// river lets a program work the burst with River: PROGRAM --database-url=… --target=… --jobs=N --workers=N. It is to
+// insert that many jobs, each of which posts the burst's body to the target, start to work them when all are there, and
+// write {"seconds":…,"cpu":…} as its last line: from the start to the last job's end, and the seconds of its own
+// processor time. Its tables are in a schema of its own, and it takes them with it when it is asked to stop.
+func (l *lab) river(ctx context.Context, to *target, path string) (result bareResult, err error) {
+	p, err := proc.Launch(l.River, nil, "--database-url="+l.db.dsn, "--target="+to.url(path), fmt.Sprintf("--jobs=%d", l.Sizes.BurstJobs), fmt.Sprintf("--workers=%d", riverWorkers))
 	if err != nil {
-		return 0, err
+		return result, err
 	}
 	l.processes = append(l.processes, p)
-	result, err := l.timed(ctx, p.Wait, p.Output, to, path)
-	return float64(l.Sizes.BurstJobs) / result.Seconds, err
-}
-
-// within adds a search path to a database URL, or to a DSN of keys and values.
-func within(dsn, schema string) string {
-	u, err := url.Parse(dsn)
-	if err != nil || u.Scheme == "" {
-		return dsn + " search_path=" + schema
-	}
-	q := u.Query()
-	q.Set("search_path", schema)
-	u.RawQuery = q.Encode()
-	return u.String()
+	defer func() { // while it is under way only when ctx has ended
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		_ = p.Stop(ctx)
+	}()
+	return l.timed(ctx, p.Wait, p.Output, to, path)
 }

@@ -11,7 +11,13 @@ type Sizes struct {
 	SteadySeconds int
 	LoneJobs      int // one after the other
 
-	InFlight int // inflight: requests
+	InFlight     int // inflight: requests at a time, at most
+	ReplicasMost int // replicas
+
+	GrowthJobs                int // rest, history, tenants, inflight: due at one instant
+	RestLeast, RestMost       int // rest: jobs stored; history: as many as the least
+	HistoryLeast, HistoryMost int // history: runs that are over, besides none
+	TenantsMost               int // tenants
 
 	NoisyJobs, UrgentJobs int // fair
 
@@ -33,7 +39,8 @@ func DefaultSizes(full bool) Sizes {
 	s := Sizes{
 		BurstJobs: 50_000, Slots: 500,
 		SteadyRate: 1000, SteadySeconds: 60, LoneJobs: 10,
-		InFlight:  10_000,
+		InFlight: 10_000, ReplicasMost: 8,
+		GrowthJobs: 20_000, RestLeast: 10_000, RestMost: 1_000_000, HistoryLeast: 1_000_000, HistoryMost: 1_000_000, TenantsMost: 1000,
 		NoisyJobs: 100_000, UrgentJobs: 10,
 		IdleFor:  30 * time.Second,
 		DeadRows: 200_000, Claims: 30,
@@ -42,7 +49,7 @@ func DefaultSizes(full bool) Sizes {
 		FlatRate:    100, FlatEvery: time.Minute,
 	}
 	if full {
-		s.RegisterAll = 1_000_000
+		s.RegisterAll, s.RestMost, s.HistoryMost = 1_000_000, 10_000_000, 20_000_000
 	}
 	return s
 }

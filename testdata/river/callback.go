@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/riverqueue/river"
+)
+
+// callback is the arguments of a job: what a definition of Punctual holds as well.
+type callback struct {
+	Name string          `json:"name"`
+	URL  string          `json:"url"`
+	Body json.RawMessage `json:"body"`
+}
+
+// Kind implements river.JobArgs.
+func (callback) Kind() string { return "callback" }
+
+// worker posts the callbacks. River's own timeout bounds each, so there is no other.
+type worker struct {
+	river.WorkerDefaults[callback]
+	transport *http.Transport
+	left      atomic.Int64
+	done      chan struct{} // closed when as many were answered as there are jobs
+	failed    chan error    // holds one of the failures, if there are any
+}
+
+// newWorker tunes net/http as Punctual does: connections are kept, HTTP/1.1, no proxy, no compression.
+func newWorker(jobs int) *worker {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	w := &worker{done: make(chan struct{}), failed: make(chan error, 1), transport: &http.Transport{
+		MaxIdleConnsPerHost: 1 << 15, Protocols: &protocols, DisableCompression: true, IdleConnTimeout: time.Minute,
+	}}
+	w.left.Store(int64(jobs))
+	return w
+}
+
+// Work implements river.Worker. One failure ends it all: a retry would be another load.
+func (w *worker) Work(ctx context.Context, job *river.Job[callback]) error {
+	err := w.post(ctx, job)
+	switch {
+	case err != nil:
+		select {
+		case w.failed <- err:
+		default:
+		}
+	case w.left.Add(-1) == 0:
+		close(w.done)
+	}
+	return err
+}
+
+// post sends the request and reads the answer to its end.
+func (w *worker) post(ctx context.Context, job *river.Job[callback]) error {
+	to, err := url.Parse(job.Args.URL)
+	if err != nil {
+		return err
+	}
+	request := (&http.Request{
+		Method: http.MethodPost, URL: to, Header: header(job),
+		Body: io.NopCloser(bytes.NewReader(job.Args.Body)), ContentLength: int64(len(job.Args.Body)),
+	}).WithContext(ctx)
+	response, err := w.transport.RoundTrip(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		return err
+	}
+	if response.StatusCode/100 != 2 {
+		return fmt.Errorf("the target answered %s", response.Status)
+	}
+	return nil
+}
+
+// header is as many headers as an attempt of Punctual carries, with values as long.
+func header(job *river.Job[callback]) http.Header {
+	number := strconv.FormatInt(job.ID, 10)
+	id := "00000000-0000-8000-8000-000000000000"
+	id = id[:len(id)-len(number)] + number
+	return http.Header{
+		"Content-Type":           {"application/json"},
+		"User-Agent":             {"punctual/bench"},
+		"Webhook-Id":             {id},
+		"Idempotency-Key":        {id + ":" + strconv.FormatInt(job.ScheduledAt.Unix(), 10)},
+		"Punctual-Job":           {job.Args.Name},
+		"Punctual-Run":           {id},
+		"Punctual-Attempt":       {strconv.Itoa(job.Attempt)},
+		"Punctual-Trigger":       {"schedule"},
+		"Punctual-Scheduled-For": {job.ScheduledAt.UTC().Format(time.RFC3339)},
+		"Punctual-Fencing-Token": {number},
+	}
+}
