@@ -1,0 +1,209 @@
+package scheduler
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"punctual/scheduler/delivery"
+)
+
+const (
+	benchSlots = 500 // worker slots; also the concurrency of the bare client
+	benchJob   = `{"schedule":{"every":"1h"},"target":{"url":"%TARGET%","body":{"range":"yesterday","kind":"invoices"}}}`
+)
+
+// BenchmarkRun measures what a run costs a replica from claim to finish, without the database: the loops
+// with a store that answers at once, and real requests to a target in a process of its own. The client
+// alone is beside it, with the same requests, so that the difference is what the loops add.
+func BenchmarkRun(b *testing.B) {
+	job := compiled(b, strings.Replace(benchJob, "%TARGET%", startTarget(b)+"/hook", 1))
+	b.Run("loops", func(b *testing.B) { benchmarkLoops(b, job) })
+	b.Run("client", func(b *testing.B) { benchmarkClient(b, job) })
+}
+
+func benchmarkLoops(b *testing.B, job *Job) {
+	client := delivery.New(delivery.Config{})
+	defer client.Close()
+	store := &instantStore{job: job, left: b.N, done: make(chan struct{})}
+	store.unfinished.Store(int64(b.N))
+	ctx, stop := context.WithCancel(b.Context())
+	defer stop()
+	config := Config{
+		Queues: map[string]int{"default": benchSlots}, DrainTimeout: time.Second, Client: client,
+		Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+	}
+	b.ReportAllocs()
+	reportCPU(b, func() {
+		var running sync.WaitGroup
+		running.Go(func() {
+			if err := Run(ctx, store, config); err != nil {
+				b.Error(err)
+			}
+		})
+		<-store.done
+		stop()
+		running.Wait()
+	})
+	if n := store.failed.Load(); n > 0 {
+		b.Errorf("%d of %d runs failed", n, b.N)
+	}
+}
+
+func benchmarkClient(b *testing.B, job *Job) {
+	client := delivery.New(delivery.Config{})
+	defer client.Close()
+	lease := &Lease{ID: uuid.New(), ClaimedAt: time.Now()}
+	var sent atomic.Int64
+	b.ReportAllocs()
+	reportCPU(b, func() {
+		var working sync.WaitGroup
+		for range benchSlots {
+			working.Go(func() {
+				for n := sent.Add(1); n <= int64(b.N); n = sent.Add(1) {
+					if r := client.Send(b.Context(), benchAssignment(job, lease, n).request("")); !r.OK() {
+						b.Error(r.Error)
+					}
+				}
+			})
+		}
+		working.Wait()
+	})
+}
+
+func benchAssignment(job *Job, lease *Lease, n int64) Assignment {
+	at := lease.ClaimedAt
+	return Assignment{RunID: SlotRunID(job.ID, at.Add(time.Duration(n)*time.Millisecond)), Job: job, Lane: 5, Trigger: TriggerSchedule, ScheduledFor: at, DueAt: at, Attempt: 1, Fence: n, Lease: lease}
+}
+
+// reportCPU reports the processor time of work in this process, by operation.
+func reportCPU(b *testing.B, work func()) {
+	var before, after syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &before) // fails for no reason but its arguments
+	b.ResetTimer()
+	work()
+	b.StopTimer()
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &after)
+	used := after.Utime.Nano() - before.Utime.Nano() + after.Stime.Nano() - before.Stime.Nano()
+	b.ReportMetric(float64(used)/1e3/float64(b.N), "cpu-µs/op")
+}
+
+// instantStore has runs of one job that are all due, and answers at once.
+type instantStore struct {
+	Store // what the loops do not ask of it here
+
+	job        *Job
+	left       int // to be claimed; of the tick loop alone
+	unfinished atomic.Int64
+	failed     atomic.Int64
+	done       chan struct{} // closed when all are finished
+}
+
+func (f *instantStore) NextDue(context.Context, []int16, bool) (Upcoming, error) {
+	u := Upcoming{Now: time.Now()}
+	if f.left > 0 {
+		u.Schedule = u.Now
+	}
+	return u, nil
+}
+
+func (f *instantStore) ClaimDue(_ context.Context, c Claim) (b Batch, _ error) {
+	lease := &Lease{ID: uuid.New(), ClaimedAt: time.Now()}
+	asked := 0
+	for _, q := range c.Quotas {
+		asked += q.Slots
+	}
+	for range min(asked, f.left) {
+		b.Runs = append(b.Runs, benchAssignment(f.job, lease, int64(f.left)))
+		f.left--
+	}
+	lease.Remaining, b.Settled, b.Full = len(b.Runs), len(b.Runs), len(b.Runs) == asked
+	return b, nil
+}
+
+func (f *instantStore) Finish(_ context.Context, outcomes []Outcome, _ []uuid.UUID) (int, error) {
+	for _, o := range outcomes {
+		if o.Verdict != Succeed {
+			f.failed.Add(1)
+		}
+	}
+	if f.unfinished.Add(-int64(len(outcomes))) == 0 {
+		close(f.done)
+	}
+	return 0, nil
+}
+
+func (f *instantStore) Register(context.Context, Replica) (map[string]int16, error) {
+	return map[string]int16{"default": 1}, nil
+}
+
+func (f *instantStore) Renew(context.Context, uuid.UUID, bool) (Pulse, error) {
+	return Pulse{Known: true}, nil
+}
+
+func (f *instantStore) Deregister(context.Context, uuid.UUID) error          { return nil }
+func (f *instantStore) ResumeDue(context.Context) (int, error)               { return 0, nil }
+func (f *instantStore) Operate(context.Context) (time.Duration, bool, error) { return 0, false, nil }
+func (f *instantStore) Notify(context.Context) (bool, error)                 { return false, nil }
+func (f *instantStore) Maintain(context.Context) error                       { return nil }
+func (f *instantStore) Wake() <-chan struct{}                                { return nil }
+
+// targetEnv makes this test binary a target instead, so that its work is not counted with the replica's.
+const targetEnv = "SCHEDULER_TARGET"
+
+func startTarget(b *testing.B) (address string) {
+	b.Helper()
+	cmd := exec.CommandContext(b.Context(), os.Args[0], "-test.run=^TestTargetProcess$")
+	cmd.Env = append(os.Environ(), targetEnv+"=1")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = stdin.Close() // the target ends with its input
+		_ = cmd.Wait()
+	})
+	address, err = bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	return strings.TrimSpace(address)
+}
+
+func TestTargetProcess(t *testing.T) {
+	if os.Getenv(targetEnv) == "" {
+		t.Skip("runs as the target of BenchmarkRun")
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+	})}
+	go func() { _ = server.Serve(listener) }()
+	_, _ = os.Stdout.WriteString("http://" + listener.Addr().String() + "\n")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	_ = server.Close()
+}
