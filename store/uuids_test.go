@@ -1,0 +1,104 @@
+package store
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"punctual/store/storetest"
+)
+
+func TestUUIDsTravelBothWays(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			conn, err := pgx.Connect(t.Context(), storetest.DSN(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close(t.Context()) }()
+			if err := registerTypes(t.Context(), conn); err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range [][]uuid.UUID{nil, {}, {uuid.New()}, {uuid.New(), uuid.Nil, uuid.New()}} {
+				checkUUIDs(t, conn, mode, want)
+			}
+		})
+	}
+}
+
+func checkUUIDs(t *testing.T, conn *pgx.Conn, mode pgx.QueryExecMode, want []uuid.UUID) {
+	t.Helper()
+	var got []uuid.UUID
+	var texts []string
+	var isNull bool
+	err := conn.QueryRow(t.Context(), `SELECT $1::uuid[], $1::uuid[]::text[], $1::uuid[] IS NULL`, mode, want).Scan(&got, &texts, &isNull)
+	if err != nil {
+		t.Fatalf("%v: %v", want, err)
+	}
+	if !slices.Equal(got, want) || isNull != (want == nil) || !cmp.Equal(texts, stringsOf(want)) {
+		t.Errorf("%v came back as %v; its text is %v, it is NULL: %t", want, got, texts, isNull)
+	}
+	for i, id := range want {
+		var back uuid.UUID
+		var text string
+		var none *uuid.UUID
+		if err := conn.QueryRow(t.Context(), `SELECT $1::uuid, $1::uuid::text, NULL::uuid`, mode, id).Scan(&back, &text, &none); err != nil {
+			t.Fatal(err)
+		}
+		if back != id || text != texts[i] || none != nil {
+			t.Errorf("%s came back as %s, its text is %s, and NULL is %v", id, back, text, none)
+		}
+	}
+}
+
+func stringsOf(ids []uuid.UUID) []string {
+	if ids == nil {
+		return nil
+	}
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = id.String()
+	}
+	return texts
+}
+
+// BenchmarkUUIDs encodes and scans what a claim of 100 runs does.
+func BenchmarkUUIDs(b *testing.B) {
+	conn, err := pgx.Connect(b.Context(), storetest.DSN(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = conn.Close(b.Context()) }()
+	ids := make([]uuid.UUID, 100)
+	for _, bm := range []struct {
+		name  string
+		ready func()
+	}{
+		{"as pgx does", func() {}},
+		{"registered", func() { _ = registerTypes(b.Context(), conn) }},
+	} {
+		bm.ready()
+		types := conn.TypeMap()
+		raw, id := ids[0][:], uuid.UUID{}
+		b.Run(bm.name, func(b *testing.B) {
+			var buf []byte
+			b.ReportAllocs()
+			for b.Loop() {
+				if buf, err = types.Encode(pgtype.UUIDArrayOID, pgtype.BinaryFormatCode, ids, buf[:0]); err != nil {
+					b.Fatal(err)
+				}
+				for range ids {
+					if err := types.Scan(pgtype.UUIDOID, pgtype.BinaryFormatCode, raw, &id); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}
