@@ -63,7 +63,16 @@ func requestBody(raw json.RawMessage) (body []byte, isJSON bool) {
 	return raw, true
 }
 
+// jsonHeader is what most jobs send beside the headers of every attempt. All of them share it; nothing writes to it.
+var jsonHeader = http.Header{"Content-Type": {"application/json"}}
+
 func requestHeader(headers map[string]string, isJSON bool) http.Header {
+	if len(headers) == 0 {
+		if isJSON {
+			return jsonHeader
+		}
+		return nil
+	}
 	h := make(http.Header, len(headers)+1)
 	for name, value := range headers {
 		h.Set(name, value)
