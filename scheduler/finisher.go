@@ -49,17 +49,19 @@ func (f *finisher) put(o Outcome) {
 // for other replicas to recover.
 func (f *finisher) run(ctx context.Context) {
 	defer close(f.gone)
+	var outcomes []Outcome // its memory serves all batches
 	for first := range f.queue {
-		outcomes, open := f.collect(first)
+		open := true
+		outcomes, open = f.collect(append(outcomes[:0], first))
 		if !f.write(ctx, outcomes) || !open {
 			return
 		}
+		clear(outcomes) // what they refer to need not live until the next batch
 	}
 }
 
-// collect gathers what arrives within a few milliseconds. open is false when the queue was closed.
-func (f *finisher) collect(first Outcome) (outcomes []Outcome, open bool) {
-	outcomes = append(make([]Outcome, 0, 128), first)
+// collect adds what arrives within a few milliseconds. open is false when the queue was closed.
+func (f *finisher) collect(outcomes []Outcome) (_ []Outcome, open bool) {
 	timer := time.NewTimer(gather)
 	defer timer.Stop()
 	for len(outcomes) < maxOutcomes {

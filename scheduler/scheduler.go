@@ -24,7 +24,7 @@ type Config struct {
 	PublicURL    string // where targets reach the API, without a slash at its end
 	Log          *slog.Logger
 	Metrics      *Metrics
-	Finished     func([]Outcome) // if set, is told of every batch of outcomes that was written
+	Finished     func([]Outcome) // if set, is told of every batch of outcomes that was written; the slice is not to be kept
 }
 
 const (

@@ -18,6 +18,7 @@ type Store interface {
 	NextDue(ctx context.Context, queues []int16, lookForOlder bool) (Upcoming, error)
 	// Finish writes the ends of attempts, in one transaction, and deletes the claims of the leases that
 	// have nothing left. An outcome whose attempt was superseded changes nothing; their number is returned.
+	// The outcomes are not to be kept.
 	Finish(ctx context.Context, outcomes []Outcome, released []uuid.UUID) (superseded int, err error)
 	// Register makes this replica known, and returns the number of each of its queues.
 	Register(ctx context.Context, r Replica) (map[string]int16, error)
