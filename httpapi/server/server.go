@@ -61,6 +61,7 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer listener.Close()
+	defer paceCollections()()
 	registry := prometheus.NewRegistry()
 	metrics := scheduler.NewMetrics(registry)
 	db, err := openStore(ctx, c, func(outcomes []scheduler.Outcome) {
