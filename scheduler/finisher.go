@@ -51,7 +51,7 @@ func (f *finisher) run(ctx context.Context) {
 	defer close(f.gone)
 	var outcomes []Outcome // its memory serves all batches
 	for first := range f.queue {
-		open := true
+		var open bool
 		outcomes, open = f.collect(append(outcomes[:0], first))
 		if !f.write(ctx, outcomes) || !open {
 			return
