@@ -36,7 +36,7 @@ type fakeStore struct {
 	// What was asked of it, by its own clock.
 	looks     []time.Time
 	claims    []fakeClaim
-	peeks     int // at who waits
+	peeks     int   // at who waits
 	finishes  []int // outcomes per write
 	writes    int
 	outcomes  []Outcome

@@ -15,39 +15,20 @@ import (
 	"punctual/scheduler/failpoint"
 )
 
-// The claim is one sentence: of each queue, the rows that are due, high priority before normal before low
-// and then by due time, as many as the quota allows, passing over what others have locked. NO KEY, so
-// that a foreign-key check on a due job does not hide it. The limits stand beside the locks: an outer
-// LIMIT would lock more than it returns.
-const selectDue = `
-SELECT s.*, now() FROM %[2]s CROSS JOIN LATERAL (
-    WITH high AS MATERIALIZED (
-        SELECT job_id, lane, tenant, scheduled_for, version FROM punctual.schedules
-        WHERE enabled AND lane = (q.queue * 4)::smallint AND next_run_at <= now() AND %[1]s%[3]s
-        ORDER BY next_run_at LIMIT q.slots FOR NO KEY UPDATE SKIP LOCKED),
-    normal AS MATERIALIZED (
-        SELECT job_id, lane, tenant, scheduled_for, version FROM punctual.schedules
-        WHERE enabled AND lane = (q.queue * 4 + 1)::smallint AND next_run_at <= now() AND %[1]s%[3]s
-        ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high) FOR NO KEY UPDATE SKIP LOCKED),
-    low AS MATERIALIZED (
-        SELECT job_id, lane, tenant, scheduled_for, version FROM punctual.schedules
-        WHERE enabled AND lane = (q.queue * 4 + 2)::smallint AND next_run_at <= now() AND %[1]s%[3]s
-        ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal) FOR NO KEY UPDATE SKIP LOCKED)
-    SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
-
-// The lower bound of the current rows keeps index entries that are dead but still visible to an old
-// snapshot from slowing every claim: they lie before it.
+// What is due now has a lower bound: index entries that are dead but still visible to an old snapshot lie before
+// it, and would slow every claim. NO KEY, so that a foreign-key check on a due job does not hide it.
 var (
-	selectCurrent       = fmt.Sprintf(selectDue, isCurrent, queueQuotas, ``)
-	selectOlder         = fmt.Sprintf(selectDue, isOlder, queueQuotas, ``)
-	selectCurrentFairly = fmt.Sprintf(selectDue, isCurrent, tenantQuotas, ofTenant)
-	selectOlderFairly   = fmt.Sprintf(selectDue, isOlder, tenantQuotas, ofTenant)
+	selectCurrent       = selectSlots(queueQuotas, ofAnybody("next_run_at", "now() - interval '5 s'", "now()"))
+	selectOlder         = selectSlots(queueQuotas, ofAnybody("next_run_at", "'-infinity'", "now() - interval '5 s'"))
+	selectCurrentFairly = selectSlots(tenantQuotas, ofTenant("q.tenant", "next_run_at", "now() - interval '5 s'", "now()"))
+	selectOlderFairly   = selectSlots(tenantQuotas, ofTenant("q.tenant", "next_run_at", "'-infinity'", "now() - interval '5 s'"))
 )
 
-const (
-	isCurrent = `next_run_at > now() - interval '5 s'`
-	isOlder   = `next_run_at <= now() - interval '5 s'`
-)
+func selectSlots(quotas string, due window) string {
+	return inOrder(quotas, "FOR NO KEY UPDATE SKIP LOCKED", func(lane string) string {
+		return `SELECT job_id, lane, tenant, scheduled_for, version FROM punctual.schedules WHERE enabled AND ` + due(lane)
+	})
+}
 
 const insertClaimed = `
 WITH made AS (

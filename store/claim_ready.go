@@ -16,23 +16,16 @@ import (
 )
 
 // Of runs that were made ready together the oldest slot comes first, as run ids begin with it.
-const selectWaiting = `
-SELECT s.*, now() FROM %[1]s CROSS JOIN LATERAL (
-    WITH high AS MATERIALIZED (
-        SELECT run_id, job_id, tenant, lane FROM punctual.ready WHERE lane = (q.queue * 4)::smallint AND due_at <= now()%[2]s
-        ORDER BY due_at, run_id LIMIT q.slots FOR UPDATE SKIP LOCKED),
-    normal AS MATERIALIZED (
-        SELECT run_id, job_id, tenant, lane FROM punctual.ready WHERE lane = (q.queue * 4 + 1)::smallint AND due_at <= now()%[2]s
-        ORDER BY due_at, run_id LIMIT q.slots - (SELECT count(*) FROM high) FOR UPDATE SKIP LOCKED),
-    low AS MATERIALIZED (
-        SELECT run_id, job_id, tenant, lane FROM punctual.ready WHERE lane = (q.queue * 4 + 2)::smallint AND due_at <= now()%[2]s
-        ORDER BY due_at, run_id LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal) FOR UPDATE SKIP LOCKED)
-    SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
-
 var (
-	selectReady       = fmt.Sprintf(selectWaiting, queueQuotas, ``)
-	selectReadyFairly = fmt.Sprintf(selectWaiting, tenantQuotas, ofTenant)
+	selectReady       = selectRuns(queueQuotas, ofAnybody("due_at", "'-infinity'", "now()"))
+	selectReadyFairly = selectRuns(tenantQuotas, ofTenant("q.tenant", "due_at", "'-infinity'", "now()"))
 )
+
+func selectRuns(quotas string, due window) string {
+	return inOrder(quotas, "FOR UPDATE SKIP LOCKED", func(lane string) string {
+		return `SELECT run_id, job_id, tenant, lane FROM punctual.ready WHERE ` + due(lane) + `, run_id`
+	})
+}
 
 // A run that ended while it waited, because its job was deleted, only loses its row in ready. One that its
 // target works on has passed its deadline.

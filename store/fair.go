@@ -9,13 +9,6 @@ import (
 	"punctual/scheduler"
 )
 
-// What a claim selects by: a quota for each queue, or one for each tenant in a queue.
-const (
-	queueQuotas  = `unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)`
-	tenantQuotas = `unnest((SELECT $1::smallint[]), (SELECT $2::int[]), (SELECT $3::int[])) AS q(queue, slots, tenant)`
-	ofTenant     = ` AND tenant = q.tenant`
-)
-
 // fairly reports whether the quotas are for tenants.
 func fairly(quotas []scheduler.Quota) bool { return len(quotas) > 0 && quotas[0].Tenant != 0 }
 
@@ -61,22 +54,28 @@ func usedUp[T any](quotas []scheduler.Quota, rows []T, at func(T) place) bool {
 	return false
 }
 
-// selectContenders probes each tenant's part of an index once per lane: with a thousand tenants some milliseconds.
-const selectContenders = `
+// contendersWith probes each tenant's part of an index once per lane: with a thousand tenants some milliseconds.
+func contendersWith(oldest func(lane string) string) string {
+	return `
 SELECT q.queue, t.id, t.weight, min(d.due)
-FROM unnest($1::smallint[]) AS q(queue) CROSS JOIN generate_series(0, 2) AS priority CROSS JOIN punctual.tenants t
-CROSS JOIN LATERAL (%s LIMIT 1) d
+FROM unnest((SELECT $1::smallint[])) AS q(queue) CROSS JOIN generate_series(0, 2) AS priority CROSS JOIN punctual.tenants t
+CROSS JOIN LATERAL (` + oldest("(q.queue * 4 + priority)::smallint") + ` LIMIT 1) d
 GROUP BY 1, 2, 3`
+}
 
 var (
-	selectContendersOfReady = fmt.Sprintf(selectContenders, `SELECT due_at AS due FROM punctual.ready
-		WHERE lane = (q.queue * 4 + priority)::smallint AND tenant = t.id AND due_at <= now() ORDER BY due_at`)
-	selectContendersOfCurrent = fmt.Sprintf(selectContenders, fmt.Sprintf(dueOfTenant, isCurrent))
-	selectContendersOfOlder   = fmt.Sprintf(selectContenders, fmt.Sprintf(dueOfTenant, isOlder))
+	selectContendersOfCurrent = contendersOfSlots("now() - interval '5 s'", "now()")
+	selectContendersOfOlder   = contendersOfSlots("'-infinity'", "now() - interval '5 s'")
+	selectContendersOfReady   = contendersWith(func(lane string) string {
+		return `SELECT due_at AS due FROM punctual.ready WHERE ` + ofTenant("t.id", "due_at", "'-infinity'", "now()")(lane)
+	})
 )
 
-const dueOfTenant = `SELECT next_run_at AS due FROM punctual.schedules
-		WHERE enabled AND lane = (q.queue * 4 + priority)::smallint AND tenant = t.id AND next_run_at <= now() AND %s ORDER BY next_run_at`
+func contendersOfSlots(after, until string) string {
+	return contendersWith(func(lane string) string {
+		return `SELECT next_run_at AS due FROM punctual.schedules WHERE enabled AND ` + ofTenant("t.id", "next_run_at", after, until)(lane)
+	})
+}
 
 // DueTenants implements scheduler.Store.
 func (s *Store) DueTenants(ctx context.Context, queues []int16, older bool) ([]scheduler.Contender, error) {
@@ -95,7 +94,7 @@ func (s *Store) contenders(ctx context.Context, sql string, queues []int16) ([]s
 	var found []scheduler.Contender
 	var b pgx.Batch
 	b.Queue(byIndex)
-	b.Queue(sql, queues).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(sql, prepared{}, queues).Query(func(rows pgx.Rows) (err error) {
 		found, err = pgx.CollectRows(rows, pgx.RowToStructByPos[scheduler.Contender])
 		return err
 	})

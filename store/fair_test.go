@@ -102,3 +102,29 @@ func TestNobodyWaits(t *testing.T) {
 		t.Errorf("%+v, error %v", waiting, err)
 	}
 }
+
+// However much another has due, finding a tenant's own work reads a few pages.
+func TestATenantsWorkIsNotSearchedForAmongOthers(t *testing.T) {
+	c := newClaimer(t)
+	other := c.neighbour(1)
+	c.fill(500_000)
+	c.exec(`INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
+		SELECT gen_random_uuid(), now() - ago * interval '1 s', now() - ago * interval '1 s', $1, 1, $2::smallint * 4 + 1, true FROM unnest(ARRAY[1, 1, 1, 60]) ago`, other.tenant, c.queue)
+	queues := []int16{c.queue}
+	for _, state := range []string{"never analysed", "analysed"} {
+		for name, p := range map[string]plan{
+			"a claim of what is due now":  c.explain(selectCurrentFairly, queues, []int32{50}, []int32{other.tenant}),
+			"a claim of backlog":          c.explain(selectOlderFairly, queues, []int32{50}, []int32{other.tenant}),
+			"who waits":                   c.explain(selectContendersOfCurrent, queues),
+			"who waits for backlog":       c.explain(selectContendersOfOlder, queues),
+			"a claim of anybody's":        c.explain(selectCurrent, queues, []int32{50}),
+			"who waits among runs":        c.explain(selectContendersOfReady, queues),
+			"a claim of a tenant's ready": c.explain(selectReadyFairly, queues, []int32{50}, []int32{other.tenant}),
+		} {
+			if pages := p.Hit + p.Read; pages > 1000 || slices.Contains(p.scans("schedules"), "Seq Scan") {
+				t.Errorf("%s, %s: %d pages, read by %v", state, name, pages, p.scans("schedules"))
+			}
+		}
+		c.exec(`ANALYZE punctual.schedules`)
+	}
+}

@@ -1,0 +1,41 @@
+package store
+
+import "fmt"
+
+// What a claim selects by: a quota for each queue, or one for each tenant in a queue.
+const (
+	queueQuotas  = `unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)`
+	tenantQuotas = `unnest((SELECT $1::smallint[]), (SELECT $2::int[]), (SELECT $3::int[])) AS q(queue, slots, tenant)`
+)
+
+// inOrder is the claim in one sentence: for each quota the rows that are due, high priority before normal before low
+// and then by due time, as many as the quota allows, passing over what others have locked. The limits stand beside
+// the locks: an outer LIMIT would lock more than it returns.
+func inOrder(quotas, lock string, due func(lane string) string) string {
+	return fmt.Sprintf(`
+SELECT s.*, now() FROM %[1]s CROSS JOIN LATERAL (
+    WITH high AS MATERIALIZED (
+        %[3]s LIMIT q.slots %[2]s),
+    normal AS MATERIALIZED (
+        %[4]s LIMIT q.slots - (SELECT count(*) FROM high) %[2]s),
+    low AS MATERIALIZED (
+        %[5]s LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal) %[2]s)
+    SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`,
+		quotas, lock, due("(q.queue * 4)::smallint"), due("(q.queue * 4 + 1)::smallint"), due("(q.queue * 4 + 2)::smallint"))
+}
+
+// window selects the rows of a lane that are due within some time, oldest first.
+type window func(lane string) string
+
+// ofAnybody is the window of all tenants.
+func ofAnybody(column, after, until string) window {
+	return func(lane string) string {
+		return fmt.Sprintf(`lane = %[1]s AND %[2]s > %[3]s AND %[2]s <= %[4]s ORDER BY %[2]s`, lane, column, after, until)
+	}
+}
+
+// ofTenant is the window of one tenant. That the index by tenant serves it, and not the other one through all that
+// others have due, is because the column's n_distinct is set: see the migrations.
+func ofTenant(tenant, column, after, until string) window {
+	return func(lane string) string { return `tenant = ` + tenant + ` AND ` + ofAnybody(column, after, until)(lane) }
+}
