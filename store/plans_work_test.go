@@ -92,7 +92,7 @@ func (c claimer) grow() {
 	prefix := "j" + strings.ReplaceAll(uuid.NewString(), "-", "")
 	c.many(20_000, prefix, -1e15)
 	c.many(200, prefix+"-now", 0)
-	c.many(200, prefix+"-ago", 10e9)
+	c.many(4000, prefix+"-ago", 10e9)
 	c.exec(`INSERT INTO punctual.exclusive (job_id) SELECT id FROM punctual.jobs LIMIT 5000 ON CONFLICT DO NOTHING`)
 	c.exec(`WITH made AS (
 			INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger)
