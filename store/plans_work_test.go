@@ -18,8 +18,8 @@ SELECT relname, seq_scan FROM pg_stat_user_tables
 WHERE schemaname = 'punctual' AND pg_relation_size(relid) > 45 * 8192
   AND relname ~ '^(schedules|ready|exclusive|jobs|job_versions|runs_|attempts_|run_data_)'`
 
-// All that a replica and its API do all day long, with plans made for values and with plans for good, whatever the
-// statistics say: the database counts the tables that were read from end to end.
+// What a replica and its API do all day long, the lists of jobs and runs left out, with plans made for values and with plans for good, whatever the
+// statistics say: the database counts the scans that begin at the start of a table, whether or not they reach its end.
 func TestDailyWorkReadsNoLargeTableFromEndToEnd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("fills tables")
