@@ -56,7 +56,7 @@ func (s *Store) NextDue(ctx context.Context, queues []int16, lookForOlder bool) 
 		       (SELECT min(n.due_at) FROM lanes CROSS JOIN LATERAL (
 		            SELECT due_at FROM punctual.ready r WHERE r.lane = lanes.lane ORDER BY due_at LIMIT 1) n),
 		       $2 AND EXISTS (SELECT FROM lanes CROSS JOIN LATERAL (
-		            SELECT FROM punctual.schedules s WHERE enabled AND s.lane = lanes.lane AND next_run_at <= now() - interval '5 s' LIMIT 1) o)`,
+		            SELECT FROM punctual.schedules s WHERE enabled AND s.lane = lanes.lane AND next_run_at <= now() - interval '5 s' ORDER BY next_run_at LIMIT 1) o)`,
 		queues, lookForOlder).Scan(&u.Now, &schedule, &ready, &u.Older)
 	if err != nil {
 		return scheduler.Upcoming{}, fmt.Errorf("looking for what is due next: %w", err)

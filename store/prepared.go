@@ -9,7 +9,7 @@ import (
 
 // prepared, given before the arguments of a statement, has it prepared under a name on a connection that keeps such
 // names, where its plan is soon made once and not at each use: to plan a look through all the days of runs costs
-// fifty times what the look does. It is for statements whose plan is the same whatever their arguments are and
+// thirty times what the look does. It is for statements whose plan is the same whatever their arguments are and
 // whatever the statistics say. Arrays go to unnest((SELECT $1)): the planner, which would count the elements of $1 at
 // hand and guess ten where it makes a plan for good, then guesses ten each time, and finds that the plan for good is no
 // worse.

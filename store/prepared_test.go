@@ -22,7 +22,7 @@ func namedPlans(t *testing.T, s *Store) (custom, generic int) {
 	return custom, generic
 }
 
-// To plan a look through all the days of runs costs fifty times what the look does.
+// To plan a look through all the days of runs costs thirty times what the look does.
 func TestReadingAJobIsPlannedOnce(t *testing.T) {
 	c := newCRUD(t)
 	job := c.create("job")

@@ -1,0 +1,144 @@
+package store
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+	"punctual/store/storetest"
+)
+
+// selectScans counts how often the tables were read from end to end that no statement of daily work may read so, once
+// they are more than a few pages.
+const selectScans = `
+SELECT relname, seq_scan FROM pg_stat_user_tables
+WHERE schemaname = 'punctual' AND pg_relation_size(relid) > 45 * 8192
+  AND relname ~ '^(schedules|ready|exclusive|jobs|job_versions|runs_|attempts_|run_data_)'`
+
+// What a replica and its API do all day long, the lists of jobs and runs left out, with plans made for values and with plans for good, whatever the
+// statistics say: the database counts the scans that begin at the start of a table, whether or not they reach its end.
+func TestDailyWorkReadsNoLargeTableFromEndToEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills tables")
+	}
+	for _, state := range []struct {
+		name    string
+		arrange func(c claimer)
+	}{
+		{"never analysed", func(c claimer) { c.grow() }},
+		{"analysed", func(c claimer) { c.grow(); c.exec(`ANALYZE`) }},
+		{"analysed when empty", func(c claimer) { c.exec(`ANALYZE`); c.grow() }},
+		{"drained", func(c claimer) { c.grow(); c.exec(`ANALYZE`); c.drain() }},
+		{"drained and analysed", func(c claimer) { c.grow(); c.drain(); c.exec(`ANALYZE`) }},
+		{"drained, analysed and full again", func(c claimer) { c.grow(); c.drain(); c.exec(`ANALYZE`); c.grow() }},
+	} {
+		for _, plans := range []string{"auto", "force_generic_plan"} {
+			t.Run(state.name+"/"+plans, func(t *testing.T) {
+				t.Parallel()
+				dsn := storetest.DSN(t)
+				c := openClaimer(t, dsn)
+				c.exec(`ALTER TABLE punctual.schedules SET (autovacuum_enabled = false)`)
+				state.arrange(c)
+				worker := openClaimer(t, dsn+"&plan_cache_mode="+plans)
+				c.Close() // and so tells what it did
+				watch := openClaimer(t, dsn)
+				before := watch.scans()
+				worker.day()
+				worker.Close()
+				for table, n := range watch.scans() {
+					if n > before[table] {
+						t.Errorf("%s was read from end to end %d times", table, n-before[table])
+					}
+				}
+			})
+		}
+	}
+}
+
+func openClaimer(t *testing.T, dsn string) claimer {
+	t.Helper()
+	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return asClaimer(crud{Store: s, t: t, tenant: 1})
+}
+
+// scans returns how often each large table was read from end to end.
+func (c claimer) scans() map[string]int64 {
+	c.t.Helper()
+	rows, err := c.pool.Query(c.t.Context(), selectScans)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	counts := map[string]int64{}
+	var table string
+	var n int64
+	if _, err := pgx.ForEachRow(rows, []any{&table, &n}, func() error {
+		counts[table] = n
+		return nil
+	}); err != nil {
+		c.t.Fatal(err)
+	}
+	return counts
+}
+
+// grow adds jobs, some of them due now, some long ago, with their runs and with runs that wait.
+func (c claimer) grow() {
+	prefix := "j" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	c.many(20_000, prefix, -1e15)
+	c.many(200, prefix+"-now", 0)
+	c.many(4000, prefix+"-ago", 10e9)
+	c.exec(`INSERT INTO punctual.exclusive (job_id) SELECT id FROM punctual.jobs LIMIT 5000 ON CONFLICT DO NOTHING`)
+	c.exec(`WITH made AS (
+			INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger)
+			SELECT (substr(punctual.partition_bound((now() AT TIME ZONE 'UTC')::date)::text, 1, 14) || '7' || substr(gen_random_uuid()::text, 16))::uuid, id, now(), now(), 1, 1, $1::smallint * 4 + 1, 'pending', 'manual' FROM punctual.jobs LIMIT 5000
+			RETURNING id, job_id, lane),
+		data AS (INSERT INTO punctual.run_data (run_id, headers) SELECT id, '{}' FROM made)
+		INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) SELECT id, job_id, now() + (row_number() OVER () - 100) * interval '1 min', 1, lane FROM made`, c.queue)
+}
+
+// drain takes away what grew, and leaves its dead rows.
+func (c claimer) drain() {
+	c.exec(`UPDATE punctual.schedules SET next_run_at = next_run_at + interval '1 day'`)
+	c.exec(`DELETE FROM punctual.ready`)
+	c.exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = now()`)
+}
+
+// day is a little of everything.
+func (c claimer) day() {
+	c.t.Helper()
+	ctx := c.t.Context()
+	check := func(err error) {
+		c.t.Helper()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	for i := range 8 { // a plan for good is made at the sixth
+		job := c.create("job-" + uuid.NewString())
+		c.get(job.Definition.Name)
+		c.trigger(job.Definition.Name)
+		_, err := c.NextDue(ctx, []int16{c.queue}, i%2 == 0)
+		check(err)
+		var outcomes []scheduler.Outcome
+		for _, b := range []scheduler.Batch{c.claim(10, false), c.claim(10, true), c.claimReady(10)} {
+			for n, a := range b.Runs {
+				if n == 0 {
+					outcomes = append(outcomes, failed(a))
+					continue
+				}
+				outcomes = append(outcomes, succeeded(a))
+			}
+		}
+		c.finish(outcomes...)
+		_, err = c.Renew(ctx, c.replica, false)
+		check(err)
+		_, err = c.Recover(ctx)
+		check(err)
+	}
+}
