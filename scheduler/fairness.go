@@ -10,7 +10,7 @@ const (
 	peekEvery = 250 * time.Millisecond
 	// peekShare is how many times as long as it took that is at least: with thousands of tenants the look
 	// at them costs milliseconds.
-	peekShare = 20
+	peekShare = 10
 )
 
 // Contender is a tenant with due work in a queue.

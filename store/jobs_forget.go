@@ -26,7 +26,7 @@ func (s *Store) ForgetCompletedJobs(ctx context.Context) (int, error) {
 			UNION
 			SELECT j.id, j.completed_at FROM punctual.jobs j
 			WHERE j.state = 'completed' AND j.completed_at < now() - interval '7 days' AND j.kind IN ('at', 'delay')) c
-		WHERE NOT EXISTS (SELECT FROM punctual.runs r WHERE r.job_id = c.id AND r.finished_at IS NULL)
+		WHERE (SELECT r.id FROM punctual.runs r WHERE r.job_id = c.id AND r.finished_at IS NULL LIMIT 1) IS NULL
 		ORDER BY c.completed_at LIMIT $1`, forgetBatch).Query(func(rows pgx.Rows) (err error) {
 		ids, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 		return err
