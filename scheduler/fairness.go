@@ -46,6 +46,34 @@ func (f *fairness) split(ctx context.Context, slots *workerSlots, quotas []Quota
 	return share(quotas, f.contenders, slots.held), nil
 }
 
+// batches is how many claims may go on at a time. While one waits for its commit another locks what comes next: with
+// one at a time a replica's workers would wait for claims where there is a backlog.
+func (f *fairness) batches() int {
+	if f.crowded {
+		return 2
+	}
+	return 1
+}
+
+// inBatches splits quotas into claims of at most BatchSize each.
+func inBatches(quotas []Quota) (claims [][]Quota) {
+	room := 0
+	for _, q := range quotas {
+		for q.Slots > 0 {
+			if room == 0 {
+				claims, room = append(claims, nil), BatchSize
+			}
+			part := q
+			part.Slots = min(q.Slots, room)
+			last := &claims[len(claims)-1]
+			*last = append(*last, part)
+			q.Slots -= part.Slots
+			room -= part.Slots
+		}
+	}
+	return claims
+}
+
 // share turns quotas of queues into quotas of tenants, unless no queue has two that wait. The free slots of a queue
 // go, one after the other, to the tenant that holds the fewest of its slots for its weight: where all have enough to
 // do they come to hold slots in proportion to their weights, and one that has been away is served first. Among

@@ -31,19 +31,19 @@ func newWorkerSlots(sizes map[string]int, numbers map[string]int16) *workerSlots
 	return w
 }
 
-// quotas returns how many runs each queue can take now, at most BatchSize in all and shared out evenly
-// when they ask for more.
-func (w *workerSlots) quotas() []Quota {
-	return w.share(func(q queueSlots) int { return q.size - q.inFlight })
+// quotas returns how many runs each queue can take now, at most so many in all and shared out evenly when
+// they ask for more.
+func (w *workerSlots) quotas(most int) []Quota {
+	return w.share(most, func(q queueSlots) int { return q.size - q.inFlight })
 }
 
 // olderQuotas is the same for backlog, which may hold at most half of a queue's slots: what is due now
 // always finds some.
-func (w *workerSlots) olderQuotas() []Quota {
-	return w.share(func(q queueSlots) int { return min(q.size-q.inFlight, max(1, q.size/2)-q.older) })
+func (w *workerSlots) olderQuotas(most int) []Quota {
+	return w.share(most, func(q queueSlots) int { return min(q.size-q.inFlight, max(1, q.size/2)-q.older) })
 }
 
-func (w *workerSlots) share(free func(queueSlots) int) []Quota {
+func (w *workerSlots) share(most int, free func(queueSlots) int) []Quota {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var quotas []Quota
@@ -54,10 +54,9 @@ func (w *workerSlots) share(free func(queueSlots) int) []Quota {
 	}
 	// Smallest first: what it leaves of its share goes to the others.
 	slices.SortStableFunc(quotas, func(a, b Quota) int { return a.Slots - b.Slots })
-	left := BatchSize
 	for i := range quotas {
-		quotas[i].Slots = min(quotas[i].Slots, left/(len(quotas)-i))
-		left -= quotas[i].Slots
+		quotas[i].Slots = min(quotas[i].Slots, most/(len(quotas)-i))
+		most -= quotas[i].Slots
 	}
 	return slices.DeleteFunc(quotas, func(q Quota) bool { return q.Slots == 0 })
 }

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 )
 
@@ -95,26 +96,26 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 		}
 		return wait, nil, nil
 	}
-	if len(t.s.slots.quotas()) == 0 {
+	if len(t.s.slots.quotas(BatchSize)) == 0 {
 		return spread(longestSleep), t.s.slots.released, nil
 	}
 	var sum claimed
 	if due {
-		if err := t.claim(ctx, t.s.store.ClaimDue, Claim{Quotas: t.s.slots.quotas()}, &t.current, &sum); err != nil {
+		if err := t.claim(ctx, t.s.store.ClaimDue, Claim{}, t.s.slots.quotas, &t.current, &sum); err != nil {
 			return 0, nil, err
 		}
 	}
 	if ready {
-		if err := t.claim(ctx, t.s.store.ClaimReady, Claim{Quotas: t.s.slots.quotas()}, &t.ready, &sum); err != nil {
+		if err := t.claim(ctx, t.s.store.ClaimReady, Claim{}, t.s.slots.quotas, &t.ready, &sum); err != nil {
 			return 0, nil, err
 		}
 	}
 	if t.upcoming.Older {
 		before := sum.settled
-		if err := t.claim(ctx, t.s.store.ClaimDue, Claim{Quotas: t.s.slots.olderQuotas(), Older: true}, &t.backlog, &sum); err != nil {
+		if err := t.claim(ctx, t.s.store.ClaimDue, Claim{Older: true}, t.s.slots.olderQuotas, &t.backlog, &sum); err != nil {
 			return 0, nil, err
 		}
-		t.upcoming.Older = sum.settled > before || len(t.s.slots.olderQuotas()) == 0
+		t.upcoming.Older = sum.settled > before || len(t.s.slots.olderQuotas(BatchSize)) == 0
 	}
 	t.wantsLook = !sum.full
 	if sum.full {
@@ -136,35 +137,49 @@ type claimed struct {
 }
 
 // claim claims within the quotas, if there are any, and hands the runs to the executor.
-func (t *ticker) claim(ctx context.Context, from func(context.Context, Claim) (Batch, error), c Claim, fair *fairness, sum *claimed) error {
-	if len(c.Quotas) == 0 {
-		return nil
+func (t *ticker) claim(ctx context.Context, from claimFunc, c Claim, quotas func(most int) []Quota, fair *fairness, sum *claimed) error {
+	shares, err := fair.split(ctx, t.s.slots, quotas(fair.batches()*BatchSize))
+	if err != nil {
+		return err
 	}
-	c.Replica = t.s.replica.ID
+	claims := inBatches(shares)
+	batches, errs := make([]Batch, len(claims)), make([]error, len(claims))
+	var claiming sync.WaitGroup
+	for i := range claims {
+		claiming.Go(func() {
+			batches[i], errs[i] = t.claimBatch(ctx, from, Claim{Replica: t.s.replica.ID, Quotas: claims[i], Older: c.Older})
+		})
+	}
+	claiming.Wait()
+	fair.crowded = false
+	for _, b := range batches {
+		sum.settled += b.Settled
+		sum.full = sum.full || b.Full
+		fair.crowded = fair.crowded || b.Full
+	}
+	return errors.Join(errs...)
+}
+
+type claimFunc = func(context.Context, Claim) (Batch, error)
+
+func (t *ticker) claimBatch(ctx context.Context, from claimFunc, c Claim) (Batch, error) {
 	// One that is under way when the replica is stopped is not cut off: it may have been committed.
 	ctx, cancel := outlast(ctx, claimGrace)
 	defer cancel()
 	ctx, stop := context.WithTimeout(ctx, tickTimeout)
 	defer stop()
 	lapses := t.s.heart.watch.lapsed()
-	var err error
-	if c.Quotas, err = fair.split(ctx, t.s.slots, c.Quotas); err != nil {
-		return err
-	}
 	batch, err := from(ctx, c)
 	if err != nil {
-		return err
+		return Batch{}, err
 	}
-	fair.crowded = batch.Full
 	if t.s.heart.watch.lapsed() != lapses || t.s.heart.watch.expired(time.Now()) {
-		return errLateClaim
+		return Batch{}, errLateClaim
 	}
 	if !t.s.dispatch(batch) {
-		return errGivenBack
+		return Batch{}, errGivenBack
 	}
-	sum.settled += batch.Settled
-	sum.full = sum.full || batch.Full
-	return nil
+	return batch, nil
 }
 
 // look asks the database what is due next.
