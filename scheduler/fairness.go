@@ -46,15 +46,6 @@ func (f *fairness) split(ctx context.Context, slots *workerSlots, quotas []Quota
 	return share(quotas, f.contenders, slots.held), nil
 }
 
-// batches is how many claims may go on at a time. While one waits for its commit another locks what comes next: with
-// one at a time a replica's workers would wait for claims where there is a backlog.
-func (f *fairness) batches() int {
-	if f.crowded {
-		return 2
-	}
-	return 1
-}
-
 // inBatches splits quotas into claims of at most BatchSize each.
 func inBatches(quotas []Quota) (claims [][]Quota) {
 	room := 0

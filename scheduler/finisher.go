@@ -9,8 +9,11 @@ import (
 )
 
 const (
-	// gather is how long outcomes gather before they are written together.
-	gather = 3 * time.Millisecond
+	// gather is how long outcomes gather before they are written together, and gatherBusy how long after a write
+	// of busyOutcomes or more: it is the number of writes that costs the database, as each is a commit.
+	gather       = 3 * time.Millisecond
+	gatherBusy   = 10 * time.Millisecond
+	busyOutcomes = 10
 	// maxOutcomes is how many outcomes one write takes.
 	maxOutcomes = 500
 	// finisherQueue bounds what waits for the database. When it is full, worker slots stay occupied and
@@ -51,8 +54,12 @@ func (f *finisher) run(ctx context.Context) {
 	defer close(f.gone)
 	var outcomes []Outcome // its memory serves all batches
 	for first := range f.queue {
+		wait := gather
+		if len(outcomes) >= busyOutcomes {
+			wait = gatherBusy
+		}
 		var open bool
-		outcomes, open = f.collect(append(outcomes[:0], first))
+		outcomes, open = f.collect(append(outcomes[:0], first), wait)
 		if !f.write(ctx, outcomes) || !open {
 			return
 		}
@@ -61,8 +68,8 @@ func (f *finisher) run(ctx context.Context) {
 }
 
 // collect adds what arrives within a few milliseconds. open is false when the queue was closed.
-func (f *finisher) collect(outcomes []Outcome) (_ []Outcome, open bool) {
-	timer := time.NewTimer(gather)
+func (f *finisher) collect(outcomes []Outcome, wait time.Duration) (_ []Outcome, open bool) {
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for len(outcomes) < maxOutcomes {
 		select {

@@ -41,6 +41,13 @@ func newWatch(now time.Time) *watch {
 	return &watch{seen: map[uuid.UUID]sighting{}, renewed: now}
 }
 
+// alone reports whether no other replica was there at the last renewal.
+func (w *watch) alone() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.seen) == 0
+}
+
 // observe takes the heartbeats that a successful renewal brought back, and returns those that have stood
 // still for a TTL: from when an answer first showed them, as they may have moved until then, to when this
 // renewal was sent. After a gap in the renewals everybody is watched anew: what was not looked at may have

@@ -138,7 +138,7 @@ type claimed struct {
 
 // claim claims within the quotas, if there are any, and hands the runs to the executor.
 func (t *ticker) claim(ctx context.Context, from claimFunc, c Claim, quotas func(most int) []Quota, fair *fairness, sum *claimed) error {
-	shares, err := fair.split(ctx, t.s.slots, quotas(fair.batches()*BatchSize))
+	shares, err := fair.split(ctx, t.s.slots, quotas(t.atATime(fair)*BatchSize))
 	if err != nil {
 		return err
 	}
@@ -158,6 +158,16 @@ func (t *ticker) claim(ctx context.Context, from claimFunc, c Claim, quotas func
 		fair.crowded = fair.crowded || b.Full
 	}
 	return errors.Join(errs...)
+}
+
+// atATime is how many claims go on at a time. Where there is a backlog a replica's workers would wait for one claim
+// after the other: while one waits for its commit another locks what comes next. Of several replicas each has one, as
+// a claim looks at each row that another has locked.
+func (t *ticker) atATime(fair *fairness) int {
+	if fair.crowded && t.s.heart.watch.alone() {
+		return 2
+	}
+	return 1
 }
 
 type claimFunc = func(context.Context, Claim) (Batch, error)

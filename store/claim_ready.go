@@ -267,7 +267,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 	if len(c.start) > 0 {
 		queueFences(b.Queue(startWaiting, c.claim.Replica, lease.ID, c.start), fences)
 	}
-	written := queueFinish(&b, c.ended, nil)
+	written := queueFinish(&b, c.ended, nil, anyDay)
 	b.Queue(`COMMIT`)
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return err

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -78,11 +79,11 @@ SELECT id FROM accepted`
 
 // Finish implements scheduler.Store. It is idempotent: what was written before is found superseded.
 func (s *Store) Finish(ctx context.Context, outcomes []scheduler.Outcome, released []uuid.UUID) (superseded int, err error) {
-	// A batch without BEGIN is one transaction in one round trip.
-	var b pgx.Batch
-	written := queueFinish(&b, outcomes, released)
-	failpoint.At(failpoint.FinishBegun)
-	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
+	written, err := s.finish(ctx, outcomes, released, dayOf(outcomes))
+	if lacksTable(err) { // removed, as nothing that was known of it went on
+		written, err = s.finish(ctx, outcomes, released, anyDay)
+	}
+	if err != nil {
 		return 0, s.tookWrite(fmt.Errorf("writing %d outcomes: %w", len(outcomes), err))
 	}
 	failpoint.At(failpoint.FinishCommitted)
@@ -97,6 +98,42 @@ func (s *Store) Finish(ctx context.Context, outcomes []scheduler.Outcome, releas
 	return superseded, nil
 }
 
+// finish writes them in one transaction and one round trip, which a batch without BEGIN is.
+func (s *Store) finish(ctx context.Context, outcomes []scheduler.Outcome, released []uuid.UUID, on day) (written map[uuid.UUID]bool, err error) {
+	var b pgx.Batch
+	written = queueFinish(&b, outcomes, released, on)
+	failpoint.At(failpoint.FinishBegun)
+	return written, s.pool.SendBatch(ctx, &b).Close()
+}
+
+// day is the day of runs, as in the names of their tables.
+type day string
+
+// anyDay stands for all days, and for runs of several.
+const anyDay day = ""
+
+// dayOf returns the day of the runs that succeeded, if it is the same one.
+func dayOf(outcomes []scheduler.Outcome) (common day) {
+	for _, o := range outcomes {
+		if o.Verdict != scheduler.Succeed {
+			continue
+		}
+		at := day(idTime(o.RunID).Format("20060102"))
+		if common != anyDay && at != common {
+			return anyDay
+		}
+		common = at
+	}
+	return common
+}
+
+// idTime is the time that an id begins with, in milliseconds.
+func idTime(id uuid.UUID) time.Time {
+	var ms [8]byte
+	copy(ms[2:], id[:6])
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(ms[:]))).UTC()
+}
+
 // dueSoon reports whether the run is ready again before the tick loop looks by itself.
 func dueSoon(o scheduler.Outcome) bool {
 	status := o.End().Status
@@ -105,14 +142,14 @@ func dueSoon(o scheduler.Outcome) bool {
 
 // queueFinish queues what ends attempts: the gates' locks, the outcomes, the gates' release, the end of
 // leases. Once the batch is read, the returned set holds the runs that the fence let through.
-func queueFinish(b *pgx.Batch, outcomes []scheduler.Outcome, released []uuid.UUID) (written map[uuid.UUID]bool) {
+func queueFinish(b *pgx.Batch, outcomes []scheduler.Outcome, released []uuid.UUID, on day) (written map[uuid.UUID]bool) {
 	written = make(map[uuid.UUID]bool, len(outcomes))
 	b.Queue(byIndex)
 	gated, runs := gatedJobs(outcomes)
 	if len(gated) > 0 {
 		b.Queue(`SELECT FROM punctual.exclusive WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE`, gated)
 	}
-	queueOutcomes(b, outcomes, written)
+	queueOutcomes(b, outcomes, on, written)
 	if len(gated) > 0 {
 		// The gates are held, and this statement sees what the updates made of the runs: a gate is freed
 		// only when the run it names is over.
@@ -146,10 +183,10 @@ func gatedJobs(outcomes []scheduler.Outcome) (jobs, runs []uuid.UUID) {
 
 // queueOutcomes queues one statement for the successes, one for what targets work on and one for the rest,
 // each sorted by id.
-func queueOutcomes(b *pgx.Batch, outcomes []scheduler.Outcome, written map[uuid.UUID]bool) {
-	var ok, accepted, not []scheduler.Outcome
-	for _, o := range outcomes {
-		switch o.Verdict {
+func queueOutcomes(b *pgx.Batch, outcomes []scheduler.Outcome, on day, written map[uuid.UUID]bool) {
+	var ok, accepted, not []*scheduler.Outcome
+	for i := range outcomes {
+		switch o := &outcomes[i]; o.Verdict {
 		case scheduler.Succeed:
 			ok = append(ok, o)
 		case scheduler.Await:
@@ -158,18 +195,21 @@ func queueOutcomes(b *pgx.Batch, outcomes []scheduler.Outcome, written map[uuid.
 			not = append(not, o)
 		}
 	}
-	for _, kind := range []struct {
-		outcomes []scheduler.Outcome
-		queue    func(*pgx.Batch, []scheduler.Outcome, map[uuid.UUID]bool)
-	}{{ok, queueSucceeded}, {accepted, queueAccepted}, {not, queueOthers}} {
-		if len(kind.outcomes) > 0 {
-			slices.SortFunc(kind.outcomes, func(a, b scheduler.Outcome) int { return compareIDs(a.RunID, b.RunID) })
-			kind.queue(b, kind.outcomes, written)
-		}
+	for _, kind := range [][]*scheduler.Outcome{ok, accepted, not} {
+		slices.SortFunc(kind, func(a, b *scheduler.Outcome) int { return compareIDs(a.RunID, b.RunID) })
+	}
+	if len(ok) > 0 {
+		queueSucceeded(b, ok, on, written)
+	}
+	if len(accepted) > 0 {
+		queueAccepted(b, accepted, written)
+	}
+	if len(not) > 0 {
+		queueOthers(b, not, written)
 	}
 }
 
-func queueAccepted(b *pgx.Batch, outcomes []scheduler.Outcome, written map[uuid.UUID]bool) {
+func queueAccepted(b *pgx.Batch, outcomes []*scheduler.Outcome, written map[uuid.UUID]bool) {
 	n := len(outcomes)
 	ids, fences, started, statuses, silence := make([]uuid.UUID, n), make([]int64, n), make([]time.Time, n), make([]int16, n), make([]time.Duration, n)
 	for i, o := range outcomes {
@@ -178,17 +218,24 @@ func queueAccepted(b *pgx.Batch, outcomes []scheduler.Outcome, written map[uuid.
 	b.Queue(finishAccepted, ids, fences, started, statuses, silence).Query(collectIDs(written))
 }
 
-func queueSucceeded(b *pgx.Batch, outcomes []scheduler.Outcome, written map[uuid.UUID]bool) {
+func queueSucceeded(b *pgx.Batch, outcomes []*scheduler.Outcome, on day, written map[uuid.UUID]bool) {
 	n := len(outcomes)
 	ids, fences := make([]uuid.UUID, n), make([]int64, n)
 	started, finished, statuses := make([]time.Time, n), make([]time.Time, n), make([]int16, n)
 	for i, o := range outcomes {
 		ids[i], fences[i], started[i], finished[i], statuses[i] = o.RunID, o.Fence, o.StartedAt, o.FinishedAt, int16(o.HTTPStatus)
 	}
-	b.Queue(finishSucceeded, ids, fences, started, finished, statuses).Query(collectIDs(written))
+	if on == anyDay {
+		b.Queue(finishSucceeded, ids, fences, started, finished, statuses).Query(collectIDs(written))
+		return
+	}
+	// Planned once: there is but one table to choose an index of. Among those of all days it must be planned
+	// with the ids at hand.
+	sql := strings.Replace(finishSucceeded, "punctual.runs r", "punctual.runs_"+string(on)+" r", 1)
+	b.Queue(sql, prepared{}, ids, fences, started, finished, statuses).Query(collectIDs(written))
 }
 
-func queueOthers(b *pgx.Batch, outcomes []scheduler.Outcome, written map[uuid.UUID]bool) {
+func queueOthers(b *pgx.Batch, outcomes []*scheduler.Outcome, written map[uuid.UUID]bool) {
 	n := len(outcomes)
 	ids, fences, numbers := make([]uuid.UUID, n), make([]int64, n), make([]int16, n)
 	started, finished, statuses := make([]*time.Time, n), make([]time.Time, n), make([]*int16, n)

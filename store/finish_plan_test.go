@@ -3,7 +3,6 @@ package store
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,7 +62,13 @@ func TestFinishLooksAtItsOwnRunsOnly(t *testing.T) {
 				for i := range outcomes {
 					outcomes[i].Verdict = verdict
 				}
-				c.looksOnlyAt(outcomes, mode)
+				c.looksOnlyAt(outcomes, dayOf(outcomes), mode)
+			}
+			for i := range outcomes {
+				outcomes[i].Verdict = scheduler.Succeed
+			}
+			if mode == "force_custom_plan" { // as such batches are planned
+				c.looksOnlyAt(outcomes, anyDay, mode)
 			}
 		}
 		c.exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = now()`)
@@ -73,7 +78,7 @@ func TestFinishLooksAtItsOwnRunsOnly(t *testing.T) {
 }
 
 // looksOnlyAt explains what Finish does in a transaction that leaves nothing.
-func (c claimer) looksOnlyAt(outcomes []scheduler.Outcome, mode string) {
+func (c claimer) looksOnlyAt(outcomes []scheduler.Outcome, on day, mode string) {
 	c.t.Helper()
 	tx, err := c.pool.Begin(c.t.Context())
 	if err != nil {
@@ -81,13 +86,13 @@ func (c claimer) looksOnlyAt(outcomes []scheduler.Outcome, mode string) {
 	}
 	defer func() { _ = tx.Rollback(c.t.Context()) }()
 	var b pgx.Batch
-	queueFinish(&b, outcomes, nil)
+	queueFinish(&b, outcomes, nil, on)
 	if _, err := tx.Exec(c.t.Context(), `SET LOCAL plan_cache_mode = `+mode); err != nil {
 		c.t.Fatal(err)
 	}
 	explained := 0
 	for _, q := range b.QueuedQueries {
-		if !slices.ContainsFunc([]string{finishSucceeded, finishAccepted, finishOthers}, func(sql string) bool { return sql == q.SQL }) {
+		if !strings.Contains(q.SQL, "coalesce(r.status = 'running'") {
 			if _, err := tx.Exec(c.t.Context(), q.SQL, q.Arguments...); err != nil {
 				c.t.Fatal(err)
 			}
@@ -96,6 +101,9 @@ func (c claimer) looksOnlyAt(outcomes []scheduler.Outcome, mode string) {
 		explained++
 		if _, err := tx.Exec(c.t.Context(), `PREPARE finish AS `+q.SQL); err != nil {
 			c.t.Fatal(err)
+		}
+		if on != anyDay {
+			q.Arguments = q.Arguments[1:] // prepared
 		}
 		var places []string
 		for i := range q.Arguments {
@@ -123,5 +131,44 @@ func (c claimer) looksOnlyAt(outcomes []scheduler.Outcome, mode string) {
 	}
 	if explained != 1 {
 		c.t.Errorf("%d statements were looked at", explained)
+	}
+}
+
+// A batch of one day is written to that day's table; one of several days, or of a day whose table is no more, as ever.
+func TestFinishOfOneDayAndOfSeveral(t *testing.T) {
+	c := newClaimer(t)
+	for _, name := range []string{"a", "b", "c"} {
+		c.manual(name)
+	}
+	var outcomes []scheduler.Outcome
+	c.exec(`UPDATE punctual.runs SET status = 'running', claimed_at = now()`)
+	rows, err := c.pool.Query(t.Context(), `SELECT id, fence FROM punctual.runs ORDER BY id`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcomes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (o scheduler.Outcome, err error) {
+		o = scheduler.Outcome{Assignment: scheduler.Assignment{Attempt: 1, Job: &scheduler.Job{}}, StartedAt: time.Now(), FinishedAt: time.Now(), HTTPStatus: 200}
+		return o, row.Scan(&o.RunID, &o.Fence)
+	})
+	if err != nil || len(outcomes) != 3 {
+		t.Fatal(len(outcomes), err)
+	}
+	today := day(idTime(outcomes[0].RunID).Format("20060102"))
+	if got := dayOf(outcomes[:1]); got != today {
+		t.Errorf("day %q, want %q", got, today)
+	}
+	gone := outcomes[0]
+	gone.RunID = scheduler.NewRunID(time.Now().AddDate(-1, 0, 0))
+	if got := dayOf([]scheduler.Outcome{gone, outcomes[1]}); got != anyDay {
+		t.Errorf("two days are %q", got)
+	}
+	for name, batch := range map[string][]scheduler.Outcome{"one day": outcomes[:1], "two days": {gone, outcomes[1]}, "a day without a table": {gone}, "nothing": nil} {
+		superseded, err := c.Finish(t.Context(), batch, nil)
+		if want := strings.Count(name, "two days") + strings.Count(name, "without"); err != nil || superseded != want {
+			t.Errorf("%s: %d superseded, error %v", name, superseded, err)
+		}
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE status = 'succeeded'`); n != 2 {
+		t.Errorf("%d runs have succeeded, want 2", n)
 	}
 }

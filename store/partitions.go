@@ -52,6 +52,12 @@ func lacksPartition(err error) bool {
 	return errors.As(err, &pg) && pg.Code == "23514" && pg.ConstraintName == ""
 }
 
+// lacksTable reports whether a statement failed because its table is not there.
+func lacksTable(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "42P01"
+}
+
 // partitionsFor makes the partitions that are missing for runs of the given slots.
 func (s *Store) partitionsFor(ctx context.Context, slots []time.Time) error {
 	_, err := s.pool.Exec(ctx, `

@@ -106,7 +106,7 @@ func (s *Store) endClaims(ctx context.Context, where string, ids []uuid.UUID, ju
 	over := slices.DeleteFunc(held.claims, func(id uuid.UUID) bool { return slices.Contains(left, id) })
 	failpoint.At(failpoint.RecoverJudged)
 	var b pgx.Batch
-	written := queueFinish(&b, outcomes, over)
+	written := queueFinish(&b, outcomes, over, anyDay)
 	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return 0, nil, err
 	}

@@ -70,14 +70,6 @@ func (c claimer) moveRuns(by time.Duration) {
 	}
 }
 
-func idTime(id uuid.UUID) time.Time {
-	var ms int64
-	for _, b := range id[:6] {
-		ms = ms<<8 | int64(b)
-	}
-	return time.UnixMilli(ms)
-}
-
 // life is a random sequence of what may happen to jobs.
 type life struct {
 	claimer
