@@ -36,8 +36,7 @@ func (f *fairness) split(ctx context.Context, slots *workerSlots, quotas []Quota
 		return quotas, nil
 	}
 	if began := time.Now(); began.After(f.until) {
-		queues, _ := slots.open()
-		waiting, err := f.peek(ctx, queues)
+		waiting, err := f.peek(ctx, slots.numbers())
 		if err != nil {
 			return nil, err
 		}
@@ -46,10 +45,13 @@ func (f *fairness) split(ctx context.Context, slots *workerSlots, quotas []Quota
 	return share(quotas, f.contenders, slots.held), nil
 }
 
-// inBatches splits quotas into claims of at most BatchSize each.
+// inBatches splits quotas into claims of at most BatchSize each; in one claim all quotas name a tenant or none does.
 func inBatches(quotas []Quota) (claims [][]Quota) {
 	room := 0
-	for _, q := range quotas {
+	for i, q := range quotas {
+		if i > 0 && (q.Tenant == 0) != (quotas[i-1].Tenant == 0) {
+			room = 0
+		}
 		for q.Slots > 0 {
 			if room == 0 {
 				claims, room = append(claims, nil), BatchSize
@@ -65,13 +67,13 @@ func inBatches(quotas []Quota) (claims [][]Quota) {
 	return claims
 }
 
-// share turns quotas of queues into quotas of tenants, unless no queue has two that wait. The free slots of a queue
+// share turns quotas of queues in which two tenants wait into quotas of tenants, after those that stay as they are:
+// what becomes due in another queue before the next look is anybody's. The free slots of a queue
 // go, one after the other, to the tenant that holds the fewest of its slots for its weight: where all have enough to
 // do they come to hold slots in proportion to their weights, and one that has been away is served first. Among
 // equals, whoever has waited longest.
 func share(quotas []Quota, contenders []Contender, held func(queue int16, tenant int32) int) []Quota {
-	var shares []Quota
-	contended := false
+	var anybodys, shares []Quota
 	for _, q := range quotas {
 		var waiting []claimant
 		for _, c := range contenders {
@@ -79,20 +81,17 @@ func share(quotas []Quota, contenders []Contender, held func(queue int16, tenant
 				waiting = append(waiting, claimant{Contender: c, holds: held(q.Queue, c.Tenant)})
 			}
 		}
-		contended = contended || len(waiting) > 1
+		if len(waiting) < 2 {
+			anybodys = append(anybodys, q)
+			continue
+		}
 		shares = append(shares, among(waiting, q)...)
 	}
-	if !contended {
-		return quotas
-	}
-	return shares
+	return append(anybodys, shares...)
 }
 
 // among shares out one queue's quota.
 func among(waiting []claimant, q Quota) (shares []Quota) {
-	if len(waiting) == 0 {
-		return nil
-	}
 	for range q.Slots {
 		next := 0
 		for i, c := range waiting {

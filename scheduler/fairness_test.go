@@ -66,7 +66,7 @@ func TestShare(t *testing.T) {
 			[]Quota{{Queue: 1, Slots: 4}, {Queue: 2, Slots: 4}, {Queue: 3, Slots: 4}},
 			[]Contender{{1, 7, 1, at(1)}, {1, 8, 1, at(1)}, {2, 7, 1, at(1)}},
 			nil,
-			[]Quota{{1, 7, 2}, {1, 8, 2}, {2, 7, 4}},
+			[]Quota{{2, 0, 4}, {3, 0, 4}, {1, 7, 2}, {1, 8, 2}},
 		},
 	}
 	for _, test := range tests {
@@ -89,13 +89,7 @@ func TestABacklogOfOneTenantDoesNotHoldUpAnother(t *testing.T) {
 		store.add(10, modest, -time.Second)
 		start(t, store, newGatedDials(t, false).client, 20)
 		time.Sleep(time.Minute)
-		last := -1
-		for i, o := range read(store, func() []Outcome { return store.outcomes }) {
-			if o.Job.Tenant == 2 {
-				last = i
-			}
-		}
-		if last < 0 || last > 100 {
+		if last := lastOf(store, 2); last < 0 || last > 100 {
 			t.Errorf("the last of its 10 slots was number %d of 2010", last)
 		}
 		if n := len(read(store, func() []Outcome { return store.outcomes })); n != 2010 {
@@ -114,4 +108,50 @@ func TestWhenEverythingFitsNobodyIsCounted(t *testing.T) {
 			t.Errorf("%d looks at who waits", n)
 		}
 	})
+}
+
+// Backlog takes half of a queue's slots, so that most of the time none of it can be claimed.
+func TestTheBacklogOfOneTenantDoesNotHoldUpThatOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		noisy, modest := compiled(t, brief), compiled(t, brief)
+		noisy.Tenant, modest.Tenant = 1, 2
+		store.add(400, noisy, -2*time.Minute)
+		store.add(5, modest, -time.Minute)
+		slow := newGatedDials(t, false)
+		slow.slow = time.Second
+		start(t, store, slow.client, 20)
+		time.Sleep(10 * time.Minute)
+		if last := lastOf(store, 2); last < 0 || last > 50 {
+			t.Errorf("the last of its 5 slots was number %d of 405", last)
+		}
+	})
+}
+
+func TestAQueueWithRoomDoesNotEndTheFairnessOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		noisy, modest := compiled(t, brief), compiled(t, brief)
+		noisy.Tenant, modest.Tenant = 1, 2
+		store.add(200, noisy, -2*time.Second)
+		store.add(2, modest, -time.Second)
+		slow := newGatedDials(t, false)
+		slow.slow = 100 * time.Millisecond
+		startQueues(t, store, slow.client, map[string]int{"one": 10, "other": 10}, time.Second)
+		time.Sleep(10 * time.Minute)
+		if last := lastOf(store, 2); last < 0 || last > 50 {
+			t.Errorf("the last of its 2 slots was number %d of 202", last)
+		}
+	})
+}
+
+// lastOf returns which outcome was the last of a tenant's.
+func lastOf(store *fakeStore, tenant int32) int {
+	last := -1
+	for i, o := range read(store, func() []Outcome { return store.outcomes }) {
+		if o.Job.Tenant == tenant {
+			last = i
+		}
+	}
+	return last
 }

@@ -164,13 +164,14 @@ func (f *fakeStore) take(c Claim, from *[]fakeSlot, ready bool) (Batch, func(con
 				continue
 			}
 			q.Slots--
+			b.Full = b.Full || q.Slots == 0
 			b.Runs = append(b.Runs, Assignment{RunID: uuid.New(), Job: s.job, Lane: s.lane, ScheduledFor: s.due, DueAt: s.due, Attempt: 1, Lease: lease})
 		}
 		*from = left
 	}
 	call.runs = len(b.Runs)
 	f.claims = append(f.claims, call)
-	lease.Remaining, b.Settled, b.Full = len(b.Runs), len(b.Runs), len(b.Runs) >= call.asked
+	lease.Remaining, b.Settled = len(b.Runs), len(b.Runs)
 	if len(b.Runs) > 0 {
 		f.leases++
 		f.lease = lease.ID
@@ -272,6 +273,7 @@ type gatedDials struct {
 	mu      sync.Mutex
 	hang    chan struct{} // nil: fail at once
 	refused string        // the address that refuses connections; all others are blocked ones
+	slow    time.Duration // before it fails
 	dials   int
 }
 
@@ -289,6 +291,7 @@ func newGatedDials(t *testing.T, hang bool) *gatedDials {
 		if hang != nil {
 			<-hang
 		}
+		time.Sleep(g.slow)
 		if refused {
 			return syscall.ECONNREFUSED
 		}
@@ -325,12 +328,18 @@ func start(t *testing.T, store Store, client *delivery.Client, slots int) *repli
 // startDraining is start with another drain timeout.
 func startDraining(t *testing.T, store Store, client *delivery.Client, slots int, drain time.Duration) *replica {
 	t.Helper()
+	return startQueues(t, store, client, map[string]int{"default": slots}, drain)
+}
+
+// startQueues is startDraining with the worker slots of each queue.
+func startQueues(t *testing.T, store Store, client *delivery.Client, queues map[string]int, drain time.Duration) *replica {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	r := &replica{t: t, stop: stop, done: make(chan struct{}), metrics: prometheus.NewRegistry()}
 	go func() {
 		defer close(r.done)
 		err := Run(ctx, store, Config{
-			Queues: map[string]int{"default": slots}, DrainTimeout: drain, Client: client,
+			Queues: queues, DrainTimeout: drain, Client: client,
 			Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(r.metrics),
 		})
 		if err != nil {

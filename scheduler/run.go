@@ -119,5 +119,5 @@ type Lease struct {
 type Batch struct {
 	Runs    []Assignment
 	Settled int  // slots and runs that were due and no longer are, skips included
-	Full    bool // the quotas, or a tenant's quota, were used up, so more may be due
+	Full    bool // a quota was used up, so more may be due
 }

@@ -101,6 +101,17 @@ func (w *workerSlots) held(queue int16, tenant int32) int {
 	return 0
 }
 
+// numbers returns the numbers of all queues.
+func (w *workerSlots) numbers() []int16 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	numbers := make([]int16, len(w.queues))
+	for i, q := range w.queues {
+		numbers[i] = q.queue
+	}
+	return numbers
+}
+
 // open returns the numbers of the queues to look into, and whether others are left out because all their
 // slots are taken: what is due there must not hold up the rest. A single queue is never left out.
 func (w *workerSlots) open() (numbers []int16, others bool) {

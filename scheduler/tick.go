@@ -138,7 +138,8 @@ type claimed struct {
 
 // claim claims within the quotas, if there are any, and hands the runs to the executor.
 func (t *ticker) claim(ctx context.Context, from claimFunc, c Claim, quotas func(most int) []Quota, fair *fairness, sum *claimed) error {
-	shares, err := fair.split(ctx, t.s.slots, quotas(t.atATime(fair)*BatchSize))
+	offered := quotas(t.atATime(fair) * BatchSize)
+	shares, err := fair.split(ctx, t.s.slots, offered)
 	if err != nil {
 		return err
 	}
@@ -151,16 +152,18 @@ func (t *ticker) claim(ctx context.Context, from claimFunc, c Claim, quotas func
 		})
 	}
 	claiming.Wait()
-	fair.crowded = false
+	full := false
 	for _, b := range batches {
 		sum.settled += b.Settled
-		sum.full = sum.full || b.Full
-		fair.crowded = fair.crowded || b.Full
+		full = full || b.Full
 	}
+	sum.full = sum.full || full
+	// Of a queue whose slots are all taken nothing was claimed, and more may be due there.
+	fair.crowded = full || fair.crowded && len(offered) < len(t.s.slots.numbers())
 	return errors.Join(errs...)
 }
 
-// atATime is how many claims go on at a time. Where there is a backlog a replica's workers would wait for one claim
+// atATime is how many full claims go on at a time. Where there is a backlog a replica's workers would wait for one claim
 // after the other: while one waits for its commit another locks what comes next. Of several replicas each has one, as
 // a claim looks at each row that another has locked.
 func (t *ticker) atATime(fair *fairness) int {

@@ -31,23 +31,19 @@ type place struct {
 	tenant int32
 }
 
-// usedUp reports whether there may be more than the quotas let through: as many rows as they allow were found,
-// or as many of a tenant as its quota allows.
+// usedUp reports whether there may be more than the quotas let through: as many rows as one of them allows were found.
 func usedUp[T any](quotas []scheduler.Quota, rows []T, at func(T) place) bool {
 	left := make(map[place]int, len(quotas))
-	total := 0
 	for _, q := range quotas {
 		left[place{q.Queue, q.Tenant}] = q.Slots
-		total += q.Slots
 	}
-	if len(rows) >= total {
-		return true
-	}
-	if !fairly(quotas) {
-		return false
-	}
+	anybodys := !fairly(quotas)
 	for _, r := range rows {
-		if left[at(r)]--; left[at(r)] == 0 {
+		p := at(r)
+		if anybodys {
+			p.tenant = 0
+		}
+		if left[p]--; left[p] == 0 {
 			return true
 		}
 	}

@@ -128,3 +128,14 @@ func TestATenantsWorkIsNotSearchedForAmongOthers(t *testing.T) {
 		c.exec(`ANALYZE punctual.schedules`)
 	}
 }
+
+func TestAQueueThatIsUsedUpIsToldThoughOthersAreNot(t *testing.T) {
+	quotas := []scheduler.Quota{{Queue: 1, Slots: 2}, {Queue: 2, Slots: 10}}
+	same := func(p place) place { return p }
+	if usedUp(quotas, []place{{1, 7}, {2, 7}}, same) {
+		t.Error("no quota is used up")
+	}
+	if !usedUp(quotas, []place{{1, 7}, {1, 8}, {2, 7}}, same) {
+		t.Error("the quota of queue 1 is used up")
+	}
+}
