@@ -36,8 +36,11 @@ func (f *fairness) split(ctx context.Context, slots *workerSlots, quotas []Quota
 		return quotas, nil
 	}
 	if began := time.Now(); began.After(f.until) {
-		waiting, err := f.peek(ctx, slots.numbers())
+		limited, cancel := context.WithTimeout(ctx, tickTimeout)
+		defer cancel()
+		waiting, err := f.peek(limited, slots.numbers())
 		if err != nil {
+			f.crowded = false // what is due does not wait for a look that fails
 			return nil, err
 		}
 		f.contenders, f.until = waiting, began.Add(max(peekEvery, peekShare*time.Since(began)))

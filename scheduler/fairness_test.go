@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -141,6 +142,22 @@ func TestAQueueWithRoomDoesNotEndTheFairnessOfAnother(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		if last := lastOf(store, 2); last < 0 || last > 50 {
 			t.Errorf("the last of its 2 slots was number %d of 202", last)
+		}
+	})
+}
+
+func TestALookAtWhoWaitsThatHangsHoldsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		store.peeking = func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		store.add(50, compiled(t, brief), 0)
+		start(t, store, newGatedDials(t, false).client, 10)
+		time.Sleep(5 * time.Minute)
+		if n := len(read(store, func() []Outcome { return store.outcomes })); n != 50 {
+			t.Errorf("%d of 50 slots were run", n)
 		}
 	})
 }

@@ -29,7 +29,8 @@ type fakeStore struct {
 	claiming func(ctx context.Context) error        // called before a claim returns, when it is committed
 	finish   func(ctx context.Context, n int) error // what becomes of the n-th write, from 1
 	renew    func(ctx context.Context) error
-	holding  []uuid.UUID // claims that a renewal finds in the replica's name
+	holding  []uuid.UUID                     // claims that a renewal finds in the replica's name
+	peeking  func(ctx context.Context) error // before a look at who waits
 	look     func() error
 	wake     chan struct{}
 
@@ -103,7 +104,12 @@ func (f *fakeStore) NextDue(_ context.Context, _ []int16, older bool) (Upcoming,
 	return u, nil
 }
 
-func (f *fakeStore) DueTenants(_ context.Context, queues []int16, older bool) ([]Contender, error) {
+func (f *fakeStore) DueTenants(ctx context.Context, queues []int16, older bool) ([]Contender, error) {
+	if f.peeking != nil {
+		if err := f.peeking(ctx); err != nil {
+			return nil, err
+		}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.peeks++
