@@ -112,7 +112,7 @@ func (s *Store) insert(ctx context.Context, q querier, tenant int32, jobs []*fre
 	if err != nil || len(taken) == 0 {
 		return taken, due, err
 	}
-	released, err := releaseNames(ctx, q, tenant, jobNames(taken))
+	released, err := releaseNames(ctx, q, tenant, jobNames(taken), wait)
 	if err != nil || !released {
 		return taken, due, err
 	}
@@ -121,14 +121,15 @@ func (s *Store) insert(ctx context.Context, q querier, tenant int32, jobs []*fre
 }
 
 // releaseNames takes the names from completed jobs that still have them, and reports whether there were any:
-// the claim of a job's last slot leaves it its name. The lock is the one that starting such a job again takes.
-func releaseNames(ctx context.Context, q querier, tenant int32, names []string) (bool, error) {
+// the claim of a job's last slot leaves it its name. The lock is the one that starting such a job again takes; who holds
+// locks already passes over those that are locked.
+func releaseNames(ctx context.Context, q querier, tenant int32, names []string, locked string) (bool, error) {
 	rows, err := q.Query(ctx, `
 		WITH over AS (
 			SELECT s.job_id, s.completed_at FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
-			WHERE j.tenant = $1 AND j.name = ANY($2::text[]) AND j.state = 'active' AND s.completed_at IS NOT NULL
-			ORDER BY s.job_id FOR NO KEY UPDATE OF s)
-		UPDATE punctual.jobs j SET state = 'completed', completed_at = o.completed_at FROM over o WHERE j.id = o.job_id RETURNING j.id`, tenant, names)
+			WHERE j.tenant = $1 AND j.name = ANY($2::text[]) AND j.state = 'active' AND s.completed_at IS NOT NULL AND s.scheduled_for IS NULL
+			ORDER BY s.job_id FOR NO KEY UPDATE OF s`+locked+`)
+		UPDATE punctual.jobs j SET state = 'completed', completed_at = o.completed_at FROM over o WHERE j.id = o.job_id AND j.state = 'active' RETURNING j.id`, tenant, names)
 	if err != nil {
 		return false, fmt.Errorf("releasing the names of completed jobs: %w", err)
 	}

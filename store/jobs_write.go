@@ -140,15 +140,9 @@ func (h *held) match(version *int32) error {
 
 // replace rewrites one held job and returns it as it stands then.
 func (s *Store) replace(ctx context.Context, u *unit, h *held, job NewJob, f facts, put bool) (JobRecord, error) {
-	name := h.Definition.Name
 	changed, err := s.rewrite(ctx, u, h, job, f, put)
 	if err != nil {
 		return JobRecord{}, err
-	}
-	if h.Definition.Name != name {
-		if _, err := releaseNames(ctx, u, h.tenant, []string{h.Definition.Name}); err != nil {
-			return JobRecord{}, err
-		}
 	}
 	if changed {
 		if err := h.saveNow(ctx, u, f.now, ""); err != nil {
@@ -162,7 +156,7 @@ func (s *Store) replace(ctx context.Context, u *unit, h *held, job NewJob, f fac
 // it if it changed. Only another schedule or jitter moves the next slot. put says that the whole job is
 // written and not a part of it.
 func (s *Store) rewrite(ctx context.Context, u *unit, h *held, job NewJob, f facts, put bool) (changed bool, err error) {
-	old, now := h.Definition, f.now
+	old, state, now := h.Definition, h.State, f.now
 	paused := h.State == JobPaused
 	if job.Paused != nil && h.State != JobCompleted {
 		paused = *job.Paused
@@ -197,5 +191,8 @@ func (s *Store) rewrite(ctx context.Context, u *unit, h *held, job NewJob, f fac
 		h.place(*h.scheduledFor, h.job.Timetable.Due(*h.scheduledFor, nil), true)
 	}
 	h.enter(h.stateFor(paused), now)
-	return true, nil
+	if old.Name != h.Definition.Name || state == JobCompleted && h.State != JobCompleted {
+		_, err = releaseNames(ctx, u, h.tenant, []string{h.Definition.Name}, passOver)
+	}
+	return true, err
 }

@@ -429,3 +429,16 @@ func TestForbidSettlesADueSlotAsOverlap(t *testing.T) {
 		t.Errorf("%+v, %v", runs, err)
 	}
 }
+
+// A completed job that still has its name in the database does not keep another from it that starts again.
+func TestACompletedJobStartsAgainThoughAnotherCompletedOneHasItsName(t *testing.T) {
+	c := newCRUD(t)
+	first := c.create("job", delay(time.Hour))
+	c.complete(first.ID)
+	second := c.create("job", delay(time.Hour))
+	c.complete(second.ID)
+	again := c.edit(first.ID.String(), every(time.Hour))
+	if again.State != JobActive || c.get("job").ID != first.ID || c.get(second.ID.String()).State != JobCompleted {
+		t.Errorf("it is %s; the other is %s", again.State, c.get(second.ID.String()).State)
+	}
+}
