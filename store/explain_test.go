@@ -169,3 +169,17 @@ func TestExplainNamesTheSlotsAroundAndThePauseInForce(t *testing.T) {
 	_, err := c.ExplainJob(t.Context(), c.tenant+1, job.String(), func(*time.Location) (time.Time, error) { return slots[0], nil })
 	wantError(t, err, ErrNotFound)
 }
+
+func TestExplainKnowsWhenAForgottenJobWasCompleted(t *testing.T) {
+	c := newCRUD(t)
+	job := c.create("job", delay(time.Hour))
+	c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '9 days' WHERE job_id = $1`, job.ID)
+	c.complete(job.ID)
+	c.exec(`UPDATE punctual.schedules SET completed_at = now() - interval '8 days' WHERE job_id = $1`, job.ID)
+	if n, err := c.ForgetCompletedJobs(t.Context()); err != nil || n != 1 {
+		t.Fatalf("%d forgotten, %v", n, err)
+	}
+	if e := c.explained(job.ID.String(), time.Now().Add(-24*time.Hour)); e.Outcome != OutcomeDeleted {
+		t.Errorf("a day ago: %s: %s", e.Outcome, e.Text)
+	}
+}

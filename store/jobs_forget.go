@@ -22,7 +22,7 @@ func (s *Store) ForgetCompletedJobs(ctx context.Context) (int, error) {
 	b.Queue(`
 		SELECT c.id FROM (
 			SELECT j.id, s.completed_at FROM punctual.schedules s JOIN punctual.jobs j ON j.id = s.job_id
-			WHERE s.completed_at < now() - interval '7 days' AND j.state IN ('active', 'completed') AND j.kind IN ('at', 'delay')
+			WHERE s.completed_at < now() - interval '7 days' AND s.scheduled_for IS NULL AND j.state IN ('active', 'completed') AND j.kind IN ('at', 'delay')
 			UNION
 			SELECT j.id, j.completed_at FROM punctual.jobs j
 			WHERE j.state = 'completed' AND j.completed_at < now() - interval '7 days' AND j.kind IN ('at', 'delay')) c
@@ -49,7 +49,7 @@ func (s *Store) ForgetCompletedJobs(ctx context.Context) (int, error) {
 		}
 		// Under the lock: it may have been given a new slot since.
 		done, err := tx.Exec(ctx, `
-			UPDATE punctual.jobs j SET state = 'deleted', deleted_at = now() FROM punctual.schedules s
+			UPDATE punctual.jobs j SET state = 'deleted', deleted_at = now(), completed_at = `+completedAt+` FROM punctual.schedules s
 			WHERE j.id = ANY($1::uuid[]) AND s.job_id = j.id AND `+jobState+` = 'completed' AND `+completedAt+` < now() - interval '7 days'`, ids)
 		if err != nil {
 			return err
