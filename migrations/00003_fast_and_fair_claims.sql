@@ -9,7 +9,7 @@ SET LOCAL lock_timeout = '500ms';
 -- predicates of its indexes, took as much of Postgres's time as all else of a one-shot together.
 ALTER TABLE punctual.schedules ADD COLUMN completed_at timestamptz;
 CREATE INDEX schedules_completed ON punctual.schedules (completed_at) WHERE completed_at IS NOT NULL;
-COMMENT ON COLUMN punctual.schedules.completed_at IS 'When the last slot was claimed; null while one is left, or where there never was one.';
+COMMENT ON COLUMN punctual.schedules.completed_at IS 'When the last slot was claimed; null where there never was one. While scheduled_for is set it says nothing: binaries of schema 2 do not clear it.';
 
 -- When more is due than a claim can take, the slots are shared out among the tenants that wait.
 ALTER TABLE punctual.tenants ADD COLUMN weight smallint NOT NULL DEFAULT 1, ADD CONSTRAINT tenant_weight_is_1_to_1000 CHECK (weight BETWEEN 1 AND 1000);
@@ -25,13 +25,13 @@ CREATE FUNCTION punctual.job_state(state text, completed_at timestamptz) RETURNS
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$ SELECT CASE WHEN state = 'active' AND completed_at IS NOT NULL THEN 'completed' ELSE state END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION punctual.job_state(text, timestamptz) IS 'State of a job from jobs.state and schedules.completed_at: active, paused, completed or deleted.';
-COMMENT ON COLUMN punctual.jobs.state        IS 'active, paused, completed (no slot is left) or deleted (kept for its history). An active job whose schedule has a completed_at is completed too, and keeps its name until another job wants it: see job_state().';
+COMMENT ON FUNCTION punctual.job_state(text, timestamptz) IS 'State of a job from jobs.state and, where schedules.scheduled_for is null, schedules.completed_at: active, paused, completed or deleted.';
+COMMENT ON COLUMN punctual.jobs.state        IS 'active, paused, completed (no slot is left) or deleted (kept for its history). An active job whose schedule has a completed_at and no scheduled_for is completed too, and keeps its name until another job wants it: see job_state().';
 COMMENT ON COLUMN punctual.jobs.completed_at IS 'When its last slot was claimed, of a job that is completed by its state here; otherwise see schedules.completed_at.';
 
 -- +goose StatementBegin
 CREATE OR REPLACE VIEW punctual.job_status AS
-SELECT t.name AS tenant, j.name, j.id, punctual.job_state(j.state, s.completed_at) AS state, j.kind, q.name AS queue, punctual.priority_name(s.lane) AS priority, j.version,
+SELECT t.name AS tenant, j.name, j.id, punctual.job_state(j.state, CASE WHEN s.scheduled_for IS NULL THEN s.completed_at END) AS state, j.kind, q.name AS queue, punctual.priority_name(s.lane) AS priority, j.version,
        v.definition -> 'schedule' AS schedule, v.definition #>> '{target,url}' AS url,
        CASE WHEN s.enabled THEN s.next_run_at END AS next_run_at, CASE WHEN s.enabled THEN s.scheduled_for END AS next_scheduled_for,
        r.id AS last_run_id, r.status AS last_status, r.reason AS last_reason, r.scheduled_for AS last_scheduled_for, r.finished_at AS last_finished_at,
@@ -50,7 +50,7 @@ WHERE j.state <> 'deleted';
 -- +goose Down
 -- +goose StatementBegin
 UPDATE punctual.jobs j SET state = 'completed', completed_at = s.completed_at
-FROM punctual.schedules s WHERE s.job_id = j.id AND j.state = 'active' AND s.completed_at IS NOT NULL;
+FROM punctual.schedules s WHERE s.job_id = j.id AND j.state = 'active' AND s.completed_at IS NOT NULL AND s.scheduled_for IS NULL;
 CREATE OR REPLACE VIEW punctual.job_status AS
 SELECT t.name AS tenant, j.name, j.id, j.state, j.kind, q.name AS queue, punctual.priority_name(s.lane) AS priority, j.version,
        v.definition -> 'schedule' AS schedule, v.definition #>> '{target,url}' AS url,

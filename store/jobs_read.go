@@ -24,10 +24,12 @@ type jobRow struct {
 	definition   string // as stored
 }
 
-// jobState is the state of a job j with the schedule s, and completedAt when it was completed.
+// jobState is the state of a job j with the schedule s, and completedAt when it was completed. A binary of schema 2
+// leaves s.completed_at as it was when it starts a completed job again or completes it anew.
 const (
-	jobState    = `punctual.job_state(j.state, s.completed_at)`
-	completedAt = `coalesce(s.completed_at, j.completed_at)`
+	lastClaimed = `CASE WHEN s.scheduled_for IS NULL THEN s.completed_at END`
+	jobState    = `punctual.job_state(j.state, ` + lastClaimed + `)`
+	completedAt = `greatest(` + lastClaimed + `, j.completed_at)`
 )
 
 const jobColumns = `j.id, t.name, j.version, ` + jobState + `, j.paused_at, j.paused_until, coalesce(j.pause_note, ''),
