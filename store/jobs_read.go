@@ -61,6 +61,13 @@ func scanJob(row pgx.CollectableRow) (*jobRow, error) {
 // newest completed one. Deleted jobs are ErrNotFound.
 func (s *Store) GetJob(ctx context.Context, tenant int32, ref string) (JobRecord, error) {
 	q := s.reader(ctx)
+	if _, byID := parseID(ref); !byID {
+		// Mostly there is an active or paused job, which takes one round trip.
+		job, err := readWithLastRun(ctx, q, selectHolder, selectHolderRuns, ref, tenant)
+		if err == nil && job.State != JobCompleted || err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return job, err
+		}
+	}
 	id, err := findJob(ctx, q, tenant, ref)
 	if err != nil {
 		return JobRecord{}, err
@@ -68,24 +75,39 @@ func (s *Store) GetJob(ctx context.Context, tenant int32, ref string) (JobRecord
 	return readJob(ctx, q, tenant, id)
 }
 
-const selectJob = `SELECT ` + jobColumns + ` FROM ` + jobTables + ` WHERE j.id = $1 AND j.tenant = $2 AND j.state <> 'deleted'`
+const (
+	selectJob    = `SELECT ` + jobColumns + ` FROM ` + jobTables + ` WHERE j.id = $1 AND j.tenant = $2 AND j.state <> 'deleted'`
+	selectHolder = `SELECT ` + jobColumns + ` FROM ` + jobTables + ` WHERE j.id = (` + holder + `)`
+	// holder is the job that keeps others from a name.
+	holder = `SELECT h.id FROM punctual.jobs h WHERE h.name = $1 AND h.tenant = $2 AND h.state IN ('active', 'paused')`
+)
 
 // readJob returns one job with its last run.
 func readJob(ctx context.Context, q querier, tenant int32, id uuid.UUID) (JobRecord, error) {
-	var job *jobRow
-	var runs []RunRecord
-	var b pgx.Batch
-	b.Queue(selectJob, prepared{}, id, tenant).Query(func(rows pgx.Rows) (err error) {
-		job, err = pgx.CollectExactlyOneRow(rows, scanJob)
-		return err
-	})
-	queueLastRuns(&b, []uuid.UUID{id}, &runs)
-	err := q.SendBatch(ctx, &b).Close()
+	job, err := readWithLastRun(ctx, q, selectJob, selectJobRuns, id, tenant)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return JobRecord{}, fmt.Errorf("job %s: %w", id, ErrNotFound)
 	}
-	if err != nil {
-		return JobRecord{}, fmt.Errorf("reading job %s: %w", id, err)
+	return job, err
+}
+
+var (
+	selectJobRuns    = lastRunsOf(`ARRAY(SELECT h.id FROM punctual.jobs h WHERE h.id = $1 AND h.tenant = $2)`)
+	selectHolderRuns = lastRunsOf(`ARRAY(` + holder + `)`)
+)
+
+// readWithLastRun reads the one job that a statement selects, and its last run with another, in one round trip.
+func readWithLastRun(ctx context.Context, q querier, selectJob, selectRuns string, args ...any) (JobRecord, error) {
+	var job *jobRow
+	var runs []RunRecord
+	var b pgx.Batch
+	b.Queue(selectJob, append([]any{prepared{}}, args...)...).Query(func(rows pgx.Rows) (err error) {
+		job, err = pgx.CollectExactlyOneRow(rows, scanJob)
+		return err
+	})
+	queueLastRuns(&b, &runs, selectRuns, args...)
+	if err := q.SendBatch(ctx, &b).Close(); err != nil {
+		return JobRecord{}, fmt.Errorf("reading job %v: %w", args[0], err)
 	}
 	jobs := []JobRecord{job.JobRecord}
 	if err := placeLastRuns(ctx, q, jobs, runs); err != nil {

@@ -13,18 +13,22 @@ import (
 // The newest run or skip of each job, by the index on (job_id, id), day by day from the latest: where a day has one,
 // no earlier day is looked into. To leave out the replays of notices as well would need a look into every day of
 // run_data for each day of runs, so they are left to placeLastRuns.
-var selectLastRuns = `
+var selectLastRuns = lastRunsOf(`(SELECT $1::uuid[])`)
+
+func lastRunsOf(jobs string) string {
+	return `
 SELECT ` + runFields + `, false, ` + fmt.Sprintf(`coalesce(nullif((v.definition #>> '{retry,max_attempts}')::integer, 0), %d)`, scheduler.DefaultMaxAttempts) + `
-FROM unnest((SELECT $1::uuid[])) w(id)
+FROM unnest(` + jobs + `) w(id)
 CROSS JOIN LATERAL (SELECT * FROM punctual.runs n WHERE n.job_id = w.id AND n.trigger <> 'notify' ORDER BY n.id DESC LIMIT 1) r
 JOIN punctual.tenants t ON t.id = r.tenant
 JOIN punctual.jobs j ON j.id = w.id
 LEFT JOIN punctual.queues q ON q.id = r.lane / 4
 LEFT JOIN punctual.job_versions v ON v.job_id = r.job_id AND v.version = r.job_version`
+}
 
 // queueLastRuns queues the look for the last runs of jobs; replays of notices are among them.
-func queueLastRuns(b *pgx.Batch, jobs []uuid.UUID, runs *[]RunRecord) {
-	b.Queue(selectLastRuns, prepared{}, jobs).Query(func(rows pgx.Rows) (err error) {
+func queueLastRuns(b *pgx.Batch, runs *[]RunRecord, sql string, args ...any) {
+	b.Queue(sql, append([]any{prepared{}}, args...)...).Query(func(rows pgx.Rows) (err error) {
 		*runs, err = pgx.CollectRows(rows, scanRun)
 		return err
 	})
@@ -41,7 +45,7 @@ func fillLastRuns(ctx context.Context, q querier, jobs []JobRecord) error {
 	}
 	var runs []RunRecord
 	var b pgx.Batch
-	queueLastRuns(&b, ids, &runs)
+	queueLastRuns(&b, &runs, selectLastRuns, ids)
 	if err := q.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("reading the last runs of jobs: %w", err)
 	}
