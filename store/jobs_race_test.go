@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -113,5 +114,46 @@ func TestAnEditSettlesALongBacklogWithinBounds(t *testing.T) {
 	}
 	if s := skips[0].Skipped; !s.First.Equal(first.Add(1000*time.Second)) || s.Count != nil || s.Last.After(skips[0].CreatedAt) {
 		t.Errorf("the skip stands for %+v", s)
+	}
+}
+
+// An edit that waited for the job's lock settles what became due meanwhile, and says so truthfully.
+func TestARunThatAnEditMakesAfterAWaitIsNotMadeBeforeItWasDue(t *testing.T) {
+	c := newCRUD(t)
+	ctx := t.Context()
+	job := c.create("a", rarely)
+	tx, err := c.pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	if _, err := tx.Exec(ctx, `SELECT FROM punctual.schedules WHERE job_id = $1 FOR UPDATE`, job.ID); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.EditJob(ctx, c.tenant, "a", nil, func(j JobRecord) (NewJob, error) {
+			j.Definition.Description = "x"
+			return NewJob{Definition: j.Definition}, nil
+		})
+		done <- err
+	}()
+	c.waiting(1)
+	if _, err := tx.Exec(ctx, `UPDATE punctual.schedules SET scheduled_for = date_trunc('second', clock_timestamp()) + interval '1 s', next_run_at = date_trunc('second', clock_timestamp()) + interval '1 s' WHERE job_id = $1`, job.ID); err != nil {
+		t.Fatal(err)
+	}
+	for due := false; !due; {
+		if err := tx.QueryRow(ctx, `SELECT clock_timestamp() >= next_run_at FROM punctual.schedules WHERE job_id = $1`, job.ID).Scan(&due); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE job_id = $1 AND created_at >= due_at`, job.ID); n != 1 {
+		t.Errorf("%d runs were made once they were due, of %q", n, c.history(job.ID))
 	}
 }

@@ -86,10 +86,12 @@ func (r *skipRows) queue(b *pgx.Batch) {
 	r.notices.queue(b)
 }
 
+// Made when it is written, and not when the transaction began: that may have waited for a lock, and a slot may have
+// become due meanwhile.
 const insertPending = `
 WITH made AS (
-    INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, late, status, trigger)
-    SELECT u.id, u.job_id, u.scheduled_for, u.due_at, u.tenant, u.version, u.lane, u.late, 'pending', u.trigger
+    INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, created_at, tenant, job_version, lane, late, status, trigger)
+    SELECT u.id, u.job_id, u.scheduled_for, u.due_at, clock_timestamp(), u.tenant, u.version, u.lane, u.late, 'pending', u.trigger
     FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::int[], $6::int[], $7::smallint[], $8::bool[], $9::text[])
          AS u(id, job_id, scheduled_for, due_at, tenant, version, lane, late, trigger)
     ON CONFLICT DO NOTHING
