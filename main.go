@@ -235,7 +235,7 @@ func (c *verifyCmd) Run(ctx context.Context, log *slog.Logger) error {
 type benchCmd struct {
 	DatabaseURL string        `placeholder:"postgres://…" help:"An empty database, reached directly; the schema punctual is made and removed again. Default: a private Postgres, which goes with the command."`
 	Only        []string      `placeholder:"NAME,…" help:"Only these: ${benchmarks}."`
-	Full        bool          `help:"The large sizes: hours."`
+	Full        bool          `help:"The large sizes, up to 10 million jobs and 20 million runs: half an hour."`
 	Rounds      int           `default:"3" help:"How often what is compared is measured; the median counts."`
 	For         time.Duration `default:"1h" help:"How long the benchmark flat goes on, which runs only when named."`
 	JSON        string        `name:"json" type:"path" placeholder:"FILE" help:"Also write all figures to a file, with every round and the surroundings."`

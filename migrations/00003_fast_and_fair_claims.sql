@@ -21,17 +21,17 @@ ALTER TABLE punctual.ready ALTER COLUMN tenant SET (n_distinct = 1000);
 COMMENT ON COLUMN punctual.tenants.weight IS 'Share of the worker slots while several tenants wait for them: with twice the weight of another, twice as many. 1 to 1000.';
 
 -- +goose StatementBegin
-CREATE FUNCTION punctual.job_state(state text, completed_at timestamptz) RETURNS text
+CREATE FUNCTION punctual.job_state(state text, scheduled_for timestamptz, completed_at timestamptz) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$ SELECT CASE WHEN state = 'active' AND completed_at IS NOT NULL THEN 'completed' ELSE state END $$;
+    AS $$ SELECT CASE WHEN state = 'active' AND scheduled_for IS NULL AND completed_at IS NOT NULL THEN 'completed' ELSE state END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION punctual.job_state(text, timestamptz) IS 'State of a job from jobs.state and, where schedules.scheduled_for is null, schedules.completed_at: active, paused, completed or deleted.';
+COMMENT ON FUNCTION punctual.job_state(text, timestamptz, timestamptz) IS 'State of a job from jobs.state and the scheduled_for and completed_at of its row in schedules: active, paused, completed or deleted.';
 COMMENT ON COLUMN punctual.jobs.state        IS 'active, paused, completed (no slot is left) or deleted (kept for its history). An active job whose schedule has a completed_at and no scheduled_for is completed too, and keeps its name until another job wants it: see job_state().';
 COMMENT ON COLUMN punctual.jobs.completed_at IS 'When its last slot was claimed, of a job that is completed by its state here; otherwise see schedules.completed_at.';
 
 -- +goose StatementBegin
 CREATE OR REPLACE VIEW punctual.job_status AS
-SELECT t.name AS tenant, j.name, j.id, punctual.job_state(j.state, CASE WHEN s.scheduled_for IS NULL THEN s.completed_at END) AS state, j.kind, q.name AS queue, punctual.priority_name(s.lane) AS priority, j.version,
+SELECT t.name AS tenant, j.name, j.id, punctual.job_state(j.state, s.scheduled_for, s.completed_at) AS state, j.kind, q.name AS queue, punctual.priority_name(s.lane) AS priority, j.version,
        v.definition -> 'schedule' AS schedule, v.definition #>> '{target,url}' AS url,
        CASE WHEN s.enabled THEN s.next_run_at END AS next_run_at, CASE WHEN s.enabled THEN s.scheduled_for END AS next_scheduled_for,
        r.id AS last_run_id, r.status AS last_status, r.reason AS last_reason, r.scheduled_for AS last_scheduled_for, r.finished_at AS last_finished_at,
@@ -66,7 +66,7 @@ LEFT JOIN LATERAL (SELECT n.id, n.status, n.reason, n.scheduled_for, n.finished_
     WHERE n.job_id = j.id AND n.trigger <> 'notify' AND (n.trigger <> 'replay' OR (SELECT d.notify_url FROM punctual.run_data d WHERE d.run_id = n.id) IS NULL)
     ORDER BY n.id DESC LIMIT 1) r ON true
 WHERE j.state <> 'deleted';
-DROP FUNCTION punctual.job_state(text, timestamptz);
+DROP FUNCTION punctual.job_state(text, timestamptz, timestamptz);
 ALTER TABLE punctual.schedules DROP COLUMN completed_at;
 DROP INDEX punctual.ready_due_by_tenant;
 ALTER TABLE punctual.tenants DROP COLUMN weight;

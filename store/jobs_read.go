@@ -27,9 +27,8 @@ type jobRow struct {
 // jobState is the state of a job j with the schedule s, and completedAt when it was completed. A binary of schema 2
 // leaves s.completed_at as it was when it starts a completed job again or completes it anew.
 const (
-	lastClaimed = `CASE WHEN s.scheduled_for IS NULL THEN s.completed_at END`
-	jobState    = `punctual.job_state(j.state, ` + lastClaimed + `)`
-	completedAt = `greatest(` + lastClaimed + `, j.completed_at)`
+	jobState    = `punctual.job_state(j.state, s.scheduled_for, s.completed_at)`
+	completedAt = `greatest(CASE WHEN s.scheduled_for IS NULL THEN s.completed_at END, j.completed_at)`
 )
 
 const jobColumns = `j.id, t.name, j.version, ` + jobState + `, j.paused_at, j.paused_until, coalesce(j.pause_note, ''),
@@ -97,15 +96,15 @@ var (
 )
 
 // readWithLastRun reads the one job that a statement selects, and its last run with another, in one round trip.
-func readWithLastRun(ctx context.Context, q querier, selectJob, selectRuns string, args ...any) (JobRecord, error) {
+func readWithLastRun(ctx context.Context, q querier, jobSQL, runsSQL string, args ...any) (JobRecord, error) {
 	var job *jobRow
 	var runs []RunRecord
 	var b pgx.Batch
-	b.Queue(selectJob, append([]any{prepared{}}, args...)...).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(jobSQL, append([]any{prepared{}}, args...)...).Query(func(rows pgx.Rows) (err error) {
 		job, err = pgx.CollectExactlyOneRow(rows, scanJob)
 		return err
 	})
-	queueLastRuns(&b, &runs, selectRuns, args...)
+	queueLastRuns(&b, &runs, runsSQL, args...)
 	if err := q.SendBatch(ctx, &b).Close(); err != nil {
 		return JobRecord{}, fmt.Errorf("reading job %v: %w", args[0], err)
 	}

@@ -18,7 +18,7 @@ type burst struct {
 
 // runBurst compares jobs that are due at one instant with a bare loop that posts as many requests, and with River.
 func runBurst(ctx context.Context, l *lab) error {
-	replica, err := l.serve(ctx, fmt.Sprintf("--queues=default=%d", l.Sizes.Slots))
+	replica, err := l.serveSlots(ctx, l.Sizes.Slots)
 	if err != nil {
 		return err
 	}

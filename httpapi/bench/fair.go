@@ -13,7 +13,7 @@ import (
 
 // runFair measures how late the few urgent jobs of a tenant are while another one's many are due before them.
 func runFair(ctx context.Context, l *lab) error {
-	replica, err := l.serve(ctx, fmt.Sprintf("--queues=default=%d", l.Sizes.Slots))
+	replica, err := l.serveSlots(ctx, l.Sizes.Slots)
 	if err != nil {
 		return err
 	}

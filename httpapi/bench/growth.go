@@ -105,7 +105,7 @@ type field struct {
 
 // field prepares it. The replica is there first, so that whatever it does with jobs when it starts is done with none.
 func (l *lab) field(ctx context.Context) (f field, err error) {
-	if f.replica, err = l.serve(ctx, fmt.Sprintf("--queues=default=%d", l.Sizes.Slots)); err != nil {
+	if f.replica, err = l.serveSlots(ctx, l.Sizes.Slots); err != nil {
 		return f, err
 	}
 	if f.to, err = l.target(ctx); err != nil {

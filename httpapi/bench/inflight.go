@@ -55,7 +55,7 @@ func (l *lab) held(ctx context.Context, to *target, n int) (h held, err error) {
 	l.say("%d requests at a time", n)
 	h = held{n: n, megabytes: math.NaN()}
 	// Twice the slots: what a busy machine claims later than OlderThan may take no more than half of them.
-	replica, err := l.serve(ctx, fmt.Sprintf("--queues=default=%d", 2*n))
+	replica, err := l.serveSlots(ctx, 2*n)
 	if err != nil {
 		return h, err
 	}
@@ -68,7 +68,7 @@ func (l *lab) held(ctx context.Context, to *target, n int) (h held, err error) {
 	if err := replica.Stop(ctx); err != nil {
 		return h, err
 	}
-	if replica, err = l.serve(ctx, fmt.Sprintf("--queues=default=%d", n)); err != nil {
+	if replica, err = l.serveSlots(ctx, n); err != nil {
 		return h, err
 	}
 	// What a run costs shows only in many: as many as take a while, however few there are at a time.

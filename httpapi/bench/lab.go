@@ -101,6 +101,11 @@ func (l *lab) serve(ctx context.Context, flags ...string) (*proc.Replica, error)
 	return r, nil
 }
 
+// serveSlots starts a replica with so many worker slots.
+func (l *lab) serveSlots(ctx context.Context, n int) (*proc.Replica, error) {
+	return l.serve(ctx, fmt.Sprintf("--queues=default=%d", n))
+}
+
 // launch starts another process of this binary, likewise.
 func (l *lab) launch(args ...string) (*proc.Process, error) {
 	p, err := proc.Launch(l.Binary, nil, args...)

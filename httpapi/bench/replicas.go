@@ -19,7 +19,7 @@ func runReplicas(ctx context.Context, l *lab) error {
 		for i := range g.stages {
 			s := &g.stages[i]
 			for len(replicas) < s.n {
-				r, err := l.serve(ctx, fmt.Sprintf("--queues=default=%d", l.Sizes.Slots))
+				r, err := l.serveSlots(ctx, l.Sizes.Slots)
 				if err != nil {
 					return err
 				}

@@ -11,7 +11,7 @@ import (
 // runSteady measures from due to the request's arrival at the target: of one lone job while the replica is idle, and
 // of one-shots that are due one after the other.
 func runSteady(ctx context.Context, l *lab) error {
-	replica, err := l.serve(ctx, fmt.Sprintf("--queues=default=%d", l.Sizes.Slots))
+	replica, err := l.serveSlots(ctx, l.Sizes.Slots)
 	if err != nil {
 		return err
 	}
