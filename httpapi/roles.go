@@ -1,0 +1,63 @@
+package httpapi
+
+import "slices"
+
+// Role is what a caller may do. Each may also do what those before it may.
+type Role string
+
+// The roles, from the least to the most.
+const (
+	RoleNone      Role = ""          // no key is needed: the operation is open, or asks for a run token instead
+	RoleViewer    Role = "viewer"    // reads
+	RoleSubmitter Role = "submitter" // creates one-shots and triggers
+	RoleEditor    Role = "editor"    // changes jobs and runs
+	RoleAdmin     Role = "admin"     // also keys and secrets of its tenant
+	RoleOperator  Role = "operator"  // administers all tenants
+)
+
+// Roles are all of them, from the least to the most.
+var Roles = []Role{RoleViewer, RoleSubmitter, RoleEditor, RoleAdmin, RoleOperator}
+
+// includes reports whether a caller of role r may do what other may.
+func (r Role) includes(other Role) bool { return slices.Index(Roles, r) >= slices.Index(Roles, other) }
+
+// roleOf is the least role of every operation of the API: whoever adds one adds it here, or the server does not start.
+var roleOf = map[string]Role{
+	"get-job":          RoleViewer,
+	"list-jobs":        RoleViewer,
+	"explain-job":      RoleViewer,
+	"list-upcoming":    RoleViewer,
+	"preview-schedule": RoleViewer,
+
+	"create-job":   RoleSubmitter, // one-shots; other schedules need an editor
+	"create-jobs":  RoleSubmitter, // likewise
+	"trigger-job":  RoleSubmitter,
+	"put-job":      RoleEditor,
+	"patch-job":    RoleEditor,
+	"delete-job":   RoleEditor,
+	"pause-job":    RoleEditor,
+	"resume-job":   RoleEditor,
+	"backfill-job": RoleEditor,
+
+	"get-run":       RoleViewer,
+	"list-runs":     RoleViewer,
+	"list-job-runs": RoleViewer,
+	"cancel-run":    RoleEditor,
+
+	// With the run token of the attempt.
+	"heartbeat-run":    RoleNone,
+	"complete-run":     RoleNone,
+	"fail-run":         RoleNone,
+	"get-run-progress": RoleNone,
+
+	"list-dead-letters":   RoleViewer,
+	"replay-dead-letter":  RoleEditor,
+	"replay-dead-letters": RoleEditor,
+
+	"resolve-dead-letter":  RoleEditor,
+	"resolve-dead-letters": RoleEditor,
+
+	"list-operations":  RoleViewer,
+	"get-operation":    RoleViewer,
+	"cancel-operation": RoleEditor,
+}
