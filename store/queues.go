@@ -14,7 +14,7 @@ import (
 // TenantID returns the id of a tenant by its name; ErrNotFound when there is none.
 func (s *Store) TenantID(ctx context.Context, name string) (int32, error) {
 	var id int32
-	err := s.reader(ctx).QueryRow(ctx, `SELECT id FROM punctual.tenants WHERE name = $1`, name).Scan(&id)
+	err := s.reader(ctx).QueryRow(ctx, `SELECT id FROM punctual.tenants WHERE name = $1 AND deleted_at IS NULL`, name).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, fmt.Errorf("tenant %q: %w", name, ErrNotFound)
 	}

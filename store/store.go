@@ -41,6 +41,7 @@ type Store struct {
 	wake    chan struct{}
 	tidy    tidiness
 	refused atomic.Pointer[refusal]
+	used    usedKeys
 
 	guarding atomic.Bool            // fencing tokens, against failovers
 	tokenKey atomic.Pointer[[]byte] // what run tokens are made with, once it was read
