@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +27,9 @@ type Config struct {
 	Gatherer      prometheus.Gatherer             // what /metrics shows
 	Registerer    prometheus.Registerer           // where the request metrics go
 	DefaultJitter time.Duration                   // the deployment's, to tell when upcoming slots are due
-	Tenant        string                          // who every request acts for; "default" when empty
+	NoAuth        bool                            // nobody proves who they are: everybody is an operator
+	Tenant        string                          // who requests act for with NoAuth, unless they say so; "default" when empty
+	OIDC          OIDC                            // whose tokens are accepted beside keys
 	Ready         func(ctx context.Context) error // a further condition of readiness, such as not draining; its text is shown
 }
 
@@ -36,7 +39,11 @@ const requestTimeout = 30 * time.Second
 type server struct {
 	Config
 	api     huma.API
-	tenant  atomic.Int32 // id of Config.Tenant; 0: not looked up yet
+	keys    *keyring
+	tokens  *tokens
+	tenants *tenantBook
+	rates   *rates
+	missing []string     // operations without a role
 	unready atomic.Value // string: what the last probe was told; empty: ready
 }
 
@@ -49,9 +56,9 @@ func New(c Config) (http.Handler, error) {
 		c.Log = slog.Default()
 	}
 	if c.Tenant == "" {
-		c.Tenant = "default"
+		c.Tenant = store.DefaultTenant
 	}
-	s := &server{Config: c}
+	s := &server{Config: c, keys: newKeyring(c.Store), tokens: newTokens(c.OIDC, c.Log), tenants: newTenantBook(c.Store), rates: newRates(c.Store)}
 	observe, err := newObserver(c.Log, c.Registerer)
 	if err != nil {
 		return nil, err
@@ -70,6 +77,11 @@ func New(c Config) (http.Handler, error) {
 	s.bulkRoutes()
 	s.scheduleRoutes()
 	s.explainRoutes()
+	s.keyRoutes()
+	s.tenantRoutes()
+	if len(s.missing) > 0 {
+		return nil, fmt.Errorf("httpapi: roleOf has no line for %s", strings.Join(s.missing, ", "))
+	}
 	s.describe()
 	if err := s.documentRoutes(mux); err != nil {
 		return nil, err
@@ -78,34 +90,28 @@ func New(c Config) (http.Handler, error) {
 	return mux, nil
 }
 
-// tenantID returns the tenant the request acts for.
-func (s *server) tenantID(ctx context.Context) (int32, error) {
-	if id := s.tenant.Load(); id != 0 {
-		return id, nil
-	}
-	id, err := s.Store.TenantID(ctx, s.Tenant)
-	switch {
-	case errors.Is(err, store.ErrNotFound): // the server's mistake, not the request's
-		return 0, fmt.Errorf("the configured tenant %q does not exist", s.Tenant)
-	case err != nil:
-		return 0, err
-	}
-	s.tenant.Store(id)
-	return id, nil
-}
-
-// register adds an operation. What its handler returns as an error leaves as a problem.
+// register adds an operation, for callers who have the role of it in roleOf. What its handler returns as an error leaves
+// as a problem.
 func register[I, O any](s *server, op huma.Operation, handle func(context.Context, int32, *I) (*O, error)) *huma.Operation {
 	op.RejectUnknownQueryParameters = true
+	role, known := roleOf[op.OperationID]
+	switch {
+	case !known:
+		s.missing = append(s.missing, op.OperationID)
+	case role != RoleNone:
+		op.Middlewares = append(op.Middlewares, s.authorize(role))
+		op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests)
+	}
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
-		tenant, err := s.tenantID(ctx)
-		if err == nil {
-			var out *O
-			if out, err = handle(ctx, tenant, in); err == nil {
-				return out, nil
-			}
+		out, err := handle(ctx, callerOf(ctx).tenant.ID, in)
+		if err != nil {
+			return nil, s.problem(ctx, err)
 		}
-		return nil, s.problem(ctx, err)
+		return out, nil
 	})
-	return operation(s.api.OpenAPI(), op.Method, op.Path)
+	described := operation(s.api.OpenAPI(), op.Method, op.Path)
+	if role != RoleNone {
+		describeRole(described, role)
+	}
+	return described
 }

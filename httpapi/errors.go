@@ -152,10 +152,13 @@ func databaseAway(err error) bool {
 	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || pgconn.SafeToRetry(err)
 }
 
-// notFound says that there is no such thing. Jobs alone have names.
+// notFound says that there is no such thing.
 func notFound(resource string) string {
-	if resource == "job" {
+	switch resource {
+	case "job":
 		return "There is no job of that id or name."
+	case "tenant":
+		return "There is no tenant of that name."
 	}
 	return "There is no " + resource + " of that id."
 }

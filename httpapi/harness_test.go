@@ -38,7 +38,7 @@ func serve(t testing.TB, change ...func(*Config)) *service {
 	}
 	t.Cleanup(st.Close)
 	registry := prometheus.NewRegistry()
-	config := Config{Store: st, Log: slog.New(slog.DiscardHandler), Version: "test", Gatherer: registry, Registerer: registry, DefaultJitter: 10 * time.Second}
+	config := Config{Store: st, Log: slog.New(slog.DiscardHandler), Version: "test", Gatherer: registry, Registerer: registry, DefaultJitter: 10 * time.Second, NoAuth: true}
 	for _, c := range change {
 		c(&config)
 	}

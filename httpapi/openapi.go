@@ -25,6 +25,7 @@ const (
 	tagDeadLetters = "dead letters"
 	tagOperations  = "operations"
 	tagSchedules   = "schedules"
+	tagTenants     = "tenants and keys"
 )
 
 // humaConfig leaves out all that huma adds by itself: its documentation page loads from other hosts, and its
@@ -47,8 +48,9 @@ func humaConfig() huma.Config {
 				{Name: tagDeadLetters, Description: "Runs that exhausted their attempts, until somebody replays or resolves them."},
 				{Name: tagOperations, Description: "Work on many dead letters or past slots at once, done in the background."},
 				{Name: tagSchedules, Description: "When jobs fire."},
+				{Name: tagTenants, Description: "Who may do what, and how much of it."},
 			},
-			Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)},
+			Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer), SecuritySchemes: securitySchemes()},
 		},
 		Formats:       map[string]huma.Format{mediaJSON: huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
 		DefaultFormat: mediaJSON,
@@ -113,6 +115,9 @@ func (s *server) describe() {
 	schemas["Notify"].Properties["on"].Items.Enum = []any{scheduler.EventDead, scheduler.EventMissed, scheduler.EventLate, scheduler.EventRecovered}
 	schemas["Retry"].Required = nil
 	schemas["Problem"].Properties["code"].Enum = enum(sortedCodes())
+	for _, limit := range schemas["TenantSettings"].Properties { // of a patch: null lifts it
+		limit.Nullable = true
+	}
 	nullable(schemas, "Run", "skipped", "SkippedRange")
 	nullable(schemas, "Job", "last_run", "Run")
 	nullable(schemas, "Explanation", "run", "Run")
@@ -130,6 +135,8 @@ func (s *server) describe() {
 		"list-dead-letters": exampleDeadLetters, "resolve-dead-letter": exampleResolved,
 		"list-operations": OperationList{Data: []Operation{exampleOperation}}, "get-operation": exampleOperation, "cancel-operation": exampleCancelledOperation,
 		"preview-schedule": examplePreviewAnswer, "list-upcoming": exampleUpcoming, "explain-job": exampleExplanation,
+		"create-api-key": exampleNewKey, "list-api-keys": exampleKeys, "get-api-key": exampleKey,
+		"create-tenant": exampleTenant, "list-tenants": exampleTenants, "get-tenant": exampleOwn, "get-own-tenant": exampleOwn, "patch-tenant": exampleTenant,
 	}
 	for op := range operations(api) {
 		for _, p := range op.Parameters {

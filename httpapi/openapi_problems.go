@@ -34,6 +34,7 @@ func codesOf(op *huma.Operation, status string) []Code {
 		switch {
 		case strconv.Itoa(codes[code].status) != status, code == CodeNoRoute, code == CodeCrossOrigin, code == CodeNotReady:
 		case status == "409" && !slices.Contains(conflicts, code):
+		case code == CodeRunToken && roleOf[op.OperationID] != RoleNone, code == CodeUnauthenticated && roleOf[op.OperationID] == RoleNone:
 		case code == CodeKeyReused && !slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.Name == "Idempotency-Key" }):
 		default:
 			list = append(list, code)
@@ -45,7 +46,7 @@ func codesOf(op *huma.Operation, status string) []Code {
 // conflictsOf returns the codes that an operation answers with 409.
 func conflictsOf(op *huma.Operation) []Code {
 	switch op.OperationID {
-	case "create-job", "create-jobs", "put-job", "patch-job":
+	case "create-job", "create-jobs", "put-job", "patch-job", "create-tenant":
 		return []Code{CodeNameTaken}
 	case "trigger-job":
 		return []Code{CodeActiveRun, CodeState}
@@ -60,13 +61,21 @@ var stateExamples = map[string]string{
 	"pause-job":          `Job "daily-invoice-gen" is completed and has no slot to pause: the state does not allow it.`,
 	"resume-job":         `Job "daily-invoice-gen" is completed and cannot be resumed: the state does not allow it.`,
 	"cancel-run":         "Run 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 has ended as succeeded: the state does not allow it.",
+	"delete-tenant":      `Tenant "billing" has 812 active or paused jobs; delete them first: the state does not allow it.`,
 	"cancel-operation":   "Operation 019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42 has ended as done: the state does not allow it.",
 	"replay-dead-letter": "Dead letter 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 was resolved at 2026-12-01T15:01:12Z: the state does not allow it.",
 }
 
 func problemExample(op *huma.Operation, status string) *Problem {
 	switch status {
+	case "401":
+		return unauthenticatedExample(op)
+	case "403":
+		return forbiddenExample(roleOf[op.OperationID])
 	case "404":
+		if !strings.Contains(op.Path, "{") && !slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.Name == "job" }) {
+			return newProblem(CodeNotFound, exampleNoTenant)
+		}
 		return newProblem(CodeNotFound, notFound(resourceAt(op.Path)))
 	case "409":
 		return conflictExample(op)
@@ -78,9 +87,26 @@ func problemExample(op *huma.Operation, status string) *Problem {
 	return problemExamples[status]
 }
 
+func unauthenticatedExample(op *huma.Operation) *Problem {
+	if roleOf[op.OperationID] == RoleNone {
+		return problemExamples["401"]
+	}
+	return errUnauthenticated
+}
+
+func forbiddenExample(role Role) *Problem {
+	if role == RoleViewer {
+		return forbiddenTenant(RoleViewer)
+	}
+	return forbidden(role, Roles[slices.Index(Roles, role)-1])
+}
+
 func conflictExample(op *huma.Operation) *Problem {
 	switch conflictsOf(op)[0] {
 	case CodeNameTaken:
+		if op.OperationID == "create-tenant" {
+			return newProblem(CodeNameTaken, sentence(store.ErrTenantExists), FieldError{"body.name", "is taken by another tenant"})
+		}
 		return newProblem(CodeNameTaken, "The name is taken by another job.", FieldError{"body.name", "is taken by another job"})
 	case CodeActiveRun:
 		active := &store.ActiveRunError{Run: exampleRunID, Policy: scheduler.PolicyForbid}

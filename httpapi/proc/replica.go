@@ -16,10 +16,10 @@ type Replica struct {
 	API *API
 }
 
-// Serve starts a replica on a database and a free port, and returns when it is ready. Further flags, such
-// as "--drain-timeout=2s", may be given. ctx bounds the start.
+// Serve starts a replica on a database and a free port, without authentication unless a flag --auth says otherwise, and
+// returns when it is ready. Further flags, such as "--drain-timeout=2s", may be given. ctx bounds the start.
 func Serve(ctx context.Context, binary, dsn string, flags ...string) (*Replica, error) {
-	args := append([]string{"serve", "--log-format=json", "--listen=127.0.0.1:0"}, flags...)
+	args := append([]string{"serve", "--log-format=json", "--listen=127.0.0.1:0", "--auth=none"}, flags...)
 	return Start(ctx, binary, []string{"DATABASE_URL=" + dsn}, args)
 }
 
