@@ -44,6 +44,7 @@ Try it:
 In production, once and then as often as you like:
 
     punctual migrate --database-url postgres://…
+    punctual keys create --tenant default --role operator --name first --database-url postgres://…
     punctual serve --database-url postgres://…
 
 Every flag can be given as an environment variable, PUNCTUAL_ and its name: PUNCTUAL_DRAIN_TIMEOUT=10s.`
@@ -58,6 +59,8 @@ type cli struct {
 	Migrate migrateCmd `cmd:"" help:"Bring the database's schema up to date. Safe to run from several places at once."`
 	Verify  verifyCmd  `cmd:"" help:"Prove from the database that every slot became one run or a recorded skip. Read-only."`
 	Bench   benchCmd   `cmd:"" help:"Measure throughput, lateness and cost, on a private Postgres or in an empty database of yours."`
+	Keys    keysCmd    `cmd:"" help:"Make, list and revoke API keys, in the database itself: so the first one is made."`
+	Tenants tenantsCmd `cmd:"" help:"Make, list, change and delete tenants, in the database itself."`
 	Version versionCmd `cmd:"" help:"Show the version of the binary, its schema and its time zone data."`
 
 	BenchTarget benchTargetCmd `cmd:"" hidden:"" help:"The target of punctual bench, in a process of its own."`
@@ -133,17 +136,17 @@ func (r replica) Validate() error {
 type serveCmd struct {
 	database
 	replica
-	Migrate        bool          `help:"Bring the schema up to date first."`
-	Auth           string        `default:"none" enum:"none" help:"How callers prove who they are. Only none so far, and so on loopback only."`
-	InsecureNoAuth bool          `help:"Listen on other than loopback although anybody who gets there may do anything."`
-	DatabaseWait   time.Duration `default:"30s" help:"How long to wait at the start for a database that does not answer."`
+	authentication
+	Migrate      bool          `help:"Bring the schema up to date first."`
+	DatabaseWait time.Duration `default:"30s" help:"How long to wait at the start for a database that does not answer."`
 }
 
 func (c *serveCmd) Run(ctx context.Context, log *slog.Logger) error {
-	if err := server.CheckExposure(c.Listen, c.InsecureNoAuth); err != nil {
+	if err := server.CheckExposure(c.Listen, c.noAuth(), c.InsecureNoAuth); err != nil {
 		return err
 	}
 	config := c.config(log)
+	config.NoAuth, config.OIDC = c.noAuth(), c.oidc()
 	config.DatabaseURL, config.Migrate, config.DatabaseWait = c.DatabaseURL, c.Migrate, c.DatabaseWait
 	return naming(server.Run(ctx, config))
 }
@@ -164,7 +167,7 @@ type devCmd struct {
 }
 
 func (c *devCmd) Run(ctx context.Context, log *slog.Logger) error {
-	if err := server.CheckExposure(c.Listen, false); err != nil {
+	if err := server.CheckExposure(c.Listen, true, false); err != nil {
 		return err
 	}
 	if c.Dir == "" {

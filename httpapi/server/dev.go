@@ -34,7 +34,7 @@ func RunDev(ctx context.Context, c DevConfig) error {
 		return err
 	}
 	defer func() { _ = pg.Stop() }()
-	c.DatabaseURL, c.Migrate = pg.DSN("postgres"), true
+	c.DatabaseURL, c.Migrate, c.NoAuth = pg.DSN("postgres"), true, true
 	c.Wrap = withEcho
 	out := &runPrinter{out: c.Out}
 	c.Finished = out.print

@@ -31,6 +31,8 @@ type Config struct {
 	DatabaseURL   string
 	Listen        string
 	PublicURL     string         // where targets reach the API; empty: where it listens
+	NoAuth        bool           // callers of the API need not prove who they are
+	OIDC          httpapi.OIDC   // whose tokens are accepted beside keys
 	Migrate       bool           // migrate the schema first
 	Queues        map[string]int // worker slots by queue
 	DefaultJitter time.Duration
@@ -78,7 +80,7 @@ func Run(ctx context.Context, c Config) error {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), store.Collector{Store: db})
 	var draining atomic.Bool
 	api, err := httpapi.New(httpapi.Config{
-		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry, DefaultJitter: c.DefaultJitter, Tenant: "default",
+		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry, DefaultJitter: c.DefaultJitter, NoAuth: c.NoAuth, OIDC: c.OIDC,
 		Ready: func(context.Context) error {
 			if draining.Load() {
 				return errors.New("draining: this replica is stopping")
@@ -92,6 +94,9 @@ func Run(ctx context.Context, c Config) error {
 	handler := api
 	if c.Wrap != nil {
 		handler = c.Wrap(api)
+	}
+	if !c.NoAuth && c.OIDC.Issuer == "" {
+		warnOfNoKeys(ctx, db, c.Log)
 	}
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
