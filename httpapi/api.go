@@ -15,6 +15,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"punctual/scheduler/delivery/guard"
 	"punctual/store"
 )
 
@@ -27,6 +28,7 @@ type Config struct {
 	Registerer    prometheus.Registerer           // where the request metrics go
 	DefaultJitter time.Duration                   // the deployment's, to tell when upcoming slots are due
 	Tenant        string                          // who every request acts for; "default" when empty
+	Guard         *guard.Guard                    // which addresses jobs may call, for those that are written into a URL
 	Ready         func(ctx context.Context) error // a further condition of readiness, such as not draining; its text is shown
 }
 
