@@ -189,3 +189,19 @@ func TestURLsThatNameAnAddress(t *testing.T) {
 		t.Error("localhost is not told to be this machine")
 	}
 }
+
+func BenchmarkCheck(b *testing.B) {
+	g := New(Private)
+	g.Protect("the database of this replica", func() []netip.AddrPort { return []netip.AddrPort{netip.MustParseAddrPort("10.0.0.5:5432")} })
+	for name, address := range map[string]string{"public": "93.184.216.34:443", "public IPv6": "[2606:4700::1111]:443", "allowed": "192.168.7.1:80"} {
+		at := netip.MustParseAddrPort(address)
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := g.For(1).Check(at); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
