@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
+	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -27,6 +29,7 @@ import (
 	"punctual/migrations"
 	"punctual/scheduler/cron"
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/guard"
 )
 
 // version is set by the linker.
@@ -82,12 +85,37 @@ type replica struct {
 	FailureRetention time.Duration  `placeholder:"2160h" help:"How long runs that did not succeed are kept. Default: three times --retention. The same on every replica."`
 	DrainTimeout     time.Duration  `default:"25s" help:"How long a stop waits for requests in flight before it interrupts them."`
 	MaxConns         int32          `default:"16" help:"Most connections to the database."`
+	AllowTargets     []network      `placeholder:"NETWORK,…" help:"Networks that jobs may call although they are not public, such as 10.0.0.0/8,fd00:7::/64. Public addresses need no permission; the API and the database of the replica itself get none. Single tenants may be allowed more."`
+	EgressProxy      string         `placeholder:"URL" help:"Proxy that callbacks go through: http://user:password@host:3128. It must let CONNECT pass, also to port 80 for targets of http. The environment's HTTP_PROXY is not looked at."`
+	TargetCAFile     string         `type:"path" placeholder:"FILE" help:"Certificate authorities, in PEM, that targets may have their certificates from, in addition to the system's."`
 }
 
+// network is a flag's network. Its zero value is none.
+type network netip.Prefix
+
+// UnmarshalText implements encoding.TextUnmarshaler for the flag parser.
+func (n *network) UnmarshalText(text []byte) error {
+	prefix, err := guard.ParseNetwork(string(text))
+	*n = network(prefix)
+	return err
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (n network) MarshalText() ([]byte, error) { return netip.Prefix(n).MarshalText() }
+
 func (r replica) config(log *slog.Logger) server.Config {
+	allowed := make([]netip.Prefix, len(r.AllowTargets))
+	for i, n := range r.AllowTargets {
+		allowed[i] = netip.Prefix(n)
+	}
+	var proxy *url.URL
+	if r.EgressProxy != "" {
+		proxy, _ = delivery.CheckProxy(r.EgressProxy) // Validate has seen to it
+	}
 	return server.Config{
 		Listen: r.Listen, PublicURL: r.PublicURL, Queues: r.Queues, DefaultJitter: r.DefaultJitter, DrainTimeout: r.DrainTimeout, MaxConns: r.MaxConns, Version: version, Log: log,
 		Retention: r.Retention, FailureRetention: r.FailureRetention,
+		AllowTargets: allowed, EgressProxy: proxy, TargetCAFile: r.TargetCAFile,
 	}
 }
 
@@ -114,6 +142,11 @@ func (r replica) Validate() error {
 		}
 		if err != nil {
 			return fmt.Errorf("--public-url: %w", err)
+		}
+	}
+	if r.EgressProxy != "" {
+		if _, err := delivery.CheckProxy(r.EgressProxy); err != nil {
+			return fmt.Errorf("--egress-proxy: %w", err)
 		}
 	}
 	switch {

@@ -16,6 +16,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"punctual/scheduler/delivery/guard"
 	"punctual/store"
 )
 
@@ -30,6 +31,7 @@ type Config struct {
 	NoAuth        bool                            // nobody proves who they are: everybody is an operator
 	Tenant        string                          // who requests act for with NoAuth, unless they say so; "default" when empty
 	OIDC          OIDC                            // whose tokens are accepted beside keys
+	Guard         *guard.Guard                    // which addresses jobs may call, for those that are written into a URL
 	Ready         func(ctx context.Context) error // a further condition of readiness, such as not draining; its text is shown
 }
 

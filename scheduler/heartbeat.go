@@ -57,6 +57,7 @@ func (h *heartbeat) beat(ctx context.Context, draining bool) {
 		}
 		return
 	}
+	h.s.config.Client.Guard().SetTenants(pulse.AllowedTargets)
 	acting, stop := context.WithTimeout(ctx, actTimeout)
 	defer stop()
 	if err := h.act(acting, pulse, h.watch.observe(sent, time.Now(), pulse.Others)); err != nil && ctx.Err() == nil {

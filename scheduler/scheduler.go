@@ -97,6 +97,7 @@ func (s *Scheduler) run(ctx context.Context) {
 	defer interrupt(nil)
 	s.workCtx = work
 
+	s.heart.beat(flush, false) // tells whom tenants may call, which must be known before anything is sent
 	var claiming, writing sync.WaitGroup
 	claiming.Go(func() { newTicker(s).run(ctx) })
 	claiming.Go(func() { every(ctx, resumeEvery, s.resume) })

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/google/uuid"
@@ -68,6 +69,8 @@ type Pulse struct {
 
 	Operations bool // there are operations that have not ended
 	Notices    bool // there are notices that may be told
+
+	AllowedTargets map[int32][]netip.Prefix // networks that single tenants may call although they are not public
 }
 
 // Claim says who claims and how much.

@@ -43,8 +43,9 @@ type Store struct {
 	refused atomic.Pointer[refusal]
 	used    usedKeys
 
-	guarding atomic.Bool            // fencing tokens, against failovers
-	tokenKey atomic.Pointer[[]byte] // what run tokens are made with, once it was read
+	endpoints endpoints
+	guarding  atomic.Bool            // fencing tokens, against failovers
+	tokenKey  atomic.Pointer[[]byte] // what run tokens are made with, once it was read
 }
 
 // compiledJobs is how many compiled definitions a replica keeps, at 2 to 3 KiB each.
@@ -73,6 +74,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{options: o, wake: make(chan struct{}, 1)}
 	config.AfterConnect = s.connected
 	config.ConnConfig.DialFunc = dialer().DialContext
+	s.endpoints.observe(&config.ConnConfig.Config)
 	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		// Unnamed statements: planned with the values at hand, never with a generic plan that turns the
 		// due select into a sequential scan, and at home behind a transaction-mode PgBouncer. Statements that

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -42,6 +44,10 @@ type Config struct {
 	DrainTimeout     time.Duration
 	DatabaseWait     time.Duration // how long to wait for a database that does not answer at the start
 	MaxConns         int32
+	AllowTargets     []netip.Prefix // networks that all jobs may call although they are not public
+	EgressProxy      *url.URL       // what callbacks go through; nil: nothing
+	TargetCAFile     string         // PEM file of authorities that targets may have their certificates from, beside the system's
+	CallsItself      bool           // jobs may call the address the API listens at
 	Version          string
 	Log              *slog.Logger
 
@@ -63,6 +69,10 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer listener.Close()
+	authorities, err := readCAs(c.TargetCAFile)
+	if err != nil {
+		return err
+	}
 	defer paceCollections()()
 	registry := prometheus.NewRegistry()
 	metrics := scheduler.NewMetrics(registry)
@@ -76,11 +86,12 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer db.Close()
+	guardian := newGuard(c, db, listener.Addr())
 
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), store.Collector{Store: db})
 	var draining atomic.Bool
 	api, err := httpapi.New(httpapi.Config{
-		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry, DefaultJitter: c.DefaultJitter, NoAuth: c.NoAuth, OIDC: c.OIDC,
+		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry, DefaultJitter: c.DefaultJitter, NoAuth: c.NoAuth, OIDC: c.OIDC, Guard: guardian,
 		Ready: func(context.Context) error {
 			if draining.Load() {
 				return errors.New("draining: this replica is stopping")
@@ -104,10 +115,10 @@ func Run(ctx context.Context, c Config) error {
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	url := "http://" + listener.Addr().String()
-	c.Log.Info("API ready", "url", url)
+	address := "http://" + listener.Addr().String()
+	c.Log.Info("API ready", "url", address)
 	if c.Ready != nil {
-		c.Ready(url)
+		c.Ready(address)
 	}
 
 	// The scheduler stops when ctx ends, or when the API has failed.
@@ -122,7 +133,7 @@ func Run(ctx context.Context, c Config) error {
 			stop()
 		}
 	}()
-	client := delivery.New(delivery.Config{UserAgent: "punctual/" + c.Version})
+	client := delivery.New(delivery.Config{UserAgent: "punctual/" + c.Version, Guard: guardian, RootCAs: authorities, Proxy: c.EgressProxy})
 	defer client.Close()
 	host, _ := os.Hostname() // for people only
 	err = scheduler.Run(running, db, scheduler.Config{
@@ -150,11 +161,11 @@ func publicURL(c Config, listens net.Addr) string {
 	if c.PublicURL != "" {
 		return strings.TrimRight(c.PublicURL, "/")
 	}
-	url := "http://" + listens.String()
+	address := "http://" + listens.String()
 	if tcp, ok := listens.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
-		c.Log.Warn("targets of jobs with completion callback are told an address that is none to call; give --public-url", "address", url)
+		c.Log.Warn("targets of jobs with completion callback are told an address that is none to call; give --public-url", "address", address)
 	}
-	return url
+	return address
 }
 
 func listen(address string) (net.Listener, error) {
