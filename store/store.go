@@ -41,6 +41,8 @@ type Store struct {
 	wake    chan struct{}
 	tidy    tidiness
 	refused atomic.Pointer[refusal]
+	// backstop is row-level security, behind the filters of what is done for a tenant.
+	backstop backstop
 
 	guarding atomic.Bool            // fencing tokens, against failovers
 	tokenKey atomic.Pointer[[]byte] // what run tokens are made with, once it was read
@@ -137,18 +139,18 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 	return nil
 }
 
-// inTx runs work in a transaction. A replica that freezes inside one loses it after 5 s: otherwise its
-// row locks would keep others from its jobs for as long as it lives.
-func (s *Store) inTx(ctx context.Context, work func(tx pgx.Tx) error) error {
-	tx, err := s.pool.Begin(ctx)
+// inTx runs work in a transaction that acts for a tenant.
+func (s *Store) inTx(ctx context.Context, tenant int32, work func(tx pgx.Tx) error) error {
+	begin, err := s.beginFor(ctx, begin, tenant)
+	if err != nil {
+		return err
+	}
+	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
 	if err != nil {
 		return fmt.Errorf("beginning a transaction: %w", err)
 	}
 	// A context of its own: the caller's may have ended, and the connection must come back clean.
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = '5s'`); err != nil {
-		return fmt.Errorf("beginning a transaction: %w", err)
-	}
 	if err := work(tx); err != nil {
 		return s.tookWrite(err)
 	}
