@@ -152,7 +152,8 @@ CREATE FUNCTION punctual.guard_tenants() RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     own     constant text := 'tenant = punctual.acting_tenant()';
-    by_job  constant text := 'EXISTS (SELECT FROM punctual.jobs j WHERE j.id = job_id AND j.tenant = punctual.acting_tenant())';
+    -- EXISTS would become a hash of all jobs where the planner expects many rows.
+    by_job  constant text := '(SELECT j.tenant FROM punctual.jobs j WHERE j.id = job_id) = punctual.acting_tenant()';
     by_run  constant text := 'punctual.acts_for_run(run_id)';
     -- table, what may be done, which rows, and which new ones where that is another question
     guarded constant text[] := ARRAY[
