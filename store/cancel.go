@@ -13,7 +13,7 @@ import (
 // whichever replica. Doing so again changes nothing. ErrState when the run has ended in another way.
 func (s *Store) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (RunRecord, error) {
 	var run RunRecord
-	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		before, err := readRun(ctx, u, tenant, id)
 		if err != nil {
 			return err

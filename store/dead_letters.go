@@ -64,7 +64,7 @@ func (s *Store) ListDeadLetters(ctx context.Context, tenant int32, f DeadLetterF
 	if err := c.page(f.Page, deadLetterCursor, `d.run_id < ?`); err != nil {
 		return nil, "", err
 	}
-	q := s.reader(ctx)
+	q := s.reader(ctx, tenant)
 	if err := c.deadLetters(ctx, q, tenant, f); err != nil {
 		return nil, "", err
 	}
@@ -119,7 +119,7 @@ func (c *conditions) deadLetters(ctx context.Context, q querier, tenant int32, f
 // job was deleted.
 func (s *Store) ReplayDeadLetter(ctx context.Context, tenant int32, id uuid.UUID, note string) (RunRecord, error) {
 	var run RunRecord
-	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		d, err := lockDeadLetter(ctx, u, tenant, id)
 		if err != nil {
 			return err
@@ -205,7 +205,7 @@ func shareJob(ctx context.Context, u *unit, job uuid.UUID) (state JobState, now 
 // replayed, stays as it is.
 func (s *Store) ResolveDeadLetter(ctx context.Context, tenant int32, id uuid.UUID, note string) (DeadLetterRecord, error) {
 	var d DeadLetterRecord
-	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		var err error
 		if d, err = lockDeadLetter(ctx, u, tenant, id); err != nil || d.ResolvedAt != nil {
 			return err

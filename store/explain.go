@@ -59,7 +59,7 @@ type Pause struct {
 // means deleted jobs too; ErrNotFound when there is no such job.
 func (s *Store) ExplainJob(ctx context.Context, tenant int32, ref string, when func(zone *time.Location) (time.Time, error)) (Explanation, error) {
 	var e explaining
-	err := s.readOnly(ctx, func(tx pgx.Tx) error {
+	err := s.readOnly(ctx, tenant, func(tx pgx.Tx) error {
 		e = explaining{q: tx, tenant: tenant}
 		if err := e.readJob(ctx, s.options.DefaultJitter, ref); err != nil {
 			return err

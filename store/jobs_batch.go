@@ -19,7 +19,7 @@ import (
 // a batch that is sent again does not fire what it has fired. A name may come only once in a batch.
 func (s *Store) CreateJobs(ctx context.Context, tenant int32, jobs []NewJob, on OnConflict) ([]BatchResult, error) {
 	var results []BatchResult
-	err := s.join(ctx, func(ctx context.Context, u *unit) (err error) {
+	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) (err error) {
 		b := batchWrite{store: s, u: u, tenant: tenant, jobs: jobs, on: on, results: make([]BatchResult, len(jobs)), errs: map[int]error{}}
 		results, err = b.run(ctx)
 		return err

@@ -33,7 +33,7 @@ func (s *Store) ListJobs(ctx context.Context, tenant int32, f JobFilter) (jobs [
 	if f.Query != "" {
 		c.add(`(j.name ILIKE ? OR v.definition ->> 'description' ILIKE ?)`, "%"+likeText(f.Query)+"%", "%"+likeText(f.Query)+"%")
 	}
-	q := s.reader(ctx)
+	q := s.reader(ctx, tenant)
 	rows, err := q.Query(ctx, `SELECT `+jobColumns+` FROM `+jobTables+c.where()+fmt.Sprintf(` ORDER BY j.id DESC LIMIT %d`, f.limit()+1), c.args...)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing jobs: %w", err)

@@ -13,7 +13,7 @@ import (
 // CreateJob writes a new job. ErrNameTaken when an active or paused job has its name; a completed one
 // does not keep it. A job whose last slot has passed already is completed from the start.
 func (s *Store) CreateJob(ctx context.Context, tenant int32, job NewJob) (JobRecord, error) {
-	rec, taken, due, err := s.create(ctx, s.reader(ctx), tenant, job)
+	rec, taken, due, err := s.create(ctx, s.reader(ctx, tenant), tenant, job)
 	if err != nil {
 		return JobRecord{}, s.tookWrite(err)
 	}
@@ -56,7 +56,7 @@ func (s *Store) create(ctx context.Context, q querier, tenant int32, job NewJob)
 // active or paused job has the name.
 func (s *Store) PutJob(ctx context.Context, tenant int32, name string, job NewJob, ifMatch *int32, createOnly bool) (rec JobRecord, created bool, err error) {
 	job.Definition.Name = name
-	err = s.join(ctx, func(ctx context.Context, u *unit) error {
+	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		for range rounds {
 			var done bool
 			rec, created, done, err = s.put(ctx, u, tenant, job, ifMatch, createOnly)
@@ -112,7 +112,7 @@ func (s *Store) put(ctx context.Context, u *unit, tenant int32, job NewJob, ifMa
 // the job is not at version ifMatch (nil: any).
 func (s *Store) EditJob(ctx context.Context, tenant int32, ref string, ifMatch *int32, edit func(JobRecord) (NewJob, error)) (JobRecord, error) {
 	var rec JobRecord
-	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		h, f, err := s.holdOne(ctx, u, tenant, ref)
 		if err != nil {
 			return err

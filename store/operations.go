@@ -87,7 +87,7 @@ func (r BulkRequest) selected(ctx context.Context, q querier, tenant int32) (str
 
 // CountDeadLetters returns how many dead letters an operation would work on.
 func (s *Store) CountDeadLetters(ctx context.Context, tenant int32, r BulkRequest) (int, error) {
-	q := s.reader(ctx)
+	q := s.reader(ctx, tenant)
 	selected, args, err := r.selected(ctx, q, tenant)
 	if err != nil {
 		return 0, err
@@ -102,7 +102,7 @@ func (s *Store) CountDeadLetters(ctx context.Context, tenant int32, r BulkReques
 // StartOperation marks the dead letters a request selects at this moment, and leaves them to the replicas.
 func (s *Store) StartOperation(ctx context.Context, tenant int32, r BulkRequest) (OperationRecord, error) {
 	var o OperationRecord
-	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		now, err := s.clock(ctx, u)
 		if err != nil {
 			return err
@@ -196,7 +196,7 @@ func (r BulkRequest) text() (string, error) {
 
 // GetOperation returns an operation; ErrNotFound when the tenant has none with this id.
 func (s *Store) GetOperation(ctx context.Context, tenant int32, id uuid.UUID) (OperationRecord, error) {
-	return readOperation(ctx, s.reader(ctx), tenant, id)
+	return readOperation(ctx, s.reader(ctx, tenant), tenant, id)
 }
 
 func readOperation(ctx context.Context, q querier, tenant int32, id uuid.UUID) (OperationRecord, error) {
@@ -231,7 +231,7 @@ func (s *Store) ListOperations(ctx context.Context, tenant int32, f OperationFil
 	if f.State != "" {
 		c.add(`o.state = ?`, f.State)
 	}
-	rows, err := s.reader(ctx).Query(ctx, `SELECT `+operationColumns+` FROM punctual.operations o`+c.where()+
+	rows, err := s.reader(ctx, tenant).Query(ctx, `SELECT `+operationColumns+` FROM punctual.operations o`+c.where()+
 		fmt.Sprintf(` ORDER BY o.id DESC LIMIT %d`, f.limit()+1), c.args...)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing operations: %w", err)
@@ -248,7 +248,7 @@ func (s *Store) ListOperations(ctx context.Context, tenant int32, f OperationFil
 // it has ended in another way.
 func (s *Store) CancelOperation(ctx context.Context, tenant int32, id uuid.UUID) (OperationRecord, error) {
 	var o OperationRecord
-	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		if err := query(ctx, u, `SELECT FROM punctual.operations WHERE id = $1 AND tenant = $2 FOR UPDATE`, id, tenant); err != nil {
 			return fmt.Errorf("locking operation %s: %w", id, err)
 		}

@@ -16,7 +16,7 @@ const clockSlack = time.Hour
 // next page, empty on the last one.
 func (s *Store) ListRuns(ctx context.Context, tenant int32, f RunFilter) (runs []RunRecord, nextCursor string, err error) {
 	var c conditions
-	q := s.reader(ctx)
+	q := s.reader(ctx, tenant)
 	c.add(`r.tenant = ?`, tenant)
 	if err := c.page(f.Page, runCursor, `r.id < ?`); err != nil {
 		return nil, "", err

@@ -42,6 +42,8 @@ type Store struct {
 	tidy    tidiness
 	refused atomic.Pointer[refusal]
 	used    usedKeys
+	// backstop is row-level security, behind the filters of what is done for a tenant.
+	backstop backstop
 
 	endpoints endpoints
 	guarding  atomic.Bool            // fencing tokens, against failovers
@@ -140,18 +142,18 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 	return nil
 }
 
-// inTx runs work in a transaction. A replica that freezes inside one loses it after 5 s: otherwise its
-// row locks would keep others from its jobs for as long as it lives.
-func (s *Store) inTx(ctx context.Context, work func(tx pgx.Tx) error) error {
-	tx, err := s.pool.Begin(ctx)
+// inTx runs work in a transaction that acts for a tenant.
+func (s *Store) inTx(ctx context.Context, tenant int32, work func(tx pgx.Tx) error) error {
+	begin, err := s.beginFor(ctx, begin, tenant)
+	if err != nil {
+		return err
+	}
+	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
 	if err != nil {
 		return fmt.Errorf("beginning a transaction: %w", err)
 	}
 	// A context of its own: the caller's may have ended, and the connection must come back clean.
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = '5s'`); err != nil {
-		return fmt.Errorf("beginning a transaction: %w", err)
-	}
 	if err := work(tx); err != nil {
 		return s.tookWrite(err)
 	}

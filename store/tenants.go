@@ -94,7 +94,7 @@ func (s *Store) FindTenant(ctx context.Context, name string) (Tenant, error) {
 // CreateTenant makes a tenant. ErrTenantExists when there is one of the name.
 func (s *Store) CreateTenant(ctx context.Context, name string, settings TenantSettings) (TenantRecord, error) {
 	var t TenantRecord
-	err := s.join(ctx, func(ctx context.Context, u *unit) (err error) {
+	err := s.join(ctx, everybody, func(ctx context.Context, u *unit) (err error) {
 		rows, err := u.Query(ctx, `
 			INSERT INTO punctual.tenants AS t (name, weight, max_jobs, max_concurrent_runs, max_runs_per_second, max_requests_per_second, min_interval, allowed_targets)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8::cidr[]) RETURNING `+tenantColumns, settings.args(name)...)
@@ -110,19 +110,19 @@ func (s *Store) CreateTenant(ctx context.Context, name string, settings TenantSe
 
 // GetTenant returns the tenant of a name.
 func (s *Store) GetTenant(ctx context.Context, name string) (TenantRecord, error) {
-	rows, err := s.reader(ctx).Query(ctx, `SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.name = $1 AND t.deleted_at IS NULL`, name)
+	rows, err := s.reader(ctx, everybody).Query(ctx, `SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.name = $1 AND t.deleted_at IS NULL`, name)
 	return oneTenant(rows, err, name)
 }
 
 // GetTenantByID returns the tenant of an id.
 func (s *Store) GetTenantByID(ctx context.Context, id int32) (TenantRecord, error) {
-	rows, err := s.reader(ctx).Query(ctx, `SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.id = $1 AND t.deleted_at IS NULL`, id)
+	rows, err := s.reader(ctx, everybody).Query(ctx, `SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.id = $1 AND t.deleted_at IS NULL`, id)
 	return oneTenant(rows, err, fmt.Sprint(id))
 }
 
 // ListTenants returns the tenants by name, from the one after a name on.
 func (s *Store) ListTenants(ctx context.Context, after string, limit int) (tenants []TenantRecord, more bool, err error) {
-	rows, err := s.reader(ctx).Query(ctx, `
+	rows, err := s.reader(ctx, everybody).Query(ctx, `
 		SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.deleted_at IS NULL AND t.name COLLATE "C" > $1 ORDER BY t.name COLLATE "C" LIMIT $2`, after, limit+1)
 	if err == nil {
 		tenants, err = pgx.CollectRows(rows, scanTenant)
@@ -139,7 +139,7 @@ func (s *Store) ListTenants(ctx context.Context, after string, limit int) (tenan
 // EditTenant changes the settings of a tenant to what edit makes of them.
 func (s *Store) EditTenant(ctx context.Context, name string, edit func(TenantRecord) (TenantSettings, error)) (TenantRecord, error) {
 	var t TenantRecord
-	err := s.join(ctx, func(ctx context.Context, u *unit) (err error) {
+	err := s.join(ctx, everybody, func(ctx context.Context, u *unit) (err error) {
 		rows, err := u.Query(ctx, `SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.name = $1 AND t.deleted_at IS NULL FOR NO KEY UPDATE`, name)
 		if t, err = oneTenant(rows, err, name); err != nil {
 			return err
@@ -165,7 +165,7 @@ const liveJobs = `SELECT count(*) FROM punctual.jobs j JOIN punctual.schedules s
 // CountJobs returns how many active and paused jobs a tenant has.
 func (s *Store) CountJobs(ctx context.Context, tenant int32) (int, error) {
 	var n int
-	if err := s.reader(ctx).QueryRow(ctx, liveJobs, tenant).Scan(&n); err != nil {
+	if err := s.reader(ctx, tenant).QueryRow(ctx, liveJobs, tenant).Scan(&n); err != nil {
 		return 0, fmt.Errorf("counting the jobs of tenant %d: %w", tenant, err)
 	}
 	return n, nil
@@ -177,7 +177,7 @@ func (s *Store) DeleteTenant(ctx context.Context, name string) error {
 	if name == DefaultTenant {
 		return fmt.Errorf("tenant %q always exists and cannot be deleted: %w", name, ErrState)
 	}
-	return s.join(ctx, func(ctx context.Context, u *unit) error {
+	return s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
 		// The lock waits for those who write jobs or keys of the tenant, and keeps others from it.
 		var id int32
 		err := u.QueryRow(ctx, `SELECT id FROM punctual.tenants WHERE name = $1 AND deleted_at IS NULL FOR UPDATE`, name).Scan(&id)

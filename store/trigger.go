@@ -29,7 +29,7 @@ func (e *ActiveRunError) Error() string {
 // *ActiveRunError under forbid while a run is active, and under wait while another waits.
 func (s *Store) TriggerJob(ctx context.Context, tenant int32, ref string, r TriggerRequest) (RunRecord, error) {
 	var run RunRecord
-	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		job, now, err := s.lockToTrigger(ctx, u, tenant, ref)
 		if err != nil {
 			return err
