@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -91,7 +93,10 @@ func (s *service) with(key string) *service {
 }
 
 // as returns s for a caller of a tenant with a role.
-func (s *service) as(tenant string, role Role) *service { s.t.Helper(); return s.with(s.key(tenant, role)) }
+func (s *service) as(tenant string, role Role) *service {
+	s.t.Helper()
+	return s.with(s.key(tenant, role))
+}
 
 // acting returns s for an operator who acts for a tenant.
 func (s *service) acting(tenant string) *service {
@@ -201,4 +206,22 @@ func minimal(name string) string {
 func (s *service) create(body string) map[string]any {
 	s.t.Helper()
 	return s.do("POST", "/v1/jobs", body).want(201).fields()
+}
+
+// lockedBuffer is a log that several goroutines write.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
