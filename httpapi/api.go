@@ -105,7 +105,11 @@ func register[I, O any](s *server, op huma.Operation, handle func(context.Contex
 		op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests)
 	}
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
-		out, err := handle(ctx, callerOf(ctx).tenant.ID, in)
+		tenant := callerOf(ctx).tenant.ID
+		if role != RoleNone && tenant == 0 { // which to the store would mean any
+			return nil, s.problem(ctx, errors.New("a request without a tenant"))
+		}
+		out, err := handle(ctx, tenant, in)
 		if err != nil {
 			return nil, s.problem(ctx, err)
 		}
