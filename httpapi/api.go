@@ -29,6 +29,8 @@ type Config struct {
 	DefaultJitter time.Duration                   // the deployment's, to tell when upcoming slots are due
 	Tenant        string                          // who every request acts for; "default" when empty
 	Guard         *guard.Guard                    // which addresses jobs may call, for those that are written into a URL
+	OnlyLocal     bool                            // answer only requests to this machine or PublicHost by name: nobody has to prove who they are
+	PublicHost    string                          // the host under which targets reach the API, if it has one
 	Ready         func(ctx context.Context) error // a further condition of readiness, such as not draining; its text is shown
 }
 
@@ -59,7 +61,11 @@ func New(c Config) (http.Handler, error) {
 		return nil, err
 	}
 	mux := chi.NewMux()
-	mux.Use(identify, observe.middleware, s.recoverer, secure, s.sameOrigin, middleware.GetHead, s.checkQuery, s.limitTime)
+	mux.Use(identify, observe.middleware, s.recoverer, secure, notARun)
+	if c.OnlyLocal {
+		mux.Use(onlyHost(c.PublicHost))
+	}
+	mux.Use(s.sameOrigin, middleware.GetHead, s.checkQuery, s.limitTime)
 	mux.NotFound(s.noRoute)
 	mux.MethodNotAllowed(s.wrongMethod)
 

@@ -39,6 +39,8 @@ const (
 	CodeMalformed       Code = "malformed"
 	CodeRunToken        Code = "run_token"
 	CodeCrossOrigin     Code = "cross_origin"
+	CodeCallback        Code = "callback"
+	CodeHost            Code = "wrong_host"
 	CodeNotFound        Code = "not_found"
 	CodeNoRoute         Code = "no_route"
 	CodeWrongMethod     Code = "method_not_allowed"
@@ -65,6 +67,8 @@ var codes = map[Code]struct {
 	CodeMalformed:       {http.StatusBadRequest, "The request cannot be read"},
 	CodeRunToken:        {http.StatusUnauthorized, "The header Punctual-Run-Token is not a token of this run"},
 	CodeCrossOrigin:     {http.StatusForbidden, "A page of another origin may not change anything"},
+	CodeCallback:        {http.StatusForbidden, "A run may not call the API of Punctual"},
+	CodeHost:            {http.StatusMisdirectedRequest, "The request is for another host"},
 	CodeNotFound:        {http.StatusNotFound, "There is no such thing"},
 	CodeNoRoute:         {http.StatusNotFound, "There is no such path"},
 	CodeWrongMethod:     {http.StatusMethodNotAllowed, "The path does not have this method"},
