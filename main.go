@@ -181,6 +181,7 @@ func (c *serveCmd) Run(ctx context.Context, log *slog.Logger) error {
 	config := c.config(log)
 	config.NoAuth, config.OIDC = c.noAuth(), c.oidc()
 	config.DatabaseURL, config.Migrate, config.DatabaseWait = c.DatabaseURL, c.Migrate, c.DatabaseWait
+	config.OnlyLocal = c.Auth == "none" && !c.InsecureNoAuth
 	return naming(server.Run(ctx, config))
 }
 

@@ -32,7 +32,7 @@ func codesOf(op *huma.Operation, status string) []Code {
 	var list []Code
 	for _, code := range sortedCodes() {
 		switch {
-		case strconv.Itoa(codes[code].status) != status, code == CodeNoRoute, code == CodeCrossOrigin, code == CodeNotReady:
+		case strconv.Itoa(codes[code].status) != status, code == CodeNoRoute, code == CodeCrossOrigin, code == CodeCallback, code == CodeNotReady:
 		case status == "409" && !slices.Contains(conflicts, code):
 		case code == CodeRunToken && roleOf[op.OperationID] != RoleNone, code == CodeUnauthenticated && roleOf[op.OperationID] == RoleNone:
 		case code == CodeKeyReused && !slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.Name == "Idempotency-Key" }):

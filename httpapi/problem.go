@@ -41,6 +41,8 @@ const (
 	CodeUnauthenticated Code = "unauthenticated"
 	CodeCrossOrigin     Code = "cross_origin"
 	CodeForbidden       Code = "forbidden"
+	CodeCallback        Code = "callback"
+	CodeHost            Code = "wrong_host"
 	CodeNotFound        Code = "not_found"
 	CodeNoRoute         Code = "no_route"
 	CodeWrongMethod     Code = "method_not_allowed"
@@ -71,6 +73,8 @@ var codes = map[Code]struct {
 	CodeUnauthenticated: {http.StatusUnauthorized, "The caller has not proved who it is"},
 	CodeCrossOrigin:     {http.StatusForbidden, "A page of another origin may not change anything"},
 	CodeForbidden:       {http.StatusForbidden, "The caller may not do this"},
+	CodeCallback:        {http.StatusForbidden, "A run may not call the API of Punctual"},
+	CodeHost:            {http.StatusMisdirectedRequest, "The request is for another host"},
 	CodeNotFound:        {http.StatusNotFound, "There is no such thing"},
 	CodeNoRoute:         {http.StatusNotFound, "There is no such path"},
 	CodeWrongMethod:     {http.StatusMethodNotAllowed, "The path does not have this method"},

@@ -38,7 +38,7 @@ func RunDev(ctx context.Context, c DevConfig) error {
 	defer func() { _ = pg.Stop() }()
 	c.DatabaseURL, c.Migrate, c.NoAuth = pg.DSN("postgres"), true, true
 	c.AllowTargets = slices.Concat(c.AllowTargets, guard.Loopback, guard.Private) // one's own machine and office, to try things with
-	c.CallsItself = true                                                          // the echo target is served beside the API
+	c.OnlyLocal, c.CallsItself = true, true                                       // the echo target is served beside the API
 	c.Wrap = withEcho
 	out := &runPrinter{out: c.Out}
 	c.Finished = out.print

@@ -48,6 +48,7 @@ type Config struct {
 	EgressProxy      *url.URL       // what callbacks go through; nil: nothing
 	TargetCAFile     string         // PEM file of authorities that targets may have their certificates from, beside the system's
 	CallsItself      bool           // jobs may call the address the API listens at
+	OnlyLocal        bool           // answer only requests to this machine or PublicURL by name: nobody has to prove who they are
 	Version          string
 	Log              *slog.Logger
 
@@ -92,6 +93,7 @@ func Run(ctx context.Context, c Config) error {
 	var draining atomic.Bool
 	api, err := httpapi.New(httpapi.Config{
 		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry, DefaultJitter: c.DefaultJitter, NoAuth: c.NoAuth, OIDC: c.OIDC, Guard: guardian,
+		OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL),
 		Ready: func(context.Context) error {
 			if draining.Load() {
 				return errors.New("draining: this replica is stopping")
@@ -109,12 +111,9 @@ func Run(ctx context.Context, c Config) error {
 	if !c.NoAuth && c.OIDC.Issuer == "" {
 		warnOfNoKeys(ctx, db, c.Log)
 	}
-	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelWarn),
-	}
+	server := newServer(handler, c.Log)
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	go func() { served <- server.Serve(bounded(listener, mostConnections)) }()
 	address := "http://" + listener.Addr().String()
 	c.Log.Info("API ready", "url", address)
 	if c.Ready != nil {
@@ -166,6 +165,15 @@ func publicURL(c Config, listens net.Addr) string {
 		c.Log.Warn("targets of jobs with completion callback are told an address that is none to call; give --public-url", "address", address)
 	}
 	return address
+}
+
+// publicHost is the host of a public URL; empty without one.
+func publicHost(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
 }
 
 func listen(address string) (net.Listener, error) {
