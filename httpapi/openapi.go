@@ -25,6 +25,7 @@ const (
 	tagDeadLetters = "dead letters"
 	tagOperations  = "operations"
 	tagSchedules   = "schedules"
+	tagAudit       = "audit"
 )
 
 // humaConfig leaves out all that huma adds by itself: its documentation page loads from other hosts, and its
@@ -47,6 +48,7 @@ func humaConfig() huma.Config {
 				{Name: tagDeadLetters, Description: "Runs that exhausted their attempts, until somebody replays or resolves them."},
 				{Name: tagOperations, Description: "Work on many dead letters or past slots at once, done in the background."},
 				{Name: tagSchedules, Description: "When jobs fire."},
+				{Name: tagAudit, Description: "Who changed what, and when."},
 			},
 			Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)},
 		},
@@ -129,7 +131,7 @@ func (s *server) describe() {
 		"list-jobs": JobList{Data: []Job{exampleJob}}, "get-run": exampleRun, "complete-run": exampleRun, "fail-run": exampleFailedRun, "heartbeat-run": exampleBeat, "get-run-progress": exampleProgress, "list-runs": exampleRuns, "list-job-runs": exampleRuns,
 		"list-dead-letters": exampleDeadLetters, "resolve-dead-letter": exampleResolved,
 		"list-operations": OperationList{Data: []Operation{exampleOperation}}, "get-operation": exampleOperation, "cancel-operation": exampleCancelledOperation,
-		"preview-schedule": examplePreviewAnswer, "list-upcoming": exampleUpcoming, "explain-job": exampleExplanation,
+		"preview-schedule": examplePreviewAnswer, "list-upcoming": exampleUpcoming, "explain-job": exampleExplanation, "list-audit-log": exampleAudit,
 	}
 	for op := range operations(api) {
 		for _, p := range op.Parameters {

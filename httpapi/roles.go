@@ -60,4 +60,6 @@ var roleOf = map[string]Role{
 	"list-operations":  RoleViewer,
 	"get-operation":    RoleViewer,
 	"cancel-operation": RoleEditor,
+
+	"list-audit-log": RoleAdmin,
 }
