@@ -87,6 +87,7 @@ func New(c Config) (http.Handler, error) {
 	s.explainRoutes()
 	s.keyRoutes()
 	s.tenantRoutes()
+	s.auditRoutes()
 	if len(s.missing) > 0 {
 		return nil, fmt.Errorf("httpapi: roleOf has no line for %s", strings.Join(s.missing, ", "))
 	}

@@ -26,6 +26,7 @@ const (
 	tagOperations  = "operations"
 	tagSchedules   = "schedules"
 	tagTenants     = "tenants and keys"
+	tagAudit       = "audit"
 )
 
 // humaConfig leaves out all that huma adds by itself: its documentation page loads from other hosts, and its
@@ -49,6 +50,7 @@ func humaConfig() huma.Config {
 				{Name: tagOperations, Description: "Work on many dead letters or past slots at once, done in the background."},
 				{Name: tagSchedules, Description: "When jobs fire."},
 				{Name: tagTenants, Description: "Who may do what, and how much of it."},
+				{Name: tagAudit, Description: "Who changed what, and when."},
 			},
 			Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer), SecuritySchemes: securitySchemes()},
 		},
@@ -137,6 +139,7 @@ func (s *server) describe() {
 		"preview-schedule": examplePreviewAnswer, "list-upcoming": exampleUpcoming, "explain-job": exampleExplanation,
 		"create-api-key": exampleNewKey, "list-api-keys": exampleKeys, "get-api-key": exampleKey,
 		"create-tenant": exampleTenant, "list-tenants": exampleTenants, "get-tenant": exampleOwn, "get-own-tenant": exampleOwn, "patch-tenant": exampleTenant,
+		"list-audit-log": exampleAudit,
 	}
 	for op := range operations(api) {
 		for _, p := range op.Parameters {

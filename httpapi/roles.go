@@ -72,4 +72,6 @@ var roleOf = map[string]Role{
 	"get-tenant":     RoleOperator,
 	"patch-tenant":   RoleOperator,
 	"delete-tenant":  RoleOperator,
+
+	"list-audit-log": RoleAdmin,
 }

@@ -186,7 +186,7 @@ func (s *Store) StartBackfill(ctx context.Context, tenant int32, p BackfillPlan)
 			OperationRecord: OperationRecord{
 				ID: scheduler.NewRunID(now), Kind: OperationBackfill, JobID: &p.job.id, MaxPerSecond: p.MaxPerSecond, Note: p.Note, Matched: len(p.slots), CreatedAt: now,
 			},
-			request: string(request), rerun: p.Rerun, lastSlot: &p.From,
+			request: string(request), job: p.name, rerun: p.Rerun, lastSlot: &p.From,
 		}
 		if len(p.slots) > 0 {
 			n.firstSlot, n.lastSlot = &p.slots[0], &p.slots[len(p.slots)-1]

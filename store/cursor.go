@@ -21,6 +21,7 @@ const (
 	deadLetterCursor byte = 'd'
 	operationCursor  byte = 'o'
 	keyCursor        byte = 'k'
+	auditCursor      byte = 'a'
 )
 
 const (

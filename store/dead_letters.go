@@ -57,6 +57,19 @@ func scanDeadLetter(row pgx.CollectableRow) (DeadLetterRecord, error) {
 	return d, err
 }
 
+// letterShot is what a replay or a resolution changes of a dead letter, as the audit log shows it.
+type letterShot struct {
+	Resolved   bool       `json:"resolved"`
+	ReplayedAs *uuid.UUID `json:"replayed_as,omitempty"`
+	Note       string     `json:"note,omitempty"`
+}
+
+func (d DeadLetterRecord) change(action Action, after letterShot) change {
+	after.Resolved = true
+	before := letterShot{Resolved: d.ResolvedAt != nil, ReplayedAs: d.ReplayedAs, Note: d.Note}
+	return change{action: action, id: d.RunID, job: d.JobID, name: d.Job, before: before, after: after}
+}
+
 // ListDeadLetters returns the dead letters that the filter selects, newest first by the run's id, and the
 // cursor of the next page, empty on the last one.
 func (s *Store) ListDeadLetters(ctx context.Context, tenant int32, f DeadLetterFilter) (letters []DeadLetterRecord, nextCursor string, err error) {
@@ -139,6 +152,9 @@ func (s *Store) ReplayDeadLetter(ctx context.Context, tenant int32, id uuid.UUID
 		if err := writeReplays(ctx, u, []replay{r}, now, note); err != nil {
 			return err
 		}
+		if err := audit(ctx, u, tenant, d.change(ActionDeadLetterReplay, letterShot{ReplayedAs: &r.run, Note: note})); err != nil {
+			return err
+		}
 		run, err = readRun(ctx, u, tenant, r.run)
 		return err
 	})
@@ -211,6 +227,9 @@ func (s *Store) ResolveDeadLetter(ctx context.Context, tenant int32, id uuid.UUI
 			return err
 		}
 		if err := resolveLetters(ctx, u, []uuid.UUID{id}, note); err != nil {
+			return err
+		}
+		if err := audit(ctx, u, tenant, d.change(ActionDeadLetterResolve, letterShot{Note: note})); err != nil {
 			return err
 		}
 		d, err = lockDeadLetter(ctx, u, tenant, id)

@@ -67,5 +67,6 @@ func cancelWaiting(ctx context.Context, u *unit, job uuid.UUID) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	return cancelRuns(ctx, u, runs, scheduler.ReasonJobDeleted)
+	_, err = cancelRuns(ctx, u, runs, scheduler.ReasonJobDeleted)
+	return err
 }

@@ -33,7 +33,8 @@ func readFacts(ctx context.Context, q batcher, b *pgx.Batch) (facts, error) {
 // held is a job whose row in schedules this transaction has locked, and what was read of it after that.
 type held struct {
 	*jobRow
-	job *scheduler.Job // nil when this binary cannot compile the definition; then no slot of it is settled
+	before jobShot        // as it was when it was locked
+	job    *scheduler.Job // nil when this binary cannot compile the definition; then no slot of it is settled
 }
 
 // What becomes of rows that somebody else has locked.
@@ -71,7 +72,7 @@ func (s *Store) hold(ctx context.Context, u *unit, tenant int32, ids []uuid.UUID
 		return nil, facts{}, fmt.Errorf("reading locked jobs: %w", err)
 	}
 	for _, h := range jobs {
-		h.job = s.compiled(h.jobRow)
+		h.job, h.before = s.compiled(h.jobRow), h.shot()
 	}
 	return jobs, f, nil
 }
@@ -144,7 +145,8 @@ func (h *held) enter(state JobState, now time.Time) {
 	h.enabled = state == JobActive && h.scheduledFor != nil
 }
 
-// save queues the writes of what was changed, as the job's next version.
+// save queues the writes of what was changed, as the job's next version. What the audit log has to say of it goes with
+// the batch: see send.
 func (h *held) save(b *pgx.Batch, u *unit, now time.Time, note string) error {
 	labels, err := encodeLabels(h.Definition.Labels)
 	if err != nil {
@@ -169,7 +171,7 @@ func (h *held) save(b *pgx.Batch, u *unit, now time.Time, note string) error {
 		b.Queue(`INSERT INTO punctual.exclusive (job_id) VALUES ($1) ON CONFLICT DO NOTHING`, h.ID)
 	}
 	u.due = u.due || h.enabled && h.nextRunAt.Before(now.Add(soon))
-	return nil
+	return u.audited.add(h.tenant, now, h.change(note))
 }
 
 // saveNow writes what was changed.
@@ -181,11 +183,13 @@ func (h *held) saveNow(ctx context.Context, u *unit, now time.Time, note string)
 	return send(ctx, u, &b)
 }
 
-// send writes a batch of changed jobs; a name that another job has is ErrNameTaken.
+// send writes a batch of changed jobs, with their entries in the audit log; a name that another job has is ErrNameTaken.
 func send(ctx context.Context, u *unit, b *pgx.Batch) error {
 	if b.Len() == 0 {
 		return nil
 	}
+	u.audited.queue(ctx, b)
+	u.audited = auditRows{}
 	err := u.SendBatch(ctx, b).Close()
 	if isNameTaken(err) {
 		return ErrNameTaken

@@ -97,7 +97,7 @@ func (s *Store) apply(ctx context.Context, u *unit, h *held, plan scheduler.Plan
 		}
 	}
 	if len(plan.Cancel) > 0 {
-		if err := cancelRuns(ctx, u, plan.Cancel, scheduler.ReasonReplaced); err != nil {
+		if _, err := cancelRuns(ctx, u, plan.Cancel, scheduler.ReasonReplaced); err != nil {
 			return err
 		}
 	}

@@ -56,6 +56,11 @@ func (s *Store) ListRuns(ctx context.Context, tenant int32, f RunFilter) (runs [
 	if f.To != nil {
 		c.add(`coalesce(r.skipped_first, r.scheduled_for) < ?`, *f.To)
 	}
+	if len(f.Labels) > 0 {
+		if err := c.candidates(ctx, s, `r.tenant`, tenant, `r.id`, runTables, f.Page); err != nil {
+			return nil, "", fmt.Errorf("listing runs: %w", err)
+		}
+	}
 	runs, err = queryRuns(ctx, q, c.where()+fmt.Sprintf(` ORDER BY r.id DESC LIMIT %d`, f.limit()+1), c.args...)
 	if err != nil {
 		return nil, "", err

@@ -28,6 +28,10 @@ type Options struct {
 	// as long; 0: three times Retention. The same on every replica.
 	Retention, FailureRetention time.Duration
 
+	// AuditRetention is how long entries of the audit log are kept, at least LeastAuditRetention; 0:
+	// DefaultAuditRetention. The same on every replica.
+	AuditRetention time.Duration
+
 	// Ended, if set, is told of attempts that were ended by other than the replica that made them: those of
 	// lost replicas, and those that their targets worked on.
 	Ended func([]scheduler.Outcome)
@@ -70,6 +74,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	if o.FailureRetention == 0 {
 		o.FailureRetention = 3 * o.Retention
+	}
+	if o.AuditRetention == 0 {
+		o.AuditRetention = DefaultAuditRetention
 	}
 	config.MaxConns = o.MaxConns
 	config.MinIdleConns = 1

@@ -15,6 +15,8 @@ type unit struct {
 	store  *Store
 	tenant int32 // everybody: those of the scheduler's loops
 	due    bool  // something was written that is due at once or very soon
+
+	audited auditRows // of jobs that were saved and not sent yet
 }
 
 type unitKey struct{}

@@ -41,6 +41,7 @@ type Config struct {
 	Retention     time.Duration // how long runs are kept; 0: the store's default
 	// FailureRetention is how long runs that did not succeed are kept; 0: three times as long.
 	FailureRetention time.Duration
+	AuditRetention   time.Duration // how long the audit log is kept; 0: the store's default
 	DrainTimeout     time.Duration
 	DatabaseWait     time.Duration // how long to wait for a database that does not answer at the start
 	MaxConns         int32
@@ -207,6 +208,10 @@ func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (
 		db.Close()
 		return nil, err
 	}
+	if _, err := db.Backstop(ctx); err != nil {
+		db.Close()
+		return nil, err
+	}
 	moved, err := db.Rezone(ctx)
 	if err != nil {
 		db.Close()
@@ -223,7 +228,7 @@ func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (
 func connect(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (*store.Store, error) {
 	options := store.Options{
 		DatabaseURL: c.DatabaseURL, DefaultJitter: c.DefaultJitter, MaxConns: c.MaxConns, Log: c.Log,
-		Retention: c.Retention, FailureRetention: c.FailureRetention, Ended: ended,
+		Retention: c.Retention, FailureRetention: c.FailureRetention, AuditRetention: c.AuditRetention, Ended: ended,
 	}
 	deadline := time.Now().Add(c.DatabaseWait)
 	for {
