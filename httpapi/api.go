@@ -70,6 +70,8 @@ func New(c Config) (http.Handler, error) {
 	s.bulkRoutes()
 	s.scheduleRoutes()
 	s.explainRoutes()
+	s.secretRoutes()
+	s.signingSecretRoutes()
 	s.describe()
 	if err := s.documentRoutes(mux); err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -25,6 +26,7 @@ const (
 	tagDeadLetters = "dead letters"
 	tagOperations  = "operations"
 	tagSchedules   = "schedules"
+	tagSecrets     = "secrets"
 )
 
 // humaConfig leaves out all that huma adds by itself: its documentation page loads from other hosts, and its
@@ -47,6 +49,7 @@ func humaConfig() huma.Config {
 				{Name: tagDeadLetters, Description: "Runs that exhausted their attempts, until somebody replays or resolves them."},
 				{Name: tagOperations, Description: "Work on many dead letters or past slots at once, done in the background."},
 				{Name: tagSchedules, Description: "When jobs fire."},
+				{Name: tagSecrets, Description: "What requests prove who sends them with, and what they are signed with. No value is ever shown again."},
 			},
 			Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)},
 		},
@@ -109,6 +112,7 @@ func (s *server) describe() {
 		p["completion"].Enum = []any{scheduler.CompleteOnResponse, scheduler.CompleteOnCallback}
 		p["name"].Pattern = nameForm.String()
 	}
+	schemas["Auth"].Properties["type"].Enum = []any{scheduler.AuthNone, scheduler.AuthBearer, scheduler.AuthBasic, scheduler.AuthHeader, scheduler.AuthOAuth2, scheduler.AuthOIDC}
 	schemas["Missed"].Properties["policy"].Enum = []any{scheduler.MissedSkip, scheduler.MissedFireOnce, scheduler.MissedFireAll}
 	schemas["Notify"].Properties["on"].Items.Enum = []any{scheduler.EventDead, scheduler.EventMissed, scheduler.EventLate, scheduler.EventRecovered}
 	schemas["Retry"].Required = nil
@@ -122,6 +126,10 @@ func (s *server) describe() {
 	patch.Required = nil
 	target := *schemas["Target"]
 	target.Required, target.Description = nil, patch.Properties["target"].Description
+	auth := *schemas["Auth"]
+	auth.Required, auth.Description = nil, target.Properties["auth"].Description
+	target.Properties = maps.Clone(target.Properties)
+	target.Properties["auth"] = &auth
 	patch.Properties["target"] = &target
 
 	examples := map[string]any{
@@ -129,6 +137,8 @@ func (s *server) describe() {
 		"list-jobs": JobList{Data: []Job{exampleJob}}, "get-run": exampleRun, "complete-run": exampleRun, "fail-run": exampleFailedRun, "heartbeat-run": exampleBeat, "get-run-progress": exampleProgress, "list-runs": exampleRuns, "list-job-runs": exampleRuns,
 		"list-dead-letters": exampleDeadLetters, "resolve-dead-letter": exampleResolved,
 		"list-operations": OperationList{Data: []Operation{exampleOperation}}, "get-operation": exampleOperation, "cancel-operation": exampleCancelledOperation,
+		"list-secrets": SecretList{Data: []Secret{exampleSecret}}, "get-secret": exampleSecret, "put-secret": exampleSecret,
+		"list-signing-secrets": SigningSecretList{Data: []SigningSecret{exampleSigningSecret}}, "create-signing-secret": exampleNewSigningSecret,
 		"preview-schedule": examplePreviewAnswer, "list-upcoming": exampleUpcoming, "explain-job": exampleExplanation,
 	}
 	for op := range operations(api) {

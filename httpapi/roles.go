@@ -60,4 +60,12 @@ var roleOf = map[string]Role{
 	"list-operations":  RoleViewer,
 	"get-operation":    RoleViewer,
 	"cancel-operation": RoleEditor,
+
+	"list-secrets":          RoleAdmin,
+	"get-secret":            RoleAdmin,
+	"put-secret":            RoleAdmin,
+	"delete-secret":         RoleAdmin,
+	"list-signing-secrets":  RoleAdmin,
+	"create-signing-secret": RoleAdmin,
+	"delete-signing-secret": RoleAdmin,
 }

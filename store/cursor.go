@@ -20,6 +20,7 @@ const (
 	runCursor        byte = 'r'
 	deadLetterCursor byte = 'd'
 	operationCursor  byte = 'o'
+	secretCursor     byte = 's'
 )
 
 const (

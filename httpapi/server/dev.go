@@ -35,6 +35,9 @@ func RunDev(ctx context.Context, c DevConfig) error {
 	}
 	defer func() { _ = pg.Stop() }()
 	c.DatabaseURL, c.Migrate = pg.DSN("postgres"), true
+	if c.Master, err = devMaster(c.Dir); err != nil {
+		return err
+	}
 	c.Wrap = withEcho
 	out := &runPrinter{out: c.Out}
 	c.Finished = out.print

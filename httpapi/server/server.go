@@ -24,6 +24,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/delivery"
 	"punctual/store"
+	"punctual/store/vault"
 )
 
 // Config says how a replica runs.
@@ -40,6 +41,7 @@ type Config struct {
 	DrainTimeout     time.Duration
 	DatabaseWait     time.Duration // how long to wait for a database that does not answer at the start
 	MaxConns         int32
+	Master           *vault.Master // what the keys of secrets are sealed with
 	Version          string
 	Log              *slog.Logger
 
@@ -183,6 +185,10 @@ func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (
 		db.Close()
 		return nil, err
 	}
+	if err := db.OpenVault(ctx); err != nil {
+		db.Close()
+		return nil, err
+	}
 	moved, err := db.Rezone(ctx)
 	if err != nil {
 		db.Close()
@@ -199,7 +205,7 @@ func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (
 func connect(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (*store.Store, error) {
 	options := store.Options{
 		DatabaseURL: c.DatabaseURL, DefaultJitter: c.DefaultJitter, MaxConns: c.MaxConns, Log: c.Log,
-		Retention: c.Retention, FailureRetention: c.FailureRetention, Ended: ended,
+		Retention: c.Retention, FailureRetention: c.FailureRetention, Ended: ended, Master: c.Master,
 	}
 	deadline := time.Now().Add(c.DatabaseWait)
 	for {

@@ -48,10 +48,13 @@ type Config struct {
 	UserAgent string
 	// RootCAs verify targets. Default: the system's.
 	RootCAs *x509.CertPool
+	// Certificates are presented to targets that ask for one. Default: none.
+	Certificates []tls.Certificate
 }
 
 // A Client sends attempts. It is safe for concurrent use; a replica needs one.
 type Client struct {
+	config    Config
 	transport *http.Transport
 	dialer    net.Dialer
 	tls       *tls.Config
@@ -63,6 +66,7 @@ type Client struct {
 // New returns a client.
 func New(cfg Config) *Client {
 	c := &Client{
+		config:    cfg,
 		dialer:    net.Dialer{Control: cfg.Control},
 		userAgent: []string{cmp.Or(cfg.UserAgent, "punctual")},
 		maxBytes:  cmp.Or(cfg.MaxResponseBytes, defaultMaxResponseBytes),
@@ -71,6 +75,7 @@ func New(cfg Config) *Client {
 			MinVersion:         tls.VersionTLS12,
 			NextProtos:         []string{"http/1.1"},
 			RootCAs:            cfg.RootCAs,
+			Certificates:       cfg.Certificates,
 			ClientSessionCache: tls.NewLRUClientSessionCache(1024),
 		},
 	}
@@ -88,6 +93,17 @@ func New(cfg Config) *Client {
 		MaxResponseHeaderBytes: cmp.Or(cfg.MaxHeaderBytes, defaultMaxHeaderBytes),
 	}
 	return c
+}
+
+// WithTLS returns a client like c, with connections of its own, that presents certificates and verifies targets by
+// roots, unless that is nil.
+func (c *Client) WithTLS(certificates []tls.Certificate, roots *x509.CertPool) *Client {
+	cfg := c.config
+	cfg.Certificates = certificates
+	if roots != nil {
+		cfg.RootCAs = roots
+	}
+	return New(cfg)
 }
 
 // Close closes the connections no attempt is using. Call it when no more attempts will be sent.
