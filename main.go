@@ -31,6 +31,7 @@ import (
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
 	"punctual/store"
+	"punctual/store/vault"
 )
 
 // version is set by the linker.
@@ -47,9 +48,10 @@ Try it:
 
 In production, once and then as often as you like:
 
+    openssl rand -base64 32 > punctual.key
     punctual migrate --database-url postgres://…
     punctual keys create --tenant default --role operator --name first --database-url postgres://…
-    punctual serve --database-url postgres://…
+    punctual serve --database-url postgres://… --master-key-file punctual.key
 
 Every flag can be given as an environment variable, PUNCTUAL_ and its name: PUNCTUAL_DRAIN_TIMEOUT=10s.`
 
@@ -61,6 +63,7 @@ type cli struct {
 	Serve   serveCmd   `cmd:"" help:"Run a replica: scheduler and HTTP API on a Postgres of yours."`
 	Dev     devCmd     `cmd:"" help:"Run a scheduler to try things with: private Postgres, sample jobs, an echo target."`
 	Migrate migrateCmd `cmd:"" help:"Bring the database's schema up to date. Safe to run from several places at once."`
+	Secrets secretsCmd `cmd:"" help:"Change the keys that secrets are encrypted with."`
 	Verify  verifyCmd  `cmd:"" help:"Prove from the database that every slot became one run or a recorded skip. Read-only."`
 	Bench   benchCmd   `cmd:"" help:"Measure throughput, lateness and cost, on a private Postgres or in an empty database of yours."`
 	Keys    keysCmd    `cmd:"" help:"Make, list and revoke API keys, in the database itself: so the first one is made."`
@@ -74,6 +77,32 @@ type cli struct {
 // database is how to reach Postgres.
 type database struct {
 	DatabaseURL string `required:"" env:"PUNCTUAL_DATABASE_URL,DATABASE_URL" placeholder:"postgres://…" help:"Postgres 15 or newer, direct or through PgBouncer: postgres://user:password@host:5432/database."`
+}
+
+// masterKey is what the keys of secrets are sealed with. Its value is no flag: others could read it in the list of processes.
+type masterKey struct {
+	MasterKeyFile string `type:"path" placeholder:"FILE" help:"File with the master key that secrets are encrypted under, the same on every replica: 32 bytes in base64, as 'openssl rand -base64 32' makes them. Further lines may hold earlier keys: any of them opens, the first seals. Or give its text in PUNCTUAL_MASTER_KEY."`
+}
+
+// read returns the master key; an error that says how to make one when none was given.
+func (m masterKey) read() (*vault.Master, error) {
+	from, text := "PUNCTUAL_MASTER_KEY", os.Getenv("PUNCTUAL_MASTER_KEY")
+	if m.MasterKeyFile != "" {
+		raw, err := os.ReadFile(m.MasterKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("--master-key-file: %w", err)
+		}
+		from, text = "--master-key-file "+m.MasterKeyFile, string(raw)
+	}
+	if text == "" && m.MasterKeyFile == "" {
+		return nil, fmt.Errorf("--master-key-file: secrets are encrypted with a key that is not in the database, and none was given. "+
+			"Make one with `%s > punctual.key`, keep it as you keep backups, and give it to every replica: --master-key-file punctual.key", vault.MakeMasterKey)
+	}
+	master, err := vault.ParseMaster(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", from, err)
+	}
+	return master, nil
 }
 
 // replica is what serve and dev have in common.
@@ -172,6 +201,7 @@ func (r replica) Validate() error {
 
 type serveCmd struct {
 	database
+	masterKey
 	replica
 	authentication
 	Migrate      bool          `help:"Bring the schema up to date first."`
@@ -182,8 +212,13 @@ func (c *serveCmd) Run(ctx context.Context, log *slog.Logger) error {
 	if err := server.CheckExposure(c.Listen, c.noAuth(), c.InsecureNoAuth); err != nil {
 		return err
 	}
+	master, err := c.read()
+	if err != nil {
+		return err
+	}
 	config := c.config(log)
 	config.NoAuth, config.OIDC = c.noAuth(), c.oidc()
+	config.Master = master
 	config.DatabaseURL, config.Migrate, config.DatabaseWait = c.DatabaseURL, c.Migrate, c.DatabaseWait
 	config.OnlyLocal = c.Auth == "none" && !c.InsecureNoAuth
 	return naming(server.Run(ctx, config))
@@ -195,6 +230,9 @@ func naming(err error) error {
 	var unreachable *pgconn.ConnectError
 	if errors.As(err, &malformed) || errors.As(err, &unreachable) {
 		return fmt.Errorf("--database-url: %w", err)
+	}
+	if errors.Is(err, vault.ErrMaster) {
+		return fmt.Errorf("--master-key-file: it is not the key that the secrets in this database are encrypted under, nor is any line of it: %w", err)
 	}
 	return err
 }
@@ -242,6 +280,30 @@ func (c *migrateCmd) Run(ctx context.Context, log *slog.Logger) error {
 	}
 	log.Info("the schema is up to date", "version", migrations.Latest())
 	return nil
+}
+
+type secretsCmd struct {
+	Rotate rotateCmd `cmd:"" help:"Encrypt all secrets with a new data key, and drop the old one. Replicas go on meanwhile; may be interrupted and begun anew."`
+}
+
+type rotateCmd struct {
+	database
+	masterKey
+	NewMasterKeyFile string `type:"path" placeholder:"FILE" help:"Seal the data keys with the first key of this file from now on. Give every replica a file with both keys before, and one with the new key alone after."`
+}
+
+func (c *rotateCmd) Run(ctx context.Context, log *slog.Logger) error {
+	config := server.RotateConfig{DatabaseURL: c.DatabaseURL, Log: log}
+	var err error
+	if config.Master, err = c.read(); err != nil {
+		return err
+	}
+	if c.NewMasterKeyFile != "" {
+		if config.NewMaster, err = (masterKey{c.NewMasterKeyFile}).read(); err != nil {
+			return fmt.Errorf("--new-master-key-file: %w", err)
+		}
+	}
+	return naming(server.Rotate(ctx, config))
 }
 
 type verifyCmd struct {

@@ -88,6 +88,8 @@ func New(c Config) (http.Handler, error) {
 	s.keyRoutes()
 	s.tenantRoutes()
 	s.auditRoutes()
+	s.secretRoutes()
+	s.signingSecretRoutes()
 	if len(s.missing) > 0 {
 		return nil, fmt.Errorf("httpapi: roleOf has no line for %s", strings.Join(s.missing, ", "))
 	}

@@ -149,7 +149,7 @@ func applyPatch(patch *body[JobPatch], now scheduler.Definition) (store.NewJob, 
 		return store.NewJob{}, fmt.Errorf("merging the patch: %w", err)
 	}
 	var job JobInput
-	read := merged(patch.errors, decode(result, &job, false)...)
+	read := merged(patch.errors, decodeStored(result, &job)...)
 	if all := merged(read, within("body", job.Validate())...); len(all) > 0 {
 		return store.NewJob{}, invalid(all)
 	}

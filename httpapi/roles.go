@@ -74,4 +74,12 @@ var roleOf = map[string]Role{
 	"delete-tenant":  RoleOperator,
 
 	"list-audit-log": RoleAdmin,
+
+	"list-secrets":          RoleAdmin,
+	"get-secret":            RoleAdmin,
+	"put-secret":            RoleAdmin,
+	"delete-secret":         RoleAdmin,
+	"list-signing-secrets":  RoleAdmin,
+	"create-signing-secret": RoleAdmin,
+	"delete-signing-secret": RoleAdmin,
 }

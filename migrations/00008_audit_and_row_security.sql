@@ -172,7 +172,8 @@ DECLARE
         ['notified',         'SELECT',                         by_job, NULL],
         ['notices',          'SELECT, INSERT',                 own, NULL],
         ['idempotency_keys', 'SELECT, INSERT, UPDATE',         own, NULL],
-        ['tenants',          'SELECT',                         'id = punctual.acting_tenant()', NULL],
+        -- What nothing is changed in but rows are locked of needs the right to change something.
+        ['tenants',          'SELECT, UPDATE (updated_at)',    'id = punctual.acting_tenant()', NULL],
         ['audit_log',        'SELECT, INSERT',                 own, NULL]];
     entry text[];
 BEGIN
@@ -182,6 +183,8 @@ BEGIN
     END IF;
     GRANT USAGE ON SCHEMA punctual TO punctual_tenant;
     GRANT SELECT ON punctual.queues TO punctual_tenant;
+    GRANT SELECT, UPDATE (secrets_changed) ON punctual.deployment TO punctual_tenant;
+    GRANT SELECT, UPDATE (created_at) ON punctual.data_keys TO punctual_tenant; -- sealed, and locked by those who use them
     GRANT EXECUTE ON FUNCTION punctual.create_partition_of(timestamptz) TO punctual_tenant;
     FOREACH entry SLICE 1 IN ARRAY guarded LOOP
         PERFORM punctual.guard_table(entry[1], entry[2], entry[3], coalesce(entry[4], entry[3]));
@@ -296,7 +299,7 @@ BEGIN
         EXECUTE format('REVOKE ALL ON %s FROM punctual_tenant', relation);
     END LOOP;
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'punctual_tenant') THEN
-        REVOKE ALL ON punctual.queues FROM punctual_tenant;
+        REVOKE ALL ON punctual.queues, punctual.deployment, punctual.data_keys FROM punctual_tenant;
         REVOKE ALL ON SCHEMA punctual FROM punctual_tenant;
     END IF;
 END

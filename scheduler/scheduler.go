@@ -51,6 +51,8 @@ type Scheduler struct {
 	notifier chore
 	flights  flights
 	breakers *breaker.Breakers
+	tokens   *tokens
+	tls      *tlsClients
 	running  sync.WaitGroup  // attempts in flight
 	workCtx  context.Context // ends when attempts in flight must end
 }
@@ -73,7 +75,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 	log := config.Log.With("replica", replica.ID)
 	s := &Scheduler{
 		store: store, config: config, replica: replica, log: log, metrics: config.Metrics, slots: newWorkerSlots(config.Queues, numbers),
-		breakers: breaker.New(log),
+		breakers: breaker.New(log), tokens: newTokens(), tls: newTLSClients(),
 	}
 	s.heart = newHeartbeat(s)
 	s.operator = newChore("work on operations", log, store.Operate)
@@ -126,6 +128,7 @@ func (s *Scheduler) run(ctx context.Context) {
 	if err := s.store.Deregister(flush, s.replica.ID); err != nil {
 		s.log.Warn("the replica's row could not be removed; others will", "error", err)
 	}
+	s.tls.close()
 	s.log.Info("scheduler stopped")
 }
 

@@ -10,6 +10,7 @@ import (
 
 // Store is what the loops need of the database. Package store implements it on Postgres.
 type Store interface {
+	Credentials
 	// ClaimDue claims due slots within the quotas: it locks them, lets Decide settle them, and commits the
 	// runs and the next slots in one transaction. Runs may be sent once it has returned.
 	ClaimDue(ctx context.Context, c Claim) (Batch, error)

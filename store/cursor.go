@@ -22,6 +22,7 @@ const (
 	operationCursor  byte = 'o'
 	keyCursor        byte = 'k'
 	auditCursor      byte = 'a'
+	secretCursor     byte = 's'
 )
 
 const (

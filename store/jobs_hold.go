@@ -16,8 +16,9 @@ import (
 type facts struct {
 	// now is the database's clock, read after the locks were taken and not when the transaction began:
 	// whoever waited for a lock writes a later valid_from than the one it waited for.
-	now    time.Time
-	queues queueSet
+	now     time.Time
+	queues  queueSet
+	secrets secretFacts // read only where a definition that is written has secrets
 }
 
 // readFacts reads them in one round trip with whatever else is in the batch.
@@ -35,6 +36,8 @@ type held struct {
 	*jobRow
 	before jobShot        // as it was when it was locked
 	job    *scheduler.Job // nil when this binary cannot compile the definition; then no slot of it is settled
+	sealed []sealedValue  // secrets of a new definition, to be written with it
+	uses   []string       // names of the secrets that it refers to
 }
 
 // What becomes of rows that somebody else has locked.
@@ -167,6 +170,7 @@ func (h *held) save(b *pgx.Batch, u *unit, now time.Time, note string) error {
 		h.ID, h.Version, now, string(h.State), h.definition, orNull(note))
 	b.Queue(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $3, version = $4, lane = $5, enabled = $6, completed_at = $7 WHERE job_id = $1`,
 		h.ID, h.scheduledFor, h.nextRunAt, h.Version, h.lane, h.enabled, h.CompletedAt)
+	h.queueSecrets(b)
 	if gated(h.Definition) {
 		b.Queue(`INSERT INTO punctual.exclusive (job_id) VALUES ($1) ON CONFLICT DO NOTHING`, h.ID)
 	}

@@ -48,6 +48,9 @@ func (h *held) define(s *Store, d scheduler.Definition, f facts) error {
 	if err := s.checkWindow(d); err != nil {
 		return err
 	}
+	if d, err = h.seal(d, f.secrets); err != nil {
+		return err
+	}
 	job, err := s.compileJob(h.ID, h.tenant, h.Version, d)
 	if err != nil {
 		return err
@@ -180,6 +183,7 @@ func insertFree(ctx context.Context, q querier, tenant int32, jobs []*fresh, now
 	if err != nil {
 		return nil, false, fmt.Errorf("writing new jobs: %w", err)
 	}
+	var secrets pgx.Batch
 	for _, j := range jobs {
 		owner, written := owners[j.ID]
 		if !written {
@@ -187,7 +191,13 @@ func insertFree(ctx context.Context, q querier, tenant int32, jobs []*fresh, now
 			continue
 		}
 		j.Tenant = owner
+		j.queueSecrets(&secrets)
 		due = due || j.enabled && j.nextRunAt.Before(now.Add(soon))
+	}
+	if secrets.Len() > 0 { // then q is a transaction
+		if err := q.SendBatch(ctx, &secrets).Close(); err != nil {
+			return nil, false, fmt.Errorf("writing the secrets of new jobs: %w", err)
+		}
 	}
 	return taken, due, nil
 }

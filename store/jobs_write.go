@@ -13,6 +13,14 @@ import (
 // CreateJob writes a new job. ErrNameTaken when an active or paused job has its name; a completed one
 // does not keep it. A job whose last slot has passed already is completed from the start.
 func (s *Store) CreateJob(ctx context.Context, tenant int32, job NewJob) (JobRecord, error) {
+	if hasSecrets(job.Definition) && s.unit(ctx) == nil {
+		var rec JobRecord
+		err := s.join(ctx, tenant, func(ctx context.Context, _ *unit) (err error) {
+			rec, err = s.CreateJob(ctx, tenant, job)
+			return err
+		})
+		return rec, err
+	}
 	rec, taken, due, err := s.create(ctx, s.reader(ctx, tenant), tenant, job)
 	if err != nil {
 		return JobRecord{}, s.tookWrite(err)
@@ -34,6 +42,11 @@ func (s *Store) create(ctx context.Context, q querier, tenant int32, job NewJob)
 	f, err := readFacts(ctx, q, &pgx.Batch{})
 	if err != nil {
 		return rec, false, false, fmt.Errorf("reading queues: %w", err)
+	}
+	if u := s.unit(ctx); u != nil && hasSecrets(job.Definition) {
+		if f.secrets, err = s.readSecretFacts(ctx, u, tenant, job.Definition); err != nil {
+			return rec, false, false, err
+		}
 	}
 	n, err := s.prepare(tenant, job, f)
 	if err != nil {
@@ -156,6 +169,16 @@ func (s *Store) replace(ctx context.Context, u *unit, h *held, job NewJob, f fac
 // it if it changed. Only another schedule or jitter moves the next slot. put says that the whole job is
 // written and not a part of it.
 func (s *Store) rewrite(ctx context.Context, u *unit, h *held, job NewJob, f facts, put bool) (changed bool, err error) {
+	if hasSecrets(job.Definition) {
+		if job.Definition, err = s.keepSecrets(ctx, u, h, job.Definition); err != nil {
+			return false, err
+		}
+		if f.secrets.names == nil {
+			if f.secrets, err = s.readSecretFacts(ctx, u, h.tenant, job.Definition); err != nil {
+				return false, err
+			}
+		}
+	}
 	old, state, now := h.Definition, h.State, f.now
 	paused := h.State == JobPaused
 	if job.Paused != nil && h.State != JobCompleted {
@@ -184,6 +207,7 @@ func (s *Store) rewrite(ctx context.Context, u *unit, h *held, job NewJob, f fac
 		return false, err
 	}
 	h.Definition, h.definition, h.job, h.lane = next.Definition, next.definition, next.job, next.lane
+	h.sealed, h.uses = next.sealed, next.uses
 	switch {
 	case moved:
 		h.placeFirst(now)

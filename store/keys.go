@@ -91,8 +91,7 @@ func (s *Store) CreateKey(ctx context.Context, tenant int32, n NewKey) (key stri
 	}
 	key, prefix := makeKey()
 	hash := sha256.Sum256([]byte(key))
-	// As everybody: the tenant's own role may not lock it.
-	err = s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
+	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		expires, err := expiry(ctx, u, n)
 		if err != nil {
 			return err

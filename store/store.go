@@ -14,6 +14,7 @@ import (
 
 	"punctual/migrations"
 	"punctual/scheduler"
+	"punctual/store/vault"
 )
 
 // Options says how to reach the database and what a definition's absent fields mean.
@@ -22,6 +23,7 @@ type Options struct {
 	DefaultJitter time.Duration // jitter of cron slots a minute or more apart that set none
 	MaxConns      int32         // largest number of connections; 0: 16
 	Log           *slog.Logger
+	Master        *vault.Master // opens and seals the keys of secrets; nil: a store that can neither read nor write any
 
 	// Retention is how long runs are kept after their slot and their end, and how far back a missed slot
 	// may still run; 0: DefaultRetention. Runs that did not succeed are kept for FailureRetention, at least
@@ -52,6 +54,9 @@ type Store struct {
 	endpoints endpoints
 	guarding  atomic.Bool            // fencing tokens, against failovers
 	tokenKey  atomic.Pointer[[]byte] // what run tokens are made with, once it was read
+
+	keyring     keyring
+	credentials *credentials
 }
 
 // compiledJobs is how many compiled definitions a replica keeps, at 2 to 3 KiB each.
@@ -80,7 +85,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	config.MaxConns = o.MaxConns
 	config.MinIdleConns = 1
-	s := &Store{options: o, wake: make(chan struct{}, 1)}
+	s := &Store{options: o, wake: make(chan struct{}, 1), credentials: newCredentials()}
 	config.AfterConnect = s.connected
 	config.ConnConfig.DialFunc = dialer().DialContext
 	s.endpoints.observe(&config.ConnConfig.Config)

@@ -39,6 +39,9 @@ func RunDev(ctx context.Context, c DevConfig) error {
 	c.DatabaseURL, c.Migrate, c.NoAuth = pg.DSN("postgres"), true, true
 	c.AllowTargets = slices.Concat(c.AllowTargets, guard.Loopback, guard.Private) // one's own machine and office, to try things with
 	c.OnlyLocal, c.CallsItself = true, true                                       // the echo target is served beside the API
+	if c.Master, err = devMaster(c.Dir); err != nil {
+		return err
+	}
 	c.Wrap = withEcho
 	out := &runPrinter{out: c.Out}
 	c.Finished = out.print

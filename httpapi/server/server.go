@@ -26,6 +26,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/delivery"
 	"punctual/store"
+	"punctual/store/vault"
 )
 
 // Config says how a replica runs.
@@ -50,6 +51,7 @@ type Config struct {
 	TargetCAFile     string         // PEM file of authorities that targets may have their certificates from, beside the system's
 	CallsItself      bool           // jobs may call the address the API listens at
 	OnlyLocal        bool           // answer only requests to this machine or PublicURL by name: nobody has to prove who they are
+	Master           *vault.Master  // what the keys of secrets are sealed with
 	Version          string
 	Log              *slog.Logger
 
@@ -212,6 +214,10 @@ func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (
 		db.Close()
 		return nil, err
 	}
+	if err := db.OpenVault(ctx); err != nil {
+		db.Close()
+		return nil, err
+	}
 	moved, err := db.Rezone(ctx)
 	if err != nil {
 		db.Close()
@@ -228,7 +234,7 @@ func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (
 func connect(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (*store.Store, error) {
 	options := store.Options{
 		DatabaseURL: c.DatabaseURL, DefaultJitter: c.DefaultJitter, MaxConns: c.MaxConns, Log: c.Log,
-		Retention: c.Retention, FailureRetention: c.FailureRetention, AuditRetention: c.AuditRetention, Ended: ended,
+		Retention: c.Retention, FailureRetention: c.FailureRetention, AuditRetention: c.AuditRetention, Ended: ended, Master: c.Master,
 	}
 	deadline := time.Now().Add(c.DatabaseWait)
 	for {

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"cmp"
+	"crypto/tls"
 	"crypto/x509"
 	"net/url"
 	"syscall"
@@ -55,6 +56,8 @@ type Config struct {
 	UserAgent string
 	// RootCAs verify targets. Default: the system's.
 	RootCAs *x509.CertPool
+	// Certificates are presented to targets that ask for one. Default: none.
+	Certificates []tls.Certificate
 }
 
 // A Client sends attempts. It is safe for concurrent use; a replica needs one.
@@ -87,6 +90,17 @@ func New(cfg Config) *Client {
 
 // Guard returns what decides which addresses may be called.
 func (c *Client) Guard() *guard.Guard { return c.guard }
+
+// WithTLS returns a client like c, with connections of its own, that presents certificates and verifies targets by
+// roots, unless that is nil.
+func (c *Client) WithTLS(certificates []tls.Certificate, roots *x509.CertPool) *Client {
+	cfg := c.config
+	cfg.Certificates = certificates
+	if roots != nil {
+		cfg.RootCAs = roots
+	}
+	return New(cfg)
+}
 
 // Close closes the connections no attempt is using. Call it when no more attempts will be sent.
 func (c *Client) Close() {
