@@ -188,7 +188,7 @@ func (l *limits) drawIn(longest time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range l.tenants {
-		if t.held() {
+		if t.held() && (t.slots < t.Concurrent || t.PerSecond > 0 && t.starts == 0) {
 			longest = min(longest, max(time.Until(t.drawAt), askSoonest))
 		}
 	}

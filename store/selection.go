@@ -46,6 +46,6 @@ func ofTenant(tenant, column, after, until string) window {
 // only as much of it is passed over as became due in that time.
 func ofOthers(column string) window {
 	return func(lane string) string {
-		return `tenant <> ALL((SELECT $3::int[])) AND ` + ofAnybody(column, "now() - (SELECT $4::interval)", "now()")(lane)
+		return `tenant <> ALL($3::int[]) AND ` + ofAnybody(column, "now() - (SELECT $4::interval)", "now()")(lane)
 	}
 }
