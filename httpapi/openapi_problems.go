@@ -46,7 +46,7 @@ func codesOf(op *huma.Operation, status string) []Code {
 func conflictsOf(op *huma.Operation) []Code {
 	switch op.OperationID {
 	case "create-job", "create-jobs", "put-job", "patch-job":
-		return []Code{CodeNameTaken}
+		return []Code{CodeNameTaken, CodeLimit}
 	case "trigger-job":
 		return []Code{CodeActiveRun, CodeState}
 	case "heartbeat-run", "complete-run", "fail-run", "get-run-progress":

@@ -39,6 +39,15 @@ COMMENT ON COLUMN punctual.allowances.replica IS 'Who may send them.';
 COMMENT ON COLUMN punctual.allowances.slots   IS 'How many at once. The sum over all replicas exceeds the limit only after it was lowered, until runs end.';
 COMMENT ON COLUMN punctual.allowances.wants   IS 'How many more it had work for when it last asked.';
 
+-- Jobs that are written while there is no limit are not counted.
+-- +goose StatementBegin
+CREATE FUNCTION punctual.count_jobs_anew() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$ BEGIN UPDATE punctual.tenant_usage SET jobs = NULL WHERE tenant = NEW.id; RETURN NULL; END $$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION punctual.count_jobs_anew() IS 'Has the jobs of a tenant counted anew after its max_jobs was set or changed.';
+CREATE TRIGGER count_jobs_anew AFTER UPDATE OF max_jobs ON punctual.tenants FOR EACH ROW WHEN (OLD.max_jobs IS DISTINCT FROM NEW.max_jobs) EXECUTE FUNCTION punctual.count_jobs_anew();
+
 -- What every heartbeat reads.
 CREATE INDEX tenants_with_limits ON punctual.tenants (id) WHERE max_concurrent_runs IS NOT NULL OR max_runs_per_second IS NOT NULL;
 
@@ -93,6 +102,8 @@ BEGIN
 END
 $$;
 DROP FUNCTION punctual.held_by(text, timestamptz);
+DROP TRIGGER count_jobs_anew ON punctual.tenants;
+DROP FUNCTION punctual.count_jobs_anew();
 DROP TABLE punctual.allowances, punctual.tenant_usage;
 DROP INDEX punctual.tenants_with_limits;
 -- +goose StatementEnd

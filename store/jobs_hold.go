@@ -18,12 +18,13 @@ type facts struct {
 	// whoever waited for a lock writes a later valid_from than the one it waited for.
 	now    time.Time
 	queues queueSet
+	rules  // of the tenant
 }
 
 // readFacts reads them in one round trip with whatever else is in the batch.
-func readFacts(ctx context.Context, q batcher, b *pgx.Batch) (facts, error) {
+func readFacts(ctx context.Context, q batcher, b *pgx.Batch, tenant int32) (facts, error) {
 	f := facts{queues: queueSet{}}
-	b.Queue(`SELECT clock_timestamp()`, prepared{}).QueryRow(func(row pgx.Row) error { return row.Scan(&f.now) })
+	queueRules(b, tenant, &f.now, &f.rules)
 	b.Queue(selectQueues, prepared{}).Query(f.queues.collect)
 	err := q.SendBatch(ctx, b).Close()
 	utc(&f.now)
@@ -66,7 +67,7 @@ func (s *Store) hold(ctx context.Context, u *unit, tenant int32, ids []uuid.UUID
 			})
 			return err
 		})
-	f, err := readFacts(ctx, u, &b)
+	f, err := readFacts(ctx, u, &b, tenant)
 	if err != nil {
 		return nil, facts{}, fmt.Errorf("reading locked jobs: %w", err)
 	}
