@@ -46,7 +46,9 @@ func codesOf(op *huma.Operation, status string) []Code {
 // conflictsOf returns the codes that an operation answers with 409.
 func conflictsOf(op *huma.Operation) []Code {
 	switch op.OperationID {
-	case "create-job", "create-jobs", "put-job", "patch-job", "create-tenant":
+	case "create-job", "create-jobs", "put-job", "patch-job":
+		return []Code{CodeNameTaken, CodeLimit}
+	case "create-tenant":
 		return []Code{CodeNameTaken}
 	case "trigger-job":
 		return []Code{CodeActiveRun, CodeState}

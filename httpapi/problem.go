@@ -49,6 +49,7 @@ const (
 	CodeNameTaken       Code = "name_taken"
 	CodeActiveRun       Code = "active_run"
 	CodeState           Code = "state"
+	CodeLimit           Code = "limit"
 	CodeSuperseded      Code = "superseded"
 	CodeVersion         Code = "version_mismatch"
 	CodeTooLarge        Code = "body_too_large"
@@ -81,6 +82,7 @@ var codes = map[Code]struct {
 	CodeNameTaken:       {http.StatusConflict, "The name is taken"},
 	CodeActiveRun:       {http.StatusConflict, "The job has a run that has not ended, and its concurrency policy does not allow another"},
 	CodeState:           {http.StatusConflict, "The state does not allow it"},
+	CodeLimit:           {http.StatusConflict, "The tenant has as much as it may have"},
 	CodeSuperseded:      {http.StatusConflict, "The attempt is over"},
 	CodeVersion:         {http.StatusPreconditionFailed, "The job is not at the version that the condition names"},
 	CodeTooLarge:        {http.StatusRequestEntityTooLarge, "The body is too large"},

@@ -43,7 +43,7 @@ type batchWrite struct {
 }
 
 func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
-	f, err := readFacts(ctx, b.u, &pgx.Batch{})
+	f, err := readFacts(ctx, b.u, &pgx.Batch{}, b.tenant)
 	if err != nil {
 		return nil, fmt.Errorf("reading queues: %w", err)
 	}
@@ -72,7 +72,7 @@ func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
 			continue
 		}
 		var due bool
-		if left, due, err = b.store.insert(ctx, b.u, b.tenant, left, f.now); err != nil {
+		if left, due, err = b.store.insert(ctx, b.u, b.tenant, left, f); err != nil {
 			return nil, err
 		}
 		b.u.due = b.u.due || due

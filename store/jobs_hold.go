@@ -19,12 +19,13 @@ type facts struct {
 	now     time.Time
 	queues  queueSet
 	secrets secretFacts // read only where a definition that is written has secrets
+	rules               // of the tenant
 }
 
 // readFacts reads them in one round trip with whatever else is in the batch.
-func readFacts(ctx context.Context, q batcher, b *pgx.Batch) (facts, error) {
+func readFacts(ctx context.Context, q batcher, b *pgx.Batch, tenant int32) (facts, error) {
 	f := facts{queues: queueSet{}}
-	b.Queue(`SELECT clock_timestamp()`, prepared{}).QueryRow(func(row pgx.Row) error { return row.Scan(&f.now) })
+	queueRules(b, tenant, &f.now, &f.rules)
 	b.Queue(selectQueues, prepared{}).Query(f.queues.collect)
 	err := q.SendBatch(ctx, b).Close()
 	utc(&f.now)
@@ -70,7 +71,7 @@ func (s *Store) hold(ctx context.Context, u *unit, tenant int32, ids []uuid.UUID
 			})
 			return err
 		})
-	f, err := readFacts(ctx, u, &b)
+	f, err := readFacts(ctx, u, &b, tenant)
 	if err != nil {
 		return nil, facts{}, fmt.Errorf("reading locked jobs: %w", err)
 	}

@@ -33,6 +33,9 @@ func (s *Store) prepare(tenant int32, job NewJob, f facts) (*fresh, error) {
 	if err := n.define(s, job.Definition, f); err != nil {
 		return nil, err
 	}
+	if err := f.checkInterval(n.job); err != nil {
+		return nil, err
+	}
 	n.placeFirst(f.now)
 	n.enter(n.stateFor(job.Paused != nil && *job.Paused), f.now)
 	return n, nil
@@ -115,8 +118,11 @@ SELECT made.id, t.name FROM made CROSS JOIN punctual.tenants t WHERE t.id = $1::
 
 // insert writes new jobs in one statement, which is as good as a transaction where it is not in one. It returns those
 // that it could not write, because another job has their name, and whether one that it wrote is due very soon.
-func (s *Store) insert(ctx context.Context, q querier, tenant int32, jobs []*fresh, now time.Time) (taken []*fresh, due bool, err error) {
-	taken, due, err = insertFree(ctx, q, tenant, jobs, now)
+func (s *Store) insert(ctx context.Context, q querier, tenant int32, jobs []*fresh, f facts) (taken []*fresh, due bool, err error) {
+	if err := countIn(ctx, q, tenant, unfinished(jobs), f); err != nil {
+		return nil, false, err
+	}
+	taken, due, err = insertFree(ctx, q, tenant, jobs, f.now)
 	if err != nil || len(taken) == 0 {
 		return taken, due, err
 	}
@@ -124,8 +130,18 @@ func (s *Store) insert(ctx context.Context, q querier, tenant int32, jobs []*fre
 	if err != nil || !released {
 		return taken, due, err
 	}
-	taken, more, err := insertFree(ctx, q, tenant, taken, now)
+	taken, more, err := insertFree(ctx, q, tenant, taken, f.now)
 	return taken, due || more, err
+}
+
+// unfinished counts the jobs that have slots left.
+func unfinished(jobs []*fresh) (n int) {
+	for _, j := range jobs {
+		if j.State != JobCompleted {
+			n++
+		}
+	}
+	return n
 }
 
 // releaseNames takes the names from completed jobs that still have them, and reports whether there were any:

@@ -69,7 +69,7 @@ func (s *Store) lockToTrigger(ctx context.Context, u *unit, tenant int32, ref st
 			job, err = pgx.CollectExactlyOneRow(rows, scanJob)
 			return err
 		})
-	f, err := readFacts(ctx, u, &b)
+	f, err := readFacts(ctx, u, &b, tenant)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, now, fmt.Errorf("job %q: %w", ref, ErrNotFound)
 	}
