@@ -111,7 +111,7 @@ func (s *Store) CreateKey(ctx context.Context, tenant int32, n NewKey) (key stri
 		if err != nil {
 			return fmt.Errorf("writing key %q: %w", n.Name, err)
 		}
-		return nil
+		return audit(ctx, u, tenant, k.change(ActionKeyCreate))
 	})
 	if err != nil {
 		return "", KeyRecord{}, err
@@ -182,14 +182,18 @@ func (s *Store) GetKey(ctx context.Context, tenant int32, id uuid.UUID) (KeyReco
 // RevokeKey ends a key of a tenant for good. Doing so again changes nothing.
 func (s *Store) RevokeKey(ctx context.Context, tenant int32, id uuid.UUID) error {
 	return s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
-		done, err := u.Exec(ctx, `UPDATE punctual.api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE id = $1 AND tenant = $2`, id, tenant)
+		k, err := s.GetKey(ctx, tenant, id)
+		if err != nil || k.RevokedAt != nil {
+			return err
+		}
+		done, err := u.Exec(ctx, `UPDATE punctual.api_keys SET revoked_at = now() WHERE id = $1 AND tenant = $2 AND revoked_at IS NULL`, id, tenant)
 		if err != nil {
 			return fmt.Errorf("revoking key %s: %w", id, err)
 		}
-		if done.RowsAffected() == 0 {
-			return fmt.Errorf("key %s: %w", id, ErrNotFound)
+		if done.RowsAffected() == 0 { // somebody was faster
+			return nil
 		}
-		return nil
+		return audit(ctx, u, tenant, k.change(ActionKeyRevoke))
 	})
 }
 

@@ -85,7 +85,7 @@ func (s *Store) beginRotation(ctx context.Context, to *vault.Master) (id int64, 
 			return err
 		}
 		s.keyring.add(key)
-		return nil
+		return audit(ctx, tx, everybody, change{action: ActionSecretRotate, after: rotationShot{DataKey: id, MasterKey: to != nil}})
 	})
 	return id, err
 }

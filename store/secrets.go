@@ -96,6 +96,7 @@ func (s *Store) rewriteSecret(ctx context.Context, u *unit, key *vault.DataKey, 
 	if err != nil {
 		return r, true, err
 	}
+	before := r
 	rows, err := u.Query(ctx, `
 		UPDATE punctual.secrets SET description = $2, version = version + CASE WHEN $3 THEN 0 ELSE 1 END, data_key = $4, ciphertext = $5, updated_at = clock_timestamp()
 		WHERE id = $1 RETURNING `+secretColumns, r.ID, description, same, key.ID, sealed)
@@ -104,6 +105,9 @@ func (s *Store) rewriteSecret(ctx context.Context, u *unit, key *vault.DataKey, 
 	}
 	if err != nil {
 		return r, true, fmt.Errorf("writing secret %q: %w", name, err)
+	}
+	if err := audit(ctx, u, tenant, secretPut(&before, r)); err != nil {
+		return r, true, err
 	}
 	return r, true, noteSecretsChanged(ctx, u)
 }
@@ -129,6 +133,9 @@ func insertSecret(ctx context.Context, u *unit, key *vault.DataKey, tenant int32
 	}
 	if err != nil {
 		return r, false, fmt.Errorf("writing secret %q: %w", name, err)
+	}
+	if err := audit(ctx, u, tenant, secretPut(nil, r)); err != nil {
+		return r, true, err
 	}
 	return r, true, noteSecretsChanged(ctx, u)
 }
@@ -199,6 +206,9 @@ func (s *Store) DeleteSecret(ctx context.Context, tenant int32, name string) err
 		}
 		if _, err := u.Exec(ctx, `DELETE FROM punctual.secrets WHERE id = $1`, id); err != nil {
 			return fmt.Errorf("deleting secret %q: %w", name, err)
+		}
+		if err := audit(ctx, u, tenant, change{action: ActionSecretDelete, id: id, name: name}); err != nil {
+			return err
 		}
 		return noteSecretsChanged(ctx, u)
 	})

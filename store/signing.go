@@ -90,6 +90,9 @@ func (s *Store) insertSigningSecret(ctx context.Context, u *unit, tenant int32) 
 		return r, "", fmt.Errorf("writing a signing secret: %w", err)
 	}
 	utc(&r.CreatedAt)
+	if err := audit(ctx, u, tenant, change{action: ActionSigningSecretCreate, id: r.ID, after: signingSecretShot{}}); err != nil {
+		return r, "", err
+	}
 	return r, secret, noteSecretsChanged(ctx, u)
 }
 
@@ -133,13 +136,18 @@ func (s *Store) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid.U
 		case others == 0:
 			return fmt.Errorf("signing secret %s is the last one that does not expire; make another first: %w", id, ErrState)
 		}
-		sql := `UPDATE punctual.signing_secrets SET expires_at = clock_timestamp() + $3::interval WHERE tenant = $1 AND id = $2`
+		sql := `UPDATE punctual.signing_secrets SET expires_at = clock_timestamp() + $3::interval WHERE tenant = $1 AND id = $2 RETURNING expires_at`
 		args := []any{tenant, id, in}
 		if in <= 0 {
-			sql, args = `DELETE FROM punctual.signing_secrets WHERE tenant = $1 AND id = $2`, args[:2]
+			sql, args = `DELETE FROM punctual.signing_secrets WHERE tenant = $1 AND id = $2 RETURNING NULL::timestamptz`, args[:2]
 		}
-		if _, err := u.Exec(ctx, sql, args...); err != nil {
+		var ends *time.Time
+		if err := u.QueryRow(ctx, sql, args...).Scan(&ends); err != nil {
 			return fmt.Errorf("deleting signing secret %s: %w", id, err)
+		}
+		utc(ends)
+		if err := audit(ctx, u, tenant, signingSecretEnds(id, ends)); err != nil {
+			return err
 		}
 		return noteSecretsChanged(ctx, u)
 	})
