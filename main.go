@@ -208,6 +208,14 @@ type serveCmd struct {
 	DatabaseWait time.Duration `default:"30s" help:"How long to wait at the start for a database that does not answer."`
 }
 
+// Validate is called by the flag parser.
+func (c *serveCmd) Validate() error {
+	if err := c.replica.Validate(); err != nil {
+		return err
+	}
+	return c.authentication.Validate()
+}
+
 func (c *serveCmd) Run(ctx context.Context, log *slog.Logger) error {
 	if err := server.CheckExposure(c.Listen, c.noAuth(), c.InsecureNoAuth); err != nil {
 		return err

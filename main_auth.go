@@ -14,7 +14,7 @@ type authentication struct {
 	Auth            string `default:"keys" enum:"keys,none" help:"How callers prove who they are: keys (API keys, and tokens with --oidc-issuer) or none, which is for loopback only."`
 	InsecureNoAuth  bool   `help:"With --auth=none, listen on other than loopback although anybody who gets there may do anything."`
 	OIDCIssuer      string `name:"oidc-issuer" placeholder:"URL" help:"Also accept the JWTs of this issuer (OpenID Connect), such as https://login.example.com/realms/ops."`
-	OIDCAudience    string `name:"oidc-audience" placeholder:"NAME" help:"Audience that tokens must be for. Needed with --oidc-issuer."`
+	OIDCAudience    string `name:"oidc-audience" placeholder:"NAME" help:"Audience that tokens must be for. Needed with an issuer."`
 	OIDCJWKSURL     string `name:"oidc-jwks-url" placeholder:"URL" help:"Where the issuer's keys are. Default: where its discovery document says."`
 	OIDCTenantClaim string `name:"oidc-tenant-claim" default:"punctual_tenant" help:"Claim of a token that names its tenant; dots lead into objects, as in resource.tenant."`
 	OIDCRoleClaim   string `name:"oidc-role-claim" default:"punctual_role" help:"Claim of a token that names its role, or lists roles: the greatest that is known counts."`
@@ -26,7 +26,7 @@ func (a authentication) oidc() httpapi.OIDC {
 	return httpapi.OIDC{Issuer: a.OIDCIssuer, Audience: a.OIDCAudience, JWKSURL: a.OIDCJWKSURL, TenantClaim: a.OIDCTenantClaim, RoleClaim: a.OIDCRoleClaim}
 }
 
-// Validate is called by the flag parser.
+// Validate returns what is wrong with the flags.
 func (a authentication) Validate() error {
 	switch {
 	case a.OIDCIssuer == "" && a.OIDCAudience+a.OIDCJWKSURL != "":

@@ -1,10 +1,10 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"punctual/scheduler"
@@ -15,7 +15,9 @@ import (
 // a limit. They are judged as those of a request are.
 func TenantSettingsOf(now store.TenantSettings, given map[string]string) (store.TenantSettings, error) {
 	patch := map[string]any{}
-	for name, text := range given {
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		text := given[name]
+		number, err := strconv.Atoi(text)
 		switch {
 		case text == "":
 		case text == "none":
@@ -24,13 +26,10 @@ func TenantSettingsOf(now store.TenantSettings, given map[string]string) (store.
 			patch[name] = strings.Split(text, ",")
 		case name == "min_interval":
 			patch[name] = text
+		case err != nil:
+			return now, fmt.Errorf("--%s: %q is not a number", strings.ReplaceAll(name, "_", "-"), text)
 		default:
-			patch[name] = json.RawMessage(text)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(patch)) {
-		if number, ok := patch[name].(json.RawMessage); ok && kindOf(number) != "a number" {
-			return now, fmt.Errorf("--%s: %q is not a number", strings.ReplaceAll(name, "_", "-"), string(number))
+			patch[name] = number
 		}
 	}
 	raw, err := render(patch)

@@ -88,9 +88,11 @@ func (h *held) stateFor(paused bool) JobState {
 }
 
 // One statement writes the jobs of a whole batch. A name that is taken leaves its job out; it waits for
-// a transaction that is writing the same name.
+// a transaction that is writing the same name. So does a tenant that is being deleted, after which its key works for
+// a moment yet: the lock is the one that the foreign key takes, before the look and not after it.
 const insertJobs = `
-WITH new AS (
+WITH owner AS MATERIALIZED (SELECT id, name FROM punctual.tenants WHERE id = $1::integer AND deleted_at IS NULL FOR KEY SHARE),
+new AS (
 	SELECT n.id, n.name, n.state, n.kind, n.labels, n.definition, n.scheduled_for, n.next_run_at, n.lane, n.enabled, n.gated, n.entry, n.masked
 	FROM unnest($4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[], $11::timestamptz[], $12::smallint[], $13::boolean[], $14::boolean[],
 		$15::uuid[], $16::text[]) AS n(id, name, state, kind, labels, definition, scheduled_for, next_run_at, lane, enabled, gated, entry, masked)),
@@ -98,7 +100,7 @@ made AS (
 	INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue, labels, created_at, updated_at, paused_at, completed_at)
 	SELECT n.id, $1::integer, $2::integer, n.name, n.state, n.kind, n.lane / 4, n.labels::jsonb, $3::timestamptz, $3::timestamptz,
 		CASE n.state WHEN 'paused' THEN $3::timestamptz END, CASE n.state WHEN 'completed' THEN $3::timestamptz END
-	FROM new n
+	FROM new n CROSS JOIN owner
 	ON CONFLICT (tenant, name) WHERE state IN ('active', 'paused') DO NOTHING
 	RETURNING id),
 versions AS (
@@ -114,7 +116,7 @@ audited AS (
 	SELECT n.entry, n.id, n.id, $1::integer, $3::timestamptz, 'job.create', n.name,
 		('{"version":1,"state":"' || n.state || '","definition":' || coalesce(n.masked, n.definition) || '}')::json, $17::text, $18::text, $19::text::inet, $20::text
 	FROM new n JOIN made ON made.id = n.id)
-SELECT made.id, t.name FROM made CROSS JOIN punctual.tenants t WHERE t.id = $1::integer`
+SELECT made.id, owner.name FROM made CROSS JOIN owner`
 
 // insert writes new jobs in one statement, which is as good as a transaction where it is not in one. It returns those
 // that it could not write, because another job has their name, and whether one that it wrote is due very soon.
