@@ -81,7 +81,7 @@ func (p *proxy) ask(nc net.Conn, addr string) error {
 	}
 	// Whatever is behind the answer is the target's, and not the reader's to take: a byte at a time is read.
 	reader := bufio.NewReaderSize(io.LimitReader(oneByOne{nc}, defaultMaxHeaderBytes), 1)
-	response, err := http.ReadResponse(reader, request)
+	response, err := http.ReadResponse(reader, request) //nolint:bodyclose // to close it is to read it to its end; the connection is closed instead
 	if err != nil {
 		return &proxyError{"the egress proxy does not answer as a proxy does"}
 	}
