@@ -116,7 +116,7 @@ type replica struct {
 	AuditRetention   time.Duration  `default:"8760h" help:"How long entries of the audit log are kept, at least 720h. The same on every replica."`
 	DrainTimeout     time.Duration  `default:"25s" help:"How long a stop waits for requests in flight before it interrupts them."`
 	MaxConns         int32          `default:"16" help:"Most connections to the database."`
-	AllowTargets     []network      `placeholder:"NETWORK,…" help:"Networks that jobs may call although they are not public, such as 10.0.0.0/8,fd00:7::/64. Public addresses need no permission; the API and the database of the replica itself get none. Single tenants may be allowed more."`
+	AllowTargets     []network      `placeholder:"NETWORK,…" help:"Networks that jobs may call although they are not public, such as 10.0.0.0/8,fd00:7::/64. Public addresses need no permission; the API and the database of the replica itself get none. Single tenants may be allowed more. dev allows loopback and private networks besides."`
 	EgressProxy      string         `placeholder:"URL" help:"Proxy that callbacks go through: http://user:password@host:3128. It must let CONNECT pass, also to port 80 for targets of http. The environment's HTTP_PROXY is not looked at."`
 	TargetCAFile     string         `type:"path" placeholder:"FILE" help:"Certificate authorities, in PEM, that targets may have their certificates from, in addition to the system's."`
 }

@@ -87,7 +87,7 @@ func TestHelpTeaches(t *testing.T) {
 		want []string
 	}{
 		{[]string{"--help"}, []string{"punctual dev", "punctual migrate --database-url", "punctual serve --database-url", "environment variable", "version"}},
-		{[]string{"serve", "--help"}, []string{"--database-url", "DATABASE_URL", "--listen", "127.0.0.1:8080", "--drain-timeout", "--migrate", "--queues", "--auth", "--insecure-no-auth", "--oidc-issuer"}},
+		{[]string{"serve", "--help"}, []string{"--database-url", "DATABASE_URL", "--listen", "127.0.0.1:8080", "--drain-timeout", "--migrate", "--queues", "--auth", "--insecure-no-auth", "--oidc-issuer", "--allow-targets", "10.0.0.0/8", "--egress-proxy", "--target-ca-file"}},
 		{[]string{"keys", "--help"}, []string{"create", "list", "revoke"}},
 		{[]string{"keys", "create", "--help"}, []string{"--tenant", "--role", "--name", "--expires", "stdout", "DATABASE_URL"}},
 		{[]string{"tenants", "set", "--help"}, []string{"--max-jobs", "--max-requests-per-second", "--min-interval", "--allowed-targets", "none"}},
@@ -233,6 +233,12 @@ func TestWrongUseIsAnErrorThatSaysWhatWouldBeRight(t *testing.T) {
 		{"failures kept for less than successes", dsn, []string{"serve", "--failure-retention=48h"}, []string{"--failure-retention", "720h"}},
 		{"too much jitter", dsn, []string{"serve", "--default-jitter=2h"}, []string{"--default-jitter", "0s to 1h"}},
 		{"too few connections", dsn, []string{"serve", "--max-conns=1"}, []string{"--max-conns", "4 to 1000"}},
+		{"a network that is none", dsn, []string{"serve", "--allow-targets=10.0.0.0/8,internal"}, []string{"--allow-targets", `"internal"`, "10.0.0.0/8"}},
+		{"a network with bits behind its length", dsn, []string{"serve", "--allow-targets=10.1.2.3/8"}, []string{"--allow-targets", `"10.1.2.3/8"`, "10.0.0.0/8", "10.1.2.3/32"}},
+		{"a proxy without a port", dsn, []string{"serve", "--egress-proxy=http://u:not-the-password@proxy"}, []string{"--egress-proxy", "http://user:password@host:port"}},
+		{"a proxy that is none", dsn, []string{"serve", "--egress-proxy=socks5://u:not-the-password@proxy:1080"}, []string{"--egress-proxy", "http://host:port"}},
+		{"authorities that are not there", dsn, []string{"serve", "--target-ca-file=nowhere.pem"}, []string{"--target-ca-file", "nowhere.pem"}},
+		{"authorities that are none", dsn, []string{"serve", "--target-ca-file=main.go"}, []string{"--target-ca-file", "main.go", "BEGIN CERTIFICATE"}},
 		{"an unknown authentication", dsn, []string{"serve", "--auth=magic"}, []string{"--auth", "none"}},
 		{"an unknown log level", dsn, []string{"serve", "--log-level=loud"}, []string{"--log-level", "loud"}},
 		{"an unknown log format", dsn, []string{"serve", "--log-format=xml"}, []string{"--log-format", "text", "json"}},

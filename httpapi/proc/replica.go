@@ -16,8 +16,8 @@ type Replica struct {
 	API *API
 }
 
-// CallLoopback, in a replica's environment, lets its jobs call loopback, where the targets of tests and benchmarks are. A
-// binary that knows no such setting passes over it.
+// CallLoopback is for a replica's environment: its jobs may call loopback, where the targets of tests and benchmarks are.
+// A binary that knows no such setting passes over it.
 const CallLoopback = "PUNCTUAL_ALLOW_TARGETS=127.0.0.0/8,::1/128"
 
 // Serve starts a replica on a database and a free port, without authentication unless a flag --auth says otherwise, and

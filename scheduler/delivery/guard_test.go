@@ -255,6 +255,7 @@ func TestProxiesThatRefuseOrFail(t *testing.T) {
 		{"redirects", "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n", ReasonConnect, "answered 302"},
 		{"is none", "220 mail.example.com ESMTP\r\n", ReasonConnect, "does not answer as a proxy does"},
 		{"never ends its headers", "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 100<<10), ReasonConnect, "does not answer as a proxy does"},
+		{"speaks for the target", "HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", ReasonConnect, "does not answer as a proxy does"},
 		{"says nothing", " ", ReasonTimeout, "no connection within the timeout"},
 		{"is down", "", ReasonConnect, "cannot be reached"},
 	} {

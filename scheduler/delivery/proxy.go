@@ -79,10 +79,9 @@ func (p *proxy) ask(nc net.Conn, addr string) error {
 	if err := request.Write(nc); err != nil {
 		return &proxyError{"the egress proxy closed the connection"}
 	}
-	// Whatever is behind the answer is the target's, and not the reader's to take: a byte at a time is read.
-	reader := bufio.NewReaderSize(io.LimitReader(oneByOne{nc}, defaultMaxHeaderBytes), 1)
-	response, err := http.ReadResponse(reader, request)
-	if err != nil {
+	reader := bufio.NewReader(io.LimitReader(nc, defaultMaxHeaderBytes))
+	response, err := http.ReadResponse(reader, request)                      //nolint:bodyclose // to close it is to read it to its end; the connection is closed instead
+	if err != nil || response.StatusCode/100 == 2 && reader.Buffered() > 0 { // no target speaks before it is asked
 		return &proxyError{"the egress proxy does not answer as a proxy does"}
 	}
 	switch {
@@ -95,11 +94,6 @@ func (p *proxy) ask(nc net.Conn, addr string) error {
 	}
 	return nil
 }
-
-// oneByOne reads so that a buffer never holds more than was asked for.
-type oneByOne struct{ io.Reader }
-
-func (r oneByOne) Read(p []byte) (int, error) { return r.Reader.Read(p[:min(len(p), 1)]) }
 
 // checkBehind judges a target that a proxy is to connect to: every address that its name resolves to here. What does not
 // resolve here is the proxy's to judge, as is what resolves to something else there.
