@@ -34,7 +34,7 @@ build: ## Build bin/punctual
 # mostly wait.
 .PHONY: test
 test: ## Run all tests: race detector, real Postgres, real PgBouncer
-	@.ci/install gcc postgresql pgbouncer libfaketime
+	@.ci/install gcc postgresql pgbouncer libfaketime nodejs
 	CGO_ENABLED=1 $(GO) test -race -count=1 -parallel 4 -timeout 15m $(ARGS) $(PKG)
 
 .PHONY: lint
@@ -68,7 +68,7 @@ microbench: ## Run the benchmarks of single functions (BENCH=regexp picks some)
 
 .PHONY: soak
 soak: ## Run the long tests (SOAK=10m says how long each; SEED=… repeats one)
-	@.ci/install gcc postgresql pgbouncer libfaketime
+	@.ci/install gcc postgresql pgbouncer libfaketime nodejs
 	CGO_ENABLED=1 SOAK=$(SOAK) $(GO) test -race -run '^TestSoak' -count=1 -parallel 4 -v -timeout 0 $(ARGS) $(PKG)
 
 .PHONY: clean
