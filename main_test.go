@@ -85,7 +85,8 @@ func TestHelpTeaches(t *testing.T) {
 		want []string
 	}{
 		{[]string{"--help"}, []string{"punctual dev", "punctual migrate --database-url", "punctual serve --database-url", "environment variable", "version"}},
-		{[]string{"serve", "--help"}, []string{"--database-url", "DATABASE_URL", "--listen", "127.0.0.1:8080", "--drain-timeout", "--migrate", "--queues", "--insecure-no-auth"}},
+		{[]string{"serve", "--help"}, []string{"--database-url", "DATABASE_URL", "--listen", "127.0.0.1:8080", "--drain-timeout", "--migrate", "--queues", "--insecure-no-auth", "--master-key-file", "openssl rand -base64 32", "PUNCTUAL_MASTER_KEY"}},
+		{[]string{"secrets", "rotate", "--help"}, []string{"--database-url", "--master-key-file", "--new-master-key-file", "both keys"}},
 		{[]string{"dev", "--help"}, []string{"--dir", "--listen"}},
 		{[]string{"migrate", "--help"}, []string{"--database-url", "DATABASE_URL", "several"}},
 		{[]string{"verify", "--help"}, []string{"--from", "--to", "--job", "24 hours", "Read-only"}},
