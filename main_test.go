@@ -87,10 +87,11 @@ func TestHelpTeaches(t *testing.T) {
 		want []string
 	}{
 		{[]string{"--help"}, []string{"punctual dev", "punctual migrate --database-url", "punctual serve --database-url", "environment variable", "version"}},
-		{[]string{"serve", "--help"}, []string{"--database-url", "DATABASE_URL", "--listen", "127.0.0.1:8080", "--drain-timeout", "--migrate", "--queues", "--auth", "--insecure-no-auth", "--oidc-issuer", "--allow-targets", "10.0.0.0/8", "--egress-proxy", "--target-ca-file"}},
+		{[]string{"serve", "--help"}, []string{"--database-url", "DATABASE_URL", "--listen", "127.0.0.1:8080", "--drain-timeout", "--migrate", "--queues", "--auth", "--insecure-no-auth", "--oidc-issuer", "--allow-targets", "10.0.0.0/8", "--egress-proxy", "--target-ca-file", "--master-key-file", "openssl rand -base64 32", "PUNCTUAL_MASTER_KEY"}},
 		{[]string{"keys", "--help"}, []string{"create", "list", "revoke"}},
 		{[]string{"keys", "create", "--help"}, []string{"--tenant", "--role", "--name", "--expires", "stdout", "DATABASE_URL"}},
 		{[]string{"tenants", "set", "--help"}, []string{"--max-jobs", "--max-requests-per-second", "--min-interval", "--allowed-targets", "none"}},
+		{[]string{"secrets", "rotate", "--help"}, []string{"--database-url", "--master-key-file", "--new-master-key-file", "both keys"}},
 		{[]string{"dev", "--help"}, []string{"--dir", "--listen"}},
 		{[]string{"migrate", "--help"}, []string{"--database-url", "DATABASE_URL", "several"}},
 		{[]string{"verify", "--help"}, []string{"--from", "--to", "--job", "24 hours", "Read-only"}},

@@ -69,6 +69,7 @@ func (s *Store) PutSecret(ctx context.Context, tenant int32, name, value, descri
 		}
 		return fmt.Errorf("secret %q is made and deleted as often as it is looked for: %w", name, ErrState)
 	})
+	s.credentials.forget() // other replicas look within seconds
 	return r, created, err
 }
 
@@ -179,6 +180,7 @@ const mostNamedJobs = 10
 
 // DeleteSecret deletes a secret. *SecretInUseError while active or paused jobs refer to it; ErrNotFound when there is none.
 func (s *Store) DeleteSecret(ctx context.Context, tenant int32, name string) error {
+	defer s.credentials.forget()
 	return s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		// Whoever writes a job that refers to it holds a share of this lock until it has: see secretFacts.
 		var id uuid.UUID

@@ -47,6 +47,7 @@ func lockSigning(ctx context.Context, u *unit, tenant int32) error {
 // MakeSigningSecret makes another signing secret of a tenant, which signs from now on beside the others. The secret is
 // returned this once. ErrState when there are ten already.
 func (s *Store) MakeSigningSecret(ctx context.Context, tenant int32) (r SigningSecretRecord, secret string, err error) {
+	defer s.credentials.forget()
 	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		if err := lockSigning(ctx, u, tenant); err != nil {
 			return err
@@ -57,11 +58,6 @@ func (s *Store) MakeSigningSecret(ctx context.Context, tenant int32) (r SigningS
 		}
 		if live >= mostSigningSecrets {
 			return fmt.Errorf("there are %d live signing secrets; delete one first: %w", live, ErrState)
-		}
-		if live == 0 { // what has signed so far goes on doing so, whoever comes first
-			if _, _, err := s.insertSigningSecret(ctx, u, tenant); err != nil {
-				return err
-			}
 		}
 		r, secret, err = s.insertSigningSecret(ctx, u, tenant)
 		return err
@@ -120,6 +116,7 @@ func (s *Store) ListSigningSecrets(ctx context.Context, tenant int32) ([]Signing
 // DeleteSigningSecret lets a signing secret sign for a while more, or ends it at once. ErrState for the last one that
 // does not expire; ErrNotFound when there is none of the id.
 func (s *Store) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid.UUID, in time.Duration) error {
+	defer s.credentials.forget()
 	return s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		if err := lockSigning(ctx, u, tenant); err != nil {
 			return err
