@@ -70,6 +70,7 @@ func New(c Config) (http.Handler, error) {
 	s.bulkRoutes()
 	s.scheduleRoutes()
 	s.explainRoutes()
+	s.fleetRoutes()
 	s.describe()
 	if err := s.documentRoutes(mux); err != nil {
 		return nil, err

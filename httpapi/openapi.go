@@ -25,6 +25,7 @@ const (
 	tagDeadLetters = "dead letters"
 	tagOperations  = "operations"
 	tagSchedules   = "schedules"
+	tagFleet       = "queues and replicas"
 )
 
 // humaConfig leaves out all that huma adds by itself: its documentation page loads from other hosts, and its
@@ -47,6 +48,7 @@ func humaConfig() huma.Config {
 				{Name: tagDeadLetters, Description: "Runs that exhausted their attempts, until somebody replays or resolves them."},
 				{Name: tagOperations, Description: "Work on many dead letters or past slots at once, done in the background."},
 				{Name: tagSchedules, Description: "When jobs fire."},
+				{Name: tagFleet, Description: "What there is to do, and who does it."},
 			},
 			Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)},
 		},
@@ -117,6 +119,7 @@ func (s *server) describe() {
 	nullable(schemas, "Job", "last_run", "Run")
 	nullable(schemas, "Explanation", "run", "Run")
 	nullable(schemas, "Explanation", "pause", "Pause")
+	nullable(schemas, "QueueList", "held_back", "HeldBack")
 
 	patch := schemas["JobPatch"]
 	patch.Required = nil
@@ -130,6 +133,7 @@ func (s *server) describe() {
 		"list-dead-letters": exampleDeadLetters, "resolve-dead-letter": exampleResolved,
 		"list-operations": OperationList{Data: []Operation{exampleOperation}}, "get-operation": exampleOperation, "cancel-operation": exampleCancelledOperation,
 		"preview-schedule": examplePreviewAnswer, "list-upcoming": exampleUpcoming, "explain-job": exampleExplanation,
+		"list-queues": exampleQueues, "list-replicas": exampleReplicas,
 	}
 	for op := range operations(api) {
 		for _, p := range op.Parameters {

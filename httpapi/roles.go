@@ -60,4 +60,7 @@ var roleOf = map[string]Role{
 	"list-operations":  RoleViewer,
 	"get-operation":    RoleViewer,
 	"cancel-operation": RoleEditor,
+
+	"list-queues":   RoleViewer,
+	"list-replicas": RoleOperator,
 }
