@@ -377,6 +377,15 @@ func newGatedDials(t *testing.T, hang bool) *gatedDials {
 	return g
 }
 
+// mostOpen is how many attempts were open at once since it was last asked.
+func (g *gatedDials) mostOpen() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	most := g.most
+	g.most = g.open
+	return most
+}
+
 // letGo lets the attempts that hang, and those to come, fail.
 func (g *gatedDials) letGo() {
 	g.mu.Lock()
