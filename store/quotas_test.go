@@ -36,7 +36,7 @@ func TestATenantHasNoMoreJobsThanItMay(t *testing.T) {
 		t.Fatalf("a completed job counts: %v", err)
 	}
 	_, err := c.CreateJob(ctx, c.tenant, NewJob{Definition: definition("fourth")})
-	if !full(err) || !strings.Contains(err.Error(), "may have 3 active and paused jobs and has 3") {
+	if !full(err) || !strings.Contains(err.Error(), "has 3 active and paused jobs of at most 3") {
 		t.Fatalf("error %v", err)
 	}
 	if _, _, err := c.PutJob(ctx, c.tenant, "fourth", NewJob{Definition: definition("fourth")}, nil, false); !full(err) {
