@@ -242,7 +242,7 @@ func TestNoNotationOfAForbiddenAddressIsCalled(t *testing.T) {
 // serveSame is another API on the same database, whose writers may name any address.
 func serveSame(t *testing.T, s *service) *service {
 	t.Helper()
-	handler, err := New(Config{Store: s.store, Log: slog.New(slog.DiscardHandler)})
+	handler, err := New(Config{Store: s.store, Log: slog.New(slog.DiscardHandler), NoAuth: true})
 	if err != nil {
 		t.Fatal(err)
 	}
