@@ -12,6 +12,7 @@ GOLANGCI         := .tools/golangci-lint-$(GOLANGCI_VERSION)
 PKG   ?= ./...
 BENCH ?= .
 SOAK  ?= 10m
+FUZZ  ?= 30s
 ARGS  ?=
 
 .DEFAULT_GOAL := help
@@ -65,6 +66,20 @@ bench-river: ## As bench, with River working the same burst (a module of its own
 microbench: ## Run the benchmarks of single functions (BENCH=regexp picks some)
 	@.ci/install postgresql
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 1h $(ARGS) $(PKG)
+
+.PHONY: fuzz
+fuzz: ## Run every fuzzer (FUZZ=30s says how long each; PKG=./httpapi narrows it down)
+	@.ci/install postgresql
+	@for package in $$($(GO) list $(PKG)); do \
+		for fuzzer in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+			echo "==> $$package $$fuzzer"; \
+			$(GO) test -run '^$$' -fuzz "^$$fuzzer$$" -fuzztime $(FUZZ) -fuzzminimizetime 5x $(ARGS) $$package || exit 1; \
+		done; \
+	done
+
+.PHONY: audit
+audit: ## Verify the modules' checksums, and look for known weaknesses in them
+	.ci/audit
 
 .PHONY: soak
 soak: ## Run the long tests (SOAK=10m says how long each; SEED=… repeats one)

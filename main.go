@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
+	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -27,6 +29,8 @@ import (
 	"punctual/migrations"
 	"punctual/scheduler/cron"
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/guard"
+	"punctual/store"
 	"punctual/store/vault"
 )
 
@@ -46,6 +50,7 @@ In production, once and then as often as you like:
 
     openssl rand -base64 32 > punctual.key
     punctual migrate --database-url postgres://…
+    punctual keys create --tenant default --role operator --name first --database-url postgres://…
     punctual serve --database-url postgres://… --master-key-file punctual.key
 
 Every flag can be given as an environment variable, PUNCTUAL_ and its name: PUNCTUAL_DRAIN_TIMEOUT=10s.`
@@ -61,6 +66,8 @@ type cli struct {
 	Secrets secretsCmd `cmd:"" help:"Change the keys that secrets are encrypted with."`
 	Verify  verifyCmd  `cmd:"" help:"Prove from the database that every slot became one run or a recorded skip. Read-only."`
 	Bench   benchCmd   `cmd:"" help:"Measure throughput, lateness and cost, on a private Postgres or in an empty database of yours."`
+	Keys    keysCmd    `cmd:"" help:"Make, list and revoke API keys, in the database itself: so the first one is made."`
+	Tenants tenantsCmd `cmd:"" help:"Make, list, change and delete tenants, in the database itself."`
 	Version versionCmd `cmd:"" help:"Show the version of the binary, its schema and its time zone data."`
 
 	BenchTarget benchTargetCmd `cmd:"" hidden:"" help:"The target of punctual bench, in a process of its own."`
@@ -106,14 +113,40 @@ type replica struct {
 	DefaultJitter    time.Duration  `default:"10s" help:"Jitter of cron slots a minute or more apart whose job sets none. The same on every replica."`
 	Retention        time.Duration  `default:"720h" help:"How long runs are kept, and how far back missed slots may still run. The same on every replica."`
 	FailureRetention time.Duration  `placeholder:"2160h" help:"How long runs that did not succeed are kept. Default: three times --retention. The same on every replica."`
+	AuditRetention   time.Duration  `default:"8760h" help:"How long entries of the audit log are kept, at least 720h. The same on every replica."`
 	DrainTimeout     time.Duration  `default:"25s" help:"How long a stop waits for requests in flight before it interrupts them."`
 	MaxConns         int32          `default:"16" help:"Most connections to the database."`
+	AllowTargets     []network      `placeholder:"NETWORK,…" help:"Networks that jobs may call although they are not public, such as 10.0.0.0/8,fd00:7::/64. Public addresses need no permission; the API and the database of the replica itself get none. Single tenants may be allowed more. dev allows loopback and private networks besides."`
+	EgressProxy      string         `placeholder:"URL" help:"Proxy that callbacks go through: http://user:password@host:3128. It must let CONNECT pass, also to port 80 for targets of http. The environment's HTTP_PROXY is not looked at."`
+	TargetCAFile     string         `type:"path" placeholder:"FILE" help:"Certificate authorities, in PEM, that targets may have their certificates from, in addition to the system's."`
 }
 
+// network is a flag's network. Its zero value is none.
+type network netip.Prefix
+
+// UnmarshalText implements encoding.TextUnmarshaler for the flag parser.
+func (n *network) UnmarshalText(text []byte) error {
+	prefix, err := guard.ParseNetwork(string(text))
+	*n = network(prefix)
+	return err
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (n network) MarshalText() ([]byte, error) { return netip.Prefix(n).MarshalText() }
+
 func (r replica) config(log *slog.Logger) server.Config {
+	allowed := make([]netip.Prefix, len(r.AllowTargets))
+	for i, n := range r.AllowTargets {
+		allowed[i] = netip.Prefix(n)
+	}
+	var proxy *url.URL
+	if r.EgressProxy != "" {
+		proxy, _ = delivery.CheckProxy(r.EgressProxy) // Validate has seen to it
+	}
 	return server.Config{
 		Listen: r.Listen, PublicURL: r.PublicURL, Queues: r.Queues, DefaultJitter: r.DefaultJitter, DrainTimeout: r.DrainTimeout, MaxConns: r.MaxConns, Version: version, Log: log,
-		Retention: r.Retention, FailureRetention: r.FailureRetention,
+		Retention: r.Retention, FailureRetention: r.FailureRetention, AuditRetention: r.AuditRetention,
+		AllowTargets: allowed, EgressProxy: proxy, TargetCAFile: r.TargetCAFile,
 	}
 }
 
@@ -142,6 +175,11 @@ func (r replica) Validate() error {
 			return fmt.Errorf("--public-url: %w", err)
 		}
 	}
+	if r.EgressProxy != "" {
+		if _, err := delivery.CheckProxy(r.EgressProxy); err != nil {
+			return fmt.Errorf("--egress-proxy: %w", err)
+		}
+	}
 	switch {
 	case len(r.Queues) == 0:
 		return errors.New("--queues: name at least one queue, such as default=500")
@@ -151,6 +189,8 @@ func (r replica) Validate() error {
 		return fmt.Errorf("--retention: %s is outside 24h to %s", r.Retention, maxRetention)
 	case r.FailureRetention != 0 && (r.FailureRetention < r.Retention || r.FailureRetention > maxRetention):
 		return fmt.Errorf("--failure-retention: %s is outside --retention (%s) to %s", r.FailureRetention, r.Retention, maxRetention)
+	case r.AuditRetention < store.LeastAuditRetention || r.AuditRetention > maxRetention:
+		return fmt.Errorf("--audit-retention: %s is outside %s to %s", r.AuditRetention, store.LeastAuditRetention, maxRetention)
 	case r.DrainTimeout < 0 || r.DrainTimeout > time.Hour:
 		return fmt.Errorf("--drain-timeout: %s is outside 0s to 1h", r.DrainTimeout)
 	case r.MaxConns < 4 || r.MaxConns > 1000:
@@ -163,14 +203,21 @@ type serveCmd struct {
 	database
 	masterKey
 	replica
-	Migrate        bool          `help:"Bring the schema up to date first."`
-	Auth           string        `default:"none" enum:"none" help:"How callers prove who they are. Only none so far, and so on loopback only."`
-	InsecureNoAuth bool          `help:"Listen on other than loopback although anybody who gets there may do anything."`
-	DatabaseWait   time.Duration `default:"30s" help:"How long to wait at the start for a database that does not answer."`
+	authentication
+	Migrate      bool          `help:"Bring the schema up to date first."`
+	DatabaseWait time.Duration `default:"30s" help:"How long to wait at the start for a database that does not answer."`
+}
+
+// Validate is called by the flag parser.
+func (c *serveCmd) Validate() error {
+	if err := c.replica.Validate(); err != nil {
+		return err
+	}
+	return c.authentication.Validate()
 }
 
 func (c *serveCmd) Run(ctx context.Context, log *slog.Logger) error {
-	if err := server.CheckExposure(c.Listen, c.InsecureNoAuth); err != nil {
+	if err := server.CheckExposure(c.Listen, c.noAuth(), c.InsecureNoAuth); err != nil {
 		return err
 	}
 	master, err := c.read()
@@ -178,8 +225,10 @@ func (c *serveCmd) Run(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	config := c.config(log)
+	config.NoAuth, config.OIDC = c.noAuth(), c.oidc()
 	config.Master = master
 	config.DatabaseURL, config.Migrate, config.DatabaseWait = c.DatabaseURL, c.Migrate, c.DatabaseWait
+	config.OnlyLocal = c.Auth == "none" && !c.InsecureNoAuth
 	return naming(server.Run(ctx, config))
 }
 
@@ -202,7 +251,7 @@ type devCmd struct {
 }
 
 func (c *devCmd) Run(ctx context.Context, log *slog.Logger) error {
-	if err := server.CheckExposure(c.Listen, false); err != nil {
+	if err := server.CheckExposure(c.Listen, true, false); err != nil {
 		return err
 	}
 	if c.Dir == "" {

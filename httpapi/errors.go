@@ -47,6 +47,7 @@ func problemOf(ctx context.Context, err error) *Problem {
 		batch   *store.BatchError
 		over    *store.SupersededError
 		inUse   *store.SecretInUseError
+		limit   *store.JobLimitError
 	)
 	switch {
 	case errors.As(err, &problem):
@@ -59,6 +60,8 @@ func problemOf(ctx context.Context, err error) *Problem {
 		return batchProblem(batch)
 	case errors.As(err, &inUse):
 		return newProblem(CodeState, sentence(inUse))
+	case errors.As(err, &limit):
+		return newProblem(CodeLimit, sentence(limit))
 	case errors.As(err, &over):
 		return newProblem(CodeSuperseded, sentence(over))
 	case errors.Is(err, scheduler.ErrRunToken):
@@ -102,6 +105,7 @@ func fieldError(prefix string, err error) (FieldError, bool) {
 		window *store.WindowError
 		cursor *store.CursorError
 		secret *store.UnknownSecretError
+		close  *store.IntervalError
 	)
 	switch {
 	case errors.As(err, &queue):
@@ -110,6 +114,8 @@ func fieldError(prefix string, err error) (FieldError, bool) {
 		return FieldError{prefix + ".missed.window", fmt.Sprintf("%q reaches further back than runs are kept: at most %s", clip(window.Window), window.Retention)}, true
 	case errors.As(err, &secret):
 		return FieldError{prefix + "." + secret.Field, fmt.Sprintf("there is no secret %q; make it with PUT /v1/secrets/%s", secret.Name, secret.Name)}, true
+	case errors.As(err, &close):
+		return FieldError{prefix + ".schedule." + string(close.Kind), close.Reason()}, true
 	case errors.As(err, &cursor):
 		return FieldError{"query.cursor", "is not a cursor that this list returned"}, true
 	case errors.Is(err, store.ErrNameTaken):
@@ -158,11 +164,13 @@ func databaseAway(err error) bool {
 	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || pgconn.SafeToRetry(err)
 }
 
-// notFound says that there is no such thing. Only jobs and secrets have names.
+// notFound says that there is no such thing.
 func notFound(resource string) string {
 	switch resource {
 	case "job":
 		return "There is no job of that id or name."
+	case "tenant":
+		return "There is no tenant of that name."
 	case "secret":
 		return "There is no secret of that name."
 	}

@@ -26,6 +26,8 @@ const (
 	tagDeadLetters = "dead letters"
 	tagOperations  = "operations"
 	tagSchedules   = "schedules"
+	tagTenants     = "tenants and keys"
+	tagAudit       = "audit"
 	tagSecrets     = "secrets"
 )
 
@@ -49,9 +51,11 @@ func humaConfig() huma.Config {
 				{Name: tagDeadLetters, Description: "Runs that exhausted their attempts, until somebody replays or resolves them."},
 				{Name: tagOperations, Description: "Work on many dead letters or past slots at once, done in the background."},
 				{Name: tagSchedules, Description: "When jobs fire."},
+				{Name: tagTenants, Description: "Who may do what, and how much of it."},
+				{Name: tagAudit, Description: "Who changed what, and when."},
 				{Name: tagSecrets, Description: "What requests prove who sends them with, and what they are signed with. No value is ever shown again."},
 			},
-			Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)},
+			Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer), SecuritySchemes: securitySchemes()},
 		},
 		Formats:       map[string]huma.Format{mediaJSON: huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
 		DefaultFormat: mediaJSON,
@@ -117,6 +121,9 @@ func (s *server) describe() {
 	schemas["Notify"].Properties["on"].Items.Enum = []any{scheduler.EventDead, scheduler.EventMissed, scheduler.EventLate, scheduler.EventRecovered}
 	schemas["Retry"].Required = nil
 	schemas["Problem"].Properties["code"].Enum = enum(sortedCodes())
+	for _, limit := range schemas["TenantSettings"].Properties { // of a patch: null lifts it
+		limit.Nullable = true
+	}
 	nullable(schemas, "Run", "skipped", "SkippedRange")
 	nullable(schemas, "Job", "last_run", "Run")
 	nullable(schemas, "Explanation", "run", "Run")
@@ -140,6 +147,9 @@ func (s *server) describe() {
 		"list-secrets": SecretList{Data: []Secret{exampleSecret}}, "get-secret": exampleSecret, "put-secret": exampleSecret,
 		"list-signing-secrets": SigningSecretList{Data: []SigningSecret{exampleSigningSecret}}, "create-signing-secret": exampleNewSigningSecret,
 		"preview-schedule": examplePreviewAnswer, "list-upcoming": exampleUpcoming, "explain-job": exampleExplanation,
+		"create-api-key": exampleNewKey, "list-api-keys": exampleKeys, "get-api-key": exampleKey,
+		"create-tenant": exampleTenant, "list-tenants": exampleTenants, "get-tenant": exampleOwn, "get-own-tenant": exampleOwn, "patch-tenant": exampleTenant,
+		"list-audit-log": exampleAudit,
 	}
 	for op := range operations(api) {
 		for _, p := range op.Parameters {

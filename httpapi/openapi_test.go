@@ -81,7 +81,7 @@ func TestOpenAPIDocumentsAreSound(t *testing.T) {
 					checkOperation(t, method+" "+path, v.(map[string]any), ids)
 				}
 			}
-			if len(ids) != 37 {
+			if len(ids) != 48 {
 				t.Errorf("%d operations", len(ids))
 			}
 		})
@@ -150,7 +150,7 @@ func TestProblemsAreThoseOfTheOperation(t *testing.T) {
 		return problem{response["description"].(string), response["content"].(map[string]any)["application/problem+json"].(map[string]any)["example"].(map[string]any)}
 	}
 	for _, c := range []struct{ path, method, status, codes, code, detail string }{
-		{"/v1/jobs", "post", "409", "name_taken", "name_taken", "taken"},
+		{"/v1/jobs", "post", "409", "limit name_taken", "name_taken", "taken"},
 		{"/v1/jobs/{job}/trigger", "post", "409", "active_run state", "active_run", "has not ended"},
 		{"/v1/jobs/{job}/pause", "post", "409", "state", "state", "completed"},
 		{"/v1/runs/{run}/cancel", "post", "409", "state", "state", "Run "},

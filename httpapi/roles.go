@@ -61,6 +61,20 @@ var roleOf = map[string]Role{
 	"get-operation":    RoleViewer,
 	"cancel-operation": RoleEditor,
 
+	"create-api-key": RoleAdmin,
+	"list-api-keys":  RoleAdmin,
+	"get-api-key":    RoleAdmin,
+	"revoke-api-key": RoleAdmin,
+
+	"get-own-tenant": RoleViewer,
+	"create-tenant":  RoleOperator,
+	"list-tenants":   RoleOperator,
+	"get-tenant":     RoleOperator,
+	"patch-tenant":   RoleOperator,
+	"delete-tenant":  RoleOperator,
+
+	"list-audit-log": RoleAdmin,
+
 	"list-secrets":          RoleAdmin,
 	"get-secret":            RoleAdmin,
 	"put-secret":            RoleAdmin,

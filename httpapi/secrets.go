@@ -20,12 +20,12 @@ func (s *server) secretRoutes() {
 	}, s.listSecrets)
 
 	register(s, huma.Operation{
-		OperationID: "get-secret", Method: http.MethodGet, Path: "/v1/secrets/{name}", Tags: []string{tagSecrets},
+		OperationID: "get-secret", Method: http.MethodGet, Path: "/v1/secrets/{secret}", Tags: []string{tagSecrets},
 		Summary: "Get a secret", Description: "What may be known of it: not its value.", Errors: []int{404},
 	}, s.getSecret)
 
 	op := register(s, huma.Operation{
-		OperationID: "put-secret", Method: http.MethodPut, Path: "/v1/secrets/{name}", Tags: []string{tagSecrets},
+		OperationID: "put-secret", Method: http.MethodPut, Path: "/v1/secrets/{secret}", Tags: []string{tagSecrets},
 		Summary: "Make or replace a secret", MaxBodyBytes: maxBody,
 		Description: "Stored encrypted, and shown to nobody again. Another value is used by all jobs that refer to it within 10 seconds; the same value and description change nothing.",
 		Errors:      []int{400, 413, 415, 422},
@@ -36,7 +36,7 @@ func (s *server) secretRoutes() {
 	op.Responses["201"] = &created
 
 	register(s, huma.Operation{
-		OperationID: "delete-secret", Method: http.MethodDelete, Path: "/v1/secrets/{name}", Tags: []string{tagSecrets},
+		OperationID: "delete-secret", Method: http.MethodDelete, Path: "/v1/secrets/{secret}", Tags: []string{tagSecrets},
 		Summary: "Delete a secret", Description: "Not while active or paused jobs refer to it: 409, naming up to ten of them.", Errors: []int{404, 409},
 	}, s.deleteSecret)
 }
@@ -86,7 +86,7 @@ func (in SecretInput) validate() []FieldError {
 
 // SecretRef is the input of operations on one secret.
 type SecretRef struct {
-	Name string `path:"name" doc:"Name of the secret." example:"billing-token"`
+	Name string `path:"secret" doc:"Name of the secret." example:"billing-token"`
 }
 
 // exists returns ErrNotFound for what can be the name of none.
@@ -143,7 +143,7 @@ type putSecretInput struct {
 func (s *server) putSecret(ctx context.Context, tenant int32, in *putSecretInput) (*secretAnswer, error) {
 	problems := in.Request.value.validate()
 	if in.exists() != nil {
-		problems = append(problems, FieldError{"path.name", "must be 1 to 128 letters, digits and . _ : -, the first a letter or digit"})
+		problems = append(problems, FieldError{"path.secret", "must be 1 to 128 letters, digits and . _ : -, the first a letter or digit"})
 	}
 	if err := in.Request.check(problems...); err != nil {
 		return nil, err

@@ -55,7 +55,7 @@ func TestSecretsThatAreNone(t *testing.T) {
 		{"what is stored", "a", `{"value":{"sealed":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"}}`, "body.value"},
 		{"too much", "a", `{"value":"` + strings.Repeat("x", 64<<10+1) + `"}`, "body.value"},
 		{"a long description", "a", `{"value":"x","description":"` + strings.Repeat("x", 2000) + `"}`, "body.description"},
-		{"a name with a space", "a%20b", `{"value":"x"}`, "path.name"},
+		{"a name with a space", "a%20b", `{"value":"x"}`, "path.secret"},
 		{"an unknown field", "a", `{"value":"x","valeu":"y"}`, "body.valeu"},
 	} {
 		p := s.in(t).do("PUT", "/v1/secrets/"+c.path, c.body).code(CodeInvalid)

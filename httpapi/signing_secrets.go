@@ -28,7 +28,7 @@ func (s *server) signingSecretRoutes() {
 	}, s.createSigningSecret)
 
 	register(s, huma.Operation{
-		OperationID: "delete-signing-secret", Method: http.MethodDelete, Path: "/v1/signing-secrets/{id}", Tags: []string{tagSecrets},
+		OperationID: "delete-signing-secret", Method: http.MethodDelete, Path: "/v1/signing-secrets/{signing_secret}", Tags: []string{tagSecrets},
 		Summary: "Delete a signing secret", Description: "At once, or with ?in= after a while. The last one that does not expire cannot be deleted: 409.",
 		Errors: []int{404, 409, 422},
 	}, s.deleteSigningSecret)
@@ -81,7 +81,7 @@ func (s *server) createSigningSecret(ctx context.Context, tenant int32, _ *struc
 }
 
 type deleteSigningSecretInput struct {
-	ID string `path:"id" doc:"Id of the signing secret." example:"019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e"`
+	ID string `path:"signing_secret" doc:"Id of the signing secret." example:"019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e"`
 	In string `query:"in" maxLength:"32" doc:"How long it goes on signing, such as 24h; at most 720h. Absent: not at all." example:"24h"`
 }
 

@@ -26,7 +26,7 @@ const (
 // Auth says how a request shows its target who sends it. Exactly one of Secret and Value is set, unless the type is none.
 type Auth struct {
 	Type     AuthType `json:"type" doc:"none; bearer; basic with username; header with header; oauth2 and oidc fetch a token with the client credentials grant and send it as bearer." example:"bearer"`
-	Secret   string   `json:"secret,omitempty" doc:"Name of a secret (PUT /v1/secrets/{name}): the token, the password, the header's value or the client secret. Read right before sending: a changed secret is used within 10 seconds." example:"billing-token"`
+	Secret   string   `json:"secret,omitempty" doc:"Name of a secret (PUT /v1/secrets/{secret}): the token, the password, the header's value or the client secret. Read right before sending: a changed secret is used within 10 seconds." example:"billing-token"`
 	Value    Hidden   `json:"value,omitzero" doc:"The same, written here: stored encrypted, and shown as ***. Absent in a patch: it stays." example:"s3cr3t"`
 	Username string   `json:"username,omitempty" doc:"With basic: the user. May be absent."`
 	Header   string   `json:"header,omitempty" doc:"With header: the header's name." example:"X-Api-Key"`

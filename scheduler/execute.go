@@ -93,7 +93,7 @@ func (s *Scheduler) now(a Assignment) time.Time {
 // with the headers every attempt carries. They win over the job's.
 func (a Assignment) request(publicURL string) delivery.Request {
 	r := delivery.Request{
-		Method: a.Job.Target.Method, URL: a.Job.url, Header: a.Job.header, Body: a.Job.body,
+		Tenant: a.Job.Tenant, Method: a.Job.Target.Method, URL: a.Job.url, Header: a.Job.header, Body: a.Job.body,
 		Timeout: a.Job.Timeout.Value(), Extra: a.headers(publicURL),
 	}
 	if a.Body != nil || a.Headers != nil {

@@ -261,6 +261,7 @@ func (f *fakeStore) Deregister(context.Context, uuid.UUID) error {
 	return nil
 }
 
+func (f *fakeStore) Limits(context.Context) ([]TenantLimits, error)       { return nil, nil }
 func (f *fakeStore) Remove(context.Context, []Heartbeat) error            { return nil }
 func (f *fakeStore) Recover(context.Context) (int, error)                 { return 0, nil }
 func (f *fakeStore) ResumeDue(context.Context) (int, error)               { return 0, nil }

@@ -61,7 +61,7 @@ func (t *token) ask(ctx context.Context, client *delivery.Client, endpoint strin
 		pair := url.QueryEscape(t.key.client) + ":" + url.QueryEscape(t.secret)
 		header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(pair)))
 	}
-	return client.Send(ctx, delivery.Request{Method: http.MethodPost, URL: u, Header: header, Body: []byte(form.Encode()), Timeout: left(ctx), KeepBody: true}), nil
+	return client.Send(ctx, delivery.Request{Tenant: t.key.tenant, Method: http.MethodPost, URL: u, Header: header, Body: []byte(form.Encode()), Timeout: left(ctx), KeepBody: true}), nil
 }
 
 // left is how much time a context leaves.
@@ -107,7 +107,7 @@ func (t *token) discover(ctx context.Context, client *delivery.Client) (endpoint
 	if err != nil {
 		return "", t.errorf("the issuer %v", err)
 	}
-	result := client.Send(ctx, delivery.Request{Method: http.MethodGet, URL: u, Header: http.Header{"Accept": {"application/json"}}, Timeout: left(ctx), KeepBody: true})
+	result := client.Send(ctx, delivery.Request{Tenant: t.key.tenant, Method: http.MethodGet, URL: u, Header: http.Header{"Accept": {"application/json"}}, Timeout: left(ctx), KeepBody: true})
 	var announced struct {
 		Issuer        string `json:"issuer"`
 		TokenEndpoint string `json:"token_endpoint"`

@@ -20,6 +20,8 @@ const (
 	runCursor        byte = 'r'
 	deadLetterCursor byte = 'd'
 	operationCursor  byte = 'o'
+	keyCursor        byte = 'k'
+	auditCursor      byte = 'a'
 	secretCursor     byte = 's'
 )
 

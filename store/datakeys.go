@@ -139,7 +139,7 @@ func (s *Store) open(ctx context.Context, q querier, key int64, ciphertext []byt
 
 // makeFirstDataKey makes a data key unless there is one, in a transaction of its own: others may use it at once.
 func (s *Store) makeFirstDataKey(ctx context.Context) error {
-	return s.inTx(ctx, func(tx pgx.Tx) error {
+	return s.inTx(ctx, everybody, func(tx pgx.Tx) error {
 		if err := lockKeyMaking(ctx, tx); err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ import (
 // a batch that is sent again does not fire what it has fired. A name may come only once in a batch.
 func (s *Store) CreateJobs(ctx context.Context, tenant int32, jobs []NewJob, on OnConflict) ([]BatchResult, error) {
 	var results []BatchResult
-	err := s.join(ctx, func(ctx context.Context, u *unit) (err error) {
+	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) (err error) {
 		b := batchWrite{store: s, u: u, tenant: tenant, jobs: jobs, on: on, results: make([]BatchResult, len(jobs)), errs: map[int]error{}}
 		results, err = b.run(ctx)
 		return err
@@ -43,7 +43,7 @@ type batchWrite struct {
 }
 
 func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
-	f, err := readFacts(ctx, b.u, &pgx.Batch{})
+	f, err := readFacts(ctx, b.u, &pgx.Batch{}, b.tenant)
 	if err != nil {
 		return nil, fmt.Errorf("reading queues: %w", err)
 	}
@@ -72,7 +72,7 @@ func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
 			continue
 		}
 		var due bool
-		if left, due, err = b.store.insert(ctx, b.u, b.tenant, left, f.now); err != nil {
+		if left, due, err = b.store.insert(ctx, b.u, b.tenant, left, f); err != nil {
 			return nil, err
 		}
 		b.u.due = b.u.due || due

@@ -15,13 +15,13 @@ import (
 func (s *Store) CreateJob(ctx context.Context, tenant int32, job NewJob) (JobRecord, error) {
 	if hasSecrets(job.Definition) && s.unit(ctx) == nil {
 		var rec JobRecord
-		err := s.join(ctx, func(ctx context.Context, _ *unit) (err error) {
+		err := s.join(ctx, tenant, func(ctx context.Context, _ *unit) (err error) {
 			rec, err = s.CreateJob(ctx, tenant, job)
 			return err
 		})
 		return rec, err
 	}
-	rec, taken, due, err := s.create(ctx, s.reader(ctx), tenant, job)
+	rec, taken, due, err := s.create(ctx, s.reader(ctx, tenant), tenant, job)
 	if err != nil {
 		return JobRecord{}, s.tookWrite(err)
 	}
@@ -39,7 +39,7 @@ func (s *Store) CreateJob(ctx context.Context, tenant int32, job NewJob) (JobRec
 
 // create writes a new job unless its name is taken: in the transaction that q is, or else in one of its own.
 func (s *Store) create(ctx context.Context, q querier, tenant int32, job NewJob) (rec JobRecord, taken, due bool, err error) {
-	f, err := readFacts(ctx, q, &pgx.Batch{})
+	f, err := readFacts(ctx, q, &pgx.Batch{}, tenant)
 	if err != nil {
 		return rec, false, false, fmt.Errorf("reading queues: %w", err)
 	}
@@ -52,7 +52,15 @@ func (s *Store) create(ctx context.Context, q querier, tenant int32, job NewJob)
 	if err != nil {
 		return rec, false, false, err
 	}
-	left, due, err := s.insert(ctx, q, tenant, []*fresh{n}, f.now)
+	var left []*fresh
+	if _, in := q.(*unit); f.maxJobs > 0 && !in {
+		err = s.join(ctx, tenant, func(ctx context.Context, u *unit) (err error) { // what it counts and what it writes belong together
+			left, due, err = s.insert(ctx, u, tenant, []*fresh{n}, f)
+			return err
+		})
+	} else {
+		left, due, err = s.insert(ctx, q, tenant, []*fresh{n}, f)
+	}
 	if err != nil || len(left) > 0 {
 		return rec, err == nil, false, err
 	}
@@ -69,7 +77,7 @@ func (s *Store) create(ctx context.Context, q querier, tenant int32, job NewJob)
 // active or paused job has the name.
 func (s *Store) PutJob(ctx context.Context, tenant int32, name string, job NewJob, ifMatch *int32, createOnly bool) (rec JobRecord, created bool, err error) {
 	job.Definition.Name = name
-	err = s.join(ctx, func(ctx context.Context, u *unit) error {
+	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		for range rounds {
 			var done bool
 			rec, created, done, err = s.put(ctx, u, tenant, job, ifMatch, createOnly)
@@ -125,7 +133,7 @@ func (s *Store) put(ctx context.Context, u *unit, tenant int32, job NewJob, ifMa
 // the job is not at version ifMatch (nil: any).
 func (s *Store) EditJob(ctx context.Context, tenant int32, ref string, ifMatch *int32, edit func(JobRecord) (NewJob, error)) (JobRecord, error) {
 	var rec JobRecord
-	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		h, f, err := s.holdOne(ctx, u, tenant, ref)
 		if err != nil {
 			return err
@@ -197,6 +205,11 @@ func (s *Store) rewrite(ctx context.Context, u *unit, h *held, job NewJob, f fac
 	if err := next.define(s, job.Definition, f); err != nil {
 		return false, err
 	}
+	if moved {
+		if err := f.checkInterval(next.job); err != nil {
+			return false, err
+		}
+	}
 	switch {
 	case h.State == JobActive:
 		err = s.settleDue(ctx, u, h, now, moved || jitter)
@@ -215,6 +228,11 @@ func (s *Store) rewrite(ctx context.Context, u *unit, h *held, job NewJob, f fac
 		h.place(*h.scheduledFor, h.job.Timetable.Due(*h.scheduledFor, nil), true)
 	}
 	h.enter(h.stateFor(paused), now)
+	if state == JobCompleted && h.State != JobCompleted {
+		if err := countIn(ctx, u, h.tenant, 1, f); err != nil {
+			return false, err
+		}
+	}
 	if old.Name != h.Definition.Name || state == JobCompleted && h.State != JobCompleted {
 		_, err = releaseNames(ctx, u, h.tenant, []string{h.Definition.Name}, passOver)
 	}

@@ -58,7 +58,7 @@ func (s *Store) RotateSecrets(ctx context.Context, to *vault.Master) (r Rotation
 
 // beginRotation makes the new data key, and seals those that are there anew.
 func (s *Store) beginRotation(ctx context.Context, to *vault.Master) (id int64, err error) {
-	err = s.inTx(ctx, func(tx pgx.Tx) error {
+	err = s.inTx(ctx, everybody, func(tx pgx.Tx) error {
 		if err := lockKeyMaking(ctx, tx); err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (s *Store) beginRotation(ctx context.Context, to *vault.Master) (id int64, 
 			return err
 		}
 		s.keyring.add(key)
-		return nil
+		return audit(ctx, tx, everybody, change{action: ActionSecretRotate, after: rotationShot{DataKey: id, MasterKey: to != nil}})
 	})
 	return id, err
 }
@@ -108,7 +108,7 @@ func (s *Store) reencrypt(ctx context.Context, table int) (done int, err error) 
 	var last uuid.UUID
 	for {
 		var n int
-		err := s.join(ctx, func(ctx context.Context, u *unit) (err error) {
+		err := s.join(ctx, everybody, func(ctx context.Context, u *unit) (err error) {
 			n, last, err = s.reencryptBatch(ctx, u, table, last)
 			return err
 		})
@@ -164,7 +164,7 @@ func (s *Store) reencryptBatch(ctx context.Context, u *unit, table int, after uu
 // dropDataKeys drops the data keys before one. Transactions that write with one of them hold a lock on it, which is
 // waited for; what they wrote is encrypted anew before the drop.
 func (s *Store) dropDataKeys(ctx context.Context, before int64) (dropped int, err error) {
-	err = s.join(ctx, func(ctx context.Context, u *unit) error {
+	err = s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
 		const old = `number < (SELECT number FROM punctual.data_keys WHERE id = $1)`
 		if err := query(ctx, u, `SELECT FROM punctual.data_keys WHERE `+old+` ORDER BY number FOR UPDATE`, before); err != nil {
 			return fmt.Errorf("locking the data keys before: %w", err)

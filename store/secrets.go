@@ -53,7 +53,7 @@ func secretPlace(tenant int32, id uuid.UUID, name string) vault.Place {
 
 // PutSecret makes a secret or gives it another value. The same value and description change nothing.
 func (s *Store) PutSecret(ctx context.Context, tenant int32, name, value, description string) (r SecretRecord, created bool, err error) {
-	err = s.join(ctx, func(ctx context.Context, u *unit) error {
+	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		key, err := s.sealingKey(ctx, u)
 		if err != nil {
 			return err
@@ -97,6 +97,7 @@ func (s *Store) rewriteSecret(ctx context.Context, u *unit, key *vault.DataKey, 
 	if err != nil {
 		return r, true, err
 	}
+	before := r
 	rows, err := u.Query(ctx, `
 		UPDATE punctual.secrets SET description = $2, version = version + CASE WHEN $3 THEN 0 ELSE 1 END, data_key = $4, ciphertext = $5, updated_at = clock_timestamp()
 		WHERE id = $1 RETURNING `+ofSecret, r.ID, description, same, key.ID, sealed)
@@ -105,6 +106,9 @@ func (s *Store) rewriteSecret(ctx context.Context, u *unit, key *vault.DataKey, 
 	}
 	if err != nil {
 		return r, true, fmt.Errorf("writing secret %q: %w", name, err)
+	}
+	if err := audit(ctx, u, tenant, secretPut(&before, r)); err != nil {
+		return r, true, err
 	}
 	return r, true, noteSecretsChanged(ctx, u)
 }
@@ -131,12 +135,15 @@ func insertSecret(ctx context.Context, u *unit, key *vault.DataKey, tenant int32
 	if err != nil {
 		return r, false, fmt.Errorf("writing secret %q: %w", name, err)
 	}
+	if err := audit(ctx, u, tenant, secretPut(nil, r)); err != nil {
+		return r, true, err
+	}
 	return r, true, noteSecretsChanged(ctx, u)
 }
 
 // GetSecret returns what may be known of a secret; ErrNotFound when there is none.
 func (s *Store) GetSecret(ctx context.Context, tenant int32, name string) (SecretRecord, error) {
-	rows, err := s.reader(ctx).Query(ctx, `SELECT `+ofSecret+` FROM punctual.secrets WHERE tenant = $1 AND name = $2`, tenant, name)
+	rows, err := s.reader(ctx, tenant).Query(ctx, `SELECT `+ofSecret+` FROM punctual.secrets WHERE tenant = $1 AND name = $2`, tenant, name)
 	if err != nil {
 		return SecretRecord{}, fmt.Errorf("reading secret %q: %w", name, err)
 	}
@@ -157,7 +164,7 @@ func (s *Store) ListSecrets(ctx context.Context, tenant int32, p Page) (list []S
 		return nil, "", err
 	}
 	c.add(`tenant = ?`, tenant)
-	rows, err := s.reader(ctx).Query(ctx, `SELECT `+ofSecret+` FROM punctual.secrets`+c.where()+fmt.Sprintf(` ORDER BY id DESC LIMIT %d`, p.limit()+1), c.args...)
+	rows, err := s.reader(ctx, tenant).Query(ctx, `SELECT `+ofSecret+` FROM punctual.secrets`+c.where()+fmt.Sprintf(` ORDER BY id DESC LIMIT %d`, p.limit()+1), c.args...)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing secrets: %w", err)
 	}
@@ -174,7 +181,7 @@ const mostNamedJobs = 10
 // DeleteSecret deletes a secret. *SecretInUseError while active or paused jobs refer to it; ErrNotFound when there is none.
 func (s *Store) DeleteSecret(ctx context.Context, tenant int32, name string) error {
 	defer s.credentials.forget()
-	return s.join(ctx, func(ctx context.Context, u *unit) error {
+	return s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		// Whoever writes a job that refers to it holds a share of this lock until it has: see secretFacts.
 		var id uuid.UUID
 		err := u.QueryRow(ctx, `SELECT id FROM punctual.secrets WHERE tenant = $1 AND name = $2 FOR UPDATE`, tenant, name).Scan(&id)
@@ -201,6 +208,9 @@ func (s *Store) DeleteSecret(ctx context.Context, tenant int32, name string) err
 		}
 		if _, err := u.Exec(ctx, `DELETE FROM punctual.secrets WHERE id = $1`, id); err != nil {
 			return fmt.Errorf("deleting secret %q: %w", name, err)
+		}
+		if err := audit(ctx, u, tenant, change{action: ActionSecretDelete, id: id, name: name}); err != nil {
+			return err
 		}
 		return noteSecretsChanged(ctx, u)
 	})

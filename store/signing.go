@@ -48,7 +48,7 @@ func lockSigning(ctx context.Context, u *unit, tenant int32) error {
 // returned this once. ErrState when there are ten already.
 func (s *Store) MakeSigningSecret(ctx context.Context, tenant int32) (r SigningSecretRecord, secret string, err error) {
 	defer s.credentials.forget()
-	err = s.join(ctx, func(ctx context.Context, u *unit) error {
+	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		if err := lockSigning(ctx, u, tenant); err != nil {
 			return err
 		}
@@ -86,6 +86,9 @@ func (s *Store) insertSigningSecret(ctx context.Context, u *unit, tenant int32) 
 		return r, "", fmt.Errorf("writing a signing secret: %w", err)
 	}
 	utc(&r.CreatedAt)
+	if err := audit(ctx, u, tenant, change{action: ActionSigningSecretCreate, id: r.ID, after: signingSecretShot{}}); err != nil {
+		return r, "", err
+	}
 	return r, secret, noteSecretsChanged(ctx, u)
 }
 
@@ -94,7 +97,7 @@ func (s *Store) ListSigningSecrets(ctx context.Context, tenant int32) ([]Signing
 	if _, err := s.SigningKeys(ctx, tenant); err != nil { // which makes the first
 		return nil, err
 	}
-	rows, err := s.reader(ctx).Query(ctx, `
+	rows, err := s.reader(ctx, tenant).Query(ctx, `
 		SELECT id, created_at, expires_at FROM punctual.signing_secrets WHERE tenant = $1 AND (expires_at IS NULL OR expires_at > now()) ORDER BY id`, tenant)
 	if err != nil {
 		return nil, fmt.Errorf("listing signing secrets: %w", err)
@@ -114,7 +117,7 @@ func (s *Store) ListSigningSecrets(ctx context.Context, tenant int32) ([]Signing
 // does not expire; ErrNotFound when there is none of the id.
 func (s *Store) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid.UUID, in time.Duration) error {
 	defer s.credentials.forget()
-	return s.join(ctx, func(ctx context.Context, u *unit) error {
+	return s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		if err := lockSigning(ctx, u, tenant); err != nil {
 			return err
 		}
@@ -130,13 +133,18 @@ func (s *Store) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid.U
 		case others == 0:
 			return fmt.Errorf("signing secret %s is the last one that does not expire; make another first: %w", id, ErrState)
 		}
-		sql := `UPDATE punctual.signing_secrets SET expires_at = clock_timestamp() + $3::interval WHERE tenant = $1 AND id = $2`
+		sql := `UPDATE punctual.signing_secrets SET expires_at = clock_timestamp() + $3::interval WHERE tenant = $1 AND id = $2 RETURNING expires_at`
 		args := []any{tenant, id, in}
 		if in <= 0 {
-			sql, args = `DELETE FROM punctual.signing_secrets WHERE tenant = $1 AND id = $2`, args[:2]
+			sql, args = `DELETE FROM punctual.signing_secrets WHERE tenant = $1 AND id = $2 RETURNING NULL::timestamptz`, args[:2]
 		}
-		if _, err := u.Exec(ctx, sql, args...); err != nil {
+		var ends *time.Time
+		if err := u.QueryRow(ctx, sql, args...).Scan(&ends); err != nil {
 			return fmt.Errorf("deleting signing secret %s: %w", id, err)
+		}
+		utc(ends)
+		if err := audit(ctx, u, tenant, signingSecretEnds(id, ends)); err != nil {
+			return err
 		}
 		return noteSecretsChanged(ctx, u)
 	})
@@ -148,7 +156,7 @@ func (s *Store) readSigningKeys(ctx context.Context, tenant int32) ([]scheduler.
 	if err != nil || lasting {
 		return keys, err
 	}
-	err = s.join(ctx, func(ctx context.Context, u *unit) error {
+	err = s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
 		if err := lockSigning(ctx, u, tenant); err != nil {
 			return err
 		}
