@@ -48,7 +48,7 @@ func TestServeNeedsItsMasterKey(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			code, out := punctual(t, append(c.env, "DATABASE_URL="+dsn), append([]string{"serve", "--listen=127.0.0.1:0"}, c.args...)...)
+			code, out := punctual(t, append(c.env, "DATABASE_URL="+dsn), append([]string{"serve", "--listen=127.0.0.1:0", "--auth=none"}, c.args...)...)
 			if code != 1 || strings.Contains(out, "s3cr3t") {
 				t.Errorf("exit code %d: %s", code, out)
 			}
@@ -65,7 +65,7 @@ func TestServeNeedsItsMasterKey(t *testing.T) {
 // replicaWith starts a replica with a file of master keys.
 func replicaWith(t *testing.T, dsn, file string) *proc.Replica {
 	t.Helper()
-	r, err := proc.Start(t.Context(), binary(t), []string{"DATABASE_URL=" + dsn, withoutMaster}, []string{"serve", "--log-format=json", "--listen=127.0.0.1:0", "--master-key-file=" + file})
+	r, err := proc.Start(t.Context(), binary(t), []string{"DATABASE_URL=" + dsn, withoutMaster, proc.CallLoopback}, []string{"serve", "--log-format=json", "--listen=127.0.0.1:0", "--auth=none", "--master-key-file=" + file})
 	if err != nil {
 		t.Fatal(err)
 	}
