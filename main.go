@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
+	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -27,6 +29,9 @@ import (
 	"punctual/migrations"
 	"punctual/scheduler/cron"
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/guard"
+	"punctual/store"
+	"punctual/store/vault"
 )
 
 // version is set by the linker.
@@ -43,9 +48,10 @@ Try it:
 
 In production, once and then as often as you like:
 
+    openssl rand -base64 32 > punctual.key
     punctual migrate --database-url postgres://…
     punctual keys create --tenant default --role operator --name first --database-url postgres://…
-    punctual serve --database-url postgres://…
+    punctual serve --database-url postgres://… --master-key-file punctual.key
 
 Every flag can be given as an environment variable, PUNCTUAL_ and its name: PUNCTUAL_DRAIN_TIMEOUT=10s.`
 
@@ -57,6 +63,7 @@ type cli struct {
 	Serve   serveCmd   `cmd:"" help:"Run a replica: scheduler and HTTP API on a Postgres of yours."`
 	Dev     devCmd     `cmd:"" help:"Run a scheduler to try things with: private Postgres, sample jobs, an echo target."`
 	Migrate migrateCmd `cmd:"" help:"Bring the database's schema up to date. Safe to run from several places at once."`
+	Secrets secretsCmd `cmd:"" help:"Change the keys that secrets are encrypted with."`
 	Verify  verifyCmd  `cmd:"" help:"Prove from the database that every slot became one run or a recorded skip. Read-only."`
 	Bench   benchCmd   `cmd:"" help:"Measure throughput, lateness and cost, on a private Postgres or in an empty database of yours."`
 	Keys    keysCmd    `cmd:"" help:"Make, list and revoke API keys, in the database itself: so the first one is made."`
@@ -72,6 +79,32 @@ type database struct {
 	DatabaseURL string `required:"" env:"PUNCTUAL_DATABASE_URL,DATABASE_URL" placeholder:"postgres://…" help:"Postgres 15 or newer, direct or through PgBouncer: postgres://user:password@host:5432/database."`
 }
 
+// masterKey is what the keys of secrets are sealed with. Its value is no flag: others could read it in the list of processes.
+type masterKey struct {
+	MasterKeyFile string `type:"path" placeholder:"FILE" help:"File with the master key that secrets are encrypted under, the same on every replica: 32 bytes in base64, as 'openssl rand -base64 32' makes them. Further lines may hold earlier keys: any of them opens, the first seals. Or give its text in PUNCTUAL_MASTER_KEY."`
+}
+
+// read returns the master key; an error that says how to make one when none was given.
+func (m masterKey) read() (*vault.Master, error) {
+	from, text := "PUNCTUAL_MASTER_KEY", os.Getenv("PUNCTUAL_MASTER_KEY")
+	if m.MasterKeyFile != "" {
+		raw, err := os.ReadFile(m.MasterKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("--master-key-file: %w", err)
+		}
+		from, text = "--master-key-file "+m.MasterKeyFile, string(raw)
+	}
+	if text == "" && m.MasterKeyFile == "" {
+		return nil, fmt.Errorf("--master-key-file: secrets are encrypted with a key that is not in the database, and none was given. "+
+			"Make one with `%s > punctual.key`, keep it as you keep backups, and give it to every replica: --master-key-file punctual.key", vault.MakeMasterKey)
+	}
+	master, err := vault.ParseMaster(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", from, err)
+	}
+	return master, nil
+}
+
 // replica is what serve and dev have in common.
 type replica struct {
 	Listen           string         `default:"127.0.0.1:8080" help:"Address the HTTP API listens on."`
@@ -80,14 +113,40 @@ type replica struct {
 	DefaultJitter    time.Duration  `default:"10s" help:"Jitter of cron slots a minute or more apart whose job sets none. The same on every replica."`
 	Retention        time.Duration  `default:"720h" help:"How long runs are kept, and how far back missed slots may still run. The same on every replica."`
 	FailureRetention time.Duration  `placeholder:"2160h" help:"How long runs that did not succeed are kept. Default: three times --retention. The same on every replica."`
+	AuditRetention   time.Duration  `default:"8760h" help:"How long entries of the audit log are kept, at least 720h. The same on every replica."`
 	DrainTimeout     time.Duration  `default:"25s" help:"How long a stop waits for requests in flight before it interrupts them."`
 	MaxConns         int32          `default:"16" help:"Most connections to the database."`
+	AllowTargets     []network      `placeholder:"NETWORK,…" help:"Networks that jobs may call although they are not public, such as 10.0.0.0/8,fd00:7::/64. Public addresses need no permission; the API and the database of the replica itself get none. Single tenants may be allowed more. dev allows loopback and private networks besides."`
+	EgressProxy      string         `placeholder:"URL" help:"Proxy that callbacks go through: http://user:password@host:3128. It must let CONNECT pass, also to port 80 for targets of http. The environment's HTTP_PROXY is not looked at."`
+	TargetCAFile     string         `type:"path" placeholder:"FILE" help:"Certificate authorities, in PEM, that targets may have their certificates from, in addition to the system's."`
 }
 
+// network is a flag's network. Its zero value is none.
+type network netip.Prefix
+
+// UnmarshalText implements encoding.TextUnmarshaler for the flag parser.
+func (n *network) UnmarshalText(text []byte) error {
+	prefix, err := guard.ParseNetwork(string(text))
+	*n = network(prefix)
+	return err
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (n network) MarshalText() ([]byte, error) { return netip.Prefix(n).MarshalText() }
+
 func (r replica) config(log *slog.Logger) server.Config {
+	allowed := make([]netip.Prefix, len(r.AllowTargets))
+	for i, n := range r.AllowTargets {
+		allowed[i] = netip.Prefix(n)
+	}
+	var proxy *url.URL
+	if r.EgressProxy != "" {
+		proxy, _ = delivery.CheckProxy(r.EgressProxy) // Validate has seen to it
+	}
 	return server.Config{
 		Listen: r.Listen, PublicURL: r.PublicURL, Queues: r.Queues, DefaultJitter: r.DefaultJitter, DrainTimeout: r.DrainTimeout, MaxConns: r.MaxConns, Version: version, Log: log,
-		Retention: r.Retention, FailureRetention: r.FailureRetention,
+		Retention: r.Retention, FailureRetention: r.FailureRetention, AuditRetention: r.AuditRetention,
+		AllowTargets: allowed, EgressProxy: proxy, TargetCAFile: r.TargetCAFile,
 	}
 }
 
@@ -116,6 +175,11 @@ func (r replica) Validate() error {
 			return fmt.Errorf("--public-url: %w", err)
 		}
 	}
+	if r.EgressProxy != "" {
+		if _, err := delivery.CheckProxy(r.EgressProxy); err != nil {
+			return fmt.Errorf("--egress-proxy: %w", err)
+		}
+	}
 	switch {
 	case len(r.Queues) == 0:
 		return errors.New("--queues: name at least one queue, such as default=500")
@@ -125,6 +189,8 @@ func (r replica) Validate() error {
 		return fmt.Errorf("--retention: %s is outside 24h to %s", r.Retention, maxRetention)
 	case r.FailureRetention != 0 && (r.FailureRetention < r.Retention || r.FailureRetention > maxRetention):
 		return fmt.Errorf("--failure-retention: %s is outside --retention (%s) to %s", r.FailureRetention, r.Retention, maxRetention)
+	case r.AuditRetention < store.LeastAuditRetention || r.AuditRetention > maxRetention:
+		return fmt.Errorf("--audit-retention: %s is outside %s to %s", r.AuditRetention, store.LeastAuditRetention, maxRetention)
 	case r.DrainTimeout < 0 || r.DrainTimeout > time.Hour:
 		return fmt.Errorf("--drain-timeout: %s is outside 0s to 1h", r.DrainTimeout)
 	case r.MaxConns < 4 || r.MaxConns > 1000:
@@ -135,6 +201,7 @@ func (r replica) Validate() error {
 
 type serveCmd struct {
 	database
+	masterKey
 	replica
 	authentication
 	Migrate      bool          `help:"Bring the schema up to date first."`
@@ -153,9 +220,15 @@ func (c *serveCmd) Run(ctx context.Context, log *slog.Logger) error {
 	if err := server.CheckExposure(c.Listen, c.noAuth(), c.InsecureNoAuth); err != nil {
 		return err
 	}
+	master, err := c.read()
+	if err != nil {
+		return err
+	}
 	config := c.config(log)
 	config.NoAuth, config.OIDC = c.noAuth(), c.oidc()
+	config.Master = master
 	config.DatabaseURL, config.Migrate, config.DatabaseWait = c.DatabaseURL, c.Migrate, c.DatabaseWait
+	config.OnlyLocal = c.Auth == "none" && !c.InsecureNoAuth
 	return naming(server.Run(ctx, config))
 }
 
@@ -165,6 +238,9 @@ func naming(err error) error {
 	var unreachable *pgconn.ConnectError
 	if errors.As(err, &malformed) || errors.As(err, &unreachable) {
 		return fmt.Errorf("--database-url: %w", err)
+	}
+	if errors.Is(err, vault.ErrMaster) {
+		return fmt.Errorf("--master-key-file: it is not the key that the secrets in this database are encrypted under, nor is any line of it: %w", err)
 	}
 	return err
 }
@@ -212,6 +288,30 @@ func (c *migrateCmd) Run(ctx context.Context, log *slog.Logger) error {
 	}
 	log.Info("the schema is up to date", "version", migrations.Latest())
 	return nil
+}
+
+type secretsCmd struct {
+	Rotate rotateCmd `cmd:"" help:"Encrypt all secrets with a new data key, and drop the old one. Replicas go on meanwhile; may be interrupted and begun anew."`
+}
+
+type rotateCmd struct {
+	database
+	masterKey
+	NewMasterKeyFile string `type:"path" placeholder:"FILE" help:"Seal the data keys with the first key of this file from now on. Give every replica a file with both keys before, and one with the new key alone after."`
+}
+
+func (c *rotateCmd) Run(ctx context.Context, log *slog.Logger) error {
+	config := server.RotateConfig{DatabaseURL: c.DatabaseURL, Log: log}
+	var err error
+	if config.Master, err = c.read(); err != nil {
+		return err
+	}
+	if c.NewMasterKeyFile != "" {
+		if config.NewMaster, err = (masterKey{c.NewMasterKeyFile}).read(); err != nil {
+			return fmt.Errorf("--new-master-key-file: %w", err)
+		}
+	}
+	return naming(server.Rotate(ctx, config))
 }
 
 type verifyCmd struct {

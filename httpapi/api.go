@@ -16,6 +16,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"punctual/scheduler/delivery/guard"
 	"punctual/store"
 )
 
@@ -30,6 +31,9 @@ type Config struct {
 	NoAuth        bool                            // nobody proves who they are: everybody is an operator
 	Tenant        string                          // who requests act for with NoAuth, unless they say so; "default" when empty
 	OIDC          OIDC                            // whose tokens are accepted beside keys
+	Guard         *guard.Guard                    // which addresses jobs may call, for those that are written into a URL
+	OnlyLocal     bool                            // answer only requests to this machine or PublicHost by name: nobody has to prove who they are
+	PublicHost    string                          // the host under which targets reach the API, if it has one
 	Ready         func(ctx context.Context) error // a further condition of readiness, such as not draining; its text is shown
 }
 
@@ -64,7 +68,11 @@ func New(c Config) (http.Handler, error) {
 		return nil, err
 	}
 	mux := chi.NewMux()
-	mux.Use(identify, observe.middleware, s.recoverer, secure, s.sameOrigin, middleware.GetHead, s.checkQuery, s.limitTime)
+	mux.Use(identify, observe.middleware, s.recoverer, secure, notARun)
+	if c.OnlyLocal {
+		mux.Use(onlyHost(c.PublicHost))
+	}
+	mux.Use(s.sameOrigin, middleware.GetHead, s.checkQuery, s.limitTime)
 	mux.NotFound(s.noRoute)
 	mux.MethodNotAllowed(s.wrongMethod)
 
@@ -79,6 +87,10 @@ func New(c Config) (http.Handler, error) {
 	s.explainRoutes()
 	s.keyRoutes()
 	s.tenantRoutes()
+	s.auditRoutes()
+	s.secretRoutes()
+	s.signingSecretRoutes()
+	s.fleetRoutes()
 	if len(s.missing) > 0 {
 		return nil, fmt.Errorf("httpapi: roleOf has no line for %s", strings.Join(s.missing, ", "))
 	}

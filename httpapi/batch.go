@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -40,7 +41,11 @@ type createJobsInput struct {
 
 func (s *server) createJobs(ctx context.Context, tenant int32, in *createJobsInput) (*answered, error) {
 	batch := in.Request.value
-	if err := in.Request.check(batch.validate()...); err != nil {
+	problems := batch.validate()
+	for i, job := range batch.Jobs {
+		problems = append(problems, s.forbidden(tenant, fmt.Sprintf("body.jobs[%d]", i), job.Definition)...)
+	}
+	if err := in.Request.check(problems...); err != nil {
 		return nil, err
 	}
 	if err := mayWrite(ctx, batch); err != nil {

@@ -46,6 +46,8 @@ func problemOf(ctx context.Context, err error) *Problem {
 		active  *store.ActiveRunError
 		batch   *store.BatchError
 		over    *store.SupersededError
+		inUse   *store.SecretInUseError
+		limit   *store.JobLimitError
 	)
 	switch {
 	case errors.As(err, &problem):
@@ -56,6 +58,10 @@ func problemOf(ctx context.Context, err error) *Problem {
 		return p
 	case errors.As(err, &batch):
 		return batchProblem(batch)
+	case errors.As(err, &inUse):
+		return newProblem(CodeState, sentence(inUse))
+	case errors.As(err, &limit):
+		return newProblem(CodeLimit, sentence(limit))
 	case errors.As(err, &over):
 		return newProblem(CodeSuperseded, sentence(over))
 	case errors.Is(err, scheduler.ErrRunToken):
@@ -98,12 +104,18 @@ func fieldError(prefix string, err error) (FieldError, bool) {
 		queue  *store.UnknownQueueError
 		window *store.WindowError
 		cursor *store.CursorError
+		secret *store.UnknownSecretError
+		close  *store.IntervalError
 	)
 	switch {
 	case errors.As(err, &queue):
 		return FieldError{prefix + ".queue", fmt.Sprintf("there is no queue %q; there are: %s", clip(queue.Name), strings.Join(queue.Known, ", "))}, true
 	case errors.As(err, &window):
 		return FieldError{prefix + ".missed.window", fmt.Sprintf("%q reaches further back than runs are kept: at most %s", clip(window.Window), window.Retention)}, true
+	case errors.As(err, &secret):
+		return FieldError{prefix + "." + secret.Field, fmt.Sprintf("there is no secret %q; make it with PUT /v1/secrets/%s", secret.Name, secret.Name)}, true
+	case errors.As(err, &close):
+		return FieldError{prefix + ".schedule." + string(close.Kind), close.Reason()}, true
 	case errors.As(err, &cursor):
 		return FieldError{"query.cursor", "is not a cursor that this list returned"}, true
 	case errors.Is(err, store.ErrNameTaken):
@@ -159,6 +171,8 @@ func notFound(resource string) string {
 		return "There is no job of that id or name."
 	case "tenant":
 		return "There is no tenant of that name."
+	case "secret":
+		return "There is no secret of that name."
 	}
 	return "There is no " + resource + " of that id."
 }

@@ -63,14 +63,15 @@ type createJobInput struct {
 }
 
 func (s *server) createJob(ctx context.Context, tenant int32, in *createJobInput) (*answered, error) {
-	if err := in.Request.check(within("body", in.Request.value.Validate())...); err != nil {
+	job := in.Request.value
+	if err := in.Request.check(append(within("body", job.Validate()), s.forbidden(tenant, "body", job.Definition)...)...); err != nil {
 		return nil, err
 	}
 	if err := mayCreate(ctx, in.Request.value); err != nil {
 		return nil, err
 	}
 	out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.Answer, error) {
-		record, err := s.Store.CreateJob(ctx, tenant, in.Request.value.newJob())
+		record, err := s.Store.CreateJob(ctx, tenant, job.newJob())
 		if err != nil {
 			return store.Answer{}, err
 		}

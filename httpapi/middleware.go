@@ -62,6 +62,10 @@ func resourceAt(pattern string) string {
 		return "API key"
 	case strings.HasPrefix(pattern, "/v1/tenant"):
 		return "tenant"
+	case strings.HasPrefix(pattern, "/v1/secrets"):
+		return "secret"
+	case strings.HasPrefix(pattern, "/v1/signing-secrets"):
+		return "signing secret"
 	}
 	return "job"
 }

@@ -32,7 +32,7 @@ func codesOf(op *huma.Operation, status string) []Code {
 	var list []Code
 	for _, code := range sortedCodes() {
 		switch {
-		case strconv.Itoa(codes[code].status) != status, code == CodeNoRoute, code == CodeCrossOrigin, code == CodeNotReady:
+		case strconv.Itoa(codes[code].status) != status, code == CodeNoRoute, code == CodeCrossOrigin, code == CodeCallback, code == CodeNotReady:
 		case status == "409" && !slices.Contains(conflicts, code):
 		case code == CodeRunToken && roleOf[op.OperationID] != RoleNone, code == CodeUnauthenticated && roleOf[op.OperationID] == RoleNone:
 		case code == CodeKeyReused && !slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.Name == "Idempotency-Key" }):
@@ -46,7 +46,9 @@ func codesOf(op *huma.Operation, status string) []Code {
 // conflictsOf returns the codes that an operation answers with 409.
 func conflictsOf(op *huma.Operation) []Code {
 	switch op.OperationID {
-	case "create-job", "create-jobs", "put-job", "patch-job", "create-tenant":
+	case "create-job", "create-jobs", "put-job", "patch-job":
+		return []Code{CodeNameTaken, CodeLimit}
+	case "create-tenant":
 		return []Code{CodeNameTaken}
 	case "trigger-job":
 		return []Code{CodeActiveRun, CodeState}
@@ -58,12 +60,15 @@ func conflictsOf(op *huma.Operation) []Code {
 
 // stateExamples are the details of 409 where it is the state that stands against an operation.
 var stateExamples = map[string]string{
-	"pause-job":          `Job "daily-invoice-gen" is completed and has no slot to pause: the state does not allow it.`,
-	"resume-job":         `Job "daily-invoice-gen" is completed and cannot be resumed: the state does not allow it.`,
-	"cancel-run":         "Run 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 has ended as succeeded: the state does not allow it.",
-	"delete-tenant":      `Tenant "billing" has 812 active or paused jobs; delete them first: the state does not allow it.`,
-	"cancel-operation":   "Operation 019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42 has ended as done: the state does not allow it.",
-	"replay-dead-letter": "Dead letter 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 was resolved at 2026-12-01T15:01:12Z: the state does not allow it.",
+	"pause-job":             `Job "daily-invoice-gen" is completed and has no slot to pause: the state does not allow it.`,
+	"resume-job":            `Job "daily-invoice-gen" is completed and cannot be resumed: the state does not allow it.`,
+	"cancel-run":            "Run 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 has ended as succeeded: the state does not allow it.",
+	"cancel-operation":      "Operation 019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42 has ended as done: the state does not allow it.",
+	"delete-secret":         `Secret "billing-token" is used by active or paused jobs: daily-invoice-gen.`,
+	"delete-signing-secret": "Signing secret 019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e is the last one that does not expire; make another first: the state does not allow it.",
+	"create-signing-secret": "There are 10 live signing secrets; delete one first: the state does not allow it.",
+	"replay-dead-letter":    "Dead letter 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 was resolved at 2026-12-01T15:01:12Z: the state does not allow it.",
+	"delete-tenant":         `Tenant "billing" has 812 active or paused jobs; delete them first: the state does not allow it.`,
 }
 
 func problemExample(op *huma.Operation, status string) *Problem {

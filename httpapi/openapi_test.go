@@ -81,7 +81,7 @@ func TestOpenAPIDocumentsAreSound(t *testing.T) {
 					checkOperation(t, method+" "+path, v.(map[string]any), ids)
 				}
 			}
-			if len(ids) != 40 {
+			if len(ids) != 50 {
 				t.Errorf("%d operations", len(ids))
 			}
 		})
@@ -133,7 +133,7 @@ func checkOperation(t *testing.T, at string, op map[string]any, ids map[string]b
 	if !good {
 		t.Errorf("%s: no answer of success", at)
 	}
-	if strings.HasPrefix(at, "p") && !slices.Contains([]string{"cancel-run", "complete-run"}, id) && id != "cancel-operation" && op["requestBody"] == nil {
+	if strings.HasPrefix(at, "p") && !slices.Contains([]string{"cancel-run", "complete-run", "create-signing-secret"}, id) && id != "cancel-operation" && op["requestBody"] == nil {
 		t.Errorf("%s: no body", at)
 	}
 }
@@ -150,7 +150,7 @@ func TestProblemsAreThoseOfTheOperation(t *testing.T) {
 		return problem{response["description"].(string), response["content"].(map[string]any)["application/problem+json"].(map[string]any)["example"].(map[string]any)}
 	}
 	for _, c := range []struct{ path, method, status, codes, code, detail string }{
-		{"/v1/jobs", "post", "409", "name_taken", "name_taken", "taken"},
+		{"/v1/jobs", "post", "409", "limit name_taken", "name_taken", "taken"},
 		{"/v1/jobs/{job}/trigger", "post", "409", "active_run state", "active_run", "has not ended"},
 		{"/v1/jobs/{job}/pause", "post", "409", "state", "state", "completed"},
 		{"/v1/runs/{run}/cancel", "post", "409", "state", "state", "Run "},
@@ -262,6 +262,7 @@ func TestExamplesOfBodiesAreValid(t *testing.T) {
 		"bulk":     {exampleBulk, new(BulkInput), func(v any) []FieldError { return v.(*BulkInput).validate() }},
 		"backfill": {exampleBackfill, new(BackfillInput), func(v any) []FieldError { return v.(*BackfillInput).validate() }},
 		"trigger":  {exampleTrigger, new(TriggerInput), nil},
+		"secret":   {exampleSecretInput, new(SecretInput), func(v any) []FieldError { return v.(*SecretInput).validate() }},
 		"patch":    {examplePatch, new(JobPatch), nil},
 	} {
 		errs := decode(c.example, c.into, name == "patch")

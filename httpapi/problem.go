@@ -41,12 +41,15 @@ const (
 	CodeUnauthenticated Code = "unauthenticated"
 	CodeCrossOrigin     Code = "cross_origin"
 	CodeForbidden       Code = "forbidden"
+	CodeCallback        Code = "callback"
+	CodeHost            Code = "wrong_host"
 	CodeNotFound        Code = "not_found"
 	CodeNoRoute         Code = "no_route"
 	CodeWrongMethod     Code = "method_not_allowed"
 	CodeNameTaken       Code = "name_taken"
 	CodeActiveRun       Code = "active_run"
 	CodeState           Code = "state"
+	CodeLimit           Code = "limit"
 	CodeSuperseded      Code = "superseded"
 	CodeVersion         Code = "version_mismatch"
 	CodeTooLarge        Code = "body_too_large"
@@ -71,12 +74,15 @@ var codes = map[Code]struct {
 	CodeUnauthenticated: {http.StatusUnauthorized, "The caller has not proved who it is"},
 	CodeCrossOrigin:     {http.StatusForbidden, "A page of another origin may not change anything"},
 	CodeForbidden:       {http.StatusForbidden, "The caller may not do this"},
+	CodeCallback:        {http.StatusForbidden, "A run may not call the API of Punctual"},
+	CodeHost:            {http.StatusMisdirectedRequest, "The request is for another host"},
 	CodeNotFound:        {http.StatusNotFound, "There is no such thing"},
 	CodeNoRoute:         {http.StatusNotFound, "There is no such path"},
 	CodeWrongMethod:     {http.StatusMethodNotAllowed, "The path does not have this method"},
 	CodeNameTaken:       {http.StatusConflict, "The name is taken"},
 	CodeActiveRun:       {http.StatusConflict, "The job has a run that has not ended, and its concurrency policy does not allow another"},
 	CodeState:           {http.StatusConflict, "The state does not allow it"},
+	CodeLimit:           {http.StatusConflict, "The tenant has as much as it may have"},
 	CodeSuperseded:      {http.StatusConflict, "The attempt is over"},
 	CodeVersion:         {http.StatusPreconditionFailed, "The job is not at the version that the condition names"},
 	CodeTooLarge:        {http.StatusRequestEntityTooLarge, "The body is too large"},

@@ -61,6 +61,9 @@ var roleOf = map[string]Role{
 	"get-operation":    RoleViewer,
 	"cancel-operation": RoleEditor,
 
+	"list-queues":   RoleViewer,
+	"list-replicas": RoleOperator,
+
 	"create-api-key": RoleAdmin,
 	"list-api-keys":  RoleAdmin,
 	"get-api-key":    RoleAdmin,
@@ -72,4 +75,14 @@ var roleOf = map[string]Role{
 	"get-tenant":     RoleOperator,
 	"patch-tenant":   RoleOperator,
 	"delete-tenant":  RoleOperator,
+
+	"list-audit-log": RoleAdmin,
+
+	"list-secrets":          RoleAdmin,
+	"get-secret":            RoleAdmin,
+	"put-secret":            RoleAdmin,
+	"delete-secret":         RoleAdmin,
+	"list-signing-secrets":  RoleAdmin,
+	"create-signing-secret": RoleAdmin,
+	"delete-signing-secret": RoleAdmin,
 }

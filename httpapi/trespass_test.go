@@ -38,6 +38,9 @@ func (s *service) settle() belongings {
 		b["key"] = append(b["key"], k.ID.String(), strings.TrimPrefix(k.Prefix, "punctual_"))
 	}
 	b["tenant"] = []string{"alpha"}
+	s.do("PUT", "/v1/secrets/alpha-secret", `{"value":"alpha's own"}`).want(201)
+	b["secret"] = []string{"alpha-secret"}
+	b["signing_secret"] = []string{s.do("POST", "/v1/signing-secrets", "").want(201).fields()["id"].(string)}
 	return b
 }
 
@@ -54,7 +57,11 @@ var bodies = map[string]string{
 	"create-api-key":       `{"name":"k","role":"viewer"}`,
 	"create-tenant":        `{"name":"gamma"}`,
 	"patch-tenant":         `{"max_jobs":1}`,
+	"put-secret":           `{"value":"beta's"}`,
 }
+
+// puts make a thing of their own under a name that others have too.
+var puts = []string{"put-job", "put-secret"}
 
 // queries are what operations need besides.
 var queries = map[string]string{"explain-job": "?at=2026-12-01T03:00:00Z"}
@@ -85,7 +92,7 @@ func routes(t *testing.T) []route {
 func (s *service) everything(tenant int32) string {
 	s.t.Helper()
 	var all strings.Builder
-	for _, table := range []string{"jobs", "schedules", "runs", "ready", "dead_letters", "operations", "idempotency_keys", "api_keys", "tenants", "notices"} {
+	for _, table := range []string{"jobs", "schedules", "runs", "ready", "dead_letters", "operations", "idempotency_keys", "api_keys", "tenants", "notices", "secrets", "signing_secrets", "audit_log"} {
 		of := "tenant"
 		if table == "tenants" {
 			of = "id"
@@ -161,12 +168,12 @@ func trespass(t *testing.T, beta *service, own string, role Role, r route, their
 		got := beta.do(r.method, strings.Replace(r.path, parameter, theirThing, 1)+queries[r.id], bodies[r.id])
 		want := beta.do(r.method, strings.Replace(r.path, parameter, nothing, 1)+queries[r.id], bodies[r.id])
 		switch {
-		case r.id == "put-job" && !anyID.MatchString(theirThing) && role.includes(needed): // makes a job of its own
-			if got.status/100 != 2 || into[Job](got).Tenant != own {
+		case slices.Contains(puts, r.id) && !anyID.MatchString(theirThing) && role.includes(needed):
+			if got.status != http.StatusCreated || r.id == "put-job" && into[Job](got).Tenant != own {
 				t.Errorf("%s %s: %d %s", r.id, theirThing, got.status, got.body)
 			}
-			beta.do("DELETE", "/v1/jobs/"+theirThing, "").want(204)
-			beta.do("DELETE", "/v1/jobs/"+nothing, "").want(204)
+			beta.do("DELETE", strings.Replace(r.path, parameter, theirThing, 1), "").want(204)
+			beta.do("DELETE", strings.Replace(r.path, parameter, nothing, 1), "").want(204)
 			continue
 		case got.status != want.status, !bytes.Equal(got.body, want.body):
 			t.Errorf("%s as %s of what is alpha's: %d %s, of nothing: %d %s", r.id, role, got.status, got.body, want.status, want.body)
@@ -207,7 +214,7 @@ func TestACursorOfAnotherTenantShowsNothingOfIt(t *testing.T) {
 		alpha.do("POST", fmt.Sprintf("/v1/jobs/alpha-%d/trigger", i), "").want(202)
 		alpha.key("alpha", RoleViewer)
 	}
-	for _, path := range []string{"/v1/jobs", "/v1/runs", "/v1/api-keys"} {
+	for _, path := range []string{"/v1/jobs", "/v1/runs", "/v1/api-keys", "/v1/audit-log"} {
 		page := alpha.do("GET", path+"?limit=1", "").want(200).fields()
 		got := beta.do("GET", path+"?cursor="+page["next_cursor"].(string), "").want(200)
 		if bytes.Contains(got.body, []byte("alpha")) {

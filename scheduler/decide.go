@@ -233,3 +233,13 @@ func SkipPassed(s Situation, reason Reason) Plan {
 	}
 	return s.advance(Plan{Skips: []Skip{s.skip(reason, s.ScheduledFor, newest)}}, newest)
 }
+
+// Starts is how many runs of the plan start now.
+func (p Plan) Starts() (n int) {
+	for _, r := range p.Runs {
+		if !r.Waits {
+			n++
+		}
+	}
+	return n
+}

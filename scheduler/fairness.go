@@ -81,7 +81,7 @@ func share(quotas []Quota, contenders []Contender, held func(queue int16, tenant
 		var waiting []claimant
 		for _, c := range contenders {
 			if c.Queue == q.Queue {
-				waiting = append(waiting, claimant{Contender: c, holds: held(q.Queue, c.Tenant)})
+				waiting = append(waiting, claimant{Contender: c, holds: held(q.Queue, c.Tenant), room: q.Slots})
 			}
 		}
 		if len(waiting) < 2 {
@@ -96,11 +96,14 @@ func share(quotas []Quota, contenders []Contender, held func(queue int16, tenant
 // among shares out one queue's quota.
 func among(waiting []claimant, q Quota) (shares []Quota) {
 	for range q.Slots {
-		next := 0
+		next := -1
 		for i, c := range waiting {
-			if c.before(waiting[next]) {
+			if c.gets < c.room && (next < 0 || c.before(waiting[next])) {
 				next = i
 			}
+		}
+		if next < 0 {
+			break
 		}
 		waiting[next].holds++
 		waiting[next].gets++
@@ -118,6 +121,7 @@ type claimant struct {
 	Contender
 	holds int // slots of the queue, with those it gets
 	gets  int
+	room  int // the most that it may get
 }
 
 // before orders by holds for the weight, then by age.

@@ -57,10 +57,15 @@ func (h *heartbeat) beat(ctx context.Context, draining bool) {
 		}
 		return
 	}
+	h.s.config.Client.Guard().SetTenants(pulse.AllowedTargets)
 	acting, stop := context.WithTimeout(ctx, actTimeout)
 	defer stop()
+	h.s.limits.set(pulse.Limits)
 	if err := h.act(acting, pulse, h.watch.observe(sent, time.Now(), pulse.Others)); err != nil && ctx.Err() == nil {
 		h.s.log.Warn("taking over from lost replicas failed; the next heartbeat tries again", "error", err)
+	}
+	if err := h.s.settle(acting, draining); err != nil && ctx.Err() == nil {
+		h.s.log.Warn("what tenants with limits may do could not be settled; the next heartbeat tries again", "error", err)
 	}
 }
 
@@ -68,6 +73,7 @@ func (h *heartbeat) beat(ctx context.Context, draining bool) {
 func (h *heartbeat) act(ctx context.Context, pulse Pulse, lost []Heartbeat) error {
 	if !pulse.Known {
 		h.s.log.Error("the others took this replica for lost; it joins again, and what it was sending is fenced off")
+		h.s.limits.forget()
 		if _, err := h.s.store.Register(ctx, h.s.replica); err != nil {
 			return err
 		}

@@ -61,9 +61,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
-// watch exports the occupation of the worker slots and the state of the circuit breakers.
-func (m *Metrics) watch(slots *workerSlots, breakers *breaker.Breakers) {
-	m.registry.MustRegister(slotsCollector{slots}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+// watch exports the occupation of the worker slots, the tenants that are held back and the state of the circuit breakers.
+func (m *Metrics) watch(slots *workerSlots, breakers *breaker.Breakers, limits *limits) {
+	m.registry.MustRegister(slotsCollector{slots}, heldBackCollector{limits}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "punctual_breakers_open", Help: "Hosts, by tenant, whose circuit breaker is not closed on this replica.",
 	}, func() float64 { return float64(breakers.Open()) }))
 }
@@ -114,5 +114,18 @@ func (c slotsCollector) Collect(ch chan<- prometheus.Metric) {
 	c.slots.each(func(name string, size, inFlight int) {
 		ch <- prometheus.MustNewConstMetric(slotsDesc, prometheus.GaugeValue, float64(size), name)
 		ch <- prometheus.MustNewConstMetric(inFlightDesc, prometheus.GaugeValue, float64(inFlight), name)
+	})
+}
+
+// heldBackCollector exports the tenants that this replica holds back. There are series only of those.
+type heldBackCollector struct{ limits *limits }
+
+var heldBackDesc = prometheus.NewDesc("punctual_held_back", "1 for each tenant whose due work waits on this replica for a limit of the tenant.", []string{"tenant", "limit"}, nil)
+
+func (c heldBackCollector) Describe(ch chan<- *prometheus.Desc) { ch <- heldBackDesc }
+
+func (c heldBackCollector) Collect(ch chan<- prometheus.Metric) {
+	c.limits.each(func(name string, by Limit) {
+		ch <- prometheus.MustNewConstMetric(heldBackDesc, prometheus.GaugeValue, 1, name, string(by))
 	})
 }

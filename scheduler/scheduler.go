@@ -45,12 +45,15 @@ type Scheduler struct {
 	metrics  *Metrics
 	clock    dbClock
 	slots    *workerSlots
+	limits   *limits
 	finisher *finisher
 	heart    *heartbeat
 	operator chore
 	notifier chore
 	flights  flights
 	breakers *breaker.Breakers
+	tokens   *tokens
+	tls      *tlsClients
 	running  sync.WaitGroup  // attempts in flight
 	workCtx  context.Context // ends when attempts in flight must end
 }
@@ -70,11 +73,17 @@ func Run(ctx context.Context, store Store, config Config) error {
 	if err := store.Maintain(ctx); err != nil {
 		return fmt.Errorf("starting the scheduler: %w", err)
 	}
+	held, err := store.Limits(ctx)
+	if err != nil {
+		return fmt.Errorf("starting the scheduler: %w", err)
+	}
 	log := config.Log.With("replica", replica.ID)
 	s := &Scheduler{
 		store: store, config: config, replica: replica, log: log, metrics: config.Metrics, slots: newWorkerSlots(config.Queues, numbers),
-		breakers: breaker.New(log),
+		breakers: breaker.New(log), tokens: newTokens(), tls: newTLSClients(),
 	}
+	s.limits = newLimits(s.slots)
+	s.limits.set(held)
 	s.heart = newHeartbeat(s)
 	s.operator = newChore("work on operations", log, store.Operate)
 	s.notifier = newChore("telling what happened to jobs", log, func(ctx context.Context) (time.Duration, bool, error) {
@@ -82,7 +91,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 		return 0, left, err
 	})
 	s.finisher = newFinisher(store, log, config, s.heart.release)
-	s.metrics.watch(s.slots, s.breakers)
+	s.metrics.watch(s.slots, s.breakers, s.limits)
 	log.Info("scheduler started", "queues", config.Queues)
 	s.run(ctx)
 	return nil
@@ -97,6 +106,7 @@ func (s *Scheduler) run(ctx context.Context) {
 	defer interrupt(nil)
 	s.workCtx = work
 
+	s.heart.beat(flush, false) // tells whom tenants may call, which must be known before anything is sent
 	var claiming, writing sync.WaitGroup
 	claiming.Go(func() { newTicker(s).run(ctx) })
 	claiming.Go(func() { every(ctx, resumeEvery, s.resume) })
@@ -125,6 +135,7 @@ func (s *Scheduler) run(ctx context.Context) {
 	if err := s.store.Deregister(flush, s.replica.ID); err != nil {
 		s.log.Warn("the replica's row could not be removed; others will", "error", err)
 	}
+	s.tls.close()
 	s.log.Info("scheduler stopped")
 }
 

@@ -101,6 +101,26 @@ func (w *workerSlots) held(queue int16, tenant int32) int {
 	return 0
 }
 
+// ofTenant is how many slots of all queues a tenant's runs occupy.
+func (w *workerSlots) ofTenant(tenant int32) (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, q := range w.queues {
+		n += q.tenants[tenant]
+	}
+	return n
+}
+
+// all is how many slots there are.
+func (w *workerSlots) all() (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, q := range w.queues {
+		n += q.size
+	}
+	return n
+}
+
 // numbers returns the numbers of all queues.
 func (w *workerSlots) numbers() []int16 {
 	w.mu.Lock()

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/google/uuid"
@@ -9,6 +10,7 @@ import (
 
 // Store is what the loops need of the database. Package store implements it on Postgres.
 type Store interface {
+	Credentials
 	// ClaimDue claims due slots within the quotas: it locks them, lets Decide settle them, and commits the
 	// runs and the next slots in one transaction. Runs may be sent once it has returned.
 	ClaimDue(ctx context.Context, c Claim) (Batch, error)
@@ -19,6 +21,12 @@ type Store interface {
 	ReadyTenants(ctx context.Context, queues []int16) ([]Contender, error)
 	// NextDue tells when there will be something to claim in the queues; backlog is looked for when asked.
 	NextDue(ctx context.Context, queues []int16, lookForOlder bool) (Upcoming, error)
+	// NextFresh is NextDue while tenants are held back: of what is due by now it tells nothing.
+	NextFresh(ctx context.Context, queues []int16) (Upcoming, error)
+	// Limits tells the tenants with limits, and Draw what a replica may have of them: the sum over all replicas never
+	// exceeds a limit, but for runs that were in flight before it was lowered.
+	Limits(ctx context.Context) ([]TenantLimits, error)
+	Draw(ctx context.Context, replica uuid.UUID, wishes []Wish) ([]Allowance, error)
 	// Finish writes the ends of attempts, in one transaction, and deletes the claims of the leases that
 	// have nothing left. An outcome whose attempt was superseded changes nothing; their number is returned.
 	// The outcomes are not to be kept.
@@ -68,6 +76,9 @@ type Pulse struct {
 
 	Operations bool // there are operations that have not ended
 	Notices    bool // there are notices that may be told
+
+	AllowedTargets map[int32][]netip.Prefix // networks that single tenants may call although they are not public
+	Limits         []TenantLimits           // of the tenants that have any
 }
 
 // Claim says who claims and how much.
@@ -77,6 +88,12 @@ type Claim struct {
 	// Older claims backlog: slots that have been due for more than OlderThan. Otherwise only slots due since
 	// then are claimed, so that a backlog never stands before the work that is due now.
 	Older bool
+	// Grant is what the claim may start of tenants with limits; their rows beyond it stay as they are.
+	Grant *Grant
+	// Except are tenants whose work is not looked at by quotas that are anybody's, which then take only what became due
+	// since so long ago: to pass over all that such a tenant has due would take as long as there is much of it.
+	Except []int32
+	Since  time.Duration
 }
 
 // Quota is how many runs a claim may take from one queue. Either all quotas of a claim name a tenant or none

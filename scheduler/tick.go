@@ -44,6 +44,7 @@ type ticker struct {
 	backlog   fairness
 	ready     fairness
 	others    bool // the last look left out queues whose slots were all taken
+	around    around
 }
 
 func newTicker(s *Scheduler) *ticker {
@@ -78,6 +79,13 @@ func (t *ticker) run(ctx context.Context) {
 
 // tick looks and claims once. It returns how long to sleep, and what ends the sleep early.
 func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan struct{}, err error) {
+	if err := t.s.draw(ctx); err != nil {
+		return 0, nil, err
+	}
+	if held := t.s.limits.heldBack(); len(held) > 0 {
+		return t.tickAround(ctx, held)
+	}
+	t.leaveAround()
 	if t.wantsLook || time.Now().After(t.lookAt) {
 		if err := t.look(ctx); err != nil {
 			return 0, nil, err
@@ -87,8 +95,8 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 		return spread(longestSleep), nil, nil // others may have taken over: start nothing new
 	}
 	now := t.s.clock.now()
-	due, ready := reached(t.upcoming.Schedule, now), reached(t.upcoming.Ready, now)
-	if !due && !ready && !t.upcoming.Older {
+	due, waiting := reached(t.upcoming.Schedule, now), reached(t.upcoming.Ready, now)
+	if !due && !waiting && !t.upcoming.Older {
 		wait := t.untilNext(now)
 		if t.others {
 			t.wantsLook = true
@@ -101,18 +109,18 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 	}
 	var sum claimed
 	if due {
-		if err := t.claim(ctx, t.s.store.ClaimDue, Claim{}, t.s.slots.quotas, &t.current, &sum); err != nil {
+		if err := t.claim(ctx, current, t.s.slots.quotas, &t.current, &sum); err != nil {
 			return 0, nil, err
 		}
 	}
-	if ready {
-		if err := t.claim(ctx, t.s.store.ClaimReady, Claim{}, t.s.slots.quotas, &t.ready, &sum); err != nil {
+	if waiting {
+		if err := t.claim(ctx, ready, t.s.slots.quotas, &t.ready, &sum); err != nil {
 			return 0, nil, err
 		}
 	}
 	if t.upcoming.Older {
 		before := sum.settled
-		if err := t.claim(ctx, t.s.store.ClaimDue, Claim{Older: true}, t.s.slots.olderQuotas, &t.backlog, &sum); err != nil {
+		if err := t.claim(ctx, backlog, t.s.slots.olderQuotas, &t.backlog, &sum); err != nil {
 			return 0, nil, err
 		}
 		t.upcoming.Older = sum.settled > before || len(t.s.slots.olderQuotas(BatchSize)) == 0
@@ -121,7 +129,7 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 	if sum.full {
 		t.olderAt = time.Time{} // what this replica cannot keep up with becomes backlog
 	}
-	if sum.settled > 0 {
+	if sum.settled > 0 || len(t.s.limits.heldBack()) > 0 {
 		t.pause = 0
 		return 0, nil, nil
 	}
@@ -137,30 +145,33 @@ type claimed struct {
 }
 
 // claim claims within the quotas, if there are any, and hands the runs to the executor.
-func (t *ticker) claim(ctx context.Context, from claimFunc, c Claim, quotas func(most int) []Quota, fair *fairness, sum *claimed) error {
+func (t *ticker) claim(ctx context.Context, k kind, quotas func(most int) []Quota, fair *fairness, sum *claimed) error {
 	offered := quotas(t.atATime(fair) * BatchSize)
 	shares, err := fair.split(ctx, t.s.slots, offered)
 	if err != nil {
 		return err
 	}
-	claims := inBatches(shares)
+	full, err := t.claimAll(ctx, k, shares, sum)
+	// Of a queue whose slots are all taken nothing was claimed, and more may be due there.
+	fair.crowded = full || fair.crowded && len(offered) < len(t.s.slots.numbers())
+	return err
+}
+
+// claimAll claims all the quotas, at most a batch at once each. full is true when one of them was used up.
+func (t *ticker) claimAll(ctx context.Context, k kind, quotas []Quota, sum *claimed) (full bool, err error) {
+	claims := inBatches(quotas)
 	batches, errs := make([]Batch, len(claims)), make([]error, len(claims))
 	var claiming sync.WaitGroup
 	for i := range claims {
-		claiming.Go(func() {
-			batches[i], errs[i] = t.claimBatch(ctx, from, Claim{Replica: t.s.replica.ID, Quotas: claims[i], Older: c.Older})
-		})
+		claiming.Go(func() { batches[i], errs[i] = t.claimBatch(ctx, k, Claim{Quotas: claims[i]}) })
 	}
 	claiming.Wait()
-	full := false
 	for _, b := range batches {
 		sum.settled += b.Settled
 		full = full || b.Full
 	}
 	sum.full = sum.full || full
-	// Of a queue whose slots are all taken nothing was claimed, and more may be due there.
-	fair.crowded = full || fair.crowded && len(offered) < len(t.s.slots.numbers())
-	return errors.Join(errs...)
+	return full, errors.Join(errs...)
 }
 
 // atATime is how many full claims go on at a time. Where there is a backlog a replica's workers would wait for one claim
@@ -173,16 +184,20 @@ func (t *ticker) atATime(fair *fairness) int {
 	return 1
 }
 
-type claimFunc = func(context.Context, Claim) (Batch, error)
-
-func (t *ticker) claimBatch(ctx context.Context, from claimFunc, c Claim) (Batch, error) {
+func (t *ticker) claimBatch(ctx context.Context, k kind, c Claim) (batch Batch, err error) {
+	from := t.s.store.ClaimDue
+	if k == ready {
+		from = t.s.store.ClaimReady
+	}
+	c.Replica, c.Older, c.Grant = t.s.replica.ID, k == backlog, t.s.limits.grant(k)
+	defer func() { c.Grant.end(batch.Runs) }()
 	// One that is under way when the replica is stopped is not cut off: it may have been committed.
 	ctx, cancel := outlast(ctx, claimGrace)
 	defer cancel()
 	ctx, stop := context.WithTimeout(ctx, tickTimeout)
 	defer stop()
 	lapses := t.s.heart.watch.lapsed()
-	batch, err := from(ctx, c)
+	batch, err = from(ctx, c)
 	if err != nil {
 		return Batch{}, err
 	}

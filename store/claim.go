@@ -71,6 +71,30 @@ func (s *Store) NextDue(ctx context.Context, queues []int16, lookForOlder bool) 
 	return u, nil
 }
 
+// NextFresh implements scheduler.Store.
+func (s *Store) NextFresh(ctx context.Context, queues []int16) (scheduler.Upcoming, error) {
+	var u scheduler.Upcoming
+	var schedule, ready *time.Time
+	err := s.pool.QueryRow(ctx, `
+		WITH lanes AS (SELECT (q * 4 + p)::smallint AS lane FROM unnest($1::smallint[]) q, generate_series(0, 2) p)
+		SELECT now(),
+		       (SELECT min(n.next_run_at) FROM lanes CROSS JOIN LATERAL (
+		            SELECT next_run_at FROM punctual.schedules s WHERE enabled AND s.lane = lanes.lane AND next_run_at > now() ORDER BY next_run_at LIMIT 1) n),
+		       (SELECT min(n.due_at) FROM lanes CROSS JOIN LATERAL (
+		            SELECT due_at FROM punctual.ready r WHERE r.lane = lanes.lane AND due_at > now() ORDER BY due_at LIMIT 1) n)`,
+		queues).Scan(&u.Now, &schedule, &ready)
+	if err != nil {
+		return scheduler.Upcoming{}, fmt.Errorf("looking for what becomes due next: %w", err)
+	}
+	if schedule != nil {
+		u.Schedule = *schedule
+	}
+	if ready != nil {
+		u.Ready = *ready
+	}
+	return u, nil
+}
+
 // queueFences collects the fencing tokens that a claim returns, by run.
 func queueFences(q *pgx.QueuedQuery, fences map[uuid.UUID]int64) {
 	q.Query(func(rows pgx.Rows) error {

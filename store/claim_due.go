@@ -21,6 +21,7 @@ var (
 	selectCurrent       = selectSlots(queueQuotas, ofAnybody("next_run_at", "now() - interval '5 s'", "now()"))
 	selectOlder         = selectSlots(queueQuotas, ofAnybody("next_run_at", "'-infinity'", "now() - interval '5 s'"))
 	selectCurrentFairly = selectSlots(tenantQuotas, ofTenant("q.tenant", "next_run_at", "now() - interval '5 s'", "now()"))
+	selectFresh         = selectSlots(queueQuotas, ofOthers("next_run_at"))
 	selectOlderFairly   = selectSlots(tenantQuotas, ofTenant("q.tenant", "next_run_at", "'-infinity'", "now() - interval '5 s'"))
 )
 
@@ -128,7 +129,7 @@ func (s *Store) claimDue(ctx context.Context, claim scheduler.Claim) (batch sche
 func (c *dueClaim) lock(ctx context.Context) error {
 	var b pgx.Batch
 	queueBegin(&b)
-	b.Queue(c.selection(), quotaArguments(c.claim.Quotas)...).Query(func(rows pgx.Rows) error {
+	b.Queue(c.selection(), quotaArguments(c.claim)...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var r dueRow
 			if err := rows.Scan(&r.key.id, &r.lane, &r.tenant, &r.scheduledFor, &r.key.version, &c.now); err != nil {
@@ -151,6 +152,8 @@ func (c *dueClaim) lock(ctx context.Context) error {
 // selection is the statement that locks what the claim is for.
 func (c *dueClaim) selection() string {
 	switch fair := fairly(c.claim.Quotas); {
+	case len(c.claim.Except) > 0:
+		return selectFresh
 	case c.claim.Older && fair:
 		return selectOlderFairly
 	case c.claim.Older:
@@ -212,7 +215,8 @@ func (c *dueClaim) decide() {
 			c.putOff(r)
 			continue
 		}
-		situation := scheduler.Situation{Job: job, ScheduledFor: r.scheduledFor, Now: c.now, Room: 1 + room[r.lane/4], Memo: &memo}
+		mayStart := min(1+room[r.lane/4], max(1, c.claim.Grant.Room(r.tenant)))
+		situation := scheduler.Situation{Job: job, ScheduledFor: r.scheduledFor, Now: c.now, Room: mayStart, Memo: &memo}
 		if job.ConcurrencyPolicy != scheduler.PolicyAllow {
 			gate, ok := c.gates[job.ID]
 			if !ok {
@@ -221,6 +225,9 @@ func (c *dueClaim) decide() {
 			situation.Active, situation.Waiting = gate.active, gate.waiting
 		}
 		plan := scheduler.Decide(situation)
+		if !c.claim.Grant.Take(r.tenant, plan.Starts()) {
+			continue // its tenant is at a limit: the slot stays due
+		}
 		room[r.lane/4] -= max(0, len(plan.Runs)-1)
 		c.cancel = append(c.cancel, plan.Cancel...)
 		for _, p := range plan.Runs {
@@ -278,7 +285,7 @@ func (n *nextRows) add(r dueRow, plan scheduler.Plan) {
 // Only runs that the insert returned are this replica's to send: another id was there already.
 func (c *dueClaim) write(ctx context.Context) error {
 	if len(c.cancel) > 0 {
-		if err := cancelRuns(ctx, c.conn, c.cancel, scheduler.ReasonReplaced); err != nil {
+		if _, err := cancelRuns(ctx, c.conn, c.cancel, scheduler.ReasonReplaced); err != nil {
 			return err
 		}
 	}

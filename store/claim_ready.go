@@ -18,6 +18,7 @@ import (
 // Of runs that were made ready together the oldest slot comes first, as run ids begin with it.
 var (
 	selectReady       = selectRuns(queueQuotas, ofAnybody("due_at", "'-infinity'", "now()"))
+	selectReadyFresh  = selectRuns(queueQuotas, ofOthers("due_at"))
 	selectReadyFairly = selectRuns(tenantQuotas, ofTenant("q.tenant", "due_at", "'-infinity'", "now()"))
 )
 
@@ -109,13 +110,16 @@ func (s *Store) ClaimReady(ctx context.Context, claim scheduler.Claim) (schedule
 
 func (c *readyClaim) lock(ctx context.Context) error {
 	sql := selectReady
-	if fairly(c.claim.Quotas) {
+	switch {
+	case len(c.claim.Except) > 0:
+		sql = selectReadyFresh
+	case fairly(c.claim.Quotas):
 		sql = selectReadyFairly
 	}
 	var places []place
 	var b pgx.Batch
 	queueBegin(&b)
-	b.Queue(sql, quotaArguments(c.claim.Quotas)...).Query(func(rows pgx.Rows) error {
+	b.Queue(sql, quotaArguments(c.claim)...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var run, job uuid.UUID
 			var tenant int32
@@ -225,7 +229,13 @@ func (c *readyClaim) decide() {
 				c.putOff(w.RunID, gateRetry, waits)
 				continue
 			}
-			if !w.overdue {
+		}
+		if !w.overdue && !c.claim.Grant.Take(job.Tenant, 1) {
+			waits[w.RunID] = true // its tenant is at a limit: the row stays as it is
+			continue
+		}
+		if job.ConcurrencyPolicy != scheduler.PolicyAllow {
+			if g := c.gates[job.ID]; !w.overdue {
 				g.active = w.RunID
 				c.gates[job.ID] = g
 				c.taken, c.takers = append(c.taken, job.ID), append(c.takers, w.RunID)

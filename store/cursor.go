@@ -21,6 +21,8 @@ const (
 	deadLetterCursor byte = 'd'
 	operationCursor  byte = 'o'
 	keyCursor        byte = 'k'
+	auditCursor      byte = 'a'
+	secretCursor     byte = 's'
 )
 
 const (

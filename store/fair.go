@@ -12,14 +12,17 @@ import (
 // fairly reports whether the quotas are for tenants.
 func fairly(quotas []scheduler.Quota) bool { return len(quotas) > 0 && quotas[0].Tenant != 0 }
 
-// quotaArguments are those of a selection by quotas, which is planned once.
-func quotaArguments(quotas []scheduler.Quota) []any {
+// quotaArguments are those of a claim's selection, which is planned once.
+func quotaArguments(c scheduler.Claim) []any {
 	var queues []int16
 	var slots, tenants []int32
-	for _, q := range quotas {
+	for _, q := range c.Quotas {
 		queues, slots, tenants = append(queues, q.Queue), append(slots, int32(q.Slots)), append(tenants, q.Tenant)
 	}
-	if fairly(quotas) {
+	switch {
+	case len(c.Except) > 0:
+		return []any{prepared{}, queues, slots, c.Except, c.Since}
+	case fairly(c.Quotas):
 		return []any{prepared{}, queues, slots, tenants}
 	}
 	return []any{prepared{}, queues, slots}

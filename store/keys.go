@@ -91,7 +91,7 @@ func (s *Store) CreateKey(ctx context.Context, tenant int32, n NewKey) (key stri
 	}
 	key, prefix := makeKey()
 	hash := sha256.Sum256([]byte(key))
-	err = s.join(ctx, func(ctx context.Context, u *unit) error {
+	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		expires, err := expiry(ctx, u, n)
 		if err != nil {
 			return err
@@ -111,7 +111,7 @@ func (s *Store) CreateKey(ctx context.Context, tenant int32, n NewKey) (key stri
 		if err != nil {
 			return fmt.Errorf("writing key %q: %w", n.Name, err)
 		}
-		return nil
+		return audit(ctx, u, tenant, k.change(ActionKeyCreate))
 	})
 	if err != nil {
 		return "", KeyRecord{}, err
@@ -149,7 +149,7 @@ func (s *Store) ListKeys(ctx context.Context, tenant int32, p Page) (keys []KeyR
 	if err != nil {
 		return nil, "", err
 	}
-	rows, err := s.reader(ctx).Query(ctx, `
+	rows, err := s.reader(ctx, tenant).Query(ctx, `
 		SELECT `+keyColumns+` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
 		WHERE k.tenant = $1 AND (NOT $2 OR k.id < $3) ORDER BY k.id DESC LIMIT $4`, tenant, ok, below, p.limit()+1)
 	if err == nil {
@@ -164,7 +164,7 @@ func (s *Store) ListKeys(ctx context.Context, tenant int32, p Page) (keys []KeyR
 
 // GetKey returns a key of a tenant by its id.
 func (s *Store) GetKey(ctx context.Context, tenant int32, id uuid.UUID) (KeyRecord, error) {
-	rows, err := s.reader(ctx).Query(ctx, `
+	rows, err := s.reader(ctx, tenant).Query(ctx, `
 		SELECT `+keyColumns+` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant WHERE k.id = $1 AND k.tenant = $2`, id, tenant)
 	var k KeyRecord
 	if err == nil {
@@ -181,15 +181,19 @@ func (s *Store) GetKey(ctx context.Context, tenant int32, id uuid.UUID) (KeyReco
 
 // RevokeKey ends a key of a tenant for good. Doing so again changes nothing.
 func (s *Store) RevokeKey(ctx context.Context, tenant int32, id uuid.UUID) error {
-	return s.join(ctx, func(ctx context.Context, u *unit) error {
-		done, err := u.Exec(ctx, `UPDATE punctual.api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE id = $1 AND tenant = $2`, id, tenant)
+	return s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
+		k, err := s.GetKey(ctx, tenant, id)
+		if err != nil || k.RevokedAt != nil {
+			return err
+		}
+		done, err := u.Exec(ctx, `UPDATE punctual.api_keys SET revoked_at = now() WHERE id = $1 AND tenant = $2 AND revoked_at IS NULL`, id, tenant)
 		if err != nil {
 			return fmt.Errorf("revoking key %s: %w", id, err)
 		}
-		if done.RowsAffected() == 0 {
-			return fmt.Errorf("key %s: %w", id, ErrNotFound)
+		if done.RowsAffected() == 0 { // somebody was faster
+			return nil
 		}
-		return nil
+		return audit(ctx, u, tenant, k.change(ActionKeyRevoke))
 	})
 }
 
@@ -198,7 +202,7 @@ func (s *Store) RevokeKey(ctx context.Context, tenant int32, id uuid.UUID) error
 func (s *Store) FindKey(ctx context.Context, ref string) (tenant int32, id uuid.UUID, err error) {
 	prefix, _, _ := strings.Cut(strings.TrimPrefix(ref, keyStart), "_")
 	byID, _ := parseID(ref)
-	err = s.reader(ctx).QueryRow(ctx, `SELECT tenant, id FROM punctual.api_keys WHERE prefix = $1 OR id = $2`, prefix, byID).Scan(&tenant, &id)
+	err = s.reader(ctx, everybody).QueryRow(ctx, `SELECT tenant, id FROM punctual.api_keys WHERE prefix = $1 OR id = $2`, prefix, byID).Scan(&tenant, &id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, uuid.Nil, fmt.Errorf("key: %w", ErrNotFound) // not named: it may be the whole key
 	}

@@ -40,6 +40,7 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 	var p scheduler.Pulse
 	var ids []uuid.UUID
 	var beats []int64
+	var limits limitRows
 	if s.guarding.Load() {
 		if err := s.guardFences(ctx, s.pool); err != nil {
 			return p, err
@@ -55,14 +56,17 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 		       (SELECT coalesce(array_agg(run_id), '{}') FROM punctual.cancels WHERE replica = $1),
 		       EXISTS (SELECT FROM punctual.claims c WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = c.replica)),
 		       EXISTS (SELECT FROM punctual.operations WHERE state = 'running'),
-		       EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now())`,
-		replica, draining).Scan(&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Operations, &p.Notices)
+		       EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now()),
+		       (SELECT coalesce(json_object_agg(id, allowed_targets::text[]), '{}') FROM punctual.tenants WHERE allowed_targets <> '{}' AND deleted_at IS NULL),
+		       l.* FROM (`+selectLimits+`) l`,
+		replica, draining).Scan(append([]any{&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Operations, &p.Notices, &p.AllowedTargets}, limits.targets()...)...)
 	if err != nil {
 		return p, s.tookWrite(fmt.Errorf("renewing replica %s: %w", replica, err))
 	}
 	for i, id := range ids {
 		p.Others = append(p.Others, scheduler.Heartbeat{Replica: id, Beat: beats[i]})
 	}
+	p.Limits = limits.all()
 	return p, nil
 }
 
@@ -81,7 +85,10 @@ func (s *Store) Remove(ctx context.Context, lost []scheduler.Heartbeat) error {
 
 // Deregister implements scheduler.Store.
 func (s *Store) Deregister(ctx context.Context, replica uuid.UUID) error {
-	_, err := s.pool.Exec(ctx, `DELETE FROM punctual.replicas WHERE id = $1`, replica)
+	// What it could not write is recovered first, by others: until then its runs count.
+	_, err := s.pool.Exec(ctx, `
+		WITH gone AS (DELETE FROM punctual.allowances WHERE replica = $1 AND NOT EXISTS (SELECT FROM punctual.claims WHERE replica = $1))
+		DELETE FROM punctual.replicas WHERE id = $1`, replica)
 	if err != nil {
 		return fmt.Errorf("deregistering replica %s: %w", replica, err)
 	}

@@ -41,3 +41,11 @@ func ofTenant(tenant, column, after, until string) window {
 		return `tenant = ` + tenant + ` AND ` + ofAnybody(column, after, until)(lane)
 	}
 }
+
+// ofOthers is the window of all tenants but those of $3, of what became due since $4 ago: however much those have due,
+// only as much of it is passed over as became due in that time.
+func ofOthers(column string) window {
+	return func(lane string) string {
+		return `tenant <> ALL($3::int[]) AND ` + ofAnybody(column, "now() - (SELECT $4::interval)", "now()")(lane)
+	}
+}

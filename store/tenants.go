@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -94,7 +95,7 @@ func (s *Store) FindTenant(ctx context.Context, name string) (Tenant, error) {
 // CreateTenant makes a tenant. ErrTenantExists when there is one of the name.
 func (s *Store) CreateTenant(ctx context.Context, name string, settings TenantSettings) (TenantRecord, error) {
 	var t TenantRecord
-	err := s.join(ctx, func(ctx context.Context, u *unit) (err error) {
+	err := s.join(ctx, everybody, func(ctx context.Context, u *unit) (err error) {
 		rows, err := u.Query(ctx, `
 			INSERT INTO punctual.tenants AS t (name, weight, max_jobs, max_concurrent_runs, max_runs_per_second, max_requests_per_second, min_interval, allowed_targets)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8::cidr[]) RETURNING `+tenantColumns, settings.args(name)...)
@@ -103,26 +104,29 @@ func (s *Store) CreateTenant(ctx context.Context, name string, settings TenantSe
 		if errors.As(err, &pg) && pg.ConstraintName == "tenant_name_is_unique" {
 			return fmt.Errorf("tenant %q: %w", name, ErrTenantExists)
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return audit(ctx, u, t.ID, change{action: ActionTenantCreate, name: name, after: t.shot()})
 	})
 	return t, err
 }
 
 // GetTenant returns the tenant of a name.
 func (s *Store) GetTenant(ctx context.Context, name string) (TenantRecord, error) {
-	rows, err := s.reader(ctx).Query(ctx, `SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.name = $1 AND t.deleted_at IS NULL`, name)
+	rows, err := s.reader(ctx, everybody).Query(ctx, `SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.name = $1 AND t.deleted_at IS NULL`, name)
 	return oneTenant(rows, err, name)
 }
 
 // GetTenantByID returns the tenant of an id.
 func (s *Store) GetTenantByID(ctx context.Context, id int32) (TenantRecord, error) {
-	rows, err := s.reader(ctx).Query(ctx, `SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.id = $1 AND t.deleted_at IS NULL`, id)
+	rows, err := s.reader(ctx, everybody).Query(ctx, `SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.id = $1 AND t.deleted_at IS NULL`, id)
 	return oneTenant(rows, err, fmt.Sprint(id))
 }
 
 // ListTenants returns the tenants by name, from the one after a name on.
 func (s *Store) ListTenants(ctx context.Context, after string, limit int) (tenants []TenantRecord, more bool, err error) {
-	rows, err := s.reader(ctx).Query(ctx, `
+	rows, err := s.reader(ctx, everybody).Query(ctx, `
 		SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.deleted_at IS NULL AND t.name COLLATE "C" > $1 ORDER BY t.name COLLATE "C" LIMIT $2`, after, limit+1)
 	if err == nil {
 		tenants, err = pgx.CollectRows(rows, scanTenant)
@@ -139,7 +143,7 @@ func (s *Store) ListTenants(ctx context.Context, after string, limit int) (tenan
 // EditTenant changes the settings of a tenant to what edit makes of them.
 func (s *Store) EditTenant(ctx context.Context, name string, edit func(TenantRecord) (TenantSettings, error)) (TenantRecord, error) {
 	var t TenantRecord
-	err := s.join(ctx, func(ctx context.Context, u *unit) (err error) {
+	err := s.join(ctx, everybody, func(ctx context.Context, u *unit) (err error) {
 		rows, err := u.Query(ctx, `SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.name = $1 AND t.deleted_at IS NULL FOR NO KEY UPDATE`, name)
 		if t, err = oneTenant(rows, err, name); err != nil {
 			return err
@@ -148,12 +152,18 @@ func (s *Store) EditTenant(ctx context.Context, name string, edit func(TenantRec
 		if err != nil {
 			return err
 		}
+		before, after := t.shot(), TenantRecord{TenantSettings: settings}.shot()
+		if reflect.DeepEqual(before, after) {
+			return nil
+		}
 		rows, err = u.Query(ctx, `
 			UPDATE punctual.tenants t SET weight = $2, max_jobs = $3, max_concurrent_runs = $4, max_runs_per_second = $5, max_requests_per_second = $6,
 				min_interval = $7, allowed_targets = $8::cidr[], updated_at = now()
 			WHERE t.id = $1 RETURNING `+tenantColumns, settings.args(t.ID)...)
-		t, err = oneTenant(rows, err, name)
-		return err
+		if t, err = oneTenant(rows, err, name); err != nil {
+			return err
+		}
+		return audit(ctx, u, t.ID, change{action: ActionTenantUpdate, name: name, before: before, after: after})
 	})
 	return t, err
 }
@@ -165,36 +175,36 @@ const liveJobs = `SELECT count(*) FROM punctual.jobs j JOIN punctual.schedules s
 // CountJobs returns how many active and paused jobs a tenant has.
 func (s *Store) CountJobs(ctx context.Context, tenant int32) (int, error) {
 	var n int
-	if err := s.reader(ctx).QueryRow(ctx, liveJobs, tenant).Scan(&n); err != nil {
+	if err := s.reader(ctx, tenant).QueryRow(ctx, liveJobs, tenant).Scan(&n); err != nil {
 		return 0, fmt.Errorf("counting the jobs of tenant %d: %w", tenant, err)
 	}
 	return n, nil
 }
 
-// DeleteTenant deletes a tenant that has no active or paused jobs, and revokes its keys; else it is ErrState. Its
+// DeleteTenant deletes a tenant that has no active or paused jobs, revokes its keys and forgets its secrets; else it is ErrState. Its
 // history stays until retention takes it, and its name can be used again.
 func (s *Store) DeleteTenant(ctx context.Context, name string) error {
 	if name == DefaultTenant {
 		return fmt.Errorf("tenant %q always exists and cannot be deleted: %w", name, ErrState)
 	}
-	return s.join(ctx, func(ctx context.Context, u *unit) error {
+	return s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
 		// The lock waits for those who write jobs or keys of the tenant, and keeps others from it.
-		var id int32
-		err := u.QueryRow(ctx, `SELECT id FROM punctual.tenants WHERE name = $1 AND deleted_at IS NULL FOR UPDATE`, name).Scan(&id)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return fmt.Errorf("tenant %q: %w", name, ErrNotFound)
+		rows, err := u.Query(ctx, `SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.name = $1 AND t.deleted_at IS NULL FOR UPDATE`, name)
+		t, err := oneTenant(rows, err, name)
+		if err != nil {
+			return err
 		}
 		var jobs int
-		if err == nil {
-			err = u.QueryRow(ctx, liveJobs, id).Scan(&jobs)
-		}
-		if err != nil {
-			return fmt.Errorf("locking tenant %q: %w", name, err)
+		if err := u.QueryRow(ctx, liveJobs, t.ID).Scan(&jobs); err != nil {
+			return fmt.Errorf("counting the jobs of tenant %q: %w", name, err)
 		}
 		if jobs > 0 {
 			return fmt.Errorf("tenant %q has %d active or paused jobs; delete them first: %w", name, jobs, ErrState)
 		}
-		return deleteTenant(ctx, u, id)
+		if err := deleteTenant(ctx, u, t.ID); err != nil {
+			return err
+		}
+		return audit(ctx, u, t.ID, change{action: ActionTenantDelete, name: name, before: t.shot()})
 	})
 }
 
@@ -202,7 +212,9 @@ func deleteTenant(ctx context.Context, u *unit, id int32) error {
 	var b pgx.Batch
 	b.Queue(`UPDATE punctual.tenants SET deleted_at = now(), updated_at = now() WHERE id = $1`, id)
 	b.Queue(`UPDATE punctual.api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE tenant = $1`, id)
-	b.Queue(`DELETE FROM punctual.request_rates WHERE tenant = $1`, id)
+	for _, table := range []string{"request_rates", "secrets", "signing_secrets"} {
+		b.Queue(`DELETE FROM punctual.`+table+` WHERE tenant = $1`, id)
+	}
 	if err := u.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("deleting tenant %d: %w", id, err)
 	}

@@ -1,0 +1,180 @@
+package scheduler
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+const (
+	// lookAround is how long the tick loop sleeps at most while a tenant is held back.
+	lookAround = 250 * time.Millisecond
+	// aroundSoonest is how often at most it looks who waits, and olderAroundSoonest who has backlog.
+	aroundSoonest      = 20 * time.Millisecond
+	olderAroundSoonest = 250 * time.Millisecond
+	// overlap is how far the claim of what became due since a look reaches back before it, as the two statements may
+	// have taken unlike times to arrive. What slips through is found by the next look.
+	overlap = 50 * time.Millisecond
+)
+
+// around is what the tick loop knows while tenants are held back. Their due work may be anything; to claim in order of
+// due time would be to look through all of it each time. So work is claimed tenant by tenant, of those that a look found
+// waiting, and of all others only what became due since that look.
+type around struct {
+	turn  int // which kind comes first: among a tenant's own work none is starved by another
+	looks [kinds]waiters
+}
+
+// waiters are the tenants that wait for one kind of claim.
+type waiters struct {
+	contenders []Contender
+	looked     time.Time
+	until      time.Time // when to look again
+}
+
+// leaveAround ends it, when no tenant is held back any more.
+func (t *ticker) leaveAround() {
+	if t.around.turn == 0 {
+		return
+	}
+	t.around = around{}
+	t.wantsLook, t.olderAt = true, time.Time{}
+}
+
+// tickAround is tick while tenants are held back.
+func (t *ticker) tickAround(ctx context.Context, held []int32) (wait time.Duration, wake <-chan struct{}, err error) {
+	if t.s.heart.watch.expired(time.Now()) {
+		return spread(longestSleep), nil, nil // others may have taken over: start nothing new
+	}
+	if err := t.lookFresh(ctx); err != nil {
+		return 0, nil, err
+	}
+	t.around.turn++
+	var sum claimed
+	for i := range kinds {
+		if err := t.claimAround(ctx, (kind(t.around.turn)+i)%kinds, held, &sum); err != nil {
+			return 0, nil, err
+		}
+	}
+	if sum.settled > 0 && (sum.full || t.moreAround()) {
+		return 0, nil, nil
+	}
+	wait = min(t.untilNext(t.s.clock.now()), t.s.limits.drawIn(spread(lookAround)))
+	return max(wait, shortestPause), t.s.slots.released, nil
+}
+
+// moreAround reports whether somebody waits who may start something.
+func (t *ticker) moreAround() bool {
+	return slices.ContainsFunc(t.around.looks[:], func(w waiters) bool {
+		return slices.ContainsFunc(w.contenders, func(c Contender) bool { return t.s.limits.available(c.Tenant) > 0 })
+	})
+}
+
+// lookFresh asks the database what becomes due next.
+func (t *ticker) lookFresh(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, tickTimeout)
+	defer cancel()
+	upcoming, err := t.s.store.NextFresh(ctx, t.s.slots.numbers())
+	if err != nil {
+		return err
+	}
+	t.s.clock.set(upcoming.Now)
+	t.upcoming = upcoming
+	return nil
+}
+
+// claimAround claims one kind of work.
+func (t *ticker) claimAround(ctx context.Context, k kind, held []int32, sum *claimed) error {
+	w := &t.around.looks[k]
+	fresh := time.Now().After(w.until)
+	if fresh {
+		if err := t.lookWho(ctx, k, w); err != nil {
+			return err
+		}
+	}
+	quotas := t.s.slots.quotas
+	if k == backlog {
+		quotas = t.s.slots.olderQuotas
+	}
+	if err := t.claimOfWaiters(ctx, k, w, quotas(BatchSize), sum); err != nil {
+		return err
+	}
+	if fresh || k == backlog || w.others(held) {
+		return nil // all that is due was seen
+	}
+	anybodys := quotas(BatchSize)
+	if len(anybodys) == 0 {
+		return nil
+	}
+	batch, err := t.claimBatch(ctx, k, Claim{Quotas: anybodys, Except: held, Since: time.Since(w.looked) + overlap})
+	sum.settled += batch.Settled
+	sum.full = sum.full || batch.Full
+	return err
+}
+
+// lookWho looks who waits.
+func (t *ticker) lookWho(ctx context.Context, k kind, w *waiters) error {
+	peek, soonest := t.current.peek, aroundSoonest
+	switch k {
+	case ready:
+		peek = t.ready.peek
+	case backlog:
+		peek, soonest = t.backlog.peek, olderAroundSoonest
+	}
+	ctx, cancel := context.WithTimeout(ctx, tickTimeout)
+	defer cancel()
+	began := time.Now()
+	waiting, err := peek(ctx, t.s.slots.numbers())
+	if err != nil {
+		return err
+	}
+	*w = waiters{contenders: waiting, looked: began, until: began.Add(max(soonest, peekShare*time.Since(began)))}
+	t.s.limits.saw(k, waiting)
+	return nil
+}
+
+// claimOfWaiters claims what the tenants that wait may start. Those that had less due wait no more.
+func (t *ticker) claimOfWaiters(ctx context.Context, k kind, w *waiters, quotas []Quota, sum *claimed) error {
+	shares := shareAround(quotas, w.contenders, t.s.slots.held, t.s.limits.available)
+	began := time.Now()
+	full, err := t.claimAll(ctx, k, shares, sum)
+	if err != nil || full {
+		return err
+	}
+	w.contenders = slices.DeleteFunc(w.contenders, func(c Contender) bool {
+		return slices.ContainsFunc(shares, func(q Quota) bool { return q.Queue == c.Queue && q.Tenant == c.Tenant })
+	})
+	for _, q := range shares {
+		if !w.waits(q.Tenant) {
+			t.s.limits.gotAll(q.Tenant, k, began)
+		}
+	}
+	return nil
+}
+
+func (w *waiters) waits(tenant int32) bool {
+	return slices.ContainsFunc(w.contenders, func(c Contender) bool { return c.Tenant == tenant })
+}
+
+// others reports whether tenants wait that are not held back.
+func (w *waiters) others(held []int32) bool {
+	return slices.ContainsFunc(w.contenders, func(c Contender) bool { return !slices.Contains(held, c.Tenant) })
+}
+
+// shareAround shares out the quotas among the tenants that wait, each at most what it may start.
+func shareAround(quotas []Quota, contenders []Contender, held func(queue int16, tenant int32) int, available func(tenant int32) int) (shares []Quota) {
+	given := map[int32]int{}
+	for _, q := range quotas {
+		var waiting []claimant
+		for _, c := range contenders {
+			if room := min(available(c.Tenant)-given[c.Tenant], q.Slots); c.Queue == q.Queue && room > 0 {
+				waiting = append(waiting, claimant{Contender: c, holds: held(q.Queue, c.Tenant), room: room})
+			}
+		}
+		for _, s := range among(waiting, q) {
+			shares = append(shares, s)
+			given[s.Tenant] += s.Slots
+		}
+	}
+	return shares
+}

@@ -1,0 +1,128 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// selectLimits is one row, of arrays, so that a heartbeat can read it with all the rest.
+const selectLimits = `
+SELECT coalesce(array_agg(id ORDER BY id), '{}') AS tenants, coalesce(array_agg(name ORDER BY id), '{}') AS names,
+       coalesce(array_agg(coalesce(max_concurrent_runs, 0) ORDER BY id), '{}') AS concurrent, coalesce(array_agg(coalesce(max_runs_per_second, 0) ORDER BY id), '{}') AS per_second
+FROM punctual.tenants WHERE max_concurrent_runs IS NOT NULL OR max_runs_per_second IS NOT NULL`
+
+// limitRows is what selectLimits found.
+type limitRows struct {
+	tenants, concurrent, perSecond []int32
+	names                          []string
+}
+
+func (r *limitRows) targets() []any { return []any{&r.tenants, &r.names, &r.concurrent, &r.perSecond} }
+
+func (r *limitRows) all() []scheduler.TenantLimits {
+	limits := make([]scheduler.TenantLimits, len(r.tenants))
+	for i, id := range r.tenants {
+		limits[i] = scheduler.TenantLimits{Tenant: id, Name: r.names[i], Concurrent: int(r.concurrent[i]), PerSecond: int(r.perSecond[i])}
+	}
+	return limits
+}
+
+// Limits implements scheduler.Store.
+func (s *Store) Limits(ctx context.Context) ([]scheduler.TenantLimits, error) {
+	var rows limitRows
+	if err := s.pool.QueryRow(ctx, selectLimits).Scan(rows.targets()...); err != nil {
+		return nil, fmt.Errorf("reading the tenants' limits: %w", err)
+	}
+	return rows.all(), nil
+}
+
+// The row of usage is the lock on all that replicas have of a tenant's limits. What follows is read in statements
+// after the one that took it.
+const (
+	makeUsage = `INSERT INTO punctual.tenant_usage (tenant) SELECT id FROM punctual.tenants WHERE id = ANY($1::int[]) ORDER BY id ON CONFLICT DO NOTHING`
+	lockUsage = `SELECT FROM punctual.tenant_usage WHERE tenant = ANY($1::int[]) ORDER BY tenant FOR NO KEY UPDATE`
+)
+
+// A replica that is no more may have left runs that are still being sent, as far as anybody knows: what it had is
+// there to be had again once they have been taken over.
+const dropLost = `
+DELETE FROM punctual.allowances a WHERE a.tenant = ANY($1::int[]) AND a.replica <> $2
+   AND NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = a.replica) AND NOT EXISTS (SELECT FROM punctual.claims c WHERE c.replica = a.replica)`
+
+// Slots: as many as are wished, of those that the others have not. Where one of the others has work to do and less than
+// an equal share, a replica has no more than that share; where there are fewer slots than replicas, it gives its
+// own up, and whoever has asked for longest has it next. What a replica has in flight already stays put down for it.
+//
+// Starts: by the generic cell rate algorithm. A start uses up a second's part of time, and starts_at is how far time
+// is used up: never ahead of now, though the clock was set back, and never further behind than a burst.
+const draw = `
+WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS at),
+wish AS (
+    SELECT w.*, t.max_concurrent_runs AS most, t.max_runs_per_second AS rate,
+           least(greatest(u.starts_at, c.at - greatest(1, t.max_runs_per_second / 2.0) / t.max_runs_per_second * interval '1 s'), c.at) AS starts_at, c.at
+    FROM unnest($1::int[], $3::int[], $4::int[], $5::int[], $6::text[], $7::interval[]) AS w(tenant, keep, slots, starts, held_by, held)
+    JOIN punctual.tenants t ON t.id = w.tenant JOIN punctual.tenant_usage u ON u.tenant = w.tenant CROSS JOIN clock c),
+shared AS (
+    SELECT w.*, o.slots AS others, w.most / (1 + o.n) AS share,
+           EXISTS (SELECT FROM punctual.allowances a WHERE a.tenant = w.tenant AND a.replica <> $2 AND a.wants > 0 AND a.slots < greatest(1, w.most / (1 + o.n))) AS scarce,
+           NOT EXISTS (SELECT FROM punctual.allowances a WHERE a.tenant = w.tenant AND a.replica <> $2 AND a.wants > 0 AND a.slots = 0 AND a.asked_at > w.at - interval '1 s'
+               AND a.since < coalesce((SELECT m.since FROM punctual.allowances m WHERE m.tenant = w.tenant AND m.replica = $2 AND m.slots = 0), w.at)) AS next
+    FROM wish w CROSS JOIN LATERAL (SELECT count(*) AS n, coalesce(sum(a.slots), 0) AS slots FROM punctual.allowances a WHERE a.tenant = w.tenant AND a.replica <> $2) o),
+given AS (
+    SELECT s.*, CASE WHEN s.most IS NULL THEN 0 ELSE greatest(0, least(s.slots, s.most - s.others,
+               CASE WHEN s.scarce THEN greatest(s.share, CASE WHEN s.keep = 0 AND s.next THEN 1 END) END)) END AS gets,
+           extract(epoch FROM s.at - s.starts_at)::float8 * s.rate AS cells
+    FROM shared s),
+counted AS (
+    SELECT g.*, CASE WHEN g.most IS NULL THEN 0 ELSE greatest(g.gets, g.keep) END AS noted,
+           CASE WHEN g.rate IS NULL OR g.gets <= 0 AND g.most IS NOT NULL THEN 0 ELSE least(g.starts, floor(g.cells + 0.000001)) END AS starts_now
+    FROM given g),
+used AS (
+    UPDATE punctual.tenant_usage u SET starts_at = CASE WHEN c.starts_now > 0 OR u.starts_at > c.at THEN c.starts_at + c.starts_now / c.rate * interval '1 s' ELSE u.starts_at END,
+           held_since = CASE WHEN c.held_by = '' OR punctual.held_by(u.held_by, u.held_at) = c.held_by THEN u.held_since ELSE c.at - c.held END,
+           held_by = CASE WHEN c.held_by = '' THEN u.held_by ELSE c.held_by END, held_at = CASE WHEN c.held_by = '' THEN u.held_at ELSE c.at END
+    FROM counted c WHERE u.tenant = c.tenant AND (c.starts_now > 0 OR u.starts_at > c.at OR c.held_by <> '')),
+put AS (
+    INSERT INTO punctual.allowances AS a (tenant, replica, slots, wants, since, asked_at)
+    SELECT c.tenant, $2, c.noted, greatest(0, c.slots - c.gets), CASE WHEN c.slots > c.gets THEN c.at END, c.at FROM counted c WHERE c.most IS NOT NULL AND (c.noted > 0 OR c.slots > c.gets)
+    ON CONFLICT (tenant, replica) DO UPDATE SET slots = excluded.slots, wants = excluded.wants, asked_at = excluded.asked_at,
+        since = CASE WHEN excluded.wants > 0 AND a.slots = 0 THEN coalesce(a.since, excluded.since) ELSE excluded.since END
+    WHERE excluded.wants > 0 OR a.wants > 0 OR a.slots <> excluded.slots),
+gone AS (
+    DELETE FROM punctual.allowances a USING counted c WHERE a.tenant = c.tenant AND a.replica = $2 AND (c.most IS NULL OR c.noted = 0 AND c.slots <= c.gets))
+SELECT c.tenant, coalesce(c.most, 0), coalesce(c.rate, 0), c.gets::int, c.noted::int, c.starts_now::int,
+       CASE WHEN c.rate IS NULL THEN interval '0' ELSE greatest(0, 1 - (c.cells - c.starts_now)) / c.rate * interval '1 s' END
+FROM counted c`
+
+// Draw implements scheduler.Store. It is one round trip, and a transaction as such.
+func (s *Store) Draw(ctx context.Context, replica uuid.UUID, wishes []scheduler.Wish) ([]scheduler.Allowance, error) {
+	var tenants, keep, slots, starts []int32
+	var heldBy []string
+	var held []time.Duration
+	for _, w := range wishes {
+		tenants, keep = append(tenants, w.Tenant), append(keep, int32(w.Keep))
+		slots, starts = append(slots, int32(w.Slots)), append(starts, int32(w.Starts))
+		heldBy, held = append(heldBy, string(w.HeldBy)), append(held, w.Held)
+	}
+	var allowances []scheduler.Allowance
+	var b pgx.Batch
+	b.Queue(makeUsage, tenants)
+	b.Queue(lockUsage, tenants)
+	b.Queue(dropLost, tenants, replica)
+	b.Queue(draw, tenants, replica, keep, slots, starts, heldBy, held).Query(func(rows pgx.Rows) (err error) {
+		allowances, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (a scheduler.Allowance, err error) {
+			return a, row.Scan(&a.Tenant, &a.Concurrent, &a.PerSecond, &a.Slots, &a.Noted, &a.Starts, &a.Wait)
+		})
+		return err
+	})
+	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
+		return nil, s.tookWrite(fmt.Errorf("drawing on the limits of %d tenants: %w", len(wishes), err))
+	}
+	return allowances, nil
+}

@@ -1,0 +1,105 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// rules are what a tenant's jobs are held to when they are written; zero: nothing but what holds for everybody.
+type rules struct {
+	maxJobs     int
+	minInterval time.Duration
+}
+
+// queueRules reads the database's clock and a tenant's rules.
+func queueRules(b *pgx.Batch, tenant int32, now *time.Time, r *rules) {
+	b.Queue(`SELECT clock_timestamp(), coalesce(t.max_jobs, 0), coalesce(t.min_interval, '0') FROM (SELECT $1::integer AS tenant) w LEFT JOIN punctual.tenants t ON t.id = w.tenant`,
+		prepared{}, tenant).QueryRow(func(row pgx.Row) error { return row.Scan(now, &r.maxJobs, &r.minInterval) })
+}
+
+// JobLimitError is a write that would give a tenant more active and paused jobs than it may have.
+type JobLimitError struct {
+	Most, Have, More int
+}
+
+func (e *JobLimitError) Error() string {
+	return fmt.Sprintf("the tenant has %d active and paused jobs of at most %d (max_jobs), so that there is no room for %d more", e.Have, e.Most, e.More)
+}
+
+// IntervalError is a schedule whose slots come closer to each other than the tenant's may.
+type IntervalError struct {
+	Kind  scheduler.Kind // cron or every, as the field is called
+	Gap   time.Duration  // the shortest that was found
+	At    time.Time      // the first of two slots so close
+	Least time.Duration
+}
+
+func (e *IntervalError) Error() string {
+	return fmt.Sprintf("schedule.%s: %s", e.Kind, e.Reason())
+}
+
+// Reason is the error without the field.
+func (e *IntervalError) Reason() string {
+	return fmt.Sprintf("the slots of %s and %s later are closer than this tenant's may be: at least %s (min_interval)", e.At.UTC().Format(time.RFC3339), e.Gap, e.Least)
+}
+
+// checkInterval returns an *IntervalError when the job's slots come too close.
+func (f facts) checkInterval(job *scheduler.Job) error {
+	if f.minInterval == 0 {
+		return nil
+	}
+	if gap, at, ok := job.Timetable.Closest(f.now, f.minInterval); ok && gap < f.minInterval {
+		return &IntervalError{Kind: job.Schedule.Kind(), Gap: gap, At: at, Least: f.minInterval}
+	}
+	return nil
+}
+
+// countIn counts n more active or paused jobs in, before they are written, or returns a *JobLimitError. Whoever writes
+// jobs of the tenant waits until this transaction ends; whoever deletes or completes some does not, and is not counted:
+// the number is an upper bound, and only where it says that there is no room are the jobs counted anew.
+func countIn(ctx context.Context, q querier, tenant int32, n int, f facts) error {
+	if f.maxJobs == 0 || n == 0 {
+		return nil
+	}
+	const raise = `UPDATE punctual.tenant_usage SET jobs = jobs + $2 WHERE tenant = $1 AND jobs + $2 <= $3 RETURNING true`
+	var room bool
+	err := q.QueryRow(ctx, raise, tenant, n, f.maxJobs).Scan(&room)
+	if err == nil || !errors.Is(err, pgx.ErrNoRows) {
+		return wrapped("counting jobs in", err)
+	}
+	have, err := countAnew(ctx, q, tenant)
+	if err != nil {
+		return err
+	}
+	if have+n > f.maxJobs {
+		return &JobLimitError{Most: f.maxJobs, Have: have, More: n}
+	}
+	return wrapped("counting jobs in", q.QueryRow(ctx, raise, tenant, n, f.maxJobs).Scan(&room))
+}
+
+// countAnew counts a tenant's jobs and puts the number down. The lock comes first, in a statement of its own, so that the
+// jobs of all who held it before are seen.
+func countAnew(ctx context.Context, q querier, tenant int32) (have int, err error) {
+	var b pgx.Batch
+	b.Queue(makeUsage, []int32{tenant})
+	b.Queue(lockUsage, []int32{tenant})
+	b.Queue(`
+		UPDATE punctual.tenant_usage SET jobs = (
+		    SELECT count(*) FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
+		    WHERE j.tenant = $1 AND j.state IN ('active', 'paused') AND `+jobState+` <> 'completed')
+		WHERE tenant = $1 RETURNING jobs`, tenant).QueryRow(func(row pgx.Row) error { return row.Scan(&have) })
+	return have, wrapped("counting jobs", q.SendBatch(ctx, &b).Close())
+}
+
+func wrapped(what string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"punctual/scheduler"
+)
+
+func (c crud) limit(column string, most any) {
+	c.t.Helper()
+	c.exec(`UPDATE punctual.tenants SET `+column+` = $1 WHERE id = $2`, most, c.tenant)
+}
+
+// full reports whether an error says that the tenant has all the jobs it may have.
+func full(err error) bool {
+	var limit *JobLimitError
+	return errors.As(err, &limit)
+}
+
+func TestATenantHasNoMoreJobsThanItMay(t *testing.T) {
+	c := newCRUD(t)
+	ctx := t.Context()
+	c.create("before")
+	c.limit("max_jobs", 3)
+	c.create("second")
+	c.create("done", at(time.Now().Add(-time.Hour)))
+	c.exec(`UPDATE punctual.schedules SET scheduled_for = NULL, next_run_at = NULL, enabled = false, completed_at = now() WHERE job_id = $1`, c.get("done").ID)
+	paused := true
+	if _, err := c.CreateJob(ctx, c.tenant, NewJob{Definition: definition("third"), Paused: &paused}); err != nil {
+		t.Fatalf("a completed job counts: %v", err)
+	}
+	_, err := c.CreateJob(ctx, c.tenant, NewJob{Definition: definition("fourth")})
+	if !full(err) || !strings.Contains(err.Error(), "has 3 active and paused jobs of at most 3") {
+		t.Fatalf("error %v", err)
+	}
+	if _, _, err := c.PutJob(ctx, c.tenant, "fourth", NewJob{Definition: definition("fourth")}, nil, false); !full(err) {
+		t.Errorf("PUT of another: error %v", err)
+	}
+	if _, err := c.CreateJobs(ctx, c.tenant, []NewJob{{Definition: definition("fourth")}}, ConflictSkip); !full(err) {
+		t.Errorf("a batch: error %v", err)
+	}
+	if _, _, err := c.PutJob(ctx, c.tenant, "done", NewJob{Definition: definition("done", every(time.Hour))}, nil, false); !full(err) {
+		t.Errorf("PUT that starts a completed job again: error %v", err)
+	}
+	if got := c.get("done"); got.State != JobCompleted {
+		t.Errorf("then it is %s", got.State)
+	}
+	if _, _, err := c.PutJob(ctx, c.tenant, "second", NewJob{Definition: definition("second", every(2*time.Hour))}, nil, false); err != nil {
+		t.Errorf("PUT of one that is there: %v", err)
+	}
+	if _, err := c.CreateJobs(ctx, c.tenant, []NewJob{{Definition: definition("second", every(3*time.Hour))}}, ConflictReplace); err != nil {
+		t.Errorf("a batch that replaces one that is there: %v", err)
+	}
+	if err := c.DeleteJob(ctx, c.tenant, "before", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.PutJob(ctx, c.tenant, "done", NewJob{Definition: definition("done", every(time.Hour))}, nil, false); err != nil {
+		t.Errorf("with room, PUT of a completed job: %v", err)
+	}
+	c.limit("max_jobs", nil)
+	c.create("another")
+	c.limit("max_jobs", 4) // what was written meanwhile is counted
+	if _, err := c.CreateJob(ctx, c.tenant, NewJob{Definition: definition("fifth")}); !full(err) {
+		t.Errorf("after a time without a limit: error %v", err)
+	}
+}
+
+func TestCreatesAtTheSameTimeFillALimitExactly(t *testing.T) {
+	c := newCRUD(t)
+	c.limit("max_jobs", 25)
+	var created, refused atomic.Int32
+	var creating sync.WaitGroup
+	for i := range 40 {
+		creating.Go(func() {
+			name := fmt.Sprint("job-", i)
+			var err error
+			if i%2 == 0 {
+				_, err = c.CreateJob(t.Context(), c.tenant, NewJob{Definition: definition(name)})
+			} else {
+				_, err = c.CreateJobs(t.Context(), c.tenant, []NewJob{{Definition: definition(name)}}, ConflictError)
+			}
+			switch {
+			case err == nil:
+				created.Add(1)
+			case full(err):
+				refused.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	creating.Wait()
+	if n := c.count(`SELECT count(*) FROM punctual.jobs`); created.Load() != 25 || refused.Load() != 15 || n != 25 {
+		t.Errorf("%d created, %d refused, %d jobs", created.Load(), refused.Load(), n)
+	}
+}
+
+func TestSlotsComeNoCloserThanATenantsMay(t *testing.T) {
+	c := newCRUD(t)
+	ctx := t.Context()
+	c.create("before", every(time.Minute))
+	c.limit("min_interval", 5*time.Minute)
+	cron := func(expression string) func(*scheduler.Definition) {
+		return func(d *scheduler.Definition) { d.Schedule = scheduler.Schedule{Cron: expression} }
+	}
+	for name, test := range map[string]struct {
+		schedule func(*scheduler.Definition)
+		refused  string
+	}{
+		"every five minutes":      {every(5 * time.Minute), ""},
+		"every minute":            {every(time.Minute), "schedule.every: "},
+		"cron, each five minutes": {cron("*/5 * * * *"), ""},
+		"cron, now and then less": {cron("0,57 3 * * *"), ""},
+		"cron, 3 minutes apart":   {cron("57,0 * * * *"), "schedule.cron: "},
+		"once":                    {delay(time.Second), ""},
+	} {
+		_, err := c.CreateJob(ctx, c.tenant, NewJob{Definition: definition(strings.ReplaceAll(strings.ReplaceAll(name, ",", ""), " ", "-"), test.schedule)})
+		var close *IntervalError
+		if (test.refused == "") != (err == nil) || err != nil && (!errors.As(err, &close) || !strings.HasPrefix(err.Error(), test.refused)) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	edit := func(change func(*scheduler.Definition)) error {
+		_, err := c.EditJob(ctx, c.tenant, "before", nil, func(r JobRecord) (NewJob, error) {
+			change(&r.Definition)
+			return NewJob{Definition: r.Definition}, nil
+		})
+		return err
+	}
+	if err := edit(func(d *scheduler.Definition) { d.Description = "as it was" }); err != nil {
+		t.Errorf("an edit of something else: %v", err)
+	}
+	if err := edit(every(2 * time.Minute)); err == nil {
+		t.Error("an edit of the schedule was not refused")
+	}
+}
