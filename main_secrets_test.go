@@ -48,7 +48,7 @@ func TestServeNeedsItsMasterKey(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			code, out := punctual(t, append(c.env, "DATABASE_URL="+dsn), append([]string{"serve", "--listen=127.0.0.1:0"}, c.args...)...)
+			code, out := punctual(t, append(c.env, "DATABASE_URL="+dsn), append([]string{"serve", "--listen=127.0.0.1:0", "--auth=none"}, c.args...)...)
 			if code != 1 || strings.Contains(out, "s3cr3t") {
 				t.Errorf("exit code %d: %s", code, out)
 			}

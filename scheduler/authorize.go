@@ -29,17 +29,11 @@ func (s *Scheduler) transmit(ctx context.Context, a Assignment, r delivery.Reque
 	began := time.Now()
 	err := s.authorize(ctx, &t, a, now)
 	t.Timeout -= time.Since(began)
-	var refused *AuthError
-	switch {
-	case err == nil && t.Timeout > 0:
-	case ctx.Err() != nil:
-		return delivery.Result{Cancelled: true, Error: "cancelled before anything was sent"}, nil
-	case errors.As(err, &refused):
-		return delivery.Result{Reason: delivery.Reason(ReasonAuth), Error: refused.Why}, nil
-	case err == nil:
-		return delivery.Result{Reason: delivery.Reason(ReasonAuth), Error: "reading the secrets took as long as the timeout"}, nil
-	default:
-		return delivery.Result{}, err
+	if err == nil && t.Timeout <= 0 {
+		err = authErrorf("reading the secrets took as long as the timeout")
+	}
+	if err != nil {
+		return unsent(ctx, err)
 	}
 	result := t.client.Send(ctx, t.Request)
 	if t.token != nil && result.Status == http.StatusUnauthorized {
@@ -47,6 +41,18 @@ func (s *Scheduler) transmit(ctx context.Context, a Assignment, r delivery.Reque
 	}
 	scrub(&result, t.secrets)
 	return result, nil
+}
+
+// unsent is what becomes of an attempt that could not prove who sends it.
+func unsent(ctx context.Context, why error) (delivery.Result, error) {
+	var refused *AuthError
+	switch {
+	case ctx.Err() != nil:
+		return delivery.Result{Cancelled: true, Error: "cancelled before anything was sent"}, nil
+	case errors.As(why, &refused):
+		return delivery.Result{Reason: delivery.Reason(ReasonAuth), Error: refused.Why}, nil
+	}
+	return delivery.Result{}, why
 }
 
 // authorize adds what proves who sends a request. The signature covers the body alone, so that it may come at any time.

@@ -95,7 +95,7 @@ func (c *Client) Guard() *guard.Guard { return c.guard }
 // roots, unless that is nil.
 func (c *Client) WithTLS(certificates []tls.Certificate, roots *x509.CertPool) *Client {
 	cfg := c.config
-	cfg.Certificates = certificates
+	cfg.Guard, cfg.Certificates = c.guard, certificates
 	if roots != nil {
 		cfg.RootCAs = roots
 	}
