@@ -72,7 +72,7 @@ func (k Kind) OneShot() bool { return k == KindAt || k == KindDelay }
 
 // Target is the HTTP request a run sends.
 type Target struct {
-	URL     string            `json:"url" doc:"Absolute http or https URL." example:"https://billing.internal/invoices"`
+	URL     string            `json:"url" doc:"Absolute http or https URL. What it leads to must be a public address, or one that the deployment or the tenant is allowed to call." example:"https://billing.internal/invoices"`
 	Method  string            `json:"method,omitempty" doc:"GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS." example:"POST"`
 	Headers map[string]string `json:"headers,omitempty" doc:"Added to the request."`
 	Body    json.RawMessage   `json:"body,omitempty" doc:"A JSON value is sent as JSON; a string is sent as it is."`

@@ -108,7 +108,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	server := newServer(handler, c.Log)
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(bounded(listener, mostConnections)) }()
+	go func() { served <- server.Serve(bounded(listener, mostConnections, c.Log)) }()
 	address := "http://" + listener.Addr().String()
 	c.Log.Info("API ready", "url", address)
 	if c.Ready != nil {

@@ -22,14 +22,16 @@ const mostConnections = 4096
 
 // bounded closes connections at once while there are so many open, so that clients hear of it and may go to another
 // replica; left waiting to be accepted, they would not.
-func bounded(l net.Listener, most int32) net.Listener {
-	return &boundedListener{Listener: l, most: most}
+func bounded(l net.Listener, most int32, log *slog.Logger) net.Listener {
+	return &boundedListener{Listener: l, most: most, log: log}
 }
 
 type boundedListener struct {
 	net.Listener
 	most int32
+	log  *slog.Logger
 	open atomic.Int32
+	told time.Time // when the log was last told, by Accept, which is called by one goroutine
 }
 
 func (l *boundedListener) Accept() (net.Conn, error) {
@@ -43,6 +45,10 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		}
 		l.open.Add(-1)
 		_ = nc.Close()
+		if time.Since(l.told) > time.Minute {
+			l.told = time.Now()
+			l.log.Warn("the API has as many connections open as it may; others are closed at once", "open", l.most)
+		}
 	}
 }
 

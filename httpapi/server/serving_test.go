@@ -44,7 +44,7 @@ func harden(t *testing.T, most int32, change func(*http.Server)) *hardened {
 	}
 	h.address = l.Addr().String()
 	done := make(chan struct{})
-	go func() { _ = server.Serve(bounded(l, most)); close(done) }()
+	go func() { _ = server.Serve(bounded(l, most, slog.New(slog.DiscardHandler))); close(done) }()
 	t.Cleanup(func() { _ = server.Close(); <-done })
 	return h
 }
