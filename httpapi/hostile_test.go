@@ -318,3 +318,25 @@ func TestOtherHostsNamesAreRefusedWithoutAuthentication(t *testing.T) {
 		}
 	}
 }
+
+// A replica that has just started knows what tenants may call before it sends anything: an attempt that is refused counts.
+func TestPermissionsAreKnownBeforeAnythingIsSent(t *testing.T) {
+	t.Parallel()
+	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(target.Close)
+	s := serve(t)
+	if _, err := s.store.Pool().Exec(t.Context(), `UPDATE punctual.tenants SET allowed_targets = '{127.0.0.0/8}'`); err != nil {
+		t.Fatal(err)
+	}
+	const jobs = 20
+	for i := range jobs {
+		s.create(fmt.Sprintf(`{"name":"j-%d","schedule":{"delay":"0s"},"target":{"url":%q},"retry":{"max_attempts":1}}`, i, target.URL))
+	}
+	ended := make(chan scheduler.Outcome, jobs)
+	runScheduler(t, s, guard.New(nil), ended)
+	for range jobs {
+		if o := <-ended; o.Verdict != scheduler.Succeed {
+			t.Errorf("%v %s %s", o.Verdict, o.Reason, o.Error)
+		}
+	}
+}
