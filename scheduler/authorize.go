@@ -48,7 +48,7 @@ func unsent(ctx context.Context, why error) (delivery.Result, error) {
 	var refused *AuthError
 	switch {
 	case ctx.Err() != nil:
-		return delivery.Result{Cancelled: true, Error: "cancelled before anything was sent"}, nil
+		return delivery.Result{Cancelled: true, Error: "cancelled before anything was sent"}, nil //nolint:nilerr // to be cancelled is a result
 	case errors.As(why, &refused):
 		return delivery.Result{Reason: delivery.Reason(ReasonAuth), Error: refused.Why}, nil
 	}
@@ -57,8 +57,6 @@ func unsent(ctx context.Context, why error) (delivery.Result, error) {
 
 // authorize adds what proves who sends a request. The signature covers the body alone, so that it may come at any time.
 func (s *Scheduler) authorize(ctx context.Context, t *transmission, a Assignment, now time.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, min(t.Timeout, authTimeout))
-	defer cancel()
 	keys, err := s.store.SigningKeys(ctx, a.Job.Tenant)
 	if err != nil {
 		return err
@@ -68,6 +66,16 @@ func (s *Scheduler) authorize(ctx context.Context, t *transmission, a Assignment
 		return err
 	}
 	t.Extra = append(t.Extra, signature...)
+	if target := a.Job.Target; target.Auth == nil && target.SecretHeaders == nil && target.TLS == nil {
+		return nil // as most are
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(t.Timeout, authTimeout))
+	defer cancel()
+	return s.addSecrets(ctx, t, a)
+}
+
+// addSecrets adds what a job's target wants to see.
+func (s *Scheduler) addSecrets(ctx context.Context, t *transmission, a Assignment) (err error) {
 	target := a.Job.Target
 	for _, name := range sortedNames(target.SecretHeaders) {
 		value, err := s.hidden(ctx, a.Job, target.SecretHeaders[name])

@@ -56,14 +56,14 @@ func newCredentials() *credentials {
 // SigningKeys implements scheduler.Credentials.
 func (s *Store) SigningKeys(ctx context.Context, tenant int32) ([]scheduler.SigningKey, error) {
 	c := s.credentials
-	return opened(ctx, s, c.signing, tenant, fmt.Sprintf("signing %d", tenant), func(ctx context.Context) ([]scheduler.SigningKey, error) {
+	return opened(ctx, s, c.signing, tenant, func(ctx context.Context) ([]scheduler.SigningKey, error) {
 		return s.readSigningKeys(ctx, tenant)
 	})
 }
 
 // NamedSecret implements scheduler.Credentials.
 func (s *Store) NamedSecret(ctx context.Context, tenant int32, name string) (scheduler.Secret, error) {
-	return opened(ctx, s, s.credentials.secrets, secretRef{tenant: tenant, name: name}, fmt.Sprintf("secret %d %s", tenant, name), func(ctx context.Context) (scheduler.Secret, error) {
+	return opened(ctx, s, s.credentials.secrets, secretRef{tenant: tenant, name: name}, func(ctx context.Context) (scheduler.Secret, error) {
 		secret := scheduler.Secret{}
 		var key int64
 		var ciphertext []byte
@@ -82,7 +82,7 @@ func (s *Store) NamedSecret(ctx context.Context, tenant int32, name string) (sch
 
 // JobSecret implements scheduler.Credentials.
 func (s *Store) JobSecret(ctx context.Context, tenant int32, job, id uuid.UUID) (scheduler.Secret, error) {
-	return opened(ctx, s, s.credentials.secrets, secretRef{tenant: tenant, job: job, id: id}, "job secret "+id.String(), func(ctx context.Context) (scheduler.Secret, error) {
+	return opened(ctx, s, s.credentials.secrets, secretRef{tenant: tenant, job: job, id: id}, func(ctx context.Context) (scheduler.Secret, error) {
 		var key int64
 		var ciphertext []byte
 		err := s.pool.QueryRow(ctx, `SELECT data_key, ciphertext FROM punctual.job_secrets WHERE id = $1 AND job_id = $2`, id, job).Scan(&key, &ciphertext)
@@ -106,8 +106,8 @@ func (s *Store) openToSend(ctx context.Context, key int64, ciphertext []byte, at
 	return value, err
 }
 
-// opened returns what is open under a key, or opens it. flight names the same key to those that open it at the moment.
-func opened[K comparable, V any](ctx context.Context, s *Store, cache *lru.Cache[K, V], key K, flight string, read func(context.Context) (V, error)) (V, error) {
+// opened returns what is open under a key, or opens it.
+func opened[K comparable, V any](ctx context.Context, s *Store, cache *lru.Cache[K, V], key K, read func(context.Context) (V, error)) (V, error) {
 	c := s.credentials
 	if err := s.believe(ctx); err != nil {
 		var none V
@@ -116,7 +116,7 @@ func opened[K comparable, V any](ctx context.Context, s *Store, cache *lru.Cache
 	if v, ok := cache.Get(key); ok {
 		return v, nil
 	}
-	return share(ctx, &c.flights, flight, func(ctx context.Context) (V, error) {
+	return share(ctx, &c.flights, fmt.Sprintf("%T %v", key, key), func(ctx context.Context) (V, error) {
 		round := c.now()
 		v, err := read(ctx)
 		if err != nil {

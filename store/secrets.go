@@ -38,7 +38,7 @@ func (e *SecretInUseError) Error() string {
 	return fmt.Sprintf("secret %q is used by active or paused jobs: %s%s", e.Name, strings.Join(e.Jobs, ", "), others)
 }
 
-const ofSecret = `id, name, description, version, created_at, updated_at`
+const namedColumns = `id, name, description, version, created_at, updated_at`
 
 func scanSecret(row pgx.CollectableRow) (SecretRecord, error) {
 	var r SecretRecord
@@ -77,7 +77,7 @@ func (s *Store) PutSecret(ctx context.Context, tenant int32, name, value, descri
 func (s *Store) rewriteSecret(ctx context.Context, u *unit, key *vault.DataKey, tenant int32, name, value, description string) (r SecretRecord, known bool, err error) {
 	var old int64
 	var ciphertext []byte
-	err = u.QueryRow(ctx, `SELECT `+ofSecret+`, data_key, ciphertext FROM punctual.secrets WHERE tenant = $1 AND name = $2 FOR NO KEY UPDATE`, tenant, name).
+	err = u.QueryRow(ctx, `SELECT `+namedColumns+`, data_key, ciphertext FROM punctual.secrets WHERE tenant = $1 AND name = $2 FOR NO KEY UPDATE`, tenant, name).
 		Scan(&r.ID, &r.Name, &r.Description, &r.Version, &r.CreatedAt, &r.UpdatedAt, &old, &ciphertext)
 	utc(&r.CreatedAt, &r.UpdatedAt)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -100,7 +100,7 @@ func (s *Store) rewriteSecret(ctx context.Context, u *unit, key *vault.DataKey, 
 	before := r
 	rows, err := u.Query(ctx, `
 		UPDATE punctual.secrets SET description = $2, version = version + CASE WHEN $3 THEN 0 ELSE 1 END, data_key = $4, ciphertext = $5, updated_at = clock_timestamp()
-		WHERE id = $1 RETURNING `+ofSecret, r.ID, description, same, key.ID, sealed)
+		WHERE id = $1 RETURNING `+namedColumns, r.ID, description, same, key.ID, sealed)
 	if err == nil {
 		r, err = pgx.CollectExactlyOneRow(rows, scanSecret)
 	}
@@ -125,7 +125,7 @@ func insertSecret(ctx context.Context, u *unit, key *vault.DataKey, tenant int32
 	}
 	rows, err := u.Query(ctx, `
 		INSERT INTO punctual.secrets (id, tenant, name, description, data_key, ciphertext) VALUES ($1, $2, $3, $4, $5, $6)
-		ON CONFLICT (tenant, name) DO NOTHING RETURNING `+ofSecret, id, tenant, name, description, key.ID, sealed)
+		ON CONFLICT (tenant, name) DO NOTHING RETURNING `+namedColumns, id, tenant, name, description, key.ID, sealed)
 	if err == nil {
 		r, err = pgx.CollectExactlyOneRow(rows, scanSecret)
 	}
@@ -143,7 +143,7 @@ func insertSecret(ctx context.Context, u *unit, key *vault.DataKey, tenant int32
 
 // GetSecret returns what may be known of a secret; ErrNotFound when there is none.
 func (s *Store) GetSecret(ctx context.Context, tenant int32, name string) (SecretRecord, error) {
-	rows, err := s.reader(ctx, tenant).Query(ctx, `SELECT `+ofSecret+` FROM punctual.secrets WHERE tenant = $1 AND name = $2`, tenant, name)
+	rows, err := s.reader(ctx, tenant).Query(ctx, `SELECT `+namedColumns+` FROM punctual.secrets WHERE tenant = $1 AND name = $2`, tenant, name)
 	if err != nil {
 		return SecretRecord{}, fmt.Errorf("reading secret %q: %w", name, err)
 	}
@@ -164,7 +164,7 @@ func (s *Store) ListSecrets(ctx context.Context, tenant int32, p Page) (list []S
 		return nil, "", err
 	}
 	c.add(`tenant = ?`, tenant)
-	rows, err := s.reader(ctx, tenant).Query(ctx, `SELECT `+ofSecret+` FROM punctual.secrets`+c.where()+fmt.Sprintf(` ORDER BY id DESC LIMIT %d`, p.limit()+1), c.args...)
+	rows, err := s.reader(ctx, tenant).Query(ctx, `SELECT `+namedColumns+` FROM punctual.secrets`+c.where()+fmt.Sprintf(` ORDER BY id DESC LIMIT %d`, p.limit()+1), c.args...)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing secrets: %w", err)
 	}

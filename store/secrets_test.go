@@ -486,3 +486,39 @@ func TestReadersSeeNoCiphertext(t *testing.T) {
 		}
 	}
 }
+
+// Whoever has read the data key and has not written yet is waited for, and what it writes is encrypted anew.
+func TestARotationWaitsForThoseWhoWrite(t *testing.T) {
+	c := newCRUD(t)
+	c.secret("token", "one")
+	var rotation sync.WaitGroup
+	err := c.join(t.Context(), c.tenant, func(ctx context.Context, u *unit) error {
+		if _, err := c.sealingKey(ctx, u); err != nil {
+			return err
+		}
+		rotation.Go(func() {
+			if r, err := c.replica().RotateSecrets(t.Context(), nil); err != nil || r.Dropped != 1 {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+		c.waiting(1)
+		key := c.keyring.get(scalar[int64](t, u, `SELECT id FROM punctual.data_keys ORDER BY number LIMIT 1`))
+		_, _, err := insertSecret(ctx, u, key, c.tenant, "late", "two", "")
+		return err
+	})
+	rotation.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := c.replica()
+	fresh.reads("token", "one")
+	fresh.reads("late", "two")
+}
+
+func scalar[T any](t *testing.T, q querier, sql string) (v T) {
+	t.Helper()
+	if err := q.QueryRow(t.Context(), sql).Scan(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
