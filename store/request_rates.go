@@ -26,7 +26,7 @@ func (s *Store) DrawRequests(ctx context.Context, tenant int32, rate, want int) 
 		VALUES ($1, now() + $3 * interval '1 second' / $2::float8, $3::integer)
 		ON CONFLICT (tenant) DO UPDATE SET
 			granted = least($3::integer, `+leftOfRate+`),
-			spent_until = greatest(r.spent_until, now()) + least($3::integer, `+leftOfRate+`) * interval '1 second' / $2::float8
+			spent_until = `+spentUntil+` + least($3::integer, `+leftOfRate+`) * interval '1 second' / $2::float8
 		WHERE `+leftOfRate+` >= 1
 		RETURNING granted, spent_until - now()`, prepared{}, tenant, float64(rate), want).Scan(&r.Granted, &until)
 	switch {
@@ -40,5 +40,9 @@ func (s *Store) DrawRequests(ctx context.Context, tenant int32, rate, want int) 
 	return r, nil
 }
 
-// leftOfRate is how many requests are left. What is spent further ahead than a second was drawn under a lower rate.
-const leftOfRate = `floor((extract(epoch FROM now() + interval '1 second' - greatest(r.spent_until, now())) * $2::float8 + 0.001))::integer`
+// spentUntil is until when a rate is spent. It is never more than a second ahead, give or take a wait for the row's lock:
+// what is, comes of a clock that has been set back, and nobody is refused until that has caught up.
+const spentUntil = `CASE WHEN r.spent_until > now() + interval '10 seconds' THEN now() ELSE greatest(r.spent_until, now()) END`
+
+// leftOfRate is how many requests are left.
+const leftOfRate = `greatest(0, floor(extract(epoch FROM now() + interval '1 second' - ` + spentUntil + `)::float8 * $2::float8 + 0.001))::integer`

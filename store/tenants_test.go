@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"math"
 	"net/netip"
 	"strings"
 	"sync"
@@ -156,9 +157,13 @@ func TestRequestsAreDrawnUntilNoneAreLeft(t *testing.T) {
 	if most := int(rate*(time.Since(began).Seconds()+1)) + 1; drawn > most || drawn < rate {
 		t.Errorf("%d drawn, want %d to %d", drawn, rate, most)
 	}
-	// A lower rate than the one before does not lock out for longer than a second's worth.
-	c.exec(`UPDATE punctual.request_rates SET spent_until = now() - interval '1 hour'`)
-	if r, err := c.DrawRequests(t.Context(), c.tenant, 1, 1); err != nil || r.Granted != 1 {
+	for _, stepped := range []string{"- interval '1 hour'", "+ interval '1 hour'"} { // the database's clock, in the other direction
+		c.exec(`UPDATE punctual.request_rates SET spent_until = now() ` + stepped)
+		if r, err := c.DrawRequests(t.Context(), c.tenant, 1, 1); err != nil || r.Granted != 1 {
+			t.Errorf("%s: %+v, %v", stepped, r, err)
+		}
+	}
+	if r, err := c.DrawRequests(t.Context(), c.tenant, math.MaxInt32, math.MaxInt32/10); err != nil || r.Granted > math.MaxInt32/10 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	var persistence string
