@@ -35,7 +35,7 @@ func (s *Store) DrawRequests(ctx context.Context, tenant int32, rate, want int) 
 	case err != nil:
 		return Requests{}, fmt.Errorf("drawing requests of tenant %d: %w", tenant, err)
 	}
-	r.Full = until
+	r.Full = min(until, time.Second)
 	r.Remaining = max(0, int((time.Second-until).Seconds()*float64(rate)))
 	return r, nil
 }
