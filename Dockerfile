@@ -8,6 +8,7 @@ ARG VERSION=dev
 RUN CGO_ENABLED=0 go build -buildvcs=false -trimpath \
     -ldflags "-s -w -X main.version=${VERSION}" -o /punctual .
 
+# Nothing but the binary: no shell, nothing to write to. It runs with --read-only --cap-drop=ALL --security-opt=no-new-privileges.
 FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY LICENSE /

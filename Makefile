@@ -12,6 +12,7 @@ GOLANGCI         := .tools/golangci-lint-$(GOLANGCI_VERSION)
 PKG   ?= ./...
 BENCH ?= .
 SOAK  ?= 10m
+FUZZ  ?= 30s
 ARGS  ?=
 
 .DEFAULT_GOAL := help
@@ -34,7 +35,7 @@ build: ## Build bin/punctual
 # mostly wait.
 .PHONY: test
 test: ## Run all tests: race detector, real Postgres, real PgBouncer
-	@.ci/install gcc postgresql pgbouncer libfaketime
+	@.ci/install gcc postgresql pgbouncer libfaketime nodejs
 	CGO_ENABLED=1 $(GO) test -race -count=1 -parallel 4 -timeout 15m $(ARGS) $(PKG)
 
 .PHONY: lint
@@ -66,9 +67,23 @@ microbench: ## Run the benchmarks of single functions (BENCH=regexp picks some)
 	@.ci/install postgresql
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 1h $(ARGS) $(PKG)
 
+.PHONY: fuzz
+fuzz: ## Run every fuzzer (FUZZ=30s says how long each; PKG=./httpapi narrows it down)
+	@.ci/install postgresql
+	@for package in $$($(GO) list $(PKG)); do \
+		for fuzzer in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+			echo "==> $$package $$fuzzer"; \
+			$(GO) test -run '^$$' -fuzz "^$$fuzzer$$" -fuzztime $(FUZZ) -fuzzminimizetime 5x $(ARGS) $$package || exit 1; \
+		done; \
+	done
+
+.PHONY: audit
+audit: ## Verify the modules' checksums, and look for known weaknesses in them
+	.ci/audit
+
 .PHONY: soak
 soak: ## Run the long tests (SOAK=10m says how long each; SEED=… repeats one)
-	@.ci/install gcc postgresql pgbouncer libfaketime
+	@.ci/install gcc postgresql pgbouncer libfaketime nodejs
 	CGO_ENABLED=1 SOAK=$(SOAK) $(GO) test -race -run '^TestSoak' -count=1 -parallel 4 -v -timeout 0 $(ARGS) $(PKG)
 
 .PHONY: clean

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -18,6 +19,7 @@ import (
 
 	"punctual/httpapi/proc"
 	"punctual/httpapi/prove"
+	"punctual/httpapi/server"
 	"punctual/migrations"
 	"punctual/store/storetest"
 )
@@ -85,7 +87,11 @@ func TestHelpTeaches(t *testing.T) {
 		want []string
 	}{
 		{[]string{"--help"}, []string{"punctual dev", "punctual migrate --database-url", "punctual serve --database-url", "environment variable", "version"}},
-		{[]string{"serve", "--help"}, []string{"--database-url", "DATABASE_URL", "--listen", "127.0.0.1:8080", "--drain-timeout", "--migrate", "--queues", "--insecure-no-auth"}},
+		{[]string{"serve", "--help"}, []string{"--database-url", "DATABASE_URL", "--listen", "127.0.0.1:8080", "--drain-timeout", "--migrate", "--queues", "--auth", "--insecure-no-auth", "--oidc-issuer", "--allow-targets", "10.0.0.0/8", "--egress-proxy", "--target-ca-file", "--master-key-file", "openssl rand -base64 32", "PUNCTUAL_MASTER_KEY"}},
+		{[]string{"keys", "--help"}, []string{"create", "list", "revoke"}},
+		{[]string{"keys", "create", "--help"}, []string{"--tenant", "--role", "--name", "--expires", "stdout", "DATABASE_URL"}},
+		{[]string{"tenants", "set", "--help"}, []string{"--max-jobs", "--max-requests-per-second", "--min-interval", "--allowed-targets", "none"}},
+		{[]string{"secrets", "rotate", "--help"}, []string{"--database-url", "--master-key-file", "--new-master-key-file", "both keys"}},
 		{[]string{"dev", "--help"}, []string{"--dir", "--listen"}},
 		{[]string{"migrate", "--help"}, []string{"--database-url", "DATABASE_URL", "several"}},
 		{[]string{"verify", "--help"}, []string{"--from", "--to", "--job", "24 hours", "Read-only"}},
@@ -138,7 +144,7 @@ func TestEveryFlagHasAnEnvironmentVariable(t *testing.T) {
 			t.Errorf("only %d flags were found in:\n%s", seen, out)
 		}
 	}
-	code, out := punctual(t, []string{"PUNCTUAL_LISTEN=0.0.0.0:1", "PUNCTUAL_DATABASE_URL=postgres:///x"}, "serve")
+	code, out := punctual(t, []string{"PUNCTUAL_LISTEN=0.0.0.0:1", "PUNCTUAL_AUTH=none", "PUNCTUAL_DATABASE_URL=postgres:///x"}, "serve")
 	if code == 0 {
 		t.Error("PUNCTUAL_LISTEN was not read")
 	}
@@ -162,13 +168,13 @@ func TestWrongUseIsAnErrorThatSaysWhatWouldBeRight(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = taken.Close() })
 	dsn := storetest.DSN(t)
-	server := storetest.Server(t)
-	wrongPassword, err := url.Parse(server.TCP("postgres"))
+	postgres := storetest.Server(t)
+	wrongPassword, err := url.Parse(postgres.TCP("postgres"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	wrongPassword.User = url.UserPassword(wrongPassword.User.Username(), "not-the-password")
-	noDatabase := server.DSN("nowhere")
+	noDatabase := postgres.DSN("nowhere")
 
 	const example = "postgres://"
 	for _, test := range []struct {
@@ -194,8 +200,26 @@ func TestWrongUseIsAnErrorThatSaysWhatWouldBeRight(t *testing.T) {
 		{"a taken port", dsn, []string{"serve", "--listen=" + taken.Addr().String()}, []string{"--listen", taken.Addr().String(), "taken"}},
 		{"an address without a port", dsn, []string{"serve", "--listen=localhost"}, []string{"--listen", "127.0.0.1:8080"}},
 		{"an address of another machine", dsn, []string{"serve", "--listen=192.0.2.1:80", "--insecure-no-auth"}, []string{"--listen", "192.0.2.1:80"}},
-		{"all addresses", dsn, []string{"serve", "--listen=0.0.0.0:0"}, []string{"--listen", "--insecure-no-auth", "127.0.0.1:8080"}},
-		{"no host", dsn, []string{"serve", "--listen=:0"}, []string{"--listen", "--insecure-no-auth"}},
+		{"all addresses", dsn, []string{"serve", "--listen=0.0.0.0:0", "--auth=none"}, []string{"--listen", "--insecure-no-auth", "127.0.0.1:8080", server.FirstKey}},
+		{"no host", dsn, []string{"serve", "--listen=:0", "--auth=none"}, []string{"--listen", "--insecure-no-auth"}},
+		{"an audience of nobody", dsn, []string{"serve", "--oidc-audience=punctual"}, []string{"--oidc-issuer"}},
+		{"an issuer for everybody", dsn, []string{"serve", "--oidc-issuer=https://login.example.com"}, []string{"--oidc-audience"}},
+		{"an issuer over plain HTTP", dsn, []string{"serve", "--oidc-issuer=http://login.example.com", "--oidc-audience=punctual"}, []string{"--oidc-issuer", "https"}},
+		{"keys of an issuer over plain HTTP", dsn, []string{"serve", "--oidc-issuer=https://login.example.com", "--oidc-audience=punctual", "--oidc-jwks-url=http://login.example.com"}, []string{"--oidc-jwks-url", "https"}},
+		{"an issuer that nobody asks", dsn, []string{"serve", "--oidc-issuer=https://login.example.com", "--oidc-audience=punctual", "--auth=none"}, []string{"--oidc-issuer", "--auth=none"}},
+		{"a key of no role", dsn, []string{"keys", "create", "--name=n"}, []string{"--role"}},
+		{"a key of an unknown role", dsn, []string{"keys", "create", "--name=n", "--role=root"}, []string{"--role", "operator"}},
+		{"a key of no name", dsn, []string{"keys", "create", "--name=", "--role=viewer"}, []string{"--name"}},
+		{"a key that has expired", dsn, []string{"keys", "create", "--name=n", "--role=viewer", "--expires=-1h"}, []string{"--expires", "-1h"}},
+		{"a key of nobody", dsn, []string{"keys", "create", "--name=n", "--role=viewer", "--tenant=nobody"}, []string{"--tenant", "nobody"}},
+		{"no such key", dsn, []string{"keys", "revoke", "0123456789abcdef"}, []string{"punctual keys list"}},
+		{"a tenant that is there", dsn, []string{"tenants", "create", "default"}, []string{"default", "taken"}},
+		{"a tenant of a bad name", dsn, []string{"tenants", "create", "a b"}, []string{"a b", "letters"}},
+		{"a limit of nothing", dsn, []string{"tenants", "set", "default", "--max-jobs=0"}, []string{"--max-jobs", "1 to"}},
+		{"a limit that is no number", dsn, []string{"tenants", "set", "default", "--max-jobs=many"}, []string{"--max-jobs", "many"}},
+		{"a network that is none", dsn, []string{"tenants", "set", "default", "--allowed-targets=10.0.0.1"}, []string{"--allowed-targets", "10.0.0.1"}},
+		{"no such tenant", dsn, []string{"tenants", "delete", "nobody"}, []string{"nobody"}},
+		{"the tenant that always is", dsn, []string{"tenants", "delete", "default"}, []string{"default", "cannot be deleted"}},
 		{"all addresses in dev", "", []string{"dev", "--listen=0.0.0.0:0"}, []string{"--listen", "127.0.0.1:8080"}},
 		{"a port out of range", dsn, []string{"serve", "--listen=127.0.0.1:99999"}, []string{"--listen"}},
 		{"no worker slots", dsn, []string{"serve", "--queues=default=0"}, []string{"--queues", "default=0", "1 to 100000"}},
@@ -207,9 +231,16 @@ func TestWrongUseIsAnErrorThatSaysWhatWouldBeRight(t *testing.T) {
 		{"a public URL with a query", dsn, []string{"serve", "--public-url=http://punctual.internal/?a=b"}, []string{"--public-url", "query"}},
 		{"a drain that goes backwards", dsn, []string{"serve", "--drain-timeout=-1s"}, []string{"--drain-timeout", "0s to 1h"}},
 		{"runs kept for less than a day", dsn, []string{"serve", "--retention=23h"}, []string{"--retention", "24h"}},
+		{"an audit log kept for less than the database keeps it", dsn, []string{"serve", "--audit-retention=100h"}, []string{"--audit-retention", "720h"}},
 		{"failures kept for less than successes", dsn, []string{"serve", "--failure-retention=48h"}, []string{"--failure-retention", "720h"}},
 		{"too much jitter", dsn, []string{"serve", "--default-jitter=2h"}, []string{"--default-jitter", "0s to 1h"}},
 		{"too few connections", dsn, []string{"serve", "--max-conns=1"}, []string{"--max-conns", "4 to 1000"}},
+		{"a network that is none", dsn, []string{"serve", "--allow-targets=10.0.0.0/8,internal"}, []string{"--allow-targets", `"internal"`, "10.0.0.0/8"}},
+		{"a network with bits behind its length", dsn, []string{"serve", "--allow-targets=10.1.2.3/8"}, []string{"--allow-targets", `"10.1.2.3/8"`, "10.0.0.0/8", "10.1.2.3/32"}},
+		{"a proxy without a port", dsn, []string{"serve", "--egress-proxy=http://u:not-the-password@proxy"}, []string{"--egress-proxy", "http://user:password@host:port"}},
+		{"a proxy that is none", dsn, []string{"serve", "--egress-proxy=socks5://u:not-the-password@proxy:1080"}, []string{"--egress-proxy", "http://host:port"}},
+		{"authorities that are not there", dsn, []string{"serve", "--target-ca-file=nowhere.pem"}, []string{"--target-ca-file", "nowhere.pem"}},
+		{"authorities that are none", dsn, []string{"serve", "--target-ca-file=main.go"}, []string{"--target-ca-file", "main.go", "BEGIN CERTIFICATE"}},
 		{"an unknown authentication", dsn, []string{"serve", "--auth=magic"}, []string{"--auth", "none"}},
 		{"an unknown log level", dsn, []string{"serve", "--log-level=loud"}, []string{"--log-level", "loud"}},
 		{"an unknown log format", dsn, []string{"serve", "--log-format=xml"}, []string{"--log-format", "text", "json"}},
@@ -248,6 +279,100 @@ func TestServeMayListenElsewhereWhenToldSo(t *testing.T) {
 		t.Error(err)
 	}
 	says(t, r.Output(), "--public-url") // nobody can call 0.0.0.0
+}
+
+// keysOf makes a key by the command, and returns what it wrote to stdout.
+func keysOf(t *testing.T, dsn string, args ...string) string {
+	t.Helper()
+	command := exec.Command(binary(t), append([]string{"keys", "create"}, args...)...)
+	command.Env = append(os.Environ(), "DATABASE_URL="+dsn)
+	var notes strings.Builder
+	command.Stderr = &notes
+	out, err := command.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, notes.String())
+	}
+	says(t, notes.String(), "not shown again")
+	if strings.Contains(notes.String(), strings.TrimSpace(string(out))) {
+		t.Errorf("stderr shows the key: %s", notes.String())
+	}
+	return strings.TrimSuffix(string(out), "\n")
+}
+
+func TestServeAsksForKeys(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	dsn := storetest.DSN(t)
+	r, err := proc.Serve(ctx, binary(t), dsn, "--auth=keys", "--listen=0.0.0.0:0", "--public-url=http://127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Kill)
+	says(t, r.Output(), server.FirstKey)
+	if status, err := r.API.Do(ctx, "GET", "/v1/jobs", nil, nil); status != 401 {
+		t.Errorf("status %d, error %v", status, err)
+	}
+	key := keysOf(t, dsn, "--tenant=default", "--role=operator", "--name=first", "--expires=1h")
+	if !regexp.MustCompile(`^punctual_[0-9a-f]{16}_[A-Za-z0-9_-]{43}$`).MatchString(key) {
+		t.Fatalf("stdout is %q", key)
+	}
+	var made struct{ Tenant string }
+	if _, err := r.API.WithKey(key).Do(ctx, "POST", "/v1/jobs", map[string]any{"name": "n", "target": map[string]any{"url": "http://example.com"}}, &made); err != nil || made.Tenant != "default" {
+		t.Errorf("made a job of %q, error %v", made.Tenant, err)
+	}
+	prefix := strings.Join(strings.Split(key, "_")[:2], "_")
+	_, list := punctual(t, []string{"DATABASE_URL=" + dsn}, "keys", "list")
+	says(t, list, prefix, "operator", "first", "command:")
+	code, out := punctual(t, []string{"DATABASE_URL=" + dsn}, "keys", "revoke", prefix)
+	if code != 0 {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	await(ctx, t, "the key to cease to work", func() bool {
+		status, _ := r.API.WithKey(key).Do(ctx, "GET", "/v1/jobs", nil, nil)
+		return status == 401
+	})
+	if err := r.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+	if secret := strings.SplitN(key, "_", 3)[2]; strings.Contains(r.Output()+list+out, secret) {
+		t.Error("the key is shown or logged")
+	}
+	again, err := proc.Serve(ctx, binary(t), storetest.DSN(t), "--auth=keys", "--oidc-issuer=https://127.0.0.1:1", "--oidc-audience=punctual")
+	if err != nil {
+		t.Fatal(err) // the issuer is away
+	}
+	t.Cleanup(again.Kill)
+	if strings.Contains(again.Output(), server.FirstKey) {
+		t.Error("asks for a key although there are tokens")
+	}
+	if status, err := again.API.WithKey("a.b.c").Do(ctx, "GET", "/v1/jobs", nil, nil); status != 503 {
+		t.Errorf("status %d, error %v", status, err)
+	}
+	if err := again.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTenantsByCommands(t *testing.T) {
+	t.Parallel()
+	env := []string{"DATABASE_URL=" + storetest.DSN(t)}
+	for _, step := range []struct {
+		args string
+		want []string
+	}{
+		{"create billing --max-jobs=10 --min-interval=1m --allowed-targets=10.0.0.0/8,fd00::/8 --max-requests-per-second=5", []string{"billing  1       10", "1m0s", "10.0.0.0/8,fd00::/8"}},
+		{"set billing --max-jobs=none --weight=3 --allowed-targets=none", []string{"billing  3       -", "1m0s", " 5 "}},
+		{"list", []string{"default  1", "billing  3"}},
+		{"delete billing", []string{"tenant billing is deleted"}},
+		{"create billing", []string{"billing  1"}},
+	} {
+		code, out := punctual(t, env, append([]string{"tenants"}, strings.Fields(step.args)...)...)
+		if code != 0 {
+			t.Fatalf("%s: exit code %d: %s", step.args, code, out)
+		}
+		says(t, out, step.want...)
+	}
 }
 
 func TestMigrateFromSeveralProcessesAtOnce(t *testing.T) {
@@ -388,16 +513,5 @@ func await(ctx context.Context, t *testing.T, what string, condition func() bool
 		case <-ctx.Done():
 			t.Fatalf("waited in vain for %s", what)
 		}
-	}
-}
-
-func TestDevKeepsItsDataWhereItsPostgresMayGo(t *testing.T) {
-	if dir, err := devDir(0); err != nil || dir != "/var/lib/punctual-dev" {
-		t.Errorf("root's is %q, error %v", dir, err)
-	}
-	t.Setenv("HOME", "/home/alice")
-	t.Setenv("XDG_CACHE_HOME", "")
-	if dir, err := devDir(1000); err != nil || !strings.HasPrefix(dir, "/home/alice/") || !strings.HasSuffix(dir, "punctual-dev") {
-		t.Errorf("a user's is %q, error %v", dir, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"punctual/scheduler/delivery/guard"
 	"punctual/store"
 )
 
@@ -26,7 +28,12 @@ type Config struct {
 	Gatherer      prometheus.Gatherer             // what /metrics shows
 	Registerer    prometheus.Registerer           // where the request metrics go
 	DefaultJitter time.Duration                   // the deployment's, to tell when upcoming slots are due
-	Tenant        string                          // who every request acts for; "default" when empty
+	NoAuth        bool                            // nobody proves who they are: everybody is an operator
+	Tenant        string                          // who requests act for with NoAuth, unless they say so; "default" when empty
+	OIDC          OIDC                            // whose tokens are accepted beside keys
+	Guard         *guard.Guard                    // which addresses jobs may call, for those that are written into a URL
+	OnlyLocal     bool                            // answer only requests to this machine or PublicHost by name: nobody has to prove who they are
+	PublicHost    string                          // the host under which targets reach the API, if it has one
 	Ready         func(ctx context.Context) error // a further condition of readiness, such as not draining; its text is shown
 }
 
@@ -36,7 +43,11 @@ const requestTimeout = 30 * time.Second
 type server struct {
 	Config
 	api     huma.API
-	tenant  atomic.Int32 // id of Config.Tenant; 0: not looked up yet
+	keys    *keyring
+	tokens  *tokens
+	tenants *tenantBook
+	rates   *rates
+	missing []string     // operations without a role
 	unready atomic.Value // string: what the last probe was told; empty: ready
 }
 
@@ -49,15 +60,19 @@ func New(c Config) (http.Handler, error) {
 		c.Log = slog.Default()
 	}
 	if c.Tenant == "" {
-		c.Tenant = "default"
+		c.Tenant = store.DefaultTenant
 	}
-	s := &server{Config: c}
+	s := &server{Config: c, keys: newKeyring(c.Store), tokens: newTokens(c.OIDC, c.Log), tenants: newTenantBook(c.Store), rates: newRates(c.Store)}
 	observe, err := newObserver(c.Log, c.Registerer)
 	if err != nil {
 		return nil, err
 	}
 	mux := chi.NewMux()
-	mux.Use(identify, observe.middleware, s.recoverer, secure, s.sameOrigin, middleware.GetHead, s.checkQuery, s.limitTime)
+	mux.Use(identify, observe.middleware, s.recoverer, secure, notARun)
+	if c.OnlyLocal {
+		mux.Use(onlyHost(c.PublicHost))
+	}
+	mux.Use(s.sameOrigin, middleware.GetHead, s.checkQuery, s.limitTime)
 	mux.NotFound(s.noRoute)
 	mux.MethodNotAllowed(s.wrongMethod)
 
@@ -70,7 +85,15 @@ func New(c Config) (http.Handler, error) {
 	s.bulkRoutes()
 	s.scheduleRoutes()
 	s.explainRoutes()
+	s.keyRoutes()
+	s.tenantRoutes()
+	s.auditRoutes()
+	s.secretRoutes()
+	s.signingSecretRoutes()
 	s.fleetRoutes()
+	if len(s.missing) > 0 {
+		return nil, fmt.Errorf("httpapi: roleOf has no line for %s", strings.Join(s.missing, ", "))
+	}
 	s.describe()
 	if err := s.documentRoutes(mux); err != nil {
 		return nil, err
@@ -79,34 +102,32 @@ func New(c Config) (http.Handler, error) {
 	return mux, nil
 }
 
-// tenantID returns the tenant the request acts for.
-func (s *server) tenantID(ctx context.Context) (int32, error) {
-	if id := s.tenant.Load(); id != 0 {
-		return id, nil
-	}
-	id, err := s.Store.TenantID(ctx, s.Tenant)
-	switch {
-	case errors.Is(err, store.ErrNotFound): // the server's mistake, not the request's
-		return 0, fmt.Errorf("the configured tenant %q does not exist", s.Tenant)
-	case err != nil:
-		return 0, err
-	}
-	s.tenant.Store(id)
-	return id, nil
-}
-
-// register adds an operation. What its handler returns as an error leaves as a problem.
+// register adds an operation, for callers who have the role of it in roleOf. What its handler returns as an error leaves
+// as a problem.
 func register[I, O any](s *server, op huma.Operation, handle func(context.Context, int32, *I) (*O, error)) *huma.Operation {
 	op.RejectUnknownQueryParameters = true
+	role, known := roleOf[op.OperationID]
+	switch {
+	case !known:
+		s.missing = append(s.missing, op.OperationID)
+	case role != RoleNone:
+		op.Middlewares = append(op.Middlewares, s.authorize(role))
+		op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests)
+	}
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
-		tenant, err := s.tenantID(ctx)
-		if err == nil {
-			var out *O
-			if out, err = handle(ctx, tenant, in); err == nil {
-				return out, nil
-			}
+		tenant := callerOf(ctx).tenant.ID
+		if role != RoleNone && tenant == 0 { // which to the store would mean any
+			return nil, s.problem(ctx, errors.New("a request without a tenant"))
 		}
-		return nil, s.problem(ctx, err)
+		out, err := handle(ctx, tenant, in)
+		if err != nil {
+			return nil, s.problem(ctx, err)
+		}
+		return out, nil
 	})
-	return operation(s.api.OpenAPI(), op.Method, op.Path)
+	described := operation(s.api.OpenAPI(), op.Method, op.Path)
+	if role != RoleNone {
+		describeRole(described, role)
+	}
+	return described
 }

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -25,7 +26,7 @@ func (s *server) batchRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "create-jobs", Method: http.MethodPost, Path: "/v1/jobs/batch", Tags: []string{tagJobs},
 		Summary: "Write up to 1,000 jobs at once", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBatchBody,
-		Description: "In one transaction: all of them are written or none. Errors name the index: body.jobs[3].schedule.cron.",
+		Description: "In one transaction: all of them are written or none. Errors name the index: body.jobs[3].schedule.cron. A submitter creates one-shots only (at, delay), and replaces nothing.",
 		Responses:   s.rendered(http.StatusCreated, BatchAnswer{}, exampleBatchAnswer),
 		Errors:      []int{400, 409, 413, 415, 422},
 	}, s.createJobs)
@@ -40,7 +41,14 @@ type createJobsInput struct {
 
 func (s *server) createJobs(ctx context.Context, tenant int32, in *createJobsInput) (*answered, error) {
 	batch := in.Request.value
-	if err := in.Request.check(batch.validate()...); err != nil {
+	problems := batch.validate()
+	for i, job := range batch.Jobs {
+		problems = append(problems, s.forbidden(tenant, fmt.Sprintf("body.jobs[%d]", i), job.Definition)...)
+	}
+	if err := in.Request.check(problems...); err != nil {
+		return nil, err
+	}
+	if err := mayWrite(ctx, batch); err != nil {
 		return nil, err
 	}
 	if batch.OnConflict == "" {

@@ -17,6 +17,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/guard"
 )
 
 // delivered is a request that a target got.
@@ -46,7 +47,7 @@ func newFleet(t *testing.T) *fleet {
 	}))
 	t.Cleanup(target.Close)
 	f.target = target.URL
-	client := delivery.New(delivery.Config{})
+	client := delivery.New(delivery.Config{Guard: guard.New(guard.Loopback)})
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error)
 	go func() {

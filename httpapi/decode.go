@@ -29,7 +29,15 @@ func decode(data []byte, into any, patch bool) []FieldError {
 
 type decoder struct {
 	patch  bool
+	stored bool // secrets may be the ids that stored definitions have in their place
 	errors []FieldError
+}
+
+// decodeStored is decode for what was made of a stored definition.
+func decodeStored(data []byte, into any) []FieldError {
+	d := decoder{stored: true}
+	d.value(bytes.TrimSpace(data), reflect.ValueOf(into).Elem(), "body", false)
+	return d.errors
 }
 
 func (d *decoder) add(at, format string, args ...any) {
@@ -42,7 +50,10 @@ func (d *decoder) mismatch(at, want string, value []byte) {
 
 const placeholder = "?" // is valid nowhere
 
-var rawMessage = reflect.TypeFor[json.RawMessage]()
+var (
+	rawMessage = reflect.TypeFor[json.RawMessage]()
+	hiddenType = reflect.TypeFor[scheduler.Hidden]()
+)
 
 // value reads one value. Where empty is set, "" and 0 are as good as absent, which is an error when written.
 func (d *decoder) value(raw []byte, v reflect.Value, at string, absent bool) {
@@ -51,6 +62,10 @@ func (d *decoder) value(raw []byte, v reflect.Value, at string, absent bool) {
 			d.add(at, `must not hold the character \u0000 or half of a surrogate pair: the database cannot store them`)
 		}
 		v.SetBytes(append([]byte(nil), raw...))
+		return
+	}
+	if secret, ok := v.Addr().Interface().(*scheduler.Hidden); ok {
+		d.hidden(raw, secret, at)
 		return
 	}
 	if text, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
@@ -89,6 +104,23 @@ func (d *decoder) text(raw []byte, into encoding.TextUnmarshaler, at string) {
 		d.mismatch(at, "a string", raw)
 	}
 	_ = into.UnmarshalText([]byte(text)) // by contract never fails
+}
+
+// hidden reads a secret. What is wrong with it is said without repeating it.
+func (d *decoder) hidden(raw []byte, into *scheduler.Hidden, at string) {
+	*into = scheduler.HiddenOf(placeholder)
+	switch {
+	case raw[0] == '{' && d.stored:
+		if err := json.Unmarshal(raw, into); err != nil {
+			d.add(at, "%v", err)
+		}
+	case raw[0] != '"':
+		d.mismatch(at, "a string", raw)
+	case unquote(raw) == "":
+		d.add(at, "must not be empty; leave it out")
+	default:
+		*into = scheduler.HiddenOf(unquote(raw))
+	}
 }
 
 func (d *decoder) scalar(raw []byte, v reflect.Value, at string, absent bool) {
@@ -155,7 +187,7 @@ func (d *decoder) list(raw []byte, v reflect.Value, at string) {
 	}
 }
 
-// stringMap reads a map of strings.
+// stringMap reads a map of strings, or of secrets.
 func (d *decoder) stringMap(raw []byte, v reflect.Value, at string) {
 	if raw[0] != '{' {
 		d.mismatch(at, "an object", raw)
@@ -173,6 +205,10 @@ func (d *decoder) stringMap(raw []byte, v reflect.Value, at string) {
 		case v.MapIndex(key).IsValid():
 			d.add(entry, "appears twice")
 		case kindOf(value) == "null" && d.patch:
+		case v.Type().Elem() == hiddenType:
+			var secret scheduler.Hidden
+			d.hidden(value, &secret, entry)
+			v.SetMapIndex(key, reflect.ValueOf(secret))
 		case value[0] != '"':
 			d.mismatch(entry, "a string", value)
 		default:

@@ -46,6 +46,7 @@ func problemOf(ctx context.Context, err error) *Problem {
 		active  *store.ActiveRunError
 		batch   *store.BatchError
 		over    *store.SupersededError
+		inUse   *store.SecretInUseError
 		limit   *store.JobLimitError
 	)
 	switch {
@@ -57,6 +58,8 @@ func problemOf(ctx context.Context, err error) *Problem {
 		return p
 	case errors.As(err, &batch):
 		return batchProblem(batch)
+	case errors.As(err, &inUse):
+		return newProblem(CodeState, sentence(inUse))
 	case errors.As(err, &limit):
 		return newProblem(CodeLimit, sentence(limit))
 	case errors.As(err, &over):
@@ -101,6 +104,7 @@ func fieldError(prefix string, err error) (FieldError, bool) {
 		queue  *store.UnknownQueueError
 		window *store.WindowError
 		cursor *store.CursorError
+		secret *store.UnknownSecretError
 		close  *store.IntervalError
 	)
 	switch {
@@ -108,6 +112,8 @@ func fieldError(prefix string, err error) (FieldError, bool) {
 		return FieldError{prefix + ".queue", fmt.Sprintf("there is no queue %q; there are: %s", clip(queue.Name), strings.Join(queue.Known, ", "))}, true
 	case errors.As(err, &window):
 		return FieldError{prefix + ".missed.window", fmt.Sprintf("%q reaches further back than runs are kept: at most %s", clip(window.Window), window.Retention)}, true
+	case errors.As(err, &secret):
+		return FieldError{prefix + "." + secret.Field, fmt.Sprintf("there is no secret %q; make it with PUT /v1/secrets/%s", secret.Name, secret.Name)}, true
 	case errors.As(err, &close):
 		return FieldError{prefix + ".schedule." + string(close.Kind), close.Reason()}, true
 	case errors.As(err, &cursor):
@@ -158,10 +164,15 @@ func databaseAway(err error) bool {
 	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || pgconn.SafeToRetry(err)
 }
 
-// notFound says that there is no such thing. Jobs alone have names.
+// notFound says that there is no such thing.
 func notFound(resource string) string {
-	if resource == "job" {
+	switch resource {
+	case "job":
 		return "There is no job of that id or name."
+	case "tenant":
+		return "There is no tenant of that name."
+	case "secret":
+		return "There is no secret of that name."
 	}
 	return "There is no " + resource + " of that id."
 }

@@ -41,6 +41,7 @@ var (
 	problemExamples = map[string]*Problem{
 		"400": newProblem(CodeMalformed, "The body is not JSON at byte 17 (line 2, column 5): invalid character '}' looking for beginning of value."),
 		"401": newProblem(CodeRunToken, "Send back the Punctual-Run-Token that came with the request of this run."),
+		"429": newProblem(CodeRateLimited, "Your tenant may send 200 requests a second, on all replicas together."),
 		"412": newProblem(CodeVersion, "The job has been changed since."),
 		"422": newProblem(CodeInvalid, "2 fields are not valid.",
 			FieldError{"body.shedule", "unknown field; did you mean schedule?"},

@@ -30,6 +30,7 @@ type Pause struct {
 	Ended *time.Time `json:"ended" doc:"When it ended. Null: it lasts."`
 	Until *time.Time `json:"until" doc:"When it ends by itself, while it lasts."`
 	Note  string     `json:"note" doc:"Why, where somebody said so." example:"the warehouse moves"`
+	By    *string    `json:"by" doc:"Who paused it, as the audit log has it. Null: that is not known." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
 }
 
 func (s *server) explainRoutes() {
@@ -68,7 +69,7 @@ func showExplanation(e store.Explanation) Explanation {
 		out.Run = &run
 	}
 	if p := e.Pause; p != nil {
-		out.Pause = &Pause{Since: p.Since.UTC(), Ended: utc(p.Ended), Until: utc(p.Until), Note: p.Note}
+		out.Pause = &Pause{Since: p.Since.UTC(), Ended: utc(p.Ended), Until: utc(p.Until), Note: p.Note, By: orNull(p.By)}
 	}
 	return out
 }

@@ -1,12 +1,15 @@
 package httpapi
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,9 +21,10 @@ import (
 
 // service is the API over a database of its own.
 type service struct {
-	t     testing.TB
-	url   string
-	store *store.Store
+	t       testing.TB
+	url     string
+	store   *store.Store
+	headers []string // of every request
 }
 
 // in returns s for a subtest.
@@ -32,13 +36,13 @@ func (s *service) in(t testing.TB) *service {
 
 func serve(t testing.TB, change ...func(*Config)) *service {
 	t.Helper()
-	st, err := store.Open(t.Context(), store.Options{DatabaseURL: storetest.DSN(t), DefaultJitter: 10 * time.Second})
+	st, err := store.Open(t.Context(), store.Options{DatabaseURL: storetest.DSN(t), DefaultJitter: 10 * time.Second, Master: storetest.Master(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(st.Close)
 	registry := prometheus.NewRegistry()
-	config := Config{Store: st, Log: slog.New(slog.DiscardHandler), Version: "test", Gatherer: registry, Registerer: registry, DefaultJitter: 10 * time.Second}
+	config := Config{Store: st, Log: slog.New(slog.DiscardHandler), Version: "test", Gatherer: registry, Registerer: registry, DefaultJitter: 10 * time.Second, NoAuth: true}
 	for _, c := range change {
 		c(&config)
 	}
@@ -49,6 +53,56 @@ func serve(t testing.TB, change ...func(*Config)) *service {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	return &service{t: t, url: server.URL, store: st}
+}
+
+// guarded is serve with authentication.
+func guarded(t testing.TB, change ...func(*Config)) *service {
+	t.Helper()
+	return serve(t, append([]func(*Config){func(c *Config) { c.NoAuth = false }}, change...)...)
+}
+
+// tenant makes a tenant and returns its id.
+func (s *service) tenant(name string, settings ...store.TenantSettings) int32 {
+	s.t.Helper()
+	record, err := s.store.CreateTenant(s.t.Context(), name, append(settings, store.TenantSettings{Weight: 1})[0])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return record.ID
+}
+
+// key makes a key of a tenant and returns it.
+func (s *service) key(tenant string, role Role) string {
+	s.t.Helper()
+	id, err := s.store.TenantID(s.t.Context(), tenant)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	key, _, err := s.store.CreateKey(s.t.Context(), id, store.NewKey{Name: string(role), Role: string(role)})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return key
+}
+
+// with returns s for a caller who sends a key or token.
+func (s *service) with(key string) *service {
+	sub := *s
+	sub.headers = append(slices.Clip(s.headers), "Authorization: Bearer "+key)
+	return &sub
+}
+
+// as returns s for a caller of a tenant with a role.
+func (s *service) as(tenant string, role Role) *service {
+	s.t.Helper()
+	return s.with(s.key(tenant, role))
+}
+
+// acting returns s for an operator who acts for a tenant.
+func (s *service) acting(tenant string) *service {
+	sub := *s
+	sub.headers = append(slices.Clip(s.headers), headerTenant+": "+tenant)
+	return &sub
 }
 
 // reply is an answer read to its end.
@@ -69,7 +123,7 @@ func (s *service) do(method, path, body string, headers ...string) *reply {
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	for _, h := range headers {
+	for _, h := range append(slices.Clip(s.headers), headers...) {
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Set(name, value)
 		if value == "" {
@@ -152,4 +206,22 @@ func minimal(name string) string {
 func (s *service) create(body string) map[string]any {
 	s.t.Helper()
 	return s.do("POST", "/v1/jobs", body).want(201).fields()
+}
+
+// lockedBuffer is a log that several goroutines write.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }

@@ -22,7 +22,8 @@ func (s *server) operationsRoutes(mux chi.Router) {
 	mux.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, map[string]string{"status": "ok"}) })
 	mux.Get("/readyz", s.ready)
 	if s.Gatherer != nil {
-		mux.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(s.Gatherer, promhttp.HandlerOpts{}))
+		// It shows the names of all tenants.
+		mux.Method(http.MethodGet, "/metrics", s.only(RoleOperator, promhttp.HandlerFor(s.Gatherer, promhttp.HandlerOpts{})))
 	}
 }
 

@@ -31,7 +31,7 @@ func (s *server) jobRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "create-job", Method: http.MethodPost, Path: "/v1/jobs", Tags: []string{tagJobs},
 		Summary: "Create a job", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBody,
-		Description: "A name, a schedule and a target's URL are a whole job; everything else has a default. Everything wrong with the body is reported at once.",
+		Description: "A name, a schedule and a target's URL are a whole job; everything else has a default. Everything wrong with the body is reported at once. A submitter creates one-shots only (at, delay).",
 		Responses:   s.rendered(http.StatusCreated, Job{}, exampleJob),
 		Errors:      []int{400, 409, 413, 415, 422},
 	}, s.createJob)
@@ -63,11 +63,15 @@ type createJobInput struct {
 }
 
 func (s *server) createJob(ctx context.Context, tenant int32, in *createJobInput) (*answered, error) {
-	if err := in.Request.check(within("body", in.Request.value.Validate())...); err != nil {
+	job := in.Request.value
+	if err := in.Request.check(append(within("body", job.Validate()), s.forbidden(tenant, "body", job.Definition)...)...); err != nil {
+		return nil, err
+	}
+	if err := mayCreate(ctx, in.Request.value); err != nil {
 		return nil, err
 	}
 	out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.Answer, error) {
-		record, err := s.Store.CreateJob(ctx, tenant, in.Request.value.newJob())
+		record, err := s.Store.CreateJob(ctx, tenant, job.newJob())
 		if err != nil {
 			return store.Answer{}, err
 		}

@@ -59,6 +59,7 @@ func (s *server) putJob(ctx context.Context, tenant int32, in *putJobInput) (*jo
 		}
 		problems = append(problems, e)
 	}
+	problems = append(problems, s.forbidden(tenant, "body", job.Definition)...)
 	if err := in.Request.check(problems...); err != nil {
 		return nil, err
 	}
@@ -122,7 +123,11 @@ func (s *server) patchJob(ctx context.Context, tenant int32, in *patchJobInput) 
 		return nil, err
 	}
 	record, err := s.Store.EditJob(ctx, tenant, in.Job, version, func(now store.JobRecord) (store.NewJob, error) {
-		return applyPatch(&in.Request, now.Definition)
+		job, err := applyPatch(&in.Request, now.Definition)
+		if fields := s.forbidden(tenant, "body", in.Request.value.Definition); err == nil && len(fields) > 0 {
+			err = invalid(fields) // only of what the patch sets: what is allowed may have changed since the job was written
+		}
+		return job, err
 	})
 	if err != nil {
 		return nil, err
@@ -144,7 +149,7 @@ func applyPatch(patch *body[JobPatch], now scheduler.Definition) (store.NewJob, 
 		return store.NewJob{}, fmt.Errorf("merging the patch: %w", err)
 	}
 	var job JobInput
-	read := merged(patch.errors, decode(result, &job, false)...)
+	read := merged(patch.errors, decodeStored(result, &job)...)
 	if all := merged(read, within("body", job.Validate())...); len(all) > 0 {
 		return store.NewJob{}, invalid(all)
 	}

@@ -58,6 +58,14 @@ func resourceAt(pattern string) string {
 		return "dead letter"
 	case strings.HasPrefix(pattern, "/v1/operations"):
 		return "operation"
+	case strings.HasPrefix(pattern, "/v1/api-keys"):
+		return "API key"
+	case strings.HasPrefix(pattern, "/v1/tenant"):
+		return "tenant"
+	case strings.HasPrefix(pattern, "/v1/secrets"):
+		return "secret"
+	case strings.HasPrefix(pattern, "/v1/signing-secrets"):
+		return "signing secret"
 	}
 	return "job"
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -25,6 +26,9 @@ const (
 	tagDeadLetters = "dead letters"
 	tagOperations  = "operations"
 	tagSchedules   = "schedules"
+	tagTenants     = "tenants and keys"
+	tagAudit       = "audit"
+	tagSecrets     = "secrets"
 	tagFleet       = "queues and replicas"
 )
 
@@ -48,9 +52,12 @@ func humaConfig() huma.Config {
 				{Name: tagDeadLetters, Description: "Runs that exhausted their attempts, until somebody replays or resolves them."},
 				{Name: tagOperations, Description: "Work on many dead letters or past slots at once, done in the background."},
 				{Name: tagSchedules, Description: "When jobs fire."},
+				{Name: tagTenants, Description: "Who may do what, and how much of it."},
+				{Name: tagAudit, Description: "Who changed what, and when."},
+				{Name: tagSecrets, Description: "What requests prove who sends them with, and what they are signed with. No value is ever shown again."},
 				{Name: tagFleet, Description: "What there is to do, and who does it."},
 			},
-			Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)},
+			Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer), SecuritySchemes: securitySchemes()},
 		},
 		Formats:       map[string]huma.Format{mediaJSON: huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
 		DefaultFormat: mediaJSON,
@@ -111,10 +118,14 @@ func (s *server) describe() {
 		p["completion"].Enum = []any{scheduler.CompleteOnResponse, scheduler.CompleteOnCallback}
 		p["name"].Pattern = nameForm.String()
 	}
+	schemas["Auth"].Properties["type"].Enum = []any{scheduler.AuthNone, scheduler.AuthBearer, scheduler.AuthBasic, scheduler.AuthHeader, scheduler.AuthOAuth2, scheduler.AuthOIDC}
 	schemas["Missed"].Properties["policy"].Enum = []any{scheduler.MissedSkip, scheduler.MissedFireOnce, scheduler.MissedFireAll}
 	schemas["Notify"].Properties["on"].Items.Enum = []any{scheduler.EventDead, scheduler.EventMissed, scheduler.EventLate, scheduler.EventRecovered}
 	schemas["Retry"].Required = nil
 	schemas["Problem"].Properties["code"].Enum = enum(sortedCodes())
+	for _, limit := range schemas["TenantSettings"].Properties { // of a patch: null lifts it
+		limit.Nullable = true
+	}
 	nullable(schemas, "Run", "skipped", "SkippedRange")
 	nullable(schemas, "Job", "last_run", "Run")
 	nullable(schemas, "Explanation", "run", "Run")
@@ -125,6 +136,10 @@ func (s *server) describe() {
 	patch.Required = nil
 	target := *schemas["Target"]
 	target.Required, target.Description = nil, patch.Properties["target"].Description
+	auth := *schemas["Auth"]
+	auth.Required, auth.Description = nil, target.Properties["auth"].Description
+	target.Properties = maps.Clone(target.Properties)
+	target.Properties["auth"] = &auth
 	patch.Properties["target"] = &target
 
 	examples := map[string]any{
@@ -132,8 +147,13 @@ func (s *server) describe() {
 		"list-jobs": JobList{Data: []Job{exampleJob}}, "get-run": exampleRun, "complete-run": exampleRun, "fail-run": exampleFailedRun, "heartbeat-run": exampleBeat, "get-run-progress": exampleProgress, "list-runs": exampleRuns, "list-job-runs": exampleRuns,
 		"list-dead-letters": exampleDeadLetters, "resolve-dead-letter": exampleResolved,
 		"list-operations": OperationList{Data: []Operation{exampleOperation}}, "get-operation": exampleOperation, "cancel-operation": exampleCancelledOperation,
+		"list-secrets": SecretList{Data: []Secret{exampleSecret}}, "get-secret": exampleSecret, "put-secret": exampleSecret,
+		"list-signing-secrets": SigningSecretList{Data: []SigningSecret{exampleSigningSecret}}, "create-signing-secret": exampleNewSigningSecret,
 		"preview-schedule": examplePreviewAnswer, "list-upcoming": exampleUpcoming, "explain-job": exampleExplanation,
-		"list-queues": exampleQueues, "list-replicas": exampleReplicas,
+		"create-api-key": exampleNewKey, "list-api-keys": exampleKeys, "get-api-key": exampleKey,
+		"create-tenant": exampleTenant, "list-tenants": exampleTenants, "get-tenant": exampleOwn, "get-own-tenant": exampleOwn, "patch-tenant": exampleTenant,
+		"list-audit-log": exampleAudit,
+		"list-queues":    exampleQueues, "list-replicas": exampleReplicas,
 	}
 	for op := range operations(api) {
 		for _, p := range op.Parameters {

@@ -32,8 +32,9 @@ func codesOf(op *huma.Operation, status string) []Code {
 	var list []Code
 	for _, code := range sortedCodes() {
 		switch {
-		case strconv.Itoa(codes[code].status) != status, code == CodeNoRoute, code == CodeCrossOrigin, code == CodeNotReady:
+		case strconv.Itoa(codes[code].status) != status, code == CodeNoRoute, code == CodeCrossOrigin, code == CodeCallback, code == CodeNotReady:
 		case status == "409" && !slices.Contains(conflicts, code):
+		case code == CodeRunToken && roleOf[op.OperationID] != RoleNone, code == CodeUnauthenticated && roleOf[op.OperationID] == RoleNone:
 		case code == CodeKeyReused && !slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.Name == "Idempotency-Key" }):
 		default:
 			list = append(list, code)
@@ -47,6 +48,8 @@ func conflictsOf(op *huma.Operation) []Code {
 	switch op.OperationID {
 	case "create-job", "create-jobs", "put-job", "patch-job":
 		return []Code{CodeNameTaken, CodeLimit}
+	case "create-tenant":
+		return []Code{CodeNameTaken}
 	case "trigger-job":
 		return []Code{CodeActiveRun, CodeState}
 	case "heartbeat-run", "complete-run", "fail-run", "get-run-progress":
@@ -57,16 +60,27 @@ func conflictsOf(op *huma.Operation) []Code {
 
 // stateExamples are the details of 409 where it is the state that stands against an operation.
 var stateExamples = map[string]string{
-	"pause-job":          `Job "daily-invoice-gen" is completed and has no slot to pause: the state does not allow it.`,
-	"resume-job":         `Job "daily-invoice-gen" is completed and cannot be resumed: the state does not allow it.`,
-	"cancel-run":         "Run 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 has ended as succeeded: the state does not allow it.",
-	"cancel-operation":   "Operation 019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42 has ended as done: the state does not allow it.",
-	"replay-dead-letter": "Dead letter 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 was resolved at 2026-12-01T15:01:12Z: the state does not allow it.",
+	"pause-job":             `Job "daily-invoice-gen" is completed and has no slot to pause: the state does not allow it.`,
+	"resume-job":            `Job "daily-invoice-gen" is completed and cannot be resumed: the state does not allow it.`,
+	"cancel-run":            "Run 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 has ended as succeeded: the state does not allow it.",
+	"cancel-operation":      "Operation 019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42 has ended as done: the state does not allow it.",
+	"delete-secret":         `Secret "billing-token" is used by active or paused jobs: daily-invoice-gen.`,
+	"delete-signing-secret": "Signing secret 019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e is the last one that does not expire; make another first: the state does not allow it.",
+	"create-signing-secret": "There are 10 live signing secrets; delete one first: the state does not allow it.",
+	"replay-dead-letter":    "Dead letter 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 was resolved at 2026-12-01T15:01:12Z: the state does not allow it.",
+	"delete-tenant":         `Tenant "billing" has 812 active or paused jobs; delete them first: the state does not allow it.`,
 }
 
 func problemExample(op *huma.Operation, status string) *Problem {
 	switch status {
+	case "401":
+		return unauthenticatedExample(op)
+	case "403":
+		return forbiddenExample(roleOf[op.OperationID])
 	case "404":
+		if !strings.Contains(op.Path, "{") && !slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.Name == "job" }) {
+			return newProblem(CodeNotFound, exampleNoTenant)
+		}
 		return newProblem(CodeNotFound, notFound(resourceAt(op.Path)))
 	case "409":
 		return conflictExample(op)
@@ -78,9 +92,26 @@ func problemExample(op *huma.Operation, status string) *Problem {
 	return problemExamples[status]
 }
 
+func unauthenticatedExample(op *huma.Operation) *Problem {
+	if roleOf[op.OperationID] == RoleNone {
+		return problemExamples["401"]
+	}
+	return errUnauthenticated
+}
+
+func forbiddenExample(role Role) *Problem {
+	if role == RoleViewer {
+		return forbiddenTenant(RoleViewer)
+	}
+	return forbidden(role, Roles[slices.Index(Roles, role)-1])
+}
+
 func conflictExample(op *huma.Operation) *Problem {
 	switch conflictsOf(op)[0] {
 	case CodeNameTaken:
+		if op.OperationID == "create-tenant" {
+			return newProblem(CodeNameTaken, sentence(store.ErrTenantExists), FieldError{"body.name", "is taken by another tenant"})
+		}
 		return newProblem(CodeNameTaken, "The name is taken by another job.", FieldError{"body.name", "is taken by another job"})
 	case CodeActiveRun:
 		active := &store.ActiveRunError{Run: exampleRunID, Policy: scheduler.PolicyForbid}

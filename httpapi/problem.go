@@ -38,7 +38,11 @@ type Code string
 const (
 	CodeMalformed       Code = "malformed"
 	CodeRunToken        Code = "run_token"
+	CodeUnauthenticated Code = "unauthenticated"
 	CodeCrossOrigin     Code = "cross_origin"
+	CodeForbidden       Code = "forbidden"
+	CodeCallback        Code = "callback"
+	CodeHost            Code = "wrong_host"
 	CodeNotFound        Code = "not_found"
 	CodeNoRoute         Code = "no_route"
 	CodeWrongMethod     Code = "method_not_allowed"
@@ -52,8 +56,10 @@ const (
 	CodeMediaType       Code = "unsupported_media_type"
 	CodeInvalid         Code = "invalid"
 	CodeKeyReused       Code = "idempotency_key_reused"
+	CodeRateLimited     Code = "rate_limited"
 	CodeInternal        Code = "internal"
 	CodeDatabase        Code = "database_unavailable"
+	CodeIssuer          Code = "issuer_unavailable"
 	CodeNotReady        Code = "not_ready"
 	codeClientCancelled Code = "cancelled" // nobody is left to read it
 )
@@ -65,11 +71,15 @@ var codes = map[Code]struct {
 }{
 	CodeMalformed:       {http.StatusBadRequest, "The request cannot be read"},
 	CodeRunToken:        {http.StatusUnauthorized, "The header Punctual-Run-Token is not a token of this run"},
+	CodeUnauthenticated: {http.StatusUnauthorized, "The caller has not proved who it is"},
 	CodeCrossOrigin:     {http.StatusForbidden, "A page of another origin may not change anything"},
+	CodeForbidden:       {http.StatusForbidden, "The caller may not do this"},
+	CodeCallback:        {http.StatusForbidden, "A run may not call the API of Punctual"},
+	CodeHost:            {http.StatusMisdirectedRequest, "The request is for another host"},
 	CodeNotFound:        {http.StatusNotFound, "There is no such thing"},
 	CodeNoRoute:         {http.StatusNotFound, "There is no such path"},
 	CodeWrongMethod:     {http.StatusMethodNotAllowed, "The path does not have this method"},
-	CodeNameTaken:       {http.StatusConflict, "The name is taken by another job"},
+	CodeNameTaken:       {http.StatusConflict, "The name is taken"},
 	CodeActiveRun:       {http.StatusConflict, "The job has a run that has not ended, and its concurrency policy does not allow another"},
 	CodeState:           {http.StatusConflict, "The state does not allow it"},
 	CodeLimit:           {http.StatusConflict, "The tenant has as much as it may have"},
@@ -79,8 +89,10 @@ var codes = map[Code]struct {
 	CodeMediaType:       {http.StatusUnsupportedMediaType, "The body is not of a type that is read here"},
 	CodeInvalid:         {http.StatusUnprocessableEntity, "The request is not valid"},
 	CodeKeyReused:       {http.StatusUnprocessableEntity, "The Idempotency-Key came before with another request"},
+	CodeRateLimited:     {http.StatusTooManyRequests, "Too many requests"},
 	CodeInternal:        {http.StatusInternalServerError, "An error of the server"},
 	CodeDatabase:        {http.StatusServiceUnavailable, "The database cannot be used right now"},
+	CodeIssuer:          {http.StatusServiceUnavailable, "The issuer of tokens cannot be reached right now"},
 	CodeNotReady:        {http.StatusServiceUnavailable, "Not ready to serve"},
 	codeClientCancelled: {499, "The client went away"},
 }

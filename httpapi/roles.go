@@ -63,4 +63,26 @@ var roleOf = map[string]Role{
 
 	"list-queues":   RoleViewer,
 	"list-replicas": RoleOperator,
+
+	"create-api-key": RoleAdmin,
+	"list-api-keys":  RoleAdmin,
+	"get-api-key":    RoleAdmin,
+	"revoke-api-key": RoleAdmin,
+
+	"get-own-tenant": RoleViewer,
+	"create-tenant":  RoleOperator,
+	"list-tenants":   RoleOperator,
+	"get-tenant":     RoleOperator,
+	"patch-tenant":   RoleOperator,
+	"delete-tenant":  RoleOperator,
+
+	"list-audit-log": RoleAdmin,
+
+	"list-secrets":          RoleAdmin,
+	"get-secret":            RoleAdmin,
+	"put-secret":            RoleAdmin,
+	"delete-secret":         RoleAdmin,
+	"list-signing-secrets":  RoleAdmin,
+	"create-signing-secret": RoleAdmin,
+	"delete-signing-secret": RoleAdmin,
 }

@@ -85,7 +85,7 @@ type Attempt struct {
 
 func showJob(r store.JobRecord) Job {
 	job := Job{
-		ID: r.ID, Tenant: r.Tenant, Version: r.Version, State: r.State, Definition: r.Definition.WithDefaults(),
+		ID: r.ID, Tenant: r.Tenant, Version: r.Version, State: r.State, Definition: r.Definition.Masked().WithDefaults(),
 		Paused: r.State == store.JobPaused, NextRunAt: utc(r.NextRunAt), NextScheduledFor: utc(r.NextScheduledFor),
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), CompletedAt: utc(r.CompletedAt),
 	}

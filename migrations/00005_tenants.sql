@@ -28,6 +28,23 @@ COMMENT ON COLUMN punctual.tenants.allowed_targets         IS 'Networks that its
 COMMENT ON COLUMN punctual.tenants.updated_at              IS 'When it was last changed.';
 COMMENT ON COLUMN punctual.tenants.deleted_at              IS 'When it was deleted: its jobs and keys are no more, its history stays until retention takes it.';
 
+-- The name of one that was deleted can be used again.
+ALTER TABLE punctual.tenants DROP CONSTRAINT tenant_name_is_unique;
+CREATE UNIQUE INDEX tenant_name_is_unique ON punctual.tenants (name) WHERE deleted_at IS NULL;
+
+-- Not logged: after a crash or a failover each tenant has a second's worth of requests again, and none of them waits for
+-- the disk.
+CREATE UNLOGGED TABLE punctual.request_rates (
+    tenant       integer PRIMARY KEY REFERENCES punctual.tenants,
+    spent_until  timestamptz NOT NULL,
+    granted      integer NOT NULL,
+    CONSTRAINT request_rate_grants_something CHECK (granted > 0)
+) WITH (fillfactor = 20);
+COMMENT ON TABLE  punctual.request_rates             IS 'How far tenants with max_requests_per_second have spent it. Replicas draw requests from here a tenth of a second''s worth at a time.';
+COMMENT ON COLUMN punctual.request_rates.tenant      IS 'Who sent them: tenants.id.';
+COMMENT ON COLUMN punctual.request_rates.spent_until IS 'When all requests drawn so far would have been sent, had they come evenly: at most a second from now.';
+COMMENT ON COLUMN punctual.request_rates.granted     IS 'How many the last replica drew.';
+
 CREATE TABLE punctual.api_keys (
     id            uuid PRIMARY KEY,
     tenant        integer NOT NULL REFERENCES punctual.tenants,
@@ -62,5 +79,9 @@ COMMENT ON COLUMN punctual.api_keys.revoked_at   IS 'When it was revoked.';
 
 -- +goose Down
 DROP TABLE punctual.api_keys;
+DROP TABLE punctual.request_rates;
+DROP INDEX punctual.tenant_name_is_unique;
+UPDATE punctual.tenants SET name = left(name, 100) || ':deleted-' || id WHERE deleted_at IS NOT NULL;
+ALTER TABLE punctual.tenants ADD CONSTRAINT tenant_name_is_unique UNIQUE (name);
 ALTER TABLE punctual.tenants DROP COLUMN max_jobs, DROP COLUMN max_concurrent_runs, DROP COLUMN max_runs_per_second, DROP COLUMN max_requests_per_second,
     DROP COLUMN min_interval, DROP COLUMN allowed_targets, DROP COLUMN updated_at, DROP COLUMN deleted_at;

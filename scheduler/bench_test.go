@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/guard"
 )
 
 const (
@@ -37,7 +38,7 @@ func BenchmarkRun(b *testing.B) {
 }
 
 func benchmarkLoops(b *testing.B, job *Job) {
-	client := delivery.New(delivery.Config{})
+	client := delivery.New(delivery.Config{Guard: guard.New(guard.Loopback)})
 	defer client.Close()
 	store := &instantStore{job: job, left: b.N, done: make(chan struct{})}
 	store.unfinished.Store(int64(b.N))
@@ -65,7 +66,7 @@ func benchmarkLoops(b *testing.B, job *Job) {
 }
 
 func benchmarkClient(b *testing.B, job *Job) {
-	client := delivery.New(delivery.Config{})
+	client := delivery.New(delivery.Config{Guard: guard.New(guard.Loopback)})
 	defer client.Close()
 	lease := &Lease{ID: uuid.New(), ClaimedAt: time.Now()}
 	var sent atomic.Int64

@@ -33,7 +33,7 @@ func hostAnswer(r delivery.Result) breaker.Answer {
 	switch r.Reason {
 	case delivery.ReasonConnect, delivery.ReasonTimeout, delivery.ReasonTLS, delivery.ReasonHTTP5xx:
 		return breaker.Failed
-	case delivery.ReasonBlockedAddress:
+	case delivery.ReasonBlockedAddress, delivery.Reason(ReasonAuth):
 		return breaker.Unknown
 	}
 	return breaker.Answered

@@ -68,9 +68,10 @@
 //
 // Decide, in decide.go, is the heart: missed slots, overlap, expiry. Timetable answers which slots a job
 // has. Run, in scheduler.go, starts the loops and drains them. Judge, in retry.go, decides what a response
-// means; package breaker keeps requests away from hosts that do not answer. The heartbeat, in heartbeat.go
+// means; package guard (in delivery) keeps requests away from addresses that are nobody's business, package breaker keeps requests away from hosts that do not answer. The heartbeat, in heartbeat.go
 // and liveness.go, notices lost replicas and takes over their runs, and brings cancels to the replica that is
 // sending. What a callback, or the want of one, means is in callback.go. Notices, in notice.go, tell the URLs
-// of a job what happened to it. Store, in store.go, is all that is asked of the database; package store
+// of a job what happened to it. What proves to a target who calls it is added right before the request goes out, in
+// authorize.go; what is signed is in signature.go. Store, in store.go, is all that is asked of the database; package store
 // implements it.
 package scheduler

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/scheduler/breaker"
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/failpoint"
 )
@@ -56,7 +57,12 @@ func (s *Scheduler) execute(a Assignment) Outcome {
 	ctx, done := s.flights.begin(parent, a.RunID)
 	defer done()
 	sent := time.Now()
-	result := s.config.Client.Send(ctx, request)
+	result, err := s.transmit(ctx, a, request, started)
+	if err != nil {
+		permit.Done(breaker.Unknown, "")
+		s.log.Warn("secrets cannot be read; the run waits", "run", a.RunID, "error", err)
+		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: started, RetryIn: secretsRetry, Error: "the secrets cannot be read from the database at the moment"}
+	}
 	failpoint.At(failpoint.SendAnswered)
 	permit.Done(hostAnswer(result), result.Error)
 	finished := started.Add(time.Since(sent))
@@ -71,6 +77,9 @@ func (s *Scheduler) execute(a Assignment) Outcome {
 	return Judge(a, result, started, finished)
 }
 
+// secretsRetry is how long a run waits that was not sent because secrets could not be read.
+const secretsRetry = time.Second
+
 // now estimates the database's clock, and is never before the claim.
 func (s *Scheduler) now(a Assignment) time.Time {
 	now := s.clock.now()
@@ -84,7 +93,7 @@ func (s *Scheduler) now(a Assignment) time.Time {
 // with the headers every attempt carries. They win over the job's.
 func (a Assignment) request(publicURL string) delivery.Request {
 	r := delivery.Request{
-		Method: a.Job.Target.Method, URL: a.Job.url, Header: a.Job.header, Body: a.Job.body,
+		Tenant: a.Job.Tenant, Method: a.Job.Target.Method, URL: a.Job.url, Header: a.Job.header, Body: a.Job.body,
 		Timeout: a.Job.Timeout.Value(), Extra: a.headers(publicURL),
 	}
 	if a.Body != nil || a.Headers != nil {
@@ -102,26 +111,31 @@ func (a Assignment) request(publicURL string) delivery.Request {
 	return r
 }
 
-// headers are those of semantics, "Delivery".
-func (a Assignment) headers(publicURL string) []delivery.Header {
-	id := a.RunID.String()
-	webhookID, key := id, a.IdempotencyKey
+// webhookID is what receivers know the run by: of a replay, the run that died first.
+func (a Assignment) webhookID() string {
 	if a.WebhookID != uuid.Nil {
-		webhookID = a.WebhookID.String()
+		return a.WebhookID.String()
 	}
+	return a.RunID.String()
+}
+
+// headers are those of semantics, "Delivery", but for the signature.
+func (a Assignment) headers(publicURL string) []delivery.Header {
+	id, key := a.RunID.String(), a.IdempotencyKey
 	if key == "" {
 		key = IdempotencyKey(a.Trigger, a.RunID, a.Job.ID, a.ScheduledFor)
 	}
-	headers := []delivery.Header{
-		{Name: "Webhook-Id", Value: webhookID},
-		{Name: "Idempotency-Key", Value: key},
-		{Name: "Punctual-Job", Value: a.Job.Name},
-		{Name: "Punctual-Run", Value: id},
-		{Name: "Punctual-Attempt", Value: strconv.Itoa(a.Attempt)},
-		{Name: "Punctual-Trigger", Value: string(a.Trigger)},
-		{Name: "Punctual-Scheduled-For", Value: a.ScheduledFor.UTC().Format(time.RFC3339Nano)},
-		{Name: "Punctual-Fencing-Token", Value: strconv.FormatInt(a.Fence, 10)},
-	}
+	const most = 14 // with a signature, and a header that proves who sends it
+	headers := append(make([]delivery.Header, 0, most),
+		delivery.Header{Name: "Webhook-Id", Value: a.webhookID()},
+		delivery.Header{Name: "Idempotency-Key", Value: key},
+		delivery.Header{Name: "Punctual-Job", Value: a.Job.Name},
+		delivery.Header{Name: "Punctual-Run", Value: id},
+		delivery.Header{Name: "Punctual-Attempt", Value: strconv.Itoa(a.Attempt)},
+		delivery.Header{Name: "Punctual-Trigger", Value: string(a.Trigger)},
+		delivery.Header{Name: "Punctual-Scheduled-For", Value: a.ScheduledFor.UTC().Format(time.RFC3339Nano)},
+		delivery.Header{Name: "Punctual-Fencing-Token", Value: strconv.FormatInt(a.Fence, 10)},
+	)
 	if a.Late {
 		headers = append(headers, delivery.Header{Name: "Punctual-Late", Value: "true"})
 	}

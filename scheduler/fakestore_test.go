@@ -33,6 +33,8 @@ type fakeStore struct {
 	peeking  func(ctx context.Context) error // before a look at who waits
 	look     func() error
 	wake     chan struct{}
+	signing  func() ([]SigningKey, error)
+	secrets  map[string]Secret // by name, or by id
 	limits   []TenantLimits
 	drawing  func() error // before a draw
 	drawn    time.Time    // until when starts are used up
@@ -71,6 +73,28 @@ type fakeClaim struct {
 const ahead = time.Hour
 
 func newFakeStore() *fakeStore { return &fakeStore{wake: make(chan struct{}, 1)} }
+
+// What every callback of these tests is signed with.
+const fakeSigningSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwbdbMUDWDBH0="
+
+func (f *fakeStore) SigningKeys(context.Context, int32) ([]SigningKey, error) {
+	if f.signing != nil {
+		return f.signing()
+	}
+	key, err := NewSigningKey(fakeSigningSecret, time.Time{})
+	return []SigningKey{key}, err
+}
+
+func (f *fakeStore) NamedSecret(_ context.Context, tenant int32, name string) (Secret, error) {
+	if s, ok := f.secrets[name]; ok {
+		return s, nil
+	}
+	return Secret{}, authErrorf("there is no secret %q", name)
+}
+
+func (f *fakeStore) JobSecret(_ context.Context, _ int32, _, id uuid.UUID) (Secret, error) {
+	return f.NamedSecret(context.Background(), 0, id.String())
+}
 
 func (f *fakeStore) now() time.Time { return time.Now().Add(ahead) }
 

@@ -57,6 +57,7 @@ func (h *heartbeat) beat(ctx context.Context, draining bool) {
 		}
 		return
 	}
+	h.s.config.Client.Guard().SetTenants(pulse.AllowedTargets)
 	acting, stop := context.WithTimeout(ctx, actTimeout)
 	defer stop()
 	h.s.limits.set(pulse.Limits)

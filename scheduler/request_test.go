@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/guard"
 )
 
 // seen is a request as its target got it.
@@ -36,7 +37,7 @@ func target(t *testing.T, status int) (url string, requests <-chan seen) {
 
 func client(t *testing.T) *delivery.Client {
 	t.Helper()
-	c := delivery.New(delivery.Config{})
+	c := delivery.New(delivery.Config{Guard: guard.New(guard.Loopback)})
 	t.Cleanup(c.Close)
 	return c
 }

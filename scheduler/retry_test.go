@@ -76,6 +76,16 @@ func TestJudge(t *testing.T) {
 			end:  End{Status: StatusRetrying, Attempt: AttemptTimedOut, Counts: true, Number: 1},
 		},
 		{
+			name: "a forbidden address is tried again, as names move and lists change", attempt: 1, result: delivery.Result{Reason: delivery.ReasonBlockedAddress, Error: "private"},
+			want: Outcome{Verdict: RetryRun, Reason: ReasonBlockedAddress, Error: "private"},
+			end:  End{Status: StatusRetrying, Attempt: AttemptFailed, Counts: true, Number: 1},
+		},
+		{
+			name: "also where nothing may be sent twice, as nothing was sent", job: `"delivery":"at_most_once"`, attempt: 1, result: delivery.Result{Reason: delivery.ReasonBlockedAddress},
+			want: Outcome{Verdict: RetryRun, Reason: ReasonBlockedAddress},
+			end:  End{Status: StatusRetrying, Attempt: AttemptFailed, Counts: true, Number: 1},
+		},
+		{
 			name: "the last attempt buries the run", attempt: 5, result: delivery.Result{Status: 500, Reason: delivery.ReasonHTTP5xx, Sent: true},
 			want: Outcome{Verdict: Bury, HTTPStatus: 500, Reason: ReasonHTTP5xx},
 			end:  End{Status: StatusDead, Attempt: AttemptFailed, Counts: true, Number: 5},

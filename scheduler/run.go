@@ -59,6 +59,7 @@ const (
 	ReasonReplaced       Reason = "replaced"          // cancelled: a newer run of the job took its place
 	ReasonCancelled      Reason = "cancelled_by_user" // cancelled: somebody asked for it
 	ReasonExpired        Reason = "expired"           // skipped when never sent, else dead
+	ReasonAuth           Reason = "auth"              // dead: a secret is missing, or a token was not to be had; nothing was sent
 	ReasonTimeout        Reason = "timeout"           // dead: the exchange took longer than the timeout
 	ReasonConnect        Reason = "connect"           // dead: no connection, or it broke
 	ReasonTLS            Reason = "tls"               // dead: the server's certificate or handshake was refused

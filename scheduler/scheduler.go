@@ -52,6 +52,8 @@ type Scheduler struct {
 	notifier chore
 	flights  flights
 	breakers *breaker.Breakers
+	tokens   *tokens
+	tls      *tlsClients
 	running  sync.WaitGroup  // attempts in flight
 	workCtx  context.Context // ends when attempts in flight must end
 }
@@ -78,7 +80,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 	log := config.Log.With("replica", replica.ID)
 	s := &Scheduler{
 		store: store, config: config, replica: replica, log: log, metrics: config.Metrics, slots: newWorkerSlots(config.Queues, numbers),
-		breakers: breaker.New(log),
+		breakers: breaker.New(log), tokens: newTokens(), tls: newTLSClients(),
 	}
 	s.limits = newLimits(s.slots)
 	s.limits.set(held)
@@ -104,6 +106,7 @@ func (s *Scheduler) run(ctx context.Context) {
 	defer interrupt(nil)
 	s.workCtx = work
 
+	s.heart.beat(flush, false) // tells whom tenants may call, which must be known before anything is sent
 	var claiming, writing sync.WaitGroup
 	claiming.Go(func() { newTicker(s).run(ctx) })
 	claiming.Go(func() { every(ctx, resumeEvery, s.resume) })
@@ -132,6 +135,7 @@ func (s *Scheduler) run(ctx context.Context) {
 	if err := s.store.Deregister(flush, s.replica.ID); err != nil {
 		s.log.Warn("the replica's row could not be removed; others will", "error", err)
 	}
+	s.tls.close()
 	s.log.Info("scheduler stopped")
 }
 

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/google/uuid"
@@ -9,6 +10,7 @@ import (
 
 // Store is what the loops need of the database. Package store implements it on Postgres.
 type Store interface {
+	Credentials
 	// ClaimDue claims due slots within the quotas: it locks them, lets Decide settle them, and commits the
 	// runs and the next slots in one transaction. Runs may be sent once it has returned.
 	ClaimDue(ctx context.Context, c Claim) (Batch, error)
@@ -75,7 +77,8 @@ type Pulse struct {
 	Operations bool // there are operations that have not ended
 	Notices    bool // there are notices that may be told
 
-	Limits []TenantLimits // of the tenants that have any
+	AllowedTargets map[int32][]netip.Prefix // networks that single tenants may call although they are not public
+	Limits         []TenantLimits           // of the tenants that have any
 }
 
 // Claim says who claims and how much.

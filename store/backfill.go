@@ -28,8 +28,10 @@ type BackfillRequest struct {
 // BackfillPlan is the slots that a backfill is about, by the schedule the job had when it was asked for.
 type BackfillPlan struct {
 	BackfillRequest
-	job   jobVersion
-	slots []time.Time
+	tenant int32
+	job    jobVersion
+	name   string // of the job
+	slots  []time.Time
 }
 
 // Matched returns how many slots there are.
@@ -52,19 +54,20 @@ func (e *BackfillError) Error() string {
 // by themselves: slots that are due and wait, be it after an outage, are none of a backfill's.
 // *BackfillError for a request that cannot be met; ErrNotFound for a job that is not there or was deleted.
 func (s *Store) PlanBackfill(ctx context.Context, tenant int32, r BackfillRequest) (BackfillPlan, error) {
-	id, err := findJob(ctx, s.pool, tenant, r.Job)
+	q := s.reader(ctx, tenant)
+	id, err := findJob(ctx, q, tenant, r.Job)
 	if err != nil {
 		return BackfillPlan{}, err
 	}
-	job, err := readJob(ctx, s.pool, tenant, id)
+	job, err := readJob(ctx, q, tenant, id)
 	if err != nil {
 		return BackfillPlan{}, err
 	}
-	now, earliest, err := s.reach(ctx, s.pool, job.CreatedAt)
+	now, earliest, err := s.reach(ctx, q, job.CreatedAt)
 	if err != nil {
 		return BackfillPlan{}, err
 	}
-	p := BackfillPlan{BackfillRequest: r, job: jobVersion{id: id, version: job.Version}}
+	p := BackfillPlan{BackfillRequest: r, tenant: tenant, job: jobVersion{id: id, version: job.Version}, name: job.Definition.Name}
 	problems := r.problems(job.Definition.Schedule.Kind(), now, earliest)
 	if len(problems) == 0 {
 		if problems, err = p.walk(ctx, job, s.options.DefaultJitter, now); err != nil {
@@ -140,7 +143,7 @@ func (s *Store) CountBackfill(ctx context.Context, p BackfillPlan) (int, error) 
 	if p.Rerun || n == 0 {
 		return n, nil
 	}
-	rows, err := s.pool.Query(ctx, `SELECT id FROM punctual.runs WHERE job_id = $1 AND id >= $2 AND id < $3`,
+	rows, err := s.reader(ctx, p.tenant).Query(ctx, `SELECT id FROM punctual.runs WHERE job_id = $1 AND id >= $2 AND id < $3`,
 		p.job.id, firstRunID(p.slots[0]), firstRunID(p.slots[n-1].Add(time.Millisecond)))
 	if err != nil {
 		return 0, fmt.Errorf("counting the runs of slots: %w", err)
@@ -174,7 +177,7 @@ func (s *Store) StartBackfill(ctx context.Context, tenant int32, p BackfillPlan)
 		return OperationRecord{}, fmt.Errorf("encoding the request of an operation: %w", err)
 	}
 	var o OperationRecord
-	err = s.join(ctx, func(ctx context.Context, u *unit) error {
+	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		now, err := s.clock(ctx, u)
 		if err != nil {
 			return err
@@ -183,7 +186,7 @@ func (s *Store) StartBackfill(ctx context.Context, tenant int32, p BackfillPlan)
 			OperationRecord: OperationRecord{
 				ID: scheduler.NewRunID(now), Kind: OperationBackfill, JobID: &p.job.id, MaxPerSecond: p.MaxPerSecond, Note: p.Note, Matched: len(p.slots), CreatedAt: now,
 			},
-			request: string(request), rerun: p.Rerun, lastSlot: &p.From,
+			request: string(request), job: p.name, rerun: p.Rerun, lastSlot: &p.From,
 		}
 		if len(p.slots) > 0 {
 			n.firstSlot, n.lastSlot = &p.slots[0], &p.slots[len(p.slots)-1]

@@ -83,7 +83,7 @@ func (c calledRun) cancelRequested() bool {
 // calledBy returns the fencing token of the attempt whose target calls; scheduler.ErrRunToken when the token was
 // not made for this run. Once the key is known that asks the database nothing.
 func (s *Store) calledBy(ctx context.Context, run uuid.UUID, token string) (fence int64, err error) {
-	key, err := s.readTokenKey(ctx, s.reader(ctx))
+	key, err := s.readTokenKey(ctx, s.reader(ctx, everybody))
 	if err != nil {
 		return 0, err
 	}
@@ -97,7 +97,7 @@ func (s *Store) call(ctx context.Context, run uuid.UUID, token string, work func
 	if err != nil {
 		return err
 	}
-	return s.join(ctx, func(ctx context.Context, u *unit) error {
+	return s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
 		c, err := s.lockCalled(ctx, u, run)
 		if err != nil {
 			return err
@@ -238,7 +238,7 @@ func (s *Store) RunProgress(ctx context.Context, run uuid.UUID, token string) (P
 	var present int64
 	var status scheduler.Status
 	var text *string
-	err = s.reader(ctx).QueryRow(ctx, `
+	err = s.reader(ctx, everybody).QueryRow(ctx, `
 		SELECT coalesce(r.fence, 0), r.status, r.attempt, d.progress::text, d.progress_at
 		FROM punctual.runs r LEFT JOIN punctual.run_data d ON d.run_id = $1 WHERE r.id = $1`, run).Scan(&present, &status, &p.Attempt, &text, &p.RecordedAt)
 	switch {

@@ -13,7 +13,7 @@ import (
 // whichever replica. Doing so again changes nothing. ErrState when the run has ended in another way.
 func (s *Store) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (RunRecord, error) {
 	var run RunRecord
-	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		before, err := readRun(ctx, u, tenant, id)
 		if err != nil {
 			return err
@@ -21,14 +21,20 @@ func (s *Store) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (RunR
 		if _, err := u.Exec(ctx, `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, before.JobID); err != nil {
 			return fmt.Errorf("locking the gate of job %s: %w", before.JobID, err)
 		}
-		if err := cancelRuns(ctx, u, []uuid.UUID{id}, scheduler.ReasonCancelled); err != nil {
+		changed, err := cancelRuns(ctx, u, []uuid.UUID{id}, scheduler.ReasonCancelled)
+		if err != nil {
 			return err
 		}
-		run, err = readRun(ctx, u, tenant, id)
-		if err == nil && run.Status.Final() && run.Status != scheduler.StatusCancelled {
+		if run, err = readRun(ctx, u, tenant, id); err != nil {
+			return err
+		}
+		if run.Status.Final() && run.Status != scheduler.StatusCancelled {
 			return fmt.Errorf("run %s has ended as %s: %w", id, run.Status, ErrState)
 		}
-		return err
+		if changed == 0 {
+			return nil
+		}
+		return audit(ctx, u, tenant, change{action: ActionRunCancel, id: id, job: run.JobID, name: run.Job, before: runShot{Status: before.Status}, after: runShot{run.Status, run.Reason}})
 	})
 	if err == nil {
 		s.signal()
@@ -36,30 +42,38 @@ func (s *Store) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (RunR
 	return run, err
 }
 
-// cancelRuns cancels those of the runs that have not ended. The caller holds the gates of their jobs. A
+// runShot is what a cancel changes of a run, as the audit log shows it.
+type runShot struct {
+	Status scheduler.Status `json:"status"`
+	Reason scheduler.Reason `json:"reason,omitempty"`
+}
+
+// cancelRuns cancels those of the runs that have not ended, and returns for how many that was news. The caller holds the gates of their jobs. A
 // run that waits ends at once. On one that is being sent, the reason is put down: whatever its attempt's
 // outcome will be, the statement that writes it finds the reason, and the run ends as cancelled. Its
 // replica is told with its next heartbeat. So is a target that works on, with its own next heartbeat.
-func cancelRuns(ctx context.Context, tx querier, ids []uuid.UUID, reason scheduler.Reason) error {
+func cancelRuns(ctx context.Context, tx querier, ids []uuid.UUID, reason scheduler.Reason) (changed int, err error) {
 	// Rows of ready before rows of runs, in statements of their own. A row that comes after the first one, as the
 	// attempt ends that was being sent, may be held by a claim that is about to lock its run: below, it is not waited
 	// for. The claim finds the run ended and drops the row, or the gate held and looks again a second later.
 	if err := query(ctx, tx, `SELECT run_id FROM punctual.ready WHERE run_id = ANY($1::uuid[]) ORDER BY run_id FOR UPDATE`, ids); err != nil {
-		return fmt.Errorf("locking waiting runs: %w", err)
+		return 0, fmt.Errorf("locking waiting runs: %w", err)
 	}
 	if err := query(ctx, tx, `SELECT id FROM punctual.runs WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE`, ids); err != nil {
-		return fmt.Errorf("locking runs: %w", err)
+		return 0, fmt.Errorf("locking runs: %w", err)
 	}
-	if err := query(ctx, tx, `
-		WITH ended AS (
+	if err := tx.QueryRow(ctx, `
+		WITH before AS (SELECT id FROM punctual.runs WHERE id = ANY($1::uuid[]) AND status = 'running' AND reason IS DISTINCT FROM $2),
+		ended AS (
 		    UPDATE punctual.runs SET status = 'cancelled', reason = $2, finished_at = now(), next_attempt_at = NULL
 		    WHERE id = ANY($1::uuid[]) AND status IN ('blocked', 'pending', 'retrying') RETURNING id),
 		asked AS (
 		    UPDATE punctual.runs SET reason = $2 WHERE id = ANY($1::uuid[]) AND status = 'running' RETURNING id, replica, accepted_at),
 		theirs AS (SELECT y.run_id FROM punctual.ready y JOIN ended e ON e.id = y.run_id FOR UPDATE OF y SKIP LOCKED),
-		told AS (INSERT INTO punctual.cancels (run_id, replica) SELECT id, replica FROM asked WHERE accepted_at IS NULL ON CONFLICT (run_id) DO UPDATE SET replica = excluded.replica)
-		DELETE FROM punctual.ready y USING theirs t WHERE y.run_id = t.run_id`, ids, string(reason)); err != nil {
-		return fmt.Errorf("cancelling runs: %w", err)
+		told AS (INSERT INTO punctual.cancels (run_id, replica) SELECT id, replica FROM asked WHERE accepted_at IS NULL ON CONFLICT (run_id) DO UPDATE SET replica = excluded.replica),
+		given AS (DELETE FROM punctual.ready y USING theirs t WHERE y.run_id = t.run_id)
+		SELECT (SELECT count(*) FROM ended) + (SELECT count(*) FROM before)`, ids, string(reason)).Scan(&changed); err != nil {
+		return 0, fmt.Errorf("cancelling runs: %w", err)
 	}
 	if err := query(ctx, tx, `
 		WITH freed AS (
@@ -68,9 +82,9 @@ func cancelRuns(ctx context.Context, tx querier, ids []uuid.UUID, reason schedul
 		    RETURNING e.active_run, e.waiting_run)
 		UPDATE punctual.ready y SET due_at = `+dueNow+` WHERE run_id IN
 		    (SELECT y.run_id FROM punctual.ready y JOIN freed f ON f.waiting_run = y.run_id AND f.active_run IS NULL FOR UPDATE OF y SKIP LOCKED)`, ids); err != nil {
-		return fmt.Errorf("freeing the gates of cancelled runs: %w", err)
+		return 0, fmt.Errorf("freeing the gates of cancelled runs: %w", err)
 	}
-	return nil
+	return changed, nil
 }
 
 // query runs a statement for its effect.

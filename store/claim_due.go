@@ -285,7 +285,7 @@ func (n *nextRows) add(r dueRow, plan scheduler.Plan) {
 // Only runs that the insert returned are this replica's to send: another id was there already.
 func (c *dueClaim) write(ctx context.Context) error {
 	if len(c.cancel) > 0 {
-		if err := cancelRuns(ctx, c.conn, c.cancel, scheduler.ReasonReplaced); err != nil {
+		if _, err := cancelRuns(ctx, c.conn, c.cancel, scheduler.ReasonReplaced); err != nil {
 			return err
 		}
 	}

@@ -714,7 +714,7 @@ func TestAClaimThatIsCutOffGivesItsLocksBack(t *testing.T) {
 func TestEverythingWorksThroughPgBouncer(t *testing.T) {
 	t.Parallel()
 	dsn := storetest.PgBouncer(t, storetest.Server(t), storetest.DSN(t), "default_pool_size = 2")
-	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 8})
+	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 8, Master: storetest.Master(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func newCRUDIn(t *testing.T, mode string) crud {
 		}
 		dsn += separator + "default_query_exec_mode=" + mode
 	}
-	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 8})
+	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 8, Master: storetest.Master(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

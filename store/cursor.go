@@ -20,6 +20,9 @@ const (
 	runCursor        byte = 'r'
 	deadLetterCursor byte = 'd'
 	operationCursor  byte = 'o'
+	keyCursor        byte = 'k'
+	auditCursor      byte = 'a'
+	secretCursor     byte = 's'
 )
 
 const (

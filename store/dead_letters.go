@@ -57,6 +57,19 @@ func scanDeadLetter(row pgx.CollectableRow) (DeadLetterRecord, error) {
 	return d, err
 }
 
+// letterShot is what a replay or a resolution changes of a dead letter, as the audit log shows it.
+type letterShot struct {
+	Resolved   bool       `json:"resolved"`
+	ReplayedAs *uuid.UUID `json:"replayed_as,omitempty"`
+	Note       string     `json:"note,omitempty"`
+}
+
+func (d DeadLetterRecord) change(action Action, after letterShot) change {
+	after.Resolved = true
+	before := letterShot{Resolved: d.ResolvedAt != nil, ReplayedAs: d.ReplayedAs, Note: d.Note}
+	return change{action: action, id: d.RunID, job: d.JobID, name: d.Job, before: before, after: after}
+}
+
 // ListDeadLetters returns the dead letters that the filter selects, newest first by the run's id, and the
 // cursor of the next page, empty on the last one.
 func (s *Store) ListDeadLetters(ctx context.Context, tenant int32, f DeadLetterFilter) (letters []DeadLetterRecord, nextCursor string, err error) {
@@ -64,7 +77,7 @@ func (s *Store) ListDeadLetters(ctx context.Context, tenant int32, f DeadLetterF
 	if err := c.page(f.Page, deadLetterCursor, `d.run_id < ?`); err != nil {
 		return nil, "", err
 	}
-	q := s.reader(ctx)
+	q := s.reader(ctx, tenant)
 	if err := c.deadLetters(ctx, q, tenant, f); err != nil {
 		return nil, "", err
 	}
@@ -119,7 +132,7 @@ func (c *conditions) deadLetters(ctx context.Context, q querier, tenant int32, f
 // job was deleted.
 func (s *Store) ReplayDeadLetter(ctx context.Context, tenant int32, id uuid.UUID, note string) (RunRecord, error) {
 	var run RunRecord
-	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		d, err := lockDeadLetter(ctx, u, tenant, id)
 		if err != nil {
 			return err
@@ -137,6 +150,9 @@ func (s *Store) ReplayDeadLetter(ctx context.Context, tenant int32, id uuid.UUID
 		}
 		r := newReplay(d, now)
 		if err := writeReplays(ctx, u, []replay{r}, now, note); err != nil {
+			return err
+		}
+		if err := audit(ctx, u, tenant, d.change(ActionDeadLetterReplay, letterShot{ReplayedAs: &r.run, Note: note})); err != nil {
 			return err
 		}
 		run, err = readRun(ctx, u, tenant, r.run)
@@ -205,12 +221,15 @@ func shareJob(ctx context.Context, u *unit, job uuid.UUID) (state JobState, now 
 // replayed, stays as it is.
 func (s *Store) ResolveDeadLetter(ctx context.Context, tenant int32, id uuid.UUID, note string) (DeadLetterRecord, error) {
 	var d DeadLetterRecord
-	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		var err error
 		if d, err = lockDeadLetter(ctx, u, tenant, id); err != nil || d.ResolvedAt != nil {
 			return err
 		}
 		if err := resolveLetters(ctx, u, []uuid.UUID{id}, note); err != nil {
+			return err
+		}
+		if err := audit(ctx, u, tenant, d.change(ActionDeadLetterResolve, letterShot{Note: note})); err != nil {
 			return err
 		}
 		d, err = lockDeadLetter(ctx, u, tenant, id)

@@ -53,13 +53,14 @@ type Pause struct {
 	Ended *time.Time // nil: it lasts
 	Until *time.Time // when it ends by itself, as far as that is known
 	Note  string
+	By    string // who paused the job, for people; empty where that is not known
 }
 
 // ExplainJob says what happened at an instant, which when works out once the job's zone is known. An id
 // means deleted jobs too; ErrNotFound when there is no such job.
 func (s *Store) ExplainJob(ctx context.Context, tenant int32, ref string, when func(zone *time.Location) (time.Time, error)) (Explanation, error) {
 	var e explaining
-	err := s.readOnly(ctx, func(tx pgx.Tx) error {
+	err := s.readOnly(ctx, tenant, func(tx pgx.Tx) error {
 		e = explaining{q: tx, tenant: tenant}
 		if err := e.readJob(ctx, s.options.DefaultJitter, ref); err != nil {
 			return err
@@ -88,7 +89,8 @@ type explaining struct {
 	held    *HeldBack  // what due work of the tenant waits for
 	zone    *time.Location
 	history scheduler.History
-	skip    *RunRecord // that covers the slot of a run which a backfill made
+	skip    *RunRecord       // that covers the slot of a run which a backfill made
+	pausers map[int64]string // who paused the job, by the microsecond at which a version began
 }
 
 func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, ref string) error {
@@ -123,7 +125,7 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 		e.history.Versions = append(e.history.Versions, v)
 		broken = errors.Join(broken, err)
 	})
-	if err = errors.Join(err, broken); err != nil {
+	if err = errors.Join(err, broken, e.readPausers(ctx)); err != nil {
 		return err
 	}
 	e.zone = time.UTC
@@ -176,9 +178,9 @@ func (e *explaining) pauseAt(at time.Time) *Pause {
 		paused := v.State == string(JobPaused)
 		switch {
 		case paused && p == nil:
-			p = &Pause{Since: v.From, Note: v.Note}
+			p = &Pause{Since: v.From, Note: v.Note, By: e.pausers[v.From.UnixMicro()]}
 		case paused && !v.From.After(at):
-			p.Note = v.Note // it was paused again, with another note
+			p.Note, p.By = v.Note, e.pausers[v.From.UnixMicro()] // it was paused again, with another note
 		case !paused && p != nil:
 			if v.From.After(at) {
 				ended := v.From

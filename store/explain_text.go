@@ -170,6 +170,9 @@ func (p *Pause) describe() string {
 	} else if p.Until != nil {
 		text += " until " + stamp(*p.Until)
 	}
+	if p.By != "" {
+		text += ", by " + p.By
+	}
 	if p.Note != "" {
 		text += fmt.Sprintf(" (%s)", p.Note)
 	}

@@ -47,6 +47,9 @@ func (s *Store) connected(ctx context.Context, conn *pgx.Conn) error {
 	if err := registerTypes(ctx, conn); err != nil {
 		return err
 	}
+	if err := s.endpoints.ask(ctx, conn); err != nil {
+		return err
+	}
 	if err := markDirect(ctx, conn); err != nil || !s.guarding.Load() {
 		return err
 	}

@@ -18,7 +18,7 @@ const keyLifetime = `interval '24 hours'`
 // not run and the first answer comes back, replayed; with another request the error is ErrKeyReused. A
 // request waits for one with the same key that is under way.
 func (s *Store) Idempotent(ctx context.Context, tenant int32, k Idempotency, write func(ctx context.Context) (Answer, error)) (a Answer, replayed bool, err error) {
-	err = s.join(ctx, func(ctx context.Context, u *unit) error {
+	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		for range rounds {
 			taken, err := takeKey(ctx, u, tenant, k)
 			if err != nil {

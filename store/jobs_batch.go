@@ -19,7 +19,7 @@ import (
 // a batch that is sent again does not fire what it has fired. A name may come only once in a batch.
 func (s *Store) CreateJobs(ctx context.Context, tenant int32, jobs []NewJob, on OnConflict) ([]BatchResult, error) {
 	var results []BatchResult
-	err := s.join(ctx, func(ctx context.Context, u *unit) (err error) {
+	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) (err error) {
 		b := batchWrite{store: s, u: u, tenant: tenant, jobs: jobs, on: on, results: make([]BatchResult, len(jobs)), errs: map[int]error{}}
 		results, err = b.run(ctx)
 		return err
@@ -39,6 +39,7 @@ type batchWrite struct {
 	on      OnConflict
 	results []BatchResult
 	errs    map[int]error
+	secrets secretFacts
 }
 
 func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
@@ -46,6 +47,10 @@ func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading queues: %w", err)
 	}
+	if f.secrets, err = b.readSecretFacts(ctx); err != nil {
+		return nil, err
+	}
+	b.secrets = f.secrets
 	left := b.prepare(f)
 	// A name that is taken between the look and the insert is looked at again.
 	for range rounds {
@@ -77,6 +82,20 @@ func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
 		b.errs[n.index] = ErrNameTaken
 	}
 	return nil, &BatchError{Errors: b.errs}
+}
+
+// readSecretFacts reads what those of the jobs that have secrets need.
+func (b *batchWrite) readSecretFacts(ctx context.Context) (secretFacts, error) {
+	var definitions []scheduler.Definition
+	for _, job := range b.jobs {
+		if hasSecrets(job.Definition) {
+			definitions = append(definitions, job.Definition)
+		}
+	}
+	if len(definitions) == 0 {
+		return secretFacts{}, nil
+	}
+	return b.store.readSecretFacts(ctx, b.u, b.tenant, definitions...)
 }
 
 // prepare makes the rows of every job as if it were new.
@@ -143,6 +162,7 @@ func (b *batchWrite) replace(ctx context.Context, replace map[uuid.UUID]*fresh) 
 	if err != nil {
 		return nil, err
 	}
+	f.secrets = b.secrets
 	var writes pgx.Batch
 	for _, h := range jobs {
 		n := replace[h.ID]

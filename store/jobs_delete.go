@@ -15,7 +15,7 @@ import (
 // ones finish. Its row stays for its history; its name is free at once. ErrVersion when the job is not at
 // version ifMatch (nil: any).
 func (s *Store) DeleteJob(ctx context.Context, tenant int32, ref string, ifMatch *int32) error {
-	return s.join(ctx, func(ctx context.Context, u *unit) error {
+	return s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		h, f, err := s.holdOne(ctx, u, tenant, ref)
 		if err != nil {
 			return err
@@ -67,5 +67,6 @@ func cancelWaiting(ctx context.Context, u *unit, job uuid.UUID) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	return cancelRuns(ctx, u, runs, scheduler.ReasonJobDeleted)
+	_, err = cancelRuns(ctx, u, runs, scheduler.ReasonJobDeleted)
+	return err
 }

@@ -38,7 +38,7 @@ func (s *Store) ForgetCompletedJobs(ctx context.Context) (int, error) {
 		return 0, nil
 	}
 	forgotten := 0
-	err := s.inTx(ctx, func(tx pgx.Tx) error {
+	err := s.inTx(ctx, everybody, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `
 			SELECT job_id FROM punctual.schedules WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED`, ids)
 		if err != nil {

@@ -16,9 +16,10 @@ import (
 type facts struct {
 	// now is the database's clock, read after the locks were taken and not when the transaction began:
 	// whoever waited for a lock writes a later valid_from than the one it waited for.
-	now    time.Time
-	queues queueSet
-	rules  // of the tenant
+	now     time.Time
+	queues  queueSet
+	secrets secretFacts // read only where a definition that is written has secrets
+	rules               // of the tenant
 }
 
 // readFacts reads them in one round trip with whatever else is in the batch.
@@ -34,7 +35,10 @@ func readFacts(ctx context.Context, q batcher, b *pgx.Batch, tenant int32) (fact
 // held is a job whose row in schedules this transaction has locked, and what was read of it after that.
 type held struct {
 	*jobRow
-	job *scheduler.Job // nil when this binary cannot compile the definition; then no slot of it is settled
+	before jobShot        // as it was when it was locked
+	job    *scheduler.Job // nil when this binary cannot compile the definition; then no slot of it is settled
+	sealed []sealedValue  // secrets of a new definition, to be written with it
+	uses   []string       // names of the secrets that it refers to
 }
 
 // What becomes of rows that somebody else has locked.
@@ -72,7 +76,7 @@ func (s *Store) hold(ctx context.Context, u *unit, tenant int32, ids []uuid.UUID
 		return nil, facts{}, fmt.Errorf("reading locked jobs: %w", err)
 	}
 	for _, h := range jobs {
-		h.job = s.compiled(h.jobRow)
+		h.job, h.before = s.compiled(h.jobRow), h.shot()
 	}
 	return jobs, f, nil
 }
@@ -145,7 +149,8 @@ func (h *held) enter(state JobState, now time.Time) {
 	h.enabled = state == JobActive && h.scheduledFor != nil
 }
 
-// save queues the writes of what was changed, as the job's next version.
+// save queues the writes of what was changed, as the job's next version. What the audit log has to say of it goes with
+// the batch: see send.
 func (h *held) save(b *pgx.Batch, u *unit, now time.Time, note string) error {
 	labels, err := encodeLabels(h.Definition.Labels)
 	if err != nil {
@@ -166,11 +171,12 @@ func (h *held) save(b *pgx.Batch, u *unit, now time.Time, note string) error {
 		h.ID, h.Version, now, string(h.State), h.definition, orNull(note))
 	b.Queue(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $3, version = $4, lane = $5, enabled = $6, completed_at = $7 WHERE job_id = $1`,
 		h.ID, h.scheduledFor, h.nextRunAt, h.Version, h.lane, h.enabled, h.CompletedAt)
+	h.queueSecrets(b)
 	if gated(h.Definition) {
 		b.Queue(`INSERT INTO punctual.exclusive (job_id) VALUES ($1) ON CONFLICT DO NOTHING`, h.ID)
 	}
 	u.due = u.due || h.enabled && h.nextRunAt.Before(now.Add(soon))
-	return nil
+	return u.audited.add(h.tenant, now, h.change(note))
 }
 
 // saveNow writes what was changed.
@@ -182,11 +188,13 @@ func (h *held) saveNow(ctx context.Context, u *unit, now time.Time, note string)
 	return send(ctx, u, &b)
 }
 
-// send writes a batch of changed jobs; a name that another job has is ErrNameTaken.
+// send writes a batch of changed jobs, with their entries in the audit log; a name that another job has is ErrNameTaken.
 func send(ctx context.Context, u *unit, b *pgx.Batch) error {
 	if b.Len() == 0 {
 		return nil
 	}
+	u.audited.queue(ctx, b)
+	u.audited = auditRows{}
 	err := u.SendBatch(ctx, b).Close()
 	if isNameTaken(err) {
 		return ErrNameTaken

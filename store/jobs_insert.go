@@ -51,6 +51,9 @@ func (h *held) define(s *Store, d scheduler.Definition, f facts) error {
 	if err := s.checkWindow(d); err != nil {
 		return err
 	}
+	if d, err = h.seal(d, f.secrets); err != nil {
+		return err
+	}
 	job, err := s.compileJob(h.ID, h.tenant, h.Version, d)
 	if err != nil {
 		return err
@@ -85,17 +88,19 @@ func (h *held) stateFor(paused bool) JobState {
 }
 
 // One statement writes the jobs of a whole batch. A name that is taken leaves its job out; it waits for
-// a transaction that is writing the same name.
+// a transaction that is writing the same name. So does a tenant that is being deleted, after which its key works for
+// a moment yet: the lock is the one that the foreign key takes, before the look and not after it.
 const insertJobs = `
-WITH new AS (
-	SELECT n.id, n.name, n.state, n.kind, n.labels, n.definition, n.scheduled_for, n.next_run_at, n.lane, n.enabled, n.gated
-	FROM unnest($4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[], $11::timestamptz[], $12::smallint[], $13::boolean[], $14::boolean[])
-		AS n(id, name, state, kind, labels, definition, scheduled_for, next_run_at, lane, enabled, gated)),
+WITH owner AS MATERIALIZED (SELECT id, name FROM punctual.tenants WHERE id = $1::integer AND deleted_at IS NULL FOR KEY SHARE),
+new AS (
+	SELECT n.id, n.name, n.state, n.kind, n.labels, n.definition, n.scheduled_for, n.next_run_at, n.lane, n.enabled, n.gated, n.entry, n.masked
+	FROM unnest($4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[], $11::timestamptz[], $12::smallint[], $13::boolean[], $14::boolean[],
+		$15::uuid[], $16::text[]) AS n(id, name, state, kind, labels, definition, scheduled_for, next_run_at, lane, enabled, gated, entry, masked)),
 made AS (
 	INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue, labels, created_at, updated_at, paused_at, completed_at)
 	SELECT n.id, $1::integer, $2::integer, n.name, n.state, n.kind, n.lane / 4, n.labels::jsonb, $3::timestamptz, $3::timestamptz,
 		CASE n.state WHEN 'paused' THEN $3::timestamptz END, CASE n.state WHEN 'completed' THEN $3::timestamptz END
-	FROM new n
+	FROM new n CROSS JOIN owner
 	ON CONFLICT (tenant, name) WHERE state IN ('active', 'paused') DO NOTHING
 	RETURNING id),
 versions AS (
@@ -105,8 +110,13 @@ next AS (
 	INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled, completed_at)
 	SELECT n.id, n.scheduled_for, n.next_run_at, $1::integer, $2::integer, n.lane, n.enabled, CASE n.state WHEN 'completed' THEN $3::timestamptz END FROM new n JOIN made ON made.id = n.id),
 gates AS (
-	INSERT INTO punctual.exclusive (job_id) SELECT n.id FROM new n JOIN made ON made.id = n.id WHERE n.gated)
-SELECT made.id, t.name FROM made CROSS JOIN punctual.tenants t WHERE t.id = $1::integer`
+	INSERT INTO punctual.exclusive (job_id) SELECT n.id FROM new n JOIN made ON made.id = n.id WHERE n.gated),
+audited AS (
+	INSERT INTO punctual.audit_log (id, resource_id, job_id, tenant, at, action, name, after, actor_kind, actor, address, request_id)
+	SELECT n.entry, n.id, n.id, $1::integer, $3::timestamptz, 'job.create', n.name,
+		('{"version":1,"state":"' || n.state || '","definition":' || coalesce(n.masked, n.definition) || '}')::json, $17::text, $18::text, $19::text::inet, $20::text
+	FROM new n JOIN made ON made.id = n.id)
+SELECT made.id, owner.name FROM made CROSS JOIN owner`
 
 // insert writes new jobs in one statement, which is as good as a transaction where it is not in one. It returns those
 // that it could not write, because another job has their name, and whether one that it wrote is due very soon.
@@ -168,6 +178,8 @@ func insertFree(ctx context.Context, q querier, tenant int32, jobs []*fresh, now
 	var slots, dueAt []*time.Time
 	var lanes []int16
 	var enabled, gates []bool
+	var entries []uuid.UUID
+	var masked []*string
 	for _, j := range jobs {
 		text, err := encodeLabels(j.Definition.Labels)
 		if err != nil {
@@ -177,8 +189,11 @@ func insertFree(ctx context.Context, q querier, tenant int32, jobs []*fresh, now
 		kinds, labels = append(kinds, string(j.Definition.Schedule.Kind())), append(labels, text)
 		definitions, slots, dueAt = append(definitions, j.definition), append(slots, j.scheduledFor), append(dueAt, j.nextRunAt)
 		lanes, enabled, gates = append(lanes, j.lane), append(enabled, j.enabled), append(gates, gated(j.Definition))
+		entries = append(entries, scheduler.NewRunID(now))
+		masked = append(masked, maskedOf(j.definition))
 	}
-	args := []any{tenant, int32(1), now, ids, names, states, kinds, labels, definitions, slots, dueAt, lanes, enabled, gates}
+	args := []any{tenant, int32(1), now, ids, names, states, kinds, labels, definitions, slots, dueAt, lanes, enabled, gates, entries, masked}
+	args = append(args, actor(ctx).columns()...)
 	if len(jobs) == 1 {
 		args = slices.Insert(args, 0, any(prepared{})) // a plan for many is worth being made for as many as there are
 	}
@@ -186,6 +201,7 @@ func insertFree(ctx context.Context, q querier, tenant int32, jobs []*fresh, now
 	if err != nil {
 		return nil, false, fmt.Errorf("writing new jobs: %w", err)
 	}
+	var secrets pgx.Batch
 	for _, j := range jobs {
 		owner, written := owners[j.ID]
 		if !written {
@@ -193,7 +209,13 @@ func insertFree(ctx context.Context, q querier, tenant int32, jobs []*fresh, now
 			continue
 		}
 		j.Tenant = owner
+		j.queueSecrets(&secrets)
 		due = due || j.enabled && j.nextRunAt.Before(now.Add(soon))
+	}
+	if secrets.Len() > 0 { // then q is a transaction
+		if err := q.SendBatch(ctx, &secrets).Close(); err != nil {
+			return nil, false, fmt.Errorf("writing the secrets of new jobs: %w", err)
+		}
 	}
 	return taken, due, nil
 }

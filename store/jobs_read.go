@@ -59,7 +59,7 @@ func scanJob(row pgx.CollectableRow) (*jobRow, error) {
 // GetJob returns a job by its id or name. A name means the active or paused job that has it, else the
 // newest completed one. Deleted jobs are ErrNotFound.
 func (s *Store) GetJob(ctx context.Context, tenant int32, ref string) (JobRecord, error) {
-	q := s.reader(ctx)
+	q := s.reader(ctx, tenant)
 	if _, byID := parseID(ref); !byID {
 		// Mostly there is an active or paused job, which takes one round trip.
 		job, err := readWithLastRun(ctx, q, selectHolder, selectHolderRuns, ref, tenant)

@@ -91,14 +91,13 @@ func (s *Store) apply(ctx context.Context, u *unit, h *held, plan scheduler.Plan
 	for _, run := range plan.Runs {
 		// A slot's run lies in the partition of its slot, which may be gone or may never have been made.
 		if run.ScheduledFor.Before(now.Add(-24 * time.Hour)) {
-			_, err := u.Exec(ctx, `SELECT punctual.create_partitions(d.day, d.day) FROM (SELECT ($1::timestamptz AT TIME ZONE 'UTC')::date) d(day)`, run.ScheduledFor)
-			if err != nil {
+			if _, err := u.Exec(ctx, `SELECT punctual.create_partition_of($1)`, run.ScheduledFor); err != nil {
 				return fmt.Errorf("making the partition of slot %s: %w", run.ScheduledFor.Format(time.RFC3339), err)
 			}
 		}
 	}
 	if len(plan.Cancel) > 0 {
-		if err := cancelRuns(ctx, u, plan.Cancel, scheduler.ReasonReplaced); err != nil {
+		if _, err := cancelRuns(ctx, u, plan.Cancel, scheduler.ReasonReplaced); err != nil {
 			return err
 		}
 	}

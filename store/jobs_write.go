@@ -13,7 +13,15 @@ import (
 // CreateJob writes a new job. ErrNameTaken when an active or paused job has its name; a completed one
 // does not keep it. A job whose last slot has passed already is completed from the start.
 func (s *Store) CreateJob(ctx context.Context, tenant int32, job NewJob) (JobRecord, error) {
-	rec, taken, due, err := s.create(ctx, s.reader(ctx), tenant, job)
+	if hasSecrets(job.Definition) && s.unit(ctx) == nil {
+		var rec JobRecord
+		err := s.join(ctx, tenant, func(ctx context.Context, _ *unit) (err error) {
+			rec, err = s.CreateJob(ctx, tenant, job)
+			return err
+		})
+		return rec, err
+	}
+	rec, taken, due, err := s.create(ctx, s.reader(ctx, tenant), tenant, job)
 	if err != nil {
 		return JobRecord{}, s.tookWrite(err)
 	}
@@ -35,13 +43,18 @@ func (s *Store) create(ctx context.Context, q querier, tenant int32, job NewJob)
 	if err != nil {
 		return rec, false, false, fmt.Errorf("reading queues: %w", err)
 	}
+	if u := s.unit(ctx); u != nil && hasSecrets(job.Definition) {
+		if f.secrets, err = s.readSecretFacts(ctx, u, tenant, job.Definition); err != nil {
+			return rec, false, false, err
+		}
+	}
 	n, err := s.prepare(tenant, job, f)
 	if err != nil {
 		return rec, false, false, err
 	}
 	var left []*fresh
 	if _, in := q.(*unit); f.maxJobs > 0 && !in {
-		err = s.join(ctx, func(ctx context.Context, u *unit) (err error) { // what it counts and what it writes belong together
+		err = s.join(ctx, tenant, func(ctx context.Context, u *unit) (err error) { // what it counts and what it writes belong together
 			left, due, err = s.insert(ctx, u, tenant, []*fresh{n}, f)
 			return err
 		})
@@ -64,7 +77,7 @@ func (s *Store) create(ctx context.Context, q querier, tenant int32, job NewJob)
 // active or paused job has the name.
 func (s *Store) PutJob(ctx context.Context, tenant int32, name string, job NewJob, ifMatch *int32, createOnly bool) (rec JobRecord, created bool, err error) {
 	job.Definition.Name = name
-	err = s.join(ctx, func(ctx context.Context, u *unit) error {
+	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		for range rounds {
 			var done bool
 			rec, created, done, err = s.put(ctx, u, tenant, job, ifMatch, createOnly)
@@ -120,7 +133,7 @@ func (s *Store) put(ctx context.Context, u *unit, tenant int32, job NewJob, ifMa
 // the job is not at version ifMatch (nil: any).
 func (s *Store) EditJob(ctx context.Context, tenant int32, ref string, ifMatch *int32, edit func(JobRecord) (NewJob, error)) (JobRecord, error) {
 	var rec JobRecord
-	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		h, f, err := s.holdOne(ctx, u, tenant, ref)
 		if err != nil {
 			return err
@@ -164,6 +177,16 @@ func (s *Store) replace(ctx context.Context, u *unit, h *held, job NewJob, f fac
 // it if it changed. Only another schedule or jitter moves the next slot. put says that the whole job is
 // written and not a part of it.
 func (s *Store) rewrite(ctx context.Context, u *unit, h *held, job NewJob, f facts, put bool) (changed bool, err error) {
+	if hasSecrets(job.Definition) {
+		if job.Definition, err = s.keepSecrets(ctx, u, h, job.Definition); err != nil {
+			return false, err
+		}
+		if f.secrets.names == nil {
+			if f.secrets, err = s.readSecretFacts(ctx, u, h.tenant, job.Definition); err != nil {
+				return false, err
+			}
+		}
+	}
 	old, state, now := h.Definition, h.State, f.now
 	paused := h.State == JobPaused
 	if job.Paused != nil && h.State != JobCompleted {
@@ -197,6 +220,7 @@ func (s *Store) rewrite(ctx context.Context, u *unit, h *held, job NewJob, f fac
 		return false, err
 	}
 	h.Definition, h.definition, h.job, h.lane = next.Definition, next.definition, next.job, next.lane
+	h.sealed, h.uses = next.sealed, next.uses
 	switch {
 	case moved:
 		h.placeFirst(now)

@@ -27,11 +27,12 @@ func (s *Store) Maintain(ctx context.Context) error {
 	_, keys := s.ForgetIdempotencyKeys(ctx)
 	_, jobs := s.ForgetCompletedJobs(ctx)
 	_, cancels := s.ForgetCancels(ctx)
+	used := s.NoteKeysUsed(ctx)
 	var old error
 	if s.tidy.started.Swap(true) {
 		old = s.Tidy(ctx)
 	}
-	return errors.Join(partitions, keys, jobs, cancels, old)
+	return errors.Join(partitions, keys, jobs, cancels, used, old)
 }
 
 // alarm says so when runs are about to have nowhere to go.

@@ -38,7 +38,7 @@ type toldJob struct {
 // them, in the transaction that deletes them. The lock on the job's row of notified, for which nobody waits
 // here, keeps two replicas from telling a part each.
 func (s *Store) Notify(ctx context.Context) (left bool, err error) {
-	err = s.join(ctx, func(ctx context.Context, u *unit) error {
+	err = s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
 		t := telling{u: u}
 		found, err := t.find(ctx)
 		if err != nil || len(found) == 0 {

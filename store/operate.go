@@ -49,7 +49,7 @@ var batches = map[OperationKind]func(o *bulk, ctx context.Context, u *unit) erro
 // together with its progress: several replicas may work at once, and one that dies leaves nothing half done.
 func (s *Store) Operate(ctx context.Context) (wait time.Duration, left bool, err error) {
 	var o *bulk
-	err = s.join(ctx, func(ctx context.Context, u *unit) error {
+	err = s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
 		var err error
 		if o, err = lockOperation(ctx, u); err != nil {
 			return err
@@ -165,7 +165,7 @@ func cannotSucceed(err error) bool {
 // failOperation ends an operation that cannot be carried on.
 func (s *Store) failOperation(ctx context.Context, id uuid.UUID, cause error) error {
 	s.options.Log.Error("an operation cannot be carried on", "operation", id, "error", cause)
-	return s.join(ctx, func(ctx context.Context, u *unit) error {
+	return s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
 		if err := query(ctx, u, `SELECT FROM punctual.operations WHERE id = $1 FOR UPDATE`, id); err != nil {
 			return fmt.Errorf("locking operation %s: %w", id, err)
 		}

@@ -87,7 +87,7 @@ func (r BulkRequest) selected(ctx context.Context, q querier, tenant int32) (str
 
 // CountDeadLetters returns how many dead letters an operation would work on.
 func (s *Store) CountDeadLetters(ctx context.Context, tenant int32, r BulkRequest) (int, error) {
-	q := s.reader(ctx)
+	q := s.reader(ctx, tenant)
 	selected, args, err := r.selected(ctx, q, tenant)
 	if err != nil {
 		return 0, err
@@ -102,7 +102,7 @@ func (s *Store) CountDeadLetters(ctx context.Context, tenant int32, r BulkReques
 // StartOperation marks the dead letters a request selects at this moment, and leaves them to the replicas.
 func (s *Store) StartOperation(ctx context.Context, tenant int32, r BulkRequest) (OperationRecord, error) {
 	var o OperationRecord
-	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		now, err := s.clock(ctx, u)
 		if err != nil {
 			return err
@@ -130,6 +130,7 @@ type newOperation struct {
 	OperationRecord
 	request string // as people find it in the row
 	// Of a backfill:
+	job                 string // name
 	rerun               bool
 	firstSlot, lastSlot *time.Time // the first is nil when there are none
 }
@@ -148,7 +149,32 @@ func (n newOperation) write(ctx context.Context, u *unit, tenant int32) (Operati
 	if err != nil {
 		return OperationRecord{}, fmt.Errorf("writing an operation: %w", err)
 	}
+	if err := audit(ctx, u, tenant, n.change()); err != nil {
+		return OperationRecord{}, err
+	}
 	return readOperation(ctx, u, tenant, n.ID)
+}
+
+// operationShot is an operation as the audit log shows it.
+type operationShot struct {
+	Operation    *uuid.UUID      `json:"operation,omitempty"` // where the entry is about its job
+	Kind         OperationKind   `json:"kind"`
+	State        OperationState  `json:"state"`
+	Matched      int             `json:"matched"`
+	Done         *int            `json:"done,omitempty"`
+	MaxPerSecond int             `json:"max_per_second,omitempty"`
+	Note         string          `json:"note,omitempty"`
+	Request      json.RawMessage `json:"request,omitempty"`
+}
+
+// change is an entry about the operation, or about the job of a backfill.
+func (n newOperation) change() change {
+	after := operationShot{Kind: n.Kind, State: n.State, Matched: n.Matched, MaxPerSecond: n.MaxPerSecond, Note: n.Note, Request: json.RawMessage(n.request)}
+	if n.JobID == nil {
+		return change{action: ActionOperationCreate, id: n.ID, after: after}
+	}
+	after.Operation = &n.ID
+	return change{action: ActionJobBackfill, id: *n.JobID, job: *n.JobID, name: n.job, after: after}
 }
 
 func (s *Store) clock(ctx context.Context, q querier) (now time.Time, err error) {
@@ -196,7 +222,7 @@ func (r BulkRequest) text() (string, error) {
 
 // GetOperation returns an operation; ErrNotFound when the tenant has none with this id.
 func (s *Store) GetOperation(ctx context.Context, tenant int32, id uuid.UUID) (OperationRecord, error) {
-	return readOperation(ctx, s.reader(ctx), tenant, id)
+	return readOperation(ctx, s.reader(ctx, tenant), tenant, id)
 }
 
 func readOperation(ctx context.Context, q querier, tenant int32, id uuid.UUID) (OperationRecord, error) {
@@ -231,7 +257,7 @@ func (s *Store) ListOperations(ctx context.Context, tenant int32, f OperationFil
 	if f.State != "" {
 		c.add(`o.state = ?`, f.State)
 	}
-	rows, err := s.reader(ctx).Query(ctx, `SELECT `+operationColumns+` FROM punctual.operations o`+c.where()+
+	rows, err := s.reader(ctx, tenant).Query(ctx, `SELECT `+operationColumns+` FROM punctual.operations o`+c.where()+
 		fmt.Sprintf(` ORDER BY o.id DESC LIMIT %d`, f.limit()+1), c.args...)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing operations: %w", err)
@@ -248,7 +274,7 @@ func (s *Store) ListOperations(ctx context.Context, tenant int32, f OperationFil
 // it has ended in another way.
 func (s *Store) CancelOperation(ctx context.Context, tenant int32, id uuid.UUID) (OperationRecord, error) {
 	var o OperationRecord
-	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		if err := query(ctx, u, `SELECT FROM punctual.operations WHERE id = $1 AND tenant = $2 FOR UPDATE`, id, tenant); err != nil {
 			return fmt.Errorf("locking operation %s: %w", id, err)
 		}
@@ -266,10 +292,26 @@ func (s *Store) CancelOperation(ctx context.Context, tenant int32, id uuid.UUID)
 		if err := endOperation(ctx, u, id, OperationCancelled, ""); err != nil {
 			return err
 		}
-		o, err = readOperation(ctx, u, tenant, id)
-		return err
+		before := o
+		if o, err = readOperation(ctx, u, tenant, id); err != nil {
+			return err
+		}
+		return audit(ctx, u, tenant, change{action: ActionOperationCancel, id: id, job: jobOf(o), before: before.shot(), after: o.shot()})
 	})
 	return o, err
+}
+
+// shot is an operation under way.
+func (o OperationRecord) shot() operationShot {
+	return operationShot{Kind: o.Kind, State: o.State, Matched: o.Matched, Done: &o.Done}
+}
+
+// jobOf returns the job of a backfill; uuid.Nil of other operations.
+func jobOf(o OperationRecord) uuid.UUID {
+	if o.JobID == nil {
+		return uuid.Nil
+	}
+	return *o.JobID
 }
 
 // endOperation ends an operation early, and gives up the dead letters it did not reach. The caller has

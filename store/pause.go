@@ -53,7 +53,7 @@ func (s *Store) ResumeJob(ctx context.Context, tenant int32, ref, note string) (
 // change holds a job, lets work change it, and writes it if it was.
 func (s *Store) change(ctx context.Context, tenant int32, ref, note string, work func(context.Context, *unit, *held, time.Time) (bool, error)) (JobRecord, error) {
 	var rec JobRecord
-	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		h, f, err := s.holdOne(ctx, u, tenant, ref)
 		if err != nil {
 			return err
@@ -101,7 +101,7 @@ func (s *Store) ResumeDue(ctx context.Context) (int, error) {
 		return 0, nil
 	}
 	n := 0
-	err = s.join(ctx, func(ctx context.Context, u *unit) error {
+	err = s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
 		jobs, f, err := s.hold(ctx, u, 0, ids, passOver)
 		if err != nil {
 			return err

@@ -53,7 +53,7 @@ func (c claimer) settles(job JobRecord, plan scheduler.Plan) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	err = c.inTx(c.t.Context(), func(tx pgx.Tx) error {
+	err = c.inTx(c.t.Context(), everybody, func(tx pgx.Tx) error {
 		return c.settle(c.t.Context(), tx, compiled, c.queue*4+1, plan, time.Now())
 	})
 	if err != nil {

@@ -33,7 +33,7 @@ func (p plan) scans(relation string) (nodes []string) {
 func (c claimer) explain(sql string, args ...any) plan {
 	c.t.Helper()
 	var raw []byte
-	err := c.inTx(c.t.Context(), func(tx pgx.Tx) error {
+	err := c.inTx(c.t.Context(), everybody, func(tx pgx.Tx) error {
 		if err := tx.QueryRow(c.t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) `+sql, args...).Scan(&raw); err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 const selectScans = `
 SELECT relname, seq_scan FROM pg_stat_user_tables
 WHERE schemaname = 'punctual' AND pg_relation_size(relid) > 45 * 8192
-  AND relname ~ '^(schedules|ready|exclusive|jobs|job_versions|runs_|attempts_|run_data_)'`
+  AND relname ~ '^(schedules|ready|exclusive|jobs|job_versions|runs_|attempts_|run_data_|audit_log)'`
 
 // What a replica and its API do all day long, the lists of jobs and runs left out, with plans made for values and with plans for good, whatever the
 // statistics say: the database counts the scans that begin at the start of a table, whether or not they reach its end.

@@ -67,7 +67,7 @@ func (s *Store) purgeable(ctx context.Context, cursor *purgeCursor) (seen int, r
 
 // purgeJobs deletes jobs; what belongs to them goes with them.
 func (s *Store) purgeJobs(ctx context.Context, ids []uuid.UUID) error {
-	return s.inTx(ctx, func(tx pgx.Tx) error {
+	return s.inTx(ctx, everybody, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `SELECT job_id FROM punctual.schedules WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR UPDATE SKIP LOCKED`, ids)
 		if err != nil {
 			return err

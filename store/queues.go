@@ -14,7 +14,7 @@ import (
 // TenantID returns the id of a tenant by its name; ErrNotFound when there is none.
 func (s *Store) TenantID(ctx context.Context, name string) (int32, error) {
 	var id int32
-	err := s.reader(ctx).QueryRow(ctx, `SELECT id FROM punctual.tenants WHERE name = $1`, name).Scan(&id)
+	err := s.reader(ctx, everybody).QueryRow(ctx, `SELECT id FROM punctual.tenants WHERE name = $1 AND deleted_at IS NULL`, name).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, fmt.Errorf("tenant %q: %w", name, ErrNotFound)
 	}
@@ -36,7 +36,7 @@ func (e *UnknownQueueError) Error() string {
 
 // Queues returns the number of every queue by its name.
 func (s *Store) Queues(ctx context.Context) (map[string]int16, error) {
-	return readQueues(ctx, s.reader(ctx))
+	return readQueues(ctx, s.reader(ctx, everybody))
 }
 
 // EnsureQueues registers the queues that are new and returns the number of each of the given ones. Every

@@ -47,7 +47,7 @@ func (s *Store) Tidy(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("beginning to tidy: %w", err)
 	}
-	return errors.Join(s.RetireRuns(ctx), s.PurgeJobs(ctx))
+	return errors.Join(s.RetireRuns(ctx), s.PurgeJobs(ctx), s.ForgetAudit(ctx))
 }
 
 // dayTable is one of the tables that hold a day of runs, attempts or run_data.

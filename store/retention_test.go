@@ -320,7 +320,7 @@ func newCRUDAgain(t *testing.T) crud {
 
 func openCRUD(t *testing.T, dsn string) crud {
 	t.Helper()
-	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 8})
+	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 8, Master: storetest.Master(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

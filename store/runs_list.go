@@ -16,7 +16,7 @@ const clockSlack = time.Hour
 // next page, empty on the last one.
 func (s *Store) ListRuns(ctx context.Context, tenant int32, f RunFilter) (runs []RunRecord, nextCursor string, err error) {
 	var c conditions
-	q := s.reader(ctx)
+	q := s.reader(ctx, tenant)
 	c.add(`r.tenant = ?`, tenant)
 	if err := c.page(f.Page, runCursor, `r.id < ?`); err != nil {
 		return nil, "", err
@@ -55,6 +55,11 @@ func (s *Store) ListRuns(ctx context.Context, tenant int32, f RunFilter) (runs [
 	}
 	if f.To != nil {
 		c.add(`coalesce(r.skipped_first, r.scheduled_for) < ?`, *f.To)
+	}
+	if len(f.Labels) > 0 {
+		if err := c.candidates(ctx, s, `r.tenant`, tenant, `r.id`, runTables, f.Page); err != nil {
+			return nil, "", fmt.Errorf("listing runs: %w", err)
+		}
 	}
 	runs, err = queryRuns(ctx, q, c.where()+fmt.Sprintf(` ORDER BY r.id DESC LIMIT %d`, f.limit()+1), c.args...)
 	if err != nil {

@@ -52,7 +52,7 @@ func priorityOf(lane int16) scheduler.Priority {
 
 // GetRun returns a run with its attempts; ErrNotFound when the tenant has none with this id.
 func (s *Store) GetRun(ctx context.Context, tenant int32, id uuid.UUID) (RunRecord, error) {
-	return readRun(ctx, s.reader(ctx), tenant, id)
+	return readRun(ctx, s.reader(ctx, tenant), tenant, id)
 }
 
 func readRun(ctx context.Context, q querier, tenant int32, id uuid.UUID) (RunRecord, error) {

@@ -14,6 +14,7 @@ import (
 
 	"punctual/migrations"
 	"punctual/scheduler"
+	"punctual/store/vault"
 )
 
 // Options says how to reach the database and what a definition's absent fields mean.
@@ -22,11 +23,16 @@ type Options struct {
 	DefaultJitter time.Duration // jitter of cron slots a minute or more apart that set none
 	MaxConns      int32         // largest number of connections; 0: 16
 	Log           *slog.Logger
+	Master        *vault.Master // opens and seals the keys of secrets; nil: a store that can neither read nor write any
 
 	// Retention is how long runs are kept after their slot and their end, and how far back a missed slot
 	// may still run; 0: DefaultRetention. Runs that did not succeed are kept for FailureRetention, at least
 	// as long; 0: three times Retention. The same on every replica.
 	Retention, FailureRetention time.Duration
+
+	// AuditRetention is how long entries of the audit log are kept, at least LeastAuditRetention; 0:
+	// DefaultAuditRetention. The same on every replica.
+	AuditRetention time.Duration
 
 	// Ended, if set, is told of attempts that were ended by other than the replica that made them: those of
 	// lost replicas, and those that their targets worked on.
@@ -41,9 +47,16 @@ type Store struct {
 	wake    chan struct{}
 	tidy    tidiness
 	refused atomic.Pointer[refusal]
+	used    usedKeys
+	// backstop is row-level security, behind the filters of what is done for a tenant.
+	backstop backstop
 
-	guarding atomic.Bool            // fencing tokens, against failovers
-	tokenKey atomic.Pointer[[]byte] // what run tokens are made with, once it was read
+	endpoints endpoints
+	guarding  atomic.Bool            // fencing tokens, against failovers
+	tokenKey  atomic.Pointer[[]byte] // what run tokens are made with, once it was read
+
+	keyring     keyring
+	credentials *credentials
 }
 
 // compiledJobs is how many compiled definitions a replica keeps, at 2 to 3 KiB each.
@@ -67,11 +80,15 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.FailureRetention == 0 {
 		o.FailureRetention = 3 * o.Retention
 	}
+	if o.AuditRetention == 0 {
+		o.AuditRetention = DefaultAuditRetention
+	}
 	config.MaxConns = o.MaxConns
 	config.MinIdleConns = 1
-	s := &Store{options: o, wake: make(chan struct{}, 1)}
+	s := &Store{options: o, wake: make(chan struct{}, 1), credentials: newCredentials()}
 	config.AfterConnect = s.connected
 	config.ConnConfig.DialFunc = dialer().DialContext
+	s.endpoints.observe(&config.ConnConfig.Config)
 	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		// Unnamed statements: planned with the values at hand, never with a generic plan that turns the
 		// due select into a sequential scan, and at home behind a transaction-mode PgBouncer. Statements that
@@ -137,18 +154,18 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 	return nil
 }
 
-// inTx runs work in a transaction. A replica that freezes inside one loses it after 5 s: otherwise its
-// row locks would keep others from its jobs for as long as it lives.
-func (s *Store) inTx(ctx context.Context, work func(tx pgx.Tx) error) error {
-	tx, err := s.pool.Begin(ctx)
+// inTx runs work in a transaction that acts for a tenant.
+func (s *Store) inTx(ctx context.Context, tenant int32, work func(tx pgx.Tx) error) error {
+	begin, err := s.beginFor(ctx, begin, tenant)
+	if err != nil {
+		return err
+	}
+	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
 	if err != nil {
 		return fmt.Errorf("beginning a transaction: %w", err)
 	}
 	// A context of its own: the caller's may have ended, and the connection must come back clean.
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = '5s'`); err != nil {
-		return fmt.Errorf("beginning a transaction: %w", err)
-	}
 	if err := work(tx); err != nil {
 		return s.tookWrite(err)
 	}

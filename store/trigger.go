@@ -29,7 +29,7 @@ func (e *ActiveRunError) Error() string {
 // *ActiveRunError under forbid while a run is active, and under wait while another waits.
 func (s *Store) TriggerJob(ctx context.Context, tenant int32, ref string, r TriggerRequest) (RunRecord, error) {
 	var run RunRecord
-	err := s.join(ctx, func(ctx context.Context, u *unit) error {
+	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		job, now, err := s.lockToTrigger(ctx, u, tenant, ref)
 		if err != nil {
 			return err
@@ -112,7 +112,7 @@ func (s *Store) passGate(ctx context.Context, u *unit, job *jobRow, run uuid.UUI
 	case scheduler.PolicyReplace:
 		older := slices.DeleteFunc([]uuid.UUID{g.active, g.waiting}, func(id uuid.UUID) bool { return id == uuid.Nil })
 		if len(older) > 0 {
-			if err := cancelRuns(ctx, u, older, scheduler.ReasonReplaced); err != nil {
+			if _, err := cancelRuns(ctx, u, older, scheduler.ReasonReplaced); err != nil {
 				return err
 			}
 		}
@@ -140,6 +140,19 @@ func runInReady(ctx context.Context, u *unit, job uuid.UUID) (uuid.UUID, error) 
 	return waiting, nil
 }
 
+// shot is what a trigger asked for, as the audit log shows it: of its body no more than that there was one.
+func (r TriggerRequest) shot(version int32) any {
+	var bytes *int
+	if r.Body != nil {
+		bytes = new(len(r.Body))
+	}
+	return struct {
+		JobVersion int32             `json:"job_version"`
+		Headers    map[string]string `json:"headers,omitempty"`
+		BodyBytes  *int              `json:"body_bytes,omitempty"`
+	}{version, maskHeaders(r.Headers), bytes}
+}
+
 func writeManualRun(ctx context.Context, u *unit, job *jobRow, id uuid.UUID, now time.Time, r TriggerRequest) error {
 	var b pgx.Batch
 	b.Queue(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) VALUES ($1, $2, $3, $4, $5)`, id, job.ID, now, job.tenant, job.lane)
@@ -156,6 +169,9 @@ func writeManualRun(ctx context.Context, u *unit, job *jobRow, id uuid.UUID, now
 			headers = new(string(text))
 		}
 		b.Queue(`INSERT INTO punctual.run_data (run_id, headers, body) VALUES ($1, $2::jsonb, $3::bytea)`, id, headers, []byte(r.Body))
+	}
+	if err := queueAudit(ctx, &b, job.tenant, now, change{action: ActionRunTrigger, id: id, job: job.ID, name: job.Definition.Name, after: r.shot(job.Version)}); err != nil {
+		return err
 	}
 	if err := u.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("writing a run of job %s: %w", job.ID, err)

@@ -2,17 +2,21 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// unit is one transaction of writes. An Idempotent write opens it and hands it on in the context, so
+// unit is one transaction of writes, for one tenant. An Idempotent write opens it and hands it on in the context, so
 // that the writes it is made of commit together with its key.
 type unit struct {
 	pgx.Tx
-	store *Store
-	due   bool // something was written that is due at once or very soon
+	store  *Store
+	tenant int32 // everybody: those of the scheduler's loops
+	due    bool  // something was written that is due at once or very soon
+
+	audited auditRows // of jobs that were saved and not sent yet
 }
 
 type unitKey struct{}
@@ -20,14 +24,17 @@ type unitKey struct{}
 // soon is how near a next slot must be for the tick loop to be told: it looks about once a second anyway.
 const soon = 1500 * time.Millisecond
 
-// join runs work in the unit that the context carries, or in one of its own, and wakes the tick loop
+// join runs work for a tenant in the unit that the context carries, or in one of its own, and wakes the tick loop
 // after the commit when there is something for it.
-func (s *Store) join(ctx context.Context, work func(ctx context.Context, u *unit) error) error {
+func (s *Store) join(ctx context.Context, tenant int32, work func(ctx context.Context, u *unit) error) error {
 	if u := s.unit(ctx); u != nil {
+		if u.tenant != tenant {
+			return fmt.Errorf("a write for tenant %d in a transaction for tenant %d", tenant, u.tenant)
+		}
 		return work(ctx, u)
 	}
-	u := &unit{store: s}
-	err := s.inTx(ctx, func(tx pgx.Tx) error {
+	u := &unit{store: s, tenant: tenant}
+	err := s.inTx(ctx, tenant, func(tx pgx.Tx) error {
 		u.Tx = tx
 		return work(context.WithValue(ctx, unitKey{}, u), u)
 	})
@@ -56,11 +63,15 @@ type batcher interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-func (s *Store) reader(ctx context.Context) querier {
-	if u := s.unit(ctx); u != nil {
+// reader returns what reads for a tenant.
+func (s *Store) reader(ctx context.Context, tenant int32) querier {
+	if u := s.unit(ctx); u != nil && u.tenant == tenant {
 		return u
 	}
-	return s.pool
+	if tenant == everybody {
+		return s.pool
+	}
+	return tenantReader{s, tenant}
 }
 
 // utc moves instants, where there are any, to UTC: pgx returns them in the zone of the process.

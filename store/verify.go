@@ -93,11 +93,11 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, err
 		o.Grace = defaultGrace
 	}
 	v := verification{store: s, options: o, summary: VerifySummary{From: o.From.UTC(), To: o.To.UTC(), Kinds: map[ViolationKind]int{}}}
-	if err := s.readOnly(ctx, func(tx pgx.Tx) error { return v.prepare(ctx, tx) }); err != nil {
+	if err := s.readOnly(ctx, everybody, func(tx pgx.Tx) error { return v.prepare(ctx, tx) }); err != nil {
 		return v.summary, fmt.Errorf("preparing to verify: %w", err)
 	}
 	for last := false; !last; {
-		err := s.readOnly(ctx, func(tx pgx.Tx) (err error) {
+		err := s.readOnly(ctx, everybody, func(tx pgx.Tx) (err error) {
 			last, err = v.page(ctx, tx)
 			return err
 		})
@@ -111,9 +111,13 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, err
 	return v.summary, nil
 }
 
-// readOnly runs work on one snapshot, in a transaction that can write nothing.
-func (s *Store) readOnly(ctx context.Context, work func(tx pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, work)
+// readOnly runs work for a tenant on one snapshot, in a transaction that can write nothing.
+func (s *Store) readOnly(ctx context.Context, tenant int32, work func(tx pgx.Tx) error) error {
+	begin, err := s.beginFor(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`, tenant)
+	if err != nil {
+		return err
+	}
+	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{BeginQuery: begin}, work)
 }
 
 // verification is one Verify on its way through the jobs.
@@ -151,7 +155,8 @@ func (v *verification) prepare(ctx context.Context, tx pgx.Tx) error {
 		v.name = v.options.Job
 	}
 	if v.options.Tenant != "" {
-		err := tx.QueryRow(ctx, `SELECT id FROM punctual.tenants WHERE name = $1`, v.options.Tenant).Scan(&v.tenant)
+		// One that was deleted only where no other has its name by now.
+		err := tx.QueryRow(ctx, `SELECT id FROM punctual.tenants WHERE name = $1 ORDER BY deleted_at DESC NULLS FIRST LIMIT 1`, v.options.Tenant).Scan(&v.tenant)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("tenant %q: %w", v.options.Tenant, ErrNotFound)
 		}

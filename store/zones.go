@@ -45,7 +45,7 @@ func (s *Store) Rezone(ctx context.Context) (int, error) {
 
 // rezoneSome handles the jobs after the given id, and returns the last one it handled; uuid.Nil at the end.
 func (s *Store) rezoneSome(ctx context.Context, after uuid.UUID) (last uuid.UUID, moved int, err error) {
-	err = s.inTx(ctx, func(tx pgx.Tx) error {
+	err = s.inTx(ctx, everybody, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `
 			SELECT s.job_id, s.tenant, s.version, s.scheduled_for, now(), v.definition
 			FROM punctual.schedules s JOIN punctual.jobs j ON j.id = s.job_id JOIN punctual.job_versions v ON v.job_id = s.job_id AND v.version = s.version

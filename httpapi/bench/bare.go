@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/guard"
 )
 
 const burstBody = `{"range":"yesterday","kind":"invoices"}`
@@ -43,7 +44,7 @@ func Bare(ctx context.Context, c BareConfig) error {
 	if err != nil {
 		return err
 	}
-	client := delivery.New(delivery.Config{UserAgent: "punctual/" + c.Version})
+	client := delivery.New(delivery.Config{UserAgent: "punctual/" + c.Version, Guard: guard.New(guard.Loopback)})
 	defer client.Close()
 	header := http.Header{"Content-Type": {"application/json"}}
 	numbers := make(chan int, c.Slots)

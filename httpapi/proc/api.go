@@ -32,6 +32,9 @@ func (a *API) WithHeader(name, value string) *API {
 	return &API{URL: a.URL, client: a.client, header: header}
 }
 
+// WithKey returns an API that proves who it is with an API key or a token.
+func (a *API) WithKey(key string) *API { return a.WithHeader("Authorization", "Bearer "+key) }
+
 // Do sends in as JSON unless it is nil, and reads a 2xx answer into out unless that is nil. Any other answer
 // is an error that holds its body; its status is returned all the same.
 func (a *API) Do(ctx context.Context, method, path string, in, out any) (status int, err error) {

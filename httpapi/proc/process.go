@@ -22,11 +22,14 @@ type Process struct {
 	log  logBuffer     // stdout and stderr
 }
 
+// MasterKey is that of every replica that is launched here, as they share databases. It guards nothing worth it.
+const MasterKey = "bm90IHNlY3JldDogZm9yIHByaXZhdGUgZGF0YWJhc2U="
+
 // Launch starts a program with arguments and with env added to the environment, from which everything
-// that would configure Punctual or Postgres was taken.
+// that would configure Punctual or Postgres was taken, but for the master key, which env may replace.
 func Launch(path string, env []string, args ...string) (*Process, error) {
 	p := &Process{cmd: exec.Command(path, args...), done: make(chan struct{})}
-	p.cmd.Env = append(cleanEnv(), env...)
+	p.cmd.Env = append(append(cleanEnv(), "PUNCTUAL_MASTER_KEY="+MasterKey), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	p.cmd.SysProcAttr = tied()
 	p.cmd.WaitDelay = 5 * time.Second // grandchildren that keep the output open

@@ -16,11 +16,16 @@ type Replica struct {
 	API *API
 }
 
-// Serve starts a replica on a database and a free port, and returns when it is ready. Further flags, such
-// as "--drain-timeout=2s", may be given. ctx bounds the start.
+// CallLoopback is for a replica's environment: its jobs may call loopback, where the targets of tests and benchmarks are.
+// A binary that knows no such setting passes over it.
+const CallLoopback = "PUNCTUAL_ALLOW_TARGETS=127.0.0.0/8,::1/128"
+
+// Serve starts a replica on a database and a free port, without authentication unless a flag --auth says otherwise, and
+// returns when it is ready. Its jobs may call loopback. Further flags, such as "--drain-timeout=2s", may be given. ctx
+// bounds the start.
 func Serve(ctx context.Context, binary, dsn string, flags ...string) (*Replica, error) {
-	args := append([]string{"serve", "--log-format=json", "--listen=127.0.0.1:0"}, flags...)
-	return Start(ctx, binary, []string{"DATABASE_URL=" + dsn}, args)
+	args := append([]string{"serve", "--log-format=json", "--listen=127.0.0.1:0", "--auth=none"}, flags...)
+	return Start(ctx, binary, []string{"DATABASE_URL=" + dsn, CallLoopback}, args)
 }
 
 // Dev starts `punctual dev` in a directory, on a free port, and returns when it is ready.

@@ -24,8 +24,8 @@ func fatal(t testing.TB, dsn string, point failpoint.Point, nth int, how string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"serve", "--log-format=json", "--listen=127.0.0.1:0"}
-	r, err := proc.Start(ctx, path, []string{"DATABASE_URL=" + dsn, fmt.Sprintf("PUNCTUAL_FAILPOINT=%s:%d=%s", point, nth, how)}, args)
+	args := []string{"serve", "--log-format=json", "--listen=127.0.0.1:0", "--auth=none"}
+	r, err := proc.Start(ctx, path, []string{"DATABASE_URL=" + dsn, proc.CallLoopback, fmt.Sprintf("PUNCTUAL_FAILPOINT=%s:%d=%s", point, nth, how)}, args)
 	if err != nil {
 		t.Fatal(err)
 	}

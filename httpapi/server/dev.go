@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"punctual/scheduler"
+	"punctual/scheduler/delivery/guard"
 	"punctual/store/privatepg"
 )
 
@@ -34,7 +36,12 @@ func RunDev(ctx context.Context, c DevConfig) error {
 		return err
 	}
 	defer func() { _ = pg.Stop() }()
-	c.DatabaseURL, c.Migrate = pg.DSN("postgres"), true
+	c.DatabaseURL, c.Migrate, c.NoAuth = pg.DSN("postgres"), true, true
+	c.AllowTargets = slices.Concat(c.AllowTargets, guard.Loopback, guard.Private) // one's own machine and office, to try things with
+	c.OnlyLocal, c.CallsItself = true, true                                       // the echo target is served beside the API
+	if c.Master, err = devMaster(c.Dir); err != nil {
+		return err
+	}
 	c.Wrap = withEcho
 	out := &runPrinter{out: c.Out}
 	c.Finished = out.print

@@ -1,21 +1,36 @@
 package server
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net"
+
+	"punctual/store"
 )
+
+// FirstKey is the command that makes the first key of a deployment.
+const FirstKey = "punctual keys create --tenant default --role operator --name first"
 
 // CheckExposure returns an error when an API without authentication would listen where others than this
 // machine's own processes can reach it, unless that was asked for.
-func CheckExposure(listen string, insecure bool) error {
+func CheckExposure(listen string, noAuth, insecure bool) error {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {
 		return fmt.Errorf("--listen %q: write host:port, such as 127.0.0.1:8080", listen)
 	}
 	ip := net.ParseIP(host)
-	if insecure || host == "localhost" || (ip != nil && ip.IsLoopback()) {
+	if !noAuth || insecure || host == "localhost" || (ip != nil && ip.IsLoopback()) {
 		return nil
 	}
-	return fmt.Errorf("--listen %s: there is no authentication, so only loopback addresses such as 127.0.0.1:8080 are allowed; "+
-		"with --insecure-no-auth anybody who can reach the address may do anything", listen)
+	return fmt.Errorf("--listen %s: without authentication only loopback addresses such as 127.0.0.1:8080 are allowed; "+
+		"leave out --auth=none and make a key with `%s`, on the same database; "+
+		"or with --insecure-no-auth anybody who can reach the address may do anything", listen, FirstKey)
+}
+
+// warnOfNoKeys says how to make the first key when there is none.
+func warnOfNoKeys(ctx context.Context, db *store.Store, log *slog.Logger) {
+	if found, err := db.HasKeys(ctx); err == nil && !found {
+		log.Warn("there is no API key that works, so that nobody can use the API; make one, on the same database", "command", FirstKey)
+	}
 }

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -24,6 +26,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/delivery"
 	"punctual/store"
+	"punctual/store/vault"
 )
 
 // Config says how a replica runs.
@@ -31,15 +34,24 @@ type Config struct {
 	DatabaseURL   string
 	Listen        string
 	PublicURL     string         // where targets reach the API; empty: where it listens
+	NoAuth        bool           // callers of the API need not prove who they are
+	OIDC          httpapi.OIDC   // whose tokens are accepted beside keys
 	Migrate       bool           // migrate the schema first
 	Queues        map[string]int // worker slots by queue
 	DefaultJitter time.Duration
 	Retention     time.Duration // how long runs are kept; 0: the store's default
 	// FailureRetention is how long runs that did not succeed are kept; 0: three times as long.
 	FailureRetention time.Duration
+	AuditRetention   time.Duration // how long the audit log is kept; 0: the store's default
 	DrainTimeout     time.Duration
 	DatabaseWait     time.Duration // how long to wait for a database that does not answer at the start
 	MaxConns         int32
+	AllowTargets     []netip.Prefix // networks that all jobs may call although they are not public
+	EgressProxy      *url.URL       // what callbacks go through; nil: nothing
+	TargetCAFile     string         // PEM file of authorities that targets may have their certificates from, beside the system's
+	CallsItself      bool           // jobs may call the address the API listens at
+	OnlyLocal        bool           // answer only requests to this machine or PublicURL by name: nobody has to prove who they are
+	Master           *vault.Master  // what the keys of secrets are sealed with
 	Version          string
 	Log              *slog.Logger
 
@@ -61,6 +73,10 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer listener.Close()
+	authorities, err := readCAs(c.TargetCAFile)
+	if err != nil {
+		return err
+	}
 	defer paceCollections()()
 	registry := prometheus.NewRegistry()
 	metrics := scheduler.NewMetrics(registry)
@@ -74,11 +90,13 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer db.Close()
+	guardian := newGuard(c, db, listener.Addr())
 
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), store.Collector{Store: db})
 	var draining atomic.Bool
 	api, err := httpapi.New(httpapi.Config{
-		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry, DefaultJitter: c.DefaultJitter, Tenant: "default",
+		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry, DefaultJitter: c.DefaultJitter, NoAuth: c.NoAuth, OIDC: c.OIDC, Guard: guardian,
+		OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL),
 		Ready: func(context.Context) error {
 			if draining.Load() {
 				return errors.New("draining: this replica is stopping")
@@ -93,16 +111,16 @@ func Run(ctx context.Context, c Config) error {
 	if c.Wrap != nil {
 		handler = c.Wrap(api)
 	}
-	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelWarn),
+	if !c.NoAuth && c.OIDC.Issuer == "" {
+		warnOfNoKeys(ctx, db, c.Log)
 	}
+	server := newServer(handler, c.Log)
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	url := "http://" + listener.Addr().String()
-	c.Log.Info("API ready", "url", url)
+	go func() { served <- server.Serve(bounded(listener, mostConnections, c.Log)) }()
+	address := "http://" + listener.Addr().String()
+	c.Log.Info("API ready", "url", address)
 	if c.Ready != nil {
-		c.Ready(url)
+		c.Ready(address)
 	}
 
 	// The scheduler stops when ctx ends, or when the API has failed.
@@ -117,7 +135,7 @@ func Run(ctx context.Context, c Config) error {
 			stop()
 		}
 	}()
-	client := delivery.New(delivery.Config{UserAgent: "punctual/" + c.Version})
+	client := delivery.New(delivery.Config{UserAgent: "punctual/" + c.Version, Guard: guardian, RootCAs: authorities, Proxy: c.EgressProxy})
 	defer client.Close()
 	host, _ := os.Hostname() // for people only
 	err = scheduler.Run(running, db, scheduler.Config{
@@ -145,11 +163,20 @@ func publicURL(c Config, listens net.Addr) string {
 	if c.PublicURL != "" {
 		return strings.TrimRight(c.PublicURL, "/")
 	}
-	url := "http://" + listens.String()
+	address := "http://" + listens.String()
 	if tcp, ok := listens.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
-		c.Log.Warn("targets of jobs with completion callback are told an address that is none to call; give --public-url", "address", url)
+		c.Log.Warn("targets of jobs with completion callback are told an address that is none to call; give --public-url", "address", address)
 	}
-	return url
+	return address
+}
+
+// publicHost is the host of a public URL; empty without one.
+func publicHost(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
 }
 
 func listen(address string) (net.Listener, error) {
@@ -183,6 +210,14 @@ func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (
 		db.Close()
 		return nil, err
 	}
+	if _, err := db.Backstop(ctx); err != nil {
+		db.Close()
+		return nil, err
+	}
+	if err := db.OpenVault(ctx); err != nil {
+		db.Close()
+		return nil, err
+	}
 	moved, err := db.Rezone(ctx)
 	if err != nil {
 		db.Close()
@@ -199,7 +234,7 @@ func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (
 func connect(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (*store.Store, error) {
 	options := store.Options{
 		DatabaseURL: c.DatabaseURL, DefaultJitter: c.DefaultJitter, MaxConns: c.MaxConns, Log: c.Log,
-		Retention: c.Retention, FailureRetention: c.FailureRetention, Ended: ended,
+		Retention: c.Retention, FailureRetention: c.FailureRetention, AuditRetention: c.AuditRetention, Ended: ended, Master: c.Master,
 	}
 	deadline := time.Now().Add(c.DatabaseWait)
 	for {

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"punctual/scheduler/delivery/guard"
 )
 
 // BenchmarkSend measures one attempt against a target in a process of its own.
@@ -24,7 +26,7 @@ func BenchmarkSend(b *testing.B) {
 	} {
 		r := benchRequest(target, bm.method, bm.body)
 		b.Run(bm.name, func(b *testing.B) {
-			c := New(Config{})
+			c := New(Config{Guard: guard.New(guard.Loopback)})
 			defer c.Close()
 			b.ReportAllocs()
 			b.SetParallelism(64)

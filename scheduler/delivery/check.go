@@ -59,13 +59,16 @@ func CheckHeader(name, value string) error {
 	case strings.IndexFunc(name, notToken) >= 0:
 		return fmt.Errorf("header name %q must consist of letters, digits and any of !#$%%&'*+-.^_`|~", name)
 	}
-	lower := strings.ToLower(name)
+	// CGI and its kin give a program HTTP_PUNCTUAL_RUN for Punctual_Run as for Punctual-Run.
+	lower := strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	prefix, _, cut := strings.Cut(lower, "-")
 	why, found := reserved[lower]
 	if !found && cut {
 		why, found = reserved[prefix+"-"]
 	}
 	switch {
+	case found && strings.Contains(name, "_"):
+		return fmt.Errorf("header %s cannot be set: many servers take an underscore for a hyphen, and then %s", name, why)
 	case found:
 		return fmt.Errorf("header %s cannot be set: %s", name, why)
 	case len(value) > maxHeaderValue:

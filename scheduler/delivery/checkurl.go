@@ -12,7 +12,7 @@ import (
 const maxURL = 2048
 
 // CheckURL parses the URL of a job's target, or reports what is wrong with it. It is stricter than [url.Parse]: what
-// it accepts means one thing to every parser. Which addresses may be called is not its subject but [Config.Control]'s.
+// it accepts means one thing to every parser. Which addresses may be called is not its subject but [Config.Guard]'s.
 func CheckURL(raw string) (*url.URL, error) {
 	if len(raw) > maxURL {
 		return nil, fmt.Errorf("must be at most %d bytes long", maxURL)

@@ -64,6 +64,7 @@ func (x *attempt) timeoutText() string {
 func classify(err error, sent bool) (Reason, string) {
 	var (
 		handshake *handshakeError
+		through   *proxyError
 		dns       *net.DNSError
 		op        *net.OpError
 		errno     syscall.Errno
@@ -74,6 +75,8 @@ func classify(err error, sent bool) (Reason, string) {
 			err = op.Err
 		}
 		return ReasonBlockedAddress, oneLine(err.Error())
+	case errors.As(err, &through):
+		return ReasonConnect, through.text
 	case errors.As(err, &handshake):
 		return ReasonTLS, "no secure connection: " + handshakeText(handshake.err)
 	case errors.As(err, &op) && op.Op == remoteAlert: // TLS 1.3 refuses a client only after its handshake

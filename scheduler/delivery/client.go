@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"crypto/tls"
 	"crypto/x509"
-	"net"
-	"net/http"
+	"net/url"
 	"syscall"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"punctual/scheduler/delivery/guard"
 )
 
 const (
@@ -41,21 +44,29 @@ type Config struct {
 	MaxConnsPerHost int
 	// IdleTimeout is how long an unused connection is kept. Default 4 s.
 	IdleTimeout time.Duration
-	// Control is called with every address before it is connected to, as by [net.Dialer.Control], also after the
-	// name was resolved. An error that wraps [ErrBlockedAddress] yields [ReasonBlockedAddress].
+	// Guard decides which addresses may be called, by the tenant of a request. Default: a guard that allows public ones.
+	Guard *guard.Guard
+	// Control, if set, is asked before the guard: with every address that is about to be connected to, as by
+	// [net.Dialer.Control]. An error that wraps [ErrBlockedAddress] yields [ReasonBlockedAddress].
 	Control func(network, address string, c syscall.RawConn) error
+	// Proxy is what targets are reached through: http://host:port, with a user and password where it asks for them.
+	// Default: none. The guard judges targets, and not the proxy.
+	Proxy *url.URL
 	// UserAgent is sent unless a job sets its own. Default "punctual".
 	UserAgent string
 	// RootCAs verify targets. Default: the system's.
 	RootCAs *x509.CertPool
+	// Certificates are presented to targets that ask for one. Default: none.
+	Certificates []tls.Certificate
 }
 
 // A Client sends attempts. It is safe for concurrent use; a replica needs one.
 type Client struct {
-	transport *http.Transport
-	dialer    net.Dialer
-	tls       *tls.Config
-	userAgent []string // shared by all requests, never written to
+	config    Config
+	guard     *guard.Guard
+	everybody *pool                           // connections of tenants that have no rules of their own
+	others    *lru.Cache[*guard.Rules, *pool] // of those that have
+	userAgent []string                        // shared by all requests, never written to
 	maxBytes  int64
 	keepBytes int
 }
@@ -63,32 +74,36 @@ type Client struct {
 // New returns a client.
 func New(cfg Config) *Client {
 	c := &Client{
-		dialer:    net.Dialer{Control: cfg.Control},
+		config:    cfg,
+		guard:     cfg.Guard,
 		userAgent: []string{cmp.Or(cfg.UserAgent, "punctual")},
 		maxBytes:  cmp.Or(cfg.MaxResponseBytes, defaultMaxResponseBytes),
 		keepBytes: max(cmp.Or(cfg.KeepBytes, defaultKeepBytes), 0),
-		tls: &tls.Config{
-			MinVersion:         tls.VersionTLS12,
-			NextProtos:         []string{"http/1.1"},
-			RootCAs:            cfg.RootCAs,
-			ClientSessionCache: tls.NewLRUClientSessionCache(1024),
-		},
 	}
-	var protocols http.Protocols
-	protocols.SetHTTP1(true)
-	c.transport = &http.Transport{
-		Proxy:                  nil, // the environment's is not ours to use
-		DialContext:            c.dial,
-		DialTLSContext:         c.dialTLS,
-		Protocols:              &protocols,
-		DisableCompression:     true,
-		MaxIdleConnsPerHost:    maxIdlePerHost,
-		MaxConnsPerHost:        cfg.MaxConnsPerHost,
-		IdleConnTimeout:        cmp.Or(cfg.IdleTimeout, defaultIdleTimeout),
-		MaxResponseHeaderBytes: cmp.Or(cfg.MaxHeaderBytes, defaultMaxHeaderBytes),
+	if c.guard == nil {
+		c.guard = guard.New(nil)
 	}
+	c.everybody = c.newPool(c.guard.Everybody())
+	c.others = newPools()
 	return c
 }
 
+// Guard returns what decides which addresses may be called.
+func (c *Client) Guard() *guard.Guard { return c.guard }
+
+// WithTLS returns a client like c, with connections of its own, that presents certificates and verifies targets by
+// roots, unless that is nil.
+func (c *Client) WithTLS(certificates []tls.Certificate, roots *x509.CertPool) *Client {
+	cfg := c.config
+	cfg.Guard, cfg.Certificates = c.guard, certificates
+	if roots != nil {
+		cfg.RootCAs = roots
+	}
+	return New(cfg)
+}
+
 // Close closes the connections no attempt is using. Call it when no more attempts will be sent.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.everybody.transport.CloseIdleConnections()
+	c.others.Purge()
+}

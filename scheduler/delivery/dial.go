@@ -13,28 +13,28 @@ type handshakeError struct{ err error }
 func (e *handshakeError) Error() string { return "TLS handshake: " + e.err.Error() }
 func (e *handshakeError) Unwrap() error { return e.err }
 
-func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+func (p *pool) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	ctx, stop := dialContext(ctx)
 	defer stop()
-	nc, err := c.dialer.DialContext(ctx, network, addr)
+	nc, err := p.connect(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
 	return &conn{Conn: nc}, nil
 }
 
-func (c *Client) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
+func (p *pool) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
 	ctx, stop := dialContext(ctx)
 	defer stop()
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
 	}
-	nc, err := c.dialer.DialContext(ctx, network, addr)
+	nc, err := p.connect(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
-	cfg := c.tls.Clone()
+	cfg := p.tls.Clone()
 	cfg.ServerName = host
 	tc := tls.Client(nc, cfg)
 	if err := tc.HandshakeContext(ctx); err != nil {
@@ -42,6 +42,14 @@ func (c *Client) dialTLS(ctx context.Context, network, addr string) (net.Conn, e
 		return nil, &handshakeError{err}
 	}
 	return &conn{Conn: tc}, nil
+}
+
+// connect reaches a target, by itself or through the proxy.
+func (p *pool) connect(ctx context.Context, network, addr string) (net.Conn, error) {
+	if p.proxy != nil {
+		return p.proxy.tunnel(ctx, p.rules, addr)
+	}
+	return p.dialer.DialContext(ctx, network, addr)
 }
 
 // dialContext bounds ctx by the attempt that asked for the connection. net/http detaches the dial from its request, so

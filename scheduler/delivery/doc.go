@@ -19,6 +19,12 @@
 // or something may have been, and then it is over and [Result.Sent] is true. HTTP/2 is not offered, because its
 // client repeats streams the peer had already seen.
 //
+// # Forbidden addresses
+//
+// [Config.Guard] judges every address before it is connected to, after the name was resolved (package guard). The rules
+// are the tenant's, and connections are pooled by rules: what one tenant has connected to is not there for another that may
+// not. With [Config.Proxy] a connection is a tunnel through the proxy, and the target is judged before that is asked.
+//
 // # Hostile targets
 //
 // The timeout covers dialling, the TLS handshake, writing, waiting and reading. Response headers, body and kept

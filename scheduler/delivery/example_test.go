@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/guard"
 )
 
 func Example() {
@@ -17,7 +18,7 @@ func Example() {
 	}))
 	defer target.Close()
 
-	client := delivery.New(delivery.Config{UserAgent: "punctual/1.0"})
+	client := delivery.New(delivery.Config{UserAgent: "punctual/1.0", Guard: guard.New(guard.Loopback)})
 	defer client.Close()
 
 	u, err := delivery.CheckURL(target.URL + "/hooks/nightly")

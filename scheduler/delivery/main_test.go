@@ -12,13 +12,18 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"punctual/scheduler/delivery/guard"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// newClient returns a client that is closed when the test is over.
+// newClient returns a client that may call loopback, and that is closed when the test is over.
 func newClient(t testing.TB, cfg Config) *Client {
 	t.Helper()
+	if cfg.Guard == nil {
+		cfg.Guard = guard.New(guard.Loopback)
+	}
 	c := New(cfg)
 	t.Cleanup(c.Close)
 	return c

@@ -1,8 +1,9 @@
 package delivery
 
 import (
-	"errors"
 	"time"
+
+	"punctual/scheduler/delivery/guard"
 )
 
 // A Reason says why an attempt failed. It is empty on success.
@@ -13,14 +14,14 @@ const (
 	ReasonTimeout        Reason = "timeout"         // the exchange was not over in time
 	ReasonConnect        Reason = "connect"         // name not found, refused, reset, closed early, or an answer that is not HTTP
 	ReasonTLS            Reason = "tls"             // no secure connection: certificate, handshake
-	ReasonBlockedAddress Reason = "blocked_address" // [Config.Control] refused the address
+	ReasonBlockedAddress Reason = "blocked_address" // the address must not be called
 	ReasonRedirect       Reason = "redirect"        // 3xx
 	ReasonHTTP4xx        Reason = "http_4xx"        // 4xx
 	ReasonHTTP5xx        Reason = "http_5xx"        // 5xx
 )
 
-// ErrBlockedAddress is what [Config.Control] returns, or wraps, to refuse an address.
-var ErrBlockedAddress = errors.New("the address is not allowed")
+// ErrBlockedAddress is what the refusals of [Config.Guard] and [Config.Control] wrap.
+var ErrBlockedAddress = guard.ErrBlocked
 
 // A Result is the outcome of one attempt.
 type Result struct {

@@ -10,6 +10,8 @@ import (
 
 // A Request is one attempt to be sent. Everything in it is only read, and may be shared between attempts.
 type Request struct {
+	// Tenant is whose request it is. It decides which addresses may be called, and by that which connections may be used.
+	Tenant int32
 	// Method, URL and the job's own Header have passed [CheckMethod], [CheckURL] and [CheckHeader].
 	Method string
 	URL    *url.URL
@@ -31,9 +33,9 @@ type Header struct{ Name, Value string }
 func (c *Client) Send(ctx context.Context, r Request) Result {
 	x := newAttempt(ctx, r.Timeout)
 	defer x.cancel()
-	header := c.header(&r)
+	header, transport := c.header(&r), c.pool(r.Tenant).transport
 	for {
-		resp, err := c.transport.RoundTrip(x.request(&r, header))
+		resp, err := transport.RoundTrip(x.request(&r, header))
 		switch {
 		case err == nil:
 			return c.receive(x, &r, resp)

@@ -1,0 +1,222 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+	"punctual/store"
+)
+
+func (s *server) keyRoutes() {
+	op := register(s, huma.Operation{
+		OperationID: "create-api-key", Method: http.MethodPost, Path: "/v1/api-keys", Tags: []string{tagTenants},
+		Summary: "Make an API key", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBody,
+		Description: "The answer holds the key, which is not stored and cannot be read again. Nobody makes a key of a higher role than their own. " +
+			"There is no Idempotency-Key for this, as keeping the answer would keep the key: who did not get it revokes what was made and makes another.",
+		Errors: []int{400, 413, 415, 422},
+	}, s.createKey)
+	describeBody[KeyInput](s, op, true, exampleKeyInput, mediaJSON)
+
+	register(s, huma.Operation{
+		OperationID: "list-api-keys", Method: http.MethodGet, Path: "/v1/api-keys", Tags: []string{tagTenants},
+		Summary: "List API keys", Description: "Newest first, those that were revoked or have expired too.", Errors: []int{422},
+	}, s.listKeys)
+	register(s, huma.Operation{
+		OperationID: "get-api-key", Method: http.MethodGet, Path: "/v1/api-keys/{key}", Tags: []string{tagTenants},
+		Summary: "Get an API key", Description: "Without the key itself.", Errors: []int{404},
+	}, s.getKey)
+	register(s, huma.Operation{
+		OperationID: "revoke-api-key", Method: http.MethodDelete, Path: "/v1/api-keys/{key}", Tags: []string{tagTenants},
+		Summary: "Revoke an API key", Description: "For good; it ceases to work on every replica within two seconds. It stays listed, for its history. Repeating it changes nothing.",
+		Errors: []int{404},
+	}, s.revokeKey)
+}
+
+// KeyInput is the body that makes an API key.
+type KeyInput struct {
+	Name      string             `json:"name" minLength:"1" maxLength:"128" doc:"What it is for, for people." example:"ci"`
+	Role      Role               `json:"role" enum:"viewer,submitter,editor,admin,operator" doc:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also keys and secrets; operator administers all tenants." example:"editor"`
+	ExpiresAt scheduler.Instant  `json:"expires_at,omitzero" doc:"When it ceases to work. Absent: never." example:"2027-12-01T00:00:00Z"`
+	ExpiresIn scheduler.Duration `json:"expires_in,omitzero" doc:"In place of expires_at: how long it works from now on." example:"720h"`
+}
+
+// mostKeyName is as the database's constraint has it, in characters.
+const mostKeyName = 128
+
+// longestKey is 100 years: more would be a slip of the pen.
+const longestKey = 100 * 366 * 24 * time.Hour
+
+func (k KeyInput) validate() []FieldError {
+	var errors []FieldError
+	if n := utf8.RuneCountInString(k.Name); n < 1 || n > mostKeyName {
+		errors = append(errors, FieldError{"body.name", fmt.Sprintf("%d characters; must be 1 to %d", n, mostKeyName)})
+	}
+	if strings.ContainsRune(k.Name, 0) {
+		errors = append(errors, FieldError{"body.name", "must not hold NUL characters"})
+	}
+	if _, known := greatest([]string{string(k.Role)}); !known {
+		errors = append(errors, FieldError{"body.role", fmt.Sprintf("%q is not one of %s", clip(string(k.Role)), roleNames())})
+	}
+	errors = append(errors, instant("body.expires_at", k.ExpiresAt)...)
+	if !k.ExpiresIn.IsZero() {
+		errors = append(errors, span("body.expires_in", k.ExpiresIn, time.Second, longestKey)...)
+		if !k.ExpiresAt.IsZero() {
+			errors = append(errors, FieldError{"body.expires_in", "is there beside expires_at; give one of them"})
+		}
+	}
+	return errors
+}
+
+// span returns what is wrong with a duration that must be between two.
+func span(at string, d scheduler.Duration, least, most time.Duration) []FieldError {
+	v, err := time.ParseDuration(d.String())
+	switch {
+	case err != nil:
+		return []FieldError{{at, fmt.Sprintf(`%q is not a duration; write one such as "90s", "5m" or "24h"`, clip(d.String()))}}
+	case v < least || v > most:
+		return []FieldError{{at, fmt.Sprintf("%s is outside %s to %s", d, least, most)}}
+	}
+	return nil
+}
+
+func (k KeyInput) newKey() store.NewKey {
+	n := store.NewKey{Name: k.Name, Role: string(k.Role), Lifetime: k.ExpiresIn.Value()}
+	if !k.ExpiresAt.IsZero() {
+		at := k.ExpiresAt.Value()
+		n.ExpiresAt = &at
+	}
+	return n
+}
+
+// Key is an API key without its secret.
+type Key struct {
+	ID         uuid.UUID  `json:"id" format:"uuid" doc:"Never reused." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
+	Tenant     string     `json:"tenant" doc:"Whom it acts for." example:"billing"`
+	Name       string     `json:"name" doc:"What it is for." example:"ci"`
+	Prefix     string     `json:"prefix" doc:"How the key begins, which is no secret." example:"punctual_5f0e8b110c6d9a44"`
+	Role       Role       `json:"role" enum:"viewer,submitter,editor,admin,operator" doc:"What it may do." example:"editor"`
+	State      string     `json:"state" enum:"active,expired,revoked" doc:"Whether it works." example:"active"`
+	CreatedBy  string     `json:"created_by" doc:"Who made it." example:"command:alice"`
+	CreatedAt  time.Time  `json:"created_at" doc:"When it was made."`
+	ExpiresAt  *time.Time `json:"expires_at" doc:"When it ceases to work. Null: never."`
+	LastUsedAt *time.Time `json:"last_used_at" doc:"When it was last used, to the minute. Null: not yet."`
+	RevokedAt  *time.Time `json:"revoked_at" doc:"When it was revoked."`
+}
+
+// NewKey is an API key that was just made.
+type NewKey struct {
+	Key
+	Secret string `json:"key" doc:"The key: keep it, it is not shown again." example:"punctual_5f0e8b110c6d9a44_…"`
+}
+
+func showKey(k store.KeyRecord, now time.Time) Key {
+	state := "active"
+	switch {
+	case k.RevokedAt != nil:
+		state = "revoked"
+	case k.ExpiresAt != nil && !k.ExpiresAt.After(now):
+		state = "expired"
+	}
+	return Key{
+		ID: k.ID, Tenant: k.Tenant, Name: k.Name, Prefix: "punctual_" + k.Prefix, Role: Role(k.Role), State: state,
+		CreatedBy: k.CreatedBy, CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, LastUsedAt: k.LastUsedAt, RevokedAt: k.RevokedAt,
+	}
+}
+
+type createKeyInput struct{ Request body[KeyInput] }
+
+type newKeyAnswer struct {
+	Location string `header:"Location" doc:"Path of the key."`
+	Body     NewKey
+}
+
+func (s *server) createKey(ctx context.Context, tenant int32, in *createKeyInput) (*newKeyAnswer, error) {
+	asked := in.Request.value
+	if err := in.Request.check(asked.validate()...); err != nil {
+		return nil, err
+	}
+	if c := callerOf(ctx); !c.role.includes(asked.Role) {
+		return nil, newProblem(CodeForbidden, fmt.Sprintf("A key of the role %s is made by callers of that role; yours is %s.", asked.Role, c.role))
+	}
+	secret, record, err := s.Store.CreateKey(ctx, tenant, asked.newKey())
+	var past *store.KeyExpiryError
+	if errors.As(err, &past) {
+		return nil, invalid([]FieldError{{"body.expires_at", "is in the past"}})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &newKeyAnswer{"/v1/api-keys/" + record.ID.String(), NewKey{showKey(record, record.CreatedAt), secret}}, nil
+}
+
+// KeyList is one page of API keys.
+type KeyList struct {
+	Data       []Key   `json:"data" doc:"The keys of this page."`
+	NextCursor *string `json:"next_cursor" doc:"The cursor of the next page; null on the last one."`
+}
+
+type keyListAnswer struct{ Body KeyList }
+
+type listKeysInput struct{ Paging }
+
+func (s *server) listKeys(ctx context.Context, tenant int32, in *listKeysInput) (*keyListAnswer, error) {
+	now, err := s.Store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	records, next, err := s.Store.ListKeys(ctx, tenant, in.page())
+	if err != nil {
+		return nil, err
+	}
+	list := KeyList{Data: make([]Key, len(records)), NextCursor: orNull(next)}
+	for i, k := range records {
+		list.Data[i] = showKey(k, now)
+	}
+	return &keyListAnswer{list}, nil
+}
+
+type oneKeyInput struct {
+	Key string `path:"key" doc:"Id of the key." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
+}
+
+type keyAnswer struct{ Body Key }
+
+func (s *server) getKey(ctx context.Context, tenant int32, in *oneKeyInput) (*keyAnswer, error) {
+	id, err := parseID(in.Key)
+	if err != nil {
+		return nil, err
+	}
+	now, err := s.Store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	record, err := s.Store.GetKey(ctx, tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	return &keyAnswer{showKey(record, now)}, nil
+}
+
+func (s *server) revokeKey(ctx context.Context, tenant int32, in *oneKeyInput) (*struct{}, error) {
+	id, err := parseID(in.Key)
+	if err != nil {
+		return nil, err
+	}
+	record, err := s.Store.GetKey(ctx, tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	if c := callerOf(ctx); !c.role.includes(Role(record.Role)) {
+		return nil, newProblem(CodeForbidden, fmt.Sprintf("A key of the role %s is revoked by callers of that role; yours is %s.", record.Role, c.role))
+	}
+	return nil, s.Store.RevokeKey(ctx, tenant, id)
+}

@@ -1,0 +1,103 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"punctual/store"
+)
+
+func (s *server) auditRoutes() {
+	register(s, huma.Operation{
+		OperationID: "list-audit-log", Method: http.MethodGet, Path: "/v1/audit-log", Tags: []string{tagAudit},
+		Summary: "List changes", Errors: []int{422},
+		Description: "Who changed what, when, and what it was before and after; newest first. All filters must match. Each change is written with its entry or not at all, and entries are never changed. " +
+			"What the schedules do by themselves is in the runs. Secrets read ***.",
+	}, s.listAudit)
+}
+
+// AuditEntry is one change.
+type AuditEntry struct {
+	ID         uuid.UUID       `json:"id" format:"uuid" doc:"Its id." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
+	At         time.Time       `json:"at" doc:"When it was made."`
+	ActorKind  store.ActorKind `json:"actor_kind" enum:"anybody,key,token,command,system" doc:"What the actor proved who it is with. anybody: authentication is off. system: Punctual itself, such as a pause that has run out." example:"key"`
+	Actor      *string         `json:"actor" doc:"Who: id of a key, subject of a token, login. Null: nobody is known." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
+	ActorName  *string         `json:"actor_name" doc:"Name of the key." example:"deploy"`
+	Address    *string         `json:"address" doc:"Where the request came from." example:"203.0.113.7"`
+	RequestID  *string         `json:"request_id" doc:"The request's X-Request-Id." example:"7UBLQ5SRJ2ZTNBQFRQTMLNPKJE"`
+	Action     store.Action    `json:"action" doc:"What was done: the kind of resource, a dot, a verb." example:"job.pause"`
+	Resource   string          `json:"resource" enum:"job,run,dead_letter,operation,api_key,tenant,secret,signing_secret" doc:"Kind of what was changed." example:"job"`
+	ResourceID *uuid.UUID      `json:"resource_id" format:"uuid" nullable:"true" doc:"What was changed."`
+	JobID      *uuid.UUID      `json:"job_id" format:"uuid" nullable:"true" doc:"The job that it is about, also of a change to one of its runs."`
+	Name       *string         `json:"name" doc:"Name of what was changed, then; of a run or dead letter, its job's." example:"daily-invoice-gen"`
+	Before     json.RawMessage `json:"before" doc:"What it was: of a change, the part that changed. Null: there was nothing."`
+	After      json.RawMessage `json:"after" doc:"What it became. Null: nothing is left."`
+}
+
+func showAudit(r store.AuditRecord) AuditEntry {
+	e := AuditEntry{
+		ID: r.ID, At: r.At.UTC(), ActorKind: r.ActorKind, Actor: orNull(r.Actor), ActorName: orNull(r.ActorName), RequestID: orNull(r.RequestID),
+		Action: r.Action, Resource: r.Action.Resource(), ResourceID: r.ResourceID, JobID: r.JobID, Name: orNull(r.Name), Before: r.Before, After: r.After,
+	}
+	if r.Address != nil {
+		e.Address = new(r.Address.String())
+	}
+	if e.Before == nil {
+		e.Before = json.RawMessage("null")
+	}
+	if e.After == nil {
+		e.After = json.RawMessage("null")
+	}
+	return e
+}
+
+type listAuditInput struct {
+	Action     string       `query:"action" enum:"job.create,job.update,job.pause,job.resume,job.delete,job.backfill,run.trigger,run.cancel,dead_letter.replay,dead_letter.resolve,operation.create,operation.cancel,api_key.create,api_key.revoke,tenant.create,tenant.update,tenant.delete,secret.put,secret.delete,secret.rotate,signing_secret.create,signing_secret.delete" doc:"Only this."`
+	Actor      string       `query:"actor" maxLength:"256" doc:"Only by this actor: id or name of a key, subject of a token, login."`
+	Resource   string       `query:"resource" enum:"job,run,dead_letter,operation,api_key,tenant,secret,signing_secret" doc:"Only changes of this kind of thing."`
+	ResourceID string       `query:"resource_id" format:"uuid" doc:"Only changes of the one with this id."`
+	Name       string       `query:"name" maxLength:"128" doc:"Only changes of what had this name then."`
+	Job        string       `query:"job" maxLength:"128" doc:"Only what is about this job, its runs and dead letters included: id or name, deleted or not."`
+	From       instantParam `query:"from" doc:"Only changes at or after this instant." example:"2026-12-01T00:00:00Z"`
+	To         instantParam `query:"to" doc:"Only changes before this instant." example:"2026-12-02T00:00:00Z"`
+	Paging
+}
+
+// AuditList is one page of the audit log.
+type AuditList struct {
+	Data       []AuditEntry `json:"data" doc:"The changes of this page."`
+	NextCursor *string      `json:"next_cursor" doc:"The cursor of the next page; null on the last one."`
+}
+
+type auditListAnswer struct{ Body AuditList }
+
+func (s *server) listAudit(ctx context.Context, tenant int32, in *listAuditInput) (*auditListAnswer, error) {
+	filter := store.AuditFilter{Action: store.Action(in.Action), Actor: in.Actor, Resource: in.Resource, Name: in.Name, Job: in.Job, Page: in.page()}
+	if in.From.at != nil {
+		filter.From = *in.From.at
+	}
+	if in.To.at != nil {
+		filter.To = *in.To.at
+	}
+	if in.ResourceID != "" {
+		id, err := uuid.Parse(in.ResourceID)
+		if err != nil {
+			return nil, invalid([]FieldError{{"query.resource_id", "must be an id"}})
+		}
+		filter.ResourceID = &id
+	}
+	records, next, err := s.Store.ListAudit(ctx, tenant, filter)
+	if err != nil {
+		return nil, err
+	}
+	list := AuditList{Data: make([]AuditEntry, len(records)), NextCursor: orNull(next)}
+	for i, r := range records {
+		list.Data[i] = showAudit(r)
+	}
+	return &auditListAnswer{list}, nil
+}

@@ -1,0 +1,203 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+
+	"punctual/store"
+)
+
+// headerTenant names the tenant that an operator acts for.
+const headerTenant = "Punctual-Tenant"
+
+// caller is who a request has proved to come from, and whom it acts for.
+type caller struct {
+	role   Role
+	home   store.Tenant // whose key or token it is; it counts against the requests of this one
+	tenant store.Tenant // whom the request acts for
+	actor  store.Actor
+}
+
+type callerKey struct{}
+
+// callerOf returns who a request comes from; operations that need no key have nobody.
+func callerOf(ctx context.Context) caller {
+	c, _ := ctx.Value(callerKey{}).(caller)
+	return c
+}
+
+// within returns a context whose writes are the caller's.
+func (c caller) within(ctx context.Context) context.Context {
+	return store.WithActor(context.WithValue(ctx, callerKey{}, c), c.actor)
+}
+
+// authorize lets the callers of an operation in who have the role for it, before anything else of the request is read.
+func (s *server) authorize(role Role) func(huma.Context, func(huma.Context)) {
+	return func(hc huma.Context, next func(huma.Context)) {
+		r, w := humachi.Unwrap(hc)
+		ctx := hc.Context()
+		c, err := s.admit(ctx, w, r, role)
+		if err != nil {
+			s.problem(ctx, err).write(w)
+			return
+		}
+		next(huma.WithContext(hc, c.within(ctx)))
+	}
+}
+
+// only is authorize for what is not described as an operation.
+func (s *server) only(role Role, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := s.admit(r.Context(), w, r, role)
+		if err != nil {
+			s.problem(r.Context(), err).write(w)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(c.within(r.Context())))
+	})
+}
+
+// admit returns who a request comes from and whom it acts for, if it may do what needs a role.
+func (s *server) admit(ctx context.Context, w http.ResponseWriter, r *http.Request, role Role) (caller, error) {
+	c, err := s.identify(ctx, r)
+	if err != nil {
+		return c, err
+	}
+	if err := s.rates.spend(ctx, c.home, w.Header()); err != nil {
+		return c, err
+	}
+	if !c.role.includes(role) {
+		return c, forbidden(role, c.role)
+	}
+	return s.actFor(ctx, c, r.Header.Values(headerTenant))
+}
+
+// forbidden is the problem of a caller whose role does not suffice.
+func forbidden(needed, has Role) *Problem {
+	return newProblem(CodeForbidden, fmt.Sprintf("This needs the role %s; the caller's is %s.", needed, has))
+}
+
+// identify returns whose request it is, of its own tenant.
+func (s *server) identify(ctx context.Context, r *http.Request) (caller, error) {
+	c := caller{actor: store.Actor{Kind: store.ActorAnybody, Address: remote(r), RequestID: requestID(ctx)}}
+	token := bearer(r)
+	var err error
+	switch {
+	case s.NoAuth:
+		c.role = RoleOperator
+		c.home, err = s.tenants.find(ctx, s.Tenant)
+		if errors.Is(err, store.ErrNotFound) { // the server's mistake, not the request's
+			err = fmt.Errorf("the configured tenant %q does not exist", s.Tenant)
+		}
+	case s.tokens.reads(token):
+		err = s.byToken(ctx, token, &c)
+	default:
+		err = s.byKey(ctx, token, &c)
+	}
+	c.tenant = c.home
+	return c, err
+}
+
+func (s *server) byKey(ctx context.Context, key string, c *caller) error {
+	known, err := s.keys.find(ctx, c.actor.Address, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return errUnauthenticated
+	}
+	c.role, c.home = Role(known.Role), known.Tenant
+	c.actor.Kind, c.actor.Name = store.ActorKey, known.Key.String()
+	return err
+}
+
+// byToken judges what a token that was verified says.
+func (s *server) byToken(ctx context.Context, token string, c *caller) error {
+	claims, err := s.tokens.verify(ctx, token)
+	if err != nil {
+		return err
+	}
+	c.actor.Kind, c.actor.Name = store.ActorToken, claims.subject
+	var known bool
+	if c.role, known = greatest(claims.roles); !known {
+		return newProblem(CodeForbidden, fmt.Sprintf("The claim %s of the token names none of the roles %s.", s.OIDC.RoleClaim, roleNames()))
+	}
+	c.home, err = s.tenants.find(ctx, claims.tenant)
+	if claims.tenant == "" || errors.Is(err, store.ErrNotFound) {
+		return newProblem(CodeForbidden, fmt.Sprintf("The claim %s of the token names no tenant that there is.", s.OIDC.TenantClaim))
+	}
+	return err
+}
+
+// greatest returns the greatest of the roles that are known.
+func greatest(names []string) (role Role, known bool) {
+	for _, r := range Roles {
+		for _, name := range names {
+			if Role(name) == r {
+				role, known = r, true
+			}
+		}
+	}
+	return role, known
+}
+
+func roleNames() string {
+	names := make([]string, len(Roles))
+	for i, r := range Roles {
+		names[i] = string(r)
+	}
+	return strings.Join(names, ", ")
+}
+
+// actFor returns the caller as acting for the tenant that the request names, if it names one.
+func (s *server) actFor(ctx context.Context, c caller, named []string) (caller, error) {
+	if len(named) == 0 {
+		return c, nil
+	}
+	name := named[0]
+	switch {
+	case len(named) > 1:
+		return c, invalid([]FieldError{{"header." + headerTenant, "must come once"}})
+	case name == c.home.Name:
+		return c, nil
+	case !c.role.includes(RoleOperator):
+		return c, forbiddenTenant(c.role)
+	}
+	var err error
+	if nameForm.MatchString(name) {
+		c.tenant, err = s.tenants.find(ctx, name)
+	} else {
+		err = store.ErrNotFound
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return c, newProblem(CodeNotFound, fmt.Sprintf("There is no tenant %q, which the header %s names.", strings.ToValidUTF8(clip(name), "?"), headerTenant))
+	}
+	return c, err
+}
+
+func forbiddenTenant(has Role) *Problem {
+	return newProblem(CodeForbidden, fmt.Sprintf("To act for another tenant, by the header %s, needs the role %s; the caller's is %s.", headerTenant, RoleOperator, has))
+}
+
+// bearer returns the key or token of a request; empty when there is none.
+func bearer(r *http.Request) string {
+	headers := r.Header.Values("Authorization")
+	if len(headers) != 1 {
+		return ""
+	}
+	scheme, token, _ := strings.Cut(headers[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// remote returns the address of the other end of the connection, which may be a load balancer's.
+func remote(r *http.Request) netip.Addr {
+	at, _ := netip.ParseAddrPort(r.RemoteAddr) // invalid where it is none
+	return at.Addr().Unmap()
+}

@@ -1,0 +1,66 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+
+	"punctual/httpapi"
+)
+
+// authentication is how callers of the API prove who they are.
+type authentication struct {
+	Auth            string `default:"keys" enum:"keys,none" help:"How callers prove who they are: keys (API keys, and tokens with --oidc-issuer) or none, which is for loopback only."`
+	InsecureNoAuth  bool   `help:"With --auth=none, listen on other than loopback although anybody who gets there may do anything."`
+	OIDCIssuer      string `name:"oidc-issuer" placeholder:"URL" help:"Also accept the JWTs of this issuer (OpenID Connect), such as https://login.example.com/realms/ops."`
+	OIDCAudience    string `name:"oidc-audience" placeholder:"NAME" help:"Audience that tokens must be for. Needed with an issuer."`
+	OIDCJWKSURL     string `name:"oidc-jwks-url" placeholder:"URL" help:"Where the issuer's keys are. Default: where its discovery document says."`
+	OIDCTenantClaim string `name:"oidc-tenant-claim" default:"punctual_tenant" help:"Claim of a token that names its tenant; dots lead into objects, as in resource.tenant."`
+	OIDCRoleClaim   string `name:"oidc-role-claim" default:"punctual_role" help:"Claim of a token that names its role, or lists roles: the greatest that is known counts."`
+}
+
+func (a authentication) noAuth() bool { return a.Auth == "none" }
+
+func (a authentication) oidc() httpapi.OIDC {
+	return httpapi.OIDC{Issuer: a.OIDCIssuer, Audience: a.OIDCAudience, JWKSURL: a.OIDCJWKSURL, TenantClaim: a.OIDCTenantClaim, RoleClaim: a.OIDCRoleClaim}
+}
+
+// Validate returns what is wrong with the flags.
+func (a authentication) Validate() error {
+	switch {
+	case a.OIDCIssuer == "" && a.OIDCAudience+a.OIDCJWKSURL != "":
+		return errors.New("--oidc-issuer: name the issuer that --oidc-audience and --oidc-jwks-url are about")
+	case a.OIDCIssuer == "":
+		return nil
+	case a.noAuth():
+		return errors.New("--oidc-issuer: with --auth=none nobody reads tokens; leave out one of the two")
+	case a.OIDCAudience == "":
+		return errors.New("--oidc-audience: name the audience that the issuer's tokens are for here; without, those for other services would be good here too")
+	case a.OIDCTenantClaim == "" || a.OIDCRoleClaim == "":
+		return errors.New("--oidc-tenant-claim and --oidc-role-claim: name the claims")
+	}
+	if err := trusted(a.OIDCIssuer); err != nil {
+		return fmt.Errorf("--oidc-issuer: %w", err)
+	}
+	if a.OIDCJWKSURL != "" {
+		if err := trusted(a.OIDCJWKSURL); err != nil {
+			return fmt.Errorf("--oidc-jwks-url: %w", err)
+		}
+	}
+	return nil
+}
+
+// trusted returns an error for URLs where somebody between could put keys of their own in the place of others.
+func trusted(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return fmt.Errorf("%q is not a URL such as https://login.example.com", text)
+	}
+	ip := net.ParseIP(u.Hostname())
+	local := u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	if u.Scheme != "https" && (u.Scheme != "http" || !local) {
+		return fmt.Errorf("%s: must be https, or http on loopback", text)
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"net/netip"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/singleflight"
+	timerate "golang.org/x/time/rate"
+
+	"punctual/store"
+)
+
+const (
+	// remembered is how long an answer of the database about a key or a tenant holds: for so long a revoked key goes on
+	// working on replicas that know it.
+	remembered = 2 * time.Second
+	// lookupTimeout bounds a look that several requests wait for, whichever of them goes away.
+	lookupTimeout = 5 * time.Second
+
+	mostKeys      = 10_000 // that a replica remembers
+	mostTenants   = 10_000 // likewise
+	mostAddresses = 10_000 // that it counts unknown keys of
+)
+
+// Unknown keys that a replica looks for in the database, in a second: of one address, and of all. A look costs Postgres
+// some 50 µs, so that a flood of wrong keys costs it a hundredth of a processor; and after a start hundreds of clients
+// behind one load balancer are known within a second.
+const (
+	unknownOfAddress, burstOfAddress = 100, 500
+	unknownOfAll, burstOfAll         = 200, 1000
+)
+
+// errUnauthenticated is the one answer to whatever is wrong with a key or token.
+var errUnauthenticated = func() *Problem {
+	p := newProblem(CodeUnauthenticated, "Send an API key or token that is valid here, as Authorization: Bearer and the key.")
+	p.header = http.Header{"Www-Authenticate": {"Bearer"}}
+	return p
+}()
+
+// keyring knows the keys that worked lately. It holds hashes only, and good ones only: what floods it is not kept.
+type keyring struct {
+	store   *store.Store
+	known   *lru.Cache[[sha256.Size]byte, knownKey]
+	looks   singleflight.Group
+	unknown *floodgate
+}
+
+type knownKey struct {
+	store.Credential
+	until time.Time
+}
+
+func newKeyring(s *store.Store) *keyring {
+	known, _ := lru.New[[sha256.Size]byte, knownKey](mostKeys) // fails for sizes below 1 only
+	return &keyring{store: s, known: known, unknown: newFloodgate()}
+}
+
+// find returns what a key is good for; store.ErrNotFound when it is not. A key that has worked here before is looked
+// for whatever flood of others there is.
+func (k *keyring) find(ctx context.Context, from netip.Addr, key string) (store.Credential, error) {
+	hash := sha256.Sum256([]byte(key))
+	known, ok := k.known.Get(hash)
+	switch {
+	case ok && time.Now().Before(known.until):
+		k.store.KeyUsed(known.Key)
+		return known.Credential, nil
+	case !ok && !k.unknown.admits(from):
+		p := newProblem(CodeRateLimited, "Too many keys that are not known here came from your address, or from all; try again.")
+		p.header = http.Header{"Retry-After": {"1"}}
+		return store.Credential{}, p
+	}
+	found, err, _ := k.looks.Do(string(hash[:]), func() (any, error) { return k.look(ctx, hash, key) })
+	if err != nil {
+		return store.Credential{}, err
+	}
+	c := found.(store.Credential)
+	k.store.KeyUsed(c.Key)
+	return c, nil
+}
+
+// look asks the database, and keeps what it says of a good key.
+func (k *keyring) look(ctx context.Context, hash [sha256.Size]byte, key string) (store.Credential, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
+	defer cancel()
+	until := time.Now().Add(remembered)
+	c, err := k.store.Authenticate(ctx, key)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		k.known.Remove(hash)
+		return c, err
+	case err != nil:
+		return c, err
+	}
+	if c.ExpiresIn > 0 {
+		until = time.Now().Add(min(c.ExpiresIn, remembered))
+	}
+	k.known.Add(hash, knownKey{c, until})
+	return c, nil
+}
+
+// floodgate bounds what comes in a second from one address, and from all.
+type floodgate struct {
+	all *timerate.Limiter
+	of  *lru.Cache[netip.Addr, *timerate.Limiter]
+}
+
+func newFloodgate() *floodgate {
+	of, _ := lru.New[netip.Addr, *timerate.Limiter](mostAddresses) // fails for sizes below 1 only
+	return &floodgate{all: timerate.NewLimiter(unknownOfAll, burstOfAll), of: of}
+}
+
+func (f *floodgate) admits(from netip.Addr) bool {
+	if from.Is6() { // whoever has one address of IPv6 has 2⁶⁴
+		network, _ := from.WithZone("").Prefix(64) // is long enough
+		from = network.Addr()
+	}
+	own := timerate.NewLimiter(unknownOfAddress, burstOfAddress)
+	if known, ok, _ := f.of.PeekOrAdd(from, own); ok {
+		f.of.Get(from) // so that it is not forgotten for those that come once
+		own = known
+	}
+	return own.Allow() && f.all.Allow()
+}
+
+// tenantBook knows the tenants that were asked for lately.
+type tenantBook struct {
+	store *store.Store
+	known *lru.Cache[string, knownTenant]
+	looks singleflight.Group
+}
+
+type knownTenant struct {
+	store.Tenant
+	until time.Time
+}
+
+func newTenantBook(s *store.Store) *tenantBook {
+	known, _ := lru.New[string, knownTenant](mostTenants) // fails for sizes below 1 only
+	return &tenantBook{store: s, known: known}
+}
+
+// find returns the tenant of a name; store.ErrNotFound when there is none.
+func (b *tenantBook) find(ctx context.Context, name string) (store.Tenant, error) {
+	if known, ok := b.known.Get(name); ok && time.Now().Before(known.until) {
+		return known.Tenant, nil
+	}
+	found, err, _ := b.looks.Do(name, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
+		defer cancel()
+		until := time.Now().Add(remembered)
+		t, err := b.store.FindTenant(ctx, name)
+		if err == nil {
+			b.known.Add(name, knownTenant{t, until})
+		}
+		return t, err
+	})
+	return found.(store.Tenant), err
+}

@@ -1,0 +1,285 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// until waits for a condition.
+func until(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func TestKeysAreMadeUsedAndRevoked(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	admin := s.as("default", RoleAdmin)
+	made := admin.do("POST", "/v1/api-keys", `{"name":"ci","role":"editor","expires_in":"720h"}`).want(201)
+	key := into[NewKey](made)
+	if !strings.HasPrefix(key.Secret, key.Prefix+"_") || key.Role != RoleEditor || key.State != "active" || !strings.HasPrefix(key.CreatedBy, "key:") {
+		t.Errorf("made %s", made.body)
+	}
+	if d := key.ExpiresAt.Sub(key.CreatedAt); d != 720*time.Hour {
+		t.Errorf("expires after %s", d)
+	}
+	path := made.header.Get("Location")
+	ci := s.with(key.Secret)
+	ci.create(minimal("n"))
+	ci.do("GET", path, "").code(CodeForbidden)
+	if err := s.store.NoteKeysUsed(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	shown := admin.do("GET", path, "").want(200)
+	if got := into[Key](shown); got.LastUsedAt == nil || got.LastUsedAt.Second() != 0 || bytes.Contains(shown.body, []byte(key.Secret)) {
+		t.Errorf("shown %s", shown.body)
+	}
+	for range 2 {
+		admin.do("DELETE", path, "").want(204)
+	}
+	until(t, "the key to cease to work", func() bool { return ci.do("GET", "/v1/jobs", "").status == 401 })
+	if got := into[Key](admin.do("GET", path, "").want(200)); got.State != "revoked" || got.RevokedAt == nil {
+		t.Errorf("revoked %+v", got)
+	}
+	list := into[KeyList](admin.do("GET", "/v1/api-keys?limit=1", "").want(200))
+	if len(list.Data) != 1 || list.Data[0].ID != key.ID || list.NextCursor == nil {
+		t.Errorf("listed %+v", list)
+	}
+	list = into[KeyList](admin.do("GET", "/v1/api-keys?cursor="+*list.NextCursor, "").want(200))
+	if len(list.Data) != 1 || list.Data[0].Name != "admin" || list.NextCursor != nil {
+		t.Errorf("listed %+v", list)
+	}
+}
+
+// A key that is known is not looked for again for as long as an answer holds; then it is, and so a revoked one dies.
+func TestAKnownKeyCostsNoQuery(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	viewer := s.as("default", RoleViewer)
+	preview := func() {
+		viewer.do("POST", "/v1/schedules/preview", `{"schedule":{"every":"1h"},"from":"2026-12-01T00:00:00Z"}`).want(200)
+	}
+	preview()
+	began, before := time.Now(), s.store.Pool().Stat().AcquireCount()
+	for range 50 {
+		preview()
+	}
+	if n := s.store.Pool().Stat().AcquireCount() - before; n > 1 && time.Since(began) < remembered {
+		t.Errorf("%d queries", n)
+	}
+	if remembered > 2*time.Second {
+		t.Error("a revoked key works for longer than is documented")
+	}
+}
+
+func TestWhateverIsWrongWithAKeyTheAnswerIsTheSame(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	s.tenant("alpha")
+	good := s.key("alpha", RoleAdmin)
+	revoked, expired := s.key("alpha", RoleAdmin), s.key("alpha", RoleAdmin)
+	s.exec(`UPDATE punctual.api_keys SET revoked_at = now() WHERE prefix = $1`, strings.Split(revoked, "_")[1])
+	s.exec(`UPDATE punctual.api_keys SET created_at = now() - interval '2 hours', expires_at = now() - interval '1 second' WHERE prefix = $1`, strings.Split(expired, "_")[1])
+	s.tenant("gone")
+	orphan := s.key("gone", RoleAdmin)
+	if err := s.store.DeleteTenant(t.Context(), "gone"); err != nil {
+		t.Fatal(err)
+	}
+	last := good[len(good)-1:]
+	flipped := good[:len(good)-1] + map[bool]string{true: "A", false: "Q"}[last != "A"]
+	var want []byte
+	for name, header := range map[string]string{
+		"missing":            "X-Nothing: x",
+		"empty":              "Authorization: Bearer",
+		"another scheme":     "Authorization: Basic " + good,
+		"malformed":          "Authorization: Bearer punctual_x",
+		"no key at all":      "Authorization: Bearer hello",
+		"a token":            "Authorization: Bearer a.b.c",
+		"NUL and bad UTF-8":  "Authorization: Bearer punctual_\xff\xfe",
+		"unknown":            "Authorization: Bearer punctual_0123456789abcdef_" + strings.Split(good, "_")[1] + strings.Repeat("A", 27),
+		"another secret":     "Authorization: Bearer " + flipped,
+		"one character more": "Authorization: Bearer " + good + "A",
+		"revoked":            "Authorization: Bearer " + revoked,
+		"expired":            "Authorization: Bearer " + expired,
+		"tenant deleted":     "Authorization: Bearer " + orphan,
+	} {
+		before := s.store.Pool().Stat().AcquireCount()
+		r := s.do("GET", "/v1/jobs", "", header, "X-Request-Id: same")
+		r.code(CodeUnauthenticated)
+		if n := s.store.Pool().Stat().AcquireCount() - before; n != 1 {
+			t.Errorf("%s: %d queries", name, n)
+		}
+		if r.header.Get("WWW-Authenticate") != "Bearer" {
+			t.Errorf("%s: %v", name, r.header)
+		}
+		if want == nil {
+			want = r.body
+		}
+		if !bytes.Equal(r.body, want) {
+			t.Errorf("%s: %s, others %s", name, r.body, want)
+		}
+	}
+	s.with(good).do("GET", "/v1/jobs", "").want(200)
+	s.do("GET", "/v1/jobs", "", "Authorization: bearer "+good).want(200)
+}
+
+// exec changes the database directly.
+func (s *service) exec(sql string, args ...any) {
+	s.t.Helper()
+	if _, err := s.store.Pool().Exec(s.t.Context(), sql, args...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestKeysAreCheckedBeforeTheyAreMade(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	admin := s.as("default", RoleAdmin)
+	for body, at := range map[string]string{
+		`{"role":"viewer"}`:          "body.name",
+		`{"name":"k"}`:               "body.role",
+		`{"name":"k","role":"root"}`: "body.role",
+		`{"name":"` + strings.Repeat("ä", 129) + `","role":"viewer"}`:                        "body.name",
+		`{"name":"k","role":"viewer","expires_at":"soon"}`:                                   "body.expires_at",
+		`{"name":"k","role":"viewer","expires_at":"2020-01-01T00:00:00Z"}`:                   "body.expires_at",
+		`{"name":"k","role":"viewer","expires_in":"0s"}`:                                     "body.expires_in",
+		`{"name":"k","role":"viewer","expires_in":"tomorrow"}`:                               "body.expires_in",
+		`{"name":"k","role":"viewer","expires_in":"1h","expires_at":"2099-01-01T00:00:00Z"}`: "body.expires_in",
+	} {
+		p := admin.do("POST", "/v1/api-keys", body).code(CodeInvalid)
+		if diff := cmp.Diff([]string{at}, locations(p)); diff != "" {
+			t.Errorf("%s: %s", body, diff)
+		}
+	}
+	admin.do("POST", "/v1/api-keys", `{"name":"`+strings.Repeat("ä", 128)+`","role":"viewer"}`).want(201)
+	admin.do("POST", "/v1/api-keys", `{"name":"k","role":"operator"}`).code(CodeForbidden)
+	admin.do("POST", "/v1/api-keys", `{"name":"k","role":"viewer"}`, "Idempotency-Key: x").want(201)
+	var kept int
+	if err := s.store.Pool().QueryRow(t.Context(), `SELECT count(*) FROM punctual.idempotency_keys`).Scan(&kept); err != nil || kept != 0 {
+		t.Errorf("%d answers are kept, error %v", kept, err)
+	}
+	operators := s.key("default", RoleOperator)
+	id := s.idOf(operators)
+	admin.do("DELETE", "/v1/api-keys/"+id, "").code(CodeForbidden)
+	s.with(operators).do("DELETE", "/v1/api-keys/"+id, "").want(204)
+}
+
+// idOf returns the id of a key.
+func (s *service) idOf(key string) string {
+	s.t.Helper()
+	_, id, err := s.store.FindKey(s.t.Context(), key)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return id.String()
+}
+
+func TestKeysAreNeverLogged(t *testing.T) {
+	t.Parallel()
+	var logs lockedBuffer
+	s := guarded(t, func(c *Config) {
+		c.Log = slog.New(slog.NewTextHandler(&logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	key := s.key("default", RoleEditor)
+	editor := s.with(key)
+	editor.create(minimal("n"))
+	editor.do("GET", "/v1/jobs/other", "").want(404)
+	editor.do("POST", "/v1/jobs", `{`).want(400)
+	s.with(key+"x").do("GET", "/v1/jobs", "").want(401)
+	s.store.Close() // what is asked of the database fails from now on
+	editor.do("GET", "/v1/jobs", "")
+	s.with(key+"y").do("GET", "/v1/jobs", "")
+	if text := logs.String(); strings.Contains(text, strings.Split(key, "_")[2]) || !strings.Contains(text, "request") {
+		t.Errorf("logged %s", text)
+	}
+}
+
+// A flood of wrong keys neither fills the memory nor reaches the database at full speed, and keys that are known go on
+// working.
+func TestAFloodOfWrongKeysLocksNobodyOut(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	viewer := s.as("default", RoleViewer)
+	viewer.do("GET", "/v1/jobs", "").want(200)
+	before := s.store.Pool().Stat().AcquireCount()
+	began, refused := time.Now(), 0
+	const flood = 3 * burstOfAddress
+	for i := range flood {
+		r := s.do("GET", "/v1/jobs", "", fmt.Sprintf("Authorization: Bearer punctual_%016x_%043d", i, i))
+		if r.status == 429 {
+			r.code(CodeRateLimited)
+			refused++
+			if r.header.Get("Retry-After") == "" {
+				t.Fatal("no Retry-After")
+			}
+			continue
+		}
+		r.code(CodeUnauthenticated)
+	}
+	looked := s.store.Pool().Stat().AcquireCount() - before
+	if most := int64(burstOfAddress + unknownOfAddress*(time.Since(began).Seconds()+1)); looked > most {
+		t.Errorf("%d of %d wrong keys were looked for, at most %d", looked, flood, most)
+	}
+	if time.Since(began) < 5*time.Second && refused == 0 {
+		t.Error("none were refused")
+	}
+	until(t, "what is known of the key to lapse", func() bool { viewer.do("GET", "/v1/jobs", "").want(200); return time.Since(began) > remembered })
+}
+
+func TestTheFloodgateCountsByAddressAndAll(t *testing.T) {
+	t.Parallel()
+	var f *floodgate
+	admitted := func(n int, from func(i int) netip.Addr) (yes int, took time.Duration) {
+		began := time.Now()
+		for i := range n {
+			if f.admits(from(i)) {
+				yes++
+			}
+		}
+		return yes, time.Since(began)
+	}
+	one := func(int) netip.Addr { return netip.MustParseAddr("192.0.2.1") }
+	network := func(i int) netip.Addr { return netip.AddrFrom16([16]byte{0x20, 1, 15: byte(i)}) }
+	many := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}) }
+	for name, c := range map[string]struct {
+		from        func(int) netip.Addr
+		rate, burst float64
+	}{
+		"one address":         {one, unknownOfAddress, burstOfAddress},
+		"one network of IPv6": {network, unknownOfAddress, burstOfAddress},
+		"many addresses":      {many, unknownOfAll, burstOfAll},
+	} {
+		f = newFloodgate()
+		yes, took := admitted(3*burstOfAll, c.from)
+		if most := c.burst + c.rate*took.Seconds() + 1; float64(yes) < c.burst || float64(yes) > most {
+			t.Errorf("%s: %d admitted, want %v to %v", name, yes, c.burst, most)
+		}
+	}
+	f = newFloodgate()
+	admitted(burstOfAddress+1, one)
+	if !f.admits(many(1)) {
+		t.Error("another address is kept out")
+	}
+	admitted(2*mostAddresses, many)
+	if f.of.Len() > mostAddresses {
+		t.Errorf("%d addresses are kept", f.of.Len())
+	}
+}

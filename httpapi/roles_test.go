@@ -1,0 +1,165 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"punctual/store"
+)
+
+// The roles that suffice for an operation are those that roleOf says, on every route of the document.
+func TestEveryOperationNeedsItsRole(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	for _, role := range Roles {
+		caller := s.as("default", role)
+		for _, r := range routes(t) {
+			needed := roleOf[r.id]
+			path := r.path
+			for _, parameter := range r.parameters {
+				path = strings.Replace(path, "{"+parameter+"}", uuid.NewString(), 1)
+			}
+			got := caller.do(r.method, path, "")
+			if got.status == http.StatusForbidden {
+				p := got.code(CodeForbidden)
+				if role.includes(needed) || !strings.Contains(p.Detail, "the role "+string(needed)) || !strings.Contains(p.Detail, "is "+string(role)) {
+					t.Errorf("%s as %s: %s", r.id, role, p.Detail)
+				}
+			} else if !role.includes(needed) {
+				t.Errorf("%s as %s: %d", r.id, role, got.status)
+			}
+			if needed == RoleNone && got.status != http.StatusUnauthorized {
+				t.Errorf("%s without a run token: %d", r.id, got.status)
+			}
+			if needed != RoleNone {
+				s.do(r.method, path, "").code(CodeUnauthenticated)
+			}
+		}
+	}
+}
+
+func TestRolesAreThoseOfOperations(t *testing.T) {
+	t.Parallel()
+	there := map[string]bool{}
+	for _, r := range routes(t) {
+		there[r.id] = true
+	}
+	for id, role := range roleOf {
+		if !there[id] {
+			t.Errorf("roleOf has a line for %s, which is no operation", id)
+		}
+		if role != RoleNone && !slices.Contains(Roles, role) {
+			t.Errorf("%s needs %q", id, role)
+		}
+	}
+	s := &server{}
+	s.api = huma.NewAPI(humaConfig(), nopAdapter{})
+	register(s, huma.Operation{OperationID: "frobnicate", Method: "GET", Path: "/v1/frobnicate"}, func(context.Context, int32, *struct{}) (*struct{}, error) { return nil, nil })
+	if diff := cmp.Diff([]string{"frobnicate"}, s.missing); diff != "" {
+		t.Error(diff)
+	}
+}
+
+type nopAdapter struct{ huma.Adapter }
+
+func (nopAdapter) Handle(*huma.Operation, func(huma.Context)) {}
+
+// A table of docs/security.md says which operations need which role.
+func TestTheRolesAreDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Roles\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	documented := map[string]Role{}
+	for _, line := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|.*$").FindAllStringSubmatch(section, -1) {
+		for _, id := range regexp.MustCompile("`([a-z-]+)`").FindAllStringSubmatch(strings.SplitN(line[0], "|", 3)[2], -1) {
+			documented[id[1]] = Role(strings.Replace(line[1], "none", "", 1))
+		}
+	}
+	if diff := cmp.Diff(roleOf, documented); diff != "" {
+		t.Errorf("docs/security.md has other roles (- code, + docs):\n%s", diff)
+	}
+}
+
+func TestWhatIsOpenAndWhatIsNot(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	for _, path := range []string{"/", "/healthz", "/readyz", "/docs", "/docs.css", "/openapi.json", "/openapi-3.0.json"} {
+		s.do("GET", path, "").want(200)
+	}
+	s.do("GET", "/metrics", "").code(CodeUnauthenticated)
+	s.as("default", RoleAdmin).do("GET", "/metrics", "").code(CodeForbidden)
+	s.as("default", RoleOperator).do("GET", "/metrics", "").want(200)
+	s.do("GET", "/nothing", "").code(CodeNoRoute)
+	serve(t).do("GET", "/metrics", "").want(200)
+}
+
+func TestTargetsNeedNoKey(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	s.tenant("alpha")
+	path, token := s.as("alpha", RoleEditor).working("n")
+	s.do("POST", path+"/heartbeat", `{"progress":1}`, token).want(200)
+	s.do("GET", path+"/progress", "", token).want(200)
+	s.do("POST", path+"/heartbeat", "").code(CodeRunToken)
+	s.with("punctual_wrong").do("POST", path+"/complete", "", token).want(200)
+}
+
+func TestSubmittersCreateOneShotsOnly(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	submitter := s.as("default", RoleSubmitter)
+	job := func(name, schedule string) string {
+		return `{"name":"` + name + `","target":{"url":"http://example.com"}` + schedule + `}`
+	}
+	const cron, every, in, at = `,"schedule":{"cron":"0 3 * * *"}`, `,"schedule":{"every":"1h"}`, `,"schedule":{"delay":"1h"}`, `,"schedule":{"at":"2099-01-01T00:00:00Z"}`
+	submitter.create(job("delay", in))
+	submitter.create(job("at", at))
+	for _, schedule := range []string{cron, every, ""} {
+		p := submitter.do("POST", "/v1/jobs", job("n", schedule)).code(CodeForbidden)
+		if !strings.Contains(p.Detail, "one-shots") || !slices.Equal(locations(p), []string{"body.schedule"}) {
+			t.Errorf("%s: %+v", schedule, p)
+		}
+	}
+	batch := func(conflict string, jobs ...string) string {
+		return fmt.Sprintf(`{"jobs":[%s],"on_conflict":%q}`, strings.Join(jobs, ","), conflict)
+	}
+	submitter.do("POST", "/v1/jobs/batch", batch("error", job("b1", in), job("b2", at))).want(201)
+	submitter.do("POST", "/v1/jobs/batch", batch("skip", job("b1", in), job("b3", at))).want(201)
+	if p := submitter.do("POST", "/v1/jobs/batch", batch("skip", job("b4", in), job("b5", cron))).code(CodeForbidden); !slices.Equal(locations(p), []string{"body.jobs[1].schedule"}) {
+		t.Errorf("%+v", p)
+	}
+	if p := submitter.do("POST", "/v1/jobs/batch", batch("replace", job("b1", in))).code(CodeForbidden); !slices.Equal(locations(p), []string{"body.on_conflict"}) {
+		t.Errorf("%+v", p)
+	}
+	submitter.do("POST", "/v1/jobs", `{"name":"n","schedule":{"cron":"61 * * * *"},"target":{"url":"http://example.com"}}`).code(CodeInvalid)
+	submitter.do("POST", "/v1/jobs/at/trigger", "").want(202)
+	s.as("default", RoleEditor).create(job("cron", cron))
+}
+
+func TestWritesAreTheCallers(t *testing.T) {
+	t.Parallel()
+	c := caller{actor: store.Actor{Kind: store.ActorKey, Name: "k"}, role: RoleViewer}
+	if got := callerOf(c.within(t.Context())); got != c {
+		t.Errorf("%+v", got)
+	}
+	s := guarded(t)
+	key := into[NewKey](s.as("default", RoleAdmin).do("POST", "/v1/api-keys", `{"name":"first","role":"admin"}`).want(201))
+	second := into[NewKey](s.with(key.Secret).do("POST", "/v1/api-keys", `{"name":"second","role":"viewer"}`).want(201))
+	if second.CreatedBy != "key:"+key.ID.String() {
+		t.Errorf("made by %s", second.CreatedBy)
+	}
+}

@@ -1,0 +1,167 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"punctual/scheduler"
+	"punctual/store"
+)
+
+func (s *server) secretRoutes() {
+	register(s, huma.Operation{
+		OperationID: "list-secrets", Method: http.MethodGet, Path: "/v1/secrets", Tags: []string{tagSecrets},
+		Summary: "List secrets", Description: "Newest first; their names, never their values.", Errors: []int{422},
+	}, s.listSecrets)
+
+	register(s, huma.Operation{
+		OperationID: "get-secret", Method: http.MethodGet, Path: "/v1/secrets/{secret}", Tags: []string{tagSecrets},
+		Summary: "Get a secret", Description: "What may be known of it: not its value.", Errors: []int{404},
+	}, s.getSecret)
+
+	op := register(s, huma.Operation{
+		OperationID: "put-secret", Method: http.MethodPut, Path: "/v1/secrets/{secret}", Tags: []string{tagSecrets},
+		Summary: "Make or replace a secret", MaxBodyBytes: maxBody,
+		Description: "Stored encrypted, and shown to nobody again. Another value is used by all jobs that refer to it within 10 seconds; the same value and description change nothing.",
+		Errors:      []int{400, 413, 415, 422},
+	}, s.putSecret)
+	describeBody[SecretInput](s, op, true, exampleSecretInput, mediaJSON)
+	created := *op.Responses["200"]
+	created.Description = "Created"
+	op.Responses["201"] = &created
+
+	register(s, huma.Operation{
+		OperationID: "delete-secret", Method: http.MethodDelete, Path: "/v1/secrets/{secret}", Tags: []string{tagSecrets},
+		Summary: "Delete a secret", Description: "Not while active or paused jobs refer to it: 409, naming up to ten of them.", Errors: []int{404, 409},
+	}, s.deleteSecret)
+}
+
+// Secret is what may be known of a secret.
+type Secret struct {
+	Name        string    `json:"name" doc:"What definitions call it by." example:"billing-token"`
+	Description string    `json:"description" doc:"For people." example:"of the billing team"`
+	Version     int32     `json:"version" doc:"Counts its values." example:"2"`
+	CreatedAt   time.Time `json:"created_at" doc:"When it was made."`
+	UpdatedAt   time.Time `json:"updated_at" doc:"When it was last changed."`
+}
+
+// SecretList is one page of secrets.
+type SecretList struct {
+	Data       []Secret `json:"data" doc:"The secrets of this page."`
+	NextCursor *string  `json:"next_cursor" doc:"The cursor of the next page; null on the last one."`
+}
+
+// SecretInput is the body that makes or replaces a secret.
+type SecretInput struct {
+	Value       scheduler.Hidden `json:"value" minLength:"1" maxLength:"65536" doc:"The secret: UTF-8 of at most 64 KiB. It is never shown." example:"s3cr3t"`
+	Description string           `json:"description,omitempty" maxLength:"1024" doc:"For people." example:"of the billing team"`
+}
+
+// maxSecret bounds the value of a secret, in bytes: a chain of certificates and its key have room in it.
+const maxSecret = 64 << 10
+
+func (in SecretInput) validate() []FieldError {
+	var errors []FieldError
+	switch value := in.Value.Value(); {
+	case in.Value.IsZero():
+		errors = append(errors, FieldError{"body.value", "is required"})
+	case value == scheduler.Mask:
+		errors = append(errors, FieldError{"body.value", `"***" is the mask, not the value: write the value`})
+	case len(value) > maxSecret:
+		errors = append(errors, FieldError{"body.value", fmt.Sprintf("%d bytes; at most %d (64 KiB)", len(value), maxSecret)})
+	}
+	switch {
+	case len(in.Description) > maxNote:
+		errors = append(errors, FieldError{"body.description", fmt.Sprintf("%d bytes; at most %d", len(in.Description), maxNote)})
+	case strings.ContainsRune(in.Description, 0):
+		errors = append(errors, FieldError{"body.description", "must not hold NUL characters"})
+	}
+	return errors
+}
+
+// SecretRef is the input of operations on one secret.
+type SecretRef struct {
+	Name string `path:"secret" doc:"Name of the secret." example:"billing-token"`
+}
+
+// exists returns ErrNotFound for what can be the name of none.
+func (r SecretRef) exists() error {
+	if !scheduler.SecretNameForm.MatchString(r.Name) {
+		return store.ErrNotFound
+	}
+	return nil
+}
+
+func showSecret(r store.SecretRecord) Secret {
+	return Secret{Name: r.Name, Description: r.Description, Version: r.Version, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC()}
+}
+
+type listSecretsInput struct{ Paging }
+
+type secretListAnswer struct{ Body SecretList }
+
+func (s *server) listSecrets(ctx context.Context, tenant int32, in *listSecretsInput) (*secretListAnswer, error) {
+	records, next, err := s.Store.ListSecrets(ctx, tenant, in.page())
+	if err != nil {
+		return nil, err
+	}
+	list := SecretList{Data: make([]Secret, len(records)), NextCursor: orNull(next)}
+	for i, r := range records {
+		list.Data[i] = showSecret(r)
+	}
+	return &secretListAnswer{list}, nil
+}
+
+type secretAnswer struct {
+	Status int
+	Body   Secret
+}
+
+type oneSecretInput struct{ SecretRef }
+
+func (s *server) getSecret(ctx context.Context, tenant int32, in *oneSecretInput) (*secretAnswer, error) {
+	if err := in.exists(); err != nil {
+		return nil, err
+	}
+	record, err := s.Store.GetSecret(ctx, tenant, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	return &secretAnswer{http.StatusOK, showSecret(record)}, nil
+}
+
+type putSecretInput struct {
+	SecretRef
+	Request body[SecretInput]
+}
+
+func (s *server) putSecret(ctx context.Context, tenant int32, in *putSecretInput) (*secretAnswer, error) {
+	problems := in.Request.value.validate()
+	if in.exists() != nil {
+		problems = append(problems, FieldError{"path.secret", "must be 1 to 128 letters, digits and . _ : -, the first a letter or digit"})
+	}
+	if err := in.Request.check(problems...); err != nil {
+		return nil, err
+	}
+	record, created, err := s.Store.PutSecret(ctx, tenant, in.Name, in.Request.value.Value.Value(), in.Request.value.Description)
+	if err != nil {
+		return nil, err
+	}
+	out := &secretAnswer{http.StatusOK, showSecret(record)}
+	if created {
+		out.Status = http.StatusCreated
+	}
+	return out, nil
+}
+
+func (s *server) deleteSecret(ctx context.Context, tenant int32, in *oneSecretInput) (*struct{}, error) {
+	if err := in.exists(); err != nil {
+		return nil, err
+	}
+	return nil, s.Store.DeleteSecret(ctx, tenant, in.Name)
+}

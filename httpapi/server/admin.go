@@ -1,0 +1,231 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os/user"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"punctual/httpapi"
+	"punctual/scheduler"
+	"punctual/store"
+)
+
+// AdminConfig is what the commands need that administer keys and tenants in the database itself.
+type AdminConfig struct {
+	DatabaseURL string
+	Out, Notes  io.Writer // what was asked for, and what is said besides
+}
+
+// NewKey is what `punctual keys create` makes a key of.
+type NewKey struct {
+	Tenant, Role, Name string
+	Expires            time.Duration // 0: never
+}
+
+// administer runs work on the database, in the name of whoever is logged in.
+func administer(ctx context.Context, c AdminConfig, work func(context.Context, *store.Store) error) error {
+	db, err := store.Open(ctx, store.Options{DatabaseURL: c.DatabaseURL, MaxConns: 2, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if err := db.CheckSchema(ctx); err != nil {
+		return err
+	}
+	return work(store.WithActor(ctx, store.Actor{Kind: store.ActorCommand, Name: login()}), db)
+}
+
+// login is the name of the user of the operating system.
+func login() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return "unknown"
+}
+
+// CreateKey makes an API key and prints it.
+func CreateKey(ctx context.Context, c AdminConfig, n NewKey) error {
+	expires := scheduler.Duration{}
+	if n.Expires != 0 {
+		expires = scheduler.DurationOf(n.Expires)
+	}
+	if err := httpapi.CheckNewKey(n.Name, httpapi.Role(n.Role), expires); err != nil {
+		return err
+	}
+	return administer(ctx, c, func(ctx context.Context, db *store.Store) error {
+		tenant, err := tenantNamed(ctx, db, n.Tenant)
+		if err != nil {
+			return err
+		}
+		key, made, err := db.CreateKey(ctx, tenant, store.NewKey{Name: n.Name, Role: n.Role, Lifetime: n.Expires})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(c.Notes, "key %s (%s) of tenant %s with the role %s, %s; it is not shown again:\n", made.ID, made.Name, made.Tenant, made.Role, validity(made))
+		_, err = fmt.Fprintln(c.Out, key)
+		return err
+	})
+}
+
+func validity(k store.KeyRecord) string {
+	if k.ExpiresAt == nil {
+		return "until it is revoked"
+	}
+	return "until " + k.ExpiresAt.Format(time.RFC3339)
+}
+
+func tenantNamed(ctx context.Context, db *store.Store, name string) (int32, error) {
+	id, err := db.TenantID(ctx, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, fmt.Errorf("--tenant: there is no tenant %q; `punctual tenants list` lists those there are", name)
+	}
+	return id, err
+}
+
+// ListKeys prints the keys of a tenant.
+func ListKeys(ctx context.Context, c AdminConfig, tenant string) error {
+	return administer(ctx, c, func(ctx context.Context, db *store.Store) error {
+		id, err := tenantNamed(ctx, db, tenant)
+		if err != nil {
+			return err
+		}
+		w := tabwriter.NewWriter(c.Out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "ID\tPREFIX\tROLE\tNAME\tCREATED\tBY\tEXPIRES\tLAST USED\tREVOKED")
+		page := store.Page{Limit: 500}
+		for {
+			keys, next, err := db.ListKeys(ctx, id, page)
+			if err != nil {
+				return err
+			}
+			for _, k := range keys {
+				fmt.Fprintf(w, "%s\tpunctual_%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Prefix, k.Role, k.Name, orDash(&k.CreatedAt), k.CreatedBy,
+					orDash(k.ExpiresAt), orDash(k.LastUsedAt), orDash(k.RevokedAt))
+			}
+			if next == "" {
+				return w.Flush()
+			}
+			page.Cursor = next
+		}
+	})
+}
+
+func orDash(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.Format(time.RFC3339)
+}
+
+// RevokeKey revokes the key of an id or prefix.
+func RevokeKey(ctx context.Context, c AdminConfig, ref string) error {
+	return administer(ctx, c, func(ctx context.Context, db *store.Store) error {
+		tenant, id, err := db.FindKey(ctx, ref)
+		if errors.Is(err, store.ErrNotFound) {
+			return errors.New("there is no key of that id or prefix; `punctual keys list` lists those there are")
+		}
+		if err == nil {
+			err = db.RevokeKey(ctx, tenant, id)
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(c.Notes, "key %s is revoked\n", id)
+		return nil
+	})
+}
+
+// CreateTenant makes a tenant with the limits that are given, by their names in the API.
+func CreateTenant(ctx context.Context, c AdminConfig, name string, limits map[string]string) error {
+	if err := httpapi.CheckTenantName(name); err != nil {
+		return err
+	}
+	settings, err := httpapi.TenantSettingsOf(store.TenantSettings{Weight: 1}, limits)
+	if err != nil {
+		return err
+	}
+	return administer(ctx, c, func(ctx context.Context, db *store.Store) error {
+		t, err := db.CreateTenant(ctx, name, settings)
+		if err != nil {
+			return err
+		}
+		return printTenants(c.Out, t)
+	})
+}
+
+// SetTenant changes the limits of a tenant that are given.
+func SetTenant(ctx context.Context, c AdminConfig, name string, limits map[string]string) error {
+	return administer(ctx, c, func(ctx context.Context, db *store.Store) error {
+		t, err := db.EditTenant(ctx, name, func(now store.TenantRecord) (store.TenantSettings, error) {
+			return httpapi.TenantSettingsOf(now.TenantSettings, limits)
+		})
+		if err != nil {
+			return err
+		}
+		return printTenants(c.Out, t)
+	})
+}
+
+// ListTenants prints all tenants.
+func ListTenants(ctx context.Context, c AdminConfig) error {
+	return administer(ctx, c, func(ctx context.Context, db *store.Store) error {
+		var all []store.TenantRecord
+		after := ""
+		for {
+			tenants, more, err := db.ListTenants(ctx, after, 500)
+			if err != nil {
+				return err
+			}
+			all = append(all, tenants...)
+			if !more {
+				return printTenants(c.Out, all...)
+			}
+			after = tenants[len(tenants)-1].Name
+		}
+	})
+}
+
+func printTenants(out io.Writer, tenants ...store.TenantRecord) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tWEIGHT\tJOBS\tCONCURRENT RUNS\tRUNS/S\tREQUESTS/S\tMIN INTERVAL\tALLOWED TARGETS")
+	for _, t := range tenants {
+		interval, networks := "-", "-"
+		if t.MinInterval != nil {
+			interval = t.MinInterval.String()
+		}
+		if len(t.AllowedTargets) > 0 {
+			var list []string
+			for _, network := range t.AllowedTargets {
+				list = append(list, network.String())
+			}
+			networks = strings.Join(list, ",")
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Name, t.Weight, limit(t.MaxJobs), limit(t.MaxConcurrentRuns),
+			limit(t.MaxRunsPerSecond), limit(t.MaxRequestsPerSecond), interval, networks)
+	}
+	return w.Flush()
+}
+
+func limit(n *int) string {
+	if n == nil {
+		return "-"
+	}
+	return strconv.Itoa(*n)
+}
+
+// DeleteTenant deletes a tenant that has no jobs left.
+func DeleteTenant(ctx context.Context, c AdminConfig, name string) error {
+	return administer(ctx, c, func(ctx context.Context, db *store.Store) error {
+		if err := db.DeleteTenant(ctx, name); err != nil {
+			return err
+		}
+		fmt.Fprintf(c.Notes, "tenant %s is deleted\n", name)
+		return nil
+	})
+}

@@ -1,0 +1,46 @@
+package server
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+
+	"punctual/scheduler/delivery/guard"
+	"punctual/store"
+)
+
+// newGuard returns what decides which addresses callbacks may go to. What Punctual itself listens at and connects to is
+// never among them, but for `punctual dev`, whose API listens where the target of the sample jobs does.
+func newGuard(c Config, db *store.Store, listens net.Addr) *guard.Guard {
+	g := guard.New(c.AllowTargets)
+	if tcp, ok := listens.(*net.TCPAddr); ok && !c.CallsItself {
+		at := []netip.AddrPort{tcp.AddrPort()}
+		g.Protect("the API of this replica", func() []netip.AddrPort { return at })
+	}
+	g.Protect("the database of this replica", db.Endpoints)
+	return g
+}
+
+// readCAs returns the system's certificate authorities and those of a file; nil, which means the system's, without one.
+func readCAs(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("--target-ca-file: %w", err)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("--target-ca-file: reading the system's authorities: %w", err)
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("--target-ca-file %s: %w", file, errNoCertificates)
+	}
+	return pool, nil
+}
+
+var errNoCertificates = errors.New("holds no certificate; it must be PEM, with lines of -----BEGIN CERTIFICATE-----")

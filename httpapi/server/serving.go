@@ -1,0 +1,72 @@
+package server
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// newServer returns what serves the API, with a bound on whatever a client may do slowly or at length.
+func newServer(handler http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+}
+
+// mostConnections to the API may be open at once. They cost 10 to 20 KB each, and descriptors that callbacks need too.
+const mostConnections = 4096
+
+// bounded closes connections at once while there are so many open, so that clients hear of it and may go to another
+// replica; left waiting to be accepted, they would not.
+func bounded(l net.Listener, most int32, log *slog.Logger) net.Listener {
+	return &boundedListener{Listener: l, most: most, log: log}
+}
+
+type boundedListener struct {
+	net.Listener
+	most int32
+	log  *slog.Logger
+	open atomic.Int32
+	told time.Time // when the log was last told, by Accept, which is called by one goroutine
+}
+
+func (l *boundedListener) Accept() (net.Conn, error) {
+	for {
+		nc, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if l.open.Add(1) <= l.most {
+			return &boundedConn{Conn: nc, done: sync.OnceFunc(func() { l.open.Add(-1) })}, nil
+		}
+		l.open.Add(-1)
+		_ = nc.Close()
+		if time.Since(l.told) > time.Minute {
+			l.told = time.Now()
+			l.log.Warn("the API has as many connections open as it may; others are closed at once", "open", l.most)
+		}
+	}
+}
+
+type boundedConn struct {
+	net.Conn
+	done func()
+}
+
+func (c *boundedConn) Close() error {
+	c.done()
+	return c.Conn.Close()
+}
+
+// CloseWrite lets the server end its answer to a request that it does not read to the end, without which the client may
+// never see it.
+func (c *boundedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}

@@ -1,0 +1,345 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	jsonpatch "github.com/evanphx/json-patch/v5"
+
+	"punctual/scheduler"
+	"punctual/store"
+)
+
+func tenantPath(name string) string { return "/v1/tenants/" + name }
+
+func (s *server) tenantRoutes() {
+	register(s, huma.Operation{
+		OperationID: "get-own-tenant", Method: http.MethodGet, Path: "/v1/tenant", Tags: []string{tagTenants},
+		Summary: "Get the tenant of the caller", Description: "With its limits and what it uses of them.",
+	}, s.getOwnTenant)
+	register(s, huma.Operation{
+		OperationID: "list-tenants", Method: http.MethodGet, Path: "/v1/tenants", Tags: []string{tagTenants},
+		Summary: "List tenants", Description: "By name, in the order of its bytes.", Errors: []int{422},
+	}, s.listTenants)
+	op := register(s, huma.Operation{
+		OperationID: "create-tenant", Method: http.MethodPost, Path: "/v1/tenants", Tags: []string{tagTenants},
+		Summary: "Make a tenant", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBody,
+		Description: "A limit that is absent does not exist.", Errors: []int{400, 409, 413, 415, 422},
+	}, s.createTenant)
+	describeBody[TenantInput](s, op, true, exampleTenantInput, mediaJSON)
+	register(s, huma.Operation{
+		OperationID: "get-tenant", Method: http.MethodGet, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
+		Summary: "Get a tenant", Description: "With what it uses of its limits.", Errors: []int{404},
+	}, s.getTenant)
+	op = register(s, huma.Operation{
+		OperationID: "patch-tenant", Method: http.MethodPatch, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
+		Summary: "Change a tenant", MaxBodyBytes: maxBody,
+		Description: "A JSON merge patch (RFC 7396): what is absent stays, null lifts a limit. Replicas go by it within two seconds.",
+		Errors:      []int{400, 404, 413, 415, 422},
+	}, s.patchTenant)
+	describeBody[TenantSettings](s, op, true, exampleTenantPatch, mediaPatch, mediaJSON)
+	register(s, huma.Operation{
+		OperationID: "delete-tenant", Method: http.MethodDelete, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
+		Summary:     "Delete a tenant",
+		Description: "Revokes its keys. One that has active or paused jobs answers 409, and so does default. Its history stays until retention takes it, and its name can be used again.",
+		Errors:      []int{404, 409},
+	}, s.deleteTenant)
+}
+
+// TenantSettings is what operators decide about a tenant.
+type TenantSettings struct {
+	Weight               *int               `json:"weight,omitempty" minimum:"1" maximum:"1000" doc:"Its share of the worker slots while several tenants wait for them: with twice the weight of another, twice as many. Absent: 1." example:"1"`
+	MaxJobs              *int               `json:"max_jobs,omitempty" minimum:"1" maximum:"2147483647" doc:"How many active and paused jobs it may have." example:"10000"`
+	MaxConcurrentRuns    *int               `json:"max_concurrent_runs,omitempty" minimum:"1" maximum:"2147483647" doc:"How many of its runs all replicas together may be sending at once; others wait." example:"100"`
+	MaxRunsPerSecond     *int               `json:"max_runs_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"How many of its attempts all replicas together may start in a second; others wait." example:"50"`
+	MaxRequestsPerSecond *int               `json:"max_requests_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"How many API requests all replicas together answer it in a second; others get 429." example:"200"`
+	MinInterval          scheduler.Duration `json:"min_interval,omitzero" doc:"Shortest time between two slots of one of its jobs." example:"1m"`
+	AllowedTargets       []string           `json:"allowed_targets,omitempty" maxItems:"100" doc:"Networks that its jobs may call although they are not public, beside those that the deployment allows everybody." example:"[\"10.20.0.0/16\"]"`
+}
+
+const (
+	largestWeight  = 1000
+	mostNetworks   = 100
+	longestMinimum = 366 * 24 * time.Hour
+)
+
+func (t TenantSettings) validate() []FieldError {
+	var errors []FieldError
+	for _, limit := range []struct {
+		name  string
+		value *int
+		most  int
+	}{
+		{"weight", t.Weight, largestWeight},
+		{"max_jobs", t.MaxJobs, math.MaxInt32},
+		{"max_concurrent_runs", t.MaxConcurrentRuns, math.MaxInt32},
+		{"max_runs_per_second", t.MaxRunsPerSecond, math.MaxInt32},
+		{"max_requests_per_second", t.MaxRequestsPerSecond, math.MaxInt32},
+	} {
+		if limit.value != nil && (*limit.value < 1 || *limit.value > limit.most) {
+			errors = append(errors, FieldError{"body." + limit.name, fmt.Sprintf("%d is outside 1 to %d", *limit.value, limit.most)})
+		}
+	}
+	if !t.MinInterval.IsZero() {
+		errors = append(errors, span("body.min_interval", t.MinInterval, time.Second, longestMinimum)...)
+	}
+	if len(t.AllowedTargets) > mostNetworks {
+		errors = append(errors, FieldError{"body.allowed_targets", fmt.Sprintf("%d networks; at most %d", len(t.AllowedTargets), mostNetworks)})
+	}
+	for i, network := range t.AllowedTargets {
+		if problem := badNetwork(network); problem != "" {
+			errors = append(errors, FieldError{fmt.Sprintf("body.allowed_targets[%d]", i), problem})
+		}
+	}
+	return errors
+}
+
+// badNetwork returns what is wrong with a network in CIDR notation.
+func badNetwork(text string) string {
+	prefix, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%q is not a network; write one such as 10.20.0.0/16 or fd00::/8", clip(text))
+	case prefix != prefix.Masked():
+		return fmt.Sprintf("%s has bits behind its length; did you mean %s?", prefix, prefix.Masked())
+	case prefix.Addr().Is4In6():
+		return fmt.Sprintf("%s is a network of IPv4 in the notation of IPv6; write it as one of IPv4", prefix)
+	}
+	return ""
+}
+
+// settings returns them as the store has them; they are valid.
+func (t TenantSettings) settings() store.TenantSettings {
+	settings := store.TenantSettings{
+		Weight: 1, MaxJobs: t.MaxJobs, MaxConcurrentRuns: t.MaxConcurrentRuns,
+		MaxRunsPerSecond: t.MaxRunsPerSecond, MaxRequestsPerSecond: t.MaxRequestsPerSecond,
+	}
+	if t.Weight != nil {
+		settings.Weight = *t.Weight
+	}
+	if !t.MinInterval.IsZero() {
+		interval := t.MinInterval.Value()
+		settings.MinInterval = &interval
+	}
+	for _, network := range t.AllowedTargets {
+		settings.AllowedTargets = append(settings.AllowedTargets, netip.MustParsePrefix(network))
+	}
+	return settings
+}
+
+// settingsOf is what makes a tenant of those settings.
+func settingsOf(t store.TenantSettings) TenantSettings {
+	settings := TenantSettings{
+		Weight: &t.Weight, MaxJobs: t.MaxJobs, MaxConcurrentRuns: t.MaxConcurrentRuns,
+		MaxRunsPerSecond: t.MaxRunsPerSecond, MaxRequestsPerSecond: t.MaxRequestsPerSecond,
+	}
+	if t.MinInterval != nil {
+		settings.MinInterval = scheduler.DurationOf(*t.MinInterval)
+	}
+	for _, network := range t.AllowedTargets {
+		settings.AllowedTargets = append(settings.AllowedTargets, network.String())
+	}
+	return settings
+}
+
+// TenantInput is the body that makes a tenant.
+type TenantInput struct {
+	Name string `json:"name" doc:"Unique among tenants; it stays." example:"billing"`
+	TenantSettings
+}
+
+// readOnly are the fields of Tenant that a request may not set.
+func (TenantSettings) readOnly() []string { return []string{"created_at", "updated_at", "usage"} }
+
+func (t TenantInput) validate() []FieldError {
+	errors := t.TenantSettings.validate()
+	if !nameForm.MatchString(t.Name) {
+		errors = append(errors, FieldError{"body.name", fmt.Sprintf("%q is not 1 to 128 letters, digits, dots, underscores, colons and dashes that begin with a letter or digit", clip(t.Name))})
+	}
+	return errors
+}
+
+// Tenant is an owner of jobs. A limit that is null does not exist.
+type Tenant struct {
+	Name                 string    `json:"name" doc:"Its name." example:"billing"`
+	Weight               int       `json:"weight" doc:"Its share of the worker slots while several tenants wait for them." example:"1"`
+	MaxJobs              *int      `json:"max_jobs" doc:"How many active and paused jobs it may have." example:"10000"`
+	MaxConcurrentRuns    *int      `json:"max_concurrent_runs" doc:"How many of its runs all replicas together may be sending at once." example:"100"`
+	MaxRunsPerSecond     *int      `json:"max_runs_per_second" doc:"How many of its attempts all replicas together may start in a second." example:"50"`
+	MaxRequestsPerSecond *int      `json:"max_requests_per_second" doc:"How many API requests all replicas together answer it in a second." example:"200"`
+	MinInterval          *string   `json:"min_interval" doc:"Shortest time between two slots of one of its jobs." example:"1m0s"`
+	AllowedTargets       []string  `json:"allowed_targets" doc:"Networks that its jobs may call although they are not public, beside those that the deployment allows everybody." example:"[\"10.20.0.0/16\"]"`
+	CreatedAt            time.Time `json:"created_at" doc:"When it was made."`
+	UpdatedAt            time.Time `json:"updated_at" doc:"When its settings were last changed."`
+}
+
+// TenantUsage is what a tenant uses of its limits.
+type TenantUsage struct {
+	Jobs int `json:"jobs" doc:"How many active and paused jobs it has now." example:"812"`
+}
+
+// TenantWithUsage is a tenant and what it uses of its limits.
+type TenantWithUsage struct {
+	Tenant
+	Usage TenantUsage `json:"usage" doc:"What it uses."`
+}
+
+func showTenant(t store.TenantRecord) Tenant {
+	settings := settingsOf(t.TenantSettings)
+	shown := Tenant{
+		Name: t.Name, Weight: t.Weight, MaxJobs: t.MaxJobs, MaxConcurrentRuns: t.MaxConcurrentRuns, MaxRunsPerSecond: t.MaxRunsPerSecond,
+		MaxRequestsPerSecond: t.MaxRequestsPerSecond, MinInterval: orNull(settings.MinInterval.String()), AllowedTargets: settings.AllowedTargets,
+		CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
+	}
+	if shown.AllowedTargets == nil {
+		shown.AllowedTargets = []string{}
+	}
+	return shown
+}
+
+type tenantAnswer struct {
+	Location string `header:"Location" doc:"Path of the tenant, when it was made."`
+	Body     Tenant
+}
+
+type tenantUsageAnswer struct{ Body TenantWithUsage }
+
+type createTenantInput struct{ Request body[TenantInput] }
+
+func (s *server) createTenant(ctx context.Context, _ int32, in *createTenantInput) (*tenantAnswer, error) {
+	asked := in.Request.value
+	if err := in.Request.check(asked.validate()...); err != nil {
+		return nil, err
+	}
+	t, err := s.Store.CreateTenant(ctx, asked.Name, asked.settings())
+	if errors.Is(err, store.ErrTenantExists) {
+		return nil, newProblem(CodeNameTaken, sentence(store.ErrTenantExists), FieldError{"body.name", "is taken by another tenant"})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &tenantAnswer{tenantPath(t.Name), showTenant(t)}, nil
+}
+
+// TenantRef is the input of operations on one tenant.
+type TenantRef struct {
+	Tenant string `path:"tenant" doc:"Name of the tenant." example:"billing"`
+}
+
+// exists returns ErrNotFound for what can be the name of no tenant.
+func (t TenantRef) exists() error {
+	if !nameForm.MatchString(t.Tenant) {
+		return store.ErrNotFound
+	}
+	return nil
+}
+
+type oneTenantInput struct{ TenantRef }
+
+func (s *server) getTenant(ctx context.Context, _ int32, in *oneTenantInput) (*tenantUsageAnswer, error) {
+	if err := in.exists(); err != nil {
+		return nil, err
+	}
+	return s.withUsage(ctx)(s.Store.GetTenant(ctx, in.Tenant))
+}
+
+func (s *server) getOwnTenant(ctx context.Context, tenant int32, _ *struct{}) (*tenantUsageAnswer, error) {
+	return s.withUsage(ctx)(s.Store.GetTenantByID(ctx, tenant))
+}
+
+func (s *server) withUsage(ctx context.Context) func(store.TenantRecord, error) (*tenantUsageAnswer, error) {
+	return func(t store.TenantRecord, err error) (*tenantUsageAnswer, error) {
+		if err != nil {
+			return nil, err
+		}
+		jobs, err := s.Store.CountJobs(ctx, t.ID)
+		if err != nil {
+			return nil, err
+		}
+		return &tenantUsageAnswer{TenantWithUsage{showTenant(t), TenantUsage{Jobs: jobs}}}, nil
+	}
+}
+
+type listTenantsInput struct {
+	Limit  int    `query:"limit" default:"50" minimum:"1" maximum:"500" doc:"How many items at most."`
+	Cursor string `query:"cursor" maxLength:"256" doc:"next_cursor of the page before; stable while items are added."`
+}
+
+// TenantList is one page of tenants.
+type TenantList struct {
+	Data       []Tenant `json:"data" doc:"The tenants of this page."`
+	NextCursor *string  `json:"next_cursor" doc:"The cursor of the next page; null on the last one."`
+}
+
+type tenantListAnswer struct{ Body TenantList }
+
+// listTenants has names for cursors: whoever may list tenants may know them.
+func (s *server) listTenants(ctx context.Context, _ int32, in *listTenantsInput) (*tenantListAnswer, error) {
+	if in.Cursor != "" && !nameForm.MatchString(in.Cursor) {
+		return nil, &store.CursorError{Cursor: in.Cursor}
+	}
+	tenants, more, err := s.Store.ListTenants(ctx, in.Cursor, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	list := TenantList{Data: make([]Tenant, len(tenants))}
+	for i, t := range tenants {
+		list.Data[i] = showTenant(t)
+	}
+	if more {
+		list.NextCursor = &list.Data[len(tenants)-1].Name
+	}
+	return &tenantListAnswer{list}, nil
+}
+
+type patchTenantInput struct {
+	TenantRef
+	Request body[TenantSettings]
+}
+
+func (s *server) patchTenant(ctx context.Context, _ int32, in *patchTenantInput) (*tenantAnswer, error) {
+	if err := in.exists(); err != nil {
+		return nil, err
+	}
+	t, err := s.Store.EditTenant(ctx, in.Tenant, func(now store.TenantRecord) (store.TenantSettings, error) {
+		return patchedSettings(&in.Request, now.TenantSettings)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &tenantAnswer{Body: showTenant(t)}, nil
+}
+
+// patchedSettings returns what a patch makes of a tenant's settings, or everything that is wrong with it.
+func patchedSettings(patch *body[TenantSettings], now store.TenantSettings) (store.TenantSettings, error) {
+	if covered(patch.errors, "body") { // it is no object
+		return store.TenantSettings{}, patch.check()
+	}
+	current, err := render(settingsOf(now))
+	if err != nil {
+		return store.TenantSettings{}, err
+	}
+	result, err := jsonpatch.MergePatch(current, patch.raw)
+	if err != nil {
+		return store.TenantSettings{}, fmt.Errorf("merging the patch: %w", err)
+	}
+	var t TenantSettings
+	read := merged(patch.errors, decode(result, &t, false)...)
+	if all := merged(read, t.validate()...); len(all) > 0 {
+		return store.TenantSettings{}, invalid(all)
+	}
+	return t.settings(), nil
+}
+
+func (s *server) deleteTenant(ctx context.Context, _ int32, in *oneTenantInput) (*struct{}, error) {
+	if err := in.exists(); err != nil {
+		return nil, err
+	}
+	return nil, s.Store.DeleteTenant(ctx, in.Tenant)
+}

@@ -1,0 +1,73 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"punctual/scheduler"
+	"punctual/store"
+)
+
+// TenantSettingsOf returns what the flags of a command make of a tenant's settings: what is empty stays, and none lifts
+// a limit. They are judged as those of a request are.
+func TenantSettingsOf(now store.TenantSettings, given map[string]string) (store.TenantSettings, error) {
+	patch := map[string]any{}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		text := given[name]
+		number, err := strconv.Atoi(text)
+		switch {
+		case text == "":
+		case text == "none":
+			patch[name] = nil
+		case name == "allowed_targets":
+			patch[name] = strings.Split(text, ",")
+		case name == "min_interval":
+			patch[name] = text
+		case err != nil:
+			return now, fmt.Errorf("--%s: %q is not a number", strings.ReplaceAll(name, "_", "-"), text)
+		default:
+			patch[name] = number
+		}
+	}
+	raw, err := render(patch)
+	if err != nil {
+		return now, err
+	}
+	b := body[TenantSettings]{raw: raw}
+	b.errors = decode(raw, &b.value, true)
+	settings, err := patchedSettings(&b, now)
+	var p *Problem
+	if errors.As(err, &p) {
+		return now, flagErrors(p)
+	}
+	return settings, err
+}
+
+// flagErrors names the flags in place of the fields.
+func flagErrors(p *Problem) error {
+	var list []string
+	for _, e := range p.Errors {
+		list = append(list, "--"+strings.ReplaceAll(strings.TrimPrefix(e.Location, "body."), "_", "-")+": "+e.Message)
+	}
+	return fmt.Errorf("%s", strings.Join(list, "; "))
+}
+
+// CheckTenantName returns an error for what cannot be the name of a tenant.
+func CheckTenantName(name string) error {
+	for _, e := range (TenantInput{Name: name}).validate() {
+		return fmt.Errorf("name: %s", e.Message)
+	}
+	return nil
+}
+
+// CheckNewKey returns an error for what cannot be made a key of.
+func CheckNewKey(name string, role Role, expires scheduler.Duration) error {
+	for _, e := range (KeyInput{Name: name, Role: role, ExpiresIn: expires}).validate() {
+		return fmt.Errorf("--%s: %s", strings.TrimPrefix(strings.ReplaceAll(e.Location, "expires_in", "expires"), "body."), e.Message)
+	}
+	return nil
+}

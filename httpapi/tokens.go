@@ -1,0 +1,211 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	lru "github.com/hashicorp/golang-lru/v2"
+)
+
+// OIDC says whose tokens are accepted beside keys. Without an issuer none are.
+type OIDC struct {
+	Issuer      string
+	Audience    string // that tokens must be for
+	JWKSURL     string // where the issuer's keys are; empty: where its discovery document says
+	TenantClaim string // name of the claim with the tenant's name; dots lead into objects
+	RoleClaim   string // name of the claim with the role or a list of them
+}
+
+// leeway is how far the issuer's clock and this machine's may be apart.
+const leeway = 30 * time.Second
+
+// asymmetric are the algorithms that tokens may be signed with. Those with a shared secret would make everybody who can
+// check a token able to make one.
+var asymmetric = []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA}
+
+// tokens verifies what an issuer signed.
+type tokens struct {
+	OIDC
+	log     *slog.Logger
+	fetches *fetches
+	known   *lru.Cache[[sha256.Size]byte, knownClaims] // what lately verified tokens say: a signature costs a tenth of a millisecond
+
+	mu       sync.Mutex
+	verifier *oidc.IDTokenVerifier // nil: the issuer has not said yet where its keys are
+}
+
+// newTokens asks the issuer nothing: it may be away for now.
+func newTokens(c OIDC, log *slog.Logger) *tokens {
+	known, _ := lru.New[[sha256.Size]byte, knownClaims](mostKeys) // fails for sizes below 1 only
+	t := &tokens{OIDC: c, log: log, fetches: newFetches(), known: known}
+	if c.JWKSURL != "" {
+		t.verifier = oidc.NewVerifier(c.Issuer, t.keys(oidc.NewRemoteKeySet(t.client(context.Background()), c.JWKSURL)), t.config())
+	}
+	return t
+}
+
+func (t *tokens) client(ctx context.Context) context.Context {
+	return oidc.ClientContext(ctx, &http.Client{Transport: t.fetches})
+}
+
+// config leaves the instants to us: the library allows no leeway for one and five minutes for another.
+func (t *tokens) config() *oidc.Config {
+	return &oidc.Config{ClientID: t.Audience, SupportedSigningAlgs: asymmetric, SkipExpiryCheck: true}
+}
+
+// reads reports whether what a request brings is a token to be read here.
+func (t *tokens) reads(token string) bool {
+	return t.Issuer != "" && strings.Count(token, ".") == 2 && !strings.HasPrefix(token, "punctual_")
+}
+
+// claims is what a token says that was verified.
+type claims struct {
+	subject, tenant string
+	roles           []string
+}
+
+type knownClaims struct {
+	claims
+	until time.Time
+}
+
+// verify returns what a token says: errUnauthenticated when it is not valid, a problem when that cannot be known now.
+func (t *tokens) verify(ctx context.Context, raw string) (claims, error) {
+	hash := sha256.Sum256([]byte(raw))
+	now := time.Now()
+	if known, ok := t.known.Get(hash); ok && now.Before(known.until) {
+		return known.claims, nil
+	}
+	c, expiry, err := t.look(ctx, raw, now)
+	if err != nil {
+		return claims{}, err
+	}
+	until := now.Add(remembered)
+	if ends := expiry.Add(leeway); ends.Before(until) {
+		until = ends
+	}
+	t.known.Add(hash, knownClaims{c, until})
+	return c, nil
+}
+
+// look verifies a token and reads it.
+func (t *tokens) look(ctx context.Context, raw string, now time.Time) (c claims, expiry time.Time, err error) {
+	verifier, err := t.ready(ctx)
+	if err != nil {
+		return c, expiry, t.away(ctx, err)
+	}
+	var failed error
+	token, err := verifier.Verify(context.WithValue(ctx, fetchFailedKey{}, &failed), raw)
+	switch {
+	case failed != nil:
+		return c, expiry, t.away(ctx, failed)
+	case err != nil:
+		return c, expiry, errUnauthenticated
+	}
+	var said map[string]any
+	if err := token.Claims(&said); err != nil || !current(token.Expiry, said["nbf"], now) {
+		return c, expiry, errUnauthenticated
+	}
+	c = claims{subject: token.Subject, roles: texts(claim(said, t.RoleClaim))}
+	c.tenant, _ = claim(said, t.TenantClaim).(string)
+	return c, token.Expiry, nil
+}
+
+// current reports whether a token's time has come and is not over. One that would never expire is not accepted.
+func current(expiry time.Time, notBefore any, now time.Time) bool {
+	if expiry.IsZero() || now.After(expiry.Add(leeway)) {
+		return false
+	}
+	switch from := notBefore.(type) {
+	case nil:
+		return true
+	case float64:
+		return from <= float64(now.Add(leeway).Unix())
+	}
+	return false
+}
+
+// claim returns the claim of a name, or of a path into objects.
+func claim(said map[string]any, name string) any {
+	if v, ok := said[name]; ok { // also names that are URLs
+		return v
+	}
+	first, rest, nested := strings.Cut(name, ".")
+	if inner, ok := said[first].(map[string]any); nested && ok {
+		return claim(inner, rest)
+	}
+	return nil
+}
+
+// texts returns a text, or those of a list.
+func texts(v any) []string {
+	switch v := v.(type) {
+	case string:
+		return []string{v}
+	case []any:
+		var list []string
+		for _, element := range v {
+			if text, ok := element.(string); ok {
+				list = append(list, text)
+			}
+		}
+		return list
+	}
+	return nil
+}
+
+// ready returns the verifier, after asking the issuer where its keys are.
+func (t *tokens) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.verifier != nil {
+		return t.verifier, nil
+	}
+	provider, err := oidc.NewProvider(t.client(context.WithoutCancel(ctx)), t.Issuer)
+	if err != nil {
+		return nil, err
+	}
+	var said struct {
+		JWKS string `json:"jwks_uri"`
+	}
+	if err := provider.Claims(&said); err != nil {
+		return nil, err
+	}
+	t.verifier = oidc.NewVerifier(t.Issuer, t.keys(oidc.NewRemoteKeySet(t.client(context.Background()), said.JWKS)), t.config())
+	return t.verifier, nil
+}
+
+// away is the answer while the issuer's keys are not to be had.
+func (t *tokens) away(ctx context.Context, err error) error {
+	if t.fetches.news(err) {
+		t.log.WarnContext(ctx, "the issuer of tokens does not say what its keys are; asked again when the next token comes", "issuer", t.Issuer, "error", err)
+	}
+	p := newProblem(CodeIssuer, "The keys that tokens are checked with cannot be had from their issuer right now; try again.")
+	p.header = http.Header{"Retry-After": {fmt.Sprint(int(fetchAgain.Seconds()))}}
+	return p
+}
+
+// keys returns a key set that tells apart a signature that does not fit from keys that could not be had, which the
+// verifier does not.
+func (t *tokens) keys(set oidc.KeySet) oidc.KeySet { return tellingKeys{set} }
+
+type tellingKeys struct{ oidc.KeySet }
+
+type fetchFailedKey struct{}
+
+func (k tellingKeys) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
+	payload, err := k.KeySet.VerifySignature(ctx, jwt)
+	var failed *fetchError
+	if told, ok := ctx.Value(fetchFailedKey{}).(*error); ok && errors.As(err, &failed) {
+		*told = failed
+	}
+	return payload, err
+}

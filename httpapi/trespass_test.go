@@ -1,0 +1,256 @@
+package httpapi
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+)
+
+// belongings are what a tenant has, by the names of the path parameters that lead there: every way to name a thing.
+type belongings map[string][]string
+
+// settle gives a tenant something of everything there is, all of it with "alpha" in its text.
+func (s *service) settle() belongings {
+	s.t.Helper()
+	b := belongings{}
+	for _, name := range []string{"alpha-active", "alpha-paused", "alpha-deleted"} {
+		job := s.create(`{"name":"` + name + `","schedule":{"every":"1h"},"labels":{"team":"alpha"},"target":{"url":"http://alpha.example/hook"}}`)
+		b["job"] = append(b["job"], job["id"].(string), name)
+	}
+	s.do("POST", "/v1/jobs/alpha-paused/pause", `{"note":"alpha rests"}`).want(200)
+	s.do("DELETE", "/v1/jobs/alpha-deleted", "").want(204)
+	path, token := s.working("alpha-working")
+	s.do("POST", path+"/heartbeat", `{"progress":"alpha"}`, token).want(200)
+	dead, deadToken := s.working("alpha-dead")
+	s.do("POST", dead+"/fail", `{"error":"alpha died","retry":false}`, deadToken).want(200)
+	run := s.do("POST", "/v1/jobs/alpha-active/trigger", `{"body":{"alpha":1}}`).want(202).fields()
+	b["run"] = []string{run["id"].(string), strings.TrimPrefix(path, "/v1/runs/"), strings.TrimPrefix(dead, "/v1/runs/")}
+	operation := s.do("POST", "/v1/jobs/alpha-active/backfill", between(5*60*60e9, 2*60*60e9, `,"note":"alpha"`)).want(202).fields()
+	b["operation"] = []string{operation["id"].(string)}
+	keys := into[KeyList](s.do("GET", "/v1/api-keys", "").want(200))
+	for _, k := range keys.Data {
+		b["key"] = append(b["key"], k.ID.String(), strings.TrimPrefix(k.Prefix, "punctual_"))
+	}
+	b["tenant"] = []string{"alpha"}
+	s.do("PUT", "/v1/secrets/alpha-secret", `{"value":"alpha's own"}`).want(201)
+	b["secret"] = []string{"alpha-secret"}
+	b["signing_secret"] = []string{s.do("POST", "/v1/signing-secrets", "").want(201).fields()["id"].(string)}
+	return b
+}
+
+// bodies are of operations that would change something: whole and valid, so that nothing but the tenant is in the way.
+var bodies = map[string]string{
+	"put-job":              `{"schedule":{"every":"1h"},"target":{"url":"http://beta.example"}}`,
+	"patch-job":            `{"timeout":"1m"}`,
+	"backfill-job":         between(5*60*60e9, 2*60*60e9, ""),
+	"replay-dead-letters":  `{"filter":{}}`,
+	"resolve-dead-letters": `{"filter":{}}`,
+	"create-job":           `{"name":"own","schedule":{"delay":"1h"},"target":{"url":"http://beta.example"}}`,
+	"create-jobs":          `{"jobs":[{"name":"own","schedule":{"delay":"1h"},"target":{"url":"http://beta.example"}}],"on_conflict":"skip"}`,
+	"preview-schedule":     `{"schedule":{"every":"1h"}}`,
+	"create-api-key":       `{"name":"k","role":"viewer"}`,
+	"create-tenant":        `{"name":"gamma"}`,
+	"patch-tenant":         `{"max_jobs":1}`,
+	"put-secret":           `{"value":"beta's"}`,
+}
+
+// puts make a thing of their own under a name that others have too.
+var puts = []string{"put-job", "put-secret"}
+
+// queries are what operations need besides.
+var queries = map[string]string{"explain-job": "?at=2026-12-01T03:00:00Z"}
+
+// route is an operation of the document.
+type route struct {
+	id, method, path string
+	parameters       []string // in the path
+}
+
+func routes(t *testing.T) []route {
+	t.Helper()
+	var list []route
+	for path, item := range static200(t, "/openapi.json").fields()["paths"].(map[string]any) {
+		for method, op := range item.(map[string]any) {
+			r := route{id: op.(map[string]any)["operationId"].(string), method: strings.ToUpper(method), path: path}
+			for _, match := range pathParameter.FindAllStringSubmatch(path, -1) {
+				r.parameters = append(r.parameters, match[1])
+			}
+			list = append(list, r)
+		}
+	}
+	slices.SortFunc(list, func(a, b route) int { return strings.Compare(a.id, b.id) })
+	return list
+}
+
+// everything is all rows of all tables that belong to a tenant.
+func (s *service) everything(tenant int32) string {
+	s.t.Helper()
+	var all strings.Builder
+	for _, table := range []string{"jobs", "schedules", "runs", "ready", "dead_letters", "operations", "idempotency_keys", "api_keys", "tenants", "notices", "secrets", "signing_secrets", "audit_log"} {
+		of := "tenant"
+		if table == "tenants" {
+			of = "id"
+		}
+		var rows *string
+		err := s.store.Pool().QueryRow(s.t.Context(), `SELECT string_agg(t::text, E'\n' ORDER BY t::text) FROM punctual.`+table+` t WHERE `+of+` = $1`, tenant).Scan(&rows)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if rows != nil {
+			fmt.Fprintf(&all, "%s: %s\n", table, *rows)
+		}
+	}
+	return all.String()
+}
+
+var anyID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+
+func TestNobodyTrespasses(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	alpha := s.tenant("alpha")
+	theirs := s.as("alpha", RoleAdmin).settle()
+	before := s.everything(alpha)
+	for _, role := range []Role{RoleViewer, RoleSubmitter, RoleEditor, RoleAdmin} {
+		t.Run(string(role), func(t *testing.T) {
+			own := "beta-" + string(role)
+			s.tenant(own)
+			beta := s.in(t).as(own, role)
+			for _, path := range filters(theirs) {
+				got := beta.do("GET", path, "")
+				if got.status != 404 && (got.status != 200 || !bytes.Contains(got.body, []byte(`"data":[]`))) {
+					t.Errorf("GET %s: %d %s", path, got.status, got.body)
+				}
+			}
+			for _, r := range routes(t) {
+				trespass(t, beta, own, role, r, theirs)
+			}
+			for _, tenant := range []string{"alpha", "default", "nobody"} {
+				beta.acting(tenant).do("GET", "/v1/jobs", "").code(CodeForbidden)
+			}
+			beta.acting(own).do("GET", "/v1/jobs", "").want(200)
+		})
+	}
+	if after := s.everything(alpha); after != before {
+		t.Errorf("what was alpha's has changed from\n%s\nto\n%s", before, after)
+	}
+}
+
+// trespass asks for what belongs to another tenant. The answer is that for what never existed.
+func trespass(t *testing.T, beta *service, own string, role Role, r route, theirs belongings) {
+	t.Helper()
+	needed := roleOf[r.id]
+	if len(r.parameters) == 0 {
+		got := beta.do(r.method, r.path, bodies[r.id])
+		if forbidden := got.status == http.StatusForbidden; forbidden == role.includes(needed) {
+			t.Errorf("%s as %s: %d %s", r.id, role, got.status, got.body)
+		}
+		if bytes.Contains(got.body, []byte("alpha")) {
+			t.Errorf("%s as %s shows %s", r.id, role, got.body)
+		}
+		return
+	}
+	if len(r.parameters) > 1 || theirs[r.parameters[0]] == nil {
+		t.Fatalf("%s: the test does not know how to make the path %s; teach settle", r.id, r.path)
+	}
+	parameter := "{" + r.parameters[0] + "}"
+	for _, theirThing := range theirs[r.parameters[0]] {
+		nothing := "nothing-of-the-kind"
+		if anyID.MatchString(theirThing) {
+			nothing = uuid.NewString()
+		}
+		got := beta.do(r.method, strings.Replace(r.path, parameter, theirThing, 1)+queries[r.id], bodies[r.id])
+		want := beta.do(r.method, strings.Replace(r.path, parameter, nothing, 1)+queries[r.id], bodies[r.id])
+		switch {
+		case slices.Contains(puts, r.id) && !anyID.MatchString(theirThing) && role.includes(needed):
+			if got.status != http.StatusCreated || r.id == "put-job" && into[Job](got).Tenant != own {
+				t.Errorf("%s %s: %d %s", r.id, theirThing, got.status, got.body)
+			}
+			beta.do("DELETE", strings.Replace(r.path, parameter, theirThing, 1), "").want(204)
+			beta.do("DELETE", strings.Replace(r.path, parameter, nothing, 1), "").want(204)
+			continue
+		case got.status != want.status, !bytes.Equal(got.body, want.body):
+			t.Errorf("%s as %s of what is alpha's: %d %s, of nothing: %d %s", r.id, role, got.status, got.body, want.status, want.body)
+		}
+		wanted := http.StatusNotFound
+		switch {
+		case needed == RoleNone:
+			wanted = http.StatusUnauthorized
+		case !role.includes(needed):
+			wanted = http.StatusForbidden
+		}
+		if got.status != wanted {
+			t.Errorf("%s as %s: %d, want %d: %s", r.id, role, got.status, wanted, got.body)
+		}
+	}
+}
+
+// filters are lists narrowed to what belongs to another tenant.
+func filters(theirs belongings) []string {
+	list := []string{"/v1/runs?label=team=alpha", "/v1/jobs?label=team=alpha", "/v1/jobs?name=alpha", "/v1/jobs?q=alpha", "/v1/dead-letters?resolved=any", "/v1/operations", "/v1/runs"}
+	for _, job := range theirs["job"] {
+		list = append(list, "/v1/runs?job="+job, "/v1/dead-letters?resolved=any&job="+job)
+		if anyID.MatchString(job) {
+			list = append(list, "/v1/runs?job_id="+job, "/v1/dead-letters?resolved=any&job_id="+job)
+		}
+	}
+	return list
+}
+
+func TestACursorOfAnotherTenantShowsNothingOfIt(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	s.tenant("alpha")
+	s.tenant("beta")
+	alpha, beta := s.as("alpha", RoleAdmin), s.as("beta", RoleAdmin)
+	for i := range 3 {
+		alpha.create(minimal(fmt.Sprintf("alpha-%d", i)))
+		alpha.do("POST", fmt.Sprintf("/v1/jobs/alpha-%d/trigger", i), "").want(202)
+		alpha.key("alpha", RoleViewer)
+	}
+	for _, path := range []string{"/v1/jobs", "/v1/runs", "/v1/api-keys", "/v1/audit-log"} {
+		page := alpha.do("GET", path+"?limit=1", "").want(200).fields()
+		got := beta.do("GET", path+"?cursor="+page["next_cursor"].(string), "").want(200)
+		if bytes.Contains(got.body, []byte("alpha")) {
+			t.Errorf("%s shows %s", path, got.body)
+		}
+	}
+}
+
+func TestAnIdempotencyKeyOfAnotherTenantRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	for _, tenant := range []string{"alpha", "beta"} {
+		s.tenant(tenant)
+		if r := s.as(tenant, RoleEditor).do("POST", "/v1/jobs", minimal("n"), "Idempotency-Key: k").want(201); into[Job](r).Tenant != tenant || r.header.Get("Idempotent-Replayed") != "" {
+			t.Errorf("%s: %s", tenant, r.body)
+		}
+	}
+}
+
+func TestOperatorsActForAnyTenant(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	s.tenant("alpha")
+	operator := s.as("default", RoleOperator)
+	operator.acting("alpha").create(minimal("n"))
+	if got := into[Job](s.as("alpha", RoleViewer).do("GET", "/v1/jobs/n", "").want(200)); got.Tenant != "alpha" {
+		t.Errorf("the job is of %s", got.Tenant)
+	}
+	operator.do("GET", "/v1/jobs/n", "").code(CodeNotFound)
+	for _, name := range []string{"nobody", "no body", strings.Repeat("n", 200)} {
+		if p := operator.acting(name).do("GET", "/v1/jobs", "").code(CodeNotFound); !strings.Contains(p.Detail, headerTenant) {
+			t.Errorf("%s: %s", name, p.Detail)
+		}
+	}
+	key := into[NewKey](operator.acting("alpha").do("POST", "/v1/api-keys", `{"name":"k","role":"viewer"}`).want(201))
+	if key.Tenant != "alpha" {
+		t.Errorf("the key is of %s", key.Tenant)
+	}
+}

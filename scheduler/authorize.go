@@ -1,0 +1,152 @@
+package scheduler
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"time"
+
+	"punctual/scheduler/delivery"
+)
+
+// authTimeout bounds how long an attempt waits for what it proves who it is with; its own timeout does so too.
+const authTimeout = 10 * time.Second
+
+// transmission is an attempt's request on its way: what it is sent with, and what of that nobody may see.
+type transmission struct {
+	delivery.Request
+	client  *delivery.Client
+	secrets []string // the very values that the request holds
+	token   *token   // that it carries, if any
+	carried string   // what the token was
+}
+
+// transmit adds to an attempt's request what proves who sends it, and sends it. Without that nothing is sent: the
+// result has reason auth. An error means that the database could not be asked; then too nothing was sent.
+func (s *Scheduler) transmit(ctx context.Context, a Assignment, r delivery.Request, now time.Time) (delivery.Result, error) {
+	t := transmission{Request: r, client: s.config.Client}
+	began := time.Now()
+	err := s.authorize(ctx, &t, a, now)
+	t.Timeout -= time.Since(began)
+	if err == nil && t.Timeout <= 0 {
+		err = authErrorf("reading the secrets took as long as the timeout")
+	}
+	if err != nil {
+		return unsent(ctx, err)
+	}
+	result := t.client.Send(ctx, t.Request)
+	if t.token != nil && result.Status == http.StatusUnauthorized {
+		t.token.drop(t.carried)
+	}
+	scrub(&result, t.secrets)
+	return result, nil
+}
+
+// unsent is what becomes of an attempt that could not prove who sends it.
+func unsent(ctx context.Context, why error) (delivery.Result, error) {
+	var refused *AuthError
+	switch {
+	case ctx.Err() != nil:
+		return delivery.Result{Cancelled: true, Error: "cancelled before anything was sent"}, nil //nolint:nilerr // to be cancelled is a result
+	case errors.As(why, &refused):
+		return delivery.Result{Reason: delivery.Reason(ReasonAuth), Error: refused.Why}, nil
+	}
+	return delivery.Result{}, why
+}
+
+// authorize adds what proves who sends a request. The signature covers the body alone, so that it may come at any time.
+func (s *Scheduler) authorize(ctx context.Context, t *transmission, a Assignment, now time.Time) error {
+	keys, err := s.store.SigningKeys(ctx, a.Job.Tenant)
+	if err != nil {
+		return err
+	}
+	signature, err := sign(keys, a.webhookID(), now, t.Body)
+	if err != nil {
+		return err
+	}
+	t.Extra = append(t.Extra, signature...)
+	if target := a.Job.Target; target.Auth == nil && target.SecretHeaders == nil && target.TLS == nil {
+		return nil // as most are
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(t.Timeout, authTimeout))
+	defer cancel()
+	return s.addSecrets(ctx, t, a)
+}
+
+// addSecrets adds what a job's target wants to see.
+func (s *Scheduler) addSecrets(ctx context.Context, t *transmission, a Assignment) (err error) {
+	target := a.Job.Target
+	for _, name := range sortedNames(target.SecretHeaders) {
+		value, err := s.hidden(ctx, a.Job, target.SecretHeaders[name])
+		if err != nil {
+			return err
+		}
+		if err := t.secretHeader(name, value.Value, value.Value); err != nil {
+			return err
+		}
+	}
+	if target.Auth != nil && target.Auth.Type != AuthNone {
+		if err := s.authenticate(ctx, t, a.Job, *target.Auth); err != nil {
+			return err
+		}
+	}
+	if target.TLS != nil {
+		if t.client, err = s.tlsClient(ctx, a.Job.Tenant, *target.TLS); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// secretHeader adds a header that holds secrets.
+func (t *transmission) secretHeader(name, value string, secrets ...string) error {
+	if delivery.CheckHeader(name, value) != nil {
+		return authErrorf("a secret does not fit into header %s: it must be one line without control characters, without spaces at its ends, of at most %d bytes", name, MaxInlineSecret)
+	}
+	t.Extra = append(t.Extra, delivery.Header{Name: http.CanonicalHeaderKey(name), Value: value})
+	t.secrets = append(t.secrets, secrets...)
+	return nil
+}
+
+// authenticate adds the header that the type of authentication asks for.
+func (s *Scheduler) authenticate(ctx context.Context, t *transmission, job *Job, auth Auth) error {
+	secret, err := s.secretOf(ctx, job, auth)
+	if err != nil {
+		return err
+	}
+	switch auth.Type {
+	case AuthBearer:
+		return t.secretHeader("Authorization", "Bearer "+secret.Value, secret.Value)
+	case AuthBasic:
+		pair := base64.StdEncoding.EncodeToString([]byte(auth.Username + ":" + secret.Value))
+		return t.secretHeader("Authorization", "Basic "+pair, pair, secret.Value)
+	case AuthHeader:
+		return t.secretHeader(auth.Header, secret.Value, secret.Value)
+	case AuthOAuth2, AuthOIDC:
+		t.token = s.tokens.of(job.Tenant, auth, secret)
+		if t.carried, err = t.token.get(ctx, s.config.Client); err != nil {
+			return err
+		}
+		return t.secretHeader("Authorization", "Bearer "+t.carried, t.carried, secret.Value)
+	case AuthNone:
+	}
+	return authErrorf("this version of Punctual does not know authentication of type %s", auth.Type)
+}
+
+// secretOf returns the secret of a job's authentication.
+func (s *Scheduler) secretOf(ctx context.Context, job *Job, auth Auth) (Secret, error) {
+	if auth.Secret != "" {
+		return s.store.NamedSecret(ctx, job.Tenant, auth.Secret)
+	}
+	return s.hidden(ctx, job, auth.Value)
+}
+
+// hidden returns a secret of a job's definition.
+func (s *Scheduler) hidden(ctx context.Context, job *Job, h Hidden) (Secret, error) {
+	id, ok := h.Sealed()
+	if !ok {
+		return Secret{}, authErrorf("the definition holds a secret that was not stored")
+	}
+	return s.store.JobSecret(ctx, job.Tenant, job.ID, id)
+}

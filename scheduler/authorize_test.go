@@ -1,0 +1,366 @@
+package scheduler
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"punctual/scheduler/breaker"
+	"punctual/scheduler/delivery"
+)
+
+// sender is as much of a scheduler as sends.
+func sender(t *testing.T, secrets map[string]Secret) (*Scheduler, *fakeStore) {
+	t.Helper()
+	store := newFakeStore()
+	store.secrets = secrets
+	s := &Scheduler{store: store, config: Config{Client: client(t)}, tokens: newTokens(), tls: newTLSClients()}
+	t.Cleanup(s.tls.close)
+	return s, store
+}
+
+// with is an attempt of a job whose target has a part of its own.
+func with(t *testing.T, url, part string) Assignment {
+	t.Helper()
+	return Assignment{RunID: uuid.New(), Job: compiled(t, `{"name":"job","timeout":"20s","target":{"url":"`+url+`","body":{"n":1},`+part+`}}`), Trigger: TriggerManual, Attempt: 1}
+}
+
+func (s *Scheduler) try(t *testing.T, a Assignment) delivery.Result {
+	t.Helper()
+	result, err := s.transmit(t.Context(), a, a.request(""), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func secretOf(value string) Secret {
+	return Secret{Value: value, Revision: Revision{ID: uuid.New(), Version: 1}}
+}
+
+func TestARequestProvesWhoSendsIt(t *testing.T) {
+	t.Parallel()
+	const id = "019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"
+	s, _ := sender(t, map[string]Secret{"token": secretOf("s3cr3t"), id: secretOf("inline")})
+	for _, c := range []struct{ part, header, want string }{
+		{`"auth":{"type":"none"}`, "Authorization", ""},
+		{`"auth":{"type":"bearer","secret":"token"}`, "Authorization", "Bearer s3cr3t"},
+		{`"auth":{"type":"bearer","value":{"sealed":"` + id + `"}}`, "Authorization", "Bearer inline"},
+		{`"auth":{"type":"basic","username":"ada","secret":"token"}`, "Authorization", "Basic YWRhOnMzY3IzdA=="},
+		{`"auth":{"type":"header","header":"x-api-key","secret":"token"}`, "X-Api-Key", "s3cr3t"},
+		{`"secret_headers":{"x-a":{"sealed":"` + id + `"}}`, "X-A", "inline"},
+	} {
+		url, requests := target(t, http.StatusOK)
+		if result := s.try(t, with(t, url, c.part)); !result.OK() {
+			t.Errorf("%s: %+v", c.part, result)
+			continue
+		}
+		got := <-requests
+		if got.Header.Get(c.header) != c.want {
+			t.Errorf("%s: %s is %q, want %q", c.part, c.header, got.Header.Get(c.header), c.want)
+		}
+		webhook, _ := standardwebhooks.NewWebhook(fakeSigningSecret)
+		if err := webhook.Verify([]byte(got.Body), got.Header); err != nil {
+			t.Errorf("%s: %v", c.part, err)
+		}
+	}
+}
+
+func TestWithoutItsSecretNothingIsSent(t *testing.T) {
+	t.Parallel()
+	url, requests := target(t, http.StatusOK)
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprintf(w, `{"error":"invalid_client","error_description":"%s %s"}`, r.Header.Get("Authorization"), body)
+	}))
+	t.Cleanup(refusing.Close)
+	s, _ := sender(t, map[string]Secret{"lines": secretOf("two\nlines"), "token": secretOf("s3cr3t")})
+	for _, c := range []struct{ part, want string }{
+		{`"auth":{"type":"bearer","secret":"missing"}`, `there is no secret "missing"`},
+		{`"auth":{"type":"bearer","secret":"lines"}`, "one line"},
+		{`"secret_headers":{"x-a":{"sealed":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"}}`, "there is no secret"},
+		{`"tls":{"client_certificate":"token"}`, `secret "token" is no certificate chain`},
+		{`"tls":{"ca":"token"}`, `secret "token" holds no certificate`},
+		{`"auth":{"type":"oauth2","secret":"token","client_id":"c","token_url":"` + refusing.URL + `"}`, "it answered 400"},
+		{`"auth":{"type":"oauth2","secret":"token","client_id":"c","token_url":"http://127.0.0.1:1/"}`, "no token from 127.0.0.1:1: connection refused"},
+		{`"auth":{"type":"oidc","secret":"token","client_id":"c","issuer":"` + refusing.URL + `"}`, "openid-configuration answered 400"},
+	} {
+		to := url
+		if strings.Contains(c.part, "tls") {
+			to = strings.Replace(url, "http:", "https:", 1)
+		}
+		a := with(t, to, c.part)
+		result := s.try(t, a)
+		if result.Reason != "auth" || result.Sent || !strings.Contains(result.Error, c.want) || strings.Contains(result.Error, "s3cr3t") || strings.Contains(result.Error, "two") {
+			t.Errorf("%s: %+v", c.part, result)
+		}
+		if o := Judge(a, result, time.Now(), time.Now()); o.Verdict != RetryRun || o.Reason != ReasonAuth {
+			t.Errorf("%s: verdict %v, reason %s", c.part, o.Verdict, o.Reason)
+		}
+		if hostAnswer(result) != breaker.Unknown {
+			t.Errorf("%s: it counts against the host", c.part)
+		}
+	}
+	select {
+	case r := <-requests:
+		t.Errorf("the target got %+v", r)
+	default:
+	}
+}
+
+// While the database cannot be asked nothing is known against the secrets: the attempt does not count.
+func TestAttemptsWaitWhileSecretsCannotBeRead(t *testing.T) {
+	t.Parallel()
+	url, _ := target(t, http.StatusOK)
+	s, store := sender(t, nil)
+	store.signing = func() ([]SigningKey, error) { return nil, errors.New("the database is away") }
+	a := with(t, url, `"method":"POST"`)
+	if result, err := s.transmit(t.Context(), a, a.request(""), time.Now()); err == nil {
+		t.Errorf("%+v", result)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if result, err := s.transmit(ctx, a, a.request(""), time.Now()); err != nil || !result.Cancelled || result.Sent {
+		t.Errorf("cancelled: %+v, %v", result, err)
+	}
+}
+
+func TestOnlyLiveKeysSign(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_800_000_000, 0)
+	live, _ := NewSigningKey(fakeSigningSecret, time.Time{})
+	ending, _ := NewSigningKey(fakeSigningSecret, now.Add(time.Second))
+	ended, _ := NewSigningKey(fakeSigningSecret, now)
+	headers, err := sign([]SigningKey{ended, live, ending}, "id", now, nil)
+	if err != nil || headers[0].Value != "1800000000" || len(strings.Fields(headers[1].Value)) != 2 {
+		t.Errorf("%v, %v", headers, err)
+	}
+	var refused *AuthError
+	if _, err := sign([]SigningKey{ended}, "id", now, nil); !errors.As(err, &refused) {
+		t.Errorf("without a live key: %v", err)
+	}
+	for _, bad := range []string{"", "whsec_", "whsec_c2hvcnQ=", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwbdbMUDWDBH0="} {
+		if _, err := NewSigningKey(bad, time.Time{}); err == nil {
+			t.Errorf("%q is taken for a signing secret", bad)
+		}
+	}
+}
+
+// issuer is a token endpoint, and what it was asked.
+type issuer struct {
+	*httptest.Server
+	fetches atomic.Int32
+	mu      sync.Mutex
+	asked   []string
+	inBody  bool // it takes the client's secret in the body only
+	expires any
+}
+
+func newIssuer(t *testing.T) *issuer {
+	t.Helper()
+	i := &issuer{expires: 3600}
+	i.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/.well-known/openid-configuration") {
+			_ = json.NewEncoder(w).Encode(map[string]any{"issuer": i.URL, "token_endpoint": i.URL + "/token"})
+			return
+		}
+		_ = r.ParseForm()
+		user, password, _ := r.BasicAuth()
+		i.mu.Lock()
+		i.asked = append(i.asked, fmt.Sprintf("%s:%s %s", user, password, r.PostForm.Encode()))
+		i.mu.Unlock()
+		if i.inBody && r.PostForm.Get("client_secret") == "" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"access_token": fmt.Sprintf("token-%d", i.fetches.Add(1)), "token_type": "bearer", "expires_in": i.expires})
+	}))
+	t.Cleanup(i.Close)
+	return i
+}
+
+func TestATokenIsFetchedOnceAndKept(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t)
+	url, requests := target(t, http.StatusOK)
+	s, store := sender(t, map[string]Secret{"client": secretOf("s3cr3t&")})
+	part := `"auth":{"type":"oauth2","secret":"client","client_id":"punct ual","token_url":"` + i.URL + `/token","scopes":["b","a"],"audience":"billing"}`
+	var all sync.WaitGroup
+	for range 20 {
+		a := with(t, url, part)
+		all.Go(func() {
+			if result, err := s.transmit(t.Context(), a, a.request(""), time.Now()); err != nil || !result.OK() {
+				t.Errorf("%+v, %v", result, err)
+			}
+		})
+	}
+	all.Wait()
+	for range 20 {
+		if got := (<-requests).Header.Get("Authorization"); got != "Bearer token-1" {
+			t.Errorf("sent %q", got)
+		}
+	}
+	if want := "punct+ual:s3cr3t%26 audience=billing&grant_type=client_credentials&scope=a+b"; i.fetches.Load() != 1 || i.asked[0] != want {
+		t.Errorf("%d fetches: %q, want %q", i.fetches.Load(), i.asked, want)
+	}
+	// Another value of the secret is another token's.
+	store.secrets = map[string]Secret{"client": secretOf("other")}
+	s.try(t, with(t, url, part))
+	if got := (<-requests).Header.Get("Authorization"); got != "Bearer token-2" {
+		t.Errorf("with another secret: %q", got)
+	}
+}
+
+func TestATokenThatIsRefusedIsDropped(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t)
+	url, requests := target(t, http.StatusUnauthorized)
+	s, _ := sender(t, map[string]Secret{"client": secretOf("s3cr3t")})
+	part := `"auth":{"type":"oidc","secret":"client","client_id":"c","issuer":"` + i.URL + `"}`
+	for n := 1; n <= 2; n++ {
+		if result := s.try(t, with(t, url, part)); result.Status != http.StatusUnauthorized {
+			t.Errorf("%+v", result)
+		}
+		if got, want := (<-requests).Header.Get("Authorization"), fmt.Sprintf("Bearer token-%d", n); got != want {
+			t.Errorf("sent %q, want %q", got, want)
+		}
+	}
+}
+
+func TestAClientMayHaveToSayItInTheBody(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t)
+	i.inBody = true
+	url, requests := target(t, http.StatusOK)
+	s, _ := sender(t, map[string]Secret{"client": secretOf("s3cr3t")})
+	s.try(t, with(t, url, `"auth":{"type":"oauth2","secret":"client","client_id":"c","token_url":"`+i.URL+`/token"}`))
+	if got := (<-requests).Header.Get("Authorization"); got != "Bearer token-1" || len(i.asked) != 2 || i.asked[1] != ": client_id=c&client_secret=s3cr3t&grant_type=client_credentials" {
+		t.Errorf("sent %q after %q", got, i.asked)
+	}
+}
+
+func TestHowLongTokensAreKept(t *testing.T) {
+	t.Parallel()
+	key := &token{}
+	for _, c := range []struct {
+		answer string
+		want   time.Duration
+		ok     bool
+	}{
+		{`{"access_token":"a","expires_in":600}`, 10 * time.Minute, true},
+		{`{"access_token":"a","token_type":"Bearer","expires_in":"600"}`, 10 * time.Minute, true},
+		{`{"access_token":"a"}`, tokenLifetime, true},
+		{`{"access_token":"a","expires_in":1e99}`, 24 * time.Hour, true},
+		{`{"access_token":"a","expires_in":-5}`, tokenLifetime, true},
+		{`{"access_token":"a","token_type":"mac"}`, 0, false},
+		{`{"access_token":"a\nb"}`, 0, false},
+		{`{"error":"s3cr3t"}`, 0, false},
+		{`s3cr3t`, 0, false},
+	} {
+		_, got, err := key.read([]byte(c.answer))
+		if got != c.want || (err == nil) != c.ok || err != nil && strings.Contains(err.Error(), "s3cr3t") {
+			t.Errorf("%s: %s, %v", c.answer, got, err)
+		}
+	}
+}
+
+func TestClientsWithCertificatesAreKeptByRevision(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	s, store := sender(t, map[string]Secret{"ca": secretOf(ca)})
+	for range 3 {
+		if result := s.try(t, with(t, server.URL, `"tls":{"ca":"ca"}`)); !result.OK() {
+			t.Fatalf("%+v", result)
+		}
+	}
+	if n := s.tls.clients.Len(); n != 1 {
+		t.Errorf("%d clients for one revision", n)
+	}
+	store.secrets = map[string]Secret{"ca": secretOf(ca)}
+	s.try(t, with(t, server.URL, `"tls":{"ca":"ca"}`))
+	if n := s.tls.clients.Len(); n != 2 {
+		t.Errorf("%d clients for two revisions", n)
+	}
+	if result := s.try(t, with(t, server.URL, `"method":"GET"`)); result.Reason != delivery.ReasonTLS {
+		t.Errorf("without the authority: %+v", result)
+	}
+}
+
+func TestWhatWasSentIsScrubbed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		body, want string
+		truncated  bool
+	}{
+		{"you sent s3cr3t\"x!", "you sent ***!", false},
+		{`{"echo":"s3cr3t\"x"}`, `{"echo":"***"}`, false},
+		{"?q=s3cr3t%22x&", "?q=***&", false},
+		{"cut off: s3cr3", "cut off: ***", true},
+		{"cut off: s3", "cut off: s3", true},
+		{"whole: s3cr3", "whole: s3cr3", false},
+		{"", "", true},
+	} {
+		r := delivery.Result{Body: []byte(c.body), Truncated: c.truncated, Error: `what s3cr3t"x`}
+		scrub(&r, []string{`s3cr3t"x`, ""})
+		if string(r.Body) != c.want || r.Error != "what ***" {
+			t.Errorf("%q: %q, %q", c.body, r.Body, r.Error)
+		}
+	}
+}
+
+func TestSecretsOfDefinitionsAreNotWritten(t *testing.T) {
+	t.Parallel()
+	h := HiddenOf("s3cr3t")
+	text, _ := json.Marshal(map[string]any{"a": h, "b": &h})
+	for _, got := range []string{string(text), fmt.Sprint(h), fmt.Sprintf("%v %+v %#v %s %q", h, h, h, h, h), fmt.Sprintf("%+v %#v", secretOf("s3cr3t"), secretOf("s3cr3t")), h.LogValue().String()} {
+		if strings.Contains(got, "s3cr3t") {
+			t.Errorf("it is written: %s", got)
+		}
+	}
+	id := uuid.New()
+	stored, _ := json.Marshal(SealedAs(id))
+	var back Hidden
+	if err := json.Unmarshal(stored, &back); err != nil || back != SealedAs(id) {
+		t.Errorf("%s comes back as %v: %v", stored, back, err)
+	}
+	if err := json.Unmarshal([]byte(`{"sealed":"s3cr3t"}`), &back); err == nil || strings.Contains(err.Error(), "s3cr3t") {
+		t.Errorf("what is neither: %v", err)
+	}
+}
+
+func BenchmarkSign(b *testing.B) {
+	key, err := NewSigningKey(fakeSigningSecret, time.Time{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, size := range []int{0, 1 << 10, 256 << 10} {
+		body, keys := make([]byte, size), []SigningKey{key}
+		b.Run(fmt.Sprintf("%dKiB", size>>10), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := sign(keys, "01a128e7-2780-8804-a169-8fb691c134cb", time.Unix(1_800_000_000, 0), body); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,159 @@
+package delivery
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// errDialled ends a request whose connection is asked for; net/http has judged its headers by then.
+var errDialled = errors.New("dialled")
+
+type addrKey struct{}
+
+// recording is a transport that notes what it would connect to.
+var recording = func() *http.Transport {
+	dial := func(ctx context.Context, _, to string) (net.Conn, error) {
+		ctx.Value(addrKey{}).(chan string) <- to
+		return nil, errDialled
+	}
+	return &http.Transport{DialContext: dial, DialTLSContext: dial}
+}()
+
+// dialled returns what net/http would connect to for a request, and why it would not.
+func dialled(r *http.Request) (addr string, err error) {
+	noted := make(chan string, 1)
+	response, err := recording.RoundTrip(r.WithContext(context.WithValue(context.Background(), addrKey{}, noted)))
+	if err == nil {
+		_ = response.Body.Close()
+	}
+	select {
+	case addr = <-noted:
+	default:
+	}
+	return addr, err
+}
+
+// sent writes a request and reads it again, as a server would.
+func sent(t *testing.T, r *http.Request) *http.Request {
+	t.Helper()
+	var wire bytes.Buffer
+	if err := r.Write(&wire); err != nil {
+		t.Fatal(err)
+	}
+	reader := bufio.NewReader(&wire)
+	got, err := http.ReadRequest(reader)
+	if err != nil {
+		t.Fatalf("a server does not read it: %v", err)
+	}
+	if rest := reader.Buffered() + wire.Len(); rest > 0 {
+		t.Fatalf("%d bytes come after the request", rest)
+	}
+	return got
+}
+
+// FuzzCheckURL: what is accepted is dialled where it says, asked for by the host and path it says, and means the same when
+// it is parsed again.
+func FuzzCheckURL(f *testing.F) {
+	for _, seed := range []string{
+		"http://example.com", "https://Example.COM:8443/a/b?c=d&e=%20f", "http://[::1]:8080/x", "http://[::ffff:169.254.169.254]/", "http://[64:ff9b::a9fe:a9fe]/", "http://127.1/", "http://0x7f.1/",
+		"http://a_b.example.com./", "http://xn--mnchen-3ya.de/", "http://example.com\\@evil.com/", "http://example.com:80:80/", "http://[::1%25lo]/", "http://a.b:/", "http://1.2.3.4.:80/", "http://example.com/%2e%2e//?#",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		u, err := CheckURL(raw)
+		if err != nil {
+			if text := err.Error(); text == "" || len(text) > 500 {
+				t.Fatalf("%q: %q", raw, text)
+			}
+			return
+		}
+		port := u.Port()
+		if port == "" {
+			port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+		}
+		r := &http.Request{Method: "POST", URL: u, Header: http.Header{}}
+		addr, err := dialled(r)
+		if want := net.JoinHostPort(u.Hostname(), port); !errors.Is(err, errDialled) || addr != want {
+			t.Fatalf("%q: dialled %q, want %q (%v)", raw, addr, want, err)
+		}
+		rest := raw[len(u.Scheme)+len("://"):]
+		if end := strings.IndexAny(rest, "/?"); end >= 0 {
+			rest = rest[:end]
+		}
+		if rest != u.Host {
+			t.Fatalf("%q: the host was taken for %q, it is %q", raw, u.Host, rest)
+		}
+		got := sent(t, r)
+		if got.Host != u.Host || got.URL.Path != u.Path && u.Path != "" || got.URL.RawQuery != u.RawQuery || len(got.Header["Host"]) != 0 {
+			t.Fatalf("%q: sent as host %q, %q", raw, got.Host, got.URL)
+		}
+		if again, err := url.Parse(u.String()); err != nil || again.Host != u.Host || again.EscapedPath() != u.EscapedPath() || again.RawQuery != u.RawQuery {
+			t.Fatalf("%q became %q", raw, u)
+		}
+	})
+}
+
+// FuzzCheckHeader: what is accepted is sent as exactly one header, with that value, and is none of those that every
+// attempt carries, whatever a server makes of case and underscores.
+func FuzzCheckHeader(f *testing.F) {
+	for _, seed := range [][2]string{
+		{"X-Team", "billing"},
+		{"authorization", "Bearer abc="},
+		{"X", "a\tb"},
+		{"X-Name", "Grüße"},
+		{"X", "a\r\nHost: x"},
+		{"Host", "x"},
+		{"Punctual_Run", "x"},
+		{"webhook-id", "x"},
+		{"X\r\nY", "x"},
+		{"X", "\x85"},
+		{"X", " "},
+		{"X", ""},
+		{"content-length", "1"},
+		{"!#$%&'*+-.^_`|~", "x"},
+		{"Trailer", "x"},
+		{"X", "\xff\xfe"},
+		{"user-agent", "x"},
+		{"Connection", "X-Team"},
+	} {
+		f.Add(seed[0], seed[1])
+	}
+	f.Fuzz(func(t *testing.T, name, value string) {
+		if err := CheckHeader(name, value); err != nil {
+			if text := err.Error(); text == "" || len(text) > 2000 || len(value) > 8 && !strings.Contains(name, value) && strings.Contains(text, value) {
+				t.Fatalf("%q: %q: %q", name, value, text)
+			}
+			return
+		}
+		// As a job's header is made, and sent.
+		r := &http.Request{Method: "GET", URL: &url.URL{Scheme: "http", Host: "example.com", Path: "/"}, Header: http.Header{"User-Agent": {"punctual"}, "Punctual-Run": {"1"}}}
+		r.Header.Set(name, value)
+		if _, err := dialled(r); !errors.Is(err, errDialled) {
+			t.Fatalf("%q: %q: net/http refuses it: %v", name, value, err)
+		}
+		got := sent(t, r)
+		key, want := http.CanonicalHeaderKey(name), 3
+		if key == "User-Agent" {
+			want = 2
+		}
+		if len(got.Header) != want || got.Host != "example.com" || len(got.Header[key]) != 1 || got.Header.Get(key) != value || got.Header.Get("Punctual-Run") != "1" {
+			if value != "" || key != "User-Agent" { // which net/http leaves out when it is empty
+				t.Fatalf("%q: %q was sent as %v", name, value, got.Header)
+			}
+		}
+		same := strings.ReplaceAll(strings.ToUpper(name), "-", "_")
+		for _, ours := range []string{"PUNCTUAL_", "WEBHOOK_", "IDEMPOTENCY_KEY", "TRACEPARENT", "CONTENT_LENGTH", "TRANSFER_ENCODING", "HOST"} {
+			if same == ours || strings.HasSuffix(ours, "_") && strings.HasPrefix(same, ours) {
+				t.Fatalf("%q passes for %s", name, ours)
+			}
+		}
+	})
+}

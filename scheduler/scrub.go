@@ -1,0 +1,55 @@
+package scheduler
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+
+	"punctual/scheduler/delivery"
+)
+
+// leastTail is how much of a secret that was cut off at the end of a body is worth hiding, in bytes.
+const leastTail = 4
+
+// scrub takes the secrets that a request held out of what is kept of the answer: targets echo what they are sent.
+// It knows them as they were sent, and as JSON and URLs write them.
+func scrub(r *delivery.Result, secrets []string) {
+	if len(secrets) == 0 || len(r.Body) == 0 && r.Error == "" {
+		return
+	}
+	body := string(r.Body)
+	for _, secret := range secrets {
+		for _, form := range formsOf(secret) {
+			body = strings.ReplaceAll(body, form, Mask)
+			r.Error = strings.ReplaceAll(r.Error, form, Mask)
+			if r.Truncated {
+				body = scrubTail(body, form)
+			}
+		}
+	}
+	if len(r.Body) > 0 {
+		r.Body = []byte(body)
+	}
+}
+
+// formsOf are the ways in which a secret may be written, none of them empty.
+func formsOf(secret string) []string {
+	if secret == "" {
+		return nil
+	}
+	forms := []string{secret}
+	if quoted, err := json.Marshal(secret); err == nil {
+		forms = append(forms, string(quoted[1:len(quoted)-1]))
+	}
+	return append(forms, url.QueryEscape(secret), url.PathEscape(secret))
+}
+
+// scrubTail hides the beginning of a secret at the end of a body that was cut off there.
+func scrubTail(body, secret string) string {
+	for n := min(len(secret)-1, len(body)); n >= leastTail; n-- {
+		if strings.HasSuffix(body, secret[:n]) {
+			return body[:len(body)-n] + Mask
+		}
+	}
+	return body
+}

@@ -1,0 +1,90 @@
+package scheduler
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"punctual/scheduler/delivery"
+)
+
+// mostTLSClients bounds how many clients with certificates of their own a replica keeps; each has its own connections.
+const mostTLSClients = 256
+
+// tlsKey names what a client was made of. Another value of a secret makes another client.
+type tlsKey struct {
+	tenant          int32
+	certificate, ca Revision
+}
+
+// tlsClients are the clients of targets that have a client certificate or authorities of their own.
+type tlsClients struct {
+	mu      sync.Mutex
+	clients *lru.LRU[tlsKey, *delivery.Client]
+}
+
+func newTLSClients() *tlsClients {
+	clients, _ := lru.NewLRU(mostTLSClients, func(_ tlsKey, c *delivery.Client) { c.Close() }) // fails for sizes below 1 only
+	return &tlsClients{clients: clients}
+}
+
+// close closes the connections that no attempt is using.
+func (c *tlsClients) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clients.Purge()
+}
+
+// tlsClient returns the client that connects as t says.
+func (s *Scheduler) tlsClient(ctx context.Context, tenant int32, t TLS) (*delivery.Client, error) {
+	certificate, err := s.named(ctx, tenant, t.ClientCertificate)
+	if err != nil {
+		return nil, err
+	}
+	ca, err := s.named(ctx, tenant, t.CA)
+	if err != nil {
+		return nil, err
+	}
+	key := tlsKey{tenant, certificate.Revision, ca.Revision}
+	s.tls.mu.Lock()
+	defer s.tls.mu.Unlock()
+	if client, ok := s.tls.clients.Get(key); ok {
+		return client, nil
+	}
+	certificates, roots, err := readTLS(t, certificate.Value, ca.Value)
+	if err != nil {
+		return nil, err
+	}
+	client := s.config.Client.WithTLS(certificates, roots)
+	s.tls.clients.Add(key, client)
+	return client, nil
+}
+
+// named returns the secret of a name; none where there is no name.
+func (s *Scheduler) named(ctx context.Context, tenant int32, name string) (Secret, error) {
+	if name == "" {
+		return Secret{}, nil
+	}
+	return s.store.NamedSecret(ctx, tenant, name)
+}
+
+// readTLS reads the PEM of a target's secrets. The errors repeat nothing of it.
+func readTLS(t TLS, certificate, ca string) (certificates []tls.Certificate, roots *x509.CertPool, err error) {
+	if t.ClientCertificate != "" {
+		pair, err := tls.X509KeyPair([]byte(certificate), []byte(certificate))
+		if err != nil {
+			return nil, nil, authErrorf("secret %q is no certificate chain and its key in PEM", t.ClientCertificate)
+		}
+		certificates = append(certificates, pair)
+	}
+	if t.CA != "" {
+		roots = x509.NewCertPool()
+		if !roots.AppendCertsFromPEM([]byte(ca)) {
+			return nil, nil, authErrorf("secret %q holds no certificate in PEM", t.CA)
+		}
+	}
+	return certificates, roots, nil
+}

@@ -1,0 +1,141 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"punctual/scheduler/delivery"
+)
+
+const (
+	// mostTokens bounds how many tokens a replica keeps.
+	mostTokens = 10_000
+	// tokenLifetime is that of a token whose answer does not say.
+	tokenLifetime = 5 * time.Minute
+	// tokenMargin is how long before its end a token is fetched anew; a quarter of its lifetime where that is less.
+	tokenMargin = time.Minute
+	// refusalLifetime is how long a failure stands for those who want the same token: they would all get it.
+	refusalLifetime = time.Second
+)
+
+// tokenKey names what a token was fetched for, and with which value of the secret.
+type tokenKey struct {
+	tenant                                   int32
+	endpoint, issuer, client, scopes, target string
+	secret                                   Revision
+}
+
+// tokens are the access tokens that a replica has fetched.
+type tokens struct {
+	mu    sync.Mutex
+	known *lru.Cache[tokenKey, *token]
+}
+
+func newTokens() *tokens {
+	known, _ := lru.New[tokenKey, *token](mostTokens) // fails for sizes below 1 only
+	return &tokens{known: known}
+}
+
+// of returns the token for what a job's authentication says.
+func (t *tokens) of(tenant int32, auth Auth, secret Secret) *token {
+	scopes := slices.Clone(auth.Scopes)
+	slices.Sort(scopes)
+	key := tokenKey{tenant, auth.TokenURL, auth.Issuer, auth.ClientID, strings.Join(slices.Compact(scopes), " "), auth.Audience, secret.Revision}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known, ok := t.known.Get(key); ok {
+		return known
+	}
+	fresh := &token{key: key, secret: secret.Value, turn: make(chan struct{}, 1)}
+	t.known.Add(key, fresh)
+	return fresh
+}
+
+// token is one access token. One attempt at a time fetches it, the others that want it wait.
+type token struct {
+	key    tokenKey
+	secret string
+	turn   chan struct{} // holds one value while somebody fetches
+
+	mu      sync.Mutex
+	value   string
+	until   time.Time // when the value is to be fetched anew
+	refusal error
+	retryAt time.Time // when the refusal is forgotten
+
+	// Only who fetches uses these.
+	endpoint string // that the issuer told, until discoverAt
+	lookAt   time.Time
+	inBody   bool // the endpoint wants the client's secret in the body
+}
+
+// get returns the token, fetched through client if need be.
+func (t *token) get(ctx context.Context, client *delivery.Client) (string, error) {
+	if value, refusal := t.present(); value != "" || refusal != nil {
+		return value, refusal
+	}
+	select {
+	case t.turn <- struct{}{}:
+		defer func() { <-t.turn }()
+	case <-ctx.Done():
+		return "", authErrorf("no token from %s: it took too long", t.host())
+	}
+	if value, refusal := t.present(); value != "" || refusal != nil {
+		return value, refusal
+	}
+	value, lifetime, err := t.fetch(ctx, client)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err != nil {
+		t.refusal, t.retryAt = err, time.Now().Add(refusalLifetime)
+		if ctx.Err() != nil {
+			t.refusal = nil // the one who asked had no more time; others may
+		}
+		return "", err
+	}
+	t.value, t.until, t.refusal = value, time.Now().Add(lifetime-min(tokenMargin, lifetime/4)), nil
+	return value, nil
+}
+
+// present returns what is there without asking anybody.
+func (t *token) present() (value string, refusal error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	switch {
+	case t.value != "" && now.Before(t.until):
+		return t.value, nil
+	case t.refusal != nil && now.Before(t.retryAt):
+		return "", t.refusal
+	}
+	return "", nil
+}
+
+// drop forgets a token that a target did not take, unless there is another by now.
+func (t *token) drop(value string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.value == value {
+		t.value = ""
+	}
+}
+
+// host is where the token comes from, for people.
+func (t *token) host() string {
+	for _, raw := range []string{t.key.endpoint, t.key.issuer} {
+		if u, err := delivery.CheckURL(raw); err == nil {
+			return u.Host
+		}
+	}
+	return "the token endpoint"
+}
+
+func (t *token) errorf(format string, args ...any) error {
+	return authErrorf("no token from %s: %s", t.host(), fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,81 @@
+package store
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// What the audit log shows of keys, tenants and secrets: never the secret itself, nor anything made of it.
+
+type keyShot struct {
+	Prefix    string     `json:"prefix"`
+	Role      string     `json:"role"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+}
+
+func (k KeyRecord) change(action Action) change {
+	shot := keyShot{Prefix: k.Prefix, Role: k.Role, ExpiresAt: k.ExpiresAt}
+	if action == ActionKeyRevoke {
+		return change{action: action, id: k.ID, name: k.Name, before: shot}
+	}
+	return change{action: action, id: k.ID, name: k.Name, after: shot}
+}
+
+type tenantShot struct {
+	Weight               int            `json:"weight"`
+	MaxJobs              *int           `json:"max_jobs"`
+	MaxConcurrentRuns    *int           `json:"max_concurrent_runs"`
+	MaxRunsPerSecond     *int           `json:"max_runs_per_second"`
+	MaxRequestsPerSecond *int           `json:"max_requests_per_second"`
+	MinInterval          *string        `json:"min_interval"`
+	AllowedTargets       []netip.Prefix `json:"allowed_targets"`
+}
+
+func (t TenantRecord) shot() tenantShot {
+	shot := tenantShot{
+		Weight: t.Weight, MaxJobs: t.MaxJobs, MaxConcurrentRuns: t.MaxConcurrentRuns, MaxRunsPerSecond: t.MaxRunsPerSecond,
+		MaxRequestsPerSecond: t.MaxRequestsPerSecond, AllowedTargets: t.AllowedTargets,
+	}
+	if shot.AllowedTargets == nil {
+		shot.AllowedTargets = []netip.Prefix{}
+	}
+	if t.MinInterval != nil {
+		shot.MinInterval = new(t.MinInterval.String())
+	}
+	return shot
+}
+
+type secretShot struct {
+	Description string `json:"description"`
+	Version     int32  `json:"version"`
+}
+
+// secretPut is the change that gave a secret its value or description; before is nil where there was none.
+func secretPut(before *SecretRecord, after SecretRecord) change {
+	c := change{action: ActionSecretPut, id: after.ID, name: after.Name, after: secretShot{after.Description, after.Version}}
+	if before != nil {
+		c.before = secretShot{before.Description, before.Version}
+	}
+	return c
+}
+
+type signingSecretShot struct {
+	ExpiresAt *time.Time `json:"expires_at"`
+}
+
+// signingSecretEnds is the end of a signing secret, now or, with an instant, then.
+func signingSecretEnds(id uuid.UUID, at *time.Time) change {
+	c := change{action: ActionSigningSecretDelete, id: id, before: signingSecretShot{}}
+	if at != nil {
+		c.after = signingSecretShot{at}
+	}
+	return c
+}
+
+// rotationShot is what a rotation of the deployment's keys has begun.
+type rotationShot struct {
+	DataKey   int64 `json:"data_key"`
+	MasterKey bool  `json:"new_master_key"`
+}

@@ -1,0 +1,55 @@
+package store
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// jobShot is a job as the audit log shows it: with its definition where that is what changed.
+type jobShot struct {
+	Version     int32           `json:"version"`
+	State       JobState        `json:"state"`
+	PausedUntil *time.Time      `json:"paused_until,omitempty"`
+	Note        string          `json:"note,omitempty"`
+	Definition  json.RawMessage `json:"definition,omitempty"`
+}
+
+// shot returns the job as it stands.
+func (j *jobRow) shot() jobShot {
+	return jobShot{Version: j.Version, State: j.State, PausedUntil: j.PausedUntil, Note: j.PauseNote, Definition: json.RawMessage(j.definition)}
+}
+
+// without leaves out the definition.
+func (s jobShot) without() jobShot {
+	s.Definition = nil
+	return s
+}
+
+// masked leaves out the secrets.
+func (s jobShot) masked() jobShot {
+	s.Definition = json.RawMessage(maskDefinition(string(s.Definition)))
+	return s
+}
+
+// change returns what became of a held job, for the audit log: a pause or a resume if nothing but that was changed.
+func (h *held) change(note string) change {
+	c := change{action: ActionJobUpdate, id: h.ID, job: h.ID, name: h.Definition.Name}
+	before, after := h.before, h.shot()
+	if after.Note == "" {
+		after.Note = note
+	}
+	switch {
+	case h.State == JobDeleted:
+		c.action, c.before = ActionJobDelete, before.masked()
+		return c
+	case string(before.Definition) != h.definition:
+		c.before, c.after = before.masked(), after.masked()
+		return c
+	case h.State == JobPaused:
+		c.action = ActionJobPause
+	case before.State == JobPaused:
+		c.action = ActionJobResume
+	}
+	c.before, c.after = before.without(), after.without()
+	return c
+}

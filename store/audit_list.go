@@ -1,0 +1,159 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// AuditRecord is one entry of the audit log.
+type AuditRecord struct {
+	ID            uuid.UUID
+	At            time.Time
+	ActorKind     ActorKind
+	Actor         string // a key's id, a token's subject, a login; empty where nobody is known
+	ActorName     string // of a key of this tenant
+	Address       *netip.Addr
+	RequestID     string
+	Action        Action
+	ResourceID    *uuid.UUID // nil: what was changed has no such id
+	JobID         *uuid.UUID // nil: it is about no single job
+	Name          string
+	Before, After json.RawMessage // nil: there was, or is, none
+}
+
+// AuditFilter selects entries; empty fields select all.
+type AuditFilter struct {
+	Action     Action
+	Actor      string // id or name of a key, subject of a token, login
+	Resource   string // kind of what was changed, such as job
+	ResourceID *uuid.UUID
+	Name       string    // of what was changed, then
+	Job        string    // name or id of a job, deleted or not
+	From       time.Time // inclusive
+	To         time.Time // exclusive
+	Page
+}
+
+const auditColumns = `a.id, a.at, a.actor_kind, coalesce(a.actor, ''), coalesce(k.name, ''), host(a.address), coalesce(a.request_id, ''), a.action,
+	a.resource_id, a.job_id, coalesce(a.name, ''), a.before::text, a.after::text`
+
+const auditTables = `punctual.audit_log a LEFT JOIN punctual.api_keys k ON a.actor_kind = 'key' AND k.id::text = a.actor`
+
+func scanAudit(row pgx.CollectableRow) (AuditRecord, error) {
+	var r AuditRecord
+	var address, before, after *string
+	err := row.Scan(&r.ID, &r.At, &r.ActorKind, &r.Actor, &r.ActorName, &address, &r.RequestID, &r.Action, &r.ResourceID, &r.JobID, &r.Name, &before, &after)
+	if err != nil {
+		return r, err
+	}
+	utc(&r.At)
+	if address != nil {
+		if a, err := netip.ParseAddr(*address); err == nil {
+			r.Address = &a
+		}
+	}
+	if before != nil {
+		r.Before = json.RawMessage(*before)
+	}
+	if after != nil {
+		r.After = json.RawMessage(*after)
+	}
+	return r, nil
+}
+
+// ListAudit returns the entries that the filter selects, newest first, and the cursor of the next page, empty on the
+// last one.
+func (s *Store) ListAudit(ctx context.Context, tenant int32, f AuditFilter) (entries []AuditRecord, nextCursor string, err error) {
+	var c conditions
+	c.add(`a.tenant = ?`, tenant)
+	if err := c.page(f.Page, auditCursor, `a.id < ?`); err != nil {
+		return nil, "", err
+	}
+	q := s.reader(ctx, tenant)
+	if f.Job != "" {
+		if err := c.auditOf(ctx, q, tenant, f.Job); err != nil {
+			return nil, "", err
+		}
+	}
+	c.audit(f)
+	rows, err := q.Query(ctx, `SELECT `+auditColumns+` FROM `+auditTables+c.where()+fmt.Sprintf(` ORDER BY a.id DESC LIMIT %d`, f.limit()+1), c.args...)
+	if err != nil {
+		return nil, "", fmt.Errorf("listing the audit log: %w", err)
+	}
+	if entries, err = pgx.CollectRows(rows, scanAudit); err != nil {
+		return nil, "", fmt.Errorf("listing the audit log: %w", err)
+	}
+	entries, nextCursor = cut(entries, f.Page, auditCursor, func(r AuditRecord) uuid.UUID { return r.ID })
+	return entries, nextCursor, nil
+}
+
+// auditOf asks for what is about a job: by its id, also what was done under another name; of a name that no job has any
+// more, what was done under it.
+func (c *conditions) auditOf(ctx context.Context, q querier, tenant int32, job string) error {
+	if id, ok := parseID(job); ok {
+		c.add(`a.job_id = ?`, id)
+		return nil
+	}
+	rows, err := q.Query(ctx, `SELECT id FROM punctual.jobs WHERE tenant = $1 AND name = $2`, tenant, job)
+	if err != nil {
+		return fmt.Errorf("looking for jobs by name: %w", err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	if err != nil {
+		return fmt.Errorf("looking for jobs by name: %w", err)
+	}
+	if len(ids) == 0 {
+		c.add(`a.job_id IS NOT NULL AND a.name = ?`, job)
+		return nil
+	}
+	c.add(`a.job_id = ANY(?::uuid[])`, ids)
+	return nil
+}
+
+// audit adds what a filter asks for, except its page and its job.
+func (c *conditions) audit(f AuditFilter) {
+	if f.Action != "" {
+		c.add(`a.action = ?`, string(f.Action))
+	}
+	if f.Resource != "" {
+		c.resource(f.Resource)
+	}
+	if f.Actor != "" {
+		c.add(`(a.actor = ? OR k.name = ?)`, f.Actor, f.Actor)
+	}
+	if f.ResourceID != nil {
+		c.add(`a.resource_id = ?`, *f.ResourceID)
+	}
+	if f.Name != "" {
+		c.add(`a.name = ?`, f.Name)
+	}
+	// The id has the time in it, to the millisecond.
+	if !f.From.IsZero() {
+		c.add(`a.id >= ? AND a.at >= ?`, firstRunID(f.From), f.From)
+	}
+	if !f.To.IsZero() {
+		c.add(`a.id < ? AND a.at < ?`, firstRunID(f.To.Add(time.Millisecond)), f.To)
+	}
+}
+
+// resource asks for one kind. Keys, secrets and tenants are rare among jobs, and have an index without them.
+func (c *conditions) resource(kind string) {
+	var actions []string
+	for _, a := range Actions {
+		if a.Resource() == kind {
+			actions = append(actions, string(a))
+		}
+	}
+	c.add(`a.action = ANY(?::text[])`, actions)
+	switch {
+	case strings.HasSuffix(kind, "secret"), kind == "api_key", kind == "tenant":
+		c.add(`a.job_id IS NULL`)
+	}
+}

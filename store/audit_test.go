@@ -1,0 +1,365 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+	"punctual/store/storetest"
+)
+
+// entries returns the log since the last call, oldest first.
+func (c crud) entries(since *uuid.UUID) []AuditRecord {
+	c.t.Helper()
+	all, _, err := c.ListAudit(c.t.Context(), c.tenant, AuditFilter{Page: Page{Limit: 500}})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var fresh []AuditRecord
+	for _, r := range all {
+		if r.ID == *since {
+			break
+		}
+		fresh = append([]AuditRecord{r}, fresh...)
+	}
+	if len(all) > 0 {
+		*since = all[0].ID
+	}
+	return fresh
+}
+
+func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
+	c := newCRUD(t)
+	who := Actor{Kind: ActorToken, Name: "alice", Address: netip.MustParseAddr("203.0.113.7"), RequestID: "r-1"}
+	ctx := WithActor(t.Context(), who)
+	var since uuid.UUID
+	var run, dead uuid.UUID
+	key := Idempotency{Key: "k"}
+	trigger := func(ctx context.Context) error {
+		r, err := c.TriggerJob(ctx, c.tenant, "a", TriggerRequest{Body: []byte(`"x"`), Headers: map[string]string{"X-Api-Key": "s3cret", "X-Team": "billing"}})
+		run = r.ID
+		return err
+	}
+	definition, described := definition("a"), definition("a", described("other"))
+	until := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	for _, k := range []struct {
+		name          string
+		work          func() error
+		want          string // actions with what they are about
+		before, after string // of the last, where it matters
+	}{
+		{"a create", func() error { _, err := c.CreateJob(ctx, c.tenant, NewJob{Definition: definition}); return err }, "job.create a", ``, `{"version":1,"state":"active","definition":{`},
+		{"a name that is taken", func() error { _, _ = c.CreateJob(ctx, c.tenant, NewJob{Definition: definition}); return nil }, "", ``, ``},
+		{"a PUT that changes nothing", func() error {
+			_, _, err := c.PutJob(ctx, c.tenant, "a", NewJob{Definition: definition}, nil, false)
+			return err
+		}, "", ``, ``},
+		{"a PUT", func() error {
+			_, _, err := c.PutJob(ctx, c.tenant, "a", NewJob{Definition: described}, nil, false)
+			return err
+		}, "job.update a", `{"version":1,"state":"active","definition":{`, `{"version":2,"state":"active","definition":{`},
+		{"a PUT of a new name", func() error {
+			_, _, err := c.PutJob(ctx, c.tenant, "b", NewJob{Definition: described}, nil, false)
+			return err
+		}, "job.create b", ``, `{"version":1,"state":"active","definition":{`},
+		{"a batch", func() error {
+			_, err := c.CreateJobs(ctx, c.tenant, []NewJob{{Definition: called(described, "c")}, {Definition: definition}, {Definition: called(described, "b")}}, ConflictReplace)
+			return err
+		}, "job.update a, job.create c", ``, ``},
+		{"a rename", func() error {
+			_, err := c.EditJob(ctx, c.tenant, "c", nil, func(JobRecord) (NewJob, error) { return NewJob{Definition: called(described, "d")}, nil })
+			return err
+		}, "job.update d", `{"version":1,`, `{"version":2,`},
+		{"an edit that fails", func() error {
+			_, _ = c.EditJob(ctx, c.tenant, "d", nil, func(JobRecord) (NewJob, error) { return NewJob{Definition: definition}, nil })
+			return nil
+		}, "", ``, ``},
+		{"an edit that pauses", func() error {
+			_, err := c.EditJob(ctx, c.tenant, "d", nil, func(r JobRecord) (NewJob, error) { return NewJob{Definition: r.Definition, Paused: new(true)}, nil })
+			return err
+		}, "job.pause d", `{"version":2,"state":"active"}`, `{"version":3,"state":"paused"}`},
+		{"a pause", func() error { _, err := c.PauseJob(ctx, c.tenant, "a", "moving", &until); return err }, "job.pause a", `{"version":3,"state":"active"}`, `{"version":4,"state":"paused","paused_until":"` + until.Format(time.RFC3339) + `","note":"moving"}`},
+		{"the same pause", func() error { _, err := c.PauseJob(ctx, c.tenant, "a", "moving", &until); return err }, "", ``, ``},
+		{"a resume", func() error { _, err := c.ResumeJob(ctx, c.tenant, "a", "moved"); return err }, "job.resume a", `{"version":4,"state":"paused","paused_until":"` + until.Format(time.RFC3339) + `","note":"moving"}`, `{"version":5,"state":"active","note":"moved"}`},
+		{"a trigger", func() error {
+			_, _, err := c.Idempotent(ctx, c.tenant, key, func(ctx context.Context) (Answer, error) { return Answer{Status: 202}, trigger(ctx) })
+			return err
+		}, "run.trigger a", ``, `{"job_version":5,"headers":{"X-Api-Key":"***","X-Team":"billing"},"body_bytes":3}`},
+		{"a replayed Idempotency-Key", func() error {
+			_, _, err := c.Idempotent(ctx, c.tenant, key, func(ctx context.Context) (Answer, error) { return Answer{Status: 202}, trigger(ctx) })
+			return err
+		}, "", ``, ``},
+		{"a cancel", func() error { _, err := c.CancelRun(ctx, c.tenant, run); return err }, "run.cancel a", `{"status":"pending"}`, `{"status":"cancelled","reason":"cancelled_by_user"}`},
+		{"a second cancel", func() error { _, err := c.CancelRun(ctx, c.tenant, run); return err }, "", ``, ``},
+		{"a resolution", func() error {
+			dead = c.deadLetter("a")
+			_, err := c.ResolveDeadLetter(ctx, c.tenant, dead, "by hand")
+			return err
+		}, "dead_letter.resolve a", `{"resolved":false}`, `{"resolved":true,"note":"by hand"}`},
+		{"a second resolution", func() error { _, err := c.ResolveDeadLetter(ctx, c.tenant, dead, "x"); return err }, "", ``, ``},
+		{"a replay", func() error { _, err := c.ReplayDeadLetter(ctx, c.tenant, c.deadLetter("a"), "again"); return err }, "dead_letter.replay a", `{"resolved":false}`, `{"resolved":true,"replayed_as":"`},
+		{"an operation and its end", func() error {
+			c.deadLetter("a")
+			o, err := c.StartOperation(ctx, c.tenant, BulkRequest{Kind: OperationReplay, Note: "all"})
+			if err == nil {
+				_, err = c.CancelOperation(ctx, c.tenant, o.ID)
+			}
+			return err
+		}, "operation.create , operation.cancel ", `{"kind":"replay","state":"running","matched":1,"done":0}`, `{"kind":"replay","state":"cancelled","matched":1,"done":0}`},
+		{"counting", func() error {
+			_, err := c.CountDeadLetters(ctx, c.tenant, BulkRequest{Kind: OperationReplay})
+			return err
+		}, "", ``, ``},
+		{"a backfill", func() error {
+			p, err := c.PlanBackfill(ctx, c.tenant, BackfillRequest{Job: "a", From: time.Now().Add(-2 * time.Hour), To: time.Now()})
+			if err == nil {
+				_, err = c.StartBackfill(ctx, c.tenant, p)
+			}
+			return err
+		}, "job.backfill a", ``, `{"operation":"`},
+		{"a delete", func() error { return c.DeleteJob(ctx, c.tenant, "b", nil) }, "job.delete b", `{"version":1,"state":"active","definition":{`, ``},
+	} {
+		if err := k.work(); err != nil {
+			t.Fatalf("%s: %v", k.name, err)
+		}
+		var got []string
+		var last AuditRecord
+		for _, last = range c.entries(&since) {
+			got = append(got, fmt.Sprintf("%s %s", last.Action, last.Name))
+			if last.ActorKind != who.Kind || last.Actor != who.Name || last.Address == nil || *last.Address != who.Address || last.RequestID != who.RequestID {
+				t.Errorf("%s: by %+v", k.name, last)
+			}
+		}
+		if k.name == "a batch" && len(got) == 2 && got[0] > got[1] {
+			got[0], got[1] = got[1], got[0] // of the same instant
+		}
+		if k.name == "a batch" {
+			k.want = "job.create c, job.update a"
+		}
+		if diff := cmp.Diff(k.want, strings.Join(got, ", ")); diff != "" {
+			t.Errorf("%s: %s", k.name, diff)
+		}
+		if k.before+k.after != "" && (!strings.HasPrefix(string(last.Before), k.before) || !strings.HasPrefix(string(last.After), k.after) || k.before == "" && last.Before != nil || k.after == "" && last.After != nil) {
+			t.Errorf("%s: from %s to %s", k.name, last.Before, last.After)
+		}
+	}
+}
+
+func called(d scheduler.Definition, name string) scheduler.Definition {
+	d.Name = name
+	return d
+}
+
+// deadLetter makes an open one of a job.
+func (c crud) deadLetter(job string) uuid.UUID {
+	c.t.Helper()
+	id := scheduler.NewRunID(time.Now())
+	c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, attempts)
+		SELECT $1, id, tenant, name, 1, now(), 'schedule', 1 FROM punctual.jobs WHERE name = $2 AND state = 'active'`, id, job)
+	return id
+}
+
+func TestAPauseThatRunsOutIsTheSystems(t *testing.T) {
+	c := newCRUD(t)
+	ctx := WithActor(t.Context(), Actor{Kind: ActorCommand, Name: "bob"})
+	job := c.create("job")
+	until := time.Now().Add(time.Hour)
+	if _, err := c.PauseJob(ctx, c.tenant, "job", "moving", &until); err != nil {
+		t.Fatal(err)
+	}
+	e, err := c.ExplainJob(t.Context(), c.tenant, "job", func(*time.Location) (time.Time, error) { return time.Now().Truncate(time.Hour).Add(time.Hour), nil })
+	if err != nil || e.Pause == nil || e.Pause.By != "command bob" || !strings.Contains(e.Text, ", by command bob (moving)") {
+		t.Errorf("%+v, %v", e, err)
+	}
+	c.exec(`UPDATE punctual.jobs SET paused_until = now() WHERE id = $1`, job.ID)
+	if n, err := c.ResumeDue(t.Context()); n != 1 || err != nil {
+		t.Fatalf("%d, %v", n, err)
+	}
+	log, _, err := c.ListAudit(t.Context(), c.tenant, AuditFilter{Job: "job", Page: Page{Limit: 1}})
+	if err != nil || len(log) != 1 || log[0].Action != ActionJobResume || log[0].ActorKind != ActorSystem || log[0].Actor != "" {
+		t.Errorf("%+v, %v", log, err)
+	}
+}
+
+func TestListAuditSelects(t *testing.T) {
+	c := newCRUD(t)
+	before := time.Now().Add(-time.Minute)
+	job := c.create("a")
+	c.create("b")
+	c.edit("b", func(d *scheduler.Definition) { d.Name = "c" })
+	if err := c.DeleteJob(WithActor(t.Context(), Actor{Kind: ActorToken, Name: "alice"}), c.tenant, "c", nil); err != nil {
+		t.Fatal(err)
+	}
+	keyID := uuid.New()
+	c.exec(`INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by) VALUES ($1, $2, 'deploy', 'punctual_x', sha256('x'), 'admin', 'test')`, keyID, c.tenant)
+	err := c.join(WithActor(t.Context(), Actor{Kind: ActorKey, Name: keyID.String()}), c.tenant, func(ctx context.Context, u *unit) error {
+		return audit(ctx, u, c.tenant, change{action: ActionSecretPut, name: "billing-token", after: map[string]int{"version": 1}})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []struct {
+		name   string
+		filter AuditFilter
+		want   string
+	}{
+		{"all", AuditFilter{}, "secret.put billing-token, job.delete c, job.update c, job.create b, job.create a"},
+		{"an action", AuditFilter{Action: ActionJobDelete}, "job.delete c"},
+		{"a kind", AuditFilter{Resource: "secret"}, "secret.put billing-token"},
+		{"a token's subject", AuditFilter{Actor: "alice"}, "job.delete c"},
+		{"a key's id", AuditFilter{Actor: keyID.String()}, "secret.put billing-token"},
+		{"a key's name", AuditFilter{Actor: "deploy"}, "secret.put billing-token"},
+		{"a job by name, under its other name too", AuditFilter{Job: "c"}, "job.delete c, job.update c, job.create b"},
+		{"a name that no job has any more", AuditFilter{Job: "b"}, "job.create b"},
+		{"a job by id", AuditFilter{Job: job.ID.String()}, "job.create a"},
+		{"an id", AuditFilter{ResourceID: &job.ID}, "job.create a"},
+		{"a name", AuditFilter{Name: "billing-token"}, "secret.put billing-token"},
+		{"since then", AuditFilter{From: before, Action: ActionJobUpdate}, "job.update c"},
+		{"until then", AuditFilter{To: before}, ""},
+		{"a page", AuditFilter{Page: Page{Limit: 2}}, "secret.put billing-token, job.delete c"},
+	} {
+		log, next, err := c.ListAudit(t.Context(), c.tenant, k.filter)
+		if err != nil {
+			t.Fatalf("%s: %v", k.name, err)
+		}
+		var got []string
+		for _, r := range log {
+			got = append(got, fmt.Sprintf("%s %s", r.Action, r.Name))
+		}
+		if diff := cmp.Diff(k.want, strings.Join(got, ", ")); diff != "" {
+			t.Errorf("%s: %s", k.name, diff)
+		}
+		if k.filter.Limit > 0 {
+			rest, next, err := c.ListAudit(t.Context(), c.tenant, AuditFilter{Page: Page{Cursor: next}})
+			if err != nil || len(rest) != 3 || next != "" {
+				t.Errorf("the rest: %d, %q, %v", len(rest), next, err)
+			}
+		}
+		_ = next
+	}
+	other := c.intruder()
+	if log, _, err := other.ListAudit(t.Context(), other.tenant, AuditFilter{}); err != nil || len(log) != 0 {
+		t.Errorf("another tenant reads %d entries, %v", len(log), err)
+	}
+}
+
+func TestTheAuditLogHasNoSecrets(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"target":{"url":"https://x"}}`:                                                                `{"target":{"url":"https://x"}}`,
+		`{"target":{"headers":{"content-type":"text/plain"}},"n":12345678901234567890}`:                 `{"target":{"headers":{"content-type":"text/plain"}},"n":12345678901234567890}`,
+		`{"target":{"headers":{"Authorization":"Bearer s3cret","X-Team":"a"}}}`:                         `{"target":{"headers":{"Authorization":"***","X-Team":"a"}}}`,
+		`{"target":{"headers":{"cookie":"s3cret","x-auth-token":"s3cret","api-key":"s"}}}`:              `{"target":{"headers":{"api-key":"***","cookie":"***","x-auth-token":"***"}}}`,
+		`{"target":{"headers":{"X-Client-Secret":"s3cret","Keyboard":"qwerty"}}}`:                       `{"target":{"headers":{"Keyboard":"qwerty","X-Client-Secret":"***"}}}`,
+		`{"target":{"auth":{"type":"bearer","secret":"billing-token"}}}`:                                `{"target":{"auth":{"type":"bearer","secret":"billing-token"}}}`,
+		`{"target":{"auth":{"type":"bearer","value":{"enc":"s3cret"}}}}`:                                `{"target":{"auth":{"type":"bearer","value":"***"}}}`,
+		`{"target":{"secret_headers":{"x":"s3cret"}},"steps":[{"target":{"auth":{"value":"s3cret"}}}]}`: `{"steps":[{"target":{"auth":{"value":"***"}}}],"target":{"secret_headers":{"x":"***"}}}`,
+		`{"target":{"body":{"auth":{"value":1}},"headers":{"a":"b"}}}`:                                  `{"target":{"body":{"auth":{"value":1}},"headers":{"a":"b"}}}`,
+		`{"auth": broken`: `"***"`,
+	} {
+		if diff := cmp.Diff(want, maskDefinition(text)); diff != "" {
+			t.Errorf("%s: %s", text, diff)
+		}
+	}
+	c := newCRUDWithout(t)
+	secret := func(d *scheduler.Definition) { d.Target.Headers = map[string]string{"Authorization": "Bearer s3cret"} }
+	c.create("a", secret)
+	c.edit("a", func(d *scheduler.Definition) { d.Description = "x" })
+	if _, err := c.CreateJobs(t.Context(), c.tenant, []NewJob{{Definition: definition("b", secret)}}, ConflictError); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.DeleteJob(t.Context(), c.tenant, "a", nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.audit_log a WHERE a::text LIKE '%***%'`); n != 4 {
+		t.Errorf("%d entries are masked, want 4", n)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.audit_log a WHERE a::text LIKE '%s3cret%'`); n != 0 {
+		t.Errorf("%d entries hold a secret", n)
+	}
+}
+
+// newCRUDWithout is newCRUD in a test that is parallel already.
+func newCRUDWithout(t *testing.T) crud {
+	t.Helper()
+	s, err := Open(t.Context(), Options{DatabaseURL: storetest.DSN(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return crud{Store: s, t: t, tenant: 1}
+}
+
+func TestTheAuditLogIsOnlyAddedTo(t *testing.T) {
+	c := newCRUD(t)
+	ctx := t.Context()
+	c.create("a")
+	super, err := pgx.Connect(ctx, storetest.Server(t).DSN(c.pool.Config().ConnConfig.Database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer super.Close(ctx)
+	for who, q := range map[string]querier{"whom Punctual connects as": c.pool, "a tenant": c.reader(ctx, c.tenant), "a superuser": super} {
+		for _, sql := range []string{
+			`UPDATE punctual.audit_log SET actor = 'nobody'`, `DELETE FROM punctual.audit_log`, `TRUNCATE punctual.audit_log`,
+			`WITH on_ AS (SELECT set_config('punctual.forgetting', 'on', true)) DELETE FROM punctual.audit_log USING on_`,
+		} {
+			if err := query(ctx, q, sql); !denied(err) {
+				t.Errorf("%s: %s: %v", who, sql, err)
+			}
+		}
+	}
+	for _, sql := range []string{`ALTER TABLE punctual.audit_log DISABLE TRIGGER ALL`, `ALTER TABLE punctual.audit_log OWNER TO CURRENT_USER`, `SET ROLE punctual_audit`, `DROP TRIGGER audit_log_is_append_only ON punctual.audit_log`} {
+		if err := query(ctx, c.pool, sql); !denied(err) {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.audit_log`); n != 1 {
+		t.Errorf("%d entries", n)
+	}
+}
+
+func TestOldEntriesAreForgottenAndNeverThoseOfThirtyDays(t *testing.T) {
+	c := newCRUD(t)
+	c.create("a")
+	other := c.intruder()
+	for tenant, days := range map[int32][]int{c.tenant: {29, 31, 400}, other.tenant: {29, 31, 400, 500}} {
+		for _, n := range days {
+			at := time.Now().AddDate(0, 0, -n)
+			var b pgx.Batch
+			if err := queueAudit(t.Context(), &b, tenant, at, change{action: ActionJobDelete, name: fmt.Sprint(n)}); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.pool.SendBatch(t.Context(), &b).Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const ages = `SELECT string_agg(name, ' ' ORDER BY tenant, at DESC) FROM punctual.audit_log`
+	for _, k := range []struct {
+		retention time.Duration
+		want      string
+	}{
+		{DefaultAuditRetention, "a 29 31 29 31"}, {time.Second, "a 29 29"},
+	} {
+		c.options.AuditRetention = k.retention
+		if err := c.ForgetAudit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var left string
+		if err := c.pool.QueryRow(t.Context(), ages).Scan(&left); err != nil || left != k.want {
+			t.Errorf("after %s: %q, want %q, %v", k.retention, left, k.want, err)
+		}
+	}
+	if n := c.count(`SELECT punctual.forget_audit_log('1 day', 1)`); n != 0 {
+		t.Errorf("%d more", n)
+	}
+}

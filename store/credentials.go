@@ -1,0 +1,192 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/singleflight"
+
+	"punctual/scheduler"
+	"punctual/store/vault"
+)
+
+const (
+	// secretsBelieved is how long what was opened is taken for what is there. Then one small query tells whether any
+	// secret has changed, for all of them. With the time that a read may take it stays below the 10 seconds promised.
+	secretsBelieved = 5 * time.Second
+	// openSecrets and openSigners bound what a replica keeps open.
+	openSecrets = 4096
+	openSigners = 20_000
+	// secretsTimeout bounds a read that several attempts wait for.
+	secretsTimeout = 4 * time.Second
+)
+
+// secretRef names a secret: by its name, or by the job and the id that its definition has.
+type secretRef struct {
+	tenant  int32
+	name    string
+	job, id uuid.UUID
+}
+
+// credentials are the secrets that a replica has open, and when it last knew that none has changed.
+type credentials struct {
+	secrets *lru.Cache[secretRef, scheduler.Secret]
+	signing *lru.Cache[int32, []scheduler.SigningKey]
+	flights singleflight.Group // so that a burst of attempts asks once
+
+	mu       sync.Mutex
+	believed time.Time // until then
+	changes  int64     // deployment.secrets_changed when it was last read
+	round    int64     // counts how often all was forgotten
+}
+
+func newCredentials() *credentials {
+	c := &credentials{}
+	c.secrets, _ = lru.New[secretRef, scheduler.Secret](openSecrets) // fails for sizes below 1 only
+	c.signing, _ = lru.New[int32, []scheduler.SigningKey](openSigners)
+	return c
+}
+
+// SigningKeys implements scheduler.Credentials.
+func (s *Store) SigningKeys(ctx context.Context, tenant int32) ([]scheduler.SigningKey, error) {
+	c := s.credentials
+	return opened(ctx, s, c.signing, tenant, func(ctx context.Context) ([]scheduler.SigningKey, error) {
+		return s.readSigningKeys(ctx, tenant)
+	})
+}
+
+// NamedSecret implements scheduler.Credentials.
+func (s *Store) NamedSecret(ctx context.Context, tenant int32, name string) (scheduler.Secret, error) {
+	return opened(ctx, s, s.credentials.secrets, secretRef{tenant: tenant, name: name}, func(ctx context.Context) (scheduler.Secret, error) {
+		secret := scheduler.Secret{}
+		var key int64
+		var ciphertext []byte
+		err := s.pool.QueryRow(ctx, `SELECT id, version, data_key, ciphertext FROM punctual.secrets WHERE tenant = $1 AND name = $2`, tenant, name).
+			Scan(&secret.ID, &secret.Version, &key, &ciphertext)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return secret, &scheduler.AuthError{Why: fmt.Sprintf("there is no secret %q; make it with PUT /v1/secrets/%s", name, name)}
+		}
+		if err != nil {
+			return secret, fmt.Errorf("reading secret %q: %w", name, err)
+		}
+		secret.Value, err = s.openToSend(ctx, key, ciphertext, secretPlace(tenant, secret.ID, name), fmt.Sprintf("secret %q", name))
+		return secret, err
+	})
+}
+
+// JobSecret implements scheduler.Credentials.
+func (s *Store) JobSecret(ctx context.Context, tenant int32, job, id uuid.UUID) (scheduler.Secret, error) {
+	return opened(ctx, s, s.credentials.secrets, secretRef{tenant: tenant, job: job, id: id}, func(ctx context.Context) (scheduler.Secret, error) {
+		var key int64
+		var ciphertext []byte
+		err := s.pool.QueryRow(ctx, `SELECT data_key, ciphertext FROM punctual.job_secrets WHERE id = $1 AND job_id = $2`, id, job).Scan(&key, &ciphertext)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return scheduler.Secret{}, &scheduler.AuthError{Why: "a secret of the job's definition is not in the database any more; write it again"}
+		}
+		if err != nil {
+			return scheduler.Secret{}, fmt.Errorf("reading a secret of job %s: %w", job, err)
+		}
+		value, err := s.openToSend(ctx, key, ciphertext, jobSecretPlace(tenant, job, id), "a secret of the job's definition")
+		return scheduler.Secret{Value: value, Revision: scheduler.Revision{ID: id}}, err
+	})
+}
+
+// openToSend decrypts a secret for an attempt. One that was tampered with will not get better.
+func (s *Store) openToSend(ctx context.Context, key int64, ciphertext []byte, at vault.Place, what string) (string, error) {
+	value, err := s.open(ctx, s.pool, key, ciphertext, at)
+	if errors.Is(err, vault.ErrCiphertext) {
+		return "", &scheduler.AuthError{Why: what + " does not decrypt: its row was changed by other than Punctual; write it again"}
+	}
+	return value, err
+}
+
+// opened returns what is open under a key, or opens it.
+func opened[K comparable, V any](ctx context.Context, s *Store, cache *lru.Cache[K, V], key K, read func(context.Context) (V, error)) (V, error) {
+	c := s.credentials
+	if err := s.believe(ctx); err != nil {
+		var none V
+		return none, err
+	}
+	if v, ok := cache.Get(key); ok {
+		return v, nil
+	}
+	return share(ctx, &c.flights, fmt.Sprintf("%T %v", key, key), func(ctx context.Context) (V, error) {
+		round := c.now()
+		v, err := read(ctx)
+		if err != nil {
+			return v, err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if round == c.round { // else it may be what was there before the change
+			cache.Add(key, v)
+		}
+		return v, nil
+	})
+}
+
+func (c *credentials) now() (round int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.round
+}
+
+// believe makes sure that what is open was so a few seconds ago: it forgets all when any secret has changed since.
+func (s *Store) believe(ctx context.Context) error {
+	c := s.credentials
+	c.mu.Lock()
+	believed := time.Now().Before(c.believed)
+	c.mu.Unlock()
+	if believed {
+		return nil
+	}
+	_, err := share(ctx, &c.flights, "changes", func(ctx context.Context) (struct{}, error) {
+		asked := time.Now()
+		var changes int64
+		if err := s.pool.QueryRow(ctx, `SELECT secrets_changed FROM punctual.deployment`).Scan(&changes); err != nil {
+			return struct{}{}, fmt.Errorf("looking for changed secrets: %w", err)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if changes != c.changes {
+			c.secrets.Purge()
+			c.signing.Purge()
+			c.round++
+		}
+		c.changes, c.believed = changes, asked.Add(secretsBelieved)
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// forget lets the next attempt look for changed secrets.
+func (c *credentials) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.believed = time.Time{}
+}
+
+// share runs work once for all that ask for the same at the same time. None of them ends it by leaving.
+func share[T any](ctx context.Context, flights *singleflight.Group, name string, work func(context.Context) (T, error)) (T, error) {
+	result := flights.DoChan(name, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), secretsTimeout)
+		defer cancel()
+		return work(ctx)
+	})
+	var none T
+	select {
+	case r := <-result:
+		if r.Err != nil {
+			return none, r.Err
+		}
+		return r.Val.(T), nil
+	case <-ctx.Done():
+		return none, fmt.Errorf("reading secrets: %w", ctx.Err())
+	}
+}

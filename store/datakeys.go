@@ -1,0 +1,187 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/store/vault"
+)
+
+// ErrNoMaster is a process that was given no master key.
+var ErrNoMaster = errors.New("secrets are encrypted, and this process was given no master key")
+
+// keyring holds the data keys that were opened. They never change.
+type keyring struct {
+	mu   sync.RWMutex
+	keys map[int64]*vault.DataKey
+}
+
+func (r *keyring) get(id int64) *vault.DataKey {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.keys[id]
+}
+
+func (r *keyring) add(k *vault.DataKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.keys == nil {
+		r.keys = map[int64]*vault.DataKey{}
+	}
+	r.keys[k.ID] = k
+}
+
+// all returns a copy of those that were opened.
+func (r *keyring) all() map[int64]*vault.DataKey {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return maps.Clone(r.keys)
+}
+
+// OpenVault makes sure that the master key opens all data keys, and makes the first one. vault.ErrMaster when it does not;
+// ErrNoMaster when there is none.
+func (s *Store) OpenVault(ctx context.Context) error {
+	if s.options.Master == nil {
+		return ErrNoMaster
+	}
+	found, err := s.openAll(ctx, s.pool)
+	if err == nil && found == 0 {
+		err = s.makeFirstDataKey(ctx)
+	}
+	return err
+}
+
+// openAll opens every data key and returns how many there are.
+func (s *Store) openAll(ctx context.Context, q querier) (found int, err error) {
+	rows, err := q.Query(ctx, `SELECT id, sealed FROM punctual.data_keys ORDER BY number`)
+	if err != nil {
+		return 0, fmt.Errorf("reading data keys: %w", err)
+	}
+	var id int64
+	var sealed []byte
+	_, err = pgx.ForEachRow(rows, []any{&id, &sealed}, func() error {
+		found++
+		_, err := s.openKey(id, sealed)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("opening data keys: %w", err)
+	}
+	return found, nil
+}
+
+// openKey opens a data key, unless that was done before.
+func (s *Store) openKey(id int64, sealed []byte) (*vault.DataKey, error) {
+	if key := s.keyring.get(id); key != nil {
+		return key, nil
+	}
+	if s.options.Master == nil {
+		return nil, ErrNoMaster
+	}
+	key, err := s.options.Master.Open(id, sealed)
+	if err != nil {
+		return nil, err
+	}
+	s.keyring.add(key)
+	return key, nil
+}
+
+// sealingKey returns the data key that what this transaction writes is encrypted with, and keeps it from being dropped
+// until then.
+func (s *Store) sealingKey(ctx context.Context, u *unit) (*vault.DataKey, error) {
+	if s.options.Master == nil {
+		return nil, ErrNoMaster
+	}
+	for range rounds {
+		var id int64
+		var sealed []byte
+		err := u.QueryRow(ctx, `SELECT id, sealed FROM punctual.data_keys ORDER BY number DESC LIMIT 1 FOR KEY SHARE`).Scan(&id, &sealed)
+		switch {
+		case err == nil:
+			return s.openKey(id, sealed)
+		case !errors.Is(err, pgx.ErrNoRows):
+			return nil, fmt.Errorf("reading the data key: %w", err)
+		}
+		// There is none, or it was dropped while its lock was waited for.
+		if err := s.makeFirstDataKey(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errors.New("reading the data key: it is replaced as often as it is looked for")
+}
+
+// dataKey returns the data key of an id. One that is not known was made by a rotation since.
+func (s *Store) dataKey(ctx context.Context, q querier, id int64) (*vault.DataKey, error) {
+	if key := s.keyring.get(id); key != nil {
+		return key, nil
+	}
+	var sealed []byte
+	if err := q.QueryRow(ctx, `SELECT sealed FROM punctual.data_keys WHERE id = $1`, id).Scan(&sealed); err != nil {
+		return nil, fmt.Errorf("reading data key %d: %w", id, err)
+	}
+	return s.openKey(id, sealed)
+}
+
+// open decrypts what stands at a place.
+func (s *Store) open(ctx context.Context, q querier, key int64, ciphertext []byte, at vault.Place) (string, error) {
+	k, err := s.dataKey(ctx, q, key)
+	if err != nil {
+		return "", err
+	}
+	value, err := k.Open(ciphertext, at)
+	return string(value), err
+}
+
+// makeFirstDataKey makes a data key unless there is one, in a transaction of its own: others may use it at once.
+func (s *Store) makeFirstDataKey(ctx context.Context) error {
+	return s.inTx(ctx, everybody, func(tx pgx.Tx) error {
+		if err := lockKeyMaking(ctx, tx); err != nil {
+			return err
+		}
+		var there bool
+		if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM punctual.data_keys)`).Scan(&there); err != nil {
+			return fmt.Errorf("reading data keys: %w", err)
+		}
+		if there {
+			return nil
+		}
+		_, err := makeDataKey(ctx, tx, s.options.Master)
+		return err
+	})
+}
+
+// lockKeyMaking lets one transaction at a time make keys.
+func lockKeyMaking(ctx context.Context, tx pgx.Tx) error {
+	if _, err := tx.Exec(ctx, `SELECT FROM punctual.deployment FOR NO KEY UPDATE`); err != nil {
+		return fmt.Errorf("locking the making of keys: %w", err)
+	}
+	return nil
+}
+
+func makeDataKey(ctx context.Context, tx pgx.Tx, master *vault.Master) (id int64, err error) {
+	key, err := vault.NewDataKey()
+	if err != nil {
+		return 0, err
+	}
+	sealed, err := master.Seal(key)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := tx.Exec(ctx, `INSERT INTO punctual.data_keys (id, sealed) VALUES ($1, $2)`, key.ID, sealed); err != nil {
+		return 0, fmt.Errorf("writing a data key: %w", err)
+	}
+	return key.ID, nil
+}
+
+// noteSecretsChanged tells all replicas to forget what they have opened.
+func noteSecretsChanged(ctx context.Context, u *unit) error {
+	if _, err := u.Exec(ctx, `UPDATE punctual.deployment SET secrets_changed = secrets_changed + 1`); err != nil {
+		return fmt.Errorf("noting that secrets changed: %w", err)
+	}
+	return nil
+}

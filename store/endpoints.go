@@ -1,0 +1,93 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// endpoints are the addresses at which the database is, or was, as far as this replica has come to know them.
+type endpoints struct {
+	mu    sync.Mutex
+	known []netip.AddrPort
+}
+
+// mostEndpoints bounds what is remembered of a host whose name moves all the time; the oldest go first.
+const mostEndpoints = 256
+
+func (e *endpoints) add(addr netip.Addr, port uint16) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	at := netip.AddrPortFrom(addr.Unmap().WithZone(""), port)
+	if slices.Contains(e.known, at) {
+		return
+	}
+	if len(e.known) == mostEndpoints {
+		e.known = e.known[1:]
+	}
+	e.known = append(slices.Clip(e.known), at) // whoever has the list from before keeps it
+}
+
+// Endpoints returns where the database is reached: what every host of the URL has resolved to whenever a connection was
+// made, and where the server says it is itself, which behind a pooler is elsewhere. A Unix socket counts as
+// this machine's loopback. The list is not to be changed.
+func (s *Store) Endpoints() []netip.AddrPort {
+	s.endpoints.mu.Lock()
+	defer s.endpoints.mu.Unlock()
+	return s.endpoints.known
+}
+
+// observe notes the addresses of the hosts of a configuration, now for sockets, and whenever pgx looks names up.
+func (e *endpoints) observe(c *pgconn.Config) {
+	ports := map[string][]uint16{c.Host: {c.Port}}
+	for _, f := range c.Fallbacks {
+		ports[f.Host] = append(ports[f.Host], f.Port)
+	}
+	for host, list := range ports {
+		if filepath.IsAbs(host) {
+			e.addAll([]string{"127.0.0.1"}, list)
+		}
+	}
+	lookup := c.LookupFunc
+	c.LookupFunc = func(ctx context.Context, host string) ([]string, error) {
+		addresses, err := lookup(ctx, host)
+		e.addAll(addresses, ports[host])
+		return addresses, err
+	}
+}
+
+func (e *endpoints) addAll(addresses []string, ports []uint16) {
+	for _, text := range addresses {
+		addr, err := netip.ParseAddr(text)
+		if err != nil {
+			continue
+		}
+		for _, port := range ports {
+			e.add(addr, port)
+		}
+	}
+}
+
+// ask notes where a server says it is.
+func (e *endpoints) ask(ctx context.Context, conn *pgx.Conn) error {
+	if remote, ok := conn.PgConn().Conn().RemoteAddr().(*net.TCPAddr); ok {
+		at := remote.AddrPort()
+		e.add(at.Addr(), at.Port())
+	}
+	var host *netip.Addr
+	var port *int32
+	if err := conn.QueryRow(ctx, `SELECT inet_server_addr(), inet_server_port()`, pgx.QueryExecModeSimpleProtocol).Scan(&host, &port); err != nil {
+		return fmt.Errorf("asking for the server's address: %w", err)
+	}
+	if host != nil && port != nil {
+		e.add(*host, uint16(*port))
+	}
+	return nil
+}

@@ -1,0 +1,261 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// keyStart is how every API key begins, so that people and scanners of leaked secrets know one when they see it. Then
+// follow the prefix it is found by, and the secret.
+const keyStart = "punctual_"
+
+const (
+	prefixBytes = 8
+	secretBytes = 32 // 256 random bits
+)
+
+// KeyRecord is an API key without its secret.
+type KeyRecord struct {
+	ID        uuid.UUID
+	Tenant    string
+	Name      string // what it is for, for people
+	Prefix    string // how the key begins, which is no secret
+	Role      string
+	CreatedBy string
+	CreatedAt time.Time
+
+	ExpiresAt  *time.Time // nil: never
+	LastUsedAt *time.Time // to the minute
+	RevokedAt  *time.Time
+}
+
+// NewKey is what somebody says about a key to be made.
+type NewKey struct {
+	Name      string
+	Role      string
+	ExpiresAt *time.Time
+	Lifetime  time.Duration // in place of ExpiresAt, from now on; 0: none
+}
+
+// KeyExpiryError is a key that would have expired before it was made.
+type KeyExpiryError struct{ At time.Time }
+
+func (e *KeyExpiryError) Error() string {
+	return fmt.Sprintf("expires_at %s is in the past", e.At.UTC().Format(time.RFC3339))
+}
+
+const keyColumns = `k.id, t.name, k.name, k.prefix, k.role, k.created_by, k.created_at, k.expires_at, k.last_used_at, k.revoked_at`
+
+func scanKey(row pgx.CollectableRow) (KeyRecord, error) {
+	var k KeyRecord
+	err := row.Scan(&k.ID, &k.Tenant, &k.Name, &k.Prefix, &k.Role, &k.CreatedBy, &k.CreatedAt, &k.ExpiresAt, &k.LastUsedAt, &k.RevokedAt)
+	utc(&k.CreatedAt, k.ExpiresAt, k.LastUsedAt, k.RevokedAt)
+	return k, err
+}
+
+// makeKey returns a new key and the prefix it is found by.
+func makeKey() (key, prefix string) {
+	var random [prefixBytes + secretBytes]byte
+	_, _ = rand.Read(random[:]) // never fails
+	prefix = hex.EncodeToString(random[:prefixBytes])
+	return keyStart + prefix + "_" + base64.RawURLEncoding.EncodeToString(random[prefixBytes:]), prefix
+}
+
+// keyPrefix returns what a key is found by. What is no key has a prefix that no key has, so that it is looked for all
+// the same and takes as long.
+func keyPrefix(key string) string {
+	rest, ok := strings.CutPrefix(key, keyStart)
+	prefix, secret, _ := strings.Cut(rest, "_")
+	if !ok || len(prefix) != 2*prefixBytes || len(secret) != base64.RawURLEncoding.EncodedLen(secretBytes) {
+		return strings.Repeat("-", 2*prefixBytes)
+	}
+	return strings.ToValidUTF8(strings.ReplaceAll(prefix, "\x00", "-"), "-")
+}
+
+// CreateKey makes a key of a tenant, and returns it with its record: it is not stored and cannot be read again.
+func (s *Store) CreateKey(ctx context.Context, tenant int32, n NewKey) (key string, k KeyRecord, err error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return "", k, fmt.Errorf("making a key's id: %w", err)
+	}
+	key, prefix := makeKey()
+	hash := sha256.Sum256([]byte(key))
+	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
+		expires, err := expiry(ctx, u, n)
+		if err != nil {
+			return err
+		}
+		// The lock keeps the tenant from being deleted meanwhile.
+		rows, err := u.Query(ctx, `
+			WITH t AS (SELECT id, name FROM punctual.tenants WHERE id = $2 AND deleted_at IS NULL FOR KEY SHARE),
+			k AS (INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by, expires_at)
+			      SELECT $1, t.id, $3, $4, $5::bytea, $6, $7, $8 FROM t RETURNING *)
+			SELECT `+keyColumns+` FROM k JOIN t ON t.id = k.tenant`, id, tenant, n.Name, prefix, hash[:], n.Role, actor(ctx).text(), expires)
+		if err == nil {
+			k, err = pgx.CollectExactlyOneRow(rows, scanKey)
+		}
+		if errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("tenant %d: %w", tenant, ErrNotFound)
+		}
+		if err != nil {
+			return fmt.Errorf("writing key %q: %w", n.Name, err)
+		}
+		return audit(ctx, u, tenant, k.change(ActionKeyCreate))
+	})
+	if err != nil {
+		return "", KeyRecord{}, err
+	}
+	return key, k, nil
+}
+
+// expiry returns when a new key expires, by the database's clock.
+func expiry(ctx context.Context, u *unit, n NewKey) (*time.Time, error) {
+	var now time.Time
+	if err := u.QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {
+		return nil, fmt.Errorf("reading the database's clock: %w", err)
+	}
+	if n.Lifetime > 0 {
+		at := now.Add(n.Lifetime)
+		return &at, nil
+	}
+	if n.ExpiresAt != nil && !n.ExpiresAt.After(now) {
+		return nil, &KeyExpiryError{At: *n.ExpiresAt}
+	}
+	return n.ExpiresAt, nil
+}
+
+// text is an actor in one word, such as key:019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11.
+func (a Actor) text() string {
+	if a.Name == "" {
+		return string(a.Kind)
+	}
+	return string(a.Kind) + ":" + a.Name
+}
+
+// ListKeys returns a tenant's keys, newest first, those that were revoked or have expired too.
+func (s *Store) ListKeys(ctx context.Context, tenant int32, p Page) (keys []KeyRecord, nextCursor string, err error) {
+	below, ok, err := p.after(keyCursor)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, err := s.reader(ctx, tenant).Query(ctx, `
+		SELECT `+keyColumns+` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
+		WHERE k.tenant = $1 AND (NOT $2 OR k.id < $3) ORDER BY k.id DESC LIMIT $4`, tenant, ok, below, p.limit()+1)
+	if err == nil {
+		keys, err = pgx.CollectRows(rows, scanKey)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("listing keys: %w", err)
+	}
+	keys, nextCursor = cut(keys, p, keyCursor, func(k KeyRecord) uuid.UUID { return k.ID })
+	return keys, nextCursor, nil
+}
+
+// GetKey returns a key of a tenant by its id.
+func (s *Store) GetKey(ctx context.Context, tenant int32, id uuid.UUID) (KeyRecord, error) {
+	rows, err := s.reader(ctx, tenant).Query(ctx, `
+		SELECT `+keyColumns+` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant WHERE k.id = $1 AND k.tenant = $2`, id, tenant)
+	var k KeyRecord
+	if err == nil {
+		k, err = pgx.CollectExactlyOneRow(rows, scanKey)
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return KeyRecord{}, fmt.Errorf("key %s: %w", id, ErrNotFound)
+	}
+	if err != nil {
+		return KeyRecord{}, fmt.Errorf("reading key %s: %w", id, err)
+	}
+	return k, nil
+}
+
+// RevokeKey ends a key of a tenant for good. Doing so again changes nothing.
+func (s *Store) RevokeKey(ctx context.Context, tenant int32, id uuid.UUID) error {
+	return s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
+		k, err := s.GetKey(ctx, tenant, id)
+		if err != nil || k.RevokedAt != nil {
+			return err
+		}
+		done, err := u.Exec(ctx, `UPDATE punctual.api_keys SET revoked_at = now() WHERE id = $1 AND tenant = $2 AND revoked_at IS NULL`, id, tenant)
+		if err != nil {
+			return fmt.Errorf("revoking key %s: %w", id, err)
+		}
+		if done.RowsAffected() == 0 { // somebody was faster
+			return nil
+		}
+		return audit(ctx, u, tenant, k.change(ActionKeyRevoke))
+	})
+}
+
+// FindKey returns the key of any tenant that ref means: its id, its prefix, or the key's beginning with the prefix. For
+// people of the command line, who own the database.
+func (s *Store) FindKey(ctx context.Context, ref string) (tenant int32, id uuid.UUID, err error) {
+	prefix, _, _ := strings.Cut(strings.TrimPrefix(ref, keyStart), "_")
+	byID, _ := parseID(ref)
+	err = s.reader(ctx, everybody).QueryRow(ctx, `SELECT tenant, id FROM punctual.api_keys WHERE prefix = $1 OR id = $2`, prefix, byID).Scan(&tenant, &id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, uuid.Nil, fmt.Errorf("key: %w", ErrNotFound) // not named: it may be the whole key
+	}
+	if err != nil {
+		return 0, uuid.Nil, fmt.Errorf("looking for a key: %w", err)
+	}
+	return tenant, id, nil
+}
+
+// HasKeys reports whether any key works.
+func (s *Store) HasKeys(ctx context.Context) (bool, error) {
+	var found bool
+	err := s.pool.QueryRow(ctx, `
+		SELECT EXISTS (SELECT FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
+			WHERE k.revoked_at IS NULL AND (k.expires_at > now()) IS NOT FALSE AND t.deleted_at IS NULL)`).Scan(&found)
+	if err != nil {
+		return false, fmt.Errorf("looking for keys: %w", err)
+	}
+	return found, nil
+}
+
+// Credential is a key that works, and whom it acts for.
+type Credential struct {
+	Key       uuid.UUID
+	Role      string
+	Tenant    Tenant
+	ExpiresIn time.Duration // of those that expire within the hour; 0: not so soon
+}
+
+// Authenticate returns what a key is good for; ErrNotFound when it is not, without saying why: whatever is wrong with
+// it, the same is read and the same is compared.
+func (s *Store) Authenticate(ctx context.Context, key string) (Credential, error) {
+	hash := sha256.Sum256([]byte(key))
+	var c Credential
+	var stored []byte
+	var works bool
+	var left *time.Duration
+	err := s.pool.QueryRow(ctx, `
+		SELECT k.id, k.hash, k.role, least(k.expires_at - now(), interval '1 hour'), k.revoked_at IS NULL AND (k.expires_at > now()) IS NOT FALSE AND t.deleted_at IS NULL,
+		       t.id, t.name, coalesce(t.max_requests_per_second, 0)
+		FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant WHERE k.prefix = $1`, prepared{}, keyPrefix(key)).
+		Scan(&c.Key, &stored, &c.Role, &left, &works, &c.Tenant.ID, &c.Tenant.Name, &c.Tenant.MaxRequestsPerSecond)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return Credential{}, fmt.Errorf("looking for a key: %w", err)
+	}
+	if stored == nil {
+		stored = make([]byte, sha256.Size)
+	}
+	if same := subtle.ConstantTimeCompare(stored, hash[:]) == 1; !same || !works {
+		return Credential{}, fmt.Errorf("key: %w", ErrNotFound)
+	}
+	if left != nil && *left < time.Hour {
+		c.ExpiresIn = *left
+	}
+	return c, nil
+}

@@ -1,0 +1,83 @@
+package store
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/store/storetest"
+)
+
+// Row-level security does not keep what is read for a tenant from its indexes.
+func TestReadsForATenantScanNoLargeTable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills tables")
+	}
+	t.Parallel()
+	dsn := storetest.DSN(t)
+	c := openClaimer(t, dsn)
+	c.grow()
+	c.exec(`UPDATE punctual.jobs SET labels = jsonb_build_object('n', name)`)
+	c.exec(`INSERT INTO punctual.audit_log (id, resource_id, job_id, at, tenant, action, actor_kind, name)
+		SELECT gen_random_uuid(), id, id, now(), tenant, 'job.create', 'system', name FROM punctual.jobs`)
+	c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, attempts)
+		SELECT id, job_id, tenant, 'x', 1, now(), 'manual', 1 FROM punctual.runs`)
+	c.exec(`ANALYZE`)
+	var name string
+	var job, run uuid.UUID
+	if err := c.pool.QueryRow(t.Context(), `SELECT j.name, j.id, r.id FROM punctual.jobs j JOIN punctual.runs r ON r.job_id = j.id LIMIT 1`).Scan(&name, &job, &run); err != nil {
+		t.Fatal(err)
+	}
+	reader := openClaimer(t, dsn)
+	c.Close() // and so tells what it did
+	watch := openClaimer(t, dsn)
+	before := watch.scans()
+	ctx := t.Context()
+	page := Page{Limit: 20}
+	for what, read := range map[string]func() (int, error){
+		"jobs": func() (int, error) { l, _, err := reader.ListJobs(ctx, 1, JobFilter{Page: page}); return len(l), err },
+		"jobs by prefix": func() (int, error) {
+			l, _, err := reader.ListJobs(ctx, 1, JobFilter{NamePrefix: name, Page: page})
+			return len(l), err
+		},
+		"jobs by label": func() (int, error) {
+			l, _, err := reader.ListJobs(ctx, 1, JobFilter{Labels: map[string]string{"n": name}, Page: page})
+			return len(l), err
+		},
+		"job by id":   func() (int, error) { _, err := reader.GetJob(ctx, 1, job.String()); return 1, err },
+		"job by name": func() (int, error) { _, err := reader.GetJob(ctx, 1, name); return 1, err },
+		"runs":        func() (int, error) { l, _, err := reader.ListRuns(ctx, 1, RunFilter{Page: page}); return len(l), err },
+		"runs of a job": func() (int, error) {
+			l, _, err := reader.ListRuns(ctx, 1, RunFilter{Job: name, Page: page})
+			return len(l), err
+		},
+		"run": func() (int, error) { _, err := reader.GetRun(ctx, 1, run); return 1, err },
+		"dead letters": func() (int, error) {
+			l, _, err := reader.ListDeadLetters(ctx, 1, DeadLetterFilter{Page: page})
+			return len(l), err
+		},
+		"changes": func() (int, error) {
+			l, _, err := reader.ListAudit(ctx, 1, AuditFilter{Page: page})
+			return len(l), err
+		},
+		"changes of a job": func() (int, error) {
+			l, _, err := reader.ListAudit(ctx, 1, AuditFilter{Job: name, Page: page})
+			return len(l), err
+		},
+		"an explanation": func() (int, error) {
+			_, err := reader.ExplainJob(ctx, 1, name, func(*time.Location) (time.Time, error) { return time.Now(), nil })
+			return 1, err
+		},
+	} {
+		if n, err := read(); err != nil || n == 0 {
+			t.Errorf("%s: %d, %v", what, n, err)
+		}
+	}
+	reader.Close()
+	for table, n := range watch.scans() {
+		if n > before[table] {
+			t.Errorf("%s was scanned %d times", table, n-before[table])
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Requests is what a replica has drawn of a tenant's requests per second.
+type Requests struct {
+	Granted   int
+	Remaining int           // that were left to others then
+	Full      time.Duration // until all of a second's worth is there again
+}
+
+// DrawRequests takes up to want of the rate requests per second of a tenant, for all replicas together: the generic
+// cell rate algorithm, whose bucket holds a second's worth. None may be left.
+func (s *Store) DrawRequests(ctx context.Context, tenant int32, rate, want int) (Requests, error) {
+	var r Requests
+	var until time.Duration
+	err := s.pool.QueryRow(ctx, `
+		INSERT INTO punctual.request_rates AS r (tenant, spent_until, granted)
+		VALUES ($1, now() + $3 * interval '1 second' / $2::float8, $3::integer)
+		ON CONFLICT (tenant) DO UPDATE SET
+			granted = least($3::integer, `+leftOfRate+`),
+			spent_until = greatest(r.spent_until, now()) + least($3::integer, `+leftOfRate+`) * interval '1 second' / $2::float8
+		WHERE `+leftOfRate+` >= 1
+		RETURNING granted, spent_until - now()`, prepared{}, tenant, float64(rate), want).Scan(&r.Granted, &until)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return Requests{Full: time.Second}, nil
+	case err != nil:
+		return Requests{}, fmt.Errorf("drawing requests of tenant %d: %w", tenant, err)
+	}
+	r.Full = until
+	r.Remaining = max(0, int((time.Second-until).Seconds()*float64(rate)))
+	return r, nil
+}
+
+// leftOfRate is how many requests are left. What is spent further ahead than a second was drawn under a lower rate.
+const leftOfRate = `floor((extract(epoch FROM now() + interval '1 second' - greatest(r.spent_until, now())) * $2::float8 + 0.001))::integer`

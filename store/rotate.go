@@ -1,0 +1,191 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/store/vault"
+)
+
+// rotateBatch is how many values one transaction of a rotation encrypts anew.
+const rotateBatch = 500
+
+// encrypted are the tables that hold ciphertexts, with the columns that tell where in the vault a row stands.
+var encrypted = []struct {
+	table, name string // name: of the row within its kind, as the functions that make its place write it
+	place       func(tenant int32, id uuid.UUID, name string) vault.Place
+}{
+	{"secrets", "name", secretPlace},
+	{"job_secrets", "job_id::text", func(tenant int32, id uuid.UUID, job string) vault.Place {
+		return jobSecretPlace(tenant, uuid.MustParse(job), id)
+	}},
+	{"signing_secrets", "''", func(tenant int32, id uuid.UUID, _ string) vault.Place { return signingPlace(tenant, id) }},
+}
+
+// Rotation is what a rotation did.
+type Rotation struct {
+	Key     int64 // the data key by now
+	Values  int   // how many were encrypted anew
+	Dropped int   // how many data keys were dropped
+}
+
+// RotateSecrets makes a data key, encrypts every value with it, and drops the data keys before it. All data keys are
+// sealed with the first key of to, unless that is nil. Replicas go on meanwhile. A rotation that was interrupted is
+// simply begun anew.
+func (s *Store) RotateSecrets(ctx context.Context, to *vault.Master) (r Rotation, err error) {
+	if s.options.Master == nil {
+		return r, ErrNoMaster
+	}
+	if _, err := s.openAll(ctx, s.pool); err != nil {
+		return r, err
+	}
+	if r.Key, err = s.beginRotation(ctx, to); err != nil {
+		return r, err
+	}
+	for i := range encrypted {
+		n, err := s.reencrypt(ctx, i)
+		r.Values += n
+		if err != nil {
+			return r, err
+		}
+	}
+	r.Dropped, err = s.dropDataKeys(ctx, r.Key)
+	return r, err
+}
+
+// beginRotation makes the new data key, and seals those that are there anew.
+func (s *Store) beginRotation(ctx context.Context, to *vault.Master) (id int64, err error) {
+	err = s.inTx(ctx, everybody, func(tx pgx.Tx) error {
+		if err := lockKeyMaking(ctx, tx); err != nil {
+			return err
+		}
+		if _, err := s.openAll(ctx, tx); err != nil { // those made since the look before
+			return err
+		}
+		sealer := s.options.Master
+		if to != nil {
+			sealer = to
+			if err := s.resealAll(ctx, tx, to); err != nil {
+				return err
+			}
+		}
+		id, err = makeDataKey(ctx, tx, sealer)
+		if err != nil {
+			return err
+		}
+		var sealed []byte
+		if err := tx.QueryRow(ctx, `SELECT sealed FROM punctual.data_keys WHERE id = $1`, id).Scan(&sealed); err != nil {
+			return fmt.Errorf("reading the new data key: %w", err)
+		}
+		key, err := sealer.Open(id, sealed)
+		if err != nil {
+			return err
+		}
+		s.keyring.add(key)
+		return audit(ctx, tx, everybody, change{action: ActionSecretRotate, after: rotationShot{DataKey: id, MasterKey: to != nil}})
+	})
+	return id, err
+}
+
+func (s *Store) resealAll(ctx context.Context, tx pgx.Tx, to *vault.Master) error {
+	for id, key := range s.keyring.all() {
+		sealed, err := to.Seal(key)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `UPDATE punctual.data_keys SET sealed = $2 WHERE id = $1`, id, sealed); err != nil {
+			return fmt.Errorf("sealing data key %d with the new master key: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// reencrypt encrypts all values of a table with the newest data key, a batch a transaction, by their ids.
+func (s *Store) reencrypt(ctx context.Context, table int) (done int, err error) {
+	var last uuid.UUID
+	for {
+		var n int
+		err := s.join(ctx, everybody, func(ctx context.Context, u *unit) (err error) {
+			n, last, err = s.reencryptBatch(ctx, u, table, last)
+			return err
+		})
+		if err != nil {
+			return done, fmt.Errorf("encrypting %s anew: %w", encrypted[table].table, err)
+		}
+		done += n
+		if n < rotateBatch {
+			return done, nil
+		}
+	}
+}
+
+func (s *Store) reencryptBatch(ctx context.Context, u *unit, table int, after uuid.UUID) (n int, last uuid.UUID, err error) {
+	e := encrypted[table]
+	key, err := s.sealingKey(ctx, u)
+	if err != nil {
+		return 0, after, err
+	}
+	rows, err := u.Query(ctx, fmt.Sprintf(`
+		SELECT id, tenant, %s, data_key, ciphertext FROM punctual.%s WHERE id > $1 AND data_key <> $2 ORDER BY id LIMIT %d FOR NO KEY UPDATE`, e.name, e.table, rotateBatch), after, key.ID)
+	if err != nil {
+		return 0, after, err
+	}
+	type row struct {
+		sealedValue
+		tenant int32
+		name   string
+	}
+	list, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (v row, err error) {
+		return v, r.Scan(&v.id, &v.tenant, &v.name, &v.key, &v.ciphertext)
+	})
+	if err != nil {
+		return 0, after, err
+	}
+	var b pgx.Batch
+	for _, v := range list {
+		at := e.place(v.tenant, v.id, v.name)
+		value, err := s.open(ctx, u, v.key, v.ciphertext, at)
+		if err != nil {
+			return 0, after, fmt.Errorf("row %s: %w", v.id, err)
+		}
+		ciphertext, err := key.Seal([]byte(value), at)
+		if err != nil {
+			return 0, after, err
+		}
+		b.Queue(`UPDATE punctual.`+e.table+` SET data_key = $2, ciphertext = $3 WHERE id = $1`, v.id, key.ID, ciphertext)
+		after = v.id
+	}
+	return len(list), after, u.SendBatch(ctx, &b).Close()
+}
+
+// dropDataKeys drops the data keys before one. Transactions that write with one of them hold a lock on it, which is
+// waited for; what they wrote is encrypted anew before the drop.
+func (s *Store) dropDataKeys(ctx context.Context, before int64) (dropped int, err error) {
+	err = s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
+		const old = `number < (SELECT number FROM punctual.data_keys WHERE id = $1)`
+		if err := query(ctx, u, `SELECT FROM punctual.data_keys WHERE `+old+` ORDER BY number FOR UPDATE`, before); err != nil {
+			return fmt.Errorf("locking the data keys before: %w", err)
+		}
+		for i := range encrypted {
+			for last := (uuid.UUID{}); ; {
+				n, next, err := s.reencryptBatch(ctx, u, i, last)
+				if err != nil {
+					return fmt.Errorf("encrypting %s anew: %w", encrypted[i].table, err)
+				}
+				if last = next; n < rotateBatch {
+					break
+				}
+			}
+		}
+		done, err := u.Exec(ctx, `DELETE FROM punctual.data_keys WHERE `+old, before)
+		if err != nil {
+			return fmt.Errorf("dropping the data keys before: %w", err)
+		}
+		dropped = int(done.RowsAffected())
+		return nil
+	})
+	return dropped, err
+}

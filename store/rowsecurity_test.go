@@ -1,0 +1,322 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"punctual/store/privatepg"
+	"punctual/store/storetest"
+)
+
+// forAll are the tables that a tenant may read and that hold nothing of anybody's.
+var forAll = []string{"queues"}
+
+// guardedTables are those that the role may do anything with, as the database has them: a new one without a policy is
+// among them.
+func (c crud) guardedTables() []string {
+	c.t.Helper()
+	rows, err := c.pool.Query(c.t.Context(), `
+		SELECT c.relname FROM pg_catalog.pg_class c
+		WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
+		AND (has_table_privilege('punctual_tenant', c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER') OR has_any_column_privilege('punctual_tenant', c.oid, 'SELECT, INSERT, UPDATE, REFERENCES'))
+		ORDER BY c.relname`)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return slices.DeleteFunc(tables, func(table string) bool { return slices.Contains(forAll, table) })
+}
+
+// furnish gives the tenant a row in every table.
+func (c crud) furnish() {
+	c.t.Helper()
+	job := c.create("theirs", forbid)
+	run, err := c.TriggerJob(c.t.Context(), c.tenant, "theirs", TriggerRequest{Body: []byte(`1`)})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if _, _, err := c.Idempotent(c.t.Context(), c.tenant, Idempotency{Key: "theirs"}, func(context.Context) (Answer, error) { return Answer{Status: 200}, nil }); err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := c.StartOperation(c.t.Context(), c.tenant, BulkRequest{Kind: OperationResolve}); err != nil {
+		c.t.Fatal(err)
+	}
+	c.exec(`INSERT INTO punctual.attempts (run_id, fence, number, started_at, finished_at, outcome) VALUES ($1, 1, 1, now(), now(), 'failed')`, run.ID)
+	c.exec(`INSERT INTO punctual.cancels (run_id, replica) VALUES ($1, gen_random_uuid())`, run.ID)
+	c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, attempts) VALUES ($1, $2, $3, 'theirs', 1, now(), 'manual', 1)`, run.ID, job.ID, c.tenant)
+	c.exec(`INSERT INTO punctual.notified (job_id) VALUES ($1)`, job.ID)
+	c.exec(`INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for) VALUES ($1, $2, 1, 'dead', $3, now())`, job.ID, c.tenant, run.ID)
+	c.exec(`INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by) VALUES (gen_random_uuid(), $1, 'theirs', 'punctual_theirs', sha256('theirs'), 'admin', 'test')`, c.tenant)
+}
+
+// intruder is another tenant on the same database.
+func (c crud) intruder() crud {
+	c.t.Helper()
+	err := c.pool.QueryRow(c.t.Context(), `INSERT INTO punctual.tenants (name) VALUES ('intruder') RETURNING id`).Scan(&c.tenant)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return c
+}
+
+func TestAStatementWithoutItsTenantSeesAndWritesNothingOfAnother(t *testing.T) {
+	t.Parallel()
+	direct := storetest.DSN(t)
+	for name, dsn := range map[string]string{"direct": direct, "pgbouncer": storetest.PgBouncer(t, storetest.Server(t), direct)} {
+		s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		c := crud{Store: s, t: t, tenant: 1}
+		if name == "direct" {
+			c.furnish()
+			c.intruder()
+		}
+		if c.tenant, err = s.TenantID(t.Context(), "intruder"); err != nil {
+			t.Fatal(err)
+		}
+		tables := c.guardedTables()
+		if len(tables) < 16 {
+			t.Fatalf("%d tables", len(tables))
+		}
+		for _, table := range tables {
+			t.Run(name+"/"+table, func(t *testing.T) {
+				c := c
+				c.t = t
+				c.cannotReach(table)
+			})
+		}
+	}
+}
+
+// cannotReach fails the test if the tenant, which has no rows, gets at those of another.
+func (c crud) cannotReach(table string) {
+	c.t.Helper()
+	ctx := c.t.Context()
+	all := `SELECT count(*) FROM punctual.` + table
+	there := c.count(all)
+	own := 0
+	if table == "tenants" {
+		there, own = there-1, 1
+	}
+	if there == 0 {
+		c.t.Fatal("there is no row of another tenant: furnish one")
+	}
+	var seen int
+	if err := c.reader(ctx, c.tenant).QueryRow(ctx, all).Scan(&seen); err != nil && !denied(err) {
+		c.t.Fatal(err)
+	}
+	if seen != own {
+		c.t.Errorf("a read sees %d rows, %d of its own", seen, own)
+	}
+	var column, theirs string
+	err := c.pool.QueryRow(ctx, fmt.Sprintf(`SELECT (SELECT quote_ident(attname) FROM pg_attribute WHERE attrelid = 'punctual.%[1]s'::regclass AND attnum > 0 AND attidentity = '' ORDER BY attnum LIMIT 1),
+		(SELECT to_jsonb(x)::text FROM punctual.%[1]s x LIMIT 1)`, table)).Scan(&column, &theirs)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, sql := range []string{
+		fmt.Sprintf(`UPDATE punctual.%[1]s SET %[2]s = %[2]s`, table, column),
+		fmt.Sprintf(`DELETE FROM punctual.%s`, table),
+	} {
+		err := c.join(ctx, c.tenant, func(ctx context.Context, u *unit) error {
+			done, err := u.Exec(ctx, sql)
+			if err == nil && done.RowsAffected() > 0 {
+				c.t.Errorf("%s: %d rows", sql, done.RowsAffected())
+			}
+			return err
+		})
+		if err != nil && !denied(err) {
+			c.t.Errorf("%s: %v", sql, err)
+		}
+	}
+	err = c.join(ctx, c.tenant, func(ctx context.Context, u *unit) error {
+		_, err := u.Exec(ctx, fmt.Sprintf(`INSERT INTO punctual.%[1]s OVERRIDING SYSTEM VALUE SELECT * FROM jsonb_populate_record(NULL::punctual.%[1]s, $1::text::jsonb)`, table), theirs)
+		return err
+	})
+	// The first version of a job that is there is there.
+	if !denied(err) && (table != "job_versions" || !isCode(err, "23505")) {
+		c.t.Errorf("writing a row of another tenant: %v", err)
+	}
+	if n := c.count(all); n != there+own {
+		c.t.Errorf("%d rows are left of %d", n, there+own)
+	}
+}
+
+func denied(err error) bool { return isCode(err, "42501") }
+
+func TestAVersionCannotBeAddedToAnotherTenantsJob(t *testing.T) {
+	c := newCRUD(t)
+	job := c.create("theirs")
+	other := c.intruder()
+	err := other.join(t.Context(), other.tenant, func(ctx context.Context, u *unit) error {
+		_, err := u.Exec(ctx, `INSERT INTO punctual.job_versions (job_id, version, state, definition) VALUES ($1, 2, 'active', '{}')`, job.ID)
+		return err
+	})
+	if !denied(err) {
+		t.Error(err)
+	}
+}
+
+// The one connection of the pool is as it was after everything that can end a transaction.
+func TestNoTransactionInheritsATenant(t *testing.T) {
+	t.Parallel()
+	direct := storetest.DSN(t)
+	for name, dsn := range map[string]string{"direct": direct, "pgbouncer": storetest.PgBouncer(t, storetest.Server(t), direct, "default_pool_size = 1")} {
+		t.Run(name, func(t *testing.T) {
+			s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			c := crud{Store: s, t: t, tenant: 1}
+			for end, work := range map[string]func(ctx context.Context){
+				"a commit": func(ctx context.Context) { _ = c.join(ctx, 1, func(context.Context, *unit) error { return nil }) },
+				"a rollback": func(ctx context.Context) {
+					_ = c.join(ctx, 1, func(context.Context, *unit) error { return errors.New("no") })
+				},
+				"an error of a statement": func(ctx context.Context) {
+					_ = c.join(ctx, 1, func(ctx context.Context, u *unit) error { return query(ctx, u, `SELECT 1 / 0`) })
+				},
+				"a panic": func(ctx context.Context) {
+					defer func() { _ = recover() }()
+					_ = c.join(ctx, 1, func(context.Context, *unit) error { panic("no") })
+				},
+				"a context that ended": func(ctx context.Context) {
+					ctx, cancel := context.WithCancel(ctx)
+					_ = c.join(ctx, 1, func(ctx context.Context, u *unit) error {
+						cancel()
+						return query(ctx, u, `SELECT 1`)
+					})
+				},
+				"a read":             func(ctx context.Context) { _, _ = c.GetJob(ctx, 1, "nobody") },
+				"an error of a read": func(ctx context.Context) { _ = query(ctx, c.reader(ctx, 1), `SELECT 1 / 0`) },
+				"a read to the first row": func(ctx context.Context) {
+					_ = c.reader(ctx, 1).QueryRow(ctx, `SELECT generate_series(1, 1000)`).Scan(nil)
+				},
+				"a row that cannot be had": func(ctx context.Context) { var n []int; _ = c.reader(ctx, 1).QueryRow(ctx, `SELECT 'x'`).Scan(&n) },
+				"a snapshot":               func(ctx context.Context) { _ = c.readOnly(ctx, 1, func(tx pgx.Tx) error { return errors.New("no") }) },
+				"a batch with an error in it": func(ctx context.Context) {
+					var b pgx.Batch
+					b.Queue(`SELECT 1`)
+					b.Queue(`SELECT 1 / 0`)
+					_ = c.reader(ctx, 1).SendBatch(ctx, &b).Close()
+				},
+			} {
+				work(t.Context())
+				var user, session, tenant string
+				err := c.pool.QueryRow(t.Context(), `SELECT current_user, session_user, coalesce(current_setting('punctual.tenant', true), '')`).Scan(&user, &session, &tenant)
+				if err != nil || user != session || tenant != "" {
+					t.Errorf("after %s: user %q, tenant %q, %v", end, user, tenant, err)
+				}
+			}
+		})
+	}
+}
+
+func TestAReadForATenantIsThatTenants(t *testing.T) {
+	c := newCRUD(t)
+	ctx := t.Context()
+	var user string
+	var tenant int32
+	if err := c.reader(ctx, 7).QueryRow(ctx, `SELECT current_user, punctual.acting_tenant()`).Scan(&user, &tenant); err != nil || user != tenantRole || tenant != 7 {
+		t.Errorf("%s, %d, %v", user, tenant, err)
+	}
+	err := c.join(ctx, 7, func(ctx context.Context, u *unit) error {
+		if err := c.join(ctx, 8, func(context.Context, *unit) error { return nil }); err == nil {
+			t.Error("a write for a tenant joined a transaction of another")
+		}
+		return c.reader(ctx, 7).QueryRow(ctx, `SELECT current_user, punctual.acting_tenant()`).Scan(&user, &tenant)
+	})
+	if err != nil || user != tenantRole || tenant != 7 {
+		t.Errorf("%s, %d, %v", user, tenant, err)
+	}
+}
+
+// Roles are the cluster's, so that this one has a server of its own.
+func TestWithoutTheRoleAllElseWorks(t *testing.T) {
+	t.Parallel()
+	server := storetest.NewServer(t, privatepg.Config{Fast: true})
+	dsn := storetest.Database(t, server)
+	open := func() (crud, *bytes.Buffer) {
+		var log bytes.Buffer
+		s, err := Open(t.Context(), Options{DatabaseURL: dsn, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		return crud{Store: s, t: t, tenant: 1}, &log
+	}
+	c, log := open()
+	if on, err := c.Backstop(t.Context()); !on || err != nil || log.Len() > 0 {
+		t.Fatalf("%v, %v, %s", on, err, log)
+	}
+	var user string
+	if err := c.pool.QueryRow(t.Context(), `SELECT current_user`).Scan(&user); err != nil {
+		t.Fatal(err)
+	}
+	super, err := pgx.Connect(t.Context(), server.DSN(c.pool.Config().ConnConfig.Database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer super.Close(t.Context())
+	change := func(sql string) {
+		if _, err := super.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	for _, k := range []struct{ name, breaks, says string }{
+		{"not granted", `REVOKE punctual_tenant FROM ` + user, "GRANT punctual_tenant TO " + user},
+		{"beyond row-level security", `ALTER ROLE punctual_tenant BYPASSRLS`, "ALTER ROLE punctual_tenant NOSUPERUSER NOBYPASSRLS"},
+		{"without its privileges", `REVOKE ALL ON SCHEMA punctual FROM punctual_tenant`, "SELECT punctual.guard_tenants()"},
+		{"gone", `ALTER ROLE punctual_tenant RENAME TO former`, "CREATE ROLE punctual_tenant NOLOGIN"},
+	} {
+		change(k.breaks)
+		c, log := open()
+		for range 2 {
+			c.create("while-" + strings.ReplaceAll(k.name, " ", "-") + fmt.Sprint(log.Len()))
+		}
+		if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), k.says) {
+			t.Errorf("%s: %d warnings: %s", k.name, n, log)
+		}
+		missing, err := c.missingBackstop(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, sql := range missing {
+			change(sql)
+		}
+		c, log = open()
+		if on, err := c.Backstop(t.Context()); !on || err != nil || log.Len() > 0 {
+			t.Fatalf("%s, and mended: %v, %v, %s", k.name, on, err, log)
+		}
+		c.create("after-" + strings.ReplaceAll(k.name, " ", "-"))
+	}
+	change(`CREATE ROLE visitor NOSUPERUSER; GRANT punctual_tenant, punctual_reader TO visitor; SET ROLE visitor`)
+	var n int
+	if err := super.QueryRow(t.Context(), `SELECT count(*) FROM punctual.jobs`).Scan(&n); err != nil || n == 0 {
+		t.Errorf("a member of the role that is itself sees %d jobs, %v", n, err)
+	}
+	change(`SET ROLE punctual_reader`)
+	if err := super.QueryRow(t.Context(), `SELECT count(*) FROM punctual.job_versions`).Scan(&n); err != nil || n == 0 {
+		t.Errorf("punctual_reader sees %d versions, %v", n, err)
+	}
+}
+
+func isCode(err error, code string) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == code
+}

@@ -1,0 +1,217 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/store/vault"
+)
+
+// SecretRecord is what may be known of a secret: not its value, nor how long that is.
+type SecretRecord struct {
+	ID          uuid.UUID
+	Name        string
+	Description string
+	Version     int32 // counts its values
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+}
+
+// SecretInUseError is a secret that cannot be deleted because jobs refer to it.
+type SecretInUseError struct {
+	Name string
+	Jobs []string // up to ten, by name
+	More bool     // there are others
+}
+
+func (e *SecretInUseError) Error() string {
+	others := ""
+	if e.More {
+		others = " and others"
+	}
+	return fmt.Sprintf("secret %q is used by active or paused jobs: %s%s", e.Name, strings.Join(e.Jobs, ", "), others)
+}
+
+const namedColumns = `id, name, description, version, created_at, updated_at`
+
+func scanSecret(row pgx.CollectableRow) (SecretRecord, error) {
+	var r SecretRecord
+	err := row.Scan(&r.ID, &r.Name, &r.Description, &r.Version, &r.CreatedAt, &r.UpdatedAt)
+	utc(&r.CreatedAt, &r.UpdatedAt)
+	return r, err
+}
+
+func secretPlace(tenant int32, id uuid.UUID, name string) vault.Place {
+	return vault.Place{Tenant: tenant, Kind: "secret", Name: id.String() + "/" + name}
+}
+
+// PutSecret makes a secret or gives it another value. The same value and description change nothing.
+func (s *Store) PutSecret(ctx context.Context, tenant int32, name, value, description string) (r SecretRecord, created bool, err error) {
+	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
+		key, err := s.sealingKey(ctx, u)
+		if err != nil {
+			return err
+		}
+		for range rounds {
+			var known bool
+			if r, known, err = s.rewriteSecret(ctx, u, key, tenant, name, value, description); known || err != nil {
+				return err
+			}
+			if r, created, err = insertSecret(ctx, u, key, tenant, name, value, description); created || err != nil {
+				return err
+			}
+		}
+		return fmt.Errorf("secret %q is made and deleted as often as it is looked for: %w", name, ErrState)
+	})
+	s.credentials.forget() // other replicas look within seconds
+	return r, created, err
+}
+
+// rewriteSecret changes the secret of a name; known is false when there is none.
+func (s *Store) rewriteSecret(ctx context.Context, u *unit, key *vault.DataKey, tenant int32, name, value, description string) (r SecretRecord, known bool, err error) {
+	var old int64
+	var ciphertext []byte
+	err = u.QueryRow(ctx, `SELECT `+namedColumns+`, data_key, ciphertext FROM punctual.secrets WHERE tenant = $1 AND name = $2 FOR NO KEY UPDATE`, tenant, name).
+		Scan(&r.ID, &r.Name, &r.Description, &r.Version, &r.CreatedAt, &r.UpdatedAt, &old, &ciphertext)
+	utc(&r.CreatedAt, &r.UpdatedAt)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return r, false, nil
+	}
+	if err != nil {
+		return r, false, fmt.Errorf("reading secret %q: %w", name, err)
+	}
+	at := secretPlace(tenant, r.ID, name)
+	// One that does not open is replaced like any other: writing it anew is how to repair it.
+	was, openErr := s.open(ctx, u, old, ciphertext, at)
+	same := openErr == nil && was == value
+	if same && r.Description == description {
+		return r, true, nil
+	}
+	sealed, err := key.Seal([]byte(value), at)
+	if err != nil {
+		return r, true, err
+	}
+	before := r
+	rows, err := u.Query(ctx, `
+		UPDATE punctual.secrets SET description = $2, version = version + CASE WHEN $3 THEN 0 ELSE 1 END, data_key = $4, ciphertext = $5, updated_at = clock_timestamp()
+		WHERE id = $1 RETURNING `+namedColumns, r.ID, description, same, key.ID, sealed)
+	if err == nil {
+		r, err = pgx.CollectExactlyOneRow(rows, scanSecret)
+	}
+	if err != nil {
+		return r, true, fmt.Errorf("writing secret %q: %w", name, err)
+	}
+	if err := audit(ctx, u, tenant, secretPut(&before, r)); err != nil {
+		return r, true, err
+	}
+	return r, true, noteSecretsChanged(ctx, u)
+}
+
+// insertSecret makes the secret of a name, unless somebody else has just done so.
+func insertSecret(ctx context.Context, u *unit, key *vault.DataKey, tenant int32, name, value, description string) (r SecretRecord, created bool, err error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return r, false, fmt.Errorf("making a secret's id: %w", err)
+	}
+	sealed, err := key.Seal([]byte(value), secretPlace(tenant, id, name))
+	if err != nil {
+		return r, false, err
+	}
+	rows, err := u.Query(ctx, `
+		INSERT INTO punctual.secrets (id, tenant, name, description, data_key, ciphertext) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (tenant, name) DO NOTHING RETURNING `+namedColumns, id, tenant, name, description, key.ID, sealed)
+	if err == nil {
+		r, err = pgx.CollectExactlyOneRow(rows, scanSecret)
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return r, false, nil
+	}
+	if err != nil {
+		return r, false, fmt.Errorf("writing secret %q: %w", name, err)
+	}
+	if err := audit(ctx, u, tenant, secretPut(nil, r)); err != nil {
+		return r, true, err
+	}
+	return r, true, noteSecretsChanged(ctx, u)
+}
+
+// GetSecret returns what may be known of a secret; ErrNotFound when there is none.
+func (s *Store) GetSecret(ctx context.Context, tenant int32, name string) (SecretRecord, error) {
+	rows, err := s.reader(ctx, tenant).Query(ctx, `SELECT `+namedColumns+` FROM punctual.secrets WHERE tenant = $1 AND name = $2`, tenant, name)
+	if err != nil {
+		return SecretRecord{}, fmt.Errorf("reading secret %q: %w", name, err)
+	}
+	r, err := pgx.CollectExactlyOneRow(rows, scanSecret)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return r, fmt.Errorf("secret %q: %w", name, ErrNotFound)
+	}
+	if err != nil {
+		return r, fmt.Errorf("reading secret %q: %w", name, err)
+	}
+	return r, nil
+}
+
+// ListSecrets returns a page of secrets, newest first.
+func (s *Store) ListSecrets(ctx context.Context, tenant int32, p Page) (list []SecretRecord, nextCursor string, err error) {
+	var c conditions
+	if err := c.page(p, secretCursor, `id < ?`); err != nil {
+		return nil, "", err
+	}
+	c.add(`tenant = ?`, tenant)
+	rows, err := s.reader(ctx, tenant).Query(ctx, `SELECT `+namedColumns+` FROM punctual.secrets`+c.where()+fmt.Sprintf(` ORDER BY id DESC LIMIT %d`, p.limit()+1), c.args...)
+	if err != nil {
+		return nil, "", fmt.Errorf("listing secrets: %w", err)
+	}
+	if list, err = pgx.CollectRows(rows, scanSecret); err != nil {
+		return nil, "", fmt.Errorf("listing secrets: %w", err)
+	}
+	list, nextCursor = cut(list, p, secretCursor, func(r SecretRecord) uuid.UUID { return r.ID })
+	return list, nextCursor, nil
+}
+
+// mostNamedJobs is how many of the jobs that use a secret are named.
+const mostNamedJobs = 10
+
+// DeleteSecret deletes a secret. *SecretInUseError while active or paused jobs refer to it; ErrNotFound when there is none.
+func (s *Store) DeleteSecret(ctx context.Context, tenant int32, name string) error {
+	defer s.credentials.forget()
+	return s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
+		// Whoever writes a job that refers to it holds a share of this lock until it has: see secretFacts.
+		var id uuid.UUID
+		err := u.QueryRow(ctx, `SELECT id FROM punctual.secrets WHERE tenant = $1 AND name = $2 FOR UPDATE`, tenant, name).Scan(&id)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("secret %q: %w", name, ErrNotFound)
+		}
+		if err != nil {
+			return fmt.Errorf("locking secret %q: %w", name, err)
+		}
+		rows, err := u.Query(ctx, `
+			SELECT j.name FROM punctual.secret_uses x JOIN `+jobTables+` ON j.id = x.job_id
+			WHERE x.tenant = $1 AND x.name = $2 AND j.tenant = $1 AND `+jobState+` IN ('active', 'paused')
+			  AND $2 IN (v.definition #>> '{target,auth,secret}', v.definition #>> '{target,tls,client_certificate}', v.definition #>> '{target,tls,ca}')
+			ORDER BY j.name LIMIT $3`, tenant, name, mostNamedJobs+1)
+		if err != nil {
+			return fmt.Errorf("looking for jobs that use secret %q: %w", name, err)
+		}
+		jobs, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return fmt.Errorf("looking for jobs that use secret %q: %w", name, err)
+		}
+		if len(jobs) > 0 {
+			return &SecretInUseError{Name: name, Jobs: jobs[:min(len(jobs), mostNamedJobs)], More: len(jobs) > mostNamedJobs}
+		}
+		if _, err := u.Exec(ctx, `DELETE FROM punctual.secrets WHERE id = $1`, id); err != nil {
+			return fmt.Errorf("deleting secret %q: %w", name, err)
+		}
+		if err := audit(ctx, u, tenant, change{action: ActionSecretDelete, id: id, name: name}); err != nil {
+			return err
+		}
+		return noteSecretsChanged(ctx, u)
+	})
+}

@@ -1,0 +1,524 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+	"punctual/store/storetest"
+	"punctual/store/vault"
+)
+
+// authBy refers to a secret, authValue holds one.
+func authBy(secret string) func(*scheduler.Definition) {
+	return func(d *scheduler.Definition) {
+		d.Target.Auth = &scheduler.Auth{Type: scheduler.AuthBearer, Secret: secret}
+	}
+}
+
+func authValue(value string) func(*scheduler.Definition) {
+	return func(d *scheduler.Definition) {
+		d.Target.Auth = &scheduler.Auth{Type: scheduler.AuthBearer, Value: scheduler.HiddenOf(value)}
+	}
+}
+
+func secretHeader(name, value string) func(*scheduler.Definition) {
+	return func(d *scheduler.Definition) {
+		d.Target.SecretHeaders = map[string]scheduler.Hidden{name: scheduler.HiddenOf(value)}
+	}
+}
+
+func (c crud) secret(name, value string) SecretRecord {
+	c.t.Helper()
+	r, _, err := c.PutSecret(c.t.Context(), c.tenant, name, value, "")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return r
+}
+
+// reads fails the test unless a secret opens as a value.
+func (c crud) reads(name, want string) {
+	c.t.Helper()
+	got, err := c.NamedSecret(c.t.Context(), c.tenant, name)
+	if err != nil || got.Value != want {
+		c.t.Errorf("secret %q does not open as it should: %v", name, err)
+	}
+}
+
+func (c crud) jobSecret(job uuid.UUID, h scheduler.Hidden) string {
+	c.t.Helper()
+	id, ok := h.Sealed()
+	if !ok {
+		c.t.Fatal("a stored definition holds a value that is not sealed")
+	}
+	s, err := c.JobSecret(c.t.Context(), c.tenant, job, id)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return s.Value
+}
+
+func TestASecretIsReplacedAndCountsItsValues(t *testing.T) {
+	c := newCRUD(t)
+	first := c.secret("token", "one")
+	c.reads("token", "one")
+	same := c.secret("token", "one")
+	if same != first {
+		t.Errorf("writing the same changed it: %+v, was %+v", same, first)
+	}
+	described, _, err := c.PutSecret(t.Context(), c.tenant, "token", "one", "of billing")
+	if err != nil || described.Version != 1 || described.Description != "of billing" {
+		t.Errorf("another description: %+v, %v", described, err)
+	}
+	if second := c.secret("token", "two"); second.Version != 2 || second.ID != first.ID {
+		t.Errorf("another value: %+v", second)
+	}
+	c.credentials.forget()
+	c.reads("token", "two")
+	if _, err := c.NamedSecret(t.Context(), c.tenant, "other"); !isAuth(err) {
+		t.Errorf("a secret that is not there: %v", err)
+	}
+	if _, err := c.NamedSecret(t.Context(), c.tenant+1, "token"); !isAuth(err) {
+		t.Errorf("another tenant's: %v", err)
+	}
+}
+
+func isAuth(err error) bool {
+	var auth *scheduler.AuthError
+	return errors.As(err, &auth)
+}
+
+// A change is seen once what was read is no longer believed, whoever made it.
+func TestAnotherReplicaSeesAChangedSecret(t *testing.T) {
+	c := newCRUD(t)
+	other := c.replica()
+	c.secret("token", "one")
+	other.reads("token", "one")
+	c.secret("token", "two")
+	other.reads("token", "one") // it is believed for some seconds
+	other.credentials.forget()
+	other.reads("token", "two")
+}
+
+// replica opens the same database once more, with the same master key.
+func (c crud) replica() crud {
+	c.t.Helper()
+	s, err := Open(c.t.Context(), Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 4, Master: c.options.Master})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(s.Close)
+	return crud{Store: s, t: c.t, tenant: c.tenant}
+}
+
+func TestWhatABurstNeedsIsReadOnce(t *testing.T) {
+	c := newCRUD(t)
+	c.secret("token", "one")
+	c.reads("token", "one")
+	if _, err := c.SigningKeys(t.Context(), c.tenant); err != nil {
+		t.Fatal(err)
+	}
+	before := c.acquired()
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			for range 10 {
+				c.reads("token", "one")
+				if _, err := c.SigningKeys(t.Context(), c.tenant); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	// One look for changes at most, where the five seconds ended meanwhile.
+	if asked := c.acquired() - before; asked > 3 {
+		t.Errorf("2,000 reads asked the database %d times", asked)
+	}
+}
+
+func (c crud) acquired() int64 { return c.pool.Stat().AcquireCount() }
+
+func TestASecretInUseCannotBeDeleted(t *testing.T) {
+	c := newCRUD(t)
+	c.secret("token", "one")
+	for i := range 12 {
+		c.create(fmt.Sprintf("uses-%02d", i), authBy("token"))
+	}
+	var inUse *SecretInUseError
+	if err := c.DeleteSecret(t.Context(), c.tenant, "token"); !errors.As(err, &inUse) || len(inUse.Jobs) != 10 || !inUse.More || inUse.Jobs[0] != "uses-00" {
+		t.Fatalf("deleting it: %v", err)
+	}
+	for i := range 12 {
+		name := fmt.Sprintf("uses-%02d", i)
+		d := definition(name) // no longer refers to it
+		if i%2 == 0 {
+			if err := c.DeleteJob(t.Context(), c.tenant, name, nil); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if _, _, err := c.PutJob(t.Context(), c.tenant, name, NewJob{Definition: d}, nil, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.DeleteSecret(t.Context(), c.tenant, "token"); err != nil {
+		t.Fatal(err)
+	}
+	c.credentials.forget()
+	if _, err := c.NamedSecret(t.Context(), c.tenant, "token"); !isAuth(err) {
+		t.Errorf("it is still there: %v", err)
+	}
+	if err := c.DeleteSecret(t.Context(), c.tenant, "token"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("deleting it again: %v", err)
+	}
+}
+
+// Whoever comes first wins: either the job is refused, or the secret stays.
+func TestASecretIsNotDeletedUnderAJobThatIsBeingWritten(t *testing.T) {
+	c := newCRUD(t)
+	for i := range 20 {
+		name := fmt.Sprintf("token-%d", i)
+		c.secret(name, "one")
+		var both sync.WaitGroup
+		var created, deleted error
+		both.Go(func() {
+			_, created = c.CreateJob(t.Context(), c.tenant, NewJob{Definition: definition("job-"+name, authBy(name))})
+		})
+		both.Go(func() { deleted = c.DeleteSecret(t.Context(), c.tenant, name) })
+		both.Wait()
+		var unknown *UnknownSecretError
+		var inUse *SecretInUseError
+		if refused, kept := errors.As(created, &unknown), errors.As(deleted, &inUse); refused == kept || !refused && created != nil || !kept && deleted != nil {
+			t.Errorf("%s: the job: %v, the secret: %v", name, created, deleted)
+		}
+	}
+}
+
+func TestAJobCannotReferToASecretThatIsNotThere(t *testing.T) {
+	c := newCRUD(t)
+	c.secret("there", "one")
+	d := definition("job", authBy("there"), func(d *scheduler.Definition) { d.Target.TLS = &scheduler.TLS{CA: "missing"} })
+	for what, write := range map[string]func() error{
+		"create": func() error { _, err := c.CreateJob(t.Context(), c.tenant, NewJob{Definition: d}); return err },
+		"put": func() error {
+			_, _, err := c.PutJob(t.Context(), c.tenant, "job", NewJob{Definition: d}, nil, false)
+			return err
+		},
+	} {
+		var unknown *UnknownSecretError
+		if err := write(); !errors.As(err, &unknown) || unknown.Field != "target.tls.ca" || unknown.Name != "missing" {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	var batch *BatchError
+	var unknown *UnknownSecretError
+	_, err := c.CreateJobs(t.Context(), c.tenant, []NewJob{{Definition: definition("good", authBy("there"))}, {Definition: d}}, ConflictError)
+	if !errors.As(err, &batch) || len(batch.Errors) != 1 || !errors.As(batch.Errors[1], &unknown) {
+		t.Errorf("in a batch: %v", err)
+	}
+}
+
+// What is written into a definition is stored encrypted, and the definition only refers to it.
+func TestValuesOfADefinitionAreSealed(t *testing.T) {
+	c := newCRUD(t)
+	const value, header = "planted-value", "planted-header"
+	made := c.create("job", authValue(value), secretHeader("X-Key", header))
+	if got := c.jobSecret(made.ID, made.Definition.Target.Auth.Value); got != value {
+		t.Error("the value does not come back")
+	}
+	if got := c.jobSecret(made.ID, made.Definition.Target.SecretHeaders["X-Key"]); got != header {
+		t.Error("the header does not come back")
+	}
+	var everything string
+	err := c.pool.QueryRow(t.Context(), `SELECT (SELECT string_agg(v::text, ' ') FROM punctual.job_versions v) || (SELECT string_agg(s::text, ' ') FROM punctual.job_secrets s)`).Scan(&everything)
+	if err != nil || strings.Contains(everything, "planted") || strings.Contains(everything, fmt.Sprintf("%x", value)) {
+		t.Errorf("the database shows it: %v %s", err, everything)
+	}
+}
+
+func TestWritingTheSameSecretsAgainChangesNothing(t *testing.T) {
+	c := newCRUD(t)
+	put := func(options ...func(*scheduler.Definition)) JobRecord {
+		t.Helper()
+		r, _, err := c.PutJob(t.Context(), c.tenant, "job", NewJob{Definition: definition("job", options...)}, nil, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	first := put(authValue("one"), secretHeader("X-Key", "h"))
+	if again := put(authValue("one"), secretHeader("X-Key", "h")); again.Version != first.Version {
+		t.Errorf("the same: version %d, want %d", again.Version, first.Version)
+	}
+	second := put(authValue("two"), secretHeader("X-Key", "h"))
+	if second.Version != first.Version+1 || second.Definition.Target.SecretHeaders["X-Key"] != first.Definition.Target.SecretHeaders["X-Key"] {
+		t.Errorf("another value: version %d, headers stored anew", second.Version)
+	}
+	if got := c.jobSecret(second.ID, second.Definition.Target.Auth.Value); got != "two" {
+		t.Error("the new value does not come back")
+	}
+	if got := c.jobSecret(first.ID, first.Definition.Target.Auth.Value); got != "one" {
+		t.Error("the value of the version before is gone: its runs still need it")
+	}
+	// By batch too.
+	_, err := c.CreateJobs(t.Context(), c.tenant, []NewJob{{Definition: definition("job", authValue("two"), secretHeader("X-Key", "h"))}}, ConflictReplace)
+	if now, _ := c.GetJob(t.Context(), c.tenant, "job"); err != nil || now.Version != second.Version {
+		t.Errorf("the same in a batch: version %d, want %d: %v", now.Version, second.Version, err)
+	}
+	// Others' are nobody's to refer to.
+	other := c.create("other", authValue("theirs"))
+	_, _, err = c.PutJob(t.Context(), c.tenant, "job", NewJob{Definition: definition("job", func(d *scheduler.Definition) { d.Target.Auth = other.Definition.Target.Auth })}, nil, false)
+	if err == nil {
+		t.Error("a job refers to another's stored value")
+	}
+}
+
+// Ciphertexts that were put elsewhere, or changed, do not open.
+func TestACiphertextThatWasMovedDoesNotOpen(t *testing.T) {
+	c := newCRUD(t)
+	c.secret("cheap", "one")
+	c.secret("dear", "two")
+	c.exec(`UPDATE punctual.secrets SET ciphertext = (SELECT ciphertext FROM punctual.secrets WHERE name = 'dear') WHERE name = 'cheap'`)
+	if _, err := c.NamedSecret(t.Context(), c.tenant, "cheap"); !isAuth(err) {
+		t.Errorf("a moved ciphertext: %v", err)
+	}
+	c.secret("cheap", "three") // writing it anew repairs it
+	c.credentials.forget()
+	c.reads("cheap", "three")
+}
+
+func TestTheVaultOpensWithItsOwnMasterKeyOnly(t *testing.T) {
+	c := newCRUD(t)
+	if err := c.OpenVault(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name   string
+		master *vault.Master
+		want   error
+	}{{"none", nil, ErrNoMaster}, {"another", storetest.Master(t), vault.ErrMaster}, {"its own", c.options.Master, nil}} {
+		s, err := Open(t.Context(), Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 2, Master: test.master})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.OpenVault(t.Context()); !errors.Is(err, test.want) {
+			t.Errorf("%s: %v", test.name, err)
+		}
+		s.Close()
+	}
+}
+
+func TestReplicasMakeOneDataKeyAndOneSigningSecret(t *testing.T) {
+	c := newCRUD(t)
+	var all sync.WaitGroup
+	for range 5 {
+		replica := c.replica()
+		all.Go(func() {
+			if err := replica.OpenVault(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if keys, err := replica.SigningKeys(t.Context(), c.tenant); err != nil || len(keys) != 1 {
+				t.Errorf("%d signing keys, %v", len(keys), err)
+			}
+		})
+	}
+	all.Wait()
+	var keys, secrets int
+	err := c.pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM punctual.data_keys), (SELECT count(*) FROM punctual.signing_secrets)`).Scan(&keys, &secrets)
+	if err != nil || keys != 1 || secrets != 1 {
+		t.Errorf("%d data keys and %d signing secrets, want 1 of each: %v", keys, secrets, err)
+	}
+}
+
+func TestSigningSecretsAreMadeAndDeleted(t *testing.T) {
+	c := newCRUD(t)
+	ctx := t.Context()
+	first, err := c.ListSigningSecrets(ctx, c.tenant)
+	if err != nil || len(first) != 1 {
+		t.Fatalf("%v, %v", first, err)
+	}
+	if err := c.DeleteSigningSecret(ctx, c.tenant, first[0].ID, 0); !errors.Is(err, ErrState) {
+		t.Errorf("deleting the last: %v", err)
+	}
+	made, secret, err := c.MakeSigningSecret(ctx, c.tenant)
+	if err != nil || !strings.HasPrefix(secret, "whsec_") {
+		t.Fatalf("made %v: %v", made, err)
+	}
+	if err := c.DeleteSigningSecret(ctx, c.tenant, first[0].ID, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	both, err := c.ListSigningSecrets(ctx, c.tenant)
+	if err != nil || len(both) != 2 || both[0].ExpiresAt == nil || both[1].ExpiresAt != nil {
+		t.Errorf("after the first was given an end: %+v, %v", both, err)
+	}
+	if err := c.DeleteSigningSecret(ctx, c.tenant, made.ID, 0); !errors.Is(err, ErrState) {
+		t.Errorf("deleting the last that does not expire: %v", err)
+	}
+	c.exec(`UPDATE punctual.signing_secrets SET expires_at = now() - interval '1 second' WHERE expires_at IS NOT NULL`)
+	if left, err := c.ListSigningSecrets(ctx, c.tenant); err != nil || len(left) != 1 || left[0].ID != made.ID {
+		t.Errorf("after it expired: %+v, %v", left, err)
+	}
+	for range mostSigningSecrets - 1 {
+		if _, _, err := c.MakeSigningSecret(ctx, c.tenant); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := c.MakeSigningSecret(ctx, c.tenant); !errors.Is(err, ErrState) {
+		t.Errorf("an eleventh: %v", err)
+	}
+	if err := c.DeleteSigningSecret(ctx, c.tenant, uuid.New(), 0); !errors.Is(err, ErrNotFound) {
+		t.Errorf("one that is not there: %v", err)
+	}
+}
+
+// Whatever is written while a rotation runs, it ends with one data key that opens everything.
+func TestRotationWhileReplicasWrite(t *testing.T) {
+	c := newCRUD(t)
+	for i := range 30 {
+		c.secret(fmt.Sprintf("before-%d", i), "value")
+	}
+	job := c.create("job", authValue("inline"))
+	if _, err := c.SigningKeys(t.Context(), c.tenant); err != nil {
+		t.Fatal(err)
+	}
+	writer, rotator := c.replica(), c.replica()
+	writing, stop := context.WithCancel(t.Context())
+	var writes int
+	var done sync.WaitGroup
+	done.Go(func() {
+		for ; writing.Err() == nil; writes++ {
+			writer.secret(fmt.Sprintf("during-%d", writes%40), fmt.Sprintf("value %d", writes))
+			writer.create(fmt.Sprintf("job-%d", writes), authValue("inline"))
+		}
+	})
+	for range 5 {
+		if r, err := rotator.RotateSecrets(t.Context(), nil); err != nil || r.Dropped == 0 {
+			t.Errorf("rotation: %+v, %v", r, err)
+		}
+	}
+	stop()
+	done.Wait()
+	var keys int
+	if err := c.pool.QueryRow(t.Context(), `SELECT count(*) FROM punctual.data_keys`).Scan(&keys); err != nil || keys != 1 {
+		t.Errorf("%d data keys, %v", keys, err)
+	}
+	fresh := c.replica()
+	fresh.reads("before-0", "value")
+	if got := fresh.jobSecret(job.ID, job.Definition.Target.Auth.Value); got != "inline" {
+		t.Error("the job's value does not open")
+	}
+	if keys, err := fresh.SigningKeys(t.Context(), c.tenant); err != nil || len(keys) != 1 {
+		t.Errorf("signing keys: %d, %v", len(keys), err)
+	}
+	// A replica that knew the first data key only reads the others when it meets them.
+	c.credentials.secrets.Purge()
+	c.reads("before-0", "value")
+	t.Logf("%d writes during five rotations", writes)
+}
+
+// A rotation that was cut off leaves two data keys, and the next one finishes.
+func TestAnInterruptedRotationIsBegunAnew(t *testing.T) {
+	c := newCRUD(t)
+	c.secret("token", "one")
+	if _, err := c.beginRotation(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	c.secret("after", "two") // by the new key
+	if r, err := c.RotateSecrets(t.Context(), nil); err != nil || r.Values != 2 || r.Dropped != 2 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	fresh := c.replica()
+	fresh.reads("token", "one")
+	fresh.reads("after", "two")
+}
+
+func TestANewMasterKeyTakesOver(t *testing.T) {
+	c := newCRUD(t)
+	c.secret("token", "one")
+	young := storetest.Master(t)
+	if _, err := c.RotateSecrets(t.Context(), young); err != nil {
+		t.Fatal(err)
+	}
+	for master, want := range map[*vault.Master]error{young: nil, c.options.Master: vault.ErrMaster} {
+		s, err := Open(t.Context(), Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 2, Master: master})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.OpenVault(t.Context()); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+		if secret, err := s.NamedSecret(t.Context(), c.tenant, "token"); want == nil && (err != nil || secret.Value != "one") {
+			t.Errorf("the secret does not open: %v", err)
+		}
+		s.Close()
+	}
+}
+
+// Nothing that is encrypted is there for people to read.
+func TestReadersSeeNoCiphertext(t *testing.T) {
+	c := newCRUD(t)
+	rows, err := c.pool.Query(t.Context(), `
+		SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind = 'r' AND has_table_privilege('punctual_reader', c.oid, 'SELECT')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var readable []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+		readable = append(readable, name)
+	}
+	for _, table := range []string{"secrets", "job_secrets", "signing_secrets", "data_keys"} {
+		if slices.Contains(readable, table) {
+			t.Errorf("punctual_reader may read %s", table)
+		}
+	}
+}
+
+// Whoever has read the data key and has not written yet is waited for, and what it writes is encrypted anew.
+func TestARotationWaitsForThoseWhoWrite(t *testing.T) {
+	c := newCRUD(t)
+	c.secret("token", "one")
+	var rotation sync.WaitGroup
+	err := c.join(t.Context(), c.tenant, func(ctx context.Context, u *unit) error {
+		if _, err := c.sealingKey(ctx, u); err != nil {
+			return err
+		}
+		rotation.Go(func() {
+			if r, err := c.replica().RotateSecrets(t.Context(), nil); err != nil || r.Dropped != 1 {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+		c.waiting(1)
+		key := c.keyring.get(scalar[int64](t, u, `SELECT id FROM punctual.data_keys ORDER BY number LIMIT 1`))
+		_, _, err := insertSecret(ctx, u, key, c.tenant, "late", "two", "")
+		return err
+	})
+	rotation.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := c.replica()
+	fresh.reads("token", "one")
+	fresh.reads("late", "two")
+}
+
+func scalar[T any](t *testing.T, q querier, sql string) (v T) {
+	t.Helper()
+	if err := q.QueryRow(t.Context(), sql).Scan(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}

@@ -1,0 +1,211 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+	"punctual/store/vault"
+)
+
+// SigningSecretRecord is what may be known of a signing secret once it was shown.
+type SigningSecretRecord struct {
+	ID        uuid.UUID
+	CreatedAt time.Time
+	ExpiresAt *time.Time // when it ceases to sign; nil: when it is deleted
+}
+
+const (
+	// signingSecretSize is the number of random bytes in one: Standard Webhooks recommends 24 to 64.
+	signingSecretSize = 32
+	// mostSigningSecrets bounds the live ones of a tenant: each is a signature in every callback.
+	mostSigningSecrets = 10
+)
+
+func signingPlace(tenant int32, id uuid.UUID) vault.Place {
+	return vault.Place{Tenant: tenant, Kind: "signing secret", Name: id.String()}
+}
+
+// lockSigning lets one transaction at a time change a tenant's signing secrets, and forgets those that have expired.
+func lockSigning(ctx context.Context, u *unit, tenant int32) error {
+	if err := query(ctx, u, `SELECT FROM punctual.tenants WHERE id = $1 FOR NO KEY UPDATE`, tenant); err != nil {
+		return fmt.Errorf("locking the signing secrets of tenant %d: %w", tenant, err)
+	}
+	if _, err := u.Exec(ctx, `DELETE FROM punctual.signing_secrets WHERE tenant = $1 AND expires_at <= now()`, tenant); err != nil {
+		return fmt.Errorf("forgetting expired signing secrets: %w", err)
+	}
+	return nil
+}
+
+// MakeSigningSecret makes another signing secret of a tenant, which signs from now on beside the others. The secret is
+// returned this once. ErrState when there are ten already.
+func (s *Store) MakeSigningSecret(ctx context.Context, tenant int32) (r SigningSecretRecord, secret string, err error) {
+	defer s.credentials.forget()
+	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
+		if err := lockSigning(ctx, u, tenant); err != nil {
+			return err
+		}
+		var live int
+		if err := u.QueryRow(ctx, `SELECT count(*) FROM punctual.signing_secrets WHERE tenant = $1`, tenant).Scan(&live); err != nil {
+			return fmt.Errorf("counting signing secrets: %w", err)
+		}
+		if live >= mostSigningSecrets {
+			return fmt.Errorf("there are %d live signing secrets; delete one first: %w", live, ErrState)
+		}
+		r, secret, err = s.insertSigningSecret(ctx, u, tenant)
+		return err
+	})
+	return r, secret, err
+}
+
+func (s *Store) insertSigningSecret(ctx context.Context, u *unit, tenant int32) (r SigningSecretRecord, secret string, err error) {
+	key, err := s.sealingKey(ctx, u)
+	if err != nil {
+		return r, "", err
+	}
+	raw := make([]byte, signingSecretSize)
+	_, _ = rand.Read(raw) // never fails
+	secret = scheduler.SigningSecretPrefix + base64.StdEncoding.EncodeToString(raw)
+	if r.ID, err = uuid.NewV7(); err != nil {
+		return r, "", fmt.Errorf("making a signing secret's id: %w", err)
+	}
+	sealed, err := key.Seal([]byte(secret), signingPlace(tenant, r.ID))
+	if err != nil {
+		return r, "", err
+	}
+	err = u.QueryRow(ctx, `INSERT INTO punctual.signing_secrets (id, tenant, data_key, ciphertext) VALUES ($1, $2, $3, $4) RETURNING created_at`,
+		r.ID, tenant, key.ID, sealed).Scan(&r.CreatedAt)
+	if err != nil {
+		return r, "", fmt.Errorf("writing a signing secret: %w", err)
+	}
+	utc(&r.CreatedAt)
+	if err := audit(ctx, u, tenant, change{action: ActionSigningSecretCreate, id: r.ID, after: signingSecretShot{}}); err != nil {
+		return r, "", err
+	}
+	return r, secret, noteSecretsChanged(ctx, u)
+}
+
+// ListSigningSecrets returns a tenant's live signing secrets, oldest first.
+func (s *Store) ListSigningSecrets(ctx context.Context, tenant int32) ([]SigningSecretRecord, error) {
+	if _, err := s.SigningKeys(ctx, tenant); err != nil { // which makes the first
+		return nil, err
+	}
+	rows, err := s.reader(ctx, tenant).Query(ctx, `
+		SELECT id, created_at, expires_at FROM punctual.signing_secrets WHERE tenant = $1 AND (expires_at IS NULL OR expires_at > now()) ORDER BY id`, tenant)
+	if err != nil {
+		return nil, fmt.Errorf("listing signing secrets: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r SigningSecretRecord, err error) {
+		err = row.Scan(&r.ID, &r.CreatedAt, &r.ExpiresAt)
+		utc(&r.CreatedAt, r.ExpiresAt)
+		return r, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing signing secrets: %w", err)
+	}
+	return list, nil
+}
+
+// DeleteSigningSecret lets a signing secret sign for a while more, or ends it at once. ErrState for the last one that
+// does not expire; ErrNotFound when there is none of the id.
+func (s *Store) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid.UUID, in time.Duration) error {
+	defer s.credentials.forget()
+	return s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
+		if err := lockSigning(ctx, u, tenant); err != nil {
+			return err
+		}
+		var others int
+		err := u.QueryRow(ctx, `
+			SELECT (SELECT count(*) FROM punctual.signing_secrets o WHERE o.tenant = $1 AND o.id <> s.id AND o.expires_at IS NULL)
+			FROM punctual.signing_secrets s WHERE s.tenant = $1 AND s.id = $2`, tenant, id).Scan(&others)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return fmt.Errorf("signing secret %s: %w", id, ErrNotFound)
+		case err != nil:
+			return fmt.Errorf("reading signing secret %s: %w", id, err)
+		case others == 0:
+			return fmt.Errorf("signing secret %s is the last one that does not expire; make another first: %w", id, ErrState)
+		}
+		sql := `UPDATE punctual.signing_secrets SET expires_at = clock_timestamp() + $3::interval WHERE tenant = $1 AND id = $2 RETURNING expires_at`
+		args := []any{tenant, id, in}
+		if in <= 0 {
+			sql, args = `DELETE FROM punctual.signing_secrets WHERE tenant = $1 AND id = $2 RETURNING NULL::timestamptz`, args[:2]
+		}
+		var ends *time.Time
+		if err := u.QueryRow(ctx, sql, args...).Scan(&ends); err != nil {
+			return fmt.Errorf("deleting signing secret %s: %w", id, err)
+		}
+		utc(ends)
+		if err := audit(ctx, u, tenant, signingSecretEnds(id, ends)); err != nil {
+			return err
+		}
+		return noteSecretsChanged(ctx, u)
+	})
+}
+
+// readSigningKeys reads what a tenant's callbacks are signed with, and makes the first of it.
+func (s *Store) readSigningKeys(ctx context.Context, tenant int32) ([]scheduler.SigningKey, error) {
+	keys, lasting, err := s.openSigningKeys(ctx, tenant)
+	if err != nil || lasting {
+		return keys, err
+	}
+	err = s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
+		if err := lockSigning(ctx, u, tenant); err != nil {
+			return err
+		}
+		var there bool
+		err := u.QueryRow(ctx, `SELECT EXISTS (SELECT FROM punctual.signing_secrets WHERE tenant = $1 AND expires_at IS NULL)`, tenant).Scan(&there)
+		if err != nil || there {
+			return err
+		}
+		_, _, err = s.insertSigningSecret(ctx, u, tenant)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making a signing secret of tenant %d: %w", tenant, err)
+	}
+	keys, _, err = s.openSigningKeys(ctx, tenant)
+	return keys, err
+}
+
+// openSigningKeys returns a tenant's live signing keys; lasting tells whether one of them does not expire.
+func (s *Store) openSigningKeys(ctx context.Context, tenant int32) (keys []scheduler.SigningKey, lasting bool, err error) {
+	rows, err := s.pool.Query(ctx, `
+		SELECT id, data_key, ciphertext, expires_at FROM punctual.signing_secrets WHERE tenant = $1 AND (expires_at IS NULL OR expires_at > now()) ORDER BY id`, tenant)
+	if err != nil {
+		return nil, false, fmt.Errorf("reading signing secrets: %w", err)
+	}
+	type row struct {
+		sealedValue
+		expires *time.Time
+	}
+	list, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (v row, err error) {
+		return v, r.Scan(&v.id, &v.key, &v.ciphertext, &v.expires)
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("reading signing secrets: %w", err)
+	}
+	for _, r := range list {
+		secret, err := s.open(ctx, s.pool, r.key, r.ciphertext, signingPlace(tenant, r.id))
+		if err != nil {
+			return nil, false, fmt.Errorf("opening signing secret %s: %w", r.id, err)
+		}
+		var expires time.Time
+		if r.expires != nil {
+			expires = *r.expires
+		}
+		key, err := scheduler.NewSigningKey(secret, expires)
+		if err != nil {
+			return nil, false, fmt.Errorf("opening signing secret %s: %w", r.id, err)
+		}
+		keys, lasting = append(keys, key), lasting || r.expires == nil
+	}
+	return keys, lasting, nil
+}

@@ -1,0 +1,222 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Tenant is what every request needs to know of whom it acts for.
+type Tenant struct {
+	ID                   int32
+	Name                 string
+	MaxRequestsPerSecond int // 0: no bound
+}
+
+// TenantSettings is what operators decide about a tenant. Nil is no limit.
+type TenantSettings struct {
+	Weight               int // share of the worker slots, 1 to 1000
+	MaxJobs              *int
+	MaxConcurrentRuns    *int
+	MaxRunsPerSecond     *int
+	MaxRequestsPerSecond *int
+	MinInterval          *time.Duration // at least 1s
+	AllowedTargets       []netip.Prefix // without bits behind their length
+}
+
+// TenantRecord is a tenant with its settings.
+type TenantRecord struct {
+	ID   int32
+	Name string
+	TenantSettings
+	CreatedAt, UpdatedAt time.Time
+}
+
+// DefaultTenant always exists.
+const DefaultTenant = "default"
+
+// ErrTenantExists is a new tenant whose name another has.
+var ErrTenantExists = errors.New("the name is taken by another tenant")
+
+const tenantColumns = `t.id, t.name, t.weight, t.max_jobs, t.max_concurrent_runs, t.max_runs_per_second, t.max_requests_per_second,
+	t.min_interval, t.allowed_targets, t.created_at, t.updated_at`
+
+func scanTenant(row pgx.CollectableRow) (TenantRecord, error) {
+	var t TenantRecord
+	err := row.Scan(&t.ID, &t.Name, &t.Weight, &t.MaxJobs, &t.MaxConcurrentRuns, &t.MaxRunsPerSecond, &t.MaxRequestsPerSecond,
+		&t.MinInterval, &t.AllowedTargets, &t.CreatedAt, &t.UpdatedAt)
+	utc(&t.CreatedAt, &t.UpdatedAt)
+	return t, err
+}
+
+func (t TenantSettings) args(before ...any) []any {
+	networks := t.AllowedTargets
+	if networks == nil {
+		networks = []netip.Prefix{}
+	}
+	return append(before, t.Weight, t.MaxJobs, t.MaxConcurrentRuns, t.MaxRunsPerSecond, t.MaxRequestsPerSecond, t.MinInterval, networks)
+}
+
+// one returns the only tenant of a query, ErrNotFound when there is none.
+func oneTenant(rows pgx.Rows, err error, name string) (TenantRecord, error) {
+	var t TenantRecord
+	if err == nil {
+		t, err = pgx.CollectExactlyOneRow(rows, scanTenant)
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return TenantRecord{}, fmt.Errorf("tenant %q: %w", name, ErrNotFound)
+	}
+	if err != nil {
+		return TenantRecord{}, fmt.Errorf("tenant %q: %w", name, err)
+	}
+	return t, nil
+}
+
+// FindTenant returns the tenant of a name; ErrNotFound when there is none.
+func (s *Store) FindTenant(ctx context.Context, name string) (Tenant, error) {
+	t := Tenant{Name: name}
+	err := s.pool.QueryRow(ctx, `SELECT id, coalesce(max_requests_per_second, 0) FROM punctual.tenants WHERE name = $1 AND deleted_at IS NULL`, prepared{}, name).
+		Scan(&t.ID, &t.MaxRequestsPerSecond)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Tenant{}, fmt.Errorf("tenant %q: %w", name, ErrNotFound)
+	}
+	if err != nil {
+		return Tenant{}, fmt.Errorf("looking for tenant %q: %w", name, err)
+	}
+	return t, nil
+}
+
+// CreateTenant makes a tenant. ErrTenantExists when there is one of the name.
+func (s *Store) CreateTenant(ctx context.Context, name string, settings TenantSettings) (TenantRecord, error) {
+	var t TenantRecord
+	err := s.join(ctx, everybody, func(ctx context.Context, u *unit) (err error) {
+		rows, err := u.Query(ctx, `
+			INSERT INTO punctual.tenants AS t (name, weight, max_jobs, max_concurrent_runs, max_runs_per_second, max_requests_per_second, min_interval, allowed_targets)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8::cidr[]) RETURNING `+tenantColumns, settings.args(name)...)
+		t, err = oneTenant(rows, err, name)
+		var pg *pgconn.PgError
+		if errors.As(err, &pg) && pg.ConstraintName == "tenant_name_is_unique" {
+			return fmt.Errorf("tenant %q: %w", name, ErrTenantExists)
+		}
+		if err != nil {
+			return err
+		}
+		return audit(ctx, u, t.ID, change{action: ActionTenantCreate, name: name, after: t.shot()})
+	})
+	return t, err
+}
+
+// GetTenant returns the tenant of a name.
+func (s *Store) GetTenant(ctx context.Context, name string) (TenantRecord, error) {
+	rows, err := s.reader(ctx, everybody).Query(ctx, `SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.name = $1 AND t.deleted_at IS NULL`, name)
+	return oneTenant(rows, err, name)
+}
+
+// GetTenantByID returns the tenant of an id.
+func (s *Store) GetTenantByID(ctx context.Context, id int32) (TenantRecord, error) {
+	rows, err := s.reader(ctx, everybody).Query(ctx, `SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.id = $1 AND t.deleted_at IS NULL`, id)
+	return oneTenant(rows, err, fmt.Sprint(id))
+}
+
+// ListTenants returns the tenants by name, from the one after a name on.
+func (s *Store) ListTenants(ctx context.Context, after string, limit int) (tenants []TenantRecord, more bool, err error) {
+	rows, err := s.reader(ctx, everybody).Query(ctx, `
+		SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.deleted_at IS NULL AND t.name COLLATE "C" > $1 ORDER BY t.name COLLATE "C" LIMIT $2`, after, limit+1)
+	if err == nil {
+		tenants, err = pgx.CollectRows(rows, scanTenant)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("listing tenants: %w", err)
+	}
+	if len(tenants) > limit {
+		return tenants[:limit], true, nil
+	}
+	return tenants, false, nil
+}
+
+// EditTenant changes the settings of a tenant to what edit makes of them.
+func (s *Store) EditTenant(ctx context.Context, name string, edit func(TenantRecord) (TenantSettings, error)) (TenantRecord, error) {
+	var t TenantRecord
+	err := s.join(ctx, everybody, func(ctx context.Context, u *unit) (err error) {
+		rows, err := u.Query(ctx, `SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.name = $1 AND t.deleted_at IS NULL FOR NO KEY UPDATE`, name)
+		if t, err = oneTenant(rows, err, name); err != nil {
+			return err
+		}
+		settings, err := edit(t)
+		if err != nil {
+			return err
+		}
+		before, after := t.shot(), TenantRecord{TenantSettings: settings}.shot()
+		if reflect.DeepEqual(before, after) {
+			return nil
+		}
+		rows, err = u.Query(ctx, `
+			UPDATE punctual.tenants t SET weight = $2, max_jobs = $3, max_concurrent_runs = $4, max_runs_per_second = $5, max_requests_per_second = $6,
+				min_interval = $7, allowed_targets = $8::cidr[], updated_at = now()
+			WHERE t.id = $1 RETURNING `+tenantColumns, settings.args(t.ID)...)
+		if t, err = oneTenant(rows, err, name); err != nil {
+			return err
+		}
+		return audit(ctx, u, t.ID, change{action: ActionTenantUpdate, name: name, before: before, after: after})
+	})
+	return t, err
+}
+
+// liveJobs are those that a tenant's max_jobs is about.
+const liveJobs = `SELECT count(*) FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
+	WHERE j.tenant = $1 AND j.state IN ('active', 'paused') AND ` + jobState + ` IN ('active', 'paused')`
+
+// CountJobs returns how many active and paused jobs a tenant has.
+func (s *Store) CountJobs(ctx context.Context, tenant int32) (int, error) {
+	var n int
+	if err := s.reader(ctx, tenant).QueryRow(ctx, liveJobs, tenant).Scan(&n); err != nil {
+		return 0, fmt.Errorf("counting the jobs of tenant %d: %w", tenant, err)
+	}
+	return n, nil
+}
+
+// DeleteTenant deletes a tenant that has no active or paused jobs, revokes its keys and forgets its secrets; else it is ErrState. Its
+// history stays until retention takes it, and its name can be used again.
+func (s *Store) DeleteTenant(ctx context.Context, name string) error {
+	if name == DefaultTenant {
+		return fmt.Errorf("tenant %q always exists and cannot be deleted: %w", name, ErrState)
+	}
+	return s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
+		// The lock waits for those who write jobs or keys of the tenant, and keeps others from it.
+		rows, err := u.Query(ctx, `SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.name = $1 AND t.deleted_at IS NULL FOR UPDATE`, name)
+		t, err := oneTenant(rows, err, name)
+		if err != nil {
+			return err
+		}
+		var jobs int
+		if err := u.QueryRow(ctx, liveJobs, t.ID).Scan(&jobs); err != nil {
+			return fmt.Errorf("counting the jobs of tenant %q: %w", name, err)
+		}
+		if jobs > 0 {
+			return fmt.Errorf("tenant %q has %d active or paused jobs; delete them first: %w", name, jobs, ErrState)
+		}
+		if err := deleteTenant(ctx, u, t.ID); err != nil {
+			return err
+		}
+		return audit(ctx, u, t.ID, change{action: ActionTenantDelete, name: name, before: t.shot()})
+	})
+}
+
+func deleteTenant(ctx context.Context, u *unit, id int32) error {
+	var b pgx.Batch
+	b.Queue(`UPDATE punctual.tenants SET deleted_at = now(), updated_at = now() WHERE id = $1`, id)
+	b.Queue(`UPDATE punctual.api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE tenant = $1`, id)
+	for _, table := range []string{"request_rates", "secrets", "signing_secrets"} {
+		b.Queue(`DELETE FROM punctual.`+table+` WHERE tenant = $1`, id)
+	}
+	if err := u.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("deleting tenant %d: %w", id, err)
+	}
+	return nil
+}

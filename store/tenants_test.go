@@ -1,0 +1,223 @@
+package store
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+)
+
+func TestADeletedTenantGetsNoJobs(t *testing.T) {
+	c := newCRUD(t)
+	made, err := c.CreateTenant(t.Context(), "alpha", TenantSettings{Weight: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.CreateTenant(t.Context(), "alpha", TenantSettings{Weight: 1}); !errors.Is(err, ErrTenantExists) {
+		t.Errorf("error %v", err)
+	}
+	if err := c.DeleteTenant(t.Context(), "alpha"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.CreateJob(t.Context(), made.ID, NewJob{Definition: definition("n")}); err == nil {
+		t.Error("a deleted tenant got a job")
+	}
+	if _, err := c.CreateJobs(t.Context(), made.ID, []NewJob{{Definition: definition("n")}}, ConflictError); err == nil {
+		t.Error("a deleted tenant got a batch")
+	}
+	if _, _, err := c.CreateKey(t.Context(), made.ID, NewKey{Name: "k", Role: "viewer"}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a key: %v", err)
+	}
+	again, err := c.CreateTenant(t.Context(), "alpha", TenantSettings{Weight: 1})
+	if err != nil || again.ID == made.ID {
+		t.Errorf("the name again: %+v, %v", again, err)
+	}
+}
+
+// Whichever comes first: either the job is there and the tenant stays, or the tenant is gone and the job is not made.
+func TestJobsAndTheDeletionOfTheirTenantRace(t *testing.T) {
+	c := newCRUD(t)
+	for range 30 {
+		made, err := c.CreateTenant(t.Context(), "alpha", TenantSettings{Weight: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		var created, deleted error
+		wg.Go(func() { _, created = c.CreateJob(t.Context(), made.ID, NewJob{Definition: definition("n")}) })
+		wg.Go(func() { deleted = c.DeleteTenant(t.Context(), "alpha") })
+		wg.Wait()
+		if (created == nil) == (deleted == nil) {
+			t.Fatalf("created: %v, deleted: %v", created, deleted)
+		}
+		if deleted != nil {
+			if !errors.Is(deleted, ErrState) {
+				t.Fatal(deleted)
+			}
+			if err := c.DeleteJob(t.Context(), made.ID, "n", nil); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.DeleteTenant(t.Context(), "alpha"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestKeysAreFoundByTheirPrefixAndComparedWhole(t *testing.T) {
+	c := newCRUD(t)
+	ctx := WithActor(t.Context(), Actor{Kind: ActorCommand, Name: "alice"})
+	key, made, err := c.CreateKey(ctx, c.tenant, NewKey{Name: "k", Role: "editor", Lifetime: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made.CreatedBy != "command:alice" || made.Tenant != "default" || made.ExpiresAt == nil {
+		t.Errorf("made %+v", made)
+	}
+	got, err := c.Authenticate(t.Context(), key)
+	if err != nil || got.Key != made.ID || got.Role != "editor" || got.Tenant.Name != "default" || got.ExpiresIn <= 0 || got.ExpiresIn > time.Minute {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, ref := range []string{made.ID.String(), made.Prefix, keyStart + made.Prefix, key} {
+		if _, id, err := c.FindKey(t.Context(), ref); err != nil || id != made.ID {
+			t.Errorf("%s: %s, %v", ref, id, err)
+		}
+	}
+	if _, _, err := c.FindKey(t.Context(), uuid.Nil.String()); !errors.Is(err, ErrNotFound) {
+		t.Errorf("error %v", err)
+	}
+	if found, err := c.HasKeys(t.Context()); err != nil || !found {
+		t.Errorf("%t, %v", found, err)
+	}
+	if err := c.RevokeKey(t.Context(), c.tenant, made.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Authenticate(t.Context(), key); !errors.Is(err, ErrNotFound) {
+		t.Errorf("error %v", err)
+	}
+	if found, err := c.HasKeys(t.Context()); err != nil || found {
+		t.Errorf("%t, %v", found, err)
+	}
+	if err := c.RevokeKey(t.Context(), c.tenant+1, made.ID); !errors.Is(err, ErrNotFound) {
+		t.Errorf("of another tenant: %v", err)
+	}
+	var stored string
+	if err := c.pool.QueryRow(t.Context(), `SELECT k::text FROM punctual.api_keys k`).Scan(&stored); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(stored, key[len(keyStart)+2*prefixBytes+1:]) {
+		t.Errorf("stored is %s", stored)
+	}
+}
+
+func TestUseOfKeysIsWrittenToTheMinute(t *testing.T) {
+	c := newCRUD(t)
+	_, made, err := c.CreateKey(t.Context(), c.tenant, NewKey{Name: "k", Role: "viewer"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		c.KeyUsed(made.ID)
+		if err := c.NoteKeysUsed(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := c.GetKey(t.Context(), c.tenant, made.ID)
+	if err != nil || got.LastUsedAt == nil || got.LastUsedAt.Second() != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestRequestsAreDrawnUntilNoneAreLeft(t *testing.T) {
+	c := newCRUD(t)
+	const rate = 50
+	began, drawn := time.Now(), 0
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for range 4 { // replicas
+		wg.Go(func() {
+			for range 20 {
+				r, err := c.DrawRequests(t.Context(), c.tenant, rate, 5)
+				if err != nil || r.Granted > 5 || r.Remaining > rate || r.Full > time.Second {
+					t.Errorf("%+v, %v", r, err)
+				}
+				mu.Lock()
+				drawn += r.Granted
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if most := int(rate*(time.Since(began).Seconds()+1)) + 1; drawn > most || drawn < rate {
+		t.Errorf("%d drawn, want %d to %d", drawn, rate, most)
+	}
+	// A lower rate than the one before does not lock out for longer than a second's worth.
+	c.exec(`UPDATE punctual.request_rates SET spent_until = now() - interval '1 hour'`)
+	if r, err := c.DrawRequests(t.Context(), c.tenant, 1, 1); err != nil || r.Granted != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	var persistence string
+	if err := c.pool.QueryRow(t.Context(), `SELECT relpersistence::text FROM pg_class WHERE oid = 'punctual.request_rates'::regclass`).Scan(&persistence); err != nil || persistence != "u" {
+		t.Errorf("the table waits for the disk: %s, %v", persistence, err)
+	}
+}
+
+// In every mode of pgx, as some poolers need another.
+func TestTenantsAreReadAsTheyWereWrittenInEveryMode(t *testing.T) {
+	for _, mode := range []string{"cache_describe", "exec", "cache_statement"} {
+		t.Run(mode, func(t *testing.T) {
+			c := newCRUDIn(t, mode)
+			n, interval := 7, 90*time.Second
+			settings := TenantSettings{Weight: 2, MaxJobs: &n, MinInterval: &interval, AllowedTargets: prefixes("10.0.0.0/8", "fd00::/8")}
+			made, err := c.CreateTenant(t.Context(), "alpha", settings)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(settings, made.TenantSettings, comparePrefixes); diff != "" {
+				t.Error(diff)
+			}
+			changed, err := c.EditTenant(t.Context(), "alpha", func(TenantRecord) (TenantSettings, error) { return TenantSettings{Weight: 1}, nil })
+			if err != nil || changed.MaxJobs != nil || changed.MinInterval != nil || len(changed.AllowedTargets) != 0 {
+				t.Errorf("%+v, %v", changed, err)
+			}
+			key, _, err := c.CreateKey(t.Context(), made.ID, NewKey{Name: "k", Role: "viewer", Lifetime: 24 * time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := c.Authenticate(t.Context(), key); err != nil || got.ExpiresIn != 0 {
+				t.Errorf("%+v, %v", got, err)
+			}
+			if r, err := c.DrawRequests(t.Context(), made.ID, 10, 1); err != nil || r.Granted != 1 {
+				t.Errorf("%+v, %v", r, err)
+			}
+			if r, err := c.DrawRequests(t.Context(), made.ID, 10, 1); err != nil || r.Granted != 1 {
+				t.Errorf("%+v, %v", r, err)
+			}
+			if _, _, err := c.ListTenants(t.Context(), "", 10); err != nil {
+				t.Error(err)
+			}
+			if n, err := c.CountJobs(t.Context(), made.ID); err != nil || n != 0 {
+				t.Errorf("%d, %v", n, err)
+			}
+			c.KeyUsed(uuid.New())
+			if err := c.NoteKeysUsed(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func prefixes(texts ...string) []netip.Prefix {
+	var list []netip.Prefix
+	for _, text := range texts {
+		list = append(list, netip.MustParsePrefix(text))
+	}
+	return list
+}
+
+var comparePrefixes = cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
