@@ -522,3 +522,11 @@ func scalar[T any](t *testing.T, q querier, sql string) (v T) {
 	}
 	return v
 }
+
+// What docs/security.md promises: what was read just before a change is believed, and then read anew.
+func TestAChangedSecretIsUsedWithinTenSeconds(t *testing.T) {
+	t.Parallel()
+	if longest := secretsBelieved + secretsTimeout; longest >= 10*time.Second {
+		t.Errorf("it may take %s", longest)
+	}
+}
