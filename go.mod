@@ -5,6 +5,7 @@ go 1.26.0
 exclude golang.org/x/exp v0.0.0-20261011100332-faecfb24eb49
 
 require (
+	code.dny.dev/ssrf v0.3.0
 	github.com/Shopify/toxiproxy/v2 v2.12.0
 	github.com/adhocore/gronx v1.20.4
 	github.com/alecthomas/kong v1.17.0
@@ -31,7 +32,6 @@ require (
 )
 
 require (
-	code.dny.dev/ssrf v0.3.0 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/gorilla/mux v1.8.1 // indirect

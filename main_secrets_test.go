@@ -65,7 +65,8 @@ func TestServeNeedsItsMasterKey(t *testing.T) {
 // replicaWith starts a replica with a file of master keys.
 func replicaWith(t *testing.T, dsn, file string) *proc.Replica {
 	t.Helper()
-	r, err := proc.Start(t.Context(), binary(t), []string{"DATABASE_URL=" + dsn, withoutMaster, proc.CallLoopback}, []string{"serve", "--log-format=json", "--listen=127.0.0.1:0", "--auth=none", "--master-key-file=" + file})
+	r, err := proc.Start(t.Context(), binary(t), []string{"DATABASE_URL=" + dsn, withoutMaster, proc.CallLoopback},
+		[]string{"serve", "--log-format=json", "--listen=127.0.0.1:0", "--auth=none", "--master-key-file=" + file})
 	if err != nil {
 		t.Fatal(err)
 	}

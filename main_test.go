@@ -231,6 +231,7 @@ func TestWrongUseIsAnErrorThatSaysWhatWouldBeRight(t *testing.T) {
 		{"a public URL with a query", dsn, []string{"serve", "--public-url=http://punctual.internal/?a=b"}, []string{"--public-url", "query"}},
 		{"a drain that goes backwards", dsn, []string{"serve", "--drain-timeout=-1s"}, []string{"--drain-timeout", "0s to 1h"}},
 		{"runs kept for less than a day", dsn, []string{"serve", "--retention=23h"}, []string{"--retention", "24h"}},
+		{"an audit log kept for less than the database keeps it", dsn, []string{"serve", "--audit-retention=100h"}, []string{"--audit-retention", "720h"}},
 		{"failures kept for less than successes", dsn, []string{"serve", "--failure-retention=48h"}, []string{"--failure-retention", "720h"}},
 		{"too much jitter", dsn, []string{"serve", "--default-jitter=2h"}, []string{"--default-jitter", "0s to 1h"}},
 		{"too few connections", dsn, []string{"serve", "--max-conns=1"}, []string{"--max-conns", "4 to 1000"}},
@@ -512,16 +513,5 @@ func await(ctx context.Context, t *testing.T, what string, condition func() bool
 		case <-ctx.Done():
 			t.Fatalf("waited in vain for %s", what)
 		}
-	}
-}
-
-func TestDevKeepsItsDataWhereItsPostgresMayGo(t *testing.T) {
-	if dir, err := devDir(0); err != nil || dir != "/var/lib/punctual-dev" {
-		t.Errorf("root's is %q, error %v", dir, err)
-	}
-	t.Setenv("HOME", "/home/alice")
-	t.Setenv("XDG_CACHE_HOME", "")
-	if dir, err := devDir(1000); err != nil || !strings.HasPrefix(dir, "/home/alice/") || !strings.HasSuffix(dir, "punctual-dev") {
-		t.Errorf("a user's is %q, error %v", dir, err)
 	}
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -118,9 +120,11 @@ func TestVerifyProvesWhatARealReplicaDid(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Kill)
+	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(target.Close)
 	for _, job := range []string{
-		`{"name":"every","schedule":{"every":"1s"},"target":{"url":"` + r.API.URL + `/healthz","method":"GET"}}`,
-		`{"name":"once","schedule":{"at":"2020-01-01T00:00:00Z"},"target":{"url":"` + r.API.URL + `/healthz","method":"GET"}}`,
+		`{"name":"every","schedule":{"every":"1s"},"target":{"url":"` + target.URL + `"}}`,
+		`{"name":"once","schedule":{"at":"2020-01-01T00:00:00Z"},"target":{"url":"` + target.URL + `"}}`,
 	} {
 		if _, err := r.API.Do(ctx, "POST", "/v1/jobs", json.RawMessage(job), nil); err != nil {
 			t.Fatal(err)

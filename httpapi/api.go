@@ -90,6 +90,7 @@ func New(c Config) (http.Handler, error) {
 	s.auditRoutes()
 	s.secretRoutes()
 	s.signingSecretRoutes()
+	s.fleetRoutes()
 	if len(s.missing) > 0 {
 		return nil, fmt.Errorf("httpapi: roleOf has no line for %s", strings.Join(s.missing, ", "))
 	}

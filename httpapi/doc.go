@@ -6,6 +6,10 @@
 // that it does not: it reports a field of the wrong type together with everything the domain finds wrong with
 // the others, it never repeats what was submitted, and it takes a definition's text as it was written.
 //
+// Before huma reads anything of a request, authorize finds out who it comes from (a caller: by keyring, which keeps keys
+// that worked for two seconds, or by tokens), counts it (rates), and compares the caller's role with that of the operation
+// in roleOf. The handler gets the id of the tenant it acts for, and writes to the store in the caller's name.
+//
 // Handlers return errors; errors.go is the only place that knows which status an error is. Every error leaves
 // as application/problem+json with a code of the closed list in codes.
 package httpapi

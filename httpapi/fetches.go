@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -69,13 +70,11 @@ func (f *fetches) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// fetch asks for a document. It does not follow redirects.
+// fetch asks for a document. A transport follows no redirects.
 func (f *fetches) fetch(r *http.Request) ([]byte, error) {
-	client := http.Client{
-		Transport: f.transport, Timeout: fetchTimeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	response, err := client.Do(r.Clone(r.Context()))
+	ctx, cancel := context.WithTimeout(r.Context(), fetchTimeout)
+	defer cancel()
+	response, err := f.transport.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		return nil, err
 	}

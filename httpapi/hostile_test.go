@@ -242,7 +242,7 @@ func TestNoNotationOfAForbiddenAddressIsCalled(t *testing.T) {
 // serveSame is another API on the same database, whose writers may name any address.
 func serveSame(t *testing.T, s *service) *service {
 	t.Helper()
-	handler, err := New(Config{Store: s.store, Log: slog.New(slog.DiscardHandler)})
+	handler, err := New(Config{Store: s.store, Log: slog.New(slog.DiscardHandler), NoAuth: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,6 +315,28 @@ func TestOtherHostsNamesAreRefusedWithoutAuthentication(t *testing.T) {
 			if response.StatusCode != want {
 				t.Errorf("%q: %d, want %d", host, response.StatusCode, want)
 			}
+		}
+	}
+}
+
+// A replica that has just started knows what tenants may call before it sends anything: an attempt that is refused counts.
+func TestPermissionsAreKnownBeforeAnythingIsSent(t *testing.T) {
+	t.Parallel()
+	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(target.Close)
+	s := serve(t)
+	if _, err := s.store.Pool().Exec(t.Context(), `UPDATE punctual.tenants SET allowed_targets = '{127.0.0.0/8}'`); err != nil {
+		t.Fatal(err)
+	}
+	const jobs = 20
+	for i := range jobs {
+		s.create(fmt.Sprintf(`{"name":"j-%d","schedule":{"delay":"0s"},"target":{"url":%q},"retry":{"max_attempts":1}}`, i, target.URL))
+	}
+	ended := make(chan scheduler.Outcome, jobs)
+	runScheduler(t, s, guard.New(nil), ended)
+	for range jobs {
+		if o := <-ended; o.Verdict != scheduler.Succeed {
+			t.Errorf("%v %s %s", o.Verdict, o.Reason, o.Error)
 		}
 	}
 }

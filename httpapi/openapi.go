@@ -29,6 +29,7 @@ const (
 	tagTenants     = "tenants and keys"
 	tagAudit       = "audit"
 	tagSecrets     = "secrets"
+	tagFleet       = "queues and replicas"
 )
 
 // humaConfig leaves out all that huma adds by itself: its documentation page loads from other hosts, and its
@@ -54,6 +55,7 @@ func humaConfig() huma.Config {
 				{Name: tagTenants, Description: "Who may do what, and how much of it."},
 				{Name: tagAudit, Description: "Who changed what, and when."},
 				{Name: tagSecrets, Description: "What requests prove who sends them with, and what they are signed with. No value is ever shown again."},
+				{Name: tagFleet, Description: "What there is to do, and who does it."},
 			},
 			Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer), SecuritySchemes: securitySchemes()},
 		},
@@ -128,6 +130,7 @@ func (s *server) describe() {
 	nullable(schemas, "Job", "last_run", "Run")
 	nullable(schemas, "Explanation", "run", "Run")
 	nullable(schemas, "Explanation", "pause", "Pause")
+	nullable(schemas, "QueueList", "held_back", "HeldBack")
 
 	patch := schemas["JobPatch"]
 	patch.Required = nil
@@ -150,6 +153,7 @@ func (s *server) describe() {
 		"create-api-key": exampleNewKey, "list-api-keys": exampleKeys, "get-api-key": exampleKey,
 		"create-tenant": exampleTenant, "list-tenants": exampleTenants, "get-tenant": exampleOwn, "get-own-tenant": exampleOwn, "patch-tenant": exampleTenant,
 		"list-audit-log": exampleAudit,
+		"list-queues":    exampleQueues, "list-replicas": exampleReplicas,
 	}
 	for op := range operations(api) {
 		for _, p := range op.Parameters {

@@ -61,6 +61,9 @@ var roleOf = map[string]Role{
 	"get-operation":    RoleViewer,
 	"cancel-operation": RoleEditor,
 
+	"list-queues":   RoleViewer,
+	"list-replicas": RoleOperator,
+
 	"create-api-key": RoleAdmin,
 	"list-api-keys":  RoleAdmin,
 	"get-api-key":    RoleAdmin,

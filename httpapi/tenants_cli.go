@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -39,7 +40,8 @@ func TenantSettingsOf(now store.TenantSettings, given map[string]string) (store.
 	b := body[TenantSettings]{raw: raw}
 	b.errors = decode(raw, &b.value, true)
 	settings, err := patchedSettings(&b, now)
-	if p, ok := err.(*Problem); ok {
+	var p *Problem
+	if errors.As(err, &p) {
 		return now, flagErrors(p)
 	}
 	return settings, err

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
 // OIDC says whose tokens are accepted beside keys. Without an issuer none are.
@@ -34,6 +36,7 @@ type tokens struct {
 	OIDC
 	log     *slog.Logger
 	fetches *fetches
+	known   *lru.Cache[[sha256.Size]byte, knownClaims] // what lately verified tokens say: a signature costs a tenth of a millisecond
 
 	mu       sync.Mutex
 	verifier *oidc.IDTokenVerifier // nil: the issuer has not said yet where its keys are
@@ -41,7 +44,8 @@ type tokens struct {
 
 // newTokens asks the issuer nothing: it may be away for now.
 func newTokens(c OIDC, log *slog.Logger) *tokens {
-	t := &tokens{OIDC: c, log: log, fetches: newFetches()}
+	known, _ := lru.New[[sha256.Size]byte, knownClaims](mostKeys) // fails for sizes below 1 only
+	t := &tokens{OIDC: c, log: log, fetches: newFetches(), known: known}
 	if c.JWKSURL != "" {
 		t.verifier = oidc.NewVerifier(c.Issuer, t.keys(oidc.NewRemoteKeySet(t.client(context.Background()), c.JWKSURL)), t.config())
 	}
@@ -68,27 +72,51 @@ type claims struct {
 	roles           []string
 }
 
+type knownClaims struct {
+	claims
+	until time.Time
+}
+
 // verify returns what a token says: errUnauthenticated when it is not valid, a problem when that cannot be known now.
 func (t *tokens) verify(ctx context.Context, raw string) (claims, error) {
+	hash := sha256.Sum256([]byte(raw))
+	now := time.Now()
+	if known, ok := t.known.Get(hash); ok && now.Before(known.until) {
+		return known.claims, nil
+	}
+	c, expiry, err := t.look(ctx, raw, now)
+	if err != nil {
+		return claims{}, err
+	}
+	until := now.Add(remembered)
+	if ends := expiry.Add(leeway); ends.Before(until) {
+		until = ends
+	}
+	t.known.Add(hash, knownClaims{c, until})
+	return c, nil
+}
+
+// look verifies a token and reads it.
+func (t *tokens) look(ctx context.Context, raw string, now time.Time) (c claims, expiry time.Time, err error) {
 	verifier, err := t.ready(ctx)
 	if err != nil {
-		return claims{}, t.away(ctx, err)
+		return c, expiry, t.away(ctx, err)
 	}
 	var failed error
 	token, err := verifier.Verify(context.WithValue(ctx, fetchFailedKey{}, &failed), raw)
 	switch {
 	case failed != nil:
-		return claims{}, t.away(ctx, failed)
+		return c, expiry, t.away(ctx, failed)
 	case err != nil:
-		return claims{}, errUnauthenticated
+		return c, expiry, errUnauthenticated
 	}
 	var said map[string]any
-	if err := token.Claims(&said); err != nil || !current(token.Expiry, said["nbf"], time.Now()) {
-		return claims{}, errUnauthenticated
+	if err := token.Claims(&said); err != nil || !current(token.Expiry, said["nbf"], now) {
+		return c, expiry, errUnauthenticated
 	}
-	c := claims{subject: token.Subject, roles: texts(claim(said, t.RoleClaim))}
+	c = claims{subject: token.Subject, roles: texts(claim(said, t.RoleClaim))}
 	c.tenant, _ = claim(said, t.TenantClaim).(string)
-	return c, nil
+	return c, token.Expiry, nil
 }
 
 // current reports whether a token's time has come and is not over. One that would never expire is not accepted.

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -13,8 +14,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
 )
@@ -241,6 +244,7 @@ func TestNewKeysOfTheIssuerAreFound(t *testing.T) {
 	config.JWKSURL = i.url + "/keys"
 	tokens := newTokens(config, slog.New(slog.DiscardHandler))
 	verify := func(kid string) error {
+		tokens.known.Purge()
 		_, err := tokens.verify(t.Context(), sign(t, jose.ES256, i.signers[kid], kid, i.claims(nil)))
 		return err
 	}
@@ -265,6 +269,36 @@ func TestNewKeysOfTheIssuerAreFound(t *testing.T) {
 	if err := verify("k1"); err != nil {
 		t.Errorf("what is known is not used while the issuer is away: %v", err)
 	}
+}
+
+func TestAVerifiedTokenIsRememberedForAMoment(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		i := &issuer{t: t, url: "https://login.example", signers: map[string]*ecdsa.PrivateKey{}}
+		i.rotate("k1")
+		tokens := newTokens(i.config(), slog.New(slog.DiscardHandler))
+		tokens.verifier = oidc.NewVerifier(i.url, &oidc.StaticKeySet{PublicKeys: []crypto.PublicKey{i.signers["k1"].Public()}}, tokens.config())
+		token := i.token(map[string]any{"exp": began.Add(time.Second - leeway).Unix()})
+		verified := func() bool {
+			_, err := tokens.verify(t.Context(), token)
+			return err == nil
+		}
+		if !verified() || tokens.known.Len() != 1 {
+			t.Error("a good token is not remembered")
+		}
+		time.Sleep(900 * time.Millisecond) // of the bubble
+		if !verified() {
+			t.Error("forgotten early")
+		}
+		time.Sleep(200 * time.Millisecond)
+		if verified() {
+			t.Error("remembered beyond its end")
+		}
+		if c, err := tokens.verify(t.Context(), i.token(nil)); err != nil || c.subject != "alice" {
+			t.Errorf("%+v, %v", c, err)
+		}
+	})
 }
 
 func TestTokensWhileTheIssuerIsAway(t *testing.T) {

@@ -223,6 +223,17 @@ func TestACursorOfAnotherTenantShowsNothingOfIt(t *testing.T) {
 	}
 }
 
+func TestAnIdempotencyKeyOfAnotherTenantRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	for _, tenant := range []string{"alpha", "beta"} {
+		s.tenant(tenant)
+		if r := s.as(tenant, RoleEditor).do("POST", "/v1/jobs", minimal("n"), "Idempotency-Key: k").want(201); into[Job](r).Tenant != tenant || r.header.Get("Idempotent-Replayed") != "" {
+			t.Errorf("%s: %s", tenant, r.body)
+		}
+	}
+}
+
 func TestOperatorsActForAnyTenant(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)

@@ -26,10 +26,12 @@ COMMENT ON COLUMN punctual.tenant_usage.held_since IS 'Since when it did.';
 COMMENT ON COLUMN punctual.tenant_usage.held_at    IS 'When a replica last noted so; longer ago than 5 s: it does no more.';
 
 CREATE TABLE punctual.allowances (
-    tenant  integer NOT NULL REFERENCES punctual.tenants,
-    replica uuid NOT NULL,
-    slots   integer NOT NULL,
-    wants   integer NOT NULL DEFAULT 0,
+    tenant   integer NOT NULL REFERENCES punctual.tenants,
+    replica  uuid NOT NULL,
+    slots    integer NOT NULL,
+    wants    integer NOT NULL DEFAULT 0,
+    since    timestamptz NOT NULL DEFAULT now(),
+    asked_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (tenant, replica),
     CONSTRAINT allowance_is_not_negative CHECK (slots >= 0 AND wants >= 0)
 ) WITH (fillfactor = 50);
@@ -38,6 +40,8 @@ COMMENT ON COLUMN punctual.allowances.tenant  IS 'Whose runs: tenants.id.';
 COMMENT ON COLUMN punctual.allowances.replica IS 'Who may send them.';
 COMMENT ON COLUMN punctual.allowances.slots   IS 'How many at once. The sum over all replicas exceeds the limit only after it was lowered, until runs end.';
 COMMENT ON COLUMN punctual.allowances.wants   IS 'How many more it had work for when it last asked.';
+COMMENT ON COLUMN punctual.allowances.since   IS 'Since when it has had slots or, having none, wanted some.';
+COMMENT ON COLUMN punctual.allowances.asked_at IS 'When it last asked.';
 
 -- Jobs that are written while there is no limit are not counted.
 -- +goose StatementBegin

@@ -13,8 +13,8 @@ const (
 	askSoonest = 10 * time.Millisecond
 	// tellEvery is how often it tells that, and why, it holds a tenant back.
 	tellEvery = time.Second
-	// paceOfHeld is how many runs of a held-back tenant a claim would take at least, which may start one at a time.
-	paceOfHeld = 16
+	// paceOfHeld is how many runs of a held-back tenant a claim would take, which now may start one at a time.
+	paceOfHeld = BatchSize / 2
 	// drawTimeout bounds a draw, which takes a millisecond.
 	drawTimeout = 3 * time.Second
 )
@@ -82,16 +82,17 @@ func (l *limits) short() (wishes []Wish) {
 		if t.held() {
 			pace = max(pace, paceOfHeld)
 		}
-		slots := t.Concurrent > 0 && t.slots < t.Concurrent && t.slots-busy < pace
-		starts := t.PerSecond > 0 && t.startsLeft() < pace && (t.Concurrent == 0 || slots || t.slots > busy)
+		wanted := l.bounded(t, busy+4*pace)
+		slots := t.Concurrent > 0 && t.slots < wanted && t.slots-busy < 2*pace
+		starts := t.PerSecond > 0 && (t.startsLeft() < 2*pace || t.lapsing()) && (t.Concurrent == 0 || slots || t.slots > busy)
 		tell := t.held() && t.by != "" && now.Sub(t.told) > tellEvery
 		if (slots || starts) && !now.Before(t.drawAt) || tell || t.noted > max(t.slots, busy) {
 			w := Wish{Slots: t.slots}
 			if slots {
-				w.Slots = l.bounded(t, busy+2*pace)
+				w.Slots = wanted
 			}
 			if starts {
-				w.Starts = max(2*pace, t.PerSecond/10)
+				w.Starts = max(4*pace, t.PerSecond/10)
 			}
 			wishes = append(wishes, t.wish(w, busy, now))
 		}
@@ -123,7 +124,7 @@ func (l *limits) idle(draining bool) (wishes []Wish) {
 
 // bounded keeps a wish within the limit and within what this replica can use.
 func (l *limits) bounded(t *limited, slots int) int {
-	return min(slots, t.Concurrent, l.slots.all()+BatchSize)
+	return min(slots, t.Concurrent, l.slots.all()+2*BatchSize)
 }
 
 // wish completes a wish. What it gives up is not used from now on, whatever becomes of the answer.
@@ -161,10 +162,10 @@ func (l *limits) take(wishes []Wish, allowances []Allowance) {
 // draw takes the starts, and notes when to ask again for what was not to be had.
 func (t *limited) draw(w Wish, a Allowance) {
 	now := time.Now()
-	if t.startsLeft() == 0 {
-		t.until = now.Add(t.kept()) // those that it has had for longer do not get any younger
+	if t.startsLeft() == 0 || a.Starts > 0 && t.lapsing() {
+		t.starts, t.until = 0, now.Add(t.kept())
 	}
-	t.starts += a.Starts
+	t.starts += a.Starts // those that it has had for longer do not get any younger
 	if w.Starts > a.Starts {
 		t.drawAt = now.Add(max(askSoonest, a.Wait))
 	}

@@ -5,11 +5,11 @@ import "time"
 // How far ahead the closest slots are looked for: so many slots from now on, and around each change of the zone's offset
 // in the next year and a bit, when fixed times may move towards each other.
 const (
-	closestSlots   = 300
+	closestSlots   = 150
 	closestYear    = 400 * 24 * time.Hour
 	closestAround  = 3 * time.Hour
 	closestChanges = 8
-	slotsAround    = 200
+	slotsAround    = 100
 )
 
 // Closest returns the shortest time between two slots, and the first of them, as far as a bounded look ahead finds out;

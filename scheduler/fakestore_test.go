@@ -35,11 +35,15 @@ type fakeStore struct {
 	wake     chan struct{}
 	signing  func() ([]SigningKey, error)
 	secrets  map[string]Secret // by name, or by id
+	limits   []TenantLimits
+	drawing  func() error // before a draw
+	drawn    time.Time    // until when starts are used up
 
 	// What was asked of it, by its own clock.
 	looks     []time.Time
 	claims    []fakeClaim
-	peeks     int   // at who waits
+	peeks     int // at who waits
+	draws     int
 	finishes  []int // outcomes per write
 	writes    int
 	outcomes  []Outcome
@@ -189,12 +193,17 @@ func (f *fakeStore) take(c Claim, from *[]fakeSlot, ready bool) (Batch, func(con
 		left := (*from)[:0:0]
 		for _, s := range *from {
 			reached := !s.due.After(now) && (ready || s.due.Before(now.Add(-OlderThan)) == c.Older)
-			if f.locked || !reached || s.lane/4 != q.Queue || q.Tenant != 0 && s.job.Tenant != q.Tenant || q.Slots == 0 {
+			fresh := len(c.Except) == 0 || !slices.Contains(c.Except, s.job.Tenant) && s.due.After(now.Add(-c.Since))
+			if f.locked || !reached || !fresh || s.lane/4 != q.Queue || q.Tenant != 0 && s.job.Tenant != q.Tenant || q.Slots == 0 {
 				left = append(left, s)
 				continue
 			}
 			q.Slots--
 			b.Full = b.Full || q.Slots == 0
+			if !c.Grant.Take(s.job.Tenant, 1) {
+				left = append(left, s)
+				continue
+			}
 			b.Runs = append(b.Runs, Assignment{RunID: uuid.New(), Job: s.job, Lane: s.lane, ScheduledFor: s.due, DueAt: s.due, Attempt: 1, Lease: lease})
 		}
 		*from = left
@@ -207,6 +216,62 @@ func (f *fakeStore) take(c Claim, from *[]fakeSlot, ready bool) (Batch, func(con
 		f.lease = lease.ID
 	}
 	return b, f.claiming
+}
+
+func (f *fakeStore) NextFresh(_ context.Context, _ []int16) (Upcoming, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	u := Upcoming{Now: f.now()}
+	for _, s := range f.due {
+		if s.due.After(u.Now) && (u.Schedule.IsZero() || s.due.Before(u.Schedule)) {
+			u.Schedule = s.due
+		}
+	}
+	return u, nil
+}
+
+func (f *fakeStore) Limits(context.Context) ([]TenantLimits, error) {
+	return read(f, func() []TenantLimits { return slices.Clone(f.limits) }), nil
+}
+
+// Draw gives all that there is: no other replica wants any.
+func (f *fakeStore) Draw(_ context.Context, _ uuid.UUID, wishes []Wish) (allowances []Allowance, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.draws++
+	if f.drawing != nil {
+		if err := f.drawing(); err != nil {
+			return nil, err
+		}
+	}
+	for _, w := range wishes {
+		a := Allowance{TenantLimits: TenantLimits{Tenant: w.Tenant}}
+		for _, l := range f.limits {
+			if l.Tenant == w.Tenant {
+				a.TenantLimits = l
+			}
+		}
+		a.Slots = min(w.Slots, a.Concurrent)
+		if a.Concurrent > 0 {
+			a.Noted = max(a.Slots, w.Keep)
+		}
+		if a.PerSecond > 0 {
+			a.Starts, a.Wait = f.start(w.Starts, time.Second/time.Duration(a.PerSecond))
+		}
+		allowances = append(allowances, a)
+	}
+	return allowances, nil
+}
+
+// start is the generic cell rate algorithm, with a burst of half a second's starts.
+func (f *fakeStore) start(wanted int, each time.Duration) (starts int, wait time.Duration) {
+	now := f.now()
+	if oldest := now.Add(-max(each, time.Second/2)); f.drawn.Before(oldest) {
+		f.drawn = oldest
+	}
+	starts = min(wanted, int(now.Sub(f.drawn)/each))
+	f.drawn = f.drawn.Add(time.Duration(starts) * each)
+	return starts, max(0, each-now.Sub(f.drawn))
 }
 
 func (f *fakeStore) Finish(ctx context.Context, outcomes []Outcome, released []uuid.UUID) (int, error) {
@@ -239,7 +304,7 @@ func (f *fakeStore) Renew(ctx context.Context, _ uuid.UUID, draining bool) (Puls
 	f.mu.Lock()
 	f.beats++
 	f.draining = f.draining || draining
-	renew, pulse := f.renew, Pulse{Known: true, Claims: slices.Clone(f.holding)}
+	renew, pulse := f.renew, Pulse{Known: true, Claims: slices.Clone(f.holding), Limits: slices.Clone(f.limits)}
 	f.mu.Unlock()
 	if renew != nil {
 		return pulse, renew(ctx)
@@ -261,7 +326,6 @@ func (f *fakeStore) Deregister(context.Context, uuid.UUID) error {
 	return nil
 }
 
-func (f *fakeStore) Limits(context.Context) ([]TenantLimits, error)       { return nil, nil }
 func (f *fakeStore) Remove(context.Context, []Heartbeat) error            { return nil }
 func (f *fakeStore) Recover(context.Context) (int, error)                 { return 0, nil }
 func (f *fakeStore) ResumeDue(context.Context) (int, error)               { return 0, nil }
@@ -306,6 +370,8 @@ type gatedDials struct {
 	refused string        // the address that refuses connections; all others are blocked ones
 	slow    time.Duration // before it fails
 	dials   int
+	open    int
+	most    int // open at once
 }
 
 func newGatedDials(t *testing.T, hang bool) *gatedDials {
@@ -317,6 +383,9 @@ func newGatedDials(t *testing.T, hang bool) *gatedDials {
 	g.client = delivery.New(delivery.Config{Control: func(_, address string, _ syscall.RawConn) error {
 		g.mu.Lock()
 		g.dials++
+		g.open++
+		g.most = max(g.most, g.open)
+		defer func() { g.mu.Lock(); g.open--; g.mu.Unlock() }()
 		hang, refused := g.hang, address == g.refused
 		g.mu.Unlock()
 		if hang != nil {
@@ -330,6 +399,15 @@ func newGatedDials(t *testing.T, hang bool) *gatedDials {
 	}})
 	t.Cleanup(g.client.Close)
 	return g
+}
+
+// mostOpen is how many attempts were open at once since it was last asked.
+func (g *gatedDials) mostOpen() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	most := g.most
+	g.most = g.open
+	return most
 }
 
 // letGo lets the attempts that hang, and those to come, fail.

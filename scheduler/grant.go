@@ -82,7 +82,7 @@ func (g *Grant) end(dispatched []Assignment) {
 			if g.left[tenant] > 0 {
 				t.left = time.Now()
 			}
-			t.pace = n
+			t.pace = max(n, t.pace*3/4) // by turns there are few free slots and many
 			t.starts += max(0, unused[tenant])
 		}
 	}

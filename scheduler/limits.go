@@ -62,7 +62,7 @@ type limited struct {
 	noted    int  // how many the database has put down for this replica, or more
 	wants    bool // the database has put down that it wants more
 	peak     int  // most in flight since the last heartbeat
-	pace     int  // how many the last claim that found any could have started
+	pace     int  // how many a claim could lately have started
 
 	starts int       // drawn, and not used
 	until  time.Time // when they lapse
@@ -131,6 +131,12 @@ func (t *limited) startsLeft() int {
 	return t.starts
 }
 
+// lapsing reports whether starts may lapse between a look at them and a claim.
+func (t *limited) lapsing() bool {
+	kept := t.kept()
+	return t.starts > 0 && time.Until(t.until) < min(100*time.Millisecond, kept/4)
+}
+
 func (t *limited) held() bool { return t.waits != [kinds]bool{} }
 
 // available is room for anybody: all the room there is for a tenant without limits.
@@ -143,14 +149,20 @@ func (l *limits) available(tenant int32) int {
 	return math.MaxInt
 }
 
-// heldBack returns the tenants that are, sorted.
+// heldBack returns the tenants that are, sorted. One that may start as much as a tick claims is not, whatever it has
+// due: its limits are not what it waits for.
 func (l *limits) heldBack() (tenants []int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id, t := range l.tenants {
-		if t.held() {
-			tenants = append(tenants, id)
+		if !t.held() {
+			continue
 		}
+		if l.room(t) >= min(2*BatchSize, l.slots.all()) {
+			t.waits = [kinds]bool{}
+			continue
+		}
+		tenants = append(tenants, id)
 	}
 	slices.Sort(tenants)
 	return tenants

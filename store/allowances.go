@@ -57,7 +57,7 @@ DELETE FROM punctual.allowances a WHERE a.tenant = ANY($1::int[]) AND a.replica 
 
 // Slots: as many as are wished, of those that the others have not. Where one of the others has work to do and less than
 // an equal share, a replica has no more than that share; where there are fewer slots than replicas, it gives its
-// own up, and whoever asks first has it next. What a replica has in flight already stays put down for it.
+// own up after two seconds, and whoever has wanted one for longest has it next. What a replica has in flight already stays put down for it.
 //
 // Starts: by the generic cell rate algorithm. A start uses up a second's part of time, and starts_at is how far time
 // is used up: never ahead of now, though the clock was set back, and never further behind than a burst.
@@ -69,12 +69,14 @@ wish AS (
     FROM unnest($1::int[], $3::int[], $4::int[], $5::int[], $6::text[], $7::interval[]) AS w(tenant, keep, slots, starts, held_by, held)
     JOIN punctual.tenants t ON t.id = w.tenant JOIN punctual.tenant_usage u ON u.tenant = w.tenant CROSS JOIN clock c),
 shared AS (
-    SELECT w.*, o.slots AS others, w.most / (1 + o.n) AS share,
-           EXISTS (SELECT FROM punctual.allowances a WHERE a.tenant = w.tenant AND a.replica <> $2 AND a.wants > 0 AND a.slots < greatest(1, w.most / (1 + o.n))) AS scarce
-    FROM wish w CROSS JOIN LATERAL (SELECT count(*) AS n, coalesce(sum(a.slots), 0) AS slots FROM punctual.allowances a WHERE a.tenant = w.tenant AND a.replica <> $2) o),
+    SELECT w.*, o.slots AS others, w.most / (1 + o.n) AS share, m.since > w.at - interval '2 s' AS keeps,
+           EXISTS (SELECT FROM punctual.allowances a WHERE a.tenant = w.tenant AND a.replica <> $2 AND a.wants > 0 AND a.slots < greatest(1, w.most / (1 + o.n))) AS scarce,
+           NOT EXISTS (SELECT FROM punctual.allowances a WHERE a.tenant = w.tenant AND a.replica <> $2 AND a.wants > 0 AND a.slots = 0 AND a.asked_at > w.at - interval '1 s'
+               AND a.since < CASE WHEN m.slots = 0 THEN m.since ELSE w.at END) AS next
+    FROM wish w LEFT JOIN punctual.allowances m ON m.tenant = w.tenant AND m.replica = $2 CROSS JOIN LATERAL (SELECT count(*) AS n, coalesce(sum(a.slots), 0) AS slots FROM punctual.allowances a WHERE a.tenant = w.tenant AND a.replica <> $2) o),
 given AS (
     SELECT s.*, CASE WHEN s.most IS NULL THEN 0 ELSE greatest(0, least(s.slots, s.most - s.others,
-               CASE WHEN s.scarce THEN greatest(s.share, CASE WHEN s.keep = 0 THEN 1 END) END)) END AS gets,
+               CASE WHEN NOT s.scarce THEN NULL WHEN s.keep = 0 AND s.next THEN greatest(s.share, 1) WHEN s.share = 0 AND s.keeps THEN s.keep ELSE s.share END)) END AS gets,
            extract(epoch FROM s.at - s.starts_at)::float8 * s.rate AS cells
     FROM shared s),
 counted AS (
@@ -82,14 +84,16 @@ counted AS (
            CASE WHEN g.rate IS NULL OR g.gets <= 0 AND g.most IS NOT NULL THEN 0 ELSE least(g.starts, floor(g.cells + 0.000001)) END AS starts_now
     FROM given g),
 used AS (
-    UPDATE punctual.tenant_usage u SET starts_at = CASE WHEN c.starts_now > 0 THEN c.starts_at + c.starts_now / c.rate * interval '1 s' ELSE u.starts_at END,
+    UPDATE punctual.tenant_usage u SET starts_at = CASE WHEN c.starts_now > 0 OR u.starts_at > c.at THEN c.starts_at + c.starts_now / c.rate * interval '1 s' ELSE u.starts_at END,
            held_since = CASE WHEN c.held_by = '' OR punctual.held_by(u.held_by, u.held_at) = c.held_by THEN u.held_since ELSE c.at - c.held END,
            held_by = CASE WHEN c.held_by = '' THEN u.held_by ELSE c.held_by END, held_at = CASE WHEN c.held_by = '' THEN u.held_at ELSE c.at END
-    FROM counted c WHERE u.tenant = c.tenant AND (c.starts_now > 0 OR c.held_by <> '')),
+    FROM counted c WHERE u.tenant = c.tenant AND (c.starts_now > 0 OR u.starts_at > c.at OR c.held_by <> '')),
 put AS (
-    INSERT INTO punctual.allowances AS a (tenant, replica, slots, wants)
-    SELECT c.tenant, $2, c.noted, greatest(0, c.slots - c.gets) FROM counted c WHERE c.most IS NOT NULL AND (c.noted > 0 OR c.slots > c.gets)
-    ON CONFLICT (tenant, replica) DO UPDATE SET slots = excluded.slots, wants = excluded.wants WHERE (a.slots, a.wants) IS DISTINCT FROM (excluded.slots, excluded.wants)),
+    INSERT INTO punctual.allowances AS a (tenant, replica, slots, wants, since, asked_at)
+    SELECT c.tenant, $2, c.noted, greatest(0, c.slots - c.gets), c.at, c.at FROM counted c WHERE c.most IS NOT NULL AND (c.noted > 0 OR c.slots > c.gets)
+    ON CONFLICT (tenant, replica) DO UPDATE SET slots = excluded.slots, wants = excluded.wants, asked_at = excluded.asked_at,
+        since = CASE WHEN (a.slots > 0) = (excluded.slots > 0) THEN a.since ELSE excluded.since END
+    WHERE excluded.wants > 0 OR a.wants > 0 OR a.slots <> excluded.slots),
 gone AS (
     DELETE FROM punctual.allowances a USING counted c WHERE a.tenant = c.tenant AND a.replica = $2 AND (c.most IS NULL OR c.noted = 0 AND c.slots <= c.gets))
 SELECT c.tenant, coalesce(c.most, 0), coalesce(c.rate, 0), c.gets::int, c.noted::int, c.starts_now::int,

@@ -12,4 +12,8 @@
 // Operations, then dead letters, come before all of these: who holds one of them may go on to a job's row,
 // and nobody who holds anything else goes back to them. A batch of an operation holds many rows and so
 // passes over those that are locked; it waits for none.
+//
+// What is done for a tenant goes through three doors, join, reader and readOnly, which make the database act as a role
+// that sees this tenant's rows only; what is done for all names everybody in the tenant's place. Whoever changes
+// something for somebody writes an entry of the audit log in the same transaction: audit, queueAudit.
 package store

@@ -86,6 +86,7 @@ type explaining struct {
 	state   JobState
 	until   *time.Time // of the present pause
 	ended   *time.Time // when the job was completed or deleted
+	held    *HeldBack  // what due work of the tenant waits for
 	zone    *time.Location
 	history scheduler.History
 	skip    *RunRecord       // that covers the slot of a run which a backfill made
@@ -110,6 +111,9 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 		return fmt.Errorf("reading job %s: %w", id, err)
 	}
 	utc(e.until, e.ended, next, &e.now, kept)
+	if e.held, err = readHeldBack(ctx, e.q, e.tenant); err != nil {
+		return err
+	}
 	if next != nil {
 		e.history.Next = *next
 	}

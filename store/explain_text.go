@@ -45,7 +45,7 @@ func (e *explaining) progress() string {
 		if r.Error != "" && r.NextAttemptAt != nil {
 			return fmt.Sprintf(", %s; it is tried again at %s", r.Error, instantOf(r.NextAttemptAt))
 		}
-		return " and starts when a worker slot is free or the job's active run has ended"
+		return e.waitsFor(" and starts when a worker slot is free or the job's active run has ended")
 	case scheduler.StatusRetrying:
 		return fmt.Sprintf(" after %s; the next attempt is at %s", counted(r.Attempt, "attempt"), instantOf(r.NextAttemptAt))
 	case scheduler.StatusRunning:
@@ -55,6 +55,14 @@ func (e *explaining) progress() string {
 		return fmt.Sprintf(": attempt %d was sent at %s", r.Attempt, instantOf(r.StartedAt))
 	}
 	return ""
+}
+
+// waitsFor says what due work waits for: the tenant's limit if it is held back, else what is given.
+func (e *explaining) waitsFor(otherwise string) string {
+	if e.held != nil {
+		return ": " + e.held.Reason()
+	}
+	return otherwise
 }
 
 // skipped explains a slot that did not run.
@@ -104,7 +112,7 @@ func (e *explaining) slotWithout(slot scheduler.ExpectedSlot) {
 	case due.After(e.now) && slot.Duty != scheduler.Unsure:
 		e.say(OutcomeUpcoming, "The slot is still to come: it is due at %s.", stamp(due))
 	case slot.Duty == scheduler.Waiting:
-		e.say(OutcomeWaiting, "The slot has been due since %s and waits for a replica to claim it.", stamp(due))
+		e.say(OutcomeWaiting, "The slot has been due since %s and waits%s.", stamp(due), e.waitsFor(" for a replica to claim it"))
 	case slot.At.Before(e.kept):
 		e.say(OutcomeUnknown, "The job had a slot then, and the history before %s is not kept any more.", stamp(e.kept))
 	case slot.Duty == scheduler.Unsure:

@@ -29,7 +29,7 @@ type JobLimitError struct {
 }
 
 func (e *JobLimitError) Error() string {
-	return fmt.Sprintf("max_jobs: the tenant may have %d active and paused jobs and has %d, so that %d more cannot be; completed jobs do not count", e.Most, e.Have, e.More)
+	return fmt.Sprintf("the tenant has %d active and paused jobs of at most %d (max_jobs), so that there is no room for %d more", e.Have, e.Most, e.More)
 }
 
 // IntervalError is a schedule whose slots come closer to each other than the tenant's may.

@@ -36,7 +36,7 @@ func TestATenantHasNoMoreJobsThanItMay(t *testing.T) {
 		t.Fatalf("a completed job counts: %v", err)
 	}
 	_, err := c.CreateJob(ctx, c.tenant, NewJob{Definition: definition("fourth")})
-	if !full(err) || !strings.Contains(err.Error(), "may have 3 active and paused jobs and has 3") {
+	if !full(err) || !strings.Contains(err.Error(), "has 3 active and paused jobs of at most 3") {
 		t.Fatalf("error %v", err)
 	}
 	if _, _, err := c.PutJob(ctx, c.tenant, "fourth", NewJob{Definition: definition("fourth")}, nil, false); !full(err) {
@@ -121,8 +121,8 @@ func TestSlotsComeNoCloserThanATenantsMay(t *testing.T) {
 		"once":                    {delay(time.Second), ""},
 	} {
 		_, err := c.CreateJob(ctx, c.tenant, NewJob{Definition: definition(strings.ReplaceAll(strings.ReplaceAll(name, ",", ""), " ", "-"), test.schedule)})
-		var close *IntervalError
-		if (test.refused == "") != (err == nil) || err != nil && (!errors.As(err, &close) || !strings.HasPrefix(err.Error(), test.refused)) {
+		var tight *IntervalError
+		if (test.refused == "") != (err == nil) || err != nil && (!errors.As(err, &tight) || !strings.HasPrefix(err.Error(), test.refused)) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}

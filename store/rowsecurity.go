@@ -12,8 +12,8 @@ import (
 )
 
 // everybody, in place of a tenant, is for what is done for all tenants alike: the scheduler's loops, and targets that
-// show a run token.
-const everybody int32 = 0
+// show a run token. It is not zero, so that a tenant that somebody forgot to set is nobody.
+const everybody int32 = -1
 
 // tenantRole is the role as which the database is asked for a tenant: see the migrations.
 const tenantRole = "punctual_tenant"

@@ -155,7 +155,8 @@ func (v *verification) prepare(ctx context.Context, tx pgx.Tx) error {
 		v.name = v.options.Job
 	}
 	if v.options.Tenant != "" {
-		err := tx.QueryRow(ctx, `SELECT id FROM punctual.tenants WHERE name = $1`, v.options.Tenant).Scan(&v.tenant)
+		// One that was deleted only where no other has its name by now.
+		err := tx.QueryRow(ctx, `SELECT id FROM punctual.tenants WHERE name = $1 ORDER BY deleted_at DESC NULLS FIRST LIMIT 1`, v.options.Tenant).Scan(&v.tenant)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("tenant %q: %w", v.options.Tenant, ErrNotFound)
 		}

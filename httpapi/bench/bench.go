@@ -46,6 +46,7 @@ var benchmarks = []benchmark{
 	{name: "replicas", run: runReplicas},
 	{name: "inflight", run: runInFlight},
 	{name: "fair", run: runFair},
+	{name: "limits", run: runLimits},
 	{name: "idle", run: runIdle},
 	{name: "bloat", run: runBloat},
 	{name: "api", run: runAPI},

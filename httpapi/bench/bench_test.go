@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 
 // tiny is all benchmarks in seconds.
 var tiny = Sizes{
-	BurstJobs: 200, Slots: 20, SteadyRate: 50, SteadySeconds: 2, LoneJobs: 2, InFlight: 10, ReplicasMost: 4, NoisyJobs: 300, UrgentJobs: 3, IdleFor: time.Second,
+	BurstJobs: 200, Slots: 20, SteadyRate: 50, SteadySeconds: 2, LoneJobs: 2, InFlight: 10, ReplicasMost: 4, NoisyJobs: 300, UrgentJobs: 3, LimitedJobs: 200, IdleFor: time.Second,
 	GrowthJobs: 500, RestLeast: 50, RestMost: 1000, HistoryLeast: 1000, HistoryMost: 1000, TenantsMost: 10,
 	DeadRows: 1000, Claims: 2, APIFor: 300 * time.Millisecond, APIClients: 4, RegisterAll: 2500, FlatRate: 5, FlatEvery: 2 * time.Second,
 }
@@ -78,7 +78,7 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 	// The figure that tells that the benchmark is what it says.
 	figures := map[string]string{
 		"burst": "one-shots, ratio to River", "steady": "50 fires/s for 2 s, p99", "replicas": "4 replicas, ratio to 1", "inflight": "10 in flight, errors",
-		"fair": "urgent jobs, p99", "idle": "resident", "bloat": "claim of 100, 1000 dead rows, median", "api": "get a job, 4 clients",
+		"fair": "urgent jobs, p99", "limits": "limits that never bind, ratio to none", "idle": "resident", "bloat": "claim of 100, 1000 dead rows, median", "api": "get a job, 4 clients",
 		"rest": "CPU of Postgres, ratio of 1 k to 50", "history": "CPU of Postgres, ratio of 1 k to 0", "tenants": "CPU of Postgres, ratio of 10 to 1",
 		"register": "2500 jobs, 1,000 in a batch, 4 clients", "flat": "goroutines, last quarter over first",
 	}

@@ -20,6 +20,7 @@ type Sizes struct {
 	TenantsMost               int // tenants
 
 	NoisyJobs, UrgentJobs int // fair
+	LimitedJobs           int // limits: under those that bind
 
 	IdleFor time.Duration // idle
 
@@ -41,7 +42,7 @@ func DefaultSizes(full bool) Sizes {
 		SteadyRate: 1000, SteadySeconds: 60, LoneJobs: 10,
 		InFlight: 10_000, ReplicasMost: 8,
 		GrowthJobs: 20_000, RestLeast: 10_000, RestMost: 1_000_000, HistoryLeast: 1_000_000, HistoryMost: 1_000_000, TenantsMost: 1000,
-		NoisyJobs: 100_000, UrgentJobs: 10,
+		NoisyJobs: 100_000, UrgentJobs: 10, LimitedJobs: 5000,
 		IdleFor:  30 * time.Second,
 		DeadRows: 200_000, Claims: 30,
 		APIFor: 5 * time.Second, APIClients: 32,

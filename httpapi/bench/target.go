@@ -18,8 +18,8 @@ import (
 )
 
 // Target runs the target of the benchmarks until ctx ends, in a process of its own. It answers every POST with an
-// empty 200 and counts them by path. Below /late/ it also notes how long after Punctual-Scheduled-For they came, and
-// /hold/N/… answers when N requests are there. A GET of the same path reads the count, and with ?late those times.
+// empty 200 and counts them by path. Below /late/ it also notes how long after Punctual-Scheduled-For they came, /hold/N/… answers when N
+// requests are there, and /slow/DURATION/… after a while; most is how many were open at once there. A GET of the same path reads the count, and with ?late those times.
 func Target(ctx context.Context) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -40,6 +40,8 @@ type serving struct{ paths sync.Map } // of *ledger
 // ledger is what came to one path.
 type ledger struct {
 	count atomic.Int64
+	open  atomic.Int64
+	most  atomic.Int64
 	full  chan struct{} // closed when as many are there as the path says
 	mu    sync.Mutex
 	late  []time.Duration
@@ -48,6 +50,7 @@ type ledger struct {
 // account is a ledger as it is read.
 type account struct {
 	Count int             `json:"count"`
+	Most  int             `json:"most,omitempty"`
 	Late  []time.Duration `json:"late,omitempty"`
 }
 
@@ -59,7 +62,7 @@ func (t *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	of := found.(*ledger)
 	if r.Method == http.MethodGet {
-		read := account{Count: int(of.count.Load())}
+		read := account{Count: int(of.count.Load()), Most: int(of.most.Load())}
 		if r.URL.Query().Has("late") { // not while they come: there are many
 			of.mu.Lock()
 			defer of.mu.Unlock()
@@ -73,6 +76,8 @@ func (t *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.HasPrefix(r.URL.Path, "/late/"):
 		of.note(r.Header.Get("Punctual-Scheduled-For"), arrived)
+	case strings.HasPrefix(r.URL.Path, "/slow/"):
+		of.takeTime(r)
 	case strings.HasPrefix(r.URL.Path, "/hold/"):
 		all, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/hold/"), "/")
 		if all == strconv.FormatInt(n, 10) {
@@ -82,6 +87,23 @@ func (t *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case <-of.full:
 		case <-r.Context().Done():
 		}
+	}
+}
+
+// takeTime waits for as long as the path says.
+func (of *ledger) takeTime(r *http.Request) {
+	open := of.open.Add(1)
+	defer of.open.Add(-1)
+	for most := of.most.Load(); open > most && !of.most.CompareAndSwap(most, open); most = of.most.Load() {
+	}
+	text, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/slow/"), "/")
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return
+	}
+	select {
+	case <-time.After(d):
+	case <-r.Context().Done():
 	}
 }
 

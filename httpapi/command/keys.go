@@ -1,0 +1,51 @@
+package command
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"punctual/httpapi/server"
+)
+
+// Keys is what there is to do to API keys in the database itself.
+type Keys struct {
+	Create createKey `cmd:"" help:"Make a key. It alone is printed on stdout, once; it is not stored."`
+	List   listKeys  `cmd:"" help:"List the keys of a tenant, newest first."`
+	Revoke revokeKey `cmd:"" help:"Revoke a key for good. It ceases to work on every replica within two seconds."`
+}
+
+type createKey struct {
+	database
+	Tenant  string        `default:"default" help:"Whom the key acts for."`
+	Role    string        `required:"" enum:"viewer,submitter,editor,admin,operator" help:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also keys and secrets of its tenant; operator administers all tenants."`
+	Name    string        `required:"" help:"What it is for, for people."`
+	Expires time.Duration `placeholder:"720h" help:"How long it works. Default: until it is revoked."`
+}
+
+func (c *createKey) Run(ctx context.Context) error {
+	return naming(server.CreateKey(ctx, c.admin(), server.NewKey{Tenant: c.Tenant, Role: c.Role, Name: c.Name, Expires: c.Expires}))
+}
+
+// admin is the database, and where to say what was done.
+func (d database) admin() server.AdminConfig {
+	return server.AdminConfig{DatabaseURL: d.DatabaseURL, Out: os.Stdout, Notes: os.Stderr}
+}
+
+type listKeys struct {
+	database
+	Tenant string `default:"default" help:"Whose keys."`
+}
+
+func (c *listKeys) Run(ctx context.Context) error {
+	return naming(server.ListKeys(ctx, c.admin(), c.Tenant))
+}
+
+type revokeKey struct {
+	database
+	Key string `arg:"" name:"id|prefix" help:"Id of the key, or how it begins: as keys list shows them."`
+}
+
+func (c *revokeKey) Run(ctx context.Context) error {
+	return naming(server.RevokeKey(ctx, c.admin(), c.Key))
+}

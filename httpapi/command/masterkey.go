@@ -1,0 +1,34 @@
+package command
+
+import (
+	"fmt"
+	"os"
+
+	"punctual/store/vault"
+)
+
+// masterKey is what the keys of secrets are sealed with. Its value is no flag: others could read it in the list of processes.
+type masterKey struct {
+	MasterKeyFile string `type:"path" placeholder:"FILE" help:"File with the master key that secrets are encrypted under, the same on every replica: 32 bytes in base64, as 'openssl rand -base64 32' makes them. Further lines may hold earlier keys: any of them opens, the first seals. Or give its text in PUNCTUAL_MASTER_KEY."`
+}
+
+// read returns the master key; an error that says how to make one when none was given.
+func (m masterKey) read() (*vault.Master, error) {
+	from, text := "PUNCTUAL_MASTER_KEY", os.Getenv("PUNCTUAL_MASTER_KEY")
+	if m.MasterKeyFile != "" {
+		raw, err := os.ReadFile(m.MasterKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("--master-key-file: %w", err)
+		}
+		from, text = "--master-key-file "+m.MasterKeyFile, string(raw)
+	}
+	if text == "" && m.MasterKeyFile == "" {
+		return nil, fmt.Errorf("--master-key-file: secrets are encrypted with a key that is not in the database, and none was given. "+
+			"Make one with `%s > punctual.key`, keep it as you keep backups, and give it to every replica: --master-key-file punctual.key", vault.MakeMasterKey)
+	}
+	master, err := vault.ParseMaster(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", from, err)
+	}
+	return master, nil
+}

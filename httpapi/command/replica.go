@@ -1,0 +1,112 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"time"
+
+	"punctual/httpapi/server"
+	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/guard"
+	"punctual/store"
+)
+
+// replica is what serve and dev have in common.
+type replica struct {
+	Listen           string         `default:"127.0.0.1:8080" help:"Address the HTTP API listens on."`
+	PublicURL        string         `placeholder:"URL" help:"Where the targets of jobs with completion callback reach the API, such as https://punctual.internal. Default: where it listens, which is of use on one machine only."`
+	Queues           map[string]int `default:"default=500" mapsep:"," help:"Worker slots of this replica by queue: default=500,critical=100."`
+	DefaultJitter    time.Duration  `default:"10s" help:"Jitter of cron slots a minute or more apart whose job sets none. The same on every replica."`
+	Retention        time.Duration  `default:"720h" help:"How long runs are kept, and how far back missed slots may still run. The same on every replica."`
+	FailureRetention time.Duration  `placeholder:"2160h" help:"How long runs that did not succeed are kept. Default: three times --retention. The same on every replica."`
+	AuditRetention   time.Duration  `default:"8760h" help:"How long entries of the audit log are kept, at least 720h. The same on every replica."`
+	DrainTimeout     time.Duration  `default:"25s" help:"How long a stop waits for requests in flight before it interrupts them."`
+	MaxConns         int32          `default:"16" help:"Most connections to the database."`
+	AllowTargets     []network      `placeholder:"NETWORK,…" help:"Networks that jobs may call although they are not public, such as 10.0.0.0/8,fd00:7::/64. Public addresses need no permission; the API and the database of the replica itself get none. Single tenants may be allowed more. dev allows loopback and private networks besides."`
+	EgressProxy      string         `placeholder:"URL" help:"Proxy that callbacks go through: http://user:password@host:3128. It must let CONNECT pass, also to port 80 for targets of http. The environment's HTTP_PROXY is not looked at."`
+	TargetCAFile     string         `type:"path" placeholder:"FILE" help:"Certificate authorities, in PEM, that targets may have their certificates from, in addition to the system's."`
+}
+
+// network is a flag's network. Its zero value is none.
+type network netip.Prefix
+
+// UnmarshalText implements encoding.TextUnmarshaler for the flag parser.
+func (n *network) UnmarshalText(text []byte) error {
+	prefix, err := guard.ParseNetwork(string(text))
+	*n = network(prefix)
+	return err
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (n network) MarshalText() ([]byte, error) { return netip.Prefix(n).MarshalText() }
+
+func (r replica) config(log *slog.Logger, version Version) server.Config {
+	allowed := make([]netip.Prefix, len(r.AllowTargets))
+	for i, n := range r.AllowTargets {
+		allowed[i] = netip.Prefix(n)
+	}
+	var proxy *url.URL
+	if r.EgressProxy != "" {
+		proxy, _ = delivery.CheckProxy(r.EgressProxy) // Validate has seen to it
+	}
+	return server.Config{
+		Listen: r.Listen, PublicURL: r.PublicURL, Queues: r.Queues, DefaultJitter: r.DefaultJitter, DrainTimeout: r.DrainTimeout, MaxConns: r.MaxConns, Version: string(version), Log: log,
+		Retention: r.Retention, FailureRetention: r.FailureRetention, AuditRetention: r.AuditRetention,
+		AllowTargets: allowed, EgressProxy: proxy, TargetCAFile: r.TargetCAFile,
+	}
+}
+
+// queueName is as the database's constraint has it.
+var queueName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// maxRetention is 100 years: more would be a slip of the pen.
+const maxRetention = 100 * 366 * 24 * time.Hour
+
+// Validate is called by the flag parser.
+func (r replica) Validate() error {
+	for _, name := range slices.Sorted(maps.Keys(r.Queues)) {
+		if !queueName.MatchString(name) {
+			return fmt.Errorf("--queues: %q: a queue's name is 1 to 64 letters, digits, dots, underscores and dashes", name)
+		}
+		if slots := r.Queues[name]; slots < 1 || slots > 100_000 {
+			return fmt.Errorf("--queues: %s=%d: worker slots are 1 to 100000", name, slots)
+		}
+	}
+	if r.PublicURL != "" {
+		u, err := delivery.CheckURL(r.PublicURL)
+		if err == nil && (u.RawQuery != "" || u.ForceQuery) {
+			err = errors.New("must not have a query (?…), as paths are added to it")
+		}
+		if err != nil {
+			return fmt.Errorf("--public-url: %w", err)
+		}
+	}
+	if r.EgressProxy != "" {
+		if _, err := delivery.CheckProxy(r.EgressProxy); err != nil {
+			return fmt.Errorf("--egress-proxy: %w", err)
+		}
+	}
+	switch {
+	case len(r.Queues) == 0:
+		return errors.New("--queues: name at least one queue, such as default=500")
+	case r.DefaultJitter < 0 || r.DefaultJitter > time.Hour:
+		return fmt.Errorf("--default-jitter: %s is outside 0s to 1h", r.DefaultJitter)
+	case r.Retention < 24*time.Hour || r.Retention > maxRetention:
+		return fmt.Errorf("--retention: %s is outside 24h to %s", r.Retention, maxRetention)
+	case r.FailureRetention != 0 && (r.FailureRetention < r.Retention || r.FailureRetention > maxRetention):
+		return fmt.Errorf("--failure-retention: %s is outside --retention (%s) to %s", r.FailureRetention, r.Retention, maxRetention)
+	case r.AuditRetention < store.LeastAuditRetention || r.AuditRetention > maxRetention:
+		return fmt.Errorf("--audit-retention: %s is outside %s to %s", r.AuditRetention, store.LeastAuditRetention, maxRetention)
+	case r.DrainTimeout < 0 || r.DrainTimeout > time.Hour:
+		return fmt.Errorf("--drain-timeout: %s is outside 0s to 1h", r.DrainTimeout)
+	case r.MaxConns < 4 || r.MaxConns > 1000:
+		return fmt.Errorf("--max-conns: %d is outside 4 to 1000", r.MaxConns)
+	}
+	return nil
+}

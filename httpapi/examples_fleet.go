@@ -1,0 +1,22 @@
+package httpapi
+
+import (
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+	"punctual/store"
+)
+
+// Examples of the documentation: queues and replicas.
+var (
+	exampleQueues   = showQueues(exampleDepths(), []store.HeldBack{{Limit: scheduler.LimitConcurrent, Most: 100, Since: at("2026-12-01T11:00:00.204Z")}})
+	exampleReplicas = showReplicas([]store.ReplicaRecord{{
+		ID: uuid.MustParse("5b0b8a52-3f0e-4c67-9d35-9d7f3f7a2c11"), Host: "punctual-7c9f", Version: "1.4.0", Queues: map[string]int{"default": 500, "critical": 100},
+		StartedAt: at("2026-11-30T08:14:09.117Z"), RenewedAt: at("2026-12-01T11:04:31.902Z"),
+	}})
+)
+
+func exampleDepths() []store.QueueDepth {
+	oldest := at("2026-12-01T11:00:00Z")
+	return []store.QueueDepth{{Name: "critical"}, {Name: "default", DueSlots: 204, DueRuns: 3, LaterRuns: 12, InFlight: 100, OldestDue: &oldest}}
+}

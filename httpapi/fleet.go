@@ -1,0 +1,106 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+	"punctual/store"
+)
+
+func (s *server) fleetRoutes() {
+	register(s, huma.Operation{
+		OperationID: "list-queues", Method: http.MethodGet, Path: "/v1/queues", Tags: []string{tagFleet},
+		Summary: "List queues", Errors: []int{404, 422},
+		Description: "Every queue with what there is to do in it, what is being sent, and since when the oldest has been due. Counts are of the caller's tenant, and stop at 10,000.",
+	}, s.listQueues)
+	register(s, huma.Operation{
+		OperationID: "list-replicas", Method: http.MethodGet, Path: "/v1/replicas", Tags: []string{tagFleet},
+		Summary: "List replicas", Errors: []int{404, 422},
+		Description: "Every process that serves queues, the oldest first. One that vanished is listed until another has noticed, which takes some ten seconds.",
+	}, s.listReplicas)
+}
+
+// Queue is a lane of work, and what a tenant has in it.
+type Queue struct {
+	Name      string     `json:"name" doc:"Its name." example:"default"`
+	DueSlots  int        `json:"due_slots" maximum:"10000" doc:"Slots that are due and not claimed yet. 10000: that many, or more." example:"12"`
+	DueRuns   int        `json:"due_runs" maximum:"10000" doc:"Runs that are ready to be sent: triggered by hand, replayed, to be retried now." example:"3"`
+	LaterRuns int        `json:"later_runs" maximum:"10000" doc:"Runs that wait for an instant to come: that of a retry, or the deadline of a target that works on." example:"40"`
+	InFlight  int        `json:"in_flight" maximum:"10000" doc:"Runs that are being sent." example:"100"`
+	OldestDue *time.Time `json:"oldest_due" doc:"Since when the oldest of what is due has been. Null: nothing is."`
+}
+
+// HeldBack is why due work waits although worker slots may be free.
+type HeldBack struct {
+	Limit  scheduler.Limit `json:"limit" enum:"max_concurrent_runs,max_runs_per_second" doc:"The limit of the tenant that its due work waits for." example:"max_concurrent_runs"`
+	Most   int             `json:"most" doc:"How much it allows." example:"100"`
+	Since  time.Time       `json:"since" doc:"Since when there has been more due than it allows."`
+	Reason string          `json:"reason" doc:"The same in words." example:"the tenant is at max_concurrent_runs (100)"`
+}
+
+// QueueList is all queues.
+type QueueList struct {
+	Data     []Queue   `json:"data" doc:"The queues, by name."`
+	HeldBack *HeldBack `json:"held_back" doc:"Why due work of this tenant waits, in whichever queue. Null: it waits for nothing but worker slots."`
+}
+
+type queueListAnswer struct{ Body QueueList }
+
+func (s *server) listQueues(ctx context.Context, tenant int32, _ *struct{}) (*queueListAnswer, error) {
+	depths, held, err := s.Store.QueueDepths(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	return &queueListAnswer{showQueues(depths, held)}, nil
+}
+
+func showQueues(depths []store.QueueDepth, held []store.HeldBack) QueueList {
+	list := QueueList{Data: make([]Queue, len(depths))}
+	for i, d := range depths {
+		list.Data[i] = Queue{Name: d.Name, DueSlots: d.DueSlots, DueRuns: d.DueRuns, LaterRuns: d.LaterRuns, InFlight: d.InFlight, OldestDue: d.OldestDue}
+	}
+	if len(held) == 1 {
+		h := held[0]
+		list.HeldBack = &HeldBack{Limit: h.Limit, Most: h.Most, Since: h.Since, Reason: h.Reason()}
+	}
+	return list
+}
+
+// Replica is a process that serves queues.
+type Replica struct {
+	ID        uuid.UUID      `json:"id" format:"uuid" doc:"Made up anew at every start." example:"5b0b8a52-3f0e-4c67-9d35-9d7f3f7a2c11"`
+	Host      string         `json:"host" doc:"The host's name, for people." example:"punctual-7c9f"`
+	Version   string         `json:"version" doc:"Version of its binary." example:"1.4.0"`
+	Queues    map[string]int `json:"queues" doc:"Its worker slots by queue."`
+	StartedAt time.Time      `json:"started_at" doc:"When it started."`
+	RenewedAt time.Time      `json:"renewed_at" doc:"When it last renewed, which it does every two seconds."`
+	Draining  bool           `json:"draining" doc:"It was asked to stop: it claims no more, and finishes what it sends."`
+}
+
+// ReplicaList is all replicas.
+type ReplicaList struct {
+	Data []Replica `json:"data" doc:"The replicas, the oldest first."`
+}
+
+type replicaListAnswer struct{ Body ReplicaList }
+
+func (s *server) listReplicas(ctx context.Context, _ int32, _ *struct{}) (*replicaListAnswer, error) {
+	records, err := s.Store.Replicas(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &replicaListAnswer{showReplicas(records)}, nil
+}
+
+func showReplicas(records []store.ReplicaRecord) ReplicaList {
+	list := ReplicaList{Data: make([]Replica, len(records))}
+	for i, r := range records {
+		list.Data[i] = Replica(r)
+	}
+	return list
+}

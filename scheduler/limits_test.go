@@ -1,0 +1,167 @@
+package scheduler
+
+import (
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// tenants returns jobs of two tenants, 1 and 2.
+func tenants(t *testing.T) (noisy, modest *Job) {
+	noisy, modest = compiled(t, brief), compiled(t, brief)
+	noisy.Tenant, modest.Tenant = 1, 2
+	return noisy, modest
+}
+
+func TestNoMoreAreSentAtOnceThanATenantMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		noisy, modest := tenants(t)
+		store.limits = []TenantLimits{{Tenant: 1, Name: "noisy", Concurrent: 3}}
+		store.add(200, noisy, -2*time.Second)
+		store.add(100, noisy, -time.Minute)
+		store.add(50, noisy, time.Second)
+		slow := newGatedDials(t, false)
+		slow.slow = 100 * time.Millisecond
+		start(t, store, slow.client, 20)
+		time.Sleep(5 * time.Second)
+		if most := slow.mostOpen(); most != 3 {
+			t.Errorf("%d at once, want 3", most)
+		}
+		// 3 at once of a tenth of a second each: 30 a second, but for the moments between two.
+		if n := store.ended(); n < 100 || n > 150 {
+			t.Errorf("%d in 5 s", n)
+		}
+		store.add(10, modest, time.Second)
+		store.add(10, modest, -time.Second)
+		time.Sleep(2 * time.Second)
+		if last := lastOf(store, 2); last < 0 {
+			t.Error("another tenant waits")
+		}
+		time.Sleep(time.Minute)
+		if n := store.ended(); n != 370 {
+			t.Errorf("%d runs in the end, want 370", n)
+		}
+	})
+}
+
+func TestALimitThatIsLiftedOrLoweredIsHeardOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		noisy, _ := tenants(t)
+		store.add(400, noisy, -2*time.Second)
+		slow := newGatedDials(t, false)
+		slow.slow = 300 * time.Millisecond
+		start(t, store, slow.client, 40)
+		time.Sleep(500 * time.Millisecond)
+		store.set(func() { store.limits = []TenantLimits{{Tenant: 1, Concurrent: 2}} })
+		time.Sleep(4 * time.Second) // heard of, and what was in flight has ended
+		if most := slow.mostOpen(); most != 40 {
+			t.Errorf("%d at once without a limit", most)
+		}
+		time.Sleep(time.Second)
+		if most := slow.mostOpen(); most > 2 {
+			t.Errorf("%d at once with one", most)
+		}
+		store.set(func() { store.limits = nil })
+		time.Sleep(2*time.Second + 400*time.Second/40)
+		if n := store.ended(); n != 400 {
+			t.Errorf("%d runs in the end, want 400", n)
+		}
+	})
+}
+
+func TestNoMoreAreStartedInASecondThanATenantMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		noisy, _ := tenants(t)
+		store.limits = []TenantLimits{{Tenant: 1, PerSecond: 10}}
+		store.add(100, noisy, -2*time.Second)
+		begun := time.Now()
+		start(t, store, newGatedDials(t, false).client, 50)
+		for store.ended() < 100 && time.Since(begun) < time.Minute {
+			time.Sleep(100 * time.Millisecond)
+			if n, most := store.runs(), 10*(1+time.Since(begun).Seconds()); float64(n) > most {
+				t.Fatalf("%d started in %s, at most %.0f may be", n, time.Since(begun), most)
+			}
+		}
+		if took := time.Since(begun); took < 9*time.Second || took > 12*time.Second {
+			t.Errorf("100 took %s", took)
+		}
+	})
+}
+
+func TestADrawThatFailsLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		noisy, modest := tenants(t)
+		store.limits = []TenantLimits{{Tenant: 1, Concurrent: 2, PerSecond: 1000}}
+		store.add(100, noisy, -2*time.Second)
+		n := 0
+		store.drawing = func() error {
+			if n++; n%3 != 0 {
+				return errAway
+			}
+			return nil
+		}
+		start(t, store, newGatedDials(t, false).client, 20)
+		time.Sleep(10 * time.Second)
+		store.add(5, modest, 0)
+		time.Sleep(5 * time.Minute)
+		if n := store.ended(); n != 105 {
+			t.Errorf("%d runs in the end, want 105", n)
+		}
+	})
+}
+
+func TestTenantsWithoutLimitsCostNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		noisy, modest := tenants(t)
+		store.limits = []TenantLimits{{Tenant: 2, Concurrent: 10}} // and has nothing to do
+		store.add(200, noisy, 0)
+		_ = modest
+		start(t, store, newGatedDials(t, false).client, 20)
+		time.Sleep(10 * time.Second)
+		if store.ended() != 200 || store.draws != 0 {
+			t.Errorf("%d runs, %d draws", store.ended(), store.draws)
+		}
+	})
+}
+
+func TestAGrantTakesAllOrNothing(t *testing.T) {
+	l := newLimits(newWorkerSlots(map[string]int{"default": 10}, map[string]int16{"default": 1}))
+	if l.grant(current) != nil {
+		t.Error("a grant where nobody has limits")
+	}
+	l.set([]TenantLimits{{Tenant: 1, Concurrent: 5}})
+	l.take([]Wish{{Tenant: 1, Slots: 5}}, []Allowance{{TenantLimits: TenantLimits{Tenant: 1, Concurrent: 5}, Slots: 5, Noted: 5}})
+	g := l.grant(current)
+	if g.Room(1) != 5 || g.Room(2) != math.MaxInt || !g.Take(2, 1000) || !g.Take(1, 4) || g.Take(1, 2) || !g.Take(1, 1) || g.Room(1) != 0 {
+		t.Error("not what it may")
+	}
+	if len(l.heldBack()) != 0 {
+		t.Error("held back before the claim has ended")
+	}
+	g.end(nil) // nothing was dispatched
+	if held := l.heldBack(); len(held) != 1 || held[0] != 1 || l.available(1) != 5 {
+		t.Errorf("held back %v, %d available", held, l.available(1))
+	}
+	l.gotAll(1, current, time.Now())
+	if len(l.heldBack()) != 0 {
+		t.Error("held back with nothing due")
+	}
+}
+
+func TestShareAround(t *testing.T) {
+	quotas := []Quota{{Queue: 1, Slots: 10}, {Queue: 2, Slots: 4}}
+	contenders := []Contender{{Queue: 1, Tenant: 7, Weight: 1}, {Queue: 2, Tenant: 7, Weight: 1}, {Queue: 1, Tenant: 8, Weight: 1}, {Queue: 1, Tenant: 9, Weight: 1}}
+	room := map[int32]int{7: 3, 8: 100, 9: 0}
+	got := shareAround(quotas, contenders, func(int16, int32) int { return 0 }, func(tenant int32) int { return room[tenant] })
+	if diff := cmp.Diff([]Quota{{1, 7, 3}, {1, 8, 7}}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

@@ -1,0 +1,245 @@
+package store
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+// drawer is a replica as Draw knows it.
+type drawer struct {
+	claimer
+	id uuid.UUID
+}
+
+func (c claimer) drawer() drawer {
+	c.t.Helper()
+	d := drawer{c, uuid.New()}
+	if _, err := c.Register(c.t.Context(), scheduler.Replica{ID: d.id, Host: "here", Queues: map[string]int{"default": 100}}); err != nil {
+		c.t.Fatal(err)
+	}
+	return d
+}
+
+// draws asks for slots, and for starts.
+func (d drawer) draws(keep, slots, starts int) scheduler.Allowance {
+	d.t.Helper()
+	got, err := d.Draw(d.t.Context(), d.id, []scheduler.Wish{{Tenant: d.tenant, Keep: keep, Slots: slots, Starts: starts}})
+	if err != nil || len(got) != 1 {
+		d.t.Fatalf("%+v, error %v", got, err)
+	}
+	return got[0]
+}
+
+// shared returns what is put down for all replicas.
+func (c claimer) shared() int {
+	return c.count(`SELECT coalesce(sum(slots), 0)::int FROM punctual.allowances WHERE tenant = $1`, c.tenant)
+}
+
+func TestSlotsAreSharedOutAmongReplicas(t *testing.T) {
+	c := newClaimer(t)
+	c.limit("max_concurrent_runs", 7)
+	a, b := c.drawer(), c.drawer()
+	if got := a.draws(0, 100, 0); got.Slots != 7 || got.Concurrent != 7 {
+		t.Fatalf("the first gets %+v", got)
+	}
+	if got := b.draws(0, 4, 0); got.Slots != 0 {
+		t.Fatalf("with none left the second gets %+v", got)
+	}
+	if got := a.draws(7, 7, 0); got.Slots != 3 || got.Noted != 7 {
+		t.Fatalf("where another has none, who has more than a share keeps %+v", got)
+	}
+	if got := b.draws(0, 4, 0); got.Slots != 0 {
+		t.Fatalf("while runs in flight take them the second gets %+v", got)
+	}
+	a.draws(3, 3, 0) // four have ended
+	if got := b.draws(0, 4, 0); got.Slots != 4 {
+		t.Fatalf("then the second gets %+v", got)
+	}
+	if got := a.draws(3, 7, 0); got.Slots != 3 {
+		t.Fatalf("who has a share gets %+v", got)
+	}
+	b.draws(0, 0, 0) // nothing more to do
+	if got := a.draws(3, 7, 0); got.Slots != 7 {
+		t.Fatalf("alone again, the first gets %+v", got)
+	}
+
+	c.limit("max_concurrent_runs", 2)
+	if got := a.draws(7, 7, 0); got.Slots != 2 || got.Noted != 7 {
+		t.Errorf("lowered: %+v", got)
+	}
+	if got := a.draws(1, 2, 0); got.Slots != 2 || c.shared() != 2 {
+		t.Errorf("when its runs have ended: %+v, %d in all", got, c.shared())
+	}
+	c.limit("max_concurrent_runs", nil)
+	if got := a.draws(1, 0, 0); got.Concurrent != 0 || c.shared() != 0 {
+		t.Errorf("lifted: %+v, %d in all", got, c.shared())
+	}
+}
+
+// With fewer slots than replicas that have work to do, each has one now and then.
+func TestASlotIsHandedRound(t *testing.T) {
+	c := newClaimer(t)
+	c.limit("max_concurrent_runs", 1)
+	drawers, had, holder := []drawer{c.drawer(), c.drawer(), c.drawer()}, [3]int{}, -1
+	for range 100 {
+		c.exec(`UPDATE punctual.allowances SET since = since - interval '1 s' WHERE slots > 0`) // as long as a slot is kept goes by
+		for _, i := range rand.Perm(3) {
+			if i == holder && drawers[i].draws(1, 5, 0).Slots == 0 {
+				holder = -1 // and its run ends
+			}
+			if i != holder && drawers[i].draws(0, 5, 0).Slots == 1 {
+				if holder >= 0 {
+					t.Fatalf("%d and %d have the one slot", holder, i)
+				}
+				holder = i
+				had[i]++
+			}
+		}
+	}
+	if had[0] == 0 || had[1] == 0 || had[2] == 0 {
+		t.Errorf("they had it %v times", had)
+	}
+}
+
+func TestReplicasThatDrawAtTheSameTimeNeverExceedALimit(t *testing.T) {
+	c := newClaimer(t)
+	other := c.neighbour(1)
+	c.limit("max_concurrent_runs", 10)
+	other.limit("max_concurrent_runs", 3)
+	most := map[int32]int{c.tenant: 10, other.tenant: 3}
+	var mu sync.Mutex
+	holds := map[int32]int{} // as the replicas believe
+	var drawing sync.WaitGroup
+	for range 4 {
+		d := c.drawer()
+		drawing.Go(func() {
+			mine := map[int32]int{}
+			for range 60 {
+				var wishes []scheduler.Wish
+				for _, tenant := range []int32{c.tenant, other.tenant} {
+					slots := rand.IntN(8)
+					mu.Lock()
+					given := max(0, mine[tenant]-slots)
+					mine[tenant] -= given
+					holds[tenant] -= given
+					mu.Unlock()
+					wishes = append(wishes, scheduler.Wish{Tenant: tenant, Keep: mine[tenant], Slots: slots})
+				}
+				got, err := d.Draw(t.Context(), d.id, wishes)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				for _, a := range got {
+					holds[a.Tenant] += a.Noted - mine[a.Tenant]
+					mine[a.Tenant] = a.Noted
+					if a.Slots > a.Noted || holds[a.Tenant] > most[a.Tenant] {
+						t.Errorf("%d of %d slots of tenant %d, the latest %+v", holds[a.Tenant], most[a.Tenant], a.Tenant, a)
+					}
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	drawing.Wait()
+}
+
+func TestTheSlotsOfALostReplicaAreThereAgainOnceItsRunsAre(t *testing.T) {
+	c := newClaimer(t)
+	c.limit("max_concurrent_runs", 4)
+	lost, other := c.drawer(), c.drawer()
+	lost.draws(0, 4, 0)
+	c.create("job", at(time.Now().Add(-time.Second)))
+	lost.replica = lost.id
+	lost.one(lost.claim(10, false))
+	c.exec(`DELETE FROM punctual.replicas WHERE id = $1`, lost.id)
+	if got := other.draws(0, 4, 0); got.Slots != 0 {
+		t.Errorf("before its runs were taken over: %+v", got)
+	}
+	if n, err := c.Recover(t.Context()); n != 1 || err != nil {
+		t.Fatalf("%d recovered, error %v", n, err)
+	}
+	if got := other.draws(0, 4, 0); got.Slots != 4 {
+		t.Errorf("afterwards: %+v", got)
+	}
+}
+
+func TestStartsAreDrawnAtTheRate(t *testing.T) {
+	c := newClaimer(t)
+	c.limit("max_runs_per_second", 50)
+	a, b := c.drawer(), c.drawer()
+	began := time.Now()
+	total := 0
+	first := a.draws(0, 0, 1000)
+	total += first.Starts
+	if first.Starts != 25 || first.Wait <= 0 || first.Wait > 20*time.Millisecond {
+		t.Errorf("the burst is half a second's: %+v", first)
+	}
+	for time.Since(began) < 1500*time.Millisecond {
+		total += a.draws(0, 0, 3).Starts + b.draws(0, 0, 100).Starts
+	}
+	most := int(25+50*time.Since(began).Seconds()) + 1
+	if total > most || total < most*3/4 {
+		t.Errorf("%d starts in %s, want at most %d", total, time.Since(began), most)
+	}
+	// A clock that was set back stops nothing for longer than usual.
+	c.exec(`UPDATE punctual.tenant_usage SET starts_at = now() + interval '1 h'`)
+	if got := a.draws(0, 0, 1); got.Starts != 0 {
+		t.Errorf("with none left: %+v", got)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.tenant_usage WHERE starts_at <= clock_timestamp()`); n != 1 {
+		t.Error("what was used up in the future is waited for")
+	}
+	c.limit("max_runs_per_second", nil)
+	if got := a.draws(0, 0, 5); got.PerSecond != 0 || got.Starts != 0 {
+		t.Errorf("lifted: %+v", got)
+	}
+}
+
+func TestLimitsAreReadWithTheHeartbeat(t *testing.T) {
+	c := newClaimer(t)
+	pulse, err := c.Renew(t.Context(), c.replica, false)
+	if err != nil || !pulse.Known || len(pulse.Limits) != 0 {
+		t.Fatalf("%+v, error %v", pulse, err)
+	}
+	c.limit("max_runs_per_second", 5)
+	want := []scheduler.TenantLimits{{Tenant: c.tenant, Name: "default", PerSecond: 5}}
+	if pulse, err = c.Renew(t.Context(), c.replica, false); err != nil || !slices.Equal(pulse.Limits, want) {
+		t.Errorf("%+v, error %v", pulse.Limits, err)
+	}
+	if got, err := c.Limits(t.Context()); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%+v, error %v", got, err)
+	}
+}
+
+// However much a tenant that is held back has due, others' fresh work is found by reading a few pages.
+func TestOthersWorkIsNotSearchedForAmongThatOfTenantsHeldBack(t *testing.T) {
+	c := newClaimer(t)
+	c.neighbour(1)
+	c.fill(500_000) // a tenth of it has been due for 2 s
+	c.exec(`ALTER TABLE punctual.ready DROP CONSTRAINT IF EXISTS ready_job_id_fkey`)
+	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+		SELECT gen_random_uuid(), gen_random_uuid(), now() - interval '2 s', 1, $1::smallint * 4 + 1 FROM generate_series(1, 50000)`, c.queue)
+	queues, except := []int16{c.queue}, []int32{1}
+	for _, state := range []string{"never analysed", "analysed"} {
+		for name, test := range map[string]struct{ sql, relation string }{"slots": {selectFresh, "schedules"}, "runs": {selectReadyFresh, "ready"}} {
+			p := c.explain(test.sql, queues, []int32{100}, except, 300*time.Millisecond)
+			scans := p.scans(test.relation)
+			if pages := p.Hit + p.Read; pages > 500 || len(scans) == 0 || slices.ContainsFunc(scans, func(node string) bool { return node != "Index Scan" }) {
+				t.Errorf("%s, %s: %d pages, read by %v", state, name, pages, scans)
+			}
+		}
+		c.exec(`ANALYZE punctual.schedules, punctual.ready`)
+	}
+	if next, err := c.NextFresh(t.Context(), queues); err != nil || !next.Schedule.After(next.Now) || !next.Ready.IsZero() {
+		t.Errorf("%+v, error %v", next, err)
+	}
+}

@@ -1,0 +1,151 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// DepthCap is as far as QueueDepths counts: a backlog of millions is told as quickly as a small one.
+const DepthCap = 10_000
+
+// QueueDepth is what there is to do and being done in a queue. Counts stop at DepthCap.
+type QueueDepth struct {
+	Name      string
+	DueSlots  int        // due, and not claimed yet
+	DueRuns   int        // ready to be sent: triggered by hand, replayed, to be retried now
+	LaterRuns int        // waiting for an instant to come: that of a retry, or the deadline of a target that works on
+	InFlight  int        // being sent by replicas
+	OldestDue *time.Time // since when the oldest of what is due has been
+}
+
+// HeldBack is the limit that a tenant's due work waits for.
+type HeldBack struct {
+	Tenant string
+	Limit  scheduler.Limit
+	Most   int // its value
+	Since  time.Time
+}
+
+// Reason says so in words.
+func (h HeldBack) Reason() string { return fmt.Sprintf("the tenant is at %s (%d)", h.Limit, h.Most) }
+
+// Of a queue, with a condition on the tenant for $1 where it is for one: each count ends at the limit, and reads the
+// index that the claims read.
+const selectDepths = `
+SELECT q.name,
+       (SELECT count(*) FROM (SELECT FROM lanes l CROSS JOIN LATERAL (SELECT FROM punctual.schedules s WHERE s.enabled AND s.lane = l.lane AND of(s) AND s.next_run_at <= now() LIMIT $2::bigint) r WHERE l.queue = q.id LIMIT $2::bigint) n),
+       (SELECT count(*) FROM (SELECT FROM lanes l CROSS JOIN LATERAL (SELECT FROM punctual.ready s WHERE s.lane = l.lane AND of(s) AND s.due_at <= now() LIMIT $2::bigint) r WHERE l.queue = q.id LIMIT $2::bigint) n),
+       (SELECT count(*) FROM (SELECT FROM lanes l CROSS JOIN LATERAL (SELECT FROM punctual.ready s WHERE s.lane = l.lane AND of(s) AND s.due_at > now() LIMIT $2::bigint) r WHERE l.queue = q.id LIMIT $2::bigint) n),
+       (SELECT count(*) FROM sent WHERE sent.queue = q.id),
+       least((SELECT min(o.due) FROM lanes l CROSS JOIN LATERAL (SELECT s.next_run_at AS due FROM punctual.schedules s WHERE s.enabled AND s.lane = l.lane AND of(s) AND s.next_run_at <= now() ORDER BY s.next_run_at LIMIT 1) o WHERE l.queue = q.id),
+             (SELECT min(o.due) FROM lanes l CROSS JOIN LATERAL (SELECT s.due_at AS due FROM punctual.ready s WHERE s.lane = l.lane AND of(s) AND s.due_at <= now() ORDER BY s.due_at LIMIT 1) o WHERE l.queue = q.id))
+FROM punctual.queues q ORDER BY q.name`
+
+const depthParts = `
+WITH lanes AS MATERIALIZED (SELECT q.id AS queue, (q.id * 4 + p)::smallint AS lane FROM punctual.queues q, generate_series(0, 2) p),
+sent AS MATERIALIZED (
+    SELECT s.lane / 4 AS queue FROM (SELECT unnest(c.run_ids) AS id FROM punctual.claims c LIMIT $3::bigint) c
+    JOIN punctual.runs s ON s.id = c.id WHERE s.status = 'running' AND s.accepted_at IS NULL AND of(s) LIMIT $2::bigint)`
+
+// depthsOf is the statement with its condition on the tenant, or without one.
+func depthsOf(condition string) string {
+	return strings.ReplaceAll(depthParts+selectDepths, "of(s)", condition)
+}
+
+var (
+	selectDepthsOfTenant = depthsOf("s.tenant = $1")
+	selectDepthsOfAll    = depthsOf("$1 = 0")
+)
+
+// mostInFlight is how many runs in flight QueueDepths looks through for those of a tenant.
+const mostInFlight = 5 * DepthCap
+
+// QueueDepths returns every queue, by name, with what a tenant has in it, and what the tenant is held back by; of
+// tenant 0: of all tenants together, and of all that are held back.
+func (s *Store) QueueDepths(ctx context.Context, tenant int32) (depths []QueueDepth, held []HeldBack, err error) {
+	sql := selectDepthsOfTenant
+	if tenant == 0 {
+		sql = selectDepthsOfAll
+	}
+	var b pgx.Batch
+	b.Queue(byIndex)
+	b.Queue(sql, tenant, DepthCap, mostInFlight).Query(func(rows pgx.Rows) (err error) {
+		depths, err = pgx.CollectRows(rows, pgx.RowToStructByPos[QueueDepth])
+		return err
+	})
+	b.Queue(selectHeldBack+` WHERE ($1 = 0 OR u.tenant = $1) AND punctual.held_by(u.held_by, u.held_at) IS NOT NULL ORDER BY t.name LIMIT $2`, tenant, DepthCap).
+		Query(func(rows pgx.Rows) (err error) {
+			held, err = pgx.CollectRows(rows, pgx.RowToStructByPos[HeldBack])
+			return err
+		})
+	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
+		return nil, nil, fmt.Errorf("reading the queues' depths: %w", err)
+	}
+	for i := range depths {
+		utc(depths[i].OldestDue)
+	}
+	for i := range held {
+		utc(&held[i].Since)
+	}
+	return depths, held, nil
+}
+
+const selectHeldBack = `
+SELECT t.name, u.held_by, coalesce(CASE u.held_by WHEN 'max_concurrent_runs' THEN t.max_concurrent_runs ELSE t.max_runs_per_second END, 0), u.held_since
+FROM punctual.tenant_usage u JOIN punctual.tenants t ON t.id = u.tenant`
+
+// readHeldBack returns what a tenant is held back by; nil: it is not.
+func readHeldBack(ctx context.Context, q querier, tenant int32) (*HeldBack, error) {
+	rows, err := q.Query(ctx, selectHeldBack+` WHERE u.tenant = $1 AND punctual.held_by(u.held_by, u.held_at) IS NOT NULL`, tenant)
+	if err != nil {
+		return nil, fmt.Errorf("reading what tenant %d is held back by: %w", tenant, err)
+	}
+	held, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[HeldBack])
+	if err != nil || len(held) == 0 {
+		return nil, wrapped(fmt.Sprintf("reading what tenant %d is held back by", tenant), err)
+	}
+	return held[0], nil
+}
+
+// ReplicaRecord is a replica as it registered, and its heartbeat.
+type ReplicaRecord struct {
+	ID        uuid.UUID
+	Host      string
+	Version   string
+	Queues    map[string]int // worker slots by queue
+	StartedAt time.Time
+	RenewedAt time.Time
+	Draining  bool
+}
+
+// mostReplicas bounds Replicas: there is no such fleet.
+const mostReplicas = 1000
+
+// Replicas returns those that are there, the one that started first coming first. One that was lost is among them
+// until another has noticed.
+func (s *Store) Replicas(ctx context.Context) ([]ReplicaRecord, error) {
+	rows, err := s.pool.Query(ctx, `SELECT id, host, version, queues, started_at, renewed_at, draining FROM punctual.replicas ORDER BY started_at, id LIMIT $1`, mostReplicas)
+	if err != nil {
+		return nil, fmt.Errorf("reading the replicas: %w", err)
+	}
+	replicas, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r ReplicaRecord, err error) {
+		var queues []byte
+		if err := row.Scan(&r.ID, &r.Host, &r.Version, &queues, &r.StartedAt, &r.RenewedAt, &r.Draining); err != nil {
+			return r, err
+		}
+		utc(&r.StartedAt, &r.RenewedAt)
+		return r, json.Unmarshal(queues, &r.Queues)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the replicas: %w", err)
+	}
+	return replicas, nil
+}

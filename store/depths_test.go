@@ -1,0 +1,105 @@
+package store
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+func TestQueueDepthsAreATenantsOwn(t *testing.T) {
+	c := newClaimer(t)
+	other := c.neighbour(1)
+	c.many(5, "due", 2*time.Minute, rarely, tolerant)
+	c.create("later")
+	other.many(3, "theirs", time.Minute, rarely, tolerant)
+	job := c.create("by-hand", never)
+	c.trigger(job.Definition.Name)
+	c.trigger(job.Definition.Name)
+	c.claim(2, true)
+
+	depths, held, err := c.QueueDepths(t.Context(), c.tenant)
+	if err != nil || len(depths) != 1 || len(held) != 0 {
+		t.Fatalf("%+v, %+v, error %v", depths, held, err)
+	}
+	got := depths[0]
+	if got.Name != "default" || got.DueRuns != 2 || got.LaterRuns != 0 || got.DueSlots+got.InFlight != 5+got.InFlight-claimedOf(c) || got.OldestDue == nil || time.Since(*got.OldestDue) < time.Minute {
+		t.Errorf("%+v", got)
+	}
+	all, _, err := c.QueueDepths(t.Context(), 0)
+	if err != nil || all[0].DueSlots != 8-2 || all[0].DueRuns != 2 || all[0].InFlight != 2 {
+		t.Errorf("of all tenants: %+v, error %v", all, err)
+	}
+	theirs, _, err := c.QueueDepths(t.Context(), other.tenant)
+	if err != nil || theirs[0].DueSlots+got.DueSlots != all[0].DueSlots || theirs[0].InFlight+got.InFlight != 2 || theirs[0].DueRuns != 0 {
+		t.Errorf("of the other: %+v, error %v", theirs, err)
+	}
+	if replicas, err := c.Replicas(t.Context()); err != nil || len(replicas) != 1 || replicas[0].ID != c.replica || replicas[0].Queues["default"] != 100 {
+		t.Errorf("%+v, error %v", replicas, err)
+	}
+}
+
+// claimedOf is how many of a tenant's runs are being sent.
+func claimedOf(c claimer) int {
+	return c.count(`SELECT count(*) FROM punctual.runs WHERE tenant = $1 AND status = 'running'`, c.tenant)
+}
+
+func TestDepthsAreCountedUpToACap(t *testing.T) {
+	c := newClaimer(t)
+	c.fill(DepthCap * 15) // a tenth of it is due
+	depths, _, err := c.QueueDepths(t.Context(), c.tenant)
+	if err != nil || depths[0].DueSlots != DepthCap {
+		t.Errorf("%+v, error %v", depths, err)
+	}
+	for name, sql := range map[string]string{"of one tenant": selectDepthsOfTenant, "of all": selectDepthsOfAll} {
+		tenant := int32(0)
+		if sql == selectDepthsOfTenant {
+			tenant = c.tenant
+		}
+		if p := c.explain(sql, tenant, DepthCap, mostInFlight); p.Hit+p.Read > 3*DepthCap {
+			t.Errorf("%s: %d pages", name, p.Hit+p.Read)
+		}
+	}
+}
+
+func TestWhyATenantsWorkWaitsIsTold(t *testing.T) {
+	c := newClaimer(t)
+	c.limit("max_concurrent_runs", 3)
+	job := c.create("job", at(time.Now().Add(-time.Minute))) // fires now
+	slot, _ := c.next(job.ID)
+	explain := func() Explanation {
+		t.Helper()
+		e, err := c.ExplainJob(t.Context(), c.tenant, job.Definition.Name, func(*time.Location) (time.Time, error) { return slot, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	if e := explain(); e.Outcome != OutcomeWaiting || strings.Contains(e.Text, "max_concurrent_runs") {
+		t.Fatalf("%s: %s", e.Outcome, e.Text)
+	}
+	wish := scheduler.Wish{Tenant: c.tenant, HeldBy: scheduler.LimitConcurrent, Held: time.Minute}
+	for range 2 { // the second note does not make it wait for longer
+		if _, err := c.Draw(t.Context(), uuid.New(), []scheduler.Wish{wish}); err != nil {
+			t.Fatal(err)
+		}
+		wish.Held = 0
+	}
+	if e := explain(); !strings.HasSuffix(e.Text, "waits: the tenant is at max_concurrent_runs (3).") {
+		t.Errorf("%s: %s", e.Outcome, e.Text)
+	}
+	_, held, err := c.QueueDepths(t.Context(), c.tenant)
+	if err != nil || len(held) != 1 || held[0].Limit != scheduler.LimitConcurrent || held[0].Most != 3 || time.Since(held[0].Since) < 50*time.Second {
+		t.Errorf("%+v, error %v", held, err)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.overdue WHERE held_by = 'max_concurrent_runs'`); n != 1 {
+		t.Errorf("%d rows of overdue say so", n)
+	}
+	c.exec(`UPDATE punctual.tenant_usage SET held_at = held_at - interval '6 s'`)
+	if e := explain(); strings.Contains(e.Text, "max_concurrent_runs") {
+		t.Errorf("a while after it was last noted: %s", e.Text)
+	}
+}
