@@ -522,3 +522,48 @@ func scalar[T any](t *testing.T, q querier, sql string) (v T) {
 	}
 	return v
 }
+
+// What docs/security.md promises: what was read just before a change is believed, and then read anew.
+func TestAChangedSecretIsUsedWithinTenSeconds(t *testing.T) {
+	t.Parallel()
+	if longest := secretsBelieved + secretsTimeout; longest >= 10*time.Second {
+		t.Errorf("it may take %s", longest)
+	}
+}
+
+// Some poolers need modes in which the server does not tell the types of parameters.
+func TestSecretsInEveryQueryMode(t *testing.T) {
+	for _, mode := range []string{"exec", "cache_describe"} {
+		t.Run(mode, func(t *testing.T) {
+			c := newCRUDIn(t, mode)
+			ctx := t.Context()
+			c.secret("token", "one")
+			c.secret("token", "two")
+			c.reads("token", "two")
+			job := c.create("job", authBy("token"), secretHeader("X-Key", "h"))
+			if got := c.jobSecret(job.ID, job.Definition.Target.SecretHeaders["X-Key"]); got != "h" {
+				t.Error("the header does not come back")
+			}
+			c.put(definition("job", secretHeader("X-Key", "h")))
+			first, err := c.ListSigningSecrets(ctx, c.tenant)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := c.MakeSigningSecret(ctx, c.tenant); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.DeleteSigningSecret(ctx, c.tenant, first[0].ID, time.Hour); err != nil {
+				t.Error(err)
+			}
+			if r, err := c.RotateSecrets(ctx, nil); err != nil || r.Dropped != 1 {
+				t.Errorf("%+v, %v", r, err)
+			}
+			if err := c.DeleteSecret(ctx, c.tenant, "token"); err != nil {
+				t.Error(err)
+			}
+			if list, _, err := c.ListSecrets(ctx, c.tenant, Page{}); err != nil || len(list) != 0 {
+				t.Errorf("%v, %v", list, err)
+			}
+		})
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -228,6 +229,13 @@ func TestPlantedSecretsAreSeenNowhere(t *testing.T) {
 	// The signing secret is shown when it is made, and only then.
 	made := must(call("POST", "/v1/signing-secrets", ""))
 	p["SigningSecret"] = made[strings.Index(made, "whsec_")+len("whsec_") : strings.Index(made, "whsec_")+len("whsec_")+43]
+	// So is an API key; of it the prefix is no secret.
+	made = must(call("POST", "/v1/api-keys", `{"name":"planted","role":"admin"}`))
+	apiKey := regexp.MustCompile(`punctual_[0-9a-f]{16}_([A-Za-z0-9_-]+)`).FindStringSubmatch(made)
+	p["ApiKey"] = apiKey[1]
+	must(api("GET", "/v1/tenant", "", "Authorization: Bearer "+apiKey[0]))
+	api("GET", "/v1/tenant", "", "Authorization: Bearer "+apiKey[0]+"x")
+	api("GET", "/v1/tenant", "", "Authorization: Bearer "+apiKey[1])
 	pemText, key := clientCertificate(t)
 	p["ClientKey"] = key
 	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}))
@@ -276,7 +284,8 @@ func TestPlantedSecretsAreSeenNowhere(t *testing.T) {
 		return query[bool](t, conn, `SELECT NOT EXISTS (SELECT FROM punctual.runs WHERE finished_at IS NULL)`)
 	})
 	for _, path := range []string{
-		"/v1/jobs?limit=500", "/v1/runs?limit=500", "/v1/dead-letters?limit=500", "/v1/secrets?limit=500", "/v1/signing-secrets", "/v1/operations",
+		"/v1/jobs?limit=500", "/v1/runs?limit=500", "/v1/dead-letters?limit=500", "/v1/secrets?limit=500", "/v1/signing-secrets", "/v1/operations", "/v1/audit-log?limit=500",
+		"/v1/api-keys", "/v1/tenants", "/v1/tenant",
 		"/", "/openapi.json", "/docs", "/readyz", "/healthz",
 	} {
 		api("GET", path, "")
