@@ -105,7 +105,7 @@ func fieldError(prefix string, err error) (FieldError, bool) {
 		window *store.WindowError
 		cursor *store.CursorError
 		secret *store.UnknownSecretError
-		tight  *store.IntervalError
+		gap    *store.IntervalError
 	)
 	switch {
 	case errors.As(err, &queue):
@@ -114,8 +114,8 @@ func fieldError(prefix string, err error) (FieldError, bool) {
 		return FieldError{prefix + ".missed.window", fmt.Sprintf("%q reaches further back than runs are kept: at most %s", clip(window.Window), window.Retention)}, true
 	case errors.As(err, &secret):
 		return FieldError{prefix + "." + secret.Field, fmt.Sprintf("there is no secret %q; make it with PUT /v1/secrets/%s", secret.Name, secret.Name)}, true
-	case errors.As(err, &tight):
-		return FieldError{prefix + ".schedule." + string(tight.Kind), tight.Reason()}, true
+	case errors.As(err, &gap):
+		return FieldError{prefix + ".schedule." + string(gap.Kind), gap.Reason()}, true
 	case errors.As(err, &cursor):
 		return FieldError{"query.cursor", "is not a cursor that this list returned"}, true
 	case errors.Is(err, store.ErrNameTaken):

@@ -29,6 +29,11 @@
 // While everything due fits in the worker slots it is claimed in order of due time. When it does not, the slots
 // are shared out among the tenants that wait (share, in fairness.go).
 //
+// What a tenant with limits may do is shared out among the replicas (limits): each starts what its allowance says, and
+// draws more when that is not enough. A claim takes what it may start of such a tenant (Grant) and leaves the rest as it is.
+// The tenant is then held back: the tick loop claims around it (tickAround), so that what it has waiting is not looked
+// through time and again, and comes to it by quotas as it may start something.
+//
 // # The states of a run
 //
 //	            claim of a slot

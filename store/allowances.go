@@ -51,9 +51,16 @@ const (
 
 // A replica that is no more may have left runs that are still being sent, as far as anybody knows: what it had is
 // there to be had again once they have been taken over.
-const dropLost = `
-DELETE FROM punctual.allowances a WHERE a.tenant = ANY($1::int[]) AND a.replica <> $2
-   AND NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = a.replica) AND NOT EXISTS (SELECT FROM punctual.claims c WHERE c.replica = a.replica)`
+const (
+	dropLost = `DELETE FROM punctual.allowances a WHERE a.tenant = ANY($1::int[]) AND a.replica <> $2 AND ` + isLost
+	isLost   = `NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = a.replica) AND NOT EXISTS (SELECT FROM punctual.claims c WHERE c.replica = a.replica)`
+)
+
+// forgetAllowances removes those of lost replicas for whose tenants nobody draws.
+func (s *Store) forgetAllowances(ctx context.Context) error {
+	_, err := s.pool.Exec(ctx, `DELETE FROM punctual.allowances a WHERE `+isLost)
+	return wrapped("forgetting the allowances of lost replicas", err)
+}
 
 // Slots: as many as are wished, of those that the others have not. Where one of the others has work to do and less than
 // an equal share, a replica has no more than that share; where there are fewer slots than replicas, it gives its

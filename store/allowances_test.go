@@ -170,6 +170,10 @@ func TestTheSlotsOfALostReplicaAreThereAgainOnceItsRunsAre(t *testing.T) {
 	if got := other.draws(0, 4, 0); got.Slots != 4 {
 		t.Errorf("afterwards: %+v", got)
 	}
+	c.exec(`DELETE FROM punctual.replicas WHERE id = $1`, other.id)
+	if err := c.Maintain(t.Context()); err != nil || c.shared() != 0 {
+		t.Errorf("where nobody draws any more: %d, error %v", c.shared(), err)
+	}
 }
 
 func TestStartsAreDrawnAtTheRate(t *testing.T) {

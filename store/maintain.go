@@ -27,12 +27,13 @@ func (s *Store) Maintain(ctx context.Context) error {
 	_, keys := s.ForgetIdempotencyKeys(ctx)
 	_, jobs := s.ForgetCompletedJobs(ctx)
 	_, cancels := s.ForgetCancels(ctx)
+	allowances := s.forgetAllowances(ctx)
 	used := s.NoteKeysUsed(ctx)
 	var old error
 	if s.tidy.started.Swap(true) {
 		old = s.Tidy(ctx)
 	}
-	return errors.Join(partitions, keys, jobs, cancels, used, old)
+	return errors.Join(partitions, keys, jobs, cancels, allowances, used, old)
 }
 
 // alarm says so when runs are about to have nowhere to go.

@@ -121,8 +121,8 @@ func TestSlotsComeNoCloserThanATenantsMay(t *testing.T) {
 		"once":                    {delay(time.Second), ""},
 	} {
 		_, err := c.CreateJob(ctx, c.tenant, NewJob{Definition: definition(strings.ReplaceAll(strings.ReplaceAll(name, ",", ""), " ", "-"), test.schedule)})
-		var tight *IntervalError
-		if (test.refused == "") != (err == nil) || err != nil && (!errors.As(err, &tight) || !strings.HasPrefix(err.Error(), test.refused)) {
+		var gap *IntervalError
+		if (test.refused == "") != (err == nil) || err != nil && (!errors.As(err, &gap) || !strings.HasPrefix(err.Error(), test.refused)) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}

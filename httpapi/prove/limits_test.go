@@ -111,7 +111,9 @@ func TestThreeReplicasNeverSendMoreAtOnceThanATenantMay(t *testing.T) {
 	if got := mostAtOnce(before); got > most || got < most-1 {
 		t.Errorf("%d requests were open at once, want %d", got, most)
 	}
-	await(t, "nobody to have a share of a limit that is no more", func() bool { return query[int](t, conn, `SELECT count(*)::int FROM punctual.allowances`) == 0 })
+	await(t, "no replica to have a share of a limit that is no more", func() bool {
+		return query[bool](t, conn, `SELECT NOT EXISTS (SELECT FROM punctual.allowances JOIN punctual.replicas ON id = replica)`)
+	})
 	proven(t, dsn)
 }
 
@@ -178,5 +180,42 @@ func TestATenantThatIsHeldBackDelaysNobodyElse(t *testing.T) {
 	if out := r.Output(); strings.Contains(out, "tick failed") {
 		t.Error("ticks failed")
 	}
+	stop(t, r)
+}
+
+// A run that waits for a limit is as any other that waits: it can be cancelled, and what comes after it starts.
+func TestARunThatWaitsForALimitCanBeCancelled(t *testing.T) {
+	t.Parallel()
+	dsn, w := storetest.DSN(t), newWitness(t)
+	conn := connect(t, dsn)
+	limit(t, conn, "max_concurrent_runs", 1)
+	r := serve(t, dsn)
+	w.Script("/hangs", Answer{Hang: true})
+	create(t, r.API, job("hangs", w.URL+"/hangs", proc.JobSpec{"timeout": "5m"}), job("waits", w.URL+"/waits", nil))
+	do[any](t, r.API, "POST", "/v1/jobs/hangs/trigger", nil)
+	await(t, "the first request", func() bool { return len(w.At("/hangs")) == 1 })
+	type run struct{ ID, Status string }
+	first := do[run](t, r.API, "POST", "/v1/jobs/waits/trigger", nil)
+	second := do[run](t, r.API, "POST", "/v1/jobs/waits/trigger", nil)
+	type queues struct {
+		HeldBack *struct{ Limit, Reason string } `json:"held_back"`
+	}
+	await(t, "the reason to be told", func() bool {
+		held := do[queues](t, r.API, "GET", "/v1/queues", nil).HeldBack
+		return held != nil && held.Reason == "the tenant is at max_concurrent_runs (1)"
+	})
+	do[any](t, r.API, "POST", "/v1/runs/"+first.ID+"/cancel", nil)
+	if got := do[run](t, r.API, "GET", "/v1/runs/"+first.ID, nil); got.Status != "cancelled" {
+		t.Errorf("the run is %s", got.Status)
+	}
+	if n := len(w.At("/waits")); n != 0 {
+		t.Errorf("%d requests beyond the limit", n)
+	}
+	w.Release("/hangs")
+	await(t, "the other one", func() bool { return len(w.At("/waits")) == 1 })
+	if got := w.At("/waits")[0].Run.String(); got != second.ID {
+		t.Errorf("run %s was sent", got)
+	}
+	verify(t, atRest(t, dsn, w), Conditions{SentOnce: true})
 	stop(t, r)
 }
