@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -74,7 +75,8 @@ func (c crud) intruder() crud {
 func TestAStatementWithoutItsTenantSeesAndWritesNothingOfAnother(t *testing.T) {
 	t.Parallel()
 	direct := storetest.DSN(t)
-	for name, dsn := range map[string]string{"direct": direct, "pgbouncer": storetest.PgBouncer(t, storetest.Server(t), direct)} {
+	for _, way := range []struct{ name, dsn string }{{"direct", direct}, {"pgbouncer", storetest.PgBouncer(t, storetest.Server(t), direct)}} {
+		name, dsn := way.name, way.dsn
 		s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 4})
 		if err != nil {
 			t.Fatal(err)
@@ -143,12 +145,16 @@ func (c crud) cannotReach(table string) {
 			c.t.Errorf("%s: %v", sql, err)
 		}
 	}
+	change := `{}`
+	if table == "audit_entries" { // a view looks at what was written: the key must not be there already
+		change = `{"id":"` + uuid.NewString() + `"}`
+	}
 	err = c.join(ctx, c.tenant, func(ctx context.Context, u *unit) error {
-		_, err := u.Exec(ctx, fmt.Sprintf(`INSERT INTO punctual.%[1]s OVERRIDING SYSTEM VALUE SELECT * FROM jsonb_populate_record(NULL::punctual.%[1]s, $1::text::jsonb)`, table), theirs)
+		_, err := u.Exec(ctx, fmt.Sprintf(`INSERT INTO punctual.%[1]s OVERRIDING SYSTEM VALUE SELECT * FROM jsonb_populate_record(NULL::punctual.%[1]s, $1::text::jsonb || $2::text::jsonb)`, table), theirs, change)
 		return err
 	})
 	// The first version of a job that is there is there.
-	if !denied(err) && (table != "job_versions" || !isCode(err, "23505")) {
+	if !denied(err) && !isCode(err, "44000") && (table != "job_versions" || !isCode(err, "23505")) {
 		c.t.Errorf("writing a row of another tenant: %v", err)
 	}
 	if n := c.count(all); n != there+own {
@@ -319,4 +325,26 @@ func TestWithoutTheRoleAllElseWorks(t *testing.T) {
 func isCode(err error, code string) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == code
+}
+
+// As pg_dump reads: it refuses a table of which a policy might hide rows.
+func TestWhomPunctualConnectsAsCanCopyAllTables(t *testing.T) {
+	c := newCRUD(t)
+	rows, err := c.pool.Query(t.Context(), `SELECT relname FROM pg_catalog.pg_class WHERE relnamespace = 'punctual'::regnamespace AND relkind IN ('r', 'p')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range tables {
+		err := c.inTx(t.Context(), everybody, func(tx pgx.Tx) error {
+			_, err := tx.Exec(t.Context(), `SET LOCAL row_security = off`)
+			return errors.Join(err, query(t.Context(), tx, `SELECT FROM punctual.`+table+` LIMIT 1`))
+		})
+		if err != nil {
+			t.Errorf("%s: %v", table, err)
+		}
+	}
 }
