@@ -116,6 +116,23 @@ CREATE FUNCTION punctual.acting_tenant() RETURNS integer
 LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT nullif(current_setting('punctual.tenant', true), '')::integer $$;
 COMMENT ON FUNCTION punctual.acting_tenant() IS 'The tenant that this transaction acts for, as the role punctual_tenant: tenants.id; null: none, and then no row is seen.';
 
+-- The log itself has no row-level security: whoever does not own a table that has it cannot make a copy of it with pg_dump.
+-- The view is no security barrier: there, the newest entries would be found by sorting all.
+CREATE VIEW punctual.audit_entries AS
+SELECT id, job_id, resource_id, at, tenant, action, actor_kind, actor, address, request_id, name, before, after FROM punctual.audit_log
+WHERE current_user <> 'punctual_tenant' OR tenant = punctual.acting_tenant()
+WITH LOCAL CHECK OPTION;
+COMMENT ON VIEW punctual.audit_entries IS 'What a transaction may see of audit_log and add to it: as the role punctual_tenant the acting tenant''s entries, else all.';
+DO $$
+DECLARE
+    c record;
+BEGIN
+    FOR c IN SELECT attname, col_description(attrelid, attnum) AS text FROM pg_attribute WHERE attrelid = 'punctual.audit_log'::regclass AND attnum > 0 LOOP
+        EXECUTE format('COMMENT ON COLUMN punctual.audit_entries.%I IS %L', c.attname, c.text);
+    END LOOP;
+END
+$$;
+
 -- Volatile, so that it sees a job that the same statement has just written.
 CREATE FUNCTION punctual.acts_for_job(job uuid) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -173,8 +190,7 @@ DECLARE
         ['notices',          'SELECT, INSERT',                 own, NULL],
         ['idempotency_keys', 'SELECT, INSERT, UPDATE',         own, NULL],
         -- What nothing is changed in but rows are locked of needs the right to change something.
-        ['tenants',          'SELECT, UPDATE (updated_at)',    'id = punctual.acting_tenant()', NULL],
-        ['audit_log',        'SELECT, INSERT',                 own, NULL]];
+        ['tenants',          'SELECT, UPDATE (updated_at)',    'id = punctual.acting_tenant()', NULL]];
     entry text[];
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'punctual_tenant') THEN
@@ -185,6 +201,7 @@ BEGIN
     GRANT SELECT ON punctual.queues TO punctual_tenant;
     GRANT SELECT, UPDATE (secrets_changed) ON punctual.deployment TO punctual_tenant;
     GRANT SELECT, UPDATE (created_at) ON punctual.data_keys TO punctual_tenant; -- sealed, and locked by those who use them
+    GRANT SELECT, INSERT ON punctual.audit_entries TO punctual_tenant;
     GRANT EXECUTE ON FUNCTION punctual.create_partition_of(timestamptz) TO punctual_tenant;
     FOREACH entry SLICE 1 IN ARRAY guarded LOOP
         PERFORM punctual.guard_table(entry[1], entry[2], entry[3], coalesce(entry[4], entry[3]));
@@ -192,7 +209,7 @@ BEGIN
     -- Whatever else says whose it is: keys, secrets.
     PERFORM punctual.guard_table(c.relname, 'SELECT, INSERT, UPDATE, DELETE', own, own)
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant' AND a.atttypid = 'integer'::regtype
-    WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND NOT c.relrowsecurity AND c.relname !~ '_\d{8}(_failures)?$';
+    WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND NOT c.relrowsecurity AND c.relname <> 'audit_log' AND c.relname !~ '_\d{8}(_failures)?$';
 END
 $$;
 COMMENT ON FUNCTION punctual.guard_tenants() IS 'Gives the role punctual_tenant what the API does for a tenant, on that tenant''s rows. To be called again once that role was made later, by the owner of the tables or a superuser.';
@@ -292,7 +309,7 @@ DO $$
 DECLARE
     relation regclass;
 BEGIN
-    FOR relation IN SELECT polrelid FROM pg_policy p JOIN pg_class c ON c.oid = p.polrelid WHERE c.relnamespace = 'punctual'::regnamespace AND polname = 'everybody' AND c.relname <> 'audit_log' LOOP
+    FOR relation IN SELECT polrelid FROM pg_policy p JOIN pg_class c ON c.oid = p.polrelid WHERE c.relnamespace = 'punctual'::regnamespace AND polname = 'everybody' LOOP
         EXECUTE format('DROP POLICY everybody ON %s', relation);
         EXECUTE format('DROP POLICY own_rows_of_a_tenant ON %s', relation);
         EXECUTE format('ALTER TABLE %s DISABLE ROW LEVEL SECURITY', relation);
@@ -305,7 +322,7 @@ BEGIN
 END
 $$;
 -- The owner of the schema may drop what is in it, also what is others'.
-DROP VIEW punctual.audit;
+DROP VIEW punctual.audit, punctual.audit_entries;
 DROP TABLE punctual.audit_log;
 DROP FUNCTION punctual.forget_audit_log(interval, integer), punctual.refuse_audit_change(), punctual.guard_tenants(), punctual.guard_table(text, text, text, text),
     punctual.create_partition_of(timestamptz), punctual.acts_for_run(uuid), punctual.acts_for_job(uuid), punctual.acting_tenant();

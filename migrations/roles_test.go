@@ -54,7 +54,7 @@ func TestAUserWhoMayMakeNoRolesCanMigrate(t *testing.T) {
 	execute(t, conn, `SELECT punctual.guard_tenants()`)
 	execute(t, conn, `BEGIN; SET LOCAL ROLE punctual_tenant; SET LOCAL punctual.tenant = '2'`)
 	var n int
-	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM punctual.audit_log`).Scan(&n); err != nil || n != 0 {
+	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM punctual.audit_entries`).Scan(&n); err != nil || n != 0 {
 		t.Errorf("another tenant reads %d entries, %v", n, err)
 	}
 }

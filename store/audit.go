@@ -127,7 +127,7 @@ func (r *auditRows) add(tenant int32, now time.Time, c change) error {
 }
 
 const insertAudit = `
-INSERT INTO punctual.audit_log (id, resource_id, job_id, tenant, at, action, name, before, after, actor_kind, actor, address, request_id)
+INSERT INTO punctual.audit_entries (id, resource_id, job_id, tenant, at, action, name, before, after, actor_kind, actor, address, request_id)
 SELECT u.id, u.resource, u.job, u.tenant, u.at, u.action, u.name, u.before::json, u.after::json, $10::text, $11::text, $12::text::inet, $13::text
 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::int[], $5::timestamptz[], $6::text[], $7::text[], $8::text[], $9::text[])
      AS u(id, resource, job, tenant, at, action, name, before, after)`

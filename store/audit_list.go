@@ -44,7 +44,7 @@ type AuditFilter struct {
 const auditColumns = `a.id, a.at, a.actor_kind, coalesce(a.actor, ''), coalesce(k.name, ''), host(a.address), coalesce(a.request_id, ''), a.action,
 	a.resource_id, a.job_id, coalesce(a.name, ''), a.before::text, a.after::text`
 
-const auditTables = `punctual.audit_log a LEFT JOIN punctual.api_keys k ON a.actor_kind = 'key' AND k.id::text = a.actor`
+const auditTables = `punctual.audit_entries a LEFT JOIN punctual.api_keys k ON a.actor_kind = 'key' AND k.id::text = a.actor`
 
 func scanAudit(row pgx.CollectableRow) (AuditRecord, error) {
 	var r AuditRecord

@@ -112,7 +112,7 @@ next AS (
 gates AS (
 	INSERT INTO punctual.exclusive (job_id) SELECT n.id FROM new n JOIN made ON made.id = n.id WHERE n.gated),
 audited AS (
-	INSERT INTO punctual.audit_log (id, resource_id, job_id, tenant, at, action, name, after, actor_kind, actor, address, request_id)
+	INSERT INTO punctual.audit_entries (id, resource_id, job_id, tenant, at, action, name, after, actor_kind, actor, address, request_id)
 	SELECT n.entry, n.id, n.id, $1::integer, $3::timestamptz, 'job.create', n.name,
 		('{"version":1,"state":"' || n.state || '","definition":' || coalesce(n.masked, n.definition) || '}')::json, $17::text, $18::text, $19::text::inet, $20::text
 	FROM new n JOIN made ON made.id = n.id)

@@ -75,9 +75,8 @@ func (s *Store) missingBackstop(ctx context.Context) ([]string, error) {
 	err := s.pool.QueryRow(ctx, `
 		SELECT quote_ident(current_user), r.oid IS NOT NULL, coalesce(r.rolsuper OR r.rolbypassrls, false),
 		       coalesce(pg_has_role(r.oid, CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END), false),
-		       coalesce(has_schema_privilege(r.oid, 'punctual', 'USAGE') AND NOT EXISTS (
-		           SELECT FROM pg_catalog.pg_class c WHERE c.oid IN ('punctual.jobs'::regclass, 'punctual.audit_log'::regclass)
-		           AND NOT (c.relrowsecurity AND has_table_privilege(r.oid, c.oid, 'SELECT'))), false)
+		       coalesce(has_schema_privilege(r.oid, 'punctual', 'USAGE') AND has_table_privilege(r.oid, 'punctual.audit_entries', 'INSERT')
+		           AND has_table_privilege(r.oid, 'punctual.jobs', 'INSERT') AND (SELECT relrowsecurity FROM pg_catalog.pg_class WHERE oid = 'punctual.jobs'::regclass), false)
 		FROM (VALUES ('`+tenantRole+`')) AS wanted(name) LEFT JOIN pg_catalog.pg_roles r ON r.rolname = wanted.name`).
 		Scan(&user, &exists, &mighty, &member, &guarded)
 	if err != nil {
