@@ -8,18 +8,15 @@ SET LOCAL lock_timeout = '500ms';
 -- Neither has an index on what changes while runs start, so that the updates are HOT.
 CREATE TABLE punctual.tenant_usage (
     tenant     integer PRIMARY KEY REFERENCES punctual.tenants,
-    jobs       integer,
     starts_at  timestamptz,
     held_by    text,
     held_since timestamptz,
     held_at    timestamptz,
-    CONSTRAINT usage_jobs_are_not_negative CHECK (jobs >= 0),
     CONSTRAINT usage_held_by_is_a_limit CHECK (held_by IN ('max_concurrent_runs', 'max_runs_per_second')),
     CONSTRAINT usage_held_back_has_its_instants CHECK ((held_by IS NULL) = (held_since IS NULL) AND (held_by IS NULL) = (held_at IS NULL))
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE  punctual.tenant_usage            IS 'What tenants with limits have used of them. A row that is missing is made when it is needed; its lock is what makes limits exact.';
 COMMENT ON COLUMN punctual.tenant_usage.tenant     IS 'Whose: tenants.id.';
-COMMENT ON COLUMN punctual.tenant_usage.jobs       IS 'At least as many as it has active and paused jobs: creates raise it, and it is counted anew when it reaches max_jobs. Null: to be counted.';
 COMMENT ON COLUMN punctual.tenant_usage.starts_at  IS 'Until when max_runs_per_second is used up, or how far back not (generic cell rate); null: nothing was started.';
 COMMENT ON COLUMN punctual.tenant_usage.held_by    IS 'The limit that its due work last waited for.';
 COMMENT ON COLUMN punctual.tenant_usage.held_since IS 'Since when it did.';
@@ -43,11 +40,21 @@ COMMENT ON COLUMN punctual.allowances.wants   IS 'How many more it had work for 
 COMMENT ON COLUMN punctual.allowances.since   IS 'Since when it has had slots or, having none, wanted some.';
 COMMENT ON COLUMN punctual.allowances.asked_at IS 'When it last asked.';
 
+-- Apart from the usage: whoever writes jobs holds the row until they are written, and no run is to wait for that.
+CREATE TABLE punctual.tenant_jobs (
+    tenant integer PRIMARY KEY REFERENCES punctual.tenants,
+    jobs   integer,
+    CONSTRAINT tenant_jobs_are_not_negative CHECK (jobs >= 0)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE  punctual.tenant_jobs        IS 'How many jobs tenants with max_jobs have. A row that is missing is made when it is needed; its lock is what makes the limit exact.';
+COMMENT ON COLUMN punctual.tenant_jobs.tenant IS 'Whose: tenants.id.';
+COMMENT ON COLUMN punctual.tenant_jobs.jobs   IS 'At least as many as it has active and paused jobs: creates raise it, and they are counted anew when it reaches max_jobs. Null: to be counted.';
+
 -- Jobs that are written while there is no limit are not counted.
 -- +goose StatementBegin
 CREATE FUNCTION punctual.count_jobs_anew() RETURNS trigger
     LANGUAGE plpgsql
-    AS $$ BEGIN UPDATE punctual.tenant_usage SET jobs = NULL WHERE tenant = NEW.id; RETURN NULL; END $$;
+    AS $$ BEGIN UPDATE punctual.tenant_jobs SET jobs = NULL WHERE tenant = NEW.id; RETURN NULL; END $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION punctual.count_jobs_anew() IS 'Has the jobs of a tenant counted anew after its max_jobs was set or changed.';
 CREATE TRIGGER count_jobs_anew AFTER UPDATE OF max_jobs ON punctual.tenants FOR EACH ROW WHEN (OLD.max_jobs IS DISTINCT FROM NEW.max_jobs) EXECUTE FUNCTION punctual.count_jobs_anew();
@@ -80,7 +87,7 @@ COMMENT ON COLUMN punctual.overdue.held_by IS 'The limit of its tenant that it w
 DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'punctual_reader') THEN
-        GRANT SELECT ON punctual.tenant_usage, punctual.allowances TO punctual_reader;
+        GRANT SELECT ON punctual.tenant_usage, punctual.tenant_jobs, punctual.allowances TO punctual_reader;
     END IF;
 END
 $$;
@@ -108,6 +115,6 @@ $$;
 DROP FUNCTION punctual.held_by(text, timestamptz);
 DROP TRIGGER count_jobs_anew ON punctual.tenants;
 DROP FUNCTION punctual.count_jobs_anew();
-DROP TABLE punctual.allowances, punctual.tenant_usage;
+DROP TABLE punctual.allowances, punctual.tenant_usage, punctual.tenant_jobs;
 DROP INDEX punctual.tenants_with_limits;
 -- +goose StatementEnd

@@ -191,8 +191,8 @@ func TestStartsAreDrawnAtTheRate(t *testing.T) {
 		total += a.draws(0, 0, 3).Starts + b.draws(0, 0, 100).Starts
 	}
 	most := int(25+50*time.Since(began).Seconds()) + 1
-	if total > most || total < most*3/4 {
-		t.Errorf("%d starts in %s, want at most %d", total, time.Since(began), most)
+	if total > most || total <= 25 { // how many less depends on how often they came to ask
+		t.Errorf("%d starts in %s, want more than the burst and at most %d", total, time.Since(began), most)
 	}
 	// A clock that was set back stops nothing for longer than usual.
 	c.exec(`UPDATE punctual.tenant_usage SET starts_at = now() + interval '1 h'`)

@@ -67,7 +67,7 @@ func countIn(ctx context.Context, q querier, tenant int32, n int, f facts) error
 	if f.maxJobs == 0 || n == 0 {
 		return nil
 	}
-	const raise = `UPDATE punctual.tenant_usage SET jobs = jobs + $2 WHERE tenant = $1 AND jobs + $2 <= $3 RETURNING true`
+	const raise = `UPDATE punctual.tenant_jobs SET jobs = jobs + $2 WHERE tenant = $1 AND jobs + $2 <= $3 RETURNING true`
 	var room bool
 	err := q.QueryRow(ctx, raise, tenant, n, f.maxJobs).Scan(&room)
 	if err == nil || !errors.Is(err, pgx.ErrNoRows) {
@@ -87,10 +87,10 @@ func countIn(ctx context.Context, q querier, tenant int32, n int, f facts) error
 // jobs of all who held it before are seen.
 func countAnew(ctx context.Context, q querier, tenant int32) (have int, err error) {
 	var b pgx.Batch
-	b.Queue(makeUsage, []int32{tenant})
-	b.Queue(lockUsage, []int32{tenant})
+	b.Queue(`INSERT INTO punctual.tenant_jobs (tenant) VALUES ($1) ON CONFLICT DO NOTHING`, tenant)
+	b.Queue(`SELECT FROM punctual.tenant_jobs WHERE tenant = $1 FOR NO KEY UPDATE`, tenant)
 	b.Queue(`
-		UPDATE punctual.tenant_usage SET jobs = (
+		UPDATE punctual.tenant_jobs SET jobs = (
 		    SELECT count(*) FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
 		    WHERE j.tenant = $1 AND j.state IN ('active', 'paused') AND `+jobState+` <> 'completed')
 		WHERE tenant = $1 RETURNING jobs`, tenant).QueryRow(func(row pgx.Row) error { return row.Scan(&have) })
