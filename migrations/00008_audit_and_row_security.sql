@@ -34,7 +34,7 @@ COMMENT ON COLUMN punctual.audit_log.id          IS 'UUIDv7 of at: ids are in th
 COMMENT ON COLUMN punctual.audit_log.job_id      IS 'The job it is about, also of a change to one of its runs or dead letters; null: no single job.';
 COMMENT ON COLUMN punctual.audit_log.resource_id IS 'What was changed, of the kind that the action names before its dot; null where that has no such id.';
 COMMENT ON COLUMN punctual.audit_log.at          IS 'When, by the database''s clock. Of a change to a job: the valid_from of the version that it made.';
-COMMENT ON COLUMN punctual.audit_log.tenant      IS 'Whose it is: tenants.id; 0: the whole deployment''s.';
+COMMENT ON COLUMN punctual.audit_log.tenant      IS 'Whose it is: tenants.id; -1: the whole deployment''s.';
 COMMENT ON COLUMN punctual.audit_log.action      IS 'What was done: the kind of resource, a dot, a verb.';
 COMMENT ON COLUMN punctual.audit_log.actor_kind  IS 'What the actor proved who it is with: key, token, command; anybody: authentication was off; system: Punctual itself.';
 COMMENT ON COLUMN punctual.audit_log.actor       IS 'Who: a key''s id, a token''s subject, a login; null where nobody is known.';
