@@ -92,7 +92,7 @@ FROM punctual.audit_log a
 LEFT JOIN punctual.tenants t ON t.id = a.tenant
 LEFT JOIN punctual.api_keys k ON a.actor_kind = 'key' AND k.id::text = a.actor;
 COMMENT ON VIEW punctual.audit IS 'Who changed what, when, and what it was before and after. Narrow it by at, job_id or name.';
-COMMENT ON COLUMN punctual.audit.at          IS 'When.';
+COMMENT ON COLUMN punctual.audit.at          IS 'When it was done.';
 COMMENT ON COLUMN punctual.audit.tenant      IS 'Name of the tenant.';
 COMMENT ON COLUMN punctual.audit.actor_kind  IS 'key, token, command; anybody: authentication was off; system: Punctual itself.';
 COMMENT ON COLUMN punctual.audit.actor       IS 'Name of the key, subject of the token, login.';

@@ -167,7 +167,7 @@ func TestOnlyTheProxyOfTheFlagIsUsed(t *testing.T) {
 		for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"} {
 			env = append(env, name+"="+proxy.URL)
 		}
-		r, err := proc.Start(ctx, binary(t), env, append([]string{"serve", "--log-format=json", "--log-level=debug", "--listen=127.0.0.1:0"}, flags...))
+		r, err := proc.Start(ctx, binary(t), env, append([]string{"serve", "--log-format=json", "--log-level=debug", "--listen=127.0.0.1:0", "--auth=none"}, flags...))
 		if err != nil {
 			t.Fatal(err)
 		}
