@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -119,6 +120,7 @@ func Run(ctx context.Context, c Config) error {
 	go func() { served <- server.Serve(bounded(listener, mostConnections, c.Log)) }()
 	address := "http://" + listener.Addr().String()
 	c.Log.Info("API ready", "url", address)
+	debug.FreeOSMemory() // describing the API takes several times what it leaves, and an idle replica would keep that
 	if c.Ready != nil {
 		c.Ready(address)
 	}
