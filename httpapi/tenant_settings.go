@@ -1,0 +1,107 @@
+package httpapi
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"time"
+
+	"punctual/scheduler"
+	"punctual/store"
+)
+
+// TenantSettings is what operators decide about a tenant.
+type TenantSettings struct {
+	Weight               *int               `json:"weight,omitempty" minimum:"1" maximum:"1000" doc:"Its share of the worker slots while several tenants wait for them: with twice the weight of another, twice as many. Absent: 1." example:"1"`
+	MaxJobs              *int               `json:"max_jobs,omitempty" minimum:"1" maximum:"2147483647" doc:"How many active and paused jobs it may have." example:"10000"`
+	MaxConcurrentRuns    *int               `json:"max_concurrent_runs,omitempty" minimum:"1" maximum:"2147483647" doc:"How many of its runs all replicas together may be sending at once; others wait." example:"100"`
+	MaxRunsPerSecond     *int               `json:"max_runs_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"How many of its attempts all replicas together may start in a second; others wait." example:"50"`
+	MaxRequestsPerSecond *int               `json:"max_requests_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"How many API requests all replicas together answer it in a second; others get 429." example:"200"`
+	MinInterval          scheduler.Duration `json:"min_interval,omitzero" doc:"Shortest time between two slots of one of its jobs." example:"1m"`
+	AllowedTargets       []string           `json:"allowed_targets,omitempty" maxItems:"100" doc:"Networks that its jobs may call although they are not public, beside those that the deployment allows everybody." example:"[\"10.20.0.0/16\"]"`
+}
+
+const (
+	largestWeight  = 1000
+	mostNetworks   = 100
+	longestMinimum = 366 * 24 * time.Hour
+)
+
+func (t TenantSettings) validate() []FieldError {
+	var errors []FieldError
+	for _, limit := range []struct {
+		name  string
+		value *int
+		most  int
+	}{
+		{"weight", t.Weight, largestWeight},
+		{"max_jobs", t.MaxJobs, math.MaxInt32},
+		{"max_concurrent_runs", t.MaxConcurrentRuns, math.MaxInt32},
+		{"max_runs_per_second", t.MaxRunsPerSecond, math.MaxInt32},
+		{"max_requests_per_second", t.MaxRequestsPerSecond, math.MaxInt32},
+	} {
+		if limit.value != nil && (*limit.value < 1 || *limit.value > limit.most) {
+			errors = append(errors, FieldError{"body." + limit.name, fmt.Sprintf("%d is outside 1 to %d", *limit.value, limit.most)})
+		}
+	}
+	if !t.MinInterval.IsZero() {
+		errors = append(errors, span("body.min_interval", t.MinInterval, time.Second, longestMinimum)...)
+	}
+	if len(t.AllowedTargets) > mostNetworks {
+		errors = append(errors, FieldError{"body.allowed_targets", fmt.Sprintf("%d networks; at most %d", len(t.AllowedTargets), mostNetworks)})
+	}
+	for i, network := range t.AllowedTargets {
+		if problem := badNetwork(network); problem != "" {
+			errors = append(errors, FieldError{fmt.Sprintf("body.allowed_targets[%d]", i), problem})
+		}
+	}
+	return errors
+}
+
+// badNetwork returns what is wrong with a network in CIDR notation.
+func badNetwork(text string) string {
+	prefix, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%q is not a network; write one such as 10.20.0.0/16 or fd00::/8", clip(text))
+	case prefix != prefix.Masked():
+		return fmt.Sprintf("%s has bits behind its length; did you mean %s?", prefix, prefix.Masked())
+	case prefix.Addr().Is4In6():
+		return fmt.Sprintf("%s is a network of IPv4 in the notation of IPv6; write it as one of IPv4", prefix)
+	}
+	return ""
+}
+
+// settings returns them as the store has them; they are valid.
+func (t TenantSettings) settings() store.TenantSettings {
+	settings := store.TenantSettings{
+		Weight: 1, MaxJobs: t.MaxJobs, MaxConcurrentRuns: t.MaxConcurrentRuns,
+		MaxRunsPerSecond: t.MaxRunsPerSecond, MaxRequestsPerSecond: t.MaxRequestsPerSecond,
+	}
+	if t.Weight != nil {
+		settings.Weight = *t.Weight
+	}
+	if !t.MinInterval.IsZero() {
+		interval := t.MinInterval.Value()
+		settings.MinInterval = &interval
+	}
+	for _, network := range t.AllowedTargets {
+		settings.AllowedTargets = append(settings.AllowedTargets, netip.MustParsePrefix(network))
+	}
+	return settings
+}
+
+// settingsOf is what makes a tenant of those settings.
+func settingsOf(t store.TenantSettings) TenantSettings {
+	settings := TenantSettings{
+		Weight: &t.Weight, MaxJobs: t.MaxJobs, MaxConcurrentRuns: t.MaxConcurrentRuns,
+		MaxRunsPerSecond: t.MaxRunsPerSecond, MaxRequestsPerSecond: t.MaxRequestsPerSecond,
+	}
+	if t.MinInterval != nil {
+		settings.MinInterval = scheduler.DurationOf(*t.MinInterval)
+	}
+	for _, network := range t.AllowedTargets {
+		settings.AllowedTargets = append(settings.AllowedTargets, network.String())
+	}
+	return settings
+}
