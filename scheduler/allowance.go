@@ -1,7 +1,9 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 )
@@ -15,7 +17,9 @@ const (
 	tellEvery = time.Second
 	// paceOfHeld is how many runs of a held-back tenant a claim would take, which now may start one at a time.
 	paceOfHeld = BatchSize / 2
-	// drawTimeout bounds a draw, which takes a millisecond.
+	// mostWishes bounds a draw: its rows are locked for a millisecond, and for 20 where so many tenants are short of something.
+	mostWishes = 500
+	// drawTimeout bounds a draw and the wait for those of other replicas.
 	drawTimeout = 3 * time.Second
 )
 
@@ -48,11 +52,27 @@ func (s *Scheduler) draw(ctx context.Context) error {
 // settle gives back what was not used since the last heartbeat, and hears what others want. A draw under way is
 // not waited for: it does that as well, but for the idle slots.
 func (s *Scheduler) settle(ctx context.Context, draining bool) error {
+	for some := range slices.Chunk(s.limits.all(), mostWishes) {
+		if err := s.settleSome(ctx, draining, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Scheduler) settleSome(ctx context.Context, draining bool, tenants []int32) error {
 	if !s.limits.drawing.TryLock() {
 		return nil
 	}
 	defer s.limits.drawing.Unlock()
-	return s.ask(ctx, s.limits.idle(draining))
+	return s.ask(ctx, s.limits.idle(draining, tenants))
+}
+
+// all returns the tenants with limits, sorted.
+func (l *limits) all() []int32 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.tenants))
 }
 
 func (s *Scheduler) ask(ctx context.Context, wishes []Wish) error {
@@ -69,7 +89,8 @@ func (s *Scheduler) ask(ctx context.Context, wishes []Wish) error {
 	return nil
 }
 
-// short returns the wishes of tenants that are short of something, or have something that others may have.
+// short returns the wishes of tenants that are short of something, or have something that others may have: of any of them
+// when there are many. The others' come with the next tick.
 func (l *limits) short() (wishes []Wish) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,16 +117,23 @@ func (l *limits) short() (wishes []Wish) {
 			}
 			wishes = append(wishes, t.wish(w, busy, now))
 		}
+		if len(wishes) == mostWishes {
+			break
+		}
 	}
 	return inTenantOrder(wishes)
 }
 
-// idle returns the wishes of tenants that have anything, at a heartbeat.
-func (l *limits) idle(draining bool) (wishes []Wish) {
+// idle returns the wishes of those of the tenants that have anything, at a heartbeat.
+func (l *limits) idle(draining bool, tenants []int32) (wishes []Wish) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	for _, t := range l.tenants {
+	for _, id := range tenants {
+		t := l.tenants[id]
+		if t == nil {
+			continue
+		}
 		busy := l.busy(t)
 		if t.peak == 0 {
 			t.pace = 0
@@ -127,12 +155,14 @@ func (l *limits) bounded(t *limited, slots int) int {
 	return min(slots, t.Concurrent, l.slots.all()+2*BatchSize)
 }
 
-// wish completes a wish. What it gives up is not used from now on, whatever becomes of the answer.
+// wish completes a wish. What it gives up is not used from now on, and what it asks for may be put down, whatever becomes
+// of the answer.
 func (t *limited) wish(w Wish, busy int, now time.Time) Wish {
 	w.Tenant = t.Tenant
 	w.Slots = max(w.Slots, 0)
 	t.slots = min(t.slots, w.Slots)
 	w.Keep = max(busy, t.slots)
+	t.noted = max(t.noted, w.Slots, w.Keep)
 	if t.held() && t.by != "" {
 		w.HeldBy, w.Held = t.by, now.Sub(t.since)
 		t.told = now
@@ -140,14 +170,14 @@ func (t *limited) wish(w Wish, busy int, now time.Time) Wish {
 	return w
 }
 
-// take takes the answers.
+// take takes the answers to wishes, which are sorted.
 func (l *limits) take(wishes []Wish, allowances []Allowance) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, a := range allowances {
 		t := l.tenants[a.Tenant]
-		i := slices.IndexFunc(wishes, func(w Wish) bool { return w.Tenant == a.Tenant })
-		if t == nil || i < 0 {
+		i, asked := slices.BinarySearchFunc(wishes, a.Tenant, func(w Wish, tenant int32) int { return cmp.Compare(w.Tenant, tenant) })
+		if t == nil || !asked {
 			continue
 		}
 		a.Name = t.Name
@@ -198,6 +228,6 @@ func (l *limits) drawIn(longest time.Duration) time.Duration {
 
 // inTenantOrder is the order in which rows are locked.
 func inTenantOrder(wishes []Wish) []Wish {
-	slices.SortFunc(wishes, func(a, b Wish) int { return int(a.Tenant) - int(b.Tenant) })
+	slices.SortFunc(wishes, func(a, b Wish) int { return cmp.Compare(a.Tenant, b.Tenant) })
 	return wishes
 }

@@ -22,13 +22,19 @@ type transmission struct {
 	carried string   // what the token was
 }
 
+// errExpired is an attempt that expired while its secrets were read: a token endpoint may take seconds.
+var errExpired = errors.New("expired before the secrets were read")
+
 // transmit adds to an attempt's request what proves who sends it, and sends it. Without that nothing is sent: the
-// result has reason auth. An error means that the database could not be asked; then too nothing was sent.
+// result has reason auth. An error means that the database could not be asked, or is errExpired; then too nothing was sent.
 func (s *Scheduler) transmit(ctx context.Context, a Assignment, r delivery.Request, now time.Time) (delivery.Result, error) {
 	t := transmission{Request: r, client: s.config.Client}
 	began := time.Now()
 	err := s.authorize(ctx, &t, a, now)
 	t.Timeout -= time.Since(began)
+	if err == nil && a.expired(now.Add(time.Since(began))) {
+		return delivery.Result{}, errExpired
+	}
 	if err == nil && t.Timeout <= 0 {
 		err = authErrorf("reading the secrets took as long as the timeout")
 	}

@@ -140,6 +140,23 @@ func TestAttemptsWaitWhileSecretsCannotBeRead(t *testing.T) {
 	}
 }
 
+func TestAnAttemptThatExpiresWhileItsSecretsAreReadIsNotSent(t *testing.T) {
+	t.Parallel()
+	s, _ := sender(t, map[string]Secret{"token": secretOf("s3cr3t")})
+	var sent atomic.Int32
+	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { sent.Add(1) }))
+	defer target.Close()
+	a := with(t, target.URL, `"auth":{"type":"bearer","secret":"token"}},"expires_after":"1m","retry":{"max_attempts":1`)
+	a.Trigger, a.DueAt = TriggerSchedule, time.Now()
+	last := a.DueAt.Add(time.Minute) // when it was looked at
+	if result, err := s.transmit(t.Context(), a, a.request(""), last); !errors.Is(err, errExpired) || sent.Load() > 0 {
+		t.Errorf("result %+v, error %v, sent %d times", result, err, sent.Load())
+	}
+	if result, err := s.transmit(t.Context(), a, a.request(""), last.Add(-30*time.Second)); err != nil || sent.Load() != 1 {
+		t.Errorf("in time: result %+v, error %v, sent %d times", result, err, sent.Load())
+	}
+}
+
 func TestOnlyLiveKeysSign(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)

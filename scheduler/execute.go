@@ -58,7 +58,11 @@ func (s *Scheduler) execute(a Assignment) Outcome {
 	defer done()
 	sent := time.Now()
 	result, err := s.transmit(ctx, a, request, started)
-	if err != nil {
+	switch {
+	case errors.Is(err, errExpired):
+		permit.Done(breaker.Unknown, "")
+		return Outcome{Assignment: a, Verdict: Expire, FinishedAt: started.Add(time.Since(sent)), Reason: ReasonExpired}
+	case err != nil:
 		permit.Done(breaker.Unknown, "")
 		s.log.Warn("secrets cannot be read; the run waits", "run", a.RunID, "error", err)
 		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: started, RetryIn: secretsRetry, Error: "the secrets cannot be read from the database at the moment"}

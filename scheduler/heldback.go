@@ -156,9 +156,12 @@ func (w *waiters) waits(tenant int32) bool {
 	return slices.ContainsFunc(w.contenders, func(c Contender) bool { return c.Tenant == tenant })
 }
 
-// others reports whether tenants wait that are not held back.
+// others reports whether tenants wait that are not held back, who are sorted.
 func (w *waiters) others(held []int32) bool {
-	return slices.ContainsFunc(w.contenders, func(c Contender) bool { return !slices.Contains(held, c.Tenant) })
+	return slices.ContainsFunc(w.contenders, func(c Contender) bool {
+		_, is := slices.BinarySearch(held, c.Tenant)
+		return !is
+	})
 }
 
 // shareAround shares out the quotas among the tenants that wait, each at most what it may start.

@@ -83,8 +83,12 @@ func newLimits(slots *workerSlots) *limits {
 func (l *limits) set(now []TenantLimits) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	named := make(map[int32]bool, len(now))
+	for _, n := range now {
+		named[n.Tenant] = true
+	}
 	for id, t := range l.tenants {
-		if slices.ContainsFunc(now, func(n TenantLimits) bool { return n.Tenant == id }) {
+		if named[id] {
 			continue
 		}
 		t.Concurrent, t.PerSecond, t.waits = 0, 0, [kinds]bool{}
@@ -187,14 +191,17 @@ func (l *limits) holdBack(tenant int32, k kind, waits bool) {
 
 // saw takes who was found waiting for a kind of claim: those of the held-back tenants that were not wait for it no more.
 func (l *limits) saw(k kind, waiting []Contender) {
+	listed := make(map[int32]bool, len(waiting))
+	for _, c := range waiting {
+		listed[c.Tenant] = true
+	}
 	l.mu.Lock()
 	var waits, not []int32
 	for id, t := range l.tenants {
-		listed := slices.ContainsFunc(waiting, func(c Contender) bool { return c.Tenant == id })
 		switch {
-		case listed && (t.held() || l.room(t) == 0):
+		case listed[id] && (t.held() || l.room(t) == 0):
 			waits = append(waits, id)
-		case !listed && t.waits[k]:
+		case !listed[id] && t.waits[k]:
 			not = append(not, id)
 		}
 	}

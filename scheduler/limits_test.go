@@ -165,3 +165,30 @@ func TestShareAround(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+func TestDrawsThatFailHoldUpNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		noisy, modest := tenants(t)
+		store.limits = []TenantLimits{{Tenant: 1, Concurrent: 2}}
+		store.add(100, noisy, -2*time.Second)
+		store.drawing = func() error { return errAway } // somebody has locked the tenant's row, say
+		start(t, store, newGatedDials(t, false).client, 20)
+		time.Sleep(5 * time.Second)
+		store.add(5, modest, 0)
+		time.Sleep(5 * time.Second)
+		if n := store.ended(); n != 5 {
+			t.Errorf("%d runs, want the other tenant's 5", n)
+		}
+		store.set(func() {
+			if store.draws > 30 {
+				t.Errorf("%d draws in 10 s", store.draws)
+			}
+			store.drawing = nil
+		})
+		time.Sleep(time.Minute)
+		if n := store.ended(); n != 105 {
+			t.Errorf("%d runs in the end, want 105", n)
+		}
+	})
+}

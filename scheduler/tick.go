@@ -37,6 +37,7 @@ type ticker struct {
 	s         *Scheduler
 	upcoming  Upcoming
 	lookAt    time.Time     // when to look at the latest
+	drawAt    time.Time     // not to draw before, as the last draw failed
 	olderAt   time.Time     // when to look for backlog again
 	pause     time.Duration // grows while claims find nothing they can have
 	wantsLook bool
@@ -79,9 +80,7 @@ func (t *ticker) run(ctx context.Context) {
 
 // tick looks and claims once. It returns how long to sleep, and what ends the sleep early.
 func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan struct{}, err error) {
-	if err := t.s.draw(ctx); err != nil {
-		return 0, nil, err
-	}
+	t.draw(ctx)
 	if held := t.s.limits.heldBack(); len(held) > 0 {
 		return t.tickAround(ctx, held)
 	}
@@ -136,6 +135,17 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 	// What is due is locked by others, or waits for slots of its queue: no use in asking at full speed.
 	t.pause = min(max(2*t.pause, shortestPause), longestPause)
 	return t.pause, t.s.slots.released, nil
+}
+
+// draw draws on the limits of tenants that are short of something. Should it fail they are held back, and nobody else is.
+func (t *ticker) draw(ctx context.Context) {
+	if time.Now().Before(t.drawAt) {
+		return
+	}
+	if err := t.s.draw(ctx); err != nil && ctx.Err() == nil {
+		t.s.log.Warn("tenants with limits could not be given what they are short of; a second later it is tried again", "error", err)
+		t.drawAt = time.Now().Add(longestSleep)
+	}
 }
 
 // claimed adds up the claims of one tick.

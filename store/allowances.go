@@ -107,7 +107,8 @@ SELECT c.tenant, coalesce(c.most, 0), coalesce(c.rate, 0), c.gets::int, c.noted:
        CASE WHEN c.rate IS NULL THEN interval '0' ELSE greatest(0, 1 - (c.cells - c.starts_now)) / c.rate * interval '1 s' END
 FROM counted c`
 
-// Draw implements scheduler.Store. It is one round trip, and a transaction as such.
+// Draw implements scheduler.Store. It is one round trip, and a transaction as such. The plan of so long a statement would be
+// compiled from a few hundred tenants on, which takes 0.7 s: see byIndex.
 func (s *Store) Draw(ctx context.Context, replica uuid.UUID, wishes []scheduler.Wish) ([]scheduler.Allowance, error) {
 	var tenants, keep, slots, starts []int32
 	var heldBy []string
@@ -119,6 +120,7 @@ func (s *Store) Draw(ctx context.Context, replica uuid.UUID, wishes []scheduler.
 	}
 	var allowances []scheduler.Allowance
 	var b pgx.Batch
+	b.Queue(byIndex)
 	b.Queue(makeUsage, tenants)
 	b.Queue(lockUsage, tenants)
 	b.Queue(dropLost, tenants, replica)

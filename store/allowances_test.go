@@ -247,3 +247,16 @@ func TestOthersWorkIsNotSearchedForAmongThatOfTenantsHeldBack(t *testing.T) {
 		t.Errorf("%+v, error %v", next, err)
 	}
 }
+
+// With a thousand tenants the statement is dear enough for the database to compile it, which would take most of a second
+// each time, with the tenants' rows locked.
+func TestADrawIsNotCompiled(t *testing.T) {
+	c := newClaimer(t)
+	c.limit("max_concurrent_runs", 7)
+	c.exec(`CREATE FUNCTION punctual.refuse_compiling() RETURNS trigger LANGUAGE plpgsql AS
+		$$ BEGIN IF current_setting('jit')::boolean THEN RAISE EXCEPTION 'with jit'; END IF; RETURN NEW; END $$`)
+	c.exec(`CREATE TRIGGER refuse_compiling BEFORE INSERT ON punctual.allowances FOR EACH ROW EXECUTE FUNCTION punctual.refuse_compiling()`)
+	if got := c.drawer().draws(0, 100, 0); got.Slots != 7 {
+		t.Errorf("drawn: %+v", got)
+	}
+}

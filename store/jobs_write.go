@@ -229,6 +229,9 @@ func (s *Store) rewrite(ctx context.Context, u *unit, h *held, job NewJob, f fac
 	}
 	h.enter(h.stateFor(paused), now)
 	if state == JobCompleted && h.State != JobCompleted {
+		if err := keepTenant(ctx, u, h.tenant); err != nil {
+			return false, err
+		}
 		if err := countIn(ctx, u, h.tenant, 1, f); err != nil {
 			return false, err
 		}

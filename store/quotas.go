@@ -89,11 +89,7 @@ func countAnew(ctx context.Context, q querier, tenant int32) (have int, err erro
 	var b pgx.Batch
 	b.Queue(`INSERT INTO punctual.tenant_jobs (tenant) VALUES ($1) ON CONFLICT DO NOTHING`, tenant)
 	b.Queue(`SELECT FROM punctual.tenant_jobs WHERE tenant = $1 FOR NO KEY UPDATE`, tenant)
-	b.Queue(`
-		UPDATE punctual.tenant_jobs SET jobs = (
-		    SELECT count(*) FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
-		    WHERE j.tenant = $1 AND j.state IN ('active', 'paused') AND `+jobState+` <> 'completed')
-		WHERE tenant = $1 RETURNING jobs`, tenant).QueryRow(func(row pgx.Row) error { return row.Scan(&have) })
+	b.Queue(`UPDATE punctual.tenant_jobs SET jobs = (`+liveJobs+`) WHERE tenant = $1 RETURNING jobs`, tenant).QueryRow(func(row pgx.Row) error { return row.Scan(&have) })
 	return have, wrapped("counting jobs", q.SendBatch(ctx, &b).Close())
 }
 

@@ -63,6 +63,7 @@ func (c crud) furnish() {
 	c.exec(`INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by) VALUES (gen_random_uuid(), $1, 'theirs', 'punctual_theirs', sha256('theirs'), 'admin', 'test')`, c.tenant)
 	c.exec(`INSERT INTO punctual.request_rates (tenant, spent_until, granted) VALUES ($1, now(), 1)`, c.tenant)
 	c.exec(`INSERT INTO punctual.tenant_usage (tenant) VALUES ($1)`, c.tenant)
+	c.exec(`INSERT INTO punctual.tenant_jobs (tenant) VALUES ($1)`, c.tenant)
 	c.exec(`INSERT INTO punctual.allowances (tenant, replica, slots) VALUES ($1, gen_random_uuid(), 1)`, c.tenant)
 	c.exec(`INSERT INTO punctual.data_keys (id, sealed) VALUES (1, 'sealed')`)
 	c.exec(`INSERT INTO punctual.secrets (id, tenant, name, data_key, ciphertext) VALUES (gen_random_uuid(), $1, 'theirs', 1, 'theirs')`, c.tenant)

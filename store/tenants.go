@@ -208,6 +208,16 @@ func (s *Store) DeleteTenant(ctx context.Context, name string) error {
 	})
 }
 
+// keepTenant keeps a tenant from being deleted until the transaction ends; ErrNotFound when it is deleted already, while its
+// keys work for a moment yet.
+func keepTenant(ctx context.Context, u *unit, id int32) error {
+	err := u.QueryRow(ctx, `SELECT id FROM punctual.tenants WHERE id = $1 AND deleted_at IS NULL FOR KEY SHARE`, id).Scan(&id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("tenant %d: %w", id, ErrNotFound)
+	}
+	return wrapped("looking for the tenant", err)
+}
+
 func deleteTenant(ctx context.Context, u *unit, id int32) error {
 	var b pgx.Batch
 	b.Queue(`UPDATE punctual.tenants SET deleted_at = now(), updated_at = now() WHERE id = $1`, id)

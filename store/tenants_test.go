@@ -70,6 +70,26 @@ func TestJobsAndTheDeletionOfTheirTenantRace(t *testing.T) {
 	}
 }
 
+// A key that a replica knows works for a moment after its tenant was deleted.
+func TestACompletedJobOfADeletedTenantStaysSo(t *testing.T) {
+	c := newCRUD(t)
+	made, err := c.CreateTenant(t.Context(), "alpha", TenantSettings{Weight: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, err := c.CreateJob(t.Context(), made.ID, NewJob{Definition: definition("n", at(time.Now().Add(time.Hour)))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.exec(`UPDATE punctual.schedules SET enabled = false, scheduled_for = NULL, next_run_at = NULL, completed_at = now() WHERE job_id = $1`, job.ID)
+	if err := c.DeleteTenant(t.Context(), "alpha"); err != nil {
+		t.Fatal(err)
+	}
+	if rec, _, err := c.PutJob(t.Context(), made.ID, "n", NewJob{Definition: definition("n")}, nil, false); !errors.Is(err, ErrNotFound) {
+		t.Errorf("state %q, error %v", rec.State, err)
+	}
+}
+
 func TestKeysAreFoundByTheirPrefixAndComparedWhole(t *testing.T) {
 	c := newCRUD(t)
 	ctx := WithActor(t.Context(), Actor{Kind: ActorCommand, Name: "alice"})
