@@ -164,6 +164,7 @@ func TestTokensOfTheIssuer(t *testing.T) {
 		"without a role":              {i.token(map[string]any{"punctual_role": nil}), CodeForbidden, "punctual_role"},
 		"of an unknown tenant":        {i.token(map[string]any{"punctual_tenant": "gamma"}), CodeForbidden, "punctual_tenant"},
 		"without a tenant":            {i.token(map[string]any{"punctual_tenant": nil}), CodeForbidden, "punctual_tenant"},
+		"of a tenant with NUL":        {i.token(map[string]any{"punctual_tenant": "alpha\x00"}), CodeForbidden, "punctual_tenant"},
 		"of a strange tenant":         {i.token(map[string]any{"punctual_tenant": []string{"alpha"}}), CodeForbidden, "punctual_tenant"},
 		"of a viewer":                 {i.token(map[string]any{"punctual_role": "viewer"}), CodeForbidden, "editor"},
 	} {
