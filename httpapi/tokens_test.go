@@ -155,6 +155,7 @@ func TestTokensOfTheIssuer(t *testing.T) {
 		"with a strange beginning":    {i.token(map[string]any{"nbf": "soon"}), CodeUnauthenticated, ""},
 		"for another":                 {i.token(map[string]any{"aud": "other"}), CodeUnauthenticated, ""},
 		"of another":                  {i.token(map[string]any{"iss": "https://other.example"}), CodeUnauthenticated, ""},
+		"of a subject with NUL":       {i.token(map[string]any{"sub": "mallory\x00"}), CodeUnauthenticated, ""},
 		"signed by a stranger":        {sign(t, jose.ES256, stranger, "k1", i.claims(nil)), CodeUnauthenticated, ""},
 		"signed by an unknown key":    {sign(t, jose.ES256, stranger, "k9", i.claims(nil)), CodeUnauthenticated, ""},
 		"signed with a shared secret": {sign(t, jose.HS256, make([]byte, 32), "k1", i.claims(nil)), CodeUnauthenticated, ""},
