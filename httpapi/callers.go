@@ -126,8 +126,12 @@ func (s *server) byToken(ctx context.Context, token string, c *caller) error {
 	if c.role, known = greatest(claims.roles); !known {
 		return newProblem(CodeForbidden, fmt.Sprintf("The claim %s of the token names none of the roles %s.", s.OIDC.RoleClaim, roleNames()))
 	}
-	c.home, err = s.tenants.find(ctx, claims.tenant)
-	if claims.tenant == "" || errors.Is(err, store.ErrNotFound) {
+	if !nameForm.MatchString(claims.tenant) { // such as one that holds NUL, which the database does not read
+		err = store.ErrNotFound
+	} else {
+		c.home, err = s.tenants.find(ctx, claims.tenant)
+	}
+	if errors.Is(err, store.ErrNotFound) {
 		return newProblem(CodeForbidden, fmt.Sprintf("The claim %s of the token names no tenant that there is.", s.OIDC.TenantClaim))
 	}
 	return err

@@ -155,6 +155,7 @@ func TestTokensOfTheIssuer(t *testing.T) {
 		"with a strange beginning":    {i.token(map[string]any{"nbf": "soon"}), CodeUnauthenticated, ""},
 		"for another":                 {i.token(map[string]any{"aud": "other"}), CodeUnauthenticated, ""},
 		"of another":                  {i.token(map[string]any{"iss": "https://other.example"}), CodeUnauthenticated, ""},
+		"of a subject with NUL":       {i.token(map[string]any{"sub": "mallory\x00"}), CodeUnauthenticated, ""},
 		"signed by a stranger":        {sign(t, jose.ES256, stranger, "k1", i.claims(nil)), CodeUnauthenticated, ""},
 		"signed by an unknown key":    {sign(t, jose.ES256, stranger, "k9", i.claims(nil)), CodeUnauthenticated, ""},
 		"signed with a shared secret": {sign(t, jose.HS256, make([]byte, 32), "k1", i.claims(nil)), CodeUnauthenticated, ""},
@@ -164,6 +165,7 @@ func TestTokensOfTheIssuer(t *testing.T) {
 		"without a role":              {i.token(map[string]any{"punctual_role": nil}), CodeForbidden, "punctual_role"},
 		"of an unknown tenant":        {i.token(map[string]any{"punctual_tenant": "gamma"}), CodeForbidden, "punctual_tenant"},
 		"without a tenant":            {i.token(map[string]any{"punctual_tenant": nil}), CodeForbidden, "punctual_tenant"},
+		"of a tenant with NUL":        {i.token(map[string]any{"punctual_tenant": "alpha\x00"}), CodeForbidden, "punctual_tenant"},
 		"of a strange tenant":         {i.token(map[string]any{"punctual_tenant": []string{"alpha"}}), CodeForbidden, "punctual_tenant"},
 		"of a viewer":                 {i.token(map[string]any{"punctual_role": "viewer"}), CodeForbidden, "editor"},
 	} {

@@ -344,6 +344,24 @@ func TestWhatWasSentIsScrubbed(t *testing.T) {
 	}
 }
 
+func TestSecretsWithinOthersAreScrubbedWhole(t *testing.T) {
+	t.Parallel()
+	for _, secrets := range [][]string{{"key", "key/of+all"}, {"key/of+all", "key"}} {
+		for body, want := range map[string]string{
+			"key key/of+all key": "*** *** ***",
+			`"key\/of+all"`:      `"***"`, // as PHP writes JSON
+			"key%2Fof%2Ball":     "***",
+			"cut off: key/of":    "cut off: ***",
+		} {
+			r := delivery.Result{Body: []byte(body), Error: body, Truncated: true}
+			scrub(&r, secrets)
+			if string(r.Body) != want {
+				t.Errorf("%q, without %q: %q", body, secrets, r.Body)
+			}
+		}
+	}
+}
+
 func TestSecretsOfDefinitionsAreNotWritten(t *testing.T) {
 	t.Parallel()
 	h := HiddenOf("s3cr3t")

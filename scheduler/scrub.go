@@ -1,8 +1,10 @@
 package scheduler
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/url"
+	"slices"
 	"strings"
 
 	"punctual/scheduler/delivery"
@@ -18,13 +20,11 @@ func scrub(r *delivery.Result, secrets []string) {
 		return
 	}
 	body := string(r.Body)
-	for _, secret := range secrets {
-		for _, form := range formsOf(secret) {
-			body = strings.ReplaceAll(body, form, Mask)
-			r.Error = strings.ReplaceAll(r.Error, form, Mask)
-			if r.Truncated {
-				body = scrubTail(body, form)
-			}
+	for _, form := range formsOf(secrets) {
+		body = strings.ReplaceAll(body, form, Mask)
+		r.Error = strings.ReplaceAll(r.Error, form, Mask)
+		if r.Truncated {
+			body = scrubTail(body, form)
 		}
 	}
 	if len(r.Body) > 0 {
@@ -32,16 +32,22 @@ func scrub(r *delivery.Result, secrets []string) {
 	}
 }
 
-// formsOf are the ways in which a secret may be written, none of them empty.
-func formsOf(secret string) []string {
-	if secret == "" {
-		return nil
+// formsOf are the ways in which secrets may be written, none of them empty: the longest first, as what is left of one
+// after a shorter one within it was taken out would not be found.
+func formsOf(secrets []string) []string {
+	var forms []string
+	for _, secret := range secrets {
+		if secret == "" {
+			continue
+		}
+		forms = append(forms, secret, url.QueryEscape(secret), url.PathEscape(secret))
+		if quoted, err := json.Marshal(secret); err == nil {
+			text := string(quoted[1 : len(quoted)-1])
+			forms = append(forms, text, strings.ReplaceAll(text, "/", `\/`)) // PHP's JSON has slashes escaped
+		}
 	}
-	forms := []string{secret}
-	if quoted, err := json.Marshal(secret); err == nil {
-		forms = append(forms, string(quoted[1:len(quoted)-1]))
-	}
-	return append(forms, url.QueryEscape(secret), url.PathEscape(secret))
+	slices.SortFunc(forms, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(a, b)) })
+	return slices.Compact(forms)
 }
 
 // scrubTail hides the beginning of a secret at the end of a body that was cut off there.
