@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -9,7 +10,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"punctual/httpapi/proc"
 	"punctual/store/storetest"
@@ -114,22 +114,20 @@ func TestANewMasterKeyIsBroughtInWhileReplicasRun(t *testing.T) {
 	if err := fleet[0].API.Create(t.Context(), jobs); err != nil {
 		t.Fatal(err)
 	}
-	await := func(more int32) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	callbacks := func(more int32) {
 		t.Helper()
 		want := good.Load() + more
-		for deadline := time.Now().Add(patience); good.Load() < want; time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%d good callbacks, want %d; %d bad", good.Load(), want, bad.Load())
-			}
-		}
+		await(ctx, t, fmt.Sprintf("%d good callbacks", want), func() bool { return good.Load() >= want })
 	}
-	await(20)
+	callbacks(20)
 	code, out := punctual(t, []string{"DATABASE_URL=" + dsn, withoutMaster}, "secrets", "rotate", "--master-key-file="+both, "--new-master-key-file="+keyFile(t, young))
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
 	says(t, out, "secrets rotated", "keys_dropped")
-	await(20)
+	callbacks(20)
 	// What is written now is encrypted with the new data key, which the replicas have not met before.
 	call("PUT", "/v1/secrets/other", map[string]any{"value": "x"})
 	for i := range fleet {
@@ -137,7 +135,7 @@ func TestANewMasterKeyIsBroughtInWhileReplicasRun(t *testing.T) {
 		stopReplica(t, fleet[i])
 		fleet[i] = next
 	}
-	await(20)
+	callbacks(20)
 	for _, r := range fleet {
 		stopReplica(t, r)
 	}

@@ -51,23 +51,23 @@ func resource(ctx context.Context) string {
 
 // resourceAt names what a path is about.
 func resourceAt(pattern string) string {
-	switch {
-	case strings.HasPrefix(pattern, "/v1/runs/"):
-		return "run"
-	case strings.HasPrefix(pattern, "/v1/dead-letters/{run}"):
-		return "dead letter"
-	case strings.HasPrefix(pattern, "/v1/operations"):
-		return "operation"
-	case strings.HasPrefix(pattern, "/v1/api-keys"):
-		return "API key"
-	case strings.HasPrefix(pattern, "/v1/tenant"):
-		return "tenant"
-	case strings.HasPrefix(pattern, "/v1/secrets"):
-		return "secret"
-	case strings.HasPrefix(pattern, "/v1/signing-secrets"):
-		return "signing secret"
+	for _, r := range resources {
+		if strings.HasPrefix(pattern, r.prefix) {
+			return r.name
+		}
 	}
 	return "job"
+}
+
+// resources are what paths are about besides jobs.
+var resources = []struct{ prefix, name string }{
+	{"/v1/runs/", "run"},
+	{"/v1/dead-letters/{run}", "dead letter"},
+	{"/v1/operations", "operation"},
+	{"/v1/api-keys", "API key"},
+	{"/v1/tenant", "tenant"},
+	{"/v1/secrets", "secret"},
+	{"/v1/signing-secrets", "signing secret"},
 }
 
 // levelOf returns how loud a failed request is: what a client causes by leaving is not the server's error.

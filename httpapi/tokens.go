@@ -42,7 +42,7 @@ type tokens struct {
 	verifier *oidc.IDTokenVerifier // nil: the issuer has not said yet where its keys are
 }
 
-// newTokens asks the issuer nothing: it may be away for now.
+// newTokens asks the issuer nothing: it may be away.
 func newTokens(c OIDC, log *slog.Logger) *tokens {
 	known, _ := lru.New[[sha256.Size]byte, knownClaims](mostKeys) // fails for sizes below 1 only
 	t := &tokens{OIDC: c, log: log, fetches: newFetches(), known: known}

@@ -13,14 +13,6 @@ import (
 // CreateJob writes a new job. ErrNameTaken when an active or paused job has its name; a completed one
 // does not keep it. A job whose last slot has passed already is completed from the start.
 func (s *Store) CreateJob(ctx context.Context, tenant int32, job NewJob) (JobRecord, error) {
-	if hasSecrets(job.Definition) && s.unit(ctx) == nil {
-		var rec JobRecord
-		err := s.join(ctx, tenant, func(ctx context.Context, _ *unit) (err error) {
-			rec, err = s.CreateJob(ctx, tenant, job)
-			return err
-		})
-		return rec, err
-	}
 	rec, taken, due, err := s.create(ctx, s.reader(ctx, tenant), tenant, job)
 	if err != nil {
 		return JobRecord{}, s.tookWrite(err)
@@ -43,7 +35,20 @@ func (s *Store) create(ctx context.Context, q querier, tenant int32, job NewJob)
 	if err != nil {
 		return rec, false, false, fmt.Errorf("reading queues: %w", err)
 	}
-	if u := s.unit(ctx); u != nil && hasSecrets(job.Definition) {
+	u, within := q.(*unit)
+	if !within && (f.maxJobs > 0 || hasSecrets(job.Definition)) { // then it takes several statements
+		err = s.join(ctx, tenant, func(ctx context.Context, u *unit) (err error) {
+			rec, taken, due, err = s.createOne(ctx, u, u, tenant, job, f)
+			return err
+		})
+		return rec, taken, due, err
+	}
+	return s.createOne(ctx, q, u, tenant, job, f)
+}
+
+// createOne is create once it is known what to go by; u is the transaction that q is, if it is one.
+func (s *Store) createOne(ctx context.Context, q querier, u *unit, tenant int32, job NewJob, f facts) (rec JobRecord, taken, due bool, err error) {
+	if hasSecrets(job.Definition) {
 		if f.secrets, err = s.readSecretFacts(ctx, u, tenant, job.Definition); err != nil {
 			return rec, false, false, err
 		}
@@ -52,15 +57,7 @@ func (s *Store) create(ctx context.Context, q querier, tenant int32, job NewJob)
 	if err != nil {
 		return rec, false, false, err
 	}
-	var left []*fresh
-	if _, in := q.(*unit); f.maxJobs > 0 && !in {
-		err = s.join(ctx, tenant, func(ctx context.Context, u *unit) (err error) { // what it counts and what it writes belong together
-			left, due, err = s.insert(ctx, u, tenant, []*fresh{n}, f)
-			return err
-		})
-	} else {
-		left, due, err = s.insert(ctx, q, tenant, []*fresh{n}, f)
-	}
+	left, due, err := s.insert(ctx, q, tenant, []*fresh{n}, f)
 	if err != nil || len(left) > 0 {
 		return rec, err == nil, false, err
 	}

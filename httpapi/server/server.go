@@ -26,6 +26,7 @@ import (
 	"punctual/migrations"
 	"punctual/scheduler"
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/guard"
 	"punctual/store"
 	"punctual/store/vault"
 )
@@ -95,22 +96,9 @@ func Run(ctx context.Context, c Config) error {
 
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), store.Collector{Store: db})
 	var draining atomic.Bool
-	api, err := httpapi.New(httpapi.Config{
-		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry, DefaultJitter: c.DefaultJitter, NoAuth: c.NoAuth, OIDC: c.OIDC, Guard: guardian,
-		OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL),
-		Ready: func(context.Context) error {
-			if draining.Load() {
-				return errors.New("draining: this replica is stopping")
-			}
-			return nil
-		},
-	})
+	handler, err := newAPI(c, db, registry, guardian, &draining)
 	if err != nil {
-		return fmt.Errorf("preparing the API: %w", err)
-	}
-	handler := api
-	if c.Wrap != nil {
-		handler = c.Wrap(api)
+		return err
 	}
 	if !c.NoAuth && c.OIDC.Issuer == "" {
 		warnOfNoKeys(ctx, db, c.Log)
@@ -147,16 +135,42 @@ func Run(ctx context.Context, c Config) error {
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = nil // it was asked to stop before it had started
 	}
-	shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), apiShutdown)
-	defer cancel()
-	_ = server.Shutdown(shutdown) // what is still open after that is cut off below
-	_ = server.Close()
+	shutDown(ctx, server)
 	select {
 	case apiErr := <-failed:
 		return errors.Join(err, apiErr)
 	default:
 		return err
 	}
+}
+
+// newAPI returns the handler of the API, which is not ready any more while the replica is draining.
+func newAPI(c Config, db *store.Store, registry *prometheus.Registry, guardian *guard.Guard, draining *atomic.Bool) (http.Handler, error) {
+	api, err := httpapi.New(httpapi.Config{
+		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry, DefaultJitter: c.DefaultJitter, NoAuth: c.NoAuth, OIDC: c.OIDC, Guard: guardian,
+		OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL),
+		Ready: func(context.Context) error {
+			if draining.Load() {
+				return errors.New("draining: this replica is stopping")
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("preparing the API: %w", err)
+	}
+	if c.Wrap != nil {
+		return c.Wrap(api), nil
+	}
+	return api, nil
+}
+
+// shutDown lets requests in flight finish for a while, and cuts off what is still open after that.
+func shutDown(ctx context.Context, server *http.Server) {
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), apiShutdown)
+	defer cancel()
+	_ = server.Shutdown(limited)
+	_ = server.Close()
 }
 
 // publicURL returns where targets are told to call back. Whoever listens on all addresses has to say under which of
