@@ -1,0 +1,108 @@
+package store
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+)
+
+// administered returns the entries of a tenant since the last call, as action, name, before and after; oldest first.
+// Whoever else's they are, the test fails.
+func (c crud) administered(tenant int32, since *uuid.UUID) string {
+	c.t.Helper()
+	c.tenant = tenant
+	var lines []string
+	for _, e := range c.entries(since) {
+		if e.Actor != "alice" {
+			c.t.Errorf("%s is %s %q", e.Action, e.ActorKind, e.Actor)
+		}
+		lines = append(lines, strings.Join(strings.Fields(string(e.Action)+" "+e.Name+" "+string(e.Before)+" -> "+string(e.After)), " "))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
+	c := newCRUD(t)
+	ctx := WithActor(t.Context(), Actor{Kind: ActorKey, Name: "alice", Address: netip.MustParseAddr("203.0.113.7")})
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	team, err := c.CreateTenant(ctx, "team", TenantSettings{Weight: 1})
+	must(err)
+	const limited = `"max_jobs":7,"max_concurrent_runs":null,"max_runs_per_second":null,"max_requests_per_second":null,"min_interval":null,"allowed_targets":[]}`
+	unlimited := strings.Replace(limited, "7", "null", 1)
+	edit := func() error {
+		_, err := c.EditTenant(ctx, "team", func(t TenantRecord) (TenantSettings, error) {
+			t.MaxJobs = new(7)
+			return t.TenantSettings, nil
+		})
+		return err
+	}
+	put := func(value string) error {
+		_, _, err := c.PutSecret(ctx, team.ID, "token", value, "of billing")
+		return err
+	}
+	sign := func() error { _, _, err := c.MakeSigningSecret(ctx, team.ID); return err }
+	unsign := func() error {
+		live, err := c.ListSigningSecrets(ctx, team.ID)
+		must(err)
+		return c.DeleteSigningSecret(ctx, team.ID, live[0].ID, 0)
+	}
+	var since uuid.UUID
+	var key, all string
+	var made KeyRecord
+	create := func() (err error) {
+		key, made, err = c.CreateKey(ctx, team.ID, NewKey{Name: "ci", Role: "editor"})
+		return err
+	}
+	const shown = `{"prefix":"PREFIX","role":"editor"}`
+	for _, k := range []struct {
+		name string
+		work func() error
+		want string
+	}{
+		{"a tenant", func() error { return nil }, `tenant.create team -> {"weight":1,` + unlimited},
+		{"a key", create, "api_key.create ci -> " + shown},
+		{"a limit", edit, `tenant.update team {"weight":1,` + unlimited + ` -> {"weight":1,` + limited},
+		{"the same limit again", edit, ""},
+		{"a revoked key", func() error { return c.RevokeKey(ctx, team.ID, made.ID) }, "api_key.revoke ci " + shown + " ->"},
+		{"a key revoked again", func() error { return c.RevokeKey(ctx, team.ID, made.ID) }, ""},
+		{"a secret", func() error { return put("planted-one") }, `secret.put token -> {"description":"of billing","version":1}`},
+		{"the same secret again", func() error { return put("planted-one") }, ""},
+		{"another value", func() error { return put("planted-two") }, `secret.put token {"description":"of billing","version":1} -> {"description":"of billing","version":2}`},
+		{"no secret", func() error { return c.DeleteSecret(ctx, team.ID, "token") }, "secret.delete token ->"},
+		{"a signing secret", sign, `signing_secret.create -> {"expires_at":null}`},
+		{"another", sign, `signing_secret.create -> {"expires_at":null}`},
+		{"one less", unsign, `signing_secret.delete {"expires_at":null} ->`},
+		{"no tenant", func() error { return c.DeleteTenant(ctx, "team") }, `tenant.delete team {"weight":1,` + limited + " ->"},
+	} {
+		must(k.work())
+		got := c.administered(team.ID, &since)
+		if want := strings.ReplaceAll(k.want, "PREFIX", made.Prefix); got != want {
+			t.Errorf("%s:\n%s\nwant\n%s", k.name, got, want)
+		}
+		all += got
+	}
+	for _, secret := range []string{"planted", key} {
+		if strings.Contains(all, secret) {
+			t.Errorf("the log holds %q", secret)
+		}
+	}
+}
+
+// What is the whole deployment's is of no tenant.
+func TestARotationHasAnEntry(t *testing.T) {
+	c := newCRUD(t)
+	ctx := WithActor(t.Context(), Actor{Kind: ActorCommand, Name: "alice"})
+	if _, err := c.RotateSecrets(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.audit WHERE action = 'secret.rotate' AND actor = 'alice' AND tenant IS NULL AND after ->> 'new_master_key' = 'false'`); n != 1 {
+		t.Errorf("%d entries", n)
+	}
+}
