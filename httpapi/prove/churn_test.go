@@ -12,9 +12,7 @@ const replicasSeen = `SELECT count(DISTINCT replica) FROM punctual.runs`
 // A stop that falls into a claim must not cost the run an attempt: a claim that was committed is sent or
 // given back, and never found lost by the others. Jobs with a single attempt would die unsent.
 func TestReplicasStoppedWhileTheyClaimLoseNoAttempt(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes ten seconds")
-	}
+	exhaustive(t, "takes ten seconds")
 	dsn, w := storetest.DSN(t), newWitness(t)
 	steady := serve(t, dsn)
 	h := herd{start: nextSecond(2 * time.Second), oneShots: 4000, within: 8 * time.Second}

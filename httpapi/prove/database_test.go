@@ -10,9 +10,7 @@ import (
 )
 
 func TestADatabaseCrashLosesNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a quarter of a minute")
-	}
+	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	server, w := storetest.NewServer(t, privatepg.Config{}), newWitness(t)
 	dsn := storetest.Database(t, server)

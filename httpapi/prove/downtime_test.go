@@ -17,9 +17,7 @@ import (
 // After six hours in which no replica ran, ten thousand jobs catch up as their policies say, at a pace that leaves
 // what is due now its place.
 func TestSixHoursOfDowntime(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	exhaustive(t, "takes half a minute")
 	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
 	const (

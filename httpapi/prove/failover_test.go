@@ -24,9 +24,7 @@ func failOver(t *testing.T, primary, standby *privatepg.Server) {
 }
 
 func TestASynchronousFailoverLosesNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a quarter of a minute")
-	}
+	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	primary, w := storetest.NewServer(t, privatepg.Config{}), newWitness(t)
 	dsn := storetest.Doomed(t, primary)
@@ -59,9 +57,7 @@ func TestASynchronousFailoverLosesNothing(t *testing.T) {
 }
 
 func TestAnAsynchronousFailoverRepeatsOnlySlotsInsideTheLag(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a quarter of a minute")
-	}
+	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	primary, w := storetest.NewServer(t, privatepg.Config{}), newWitness(t)
 	dsn := storetest.Doomed(t, primary)

@@ -36,9 +36,7 @@ func fatal(t testing.TB, dsn string, point failpoint.Point, nth int, how string)
 // A replica may die between any two steps. Every one of them is tried, early and when more is under way, not at
 // random: then another replica does what is left, and nothing is lost, doubled or stuck.
 func TestAKillAtAnyStepLosesNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes minutes")
-	}
+	exhaustive(t, "takes minutes")
 	t.Parallel()
 	var cases sync.WaitGroup
 	busy := make(chan struct{}, 9) // each case is mostly waiting for heartbeats to stand still
@@ -99,9 +97,7 @@ func killAt(t *testing.T, point failpoint.Point, nth int) {
 
 // A claimer that freezes inside its transaction keeps its locks until Postgres ends the transaction.
 func TestAReplicaFrozenInItsClaimHoldsNobodyUp(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a quarter of a minute")
-	}
+	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
 	scriptMix(w)

@@ -19,9 +19,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 		"tables": fillTables, "write-ahead log": fillWAL,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if testing.Short() {
-				t.Skip("takes a quarter of a minute")
-			}
+			exhaustive(t, "takes a quarter of a minute")
 			t.Parallel()
 			disk, w := storetest.NewDisk(t), newWitness(t)
 			server := storetest.NewServer(t, privatepg.Config{Env: disk.Env})

@@ -79,9 +79,7 @@ func busywork(t testing.TB, a *proc.API, url string, n int) (requests int) {
 }
 
 func TestThreeReplicasNeverSendMoreAtOnceThanATenantMay(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	exhaustive(t, "takes half a minute")
 	const most, n = 7, 300
 	dsn, w := storetest.DSN(t), newWitness(t)
 	conn := connect(t, dsn)
@@ -118,9 +116,7 @@ func TestThreeReplicasNeverSendMoreAtOnceThanATenantMay(t *testing.T) {
 }
 
 func TestThreeReplicasNeverStartMoreASecondThanATenantMay(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	exhaustive(t, "takes half a minute")
 	const perSecond, n = 15, 120 // less than a busy machine does without a limit
 	dsn, w := storetest.DSN(t), newWitness(t)
 	conn := connect(t, dsn)
@@ -148,9 +144,7 @@ func TestThreeReplicasNeverStartMoreASecondThanATenantMay(t *testing.T) {
 
 // What a tenant has beyond its limits waits, and nobody else does.
 func TestATenantThatIsHeldBackDelaysNobodyElse(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a quarter of a minute")
-	}
+	exhaustive(t, "takes a quarter of a minute")
 	dsn, w := storetest.DSN(t), newWitness(t)
 	conn := connect(t, dsn)
 	execute(t, conn, `INSERT INTO punctual.tenants (name, max_concurrent_runs) VALUES ('noisy', 2)`)

@@ -16,9 +16,7 @@ import (
 // Slots of a thousand jobs of every overlap policy are due at once, three times over, while eight clients trigger,
 // cancel and replay what they find: no deadlock, no double, no wedge.
 func TestAThousandSlotsAtOnceWhileEverybodyMeddles(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a quarter of a minute")
-	}
+	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
 	fleet := []*proc.Replica{serve(t, dsn), serve(t, dsn), serve(t, dsn)}

@@ -27,9 +27,7 @@ const nextRelease = `
 
 // Schema N serves binaries N-1 and N: a migration under load empties no load balancer and fails no claim.
 func TestAMigrationUnderLoadFailsNoClaim(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a quarter of a minute")
-	}
+	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
 	fleet := []*proc.Replica{serve(t, dsn), serve(t, dsn)}

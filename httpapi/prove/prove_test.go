@@ -19,6 +19,15 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// exhaustive begins a test that `make test` leaves out and `make prove` runs: one of the faults that take long. A test
+// that does not begin so runs in both.
+func exhaustive(t testing.TB, why string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs in `make prove` only: " + why)
+	}
+}
+
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
 // patience bounds what is waited for: long enough for a busy machine, under the race detector.

@@ -28,9 +28,6 @@ func hanging(t *testing.T, r *proc.Replica, w *Witness, jobs int) {
 }
 
 func TestAKilledReplicaIsTakenOver(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes as long as a heartbeat may stand still")
-	}
 	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
 	first := serve(t, dsn)
@@ -56,9 +53,6 @@ func TestAKilledReplicaIsTakenOver(t *testing.T) {
 }
 
 func TestAFrozenReplicaIsFencedOff(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes as long as a heartbeat may stand still")
-	}
 	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
 	first := serve(t, dsn)

@@ -14,9 +14,7 @@ import (
 )
 
 func TestTerminatedBackendsLoseNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a quarter of a minute")
-	}
+	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
 	fleet := []*proc.Replica{serve(t, dsn), serve(t, dsn)}
@@ -77,9 +75,7 @@ func configure(t testing.TB, server *privatepg.Server, setting string) {
 }
 
 func TestAReadOnlyDatabaseLosesNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a quarter of a minute")
-	}
+	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	server, w := storetest.NewServer(t, privatepg.Config{}), newWitness(t)
 	dsn := storetest.Database(t, server)

@@ -66,15 +66,16 @@ func nextSecond(d time.Duration) time.Time {
 }
 
 func TestThreeReplicasRunEachSlotExactlyOnce(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes more than a minute")
-	}
+	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
 	var fleet []*proc.Replica
 	for range 3 {
 		fleet = append(fleet, serve(t, dsn))
 	}
 	h := herd{start: nextSecond(4 * time.Second), oneShots: 5000, within: 10 * time.Second, cronJobs: 200, seconds: 60}
+	if testing.Short() {
+		h.oneShots, h.cronJobs, h.seconds = 1000, 50, 12
+	}
 	began := time.Now()
 	for i, batch := range slices.Collect(slices.Chunk(h.jobs(w.URL), 1000)) {
 		create(t, fleet[i%len(fleet)].API, batch...)
@@ -93,9 +94,7 @@ func TestThreeReplicasRunEachSlotExactlyOnce(t *testing.T) {
 }
 
 func TestRollingRestartLosesNothingAndSendsNothingTwice(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	exhaustive(t, "takes half a minute")
 	dsn, w := storetest.DSN(t), newWitness(t)
 	fleet := []*proc.Replica{serve(t, dsn), serve(t, dsn), serve(t, dsn)}
 	var slow []Answer
