@@ -62,8 +62,8 @@ func migrate(t testing.TB, binary, dsn string) {
 		t.Fatal(err)
 	}
 	watch(t, p)
-	if code, err := p.Wait(t.Context()); code != 0 || err != nil {
-		t.Fatalf("punctual migrate: exit code %d, %v:\n%s", code, err, p.Output())
+	if code := ended(t, "punctual migrate", p); code != 0 {
+		t.Fatalf("punctual migrate: exit code %d:\n%s", code, p.Output())
 	}
 }
 
