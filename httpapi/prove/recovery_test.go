@@ -108,7 +108,7 @@ func TestACancelReachesTheReplicaThatSends(t *testing.T) {
 		return !slices.ContainsFunc(w.At("/stuck"), func(q Request) bool { return q.Ended.IsZero() })
 	})
 	last := slices.MaxFunc(w.At("/stuck"), func(a, b Request) int { return a.Ended.Compare(b.Ended) })
-	if took := last.Ended.Sub(asked); took > 4*time.Second { // 2 s, and what a busy machine takes
+	if took := last.Ended.Sub(asked); took > takeover { // 2 s, and what a busy machine takes; unasked they would hang for five minutes
 		t.Errorf("a request was closed %s after its run was cancelled", took)
 	}
 	f := atRest(t, dsn, w)
