@@ -18,7 +18,9 @@ func TestADatabaseCrashLosesNothing(t *testing.T) {
 	fleet := []*proc.Replica{serve(t, dsn), serve(t, dsn)}
 	h := herd{start: nextSecond(2 * time.Second), oneShots: 400, within: 10 * time.Second, cronJobs: 20, seconds: 12}
 	create(t, fleet[0].API, h.jobs(w.URL)...)
-	create(t, fleet[0].API, job("slow", w.URL+"/slow", proc.JobSpec{"concurrency_policy": "forbid", "timeout": "5m", "schedule": map[string]any{"at": h.start.Add(3 * time.Second).UTC().Format(time.RFC3339)}}))
+	create(t, fleet[0].API, job("slow", w.URL+"/slow", proc.JobSpec{
+		"concurrency_policy": "forbid", "timeout": "5m", "schedule": map[string]any{"at": h.start.Add(3 * time.Second).UTC().Format(time.RFC3339)},
+	}))
 
 	await(t, "the load, and a slow request in flight", func() bool { return w.Len() > h.runs()/3 && len(w.At("/slow")) == 1 })
 	if err := server.Crash(); err != nil {

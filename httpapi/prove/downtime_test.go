@@ -80,7 +80,8 @@ func TestSixHoursOfDowntime(t *testing.T) {
 	}
 	late := lateOfRequests(w.At("/now"))
 	t.Logf("%d requests on time while the backlog drained: p50 %s, p99 %s late", len(late), quantile(late, 0.5), quantile(late, 0.99))
-	if p99 := quantile(late, 0.99); p99 > takeover { // no figure, but the difference between its place in the queue and the end of a backlog of 23,000
+	// No figure, but the difference between its place in the queue and the end of the backlog.
+	if p99 := quantile(late, 0.99); p99 > takeover {
 		t.Errorf("what was due meanwhile was %s late", p99)
 	}
 	stop(t, after)

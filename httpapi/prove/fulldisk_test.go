@@ -70,6 +70,10 @@ func fillWAL(t *testing.T, server *privatepg.Server, disk *storetest.Disk, fleet
 		t.Errorf("Postgres did not panic: %v\n%s", err, tail(string(log), 2<<10))
 	}
 	disk.Clear()
+	// What has panicked, and may panic again in its recovery, is not asked to shut down in order.
+	if err := server.Crash(); err != nil {
+		t.Fatal(err)
+	}
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -45,8 +45,9 @@ func TestAThousandSlotsAtOnceWhileEverybodyMeddles(t *testing.T) {
 		})
 	}
 	conn := connect(t, dsn)
+	const kindsMade = `SELECT count(DISTINCT k) FROM punctual.runs, unnest(ARRAY[trigger, status]) k WHERE k = ANY($1)`
 	await(t, "the last slots, and a run of each kind", func() bool {
-		return time.Now().After(start.Add(6*time.Second)) && query[int](t, conn, `SELECT count(DISTINCT k) FROM punctual.runs, unnest(ARRAY[trigger, status]) k WHERE k = ANY($1)`, kinds) == len(kinds)
+		return time.Now().After(start.Add(6*time.Second)) && query[int](t, conn, kindsMade, kinds) == len(kinds)
 	})
 	done()
 	clients.Wait()

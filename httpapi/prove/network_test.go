@@ -122,7 +122,7 @@ func TestCommitsWhoseAnswerIsLostAreResolved(t *testing.T) {
 	verify(t, f, Conditions{SentOnce: true})
 	s.harmless(t, f)
 	t.Logf("%d answers were lost", cuts)
-	if cuts < 20 {
+	if cuts < 8 { // two of each kind; how many more there are depends on the machine
 		t.Errorf("only %d answers were lost", cuts)
 	}
 	for _, r := range fleet {

@@ -108,7 +108,8 @@ func TestACancelReachesTheReplicaThatSends(t *testing.T) {
 		return !slices.ContainsFunc(w.At("/stuck"), func(q Request) bool { return q.Ended.IsZero() })
 	})
 	last := slices.MaxFunc(w.At("/stuck"), func(a, b Request) int { return a.Ended.Compare(b.Ended) })
-	if took := last.Ended.Sub(asked); took > takeover { // 2 s, and what a busy machine takes; unasked they would hang for five minutes
+	// Two seconds, and what a busy machine takes. Unasked they would hang for five minutes.
+	if took := last.Ended.Sub(asked); took > takeover {
 		t.Errorf("a request was closed %s after its run was cancelled", took)
 	}
 	f := atRest(t, dsn, w)
