@@ -83,7 +83,7 @@ func TestAnAsynchronousFailoverRepeatsOnlySlotsInsideTheLag(t *testing.T) {
 	failOver(t, primary, standby)
 	promoted := time.Now()
 
-	await(t, "the load to end", func() bool { return time.Now().After(h.end().Add(time.Second)) })
+	h.outlast(t)
 	for _, r := range fleet {
 		ready(t, r)
 	}

@@ -45,7 +45,7 @@ func TestAMigrationUnderLoadFailsNoClaim(t *testing.T) {
 	for _, r := range fleet {
 		ready(t, r)
 	}
-	h.awaitAll(t, w, 0)
+	h.outlast(t)
 	verify(t, atRest(t, dsn, w), Conditions{SentOnce: true, AllSucceed: true})
 	for _, r := range fleet {
 		if out := r.Output(); strings.Contains(out, "a tick failed") || strings.Contains(out, "cannot be written") {
@@ -101,7 +101,7 @@ func TestSoakTheVersionBeforeSideBySide(t *testing.T) {
 		}
 		stop(t, r)
 	}
-	h.awaitAll(t, w, 0)
+	h.outlast(t)
 	verify(t, atRest(t, dsn, w), Conditions{SentOnce: true, AllSucceed: true})
 	for _, r := range after {
 		stop(t, r)

@@ -3,6 +3,7 @@ package prove
 import (
 	"context"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -157,11 +158,13 @@ func do[T any](t testing.TB, a *proc.API, method, path string, in any) T {
 	return out
 }
 
-// create writes jobs.
+// create writes jobs, so many at a time that a slow machine can before the API gives up on its database.
 func create(t testing.TB, a *proc.API, jobs ...proc.JobSpec) {
 	t.Helper()
-	if err := a.Create(t.Context(), jobs); err != nil {
-		t.Fatal(err)
+	for some := range slices.Chunk(jobs, 250) {
+		if err := a.Create(t.Context(), some); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
