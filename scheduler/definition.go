@@ -1,6 +1,11 @@
 package scheduler
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+
+	"punctual/scheduler/cron"
+)
 
 // Definition is what a job does and when: the form of the API, of the manifests and of
 // job_versions.definition. What is absent has the default that WithDefaults fills in.
@@ -9,7 +14,7 @@ type Definition struct {
 	Description       string            `json:"description,omitempty" doc:"For people."`
 	Labels            map[string]string `json:"labels,omitempty" doc:"To filter by."`
 	Schedule          Schedule          `json:"schedule,omitzero" doc:"When it fires: exactly one of cron, every, at, delay; none of them: only when triggered."`
-	Jitter            Duration          `json:"jitter,omitzero" doc:"Delays each slot by a fixed offset in [0, jitter), hashed from the job's id and never more than half the gap to the next slot. Absent: the deployment's default for cron slots a minute or more apart, else 0s." example:"10s"`
+	Jitter            Duration          `json:"jitter,omitzero" doc:"Delays each slot by a fixed offset in [0, jitter), hashed from the job's id. A jitter longer than half the gap to the next slot spreads over half the gap. Absent: the deployment's default (--default-jitter, 1s) for cron slots a minute or more apart, else 0s." example:"1s"`
 	Missed            Missed            `json:"missed,omitzero" doc:"What happens to slots that could not be claimed in time."`
 	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" doc:"What happens when a slot is due while a run of the job is active: allow runs both, forbid records a skip, replace cancels the active run, wait keeps one run waiting."`
 	ExpiresAfter      Duration          `json:"expires_after,omitzero" doc:"No attempt starts later than this after the slot was due. Absent: never expires." example:"1h"`
@@ -151,8 +156,8 @@ const (
 // Retry says what happens after a failed attempt.
 type Retry struct {
 	MaxAttempts    int      `json:"max_attempts,omitempty" doc:"Attempts in all, 1 to 100." example:"5"`
-	InitialBackoff Duration `json:"initial_backoff,omitzero" doc:"Delay after the first failure." example:"30s"`
-	Multiplier     float64  `json:"multiplier,omitempty" doc:"Growth of the delay with each failure, 1 to 100." example:"4"`
+	InitialBackoff Duration `json:"initial_backoff,omitzero" doc:"Delay after the first failure." example:"10s"`
+	Multiplier     float64  `json:"multiplier,omitempty" doc:"Growth of the delay with each failure, 1 to 100." example:"3"`
 	MaxBackoff     Duration `json:"max_backoff,omitzero" doc:"Longest delay." example:"1h"`
 	GiveUpOn       []int    `json:"give_up_on,omitzero" doc:"HTTP statuses that end the run at once." example:"[410]"`
 }
@@ -189,15 +194,34 @@ var (
 	DefaultWindow         = mustDuration("24h")
 	DefaultTimeout        = mustDuration("30s")
 	DefaultMaxAttempts    = 5
-	DefaultInitialBackoff = mustDuration("30s")
-	DefaultMultiplier     = 4.0
+	DefaultInitialBackoff = mustDuration("10s")
+	DefaultMultiplier     = 3.0
 	DefaultMaxBackoff     = mustDuration("1h")
 
 	DefaultHeartbeatTimeout = mustDuration("5m")
 	DefaultMaxDuration      = mustDuration("24h")
 )
 
-// WithDefaults returns d with every default filled in but that of Jitter, which is the deployment's.
+// DefaultJitter is the deployment's where it does not say.
+const DefaultJitter = time.Second
+
+// EffectiveJitter is the jitter that a definition has under the deployment's default, which applies to cron slots a
+// minute or more apart. One-shots and jobs without a schedule have none.
+func (d Definition) EffectiveJitter(byDefault time.Duration) Duration {
+	kind := d.Schedule.Kind()
+	switch {
+	case kind.Recurring() && !d.Jitter.IsZero():
+		return d.Jitter
+	case kind != KindCron:
+		return DurationOf(0)
+	}
+	if expr, err := cron.Parse(d.Schedule.Cron); err != nil || expr.SubMinute() {
+		return DurationOf(0)
+	}
+	return DurationOf(byDefault)
+}
+
+// WithDefaults returns d with every default filled in but that of Jitter, which is the deployment's: EffectiveJitter.
 func (d Definition) WithDefaults() Definition {
 	fill(&d.ConcurrencyPolicy, PolicyAllow)
 	fill(&d.Priority, PriorityNormal)
