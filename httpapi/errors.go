@@ -106,6 +106,7 @@ func fieldError(prefix string, err error) (FieldError, bool) {
 		age    *store.AgeError
 		cursor *store.CursorError
 		secret *store.UnknownSecretError
+		kept   *store.NoStoredSecretError
 		gap    *store.IntervalError
 	)
 	switch {
@@ -117,6 +118,8 @@ func fieldError(prefix string, err error) (FieldError, bool) {
 		return FieldError{prefix + ".schedule.at", fmt.Sprintf(`%q is further back than runs are kept (%s); to run now, write "delay": "0s"`, clip(age.At), age.Retention)}, true
 	case errors.As(err, &secret):
 		return FieldError{prefix + "." + secret.Field, fmt.Sprintf("there is no secret %q; make it with PUT /v1/secrets/%s", secret.Name, secret.Name)}, true
+	case errors.As(err, &kept):
+		return FieldError{prefix + "." + kept.Field, `"***" keeps the value that is stored in its place, and there is none; write the value`}, true
 	case errors.As(err, &gap):
 		return FieldError{prefix + ".schedule." + string(gap.Kind), gap.Reason()}, true
 	case errors.As(err, &cursor):

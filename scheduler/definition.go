@@ -36,8 +36,8 @@ type Schedule struct {
 	Cron     string   `json:"cron,omitempty" doc:"Cron expression of 5 fields, or 6 with leading seconds; names, L, W, # and @hourly, @daily, @weekly, @monthly, @yearly." example:"0 3 * * mon-fri"`
 	Timezone string   `json:"timezone,omitempty" doc:"IANA zone the cron expression is read in; UTC when absent." example:"America/Los_Angeles"`
 	Every    Duration `json:"every,omitzero" doc:"Fixed period of whole seconds, aligned to the Unix epoch or to starts_at." example:"90s"`
-	At       Instant  `json:"at,omitzero" doc:"One shot at this instant; in the past: now." example:"2026-12-01T09:00:00+01:00"`
-	Delay    Duration `json:"delay,omitzero" doc:"One shot this long after the definition is written." example:"5m"`
+	At       Instant  `json:"at,omitzero" doc:"One shot at this instant. In the past: at once, with this nominal time, and late beyond the tolerance; at most as far back as runs are kept." example:"2026-12-01T09:00:00+01:00"`
+	Delay    Duration `json:"delay,omitzero" doc:"One shot this long after the definition is written. Writing the same again changes nothing; any change arms it again." example:"5m"`
 	StartsAt Instant  `json:"starts_at,omitzero" doc:"No slot before this instant (cron, every)."`
 	EndsAt   Instant  `json:"ends_at,omitzero" doc:"No slot after this instant (cron, every)."`
 }

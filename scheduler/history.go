@@ -55,7 +55,7 @@ type ExpectedSlot struct {
 // span is a time during which one schedule held, from the write that placed its first slot to the one
 // that moved the next slot or ended the job.
 type span struct {
-	first, end int   // versions, end not included
+	first, end int // versions, end not included
 	from       time.Time
 	to         time.Time // zero: it still holds
 }
