@@ -95,8 +95,8 @@ func note(text string) []FieldError {
 
 // TriggerInput is the optional body of a trigger.
 type TriggerInput struct {
-	Body    json.RawMessage   `json:"body,omitempty" doc:"Replaces the body of the job's target for this run, in the same form."`
-	Headers map[string]string `json:"headers,omitempty" doc:"Replaces the headers of the job's target for this run."`
+	Body    json.RawMessage   `json:"body,omitempty" doc:"Replaces the body of the job's target for this run, in the same form; placeholders are filled in as there."`
+	Headers map[string]string `json:"headers,omitempty" doc:"Replaces the headers of the job's target for this run; placeholders are filled in as there."`
 }
 
 // PreviewInput is the body of a preview.

@@ -77,10 +77,10 @@ func (k Kind) OneShot() bool { return k == KindAt || k == KindDelay }
 
 // Target is the HTTP request a run sends.
 type Target struct {
-	URL     string            `json:"url" doc:"Absolute http or https URL. What it leads to must be a public address, or one that the deployment or the tenant is allowed to call." example:"https://billing.internal/invoices"`
+	URL     string            `json:"url" doc:"Absolute http or https URL. What it leads to must be a public address, or one that the deployment or the tenant is allowed to call. Path and query may hold placeholders such as {{scheduled_for|date}}." example:"https://billing.internal/invoices"`
 	Method  string            `json:"method,omitempty" doc:"GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS." example:"POST"`
-	Headers map[string]string `json:"headers,omitempty" doc:"Added to the request."`
-	Body    json.RawMessage   `json:"body,omitempty" doc:"A JSON value is sent as JSON; a string is sent as it is."`
+	Headers map[string]string `json:"headers,omitempty" doc:"Added to the request. Values may hold placeholders: {{scheduled_for}}, {{scheduled_for_local}}, {{run}}, {{attempt}}, {{job}}; the first two with a form, as {{scheduled_for|date}}."`
+	Body    json.RawMessage   `json:"body,omitempty" doc:"A JSON value is sent as JSON; a string is sent as it is. Strings in it, at any depth, may hold placeholders such as {{scheduled_for|date}}; {{{{ stands for two literal braces."`
 
 	Auth          *Auth             `json:"auth,omitempty" doc:"How the request shows the target who sends it. A secret that is missing, or a token that is not to be had, fails the attempt with reason auth, and nothing is sent."`
 	SecretHeaders map[string]Hidden `json:"secret_headers,omitempty" doc:"Headers whose values are secret: stored encrypted, and shown as ***. Absent in a patch: they stay."`

@@ -167,7 +167,7 @@ func (t *Timetable) Due(slot time.Time, memo *cron.Memo) time.Time {
 	}
 	offset, _ := bits.Mul64(t.hash, uint64(longest)) // hash / 2^64 is the fraction
 	// Whole microseconds: what Postgres stores.
-	return slot.Add(time.Duration(offset).Truncate(time.Microsecond)) //nolint:gosec // less than longest
+	return slot.Add(time.Duration(offset).Truncate(time.Microsecond))
 }
 
 // shortestGap returns a lower bound of the time between two slots, which saves looking for the next one.
