@@ -58,7 +58,9 @@ func TestPlaceholdersOfARequestAreFilledIn(t *testing.T) {
 		},
 		{
 			name: "in the body and headers of a trigger", target: whole, url: path, body: `["2","{{"]`, headers: map[string]string{"X-Own": "nightly", "X-Slot": ""},
-			change: func(a *Assignment) { a.Body, a.Headers = []byte(`["{{attempt}}","{{{{"]`), map[string]string{"X-Own": "{{job}}"} },
+			change: func(a *Assignment) {
+				a.Body, a.Headers = []byte(`["{{attempt}}","{{{{"]`), map[string]string{"X-Own": "{{job}}"}
+			},
 		},
 		{
 			name: "in the job's headers beside a body of a trigger", target: whole, url: path, body: `[1]`, headers: map[string]string{"X-Slot": "1791680400;" + run},

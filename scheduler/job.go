@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
 )
 
 // Job is one version of a definition made ready to use: defaults filled in, schedule compiled, request
