@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -74,16 +73,10 @@ type BulkInput struct {
 type DeadLetterSelection struct {
 	Job    string            `json:"job,omitempty" maxLength:"128" doc:"Only of this job: id or name of one that is not deleted." example:"daily-invoice-gen"`
 	JobID  string            `json:"job_id,omitempty" format:"uuid" doc:"Only of the job of this id, deleted or not."`
-	Reason scheduler.Reason  `json:"reason,omitempty" enum:"expired,auth,timeout,connect,tls,blocked_address,http_4xx,http_5xx,redirect,gone,failed,lost,poison,upstream_failed" doc:"Only those whose last attempt failed for this reason." example:"http_5xx"`
+	Reason DeathReason       `json:"reason,omitempty" doc:"Only those whose last attempt failed for this reason." example:"http_5xx"`
 	From   scheduler.Instant `json:"from,omitzero" doc:"Only slots at or after this instant." example:"2026-12-01T00:00:00Z"`
 	To     scheduler.Instant `json:"to,omitzero" doc:"Only slots before this instant." example:"2026-12-02T00:00:00Z"`
 	Label  map[string]string `json:"label,omitempty" doc:"Only of jobs with all of these labels."`
-}
-
-// deathReasons are those of runs that died.
-var deathReasons = []scheduler.Reason{
-	scheduler.ReasonExpired, scheduler.ReasonTimeout, scheduler.ReasonConnect, scheduler.ReasonTLS, scheduler.ReasonBlockedAddress, scheduler.ReasonHTTP4xx,
-	scheduler.ReasonHTTP5xx, scheduler.ReasonRedirect, scheduler.ReasonGone, scheduler.ReasonFailed, scheduler.ReasonLost, scheduler.ReasonPoison, "upstream_failed",
 }
 
 const mostPerSecond = 1000
@@ -110,7 +103,7 @@ func (b BulkInput) validate() []FieldError {
 	if f.JobID != "" && !uuidForm.MatchString(f.JobID) {
 		errors = append(errors, FieldError{"body.filter.job_id", "must be the id of a job"})
 	}
-	if f.Reason != "" && !slices.Contains(deathReasons, f.Reason) {
+	if f.Reason != "" && !f.Reason.known() {
 		errors = append(errors, FieldError{"body.filter.reason", "is not one that runs die of"})
 	}
 	for name, value := range f.Label {
@@ -131,7 +124,7 @@ func (b BulkInput) request(kind store.OperationKind) (store.BulkRequest, error) 
 		r.MaxPerSecond = defaultRate
 	}
 	f := b.Filter
-	r.Filter = store.DeadLetterFilter{Job: f.Job, Reason: f.Reason, Labels: f.Label}
+	r.Filter = store.DeadLetterFilter{Job: f.Job, Reason: scheduler.Reason(f.Reason), Labels: f.Label}
 	if !f.From.IsZero() {
 		from := f.From.Value()
 		r.Filter.From = &from

@@ -52,7 +52,7 @@ type DeadLetter struct {
 	Trigger      scheduler.Trigger `json:"trigger" doc:"What made it." example:"schedule"`
 	ScheduledFor time.Time         `json:"scheduled_for" doc:"Its slot; of a manual run, when it was asked for."`
 	DiedAt       time.Time         `json:"died_at" doc:"When it became dead."`
-	Reason       *scheduler.Reason `json:"reason" doc:"Why its last attempt failed." example:"http_5xx"`
+	Reason       *scheduler.Reason `json:"reason" nullable:"true" doc:"Why its last attempt failed." example:"http_5xx"`
 	Attempts     int               `json:"attempts" doc:"How many attempts it had." example:"5"`
 	HTTPStatus   *int              `json:"http_status" doc:"Status of the last response, if there was one." example:"503"`
 	Error        *string           `json:"error" doc:"The last error, for people."`
@@ -78,7 +78,7 @@ type NoteInput struct {
 type listDeadLettersInput struct {
 	Job      string       `query:"job" maxLength:"128" doc:"Only of this job: id or name of one that is not deleted."`
 	JobID    string       `query:"job_id" format:"uuid" doc:"Only of the job of this id, deleted or not."`
-	Reason   string       `query:"reason" enum:"expired,auth,timeout,connect,tls,blocked_address,http_4xx,http_5xx,redirect,gone,failed,lost,poison,upstream_failed" doc:"Only those whose last attempt failed for this reason."`
+	Reason   DeathReason  `query:"reason" doc:"Only those whose last attempt failed for this reason."`
 	Label    []string     `query:"label,explode" maxItems:"32" doc:"Only of jobs with this label, as name=value. Repeat it for several." example:"[\"team=billing\"]"`
 	From     instantParam `query:"from" doc:"Only slots at or after this instant." example:"2026-12-01T00:00:00Z"`
 	To       instantParam `query:"to" doc:"Only slots before this instant." example:"2026-12-02T00:00:00Z"`

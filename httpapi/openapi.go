@@ -57,7 +57,7 @@ func humaConfig() huma.Config {
 				{Name: tagSecrets, Description: "What requests prove who sends them with, and what they are signed with. No value is ever shown again."},
 				{Name: tagFleet, Description: "What there is to do, and who does it."},
 			},
-			Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer), SecuritySchemes: securitySchemes()},
+			Components: &huma.Components{Schemas: describeWords(huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)), SecuritySchemes: securitySchemes()},
 		},
 		Formats:       map[string]huma.Format{mediaJSON: huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
 		DefaultFormat: mediaJSON,
@@ -108,6 +108,7 @@ func (s *server) describe() {
 	for _, schema := range schemas {
 		for _, property := range schema.Properties {
 			property.Nullable = property.Nullable && property.Type != huma.TypeArray
+			nullIsAChoice(property)
 		}
 	}
 	for _, name := range []string{"Job", "JobInput", "JobPatch"} {
