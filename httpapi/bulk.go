@@ -29,7 +29,7 @@ func (s *server) bulkRoutes() {
 			OperationID: string(kind.of) + "-dead-letters", Method: http.MethodPost, Path: "/v1/dead-letters/" + string(kind.of), Tags: []string{tagDeadLetters},
 			Summary: kind.summary, DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
 			Description: "Selects the open dead letters that match at this moment, and starts an operation that " + kind.does + " in the background, " + kind.max + ". " +
-				"Those that another running operation has selected are left out. Of a job whose concurrency_policy is not allow, one is replayed when the one before has ended. With dry_run, answers 200 with their number, and does nothing.",
+				"Those that another running operation has selected are left out. Of a job whose concurrency_policy is not allow, one is replayed when the one before has ended. With dry_run, responds with 200 and their number, and does nothing.",
 			Responses: s.rendered(http.StatusAccepted, Operation{}, exampleOperation),
 			Errors:    []int{400, 404, 413, 415, 422},
 		}, s.startOperation(kind.of))
@@ -154,7 +154,7 @@ type Operation struct {
 	Kind         store.OperationKind  `json:"kind" enum:"replay,resolve,backfill" doc:"What it does." example:"replay"`
 	JobID        *uuid.UUID           `json:"job_id" format:"uuid" nullable:"true" doc:"Of a backfill: the job."`
 	State        store.OperationState `json:"state" enum:"running,done,cancelled,failed" doc:"failed: it could not be carried on, and error says why." example:"running"`
-	Matched      int                  `json:"matched" doc:"How many dead letters, or slots of a backfill, it selected when it was made." example:"1204"`
+	Matched      int                  `json:"matched" doc:"How many dead letters, or slots of a backfill, it selected when it was created." example:"1204"`
 	Done         int                  `json:"done" doc:"How many of them have been replayed or resolved; of a backfill, how many slots got a run or had one already." example:"350"`
 	Failed       int                  `json:"failed" doc:"How many of them could not be: their job was deleted, somebody else was faster, or the slot is further back by now than runs are kept." example:"2"`
 	MaxPerSecond *int                 `json:"max_per_second" doc:"How many it takes a second at most; null: as many as it can." example:"10"`

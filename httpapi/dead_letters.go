@@ -24,10 +24,10 @@ func (s *server) deadLetterRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "replay-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{run}/replay", Tags: []string{tagDeadLetters},
 		Summary: "Replay a dead letter", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
-		Description: "What is final stays final: makes a new run, due at once, whose replay_of is the dead one and whose trigger is replay. " +
+		Description: "What is final stays final: creates a new run, due at once, whose replay_of is the dead one and whose trigger is replay. " +
 			"Its requests carry the webhook-id, Idempotency-Key and Punctual-Scheduled-For of the run that died first, and the body and headers that were given to that run alone; all else follows the job's current definition. " +
 			"expires_after does not apply to it. Unless the job's concurrency_policy is allow, it waits until no run of the job is active; it replaces none and is never skipped. " +
-			"The dead letter is resolved by it. One that is resolved already answers 409, unless its replay was cancelled; a replay that dies has a dead letter of its own. That of a deleted job answers 409.",
+			"The dead letter is resolved by it. One that is resolved already is refused with 409, unless its replay was cancelled; so is one of a deleted job. A replay that dies has a dead letter of its own.",
 		Responses: s.rendered(http.StatusAccepted, Run{}, exampleReplay),
 		Errors:    []int{400, 404, 409, 413, 415, 422},
 	}, s.replayDeadLetter)
@@ -166,7 +166,7 @@ func (s *server) replayDeadLetter(ctx context.Context, tenant int32, in *replayD
 func idOf(out *answered) (uuid.UUID, error) {
 	var made struct{ ID uuid.UUID }
 	if err := json.Unmarshal(out.Body, &made); err != nil {
-		return uuid.Nil, fmt.Errorf("reading the answer to repeat: %w", err)
+		return uuid.Nil, fmt.Errorf("reading the response to repeat: %w", err)
 	}
 	return made.ID, nil
 }

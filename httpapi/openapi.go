@@ -54,13 +54,14 @@ func humaConfig() huma.Config {
 				{Name: tagSchedules, Description: "When jobs fire."},
 				{Name: tagTenants, Description: "Who may do what, and how much of it."},
 				{Name: tagAudit, Description: "Who changed what, and when."},
-				{Name: tagSecrets, Description: "What requests prove who sends them with, and what they are signed with. No value is ever shown again."},
-				{Name: tagFleet, Description: "What there is to do, and who does it."},
+				{Name: tagSecrets, Description: "Secrets that authenticate and sign requests to targets. No value is ever shown again."},
+				{Name: tagFleet, Description: "What waits to be sent, and the replicas that send it."},
 			},
 			Components: &huma.Components{Schemas: describeWords(huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)), SecuritySchemes: securitySchemes()},
 		},
 		Formats:       map[string]huma.Format{mediaJSON: huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
 		DefaultFormat: mediaJSON,
+		Transformers:  []huma.Transformer{nameRequest},
 	}
 }
 

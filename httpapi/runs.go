@@ -33,7 +33,7 @@ func (s *server) runRoutes() {
 	register(s, huma.Operation{
 		OperationID: "cancel-run", Method: http.MethodPost, Path: "/v1/runs/{run}/cancel", Tags: []string{tagRuns},
 		Summary: "Cancel a run", DefaultStatus: http.StatusAccepted,
-		Description: "A run that waits ends at once. One that is being sent is cut off within two seconds, on whichever replica, and ends as cancelled whatever its target answers; until then its status is running and its reason cancelled_by_user. Repeating it changes nothing.",
+		Description: "A run that waits ends at once. One that is being sent is cut off within two seconds, on whichever replica, and ends as cancelled whatever its target responds; until then its status is running and its reason cancelled_by_user. Repeating it changes nothing.",
 		Responses:   s.rendered(http.StatusAccepted, Run{}, showRunWithAttempts(exampleCancelledRecord())),
 		Errors:      []int{404, 409},
 	}, s.cancelRun)
