@@ -37,6 +37,7 @@ var ends = []struct {
 	{ReasonJobDeleted, []Status{StatusSkipped, StatusCancelled}},
 	{ReasonExpired, []Status{StatusSkipped, StatusDead}},
 	{ReasonAuth, []Status{StatusDead}},
+	{ReasonUnreachable, []Status{StatusDead}},
 	{ReasonTimeout, []Status{StatusDead}},
 	{ReasonConnect, []Status{StatusDead}},
 	{ReasonTLS, []Status{StatusDead}},

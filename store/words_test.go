@@ -13,8 +13,8 @@ import (
 	"punctual/store/storetest"
 )
 
-// The schema has room for workflows, events and quotas of runs, which nothing makes yet.
-var reserved = []string{"event", "step", "limit", "upstream_failed"}
+// reserved are words that the schema takes already and nothing writes yet: a migration comes before the code.
+var reserved = []string{"event", "step", "limit", "upstream_failed", "silent"}
 
 func TestTheSchemaTakesEveryWordAndNoOther(t *testing.T) {
 	t.Parallel()
@@ -37,17 +37,17 @@ func TestTheSchemaTakesEveryWordAndNoOther(t *testing.T) {
 			t.Fatalf("%s: %d constraints, error %v", constraint, len(definitions), err)
 		}
 		for _, d := range definitions { // of the table and of its days
-			if diff := cmp.Diff(want, wordsOf(d)); diff != "" {
+			if diff := cmp.Diff(want, wordsOf(d, want)); diff != "" {
 				t.Errorf("%s (-listed by the scheduler +taken by the schema):\n%s", constraint, diff)
 			}
 		}
 	}
 }
 
-// wordsOf returns the texts that a constraint names, without those that are reserved.
-func wordsOf(definition string) (words []string) {
+// wordsOf returns the texts that a constraint names, without those that are reserved and not in use.
+func wordsOf(definition string, used []string) (words []string) {
 	for _, match := range regexp.MustCompile(`'([a-z0-9_]+)'`).FindAllStringSubmatch(definition, -1) {
-		if !slices.Contains(reserved, match[1]) {
+		if slices.Contains(used, match[1]) || !slices.Contains(reserved, match[1]) {
 			words = append(words, match[1])
 		}
 	}
