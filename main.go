@@ -47,16 +47,18 @@ type cli struct {
 	LogLevel  slog.Level `default:"info" help:"Least level that is logged: debug, info, warn or error."`
 	LogFormat string     `default:"text" enum:"text,json" help:"Form of the log: text for people, json for machines."`
 
-	Serve   command.Serve       `cmd:"" help:"Run a replica, scheduler and HTTP API, on your Postgres."`
-	Dev     command.Dev         `cmd:"" help:"Run a scheduler to try things with: private Postgres, sample jobs, an echo target."`
-	Migrate command.Migrate     `cmd:"" help:"Bring the database's schema up to date. Safe to run from several places at once."`
-	Keys    command.Keys        `cmd:"" help:"Create, list and revoke API keys in the database itself, the first one too."`
-	Tenants command.Tenants     `cmd:"" help:"Create, list, change and delete tenants in the database itself."`
-	Secrets command.Secrets     `cmd:"" help:"Rotate the keys that secrets are encrypted with."`
-	Verify  command.Verify      `cmd:"" help:"Prove from the database that every slot became one run or a recorded skip. Read-only."`
-	Bench   command.Bench       `cmd:"" hidden:"" help:"Measure throughput, lateness and cost, on a private Postgres or in an empty database of yours."`
-	Version command.ShowVersion `cmd:"" help:"Show the version of the binary, its schema and its time zone data."`
+	Serve       command.Serve       `cmd:"" help:"Run a replica, scheduler and HTTP API, on your Postgres."`
+	Dev         command.Dev         `cmd:"" help:"Run a scheduler to try things with: private Postgres, sample jobs, an echo target."`
+	Migrate     command.Migrate     `cmd:"" help:"Bring the database's schema up to date. Safe to run from several places at once."`
+	Keys        command.Keys        `cmd:"" help:"Create, list and revoke API keys in the database itself, the first one too."`
+	Tenants     command.Tenants     `cmd:"" help:"Create, list, change and delete tenants in the database itself."`
+	Secrets     command.Secrets     `cmd:"" help:"Rotate the keys that secrets are encrypted with."`
+	Verify      command.Verify      `cmd:"" help:"Prove from the database that every slot became one run or a recorded skip. Read-only."`
+	Healthcheck command.Healthcheck `cmd:"" help:"Ask the replica on this machine whether it is ready. For containers."`
+	Bench       command.Bench       `cmd:"" hidden:"" help:"Measure throughput, lateness and cost, on a private Postgres or in an empty database of yours."`
+	Version     command.ShowVersion `cmd:"" help:"Show the version of the binary, its schema and its time zone data."`
 
+	Echo        command.Echo        `cmd:"" hidden:"" help:"Run a target that responds to every request with what it got, and logs it. For compose.yaml."`
 	BenchTarget command.BenchTarget `cmd:"" hidden:"" help:"The target of punctual bench, in a process of its own."`
 	BenchBare   command.BenchBare   `cmd:"" hidden:"" help:"The bare loop of punctual bench, in a process of its own."`
 }
