@@ -27,7 +27,7 @@ func (d database) Validate() error {
 	return nil
 }
 
-const exampleURL = "postgres://user:password@host:5432/database"
+const exampleURL = "postgres://user:password@host:5432/database" //nolint:gosec // nobody's password
 
 // databaseError says in one line what is wrong with the database. pgx names every address it tried, in a line each.
 type databaseError struct {
