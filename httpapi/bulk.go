@@ -111,7 +111,7 @@ func (b BulkInput) validate() []FieldError {
 		errors = append(errors, FieldError{"body.filter.job_id", "must be the id of a job"})
 	}
 	if f.Reason != "" && !slices.Contains(deathReasons, f.Reason) {
-		errors = append(errors, FieldError{"body.filter.reason", "is not one that runs die of"})
+		errors = append(errors, FieldError{"body.filter.reason", notOneOf(string(f.Reason), enum(deathReasons)) + "; runs die of these"})
 	}
 	for name, value := range f.Label {
 		if strings.ContainsRune(name+value, 0) {

@@ -32,7 +32,7 @@ func (s *server) jobActionRoutes() {
 	op = register(s, huma.Operation{
 		OperationID: "trigger-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/trigger", Tags: []string{tagJobs},
 		Summary: "Run a job now", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
-		Description: "Makes a run beside the schedule, also of a paused job. Under concurrency_policy replace it cancels the active run, under wait it waits for it. Under forbid while a run is active, and under wait while another waits, the answer is 409 and names that run.",
+		Description: "Makes a run beside the schedule, also of a paused job. Under concurrency_policy replace it cancels the active run, under wait it waits for it. Under forbid while a run is active, and under wait while another waits, the answer is 409 and names that run. A submitter triggers only jobs with submitters_may_trigger.",
 		Responses:   s.rendered(http.StatusAccepted, Run{}, examplePendingRun),
 		Errors:      []int{400, 404, 409, 413, 415, 422},
 	}, s.triggerJob)
@@ -69,7 +69,7 @@ func (s *server) pauseJob(ctx context.Context, tenant int32, in *pauseJobInput) 
 	if err != nil {
 		return nil, err
 	}
-	return answerJob(record), nil
+	return answerJob(record)
 }
 
 type resumeJobInput struct {
@@ -88,7 +88,7 @@ func (s *server) resumeJob(ctx context.Context, tenant int32, in *resumeJobInput
 	if err != nil {
 		return nil, err
 	}
-	return answerJob(record), nil
+	return answerJob(record)
 }
 
 type triggerJobInput struct {
@@ -101,7 +101,7 @@ func (s *server) triggerJob(ctx context.Context, tenant int32, in *triggerJobInp
 	if err := in.exists(); err != nil {
 		return nil, err
 	}
-	request := store.TriggerRequest{Body: in.Request.value.Body, Headers: in.Request.value.Headers}
+	request := store.TriggerRequest{Body: in.Request.value.Body, Headers: in.Request.value.Headers, Submitter: isSubmitter(ctx)}
 	if err := in.Request.check(within("body", scheduler.ValidateRequest("", request.Headers, request.Body))...); err != nil {
 		return nil, err
 	}
