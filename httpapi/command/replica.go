@@ -22,7 +22,7 @@ import (
 // replica is what serve and dev have in common.
 type replica struct {
 	Listen           string         `default:"127.0.0.1:8080" help:"Address the HTTP API listens on."`
-	MetricsListen    string         `placeholder:"HOST:PORT" help:"Another address, which serves /metrics and /healthz to everybody who reaches it, without a key: one on loopback or in a private network. Default: none; /metrics of --listen needs a key of the role metrics."`
+	MetricsListen    string         `placeholder:"HOST:PORT" help:"Another address, which serves /metrics and /healthz to everybody who reaches it, without a key: one on loopback or in a private network. Default: none. At the address of the API, /metrics needs a key of the role metrics."`
 	JobMetrics       []selector     `sep:"none" placeholder:"LABEL=VALUE,…" help:"Jobs with series of their own in /metrics: those with all of these labels. Repeat it for others. Default: none."`
 	JobMetricsMax    int            `default:"1000" help:"How many jobs have series of their own at most, the oldest first. punctual_job_metrics_left_out counts those beyond."`
 	PublicURL        string         `placeholder:"URL" help:"Where the targets of jobs with completion callback reach the API, such as https://punctual.internal. Default: where it listens, which is of use on one machine only."`

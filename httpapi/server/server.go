@@ -117,9 +117,9 @@ func Run(ctx context.Context, c Config) error {
 	server := newServer(handler, c.Log)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(bounded(listener, mostConnections, c.Log)) }()
-	scraped.serve(registry, c.Log)
 	address := "http://" + listener.Addr().String()
 	c.Log.Info("API ready", "url", address)
+	scraped.serve(registry, c.Log)
 	debug.FreeOSMemory() // describing the API takes several times what it leaves, and an idle replica would keep that
 	if c.Ready != nil {
 		c.Ready(address)
