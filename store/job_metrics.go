@@ -197,7 +197,7 @@ func (r measuredRun) failing() bool {
 
 // took returns how long the last attempt of a run that has ended took; false of one that waited for its end.
 func (r measuredRun) took() (time.Duration, bool) {
-	ended := r.status == scheduler.StatusSucceeded || r.status == scheduler.StatusDead && r.reason != scheduler.ReasonExpired && r.reason != "unreachable"
+	ended := r.status == scheduler.StatusSucceeded || r.status == scheduler.StatusDead && r.reason != scheduler.ReasonExpired && r.reason != scheduler.ReasonUnreachable
 	if !ended || r.startedAt == nil || r.finished == nil {
 		return 0, false
 	}
