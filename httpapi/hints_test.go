@@ -34,7 +34,7 @@ func TestFiltersNameTheirValuesAndTheNearest(t *testing.T) {
 		{"/v1/runs?late=maybe", "query.late", []string{"true, false"}},
 		{"/v1/runs?view=brief", "query.view", []string{"full, summary"}},
 		{"/v1/jobs?state=enabled", "query.state", []string{"active, paused, completed", "did you mean active?"}},
-		{"/v1/jobs?state=pased", "query.state", []string{"did you mean paused?"}},
+		{"/v1/jobs?state=pausd", "query.state", []string{"did you mean paused?"}},
 		{"/v1/operations?state=x", "query.state", []string{"running, done, cancelled, failed"}},
 		{"/v1/jobs?stat=active", "query.stat", []string{"unknown parameter; there are: ", "limit, ", "did you mean state?"}},
 		{"/v1/jobs?sort=name", "query.sort", []string{"unknown parameter; there are: state, queue, label, name, q, view, limit, cursor"}},
