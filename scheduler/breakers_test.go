@@ -153,11 +153,11 @@ func TestWhatItMeansForARunToBeHeldBack(t *testing.T) {
 		{"not beyond its expiry", `{"expires_after":"15s",` + retry + `}`, host, 1, nil, 0,
 			Outcome{Verdict: Hold, RetryIn: 15 * time.Second, Error: host.Why}},
 		{"then it is dead", `{` + retry + `}`, host, 2, &Held{Since: due, Until: due.Add(20 * time.Second)}, 20 * time.Second,
-			Outcome{Verdict: Abandon, Reason: ReasonUnreachable, Error: "attempts made: 1 of 3, not made: 2, after 20s of " + host.Why}},
+			Outcome{Verdict: Abandon, Reason: ReasonUnreachable, Error: "1 of 3 attempts made, 2 not made; waited 20s: the circuit breaker of a:80 is open"}},
 		{"at once where no backoff is left", `{` + retry + `}`, host, 3, nil, 0,
-			Outcome{Verdict: Abandon, Reason: ReasonUnreachable, Error: "attempts made: 2 of 3, not made: 1, after 0s of " + host.Why}},
+			Outcome{Verdict: Abandon, Reason: ReasonUnreachable, Error: "2 of 3 attempts made, 1 not made; waited 0s: the circuit breaker of a:80 is open"}},
 		{"of a host that hangs it is a timeout", `{` + retry + `}`, hangs, 3, &Held{Since: due, Until: due.Add(time.Second)}, time.Second,
-			Outcome{Verdict: Abandon, Reason: ReasonTimeout, Error: "attempts made: 2 of 3, not made: 1, after 1s of " + hangs.Why}},
+			Outcome{Verdict: Abandon, Reason: ReasonTimeout, Error: "2 of 3 attempts made, 1 not made; waited 1s: a:80 hangs"}},
 	} {
 		got := Assignment{Job: compiled(t, c.job), Attempt: c.attempt, DueAt: due, Held: c.held}.holdBack(c.wait, due.Add(c.after))
 		if got.Verdict != c.want.Verdict || got.RetryIn != c.want.RetryIn || got.Reason != c.want.Reason || got.Error != c.want.Error {

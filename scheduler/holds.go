@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -79,8 +80,8 @@ func (a Assignment) holdBack(wait *breaker.Wait, now time.Time) Outcome {
 			o.Reason = ReasonTimeout
 		}
 		most := a.Job.Retry.MaxAttempts
-		o.Error = fmt.Sprintf("attempts made: %d of %d, not made: %d, after %s of %s",
-			a.Attempt-1, most, most-a.Attempt+1, now.Sub(held.Since).Round(time.Second), wait.Why)
+		o.Error = fmt.Sprintf("%d of %d attempts made, %d not made; waited %s: %s",
+			a.Attempt-1, most, most-a.Attempt+1, now.Sub(held.Since).Round(time.Second), strings.TrimPrefix(wait.Why, "waiting: "))
 		return o
 	}
 	until := held.Until
