@@ -112,7 +112,7 @@ func (s *server) describe() {
 		}
 	}
 	describeReplacement(schemas)
-	for _, name := range []string{"Job", "JobInput", "JobPatch", "JobReplacement"} {
+	for _, name := range []string{"Job", "ListedJob", "JobInput", "JobPatch", "JobReplacement"} {
 		p := schemas[name].Properties
 		p["concurrency_policy"].Enum = []any{scheduler.PolicyAllow, scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait}
 		p["priority"].Enum = []any{scheduler.PriorityHigh, scheduler.PriorityNormal, scheduler.PriorityLow}
@@ -129,7 +129,10 @@ func (s *server) describe() {
 		limit.Nullable = true
 	}
 	nullable(schemas, "Run", "skipped", "SkippedRange")
+	nullable(schemas, "ListedRun", "skipped", "SkippedRange")
 	nullable(schemas, "Job", "last_run", "Run")
+	nullable(schemas, "ListedJob", "last_run", "Run")
+	summarized(schemas)
 	nullable(schemas, "Explanation", "run", "Run")
 	nullable(schemas, "Explanation", "pause", "Pause")
 	nullable(schemas, "QueueList", "held_back", "HeldBack")
@@ -146,7 +149,7 @@ func (s *server) describe() {
 
 	examples := map[string]any{
 		"put-job": exampleJob, "patch-job": exampleJob, "get-job": exampleJob, "pause-job": examplePausedJob, "resume-job": exampleJob,
-		"list-jobs": JobList{Data: []Job{exampleJob}}, "get-run": exampleRun, "complete-run": exampleRun, "fail-run": exampleFailedRun, "heartbeat-run": exampleBeat, "get-run-progress": exampleProgress, "list-runs": exampleRuns, "list-job-runs": exampleRuns,
+		"list-jobs": JobList{Data: []ListedJob{{Job: exampleJob}}}, "get-run": exampleRun, "complete-run": exampleRun, "fail-run": exampleFailedRun, "heartbeat-run": exampleBeat, "get-run-progress": exampleProgress, "list-runs": exampleRuns, "list-job-runs": exampleRuns,
 		"list-dead-letters": exampleDeadLetters, "resolve-dead-letter": exampleResolved,
 		"list-operations": OperationList{Data: []Operation{exampleOperation}}, "get-operation": exampleOperation, "cancel-operation": exampleCancelledOperation,
 		"list-secrets": SecretList{Data: []Secret{exampleSecret}}, "get-secret": exampleSecret, "put-secret": exampleSecret,

@@ -61,8 +61,8 @@ type Run struct {
 	BlockedBy     *uuid.UUID        `json:"blocked_by" format:"uuid" nullable:"true" doc:"On a skip for overlap: the run in the way."`
 	Skipped       *SkippedRange     `json:"skipped" doc:"On a skip: the slots it stands for."`
 	ReplayOf      *uuid.UUID        `json:"replay_of" format:"uuid" nullable:"true" doc:"The run that it repeats."`
-	ParentRun     *uuid.UUID        `json:"parent_run" format:"uuid" nullable:"true" doc:"On a step: the run of its workflow."`
-	Step          *string           `json:"step" doc:"On a step: its name."`
+	ParentRun     *uuid.UUID        `json:"parent_run,omitempty" format:"uuid" doc:"On a step: the run of its workflow; else absent."`
+	Step          *string           `json:"step,omitempty" doc:"On a step: its name; else absent."`
 	Attempts      []Attempt         `json:"attempts,omitzero" doc:"Its attempts in order; only where one run is asked for."`
 }
 

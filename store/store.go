@@ -185,4 +185,6 @@ var (
 	ErrState = errors.New("the state does not allow it")
 	// ErrKeyReused is an Idempotency-Key that came before with another request.
 	ErrKeyReused = errors.New("the Idempotency-Key was used before with another request")
+	// ErrNotForSubmitters is a trigger by a submitter of a job that does not allow it.
+	ErrNotForSubmitters = errors.New("submitters may not trigger it; an editor may, and may let them by submitters_may_trigger")
 )
