@@ -16,7 +16,7 @@ import (
 
 // Config says how one replica runs.
 type Config struct {
-	Queues       map[string]int // worker slots by queue
+	Queues       map[string]int // worker slots by queue; none: it claims nothing, and does all else
 	DrainTimeout time.Duration  // how long a stop waits for requests in flight
 	Client       *delivery.Client
 	Host         string // for people
@@ -54,6 +54,7 @@ type Scheduler struct {
 	breakers *breaker.Breakers
 	tokens   *tokens
 	tls      *tlsClients
+	freezing freezing
 	running  sync.WaitGroup  // attempts in flight
 	workCtx  context.Context // ends when attempts in flight must end
 }
@@ -82,6 +83,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 		store: store, config: config, replica: replica, log: log, metrics: config.Metrics, slots: newWorkerSlots(config.Queues, numbers),
 		breakers: breaker.New(log), tokens: newTokens(), tls: newTLSClients(),
 	}
+	s.freezing.log = log
 	s.limits = newLimits(s.slots)
 	s.limits.set(held)
 	s.heart = newHeartbeat(s)
@@ -92,7 +94,11 @@ func Run(ctx context.Context, store Store, config Config) error {
 	})
 	s.finisher = newFinisher(store, log, config, s.heart.release)
 	s.metrics.watch(s.slots, s.breakers, s.limits)
-	log.Info("scheduler started", "queues", config.Queues)
+	if len(config.Queues) > 0 {
+		log.Info("scheduler started", "queues", config.Queues)
+	} else {
+		log.Info("this replica is for the API only: it claims nothing")
+	}
 	s.run(ctx)
 	return nil
 }
@@ -108,7 +114,9 @@ func (s *Scheduler) run(ctx context.Context) {
 
 	s.heart.beat(flush, false) // tells whom tenants may call, which must be known before anything is sent
 	var claiming, writing sync.WaitGroup
-	claiming.Go(func() { newTicker(s).run(ctx) })
+	if len(s.config.Queues) > 0 {
+		claiming.Go(func() { newTicker(s).run(ctx) })
+	}
 	claiming.Go(func() { every(ctx, resumeEvery, s.resume) })
 	claiming.Go(func() { every(ctx, maintainEvery, s.maintain) })
 	claiming.Go(func() { s.operator.run(ctx) })

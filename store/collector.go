@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Collector exports the connection pool, the depth of the queues and the partitions ahead to Prometheus.
-// The latter two are read from the database at each scrape, within a second, and are absent when that fails.
+// Collector exports the connection pool, the depth of the queues, what is frozen and the partitions ahead to Prometheus.
+// The latter three are read from the database at each scrape, within a second, and are absent when that fails.
 type Collector struct{ Store *Store }
 
 var (
@@ -17,6 +17,7 @@ var (
 	poolMaxDesc  = prometheus.NewDesc("punctual_database_connections_max", "Most connections this replica opens.", nil, nil)
 	poolWaitDesc = prometheus.NewDesc("punctual_database_acquire_seconds_total", "Time spent waiting for a connection.", nil, nil)
 	depthDesc    = prometheus.NewDesc("punctual_queue_depth", "Slots and runs that are due and wait for a worker slot, counted up to 10,000.", []string{"queue"}, nil)
+	frozenDesc   = prometheus.NewDesc("punctual_frozen", "1 while nothing is claimed: with an empty tenant, of the whole deployment, else of that tenant. 0, for the deployment only: it is not frozen.", []string{"tenant"}, nil)
 	aheadDesc    = prometheus.NewDesc("punctual_partition_days_ahead", "Days from now on that have partitions: 7 when all is well, 0 when tomorrow's is missing, -1 when today's is.", nil, nil)
 )
 
@@ -27,6 +28,7 @@ func (c Collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- poolWaitDesc
 	ch <- depthDesc
 	ch <- aheadDesc
+	ch <- frozenDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -46,6 +48,18 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 		c.Store.options.Log.Warn("the partitions ahead cannot be counted", "error", err)
 	} else {
 		gauge(aheadDesc, float64(days))
+	}
+	if freezes, err := c.Store.Freezes(ctx); err != nil {
+		c.Store.options.Log.Warn("what is frozen cannot be read", "error", err)
+	} else {
+		whole := 0.0
+		if freezes.Deployment != nil {
+			whole = 1
+		}
+		gauge(frozenDesc, whole, "")
+		for _, name := range freezes.Names {
+			gauge(frozenDesc, 1, name)
+		}
 	}
 	depths, err := c.Store.depths(ctx)
 	if err != nil {

@@ -87,6 +87,7 @@ type explaining struct {
 	until   *time.Time // of the present pause
 	ended   *time.Time // when the job was completed or deleted
 	held    *HeldBack  // what due work of the tenant waits for
+	frozen  string     // why nothing of the tenant is sent at all; empty: it is
 	zone    *time.Location
 	history scheduler.History
 	skip    *RunRecord       // that covers the slot of a run which a backfill made
@@ -113,6 +114,13 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 	utc(e.until, e.ended, next, &e.now, kept)
 	if e.held, err = readHeldBack(ctx, e.q, e.tenant); err != nil {
 		return err
+	}
+	freezes, err := readFreezes(ctx, e.q, e.tenant)
+	if err != nil {
+		return err
+	}
+	if f, whose := freezes.Of(e.tenant); f != nil {
+		e.frozen = f.Explain(whose)
 	}
 	if next != nil {
 		e.history.Next = *next
