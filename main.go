@@ -46,8 +46,11 @@ type cli struct {
 	LogLevel  slog.Level `default:"info" help:"Least level that is logged: debug, info, warn or error."`
 	LogFormat string     `default:"text" enum:"text,json" help:"Form of the log: text for people, json for machines."`
 
-	Serve   command.Serve       `cmd:"" help:"Run a replica: scheduler and HTTP API on a Postgres of yours."`
-	Dev     command.Dev         `cmd:"" help:"Run a scheduler to try things with: private Postgres, sample jobs, an echo target."`
+	Serve    command.Serve    `cmd:"" help:"Run a replica: scheduler and HTTP API on a Postgres of yours."`
+	Dev      command.Dev      `cmd:"" help:"Run a scheduler to try things with: private Postgres, sample jobs, an echo target."`
+	Freeze   command.Freeze   `cmd:"" help:"Stop claiming anything, for all tenants or one: what is in flight ends, and nothing else is sent until unfreeze."`
+	Unfreeze command.Unfreeze `cmd:"" help:"Go on after freeze, or dispatch from a database that was restored or upgraded."`
+
 	Migrate command.Migrate     `cmd:"" help:"Bring the database's schema up to date. Safe to run from several places at once."`
 	Keys    command.Keys        `cmd:"" help:"Make, list and revoke API keys, in the database itself: so the first one is made."`
 	Tenants command.Tenants     `cmd:"" help:"Make, list, change and delete tenants, in the database itself."`

@@ -18,7 +18,7 @@ type JobInput struct {
 // readOnly are the fields of Job that a request may not set.
 func (JobInput) readOnly() []string {
 	return []string{
-		"id", "tenant", "version", "state", "paused_at", "paused_until", "pause_note", "next_run_at",
+		"id", "tenant", "version", "state", "paused_at", "paused_until", "pause_note", "frozen", "next_run_at",
 		"next_scheduled_for", "next_local", "last_run", "created_at", "updated_at", "completed_at",
 	}
 }

@@ -103,7 +103,9 @@ func (s *server) getJob(ctx context.Context, tenant int32, in *oneJobInput) (*jo
 	if err != nil {
 		return nil, err
 	}
-	return answerJob(record), nil
+	answer := answerJob(record)
+	answer.Body.Frozen = s.freezes.of(ctx, tenant, callerOf(ctx).role)
+	return answer, nil
 }
 
 type deleteJobInput struct {

@@ -63,6 +63,9 @@ var roleOf = map[string]Role{
 
 	"list-queues":   RoleViewer,
 	"list-replicas": RoleOperator,
+	"get-freeze":    RoleViewer, // the runs in flight of all tenants need an operator
+	"freeze":        RoleAdmin,  // of its tenant; the deployment needs an operator
+	"unfreeze":      RoleAdmin,  // likewise
 
 	"create-api-key": RoleAdmin,
 	"list-api-keys":  RoleAdmin,

@@ -36,9 +36,13 @@ func (f Freeze) String() string {
 	return text
 }
 
-// Explain says why due work waits, in words.
+// Explain says why due work waits, to tenants: who of the operators froze the deployment is not theirs to know.
 func (f Freeze) Explain(whose string) string {
-	return fmt.Sprintf("the %s is %s: nothing is sent until it is unfrozen", whose, f)
+	note := ""
+	if f.Note != "" {
+		note = " (" + f.Note + ")"
+	}
+	return fmt.Sprintf("the %s is frozen since %s%s, and nothing is sent until it is unfrozen", whose, f.Since.UTC().Format(time.RFC3339), note)
 }
 
 // remindEvery is how often the log says again that something is frozen.

@@ -3,12 +3,14 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/scheduler"
 )
@@ -278,6 +280,44 @@ func TestVerifyKnowsWhatIsFrozen(t *testing.T) {
 	c.unfreeze(Deployment)
 	if !overdue() {
 		t.Error("unfrozen, nothing is overdue")
+	}
+}
+
+func TestTheMetricTellsWhatIsFrozen(t *testing.T) {
+	c := newClaimer(t)
+	if _, err := c.CreateTenant(t.Context(), "other", TenantSettings{Weight: 1}); err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(Collector{Store: c.Store})
+	shown := func() string {
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lines []string
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				if f.GetName() == "punctual_frozen" {
+					lines = append(lines, fmt.Sprintf("%q %g", m.GetLabel()[0].GetValue(), m.GetGauge().GetValue()))
+				}
+			}
+		}
+		return strings.Join(lines, ", ")
+	}
+	for _, step := range []struct {
+		do   func()
+		want string
+	}{
+		{func() {}, `"" 0`},
+		{func() { c.freeze(c.tenant, "") }, `"" 0, "default" 1`},
+		{func() { c.freeze(Deployment, "") }, `"" 1, "default" 1`},
+		{func() { c.unfreeze(Deployment); c.unfreeze(c.tenant) }, `"" 0`},
+	} {
+		step.do()
+		if got := shown(); got != step.want {
+			t.Errorf("punctual_frozen is %s, want %s", got, step.want)
+		}
 	}
 }
 

@@ -22,6 +22,9 @@ func (s *Store) Register(ctx context.Context, r scheduler.Replica) (map[string]i
 	if err := s.guardFences(ctx, s.pool); err != nil {
 		return nil, err
 	}
+	if r.Queues == nil {
+		r.Queues = map[string]int{} // it serves the API only
+	}
 	slots, err := json.Marshal(r.Queues)
 	if err != nil {
 		return nil, fmt.Errorf("registering replica %s: %w", r.ID, err)
