@@ -45,10 +45,15 @@ func TestAClaimThatIsHaltedIsNotTriedAgainBeforeTheNextHeartbeat(t *testing.T) {
 
 // What a frozen tenant has due is not claimed around in vain at full speed, and others' work is.
 func TestAFrozenTenantIsHeldBack(t *testing.T) {
+	t.Run("with a limit", func(t *testing.T) { frozenTenant(t, 3) })
+	t.Run("without", func(t *testing.T) { frozenTenant(t, 0) })
+}
+
+func frozenTenant(t *testing.T, concurrent int) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
 		noisy, modest := tenants(t)
-		store.limits = []TenantLimits{{Tenant: 1, Name: "noisy", Concurrent: 3, Frozen: true}}
+		store.limits = []TenantLimits{{Tenant: 1, Name: "noisy", Concurrent: concurrent, Frozen: true}}
 		store.add(300, noisy, -2*time.Second)
 		store.add(100, noisy, -time.Minute)
 		start(t, store, newGatedDials(t, false).client, 20)
@@ -64,7 +69,7 @@ func TestAFrozenTenantIsHeldBack(t *testing.T) {
 		if n := read(store, func() int { return store.draws }); n > 70 {
 			t.Errorf("%d draws on the limits of a frozen tenant", n)
 		}
-		store.set(func() { store.limits = []TenantLimits{{Tenant: 1, Name: "noisy", Concurrent: 3}} })
+		store.set(func() { store.limits = []TenantLimits{{Tenant: 1, Name: "noisy", Concurrent: concurrent}} })
 		time.Sleep(5 * time.Minute)
 		if n := store.ended(); n != 420 {
 			t.Errorf("unfrozen, %d runs have ended, want 420", n)

@@ -246,10 +246,10 @@ func (s *Store) awaitClaims(ctx context.Context) error {
 	defer cancel()
 	var before []string // nil: whichever there are
 	for {
-		if err := s.pool.QueryRow(ctx, selectClaiming, before).Scan(&before); err != nil {
+		if err := s.pool.QueryRow(ctx, selectClaiming, before).Scan(&before); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("frozen, but the claims under way could not be waited for: what is in flight may be more for a moment: %w", err)
 		}
-		if len(before) == 0 {
+		if len(before) == 0 && ctx.Err() == nil {
 			return nil
 		}
 		select {
