@@ -61,11 +61,13 @@ var roleOf = map[string]Role{
 	"get-operation":    RoleViewer,
 	"cancel-operation": RoleEditor,
 
-	"list-queues":   RoleViewer,
-	"list-replicas": RoleOperator,
-	"get-freeze":    RoleViewer, // the runs in flight of all tenants need an operator
-	"freeze":        RoleAdmin,  // of its tenant; the deployment needs an operator
-	"unfreeze":      RoleAdmin,  // likewise
+	"get-freeze":     RoleViewer, // the runs in flight of all tenants need an operator
+	"freeze":         RoleAdmin,  // of its tenant; the deployment needs an operator
+	"unfreeze":       RoleAdmin,  // likewise
+	"list-queues":    RoleViewer,
+	"list-replicas":  RoleOperator,
+	"list-breakers":  RoleViewer,
+	"reset-breakers": RoleEditor,
 
 	"create-api-key": RoleAdmin,
 	"list-api-keys":  RoleAdmin,

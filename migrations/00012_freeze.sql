@@ -91,9 +91,44 @@ CREATE FUNCTION punctual.frozen_since(tenant integer) RETURNS timestamptz
 COMMENT ON FUNCTION punctual.frozen_since(integer) IS 'Since when nothing of a tenant (tenants.id) is claimed, because it or the deployment is frozen; null: neither is.';
 -- +goose StatementEnd
 
+CREATE OR REPLACE VIEW punctual.overdue AS
+WITH queues AS (SELECT id, name, punctual.is_served(name) AS served FROM punctual.queues)
+SELECT t.name AS tenant, j.name AS job, j.id AS job_id, NULL::uuid AS run_id, 'slot' AS what, s.scheduled_for, s.next_run_at AS due_at, now() - s.next_run_at AS overdue_by, q.name AS queue,
+       CASE WHEN t.frozen_at IS NOT NULL OR (SELECT d.frozen_at FROM punctual.deployment d) IS NOT NULL THEN 'frozen'
+            ELSE punctual.waits_for(q.served, q.name, NULL, NULL, punctual.held_by(u.held_by, u.held_at), s.next_run_at) END AS held_by, NULL::timestamptz AS held_until
+FROM punctual.schedules s JOIN punctual.jobs j ON j.id = s.job_id JOIN punctual.tenants t ON t.id = s.tenant JOIN queues q ON q.id = s.lane / 4
+LEFT JOIN punctual.tenant_usage u ON u.tenant = s.tenant
+WHERE s.enabled AND s.next_run_at <= now()
+UNION ALL
+SELECT t.name, j.name, y.job_id, y.run_id, 'run', r.scheduled_for, r.due_at, now() - r.due_at, q.name,
+       CASE WHEN t.frozen_at IS NOT NULL OR (SELECT d.frozen_at FROM punctual.deployment d) IS NOT NULL THEN 'frozen'
+            ELSE punctual.waits_for(q.served, q.name, y.held_by, g.active_run, punctual.held_by(u.held_by, u.held_at), y.due_at) END, CASE WHEN y.held_by IS NOT NULL THEN y.held_until END
+FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id AND r.accepted_at IS NULL LEFT JOIN punctual.jobs j ON j.id = y.job_id
+JOIN punctual.tenants t ON t.id = y.tenant JOIN queues q ON q.id = y.lane / 4
+LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_id
+LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
+WHERE y.due_at <= now() OR y.held_by IS NOT NULL OR g.active_run IS NOT NULL;
+COMMENT ON COLUMN punctual.overdue.held_by    IS 'What it waits for: frozen (nothing of the deployment or its tenant is claimed), breaker HOST (the host cannot be reached), hanging HOST or PATH (its requests time out), gate (another run of the job is active), limit NAME (of its tenant), slots (all worker slots are taken), or that no live replica serves its queue; null: nothing, a replica is about to take it.';
+
 -- +goose Down
 SET LOCAL lock_timeout = '500ms';
 
+CREATE OR REPLACE VIEW punctual.overdue AS
+WITH queues AS (SELECT id, name, punctual.is_served(name) AS served FROM punctual.queues)
+SELECT t.name AS tenant, j.name AS job, j.id AS job_id, NULL::uuid AS run_id, 'slot' AS what, s.scheduled_for, s.next_run_at AS due_at, now() - s.next_run_at AS overdue_by, q.name AS queue,
+       punctual.waits_for(q.served, q.name, NULL, NULL, punctual.held_by(u.held_by, u.held_at), s.next_run_at) AS held_by, NULL::timestamptz AS held_until
+FROM punctual.schedules s JOIN punctual.jobs j ON j.id = s.job_id JOIN punctual.tenants t ON t.id = s.tenant JOIN queues q ON q.id = s.lane / 4
+LEFT JOIN punctual.tenant_usage u ON u.tenant = s.tenant
+WHERE s.enabled AND s.next_run_at <= now()
+UNION ALL
+SELECT t.name, j.name, y.job_id, y.run_id, 'run', r.scheduled_for, r.due_at, now() - r.due_at, q.name,
+       punctual.waits_for(q.served, q.name, y.held_by, g.active_run, punctual.held_by(u.held_by, u.held_at), y.due_at), CASE WHEN y.held_by IS NOT NULL THEN y.held_until END
+FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id AND r.accepted_at IS NULL LEFT JOIN punctual.jobs j ON j.id = y.job_id
+JOIN punctual.tenants t ON t.id = y.tenant JOIN queues q ON q.id = y.lane / 4
+LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_id
+LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
+WHERE y.due_at <= now() OR y.held_by IS NOT NULL OR g.active_run IS NOT NULL;
+COMMENT ON COLUMN punctual.overdue.held_by    IS 'What it waits for: breaker HOST (the host cannot be reached), hanging HOST or PATH (its requests time out), gate (another run of the job is active), limit NAME (of its tenant), slots (all worker slots are taken), or that no live replica serves its queue; null: nothing, a replica is about to take it.';
 -- +goose StatementBegin
 DROP FUNCTION punctual.frozen_since(integer), punctual.is_copy(text, text), punctual.system_identifier();
 DROP INDEX punctual.tenants_frozen, punctual.tenants_with_limits;

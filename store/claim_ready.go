@@ -24,9 +24,15 @@ var (
 
 func selectRuns(quotas string, due window) string {
 	return inOrder(quotas, "FOR UPDATE SKIP LOCKED", func(lane string) string {
-		return `SELECT run_id, job_id, tenant, lane FROM punctual.ready WHERE ` + due(lane) + `, run_id`
+		return `SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until FROM punctual.ready WHERE ` + due(lane) + `, run_id`
 	})
 }
+
+// selectHeld locks runs that wait for one host, the longest unsent first, but for those of some jobs.
+const selectHeld = `
+SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until, now() FROM punctual.ready
+WHERE tenant = $1 AND held_by = $2 AND lane / 4 = ANY($3::smallint[]) AND job_id <> ALL($4::uuid[])
+ORDER BY held_since, run_id LIMIT $5 FOR UPDATE SKIP LOCKED`
 
 // A run that ended while it waited, because its job was deleted, only loses its row in ready. One that its
 // target works on has passed its deadline.
@@ -58,10 +64,11 @@ type readyClaim struct {
 	conn    *pgx.Conn
 	now     time.Time
 	locked  []readyRow
-	ids     []uuid.UUID         // locked rows of ready, of tenants that are not frozen
-	tenants map[uuid.UUID]int32 // by run
-	gatable []uuid.UUID         // their jobs
-	waiting []waitingRun        // those that can still be run
+	ids     []uuid.UUID                   // locked rows of ready, of tenants that are not frozen
+	held    map[uuid.UUID]*scheduler.Held // what held them back, by run
+	tenants map[uuid.UUID]int32           // by run
+	gatable []uuid.UUID                   // their jobs
+	waiting []waitingRun                  // those that can still be run
 	jobs    map[jobVersion]*scheduler.Job
 	broken  map[jobVersion]error
 	gates   map[uuid.UUID]gate
@@ -95,7 +102,7 @@ type waitingRun struct {
 
 // ClaimReady implements scheduler.Store.
 func (s *Store) ClaimReady(ctx context.Context, claim scheduler.Claim) (scheduler.Batch, error) {
-	c := readyClaim{store: s, claim: claim, tenants: map[uuid.UUID]int32{}}
+	c := readyClaim{store: s, claim: claim, tenants: map[uuid.UUID]int32{}, held: map[uuid.UUID]*scheduler.Held{}}
 	err := s.onConn(ctx, func(conn *pgx.Conn) error {
 		c.conn = conn
 		if err := c.lock(ctx); err != nil || len(c.ids) == 0 {
@@ -116,27 +123,26 @@ func (s *Store) ClaimReady(ctx context.Context, claim scheduler.Claim) (schedule
 }
 
 func (c *readyClaim) lock(ctx context.Context) error {
-	sql := selectReady
-	switch {
-	case len(c.claim.Except) > 0:
-		sql = selectReadyFresh
-	case fairly(c.claim.Quotas):
-		sql = selectReadyFairly
-	}
+	sql, arguments := c.selection()
 	var places []place
 	var f frozen
 	var b pgx.Batch
 	queueBegin(&b)
-	b.Queue(sql, quotaArguments(c.claim)...).Query(func(rows pgx.Rows) error {
+	b.Queue(sql, arguments...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var run, job uuid.UUID
 			var tenant int32
 			var lane int16
-			if err := rows.Scan(&run, &job, &tenant, &lane, &c.now); err != nil {
+			var by *string
+			var since, until *time.Time
+			if err := rows.Scan(&run, &job, &tenant, &lane, &by, &since, &until, &c.now); err != nil {
 				return err
 			}
 			places = append(places, place{lane / 4, tenant})
 			c.locked = append(c.locked, readyRow{run, job, tenant})
+			if since != nil && until != nil {
+				c.held[run] = &scheduler.Held{Since: *since, Until: *until, Fetched: c.claim.Held != nil}
+			}
 		}
 		return rows.Err()
 	})
@@ -147,7 +153,6 @@ func (c *readyClaim) lock(ctx context.Context) error {
 	if c.batch.Halted = f.all; f.all {
 		return nil
 	}
-	c.batch.Full = usedUp(c.claim.Quotas, places, func(p place) place { return p })
 	for _, r := range c.locked {
 		if f.leave(&c.batch, r.tenant) {
 			continue // also a target's deadline: nobody looks at it before the tenant is unfrozen
@@ -155,8 +160,26 @@ func (c *readyClaim) lock(ctx context.Context) error {
 		c.ids, c.gatable = append(c.ids, r.run), append(c.gatable, r.job)
 		c.tenants[r.run] = r.tenant
 	}
+	if c.claim.Held != nil {
+		c.batch.Full = len(c.locked) == c.claim.Held.Most
+	} else {
+		c.batch.Full = usedUp(c.claim.Quotas, places, func(p place) place { return p })
+	}
 	slices.SortFunc(c.ids, compareIDs)
 	return nil
+}
+
+// selection is the statement that locks what the claim is for, and its arguments.
+func (c *readyClaim) selection() (sql string, arguments []any) {
+	switch held := c.claim.Held; {
+	case held != nil:
+		return selectHeld, []any{held.Tenant, held.By, held.Queues, append([]uuid.UUID{}, held.Not...), held.Most}
+	case len(c.claim.Except) > 0:
+		return selectReadyFresh, quotaArguments(c.claim)
+	case fairly(c.claim.Quotas):
+		return selectReadyFairly, quotaArguments(c.claim)
+	}
+	return selectReady, quotaArguments(c.claim)
 }
 
 // readFacts reads the runs, their jobs and their gates, in statements after the one that locked.
@@ -262,7 +285,7 @@ func (c *readyClaim) decide() {
 			c.overdue(w, job, waits)
 			continue
 		}
-		w.Job = job
+		w.Job, w.Held = job, c.held[w.RunID]
 		c.start = append(c.start, w.RunID)
 		c.batch.Runs = append(c.batch.Runs, w.Assignment)
 	}

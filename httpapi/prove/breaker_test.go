@@ -92,9 +92,7 @@ func metric(t *testing.T, a *proc.API, name string) (value float64) {
 // Two targets are dead, one that refuses connections and one that hangs, while a third is well. There are
 // few worker slots for all of them.
 func TestADeadTargetIsSparedAndRecovers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes as long as a few cooldowns of a breaker")
-	}
+	exhaustive(t, "takes as long as a few cooldowns of a breaker")
 	t.Parallel()
 	const slots, refused, hung, well = 20, 300, 40, 80
 	dsn, w, hanging, dead := storetest.DSN(t), newWitness(t), newWitness(t), newDeadPort(t)
