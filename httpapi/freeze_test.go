@@ -3,6 +3,7 @@ package httpapi
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -67,7 +68,7 @@ func TestTheDeploymentIsFrozenByOperatorsAndSeenByAll(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	run := into[Run](triggered)
-	e := into[Explanation](viewer.do("GET", "/v1/jobs/n/explain?at="+frozen.Since.AddDate(1, 0, 0).Format("2006-01-02T03:00:00Z"), "").want(200))
+	e := into[Explanation](viewer.do("GET", "/v1/jobs/n/explain?at="+frozen.Since.AddDate(0, 0, 2).Format(time.DateOnly)+"T03:00:00Z", "").want(200))
 	if !strings.Contains(e.Text, "the deployment is frozen since") || strings.Contains(e.Text, "operator") {
 		t.Errorf("%s", e.Text)
 	}
