@@ -76,7 +76,10 @@ func (s *server) admit(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if !c.role.includes(role) {
 		return c, forbidden(role, c.role)
 	}
-	return s.actFor(ctx, c, r.Header.Values(headerTenant))
+	if c, err = s.actFor(ctx, c, r.Header.Values(headerTenant)); err == nil {
+		s.freezes.tell(ctx, c, w.Header())
+	}
+	return c, err
 }
 
 // forbidden is the problem of a caller whose role does not suffice.

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"punctual/scheduler"
 	"punctual/store"
 )
 
@@ -69,7 +70,18 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 	if was, _ := s.unready.Swap("").(string); was != "" {
 		s.Log.InfoContext(ctx, "ready again")
 	}
-	writeJSON(w, map[string]string{"status": "ready"})
+	answer := readyAnswer{Status: "ready"}
+	if all, err := s.freezes.all(ctx); err == nil && all.Deployment != nil {
+		answer.FrozenSince, answer.FrozenReason = &all.Deployment.Since, all.Deployment.Reason
+	}
+	writeJSON(w, answer)
+}
+
+// readyAnswer is what a prober is told. A replica whose deployment is frozen is ready: it serves the API.
+type readyAnswer struct {
+	Status       string                 `json:"status"`
+	FrozenSince  *time.Time             `json:"frozen_since,omitempty"`
+	FrozenReason scheduler.FreezeReason `json:"frozen_reason,omitempty"`
 }
 
 // unreadyError is a reason that the process itself gives.

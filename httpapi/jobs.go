@@ -22,9 +22,13 @@ type jobAnswer struct {
 }
 
 func (s *server) answerJob(r store.JobRecord) (*jobAnswer, error) {
-	job := showJob(r, s.DefaultJitter)
+	return answerWith(r.Version, showJob(r, s.DefaultJitter))
+}
+
+// answerWith is the answer that shows a job; its ETag changes whenever what is shown does.
+func answerWith(version int32, job Job) (*jobAnswer, error) {
 	rendered, err := render(job)
-	return &jobAnswer{Status: http.StatusOK, ETag: etag(r.Version, rendered), Body: job}, err
+	return &jobAnswer{Status: http.StatusOK, ETag: etag(version, rendered), Body: job}, err
 }
 
 func jobPath(id uuid.UUID) string { return "/v1/jobs/" + id.String() }
@@ -110,7 +114,9 @@ func (s *server) getJob(ctx context.Context, tenant int32, in *oneJobInput) (*jo
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.answerJob(record)
+	job := showJob(record, s.DefaultJitter)
+	job.Frozen = s.freezes.of(ctx, tenant, callerOf(ctx).role)
+	out, err := answerWith(record.Version, job)
 	if err == nil && in.matches(out.ETag) {
 		out.Status = http.StatusNotModified
 	}

@@ -41,7 +41,8 @@ func humaConfig() huma.Config {
 				Title:   "Punctual",
 				Version: apiVersion,
 				Description: "Fires HTTP jobs from Postgres, on time. Instants are RFC 3339 in UTC; durations are Go duration strings such as 90s or 24h, echoed as they were written. " +
-					"Null and absence are the same in a request. Unknown fields are errors. Errors are application/problem+json (RFC 9457) with a stable code, and name every field at fault.",
+					"Null and absence are the same in a request. Unknown fields are errors. Errors are application/problem+json (RFC 9457) with a stable code, and name every field at fault. " +
+					"While the deployment or the tenant is frozen, which means that nothing is sent, every answer to its callers has the header Punctual-Frozen: deployment or tenant, since when, and why.",
 				License: &huma.License{Name: "Apache-2.0"},
 			},
 			Tags: []*huma.Tag{
@@ -136,6 +137,10 @@ func (s *server) describe() {
 	nullable(schemas, "Explanation", "run", "Run")
 	nullable(schemas, "Explanation", "pause", "Pause")
 	nullable(schemas, "QueueList", "held_back", "HeldBack")
+	nullable(schemas, "QueueList", "frozen", "Frozen")
+	nullable(schemas, "ReplicaList", "frozen", "Frozen")
+	nullable(schemas, "FreezeState", "deployment", "Frozen")
+	nullable(schemas, "FreezeState", "tenant", "Frozen")
 
 	patch := schemas["JobPatch"]
 	patch.Required = nil
@@ -159,6 +164,7 @@ func (s *server) describe() {
 		"create-tenant": exampleTenant, "list-tenants": exampleTenants, "get-tenant": exampleOwn, "get-own-tenant": exampleOwn, "patch-tenant": exampleTenant,
 		"list-audit-log": exampleAudit,
 		"list-queues":    exampleQueues, "list-replicas": exampleReplicas,
+		"freeze": exampleFrozen, "unfreeze": exampleUnfrozen, "get-freeze": exampleFrozen,
 		"list-breakers": exampleBreakers, "reset-breakers": BreakersReset{Matched: 3},
 	}
 	for op := range operations(api) {

@@ -73,6 +73,9 @@ var roleOf = map[string]Role{
 	"get-operation":    RoleViewer,
 	"cancel-operation": RoleEditor,
 
+	"get-freeze":     RoleViewer, // the runs in flight of all tenants need an operator
+	"freeze":         RoleAdmin,  // of its tenant; the deployment needs an operator
+	"unfreeze":       RoleAdmin,  // likewise
 	"list-queues":    RoleViewer,
 	"list-replicas":  RoleOperator,
 	"list-breakers":  RoleViewer,

@@ -41,7 +41,9 @@ type Config struct {
 	NoAuth        bool           // callers of the API need not prove who they are
 	OIDC          httpapi.OIDC   // whose tokens are accepted beside keys
 	Migrate       bool           // migrate the schema first
-	Queues        map[string]int // worker slots by queue
+	Queues        map[string]int // worker slots by queue; none: it serves the API only
+	Frozen        bool           // freeze the deployment before anything is claimed
+	AdoptDatabase bool           // dispatch from a database of another name or system identifier than before
 	DefaultJitter time.Duration
 	Retention     time.Duration // how long runs are kept; 0: the store's default
 	// FailureRetention is how long runs that did not succeed are kept; 0: three times as long.
@@ -246,6 +248,10 @@ func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (
 		db.Close()
 		return nil, err
 	}
+	if err := db.Begin(ctx, store.Start{Dispatches: len(c.Queues) > 0, Freeze: c.Frozen}); err != nil {
+		db.Close()
+		return nil, err
+	}
 	moved, err := db.Rezone(ctx)
 	if err != nil {
 		db.Close()
@@ -262,7 +268,7 @@ func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (
 func connect(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (*store.Store, error) {
 	options := store.Options{
 		DatabaseURL: c.DatabaseURL, DefaultJitter: c.DefaultJitter, MaxConns: c.MaxConns, Log: c.Log,
-		Retention: c.Retention, FailureRetention: c.FailureRetention, AuditRetention: c.AuditRetention, Ended: ended, Master: c.Master,
+		Retention: c.Retention, FailureRetention: c.FailureRetention, AuditRetention: c.AuditRetention, Ended: ended, Master: c.Master, Adopt: c.AdoptDatabase,
 	}
 	deadline := time.Now().Add(c.DatabaseWait)
 	for {
