@@ -103,8 +103,10 @@ func fieldError(prefix string, err error) (FieldError, bool) {
 	var (
 		queue  *store.UnknownQueueError
 		window *store.WindowError
+		age    *store.AgeError
 		cursor *store.CursorError
 		secret *store.UnknownSecretError
+		kept   *store.NoStoredSecretError
 		gap    *store.IntervalError
 	)
 	switch {
@@ -112,8 +114,12 @@ func fieldError(prefix string, err error) (FieldError, bool) {
 		return FieldError{prefix + ".queue", fmt.Sprintf("there is no queue %q; there are: %s", clip(queue.Name), strings.Join(queue.Known, ", "))}, true
 	case errors.As(err, &window):
 		return FieldError{prefix + ".missed.window", fmt.Sprintf("%q reaches further back than runs are kept: at most %s", clip(window.Window), window.Retention)}, true
+	case errors.As(err, &age):
+		return FieldError{prefix + ".schedule.at", fmt.Sprintf(`%q is further back than runs are kept (%s); to run now, write "delay": "0s"`, clip(age.At), age.Retention)}, true
 	case errors.As(err, &secret):
 		return FieldError{prefix + "." + secret.Field, fmt.Sprintf("there is no secret %q; make it with PUT /v1/secrets/%s", secret.Name, secret.Name)}, true
+	case errors.As(err, &kept):
+		return FieldError{prefix + "." + kept.Field, `"***" keeps the value that is stored in its place, and there is none; write the value`}, true
 	case errors.As(err, &gap):
 		return FieldError{prefix + ".schedule." + string(gap.Kind), gap.Reason()}, true
 	case errors.As(err, &cursor):

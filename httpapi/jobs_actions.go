@@ -69,7 +69,7 @@ func (s *server) pauseJob(ctx context.Context, tenant int32, in *pauseJobInput) 
 	if err != nil {
 		return nil, err
 	}
-	return answerJob(record), nil
+	return s.answerJob(record), nil
 }
 
 type resumeJobInput struct {
@@ -88,7 +88,7 @@ func (s *server) resumeJob(ctx context.Context, tenant int32, in *resumeJobInput
 	if err != nil {
 		return nil, err
 	}
-	return answerJob(record), nil
+	return s.answerJob(record), nil
 }
 
 type triggerJobInput struct {

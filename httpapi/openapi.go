@@ -109,7 +109,8 @@ func (s *server) describe() {
 			property.Nullable = property.Nullable && property.Type != huma.TypeArray
 		}
 	}
-	for _, name := range []string{"Job", "JobInput", "JobPatch"} {
+	describeReplacement(schemas)
+	for _, name := range []string{"Job", "JobInput", "JobPatch", "JobReplacement"} {
 		p := schemas[name].Properties
 		p["concurrency_policy"].Enum = []any{scheduler.PolicyAllow, scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait}
 		p["priority"].Enum = []any{scheduler.PriorityHigh, scheduler.PriorityNormal, scheduler.PriorityLow}
@@ -165,6 +166,19 @@ func (s *server) describe() {
 			}
 			describeProblem(op, status, response)
 		}
+	}
+}
+
+// describeReplacement adds to the body of a PUT the fields of a job that it ignores.
+func describeReplacement(schemas map[string]*huma.Schema) {
+	for _, name := range (JobReplacement{}).readOnly() {
+		field := *schemas["Job"].Properties[name]
+		field.ReadOnly, field.Nullable = true, true
+		field.Description = "Set by the server: ignored, so that what a GET gave can be sent back."
+		if field.Ref != "" {
+			field = huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, ReadOnly: true, Nullable: true, Description: field.Description}
+		}
+		schemas["JobReplacement"].Properties[name] = &field
 	}
 }
 

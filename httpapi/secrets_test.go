@@ -119,7 +119,9 @@ func TestTheMaskIsNoValue(t *testing.T) {
 	s.create(withTarget("job", `"auth":{"type":"bearer","value":"planted"}`))
 	for _, c := range []struct{ method, path, body, at string }{
 		{"POST", "/v1/jobs", withTarget("new", `"auth":{"type":"bearer","value":"***"}`), "body.target.auth.value"},
-		{"PUT", "/v1/jobs/job", withTarget("job", `"auth":{"type":"bearer","value":"***"}`), "body.target.auth.value"},
+		{"PUT", "/v1/jobs/new", withTarget("new", `"auth":{"type":"bearer","value":"***"}`), "body.target.auth.value"},
+		{"PUT", "/v1/jobs/job", withTarget("job", `"secret_headers":{"X-Key":"***"}`), "body.target.secret_headers.X-Key"},
+		{"PUT", "/v1/jobs/job", withTarget("job", `"auth":{"type":"bearer","value":{"sealed":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"}}`), "body.target.auth.value"},
 		{"PATCH", "/v1/jobs/job", `{"target":{"auth":{"value":"***"}}}`, "body.target.auth.value"},
 		{"PATCH", "/v1/jobs/job", `{"target":{"secret_headers":{"X-Key":"***"}}}`, "body.target.secret_headers.X-Key"},
 		{"PATCH", "/v1/jobs/job", `{"target":{"auth":{"value":{"sealed":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"}}}}`, "body.target.auth.value"},

@@ -91,12 +91,14 @@ type Attempt struct {
 	Response   *string                  `json:"response" doc:"Start of the response body of a failure."`
 }
 
-func showJob(r store.JobRecord) Job {
+// showJob shows the default jitter, which is the deployment's, with the other defaults.
+func showJob(r store.JobRecord, defaultJitter time.Duration) Job {
 	job := Job{
 		ID: r.ID, Tenant: r.Tenant, Version: r.Version, State: r.State, Definition: r.Definition.Masked().WithDefaults(),
 		Paused: r.State == store.JobPaused, NextRunAt: utc(r.NextRunAt), NextScheduledFor: utc(r.NextScheduledFor),
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), CompletedAt: utc(r.CompletedAt),
 	}
+	job.Jitter = job.EffectiveJitter(defaultJitter)
 	if job.Paused {
 		job.PausedAt, job.PausedUntil, job.PauseNote = utc(r.PausedAt), utc(r.PausedUntil), r.PauseNote
 	}

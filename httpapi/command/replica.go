@@ -22,7 +22,7 @@ type replica struct {
 	Listen           string         `default:"127.0.0.1:8080" help:"Address the HTTP API listens on."`
 	PublicURL        string         `placeholder:"URL" help:"Where the targets of jobs with completion callback reach the API, such as https://punctual.internal. Default: where it listens, which is of use on one machine only."`
 	Queues           map[string]int `default:"default=500" mapsep:"," help:"Worker slots of this replica by queue: default=500,critical=100."`
-	DefaultJitter    time.Duration  `default:"10s" help:"Jitter of cron slots a minute or more apart whose job sets none. The same on every replica."`
+	DefaultJitter    time.Duration  `default:"1s" help:"Jitter of cron slots a minute or more apart whose job sets none. The same on every replica."`
 	Retention        time.Duration  `default:"720h" help:"How long runs are kept, and how far back missed slots may still run. The same on every replica."`
 	FailureRetention time.Duration  `placeholder:"2160h" help:"How long runs that did not succeed are kept. Default: three times --retention. The same on every replica."`
 	AuditRetention   time.Duration  `default:"8760h" help:"How long entries of the audit log are kept, at least 720h. The same on every replica."`
