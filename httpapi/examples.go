@@ -46,9 +46,11 @@ var (
 		"422": newProblem(CodeInvalid, "2 fields are not valid.",
 			FieldError{"body.shedule", "unknown field; did you mean schedule?"},
 			FieldError{"body.timeout", `"soon" is not a duration; write one such as "90s", "5m" or "24h"`}),
-		"500": newProblem(CodeInternal, "The server's log says more about request 7UBLQ5SRJ2ZTNBQFRQTMLNPKJE."),
+		"500": newProblem(CodeInternal, internalDetail(exampleRequestID)),
 	}
 )
+
+const exampleRequestID = "7UBLQ5SRJ2ZTNBQFRQTMLNPKJE"
 
 var (
 	exampleJobID     = uuid.MustParse("019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11")

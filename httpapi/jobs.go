@@ -87,7 +87,7 @@ func (s *server) createJob(ctx context.Context, tenant int32, in *createJobInput
 		Version int32
 	}
 	if err := json.Unmarshal(out.Body, &created); err != nil {
-		return nil, fmt.Errorf("reading the answer to repeat: %w", err)
+		return nil, fmt.Errorf("reading the response to repeat: %w", err)
 	}
 	out.Location, out.ETag = jobPath(created.ID), etag(created.Version)
 	return out, nil

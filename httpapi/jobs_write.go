@@ -89,7 +89,7 @@ const placeholderName = "unnamed"
 func (s *server) replaceJob(ctx context.Context, tenant int32, in *putJobInput, job store.NewJob, named bool, version *int32, createOnly bool) (*jobAnswer, error) {
 	record, err := s.Store.EditJob(ctx, tenant, in.Job, version, func(now store.JobRecord) (store.NewJob, error) {
 		if createOnly {
-			return store.NewJob{}, newProblem(CodeVersion, "The job exists, and If-None-Match asks that it does not.")
+			return store.NewJob{}, newProblem(CodeVersion, "The job exists, and If-None-Match requires that it does not.")
 		}
 		if !named {
 			job.Definition.Name = now.Definition.Name
@@ -97,7 +97,7 @@ func (s *server) replaceJob(ctx context.Context, tenant int32, in *putJobInput, 
 		return job, nil
 	})
 	if errors.Is(err, store.ErrNotFound) && in.any() {
-		return nil, newProblem(CodeVersion, "There is no such job, and If-Match asks that there is.")
+		return nil, newProblem(CodeVersion, "The job does not exist, and If-Match requires that it does.")
 	}
 	if err != nil {
 		return nil, err

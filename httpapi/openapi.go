@@ -53,13 +53,14 @@ func humaConfig() huma.Config {
 				{Name: tagSchedules, Description: "When jobs fire."},
 				{Name: tagTenants, Description: "Who may do what, and how much of it."},
 				{Name: tagAudit, Description: "Who changed what, and when."},
-				{Name: tagSecrets, Description: "What requests prove who sends them with, and what they are signed with. No value is ever shown again."},
-				{Name: tagFleet, Description: "What there is to do, and who does it."},
+				{Name: tagSecrets, Description: "Secrets that authenticate and sign requests to targets. No value is ever shown again."},
+				{Name: tagFleet, Description: "What waits to be sent, and the replicas that send it."},
 			},
-			Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer), SecuritySchemes: securitySchemes()},
+			Components: &huma.Components{Schemas: describeWords(huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)), SecuritySchemes: securitySchemes()},
 		},
 		Formats:       map[string]huma.Format{mediaJSON: huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
 		DefaultFormat: mediaJSON,
+		Transformers:  []huma.Transformer{nameRequest},
 	}
 }
 
@@ -107,6 +108,7 @@ func (s *server) describe() {
 	for _, schema := range schemas {
 		for _, property := range schema.Properties {
 			property.Nullable = property.Nullable && property.Type != huma.TypeArray
+			nullIsAChoice(property)
 		}
 	}
 	describeReplacement(schemas)

@@ -81,7 +81,7 @@ func TestOpenAPIDocumentsAreSound(t *testing.T) {
 					checkOperation(t, method+" "+path, v.(map[string]any), ids)
 				}
 			}
-			if len(ids) != 50 {
+			if len(ids) != 52 {
 				t.Errorf("%d operations", len(ids))
 			}
 		})
@@ -157,8 +157,8 @@ func TestProblemsAreThoseOfTheOperation(t *testing.T) {
 		{"/v1/operations/{operation}/cancel", "post", "409", "state", "state", "Operation "},
 		{"/v1/runs/{run}/heartbeat", "post", "409", "superseded", "superseded", "over"},
 		{"/v1/runs/{run}/progress", "get", "409", "superseded", "superseded", "over"},
-		{"/v1/runs/{run}", "get", "404", "not_found", "not_found", "There is no run of that id."},
-		{"/v1/runs", "get", "404", "not_found", "not_found", "There is no job of that id or name."},
+		{"/v1/runs/{run}", "get", "404", "not_found", "not_found", "There is no run with that id."},
+		{"/v1/runs", "get", "404", "not_found", "not_found", "There is no job with that id or name."},
 		{"/v1/jobs", "post", "422", "idempotency_key_reused invalid", "invalid", "fields"},
 		{"/v1/runs/{run}/fail", "post", "422", "invalid", "invalid", "fields"},
 		{"/v1/runs/{run}/fail", "post", "413", "body_too_large", "body_too_large", "66560"},

@@ -34,7 +34,7 @@ func TestASecretIsWrittenAndNeverShown(t *testing.T) {
 		t.Errorf("the second page: %+v", page)
 	}
 	s.do("DELETE", "/v1/secrets/second", "").want(204)
-	if p := s.do("GET", "/v1/secrets/second", "").code(CodeNotFound); !strings.Contains(p.Detail, "no secret of that name") {
+	if p := s.do("GET", "/v1/secrets/second", "").code(CodeNotFound); !strings.Contains(p.Detail, "no secret with that name") {
 		t.Errorf("deleted: %s", p.Detail)
 	}
 	for _, r := range []*reply{made, again, changed, shown} {

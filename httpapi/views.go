@@ -42,7 +42,7 @@ type Run struct {
 	Trigger       scheduler.Trigger `json:"trigger" doc:"What made it." example:"schedule"`
 	ScheduledFor  time.Time         `json:"scheduled_for" doc:"Its slot; of a manual run, when it was asked for."`
 	Status        scheduler.Status  `json:"status" doc:"Final: succeeded, dead, skipped, cancelled." example:"succeeded"`
-	Reason        *scheduler.Reason `json:"reason" doc:"Why it is not a plain success."`
+	Reason        *scheduler.Reason `json:"reason" nullable:"true" doc:"Why it is not a plain success."`
 	Late          bool              `json:"late" doc:"Made after the job's tolerance for missed slots." example:"false"`
 	Attempt       int               `json:"attempt" doc:"Number of the latest attempt; 0 before the first." example:"1"`
 	MaxAttempts   int               `json:"max_attempts" doc:"How many it may have." example:"5"`
