@@ -74,7 +74,7 @@ type BulkInput struct {
 type DeadLetterSelection struct {
 	Job    string            `json:"job,omitempty" maxLength:"128" doc:"Only of this job: id or name of one that is not deleted." example:"daily-invoice-gen"`
 	JobID  string            `json:"job_id,omitempty" format:"uuid" doc:"Only of the job of this id, deleted or not."`
-	Reason scheduler.Reason  `json:"reason,omitempty" enum:"expired,auth,timeout,connect,tls,blocked_address,http_4xx,http_5xx,redirect,gone,failed,lost,poison,upstream_failed" doc:"Only those whose last attempt failed for this reason." example:"http_5xx"`
+	Reason scheduler.Reason  `json:"reason,omitempty" enum:"expired,auth,timeout,connect,tls,blocked_address,http_4xx,http_5xx,redirect,gone,failed,lost,poison,silent,upstream_failed" doc:"Only those whose last attempt failed for this reason." example:"http_5xx"`
 	From   scheduler.Instant `json:"from,omitzero" doc:"Only slots at or after this instant." example:"2026-12-01T00:00:00Z"`
 	To     scheduler.Instant `json:"to,omitzero" doc:"Only slots before this instant." example:"2026-12-02T00:00:00Z"`
 	Label  map[string]string `json:"label,omitempty" doc:"Only of jobs with all of these labels."`

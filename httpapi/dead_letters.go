@@ -78,7 +78,7 @@ type NoteInput struct {
 type listDeadLettersInput struct {
 	Job      string       `query:"job" maxLength:"128" doc:"Only of this job: id or name of one that is not deleted."`
 	JobID    string       `query:"job_id" format:"uuid" doc:"Only of the job of this id, deleted or not."`
-	Reason   string       `query:"reason" enum:"expired,auth,timeout,connect,tls,blocked_address,http_4xx,http_5xx,redirect,gone,failed,lost,poison,upstream_failed" doc:"Only those whose last attempt failed for this reason."`
+	Reason   string       `query:"reason" enum:"expired,auth,timeout,connect,tls,blocked_address,http_4xx,http_5xx,redirect,gone,failed,lost,poison,silent,upstream_failed" doc:"Only those whose last attempt failed for this reason."`
 	Label    []string     `query:"label,explode" maxItems:"32" doc:"Only of jobs with this label, as name=value. Repeat it for several." example:"[\"team=billing\"]"`
 	From     instantParam `query:"from" doc:"Only slots at or after this instant." example:"2026-12-01T00:00:00Z"`
 	To       instantParam `query:"to" doc:"Only slots before this instant." example:"2026-12-02T00:00:00Z"`

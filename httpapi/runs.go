@@ -28,7 +28,8 @@ func (s *server) runRoutes() {
 	}, s.listJobRuns)
 	register(s, huma.Operation{
 		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{run}", Tags: []string{tagRuns},
-		Summary: "Get a run", Description: "With its attempts.", Errors: []int{404},
+		Summary: "Get a run", Errors: []int{404},
+		Description: "With its attempts, the one in flight included, the request that they send, and its result. The request is not stored: it follows from the run and its version of the job.",
 	}, s.getRun)
 	register(s, huma.Operation{
 		OperationID: "cancel-run", Method: http.MethodPost, Path: "/v1/runs/{run}/cancel", Tags: []string{tagRuns},
@@ -37,6 +38,7 @@ func (s *server) runRoutes() {
 		Responses:   s.rendered(http.StatusAccepted, Run{}, showRunWithAttempts(exampleCancelledRecord())),
 		Errors:      []int{404, 409},
 	}, s.cancelRun)
+	s.rerunRoute()
 }
 
 type runAnswer struct{ Body Run }
@@ -54,7 +56,9 @@ func (s *server) getRun(ctx context.Context, tenant int32, in *getRunInput) (*ru
 	if err != nil {
 		return nil, err
 	}
-	return &runAnswer{showRunWithAttempts(record)}, nil
+	run := showRunWithAttempts(record)
+	run.Request = showRequest(record, s.PublicURL)
+	return &runAnswer{run}, nil
 }
 
 func (s *server) cancelRun(ctx context.Context, tenant int32, in *getRunInput) (*runAnswer, error) {
@@ -80,7 +84,7 @@ func parseID(text string) (uuid.UUID, error) {
 // RunFilters are what lists of runs can be narrowed by.
 type RunFilters struct {
 	Status  string       `query:"status" enum:"blocked,pending,running,retrying,succeeded,dead,skipped,cancelled" doc:"Only runs in this status."`
-	Reason  string       `query:"reason" enum:"missed,paused,overlap,replaced,expired,limit,auth,timeout,connect,tls,blocked_address,http_4xx,http_5xx,redirect,gone,failed,lost,poison,upstream_failed,cancelled_by_user,job_deleted" doc:"Only runs with this reason."`
+	Reason  string       `query:"reason" enum:"missed,paused,overlap,replaced,expired,limit,auth,timeout,connect,tls,blocked_address,http_4xx,http_5xx,redirect,gone,failed,lost,poison,silent,upstream_failed,cancelled_by_user,job_deleted" doc:"Only runs with this reason."`
 	Trigger string       `query:"trigger" enum:"schedule,catchup,manual,event,backfill,replay,notify,step" doc:"Only runs made by this."`
 	Late    string       `query:"late" enum:"true,false" doc:"Only runs that are late, or that are not."`
 	Label   []string     `query:"label,explode" maxItems:"32" doc:"Only runs of jobs with this label, as name=value. Repeat it for several." example:"[\"team=billing\"]"`

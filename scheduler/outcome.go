@@ -1,6 +1,9 @@
 package scheduler
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Verdict is what an attempt's end means for its run.
 type Verdict int
@@ -26,8 +29,12 @@ type Outcome struct {
 	HTTPStatus int // 0 when there was no response
 	Reason     Reason
 	Error      string
-	Response   string        // start of the response body
-	RetryIn    time.Duration // delay before the next attempt, or until the same one is tried again; or how long a target that works on may be silent
+	Response   string            // start of the response body, as much as is kept of it
+	Headers    map[string]string // of the response, those of delivery.KeptHeaders; nil: none are kept
+	Truncated  bool              // the body was longer than Response
+	Result     json.RawMessage   // what a success answered or its target reported; nil: nothing
+	ResultNote string            // why a result is not kept
+	RetryIn    time.Duration     // delay before the next attempt, or until the same one is tried again; or how long a target that works on may be silent
 }
 
 // End is what an outcome makes of its run and of its attempt.
@@ -44,7 +51,7 @@ func (o Outcome) End() End {
 	switch o.Reason {
 	case ReasonTimeout:
 		failed = AttemptTimedOut
-	case ReasonLost, ReasonPoison:
+	case ReasonLost, ReasonPoison, ReasonSilent:
 		failed = AttemptLost
 	}
 	switch o.Verdict {

@@ -217,6 +217,6 @@ func (e *explaining) findRow(ctx context.Context, slot bool) error {
 		return err
 	}
 	e.Run = &runs[0]
-	e.Run.Attempts, err = readAttempts(ctx, e.q, *e.Run)
+	_, err = readDetails(ctx, e.q, e.Run)
 	return err
 }
