@@ -31,7 +31,7 @@ type RerunInput struct {
 }
 
 type rerunInput struct {
-	getRunInput
+	Run string `path:"run" doc:"Id of the run." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
 	Idempotent
 	Request body[RerunInput]
 }

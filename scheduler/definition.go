@@ -22,7 +22,7 @@ type Definition struct {
 	Completion        Completion        `json:"completion,omitempty" doc:"When an attempt is done: with its response; or, with async, when the target says so, which answers 202 and reports later."`
 	HeartbeatTimeout  Duration          `json:"heartbeat_timeout,omitzero" doc:"With completion async: a target that is silent for longer has lost its attempt. 5m when absent." example:"5m"`
 	MaxDuration       Duration          `json:"max_duration,omitzero" doc:"With completion async: the longest an attempt may take, however lively. 24h when absent." example:"24h"`
-	KeepResponse      *int              `json:"keep_response,omitempty" doc:"How many bytes of each response body are kept, of successes too: at most 65536 (64 KiB); 0 keeps nothing. Absent: the first 1024 of failures." example:"4096"`
+	KeepResponse      *int              `json:"keep_response,omitempty" doc:"How many bytes of each response body are kept, of successes too: at most 65536 (64 KiB); 0 keeps nothing. Absent: the first 1024 of failures." minimum:"0" maximum:"65536" example:"4096"`
 	Notify            []Notify          `json:"notify,omitempty" doc:"URLs to tell when something goes wrong, or well again. What happens to the job within five minutes of the last telling is told together."`
 }
 

@@ -37,6 +37,9 @@ type Outcome struct {
 	RetryIn    time.Duration     // delay before the next attempt, or until the same one is tried again; or how long a target that works on may be silent
 }
 
+// kept is how many bytes of responses and results the outcome has.
+func (o *Outcome) kept() int { return len(o.Response) + len(o.Result) }
+
 // End is what an outcome makes of its run and of its attempt.
 type End struct {
 	Status  Status
