@@ -229,8 +229,10 @@ func TestASilentTargetIsCalledSilent(t *testing.T) {
 		if _, err := s.store.Finish(t.Context(), []scheduler.Outcome{o}, nil); err != nil {
 			t.Fatal(err)
 		}
-		for _, sql := range []string{`UPDATE punctual.deployment SET back_at = '-infinity'`, `UPDATE punctual.replicas SET renewed_at = now()`,
-			`UPDATE punctual.runs SET started_at = started_at - interval '2 minutes' WHERE status = 'running'`, `UPDATE punctual.ready SET due_at = now() - interval '1 s'`} {
+		for _, sql := range []string{
+			`UPDATE punctual.deployment SET back_at = '-infinity'`, `UPDATE punctual.replicas SET renewed_at = now()`,
+			`UPDATE punctual.runs SET started_at = started_at - interval '2 minutes' WHERE status = 'running'`, `UPDATE punctual.ready SET due_at = now() - interval '1 s'`,
+		} {
 			if _, err := s.store.Pool().Exec(t.Context(), sql); err != nil {
 				t.Fatal(err)
 			}
