@@ -29,26 +29,6 @@ END
 $$;
 -- +goose StatementEnd
 
--- One word more in the closed list of reasons: silent. It is added to the list as it is, not validated, as what is there
--- satisfied the narrower one.
--- +goose StatementBegin
-DO $$
-DECLARE
-    target regclass;
-    list text;
-BEGIN
-    SELECT pg_get_constraintdef(c.oid) INTO STRICT list FROM pg_constraint c WHERE c.conrelid = 'punctual.runs'::regclass AND c.conname = 'run_reason_is_known';
-    list := replace(replace(list, ' NOT VALID', ''), 'ARRAY[', 'ARRAY[''silent''::text, ');
-    FOR target IN
-        SELECT c.oid FROM pg_class c WHERE c.relnamespace = 'punctual'::regnamespace
-           AND (c.relname = 'runs' OR (c.relkind = 'r' AND c.relname ~ '^runs_\d{8}' AND NOT EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = c.oid)))
-    LOOP
-        EXECUTE format('ALTER TABLE %s DROP CONSTRAINT run_reason_is_known, ADD CONSTRAINT run_reason_is_known %s NOT VALID', target, list);
-    END LOOP;
-END
-$$;
--- +goose StatementEnd
-
 -- The word for completion that was "callback" is "async". The last one in the text is meant: a body comes before it.
 UPDATE punctual.job_versions SET definition = regexp_replace(definition::text, '^(.*"completion":\s*)"callback"', '\1"async"')::json
 WHERE definition ->> 'completion' = 'callback';

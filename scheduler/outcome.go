@@ -18,6 +18,8 @@ const (
 	Interrupt                // cut off by a stopping replica: retried at once, not counted
 	Cancel                   // final: cancelled, as was asked for
 	Await                    // the target works on and will call back, at the latest after RetryIn
+	Hold                     // never sent: waits for what Held names, at the latest until RetryIn has passed
+	Abandon                  // never sent, and has waited for as long as it may: final, dead
 )
 
 // Outcome is the end of one attempt, as the finisher writes it.
@@ -34,6 +36,7 @@ type Outcome struct {
 	Truncated  bool              // the body was longer than Response
 	Result     json.RawMessage   // what a success answered or its target reported; nil: nothing
 	ResultNote string            // why a result is not kept
+	TurnedLate bool              // the run was first sent later than its tolerance, and was not late before
 	RetryIn    time.Duration     // delay before the next attempt, or until the same one is tried again; or how long a target that works on may be silent
 }
 
@@ -67,8 +70,10 @@ func (o Outcome) End() End {
 			return End{Status: StatusSkipped}
 		}
 		return End{Status: StatusDead, Number: o.Attempt - 1}
-	case GiveBack:
+	case GiveBack, Hold:
 		return End{Status: StatusPending, Number: o.Attempt - 1}
+	case Abandon:
+		return End{Status: StatusDead, Number: o.Attempt - 1}
 	case Interrupt:
 		return End{Status: StatusRetrying, Attempt: AttemptInterrupted, Number: o.Attempt}
 	case Cancel:

@@ -70,11 +70,14 @@ func (n *noticeRows) queue(b *pgx.Batch) {
 
 // queueEndNotices queues what the ends of attempts give to tell, after the statements that write them.
 func queueEndNotices(b *pgx.Batch, outcomes []scheduler.Outcome) {
-	var dead noticeRows
+	var dead, late noticeRows
 	var turning []uuid.UUID
 	for _, o := range outcomes {
 		if len(o.Job.Notify) == 0 {
 			continue
+		}
+		if o.TurnedLate {
+			late.add(o.Job, scheduler.EventLate, o.RunID)
 		}
 		status := o.End().Status
 		dies := status == scheduler.StatusDead || o.Verdict == scheduler.Expire // which of the two expiry means, the row says
@@ -85,6 +88,7 @@ func queueEndNotices(b *pgx.Batch, outcomes []scheduler.Outcome) {
 			turning = append(turning, o.RunID)
 		}
 	}
+	late.queue(b)
 	dead.queue(b)
 	if len(turning) > 0 {
 		b.Queue(insertRecovered, turning)
