@@ -27,21 +27,21 @@ const (
 func (s *server) callbackRoutes() {
 	op := registerCallback(s, huma.Operation{
 		OperationID: "heartbeat-run", Method: http.MethodPost, Path: "/v1/runs/{run}/heartbeat", Tags: []string{tagCallbacks},
-		Summary: "Report that work goes on", MaxBodyBytes: maxCallbackBody,
-		Description: "Puts off the deadline by the job's heartbeat_timeout, and keeps the progress, if there is any, for the next attempt. The answer says whether a cancel was requested; from then on the deadline stays where it is.",
+		Summary: "Send a heartbeat", MaxBodyBytes: maxCallbackBody,
+		Description: "Puts off the deadline by the job's heartbeat_timeout, and keeps the progress, if there is any, for the next attempt. The response says whether a cancel was requested; from then on the deadline stays where it is.",
 		Errors:      []int{400, 401, 404, 409, 413, 415, 422},
 	}, s.heartbeatRun)
 	describeBody[HeartbeatInput](s, op, false, exampleHeartbeat, mediaJSON)
 	op = registerCallback(s, huma.Operation{
 		OperationID: "complete-run", Method: http.MethodPost, Path: "/v1/runs/{run}/complete", Tags: []string{tagCallbacks},
-		Summary: "Report that work is done", MaxBodyBytes: maxCallbackBody,
-		Description: "The run succeeds; it ends as cancelled when that was requested. A result is kept with the run and shown with it. It may come before the answer to the request has arrived. Repeating it changes nothing, the result included.",
+		Summary: "Complete a run", MaxBodyBytes: maxCallbackBody,
+		Description: "The run succeeds; it ends as cancelled when that was requested. A result is kept with the run and shown with it. It may come before the response to the request has arrived. Repeating it changes nothing, the result included.",
 		Errors:      []int{400, 401, 404, 409, 413, 415, 422},
 	}, s.completeRun)
 	describeBody[CompletionInput](s, op, false, exampleCompletion, mediaJSON)
 	op = registerCallback(s, huma.Operation{
 		OperationID: "fail-run", Method: http.MethodPost, Path: "/v1/runs/{run}/fail", Tags: []string{tagCallbacks},
-		Summary: "Report that work has failed", MaxBodyBytes: maxCallbackBody,
+		Summary: "Fail a run", MaxBodyBytes: maxCallbackBody,
 		Description: "The attempt has failed with the reason failed; the run is retried as its job says. Repeating it changes nothing.",
 		Errors:      []int{400, 401, 404, 409, 413, 415, 422},
 	}, s.failRun)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"punctual/scheduler"
-	"punctual/scheduler/delivery"
 )
 
 // forbidden returns what is wrong with the URLs of a definition that name an address which must not be called. It is for
@@ -16,7 +15,7 @@ func (s *server) forbidden(tenant int32, at string, d scheduler.Definition) []Fi
 	}
 	var fields []FieldError
 	judge := func(field, raw string) {
-		u, err := delivery.CheckURL(raw)
+		u, err := scheduler.ParseTarget(raw)
 		if err != nil {
 			return
 		}

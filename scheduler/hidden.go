@@ -16,11 +16,12 @@ const Mask = "***"
 // SecretName is how headers are called whose values are not for everybody who may see the rest. Rather one too many.
 var SecretName = regexp.MustCompile(`(?i)auth|cookie|token|secret|passw|credential|session|signature|(^|[-_])(api)?key([-_]|$)`)
 
-// Hidden is a secret text of a definition: the value that somebody wrote, or, once it is stored, the id that the
-// store knows the value by. Whatever writes a Hidden gets the id or the mask, never the value; only Value has that.
+// Hidden is a secret text of a definition: the value that somebody wrote, the wish to keep what is stored, or, once it is
+// stored, the id that the store knows the value by. Whatever writes a Hidden gets the id or the mask, never the value; only Value has that.
 type Hidden struct {
 	value  string
 	sealed uuid.UUID
+	kept   bool
 }
 
 // HiddenOf returns a value as somebody wrote it.
@@ -28,6 +29,12 @@ func HiddenOf(value string) Hidden { return Hidden{value: value} }
 
 // SealedAs returns a value that the store keeps under an id.
 func SealedAs(id uuid.UUID) Hidden { return Hidden{sealed: id} }
+
+// KeptSecret stands for the value that is stored in its place already.
+func KeptSecret() Hidden { return Hidden{kept: true} }
+
+// Kept reports whether it stands for the value that is stored in its place already.
+func (h Hidden) Kept() bool { return h.kept }
 
 // Value returns what was written; empty once it is stored.
 func (h Hidden) Value() string { return h.value }

@@ -20,7 +20,7 @@ type SentRequest struct {
 // Sent returns what the attempt sends. Nothing of that is stored: it follows from the run and its version of the job.
 // Without the time at which it was sent, which its signature is over, that is left out.
 func (a Assignment) Sent(publicURL string, at time.Time) SentRequest {
-	r := a.request(publicURL)
+	r := a.Request(publicURL)
 	s := SentRequest{Method: r.Method, URL: r.URL.String(), Headers: make(map[string]string, len(r.Header)+len(r.Extra)+2), Body: shownBody(a.ownBody(), r.Body)}
 	for name, values := range r.Header {
 		s.Headers[name] = values[0]

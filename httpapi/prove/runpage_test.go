@@ -132,8 +132,8 @@ func text(t *testing.T, a *proc.API, path string) string {
 	return string(do[json.RawMessage](t, a, "GET", path, nil))
 }
 
-// ended waits for the end of a run.
-func ended(t *testing.T, a *proc.API, id string) page {
+// endedPage waits for the end of a run.
+func endedPage(t *testing.T, a *proc.API, id string) page {
 	t.Helper()
 	var p page
 	await(t, "the end of run "+id, func() bool {
@@ -151,7 +151,7 @@ func TestTheRequestIsShownAsItWasSentWithoutItsSecrets(t *testing.T) {
 		"method": "PUT", "body": map[string]any{"n": 1, "text": "<&>"}, "headers": map[string]any{"X-Api-Key": "planted-plainly", "X-Team": "billing"},
 		"auth": map[string]any{"type": "bearer", "value": planted}, "secret_headers": map[string]any{"X-Hidden": planted + "2"},
 	}, proc.JobSpec{"keep_response": 65536})
-	p, got := ended(t, r.API, id), m.of(id)
+	p, got := endedPage(t, r.API, id), m.of(id)
 	if len(got) != 1 || p.Request == nil {
 		t.Fatalf("%d requests, shown %+v", len(got), p.Request)
 	}
@@ -195,7 +195,7 @@ func TestAnAttemptInFlightIsListed(t *testing.T) {
 		t.Errorf("in flight: %+v", p.Attempts)
 	}
 	m.open()
-	if p = ended(t, r.API, id); len(p.Attempts) != 1 || p.Attempts[0].Outcome != "succeeded" || p.Attempts[0].FinishedAt == "" {
+	if p = endedPage(t, r.API, id); len(p.Attempts) != 1 || p.Attempts[0].Outcome != "succeeded" || p.Attempts[0].FinishedAt == "" {
 		t.Errorf("ended: %+v", p.Attempts)
 	}
 }
@@ -224,7 +224,7 @@ func TestAsMuchOfAResponseIsKeptAsTheJobSays(t *testing.T) {
 			if c.keep != nil {
 				more["keep_response"] = c.keep
 			}
-			p := ended(t, r.API, m.triggered(t, r.API, c.name, c.query, nil, more))
+			p := endedPage(t, r.API, m.triggered(t, r.API, c.name, c.query, nil, more))
 			a := p.Attempts[0]
 			if len(a.Response) != c.kept || a.Truncated != c.truncated || (a.Headers["date"] != "") != c.headers {
 				t.Errorf("kept %d bytes, truncated %t, headers %v", len(a.Response), a.Truncated, a.Headers)
@@ -259,7 +259,7 @@ func TestAnAnswerCarriesTheResultOfItsRun(t *testing.T) {
 		{"of-a-failure", json(`{"result":1}`) + "&status=500", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := ended(t, r.API, m.triggered(t, r.API, c.name, c.query, nil, nil))
+			p := endedPage(t, r.API, m.triggered(t, r.API, c.name, c.query, nil, nil))
 			if string(p.Result) != c.result || c.note == "" && p.ResultNote != "" || !strings.Contains(p.ResultNote, c.note) {
 				t.Errorf("result %.80q, note %q", p.Result, p.ResultNote)
 			}
@@ -310,7 +310,7 @@ func TestARerunIsSentAgainWithKeysOfItsOwnOrTheSame(t *testing.T) {
 	r, m := serve(t, storetest.DSN(t)), newMirror(t)
 	create(t, r.API, proc.JobSpec{"name": "a", "target": map[string]any{"url": m.URL + "/hook", "body": "the job's"}})
 	first := do[page](t, r.API, "POST", "/v1/jobs/a/trigger", map[string]any{"body": "its own", "headers": map[string]any{"X-Own": "yes"}}).ID
-	ended(t, r.API, first)
+	endedPage(t, r.API, first)
 	original := m.of(first)[0]
 	for _, c := range []struct {
 		name      string
@@ -328,7 +328,7 @@ func TestARerunIsSentAgainWithKeysOfItsOwnOrTheSame(t *testing.T) {
 			if run.RerunOf != first || run.ID == first {
 				t.Fatalf("the rerun is %+v", run)
 			}
-			p := ended(t, r.API, run.ID)
+			p := endedPage(t, r.API, run.ID)
 			sent := m.of(run.ID)[0]
 			if sent.body != c.body || sent.header.Get("X-Own") != c.own || p.RerunOf != first || sent.header.Get("Punctual-Scheduled-For") != original.header.Get("Punctual-Scheduled-For") {
 				t.Errorf("sent %+v", sent)
