@@ -19,7 +19,7 @@ type JobInput struct {
 func (JobInput) readOnly() []string {
 	return []string{
 		"id", "tenant", "version", "state", "paused_at", "paused_until", "pause_note", "next_run_at",
-		"next_scheduled_for", "next_local", "last_run", "created_at", "updated_at", "completed_at",
+		"next_scheduled_for", "next_local", "notify_from", "last_run", "created_at", "updated_at", "completed_at",
 	}
 }
 

@@ -81,7 +81,7 @@ func parseID(text string) (uuid.UUID, error) {
 type RunFilters struct {
 	Status  string       `query:"status" enum:"blocked,pending,running,retrying,succeeded,dead,skipped,cancelled" doc:"Only runs in this status."`
 	Reason  string       `query:"reason" enum:"missed,paused,overlap,replaced,expired,limit,auth,timeout,connect,tls,blocked_address,http_4xx,http_5xx,redirect,gone,failed,lost,poison,upstream_failed,cancelled_by_user,job_deleted" doc:"Only runs with this reason."`
-	Trigger string       `query:"trigger" enum:"schedule,catchup,manual,event,backfill,replay,notify,step" doc:"Only runs made by this."`
+	Trigger string       `query:"trigger" enum:"schedule,catchup,manual,event,backfill,replay,notify,step" doc:"Only runs made by this. Absent: all but notify, as notices are no runs of their jobs."`
 	Late    string       `query:"late" enum:"true,false" doc:"Only runs that are late, or that are not."`
 	Label   []string     `query:"label,explode" maxItems:"32" doc:"Only runs of jobs with this label, as name=value. Repeat it for several." example:"[\"team=billing\"]"`
 	From    instantParam `query:"from" doc:"Only slots at or after this instant; skips that reach into it count." example:"2026-12-01T00:00:00Z"`

@@ -25,6 +25,8 @@ type Job struct {
 	url    *url.URL
 	header http.Header
 	body   []byte
+
+	routing string // of a notice: name of the secret whose value is the routing key in its body
 }
 
 // Compile makes a stored definition ready to use. defaultJitter is the deployment's --default-jitter.

@@ -41,6 +41,7 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 	var ids []uuid.UUID
 	var beats []int64
 	var limits limitRows
+	var defaults []byte
 	if s.guarding.Load() {
 		if err := s.guardFences(ctx, s.pool); err != nil {
 			return p, err
@@ -56,10 +57,11 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 		       (SELECT coalesce(array_agg(run_id), '{}') FROM punctual.cancels WHERE replica = $1),
 		       EXISTS (SELECT FROM punctual.claims c WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = c.replica)),
 		       EXISTS (SELECT FROM punctual.operations WHERE state = 'running'),
-		       EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now()),
+		       EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now()) OR EXISTS (SELECT FROM punctual.notified WHERE look_at <= now()),
+		       (`+selectDefaults+`),
 		       (SELECT coalesce(json_object_agg(id, allowed_targets::text[]), '{}') FROM punctual.tenants WHERE allowed_targets <> '{}' AND deleted_at IS NULL),
 		       l.* FROM (`+selectLimits+`) l`,
-		replica, draining).Scan(append([]any{&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Operations, &p.Notices, &p.AllowedTargets}, limits.targets()...)...)
+		replica, draining).Scan(append([]any{&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Operations, &p.Notices, &defaults, &p.AllowedTargets}, limits.targets()...)...)
 	if err != nil {
 		return p, s.tookWrite(fmt.Errorf("renewing replica %s: %w", replica, err))
 	}
@@ -67,7 +69,7 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 		p.Others = append(p.Others, scheduler.Heartbeat{Replica: id, Beat: beats[i]})
 	}
 	p.Limits = limits.all()
-	return p, nil
+	return p, s.defaults.keep(defaults)
 }
 
 // Remove implements scheduler.Store. A replica that has renewed since stays.

@@ -62,6 +62,8 @@ type Config struct {
 	Wrap     func(http.Handler) http.Handler
 	Ready    func(url string)
 	Finished func([]scheduler.Outcome)
+
+	links string // what links in notices begin with
 }
 
 // requests in flight when the API stops get this long to finish.
@@ -82,6 +84,7 @@ func Run(ctx context.Context, c Config) error {
 	defer paceCollections()()
 	registry := prometheus.NewRegistry()
 	metrics := scheduler.NewMetrics(registry)
+	c.links = linkBase(c, listener.Addr())
 	db, err := openStore(ctx, c, func(outcomes []scheduler.Outcome) {
 		metrics.Ended(outcomes)
 		if c.Finished != nil {
@@ -93,10 +96,12 @@ func Run(ctx context.Context, c Config) error {
 	}
 	defer db.Close()
 	guardian := newGuard(c, db, listener.Addr())
+	client := delivery.New(delivery.Config{UserAgent: "punctual/" + c.Version, Guard: guardian, RootCAs: authorities, Proxy: c.EgressProxy})
+	defer client.Close()
 
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), store.Collector{Store: db})
 	var draining atomic.Bool
-	handler, err := newAPI(c, db, registry, guardian, &draining)
+	handler, err := newAPI(c, db, registry, guardian, scheduler.NewCourier(db, client, c.Log), &draining)
 	if err != nil {
 		return err
 	}
@@ -125,8 +130,6 @@ func Run(ctx context.Context, c Config) error {
 			stop()
 		}
 	}()
-	client := delivery.New(delivery.Config{UserAgent: "punctual/" + c.Version, Guard: guardian, RootCAs: authorities, Proxy: c.EgressProxy})
-	defer client.Close()
 	host, _ := os.Hostname() // for people only
 	err = scheduler.Run(running, db, scheduler.Config{
 		Queues: c.Queues, DrainTimeout: c.DrainTimeout, Client: client, Host: host, Version: c.Version, Log: c.Log,
@@ -145,9 +148,9 @@ func Run(ctx context.Context, c Config) error {
 }
 
 // newAPI returns the handler of the API, which is not ready any more while the replica is draining.
-func newAPI(c Config, db *store.Store, registry *prometheus.Registry, guardian *guard.Guard, draining *atomic.Bool) (http.Handler, error) {
+func newAPI(c Config, db *store.Store, registry *prometheus.Registry, guardian *guard.Guard, courier *scheduler.Courier, draining *atomic.Bool) (http.Handler, error) {
 	api, err := httpapi.New(httpapi.Config{
-		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry, DefaultJitter: c.DefaultJitter, NoAuth: c.NoAuth, OIDC: c.OIDC, Guard: guardian,
+		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry, DefaultJitter: c.DefaultJitter, NoAuth: c.NoAuth, OIDC: c.OIDC, Guard: guardian, Courier: courier,
 		OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL),
 		Ready: func(context.Context) error {
 			if draining.Load() {
@@ -184,6 +187,17 @@ func publicURL(c Config, listens net.Addr) string {
 		c.Log.Warn("targets of jobs with completion callback are told an address that is none to call; give --public-url", "address", address)
 	}
 	return address
+}
+
+// linkBase is what links in notices begin with; empty when it is not known under which address people reach the API.
+func linkBase(c Config, listens net.Addr) string {
+	if c.PublicURL != "" {
+		return strings.TrimRight(c.PublicURL, "/")
+	}
+	if tcp, ok := listens.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return ""
+	}
+	return "http://" + listens.String()
 }
 
 // publicHost is the host of a public URL; empty without one.
@@ -250,7 +264,7 @@ func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (
 func connect(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (*store.Store, error) {
 	options := store.Options{
 		DatabaseURL: c.DatabaseURL, DefaultJitter: c.DefaultJitter, MaxConns: c.MaxConns, Log: c.Log,
-		Retention: c.Retention, FailureRetention: c.FailureRetention, AuditRetention: c.AuditRetention, Ended: ended, Master: c.Master,
+		Retention: c.Retention, FailureRetention: c.FailureRetention, AuditRetention: c.AuditRetention, Ended: ended, Master: c.Master, PublicURL: c.links,
 	}
 	deadline := time.Now().Add(c.DatabaseWait)
 	for {
