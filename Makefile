@@ -35,7 +35,7 @@ build: ## Build bin/punctual
 # mostly wait.
 .PHONY: test
 test: ## Run all tests: race detector, real Postgres, real PgBouncer
-	@.ci/install gcc postgresql pgbouncer libfaketime nodejs
+	@.ci/install gcc postgresql pgbouncer libfaketime nodejs alertmanager
 	CGO_ENABLED=1 $(GO) test -race -count=1 -parallel 4 -timeout 15m $(ARGS) $(PKG)
 
 .PHONY: lint
@@ -83,7 +83,7 @@ audit: ## Verify the modules' checksums, and look for known weaknesses in them
 
 .PHONY: soak
 soak: ## Run the long tests (SOAK=10m says how long each; SEED=… repeats one)
-	@.ci/install gcc postgresql pgbouncer libfaketime nodejs
+	@.ci/install gcc postgresql pgbouncer libfaketime nodejs alertmanager
 	CGO_ENABLED=1 SOAK=$(SOAK) $(GO) test -race -run '^TestSoak' -count=1 -parallel 4 -v -timeout 0 $(ARGS) $(PKG)
 
 .PHONY: clean
