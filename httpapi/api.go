@@ -94,6 +94,7 @@ func New(c Config) (http.Handler, error) {
 	s.secretRoutes()
 	s.signingSecretRoutes()
 	s.fleetRoutes()
+	s.breakerRoutes()
 	if len(s.missing) > 0 {
 		return nil, fmt.Errorf("httpapi: roleOf has no line for %s", strings.Join(s.missing, ", "))
 	}

@@ -16,7 +16,16 @@ var (
 	}})
 )
 
+var exampleBreakers = showBreakers([]store.HoldRecord{{
+	HeldBy: "breaker billing.internal:443", State: scheduler.HoldOpen, Host: "billing.internal:443", Since: at("2026-12-01T11:00:41.310Z"),
+	Failures: 14, LastError: "connection refused", ProbeAt: new(at("2026-12-01T11:04:40.118Z")), Replicas: 3, Waiting: 40,
+	Oldest: new(at("2026-12-01T11:00:42.007Z")),
+}, {
+	HeldBy: "hanging reports.internal:443/yearly", State: scheduler.HoldHanging, Host: "reports.internal:443", Path: "/yearly",
+	Since: at("2026-12-01T10:52:00.550Z"), Failures: 9, LastError: "9 timeouts in a row", Replicas: 1,
+}})
+
 func exampleDepths() []store.QueueDepth {
 	oldest := at("2026-12-01T11:00:00Z")
-	return []store.QueueDepth{{Name: "critical"}, {Name: "default", DueSlots: 204, DueRuns: 3, LaterRuns: 12, InFlight: 100, OldestDue: &oldest}}
+	return []store.QueueDepth{{Name: "critical", Served: true}, {Name: "default", Served: true, DueSlots: 204, DueRuns: 3, LaterRuns: 12, InFlight: 100, OldestDue: &oldest}}
 }

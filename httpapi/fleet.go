@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -31,8 +32,10 @@ type Queue struct {
 	DueSlots  int        `json:"due_slots" maximum:"10000" doc:"Slots that are due and not claimed yet. 10000: that many, or more." example:"12"`
 	DueRuns   int        `json:"due_runs" maximum:"10000" doc:"Runs that are ready to be sent: triggered by hand, replayed, to be retried now." example:"3"`
 	LaterRuns int        `json:"later_runs" maximum:"10000" doc:"Runs that wait for an instant to come: that of a retry, or the deadline of a target that works on." example:"40"`
+	HeldRuns  int        `json:"held_runs" maximum:"10000" doc:"Runs that wait for a host that cannot be reached or hangs: GET /v1/breakers has them by host." example:"0"`
 	InFlight  int        `json:"in_flight" maximum:"10000" doc:"Runs that are being sent." example:"100"`
-	OldestDue *time.Time `json:"oldest_due" doc:"Since when the oldest of what is due has been. Null: nothing is."`
+	OldestDue *time.Time `json:"oldest_due" doc:"Since when the oldest of what is due, or held, has been. Null: nothing is."`
+	WaitsFor  *string    `json:"waits_for" doc:"Why nothing of it is sent at all. Null: it is." example:"no live replica serves the queue \"critical\""`
 }
 
 // HeldBack is why due work waits although worker slots may be free.
@@ -62,7 +65,13 @@ func (s *server) listQueues(ctx context.Context, tenant int32, _ *struct{}) (*qu
 func showQueues(depths []store.QueueDepth, held []store.HeldBack) QueueList {
 	list := QueueList{Data: make([]Queue, len(depths))}
 	for i, d := range depths {
-		list.Data[i] = Queue{Name: d.Name, DueSlots: d.DueSlots, DueRuns: d.DueRuns, LaterRuns: d.LaterRuns, InFlight: d.InFlight, OldestDue: d.OldestDue}
+		list.Data[i] = Queue{
+			Name: d.Name, DueSlots: d.DueSlots, DueRuns: d.DueRuns, LaterRuns: d.LaterRuns, HeldRuns: d.HeldRuns,
+			InFlight: d.InFlight, OldestDue: d.OldestDue,
+		}
+		if !d.Served {
+			list.Data[i].WaitsFor = new(fmt.Sprintf("no live replica serves the queue %q", d.Name))
+		}
 	}
 	if len(held) == 1 {
 		h := held[0]

@@ -155,6 +155,7 @@ func (s *server) describe() {
 		"create-tenant": exampleTenant, "list-tenants": exampleTenants, "get-tenant": exampleOwn, "get-own-tenant": exampleOwn, "patch-tenant": exampleTenant, "patch-own-tenant": exampleTenant, "test-notify": exampleTested,
 		"list-audit-log": exampleAudit,
 		"list-queues":    exampleQueues, "list-replicas": exampleReplicas,
+		"list-breakers": exampleBreakers, "reset-breakers": BreakersReset{Matched: 3},
 	}
 	for op := range operations(api) {
 		for _, p := range op.Parameters {

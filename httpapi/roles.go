@@ -61,8 +61,10 @@ var roleOf = map[string]Role{
 	"get-operation":    RoleViewer,
 	"cancel-operation": RoleEditor,
 
-	"list-queues":   RoleViewer,
-	"list-replicas": RoleOperator,
+	"list-queues":    RoleViewer,
+	"list-replicas":  RoleOperator,
+	"list-breakers":  RoleViewer,
+	"reset-breakers": RoleEditor,
 
 	"create-api-key": RoleAdmin,
 	"list-api-keys":  RoleAdmin,

@@ -54,7 +54,22 @@ func (s *server) getRun(ctx context.Context, tenant int32, in *getRunInput) (*ru
 	if err != nil {
 		return nil, err
 	}
-	return &runAnswer{showRunWithAttempts(record)}, nil
+	run := showRunWithAttempts(record)
+	if !record.Status.Final() {
+		waits, err := s.Store.RunWaitsFor(ctx, tenant, id)
+		if err != nil {
+			return nil, err
+		}
+		run.WaitingFor = showWaiting(waits)
+	}
+	return &runAnswer{run}, nil
+}
+
+func showWaiting(w *store.Waiting) *WaitingFor {
+	if w == nil {
+		return nil
+	}
+	return &WaitingFor{What: w.For, Since: w.Since, Until: w.Until}
 }
 
 func (s *server) cancelRun(ctx context.Context, tenant int32, in *getRunInput) (*runAnswer, error) {

@@ -55,7 +55,8 @@ type Run struct {
 	StartedAt     *time.Time        `json:"started_at" doc:"When the latest attempt was sent."`
 	AcceptedAt    *time.Time        `json:"accepted_at" doc:"With completion callback: when the target answered the latest attempt with 202, and works on."`
 	FinishedAt    *time.Time        `json:"finished_at" doc:"When it reached its final status."`
-	NextAttemptAt *time.Time        `json:"next_attempt_at" doc:"While retrying, or pending because the circuit breaker of its target is open: when the next attempt may start."`
+	NextAttemptAt *time.Time        `json:"next_attempt_at" doc:"While retrying: when the next attempt may start."`
+	WaitingFor    *WaitingFor       `json:"waiting_for,omitempty" doc:"What it waits for although it is due; only where one run is asked for."`
 	HTTPStatus    *int              `json:"http_status" doc:"Status of the latest response." example:"200"`
 	Error         *string           `json:"error" doc:"The latest error, for people."`
 	BlockedBy     *uuid.UUID        `json:"blocked_by" format:"uuid" nullable:"true" doc:"On a skip for overlap: the run in the way."`
@@ -64,6 +65,13 @@ type Run struct {
 	ParentRun     *uuid.UUID        `json:"parent_run" format:"uuid" nullable:"true" doc:"On a step: the run of its workflow."`
 	Step          *string           `json:"step" doc:"On a step: its name."`
 	Attempts      []Attempt         `json:"attempts,omitzero" doc:"Its attempts in order; only where one run is asked for."`
+}
+
+// WaitingFor is what a run that is due waits for.
+type WaitingFor struct {
+	What  string     `json:"what" doc:"breaker HOST: the host cannot be reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active. limit NAME: of its tenant. slots: all worker slots are taken. Or that no live replica serves its queue." example:"breaker billing.internal:443"`
+	Since time.Time  `json:"since" doc:"Since when it has waited for that."`
+	Until *time.Time `json:"until" doc:"Until when it waits for its host at most: then it is dead, with the reason unreachable or timeout. Null: without a bound."`
 }
 
 // SkippedRange is what a recorded skip stands for.

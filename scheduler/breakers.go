@@ -24,17 +24,16 @@ func breakerKey(tenant int32, u *url.URL) breaker.Key {
 	return breaker.Key{Tenant: tenant, Host: net.JoinHostPort(host, port)}
 }
 
-// hostAnswer is what a result says about its host. One that refuses a request is alive; only one that does
-// not answer, or answers that it is broken, is to be spared.
+// hostAnswer is what a result says about its host. Any status proves that it is there, and so does a connection
+// on which the request was sent.
 func hostAnswer(r delivery.Result) breaker.Answer {
-	if r.Cancelled {
+	switch {
+	case r.Status != 0:
+		return breaker.Answered
+	case r.Cancelled, r.Reason == delivery.ReasonBlockedAddress, r.Reason == delivery.Reason(ReasonAuth):
 		return breaker.Unknown
+	case r.Reason == delivery.ReasonTLS, !r.Sent:
+		return breaker.Unreachable
 	}
-	switch r.Reason {
-	case delivery.ReasonConnect, delivery.ReasonTimeout, delivery.ReasonTLS, delivery.ReasonHTTP5xx:
-		return breaker.Failed
-	case delivery.ReasonBlockedAddress, delivery.Reason(ReasonAuth):
-		return breaker.Unknown
-	}
-	return breaker.Answered
+	return breaker.Reached
 }

@@ -11,6 +11,10 @@ import (
 	"punctual/scheduler/delivery"
 )
 
+// waiting is how many runs wait for their hosts.
+func (f *fakeStore) waiting() int { return read(f, func() int { return len(f.held) }) }
+
+// Three hundred runs of a host that refuses connections: ten attempts open the breaker, and then there are probes.
 func TestADeadHostTakesNeitherAttemptsNorWorkerSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dials := newFakeStore(), newGatedDials(t, false)
@@ -23,17 +27,17 @@ func TestADeadHostTakesNeitherAttemptsNorWorkerSlots(t *testing.T) {
 		if sent < 10 || sent >= 10+slots {
 			t.Errorf("%d attempts; 10 open the breaker, and %d more may be in flight then", sent, slots-1)
 		}
-		if got := store.verdicts(); got[RetryRun] != sent || got[GiveBack] != runs-sent {
+		if got := store.verdicts(); got[RetryRun] != sent || got[Hold] != runs-sent {
 			t.Errorf("verdicts %v after %d attempts of %d runs", got, sent, runs)
 		}
 		for _, o := range store.outcomes {
-			if o.Verdict != GiveBack {
+			if o.Verdict != Hold {
 				continue
 			}
-			if o.RetryIn < time.Second || o.RetryIn > 7500*time.Millisecond || !o.StartedAt.IsZero() || o.End().Number != 0 {
-				t.Fatalf("put off: %+v, for %s", o.End(), o.RetryIn)
+			if o.Held.By != "breaker 127.0.0.1:9" || o.Held.Until.Sub(o.Held.Since) != o.Job.Retry.Remaining(1) || !o.StartedAt.IsZero() || o.End().Number != 0 {
+				t.Fatalf("put off: %+v, by %+v", o.End(), o.Held)
 			}
-			if !strings.HasPrefix(o.Error, "waiting: the circuit breaker of 127.0.0.1:9 is open after 10 failures in a row (last: connection refused); the next probe is in ") {
+			if !strings.HasPrefix(o.Error, "waiting: the circuit breaker of 127.0.0.1:9 is open after 10 failures in a row") {
 				t.Fatalf("put off because: %s", o.Error)
 			}
 		}
@@ -43,26 +47,36 @@ func TestADeadHostTakesNeitherAttemptsNorWorkerSlots(t *testing.T) {
 		if n := r.metric("punctual_breakers_open"); n != 1 {
 			t.Errorf("%v breakers are open by the metrics", n)
 		}
+		if states := read(store, func() []HoldState { return store.states }); len(states) != 1 || states[0].By != "breaker 127.0.0.1:9" || states[0].State != HoldOpen {
+			t.Errorf("told: %+v", states)
+		}
+		time.Sleep(10 * time.Minute)
+		if probes := dials.dials - sent; probes < 8 || probes > 15 {
+			t.Errorf("%d probes in ten minutes", probes)
+		}
 		store.once(t)
 	})
 }
 
-func TestAHostThatHangsHoldsWorkerSlotsOnceOnly(t *testing.T) {
+func TestAResetLetsRunsGoAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, dials := newFakeStore(), newGatedDials(t, true)
-		store.add(200, compiled(t, `{"timeout":"10s"}`), 0)
-		start(t, store, dials.client, 20)
-		time.Sleep(9 * time.Second)
-		if n := store.runs(); n != 20 {
-			t.Errorf("%d runs with 20 worker slots", n)
-		}
+		store, dials := newFakeStore(), newGatedDials(t, false)
+		dials.refused = "127.0.0.1:9"
+		job := compiled(t, `{}`)
+		store.add(100, job, 0)
+		start(t, store, dials.client, 10)
+		time.Sleep(time.Second)
+		store.set(func() {
+			store.orders = []HoldOrder{{Tenant: job.Tenant, Host: "127.0.0.1:9", Reset: true}}
+			store.held = nil
+		})
+		time.Sleep(2 * heartbeatEvery)
+		before := dials.dials
+		store.add(1, job, 0)
 		time.Sleep(2 * time.Second)
-		// Until ten have timed out, what gets their slots is sent as well.
-		if n := store.ended(); n <= 200-10 {
-			t.Errorf("%d of 200 runs have left the replica after the first ones timed out", n)
+		if n := dials.dials - before; n != 1 {
+			t.Errorf("%d attempts after the reset, want 1", n)
 		}
-		time.Sleep(10 * time.Second)
-		store.once(t)
 	})
 }
 
@@ -72,8 +86,9 @@ func TestWhoseBreakerIsOpen(t *testing.T) {
 		late      time.Duration
 		want      Verdict
 	}{
-		{"another job of the host waits", `{"target":{"url":"http://127.0.0.1:9/other"}}`, 0, GiveBack},
-		{"another port does not", `{"target":{"url":"http://127.0.0.1:8/hook"}}`, 0, RetryRun},
+		{"another job of the host waits", `{"target":{"url":"http://127.0.0.1:9/other"}}`, 0, Hold},
+		{"a job with a single attempt is sent", `{"retry":{"max_attempts":1}}`, 0, Bury},
+		{"another port does not wait", `{"target":{"url":"http://127.0.0.1:8/hook"}}`, 0, RetryRun},
 		{"nor does another host", `{"target":{"url":"http://127.0.0.2:9/hook"}}`, 0, RetryRun},
 		{"what has expired does not wait", `{"expires_after":"1s"}`, 2 * time.Second, Expire},
 	} {
@@ -92,6 +107,86 @@ func TestWhoseBreakerIsOpen(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestHowLongARunWaitsForItsHost(t *testing.T) {
+	host := &breaker.Wait{By: "breaker a:80", Why: "waiting: a"}
+	hangs := &breaker.Wait{By: "hanging a:80", Why: "waiting: a", Hanging: true}
+	job := compiled(t, `{"timeout":"7s","retry":{"max_attempts":4,"initial_backoff":"10s","multiplier":3,"max_backoff":"80s"}}`)
+	for _, c := range []struct {
+		name    string
+		attempt int
+		wait    *breaker.Wait
+		want    time.Duration
+	}{
+		{"all backoffs", 1, host, (10 + 30 + 80) * time.Second},
+		{"those that are left", 3, host, 80 * time.Second},
+		{"none is left", 4, host, 0},
+		{"of a host that hangs the timeouts too", 1, hangs, (10 + 30 + 80 + 4*7) * time.Second},
+		{"so that its last attempt may wait", 4, hangs, 7 * time.Second},
+	} {
+		if got := (Assignment{Job: job, Attempt: c.attempt}).patience(c.wait); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestWhatItMeansForARunToBeHeldBack(t *testing.T) {
+	due := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	host := &breaker.Wait{By: "breaker a:80", Why: "waiting: the circuit breaker of a:80 is open"}
+	hangs := &breaker.Wait{By: "hanging a:80", Why: "waiting: a:80 hangs", Hanging: true}
+	const retry = `"retry":{"max_attempts":3,"initial_backoff":"10s","multiplier":2}`
+	for _, c := range []struct {
+		name    string
+		job     string
+		wait    *breaker.Wait
+		attempt int
+		held    *Held
+		after   time.Duration
+		want    Outcome
+	}{
+		{"it waits for as long as its backoffs", `{` + retry + `}`, host, 1, nil, 0,
+			Outcome{Verdict: Hold, RetryIn: 30 * time.Second, Error: host.Why}},
+		{"from when it first had to", `{` + retry + `}`, host, 1, &Held{Since: due, Until: due.Add(30 * time.Second)}, 20 * time.Second,
+			Outcome{Verdict: Hold, RetryIn: 10 * time.Second, Error: host.Why}},
+		{"not beyond its expiry", `{"expires_after":"15s",` + retry + `}`, host, 1, nil, 0,
+			Outcome{Verdict: Hold, RetryIn: 15 * time.Second, Error: host.Why}},
+		{"then it is dead", `{` + retry + `}`, host, 2, &Held{Since: due, Until: due.Add(20 * time.Second)}, 20 * time.Second,
+			Outcome{Verdict: Abandon, Reason: ReasonUnreachable, Error: "1 of 3 attempts made, 2 not made; waited 20s: the circuit breaker of a:80 is open"}},
+		{"at once where no backoff is left", `{` + retry + `}`, host, 3, nil, 0,
+			Outcome{Verdict: Abandon, Reason: ReasonUnreachable, Error: "2 of 3 attempts made, 1 not made; waited 0s: the circuit breaker of a:80 is open"}},
+		{"of a host that hangs it is a timeout", `{` + retry + `}`, hangs, 3, &Held{Since: due, Until: due.Add(time.Second)}, time.Second,
+			Outcome{Verdict: Abandon, Reason: ReasonTimeout, Error: "2 of 3 attempts made, 1 not made; waited 1s: a:80 hangs"}},
+	} {
+		got := Assignment{Job: compiled(t, c.job), Attempt: c.attempt, DueAt: due, Held: c.held}.holdBack(c.wait, due.Add(c.after))
+		if got.Verdict != c.want.Verdict || got.RetryIn != c.want.RetryIn || got.Reason != c.want.Reason || got.Error != c.want.Error {
+			t.Errorf("%s: %d after %s, %s, %q", c.name, got.Verdict, got.RetryIn, got.Reason, got.Error)
+		}
+	}
+}
+
+func TestWhatIsFirstSentLaterThanItsToleranceIsLate(t *testing.T) {
+	due := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		name    string
+		trigger Trigger
+		attempt int
+		after   time.Duration
+		want    bool
+	}{
+		{"a slot within its tolerance", TriggerSchedule, 1, 60 * time.Second, false},
+		{"a slot beyond it", TriggerSchedule, 1, 61 * time.Second, true},
+		{"a run by hand", TriggerManual, 1, 61 * time.Second, true},
+		{"a retry is not first sent", TriggerSchedule, 2, time.Hour, false},
+		{"somebody asked for a backfill", TriggerBackfill, 1, time.Hour, false},
+		{"or a replay", TriggerReplay, 1, time.Hour, false},
+		{"a notice", TriggerNotify, 1, time.Hour, false},
+	} {
+		a := Assignment{Job: compiled(t, `{}`), Trigger: c.trigger, Attempt: c.attempt, DueAt: due}
+		if got := a.turnsLate(due.Add(c.after)); got != c.want {
+			t.Errorf("%s: %t", c.name, got)
+		}
 	}
 }
 
@@ -133,18 +228,21 @@ func TestWhatAnAnswerSaysAboutItsHost(t *testing.T) {
 		result delivery.Result
 		want   breaker.Answer
 	}{
-		{delivery.Result{Status: 200}, breaker.Answered},
-		{delivery.Result{Status: 302, Reason: delivery.ReasonRedirect}, breaker.Answered},
-		{delivery.Result{Status: 404, Reason: delivery.ReasonHTTP4xx}, breaker.Answered},
-		{delivery.Result{Status: 429, Reason: delivery.ReasonHTTP4xx}, breaker.Answered},
-		{delivery.Result{Status: 503, Reason: delivery.ReasonHTTP5xx}, breaker.Failed},
-		{delivery.Result{Reason: delivery.ReasonConnect}, breaker.Failed},
-		{delivery.Result{Reason: delivery.ReasonTLS}, breaker.Failed},
-		{delivery.Result{Reason: delivery.ReasonTimeout}, breaker.Failed},
-		{delivery.Result{Status: 200, Reason: delivery.ReasonTimeout}, breaker.Failed},
+		{delivery.Result{Status: 200, Sent: true}, breaker.Answered},
+		{delivery.Result{Status: 302, Sent: true, Reason: delivery.ReasonRedirect}, breaker.Answered},
+		{delivery.Result{Status: 404, Sent: true, Reason: delivery.ReasonHTTP4xx}, breaker.Answered},
+		{delivery.Result{Status: 503, Sent: true, Reason: delivery.ReasonHTTP5xx}, breaker.Answered},
+		{delivery.Result{Status: 200, Sent: true, Reason: delivery.ReasonTimeout}, breaker.Answered},
+		{delivery.Result{Sent: true, Reason: delivery.ReasonTimeout}, breaker.Reached},
+		{delivery.Result{Sent: true, Reason: delivery.ReasonConnect}, breaker.Reached},
+		{delivery.Result{Reason: delivery.ReasonConnect}, breaker.Unreachable},
+		{delivery.Result{Reason: delivery.ReasonTimeout}, breaker.Unreachable},
+		{delivery.Result{Reason: delivery.ReasonTLS}, breaker.Unreachable},
+		{delivery.Result{Sent: true, Reason: delivery.ReasonTLS}, breaker.Unreachable},
 		{delivery.Result{Reason: delivery.ReasonBlockedAddress}, breaker.Unknown},
+		{delivery.Result{Reason: delivery.Reason(ReasonAuth)}, breaker.Unknown},
 		{delivery.Result{Cancelled: true}, breaker.Unknown},
-		{delivery.Result{Status: 500, Cancelled: true}, breaker.Unknown},
+		{delivery.Result{Status: 500, Cancelled: true}, breaker.Answered},
 	} {
 		if got := hostAnswer(c.result); got != c.want {
 			t.Errorf("%+v: %d, want %d", c.result, got, c.want)

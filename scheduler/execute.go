@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/breaker"
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/failpoint"
 )
@@ -20,36 +19,55 @@ func (s *Scheduler) dispatch(b Batch) bool {
 		return false
 	}
 	for _, a := range b.Runs {
-		queue, older := a.Lane/4, a.Lease.ClaimedAt.Sub(a.DueAt) > OlderThan
+		queue, older := a.Lane/4, a.older()
 		s.slots.take(queue, a.Job.Tenant, older)
 		s.running.Go(func() {
-			s.finisher.put(s.execute(a))
-			s.slots.release(queue, a.Job.Tenant, older) // not before: what cannot be written occupies slots, and so claims stop
+			outcome, lent := s.execute(a)
+			s.finisher.put(outcome)
+			s.slots.release(queue, a.Job.Tenant, older, lent) // not before: what cannot be written occupies slots, and so claims stop
 		})
 	}
 	return true
 }
 
+// older reports whether a run had been due for so long when it was claimed that it counts as backlog.
+func (a Assignment) older() bool { return a.Lease.ClaimedAt.Sub(a.DueAt) > OlderThan }
+
 // execute makes one attempt and says what it means for its run. Expiry is checked here, right before
-// the request goes out, whatever delayed it.
-func (s *Scheduler) execute(a Assignment) Outcome {
+// the request goes out, whatever delayed it. lent is true when the worker slot was given to others meanwhile.
+func (s *Scheduler) execute(a Assignment) (o Outcome, lent bool) {
 	failpoint.At(failpoint.SendBegun)
 	started := s.now(a)
 	switch {
 	case s.workCtx.Err() != nil:
-		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: started}
+		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: started}, false
 	case s.heart.watch.expired(time.Now()):
-		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: started} // others may have taken over
+		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: started}, false // others may have taken over
 	case a.expired(started):
-		return Outcome{Assignment: a, Verdict: Expire, FinishedAt: started, Reason: ReasonExpired}
+		return Outcome{Assignment: a, Verdict: Expire, FinishedAt: started, Reason: ReasonExpired}, false
 	}
 	request := a.request(s.config.PublicURL)
-	permit, wait := s.breakers.Admit(breakerKey(a.Job.Tenant, request.URL))
+	flight, wait := s.holds.admit(a, request.URL)
 	if wait != nil {
-		s.metrics.deferred.Inc()
-		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: started, RetryIn: wait.For, Error: wait.Why}
+		o = a.holdBack(wait, started)
+		if o.Verdict == Hold {
+			s.metrics.deferred.Inc()
+		}
+		return o, false
+	}
+	turned := a.turnsLate(started)
+	if turned {
+		a.Late = true
+		request = a.request(s.config.PublicURL)
 	}
 	s.metrics.late(a, started)
+	o, result := s.send(a, request, started)
+	o.TurnedLate = turned && !o.StartedAt.IsZero()
+	return o, s.holds.done(flight, result)
+}
+
+// send makes the request of an attempt that may go out.
+func (s *Scheduler) send(a Assignment, request delivery.Request, started time.Time) (Outcome, delivery.Result) {
 	parent := s.workCtx
 	if a.Job.ConcurrencyPolicy != PolicyAllow {
 		parent = s.heart.exclusive()
@@ -60,25 +78,41 @@ func (s *Scheduler) execute(a Assignment) Outcome {
 	result, err := s.transmit(ctx, a, request, started)
 	switch {
 	case errors.Is(err, errExpired):
-		permit.Done(breaker.Unknown, "")
-		return Outcome{Assignment: a, Verdict: Expire, FinishedAt: started.Add(time.Since(sent)), Reason: ReasonExpired}
+		return Outcome{Assignment: a, Verdict: Expire, FinishedAt: started.Add(time.Since(sent)), Reason: ReasonExpired}, silence
 	case err != nil:
-		permit.Done(breaker.Unknown, "")
 		s.log.Warn("secrets cannot be read; the run waits", "run", a.RunID, "error", err)
-		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: started, RetryIn: secretsRetry, Error: "the secrets cannot be read from the database at the moment"}
+		return Outcome{
+			Assignment: a, Verdict: GiveBack, FinishedAt: started, RetryIn: secretsRetry,
+			Error: "the secrets cannot be read from the database at the moment",
+		}, silence
 	}
 	failpoint.At(failpoint.SendAnswered)
-	permit.Done(hostAnswer(result), result.Error)
 	finished := started.Add(time.Since(sent))
 	switch {
 	case result.Cancelled && errors.Is(context.Cause(ctx), errCancelled):
-		return Outcome{Assignment: a, Verdict: Cancel, StartedAt: started, FinishedAt: finished, Reason: ReasonCancelled, Error: errCancelled.Error()}
+		return Outcome{
+			Assignment: a, Verdict: Cancel, StartedAt: started, FinishedAt: finished, Reason: ReasonCancelled, Error: errCancelled.Error(),
+		}, result
 	case result.Cancelled && !result.Sent:
-		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: finished}
+		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: finished}, result
 	case result.Cancelled:
-		return JudgeInterrupted(a, started, finished, context.Cause(ctx))
+		return JudgeInterrupted(a, started, finished, context.Cause(ctx)), result
 	}
-	return Judge(a, result, started, finished)
+	return Judge(a, result, started, finished), result
+}
+
+// silence is the result of a request that nothing was found out by.
+var silence = delivery.Result{Cancelled: true}
+
+// turnsLate reports whether a run that is first sent now is late for it, whatever it waited for. Somebody asked for a
+// replay or a backfill long after the slot was due, and a notice is about something else.
+func (a Assignment) turnsLate(now time.Time) bool {
+	switch a.Trigger {
+	case TriggerReplay, TriggerBackfill, TriggerNotify:
+		return false
+	case TriggerSchedule, TriggerCatchup, TriggerManual:
+	}
+	return !a.Late && a.Attempt == 1 && now.Sub(a.DueAt) > a.Job.Missed.Tolerance.Value()
 }
 
 // secretsRetry is how long a run waits that was not sent because secrets could not be read.

@@ -25,6 +25,9 @@ type fakeStore struct {
 	mu       sync.Mutex
 	due      []fakeSlot
 	ready    []fakeSlot
+	held     []Outcome                              // runs that wait for their hosts, the longest unsent first
+	states   []HoldState                            // what the replica last told that it holds back
+	orders   []HoldOrder                            // what it is told next
 	locked   bool                                   // others hold the locks of all that is due
 	claiming func(ctx context.Context) error        // called before a claim returns, when it is committed
 	finish   func(ctx context.Context, n int) error // what becomes of the n-th write, from 1
@@ -49,6 +52,7 @@ type fakeStore struct {
 	outcomes  []Outcome
 	released  []uuid.UUID
 	leases    int
+	fetched   int         // runs that waited for their hosts, and were claimed again
 	lease     uuid.UUID   // of the latest claim
 	givenBack []uuid.UUID // claims
 	beats     int
@@ -167,6 +171,9 @@ func (f *fakeStore) ClaimDue(ctx context.Context, c Claim) (Batch, error) {
 }
 
 func (f *fakeStore) ClaimReady(ctx context.Context, c Claim) (Batch, error) {
+	if c.Held != nil {
+		return f.takeHeld(c), nil
+	}
 	return f.claim(ctx, c, &f.ready, true)
 }
 
@@ -178,6 +185,41 @@ func (f *fakeStore) claim(ctx context.Context, c Claim, from *[]fakeSlot, ready 
 		}
 	}
 	return batch, nil
+}
+
+// takeHeld claims runs that wait for one host.
+func (f *fakeStore) takeHeld(c Claim) Batch {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	lease := &Lease{ID: uuid.New(), ClaimedAt: f.now()}
+	var b Batch
+	f.held = slices.DeleteFunc(f.held, func(o Outcome) bool {
+		wanted := o.Held.By == c.Held.By && o.Job.Tenant == c.Held.Tenant && slices.Contains(c.Held.Queues, o.Lane/4)
+		if !wanted || len(b.Runs) == c.Held.Most || slices.Contains(c.Held.Not, o.Job.ID) {
+			return false
+		}
+		a := o.Assignment
+		a.Lease, a.Held = lease, &Held{Since: o.Held.Since, Until: o.Held.Until, Fetched: true}
+		b.Runs = append(b.Runs, a)
+		return true
+	})
+	b.Settled, b.Full = len(b.Runs), len(b.Runs) == c.Held.Most
+	if lease.Remaining = len(b.Runs); lease.Remaining > 0 {
+		f.leases++
+		f.fetched += lease.Remaining
+	}
+	return b
+}
+
+// Those whose time to wait is up come back when that is; it is not what these tests are about.
+func (f *fakeStore) ReleaseHeld(context.Context) (bool, error) { return false, nil }
+
+func (f *fakeStore) ReportHolds(_ context.Context, _ uuid.UUID, states []HoldState) ([]HoldOrder, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	orders := f.orders
+	f.states, f.orders = states, nil
+	return orders, nil
 }
 
 func (f *fakeStore) take(c Claim, from *[]fakeSlot, ready bool) (Batch, func(context.Context) error) {
@@ -288,6 +330,11 @@ func (f *fakeStore) Finish(ctx context.Context, outcomes []Outcome, released []u
 	defer f.mu.Unlock()
 	f.finishes = append(f.finishes, len(outcomes))
 	f.outcomes = append(f.outcomes, outcomes...)
+	for _, o := range outcomes {
+		if o.Verdict == Hold {
+			f.held = append(f.held, o)
+		}
+	}
 	f.released = append(f.released, released...)
 	return 0, nil
 }
@@ -519,8 +566,8 @@ func (f *fakeStore) once(t *testing.T) {
 	for _, o := range f.outcomes {
 		seen[o.RunID]++
 	}
-	if claimed := sum(f.claims); len(f.outcomes) != claimed || len(seen) != claimed {
-		t.Errorf("%d runs were claimed, %d outcomes of %d runs were written", claimed, len(f.outcomes), len(seen))
+	if claimed := sum(f.claims); len(f.outcomes) != claimed+f.fetched || len(seen) != claimed {
+		t.Errorf("%d runs were claimed, and %d of them again; %d outcomes of %d runs were written", claimed, f.fetched, len(f.outcomes), len(seen))
 	}
 	slices.SortFunc(f.released, func(a, b uuid.UUID) int { return cmp.Compare(a.String(), b.String()) })
 	if n := len(slices.Compact(slices.Clone(f.released))); n != f.leases || len(f.released) != f.leases {

@@ -46,6 +46,9 @@ func (t *ticker) tickAround(ctx context.Context, held []int32) (wait time.Durati
 	if t.s.heart.watch.expired(time.Now()) {
 		return spread(longestSleep), nil, nil // others may have taken over: start nothing new
 	}
+	if err := t.fetchHeld(ctx); err != nil {
+		return 0, nil, err
+	}
 	if err := t.lookFresh(ctx); err != nil {
 		return 0, nil, err
 	}
@@ -59,7 +62,7 @@ func (t *ticker) tickAround(ctx context.Context, held []int32) (wait time.Durati
 	if sum.settled > 0 && (sum.full || t.moreAround()) {
 		return 0, nil, nil
 	}
-	wait = min(t.untilNext(t.s.clock.now()), t.s.limits.drawIn(spread(lookAround)))
+	wait = min(t.untilFetch(t.untilNext(t.s.clock.now())), t.s.limits.drawIn(spread(lookAround)))
 	return max(wait, shortestPause), t.s.slots.released, nil
 }
 

@@ -303,7 +303,7 @@ func TestAQueueWhoseSlotsAreTakenIsNotLookedInto(t *testing.T) {
 	if queues, others := w.open(); !slices.Equal(queues, []int16{2}) || !others {
 		t.Errorf("looks into %v, left out others: %t", queues, others)
 	}
-	w.release(1, 1, false)
+	w.release(1, 1, false, false)
 	if queues, others := w.open(); !slices.Equal(queues, []int16{1, 2}) || others {
 		t.Errorf("looks into %v, left out others: %t", queues, others)
 	}

@@ -4,8 +4,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"punctual/scheduler/breaker"
 )
 
 // Metrics are what a replica tells Prometheus about its own work. Durations are in seconds.
@@ -41,7 +39,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "punctual_superseded_attempts_total", Help: "Attempts whose outcome changed nothing because a later attempt holds the run.",
 		}),
 		deferred: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "punctual_deferred_attempts_total", Help: "Attempts that were put off unsent because the circuit breaker of their target's host was not closed.",
+			Name: "punctual_deferred_attempts_total", Help: "Times a run was parked unsent because its host cannot be reached or hangs.",
 		}),
 		recovered: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "punctual_recovered_runs_total", Help: "Runs that this replica took over from lost ones.",
@@ -66,10 +64,12 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 }
 
 // watch exports the occupation of the worker slots, the tenants that are held back and the state of the circuit breakers.
-func (m *Metrics) watch(slots *workerSlots, breakers *breaker.Breakers, limits *limits) {
+func (m *Metrics) watch(slots *workerSlots, holds *holds, limits *limits) {
 	m.registry.MustRegister(slotsCollector{slots}, heldBackCollector{limits}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "punctual_breakers_open", Help: "Hosts, by tenant, whose circuit breaker is not closed on this replica.",
-	}, func() float64 { return float64(breakers.Open()) }))
+	}, func() float64 { return float64(len(holds.breakers.All())) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "punctual_hanging_places", Help: "Hosts and paths, by tenant, whose requests time out, so that they may have a quarter of a queue's worker slots.",
+	}, func() float64 { return float64(len(holds.hangs.All())) }))
 }
 
 // late notes how late a run's first request is. A backfilled slot is not late: it was due before anybody

@@ -15,6 +15,8 @@ const (
 	Interrupt                // cut off by a stopping replica: retried at once, not counted
 	Cancel                   // final: cancelled, as was asked for
 	Await                    // the target works on and will call back, at the latest after RetryIn
+	Hold                     // never sent: waits for what Held names, at the latest until RetryIn has passed
+	Abandon                  // never sent, and has waited for as long as it may: final, dead
 )
 
 // Outcome is the end of one attempt, as the finisher writes it.
@@ -27,6 +29,7 @@ type Outcome struct {
 	Reason     Reason
 	Error      string
 	Response   string        // start of the response body
+	TurnedLate bool          // the run was first sent later than its tolerance, and was not late before
 	RetryIn    time.Duration // delay before the next attempt, or until the same one is tried again; or how long a target that works on may be silent
 }
 
@@ -57,8 +60,10 @@ func (o Outcome) End() End {
 			return End{Status: StatusSkipped}
 		}
 		return End{Status: StatusDead, Number: o.Attempt - 1}
-	case GiveBack:
+	case GiveBack, Hold:
 		return End{Status: StatusPending, Number: o.Attempt - 1}
+	case Abandon:
+		return End{Status: StatusDead, Number: o.Attempt - 1}
 	case Interrupt:
 		return End{Status: StatusRetrying, Attempt: AttemptInterrupted, Number: o.Attempt}
 	case Cancel:

@@ -23,5 +23,9 @@ func IdempotencyKey(trigger Trigger, run, job uuid.UUID, scheduledFor time.Time)
 // nobody needs any more when they are late. A replay was asked for by somebody who knows that, and has
 // left the dead-letter list: were it to expire, nothing would be left of it. So was a backfill.
 func (a Assignment) expired(at time.Time) bool {
-	return a.Trigger != TriggerReplay && a.Trigger != TriggerBackfill && a.Job.expired(a.DueAt, at)
+	return a.expires() && a.Job.expired(a.DueAt, at)
+}
+
+func (a Assignment) expires() bool {
+	return a.Trigger != TriggerReplay && a.Trigger != TriggerBackfill && !a.Job.ExpiresAfter.IsZero()
 }

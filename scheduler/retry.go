@@ -22,10 +22,28 @@ func (r Retry) Backoff(attempt int, retryAfter time.Duration, random float64) ti
 		}
 		return min(retryAfter+time.Duration(float64(retryAfter)/10*random), longest)
 	}
-	delay := float64(r.InitialBackoff.Value()) * math.Pow(r.Multiplier, float64(attempt-1))
-	delay = min(delay, float64(longest))
+	delay := r.delay(attempt)
 	return time.Duration(delay/2 + delay/2*random)
 }
+
+// delay is the longest backoff after an attempt, in nanoseconds.
+func (r Retry) delay(attempt int) float64 {
+	delay := float64(r.InitialBackoff.Value()) * math.Pow(r.Multiplier, float64(attempt-1))
+	return min(delay, float64(r.MaxBackoff.Value()))
+}
+
+// Remaining is how long the backoffs after this attempt and all later ones could have taken: for so long a run may
+// wait that is not sent because its host cannot be reached.
+func (r Retry) Remaining(attempt int) time.Duration {
+	var sum float64
+	for n := attempt; n < r.MaxAttempts; n++ {
+		sum += r.delay(n)
+	}
+	return time.Duration(min(sum, float64(longestWait)))
+}
+
+// longestWait bounds Remaining: a year.
+const longestWait = 365 * 24 * time.Hour
 
 // Judge decides what the result of an attempt means for its run.
 func Judge(a Assignment, r delivery.Result, started, finished time.Time) Outcome {

@@ -60,6 +60,7 @@ const (
 	ReasonCancelled      Reason = "cancelled_by_user" // cancelled: somebody asked for it
 	ReasonExpired        Reason = "expired"           // skipped when never sent, else dead
 	ReasonAuth           Reason = "auth"              // dead: a secret is missing, or a token was not to be had; nothing was sent
+	ReasonUnreachable    Reason = "unreachable"       // dead: its host could not be reached for as long as it may wait
 	ReasonTimeout        Reason = "timeout"           // dead: the exchange took longer than the timeout
 	ReasonConnect        Reason = "connect"           // dead: no connection, or it broke
 	ReasonTLS            Reason = "tls"               // dead: the server's certificate or handshake was refused
@@ -101,12 +102,22 @@ type Assignment struct {
 	Body         []byte            // replaces the job's body when not nil
 	Headers      map[string]string // replaces the job's headers when not nil
 	Lease        *Lease
+	Held         *Held  // what held the run back since its last attempt; nil: nothing did
 	RunToken     string // of a job that is completed by callback: lets its target speak for this attempt
 
 	// Of a replay: what the run that died first carried, so that its receiver knows it again. Zero: what
 	// follows from this run.
 	WebhookID      uuid.UUID
 	IdempotencyKey string
+}
+
+// Held is what holds a run back that is not sent, and how long it may wait.
+type Held struct {
+	By    string    // such as "breaker billing.internal:443" or "hanging billing.internal:443/invoices"
+	Since time.Time // it has waited since then, for whatever it was, without an attempt
+	Until time.Time // then it is dead
+	// Fetched is true of a run that was claimed because it may be sent now, and not because it became due.
+	Fetched bool
 }
 
 // Lease ties the runs of one claimed batch together: its row in claims goes when the last has left.

@@ -30,6 +30,7 @@ type Config struct {
 const (
 	resumeEvery   = 5 * time.Second
 	resumeTimeout = 30 * time.Second
+	lendEvery     = time.Second
 	maintainEvery = time.Minute
 	// flushTimeout bounds the last writes of a stopping replica. With the drain timeout it stays below
 	// the 30 s that Kubernetes gives.
@@ -38,24 +39,26 @@ const (
 
 // Scheduler is one replica: it claims, executes and finishes runs until it is stopped.
 type Scheduler struct {
-	store    Store
-	config   Config
-	replica  Replica
-	log      *slog.Logger
-	metrics  *Metrics
-	clock    dbClock
-	slots    *workerSlots
-	limits   *limits
-	finisher *finisher
-	heart    *heartbeat
-	operator chore
-	notifier chore
-	flights  flights
-	breakers *breaker.Breakers
-	tokens   *tokens
-	tls      *tlsClients
-	running  sync.WaitGroup  // attempts in flight
-	workCtx  context.Context // ends when attempts in flight must end
+	store     Store
+	config    Config
+	replica   Replica
+	log       *slog.Logger
+	metrics   *Metrics
+	clock     dbClock
+	slots     *workerSlots
+	limits    *limits
+	finisher  *finisher
+	heart     *heartbeat
+	operator  chore
+	notifier  chore
+	flights   flights
+	holds     *holds
+	holder    chore
+	tokens    *tokens
+	tls       *tlsClients
+	toldHolds bool            // the database knows of something that this replica holds back; owned by holder
+	running   sync.WaitGroup  // attempts in flight
+	workCtx   context.Context // ends when attempts in flight must end
 }
 
 // errDraining is why an attempt is cut off when its replica stops.
@@ -80,8 +83,10 @@ func Run(ctx context.Context, store Store, config Config) error {
 	log := config.Log.With("replica", replica.ID)
 	s := &Scheduler{
 		store: store, config: config, replica: replica, log: log, metrics: config.Metrics, slots: newWorkerSlots(config.Queues, numbers),
-		breakers: breaker.New(log), tokens: newTokens(), tls: newTLSClients(),
+		tokens: newTokens(), tls: newTLSClients(),
 	}
+	s.holder = newChore("telling what holds runs back", log, s.tellHolds)
+	s.holds = &holds{breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: s.slots.sizes(), changed: s.holder.ask}
 	s.limits = newLimits(s.slots)
 	s.limits.set(held)
 	s.heart = newHeartbeat(s)
@@ -91,7 +96,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 		return 0, left, err
 	})
 	s.finisher = newFinisher(store, log, config, s.heart.release)
-	s.metrics.watch(s.slots, s.breakers, s.limits)
+	s.metrics.watch(s.slots, s.holds, s.limits)
 	log.Info("scheduler started", "queues", config.Queues)
 	s.run(ctx)
 	return nil
@@ -113,6 +118,8 @@ func (s *Scheduler) run(ctx context.Context) {
 	claiming.Go(func() { every(ctx, maintainEvery, s.maintain) })
 	claiming.Go(func() { s.operator.run(ctx) })
 	claiming.Go(func() { s.notifier.run(ctx) })
+	claiming.Go(func() { s.holder.run(ctx) })
+	claiming.Go(func() { every(ctx, lendEvery, s.lendSlots) })
 	writing.Go(func() { s.finisher.run(flush) })
 	beating, stopBeating := context.WithCancel(flush)
 	writing.Go(func() { every(beating, heartbeatEvery, func(c context.Context) { s.heart.beat(c, ctx.Err() != nil) }) })

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"maps"
 	"slices"
 	"sync"
 )
@@ -17,7 +18,8 @@ type queueSlots struct {
 	queue    int16
 	name     string
 	size     int
-	inFlight int
+	inFlight int // requests that take a slot
+	lent     int // requests in flight beside them, which have taken so long that their slot was given to others
 	older    int // of those in flight, claimed as backlog
 	tenants  map[int32]int
 }
@@ -64,13 +66,67 @@ func (w *workerSlots) share(most int, free func(queueSlots) int) []Quota {
 // take occupies a slot; more than there are when a claim brought several catch-up runs of one job.
 func (w *workerSlots) take(queue int16, tenant int32, older bool) { w.change(queue, tenant, older, 1) }
 
-// release gives a slot back and wakes a loop that waits for one.
-func (w *workerSlots) release(queue int16, tenant int32, older bool) {
-	w.change(queue, tenant, older, -1)
+// release gives a slot back and wakes a loop that waits for one. lent says that the slot was given to others before.
+func (w *workerSlots) release(queue int16, tenant int32, older, lent bool) {
+	w.change(queue, tenant, older && !lent, -1)
+	if lent {
+		w.lend(queue, false, -1)
+	}
+	w.wake()
+}
+
+// lend gives the slots of some requests in flight to others, or with a number below zero takes that back.
+func (w *workerSlots) lend(queue int16, older bool, by int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.queues {
+		if q := &w.queues[i]; q.queue == queue {
+			q.lent += by
+			q.inFlight -= by
+			if older {
+				q.older -= by
+			}
+		}
+	}
+}
+
+// wake wakes a loop that waits for a slot.
+func (w *workerSlots) wake() {
 	select {
 	case w.released <- struct{}{}:
 	default: // it has been told already
 	}
+}
+
+// free returns the queues that have a free slot.
+func (w *workerSlots) free() (queues []int16) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, q := range w.queues {
+		if q.inFlight < q.size {
+			queues = append(queues, q.queue)
+		}
+	}
+	return queues
+}
+
+// room returns the sizes of the queues that have a free slot.
+func (w *workerSlots) room() map[int16]int {
+	sizes := w.sizes()
+	free := w.free()
+	maps.DeleteFunc(sizes, func(queue int16, _ int) bool { return !slices.Contains(free, queue) })
+	return sizes
+}
+
+// sizes returns how many worker slots each queue has, by its number.
+func (w *workerSlots) sizes() map[int16]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	sizes := make(map[int16]int, len(w.queues))
+	for _, q := range w.queues {
+		sizes[q.queue] = q.size
+	}
+	return sizes
 }
 
 func (w *workerSlots) change(queue int16, tenant int32, older bool, by int) {
@@ -152,6 +208,6 @@ func (w *workerSlots) each(visit func(name string, size, inFlight int)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, q := range w.queues {
-		visit(q.name, q.size, q.inFlight)
+		visit(q.name, q.size, q.inFlight+q.lent)
 	}
 }

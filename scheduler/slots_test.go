@@ -71,8 +71,8 @@ func TestQuotas(t *testing.T) {
 func TestReleasedSlotsWakeAndAreFreeAgain(t *testing.T) {
 	t.Parallel()
 	w := occupied([]int{2}, []int{2}, []int{1})
-	w.release(1, 1, true)
-	w.release(1, 1, false)
+	w.release(1, 1, true, false)
+	w.release(1, 1, false, false)
 	select {
 	case <-w.released:
 	default:

@@ -54,6 +54,12 @@ type Store interface {
 	Notify(ctx context.Context) (left bool, err error)
 	// Maintain does the slow chores: partitions ahead, what is kept for a time only.
 	Maintain(ctx context.Context) error
+	// ReportHolds writes what a replica holds runs back for, in place of what it wrote before, and returns what it is
+	// told to do about it.
+	ReportHolds(ctx context.Context, replica uuid.UUID, states []HoldState) ([]HoldOrder, error)
+	// ReleaseHeld makes runs ready that wait for something that no replica holds them back for any more. left is
+	// true when there may be more.
+	ReleaseHeld(ctx context.Context) (left bool, err error)
 	// Wake receives a value after this process wrote something that may be due at once.
 	Wake() <-chan struct{}
 }
@@ -76,6 +82,7 @@ type Pulse struct {
 
 	Operations bool // there are operations that have not ended
 	Notices    bool // there are notices that may be told
+	Unheld     bool // runs wait for something that no replica holds them back for any more
 
 	AllowedTargets map[int32][]netip.Prefix // networks that single tenants may call although they are not public
 	Limits         []TenantLimits           // of the tenants that have any
@@ -94,6 +101,8 @@ type Claim struct {
 	// since so long ago: to pass over all that such a tenant has due would take as long as there is much of it.
 	Except []int32
 	Since  time.Duration
+	// Held asks for runs that wait for their host, in place of those that are due.
+	Held *HeldClaim
 }
 
 // Quota is how many runs a claim may take from one queue. Either all quotas of a claim name a tenant or none

@@ -93,12 +93,18 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 	if t.s.heart.watch.expired(time.Now()) {
 		return spread(longestSleep), nil, nil // others may have taken over: start nothing new
 	}
+	if err := t.fetchHeld(ctx); err != nil {
+		return 0, nil, err
+	}
 	now := t.s.clock.now()
 	due, waiting := reached(t.upcoming.Schedule, now), reached(t.upcoming.Ready, now)
 	if !due && !waiting && !t.upcoming.Older {
-		wait := t.untilNext(now)
+		wait := t.untilFetch(t.untilNext(now))
 		if t.others {
 			t.wantsLook = true
+			return wait, t.s.slots.released, nil
+		}
+		if t.s.holds.any() {
 			return wait, t.s.slots.released, nil
 		}
 		return wait, nil, nil

@@ -24,9 +24,15 @@ var (
 
 func selectRuns(quotas string, due window) string {
 	return inOrder(quotas, "FOR UPDATE SKIP LOCKED", func(lane string) string {
-		return `SELECT run_id, job_id, tenant, lane FROM punctual.ready WHERE ` + due(lane) + `, run_id`
+		return `SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until FROM punctual.ready WHERE ` + due(lane) + `, run_id`
 	})
 }
+
+// selectHeld locks runs that wait for one host, the longest unsent first, but for those of some jobs.
+const selectHeld = `
+SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until, now() FROM punctual.ready
+WHERE tenant = $1 AND held_by = $2 AND lane / 4 = ANY($3::smallint[]) AND job_id <> ALL($4::uuid[])
+ORDER BY held_since, run_id LIMIT $5 FOR UPDATE SKIP LOCKED`
 
 // A run that ended while it waited, because its job was deleted, only loses its row in ready. One that its
 // target works on has passed its deadline.
@@ -58,10 +64,11 @@ type readyClaim struct {
 	defaults notifyDefaults
 	conn     *pgx.Conn
 	now      time.Time
-	ids      []uuid.UUID         // locked rows of ready
-	tenants  map[uuid.UUID]int32 // by run
-	gatable  []uuid.UUID         // their jobs
-	waiting  []waitingRun        // those that can still be run
+	ids      []uuid.UUID                   // locked rows of ready
+	held     map[uuid.UUID]*scheduler.Held // what held them back, by run
+	tenants  map[uuid.UUID]int32           // by run
+	gatable  []uuid.UUID                   // their jobs
+	waiting  []waitingRun                  // those that can still be run
 	jobs     map[jobVersion]*scheduler.Job
 	broken   map[jobVersion]error
 	gates    map[uuid.UUID]gate
@@ -94,7 +101,7 @@ func (s *Store) ClaimReady(ctx context.Context, claim scheduler.Claim) (schedule
 	if err != nil {
 		return scheduler.Batch{}, fmt.Errorf("claiming ready runs: %w", err)
 	}
-	c := readyClaim{store: s, claim: claim, defaults: defaults, tenants: map[uuid.UUID]int32{}}
+	c := readyClaim{store: s, claim: claim, defaults: defaults, tenants: map[uuid.UUID]int32{}, held: map[uuid.UUID]*scheduler.Held{}}
 	err = s.onConn(ctx, func(conn *pgx.Conn) error {
 		c.conn = conn
 		if err := c.lock(ctx); err != nil || len(c.ids) == 0 {
@@ -115,37 +122,53 @@ func (s *Store) ClaimReady(ctx context.Context, claim scheduler.Claim) (schedule
 }
 
 func (c *readyClaim) lock(ctx context.Context) error {
-	sql := selectReady
-	switch {
-	case len(c.claim.Except) > 0:
-		sql = selectReadyFresh
-	case fairly(c.claim.Quotas):
-		sql = selectReadyFairly
-	}
+	sql, arguments := c.selection()
 	var places []place
 	var b pgx.Batch
 	queueBegin(&b)
-	b.Queue(sql, quotaArguments(c.claim)...).Query(func(rows pgx.Rows) error {
+	b.Queue(sql, arguments...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var run, job uuid.UUID
 			var tenant int32
 			var lane int16
-			if err := rows.Scan(&run, &job, &tenant, &lane, &c.now); err != nil {
+			var by *string
+			var since, until *time.Time
+			if err := rows.Scan(&run, &job, &tenant, &lane, &by, &since, &until, &c.now); err != nil {
 				return err
 			}
 			places = append(places, place{lane / 4, tenant})
 			c.ids = append(c.ids, run)
 			c.gatable = append(c.gatable, job)
 			c.tenants[run] = tenant
+			if since != nil && until != nil {
+				c.held[run] = &scheduler.Held{Since: *since, Until: *until, Fetched: c.claim.Held != nil}
+			}
 		}
 		return rows.Err()
 	})
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return err
 	}
-	c.batch.Full = usedUp(c.claim.Quotas, places, func(p place) place { return p })
+	if c.claim.Held != nil {
+		c.batch.Full = len(c.ids) == c.claim.Held.Most
+	} else {
+		c.batch.Full = usedUp(c.claim.Quotas, places, func(p place) place { return p })
+	}
 	slices.SortFunc(c.ids, compareIDs)
 	return nil
+}
+
+// selection is the statement that locks what the claim is for, and its arguments.
+func (c *readyClaim) selection() (sql string, arguments []any) {
+	switch held := c.claim.Held; {
+	case held != nil:
+		return selectHeld, []any{held.Tenant, held.By, held.Queues, append([]uuid.UUID{}, held.Not...), held.Most}
+	case len(c.claim.Except) > 0:
+		return selectReadyFresh, quotaArguments(c.claim)
+	case fairly(c.claim.Quotas):
+		return selectReadyFairly, quotaArguments(c.claim)
+	}
+	return selectReady, quotaArguments(c.claim)
 }
 
 // readFacts reads the runs, their jobs and their gates, in statements after the one that locked.
@@ -251,7 +274,7 @@ func (c *readyClaim) decide() {
 			c.overdue(w, job, waits)
 			continue
 		}
-		w.Job = job
+		w.Job, w.Held = job, c.held[w.RunID]
 		c.start = append(c.start, w.RunID)
 		c.batch.Runs = append(c.batch.Runs, w.Assignment)
 	}

@@ -2,9 +2,9 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -17,6 +17,10 @@ var (
 	poolMaxDesc  = prometheus.NewDesc("punctual_database_connections_max", "Most connections this replica opens.", nil, nil)
 	poolWaitDesc = prometheus.NewDesc("punctual_database_acquire_seconds_total", "Time spent waiting for a connection.", nil, nil)
 	depthDesc    = prometheus.NewDesc("punctual_queue_depth", "Slots and runs that are due and wait for a worker slot, counted up to 10,000.", []string{"queue"}, nil)
+	oldestDesc   = prometheus.NewDesc("punctual_oldest_due_seconds", "For how long the oldest of what is due, or held back, has been; 0: nothing is.", []string{"queue"}, nil)
+	servedDesc   = prometheus.NewDesc("punctual_queue_served", "1: a live replica serves the queue; 0: none does.", []string{"queue"}, nil)
+	heldDesc     = prometheus.NewDesc("punctual_held_runs", "Runs that wait for a host that cannot be reached or hangs, counted up to 10,000.", []string{"queue"}, nil)
+	holdDesc     = prometheus.NewDesc("punctual_held_by", "Runs that wait for each host or path, counted up to 10,000; the hundred with the most.", []string{"tenant", "held_by", "state"}, nil)
 	aheadDesc    = prometheus.NewDesc("punctual_partition_days_ahead", "Days from now on that have partitions: 7 when all is well, 0 when tomorrow's is missing, -1 when today's is.", nil, nil)
 )
 
@@ -26,6 +30,10 @@ func (c Collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- poolMaxDesc
 	ch <- poolWaitDesc
 	ch <- depthDesc
+	ch <- oldestDesc
+	ch <- servedDesc
+	ch <- heldDesc
+	ch <- holdDesc
 	ch <- aheadDesc
 }
 
@@ -47,35 +55,43 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 	} else {
 		gauge(aheadDesc, float64(days))
 	}
-	depths, err := c.Store.depths(ctx)
-	if err != nil {
-		c.Store.options.Log.Warn("the queues' depth cannot be read", "error", err)
-		return
-	}
-	for queue, depth := range depths {
-		gauge(depthDesc, float64(depth), queue)
+	if err := c.collectQueues(ctx, gauge); err != nil {
+		c.Store.options.Log.Warn("what waits in the queues cannot be read", "error", err)
 	}
 }
 
-// depths counts, per queue, what is due and waits; at most 10,000 each, so that a scrape stays cheap when
-// it matters most.
-func (s *Store) depths(ctx context.Context) (map[string]int64, error) {
-	rows, err := s.pool.Query(ctx, `
-		SELECT q.name,
-		       (SELECT count(*) FROM (SELECT FROM punctual.schedules s, generate_series(0, 2) p
-		          WHERE s.enabled AND s.lane = (q.id * 4 + p)::smallint AND s.next_run_at <= now() LIMIT 10000) due)
-		     + (SELECT count(*) FROM (SELECT FROM punctual.ready r, generate_series(0, 2) p
-		          WHERE r.lane = (q.id * 4 + p)::smallint AND r.due_at <= now() LIMIT 10000) ready)
-		  FROM punctual.queues q`)
+// mostHoldsShown bounds the series of punctual_held_by.
+const mostHoldsShown = 100
+
+func (c Collector) collectQueues(ctx context.Context, gauge func(desc *prometheus.Desc, value float64, labels ...string)) error {
+	depths, _, err := c.Store.QueueDepths(ctx, 0)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	depths := map[string]int64{}
-	var name string
-	var depth int64
-	_, err = pgx.ForEachRow(rows, []any{&name, &depth}, func() error {
-		depths[name] = depth
-		return nil
-	})
-	return depths, err
+	now, err := c.Store.Now(ctx)
+	if err != nil {
+		return err
+	}
+	for _, d := range depths {
+		served, oldest := 0.0, 0.0
+		if d.Served {
+			served = 1
+		}
+		if d.OldestDue != nil {
+			oldest = max(0, now.Sub(*d.OldestDue).Seconds())
+		}
+		gauge(depthDesc, float64(d.DueSlots+d.DueRuns), d.Name)
+		gauge(oldestDesc, oldest, d.Name)
+		gauge(servedDesc, served, d.Name)
+		gauge(heldDesc, float64(d.HeldRuns), d.Name)
+	}
+	holds, err := c.Store.Holds(ctx, 0)
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(holds, func(a, b HoldRecord) int { return b.Waiting - a.Waiting })
+	for _, h := range holds[:min(len(holds), mostHoldsShown)] {
+		gauge(holdDesc, float64(h.Waiting), h.Tenant, h.HeldBy, h.State)
+	}
+	return nil
 }

@@ -22,8 +22,10 @@ type QueueDepth struct {
 	DueSlots  int        // due, and not claimed yet
 	DueRuns   int        // ready to be sent: triggered by hand, replayed, to be retried now
 	LaterRuns int        // waiting for an instant to come: that of a retry, or the deadline of a target that works on
+	HeldRuns  int        // waiting for a host that cannot be reached or hangs
 	InFlight  int        // being sent by replicas
-	OldestDue *time.Time // since when the oldest of what is due has been
+	OldestDue *time.Time // since when the oldest of what is due, or held, has been
+	Served    bool       // a live replica serves it
 }
 
 // HeldBack is the limit that a tenant's due work waits for.
@@ -43,14 +45,18 @@ const selectDepths = `
 SELECT q.name,
        (SELECT count(*) FROM (SELECT FROM lanes l CROSS JOIN LATERAL (SELECT FROM punctual.schedules s WHERE s.enabled AND s.lane = l.lane AND of(s) AND s.next_run_at <= now() LIMIT $2::bigint) r WHERE l.queue = q.id LIMIT $2::bigint) n),
        (SELECT count(*) FROM (SELECT FROM lanes l CROSS JOIN LATERAL (SELECT FROM punctual.ready s WHERE s.lane = l.lane AND of(s) AND s.due_at <= now() LIMIT $2::bigint) r WHERE l.queue = q.id LIMIT $2::bigint) n),
-       (SELECT count(*) FROM (SELECT FROM lanes l CROSS JOIN LATERAL (SELECT FROM punctual.ready s WHERE s.lane = l.lane AND of(s) AND s.due_at > now() LIMIT $2::bigint) r WHERE l.queue = q.id LIMIT $2::bigint) n),
+       (SELECT count(*) FROM (SELECT FROM lanes l CROSS JOIN LATERAL (SELECT FROM punctual.ready s WHERE s.lane = l.lane AND of(s) AND s.due_at > now() AND s.held_by IS NULL LIMIT $2::bigint) r WHERE l.queue = q.id LIMIT $2::bigint) n),
+       (SELECT count(*) FROM held WHERE held.queue = q.id),
        (SELECT count(*) FROM sent WHERE sent.queue = q.id),
        least((SELECT min(o.due) FROM lanes l CROSS JOIN LATERAL (SELECT s.next_run_at AS due FROM punctual.schedules s WHERE s.enabled AND s.lane = l.lane AND of(s) AND s.next_run_at <= now() ORDER BY s.next_run_at LIMIT 1) o WHERE l.queue = q.id),
-             (SELECT min(o.due) FROM lanes l CROSS JOIN LATERAL (SELECT s.due_at AS due FROM punctual.ready s WHERE s.lane = l.lane AND of(s) AND s.due_at <= now() ORDER BY s.due_at LIMIT 1) o WHERE l.queue = q.id))
+             (SELECT min(o.due) FROM lanes l CROSS JOIN LATERAL (SELECT s.due_at AS due FROM punctual.ready s WHERE s.lane = l.lane AND of(s) AND s.due_at <= now() ORDER BY s.due_at LIMIT 1) o WHERE l.queue = q.id),
+             (SELECT min(held.held_since) FROM held WHERE held.queue = q.id)),
+       punctual.is_served(q.name)
 FROM punctual.queues q ORDER BY q.name`
 
 const depthParts = `
 WITH lanes AS MATERIALIZED (SELECT q.id AS queue, (q.id * 4 + p)::smallint AS lane FROM punctual.queues q, generate_series(0, 2) p),
+held AS MATERIALIZED (SELECT s.lane / 4 AS queue, s.held_since FROM punctual.ready s WHERE s.held_by IS NOT NULL AND of(s) LIMIT $2::bigint),
 sent AS MATERIALIZED (
     SELECT s.lane / 4 AS queue FROM (SELECT unnest(c.run_ids) AS id FROM punctual.claims c LIMIT $3::bigint) c
     JOIN punctual.runs s ON s.id = c.id WHERE s.status = 'running' AND s.accepted_at IS NULL AND of(s) LIMIT $2::bigint)`

@@ -78,19 +78,21 @@ func (s *Store) ExplainJob(ctx context.Context, tenant int32, ref string, when f
 // explaining is one ExplainJob.
 type explaining struct {
 	Explanation
-	q       querier
-	tenant  int32
-	now     time.Time
-	kept    time.Time // runs of slots before are not kept
-	job     uuid.UUID
-	state   JobState
-	until   *time.Time // of the present pause
-	ended   *time.Time // when the job was completed or deleted
-	held    *HeldBack  // what due work of the tenant waits for
-	zone    *time.Location
-	history scheduler.History
-	skip    *RunRecord       // that covers the slot of a run which a backfill made
-	pausers map[int64]string // who paused the job, by the microsecond at which a version began
+	q        querier
+	tenant   int32
+	now      time.Time
+	kept     time.Time // runs of slots before are not kept
+	job      uuid.UUID
+	state    JobState
+	until    *time.Time // of the present pause
+	ended    *time.Time // when the job was completed or deleted
+	held     *HeldBack  // what due work of the tenant waits for
+	waiting  *Waiting   // what the run waits for
+	unserved string     // the job's queue, if no live replica serves it
+	zone     *time.Location
+	history  scheduler.History
+	skip     *RunRecord       // that covers the slot of a run which a backfill made
+	pausers  map[int64]string // who paused the job, by the microsecond at which a version began
 }
 
 func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, ref string) error {
@@ -101,9 +103,10 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 	e.job, e.history = id, scheduler.History{Job: id, DefaultJitter: defaultJitter}
 	var next, kept *time.Time
 	err = e.q.QueryRow(ctx, `
-		SELECT `+jobState+`, j.paused_until, coalesce(`+completedAt+`, j.deleted_at), s.scheduled_for, now(), `+keptSince+`
+		SELECT `+jobState+`, j.paused_until, coalesce(`+completedAt+`, j.deleted_at), s.scheduled_for, now(), `+keptSince+`,
+		       coalesce((SELECT q.name FROM punctual.queues q WHERE q.id = j.queue AND NOT punctual.is_served(q.name)), '')
 		FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id WHERE j.id = $1 AND j.tenant = $2`, id, e.tenant).
-		Scan(&e.state, &e.until, &e.ended, &next, &e.now, &kept)
+		Scan(&e.state, &e.until, &e.ended, &next, &e.now, &kept, &e.unserved)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("job %q: %w", ref, ErrNotFound)
 	}
@@ -217,6 +220,9 @@ func (e *explaining) findRow(ctx context.Context, slot bool) error {
 		return err
 	}
 	e.Run = &runs[0]
-	e.Run.Attempts, err = readAttempts(ctx, e.q, *e.Run)
+	if e.Run.Attempts, err = readAttempts(ctx, e.q, *e.Run); err != nil {
+		return err
+	}
+	e.waiting, err = readWaitsFor(ctx, e.q, e.tenant, e.Run.ID)
 	return err
 }

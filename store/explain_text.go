@@ -42,6 +42,9 @@ func (e *explaining) skippedFirst() {
 func (e *explaining) progress() string {
 	switch r := e.Run; r.Status {
 	case scheduler.StatusPending:
+		if w := e.waiting; w != nil {
+			return ": " + w.text(r)
+		}
 		if r.Error != "" && r.NextAttemptAt != nil {
 			return fmt.Sprintf(", %s; it is tried again at %s", r.Error, instantOf(r.NextAttemptAt))
 		}
@@ -59,10 +62,31 @@ func (e *explaining) progress() string {
 
 // waitsFor says what due work waits for: the tenant's limit if it is held back, else what is given.
 func (e *explaining) waitsFor(otherwise string) string {
+	if e.unserved != "" {
+		return fmt.Sprintf(": no live replica serves the queue %q", e.unserved)
+	}
 	if e.held != nil {
 		return ": " + e.held.Reason()
 	}
 	return otherwise
+}
+
+// text says what a run waits for, in a sentence.
+func (w *Waiting) text(r *RunRecord) string {
+	text := "it has waited since " + stamp(w.Since) + " for "
+	switch {
+	case w.For == "gate":
+		return text + "the job's active run to end"
+	case w.For == "slots":
+		return text + "a free worker slot"
+	case w.Until == nil: // a limit, or a queue that nobody serves
+		return "it has waited since " + stamp(w.Since) + ": " + w.For
+	}
+	text += w.For
+	if r.Error != "" {
+		text += " (" + r.Error + ")"
+	}
+	return fmt.Sprintf("%s, after %s; if its host cannot be reached before %s, it is dead", text, counted(r.Attempt, "attempt"), stamp(*w.Until))
 }
 
 // skipped explains a slot that did not run.

@@ -34,7 +34,8 @@ cancelled AS (
 SELECT id FROM ended`
 
 // Everything that follows from an unsuccessful attempt follows in the same statement, for the rows that
-// the fence let through: its record, the next attempt, the dead letter. A run that expires before its first attempt counts
+// the fence let through: its record, the next attempt, the dead letter. A run that was not sent this time was started
+// when its attempt before was, or never. A run that expires before its first attempt counts
 // is dead all the same when an interrupted one was sent. No attempt comes before the run is due, also
 // when the database's clock was set back meanwhile.
 const finishOthers = `
@@ -43,20 +44,22 @@ WITH ended AS (
                 WHEN u.status = 'skipped' AND EXISTS (SELECT FROM punctual.attempts a WHERE a.run_id = r.id) THEN 'dead' ELSE u.status END,
            reason = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN r.reason ELSE u.reason END,
            finished_at = CASE WHEN u.final OR r.reason IN ('cancelled_by_user', 'replaced') THEN u.finished_at END,
-           next_attempt_at = CASE WHEN (u.status = 'retrying' OR u.status = 'pending' AND u.retry_in > '0') AND r.reason IS DISTINCT FROM 'cancelled_by_user' AND r.reason IS DISTINCT FROM 'replaced' THEN now() + u.retry_in END,
-           started_at = coalesce(u.started_at, r.started_at), error = u.error, http_status = u.http_status,
+           next_attempt_at = CASE WHEN (u.status = 'retrying' OR u.status = 'pending' AND u.retry_in > '0' AND u.held_by IS NULL) AND r.reason IS DISTINCT FROM 'cancelled_by_user' AND r.reason IS DISTINCT FROM 'replaced' THEN now() + u.retry_in END,
+           started_at = coalesce(u.started_at, (SELECT max(a.started_at) FROM punctual.attempts a WHERE a.run_id = r.id)), error = u.error, http_status = u.http_status,
            attempt = CASE WHEN u.counts THEN r.attempt ELSE r.attempt - 1 END
-    FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::smallint[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::interval[], $12::bool[], $13::bool[], $14::smallint[])
-         AS u(id, fence, started_at, finished_at, http_status, status, reason, error, outcome, response, retry_in, final, counts, number)
+    FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::smallint[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::interval[], $12::bool[], $13::bool[], $14::smallint[],
+         $15::text[], $16::timestamptz[], $17::timestamptz[])
+         AS u(id, fence, started_at, finished_at, http_status, status, reason, error, outcome, response, retry_in, final, counts, number, held_by, held_since, held_until)
     WHERE r.id = ANY($1::uuid[]) AND r.id = u.id AND r.fence = u.fence AND coalesce(r.status = 'running', false)
     RETURNING r.id, r.job_id, r.tenant, r.lane, r.job_version, r.scheduled_for, r.due_at, r.trigger, r.fence, r.replica,
-              u.started_at, u.finished_at, u.http_status, r.status, u.reason, u.error, u.outcome, u.response, u.retry_in, u.number),
+              u.started_at, u.finished_at, u.http_status, r.status, u.reason, u.error, u.outcome, u.response, u.retry_in, u.number,
+              u.held_by, u.held_since, u.held_until),
 recorded AS (
     INSERT INTO punctual.attempts (run_id, fence, number, http_status, replica, started_at, finished_at, outcome, reason, error, response)
     SELECT id, fence, number, http_status, replica, started_at, finished_at, outcome, reason, error, response FROM ended WHERE outcome IS NOT NULL),
 again AS (
-    INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
-    SELECT id, job_id, greatest(now() + retry_in, due_at), tenant, lane FROM ended WHERE status IN ('retrying', 'pending')),
+    INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane, held_by, held_since, held_until)
+    SELECT id, job_id, greatest(now() + retry_in, due_at), tenant, lane, held_by, held_since, held_until FROM ended WHERE status IN ('retrying', 'pending')),
 buried AS (
     INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, reason, attempts, http_status, error, headers, body, webhook_id, idempotency_key, notify_url, notify_secret)
     SELECT e.id, e.job_id, e.tenant, j.name, e.job_version, e.scheduled_for, e.trigger, e.reason, e.number, e.http_status, e.error, d.headers, d.body, d.webhook_id, d.idempotency_key, d.notify_url, d.notify_secret
@@ -124,6 +127,7 @@ func queueFinish(b *pgx.Batch, outcomes []scheduler.Outcome, released []uuid.UUI
 	if len(gated) > 0 {
 		b.Queue(`SELECT FROM punctual.exclusive WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE`, gated)
 	}
+	queueTurnedLate(b, outcomes)
 	queueOutcomes(b, outcomes, on, written)
 	if len(gated) > 0 {
 		// The gates are held, and this statement sees what the updates made of the runs: a gate is freed
@@ -140,6 +144,23 @@ func queueFinish(b *pgx.Batch, outcomes []scheduler.Outcome, released []uuid.UUI
 	}
 	queueEndNotices(b, outcomes, defaults)
 	return written
+}
+
+// queueTurnedLate marks runs that were first sent later than their tolerance, for whatever they waited. It is a statement
+// of its own, so that those that were not cost nothing.
+func queueTurnedLate(b *pgx.Batch, outcomes []scheduler.Outcome) {
+	var ids []uuid.UUID
+	var fences []int64
+	for _, o := range outcomes {
+		if o.TurnedLate {
+			ids, fences = append(ids, o.RunID), append(fences, o.Fence)
+		}
+	}
+	if len(ids) > 0 {
+		b.Queue(`
+			UPDATE punctual.runs r SET late = true FROM unnest($1::uuid[], $2::bigint[]) AS u(id, fence)
+			WHERE r.id = ANY($1::uuid[]) AND r.id = u.id AND r.fence = u.fence AND coalesce(r.status = 'running', false)`, ids, fences)
+	}
 }
 
 // dueNow is when a run y of ready is due that need not wait any more.
@@ -216,6 +237,7 @@ func queueOthers(b *pgx.Batch, outcomes []*scheduler.Outcome, written map[uuid.U
 	started, finished, statuses := make([]*time.Time, n), make([]time.Time, n), make([]*int16, n)
 	status, reason, errs, attempt, response := make([]string, n), make([]*string, n), make([]*string, n), make([]*string, n), make([]*string, n)
 	retryIn, final, counts := make([]time.Duration, n), make([]bool, n), make([]bool, n)
+	heldBy, heldSince, heldUntil := make([]*string, n), make([]*time.Time, n), make([]*time.Time, n)
 	for i, o := range outcomes {
 		e := o.End()
 		ids[i], fences[i], numbers[i] = o.RunID, o.Fence, int16(e.Number)
@@ -227,11 +249,14 @@ func queueOthers(b *pgx.Batch, outcomes []*scheduler.Outcome, written map[uuid.U
 			code := int16(o.HTTPStatus)
 			statuses[i] = &code
 		}
+		if o.Verdict == scheduler.Hold {
+			heldBy[i], heldSince[i], heldUntil[i] = &o.Held.By, &o.Held.Since, &o.Held.Until
+		}
 		status[i], final[i], counts[i] = string(e.Status), e.Status.Final(), e.Counts
 		reason[i], errs[i] = orNull(string(o.Reason)), orNull(storable(o.Error))
 		attempt[i], response[i] = orNull(string(e.Attempt)), orNull(storable(o.Response))
 	}
-	b.Queue(finishOthers, ids, fences, started, finished, statuses, status, reason, errs, attempt, response, retryIn, final, counts, numbers).
+	b.Queue(finishOthers, ids, fences, started, finished, statuses, status, reason, errs, attempt, response, retryIn, final, counts, numbers, heldBy, heldSince, heldUntil).
 		Query(collectIDs(written))
 }
 

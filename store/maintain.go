@@ -33,7 +33,7 @@ func (s *Store) Maintain(ctx context.Context) error {
 	if s.tidy.started.Swap(true) {
 		old = s.Tidy(ctx)
 	}
-	return errors.Join(partitions, keys, jobs, cancels, allowances, used, old)
+	return errors.Join(partitions, keys, jobs, cancels, allowances, used, old, s.warnOfUnserved(ctx))
 }
 
 // alarm says so when runs are about to have nowhere to go.

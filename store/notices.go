@@ -115,11 +115,14 @@ func (e *endedAttempts) add(o scheduler.Outcome, told bool) {
 // queueEndNotices queues what the ends of attempts give to tell, after the statements that write them. The health of a
 // job is kept for those that are told of it, and a success is nothing to write where the job was well.
 func queueEndNotices(b *pgx.Batch, outcomes []scheduler.Outcome, defaults notifyDefaults) {
-	dead := noticeRows{defaults: defaults}
+	dead, late := noticeRows{defaults: defaults}, noticeRows{defaults: defaults}
 	var failed, all endedAttempts
 	succeeded := false
 	for _, o := range outcomes {
 		list := defaults.of(o.Job)
+		if o.TurnedLate {
+			late.add(o.Job, scheduler.EventLate, o.RunID, "")
+		}
 		if !scheduler.Asks(list, scheduler.EventFailing, scheduler.EventDead, scheduler.EventStale, scheduler.EventRecovered) {
 			continue
 		}
@@ -135,6 +138,7 @@ func queueEndNotices(b *pgx.Batch, outcomes []scheduler.Outcome, defaults notify
 			all.add(o, false)
 		}
 	}
+	late.queue(b)
 	if len(failed.runs) > 0 {
 		b.Queue(turnFailing, failed.runs, failed.at, failed.responses, failed.told)
 	}

@@ -390,7 +390,7 @@ func TestNoticesAndBulkReplays(t *testing.T) {
 	}
 	c.later()
 	c.dies("job")
-	c.tell() // two notices wait in ready
+	c.tell()                                                     // two notices wait in ready
 	for notices, want := range map[bool]int{false: 1, true: 2} { // the latest of the job, and of each of its URLs
 		r := BulkRequest{Kind: OperationReplay, LatestPerJob: true, Filter: DeadLetterFilter{Notices: notices}}
 		if n, err := c.CountDeadLetters(t.Context(), c.tenant, r); err != nil || n != want {

@@ -39,12 +39,12 @@ func (r verifyRow) start() time.Time {
 	return r.at
 }
 
-// A run that has not ended is held by the row of ready that names it, or by the claim of a replica that
+// A run that has not ended is held by the row of ready that names it, unless it waits there beyond its bound, or by the claim of a replica that
 // renews itself; a claim that was made just now is nobody's fault yet.
 const selectVerifyRows = `
 SELECT r.id, r.job_id, r.trigger, r.status, r.scheduled_for, r.skipped_first, r.skipped_last, r.skipped_count, r.created_at,
        r.finished_at IS NOT NULL OR r.status = 'blocked'
-       OR EXISTS (SELECT FROM punctual.ready y WHERE y.run_id = r.id)
+       OR EXISTS (SELECT FROM punctual.ready y WHERE y.run_id = r.id AND (y.held_by IS NULL OR y.held_until > now() - $7::interval))
        OR EXISTS (SELECT FROM punctual.claims c LEFT JOIN punctual.replicas p ON p.id = c.replica
                    WHERE r.id = ANY (c.run_ids) AND greatest(c.claimed_at, p.renewed_at) > now() - $7::interval)
 FROM punctual.runs r

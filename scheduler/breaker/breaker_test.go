@@ -9,15 +9,18 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 var key = Key{Tenant: 1, Host: "billing.internal:443"}
 
-// fixture drives the breaker of one host.
+// fixture drives the breaker of one host, and keeps the runs that wait for it.
 type fixture struct {
 	*Breakers
-	t   *testing.T
-	log bytes.Buffer
+	t      *testing.T
+	log    bytes.Buffer
+	parked []uuid.UUID // their jobs, the longest unsent first
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -29,7 +32,7 @@ func newFixture(t *testing.T) *fixture {
 // out lets a request out, which must be allowed.
 func (f *fixture) out() Permit {
 	f.t.Helper()
-	p, wait := f.Admit(key)
+	p, wait := f.Admit(key, Fresh)
 	if wait != nil {
 		f.t.Fatalf("it must wait: %s", wait.Why)
 	}
@@ -39,7 +42,7 @@ func (f *fixture) out() Permit {
 // held asks for a request that must not go out.
 func (f *fixture) held() *Wait {
 	f.t.Helper()
-	_, wait := f.Admit(key)
+	_, wait := f.Admit(key, Fresh)
 	if wait == nil {
 		f.t.Fatal("it is let out")
 	}
@@ -54,26 +57,65 @@ func (f *fixture) do(n int, a Answer) {
 	}
 }
 
-// probe waits for as long as a request that is put off does, and makes it.
-func (f *fixture) probe(a Answer) {
-	f.t.Helper()
-	time.Sleep(f.held().For)
-	f.do(1, a)
+// park has n runs of one job wait.
+func (f *fixture) park(n int) uuid.UUID {
+	job := uuid.New()
+	for range n {
+		f.parked = append(f.parked, job)
+	}
+	return job
 }
 
-// allowed is how many more requests it lets out now.
-func (f *fixture) allowed() []Permit {
+// fetch takes what is wanted of the runs that wait, and lets them out.
+func (f *fixture) fetch() (out []Permit, jobs []uuid.UUID) {
 	f.t.Helper()
-	var out []Permit
-	for len(out) <= fullSpeed {
-		p, wait := f.Admit(key)
-		if wait != nil {
-			break
+	for _, w := range f.Wanted(10) {
+		var found, left []uuid.UUID
+		for _, job := range f.parked {
+			if len(found) < w.Most && !contains(w.Not, job) {
+				found = append(found, job)
+			} else {
+				left = append(left, job)
+			}
 		}
-		out = append(out, p)
+		f.parked = left
+		f.Fetched(w, found, len(found) == w.Most)
+		for range found {
+			if p, wait := f.Admit(key, Waited); wait == nil {
+				out = append(out, p)
+			} else {
+				f.t.Errorf("it was wanted, and is not let out: %s", wait.Why)
+			}
+		}
+		jobs = append(jobs, found...)
 	}
-	return out
+	return out, jobs
 }
+
+// probe waits until a run that waits is wanted, and returns its job.
+func (f *fixture) probe(a Answer) uuid.UUID {
+	f.t.Helper()
+	for range 1000 {
+		if out, jobs := f.fetch(); len(out) > 0 {
+			out[0].Done(a, "connection refused")
+			return jobs[0]
+		}
+		time.Sleep(max(f.Until(time.Minute), time.Millisecond))
+	}
+	f.t.Fatal("no run is ever wanted as a probe")
+	return uuid.Nil
+}
+
+func contains(jobs []uuid.UUID, job uuid.UUID) bool {
+	for _, j := range jobs {
+		if j == job {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *fixture) isOpen() bool { return len(f.All()) == 1 }
 
 func TestWhatOpensABreaker(t *testing.T) {
 	for _, c := range []struct {
@@ -82,20 +124,22 @@ func TestWhatOpensABreaker(t *testing.T) {
 		open bool
 	}{
 		{"nothing", func(*fixture) {}, false},
-		{"nine failures in a row do not", func(f *fixture) { f.do(9, Failed) }, false},
-		{"ten do", func(f *fixture) { f.do(10, Failed) }, true},
-		{"not with an answer among them", func(f *fixture) { f.do(9, Failed); f.do(1, Answered); f.do(9, Failed) }, false},
-		{"requests that were cut off are neither", func(f *fixture) { f.do(9, Failed); f.do(5, Unknown); f.do(1, Failed) }, true},
+		{"nine failures in a row do not", func(f *fixture) { f.do(9, Unreachable) }, false},
+		{"ten do", func(f *fixture) { f.do(10, Unreachable) }, true},
+		{"not with an answer among them", func(f *fixture) { f.do(9, Unreachable); f.do(1, Answered); f.do(9, Unreachable) }, false},
+		{"nor with a connection on which no answer came", func(f *fixture) { f.do(9, Unreachable); f.do(1, Reached); f.do(9, Unreachable) }, false},
+		{"connections without answers never do", func(f *fixture) { f.do(100, Reached) }, false},
+		{"requests that were cut off are neither", func(f *fixture) { f.do(9, Unreachable); f.do(5, Unknown); f.do(1, Unreachable) }, true},
 		{"and never count", func(f *fixture) { f.do(100, Unknown) }, false},
-		{"not with a long pause among them", func(f *fixture) { f.do(9, Failed); time.Sleep(forgetAfter + 1); f.do(9, Failed) }, false},
-		{"a short one does not help", func(f *fixture) { f.do(9, Failed); time.Sleep(forgetAfter); f.do(1, Failed) }, true},
+		{"not with a long pause among them", func(f *fixture) { f.do(9, Unreachable); time.Sleep(forgetAfter + 1); f.do(9, Unreachable) }, false},
+		{"a short one does not help", func(f *fixture) { f.do(9, Unreachable); time.Sleep(forgetAfter); f.do(1, Unreachable) }, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t)
 				c.do(f)
-				if _, wait := f.Admit(key); (wait != nil) != c.open || (f.Open() == 1) != c.open {
-					t.Errorf("waits: %v, %d open; want open: %t", wait, f.Open(), c.open)
+				if _, wait := f.Admit(key, Fresh); (wait != nil) != c.open || f.isOpen() != c.open {
+					t.Errorf("waits: %v, %v open; want open: %t", wait, f.All(), c.open)
 				}
 				if logged := strings.Count(f.log.String(), "circuit breaker opened"); (logged == 1) != c.open {
 					t.Errorf("the log says:\n%s", f.log.String())
@@ -107,10 +151,10 @@ func TestWhatOpensABreaker(t *testing.T) {
 
 func TestABreakerIsOfOneTenantAndHost(t *testing.T) {
 	f := newFixture(t)
-	f.do(10, Failed)
+	f.do(10, Unreachable)
 	f.held()
 	for _, other := range []Key{{2, key.Host}, {1, "billing.internal:80"}} {
-		if _, wait := f.Admit(other); wait != nil {
+		if _, wait := f.Admit(other, Fresh); wait != nil {
 			t.Errorf("%v: %s", other, wait.Why)
 		}
 	}
@@ -119,24 +163,16 @@ func TestABreakerIsOfOneTenantAndHost(t *testing.T) {
 func TestTheCooldownDoublesUpToAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.do(10, Failed)
-		for i, want := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, time.Minute, time.Minute} {
+		f.do(10, Unreachable)
+		f.park(100)
+		seconds := time.Second
+		for i, want := range []time.Duration{5 * seconds, 10 * seconds, 20 * seconds, 40 * seconds, time.Minute, time.Minute} {
 			opened := time.Now()
-			for f.hosts[key].nextAt.After(time.Now()) {
-				wait := f.held()
-				if left := time.Until(f.hosts[key].nextAt); wait.For < left || wait.For > left+want/2 {
-					t.Errorf("%s before the probe it must wait for %s", left, wait.For)
-				}
-				time.Sleep(100 * time.Millisecond)
-			}
+			f.held()
+			f.probe(Unreachable)
 			if took := time.Since(opened); took < want*4/5 || took > want+100*time.Millisecond {
 				t.Errorf("cooldown %d is %s, want up to %s", i+1, took, want)
 			}
-			p := f.out()
-			if wait := f.held(); wait.For < want || wait.For > want*3/2 || !strings.Contains(wait.Why, "a probe is under way") {
-				t.Errorf("while a probe is under way another waits for %s: %s", wait.For, wait.Why)
-			}
-			p.Done(Failed, "connection refused")
 		}
 		if n := strings.Count(f.log.String(), "\n"); n != 1 {
 			t.Errorf("probes that fail are logged:\n%s", f.log.String())
@@ -144,40 +180,84 @@ func TestTheCooldownDoublesUpToAMinute(t *testing.T) {
 	})
 }
 
-func TestWhatWaitsIsToldWhyAndComesBackSpread(t *testing.T) {
+func TestWhatWaitsIsToldWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.do(10, Failed)
+		f.do(10, Unreachable)
 		f.hosts[key].nextAt = time.Now().Add(4 * time.Second)
-		if got, want := f.held().Why, "waiting: the circuit breaker of billing.internal:443 is open after 10 failures in a row (last: connection refused); the next probe is in 4s"; got != want {
-			t.Errorf("%s\nwant %s", got, want)
+		want := "waiting: the circuit breaker of billing.internal:443 is open after 10 failures in a row (last: connection refused); the next probe is in 4s"
+		if w := f.held(); w.Why != want || w.By != "breaker billing.internal:443" || w.Hanging {
+			t.Errorf("%+v\nwant %s", w, want)
 		}
-		var hundreds [100]int // of milliseconds
-		for range 10_000 {
-			hundreds[f.held().For/(100*time.Millisecond)]++
+		f.park(1)
+		time.Sleep(4 * time.Second)
+		f.fetch()
+		if w := f.held(); !strings.HasSuffix(w.Why, "a probe is under way") {
+			t.Errorf("while a probe is under way: %s", w.Why)
 		}
-		for i, n := range hundreds {
-			if n > 10_000/25*2 {
-				t.Errorf("%d of 10,000 come back within the same tenth of a second, %d00 ms from now", n, i)
+	})
+}
+
+// Probes go round the jobs in turn, and whoever has just become due does not overtake those that wait.
+func TestProbesGoRoundTheJobsInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.do(10, Unreachable)
+		first, second, third := f.park(20), f.park(20), f.park(1)
+		want := []uuid.UUID{first, second, third, first, second, first, second}
+		for i, w := range want {
+			time.Sleep(longestCooldown)
+			f.held() // not even when the probe is due
+			if got := f.probe(Unreachable); got != w {
+				t.Fatalf("probe %d is of another job than the one whose turn it is", i+1)
 			}
 		}
 	})
 }
 
+func TestWithoutRunsThatWaitTheNextOneIsTheProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.do(10, Unreachable)
+		time.Sleep(longestCooldown)
+		f.held() // it is not known yet that none waits
+		f.fetch()
+		f.out().Done(Answered, "")
+		if f.fetch(); f.isOpen() {
+			t.Error("the host answers, nothing waits, and the breaker is not closed")
+		}
+	})
+}
+
+func TestARunByHandIsAlwaysSent(t *testing.T) {
+	f := newFixture(t)
+	f.do(10, Unreachable)
+	for range 5 {
+		p, wait := f.Admit(key, Always)
+		if wait != nil {
+			t.Fatal(wait.Why)
+		}
+		p.Done(Unreachable, "connection refused")
+	}
+	f.held()
+	p, _ := f.Admit(key, Always)
+	if p.Done(Answered, ""); !f.Recovering() {
+		t.Error("it was answered, and the host does not recover")
+	}
+}
+
 func TestRecoveryRampsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.do(10, Failed)
+		f.do(10, Unreachable)
+		f.park(10_000)
 		f.probe(Answered)
 		var rounds []int
-		for f.Open() == 1 {
-			out := f.allowed()
+		for f.isOpen() && len(rounds) < 20 {
+			out, _ := f.fetch()
 			rounds = append(rounds, len(out))
 			for _, p := range out {
 				p.Done(Answered, "")
-			}
-			if len(rounds) > 20 {
-				break
 			}
 		}
 		if got := fmt.Sprint(rounds); got != "[1 2 4 8 16 32 64 128]" {
@@ -190,26 +270,20 @@ func TestRecoveryRampsUp(t *testing.T) {
 }
 
 func TestWhileItRecovers(t *testing.T) {
-	settle := func(out []Permit, a Answer) {
-		for _, p := range out {
-			p.Done(a, "reset")
-		}
-	}
 	for _, c := range []struct {
 		name string
 		do   func(*fixture)
 		want string
 	}{
-		{"a failure of the only request opens it again", func(f *fixture) { f.do(1, Failed) }, "open"},
-		{"a failure takes one away", func(f *fixture) { f.do(7, Answered); f.do(1, Failed) }, "7"},
+		{"a failure of the only request opens it again", func(f *fixture) { f.do(1, Unreachable) }, "open"},
+		{"a failure takes one away", func(f *fixture) { f.do(7, Answered); f.do(1, Unreachable) }, "7"},
 		{"a host that fails now and then gets out", func(f *fixture) {
 			for range 400 {
 				f.do(9, Answered)
-				f.do(1, Failed)
+				f.do(1, Unreachable)
 			}
 		}, "closed"},
-		{"ten failures in a row open it, however many are allowed", func(f *fixture) { f.do(99, Answered); settle(f.allowed()[:10], Failed) }, "open"},
-		{"nine do not", func(f *fixture) { f.do(99, Answered); settle(f.allowed(), Unknown); f.do(9, Failed) }, "91"},
+		{"a connection without an answer allows no more", func(f *fixture) { f.do(7, Answered); f.do(5, Reached) }, "8"},
 		{"one that was cut off changes nothing", func(f *fixture) { f.do(3, Answered); f.do(5, Unknown) }, "4"},
 		{"a request that lasts does not hold up the others for ever", func(f *fixture) {
 			f.out()
@@ -219,27 +293,22 @@ func TestWhileItRecovers(t *testing.T) {
 			f.held()
 			time.Sleep(trickle)
 		}, "1"},
-		{"it is over when none has had to wait for a while", func(f *fixture) { f.do(1, Answered); time.Sleep(calm + 1); f.do(1, Answered) }, "closed"},
-		{"not while some have", func(f *fixture) {
-			f.out()
-			time.Sleep(calm / 2)
-			f.out()
-			f.held()
-			time.Sleep(calm * 3 / 4)
-			f.do(1, Answered)
-		}, "0"},
+		{"it is over when none waits any more", func(f *fixture) { f.parked = nil; f.fetch() }, "closed"},
+		{"not while some do", func(f *fixture) { f.fetch() }, "0"},
 		{"nor is it forgotten before its time", func(f *fixture) { time.Sleep(forgetAfter) }, "1"},
-		{"it is forgotten when nobody calls", func(f *fixture) { time.Sleep(forgetAfter + 1) }, "closed"},
+		{"it is forgotten when nobody calls", func(*fixture) { time.Sleep(forgetAfter + 1) }, "closed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t)
-				f.do(10, Failed)
+				f.do(10, Unreachable)
+				f.park(1000)
 				f.probe(Answered)
+				f.hosts[key].touched = time.Now()
 				c.do(f)
 				got := "closed"
-				if f.Open() == 1 {
-					got = fmt.Sprint(len(f.allowed()))
+				if f.isOpen() {
+					got = fmt.Sprint(f.allowance())
 					if f.hosts[key].state == open {
 						got = "open"
 					}
@@ -252,23 +321,32 @@ func TestWhileItRecovers(t *testing.T) {
 	}
 }
 
-func TestWhatWaitsForARecoveryWaitsAboutAsLongAsAnAnswerTakes(t *testing.T) {
-	for answer, want := range map[time.Duration]time.Duration{0: time.Second, 20 * time.Second: 20 * time.Second, time.Hour: time.Minute} {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFixture(t)
-			f.do(10, Failed)
-			time.Sleep(f.held().For)
-			p := f.out()
-			time.Sleep(answer)
-			p.Done(Answered, "")
-			f.hosts[key].touched = time.Now()
-			f.out()
-			wait := f.held()
-			if wait.For < want/2 || wait.For > want*3/2 || !strings.Contains(wait.Why, "1 at a time") {
-				t.Errorf("after an answer that took %s: %s, %s", answer, wait.For, wait.Why)
-			}
-		})
+// allowance is how many more requests it lets out now.
+func (f *fixture) allowance() (n int) {
+	for n <= fullSpeed {
+		if _, wait := f.Admit(key, Fresh); wait != nil {
+			break
+		}
+		n++
 	}
+	return n
+}
+
+func TestRunsThatWereFetchedAndNeverAskedAreNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.do(10, Unreachable)
+		time.Sleep(longestCooldown)
+		w := f.Wanted(1)[0]
+		f.Fetched(w, []uuid.UUID{uuid.New()}, true) // its replica has no heartbeat at the moment
+		if n := len(f.Wanted(1)); n != 0 {
+			t.Error("another probe is wanted at once")
+		}
+		time.Sleep(fetchTakes + 1)
+		if n := len(f.Wanted(1)); n != 1 {
+			t.Error("no probe is ever wanted again")
+		}
+	})
 }
 
 func TestAnswersToWhatWasSentBeforeSayNothing(t *testing.T) {
@@ -284,19 +362,28 @@ func TestAnswersToWhatWasSentBeforeSayNothing(t *testing.T) {
 			}
 			before = before[n:]
 		}
-		late(20, Failed) // the first ten open it, and the others do not make the cooldown longer
+		late(20, Unreachable) // the first ten open it, and the others do not make the cooldown longer
 		late(5, Answered)
 		if h := f.hosts[key]; h.state != open || h.cooldown != shortestCooldown || h.failures != 10 {
 			t.Errorf("%+v", h)
 		}
-		time.Sleep(f.held().For)
-		hanging := f.out()
-		time.Sleep(longestCooldown)
-		f.out().Done(Answered, "") // a probe that hangs does not keep the next one back for ever
-		hanging.Done(Failed, "timeout")
-		late(15, Failed)
-		if h := f.hosts[key]; h.state != recovering || h.allowed != 1 {
+		late(15, Unreachable)
+		if h := f.hosts[key]; h.cooldown != shortestCooldown {
 			t.Errorf("%+v", h)
+		}
+	})
+}
+
+func TestAProbeThatHangsIsFollowedByAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.do(10, Unreachable)
+		f.park(10)
+		time.Sleep(shortestCooldown)
+		hanging, _ := f.fetch()
+		time.Sleep(longestCooldown)
+		if len(hanging) != 1 || len(f.Wanted(1)) != 1 {
+			t.Errorf("%d probes, and %v are wanted", len(hanging), f.Wanted(1))
 		}
 	})
 }
@@ -304,20 +391,44 @@ func TestAnswersToWhatWasSentBeforeSayNothing(t *testing.T) {
 func TestAProbeThatWasCutOffIsFollowedByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.do(10, Failed)
+		f.do(10, Unreachable)
+		f.park(2)
 		f.probe(Unknown)
-		f.out()
-		f.held()
+		again := time.Now()
+		if f.probe(Answered); time.Since(again) > time.Second {
+			t.Errorf("the next probe came %s later", time.Since(again))
+		}
 	})
+}
+
+func TestAnotherReplicaReachedTheHost(t *testing.T) {
+	f := newFixture(t)
+	f.do(10, Unreachable)
+	f.park(1)
+	if len(f.Wanted(1)) != 0 {
+		t.Fatal("a probe is wanted before its time")
+	}
+	f.Probe(key)
+	if len(f.Wanted(1)) != 1 {
+		t.Error("another replica has reached the host, and no probe is wanted")
+	}
+}
+
+func TestReset(t *testing.T) {
+	f := newFixture(t)
+	f.do(10, Unreachable)
+	f.Reset(key)
+	f.out()
+	f.Reset(Key{Host: "unknown"})
 }
 
 func TestAnOpenBreakerThatNobodyAsksIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.do(10, Failed)
+		f.do(10, Unreachable)
 		p := f.hosts[key]
 		time.Sleep(forgetAfter + 1)
-		f.out().Done(Failed, "x")
+		f.out().Done(Unreachable, "x")
 		if h := f.hosts[key]; h == p || h.failures != 1 {
 			t.Errorf("it still counts: %+v", h)
 		}
@@ -327,16 +438,16 @@ func TestAnOpenBreakerThatNobodyAsksIsForgotten(t *testing.T) {
 func TestTheMemoryIsBounded(t *testing.T) {
 	f := newFixture(t)
 	for i := range 2 * maxHosts {
-		p, _ := f.Admit(Key{Host: fmt.Sprint(i)})
-		p.Done(Failed, "x")
+		p, _ := f.Admit(Key{Host: fmt.Sprint(i)}, Fresh)
+		p.Done(Unreachable, "x")
 	}
 	if n := len(f.hosts); n != maxHosts || int(f.known.Load()) != n {
 		t.Errorf("%d hosts are remembered, %d known", n, f.known.Load())
 	}
 }
 
-// Whatever comes in whatever order: what is in flight stays within what is allowed, nothing is remembered of
-// a host that only answers, and a host that answers again is at full speed in the end.
+// Whatever comes in whatever order: nothing is remembered of a host that only answers, and a host that answers again is
+// at full speed in the end, with none left that waits.
 func TestAnyHistoryEndsWell(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
@@ -346,75 +457,78 @@ func TestAnyHistoryEndsWell(t *testing.T) {
 			for range 2000 {
 				switch {
 				case r.IntN(3) > 0:
-					if p, wait := f.Admit(key); wait == nil {
+					if p, wait := f.Admit(key, Fresh); wait == nil {
 						out = append(out, p)
-					} else if wait.For <= 0 || wait.For > 2*longestCooldown {
-						t.Fatalf("seed %d: it must wait for %s", seed, wait.For)
+					} else {
+						f.park(1)
 					}
+				case r.IntN(3) == 0:
+					more, _ := f.fetch()
+					out = append(out, more...)
 				case len(out) > 0:
 					i := r.IntN(len(out))
-					a := Answered
-					if x := r.Float64(); x < failing {
-						a = Failed
-					} else if x > 0.95 {
-						a = Unknown
-					}
-					out[i].Done(a, "x")
+					out[i].Done(randomAnswer(r, failing), "x")
 					out = append(out[:i], out[i+1:]...)
 				}
-				if h := f.hosts[key]; h != nil && (h.inFlight < 0 || h.allowed < 0 || h.state == closed && (h.failures == 0 || h.failures >= tripAfter)) {
+				h := f.hosts[key]
+				if h != nil && (h.inFlight < 0 || h.allowed < 0 || h.state == closed && (h.failures == 0 || h.failures >= tripAfter)) {
 					t.Fatalf("seed %d: %+v", seed, *h)
 				}
 				time.Sleep(time.Duration(r.ExpFloat64() * float64(100*time.Millisecond)))
 			}
-			for range 2 * fullSpeed {
-				p, wait := f.Admit(key)
-				if wait == nil {
-					p.Done(Answered, "")
-				} else {
-					time.Sleep(wait.For)
+			for range 100 * fullSpeed {
+				if len(f.hosts) == 0 {
+					return
 				}
+				more, _ := f.fetch()
+				for _, p := range more {
+					p.Done(Answered, "")
+				}
+				if p, wait := f.Admit(key, Fresh); wait == nil {
+					p.Done(Answered, "")
+				}
+				time.Sleep(f.Until(time.Second))
 			}
-			if len(f.hosts) != 0 {
-				t.Errorf("seed %d: answering again it is %+v", seed, *f.hosts[key])
-			}
+			t.Errorf("seed %d: answering again it is %+v", seed, *f.hosts[key])
 		})
 	}
+}
+
+func randomAnswer(r *rand.Rand, failing float64) Answer {
+	switch x := r.Float64(); {
+	case x < failing:
+		return Unreachable
+	case x > 0.95:
+		return Unknown
+	case x > 0.9:
+		return Reached
+	}
+	return Answered
 }
 
 // BenchmarkHealthy is what a request to a healthy host pays, alone and while others' hosts fail.
 func BenchmarkHealthy(b *testing.B) {
 	for _, failing := range []int{0, 1, 1000} {
 		b.Run(fmt.Sprintf("%d hosts fail", failing), func(b *testing.B) {
-			breakers := New(slog.New(slog.DiscardHandler))
+			breakers, hangs := New(slog.New(slog.DiscardHandler)), NewHangs(slog.New(slog.DiscardHandler))
 			for i := range failing {
 				for range tripAfter {
-					p, _ := breakers.Admit(Key{2, fmt.Sprint(i)})
-					p.Done(Failed, "x")
+					p, _ := breakers.Admit(Key{2, fmt.Sprint(i)}, Fresh)
+					p.Done(Unreachable, "x")
 				}
 			}
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					p, wait := breakers.Admit(key)
-					if wait != nil {
-						b.Error(wait.Why)
+					p, wait := breakers.Admit(key, Fresh)
+					f, hang := hangs.Admit(Request{Queue: 1, Slots: 500, To: Place{Key: key, Path: "/hook"}})
+					if wait != nil || hang != nil {
+						b.Error("it must wait")
 					}
 					p.Done(Answered, "")
+					hangs.End(f, true, false)
 				}
 			})
 		})
-	}
-}
-
-func BenchmarkHeldBack(b *testing.B) {
-	breakers := New(slog.New(slog.DiscardHandler))
-	for range tripAfter {
-		p, _ := breakers.Admit(key)
-		p.Done(Failed, "connection refused")
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		_, _ = breakers.Admit(key)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 const (
@@ -14,11 +16,13 @@ const (
 	longestCooldown  = time.Minute
 	// fullSpeed is how many requests a host answers at a time that has recovered.
 	fullSpeed = 256
-	// calm is how long none must have had to wait for a host to have recovered, however few it is allowed.
-	calm = time.Minute
 	// trickle is how often a recovering host gets one more request though its allowance is taken: it may
 	// be taken by work that lasts for hours.
 	trickle = time.Second
+	// fetchTakes is how long it takes at most until a run that was fetched asks to be sent.
+	fetchTakes = 10 * time.Second
+	// maxTried bounds the jobs that are remembered as probed.
+	maxTried = 1000
 )
 
 type state int
@@ -41,22 +45,31 @@ type host struct {
 	nextAt   time.Time     // from then one more request may go out, whatever is under way
 	inFlight int           // of those let out in this round
 	allowed  int           // while recovering: how many may be in flight
-	latency  time.Duration // of the latest answer while recovering
-	heldBack time.Time     // when a request last had to wait, or the recovery began
+	answered bool          // while recovering: an answer came, and not only a connection
+
+	fetching  int       // runs that were fetched, and have not asked to be sent yet
+	fetchedAt time.Time // when the latest of them were
+
+	waiting bool        // runs are known to wait
+	lookAt  time.Time   // not to look before for runs that wait, as there were none
+	tried   []uuid.UUID // jobs that have had their turn as a probe
 }
 
 func (h *host) idle(now time.Time) bool { return now.Sub(h.touched) > forgetAfter }
 
 // admit lets a request out if it may go, while the breaker is not closed.
-func (h *host) admit(now time.Time) bool {
+func (h *host) admit(turn Turn, now time.Time) bool {
 	due := !now.Before(h.nextAt)
+	if turn == Waited {
+		h.fetching = max(h.fetching-1, 0)
+	}
 	switch {
-	case h.state == open && due:
+	case turn == Always:
+	case h.state == open && due && (turn == Waited || !h.waiting):
 		h.nextAt = now.Add(longestCooldown) // should the probe hang for so long, another one goes out
 	case h.state == recovering && (due || h.inFlight < h.allowed):
 		h.nextAt = now.Add(trickle)
 	default:
-		h.heldBack = now
 		return false
 	}
 	h.inFlight++
@@ -65,47 +78,101 @@ func (h *host) admit(now time.Time) bool {
 
 // wait is for a request that admit refused.
 func (h *host) wait(name string, now time.Time) *Wait {
+	w := &Wait{By: heldBy(name)}
 	if h.state == recovering {
-		return &Wait{
-			For: between(h.latency/2, h.latency*3/2),
-			Why: fmt.Sprintf("waiting: %s answers again after failures; so far %d at a time are let through", name, h.allowed),
-		}
+		w.Why = fmt.Sprintf("waiting: %s can be reached again; so far %d requests at a time are let through", name, h.allowed)
+		return w
 	}
-	left := h.nextAt.Sub(now)
-	next := fmt.Sprintf("the next probe is in %s", max(left.Round(time.Second), time.Second))
-	if h.inFlight > 0 {
-		left, next = h.cooldown, "a probe is under way"
+	next := "a probe is under way"
+	if h.inFlight == 0 {
+		next = fmt.Sprintf("the next probe is in %s", max(h.nextAt.Sub(now).Round(time.Second), time.Second))
 	}
-	return &Wait{
-		For: between(left, left+h.cooldown/2),
-		Why: fmt.Sprintf("waiting: the circuit breaker of %s is open after %s (last: %s); %s", name, inARow(h.failures), h.last, next),
-	}
+	w.Why = fmt.Sprintf("waiting: the circuit breaker of %s is open after %s (last: %s); %s", name, inARow(h.failures), h.last, next)
+	return w
 }
 
-// settle enters how a request of this round ended, and how long it took.
-func (h *host) settle(a Answer, why string, now time.Time, took time.Duration) {
+// wants is how many of the runs that wait may be sent now.
+func (h *host) wants(now time.Time) int {
+	if now.Sub(h.fetchedAt) > fetchTakes {
+		h.fetching = 0 // they never asked: their replica is stopping, or they had expired
+	}
+	due, busy := !now.Before(h.nextAt), h.inFlight+h.fetching
+	switch {
+	case now.Before(h.lookAt):
+		return 0
+	case h.state == open && due && h.fetching == 0:
+		return 1
+	case h.state == recovering && busy < h.allowed:
+		return h.allowed - busy
+	case h.state == recovering && due && h.fetching == 0:
+		return 1
+	}
+	return 0
+}
+
+// fetched enters what was found of the runs that wait. Where there was none of a job that has not had its turn,
+// all have their turn again.
+func (h *host) fetched(jobs []uuid.UUID, more bool, now time.Time) {
+	if len(jobs) > 0 {
+		h.touched, h.waiting = now, true
+		h.fetching, h.fetchedAt = h.fetching+len(jobs), now
+	}
+	if h.state == open {
+		again := len(jobs) == 0 && len(h.tried) > 0
+		if again || len(h.tried) >= maxTried {
+			h.tried = nil
+		}
+		if again {
+			return
+		}
+		h.tried = append(h.tried[:len(h.tried):len(h.tried)], jobs...)
+	}
+	if more || len(jobs) > 0 && h.state == open {
+		if len(jobs) == 0 {
+			h.lookAt = now.Add(lookAgain) // others have them locked, or a limit of the tenant keeps them
+		}
+		return
+	}
+	h.waiting = false
+	if h.state == recovering && h.answered {
+		h.enter(closed, time.Time{})
+		h.failures = 0
+		return
+	}
+	h.lookAt = now.Add(max(h.cooldown, shortestCooldown)) // whoever comes first is the probe meanwhile
+}
+
+func (h *host) probeIn(now time.Time) time.Duration {
+	if h.state != open || h.inFlight > 0 {
+		return 0
+	}
+	return max(h.nextAt.Sub(now), 0)
+}
+
+// settle enters how a request of this round ended.
+func (h *host) settle(a Answer, why string, now time.Time) {
 	h.inFlight = max(h.inFlight-1, 0)
 	switch {
-	case a == Answered:
-		h.answered(now, took)
-	case a == Failed:
+	case a == Answered || a == Reached:
+		h.reached(a == Answered, now)
+	case a == Unreachable:
 		h.failed(why, now)
 	case h.state == open:
 		h.nextAt = now // the probe told nothing: the next request is one
 	}
 }
 
-func (h *host) answered(now time.Time, took time.Duration) {
+func (h *host) reached(answered bool, now time.Time) {
 	h.failures = 0
-	h.latency = min(max(took, trickle), longestCooldown)
 	switch {
 	case h.state == open:
 		h.enter(recovering, now.Add(trickle))
-		h.allowed, h.heldBack = 1, now
-	case h.state == recovering && (h.allowed+1 >= fullSpeed || now.Sub(h.heldBack) > calm):
+		h.allowed, h.answered, h.lookAt = 1, answered, time.Time{}
+	case h.state == recovering && answered && (h.allowed+1 >= fullSpeed || !h.waiting):
 		h.enter(closed, time.Time{})
-	case h.state == recovering:
+	case h.state == recovering && answered:
 		h.allowed++
+		h.answered = true
 	}
 }
 
@@ -118,7 +185,7 @@ func (h *host) failed(why string, now time.Time) {
 	switch h.state {
 	case closed:
 		if h.failures >= tripAfter {
-			h.since = now
+			h.since, h.waiting, h.lookAt, h.tried = now, true, time.Time{}, nil
 			h.cool(shortestCooldown, now)
 		}
 	case open:
@@ -137,7 +204,7 @@ func (h *host) cool(d time.Duration, now time.Time) {
 }
 
 func (h *host) enter(s state, nextAt time.Time) {
-	h.state, h.nextAt, h.inFlight = s, nextAt, 0
+	h.state, h.nextAt, h.inFlight, h.fetching = s, nextAt, 0, 0
 	h.round++
 }
 

@@ -1,0 +1,86 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"punctual/store"
+)
+
+func (s *server) breakerRoutes() {
+	register(s, huma.Operation{
+		OperationID: "list-breakers", Method: http.MethodGet, Path: "/v1/breakers", Tags: []string{tagFleet},
+		Summary: "List what holds runs back", Errors: []int{422},
+		Description: "Hosts that cannot be reached, and hosts and paths whose requests time out, with how many runs wait for each. Empty: no run waits for its host.",
+	}, s.listBreakers)
+	register(s, huma.Operation{
+		OperationID: "reset-breakers", Method: http.MethodPost, Path: "/v1/breakers/reset", Tags: []string{tagFleet},
+		Summary: "Let waiting runs go", DefaultStatus: http.StatusAccepted, Errors: []int{422},
+		Description: "Every replica forgets within two seconds that the host could not be reached or hung, and the runs that wait for it are sent. Should it still be so, they soon wait again, for as long as they could have before.",
+	}, s.resetBreakers)
+}
+
+// Breaker is something that runs of a tenant are held back for.
+type Breaker struct {
+	HeldBy       string     `json:"held_by" doc:"As runs, explain and the view overdue call it." example:"breaker billing.internal:443"`
+	State        string     `json:"state" enum:"open,recovering,hanging" doc:"open: the host cannot be reached. recovering: it can be reached again, and is sent more with each answer. hanging: its requests time out, so that they may have a quarter of a queue's worker slots." example:"open"`
+	Host         string     `json:"host" doc:"Host and port." example:"billing.internal:443"`
+	Path         string     `json:"path,omitempty" doc:"The path that hangs; absent: the whole host." example:"/invoices"`
+	Since        time.Time  `json:"since" doc:"Since when runs are held back."`
+	Failures     int        `json:"failures" doc:"How many requests in a row failed." example:"14"`
+	LastError    string     `json:"last_error" doc:"Why the latest failed." example:"connection refused"`
+	NextProbeAt  *time.Time `json:"next_probe_at" doc:"When the next request is let through. Null: one is under way."`
+	Replicas     int        `json:"replicas" doc:"How many replicas have found it so." example:"3"`
+	WaitingRuns  int        `json:"waiting_runs" maximum:"10000" doc:"Runs that wait for it. 10000: that many, or more." example:"40"`
+	WaitingSince *time.Time `json:"waiting_since" doc:"Since when the one has waited that has waited longest. Null: none waits."`
+}
+
+// BreakerList is all of them.
+type BreakerList struct {
+	Data []Breaker `json:"data" doc:"What holds runs back, by name; at most 1,000."`
+}
+
+type breakerListAnswer struct{ Body BreakerList }
+
+func (s *server) listBreakers(ctx context.Context, tenant int32, _ *struct{}) (*breakerListAnswer, error) {
+	holds, err := s.Store.Holds(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	return &breakerListAnswer{showBreakers(holds)}, nil
+}
+
+func showBreakers(holds []store.HoldRecord) BreakerList {
+	list := BreakerList{Data: make([]Breaker, len(holds))}
+	for i, h := range holds {
+		list.Data[i] = Breaker{
+			HeldBy: h.HeldBy, State: h.State, Host: h.Host, Path: h.Path, Since: h.Since, Failures: h.Failures, LastError: h.LastError,
+			NextProbeAt: h.ProbeAt, Replicas: h.Replicas, WaitingRuns: h.Waiting, WaitingSince: h.Oldest,
+		}
+	}
+	return list
+}
+
+type resetBreakersInput struct {
+	Body struct {
+		Host string `json:"host,omitempty" maxLength:"300" doc:"Host and port, as list-breakers shows them. Absent: every host." example:"billing.internal:443"`
+	} `required:"false"`
+}
+
+// BreakersReset tells what a reset is about.
+type BreakersReset struct {
+	Matched int `json:"matched" doc:"How many breakers that is, over all replicas; 0: nothing is held back for the host." example:"3"`
+}
+
+type resetBreakersAnswer struct{ Body BreakersReset }
+
+func (s *server) resetBreakers(ctx context.Context, tenant int32, in *resetBreakersInput) (*resetBreakersAnswer, error) {
+	n, err := s.Store.ResetHolds(ctx, tenant, in.Body.Host)
+	if err != nil {
+		return nil, err
+	}
+	return &resetBreakersAnswer{BreakersReset{Matched: n}}, nil
+}

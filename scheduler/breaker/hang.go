@@ -1,0 +1,325 @@
+package breaker
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// hangsAfter is how many requests in a row must have timed out, with no answer in between, for a place to hang.
+	hangsAfter = 3
+	// LongAfter is how long a request may be in flight before it counts as one that may be hanging.
+	LongAfter = time.Minute
+	// lookAgain is how long a place is not looked at whose runs were found not to wait.
+	lookAgain = time.Second
+	// settleIn is how long it takes until runs that were fetched are in flight.
+	settleIn = 100 * time.Millisecond
+)
+
+// Hangs keeps requests that hang from taking the worker slots of all others, in two ways.
+//
+// A place is a host of a tenant, or one path of it. Once three requests in a row to a place have timed out, and none
+// was answered in between, it hangs: from then on its requests may have a quarter of a queue's worker slots, and further
+// runs wait. One answer ends that. The requests that are let through are the probes.
+//
+// Requests that have been in flight for longer than a minute may hang, or be slow and about to be answered. They go on.
+// But of those to one host only a quarter of a queue's worker slots are counted as taken; the others are lent a place
+// outside (Long), so that other runs find slots.
+//
+// Hangs is safe for concurrent use.
+type Hangs struct {
+	log     *slog.Logger
+	mu      sync.Mutex
+	flights map[*Flight]struct{}
+	places  map[Place]*place // of which a request has timed out, and none was answered since
+}
+
+// Place is what may hang: a host, or with a Path one path of it.
+type Place struct {
+	Key
+	Path string
+}
+
+// By names what holds runs back that wait for the place.
+func (p Place) By() string { return "hanging " + p.Host + p.Path }
+
+func (p Place) host() Place { return Place{Key: p.Key} }
+
+type place struct {
+	timeouts int // in a row
+	since    time.Time
+	touched  time.Time
+	inFlight map[int16]int       // by queue
+	waiting  map[int16]bool      // runs are known to wait
+	lookAt   map[int16]time.Time // not to look before for runs that wait
+}
+
+func (p *place) hangs() bool { return p.timeouts >= hangsAfter }
+
+// Flight is a request in flight.
+type Flight struct {
+	Request
+	sent time.Time
+	lent bool // it is not counted as taking a worker slot any more
+}
+
+// Request is what Hangs knows of a request.
+type Request struct {
+	Queue int16
+	Slots int  // worker slots of the queue
+	Older bool // it was claimed as backlog
+	To    Place
+	Turn  Turn
+}
+
+// NewHangs returns the hangs of a replica.
+func NewHangs(log *slog.Logger) *Hangs {
+	return &Hangs{log: log, flights: map[*Flight]struct{}{}, places: map[Place]*place{}}
+}
+
+// Quarter is the part of a queue's worker slots that requests to one place may have when they hang.
+func Quarter(slots int) int { return max(1, slots/4) }
+
+// Admit asks whether a request may go out now. If wait is not nil it must not. End must be called when it is over.
+func (h *Hangs) Admit(r Request) (f *Flight, wait *Wait) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.places) > 0 {
+		for _, at := range []Place{r.To.host(), r.To} {
+			if p := h.places[at]; p != nil && !p.admit(r.Queue, Quarter(r.Slots), r.Turn) {
+				return nil, at.wait(p)
+			}
+		}
+	}
+	f = &Flight{Request: r, sent: time.Now()}
+	h.flights[f] = struct{}{}
+	h.count(f, 1)
+	return f, nil
+}
+
+func (p *place) admit(queue int16, most int, turn Turn) bool {
+	p.touched = time.Now()
+	if turn == Always || !p.hangs() || p.inFlight[queue] < most && (turn == Waited || !p.waiting[queue]) {
+		return true
+	}
+	p.waiting[queue] = true
+	return false
+}
+
+func (p Place) wait(at *place) *Wait {
+	return &Wait{By: p.By(), Hanging: true, Why: fmt.Sprintf(
+		"waiting: %s%s hangs: the last %d requests timed out, and as many are in flight as it may have", p.Host, p.Path, at.timeouts)}
+}
+
+// count adds to the requests in flight at the places of one.
+func (h *Hangs) count(f *Flight, by int) {
+	if len(h.places) == 0 {
+		return
+	}
+	for _, at := range []Place{f.To.host(), f.To} {
+		if p := h.places[at]; p != nil {
+			p.inFlight[f.Queue] += by
+		}
+	}
+}
+
+// End tells how a request ended: answered, or by a timeout, or neither. lent is true when it was counted no more as
+// taking a worker slot; changed when a place hangs now that did not, or the reverse.
+func (h *Hangs) End(f *Flight, answered, timedOut bool) (lent, changed bool) {
+	h.mu.Lock()
+	delete(h.flights, f)
+	h.count(f, -1)
+	var begun, over []Place
+	switch {
+	case answered:
+		over = h.answered(f)
+	case timedOut:
+		begun = h.timedOut(f)
+	}
+	lent = f.lent
+	h.mu.Unlock()
+	for _, p := range begun {
+		h.log.Warn("requests hang: further runs wait once they have a quarter of the worker slots", "tenant", p.Tenant, "host", p.Host, "path", p.Path)
+	}
+	for _, p := range over {
+		h.log.Info("requests are answered again", "tenant", p.Tenant, "host", p.Host, "path", p.Path)
+	}
+	return lent, len(begun)+len(over) > 0
+}
+
+func (h *Hangs) answered(f *Flight) (over []Place) {
+	if len(h.places) == 0 {
+		return nil
+	}
+	for _, at := range []Place{f.To.host(), f.To} {
+		if p := h.places[at]; p != nil {
+			if p.hangs() {
+				over = append(over, at)
+			}
+			delete(h.places, at)
+		}
+	}
+	return over
+}
+
+func (h *Hangs) timedOut(f *Flight) (begun []Place) {
+	for _, at := range []Place{f.To.host(), f.To} {
+		p := h.places[at]
+		if p == nil {
+			p = h.add(at)
+		}
+		p.touched = time.Now()
+		if p.timeouts++; p.timeouts == hangsAfter {
+			p.since = p.touched
+			begun = append(begun, at)
+		}
+	}
+	return begun
+}
+
+// add begins to watch a place.
+func (h *Hangs) add(at Place) *place {
+	for other := range h.places {
+		if len(h.places) < maxHosts {
+			break
+		}
+		delete(h.places, other)
+	}
+	p := &place{inFlight: map[int16]int{}, waiting: map[int16]bool{}, lookAt: map[int16]time.Time{}}
+	for f := range h.flights {
+		if f.To == at || f.To.host() == at {
+			p.inFlight[f.Queue]++
+		}
+	}
+	h.places[at] = p
+	return p
+}
+
+// WantedAt is how many of the runs that wait for a place may be fetched now, in one queue.
+type WantedAt struct {
+	Place
+	Queue int16
+	Most  int
+}
+
+// Wanted returns the places that some of the runs that wait for them may be sent to now, at most so many. slots tells
+// how many worker slots a queue has. Fetched must be called for each.
+func (h *Hangs) Wanted(slots map[int16]int, most int) (wanted []WantedAt) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	for at, p := range h.places {
+		if now.Sub(p.touched) > forgetAfter {
+			delete(h.places, at)
+			continue
+		}
+		if !p.hangs() {
+			continue
+		}
+		for queue, size := range slots {
+			n := Quarter(size) - p.inFlight[queue]
+			if n > 0 && len(wanted) < most && !now.Before(p.lookAt[queue]) {
+				wanted = append(wanted, WantedAt{Place: at, Queue: queue, Most: n})
+			}
+		}
+	}
+	return wanted
+}
+
+// Fetched tells how many runs were found of what was wanted.
+func (h *Hangs) Fetched(w WantedAt, found int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.places[w.Place]
+	if p == nil {
+		return
+	}
+	p.waiting[w.Queue] = found == w.Most
+	p.lookAt[w.Queue] = time.Now().Add(settleIn)
+	if found < w.Most {
+		p.lookAt[w.Queue] = time.Now().Add(lookAgain)
+	}
+}
+
+// Any reports whether there is a place that hangs.
+func (h *Hangs) Any() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range h.places {
+		if p.hangs() {
+			return true
+		}
+	}
+	return false
+}
+
+// Reset forgets a place's timeouts.
+func (h *Hangs) Reset(at Place) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.places, at)
+}
+
+// Hanging is a place that hangs.
+type Hanging struct {
+	Place
+	Timeouts int // in a row
+	For      time.Duration
+}
+
+// All returns the places that hang, sorted.
+func (h *Hangs) All() (all []Hanging) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for at, p := range h.places {
+		if p.hangs() {
+			all = append(all, Hanging{Place: at, Timeouts: p.timeouts, For: time.Since(p.since)})
+		}
+	}
+	slices.SortFunc(all, func(a, c Hanging) int {
+		return cmp.Or(cmp.Compare(a.Tenant, c.Tenant), cmp.Compare(a.By(), c.By()))
+	})
+	return all
+}
+
+// Lent is the worker slot of a request that was given to others.
+type Lent struct {
+	Queue int16
+	Older bool // it was claimed as backlog
+}
+
+// Long gives to others the worker slots of requests that have been in flight for more than a minute, beyond a quarter
+// of their queue's slots per host, and at most as many as the queue has slots.
+func (h *Hangs) Long() (slots []Lent) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	type at struct {
+		queue int16
+		Key
+	}
+	var long []*Flight
+	counted, lent := map[at]int{}, map[int16]int{}
+	for f := range h.flights {
+		switch {
+		case f.lent:
+			lent[f.Queue]++
+		case time.Since(f.sent) > LongAfter:
+			long = append(long, f)
+			counted[at{f.Queue, f.To.Key}]++
+		}
+	}
+	for _, f := range long {
+		k := at{f.Queue, f.To.Key}
+		if counted[k] > Quarter(f.Slots) && lent[f.Queue] < f.Slots {
+			f.lent = true
+			counted[k]--
+			lent[f.Queue]++
+			slots = append(slots, Lent{Queue: f.Queue, Older: f.Older})
+		}
+	}
+	return slots
+}

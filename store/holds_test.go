@@ -1,0 +1,299 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+const down = "breaker a.test:443"
+
+// hold parks a run for a while.
+func hold(a scheduler.Assignment, by string, since time.Time, patience time.Duration) scheduler.Outcome {
+	o := unsent(a, scheduler.Hold)
+	o.Held = &scheduler.Held{By: by, Since: since, Until: since.Add(patience)}
+	o.RetryIn, o.Error = patience, "waiting: the circuit breaker of a.test:443 is open"
+	return o
+}
+
+// parked makes n jobs, each with a run that waits for a host; the first has waited longest.
+func (c claimer) parked(n int, by string) (runs, jobs []uuid.UUID) {
+	c.t.Helper()
+	c.many(n, "parked-"+uuid.NewString()[:8], 0)
+	batch := c.claim(n, false)
+	if len(batch.Runs) != n {
+		c.t.Fatalf("%d of %d runs claimed", len(batch.Runs), n)
+	}
+	outcomes := make([]scheduler.Outcome, n)
+	for i, a := range batch.Runs {
+		outcomes[i] = hold(a, by, a.Lease.ClaimedAt.Add(time.Duration(i-n)*time.Second), time.Hour)
+		runs, jobs = append(runs, a.RunID), append(jobs, a.Job.ID)
+	}
+	c.finish(outcomes...)
+	return runs, jobs
+}
+
+func (c claimer) fetch(held scheduler.HeldClaim) scheduler.Batch {
+	c.t.Helper()
+	held.Tenant, held.Queues = c.tenant, []int16{c.queue}
+	b, err := c.ClaimReady(c.t.Context(), scheduler.Claim{Replica: c.replica, Held: &held})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return b
+}
+
+func (c claimer) report(states ...scheduler.HoldState) []scheduler.HoldOrder {
+	c.t.Helper()
+	for i := range states {
+		states[i].Tenant = c.tenant
+	}
+	orders, err := c.ReportHolds(c.t.Context(), c.replica, states)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return orders
+}
+
+func openHold(host string) scheduler.HoldState {
+	return scheduler.HoldState{
+		By: "breaker " + host, State: scheduler.HoldOpen, Host: host, Failures: 12, LastError: "connection refused", For: time.Minute, ProbeIn: time.Second,
+	}
+}
+
+func TestARunThatIsHeldBackWaitsInReady(t *testing.T) {
+	c := newClaimer(t)
+	a := c.manual("held")
+	c.finish(hold(a, down, a.Lease.ClaimedAt, 40*time.Second))
+	if got := c.state(a.RunID); got != "pending attempt 0 ready in 40" {
+		t.Errorf("it is %s", got)
+	}
+	if c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND started_at IS NULL`, a.RunID) != 1 {
+		t.Error("it was never sent, and says when it was started")
+	}
+	w, err := c.RunWaitsFor(t.Context(), c.tenant, a.RunID)
+	if err != nil || w == nil || w.Until == nil || w.Until.Sub(w.Since) != 40*time.Second {
+		t.Fatalf("it waits for %+v, %v", w, err)
+	}
+	if w, err := c.RunWaitsFor(t.Context(), c.tenant+1, a.RunID); w != nil || err != nil {
+		t.Errorf("another tenant sees %+v, %v", w, err)
+	}
+	// It was sent once, and waits now: it was started when that attempt was.
+	b := c.manual("again")
+	c.finish(failed(b))
+	c.exec(`UPDATE punctual.ready SET due_at = now() WHERE run_id = $1`, b.RunID)
+	again := c.one(c.claimReady(10))
+	c.finish(hold(again, down, again.Lease.ClaimedAt, time.Minute))
+	if c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND started_at = $2`, b.RunID, b.Lease.ClaimedAt) != 1 {
+		t.Error("it does not say when its only attempt was started")
+	}
+}
+
+func TestTheLongestUnsentIsFetchedFirst(t *testing.T) {
+	c := newClaimer(t)
+	runs, jobs := c.parked(5, down)
+	others, _ := c.parked(2, "breaker b.test:443")
+	fetched := func(b scheduler.Batch) (ids []uuid.UUID) {
+		for _, a := range b.Runs {
+			if a.Held == nil || !a.Held.Fetched || a.Held.Until.Sub(a.Held.Since) != time.Hour {
+				t.Errorf("fetched with %+v", a.Held)
+			}
+			ids = append(ids, a.RunID)
+		}
+		return ids
+	}
+	if b := c.claimReady(10); len(b.Runs) != 0 {
+		t.Errorf("%d runs that wait for their host are claimed as others", len(b.Runs))
+	}
+	if b := c.fetch(scheduler.HeldClaim{By: down, Most: 1}); fmt.Sprint(fetched(b)) != fmt.Sprint(runs[:1]) || !b.Full {
+		t.Errorf("the first: %v, full %t", b.Runs, b.Full)
+	}
+	if b := c.fetch(scheduler.HeldClaim{By: down, Most: 1, Not: jobs[1:3]}); fmt.Sprint(fetched(b)) != fmt.Sprint(runs[3:4]) {
+		t.Errorf("of jobs that had no turn yet: %v", fetched(b))
+	}
+	if b := c.fetch(scheduler.HeldClaim{By: down, Most: 10}); len(fetched(b)) != 3 || b.Full {
+		t.Errorf("the rest: %v, full %t", b.Runs, b.Full)
+	}
+	held := scheduler.HeldClaim{By: "breaker b.test:443", Most: 10, Tenant: c.tenant, Queues: []int16{99}}
+	if b, err := c.ClaimReady(t.Context(), scheduler.Claim{Replica: c.replica, Held: &held}); err != nil || len(b.Runs) != 0 {
+		t.Errorf("of a queue without slots: %v, %v", b.Runs, err)
+	}
+	if b := c.fetch(scheduler.HeldClaim{By: "breaker b.test:443", Most: 10}); len(fetched(b)) != len(others) {
+		t.Errorf("of the other host: %v", fetched(b))
+	}
+}
+
+func TestWhatNobodyHoldsBackIsReleased(t *testing.T) {
+	c := newClaimer(t)
+	runs, _ := c.parked(3, down)
+	c.parked(2, "breaker b.test:443")
+	c.report(openHold("a.test:443"), openHold("b.test:443"))
+	unheld := func() bool {
+		p, err := c.Renew(t.Context(), c.replica, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Unheld
+	}
+	release := func() int {
+		if left, err := c.ReleaseHeld(t.Context()); err != nil || left {
+			t.Fatalf("left %t, %v", left, err)
+		}
+		return c.count(`SELECT count(*) FROM punctual.ready WHERE held_by IS NULL`)
+	}
+	if unheld() || release() != 0 {
+		t.Error("runs are released that a replica holds back")
+	}
+	c.report(openHold("b.test:443"))
+	if !unheld() || release() != 3 || unheld() {
+		t.Error("runs whose breaker has closed are not released")
+	}
+	b := c.claimReady(10)
+	if len(b.Runs) != 3 || b.Runs[0].Held == nil || b.Runs[0].Held.Fetched {
+		t.Fatalf("claimed %+v", b.Runs)
+	}
+	if got := c.state(runs[0]); !strings.HasPrefix(got, "running") {
+		t.Errorf("it is %s", got)
+	}
+	c.exec(`DELETE FROM punctual.replicas WHERE id = $1`, c.replica) // it is lost, and what it held back with it
+	if release() != 2 {
+		t.Error("runs are not released that a lost replica held back")
+	}
+}
+
+func TestHoldsAreListedAndReset(t *testing.T) {
+	c := newClaimer(t)
+	c.parked(3, down)
+	other := c
+	other.replica = uuid.New()
+	c.exec(`INSERT INTO punctual.replicas (id, host, version, queues) VALUES ($1, 'h', 'v', '{}')`, other.replica)
+	c.report(openHold("a.test:443"), scheduler.HoldState{By: "hanging b.test:80/x", State: scheduler.HoldHanging, Host: "b.test:80", Path: "/x", Failures: 3, For: time.Second})
+	recovering := openHold("a.test:443")
+	recovering.State = scheduler.HoldRecovering
+	other.report(recovering)
+	list := func() []HoldRecord {
+		holds, err := c.Holds(t.Context(), c.tenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return holds
+	}
+	holds := list()
+	if len(holds) != 2 || holds[0].HeldBy != down || holds[0].State != scheduler.HoldOpen || holds[0].Replicas != 2 || holds[0].Waiting != 3 ||
+		holds[0].Oldest == nil || holds[0].ProbeAt == nil || holds[1].Path != "/x" || holds[1].State != scheduler.HoldHanging || holds[1].Waiting != 0 {
+		t.Errorf("%+v", holds)
+	}
+	if elsewhere, err := c.Holds(t.Context(), c.tenant+1); err != nil || len(elsewhere) != 0 {
+		t.Errorf("another tenant sees %v, %v", elsewhere, err)
+	}
+	if orders := c.report(openHold("a.test:443")); len(orders) != 1 || orders[0].Reset || orders[0].Host != "a.test:443" {
+		t.Errorf("another replica has reached the host: %+v", orders)
+	}
+	if n, err := c.ResetHolds(t.Context(), c.tenant, "a.test:443"); err != nil || n != 2 {
+		t.Errorf("%d holds are reset, %v", n, err)
+	}
+	if orders := c.report(openHold("a.test:443")); len(orders) != 2 || !orders[0].Reset && !orders[1].Reset {
+		t.Errorf("after the reset: %+v", orders)
+	}
+	if c.report(); len(list()) != 1 {
+		t.Errorf("a replica that holds nothing back any more: %+v", list())
+	}
+}
+
+func TestOverdueSaysWhatHoldsItBack(t *testing.T) {
+	c := newClaimer(t)
+	heldBy := func(name string) string {
+		var text string
+		err := c.pool.QueryRow(t.Context(), `SELECT coalesce(string_agg(coalesce(held_by, '-'), ', ' ORDER BY due_at), 'not overdue') FROM punctual.overdue WHERE job = $1`, name).Scan(&text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	a := c.manual("host")
+	c.finish(hold(a, down, a.Lease.ClaimedAt, time.Hour))
+	c.manual("gate", forbid)
+	if _, err := c.TriggerJob(t.Context(), c.tenant, "gate", TriggerRequest{}); err == nil {
+		t.Fatal("two runs of a job that must not overlap")
+	}
+	slot, _ := c.dueNow("slots")
+	c.exec(`UPDATE punctual.schedules SET scheduled_for = now() - interval '6 s', next_run_at = now() - interval '6 s' WHERE job_id = $1`, slot.ID)
+	c.dueNow("just-due")
+	unserved, _ := c.dueNow("unserved")
+	c.exec(`INSERT INTO punctual.queues (name) VALUES ('nobody')`)
+	c.exec(`UPDATE punctual.schedules SET lane = (SELECT id * 4 + 1 FROM punctual.queues WHERE name = 'nobody') WHERE job_id = $1`, unserved.ID)
+	for name, want := range map[string]string{
+		"host": down, "gate": "not overdue", "slots": "slots", "just-due": "-", "unserved": `no live replica serves the queue "nobody"`,
+	} {
+		if got := heldBy(name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+	if queues, err := c.unserved(t.Context()); err != nil || fmt.Sprint(queues) != "[nobody]" {
+		t.Errorf("unserved: %v, %v", queues, err)
+	}
+	depths, _, err := c.QueueDepths(t.Context(), c.tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range depths {
+		if d.Served != (d.Name == "default") || d.Name == "default" && d.HeldRuns != 1 {
+			t.Errorf("%+v", d)
+		}
+	}
+}
+
+func TestARunThatWaitsBeyondItsBoundIsAViolation(t *testing.T) {
+	c := newClaimer(t)
+	a := c.manual("held")
+	c.finish(hold(a, down, a.Lease.ClaimedAt, time.Hour))
+	violations := func() (kinds []ViolationKind) {
+		now, err := c.Now(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Verify(t.Context(), VerifyOptions{
+			From: now.Add(-24 * time.Hour), To: now, Grace: time.Minute,
+			Report: func(v Violation) error { kinds = append(kinds, v.Kind); return nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kinds
+	}
+	if got := violations(); len(got) != 0 {
+		t.Errorf("while it may wait: %v", got)
+	}
+	c.exec(`UPDATE punctual.ready SET held_since = now() - interval '2 h', held_until = now() - interval '1 h'`)
+	c.exec(`UPDATE punctual.runs SET created_at = now() - interval '2 h', scheduled_for = now() - interval '2 h', due_at = now() - interval '2 h'`)
+	if got := violations(); fmt.Sprint(got) != "[unended]" {
+		t.Errorf("beyond its bound: %v", got)
+	}
+}
+
+func TestARunThatTurnedLateSaysSo(t *testing.T) {
+	c := newClaimer(t)
+	a, b := c.manual("late"), c.manual("punctual")
+	late := succeeded(a)
+	late.TurnedLate = true
+	c.finish(late, succeeded(b))
+	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE late AND id = $1`, a.RunID); n != 1 || c.count(`SELECT count(*) FROM punctual.runs WHERE late`) != 1 {
+		t.Error("the late one is not marked, or the other one is")
+	}
+}
+
+func TestARunThatGaveUpWaitingIsADeadLetter(t *testing.T) {
+	c := newClaimer(t)
+	a := c.manual("never-sent")
+	o := unsent(a, scheduler.Abandon)
+	o.Reason, o.Error = scheduler.ReasonUnreachable, "0 of 5 attempts made"
+	c.finish(o)
+	if got := c.state(a.RunID); got != "dead unreachable attempt 0 finished dead letter of 0 unreachable" {
+		t.Errorf("it is %s", got)
+	}
+}
