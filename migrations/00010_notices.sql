@@ -58,6 +58,7 @@ ALTER TABLE punctual.notified
     ADD COLUMN look_at timestamptz,
     ADD COLUMN sent jsonb NOT NULL DEFAULT '{}',
     ADD CONSTRAINT failing_job_has_failures CHECK ((failing_since IS NULL) = (failures = 0));
+ALTER TABLE punctual.notified SET (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
 CREATE INDEX notified_to_look_at ON punctual.notified (look_at) WHERE look_at IS NOT NULL;
 COMMENT ON TABLE  punctual.notified               IS 'How jobs are that somebody is told of, where there is anything to say: a job that is well, of which nothing was told and from which no success is expected in time has no row.';
 COMMENT ON COLUMN punctual.notified.failing_since IS 'When the first attempt failed since the last success; null: the job is well.';
