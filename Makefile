@@ -9,6 +9,9 @@ BUILD   := $(GO) build -buildvcs=false -trimpath -ldflags "$(LDFLAGS)"
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/golangci-lint-$(GOLANGCI_VERSION)
 
+# go test, with progress that can be seen.
+GOTEST := $(GO) run .ci/progress.go
+
 PKG   ?= ./...
 BENCH ?= .
 SOAK  ?= 10m
@@ -20,7 +23,7 @@ ARGS  ?=
 .PHONY: help
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "  PKG=./store limits test and microbench; ARGS=... goes to punctual dev, punctual bench and go test"
+	@echo "  PKG=./store limits test and microbench; ARGS=... goes to punctual dev, punctual bench and go test (ARGS=-v shows all)"
 
 .PHONY: run
 run: build ## Build and start everything: a private Postgres, the scheduler, sample jobs
@@ -32,11 +35,16 @@ build: ## Build bin/punctual
 	CGO_ENABLED=0 $(BUILD) -o bin/punctual .
 
 # Not from the cache: prove builds the binary while it runs. And more at a time than there are processors, as they
-# mostly wait.
+# mostly wait. -timeout is for each package, so that one that hangs says where.
 .PHONY: test
-test: ## Run all tests: race detector, real Postgres, real PgBouncer
+test: ## Run the tests, but for faults that take long: race detector, real Postgres (six minutes)
 	@.ci/install gcc postgresql pgbouncer libfaketime nodejs alertmanager
-	CGO_ENABLED=1 $(GO) test -race -count=1 -parallel 4 -timeout 15m $(ARGS) $(PKG)
+	CGO_ENABLED=1 $(GOTEST) -race -short -count=1 -parallel 4 -timeout 10m $(ARGS) $(PKG)
+
+.PHONY: prove
+prove: ## Prove the guarantee: every fault that fits (fifteen minutes)
+	@.ci/install gcc postgresql pgbouncer libfaketime nodejs alertmanager
+	CGO_ENABLED=1 $(GOTEST) -race -count=1 -parallel 6 -timeout 18m $(ARGS) ./httpapi/prove
 
 .PHONY: lint
 lint: $(GOLANGCI) ## Check formatting, vet, lint, and the direction of imports

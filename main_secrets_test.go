@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -76,7 +75,7 @@ func replicaWith(t *testing.T, dsn, file string) *proc.Replica {
 
 func stopReplica(t *testing.T, r *proc.Replica) {
 	t.Helper()
-	if err := r.Stop(t.Context()); err != nil {
+	if err := r.Stop(bounded(t)); err != nil {
 		t.Error(err)
 	}
 }
@@ -114,8 +113,7 @@ func TestANewMasterKeyIsBroughtInWhileReplicasRun(t *testing.T) {
 	if err := fleet[0].API.Create(t.Context(), jobs); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
-	defer cancel()
+	ctx := bounded(t)
 	callbacks := func(more int32) {
 		t.Helper()
 		want := good.Load() + more

@@ -113,8 +113,7 @@ func TestVerifyNeedsNoMoreThanTheReadOnlyRole(t *testing.T) {
 func TestVerifyProvesWhatARealReplicaDid(t *testing.T) {
 	t.Parallel()
 	dsn := storetest.DSN(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := bounded(t)
 	r, err := proc.Serve(ctx, binary(t), dsn)
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
@@ -24,22 +25,28 @@ var (
 // The page has no script, and its only style is its own.
 const docsPolicy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// documentRoutes adds the OpenAPI documents and the page made of them, rendered once.
-func (s *server) documentRoutes(mux chi.Router) error {
+// documentRoutes adds the OpenAPI documents and the page made of them. Each is rendered once, when it is first asked for: no
+// replica's start waits for them.
+func (s *server) documentRoutes(mux chi.Router) {
 	api := s.api.OpenAPI()
-	v31, v30, err := documents(api)
-	if err != nil {
-		return err
-	}
-	page, err := renderDocs(api)
-	if err != nil {
-		return fmt.Errorf("rendering the documentation page: %w", err)
-	}
-	mux.Get("/openapi.json", static("application/json", v31))
-	mux.Get("/openapi-3.0.json", static("application/json", v30))
-	mux.Get("/docs", static("text/html; charset=utf-8", page))
+	mux.Get("/openapi.json", s.onDemand("application/json", func() ([]byte, error) { return indented(json.Marshal(api)) }))
+	mux.Get("/openapi-3.0.json", s.onDemand("application/json", func() ([]byte, error) { return indented(api.Downgrade()) }))
+	mux.Get("/docs", s.onDemand("text/html; charset=utf-8", func() ([]byte, error) { return renderDocs(api) }))
 	mux.Get("/docs.css", static("text/css; charset=utf-8", docsStyle))
-	return nil
+}
+
+// onDemand serves what render returns, which is called once. Tests render all there is: it fails for nobody else.
+func (s *server) onDemand(media string, render func() ([]byte, error)) http.HandlerFunc {
+	content := sync.OnceValues(render)
+	return func(w http.ResponseWriter, r *http.Request) {
+		page, err := content()
+		if err != nil {
+			s.Log.ErrorContext(r.Context(), "a document cannot be rendered", "path", r.URL.Path, "error", err)
+			http.Error(w, "the document cannot be rendered; the log says why", http.StatusInternalServerError)
+			return
+		}
+		static(media, page)(w, r)
+	}
 }
 
 func static(media string, content []byte) http.HandlerFunc {

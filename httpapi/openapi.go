@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"net/http"
 	"reflect"
@@ -230,17 +229,7 @@ func operations(api *huma.OpenAPI) func(yield func(*huma.Operation) bool) {
 	}
 }
 
-// documents returns the OpenAPI description, as 3.1 and as 3.0.
-func documents(api *huma.OpenAPI) (v31, v30 []byte, err error) {
-	if v31, err = indented(json.Marshal(api)); err != nil {
-		return nil, nil, fmt.Errorf("rendering the OpenAPI description: %w", err)
-	}
-	if v30, err = indented(api.Downgrade()); err != nil {
-		return nil, nil, fmt.Errorf("rendering the OpenAPI 3.0 description: %w", err)
-	}
-	return v31, v30, nil
-}
-
+// indented lays out a document.
 func indented(document []byte, err error) ([]byte, error) {
 	var b bytes.Buffer
 	if err == nil {

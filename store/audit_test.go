@@ -171,11 +171,11 @@ func TestAPauseThatRunsOutIsTheSystems(t *testing.T) {
 	c := newCRUD(t)
 	ctx := WithActor(t.Context(), Actor{Kind: ActorCommand, Name: "bob"})
 	job := c.create("job")
-	until := time.Now().Add(time.Hour)
+	slot, until := began.Add(30*time.Minute), began.Add(time.Hour)
 	if _, err := c.PauseJob(ctx, c.tenant, "job", "moving", &until); err != nil {
 		t.Fatal(err)
 	}
-	e, err := c.ExplainJob(t.Context(), c.tenant, "job", func(*time.Location) (time.Time, error) { return time.Now().Truncate(time.Hour).Add(time.Hour), nil })
+	e, err := c.ExplainJob(t.Context(), c.tenant, "job", func(*time.Location) (time.Time, error) { return slot, nil })
 	if err != nil || e.Pause == nil || e.Pause.By != "command bob" || !strings.Contains(e.Text, ", by command bob (moving)") {
 		t.Errorf("%+v, %v", e, err)
 	}

@@ -465,7 +465,7 @@ func TestBackfillMakesThePartitionsItNeeds(t *testing.T) {
 func TestBackfillLeavesOutWhatGrewTooOldMeanwhile(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("a")
-	to := time.Now().Truncate(time.Hour)
+	to := began.Add(-30 * time.Minute) // a slot
 	o := c.backfill(BackfillRequest{Job: "a", From: to.Add(-4 * time.Hour), To: to})
 	c.options.Retention = time.Since(to) + 150*time.Minute
 	c.work()

@@ -381,7 +381,7 @@ func TestReadingProgressWaitsForNobody(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `SELECT FROM punctual.exclusive, punctual.ready, punctual.runs FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // the locks are held until the end of the test
 	defer cancel()
 	if p, err := c.RunProgress(ctx, a.RunID, a.RunToken); err != nil || string(p.Progress) != `{"rows":7}` {
 		t.Errorf("progress %+v, error %v", p, err)

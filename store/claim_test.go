@@ -671,7 +671,7 @@ func TestAFrozenClaimerLosesItsLocks(t *testing.T) {
 	frozenAt := time.Now()
 	for got := 0; got == 0; {
 		got = len(c.claim(100, false).Runs) + len(c.claim(100, true).Runs)
-		if waited := time.Since(frozenAt); waited > 15*time.Second {
+		if waited := time.Since(frozenAt); waited > time.Minute { // five seconds, or as long as the connection lives
 			t.Fatalf("still locked after %s", waited)
 		}
 	}

@@ -49,10 +49,15 @@ func newCRUDIn(t *testing.T, mode string) crud {
 	return c
 }
 
-// definition returns one of an hourly job; the options change it.
+// began is when the tests did.
+var began = time.Now().Truncate(time.Second)
+
+// definition returns one of an hourly job, whose slots are half an hour away from the beginning of the tests: none is due
+// while one of them runs, whatever the time of day. The options change it.
 func definition(name string, options ...func(*scheduler.Definition)) scheduler.Definition {
 	d := scheduler.Definition{Name: name, Target: scheduler.Target{URL: "https://example.com/hook"}, Jitter: scheduler.Duration{}}
 	d.Schedule.Every = scheduler.DurationOf(time.Hour)
+	d.Schedule.StartsAt = scheduler.InstantOf(began.Add(-1000*time.Hour - 30*time.Minute))
 	for _, o := range options {
 		o(&d)
 	}

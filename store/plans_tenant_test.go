@@ -11,9 +11,6 @@ import (
 
 // Row-level security does not keep what is read for a tenant from its indexes.
 func TestReadsForATenantScanNoLargeTable(t *testing.T) {
-	if testing.Short() {
-		t.Skip("fills tables")
-	}
 	t.Parallel()
 	dsn := storetest.DSN(t)
 	c := openClaimer(t, dsn)

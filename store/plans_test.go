@@ -62,9 +62,6 @@ func (c claimer) fill(n int) {
 // The hot statements read a few pages of their index, whatever the statistics say and whatever the table has been
 // through. Pages are counted, not time.
 func TestTheHotStatementsStayIndexScans(t *testing.T) {
-	if testing.Short() {
-		t.Skip("fills a table with a million rows")
-	}
 	c := newClaimer(t)
 	ctx := t.Context()
 	queues := []int16{c.queue}

@@ -21,9 +21,6 @@ WHERE schemaname = 'punctual' AND pg_relation_size(relid) > 45 * 8192
 // What a replica and its API do all day long, the lists of jobs and runs left out, with plans made for values and with plans for good, whatever the
 // statistics say: the database counts the scans that begin at the start of a table, whether or not they reach its end.
 func TestDailyWorkScansNoLargeTable(t *testing.T) {
-	if testing.Short() {
-		t.Skip("fills tables")
-	}
 	for _, state := range []struct {
 		name    string
 		arrange func(c claimer)

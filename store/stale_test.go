@@ -65,11 +65,10 @@ func TestASuccessInTimeCostsNothing(t *testing.T) {
 	c := newClaimer(t)
 	c.create("job", never, within("26h"), everything)
 	c.tell()
-	before := c.count(`SELECT xmin::text::bigint FROM punctual.notified`)
 	for range 3 {
 		c.age("20 h")
 		c.exec(`UPDATE punctual.notified SET look_at = now() + interval '1 h'`)
-		before = c.count(`SELECT xmin::text::bigint FROM punctual.notified`)
+		before := c.count(`SELECT xmin::text::bigint FROM punctual.notified`)
 		c.wellAgain("job")
 		if after := c.count(`SELECT xmin::text::bigint FROM punctual.notified`); after != before {
 			t.Error("the success of a job that is well was written down")

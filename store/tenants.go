@@ -73,7 +73,7 @@ func (t TenantSettings) args(before ...any) []any {
 	}
 	var notify *string
 	if len(t.Notify) > 0 {
-		text, _ := json.Marshal(t.Notify) // it holds texts only
+		text, _ := json.Marshal(t.Notify) //nolint:gosec // the names of secrets; and it holds texts only
 		notify = new(string(text))
 	}
 	return append(before, t.Weight, t.MaxJobs, t.MaxConcurrentRuns, t.MaxRunsPerSecond, t.MaxRequestsPerSecond, t.MinInterval, networks, notify)

@@ -60,7 +60,7 @@ func (c *jobCheck) row(r verifyRow) error {
 	if !r.held && r.createdAt.Before(c.now.Add(-c.options.Grace)) {
 		if err := c.report(Violation{
 			Kind: ViolationUnended, Slot: &r.at, Runs: []uuid.UUID{r.id},
-			Detail: fmt.Sprintf("the run is %s, waits in no list, and no replica that is alive holds it", r.status),
+			Detail: fmt.Sprintf("the run is %s, waits in no list or for longer than it may, and no live replica holds it", r.status),
 		}); err != nil {
 			return err
 		}

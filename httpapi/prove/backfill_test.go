@@ -24,9 +24,7 @@ type operation struct {
 }
 
 func TestABackfillRunsEachPastSlotOnceOldestFirst(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	exhaustive(t, "takes half a minute")
 	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
 	w.Script("/hook", Answer{Delay: 50 * time.Millisecond})

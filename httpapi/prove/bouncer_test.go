@@ -17,8 +17,8 @@ func TestEverythingWorksThroughPgBouncer(t *testing.T) {
 		t.Fatal(err)
 	}
 	watch(t, migrate)
-	if code, err := migrate.Wait(t.Context()); code != 0 || err != nil {
-		t.Fatalf("punctual migrate: exit code %d, %v:\n%s", code, err, migrate.Output())
+	if code := ended(t, "punctual migrate", migrate); code != 0 {
+		t.Fatalf("punctual migrate: exit code %d:\n%s", code, migrate.Output())
 	}
 	first, second := serve(t, dsn), serve(t, dsn)
 

@@ -28,13 +28,23 @@ func (k *check) requests() {
 	}
 	for i := range k.Runs {
 		r := &k.Runs[i]
-		if r.Status == "succeeded" && !slices.ContainsFunc(k.seen[r.ID], func(q *Request) bool { return q.Status/100 == 2 && r.Fence != nil && q.Fence == *r.Fence }) {
+		if r.Status == "succeeded" && !slices.ContainsFunc(k.seen[r.ID], func(q *Request) bool { return k.succeeds(r, q) }) {
 			k.fail(SuccessSeen, "job %s: run %s of %s succeeded under token %d, which was not seen or not answered so", k.name(r.Job), r.ID, clock(r.ScheduledFor), deref(r.Fence))
 		}
 		if k.SentOnce {
 			k.once(r)
 		}
 	}
+}
+
+// succeeds reports whether a request may be what a run succeeded by. A target that calls back may do so although its
+// answer was lost with the replica.
+func (k *check) succeeds(r *Run, q *Request) bool {
+	if r.Fence == nil || q.Fence != *r.Fence {
+		return false
+	}
+	j := k.jobs[r.Job]
+	return q.Status/100 == 2 || q.Status == 0 && j != nil && j.callsBack()
 }
 
 // request checks one request against its run.
@@ -113,7 +123,7 @@ func (k *check) fences() {
 	for job, runs := range k.byJob {
 		var last *Request // the first request of the slot before
 		for _, r := range runs {
-			requests := k.seen[r.ID]
+			requests := k.inOrder(r.ID)
 			for i := 1; i < len(requests); i++ {
 				if requests[i].Fence <= requests[i-1].Fence && !k.frozenAt(requests[i].At) {
 					k.fail(FencesGrow, "job %s: run %s was sent under token %d after %d", k.name(job), r.ID, requests[i].Fence, requests[i-1].Fence)
@@ -131,6 +141,11 @@ func (k *check) fences() {
 	}
 }
 
+// inOrder returns the requests of a run of which it is known when they arrived.
+func (k *check) inOrder(run uuid.UUID) []*Request {
+	return slices.DeleteFunc(slices.Clone(k.seen[run]), func(q *Request) bool { return q.Unread })
+}
+
 // overlaps checks that the requests of a job that must not overlap came one after the other. A notice is none of
 // them: it goes to somebody else.
 func (k *check) overlaps() {
@@ -142,7 +157,7 @@ func (k *check) overlaps() {
 		var requests []*Request
 		for _, r := range k.byJob[j.ID] {
 			if r.Trigger != "notify" {
-				requests = append(requests, k.seen[r.ID]...)
+				requests = append(requests, k.inOrder(r.ID)...)
 			}
 		}
 		slices.SortFunc(requests, func(a, b *Request) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Fence, b.Fence)) })
@@ -164,9 +179,6 @@ func (k *check) overlaps() {
 // until returns when a request was over; zero: never. One that was answered 202 began work that was over when its
 // attempt ended on record.
 func (k *check) until(j *Job, q *Request) time.Time {
-	if q.Status == 0 && !q.Ended.IsZero() {
-		return q.Ended.Add(-clockError) // the witness notices a moment later that a client has left
-	}
 	if q.Status != http.StatusAccepted || !j.callsBack() || k.ClockSteps {
 		return q.Ended
 	}

@@ -1,6 +1,7 @@
 package prove
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -12,32 +13,29 @@ const replicasSeen = `SELECT count(DISTINCT replica) FROM punctual.runs`
 // A stop that falls into a claim must not cost the run an attempt: a claim that was committed is sent or
 // given back, and never found lost by the others. Jobs with a single attempt would die unsent.
 func TestReplicasStoppedWhileTheyClaimLoseNoAttempt(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes ten seconds")
-	}
+	exhaustive(t, "takes half a minute")
+	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
-	steady := serve(t, dsn)
-	h := herd{start: nextSecond(2 * time.Second), oneShots: 4000, within: 8 * time.Second}
-	jobs := h.jobs(w.URL)
-	for _, j := range jobs {
-		j["retry"] = map[string]any{"max_attempts": 1}
-	}
-	create(t, steady.API, jobs...)
-	conn := connect(t, dsn)
-	stops := 0
-	for ; time.Now().Before(h.end()); stops++ {
-		before := query[int](t, conn, replicasSeen)
+	steady, conn := serve(t, dsn), connect(t, dsn)
+	const rounds, each = 5, 800
+	for round := range rounds {
 		r := serve(t, dsn)
-		await(t, "the new replica to claim", func() bool {
-			return time.Now().After(h.end()) || query[int](t, conn, replicasSeen) > before
-		})
+		h := herd{start: nextSecond(time.Second), oneShots: each, within: 2 * time.Second}
+		jobs := h.jobs(w.URL)
+		for i, j := range jobs {
+			j["name"], j["retry"] = fmt.Sprintf("once-%d-%d", round, i), map[string]any{"max_attempts": 1}
+		}
+		before := query[int](t, conn, replicasSeen)
+		create(t, steady.API, jobs...)
+		want := before + 1
+		if round == 0 {
+			want++ // both
+		}
+		await(t, "the new replica to claim", func() bool { return query[int](t, conn, replicasSeen) >= want })
 		stop(t, r)
 	}
-	h.awaitAll(t, w, 0)
+	await(t, "all of the load", func() bool { return w.Len() >= rounds*each })
 	f := atRest(t, dsn, w)
 	verify(t, f, Conditions{SentOnce: true, AllSucceed: true})
-	t.Logf("%d replicas were started and stopped; %d attempts did not succeed", stops, len(f.Attempts))
-	if stops < 2 { // each takes a start, which takes seconds on a slow machine
-		t.Errorf("only %d replicas were stopped", stops)
-	}
+	stop(t, steady)
 }

@@ -14,9 +14,7 @@ import (
 
 // The database's clock is set five minutes ahead, back again, and ahead once more.
 func TestStepsOfTheDatabasesClockFireNothingEarlyOrTwice(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a quarter of a minute")
-	}
+	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	const step = 5 * time.Minute
 	clock, w := storetest.NewClock(t), newWitness(t)

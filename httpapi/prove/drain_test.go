@@ -2,6 +2,7 @@ package prove
 
 import (
 	"fmt"
+	"syscall"
 	"testing"
 	"time"
 
@@ -12,14 +13,15 @@ import (
 func TestAStoppingReplicaFinishesWhatFitsAndInterruptsTheRest(t *testing.T) {
 	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
-	w.Script("/slow", Answer{Delay: 700 * time.Millisecond})
+	w.Script("/slow", Answer{Hang: true})
 	w.Script("/stuck", Answer{Hang: true})
-	first := serve(t, dsn, "--drain-timeout=2s")
-	const slow = 10
-	create(t, first.API, job("stuck", w.URL+"/stuck", proc.JobSpec{"retry": map[string]any{"max_attempts": 1}}))
+	const slow, drain = 10, 4 * time.Second
+	first := serve(t, dsn, "--drain-timeout="+drain.String())
+	jobs := []proc.JobSpec{job("stuck", w.URL+"/stuck", proc.JobSpec{"timeout": "5m", "retry": map[string]any{"max_attempts": 1}})}
 	for i := range slow {
-		create(t, first.API, job(fmt.Sprint("slow-", i), w.URL+"/slow", nil))
+		jobs = append(jobs, job(fmt.Sprint("slow-", i), w.URL+"/slow", proc.JobSpec{"timeout": "5m"}))
 	}
+	create(t, first.API, jobs...)
 	do[any](t, first.API, "POST", "/v1/jobs/stuck/trigger", nil)
 	for i := range slow {
 		do[any](t, first.API, "POST", fmt.Sprintf("/v1/jobs/slow-%d/trigger", i), nil)
@@ -28,9 +30,13 @@ func TestAStoppingReplicaFinishesWhatFitsAndInterruptsTheRest(t *testing.T) {
 
 	second := serve(t, dsn)
 	asked := time.Now()
+	if err := first.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	w.Release("/slow") // which fits in the drain
 	stop(t, first)
-	if took := time.Since(asked); took < 1900*time.Millisecond || took > 10*time.Second {
-		t.Errorf("the stop took %s; its drain timeout was 2s", took)
+	if took := time.Since(asked); took < drain-100*time.Millisecond || took > drain+takeover {
+		t.Errorf("the stop took %s; its drain timeout was %s", took, drain)
 	}
 	await(t, "the interrupted attempt elsewhere", func() bool { return len(w.At("/stuck")) == 2 })
 	t.Logf("retried %s after the stop was asked for", w.At("/stuck")[1].At.Sub(asked).Round(time.Millisecond))
@@ -70,7 +76,7 @@ func TestADrainingReplicaIsNotReadyButAnswers(t *testing.T) {
 	})
 	do[any](t, r.API, "GET", "/v1/jobs/stuck", nil)
 	w.Release("/stuck")
-	if err := <-stopped; err != nil {
+	if err := within(t, "the end of the replica", stopped); err != nil {
 		t.Error(err)
 	}
 	verify(t, atRest(t, dsn, w), Conditions{SentOnce: true, AllSucceed: true})

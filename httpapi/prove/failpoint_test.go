@@ -18,12 +18,12 @@ import (
 // fatal starts a replica that ends, as by kill -9, when it comes to a step for the nth time.
 func fatal(t testing.TB, dsn string, point failpoint.Point, nth int, how string) *proc.Replica {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	path, err := Build(ctx, Variant{Race: raceDetector, Failpoints: true})
+	path, err := Build(t.Context(), Variant{Race: raceDetector, Failpoints: true})
 	if err != nil {
 		t.Fatal(err)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	args := []string{"serve", "--log-format=json", "--listen=127.0.0.1:0", "--auth=none"}
 	r, err := proc.Start(ctx, path, []string{"DATABASE_URL=" + dsn, proc.CallLoopback, fmt.Sprintf("PUNCTUAL_FAILPOINT=%s:%d=%s", point, nth, how)}, args)
 	if err != nil {
@@ -36,9 +36,7 @@ func fatal(t testing.TB, dsn string, point failpoint.Point, nth int, how string)
 // A replica may die between any two steps. Every one of them is tried, early and when more is under way, not at
 // random: then another replica does what is left, and nothing is lost, doubled or stuck.
 func TestAKillAtAnyStepLosesNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes minutes")
-	}
+	exhaustive(t, "takes minutes")
 	t.Parallel()
 	var cases sync.WaitGroup
 	busy := make(chan struct{}, 9) // each case is mostly waiting for heartbeats to stand still
@@ -67,19 +65,22 @@ func killAt(t *testing.T, point failpoint.Point, nth int) {
 	if strings.HasPrefix(string(point), "recover-") {
 		first := serve(t, dsn)
 		serving.Store(first)
-		create(t, first.API, mixed(8).jobs(w.URL)...)
+		// They are in flight until the first one is dead, however long the second one takes to start: else there would be
+		// nothing to recover.
+		w.Script(slowPath, Answer{Hang: true, Delay: slowFor})
+		create(t, first.API, patiently(mixed(8).jobs(w.URL))...)
 		await(t, "slow requests in flight", func() bool { return len(w.At(slowPath)) >= 3 })
 		victim = fatal(t, dsn, point, nth, "kill")
 		first.Kill()
+		w.Release(slowPath)
 	} else {
 		victim = fatal(t, dsn, point, nth, "kill")
 		serving.Store(victim)
 		create(t, victim.API, mixed(8).jobs(w.URL)...)
 	}
 	serving.Store(victim)
-	code, err := victim.Wait(t.Context())
-	if err != nil || code != -1 {
-		t.Fatalf("the replica that was to die at %s ended with exit code %d, %v", point, code, err)
+	if code := ended(t, fmt.Sprintf("the replica that comes to %s for the %d. time", point, nth), victim.Process); code != -1 {
+		t.Fatalf("the replica that was to die at %s ended with exit code %d", point, code)
 	}
 	died := time.Now()
 	survivor := serve(t, dsn)
@@ -97,11 +98,17 @@ func killAt(t *testing.T, point failpoint.Point, nth int) {
 	stop(t, survivor)
 }
 
+// patiently gives jobs a timeout that nothing in a test reaches.
+func patiently(jobs []proc.JobSpec) []proc.JobSpec {
+	for _, j := range jobs {
+		j["timeout"] = (2 * patience).String()
+	}
+	return jobs
+}
+
 // A claimer that freezes inside its transaction keeps its locks until Postgres ends the transaction.
 func TestAReplicaFrozenInItsClaimHoldsNobodyUp(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a quarter of a minute")
-	}
+	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
 	scriptMix(w)

@@ -44,12 +44,6 @@ func besiege(t testing.TB, api *proc.API, w *Witness, seconds int) siege {
 	return s
 }
 
-// outlast waits until the last slot of the load is due.
-func (s siege) outlast(t testing.TB) {
-	t.Helper()
-	await(t, "the load to end", func() bool { return time.Now().After(s.end().Add(time.Second)) })
-}
-
 // harmless checks that no run has noticed anything: each one succeeded, at the first attempt but for those
 // that were to fail once, or was skipped because its job must not overlap.
 func (s siege) harmless(t testing.TB, f Facts) {

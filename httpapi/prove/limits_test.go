@@ -46,11 +46,11 @@ func mostAtOnce(requests []Request) (most int) {
 	return most
 }
 
-// mostBeyond is by how many arrivals some time had more than perSecond allows in it, with a burst of a second's.
-func mostBeyond(requests []Request, perSecond float64) (beyond float64) {
-	for i := range requests {
-		for j := i; j < len(requests); j++ {
-			beyond = max(beyond, float64(j-i+1)-perSecond*(1+requests[j].At.Sub(requests[i].At).Seconds()))
+// mostBeyond is by how many starts some time had more than perSecond allows in it, with a burst of a second's.
+func mostBeyond(starts []time.Time, perSecond float64) (beyond float64) {
+	for i := range starts {
+		for j := i; j < len(starts); j++ {
+			beyond = max(beyond, float64(j-i+1)-perSecond*(1+starts[j].Sub(starts[i]).Seconds()))
 		}
 	}
 	return beyond
@@ -79,23 +79,23 @@ func busywork(t testing.TB, a *proc.API, url string, n int) (requests int) {
 }
 
 func TestThreeReplicasNeverSendMoreAtOnceThanATenantMay(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	exhaustive(t, "takes half a minute")
 	const most, n = 7, 300
 	dsn, w := storetest.DSN(t), newWitness(t)
 	conn := connect(t, dsn)
 	limit(t, conn, "max_concurrent_runs", most)
 	fleet := []*proc.Replica{serve(t, dsn), serve(t, dsn), serve(t, dsn)}
-	w.Script("/works", Answer{Delay: 100 * time.Millisecond})
+	w.Script("/works", Answer{Hang: true, Delay: 100 * time.Millisecond})
 	for i := range n / 10 {
 		w.Script(fmt.Sprint("/fails/", i), Answer{Status: 500, Delay: 50 * time.Millisecond}, Answer{})
 	}
 	requests := busywork(t, fleet[0].API, w.URL, n)
-	await(t, "a third of the work", func() bool { return w.Len() > requests/3 })
+	await(t, "as many requests as the tenant may have", func() bool { return mostAtOnce(w.Requests()) >= most-1 })
 	await(t, "the tenant to be said to wait", func() bool {
 		return query[bool](t, conn, `SELECT EXISTS (SELECT FROM punctual.overdue WHERE held_by = 'max_concurrent_runs')`)
 	})
+	w.Release("/works")
+	await(t, "a third of the work", func() bool { return w.Len() > requests/3 })
 	fleet[1].Kill()
 	await(t, "two thirds of it", func() bool { return w.Len() > requests*2/3 })
 	limit(t, conn, "max_concurrent_runs", nil)
@@ -118,9 +118,7 @@ func TestThreeReplicasNeverSendMoreAtOnceThanATenantMay(t *testing.T) {
 }
 
 func TestThreeReplicasNeverStartMoreASecondThanATenantMay(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	exhaustive(t, "takes half a minute")
 	const perSecond, n = 15, 120 // less than a busy machine does without a limit
 	dsn, w := storetest.DSN(t), newWitness(t)
 	conn := connect(t, dsn)
@@ -137,9 +135,19 @@ func TestThreeReplicasNeverStartMoreASecondThanATenantMay(t *testing.T) {
 	fleet[2].Kill()
 	f := atRest(t, dsn, w)
 	verify(t, f, Conditions{})
-	// A tenth beyond is what the network and a busy machine do to the times of arrival.
-	if beyond := mostBeyond(f.Requests, perSecond); beyond > perSecond/10+1 {
-		t.Errorf("%.1f requests more than %d a second allow", beyond, perSecond)
+	// By the claims, as a busy machine may hold requests up and then send several at once.
+	var started []time.Time
+	for _, r := range f.Runs {
+		if r.ClaimedAt != nil {
+			started = append(started, *r.ClaimedAt)
+		}
+	}
+	for _, a := range f.Attempts { // of which a later one was claimed
+		started = append(started, a.StartedAt)
+	}
+	slices.SortFunc(started, time.Time.Compare)
+	if beyond := mostBeyond(started, perSecond); beyond > perSecond/10+1 {
+		t.Errorf("%.1f starts more than %d a second allow", beyond, perSecond)
 	}
 	began, ended := f.Requests[0].At, f.Requests[len(f.Requests)-1].At
 	t.Logf("%d requests in %s", len(f.Requests), ended.Sub(began).Round(time.Millisecond))
@@ -148,9 +156,7 @@ func TestThreeReplicasNeverStartMoreASecondThanATenantMay(t *testing.T) {
 
 // What a tenant has beyond its limits waits, and nobody else does.
 func TestATenantThatIsHeldBackDelaysNobodyElse(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a quarter of a minute")
-	}
+	exhaustive(t, "takes a quarter of a minute")
 	dsn, w := storetest.DSN(t), newWitness(t)
 	conn := connect(t, dsn)
 	execute(t, conn, `INSERT INTO punctual.tenants (name, max_concurrent_runs) VALUES ('noisy', 2)`)
@@ -171,7 +177,7 @@ func TestATenantThatIsHeldBackDelaysNobodyElse(t *testing.T) {
 	})
 	loud := lateOf(t, r, w, dsn, "/beside")
 	t.Logf("p99 of lateness: %s alone, %s beside 20,000 due jobs of a tenant that is held back", quiet, loud)
-	if loud > quiet+500*time.Millisecond { // no figure, but the difference between unharmed and starved
+	if loud > quiet+5*time.Second { // no figure, but the difference between unharmed and starved: those hang for minutes
 		t.Errorf("beside a tenant that is held back the others' p99 is %s, alone %s", loud, quiet)
 	}
 	if n := len(w.At("/noisy")); n != 2 {

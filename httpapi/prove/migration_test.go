@@ -27,9 +27,7 @@ const nextRelease = `
 
 // Schema N serves binaries N-1 and N: a migration under load empties no load balancer and fails no claim.
 func TestAMigrationUnderLoadFailsNoClaim(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a quarter of a minute")
-	}
+	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
 	fleet := []*proc.Replica{serve(t, dsn), serve(t, dsn)}
@@ -47,7 +45,7 @@ func TestAMigrationUnderLoadFailsNoClaim(t *testing.T) {
 	for _, r := range fleet {
 		ready(t, r)
 	}
-	h.awaitAll(t, w, 0)
+	h.outlast(t)
 	verify(t, atRest(t, dsn, w), Conditions{SentOnce: true, AllSucceed: true})
 	for _, r := range fleet {
 		if out := r.Output(); strings.Contains(out, "a tick failed") || strings.Contains(out, "cannot be written") {
@@ -64,8 +62,8 @@ func migrate(t testing.TB, binary, dsn string) {
 		t.Fatal(err)
 	}
 	watch(t, p)
-	if code, err := p.Wait(t.Context()); code != 0 || err != nil {
-		t.Fatalf("punctual migrate: exit code %d, %v:\n%s", code, err, p.Output())
+	if code := ended(t, "punctual migrate", p); code != 0 {
+		t.Fatalf("punctual migrate: exit code %d:\n%s", code, p.Output())
 	}
 }
 
@@ -103,7 +101,7 @@ func TestSoakTheVersionBeforeSideBySide(t *testing.T) {
 		}
 		stop(t, r)
 	}
-	h.awaitAll(t, w, 0)
+	h.outlast(t)
 	verify(t, atRest(t, dsn, w), Conditions{SentOnce: true, AllSucceed: true})
 	for _, r := range after {
 		stop(t, r)

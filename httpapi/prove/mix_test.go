@@ -28,8 +28,11 @@ const (
 	longPath   = "/long"
 )
 
+// slowFor is how long a slow target of the mix takes: longer than its jobs' slots are apart.
+const slowFor = 1500 * time.Millisecond
+
 func scriptMix(w *Witness) {
-	w.Script(slowPath, Answer{Delay: 1500 * time.Millisecond})
+	w.Script(slowPath, Answer{Delay: slowFor})
 	w.Cycle(flakyPath, Answer{}, Answer{Status: 503}, Answer{}, Answer{Drop: true})
 	w.Script(longPath, Answer{Status: http.StatusAccepted})
 }

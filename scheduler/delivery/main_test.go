@@ -98,7 +98,7 @@ func post(u *url.URL) Request {
 // until waits for a condition that something else will bring about.
 func until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

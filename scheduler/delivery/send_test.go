@@ -191,7 +191,7 @@ func TestTenThousandInFlight(t *testing.T) {
 		t.Fatal(err)
 	}
 	n = min(n, (int(limit.Cur)-500)/2) // both ends are in this process
-	if testing.Short() || raceEnabled {
+	if raceEnabled {
 		n = min(n, 400)
 	}
 	var arrived atomic.Int64

@@ -30,8 +30,8 @@ func strict(t *testing.T, body []byte, into any) {
 type slackSchema struct {
 	Text   *string `json:"text"`
 	Blocks []struct {
-		Type     string           `json:"type"`
-		Text     *slackTextSchema `json:"text"`
+		Type     string            `json:"type"`
+		Text     *slackTextSchema  `json:"text"`
 		Elements []slackTextSchema `json:"elements"`
 	} `json:"blocks"`
 }

@@ -1,0 +1,248 @@
+// Progress runs `go test -json` with the arguments it gets, and shows how far it has come: packages as they end, tests
+// that took long, and at least every quarter of a minute what is running. What a failed test wrote comes with its
+// failure and again at the end; -v among the arguments shows what every test writes. Exit status 0: all passed.
+//
+//	go run .ci/progress.go -race -timeout 10m ./...
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	slow    = 5 * time.Second  // a test that took so long is named when it ends
+	silence = 15 * time.Second // after so long without a line, what runs is named
+	slowest = 15               // tests are listed at the end
+)
+
+// event is a line of `go test -json`; see `go doc test2json`.
+type event struct {
+	Action, Package, Test, Output, ImportPath string
+	Elapsed                                   float64
+}
+
+// test is a test or subtest, or with an empty name the package itself.
+type test struct{ pkg, name string }
+
+func (t test) String() string {
+	return strings.TrimSpace(strings.TrimPrefix(t.pkg, "punctual/") + " " + t.name)
+}
+
+type ended struct {
+	test
+	took time.Duration
+}
+
+type progress struct {
+	verbose                  bool
+	began, spoke             time.Time
+	running                  map[test]time.Time // and since when
+	output                   map[test][]string
+	passed, failed, skipped  int
+	packages, failedPackages int
+	long                     []ended
+	failures                 []string
+}
+
+func main() {
+	args := append([]string{"test", "-json"}, os.Args[1:]...)
+	p := &progress{
+		verbose: slices.Contains(args, "-v"), began: time.Now(), spoke: time.Now(),
+		running: map[test]time.Time{}, output: map[test][]string{},
+	}
+	cmd := exec.Command("go", args...)
+	cmd.Stderr = os.Stderr
+	lines, err := cmd.StdoutPipe()
+	if err == nil {
+		signal.Ignore(os.Interrupt) // go test gets it too, and ends
+		err = cmd.Start()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "go test:", err)
+		os.Exit(1)
+	}
+	p.follow(bufio.NewReader(lines))
+	err = cmd.Wait()
+	p.summary()
+	if err != nil || p.failed+p.failedPackages > 0 {
+		os.Exit(1)
+	}
+}
+
+// follow handles events until there are no more.
+func (p *progress) follow(lines *bufio.Reader) {
+	read := make(chan string)
+	go func() {
+		defer close(read)
+		for {
+			line, err := lines.ReadString('\n')
+			if line != "" {
+				read <- line
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case line, more := <-read:
+			if !more {
+				return
+			}
+			var e event
+			if json.Unmarshal([]byte(line), &e) != nil {
+				p.say(strings.TrimSuffix(line, "\n")) // of go itself
+				continue
+			}
+			p.handle(e)
+		case <-tick.C:
+			if time.Since(p.spoke) >= silence {
+				p.say(p.alive())
+			}
+		}
+	}
+}
+
+func (p *progress) handle(e event) {
+	t := test{e.Package, e.Test}
+	switch e.Action {
+	case "build-output":
+		fmt.Print(e.Output)
+	case "output":
+		p.keep(t, e.Output)
+	case "run", "cont":
+		p.running[t] = time.Now()
+	case "pause":
+		delete(p.running, t)
+	case "pass", "fail", "skip":
+		delete(p.running, t)
+		p.end(t, e.Action, time.Duration(e.Elapsed*float64(time.Second)))
+	}
+}
+
+// keep keeps what a test wrote until it is known whether it failed.
+func (p *progress) keep(t test, output string) {
+	trimmed := strings.TrimLeft(output, " ")
+	if strings.HasPrefix(trimmed, "=== ") || t.name == "" && (output == "PASS\n" || strings.HasPrefix(output, "ok  \t") || strings.HasPrefix(output, "FAIL")) {
+		return // said by events
+	}
+	if p.verbose {
+		fmt.Print(output)
+		p.spoke = time.Now()
+	}
+	p.output[t] = append(p.output[t], output)
+}
+
+func (p *progress) end(t test, action string, took time.Duration) {
+	output := p.output[t]
+	delete(p.output, t)
+	if t.name == "" {
+		p.endPackage(t, action, took)
+	} else if !strings.Contains(t.name, "/") || action == "fail" {
+		switch action {
+		case "pass":
+			p.passed++
+		case "skip":
+			p.skipped++
+		case "fail":
+			p.failed++
+		}
+	}
+	if t.name != "" && took >= slow && action == "pass" {
+		p.say(fmt.Sprintf("%s  passed in %.1f s: %s", p.clock(), took.Seconds(), t))
+	}
+	if t.name != "" && !strings.Contains(t.name, "/") {
+		p.long = append(p.long, ended{t, took})
+	}
+	if action == "fail" {
+		text := fmt.Sprintf("FAILED after %.1f s: %s\n%s", took.Seconds(), t, strings.Join(output, ""))
+		p.say(p.clock() + "  " + text)
+		if t.name != "" || len(output) > 0 {
+			p.failures = append(p.failures, text)
+		}
+	}
+}
+
+func (p *progress) endPackage(t test, action string, took time.Duration) {
+	if action == "skip" {
+		return // it has no tests
+	}
+	p.packages++
+	if action == "pass" {
+		p.say(fmt.Sprintf("%s  ok in %.1f s: %s", p.clock(), took.Seconds(), t))
+		return
+	}
+	p.failedPackages++
+	// A test that was ended with its process, as by -timeout, has no event of its own.
+	for running, since := range p.running {
+		if running.pkg == t.pkg {
+			text := fmt.Sprintf("NEVER ENDED, after %.1f s: %s\n%s", time.Since(since).Seconds(), running, strings.Join(p.output[running], ""))
+			p.say(text)
+			p.failures = append(p.failures, text)
+			delete(p.running, running)
+		}
+	}
+}
+
+// alive says how far it is, and what has been running the longest.
+func (p *progress) alive() string {
+	var running []ended
+	for t, since := range p.running {
+		if !slices.ContainsFunc(keys(p.running), func(sub test) bool { return sub.pkg == t.pkg && strings.HasPrefix(sub.name, t.name+"/") }) {
+			running = append(running, ended{t, time.Since(since)})
+		}
+	}
+	slices.SortFunc(running, func(a, b ended) int { return cmp.Compare(b.took, a.took) })
+	var names []string
+	for _, r := range running[:min(len(running), 6)] {
+		names = append(names, fmt.Sprintf("%s (%.0f s)", r.test, r.took.Seconds()))
+	}
+	if len(names) == 0 {
+		names = []string{"the compiler"}
+	}
+	if more := len(running) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Sprintf("%s  %d passed so far; running: %s", p.clock(), p.passed, strings.Join(names, ", "))
+}
+
+func keys(m map[test]time.Time) (all []test) {
+	for t := range m {
+		all = append(all, t)
+	}
+	return all
+}
+
+func (p *progress) clock() string { return fmt.Sprintf("%4.0f s", time.Since(p.began).Seconds()) }
+
+func (p *progress) say(line string) {
+	fmt.Println(line)
+	p.spoke = time.Now()
+}
+
+func (p *progress) summary() {
+	slices.SortStableFunc(p.long, func(a, b ended) int { return cmp.Compare(b.took, a.took) })
+	fmt.Println("\nthe slowest tests:")
+	for _, l := range p.long[:min(len(p.long), slowest)] {
+		fmt.Printf("%8.1f s  %s\n", l.took.Seconds(), l.test)
+	}
+	if len(p.failures) > 0 {
+		fmt.Println("\nwhat failed:")
+		for _, f := range p.failures {
+			fmt.Println(f)
+		}
+	}
+	fmt.Printf("\n%d tests of %d packages passed, %d failed, %d were skipped, in %.0f s\n", p.passed, p.packages, p.failed, p.skipped, time.Since(p.began).Seconds())
+}
