@@ -39,38 +39,46 @@ In production, once and then as often as you like:
     punctual keys create --tenant default --role operator --name first --database-url postgres://…
     punctual serve --database-url postgres://… --master-key-file punctual.key
 
-Every flag can be given as an environment variable, PUNCTUAL_ and its name: PUNCTUAL_DRAIN_TIMEOUT=10s.`
+Every flag can be given as an environment variable, PUNCTUAL_ and its name: PUNCTUAL_DRAIN_TIMEOUT=10s.
+The exit status is 0 when the command succeeded, 1 when it failed, and 2 when the command line is wrong.`
 
 // cli is the table of subcommands.
 type cli struct {
 	LogLevel  slog.Level `default:"info" help:"Least level that is logged: debug, info, warn or error."`
 	LogFormat string     `default:"text" enum:"text,json" help:"Form of the log: text for people, json for machines."`
 
-	Serve   command.Serve       `cmd:"" help:"Run a replica: scheduler and HTTP API on a Postgres of yours."`
-	Dev     command.Dev         `cmd:"" help:"Run a scheduler to try things with: private Postgres, sample jobs, an echo target."`
-	Migrate command.Migrate     `cmd:"" help:"Bring the database's schema up to date. Safe to run from several places at once."`
-	Keys    command.Keys        `cmd:"" help:"Make, list and revoke API keys, in the database itself: so the first one is made."`
-	Tenants command.Tenants     `cmd:"" help:"Make, list, change and delete tenants, in the database itself."`
-	Secrets command.Secrets     `cmd:"" help:"Change the keys that secrets are encrypted with."`
-	Verify  command.Verify      `cmd:"" help:"Prove from the database that every slot became one run or a recorded skip. Read-only."`
-	Bench   command.Bench       `cmd:"" help:"Measure throughput, lateness and cost, on a private Postgres or in an empty database of yours."`
-	Version command.ShowVersion `cmd:"" help:"Show the version of the binary, its schema and its time zone data."`
+	Serve       command.Serve       `cmd:"" help:"Run a replica, scheduler and HTTP API, on your Postgres."`
+	Dev         command.Dev         `cmd:"" help:"Run a scheduler to try things with: private Postgres, sample jobs, an echo target."`
+	Migrate     command.Migrate     `cmd:"" help:"Bring the database's schema up to date. Safe to run from several places at once."`
+	Keys        command.Keys        `cmd:"" help:"Create, list and revoke API keys in the database itself, the first one too."`
+	Tenants     command.Tenants     `cmd:"" help:"Create, list, change and delete tenants in the database itself."`
+	Secrets     command.Secrets     `cmd:"" help:"Rotate the keys that secrets are encrypted with."`
+	Verify      command.Verify      `cmd:"" help:"Prove from the database that every slot became one run or a recorded skip. Read-only."`
+	Healthcheck command.Healthcheck `cmd:"" help:"Ask the replica on this machine whether it is ready. For containers."`
+	Bench       command.Bench       `cmd:"" hidden:"" help:"Measure throughput, lateness and cost, on a private Postgres or in an empty database of yours."`
+	Version     command.ShowVersion `cmd:"" help:"Show the version of the binary, its schema and its time zone data."`
 
+	Echo        command.Echo        `cmd:"" hidden:"" help:"Run a target that responds to every request with what it got, and logs it. For compose.yaml."`
 	BenchTarget command.BenchTarget `cmd:"" hidden:"" help:"The target of punctual bench, in a process of its own."`
 	BenchBare   command.BenchBare   `cmd:"" hidden:"" help:"The bare loop of punctual bench, in a process of its own."`
 }
 
 func main() {
 	var c cli
-	parsed := kong.Parse(&c, kong.Name("punctual"), kong.Description(description), kong.DefaultEnvars("PUNCTUAL"), kong.UsageOnError(),
+	parser := kong.Must(&c, kong.Name("punctual"), kong.Description(description), kong.DefaultEnvars("PUNCTUAL"),
 		kong.Vars{"benchmarks": strings.Join(bench.Names(), ", ")},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}))
+	parsed, err := parser.Parse(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, command.Usage(err))
+		os.Exit(command.ExitUsage)
+	}
 	log := newLog(c.LogLevel, c.LogFormat)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	parsed.BindTo(ctx, (*context.Context)(nil))
 	if err := parsed.Run(log, command.Version(version), command.SampleJobs(sampleJobs)); err != nil {
-		fmt.Fprintf(os.Stderr, "punctual: %v\n", err)
+		fmt.Fprintf(os.Stderr, "punctual: %s\n", command.OneLine(err))
 		stop()
 		os.Exit(exitCode(err))
 	}
@@ -87,9 +95,17 @@ func exitCode(err error) int {
 
 func newLog(level slog.Level, format string) *slog.Logger {
 	if format == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+		return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: inSeconds}))
 	}
 	terminal, err := os.Stderr.Stat()
 	plain := err != nil || terminal.Mode()&os.ModeCharDevice == 0 || os.Getenv("NO_COLOR") != ""
 	return slog.New(tint.NewTextHandler(os.Stderr, &tint.Options{Level: level, TimeFormat: time.DateTime, NoColor: plain}))
+}
+
+// inSeconds writes a duration as a number of seconds, under a name that says so: took_s. slog's own are nanoseconds.
+func inSeconds(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() != slog.KindDuration {
+		return a
+	}
+	return slog.Float64(a.Key+"_s", a.Value.Duration().Seconds())
 }

@@ -19,9 +19,9 @@ import (
 func (s *server) keyRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "create-api-key", Method: http.MethodPost, Path: "/v1/api-keys", Tags: []string{tagTenants},
-		Summary: "Make an API key", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBody,
-		Description: "The answer holds the key, which is not stored and cannot be read again. Nobody makes a key of a higher role than their own. " +
-			"There is no Idempotency-Key for this, as keeping the answer would keep the key: who did not get it revokes what was made and makes another.",
+		Summary: "Create an API key", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBody,
+		Description: "The response holds the key, which is not stored and cannot be read again. Nobody can create a key of a higher role than their own. " +
+			"There is no Idempotency-Key here, as storing the response would store the key: if the response was lost, revoke the key and create another.",
 		Errors: []int{400, 413, 415, 422},
 	}, s.createKey)
 	describeBody[KeyInput](s, op, true, exampleKeyInput, mediaJSON)
@@ -36,7 +36,7 @@ func (s *server) keyRoutes() {
 	}, s.getKey)
 	register(s, huma.Operation{
 		OperationID: "revoke-api-key", Method: http.MethodDelete, Path: "/v1/api-keys/{key}", Tags: []string{tagTenants},
-		Summary: "Revoke an API key", Description: "For good; it ceases to work on every replica within two seconds. It stays listed, for its history. Repeating it changes nothing.",
+		Summary: "Revoke an API key", Description: "For good; it stops working on every replica within two seconds. It stays listed, for its history. Repeating it changes nothing.",
 		Errors: []int{404},
 	}, s.revokeKey)
 }
@@ -105,8 +105,8 @@ type Key struct {
 	Prefix     string     `json:"prefix" doc:"How the key begins, which is no secret." example:"punctual_5f0e8b110c6d9a44"`
 	Role       Role       `json:"role" enum:"viewer,submitter,editor,admin,operator" doc:"What it may do." example:"editor"`
 	State      string     `json:"state" enum:"active,expired,revoked" doc:"Whether it works." example:"active"`
-	CreatedBy  string     `json:"created_by" doc:"Who made it." example:"command:alice"`
-	CreatedAt  time.Time  `json:"created_at" doc:"When it was made."`
+	CreatedBy  string     `json:"created_by" doc:"Who created it." example:"command:alice"`
+	CreatedAt  time.Time  `json:"created_at" doc:"When it was created."`
 	ExpiresAt  *time.Time `json:"expires_at" doc:"When it ceases to work. Null: never."`
 	LastUsedAt *time.Time `json:"last_used_at" doc:"When it was last used, to the minute. Null: not yet."`
 	RevokedAt  *time.Time `json:"revoked_at" doc:"When it was revoked."`
@@ -145,7 +145,7 @@ func (s *server) createKey(ctx context.Context, tenant int32, in *createKeyInput
 		return nil, err
 	}
 	if c := callerOf(ctx); !c.role.includes(asked.Role) {
-		return nil, newProblem(CodeForbidden, fmt.Sprintf("A key of the role %s is made by callers of that role; yours is %s.", asked.Role, c.role))
+		return nil, newProblem(CodeForbidden, fmt.Sprintf("Creating a key of the role %s needs that role; yours is %s.", asked.Role, c.role))
 	}
 	secret, record, err := s.Store.CreateKey(ctx, tenant, asked.newKey())
 	var past *store.KeyExpiryError
@@ -216,7 +216,7 @@ func (s *server) revokeKey(ctx context.Context, tenant int32, in *oneKeyInput) (
 		return nil, err
 	}
 	if c := callerOf(ctx); !c.role.includes(Role(record.Role)) {
-		return nil, newProblem(CodeForbidden, fmt.Sprintf("A key of the role %s is revoked by callers of that role; yours is %s.", record.Role, c.role))
+		return nil, newProblem(CodeForbidden, fmt.Sprintf("Revoking a key of the role %s needs that role; yours is %s.", record.Role, c.role))
 	}
 	return nil, s.Store.RevokeKey(ctx, tenant, id)
 }

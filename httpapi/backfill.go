@@ -15,12 +15,12 @@ import (
 func (s *server) backfillRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "backfill-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/backfill", Tags: []string{tagJobs},
-		Summary: "Run a job's past slots", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
-		Description: "Starts an operation that makes, in the background and oldest first, a run of each slot in a range of time that has none: " +
+		Summary: "Backfill a job's past slots", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
+		Description: "Starts an operation that creates, in the background and oldest first, a run for each slot in a range of time that has none: " +
 			"slots that were skipped, and slots from before the job was created. They are those of the job's present schedule, at most 100,000, and no further back than runs are kept. " +
 			"A slot that has a run, whatever became of it, gets another only with rerun. Slots that are still to be claimed, be it after an outage, are left to the schedule. " +
-			"Runs made so have the trigger backfill, never expire, and unless the job's concurrency_policy is allow come one at a time. " +
-			"Repeating a backfill without rerun makes nothing new. With dry_run, answers 200 with the numbers, and does nothing.",
+			"These runs have the trigger backfill, never expire, and unless the job's concurrency_policy is allow come one at a time. " +
+			"Repeating a backfill without rerun creates nothing new. With dry_run, responds with 200 and the numbers, and does nothing.",
 		Responses: s.rendered(http.StatusAccepted, Operation{}, exampleBackfillOperation),
 		Errors:    []int{400, 404, 413, 415, 422},
 	}, s.backfillJob)
@@ -33,7 +33,7 @@ type BackfillInput struct {
 	From         scheduler.Instant `json:"from" doc:"Slots at or after this instant, no further back than runs are kept." example:"2026-11-01T00:00:00Z"`
 	To           scheduler.Instant `json:"to" doc:"Slots before this instant, which is not in the future." example:"2026-12-01T00:00:00Z"`
 	Rerun        bool              `json:"rerun,omitempty" doc:"Slots that have a run get another, with an Idempotency-Key of its own." example:"false"`
-	MaxPerSecond *int              `json:"max_per_second,omitempty" minimum:"1" maximum:"1000" default:"50" doc:"How many runs it makes a second at most." example:"10"`
+	MaxPerSecond *int              `json:"max_per_second,omitempty" minimum:"1" maximum:"1000" default:"50" doc:"How many runs it creates a second at most." example:"10"`
 	DryRun       bool              `json:"dry_run,omitempty" doc:"Only count." example:"false"`
 	Note         string            `json:"note,omitempty" maxLength:"1024" doc:"Why, for people; kept with the operation." example:"invoices of November with the new template"`
 }
@@ -77,7 +77,7 @@ func (b BackfillInput) request(job string) store.BackfillRequest {
 // BackfillCount is the answer of a dry run.
 type BackfillCount struct {
 	Matched int `json:"matched" doc:"How many slots there are." example:"31"`
-	NewRuns int `json:"new_runs" doc:"How many runs would be made at this moment." example:"4"`
+	NewRuns int `json:"new_runs" doc:"How many runs would be created now." example:"4"`
 }
 
 type backfillJobInput struct {

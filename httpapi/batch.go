@@ -25,7 +25,7 @@ type BatchItem struct {
 func (s *server) batchRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "create-jobs", Method: http.MethodPost, Path: "/v1/jobs/batch", Tags: []string{tagJobs},
-		Summary: "Write up to 1,000 jobs at once", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBatchBody,
+		Summary: "Create up to 1,000 jobs", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBatchBody,
 		Description: "In one transaction: all of them are written or none. Errors name the index: body.jobs[3].schedule.cron. A submitter creates one-shots only (at, delay), and replaces nothing.",
 		Responses:   s.rendered(http.StatusCreated, BatchAnswer{}, exampleBatchAnswer),
 		Errors:      []int{400, 409, 413, 415, 422},

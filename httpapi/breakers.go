@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"time"
 
@@ -16,12 +17,15 @@ func (s *server) breakerRoutes() {
 		Summary: "List what holds runs back", Errors: []int{422},
 		Description: "Hosts that cannot be reached, and hosts and paths whose requests time out, with how many runs wait for each. Empty: no run waits for its host.",
 	}, s.listBreakers)
-	register(s, huma.Operation{
+	op := register(s, huma.Operation{
 		OperationID: "reset-breakers", Method: http.MethodPost, Path: "/v1/breakers/reset", Tags: []string{tagFleet},
 		Summary: "Let waiting runs go", DefaultStatus: http.StatusAccepted, Errors: []int{422},
 		Description: "Every replica forgets within two seconds that the host could not be reached or hung, and the runs that wait for it are sent. Should it still be so, they soon wait again, for as long as they could have before.",
 	}, s.resetBreakers)
+	op.RequestBody.Content[mediaJSON].Example = exampleBreakersReset
 }
+
+var exampleBreakersReset = json.RawMessage(`{"host":"billing.internal:443"}`)
 
 // Breaker is something that runs of a tenant are held back for.
 type Breaker struct {

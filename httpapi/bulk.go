@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +29,7 @@ func (s *server) bulkRoutes() {
 			OperationID: string(kind.of) + "-dead-letters", Method: http.MethodPost, Path: "/v1/dead-letters/" + string(kind.of), Tags: []string{tagDeadLetters},
 			Summary: kind.summary, DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
 			Description: "Selects the open dead letters that match at this moment, and starts an operation that " + kind.does + " in the background, " + kind.max + ". " +
-				"Those that another running operation has selected are left out. Of a job whose concurrency_policy is not allow, one is replayed when the one before has ended. With dry_run, answers 200 with their number, and does nothing.",
+				"Those that another running operation has selected are left out. Of a job whose concurrency_policy is not allow, one is replayed when the one before has ended. With dry_run, responds with 200 and their number, and does nothing.",
 			Responses: s.rendered(http.StatusAccepted, Operation{}, exampleOperation),
 			Errors:    []int{400, 404, 413, 415, 422},
 		}, s.startOperation(kind.of))
@@ -75,16 +74,10 @@ type DeadLetterSelection struct {
 	Job     string            `json:"job,omitempty" maxLength:"128" doc:"Only of this job: id or name of one that is not deleted." example:"daily-invoice-gen"`
 	JobID   string            `json:"job_id,omitempty" format:"uuid" doc:"Only of the job of this id, deleted or not."`
 	Trigger scheduler.Trigger `json:"trigger,omitempty" enum:"notify" doc:"notify: notices that could not be delivered, and nothing else. Absent: all but these."`
-	Reason  scheduler.Reason  `json:"reason,omitempty" enum:"expired,auth,timeout,connect,tls,blocked_address,http_4xx,http_5xx,redirect,gone,failed,lost,poison,upstream_failed" doc:"Only those whose last attempt failed for this reason." example:"http_5xx"`
+	Reason  DeathReason       `json:"reason,omitempty" doc:"Only those whose last attempt failed for this reason." example:"http_5xx"`
 	From    scheduler.Instant `json:"from,omitzero" doc:"Only slots at or after this instant." example:"2026-12-01T00:00:00Z"`
 	To      scheduler.Instant `json:"to,omitzero" doc:"Only slots before this instant." example:"2026-12-02T00:00:00Z"`
 	Label   map[string]string `json:"label,omitempty" doc:"Only of jobs with all of these labels."`
-}
-
-// deathReasons are those of runs that died.
-var deathReasons = []scheduler.Reason{
-	scheduler.ReasonExpired, scheduler.ReasonTimeout, scheduler.ReasonConnect, scheduler.ReasonTLS, scheduler.ReasonBlockedAddress, scheduler.ReasonHTTP4xx,
-	scheduler.ReasonHTTP5xx, scheduler.ReasonRedirect, scheduler.ReasonGone, scheduler.ReasonFailed, scheduler.ReasonLost, scheduler.ReasonPoison, "upstream_failed",
 }
 
 const mostPerSecond = 1000
@@ -114,7 +107,7 @@ func (b BulkInput) validate() []FieldError {
 	if f.Trigger != "" && f.Trigger != scheduler.TriggerNotify {
 		errors = append(errors, FieldError{"body.filter.trigger", fmt.Sprintf("%q is not notify", clip(string(f.Trigger)))})
 	}
-	if f.Reason != "" && !slices.Contains(deathReasons, f.Reason) {
+	if f.Reason != "" && !f.Reason.known() {
 		errors = append(errors, FieldError{"body.filter.reason", "is not one that runs die of"})
 	}
 	for name, value := range f.Label {
@@ -135,7 +128,7 @@ func (b BulkInput) request(kind store.OperationKind) (store.BulkRequest, error) 
 		r.MaxPerSecond = defaultRate
 	}
 	f := b.Filter
-	r.Filter = store.DeadLetterFilter{Job: f.Job, Notices: f.Trigger != "", Reason: f.Reason, Labels: f.Label}
+	r.Filter = store.DeadLetterFilter{Job: f.Job, Notices: f.Trigger != "", Reason: scheduler.Reason(f.Reason), Labels: f.Label}
 	if !f.From.IsZero() {
 		from := f.From.Value()
 		r.Filter.From = &from
@@ -165,7 +158,7 @@ type Operation struct {
 	Kind         store.OperationKind  `json:"kind" enum:"replay,resolve,backfill" doc:"What it does." example:"replay"`
 	JobID        *uuid.UUID           `json:"job_id" format:"uuid" nullable:"true" doc:"Of a backfill: the job."`
 	State        store.OperationState `json:"state" enum:"running,done,cancelled,failed" doc:"failed: it could not be carried on, and error says why." example:"running"`
-	Matched      int                  `json:"matched" doc:"How many dead letters, or slots of a backfill, it selected when it was made." example:"1204"`
+	Matched      int                  `json:"matched" doc:"How many dead letters, or slots of a backfill, it selected when it was created." example:"1204"`
 	Done         int                  `json:"done" doc:"How many of them have been replayed or resolved; of a backfill, how many slots got a run or had one already." example:"350"`
 	Failed       int                  `json:"failed" doc:"How many of them could not be: their job was deleted, somebody else was faster, or the slot is further back by now than runs are kept." example:"2"`
 	MaxPerSecond *int                 `json:"max_per_second" doc:"How many it takes a second at most; null: as many as it can." example:"10"`

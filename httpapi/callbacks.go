@@ -27,20 +27,20 @@ const (
 func (s *server) callbackRoutes() {
 	op := registerCallback(s, huma.Operation{
 		OperationID: "heartbeat-run", Method: http.MethodPost, Path: "/v1/runs/{run}/heartbeat", Tags: []string{tagCallbacks},
-		Summary: "Report that work goes on", MaxBodyBytes: maxCallbackBody,
-		Description: "Puts off the deadline by the job's heartbeat_timeout, and keeps the progress, if there is any, for the next attempt. The answer says whether a cancel was requested; from then on the deadline stays where it is.",
+		Summary: "Send a heartbeat", MaxBodyBytes: maxCallbackBody,
+		Description: "Puts off the deadline by the job's heartbeat_timeout, and keeps the progress, if there is any, for the next attempt. The response says whether a cancel was requested; from then on the deadline stays where it is.",
 		Errors:      []int{400, 401, 404, 409, 413, 415, 422},
 	}, s.heartbeatRun)
 	describeBody[HeartbeatInput](s, op, false, exampleHeartbeat, mediaJSON)
 	registerCallback(s, huma.Operation{
 		OperationID: "complete-run", Method: http.MethodPost, Path: "/v1/runs/{run}/complete", Tags: []string{tagCallbacks},
-		Summary:     "Report that work is done",
-		Description: "The run succeeds; it ends as cancelled when that was requested. It may come before the answer to the request has arrived. Repeating it changes nothing.",
+		Summary:     "Complete a run",
+		Description: "The run succeeds; it ends as cancelled when that was requested. It may come before the response to the request has arrived. Repeating it changes nothing.",
 		Errors:      []int{401, 404, 409},
 	}, s.completeRun)
 	op = registerCallback(s, huma.Operation{
 		OperationID: "fail-run", Method: http.MethodPost, Path: "/v1/runs/{run}/fail", Tags: []string{tagCallbacks},
-		Summary: "Report that work has failed", MaxBodyBytes: maxCallbackBody,
+		Summary: "Fail a run", MaxBodyBytes: maxCallbackBody,
 		Description: "The attempt has failed with the reason failed; the run is retried as its job says. Repeating it changes nothing.",
 		Errors:      []int{400, 401, 404, 409, 413, 415, 422},
 	}, s.failRun)

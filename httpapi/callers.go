@@ -132,7 +132,7 @@ func (s *server) byToken(ctx context.Context, token string, c *caller) error {
 		c.home, err = s.tenants.find(ctx, claims.tenant)
 	}
 	if errors.Is(err, store.ErrNotFound) {
-		return newProblem(CodeForbidden, fmt.Sprintf("The claim %s of the token names no tenant that there is.", s.OIDC.TenantClaim))
+		return newProblem(CodeForbidden, fmt.Sprintf("The claim %s of the token names a tenant that does not exist.", s.OIDC.TenantClaim))
 	}
 	return err
 }

@@ -24,10 +24,10 @@ func (s *server) deadLetterRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "replay-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{run}/replay", Tags: []string{tagDeadLetters},
 		Summary: "Replay a dead letter", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
-		Description: "What is final stays final: makes a new run, due at once, whose replay_of is the dead one and whose trigger is replay. " +
+		Description: "What is final stays final: creates a new run, due at once, whose replay_of is the dead one and whose trigger is replay. " +
 			"Its requests carry the webhook-id, Idempotency-Key and Punctual-Scheduled-For of the run that died first, and the body and headers that were given to that run alone; all else follows the job's current definition. " +
 			"expires_after does not apply to it. Unless the job's concurrency_policy is allow, it waits until no run of the job is active; it replaces none and is never skipped. " +
-			"The dead letter is resolved by it. One that is resolved already answers 409, unless its replay was cancelled; a replay that dies has a dead letter of its own. That of a deleted job answers 409.",
+			"The dead letter is resolved by it. One that is resolved already is refused with 409, unless its replay was cancelled; so is one of a deleted job. A replay that dies has a dead letter of its own.",
 		Responses: s.rendered(http.StatusAccepted, Run{}, exampleReplay),
 		Errors:    []int{400, 404, 409, 413, 415, 422},
 	}, s.replayDeadLetter)
@@ -52,7 +52,7 @@ type DeadLetter struct {
 	Trigger      scheduler.Trigger `json:"trigger" doc:"What made it." example:"schedule"`
 	ScheduledFor time.Time         `json:"scheduled_for" doc:"Its slot; of a manual run, when it was asked for."`
 	DiedAt       time.Time         `json:"died_at" doc:"When it became dead."`
-	Reason       *scheduler.Reason `json:"reason" doc:"Why its last attempt failed." example:"http_5xx"`
+	Reason       *scheduler.Reason `json:"reason" nullable:"true" doc:"Why its last attempt failed." example:"http_5xx"`
 	Attempts     int               `json:"attempts" doc:"How many attempts it had." example:"5"`
 	HTTPStatus   *int              `json:"http_status" doc:"Status of the last response, if there was one." example:"503"`
 	Error        *string           `json:"error" doc:"The last error, for people."`
@@ -79,7 +79,7 @@ type listDeadLettersInput struct {
 	Job      string       `query:"job" maxLength:"128" doc:"Only of this job: id or name of one that is not deleted."`
 	JobID    string       `query:"job_id" format:"uuid" doc:"Only of the job of this id, deleted or not."`
 	Trigger  string       `query:"trigger" enum:"notify" doc:"notify: notices that could not be delivered, and nothing else. Absent: all but these."`
-	Reason   string       `query:"reason" enum:"expired,auth,timeout,connect,tls,blocked_address,http_4xx,http_5xx,redirect,gone,failed,lost,poison,upstream_failed" doc:"Only those whose last attempt failed for this reason."`
+	Reason   DeathReason  `query:"reason" doc:"Only those whose last attempt failed for this reason."`
 	Label    []string     `query:"label,explode" maxItems:"32" doc:"Only of jobs with this label, as name=value. Repeat it for several." example:"[\"team=billing\"]"`
 	From     instantParam `query:"from" doc:"Only slots at or after this instant." example:"2026-12-01T00:00:00Z"`
 	To       instantParam `query:"to" doc:"Only slots before this instant." example:"2026-12-02T00:00:00Z"`
@@ -167,7 +167,7 @@ func (s *server) replayDeadLetter(ctx context.Context, tenant int32, in *replayD
 func idOf(out *answered) (uuid.UUID, error) {
 	var made struct{ ID uuid.UUID }
 	if err := json.Unmarshal(out.Body, &made); err != nil {
-		return uuid.Nil, fmt.Errorf("reading the answer to repeat: %w", err)
+		return uuid.Nil, fmt.Errorf("reading the response to repeat: %w", err)
 	}
 	return made.ID, nil
 }

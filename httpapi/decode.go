@@ -23,14 +23,16 @@ const maxItems = 1000
 // A merge patch is read with patch set: there, null also removes the entries of maps.
 func decode(data []byte, into any, patch bool) []FieldError {
 	d := decoder{patch: patch}
+	_, d.replaces = into.(*JobReplacement)
 	d.value(bytes.TrimSpace(data), reflect.ValueOf(into).Elem(), "body", false)
 	return d.errors
 }
 
 type decoder struct {
-	patch  bool
-	stored bool // secrets may be the ids that stored definitions have in their place
-	errors []FieldError
+	patch    bool
+	replaces bool // the mask of a secret stands for the one that is stored
+	stored   bool // secrets may be the ids that stored definitions have in their place
+	errors   []FieldError
 }
 
 // decodeStored is decode for what was made of a stored definition.
@@ -118,6 +120,8 @@ func (d *decoder) hidden(raw []byte, into *scheduler.Hidden, at string) {
 		d.mismatch(at, "a string", raw)
 	case unquote(raw) == "":
 		d.add(at, "must not be empty; leave it out")
+	case d.replaces && unquote(raw) == scheduler.Mask:
+		*into = scheduler.KeptSecret()
 	default:
 		*into = scheduler.HiddenOf(unquote(raw))
 	}
@@ -228,6 +232,7 @@ func (d *decoder) object(raw []byte, v reflect.Value, at string) {
 	for name, value := range members(raw) {
 		i, ok := known.byName[name]
 		switch {
+		case !ok && known.ignores(name):
 		case !ok:
 			if unknown++; unknown <= mostFieldErrors {
 				d.add(at+"."+clip(name), "unknown field%s", known.hint(name))

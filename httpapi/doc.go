@@ -11,5 +11,5 @@
 // in roleOf. The handler gets the id of the tenant it acts for, and writes to the store in the caller's name.
 //
 // Handlers return errors; errors.go is the only place that knows which status an error is. Every error leaves
-// as application/problem+json with a code of the closed list in codes.
+// as application/problem+json with a code of the closed list in codes, and the id of the request.
 package httpapi

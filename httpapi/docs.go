@@ -31,7 +31,7 @@ func (s *server) documentRoutes(mux chi.Router) {
 	api := s.api.OpenAPI()
 	mux.Get("/openapi.json", s.onDemand("application/json", func() ([]byte, error) { return indented(json.Marshal(api)) }))
 	mux.Get("/openapi-3.0.json", s.onDemand("application/json", func() ([]byte, error) { return indented(api.Downgrade()) }))
-	mux.Get("/docs", s.onDemand("text/html; charset=utf-8", func() ([]byte, error) { return renderDocs(api) }))
+	mux.Get("/docs", s.onDemand("text/html; charset=utf-8", func() ([]byte, error) { return renderDocs(api, s.NoAuth) }))
 	mux.Get("/docs.css", static("text/css; charset=utf-8", docsStyle))
 }
 
@@ -49,15 +49,17 @@ func (s *server) onDemand(media string, render func() ([]byte, error)) http.Hand
 	}
 }
 
+// static serves a document. The commands of the page call the server that it comes from.
 func static(media string, content []byte) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		h := w.Header()
+	return func(w http.ResponseWriter, r *http.Request) {
+		h, shown := w.Header(), content
 		h.Set("Content-Type", media)
 		h.Set("Cache-Control", "no-cache")
 		if strings.HasPrefix(media, "text/html") {
 			h.Set("Content-Security-Policy", docsPolicy)
+			shown = bytes.ReplaceAll(content, []byte(servedFrom), []byte(baseURL(r)))
 		}
-		_, _ = w.Write(content) // the client may be gone
+		_, _ = w.Write(shown) // the client may be gone
 	}
 }
 
@@ -65,6 +67,9 @@ func static(media string, content []byte) http.HandlerFunc {
 type (
 	docsModel struct {
 		Info    *huma.Info
+		NoAuth  bool
+		Base    string
+		Roles   []docsRole
 		Groups  []docsGroup
 		Schemas []docsSchema
 		Codes   []docsCode
@@ -75,16 +80,16 @@ type (
 	}
 	docsOperation struct {
 		*huma.Operation
-		Body    *docsBody
-		Answers []docsAnswer
+		Body      *docsBody
+		Curl      string
+		Responses []docsResponse
 	}
 	docsBody struct {
 		Media    string
 		Required bool
 		Type     docsType
-		Example  string
 	}
-	docsAnswer struct {
+	docsResponse struct {
 		Status, Description string
 		Type                docsType
 		Example             string
@@ -107,14 +112,19 @@ type (
 	}
 )
 
-func renderDocs(api *huma.OpenAPI) ([]byte, error) {
-	model := docsModel{Info: api.Info}
+func renderDocs(api *huma.OpenAPI, noAuth bool) ([]byte, error) {
+	model := docsModel{Info: api.Info, NoAuth: noAuth, Base: servedFrom, Roles: docsRoles()}
 	for _, tag := range api.Tags {
 		group := docsGroup{Name: tag.Name, Description: tag.Description}
 		for op := range operations(api) {
-			if slices.Contains(op.Tags, tag.Name) {
-				group.Operations = append(group.Operations, docsOperation{op, docsBodyOf(op), docsAnswersOf(op)})
+			if !slices.Contains(op.Tags, tag.Name) {
+				continue
 			}
+			curl, err := curlOf(op, noAuth)
+			if err != nil {
+				return nil, err
+			}
+			group.Operations = append(group.Operations, docsOperation{op, docsBodyOf(op), curl, docsResponsesOf(op)})
 		}
 		model.Groups = append(model.Groups, group)
 	}
@@ -125,7 +135,7 @@ func renderDocs(api *huma.OpenAPI) ([]byte, error) {
 	for _, code := range sortedCodes() {
 		model.Codes = append(model.Codes, docsCode{code, codes[code].status, codes[code].title})
 	}
-	page, err := template.New("docs").Funcs(template.FuncMap{"type": docsTypeOf, "lower": strings.ToLower}).Parse(docsPage)
+	page, err := template.New("docs").Funcs(template.FuncMap{"type": docsTypeOf, "lower": strings.ToLower, "slug": slug}).Parse(docsPage)
 	if err != nil {
 		return nil, err
 	}
@@ -136,26 +146,29 @@ func renderDocs(api *huma.OpenAPI) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// slug is a name as part of a link.
+func slug(name string) string { return strings.ReplaceAll(name, " ", "-") }
+
 func docsBodyOf(op *huma.Operation) *docsBody {
 	if op.RequestBody == nil {
 		return nil
 	}
 	media := mediaTypes(op)
 	content := op.RequestBody.Content[media[0]]
-	return &docsBody{strings.Join(media, " or "), op.RequestBody.Required, docsTypeOf(content.Schema), pretty(content.Example)}
+	return &docsBody{strings.Join(media, " or "), op.RequestBody.Required, docsTypeOf(content.Schema)}
 }
 
-func docsAnswersOf(op *huma.Operation) []docsAnswer {
-	var answers []docsAnswer
+func docsResponsesOf(op *huma.Operation) []docsResponse {
+	var list []docsResponse
 	for _, status := range sortedKeys(op.Responses) {
 		response := op.Responses[status]
-		answer := docsAnswer{Status: status, Description: response.Description, Headers: sortedKeys(response.Headers)}
+		shown := docsResponse{Status: status, Description: response.Description, Headers: sortedKeys(response.Headers)}
 		for _, content := range response.Content {
-			answer.Type, answer.Example = docsTypeOf(content.Schema), pretty(content.Example)
+			shown.Type, shown.Example = docsTypeOf(content.Schema), pretty(content.Example)
 		}
-		answers = append(answers, answer)
+		list = append(list, shown)
 	}
-	return answers
+	return list
 }
 
 func docsFieldsOf(schema *huma.Schema) []docsField {

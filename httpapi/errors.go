@@ -95,7 +95,11 @@ func problemOf(ctx context.Context, err error) *Problem {
 		p.header = http.Header{"Retry-After": {"1"}}
 		return p
 	}
-	return newProblem(CodeInternal, fmt.Sprintf("The server's log says more about request %s.", requestID(ctx)))
+	return newProblem(CodeInternal, internalDetail(requestID(ctx)))
+}
+
+func internalDetail(request string) string {
+	return fmt.Sprintf("The server's log says more about request %s.", request)
 }
 
 // fieldError returns an error of the store that one field of a job is at fault for.
@@ -103,8 +107,10 @@ func fieldError(prefix string, err error) (FieldError, bool) {
 	var (
 		queue  *store.UnknownQueueError
 		window *store.WindowError
+		age    *store.AgeError
 		cursor *store.CursorError
 		secret *store.UnknownSecretError
+		kept   *store.NoStoredSecretError
 		gap    *store.IntervalError
 	)
 	switch {
@@ -112,8 +118,12 @@ func fieldError(prefix string, err error) (FieldError, bool) {
 		return FieldError{prefix + ".queue", fmt.Sprintf("there is no queue %q; there are: %s", clip(queue.Name), strings.Join(queue.Known, ", "))}, true
 	case errors.As(err, &window):
 		return FieldError{prefix + ".missed.window", fmt.Sprintf("%q reaches further back than runs are kept: at most %s", clip(window.Window), window.Retention)}, true
+	case errors.As(err, &age):
+		return FieldError{prefix + ".schedule.at", fmt.Sprintf(`%q is further back than runs are kept (%s); to run now, write "delay": "0s"`, clip(age.At), age.Retention)}, true
 	case errors.As(err, &secret):
-		return FieldError{prefix + "." + secret.Field, fmt.Sprintf("there is no secret %q; make it with PUT /v1/secrets/%s", secret.Name, secret.Name)}, true
+		return FieldError{prefix + "." + secret.Field, fmt.Sprintf("there is no secret %q; create it with PUT /v1/secrets/%s", secret.Name, secret.Name)}, true
+	case errors.As(err, &kept):
+		return FieldError{prefix + "." + kept.Field, `"***" keeps the value that is stored in its place, and there is none; write the value`}, true
 	case errors.As(err, &gap):
 		return FieldError{prefix + ".schedule." + string(gap.Kind), gap.Reason()}, true
 	case errors.As(err, &cursor):
@@ -164,17 +174,17 @@ func databaseAway(err error) bool {
 	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || pgconn.SafeToRetry(err)
 }
 
-// notFound says that there is no such thing.
+// notFound says what was not found.
 func notFound(resource string) string {
 	switch resource {
 	case "job":
-		return "There is no job of that id or name."
+		return "There is no job with that id or name."
 	case "tenant":
-		return "There is no tenant of that name."
+		return "There is no tenant with that name."
 	case "secret":
-		return "There is no secret of that name."
+		return "There is no secret with that name."
 	}
-	return "There is no " + resource + " of that id."
+	return "There is no " + resource + " with that id."
 }
 
 func sentence(err error) string {

@@ -21,8 +21,8 @@ var (
 	exampleBatch   = json.RawMessage(`{"jobs":[{"name":"reminder-4711","schedule":{"at":"2026-12-01T09:00:00+01:00"},"target":{"url":"https://mail.internal/send"}}],"on_conflict":"skip"}`)
 	examplePreview = json.RawMessage(`{"schedule":{"cron":"30 2 * * *","timezone":"Europe/Berlin"},"from":"2026-03-28T00:00:00Z","n":2}`)
 
-	exampleJob           = showJob(exampleRecord())
-	examplePausedJob     = showJob(examplePausedRecord())
+	exampleJob           = showJob(exampleRecord(), scheduler.DefaultJitter)
+	examplePausedJob     = showJob(examplePausedRecord(), scheduler.DefaultJitter)
 	exampleRun           = showRunWithAttempts(exampleRunRecord())
 	exampleRuns          = RunList{Data: []Run{showRun(exampleRunRecord())}}
 	examplePendingRun    = showRun(examplePendingRecord())
@@ -32,7 +32,7 @@ var (
 		{ScheduledFor: at("2026-03-29T01:30:00Z"), Local: "2026-03-29T03:30:00+02:00", Note: orNull("02:30 does not exist on this day: moved forward by 1h")},
 	}}
 	exampleUpcoming = Upcoming{Slots: []UpcomingSlot{
-		{ScheduledFor: at("2026-12-02T11:00:00Z"), NextRunAt: at("2026-12-02T11:00:04.215Z"), Local: "2026-12-02T03:00:00-08:00"},
+		{ScheduledFor: at("2026-12-02T11:00:00Z"), NextRunAt: at("2026-12-02T11:00:00.421Z"), Local: "2026-12-02T03:00:00-08:00"},
 	}}
 
 	exampleExplanation = showExplanation(exampleExplanationRecord())
@@ -46,9 +46,11 @@ var (
 		"422": newProblem(CodeInvalid, "2 fields are not valid.",
 			FieldError{"body.shedule", "unknown field; did you mean schedule?"},
 			FieldError{"body.timeout", `"soon" is not a duration; write one such as "90s", "5m" or "24h"`}),
-		"500": newProblem(CodeInternal, "The server's log says more about request 7UBLQ5SRJ2ZTNBQFRQTMLNPKJE."),
+		"500": newProblem(CodeInternal, internalDetail(exampleRequestID)),
 	}
 )
+
+const exampleRequestID = "7UBLQ5SRJ2ZTNBQFRQTMLNPKJE"
 
 var (
 	exampleJobID     = uuid.MustParse("019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11")
@@ -59,7 +61,7 @@ var (
 func exampleRecord() store.JobRecord {
 	var input JobInput
 	decode(exampleJobInput, &input, false)
-	slot, due, run := at("2026-12-02T11:00:00Z"), at("2026-12-02T11:00:04.215Z"), exampleRunRecord()
+	slot, due, run := at("2026-12-02T11:00:00Z"), at("2026-12-02T11:00:00.421Z"), exampleRunRecord()
 	return store.JobRecord{
 		ID: exampleJobID, Tenant: "default", Version: 7, State: store.JobActive, Definition: input.Definition,
 		NextScheduledFor: &slot, NextRunAt: &due, LastRun: &run,
@@ -76,15 +78,15 @@ func examplePausedRecord() store.JobRecord {
 }
 
 func exampleRunRecord() store.RunRecord {
-	claimed, started, finished := at("2026-12-01T11:00:34.671Z"), at("2026-12-01T11:00:34.673Z"), at("2026-12-01T11:00:36.044Z")
+	claimed, started, finished := at("2026-12-01T11:00:08.671Z"), at("2026-12-01T11:00:08.673Z"), at("2026-12-01T11:00:10.044Z")
 	return store.RunRecord{
 		ID: exampleRunID, JobID: exampleJobID, Job: "daily-invoice-gen", Tenant: "default", Trigger: scheduler.TriggerSchedule,
 		ScheduledFor: at("2026-12-01T11:00:00Z"), Status: scheduler.StatusSucceeded, Attempt: 2, MaxAttempts: 3, JobVersion: 7,
-		Replica: &exampleReplicaID, DueAt: at("2026-12-01T11:00:04.215Z"), CreatedAt: at("2026-12-01T11:00:04.217Z"),
+		Replica: &exampleReplicaID, DueAt: at("2026-12-01T11:00:00.421Z"), CreatedAt: at("2026-12-01T11:00:00.423Z"),
 		ClaimedAt: &claimed, StartedAt: &started, FinishedAt: &finished, HTTPStatus: 200,
 		Attempts: []store.AttemptRecord{
 			{
-				Number: 1, StartedAt: at("2026-12-01T11:00:04.219Z"), FinishedAt: at("2026-12-01T11:00:04.302Z"), Outcome: scheduler.AttemptFailed,
+				Number: 1, StartedAt: at("2026-12-01T11:00:00.425Z"), FinishedAt: at("2026-12-01T11:00:00.508Z"), Outcome: scheduler.AttemptFailed,
 				HTTPStatus: 503, Error: "the target answered 503", Response: "try again later",
 			},
 			{Number: 2, StartedAt: started, FinishedAt: finished, Outcome: scheduler.AttemptSucceeded, HTTPStatus: 200},

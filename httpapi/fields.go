@@ -57,6 +57,14 @@ func fieldsOf(t reflect.Type) *fields {
 // setByServer is implemented by bodies that have fields in answers which requests may not set.
 type setByServer interface{ readOnly() []string }
 
+// ignores reports whether a field may be sent although it is set by the server: a PUT takes what a GET gave.
+func (f *fields) ignores(name string) bool {
+	if f.owner != reflect.TypeFor[JobReplacement]() {
+		return false
+	}
+	return slices.Contains(JobReplacement{}.readOnly(), name)
+}
+
 // hint says what somebody who wrote an unknown name may have meant; empty when nothing is near.
 func (f *fields) hint(name string) string {
 	if body, ok := reflect.Zero(f.owner).Interface().(setByServer); ok && slices.Contains(body.readOnly(), name) {

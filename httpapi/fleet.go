@@ -82,7 +82,7 @@ func showQueues(depths []store.QueueDepth, held []store.HeldBack) QueueList {
 
 // Replica is a process that serves queues.
 type Replica struct {
-	ID        uuid.UUID      `json:"id" format:"uuid" doc:"Made up anew at every start." example:"5b0b8a52-3f0e-4c67-9d35-9d7f3f7a2c11"`
+	ID        uuid.UUID      `json:"id" format:"uuid" doc:"Chosen anew at every start." example:"5b0b8a52-3f0e-4c67-9d35-9d7f3f7a2c11"`
 	Host      string         `json:"host" doc:"The host's name, for people." example:"punctual-7c9f"`
 	Version   string         `json:"version" doc:"Version of its binary." example:"1.4.0"`
 	Queues    map[string]int `json:"queues" doc:"Its worker slots by queue."`

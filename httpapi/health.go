@@ -89,7 +89,7 @@ func notReadyDetail(err error) string {
 func writeJSON(w http.ResponseWriter, v any) {
 	body, err := render(v)
 	if err != nil {
-		newProblem(CodeInternal, "The answer cannot be rendered.").write(w)
+		newProblem(CodeInternal, "The response cannot be rendered.").write(w)
 		return
 	}
 	w.Header().Set("Content-Type", mediaJSON)

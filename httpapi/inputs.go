@@ -3,6 +3,7 @@ package httpapi
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"punctual/scheduler"
@@ -16,12 +17,19 @@ type JobInput struct {
 }
 
 // readOnly are the fields of Job that a request may not set.
-func (JobInput) readOnly() []string {
-	return []string{
-		"id", "tenant", "version", "state", "paused_at", "paused_until", "pause_note", "next_run_at",
-		"next_scheduled_for", "next_local", "notify_from", "last_run", "created_at", "updated_at", "completed_at",
+func (JobInput) readOnly() (names []string) {
+	settable := fieldsOf(reflect.TypeFor[JobInput]()).byName
+	for _, f := range fieldsOf(reflect.TypeFor[Job]()).list {
+		if _, ok := settable[f.name]; !ok {
+			names = append(names, f.name)
+		}
 	}
+	return names
 }
+
+// JobReplacement is the body of a PUT: a JobInput, or a job as a GET gave it. Then what the server sets is ignored, and
+// the mask of a secret stands for the one that is stored in its place.
+type JobReplacement struct{ JobInput }
 
 func (j JobInput) newJob() store.NewJob {
 	return store.NewJob{Definition: j.Definition, Paused: j.Paused}
@@ -87,8 +95,8 @@ func note(text string) []FieldError {
 
 // TriggerInput is the optional body of a trigger.
 type TriggerInput struct {
-	Body    json.RawMessage   `json:"body,omitempty" doc:"Replaces the body of the job's target for this run, in the same form."`
-	Headers map[string]string `json:"headers,omitempty" doc:"Replaces the headers of the job's target for this run."`
+	Body    json.RawMessage   `json:"body,omitempty" doc:"Replaces the body of the job's target for this run, in the same form; placeholders are filled in as there."`
+	Headers map[string]string `json:"headers,omitempty" doc:"Replaces the headers of the job's target for this run; placeholders are filled in as there."`
 }
 
 // PreviewInput is the body of a preview.

@@ -21,8 +21,8 @@ type jobAnswer struct {
 	Body     Job
 }
 
-func answerJob(r store.JobRecord) *jobAnswer {
-	return &jobAnswer{Status: http.StatusOK, ETag: etag(r.Version), Body: showJob(r)}
+func (s *server) answerJob(r store.JobRecord) *jobAnswer {
+	return &jobAnswer{Status: http.StatusOK, ETag: etag(r.Version), Body: showJob(r, s.DefaultJitter)}
 }
 
 func jobPath(id uuid.UUID) string { return "/v1/jobs/" + id.String() }
@@ -75,7 +75,7 @@ func (s *server) createJob(ctx context.Context, tenant int32, in *createJobInput
 		if err != nil {
 			return store.Answer{}, err
 		}
-		body, err := render(showJob(record))
+		body, err := render(showJob(record, s.DefaultJitter))
 		return store.Answer{Status: http.StatusCreated, Body: body}, err
 	})
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *server) createJob(ctx context.Context, tenant int32, in *createJobInput
 		Version int32
 	}
 	if err := json.Unmarshal(out.Body, &created); err != nil {
-		return nil, fmt.Errorf("reading the answer to repeat: %w", err)
+		return nil, fmt.Errorf("reading the response to repeat: %w", err)
 	}
 	out.Location, out.ETag = jobPath(created.ID), etag(created.Version)
 	return out, nil
@@ -103,7 +103,7 @@ func (s *server) getJob(ctx context.Context, tenant int32, in *oneJobInput) (*jo
 	if err != nil {
 		return nil, err
 	}
-	return answerJob(record), nil
+	return s.answerJob(record), nil
 }
 
 type deleteJobInput struct {
@@ -160,7 +160,7 @@ func (s *server) listJobs(ctx context.Context, tenant int32, in *listJobsInput) 
 	}
 	list := JobList{Data: make([]Job, len(records)), NextCursor: orNull(next)}
 	for i, r := range records {
-		list.Data[i] = showJob(r)
+		list.Data[i] = showJob(r, s.DefaultJitter)
 	}
 	return &jobListAnswer{list}, nil
 }

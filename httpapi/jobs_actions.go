@@ -31,8 +31,8 @@ func (s *server) jobActionRoutes() {
 
 	op = register(s, huma.Operation{
 		OperationID: "trigger-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/trigger", Tags: []string{tagJobs},
-		Summary: "Run a job now", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
-		Description: "Makes a run beside the schedule, also of a paused job. Under concurrency_policy replace it cancels the active run, under wait it waits for it. Under forbid while a run is active, and under wait while another waits, the answer is 409 and names that run.",
+		Summary: "Trigger a job now", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
+		Description: "Creates a run beside the schedule, also of a paused job. Under concurrency_policy replace it cancels the active run, under wait it waits for it. Under forbid while a run is active, and under wait while another waits, the response is 409 and names that run.",
 		Responses:   s.rendered(http.StatusAccepted, Run{}, examplePendingRun),
 		Errors:      []int{400, 404, 409, 413, 415, 422},
 	}, s.triggerJob)
@@ -69,7 +69,7 @@ func (s *server) pauseJob(ctx context.Context, tenant int32, in *pauseJobInput) 
 	if err != nil {
 		return nil, err
 	}
-	return answerJob(record), nil
+	return s.answerJob(record), nil
 }
 
 type resumeJobInput struct {
@@ -88,7 +88,7 @@ func (s *server) resumeJob(ctx context.Context, tenant int32, in *resumeJobInput
 	if err != nil {
 		return nil, err
 	}
-	return answerJob(record), nil
+	return s.answerJob(record), nil
 }
 
 type triggerJobInput struct {
@@ -118,7 +118,7 @@ func (s *server) triggerJob(ctx context.Context, tenant int32, in *triggerJobInp
 	}
 	var made struct{ ID uuid.UUID }
 	if err := json.Unmarshal(out.Body, &made); err != nil {
-		return nil, fmt.Errorf("reading the answer to repeat: %w", err)
+		return nil, fmt.Errorf("reading the response to repeat: %w", err)
 	}
 	out.Location = runPath(made.ID)
 	return out, nil

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -49,11 +50,26 @@ func TestCreateAnswersTheWholeJob(t *testing.T) {
 	s.do("HEAD", "/v1/jobs/n", "").want(200)
 }
 
-func TestJitterShowsOnlyWhereItWasSet(t *testing.T) {
+func TestTheEffectiveJitterIsShown(t *testing.T) {
 	t.Parallel()
-	job := serve(t).create(minimal("n"))
-	if j, ok := job["jitter"]; ok {
-		t.Errorf("jitter %v", j)
+	s := serve(t) // with a default of 10 s
+	for i, c := range []struct{ schedule, jitter, want string }{
+		{`"cron":"0 3 * * *"`, ``, "10s"},
+		{`"cron":"*/30 * * * * *"`, ``, "0s"},
+		{`"cron":"0 3 * * *"`, `"0s"`, "0s"},
+		{`"cron":"0 3 * * *"`, `"120s"`, "120s"},
+		{`"every":"1h"`, ``, "0s"},
+		{`"every":"1h"`, `"5m"`, "5m"},
+		{`"delay":"1h"`, ``, "0s"},
+		{``, ``, "0s"},
+	} {
+		job := fmt.Sprintf(`{"name":"j%d","schedule":{%s},"target":{"url":"http://example.com/"}`, i, c.schedule)
+		if c.jitter != "" {
+			job += `,"jitter":` + c.jitter
+		}
+		if got := s.create(job + "}")["jitter"]; got != c.want {
+			t.Errorf("%s}: jitter %v, want %s", job, got, c.want)
+		}
 	}
 }
 

@@ -17,10 +17,10 @@ func (s *server) jobWriteRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "put-job", Method: http.MethodPut, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
 		Summary: "Create or replace a job", MaxBodyBytes: maxBody,
-		Description: "By name, creates the job or replaces its definition; by id, replaces it. Where nothing changes, nothing is written. Without paused, a job that is paused stays so.",
+		Description: "By name, creates the job or replaces its definition; by id, replaces it. Where nothing changes, nothing is written. Without paused, a job that is paused stays so. What a GET gave can be sent back: fields that the server sets are ignored, and *** keeps the secret that is stored in its place. To write only if nobody else has meanwhile, send If-Match.",
 		Errors:      []int{400, 404, 409, 412, 413, 415, 422},
 	}, s.putJob)
-	describeBody[JobInput](s, op, true, exampleJobInput, mediaJSON)
+	describeBody[JobReplacement](s, op, true, exampleJobInput, mediaJSON)
 	created := *op.Responses["200"]
 	created.Description = "Created"
 	op.Responses["201"] = &created
@@ -38,7 +38,7 @@ type putJobInput struct {
 	JobRef
 	IfMatch
 	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"With *, the job is only created: 412 when there is one."`
-	Request     body[JobInput]
+	Request     body[JobReplacement]
 }
 
 func (s *server) putJob(ctx context.Context, tenant int32, in *putJobInput) (*jobAnswer, error) {
@@ -75,7 +75,7 @@ func (s *server) putJob(ctx context.Context, tenant int32, in *putJobInput) (*jo
 	if err != nil {
 		return nil, err
 	}
-	out := answerJob(record)
+	out := s.answerJob(record)
 	if created {
 		out.Status, out.Location = http.StatusCreated, jobPath(record.ID)
 	}
@@ -89,7 +89,7 @@ const placeholderName = "unnamed"
 func (s *server) replaceJob(ctx context.Context, tenant int32, in *putJobInput, job store.NewJob, named bool, version *int32, createOnly bool) (*jobAnswer, error) {
 	record, err := s.Store.EditJob(ctx, tenant, in.Job, version, func(now store.JobRecord) (store.NewJob, error) {
 		if createOnly {
-			return store.NewJob{}, newProblem(CodeVersion, "The job exists, and If-None-Match asks that it does not.")
+			return store.NewJob{}, newProblem(CodeVersion, "The job exists, and If-None-Match requires that it does not.")
 		}
 		if !named {
 			job.Definition.Name = now.Definition.Name
@@ -97,12 +97,12 @@ func (s *server) replaceJob(ctx context.Context, tenant int32, in *putJobInput, 
 		return job, nil
 	})
 	if errors.Is(err, store.ErrNotFound) && in.any() {
-		return nil, newProblem(CodeVersion, "There is no such job, and If-Match asks that there is.")
+		return nil, newProblem(CodeVersion, "The job does not exist, and If-Match requires that it does.")
 	}
 	if err != nil {
 		return nil, err
 	}
-	return answerJob(record), nil
+	return s.answerJob(record), nil
 }
 
 // JobPatch is a merge patch on a job: any part of JobInput.
@@ -132,7 +132,7 @@ func (s *server) patchJob(ctx context.Context, tenant int32, in *patchJobInput) 
 	if err != nil {
 		return nil, err
 	}
-	return answerJob(record), nil
+	return s.answerJob(record), nil
 }
 
 // applyPatch returns the job that a patch makes of a definition, or everything that is wrong with it.

@@ -37,7 +37,7 @@ const (
 
 // errUnauthenticated is the one answer to whatever is wrong with a key or token.
 var errUnauthenticated = func() *Problem {
-	p := newProblem(CodeUnauthenticated, "Send an API key or token that is valid here, as Authorization: Bearer and the key.")
+	p := newProblem(CodeUnauthenticated, "Send a valid API key or token in the header Authorization: Bearer <key>.")
 	p.header = http.Header{"Www-Authenticate": {"Bearer"}}
 	return p
 }()
@@ -70,7 +70,7 @@ func (k *keyring) find(ctx context.Context, from netip.Addr, key string) (store.
 		k.store.KeyUsed(known.Key)
 		return known.Credential, nil
 	case !ok && !k.unknown.admits(from):
-		p := newProblem(CodeRateLimited, "Too many keys that are not known here came from your address, or from all; try again.")
+		p := newProblem(CodeRateLimited, "Too many unknown keys were sent from your address, or from all addresses; try again.")
 		p.header = http.Header{"Retry-After": {"1"}}
 		return store.Credential{}, p
 	}

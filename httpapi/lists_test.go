@@ -73,7 +73,7 @@ func TestQueriesAreChecked(t *testing.T) {
 			}
 		})
 	}
-	for path, of := range map[string]string{"/v1/runs?job=nobody": "job of that id or name", "/v1/dead-letters?job=nobody": "job of that id or name", "/v1/runs/nobody": "run of that id"} {
+	for path, of := range map[string]string{"/v1/runs?job=nobody": "job with that id or name", "/v1/dead-letters?job=nobody": "job with that id or name", "/v1/runs/nobody": "run with that id"} {
 		if p := s.do("GET", path, "").code(CodeNotFound); p.Detail != "There is no "+of+"." {
 			t.Errorf("%s: %s", path, p.Detail)
 		}

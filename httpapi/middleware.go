@@ -93,7 +93,7 @@ func (s *server) recoverer(next http.Handler) http.Handler {
 			case errors.Is(asError(cause), http.ErrAbortHandler):
 				panic(cause)
 			case r.Context().Err() != nil: // the client is gone, and huma panics when it cannot write
-				s.Log.LogAttrs(r.Context(), slog.LevelDebug, "answer not delivered", errorAttrs(r.Context(), asError(cause))...)
+				s.Log.LogAttrs(r.Context(), slog.LevelDebug, "response not delivered", errorAttrs(r.Context(), asError(cause))...)
 				panic(http.ErrAbortHandler)
 			}
 			s.Log.LogAttrs(r.Context(), slog.LevelError, "request panicked",
@@ -101,7 +101,7 @@ func (s *server) recoverer(next http.Handler) http.Handler {
 			if ww, ok := w.(middleware.WrapResponseWriter); ok && ww.Status() != 0 {
 				panic(http.ErrAbortHandler) // half an answer must not look whole
 			}
-			newProblem(CodeInternal, fmt.Sprintf("The server's log says more about request %s.", requestID(r.Context()))).write(w)
+			newProblem(CodeInternal, internalDetail(requestID(r.Context()))).write(w)
 		}()
 		next.ServeHTTP(w, r)
 	})
@@ -170,7 +170,7 @@ func (s *server) checkQuery(next http.Handler) http.Handler {
 }
 
 func (s *server) noRoute(w http.ResponseWriter, _ *http.Request) {
-	newProblem(CodeNoRoute, "The paths there are: see /docs.").write(w)
+	newProblem(CodeNoRoute, "No operation has this path; /docs lists those that exist.").write(w)
 }
 
 func (s *server) wrongMethod(w http.ResponseWriter, r *http.Request) {

@@ -21,7 +21,7 @@ type observer struct {
 func newObserver(log *slog.Logger, registerer prometheus.Registerer) (*observer, error) {
 	o := &observer{log: log, seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "punctual_http_request_duration_seconds",
-		Help:    "Time from reading a request of the API to the end of its answer, by route, method and class of status.",
+		Help:    "Time from reading a request to the API to the end of its response, by route, method and class of status.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 	}, []string{"method", "route", "status"})}
 	if registerer != nil {

@@ -53,13 +53,14 @@ func humaConfig() huma.Config {
 				{Name: tagSchedules, Description: "When jobs fire."},
 				{Name: tagTenants, Description: "Who may do what, and how much of it."},
 				{Name: tagAudit, Description: "Who changed what, and when."},
-				{Name: tagSecrets, Description: "What requests prove who sends them with, and what they are signed with. No value is ever shown again."},
-				{Name: tagFleet, Description: "What there is to do, and who does it."},
+				{Name: tagSecrets, Description: "Secrets that authenticate and sign requests to targets. No value is ever shown again."},
+				{Name: tagFleet, Description: "What waits to be sent, and the replicas that send it."},
 			},
-			Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer), SecuritySchemes: securitySchemes()},
+			Components: &huma.Components{Schemas: describeWords(huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)), SecuritySchemes: securitySchemes()},
 		},
 		Formats:       map[string]huma.Format{mediaJSON: huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
 		DefaultFormat: mediaJSON,
+		Transformers:  []huma.Transformer{nameRequest},
 	}
 }
 
@@ -107,9 +108,11 @@ func (s *server) describe() {
 	for _, schema := range schemas {
 		for _, property := range schema.Properties {
 			property.Nullable = property.Nullable && property.Type != huma.TypeArray
+			nullIsAChoice(property)
 		}
 	}
-	for _, name := range []string{"Job", "JobInput", "JobPatch"} {
+	describeReplacement(schemas)
+	for _, name := range []string{"Job", "JobInput", "JobPatch", "JobReplacement"} {
 		p := schemas[name].Properties
 		p["concurrency_policy"].Enum = []any{scheduler.PolicyAllow, scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait}
 		p["priority"].Enum = []any{scheduler.PriorityHigh, scheduler.PriorityNormal, scheduler.PriorityLow}
@@ -166,6 +169,19 @@ func (s *server) describe() {
 			}
 			describeProblem(op, status, response)
 		}
+	}
+}
+
+// describeReplacement adds to the body of a PUT the fields of a job that it ignores.
+func describeReplacement(schemas map[string]*huma.Schema) {
+	for _, name := range (JobReplacement{}).readOnly() {
+		field := *schemas["Job"].Properties[name]
+		field.ReadOnly, field.Nullable = true, true
+		field.Description = "Set by the server: ignored, so that what a GET gave can be sent back."
+		if field.Ref != "" {
+			field = huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, ReadOnly: true, Nullable: true, Description: field.Description}
+		}
+		schemas["JobReplacement"].Properties[name] = &field
 	}
 }
 

@@ -23,7 +23,7 @@ func describeProblem(op *huma.Operation, status string, response *huma.Response)
 		titles = append(titles, fmt.Sprintf("%s: %s", code, codes[code].title))
 	}
 	response.Description = strings.Join(titles, "; ")
-	content.Example = problemExample(op, status)
+	content.Example = problemExample(op, status).of(exampleRequestID)
 }
 
 // codesOf returns what a status of an operation's answer can mean, by name.
@@ -65,7 +65,7 @@ var stateExamples = map[string]string{
 	"cancel-run":            "Run 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 has ended as succeeded: the state does not allow it.",
 	"cancel-operation":      "Operation 019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42 has ended as done: the state does not allow it.",
 	"delete-secret":         `Secret "billing-token" is used by active or paused jobs: daily-invoice-gen.`,
-	"delete-signing-secret": "Signing secret 019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e is the last one that does not expire; make another first: the state does not allow it.",
+	"delete-signing-secret": "Signing secret 019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e is the last one that does not expire; create another first: the state does not allow it.",
 	"create-signing-secret": "There are 10 live signing secrets; delete one first: the state does not allow it.",
 	"replay-dead-letter":    "Dead letter 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 was resolved at 2026-12-01T15:01:12Z: the state does not allow it.",
 	"delete-tenant":         `Tenant "billing" has 812 active or paused jobs; delete them first: the state does not allow it.`,

@@ -21,6 +21,7 @@ type Problem struct {
 	Code      Code         `json:"code" doc:"Stable name of the problem, of a closed list." example:"invalid"`
 	Errors    []FieldError `json:"errors,omitempty" doc:"Every field at fault."`
 	ActiveRun *uuid.UUID   `json:"active_run,omitempty" format:"uuid" doc:"With code active_run: the run in the way."`
+	RequestID string       `json:"request_id" doc:"Id of the request, as in the header X-Request-Id and in the server's log. A request may bring its own there: 1 to 64 letters, digits, dots, underscores and dashes." example:"7UBLQ5SRJ2ZTNBQFRQTMLNPKJE"`
 
 	header http.Header
 }
@@ -69,31 +70,31 @@ var codes = map[Code]struct {
 	status int
 	title  string
 }{
-	CodeMalformed:       {http.StatusBadRequest, "The request cannot be read"},
-	CodeRunToken:        {http.StatusUnauthorized, "The header Punctual-Run-Token is not a token of this run"},
-	CodeUnauthenticated: {http.StatusUnauthorized, "The caller has not proved who it is"},
-	CodeCrossOrigin:     {http.StatusForbidden, "A page of another origin may not change anything"},
-	CodeForbidden:       {http.StatusForbidden, "The caller may not do this"},
-	CodeCallback:        {http.StatusForbidden, "A run may not call the API of Punctual"},
-	CodeHost:            {http.StatusMisdirectedRequest, "The request is for another host"},
-	CodeNotFound:        {http.StatusNotFound, "There is no such thing"},
-	CodeNoRoute:         {http.StatusNotFound, "There is no such path"},
-	CodeWrongMethod:     {http.StatusMethodNotAllowed, "The path does not have this method"},
+	CodeMalformed:       {http.StatusBadRequest, "Malformed request"},
+	CodeRunToken:        {http.StatusUnauthorized, "Invalid run token"},
+	CodeUnauthenticated: {http.StatusUnauthorized, "Not authenticated"},
+	CodeCrossOrigin:     {http.StatusForbidden, "Cross-origin request refused"},
+	CodeForbidden:       {http.StatusForbidden, "Forbidden"},
+	CodeCallback:        {http.StatusForbidden, "Runs may not call Punctual's API"},
+	CodeHost:            {http.StatusMisdirectedRequest, "Wrong host"},
+	CodeNotFound:        {http.StatusNotFound, "Not found"},
+	CodeNoRoute:         {http.StatusNotFound, "Path not found"},
+	CodeWrongMethod:     {http.StatusMethodNotAllowed, "Method not allowed"},
 	CodeNameTaken:       {http.StatusConflict, "The name is taken"},
-	CodeActiveRun:       {http.StatusConflict, "The job has a run that has not ended, and its concurrency policy does not allow another"},
-	CodeState:           {http.StatusConflict, "The state does not allow it"},
-	CodeLimit:           {http.StatusConflict, "The tenant has as much as it may have"},
+	CodeActiveRun:       {http.StatusConflict, "The job has an active run, and its concurrency policy does not allow another"},
+	CodeState:           {http.StatusConflict, "Conflict with the current state"},
+	CodeLimit:           {http.StatusConflict, "The tenant has reached a limit"},
 	CodeSuperseded:      {http.StatusConflict, "The attempt is over"},
-	CodeVersion:         {http.StatusPreconditionFailed, "The job is not at the version that the condition names"},
+	CodeVersion:         {http.StatusPreconditionFailed, "Precondition failed: the job has another version"},
 	CodeTooLarge:        {http.StatusRequestEntityTooLarge, "The body is too large"},
-	CodeMediaType:       {http.StatusUnsupportedMediaType, "The body is not of a type that is read here"},
+	CodeMediaType:       {http.StatusUnsupportedMediaType, "Unsupported media type"},
 	CodeInvalid:         {http.StatusUnprocessableEntity, "The request is not valid"},
-	CodeKeyReused:       {http.StatusUnprocessableEntity, "The Idempotency-Key came before with another request"},
+	CodeKeyReused:       {http.StatusUnprocessableEntity, "The Idempotency-Key was used for another request"},
 	CodeRateLimited:     {http.StatusTooManyRequests, "Too many requests"},
-	CodeInternal:        {http.StatusInternalServerError, "An error of the server"},
-	CodeDatabase:        {http.StatusServiceUnavailable, "The database cannot be used right now"},
-	CodeIssuer:          {http.StatusServiceUnavailable, "The issuer of tokens cannot be reached right now"},
-	CodeNotReady:        {http.StatusServiceUnavailable, "Not ready to serve"},
+	CodeInternal:        {http.StatusInternalServerError, "Internal server error"},
+	CodeDatabase:        {http.StatusServiceUnavailable, "The database is unavailable"},
+	CodeIssuer:          {http.StatusServiceUnavailable, "The token issuer is unavailable"},
+	CodeNotReady:        {http.StatusServiceUnavailable, "Not ready"},
 	codeClientCancelled: {499, "The client went away"},
 }
 
@@ -141,6 +142,21 @@ func (p *Problem) GetHeaders() http.Header { return p.header }
 // ContentType is the media type of problems; huma writes it.
 func (p *Problem) ContentType(string) string { return "application/problem+json" }
 
+// of returns p as the answer to a request. Some problems are shared, so it is a copy.
+func (p *Problem) of(request string) *Problem {
+	own := *p
+	own.RequestID = request
+	return &own
+}
+
+// nameRequest is a transformer of huma: it adds the request's id to the problems that huma writes.
+func nameRequest(ctx huma.Context, _ string, v any) (any, error) {
+	if p, ok := v.(*Problem); ok {
+		return p.of(requestID(ctx.Context())), nil
+	}
+	return v, nil
+}
+
 // write answers with p, outside of huma.
 func (p *Problem) write(w http.ResponseWriter) {
 	h := w.Header()
@@ -149,7 +165,7 @@ func (p *Problem) write(w http.ResponseWriter) {
 	}
 	h.Set("Content-Type", p.ContentType(""))
 	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p) // the client may be gone
+	_ = json.NewEncoder(w).Encode(p.of(h.Get(headerRequestID))) // the client may be gone
 }
 
 // huma makes its own errors through this variable, for which it has no setting per API. What it says about a
@@ -172,7 +188,7 @@ func init() {
 			slices.SortStableFunc(fields, func(a, b FieldError) int { return strings.Compare(a.Location, b.Location) })
 			return invalid(fields)
 		case status >= http.StatusInternalServerError:
-			return newProblem(CodeInternal, "An error of the server.")
+			return newProblem(CodeInternal, "Internal server error.")
 		}
 		return newProblem(CodeMalformed, message, fields...)
 	}

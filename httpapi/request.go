@@ -119,7 +119,7 @@ func requestHash(r *http.Request, raw []byte) [sha256.Size]byte {
 
 // Idempotent is the input of operations that an Idempotency-Key makes safe to repeat.
 type Idempotent struct {
-	Key string `header:"Idempotency-Key" maxLength:"255" pattern:"^[!-~]+$" doc:"At most 255 visible ASCII characters. The same key with the same request answers the first result again, for 24 hours; with another request it is an error."`
+	Key string `header:"Idempotency-Key" maxLength:"255" pattern:"^[!-~]+$" doc:"At most 255 visible ASCII characters. The same key with the same request returns the first response again, for 24 hours; with another request it is an error."`
 }
 
 // JobRef is the input of operations on one job.
@@ -176,7 +176,7 @@ type answered struct {
 	ContentType string `header:"Content-Type" hidden:"true"`
 	Location    string `header:"Location" doc:"Path of what was created."`
 	ETag        string `header:"ETag" doc:"Version of the job, for If-Match."`
-	Replayed    string `header:"Idempotent-Replayed" doc:"true when an earlier answer to the same Idempotency-Key is repeated."`
+	Replayed    string `header:"Idempotent-Replayed" doc:"true when an earlier response to the same Idempotency-Key is repeated."`
 	Body        []byte
 }
 

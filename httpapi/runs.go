@@ -33,7 +33,7 @@ func (s *server) runRoutes() {
 	register(s, huma.Operation{
 		OperationID: "cancel-run", Method: http.MethodPost, Path: "/v1/runs/{run}/cancel", Tags: []string{tagRuns},
 		Summary: "Cancel a run", DefaultStatus: http.StatusAccepted,
-		Description: "A run that waits ends at once. One that is being sent is cut off within two seconds, on whichever replica, and ends as cancelled whatever its target answers; until then its status is running and its reason cancelled_by_user. Repeating it changes nothing.",
+		Description: "A run that waits ends at once. One that is being sent is cut off within two seconds, on whichever replica, and ends as cancelled whatever its target responds; until then its status is running and its reason cancelled_by_user. Repeating it changes nothing.",
 		Responses:   s.rendered(http.StatusAccepted, Run{}, showRunWithAttempts(exampleCancelledRecord())),
 		Errors:      []int{404, 409},
 	}, s.cancelRun)
@@ -94,20 +94,20 @@ func parseID(text string) (uuid.UUID, error) {
 
 // RunFilters are what lists of runs can be narrowed by.
 type RunFilters struct {
-	Status  string       `query:"status" enum:"blocked,pending,running,retrying,succeeded,dead,skipped,cancelled" doc:"Only runs in this status."`
-	Reason  string       `query:"reason" enum:"missed,paused,overlap,replaced,expired,limit,auth,timeout,connect,tls,blocked_address,http_4xx,http_5xx,redirect,gone,failed,lost,poison,upstream_failed,cancelled_by_user,job_deleted" doc:"Only runs with this reason."`
-	Trigger string       `query:"trigger" enum:"schedule,catchup,manual,event,backfill,replay,notify,step" doc:"Only runs made by this. Absent: all but notify, as notices are no runs of their jobs."`
-	Late    string       `query:"late" enum:"true,false" doc:"Only runs that are late, or that are not."`
-	Label   []string     `query:"label,explode" maxItems:"32" doc:"Only runs of jobs with this label, as name=value. Repeat it for several." example:"[\"team=billing\"]"`
-	From    instantParam `query:"from" doc:"Only slots at or after this instant; skips that reach into it count." example:"2026-12-01T00:00:00Z"`
-	To      instantParam `query:"to" doc:"Only slots before this instant; skips that reach into it count." example:"2026-12-02T00:00:00Z"`
+	Status  scheduler.Status  `query:"status" doc:"Only runs in this status."`
+	Reason  scheduler.Reason  `query:"reason" doc:"Only runs with this reason."`
+	Trigger scheduler.Trigger `query:"trigger" doc:"Only runs made by this. Absent: all but notify, as notices are no runs of their jobs."`
+	Late    string            `query:"late" enum:"true,false" doc:"Only runs that are late, or that are not."`
+	Label   []string          `query:"label,explode" maxItems:"32" doc:"Only runs of jobs with this label, as name=value. Repeat it for several." example:"[\"team=billing\"]"`
+	From    instantParam      `query:"from" doc:"Only slots at or after this instant; skips that reach into it count." example:"2026-12-01T00:00:00Z"`
+	To      instantParam      `query:"to" doc:"Only slots before this instant; skips that reach into it count." example:"2026-12-02T00:00:00Z"`
 	Paging
 }
 
 func (f RunFilters) filter() (store.RunFilter, error) {
 	labels, err := parseLabels(f.Label)
 	filter := store.RunFilter{
-		Status: scheduler.Status(f.Status), Reason: scheduler.Reason(f.Reason), Trigger: scheduler.Trigger(f.Trigger),
+		Status: f.Status, Reason: f.Reason, Trigger: f.Trigger,
 		Labels: labels, From: f.From.at, To: f.To.at, Page: f.page(),
 	}
 	if f.Late != "" {

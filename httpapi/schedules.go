@@ -43,13 +43,13 @@ type Upcoming struct {
 func (s *server) scheduleRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "preview-schedule", Method: http.MethodPost, Path: "/v1/schedules/preview", Tags: []string{tagSchedules},
-		Summary: "Show when a schedule would fire", Description: "Checks the schedule as a job's is checked, and stores nothing.",
+		Summary: "Preview a schedule", Description: "Checks the schedule as a job's is checked, and stores nothing.",
 		MaxBodyBytes: maxBody, Errors: []int{400, 413, 415, 422},
 	}, s.preview)
 	describeBody[PreviewInput](s, op, true, examplePreview, mediaJSON)
 	register(s, huma.Operation{
 		OperationID: "list-upcoming", Method: http.MethodGet, Path: "/v1/jobs/{job}/upcoming", Tags: []string{tagSchedules},
-		Summary: "Show when a job fires next", Errors: []int{404, 422},
+		Summary: "List a job's upcoming slots", Errors: []int{404, 422},
 	}, s.upcoming)
 }
 

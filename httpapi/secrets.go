@@ -26,7 +26,7 @@ func (s *server) secretRoutes() {
 
 	op := register(s, huma.Operation{
 		OperationID: "put-secret", Method: http.MethodPut, Path: "/v1/secrets/{secret}", Tags: []string{tagSecrets},
-		Summary: "Make or replace a secret", MaxBodyBytes: maxBody,
+		Summary: "Create or replace a secret", MaxBodyBytes: maxBody,
 		Description: "Stored encrypted, and shown to nobody again. Another value is used by all jobs that refer to it within 10 seconds; the same value and description change nothing.",
 		Errors:      []int{400, 413, 415, 422},
 	}, s.putSecret)
@@ -46,7 +46,7 @@ type Secret struct {
 	Name        string    `json:"name" doc:"What definitions call it by." example:"billing-token"`
 	Description string    `json:"description" doc:"For people." example:"of the billing team"`
 	Version     int32     `json:"version" doc:"Counts its values." example:"2"`
-	CreatedAt   time.Time `json:"created_at" doc:"When it was made."`
+	CreatedAt   time.Time `json:"created_at" doc:"When it was created."`
 	UpdatedAt   time.Time `json:"updated_at" doc:"When it was last changed."`
 }
 

@@ -34,7 +34,7 @@ func TestASecretIsWrittenAndNeverShown(t *testing.T) {
 		t.Errorf("the second page: %+v", page)
 	}
 	s.do("DELETE", "/v1/secrets/second", "").want(204)
-	if p := s.do("GET", "/v1/secrets/second", "").code(CodeNotFound); !strings.Contains(p.Detail, "no secret of that name") {
+	if p := s.do("GET", "/v1/secrets/second", "").code(CodeNotFound); !strings.Contains(p.Detail, "no secret with that name") {
 		t.Errorf("deleted: %s", p.Detail)
 	}
 	for _, r := range []*reply{made, again, changed, shown} {
@@ -119,7 +119,9 @@ func TestTheMaskIsNoValue(t *testing.T) {
 	s.create(withTarget("job", `"auth":{"type":"bearer","value":"planted"}`))
 	for _, c := range []struct{ method, path, body, at string }{
 		{"POST", "/v1/jobs", withTarget("new", `"auth":{"type":"bearer","value":"***"}`), "body.target.auth.value"},
-		{"PUT", "/v1/jobs/job", withTarget("job", `"auth":{"type":"bearer","value":"***"}`), "body.target.auth.value"},
+		{"PUT", "/v1/jobs/new", withTarget("new", `"auth":{"type":"bearer","value":"***"}`), "body.target.auth.value"},
+		{"PUT", "/v1/jobs/job", withTarget("job", `"secret_headers":{"X-Key":"***"}`), "body.target.secret_headers.X-Key"},
+		{"PUT", "/v1/jobs/job", withTarget("job", `"auth":{"type":"bearer","value":{"sealed":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"}}`), "body.target.auth.value"},
 		{"PATCH", "/v1/jobs/job", `{"target":{"auth":{"value":"***"}}}`, "body.target.auth.value"},
 		{"PATCH", "/v1/jobs/job", `{"target":{"secret_headers":{"X-Key":"***"}}}`, "body.target.secret_headers.X-Key"},
 		{"PATCH", "/v1/jobs/job", `{"target":{"auth":{"value":{"sealed":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"}}}}`, "body.target.auth.value"},

@@ -16,14 +16,14 @@ func (s *server) signingSecretRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-signing-secrets", Method: http.MethodGet, Path: "/v1/signing-secrets", Tags: []string{tagSecrets},
 		Summary:     "List signing secrets",
-		Description: "The live ones, oldest first: every callback has a signature by each of them. They are shown when they are made, and never again.",
+		Description: "The live ones, oldest first: every callback has a signature by each of them. They are shown when they are created, and never again.",
 		Errors:      []int{422},
 	}, s.listSigningSecrets)
 
 	register(s, huma.Operation{
 		OperationID: "create-signing-secret", Method: http.MethodPost, Path: "/v1/signing-secrets", Tags: []string{tagSecrets},
-		Summary: "Make a signing secret", DefaultStatus: http.StatusCreated,
-		Description: "Signs from now on, within 10 seconds, beside those there are. The answer shows it, once. To rotate: make one, give it to the receivers, and delete the old one.",
+		Summary: "Create a signing secret", DefaultStatus: http.StatusCreated,
+		Description: "Signs from now on, within 10 seconds, beside the others. The response shows it, once. To rotate: create one, give it to the receivers, and delete the old one.",
 		Errors:      []int{409},
 	}, s.createSigningSecret)
 
@@ -37,7 +37,7 @@ func (s *server) signingSecretRoutes() {
 // SigningSecret is what may be known of a signing secret.
 type SigningSecret struct {
 	ID        uuid.UUID  `json:"id" format:"uuid" doc:"Never reused." example:"019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e"`
-	CreatedAt time.Time  `json:"created_at" doc:"When it was made."`
+	CreatedAt time.Time  `json:"created_at" doc:"When it was created."`
 	ExpiresAt *time.Time `json:"expires_at" doc:"When it ceases to sign; null: when it is deleted."`
 }
 

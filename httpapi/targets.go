@@ -16,7 +16,7 @@ func (s *server) forbidden(tenant int32, at string, d scheduler.Definition) []Fi
 	}
 	var fields []FieldError
 	judge := func(field, raw string) {
-		u, err := delivery.CheckURL(raw)
+		u, err := scheduler.ParseTarget(raw)
 		if err != nil {
 			return
 		}

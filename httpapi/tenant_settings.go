@@ -16,7 +16,7 @@ type TenantSettings struct {
 	MaxJobs              *int               `json:"max_jobs,omitempty" minimum:"1" maximum:"2147483647" doc:"How many active and paused jobs it may have." example:"10000"`
 	MaxConcurrentRuns    *int               `json:"max_concurrent_runs,omitempty" minimum:"1" maximum:"2147483647" doc:"How many of its runs all replicas together may be sending at once; others wait." example:"100"`
 	MaxRunsPerSecond     *int               `json:"max_runs_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"How many of its attempts all replicas together may start in a second; others wait." example:"50"`
-	MaxRequestsPerSecond *int               `json:"max_requests_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"How many API requests all replicas together answer it in a second; others get 429." example:"200"`
+	MaxRequestsPerSecond *int               `json:"max_requests_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"Most API requests that all replicas together answer in a second; others get 429." example:"200"`
 	MinInterval          scheduler.Duration `json:"min_interval,omitzero" doc:"Shortest time between two slots of one of its jobs." example:"1m"`
 	AllowedTargets       []string           `json:"allowed_targets,omitempty" maxItems:"100" doc:"Networks that its jobs may call although they are not public, beside those that the deployment allows everybody." example:"[\"10.20.0.0/16\"]"`
 	TenantNotify

@@ -35,7 +35,7 @@ func (s *server) tenantRoutes() {
 	}, s.listTenants)
 	op = register(s, huma.Operation{
 		OperationID: "create-tenant", Method: http.MethodPost, Path: "/v1/tenants", Tags: []string{tagTenants},
-		Summary: "Make a tenant", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBody,
+		Summary: "Create a tenant", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBody,
 		Description: "A limit that is absent does not exist.", Errors: []int{400, 409, 413, 415, 422},
 	}, s.createTenant)
 	describeBody[TenantInput](s, op, true, exampleTenantInput, mediaJSON)
@@ -53,7 +53,7 @@ func (s *server) tenantRoutes() {
 	register(s, huma.Operation{
 		OperationID: "delete-tenant", Method: http.MethodDelete, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
 		Summary:     "Delete a tenant",
-		Description: "Revokes its keys. One that has active or paused jobs answers 409, and so does default. Its history stays until retention takes it, and its name can be used again.",
+		Description: "Revokes its keys. A tenant that has active or paused jobs is refused with 409, and so is default. Its history stays until retention takes it, and its name can be used again.",
 		Errors:      []int{404, 409},
 	}, s.deleteTenant)
 }
@@ -82,13 +82,13 @@ type Tenant struct {
 	MaxJobs              *int     `json:"max_jobs" doc:"How many active and paused jobs it may have." example:"10000"`
 	MaxConcurrentRuns    *int     `json:"max_concurrent_runs" doc:"How many of its runs all replicas together may be sending at once." example:"100"`
 	MaxRunsPerSecond     *int     `json:"max_runs_per_second" doc:"How many of its attempts all replicas together may start in a second." example:"50"`
-	MaxRequestsPerSecond *int     `json:"max_requests_per_second" doc:"How many API requests all replicas together answer it in a second." example:"200"`
+	MaxRequestsPerSecond *int     `json:"max_requests_per_second" doc:"Most API requests that all replicas together answer in a second." example:"200"`
 	MinInterval          *string  `json:"min_interval" doc:"Shortest time between two slots of one of its jobs." example:"1m0s"`
 	AllowedTargets       []string `json:"allowed_targets" doc:"Networks that its jobs may call although they are not public, beside those that the deployment allows everybody." example:"[\"10.20.0.0/16\"]"`
 
 	Notify []scheduler.Notify `json:"notify" doc:"Who is told of what happens to jobs that do not say so themselves."`
 
-	CreatedAt time.Time `json:"created_at" doc:"When it was made."`
+	CreatedAt time.Time `json:"created_at" doc:"When it was created."`
 	UpdatedAt time.Time `json:"updated_at" doc:"When its settings were last changed."`
 }
 
@@ -120,7 +120,7 @@ func showTenant(t store.TenantRecord) Tenant {
 }
 
 type tenantAnswer struct {
-	Location string `header:"Location" doc:"Path of the tenant, when it was made."`
+	Location string `header:"Location" doc:"Path of the tenant, when it was created."`
 	Body     Tenant
 }
 

@@ -191,7 +191,7 @@ func (t *tokens) away(ctx context.Context, err error) error {
 	if t.fetches.news(err) {
 		t.log.WarnContext(ctx, "the issuer of tokens does not say what its keys are; asked again when the next token comes", "issuer", t.Issuer, "error", err)
 	}
-	p := newProblem(CodeIssuer, "The keys that tokens are checked with cannot be had from their issuer right now; try again.")
+	p := newProblem(CodeIssuer, "The keys of the token issuer cannot be fetched right now; try again.")
 	p.header = http.Header{"Retry-After": {fmt.Sprint(int(fetchAgain.Seconds()))}}
 	return p
 }

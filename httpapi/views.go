@@ -43,7 +43,7 @@ type Run struct {
 	Trigger       scheduler.Trigger `json:"trigger" doc:"What made it." example:"schedule"`
 	ScheduledFor  time.Time         `json:"scheduled_for" doc:"Its slot; of a manual run, when it was asked for."`
 	Status        scheduler.Status  `json:"status" doc:"Final: succeeded, dead, skipped, cancelled." example:"succeeded"`
-	Reason        *scheduler.Reason `json:"reason" doc:"Why it is not a plain success."`
+	Reason        *scheduler.Reason `json:"reason" nullable:"true" doc:"Why it is not a plain success."`
 	Late          bool              `json:"late" doc:"Made after the job's tolerance for missed slots." example:"false"`
 	Attempt       int               `json:"attempt" doc:"Number of the latest attempt; 0 before the first." example:"1"`
 	MaxAttempts   int               `json:"max_attempts" doc:"How many it may have." example:"5"`
@@ -92,7 +92,8 @@ type Attempt struct {
 	Response   *string                  `json:"response" doc:"Start of the response body of a failure."`
 }
 
-func showJob(r store.JobRecord) Job {
+// showJob shows the default jitter, which is the deployment's, with the other defaults.
+func showJob(r store.JobRecord, defaultJitter time.Duration) Job {
 	job := Job{
 		ID: r.ID, Tenant: r.Tenant, Version: r.Version, State: r.State, Definition: r.Definition.Masked().WithDefaults(),
 		Paused: r.State == store.JobPaused, NextRunAt: utc(r.NextRunAt), NextScheduledFor: utc(r.NextScheduledFor),
@@ -102,6 +103,7 @@ func showJob(r store.JobRecord) Job {
 	if r.Definition.Notify != nil {
 		job.NotifyFrom = "job"
 	}
+	job.Jitter = job.EffectiveJitter(defaultJitter)
 	if job.Paused {
 		job.PausedAt, job.PausedUntil, job.PauseNote = utc(r.PausedAt), utc(r.PausedUntil), r.PauseNote
 	}

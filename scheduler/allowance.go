@@ -89,8 +89,7 @@ func (s *Scheduler) ask(ctx context.Context, wishes []Wish) error {
 	return nil
 }
 
-// short returns the wishes of tenants that are short of something, or have something that others may have: of any of them
-// when there are many. The others' come with the next tick.
+// short returns requests for tenants that need more or hold too much; at most mostWishes, the rest next tick.
 func (l *limits) short() (wishes []Wish) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

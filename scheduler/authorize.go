@@ -10,7 +10,7 @@ import (
 	"punctual/scheduler/delivery"
 )
 
-// authTimeout bounds how long an attempt waits for what it proves who it is with; its own timeout does so too.
+// authTimeout bounds how long an attempt waits for its credentials; its own timeout does so too.
 const authTimeout = 10 * time.Second
 
 // transmission is an attempt's request on its way: what it is sent with, and what of that nobody may see.

@@ -41,7 +41,7 @@ func with(t *testing.T, url, part string) Assignment {
 
 func (s *Scheduler) try(t *testing.T, a Assignment) delivery.Result {
 	t.Helper()
-	result, err := s.transmit(t.Context(), a, a.request(""), time.Now())
+	result, err := s.transmit(t.Context(), a, a.Request(""), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,12 +130,12 @@ func TestAttemptsWaitWhileSecretsCannotBeRead(t *testing.T) {
 	s, store := sender(t, nil)
 	store.signing = func() ([]SigningKey, error) { return nil, errors.New("the database is away") }
 	a := with(t, url, `"method":"POST"`)
-	if result, err := s.transmit(t.Context(), a, a.request(""), time.Now()); err == nil {
+	if result, err := s.transmit(t.Context(), a, a.Request(""), time.Now()); err == nil {
 		t.Errorf("%+v", result)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if result, err := s.transmit(ctx, a, a.request(""), time.Now()); err != nil || !result.Cancelled || result.Sent {
+	if result, err := s.transmit(ctx, a, a.Request(""), time.Now()); err != nil || !result.Cancelled || result.Sent {
 		t.Errorf("cancelled: %+v, %v", result, err)
 	}
 }
@@ -149,10 +149,10 @@ func TestAnAttemptThatExpiresWhileItsSecretsAreReadIsNotSent(t *testing.T) {
 	a := with(t, target.URL, `"auth":{"type":"bearer","secret":"token"}},"expires_after":"1m","retry":{"max_attempts":1`)
 	a.Trigger, a.DueAt = TriggerSchedule, time.Now()
 	last := a.DueAt.Add(time.Minute) // when it was looked at
-	if result, err := s.transmit(t.Context(), a, a.request(""), last); !errors.Is(err, errExpired) || sent.Load() > 0 {
+	if result, err := s.transmit(t.Context(), a, a.Request(""), last); !errors.Is(err, errExpired) || sent.Load() > 0 {
 		t.Errorf("result %+v, error %v, sent %d times", result, err, sent.Load())
 	}
-	if result, err := s.transmit(t.Context(), a, a.request(""), last.Add(-30*time.Second)); err != nil || sent.Load() != 1 {
+	if result, err := s.transmit(t.Context(), a, a.Request(""), last.Add(-30*time.Second)); err != nil || sent.Load() != 1 {
 		t.Errorf("in time: result %+v, error %v, sent %d times", result, err, sent.Load())
 	}
 }
@@ -221,7 +221,7 @@ func TestATokenIsFetchedOnceAndKept(t *testing.T) {
 	for range 20 {
 		a := with(t, url, part)
 		all.Go(func() {
-			if result, err := s.transmit(t.Context(), a, a.request(""), time.Now()); err != nil || !result.OK() {
+			if result, err := s.transmit(t.Context(), a, a.Request(""), time.Now()); err != nil || !result.OK() {
 				t.Errorf("%+v, %v", result, err)
 			}
 		})

@@ -76,7 +76,7 @@ func benchmarkClient(b *testing.B, job *Job) {
 		for range benchSlots {
 			working.Go(func() {
 				for n := sent.Add(1); n <= int64(b.N); n = sent.Add(1) {
-					if r := client.Send(b.Context(), benchAssignment(job, lease, n).request("")); !r.OK() {
+					if r := client.Send(b.Context(), benchAssignment(job, lease, n).Request("")); !r.OK() {
 						b.Error(r.Error)
 					}
 				}

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"encoding/json"
 	"fmt"
+	"math/big"
 	"testing"
 	"time"
 
@@ -113,17 +114,18 @@ func drawSimulation(t *rapid.T) *simulation {
 	return &simulation{job: job, left: schedule.slots, ended: schedule.ended}
 }
 
-// due returns when the i-th slot that is left is due, by the rule: a fixed offset, at most half the gap.
+// due returns when the i-th slot that is left is due, by the rule: the job's fraction of the jitter, or of half the gap
+// where that is shorter.
 func (s *simulation) due(i int) time.Time {
 	jitter := s.job.Jitter.Value()
 	if jitter == 0 {
 		return s.left[i]
 	}
-	offset := time.Duration(hashID(s.job.ID) % uint64(jitter))
 	if i+1 < len(s.left) {
-		offset = min(offset, s.left[i+1].Sub(s.left[i])/2)
+		jitter = min(jitter, s.left[i+1].Sub(s.left[i])/2)
 	}
-	return s.left[i].Add(offset.Truncate(time.Microsecond))
+	offset := new(big.Int).Mul(new(big.Int).SetUint64(hashID(s.job.ID)), big.NewInt(int64(jitter)))
+	return s.left[i].Add(time.Duration(offset.Rsh(offset, 64).Int64()).Truncate(time.Microsecond))
 }
 
 // want is the plan by the rules, slot by slot, and how many slots it accounts for.

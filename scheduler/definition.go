@@ -1,6 +1,11 @@
 package scheduler
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+
+	"punctual/scheduler/cron"
+)
 
 // Definition is what a job does and when: the form of the API, of the manifests and of
 // job_versions.definition. What is absent has the default that WithDefaults fills in.
@@ -9,7 +14,7 @@ type Definition struct {
 	Description       string            `json:"description,omitempty" doc:"For people."`
 	Labels            map[string]string `json:"labels,omitempty" doc:"To filter by."`
 	Schedule          Schedule          `json:"schedule,omitzero" doc:"When it fires: exactly one of cron, every, at, delay; none of them: only when triggered."`
-	Jitter            Duration          `json:"jitter,omitzero" doc:"Delays each slot by a fixed offset in [0, jitter), hashed from the job's id and never more than half the gap to the next slot. Absent: the deployment's default for cron slots a minute or more apart, else 0s." example:"10s"`
+	Jitter            Duration          `json:"jitter,omitzero" doc:"Delays each slot by a fixed offset in [0, jitter), hashed from the job's id. A jitter longer than half the gap to the next slot spreads over half the gap. Absent: the deployment's default (--default-jitter, 1s) for cron slots a minute or more apart, else 0s." example:"1s"`
 	Missed            Missed            `json:"missed,omitzero" doc:"What happens to slots that could not be claimed in time."`
 	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" doc:"What happens when a slot is due while a run of the job is active: allow runs both, forbid records a skip, replace cancels the active run, wait keeps one run waiting."`
 	ExpiresAfter      Duration          `json:"expires_after,omitzero" doc:"No attempt starts later than this after the slot was due. Absent: never expires." example:"1h"`
@@ -33,8 +38,8 @@ type Schedule struct {
 	Cron     string   `json:"cron,omitempty" doc:"Cron expression of 5 fields, or 6 with leading seconds; names, L, W, # and @hourly, @daily, @weekly, @monthly, @yearly." example:"0 3 * * mon-fri"`
 	Timezone string   `json:"timezone,omitempty" doc:"IANA zone the cron expression is read in; UTC when absent." example:"America/Los_Angeles"`
 	Every    Duration `json:"every,omitzero" doc:"Fixed period of whole seconds, aligned to the Unix epoch or to starts_at." example:"90s"`
-	At       Instant  `json:"at,omitzero" doc:"One shot at this instant; in the past: now." example:"2026-12-01T09:00:00+01:00"`
-	Delay    Duration `json:"delay,omitzero" doc:"One shot this long after the definition is written." example:"5m"`
+	At       Instant  `json:"at,omitzero" doc:"One shot at this instant. In the past: at once, with this nominal time, and late beyond the tolerance; at most as far back as runs are kept." example:"2026-12-01T09:00:00+01:00"`
+	Delay    Duration `json:"delay,omitzero" doc:"One shot this long after the definition is written. Writing the same again changes nothing; any change arms it again." example:"5m"`
 	StartsAt Instant  `json:"starts_at,omitzero" doc:"No slot before this instant (cron, every)."`
 	EndsAt   Instant  `json:"ends_at,omitzero" doc:"No slot after this instant (cron, every)."`
 }
@@ -74,10 +79,10 @@ func (k Kind) OneShot() bool { return k == KindAt || k == KindDelay }
 
 // Target is the HTTP request a run sends.
 type Target struct {
-	URL     string            `json:"url" doc:"Absolute http or https URL. What it leads to must be a public address, or one that the deployment or the tenant is allowed to call." example:"https://billing.internal/invoices"`
+	URL     string            `json:"url" doc:"Absolute http or https URL. What it leads to must be a public address, or one that the deployment or the tenant is allowed to call. Path and query may hold placeholders such as {{scheduled_for|date}}." example:"https://billing.internal/invoices"`
 	Method  string            `json:"method,omitempty" doc:"GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS." example:"POST"`
-	Headers map[string]string `json:"headers,omitempty" doc:"Added to the request."`
-	Body    json.RawMessage   `json:"body,omitempty" doc:"A JSON value is sent as JSON; a string is sent as it is."`
+	Headers map[string]string `json:"headers,omitempty" doc:"Added to the request. Values may hold placeholders: {{scheduled_for}}, {{scheduled_for_local}}, {{run}}, {{attempt}}, {{job}}; the first two with a form, as {{scheduled_for|date}}."`
+	Body    json.RawMessage   `json:"body,omitempty" doc:"A JSON value is sent as JSON; a string is sent as it is. Strings in it, at any depth, may hold placeholders such as {{scheduled_for|date}}; {{{{ stands for two literal braces."`
 
 	Auth          *Auth             `json:"auth,omitempty" doc:"How the request shows the target who sends it. A secret that is missing, or a token that is not to be had, fails the attempt with reason auth, and nothing is sent."`
 	SecretHeaders map[string]Hidden `json:"secret_headers,omitempty" doc:"Headers whose values are secret: stored encrypted, and shown as ***. Absent in a patch: they stay."`
@@ -133,8 +138,8 @@ const (
 // Retry says what happens after a failed attempt.
 type Retry struct {
 	MaxAttempts    int      `json:"max_attempts,omitempty" doc:"Attempts in all, 1 to 100." example:"5"`
-	InitialBackoff Duration `json:"initial_backoff,omitzero" doc:"Delay after the first failure." example:"30s"`
-	Multiplier     float64  `json:"multiplier,omitempty" doc:"Growth of the delay with each failure, 1 to 100." example:"4"`
+	InitialBackoff Duration `json:"initial_backoff,omitzero" doc:"Delay after the first failure." example:"10s"`
+	Multiplier     float64  `json:"multiplier,omitempty" doc:"Growth of the delay with each failure, 1 to 100." example:"3"`
 	MaxBackoff     Duration `json:"max_backoff,omitzero" doc:"Longest delay." example:"1h"`
 	GiveUpOn       []int    `json:"give_up_on,omitzero" doc:"HTTP statuses that end the run at once." example:"[410]"`
 }
@@ -171,15 +176,34 @@ var (
 	DefaultWindow         = mustDuration("24h")
 	DefaultTimeout        = mustDuration("30s")
 	DefaultMaxAttempts    = 5
-	DefaultInitialBackoff = mustDuration("30s")
-	DefaultMultiplier     = 4.0
+	DefaultInitialBackoff = mustDuration("10s")
+	DefaultMultiplier     = 3.0
 	DefaultMaxBackoff     = mustDuration("1h")
 
 	DefaultHeartbeatTimeout = mustDuration("5m")
 	DefaultMaxDuration      = mustDuration("24h")
 )
 
-// WithDefaults returns d with every default filled in but that of Jitter, which is the deployment's.
+// DefaultJitter is the deployment's where it does not say.
+const DefaultJitter = time.Second
+
+// EffectiveJitter is the jitter that a definition has under the deployment's default, which applies to cron slots a
+// minute or more apart. One-shots and jobs without a schedule have none.
+func (d Definition) EffectiveJitter(byDefault time.Duration) Duration {
+	kind := d.Schedule.Kind()
+	switch {
+	case kind.Recurring() && !d.Jitter.IsZero():
+		return d.Jitter
+	case kind != KindCron:
+		return DurationOf(0)
+	}
+	if expr, err := cron.Parse(d.Schedule.Cron); err != nil || expr.SubMinute() {
+		return DurationOf(0)
+	}
+	return DurationOf(byDefault)
+}
+
+// WithDefaults returns d with every default filled in but that of Jitter, which is the deployment's: EffectiveJitter.
 func (d Definition) WithDefaults() Definition {
 	fill(&d.ConcurrencyPolicy, PolicyAllow)
 	fill(&d.Priority, PriorityNormal)

@@ -13,7 +13,7 @@ func TestWithDefaults(t *testing.T) {
 		{
 			"nothing", `{}`,
 			`{"concurrency_policy":"allow","delivery":"at_least_once","completion":"response","missed":{"policy":"fire_once","tolerance":"60s","window":"24h"},"priority":"normal","queue":"default","timeout":"30s",
-			  "retry":{"max_attempts":5,"initial_backoff":"30s","multiplier":4,"max_backoff":"1h","give_up_on":[410]},"target":{"url":"http://127.0.0.1:9/hook","method":"POST"}}`,
+			  "retry":{"max_attempts":5,"initial_backoff":"10s","multiplier":3,"max_backoff":"1h","give_up_on":[410]},"target":{"url":"http://127.0.0.1:9/hook","method":"POST"}}`,
 		},
 		{
 			"everything", `{"concurrency_policy":"forbid","missed":{"policy":"skip","tolerance":"1s","window":"1m"},"priority":"low","queue":"other","timeout":"1s","jitter":"0s",

@@ -46,8 +46,8 @@ func (s *Scheduler) execute(a Assignment) (o Outcome, lent bool) {
 	case a.expired(started):
 		return Outcome{Assignment: a, Verdict: Expire, FinishedAt: started, Reason: ReasonExpired}, false
 	}
-	request := a.request(s.config.PublicURL)
-	flight, wait := s.holds.admit(a, request.URL)
+	request := a.Request(s.config.PublicURL)
+	flight, wait := s.holds.admit(a, a.Job.url) // not the request's: placeholders make each path another
 	if wait != nil {
 		o = a.holdBack(wait, started)
 		if o.Verdict == Hold {
@@ -58,7 +58,7 @@ func (s *Scheduler) execute(a Assignment) (o Outcome, lent bool) {
 	turned := a.turnsLate(started)
 	if turned {
 		a.Late = true
-		request = a.request(s.config.PublicURL)
+		request = a.Request(s.config.PublicURL)
 	}
 	s.metrics.late(a, started)
 	o, result := s.send(a, request, started)
@@ -127,9 +127,10 @@ func (s *Scheduler) now(a Assignment) time.Time {
 	return now
 }
 
-// request is what an attempt sends: the job's request, or the run's own body and headers in its place,
-// with the headers every attempt carries. They win over the job's.
-func (a Assignment) request(publicURL string) delivery.Request {
+// Request is what an attempt sends: the job's request, or the run's own body and headers in its place, with placeholders
+// filled in and with the headers every attempt carries. They win over the job's. Nothing but the assignment decides; what
+// proves who sends it is added right before it goes out (authorize).
+func (a Assignment) Request(publicURL string) delivery.Request {
 	r := delivery.Request{
 		Tenant: a.Job.Tenant, Method: a.Job.Target.Method, URL: a.Job.url, Header: a.Job.header, Body: a.Job.body,
 		Timeout: a.Job.Timeout.Value(), Extra: a.headers(publicURL),
@@ -145,6 +146,9 @@ func (a Assignment) request(publicURL string) delivery.Request {
 		var isJSON bool
 		r.Body, isJSON = requestBody(raw)
 		r.Header = requestHeader(headers, isJSON)
+	}
+	if f := a.Job.fills.of(a); f != nil {
+		f.fill(&r, a.values())
 	}
 	return r
 }
@@ -163,7 +167,7 @@ func (a Assignment) headers(publicURL string) []delivery.Header {
 	if key == "" {
 		key = IdempotencyKey(a.Trigger, a.RunID, a.Job.ID, a.ScheduledFor)
 	}
-	const most = 14 // with a signature, and a header that proves who sends it
+	const most = 15 // with a signature, and a header that proves who sends it
 	headers := append(make([]delivery.Header, 0, most),
 		delivery.Header{Name: "Webhook-Id", Value: a.webhookID()},
 		delivery.Header{Name: "Idempotency-Key", Value: key},
@@ -173,6 +177,7 @@ func (a Assignment) headers(publicURL string) []delivery.Header {
 		delivery.Header{Name: "Punctual-Trigger", Value: string(a.Trigger)},
 		delivery.Header{Name: "Punctual-Scheduled-For", Value: a.ScheduledFor.UTC().Format(time.RFC3339Nano)},
 		delivery.Header{Name: "Punctual-Fencing-Token", Value: strconv.FormatInt(a.Fence, 10)},
+		delivery.Header{Name: "Traceparent", Value: a.traceparent()},
 	)
 	if a.Late {
 		headers = append(headers, delivery.Header{Name: "Punctual-Late", Value: "true"})

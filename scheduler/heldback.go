@@ -17,8 +17,8 @@ const (
 	overlap = 50 * time.Millisecond
 )
 
-// around is what the tick loop knows while tenants are held back. Their due work may be anything; to claim in order of
-// due time would be to look through all of it each time. So work is claimed tenant by tenant, of those that a look found
+// around is what the tick loop knows while tenants are held back. Their backlog may be huge, and a claim in due
+// order would scan all of it every tick. So work is claimed tenant by tenant, of those that a look found
 // waiting, and of all others only what became due since that look.
 type around struct {
 	turn  int // which kind comes first: among a tenant's own work none is starved by another

@@ -12,11 +12,12 @@ import (
 // Mask is what stands for a secret wherever a definition is shown.
 const Mask = "***"
 
-// Hidden is a secret text of a definition: the value that somebody wrote, or, once it is stored, the id that the
-// store knows the value by. Whatever writes a Hidden gets the id or the mask, never the value; only Value has that.
+// Hidden is a secret text of a definition: the value that somebody wrote, the wish to keep what is stored, or, once it is
+// stored, the id that the store knows the value by. Whatever writes a Hidden gets the id or the mask, never the value; only Value has that.
 type Hidden struct {
 	value  string
 	sealed uuid.UUID
+	kept   bool
 }
 
 // HiddenOf returns a value as somebody wrote it.
@@ -24,6 +25,12 @@ func HiddenOf(value string) Hidden { return Hidden{value: value} }
 
 // SealedAs returns a value that the store keeps under an id.
 func SealedAs(id uuid.UUID) Hidden { return Hidden{sealed: id} }
+
+// KeptSecret stands for the value that is stored in its place already.
+func KeptSecret() Hidden { return Hidden{kept: true} }
+
+// Kept reports whether it stands for the value that is stored in its place already.
+func (h Hidden) Kept() bool { return h.kept }
 
 // Value returns what was written; empty once it is stored.
 func (h Hidden) Value() string { return h.value }

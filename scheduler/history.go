@@ -41,8 +41,7 @@ const (
 	// Waiting is one that is not accounted for yet: it is still to be claimed, or the job is paused.
 	Waiting
 	// Unsure is one that may have been accounted for or not, and both are right: the history does not tell
-	// whether jitter still held it back when the job ended or a paused job was moved, or whether a write
-	// of a paused job armed its delay again.
+	// whether jitter still held it back when the job ended or a paused job was moved.
 	Unsure
 )
 
@@ -56,8 +55,7 @@ type ExpectedSlot struct {
 // span is a time during which one schedule held, from the write that placed its first slot to the one
 // that moved the next slot or ended the job.
 type span struct {
-	first, end int   // versions, end not included
-	rearmed    []int // versions that may have armed a delay again
+	first, end int // versions, end not included
 	from       time.Time
 	to         time.Time // zero: it still holds
 }
@@ -70,8 +68,58 @@ func SameSchedule(a, b Schedule) bool {
 		x.At.Value().Equal(y.At.Value()) && x.StartsAt.Value().Equal(y.StartsAt.Value()) && x.EndsAt.Value().Equal(y.EndsAt.Value())
 }
 
-// Slots yields, in order, the slots from one instant to another, both included. It holds none of them.
+// Slots yields, in order, the slots from one instant to another, both included. It holds none of them but those of
+// one-shots that were written after their time.
 func (h History) Slots(from, to time.Time) iter.Seq2[ExpectedSlot, error] {
+	return func(yield func(ExpectedSlot, error) bool) {
+		passed, err := h.passed(from, to)
+		if err != nil {
+			yield(ExpectedSlot{}, err)
+			return
+		}
+		for slot, err := range h.followed(from, to) {
+			for err == nil && len(passed) > 0 && !passed[0].At.After(slot.At) {
+				// At the very same instant it is one slot, as the run has one id; what fired it first is what counts.
+				if passed[0].At.Before(slot.At) && !yield(passed[0], nil) {
+					return
+				}
+				passed = passed[1:]
+			}
+			if !yield(slot, err) {
+				return
+			}
+		}
+		for _, slot := range passed {
+			if !yield(slot, nil) {
+				return
+			}
+		}
+	}
+}
+
+// passed returns, in order, the slots of one-shots that lay in the past when they were written.
+func (h History) passed(from, to time.Time) (slots []ExpectedSlot, err error) {
+	for _, s := range h.spans() {
+		at := h.Versions[s.first].Schedule.At
+		if h.Versions[s.first].Schedule.Kind() != KindAt || at.Value().After(s.from) {
+			continue
+		}
+		timetable, err := h.timetable(s)
+		if err != nil {
+			return nil, err
+		}
+		slot, _ := timetable.First(s.from)
+		if slot.At.After(s.from) || slot.At.Before(from) || slot.At.After(to) {
+			continue
+		}
+		slots = append(slots, ExpectedSlot{At: slot.At.UTC(), Version: h.Versions[s.first].Number, Duty: h.duty(s, timetable, slot.At)})
+	}
+	slices.SortStableFunc(slots, func(a, b ExpectedSlot) int { return a.At.Compare(b.At) })
+	return slices.CompactFunc(slots, func(a, b ExpectedSlot) bool { return a.At.Equal(b.At) }), nil
+}
+
+// followed yields the slots that came after the write which placed them.
+func (h History) followed(from, to time.Time) iter.Seq2[ExpectedSlot, error] {
 	return func(yield func(ExpectedSlot, error) bool) {
 		for _, s := range h.spans() {
 			if s.from.After(to) {
@@ -98,18 +146,14 @@ func (h History) Slots(from, to time.Time) iter.Seq2[ExpectedSlot, error] {
 	}
 }
 
-// instants yields the slots of a span within bounds, both included.
+// instants yields the slots of a span within bounds, both included, but for one that passed before the span began.
 func (h History) instants(s span, t *Timetable, from, until time.Time) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		if !t.kind.Recurring() {
-			if t.kind == KindNone {
-				return
-			}
-			for _, i := range append([]int{s.first}, s.rearmed...) {
-				slot, _ := t.First(h.Versions[i].From)
-				if !slot.At.Before(from) && !slot.At.After(until) && !yield(slot.At.UTC()) {
-					return
-				}
+			slot, ok := t.First(s.from)
+			passed := t.kind == KindAt && !slot.At.After(s.from)
+			if ok && !passed && !slot.At.Before(from) && !slot.At.After(until) {
+				yield(slot.At.UTC())
 			}
 			return
 		}
@@ -127,10 +171,7 @@ func (h History) instants(s span, t *Timetable, from, until time.Time) iter.Seq[
 
 // duty says what must be there for a slot of a span.
 func (h History) duty(s span, t *Timetable, slot time.Time) Duty {
-	switch {
-	case len(s.rearmed) > 0:
-		return Unsure
-	case s.to.IsZero():
+	if s.to.IsZero() {
 		if h.Next.IsZero() || slot.Before(h.Next) {
 			return Owed
 		}
@@ -155,15 +196,11 @@ func (h History) spans() []span {
 			}
 			return spans
 		}
-		switch {
-		case s == nil:
-		case h.placed(s, i) == yes:
+		if s != nil {
+			if !h.placed(i) {
+				continue
+			}
 			s.end, s.to = i, v.From
-		case h.placed(s, i) == perhaps:
-			s.rearmed = append(s.rearmed, i)
-			continue
-		default:
-			continue
 		}
 		spans = append(spans, span{first: i, end: len(h.Versions), from: v.From})
 		s = &spans[len(spans)-1]
@@ -171,36 +208,14 @@ func (h History) spans() []span {
 	return spans
 }
 
-type answer int
-
-const (
-	no answer = iota
-	yes
-	perhaps
-)
-
-// placed tells whether version i placed the next slot anew. Every rewrite of a delay does, even one that
-// changes nothing; a pause or a resume does not, and may look the same.
-func (h History) placed(s *span, i int) answer {
+// placed reports whether version i placed the next slot anew. A change of whatever part of a job arms its delay again,
+// unless it has completed; a pause or a resume leaves the definition as it is, word for word.
+func (h History) placed(i int) bool {
 	before, v := h.Versions[i-1], h.Versions[i]
-	switch {
-	case !SameSchedule(before.Schedule, v.Schedule):
-		return yes
-	case v.Schedule.Kind() != KindDelay, v.State == "completed":
-		return no
-	case before.Digest != v.Digest, before.State == v.State && v.State == "active", before.State == "completed":
-		return yes
-	case v.Note != "":
-		return no
+	if !SameSchedule(before.Schedule, v.Schedule) {
+		return true
 	}
-	latest := s.first
-	if n := len(s.rearmed); n > 0 {
-		latest = s.rearmed[n-1]
-	}
-	if before.State != v.State && len(s.rearmed) == 0 && !h.Versions[latest].From.Add(v.Schedule.Delay.Value()).After(v.From) {
-		return yes // a one-shot whose time has come can be neither paused nor resumed and still be to come
-	}
-	return perhaps
+	return v.Schedule.Kind() == KindDelay && v.State != "completed" && before.Digest != v.Digest
 }
 
 func (h History) timetable(s span) (*Timetable, error) {
@@ -255,6 +270,18 @@ const latestSecond = 253402300799
 
 // Before returns the last slot before an instant; false when there is none.
 func (h History) Before(at time.Time) (time.Time, bool) {
+	var last time.Time
+	if passed, err := h.passed(time.Time{}, at.Add(-1)); err == nil && len(passed) > 0 {
+		last = passed[len(passed)-1].At
+	}
+	if slot, ok := h.followedBefore(at); ok && slot.After(last) {
+		last = slot
+	}
+	return last, !last.IsZero()
+}
+
+// followedBefore is Before among the slots that came after the write which placed them.
+func (h History) followedBefore(at time.Time) (time.Time, bool) {
 	for _, s := range slices.Backward(h.spans()) {
 		if !s.from.Before(at) {
 			continue
@@ -273,21 +300,18 @@ func (h History) Before(at time.Time) (time.Time, bool) {
 			}
 			continue
 		}
-		var found time.Time
 		for slot := range h.instants(s, t, s.from, last) {
-			found = slot
-		}
-		if !found.IsZero() {
-			return found, true
+			return slot, true
 		}
 	}
 	return time.Time{}, false
 }
 
-// Due returns when a slot is due, by the version in force at it.
+// Due returns when a slot is due, by the version in force at it. One-shots, also those that were written after their
+// time, are due at their slot.
 func (h History) Due(slot time.Time) time.Time {
 	v, ok := h.At(slot)
-	if !ok {
+	if _, passed := h.WrittenAfter(slot); !ok || passed {
 		return slot
 	}
 	t, err := NewTimetable(h.Job, Definition{Schedule: v.Schedule, Jitter: v.Jitter}.WithDefaults(), h.DefaultJitter)
@@ -311,10 +335,28 @@ func (h History) Timetables() []*Timetable {
 	return all
 }
 
-// OneShot reports whether the schedule in force at an instant has only one slot.
+// OneShot reports whether the schedule in force at an instant has only one slot, or the slot is that of a one-shot which
+// was written after its time.
 func (h History) OneShot(at time.Time) bool {
+	if _, passed := h.WrittenAfter(at); passed {
+		return true
+	}
 	v, ok := h.At(at)
 	return ok && v.Schedule.Kind().OneShot()
+}
+
+// WrittenAfter returns when the one-shot of a slot was written, if that was after the slot's time.
+func (h History) WrittenAfter(slot time.Time) (time.Time, bool) {
+	passed, err := h.passed(slot, slot)
+	if err != nil || len(passed) == 0 {
+		return time.Time{}, false
+	}
+	for _, v := range h.Versions {
+		if v.Number == passed[0].Version {
+			return v.From, true
+		}
+	}
+	return time.Time{}, false
 }
 
 // Trim forgets the versions that have no slot at or after an instant. It bounds what is kept of a job

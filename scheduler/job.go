@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"punctual/scheduler/delivery"
 )
 
 // Job is one version of a definition made ready to use: defaults filled in, schedule compiled, request
@@ -25,6 +23,7 @@ type Job struct {
 	url    *url.URL
 	header http.Header
 	body   []byte
+	fills  *fills // nil: no placeholders
 
 	routing string // of a notice: name of the secret whose value is the routing key in its body
 }
@@ -36,14 +35,18 @@ func Compile(id uuid.UUID, tenant, version int32, d Definition, defaultJitter ti
 	if err != nil {
 		return nil, fmt.Errorf("job %s version %d: %w", id, version, err)
 	}
-	target, err := delivery.CheckURL(d.Target.URL)
+	target, err := parseTarget(d.Target.URL)
 	if err != nil {
 		return nil, fmt.Errorf("job %s version %d: target.url: %w", id, version, err)
+	}
+	fills, err := newFills(d.Target, target)
+	if err != nil {
+		return nil, fmt.Errorf("job %s version %d: %w", id, version, err)
 	}
 	body, isJSON := requestBody(d.Target.Body)
 	return &Job{
 		ID: id, Tenant: tenant, Version: version, Definition: d, Timetable: timetable,
-		url: target, header: requestHeader(d.Target.Headers, isJSON), body: body,
+		url: target.URL, header: requestHeader(d.Target.Headers, isJSON), body: body, fills: fills,
 	}, nil
 }
 

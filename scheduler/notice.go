@@ -80,7 +80,7 @@ func (c *Courier) Send(ctx context.Context, tenant int32, to Recipient, job stri
 	}
 	now := time.Now()
 	a := Assignment{RunID: NewRunID(now), Job: notice, Trigger: TriggerNotify, ScheduledFor: now, DueAt: now, Attempt: 1, Body: body}
-	r := a.request("")
+	r := a.Request("")
 	r.Timeout = timeout
 	return c.scheduler.transmit(ctx, a, r, now)
 }

@@ -54,7 +54,7 @@ func send(t *testing.T, text string, change func(*Assignment)) seen {
 	if change != nil {
 		change(&a)
 	}
-	if result := client(t).Send(t.Context(), a.request("")); !result.OK() {
+	if result := client(t).Send(t.Context(), a.Request("")); !result.OK() {
 		t.Fatalf("sending: %+v", result)
 	}
 	return <-requests
@@ -65,7 +65,7 @@ func TestRequestCarriesItsIdentity(t *testing.T) {
 	headers := func(h map[string]string) map[string]string {
 		all := map[string]string{
 			"Webhook-Id": run, "Idempotency-Key": jobID.String() + ":1791687600", "Punctual-Job": "job", "Punctual-Run": run, "Punctual-Attempt": "3",
-			"Punctual-Trigger": "schedule", "Punctual-Scheduled-For": "2026-10-11T03:00:00Z", "Punctual-Late": "", "Punctual-Fencing-Token": "1234567",
+			"Punctual-Trigger": "schedule", "Punctual-Scheduled-For": "2026-10-11T03:00:00Z", "Punctual-Late": "", "Punctual-Fencing-Token": "1234567", "Traceparent": "00-01a128e727808804a1698fb691c134cb-80c02993801033dd-01",
 		}
 		for name, value := range h {
 			all[name] = value
@@ -165,7 +165,7 @@ func TestRequestBodyAndContentType(t *testing.T) {
 func TestRequestHasTheJobsMethodAndTimeout(t *testing.T) {
 	t.Parallel()
 	a := Assignment{Job: compiled(t, `{"timeout":"7s","target":{"url":"http://127.0.0.1/a","method":"DELETE"}}`)}
-	r := a.request("")
+	r := a.Request("")
 	if r.Method != "DELETE" || r.Timeout != 7*time.Second || r.URL.String() != "http://127.0.0.1/a" {
 		t.Errorf("%s %s within %s", r.Method, r.URL, r.Timeout)
 	}
@@ -175,12 +175,12 @@ func TestRequestHasTheJobsMethodAndTimeout(t *testing.T) {
 func TestOverridesLeaveTheJobAlone(t *testing.T) {
 	t.Parallel()
 	job := compiled(t, `{"target":{"url":"http://127.0.0.1/a","headers":{"X-Key":"1"},"body":{"job":1}}}`)
-	before, err := json.Marshal(Assignment{Job: job}.request(""))
+	before, err := json.Marshal(Assignment{Job: job}.Request(""))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = Assignment{Job: job, Body: []byte(`{"run":1}`), Headers: map[string]string{"X-Key": "2"}}.request("")
-	after, err := json.Marshal(Assignment{Job: job}.request(""))
+	_ = Assignment{Job: job, Body: []byte(`{"run":1}`), Headers: map[string]string{"X-Key": "2"}}.Request("")
+	after, err := json.Marshal(Assignment{Job: job}.Request(""))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,11 +19,11 @@ func TestBackoff(t *testing.T) {
 		want        time.Duration // the longest; the shortest is half of it
 		shortest    time.Duration // unless this is given
 	}{
-		{name: "30 s after the first failure", attempt: 1, want: 30 * time.Second},
-		{name: "2 min after the second", attempt: 2, want: 2 * time.Minute},
-		{name: "8 min after the third", attempt: 3, want: 8 * time.Minute},
-		{name: "32 min after the fourth", attempt: 4, want: 32 * time.Minute},
-		{name: "at most max_backoff", attempt: 5, want: time.Hour},
+		{name: "10 s after the first failure", attempt: 1, want: 10 * time.Second},
+		{name: "30 s after the second", attempt: 2, want: 30 * time.Second},
+		{name: "90 s after the third", attempt: 3, want: 90 * time.Second},
+		{name: "4.5 min after the fourth", attempt: 4, want: 270 * time.Second},
+		{name: "at most max_backoff", attempt: 7, want: time.Hour},
 		{name: "at most max_backoff, however many", retry: `"max_attempts":100,"multiplier":100`, attempt: 99, want: time.Hour},
 		{name: "constant with a multiplier of 1", retry: `"multiplier":1,"initial_backoff":"7s"`, attempt: 50, want: 7 * time.Second},
 		{name: "none at all", retry: `"initial_backoff":"0s"`, attempt: 99, want: 0},
@@ -49,6 +49,19 @@ func TestBackoff(t *testing.T) {
 				t.Errorf("at the most %s, want %s", most, c.want)
 			}
 		})
+	}
+}
+
+// A job that fails by the defaults is dead after at most seven minutes, and the time its attempts take.
+func TestDefaultRetriesEndWithinSevenMinutes(t *testing.T) {
+	t.Parallel()
+	retry := compiled(t, `{}`).Retry
+	var sum time.Duration
+	for attempt := 1; attempt < retry.MaxAttempts; attempt++ {
+		sum += retry.Backoff(attempt, 0, 1)
+	}
+	if retry.MaxAttempts != 5 || sum != 400*time.Second {
+		t.Errorf("%d attempts, %s between the first and the last", retry.MaxAttempts, sum)
 	}
 }
 
@@ -111,12 +124,12 @@ func TestJudge(t *testing.T) {
 			end:  End{Status: StatusDead, Attempt: AttemptFailed, Counts: true, Number: 1},
 		},
 		{
-			name: "a retry that would start expired is not waited for", job: `"expires_after":"14s"`, attempt: 1, result: delivery.Result{Reason: delivery.ReasonConnect, Error: "refused"},
+			name: "a retry that would start expired is not waited for", job: `"expires_after":"5s"`, attempt: 1, result: delivery.Result{Reason: delivery.ReasonConnect, Error: "refused"},
 			want: Outcome{Verdict: Bury, Reason: ReasonExpired, Error: "refused"},
 			end:  End{Status: StatusDead, Attempt: AttemptFailed, Counts: true, Number: 1},
 		},
 		{
-			name: "one that would start in time is", job: `"expires_after":"32s"`, attempt: 1, result: delivery.Result{Reason: delivery.ReasonConnect, Error: "refused"},
+			name: "one that would start in time is", job: `"expires_after":"12s"`, attempt: 1, result: delivery.Result{Reason: delivery.ReasonConnect, Error: "refused"},
 			want: Outcome{Verdict: RetryRun, Reason: ReasonConnect, Error: "refused"},
 			end:  End{Status: StatusRetrying, Attempt: AttemptFailed, Counts: true, Number: 1},
 		},

@@ -97,8 +97,8 @@ type Claim struct {
 	Older bool
 	// Grant is what the claim may start of tenants with limits; their rows beyond it stay as they are.
 	Grant *Grant
-	// Except are tenants whose work is not looked at by quotas that are anybody's, which then take only what became due
-	// since so long ago: to pass over all that such a tenant has due would take as long as there is much of it.
+	// Except lists held-back tenants: unnamed quotas skip them and take only slots due within the last Since,
+	// because skipping a long backlog costs time.
 	Except []int32
 	Since  time.Duration
 	// Held asks for runs that wait for their host, in place of those that are due.

@@ -149,7 +149,7 @@ func (t *ticker) draw(ctx context.Context) {
 		return
 	}
 	if err := t.s.draw(ctx); err != nil && ctx.Err() == nil {
-		t.s.log.Warn("tenants with limits could not be given what they are short of; a second later it is tried again", "error", err)
+		t.s.log.Warn("drawing on tenants' limits failed; retrying in 1 s", "error", err)
 		t.drawAt = time.Now().Add(longestSleep)
 	}
 }

@@ -1,10 +1,10 @@
 package scheduler
 
 import (
-	"encoding/binary"
 	"fmt"
 	"hash/fnv"
 	"iter"
+	"math/bits"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,7 +25,7 @@ type Timetable struct {
 	at     time.Time
 	delay  time.Duration
 	jitter time.Duration // longest delay; 0: none
-	hash   uint64        // of the job's id: where in [0, jitter) its slots are due
+	hash   uint64        // of the job's id: how far into its jitter its slots are due
 }
 
 // Slot is one nominal fire time in UTC. Note says so where daylight saving moved it or chose between two.
@@ -59,31 +59,19 @@ func NewTimetable(job uuid.UUID, d Definition, defaultJitter time.Duration) (*Ti
 	if t.zone, err = cron.LoadZone(s.Timezone); err != nil {
 		return nil, fmt.Errorf("schedule.timezone: %w", err)
 	}
-	if d.Jitter.IsZero() {
-		t.jitter = t.defaultJitter(defaultJitter)
+	if d.Jitter.IsZero() && !t.expr.SubMinute() {
+		t.jitter = defaultJitter
 	}
 	return t, nil
 }
 
-// defaultJitter returns the deployment's default where the expression cannot fire twice within a minute.
-func (t *Timetable) defaultJitter(d time.Duration) time.Duration {
-	if t.expr.SubMinute() {
-		return 0
-	}
-	return d
-}
-
-// First returns the first slot of a definition written at now. A one-shot whose time has passed fires
-// now; a recurring job starts with its first slot after now. Slots of one-shots are whole milliseconds,
-// rounded up so that none is early.
+// First returns the first slot of a definition written at now. A one-shot has its instant, also when that has passed:
+// it is due at once then, and late. A recurring job starts with its first slot after now. Slots of one-shots are whole
+// milliseconds, rounded up so that none is early.
 func (t *Timetable) First(now time.Time) (Slot, bool) {
 	switch t.kind {
 	case KindAt:
-		at := t.at
-		if at.Before(now) {
-			at = now
-		}
-		return Slot{At: ceil(at, time.Millisecond)}, true
+		return Slot{At: ceil(t.at, time.Millisecond)}, true
 	case KindDelay:
 		return Slot{At: ceil(now.Add(t.delay), time.Millisecond)}, true
 	}
@@ -164,21 +152,22 @@ func (t *Timetable) Prev(before time.Time) (Slot, bool) {
 	return slot, true
 }
 
-// Due returns when a slot is due: the slot plus the job's own offset in [0, jitter), never more than
-// half the gap to the next slot. The same job has the same offset in every slot whose gap allows it.
+// Due returns when a slot is due: the slot plus an offset, which is the job's own fraction of the jitter, or of half
+// the gap to the next slot where that is shorter. So jobs spread evenly over either, the same job has the same offset
+// in every slot whose gap is long enough, and no slot is due after the next one.
 func (t *Timetable) Due(slot time.Time, memo *cron.Memo) time.Time {
 	if t.jitter <= 0 {
 		return slot
 	}
-	offset := time.Duration(t.hash % uint64(t.jitter))
-	if offset > t.shortestGap()/2 {
-		next, ok := t.Next(slot, memo)
-		if ok {
-			offset = min(offset, next.At.Sub(slot)/2)
+	longest := t.jitter
+	if longest > t.shortestGap()/2 {
+		if next, ok := t.Next(slot, memo); ok {
+			longest = min(longest, next.At.Sub(slot)/2)
 		}
 	}
+	offset, _ := bits.Mul64(t.hash, uint64(longest)) // hash / 2^64 is the fraction
 	// Whole microseconds: what Postgres stores.
-	return slot.Add(offset.Truncate(time.Microsecond))
+	return slot.Add(time.Duration(offset).Truncate(time.Microsecond))
 }
 
 // shortestGap returns a lower bound of the time between two slots, which saves looking for the next one.
@@ -208,13 +197,15 @@ func (t *Timetable) count(first, last time.Time, limit int, memo *cron.Memo) int
 	return n
 }
 
+// hashID returns a number that is spread evenly over all there are, also for ids that differ in a few bits.
 func hashID(id uuid.UUID) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(id[:])
-	// The low bits of FNV differ little between ids that differ little; fold the high ones in.
-	sum := h.Sum(nil)
-	v := binary.BigEndian.Uint64(sum)
-	return v ^ v>>29
+	// FNV leaves the high bits of ids that differ in their last bytes alike; these are MurmurHash3's finishing steps.
+	v := h.Sum64()
+	v = (v ^ v>>33) * 0xff51afd7ed558ccd
+	v = (v ^ v>>33) * 0xc4ceb9fe1a85ec53
+	return v ^ v>>33
 }
 
 func ceil(t time.Time, unit time.Duration) time.Time {

@@ -27,8 +27,7 @@ func TestTimetableFirst(t *testing.T) {
 		{"none after ends_at", `"cron":"0 * * * *","ends_at":"2026-10-11T03:59:59.999Z"`, "03:00", ""},
 		{"every: none after ends_at", `"every":"1h","ends_at":"2026-10-11T03:59:59.999Z"`, "03:00", ""},
 		{"at: its instant", `"at":"2026-10-11T05:00:00+02:00"`, "02:00", "03:00"},
-		{"at: in the past it is now", `"at":"2020-01-01T00:00:00Z"`, "03:00", "03:00"},
-		{"at: now is rounded up to a millisecond", `"at":"2020-01-01T00:00:00Z"`, "03:00:00.000001", "03:00:00.001"},
+		{"at: in the past it keeps its instant", `"at":"2020-01-01T00:00:00Z"`, "03:00", "2020-01-01T00:00:00Z"},
 		{"at: it is never rounded down", `"at":"2026-10-11T05:00:00.0000001Z"`, "03:00", "05:00:00.001"},
 		{"at: whole milliseconds stay", `"at":"2026-10-11T05:00:00.123Z"`, "03:00", "05:00:00.123"},
 		{"delay: from now", `"delay":"5m"`, "03:00:00.25", "03:05:00.25"},
@@ -151,6 +150,10 @@ func TestJitterApplies(t *testing.T) {
 			if latest < c.longest*9/10 {
 				t.Errorf("of 200 jobs none is due later than %s after its slot; jitter is %s", latest, c.longest)
 			}
+			d := definition(t, "{"+c.definition+"}")
+			if shown := d.EffectiveJitter(deployment); shown.Value() != c.longest || shown.IsZero() {
+				t.Errorf("shown as %q, want %s", shown, c.longest)
+			}
 		})
 	}
 }
@@ -175,21 +178,99 @@ func TestJitterSpreadsEvenly(t *testing.T) {
 	}
 }
 
-func TestDueIsAFixedOffsetOfAtMostHalfTheGap(t *testing.T) {
+// Whatever the jitter, 40 jobs of the same slot spread evenly over it, or over half the gap: a χ² test of their due
+// times in bins. The ids are fixed, so that chance has no part in it. Ids as they are made and ids that differ in a few
+// bits only must both spread.
+func TestFortyJobsWithAnyJitterPassAChiSquareTest(t *testing.T) {
+	t.Parallel()
+	const jobs, bins = 40, 8
+	const bound = 24.3 // χ² of 7 degrees of freedom exceeds it once in a thousand times
+	ids := map[string]func(round, i int) uuid.UUID{
+		"ids of UUIDv7": func(round, i int) uuid.UUID {
+			return SlotRunID(uuid.UUID{byte(round)}, instant(t, "03:00").Add(time.Duration(i)*time.Millisecond))
+		},
+		"ids that count": func(round, i int) uuid.UUID {
+			id := jobID
+			binary.BigEndian.PutUint32(id[12:], uint32(round*jobs+i))
+			return id
+		},
+	}
+	for kind, id := range ids {
+		for _, c := range []struct {
+			schedule, jitter string
+			span             time.Duration // over which they must spread
+		}{
+			{`"cron":"0 * * * *"`, "1s", time.Second},
+			{`"cron":"0 * * * *"`, "10s", 10 * time.Second},
+			{`"cron":"0 * * * *"`, "29m", 29 * time.Minute},
+			{`"cron":"0 * * * *"`, "30m", 30 * time.Minute},
+			{`"cron":"0 * * * *"`, "31m", 30 * time.Minute},
+			{`"cron":"0 * * * *"`, "24h", 30 * time.Minute},
+			{`"cron":"* * * * *"`, "10m", 30 * time.Second},
+			{`"cron":"0 5,17 * * *"`, "24h", 6 * time.Hour},
+			{`"every":"1h"`, "3h", 30 * time.Minute},
+			{`"every":"1s"`, "1m", 500 * time.Millisecond},
+		} {
+			t.Run(kind+" "+c.schedule+" "+c.jitter, func(t *testing.T) {
+				slot, sum := instant(t, "05:00"), 0.0
+				const rounds = 20
+				for round := range rounds {
+					var count [bins]int
+					for i := range jobs {
+						table := timetable(t, id(round, i), `{"schedule":{`+c.schedule+`},"jitter":"`+c.jitter+`"}`, 0)
+						offset := table.Due(slot, nil).Sub(slot)
+						if offset < 0 || offset >= c.span {
+							t.Fatalf("due %s after its slot, want [0, %s)", offset, c.span)
+						}
+						count[offset*bins/c.span]++
+					}
+					x := chiSquare(count[:])
+					if sum += x; x > bound {
+						t.Errorf("round %d: χ² is %.1f, more than %.1f: %v", round, x, bound, count)
+					}
+				}
+				// The mean of χ² is its degrees of freedom; jobs that keep apart too well would not be spread by chance.
+				if mean := sum / rounds; mean < bins-1-2.5 || mean > bins-1+2.5 {
+					t.Errorf("the mean of χ² is %.1f, want about %d", mean, bins-1)
+				}
+			})
+		}
+	}
+}
+
+// chiSquare is Pearson's statistic of counts that should all be the same.
+func chiSquare(counts []int) (x float64) {
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	expected := float64(total) / float64(len(counts))
+	for _, n := range counts {
+		x += (float64(n) - expected) * (float64(n) - expected) / expected
+	}
+	return x
+}
+
+func TestDueIsInOrderAndWithinJitterAndHalfTheGap(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSimulation(t)
 		table, jitter := s.job.Timetable, s.job.Jitter.Value()
 		own := time.Duration(-1) // the offset where the gap does not limit it
+		var before time.Time
 		for i, slot := range s.left[:min(len(s.left)-1, 50)] {
-			offset, gap := table.Due(slot, nil).Sub(slot), s.left[i+1].Sub(slot)
-			if offset < 0 || offset > gap/2 || jitter > 0 && offset >= jitter || jitter == 0 && offset != 0 {
+			due, gap := table.Due(slot, nil), s.left[i+1].Sub(slot)
+			offset := due.Sub(slot)
+			if offset < 0 || offset > 0 && offset >= min(jitter, gap/2) {
 				t.Fatalf("slot %s is due %s later; jitter %s, gap %s", slot, offset, jitter, gap)
 			}
-			if offset%time.Microsecond != 0 {
+			if !due.After(before) || !due.Before(s.left[i+1]) {
+				t.Fatalf("slot %s is due at %s, the one before at %s, and the next slot is %s", slot, due, before, s.left[i+1])
+			}
+			if before = due; offset%time.Microsecond != 0 {
 				t.Fatalf("%s is more precise than the database", offset)
 			}
-			if offset < (gap / 2).Truncate(time.Microsecond) {
+			if jitter <= gap/2 {
 				if own >= 0 && own != offset {
 					t.Fatalf("slot %s is due %s later, others %s", slot, offset, own)
 				}
@@ -200,6 +281,31 @@ func TestDueIsAFixedOffsetOfAtMostHalfTheGap(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Gaps that differ have offsets that differ: the order holds, through changes of the clocks too.
+func TestDueIsInOrderWhereGapsDiffer(t *testing.T) {
+	t.Parallel()
+	for _, schedule := range []string{
+		`"cron":"0 9,17 * * *"`, `"cron":"0,1,2,30 9-17 * * mon-fri"`, `"cron":"0 0 1,2 * *"`,
+		`"cron":"30 1,2,3 * * *","timezone":"Europe/Berlin"`, `"cron":"0,20 * * * * *"`, `"cron":"*/20 0-3 * * *","timezone":"Australia/Lord_Howe"`,
+	} {
+		for i := range 50 {
+			id := jobID
+			id[15] = byte(i)
+			table := timetable(t, id, `{"schedule":{`+schedule+`},"jitter":"24h"}`, 0)
+			slot, _ := table.Next(instant(t, "2026-03-26T00:00:00Z"), nil)
+			var before time.Time
+			for range 100 {
+				next, ok := table.Next(slot.At, nil)
+				due := table.Due(slot.At, nil)
+				if !ok || due.Before(slot.At) || !due.After(before) || due.After(slot.At.Add(next.At.Sub(slot.At)/2)) {
+					t.Fatalf("%s of job %s: slot %s is due at %s, the slot before at %s, the next slot is %s", schedule, id, slot.At, due, before, next.At)
+				}
+				slot, before = next, due
+			}
+		}
+	}
 }
 
 func TestNextAndPrevAreThoseOfTheRule(t *testing.T) {

@@ -213,7 +213,7 @@ func (c *checker) instant(field string, i Instant) {
 func (c *checker) target(t Target) {
 	if t.URL == "" {
 		c.add("target.url", "is required: an absolute http or https URL")
-	} else if _, err := delivery.CheckURL(t.URL); err != nil {
+	} else if _, err := parseTarget(t.URL); err != nil {
 		c.add("target.url", "%v", err)
 	}
 	if t.Method != "" {
@@ -249,6 +249,7 @@ func ValidateRequest(prefix string, headers map[string]string, body json.RawMess
 	if len(body) > MaxPayload {
 		c.add(prefix+"body", "%d bytes; at most %d (256 KiB)", len(body), MaxPayload)
 	}
+	c.placeholders(prefix, headers, body)
 	return c.problems
 }
 

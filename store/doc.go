@@ -6,8 +6,8 @@
 // sorted and in statements of their own. Facts that a lock protects are read in a statement after the one that
 // locked. What decides about time is now() of the database.
 //
-// Two begin in the middle. The claim of ready runs comes from ready to their jobs' gates, and Notify from notified
-// to new runs: both pass over what others have locked, so that nobody waits for them in a circle.
+// Two transactions do not start at the top: the ready claim (ready before gates) and Notify (notified before
+// runs). Both skip locked rows, so they cannot deadlock.
 //
 // Operations, then dead letters, come before all of these: who holds one of them may go on to a job's row,
 // and nobody who holds anything else goes back to them. A batch of an operation holds many rows and so

@@ -13,6 +13,9 @@ func (e *explaining) ran() {
 	late := ""
 	if r.Late {
 		late = " late, after the job's tolerance,"
+		if written, ok := e.history.WrittenAfter(e.At); ok {
+			late = fmt.Sprintf(" late, as the job was written only at %s,", stamp(written))
+		}
 	}
 	if r.Trigger == scheduler.TriggerBackfill {
 		late = " in a backfill of " + stamp(r.CreatedAt)

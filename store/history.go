@@ -11,8 +11,8 @@ import (
 	"punctual/scheduler"
 )
 
-// A definition may be a megabyte, of which slots need a few words. Only delays are compared as a whole:
-// a write that changes nothing arms them again.
+// A definition may be a megabyte, of which slots need a few words. Only delays are compared as a whole: a change of
+// whatever part arms them again.
 const selectVersions = `
 SELECT v.job_id, v.version, v.valid_from, v.state, coalesce((v.definition -> 'schedule')::text, '{}'), coalesce(v.definition ->> 'jitter', ''),
        CASE WHEN v.definition #>> '{schedule,delay}' IS NOT NULL THEN md5(v.definition::text) ELSE '' END, coalesce(v.note, '')

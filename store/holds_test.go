@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -257,12 +258,15 @@ func TestARunThatWaitsBeyondItsBoundIsAViolation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = c.Verify(t.Context(), VerifyOptions{
+		summary, err := c.Verify(t.Context(), VerifyOptions{
 			From: now.Add(-24 * time.Hour), To: now, Grace: time.Second,
 			Report: func(v Violation) error { kinds = append(kinds, v.Kind); return nil },
 		})
 		if err != nil {
 			t.Fatal(err)
+		}
+		if !slices.Contains(summary.Notes, "1 run waits for "+down+".") {
+			t.Errorf("notes: %q", summary.Notes)
 		}
 		return kinds
 	}

@@ -33,7 +33,7 @@ func (s *Store) prepare(tenant int32, job NewJob, f facts) (*fresh, error) {
 	if err := n.define(s, job.Definition, f); err != nil {
 		return nil, err
 	}
-	if err := f.checkInterval(n.job); err != nil {
+	if err := s.checkFirst(n.job, f); err != nil {
 		return nil, err
 	}
 	n.placeFirst(f.now)
@@ -66,7 +66,15 @@ func (h *held) define(s *Store, d scheduler.Definition, f facts) error {
 	return nil
 }
 
-// placeFirst makes the definition's first slot after now the next one.
+// checkFirst judges what only matters where a schedule is new to its job.
+func (s *Store) checkFirst(job *scheduler.Job, f facts) error {
+	if err := s.checkAge(job, f.now); err != nil {
+		return err
+	}
+	return f.checkInterval(job)
+}
+
+// placeFirst makes the definition's first slot the next one: of a recurring job the first after now.
 func (h *held) placeFirst(now time.Time) {
 	slot, ok := h.job.Timetable.First(now)
 	if !ok {

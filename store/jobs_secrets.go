@@ -22,6 +22,13 @@ func (e *UnknownSecretError) Error() string {
 	return fmt.Sprintf("%s: there is no secret %q", e.Field, e.Name)
 }
 
+// NoStoredSecretError is a definition that keeps a secret where none is stored.
+type NoStoredSecretError struct{ Field string }
+
+func (e *NoStoredSecretError) Error() string {
+	return fmt.Sprintf("%s: there is no stored value to keep", e.Field)
+}
+
 // secretFacts are what writes of jobs that have secrets go by.
 type secretFacts struct {
 	key   *vault.DataKey  // nil: none of them has a value to encrypt
@@ -43,7 +50,7 @@ func (s *Store) readSecretFacts(ctx context.Context, u *unit, tenant int32, defi
 		}
 		d.EachHidden(func(_ string, v *scheduler.Hidden) {
 			_, sealed := v.Sealed()
-			values = values || !sealed
+			values = values || !sealed && !v.Kept()
 		})
 	}
 	if values {
@@ -94,8 +101,12 @@ func (h *held) seal(d scheduler.Definition, f secretFacts) (scheduler.Definition
 		h.uses = append(h.uses, name)
 	}
 	var failed error
-	d.EachHidden(func(_ string, v *scheduler.Hidden) {
+	d.EachHidden(func(field string, v *scheduler.Hidden) {
 		if _, already := v.Sealed(); already || failed != nil {
+			return
+		}
+		if v.Kept() {
+			failed = &NoStoredSecretError{Field: field}
 			return
 		}
 		*v, failed = h.sealValue(v.Value(), f.key)
@@ -127,7 +138,8 @@ func (h *held) queueSecrets(b *pgx.Batch) {
 }
 
 // keepSecrets returns a new definition of a held job in which the values that are as they were are those that are
-// stored, so that writing a job again changes nothing. A stored one that is not this job's own is refused.
+// stored, so that writing a job again changes nothing, and those to be kept too. A stored one that is not this job's own
+// is refused.
 func (s *Store) keepSecrets(ctx context.Context, u *unit, h *held, d scheduler.Definition) (scheduler.Definition, error) {
 	own, old := map[string]uuid.UUID{}, h.Definition
 	old.EachHidden(func(field string, v *scheduler.Hidden) {
@@ -142,6 +154,10 @@ func (s *Store) keepSecrets(ctx context.Context, u *unit, h *held, d scheduler.D
 	d.EachHidden(func(field string, v *scheduler.Hidden) {
 		id, sealed := v.Sealed()
 		switch stored, known := values[field]; {
+		case v.Kept() && own[field] != uuid.Nil:
+			*v = scheduler.SealedAs(own[field])
+		case v.Kept():
+			err = &NoStoredSecretError{Field: field}
 		case sealed && id != own[field]:
 			err = fmt.Errorf("job %s: %s names a stored value that is not its own", h.ID, field)
 		case !sealed && known && subtle.ConstantTimeCompare([]byte(stored), []byte(v.Value())) == 1:
@@ -156,7 +172,7 @@ func (s *Store) keepSecrets(ctx context.Context, u *unit, h *held, d scheduler.D
 func (s *Store) jobSecrets(ctx context.Context, u *unit, h *held, d scheduler.Definition, own map[string]uuid.UUID) (map[string]string, error) {
 	fields := map[uuid.UUID]string{}
 	d.EachHidden(func(field string, v *scheduler.Hidden) {
-		if _, sealed := v.Sealed(); !sealed && own[field] != uuid.Nil {
+		if _, sealed := v.Sealed(); !sealed && !v.Kept() && own[field] != uuid.Nil {
 			fields[own[field]] = field
 		}
 	})

@@ -67,8 +67,8 @@ func (s *Store) createOne(ctx context.Context, q querier, u *unit, tenant int32,
 
 // PutJob creates the job of a name or replaces it; the definition takes that name. What is replaced is
 // the active or paused job that has the name, else the newest completed one. Without a change nothing is
-// written, except that a delay is armed again by every write. A completed job starts again only when
-// its schedule changed or is a delay: applying the same manifest twice does not fire a past instant twice.
+// written; a change of whatever part arms a delay again. A completed job starts again only when its schedule
+// changed, or anything of one with a delay: applying the same manifest twice fires nothing twice.
 //
 // ErrVersion: the job is not at version ifMatch (nil: any), or there is none; or with createOnly, an
 // active or paused job has the name.
@@ -189,21 +189,28 @@ func (s *Store) rewrite(ctx context.Context, u *unit, h *held, job NewJob, f fac
 	if job.Paused != nil && h.State != JobCompleted {
 		paused = *job.Paused
 	}
-	rearm := job.Definition.Schedule.Kind() == scheduler.KindDelay && (put || h.State != JobCompleted)
-	moved := rearm || !sameSchedule(old, job.Definition)
-	if !moved && paused == (h.State == JobPaused) && sameDefinition(old, job.Definition) {
+	same := s.sameDefinition(old, job.Definition)
+	if same && paused == (h.State == JobPaused) {
 		return false, nil
 	}
+	if same {
+		job.Definition = old // word for word, so that the history shows that nothing but the state changed
+	}
+	rearm := !same && job.Definition.Schedule.Kind() == scheduler.KindDelay && (put || h.State != JobCompleted)
+	moved := rearm || !sameSchedule(old, job.Definition)
 	if moved && h.State == JobCompleted {
 		paused = job.Paused != nil && *job.Paused
 	}
-	jitter := !moved && !sameJitter(old, job.Definition)
+	jitter := !moved && !s.sameJitter(old, job.Definition)
 	next := held{jobRow: &jobRow{JobRecord: JobRecord{ID: h.ID, Version: h.Version + 1}, tenant: h.tenant}}
 	if err := next.define(s, job.Definition, f); err != nil {
 		return false, err
 	}
+	if same {
+		next.definition = h.definition
+	}
 	if moved {
-		if err := f.checkInterval(next.job); err != nil {
+		if err := s.checkFirst(next.job, f); err != nil {
 			return false, err
 		}
 	}

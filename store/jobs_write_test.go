@@ -139,11 +139,15 @@ func TestPutJob(t *testing.T) {
 			put: definition("j", func(d *scheduler.Definition) { _ = d.Schedule.Every.UnmarshalText([]byte("60m")) }), version: 2, state: JobActive,
 		},
 		{name: "another period moves the next slot", before: definition("j"), put: definition("j", every(7*time.Hour+time.Second)), version: 2, state: JobActive, moved: true},
-		{name: "a delay is armed again by every write", before: definition("j", delay(time.Hour)), put: definition("j", delay(time.Hour)), version: 2, state: JobActive, moved: true},
+		{name: "a delay that is written again is not armed again", before: definition("j", delay(time.Hour)), put: definition("j", delay(time.Hour)), version: 1, state: JobActive},
+		{name: "nor with a default written out", before: definition("j", delay(time.Hour)), put: definition("j", delay(time.Hour), allDefaults), version: 1, state: JobActive},
+		{name: "a delay is armed again by any change", before: definition("j", delay(time.Hour)), put: definition("j", delay(time.Hour), described("x")), version: 2, state: JobActive, moved: true},
+		{name: "a jitter of none written out is no change", before: definition("j"), put: definition("j", allDefaults), version: 1, state: JobActive},
 		{name: "an instant that has fired does not fire again", before: definition("j", at(past)), complete: true, put: definition("j", at(past)), version: 1, state: JobCompleted},
 		{name: "nor with another description", before: definition("j", at(past)), complete: true, put: definition("j", at(past), described("x")), version: 2, state: JobCompleted},
 		{name: "another instant does", before: definition("j", at(past)), complete: true, put: definition("j", at(past.Add(time.Second))), version: 2, state: JobActive, moved: true},
-		{name: "a delay that has fired is armed again", before: definition("j", delay(time.Hour)), complete: true, put: definition("j", delay(time.Hour)), version: 2, state: JobActive, moved: true},
+		{name: "a delay that has fired does not fire again", before: definition("j", delay(time.Hour)), complete: true, put: definition("j", delay(time.Hour)), version: 1, state: JobCompleted},
+		{name: "but by any change", before: definition("j", delay(time.Hour)), complete: true, put: definition("j", delay(time.Hour), described("x")), version: 2, state: JobActive, moved: true},
 		{name: "a schedule can be taken away", before: definition("j"), put: definition("j", never), version: 2, state: JobActive, moved: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -170,6 +174,60 @@ func TestPutJob(t *testing.T) {
 				t.Errorf("the schedule is at version %d", n)
 			}
 		})
+	}
+}
+
+// allDefaults writes out what a job is shown with.
+func allDefaults(d *scheduler.Definition) {
+	*d = d.WithDefaults()
+	d.Jitter = d.EffectiveJitter(0)
+}
+
+// A pause and its end leave a delay alone however they are written, and verify knows.
+func TestAPutThatOnlyPausesLeavesADelayAlone(t *testing.T) {
+	c := newCRUD(t)
+	before := c.create("j", delay(time.Hour))
+	for _, paused := range []bool{true, false} {
+		d := definition("j", delay(time.Hour), allDefaults)
+		after, _, err := c.PutJob(t.Context(), c.tenant, "j", NewJob{Definition: d, Paused: &paused}, nil, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if paused != (after.State == JobPaused) {
+			t.Errorf("paused %t: it is %s", paused, after.State)
+		}
+	}
+	if after := c.get("j"); after.Version != 3 || !sameInstant(before.NextScheduledFor, after.NextScheduledFor) {
+		t.Errorf("version %d, slot %v, was %v", after.Version, after.NextScheduledFor, before.NextScheduledFor)
+	}
+	if n := c.count(`SELECT count(DISTINCT definition::text) FROM punctual.job_versions WHERE job_id = $1`, before.ID); n != 1 {
+		t.Errorf("%d texts of one definition", n)
+	}
+}
+
+func TestAnInstantFurtherBackThanRunsAreKeptIsRefused(t *testing.T) {
+	c := newCRUD(t)
+	old := scheduler.InstantOf(time.Now().Add(-31 * 24 * time.Hour))
+	ancient := func(d *scheduler.Definition) { d.Schedule = scheduler.Schedule{At: old} }
+	var age *AgeError
+	if _, err := c.CreateJob(t.Context(), c.tenant, NewJob{Definition: definition("j", ancient)}); !errors.As(err, &age) || age.At != old.String() {
+		t.Errorf("a create: %v", err)
+	}
+	before := c.create("j")
+	if _, _, err := c.PutJob(t.Context(), c.tenant, "j", NewJob{Definition: definition("j", ancient)}, nil, false); !errors.As(err, &age) {
+		t.Errorf("a put: %v", err)
+	}
+	if after := c.get("j"); after.Version != before.Version {
+		t.Errorf("version %d", after.Version)
+	}
+	// Once it has fired, nothing is wrong with it: it does not fire again.
+	c.exec(`UPDATE punctual.job_versions SET definition = jsonb_set(definition::jsonb, '{schedule}', jsonb_build_object('at', $2::text))::json WHERE job_id = $1`, before.ID, old.String())
+	c.complete(before.ID)
+	if _, _, err := c.PutJob(t.Context(), c.tenant, "j", NewJob{Definition: definition("j", ancient, described("x"))}, nil, false); err != nil {
+		t.Errorf("a put of the same instant: %v", err)
+	}
+	if after := c.get("j"); after.State != JobCompleted || after.Version != before.Version+1 {
+		t.Errorf("it is %s at version %d", after.State, after.Version)
 	}
 }
 

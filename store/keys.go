@@ -72,8 +72,8 @@ func makeKey() (key, prefix string) {
 	return keyStart + prefix + "_" + base64.RawURLEncoding.EncodeToString(random[prefixBytes:]), prefix
 }
 
-// keyPrefix returns what a key is found by. What is no key has a prefix that no key has, so that it is looked for all
-// the same and takes as long.
+// keyPrefix returns what a key is found by. A malformed key gets a prefix no key has, so
+// refusing it takes the same lookup and the same time.
 func keyPrefix(key string) string {
 	rest, ok := strings.CutPrefix(key, keyStart)
 	prefix, secret, _ := strings.Cut(rest, "_")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"time"
 
 	"punctual/scheduler"
 )
@@ -31,14 +32,16 @@ func encodeLabels(labels map[string]string) (string, error) {
 
 // sameDefinition reports whether b says what a says once defaults are filled in. Bodies are compared as
 // JSON. Texts count: "60s" in place of "1m" is a change, because definitions are echoed as written.
-func sameDefinition(a, b scheduler.Definition) bool {
-	x, errX := meaning(a)
-	y, errY := meaning(b)
+func (s *Store) sameDefinition(a, b scheduler.Definition) bool {
+	x, errX := meaning(a, s.options.DefaultJitter)
+	y, errY := meaning(b, s.options.DefaultJitter)
 	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
 }
 
-func meaning(d scheduler.Definition) (any, error) {
-	text, err := encode(d.WithDefaults())
+func meaning(d scheduler.Definition, defaultJitter time.Duration) (any, error) {
+	d = d.WithDefaults()
+	d.Jitter = d.EffectiveJitter(defaultJitter)
+	text, err := encode(d)
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +57,6 @@ func sameSchedule(a, b scheduler.Definition) bool {
 	return scheduler.SameSchedule(a.Schedule, b.Schedule)
 }
 
-func sameJitter(a, b scheduler.Definition) bool {
-	return a.Jitter.IsZero() == b.Jitter.IsZero() && a.Jitter.Value() == b.Jitter.Value()
+func (s *Store) sameJitter(a, b scheduler.Definition) bool {
+	return a.EffectiveJitter(s.options.DefaultJitter).Value() == b.EffectiveJitter(s.options.DefaultJitter).Value()
 }

@@ -184,10 +184,39 @@ func (v *verification) prepare(ctx context.Context, tx pgx.Tx) error {
 	if mine := cron.ZoneDataVersion(); zones != "" && zones != mine {
 		v.note("The replicas go by the time zone data %s, and this binary by %s: slots of zones whose rules differ may be reported wrongly.", zones, mine)
 	}
+	if err := v.noteWaiting(ctx, tx); err != nil {
+		return err
+	}
 	if !v.summary.From.Before(v.summary.To) {
 		return &EmptyWindowError{From: v.summary.From, To: v.summary.To}
 	}
 	return nil
+}
+
+// noteWaiting tells what runs wait for: that nothing is wrong with the record does not mean that all is well.
+func (v *verification) noteWaiting(ctx context.Context, tx pgx.Tx) error {
+	rows, err := tx.Query(ctx, `
+		SELECT held_by, count(*) FROM punctual.ready WHERE held_by IS NOT NULL AND ($1 = 0 OR tenant = $1) GROUP BY held_by ORDER BY 2 DESC, 1 LIMIT 10`, v.tenant)
+	if err != nil {
+		return fmt.Errorf("reading what runs wait for: %w", err)
+	}
+	var by string
+	var n int
+	_, err = pgx.ForEachRow(rows, []any{&by, &n}, func() error {
+		v.note("%s for %s.", waiting(n), by)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("reading what runs wait for: %w", err)
+	}
+	return nil
+}
+
+func waiting(runs int) string {
+	if runs == 1 {
+		return "1 run waits"
+	}
+	return fmt.Sprintf("%d runs wait", runs)
 }
 
 func (v *verification) note(format string, args ...any) {

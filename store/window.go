@@ -27,6 +27,26 @@ func (s *Store) checkWindow(d scheduler.Definition) error {
 	return nil
 }
 
+// AgeError is a one-shot whose instant lies further back than runs are kept.
+type AgeError struct {
+	At        string        // as written
+	Retention time.Duration // the most it may lie back
+}
+
+func (e *AgeError) Error() string {
+	return fmt.Sprintf("schedule.at: %q is further back than runs are kept: %s (--retention)", e.At, e.Retention)
+}
+
+// checkAge returns an *AgeError for a one-shot that is older than the retention. Its run would need the partition of a
+// day that is gone, and whoever writes jobs could have as many partitions made as there have been days.
+func (s *Store) checkAge(job *scheduler.Job, now time.Time) error {
+	at := job.Schedule.At
+	if job.Schedule.Kind() == scheduler.KindAt && now.Sub(at.Value()) > s.options.Retention {
+		return &AgeError{At: at.String(), Retention: s.options.Retention}
+	}
+	return nil
+}
+
 // compileJob makes a definition ready to use on this deployment. A window that was written when runs were
 // kept for longer ends with the retention: what is older can only become a skip. One-shots are never
 // dropped, however old.

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"punctual/httpapi/server"
+	"punctual/scheduler"
 	"punctual/scheduler/delivery/guard"
 	"punctual/store/storetest"
 )
@@ -38,7 +39,7 @@ func newSeedbed(t *testing.T) seedbed {
 	url, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
 		ended <- server.Run(ctx, server.Config{
-			DatabaseURL: dsn, Listen: "127.0.0.1:0", Queues: map[string]int{"default": 10}, DefaultJitter: 10 * time.Second,
+			DatabaseURL: dsn, Listen: "127.0.0.1:0", Queues: map[string]int{"default": 10}, DefaultJitter: scheduler.DefaultJitter,
 			DrainTimeout: time.Second, MaxConns: 5, Version: "test", Log: slog.New(slog.DiscardHandler), NoAuth: true, AllowTargets: guard.Loopback, Master: storetest.Master(t), Ready: func(at string) { url <- at },
 		})
 	}()

@@ -12,7 +12,7 @@ import (
 // authentication is how callers of the API prove who they are.
 type authentication struct {
 	Auth            string `default:"keys" enum:"keys,none" help:"How callers prove who they are: keys (API keys, and tokens with --oidc-issuer) or none, which is for loopback only."`
-	InsecureNoAuth  bool   `help:"With --auth=none, listen on other than loopback although anybody who gets there may do anything."`
+	InsecureNoAuth  bool   `help:"With --auth=none, listen on other than loopback, although anybody who can connect may do anything."`
 	OIDCIssuer      string `name:"oidc-issuer" placeholder:"URL" help:"Also accept the JWTs of this issuer (OpenID Connect), such as https://login.example.com/realms/ops."`
 	OIDCAudience    string `name:"oidc-audience" placeholder:"NAME" help:"Audience that tokens must be for. Needed with an issuer."`
 	OIDCJWKSURL     string `name:"oidc-jwks-url" placeholder:"URL" help:"Where the issuer's keys are. Default: where its discovery document says."`
@@ -34,9 +34,9 @@ func (a authentication) Validate() error {
 	case a.OIDCIssuer == "":
 		return nil
 	case a.noAuth():
-		return errors.New("--oidc-issuer: with --auth=none nobody reads tokens; leave out one of the two")
+		return errors.New("--oidc-issuer: with --auth=none tokens are not read; leave out one of the two")
 	case a.OIDCAudience == "":
-		return errors.New("--oidc-audience: name the audience that the issuer's tokens are for here; without, those for other services would be good here too")
+		return errors.New("--oidc-audience: name the audience of the tokens for this service; otherwise tokens for other services would be accepted here too")
 	case a.OIDCTenantClaim == "" || a.OIDCRoleClaim == "":
 		return errors.New("--oidc-tenant-claim and --oidc-role-claim: name the claims")
 	}

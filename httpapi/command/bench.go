@@ -21,14 +21,19 @@ type Bench struct {
 	River       string        `type:"path" placeholder:"PROGRAM" help:"Compare with River: a program that works as many jobs with it, such as make bench-river builds."`
 }
 
-// Run exits with 0 when it has measured, whether or not the figures reach their targets.
-func (c *Bench) Run(ctx context.Context, version Version) error {
+// Validate is called by the flag parser.
+func (c *Bench) Validate() error {
 	if c.Rounds < 1 || c.Rounds > 100 {
 		return fmt.Errorf("--rounds: %d is outside 1 to 100", c.Rounds)
 	}
 	if c.For < time.Minute || c.For > 30*24*time.Hour {
 		return fmt.Errorf("--for: %s is outside 1m to 720h", c.For)
 	}
+	return nil
+}
+
+// Run exits with 0 when it has measured, whether or not the figures reach their targets.
+func (c *Bench) Run(ctx context.Context, version Version) error {
 	return bench.Run(ctx, bench.Config{
 		DatabaseURL: c.DatabaseURL, Only: c.Only, Full: c.Full, Rounds: c.Rounds, For: c.For, JSON: c.JSON, Plots: c.Plots, River: c.River,
 		Version: string(version), Out: os.Stdout, Notes: os.Stderr,

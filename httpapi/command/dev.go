@@ -19,11 +19,16 @@ type Dev struct {
 	Dir string `type:"path" placeholder:"DIR" help:"Data directory of the private Postgres. Default: punctual-dev in the user's cache directory, for root in /var/lib."`
 }
 
-// Run serves until the context ends.
-func (c *Dev) Run(ctx context.Context, log *slog.Logger, version Version, sample SampleJobs) error {
-	if err := server.CheckExposure(c.Listen, true, false); err != nil {
+// Validate is called by the flag parser.
+func (c *Dev) Validate() error {
+	if err := c.replica.Validate(); err != nil {
 		return err
 	}
+	return server.CheckExposure(c.Listen, true, false)
+}
+
+// Run serves until the context ends.
+func (c *Dev) Run(ctx context.Context, log *slog.Logger, version Version, sample SampleJobs) error {
 	if c.Dir == "" {
 		var err error
 		if c.Dir, err = devDir(os.Geteuid()); err != nil {

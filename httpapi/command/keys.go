@@ -8,19 +8,19 @@ import (
 	"punctual/httpapi/server"
 )
 
-// Keys is what there is to do to API keys in the database itself.
+// Keys administers API keys in the database itself.
 type Keys struct {
-	Create createKey `cmd:"" help:"Make a key. It alone is printed on stdout, once; it is not stored."`
+	Create createKey `cmd:"" help:"Create a key. The key alone is printed on stdout, once; it is not stored."`
 	List   listKeys  `cmd:"" help:"List the keys of a tenant, newest first."`
-	Revoke revokeKey `cmd:"" help:"Revoke a key for good. It ceases to work on every replica within two seconds."`
+	Revoke revokeKey `cmd:"" help:"Revoke a key for good. It stops working on every replica within two seconds."`
 }
 
 type createKey struct {
 	database
-	Tenant  string        `default:"default" help:"Whom the key acts for."`
+	Tenant  string        `default:"default" help:"Tenant that the key acts for."`
 	Role    string        `required:"" enum:"viewer,submitter,editor,admin,operator" help:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also keys and secrets of its tenant; operator administers all tenants."`
-	Name    string        `required:"" help:"What it is for, for people."`
-	Expires time.Duration `placeholder:"720h" help:"How long it works. Default: until it is revoked."`
+	Name    string        `required:"" help:"What the key is for; people read it."`
+	Expires time.Duration `placeholder:"720h" help:"How long the key works. Default: until it is revoked."`
 }
 
 func (c *createKey) Run(ctx context.Context) error {
@@ -34,7 +34,7 @@ func (d database) admin() server.AdminConfig {
 
 type listKeys struct {
 	database
-	Tenant string `default:"default" help:"Whose keys."`
+	Tenant string `default:"default" help:"Tenant whose keys to list."`
 }
 
 func (c *listKeys) Run(ctx context.Context) error {
@@ -43,7 +43,7 @@ func (c *listKeys) Run(ctx context.Context) error {
 
 type revokeKey struct {
 	database
-	Key string `arg:"" name:"id|prefix" help:"Id of the key, or how it begins: as keys list shows them."`
+	Key string `arg:"" name:"id|prefix" help:"Id or prefix of the key, as keys list shows them."`
 }
 
 func (c *revokeKey) Run(ctx context.Context) error {

@@ -7,9 +7,9 @@ import (
 	"punctual/store/vault"
 )
 
-// masterKey is what the keys of secrets are sealed with. Its value is no flag: others could read it in the list of processes.
+// masterKey encrypts the keys of secrets. Its value is no flag: others could read it in the list of processes.
 type masterKey struct {
-	MasterKeyFile string `type:"path" placeholder:"FILE" help:"File with the master key that secrets are encrypted under, the same on every replica: 32 bytes in base64, as 'openssl rand -base64 32' makes them. Further lines may hold earlier keys: any of them opens, the first seals. Or give its text in PUNCTUAL_MASTER_KEY."`
+	MasterKeyFile string `type:"path" placeholder:"FILE" help:"File with the master key that secrets are encrypted under, the same on every replica: 32 bytes in base64, as 'openssl rand -base64 32' makes them. Further lines may hold earlier keys: any of them decrypts, the first one encrypts. Or give the key itself in PUNCTUAL_MASTER_KEY."`
 }
 
 // read returns the master key; an error that says how to make one when none was given.

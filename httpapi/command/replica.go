@@ -20,17 +20,17 @@ import (
 // replica is what serve and dev have in common.
 type replica struct {
 	Listen           string         `default:"127.0.0.1:8080" help:"Address the HTTP API listens on."`
-	PublicURL        string         `placeholder:"URL" help:"Where the targets of jobs with completion callback reach the API, such as https://punctual.internal. Default: where it listens, which is of use on one machine only."`
+	PublicURL        string         `placeholder:"URL" help:"Where the targets of jobs with completion callback reach the API, such as https://punctual.internal. Default: the address it listens on, which works on one machine only."`
 	Queues           map[string]int `default:"default=500" mapsep:"," help:"Worker slots of this replica by queue: default=500,critical=100."`
-	DefaultJitter    time.Duration  `default:"10s" help:"Jitter of cron slots a minute or more apart whose job sets none. The same on every replica."`
+	DefaultJitter    time.Duration  `default:"1s" help:"Jitter of cron slots a minute or more apart whose job sets none. The same on every replica."`
 	Retention        time.Duration  `default:"720h" help:"How long runs are kept, and how far back missed slots may still run. The same on every replica."`
 	FailureRetention time.Duration  `placeholder:"2160h" help:"How long runs that did not succeed are kept. Default: three times --retention. The same on every replica."`
 	AuditRetention   time.Duration  `default:"8760h" help:"How long entries of the audit log are kept, at least 720h. The same on every replica."`
 	DrainTimeout     time.Duration  `default:"25s" help:"How long a stop waits for requests in flight before it interrupts them."`
 	MaxConns         int32          `default:"16" help:"Most connections to the database."`
-	AllowTargets     []network      `placeholder:"NETWORK,…" help:"Networks that jobs may call although they are not public, such as 10.0.0.0/8,fd00:7::/64. Public addresses need no permission; the API and the database of the replica itself get none. Single tenants may be allowed more. dev allows loopback and private networks besides."`
-	EgressProxy      string         `placeholder:"URL" help:"Proxy that callbacks go through: http://user:password@host:3128. It must let CONNECT pass, also to port 80 for targets of http. The environment's HTTP_PROXY is not looked at."`
-	TargetCAFile     string         `type:"path" placeholder:"FILE" help:"Certificate authorities, in PEM, that targets may have their certificates from, in addition to the system's."`
+	AllowTargets     []network      `placeholder:"NETWORK,…" help:"Networks that jobs may call although they are not public, such as 10.0.0.0/8,fd00:7::/64. Public addresses need no permission; the replica's own API and database are never allowed. Single tenants may be allowed more. dev also allows loopback and private networks."`
+	EgressProxy      string         `placeholder:"URL" help:"Proxy that callbacks go through: http://user:password@host:3128. It must allow CONNECT, also to port 80 for http targets. The environment's HTTP_PROXY is ignored."`
+	TargetCAFile     string         `type:"path" placeholder:"FILE" help:"Certificate authorities, in PEM, that are trusted for targets in addition to the system's."`
 }
 
 // network is a flag's network. Its zero value is none.

@@ -8,9 +8,9 @@ import (
 	"punctual/httpapi/server"
 )
 
-// Secrets is what there is to do to all secrets at once.
+// Secrets rotates the keys of all secrets.
 type Secrets struct {
-	Rotate rotate `cmd:"" help:"Encrypt all secrets with a new data key, and drop the old one. Replicas go on meanwhile; may be interrupted and begun anew."`
+	Rotate rotate `cmd:"" help:"Encrypt all secrets with a new data key, and drop the old one. Replicas keep running; it may be interrupted and started again."`
 }
 
 type rotate struct {

@@ -23,17 +23,16 @@ type Serve struct {
 
 // Validate is called by the flag parser.
 func (c *Serve) Validate() error {
-	if err := c.replica.Validate(); err != nil {
-		return err
+	for _, part := range []interface{ Validate() error }{c.database, c.replica, c.authentication} {
+		if err := part.Validate(); err != nil {
+			return err
+		}
 	}
-	return c.authentication.Validate()
+	return server.CheckExposure(c.Listen, c.noAuth(), c.InsecureNoAuth)
 }
 
 // Run serves until the context ends.
 func (c *Serve) Run(ctx context.Context, log *slog.Logger, version Version) error {
-	if err := server.CheckExposure(c.Listen, c.noAuth(), c.InsecureNoAuth); err != nil {
-		return err
-	}
 	master, err := c.read()
 	if err != nil {
 		return err

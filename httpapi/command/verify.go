@@ -10,7 +10,7 @@ import (
 	"punctual/httpapi/server"
 )
 
-// Verify proves what was done from the database.
+// Verify proves from the database what was done.
 type Verify struct {
 	database
 	From          string        `placeholder:"INSTANT" help:"First slot to look at, such as 2026-12-01T09:00:00Z. Default: 24 hours before the last one."`
@@ -19,7 +19,7 @@ type Verify struct {
 	Tenant        string        `placeholder:"NAME" help:"Only this tenant's jobs."`
 	Format        string        `default:"text" enum:"text,json" help:"Form of the report: text for people, json for machines, an object per line."`
 	Grace         time.Duration `default:"1m" help:"How long a due slot may wait for its claim without being reported."`
-	DefaultJitter time.Duration `default:"10s" help:"What the replicas have as their default jitter."`
+	DefaultJitter time.Duration `default:"1s" help:"The replicas' --default-jitter."`
 }
 
 // Run exits with 0 when all is well, 1 when it found violations and 2 when it could not look.

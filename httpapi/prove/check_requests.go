@@ -132,8 +132,10 @@ func (k *check) fences() {
 			if len(requests) == 0 || !r.ofSlot() {
 				continue
 			}
-			// A run that was given back unsent arrives after the next slot's, and may have the greater token.
-			if last != nil && requests[0].Attempt == 1 && requests[0].Fence < last.Fence && requests[0].At.After(last.At) && !k.frozenAt(requests[0].At) {
+			// A run that waited, or was given back unsent, arrives after the next slot's, and has the greater token then. Of
+			// two that are in flight at a time either may arrive first.
+			after := last != nil && !last.Ended.IsZero() && requests[0].At.After(last.Ended)
+			if after && requests[0].Attempt == 1 && requests[0].Fence < last.Fence && !k.frozenAt(requests[0].At) {
 				k.fail(FencesGrow, "job %s: slot %s has token %d and the one before %d", k.name(job), clock(r.ScheduledFor), requests[0].Fence, last.Fence)
 			}
 			last = requests[0]

@@ -49,7 +49,7 @@ func spans(j Job, until time.Time) []span {
 		edited := i > 0 && v.State == j.Versions[i-1].State
 		same := open && sameSchedule(spans[len(spans)-1].definition, v.Definition)
 		if same && edited && v.Definition.Schedule.Kind() == scheduler.KindDelay {
-			same = false // every rewrite arms a delay again
+			same = false // every change arms a delay again, and without one there is no version
 		}
 		if open && (!same || v.State == "deleted") {
 			last := &spans[len(spans)-1]
@@ -91,11 +91,7 @@ func (s span) slots(j Job, defaultJitter time.Duration) ([]dueSlot, error) {
 	case scheduler.KindNone:
 		return nil, nil
 	case scheduler.KindAt:
-		slot := schedule.At.Value()
-		if slot.Before(s.from) {
-			slot = s.from
-		}
-		at = []time.Time{roundUp(slot, time.Millisecond)}
+		at = []time.Time{roundUp(schedule.At.Value(), time.Millisecond)} // in the past, too
 	case scheduler.KindDelay:
 		at = []time.Time{roundUp(s.from.Add(schedule.Delay.Value()), time.Millisecond)}
 	case scheduler.KindEvery:

@@ -1,8 +1,11 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
 )
@@ -17,6 +20,28 @@ func withEcho(api http.Handler) http.Handler {
 	mux.HandleFunc("/echo", echo)
 	mux.Handle("/", api)
 	return mux
+}
+
+// RunEcho serves the echo target by itself, at every path, until ctx ends. What probes ask for is not logged.
+func RunEcho(ctx context.Context, address string, log *slog.Logger) error {
+	listener, err := listen(address)
+	if err != nil {
+		return err
+	}
+	server := newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/readyz" {
+			log.Info("request", "method", r.Method, "path", r.URL.EscapedPath(), "run", r.Header.Get("Webhook-Id"), "attempt", r.Header.Get("Punctual-Attempt"))
+		}
+		echo(w, r)
+	}), log)
+	stopped := make(chan struct{})
+	defer context.AfterFunc(ctx, func() { defer close(stopped); shutDown(ctx, server) })()
+	log.Info("echo ready", "url", "http://"+listener.Addr().String())
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	<-stopped
+	return nil
 }
 
 func echo(w http.ResponseWriter, r *http.Request) {

@@ -14,6 +14,7 @@ type attempt struct {
 	context.Context // ends at the deadline, or with the caller's
 	cancel          context.CancelFunc
 	caller          context.Context
+	timeout         time.Duration
 	deadline        time.Time
 	traced          context.Context // the attempt itself, with trace
 	trace           httptrace.ClientTrace
@@ -35,7 +36,7 @@ func newAttempt(ctx context.Context, timeout time.Duration) *attempt {
 	if timeout <= 0 {
 		timeout = defaultTimeout
 	}
-	x := &attempt{caller: ctx, deadline: time.Now().Add(timeout)}
+	x := &attempt{caller: ctx, timeout: timeout, deadline: time.Now().Add(timeout)}
 	x.Context, x.cancel = context.WithDeadline(ctx, x.deadline)
 	x.trace.GotConn = x.gotConn
 	x.traced = httptrace.WithClientTrace(x, &x.trace)

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-const (
-	maxHeaderName  = 256
-	maxHeaderValue = 8 << 10
-)
+// MaxHeaderValue is how long the value of a header may be, in bytes.
+const MaxHeaderValue = 8 << 10
+
+const maxHeaderName = 256
 
 var methods = []string{
 	http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch,
@@ -71,8 +71,8 @@ func CheckHeader(name, value string) error {
 		return fmt.Errorf("header %s cannot be set: many servers take an underscore for a hyphen, and then %s", name, why)
 	case found:
 		return fmt.Errorf("header %s cannot be set: %s", name, why)
-	case len(value) > maxHeaderValue:
-		return fmt.Errorf("header %s must be at most %d bytes long", name, maxHeaderValue)
+	case len(value) > MaxHeaderValue:
+		return fmt.Errorf("header %s must be at most %d bytes long", name, MaxHeaderValue)
 	case strings.Trim(value, " \t") != value:
 		return fmt.Errorf("header %s must not begin or end with a space or tab", name)
 	case strings.IndexFunc(value, isControl) >= 0:

@@ -9,13 +9,14 @@ import (
 	"strings"
 )
 
-const maxURL = 2048
+// MaxURL is how long the URL of a target may be, in bytes.
+const MaxURL = 2048
 
 // CheckURL parses the URL of a job's target, or reports what is wrong with it. It is stricter than [url.Parse]: what
 // it accepts means one thing to every parser. Which addresses may be called is not its subject but [Config.Guard]'s.
 func CheckURL(raw string) (*url.URL, error) {
-	if len(raw) > maxURL {
-		return nil, fmt.Errorf("must be at most %d bytes long", maxURL)
+	if len(raw) > MaxURL {
+		return nil, fmt.Errorf("must be at most %d bytes long", MaxURL)
 	}
 	for i := range len(raw) {
 		if c := raw[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("\"<>\\^`{|}", c) >= 0 {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // classifyStatus returns the reason and text for a status; both are empty for 2xx.
@@ -49,14 +50,40 @@ func (x *attempt) failed(err error) Result {
 }
 
 func (x *attempt) timeoutText() string {
+	within := " within " + rounded(x.timeout)
 	if x.conn == nil {
-		return "no connection within the timeout"
+		return "no connection" + within
 	}
 	switch x.conn.state.Load() {
 	case answered, over:
-		return "the answer was not complete within the timeout"
+		return "the answer was not complete" + within
 	}
-	return "no answer within the timeout"
+	return "no answer" + within
+}
+
+// rounded is a duration without the zeros that Go appends: 10m, not 10m0s.
+func rounded(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// byWhom says what the system refused, and which address it was about, as far as that is known.
+func byWhom(errno syscall.Errno, op *net.OpError) string {
+	switch {
+	case op == nil || op.Addr == nil:
+		return errno.Error()
+	case errno == syscall.ECONNREFUSED:
+		return "connection refused by " + op.Addr.String()
+	case errno == syscall.ECONNRESET:
+		return "connection reset by " + op.Addr.String()
+	}
+	return op.Addr.String() + ": " + errno.Error()
 }
 
 // classify returns the reason and text for an error. The texts are ours, since those of the standard library quote
@@ -88,7 +115,8 @@ func classify(err error, sent bool) (Reason, string) {
 	case errors.Is(err, errEnded), errors.Is(err, errUnasked):
 		return ReasonConnect, err.Error()
 	case errors.As(err, &errno):
-		return ReasonConnect, errno.Error()
+		errors.As(err, &op)
+		return ReasonConnect, byWhom(errno, op)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return ReasonConnect, "the target closed the connection before its answer was complete"
 	case isDeadline(err):

@@ -256,7 +256,7 @@ func TestProxiesThatRefuseOrFail(t *testing.T) {
 		{"is none", "220 mail.example.com ESMTP\r\n", ReasonConnect, "does not answer as a proxy does"},
 		{"never ends its headers", "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 100<<10), ReasonConnect, "does not answer as a proxy does"},
 		{"speaks for the target", "HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", ReasonConnect, "does not answer as a proxy does"},
-		{"says nothing", " ", ReasonTimeout, "no connection within the timeout"},
+		{"says nothing", " ", ReasonTimeout, "no connection within " + short.String()},
 		{"is down", "", ReasonConnect, "cannot be reached"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

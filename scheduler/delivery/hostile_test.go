@@ -111,7 +111,7 @@ func TestTargetsThatCannotBeReached(t *testing.T) {
 		reason     Reason
 		text       string
 	}{
-		{"refused", ln.Addr().String(), nil, ReasonConnect, "connection refused"},
+		{"refused", ln.Addr().String(), nil, ReasonConnect, "connection refused by " + ln.Addr().String()},
 		{"unknown name", "no-such-host.invalid", nil, ReasonConnect, "resolve"},
 		{"blocked", ln.Addr().String(), blocked, ReasonBlockedAddress, "the address is not allowed: it is private"},
 	}

@@ -32,7 +32,7 @@ type Result struct {
 	Reason Reason
 	// Cancelled is true when the caller's context ended before the exchange did; its cause tells why.
 	Cancelled bool
-	// Error is one line for people, empty on success. It names the host at most: no user, path, query or header.
+	// Error is one line for people, empty on success. It names the host or its address at most: no user, path, query or header.
 	Error string
 	// Body holds the start of a failure's body ([Config.KeepBytes]), or the body of a success if
 	// [Request.KeepBody] asked for it. The bytes are the target's: any encoding, NULs included.

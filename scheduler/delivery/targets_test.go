@@ -24,10 +24,10 @@ const short = 60 * time.Millisecond
 
 func hostileTargets() []hostileTarget {
 	return []hostileTarget{
-		{name: "never answers", handle: answering(""), reason: ReasonTimeout, text: "no answer", timeout: short},
+		{name: "never answers", handle: answering(""), reason: ReasonTimeout, text: "no answer within 60ms", timeout: short},
 		{name: "reads too slowly", handle: readingSlowly, reason: ReasonTimeout, timeout: short},
 		{name: "drips its headers", handle: dripping("HTTP/1.1 200 OK\r\n", "X: y\r\n"), reason: ReasonTimeout, timeout: short},
-		{name: "drips its body", handle: dripping("HTTP/1.1 200 OK\r\n\r\n", "x"), status: 200, reason: ReasonTimeout, text: "not complete", timeout: short},
+		{name: "drips its body", handle: dripping("HTTP/1.1 200 OK\r\n\r\n", "x"), status: 200, reason: ReasonTimeout, text: "the answer was not complete within 60ms", timeout: short},
 		{name: "drips the body of a failure", handle: dripping("HTTP/1.1 410 Gone\r\n\r\n", "x"), status: 410, reason: ReasonHTTP4xx, timeout: short},
 		{name: "stalls within its body", handle: answering("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"), status: 200, reason: ReasonTimeout, timeout: short},
 		{name: "stalls within a chunk", handle: answering("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"), status: 200, reason: ReasonTimeout, timeout: short},

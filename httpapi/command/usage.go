@@ -1,0 +1,53 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// ExitUsage is the exit status of a command line that is wrong: nothing was done.
+const ExitUsage = 2
+
+// Usage says in one line what is wrong with a command line, and what shows the right way. The help itself would be in
+// the way of the error, and in whatever reads the command's output.
+func Usage(err error) string {
+	text, command := OneLine(err), "punctual"
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context != nil {
+		node := parse.Context.Selected()
+		if node == nil {
+			node = parse.Context.Model.Node
+		}
+		command = node.FullPath()
+		if names := subcommands(node); len(names) > 0 {
+			if strings.HasPrefix(text, "expected one of") { // of which kong names the first few
+				text = "no command is given"
+			}
+			text += "; the commands are " + strings.Join(names, ", ")
+		}
+	}
+	return fmt.Sprintf("punctual: %s; see %s --help", text, command)
+}
+
+func subcommands(node *kong.Node) (names []string) {
+	for _, child := range node.Children {
+		if !child.Hidden {
+			names = append(names, child.Name)
+		}
+	}
+	return names
+}
+
+// OneLine is the text of an error without line breaks.
+func OneLine(err error) string {
+	var lines []string
+	for line := range strings.Lines(err.Error()) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "; ")
+}

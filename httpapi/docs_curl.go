@@ -1,0 +1,101 @@
+package httpapi
+
+import (
+	"fmt"
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// servedFrom stands in the page for the base URL it is served from, which only a request knows.
+const servedFrom = "http://served.from.invalid"
+
+// curlOf returns a command that calls an operation as its examples have it. What is secret is a variable of the shell.
+func curlOf(op *huma.Operation, noAuth bool) (string, error) {
+	target, err := exampleURL(op)
+	if err != nil {
+		return "", err
+	}
+	words := []string{"curl"}
+	if op.Method != http.MethodGet {
+		words[0] += " -X " + op.Method
+	}
+	words[0] += " " + shellWord(servedFrom+target)
+	if roleOf[op.OperationID] == RoleNone {
+		words = append(words, `-H "Punctual-Run-Token: $PUNCTUAL_RUN_TOKEN"`)
+	} else if !noAuth {
+		words = append(words, `-H "Authorization: Bearer $PUNCTUAL_KEY"`)
+	}
+	if op.RequestBody != nil {
+		media := mediaTypes(op)[0]
+		words = append(words, "-H "+shellWord("Content-Type: "+media), "-d "+shellWord(pretty(op.RequestBody.Content[media].Example)))
+	}
+	return strings.Join(words, " \\\n  "), nil
+}
+
+// exampleURL is the path of an operation with the examples of all parameters that it needs.
+func exampleURL(op *huma.Operation) (string, error) {
+	path, query := op.Path, url.Values{}
+	for _, p := range op.Parameters {
+		if !p.Required || p.In == "header" {
+			continue
+		}
+		if p.Schema == nil || len(p.Schema.Examples) == 0 {
+			return "", fmt.Errorf("%s: the parameter %s has no example", op.OperationID, p.Name)
+		}
+		example := fmt.Sprint(p.Schema.Examples[0])
+		if p.In == "path" {
+			path = strings.ReplaceAll(path, "{"+p.Name+"}", url.PathEscape(example))
+		} else {
+			query.Set(p.Name, example)
+		}
+	}
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	return path, nil
+}
+
+// shellWord is a text as one word of a shell.
+func shellWord(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
+// hostForm is what is copied from a Host header into commands.
+var hostForm = regexp.MustCompile(`^[A-Za-z0-9.-]+(:[0-9]+)?$|^\[[0-9A-Fa-f:.]+\](:[0-9]+)?$`)
+
+// baseURL is where a request was sent to, as far as it tells. A proxy that ends TLS says so in X-Forwarded-Proto.
+func baseURL(r *http.Request) string {
+	scheme := "http"
+	if r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") {
+		scheme = "https"
+	}
+	if !hostForm.MatchString(r.Host) {
+		return "http://127.0.0.1:8080"
+	}
+	return scheme + "://" + html.EscapeString(r.Host)
+}
+
+// docsRole is a line of the page's table of roles.
+type docsRole struct {
+	Role Role
+	May  string
+}
+
+// rolesMay says what each role may do beside what the ones before it may.
+var rolesMay = map[Role]string{
+	RoleViewer:    "reads jobs, runs, dead letters and queues",
+	RoleSubmitter: "creates one-shots and triggers jobs",
+	RoleEditor:    "creates, changes and deletes jobs; cancels runs; replays dead letters",
+	RoleAdmin:     "administers the keys and secrets of its tenant, and reads the audit log",
+	RoleOperator:  "administers all tenants, and acts for any of them by the header Punctual-Tenant",
+}
+
+func docsRoles() (list []docsRole) {
+	for _, r := range Roles {
+		list = append(list, docsRole{r, rolesMay[r]})
+	}
+	return list
+}

@@ -1,0 +1,111 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Whoever reads a job, and writes what was read, changes nothing; and whoever edits a field of it changes that one.
+func TestAPutOfWhatAGetGaveChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for _, name := range []string{"token", "certificate"} {
+		s.do("PUT", "/v1/secrets/"+name, `{"value":"planted"}`).want(201)
+	}
+	for name, job := range map[string]string{
+		"cron":       `"schedule":{"cron":"0 3 * * mon-fri","timezone":"Europe/Berlin"}`,
+		"seconds":    `"schedule":{"cron":"*/10 * * * * *"},"jitter":"2s"`,
+		"every":      `"schedule":{"every":"90s","starts_at":"2026-01-01T00:00:00+01:00"},"paused":true`,
+		"at":         `"schedule":{"at":"2100-01-01T00:00:00Z"}`,
+		"past":       `"schedule":{"at":"` + hourAgo() + `"}`,
+		"delay":      `"schedule":{"delay":"1h"}`,
+		"none":       `"description":"only by hand","labels":{"team":"billing"}`,
+		"policies":   `"missed":{"policy":"skip","tolerance":"60s"},"concurrency_policy":"wait","expires_after":"90m","delivery":"at_most_once","priority":"low","retry":{"give_up_on":[]}`,
+		"async":      `"completion":"callback"`,
+		"notify":     `"notify":[{"on":["dead","recovered"],"url":"http://example.com/pager"}]`,
+		"body":       `"target":{"url":"http://example.com/","method":"PUT","headers":{"X-A":"b"},"body":{"z":1.50,"a":["<&>",null,9007199254740993]}}`,
+		"text":       `"target":{"url":"http://example.com/","body":"a=b"}`,
+		"inline":     `"target":{"url":"http://example.com/","auth":{"type":"bearer","value":"planted"},"secret_headers":{"X-Key":"planted","X-Other":"planted too"}}`,
+		"named":      `"target":{"url":"http://example.com/","auth":{"type":"basic","username":"u","secret":"token"}}`,
+		"tls":        `"target":{"url":"https://example.com/","tls":{"client_certificate":"certificate"}}`,
+		"oauth":      `"target":{"url":"http://example.com/","auth":{"type":"oauth2","token_url":"http://example.com/token","client_id":"c","scopes":["a"],"value":"planted"}}`,
+		"everything": `"schedule":{"cron":"0 3 * * *","ends_at":"2100-01-01T00:00:00Z"},"timeout":"60s"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := s.in(t)
+			body := `{"name":"` + name + `",` + job
+			if !strings.Contains(job, `"target"`) {
+				body += `,"target":{"url":"http://example.com/"}`
+			}
+			s.create(body + "}")
+			for _, path := range []string{"/v1/jobs/" + name, "/v1/jobs/" + s.do("GET", "/v1/jobs/"+name, "").want(200).fields()["id"].(string)} {
+				before := s.do("GET", path, "").want(200)
+				after := s.do("PUT", path, string(before.body)).want(200)
+				if diff := cmp.Diff(before.fields(), after.fields()); diff != "" {
+					t.Errorf("PUT %s: %s", path, diff)
+				}
+				if v := after.fields()["version"]; v != 1. {
+					t.Errorf("PUT %s: version %v", path, v)
+				}
+			}
+			edited := s.do("GET", "/v1/jobs/"+name, "").fields()
+			edited["description"] = "edited"
+			text, err := json.Marshal(edited)
+			if err != nil {
+				t.Fatal(err)
+			}
+			after := s.do("PUT", "/v1/jobs/"+name, string(text), `If-Match: "1"`).want(200).fields()
+			if after["version"] != 2. || after["description"] != "edited" {
+				t.Errorf("edited: version %v, %v", after["version"], after["description"])
+			}
+			for _, volatile := range []string{"version", "updated_at", "next_run_at", "next_scheduled_for", "last_run", "state", "completed_at"} {
+				delete(edited, volatile)
+				delete(after, volatile)
+			}
+			if name == "body" {
+				delete(edited, "target") // a large number does not pass through a float64
+				delete(after, "target")
+			}
+			if diff := cmp.Diff(edited, after); diff != "" {
+				t.Errorf("edited: %s", diff)
+			}
+		})
+	}
+}
+
+func TestAPutOfWhatAGetGaveHasItsBounds(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.create(`{"name":"job","target":{"url":"https://example.com/","auth":{"type":"bearer","value":"planted"}}}`)
+	got := string(s.do("GET", "/v1/jobs/job", "").want(200).body)
+	added := func(text string) string { return strings.Replace(got, "{", "{"+text+",", 1) }
+	for _, c := range []struct {
+		name, method, path, body string
+		at                       []string
+	}{
+		{"an unknown field", "PUT", "/v1/jobs/job", added(`"colour":"red"`), []string{"body.colour"}},
+		{"a field that is misspelt", "PUT", "/v1/jobs/job", added(`"next_runat":null`), []string{"body.next_runat"}},
+		{"another name", "PUT", "/v1/jobs/other", got, []string{"body.name"}},
+		{"a secret where none is stored", "PUT", "/v1/jobs/copy", strings.Replace(got, `"name":"job"`, `"name":"copy"`, 1), []string{"body.target.auth.value"}},
+		{"the field of another level", "PUT", "/v1/jobs/job", strings.Replace(got, `"target":{`, `"target":{"id":"x",`, 1), []string{"body.target.id"}},
+	} {
+		p := s.in(t).do(c.method, c.path, c.body).code(CodeInvalid)
+		if at := locations(p); !slices.Equal(at, c.at) {
+			t.Errorf("%s: %v", c.name, p.Errors)
+		}
+	}
+	// A POST makes something new: what the server sets is refused, lest somebody believe it was taken.
+	if at := locations(s.do("POST", "/v1/jobs", got).code(CodeInvalid)); !slices.Contains(at, "body.id") || !slices.Contains(at, "body.last_run") {
+		t.Errorf("a POST: %v", at)
+	}
+	if v := s.do("GET", "/v1/jobs/job", "").fields()["version"]; v != 1. {
+		t.Errorf("version %v", v)
+	}
+}
+
+func hourAgo() string { return time.Now().Add(-time.Hour).UTC().Format(time.RFC3339) }

@@ -1,0 +1,62 @@
+package httpapi
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"punctual/scheduler"
+)
+
+// The closed lists of the scheduler, as types that describe themselves: wherever the API has one of them, its
+// description has the enum, and a parameter that is none of it is refused.
+type (
+	runStatus      string
+	runTrigger     string
+	runReason      string
+	attemptOutcome string
+)
+
+func (runStatus) Schema(huma.Registry) *huma.Schema      { return oneOf(scheduler.Statuses()) }
+func (runTrigger) Schema(huma.Registry) *huma.Schema     { return oneOf(scheduler.Triggers()) }
+func (runReason) Schema(huma.Registry) *huma.Schema      { return oneOf(scheduler.Reasons()) }
+func (attemptOutcome) Schema(huma.Registry) *huma.Schema { return oneOf(scheduler.AttemptOutcomes()) }
+
+// DeathReason is a reason that runs die of.
+type DeathReason scheduler.Reason
+
+// Schema lists the reasons that runs die of.
+func (DeathReason) Schema(huma.Registry) *huma.Schema {
+	return oneOf(scheduler.ReasonsOf(scheduler.StatusDead))
+}
+
+// known reports whether runs die of it.
+func (r DeathReason) known() bool {
+	return slices.Contains(scheduler.ReasonsOf(scheduler.StatusDead), scheduler.Reason(r))
+}
+
+// oneOf is a text out of a list. huma compares what it read with plain strings.
+func oneOf[T ~string](values []T) *huma.Schema {
+	schema := &huma.Schema{Type: huma.TypeString}
+	for _, v := range values {
+		schema.Enum = append(schema.Enum, string(v))
+	}
+	return schema
+}
+
+// describeWords has a registry describe the scheduler's types by those above.
+func describeWords(registry huma.Registry) huma.Registry {
+	registry.RegisterTypeAlias(reflect.TypeFor[scheduler.Status](), reflect.TypeFor[runStatus]())
+	registry.RegisterTypeAlias(reflect.TypeFor[scheduler.Trigger](), reflect.TypeFor[runTrigger]())
+	registry.RegisterTypeAlias(reflect.TypeFor[scheduler.Reason](), reflect.TypeFor[runReason]())
+	registry.RegisterTypeAlias(reflect.TypeFor[scheduler.AttemptOutcome](), reflect.TypeFor[attemptOutcome]())
+	return registry
+}
+
+// nullIsAChoice adds null to the enum of a property that can be null, as JSON Schema has it.
+func nullIsAChoice(property *huma.Schema) {
+	if property.Nullable && len(property.Enum) > 0 {
+		property.Enum = append(slices.Clip(property.Enum), nil)
+	}
+}

@@ -1,0 +1,96 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"punctual/scheduler"
+)
+
+// Generated clients get their types from the enums.
+func TestTheDescriptionHasEveryWord(t *testing.T) {
+	t.Parallel()
+	document := static200(t, "/openapi.json").fields()
+	schemas := document["components"].(map[string]any)["schemas"].(map[string]any)
+	property := func(schema, name string) any {
+		return schemas[schema].(map[string]any)["properties"].(map[string]any)[name].(map[string]any)["enum"]
+	}
+	parameter := func(path, name string) any {
+		for _, p := range document["paths"].(map[string]any)[path].(map[string]any)["get"].(map[string]any)["parameters"].([]any) {
+			if p := p.(map[string]any); p["name"] == name {
+				return p["schema"].(map[string]any)["enum"]
+			}
+		}
+		return nil
+	}
+	reasons, deaths := words(scheduler.Reasons()), words(scheduler.ReasonsOf(scheduler.StatusDead))
+	for _, c := range []struct {
+		of        string
+		got, want any
+	}{
+		{"Run.status", property("Run", "status"), words(scheduler.Statuses())},
+		{"Run.trigger", property("Run", "trigger"), words(scheduler.Triggers())},
+		{"Run.reason", property("Run", "reason"), append(reasons, nil)},
+		{"Attempt.outcome", property("Attempt", "outcome"), words(scheduler.AttemptOutcomes())},
+		{"DeadLetter.trigger", property("DeadLetter", "trigger"), words(scheduler.Triggers())},
+		{"DeadLetter.reason", property("DeadLetter", "reason"), append(reasons, nil)},
+		{"DeadLetterSelection.reason", property("DeadLetterSelection", "reason"), deaths},
+		{"the status of runs", parameter("/v1/runs", "status"), words(scheduler.Statuses())},
+		{"the trigger of a job's runs", parameter("/v1/jobs/{job}/runs", "trigger"), words(scheduler.Triggers())},
+		{"the reason of runs", parameter("/v1/runs", "reason"), reasons},
+		{"the reason of dead letters", parameter("/v1/dead-letters", "reason"), deaths},
+	} {
+		if diff := cmp.Diff(c.want, c.got); diff != "" {
+			t.Errorf("the enum of %s (-want +got):\n%s", c.of, diff)
+		}
+	}
+}
+
+// A field of one of the types that nobody thought of has its enum too.
+func TestNoFieldOfAWordIsWithoutItsEnum(t *testing.T) {
+	t.Parallel()
+	registry := describeWords(humaConfig().Components.Schemas)
+	for _, kind := range []reflect.Type{
+		reflect.TypeFor[scheduler.Status](), reflect.TypeFor[scheduler.Trigger](), reflect.TypeFor[scheduler.Reason](), reflect.TypeFor[scheduler.AttemptOutcome](),
+	} {
+		if schema := registry.Schema(kind, true, ""); schema.Type != "string" || len(schema.Enum) < 3 {
+			t.Errorf("%s is described as %s %v", kind, schema.Type, schema.Enum)
+		}
+	}
+}
+
+func TestAWordThatIsNoneIsRefused(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for query, field := range map[string]string{
+		"/v1/runs?status=failed": "query.status", "/v1/runs?reason=limit": "query.reason", "/v1/runs?trigger=step": "query.trigger", "/v1/dead-letters?reason=missed": "query.reason",
+	} {
+		p := s.do("GET", query, "").code(CodeInvalid)
+		if len(p.Errors) != 1 || p.Errors[0].Location != field || !strings.Contains(p.Errors[0].Message, "expected value to be one of") {
+			t.Errorf("%s: %v", query, p.Errors)
+		}
+	}
+	s.do("GET", "/v1/runs?status=dead&reason=http_5xx&trigger=manual", "").want(200)
+	for _, reason := range scheduler.ReasonsOf(scheduler.StatusDead) {
+		s.do("GET", "/v1/dead-letters?reason="+string(reason), "").want(200)
+		s.do("POST", "/v1/dead-letters/resolve", fmt.Sprintf(`{"filter":{"reason":%q},"dry_run":true}`, reason)).want(200)
+	}
+	s.do("POST", "/v1/dead-letters/resolve", `{"filter":{"reason":"missed"},"dry_run":true}`).code(CodeInvalid)
+}
+
+// words is what a list is in a document.
+func words[T any](values []T) (list []any) {
+	text, err := json.Marshal(values)
+	if err == nil {
+		err = json.Unmarshal(text, &list)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return list
+}

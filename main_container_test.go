@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"punctual/httpapi/proc"
+	"punctual/store/storetest"
+)
+
+// composed are the words of a command in compose.yaml.
+func composed(t *testing.T, first string) []string {
+	t.Helper()
+	text, err := os.ReadFile("compose.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	match := regexp.MustCompile(`(?m)^ +command: \[(` + first + `\b[^\]]*)\]$`).FindSubmatch(text)
+	if match == nil {
+		t.Fatalf("compose.yaml has no command %s", first)
+	}
+	words := strings.Split(string(match[1]), ", ")
+	for i, w := range words {
+		words[i] = strings.Trim(w, `"`)
+	}
+	return words
+}
+
+func TestHealthcheckAsksTheReplica(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	r, err := proc.Serve(ctx, binary(t), storetest.DSN(t), append([]string{"--auth=keys"}, composed(t, "serve")[1:]...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Kill)
+	address := strings.TrimPrefix(r.API.URL, "http://")
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, listen := range []string{address, "0.0.0.0:" + port, ":" + port} {
+		code, out, notes := apart(t, []string{"PUNCTUAL_LISTEN=" + listen, "HTTP_PROXY=http://127.0.0.1:1"}, "healthcheck")
+		if code != 0 || out != "ready\n" || notes != "" {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q", listen, code, out, notes)
+		}
+	}
+	if err := r.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+	code, out, notes := apart(t, nil, "healthcheck", "--listen="+address)
+	if code != 1 || out != "" || notes != "punctual: not ready: cannot connect to "+address+": connection refused\n" {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, notes)
+	}
+}
+
+func TestHealthcheckSaysWhyAReplicaIsNotReady(t *testing.T) {
+	t.Parallel()
+	stay := make(chan struct{})
+	for name, c := range map[string]struct {
+		answer  http.HandlerFunc
+		timeout string
+		want    string
+	}{
+		"a problem": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(503)
+			_, _ = w.Write([]byte(`{"detail":"The database cannot be reached."}`))
+		}, "3s", "responds with 503: The database cannot be reached."},
+		"something else": {http.NotFound, "3s", `responds with 404: "404 page not found\n"`},
+		"nothing":        {func(http.ResponseWriter, *http.Request) { <-stay }, "100ms", "within 100ms"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(c.answer)
+			t.Cleanup(server.Close)
+			if name == "nothing" {
+				t.Cleanup(func() { close(stay) })
+			}
+			code, out, notes := apart(t, nil, "healthcheck", "--timeout="+c.timeout, "--listen="+strings.TrimPrefix(server.URL, "http://"))
+			if code != 1 || out != "" || strings.Count(notes, "\n") != 1 || !strings.HasPrefix(notes, "punctual: not ready: ") || !strings.Contains(notes, c.want) {
+				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, notes)
+			}
+		})
+	}
+}
+
+func TestEchoShowsWhatArrives(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	p := launch(t, []string{"PUNCTUAL_LISTEN=127.0.0.1:0"}, composed(t, "echo")...)
+	ready := regexp.MustCompile(`echo ready.* url=http://(\S+)`)
+	await(ctx, t, "the echo target", func() bool { return ready.MatchString(p.Output()) })
+	address := ready.FindStringSubmatch(p.Output())[1]
+	response, err := http.Post("http://"+address+"/greet", "application/json", strings.NewReader(`{"hello":"world"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	await(ctx, t, "the line of the request", func() bool { return strings.Contains(p.Output(), "path=/greet") })
+	if code, out, notes := apart(t, nil, "healthcheck", "--listen="+address); code != 0 || strings.Contains(p.Output(), "readyz") {
+		t.Errorf("exit code %d: %s%s\nthe log: %s", code, out, notes, p.Output())
+	}
+	if err := p.Signal(15); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := wait(t, p); code != 0 {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+}

@@ -1,0 +1,111 @@
+package placeholder
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Values are what is filled in.
+type Values struct {
+	ScheduledFor time.Time
+	Zone         *time.Location // of scheduled_for_local; nil: UTC
+	Run          uuid.UUID
+	Attempt      int
+	Job          string // name
+}
+
+// Place is where a text stands, which says how values are escaped.
+type Place int
+
+// The places.
+const (
+	InText Place = iota // as they are: header values and plain text
+	InJSON              // within a JSON string
+	InURL               // percent-encoded: path, query and forms
+)
+
+// Append appends the text with the values filled in.
+func (t Template) Append(to []byte, v *Values, place Place) []byte {
+	for _, p := range t.parts {
+		to = append(to, p.literal...)
+		if p.name == "" {
+			continue
+		}
+		begin := len(to)
+		to = p.append(to, v)
+		if place != InText {
+			to = place.escape(to, begin)
+		}
+	}
+	return to
+}
+
+// Longest is how long the text can become with the name of a job of the given length.
+func (t Template) Longest(job int) (n int) {
+	v := Values{ScheduledFor: time.Date(2199, 12, 31, 23, 59, 59, 999999000, time.UTC), Zone: time.FixedZone("", -12*3600), Attempt: 100}
+	for _, p := range t.parts {
+		n += len(p.literal)
+		switch p.name {
+		case "":
+		case "job":
+			n += job
+		default:
+			n += len(p.append(nil, &v)) + 4 // signs of offsets may be percent-encoded
+		}
+	}
+	return n
+}
+
+func (p part) append(to []byte, v *Values) []byte {
+	switch p.name {
+	case "scheduled_for":
+		return p.form.append(to, v.ScheduledFor.UTC())
+	case "scheduled_for_local":
+		zone := v.Zone
+		if zone == nil {
+			zone = time.UTC
+		}
+		return p.form.append(to, v.ScheduledFor.In(zone))
+	case "run":
+		return append(to, v.Run.String()...)
+	case "attempt":
+		return strconv.AppendInt(to, int64(v.Attempt), 10)
+	case "job":
+		return append(to, v.Job...)
+	}
+	return to
+}
+
+// escape escapes what was appended since begin.
+func (p Place) escape(to []byte, begin int) []byte {
+	for i := begin; i < len(to); i++ {
+		if p.safe(to[i]) {
+			continue
+		}
+		value := string(to[i:])
+		to = to[:i]
+		for _, c := range []byte(value) {
+			switch {
+			case p.safe(c):
+				to = append(to, c)
+			case p == InURL:
+				to = fmt.Appendf(to, "%%%02X", c)
+			default:
+				to = fmt.Appendf(to, `\u%04x`, c)
+			}
+		}
+		return to
+	}
+	return to
+}
+
+// safe reports whether a byte stands for itself. The plus sign of an offset does not in a URL, where many read a space.
+func (p Place) safe(c byte) bool {
+	if p == InJSON {
+		return c >= ' ' && c != '"' && c != '\\'
+	}
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '-' || c == '.' || c == '_' || c == '~' || c == ':'
+}

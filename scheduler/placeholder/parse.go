@@ -1,0 +1,118 @@
+package placeholder
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// opening and closing are what a placeholder stands between; literal is how opening is written where it means itself.
+const (
+	opening = "{{"
+	closing = "}}"
+	literal = "{{{{"
+)
+
+// names are all placeholders; only the first two have forms.
+var names = []string{"scheduled_for", "scheduled_for_local", "run", "attempt", "job"}
+
+// dated are the names that have forms.
+var dated = names[:2]
+
+// Template is a text with its placeholders found. The zero value is that of a text in which there is nothing to fill in.
+type Template struct{ parts []part }
+
+// part is a literal and the placeholder that follows it, if there is one.
+type part struct {
+	literal string
+	name    string // empty: none follows
+	form    form
+}
+
+// IsZero reports whether there is nothing to fill in.
+func (t Template) IsZero() bool { return len(t.parts) == 0 }
+
+// Parse finds the placeholders of a text.
+func Parse(text string) (Template, error) {
+	if !strings.Contains(text, opening) {
+		return Template{}, nil
+	}
+	var t Template
+	var plain strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, opening)
+		plain.WriteString(before)
+		if !found {
+			t.parts = append(t.parts, part{literal: plain.String()})
+			return t, nil
+		}
+		if strings.HasPrefix(rest, opening) { // four braces
+			plain.WriteString(opening)
+			text = rest[len(opening):]
+			continue
+		}
+		inner, after, closed := strings.Cut(rest, closing)
+		if !closed {
+			return Template{}, fmt.Errorf("%q is not closed by }}; %s stands for two literal braces", clip(opening+rest), literal)
+		}
+		p, err := read(inner)
+		if err != nil {
+			return Template{}, err
+		}
+		p.literal = plain.String()
+		plain.Reset()
+		t.parts = append(t.parts, p)
+		text = after
+	}
+}
+
+// read returns the placeholder that is written between the braces.
+func read(inner string) (part, error) {
+	name, wanted, hasForm := strings.Cut(inner, "|")
+	whole := clip(opening + inner + closing)
+	switch {
+	case !slices.Contains(names, name):
+		hint := ""
+		if near := strings.ReplaceAll(strings.ToLower(strings.TrimSpace(name)), "-", "_"); slices.Contains(names, near) {
+			hint = fmt.Sprintf("did you mean {{%s}}? ", near)
+		}
+		return part{}, fmt.Errorf("%q is not a placeholder; %sthere are %s, and %s stands for two literal braces", whole, hint, list(names), literal)
+	case !hasForm:
+		return part{name: name}, nil
+	case !slices.Contains(dated, name):
+		return part{}, fmt.Errorf("%q: only %s have forms; write {{%s}}", whole, list(dated), name)
+	}
+	form, ok := formOf(wanted)
+	if !ok {
+		return part{}, fmt.Errorf("%q: there is no form %q; there are %s", whole, clip(wanted), list(formNames()))
+	}
+	return part{name: name, form: form}, nil
+}
+
+// Cut splits a template at the first separator in its literals; found is false when there is none.
+func (t Template) Cut(separator string) (before, after Template, found bool) {
+	for i, p := range t.parts {
+		left, right, ok := strings.Cut(p.literal, separator)
+		if !ok {
+			continue
+		}
+		before.parts = append(slices.Clone(t.parts[:i]), part{literal: left})
+		after.parts = append([]part{{literal: right, name: p.name, form: p.form}}, t.parts[i+1:]...)
+		return before, after, true
+	}
+	return t, Template{}, false
+}
+
+func list(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " and " + words[last]
+}
+
+// clip shortens what somebody wrote, for an error message.
+func clip(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

@@ -1,0 +1,108 @@
+package store
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"punctual/scheduler"
+)
+
+// One shot of the past keeps its nominal time, fires at once by the job's policies for what is late, and everybody who
+// is asked about that instant knows.
+func TestAnInstantOfThePastKeepsItsNominalTime(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		ago     time.Duration
+		policy  func(*scheduler.Definition)
+		trigger scheduler.Trigger
+		late    bool
+		says    string // of explain, once it was claimed
+		outcome Outcome
+	}{
+		{name: "within the tolerance it is not late", ago: 20 * time.Second, trigger: scheduler.TriggerSchedule, says: "has a run under version 1", outcome: OutcomeInProgress},
+		{name: "beyond it it is", ago: 2 * time.Hour, trigger: scheduler.TriggerCatchup, late: true, says: "has a run under version 1", outcome: OutcomeInProgress},
+		{name: "a day of which there is no partition is made", ago: 20 * 24 * time.Hour, trigger: scheduler.TriggerCatchup, late: true, says: "has a run under version 1", outcome: OutcomeInProgress},
+		{
+			name: "a policy that skips what is missed skips it", ago: 2 * time.Hour, says: "was missed", outcome: OutcomeSkipped,
+			policy: func(d *scheduler.Definition) { d.Missed.Policy = scheduler.MissedSkip },
+		},
+		{
+			name: "so does a window that it lies beyond", ago: 2 * time.Hour, says: "was missed", outcome: OutcomeSkipped,
+			policy: func(d *scheduler.Definition) { d.Missed.Window = scheduler.DurationOf(time.Hour) },
+		},
+		{
+			name: "it expires by its nominal time", ago: 2 * time.Hour, says: "expires_after", outcome: OutcomeSkipped,
+			policy: func(d *scheduler.Definition) { d.ExpiresAfter = scheduler.DurationOf(time.Hour) },
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newClaimer(t)
+			c.partitionsBack(1)
+			nominal := time.Now().Add(-test.ago).UTC().Truncate(time.Millisecond)
+			policy := func(*scheduler.Definition) {}
+			if test.policy != nil {
+				policy = test.policy
+			}
+			job := c.create("j", at(nominal), policy)
+			if !job.NextScheduledFor.Equal(nominal) || !job.NextRunAt.Equal(nominal) || !c.woken() {
+				t.Fatalf("next slot %v, due %v, want %s, and the loop woken", job.NextScheduledFor, job.NextRunAt, nominal)
+			}
+			if e := c.explained("j", nominal); e.Outcome != OutcomeWaiting || e.Version != 1 || e.Slot == nil {
+				t.Errorf("before it is claimed: %s: %s", e.Outcome, e.Text)
+			}
+			batch := c.claim(10, true)
+			if test.trigger == "" {
+				if len(batch.Runs) != 0 {
+					t.Errorf("%d runs", len(batch.Runs))
+				}
+			} else if run := c.one(batch); run.RunID != scheduler.SlotRunID(job.ID, nominal) || !run.ScheduledFor.Equal(nominal) || run.Late != test.late || run.Trigger != test.trigger {
+				t.Errorf("%+v", run)
+			}
+			if e := c.explained("j", nominal); e.Outcome != test.outcome || !strings.Contains(e.Text, test.says) || e.Slot == nil || !e.Slot.Equal(nominal) || e.Version != 1 {
+				t.Errorf("%s: %s (%+v)", e.Outcome, e.Text, e)
+			}
+			if e := c.explained("j", nominal.Add(time.Hour*24*365)); e.PreviousSlot == nil || !e.PreviousSlot.Equal(nominal) {
+				t.Errorf("the slot before is %v", e.PreviousSlot)
+			}
+			if found, _ := c.verified(func(o *VerifyOptions) { o.From = nominal.Add(-time.Hour) }); len(found) != 0 {
+				t.Errorf("verify: %q", found)
+			}
+			if c.get("j").State != JobCompleted {
+				t.Error("it has not completed")
+			}
+		})
+	}
+}
+
+func TestExplainSaysThatAnInstantPassedBeforeItsJobWasWritten(t *testing.T) {
+	c := newClaimer(t)
+	c.partitionsBack(1)
+	nominal := time.Now().Add(-2 * time.Hour).UTC().Truncate(time.Second)
+	job := c.create("j", at(nominal))
+	run := c.one(c.claim(1, true))
+	c.exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = now() WHERE id = $1`, run.RunID)
+	if e := c.explained("j", nominal); e.Outcome != OutcomeSucceeded || !strings.Contains(e.Text, "ran late, as the job was written only at "+stamp(job.CreatedAt)) {
+		t.Errorf("%s", e.Text)
+	}
+}
+
+// Its slot has had its one run: no way of writing the same instant again makes another.
+func TestAnInstantThatComesBackDoesNotFireTwice(t *testing.T) {
+	c := newClaimer(t)
+	c.partitionsBack(1)
+	nominal := time.Now().Add(-2 * time.Hour).UTC().Truncate(time.Second)
+	c.create("j", at(nominal))
+	c.one(c.claim(1, true))
+	c.put(definition("j", at(nominal.Add(time.Minute))))
+	c.one(c.claim(1, true))
+	if again, _ := c.put(definition("j", at(nominal))); again.State != JobActive {
+		t.Fatalf("it is %s", again.State)
+	}
+	if batch := c.claim(1, true); len(batch.Runs) != 0 || batch.Settled != 1 {
+		t.Errorf("%d runs, %d settled", len(batch.Runs), batch.Settled)
+	}
+	if found, _ := c.verified(); len(found) != 0 {
+		t.Errorf("verify: %q", found)
+	}
+}

@@ -1,0 +1,64 @@
+package store
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+	"punctual/store/storetest"
+)
+
+// reserved are words that the schema takes already and nothing writes yet: a migration comes before the code.
+var reserved = []string{"event", "step", "limit", "upstream_failed", "silent"}
+
+func TestTheSchemaTakesEveryWordAndNoOther(t *testing.T) {
+	t.Parallel()
+	conn, err := pgx.Connect(t.Context(), storetest.DSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	// An attempt that succeeded is the run's own row.
+	outcomes := slices.DeleteFunc(scheduler.AttemptOutcomes(), func(o scheduler.AttemptOutcome) bool { return o == scheduler.AttemptSucceeded })
+	for constraint, want := range map[string][]string{
+		"run_status_is_known":      sorted(scheduler.Statuses()),
+		"run_trigger_is_known":     sorted(scheduler.Triggers()),
+		"run_reason_is_known":      sorted(scheduler.Reasons()),
+		"attempt_outcome_is_known": sorted(outcomes),
+	} {
+		rows, _ := conn.Query(t.Context(), `SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = $1 AND connamespace = 'punctual'::regnamespace`, constraint)
+		definitions, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil || len(definitions) == 0 {
+			t.Fatalf("%s: %d constraints, error %v", constraint, len(definitions), err)
+		}
+		for _, d := range definitions { // of the table and of its days
+			if diff := cmp.Diff(want, wordsOf(d, want)); diff != "" {
+				t.Errorf("%s (-listed by the scheduler +taken by the schema):\n%s", constraint, diff)
+			}
+		}
+	}
+}
+
+// wordsOf returns the texts that a constraint names, without those that are reserved and not in use.
+func wordsOf(definition string, used []string) (words []string) {
+	for _, match := range regexp.MustCompile(`'([a-z0-9_]+)'`).FindAllStringSubmatch(definition, -1) {
+		if slices.Contains(used, match[1]) || !slices.Contains(reserved, match[1]) {
+			words = append(words, match[1])
+		}
+	}
+	slices.Sort(words)
+	return words
+}
+
+func sorted[T ~string](values []T) (words []string) {
+	for _, v := range values {
+		words = append(words, string(v))
+	}
+	slices.Sort(words)
+	return words
+}
