@@ -16,6 +16,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"punctual/scheduler"
 	"punctual/scheduler/delivery/guard"
 	"punctual/store"
 )
@@ -35,6 +36,7 @@ type Config struct {
 	OnlyLocal     bool                            // answer only requests to this machine or PublicHost by name: nobody has to prove who they are
 	PublicHost    string                          // the host under which targets reach the API, if it has one
 	PublicURL     string                          // where targets are told that the API is, without a slash at its end
+	Courier       *scheduler.Courier              // sends test notices; nil: there are none
 	Ready         func(ctx context.Context) error // a further condition of readiness, such as not draining; its text is shown
 }
 
@@ -89,6 +91,7 @@ func New(c Config) (http.Handler, error) {
 	s.explainRoutes()
 	s.keyRoutes()
 	s.tenantRoutes()
+	s.notifyRoutes()
 	s.auditRoutes()
 	s.secretRoutes()
 	s.signingSecretRoutes()

@@ -71,12 +71,13 @@ type BulkInput struct {
 
 // DeadLetterSelection selects open dead letters. All that is given must match.
 type DeadLetterSelection struct {
-	Job    string            `json:"job,omitempty" maxLength:"128" doc:"Only of this job: id or name of one that is not deleted." example:"daily-invoice-gen"`
-	JobID  string            `json:"job_id,omitempty" format:"uuid" doc:"Only of the job of this id, deleted or not."`
-	Reason DeathReason       `json:"reason,omitempty" doc:"Only those whose last attempt failed for this reason." example:"http_5xx"`
-	From   scheduler.Instant `json:"from,omitzero" doc:"Only slots at or after this instant." example:"2026-12-01T00:00:00Z"`
-	To     scheduler.Instant `json:"to,omitzero" doc:"Only slots before this instant." example:"2026-12-02T00:00:00Z"`
-	Label  map[string]string `json:"label,omitempty" doc:"Only of jobs with all of these labels."`
+	Job     string            `json:"job,omitempty" maxLength:"128" doc:"Only of this job: id or name of one that is not deleted." example:"daily-invoice-gen"`
+	JobID   string            `json:"job_id,omitempty" format:"uuid" doc:"Only of the job of this id, deleted or not."`
+	Trigger scheduler.Trigger `json:"trigger,omitempty" enum:"notify" doc:"notify: notices that could not be delivered, and nothing else. Absent: all but these."`
+	Reason  DeathReason       `json:"reason,omitempty" doc:"Only those whose last attempt failed for this reason." example:"http_5xx"`
+	From    scheduler.Instant `json:"from,omitzero" doc:"Only slots at or after this instant." example:"2026-12-01T00:00:00Z"`
+	To      scheduler.Instant `json:"to,omitzero" doc:"Only slots before this instant." example:"2026-12-02T00:00:00Z"`
+	Label   map[string]string `json:"label,omitempty" doc:"Only of jobs with all of these labels."`
 }
 
 const mostPerSecond = 1000
@@ -103,6 +104,9 @@ func (b BulkInput) validate() []FieldError {
 	if f.JobID != "" && !uuidForm.MatchString(f.JobID) {
 		errors = append(errors, FieldError{"body.filter.job_id", "must be the id of a job"})
 	}
+	if f.Trigger != "" && f.Trigger != scheduler.TriggerNotify {
+		errors = append(errors, FieldError{"body.filter.trigger", fmt.Sprintf("%q is not notify", clip(string(f.Trigger)))})
+	}
 	if f.Reason != "" && !f.Reason.known() {
 		errors = append(errors, FieldError{"body.filter.reason", "is not one that runs die of"})
 	}
@@ -124,7 +128,7 @@ func (b BulkInput) request(kind store.OperationKind) (store.BulkRequest, error) 
 		r.MaxPerSecond = defaultRate
 	}
 	f := b.Filter
-	r.Filter = store.DeadLetterFilter{Job: f.Job, Reason: scheduler.Reason(f.Reason), Labels: f.Label}
+	r.Filter = store.DeadLetterFilter{Job: f.Job, Notices: f.Trigger != "", Reason: scheduler.Reason(f.Reason), Labels: f.Label}
 	if !f.From.IsZero() {
 		from := f.From.Value()
 		r.Filter.From = &from

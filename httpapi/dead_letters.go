@@ -78,6 +78,7 @@ type NoteInput struct {
 type listDeadLettersInput struct {
 	Job      string       `query:"job" maxLength:"128" doc:"Only of this job: id or name of one that is not deleted."`
 	JobID    string       `query:"job_id" format:"uuid" doc:"Only of the job of this id, deleted or not."`
+	Trigger  string       `query:"trigger" enum:"notify" doc:"notify: notices that could not be delivered, and nothing else. Absent: all but these."`
 	Reason   DeathReason  `query:"reason" doc:"Only those whose last attempt failed for this reason."`
 	Label    []string     `query:"label,explode" maxItems:"32" doc:"Only of jobs with this label, as name=value. Repeat it for several." example:"[\"team=billing\"]"`
 	From     instantParam `query:"from" doc:"Only slots at or after this instant." example:"2026-12-01T00:00:00Z"`
@@ -100,7 +101,7 @@ func (s *server) listDeadLetters(ctx context.Context, tenant int32, in *listDead
 		return nil, err
 	}
 	filter := store.DeadLetterFilter{
-		Job: in.Job, Reason: scheduler.Reason(in.Reason), Labels: labels, From: in.From.at, To: in.To.at, Page: in.page(),
+		Job: in.Job, Notices: in.Trigger != "", Reason: scheduler.Reason(in.Reason), Labels: labels, From: in.From.at, To: in.To.at, Page: in.page(),
 	}
 	if in.Resolved != "any" {
 		resolved := in.Resolved == "true"

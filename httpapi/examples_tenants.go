@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/scheduler"
 	"punctual/store"
 )
 
@@ -15,6 +16,10 @@ var (
 	exampleKeyInput    = json.RawMessage(`{"name":"ci","role":"editor","expires_in":"720h"}`)
 	exampleTenantInput = json.RawMessage(`{"name":"billing","max_jobs":10000,"max_requests_per_second":200,"min_interval":"1m","allowed_targets":["10.20.0.0/16"]}`)
 	exampleTenantPatch = json.RawMessage(`{"weight":2,"max_jobs":null}`)
+
+	exampleTenantNotify = json.RawMessage(`{"notify":[{"on":["failing","dead","stale","recovered"],"format":"slack","url":"https://hooks.slack.com/services/T000/B000/XXXX"}]}`)
+	exampleNotifyTest   = json.RawMessage(`{"entry":{"on":["failing","recovered"],"format":"slack","url":"https://hooks.slack.com/services/T000/B000/XXXX"}}`)
+	exampleTested       = NotifyResults{Data: []NotifyResult{{Format: scheduler.FormatSlack, URL: "https://hooks.slack.com/services/T000/B000/XXXX", Delivered: true, HTTPStatus: orNull(200)}}}
 
 	exampleKey      = showKey(exampleKeyRecord(), at("2026-12-01T15:20:11Z"))
 	exampleNewKey   = NewKey{exampleKey, "punctual_5f0e8b110c6d9a44_wXb7…"}

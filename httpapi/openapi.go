@@ -123,11 +123,12 @@ func (s *server) describe() {
 	}
 	schemas["Auth"].Properties["type"].Enum = []any{scheduler.AuthNone, scheduler.AuthBearer, scheduler.AuthBasic, scheduler.AuthHeader, scheduler.AuthOAuth2, scheduler.AuthOIDC}
 	schemas["Missed"].Properties["policy"].Enum = []any{scheduler.MissedSkip, scheduler.MissedFireOnce, scheduler.MissedFireAll}
-	schemas["Notify"].Properties["on"].Items.Enum = []any{scheduler.EventDead, scheduler.EventMissed, scheduler.EventLate, scheduler.EventRecovered}
+	schemas["Notify"].Properties["on"].Items.Enum = enum(scheduler.Events)
+	schemas["Notify"].Properties["format"].Enum = enum(scheduler.Formats)
 	schemas["Retry"].Required = nil
 	schemas["Problem"].Properties["code"].Enum = enum(sortedCodes())
-	for _, limit := range schemas["TenantSettings"].Properties { // of a patch: null lifts it
-		limit.Nullable = true
+	for name, limit := range schemas["TenantSettings"].Properties { // of a patch: null lifts it
+		limit.Nullable = name != "notify"
 	}
 	nullable(schemas, "Run", "skipped", "SkippedRange")
 	nullable(schemas, "ListedRun", "skipped", "SkippedRange")
@@ -161,7 +162,7 @@ func (s *server) describe() {
 		"list-signing-secrets": SigningSecretList{Data: []SigningSecret{exampleSigningSecret}}, "create-signing-secret": exampleNewSigningSecret,
 		"preview-schedule": examplePreviewAnswer, "list-upcoming": exampleUpcoming, "explain-job": exampleExplanation,
 		"create-api-key": exampleNewKey, "list-api-keys": exampleKeys, "get-api-key": exampleKey,
-		"create-tenant": exampleTenant, "list-tenants": exampleTenants, "get-tenant": exampleOwn, "get-own-tenant": exampleOwn, "patch-tenant": exampleTenant,
+		"create-tenant": exampleTenant, "list-tenants": exampleTenants, "get-tenant": exampleOwn, "get-own-tenant": exampleOwn, "patch-tenant": exampleTenant, "patch-own-tenant": exampleTenant, "test-notify": exampleTested,
 		"list-audit-log": exampleAudit,
 		"list-queues":    exampleQueues, "list-replicas": exampleReplicas,
 		"freeze": exampleFrozen, "unfreeze": exampleUnfrozen, "get-freeze": exampleFrozen,

@@ -87,12 +87,14 @@ var roleOf = map[string]Role{
 	"get-api-key":    RoleAdmin,
 	"revoke-api-key": RoleAdmin,
 
-	"get-own-tenant": RoleViewer,
-	"create-tenant":  RoleOperator,
-	"list-tenants":   RoleOperator,
-	"get-tenant":     RoleOperator,
-	"patch-tenant":   RoleOperator,
-	"delete-tenant":  RoleOperator,
+	"get-own-tenant":   RoleViewer,
+	"patch-own-tenant": RoleAdmin,
+	"test-notify":      RoleEditor, // who may write jobs may have anything sent anyway
+	"create-tenant":    RoleOperator,
+	"list-tenants":     RoleOperator,
+	"get-tenant":       RoleOperator,
+	"patch-tenant":     RoleOperator,
+	"delete-tenant":    RoleOperator,
 
 	"list-audit-log": RoleAdmin,
 

@@ -99,7 +99,7 @@ func parseID(text string) (uuid.UUID, error) {
 type RunFilters struct {
 	Status  scheduler.Status  `query:"status" doc:"Only runs in this status."`
 	Reason  scheduler.Reason  `query:"reason" doc:"Only runs with this reason."`
-	Trigger scheduler.Trigger `query:"trigger" doc:"Only runs made by this."`
+	Trigger scheduler.Trigger `query:"trigger" doc:"Only runs made by this. Absent: all but notify, as notices are no runs of their jobs."`
 	Late    string            `query:"late" enum:"true,false" doc:"Only runs that are late, or that are not."`
 	Label   []string          `query:"label,explode" maxItems:"32" doc:"Only runs of jobs with this label, as name=value. Repeat it for several." example:"[\"team=billing\"]"`
 	From    instantParam      `query:"from" doc:"Only slots at or after this instant; skips that reach into it count." example:"2026-12-01T00:00:00Z"`

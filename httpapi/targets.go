@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"punctual/scheduler"
+	"punctual/scheduler/delivery"
 )
 
 // forbidden returns what is wrong with the URLs of a definition that name an address which must not be called. It is for
@@ -24,8 +25,23 @@ func (s *server) forbidden(tenant int32, at string, d scheduler.Definition) []Fi
 		}
 	}
 	judge("target.url", d.Target.URL)
-	for i, n := range d.Notify {
-		judge(fmt.Sprintf("notify[%d].url", i), n.URL)
+	return append(fields, s.forbiddenNotify(tenant, at, d.Notify)...)
+}
+
+// forbiddenNotify is forbidden for those who are told.
+func (s *server) forbiddenNotify(tenant int32, at string, list []scheduler.Notify) []FieldError {
+	if s.Guard == nil {
+		return nil
+	}
+	var fields []FieldError
+	for i, n := range list {
+		u, err := delivery.CheckURL(n.URL)
+		if err != nil {
+			continue
+		}
+		if err := s.Guard.For(tenant).CheckTarget(u); err != nil {
+			fields = append(fields, FieldError{fmt.Sprintf("%s.notify[%d].url", at, i), err.Error()})
+		}
 	}
 	return fields
 }

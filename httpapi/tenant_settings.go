@@ -19,6 +19,24 @@ type TenantSettings struct {
 	MaxRequestsPerSecond *int               `json:"max_requests_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"Most API requests that all replicas together answer in a second; others get 429." example:"200"`
 	MinInterval          scheduler.Duration `json:"min_interval,omitzero" doc:"Shortest time between two slots of one of its jobs." example:"1m"`
 	AllowedTargets       []string           `json:"allowed_targets,omitempty" maxItems:"100" doc:"Networks that its jobs may call although they are not public, beside those that the deployment allows everybody." example:"[\"10.20.0.0/16\"]"`
+	TenantNotify
+}
+
+// TenantNotify is what a tenant's admins decide about it too.
+type TenantNotify struct {
+	Notify []scheduler.Notify `json:"notify,omitempty" doc:"Who is told of what happens to jobs that do not say so themselves. Absent: nobody." maxItems:"10"`
+}
+
+func (t TenantNotify) validate() []FieldError {
+	return within("body", scheduler.ValidateNotify("notify", t.Notify))
+}
+
+// readOnly are the fields of Tenant that admins may not set.
+func (TenantNotify) readOnly() []string {
+	return []string{
+		"name", "weight", "max_jobs", "max_concurrent_runs", "max_runs_per_second", "max_requests_per_second", "min_interval", "allowed_targets",
+		"created_at", "updated_at", "usage",
+	}
 }
 
 const (
@@ -55,7 +73,7 @@ func (t TenantSettings) validate() []FieldError {
 			errors = append(errors, FieldError{fmt.Sprintf("body.allowed_targets[%d]", i), problem})
 		}
 	}
-	return errors
+	return append(errors, t.TenantNotify.validate()...)
 }
 
 // badNetwork returns what is wrong with a network in CIDR notation.
@@ -76,7 +94,7 @@ func badNetwork(text string) string {
 func (t TenantSettings) settings() store.TenantSettings {
 	settings := store.TenantSettings{
 		Weight: 1, MaxJobs: t.MaxJobs, MaxConcurrentRuns: t.MaxConcurrentRuns,
-		MaxRunsPerSecond: t.MaxRunsPerSecond, MaxRequestsPerSecond: t.MaxRequestsPerSecond,
+		MaxRunsPerSecond: t.MaxRunsPerSecond, MaxRequestsPerSecond: t.MaxRequestsPerSecond, Notify: t.Notify,
 	}
 	if t.Weight != nil {
 		settings.Weight = *t.Weight
@@ -95,7 +113,7 @@ func (t TenantSettings) settings() store.TenantSettings {
 func settingsOf(t store.TenantSettings) TenantSettings {
 	settings := TenantSettings{
 		Weight: &t.Weight, MaxJobs: t.MaxJobs, MaxConcurrentRuns: t.MaxConcurrentRuns,
-		MaxRunsPerSecond: t.MaxRunsPerSecond, MaxRequestsPerSecond: t.MaxRequestsPerSecond,
+		MaxRunsPerSecond: t.MaxRunsPerSecond, MaxRequestsPerSecond: t.MaxRequestsPerSecond, TenantNotify: TenantNotify{Notify: t.Notify},
 	}
 	if t.MinInterval != nil {
 		settings.MinInterval = scheduler.DurationOf(*t.MinInterval)

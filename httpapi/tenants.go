@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
+	"punctual/scheduler"
 	"punctual/store"
 )
 
@@ -20,11 +22,18 @@ func (s *server) tenantRoutes() {
 		OperationID: "get-own-tenant", Method: http.MethodGet, Path: "/v1/tenant", Tags: []string{tagTenants},
 		Summary: "Get the tenant of the caller", Description: "With its limits and what it uses of them.",
 	}, s.getOwnTenant)
+	op := register(s, huma.Operation{
+		OperationID: "patch-own-tenant", Method: http.MethodPatch, Path: "/v1/tenant", Tags: []string{tagTenants},
+		Summary: "Change the tenant of the caller", MaxBodyBytes: maxBody,
+		Description: "A JSON merge patch (RFC 7396) on what its admins decide: who is told of what happens to jobs that do not say so themselves. Null: nobody. Replicas go by it within two seconds.",
+		Errors:      []int{400, 404, 413, 415, 422},
+	}, s.patchOwnTenant)
+	describeBody[TenantNotify](s, op, true, exampleTenantNotify, mediaPatch, mediaJSON)
 	register(s, huma.Operation{
 		OperationID: "list-tenants", Method: http.MethodGet, Path: "/v1/tenants", Tags: []string{tagTenants},
 		Summary: "List tenants", Description: "By name, in the order of its bytes.", Errors: []int{422},
 	}, s.listTenants)
-	op := register(s, huma.Operation{
+	op = register(s, huma.Operation{
 		OperationID: "create-tenant", Method: http.MethodPost, Path: "/v1/tenants", Tags: []string{tagTenants},
 		Summary: "Create a tenant", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBody,
 		Description: "A limit that is absent does not exist.", Errors: []int{400, 409, 413, 415, 422},
@@ -68,16 +77,19 @@ func (t TenantInput) validate() []FieldError {
 
 // Tenant is an owner of jobs. A limit that is null does not exist.
 type Tenant struct {
-	Name                 string    `json:"name" doc:"Its name." example:"billing"`
-	Weight               int       `json:"weight" doc:"Its share of the worker slots while several tenants wait for them." example:"1"`
-	MaxJobs              *int      `json:"max_jobs" doc:"How many active and paused jobs it may have." example:"10000"`
-	MaxConcurrentRuns    *int      `json:"max_concurrent_runs" doc:"How many of its runs all replicas together may be sending at once." example:"100"`
-	MaxRunsPerSecond     *int      `json:"max_runs_per_second" doc:"How many of its attempts all replicas together may start in a second." example:"50"`
-	MaxRequestsPerSecond *int      `json:"max_requests_per_second" doc:"Most API requests that all replicas together answer in a second." example:"200"`
-	MinInterval          *string   `json:"min_interval" doc:"Shortest time between two slots of one of its jobs." example:"1m0s"`
-	AllowedTargets       []string  `json:"allowed_targets" doc:"Networks that its jobs may call although they are not public, beside those that the deployment allows everybody." example:"[\"10.20.0.0/16\"]"`
-	CreatedAt            time.Time `json:"created_at" doc:"When it was created."`
-	UpdatedAt            time.Time `json:"updated_at" doc:"When its settings were last changed."`
+	Name                 string   `json:"name" doc:"Its name." example:"billing"`
+	Weight               int      `json:"weight" doc:"Its share of the worker slots while several tenants wait for them." example:"1"`
+	MaxJobs              *int     `json:"max_jobs" doc:"How many active and paused jobs it may have." example:"10000"`
+	MaxConcurrentRuns    *int     `json:"max_concurrent_runs" doc:"How many of its runs all replicas together may be sending at once." example:"100"`
+	MaxRunsPerSecond     *int     `json:"max_runs_per_second" doc:"How many of its attempts all replicas together may start in a second." example:"50"`
+	MaxRequestsPerSecond *int     `json:"max_requests_per_second" doc:"Most API requests that all replicas together answer in a second." example:"200"`
+	MinInterval          *string  `json:"min_interval" doc:"Shortest time between two slots of one of its jobs." example:"1m0s"`
+	AllowedTargets       []string `json:"allowed_targets" doc:"Networks that its jobs may call although they are not public, beside those that the deployment allows everybody." example:"[\"10.20.0.0/16\"]"`
+
+	Notify []scheduler.Notify `json:"notify" doc:"Who is told of what happens to jobs that do not say so themselves."`
+
+	CreatedAt time.Time `json:"created_at" doc:"When it was created."`
+	UpdatedAt time.Time `json:"updated_at" doc:"When its settings were last changed."`
 }
 
 // TenantUsage is what a tenant uses of its limits.
@@ -96,10 +108,13 @@ func showTenant(t store.TenantRecord) Tenant {
 	shown := Tenant{
 		Name: t.Name, Weight: t.Weight, MaxJobs: t.MaxJobs, MaxConcurrentRuns: t.MaxConcurrentRuns, MaxRunsPerSecond: t.MaxRunsPerSecond,
 		MaxRequestsPerSecond: t.MaxRequestsPerSecond, MinInterval: orNull(settings.MinInterval.String()), AllowedTargets: settings.AllowedTargets,
-		CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
+		Notify: settings.Notify, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
 	}
 	if shown.AllowedTargets == nil {
 		shown.AllowedTargets = []string{}
+	}
+	if shown.Notify == nil {
+		shown.Notify = []scheduler.Notify{}
 	}
 	return shown
 }
@@ -210,6 +225,33 @@ func (s *server) patchTenant(ctx context.Context, _ int32, in *patchTenantInput)
 	}
 	t, err := s.Store.EditTenant(ctx, in.Tenant, func(now store.TenantRecord) (store.TenantSettings, error) {
 		return patchedSettings(&in.Request, now.TenantSettings)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &tenantAnswer{Body: showTenant(t)}, nil
+}
+
+type patchOwnTenantInput struct{ Request body[TenantNotify] }
+
+func (s *server) patchOwnTenant(ctx context.Context, tenant int32, in *patchOwnTenantInput) (*tenantAnswer, error) {
+	own, err := s.Store.GetTenantByID(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	asked, given := in.Request.value, map[string]json.RawMessage{}
+	if err := in.Request.check(append(asked.validate(), s.forbiddenNotify(tenant, "body", asked.Notify)...)...); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(in.Request.raw, &given); err != nil {
+		return nil, fmt.Errorf("reading the patch: %w", err)
+	}
+	t, err := s.Store.EditTenant(ctx, own.Name, func(now store.TenantRecord) (store.TenantSettings, error) {
+		settings := now.TenantSettings
+		if _, ok := given["notify"]; ok {
+			settings.Notify = asked.Notify
+		}
+		return settings, nil
 	})
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,6 +26,11 @@ func TenantSettingsOf(now store.TenantSettings, given map[string]string) (store.
 			patch[name] = nil
 		case name == "allowed_targets":
 			patch[name] = strings.Split(text, ",")
+		case name == "notify":
+			if !json.Valid([]byte(text)) {
+				return now, fmt.Errorf(`--notify: %q is not JSON; write a list such as '[{"on":["failing","recovered"],"url":"https://pager.internal/hook"}]', or none`, clip(text))
+			}
+			patch[name] = json.RawMessage(text)
 		case name == "min_interval":
 			patch[name] = text
 		case err != nil:

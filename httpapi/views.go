@@ -20,6 +20,7 @@ type Job struct {
 	Version int32          `json:"version" doc:"Counts the changes; also the ETag." example:"7"`
 	State   store.JobState `json:"state" enum:"active,paused,completed" doc:"completed: no slot is left." example:"active"`
 	scheduler.Definition
+	NotifyFrom       string     `json:"notify_from" enum:"job,tenant" doc:"Where it is said who is told of what happens to the job. job: its own notify, also an empty list; tenant: the tenant's default, shown by GET /v1/tenant." example:"job"`
 	Paused           bool       `json:"paused" doc:"Whether it is paused." example:"false"`
 	PausedAt         *time.Time `json:"paused_at,omitempty" doc:"When it was paused."`
 	PausedUntil      *time.Time `json:"paused_until,omitempty" doc:"When it resumes by itself."`
@@ -114,6 +115,10 @@ func showJob(r store.JobRecord, defaultJitter time.Duration) Job {
 		ID: r.ID, Tenant: r.Tenant, Version: r.Version, State: r.State, Definition: r.Definition.Masked().WithDefaults(),
 		Paused: r.State == store.JobPaused, NextRunAt: utc(r.NextRunAt), NextScheduledFor: utc(r.NextScheduledFor),
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), CompletedAt: utc(r.CompletedAt),
+	}
+	job.NotifyFrom = "tenant"
+	if r.Definition.Notify != nil {
+		job.NotifyFrom = "job"
 	}
 	job.Jitter = job.EffectiveJitter(defaultJitter)
 	if job.Paused {

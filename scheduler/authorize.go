@@ -65,8 +65,11 @@ func unsent(ctx context.Context, why error) (delivery.Result, error) {
 	return delivery.Result{}, why
 }
 
-// authorize adds what proves who sends a request. The signature covers the body alone, so that it may come at any time.
+// authorize adds what proves who sends a request. The signature covers the body alone.
 func (s *Scheduler) authorize(ctx context.Context, t *transmission, a Assignment, now time.Time) error {
+	if err := s.addRouting(ctx, t, a.Job); err != nil { // before the body is signed
+		return err
+	}
 	keys, err := s.store.SigningKeys(ctx, a.Job.Tenant)
 	if err != nil {
 		return err

@@ -31,7 +31,8 @@ type Definition struct {
 	// SubmittersMayTrigger is a pointer because absence has another meaning in what a submitter creates.
 	SubmittersMayTrigger *bool `json:"submitters_may_trigger,omitempty" doc:"Whether callers with the role submitter may trigger it. Absent: false; of a job that a submitter creates: true." example:"false"`
 
-	Notify []Notify `json:"notify,omitempty" doc:"URLs to tell when something goes wrong, or well again. What happens to the job within five minutes of the last telling is told together."`
+	ExpectSuccessWithin Duration `json:"expect_success_within,omitzero" doc:"The job is stale when it has had no success for so long: 1s to 366 days. Counted from the last success, or else from the job's creation or resume; of a one-shot, from when it is due. A paused job is never stale. Absent: never stale." example:"26h"`
+	Notify              []Notify `json:"notify,omitzero" doc:"Who is told when something goes wrong, or well again. Absent: the tenant's default; an empty list: nobody. The first event of a kind is told at once; more of the same kind within five minutes are told together."`
 }
 
 // Schedule says when a job fires. Exactly one of Cron, Every, At and Delay is set; none of them
@@ -133,26 +134,6 @@ const (
 	CompleteOnResponse Completion = "response" // any 2xx
 	CompleteAsync      Completion = "async"    // 202: when the target says so; any other 2xx at once
 )
-
-// Notify names a URL to call when one of some events happens to the job.
-type Notify struct {
-	On  []Event `json:"on" doc:"The events to tell it of. dead: a run died; missed: slots were missed and will not run; late: a run was made after the job's tolerance; recovered: a run succeeded, the first since one died."`
-	URL string  `json:"url" doc:"Absolute http or https URL. It gets a POST of JSON: job, job_id, tenant and events, each with event, count, first_at, last_at and runs, the newest 20 with id, scheduled_for, happened_at and, where there are any, slots, reason and error. Each is a run of trigger notify, retried by the defaults." example:"https://pager.internal/hook"`
-}
-
-// Event is something about a job that somebody may want to be told.
-type Event string
-
-// The events.
-const (
-	EventDead      Event = "dead"      // a run died: it is in the dead-letter list
-	EventMissed    Event = "missed"    // slots were missed and will not run
-	EventLate      Event = "late"      // a run was made after the job's tolerance
-	EventRecovered Event = "recovered" // a run succeeded, the first since one died
-)
-
-// Events are all of them.
-var Events = []Event{EventDead, EventMissed, EventLate, EventRecovered}
 
 // Missed says what happens to slots claimed later than Tolerance after they were due.
 type Missed struct {

@@ -75,8 +75,9 @@
 // has. Run, in scheduler.go, starts the loops and drains them. Judge, in retry.go, decides what a response
 // means; package guard (in delivery) keeps requests away from addresses that are nobody's business, package breaker keeps requests away from hosts that do not answer. The heartbeat, in heartbeat.go
 // and liveness.go, notices lost replicas and takes over their runs, and brings cancels to the replica that is
-// sending. What an attempt sends is Assignment.Request; package placeholder finds what is filled in. What a callback, or the want of one, means is in callback.go. Notices, in notice.go, tell the URLs
-// of a job what happened to it. What proves to a target who calls it is added right before the request goes out, in
+// sending. What an attempt sends is Assignment.Request; package placeholder finds what is filled in. What a callback, or the want of one, means is in callback.go. Notices, in notice.go, tell people
+// what happened to a job: who is told is in notify.go, when a job without success is stale in stale.go, and package
+// notice writes the forms. What proves to a target who calls it is added right before the request goes out, in
 // authorize.go; what is signed is in signature.go. Store, in store.go, is all that is asked of the database; package store
 // implements it.
 package scheduler

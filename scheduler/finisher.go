@@ -100,6 +100,7 @@ func (f *finisher) write(ctx context.Context, outcomes []Outcome) bool {
 		superseded, err := f.finish(ctx, outcomes, released)
 		if err == nil {
 			f.metrics.finished(outcomes, superseded, time.Since(started))
+			logDeadNotices(f.log, outcomes)
 			f.released(released)
 			if f.finished != nil {
 				f.finished(outcomes)

@@ -131,5 +131,10 @@ func (d Definition) SecretNames() map[string]string {
 			names["target.tls.ca"] = t.CA
 		}
 	}
+	for i, entry := range d.Notify {
+		if entry.Secret != "" {
+			names[fmt.Sprintf("notify[%d].secret", i)] = entry.Secret
+		}
+	}
 	return names
 }

@@ -24,6 +24,8 @@ type Job struct {
 	header http.Header
 	body   []byte
 	fills  *fills // nil: no placeholders
+
+	routing string // of a notice: name of the secret whose value is the routing key in its body
 }
 
 // Compile makes a stored definition ready to use. defaultJitter is the deployment's --default-jitter.

@@ -15,6 +15,7 @@ type Metrics struct {
 	deferred   prometheus.Counter
 	recovered  prometheus.Counter
 	chores     prometheus.Counter
+	notices    *prometheus.CounterVec
 	tick       prometheus.Histogram
 	finish     prometheus.Histogram
 	registry   prometheus.Registerer
@@ -46,6 +47,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		chores: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "punctual_maintenance_failures_total", Help: "Times the minute's chores failed on this replica: partitions ahead, retention, what is kept for a time only.",
 		}),
+		notices: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "punctual_notices_total", Help: "Attempts to tell somebody what happened to a job, by what became of them: delivered, failed (tried again), dead (given up).",
+		}, []string{"result"}),
 		tick: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "punctual_tick_duration_seconds", Help: "Duration of a tick: looking, claiming, dispatching.",
 			Buckets: prometheus.ExponentialBuckets(.0005, 2, 14),
@@ -55,7 +59,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(.0005, 2, 14),
 		}),
 	}
-	registry.MustRegister(m.lateness, m.runs, m.attempts, m.superseded, m.deferred, m.recovered, m.chores, m.tick, m.finish)
+	registry.MustRegister(m.lateness, m.runs, m.attempts, m.superseded, m.deferred, m.recovered, m.chores, m.notices, m.tick, m.finish)
 	return m
 }
 
@@ -88,6 +92,12 @@ func (m *Metrics) finished(outcomes []Outcome, superseded int, d time.Duration) 
 func (m *Metrics) Ended(outcomes []Outcome) {
 	for _, o := range outcomes {
 		end := o.End()
+		if o.Trigger == TriggerNotify { // no run of its job
+			if result := noticeResult(end); result != "" {
+				m.notices.WithLabelValues(result).Inc()
+			}
+			continue
+		}
 		if end.Attempt != "" {
 			m.attempts.WithLabelValues(string(end.Attempt)).Inc()
 		}
@@ -95,6 +105,19 @@ func (m *Metrics) Ended(outcomes []Outcome) {
 			m.runs.WithLabelValues(string(end.Status), string(o.Reason)).Inc()
 		}
 	}
+}
+
+// noticeResult is what an attempt's end means for a notice; empty: nothing was tried.
+func noticeResult(e End) string {
+	switch {
+	case e.Status == StatusSucceeded:
+		return "delivered"
+	case e.Status == StatusDead:
+		return "dead"
+	case e.Attempt == AttemptFailed, e.Attempt == AttemptTimedOut, e.Attempt == AttemptLost:
+		return "failed"
+	}
+	return ""
 }
 
 // slotsCollector exports worker slots and runs in flight by queue.

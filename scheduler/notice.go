@@ -1,7 +1,10 @@
 package scheduler
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"time"
@@ -11,45 +14,103 @@ import (
 	"punctual/scheduler/delivery"
 )
 
-// Notifies reports whether one of the job's notify URLs is to be told of an event.
-func (j *Job) Notifies(e Event) bool {
-	return slices.ContainsFunc(j.Notify, func(n Notify) bool { return slices.Contains(n.On, e) })
-}
-
-// Notice returns what a notice to one of the job's notify URLs is sent by. It is about the job and not a run
-// of it: of the job it has the identity and nothing that it says about its own runs. So it takes no gate,
-// does not expire, and nobody is told of what becomes of it.
-func (j *Job) Notice(url string) (*Job, error) {
+// Notice returns what a notice about the job is sent by. It is about the job and not a run of it: of the job it has
+// the identity and nothing that it says about its own runs. So it takes no gate, does not expire, and nobody is told
+// of what becomes of it. secret names the secret that is added to its body; empty: none.
+func (j *Job) Notice(url, secret string) (*Job, error) {
 	target, err := delivery.CheckURL(url)
 	if err != nil {
 		return nil, fmt.Errorf("job %s version %d: the URL of a notice: %w", j.ID, j.Version, err)
 	}
-	d := Definition{Name: j.Name, Queue: j.Queue, Priority: j.Priority, Target: Target{URL: url}}
+	d := Definition{Name: j.Name, Queue: j.Queue, Priority: j.Priority, Target: Target{URL: url}, Notify: []Notify{}}
 	return &Job{
-		ID: j.ID, Tenant: j.Tenant, Version: j.Version, Definition: d.WithDefaults(), Timetable: j.Timetable, url: target, header: http.Header{},
+		ID: j.ID, Tenant: j.Tenant, Version: j.Version, Definition: d.WithDefaults(), Timetable: j.Timetable,
+		url: target, header: http.Header{}, routing: secret,
 	}, nil
 }
 
-// News is the body of a notice: what happened to a job since the URL was last told.
+// addRouting puts the routing key that a notice names into its body, which is an event of PagerDuty.
+func (s *Scheduler) addRouting(ctx context.Context, t *transmission, job *Job) error {
+	if job.routing == "" {
+		return nil
+	}
+	secret, err := s.store.NamedSecret(ctx, job.Tenant, job.routing)
+	if err != nil {
+		return err
+	}
+	event := map[string]json.RawMessage{}
+	if err := json.Unmarshal(t.Body, &event); err != nil {
+		return authErrorf("the notice is no JSON object that a routing key could be added to")
+	}
+	if event["routing_key"], err = json.Marshal(secret.Value); err != nil {
+		return authErrorf("the routing key is not text")
+	}
+	if t.Body, err = json.Marshal(event); err != nil {
+		return authErrorf("the notice cannot be written with its routing key")
+	}
+	t.secrets = append(t.secrets, secret.Value)
+	return nil
+}
+
+// logDeadNotices says in the log which notices were given up: nobody else is told.
+func logDeadNotices(log *slog.Logger, outcomes []Outcome) {
+	for _, o := range outcomes {
+		if o.Trigger == TriggerNotify && o.End().Status == StatusDead {
+			log.Error("a notice could not be delivered and is given up; GET /v1/dead-letters?trigger=notify lists it", "run", o.RunID, "job", o.Job.Name,
+				"host", o.Job.url.Host, "attempts", o.Attempt, "reason", o.Reason, "error", o.Error)
+		}
+	}
+}
+
+// Courier sends notices of which no run is made: tests, for somebody who waits for the answer.
+type Courier struct{ scheduler Scheduler }
+
+// NewCourier returns a courier that sends through a client, and so to no address that jobs may not call.
+func NewCourier(store Store, client *delivery.Client, log *slog.Logger) *Courier {
+	return &Courier{Scheduler{store: store, config: Config{Client: client}, log: log, tokens: newTokens(), tls: newTLSClients()}}
+}
+
+// Send sends a notice of a tenant to a recipient, signed as all requests are. An error means that the database could
+// not be asked for what that takes.
+func (c *Courier) Send(ctx context.Context, tenant int32, to Recipient, job string, body []byte, timeout time.Duration) (delivery.Result, error) {
+	about := Job{Tenant: tenant, Definition: Definition{Name: job}}
+	notice, err := about.Notice(to.URL, to.Secret)
+	if err != nil {
+		return delivery.Result{}, err
+	}
+	now := time.Now()
+	a := Assignment{RunID: NewRunID(now), Job: notice, Trigger: TriggerNotify, ScheduledFor: now, DueAt: now, Attempt: 1, Body: body}
+	r := a.Request("")
+	r.Timeout = timeout
+	return c.scheduler.transmit(ctx, a, r, now)
+}
+
+// News is what happened to a job since somebody was last told: the body of a notice of format json.
 type News struct {
 	Job    string      `json:"job"` // name
 	JobID  uuid.UUID   `json:"job_id"`
-	Tenant string      `json:"tenant"` // name
-	Events []NewsEvent `json:"events"` // of what the URL asked for; the one that happened last comes last
+	Tenant string      `json:"tenant"`         // name
+	Link   string      `json:"link,omitempty"` // to the job's runs
+	Events []NewsEvent `json:"events"`         // of what was asked for; the one that happened last comes last
 }
 
 // NewsEvent is an event and how often it happened.
 type NewsEvent struct {
-	Event   Event     `json:"event"`
-	Count   int       `json:"count"` // of runs; for missed, of recorded skips
-	FirstAt time.Time `json:"first_at"`
-	LastAt  time.Time `json:"last_at"`
-	Runs    []NewsRun `json:"runs"` // the newest of them, newest first: at most NewsRuns
+	Event    Event      `json:"event"`
+	Count    int        `json:"count"` // of runs; for missed, of recorded skips
+	FirstAt  time.Time  `json:"first_at"`
+	LastAt   time.Time  `json:"last_at"`
+	Since    *time.Time `json:"since,omitempty"`    // failing, dead: of the first failed attempt; stale: of the last success; recovered: of the trouble that is over
+	Failures int        `json:"failures,omitempty"` // failed attempts in a row since then
+	Runs     []NewsRun  `json:"runs"`               // the newest of them, newest first: at most NewsRuns
 }
 
 // NewsRuns is how many runs of an event a notice describes, so that a thousand deaths make a request that
 // is no larger than that of twenty.
 const NewsRuns = 20
+
+// NewsResponse is how many bytes of a response a notice repeats.
+const NewsResponse = 200
 
 // NewsRun is a run that an event is about; for missed, the recorded skip.
 type NewsRun struct {
@@ -58,13 +119,27 @@ type NewsRun struct {
 	HappenedAt   time.Time `json:"happened_at"`
 	Slots        *int      `json:"slots,omitempty"` // for missed: how many slots; absent above 1,000
 	Reason       Reason    `json:"reason,omitempty"`
-	Error        string    `json:"error,omitempty"` // its start
+	HTTPStatus   int       `json:"http_status,omitempty"`
+	Error        string    `json:"error,omitempty"`    // its start
+	Response     string    `json:"response,omitempty"` // its first NewsResponse bytes
+	Link         string    `json:"link,omitempty"`     // to the run
 }
 
-// For returns the part of the news that one of the job's notify URLs asked for, on whichever of its entries.
-func (n News) For(url string, list []Notify) News {
+// For returns the part of the news that a recipient asked for, on whichever of its entries.
+func (n News) For(r Recipient, list []Notify) News {
 	n.Events = slices.DeleteFunc(slices.Clone(n.Events), func(e NewsEvent) bool {
-		return !slices.ContainsFunc(list, func(entry Notify) bool { return entry.URL == url && slices.Contains(entry.On, e.Event) })
+		return !slices.ContainsFunc(list, func(entry Notify) bool { return entry.Recipient() == r && slices.Contains(entry.On, e.Event) })
 	})
 	return n
+}
+
+// Recipients returns who is told by a list, each once, in the order of its entries.
+func Recipients(list []Notify) []Recipient {
+	var all []Recipient
+	for _, entry := range list {
+		if r := entry.Recipient(); !slices.Contains(all, r) {
+			all = append(all, r)
+		}
+	}
+	return all
 }

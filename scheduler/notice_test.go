@@ -16,7 +16,7 @@ const pager = `"notify":[{"on":["dead","recovered"],"url":"http://127.0.0.1:9/a"
 func TestAJobNotifiesOfWhatItsURLsAskFor(t *testing.T) {
 	job := compiled(t, `{`+pager+`}`)
 	for event, want := range map[Event]bool{EventDead: true, EventRecovered: true, EventLate: true, EventMissed: false} {
-		if got := job.Notifies(event); got != want {
+		if got := Asks(job.Notify, event); got != want {
 			t.Errorf("%s: %t", event, got)
 		}
 	}
@@ -24,7 +24,7 @@ func TestAJobNotifiesOfWhatItsURLsAskFor(t *testing.T) {
 	for url, want := range map[string][]NewsEvent{
 		"http://127.0.0.1:9/a": {{Event: EventLate}, {Event: EventDead}}, "http://127.0.0.1:9/b": {{Event: EventLate}}, "http://127.0.0.1:9/c": {},
 	} {
-		if diff := cmp.Diff(want, n.For(url, job.Notify).Events); diff != "" {
+		if diff := cmp.Diff(want, n.For(Recipient{Format: FormatJSON, URL: url}, job.Notify).Events); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", url, diff)
 		}
 	}
@@ -37,11 +37,11 @@ func TestAJobNotifiesOfWhatItsURLsAskFor(t *testing.T) {
 func TestANoticeIsSentAsItself(t *testing.T) {
 	got := send(t, `{"name":"job","concurrency_policy":"forbid","expires_after":"1s","timeout":"1h","retry":{"max_attempts":1},"completion":"async","delivery":"at_most_once",
 		"target":{"url":"$URL/target","method":"PUT","headers":{"Authorization":"secret"},"body":"job's own"},`+pager+`}`, func(a *Assignment) {
-		notice, err := a.Job.Notice(a.Job.url.Scheme + "://" + a.Job.url.Host + "/pager?x=1")
+		notice, err := a.Job.Notice(a.Job.url.Scheme+"://"+a.Job.url.Host+"/pager?x=1", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := Definition{Name: "job", Target: Target{URL: notice.Target.URL}}.WithDefaults()
+		want := Definition{Name: "job", Target: Target{URL: notice.Target.URL}, Notify: []Notify{}}.WithDefaults()
 		if diff := cmp.Diff(want, notice.Definition, cmp.AllowUnexported(Duration{}, Instant{})); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
@@ -61,7 +61,7 @@ func TestANoticeIsSentAsItself(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, value, want)
 		}
 	}
-	if _, err := compiled(t, `{}`).Notice("ftp://example.com"); err == nil {
+	if _, err := compiled(t, `{}`).Notice("ftp://example.com", ""); err == nil {
 		t.Error("an address that is none is taken")
 	}
 }

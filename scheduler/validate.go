@@ -78,7 +78,8 @@ func (d Definition) Validate() []Problem {
 	if n := d.KeepResponse; n != nil && (*n < 0 || *n > MaxKeepResponse) {
 		c.add("keep_response", "%d is outside 0 to %d (64 KiB)", *n, MaxKeepResponse)
 	}
-	c.notify(d.Notify)
+	c.duration("expect_success_within", d.ExpectSuccessWithin, time.Second, 366*24*time.Hour)
+	c.notify("notify", d.Notify)
 	return c.problems
 }
 
@@ -277,32 +278,6 @@ func (c *checker) completion(d Definition) {
 		c.duration(bound.field, bound.value, bound.shortest, bound.longest)
 		if !bound.value.IsZero() && d.Completion != CompleteAsync {
 			c.add(bound.field, "%q: only jobs with completion async have it; leave it out", bound.value)
-		}
-	}
-}
-
-func (c *checker) notify(list []Notify) {
-	if len(list) > MaxNotify {
-		c.add("notify", "%d entries; at most %d", len(list), MaxNotify)
-		return
-	}
-	for i, n := range list {
-		at := fmt.Sprintf("notify[%d]", i)
-		if len(n.On) == 0 {
-			c.add(at+".on", "is required: some of dead, missed, late, recovered")
-		}
-		for k, event := range n.On {
-			field := fmt.Sprintf("%s.on[%d]", at, k)
-			if !slices.Contains(Events, event) {
-				oneOf(c, field, event, Events...)
-			} else if slices.Index(n.On, event) < k {
-				c.add(field, "%q appears twice", event)
-			}
-		}
-		if n.URL == "" {
-			c.add(at+".url", "is required: an absolute http or https URL")
-		} else if _, err := delivery.CheckURL(n.URL); err != nil {
-			c.add(at+".url", "%v", err)
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"punctual/scheduler"
 )
 
 // What the audit log shows of keys, tenants and secrets: never the secret itself, nor anything made of it.
@@ -31,12 +33,17 @@ type tenantShot struct {
 	MaxRequestsPerSecond *int           `json:"max_requests_per_second"`
 	MinInterval          *string        `json:"min_interval"`
 	AllowedTargets       []netip.Prefix `json:"allowed_targets"`
+
+	Notify []scheduler.Notify `json:"notify"`
 }
 
 func (t TenantRecord) shot() tenantShot {
 	shot := tenantShot{
 		Weight: t.Weight, MaxJobs: t.MaxJobs, MaxConcurrentRuns: t.MaxConcurrentRuns, MaxRunsPerSecond: t.MaxRunsPerSecond,
-		MaxRequestsPerSecond: t.MaxRequestsPerSecond, AllowedTargets: t.AllowedTargets,
+		MaxRequestsPerSecond: t.MaxRequestsPerSecond, AllowedTargets: t.AllowedTargets, Notify: t.Notify,
+	}
+	if shot.Notify == nil {
+		shot.Notify = []scheduler.Notify{}
 	}
 	if shot.AllowedTargets == nil {
 		shot.AllowedTargets = []netip.Prefix{}

@@ -201,7 +201,11 @@ func (s *Store) endCalled(ctx context.Context, run uuid.UUID, token string, judg
 	var record RunRecord
 	var outcomes []scheduler.Outcome
 	var written map[uuid.UUID]bool
-	err := s.call(ctx, run, token, func(ctx context.Context, u *unit, fence int64, c calledRun) error {
+	defaults, err := s.notifyDefaults(ctx)
+	if err != nil {
+		return record, err
+	}
+	err = s.call(ctx, run, token, func(ctx context.Context, u *unit, fence int64, c calledRun) error {
 		if fence != c.Fence || c.status != scheduler.StatusRunning {
 			same, err := already(ctx, u, fence, c)
 			if err != nil {
@@ -214,7 +218,7 @@ func (s *Store) endCalled(ctx context.Context, run uuid.UUID, token string, judg
 			outcomes = []scheduler.Outcome{judge(c)}
 			var b pgx.Batch
 			b.Queue(`DELETE FROM punctual.ready WHERE run_id = $1`, run) // the deadline
-			written = queueFinish(&b, outcomes, nil, anyDay)
+			written = queueFinish(&b, outcomes, nil, anyDay, defaults)
 			if err := u.SendBatch(ctx, &b).Close(); err != nil {
 				return fmt.Errorf("ending run %s: %w", run, err)
 			}

@@ -103,7 +103,14 @@ func (s *Store) ClaimDue(ctx context.Context, claim scheduler.Claim) (scheduler.
 
 // claimDue is one try. It also returns an instant of each day whose partition the claim needed.
 func (s *Store) claimDue(ctx context.Context, claim scheduler.Claim) (batch scheduler.Batch, days []time.Time, err error) {
+	defaults, err := s.notifyDefaults(ctx)
+	if err != nil {
+		return scheduler.Batch{}, nil, fmt.Errorf("claiming due slots: %w", err)
+	}
 	c := dueClaim{store: s, claim: claim}
+	for _, n := range []*noticeRows{&c.runs.notices, &c.waiting.notices, &c.skips.notices} {
+		n.defaults = defaults
+	}
 	err = s.onConn(ctx, func(conn *pgx.Conn) error {
 		c.conn = conn
 		failpoint.At(failpoint.ClaimBegun)

@@ -37,7 +37,7 @@ ORDER BY held_since, run_id LIMIT $5 FOR UPDATE SKIP LOCKED`
 // A run that ended while it waited, because its job was deleted, only loses its row in ready. One that its
 // target works on has passed its deadline.
 const readWaiting = `
-SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt, d.headers, d.body, d.webhook_id, coalesce(d.idempotency_key, ''), coalesce(d.notify_url, ''),
+SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt, d.headers, d.body, d.webhook_id, coalesce(d.idempotency_key, ''), coalesce(d.notify_url, ''), coalesce(d.notify_secret, ''),
        r.accepted_at IS NOT NULL AND r.status = 'running', coalesce(r.fence, 0), coalesce(r.started_at, now()),
        CASE WHEN r.status = 'running' THEN ` + silencesOf + ` ELSE 0 END, ` + keptColumns + `
 FROM punctual.runs r LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
@@ -59,28 +59,29 @@ const gateRetry = time.Second
 
 // readyClaim is one claim of ready runs on its way through the transaction.
 type readyClaim struct {
-	store   *Store
-	claim   scheduler.Claim
-	conn    *pgx.Conn
-	now     time.Time
-	locked  []readyRow
-	ids     []uuid.UUID                   // locked rows of ready, of tenants that are not frozen
-	held    map[uuid.UUID]*scheduler.Held // what held them back, by run
-	tenants map[uuid.UUID]int32           // by run
-	gatable []uuid.UUID                   // their jobs
-	waiting []waitingRun                  // those that can still be run
-	jobs    map[jobVersion]*scheduler.Job
-	broken  map[jobVersion]error
-	gates   map[uuid.UUID]gate
-	leave   []uuid.UUID // rows of ready that go
-	later   []uuid.UUID // rows of ready that are put off, and until when
-	until   []time.Time
-	start   []uuid.UUID // runs that start
-	taken   []uuid.UUID // gates they take, by job
-	takers  []uuid.UUID
-	present presence
-	ended   []scheduler.Outcome // attempts whose targets are overdue
-	batch   scheduler.Batch
+	store    *Store
+	claim    scheduler.Claim
+	defaults notifyDefaults
+	conn     *pgx.Conn
+	now      time.Time
+	locked   []readyRow
+	ids      []uuid.UUID                   // locked rows of ready, of tenants that are not frozen
+	held     map[uuid.UUID]*scheduler.Held // what held them back, by run
+	tenants  map[uuid.UUID]int32           // by run
+	gatable  []uuid.UUID                   // their jobs
+	waiting  []waitingRun                  // those that can still be run
+	jobs     map[jobVersion]*scheduler.Job
+	broken   map[jobVersion]error
+	gates    map[uuid.UUID]gate
+	leave    []uuid.UUID // rows of ready that go
+	later    []uuid.UUID // rows of ready that are put off, and until when
+	until    []time.Time
+	start    []uuid.UUID // runs that start
+	taken    []uuid.UUID // gates they take, by job
+	takers   []uuid.UUID
+	present  presence
+	ended    []scheduler.Outcome // attempts whose targets are overdue
+	batch    scheduler.Batch
 }
 
 // readyRow is a locked row of ready.
@@ -91,9 +92,10 @@ type readyRow struct {
 
 // waitingRun is a run in ready.
 type waitingRun struct {
-	key       jobVersion
-	notifyURL string // of a notice, or of a replay of one: where it goes
+	key jobVersion
 	scheduler.Assignment
+
+	notifyURL, notifySecret string // of a notice: where it goes, and what is added to its body
 
 	overdue bool // its target works on, and has passed its deadline
 	started time.Time
@@ -103,8 +105,12 @@ type waitingRun struct {
 
 // ClaimReady implements scheduler.Store.
 func (s *Store) ClaimReady(ctx context.Context, claim scheduler.Claim) (scheduler.Batch, error) {
-	c := readyClaim{store: s, claim: claim, tenants: map[uuid.UUID]int32{}, held: map[uuid.UUID]*scheduler.Held{}}
-	err := s.onConn(ctx, func(conn *pgx.Conn) error {
+	defaults, err := s.notifyDefaults(ctx)
+	if err != nil {
+		return scheduler.Batch{}, fmt.Errorf("claiming ready runs: %w", err)
+	}
+	c := readyClaim{store: s, claim: claim, defaults: defaults, tenants: map[uuid.UUID]int32{}, held: map[uuid.UUID]*scheduler.Held{}}
+	err = s.onConn(ctx, func(conn *pgx.Conn) error {
 		c.conn = conn
 		if err := c.lock(ctx); err != nil || len(c.ids) == 0 {
 			return err
@@ -195,7 +201,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 			var webhookID *uuid.UUID
 			if err := rows.Scan(append([]any{
 				&w.RunID, &w.key.id, &w.key.version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt, &headers, &w.Body,
-				&webhookID, &w.IdempotencyKey, &w.notifyURL, &w.overdue, &w.Fence, &w.started, &w.losses,
+				&webhookID, &w.IdempotencyKey, &w.notifyURL, &w.notifySecret, &w.overdue, &w.Fence, &w.started, &w.losses,
 			}, w.kept.into()...)...); err != nil {
 				return err
 			}
@@ -256,7 +262,7 @@ func (c *readyClaim) readDefinitions(ctx context.Context) error {
 func (c *readyClaim) decide() {
 	waits := map[uuid.UUID]bool{}
 	for _, w := range c.waiting {
-		job, err := sentBy(c.jobs[w.key], w.notifyURL)
+		job, err := sentBy(c.jobs[w.key], w.notifyURL, w.notifySecret)
 		if err != nil {
 			c.broken[w.key] = err
 		}
@@ -320,7 +326,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 	if len(c.start) > 0 {
 		queueFences(b.Queue(startWaiting, c.claim.Replica, lease.ID, c.start), fences)
 	}
-	written := queueFinish(&b, c.ended, nil, anyDay)
+	written := queueFinish(&b, c.ended, nil, anyDay, c.defaults)
 	b.Queue(`COMMIT`)
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return err

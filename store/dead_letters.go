@@ -36,6 +36,7 @@ type DeadLetterFilter struct {
 	Job      string     // name or id of a job that is not deleted
 	JobID    *uuid.UUID // deleted jobs too
 	Reason   scheduler.Reason
+	Notices  bool       // those of notices, and no others; otherwise none of notices
 	From     *time.Time // on scheduled_for, inclusive
 	To       *time.Time // exclusive
 	Labels   map[string]string
@@ -110,6 +111,7 @@ func (c *conditions) deadLetters(ctx context.Context, q querier, tenant int32, f
 	if f.Reason != "" {
 		c.add(`d.reason = ?`, f.Reason)
 	}
+	c.add(`(d.trigger = 'notify') = ?`, f.Notices)
 	if f.From != nil {
 		c.add(`d.scheduled_for >= ?`, *f.From)
 	}
@@ -279,12 +281,12 @@ func writeReplays(ctx context.Context, u *unit, replays []replay, now time.Time,
 		JOIN punctual.dead_letters d ON d.run_id = u.dead JOIN punctual.schedules s ON s.job_id = d.job_id`, of, runs, due)
 	b.Queue(`
 		INSERT INTO punctual.runs (id, job_id, replay_of, scheduled_for, due_at, created_at, tenant, job_version, lane, status, trigger)
-		SELECT u.run, d.job_id, d.run_id, d.scheduled_for, $3, $3, d.tenant, s.version, s.lane, 'pending', 'replay'
+		SELECT u.run, d.job_id, d.run_id, d.scheduled_for, $3, $3, d.tenant, s.version, s.lane, 'pending', CASE WHEN d.notify_url IS NULL THEN 'replay' ELSE 'notify' END
 		FROM unnest($1::uuid[], $2::uuid[]) AS u(dead, run)
 		JOIN punctual.dead_letters d ON d.run_id = u.dead JOIN punctual.schedules s ON s.job_id = d.job_id`, of, runs, now)
 	b.Queue(`
-		INSERT INTO punctual.run_data (run_id, webhook_id, idempotency_key, headers, body, notify_url)
-		SELECT u.run, coalesce(d.webhook_id, d.run_id), coalesce(d.idempotency_key, u.key), d.headers, d.body, d.notify_url
+		INSERT INTO punctual.run_data (run_id, webhook_id, idempotency_key, headers, body, notify_url, notify_secret)
+		SELECT u.run, coalesce(d.webhook_id, d.run_id), coalesce(d.idempotency_key, u.key), d.headers, d.body, d.notify_url, d.notify_secret
 		FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS u(dead, run, key)
 		JOIN punctual.dead_letters d ON d.run_id = u.dead`, of, runs, keys)
 	b.Queue(`

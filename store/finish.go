@@ -61,8 +61,8 @@ again AS (
     INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane, held_by, held_since, held_until)
     SELECT id, job_id, greatest(now() + retry_in, due_at), tenant, lane, held_by, held_since, held_until FROM ended WHERE status IN ('retrying', 'pending')),
 buried AS (
-    INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, reason, attempts, http_status, error, headers, body, webhook_id, idempotency_key, notify_url)
-    SELECT e.id, e.job_id, e.tenant, j.name, e.job_version, e.scheduled_for, e.trigger, e.reason, e.number, e.http_status, e.error, d.headers, d.body, d.webhook_id, d.idempotency_key, d.notify_url
+    INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, reason, attempts, http_status, error, headers, body, webhook_id, idempotency_key, notify_url, notify_secret)
+    SELECT e.id, e.job_id, e.tenant, j.name, e.job_version, e.scheduled_for, e.trigger, e.reason, e.number, e.http_status, e.error, d.headers, d.body, d.webhook_id, d.idempotency_key, d.notify_url, d.notify_secret
     FROM ended e JOIN punctual.jobs j ON j.id = e.job_id LEFT JOIN punctual.run_data d ON d.run_id = e.id AND d.run_id = ANY($1::uuid[])
     WHERE e.status = 'dead')
 SELECT id FROM ended`
@@ -81,9 +81,13 @@ SELECT id FROM accepted`
 
 // Finish implements scheduler.Store. It is idempotent: what was written before is found superseded.
 func (s *Store) Finish(ctx context.Context, outcomes []scheduler.Outcome, released []uuid.UUID) (superseded int, err error) {
-	written, err := s.finish(ctx, outcomes, released, dayOf(outcomes))
+	var written map[uuid.UUID]bool
+	defaults, err := s.notifyDefaults(ctx)
+	if err == nil {
+		written, err = s.finish(ctx, outcomes, released, dayOf(outcomes), defaults)
+	}
 	if lacksTable(err) { // removed, as nothing that was known of it went on
-		written, err = s.finish(ctx, outcomes, released, anyDay)
+		written, err = s.finish(ctx, outcomes, released, anyDay, defaults)
 	}
 	if err != nil {
 		return 0, s.tookWrite(fmt.Errorf("writing %d outcomes: %w", len(outcomes), err))
@@ -101,9 +105,9 @@ func (s *Store) Finish(ctx context.Context, outcomes []scheduler.Outcome, releas
 }
 
 // finish writes them in one transaction and one round trip, which a batch without BEGIN is.
-func (s *Store) finish(ctx context.Context, outcomes []scheduler.Outcome, released []uuid.UUID, on day) (written map[uuid.UUID]bool, err error) {
+func (s *Store) finish(ctx context.Context, outcomes []scheduler.Outcome, released []uuid.UUID, on day, defaults notifyDefaults) (written map[uuid.UUID]bool, err error) {
 	var b pgx.Batch
-	written = queueFinish(&b, outcomes, released, on)
+	written = queueFinish(&b, outcomes, released, on, defaults)
 	failpoint.At(failpoint.FinishBegun)
 	return written, s.pool.SendBatch(ctx, &b).Close()
 }
@@ -116,7 +120,7 @@ func dueSoon(o scheduler.Outcome) bool {
 
 // queueFinish queues what ends attempts: the gates' locks, the outcomes, the gates' release, the end of
 // leases. Once the batch is read, the returned set holds the runs that the fence let through.
-func queueFinish(b *pgx.Batch, outcomes []scheduler.Outcome, released []uuid.UUID, on day) (written map[uuid.UUID]bool) {
+func queueFinish(b *pgx.Batch, outcomes []scheduler.Outcome, released []uuid.UUID, on day, defaults notifyDefaults) (written map[uuid.UUID]bool) {
 	written = make(map[uuid.UUID]bool, len(outcomes))
 	b.Queue(byIndex)
 	gated, runs := gatedJobs(outcomes)
@@ -138,7 +142,7 @@ func queueFinish(b *pgx.Batch, outcomes []scheduler.Outcome, released []uuid.UUI
 	if len(released) > 0 {
 		b.Queue(`DELETE FROM punctual.claims WHERE id = ANY($1::uuid[])`, released)
 	}
-	queueEndNotices(b, outcomes)
+	queueEndNotices(b, outcomes, defaults)
 	return written
 }
 

@@ -86,7 +86,7 @@ func (c claimer) looksOnlyAt(outcomes []scheduler.Outcome, on day, mode string) 
 	}
 	defer func() { _ = tx.Rollback(c.t.Context()) }()
 	var b pgx.Batch
-	queueFinish(&b, outcomes, nil, on)
+	queueFinish(&b, outcomes, nil, on, nil)
 	if _, err := tx.Exec(c.t.Context(), `SET LOCAL plan_cache_mode = `+mode); err != nil {
 		c.t.Fatal(err)
 	}

@@ -109,9 +109,7 @@ func readWithLastRun(ctx context.Context, q querier, jobSQL, runsSQL string, arg
 		return JobRecord{}, fmt.Errorf("reading job %v: %w", args[0], err)
 	}
 	jobs := []JobRecord{job.JobRecord}
-	if err := placeLastRuns(ctx, q, jobs, runs); err != nil {
-		return JobRecord{}, err
-	}
+	placeLastRuns(jobs, runs)
 	return jobs[0], nil
 }
 

@@ -37,7 +37,7 @@ type secretFacts struct {
 
 // hasSecrets reports whether a definition holds secrets or refers to some.
 func hasSecrets(d scheduler.Definition) bool {
-	return d.Target.Auth != nil || len(d.Target.SecretHeaders) > 0 || d.Target.TLS != nil
+	return d.Target.Auth != nil || len(d.Target.SecretHeaders) > 0 || d.Target.TLS != nil || slices.ContainsFunc(d.Notify, func(n scheduler.Notify) bool { return n.Secret != "" })
 }
 
 // readSecretFacts reads them, where any of the definitions has secrets.

@@ -1,104 +1,159 @@
 package store
 
 import (
+	"time"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/scheduler/notice"
 )
 
-// noticeGap is within what notices of a job are told together.
+// noticeGap is within what the same event of a job is told together.
 const noticeGap = `interval '5 min'`
 
 // Notices are written in the transaction of what they are about, and by what it has made of the runs: a row
 // whose xmin is this transaction is one that it wrote. So an outcome that is written again, because it was
 // not known whether the first time was committed, finds a run that another transaction ended, and a run
 // that was there already is not late again.
-const (
-	byThisTransaction = `r.xmin = pg_current_xact_id()::xid`
-	mayBeTold         = `greatest(now(), n.sent_at + ` + noticeGap + `)`
-)
+const byThisTransaction = `r.xmin = pg_current_xact_id()::xid`
 
-const insertNotices = `
-INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, slots, reason, error, happened_at, tell_at)
-SELECT r.job_id, r.tenant, r.job_version, u.event, r.id, r.scheduled_for, r.skipped_count, r.reason, r.error, coalesce(r.finished_at, now()), ` + mayBeTold + `
-FROM unnest($1::uuid[], $2::text[]) AS u(run_id, event) JOIN punctual.runs r ON r.id = u.run_id LEFT JOIN punctual.notified n ON n.job_id = r.job_id
+// mayBeTold is when an event of a job with the row n of notified may be told: at once, unless it was told lately.
+func mayBeTold(event string) string {
+	return `greatest(now(), (n.sent ->> ` + event + `)::timestamptz + ` + noticeGap + `)`
+}
+
+// What the row of notified says of a job that fails is there by now: see turnFailing.
+var insertNotices = `
+INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, slots, reason, error, http_status, response, since, failures, happened_at, tell_at)
+SELECT r.job_id, r.tenant, r.job_version, u.event, r.id, r.scheduled_for, r.skipped_count, r.reason, r.error, CASE u.event WHEN 'dead' THEN r.http_status END, u.response,
+       CASE u.event WHEN 'dead' THEN n.failing_since END, CASE u.event WHEN 'dead' THEN n.failures END, coalesce(r.finished_at, now()), ` + mayBeTold(`u.event`) + `
+FROM unnest($1::uuid[], $2::text[], $3::text[]) AS u(run_id, event, response) JOIN punctual.runs r ON r.id = u.run_id LEFT JOIN punctual.notified n ON n.job_id = r.job_id
 WHERE r.id = ANY($1::uuid[]) AND ` + byThisTransaction + ` AND (u.event <> 'dead' OR r.status = 'dead')`
 
-// The last of a job's runs that ended says whether the job fails. Where it was failing or a run died before,
-// a success is a recovery. The rows of notified are locked in the order of their jobs; a success where
-// nothing was wrong locks none.
-const insertRecovered = `
-WITH ended AS (
-    SELECT DISTINCT ON (r.job_id) r.id, r.job_id, r.tenant, r.job_version, r.scheduled_for, r.finished_at, r.status, bool_or(r.status = 'dead') OVER (PARTITION BY r.job_id) AS died
-    FROM punctual.runs r WHERE r.id = ANY($1::uuid[]) AND ` + byThisTransaction + ` AND r.status IN ('succeeded', 'dead')
-    ORDER BY r.job_id, r.finished_at DESC, r.id DESC),
+// The first failed attempt of a job that was well is told, by whoever wrote its row: the rows are locked in the order of
+// their jobs, and one that had no failures has just those that were added.
+var turnFailing = `
+WITH failed AS (
+    SELECT r.id, r.job_id, r.tenant, r.job_version, r.scheduled_for, r.reason, r.error, r.http_status, u.response, u.at, u.told,
+           row_number() OVER (PARTITION BY r.job_id ORDER BY u.at, r.id) AS place, count(*) OVER (PARTITION BY r.job_id) AS failures
+    FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::bool[]) AS u(run_id, at, response, told) JOIN punctual.runs r ON r.id = u.run_id
+    WHERE r.id = ANY($1::uuid[]) AND ` + byThisTransaction + ` AND r.status IN ('retrying', 'pending', 'dead')),
 turned AS (
-    INSERT INTO punctual.notified AS n (job_id, failing)
-    SELECT e.job_id, e.status = 'dead' FROM ended e JOIN punctual.jobs j ON j.id = e.job_id LEFT JOIN punctual.notified f ON f.job_id = e.job_id
-    WHERE e.died OR f.failing ORDER BY e.job_id
-    ON CONFLICT (job_id) DO UPDATE SET failing = excluded.failing WHERE n.failing <> excluded.failing
-    RETURNING n.job_id)
-INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, happened_at, tell_at)
-SELECT e.job_id, e.tenant, e.job_version, 'recovered', e.id, e.scheduled_for, e.finished_at, ` + mayBeTold + `
-FROM ended e LEFT JOIN punctual.notified n ON n.job_id = e.job_id
-WHERE e.status = 'succeeded' AND (e.died OR e.job_id IN (SELECT job_id FROM turned))`
+    INSERT INTO punctual.notified AS n (job_id, failing_since, failures)
+    SELECT f.job_id, f.at, f.failures FROM failed f JOIN punctual.jobs j ON j.id = f.job_id WHERE f.place = 1 ORDER BY f.job_id
+    ON CONFLICT (job_id) DO UPDATE SET failing_since = coalesce(n.failing_since, excluded.failing_since), failures = n.failures + excluded.failures
+    RETURNING n.job_id, n.failing_since, n.failures, n.sent)
+INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, reason, error, http_status, response, since, failures, happened_at, tell_at)
+SELECT f.job_id, f.tenant, f.job_version, 'failing', f.id, f.scheduled_for, f.reason, f.error, f.http_status, f.response, n.failing_since, n.failures, f.at, ` + mayBeTold(`'failing'`) + `
+FROM failed f JOIN turned n ON n.job_id = f.job_id AND n.failures = f.failures WHERE f.place = 1 AND f.told`
 
-// isNotice tells of a run r that it is a notice, and so none of its job's own. Of a replay only run_data knows;
-// it is asked by a subquery that cannot become a scan of all of it.
-const isNotice = `(r.trigger = 'notify' OR r.trigger = 'replay' AND (SELECT d.notify_url FROM punctual.run_data d WHERE d.run_id = r.id) IS NOT NULL)`
+// The last of a job's attempts that ended says whether the job is well. A success where nothing was wrong finds no row
+// and locks none.
+var turnWell = `
+WITH unwell AS (
+    SELECT n.job_id, n.failing_since, n.stale_since, n.failures, n.sent FROM punctual.notified n
+    WHERE n.job_id = ANY($1::uuid[]) AND (n.failing_since IS NOT NULL OR n.stale_since IS NOT NULL) ORDER BY n.job_id FOR NO KEY UPDATE),
+ended AS (
+    SELECT DISTINCT ON (r.job_id) r.id, r.job_id, r.tenant, r.job_version, r.scheduled_for, r.status, u.at, u.told
+    FROM unwell w JOIN unnest($1::uuid[], $2::uuid[], $3::timestamptz[], $4::bool[]) AS u(job_id, run_id, at, told) ON u.job_id = w.job_id
+    JOIN punctual.runs r ON r.id = u.run_id
+    WHERE r.id = ANY($2::uuid[]) AND ` + byThisTransaction + ` AND r.status IN ('succeeded', 'retrying', 'dead')
+    ORDER BY r.job_id, u.at DESC, r.id DESC),
+well AS (
+    UPDATE punctual.notified n SET failing_since = NULL, failures = 0, stale_since = NULL, success_at = e.at,
+           look_at = CASE WHEN n.stale_since IS NOT NULL THEN now() ELSE n.look_at END
+    FROM ended e WHERE n.job_id = e.job_id AND e.status = 'succeeded' RETURNING n.job_id)
+INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, since, failures, happened_at, tell_at)
+SELECT e.job_id, e.tenant, e.job_version, 'recovered', e.id, e.scheduled_for, least(n.failing_since, n.stale_since), n.failures, e.at, ` + mayBeTold(`'recovered'`) + `
+FROM ended e JOIN unwell n ON n.job_id = e.job_id WHERE e.status = 'succeeded' AND e.told`
+
+// isNotice tells of a run r that it is a notice, and so none of its job's own.
+const isNotice = `r.trigger = 'notify'`
 
 // noticeRows collects what is to be told of runs, column by column, for one INSERT.
 type noticeRows struct {
-	runs   []uuid.UUID
-	events []string
+	defaults  notifyDefaults
+	runs      []uuid.UUID
+	events    []string
+	responses []*string
 }
 
 // add puts an event down if the job has it told to anybody.
-func (n *noticeRows) add(job *scheduler.Job, e scheduler.Event, run uuid.UUID) {
-	if job.Notifies(e) {
-		n.runs, n.events = append(n.runs, run), append(n.events, string(e))
+func (n *noticeRows) add(job *scheduler.Job, e scheduler.Event, run uuid.UUID, response string) {
+	if scheduler.Asks(n.defaults.of(job), e) {
+		n.runs, n.events, n.responses = append(n.runs, run), append(n.events, string(e)), append(n.responses, excerpt(response))
 	}
 }
 
 // queue queues the INSERT, after the statements that write the runs.
 func (n *noticeRows) queue(b *pgx.Batch) {
 	if len(n.runs) > 0 {
-		b.Queue(insertNotices, n.runs, n.events)
+		b.Queue(insertNotices, n.runs, n.events, n.responses)
 	}
 }
 
-// queueEndNotices queues what the ends of attempts give to tell, after the statements that write them.
-func queueEndNotices(b *pgx.Batch, outcomes []scheduler.Outcome) {
-	var dead, late noticeRows
-	var turning []uuid.UUID
+// excerpt is what a notice keeps of a response; nil: there was none.
+func excerpt(response string) *string {
+	return orNull(notice.Excerpt(response))
+}
+
+// endedAttempts are attempts of jobs whose health somebody is told of.
+type endedAttempts struct {
+	jobs, runs []uuid.UUID
+	at         []time.Time
+	responses  []*string
+	told       []bool // the event of theirs is asked for
+}
+
+func (e *endedAttempts) add(o scheduler.Outcome, told bool) {
+	e.jobs, e.runs, e.at = append(e.jobs, o.Job.ID), append(e.runs, o.RunID), append(e.at, o.FinishedAt)
+	e.responses, e.told = append(e.responses, excerpt(o.Response)), append(e.told, told)
+}
+
+// queueEndNotices queues what the ends of attempts give to tell, after the statements that write them. The health of a
+// job is kept for those that are told of it, and a success is nothing to write where the job was well.
+func queueEndNotices(b *pgx.Batch, outcomes []scheduler.Outcome, defaults notifyDefaults) {
+	dead, late := noticeRows{defaults: defaults}, noticeRows{defaults: defaults}
+	var failed, all endedAttempts
+	succeeded := false
 	for _, o := range outcomes {
-		if len(o.Job.Notify) == 0 {
+		list := defaults.of(o.Job)
+		if o.TurnedLate {
+			late.add(o.Job, scheduler.EventLate, o.RunID, "")
+		}
+		if !scheduler.Asks(list, scheduler.EventFailing, scheduler.EventDead, scheduler.EventStale, scheduler.EventRecovered) {
 			continue
 		}
-		if o.TurnedLate {
-			late.add(o.Job, scheduler.EventLate, o.RunID)
-		}
-		status := o.End().Status
-		dies := status == scheduler.StatusDead || o.Verdict == scheduler.Expire // which of the two expiry means, the row says
-		if dies {
-			dead.add(o.Job, scheduler.EventDead, o.RunID)
-		}
-		if (dies || status == scheduler.StatusSucceeded) && o.Job.Notifies(scheduler.EventRecovered) {
-			turning = append(turning, o.RunID)
+		switch end := o.End(); {
+		case end.Status == scheduler.StatusSucceeded:
+			all.add(o, scheduler.Asks(list, scheduler.EventRecovered))
+			succeeded = true
+		case end.Status == scheduler.StatusDead, o.Verdict == scheduler.Expire: // which of the two expiry means, the row says
+			dead.add(o.Job, scheduler.EventDead, o.RunID, o.Response)
+			fallthrough
+		case end.Attempt == scheduler.AttemptFailed, end.Attempt == scheduler.AttemptTimedOut, end.Attempt == scheduler.AttemptLost:
+			failed.add(o, scheduler.Asks(list, scheduler.EventFailing))
+			all.add(o, false)
+		case o.Verdict == scheduler.Hold && o.Held.Since.Equal(o.FinishedAt): // its host is down: as good as a failed attempt
+			failed.add(o, scheduler.Asks(list, scheduler.EventFailing))
 		}
 	}
 	late.queue(b)
+	if len(failed.runs) > 0 {
+		b.Queue(turnFailing, failed.runs, failed.at, failed.responses, failed.told)
+	}
 	dead.queue(b)
-	if len(turning) > 0 {
-		b.Queue(insertRecovered, turning)
+	if succeeded {
+		b.Queue(turnWell, all.jobs, all.runs, all.at, all.told)
 	}
 }
 
 // sentBy returns the job that a run is sent by: its own, nil included, or on a notice one that goes to its URL.
-func sentBy(job *scheduler.Job, notifyURL string) (*scheduler.Job, error) {
+func sentBy(job *scheduler.Job, notifyURL, secret string) (*scheduler.Job, error) {
 	if job == nil || notifyURL == "" {
 		return job, nil
 	}
-	return job.Notice(notifyURL)
+	return job.Notice(notifyURL, secret)
 }

@@ -23,7 +23,7 @@ var everything = notify(hook, scheduler.Events...)
 func (c crud) notices() []string {
 	c.t.Helper()
 	rows, err := c.pool.Query(c.t.Context(), `
-		SELECT concat_ws(' ', n.event, n.slots, n.reason, n.error) FROM punctual.notices n JOIN punctual.runs r ON r.id = n.run_id AND r.job_id = n.job_id AND r.scheduled_for = n.scheduled_for
+		SELECT concat_ws(' ', n.event, n.slots, n.reason, n.error) FROM punctual.notices n LEFT JOIN punctual.runs r ON r.id = n.run_id AND r.job_id = n.job_id AND r.scheduled_for = n.scheduled_for
 		ORDER BY n.id`)
 	if err != nil {
 		c.t.Fatal(err)
@@ -48,15 +48,15 @@ func (c crud) wantNotices(want ...string) {
 }
 
 func TestWhatHappensIsNoted(t *testing.T) {
-	const death = "dead http_5xx 503 Service Unavailable"
+	const first, death = "failing http_5xx 503 Service Unavailable", "dead http_5xx 503 Service Unavailable"
 	t.Run("a death", func(t *testing.T) {
 		c := newClaimer(t)
 		a := c.manual("job", everything)
 		c.finish(failed(a))
-		c.wantNotices()
+		c.wantNotices(first)
 		c.exec(`UPDATE punctual.ready SET due_at = now()`)
 		c.finish(buried(c.one(c.claimReady(10))))
-		c.wantNotices(death)
+		c.wantNotices(first, death)
 	})
 	t.Run("a death after expiry, and nothing when a run expires unsent", func(t *testing.T) {
 		c := newClaimer(t)
@@ -70,7 +70,7 @@ func TestWhatHappensIsNoted(t *testing.T) {
 		c.finish(failed(a), expired(b))
 		c.exec(`UPDATE punctual.ready SET due_at = now()`)
 		c.finish(expired(c.one(c.claimReady(10))))
-		c.wantNotices("dead expired")
+		c.wantNotices(first, "dead expired")
 	})
 	t.Run("a death by the loss of three replicas", func(t *testing.T) {
 		c := newCRUD(t)
@@ -82,7 +82,8 @@ func TestWhatHappensIsNoted(t *testing.T) {
 			c.lose(replica)
 			c.recover()
 		}
-		c.wantNotices("dead poison the replica that made this attempt vanished; whether the target got the request is not known")
+		const lost = "the replica that made this attempt vanished; whether the target got the request is not known"
+		c.wantNotices("failing lost "+lost, "dead poison "+lost)
 	})
 	t.Run("no death of a run that was cancelled meanwhile", func(t *testing.T) {
 		c := newClaimer(t)
@@ -102,10 +103,10 @@ func TestWhatHappensIsNoted(t *testing.T) {
 		c.finish(buried(run()))
 		c.finish(succeeded(run()))
 		c.finish(succeeded(run()))
-		c.wantNotices(death, death, "recovered")
+		c.wantNotices(first, death, death, "recovered")
 		c.finish(buried(run()))
 		c.finish(succeeded(run()))
-		c.wantNotices(death, death, "recovered", death, "recovered")
+		c.wantNotices(first, death, death, "recovered", first, death, "recovered")
 	})
 	t.Run("deaths and successes that are written together, by when they ended", func(t *testing.T) {
 		c := newClaimer(t)
@@ -116,15 +117,15 @@ func TestWhatHappensIsNoted(t *testing.T) {
 			o.FinishedAt = o.FinishedAt.Add(after)
 			return o
 		}
-		both := []string{death, "recovered"}
+		all := []string{first, death, "recovered"}
 		c.finish(run(succeeded, time.Minute), run(buried, time.Second))
-		c.wantNotices(both...)
+		c.wantNotices(all...)
 		c.finish(run(succeeded, time.Minute), run(buried, time.Second)) // the second time the job has a row
-		c.wantNotices(slices.Repeat(both, 2)...)
+		c.wantNotices(slices.Repeat(all, 2)...)
 		c.finish(run(buried, time.Minute), run(succeeded, time.Second))
-		c.wantNotices(append(slices.Repeat(both, 2), death)...)
+		c.wantNotices(append(slices.Repeat(all, 2), first, death)...)
 		c.finish(run(succeeded, 0))
-		c.wantNotices(slices.Repeat(both, 3)...)
+		c.wantNotices(slices.Repeat(all, 3)...)
 	})
 	t.Run("slots that are missed", func(t *testing.T) {
 		c := newClaimer(t)
@@ -195,7 +196,8 @@ func TestOutcomesWrittenTwiceAreNotedOnce(t *testing.T) {
 	if n := c.finish(dead); n != 1 {
 		t.Fatalf("%d superseded", n)
 	}
-	c.wantNotices("dead http_5xx 503 Service Unavailable")
+	const first, death = "failing http_5xx 503 Service Unavailable", "dead http_5xx 503 Service Unavailable"
+	c.wantNotices(first, death)
 	c.trigger("job")
 	ok := succeeded(c.one(c.claimReady(10)))
 	c.finish(ok)
@@ -203,8 +205,8 @@ func TestOutcomesWrittenTwiceAreNotedOnce(t *testing.T) {
 	again := buried(c.one(c.claimReady(10)))
 	c.finish(again)
 	c.finish(ok, dead, again)
-	c.wantNotices("dead http_5xx 503 Service Unavailable", "recovered", "dead http_5xx 503 Service Unavailable")
-	if n := c.count(`SELECT count(*) FROM punctual.notified WHERE failing`); n != 1 {
+	c.wantNotices(first, death, "recovered", first, death)
+	if n := c.count(`SELECT count(*) FROM punctual.notified WHERE failures = 1`); n != 1 {
 		t.Error("an outcome that was written before says that the job is well")
 	}
 }

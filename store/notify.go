@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/scheduler/notice"
 )
 
 // tellBatch is how many notices one batch looks at to find jobs to tell of. Of these jobs it tells all.
@@ -31,13 +33,18 @@ type toldJob struct {
 	tenant int32
 	lane   int16
 	job    *scheduler.Job
+	list   []scheduler.Notify // who is told: the job's own list, or the tenant's
 	news   scheduler.News
 }
 
-// Notify implements scheduler.Store. The notices of a job become runs, one for each URL that asked for any of
-// them, in the transaction that deletes them. The lock on the job's row of notified, for which nobody waits
-// here, keeps two replicas from telling a part each.
+// Notify implements scheduler.Store. Jobs that are stale by now get their notice; then the notices of a job become runs,
+// one for each recipient that asked for any of them, in the transaction that deletes them. The lock on the job's row of
+// notified, for which nobody waits here, keeps two replicas from telling a part each.
 func (s *Store) Notify(ctx context.Context) (left bool, err error) {
+	watched, err := s.findStale(ctx)
+	if err != nil {
+		return false, err
+	}
 	err = s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
 		t := telling{u: u}
 		found, err := t.find(ctx)
@@ -56,7 +63,7 @@ func (s *Store) Notify(ctx context.Context) (left bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("telling what happened to jobs: %w", err)
 	}
-	return left, nil
+	return left || watched, nil
 }
 
 // find returns the jobs of the notices that have waited longest.
@@ -87,11 +94,12 @@ func (t *telling) lock(ctx context.Context, jobs []uuid.UUID) error {
 	return t.u.SendBatch(ctx, &b).Close()
 }
 
-// choose reads, now that they are locked, what the jobs are and when each was last told of, and leaves those
-// to be told now.
+// choose reads, now that they are locked, what the jobs are and when each event was last told, and leaves those of which
+// any may be told now: the others go along.
 func (t *telling) choose(ctx context.Context) error {
 	rows, err := t.u.Query(ctx, `
-		SELECT j.id, j.version, j.name, j.tenant, o.name, s.lane, `+mayBeTold+`
+		SELECT j.id, j.version, j.name, j.tenant, o.name, s.lane, o.notify,
+		       coalesce((SELECT min(`+mayBeTold(`x.event`)+`) FROM punctual.notices x WHERE x.job_id = u.id), now())
 		FROM unnest($1::uuid[]) AS u(id) JOIN punctual.notified n ON n.job_id = u.id JOIN punctual.jobs j ON j.id = u.id
 		JOIN punctual.schedules s ON s.job_id = u.id JOIN punctual.tenants o ON o.id = j.tenant ORDER BY j.id`, t.ids())
 	if err != nil {
@@ -99,15 +107,17 @@ func (t *telling) choose(ctx context.Context) error {
 	}
 	t.jobs = t.jobs[:0]
 	var j toldJob
+	var list []byte
 	var when time.Time
-	if _, err := pgx.ForEachRow(rows, []any{&j.key.id, &j.key.version, &j.news.Job, &j.tenant, &j.news.Tenant, &j.lane, &when}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&j.key.id, &j.key.version, &j.news.Job, &j.tenant, &j.news.Tenant, &j.lane, &list, &when}, func() (err error) {
 		if when.After(t.now) {
 			t.putOff(j.key.id, when)
 			return nil
 		}
 		j.news.JobID = j.key.id
+		j.list, err = readNotify(list)
 		t.jobs = append(t.jobs, new(j))
-		return nil
+		return err
 	}); err != nil {
 		return err
 	}
@@ -146,6 +156,9 @@ func (t *telling) define(ctx context.Context) error {
 	}
 	t.jobs = slices.DeleteFunc(t.jobs, func(j *toldJob) bool {
 		if j.job = found[j.key]; j.job != nil {
+			if j.job.Notify != nil {
+				j.list = j.job.Notify
+			}
 			return false
 		}
 		t.u.store.options.Log.Error("what happened to a job cannot be told by this version of Punctual; it is tried again in a minute",
@@ -160,10 +173,12 @@ func (t *telling) define(ctx context.Context) error {
 const takeNotices = `
 WITH gone AS (DELETE FROM punctual.notices WHERE job_id = ANY($1::uuid[]) RETURNING *),
 counted AS (
-    SELECT *, row_number() OVER newest AS age, count(*) OVER same AS total, min(happened_at) OVER same AS first_at, max(happened_at) OVER same AS last_at
+    SELECT *, row_number() OVER newest AS age, count(*) OVER same AS total, min(happened_at) OVER same AS first_at, max(happened_at) OVER same AS last_at,
+           max(id) OVER same AS last_id
     FROM gone WINDOW same AS (PARTITION BY job_id, event), newest AS (PARTITION BY job_id, event ORDER BY happened_at DESC, id DESC))
-SELECT job_id, event, total, first_at, last_at, run_id, scheduled_for, happened_at, slots, coalesce(reason, ''), coalesce(left(error, 1000), '')
-FROM counted WHERE age <= $2 ORDER BY job_id, last_at, event, age`
+SELECT job_id, event, total, first_at, last_at, since, coalesce(failures, 0), run_id, coalesce(scheduled_for, happened_at), happened_at, slots, coalesce(reason, ''),
+       coalesce(http_status, 0), coalesce(left(error, 1000), ''), coalesce(response, '')
+FROM counted WHERE age <= $2 ORDER BY job_id, last_at, last_id, event, age`
 
 // take deletes the notices, and puts them together as each job's news.
 func (t *telling) take(ctx context.Context) error {
@@ -178,17 +193,36 @@ func (t *telling) take(ctx context.Context) error {
 	var job uuid.UUID
 	var e scheduler.NewsEvent
 	var r scheduler.NewsRun
-	_, err = pgx.ForEachRow(rows, []any{&job, &e.Event, &e.Count, &e.FirstAt, &e.LastAt, &r.ID, &r.ScheduledFor, &r.HappenedAt, &r.Slots, &r.Reason, &r.Error}, func() error {
-		utc(&e.FirstAt, &e.LastAt, &r.ScheduledFor, &r.HappenedAt)
+	var run *uuid.UUID
+	_, err = pgx.ForEachRow(rows, []any{
+		&job, &e.Event, &e.Count, &e.FirstAt, &e.LastAt, &e.Since, &e.Failures, &run, &r.ScheduledFor, &r.HappenedAt, &r.Slots, &r.Reason, &r.HTTPStatus, &r.Error, &r.Response,
+	}, func() error {
+		utc(&e.FirstAt, &e.LastAt, e.Since, &r.ScheduledFor, &r.HappenedAt)
 		n := news[job]
 		if k := len(n.Events); k == 0 || n.Events[k-1].Event != e.Event {
+			e.Runs = []scheduler.NewsRun{}
 			n.Events = append(n.Events, e)
+			e.Since = nil // belongs to that event now
 		}
-		last := &n.Events[len(n.Events)-1]
-		last.Runs = append(last.Runs, r)
+		if run != nil {
+			r.ID, r.Link = *run, t.u.store.link("/v1/runs/"+run.String())
+			last := &n.Events[len(n.Events)-1]
+			last.Runs = append(last.Runs, r)
+		}
 		return nil
 	})
+	for _, n := range news {
+		n.Link = t.u.store.link("/v1/jobs/" + url.PathEscape(n.Job) + "/runs")
+	}
 	return err
+}
+
+// link returns where people may read more; empty when it is not known where the API is reached.
+func (s *Store) link(path string) string {
+	if s.options.PublicURL == "" {
+		return ""
+	}
+	return s.options.PublicURL + path
 }
 
 // write puts off what is to wait, and makes the runs of the rest.
@@ -218,36 +252,50 @@ func (t *telling) write(ctx context.Context) error {
 	return t.u.SendBatch(ctx, &b).Close()
 }
 
-// noticeRuns collects the runs that tell URLs, column by column.
+// noticeRuns collects the runs that tell recipients, column by column, and what was told of which jobs.
 type noticeRuns struct {
 	ids, jobs         []uuid.UUID
 	tenants, versions []int32
 	lanes             []int16
 	urls              []string
+	secrets           []*string
 	bodies            [][]byte
+	told              []uuid.UUID
+	events            []string
 }
 
-// add makes a run for each URL of the job that asked for any of the news.
+// add makes a run for each recipient that asked for any of the news.
 func (r *noticeRuns) add(j *toldJob, now time.Time) error {
-	var done []string
-	for _, entry := range j.job.Notify {
-		news := j.news.For(entry.URL, j.job.Notify)
-		if len(news.Events) == 0 || slices.Contains(done, entry.URL) {
+	var told []scheduler.Event
+	for _, to := range scheduler.Recipients(j.list) {
+		body, events, err := notice.Body(j.news, to, j.list, now)
+		if err != nil {
+			return fmt.Errorf("job %s: %w", j.key.id, err)
+		}
+		if body == nil {
 			continue
 		}
-		done = append(done, entry.URL)
-		body, err := json.Marshal(news)
-		if err != nil {
-			return fmt.Errorf("encoding the news of job %s: %w", j.key.id, err)
-		}
+		told = append(told, events...)
 		r.ids, r.jobs = append(r.ids, scheduler.NewRunID(now)), append(r.jobs, j.key.id)
 		r.tenants, r.versions, r.lanes = append(r.tenants, j.tenant), append(r.versions, j.key.version), append(r.lanes, j.lane)
-		r.urls, r.bodies = append(r.urls, entry.URL), append(r.bodies, body)
+		r.urls, r.secrets, r.bodies = append(r.urls, to.URL), append(r.secrets, orNull(to.Secret)), append(r.bodies, body)
 	}
+	if len(told) == 0 {
+		return nil
+	}
+	sent := map[scheduler.Event]time.Time{}
+	for _, e := range told {
+		sent[e] = now
+	}
+	text, err := json.Marshal(sent)
+	if err != nil {
+		return fmt.Errorf("job %s: what was told of it: %w", j.key.id, err)
+	}
+	r.told, r.events = append(r.told, j.key.id), append(r.events, string(text))
 	return nil
 }
 
-// queue writes the runs, which any replica may claim at once, and that their jobs were told of.
+// queue writes the runs, which any replica may claim at once, and what their jobs were told of.
 func (r *noticeRuns) queue(b *pgx.Batch, now time.Time) {
 	if len(r.ids) == 0 {
 		return
@@ -261,7 +309,9 @@ func (r *noticeRuns) queue(b *pgx.Batch, now time.Time) {
 		SELECT u.id, u.job_id, $1::timestamptz, $1::timestamptz, u.tenant, u.version, u.lane, 'pending', 'notify'
 		FROM unnest($2::uuid[], $3::uuid[], $4::int[], $5::int[], $6::smallint[]) AS u(id, job_id, tenant, version, lane)`,
 		now, r.ids, r.jobs, r.tenants, r.versions, r.lanes)
-	b.Queue(`INSERT INTO punctual.run_data (run_id, notify_url, body) SELECT u.id, u.url, u.body FROM unnest($1::uuid[], $2::text[], $3::bytea[]) AS u(id, url, body)`,
-		r.ids, r.urls, r.bodies)
-	b.Queue(`UPDATE punctual.notified SET sent_at = $2 WHERE job_id = ANY($1::uuid[])`, r.jobs, now)
+	b.Queue(`
+		INSERT INTO punctual.run_data (run_id, notify_url, notify_secret, body)
+		SELECT u.id, u.url, u.secret, u.body FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[]) AS u(id, url, secret, body)`,
+		r.ids, r.urls, r.secrets, r.bodies)
+	b.Queue(`UPDATE punctual.notified n SET sent = n.sent || u.sent::jsonb FROM unnest($1::uuid[], $2::text[]) AS u(job_id, sent) WHERE n.job_id = u.job_id`, r.told, r.events)
 }

@@ -31,8 +31,14 @@ func (c crud) tell() {
 // later lets five minutes pass since anybody was told of anything.
 func (c crud) later() {
 	c.t.Helper()
-	c.exec(`UPDATE punctual.notified SET sent_at = sent_at - interval '5 min'`)
-	c.exec(`UPDATE punctual.notices SET tell_at = tell_at - interval '5 min'`)
+	c.pass("5 min")
+}
+
+// pass lets some time pass since anybody was told of anything.
+func (c crud) pass(span string) {
+	c.t.Helper()
+	c.exec(`UPDATE punctual.notified SET sent = (SELECT coalesce(jsonb_object_agg(key, value::timestamptz - $1::interval), '{}') FROM jsonb_each_text(sent))`, span)
+	c.exec(`UPDATE punctual.notices SET tell_at = tell_at - $1::interval`, span)
 }
 
 // hears tells what may be told, and returns the requests that follow from it, by URL.
@@ -41,7 +47,7 @@ func (c claimer) hears() map[string]scheduler.Assignment {
 	c.tell()
 	heard := map[string]scheduler.Assignment{}
 	for _, a := range c.claimReady(100).Runs {
-		if a.Job.Notify != nil || a.Job.ConcurrencyPolicy != scheduler.PolicyAllow || a.Job.Target.Method != "POST" || a.Job.Target.Headers != nil {
+		if a.Job.Notify == nil || len(a.Job.Notify) > 0 || a.Job.ConcurrencyPolicy != scheduler.PolicyAllow || a.Job.Target.Method != "POST" || a.Job.Target.Headers != nil {
 			c.t.Errorf("a notice is sent by %+v", a.Job.Definition)
 		}
 		if _, twice := heard[a.Job.Target.URL]; twice {
@@ -118,7 +124,7 @@ func TestTheFirstNoticeGoesAtOnceAndFurtherOnesTogether(t *testing.T) {
 		t.Error("the heartbeat does not tell of the notice")
 	}
 	c.woken()
-	first := c.wantHeard("dead 1")
+	first := c.wantHeard("failing 1, dead 1")
 	if !c.woken() {
 		t.Error("the tick loop was not told")
 	}
@@ -129,28 +135,33 @@ func TestTheFirstNoticeGoesAtOnceAndFurtherOnesTogether(t *testing.T) {
 	c.finish(succeeded(first))
 	c.dies("job")
 	c.dies("job")
-	c.wellAgain("job")
 	if pulse() {
 		t.Error("the heartbeat tells of notices that are to wait")
 	}
 	c.wantHeard("")
 	c.dies("other") // is grouped by itself
-	c.wantHeard("dead 1")
-	c.exec(`UPDATE punctual.notified SET sent_at = sent_at - interval '4 min 50 s'`)
-	c.exec(`UPDATE punctual.notices SET tell_at = tell_at - interval '4 min 50 s'`)
+	c.wantHeard("failing 1, dead 1")
+	c.wellAgain("job") // is the first of its kind, and what waits goes along
+	if !pulse() {
+		t.Error("the heartbeat does not tell of the recovery")
+	}
+	c.wantHeard("dead 2, recovered 1")
+	c.dies("job")
+	c.wellAgain("job")
+	c.pass("4 min 50 s")
 	c.wantHeard("")
-	c.later()
+	c.pass("10 s")
 	if !pulse() {
 		t.Error("the heartbeat does not tell that the five minutes are over")
 	}
-	c.wantHeard("dead 2, recovered 1")
+	c.wantHeard("failing 1, dead 1, recovered 1")
 	c.wantHeard("")
 	if n := c.count(`SELECT count(*) FROM punctual.notices`); n != 0 {
 		t.Errorf("%d notices are left", n)
 	}
 	c.later()
 	c.dies("job") // after five minutes of quiet it is a first one again
-	c.wantHeard("dead 1")
+	c.wantHeard("failing 1, dead 1")
 }
 
 // A notice that was being written while others were told does not go out by itself.
@@ -158,11 +169,11 @@ func TestANoticeThatComesDuringATellingWaits(t *testing.T) {
 	c := newClaimer(t)
 	c.create("job", never, everything)
 	c.dies("job")
-	c.wantHeard("dead 1")
+	c.wantHeard("failing 1, dead 1")
 	c.dies("job")
 	c.exec(`UPDATE punctual.notices SET tell_at = now()`) // as it was written before the job was told of
 	c.wantHeard("")
-	if n := c.count(`SELECT count(*) FROM punctual.notices n JOIN punctual.notified d ON d.job_id = n.job_id WHERE n.tell_at = d.sent_at + interval '5 min'`); n != 1 {
+	if n := c.count(`SELECT count(*) FROM punctual.notices n JOIN punctual.notified d ON d.job_id = n.job_id WHERE n.tell_at = (d.sent ->> 'dead')::timestamptz + interval '5 min'`); n != 1 {
 		t.Error("it is not put off to the end of the five minutes")
 	}
 	c.later()
@@ -185,7 +196,7 @@ func TestANoticeSaysWhatHappened(t *testing.T) {
 	c.exec(`INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, happened_at)
 		SELECT $1, $2, 1, 'late', gen_random_uuid(), now(), now() - interval '1 h' + i * interval '1 s' FROM generate_series(1, 1000) i`, job.ID, c.tenant)
 	heard := c.hears()
-	if len(heard) != 2 || summary(t, heard[hook]) != "late 1000, dead 3, recovered 1" || summary(t, heard[pager]) != "late 1000, recovered 1" {
+	if len(heard) != 2 || summary(t, heard[hook]) != "late 1000, failing 1, dead 3, recovered 1" || summary(t, heard[pager]) != "late 1000, recovered 1" {
 		t.Fatalf("heard %v", heard)
 	}
 	n := news(t, heard[hook])
@@ -197,7 +208,7 @@ func TestANoticeSaysWhatHappened(t *testing.T) {
 		!slices.IsSortedFunc(late.Runs, func(a, b scheduler.NewsRun) int { return b.HappenedAt.Compare(a.HappenedAt) }) {
 		t.Errorf("of the late runs it says %+v", late)
 	}
-	for i, r := range n.Events[1].Runs {
+	for i, r := range n.Events[2].Runs {
 		if r.ID != dead[2-i] || r.Reason != scheduler.ReasonHTTP5xx || r.Error != strings.Repeat("é", 1000) || r.ScheduledFor.IsZero() || r.Slots != nil {
 			t.Errorf("dead run %d: %+v", i, r)
 		}
@@ -213,7 +224,7 @@ func TestTheCurrentDefinitionSaysWhoIsTold(t *testing.T) {
 		c.create("job", never, notify("https://old.example/", scheduler.Events...))
 		c.dies("job")
 		c.edit("job", func(d *scheduler.Definition) { d.Notify = nil; everything(d) })
-		a := c.wantHeard("dead 1")
+		a := c.wantHeard("failing 1, dead 1")
 		if a.Job.Version != 2 {
 			t.Errorf("version %d", a.Job.Version)
 		}
@@ -226,14 +237,14 @@ func TestTheCurrentDefinitionSaysWhoIsTold(t *testing.T) {
 		c.wantHeard("")
 		c.edit("job", everything)
 		c.dies("job")
-		c.wantHeard("dead 1")
+		c.wantHeard("dead 1") // it never got well
 	})
 	t.Run("of a paused job", func(t *testing.T) {
 		c := newClaimer(t)
 		c.create("job", halfPast, everything)
 		c.dies("job")
 		c.pause("job")
-		c.wantHeard("dead 1")
+		c.wantHeard("failing 1, dead 1")
 	})
 	t.Run("and a deleted one's last", func(t *testing.T) {
 		c := newClaimer(t)
@@ -242,7 +253,7 @@ func TestTheCurrentDefinitionSaysWhoIsTold(t *testing.T) {
 		if err := c.DeleteJob(t.Context(), c.tenant, "job", nil); err != nil {
 			t.Fatal(err)
 		}
-		c.wantHeard("dead 1")
+		c.wantHeard("failing 1, dead 1")
 	})
 	t.Run("unless this binary cannot read it", func(t *testing.T) {
 		c := newClaimer(t)
@@ -252,7 +263,7 @@ func TestTheCurrentDefinitionSaysWhoIsTold(t *testing.T) {
 		c.jobs.Purge()
 		c.exec(`UPDATE punctual.job_versions SET definition = '{"name":"job","newer":true}' WHERE job_id = $1 AND version = 2`, job.ID)
 		c.wantHeard("")
-		if n := c.count(`SELECT count(*) FROM punctual.notices WHERE tell_at > now() + interval '50 s'`); n != 1 {
+		if n := c.count(`SELECT count(*) FROM punctual.notices WHERE tell_at > now() + interval '50 s'`); n != 2 {
 			t.Error("the notice is not kept for one that can")
 		}
 	})
@@ -278,7 +289,7 @@ func TestADeletedJobIsStillToldOf(t *testing.T) {
 	if err := c.DeleteJob(t.Context(), c.tenant, "job", nil); err != nil {
 		t.Fatal(err)
 	}
-	c.wantHeard("dead 1")
+	c.wantHeard("failing 1, dead 1")
 	if got := c.history(job.ID); !slices.Contains(got, "manual cancelled job_deleted") {
 		t.Errorf("history %q", got)
 	}
@@ -288,17 +299,21 @@ func TestADeadNotice(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", never, forbid, everything)
 	c.dies("job")
-	dead := c.wantHeard("dead 1")
+	dead := c.wantHeard("failing 1, dead 1")
 	c.finish(buried(dead))
 	c.later()
 	c.wantHeard("") // never about themselves
 	c.edit("job", func(d *scheduler.Definition) { d.Notify[0].URL = "https://elsewhere.example/" })
-	letters, _, err := c.ListDeadLetters(t.Context(), c.tenant, DeadLetterFilter{Resolved: open})
-	if err != nil || len(letters) != 2 || letters[0].RunID != dead.RunID || letters[0].NotifyURL != hook || letters[1].NotifyURL != "" {
+	letters, _, err := c.ListDeadLetters(t.Context(), c.tenant, DeadLetterFilter{Resolved: open, Notices: true})
+	if err != nil || len(letters) != 1 || letters[0].RunID != dead.RunID || letters[0].NotifyURL != hook {
+		t.Fatalf("dead notices %+v (%v)", letters, err)
+	}
+	letters, _, err = c.ListDeadLetters(t.Context(), c.tenant, DeadLetterFilter{Resolved: open})
+	if err != nil || len(letters) != 1 || letters[0].Trigger != scheduler.TriggerManual {
 		t.Fatalf("dead letters %+v (%v)", letters, err)
 	}
 	run := c.replay(dead.RunID)
-	if run.Trigger != scheduler.TriggerReplay || run.MaxAttempts != 5 {
+	if run.Trigger != scheduler.TriggerNotify || run.ReplayOf == nil || run.MaxAttempts != 5 {
 		t.Errorf("the replay is %+v", run)
 	}
 	if _, err := c.TriggerJob(t.Context(), c.tenant, "job", TriggerRequest{}); err != nil {
@@ -375,14 +390,20 @@ func TestNoticesAndBulkReplays(t *testing.T) {
 	}
 	c.later()
 	c.dies("job")
-	c.tell() // two notices wait in ready
-	r := BulkRequest{Kind: OperationReplay, LatestPerJob: true}
-	if n, err := c.CountDeadLetters(t.Context(), c.tenant, r); err != nil || n != 3 {
-		t.Errorf("the latest of the job and of each of its URLs are %d (%v)", n, err)
+	c.tell()                                                     // two notices wait in ready
+	for notices, want := range map[bool]int{false: 1, true: 2} { // the latest of the job, and of each of its URLs
+		r := BulkRequest{Kind: OperationReplay, LatestPerJob: true, Filter: DeadLetterFilter{Notices: notices}}
+		if n, err := c.CountDeadLetters(t.Context(), c.tenant, r); err != nil || n != want {
+			t.Errorf("of notices %t: %d (%v)", notices, n, err)
+		}
 	}
-	o := c.start(BulkRequest{Kind: OperationReplay})
+	runs, notices := c.start(BulkRequest{Kind: OperationReplay}), c.start(BulkRequest{Kind: OperationReplay, Filter: DeadLetterFilter{Notices: true}})
 	c.batch()
-	if o := c.operation(o.ID); o.Done != 3 { // both dead notices, and the first of the two dead runs
+	c.batch()
+	if o := c.operation(runs.ID); o.Done != 1 { // the first of the two dead runs
+		t.Errorf("%+v", o)
+	}
+	if o := c.operation(notices.ID); o.Done != 2 {
 		t.Errorf("%+v", o)
 	}
 	if got := len(c.claimReady(10).Runs); got != 5 {
@@ -434,7 +455,7 @@ func TestANoticeIsNoSlotsRun(t *testing.T) {
 	job, slot := c.dueNow("job", everything)
 	c.exec(`UPDATE punctual.job_versions SET valid_from = $1`, slot.Add(-time.Millisecond))
 	c.finish(buried(c.one(c.claim(10, false))))
-	a := c.wantHeard("dead 1")
+	a := c.wantHeard("failing 1, dead 1")
 	c.finish(buried(a))
 	c.exec(`UPDATE punctual.schedules SET enabled = false WHERE job_id = $1`, job.ID)
 	lines, summary := c.verified(func(o *VerifyOptions) { o.From, o.To = slot.Add(-time.Hour), slot })
@@ -500,7 +521,7 @@ func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
 	if told[scheduler.EventDead] != jobs*deaths/2 {
 		t.Errorf("told of %d deaths, want %d", told[scheduler.EventDead], jobs*deaths/2)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE trigger = 'notify'`); n > 2*jobs {
+	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE trigger = 'notify'`); n > 5*jobs {
 		t.Errorf("%d notices for %d jobs within five minutes and after", n, jobs)
 	}
 	if n := c.count(`SELECT count(*) FROM punctual.notices`); n != 0 {
@@ -514,10 +535,8 @@ func TestNoticesWorkInEveryExecMode(t *testing.T) {
 			c := asClaimer(newCRUDIn(t, mode))
 			c.create("job", never, everything)
 			c.dies("job")
-			c.finish(succeeded(c.wantHeard("dead 1")))
+			c.finish(succeeded(c.wantHeard("failing 1, dead 1")))
 			c.wellAgain("job")
-			c.wantHeard("")
-			c.later()
 			c.wantHeard("recovered 1")
 		})
 	}

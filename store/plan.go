@@ -33,7 +33,7 @@ func (r *runRows) add(job *scheduler.Job, lane int16, p scheduler.PlannedRun) {
 	r.late = append(r.late, p.Late)
 	r.triggers = append(r.triggers, string(p.Trigger))
 	if p.Late {
-		r.notices.add(job, scheduler.EventLate, r.ids[len(r.ids)-1])
+		r.notices.add(job, scheduler.EventLate, r.ids[len(r.ids)-1], "")
 	}
 }
 
@@ -70,7 +70,7 @@ func (r *skipRows) add(job *scheduler.Job, lane int16, s scheduler.Skip, now tim
 	}
 	r.blockedBy = append(r.blockedBy, blocker)
 	if s.Reason == scheduler.ReasonMissed {
-		r.notices.add(job, scheduler.EventMissed, r.ids[len(r.ids)-1])
+		r.notices.add(job, scheduler.EventMissed, r.ids[len(r.ids)-1], "")
 	}
 }
 
@@ -106,11 +106,17 @@ func (r *runRows) queuePending(b *pgx.Batch) {
 // settle writes a plan that was made outside a claim: its skips, and its runs as pending for any replica
 // to claim at once. The caller holds the job's schedules row and writes the next slot.
 func (s *Store) settle(ctx context.Context, tx pgx.Tx, job *scheduler.Job, lane int16, plan scheduler.Plan, now time.Time) error {
-	var runs runRows
+	var defaults notifyDefaults
+	if job.Notify == nil && len(plan.Runs)+len(plan.Skips) > 0 {
+		var err error
+		if defaults, err = defaultOf(ctx, tx, job.Tenant); err != nil {
+			return err
+		}
+	}
+	runs, skips := runRows{notices: noticeRows{defaults: defaults}}, skipRows{notices: noticeRows{defaults: defaults}}
 	for _, p := range plan.Runs {
 		runs.add(job, lane, p)
 	}
-	var skips skipRows
 	for _, p := range plan.Skips {
 		skips.add(job, lane, p, now)
 	}

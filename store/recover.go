@@ -23,9 +23,10 @@ const (
 // that a later attempt holds, or that its target works on, is not among them.
 const readClaimed = `
 SELECT c.id, r.id, r.job_id, r.job_version, r.tenant, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt, r.fence, r.started_at, now(), ` + lossesOf + `,
-       coalesce((SELECT d.notify_url FROM punctual.run_data d WHERE d.run_id = r.id), '')
+       coalesce(d.notify_url, ''), coalesce(d.notify_secret, '')
 FROM punctual.claims c CROSS JOIN LATERAL unnest(c.run_ids) AS u(run_id)
 LEFT JOIN punctual.runs r ON r.id = u.run_id AND r.status = 'running' AND r.replica = c.replica AND r.accepted_at IS NULL
+LEFT JOIN LATERAL (SELECT * FROM punctual.run_data d WHERE d.run_id = r.id) d ON true
 WHERE `
 
 // lossesOf is how many attempts in a row lost their replica just before a run's present one, silencesOf how many their
@@ -44,7 +45,7 @@ type claimedRun struct {
 	started time.Time
 	losses  int // attempts lost in a row just before this one, counted up to two
 
-	notifyURL string // of a notice, or of a replay of one: where it goes
+	notifyURL, notifySecret string // of a notice: where it goes, and what is added to its body
 }
 
 // claimedRuns are claims that are to end, and what is still running under them.
@@ -97,7 +98,7 @@ func (s *Store) endClaims(ctx context.Context, where string, ids []uuid.UUID, ju
 	}
 	outcomes := make([]scheduler.Outcome, 0, len(held.runs))
 	for _, r := range held.runs {
-		if r.Job, err = sentBy(jobs[r.key], r.notifyURL); r.Job == nil {
+		if r.Job, err = sentBy(jobs[r.key], r.notifyURL, r.notifySecret); r.Job == nil {
 			if len(left) == 0 { // one for all: there may be thousands, and it is tried again every two seconds
 				s.options.Log.Error("a run that nobody sends any more is left to a version of Punctual that can read its job's definition",
 					"run", r.RunID, "job", r.key.id, "version", r.key.version, "error", err)
@@ -108,9 +109,13 @@ func (s *Store) endClaims(ctx context.Context, where string, ids []uuid.UUID, ju
 		outcomes = append(outcomes, judge(r, held.now))
 	}
 	over := slices.DeleteFunc(held.claims, func(id uuid.UUID) bool { return slices.Contains(left, id) })
+	defaults, err := s.notifyDefaults(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
 	failpoint.At(failpoint.RecoverJudged)
 	var b pgx.Batch
-	written := queueFinish(&b, outcomes, over, anyDay)
+	written := queueFinish(&b, outcomes, over, anyDay, defaults)
 	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return 0, nil, err
 	}
@@ -139,7 +144,7 @@ func (s *Store) readClaimed(ctx context.Context, where string, ids []uuid.UUID) 
 		var late *bool
 		var fence *int64
 		var r claimedRun
-		if err := rows.Scan(&claim, &run, &job, &version, &tenant, &lane, &trigger, &slot, &due, &late, &attempt, &fence, &started, &held.now, &r.losses, &r.notifyURL); err != nil {
+		if err := rows.Scan(&claim, &run, &job, &version, &tenant, &lane, &trigger, &slot, &due, &late, &attempt, &fence, &started, &held.now, &r.losses, &r.notifyURL, &r.notifySecret); err != nil {
 			return held, err
 		}
 		if len(held.claims) == 0 || held.claims[len(held.claims)-1] != claim {

@@ -46,6 +46,7 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 	var limits limitRows
 	var frozen freezeRow
 	var copied bool
+	var defaults []byte
 	if s.guarding.Load() {
 		if err := s.guardFences(ctx, s.pool); err != nil {
 			return p, err
@@ -61,16 +62,20 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 		       (SELECT coalesce(array_agg(run_id), '{}') FROM punctual.cancels WHERE replica = $1),
 		       EXISTS (SELECT FROM punctual.claims c WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = c.replica)),
 		       EXISTS (SELECT FROM punctual.operations WHERE state = 'running'),
-		       EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now()),
+		       EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now()) OR EXISTS (SELECT FROM punctual.notified WHERE look_at <= now()),
+		       (`+selectDefaults+`),
 		       EXISTS (`+unheld+`),
 		       (SELECT coalesce(json_object_agg(id, allowed_targets::text[]), '{}') FROM punctual.tenants WHERE allowed_targets <> '{}' AND deleted_at IS NULL),
 		       d.*, l.* FROM (SELECT `+freezeColumns+`, punctual.is_copy(database_name, system_identifier) FROM punctual.deployment) d, (`+selectLimits+`) l`,
-		replica, draining).Scan(append([]any{&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Operations, &p.Notices, &p.Unheld, &p.AllowedTargets}, append(append(frozen.targets(), &copied), limits.targets()...)...)...)
+		replica, draining).Scan(append([]any{&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Operations, &p.Notices, &defaults, &p.Unheld, &p.AllowedTargets}, append(append(frozen.targets(), &copied), limits.targets()...)...)...)
 	if err != nil {
 		return p, s.tookWrite(fmt.Errorf("renewing replica %s: %w", replica, err))
 	}
 	for i, id := range ids {
 		p.Others = append(p.Others, scheduler.Heartbeat{Replica: id, Beat: beats[i]})
+	}
+	if err := s.defaults.keep(defaults); err != nil {
+		return p, err
 	}
 	p.Limits, p.Frozen = limits.all(), frozen.freeze()
 	if copied && (p.Frozen == nil || s.options.Adopt) {

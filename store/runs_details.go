@@ -124,7 +124,7 @@ func (s *Store) sentBy(ctx context.Context, q batcher, tenant int32, run RunReco
 	if err != nil {
 		return nil, fmt.Errorf("reading the job of run %s: %w", run.ID, err)
 	}
-	job, err := sentBy(jobs[key], data.notifyURL)
+	job, err := sentBy(jobs[key], data.notifyURL, "") // without the routing key, which is a secret
 	if job == nil || err != nil {
 		return nil, nil //nolint:nilerr,nilnil // there is nothing to show then, and everything else is
 	}

@@ -40,6 +40,8 @@ func (s *Store) ListRuns(ctx context.Context, tenant int32, f RunFilter) (runs [
 	}
 	if f.Trigger != "" {
 		c.add(`r.trigger = ?`, f.Trigger)
+	} else {
+		c.add(`NOT ` + isNotice) // which are no runs of their jobs
 	}
 	if f.Late != nil {
 		c.add(`r.late = ?`, *f.Late)

@@ -38,6 +38,9 @@ type Options struct {
 	// DefaultAuditRetention. The same on every replica.
 	AuditRetention time.Duration
 
+	// PublicURL is where people reach the API, without a slash at its end: for links in notices. Empty: there are none.
+	PublicURL string
+
 	// Ended, if set, is told of attempts that were ended by other than the replica that made them: those of
 	// lost replicas, and those that their targets worked on.
 	Ended func([]scheduler.Outcome)
@@ -61,6 +64,7 @@ type Store struct {
 
 	keyring     keyring
 	credentials *credentials
+	defaults    defaultsBook
 }
 
 // compiledJobs is how many compiled definitions a replica keeps, at 2 to 3 KiB each.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"punctual/scheduler"
 )
 
 // Tenant is what every request needs to know of whom it acts for.
@@ -28,6 +31,9 @@ type TenantSettings struct {
 	MaxRequestsPerSecond *int
 	MinInterval          *time.Duration // at least 1s
 	AllowedTargets       []netip.Prefix // without bits behind their length
+	// Notify is who is told of what happens to jobs that do not say so themselves; nil: nobody. Not nil and empty is
+	// the same.
+	Notify []scheduler.Notify
 }
 
 // TenantRecord is a tenant with its settings.
@@ -45,13 +51,18 @@ const DefaultTenant = "default"
 var ErrTenantExists = errors.New("the name is taken by another tenant")
 
 const tenantColumns = `t.id, t.name, t.weight, t.max_jobs, t.max_concurrent_runs, t.max_runs_per_second, t.max_requests_per_second,
-	t.min_interval, t.allowed_targets, t.created_at, t.updated_at`
+	t.min_interval, t.allowed_targets, t.notify, t.created_at, t.updated_at`
 
 func scanTenant(row pgx.CollectableRow) (TenantRecord, error) {
 	var t TenantRecord
+	var notify []byte
 	err := row.Scan(&t.ID, &t.Name, &t.Weight, &t.MaxJobs, &t.MaxConcurrentRuns, &t.MaxRunsPerSecond, &t.MaxRequestsPerSecond,
-		&t.MinInterval, &t.AllowedTargets, &t.CreatedAt, &t.UpdatedAt)
+		&t.MinInterval, &t.AllowedTargets, &notify, &t.CreatedAt, &t.UpdatedAt)
+	if err != nil {
+		return t, err
+	}
 	utc(&t.CreatedAt, &t.UpdatedAt)
+	t.Notify, err = readNotify(notify)
 	return t, err
 }
 
@@ -60,7 +71,12 @@ func (t TenantSettings) args(before ...any) []any {
 	if networks == nil {
 		networks = []netip.Prefix{}
 	}
-	return append(before, t.Weight, t.MaxJobs, t.MaxConcurrentRuns, t.MaxRunsPerSecond, t.MaxRequestsPerSecond, t.MinInterval, networks)
+	var notify *string
+	if len(t.Notify) > 0 {
+		text, _ := json.Marshal(t.Notify) //nolint:gosec // the names of secrets; and it holds texts only
+		notify = new(string(text))
+	}
+	return append(before, t.Weight, t.MaxJobs, t.MaxConcurrentRuns, t.MaxRunsPerSecond, t.MaxRequestsPerSecond, t.MinInterval, networks, notify)
 }
 
 // one returns the only tenant of a query, ErrNotFound when there is none.
@@ -97,8 +113,8 @@ func (s *Store) CreateTenant(ctx context.Context, name string, settings TenantSe
 	var t TenantRecord
 	err := s.join(ctx, everybody, func(ctx context.Context, u *unit) (err error) {
 		rows, err := u.Query(ctx, `
-			INSERT INTO punctual.tenants AS t (name, weight, max_jobs, max_concurrent_runs, max_runs_per_second, max_requests_per_second, min_interval, allowed_targets)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8::cidr[]) RETURNING `+tenantColumns, settings.args(name)...)
+			INSERT INTO punctual.tenants AS t (name, weight, max_jobs, max_concurrent_runs, max_runs_per_second, max_requests_per_second, min_interval, allowed_targets, notify)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8::cidr[], $9::text::json) RETURNING `+tenantColumns, settings.args(name)...)
 		t, err = oneTenant(rows, err, name)
 		var pg *pgconn.PgError
 		if errors.As(err, &pg) && pg.ConstraintName == "tenant_name_is_unique" {
@@ -152,19 +168,23 @@ func (s *Store) EditTenant(ctx context.Context, name string, edit func(TenantRec
 		if err != nil {
 			return err
 		}
+		if err := u.knowsSecrets(ctx, t.ID, settings.Notify); err != nil {
+			return err
+		}
 		before, after := t.shot(), TenantRecord{TenantSettings: settings}.shot()
 		if reflect.DeepEqual(before, after) {
 			return nil
 		}
 		rows, err = u.Query(ctx, `
 			UPDATE punctual.tenants t SET weight = $2, max_jobs = $3, max_concurrent_runs = $4, max_runs_per_second = $5, max_requests_per_second = $6,
-				min_interval = $7, allowed_targets = $8::cidr[], updated_at = now()
+				min_interval = $7, allowed_targets = $8::cidr[], notify = $9::text::json, updated_at = now()
 			WHERE t.id = $1 RETURNING `+tenantColumns, settings.args(t.ID)...)
 		if t, err = oneTenant(rows, err, name); err != nil {
 			return err
 		}
 		return audit(ctx, u, t.ID, change{action: ActionTenantUpdate, name: name, before: before, after: after})
 	})
+	s.defaults.forget()
 	return t, err
 }
 

@@ -23,12 +23,13 @@ type limits struct {
 	MaxRequestsPerSecond string `placeholder:"N|none" help:"Most API requests that all replicas together answer in a second."`
 	MinInterval          string `placeholder:"1m|none" help:"Shortest time between two slots of one of its jobs."`
 	AllowedTargets       string `placeholder:"CIDR,…|none" help:"Networks that its jobs may call although they are not public."`
+	Notify               string `placeholder:"JSON|none" help:"Who is told of what happens to jobs that do not say so themselves: a list in the form of a job's notify."`
 }
 
 func (l limits) given() map[string]string {
 	return map[string]string{
 		"weight": l.Weight, "max_jobs": l.MaxJobs, "max_concurrent_runs": l.MaxConcurrentRuns, "max_runs_per_second": l.MaxRunsPerSecond,
-		"max_requests_per_second": l.MaxRequestsPerSecond, "min_interval": l.MinInterval, "allowed_targets": l.AllowedTargets,
+		"max_requests_per_second": l.MaxRequestsPerSecond, "min_interval": l.MinInterval, "allowed_targets": l.AllowedTargets, "notify": l.Notify,
 	}
 }
 

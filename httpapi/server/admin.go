@@ -193,7 +193,7 @@ func ListTenants(ctx context.Context, c AdminConfig) error {
 
 func printTenants(out io.Writer, tenants ...store.TenantRecord) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tWEIGHT\tJOBS\tCONCURRENT RUNS\tRUNS/S\tREQUESTS/S\tMIN INTERVAL\tALLOWED TARGETS")
+	fmt.Fprintln(w, "NAME\tWEIGHT\tJOBS\tCONCURRENT RUNS\tRUNS/S\tREQUESTS/S\tMIN INTERVAL\tALLOWED TARGETS\tNOTIFY")
 	for _, t := range tenants {
 		interval, networks := "-", "-"
 		if t.MinInterval != nil {
@@ -206,10 +206,22 @@ func printTenants(out io.Writer, tenants ...store.TenantRecord) error {
 			}
 			networks = strings.Join(list, ",")
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Name, t.Weight, limit(t.MaxJobs), limit(t.MaxConcurrentRuns),
-			limit(t.MaxRunsPerSecond), limit(t.MaxRequestsPerSecond), interval, networks)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Name, t.Weight, limit(t.MaxJobs), limit(t.MaxConcurrentRuns),
+			limit(t.MaxRunsPerSecond), limit(t.MaxRequestsPerSecond), interval, networks, told(t.Notify))
 	}
 	return w.Flush()
+}
+
+// told names the forms in which somebody is told, without the URLs: some of these are secrets.
+func told(list []scheduler.Notify) string {
+	if len(list) == 0 {
+		return "-"
+	}
+	names := make([]string, len(list))
+	for i, entry := range list {
+		names[i] = string(entry.Recipient().Format)
+	}
+	return strings.Join(names, ",")
 }
 
 func limit(n *int) string {

@@ -66,6 +66,8 @@ type Config struct {
 	Wrap     func(http.Handler) http.Handler
 	Ready    func(url string)
 	Finished func([]scheduler.Outcome)
+
+	links string // what links in notices begin with
 }
 
 // requests in flight when the API stops get this long to finish.
@@ -91,6 +93,7 @@ func Run(ctx context.Context, c Config) error {
 	defer paceCollections()()
 	registry := prometheus.NewRegistry()
 	metrics := scheduler.NewMetrics(registry)
+	c.links = linkBase(c, listener.Addr())
 	db, err := openStore(ctx, c, func(outcomes []scheduler.Outcome) {
 		metrics.Ended(outcomes)
 		if c.Finished != nil {
@@ -103,6 +106,8 @@ func Run(ctx context.Context, c Config) error {
 	defer db.Close()
 	guardian := newGuard(c, db, listener.Addr())
 	scraped.guard(guardian)
+	client := delivery.New(delivery.Config{UserAgent: "punctual/" + c.Version, Guard: guardian, RootCAs: authorities, Proxy: c.EgressProxy})
+	defer client.Close()
 
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), store.Collector{Store: db})
 	if len(c.JobMetrics.Selectors) > 0 {
@@ -110,7 +115,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	var draining atomic.Bool
 	public := publicURL(c, listener.Addr())
-	handler, err := newAPI(c, public, db, registry, guardian, &draining)
+	handler, err := newAPI(c, public, db, registry, guardian, scheduler.NewCourier(db, client, c.Log), &draining)
 	if err != nil {
 		return err
 	}
@@ -140,8 +145,6 @@ func Run(ctx context.Context, c Config) error {
 			stop()
 		}
 	}()
-	client := delivery.New(delivery.Config{UserAgent: "punctual/" + c.Version, Guard: guardian, RootCAs: authorities, Proxy: c.EgressProxy})
-	defer client.Close()
 	host, _ := os.Hostname() // for people only
 	err = scheduler.Run(running, db, scheduler.Config{
 		Queues: c.Queues, DrainTimeout: c.DrainTimeout, Client: client, Host: host, Version: c.Version, Log: c.Log,
@@ -160,10 +163,12 @@ func Run(ctx context.Context, c Config) error {
 }
 
 // newAPI returns the handler of the API, which is not ready any more while the replica is draining.
-func newAPI(c Config, public string, db *store.Store, registry *prometheus.Registry, guardian *guard.Guard, draining *atomic.Bool) (http.Handler, error) {
+func newAPI(
+	c Config, public string, db *store.Store, registry *prometheus.Registry, guardian *guard.Guard, courier *scheduler.Courier, draining *atomic.Bool,
+) (http.Handler, error) {
 	api, err := httpapi.New(httpapi.Config{
 		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry, DefaultJitter: c.DefaultJitter, NoAuth: c.NoAuth, OIDC: c.OIDC, Guard: guardian,
-		OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL), PublicURL: public,
+		OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL), PublicURL: public, Courier: courier,
 		Ready: func(context.Context) error {
 			if draining.Load() {
 				return errors.New("draining: this replica is stopping")
@@ -199,6 +204,17 @@ func publicURL(c Config, listens net.Addr) string {
 		c.Log.Warn("targets of jobs with completion async are told an address that is none to call; give --public-url", "address", address)
 	}
 	return address
+}
+
+// linkBase is what links in notices begin with; empty when it is not known under which address people reach the API.
+func linkBase(c Config, listens net.Addr) string {
+	if c.PublicURL != "" {
+		return strings.TrimRight(c.PublicURL, "/")
+	}
+	if tcp, ok := listens.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return ""
+	}
+	return "http://" + listens.String()
 }
 
 // publicHost is the host of a public URL; empty without one.
@@ -269,7 +285,7 @@ func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (
 func connect(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (*store.Store, error) {
 	options := store.Options{
 		DatabaseURL: c.DatabaseURL, DefaultJitter: c.DefaultJitter, MaxConns: c.MaxConns, Log: c.Log,
-		Retention: c.Retention, FailureRetention: c.FailureRetention, AuditRetention: c.AuditRetention, Ended: ended, Master: c.Master, Adopt: c.AdoptDatabase,
+		Retention: c.Retention, FailureRetention: c.FailureRetention, AuditRetention: c.AuditRetention, Ended: ended, Master: c.Master, Adopt: c.AdoptDatabase, PublicURL: c.links,
 	}
 	deadline := time.Now().Add(c.DatabaseWait)
 	for {

@@ -1,0 +1,164 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+	"punctual/scheduler/notice"
+)
+
+// testTimeout bounds the test of one recipient.
+const testTimeout = 10 * time.Second
+
+func (s *server) notifyRoutes() {
+	op := register(s, huma.Operation{
+		OperationID: "test-notify", Method: http.MethodPost, Path: "/v1/notify/test", Tags: []string{tagTenants},
+		Summary: "Send a test notice", MaxBodyBytes: maxBody,
+		Description: "To the entry that is given, to everybody whom a job tells, or else to everybody whom the tenant's default tells. " +
+			"It is sent at once and by the replica that answers, to no address that jobs may not call, and tried once; no run is made of it. " +
+			"The answer says what became of each. A test of pagerduty opens an incident of its own and resolves it; one of alertmanager ends after five minutes.",
+		Errors: []int{400, 404, 413, 415, 422},
+	}, s.testNotify)
+	describeBody[NotifyTest](s, op, false, exampleNotifyTest, mediaJSON)
+}
+
+// NotifyTest is the optional body that asks for a test notice.
+type NotifyTest struct {
+	Job   string            `json:"job,omitempty" maxLength:"128" doc:"Id or name of a job: whoever is told about it is sent the test." example:"daily-invoice-gen"`
+	Entry *scheduler.Notify `json:"entry,omitempty" doc:"An entry in the form of a job's notify; its events do not matter here."`
+}
+
+func (t NotifyTest) validate() []FieldError {
+	var fields []FieldError
+	if t.Job != "" && t.Entry != nil {
+		fields = append(fields, FieldError{"body", "give a job or an entry, not both; or neither, for the tenant's default"})
+	}
+	if t.Job != "" && !nameForm.MatchString(t.Job) && !uuidForm.MatchString(t.Job) {
+		fields = append(fields, FieldError{"body.job", "is neither the id nor the name of a job"})
+	}
+	if t.Entry == nil {
+		return fields
+	}
+	for _, p := range scheduler.ValidateNotify("entry", []scheduler.Notify{t.entry()}) {
+		fields = append(fields, FieldError{"body.entry" + p.Field[len("entry[0]"):], p.Message})
+	}
+	return fields
+}
+
+// entry is the entry that is given, with events.
+func (t NotifyTest) entry() scheduler.Notify {
+	entry := *t.Entry
+	if len(entry.On) == 0 {
+		entry.On = scheduler.Events
+	}
+	return entry
+}
+
+// NotifyResult is what became of a test notice.
+type NotifyResult struct {
+	Format     scheduler.Format `json:"format" enum:"json,slack,pagerduty,alertmanager" doc:"The form it was sent in." example:"slack"`
+	URL        string           `json:"url" doc:"Where it was sent." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
+	Delivered  bool             `json:"delivered" doc:"Whether it was answered with a 2xx." example:"true"`
+	HTTPStatus *int             `json:"http_status" doc:"Status of the response, if there was one." example:"200"`
+	Reason     *string          `json:"reason" doc:"Why it was not delivered: a reason as of runs."`
+	Error      *string          `json:"error" doc:"The same, for people."`
+	Response   *string          `json:"response" doc:"The first 200 bytes of the response of a failure."`
+}
+
+// NotifyResults are what became of test notices.
+type NotifyResults struct {
+	Data []NotifyResult `json:"data" doc:"One for each recipient; empty when nobody is told."`
+}
+
+type testNotifyInput struct{ Request body[NotifyTest] }
+
+type testNotifyAnswer struct{ Body NotifyResults }
+
+func (s *server) testNotify(ctx context.Context, tenant int32, in *testNotifyInput) (*testNotifyAnswer, error) {
+	asked := in.Request.value
+	problems := asked.validate()
+	if asked.Entry != nil {
+		for _, e := range s.forbiddenNotify(tenant, "body", []scheduler.Notify{*asked.Entry}) {
+			problems = append(problems, FieldError{"body.entry.url", e.Message})
+		}
+	}
+	if err := in.Request.check(problems...); err != nil {
+		return nil, err
+	}
+	own, err := s.Store.GetTenantByID(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	list, job := own.Notify, "notify-test"
+	switch {
+	case asked.Entry != nil:
+		list = []scheduler.Notify{asked.entry()}
+	case asked.Job != "":
+		record, err := s.Store.GetJob(ctx, tenant, asked.Job)
+		if err != nil {
+			return nil, err
+		}
+		job = record.Definition.Name
+		if record.Definition.Notify != nil {
+			list = record.Definition.Notify
+		}
+	}
+	results, err := s.sendTests(ctx, tenant, own.Name, job, scheduler.Recipients(list))
+	if err != nil {
+		return nil, err
+	}
+	return &testNotifyAnswer{NotifyResults{results}}, nil
+}
+
+// sendTests tests all recipients at the same time.
+func (s *server) sendTests(ctx context.Context, tenant int32, name, job string, to []scheduler.Recipient) ([]NotifyResult, error) {
+	results, failed := make([]NotifyResult, len(to)), make([]error, len(to))
+	var sending sync.WaitGroup
+	for i, r := range to {
+		sending.Go(func() { results[i], failed[i] = s.sendTest(ctx, tenant, name, job, r) })
+	}
+	sending.Wait()
+	for _, err := range failed {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+// sendTest tests one recipient. The news are about a job that is nobody's, so that nothing which is open is resolved.
+func (s *server) sendTest(ctx context.Context, tenant int32, name, job string, to scheduler.Recipient) (NotifyResult, error) {
+	result := NotifyResult{Format: to.Format, URL: to.URL}
+	if s.Courier == nil {
+		return result, errors.New("testing a recipient: this server has nothing to send by")
+	}
+	now := time.Now().UTC()
+	news := scheduler.News{Job: job, JobID: uuid.New(), Tenant: name, Events: []scheduler.NewsEvent{
+		{Event: scheduler.EventTest, Count: 1, FirstAt: now, LastAt: now, Runs: []scheduler.NewsRun{}},
+	}}
+	bodies, err := notice.Test(news, to, now)
+	if err != nil {
+		return result, err
+	}
+	for _, b := range bodies {
+		sent, err := s.Courier.Send(ctx, tenant, to, job, b, testTimeout)
+		if err != nil {
+			return result, fmt.Errorf("sending a test notice: %w", err)
+		}
+		result.Delivered, result.HTTPStatus = sent.OK(), orNull(sent.Status)
+		result.Reason, result.Error = orNull(string(sent.Reason)), orNull(sent.Error)
+		if !sent.OK() {
+			result.Response = orNull(notice.Excerpt(string(sent.Body)))
+			break
+		}
+	}
+	return result, nil
+}

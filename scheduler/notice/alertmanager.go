@@ -1,0 +1,108 @@
+package notice
+
+import (
+	"time"
+
+	"punctual/scheduler"
+)
+
+// How long alerts last that nothing ends earlier. Alertmanager would end them after five minutes if they did not say.
+const (
+	untilResolved = 30 * 24 * time.Hour // of trouble that the recipient hears the end of
+	unresolved    = 24 * time.Hour      // of trouble that it does not
+	passing       = time.Hour           // of what is over when it is told: missed slots, late runs
+	ofATest       = 5 * time.Minute
+)
+
+// alert is a postableAlert of Alertmanager's API v2.
+type alert struct {
+	Labels       map[string]string `json:"labels"`
+	Annotations  map[string]string `json:"annotations"`
+	StartsAt     time.Time         `json:"startsAt"`
+	EndsAt       time.Time         `json:"endsAt"`
+	GeneratorURL string            `json:"generatorURL,omitempty"`
+}
+
+// alertNames are the alerts that events are about.
+var alertNames = map[scheduler.Event]string{
+	scheduler.EventFailing: "PunctualJobFailing", scheduler.EventDead: "PunctualRunDead", scheduler.EventStale: "PunctualJobStale",
+	scheduler.EventMissed: "PunctualSlotsMissed", scheduler.EventLate: "PunctualRunLate", scheduler.EventTest: "PunctualTest",
+}
+
+// alertmanager writes news as alerts: one for each kind of trouble, as labels say how bad it is. What happened before
+// a recovery is over with it; so is what was told earlier.
+func alertmanager(news scheduler.News, resolves bool, now time.Time) []alert {
+	var alerts []alert
+	for _, e := range news.Events {
+		if e.Event != scheduler.EventRecovered {
+			alerts = replace(alerts, fired(news, e, resolves, now))
+			continue
+		}
+		for _, trouble := range []scheduler.Event{scheduler.EventFailing, scheduler.EventDead, scheduler.EventStale} {
+			alerts = replace(alerts, resolved(news, trouble, e))
+		}
+	}
+	return alerts
+}
+
+// replace adds an alert in the place of one of the same name.
+func replace(alerts []alert, a alert) []alert {
+	for i := range alerts {
+		if alerts[i].Labels["alertname"] == a.Labels["alertname"] {
+			alerts[i] = a
+			return alerts
+		}
+	}
+	return append(alerts, a)
+}
+
+func labelled(news scheduler.News, e scheduler.Event) alert {
+	return alert{
+		Labels:       map[string]string{"alertname": alertNames[e], "job": news.Job, "tenant": news.Tenant, "severity": severity(e)},
+		GeneratorURL: news.Link,
+	}
+}
+
+func fired(news scheduler.News, e scheduler.NewsEvent, resolves bool, now time.Time) alert {
+	a := labelled(news, e.Event)
+	a.Annotations = map[string]string{"summary": headline(news), "description": describe(e)}
+	if len(e.Runs) > 0 {
+		for name, value := range map[string]string{
+			"error": e.Runs[0].Error, "response": e.Runs[0].Response, "reason": string(e.Runs[0].Reason), "run": e.Runs[0].Link,
+		} {
+			if value != "" {
+				a.Annotations[name] = value
+			}
+		}
+	}
+	a.StartsAt = e.FirstAt.UTC()
+	if e.Since != nil && e.Since.Before(a.StartsAt) {
+		a.StartsAt = e.Since.UTC()
+	}
+	a.EndsAt = now.UTC().Add(lasts(e.Event, resolves))
+	return a
+}
+
+func lasts(e scheduler.Event, resolves bool) time.Duration {
+	switch e {
+	case scheduler.EventFailing, scheduler.EventDead, scheduler.EventStale:
+		if resolves {
+			return untilResolved
+		}
+		return unresolved
+	case scheduler.EventTest:
+		return ofATest
+	case scheduler.EventMissed, scheduler.EventLate, scheduler.EventRecovered:
+	}
+	return passing
+}
+
+func resolved(news scheduler.News, trouble scheduler.Event, recovery scheduler.NewsEvent) alert {
+	a := labelled(news, trouble)
+	a.Annotations = map[string]string{"summary": headline(news), "description": describe(recovery)}
+	a.StartsAt, a.EndsAt = recovery.FirstAt.UTC(), recovery.LastAt.UTC()
+	if recovery.Since != nil && recovery.Since.Before(a.StartsAt) {
+		a.StartsAt = recovery.Since.UTC()
+	}
+	return a
+}

@@ -1,0 +1,172 @@
+// Package notice writes what happened to a job in the forms that people are told in: json, Slack's incoming webhooks,
+// PagerDuty's Events API v2 and Alertmanager's API v2. It sends nothing.
+package notice
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"punctual/scheduler"
+)
+
+// Body returns what a recipient is sent of some news, and which events that tells of; nothing when it asked for none
+// of them. The list is what the recipient is in; now is the database's clock.
+func Body(news scheduler.News, r scheduler.Recipient, list []scheduler.Notify, now time.Time) ([]byte, []scheduler.Event, error) {
+	news = news.For(r, list)
+	if len(news.Events) == 0 {
+		return nil, nil, nil
+	}
+	told := make([]scheduler.Event, len(news.Events))
+	for i, e := range news.Events {
+		told[i] = e.Event
+	}
+	body, err := write(news, r, resolves(r, list), now)
+	return body, told, err
+}
+
+// resolves reports whether the recipient will hear that trouble is over.
+func resolves(r scheduler.Recipient, list []scheduler.Notify) bool {
+	return slices.ContainsFunc(list, func(n scheduler.Notify) bool {
+		return n.Recipient() == r && slices.Contains(n.On, scheduler.EventRecovered)
+	})
+}
+
+func write(news scheduler.News, r scheduler.Recipient, resolves bool, now time.Time) ([]byte, error) {
+	var form any = news
+	switch r.Format {
+	case scheduler.FormatSlack:
+		form = slack(news)
+	case scheduler.FormatPagerDuty:
+		form = pagerDuty(news)
+	case scheduler.FormatAlertmanager:
+		form = alertmanager(news, resolves, now)
+	case scheduler.FormatJSON:
+	default:
+		return nil, fmt.Errorf("this version of Punctual does not know notices of format %q", r.Format)
+	}
+	body, err := json.Marshal(form)
+	if err != nil {
+		return nil, fmt.Errorf("writing a notice of format %s: %w", r.Format, err)
+	}
+	return body, nil
+}
+
+// headline says in a line what happened last.
+func headline(news scheduler.News) string {
+	last := news.Events[len(news.Events)-1].Event
+	what := map[scheduler.Event]string{
+		scheduler.EventFailing: "is failing", scheduler.EventDead: "has dead runs", scheduler.EventMissed: "missed slots",
+		scheduler.EventLate: "runs late", scheduler.EventStale: "is stale", scheduler.EventRecovered: "recovered",
+		scheduler.EventTest: "sends a test notice",
+	}[last]
+	if what == "" {
+		what = string(last)
+	}
+	return fmt.Sprintf("Job %s %s (tenant %s)", news.Job, what, news.Tenant)
+}
+
+// describe says in a sentence what an event is, since when and how often.
+func describe(e scheduler.NewsEvent) string {
+	switch e.Event {
+	case scheduler.EventFailing:
+		return "an attempt failed, the first since the job was well, at " + at(e.FirstAt)
+	case scheduler.EventDead:
+		return fmt.Sprintf("%s died, the last at %s%s", times(e.Count, "run"), at(e.LastAt), failing(e))
+	case scheduler.EventMissed:
+		return fmt.Sprintf("slots were missed and will not run: %s, the last at %s", times(e.Count, "recorded skip"), at(e.LastAt))
+	case scheduler.EventLate:
+		return fmt.Sprintf("%s made after the job's tolerance, the last at %s", times(e.Count, "run"), at(e.LastAt))
+	case scheduler.EventStale:
+		if e.Since == nil {
+			return "no success for as long as expect_success_within says"
+		}
+		return "no success since " + at(*e.Since)
+	case scheduler.EventRecovered:
+		if e.Since == nil {
+			return "a run succeeded at " + at(e.LastAt)
+		}
+		return fmt.Sprintf("a run succeeded at %s, the first since %s%s", at(e.LastAt), at(*e.Since), inARow(e.Failures))
+	case scheduler.EventTest:
+		return "a test: nothing happened to any job"
+	}
+	return fmt.Sprintf("%s, %s", e.Event, times(e.Count, "time"))
+}
+
+func failing(e scheduler.NewsEvent) string {
+	if e.Since == nil {
+		return ""
+	}
+	return "; failing since " + at(*e.Since) + inARow(e.Failures)
+}
+
+func inARow(failures int) string {
+	if failures == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s in a row)", times(failures, "failed attempt"))
+}
+
+func times(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func at(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// severity is how bad an event is, in words that PagerDuty knows as well as most rules for Alertmanager.
+func severity(e scheduler.Event) string {
+	switch e {
+	case scheduler.EventDead, scheduler.EventStale:
+		return "critical"
+	case scheduler.EventFailing:
+		return "error"
+	case scheduler.EventMissed, scheduler.EventLate:
+		return "warning"
+	case scheduler.EventRecovered, scheduler.EventTest:
+	}
+	return "info"
+}
+
+// cut shortens a text to so many bytes without breaking a character.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	const more = "…"
+	s = s[:most-len(more)]
+	for len(s) > 0 && !utf8.ValidString(s) {
+		s = s[:len(s)-1]
+	}
+	return strings.TrimRight(s, " \n") + more
+}
+
+// Test returns what a recipient is sent to test it, one request after the other: news of the event test, and where
+// that opens something, what closes it.
+func Test(news scheduler.News, r scheduler.Recipient, now time.Time) ([][]byte, error) {
+	body, err := write(news, r, true, now)
+	if err != nil || r.Format != scheduler.FormatPagerDuty {
+		return [][]byte{body}, err
+	}
+	news.Events = []scheduler.NewsEvent{{Event: scheduler.EventRecovered, Count: 1, FirstAt: now, LastAt: now, Runs: []scheduler.NewsRun{}}}
+	over, err := write(news, r, true, now)
+	return [][]byte{body, over}, err
+}
+
+// Excerpt returns as much of a response as notices repeat: its first bytes, in whole characters that JSON can hold.
+func Excerpt(response string) string {
+	response = strings.ReplaceAll(strings.ToValidUTF8(response, "\uFFFD"), "\x00", "\uFFFD")
+	if len(response) <= scheduler.NewsResponse {
+		return response
+	}
+	most := scheduler.NewsResponse
+	for !utf8.RuneStart(response[most]) {
+		most--
+	}
+	return response[:most]
+}

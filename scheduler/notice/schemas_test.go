@@ -1,0 +1,171 @@
+package notice
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+// What is published about the bodies that others take, as far as we use it: fields that are not in a struct are errors.
+
+// strict reads a body into a struct that has all of its fields.
+func strict(t *testing.T, body []byte, into any) {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+}
+
+// https://docs.slack.dev/reference/block-kit/blocks: a header is plain_text of at most 150 characters, the text of a section
+// at most 3,000, a context has 1 to 10 elements, a message at most 50 blocks. https://docs.slack.dev/messaging/formatting-message-text:
+// &, < and > are written as entities, but for links.
+type slackSchema struct {
+	Text   *string `json:"text"`
+	Blocks []struct {
+		Type     string            `json:"type"`
+		Text     *slackTextSchema  `json:"text"`
+		Elements []slackTextSchema `json:"elements"`
+	} `json:"blocks"`
+}
+
+type slackTextSchema struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+func checkSlack(t *testing.T, body []byte) (text string) {
+	t.Helper()
+	var m slackSchema
+	strict(t, body, &m)
+	if m.Text == nil || *m.Text == "" || len(m.Blocks) == 0 || len(m.Blocks) > 50 {
+		t.Errorf("%d blocks, and the text is %v", len(m.Blocks), m.Text)
+	}
+	text = *m.Text
+	for _, b := range m.Blocks {
+		switch b.Type {
+		case "header":
+			checkSlackText(t, *b.Text, "plain_text", 150)
+		case "section":
+			checkSlackText(t, *b.Text, "mrkdwn", 3000)
+			text += "\n" + b.Text.Text
+		case "context":
+			if len(b.Elements) < 1 || len(b.Elements) > 10 {
+				t.Errorf("%d elements", len(b.Elements))
+			}
+			for _, e := range b.Elements {
+				checkSlackText(t, e, "mrkdwn", 3000)
+			}
+		default:
+			t.Errorf("a block of type %q", b.Type)
+		}
+	}
+	return text
+}
+
+func checkSlackText(t *testing.T, s slackTextSchema, kind string, most int) {
+	t.Helper()
+	if s.Type != kind || s.Text == "" || utf8.RuneCountInString(s.Text) > most {
+		t.Errorf("a %s of %d characters where a %s of at most %d belongs: %.60q", s.Type, utf8.RuneCountInString(s.Text), kind, most, s.Text)
+	}
+}
+
+// https://developer.pagerduty.com/docs/events-api-v2/trigger-events: routing_key and event_action are required, dedup_key too
+// unless the action is trigger, and has at most 255 characters; a trigger has a payload with summary (1,024 characters), source
+// and severity.
+type pagerDutySchema struct {
+	RoutingKey  string `json:"routing_key"`
+	EventAction string `json:"event_action"`
+	DedupKey    string `json:"dedup_key"`
+	Client      string `json:"client"`
+	ClientURL   string `json:"client_url"`
+	Links       []struct {
+		Href string `json:"href"`
+		Text string `json:"text"`
+	} `json:"links"`
+	Payload *struct {
+		Summary       string         `json:"summary"`
+		Source        string         `json:"source"`
+		Severity      string         `json:"severity"`
+		Timestamp     time.Time      `json:"timestamp"`
+		Component     string         `json:"component"`
+		Group         string         `json:"group"`
+		Class         string         `json:"class"`
+		CustomDetails map[string]any `json:"custom_details"`
+	} `json:"payload"`
+}
+
+func checkPagerDuty(t *testing.T, body []byte) pagerDutySchema {
+	t.Helper()
+	var e pagerDutySchema
+	strict(t, body, &e)
+	if e.DedupKey == "" || len(e.DedupKey) > 255 || !slices.Contains([]string{"trigger", "resolve"}, e.EventAction) {
+		t.Errorf("%s with the key %q", e.EventAction, e.DedupKey)
+	}
+	if e.EventAction == "trigger" {
+		p := e.Payload
+		if p == nil || p.Summary == "" || utf8.RuneCountInString(p.Summary) > 1024 || p.Source == "" || p.Timestamp.IsZero() ||
+			!slices.Contains([]string{"critical", "error", "warning", "info"}, p.Severity) {
+			t.Errorf("the payload is %+v", p)
+		}
+	}
+	for _, l := range e.Links {
+		checkURL(t, l.Href)
+	}
+	if len(body) > 512<<10 {
+		t.Errorf("%d bytes", len(body))
+	}
+	return e
+}
+
+// https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml: postableAlerts. Names of labels are those of Prometheus,
+// startsAt is not after endsAt, and no label is empty.
+type alertSchema struct {
+	Labels       map[string]string `json:"labels"`
+	Annotations  map[string]string `json:"annotations"`
+	StartsAt     time.Time         `json:"startsAt"`
+	EndsAt       time.Time         `json:"endsAt"`
+	GeneratorURL string            `json:"generatorURL"`
+}
+
+func checkAlerts(t *testing.T, body []byte) map[string]alertSchema {
+	t.Helper()
+	var alerts []alertSchema
+	strict(t, body, &alerts)
+	named := map[string]alertSchema{}
+	for _, a := range alerts {
+		for _, set := range []map[string]string{a.Labels, a.Annotations} {
+			for name, value := range set {
+				if value == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
+					t.Errorf("%q: %q", name, value)
+				}
+			}
+		}
+		if a.StartsAt.IsZero() || a.EndsAt.Before(a.StartsAt) {
+			t.Errorf("from %s to %s", a.StartsAt, a.EndsAt)
+		}
+		if a.GeneratorURL != "" {
+			checkURL(t, a.GeneratorURL)
+		}
+		name := a.Labels["alertname"]
+		if _, twice := named[name]; twice || name == "" {
+			t.Errorf("the alert %q is there twice, or has no name", name)
+		}
+		named[name] = a
+	}
+	return named
+}
+
+func checkURL(t *testing.T, raw string) {
+	t.Helper()
+	if u, err := url.Parse(raw); err != nil || u.Host == "" {
+		t.Error(fmt.Errorf("%q is no URL: %w", raw, err))
+	}
+}

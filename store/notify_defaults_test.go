@@ -1,0 +1,113 @@
+package store
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"punctual/scheduler"
+)
+
+// byDefault makes a list the default of the tenant.
+func (c crud) byDefault(list ...scheduler.Notify) {
+	c.t.Helper()
+	_, err := c.EditTenant(c.t.Context(), "default", func(now TenantRecord) (TenantSettings, error) {
+		now.Notify = list
+		return now.TenantSettings, nil
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func tellsNobody(d *scheduler.Definition) { d.Notify = []scheduler.Notify{} }
+
+func TestTheTenantsDefaultTellsOfJobsThatDoNotSayWhoIsTold(t *testing.T) {
+	c := newClaimer(t)
+	c.create("silent", never, tellsNobody)
+	c.create("own", never, notify("https://own.example/", scheduler.EventDead))
+	c.create("job", never)
+	c.dies("job")
+	c.wantHeard("")
+	c.byDefault(scheduler.Notify{On: []scheduler.Event{scheduler.EventFailing, scheduler.EventRecovered}, URL: hook})
+	c.dies("silent")
+	c.wantHeard("")
+	c.dies("own")
+	if heard := c.hears(); len(heard) != 1 || summary(t, heard["https://own.example/"]) != "dead 1" {
+		t.Fatalf("%d are told", len(heard))
+	}
+	c.dies("job") // what happened before there was a default nobody knows
+	c.wantHeard("failing 1")
+	c.dies("job")
+	c.wellAgain("job")
+	c.wantHeard("recovered 1")
+	// Late and missed slots, by a claim and by an edit.
+	c.byDefault(scheduler.Notify{On: []scheduler.Event{scheduler.EventLate, scheduler.EventMissed}, URL: hook})
+	late := c.create("late", halfPast)
+	c.slotAgo(late.ID, 5*time.Hour)
+	c.one(c.claim(10, true))
+	c.wantHeard("late 1, missed 1")
+	edited := c.create("edited", halfPast)
+	c.slotAgo(edited.ID, 5*time.Hour)
+	c.edit("edited", every(2*time.Hour))
+	c.hearsOf("edited", "late 1, missed 1")
+	// Off again.
+	c.byDefault()
+	c.dies("job")
+	if n := c.count(`SELECT count(*) FROM punctual.notices`); n != 0 {
+		t.Errorf("%d notices are for nobody", n)
+	}
+}
+
+// hearsOf fails the test unless the hook is told just this of a job now; other runs may be claimed beside it.
+func (c claimer) hearsOf(job, want string) {
+	c.t.Helper()
+	c.tell()
+	for _, a := range c.claimReady(100).Runs {
+		if a.Trigger == scheduler.TriggerNotify && a.Job.Name == job {
+			if got := summary(c.t, a); got != want {
+				c.t.Errorf("of %s is told %s, want %s", job, got, want)
+			}
+			return
+		}
+	}
+	c.t.Errorf("nobody is told of %s", job)
+}
+
+func TestADefaultNamesASecretThatIsThere(t *testing.T) {
+	c := newClaimer(t)
+	_, err := c.EditTenant(t.Context(), "default", func(now TenantRecord) (TenantSettings, error) {
+		now.Notify = []scheduler.Notify{{On: scheduler.Events, Format: scheduler.FormatPagerDuty, Secret: "pagerduty-key"}}
+		return now.TenantSettings, nil
+	})
+	var unknown *UnknownSecretError
+	if !errors.As(err, &unknown) || unknown.Field != "notify[0].secret" {
+		t.Fatal(err)
+	}
+}
+
+func TestNoticesAreNoRunsOfTheirJobs(t *testing.T) {
+	c := newClaimer(t)
+	c.create("job", never, everything)
+	c.dies("job")
+	notice := c.wantHeard("failing 1, dead 1")
+	for _, f := range []RunFilter{{}, {Job: "job"}, {Status: scheduler.StatusRunning}} {
+		runs, _, err := c.ListRuns(t.Context(), c.tenant, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range runs {
+			if r.ID == notice.RunID {
+				t.Errorf("%+v lists the notice", f)
+			}
+		}
+	}
+	runs, _, err := c.ListRuns(t.Context(), c.tenant, RunFilter{Trigger: scheduler.TriggerNotify})
+	if err != nil || len(runs) != 1 || runs[0].ID != notice.RunID {
+		t.Errorf("asked for notices: %v (%v)", runs, err)
+	}
+	c.finish(buried(notice))
+	if n := c.count(`SELECT (SELECT count(*) FROM punctual.run_history WHERE id = $1) + (SELECT count(*) FROM punctual.failures WHERE run_id = $1)`, notice.RunID); n != 0 {
+		t.Error("the views have it")
+	}
+}

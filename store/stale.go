@@ -1,0 +1,199 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// staleBatch is how many jobs one look is at.
+const staleBatch = 100
+
+// lookOnceMore is when a job that was found stale is looked at once more: a success that was being committed when it was
+// found stale could not know of that.
+const lookOnceMore = time.Minute
+
+// watched is a job that is looked at.
+type watched struct {
+	key    jobVersion
+	tenant int32
+	watch  scheduler.Watch
+	stale  *time.Time // it was found stale before, and this is since when
+	list   []byte     // the tenant's default notify
+	succAt *time.Time
+}
+
+// The rows are locked, and by nobody waited for, so that of several replicas one looks at each job.
+const selectWatched = `
+SELECT n.job_id, coalesce(j.version, 0), coalesce(j.tenant, 0), now(), n.stale_since, t.notify,
+       coalesce(` + jobState + `, 'deleted') = 'paused', coalesce(` + jobState + `, 'deleted') = 'completed',
+       greatest(j.created_at, n.success_at, coalesce(s.next_run_at, ` + completedAt + `)) AS due_at,
+       greatest(j.created_at, n.success_at,
+           (SELECT min(v.valid_from) FROM punctual.job_versions v WHERE v.job_id = n.job_id AND v.version >
+               (SELECT max(p.version) FROM punctual.job_versions p WHERE p.job_id = n.job_id AND p.state = 'paused')),
+           (SELECT min(v.valid_from) FROM punctual.job_versions v WHERE v.job_id = n.job_id AND v.valid_from > ` + completedAt + `)) AS begun
+FROM (SELECT * FROM punctual.notified WHERE look_at <= now() ORDER BY look_at LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED) n
+LEFT JOIN punctual.jobs j ON j.id = n.job_id AND j.state <> 'deleted'
+LEFT JOIN punctual.schedules s ON s.job_id = j.id
+LEFT JOIN punctual.tenants t ON t.id = j.tenant`
+
+// The newest successes by their slots are enough: one that is older and took longer than twenty others is none to rely on.
+const selectSuccesses = `
+SELECT w.id, (SELECT max(r.finished_at) FROM (
+    SELECT r.finished_at FROM punctual.runs r WHERE r.job_id = w.id AND r.status = 'succeeded' AND r.trigger <> 'notify' ORDER BY r.id DESC LIMIT 20) r)
+FROM unnest($1::uuid[]) AS w(id)`
+
+// findStale looks at jobs that may have become stale, and writes down for whom that is to be told. It reports whether
+// there may be more.
+func (s *Store) findStale(ctx context.Context) (left bool, err error) {
+	err = s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
+		jobs, err := readWatched(ctx, u)
+		if err != nil || len(jobs) == 0 {
+			return err
+		}
+		left = len(jobs) == staleBatch
+		found, broken, missing := map[jobVersion]*scheduler.Job{}, map[jobVersion]error{}, map[jobVersion]int32{}
+		for _, j := range jobs {
+			if job, ok := s.jobs.Get(j.key); ok {
+				found[j.key] = job
+			} else if j.key.version > 0 {
+				missing[j.key] = j.tenant
+			}
+		}
+		if len(missing) > 0 {
+			var b pgx.Batch
+			s.queueDefinitions(&b, missing, found, broken)
+			if err := u.SendBatch(ctx, &b).Close(); err != nil {
+				return err
+			}
+		}
+		return writeWatched(ctx, u, jobs, found)
+	})
+	if err != nil {
+		return false, fmt.Errorf("looking for jobs without success: %w", err)
+	}
+	return left, nil
+}
+
+func readWatched(ctx context.Context, u *unit) ([]watched, error) {
+	rows, err := u.Query(ctx, selectWatched, staleBatch)
+	if err != nil {
+		return nil, err
+	}
+	var jobs []watched
+	index := map[uuid.UUID]int{}
+	var w watched
+	var due, begun *time.Time
+	if _, err := pgx.ForEachRow(rows, []any{&w.key.id, &w.key.version, &w.tenant, &w.watch.Now, &w.stale, &w.list, &w.watch.Paused, &w.watch.Completed, &due, &begun}, func() error {
+		if due != nil && begun != nil {
+			w.watch.DueAt, w.watch.Begun = *due, *begun
+		}
+		index[w.key.id] = len(jobs)
+		jobs = append(jobs, w)
+		w = watched{}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	ids := make([]uuid.UUID, len(jobs))
+	for i, j := range jobs {
+		ids[i] = j.key.id
+	}
+	if rows, err = u.Query(ctx, selectSuccesses, ids); err != nil {
+		return nil, err
+	}
+	var id uuid.UUID
+	var at *time.Time
+	_, err = pgx.ForEachRow(rows, []any{&id, &at}, func() error {
+		if at != nil {
+			jobs[index[id]].watch.LastSuccess, jobs[index[id]].succAt = *at, new(*at)
+		}
+		return nil
+	})
+	return jobs, err
+}
+
+// look is what a look at a job changes in its row.
+type look struct {
+	jobs  []uuid.UUID
+	stale []*time.Time
+	at    []*time.Time
+}
+
+func (l *look) add(job uuid.UUID, stale *time.Time, at time.Time) {
+	l.jobs, l.stale, l.at = append(l.jobs, job), append(l.stale, stale), append(l.at, nil)
+	if !at.IsZero() {
+		l.at[len(l.at)-1] = &at
+	}
+}
+
+// writeWatched judges the jobs and writes what follows. A definition that this binary cannot read is left to one that can.
+func writeWatched(ctx context.Context, u *unit, jobs []watched, found map[jobVersion]*scheduler.Job) error {
+	var l look
+	var b pgx.Batch
+	for _, w := range jobs {
+		job := found[w.key]
+		if job == nil {
+			at := time.Time{}
+			if w.key.version > 0 {
+				at = w.watch.Now.Add(putOff)
+			}
+			l.add(w.key.id, w.stale, at)
+			continue
+		}
+		list := job.Notify
+		if list == nil {
+			var err error
+			if list, err = readNotify(w.list); err != nil {
+				return err
+			}
+		}
+		w.judge(job, list, &l, &b)
+	}
+	b.Queue(`
+		UPDATE punctual.notified n SET stale_since = u.stale, look_at = u.at
+		FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[]) AS u(job_id, stale, at) WHERE n.job_id = u.job_id`, l.jobs, l.stale, l.at)
+	return u.SendBatch(ctx, &b).Close()
+}
+
+const insertStale = `
+INSERT INTO punctual.notices (job_id, tenant, job_version, event, since, happened_at, tell_at)
+SELECT n.job_id, $2, $3, 'stale', $4, now(), ` + staleMayBeTold + ` FROM punctual.notified n WHERE n.job_id = $1`
+
+const staleMayBeTold = `greatest(now(), (n.sent ->> 'stale')::timestamptz + ` + noticeGap + `)`
+
+// judge decides about one job. Only a job whose staleness somebody is told of is marked as stale: whoever asks for it
+// later is told then.
+func (w watched) judge(job *scheduler.Job, list []scheduler.Notify, l *look, b *pgx.Batch) {
+	w.watch.Expect, w.watch.Kind = job.ExpectSuccessWithin.Value(), job.Schedule.Kind()
+	if !job.Schedule.StartsAt.IsZero() {
+		w.watch.StartsAt = job.Schedule.StartsAt.Value()
+	}
+	stale, since, again := w.watch.Judge()
+	switch {
+	case !stale && w.stale == nil, !stale && w.watch.Paused:
+		l.add(w.key.id, w.stale, again)
+	case !stale && w.succAt != nil && w.succAt.After(*w.stale): // a success that was being committed meanwhile
+		if scheduler.Asks(list, scheduler.EventRecovered) {
+			b.Queue(insertRecoveredLate, w.key.id, *w.succAt, *w.stale)
+		}
+		l.add(w.key.id, nil, again)
+	case w.stale != nil:
+		l.add(w.key.id, w.stale, time.Time{}) // was told; a success is what has it looked at again
+	case !scheduler.Asks(list, scheduler.EventStale):
+		l.add(w.key.id, nil, w.watch.Now.Add(max(min(w.watch.Expect, time.Hour), lookOnceMore)))
+	default:
+		b.Queue(insertStale, w.key.id, w.tenant, w.key.version, since)
+		l.add(w.key.id, &since, w.watch.Now.Add(lookOnceMore))
+	}
+}
+
+const insertRecoveredLate = `
+INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, since, happened_at, tell_at)
+SELECT r.job_id, r.tenant, r.job_version, 'recovered', r.id, r.scheduled_for, $3, $2, now()
+FROM punctual.runs r WHERE r.job_id = $1 AND r.status = 'succeeded' AND r.finished_at = $2 AND r.trigger <> 'notify' LIMIT 1`

@@ -1,0 +1,142 @@
+package store
+
+import (
+	"testing"
+	"time"
+
+	"punctual/scheduler"
+)
+
+// within expects a success of the job in some time.
+func within(span string) func(*scheduler.Definition) {
+	return func(d *scheduler.Definition) {
+		if err := d.ExpectSuccessWithin.UnmarshalText([]byte(span)); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// age makes everything that is known of the jobs older, so that a success is expected by now that was not.
+func (c crud) age(span string) {
+	c.t.Helper()
+	c.exec(`UPDATE punctual.jobs SET created_at = created_at - $1::interval`, span)
+	c.exec(`UPDATE punctual.job_versions SET valid_from = valid_from - $1::interval`, span)
+	c.exec(`UPDATE punctual.runs SET finished_at = finished_at - $1::interval WHERE finished_at IS NOT NULL`, span)
+	c.exec(`UPDATE punctual.notified SET look_at = look_at - $1::interval, success_at = success_at - $1::interval, stale_since = stale_since - $1::interval, failing_since = failing_since - $1::interval`, span)
+	c.pass(span)
+}
+
+func TestAJobWithoutSuccessIsToldOfOnceThoughNothingRuns(t *testing.T) {
+	c := newClaimer(t)
+	pulse := func() bool {
+		p, err := c.Renew(t.Context(), c.replica, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Notices
+	}
+	c.create("job", never, within("26h"), everything)
+	c.wantHeard("") // it is new
+	if pulse() {
+		t.Error("there is something to look at at once again")
+	}
+	c.age("25 h")
+	c.wantHeard("")
+	c.age("1 h")
+	if !pulse() {
+		t.Fatal("the heartbeat does not tell that the job is to be looked at")
+	}
+	a := c.wantHeard("stale 1")
+	if e := news(t, a).Events[0]; e.Since == nil || time.Since(*e.Since) < 26*time.Hour || len(e.Runs) != 0 {
+		t.Errorf("told of %+v", e)
+	}
+	c.age("26 h") // still
+	c.wantHeard("")
+	c.wellAgain("job")
+	c.wantHeard("recovered 1")
+	c.wantHeard("")
+	c.age("25 h")
+	c.wantHeard("")
+	c.age("2 h") // it is armed again, by the success
+	c.wantHeard("stale 1")
+}
+
+func TestASuccessInTimeCostsNothing(t *testing.T) {
+	c := newClaimer(t)
+	c.create("job", never, within("26h"), everything)
+	c.tell()
+	for range 3 {
+		c.age("20 h")
+		c.exec(`UPDATE punctual.notified SET look_at = now() + interval '1 h'`)
+		before := c.count(`SELECT xmin::text::bigint FROM punctual.notified`)
+		c.wellAgain("job")
+		if after := c.count(`SELECT xmin::text::bigint FROM punctual.notified`); after != before {
+			t.Error("the success of a job that is well was written down")
+		}
+	}
+	c.exec(`UPDATE punctual.notified SET look_at = now()`)
+	c.wantHeard("")
+	if n := c.count(`SELECT count(*) FROM punctual.notified WHERE look_at > now() + interval '25 h'`); n != 1 {
+		t.Error("it is not looked at when the last success is 26 hours old")
+	}
+}
+
+func TestWhenAJobIsNotStale(t *testing.T) {
+	for name, arrange := range map[string]func(c claimer){
+		"while it is paused": func(c claimer) {
+			c.create("job", halfPast, within("26h"), everything)
+			c.pause("job")
+			c.age("60 h")
+		},
+		"soon after it was resumed": func(c claimer) {
+			c.create("job", never, within("26h"), everything)
+			c.pause("job")
+			c.age("60 h")
+			if _, err := c.ResumeJob(c.t.Context(), c.tenant, "job", ""); err != nil {
+				c.t.Fatal(err)
+			}
+			c.age("25 h")
+		},
+		"without anybody to be told": func(c claimer) {
+			c.create("job", never, within("26h"))
+			c.age("60 h")
+		},
+		"once it was deleted": func(c claimer) {
+			c.create("job", never, within("26h"), everything)
+			if err := c.DeleteJob(c.t.Context(), c.tenant, "job", nil); err != nil {
+				c.t.Fatal(err)
+			}
+			c.age("60 h")
+		},
+		"when nothing is expected any more": func(c claimer) {
+			c.create("job", never, within("26h"), everything)
+			c.edit("job", func(d *scheduler.Definition) { d.ExpectSuccessWithin = scheduler.Duration{} })
+			c.age("60 h")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClaimer(t)
+			arrange(c)
+			c.wantHeard("")
+			c.wantHeard("")
+		})
+	}
+}
+
+// A success that was being committed while the job was found stale is found a minute later.
+func TestASuccessMeanwhileIsFound(t *testing.T) {
+	c := newClaimer(t)
+	c.create("job", never, within("26h"), everything)
+	c.trigger("job")
+	a := c.one(c.claimReady(10))
+	c.age("27 h")
+	c.wantHeard("stale 1")
+	c.finish(succeeded(a))
+	// As though the transaction had not seen that the job was marked.
+	c.exec(`DELETE FROM punctual.notices`)
+	c.exec(`UPDATE punctual.notified SET stale_since = now() - interval '27 h', success_at = NULL, look_at = now()`)
+	c.wantHeard("recovered 1")
+	if n := c.count(`SELECT count(*) FROM punctual.notified WHERE stale_since IS NOT NULL`); n != 0 {
+		t.Error("the job is stale still")
+	}
+}
