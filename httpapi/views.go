@@ -24,6 +24,7 @@ type Job struct {
 	PausedAt         *time.Time `json:"paused_at,omitempty" doc:"When it was paused."`
 	PausedUntil      *time.Time `json:"paused_until,omitempty" doc:"When it resumes by itself."`
 	PauseNote        string     `json:"pause_note,omitempty" doc:"Why it was paused."`
+	Frozen           *Frozen    `json:"frozen,omitempty" doc:"Why nothing of its tenant is claimed now: neither its slots nor its runs. Only where one job is read."`
 	NextRunAt        *time.Time `json:"next_run_at" doc:"When the next slot is due: the slot plus the job's jitter. Null: there is none."`
 	NextScheduledFor *time.Time `json:"next_scheduled_for" doc:"The next slot."`
 	NextLocal        *string    `json:"next_local" doc:"The next slot of a cron schedule in the job's zone." example:"2026-12-01T03:00:00-08:00"`
@@ -62,8 +63,8 @@ type Run struct {
 	Skipped       *SkippedRange     `json:"skipped" doc:"On a skip: the slots it stands for."`
 	ReplayOf      *uuid.UUID        `json:"replay_of" format:"uuid" nullable:"true" doc:"On a replay: the dead run that it repeats."`
 	RerunOf       *uuid.UUID        `json:"rerun_of" format:"uuid" nullable:"true" doc:"On a rerun: the run that it repeats."`
-	ParentRun     *uuid.UUID        `json:"parent_run" format:"uuid" nullable:"true" doc:"On a step: the run of its workflow."`
-	Step          *string           `json:"step" doc:"On a step: its name."`
+	ParentRun     *uuid.UUID        `json:"parent_run,omitempty" format:"uuid" doc:"On a step: the run of its workflow; else absent."`
+	Step          *string           `json:"step,omitempty" doc:"On a step: its name; else absent."`
 	Result        json.RawMessage   `json:"result,omitempty" doc:"What it succeeded with: from a 2xx JSON answer with a member result, or reported with complete. Absent: nothing, and where lists are asked for."`
 	ResultNote    *string           `json:"result_note,omitempty" doc:"Why a result that there was is not kept."`
 	Request       *SentRequest      `json:"request,omitempty" doc:"What its attempts send: as the latest one did, or as the first one will. Only where a run is asked for by its id; absent on a recorded skip."`
@@ -98,7 +99,7 @@ type Attempt struct {
 	StartedAt  time.Time                `json:"started_at" doc:"When it was sent."`
 	FinishedAt *time.Time               `json:"finished_at" doc:"When it ended; null while it is in flight."`
 	Outcome    scheduler.AttemptOutcome `json:"outcome" doc:"How it ended: succeeded, failed, timed_out, lost, interrupted or cancelled; in_flight when it has not." example:"failed"`
-	Reason     *scheduler.Reason        `json:"reason" doc:"Why it is no success."`
+	Reason     *scheduler.Reason        `json:"reason" nullable:"true" doc:"Why it is no success."`
 	Replica    *uuid.UUID               `json:"replica" format:"uuid" nullable:"true" doc:"The replica that made it."`
 	HTTPStatus *int                     `json:"http_status" doc:"Status of the response, if there was one." example:"503"`
 	Error      *string                  `json:"error" doc:"What went wrong, for people."`

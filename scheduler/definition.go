@@ -28,7 +28,10 @@ type Definition struct {
 	HeartbeatTimeout  Duration          `json:"heartbeat_timeout,omitzero" doc:"With completion async: a target that is silent for longer has lost its attempt. 5m when absent." example:"5m"`
 	MaxDuration       Duration          `json:"max_duration,omitzero" doc:"With completion async: the longest an attempt may take, however lively. 24h when absent." example:"24h"`
 	KeepResponse      *int              `json:"keep_response,omitempty" doc:"How many bytes of each response body are kept, of successes too: at most 65536 (64 KiB); 0 keeps nothing. Absent: the first 1024 of failures." minimum:"0" maximum:"65536" example:"4096"`
-	Notify            []Notify          `json:"notify,omitempty" doc:"URLs to tell when something goes wrong, or well again. What happens to the job within five minutes of the last telling is told together."`
+	// SubmittersMayTrigger is a pointer because absence has another meaning in what a submitter creates.
+	SubmittersMayTrigger *bool `json:"submitters_may_trigger,omitempty" doc:"Whether callers with the role submitter may trigger it. Absent: false; of a job that a submitter creates: true." example:"false"`
+
+	Notify []Notify `json:"notify,omitempty" doc:"URLs to tell when something goes wrong, or well again. What happens to the job within five minutes of the last telling is told together."`
 }
 
 // Schedule says when a job fires. Exactly one of Cron, Every, At and Delay is set; none of them
@@ -68,6 +71,20 @@ func (s Schedule) Kind() Kind {
 		return KindDelay
 	}
 	return KindNone
+}
+
+// Onto returns what a schedule keeps of s when a patch gives it the one kind that patch sets: without the kind it had, and
+// without what only schedules of that kind have. A patch that sets no kind, or several, leaves s as it is.
+func (s Schedule) Onto(patch Schedule) Schedule {
+	kind := patch.Kind()
+	if kind == KindNone || kind == s.Kind() || len(patch.kindsSet()) > 1 {
+		return s
+	}
+	s.Cron, s.Every, s.At, s.Delay, s.Timezone = "", Duration{}, Instant{}, Duration{}, ""
+	if !kind.Recurring() {
+		s.StartsAt, s.EndsAt = Instant{}, Instant{}
+	}
+	return s
 }
 
 // Recurring reports whether the kind has more than one slot.
@@ -252,6 +269,9 @@ func (d Definition) WithDefaults() Definition {
 	}
 	if d.Schedule.Kind() == KindCron {
 		fill(&d.Schedule.Timezone, "UTC")
+	}
+	if d.SubmittersMayTrigger == nil {
+		d.SubmittersMayTrigger = new(false)
 	}
 	return d
 }
