@@ -100,7 +100,7 @@ type Attempt struct {
 	StartedAt  time.Time                `json:"started_at" doc:"When it was sent."`
 	FinishedAt *time.Time               `json:"finished_at" doc:"When it ended; null while it is in flight."`
 	Outcome    scheduler.AttemptOutcome `json:"outcome" doc:"How it ended: succeeded, failed, timed_out, lost, interrupted or cancelled; in_flight when it has not." example:"failed"`
-	Reason     *scheduler.Reason        `json:"reason" doc:"Why it is no success."`
+	Reason     *scheduler.Reason        `json:"reason" nullable:"true" doc:"Why it is no success."`
 	Replica    *uuid.UUID               `json:"replica" format:"uuid" nullable:"true" doc:"The replica that made it."`
 	HTTPStatus *int                     `json:"http_status" doc:"Status of the response, if there was one." example:"503"`
 	Error      *string                  `json:"error" doc:"What went wrong, for people."`
