@@ -49,6 +49,8 @@ type cli struct {
 
 	Serve       command.Serve       `cmd:"" help:"Run a replica, scheduler and HTTP API, on your Postgres."`
 	Dev         command.Dev         `cmd:"" help:"Run a scheduler to try things with: private Postgres, sample jobs, an echo target."`
+	Freeze      command.Freeze      `cmd:"" help:"Stop claiming anything, for all tenants or one: what is in flight ends, and nothing else is sent until unfreeze."`
+	Unfreeze    command.Unfreeze    `cmd:"" help:"Go on after freeze, or dispatch from a database that was restored or upgraded."`
 	Migrate     command.Migrate     `cmd:"" help:"Bring the database's schema up to date. Safe to run from several places at once."`
 	Keys        command.Keys        `cmd:"" help:"Create, list and revoke API keys in the database itself, the first one too."`
 	Tenants     command.Tenants     `cmd:"" help:"Create, list, change and delete tenants in the database itself."`

@@ -96,7 +96,7 @@ func TestHelpTeaches(t *testing.T) {
 		want []string
 	}{
 		{[]string{"--help"}, []string{"punctual dev", "punctual migrate --database-url", "punctual serve --database-url", "environment variable", "exit status", "version"}},
-		{[]string{"serve", "--help"}, []string{"--database-url", "DATABASE_URL", "--listen", "127.0.0.1:8080", "--drain-timeout", "--migrate", "--queues", "--auth", "--insecure-no-auth", "--oidc-issuer", "--allow-targets", "10.0.0.0/8", "--egress-proxy", "--target-ca-file", "--master-key-file", "openssl rand -base64 32", "PUNCTUAL_MASTER_KEY"}},
+		{[]string{"serve", "--help"}, []string{"--database-url", "DATABASE_URL", "--listen", "127.0.0.1:8080", "--drain-timeout", "--migrate", "--queues", "--auth", "--insecure-no-auth", "--oidc-issuer", "--allow-targets", "10.0.0.0/8", "--egress-proxy", "--target-ca-file", "--metrics-listen", "--job-metrics", "--job-metrics-max", "--master-key-file", "openssl rand -base64 32", "PUNCTUAL_MASTER_KEY"}},
 		{[]string{"keys", "--help"}, []string{"create", "list", "revoke"}},
 		{[]string{"keys", "create", "--help"}, []string{"--tenant", "--role", "--name", "--expires", "stdout", "DATABASE_URL"}},
 		{[]string{"tenants", "set", "--help"}, []string{"--max-jobs", "--max-requests-per-second", "--min-interval", "--allowed-targets", "none"}},
@@ -250,6 +250,11 @@ func TestWrongUseIsAnErrorThatSaysWhatWouldBeRight(t *testing.T) {
 		{"a proxy that is none", dsn, []string{"serve", "--egress-proxy=socks5://u:not-the-password@proxy:1080"}, []string{"--egress-proxy", "http://host:port"}},
 		{"authorities that are not there", dsn, []string{"serve", "--target-ca-file=nowhere.pem"}, []string{"--target-ca-file", "nowhere.pem"}},
 		{"authorities that are none", dsn, []string{"serve", "--target-ca-file=main.go"}, []string{"--target-ca-file", "main.go", "BEGIN CERTIFICATE"}},
+		{"metrics on a taken port", dsn, []string{"serve", "--metrics-listen=" + taken.Addr().String()}, []string{"--metrics-listen", taken.Addr().String(), "taken"}},
+		{"metrics at no port", dsn, []string{"serve", "--metrics-listen=localhost"}, []string{"--metrics-listen", "127.0.0.1:9464"}},
+		{"jobs selected by no label", dsn, []string{"serve", "--job-metrics=billing"}, []string{"--job-metrics", `"billing"`, "team=billing"}},
+		{"jobs selected by two values", dsn, []string{"serve", "--job-metrics=team=a,team=b"}, []string{"--job-metrics", "team", "repeat the flag"}},
+		{"metrics of no jobs", dsn, []string{"serve", "--job-metrics-max=0"}, []string{"--job-metrics-max", "1 to 10000"}},
 		{"an unknown authentication", dsn, []string{"serve", "--auth=magic"}, []string{"--auth", "none"}},
 		{"an unknown log level", dsn, []string{"serve", "--log-level=loud"}, []string{"--log-level", "loud"}},
 		{"an unknown log format", dsn, []string{"serve", "--log-format=xml"}, []string{"--log-format", "text", "json"}},

@@ -49,6 +49,7 @@ type server struct {
 	tokens  *tokens
 	tenants *tenantBook
 	rates   *rates
+	freezes *freezeBook
 	missing []string     // operations without a role
 	unready atomic.Value // string: what the last probe was told; empty: ready
 }
@@ -64,7 +65,7 @@ func New(c Config) (http.Handler, error) {
 	if c.Tenant == "" {
 		c.Tenant = store.DefaultTenant
 	}
-	s := &server{Config: c, keys: newKeyring(c.Store), tokens: newTokens(c.OIDC, c.Log), tenants: newTenantBook(c.Store), rates: newRates(c.Store)}
+	s := &server{Config: c, keys: newKeyring(c.Store), tokens: newTokens(c.OIDC, c.Log), tenants: newTenantBook(c.Store), rates: newRates(c.Store), freezes: &freezeBook{store: c.Store}}
 	observe, err := newObserver(c.Log, c.Registerer)
 	if err != nil {
 		return nil, err
@@ -94,6 +95,7 @@ func New(c Config) (http.Handler, error) {
 	s.secretRoutes()
 	s.signingSecretRoutes()
 	s.fleetRoutes()
+	s.freezeRoutes()
 	s.breakerRoutes()
 	if len(s.missing) > 0 {
 		return nil, fmt.Errorf("httpapi: roleOf has no line for %s", strings.Join(s.missing, ", "))

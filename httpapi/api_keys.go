@@ -20,7 +20,7 @@ func (s *server) keyRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "create-api-key", Method: http.MethodPost, Path: "/v1/api-keys", Tags: []string{tagTenants},
 		Summary: "Create an API key", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBody,
-		Description: "The response holds the key, which is not stored and cannot be read again. Nobody can create a key of a higher role than their own. " +
+		Description: "The response holds the key, which is not stored and cannot be read again. Nobody can create a key of a higher role than their own; only operators create keys of the role metrics. " +
 			"There is no Idempotency-Key here, as storing the response would store the key: if the response was lost, revoke the key and create another.",
 		Errors: []int{400, 413, 415, 422},
 	}, s.createKey)
@@ -44,7 +44,7 @@ func (s *server) keyRoutes() {
 // KeyInput is the body that makes an API key.
 type KeyInput struct {
 	Name      string             `json:"name" minLength:"1" maxLength:"128" doc:"What it is for, for people." example:"ci"`
-	Role      Role               `json:"role" enum:"viewer,submitter,editor,admin,operator" doc:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also keys and secrets; operator administers all tenants." example:"editor"`
+	Role      Role               `json:"role" enum:"metrics,viewer,submitter,editor,admin,operator" doc:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also keys and secrets; operator administers all tenants; metrics reads /metrics and nothing else." example:"editor"`
 	ExpiresAt scheduler.Instant  `json:"expires_at,omitzero" doc:"When it ceases to work. Absent: never." example:"2027-12-01T00:00:00Z"`
 	ExpiresIn scheduler.Duration `json:"expires_in,omitzero" doc:"In place of expires_at: how long it works from now on." example:"720h"`
 }
@@ -64,7 +64,7 @@ func (k KeyInput) validate() []FieldError {
 		errors = append(errors, FieldError{"body.name", "must not hold NUL characters"})
 	}
 	if _, known := greatest([]string{string(k.Role)}); !known {
-		errors = append(errors, FieldError{"body.role", fmt.Sprintf("%q is not one of %s", clip(string(k.Role)), roleNames())})
+		errors = append(errors, FieldError{"body.role", notOneOf(string(k.Role), enum(Roles))})
 	}
 	errors = append(errors, instant("body.expires_at", k.ExpiresAt)...)
 	if !k.ExpiresIn.IsZero() {
@@ -81,7 +81,7 @@ func span(at string, d scheduler.Duration, least, most time.Duration) []FieldErr
 	v, err := time.ParseDuration(d.String())
 	switch {
 	case err != nil:
-		return []FieldError{{at, fmt.Sprintf(`%q is not a duration; write one such as "90s", "5m" or "24h"`, clip(d.String()))}}
+		return []FieldError{{at, scheduler.NotADuration(d.String())}}
 	case v < least || v > most:
 		return []FieldError{{at, fmt.Sprintf("%s is outside %s to %s", d, least, most)}}
 	}
@@ -103,7 +103,7 @@ type Key struct {
 	Tenant     string     `json:"tenant" doc:"Whom it acts for." example:"billing"`
 	Name       string     `json:"name" doc:"What it is for." example:"ci"`
 	Prefix     string     `json:"prefix" doc:"How the key begins, which is no secret." example:"punctual_5f0e8b110c6d9a44"`
-	Role       Role       `json:"role" enum:"viewer,submitter,editor,admin,operator" doc:"What it may do." example:"editor"`
+	Role       Role       `json:"role" enum:"metrics,viewer,submitter,editor,admin,operator" doc:"What it may do." example:"editor"`
 	State      string     `json:"state" enum:"active,expired,revoked" doc:"Whether it works." example:"active"`
 	CreatedBy  string     `json:"created_by" doc:"Who created it." example:"command:alice"`
 	CreatedAt  time.Time  `json:"created_at" doc:"When it was created."`
@@ -145,7 +145,7 @@ func (s *server) createKey(ctx context.Context, tenant int32, in *createKeyInput
 		return nil, err
 	}
 	if c := callerOf(ctx); !c.role.includes(asked.Role) {
-		return nil, newProblem(CodeForbidden, fmt.Sprintf("Creating a key of the role %s needs that role; yours is %s.", asked.Role, c.role))
+		return nil, newProblem(CodeForbidden, fmt.Sprintf("Creating a key of the role %s needs that role%s; yours is %s.", asked.Role, orOperator(asked.Role), c.role))
 	}
 	secret, record, err := s.Store.CreateKey(ctx, tenant, asked.newKey())
 	var past *store.KeyExpiryError

@@ -93,7 +93,7 @@ func TestBackfillRequestsAreChecked(t *testing.T) {
 		at        []string
 	}{
 		{"a", `{}`, []string{"body.from", "body.to"}},
-		{"a", `{"from":"yesterday","to":5}`, []string{"body.from", "body.to"}},
+		{"a", `{"from":"yesterday","to":5}`, []string{"body.to", "body.from"}},
 		{"a", between(time.Minute, time.Hour, ""), []string{"body.to"}},
 		{"a", between(time.Minute, time.Minute, ""), []string{"body.to"}},
 		{"a", between(time.Hour, -time.Hour, ""), []string{"body.to"}},

@@ -76,12 +76,23 @@ func (s *server) admit(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if !c.role.includes(role) {
 		return c, forbidden(role, c.role)
 	}
-	return s.actFor(ctx, c, r.Header.Values(headerTenant))
+	if c, err = s.actFor(ctx, c, r.Header.Values(headerTenant)); err == nil {
+		s.freezes.tell(ctx, c, w.Header())
+	}
+	return c, err
 }
 
 // forbidden is the problem of a caller whose role does not suffice.
 func forbidden(needed, has Role) *Problem {
-	return newProblem(CodeForbidden, fmt.Sprintf("This needs the role %s; the caller's is %s.", needed, has))
+	return newProblem(CodeForbidden, fmt.Sprintf("This needs the role %s%s; the caller's is %s.", needed, orOperator(needed), has))
+}
+
+// orOperator says who else may do what needs a role that none above it includes.
+func orOperator(needed Role) string {
+	if needed == RoleMetrics {
+		return " or " + string(RoleOperator)
+	}
+	return ""
 }
 
 // identify returns whose request it is, of its own tenant.

@@ -55,6 +55,8 @@ const placeholder = "?" // is valid nowhere
 var (
 	rawMessage = reflect.TypeFor[json.RawMessage]()
 	hiddenType = reflect.TypeFor[scheduler.Hidden]()
+
+	scheduleType = reflect.TypeFor[scheduler.Schedule]()
 )
 
 // value reads one value. Where empty is set, "" and 0 are as good as absent, which is an error when written.
@@ -89,23 +91,35 @@ func (d *decoder) value(raw []byte, v reflect.Value, at string, absent bool) {
 	}
 }
 
-// text reads a Duration or an Instant, which keep what they cannot read for Definition.Validate to report. So
-// does a number in their place: "90 is not a duration" says more than "not a string".
+// text reads a Duration or an Instant, which keep what they cannot read for Definition.Validate to report.
 func (d *decoder) text(raw []byte, into encoding.TextUnmarshaler, at string) {
 	text := placeholder
 	switch kindOf(raw) {
 	case "a string":
 		text = unquote(raw)
 	case "a number":
-		text = clip(string(raw))
-		if text == "0" || text == "-0" { // which Go reads as durations
-			text = placeholder
-			d.mismatch(at, "a string", raw)
-		}
+		d.add(at, "must be a string%s, not the number %s", suchAs(into, string(raw)), clip(string(raw)))
 	default:
 		d.mismatch(at, "a string", raw)
 	}
 	_ = into.UnmarshalText([]byte(text)) // by contract never fails
+}
+
+// suchAs shows the string that a number in the place of a Duration or an Instant stands for.
+func suchAs(into encoding.TextUnmarshaler, number string) string {
+	switch into.(type) {
+	case *scheduler.Duration:
+		if n, err := strconv.ParseInt(number, 10, 32); err == nil && n >= 0 {
+			return fmt.Sprintf(" such as %q", number+"s")
+		}
+		return ` such as "90s"`
+	case *scheduler.Instant:
+		if at, ok := scheduler.InstantMeant(number); ok {
+			return fmt.Sprintf(" such as %q", at)
+		}
+		return ` such as "2026-12-01T09:00:00Z"`
+	}
+	return ""
 }
 
 // hidden reads a secret. What is wrong with it is said without repeating it.
@@ -169,8 +183,14 @@ func (d *decoder) scalar(raw []byte, v reflect.Value, at string, absent bool) {
 		v.SetFloat(n)
 	}
 	if absent && v.IsZero() {
-		d.add(at, "must not be 0; leave it out for the default")
+		d.add(at, "must not be 0%s; leave it out for the default", insteadOfZero[at[strings.LastIndexByte(at, '.')+1:]])
 	}
+}
+
+// insteadOfZero says what is meant by those who write 0 for a number.
+var insteadOfZero = map[string]string{
+	"max_attempts": ": write 1 for one attempt and no retry",
+	"multiplier":   ": write 1 for retries that are evenly apart",
 }
 
 func (d *decoder) list(raw []byte, v reflect.Value, at string) {
@@ -223,7 +243,13 @@ func (d *decoder) stringMap(raw []byte, v reflect.Value, at string) {
 
 func (d *decoder) object(raw []byte, v reflect.Value, at string) {
 	if raw[0] != '{' {
-		d.mismatch(at, "an object", raw)
+		want := "an object"
+		if v.Type() == scheduleType && raw[0] == '"' {
+			if meant, ok := scheduler.ScheduleMeant(unquote(raw)); ok {
+				want += " such as " + meant
+			}
+		}
+		d.mismatch(at, want, raw)
 		return
 	}
 	known := fieldsOf(v.Type())

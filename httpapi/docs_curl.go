@@ -86,6 +86,7 @@ type docsRole struct {
 
 // rolesMay says what each role may do beside what the ones before it may.
 var rolesMay = map[Role]string{
+	RoleMetrics:   "reads /metrics, and nothing else",
 	RoleViewer:    "reads jobs, runs, dead letters and queues",
 	RoleSubmitter: "creates one-shots and triggers jobs",
 	RoleEditor:    "creates, changes and deletes jobs; cancels runs; replays dead letters",

@@ -27,6 +27,7 @@ var sentinels = []struct {
 	{store.ErrVersion, CodeVersion, ""},
 	{store.ErrState, CodeState, ""},
 	{store.ErrKeyReused, CodeKeyReused, ""},
+	{store.ErrNotForSubmitters, CodeForbidden, ""},
 	{context.Canceled, codeClientCancelled, ""},
 	{context.DeadlineExceeded, CodeDatabase, "The database did not answer in time."},
 }

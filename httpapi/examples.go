@@ -24,9 +24,9 @@ var (
 	exampleJob           = showJob(exampleRecord(), scheduler.DefaultJitter)
 	examplePausedJob     = showJob(examplePausedRecord(), scheduler.DefaultJitter)
 	exampleRun           = showRunWithAttempts(exampleRunRecord())
-	exampleRuns          = RunList{Data: []Run{showRun(exampleRunRecord())}}
+	exampleRuns          = RunList{Data: []ListedRun{{Run: showRun(exampleRunRecord())}}}
 	examplePendingRun    = showRun(examplePendingRecord())
-	exampleBatchAnswer   = BatchAnswer{Data: []BatchItem{{ID: exampleJobID, Name: "reminder-4711"}}}
+	exampleBatchAnswer   = BatchAnswer{Data: []BatchItem{{ID: exampleJobID, Name: "reminder-4711", Result: store.BatchCreated}}}
 	examplePreviewAnswer = Preview{Slots: []PreviewSlot{
 		{ScheduledFor: at("2026-03-28T01:30:00Z"), Local: "2026-03-28T02:30:00+01:00"},
 		{ScheduledFor: at("2026-03-29T01:30:00Z"), Local: "2026-03-29T03:30:00+02:00", Note: orNull("02:30 does not exist on this day: moved forward by 1h")},

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"punctual/scheduler"
 )
 
 // fields are the JSON fields of a struct, those of embedded structs included.
@@ -17,9 +19,10 @@ type fields struct {
 }
 
 type field struct {
-	name   string
-	index  []int
-	absent bool // "" and 0 mean absence
+	name    string
+	index   []int
+	absent  bool // "" and 0 mean absence
+	omitted bool // from answers, when it is empty
 }
 
 // mayBeEmpty are texts for people: empty is as good as absent.
@@ -40,7 +43,8 @@ func fieldsOf(t reflect.Type) *fields {
 		f.byName[name] = len(f.list)
 		f.list = append(f.list, field{
 			name: name, index: sf.Index,
-			absent: strings.Contains(options, "omitempty") && !slices.Contains(mayBeEmpty, name),
+			absent:  strings.Contains(options, "omitempty") && !slices.Contains(mayBeEmpty, name),
+			omitted: options != "",
 		})
 		if sf.Type.Kind() == reflect.Struct {
 			for _, inner := range fieldsOf(sf.Type).list {
@@ -68,44 +72,17 @@ func (f *fields) ignores(name string) bool {
 // hint says what somebody who wrote an unknown name may have meant; empty when nothing is near.
 func (f *fields) hint(name string) string {
 	if body, ok := reflect.Zero(f.owner).Interface().(setByServer); ok && slices.Contains(body.readOnly(), name) {
+		if name == "state" {
+			return `: it is set by the server; to pause a job write "paused": true, or POST /v1/jobs/{job}/pause`
+		}
 		return ": it is set by the server; leave it out"
 	}
 	if path, ok := f.nested[name]; ok {
 		return fmt.Sprintf("; did you mean %s?", path)
 	}
-	best, near := 3, ""
-	for _, known := range f.list {
-		if d := distance(name, known.name); d < best && d*2 < len(known.name) {
-			best, near = d, known.name
-		}
+	names := make([]string, len(f.list))
+	for i, known := range f.list {
+		names[i] = known.name
 	}
-	if near == "" {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %s?", near)
-}
-
-// distance is the number of letters to insert, delete or replace to make b of a; names that differ much in
-// length, which nobody mistook for each other, are far apart.
-func distance(a, b string) int {
-	if max(len(a), len(b))-min(len(a), len(b)) > 2 {
-		return 3
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return scheduler.DidYouMean(name, names...)
 }

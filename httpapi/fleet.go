@@ -22,7 +22,7 @@ func (s *server) fleetRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-replicas", Method: http.MethodGet, Path: "/v1/replicas", Tags: []string{tagFleet},
 		Summary: "List replicas", Errors: []int{404, 422},
-		Description: "Every process that serves queues, the oldest first. One that vanished is listed until another has noticed, which takes some ten seconds.",
+		Description: "Every process, the oldest first. One that vanished is listed until another has noticed, which takes some ten seconds.",
 	}, s.listReplicas)
 }
 
@@ -49,6 +49,7 @@ type HeldBack struct {
 // QueueList is all queues.
 type QueueList struct {
 	Data     []Queue   `json:"data" doc:"The queues, by name."`
+	Frozen   *Frozen   `json:"frozen" doc:"Why nothing of this tenant is claimed. Null: nothing is frozen."`
 	HeldBack *HeldBack `json:"held_back" doc:"Why due work of this tenant waits, in whichever queue. Null: it waits for nothing but worker slots."`
 }
 
@@ -59,7 +60,9 @@ func (s *server) listQueues(ctx context.Context, tenant int32, _ *struct{}) (*qu
 	if err != nil {
 		return nil, err
 	}
-	return &queueListAnswer{showQueues(depths, held)}, nil
+	list := showQueues(depths, held)
+	list.Frozen = s.freezes.of(ctx, tenant, callerOf(ctx).role)
+	return &queueListAnswer{list}, nil
 }
 
 func showQueues(depths []store.QueueDepth, held []store.HeldBack) QueueList {
@@ -80,12 +83,12 @@ func showQueues(depths []store.QueueDepth, held []store.HeldBack) QueueList {
 	return list
 }
 
-// Replica is a process that serves queues.
+// Replica is a process that serves queues, or the API only.
 type Replica struct {
 	ID        uuid.UUID      `json:"id" format:"uuid" doc:"Chosen anew at every start." example:"5b0b8a52-3f0e-4c67-9d35-9d7f3f7a2c11"`
 	Host      string         `json:"host" doc:"The host's name, for people." example:"punctual-7c9f"`
 	Version   string         `json:"version" doc:"Version of its binary." example:"1.4.0"`
-	Queues    map[string]int `json:"queues" doc:"Its worker slots by queue."`
+	Queues    map[string]int `json:"queues" doc:"Its worker slots by queue. None: it serves the API only (serve --dispatch=off)."`
 	StartedAt time.Time      `json:"started_at" doc:"When it started."`
 	RenewedAt time.Time      `json:"renewed_at" doc:"When it last renewed, which it does every two seconds."`
 	Draining  bool           `json:"draining" doc:"It was asked to stop: it claims no more, and finishes what it sends."`
@@ -93,7 +96,8 @@ type Replica struct {
 
 // ReplicaList is all replicas.
 type ReplicaList struct {
-	Data []Replica `json:"data" doc:"The replicas, the oldest first."`
+	Data   []Replica `json:"data" doc:"The replicas, the oldest first."`
+	Frozen *Frozen   `json:"frozen" doc:"Why none of them claims anything, of all tenants. Null: the deployment is not frozen."`
 }
 
 type replicaListAnswer struct{ Body ReplicaList }
@@ -103,7 +107,13 @@ func (s *server) listReplicas(ctx context.Context, _ int32, _ *struct{}) (*repli
 	if err != nil {
 		return nil, err
 	}
-	return &replicaListAnswer{showReplicas(records)}, nil
+	list := showReplicas(records)
+	all, err := s.freezes.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list.Frozen = showFrozen(all.Deployment, ScopeDeployment, callerOf(ctx).role)
+	return &replicaListAnswer{list}, nil
 }
 
 func showReplicas(records []store.ReplicaRecord) ReplicaList {

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"punctual/scheduler"
 	"punctual/store"
 )
 
@@ -19,13 +21,29 @@ const readyTimeout = 2 * time.Second
 // operationsRoutes adds what load balancers, monitors and people look at first.
 func (s *server) operationsRoutes(mux chi.Router) {
 	mux.Get("/", s.root)
-	mux.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, map[string]string{"status": "ok"}) })
+	mux.Get("/healthz", alive)
 	mux.Get("/readyz", s.ready)
 	if s.Gatherer != nil {
-		// It shows the names of all tenants.
-		mux.Method(http.MethodGet, "/metrics", s.only(RoleOperator, promhttp.HandlerFor(s.Gatherer, promhttp.HandlerOpts{})))
+		mux.Method(http.MethodGet, "/metrics", s.only(RoleMetrics, scrapes(s.Gatherer)))
 	}
 }
+
+// mostScrapes bounds the scrapes that are answered at once: each asks the database.
+const mostScrapes = 4
+
+func scrapes(from prometheus.Gatherer) http.Handler {
+	return promhttp.HandlerFor(from, promhttp.HandlerOpts{MaxRequestsInFlight: mostScrapes})
+}
+
+// MetricsOnly returns the handler of an address of the metrics' own, which asks nobody who they are: /metrics and /healthz.
+func MetricsOnly(from prometheus.Gatherer) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", scrapes(from))
+	mux.HandleFunc("GET /healthz", alive)
+	return secure(notARun(mux))
+}
+
+func alive(w http.ResponseWriter, _ *http.Request) { writeJSON(w, map[string]string{"status": "ok"}) }
 
 // root shows people the documentation and programs what this is.
 func (s *server) root(w http.ResponseWriter, r *http.Request) {
@@ -52,7 +70,18 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 	if was, _ := s.unready.Swap("").(string); was != "" {
 		s.Log.InfoContext(ctx, "ready again")
 	}
-	writeJSON(w, map[string]string{"status": "ready"})
+	answer := readyAnswer{Status: "ready"}
+	if all, err := s.freezes.all(ctx); err == nil && all.Deployment != nil {
+		answer.FrozenSince, answer.FrozenReason = &all.Deployment.Since, all.Deployment.Reason
+	}
+	writeJSON(w, answer)
+}
+
+// readyAnswer is what a prober is told. A replica whose deployment is frozen is ready: it serves the API.
+type readyAnswer struct {
+	Status       string                 `json:"status"`
+	FrozenSince  *time.Time             `json:"frozen_since,omitempty"`
+	FrozenReason scheduler.FreezeReason `json:"frozen_reason,omitempty"`
 }
 
 // unreadyError is a reason that the process itself gives.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"punctual/store"
 	"punctual/store/storetest"
 )
@@ -104,5 +106,61 @@ func TestMetricsTellRoutesNotPaths(t *testing.T) {
 	}
 	if strings.Contains(text, "some-name") || strings.Contains(text, "secret-path") {
 		t.Error("a path became a series")
+	}
+}
+
+func TestTheRoleMetricsReadsMetricsAndNothingElse(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	metrics := s.as("default", RoleMetrics)
+	metrics.do("GET", "/metrics", "").want(200)
+	if body := string(metrics.do("GET", "/metrics", "").want(200).body); !strings.Contains(body, `route="/metrics"`) {
+		t.Error(body)
+	}
+	for _, path := range []string{"/v1/jobs", "/v1/queues", "/v1/tenant", "/v1/replicas", "/v1/runs"} {
+		metrics.do("GET", path, "").code(CodeForbidden)
+	}
+	s.tenant("alpha")
+	metrics.acting("alpha").do("GET", "/metrics", "").code(CodeForbidden)
+	// The metrics name all tenants: the admin of one may neither read them nor make or revoke a key that does.
+	admin, operator := s.as("alpha", RoleAdmin), s.as("default", RoleOperator)
+	for _, role := range []Role{RoleViewer, RoleSubmitter, RoleEditor, RoleAdmin} {
+		if p := s.as("alpha", role).do("GET", "/metrics", "").code(CodeForbidden); !strings.Contains(p.Detail, "metrics or operator") {
+			t.Error(p.Detail)
+		}
+	}
+	const key = `{"name":"prometheus","role":"metrics"}`
+	admin.do("POST", "/v1/api-keys", key).code(CodeForbidden)
+	made := into[NewKey](operator.acting("alpha").do("POST", "/v1/api-keys", key).want(201))
+	s.with(made.Secret).do("GET", "/metrics", "").want(200)
+	operator.acting("alpha").do("DELETE", "/v1/api-keys/"+made.ID.String(), "").want(204)
+}
+
+func TestTheAddressOfTheMetricsServesThemAndNothingElse(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "punctual_something", Help: "Something."}))
+	handler := MetricsOnly(registry)
+	for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/": 404, "/v1/jobs": 404, "/readyz": 404, "/docs": 404} {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		if w.Code != want {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+		if path == "/metrics" && !strings.Contains(w.Body.String(), "punctual_something 0") {
+			t.Error(w.Body)
+		}
+	}
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, httptest.NewRequest("POST", "/metrics", nil))
+	if w.Code != 405 {
+		t.Errorf("POST: %d", w.Code)
+	}
+	run := httptest.NewRequest("GET", "/metrics", nil)
+	run.Header.Set("Punctual-Fencing-Token", "1")
+	run.Header.Set("Punctual-Attempt", "1")
+	w = httptest.NewRecorder()
+	if handler.ServeHTTP(w, run); w.Code != 403 {
+		t.Errorf("to a run: %d", w.Code)
 	}
 }

@@ -50,7 +50,7 @@ func (b BatchInput) validate() []FieldError {
 	switch b.OnConflict {
 	case "", store.ConflictError, store.ConflictReplace, store.ConflictSkip:
 	default:
-		errors = append(errors, FieldError{"body.on_conflict", "is not one of error, replace, skip"})
+		errors = append(errors, FieldError{"body.on_conflict", notOneOf(string(b.OnConflict), enum([]store.OnConflict{store.ConflictError, store.ConflictReplace, store.ConflictSkip}))})
 	}
 	first := make(map[string]int, len(b.Jobs))
 	for i, job := range b.Jobs {

@@ -13,16 +13,22 @@ import (
 	"punctual/store"
 )
 
-// jobAnswer is one job with its version as ETag.
+// jobAnswer is one job with its ETag.
 type jobAnswer struct {
 	Status   int
 	Location string `header:"Location" doc:"Path of the job, when it was created."`
-	ETag     string `header:"ETag" doc:"Version of the job, for If-Match."`
+	ETag     string `header:"ETag" doc:"The job's version, a dot and a digest of this answer, for If-Match and If-None-Match."`
 	Body     Job
 }
 
-func (s *server) answerJob(r store.JobRecord) *jobAnswer {
-	return &jobAnswer{Status: http.StatusOK, ETag: etag(r.Version), Body: showJob(r, s.DefaultJitter)}
+func (s *server) answerJob(r store.JobRecord) (*jobAnswer, error) {
+	return answerWith(r.Version, showJob(r, s.DefaultJitter))
+}
+
+// answerWith is the answer that shows a job; its ETag changes whenever what is shown does.
+func answerWith(version int32, job Job) (*jobAnswer, error) {
+	rendered, err := render(job)
+	return &jobAnswer{Status: http.StatusOK, ETag: etag(version, rendered), Body: job}, err
 }
 
 func jobPath(id uuid.UUID) string { return "/v1/jobs/" + id.String() }
@@ -45,6 +51,7 @@ func (s *server) jobRoutes() {
 	register(s, huma.Operation{
 		OperationID: "get-job", Method: http.MethodGet, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
 		Summary: "Get a job", Description: "With its last run and its next slot.", Errors: []int{404},
+		Responses: map[string]*huma.Response{"304": {Description: "The answer is one that If-None-Match names"}},
 	}, s.getJob)
 
 	register(s, huma.Operation{
@@ -70,6 +77,7 @@ func (s *server) createJob(ctx context.Context, tenant int32, in *createJobInput
 	if err := mayCreate(ctx, in.Request.value); err != nil {
 		return nil, err
 	}
+	job = submitted(ctx, job)
 	out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.Answer, error) {
 		record, err := s.Store.CreateJob(ctx, tenant, job.newJob())
 		if err != nil {
@@ -89,11 +97,14 @@ func (s *server) createJob(ctx context.Context, tenant int32, in *createJobInput
 	if err := json.Unmarshal(out.Body, &created); err != nil {
 		return nil, fmt.Errorf("reading the response to repeat: %w", err)
 	}
-	out.Location, out.ETag = jobPath(created.ID), etag(created.Version)
+	out.Location, out.ETag = jobPath(created.ID), etag(created.Version, out.Body)
 	return out, nil
 }
 
-type oneJobInput struct{ JobRef }
+type oneJobInput struct {
+	JobRef
+	IfNoneMatch
+}
 
 func (s *server) getJob(ctx context.Context, tenant int32, in *oneJobInput) (*jobAnswer, error) {
 	if err := in.exists(); err != nil {
@@ -103,7 +114,13 @@ func (s *server) getJob(ctx context.Context, tenant int32, in *oneJobInput) (*jo
 	if err != nil {
 		return nil, err
 	}
-	return s.answerJob(record), nil
+	job := showJob(record, s.DefaultJitter)
+	job.Frozen = s.freezes.of(ctx, tenant, callerOf(ctx).role)
+	out, err := answerWith(record.Version, job)
+	if err == nil && in.matches(out.ETag) {
+		out.Status = http.StatusNotModified
+	}
+	return out, err
 }
 
 type deleteJobInput struct {
@@ -132,8 +149,8 @@ func (p Paging) page() store.Page { return store.Page{Limit: p.Limit, Cursor: p.
 
 // JobList is one page of jobs.
 type JobList struct {
-	Data       []Job   `json:"data" doc:"The jobs of this page."`
-	NextCursor *string `json:"next_cursor" doc:"The cursor of the next page; null on the last one."`
+	Data       []ListedJob `json:"data" doc:"The jobs of this page."`
+	NextCursor *string     `json:"next_cursor" doc:"The cursor of the next page; null on the last one."`
 }
 
 type listJobsInput struct {
@@ -142,6 +159,7 @@ type listJobsInput struct {
 	Label []string `query:"label,explode" maxItems:"32" doc:"Only jobs with this label, as name=value. Repeat it for several." example:"[\"team=billing\"]"`
 	Name  string   `query:"name" maxLength:"128" doc:"Only jobs whose name begins so."`
 	Q     string   `query:"q" maxLength:"128" doc:"Only jobs with this in their name or description, in any case."`
+	View
 	Paging
 }
 
@@ -158,9 +176,9 @@ func (s *server) listJobs(ctx context.Context, tenant int32, in *listJobsInput) 
 	if err != nil {
 		return nil, err
 	}
-	list := JobList{Data: make([]Job, len(records)), NextCursor: orNull(next)}
+	list := JobList{Data: make([]ListedJob, len(records)), NextCursor: orNull(next)}
 	for i, r := range records {
-		list.Data[i] = showJob(r, s.DefaultJitter)
+		list.Data[i] = ListedJob{showJob(r, s.DefaultJitter), in.short()}
 	}
 	return &jobListAnswer{list}, nil
 }

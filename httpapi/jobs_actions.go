@@ -69,7 +69,7 @@ func (s *server) pauseJob(ctx context.Context, tenant int32, in *pauseJobInput) 
 	if err != nil {
 		return nil, err
 	}
-	return s.answerJob(record), nil
+	return s.answerJob(record)
 }
 
 type resumeJobInput struct {
@@ -88,7 +88,7 @@ func (s *server) resumeJob(ctx context.Context, tenant int32, in *resumeJobInput
 	if err != nil {
 		return nil, err
 	}
-	return s.answerJob(record), nil
+	return s.answerJob(record)
 }
 
 type triggerJobInput struct {
@@ -101,7 +101,7 @@ func (s *server) triggerJob(ctx context.Context, tenant int32, in *triggerJobInp
 	if err := in.exists(); err != nil {
 		return nil, err
 	}
-	request := store.TriggerRequest{Body: in.Request.value.Body, Headers: in.Request.value.Headers}
+	request := store.TriggerRequest{Body: in.Request.value.Body, Headers: in.Request.value.Headers, Submitter: isSubmitter(ctx)}
 	if err := in.Request.check(within("body", scheduler.ValidateRequest("", request.Headers, request.Body))...); err != nil {
 		return nil, err
 	}

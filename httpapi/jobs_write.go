@@ -28,7 +28,7 @@ func (s *server) jobWriteRoutes() {
 	op = register(s, huma.Operation{
 		OperationID: "patch-job", Method: http.MethodPatch, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
 		Summary: "Change a job", MaxBodyBytes: maxBody,
-		Description: "A JSON merge patch (RFC 7396) on the definition as it was written: what is absent stays, null restores a default. A new name renames the job.",
+		Description: "A JSON merge patch (RFC 7396) on the definition as it was written: what is absent stays, null restores a default. A schedule of another kind takes the place of the one there is. A new name renames the job.",
 		Errors:      []int{400, 404, 409, 412, 413, 415, 422},
 	}, s.patchJob)
 	describeBody[JobPatch](s, op, true, examplePatch, mediaPatch, mediaJSON)
@@ -75,11 +75,11 @@ func (s *server) putJob(ctx context.Context, tenant int32, in *putJobInput) (*jo
 	if err != nil {
 		return nil, err
 	}
-	out := s.answerJob(record)
+	out, err := s.answerJob(record)
 	if created {
 		out.Status, out.Location = http.StatusCreated, jobPath(record.ID)
 	}
-	return out, nil
+	return out, err
 }
 
 // placeholderName is a valid name for a definition that is still to get its own.
@@ -102,7 +102,7 @@ func (s *server) replaceJob(ctx context.Context, tenant int32, in *putJobInput, 
 	if err != nil {
 		return nil, err
 	}
-	return s.answerJob(record), nil
+	return s.answerJob(record)
 }
 
 // JobPatch is a merge patch on a job: any part of JobInput.
@@ -132,7 +132,7 @@ func (s *server) patchJob(ctx context.Context, tenant int32, in *patchJobInput) 
 	if err != nil {
 		return nil, err
 	}
-	return s.answerJob(record), nil
+	return s.answerJob(record)
 }
 
 // applyPatch returns the job that a patch makes of a definition, or everything that is wrong with it.
@@ -140,6 +140,7 @@ func applyPatch(patch *body[JobPatch], now scheduler.Definition) (store.NewJob, 
 	if covered(patch.errors, "body") { // it is no object
 		return store.NewJob{}, patch.check()
 	}
+	now.Schedule = now.Schedule.Onto(patch.value.Schedule)
 	current, err := render(now)
 	if err != nil {
 		return store.NewJob{}, err

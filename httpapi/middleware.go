@@ -68,6 +68,8 @@ var resources = []struct{ prefix, name string }{
 	{"/v1/tenant", "tenant"},
 	{"/v1/secrets", "secret"},
 	{"/v1/signing-secrets", "signing secret"},
+	{"/v1/freeze", "tenant"},
+	{"/v1/unfreeze", "tenant"},
 }
 
 // levelOf returns how loud a failed request is: what a client causes by leaving is not the server's error.

@@ -41,7 +41,8 @@ func humaConfig() huma.Config {
 				Title:   "Punctual",
 				Version: apiVersion,
 				Description: "Fires HTTP jobs from Postgres, on time. Instants are RFC 3339 in UTC; durations are Go duration strings such as 90s or 24h, echoed as they were written. " +
-					"Null and absence are the same in a request. Unknown fields are errors. Errors are application/problem+json (RFC 9457) with a stable code, and name every field at fault.",
+					"Null and absence are the same in a request. Unknown fields are errors. Errors are application/problem+json (RFC 9457) with a stable code, and name every field at fault. " +
+					"While the deployment or the tenant is frozen, which means that nothing is sent, every answer to its callers has the header Punctual-Frozen: deployment or tenant, since when, and why.",
 				License: &huma.License{Name: "Apache-2.0"},
 			},
 			Tags: []*huma.Tag{
@@ -112,7 +113,7 @@ func (s *server) describe() {
 		}
 	}
 	describeReplacement(schemas)
-	for _, name := range []string{"Job", "JobInput", "JobPatch", "JobReplacement"} {
+	for _, name := range []string{"Job", "ListedJob", "JobInput", "JobPatch", "JobReplacement"} {
 		p := schemas[name].Properties
 		p["concurrency_policy"].Enum = []any{scheduler.PolicyAllow, scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait}
 		p["priority"].Enum = []any{scheduler.PriorityHigh, scheduler.PriorityNormal, scheduler.PriorityLow}
@@ -130,10 +131,17 @@ func (s *server) describe() {
 		limit.Nullable = name != "notify"
 	}
 	nullable(schemas, "Run", "skipped", "SkippedRange")
+	nullable(schemas, "ListedRun", "skipped", "SkippedRange")
 	nullable(schemas, "Job", "last_run", "Run")
+	nullable(schemas, "ListedJob", "last_run", "Run")
+	summarized(schemas)
 	nullable(schemas, "Explanation", "run", "Run")
 	nullable(schemas, "Explanation", "pause", "Pause")
 	nullable(schemas, "QueueList", "held_back", "HeldBack")
+	nullable(schemas, "QueueList", "frozen", "Frozen")
+	nullable(schemas, "ReplicaList", "frozen", "Frozen")
+	nullable(schemas, "FreezeState", "deployment", "Frozen")
+	nullable(schemas, "FreezeState", "tenant", "Frozen")
 
 	patch := schemas["JobPatch"]
 	patch.Required = nil
@@ -147,7 +155,7 @@ func (s *server) describe() {
 
 	examples := map[string]any{
 		"put-job": exampleJob, "patch-job": exampleJob, "get-job": exampleJob, "pause-job": examplePausedJob, "resume-job": exampleJob,
-		"list-jobs": JobList{Data: []Job{exampleJob}}, "get-run": exampleRun, "complete-run": exampleRun, "fail-run": exampleFailedRun, "heartbeat-run": exampleBeat, "get-run-progress": exampleProgress, "list-runs": exampleRuns, "list-job-runs": exampleRuns,
+		"list-jobs": JobList{Data: []ListedJob{{Job: exampleJob}}}, "get-run": exampleRun, "complete-run": exampleRun, "fail-run": exampleFailedRun, "heartbeat-run": exampleBeat, "get-run-progress": exampleProgress, "list-runs": exampleRuns, "list-job-runs": exampleRuns,
 		"list-dead-letters": exampleDeadLetters, "resolve-dead-letter": exampleResolved,
 		"list-operations": OperationList{Data: []Operation{exampleOperation}}, "get-operation": exampleOperation, "cancel-operation": exampleCancelledOperation,
 		"list-secrets": SecretList{Data: []Secret{exampleSecret}}, "get-secret": exampleSecret, "put-secret": exampleSecret,
@@ -157,6 +165,7 @@ func (s *server) describe() {
 		"create-tenant": exampleTenant, "list-tenants": exampleTenants, "get-tenant": exampleOwn, "get-own-tenant": exampleOwn, "patch-tenant": exampleTenant, "patch-own-tenant": exampleTenant, "test-notify": exampleTested,
 		"list-audit-log": exampleAudit,
 		"list-queues":    exampleQueues, "list-replicas": exampleReplicas,
+		"freeze": exampleFrozen, "unfreeze": exampleUnfrozen, "get-freeze": exampleFrozen,
 		"list-breakers": exampleBreakers, "reset-breakers": BreakersReset{Matched: 3},
 	}
 	for op := range operations(api) {

@@ -57,7 +57,7 @@ func TestPatchReportsEverythingAtOnce(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.create(minimal("n"))
-	p := s.do("PATCH", "/v1/jobs/n", `{"shedule":null,"timeout":"soon","retry":{"max_attempts":"x","multiplier":0},"schedule":{"every":"60s"},"id":null,"target":{"url":null}}`).code(CodeInvalid)
+	p := s.do("PATCH", "/v1/jobs/n", `{"shedule":null,"timeout":"soon","retry":{"max_attempts":"x","multiplier":0},"schedule":{"every":"60s","delay":"60s"},"id":null,"target":{"url":null}}`).code(CodeInvalid)
 	got := locations(p)
 	slices.Sort(got)
 	want := []string{"body.id", "body.retry.max_attempts", "body.retry.multiplier", "body.schedule", "body.shedule", "body.target.url", "body.timeout"}

@@ -168,28 +168,36 @@ func (p *Problem) write(w http.ResponseWriter) {
 	_ = json.NewEncoder(w).Encode(p.of(h.Get(headerRequestID))) // the client may be gone
 }
 
-// huma makes its own errors through this variable, for which it has no setting per API. What it says about a
+// huma makes its own errors through these variables, for which it has no setting per API. What it says about a
 // field is kept, what was submitted is not: it may be a secret.
 func init() {
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
-		var fields []FieldError
-		for _, err := range errs {
-			var whole *Problem
-			var detail *huma.ErrorDetail
-			switch {
-			case errors.As(err, &whole):
-				return whole
-			case errors.As(err, &detail):
-				fields = append(fields, FieldError{detail.Location, detail.Message})
-			}
-		}
-		switch {
-		case status == http.StatusUnprocessableEntity:
-			slices.SortStableFunc(fields, func(a, b FieldError) int { return strings.Compare(a.Location, b.Location) })
-			return invalid(fields)
-		case status >= http.StatusInternalServerError:
-			return newProblem(CodeInternal, "Internal server error.")
-		}
-		return newProblem(CodeMalformed, message, fields...)
+		return ofHuma(nil, status, message, errs)
 	}
+	huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
+		return ofHuma(ctx.Operation(), status, message, errs)
+	}
+}
+
+// ofHuma turns errors that huma found in a request for an operation into a problem.
+func ofHuma(op *huma.Operation, status int, message string, errs []error) huma.StatusError {
+	var fields []FieldError
+	for _, err := range errs {
+		var whole *Problem
+		var detail *huma.ErrorDetail
+		switch {
+		case errors.As(err, &whole):
+			return whole
+		case errors.As(err, &detail):
+			fields = append(fields, FieldError{detail.Location, parameterMessage(op, detail)})
+		}
+	}
+	switch {
+	case status == http.StatusUnprocessableEntity:
+		slices.SortStableFunc(fields, func(a, b FieldError) int { return strings.Compare(a.Location, b.Location) })
+		return invalid(fields)
+	case status >= http.StatusInternalServerError:
+		return newProblem(CodeInternal, "Internal server error.")
+	}
+	return newProblem(CodeMalformed, message, fields...)
 }

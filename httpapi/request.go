@@ -144,7 +144,7 @@ func (j JobRef) isID() bool { return uuidForm.MatchString(j.Job) }
 
 // IfMatch is the condition of operations that must not overwrite another's change.
 type IfMatch struct {
-	Tag string `header:"If-Match" doc:"The job's ETag: the operation fails with 412 when the job has changed since. * means any version of a job that exists." example:"\"7\""`
+	Tag string `header:"If-Match" doc:"The job's ETag, or its version in quotes: the operation fails with 412 when somebody has changed the job since. Runs that come and go change nothing of the version. * means any version of a job that exists." example:"\"7\""`
 }
 
 // version returns the version that the condition names, nil for none or *. A tag that is no job's answers 412.
@@ -157,6 +157,7 @@ func (m IfMatch) version() (*int32, error) {
 	}
 	number, opened := strings.CutPrefix(m.Tag, `"`)
 	number, closed := strings.CutSuffix(number, `"`)
+	number, _, _ = strings.Cut(number, ".")
 	version, err := strconv.ParseInt(number, 10, 32)
 	if !opened || !closed || err != nil {
 		return nil, newProblem(CodeVersion, "The If-Match is not the ETag of any version of a job.")
@@ -168,14 +169,12 @@ func (m IfMatch) version() (*int32, error) {
 // any reports whether the condition is that the job exists, in whatever version.
 func (m IfMatch) any() bool { return strings.TrimSpace(m.Tag) == "*" }
 
-func etag(version int32) string { return fmt.Sprintf("%q", strconv.Itoa(int(version))) }
-
 // answered is the rendered answer of an operation that may have been replayed.
 type answered struct {
 	Status      int
 	ContentType string `header:"Content-Type" hidden:"true"`
 	Location    string `header:"Location" doc:"Path of what was created."`
-	ETag        string `header:"ETag" doc:"Version of the job, for If-Match."`
+	ETag        string `header:"ETag" doc:"Of the job: its version, a dot and a digest of this response, for If-Match and If-None-Match."`
 	Replayed    string `header:"Idempotent-Replayed" doc:"true when an earlier response to the same Idempotency-Key is repeated."`
 	Body        []byte
 }

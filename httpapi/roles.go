@@ -2,12 +2,13 @@ package httpapi
 
 import "slices"
 
-// Role is what a caller may do. Each may also do what those before it may.
+// Role is what a caller may do. Each may also do what those before it may, but for metrics, which stands apart.
 type Role string
 
 // The roles, from the least to the most.
 const (
 	RoleNone      Role = ""          // no key is needed: the operation is open, or asks for a run token instead
+	RoleMetrics   Role = "metrics"   // reads /metrics of the whole deployment, and nothing else
 	RoleViewer    Role = "viewer"    // reads
 	RoleSubmitter Role = "submitter" // creates one-shots and triggers
 	RoleEditor    Role = "editor"    // changes jobs and runs
@@ -16,10 +17,21 @@ const (
 )
 
 // Roles are all of them, from the least to the most.
-var Roles = []Role{RoleViewer, RoleSubmitter, RoleEditor, RoleAdmin, RoleOperator}
+var Roles = []Role{RoleMetrics, RoleViewer, RoleSubmitter, RoleEditor, RoleAdmin, RoleOperator}
 
-// includes reports whether a caller of role r may do what other may.
-func (r Role) includes(other Role) bool { return slices.Index(Roles, r) >= slices.Index(Roles, other) }
+// includes reports whether a caller of role r may do what other may. The metrics name all tenants and, where that was asked
+// for, their jobs: so only operators may read them too, or make a key that does.
+func (r Role) includes(other Role) bool {
+	switch {
+	case other == RoleNone || r == other:
+		return true
+	case r == RoleMetrics:
+		return false
+	case other == RoleMetrics:
+		return r == RoleOperator
+	}
+	return slices.Index(Roles, r) >= slices.Index(Roles, other)
+}
 
 // roleOf is the least role of every operation of the API: whoever adds one adds it here, or the server does not start.
 var roleOf = map[string]Role{
@@ -61,6 +73,9 @@ var roleOf = map[string]Role{
 	"get-operation":    RoleViewer,
 	"cancel-operation": RoleEditor,
 
+	"get-freeze":     RoleViewer, // the runs in flight of all tenants need an operator
+	"freeze":         RoleAdmin,  // of its tenant; the deployment needs an operator
+	"unfreeze":       RoleAdmin,  // likewise
 	"list-queues":    RoleViewer,
 	"list-replicas":  RoleOperator,
 	"list-breakers":  RoleViewer,

@@ -101,6 +101,7 @@ type RunFilters struct {
 	Label   []string          `query:"label,explode" maxItems:"32" doc:"Only runs of jobs with this label, as name=value. Repeat it for several." example:"[\"team=billing\"]"`
 	From    instantParam      `query:"from" doc:"Only slots at or after this instant; skips that reach into it count." example:"2026-12-01T00:00:00Z"`
 	To      instantParam      `query:"to" doc:"Only slots before this instant; skips that reach into it count." example:"2026-12-02T00:00:00Z"`
+	View
 	Paging
 }
 
@@ -125,8 +126,8 @@ type listRunsInput struct {
 
 // RunList is one page of runs.
 type RunList struct {
-	Data       []Run   `json:"data" doc:"The runs of this page, without their attempts."`
-	NextCursor *string `json:"next_cursor" doc:"The cursor of the next page; null on the last one."`
+	Data       []ListedRun `json:"data" doc:"The runs of this page, without their attempts."`
+	NextCursor *string     `json:"next_cursor" doc:"The cursor of the next page; null on the last one."`
 }
 
 type runListAnswer struct{ Body RunList }
@@ -144,7 +145,7 @@ func (s *server) listRuns(ctx context.Context, tenant int32, in *listRunsInput) 
 		}
 		filter.JobID = &id
 	}
-	return s.answerRuns(ctx, tenant, filter)
+	return s.answerRuns(ctx, tenant, filter, in.short())
 }
 
 type listJobRunsInput struct {
@@ -169,7 +170,7 @@ func (s *server) listJobRuns(ctx context.Context, tenant int32, in *listJobRunsI
 	} else {
 		filter.Job = in.Job
 	}
-	out, err := s.answerRuns(ctx, tenant, filter)
+	out, err := s.answerRuns(ctx, tenant, filter, in.short())
 	if err == nil && len(out.Body.Data) == 0 && in.isID() {
 		// No runs, or no such job? A job that was deleted before its first run is as good as none.
 		_, err = s.Store.GetJob(ctx, tenant, in.Job)
@@ -177,14 +178,14 @@ func (s *server) listJobRuns(ctx context.Context, tenant int32, in *listJobRunsI
 	return out, err
 }
 
-func (s *server) answerRuns(ctx context.Context, tenant int32, filter store.RunFilter) (*runListAnswer, error) {
+func (s *server) answerRuns(ctx context.Context, tenant int32, filter store.RunFilter, short bool) (*runListAnswer, error) {
 	records, next, err := s.Store.ListRuns(ctx, tenant, filter)
 	if err != nil {
 		return nil, err
 	}
-	list := RunList{Data: make([]Run, len(records)), NextCursor: orNull(next)}
+	list := RunList{Data: make([]ListedRun, len(records)), NextCursor: orNull(next)}
 	for i, r := range records {
-		list.Data[i] = showRun(r)
+		list.Data[i] = ListedRun{showRun(r), short}
 	}
 	return &runListAnswer{list}, nil
 }

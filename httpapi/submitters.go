@@ -8,6 +8,17 @@ import (
 	"punctual/store"
 )
 
+// isSubmitter reports whether the caller may do no more than submitters may.
+func isSubmitter(ctx context.Context) bool { return !callerOf(ctx).role.includes(RoleEditor) }
+
+// submitted lets submitters trigger what a submitter creates, unless it says that they may not.
+func submitted(ctx context.Context, job JobInput) JobInput {
+	if isSubmitter(ctx) && job.SubmittersMayTrigger == nil {
+		job.SubmittersMayTrigger = new(true)
+	}
+	return job
+}
+
 // mayCreate refuses a job that a submitter may not create: all but one-shots.
 func mayCreate(ctx context.Context, job JobInput) error {
 	return oneShots(callerOf(ctx).role, []JobInput{job}, func(int) string { return "body.schedule" })

@@ -25,6 +25,7 @@ type Job struct {
 	PausedAt         *time.Time `json:"paused_at,omitempty" doc:"When it was paused."`
 	PausedUntil      *time.Time `json:"paused_until,omitempty" doc:"When it resumes by itself."`
 	PauseNote        string     `json:"pause_note,omitempty" doc:"Why it was paused."`
+	Frozen           *Frozen    `json:"frozen,omitempty" doc:"Why nothing of its tenant is claimed now: neither its slots nor its runs. Only where one job is read."`
 	NextRunAt        *time.Time `json:"next_run_at" doc:"When the next slot is due: the slot plus the job's jitter. Null: there is none."`
 	NextScheduledFor *time.Time `json:"next_scheduled_for" doc:"The next slot."`
 	NextLocal        *string    `json:"next_local" doc:"The next slot of a cron schedule in the job's zone." example:"2026-12-01T03:00:00-08:00"`
@@ -62,8 +63,8 @@ type Run struct {
 	BlockedBy     *uuid.UUID        `json:"blocked_by" format:"uuid" nullable:"true" doc:"On a skip for overlap: the run in the way."`
 	Skipped       *SkippedRange     `json:"skipped" doc:"On a skip: the slots it stands for."`
 	ReplayOf      *uuid.UUID        `json:"replay_of" format:"uuid" nullable:"true" doc:"The run that it repeats."`
-	ParentRun     *uuid.UUID        `json:"parent_run" format:"uuid" nullable:"true" doc:"On a step: the run of its workflow."`
-	Step          *string           `json:"step" doc:"On a step: its name."`
+	ParentRun     *uuid.UUID        `json:"parent_run,omitempty" format:"uuid" doc:"On a step: the run of its workflow; else absent."`
+	Step          *string           `json:"step,omitempty" doc:"On a step: its name; else absent."`
 	Attempts      []Attempt         `json:"attempts,omitzero" doc:"Its attempts in order; only where one run is asked for."`
 }
 

@@ -95,7 +95,7 @@ func (l *limits) short() (wishes []Wish) {
 	defer l.mu.Unlock()
 	now := time.Now()
 	for _, t := range l.tenants {
-		if t.pace == 0 && !t.held() && t.noted <= t.slots {
+		if t.Frozen || t.pace == 0 && !t.held() && t.noted <= t.slots {
 			continue // as most are most of the time
 		}
 		busy, pace := l.busy(t), t.pace
@@ -179,10 +179,10 @@ func (l *limits) take(wishes []Wish, allowances []Allowance) {
 		if t == nil || !asked {
 			continue
 		}
-		a.Name = t.Name
+		a.Name, a.Frozen = t.Name, t.Frozen
 		t.TenantLimits, t.slots, t.noted, t.wants = a.TenantLimits, a.Slots, a.Noted, wishes[i].Slots > a.Slots
 		t.draw(wishes[i], a)
-		if t.held() {
+		if t.held() && !t.Frozen {
 			t.waitsFor(l.busy(t))
 		}
 	}
@@ -218,7 +218,7 @@ func (l *limits) drawIn(longest time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range l.tenants {
-		if t.held() && (t.slots < t.Concurrent || t.PerSecond > 0 && t.starts == 0) {
+		if t.held() && !t.Frozen && (t.slots < t.Concurrent || t.PerSecond > 0 && t.starts == 0) {
 			longest = min(longest, max(time.Until(t.drawAt), askSoonest))
 		}
 	}

@@ -27,6 +27,8 @@ type Definition struct {
 	Completion        Completion        `json:"completion,omitempty" doc:"When an attempt is done: with its response, or with a callback of the target, which answers 202 and reports later."`
 	HeartbeatTimeout  Duration          `json:"heartbeat_timeout,omitzero" doc:"With completion callback: a target that is silent for longer has lost its attempt. 5m when absent." example:"5m"`
 	MaxDuration       Duration          `json:"max_duration,omitzero" doc:"With completion callback: the longest an attempt may take, however lively. 24h when absent." example:"24h"`
+	// SubmittersMayTrigger is a pointer because absence has another meaning in what a submitter creates.
+	SubmittersMayTrigger *bool `json:"submitters_may_trigger,omitempty" doc:"Whether callers with the role submitter may trigger it. Absent: false; of a job that a submitter creates: true." example:"false"`
 
 	ExpectSuccessWithin Duration `json:"expect_success_within,omitzero" doc:"The job is stale when it has had no success for so long: 1s to 366 days. Counted from the last success, or else from the job's creation or resume; of a one-shot, from when it is due. A paused job is never stale. Absent: never stale." example:"26h"`
 	Notify              []Notify `json:"notify,omitzero" doc:"Who is told when something goes wrong, or well again. Absent: the tenant's default; an empty list: nobody. The first event of a kind is told at once; more of the same kind within five minutes are told together."`
@@ -69,6 +71,20 @@ func (s Schedule) Kind() Kind {
 		return KindDelay
 	}
 	return KindNone
+}
+
+// Onto returns what a schedule keeps of s when a patch gives it the one kind that patch sets: without the kind it had, and
+// without what only schedules of that kind have. A patch that sets no kind, or several, leaves s as it is.
+func (s Schedule) Onto(patch Schedule) Schedule {
+	kind := patch.Kind()
+	if kind == KindNone || kind == s.Kind() || len(patch.kindsSet()) > 1 {
+		return s
+	}
+	s.Cron, s.Every, s.At, s.Delay, s.Timezone = "", Duration{}, Instant{}, Duration{}, ""
+	if !kind.Recurring() {
+		s.StartsAt, s.EndsAt = Instant{}, Instant{}
+	}
+	return s
 }
 
 // Recurring reports whether the kind has more than one slot.
@@ -230,6 +246,9 @@ func (d Definition) WithDefaults() Definition {
 	}
 	if d.Schedule.Kind() == KindCron {
 		fill(&d.Schedule.Timezone, "UTC")
+	}
+	if d.SubmittersMayTrigger == nil {
+		d.SubmittersMayTrigger = new(false)
 	}
 	return d
 }

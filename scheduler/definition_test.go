@@ -13,15 +13,16 @@ func TestWithDefaults(t *testing.T) {
 		{
 			"nothing", `{}`,
 			`{"concurrency_policy":"allow","delivery":"at_least_once","completion":"response","missed":{"policy":"fire_once","tolerance":"60s","window":"24h"},"priority":"normal","queue":"default","timeout":"30s",
+			  "submitters_may_trigger":false,
 			  "retry":{"max_attempts":5,"initial_backoff":"10s","multiplier":3,"max_backoff":"1h","give_up_on":[410]},"target":{"url":"http://127.0.0.1:9/hook","method":"POST"}}`,
 		},
 		{
 			"everything", `{"concurrency_policy":"forbid","missed":{"policy":"skip","tolerance":"1s","window":"1m"},"priority":"low","queue":"other","timeout":"1s","jitter":"0s",
 			  "retry":{"max_attempts":1,"initial_backoff":"0s","multiplier":1,"max_backoff":"0s","give_up_on":[]},"target":{"url":"http://127.0.0.1:9/hook","method":"GET"},
-			  "delivery":"at_most_once","completion":"callback","heartbeat_timeout":"1m","max_duration":"2h","notify":[{"on":["dead"],"url":"http://127.0.0.1:9/pager"}]}`,
+			  "delivery":"at_most_once","submitters_may_trigger":true,"completion":"callback","heartbeat_timeout":"1m","max_duration":"2h","notify":[{"on":["dead"],"url":"http://127.0.0.1:9/pager"}]}`,
 			`{"concurrency_policy":"forbid","missed":{"policy":"skip","tolerance":"1s","window":"1m"},"priority":"low","queue":"other","timeout":"1s","jitter":"0s",
 			  "retry":{"max_attempts":1,"initial_backoff":"0s","multiplier":1,"max_backoff":"0s","give_up_on":[]},"target":{"url":"http://127.0.0.1:9/hook","method":"GET"},
-			  "delivery":"at_most_once","completion":"callback","heartbeat_timeout":"1m","max_duration":"2h","notify":[{"on":["dead"],"url":"http://127.0.0.1:9/pager"}]}`,
+			  "delivery":"at_most_once","submitters_may_trigger":true,"completion":"callback","heartbeat_timeout":"1m","max_duration":"2h","notify":[{"on":["dead"],"url":"http://127.0.0.1:9/pager"}]}`,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -39,6 +39,8 @@ type fakeStore struct {
 	signing  func() ([]SigningKey, error)
 	secrets  map[string]Secret // by name, or by id
 	limits   []TenantLimits
+	frozen   *Freeze      // of the deployment
+	halted   bool         // the deployment is frozen since the last heartbeat
 	drawing  func() error // before a draw
 	drawn    time.Time    // until when starts are used up
 
@@ -178,6 +180,10 @@ func (f *fakeStore) ClaimReady(ctx context.Context, c Claim) (Batch, error) {
 }
 
 func (f *fakeStore) claim(ctx context.Context, c Claim, from *[]fakeSlot, ready bool) (Batch, error) {
+	if read(f, func() bool { return f.halted || f.frozen != nil }) {
+		f.set(func() { f.claims = append(f.claims, fakeClaim{at: f.now(), ready: ready}) })
+		return Batch{Halted: true}, nil
+	}
 	batch, committed := f.take(c, from, ready)
 	if committed != nil {
 		if err := committed(ctx); err != nil {
@@ -351,7 +357,7 @@ func (f *fakeStore) Renew(ctx context.Context, _ uuid.UUID, draining bool) (Puls
 	f.mu.Lock()
 	f.beats++
 	f.draining = f.draining || draining
-	renew, pulse := f.renew, Pulse{Known: true, Claims: slices.Clone(f.holding), Limits: slices.Clone(f.limits)}
+	renew, pulse := f.renew, Pulse{Known: true, Claims: slices.Clone(f.holding), Limits: slices.Clone(f.limits), Frozen: f.frozen}
 	f.mu.Unlock()
 	if renew != nil {
 		return pulse, renew(ctx)

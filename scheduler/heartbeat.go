@@ -61,6 +61,7 @@ func (h *heartbeat) beat(ctx context.Context, draining bool) {
 	acting, stop := context.WithTimeout(ctx, actTimeout)
 	defer stop()
 	h.s.limits.set(pulse.Limits)
+	h.s.freezing.heed(pulse.Frozen, pulse.Limits)
 	if err := h.act(acting, pulse, h.watch.observe(sent, time.Now(), pulse.Others)); err != nil && ctx.Err() == nil {
 		h.s.log.Warn("taking over from lost replicas failed; the next heartbeat tries again", "error", err)
 	}

@@ -127,7 +127,7 @@ func (t *ticker) fetchHeld(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if h.breakers.Fetched(w, jobsOf(batch.Runs), batch.Full) {
+		if h.breakers.Fetched(w, jobsOf(batch.Runs), batch.Full || batch.Halted || len(batch.Frozen) > 0) {
 			h.changed()
 		}
 	}

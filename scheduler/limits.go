@@ -21,8 +21,9 @@ const (
 type TenantLimits struct {
 	Tenant     int32
 	Name       string
-	Concurrent int // how many are sent at once
-	PerSecond  int // how many attempts are started
+	Concurrent int  // how many are sent at once
+	PerSecond  int  // how many attempts are started
+	Frozen     bool // nothing of it is claimed
 }
 
 // kept is how long starts that were drawn may be used. The database lets a burst of half a second's starts through, and
@@ -91,7 +92,7 @@ func (l *limits) set(now []TenantLimits) {
 		if named[id] {
 			continue
 		}
-		t.Concurrent, t.PerSecond, t.waits = 0, 0, [kinds]bool{}
+		t.Concurrent, t.PerSecond, t.Frozen, t.waits = 0, 0, false, [kinds]bool{}
 		if t.noted == 0 && t.reserved == 0 {
 			delete(l.tenants, id)
 		}
@@ -100,7 +101,10 @@ func (l *limits) set(now []TenantLimits) {
 		if l.tenants[n.Tenant] == nil {
 			l.tenants[n.Tenant] = &limited{}
 		}
-		l.tenants[n.Tenant].TenantLimits = n
+		t := l.tenants[n.Tenant]
+		if t.TenantLimits = n; n.Frozen {
+			t.by = "" // it waits for no limit
+		}
 	}
 }
 
@@ -119,6 +123,9 @@ func (l *limits) busy(t *limited) int { return l.slots.ofTenant(t.Tenant) + t.re
 // room is how many more of a tenant's runs may be started.
 func (l *limits) room(t *limited) int {
 	n := math.MaxInt
+	if t.Frozen {
+		return 0
+	}
 	if t.Concurrent > 0 {
 		n = t.slots - l.busy(t)
 	}
@@ -177,16 +184,27 @@ func (l *limits) holdBack(tenant int32, k kind, waits bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.tenants[tenant]
-	if t == nil || t.Concurrent == 0 && t.PerSecond == 0 {
+	if t == nil || t.Concurrent == 0 && t.PerSecond == 0 && !t.Frozen {
 		return
 	}
 	if !t.held() && waits {
 		t.since, t.by = time.Now(), ""
 	}
 	t.waits[k] = waits
-	if t.held() && t.Concurrent > 0 && t.slots >= t.Concurrent {
+	if t.held() && !t.Frozen && t.Concurrent > 0 && t.slots >= t.Concurrent {
 		t.waitsFor(l.busy(t)) // there is nothing to draw that would tell
 	}
+}
+
+// freeze notes that a claim found a tenant frozen: it is held back until a heartbeat tells that it is not any more.
+func (l *limits) freeze(tenant int32, k kind) {
+	l.mu.Lock()
+	if l.tenants[tenant] == nil {
+		l.tenants[tenant] = &limited{TenantLimits: TenantLimits{Tenant: tenant}}
+	}
+	l.tenants[tenant].Frozen = true
+	l.mu.Unlock()
+	l.holdBack(tenant, k, true)
 }
 
 // saw takes who was found waiting for a kind of claim: those of the held-back tenants that were not wait for it no more.

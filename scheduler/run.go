@@ -132,4 +132,7 @@ type Batch struct {
 	Runs    []Assignment
 	Settled int  // slots and runs that were due and no longer are, skips included
 	Full    bool // a quota was used up, so more may be due
+
+	Halted bool    // the deployment is frozen: nothing was claimed
+	Frozen []int32 // tenants whose due work was left alone because they are frozen
 }

@@ -16,7 +16,7 @@ import (
 
 // Config says how one replica runs.
 type Config struct {
-	Queues       map[string]int // worker slots by queue
+	Queues       map[string]int // worker slots by queue; none: it claims nothing, and does all else
 	DrainTimeout time.Duration  // how long a stop waits for requests in flight
 	Client       *delivery.Client
 	Host         string // for people
@@ -56,6 +56,7 @@ type Scheduler struct {
 	holder    chore
 	tokens    *tokens
 	tls       *tlsClients
+	freezing  freezing
 	toldHolds bool            // the database knows of something that this replica holds back; owned by holder
 	running   sync.WaitGroup  // attempts in flight
 	workCtx   context.Context // ends when attempts in flight must end
@@ -85,6 +86,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 		store: store, config: config, replica: replica, log: log, metrics: config.Metrics, slots: newWorkerSlots(config.Queues, numbers),
 		tokens: newTokens(), tls: newTLSClients(),
 	}
+	s.freezing.log = log
 	s.holder = newChore("telling what holds runs back", log, s.tellHolds)
 	s.holds = &holds{breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: s.slots.sizes(), changed: s.holder.ask}
 	s.limits = newLimits(s.slots)
@@ -97,7 +99,11 @@ func Run(ctx context.Context, store Store, config Config) error {
 	})
 	s.finisher = newFinisher(store, log, config, s.heart.release)
 	s.metrics.watch(s.slots, s.holds, s.limits)
-	log.Info("scheduler started", "queues", config.Queues)
+	if len(config.Queues) > 0 {
+		log.Info("scheduler started", "queues", config.Queues)
+	} else {
+		log.Info("this replica is for the API only: it claims nothing")
+	}
 	s.run(ctx)
 	return nil
 }
@@ -113,7 +119,9 @@ func (s *Scheduler) run(ctx context.Context) {
 
 	s.heart.beat(flush, false) // tells whom tenants may call, which must be known before anything is sent
 	var claiming, writing sync.WaitGroup
-	claiming.Go(func() { newTicker(s).run(ctx) })
+	if len(s.config.Queues) > 0 {
+		claiming.Go(func() { newTicker(s).run(ctx) })
+	}
 	claiming.Go(func() { every(ctx, resumeEvery, s.resume) })
 	claiming.Go(func() { every(ctx, maintainEvery, s.maintain) })
 	claiming.Go(func() { s.operator.run(ctx) })

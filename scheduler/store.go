@@ -12,7 +12,8 @@ import (
 type Store interface {
 	Credentials
 	// ClaimDue claims due slots within the quotas: it locks them, lets Decide settle them, and commits the
-	// runs and the next slots in one transaction. Runs may be sent once it has returned.
+	// runs and the next slots in one transaction. Runs may be sent once it has returned. Of what is frozen when it
+	// has its locks it claims nothing.
 	ClaimDue(ctx context.Context, c Claim) (Batch, error)
 	// ClaimReady claims runs that wait for any replica: retries, manual runs, runs given back.
 	ClaimReady(ctx context.Context, c Claim) (Batch, error)
@@ -85,7 +86,8 @@ type Pulse struct {
 	Unheld     bool // runs wait for something that no replica holds them back for any more
 
 	AllowedTargets map[int32][]netip.Prefix // networks that single tenants may call although they are not public
-	Limits         []TenantLimits           // of the tenants that have any
+	Limits         []TenantLimits           // of the tenants that have any, or are frozen
+	Frozen         *Freeze                  // of the deployment; nil: it is not
 }
 
 // Claim says who claims and how much.

@@ -80,6 +80,10 @@ func (t *ticker) run(ctx context.Context) {
 
 // tick looks and claims once. It returns how long to sleep, and what ends the sleep early.
 func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan struct{}, err error) {
+	if t.s.freezing.on() {
+		t.wantsLook = true
+		return spread(longestSleep), nil, nil
+	}
 	t.draw(ctx)
 	if held := t.s.limits.heldBack(); len(held) > 0 {
 		return t.tickAround(ctx, held)
@@ -217,6 +221,7 @@ func (t *ticker) claimBatch(ctx context.Context, k kind, c Claim) (batch Batch, 
 	if err != nil {
 		return Batch{}, err
 	}
+	t.heedFreeze(k, batch)
 	if t.s.heart.watch.lapsed() != lapses || t.s.heart.watch.expired(time.Now()) {
 		return Batch{}, errLateClaim
 	}
@@ -224,6 +229,16 @@ func (t *ticker) claimBatch(ctx context.Context, k kind, c Claim) (batch Batch, 
 		return Batch{}, errGivenBack
 	}
 	return batch, nil
+}
+
+// heedFreeze takes what a claim found frozen, which the heartbeat has not told yet.
+func (t *ticker) heedFreeze(k kind, b Batch) {
+	if b.Halted {
+		t.s.freezing.halt()
+	}
+	for _, tenant := range b.Frozen {
+		t.s.limits.freeze(tenant, k)
+	}
 }
 
 // look asks the database what is due next.

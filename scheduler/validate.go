@@ -144,7 +144,7 @@ func (c *checker) schedule(s Schedule) {
 	kind := s.Kind()
 	if s.Cron != "" {
 		if _, err := cron.Parse(s.Cron); err != nil {
-			c.add("schedule.cron", "%v", err)
+			c.add("schedule.cron", "%v%s", err, cronHint(s.Cron))
 		}
 	}
 	if s.Timezone != "" {
@@ -194,9 +194,11 @@ func (c *checker) duration(field string, d Duration, shortest, longest time.Dura
 	switch {
 	case d.IsZero():
 	case d.bad:
-		c.add(field, `%q is not a duration; write one such as "90s", "5m" or "24h"`, clip(d.text))
+		c.add(field, "%s", NotADuration(d.text))
+	case field == "timeout" && d.value > longest:
+		c.add(field, "%q is outside %s to %s; a target that works for longer answers 202 and calls back: see completion", d.text, Short(shortest), Short(longest))
 	case d.value < shortest || d.value > longest:
-		c.add(field, "%q is outside %s to %s", d.text, shortest, longest)
+		c.add(field, "%q is outside %s to %s", d.text, Short(shortest), Short(longest))
 	}
 }
 
@@ -295,7 +297,7 @@ func oneOf[T ~string](c *checker, field string, value T, choices ...T) {
 	for i, choice := range choices {
 		words[i] = string(choice)
 	}
-	c.add(field, "%q is not one of %s", clip(string(value)), strings.Join(words, ", "))
+	c.add(field, "%q is not one of %s%s", clip(string(value)), strings.Join(words, ", "), DidYouMean(string(value), words...))
 }
 
 // clip shortens what somebody wrote, for an error message.

@@ -30,7 +30,7 @@ func TestValidateNamesTheFieldAndWhatIsRight(t *testing.T) {
 		{"a zone", `"schedule":{"cron":"0 * * * *","timezone":"Europe/Berln"}`, "schedule.timezone", []string{"Europe/Berlin"}},
 		{"the machine's zone", `"schedule":{"cron":"0 * * * *","timezone":"Local"}`, "schedule.timezone", nil},
 		{"a zone without cron", `"schedule":{"every":"1h","timezone":"Europe/Berlin"}`, "schedule.timezone", []string{"only cron", "leave it out"}},
-		{"every that is no duration", `"schedule":{"every":"1 hour"}`, "schedule.every", []string{`"1 hour"`, `"90s"`}},
+		{"every that is no duration", `"schedule":{"every":"an hour"}`, "schedule.every", []string{`"an hour"`, `"90s"`}},
 		{"every that is empty", `"schedule":{"every":""}`, "schedule.every", []string{`"90s"`}},
 		{"every below a second", `"schedule":{"every":"0s"}`, "schedule.every", []string{`"0s"`, "1s to"}},
 		{"every below zero", `"schedule":{"every":"-1h"}`, "schedule.every", []string{`"-1h"`, "1s to"}},

@@ -14,21 +14,25 @@ import (
 // selectLimits is one row, of arrays, so that a heartbeat can read it with all the rest.
 const selectLimits = `
 SELECT coalesce(array_agg(id ORDER BY id), '{}') AS tenants, coalesce(array_agg(name ORDER BY id), '{}') AS names,
-       coalesce(array_agg(coalesce(max_concurrent_runs, 0) ORDER BY id), '{}') AS concurrent, coalesce(array_agg(coalesce(max_runs_per_second, 0) ORDER BY id), '{}') AS per_second
-FROM punctual.tenants WHERE max_concurrent_runs IS NOT NULL OR max_runs_per_second IS NOT NULL`
+       coalesce(array_agg(coalesce(max_concurrent_runs, 0) ORDER BY id), '{}') AS concurrent, coalesce(array_agg(coalesce(max_runs_per_second, 0) ORDER BY id), '{}') AS per_second,
+       coalesce(array_agg(frozen_at IS NOT NULL ORDER BY id), '{}') AS frozen
+FROM punctual.tenants WHERE max_concurrent_runs IS NOT NULL OR max_runs_per_second IS NOT NULL OR frozen_at IS NOT NULL`
 
 // limitRows is what selectLimits found.
 type limitRows struct {
 	tenants, concurrent, perSecond []int32
 	names                          []string
+	frozen                         []bool
 }
 
-func (r *limitRows) targets() []any { return []any{&r.tenants, &r.names, &r.concurrent, &r.perSecond} }
+func (r *limitRows) targets() []any {
+	return []any{&r.tenants, &r.names, &r.concurrent, &r.perSecond, &r.frozen}
+}
 
 func (r *limitRows) all() []scheduler.TenantLimits {
 	limits := make([]scheduler.TenantLimits, len(r.tenants))
 	for i, id := range r.tenants {
-		limits[i] = scheduler.TenantLimits{Tenant: id, Name: r.names[i], Concurrent: int(r.concurrent[i]), PerSecond: int(r.perSecond[i])}
+		limits[i] = scheduler.TenantLimits{Tenant: id, Name: r.names[i], Concurrent: int(r.concurrent[i]), PerSecond: int(r.perSecond[i]), Frozen: r.frozen[i]}
 	}
 	return limits
 }

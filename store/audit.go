@@ -41,6 +41,11 @@ const (
 	ActionSecretRotate        Action = "secret.rotate"
 	ActionSigningSecretCreate Action = "signing_secret.create"
 	ActionSigningSecretDelete Action = "signing_secret.delete"
+	ActionDeploymentFreeze    Action = "deployment.freeze"
+	ActionDeploymentUnfreeze  Action = "deployment.unfreeze"
+	ActionDeploymentAdopt     Action = "deployment.adopt" // runs are dispatched from another database than before
+	ActionTenantFreeze        Action = "tenant.freeze"
+	ActionTenantUnfreeze      Action = "tenant.unfreeze"
 )
 
 // Actions are all of them.
@@ -49,6 +54,7 @@ var Actions = []Action{
 	ActionDeadLetterReplay, ActionDeadLetterResolve, ActionOperationCreate, ActionOperationCancel, ActionKeyCreate, ActionKeyRevoke,
 	ActionTenantCreate, ActionTenantUpdate, ActionTenantDelete, ActionSecretPut, ActionSecretDelete, ActionSecretRotate,
 	ActionSigningSecretCreate, ActionSigningSecretDelete,
+	ActionDeploymentFreeze, ActionDeploymentUnfreeze, ActionDeploymentAdopt, ActionTenantFreeze, ActionTenantUnfreeze,
 }
 
 // Resource returns the kind of what was changed.

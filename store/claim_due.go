@@ -136,6 +136,7 @@ func (s *Store) claimDue(ctx context.Context, claim scheduler.Claim) (batch sche
 func (c *dueClaim) lock(ctx context.Context) error {
 	var b pgx.Batch
 	queueBegin(&b)
+	var f frozen
 	b.Queue(c.selection(), quotaArguments(c.claim)...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var r dueRow
@@ -147,10 +148,16 @@ func (c *dueClaim) lock(ctx context.Context) error {
 		}
 		return rows.Err()
 	})
+	f.queue(&b)
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return err
 	}
+	if c.batch.Halted = f.all; f.all {
+		c.rows = nil
+		return nil
+	}
 	c.batch.Full = usedUp(c.claim.Quotas, c.rows, func(r dueRow) place { return place{r.lane / 4, r.tenant} })
+	c.rows = slices.DeleteFunc(c.rows, func(r dueRow) bool { return f.leave(&c.batch, r.tenant) })
 	// One order for every lock that follows.
 	slices.SortFunc(c.rows, func(a, b dueRow) int { return compareIDs(a.key.id, b.key.id) })
 	return nil

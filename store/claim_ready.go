@@ -64,7 +64,8 @@ type readyClaim struct {
 	defaults notifyDefaults
 	conn     *pgx.Conn
 	now      time.Time
-	ids      []uuid.UUID                   // locked rows of ready
+	locked   []readyRow
+	ids      []uuid.UUID                   // locked rows of ready, of tenants that are not frozen
 	held     map[uuid.UUID]*scheduler.Held // what held them back, by run
 	tenants  map[uuid.UUID]int32           // by run
 	gatable  []uuid.UUID                   // their jobs
@@ -81,6 +82,12 @@ type readyClaim struct {
 	present  presence
 	ended    []scheduler.Outcome // attempts whose targets are overdue
 	batch    scheduler.Batch
+}
+
+// readyRow is a locked row of ready.
+type readyRow struct {
+	run, job uuid.UUID
+	tenant   int32
 }
 
 // waitingRun is a run in ready.
@@ -124,6 +131,7 @@ func (s *Store) ClaimReady(ctx context.Context, claim scheduler.Claim) (schedule
 func (c *readyClaim) lock(ctx context.Context) error {
 	sql, arguments := c.selection()
 	var places []place
+	var f frozen
 	var b pgx.Batch
 	queueBegin(&b)
 	b.Queue(sql, arguments...).Query(func(rows pgx.Rows) error {
@@ -137,20 +145,29 @@ func (c *readyClaim) lock(ctx context.Context) error {
 				return err
 			}
 			places = append(places, place{lane / 4, tenant})
-			c.ids = append(c.ids, run)
-			c.gatable = append(c.gatable, job)
-			c.tenants[run] = tenant
+			c.locked = append(c.locked, readyRow{run, job, tenant})
 			if since != nil && until != nil {
 				c.held[run] = &scheduler.Held{Since: *since, Until: *until, Fetched: c.claim.Held != nil}
 			}
 		}
 		return rows.Err()
 	})
+	f.queue(&b)
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return err
 	}
+	if c.batch.Halted = f.all; f.all {
+		return nil
+	}
+	for _, r := range c.locked {
+		if f.leave(&c.batch, r.tenant) {
+			continue // also a target's deadline: nobody looks at it before the tenant is unfrozen
+		}
+		c.ids, c.gatable = append(c.ids, r.run), append(c.gatable, r.job)
+		c.tenants[r.run] = r.tenant
+	}
 	if c.claim.Held != nil {
-		c.batch.Full = len(c.ids) == c.claim.Held.Most
+		c.batch.Full = len(c.locked) == c.claim.Held.Most
 	} else {
 		c.batch.Full = usedUp(c.claim.Quotas, places, func(p place) place { return p })
 	}

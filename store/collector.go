@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Collector exports the connection pool, the depth of the queues and the partitions ahead to Prometheus.
-// The latter two are read from the database at each scrape, within a second, and are absent when that fails.
+// Collector exports the connection pool, the depth of the queues, what is frozen and the partitions ahead to Prometheus.
+// The latter three are read from the database at each scrape, within a second, and are absent when that fails.
 type Collector struct{ Store *Store }
 
 var (
@@ -17,6 +17,7 @@ var (
 	poolMaxDesc  = prometheus.NewDesc("punctual_database_connections_max", "Most connections this replica opens.", nil, nil)
 	poolWaitDesc = prometheus.NewDesc("punctual_database_acquire_seconds_total", "Time spent waiting for a connection.", nil, nil)
 	depthDesc    = prometheus.NewDesc("punctual_queue_depth", "Slots and runs that are due and wait for a worker slot, counted up to 10,000.", []string{"queue"}, nil)
+	frozenDesc   = prometheus.NewDesc("punctual_frozen", "1 while nothing is claimed: with an empty tenant, of the whole deployment, else of that tenant. 0, for the deployment only: it is not frozen.", []string{"tenant"}, nil)
 	oldestDesc   = prometheus.NewDesc("punctual_oldest_due_seconds", "For how long the oldest of what is due, or held back, has been; 0: nothing is.", []string{"queue"}, nil)
 	servedDesc   = prometheus.NewDesc("punctual_queue_served", "1: a live replica serves the queue; 0: none does.", []string{"queue"}, nil)
 	heldDesc     = prometheus.NewDesc("punctual_held_runs", "Runs that wait for a host that cannot be reached or hangs, counted up to 10,000.", []string{"queue"}, nil)
@@ -35,6 +36,7 @@ func (c Collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- heldDesc
 	ch <- holdDesc
 	ch <- aheadDesc
+	ch <- frozenDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -54,6 +56,18 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 		c.Store.options.Log.Warn("the partitions ahead cannot be counted", "error", err)
 	} else {
 		gauge(aheadDesc, float64(days))
+	}
+	if freezes, err := c.Store.Freezes(ctx); err != nil {
+		c.Store.options.Log.Warn("what is frozen cannot be read", "error", err)
+	} else {
+		whole := 0.0
+		if freezes.Deployment != nil {
+			whole = 1
+		}
+		gauge(frozenDesc, whole, "")
+		for _, name := range freezes.Names {
+			gauge(frozenDesc, 1, name)
+		}
 	}
 	if err := c.collectQueues(ctx, gauge); err != nil {
 		c.Store.options.Log.Warn("what waits in the queues cannot be read", "error", err)

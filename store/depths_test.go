@@ -95,7 +95,7 @@ func TestWhyATenantsWorkWaitsIsTold(t *testing.T) {
 	if err != nil || len(held) != 1 || held[0].Limit != scheduler.LimitConcurrent || held[0].Most != 3 || time.Since(held[0].Since) < 50*time.Second {
 		t.Errorf("%+v, error %v", held, err)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.overdue WHERE held_by = 'max_concurrent_runs'`); n != 1 {
+	if n := c.count(`SELECT count(*) FROM punctual.overdue WHERE held_by = 'limit max_concurrent_runs'`); n != 1 {
 		t.Errorf("%d rows of overdue say so", n)
 	}
 	c.exec(`UPDATE punctual.tenant_usage SET held_at = held_at - interval '6 s'`)

@@ -89,6 +89,7 @@ type explaining struct {
 	held     *HeldBack  // what due work of the tenant waits for
 	waiting  *Waiting   // what the run waits for
 	unserved string     // the job's queue, if no live replica serves it
+	frozen   string     // why nothing of the tenant is sent at all; empty: it is
 	zone     *time.Location
 	history  scheduler.History
 	skip     *RunRecord       // that covers the slot of a run which a backfill made
@@ -116,6 +117,13 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 	utc(e.until, e.ended, next, &e.now, kept)
 	if e.held, err = readHeldBack(ctx, e.q, e.tenant); err != nil {
 		return err
+	}
+	freezes, err := readFreezes(ctx, e.q, e.tenant)
+	if err != nil {
+		return err
+	}
+	if f, whose := freezes.Of(e.tenant); f != nil {
+		e.frozen = f.Explain(whose)
 	}
 	if next != nil {
 		e.history.Next = *next

@@ -45,15 +45,15 @@ func (e *explaining) skippedFirst() {
 func (e *explaining) progress() string {
 	switch r := e.Run; r.Status {
 	case scheduler.StatusPending:
-		if w := e.waiting; w != nil {
+		if w := e.waiting; w != nil && e.frozen == "" {
 			return ": " + w.text(r)
 		}
 		if r.Error != "" && r.NextAttemptAt != nil {
-			return fmt.Sprintf(", %s; it is tried again at %s", r.Error, instantOf(r.NextAttemptAt))
+			return fmt.Sprintf(", %s; it is tried again at %s", r.Error, instantOf(r.NextAttemptAt)) + e.unlessFrozen()
 		}
 		return e.waitsFor(" and starts when a worker slot is free or the job's active run has ended")
 	case scheduler.StatusRetrying:
-		return fmt.Sprintf(" after %s; the next attempt is at %s", counted(r.Attempt, "attempt"), instantOf(r.NextAttemptAt))
+		return fmt.Sprintf(" after %s; the next attempt is at %s", counted(r.Attempt, "attempt"), instantOf(r.NextAttemptAt)) + e.unlessFrozen()
 	case scheduler.StatusRunning:
 		if r.AcceptedAt != nil {
 			return fmt.Sprintf(": its target accepted attempt %d at %s and works on", r.Attempt, instantOf(r.AcceptedAt))
@@ -63,8 +63,19 @@ func (e *explaining) progress() string {
 	return ""
 }
 
-// waitsFor says what due work waits for: the tenant's limit if it is held back, else what is given.
+// unlessFrozen says of what is to come that it will wait.
+func (e *explaining) unlessFrozen() string {
+	if e.frozen == "" {
+		return ""
+	}
+	return "; but " + e.frozen
+}
+
+// waitsFor says what due work waits for: a freeze, or the tenant's limit if it is held back, else what is given.
 func (e *explaining) waitsFor(otherwise string) string {
+	if e.frozen != "" {
+		return ": " + e.frozen
+	}
 	if e.unserved != "" {
 		return fmt.Sprintf(": no live replica serves the queue %q", e.unserved)
 	}
@@ -137,7 +148,7 @@ func (e *explaining) slotWithout(slot scheduler.ExpectedSlot) {
 	case slot.Duty == scheduler.Waiting && e.state == JobPaused && paused != nil:
 		e.say(OutcomePaused, "The slot passed while the job is paused%s; the skip is recorded when it is resumed.", paused.describe())
 	case due.After(e.now) && slot.Duty != scheduler.Unsure:
-		e.say(OutcomeUpcoming, "The slot is still to come: it is due at %s.", stamp(due))
+		e.say(OutcomeUpcoming, "The slot is still to come: it is due at %s%s.", stamp(due), e.unlessFrozen())
 	case slot.Duty == scheduler.Waiting:
 		e.say(OutcomeWaiting, "The slot has been due since %s and waits%s.", stamp(due), e.waitsFor(" for a replica to claim it"))
 	case slot.At.Before(e.kept):

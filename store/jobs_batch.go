@@ -115,7 +115,7 @@ func (b *batchWrite) prepare(f facts) []*fresh {
 			continue
 		}
 		n.index = i
-		b.results[i] = BatchResult{ID: n.ID, Name: name}
+		b.results[i] = BatchResult{ID: n.ID, Name: name, Result: BatchCreated} // unless its name is taken
 		all = append(all, n)
 	}
 	return all
@@ -133,7 +133,7 @@ func (b *batchWrite) resolve(ctx context.Context, jobs []*fresh, found map[strin
 		case b.on == ConflictReplace:
 			replace[old.id] = n
 		case b.on == ConflictSkip && (old.holdsName() || fired(old, n.Definition)):
-			b.results[n.index].ID = old.id
+			b.results[n.index].ID, b.results[n.index].Result = old.id, BatchSkipped
 		case old.holdsName():
 			b.errs[n.index] = fmt.Errorf("job %q: %w", n.Definition.Name, ErrNameTaken)
 		default:
@@ -170,12 +170,13 @@ func (b *batchWrite) replace(ctx context.Context, replace map[uuid.UUID]*fresh) 
 			continue
 		}
 		delete(replace, h.ID)
-		b.results[n.index].ID = h.ID
+		b.results[n.index].ID, b.results[n.index].Result = h.ID, BatchUnchanged
 		changed, err := b.store.rewrite(ctx, b.u, h, b.jobs[n.index], f, true)
 		if err != nil {
 			return nil, err
 		}
 		if changed {
+			b.results[n.index].Result = BatchReplaced
 			if err := h.save(&writes, b.u, f.now, ""); err != nil {
 				return nil, err
 			}

@@ -141,9 +141,21 @@ const (
 
 // BatchResult is one job of a batch, in the order given.
 type BatchResult struct {
-	ID   uuid.UUID
-	Name string
+	ID     uuid.UUID
+	Name   string
+	Result BatchOutcome
 }
+
+// BatchOutcome is what became of a job of a batch.
+type BatchOutcome string
+
+// What becomes of the jobs of a batch that is written.
+const (
+	BatchCreated   BatchOutcome = "created"
+	BatchReplaced  BatchOutcome = "replaced"
+	BatchUnchanged BatchOutcome = "unchanged" // it was to be replaced, and was so already
+	BatchSkipped   BatchOutcome = "skipped"   // its name was taken
+)
 
 // BatchError says which jobs of a batch could not be written; nothing was.
 type BatchError struct {
@@ -156,6 +168,8 @@ func (e *BatchError) Error() string { return "some jobs of the batch cannot be w
 type TriggerRequest struct {
 	Body    json.RawMessage   // replaces the job's body when not nil, same form as target.body
 	Headers map[string]string // replaces the job's headers when not nil
+
+	Submitter bool // who asks may trigger only jobs that allow it
 }
 
 // Idempotency makes a write happen once per key. Where the key is new, the write and the rendered answer

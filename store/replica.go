@@ -22,6 +22,9 @@ func (s *Store) Register(ctx context.Context, r scheduler.Replica) (map[string]i
 	if err := s.guardFences(ctx, s.pool); err != nil {
 		return nil, err
 	}
+	if r.Queues == nil {
+		r.Queues = map[string]int{} // it serves the API only
+	}
 	slots, err := json.Marshal(r.Queues)
 	if err != nil {
 		return nil, fmt.Errorf("registering replica %s: %w", r.ID, err)
@@ -42,6 +45,8 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 	var beats []int64
 	var limits limitRows
 	var defaults []byte
+	var frozen freezeRow
+	var copied bool
 	if s.guarding.Load() {
 		if err := s.guardFences(ctx, s.pool); err != nil {
 			return p, err
@@ -61,15 +66,26 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 		       (`+selectDefaults+`),
 		       EXISTS (`+unheld+`),
 		       (SELECT coalesce(json_object_agg(id, allowed_targets::text[]), '{}') FROM punctual.tenants WHERE allowed_targets <> '{}' AND deleted_at IS NULL),
-		       l.* FROM (`+selectLimits+`) l`,
-		replica, draining).Scan(append([]any{&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Operations, &p.Notices, &defaults, &p.Unheld, &p.AllowedTargets}, limits.targets()...)...)
+		       d.*, l.* FROM (SELECT `+freezeColumns+`, punctual.is_copy(database_name, system_identifier) FROM punctual.deployment) d, (`+selectLimits+`) l`,
+		replica, draining).Scan(append([]any{&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Operations, &p.Notices, &defaults, &p.Unheld, &p.AllowedTargets}, append(append(frozen.targets(), &copied), limits.targets()...)...)...)
 	if err != nil {
 		return p, s.tookWrite(fmt.Errorf("renewing replica %s: %w", replica, err))
 	}
 	for i, id := range ids {
 		p.Others = append(p.Others, scheduler.Heartbeat{Replica: id, Beat: beats[i]})
 	}
-	p.Limits = limits.all()
+	p.Limits, p.Frozen = limits.all(), frozen.freeze()
+	if copied && (p.Frozen == nil || s.options.Adopt) {
+		// The database was changed for another one under a replica that runs. Its claims have found that out by themselves.
+		if err := s.Begin(ctx, Start{Dispatches: true}); err != nil {
+			return p, err
+		}
+		state, err := s.FreezeState(ctx, Deployment)
+		if err != nil {
+			return p, err
+		}
+		p.Frozen = state.Deployment
+	}
 	return p, s.defaults.keep(defaults)
 }
 

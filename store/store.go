@@ -25,6 +25,10 @@ type Options struct {
 	Log           *slog.Logger
 	Master        *vault.Master // opens and seals the keys of secrets; nil: a store that can neither read nor write any
 
+	// Adopt makes any database that the store finds itself on the one that runs are dispatched from; otherwise one of
+	// another name or system identifier than before is frozen.
+	Adopt bool
+
 	// Retention is how long runs are kept after their slot and their end, and how far back a missed slot
 	// may still run; 0: DefaultRetention. Runs that did not succeed are kept for FailureRetention, at least
 	// as long; 0: three times Retention. The same on every replica.
@@ -189,4 +193,6 @@ var (
 	ErrState = errors.New("the state does not allow it")
 	// ErrKeyReused is an Idempotency-Key that came before with another request.
 	ErrKeyReused = errors.New("the Idempotency-Key was used before with another request")
+	// ErrNotForSubmitters is a trigger by a submitter of a job that does not allow it.
+	ErrNotForSubmitters = errors.New("submitters may not trigger it; an editor may, and may let them by submitters_may_trigger")
 )

@@ -26,13 +26,17 @@ func (e *ActiveRunError) Error() string {
 
 // TriggerJob makes a run of a job that any replica may claim at once, whatever the job's schedule says:
 // paused and completed jobs too. Under replace it cancels the active run, under wait it waits for it.
-// *ActiveRunError under forbid while a run is active, and under wait while another waits.
+// *ActiveRunError under forbid while a run is active, and under wait while another waits. ErrNotForSubmitters when a
+// submitter asks, and the job does not let submitters trigger it.
 func (s *Store) TriggerJob(ctx context.Context, tenant int32, ref string, r TriggerRequest) (RunRecord, error) {
 	var run RunRecord
 	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		job, now, err := s.lockToTrigger(ctx, u, tenant, ref)
 		if err != nil {
 			return err
+		}
+		if allowed := job.Definition.SubmittersMayTrigger; r.Submitter && (allowed == nil || !*allowed) {
+			return fmt.Errorf("job %q: %w", job.Definition.Name, ErrNotForSubmitters)
 		}
 		id := scheduler.NewRunID(now)
 		if err := s.passGate(ctx, u, job, id); err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -64,6 +66,7 @@ type VerifySummary struct {
 	Runs         int       `json:"runs"`
 	Skips        int       `json:"skips"`
 	Waiting      int       `json:"waiting"`       // slots that are not accounted for yet, rightly
+	Frozen       int       `json:"frozen"`        // of those, slots that are due and wait until the deployment or their tenant is unfrozen
 	NotCheckable int       `json:"not_checkable"` // slots of which the history cannot tell
 	Violations   int       `json:"violations"`
 
@@ -108,7 +111,7 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, err
 			o.Progress(v.summary)
 		}
 	}
-	return v.summary, nil
+	return v.summary, v.noteFreezes(ctx)
 }
 
 // readOnly runs work for a tenant on one snapshot, in a transaction that can write nothing.
@@ -219,6 +222,28 @@ func waiting(runs int) string {
 	return fmt.Sprintf("%d runs wait", runs)
 }
 
+// mostFrozenNoted is up to how many frozen tenants a report tells apart.
+const mostFrozenNoted = 5
+
+// noteFreezes says what is frozen, of what was verified.
+func (v *verification) noteFreezes(ctx context.Context) error {
+	freezes, err := readFreezes(ctx, v.store.pool, v.tenant)
+	if err != nil {
+		return err
+	}
+	if freezes.Deployment != nil {
+		v.note("The deployment is %s: due slots wait for `punctual unfreeze`, and are no violations.", freezes.Deployment)
+	}
+	if n := len(freezes.Tenants); n > mostFrozenNoted {
+		v.note("%d tenants are frozen: their due slots wait for `punctual unfreeze --tenant`, and are no violations.", n)
+		return nil
+	}
+	for _, id := range slices.Sorted(maps.Keys(freezes.Tenants)) {
+		v.note("The tenant %s is %s: its due slots wait for `punctual unfreeze --tenant %[1]s`, and are no violations.", freezes.Names[id], freezes.Tenants[id])
+	}
+	return nil
+}
+
 func (v *verification) note(format string, args ...any) {
 	v.summary.Notes = append(v.summary.Notes, fmt.Sprintf(format, args...))
 }
@@ -259,13 +284,14 @@ type verifyJob struct {
 	id           uuid.UUID
 	tenant, name string
 	enabled      bool
+	frozen       bool // its due slots rightly wait
 	history      scheduler.History
 	broken       error // why its versions cannot be read
 }
 
 func (v *verification) readJobs(ctx context.Context, tx pgx.Tx) (jobs []*verifyJob, now time.Time, err error) {
 	rows, err := tx.Query(ctx, `
-		SELECT j.id, t.name, j.name, s.scheduled_for, `+jobState+` = 'active', `+databaseNow+`
+		SELECT j.id, t.name, j.name, s.scheduled_for, `+jobState+` = 'active', punctual.frozen_since(j.tenant) IS NOT NULL, `+databaseNow+`
 		FROM punctual.jobs j JOIN punctual.tenants t ON t.id = j.tenant LEFT JOIN punctual.schedules s ON s.job_id = j.id
 		WHERE j.id > $1 AND ($2 = 0 OR j.tenant = $2) AND ($3::uuid IS NULL OR j.id = $3) AND ($4 = '' OR j.name = $4)
 		ORDER BY j.id LIMIT $5`, v.after, v.tenant, nullID(v.only), v.name, jobsPerPage)
@@ -275,7 +301,7 @@ func (v *verification) readJobs(ctx context.Context, tx pgx.Tx) (jobs []*verifyJ
 	jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (*verifyJob, error) {
 		var j verifyJob
 		var next *time.Time
-		err := row.Scan(&j.id, &j.tenant, &j.name, &next, &j.enabled, &now)
+		err := row.Scan(&j.id, &j.tenant, &j.name, &next, &j.enabled, &j.frozen, &now)
 		j.history = scheduler.History{Job: j.id, DefaultJitter: v.store.options.DefaultJitter}
 		if next != nil {
 			j.history.Next = next.UTC()

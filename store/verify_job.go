@@ -171,6 +171,11 @@ func (c *jobCheck) waiting() error {
 		c.summary.Waiting++
 		return nil
 	}
+	if c.job.frozen {
+		c.summary.Waiting++
+		c.summary.Frozen++
+		return nil
+	}
 	if c.overdue.Count == 0 {
 		c.overdue = Violation{Kind: ViolationOverdue, Slot: &at}
 	}

@@ -44,7 +44,7 @@ func (r verifyRow) start() time.Time {
 const selectVerifyRows = `
 SELECT r.id, r.job_id, r.trigger, r.status, r.scheduled_for, r.skipped_first, r.skipped_last, r.skipped_count, r.created_at,
        r.finished_at IS NOT NULL OR r.status = 'blocked'
-       OR EXISTS (SELECT FROM punctual.ready y WHERE y.run_id = r.id AND (y.held_by IS NULL OR y.held_until > now() - $7::interval))
+       OR EXISTS (SELECT FROM punctual.ready y WHERE y.run_id = r.id AND (y.held_by IS NULL OR y.held_until > now() - $7::interval OR punctual.frozen_since(y.tenant) IS NOT NULL))
        OR EXISTS (SELECT FROM punctual.claims c LEFT JOIN punctual.replicas p ON p.id = c.replica
                    WHERE r.id = ANY (c.run_ids) AND greatest(c.claimed_at, p.renewed_at) > now() - $7::interval)
 FROM punctual.runs r

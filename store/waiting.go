@@ -12,7 +12,7 @@ import (
 
 // Waiting is what a run that is due waits for.
 type Waiting struct {
-	For   string     // such as "breaker billing.internal:443", "gate", "limit max_concurrent_runs", "slots"
+	For   string     // such as "frozen", "breaker billing.internal:443", "gate", "limit max_concurrent_runs", "slots"
 	Since time.Time  // since when it could have been sent but for that
 	Until *time.Time // of a run that waits for its host: until when at most
 }
@@ -25,7 +25,8 @@ func (s *Store) RunWaitsFor(ctx context.Context, tenant int32, run uuid.UUID) (*
 func readWaitsFor(ctx context.Context, q querier, tenant int32, run uuid.UUID) (*Waiting, error) {
 	rows, err := q.Query(ctx, `
 		SELECT w.held_by, w.since, w.until FROM (
-		    SELECT punctual.waits_for(punctual.is_served(q.name), q.name, y.held_by, g.active_run, punctual.held_by(u.held_by, u.held_at), y.due_at) AS held_by,
+		    SELECT CASE WHEN punctual.frozen_since(y.tenant) IS NOT NULL THEN 'frozen'
+		                ELSE punctual.waits_for(punctual.is_served(q.name), q.name, y.held_by, g.active_run, punctual.held_by(u.held_by, u.held_at), y.due_at) END AS held_by,
 		           CASE WHEN y.held_by IS NOT NULL THEN y.held_since WHEN g.active_run IS NOT NULL THEN r.due_at ELSE y.due_at END AS since,
 		           CASE WHEN y.held_by IS NOT NULL THEN y.held_until END AS until
 		    FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id AND r.accepted_at IS NULL JOIN punctual.queues q ON q.id = y.lane / 4

@@ -18,7 +18,7 @@ type Keys struct {
 type createKey struct {
 	database
 	Tenant  string        `default:"default" help:"Tenant that the key acts for."`
-	Role    string        `required:"" enum:"viewer,submitter,editor,admin,operator" help:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also keys and secrets of its tenant; operator administers all tenants."`
+	Role    string        `required:"" enum:"metrics,viewer,submitter,editor,admin,operator" help:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also keys and secrets of its tenant; operator administers all tenants; metrics reads /metrics and nothing else."`
 	Name    string        `required:"" help:"What the key is for; people read it."`
 	Expires time.Duration `placeholder:"720h" help:"How long the key works. Default: until it is revoked."`
 }

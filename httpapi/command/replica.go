@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"punctual/httpapi/server"
@@ -20,6 +22,9 @@ import (
 // replica is what serve and dev have in common.
 type replica struct {
 	Listen           string         `default:"127.0.0.1:8080" help:"Address the HTTP API listens on."`
+	MetricsListen    string         `placeholder:"HOST:PORT" help:"Another address, which serves /metrics and /healthz to everybody who reaches it, without a key: one on loopback or in a private network. Default: none. At the address of the API, /metrics needs a key of the role metrics."`
+	JobMetrics       []selector     `sep:"none" placeholder:"LABEL=VALUE,…" help:"Jobs with series of their own in /metrics: those with all of these labels. Repeat it for others. Default: none."`
+	JobMetricsMax    int            `default:"1000" help:"How many jobs have series of their own at most, the oldest first. punctual_job_metrics_left_out counts those beyond."`
 	PublicURL        string         `placeholder:"URL" help:"Where the targets of jobs with completion callback reach the API, such as https://punctual.internal. Default: the address it listens on, which works on one machine only."`
 	Queues           map[string]int `default:"default=500" mapsep:"," help:"Worker slots of this replica by queue: default=500,critical=100."`
 	DefaultJitter    time.Duration  `default:"1s" help:"Jitter of cron slots a minute or more apart whose job sets none. The same on every replica."`
@@ -46,10 +51,36 @@ func (n *network) UnmarshalText(text []byte) error {
 // MarshalText implements encoding.TextMarshaler.
 func (n network) MarshalText() ([]byte, error) { return netip.Prefix(n).MarshalText() }
 
+// mostJobMetrics bounds what one look at the database may cost, and what a scrape may hold: three series a job.
+const mostJobMetrics = 10_000
+
+// selector is a flag's labels, all of which a job must have.
+type selector map[string]string
+
+// UnmarshalText implements encoding.TextUnmarshaler for the flag parser.
+func (s *selector) UnmarshalText(text []byte) error {
+	*s = selector{}
+	for pair := range strings.SplitSeq(string(text), ",") {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return fmt.Errorf("%q: write a label as name=value, such as team=billing; several, of which a job must have all, with commas in between", pair)
+		}
+		if other, twice := (*s)[name]; twice && other != value {
+			return fmt.Errorf("%q asks for two values of the label %s, and a job has one; repeat the flag for either", text, name)
+		}
+		(*s)[name] = value
+	}
+	return nil
+}
+
 func (r replica) config(log *slog.Logger, version Version) server.Config {
 	allowed := make([]netip.Prefix, len(r.AllowTargets))
 	for i, n := range r.AllowTargets {
 		allowed[i] = netip.Prefix(n)
+	}
+	selectors := make([]map[string]string, len(r.JobMetrics))
+	for i, s := range r.JobMetrics {
+		selectors[i] = s
 	}
 	var proxy *url.URL
 	if r.EgressProxy != "" {
@@ -59,6 +90,7 @@ func (r replica) config(log *slog.Logger, version Version) server.Config {
 		Listen: r.Listen, PublicURL: r.PublicURL, Queues: r.Queues, DefaultJitter: r.DefaultJitter, DrainTimeout: r.DrainTimeout, MaxConns: r.MaxConns, Version: string(version), Log: log,
 		Retention: r.Retention, FailureRetention: r.FailureRetention, AuditRetention: r.AuditRetention,
 		AllowTargets: allowed, EgressProxy: proxy, TargetCAFile: r.TargetCAFile,
+		MetricsListen: r.MetricsListen, JobMetrics: store.JobMetricsConfig{Selectors: selectors, Max: r.JobMetricsMax},
 	}
 }
 
@@ -92,7 +124,14 @@ func (r replica) Validate() error {
 			return fmt.Errorf("--egress-proxy: %w", err)
 		}
 	}
+	if r.MetricsListen != "" {
+		if _, _, err := net.SplitHostPort(r.MetricsListen); err != nil {
+			return fmt.Errorf("--metrics-listen %q: write host:port, such as 127.0.0.1:9464", r.MetricsListen)
+		}
+	}
 	switch {
+	case r.JobMetricsMax < 1 || r.JobMetricsMax > mostJobMetrics:
+		return fmt.Errorf("--job-metrics-max: %d is outside 1 to %d", r.JobMetricsMax, mostJobMetrics)
 	case len(r.Queues) == 0:
 		return errors.New("--queues: name at least one queue, such as default=500")
 	case r.DefaultJitter < 0 || r.DefaultJitter > time.Hour:

@@ -19,6 +19,10 @@ type Serve struct {
 	authentication
 	Migrate      bool          `help:"Bring the schema up to date first."`
 	DatabaseWait time.Duration `default:"30s" help:"How long to wait at the start for a database that does not answer."`
+
+	Frozen        bool   `help:"Freeze the deployment at the start, for all replicas: nothing is sent until punctual unfreeze. Each start with it freezes again."`
+	AdoptDatabase bool   `help:"Dispatch from a database of another name or system identifier than before, as after pg_upgrade or a blue/green upgrade. Without it such a database, which may be a restored dump, is frozen until punctual unfreeze."`
+	Dispatch      string `default:"on" enum:"on,off" help:"off: a replica for the API only, which claims and sends nothing and serves none of --queues."`
 }
 
 // Validate is called by the flag parser.
@@ -42,5 +46,9 @@ func (c *Serve) Run(ctx context.Context, log *slog.Logger, version Version) erro
 	config.Master = master
 	config.DatabaseURL, config.Migrate, config.DatabaseWait = c.DatabaseURL, c.Migrate, c.DatabaseWait
 	config.OnlyLocal = c.Auth == "none" && !c.InsecureNoAuth
+	config.Frozen, config.AdoptDatabase = c.Frozen, c.AdoptDatabase
+	if c.Dispatch == "off" {
+		config.Queues = nil
+	}
 	return naming(server.Run(ctx, config))
 }

@@ -50,6 +50,10 @@ func TestASynchronousFailoverLosesNothing(t *testing.T) {
 	f := atRest(t, storetest.TCP(t, standby, dsn), w)
 	verify(t, f, Conditions{SentOnce: true})
 	s.harmless(t, f)
+	// A promoted standby is the same database: nothing was frozen for it.
+	if !query[bool](t, connect(t, storetest.TCP(t, standby, dsn)), `SELECT frozen_at IS NULL AND system_identifier <> '' AND NOT EXISTS (SELECT FROM punctual.audit_log WHERE action LIKE 'deployment.%') FROM punctual.deployment`) {
+		t.Error("the failover was taken for a restored database")
+	}
 	for _, r := range fleet {
 		calm(t, r, 200)
 		stop(t, r)

@@ -63,14 +63,16 @@ func busywork(t testing.TB, a *proc.API, url string, n int) (requests int) {
 	soon := time.Now().Add(time.Second).UTC().Format(time.RFC3339Nano)
 	for i := range n {
 		policy := []string{"allow", "forbid", "replace", "wait"}[i%4]
-		jobs = append(jobs, job(fmt.Sprint("slot-", i), url+"/works", proc.JobSpec{"schedule": map[string]any{"at": soon}, "concurrency_policy": policy}))
+		jobs = append(jobs, job(fmt.Sprint("slot-", i), url+"/works", proc.JobSpec{
+			"schedule": map[string]any{"at": soon}, "concurrency_policy": policy, "timeout": "5m",
+		}))
 	}
 	for i := range n / 10 {
 		jobs = append(jobs, job(fmt.Sprint("fails-", i), url+fmt.Sprint("/fails/", i), proc.JobSpec{
 			"schedule": map[string]any{"at": soon}, "retry": map[string]any{"initial_backoff": "100ms", "max_attempts": 3},
 		}))
 	}
-	jobs = append(jobs, job("by-hand", url+"/works", nil))
+	jobs = append(jobs, job("by-hand", url+"/works", proc.JobSpec{"timeout": "5m"}))
 	create(t, a, jobs...)
 	for range n / 10 {
 		do[any](t, a, "POST", "/v1/jobs/by-hand/trigger", nil)
@@ -92,7 +94,7 @@ func TestThreeReplicasNeverSendMoreAtOnceThanATenantMay(t *testing.T) {
 	requests := busywork(t, fleet[0].API, w.URL, n)
 	await(t, "as many requests as the tenant may have", func() bool { return mostAtOnce(w.Requests()) >= most-1 })
 	await(t, "the tenant to be said to wait", func() bool {
-		return query[bool](t, conn, `SELECT EXISTS (SELECT FROM punctual.overdue WHERE held_by = 'max_concurrent_runs')`)
+		return query[bool](t, conn, `SELECT EXISTS (SELECT FROM punctual.overdue WHERE held_by = 'limit max_concurrent_runs')`)
 	})
 	w.Release("/works")
 	await(t, "a third of the work", func() bool { return w.Len() > requests/3 })
@@ -130,7 +132,7 @@ func TestThreeReplicasNeverStartMoreASecondThanATenantMay(t *testing.T) {
 	requests := busywork(t, fleet[0].API, w.URL, n)
 	await(t, "a third of the work", func() bool { return w.Len() > requests/3 })
 	await(t, "the tenant to be said to wait", func() bool {
-		return query[bool](t, conn, `SELECT EXISTS (SELECT FROM punctual.overdue WHERE held_by = 'max_runs_per_second')`)
+		return query[bool](t, conn, `SELECT EXISTS (SELECT FROM punctual.overdue WHERE held_by = 'limit max_runs_per_second')`)
 	})
 	fleet[2].Kill()
 	f := atRest(t, dsn, w)

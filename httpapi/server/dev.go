@@ -37,6 +37,7 @@ func RunDev(ctx context.Context, c DevConfig) error {
 	}
 	defer func() { _ = pg.Stop() }()
 	c.DatabaseURL, c.Migrate, c.NoAuth = pg.DSN("postgres"), true, true
+	c.AdoptDatabase = true                                                        // nobody else's: it may be copied, moved and made anew
 	c.AllowTargets = slices.Concat(c.AllowTargets, guard.Loopback, guard.Private) // one's own machine and office, to try things with
 	c.OnlyLocal, c.CallsItself = true, true                                       // the echo target is served beside the API
 	if c.Master, err = devMaster(c.Dir); err != nil {

@@ -24,7 +24,7 @@ func withEcho(api http.Handler) http.Handler {
 
 // RunEcho serves the echo target by itself, at every path, until ctx ends. What probes ask for is not logged.
 func RunEcho(ctx context.Context, address string, log *slog.Logger) error {
-	listener, err := listen(address)
+	listener, err := listen("--listen", address)
 	if err != nil {
 		return err
 	}

@@ -35,11 +35,15 @@ import (
 type Config struct {
 	DatabaseURL   string
 	Listen        string
+	MetricsListen string // an address of the metrics' own, without authentication; empty: none
+	JobMetrics    store.JobMetricsConfig
 	PublicURL     string         // where targets reach the API; empty: where it listens
 	NoAuth        bool           // callers of the API need not prove who they are
 	OIDC          httpapi.OIDC   // whose tokens are accepted beside keys
 	Migrate       bool           // migrate the schema first
-	Queues        map[string]int // worker slots by queue
+	Queues        map[string]int // worker slots by queue; none: it serves the API only
+	Frozen        bool           // freeze the deployment before anything is claimed
+	AdoptDatabase bool           // dispatch from a database of another name or system identifier than before
 	DefaultJitter time.Duration
 	Retention     time.Duration // how long runs are kept; 0: the store's default
 	// FailureRetention is how long runs that did not succeed are kept; 0: three times as long.
@@ -72,11 +76,16 @@ const apiShutdown = 3 * time.Second
 // Run serves until ctx ends, then drains the scheduler, stops the API and returns. A replica that is
 // draining is not ready, but answers until it stops.
 func Run(ctx context.Context, c Config) error {
-	listener, err := listen(c.Listen)
+	listener, err := listen("--listen", c.Listen)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
+	scraped, err := listenForScrapes(c)
+	if err != nil {
+		return err
+	}
+	defer scraped.Close()
 	authorities, err := readCAs(c.TargetCAFile)
 	if err != nil {
 		return err
@@ -98,8 +107,12 @@ func Run(ctx context.Context, c Config) error {
 	guardian := newGuard(c, db, listener.Addr())
 	client := delivery.New(delivery.Config{UserAgent: "punctual/" + c.Version, Guard: guardian, RootCAs: authorities, Proxy: c.EgressProxy})
 	defer client.Close()
+	scraped.guard(guardian)
 
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), store.Collector{Store: db})
+	if len(c.JobMetrics.Selectors) > 0 {
+		registry.MustRegister(store.NewJobMetrics(db, c.JobMetrics))
+	}
 	var draining atomic.Bool
 	handler, err := newAPI(c, db, registry, guardian, scheduler.NewCourier(db, client, c.Log), &draining)
 	if err != nil {
@@ -113,6 +126,7 @@ func Run(ctx context.Context, c Config) error {
 	go func() { served <- server.Serve(bounded(listener, mostConnections, c.Log)) }()
 	address := "http://" + listener.Addr().String()
 	c.Log.Info("API ready", "url", address)
+	scraped.serve(registry, c.Log)
 	debug.FreeOSMemory() // describing the API takes several times what it leaves, and an idle replica would keep that
 	if c.Ready != nil {
 		c.Ready(address)
@@ -209,13 +223,13 @@ func publicHost(raw string) string {
 	return u.Hostname()
 }
 
-func listen(address string) (net.Listener, error) {
+func listen(flag, address string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("--listen %s: the port is taken by another process; stop it or choose another port", address)
+		return nil, fmt.Errorf("%s %s: the port is taken by another process; stop it or choose another port", flag, address)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--listen %s: %w", address, err)
+		return nil, fmt.Errorf("%s %s: %w", flag, address, err)
 	}
 	return listener, nil
 }
@@ -248,6 +262,10 @@ func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (
 		db.Close()
 		return nil, err
 	}
+	if err := db.Begin(ctx, store.Start{Dispatches: len(c.Queues) > 0, Freeze: c.Frozen}); err != nil {
+		db.Close()
+		return nil, err
+	}
 	moved, err := db.Rezone(ctx)
 	if err != nil {
 		db.Close()
@@ -264,7 +282,7 @@ func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (
 func connect(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (*store.Store, error) {
 	options := store.Options{
 		DatabaseURL: c.DatabaseURL, DefaultJitter: c.DefaultJitter, MaxConns: c.MaxConns, Log: c.Log,
-		Retention: c.Retention, FailureRetention: c.FailureRetention, AuditRetention: c.AuditRetention, Ended: ended, Master: c.Master, PublicURL: c.links,
+		Retention: c.Retention, FailureRetention: c.FailureRetention, AuditRetention: c.AuditRetention, Ended: ended, Master: c.Master, PublicURL: c.links, Adopt: c.AdoptDatabase,
 	}
 	deadline := time.Now().Add(c.DatabaseWait)
 	for {

@@ -1,0 +1,147 @@
+package httpapi
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestAReadThatWouldTellNothingNewIs304(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	created := s.do("POST", "/v1/jobs", minimal("n")).want(201)
+	tag := created.header.Get("ETag")
+	notModified := func(tags string) {
+		t.Helper()
+		r := s.do("GET", "/v1/jobs/n", "", "If-None-Match: "+tags)
+		if r.status != 304 || len(r.body) != 0 || r.header.Get("ETag") != tag {
+			t.Errorf("%s: %d %v %s", tags, r.status, r.header, r.body)
+		}
+		if r := s.do("HEAD", "/v1/jobs/n", "", "If-None-Match: "+tags); r.status != 304 {
+			t.Errorf("HEAD %s: %d", tags, r.status)
+		}
+	}
+	for _, tags := range []string{tag, "W/" + tag, `"x", ` + tag, "*"} {
+		notModified(tags)
+	}
+	fresh := func() {
+		t.Helper()
+		r := s.do("GET", "/v1/jobs/n", "", "If-None-Match: "+tag).want(200)
+		if r.header.Get("ETag") == tag || !strings.Contains(string(r.body), `"name":"n"`) {
+			t.Errorf("ETag %s, body %s", r.header.Get("ETag"), r.body)
+		}
+		tag = r.header.Get("ETag")
+		notModified(tag)
+	}
+	version := func() string { return strings.Split(tag, ".")[0] }
+	// A run changes the answer, and not the version: who edits what it read before loses nothing.
+	before := tag
+	run := s.do("POST", "/v1/jobs/n/trigger", "").want(202).fields()["id"].(string)
+	fresh()
+	if version() != `"1` {
+		t.Errorf("a run made a version: %s", tag)
+	}
+	s.do("POST", "/v1/runs/"+run+"/cancel", "").want(202)
+	fresh()
+	changed := s.do("PATCH", "/v1/jobs/n", `{"timeout":"5s"}`, "If-Match: "+before).want(200)
+	fresh()
+	if changed.header.Get("ETag") != tag {
+		t.Errorf("PATCH answers the ETag %s, GET %s", changed.header.Get("ETag"), tag)
+	}
+	for _, stale := range []string{before, `"1"`, `"1.0"`} {
+		s.do("PATCH", "/v1/jobs/n", `{"timeout":"6s"}`, "If-Match: "+stale).code(CodeVersion)
+	}
+	for _, now := range []string{tag, `"2"`} {
+		s.do("PATCH", "/v1/jobs/n", `{"timeout":"5s"}`, "If-Match: "+now).want(200)
+	}
+	for _, rubbish := range []string{`"2`, `".2"`, `2.x`, `W/"2"`} {
+		s.do("PATCH", "/v1/jobs/n", `{}`, "If-Match: "+rubbish).code(CodeVersion)
+	}
+	s.do("GET", "/v1/jobs/nobody", "", "If-None-Match: *").code(CodeNotFound)
+}
+
+func TestListsInShort(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.create(`{"name":"n","labels":{"team":"billing"},"schedule":{"every":"1h"},"target":{"url":"http://example.com/","body":"a large body","headers":{"X-A":"1"}}}`)
+	s.do("POST", "/v1/jobs/n/trigger", "").want(202)
+	names := func(item any) []string { return slices.Sorted(maps.Keys(item.(map[string]any))) }
+	job := []string{"id", "labels", "last_run", "name", "next_run_at", "next_scheduled_for", "queue", "schedule", "state", "tenant", "version"}
+	run := []string{"attempt", "finished_at", "http_status", "id", "job", "job_id", "late", "reason", "scheduled_for", "started_at", "status", "trigger"}
+	jobs := s.do("GET", "/v1/jobs?view=summary", "").want(200).fields()["data"].([]any)
+	if diff := cmp.Diff(job, names(jobs[0])); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(run, names(jobs[0].(map[string]any)["last_run"])); diff != "" {
+		t.Error(diff)
+	}
+	for _, list := range []string{"/v1/runs", "/v1/jobs/n/runs"} {
+		data := s.do("GET", list+"?view=summary", "").want(200).fields()["data"].([]any)
+		if diff := cmp.Diff(run, names(data[0])); diff != "" {
+			t.Errorf("%s: %s", list, diff)
+		}
+		whole := s.do("GET", list+"?view=full", "").want(200)
+		if one := names(whole.fields()["data"].([]any)[0]); !slices.Contains(one, "due_at") || slices.Contains(one, "step") || slices.Contains(one, "parent_run") {
+			t.Errorf("%s: %s", list, one)
+		}
+	}
+	full, plain := s.do("GET", "/v1/jobs?view=full", "").want(200), s.do("GET", "/v1/jobs", "").want(200)
+	if string(full.body) != string(plain.body) || !strings.Contains(string(full.body), `"a large body"`) {
+		t.Errorf("%s, %s", full.body, plain.body)
+	}
+	// An item of a list in full is what the job itself shows.
+	if one := s.do("GET", "/v1/jobs/n", "").want(200); !strings.Contains(string(plain.body), strings.TrimSpace(string(one.body))) {
+		t.Errorf("%s is not in %s", one.body, plain.body)
+	}
+}
+
+func TestABatchSaysWhatBecameOfEachJob(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	batch := func(on string, jobs ...string) (results []string) {
+		t.Helper()
+		answer := into[BatchAnswer](s.do("POST", "/v1/jobs/batch", fmt.Sprintf(`{"on_conflict":%q,"jobs":[%s]}`, on, strings.Join(jobs, ","))).want(201))
+		for i, item := range answer.Data {
+			results = append(results, fmt.Sprint(item.Name, " ", item.Result))
+			if got := into[Job](s.do("GET", "/v1/jobs/"+item.Name, "").want(200)); got.ID != item.ID {
+				t.Errorf("item %d has the id %s, the job %s", i, item.ID, got.ID)
+			}
+		}
+		return results
+	}
+	changed := strings.Replace(minimal("b"), `{"name"`, `{"timeout":"5s","name"`, 1)
+	for _, c := range []struct {
+		on   string
+		jobs []string
+		want []string
+	}{
+		{"error", []string{minimal("a"), minimal("b")}, []string{"a created", "b created"}},
+		{"skip", []string{minimal("c"), changed, minimal("a")}, []string{"c created", "b skipped", "a skipped"}},
+		{"replace", []string{minimal("d"), changed, minimal("a")}, []string{"d created", "b replaced", "a unchanged"}},
+		{"replace", []string{changed, minimal("d")}, []string{"b unchanged", "d unchanged"}},
+	} {
+		if diff := cmp.Diff(c.want, batch(c.on, c.jobs...)); diff != "" {
+			t.Errorf("%s: %s", c.on, diff)
+		}
+	}
+	// A one-shot that has fired is not fired again by the same batch.
+	once := `{"name":"once","schedule":{"at":"2020-01-01T00:00:00Z"},"target":{"url":"http://example.com/"}}`
+	if got := batch("skip", once); got[0] != "once created" {
+		t.Error(got)
+	}
+	if got := batch("skip", once); got[0] != "once skipped" {
+		t.Error(got)
+	}
+	// A repeated request tells what the first one did.
+	body := `{"jobs":[` + minimal("e") + `]}`
+	for range 2 {
+		r := s.do("POST", "/v1/jobs/batch", body, "Idempotency-Key: k").want(201)
+		if into[BatchAnswer](r).Data[0].Result != "created" {
+			t.Errorf("%s", r.body)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"punctual/scheduler"
+	"punctual/store"
+)
+
+func (s *server) freezeRoutes() {
+	op := register(s, huma.Operation{
+		OperationID: "freeze", Method: http.MethodPost, Path: "/v1/freeze", Tags: []string{tagFleet},
+		Summary: "Freeze the deployment or a tenant", MaxBodyBytes: maxBody, Errors: []int{400, 413, 415, 422},
+		Description: "From the answer on nothing is claimed, by any replica: neither slots nor retries, triggers, replays or notices. What is in flight goes on and is counted in the answer. " +
+			"Jobs can be written and triggered meanwhile. The deployment is an operator's to freeze. What is frozen already stays as it is.",
+	}, s.freeze)
+	describeBody[FreezeInput](s, op, true, exampleFreeze, mediaJSON)
+	op = register(s, huma.Operation{
+		OperationID: "unfreeze", Method: http.MethodPost, Path: "/v1/unfreeze", Tags: []string{tagFleet},
+		Summary: "Unfreeze the deployment or a tenant", MaxBodyBytes: maxBody, Errors: []int{400, 413, 415, 422},
+		Description: "Replicas claim again within two seconds. Slots that passed meanwhile are late or missed by the policy of each job, as after an outage. " +
+			"The deployment is an operator's to unfreeze; that also makes this database the one that runs are dispatched from. A tenant stays frozen while the deployment is.",
+	}, s.unfreeze)
+	describeBody[FreezeInput](s, op, true, exampleUnfreeze, mediaJSON)
+	register(s, huma.Operation{
+		OperationID: "get-freeze", Method: http.MethodGet, Path: "/v1/freeze", Tags: []string{tagFleet},
+		Summary: "Tell what is frozen", Errors: []int{422}, Description: "The deployment, the caller's tenant, or neither; and how many runs are in flight.",
+	}, s.getFreeze)
+}
+
+// FreezeScope is what a freeze is of.
+type FreezeScope string
+
+// The scopes.
+const (
+	ScopeDeployment FreezeScope = "deployment"
+	ScopeTenant     FreezeScope = "tenant"
+)
+
+// FreezeInput is the body that freezes and unfreezes. The scope has no default: nobody is to freeze more than they meant.
+type FreezeInput struct {
+	Scope FreezeScope `json:"scope" enum:"deployment,tenant" doc:"deployment: all tenants, which needs an operator. tenant: the one that the request acts for." example:"tenant"`
+	Note  string      `json:"note,omitempty" maxLength:"1024" doc:"Why, for people. That of the deployment is shown to all tenants." example:"the warehouse moves"`
+}
+
+func (f FreezeInput) validate() []FieldError {
+	return append(f.Scope.validate("body.scope"), note(f.Note)...)
+}
+
+func (f FreezeScope) validate(at string) []FieldError {
+	switch f {
+	case ScopeDeployment, ScopeTenant:
+		return nil
+	case "":
+		return []FieldError{{at, "is missing; write deployment or tenant"}}
+	}
+	return []FieldError{{at, clip(string(f)) + " is not one of deployment, tenant"}}
+}
+
+// Frozen says since when, and why, nothing is claimed.
+type Frozen struct {
+	Scope  FreezeScope            `json:"scope" enum:"deployment,tenant" doc:"What is frozen." example:"deployment"`
+	Since  time.Time              `json:"since" doc:"Since when."`
+	By     *string                `json:"by" doc:"Who froze it. Null: of the deployment this is told to operators only." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
+	Note   *string                `json:"note" doc:"Why, where somebody said so." example:"the warehouse moves"`
+	Reason scheduler.FreezeReason `json:"reason" enum:"asked,restored" doc:"asked: somebody froze it. restored: the database is another one than runs were last dispatched from, as after restoring a dump." example:"asked"`
+}
+
+// FreezeState is what is frozen.
+type FreezeState struct {
+	Deployment *Frozen `json:"deployment" doc:"Null: it is not frozen."`
+	Tenant     *Frozen `json:"tenant" doc:"The tenant that the request acts for. Null: it is not frozen by itself."`
+	InFlight   int     `json:"in_flight" maximum:"10000" doc:"Runs that are being sent: of the tenant, or with the scope deployment of all. 10000: that many, or more." example:"12"`
+}
+
+type freezeInput struct{ Request body[FreezeInput] }
+
+type freezeAnswer struct{ Body FreezeState }
+
+type getFreezeInput struct {
+	Scope FreezeScope `query:"scope" enum:"deployment,tenant" default:"tenant" doc:"Whose runs in flight are counted: all, which needs an operator, or those of the tenant." example:"tenant"`
+}
+
+func (s *server) freeze(ctx context.Context, tenant int32, in *freezeInput) (*freezeAnswer, error) {
+	return s.setFreeze(ctx, tenant, in, s.Store.Freeze)
+}
+
+func (s *server) unfreeze(ctx context.Context, tenant int32, in *freezeInput) (*freezeAnswer, error) {
+	return s.setFreeze(ctx, tenant, in, s.Store.Unfreeze)
+}
+
+func (s *server) setFreeze(ctx context.Context, tenant int32, in *freezeInput, set func(context.Context, int32, string) (store.FreezeState, error)) (*freezeAnswer, error) {
+	asked := in.Request.value
+	if err := in.Request.check(asked.validate()...); err != nil {
+		return nil, err
+	}
+	scope, err := asked.Scope.of(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	_, err = set(ctx, scope, asked.Note)
+	s.freezes.forget()
+	if err != nil {
+		return nil, err
+	}
+	return s.freezeState(ctx, tenant, scope)
+}
+
+func (s *server) getFreeze(ctx context.Context, tenant int32, in *getFreezeInput) (*freezeAnswer, error) {
+	scope, err := in.Scope.of(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	return s.freezeState(ctx, tenant, scope)
+}
+
+// of returns the tenant, or all of them where the caller is an operator.
+func (f FreezeScope) of(ctx context.Context, tenant int32) (int32, error) {
+	if f != ScopeDeployment {
+		return tenant, nil
+	}
+	if c := callerOf(ctx); !c.role.includes(RoleOperator) {
+		return 0, forbidden(RoleOperator, c.role)
+	}
+	return store.Deployment, nil
+}
+
+// freezeState reads how a tenant stands, with what is in flight of it or of all.
+func (s *server) freezeState(ctx context.Context, tenant, scope int32) (*freezeAnswer, error) {
+	state, err := s.Store.FreezeState(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	if scope == store.Deployment {
+		all, err := s.Store.FreezeState(ctx, scope)
+		if err != nil {
+			return nil, err
+		}
+		state.InFlight = all.InFlight
+	}
+	return &freezeAnswer{showFreezeState(state, callerOf(ctx).role)}, nil
+}
+
+func showFreezeState(state store.FreezeState, role Role) FreezeState {
+	return FreezeState{
+		Deployment: showFrozen(state.Deployment, ScopeDeployment, role), Tenant: showFrozen(state.Tenant, ScopeTenant, role), InFlight: state.InFlight,
+	}
+}
+
+// showFrozen hides from tenants who of the operators it was.
+func showFrozen(f *scheduler.Freeze, scope FreezeScope, role Role) *Frozen {
+	if f == nil {
+		return nil
+	}
+	shown := Frozen{Scope: scope, Since: f.Since.UTC(), By: orNull(f.By), Note: orNull(f.Note), Reason: f.Reason}
+	if scope == ScopeDeployment && !role.includes(RoleOperator) {
+		shown.By = nil
+	}
+	return &shown
+}

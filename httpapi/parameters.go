@@ -1,0 +1,45 @@
+package httpapi
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"punctual/scheduler"
+)
+
+// parameterMessage says what is wrong with a parameter of a request: of one that takes a few words, which they are and which
+// is the nearest; of an unknown one, which ones there are. The rest is as huma says it.
+func parameterMessage(op *huma.Operation, detail *huma.ErrorDetail) string {
+	in, name, ok := strings.Cut(detail.Location, ".")
+	if op == nil || !ok || in != "query" {
+		return detail.Message
+	}
+	var names []string
+	for _, p := range op.Parameters {
+		switch {
+		case p.In != in:
+		case p.Name != name:
+			names = append(names, p.Name)
+		case len(p.Schema.Enum) > 0:
+			return notOneOf(detail.Value, p.Schema.Enum)
+		default:
+			return detail.Message
+		}
+	}
+	if len(names) == 0 {
+		return "unknown parameter; this takes none in the query"
+	}
+	return fmt.Sprintf("unknown parameter; there are: %s%s", strings.Join(names, ", "), scheduler.DidYouMean(name, names...))
+}
+
+// notOneOf says which words a parameter takes.
+func notOneOf(value any, choices []any) string {
+	words := make([]string, len(choices))
+	for i, choice := range choices {
+		words[i] = fmt.Sprint(choice)
+	}
+	written, _ := value.(string)
+	return fmt.Sprintf("%q is not one of %s%s", clip(written), strings.Join(words, ", "), scheduler.DidYouMean(written, words...))
+}

@@ -1,0 +1,105 @@
+package httpapi
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+	"punctual/store"
+)
+
+// View is the input of lists whose items can be shown in short.
+type View struct {
+	View string `query:"view" enum:"full,summary" default:"full" doc:"With summary, each item has only the fields that the list's schema requires: what it is and how it stands."`
+}
+
+func (v View) short() bool { return v.View == "summary" }
+
+// ListedJob is a job of a list, in full or in short.
+type ListedJob struct {
+	Job
+	short bool
+}
+
+// JobSummary is a job in short: without what it sends and by which policies.
+type JobSummary struct {
+	ID               uuid.UUID          `json:"id"`
+	Tenant           string             `json:"tenant"`
+	Name             string             `json:"name"`
+	Version          int32              `json:"version"`
+	State            store.JobState     `json:"state"`
+	Labels           map[string]string  `json:"labels,omitempty"`
+	Schedule         scheduler.Schedule `json:"schedule,omitzero"`
+	Queue            string             `json:"queue"`
+	NextRunAt        *time.Time         `json:"next_run_at"`
+	NextScheduledFor *time.Time         `json:"next_scheduled_for"`
+	LastRun          *RunSummary        `json:"last_run"`
+}
+
+// MarshalJSON writes the job as the list was asked to show it.
+func (j ListedJob) MarshalJSON() ([]byte, error) {
+	if !j.short {
+		return render(j.Job)
+	}
+	s := JobSummary{
+		ID: j.ID, Tenant: j.Tenant, Name: j.Name, Version: j.Version, State: j.State, Labels: j.Labels, Schedule: j.Schedule, Queue: j.Queue,
+		NextRunAt: j.NextRunAt, NextScheduledFor: j.NextScheduledFor,
+	}
+	if j.LastRun != nil {
+		s.LastRun = new(summaryOf(*j.LastRun))
+	}
+	return render(s)
+}
+
+// ListedRun is a run of a list, in full or in short.
+type ListedRun struct {
+	Run
+	short bool
+}
+
+// RunSummary is a run in short.
+type RunSummary struct {
+	ID           uuid.UUID         `json:"id"`
+	JobID        uuid.UUID         `json:"job_id"`
+	Job          string            `json:"job"`
+	Trigger      scheduler.Trigger `json:"trigger"`
+	ScheduledFor time.Time         `json:"scheduled_for"`
+	Status       scheduler.Status  `json:"status"`
+	Reason       *scheduler.Reason `json:"reason"`
+	Late         bool              `json:"late"`
+	Attempt      int               `json:"attempt"`
+	StartedAt    *time.Time        `json:"started_at"`
+	FinishedAt   *time.Time        `json:"finished_at"`
+	HTTPStatus   *int              `json:"http_status"`
+}
+
+func summaryOf(r Run) RunSummary {
+	return RunSummary{
+		ID: r.ID, JobID: r.JobID, Job: r.Job, Trigger: r.Trigger, ScheduledFor: r.ScheduledFor, Status: r.Status, Reason: r.Reason,
+		Late: r.Late, Attempt: r.Attempt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, HTTPStatus: r.HTTPStatus,
+	}
+}
+
+// MarshalJSON writes the run as the list was asked to show it.
+func (r ListedRun) MarshalJSON() ([]byte, error) {
+	if !r.short {
+		return render(r.Run)
+	}
+	return render(summaryOf(r.Run))
+}
+
+// summarized makes the fields that a summary always has the required ones of what lists show.
+func summarized(schemas map[string]*huma.Schema) {
+	for listed, short := range map[string]any{"ListedJob": JobSummary{}, "ListedRun": RunSummary{}} {
+		var required []string
+		for _, f := range fieldsOf(reflect.TypeOf(short)).list {
+			if !f.omitted {
+				required = append(required, f.name)
+			}
+		}
+		schemas[listed].Required = required
+	}
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"punctual/httpapi/proc"
+	"punctual/store/storetest"
+)
+
+// scrape returns the status and the text of an address that Prometheus may ask.
+func scrape(ctx context.Context, t *testing.T, url, key string) (status int, text string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}
+
+// Prometheus reads the metrics with a key that can do nothing else, or at an address of their own without any; a job can
+// do neither.
+func TestPrometheusNeedsNoOperatorsKey(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	dsn := storetest.DSN(t)
+	r, err := proc.Serve(ctx, binary(t), dsn, "--auth=keys", "--metrics-listen=127.0.0.1:0", "--job-metrics=team=billing", "--job-metrics=team=ops,tier=gold")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Kill)
+	var open string
+	await(ctx, t, "the address of the metrics", func() bool {
+		at := regexp.MustCompile(`"url":"(http://[^"]+)/metrics"`).FindStringSubmatch(r.Output())
+		if at != nil {
+			open = at[1]
+		}
+		return at != nil
+	})
+	operator := r.API.WithKey(keysOf(t, dsn, "--role=operator", "--name=first"))
+	key := keysOf(t, dsn, "--role=metrics", "--name=prometheus")
+	if status, _ := r.API.WithKey(key).Do(ctx, http.MethodGet, "/v1/jobs", nil, nil); status != http.StatusForbidden {
+		t.Errorf("jobs with a key of the metrics: %d", status)
+	}
+	for name, labels := range map[string]map[string]string{"a": {"team": "billing"}, "b": {"team": "ops"}, "c": {"team": "ops", "tier": "gold"}} {
+		job := map[string]any{
+			"name": name, "labels": labels, "target": map[string]any{"url": "http://127.0.0.1:1/"},
+			"retry": map[string]any{"max_attempts": 1},
+		}
+		if _, err := operator.Do(ctx, http.MethodPost, "/v1/jobs", job, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := operator.Do(ctx, http.MethodPost, "/v1/jobs/"+name+"/trigger", nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const failing = `punctual_job_consecutive_failures{job="a",tenant="default"} 1`
+	var text string
+	await(ctx, t, "the failure of a job", func() bool {
+		_, text = scrape(ctx, t, open+"/metrics", "")
+		return strings.Contains(text, failing)
+	})
+	says(t, text, `{job="c",tenant="default"}`, "punctual_job_metrics_left_out 0", "punctual_runs_total")
+	if strings.Contains(text, `job="b"`) {
+		t.Error("a job that is not selected has series")
+	}
+	if status, withKey := scrape(ctx, t, r.API.URL+"/metrics", key); status != http.StatusOK || !strings.Contains(withKey, failing) {
+		t.Errorf("with a key: %d", status)
+	}
+	for url, want := range map[string]int{r.API.URL + "/metrics": http.StatusUnauthorized, open + "/healthz": http.StatusOK, open + "/v1/jobs": http.StatusNotFound} {
+		if status, _ := scrape(ctx, t, url, ""); status != want {
+			t.Errorf("%s without a key: %d, want %d", url, status, want)
+		}
+	}
+	spy := map[string]any{"name": "spy", "target": map[string]any{"url": open + "/metrics"}}
+	if status, err := operator.Do(ctx, http.MethodPost, "/v1/jobs", spy, nil); status != http.StatusUnprocessableEntity || !strings.Contains(err.Error(), "the metrics of this replica") {
+		t.Errorf("a job that calls the metrics: %d %v", status, err)
+	}
+	if err := r.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,124 @@
+package scheduler
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// FreezeReason is why a deployment is frozen. The list is closed.
+type FreezeReason string
+
+// The reasons.
+const (
+	FrozenAsked    FreezeReason = "asked"    // somebody froze it
+	FrozenRestored FreezeReason = "restored" // a replica found a copy of the database that runs were last dispatched from
+)
+
+// Freeze says since when, and why, nothing is claimed: of all tenants, or of one.
+type Freeze struct {
+	Since  time.Time
+	By     string // for people
+	Note   string
+	Reason FreezeReason
+}
+
+// String says so in words, without whose freeze it is.
+func (f Freeze) String() string {
+	text := "frozen since " + f.Since.UTC().Format(time.RFC3339) + " by " + f.By
+	if f.Note != "" {
+		text += " (" + f.Note + ")"
+	}
+	return text
+}
+
+// Explain says why due work waits, to tenants: who of the operators froze the deployment is not theirs to know.
+func (f Freeze) Explain(whose string) string {
+	note := ""
+	if f.Note != "" {
+		note = " (" + f.Note + ")"
+	}
+	return fmt.Sprintf("the %s is frozen since %s%s, and nothing is sent until it is unfrozen", whose, f.Since.UTC().Format(time.RFC3339), note)
+}
+
+// remindEvery is how often the log says again that something is frozen.
+const remindEvery = 5 * time.Minute
+
+// freezing is what this replica knows of freezes, and has told the log. It only spares claims: each claim looks for
+// itself.
+type freezing struct {
+	log *slog.Logger
+
+	mu      sync.Mutex
+	halted  bool             // no use to claim anything
+	now     *Freeze          // of the deployment, as far as it is known
+	tenants map[int32]string // frozen ones, by id
+	told    time.Time        // when the log was last told
+}
+
+// halt notes that a claim found the deployment frozen; the next heartbeat tells more.
+func (f *freezing) halt() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.halted = true
+}
+
+// on reports whether the deployment is frozen.
+func (f *freezing) on() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.halted
+}
+
+// heed takes what a heartbeat tells.
+func (f *freezing) heed(now *Freeze, limits []TenantLimits) {
+	tenants := map[int32]string{}
+	for _, l := range limits {
+		if l.Frozen {
+			tenants[l.Tenant] = l.Name
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.halted = now != nil
+	changed := (f.now == nil) != (now == nil) || now != nil && *f.now != *now
+	others := !maps.Equal(f.tenants, tenants)
+	if !changed && !others && (now == nil && len(tenants) == 0 || time.Since(f.told) < remindEvery) {
+		return
+	}
+	switch {
+	case now != nil && (changed || !others):
+		f.log.Warn("the deployment is frozen: nothing is claimed. "+now.goOn(), "since", now.Since, "by", now.By, "note", now.Note, "reason", now.Reason)
+	case changed:
+		f.log.Info("the deployment is not frozen any more: due work is claimed again")
+	}
+	switch {
+	case len(tenants) > 0 && (others || !changed):
+		f.log.Warn("tenants are frozen: nothing of theirs is claimed. `punctual unfreeze --tenant` ends it", "tenants", some(tenants))
+	case others:
+		f.log.Info("no tenant is frozen any more")
+	}
+	f.now, f.tenants, f.told = now, tenants, time.Now()
+}
+
+// goOn is what there is to do about it.
+func (f Freeze) goOn() string {
+	if f.Reason == FrozenRestored {
+		return "It is another database than the one that runs were last dispatched from, as after restoring a dump; " +
+			"if its jobs are to fire from here, run `punctual unfreeze`, or start a replica with --adopt-database"
+	}
+	return "`punctual unfreeze` ends it"
+}
+
+// some names a few of the tenants.
+func some(tenants map[int32]string) string {
+	names := slices.Sorted(maps.Values(tenants))
+	if more := len(names) - 10; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:10], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,262 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// Deployment, in place of a tenant, is all of them.
+const Deployment = everybody
+
+// FreezeState is how a deployment and one of its tenants stand.
+type FreezeState struct {
+	Deployment *scheduler.Freeze // nil: it is not frozen
+	Tenant     *scheduler.Freeze // likewise; nil where no tenant was asked about
+	InFlight   int               // runs that are being sent: of the tenant, or of all. Counted up to DepthCap
+}
+
+// freezeColumns are those of the deployment; a tenant has no reason but that somebody asked for it.
+const (
+	freezeColumns       = `frozen_at, coalesce(frozen_by, ''), coalesce(frozen_note, ''), coalesce(frozen_reason, '')`
+	tenantFreezeColumns = `frozen_at, coalesce(frozen_by, ''), coalesce(frozen_note, ''), 'asked'`
+)
+
+// freezeRow scans them.
+type freezeRow struct {
+	since *time.Time
+	scheduler.Freeze
+}
+
+func (f *freezeRow) targets() []any { return []any{&f.since, &f.By, &f.Note, &f.Reason} }
+
+func (f *freezeRow) freeze() *scheduler.Freeze {
+	if f.since == nil {
+		return nil
+	}
+	f.Since = f.since.UTC()
+	return &f.Freeze
+}
+
+// Freeze freezes a tenant, or the Deployment: from then on nothing of it is claimed, by any replica. It returns when the
+// claims have ended that were under way, with what is in flight then, which goes on. What is frozen already stays as it is.
+func (s *Store) Freeze(ctx context.Context, tenant int32, note string) (FreezeState, error) {
+	err := s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
+		by, err := u.actorName(ctx)
+		if err != nil {
+			return err
+		}
+		if tenant == Deployment {
+			d, err := lockDeployment(ctx, u)
+			if err != nil {
+				return err
+			}
+			return d.freeze(ctx, u, scheduler.Freeze{By: by, Note: note, Reason: scheduler.FrozenAsked})
+		}
+		return freezeTenant(ctx, u, tenant, by, note)
+	})
+	if err != nil {
+		return FreezeState{}, fmt.Errorf("freezing: %w", err)
+	}
+	if err := s.awaitClaims(ctx); err != nil {
+		return FreezeState{}, err
+	}
+	return s.FreezeState(ctx, tenant)
+}
+
+// Unfreeze ends that. To unfreeze the Deployment also makes this database the one that runs are dispatched from. Replicas
+// hear of it within two seconds.
+func (s *Store) Unfreeze(ctx context.Context, tenant int32, note string) (FreezeState, error) {
+	err := s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
+		if tenant != Deployment {
+			return unfreezeTenant(ctx, u, tenant, note)
+		}
+		d, err := lockDeployment(ctx, u)
+		if err != nil {
+			return err
+		}
+		return d.unfreeze(ctx, u, ActionDeploymentUnfreeze, note)
+	})
+	if err != nil {
+		return FreezeState{}, fmt.Errorf("unfreezing: %w", err)
+	}
+	return s.FreezeState(ctx, tenant)
+}
+
+// selectInFlight looks through the claims for the runs of a tenant, or of all.
+const selectInFlight = `
+SELECT count(*) FROM (SELECT FROM (SELECT unnest(c.run_ids) AS id FROM punctual.claims c LIMIT $3::bigint) c
+    JOIN punctual.runs r ON r.id = c.id WHERE r.status = 'running' AND r.accepted_at IS NULL AND ($1 = -1 OR r.tenant = $1) LIMIT $2::bigint) n`
+
+// FreezeState tells how a tenant stands, or the Deployment.
+func (s *Store) FreezeState(ctx context.Context, tenant int32) (FreezeState, error) {
+	var state FreezeState
+	var deployment, own freezeRow
+	var b pgx.Batch
+	b.Queue(byIndex)
+	b.Queue(`SELECT ` + freezeColumns + ` FROM punctual.deployment`).QueryRow(func(row pgx.Row) error { return row.Scan(deployment.targets()...) })
+	b.Queue(`SELECT `+tenantFreezeColumns+` FROM punctual.tenants WHERE id = $1`, tenant).QueryRow(func(row pgx.Row) error {
+		if err := row.Scan(own.targets()...); !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		return nil
+	})
+	b.Queue(selectInFlight, tenant, DepthCap, mostInFlight).QueryRow(func(row pgx.Row) error { return row.Scan(&state.InFlight) })
+	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
+		return state, fmt.Errorf("reading what is frozen: %w", err)
+	}
+	state.Deployment, state.Tenant = deployment.freeze(), own.freeze()
+	return state, nil
+}
+
+// Freezes are what is frozen now.
+type Freezes struct {
+	Deployment *scheduler.Freeze // nil: it is not
+	Tenants    map[int32]scheduler.Freeze
+	Names      map[int32]string // of those tenants
+}
+
+// Of returns why nothing of a tenant is claimed, in words; nil and nothing when something is.
+func (f Freezes) Of(tenant int32) (freeze *scheduler.Freeze, whose string) {
+	if f.Deployment != nil {
+		return f.Deployment, "deployment"
+	}
+	if own, is := f.Tenants[tenant]; is {
+		return &own, "tenant"
+	}
+	return nil, ""
+}
+
+// Freezes returns what is frozen now: of tenants up to DepthCap.
+func (s *Store) Freezes(ctx context.Context) (Freezes, error) { return readFreezes(ctx, s.pool, 0) }
+
+// readFreezes reads them of one tenant, or with 0 of all.
+func readFreezes(ctx context.Context, q batcher, tenant int32) (Freezes, error) {
+	f := Freezes{Tenants: map[int32]scheduler.Freeze{}, Names: map[int32]string{}}
+	var deployment freezeRow
+	var b pgx.Batch
+	b.Queue(`SELECT `+freezeColumns+` FROM punctual.deployment`, prepared{}).QueryRow(func(row pgx.Row) error { return row.Scan(deployment.targets()...) })
+	b.Queue(`SELECT id, name, `+tenantFreezeColumns+` FROM punctual.tenants WHERE frozen_at IS NOT NULL AND ($1 = 0 OR id = $1) LIMIT $2`, prepared{}, tenant, DepthCap).
+		Query(func(rows pgx.Rows) error {
+			for rows.Next() {
+				var id int32
+				var name string
+				var row freezeRow
+				if err := rows.Scan(append([]any{&id, &name}, row.targets()...)...); err != nil {
+					return err
+				}
+				f.Tenants[id], f.Names[id] = *row.freeze(), name
+			}
+			return rows.Err()
+		})
+	if err := q.SendBatch(ctx, &b).Close(); err != nil {
+		return f, fmt.Errorf("reading what is frozen: %w", err)
+	}
+	f.Deployment = deployment.freeze()
+	return f, nil
+}
+
+// freezeShot is a freeze as the audit log shows it.
+type freezeShot struct {
+	Frozen bool                   `json:"frozen"`
+	Since  *time.Time             `json:"since,omitempty"`
+	By     string                 `json:"by,omitempty"`
+	Note   string                 `json:"note,omitempty"`
+	Reason scheduler.FreezeReason `json:"reason,omitempty"`
+
+	Database string `json:"database,omitempty"`
+	System   string `json:"system_identifier,omitempty"`
+}
+
+func shotOfFreeze(f *scheduler.Freeze) freezeShot {
+	if f == nil {
+		return freezeShot{}
+	}
+	return freezeShot{Frozen: true, Since: &f.Since, By: f.By, Note: f.Note, Reason: f.Reason}
+}
+
+func freezeTenant(ctx context.Context, u *unit, id int32, by, note string) error {
+	name, was, err := lockTenantFreeze(ctx, u, id)
+	if err != nil || was != nil {
+		return err
+	}
+	is := scheduler.Freeze{By: by, Note: note, Reason: scheduler.FrozenAsked}
+	err = u.QueryRow(ctx, `UPDATE punctual.tenants SET frozen_at = now(), frozen_by = $2, frozen_note = $3 WHERE id = $1 RETURNING frozen_at`, id, by, orNull(note)).Scan(&is.Since)
+	if err != nil {
+		return fmt.Errorf("tenant %q: %w", name, err)
+	}
+	return audit(ctx, u, id, change{action: ActionTenantFreeze, name: name, before: shotOfFreeze(nil), after: shotOfFreeze(&is)})
+}
+
+func unfreezeTenant(ctx context.Context, u *unit, id int32, note string) error {
+	name, was, err := lockTenantFreeze(ctx, u, id)
+	if err != nil || was == nil {
+		return err
+	}
+	if _, err := u.Exec(ctx, `UPDATE punctual.tenants SET frozen_at = NULL, frozen_by = NULL, frozen_note = NULL WHERE id = $1`, id); err != nil {
+		return fmt.Errorf("tenant %q: %w", name, err)
+	}
+	u.due = true
+	return audit(ctx, u, id, change{action: ActionTenantUnfreeze, name: name, before: shotOfFreeze(was), after: freezeShot{Note: note}})
+}
+
+func lockTenantFreeze(ctx context.Context, u *unit, id int32) (name string, was *scheduler.Freeze, err error) {
+	var row freezeRow
+	err = u.QueryRow(ctx, `SELECT name, `+tenantFreezeColumns+` FROM punctual.tenants WHERE id = $1 AND deleted_at IS NULL FOR NO KEY UPDATE`, id).
+		Scan(append([]any{&name}, row.targets()...)...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil, fmt.Errorf("tenant %d: %w", id, ErrNotFound)
+	}
+	return name, row.freeze(), wrapped("looking for the tenant", err)
+}
+
+// actorName is who makes the change, for people.
+func (u *unit) actorName(ctx context.Context) (string, error) {
+	a := actor(ctx)
+	r := AuditRecord{ActorKind: a.Kind, Actor: a.Name}
+	if id, err := uuid.Parse(a.Name); err == nil && a.Kind == ActorKey {
+		if err := u.QueryRow(ctx, `SELECT name FROM punctual.api_keys WHERE id = $1`, id).Scan(&r.ActorName); err != nil {
+			return "", fmt.Errorf("reading the name of a key: %w", err)
+		}
+	}
+	if who := r.who(); who != "" {
+		return who, nil
+	}
+	return string(a.Kind), nil
+}
+
+// claimsEnd bounds the wait for claims under way: they take milliseconds, and lose their transaction after so long idle.
+const claimsEnd = 6 * time.Second
+
+// Claims hold this lock on one of the tables, and hardly anybody else does for longer than a moment.
+const selectClaiming = `
+SELECT coalesce(array_agg(DISTINCT virtualtransaction), '{}') FROM pg_catalog.pg_locks
+WHERE locktype = 'relation' AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+  AND relation IN ('punctual.schedules'::regclass, 'punctual.ready'::regclass) AND mode = 'RowShareLock' AND granted AND ($1::text[] IS NULL OR virtualtransaction = ANY($1))`
+
+// awaitClaims waits until the claims have ended that are under way now and may have found nothing frozen.
+func (s *Store) awaitClaims(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, claimsEnd)
+	defer cancel()
+	var before []string // nil: whichever there are
+	for {
+		if err := s.pool.QueryRow(ctx, selectClaiming, before).Scan(&before); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("frozen, but the claims under way could not be waited for: what is in flight may be more for a moment: %w", err)
+		}
+		if len(before) == 0 && ctx.Err() == nil {
+			return nil
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			s.options.Log.Warn("frozen, and a claim that was under way has not ended: it may still start runs", "claims", len(before))
+			return nil
+		}
+	}
+}

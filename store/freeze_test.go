@@ -1,0 +1,339 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"punctual/scheduler"
+)
+
+func (c crud) freeze(tenant int32, note string) FreezeState {
+	c.t.Helper()
+	state, err := c.Freeze(c.t.Context(), tenant, note)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return state
+}
+
+func (c crud) unfreeze(tenant int32) FreezeState {
+	c.t.Helper()
+	state, err := c.Unfreeze(c.t.Context(), tenant, "")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return state
+}
+
+// renewed is what a heartbeat tells.
+func (c claimer) renewed() scheduler.Pulse {
+	c.t.Helper()
+	pulse, err := c.Renew(c.t.Context(), c.replica, false)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return pulse
+}
+
+// theirs makes another tenant, with a job that is due.
+func (c claimer) theirs(name string) int32 {
+	c.t.Helper()
+	made, err := c.CreateTenant(c.t.Context(), name, TenantSettings{Weight: 1})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.tenant = made.ID
+	c.dueNow("theirs")
+	return made.ID
+}
+
+func TestNothingIsClaimedWhileTheDeploymentIsFrozen(t *testing.T) {
+	c := newClaimer(t)
+	job, slot := c.dueNow("slot")
+	c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '1 h' WHERE job_id = $1`, job.ID)
+	c.many(3, "older", time.Minute)
+	c.create("manual", never)
+	if _, err := c.TriggerJob(t.Context(), c.tenant, "manual", TriggerRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx := WithActor(t.Context(), Actor{Kind: ActorCommand, Name: "alice"})
+	first, err := c.Freeze(ctx, Deployment, "the warehouse burns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := first.Deployment; f == nil || f.By != "command alice" || f.Note != "the warehouse burns" || f.Reason != scheduler.FrozenAsked || first.InFlight != 0 {
+		t.Errorf("%+v %+v", first, first.Deployment)
+	}
+	if again := c.freeze(Deployment, "other"); *again.Deployment != *first.Deployment {
+		t.Errorf("a second freeze made %+v of %+v", again.Deployment, first.Deployment)
+	}
+	if pulse := c.renewed(); pulse.Frozen == nil || *pulse.Frozen != *first.Deployment {
+		t.Errorf("the heartbeat tells %+v", pulse.Frozen)
+	}
+	for what, b := range map[string]scheduler.Batch{"slots": c.claim(100, false), "backlog": c.claim(100, true), "ready": c.claimReady(100)} {
+		if len(b.Runs) != 0 || b.Settled != 0 || b.Full || !b.Halted {
+			t.Errorf("%s: %+v", what, b)
+		}
+	}
+	if e := c.explained("slot", slot); e.Outcome != OutcomeWaiting || !strings.Contains(e.Text, "the deployment is frozen since") || !strings.Contains(e.Text, "the warehouse burns") {
+		t.Errorf("%s: %s", e.Outcome, e.Text)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.schedules WHERE punctual.frozen_since(tenant) IS NOT NULL`); n != 5 {
+		t.Errorf("%d jobs are frozen by frozen_since, want 5", n)
+	}
+
+	if s := c.unfreeze(Deployment); s.Deployment != nil {
+		t.Errorf("%+v", s.Deployment)
+	}
+	if pulse := c.renewed(); pulse.Frozen != nil {
+		t.Errorf("the heartbeat tells %+v", pulse.Frozen)
+	}
+	if run := c.one(c.claim(100, false)); run.Job.ID != job.ID {
+		t.Errorf("claimed job %s", run.Job.ID)
+	}
+	if n := len(c.claim(100, true).Runs); n != 3 {
+		t.Errorf("%d of the backlog, want 3", n)
+	}
+	c.one(c.claimReady(100))
+	const actions = `SELECT string_agg(action || ' ' || coalesce(actor, '-') || ' ' || coalesce(after ->> 'note', '-'), ', ' ORDER BY id) FROM punctual.audit_log WHERE tenant = -1`
+	if got := c.text(actions); got != "deployment.freeze alice the warehouse burns, deployment.unfreeze - -" {
+		t.Errorf("the audit log has %s", got)
+	}
+}
+
+func TestAFrozenTenantLeavesOthersAlone(t *testing.T) {
+	c := newClaimer(t)
+	c.dueNow("mine")
+	c.create("manual", never)
+	if _, err := c.TriggerJob(t.Context(), c.tenant, "manual", TriggerRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	other := c.theirs("other")
+	state := c.freeze(c.tenant, "")
+	if state.Deployment != nil || state.Tenant == nil || state.Tenant.By != "system" {
+		t.Errorf("%+v", state)
+	}
+	// This replica has not heard of it yet: its claims find it by themselves.
+	b := c.claim(100, false)
+	if run := c.one(b); run.Job.Tenant != other || b.Halted || !slices.Equal(b.Frozen, []int32{c.tenant}) {
+		t.Errorf("claimed of tenant %d; %+v", run.Job.Tenant, b)
+	}
+	if b := c.claimReady(100); len(b.Runs) != 0 || !slices.Equal(b.Frozen, []int32{c.tenant}) {
+		t.Errorf("%+v", b)
+	}
+	pulse := c.renewed()
+	if len(pulse.Limits) != 1 || pulse.Limits[0] != (scheduler.TenantLimits{Tenant: c.tenant, Name: "default", Frozen: true}) || pulse.Frozen != nil {
+		t.Errorf("the heartbeat tells %+v", pulse.Limits)
+	}
+	if state := c.unfreeze(c.tenant); state.Tenant != nil {
+		t.Errorf("%+v", state)
+	}
+	c.one(c.claim(100, false))
+	c.one(c.claimReady(100))
+	if got := c.text(`SELECT string_agg(action || ' ' || name, ', ' ORDER BY id) FROM punctual.audit_log WHERE tenant = $1 AND action LIKE '%freeze'`, c.tenant); got != "tenant.freeze default, tenant.unfreeze default" {
+		t.Errorf("the audit log has %s", got)
+	}
+	if _, err := c.Freeze(t.Context(), 4711, ""); !errors.Is(err, ErrNotFound) {
+		t.Errorf("an unknown tenant: %v", err)
+	}
+}
+
+// A claim that had its locks before the freeze may complete, and the freeze waits for it: what is in flight when it
+// answers is all.
+func TestAFreezeWaitsForTheClaimsUnderWay(t *testing.T) {
+	c := newClaimer(t)
+	c.dueNow("slot")
+	conn, err := c.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	claim := dueClaim{store: c.Store, claim: c.asks(100, false), conn: conn.Conn()}
+	if err := claim.lock(t.Context()); err != nil || len(claim.rows) != 1 {
+		t.Fatalf("%d rows, %v", len(claim.rows), err)
+	}
+	answered := make(chan FreezeState, 1)
+	go func() {
+		state, err := c.Freeze(context.WithoutCancel(t.Context()), Deployment, "")
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- state
+	}()
+	c.until("the freeze to be committed", `SELECT count(*) FROM punctual.deployment WHERE frozen_at IS NOT NULL`)
+	if b := c.claim(100, false); !b.Halted {
+		t.Error("a claim that began after the freeze was let through")
+	}
+	// As long as the claim is under way, only the end of its patience ends the wait.
+	impatient, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := c.awaitClaims(impatient); impatient.Err() == nil {
+		t.Errorf("a claim under way was not waited for: %v", err)
+	}
+	if err := claim.readFacts(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	claim.decide()
+	if err := claim.write(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if state := <-answered; state.InFlight != 1 {
+		t.Errorf("%d in flight, want the one of that claim", state.InFlight)
+	}
+	if err := c.awaitClaims(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// until polls a count until it is one.
+func (c crud) until(what, sql string) {
+	c.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); c.count(sql) != 1; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			c.t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// The deadline of a target that works on is not looked at while it is frozen; the API goes on.
+func TestDeadlinesWaitWhileFrozen(t *testing.T) {
+	for _, whole := range []bool{true, false} {
+		t.Run(map[bool]string{true: "the deployment", false: "the tenant"}[whole], func(t *testing.T) {
+			c := newClaimer(t)
+			run := c.accepted("works")
+			scope := c.tenant
+			if whole {
+				scope = Deployment
+			}
+			c.freeze(scope, "")
+			if b := c.overdue(run.RunID); b.Settled != 0 {
+				t.Errorf("%+v", b)
+			}
+			if status := c.text(`SELECT status FROM punctual.runs WHERE id = $1`, run.RunID); status != "running" {
+				t.Errorf("frozen, the run is %s", status)
+			}
+			c.mustBeat(run, "") // it is heard, and has its time anew
+			if b := c.claimReady(10); b.Settled != 0 {
+				t.Errorf("%+v", b)
+			}
+			c.unfreeze(scope)
+			if b := c.claimReady(10); b.Settled != 0 {
+				t.Errorf("%+v", b)
+			}
+			if b := c.overdue(run.RunID); b.Settled != 1 {
+				t.Errorf("%+v", b)
+			}
+		})
+	}
+}
+
+// The look at the freezes goes through no table.
+func TestTheLookAtFreezesIsByIndex(t *testing.T) {
+	c := newClaimer(t)
+	c.exec(`INSERT INTO punctual.tenants (name, max_concurrent_runs) SELECT 't' || i, 10 FROM generate_series(1, 20000) i`)
+	c.exec(`ANALYZE punctual.tenants`)
+	err := pgx.BeginFunc(t.Context(), c.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), byIndex); err != nil {
+			return err
+		}
+		rows, err := tx.Query(t.Context(), `EXPLAIN `+selectFrozen)
+		if err != nil {
+			return err
+		}
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if plan := strings.Join(lines, "\n"); !strings.Contains(plan, "tenants_frozen") {
+			t.Errorf("the plan:\n%s", plan)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestVerifyKnowsWhatIsFrozen(t *testing.T) {
+	c := newClaimer(t)
+	c.partitionsBack(2)
+	job := c.create("job", every(time.Second))
+	c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '1 h' WHERE job_id = $1`, job.ID)
+	c.exec(`UPDATE punctual.schedules SET scheduled_for = date_trunc('second', now()) - interval '10 min', next_run_at = date_trunc('second', now()) - interval '10 min' WHERE job_id = $1`, job.ID)
+	overdue := func() bool {
+		found, _ := c.verified()
+		return slices.ContainsFunc(found, func(v string) bool { return strings.Contains(v, string(ViolationOverdue)) })
+	}
+	if !overdue() {
+		t.Fatal("nothing is overdue")
+	}
+	c.freeze(c.tenant, "")
+	if _, summary := c.verified(); overdue() || summary.Frozen < 500 || len(summary.Notes) != 1 || !strings.Contains(summary.Notes[0], "default is frozen") {
+		t.Errorf("%+v", summary)
+	}
+	c.freeze(Deployment, "moving")
+	if _, summary := c.verified(); overdue() || len(summary.Notes) != 2 || !strings.Contains(summary.Notes[0], "moving") {
+		t.Errorf("%+v", summary)
+	}
+	c.unfreeze(c.tenant)
+	c.unfreeze(Deployment)
+	if !overdue() {
+		t.Error("unfrozen, nothing is overdue")
+	}
+}
+
+func TestTheMetricTellsWhatIsFrozen(t *testing.T) {
+	c := newClaimer(t)
+	if _, err := c.CreateTenant(t.Context(), "other", TenantSettings{Weight: 1}); err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(Collector{Store: c.Store})
+	shown := func() string {
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lines []string
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				if f.GetName() == "punctual_frozen" {
+					lines = append(lines, fmt.Sprintf("%q %g", m.GetLabel()[0].GetValue(), m.GetGauge().GetValue()))
+				}
+			}
+		}
+		return strings.Join(lines, ", ")
+	}
+	for _, step := range []struct {
+		do   func()
+		want string
+	}{
+		{func() {}, `"" 0`},
+		{func() { c.freeze(c.tenant, "") }, `"" 0, "default" 1`},
+		{func() { c.freeze(Deployment, "") }, `"" 1, "default" 1`},
+		{func() { c.unfreeze(Deployment); c.unfreeze(c.tenant) }, `"" 0`},
+	} {
+		step.do()
+		if got := shown(); got != step.want {
+			t.Errorf("punctual_frozen is %s, want %s", got, step.want)
+		}
+	}
+}
+
+// text returns one text; of no row or null, a dash.
+func (c crud) text(sql string, args ...any) string {
+	c.t.Helper()
+	var text *string
+	if err := c.pool.QueryRow(c.t.Context(), sql, args...).Scan(&text); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		c.t.Fatal(err)
+	}
+	if text == nil {
+		return "-"
+	}
+	return *text
+}

@@ -1,0 +1,36 @@
+package store
+
+import (
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// frozen is what a claim must leave alone. It is read after the claim has its locks, in the round trip that takes them:
+// a claim that finds nothing frozen holds locks on the tables from before the freeze was committed, and awaitClaims
+// sees them. Whatever begins after that, on whichever replica, finds the freeze.
+type frozen struct {
+	all     bool    // the deployment is frozen, or this is a copy of the database that runs were dispatched from
+	tenants []int32 // that are, sorted
+}
+
+const selectFrozen = `
+SELECT d.frozen_at IS NOT NULL OR punctual.is_copy(d.database_name, d.system_identifier), ARRAY(SELECT t.id FROM punctual.tenants t WHERE t.frozen_at IS NOT NULL ORDER BY t.id)
+FROM punctual.deployment d`
+
+func (f *frozen) queue(b *pgx.Batch) {
+	b.Queue(selectFrozen, prepared{}).QueryRow(func(row pgx.Row) error { return row.Scan(&f.all, &f.tenants) })
+}
+
+// leave reports whether a tenant is frozen, and notes it in the batch.
+func (f *frozen) leave(batch *scheduler.Batch, tenant int32) bool {
+	if _, is := slices.BinarySearch(f.tenants, tenant); !is {
+		return false
+	}
+	if !slices.Contains(batch.Frozen, tenant) {
+		batch.Frozen = append(batch.Frozen, tenant)
+	}
+	return true
+}

@@ -1,0 +1,141 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"punctual/scheduler"
+)
+
+// Start says what a replica does about freezes before it claims anything.
+type Start struct {
+	Dispatches bool // it claims; one that does not leaves the identity of a fresh database to those that do
+	Freeze     bool // freeze the deployment
+}
+
+// theDeployment is the row of the deployment, locked.
+type theDeployment struct {
+	name, system         string // of the database that runs were last dispatched from
+	hereName, hereSystem string // of this one
+	copied               bool
+	frozen               *scheduler.Freeze
+}
+
+func lockDeployment(ctx context.Context, u *unit) (*theDeployment, error) {
+	var d theDeployment
+	var row freezeRow
+	err := u.QueryRow(ctx, `SELECT database_name, system_identifier, current_database(), punctual.system_identifier(), punctual.is_copy(database_name, system_identifier), `+freezeColumns+`
+		FROM punctual.deployment FOR NO KEY UPDATE`).
+		Scan(append([]any{&d.name, &d.system, &d.hereName, &d.hereSystem, &d.copied}, row.targets()...)...)
+	if err != nil {
+		return nil, fmt.Errorf("reading the deployment: %w", err)
+	}
+	d.frozen = row.freeze()
+	return &d, nil
+}
+
+func (d *theDeployment) shot() freezeShot {
+	shot := shotOfFreeze(d.frozen)
+	shot.Database, shot.System = d.name, d.system
+	return shot
+}
+
+// freeze freezes the deployment. One that is frozen already stays as it is, but that somebody asks for what a replica
+// had found necessary: then no replica lifts it any more.
+func (d *theDeployment) freeze(ctx context.Context, u *unit, f scheduler.Freeze) error {
+	if d.frozen != nil && (d.frozen.Reason == scheduler.FrozenAsked || f.Reason == scheduler.FrozenRestored) {
+		return nil
+	}
+	before := d.shot()
+	err := u.QueryRow(ctx, `UPDATE punctual.deployment SET frozen_at = coalesce(frozen_at, now()), frozen_by = $1, frozen_note = $2, frozen_reason = $3 RETURNING frozen_at`,
+		f.By, orNull(f.Note), string(f.Reason)).Scan(&f.Since)
+	if err != nil {
+		return fmt.Errorf("freezing the deployment: %w", err)
+	}
+	f.Since = f.Since.UTC()
+	d.frozen = &f
+	return audit(ctx, u, everybody, change{action: ActionDeploymentFreeze, before: before, after: d.shot()})
+}
+
+// unfreeze makes this database the one that runs are dispatched from, and unfreezes the deployment.
+func (d *theDeployment) unfreeze(ctx context.Context, u *unit, action Action, note string) error {
+	if d.frozen == nil && !d.copied {
+		return nil
+	}
+	before := d.shot()
+	if _, err := u.Exec(ctx, `UPDATE punctual.deployment SET frozen_at = NULL, frozen_by = NULL, frozen_note = NULL, frozen_reason = NULL`); err != nil {
+		return fmt.Errorf("unfreezing the deployment: %w", err)
+	}
+	if err := d.settle(ctx, u); err != nil {
+		return err
+	}
+	d.frozen = nil
+	u.due = true
+	after := d.shot()
+	after.Note = note
+	return audit(ctx, u, everybody, change{action: action, before: before, after: after})
+}
+
+// settle makes this database the one that runs are dispatched from.
+func (d *theDeployment) settle(ctx context.Context, u *unit) error {
+	if _, err := u.Exec(ctx, `UPDATE punctual.deployment SET database_name = $1, system_identifier = $2`, d.hereName, d.hereSystem); err != nil {
+		return fmt.Errorf("noting which database runs are dispatched from: %w", err)
+	}
+	d.name, d.system, d.copied = d.hereName, d.hereSystem, false
+	return nil
+}
+
+// adopt is settle in place of the database of another name or system. What was frozen because of that is so no more.
+func (d *theDeployment) adopt(ctx context.Context, u *unit) error {
+	if d.frozen == nil || d.frozen.Reason == scheduler.FrozenRestored {
+		return d.unfreeze(ctx, u, ActionDeploymentAdopt, "")
+	}
+	before := d.shot()
+	if err := d.settle(ctx, u); err != nil {
+		return err
+	}
+	return audit(ctx, u, everybody, change{action: ActionDeploymentAdopt, before: before, after: d.shot()})
+}
+
+// Begin does what a replica does about freezes before it claims anything: it notes which database runs are dispatched
+// from, or freezes the deployment where that was another one.
+func (s *Store) Begin(ctx context.Context, start Start) error {
+	err := s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
+		d, err := lockDeployment(ctx, u)
+		if err != nil {
+			return err
+		}
+		if err := s.identify(ctx, u, d, start.Dispatches); err != nil || !start.Freeze {
+			return err
+		}
+		return d.freeze(ctx, u, scheduler.Freeze{By: "serve --frozen", Reason: scheduler.FrozenAsked})
+	})
+	if err != nil {
+		return fmt.Errorf("looking whether this is the database that runs were last dispatched from: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) identify(ctx context.Context, u *unit, d *theDeployment, dispatches bool) error {
+	if d.hereSystem == "" {
+		s.options.Log.Warn("this Postgres does not tell its system identifier (pg_control_system): a restored dump is known by another name of the database alone")
+	}
+	switch {
+	case d.copied && s.options.Adopt:
+		s.options.Log.Warn("runs are dispatched from this database from now on: --adopt-database", "was", d.name, "was_system", d.system, "is", d.hereName, "is_system", d.hereSystem)
+		return d.adopt(ctx, u)
+	case d.copied:
+		note := fmt.Sprintf("runs were last dispatched from database %s of system %s, and this is %s of system %s", d.name, orNone(d.system), d.hereName, orNone(d.hereSystem))
+		return d.freeze(ctx, u, scheduler.Freeze{By: "Punctual", Note: note, Reason: scheduler.FrozenRestored})
+	case dispatches && (d.name == "" || d.system == "" && d.hereSystem != ""):
+		return d.settle(ctx, u)
+	}
+	return nil
+}
+
+func orNone(system string) string {
+	if system == "" {
+		return "(unknown)"
+	}
+	return system
+}

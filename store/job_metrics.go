@@ -1,0 +1,326 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"punctual/scheduler"
+)
+
+// JobMetricsConfig says which jobs have series of their own.
+type JobMetricsConfig struct {
+	Selectors []map[string]string // a job with all labels of one of them
+	Max       int                 // how many jobs at most
+}
+
+const (
+	// jobMetricsAge is how long what was read answers scrapes, so that several scrapers cost what one does.
+	jobMetricsAge = 5 * time.Second
+	// jobMetricsTimeout bounds one look at the database.
+	jobMetricsTimeout = 3 * time.Second
+	// newestRuns is how many of a job's runs each look reads at most, from the newest on.
+	newestRuns = 100
+	// furtherRuns is how many older runs a look reads at most, of all jobs together.
+	furtherRuns = 20_000
+	// leftOutCounted is how many jobs beyond the bound are counted.
+	leftOutCounted = 10_000
+)
+
+// JobMetrics exports the last success, the last duration and the failures in a row of selected jobs. They are read from
+// the database, so every replica tells the same, whichever replica sent the requests. It implements prometheus.Collector.
+type JobMetrics struct {
+	store     *Store
+	selectors []string // as JSON
+	max       int
+
+	mu       sync.Mutex
+	read     time.Time // when jobs was read
+	jobs     []jobFigures
+	leftOut  int
+	lookback map[uuid.UUID]*lookback
+	told     bool // the log knows that jobs are left out
+}
+
+// NewJobMetrics returns the collector of the jobs that c selects.
+func NewJobMetrics(s *Store, c JobMetricsConfig) *JobMetrics {
+	m := &JobMetrics{store: s, max: c.Max, lookback: map[uuid.UUID]*lookback{}}
+	for _, labels := range c.Selectors {
+		text, _ := json.Marshal(labels) // of texts never fails
+		m.selectors = append(m.selectors, string(text))
+	}
+	return m
+}
+
+// jobFigures is what is told about a job.
+type jobFigures struct {
+	id           uuid.UUID
+	tenant, name string
+	success      *time.Time     // nil: none that is known
+	duration     *time.Duration // nil: no run that ended was sent
+	failures     int
+}
+
+var (
+	jobLabels       = []string{"tenant", "job"}
+	jobSuccessDesc  = prometheus.NewDesc("punctual_job_last_success_timestamp_seconds", "When the job's newest run that succeeded ended, on whichever replica; absent while there is none. Notices are no runs.", jobLabels, nil)
+	jobDurationDesc = prometheus.NewDesc("punctual_job_last_duration_seconds", "How long the last attempt of the job's newest run that has ended took.", jobLabels, nil)
+	jobFailuresDesc = prometheus.NewDesc("punctual_job_consecutive_failures", "Runs of the job since its newest success that died or are being retried, counted up to 100.", jobLabels, nil)
+	jobLeftOutDesc  = prometheus.NewDesc("punctual_job_metrics_left_out", "Jobs that --job-metrics selects and that have no series because of --job-metrics-max, counted up to 10,000.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (m *JobMetrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- jobSuccessDesc
+	ch <- jobDurationDesc
+	ch <- jobFailuresDesc
+	ch <- jobLeftOutDesc
+}
+
+// Collect implements prometheus.Collector. There is nothing to show while the database does not answer.
+func (m *JobMetrics) Collect(ch chan<- prometheus.Metric) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if time.Since(m.read) > jobMetricsAge {
+		ctx, cancel := context.WithTimeout(context.Background(), jobMetricsTimeout)
+		defer cancel()
+		if err := m.look(ctx); err != nil {
+			m.store.options.Log.Warn("the metrics of jobs cannot be read", "error", err)
+			return
+		}
+		m.read = time.Now()
+	}
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	gauge(jobLeftOutDesc, float64(m.leftOut))
+	for _, j := range m.jobs {
+		gauge(jobFailuresDesc, float64(j.failures), j.tenant, j.name)
+		if j.success != nil {
+			gauge(jobSuccessDesc, float64(j.success.UnixMicro())/1e6, j.tenant, j.name)
+		}
+		if j.duration != nil {
+			gauge(jobDurationDesc, j.duration.Seconds(), j.tenant, j.name)
+		}
+	}
+}
+
+// look reads the figures of all selected jobs.
+func (m *JobMetrics) look(ctx context.Context) error {
+	jobs, err := m.selected(ctx)
+	if err != nil {
+		return fmt.Errorf("selecting jobs: %w", err)
+	}
+	m.leftOut = max(0, len(jobs)-m.max)
+	if m.leftOut > 0 && !m.told {
+		m.store.options.Log.Warn("--job-metrics selects more jobs than --job-metrics-max allows; the newest of them have no series", "max", m.max, "left_out", m.leftOut)
+	}
+	m.told = m.leftOut > 0
+	jobs = jobs[:len(jobs)-m.leftOut]
+	if err := m.newest(ctx, jobs); err != nil {
+		return fmt.Errorf("reading the newest runs: %w", err)
+	}
+	if err := m.further(ctx, jobs); err != nil {
+		return fmt.Errorf("looking further back: %w", err)
+	}
+	m.jobs = jobs
+	return nil
+}
+
+// One-shots are left out: each has one run. The bound is within, so that labels that nearly all jobs have cost no more. The
+// states are those not wanted, as an index on the names of active and paused jobs would be read from end to end otherwise.
+const selectMeasured = `
+WITH chosen AS MATERIALIZED (
+	SELECT j.id, j.tenant, j.name FROM unnest($1::text[]) w(labels) JOIN punctual.jobs j ON j.labels @> w.labels::jsonb
+	WHERE j.state NOT IN ('completed', 'deleted') AND j.kind NOT IN ('at', 'delay') LIMIT $2)
+SELECT DISTINCT c.id, t.name, c.name FROM chosen c JOIN punctual.tenants t ON t.id = c.tenant ORDER BY c.id`
+
+// selected returns the jobs that any of the selectors selects, the oldest first.
+func (m *JobMetrics) selected(ctx context.Context) ([]jobFigures, error) {
+	rows, err := m.store.pool.Query(ctx, selectMeasured, m.selectors, m.max+leftOutCounted)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (j jobFigures, err error) {
+		return j, row.Scan(&j.id, &j.tenant, &j.name)
+	})
+}
+
+// The newest runs of each job, by the index on (job_id, id), and no further back than its newest success that is known.
+// Most jobs are well, and for them that is a run or two.
+const selectNewest = `
+SELECT w.id, r.id, r.status, r.attempt, coalesce(r.reason, ''), r.started_at, r.finished_at
+FROM unnest($1::uuid[], $2::uuid[]) w(id, known)
+CROSS JOIN LATERAL (SELECT * FROM punctual.runs r WHERE r.job_id = w.id AND r.id >= w.known AND NOT ` + isNotice + ` ORDER BY r.id DESC LIMIT $3) r
+ORDER BY w.id, r.id DESC`
+
+// The newest success of each job among a number of its runs below one.
+const selectFurther = `
+SELECT w.id, f.runs, f.oldest, f.success, f.finished_at
+FROM unnest($1::uuid[], $2::uuid[]) w(id, below)
+CROSS JOIN LATERAL (
+	SELECT count(*) AS runs, (array_agg(r.id ORDER BY r.id))[1] AS oldest,
+	       (array_agg(r.id ORDER BY r.id DESC) FILTER (WHERE r.status = 'succeeded'))[1] AS success,
+	       (array_agg(r.finished_at ORDER BY r.id DESC) FILTER (WHERE r.status = 'succeeded'))[1] AS finished_at
+	FROM (SELECT r.id, r.status, r.finished_at FROM punctual.runs r WHERE r.job_id = w.id AND r.id < w.below AND NOT ` + isNotice + `
+	      ORDER BY r.id DESC LIMIT $3) r) f`
+
+// measuredRun is what there is to know about a run.
+type measuredRun struct {
+	job, id             uuid.UUID
+	status              scheduler.Status
+	attempt             int
+	reason              scheduler.Reason
+	startedAt, finished *time.Time
+}
+
+// failing reports whether the run has died, or has failed and is tried again. While it waits, attempt counts those that
+// were made; while it is sent, the one that is going on too.
+func (r measuredRun) failing() bool {
+	switch r.status {
+	case scheduler.StatusDead:
+		return true
+	case scheduler.StatusPending, scheduler.StatusRetrying:
+		return r.attempt > 0
+	case scheduler.StatusRunning:
+		return r.attempt > 1
+	}
+	return false
+}
+
+// took returns how long the last attempt of a run that has ended took; false of one that waited for its end.
+func (r measuredRun) took() (time.Duration, bool) {
+	ended := r.status == scheduler.StatusSucceeded || r.status == scheduler.StatusDead && r.reason != scheduler.ReasonExpired && r.reason != scheduler.ReasonUnreachable
+	if !ended || r.startedAt == nil || r.finished == nil {
+		return 0, false
+	}
+	return r.finished.Sub(*r.startedAt), true
+}
+
+// lookback is what is known about a job's past, so that no look has to read it again.
+type lookback struct {
+	success  uuid.UUID // the newest run that is known to have succeeded
+	ended    time.Time // when that ended
+	took     time.Duration
+	timed    bool      // took is known
+	low, top uuid.UUID // all runs from low to top have been looked at, and none of them had succeeded
+	whole    bool      // and nothing else is between low and success, or below low if there is none
+}
+
+// note adds a job's newest runs, newest first, which reach down to its success or are the whole of a look, and returns the
+// failures among them.
+func (l *lookback) note(runs []measuredRun, most int) (failures int) {
+	timed := false
+	for _, r := range runs {
+		if took, ok := r.took(); ok && !timed {
+			l.took, l.timed, timed = took, true, true
+		}
+		if r.status == scheduler.StatusSucceeded && r.finished != nil {
+			*l = lookback{success: r.id, ended: *r.finished, took: l.took, timed: l.timed, whole: true}
+			return failures
+		}
+		if r.failing() {
+			failures++
+		}
+	}
+	if len(runs) == 0 {
+		l.whole = true
+		return 0
+	}
+	newest, oldest := runs[0].id, runs[len(runs)-1].id
+	switch {
+	case len(runs) < most:
+		l.whole, l.low = true, oldest
+	case l.low == uuid.Nil || bytes.Compare(oldest[:], l.top[:]) > 0: // there may be others in between
+		l.whole, l.low = false, oldest
+	}
+	l.top = newest
+	return failures
+}
+
+// newest reads the newest runs of the jobs into their figures.
+func (m *JobMetrics) newest(ctx context.Context, jobs []jobFigures) error {
+	past := make(map[uuid.UUID]*lookback, len(jobs))
+	ids, known := make([]uuid.UUID, len(jobs)), make([]uuid.UUID, len(jobs))
+	for i, j := range jobs {
+		l := m.lookback[j.id]
+		if l == nil {
+			l = &lookback{}
+		}
+		past[j.id], ids[i], known[i] = l, j.id, l.success
+	}
+	m.lookback = past
+	rows, err := m.store.pool.Query(ctx, selectNewest, ids, known, newestRuns)
+	if err != nil {
+		return err
+	}
+	runs := map[uuid.UUID][]measuredRun{}
+	var r measuredRun
+	if _, err := pgx.ForEachRow(rows, []any{&r.job, &r.id, &r.status, &r.attempt, &r.reason, &r.startedAt, &r.finished}, func() error {
+		runs[r.job] = append(runs[r.job], r)
+		return nil
+	}); err != nil {
+		return err
+	}
+	for i := range jobs {
+		jobs[i].failures = past[jobs[i].id].note(runs[jobs[i].id], newestRuns)
+	}
+	return nil
+}
+
+// further looks a part of the way back for the newest success of those jobs whose newest runs have none: a job that fails
+// every second must not make each scrape read a month of it. The next look goes on where this one ended.
+func (m *JobMetrics) further(ctx context.Context, jobs []jobFigures) error {
+	var ids, below []uuid.UUID
+	for _, j := range jobs {
+		if l := m.lookback[j.id]; !l.whole {
+			ids, below = append(ids, j.id), append(below, l.low)
+		}
+	}
+	if len(ids) > 0 {
+		most := max(newestRuns, furtherRuns/len(ids))
+		rows, err := m.store.pool.Query(ctx, selectFurther, ids, below, most)
+		if err != nil {
+			return err
+		}
+		var job uuid.UUID
+		var runs int
+		var oldest, success *uuid.UUID
+		var ended *time.Time
+		if _, err := pgx.ForEachRow(rows, []any{&job, &runs, &oldest, &success, &ended}, func() error {
+			m.lookback[job].extend(oldest, success, ended, runs < most)
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	for i := range jobs {
+		l := m.lookback[jobs[i].id]
+		if l.success != uuid.Nil {
+			jobs[i].success = &l.ended
+		}
+		if l.timed {
+			jobs[i].duration = &l.took
+		}
+	}
+	return nil
+}
+
+// extend adds what a look below low has found.
+func (l *lookback) extend(oldest, success *uuid.UUID, ended *time.Time, end bool) {
+	switch {
+	case success != nil && ended != nil && bytes.Compare(success[:], l.success[:]) >= 0:
+		l.success, l.ended, l.whole = *success, *ended, true
+	case end || oldest == nil || bytes.Compare(oldest[:], l.success[:]) <= 0:
+		l.whole = true
+	default:
+		l.low = *oldest
+	}
+}

@@ -1,0 +1,260 @@
+package store
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"punctual/scheduler"
+	"punctual/store/storetest"
+)
+
+// measured is a collector of the jobs of team billing.
+func (c crud) measured(most int, more ...map[string]string) *JobMetrics {
+	return NewJobMetrics(c.Store, JobMetricsConfig{Selectors: append(more, map[string]string{"team": "billing"}), Max: most})
+}
+
+// shows returns the series of a collector, as it is now in the database.
+func (c crud) shows(m *JobMetrics) []string {
+	c.t.Helper()
+	m.mu.Lock()
+	m.read = time.Time{} // as if the answer were too old
+	m.mu.Unlock()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m)
+	families, err := registry.Gather()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var series []string
+	for _, family := range families {
+		for _, metric := range family.Metric {
+			var labels []string
+			for _, l := range slices.Backward(metric.Label) { // tenant comes after job
+				labels = append(labels, l.GetValue())
+			}
+			name := strings.TrimPrefix(family.GetName(), "punctual_job_")
+			series = append(series, strings.TrimSpace(fmt.Sprintf("%s %v %s", name, metric.Gauge.GetValue(), strings.Join(labels, " "))))
+		}
+	}
+	return series
+}
+
+func (c crud) wantSeries(m *JobMetrics, want ...string) {
+	c.t.Helper()
+	got := c.shows(m)
+	for _, w := range want {
+		if without, absent := strings.CutPrefix(w, "no "); absent == slices.ContainsFunc(got, func(s string) bool {
+			return s == w || absent && strings.HasPrefix(s, without)
+		}) {
+			c.t.Errorf("want %q in %q", w, got)
+		}
+	}
+}
+
+// runsOf writes n runs of a job, a millisecond apart from some time after midnight, as a statement on i has them.
+func (c crud) runsOf(job uuid.UUID, n int, after time.Duration, status string) {
+	c.t.Helper()
+	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, started_at, finished_at, tenant, job_version, lane, status, trigger, attempt)
+		SELECT (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '7' || substr(md5(i::text), 1, 19))::uuid, $1, at, at, at, at + interval '2 seconds', $2, 1, 5, `+status+`, 'schedule', 1
+		FROM (SELECT i, date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' + $4::interval + i * interval '1 ms' AS at FROM generate_series(1, $3::int) i) s`, job, c.tenant, n, after)
+}
+
+func (c crud) midnight() time.Time {
+	c.t.Helper()
+	var at time.Time
+	if err := c.pool.QueryRow(c.t.Context(), `SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'`).Scan(&at); err != nil {
+		c.t.Fatal(err)
+	}
+	return at
+}
+
+func successAt(at time.Time, job string) string {
+	return fmt.Sprintf("last_success_timestamp_seconds %v default %s", float64(at.UnixMicro())/1e6, job)
+}
+
+func TestTheMetricsOfAJobAreThoseOfAllReplicas(t *testing.T) {
+	c := newClaimer(t)
+	m := c.measured(10)
+	job := c.create("j", never, labelled("team", "billing"))
+	c.create("other", never, labelled("team", "sales"))
+	c.create("once", delay(time.Hour), labelled("team", "billing"))
+	c.wantSeries(m, "consecutive_failures 0 default j", "metrics_left_out 0", "no last_success", "no last_duration", "no consecutive_failures 0 default o")
+
+	run := func(end func(scheduler.Assignment) scheduler.Outcome) uuid.UUID { // as another replica would
+		c.trigger("j")
+		a := c.one(c.claimReady(10))
+		c.finish(end(a))
+		return a.RunID
+	}
+	ended := func(id uuid.UUID) (at time.Time) {
+		if err := c.pool.QueryRow(t.Context(), `SELECT finished_at FROM punctual.runs WHERE id = $1`, id).Scan(&at); err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	well := run(succeeded)
+	c.wantSeries(m, "consecutive_failures 0 default j", successAt(ended(well), "j"))
+	run(failed)
+	c.wantSeries(m, "consecutive_failures 1 default j", successAt(ended(well), "j"))
+	run(buried)
+	c.wantSeries(m, "consecutive_failures 2 default j")
+	c.trigger("j") // in flight: neither
+	a := c.one(c.claimReady(10))
+	c.wantSeries(m, "consecutive_failures 2 default j")
+	// Another replica's collector, which has seen nothing of all that, tells the same.
+	c.wantSeries(c.measured(10), c.shows(m)...)
+	c.finish(succeeded(a))
+	c.wantSeries(m, "consecutive_failures 0 default j", successAt(ended(a.RunID), "j"))
+
+	// A notice that could not be told is no run of the job, nor is one that could.
+	for _, status := range []string{"dead", "succeeded"} {
+		c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane, status, trigger, attempt)
+			VALUES ($1, $2, now(), now(), now() + interval '1 hour', $3, 1, 5, $4, 'notify', 1)`, scheduler.NewRunID(time.Now()), job.ID, c.tenant, status)
+	}
+	c.wantSeries(m, "consecutive_failures 0 default j", successAt(ended(a.RunID), "j"))
+}
+
+func TestTheLastSuccessIsFoundBehindAnyNumberOfFailures(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("j", never, labelled("team", "billing"))
+	c.create("well", never, labelled("team", "billing"))
+	const failures = 3*furtherRuns + newestRuns + 7
+	c.runsOf(job.ID, 1, 0, `'succeeded'`)
+	c.runsOf(job.ID, failures, time.Second, `'dead'`)
+	success := successAt(c.midnight().Add(2*time.Second+time.Millisecond), "j")
+	m := c.measured(10)
+	looks := 0
+	for ; !slices.Contains(c.shows(m), success); looks++ {
+		if looks == 10 {
+			t.Fatalf("not found: %q", c.shows(m))
+		}
+	}
+	if looks < 2 {
+		t.Errorf("found in %d looks: each is to read a part only", looks)
+	}
+	c.wantSeries(m, success, "consecutive_failures 100 default j", "last_duration_seconds 2 default j", "consecutive_failures 0 default well")
+
+	// What is known is not looked for again, and more failures make nothing unknown.
+	c.runsOf(job.ID, 3*newestRuns, time.Hour, `'dead'`)
+	c.wantSeries(m, success, success, "consecutive_failures 100 default j")
+
+	// A success between two looks, and more failures after it than one look reads.
+	c.runsOf(job.ID, 1, 2*time.Hour, `'succeeded'`)
+	c.runsOf(job.ID, 3*newestRuns, 3*time.Hour, `'dead'`)
+	success = successAt(c.midnight().Add(2*time.Hour+2*time.Second+time.Millisecond), "j")
+	c.wantSeries(m, success, "consecutive_failures 100 default j")
+	c.runsOf(job.ID, 5, 4*time.Hour, `CASE WHEN i = 3 THEN 'succeeded' ELSE 'dead' END`)
+	c.wantSeries(m, successAt(c.midnight().Add(4*time.Hour+2*time.Second+3*time.Millisecond), "j"), "consecutive_failures 2 default j")
+}
+
+func TestJobMetricsAreBoundedInNumberAndSaySo(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	s, err := Open(t.Context(), Options{DatabaseURL: storetest.DSN(t), MaxConns: 2, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	c := crud{Store: s, t: t, tenant: 1}
+	for i := range 5 {
+		c.create(fmt.Sprint("j", i), never, func(d *scheduler.Definition) {
+			d.Labels = map[string]string{"team": "billing", "tier": "gold"} // of both selectors
+		})
+	}
+	m := c.measured(3, map[string]string{"tier": "gold"})
+	for range 2 {
+		c.wantSeries(m, "metrics_left_out 2", "consecutive_failures 0 default j0", "consecutive_failures 0 default j2", "no consecutive_failures 0 default j3")
+	}
+	if n := strings.Count(log.String(), "left_out=2"); n != 1 {
+		t.Errorf("the log says so %d times: %s", n, &log)
+	}
+	if err := c.DeleteJob(t.Context(), c.tenant, "j0", nil); err != nil {
+		t.Fatal(err)
+	}
+	c.wantSeries(m, "metrics_left_out 1", "no consecutive_failures 0 default j0", "consecutive_failures 0 default j3")
+	c.wantSeries(c.measured(10), "metrics_left_out 0")
+}
+
+// Several scrapers cost what one does, and while the database is away there is nothing rather than something old.
+func TestScrapesShareALookAndNeverTellWhatIsOld(t *testing.T) {
+	c := newClaimer(t)
+	c.create("j", never, labelled("team", "billing"))
+	m := c.measured(10)
+	c.shows(m)
+	before := c.pool.Stat().AcquireCount()
+	began := time.Now()
+	for range 20 {
+		ch := make(chan prometheus.Metric, 10)
+		m.Collect(ch)
+		if len(ch) != 2 {
+			t.Fatalf("%d series", len(ch))
+		}
+	}
+	if n := c.pool.Stat().AcquireCount() - before; n > 0 && time.Since(began) < jobMetricsAge {
+		t.Errorf("%d looks", n)
+	}
+	c.Close()
+	if got := c.shows(m); got != nil {
+		t.Errorf("without a database: %q", got)
+	}
+}
+
+func TestJobMetricsAreReadByIndex(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills tables")
+	}
+	for _, state := range []struct {
+		name    string
+		arrange func(c claimer)
+	}{
+		{"never analysed", func(c claimer) { c.grow() }},
+		{"analysed", func(c claimer) { c.grow(); c.exec(`ANALYZE`) }},
+		{"analysed when empty", func(c claimer) { c.exec(`ANALYZE`); c.grow() }},
+	} {
+		for _, plans := range []string{"auto", "force_generic_plan"} {
+			t.Run(state.name+"/"+plans, func(t *testing.T) {
+				t.Parallel()
+				dsn := storetest.DSN(t)
+				c := openClaimer(t, dsn)
+				job := c.create("j", never, labelled("team", "billing"))
+				c.runsOf(job.ID, 20_000, 0, `'dead'`)
+				c.runsOf(job.ID, 1, time.Minute, `'succeeded'`)
+				c.runsOf(job.ID, 1000, 2*time.Minute, `'dead'`)
+				state.arrange(c)
+				c.exec(`SELECT gin_clean_pending_list('punctual.jobs_by_label')`) // as a vacuum does; at most 4 MB are in it
+				c.Close()
+				worker := openClaimer(t, dsn+"&plan_cache_mode="+plans)
+				watch := openClaimer(t, dsn)
+				before := watch.scans()
+				m := worker.measured(1000)
+				for range 8 {
+					worker.wantSeries(m, "consecutive_failures 100 default j", "last_duration_seconds 2 default j")
+				}
+				worker.Close() // and so tells what it did
+				for table, n := range watch.scans() {
+					if n > before[table] {
+						t.Errorf("%s was scanned %d times", table, n-before[table])
+					}
+				}
+				// Once the success is known, a look costs pages in proportion to the runs it reads.
+				for sql, most := range map[string]int{selectNewest: 4 * newestRuns, selectMeasured: 200} {
+					args := []any{[]uuid.UUID{job.ID}, []uuid.UUID{firstRunID(watch.midnight().Add(time.Minute))}, newestRuns}
+					if sql == selectMeasured {
+						args = []any{[]string{`{"team":"billing"}`}, 2000}
+					}
+					p := watch.explain(sql, args...)
+					if scans := append(p.scans("jobs"), p.scans("runs")...); p.Hit+p.Read > most || slices.Contains(scans, "Seq Scan") {
+						t.Errorf("%d pages, read by %v, for %s", p.Hit+p.Read, scans, sql)
+					}
+				}
+			})
+		}
+	}
+}
