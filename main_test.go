@@ -485,7 +485,7 @@ func TestDevRunsTheSampleJobsAndLeavesNothingBehind(t *testing.T) {
 	}
 	silent := proc.JobSpec{
 		"name": "silent", "schedule": map[string]any{"delay": "0s"}, "target": map[string]any{"url": second.API.URL + "/echo?status=202"},
-		"completion": "callback", "heartbeat_timeout": "1s", "retry": map[string]any{"max_attempts": 1},
+		"completion": "async", "heartbeat_timeout": "1s", "retry": map[string]any{"max_attempts": 1},
 	}
 	if err := second.API.Create(ctx, []proc.JobSpec{silent}); err != nil {
 		t.Error(err)

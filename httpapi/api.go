@@ -36,6 +36,7 @@ type Config struct {
 	OnlyLocal     bool                            // answer only requests to this machine or PublicHost by name: nobody has to prove who they are
 	PublicHost    string                          // the host under which targets reach the API, if it has one
 	Courier       *scheduler.Courier              // sends test notices; nil: there are none
+	PublicURL     string                          // where targets are told that the API is, without a slash at its end
 	Ready         func(ctx context.Context) error // a further condition of readiness, such as not draining; its text is shown
 }
 

@@ -18,11 +18,11 @@ import (
 // Bounds on what targets report, in bytes.
 const (
 	maxProgress     = 64 << 10
-	maxCallbackBody = maxProgress + 1<<10
+	maxCallbackBody = max(maxProgress, scheduler.MaxResult) + 1<<10
 	maxFailure      = 4096
 )
 
-// callbackRoutes are for targets of jobs with completion callback. The run token of the request they answered is all
+// callbackRoutes are for targets of jobs with completion async. The run token of the request they answered is all
 // the authentication there is, and enough.
 func (s *server) callbackRoutes() {
 	op := registerCallback(s, huma.Operation{
@@ -32,12 +32,13 @@ func (s *server) callbackRoutes() {
 		Errors:      []int{400, 401, 404, 409, 413, 415, 422},
 	}, s.heartbeatRun)
 	describeBody[HeartbeatInput](s, op, false, exampleHeartbeat, mediaJSON)
-	registerCallback(s, huma.Operation{
+	op = registerCallback(s, huma.Operation{
 		OperationID: "complete-run", Method: http.MethodPost, Path: "/v1/runs/{run}/complete", Tags: []string{tagCallbacks},
-		Summary:     "Complete a run",
-		Description: "The run succeeds; it ends as cancelled when that was requested. It may come before the response to the request has arrived. Repeating it changes nothing.",
-		Errors:      []int{401, 404, 409},
+		Summary: "Complete a run", MaxBodyBytes: maxCallbackBody,
+		Description: "The run succeeds; it ends as cancelled when that was requested. A result is kept with the run and shown with it. It may come before the response to the request has arrived. Repeating it changes nothing, the result included.",
+		Errors:      []int{400, 401, 404, 409, 413, 415, 422},
 	}, s.completeRun)
+	describeBody[CompletionInput](s, op, false, exampleCompletion, mediaJSON)
 	op = registerCallback(s, huma.Operation{
 		OperationID: "fail-run", Method: http.MethodPost, Path: "/v1/runs/{run}/fail", Tags: []string{tagCallbacks},
 		Summary: "Fail a run", MaxBodyBytes: maxCallbackBody,
@@ -112,12 +113,30 @@ func (s *server) heartbeatRun(ctx context.Context, _ int32, in *heartbeatInput) 
 	return &heartbeatAnswer{Heartbeat{CancelRequested: beat.CancelRequested, Deadline: beat.Deadline}}, nil
 }
 
-func (s *server) completeRun(ctx context.Context, _ int32, in *CallbackRef) (*runAnswer, error) {
+// CompletionInput is the optional body of a report of completion.
+type CompletionInput struct {
+	Result json.RawMessage `json:"result,omitempty" doc:"What came of the work: any JSON, up to 64 KiB, shown with the run. Absent or null: nothing."`
+}
+
+type completeRunInput struct {
+	CallbackRef
+	Request body[CompletionInput]
+}
+
+func (s *server) completeRun(ctx context.Context, _ int32, in *completeRunInput) (*runAnswer, error) {
 	run, err := in.ref()
 	if err != nil {
 		return nil, err
 	}
-	return answerCalled(s.Store.CompleteRun(ctx, run, in.Token))
+	var problems []FieldError
+	result, problem := scheduler.CheckResult(in.Request.value.Result)
+	if problem != "" {
+		problems = append(problems, FieldError{"body.result", problem})
+	}
+	if err := in.Request.check(problems...); err != nil {
+		return nil, err
+	}
+	return answerCalled(s.Store.CompleteRun(ctx, run, in.Token, result))
 }
 
 // FailureInput is the optional body of a report of failure.

@@ -12,7 +12,7 @@ import (
 // working makes a run whose target has its token, and returns the path of the run and the header with the token.
 func (s *service) working(name string) (path, token string) {
 	s.t.Helper()
-	s.create(`{"name":"` + name + `","completion":"callback","heartbeat_timeout":"1m","target":{"url":"http://example.com/hook"}}`)
+	s.create(`{"name":"` + name + `","completion":"async","heartbeat_timeout":"1m","target":{"url":"http://example.com/hook"}}`)
 	s.do("POST", "/v1/jobs/"+name+"/trigger", "").want(202)
 	replica := scheduler.Replica{ID: uuid.New(), Host: "test", Queues: map[string]int{"default": 10}}
 	queues, err := s.store.Register(s.t.Context(), replica)

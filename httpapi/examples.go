@@ -23,7 +23,7 @@ var (
 
 	exampleJob           = showJob(exampleRecord(), scheduler.DefaultJitter)
 	examplePausedJob     = showJob(examplePausedRecord(), scheduler.DefaultJitter)
-	exampleRun           = showRunWithAttempts(exampleRunRecord())
+	exampleRun           = showWholeRun()
 	exampleRuns          = RunList{Data: []ListedRun{{Run: showRun(exampleRunRecord())}}}
 	examplePendingRun    = showRun(examplePendingRecord())
 	exampleBatchAnswer   = BatchAnswer{Data: []BatchItem{{ID: exampleJobID, Name: "reminder-4711", Result: store.BatchCreated}}}
@@ -87,9 +87,10 @@ func exampleRunRecord() store.RunRecord {
 		Attempts: []store.AttemptRecord{
 			{
 				Number: 1, StartedAt: at("2026-12-01T11:00:00.425Z"), FinishedAt: at("2026-12-01T11:00:00.508Z"), Outcome: scheduler.AttemptFailed,
-				HTTPStatus: 503, Error: "the target answered 503", Response: "try again later",
+				Reason: scheduler.ReasonHTTP5xx, HTTPStatus: 503, Error: "the target answered 503", Response: "try again later", Replica: &exampleReplicaID,
+				Headers: map[string]string{"content-type": "text/plain", "date": "Tue, 01 Dec 2026 11:00:04 GMT", "retry-after": "30"},
 			},
-			{Number: 2, StartedAt: started, FinishedAt: finished, Outcome: scheduler.AttemptSucceeded, HTTPStatus: 200},
+			{Number: 2, StartedAt: started, FinishedAt: finished, Outcome: scheduler.AttemptSucceeded, HTTPStatus: 200, Replica: &exampleReplicaID},
 		},
 	}
 }

@@ -9,8 +9,9 @@ import (
 
 // Examples of the documentation: what targets report.
 var (
-	exampleHeartbeat = json.RawMessage(`{"progress":{"rows":41200}}`)
-	exampleFailure   = json.RawMessage(`{"error":"the ledger is locked","retry":true}`)
+	exampleHeartbeat  = json.RawMessage(`{"progress":{"rows":41200}}`)
+	exampleCompletion = json.RawMessage(`{"result":{"documents":41877}}`)
+	exampleFailure    = json.RawMessage(`{"error":"the ledger is locked","retry":true}`)
 
 	exampleBeat      = Heartbeat{Deadline: at("2026-12-01T11:09:12.004Z")}
 	exampleProgress  = Progress{Attempt: 2, Progress: json.RawMessage(`{"rows":41200}`), RecordedAt: new(at("2026-12-01T11:04:12.004Z"))}

@@ -116,10 +116,15 @@ func (s *server) triggerJob(ctx context.Context, tenant int32, in *triggerJobInp
 	if err != nil {
 		return nil, err
 	}
+	return out, out.locateRun()
+}
+
+// locateRun makes the answer lead to the run that it shows.
+func (a *answered) locateRun() error {
 	var made struct{ ID uuid.UUID }
-	if err := json.Unmarshal(out.Body, &made); err != nil {
-		return nil, fmt.Errorf("reading the response to repeat: %w", err)
+	if err := json.Unmarshal(a.Body, &made); err != nil {
+		return fmt.Errorf("reading the response to repeat: %w", err)
 	}
-	out.Location = runPath(made.ID)
-	return out, nil
+	a.Location = runPath(made.ID)
+	return nil
 }

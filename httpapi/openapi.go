@@ -48,7 +48,7 @@ func humaConfig() huma.Config {
 			Tags: []*huma.Tag{
 				{Name: tagJobs, Description: "What to send, where to and when."},
 				{Name: tagRuns, Description: "What was sent, or skipped, and what came of it."},
-				{Name: tagCallbacks, Description: "What targets of jobs with completion callback report, with the token that came with the request."},
+				{Name: tagCallbacks, Description: "What targets of jobs with completion async report, with the token that came with the request."},
 				{Name: tagDeadLetters, Description: "Runs that exhausted their attempts, until somebody replays or resolves them."},
 				{Name: tagOperations, Description: "Work on many dead letters or past slots at once, done in the background."},
 				{Name: tagSchedules, Description: "When jobs fire."},
@@ -118,7 +118,7 @@ func (s *server) describe() {
 		p["concurrency_policy"].Enum = []any{scheduler.PolicyAllow, scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait}
 		p["priority"].Enum = []any{scheduler.PriorityHigh, scheduler.PriorityNormal, scheduler.PriorityLow}
 		p["delivery"].Enum = []any{scheduler.DeliverAtLeastOnce, scheduler.DeliverAtMostOnce}
-		p["completion"].Enum = []any{scheduler.CompleteOnResponse, scheduler.CompleteOnCallback}
+		p["completion"].Enum = []any{scheduler.CompleteOnResponse, scheduler.CompleteAsync}
 		p["name"].Pattern = nameForm.String()
 	}
 	schemas["Auth"].Properties["type"].Enum = []any{scheduler.AuthNone, scheduler.AuthBearer, scheduler.AuthBasic, scheduler.AuthHeader, scheduler.AuthOAuth2, scheduler.AuthOIDC}
@@ -155,7 +155,7 @@ func (s *server) describe() {
 
 	examples := map[string]any{
 		"put-job": exampleJob, "patch-job": exampleJob, "get-job": exampleJob, "pause-job": examplePausedJob, "resume-job": exampleJob,
-		"list-jobs": JobList{Data: []ListedJob{{Job: exampleJob}}}, "get-run": exampleRun, "complete-run": exampleRun, "fail-run": exampleFailedRun, "heartbeat-run": exampleBeat, "get-run-progress": exampleProgress, "list-runs": exampleRuns, "list-job-runs": exampleRuns,
+		"list-jobs": JobList{Data: []ListedJob{{Job: exampleJob}}}, "get-run": exampleRun, "complete-run": exampleCompletedRun, "fail-run": exampleFailedRun, "heartbeat-run": exampleBeat, "get-run-progress": exampleProgress, "list-runs": exampleRuns, "list-job-runs": exampleRuns,
 		"list-dead-letters": exampleDeadLetters, "resolve-dead-letter": exampleResolved,
 		"list-operations": OperationList{Data: []Operation{exampleOperation}}, "get-operation": exampleOperation, "cancel-operation": exampleCancelledOperation,
 		"list-secrets": SecretList{Data: []Secret{exampleSecret}}, "get-secret": exampleSecret, "put-secret": exampleSecret,

@@ -55,6 +55,7 @@ var roleOf = map[string]Role{
 	"list-runs":     RoleViewer,
 	"list-job-runs": RoleViewer,
 	"cancel-run":    RoleEditor,
+	"rerun-run":     RoleEditor,
 
 	// With the run token of the attempt.
 	"heartbeat-run":    RoleNone,

@@ -26,7 +26,7 @@ func TestAPutOfWhatAGetGaveChangesNothing(t *testing.T) {
 		"delay":      `"schedule":{"delay":"1h"}`,
 		"none":       `"description":"only by hand","labels":{"team":"billing"}`,
 		"policies":   `"missed":{"policy":"skip","tolerance":"60s"},"concurrency_policy":"wait","expires_after":"90m","delivery":"at_most_once","priority":"low","retry":{"give_up_on":[]}`,
-		"async":      `"completion":"callback"`,
+		"async":      `"completion":"async"`,
 		"notify":     `"notify":[{"on":["dead","recovered"],"url":"http://example.com/pager"}]`,
 		"body":       `"target":{"url":"http://example.com/","method":"PUT","headers":{"X-A":"b"},"body":{"z":1.50,"a":["<&>",null,9007199254740993]}}`,
 		"text":       `"target":{"url":"http://example.com/","body":"a=b"}`,

@@ -28,7 +28,8 @@ func (s *server) runRoutes() {
 	}, s.listJobRuns)
 	register(s, huma.Operation{
 		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{run}", Tags: []string{tagRuns},
-		Summary: "Get a run", Description: "With its attempts.", Errors: []int{404},
+		Summary: "Get a run", Errors: []int{404},
+		Description: "With its attempts, the one in flight included, the request that they send, and its result. The request is not stored: it follows from the run and its version of the job.",
 	}, s.getRun)
 	register(s, huma.Operation{
 		OperationID: "cancel-run", Method: http.MethodPost, Path: "/v1/runs/{run}/cancel", Tags: []string{tagRuns},
@@ -37,6 +38,7 @@ func (s *server) runRoutes() {
 		Responses:   s.rendered(http.StatusAccepted, Run{}, showRunWithAttempts(exampleCancelledRecord())),
 		Errors:      []int{404, 409},
 	}, s.cancelRun)
+	s.rerunRoute()
 }
 
 type runAnswer struct{ Body Run }
@@ -55,6 +57,7 @@ func (s *server) getRun(ctx context.Context, tenant int32, in *getRunInput) (*ru
 		return nil, err
 	}
 	run := showRunWithAttempts(record)
+	run.Request = showRequest(record, s.PublicURL)
 	if !record.Status.Final() {
 		waits, err := s.Store.RunWaitsFor(ctx, tenant, id)
 		if err != nil {

@@ -37,12 +37,12 @@ type Job struct {
 
 // Run is a run, or a recorded skip.
 type Run struct {
-	ID            uuid.UUID         `json:"id" format:"uuid" doc:"Also the webhook-id of its requests, unless it is a replay: those carry that of the run that died first." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
+	ID            uuid.UUID         `json:"id" format:"uuid" doc:"Also the webhook-id of its requests, unless it is a replay, or a rerun with same_key: those carry that of the run that they repeat." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
 	JobID         uuid.UUID         `json:"job_id" format:"uuid" doc:"Its job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 	Job           string            `json:"job" doc:"The job's name now." example:"daily-invoice-gen"`
 	Tenant        string            `json:"tenant" doc:"Its owner." example:"default"`
 	Trigger       scheduler.Trigger `json:"trigger" doc:"What made it." example:"schedule"`
-	ScheduledFor  time.Time         `json:"scheduled_for" doc:"Its slot; of a manual run, when it was asked for."`
+	ScheduledFor  time.Time         `json:"scheduled_for" doc:"Its slot; of a manual run, when it was asked for, and of a replay or rerun that of the run it repeats."`
 	Status        scheduler.Status  `json:"status" doc:"Final: succeeded, dead, skipped, cancelled." example:"succeeded"`
 	Reason        *scheduler.Reason `json:"reason" nullable:"true" doc:"Why it is not a plain success."`
 	Late          bool              `json:"late" doc:"Made after the job's tolerance for missed slots." example:"false"`
@@ -54,7 +54,7 @@ type Run struct {
 	CreatedAt     time.Time         `json:"created_at" doc:"When it was recorded."`
 	ClaimedAt     *time.Time        `json:"claimed_at" doc:"When the latest attempt was claimed."`
 	StartedAt     *time.Time        `json:"started_at" doc:"When the latest attempt was sent."`
-	AcceptedAt    *time.Time        `json:"accepted_at" doc:"With completion callback: when the target answered the latest attempt with 202, and works on."`
+	AcceptedAt    *time.Time        `json:"accepted_at" doc:"With completion async: when the target answered the latest attempt with 202, and works on."`
 	FinishedAt    *time.Time        `json:"finished_at" doc:"When it reached its final status."`
 	NextAttemptAt *time.Time        `json:"next_attempt_at" doc:"While retrying: when the next attempt may start."`
 	WaitingFor    *WaitingFor       `json:"waiting_for,omitempty" doc:"What it waits for although it is due; only where one run is asked for."`
@@ -62,10 +62,22 @@ type Run struct {
 	Error         *string           `json:"error" doc:"The latest error, for people."`
 	BlockedBy     *uuid.UUID        `json:"blocked_by" format:"uuid" nullable:"true" doc:"On a skip for overlap: the run in the way."`
 	Skipped       *SkippedRange     `json:"skipped" doc:"On a skip: the slots it stands for."`
-	ReplayOf      *uuid.UUID        `json:"replay_of" format:"uuid" nullable:"true" doc:"The run that it repeats."`
+	ReplayOf      *uuid.UUID        `json:"replay_of" format:"uuid" nullable:"true" doc:"On a replay: the dead run that it repeats."`
+	RerunOf       *uuid.UUID        `json:"rerun_of" format:"uuid" nullable:"true" doc:"On a rerun: the run that it repeats."`
 	ParentRun     *uuid.UUID        `json:"parent_run,omitempty" format:"uuid" doc:"On a step: the run of its workflow; else absent."`
 	Step          *string           `json:"step,omitempty" doc:"On a step: its name; else absent."`
-	Attempts      []Attempt         `json:"attempts,omitzero" doc:"Its attempts in order; only where one run is asked for."`
+	Result        json.RawMessage   `json:"result,omitempty" doc:"What it succeeded with: from a 2xx JSON answer with a member result, or reported with complete. Absent: nothing, and where lists are asked for."`
+	ResultNote    *string           `json:"result_note,omitempty" doc:"Why a result that there was is not kept."`
+	Request       *SentRequest      `json:"request,omitempty" doc:"What its attempts send: as the latest one did, or as the first one will. Only where a run is asked for by its id; absent on a recorded skip."`
+	Attempts      []Attempt         `json:"attempts,omitzero" doc:"Its attempts in order, the one in flight included; only where one run is asked for."`
+}
+
+// SentRequest is the request of a run.
+type SentRequest struct {
+	Method  string            `json:"method" doc:"HTTP method." example:"POST"`
+	URL     string            `json:"url" doc:"Where it goes." example:"https://billing.internal/invoices"`
+	Headers map[string]string `json:"headers" doc:"Its headers, but for those that every HTTP client adds. Secrets and signatures read ***."`
+	Body    json.RawMessage   `json:"body,omitempty" doc:"Its body, in the form of target.body: a string is sent as it is, any other value as JSON. Absent: none."`
 }
 
 // WaitingFor is what a run that is due waits for.
@@ -86,11 +98,15 @@ type SkippedRange struct {
 type Attempt struct {
 	Number     int                      `json:"number" doc:"From 1." example:"1"`
 	StartedAt  time.Time                `json:"started_at" doc:"When it was sent."`
-	FinishedAt time.Time                `json:"finished_at" doc:"When it ended."`
-	Outcome    scheduler.AttemptOutcome `json:"outcome" doc:"How it ended." example:"failed"`
+	FinishedAt *time.Time               `json:"finished_at" doc:"When it ended; null while it is in flight."`
+	Outcome    scheduler.AttemptOutcome `json:"outcome" doc:"How it ended: succeeded, failed, timed_out, lost, interrupted or cancelled; in_flight when it has not." example:"failed"`
+	Reason     *scheduler.Reason        `json:"reason" doc:"Why it is no success."`
+	Replica    *uuid.UUID               `json:"replica" format:"uuid" nullable:"true" doc:"The replica that made it."`
 	HTTPStatus *int                     `json:"http_status" doc:"Status of the response, if there was one." example:"503"`
 	Error      *string                  `json:"error" doc:"What went wrong, for people."`
-	Response   *string                  `json:"response" doc:"Start of the response body of a failure."`
+	Headers    map[string]string        `json:"headers,omitempty" doc:"Headers of the response, by name in lower case: content-type, date, location, retry-after, server, via, www-authenticate, x-correlation-id and x-request-id, those that there were. Secrets that were sent read ***."`
+	Response   *string                  `json:"response" doc:"Start of the response body: by default the first 1 KiB of failures, else as the job's keep_response says. Secrets that were sent read ***."`
+	Truncated  bool                     `json:"truncated" doc:"The response body was longer than what is kept." example:"false"`
 }
 
 // showJob shows the default jitter, which is the deployment's, with the other defaults.
@@ -126,7 +142,7 @@ func showRun(r store.RunRecord) Run {
 		Replica: r.Replica, JobVersion: r.JobVersion, DueAt: r.DueAt.UTC(), CreatedAt: r.CreatedAt.UTC(),
 		ClaimedAt: utc(r.ClaimedAt), StartedAt: utc(r.StartedAt), AcceptedAt: utc(r.AcceptedAt), FinishedAt: utc(r.FinishedAt),
 		NextAttemptAt: utc(r.NextAttemptAt), HTTPStatus: orNull(r.HTTPStatus), Error: orNull(r.Error),
-		BlockedBy: r.BlockedBy, ReplayOf: r.ReplayOf, ParentRun: r.ParentRun, Step: orNull(r.Step),
+		BlockedBy: r.BlockedBy, ReplayOf: r.ReplayOf, RerunOf: r.RerunOf, ParentRun: r.ParentRun, Step: orNull(r.Step),
 	}
 	if r.Skipped != nil {
 		run.Skipped = &SkippedRange{First: r.Skipped.First.UTC(), Last: r.Skipped.Last.UTC(), Count: r.Skipped.Count}
@@ -137,14 +153,28 @@ func showRun(r store.RunRecord) Run {
 // showRunWithAttempts always shows the list, also an empty one.
 func showRunWithAttempts(r store.RunRecord) Run {
 	run := showRun(r)
+	run.Result, run.ResultNote = r.Result, orNull(r.ResultNote)
 	run.Attempts = make([]Attempt, len(r.Attempts))
 	for i, a := range r.Attempts {
 		run.Attempts[i] = Attempt{
-			Number: a.Number, StartedAt: a.StartedAt.UTC(), FinishedAt: a.FinishedAt.UTC(), Outcome: a.Outcome,
-			HTTPStatus: orNull(a.HTTPStatus), Error: orNull(a.Error), Response: orNull(a.Response),
+			Number: a.Number, StartedAt: a.StartedAt.UTC(), FinishedAt: utc(orNull(a.FinishedAt)), Outcome: a.Outcome, Reason: orNull(a.Reason), Replica: a.Replica,
+			HTTPStatus: orNull(a.HTTPStatus), Error: orNull(a.Error), Headers: a.Headers, Response: orNull(a.Response), Truncated: a.Truncated,
 		}
 	}
 	return run
+}
+
+// showRequest shows what the attempts of a run send; nil where that is not known.
+func showRequest(r store.RunRecord, publicURL string) *SentRequest {
+	if r.Sent == nil {
+		return nil
+	}
+	var at time.Time
+	if r.Status.Final() && r.StartedAt != nil { // before that it is when the attempt was claimed
+		at = *r.StartedAt
+	}
+	sent := r.Sent.Sent(publicURL, at)
+	return &SentRequest{Method: sent.Method, URL: sent.URL, Headers: sent.Headers, Body: sent.Body}
 }
 
 // inZone writes an instant as the clocks of a schedule's zone show it.

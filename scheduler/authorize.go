@@ -29,6 +29,10 @@ var errExpired = errors.New("expired before the secrets were read")
 // result has reason auth. An error means that the database could not be asked, or is errExpired; then too nothing was sent.
 func (s *Scheduler) transmit(ctx context.Context, a Assignment, r delivery.Request, now time.Time) (delivery.Result, error) {
 	t := transmission{Request: r, client: s.config.Client}
+	t.KeepBytes, t.WantJSON = a.Job.KeepResponse, true
+	if a.RunToken != "" {
+		t.secrets = append(t.secrets, a.RunToken) // whoever has it speaks for the attempt
+	}
 	began := time.Now()
 	err := s.authorize(ctx, &t, a, now)
 	t.Timeout -= time.Since(began)

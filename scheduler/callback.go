@@ -61,7 +61,8 @@ func (j *Job) CallbackDeadline(started, now time.Time) time.Time {
 }
 
 // JudgeSilent decides what it means for a run that the deadline of its target has passed: the target has
-// taken too long, or was silent for too long, and its attempt is lost.
+// taken too long, or was silent for too long, and its attempt is lost. The run had lost so many attempts to silence just
+// before.
 func JudgeSilent(a Assignment, losses int, started, now time.Time) Outcome {
 	if longest := a.Job.MaxDuration; !now.Before(started.Add(longest.Value())) {
 		o := Outcome{
@@ -71,7 +72,9 @@ func JudgeSilent(a Assignment, losses int, started, now time.Time) Outcome {
 		o.fail(true, 0)
 		return o
 	}
-	return lose(a, losses, started, now, fmt.Sprintf("the target was silent for longer than its heartbeat_timeout of %s", a.Job.HeartbeatTimeout))
+	o := lose(a, losses, started, now, fmt.Sprintf("the target was silent for longer than its heartbeat_timeout of %s", a.Job.HeartbeatTimeout))
+	o.Reason = ReasonSilent // also where it is the last: no replica is to blame
+	return o
 }
 
 // JudgeReported decides what it means for a run that its target reports the failure of the attempt.

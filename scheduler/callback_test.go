@@ -51,8 +51,8 @@ func TestWhatEndsAnAttempt(t *testing.T) {
 	const (
 		plain    = `{"name":"a","target":{"url":"http://x/"},"retry":{"max_attempts":2}}`
 		once     = `{"name":"a","target":{"url":"http://x/"},"retry":{"max_attempts":2},"delivery":"at_most_once"}`
-		callback = `{"name":"a","target":{"url":"http://x/"},"retry":{"max_attempts":2},"completion":"callback","max_duration":"1h"}`
-		urgent   = `{"name":"a","target":{"url":"http://x/"},"retry":{"max_attempts":2},"completion":"callback","expires_after":"90s"}`
+		callback = `{"name":"a","target":{"url":"http://x/"},"retry":{"max_attempts":2},"completion":"async","max_duration":"1h"}`
+		urgent   = `{"name":"a","target":{"url":"http://x/"},"retry":{"max_attempts":2},"completion":"async","expires_after":"90s"}`
 	)
 	started := time.Unix(1e9, 0)
 	soon, late := started.Add(time.Minute), started.Add(time.Hour)
@@ -75,8 +75,8 @@ func TestWhatEndsAnAttempt(t *testing.T) {
 		reason    Reason
 	}{
 		{"202 is a success", plain, answered(202, ""), Succeed, ""},
-		{"202 is accepted work, by callback", callback, answered(202, ""), Await, ""},
-		{"any other 2xx is done, by callback too", callback, answered(200, ""), Succeed, ""},
+		{"202 is accepted work, async", callback, answered(202, ""), Await, ""},
+		{"any other 2xx is done, async too", callback, answered(200, ""), Succeed, ""},
 		{"a failure is retried", plain, answered(500, "http_5xx"), RetryRun, ReasonHTTP5xx},
 		{"a failure is the end, at most once", once, answered(500, "http_5xx"), Bury, ReasonHTTP5xx},
 		{"so is a timeout", once, answered(0, "timeout"), Bury, ReasonTimeout},
@@ -85,7 +85,7 @@ func TestWhatEndsAnAttempt(t *testing.T) {
 		{"a lost attempt may have been sent: the end, at most once", once, lost, Bury, ReasonLost},
 		{"an interrupted attempt is made again", plain, interrupted, Interrupt, ""},
 		{"an interrupted attempt may have been sent: the end, at most once", once, interrupted, Bury, ReasonLost},
-		{"a silent target has lost its attempt", callback, silent, RetryRun, ReasonLost},
+		{"a silent target has lost its attempt", callback, silent, RetryRun, ReasonSilent},
 		{"an endless one is timed out", callback, endless, RetryRun, ReasonTimeout},
 		{"a reported failure is retried", callback, func(a Assignment) Outcome { return JudgeReported(a, "x", true, started, soon) }, RetryRun, ReasonFailed},
 		{"or not", callback, func(a Assignment) Outcome { return JudgeReported(a, "x", false, started, soon) }, Bury, ReasonFailed},
@@ -102,7 +102,7 @@ func TestWhatEndsAnAttempt(t *testing.T) {
 
 func TestCallbackDeadline(t *testing.T) {
 	t.Parallel()
-	job := compiled(t, `{"name":"a","target":{"url":"http://x/"},"completion":"callback","heartbeat_timeout":"5m","max_duration":"12m"}`)
+	job := compiled(t, `{"name":"a","target":{"url":"http://x/"},"completion":"async","heartbeat_timeout":"5m","max_duration":"12m"}`)
 	start := time.Unix(1e9, 0)
 	for after, want := range map[time.Duration]time.Duration{0: 5 * time.Minute, 3 * time.Minute: 8 * time.Minute, 8 * time.Minute: 12 * time.Minute, time.Hour: 12 * time.Minute} {
 		if got := job.CallbackDeadline(start, start.Add(after)).Sub(start); got != want {

@@ -16,7 +16,7 @@ type Definition struct {
 	Schedule          Schedule          `json:"schedule,omitzero" doc:"When it fires: exactly one of cron, every, at, delay; none of them: only when triggered."`
 	Jitter            Duration          `json:"jitter,omitzero" doc:"Delays each slot by a fixed offset in [0, jitter), hashed from the job's id. A jitter longer than half the gap to the next slot spreads over half the gap. Absent: the deployment's default (--default-jitter, 1s) for cron slots a minute or more apart, else 0s." example:"1s"`
 	Missed            Missed            `json:"missed,omitzero" doc:"What happens to slots that could not be claimed in time."`
-	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" doc:"What happens when a slot is due while a run of the job is active: allow runs both, forbid records a skip, replace cancels the active run, wait keeps one run waiting."`
+	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" doc:"What happens when a slot is due while a run of the job is active: allow runs both, forbid records a skip, replace cancels the active run, wait keeps one run waiting. Absent: allow; with completion async, forbid."`
 	ExpiresAfter      Duration          `json:"expires_after,omitzero" doc:"No attempt starts later than this after the slot was due. Absent: never expires." example:"1h"`
 	Target            Target            `json:"target" doc:"The HTTP request to send."`
 	Timeout           Duration          `json:"timeout,omitzero" doc:"Covers one whole exchange: 1ms to 24h." example:"30s"`
@@ -24,9 +24,10 @@ type Definition struct {
 	Queue             string            `json:"queue,omitempty" doc:"Queue whose worker slots it uses." example:"default"`
 	Priority          Priority          `json:"priority,omitempty" doc:"Order within the queue."`
 	Delivery          Delivery          `json:"delivery,omitempty" doc:"at_least_once attempts a run until it succeeds or exhausts its attempts. at_most_once never repeats a request that may have been sent."`
-	Completion        Completion        `json:"completion,omitempty" doc:"When an attempt is done: with its response, or with a callback of the target, which answers 202 and reports later."`
-	HeartbeatTimeout  Duration          `json:"heartbeat_timeout,omitzero" doc:"With completion callback: a target that is silent for longer has lost its attempt. 5m when absent." example:"5m"`
-	MaxDuration       Duration          `json:"max_duration,omitzero" doc:"With completion callback: the longest an attempt may take, however lively. 24h when absent." example:"24h"`
+	Completion        Completion        `json:"completion,omitempty" doc:"When an attempt is done: with its response; or, with async, when the target says so, which answers 202 and reports later."`
+	HeartbeatTimeout  Duration          `json:"heartbeat_timeout,omitzero" doc:"With completion async: a target that is silent for longer has lost its attempt. 5m when absent." example:"5m"`
+	MaxDuration       Duration          `json:"max_duration,omitzero" doc:"With completion async: the longest an attempt may take, however lively. 24h when absent." example:"24h"`
+	KeepResponse      *int              `json:"keep_response,omitempty" doc:"How many bytes of each response body are kept, of successes too: at most 65536 (64 KiB); 0 keeps nothing. Absent: the first 1024 of failures." minimum:"0" maximum:"65536" example:"4096"`
 	// SubmittersMayTrigger is a pointer because absence has another meaning in what a submitter creates.
 	SubmittersMayTrigger *bool `json:"submitters_may_trigger,omitempty" doc:"Whether callers with the role submitter may trigger it. Absent: false; of a job that a submitter creates: true." example:"false"`
 
@@ -131,7 +132,7 @@ type Completion string
 // The ways of completion.
 const (
 	CompleteOnResponse Completion = "response" // any 2xx
-	CompleteOnCallback Completion = "callback" // 202: when the target says so; any other 2xx at once
+	CompleteAsync      Completion = "async"    // 202: when the target says so; any other 2xx at once
 )
 
 // Missed says what happens to slots claimed later than Tolerance after they were due.
@@ -221,6 +222,9 @@ func (d Definition) EffectiveJitter(byDefault time.Duration) Duration {
 
 // WithDefaults returns d with every default filled in but that of Jitter, which is the deployment's: EffectiveJitter.
 func (d Definition) WithDefaults() Definition {
+	if d.Completion == CompleteAsync {
+		fill(&d.ConcurrencyPolicy, PolicyForbid) // long work seldom may overlap itself
+	}
 	fill(&d.ConcurrencyPolicy, PolicyAllow)
 	fill(&d.Priority, PriorityNormal)
 	fill(&d.Queue, DefaultQueue)
@@ -228,7 +232,7 @@ func (d Definition) WithDefaults() Definition {
 	fill(&d.Target.Method, "POST")
 	fill(&d.Delivery, DeliverAtLeastOnce)
 	fill(&d.Completion, CompleteOnResponse)
-	if d.Completion == CompleteOnCallback {
+	if d.Completion == CompleteAsync {
 		fill(&d.HeartbeatTimeout, DefaultHeartbeatTimeout)
 		fill(&d.MaxDuration, DefaultMaxDuration)
 	}

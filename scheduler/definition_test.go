@@ -19,10 +19,10 @@ func TestWithDefaults(t *testing.T) {
 		{
 			"everything", `{"concurrency_policy":"forbid","missed":{"policy":"skip","tolerance":"1s","window":"1m"},"priority":"low","queue":"other","timeout":"1s","jitter":"0s",
 			  "retry":{"max_attempts":1,"initial_backoff":"0s","multiplier":1,"max_backoff":"0s","give_up_on":[]},"target":{"url":"http://127.0.0.1:9/hook","method":"GET"},
-			  "delivery":"at_most_once","submitters_may_trigger":true,"completion":"callback","heartbeat_timeout":"1m","max_duration":"2h","notify":[{"on":["dead"],"url":"http://127.0.0.1:9/pager"}]}`,
+			  "delivery":"at_most_once","submitters_may_trigger":true,"completion":"async","heartbeat_timeout":"1m","max_duration":"2h","notify":[{"on":["dead"],"url":"http://127.0.0.1:9/pager"}]}`,
 			`{"concurrency_policy":"forbid","missed":{"policy":"skip","tolerance":"1s","window":"1m"},"priority":"low","queue":"other","timeout":"1s","jitter":"0s",
 			  "retry":{"max_attempts":1,"initial_backoff":"0s","multiplier":1,"max_backoff":"0s","give_up_on":[]},"target":{"url":"http://127.0.0.1:9/hook","method":"GET"},
-			  "delivery":"at_most_once","submitters_may_trigger":true,"completion":"callback","heartbeat_timeout":"1m","max_duration":"2h","notify":[{"on":["dead"],"url":"http://127.0.0.1:9/pager"}]}`,
+			  "delivery":"at_most_once","submitters_may_trigger":true,"completion":"async","heartbeat_timeout":"1m","max_duration":"2h","notify":[{"on":["dead"],"url":"http://127.0.0.1:9/pager"}]}`,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestDefinitionsAreEchoedAsWritten(t *testing.T) {
 		  "jitter":"0s","missed":{"policy":"skip","tolerance":"90s","window":"24h"},"concurrency_policy":"forbid","expires_after":"60m",
 		  "target":{"url":"https://example.com","method":"PUT","headers":{"X-A":"b"},"body":{"b":1,"a":[1.50,"x"]}},"timeout":"1000ms",
 		  "retry":{"max_attempts":3,"initial_backoff":"1m","multiplier":1.5,"max_backoff":"1h0m","give_up_on":[]},"queue":"q","priority":"high",
-		  "delivery":"at_most_once","completion":"callback","heartbeat_timeout":"60s","max_duration":"120m","notify":[{"on":["late","dead"],"url":"https://example.com/pager"}]}`,
+		  "delivery":"at_most_once","completion":"async","heartbeat_timeout":"60s","max_duration":"120m","notify":[{"on":["late","dead"],"url":"https://example.com/pager"}]}`,
 		`{"name":"a","schedule":{"every":"3600s"},"target":{"url":"https://example.com","body":"text"},"retry":{"max_attempts":3}}`,
 		`{"name":"a","schedule":{"delay":"0.5h"},"target":{"url":"https://example.com","body":[]},"retry":{"give_up_on":[404,410]}}`,
 		`{"name":"a","schedule":{"at":"2026-12-01T09:00:00-00:30"},"target":{"url":"https://example.com","body":null}}`,

@@ -48,7 +48,7 @@
 // in pending or retrying has a row in ready. A running one is named by a row of claims, the lease of its
 // batch, and carries the fencing token of its attempt: only the attempt with that token may end it.
 //
-// A run whose target has answered 202 and works on (completion callback) is running, and held by no replica:
+// A run whose target has answered 202 and works on (completion async) is running, and held by no replica:
 // the lease has let go of it, and it has a row in ready again, which is its deadline. The target's heartbeats
 // put that off, and its completion or failure ends the attempt, with a token made of the fencing token. Should
 // the deadline come, a claim from ready ends the attempt as lost; until then no other starts.

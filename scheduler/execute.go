@@ -182,7 +182,7 @@ func (a Assignment) headers(publicURL string) []delivery.Header {
 	if a.Late {
 		headers = append(headers, delivery.Header{Name: "Punctual-Late", Value: "true"})
 	}
-	if a.Job.Completion == CompleteOnCallback {
+	if a.Job.Completion == CompleteAsync {
 		headers = append(headers,
 			delivery.Header{Name: "Punctual-Callback-Url", Value: publicURL + "/v1/runs/" + id},
 			delivery.Header{Name: "Punctual-Run-Token", Value: a.RunToken})

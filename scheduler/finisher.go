@@ -16,6 +16,8 @@ const (
 	busyOutcomes = 10
 	// maxOutcomes is how many outcomes one write takes.
 	maxOutcomes = 500
+	// maxKept is after how many bytes of responses and results one write takes no further outcome.
+	maxKept = 4 << 20
 	// finisherQueue bounds what waits for the database. When it is full, worker slots stay occupied and
 	// so the claims stop: nothing is dropped.
 	finisherQueue = 2000
@@ -71,13 +73,18 @@ func (f *finisher) run(ctx context.Context) {
 func (f *finisher) collect(outcomes []Outcome, wait time.Duration) (_ []Outcome, open bool) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	for len(outcomes) < maxOutcomes {
+	kept := 0
+	for _, o := range outcomes {
+		kept += o.kept()
+	}
+	for len(outcomes) < maxOutcomes && kept < maxKept {
 		select {
 		case o, ok := <-f.queue:
 			if !ok {
 				return outcomes, false
 			}
 			outcomes = append(outcomes, o)
+			kept += o.kept()
 		case <-timer.C:
 			return outcomes, true
 		}

@@ -5,12 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"regexp"
 
 	"github.com/google/uuid"
 )
 
 // Mask is what stands for a secret wherever a definition is shown.
 const Mask = "***"
+
+// SecretName is how headers are called whose values are not for everybody who may see the rest. Rather one too many.
+var SecretName = regexp.MustCompile(`(?i)auth|cookie|token|secret|passw|credential|session|signature|(^|[-_])(api)?key([-_]|$)`)
 
 // Hidden is a secret text of a definition: the value that somebody wrote, the wish to keep what is stored, or, once it is
 // stored, the id that the store knows the value by. Whatever writes a Hidden gets the id or the mask, never the value; only Value has that.

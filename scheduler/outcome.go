@@ -1,6 +1,9 @@
 package scheduler
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Verdict is what an attempt's end means for its run.
 type Verdict int
@@ -28,10 +31,17 @@ type Outcome struct {
 	HTTPStatus int // 0 when there was no response
 	Reason     Reason
 	Error      string
-	Response   string        // start of the response body
-	TurnedLate bool          // the run was first sent later than its tolerance, and was not late before
-	RetryIn    time.Duration // delay before the next attempt, or until the same one is tried again; or how long a target that works on may be silent
+	Response   string            // start of the response body, as much as is kept of it
+	Headers    map[string]string // of the response, those of delivery.KeptHeaders; nil: none are kept
+	Truncated  bool              // the body was longer than Response
+	Result     json.RawMessage   // what a success answered or its target reported; nil: nothing
+	ResultNote string            // why a result is not kept
+	TurnedLate bool              // the run was first sent later than its tolerance, and was not late before
+	RetryIn    time.Duration     // delay before the next attempt, or until the same one is tried again; or how long a target that works on may be silent
 }
+
+// kept is how many bytes of responses and results the outcome has.
+func (o *Outcome) kept() int { return len(o.Response) + len(o.Result) }
 
 // End is what an outcome makes of its run and of its attempt.
 type End struct {
@@ -47,7 +57,7 @@ func (o Outcome) End() End {
 	switch o.Reason {
 	case ReasonTimeout:
 		failed = AttemptTimedOut
-	case ReasonLost, ReasonPoison:
+	case ReasonLost, ReasonPoison, ReasonSilent:
 		failed = AttemptLost
 	}
 	switch o.Verdict {

@@ -47,16 +47,20 @@ const longestWait = 365 * 24 * time.Hour
 
 // Judge decides what the result of an attempt means for its run.
 func Judge(a Assignment, r delivery.Result, started, finished time.Time) Outcome {
-	o := Outcome{Assignment: a, StartedAt: started, FinishedAt: finished, HTTPStatus: r.Status}
+	o := Outcome{
+		Assignment: a, StartedAt: started, FinishedAt: finished, HTTPStatus: r.Status,
+		Response: string(r.Body), Headers: r.Header, Truncated: r.Truncated && len(r.Body) > 0,
+	}
 	switch {
-	case r.Reason == "" && r.Status == http.StatusAccepted && a.Job.Completion == CompleteOnCallback:
+	case r.Reason == "" && r.Status == http.StatusAccepted && a.Job.Completion == CompleteAsync:
 		o.Verdict, o.RetryIn = Await, a.Job.silence()
 		return o
 	case r.Reason == "":
 		o.Verdict = Succeed
+		o.Result, o.ResultNote = resultOf(r.JSON, r.JSONCut)
 		return o
 	}
-	o.Reason, o.Error, o.Response = Reason(r.Reason), r.Error, string(r.Body)
+	o.Reason, o.Error = Reason(r.Reason), r.Error
 	if r.Status != 0 && slices.Contains(a.Job.Retry.GiveUpOn, r.Status) {
 		o.Verdict, o.Reason = Bury, ReasonGone
 		return o

@@ -72,10 +72,11 @@ const (
 	ReasonFailed         Reason = "failed"            // dead: the target called back that it failed
 	ReasonLost           Reason = "lost"              // dead: the replica of its last attempt vanished
 	ReasonPoison         Reason = "poison"            // dead: three attempts in a row lost their replica
+	ReasonSilent         Reason = "silent"            // dead: the target accepted the work of its last attempt and fell silent
 	ReasonJobDeleted     Reason = "job_deleted"       // skipped or cancelled: the job was deleted
 )
 
-// AttemptOutcome is how an unsuccessful attempt ended.
+// AttemptOutcome is how an attempt ended.
 type AttemptOutcome string
 
 // The outcomes of attempts.
@@ -83,9 +84,12 @@ const (
 	AttemptSucceeded   AttemptOutcome = "succeeded"
 	AttemptFailed      AttemptOutcome = "failed"
 	AttemptTimedOut    AttemptOutcome = "timed_out"
-	AttemptLost        AttemptOutcome = "lost"        // its replica vanished
+	AttemptLost        AttemptOutcome = "lost"        // its replica vanished, or its target fell silent
 	AttemptCancelled   AttemptOutcome = "cancelled"   // its run was cancelled
 	AttemptInterrupted AttemptOutcome = "interrupted" // its replica was asked to stop; does not count
+
+	// AttemptInFlight is shown of an attempt that has not ended, and never stored.
+	AttemptInFlight AttemptOutcome = "in_flight"
 )
 
 // Assignment is one attempt a replica has claimed and will send.
@@ -103,7 +107,7 @@ type Assignment struct {
 	Headers      map[string]string // replaces the job's headers when not nil
 	Lease        *Lease
 	Held         *Held  // what held the run back since its last attempt; nil: nothing did
-	RunToken     string // of a job that is completed by callback: lets its target speak for this attempt
+	RunToken     string // of a job with completion async: lets its target speak for this attempt
 
 	// Of a replay: what the run that died first carried, so that its receiver knows it again. Zero: what
 	// follows from this run.

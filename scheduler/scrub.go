@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"net/url"
@@ -16,13 +17,23 @@ const leastTail = 4
 // scrub takes the secrets that a request held out of what is kept of the answer: targets echo what they are sent.
 // It knows them as they were sent, and as JSON and URLs write them.
 func scrub(r *delivery.Result, secrets []string) {
-	if len(secrets) == 0 || len(r.Body) == 0 && r.Error == "" {
+	if !bytes.Contains(r.JSON, resultMember) {
+		r.JSON = nil // there is nothing in it to keep
+	}
+	if len(secrets) == 0 || len(r.Body) == 0 && r.Error == "" && len(r.JSON) == 0 && len(r.Header) == 0 {
 		return
 	}
 	body := string(r.Body)
 	for _, form := range formsOf(secrets) {
 		body = strings.ReplaceAll(body, form, Mask)
 		r.Error = strings.ReplaceAll(r.Error, form, Mask)
+		r.JSON = bytes.ReplaceAll(r.JSON, []byte(form), []byte(Mask))
+		for name, value := range r.Header {
+			r.Header[name] = strings.ReplaceAll(value, form, Mask)
+			if len(value) == delivery.MaxKeptHeader { // it may have been cut
+				r.Header[name] = scrubTail(r.Header[name], form)
+			}
+		}
 		if r.Truncated {
 			body = scrubTail(body, form)
 		}

@@ -33,6 +33,8 @@ const (
 	MaxHeaders     = 64
 	MaxAttempts    = 100
 	MaxNotify      = 10
+
+	MaxKeepResponse = 64 << 10 // bytes of a response
 )
 
 var (
@@ -73,6 +75,9 @@ func (d Definition) Validate() []Problem {
 	oneOf(&c, "priority", d.Priority, PriorityHigh, PriorityNormal, PriorityLow)
 	oneOf(&c, "delivery", d.Delivery, DeliverAtLeastOnce, DeliverAtMostOnce)
 	c.completion(d)
+	if n := d.KeepResponse; n != nil && (*n < 0 || *n > MaxKeepResponse) {
+		c.add("keep_response", "%d is outside 0 to %d (64 KiB)", *n, MaxKeepResponse)
+	}
 	c.duration("expect_success_within", d.ExpectSuccessWithin, time.Second, 366*24*time.Hour)
 	c.notify("notify", d.Notify)
 	return c.problems
@@ -256,7 +261,11 @@ func ValidateRequest(prefix string, headers map[string]string, body json.RawMess
 }
 
 func (c *checker) completion(d Definition) {
-	oneOf(c, "completion", d.Completion, CompleteOnResponse, CompleteOnCallback)
+	if d.Completion == "callback" {
+		c.add("completion", `"callback" is not one of response, async: work that the target reports the end of is "async"`)
+	} else {
+		oneOf(c, "completion", d.Completion, CompleteOnResponse, CompleteAsync)
+	}
 	for _, bound := range []struct {
 		field    string
 		value    Duration
@@ -267,8 +276,8 @@ func (c *checker) completion(d Definition) {
 		{"max_duration", d.MaxDuration, time.Second, 30 * 24 * time.Hour},
 	} {
 		c.duration(bound.field, bound.value, bound.shortest, bound.longest)
-		if !bound.value.IsZero() && d.Completion != CompleteOnCallback {
-			c.add(bound.field, "%q: only jobs with completion callback have it; leave it out", bound.value)
+		if !bound.value.IsZero() && d.Completion != CompleteAsync {
+			c.add(bound.field, "%q: only jobs with completion async have it; leave it out", bound.value)
 		}
 	}
 }

@@ -17,10 +17,11 @@ func Triggers() []Trigger {
 	return []Trigger{TriggerSchedule, TriggerCatchup, TriggerManual, TriggerReplay, TriggerBackfill, TriggerNotify}
 }
 
-// AttemptOutcomes returns all ends of an attempt.
+// AttemptOutcomes returns all ends of an attempt, and that it has not ended.
 func AttemptOutcomes() []AttemptOutcome {
 	return []AttemptOutcome{
 		AttemptSucceeded, AttemptFailed, AttemptTimedOut, AttemptLost, AttemptCancelled, AttemptInterrupted,
+		AttemptInFlight,
 	}
 }
 
@@ -49,6 +50,7 @@ var ends = []struct {
 	{ReasonFailed, []Status{StatusDead}},
 	{ReasonLost, []Status{StatusDead}},
 	{ReasonPoison, []Status{StatusDead}},
+	{ReasonSilent, []Status{StatusDead}},
 }
 
 // Reasons returns all reasons.

@@ -2,15 +2,13 @@ package store
 
 import (
 	"encoding/json"
-	"regexp"
 	"strings"
+
+	"punctual/scheduler"
 )
 
 // masked stands for what the audit log does not keep.
 const masked = "***"
-
-// secretName is how headers are called whose values are not for everybody who may read the log. Rather one too many.
-var secretName = regexp.MustCompile(`(?i)auth|cookie|token|secret|passw|credential|session|signature|(^|[-_])(api)?key([-_]|$)`)
 
 // maybeSecret is what a definition has in it that may hold a secret: most have none of it, and are kept as they are.
 var maybeSecret = []string{`"headers"`, `"secret_headers"`, `"auth"`}
@@ -57,7 +55,7 @@ func maskIn(v any) (changed bool) {
 			case "secret_headers":
 				changed = maskMembers(member, func(string) bool { return true }) || changed
 			case "headers":
-				changed = maskMembers(member, secretName.MatchString) || changed
+				changed = maskMembers(member, scheduler.SecretName.MatchString) || changed
 			default:
 				changed = maskIn(member) || changed
 			}
@@ -84,7 +82,7 @@ func maskMembers(v any, choose func(name string) bool) (changed bool) {
 func maskHeaders(headers map[string]string) map[string]string {
 	out := make(map[string]string, len(headers))
 	for name, value := range headers {
-		if secretName.MatchString(name) {
+		if scheduler.SecretName.MatchString(name) {
 			value = masked
 		}
 		out[name] = value

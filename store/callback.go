@@ -44,7 +44,7 @@ func (s *Store) loadTokenKey(ctx context.Context, q querier, jobs iter.Seq[*sche
 		return nil
 	}
 	for job := range jobs {
-		if job.Completion == scheduler.CompleteOnCallback {
+		if job.Completion == scheduler.CompleteAsync {
 			_, err := s.readTokenKey(ctx, q)
 			return err
 		}
@@ -74,6 +74,7 @@ type calledRun struct {
 	started  time.Time
 	http     int
 	now      time.Time
+	kept     keptResponse
 }
 
 func (c calledRun) cancelRequested() bool {
@@ -114,11 +115,13 @@ func (s *Store) lockCalled(ctx context.Context, u *unit, run uuid.UUID) (calledR
 	b.Queue(`SELECT FROM punctual.ready WHERE run_id = $1 FOR UPDATE`, run)
 	var key jobVersion
 	b.Queue(`SELECT job_id, job_version, tenant, lane, trigger, scheduled_for, due_at, late, attempt, coalesce(fence, 0), status, coalesce(reason, ''),
-	                accepted_at IS NOT NULL, coalesce(started_at, now()), coalesce(http_status, 0), clock_timestamp()
-	         FROM punctual.runs WHERE id = $1 FOR NO KEY UPDATE`, run).QueryRow(func(row pgx.Row) error {
+	                accepted_at IS NOT NULL, coalesce(started_at, now()), coalesce(http_status, 0), clock_timestamp(), `+keptColumns+`
+	         FROM punctual.runs r LEFT JOIN punctual.run_data d ON d.run_id = $1 WHERE r.id = $1 FOR NO KEY UPDATE OF r`, run).QueryRow(func(row pgx.Row) error {
 		c.RunID = run
-		return row.Scan(&key.id, &key.version, &c.tenant, &c.Lane, &c.Trigger, &c.ScheduledFor, &c.DueAt, &c.Late, &c.Attempt, &c.Fence,
-			&c.status, &c.reason, &c.accepted, &c.started, &c.http, &c.now)
+		return row.Scan(append([]any{
+			&key.id, &key.version, &c.tenant, &c.Lane, &c.Trigger, &c.ScheduledFor, &c.DueAt, &c.Late, &c.Attempt, &c.Fence,
+			&c.status, &c.reason, &c.accepted, &c.started, &c.http, &c.now,
+		}, c.kept.into()...)...)
 	})
 	err := u.SendBatch(ctx, &b).Close()
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -167,11 +170,11 @@ func (s *Store) HeartbeatRun(ctx context.Context, run uuid.UUID, token string, p
 	return beat, err
 }
 
-// CompleteRun ends a run as succeeded, or as cancelled when that was asked for. Doing so again changes
-// nothing. *SupersededError when the attempt ended in another way.
-func (s *Store) CompleteRun(ctx context.Context, run uuid.UUID, token string) (RunRecord, error) {
+// CompleteRun ends a run as succeeded, or as cancelled when that was asked for, with a result unless that is nil. Doing
+// so again changes nothing. *SupersededError when the attempt ended in another way.
+func (s *Store) CompleteRun(ctx context.Context, run uuid.UUID, token string, result json.RawMessage) (RunRecord, error) {
 	return s.endCalled(ctx, run, token, func(c calledRun) scheduler.Outcome {
-		return scheduler.Outcome{Assignment: c.Assignment, Verdict: scheduler.Succeed, StartedAt: c.started, FinishedAt: c.now, HTTPStatus: c.http}
+		return scheduler.Outcome{Assignment: c.Assignment, Verdict: scheduler.Succeed, StartedAt: c.started, FinishedAt: c.now, HTTPStatus: c.http, Result: result}
 	}, func(ctx context.Context, q querier, fence int64, c calledRun) (bool, error) {
 		return fence == c.Fence && (c.status == scheduler.StatusSucceeded || c.status == scheduler.StatusCancelled && c.cancelRequested()), nil
 	})
@@ -181,7 +184,7 @@ func (s *Store) CompleteRun(ctx context.Context, run uuid.UUID, token string) (R
 // Doing so again changes nothing. *SupersededError when the attempt ended in another way.
 func (s *Store) FailRun(ctx context.Context, run uuid.UUID, token, message string, retry bool) (RunRecord, error) {
 	return s.endCalled(ctx, run, token, func(c calledRun) scheduler.Outcome {
-		return scheduler.JudgeReported(c.Assignment, message, retry, c.started, c.now)
+		return c.kept.of(scheduler.JudgeReported(c.Assignment, message, retry, c.started, c.now))
 	}, func(ctx context.Context, q querier, fence int64, _ calledRun) (already bool, err error) {
 		// What it reported is on record as expired where the next attempt would have come too late.
 		err = q.QueryRow(ctx, `SELECT EXISTS (SELECT FROM punctual.attempts WHERE run_id = $1 AND fence = $2 AND

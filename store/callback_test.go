@@ -15,7 +15,7 @@ import (
 
 // byCallback is a job whose target works on after its answer.
 func byCallback(d *scheduler.Definition) {
-	d.Completion = scheduler.CompleteOnCallback
+	d.Completion = scheduler.CompleteAsync
 	d.HeartbeatTimeout, d.MaxDuration = scheduler.DurationOf(time.Minute), scheduler.DurationOf(time.Hour)
 }
 
@@ -102,12 +102,12 @@ func TestWorkThatGoesOnIsHeldByNoReplica(t *testing.T) {
 	if _, err := c.TriggerJob(t.Context(), c.tenant, "a", TriggerRequest{}); err == nil {
 		t.Error("it does not count as active")
 	}
-	run, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken)
+	run, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken, nil)
 	if err != nil || run.Status != scheduler.StatusSucceeded || run.Attempt != 1 || run.AcceptedAt == nil || run.FinishedAt.Before(*run.StartedAt) {
 		t.Errorf("completed: %+v, error %v", run, err)
 	}
 	c.nothingLeft()
-	if again, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken); err != nil || !again.FinishedAt.Equal(*run.FinishedAt) {
+	if again, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken, nil); err != nil || !again.FinishedAt.Equal(*run.FinishedAt) {
 		t.Errorf("completed again: %+v, error %v", again, err)
 	}
 	_, err = c.beat(a, "")
@@ -129,7 +129,7 @@ func TestALostReplicaTakesItsClaimWithItBeforeTheAnswerIsRecorded(t *testing.T) 
 func TestCompletionMayComeBeforeTheAnswer(t *testing.T) {
 	c := newClaimer(t)
 	a := c.manual("a", byCallback, forbid)
-	if _, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken); err != nil {
+	if _, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken, nil); err != nil {
 		t.Fatal(err)
 	}
 	c.accept(a) // the 202 arrives at last
@@ -162,10 +162,10 @@ func TestASilentTargetLosesItsAttempt(t *testing.T) {
 	a := c.accepted("a", forbid)
 	c.mustBeat(a, `{"rows":7}`)
 	c.overdue(a.RunID)
-	c.wantState(a.RunID, "retrying lost attempt 1 next in 0 ready in 0 attempts: 1 lost lost")
+	c.wantState(a.RunID, "retrying silent attempt 1 next in 0 ready in 0 attempts: 1 lost silent")
 	for _, call := range []func() error{
 		func() error { _, err := c.beat(a, ""); return err },
-		func() error { _, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken); return err },
+		func() error { _, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken, nil); return err },
 		func() error { _, err := c.FailRun(t.Context(), a.RunID, a.RunToken, "x", true); return err },
 	} {
 		superseded(t, call())
@@ -181,11 +181,11 @@ func TestASilentTargetLosesItsAttempt(t *testing.T) {
 		t.Errorf("progress %+v, error %v", p, err)
 	}
 	c.accept(b)
-	c.wantState(a.RunID, "running lost 202 attempt 2 ready in 60 attempts: 1 lost lost")
+	c.wantState(a.RunID, "running silent 202 attempt 2 ready in 60 attempts: 1 lost silent")
 	c.overdue(a.RunID)
 	c.accept(c.one(c.claimReady(10)))
 	c.overdue(a.RunID)
-	c.wantState(a.RunID, "dead poison attempt 3 finished dead letter of 3 poison attempts: 1 lost lost, 2 lost lost, 3 lost poison")
+	c.wantState(a.RunID, "dead silent attempt 3 finished dead letter of 3 silent attempts: 1 lost silent, 2 lost silent, 3 lost silent")
 	c.nothingLeft()
 }
 
@@ -219,7 +219,7 @@ func TestATargetIsNotBlamedForSilenceThatNobodyCouldHear(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.claimReady(10)
-	c.wantState(a.RunID, "retrying lost attempt 1 next in 0 ready in 0 attempts: 1 lost lost")
+	c.wantState(a.RunID, "retrying silent attempt 1 next in 0 ready in 0 attempts: 1 lost silent")
 }
 
 func TestATargetReportsFailure(t *testing.T) {
@@ -254,7 +254,7 @@ func TestAFailureThatNothingCanFollowIsReportedTwice(t *testing.T) {
 			t.Fatalf("%+v, error %v", run, err)
 		}
 	}
-	_, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken)
+	_, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken, nil)
 	superseded(t, err)
 }
 
@@ -291,7 +291,7 @@ func TestCancelOfWorkThatGoesOn(t *testing.T) {
 	})
 	for name, end := range map[string]func(claimer, scheduler.Assignment) error{
 		"completes": func(c claimer, a scheduler.Assignment) error {
-			_, err := c.CompleteRun(c.t.Context(), a.RunID, a.RunToken)
+			_, err := c.CompleteRun(c.t.Context(), a.RunID, a.RunToken, nil)
 			return err
 		},
 		"fails": func(c claimer, a scheduler.Assignment) error {
@@ -341,7 +341,7 @@ func TestDeletingAJobLeavesWorkThatGoesOn(t *testing.T) {
 	if b := c.mustBeat(a, ""); b.CancelRequested {
 		t.Error("a cancel is requested")
 	}
-	if _, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken); err != nil {
+	if _, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken, nil); err != nil {
 		t.Fatal(err)
 	}
 	c.wantState(a.RunID, "succeeded 202 attempt 1 finished")

@@ -119,7 +119,7 @@ func (s *Store) withFences(runs []scheduler.Assignment, fences map[uuid.UUID]int
 			continue
 		}
 		a.Fence, a.Lease = fence, lease
-		if a.Job.Completion == scheduler.CompleteOnCallback {
+		if a.Job.Completion == scheduler.CompleteAsync {
 			a.RunToken = scheduler.RunToken(*s.tokenKey.Load(), a.RunID, fence)
 		}
 		won = append(won, a)

@@ -39,7 +39,7 @@ ORDER BY held_since, run_id LIMIT $5 FOR UPDATE SKIP LOCKED`
 const readWaiting = `
 SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt, d.headers, d.body, d.webhook_id, coalesce(d.idempotency_key, ''), coalesce(d.notify_url, ''), coalesce(d.notify_secret, ''),
        r.accepted_at IS NOT NULL AND r.status = 'running', coalesce(r.fence, 0), coalesce(r.started_at, now()),
-       CASE WHEN r.status = 'running' THEN ` + lossesOf + ` ELSE 0 END
+       CASE WHEN r.status = 'running' THEN ` + silencesOf + ` ELSE 0 END, ` + keptColumns + `
 FROM punctual.runs r LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
 WHERE r.id = ANY($1::uuid[]) AND (r.status IN ('pending', 'retrying') OR (r.status = 'running' AND r.accepted_at IS NOT NULL))
 ORDER BY r.id`
@@ -99,7 +99,8 @@ type waitingRun struct {
 
 	overdue bool // its target works on, and has passed its deadline
 	started time.Time
-	losses  int
+	losses  int // attempts in a row that silence ended just before this one, counted up to two
+	kept    keptResponse
 }
 
 // ClaimReady implements scheduler.Store.
@@ -198,8 +199,10 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 			var w waitingRun
 			var headers []byte
 			var webhookID *uuid.UUID
-			if err := rows.Scan(&w.RunID, &w.key.id, &w.key.version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt, &headers, &w.Body,
-				&webhookID, &w.IdempotencyKey, &w.notifyURL, &w.notifySecret, &w.overdue, &w.Fence, &w.started, &w.losses); err != nil {
+			if err := rows.Scan(append([]any{
+				&w.RunID, &w.key.id, &w.key.version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt, &headers, &w.Body,
+				&webhookID, &w.IdempotencyKey, &w.notifyURL, &w.notifySecret, &w.overdue, &w.Fence, &w.started, &w.losses,
+			}, w.kept.into()...)...); err != nil {
 				return err
 			}
 			if webhookID != nil {

@@ -228,7 +228,7 @@ func (e *explaining) findRow(ctx context.Context, slot bool) error {
 		return err
 	}
 	e.Run = &runs[0]
-	if e.Run.Attempts, err = readAttempts(ctx, e.q, *e.Run); err != nil {
+	if _, err = readDetails(ctx, e.q, e.Run); err != nil {
 		return err
 	}
 	e.waiting, err = readWaitsFor(ctx, e.q, e.tenant, e.Run.ID)

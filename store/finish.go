@@ -48,15 +48,15 @@ WITH ended AS (
            started_at = coalesce(u.started_at, (SELECT max(a.started_at) FROM punctual.attempts a WHERE a.run_id = r.id)), error = u.error, http_status = u.http_status,
            attempt = CASE WHEN u.counts THEN r.attempt ELSE r.attempt - 1 END
     FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::smallint[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::interval[], $12::bool[], $13::bool[], $14::smallint[],
-         $15::text[], $16::timestamptz[], $17::timestamptz[])
-         AS u(id, fence, started_at, finished_at, http_status, status, reason, error, outcome, response, retry_in, final, counts, number, held_by, held_since, held_until)
+         $15::text[], $16::timestamptz[], $17::timestamptz[], $18::jsonb[], $19::bool[])
+         AS u(id, fence, started_at, finished_at, http_status, status, reason, error, outcome, response, retry_in, final, counts, number, held_by, held_since, held_until, headers, truncated)
     WHERE r.id = ANY($1::uuid[]) AND r.id = u.id AND r.fence = u.fence AND coalesce(r.status = 'running', false)
     RETURNING r.id, r.job_id, r.tenant, r.lane, r.job_version, r.scheduled_for, r.due_at, r.trigger, r.fence, r.replica,
               u.started_at, u.finished_at, u.http_status, r.status, u.reason, u.error, u.outcome, u.response, u.retry_in, u.number,
-              u.held_by, u.held_since, u.held_until),
+              u.held_by, u.held_since, u.held_until, u.headers, u.truncated),
 recorded AS (
-    INSERT INTO punctual.attempts (run_id, fence, number, http_status, replica, started_at, finished_at, outcome, reason, error, response)
-    SELECT id, fence, number, http_status, replica, started_at, finished_at, outcome, reason, error, response FROM ended WHERE outcome IS NOT NULL),
+    INSERT INTO punctual.attempts (run_id, fence, number, http_status, replica, started_at, finished_at, outcome, reason, error, response, response_headers, response_truncated)
+    SELECT id, fence, number, http_status, replica, started_at, finished_at, outcome, reason, error, response, headers, nullif(truncated, false) FROM ended WHERE outcome IS NOT NULL),
 again AS (
     INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane, held_by, held_since, held_until)
     SELECT id, job_id, greatest(now() + retry_in, due_at), tenant, lane, held_by, held_since, held_until FROM ended WHERE status IN ('retrying', 'pending')),
@@ -203,6 +203,7 @@ func queueOutcomes(b *pgx.Batch, outcomes []scheduler.Outcome, on day, written m
 	if len(not) > 0 {
 		queueOthers(b, not, written)
 	}
+	queueKept(b, ok, accepted)
 }
 
 func queueAccepted(b *pgx.Batch, outcomes []*scheduler.Outcome, written map[uuid.UUID]bool) {
@@ -237,6 +238,7 @@ func queueOthers(b *pgx.Batch, outcomes []*scheduler.Outcome, written map[uuid.U
 	started, finished, statuses := make([]*time.Time, n), make([]time.Time, n), make([]*int16, n)
 	status, reason, errs, attempt, response := make([]string, n), make([]*string, n), make([]*string, n), make([]*string, n), make([]*string, n)
 	retryIn, final, counts := make([]time.Duration, n), make([]bool, n), make([]bool, n)
+	headers, truncated := make([]*string, n), make([]bool, n)
 	heldBy, heldSince, heldUntil := make([]*string, n), make([]*time.Time, n), make([]*time.Time, n)
 	for i, o := range outcomes {
 		e := o.End()
@@ -255,8 +257,9 @@ func queueOthers(b *pgx.Batch, outcomes []*scheduler.Outcome, written map[uuid.U
 		status[i], final[i], counts[i] = string(e.Status), e.Status.Final(), e.Counts
 		reason[i], errs[i] = orNull(string(o.Reason)), orNull(storable(o.Error))
 		attempt[i], response[i] = orNull(string(e.Attempt)), orNull(storable(o.Response))
+		headers[i], truncated[i] = headersJSON(o.Headers), o.Truncated
 	}
-	b.Queue(finishOthers, ids, fences, started, finished, statuses, status, reason, errs, attempt, response, retryIn, final, counts, numbers, heldBy, heldSince, heldUntil).
+	b.Queue(finishOthers, ids, fences, started, finished, statuses, status, reason, errs, attempt, response, retryIn, final, counts, numbers, heldBy, heldSince, heldUntil, headers, truncated).
 		Query(collectIDs(written))
 }
 

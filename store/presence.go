@@ -52,5 +52,5 @@ func (c *readyClaim) overdue(w waitingRun, job *scheduler.Job, waits map[uuid.UU
 		return
 	}
 	w.Job = job
-	c.ended = append(c.ended, scheduler.JudgeSilent(w.Assignment, w.losses, w.started, c.now))
+	c.ended = append(c.ended, w.kept.of(scheduler.JudgeSilent(w.Assignment, w.losses, w.started, c.now)))
 }

@@ -59,7 +59,7 @@ type RunRecord struct {
 	CreatedAt     time.Time
 	ClaimedAt     *time.Time
 	StartedAt     *time.Time
-	AcceptedAt    *time.Time // with completion callback: when the target answered with 202
+	AcceptedAt    *time.Time // with completion async: when the target answered with 202
 	FinishedAt    *time.Time
 	NextAttemptAt *time.Time
 	HTTPStatus    int // 0: no response
@@ -67,11 +67,18 @@ type RunRecord struct {
 	BlockedBy     *uuid.UUID
 	Skipped       *SkippedRange
 	ReplayOf      *uuid.UUID
+	RerunOf       *uuid.UUID
 	ParentRun     *uuid.UUID
 	Step          string
-	Attempts      []AttemptRecord // only from GetRun
 
-	notice bool // it tells a URL about its job
+	// What a list does not tell of its runs.
+	Attempts   []AttemptRecord
+	Result     json.RawMessage       // nil: none is kept
+	ResultNote string                // why it is not
+	Sent       *scheduler.Assignment // what its latest attempt sent, or its first one will; nil: it is a recorded skip, or not from GetRun
+
+	notice bool  // it tells a URL about its job
+	fence  int64 // of the latest attempt; 0 before the first
 }
 
 // SkippedRange is what a skip row stands for.
@@ -80,17 +87,21 @@ type SkippedRange struct {
 	Count       *int // nil: more than 1,000
 }
 
-// AttemptRecord is one attempt of a run; the successful one is made from the run itself.
+// AttemptRecord is one attempt of a run; the successful one, and the one in flight, are made from the run itself.
 type AttemptRecord struct {
 	Number     int
 	StartedAt  time.Time
-	FinishedAt time.Time
+	FinishedAt time.Time // zero: it is in flight
 	Outcome    scheduler.AttemptOutcome
 	Reason     scheduler.Reason
 	HTTPStatus int
 	Error      string
 	Response   string
+	Headers    map[string]string // of the response, by name in lower case; nil: none are kept
+	Truncated  bool              // the response was longer
 	Replica    *uuid.UUID
+
+	fence int64
 }
 
 // NewJob is what CreateJob and PutJob write.
@@ -170,6 +181,12 @@ type TriggerRequest struct {
 	Headers map[string]string // replaces the job's headers when not nil
 
 	Submitter bool // who asks may trigger only jobs that allow it
+}
+
+// RerunRequest is what a rerun may change of the run that it repeats.
+type RerunRequest struct {
+	TriggerRequest      // replaces what the run sent in place of what its job says; nil: the same as that
+	SameKey        bool // carry the run's webhook-id and Idempotency-Key, so that its receiver takes it for that run
 }
 
 // Idempotency makes a write happen once per key. Where the key is new, the write and the rendered answer

@@ -29,8 +29,12 @@ LEFT JOIN punctual.runs r ON r.id = u.run_id AND r.status = 'running' AND r.repl
 LEFT JOIN LATERAL (SELECT * FROM punctual.run_data d WHERE d.run_id = r.id) d ON true
 WHERE `
 
-// lossesOf is how many attempts in a row a run has lost just before its present one, counted up to two.
-const lossesOf = `(SELECT count(*) FROM (SELECT a.outcome FROM punctual.attempts a WHERE a.run_id = r.id ORDER BY a.fence DESC LIMIT 2) last WHERE last.outcome = 'lost')`
+// lossesOf is how many attempts in a row lost their replica just before a run's present one, silencesOf how many their
+// target's voice; both count up to two.
+const (
+	lossesOf   = `(SELECT count(*) FROM (SELECT a.outcome, a.reason FROM punctual.attempts a WHERE a.run_id = r.id ORDER BY a.fence DESC LIMIT 2) last WHERE last.outcome = 'lost' AND last.reason <> 'silent')`
+	silencesOf = `(SELECT count(*) FROM (SELECT a.outcome, a.reason FROM punctual.attempts a WHERE a.run_id = r.id ORDER BY a.fence DESC LIMIT 2) last WHERE last.outcome = 'lost' AND last.reason = 'silent')`
+)
 
 // claimedRun is a run that is running under a claim.
 type claimedRun struct {

@@ -14,7 +14,7 @@ import (
 const runFields = `r.id, r.job_id, coalesce(j.name, ''), t.name, r.trigger, r.scheduled_for, r.status, coalesce(r.reason, ''), r.late,
 	r.attempt, coalesce(q.name, ''), r.lane, r.replica, r.job_version, r.due_at, r.created_at, r.claimed_at, r.started_at, r.accepted_at, r.finished_at,
 	r.next_attempt_at, coalesce(r.http_status, 0), coalesce(r.error, ''), r.blocked_by, r.skipped_first, r.skipped_last, r.skipped_count,
-	r.replay_of, r.parent_run, coalesce(r.step, '')`
+	r.replay_of, r.rerun_of, r.parent_run, coalesce(r.step, ''), coalesce(r.fence, 0)`
 
 // runColumns leaves how many attempts a run may have to fillMaxAttempts.
 const runColumns = runFields + `, ` + isNotice + `, 0`
@@ -32,7 +32,7 @@ func scanRun(row pgx.CollectableRow) (RunRecord, error) {
 	err := row.Scan(&r.ID, &r.JobID, &r.Job, &r.Tenant, &r.Trigger, &r.ScheduledFor, &r.Status, &r.Reason, &r.Late,
 		&r.Attempt, &r.Queue, &lane, &r.Replica, &r.JobVersion, &r.DueAt, &r.CreatedAt, &r.ClaimedAt, &r.StartedAt, &r.AcceptedAt, &r.FinishedAt,
 		&r.NextAttemptAt, &r.HTTPStatus, &r.Error, &r.BlockedBy, &first, &last, &skipped.Count,
-		&r.ReplayOf, &r.ParentRun, &r.Step, &r.notice, &r.MaxAttempts)
+		&r.ReplayOf, &r.RerunOf, &r.ParentRun, &r.Step, &r.fence, &r.notice, &r.MaxAttempts)
 	if err != nil {
 		return RunRecord{}, err
 	}
@@ -50,11 +50,7 @@ func priorityOf(lane int16) scheduler.Priority {
 	return [...]scheduler.Priority{scheduler.PriorityHigh, scheduler.PriorityNormal, scheduler.PriorityLow, scheduler.PriorityLow}[lane&3]
 }
 
-// GetRun returns a run with its attempts; ErrNotFound when the tenant has none with this id.
-func (s *Store) GetRun(ctx context.Context, tenant int32, id uuid.UUID) (RunRecord, error) {
-	return readRun(ctx, s.reader(ctx, tenant), tenant, id)
-}
-
+// readRun returns a run with its attempts and its result; ErrNotFound when the tenant has none with this id.
 func readRun(ctx context.Context, q querier, tenant int32, id uuid.UUID) (RunRecord, error) {
 	runs, err := queryRuns(ctx, q, ` WHERE r.id = $1 AND r.tenant = $2`, id, tenant)
 	if err != nil {
@@ -64,7 +60,7 @@ func readRun(ctx context.Context, q querier, tenant int32, id uuid.UUID) (RunRec
 		return RunRecord{}, fmt.Errorf("run %s: %w", id, ErrNotFound)
 	}
 	run := runs[0]
-	run.Attempts, err = readAttempts(ctx, q, run)
+	_, err = readDetails(ctx, q, &run)
 	return run, err
 }
 
@@ -124,32 +120,4 @@ func fillMaxAttempts(ctx context.Context, q querier, runs []RunRecord) error {
 		}
 	}
 	return nil
-}
-
-// readAttempts returns the attempts of a run, oldest first. Unsuccessful ones have rows of their own; the
-// successful one is on the run.
-func readAttempts(ctx context.Context, q querier, run RunRecord) ([]AttemptRecord, error) {
-	rows, err := q.Query(ctx, `
-		SELECT number, started_at, finished_at, outcome, coalesce(reason, ''), coalesce(http_status, 0), coalesce(error, ''),
-			coalesce(response, ''), replica
-		FROM punctual.attempts WHERE run_id = $1 ORDER BY fence`, run.ID)
-	if err != nil {
-		return nil, fmt.Errorf("reading the attempts of run %s: %w", run.ID, err)
-	}
-	attempts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (AttemptRecord, error) {
-		var a AttemptRecord
-		err := row.Scan(&a.Number, &a.StartedAt, &a.FinishedAt, &a.Outcome, &a.Reason, &a.HTTPStatus, &a.Error, &a.Response, &a.Replica)
-		utc(&a.StartedAt, &a.FinishedAt)
-		return a, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading the attempts of run %s: %w", run.ID, err)
-	}
-	if run.Status == scheduler.StatusSucceeded && run.StartedAt != nil && run.FinishedAt != nil {
-		attempts = append(attempts, AttemptRecord{
-			Number: run.Attempt, StartedAt: *run.StartedAt, FinishedAt: *run.FinishedAt,
-			Outcome: scheduler.AttemptSucceeded, HTTPStatus: run.HTTPStatus, Replica: run.Replica,
-		})
-	}
-	return attempts, nil
 }

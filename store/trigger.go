@@ -42,7 +42,7 @@ func (s *Store) TriggerJob(ctx context.Context, tenant int32, ref string, r Trig
 		if err := s.passGate(ctx, u, job, id); err != nil {
 			return err
 		}
-		if err := writeManualRun(ctx, u, job, id, now, r); err != nil {
+		if err := writeManualRun(ctx, u, job, manualRun{id: id, scheduledFor: now, TriggerRequest: r}, now); err != nil {
 			return err
 		}
 		u.due = true
@@ -144,26 +144,37 @@ func runInReady(ctx context.Context, u *unit, job uuid.UUID) (uuid.UUID, error) 
 	return waiting, nil
 }
 
-// shot is what a trigger asked for, as the audit log shows it: of its body no more than that there was one.
-func (r TriggerRequest) shot(version int32) any {
+// manualRun is a run that somebody asked for.
+type manualRun struct {
+	id           uuid.UUID
+	scheduledFor time.Time
+	rerunOf      *uuid.UUID
+	webhookID    *uuid.UUID // what receivers know it by; nil: its id
+	key          string     // Idempotency-Key; empty: what follows from the run
+	TriggerRequest
+}
+
+// shot is what was asked for, as the audit log shows it: of a body no more than that there was one.
+func (r manualRun) shot(version int32) any {
 	var bytes *int
 	if r.Body != nil {
 		bytes = new(len(r.Body))
 	}
 	return struct {
 		JobVersion int32             `json:"job_version"`
+		RerunOf    *uuid.UUID        `json:"rerun_of,omitempty"`
 		Headers    map[string]string `json:"headers,omitempty"`
 		BodyBytes  *int              `json:"body_bytes,omitempty"`
-	}{version, maskHeaders(r.Headers), bytes}
+	}{version, r.rerunOf, maskHeaders(r.Headers), bytes}
 }
 
-func writeManualRun(ctx context.Context, u *unit, job *jobRow, id uuid.UUID, now time.Time, r TriggerRequest) error {
+func writeManualRun(ctx context.Context, u *unit, job *jobRow, r manualRun, now time.Time) error {
 	var b pgx.Batch
-	b.Queue(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) VALUES ($1, $2, $3, $4, $5)`, id, job.ID, now, job.tenant, job.lane)
+	b.Queue(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) VALUES ($1, $2, $3, $4, $5)`, r.id, job.ID, now, job.tenant, job.lane)
 	b.Queue(`
-		INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, created_at, tenant, job_version, lane, status, trigger)
-		VALUES ($1, $2, $3, $3, $3, $4, $5, $6, 'pending', 'manual')`, id, job.ID, now, job.tenant, job.Version, job.lane)
-	if r.Body != nil || r.Headers != nil {
+		INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, created_at, tenant, job_version, lane, status, trigger, rerun_of)
+		VALUES ($1, $2, $7, $3, $3, $4, $5, $6, 'pending', 'manual', $8)`, r.id, job.ID, now, job.tenant, job.Version, job.lane, r.scheduledFor, r.rerunOf)
+	if r.Body != nil || r.Headers != nil || r.webhookID != nil {
 		var headers *string
 		if r.Headers != nil {
 			text, err := json.Marshal(r.Headers)
@@ -172,9 +183,10 @@ func writeManualRun(ctx context.Context, u *unit, job *jobRow, id uuid.UUID, now
 			}
 			headers = new(string(text))
 		}
-		b.Queue(`INSERT INTO punctual.run_data (run_id, headers, body) VALUES ($1, $2::jsonb, $3::bytea)`, id, headers, []byte(r.Body))
+		b.Queue(`INSERT INTO punctual.run_data (run_id, headers, body, webhook_id, idempotency_key) VALUES ($1, $2::jsonb, $3::bytea, $4, $5)`,
+			r.id, headers, []byte(r.Body), r.webhookID, orNull(r.key))
 	}
-	if err := queueAudit(ctx, &b, job.tenant, now, change{action: ActionRunTrigger, id: id, job: job.ID, name: job.Definition.Name, after: r.shot(job.Version)}); err != nil {
+	if err := queueAudit(ctx, &b, job.tenant, now, change{action: ActionRunTrigger, id: r.id, job: job.ID, name: job.Definition.Name, after: r.shot(job.Version)}); err != nil {
 		return err
 	}
 	if err := u.SendBatch(ctx, &b).Close(); err != nil {

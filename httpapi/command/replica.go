@@ -25,7 +25,7 @@ type replica struct {
 	MetricsListen    string         `placeholder:"HOST:PORT" help:"Another address, which serves /metrics and /healthz to everybody who reaches it, without a key: one on loopback or in a private network. Default: none. At the address of the API, /metrics needs a key of the role metrics."`
 	JobMetrics       []selector     `sep:"none" placeholder:"LABEL=VALUE,…" help:"Jobs with series of their own in /metrics: those with all of these labels. Repeat it for others. Default: none."`
 	JobMetricsMax    int            `default:"1000" help:"How many jobs have series of their own at most, the oldest first. punctual_job_metrics_left_out counts those beyond."`
-	PublicURL        string         `placeholder:"URL" help:"Where the targets of jobs with completion callback reach the API, such as https://punctual.internal. Default: the address it listens on, which works on one machine only."`
+	PublicURL        string         `placeholder:"URL" help:"Where the targets of jobs with completion async reach the API, such as https://punctual.internal. Default: the address it listens on, which works on one machine only."`
 	Queues           map[string]int `default:"default=500" mapsep:"," help:"Worker slots of this replica by queue: default=500,critical=100."`
 	DefaultJitter    time.Duration  `default:"1s" help:"Jitter of cron slots a minute or more apart whose job sets none. The same on every replica."`
 	Retention        time.Duration  `default:"720h" help:"How long runs are kept, and how far back missed slots may still run. The same on every replica."`

@@ -209,12 +209,12 @@ func TestCheckNotices(t *testing.T) {
 		{"a slot with a smaller token than the one before", FencesGrow, Conditions{}, func(f *facts) { f.theRequest(f.cron, 2).Fence = 1 }},
 		{"an overlap", NoOverlap, Conditions{}, func(f *facts) { f.theRequest(f.forbid, 0).Ended = at(3.5) }},
 		{"an overlap with work that goes on after its 202", NoOverlap, Conditions{}, func(f *facts) {
-			f.theJob(f.forbid).Versions[0].Definition.Completion = scheduler.CompleteOnCallback
+			f.theJob(f.forbid).Versions[0].Definition.Completion = scheduler.CompleteAsync
 			end := at(3.5)
 			f.theRun(f.forbid).FinishedAt, f.theRequest(f.forbid, 0).Status = &end, 202
 		}},
 		{"an overlap with work that goes on until it is lost", NoOverlap, Conditions{}, func(f *facts) {
-			f.theJob(f.forbid).Versions[0].Definition.Completion = scheduler.CompleteOnCallback
+			f.theJob(f.forbid).Versions[0].Definition.Completion = scheduler.CompleteAsync
 			q := f.theRequest(f.forbid, 0)
 			q.Status = 202
 			f.Attempts = append(f.Attempts, Attempt{Run: q.Run, Fence: q.Fence, Number: 1, Outcome: "lost", Finished: at(3.5)})

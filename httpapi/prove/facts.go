@@ -47,9 +47,9 @@ func (j Job) exclusive() bool {
 	return slices.ContainsFunc(j.Versions, func(v Version) bool { return v.Definition.WithDefaults().ConcurrencyPolicy != scheduler.PolicyAllow })
 }
 
-// callsBack reports whether some version of the job had its targets complete their work by callback.
+// callsBack reports whether some version of the job had completion async.
 func (j Job) callsBack() bool {
-	return slices.ContainsFunc(j.Versions, func(v Version) bool { return v.Definition.Completion == scheduler.CompleteOnCallback })
+	return slices.ContainsFunc(j.Versions, func(v Version) bool { return v.Definition.Completion == scheduler.CompleteAsync })
 }
 
 // Version is a definition and when it took effect.

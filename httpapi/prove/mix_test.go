@@ -13,7 +13,7 @@ import (
 )
 
 // mix is a load of everything there is: each policy with prompt and with slow targets, both kinds of delivery,
-// work completed by callback, targets that fail now and then, one-shots.
+// work with completion async, targets that fail now and then, one-shots.
 type mix struct {
 	start   time.Time // of the first slot; a whole second
 	seconds int       // for which its jobs fire
@@ -54,7 +54,7 @@ func (m mix) jobs(url string) (jobs []proc.JobSpec) {
 			add("prompt-"+policy, promptPath, proc.JobSpec{"concurrency_policy": policy})
 			add("slow-"+policy, slowPath, proc.JobSpec{"concurrency_policy": policy})
 			add("flaky-"+policy, flakyPath, proc.JobSpec{"concurrency_policy": policy})
-			add("long-"+policy, longPath, proc.JobSpec{"concurrency_policy": policy, "completion": "callback", "heartbeat_timeout": "20s"})
+			add("long-"+policy, longPath, proc.JobSpec{"concurrency_policy": policy, "completion": "async", "heartbeat_timeout": "20s"})
 		}
 		for _, policy := range []string{"allow", "forbid"} {
 			add("once-"+policy, promptPath, proc.JobSpec{"concurrency_policy": policy, "delivery": "at_most_once"})

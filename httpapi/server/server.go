@@ -114,7 +114,8 @@ func Run(ctx context.Context, c Config) error {
 		registry.MustRegister(store.NewJobMetrics(db, c.JobMetrics))
 	}
 	var draining atomic.Bool
-	handler, err := newAPI(c, db, registry, guardian, scheduler.NewCourier(db, client, c.Log), &draining)
+	public := publicURL(c, listener.Addr())
+	handler, err := newAPI(c, public, db, registry, guardian, scheduler.NewCourier(db, client, c.Log), &draining)
 	if err != nil {
 		return err
 	}
@@ -147,7 +148,7 @@ func Run(ctx context.Context, c Config) error {
 	host, _ := os.Hostname() // for people only
 	err = scheduler.Run(running, db, scheduler.Config{
 		Queues: c.Queues, DrainTimeout: c.DrainTimeout, Client: client, Host: host, Version: c.Version, Log: c.Log,
-		PublicURL: publicURL(c, listener.Addr()), Metrics: metrics, Finished: c.Finished,
+		PublicURL: public, Metrics: metrics, Finished: c.Finished,
 	})
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = nil // it was asked to stop before it had started
@@ -162,10 +163,10 @@ func Run(ctx context.Context, c Config) error {
 }
 
 // newAPI returns the handler of the API, which is not ready any more while the replica is draining.
-func newAPI(c Config, db *store.Store, registry *prometheus.Registry, guardian *guard.Guard, courier *scheduler.Courier, draining *atomic.Bool) (http.Handler, error) {
+func newAPI(c Config, public string, db *store.Store, registry *prometheus.Registry, guardian *guard.Guard, courier *scheduler.Courier, draining *atomic.Bool) (http.Handler, error) {
 	api, err := httpapi.New(httpapi.Config{
 		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry, DefaultJitter: c.DefaultJitter, NoAuth: c.NoAuth, OIDC: c.OIDC, Guard: guardian, Courier: courier,
-		OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL),
+		OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL), PublicURL: public,
 		Ready: func(context.Context) error {
 			if draining.Load() {
 				return errors.New("draining: this replica is stopping")
@@ -198,7 +199,7 @@ func publicURL(c Config, listens net.Addr) string {
 	}
 	address := "http://" + listens.String()
 	if tcp, ok := listens.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
-		c.Log.Warn("targets of jobs with completion callback are told an address that is none to call; give --public-url", "address", address)
+		c.Log.Warn("targets of jobs with completion async are told an address that is none to call; give --public-url", "address", address)
 	}
 	return address
 }

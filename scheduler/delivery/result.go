@@ -34,11 +34,17 @@ type Result struct {
 	Cancelled bool
 	// Error is one line for people, empty on success. It names the host or its address at most: no user, path, query or header.
 	Error string
-	// Body holds the start of a failure's body ([Config.KeepBytes]), or the body of a success if
-	// [Request.KeepBody] asked for it. The bytes are the target's: any encoding, NULs included.
+	// Body holds the start of a failure's body ([Config.KeepBytes]), of any body as [Request.KeepBytes] says, or the
+	// body of a success if [Request.KeepBody] asked for it. The bytes are the target's: any encoding, NULs included.
 	Body []byte
 	// Truncated is true when Body may not be all of it.
 	Truncated bool
+	// Header holds those of [KeptHeaders] that the answer had, where anything is kept of it.
+	Header map[string]string
+	// JSON is the body of a success whose type is application/json, if [Request.WantJSON] asked for it; JSONCut is
+	// true when it may not be all of it.
+	JSON    []byte
+	JSONCut bool
 	// RetryAfter is what a 429 or 503 asked for, at most a year; 0 when it asked for nothing.
 	RetryAfter time.Duration
 	// Sent is true unless it is certain that no byte of the request was written.

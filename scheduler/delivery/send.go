@@ -24,6 +24,11 @@ type Request struct {
 	Timeout time.Duration
 	// KeepBody asks for the body of a success in [Result.Body].
 	KeepBody bool
+	// KeepBytes, unless nil, is how much of the body of any answer is kept in [Result.Body], in place of what
+	// [Config.KeepBytes] keeps of failures. With 0 nothing of the answer is kept, its headers neither.
+	KeepBytes *int
+	// WantJSON asks for the body of a success that is JSON in [Result.JSON], whatever is kept of it.
+	WantJSON bool
 }
 
 // A Header is one header line. Name is canonical, as by [http.CanonicalHeaderKey].
@@ -72,15 +77,24 @@ func (c *Client) receive(x *attempt, r *Request, resp *http.Response) Result {
 		return res
 	}
 
-	keep := int64(c.keepBytes)
-	if res.Reason == "" {
-		keep = 0
-		if r.KeepBody {
-			keep = c.maxBytes
-		}
+	keep := c.keeps(r, res.Reason == "")
+	if keep > 0 && !r.KeepBody {
+		res.Header = keptHeaders(resp.Header)
 	}
-	var err error
-	res.Body, res.Truncated, err = readBody(resp.Body, c.maxBytes, keep)
+	limit, take := c.maxBytes, keep
+	if r.KeepBytes != nil {
+		limit = max(limit, keep+1) // one more tells whether that is all
+	}
+	whole := r.WantJSON && res.Reason == "" && isJSON(resp.Header)
+	if whole {
+		limit += envelope
+		take = limit
+	}
+	body, truncated, err := readBody(resp.Body, limit, take)
+	if whole {
+		res.JSON, res.JSONCut = body, truncated
+	}
+	res.Body, res.Truncated = body[:min(keep, int64(len(body)))], truncated || int64(len(body)) > keep
 	if err == nil {
 		return res
 	}
@@ -90,7 +104,10 @@ func (c *Client) receive(x *attempt, r *Request, resp *http.Response) Result {
 	case cut.Cancelled:
 		res.Reason, res.Cancelled, res.Error = "", true, cut.Error
 	case res.Reason == "": // a failure stays what its status says
-		res.Reason, res.Error, res.Body = cut.Reason, cut.Error, nil
+		res.Reason, res.Error, res.JSON = cut.Reason, cut.Error, nil
+		if r.KeepBytes == nil {
+			res.Body = nil
+		}
 	}
 	return res
 }

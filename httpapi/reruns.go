@@ -1,0 +1,61 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"punctual/scheduler"
+	"punctual/store"
+)
+
+func (s *server) rerunRoute() {
+	op := register(s, huma.Operation{
+		OperationID: "rerun-run", Method: http.MethodPost, Path: "/v1/runs/{run}/rerun", Tags: []string{tagRuns},
+		Summary: "Make a run again", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
+		Description: "Makes a new run of one that has ended, however it did: of trigger manual, for the same slot, under the job's current definition. What the run sent in place of what its job says is sent again unless the body here replaces it. Its receiver takes it for a new run, unless same_key is set. The concurrency_policy holds as for triggering by hand.",
+		Responses:   s.rendered(http.StatusAccepted, Run{}, exampleRerun),
+		Errors:      []int{400, 404, 409, 413, 415, 422},
+	}, s.rerunRun)
+	describeBody[RerunInput](s, op, false, exampleRerunInput, mediaJSON)
+	without(op, "202", "ETag")
+}
+
+// RerunInput is the optional body of a rerun.
+type RerunInput struct {
+	Body    json.RawMessage   `json:"body,omitempty" doc:"Sent in place of the body that the run sent. Absent: the same; where the run had none of its own, the job's."`
+	Headers map[string]string `json:"headers,omitempty" doc:"Sent in place of the headers that the run sent. Absent: the same; where the run had none of its own, the job's."`
+	SameKey bool              `json:"same_key,omitempty" doc:"Send the webhook-id and Idempotency-Key of the run, so that a receiver that goes by them does the work only if it did not before." example:"false"`
+}
+
+type rerunInput struct {
+	Run string `path:"run" doc:"Id of the run." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
+	Idempotent
+	Request body[RerunInput]
+}
+
+func (s *server) rerunRun(ctx context.Context, tenant int32, in *rerunInput) (*answered, error) {
+	id, err := parseID(in.Run)
+	if err != nil {
+		return nil, err
+	}
+	v := in.Request.value
+	request := store.RerunRequest{TriggerRequest: store.TriggerRequest{Body: v.Body, Headers: v.Headers}, SameKey: v.SameKey}
+	if err := in.Request.check(within("body", scheduler.ValidateRequest("", v.Headers, v.Body))...); err != nil {
+		return nil, err
+	}
+	out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.Answer, error) {
+		record, err := s.Store.RerunRun(ctx, tenant, id, request)
+		if err != nil {
+			return store.Answer{}, err
+		}
+		body, err := render(showRun(record))
+		return store.Answer{Status: http.StatusAccepted, Body: body}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, out.locateRun()
+}

@@ -1,0 +1,269 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+// over makes a job and a run of it that is over.
+func (s *service) over(name, more string) string {
+	s.t.Helper()
+	s.create(`{"name":"` + name + `"` + more + `,"target":{"url":"http://example.com/hook"}}`)
+	run := into[Run](s.do("POST", "/v1/jobs/"+name+"/trigger", "").want(202))
+	s.do("POST", runPath(run.ID)+"/cancel", "").want(202)
+	return runPath(run.ID)
+}
+
+func TestRerun(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	first := s.over("a", "")
+	original := into[Run](s.do("GET", first, "").want(200))
+	got := s.do("POST", first+"/rerun", `{"body":{"n":1},"headers":{"x-y":"z"}}`, "Idempotency-Key: k").want(202)
+	run := into[Run](got)
+	if run.RerunOf == nil || *run.RerunOf != original.ID || run.Status != scheduler.StatusPending || run.Trigger != scheduler.TriggerManual || !run.ScheduledFor.Equal(original.ScheduledFor) || !run.DueAt.After(original.DueAt) {
+		t.Errorf("the rerun is %s", got.body)
+	}
+	if got.header.Get("Location") != runPath(run.ID) {
+		t.Errorf("it is at %q", got.header.Get("Location"))
+	}
+	if again := into[Run](s.do("POST", first+"/rerun", `{"body":{"n":1},"headers":{"x-y":"z"}}`, "Idempotency-Key: k").want(202)); again.ID != run.ID {
+		t.Error("the same Idempotency-Key made another run")
+	}
+	shown := into[Run](s.do("GET", runPath(run.ID), "").want(200))
+	if shown.Request == nil || string(shown.Request.Body) != `{"n":1}` || shown.Request.Headers["X-Y"] != "z" || shown.Request.Headers["Webhook-Id"] != run.ID.String() || *shown.RerunOf != original.ID {
+		t.Errorf("it sends %+v", shown.Request)
+	}
+	// A rerun of a rerun sends what that one did, and uses the definition of now.
+	s.do("POST", runPath(run.ID)+"/cancel", "").want(202)
+	s.do("PATCH", "/v1/jobs/a", `{"target":{"url":"http://example.com/other"}}`, "Content-Type: application/merge-patch+json").want(200)
+	second := into[Run](s.do("POST", runPath(run.ID)+"/rerun", `{"same_key":true}`).want(202))
+	shown = into[Run](s.do("GET", runPath(second.ID), "").want(200))
+	if string(shown.Request.Body) != `{"n":1}` || shown.Request.URL != "http://example.com/other" || shown.Request.Headers["Webhook-Id"] != run.ID.String() || shown.Request.Headers["Idempotency-Key"] != run.ID.String() {
+		t.Errorf("the second one sends %+v", shown.Request)
+	}
+	if entries := s.do("GET", "/v1/audit-log?job=a", "").want(200); !strings.Contains(string(entries.body), `"rerun_of":"`+original.ID.String()) {
+		t.Errorf("the audit log says %s", entries.body)
+	}
+}
+
+func TestRerunsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	running, _ := s.working("running")
+	s.create(`{"name":"pending","target":{"url":"http://example.com/hook"}}`)
+	pending := runPath(into[Run](s.do("POST", "/v1/jobs/pending/trigger", "").want(202)).ID)
+	ended := s.over("ended", "")
+	deleted := s.over("deleted", "")
+	s.do("DELETE", "/v1/jobs/deleted", "").want(204)
+	forbidding := s.over("forbidding", `,"concurrency_policy":"forbid"`)
+	active := into[Run](s.do("POST", "/v1/jobs/forbidding/trigger", "").want(202))
+	for _, c := range []struct {
+		name, run, body string
+		code            Code
+		detail          string
+	}{
+		{"of a run that waits", pending, "", CodeState, "is pending"},
+		{"of a run that is sent", running, "", CodeState, "is running"},
+		{"of a job that was deleted", deleted, "", CodeState, "was deleted"},
+		{"beside an active run", forbidding, "", CodeActiveRun, active.ID.String()},
+		{"of no run", runPath(uuid.New()), "", CodeNotFound, ""},
+		{"of what cannot be a run", "/v1/runs/x", "", CodeNotFound, ""},
+		{"with an unknown field", ended, `{"bodi":1}`, CodeInvalid, ""},
+		{"with a header that cannot be sent", ended, `{"headers":{"Host":"x"}}`, CodeInvalid, ""},
+		{"with too large a body", ended, `{"body":"` + strings.Repeat("x", scheduler.MaxPayload) + `"}`, CodeInvalid, ""},
+		{"with what is not JSON", ended, `{`, CodeMalformed, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if p := s.in(t).do("POST", c.run+"/rerun", c.body).code(c.code); !strings.Contains(p.Detail, c.detail) {
+				t.Errorf("detail %q", p.Detail)
+			}
+		})
+	}
+	s.do("POST", ended+"/rerun", "").want(202) // none of that was in the way of it
+}
+
+func TestARecordedSkipIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	job := s.create(minimal("a"))["id"].(string)
+	skip := func(first, last string, count int) string {
+		t.Helper()
+		id := uuid.Must(uuid.NewV7()).String()
+		_, err := s.store.Pool().Exec(t.Context(), `
+			INSERT INTO punctual.runs (id, job_id, tenant, job_version, lane, status, trigger, reason, scheduled_for, due_at, finished_at, skipped_first, skipped_last, skipped_count)
+			SELECT $1, $2::uuid, tenant, 1, lane, 'skipped', 'schedule', 'overlap', $4::timestamptz, $4, now(), $3::timestamptz, $4, $5 FROM punctual.schedules WHERE job_id = $2`, id, job, first, last, count)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "/v1/runs/" + id
+	}
+	if p := s.do("POST", skip("2026-11-01T03:00:00Z", "2026-11-02T03:00:00Z", 2)+"/rerun", "").code(CodeState); !strings.Contains(p.Detail, "backfill") {
+		t.Errorf("detail %q", p.Detail)
+	}
+	one := skip("2026-11-01T03:00:00Z", "2026-11-01T03:00:00Z", 1)
+	if shown := s.do("GET", one, "").want(200).fields(); shown["request"] != nil {
+		t.Errorf("a skip has the request %v", shown["request"])
+	}
+	if run := into[Run](s.do("POST", one+"/rerun", "").want(202)); run.ScheduledFor.Format("2006-01-02T15:04") != "2026-11-01T03:00" {
+		t.Errorf("made up for at %s", run.ScheduledFor)
+	}
+}
+
+func TestWhoMayRerun(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	s.tenant("alpha")
+	run := s.as("alpha", RoleEditor).over("a", "")
+	s.as("alpha", RoleViewer).do("POST", run+"/rerun", "").code(CodeForbidden)
+	s.as("alpha", RoleSubmitter).do("POST", run+"/rerun", "").code(CodeForbidden)
+	s.as("alpha", RoleEditor).do("POST", run+"/rerun", "").want(202)
+	s.tenant("beta")
+	s.as("beta", RoleAdmin).do("POST", run+"/rerun", "").code(CodeNotFound)
+}
+
+func TestCompletionBringsAResult(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	run, token := s.working("a")
+	long := strings.Repeat("x", scheduler.MaxResult-1) // with its quotes one byte too many
+	for _, c := range []struct {
+		name, body string
+		code       Code
+		message    string
+	}{
+		{"too large", `{"result":"` + long + `"}`, CodeInvalid, "65537 bytes; at most 65536"},
+		{"far too large", `{"result":"` + long + long + `"}`, CodeTooLarge, ""},
+		{"not to be stored", `{"result":"\u0000"}`, CodeInvalid, "u0000"},
+		{"of an unknown field", `{"results":1}`, CodeInvalid, "did you mean result?"},
+		{"not JSON", `{"result":}`, CodeMalformed, ""},
+		{"not an object", `1`, CodeInvalid, "must be an object"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := s.in(t).do("POST", run+"/complete", c.body, token).code(c.code)
+			if c.message != "" && (len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Message, c.message)) {
+				t.Errorf("errors %v", p.Errors)
+			}
+		})
+	}
+	const result = `{"b":[1, 2.50],"a":"ü"}`
+	for _, body := range []string{`{"result":` + result + `}`, `{"result":"another"}`, ""} { // the first one stays
+		ended := into[Run](s.do("POST", run+"/complete", body, token).want(200))
+		if ended.Status != scheduler.StatusSucceeded || compact(t, ended.Result) != compact(t, []byte(result)) {
+			t.Errorf("completed with %q: %s, result %s", body, ended.Status, ended.Result)
+		}
+	}
+	run, token = s.working("b")
+	exact := `"` + long[1:] + `"`
+	if ended := into[Run](s.do("POST", run+"/complete", `{"result":`+exact+`}`, token).want(200)); string(ended.Result) != exact {
+		t.Errorf("of 64 KiB %d bytes are kept", len(ended.Result))
+	}
+	run, token = s.working("c")
+	if ended := s.do("POST", run+"/complete", `{"result":null}`, token).want(200).fields(); ended["result"] != nil || ended["result_note"] != nil {
+		t.Errorf("without a result: %v", ended)
+	}
+}
+
+func TestKeepResponseAndCompletionAreJudged(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for body, at := range map[string]string{
+		`"keep_response":65537`:   "body.keep_response",
+		`"keep_response":-1`:      "body.keep_response",
+		`"keep_response":"1KiB"`:  "body.keep_response",
+		`"completion":"callback"`: "body.completion",
+	} {
+		p := s.do("POST", "/v1/jobs", `{"name":"a",`+body+`,"target":{"url":"http://example.com"}}`).code(CodeInvalid)
+		if len(p.Errors) != 1 || p.Errors[0].Location != at {
+			t.Errorf("%s: %v", body, p.Errors)
+		}
+		if at == "body.completion" && !strings.Contains(p.Errors[0].Message, `"async"`) {
+			t.Errorf("the message does not name async: %s", p.Errors[0].Message)
+		}
+	}
+	for _, c := range []struct{ name, body, policy string }{
+		{"plain", `"keep_response":0`, "allow"},
+		{"async", `"completion":"async"`, "forbid"},
+		{"async-that-overlaps", `"completion":"async","concurrency_policy":"allow"`, "allow"},
+	} {
+		job := s.create(`{"name":"` + c.name + `",` + c.body + `,"target":{"url":"http://example.com"}}`)
+		if job["concurrency_policy"] != c.policy {
+			t.Errorf("%s: the policy is %v, want %s", c.name, job["concurrency_policy"], c.policy)
+		}
+		if keep, given := job["keep_response"]; given != (c.name == "plain") || given && keep != 0.0 {
+			t.Errorf("%s: keep_response is %v", c.name, keep)
+		}
+	}
+	// It is forbidden indeed: not only shown so.
+	s.do("POST", "/v1/jobs/async/trigger", "").want(202)
+	s.do("POST", "/v1/jobs/async/trigger", "").code(CodeActiveRun)
+}
+
+func TestASilentTargetIsCalledSilent(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	run, _ := s.working("a")
+	replica := scheduler.Replica{ID: uuid.New(), Host: "test", Queues: map[string]int{"default": 10}}
+	queues, err := s.store.Register(t.Context(), replica)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim := scheduler.Claim{Replica: replica.ID, Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}}
+	for n := range 3 { // the target accepts, and is not heard of again
+		shown := into[Run](s.do("GET", run, "").want(200))
+		job, err := scheduler.Compile(shown.JobID, 1, 1, scheduler.Definition{Name: "a", Completion: scheduler.CompleteAsync, Target: scheduler.Target{URL: "http://x"}}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := scheduler.Assignment{RunID: shown.ID, Job: job, Attempt: n + 1, Lease: &scheduler.Lease{ID: uuid.New()}}
+		if err := s.store.Pool().QueryRow(t.Context(), `SELECT fence FROM punctual.runs WHERE id = $1`, shown.ID).Scan(&a.Fence); err != nil {
+			t.Fatal(err)
+		}
+		o := scheduler.Outcome{Assignment: a, Verdict: scheduler.Await, StartedAt: *shown.StartedAt, FinishedAt: *shown.StartedAt, HTTPStatus: 202, RetryIn: -1}
+		if _, err := s.store.Finish(t.Context(), []scheduler.Outcome{o}, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, sql := range []string{
+			`UPDATE punctual.deployment SET back_at = '-infinity'`, `UPDATE punctual.replicas SET renewed_at = now()`,
+			`UPDATE punctual.runs SET started_at = started_at - interval '2 minutes' WHERE status = 'running'`, `UPDATE punctual.ready SET due_at = now() - interval '1 s'`,
+		} {
+			if _, err := s.store.Pool().Exec(t.Context(), sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 { // the first claim ends the attempt, the second makes the next one
+			if _, err := s.store.ClaimReady(t.Context(), claim); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	shown := into[Run](s.do("GET", run, "").want(200))
+	if shown.Status != scheduler.StatusDead || *shown.Reason != scheduler.ReasonSilent || len(shown.Attempts) != 3 {
+		t.Fatalf("the run is %+v", shown)
+	}
+	for _, a := range shown.Attempts {
+		if a.Outcome != scheduler.AttemptLost || *a.Reason != scheduler.ReasonSilent {
+			t.Errorf("attempt %d is %s, %s", a.Number, a.Outcome, *a.Reason)
+		}
+	}
+	for _, path := range []string{"/v1/runs?reason=silent", "/v1/dead-letters?reason=silent"} {
+		if got := s.do("GET", path, "").want(200); !strings.Contains(string(got.body), strings.TrimPrefix(run, "/v1/runs/")) {
+			t.Errorf("%s: %s", path, got.body)
+		}
+	}
+}
+
+func compact(t *testing.T, text []byte) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := json.Compact(&b, text); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}

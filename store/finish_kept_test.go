@@ -1,0 +1,110 @@
+package store
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+// answered is the end of an attempt of whose answer something is kept.
+func answered(a scheduler.Assignment, verdict scheduler.Verdict, response string) scheduler.Outcome {
+	o := ended(a, verdict)
+	o.HTTPStatus, o.Response, o.Headers, o.Truncated = 200, response, map[string]string{"server": "s\x00"}, true
+	o.Result = json.RawMessage(`{"of":"` + response + `"}`)
+	return o
+}
+
+func TestAPlainSuccessWritesNothingBesideItsRun(t *testing.T) {
+	c := newClaimer(t)
+	plain, kept := c.manual("plain"), c.manual("kept")
+	outcomes := []scheduler.Outcome{ended(plain, scheduler.Succeed), answered(kept, scheduler.Succeed, "all\x00 is well")}
+	outcomes[1].Result = nil
+	c.exec(`DELETE FROM punctual.run_data`) // what they were triggered with
+	for range 2 {                           // the second time as after a commit whose answer was lost
+		if _, err := c.Finish(t.Context(), outcomes, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.run_data`) - c.count(`SELECT count(*) FROM punctual.run_data WHERE run_id = $1`, kept.RunID); n != 0 {
+		t.Errorf("%d rows beside the plain one", n)
+	}
+	run, err := c.GetRun(t.Context(), c.tenant, kept.RunID)
+	if err != nil || len(run.Attempts) != 1 {
+		t.Fatalf("%+v, error %v", run, err)
+	}
+	if a := run.Attempts[0]; a.Response != "all\uFFFD is well" || a.Headers["server"] != "s\uFFFD" || !a.Truncated || run.Result != nil {
+		t.Errorf("kept %+v", a)
+	}
+}
+
+func TestWhatASupersededAttemptAnsweredIsNotKept(t *testing.T) {
+	c := newClaimer(t)
+	first := c.manual("a")
+	c.lose(c.replica)
+	c.recover()
+	late := func() {
+		t.Helper()
+		if _, err := c.Finish(t.Context(), []scheduler.Outcome{answered(first, scheduler.Succeed, "late")}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if n := c.count(`SELECT count(*) FROM punctual.run_data WHERE result IS NOT NULL OR response IS NOT NULL`); n != 0 {
+			t.Error("the lost attempt's answer is kept")
+		}
+	}
+	late() // its attempt is on record as lost, and no other has begun
+	next := asClaimer(c.crud)
+	second := next.one(next.claimReady(10))
+	late()
+	if _, err := next.Finish(t.Context(), []scheduler.Outcome{answered(second, scheduler.Succeed, "in time")}, []uuid.UUID{second.Lease.ID}); err != nil {
+		t.Fatal(err)
+	}
+	run, err := c.GetRun(t.Context(), c.tenant, first.RunID)
+	if err != nil || string(run.Result) != `{"of":"in time"}` || len(run.Attempts) != 2 || run.Attempts[0].Response != "" || run.Attempts[1].Response != "in time" {
+		t.Errorf("%+v, error %v", run, err)
+	}
+}
+
+func TestTheFirstResultStays(t *testing.T) {
+	c := newClaimer(t)
+	a := c.manual("a", byCallback)
+	if _, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken, json.RawMessage(`"reported"`)); err != nil {
+		t.Fatal(err)
+	}
+	// The target has answered as well, with what is kept of it.
+	if _, err := c.Finish(t.Context(), []scheduler.Outcome{answered(a, scheduler.Succeed, "answered")}, []uuid.UUID{a.Lease.ID}); err != nil {
+		t.Fatal(err)
+	}
+	run, err := c.GetRun(t.Context(), c.tenant, a.RunID)
+	if err != nil || string(run.Result) != `"reported"` || len(run.Attempts) != 1 || run.Attempts[0].Response != "answered" {
+		t.Errorf("%+v, error %v", run, err)
+	}
+}
+
+func TestASilentTargetsAnswerStaysWithItsAttempt(t *testing.T) {
+	c := newClaimer(t)
+	a := c.manual("a", byCallback)
+	accept := func(a scheduler.Assignment, response string) {
+		t.Helper()
+		o := answered(a, scheduler.Await, response)
+		o.Result, o.HTTPStatus, o.RetryIn = nil, 202, 0
+		if _, err := c.Finish(t.Context(), []scheduler.Outcome{o}, []uuid.UUID{a.Lease.ID}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	accept(a, "first")
+	c.exec(`UPDATE punctual.runs SET started_at = now() - interval '2 minutes'`)
+	c.overdue(a.RunID)
+	b := c.one(c.claimReady(10))
+	accept(b, "second")
+	run, err := c.GetRun(t.Context(), c.tenant, a.RunID)
+	if err != nil || len(run.Attempts) != 2 {
+		t.Fatalf("%+v, error %v", run, err)
+	}
+	silent, present := run.Attempts[0], run.Attempts[1]
+	if silent.Response != "first" || silent.Reason != scheduler.ReasonSilent || present.Response != "second" || present.Outcome != scheduler.AttemptInFlight || present.HTTPStatus != 202 || !present.FinishedAt.IsZero() {
+		t.Errorf("attempts %+v", run.Attempts)
+	}
+}

@@ -1,0 +1,94 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// RerunRun makes a run that has ended, or the slot of a recorded skip, again: a manual run for the same slot, under
+// the job's current definition and its concurrency policy, as TriggerJob does. ErrState when the run has not ended,
+// stands for several slots, is a notice, or its job was deleted; *ActiveRunError as of TriggerJob.
+func (s *Store) RerunRun(ctx context.Context, tenant int32, id uuid.UUID, r RerunRequest) (RunRecord, error) {
+	var run RunRecord
+	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
+		original, own, err := readRerun(ctx, u, tenant, id)
+		if err != nil {
+			return err
+		}
+		job, now, err := s.lockToTrigger(ctx, u, tenant, original.JobID.String())
+		if errors.Is(err, ErrNotFound) {
+			return fmt.Errorf("the job of run %s was deleted, so that the run cannot be made again: %w", id, ErrState)
+		}
+		if err != nil {
+			return err
+		}
+		again := original.again(own, r)
+		again.id = scheduler.NewRunID(now)
+		if err := s.passGate(ctx, u, job, again.id); err != nil {
+			return err
+		}
+		if err := writeManualRun(ctx, u, job, again, now); err != nil {
+			return err
+		}
+		u.due = true
+		run, err = readRun(ctx, u, tenant, again.id)
+		return err
+	})
+	return run, err
+}
+
+// readRerun reads a run that may be made again, and what it sent in place of what its job says. What has ended never
+// changes, so that nothing of it need be locked.
+func readRerun(ctx context.Context, q querier, tenant int32, id uuid.UUID) (run RunRecord, own runData, err error) {
+	runs, err := queryRuns(ctx, q, ` WHERE r.id = $1 AND r.tenant = $2`, id, tenant)
+	if err != nil {
+		return run, own, err
+	}
+	if len(runs) == 0 {
+		return run, own, fmt.Errorf("run %s: %w", id, ErrNotFound)
+	}
+	run = runs[0]
+	switch {
+	case run.notice:
+		return run, own, fmt.Errorf("run %s is a notice about its job, which is not made again: %w", id, ErrState)
+	case !run.Status.Final():
+		return run, own, fmt.Errorf("run %s is %s: only a run that has ended is made again: %w", id, run.Status, ErrState)
+	case run.Skipped != nil && !run.Skipped.First.Equal(run.Skipped.Last):
+		return run, own, fmt.Errorf("run %s is a recorded skip of several slots, which a backfill makes up for: %w", id, ErrState)
+	}
+	err = q.QueryRow(ctx, `SELECT webhook_id, coalesce(idempotency_key, ''), headers, body FROM punctual.run_data WHERE run_id = $1`, id).
+		Scan(&own.webhookID, &own.key, &own.headers, &own.body)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return run, own, fmt.Errorf("reading what run %s sent: %w", id, err)
+	}
+	return run, own, nil
+}
+
+// again is the run that repeats r: for its slot, with what it sent of its own unless that is edited.
+func (r RunRecord) again(own runData, edit RerunRequest) manualRun {
+	m := manualRun{scheduledFor: r.ScheduledFor, rerunOf: &r.ID, TriggerRequest: edit.TriggerRequest}
+	if m.Body == nil {
+		m.Body = own.body
+	}
+	if m.Headers == nil && own.headers != nil {
+		_ = json.Unmarshal(own.headers, &m.Headers) // as they were written here
+	}
+	if !edit.SameKey {
+		return m
+	}
+	m.webhookID, m.key = own.webhookID, own.key
+	if m.webhookID == nil {
+		m.webhookID = &r.ID
+	}
+	if m.key == "" {
+		m.key = scheduler.IdempotencyKey(r.Trigger, r.ID, r.JobID, r.ScheduledFor)
+	}
+	return m
+}

@@ -1,0 +1,144 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// GetRun returns a run with its attempts, its result and what it sends; ErrNotFound when the tenant has none with this id.
+func (s *Store) GetRun(ctx context.Context, tenant int32, id uuid.UUID) (RunRecord, error) {
+	q := s.reader(ctx, tenant)
+	runs, err := queryRuns(ctx, q, ` WHERE r.id = $1 AND r.tenant = $2`, id, tenant)
+	if err != nil {
+		return RunRecord{}, err
+	}
+	if len(runs) == 0 {
+		return RunRecord{}, fmt.Errorf("run %s: %w", id, ErrNotFound)
+	}
+	run := runs[0]
+	data, err := readDetails(ctx, q, &run)
+	if err != nil || run.Status == scheduler.StatusSkipped {
+		return run, err
+	}
+	run.Sent, err = s.sentBy(ctx, q, tenant, run, data)
+	return run, err
+}
+
+// runData is what a run has of its own beside its row.
+type runData struct {
+	webhookID *uuid.UUID
+	key       string // Idempotency-Key
+	headers   []byte // JSON
+	body      []byte
+	notifyURL string
+	kept      keptResponse
+	keptFence int64 // the attempt whose response that is
+}
+
+// readDetails completes a run with its attempts, oldest first, and its result. Attempts that failed have rows of their
+// own; the one that succeeded or is in flight is on the run, and what is kept of its response in run_data.
+func readDetails(ctx context.Context, q querier, run *RunRecord) (data runData, err error) {
+	var b pgx.Batch
+	b.Queue(`
+		SELECT number, fence, started_at, finished_at, outcome, coalesce(reason, ''), coalesce(http_status, 0), coalesce(error, ''), replica,
+			coalesce(response, ''), response_headers, coalesce(response_truncated, false)
+		FROM punctual.attempts WHERE run_id = $1 ORDER BY fence`, run.ID).Query(func(rows pgx.Rows) (err error) {
+		run.Attempts, err = pgx.CollectRows(rows, scanAttempt)
+		return err
+	})
+	var result *string
+	b.Queue(`
+		SELECT webhook_id, coalesce(idempotency_key, ''), headers, body, coalesce(notify_url, ''), result::text, coalesce(result_note, ''),
+			coalesce(response_fence, 0), coalesce(response, ''), response_headers, coalesce(response_truncated, false)
+		FROM punctual.run_data WHERE run_id = $1`, run.ID).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(append([]any{
+			&data.webhookID, &data.key, &data.headers, &data.body, &data.notifyURL, &result, &run.ResultNote, &data.keptFence,
+		}, data.kept.into()...)...)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil // as most have none
+		}
+		return err
+	})
+	if err := q.SendBatch(ctx, &b).Close(); err != nil {
+		return data, fmt.Errorf("reading the attempts of run %s: %w", run.ID, err)
+	}
+	if result != nil {
+		run.Result = json.RawMessage(*result)
+	}
+	if a, ok := run.presentAttempt(); ok {
+		run.Attempts = append(run.Attempts, a)
+	}
+	for i, a := range run.Attempts {
+		if a.fence == data.keptFence && a.Headers == nil {
+			run.Attempts[i].Response, run.Attempts[i].Headers, run.Attempts[i].Truncated = data.kept.response, headersOf(data.kept.headers), data.kept.truncated
+		}
+	}
+	return data, nil
+}
+
+func scanAttempt(row pgx.CollectableRow) (AttemptRecord, error) {
+	var a AttemptRecord
+	var headers []byte
+	err := row.Scan(&a.Number, &a.fence, &a.StartedAt, &a.FinishedAt, &a.Outcome, &a.Reason, &a.HTTPStatus, &a.Error, &a.Replica, &a.Response, &headers, &a.Truncated)
+	utc(&a.StartedAt, &a.FinishedAt)
+	a.Headers = headersOf(headers)
+	return a, err
+}
+
+// presentAttempt is the attempt that is in flight or has succeeded, as the run says it; ok is false when there is none.
+func (r RunRecord) presentAttempt() (a AttemptRecord, ok bool) {
+	started := r.StartedAt
+	if started == nil {
+		started = r.ClaimedAt
+	}
+	if started == nil {
+		return a, false
+	}
+	a = AttemptRecord{Number: r.Attempt, StartedAt: *started, Replica: r.Replica, fence: r.fence}
+	switch {
+	case r.Status == scheduler.StatusRunning:
+		a.Outcome = scheduler.AttemptInFlight
+		if r.AcceptedAt != nil {
+			a.HTTPStatus = r.HTTPStatus
+		}
+	case r.Status == scheduler.StatusSucceeded && r.FinishedAt != nil:
+		a.Outcome, a.FinishedAt, a.HTTPStatus = scheduler.AttemptSucceeded, *r.FinishedAt, r.HTTPStatus
+	default:
+		return a, false
+	}
+	return a, true
+}
+
+// sentBy returns what the latest attempt of a run sent, or the first one will: what it sends is not stored, but follows
+// from the run, its own data and its version of the job. Nil when this binary cannot read that version.
+func (s *Store) sentBy(ctx context.Context, q batcher, tenant int32, run RunRecord, data runData) (*scheduler.Assignment, error) {
+	key := jobVersion{id: run.JobID, version: run.JobVersion}
+	jobs, err := s.definitionsOf(ctx, q, []claimedRun{{key: key, tenant: tenant}})
+	if err != nil {
+		return nil, fmt.Errorf("reading the job of run %s: %w", run.ID, err)
+	}
+	job, err := sentBy(jobs[key], data.notifyURL, "") // a routing key is a secret and is not shown
+	if job == nil || err != nil {
+		return nil, nil //nolint:nilerr,nilnil // there is nothing to show then, and everything else is
+	}
+	a := scheduler.Assignment{
+		RunID: run.ID, Job: job, Trigger: run.Trigger, ScheduledFor: run.ScheduledFor, DueAt: run.DueAt, Late: run.Late,
+		Attempt: max(1, run.Attempt), Fence: run.fence, Body: data.body, IdempotencyKey: data.key,
+	}
+	if data.webhookID != nil {
+		a.WebhookID = *data.webhookID
+	}
+	if data.headers != nil {
+		if err := json.Unmarshal(data.headers, &a.Headers); err != nil {
+			return nil, fmt.Errorf("reading the headers of run %s: %w", run.ID, err)
+		}
+	}
+	return &a, nil
+}
