@@ -43,7 +43,7 @@ func TestServeNeedsItsMasterKey(t *testing.T) {
 		{"no key", []string{"PUNCTUAL_MASTER_KEY=s3cr3t"}, nil, []string{"PUNCTUAL_MASTER_KEY", "line 1", "openssl rand -base64 32"}},
 		{"no file", nil, []string{"--master-key-file=/nowhere/punctual.key"}, []string{"--master-key-file", "/nowhere/punctual.key"}},
 		{"an empty file", nil, []string{"--master-key-file=" + keyFile(t)}, []string{"--master-key-file", "openssl rand"}},
-		{"another one", nil, []string{"--master-key-file=" + keyFile(t, vault.NewMasterKey())}, []string{"--master-key-file", "not the key that the secrets in this database are encrypted under"}},
+		{"another one", nil, []string{"--master-key-file=" + keyFile(t, vault.NewMasterKey())}, []string{"--master-key-file", "none of its keys is the one that the secrets in this database are encrypted under"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

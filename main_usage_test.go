@@ -40,7 +40,7 @@ func TestAWrongCommandLineIsOneLineOnStderr(t *testing.T) {
 		args string
 		want []string
 	}{
-		{"nothing", "", "", []string{"no command is given", "serve, dev, migrate, keys, tenants, secrets, verify", "see punctual --help"}},
+		{"nothing", "", "", []string{"no command is given", "serve, dev, freeze, unfreeze, migrate, keys, tenants, secrets, verify", "see punctual --help"}},
 		{"an unknown command", "", "frobnicate", []string{"frobnicate", "serve, dev", "see punctual --help"}},
 		{"no subcommand", "", "keys", []string{"create, list, revoke", "see punctual keys --help"}},
 		{"an unknown flag", dsn, "serve --frobnicate", []string{"--frobnicate", "see punctual serve --help"}},

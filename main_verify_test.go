@@ -123,7 +123,7 @@ func TestVerifyProvesWhatARealReplicaDid(t *testing.T) {
 	t.Cleanup(target.Close)
 	for _, job := range []string{
 		`{"name":"every","schedule":{"every":"1s"},"target":{"url":"` + target.URL + `"}}`,
-		`{"name":"once","schedule":{"at":"2020-01-01T00:00:00Z"},"target":{"url":"` + target.URL + `"}}`,
+		`{"name":"once","schedule":{"delay":"0s"},"target":{"url":"` + target.URL + `"}}`,
 	} {
 		if _, err := r.API.Do(ctx, "POST", "/v1/jobs", json.RawMessage(job), nil); err != nil {
 			t.Fatal(err)

@@ -31,7 +31,7 @@ type AuditEntry struct {
 	Address    *string         `json:"address" doc:"Where the request came from." example:"203.0.113.7"`
 	RequestID  *string         `json:"request_id" doc:"The request's X-Request-Id." example:"7UBLQ5SRJ2ZTNBQFRQTMLNPKJE"`
 	Action     store.Action    `json:"action" doc:"What was done: the kind of resource, a dot, a verb." example:"job.pause"`
-	Resource   string          `json:"resource" enum:"job,run,dead_letter,operation,api_key,tenant,secret,signing_secret" doc:"Kind of what was changed." example:"job"`
+	Resource   string          `json:"resource" enum:"job,run,dead_letter,operation,api_key,tenant,secret,signing_secret,deployment,breaker" doc:"Kind of what was changed." example:"job"`
 	ResourceID *uuid.UUID      `json:"resource_id" format:"uuid" nullable:"true" doc:"What was changed."`
 	JobID      *uuid.UUID      `json:"job_id" format:"uuid" nullable:"true" doc:"The job that it is about, also of a change to one of its runs."`
 	Name       *string         `json:"name" doc:"Name of what was changed, then; of a run or dead letter, its job's." example:"daily-invoice-gen"`
@@ -57,9 +57,9 @@ func showAudit(r store.AuditRecord) AuditEntry {
 }
 
 type listAuditInput struct {
-	Action     string       `query:"action" enum:"job.create,job.update,job.pause,job.resume,job.delete,job.backfill,run.trigger,run.cancel,dead_letter.replay,dead_letter.resolve,operation.create,operation.cancel,api_key.create,api_key.revoke,tenant.create,tenant.update,tenant.delete,secret.put,secret.delete,secret.rotate,signing_secret.create,signing_secret.delete" doc:"Only this."`
+	Action     string       `query:"action" enum:"job.create,job.update,job.pause,job.resume,job.delete,job.backfill,run.trigger,run.cancel,dead_letter.replay,dead_letter.resolve,operation.create,operation.cancel,api_key.create,api_key.revoke,tenant.create,tenant.update,tenant.delete,secret.put,secret.delete,secret.rotate,signing_secret.create,signing_secret.delete,deployment.freeze,deployment.unfreeze,deployment.adopt,tenant.freeze,tenant.unfreeze,breaker.reset" doc:"Only this."`
 	Actor      string       `query:"actor" maxLength:"256" doc:"Only by this actor: id or name of a key, subject of a token, login."`
-	Resource   string       `query:"resource" enum:"job,run,dead_letter,operation,api_key,tenant,secret,signing_secret" doc:"Only changes of this kind of thing."`
+	Resource   string       `query:"resource" enum:"job,run,dead_letter,operation,api_key,tenant,secret,signing_secret,deployment,breaker" doc:"Only changes of this kind of thing."`
 	ResourceID string       `query:"resource_id" format:"uuid" doc:"Only changes of the one with this id."`
 	Name       string       `query:"name" maxLength:"128" doc:"Only changes of what had this name then."`
 	Job        string       `query:"job" maxLength:"128" doc:"Only what is about this job, its runs and dead letters included: id or name, deleted or not."`

@@ -108,7 +108,7 @@ func (b BulkInput) validate() []FieldError {
 		errors = append(errors, FieldError{"body.filter.trigger", fmt.Sprintf("%q is not notify", clip(string(f.Trigger)))})
 	}
 	if f.Reason != "" && !f.Reason.known() {
-		errors = append(errors, FieldError{"body.filter.reason", "is not one that runs die of"})
+		errors = append(errors, FieldError{"body.filter.reason", notOneOf(string(f.Reason), enum(scheduler.ReasonsOf(scheduler.StatusDead))) + "; runs die of these"})
 	}
 	for name, value := range f.Label {
 		if strings.ContainsRune(name+value, 0) {

@@ -129,7 +129,7 @@ func TestABatchSaysWhatBecameOfEachJob(t *testing.T) {
 		}
 	}
 	// A one-shot that has fired is not fired again by the same batch.
-	once := `{"name":"once","schedule":{"at":"2020-01-01T00:00:00Z"},"target":{"url":"http://example.com/"}}`
+	once := `{"name":"once","schedule":{"delay":"0s"},"target":{"url":"http://example.com/"}}`
 	if got := batch("skip", once); got[0] != "once created" {
 		t.Error(got)
 	}

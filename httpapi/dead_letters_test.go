@@ -86,7 +86,7 @@ func (f *fleet) job(name, schedule string) string {
 
 func TestReplayCarriesWhatTheFirstRunCarried(t *testing.T) {
 	f := newFleet(t)
-	job := f.create(f.job("slot", `{"at":"2026-01-01T00:00:00Z"}`))["id"].(string)
+	job := f.create(f.job("slot", fmt.Sprintf(`{"at":%q}`, time.Now().UTC().Format(time.RFC3339))))["id"].(string)
 	first := f.next()
 	slot, err := time.Parse(time.RFC3339Nano, first.slot)
 	if err != nil || first.key != fmt.Sprintf("%s:%d", job, slot.Unix()) {

@@ -75,9 +75,7 @@ func TestTheDeploymentIsFrozenByOperatorsAndSeenByAll(t *testing.T) {
 	if run.Status != scheduler.StatusPending {
 		t.Errorf("%s", run.Status)
 	}
-	if p := admin.do("PUT", "/v1/jobs/n", string(viewer.do("GET", "/v1/jobs/n", "").body)).code(CodeInvalid); strings.Contains(strings.Join(locations(p), " "), "unknown") {
-		t.Errorf("%+v", p)
-	}
+	admin.do("PUT", "/v1/jobs/n", string(viewer.do("GET", "/v1/jobs/n", "").body)).want(200) // frozen is ignored
 
 	if got := into[FreezeState](operator.do("POST", "/v1/unfreeze", `{"scope":"deployment","note":"done"}`).want(200)); got.Deployment != nil {
 		t.Errorf("%+v", got)

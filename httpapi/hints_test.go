@@ -74,7 +74,7 @@ func TestBodiesOfOtherSystemsGetAHint(t *testing.T) {
 		{`"concurrency_policy":"deny"`, "body.concurrency_policy", []string{"allow, forbid, replace, wait", "did you mean forbid?"}},
 		{`"priority":"urgent"`, "body.priority", []string{"did you mean high?"}},
 		{`"delivery":"at_most_onc"`, "body.delivery", []string{"did you mean at_most_once?"}},
-		{`"notify":[{"on":["failed"],"url":"http://example.com/"}]`, "body.notify[0].on[0]", []string{"did you mean dead?"}},
+		{`"notify":[{"on":["failed"],"url":"http://example.com/"}]`, "body.notify[0].on[0]", []string{"did you mean failing?"}},
 	} {
 		t.Run(c.fields, func(t *testing.T) {
 			s := s.in(t)

@@ -71,7 +71,7 @@ func TestAWordThatIsNoneIsRefused(t *testing.T) {
 		"/v1/runs?status=failed": "query.status", "/v1/runs?reason=limit": "query.reason", "/v1/runs?trigger=step": "query.trigger", "/v1/dead-letters?reason=missed": "query.reason",
 	} {
 		p := s.do("GET", query, "").code(CodeInvalid)
-		if len(p.Errors) != 1 || p.Errors[0].Location != field || !strings.Contains(p.Errors[0].Message, "expected value to be one of") {
+		if len(p.Errors) != 1 || p.Errors[0].Location != field || !strings.Contains(p.Errors[0].Message, " is not one of ") {
 			t.Errorf("%s: %v", query, p.Errors)
 		}
 	}

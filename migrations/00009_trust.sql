@@ -99,6 +99,12 @@ LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_
 LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
 WHERE y.due_at <= now() OR y.held_by IS NOT NULL OR g.active_run IS NOT NULL;
 COMMENT ON VIEW punctual.overdue IS 'What is due now and waits: slots not claimed yet, and runs in ready. When all is well it is empty, or milliseconds old.';
+COMMENT ON COLUMN punctual.overdue.tenant     IS 'Name of the tenant.';
+COMMENT ON COLUMN punctual.overdue.job        IS 'Name of the job.';
+COMMENT ON COLUMN punctual.overdue.job_id     IS 'Id of the job.';
+COMMENT ON COLUMN punctual.overdue.run_id     IS 'Id of the run; null: it is a slot.';
+COMMENT ON COLUMN punctual.overdue.scheduled_for IS 'Its slot.';
+COMMENT ON COLUMN punctual.overdue.queue      IS 'Name of the queue.';
 COMMENT ON COLUMN punctual.overdue.what       IS 'slot: not claimed yet; run: waiting in ready.';
 COMMENT ON COLUMN punctual.overdue.due_at     IS 'When it was due.';
 COMMENT ON COLUMN punctual.overdue.overdue_by IS 'For how long it has been due.';
@@ -312,7 +318,7 @@ BEGIN
     ALTER TABLE punctual.audit_log DROP CONSTRAINT audit_action_is_known, ADD CONSTRAINT audit_action_is_known CHECK (action IN ('job.create', 'job.update', 'job.pause', 'job.resume', 'job.delete', 'job.backfill', 'run.trigger', 'run.cancel',
         'dead_letter.replay', 'dead_letter.resolve', 'operation.create', 'operation.cancel', 'api_key.create', 'api_key.revoke', 'tenant.create', 'tenant.update', 'tenant.delete',
         'secret.put', 'secret.delete', 'secret.rotate', 'signing_secret.create', 'signing_secret.delete',
-        'deployment.freeze', 'deployment.unfreeze', 'deployment.adopt', 'tenant.freeze', 'tenant.unfreeze')) NOT VALID;
+        'deployment.freeze', 'deployment.unfreeze', 'deployment.adopt', 'tenant.freeze', 'tenant.unfreeze', 'breaker.reset')) NOT VALID;
     IF NOT mine THEN
         EXECUTE format('REVOKE %I FROM %I', owner, current_user);
     END IF;

@@ -11,9 +11,6 @@ import (
 	"punctual/scheduler/delivery"
 )
 
-// waiting is how many runs wait for their hosts.
-func (f *fakeStore) waiting() int { return read(f, func() int { return len(f.held) }) }
-
 // Three hundred runs of a host that refuses connections: ten attempts open the breaker, and then there are probes.
 func TestADeadHostTakesNeitherAttemptsNorWorkerSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -146,18 +143,30 @@ func TestWhatItMeansForARunToBeHeldBack(t *testing.T) {
 		after   time.Duration
 		want    Outcome
 	}{
-		{"it waits for as long as its backoffs", `{` + retry + `}`, host, 1, nil, 0,
-			Outcome{Verdict: Hold, RetryIn: 30 * time.Second, Error: host.Why}},
-		{"from when it first had to", `{` + retry + `}`, host, 1, &Held{Since: due, Until: due.Add(30 * time.Second)}, 20 * time.Second,
-			Outcome{Verdict: Hold, RetryIn: 10 * time.Second, Error: host.Why}},
-		{"not beyond its expiry", `{"expires_after":"15s",` + retry + `}`, host, 1, nil, 0,
-			Outcome{Verdict: Hold, RetryIn: 15 * time.Second, Error: host.Why}},
-		{"then it is dead", `{` + retry + `}`, host, 2, &Held{Since: due, Until: due.Add(20 * time.Second)}, 20 * time.Second,
-			Outcome{Verdict: Abandon, Reason: ReasonUnreachable, Error: "1 of 3 attempts made, 2 not made; waited 20s: the circuit breaker of a:80 is open"}},
-		{"at once where no backoff is left", `{` + retry + `}`, host, 3, nil, 0,
-			Outcome{Verdict: Abandon, Reason: ReasonUnreachable, Error: "2 of 3 attempts made, 1 not made; waited 0s: the circuit breaker of a:80 is open"}},
-		{"of a host that hangs it is a timeout", `{` + retry + `}`, hangs, 3, &Held{Since: due, Until: due.Add(time.Second)}, time.Second,
-			Outcome{Verdict: Abandon, Reason: ReasonTimeout, Error: "2 of 3 attempts made, 1 not made; waited 1s: a:80 hangs"}},
+		{
+			"it waits for as long as its backoffs", `{` + retry + `}`, host, 1, nil, 0,
+			Outcome{Verdict: Hold, RetryIn: 30 * time.Second, Error: host.Why},
+		},
+		{
+			"from when it first had to", `{` + retry + `}`, host, 1, &Held{Since: due, Until: due.Add(30 * time.Second)}, 20 * time.Second,
+			Outcome{Verdict: Hold, RetryIn: 10 * time.Second, Error: host.Why},
+		},
+		{
+			"not beyond its expiry", `{"expires_after":"15s",` + retry + `}`, host, 1, nil, 0,
+			Outcome{Verdict: Hold, RetryIn: 15 * time.Second, Error: host.Why},
+		},
+		{
+			"then it is dead", `{` + retry + `}`, host, 2, &Held{Since: due, Until: due.Add(20 * time.Second)}, 20 * time.Second,
+			Outcome{Verdict: Abandon, Reason: ReasonUnreachable, Error: "1 of 3 attempts made, 2 not made; waited 20s: the circuit breaker of a:80 is open"},
+		},
+		{
+			"at once where no backoff is left", `{` + retry + `}`, host, 3, nil, 0,
+			Outcome{Verdict: Abandon, Reason: ReasonUnreachable, Error: "2 of 3 attempts made, 1 not made; waited 0s: the circuit breaker of a:80 is open"},
+		},
+		{
+			"of a host that hangs it is a timeout", `{` + retry + `}`, hangs, 3, &Held{Since: due, Until: due.Add(time.Second)}, time.Second,
+			Outcome{Verdict: Abandon, Reason: ReasonTimeout, Error: "2 of 3 attempts made, 1 not made; waited 1s: a:80 hangs"},
+		},
 	} {
 		got := Assignment{Job: compiled(t, c.job), Attempt: c.attempt, DueAt: due, Held: c.held}.holdBack(c.wait, due.Add(c.after))
 		if got.Verdict != c.want.Verdict || got.RetryIn != c.want.RetryIn || got.Reason != c.want.Reason || got.Error != c.want.Error {

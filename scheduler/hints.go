@@ -18,6 +18,7 @@ import (
 // synonyms are words of other systems, by what they are called here.
 var synonyms = map[string][]string{
 	"dead":      {"failed", "failure", "error", "errored"},
+	"failing":   {"failed", "failure", "error", "errored"},
 	"succeeded": {"success", "successful", "ok", "complete", "completed", "done", "finished"},
 	"pending":   {"queued", "waiting", "scheduled", "enqueued"},
 	"running":   {"active", "in_progress", "started", "executing"},
@@ -49,7 +50,7 @@ func DidYouMean(word string, choices ...string) string {
 		if d := distance(lower, choice); d < best && d*2 < len(choice) {
 			best, near = d, choice
 		}
-		if slices.Contains(synonyms[choice], lower) {
+		if best > 0 && slices.Contains(synonyms[choice], lower) {
 			best, near = 0, choice
 		}
 	}

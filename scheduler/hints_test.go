@@ -74,7 +74,7 @@ func TestDidYouMean(t *testing.T) {
 	t.Parallel()
 	statuses := []string{"blocked", "pending", "running", "retrying", "succeeded", "dead", "skipped", "cancelled"}
 	for word, want := range map[string]string{
-		"failed": "dead", "FAILED": "dead", "error": "dead", "success": "succeeded", "canceled": "cancelled", "queued": "pending", "succeedd": "succeeded", "Dead": "dead", "runing": "running",
+		"failed": "dead", "FAILED": "dead", "error": "dead", "success": "succeeded", "canceled": "cancelled", "queued": "pending", "succeedd": "succeeded", "Dead": "dead", "runnin": "running",
 		"": "", "x": "", "frobnicated": "", "ded": "dead",
 	} {
 		if got := DidYouMean(word, statuses...); (want == "") != (got == "") || want != "" && got != "; did you mean "+want+"?" {

@@ -46,6 +46,7 @@ const (
 	ActionDeploymentAdopt     Action = "deployment.adopt" // runs are dispatched from another database than before
 	ActionTenantFreeze        Action = "tenant.freeze"
 	ActionTenantUnfreeze      Action = "tenant.unfreeze"
+	ActionBreakerReset        Action = "breaker.reset"
 )
 
 // Actions are all of them.
@@ -54,7 +55,7 @@ var Actions = []Action{
 	ActionDeadLetterReplay, ActionDeadLetterResolve, ActionOperationCreate, ActionOperationCancel, ActionKeyCreate, ActionKeyRevoke,
 	ActionTenantCreate, ActionTenantUpdate, ActionTenantDelete, ActionSecretPut, ActionSecretDelete, ActionSecretRotate,
 	ActionSigningSecretCreate, ActionSigningSecretDelete,
-	ActionDeploymentFreeze, ActionDeploymentUnfreeze, ActionDeploymentAdopt, ActionTenantFreeze, ActionTenantUnfreeze,
+	ActionDeploymentFreeze, ActionDeploymentUnfreeze, ActionDeploymentAdopt, ActionTenantFreeze, ActionTenantUnfreeze, ActionBreakerReset,
 }
 
 // Resource returns the kind of what was changed.

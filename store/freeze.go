@@ -12,7 +12,7 @@ import (
 	"punctual/scheduler"
 )
 
-// Deployment, in place of a tenant, is all of them.
+// Deployment stands for all tenants, in place of one.
 const Deployment = everybody
 
 // FreezeState is how a deployment and one of its tenants stand.

@@ -72,7 +72,7 @@ func (s *Store) ReportHolds(ctx context.Context, replica uuid.UUID, states []sch
 	by, state, hosts, paths, errs := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	since, probeIn := make([]time.Duration, n), make([]*time.Duration, n)
 	for i, h := range states {
-		tenants[i], failures[i], since[i] = h.Tenant, int32(h.Failures), h.For //nolint:gosec // a counter of this process
+		tenants[i], failures[i], since[i] = h.Tenant, int32(h.Failures), h.For
 		by[i], state[i], hosts[i], paths[i], errs[i] = storable(h.By), h.State, storable(h.Host), storable(h.Path), storable(h.LastError)
 		if h.ProbeIn > 0 {
 			probeIn[i] = &h.ProbeIn
@@ -138,8 +138,15 @@ func (s *Store) Holds(ctx context.Context, tenant int32) ([]HoldRecord, error) {
 func (s *Store) ResetHolds(ctx context.Context, tenant int32, host string) (n int, err error) {
 	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		tag, err := u.Exec(ctx, `UPDATE punctual.holds SET reset_at = now() WHERE tenant = $1 AND ($2 = '' OR host = $2)`, tenant, host)
+		if err != nil {
+			return fmt.Errorf("resetting what holds runs back: %w", err)
+		}
 		n = int(tag.RowsAffected())
-		return wrapped("resetting what holds runs back", err)
+		name := host
+		if name == "" {
+			name = "every host"
+		}
+		return audit(ctx, u, tenant, change{action: ActionBreakerReset, name: name})
 	})
 	return n, err
 }

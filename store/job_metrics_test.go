@@ -207,9 +207,6 @@ func TestScrapesShareALookAndNeverTellWhatIsOld(t *testing.T) {
 }
 
 func TestJobMetricsAreReadByIndex(t *testing.T) {
-	if testing.Short() {
-		t.Skip("fills tables")
-	}
 	for _, state := range []struct {
 		name    string
 		arrange func(c claimer)

@@ -41,7 +41,7 @@ func TestWhatIsDueFiresAtOnceWhicheverReplicaWasTold(t *testing.T) {
 		})
 		t.Run(fmt.Sprint("past-", i), func(t *testing.T) {
 			path, asked := fmt.Sprint("/past-", i), time.Now()
-			create(t, a, job(path[1:], w.URL+path, proc.JobSpec{"schedule": map[string]any{"at": "2020-01-01T00:00:00Z"}}))
+			create(t, a, job(path[1:], w.URL+path, proc.JobSpec{"schedule": map[string]any{"at": asked.UTC().Format(time.RFC3339Nano)}}))
 			arrival(t, path, asked)
 		})
 	}

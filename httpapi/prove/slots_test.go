@@ -79,7 +79,7 @@ func TestSlotsAreThoseOfTheDefinitions(t *testing.T) {
 		{"a period aligned to the epoch", []Version{{at(-0.5), "active", every(2 * time.Second)}}, []float64{0, 2, 4, 6}},
 		{"a period aligned to its start, with an end", []Version{{at(-0.5), "active", aligned}}, []float64{1, 3, 5}},
 		{"a one-shot", []Version{{at(0), "active", one}}, []float64{3}},
-		{"a one-shot of the past", []Version{{at(4.0001), "active", one}}, []float64{4.001}},
+		{"a one-shot of the past keeps its instant", []Version{{at(4.0001), "active", one}}, []float64{3}},
 		{"a delay", []Version{{at(0.0001), "active", delay}}, []float64{2.001}},
 		{"a delay rewritten before it was due", []Version{{at(0), "active", delay}, {at(1), "active", note}}, []float64{3}},
 		{"a delay paused and resumed", []Version{{at(0), "active", delay}, {at(1), "paused", delay}, {at(5), "active", delay}}, []float64{2}},

@@ -75,13 +75,19 @@ func TestWhatHangs(t *testing.T) {
 	}{
 		{"nothing", func(*hanging) {}, ""},
 		{"two timeouts in a row do not", func(h *hanging) { h.timeOut(2, "/a") }, ""},
-		{"three do: path and host, as nothing else is known of it", func(h *hanging) { h.timeOut(3, "/a") },
-			"hanging billing.internal:443, hanging billing.internal:443/a"},
+		{
+			"three do: path and host, as nothing else is known of it", func(h *hanging) { h.timeOut(3, "/a") },
+			"hanging billing.internal:443, hanging billing.internal:443/a",
+		},
 		{"not with an answer among them", func(h *hanging) { h.timeOut(2, "/a"); h.answer("/a"); h.timeOut(2, "/a") }, ""},
-		{"of a host that answers elsewhere only the path", func(h *hanging) { h.timeOut(2, "/a"); h.answer("/b"); h.timeOut(1, "/a") },
-			"hanging billing.internal:443/a"},
-		{"of different paths the host", func(h *hanging) { h.timeOut(1, "/a"); h.timeOut(1, "/b"); h.timeOut(1, "/c") },
-			"hanging billing.internal:443"},
+		{
+			"of a host that answers elsewhere only the path", func(h *hanging) { h.timeOut(2, "/a"); h.answer("/b"); h.timeOut(1, "/a") },
+			"hanging billing.internal:443/a",
+		},
+		{
+			"of different paths the host", func(h *hanging) { h.timeOut(1, "/a"); h.timeOut(1, "/b"); h.timeOut(1, "/c") },
+			"hanging billing.internal:443",
+		},
 		{"what failed otherwise is no timeout", func(h *hanging) {
 			for range 9 {
 				h.End(h.send(1, "/a", Fresh)[0], false, false)
