@@ -101,12 +101,13 @@ func (c *checker) notify(field string, list []Notify) {
 
 func (c *checker) notifyEntry(at string, n Notify) {
 	if len(n.On) == 0 {
-		c.add(at+".on", "is required: some of %s", eventNames())
+		c.add(at+".on", "is required: some of %s", strings.Join(eventNames(), ", "))
 	}
 	for k, event := range n.On {
 		field := fmt.Sprintf("%s.on[%d]", at, k)
 		if !slices.Contains(Events, event) {
-			c.add(field, "%q is not one of %s", clip(string(event)), eventNames())
+			names := eventNames()
+			c.add(field, "%q is not one of %s%s", clip(string(event)), strings.Join(names, ", "), DidYouMean(string(event), names...))
 		} else if slices.Index(n.On, event) < k {
 			c.add(field, "%q appears twice", event)
 		}
@@ -131,10 +132,10 @@ func (c *checker) notifyEntry(at string, n Notify) {
 	}
 }
 
-func eventNames() string {
+func eventNames() []string {
 	names := make([]string, len(Events))
 	for i, e := range Events {
 		names[i] = string(e)
 	}
-	return strings.Join(names, ", ")
+	return names
 }
