@@ -34,7 +34,7 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 	}
 	team, err := c.CreateTenant(ctx, "team", TenantSettings{Weight: 1})
 	must(err)
-	const limited = `"max_jobs":7,"max_concurrent_runs":null,"max_runs_per_second":null,"max_requests_per_second":null,"min_interval":null,"allowed_targets":[]}`
+	const limited = `"max_jobs":7,"max_concurrent_runs":null,"max_runs_per_second":null,"max_requests_per_second":null,"min_interval":null,"allowed_targets":[],"notify":[]}`
 	unlimited := strings.Replace(limited, "7", "null", 1)
 	edit := func() error {
 		_, err := c.EditTenant(ctx, "team", func(t TenantRecord) (TenantSettings, error) {

@@ -528,7 +528,7 @@ func TestBackfillOfAJobThatChangesMeanwhile(t *testing.T) {
 
 func TestBackfillOfNothingIsDoneAtOnce(t *testing.T) {
 	c := newClaimer(t)
-	c.create("a")
+	c.create("a", rarely)
 	to := time.Now().Truncate(time.Hour)
 	o := c.backfill(BackfillRequest{Job: "a", From: to.Add(-50 * time.Minute), To: to})
 	c.wantProgress(o.ID, OperationDone, 0, 0, 0)
