@@ -2,12 +2,15 @@ package scheduler
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 const patient = `{"retry":{"max_attempts":1},"timeout":"1h"}`
@@ -190,4 +193,20 @@ func TestAttemptsEndAsTheirTargetsAnswer(t *testing.T) {
 		}
 		store.once(t)
 	}
+}
+
+// A replica that is stopped while it starts leaves no row behind, which others would take for a lost one.
+func TestAReplicaThatIsStoppedWhileItStartsLeavesNothingBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, dials := newFakeStore(), newGatedDials(t, false)
+		ctx, stop := context.WithCancel(t.Context())
+		store.maintaining = func() error { stop(); return ctx.Err() }
+		err := Run(ctx, store, Config{
+			Queues: map[string]int{"default": 1}, Client: dials.client,
+			Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+		})
+		if err != nil || read(store, func() time.Time { return store.stoppedAt }).IsZero() {
+			t.Errorf("it ends with %v, deregistered at %s", err, store.stoppedAt)
+		}
+	})
 }

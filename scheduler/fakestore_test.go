@@ -22,27 +22,28 @@ import (
 type fakeStore struct {
 	Store // what the loops do not ask of it here
 
-	mu       sync.Mutex
-	due      []fakeSlot
-	ready    []fakeSlot
-	held     []Outcome                              // runs that wait for their hosts, the longest unsent first
-	states   []HoldState                            // what the replica last told that it holds back
-	orders   []HoldOrder                            // what it is told next
-	locked   bool                                   // others hold the locks of all that is due
-	claiming func(ctx context.Context) error        // called before a claim returns, when it is committed
-	finish   func(ctx context.Context, n int) error // what becomes of the n-th write, from 1
-	renew    func(ctx context.Context) error
-	holding  []uuid.UUID                     // claims that a renewal finds in the replica's name
-	peeking  func(ctx context.Context) error // before a look at who waits
-	look     func() error
-	wake     chan struct{}
-	signing  func() ([]SigningKey, error)
-	secrets  map[string]Secret // by name, or by id
-	limits   []TenantLimits
-	frozen   *Freeze      // of the deployment
-	halted   bool         // the deployment is frozen since the last heartbeat
-	drawing  func() error // before a draw
-	drawn    time.Time    // until when starts are used up
+	mu          sync.Mutex
+	due         []fakeSlot
+	ready       []fakeSlot
+	held        []Outcome                              // runs that wait for their hosts, the longest unsent first
+	states      []HoldState                            // what the replica last told that it holds back
+	orders      []HoldOrder                            // what it is told next
+	locked      bool                                   // others hold the locks of all that is due
+	claiming    func(ctx context.Context) error        // called before a claim returns, when it is committed
+	finish      func(ctx context.Context, n int) error // what becomes of the n-th write, from 1
+	renew       func(ctx context.Context) error
+	holding     []uuid.UUID                     // claims that a renewal finds in the replica's name
+	peeking     func(ctx context.Context) error // before a look at who waits
+	look        func() error
+	wake        chan struct{}
+	signing     func() ([]SigningKey, error)
+	secrets     map[string]Secret // by name, or by id
+	limits      []TenantLimits
+	frozen      *Freeze      // of the deployment
+	halted      bool         // the deployment is frozen since the last heartbeat
+	drawing     func() error // before a draw
+	maintaining func() error
+	drawn       time.Time // until when starts are used up
 
 	// What was asked of it, by its own clock.
 	looks     []time.Time
@@ -372,6 +373,13 @@ func (f *fakeStore) GiveBack(_ context.Context, claims []uuid.UUID) (int, error)
 	return len(claims), nil
 }
 
+func (f *fakeStore) Maintain(context.Context) error {
+	if f.maintaining != nil {
+		return f.maintaining()
+	}
+	return nil
+}
+
 func (f *fakeStore) Deregister(context.Context, uuid.UUID) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -384,7 +392,6 @@ func (f *fakeStore) Recover(context.Context) (int, error)                 { retu
 func (f *fakeStore) ResumeDue(context.Context) (int, error)               { return 0, nil }
 func (f *fakeStore) Operate(context.Context) (time.Duration, bool, error) { return 0, false, nil }
 func (f *fakeStore) Notify(context.Context) (bool, error)                 { return false, nil }
-func (f *fakeStore) Maintain(context.Context) error                       { return nil }
 func (f *fakeStore) Wake() <-chan struct{}                                { return f.wake }
 func (f *fakeStore) set(change func())                                    { f.mu.Lock(); defer f.mu.Unlock(); change() }
 

@@ -74,12 +74,14 @@ func Run(ctx context.Context, store Store, config Config) error {
 	if err != nil {
 		return fmt.Errorf("starting the scheduler: %w", err)
 	}
-	if err := store.Maintain(ctx); err != nil {
-		return fmt.Errorf("starting the scheduler: %w", err)
-	}
-	held, err := store.Limits(ctx)
+	held, err := prepare(ctx, store)
 	if err != nil {
-		return fmt.Errorf("starting the scheduler: %w", err)
+		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+		defer cancel()
+		if ctx.Err() != nil { // it was stopped before it had started
+			return store.Deregister(leaving, replica.ID)
+		}
+		return errors.Join(fmt.Errorf("starting the scheduler: %w", err), store.Deregister(leaving, replica.ID))
 	}
 	log := config.Log.With("replica", replica.ID)
 	s := &Scheduler{
@@ -106,6 +108,14 @@ func Run(ctx context.Context, store Store, config Config) error {
 	}
 	s.run(ctx)
 	return nil
+}
+
+// prepare does what must be done before anything is claimed, and returns the limits of tenants.
+func prepare(ctx context.Context, store Store) ([]TenantLimits, error) {
+	if err := store.Maintain(ctx); err != nil {
+		return nil, err
+	}
+	return store.Limits(ctx)
 }
 
 // run has three contexts: ctx ends when no more may be claimed, work when attempts must end, and flush
