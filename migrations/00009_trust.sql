@@ -82,40 +82,11 @@ CREATE FUNCTION punctual.waits_for(served boolean, queue text, held text, active
 -- +goose StatementEnd
 COMMENT ON FUNCTION punctual.waits_for(boolean, text, text, uuid, text, timestamptz) IS 'What due work waits for, in words; null: nothing, a replica is about to take it.';
 
-DROP VIEW punctual.overdue;
-CREATE VIEW punctual.overdue AS
-WITH queues AS (SELECT id, name, punctual.is_served(name) AS served FROM punctual.queues)
-SELECT t.name AS tenant, j.name AS job, j.id AS job_id, NULL::uuid AS run_id, 'slot' AS what, s.scheduled_for, s.next_run_at AS due_at, now() - s.next_run_at AS overdue_by, q.name AS queue,
-       punctual.waits_for(q.served, q.name, NULL, NULL, punctual.held_by(u.held_by, u.held_at), s.next_run_at) AS held_by, NULL::timestamptz AS held_until
-FROM punctual.schedules s JOIN punctual.jobs j ON j.id = s.job_id JOIN punctual.tenants t ON t.id = s.tenant JOIN queues q ON q.id = s.lane / 4
-LEFT JOIN punctual.tenant_usage u ON u.tenant = s.tenant
-WHERE s.enabled AND s.next_run_at <= now()
-UNION ALL
-SELECT t.name, j.name, y.job_id, y.run_id, 'run', r.scheduled_for, r.due_at, now() - r.due_at, q.name,
-       punctual.waits_for(q.served, q.name, y.held_by, g.active_run, punctual.held_by(u.held_by, u.held_at), y.due_at), CASE WHEN y.held_by IS NOT NULL THEN y.held_until END
-FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id AND r.accepted_at IS NULL LEFT JOIN punctual.jobs j ON j.id = y.job_id
-JOIN punctual.tenants t ON t.id = y.tenant JOIN queues q ON q.id = y.lane / 4
-LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_id
-LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
-WHERE y.due_at <= now() OR y.held_by IS NOT NULL OR g.active_run IS NOT NULL;
-COMMENT ON VIEW punctual.overdue IS 'What is due now and waits: slots not claimed yet, and runs in ready. When all is well it is empty, or milliseconds old.';
-COMMENT ON COLUMN punctual.overdue.tenant     IS 'Name of the tenant.';
-COMMENT ON COLUMN punctual.overdue.job        IS 'Name of the job.';
-COMMENT ON COLUMN punctual.overdue.job_id     IS 'Id of the job.';
-COMMENT ON COLUMN punctual.overdue.run_id     IS 'Id of the run; null: it is a slot.';
-COMMENT ON COLUMN punctual.overdue.scheduled_for IS 'Its slot.';
-COMMENT ON COLUMN punctual.overdue.queue      IS 'Name of the queue.';
-COMMENT ON COLUMN punctual.overdue.what       IS 'slot: not claimed yet; run: waiting in ready.';
-COMMENT ON COLUMN punctual.overdue.due_at     IS 'When it was due.';
-COMMENT ON COLUMN punctual.overdue.overdue_by IS 'For how long it has been due.';
-COMMENT ON COLUMN punctual.overdue.held_by    IS 'What it waits for: breaker HOST (the host cannot be reached), hanging HOST or PATH (its requests time out), gate (another run of the job is active), limit NAME (of its tenant), slots (all worker slots are taken), or that no live replica serves its queue; null: nothing, a replica is about to take it.';
-COMMENT ON COLUMN punctual.overdue.held_until IS 'Until when it waits for its host at most.';
-
 -- +goose StatementBegin
 DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'punctual_reader') THEN
-        GRANT SELECT ON punctual.holds, punctual.overdue TO punctual_reader;
+        GRANT SELECT ON punctual.holds TO punctual_reader;
     END IF;
     PERFORM punctual.guard_tenants();
 END
@@ -360,7 +331,8 @@ CREATE FUNCTION punctual.frozen_since(tenant integer) RETURNS timestamptz
 COMMENT ON FUNCTION punctual.frozen_since(integer) IS 'Since when nothing of a tenant (tenants.id) is claimed, because it or the deployment is frozen; null: neither is.';
 -- +goose StatementEnd
 
-CREATE OR REPLACE VIEW punctual.overdue AS
+DROP VIEW punctual.overdue;
+CREATE VIEW punctual.overdue AS
 WITH queues AS (SELECT id, name, punctual.is_served(name) AS served FROM punctual.queues)
 SELECT t.name AS tenant, j.name AS job, j.id AS job_id, NULL::uuid AS run_id, 'slot' AS what, s.scheduled_for, s.next_run_at AS due_at, now() - s.next_run_at AS overdue_by, q.name AS queue,
        CASE WHEN t.frozen_at IS NOT NULL OR (SELECT d.frozen_at FROM punctual.deployment d) IS NOT NULL THEN 'frozen'
@@ -377,7 +349,27 @@ JOIN punctual.tenants t ON t.id = y.tenant JOIN queues q ON q.id = y.lane / 4
 LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_id
 LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
 WHERE y.due_at <= now() OR y.held_by IS NOT NULL OR g.active_run IS NOT NULL;
+COMMENT ON VIEW punctual.overdue IS 'What is due now and waits: slots not claimed yet, and runs in ready. When all is well it is empty, or milliseconds old.';
+COMMENT ON COLUMN punctual.overdue.tenant     IS 'Name of the tenant.';
+COMMENT ON COLUMN punctual.overdue.job        IS 'Name of the job.';
+COMMENT ON COLUMN punctual.overdue.job_id     IS 'Id of the job.';
+COMMENT ON COLUMN punctual.overdue.run_id     IS 'Id of the run; null: it is a slot.';
+COMMENT ON COLUMN punctual.overdue.scheduled_for IS 'Its slot.';
+COMMENT ON COLUMN punctual.overdue.queue      IS 'Name of the queue.';
+COMMENT ON COLUMN punctual.overdue.what       IS 'slot: not claimed yet; run: waiting in ready.';
+COMMENT ON COLUMN punctual.overdue.due_at     IS 'When it was due.';
+COMMENT ON COLUMN punctual.overdue.overdue_by IS 'For how long it has been due.';
+COMMENT ON COLUMN punctual.overdue.held_until IS 'Until when it waits for its host at most.';
 COMMENT ON COLUMN punctual.overdue.held_by    IS 'What it waits for: frozen (nothing of the deployment or its tenant is claimed), breaker HOST (the host cannot be reached), hanging HOST or PATH (its requests time out), gate (another run of the job is active), limit NAME (of its tenant), slots (all worker slots are taken), or that no live replica serves its queue; null: nothing, a replica is about to take it.';
+-- +goose StatementBegin
+DO $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'punctual_reader') THEN
+        GRANT SELECT ON punctual.overdue TO punctual_reader;
+    END IF;
+END
+$$;
+-- +goose StatementEnd
 
 -- A role that reads the metrics and nothing else.
 
@@ -389,6 +381,8 @@ COMMENT ON COLUMN punctual.api_keys.role IS 'viewer, submitter, editor, admin or
 -- +goose Down
 SET LOCAL lock_timeout = '500ms';
 
+DROP VIEW punctual.overdue;
+
 -- No role of before may do so little.
 DELETE FROM punctual.api_keys WHERE role = 'metrics';
 ALTER TABLE punctual.api_keys
@@ -396,22 +390,6 @@ ALTER TABLE punctual.api_keys
     ADD CONSTRAINT api_key_role_is_known CHECK (role IN ('viewer', 'submitter', 'editor', 'admin', 'operator'));
 COMMENT ON COLUMN punctual.api_keys.role IS 'viewer, submitter, editor, admin or operator: each may also do what those before it may.';
 
-CREATE OR REPLACE VIEW punctual.overdue AS
-WITH queues AS (SELECT id, name, punctual.is_served(name) AS served FROM punctual.queues)
-SELECT t.name AS tenant, j.name AS job, j.id AS job_id, NULL::uuid AS run_id, 'slot' AS what, s.scheduled_for, s.next_run_at AS due_at, now() - s.next_run_at AS overdue_by, q.name AS queue,
-       punctual.waits_for(q.served, q.name, NULL, NULL, punctual.held_by(u.held_by, u.held_at), s.next_run_at) AS held_by, NULL::timestamptz AS held_until
-FROM punctual.schedules s JOIN punctual.jobs j ON j.id = s.job_id JOIN punctual.tenants t ON t.id = s.tenant JOIN queues q ON q.id = s.lane / 4
-LEFT JOIN punctual.tenant_usage u ON u.tenant = s.tenant
-WHERE s.enabled AND s.next_run_at <= now()
-UNION ALL
-SELECT t.name, j.name, y.job_id, y.run_id, 'run', r.scheduled_for, r.due_at, now() - r.due_at, q.name,
-       punctual.waits_for(q.served, q.name, y.held_by, g.active_run, punctual.held_by(u.held_by, u.held_at), y.due_at), CASE WHEN y.held_by IS NOT NULL THEN y.held_until END
-FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id AND r.accepted_at IS NULL LEFT JOIN punctual.jobs j ON j.id = y.job_id
-JOIN punctual.tenants t ON t.id = y.tenant JOIN queues q ON q.id = y.lane / 4
-LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_id
-LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
-WHERE y.due_at <= now() OR y.held_by IS NOT NULL OR g.active_run IS NOT NULL;
-COMMENT ON COLUMN punctual.overdue.held_by    IS 'What it waits for: breaker HOST (the host cannot be reached), hanging HOST or PATH (its requests time out), gate (another run of the job is active), limit NAME (of its tenant), slots (all worker slots are taken), or that no live replica serves its queue; null: nothing, a replica is about to take it.';
 -- +goose StatementBegin
 DROP FUNCTION punctual.frozen_since(integer), punctual.is_copy(text, text), punctual.system_identifier();
 DROP INDEX punctual.tenants_frozen, punctual.tenants_with_limits;
@@ -476,7 +454,6 @@ ALTER TABLE punctual.dead_letters DROP COLUMN notify_secret;
 ALTER TABLE punctual.run_data DROP COLUMN notify_secret;
 -- +goose StatementEnd
 
-DROP VIEW punctual.overdue;
 DROP FUNCTION punctual.waits_for(boolean, text, text, uuid, text, timestamptz), punctual.is_served(text);
 CREATE VIEW punctual.overdue AS
 SELECT t.name AS tenant, j.name AS job, j.id AS job_id, NULL::uuid AS run_id, 'slot' AS what, s.scheduled_for, s.next_run_at AS due_at, now() - s.next_run_at AS overdue_by, q.name AS queue,
