@@ -53,6 +53,18 @@
 // put that off, and its completion or failure ends the attempt, with a token made of the fencing token. Should
 // the deadline come, a claim from ready ends the attempt as lost; until then no other starts.
 //
+// # What holds a run back
+//
+// Right before a request goes out, holds asks package breaker whether it may. A host that cannot be reached holds back
+// its own runs, and a host or path whose requests time out may have a quarter of a queue's worker slots; a status of
+// any kind holds nothing back. A run that must wait is parked: its row in ready says for what, since when and until when
+// (Held). It is not claimed again before it may be sent: as a probe or as the host recovers (ticker.fetchHeld), when no
+// replica holds it back any more (Store.ReleaseHeld), or when its time is up, and then it is dead. What a replica holds
+// back is written to the table holds, so that every replica can tell, and reset, it.
+//
+// While the deployment or a tenant is frozen nothing of it is claimed. That is judged inside the claim's transaction, so
+// that it holds from the moment the freeze has committed. A replica that finds its database to be a copy freezes it.
+//
 // # What else goes on
 //
 // Beside the tick loop a replica renews its heartbeat every two seconds. That brings back what there is to do
@@ -73,11 +85,11 @@
 //
 // Decide, in decide.go, is the heart: missed slots, overlap, expiry. Timetable answers which slots a job
 // has. Run, in scheduler.go, starts the loops and drains them. Judge, in retry.go, decides what a response
-// means; package guard (in delivery) keeps requests away from addresses that are nobody's business, package breaker keeps requests away from hosts that do not answer. The heartbeat, in heartbeat.go
-// and liveness.go, notices lost replicas and takes over their runs, and brings cancels to the replica that is
-// sending. What an attempt sends is Assignment.Request; package placeholder finds what is filled in. What a callback, or the want of one, means is in callback.go. Notices, in notice.go, tell people
-// what happened to a job: who is told is in notify.go, when a job without success is stale in stale.go, and package
-// notice writes the forms. What proves to a target who calls it is added right before the request goes out, in
-// authorize.go; what is signed is in signature.go. Store, in store.go, is all that is asked of the database; package store
-// implements it.
+// means. What an attempt sends is Assignment.Request; package placeholder finds what is filled in, authorize.go adds
+// what authenticates the request, and signature.go signs it. Package guard (in delivery) keeps requests away from
+// forbidden addresses; holds.go and package breaker keep them away from hosts that are down. The heartbeat, in
+// heartbeat.go and liveness.go, notices lost replicas, takes over their runs, and brings cancels to the replica that is
+// sending. Work that goes on after a 202 is in callback.go. Who is told of what is in notify.go and notice.go, when a job
+// without success is stale in stale.go, and package notice writes the forms. Freezes are in freeze.go. Store, in
+// store.go, is all that is asked of the database; package store implements it.
 package scheduler
