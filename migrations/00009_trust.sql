@@ -371,6 +371,30 @@ END
 $$;
 -- +goose StatementEnd
 
+CREATE OR REPLACE VIEW punctual.job_status AS
+SELECT t.name AS tenant, j.name, j.id, punctual.job_state(j.state, s.scheduled_for, s.completed_at) AS state, j.kind, q.name AS queue, punctual.priority_name(s.lane) AS priority, j.version,
+       v.definition -> 'schedule' AS schedule, v.definition #>> '{target,url}' AS url,
+       CASE WHEN s.enabled THEN s.next_run_at END AS next_run_at, CASE WHEN s.enabled THEN s.scheduled_for END AS next_scheduled_for,
+       r.id AS last_run_id, r.status AS last_status, r.reason AS last_reason, r.scheduled_for AS last_scheduled_for, r.finished_at AS last_finished_at,
+       j.labels, j.paused_at, j.paused_until, j.pause_note, j.created_at, j.updated_at,
+       w.runs AS waiting_runs, CASE WHEN w.runs > 0 THEN w.held_by END AS waiting_for
+FROM punctual.jobs j
+JOIN punctual.tenants t ON t.id = j.tenant
+JOIN punctual.queues q ON q.id = j.queue
+JOIN punctual.schedules s ON s.job_id = j.id
+JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version
+LEFT JOIN LATERAL (SELECT n.id, n.status, n.reason, n.scheduled_for, n.finished_at FROM punctual.runs n
+    WHERE n.job_id = j.id AND n.trigger <> 'notify'
+    ORDER BY n.id DESC LIMIT 1) r ON true
+LEFT JOIN LATERAL (SELECT count(*) AS runs, (array_agg(o.held_by ORDER BY o.due_at))[1] AS held_by FROM (
+    SELECT y.due_at, CASE WHEN punctual.frozen_since(j.tenant) IS NOT NULL THEN 'frozen'
+                          ELSE punctual.waits_for(punctual.is_served(q.name), q.name, y.held_by, g.active_run, punctual.held_by(u.held_by, u.held_at), y.due_at) END AS held_by
+    FROM punctual.ready y LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_id LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
+    WHERE y.job_id = j.id AND (y.due_at <= now() OR y.held_by IS NOT NULL OR g.active_run IS NOT NULL)) o) w ON true
+WHERE j.state <> 'deleted';
+COMMENT ON COLUMN punctual.job_status.waiting_runs IS 'Runs that are due and wait.';
+COMMENT ON COLUMN punctual.job_status.waiting_for  IS 'What the one waits for that has waited longest, as in overdue.held_by; null: none waits, or it is about to be sent.';
+
 -- A role that reads the metrics and nothing else.
 
 ALTER TABLE punctual.api_keys
@@ -382,6 +406,7 @@ COMMENT ON COLUMN punctual.api_keys.role IS 'viewer, submitter, editor, admin or
 SET LOCAL lock_timeout = '500ms';
 
 DROP VIEW punctual.overdue;
+DROP VIEW punctual.job_status;
 
 -- No role of before may do so little.
 DELETE FROM punctual.api_keys WHERE role = 'metrics';
@@ -469,3 +494,28 @@ WHERE y.due_at <= now();
 DROP TABLE punctual.holds;
 DROP INDEX punctual.ready_held;
 ALTER TABLE punctual.ready DROP CONSTRAINT held_run_has_its_instants, DROP COLUMN held_by, DROP COLUMN held_since, DROP COLUMN held_until;
+CREATE VIEW punctual.job_status AS
+SELECT t.name AS tenant, j.name, j.id, punctual.job_state(j.state, s.scheduled_for, s.completed_at) AS state, j.kind, q.name AS queue, punctual.priority_name(s.lane) AS priority, j.version,
+       v.definition -> 'schedule' AS schedule, v.definition #>> '{target,url}' AS url,
+       CASE WHEN s.enabled THEN s.next_run_at END AS next_run_at, CASE WHEN s.enabled THEN s.scheduled_for END AS next_scheduled_for,
+       r.id AS last_run_id, r.status AS last_status, r.reason AS last_reason, r.scheduled_for AS last_scheduled_for, r.finished_at AS last_finished_at,
+       j.labels, j.paused_at, j.paused_until, j.pause_note, j.created_at, j.updated_at
+FROM punctual.jobs j
+JOIN punctual.tenants t ON t.id = j.tenant
+JOIN punctual.queues q ON q.id = j.queue
+JOIN punctual.schedules s ON s.job_id = j.id
+JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version
+LEFT JOIN LATERAL (SELECT n.id, n.status, n.reason, n.scheduled_for, n.finished_at FROM punctual.runs n
+    WHERE n.job_id = j.id AND n.trigger <> 'notify' AND (n.trigger <> 'replay' OR (SELECT d.notify_url FROM punctual.run_data d WHERE d.run_id = n.id) IS NULL)
+    ORDER BY n.id DESC LIMIT 1) r ON true
+WHERE j.state <> 'deleted';
+
+-- +goose StatementBegin
+DO $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'punctual_reader') THEN
+        GRANT SELECT ON punctual.overdue, punctual.job_status TO punctual_reader;
+    END IF;
+END
+$$;
+-- +goose StatementEnd

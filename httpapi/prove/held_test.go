@@ -184,6 +184,9 @@ func (b *beside) looksHeld(name, held string) {
 	if !strings.Contains(explained, held) && !strings.Contains(explained, "dead") && !strings.Contains(explained, "failed for good") {
 		t.Errorf("explain says: %s", explained)
 	}
+	if n := query[int](t, b.conn, `SELECT count(*) FROM punctual.job_status WHERE name = $1 AND waiting_runs > 0 AND waiting_for = $2`, name, held); n != 1 {
+		t.Errorf("job_status does not say that the job's runs wait for %s", held)
+	}
 	if n := query[int](t, b.conn, `SELECT count(*) FROM punctual.run_history WHERE status = 'pending' AND attempt = 0 AND lateness IS NOT NULL`); n != 0 {
 		t.Errorf("%d runs that were never sent have a lateness", n)
 	}
