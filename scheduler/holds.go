@@ -1,14 +1,10 @@
 package scheduler
 
 import (
-	"context"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
-
-	"github.com/google/uuid"
 
 	"punctual/scheduler/breaker"
 	"punctual/scheduler/delivery"
@@ -101,164 +97,6 @@ func (a Assignment) patience(wait *breaker.Wait) time.Duration {
 		d += time.Duration(max(1, a.Job.Retry.MaxAttempts-a.Attempt+1)) * a.Job.Timeout.Value()
 	}
 	return d
-}
-
-// HeldClaim asks for runs that wait for a host that may be sent some now: the longest unsent first.
-type HeldClaim struct {
-	Tenant int32
-	By     string // what holds them back
-	Queues []int16
-	Most   int
-	Not    []uuid.UUID // jobs that had their turn already
-}
-
-// mostFetched is how many hosts' runs one tick fetches.
-const mostFetched = 16
-
-// fetchHeld claims runs that wait for their hosts and may be sent now.
-func (t *ticker) fetchHeld(ctx context.Context) error {
-	h := t.s.holds
-	for _, w := range h.breakers.Wanted(mostFetched) {
-		claim := HeldClaim{Tenant: w.Tenant, By: w.By(), Queues: t.s.slots.free(), Most: min(w.Most, BatchSize), Not: w.Not}
-		if len(claim.Queues) == 0 {
-			return nil
-		}
-		batch, err := t.claimBatch(ctx, ready, Claim{Held: &claim})
-		if err != nil {
-			return err
-		}
-		if h.breakers.Fetched(w, jobsOf(batch.Runs), batch.Full || batch.Halted || len(batch.Frozen) > 0) {
-			h.changed()
-		}
-	}
-	for _, w := range h.hangs.Wanted(t.s.slots.room(), mostFetched) {
-		claim := HeldClaim{Tenant: w.Tenant, By: w.By(), Queues: []int16{w.Queue}, Most: min(w.Most, BatchSize)}
-		batch, err := t.claimBatch(ctx, ready, Claim{Held: &claim})
-		if err != nil {
-			return err
-		}
-		h.hangs.Fetched(w, len(batch.Runs))
-	}
-	return nil
-}
-
-func jobsOf(runs []Assignment) []uuid.UUID {
-	jobs := make([]uuid.UUID, len(runs))
-	for i, a := range runs {
-		jobs[i] = a.Job.ID
-	}
-	return jobs
-}
-
-// HoldState is what a replica holds runs back for, as others see it.
-type HoldState struct {
-	Tenant     int32
-	By         string // such as "breaker billing.internal:443"
-	State      string // open, recovering, hanging
-	Failures   int    // in a row
-	LastError  string
-	For        time.Duration // since when
-	ProbeIn    time.Duration // open: until the next probe; 0: it is under way
-	Host, Path string
-}
-
-// The states of a hold.
-const (
-	HoldOpen       = "open"       // the host cannot be reached
-	HoldRecovering = "recovering" // it can be reached again, and is sent more and more
-	HoldHanging    = "hanging"    // requests time out
-)
-
-// HoldOrder is what a replica is told to do about something that it holds runs back for.
-type HoldOrder struct {
-	Tenant     int32
-	Host, Path string
-	Hanging    bool
-	Reset      bool // somebody asked for a reset; otherwise another replica has reached the host
-}
-
-// states returns what is held back, for the database.
-func (h *holds) states() (all []HoldState) {
-	for _, b := range h.breakers.All() {
-		s := HoldState{
-			Tenant: b.Tenant, By: b.By(), State: HoldOpen, Failures: b.Failures, LastError: b.LastError,
-			For: b.OpenFor, ProbeIn: b.ProbeIn, Host: b.Host,
-		}
-		if b.Recovering {
-			s.State = HoldRecovering
-		}
-		all = append(all, s)
-	}
-	for _, g := range h.hangs.All() {
-		all = append(all, HoldState{
-			Tenant: g.Tenant, By: g.By(), State: HoldHanging, Failures: g.Timeouts, For: g.For, Host: g.Host, Path: g.Path,
-			LastError: fmt.Sprintf("%d timeouts in a row", g.Timeouts),
-		})
-	}
-	return all
-}
-
-// obey does what the database says about what is held back.
-func (h *holds) obey(orders []HoldOrder) {
-	for _, o := range orders {
-		key := breaker.Key{Tenant: o.Tenant, Host: o.Host}
-		switch {
-		case o.Reset && o.Hanging:
-			h.hangs.Reset(breaker.Place{Key: key, Path: o.Path})
-		case o.Reset:
-			h.breakers.Reset(key)
-		default:
-			h.breakers.Probe(key)
-		}
-	}
-}
-
-// tellHolds writes what this replica holds back, and releases runs that nothing holds back any more.
-func (s *Scheduler) tellHolds(ctx context.Context) (wait time.Duration, left bool, err error) {
-	orders, err := s.reportHolds(ctx)
-	if err != nil {
-		return 0, false, err
-	}
-	s.holds.obey(orders)
-	if slices.ContainsFunc(orders, func(o HoldOrder) bool { return o.Reset }) {
-		if _, err := s.reportHolds(ctx); err != nil {
-			return 0, false, err
-		}
-	}
-	left, err = s.store.ReleaseHeld(ctx)
-	return 0, left, err
-}
-
-func (s *Scheduler) reportHolds(ctx context.Context) (orders []HoldOrder, err error) {
-	states := s.holds.states()
-	if len(states) == 0 && !s.toldHolds {
-		return nil, nil
-	}
-	orders, err = s.store.ReportHolds(ctx, s.replica.ID, states)
-	s.toldHolds = len(states) > 0 || err != nil
-	return orders, err
-}
-
-// lendSlots gives the worker slots of requests that take very long to others.
-func (s *Scheduler) lendSlots(context.Context) {
-	lent := s.holds.hangs.Long()
-	for _, l := range lent {
-		s.slots.lend(l.Queue, l.Older, 1)
-	}
-	if len(lent) > 0 {
-		s.slots.wake()
-		s.log.Warn("requests in flight for more than a minute take more than a quarter of the worker slots; others get their slots", "requests", len(lent))
-	}
-}
-
-// untilFetch returns how long to sleep until a run that waits may be sent, at most so long; never so short that the
-// loop spins. Without a free worker slot there is no use in it.
-func (t *ticker) untilFetch(most time.Duration) time.Duration {
-	wait := t.s.holds.breakers.Until(most)
-	if wait < most && len(t.s.slots.free()) > 0 {
-		return max(wait, shortestPause)
-	}
-	return most
 }
 
 // any reports whether an answer may let more runs go that wait.

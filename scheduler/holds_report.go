@@ -1,0 +1,111 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"punctual/scheduler/breaker"
+)
+
+// HoldState is what a replica holds runs back for, as others see it.
+type HoldState struct {
+	Tenant     int32
+	By         string // such as "breaker billing.internal:443"
+	State      string // open, recovering, hanging
+	Failures   int    // in a row
+	LastError  string
+	For        time.Duration // since when
+	ProbeIn    time.Duration // open: until the next probe; 0: it is under way
+	Host, Path string
+}
+
+// The states of a hold.
+const (
+	HoldOpen       = "open"       // the host cannot be reached
+	HoldRecovering = "recovering" // it can be reached again, and is sent more and more
+	HoldHanging    = "hanging"    // requests time out
+)
+
+// HoldOrder is what a replica is told to do about something that it holds runs back for.
+type HoldOrder struct {
+	Tenant     int32
+	Host, Path string
+	Hanging    bool
+	Reset      bool // somebody asked for a reset; otherwise another replica has reached the host
+}
+
+// states returns what is held back, for the database.
+func (h *holds) states() (all []HoldState) {
+	for _, b := range h.breakers.All() {
+		s := HoldState{
+			Tenant: b.Tenant, By: b.By(), State: HoldOpen, Failures: b.Failures, LastError: b.LastError,
+			For: b.OpenFor, ProbeIn: b.ProbeIn, Host: b.Host,
+		}
+		if b.Recovering {
+			s.State = HoldRecovering
+		}
+		all = append(all, s)
+	}
+	for _, g := range h.hangs.All() {
+		all = append(all, HoldState{
+			Tenant: g.Tenant, By: g.By(), State: HoldHanging, Failures: g.Timeouts, For: g.For, Host: g.Host, Path: g.Path,
+			LastError: fmt.Sprintf("%d timeouts in a row", g.Timeouts),
+		})
+	}
+	return all
+}
+
+// obey does what the database says about what is held back.
+func (h *holds) obey(orders []HoldOrder) {
+	for _, o := range orders {
+		key := breaker.Key{Tenant: o.Tenant, Host: o.Host}
+		switch {
+		case o.Reset && o.Hanging:
+			h.hangs.Reset(breaker.Place{Key: key, Path: o.Path})
+		case o.Reset:
+			h.breakers.Reset(key)
+		default:
+			h.breakers.Probe(key)
+		}
+	}
+}
+
+// tellHolds writes what this replica holds back, and releases runs that nothing holds back any more.
+func (s *Scheduler) tellHolds(ctx context.Context) (wait time.Duration, left bool, err error) {
+	orders, err := s.reportHolds(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	s.holds.obey(orders)
+	if slices.ContainsFunc(orders, func(o HoldOrder) bool { return o.Reset }) {
+		if _, err := s.reportHolds(ctx); err != nil {
+			return 0, false, err
+		}
+	}
+	left, err = s.store.ReleaseHeld(ctx)
+	return 0, left, err
+}
+
+func (s *Scheduler) reportHolds(ctx context.Context) (orders []HoldOrder, err error) {
+	states := s.holds.states()
+	if len(states) == 0 && !s.toldHolds {
+		return nil, nil
+	}
+	orders, err = s.store.ReportHolds(ctx, s.replica.ID, states)
+	s.toldHolds = len(states) > 0 || err != nil
+	return orders, err
+}
+
+// lendSlots gives the worker slots of requests that take very long to others.
+func (s *Scheduler) lendSlots(context.Context) {
+	lent := s.holds.hangs.Long()
+	for _, l := range lent {
+		s.slots.lend(l.Queue, l.Older, 1)
+	}
+	if len(lent) > 0 {
+		s.slots.wake()
+		s.log.Warn("requests in flight for more than a minute take more than a quarter of the worker slots; others get their slots", "requests", len(lent))
+	}
+}
