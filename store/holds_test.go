@@ -302,3 +302,26 @@ func TestARunThatGaveUpWaitingIsADeadLetter(t *testing.T) {
 		t.Errorf("it is %s", got)
 	}
 }
+
+// A job whose host is down fails, though no attempt of this run was made.
+func TestARunThatIsHeldBackIsToldAsFailing(t *testing.T) {
+	c := newClaimer(t)
+	notified := func(d *scheduler.Definition) {
+		d.Notify = []scheduler.Notify{{On: []scheduler.Event{scheduler.EventFailing}, URL: "http://127.0.0.1:9/pager"}}
+	}
+	told := func() int { return c.count(`SELECT count(*) FROM punctual.notices WHERE event = 'failing'`) }
+	a := c.manual("held", notified)
+	c.finish(hold(a, down, a.Lease.ClaimedAt, time.Hour))
+	if n := told(); n != 1 {
+		t.Fatalf("%d notices that it is failing, want 1", n)
+	}
+	again := c.one(c.fetch(scheduler.HeldClaim{By: down, Most: 1}))
+	c.finish(hold(again, down, a.Lease.ClaimedAt.Add(-time.Second), time.Hour)) // it is still the same wait
+	if n := told(); n != 1 {
+		t.Errorf("%d notices after it was held back again, want 1", n)
+	}
+	c.finish(succeeded(c.one(c.fetch(scheduler.HeldClaim{By: down, Most: 1}))))
+	if n := c.count(`SELECT count(*) FROM punctual.notified WHERE failing_since IS NOT NULL`); n != 0 {
+		t.Error("it succeeded, and is failing still")
+	}
+}
