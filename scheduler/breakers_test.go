@@ -20,7 +20,7 @@ func TestADeadHostTakesNeitherAttemptsNorWorkerSlots(t *testing.T) {
 		store.add(runs, compiled(t, `{}`), 0)
 		r := start(t, store, dials.client, slots)
 		time.Sleep(time.Second)
-		sent := dials.dials
+		sent := dials.tried()
 		if sent < 10 || sent >= 10+slots {
 			t.Errorf("%d attempts; 10 open the breaker, and %d more may be in flight then", sent, slots-1)
 		}
@@ -48,7 +48,7 @@ func TestADeadHostTakesNeitherAttemptsNorWorkerSlots(t *testing.T) {
 			t.Errorf("told: %+v", states)
 		}
 		time.Sleep(10 * time.Minute)
-		if probes := dials.dials - sent; probes < 8 || probes > 15 {
+		if probes := dials.tried() - sent; probes < 8 || probes > 15 {
 			t.Errorf("%d probes in ten minutes", probes)
 		}
 		store.once(t)
@@ -68,10 +68,10 @@ func TestAResetLetsRunsGoAgain(t *testing.T) {
 			store.held = nil
 		})
 		time.Sleep(2 * heartbeatEvery)
-		before := dials.dials
+		before := dials.tried()
 		store.add(1, job, 0)
 		time.Sleep(2 * time.Second)
-		if n := dials.dials - before; n != 1 {
+		if n := dials.tried() - before; n != 1 {
 			t.Errorf("%d attempts after the reset, want 1", n)
 		}
 	})

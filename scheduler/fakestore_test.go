@@ -470,6 +470,13 @@ func (g *gatedDials) mostOpen() int {
 	return most
 }
 
+// tried is how many attempts there were.
+func (g *gatedDials) tried() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.dials
+}
+
 // letGo lets the attempts that hang, and those to come, fail.
 func (g *gatedDials) letGo() {
 	g.mu.Lock()
