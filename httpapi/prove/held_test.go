@@ -92,13 +92,15 @@ func TestAFailingPathHoldsBackNothingElse(t *testing.T) {
 	b := newBeside(t)
 	b.w.Cycle("/broken", Answer{Status: http.StatusServiceUnavailable})
 	retry := map[string]any{"max_attempts": 3, "initial_backoff": "500ms", "multiplier": 2}
+	notify := []any{map[string]any{"on": []string{"failing"}, "url": b.w.URL + "/pager"}}
 	for i := range 5 {
-		create(t, b.r.API, job(fmt.Sprint("broken-", i), b.w.URL+"/broken", proc.JobSpec{"schedule": everySecond(), "retry": retry}))
+		create(t, b.r.API, job(fmt.Sprint("broken-", i), b.w.URL+"/broken", proc.JobSpec{"schedule": everySecond(), "retry": retry, "notify": notify}))
 	}
 	await(t, "runs that died", func() bool {
 		return query[int](t, b.conn, `SELECT count(*) FROM punctual.dead_letters WHERE reason = 'http_5xx' AND attempts = 3`) >= 15
 	})
 	b.goOn(3)
+	await(t, "a notice of each job that is failing", func() bool { return len(b.w.At("/pager")) >= 5 })
 	if all := b.breakers(); len(all) != 0 {
 		t.Errorf("a status opened a breaker: %+v", all)
 	}
@@ -106,6 +108,9 @@ func TestAFailingPathHoldsBackNothingElse(t *testing.T) {
 		t.Errorf("%v runs were held back", n)
 	}
 	b.end()
+	if n := len(b.w.At("/pager")); n != 5 {
+		t.Errorf("%d notices that 5 jobs are failing", n)
+	}
 }
 
 // A host that cannot be reached: its runs wait for as long as their backoffs could have taken, say so wherever one looks,
