@@ -12,7 +12,8 @@ GOLANGCI         := .tools/golangci-lint-$(GOLANGCI_VERSION)
 # go test, with progress that can be seen.
 GOTEST := $(GO) run .ci/progress.go
 
-PKG   ?= ./...
+# The longest first, so that none is left to run by itself at the end.
+PKG   ?= ./store ./httpapi/prove ./...
 BENCH ?= .
 SOAK  ?= 10m
 FUZZ  ?= 30s
@@ -39,7 +40,7 @@ build: ## Build bin/punctual
 .PHONY: test
 test: ## Run the tests, but for faults that take long: race detector, real Postgres (six minutes)
 	@.ci/install gcc postgresql pgbouncer libfaketime nodejs alertmanager
-	CGO_ENABLED=1 $(GOTEST) -race -short -count=1 -parallel 4 -timeout 10m $(ARGS) $(PKG)
+	CGO_ENABLED=1 $(GOTEST) -race -short -count=1 -p 3 -parallel 4 -timeout 15m $(ARGS) $(PKG)
 
 .PHONY: prove
 prove: ## Prove the guarantee: every fault that fits (fifteen minutes)
