@@ -34,10 +34,8 @@ func composed(t *testing.T, first string) []string {
 
 func TestHealthcheckAsksTheReplica(t *testing.T) {
 	t.Parallel()
-	built := binary(t) // which takes its time, and is not what is waited for
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	r, err := proc.Serve(ctx, built, storetest.DSN(t), append([]string{"--auth=keys"}, composed(t, "serve")[1:]...)...)
+	ctx := bounded(t)
+	r, err := proc.Serve(ctx, binary(t), storetest.DSN(t), append([]string{"--auth=keys"}, composed(t, "serve")[1:]...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

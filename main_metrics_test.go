@@ -38,8 +38,7 @@ func scrape(ctx context.Context, t *testing.T, url, key string) (status int, tex
 // do neither.
 func TestPrometheusNeedsNoOperatorsKey(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := bounded(t)
 	dsn := storetest.DSN(t)
 	r, err := proc.Serve(ctx, binary(t), dsn, "--auth=keys", "--metrics-listen=127.0.0.1:0", "--job-metrics=team=billing", "--job-metrics=team=ops,tier=gold")
 	if err != nil {

@@ -85,9 +85,10 @@ func binary(t testing.TB) string {
 // log when the test failed.
 func serve(t testing.TB, dsn string, flags ...string) *proc.Replica {
 	t.Helper()
+	built := binary(t) // before anything is waited for
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	r, err := proc.Serve(ctx, binary(t), dsn, flags...)
+	r, err := proc.Serve(ctx, built, dsn, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}
