@@ -63,7 +63,7 @@ func TestAPutOfWhatAGetGaveChangesNothing(t *testing.T) {
 			if after["version"] != 2. || after["description"] != "edited" {
 				t.Errorf("edited: version %v, %v", after["version"], after["description"])
 			}
-			for _, volatile := range []string{"version", "updated_at", "next_run_at", "next_scheduled_for", "last_run", "state", "completed_at"} {
+			for _, volatile := range []string{"version", "updated_at", "next_run_at", "next_scheduled_for", "next_local", "last_run", "state", "completed_at"} {
 				delete(edited, volatile)
 				delete(after, volatile)
 			}

@@ -70,18 +70,15 @@ var errDraining = errors.New("the replica is stopping")
 // outcome. It fails only when it cannot start.
 func Run(ctx context.Context, store Store, config Config) error {
 	replica := Replica{ID: uuid.New(), Host: config.Host, Version: config.Version, Queues: config.Queues}
-	numbers, err := store.Register(ctx, replica)
-	if err != nil {
-		return fmt.Errorf("starting the scheduler: %w", err)
-	}
-	held, err := prepare(ctx, store)
-	if err != nil {
+	numbers, held, err := enter(ctx, store, replica)
+	if err != nil || ctx.Err() != nil {
 		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 		defer cancel()
+		left := store.Deregister(leaving, replica.ID)
 		if ctx.Err() != nil { // it was stopped before it had started
-			return store.Deregister(leaving, replica.ID)
+			return left
 		}
-		return errors.Join(fmt.Errorf("starting the scheduler: %w", err), store.Deregister(leaving, replica.ID))
+		return errors.Join(fmt.Errorf("starting the scheduler: %w", err), left)
 	}
 	log := config.Log.With("replica", replica.ID)
 	s := &Scheduler{
@@ -110,12 +107,21 @@ func Run(ctx context.Context, store Store, config Config) error {
 	return nil
 }
 
-// prepare does what must be done before anything is claimed, and returns the limits of tenants.
-func prepare(ctx context.Context, store Store) ([]TenantLimits, error) {
-	if err := store.Maintain(ctx); err != nil {
-		return nil, err
+// enter makes the replica known, does what must be done before anything is claimed, and returns the numbers of its
+// queues and the limits of tenants.
+func enter(ctx context.Context, store Store, replica Replica) (numbers map[string]int16, held []TenantLimits, err error) {
+	// A registration that is interrupted may yet be committed, after the replica has left.
+	registering, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(flushTimeout, cancel) })()
+	if numbers, err = store.Register(registering, replica); err != nil {
+		return nil, nil, err
 	}
-	return store.Limits(ctx)
+	if err = store.Maintain(ctx); err != nil {
+		return nil, nil, err
+	}
+	held, err = store.Limits(ctx)
+	return numbers, held, err
 }
 
 // run has three contexts: ctx ends when no more may be claimed, work when attempts must end, and flush

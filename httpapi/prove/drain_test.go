@@ -81,3 +81,38 @@ func TestADrainingReplicaIsNotReadyButAnswers(t *testing.T) {
 	}
 	verify(t, atRest(t, dsn, w), Conditions{SentOnce: true, AllSucceed: true})
 }
+
+func TestAReplicaStoppedWhileItRegistersLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.DSN(t)
+	stop(t, serve(t, dsn)) // so that there is a schema
+	conn, other := connect(t, dsn), connect(t, dsn)
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `LOCK punctual.replicas`); err != nil {
+		t.Fatal(err)
+	}
+	r := serve(t, dsn)
+	waits := func() bool {
+		return query[bool](t, other, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%INSERT INTO punctual.replicas%' AND datname = current_database())`)
+	}
+	await(t, "the registration to wait for the table", waits)
+	if err := r.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "/readyz to say that it stops", func() bool {
+		status, _ := r.API.Do(t.Context(), "GET", "/readyz", nil, nil)
+		return status == 503
+	})
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if code := ended(t, "the replica", r.Process); code != 0 {
+		t.Errorf("exit code %d:\n%s", code, r.Output())
+	}
+	if n := query[int](t, other, `SELECT count(*) FROM punctual.replicas`); n != 0 {
+		t.Errorf("%d replicas are left", n)
+	}
+}

@@ -150,9 +150,6 @@ func Run(ctx context.Context, c Config) error {
 		Queues: c.Queues, DrainTimeout: c.DrainTimeout, Client: client, Host: host, Version: c.Version, Log: c.Log,
 		PublicURL: public, Metrics: metrics, Finished: c.Finished,
 	})
-	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		err = nil // it was asked to stop before it had started
-	}
 	shutDown(ctx, server)
 	select {
 	case apiErr := <-failed:
