@@ -49,6 +49,8 @@ func problemOf(ctx context.Context, err error) *Problem {
 		over    *store.SupersededError
 		inUse   *store.SecretInUseError
 		limit   *store.JobLimitError
+		locked  *store.LockedError
+		slow    *store.SlowError
 	)
 	switch {
 	case errors.As(err, &problem):
@@ -63,6 +65,10 @@ func problemOf(ctx context.Context, err error) *Problem {
 		return newProblem(CodeState, sentence(inUse))
 	case errors.As(err, &limit):
 		return newProblem(CodeLimit, sentence(limit))
+	case errors.As(err, &locked):
+		return again(newProblem(CodeLocked, sentence(locked)+" Nothing was written; try again."))
+	case errors.As(err, &slow):
+		return again(newProblem(CodeDatabase, sentence(slow)+" Nothing was written; try again."))
 	case errors.As(err, &over):
 		return newProblem(CodeSuperseded, sentence(over))
 	case errors.Is(err, scheduler.ErrRunToken):
@@ -88,15 +94,23 @@ func problemOf(ctx context.Context, err error) *Problem {
 			if known.detail != "" {
 				detail = known.detail
 			}
-			return newProblem(known.code, detail)
+			p := newProblem(known.code, detail)
+			if known.code == CodeDatabase {
+				again(p)
+			}
+			return p
 		}
 	}
 	if databaseAway(err) {
-		p := newProblem(CodeDatabase, "The database cannot be used right now; try again.")
-		p.header = http.Header{"Retry-After": {"1"}}
-		return p
+		return again(newProblem(CodeDatabase, "The database cannot be used right now; try again."))
 	}
 	return newProblem(CodeInternal, internalDetail(requestID(ctx)))
+}
+
+// again says that the same request may succeed a second later.
+func again(p *Problem) *Problem {
+	p.header = http.Header{"Retry-After": {"1"}}
+	return p
 }
 
 func internalDetail(request string) string {

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -30,7 +31,7 @@ type Store interface {
 	Draw(ctx context.Context, replica uuid.UUID, wishes []Wish) ([]Allowance, error)
 	// Finish writes the ends of attempts, in one transaction, and deletes the claims of the leases that
 	// have nothing left. An outcome whose attempt was superseded changes nothing; their number is returned.
-	// The outcomes are not to be kept.
+	// With a *LockedOutcomesError some were left, and all others were written. The outcomes are not to be kept.
 	Finish(ctx context.Context, outcomes []Outcome, released []uuid.UUID) (superseded int, err error)
 	// Register makes this replica known, and returns the number of each of its queues.
 	Register(ctx context.Context, r Replica) (map[string]int16, error)
@@ -63,6 +64,17 @@ type Store interface {
 	ReleaseHeld(ctx context.Context) (left bool, err error)
 	// Wake receives a value after this process wrote something that may be due at once.
 	Wake() <-chan struct{}
+}
+
+// LockedOutcomesError says which outcomes were left, by run, as somebody else has locked rows that they change, and of
+// which table; and which leases were not ended, because of those or as their own rows are locked.
+type LockedOutcomesError struct {
+	Runs   map[uuid.UUID]string
+	Leases []uuid.UUID
+}
+
+func (e *LockedOutcomesError) Error() string {
+	return fmt.Sprintf("somebody else has locked rows of %d runs and %d claims", len(e.Runs), len(e.Leases))
 }
 
 // Replica is one process as others see it.

@@ -218,6 +218,7 @@ func (s *Store) endCalled(ctx context.Context, run uuid.UUID, token string, judg
 			outcomes = []scheduler.Outcome{judge(c)}
 			var b pgx.Batch
 			b.Queue(`DELETE FROM punctual.ready WHERE run_id = $1`, run) // the deadline
+			b.Queue(byIndex)
 			written = queueFinish(&b, outcomes, nil, anyDay, defaults)
 			if err := u.SendBatch(ctx, &b).Close(); err != nil {
 				return fmt.Errorf("ending run %s: %w", run, err)

@@ -99,7 +99,7 @@ func query(ctx context.Context, q querier, sql string, args ...any) error {
 
 // ForgetCancels removes requests whose run has ended, and returns how many.
 func (s *Store) ForgetCancels(ctx context.Context) (int, error) {
-	done, err := s.pool.Exec(ctx, `
+	done, err := s.conns(ctx).Exec(ctx, `
 		DELETE FROM punctual.cancels c WHERE NOT EXISTS (SELECT FROM punctual.runs r WHERE r.id = c.run_id AND r.status = 'running' AND r.replica = c.replica)`)
 	if err != nil {
 		return 0, fmt.Errorf("forgetting cancels: %w", err)

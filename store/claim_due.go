@@ -65,6 +65,7 @@ type dueRow struct {
 type dueClaim struct {
 	store   *Store
 	claim   scheduler.Claim
+	wary    bool
 	conn    *pgx.Conn
 	now     time.Time
 	rows    []dueRow
@@ -89,6 +90,7 @@ type nextRows struct {
 
 // ClaimDue implements scheduler.Store.
 func (s *Store) ClaimDue(ctx context.Context, claim scheduler.Claim) (scheduler.Batch, error) {
+	ctx = forRuns.in(ctx)
 	batch, days, err := s.claimDue(ctx, claim)
 	if lacksPartition(err) {
 		// No partition for a slot: one that was due long ago, such as a one-shot that was paused for weeks, or
@@ -107,23 +109,26 @@ func (s *Store) claimDue(ctx context.Context, claim scheduler.Claim) (batch sche
 	if err != nil {
 		return scheduler.Batch{}, nil, fmt.Errorf("claiming due slots: %w", err)
 	}
-	c := dueClaim{store: s, claim: claim}
-	for _, n := range []*noticeRows{&c.runs.notices, &c.waiting.notices, &c.skips.notices} {
-		n.defaults = defaults
-	}
-	err = s.onConn(ctx, func(conn *pgx.Conn) error {
-		c.conn = conn
-		failpoint.At(failpoint.ClaimBegun)
-		if err := c.lock(ctx); err != nil || len(c.rows) == 0 {
-			return err
+	var c dueClaim
+	err = s.wary.due.try(func(wary bool) error {
+		c = dueClaim{store: s, claim: claim, wary: wary}
+		for _, n := range []*noticeRows{&c.runs.notices, &c.waiting.notices, &c.skips.notices} {
+			n.defaults = defaults
 		}
-		failpoint.At(failpoint.ClaimLocked)
-		if err := c.readFacts(ctx); err != nil {
-			return err
-		}
-		c.decide()
-		failpoint.At(failpoint.ClaimDecided)
-		return c.write(ctx)
+		return s.onConn(ctx, func(conn *pgx.Conn) error {
+			c.conn = conn
+			failpoint.At(failpoint.ClaimBegun)
+			if err := c.lock(ctx); err != nil || len(c.rows) == 0 {
+				return err
+			}
+			failpoint.At(failpoint.ClaimLocked)
+			if err := c.readFacts(ctx); err != nil {
+				return err
+			}
+			c.decide()
+			failpoint.At(failpoint.ClaimDecided)
+			return c.write(ctx)
+		})
 	})
 	if err != nil {
 		days = slices.Concat(c.runs.scheduledFor, c.waiting.scheduledFor, []time.Time{c.now})
@@ -135,7 +140,7 @@ func (s *Store) claimDue(ctx context.Context, claim scheduler.Claim) (batch sche
 // lock begins the transaction and locks the due rows, in one round trip.
 func (c *dueClaim) lock(ctx context.Context) error {
 	var b pgx.Batch
-	queueBegin(&b)
+	queueBegin(&b, c.wary)
 	var f frozen
 	b.Queue(c.selection(), quotaArguments(c.claim)...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
@@ -215,6 +220,11 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 	}
 	if err := c.store.loadTokenKey(ctx, c.conn, maps.Values(c.jobs)); err != nil {
 		return err
+	}
+	if c.wary {
+		if err := c.leaveLocked(ctx); err != nil {
+			return err
+		}
 	}
 	return freeEndedGates(ctx, c.conn, c.gates)
 }

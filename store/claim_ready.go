@@ -62,6 +62,8 @@ type readyClaim struct {
 	store    *Store
 	claim    scheduler.Claim
 	defaults notifyDefaults
+	wary     bool
+	busy     lockedRows // what others have locked, as far as it was looked for: runs, and jobs that are told of
 	conn     *pgx.Conn
 	now      time.Time
 	locked   []readyRow
@@ -105,23 +107,27 @@ type waitingRun struct {
 
 // ClaimReady implements scheduler.Store.
 func (s *Store) ClaimReady(ctx context.Context, claim scheduler.Claim) (scheduler.Batch, error) {
+	ctx = forRuns.in(ctx)
 	defaults, err := s.notifyDefaults(ctx)
 	if err != nil {
 		return scheduler.Batch{}, fmt.Errorf("claiming ready runs: %w", err)
 	}
-	c := readyClaim{store: s, claim: claim, defaults: defaults, tenants: map[uuid.UUID]int32{}, held: map[uuid.UUID]*scheduler.Held{}}
-	err = s.onConn(ctx, func(conn *pgx.Conn) error {
-		c.conn = conn
-		if err := c.lock(ctx); err != nil || len(c.ids) == 0 {
-			return err
-		}
-		failpoint.At(failpoint.ReadyLocked)
-		if err := c.readFacts(ctx); err != nil {
-			return err
-		}
-		c.decide()
-		failpoint.At(failpoint.ReadyDecided)
-		return c.write(ctx)
+	var c readyClaim
+	err = s.wary.ready.try(func(wary bool) error {
+		c = readyClaim{store: s, claim: claim, defaults: defaults, wary: wary, tenants: map[uuid.UUID]int32{}, held: map[uuid.UUID]*scheduler.Held{}}
+		return s.onConn(ctx, func(conn *pgx.Conn) error {
+			c.conn = conn
+			if err := c.lock(ctx); err != nil || len(c.ids) == 0 {
+				return err
+			}
+			failpoint.At(failpoint.ReadyLocked)
+			if err := c.readFacts(ctx); err != nil {
+				return err
+			}
+			c.decide()
+			failpoint.At(failpoint.ReadyDecided)
+			return c.write(ctx)
+		})
 	})
 	if err != nil {
 		return scheduler.Batch{}, fmt.Errorf("claiming ready runs: %w", err)
@@ -134,7 +140,7 @@ func (c *readyClaim) lock(ctx context.Context) error {
 	var places []place
 	var f frozen
 	var b pgx.Batch
-	queueBegin(&b)
+	queueBegin(&b, c.wary)
 	b.Queue(sql, arguments...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var run, job uuid.UUID
@@ -194,6 +200,9 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 	var b pgx.Batch
 	c.gates = map[uuid.UUID]gate{}
 	queueGates(&b, c.gatable, c.gates, passOver)
+	if c.wary {
+		c.lookForLocked(&b)
+	}
 	b.Queue(readWaiting, c.ids).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var w waitingRun
@@ -262,6 +271,9 @@ func (c *readyClaim) readDefinitions(ctx context.Context) error {
 func (c *readyClaim) decide() {
 	waits := map[uuid.UUID]bool{}
 	for _, w := range c.waiting {
+		if c.leaveLocked(w, waits) {
+			continue
+		}
 		job, err := sentBy(c.jobs[w.key], w.notifyURL, w.notifySecret)
 		if err != nil {
 			c.broken[w.key] = err

@@ -81,25 +81,37 @@ SELECT id FROM accepted`
 
 // Finish implements scheduler.Store. It is idempotent: what was written before is found superseded.
 func (s *Store) Finish(ctx context.Context, outcomes []scheduler.Outcome, released []uuid.UUID) (superseded int, err error) {
-	var written map[uuid.UUID]bool
+	ctx = forRuns.in(ctx)
 	defaults, err := s.notifyDefaults(ctx)
-	if err == nil {
-		written, err = s.finish(ctx, outcomes, released, dayOf(outcomes), defaults)
+	if err != nil {
+		return 0, fmt.Errorf("writing %d outcomes: %w", len(outcomes), err)
 	}
-	if lacksTable(err) { // removed, as nothing that was known of it went on
-		written, err = s.finish(ctx, outcomes, released, anyDay, defaults)
-	}
+	f := waryFinish{outcomes: outcomes, released: released, defaults: defaults}
+	err = s.wary.finish.try(func(wary bool) error {
+		if wary {
+			return f.run(ctx, s)
+		}
+		f.written, err = s.finish(ctx, outcomes, released, dayOf(outcomes), defaults)
+		if lacksTable(err) { // removed, as nothing that was known of it went on
+			f.written, err = s.finish(ctx, outcomes, released, anyDay, defaults)
+		}
+		return err
+	})
 	if err != nil {
 		return 0, s.tookWrite(fmt.Errorf("writing %d outcomes: %w", len(outcomes), err))
 	}
 	failpoint.At(failpoint.FinishCommitted)
-	if slices.ContainsFunc(outcomes, dueSoon) {
+	if slices.ContainsFunc(f.outcomes, dueSoon) {
 		s.signal()
 	}
-	for _, o := range outcomes {
-		if !written[o.RunID] && o.Verdict != scheduler.Await {
+	for _, o := range f.outcomes {
+		if !f.written[o.RunID] && o.Verdict != scheduler.Await {
 			superseded++
 		}
+	}
+	if len(f.locked) > 0 || len(f.kept) > 0 {
+		s.wary.finish.found()
+		return superseded, &scheduler.LockedOutcomesError{Runs: f.locked, Leases: f.kept}
 	}
 	return superseded, nil
 }
@@ -107,9 +119,10 @@ func (s *Store) Finish(ctx context.Context, outcomes []scheduler.Outcome, releas
 // finish writes them in one transaction and one round trip, which a batch without BEGIN is.
 func (s *Store) finish(ctx context.Context, outcomes []scheduler.Outcome, released []uuid.UUID, on day, defaults notifyDefaults) (written map[uuid.UUID]bool, err error) {
 	var b pgx.Batch
+	b.Queue(briefly)
 	written = queueFinish(&b, outcomes, released, on, defaults)
 	failpoint.At(failpoint.FinishBegun)
-	return written, s.pool.SendBatch(ctx, &b).Close()
+	return written, s.conns(ctx).SendBatch(ctx, &b).Close()
 }
 
 // dueSoon reports whether the run is ready again before the tick loop looks by itself.
@@ -118,11 +131,10 @@ func dueSoon(o scheduler.Outcome) bool {
 	return (status == scheduler.StatusRetrying || status == scheduler.StatusPending) && o.RetryIn < soon
 }
 
-// queueFinish queues what ends attempts: the gates' locks, the outcomes, the gates' release, the end of
+// queueFinish queues what ends attempts, after byIndex: the gates' locks, the outcomes, the gates' release, the end of
 // leases. Once the batch is read, the returned set holds the runs that the fence let through.
 func queueFinish(b *pgx.Batch, outcomes []scheduler.Outcome, released []uuid.UUID, on day, defaults notifyDefaults) (written map[uuid.UUID]bool) {
 	written = make(map[uuid.UUID]bool, len(outcomes))
-	b.Queue(byIndex)
 	gated, runs := gatedJobs(outcomes)
 	if len(gated) > 0 {
 		b.Queue(`SELECT FROM punctual.exclusive WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE`, gated)

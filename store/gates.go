@@ -52,8 +52,10 @@ func mendGates(ctx context.Context, conn batcher, jobs map[jobVersion]*scheduler
 	}
 	slices.SortFunc(missing, compareIDs)
 	var b pgx.Batch
-	b.Queue(`INSERT INTO punctual.exclusive (job_id) SELECT id FROM unnest($1::uuid[]) AS u(id)
-		WHERE NOT EXISTS (SELECT FROM punctual.exclusive x WHERE x.job_id = u.id) ON CONFLICT DO NOTHING`, slices.Compact(missing))
+	b.Queue(`INSERT INTO punctual.exclusive (job_id) SELECT id FROM (
+			SELECT j.id FROM punctual.jobs j WHERE j.id = ANY($1::uuid[])
+			AND NOT EXISTS (SELECT FROM punctual.exclusive x WHERE x.job_id = j.id) ORDER BY j.id FOR KEY SHARE SKIP LOCKED) j
+		ON CONFLICT DO NOTHING`, slices.Compact(missing))
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("mending gates: %w", err)
 	}

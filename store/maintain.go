@@ -10,7 +10,7 @@ import (
 // Now returns the database's clock: the only one that decides anything about schedules.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	var now time.Time
-	if err := s.pool.QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {
+	if err := s.conns(ctx).QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {
 		return time.Time{}, fmt.Errorf("reading the database's clock: %w", err)
 	}
 	return now.UTC(), nil
@@ -20,6 +20,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 // once. One that fails does not keep the others from being done. The first call, with which a replica
 // starts, leaves out what may take long.
 func (s *Store) Maintain(ctx context.Context) error {
+	ctx = forChores.in(ctx)
 	_, partitions := s.EnsurePartitions(ctx)
 	if partitions != nil {
 		s.alarm(ctx)
