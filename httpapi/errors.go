@@ -49,8 +49,6 @@ func problemOf(ctx context.Context, err error) *Problem {
 		over    *store.SupersededError
 		inUse   *store.SecretInUseError
 		limit   *store.JobLimitError
-		locked  *store.LockedError
-		slow    *store.SlowError
 	)
 	switch {
 	case errors.As(err, &problem):
@@ -65,16 +63,18 @@ func problemOf(ctx context.Context, err error) *Problem {
 		return newProblem(CodeState, sentence(inUse))
 	case errors.As(err, &limit):
 		return newProblem(CodeLimit, sentence(limit))
-	case errors.As(err, &locked):
-		return again(newProblem(CodeLocked, sentence(locked)+" Nothing was written; try again."))
-	case errors.As(err, &slow):
-		return again(newProblem(CodeDatabase, sentence(slow)+" Nothing was written; try again."))
 	case errors.As(err, &over):
 		return newProblem(CodeSuperseded, sentence(over))
 	case errors.Is(err, scheduler.ErrRunToken):
 		p := newProblem(CodeRunToken, "Send back the Punctual-Run-Token that came with the request of this run.")
 		p.header = http.Header{"Www-Authenticate": {"Punctual-Run-Token"}} // which RFC 9110 demands with 401
 		return p
+	}
+	var locked *store.LockedError
+	if limit := store.OutOfTime(err); errors.As(limit, &locked) {
+		return again(newProblem(CodeLocked, sentence(limit)+" Nothing was written; try again."))
+	} else if limit != nil {
+		return again(newProblem(CodeDatabase, sentence(limit)+" Nothing was written; try again."))
 	}
 	if fields := backfillErrors(err); len(fields) > 0 {
 		return invalid(fields)

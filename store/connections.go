@@ -68,6 +68,7 @@ const (
 // there would look like success.
 const (
 	limitLocks      = `; SET LOCAL lock_timeout = '3s'`
+	limitLocksToo   = `set_config('lock_timeout', '3s', true)` // where a transaction is one round trip
 	limitStatements = `; SET LOCAL statement_timeout = '8s'`
 	commitUnlimited = `SET LOCAL statement_timeout = 0; COMMIT`
 )
@@ -151,7 +152,7 @@ func (e *LockedError) what() string {
 type SlowError struct{ err error }
 
 func (e *SlowError) Error() string {
-	return fmt.Sprintf("a statement took longer than %s", statementLimit)
+	return fmt.Sprintf("a statement took longer than %s, or was cancelled", statementLimit)
 }
 
 // Unwrap returns what the database said.
@@ -172,18 +173,16 @@ func lockedOut(err error) (table string, is bool) {
 	return table, true
 }
 
-// outOfTime says which limit of a caller's transaction an error is about, if it is about one.
-func (s *Store) outOfTime(ctx context.Context, err error) error {
-	if !s.options.Replica {
-		return err
-	}
+// OutOfTime returns a *LockedError or a *SlowError where a caller's transaction was given up because of its limits;
+// otherwise nil.
+func OutOfTime(err error) error {
 	if table, is := lockedOut(err); is {
 		doing, _, _ := strings.Cut(err.Error(), ": ERROR: ")
 		return &LockedError{Doing: doing, Table: table, Waited: lockLimit, err: err}
 	}
 	var pg *pgconn.PgError
-	if partOf(ctx) == forCallers && errors.As(err, &pg) && pg.Code == "57014" { // query_canceled
+	if errors.As(err, &pg) && pg.Code == "57014" { // query_canceled
 		return &SlowError{err: err}
 	}
-	return err
+	return nil
 }

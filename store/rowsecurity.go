@@ -110,11 +110,17 @@ func (r tenantReader) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResu
 	if err != nil {
 		return refusedBatch{err: err}
 	}
-	if !on {
+	all := pgx.Batch{QueuedQueries: make([]*pgx.QueuedQuery, 0, 1+b.Len())}
+	switch {
+	case on && r.store.options.Replica:
+		all.Queue(actFor+`, `+limitLocksToo, prepared{}, strconv.Itoa(int(r.tenant)))
+	case on:
+		all.Queue(actFor, prepared{}, strconv.Itoa(int(r.tenant)))
+	case r.store.options.Replica:
+		all.Queue(`SELECT `+limitLocksToo, prepared{})
+	default:
 		return r.store.conns(ctx).SendBatch(ctx, b)
 	}
-	all := pgx.Batch{QueuedQueries: make([]*pgx.QueuedQuery, 0, 1+b.Len())}
-	all.Queue(actFor, prepared{}, strconv.Itoa(int(r.tenant)))
 	all.QueuedQueries = append(all.QueuedQueries, b.QueuedQueries...)
 	results := r.store.conns(ctx).SendBatch(ctx, &all)
 	if _, err := results.Exec(); err != nil {

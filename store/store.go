@@ -177,7 +177,7 @@ func (s *Store) inTx(ctx context.Context, tenant int32, work func(tx pgx.Tx) err
 	// A context of its own: the caller's may have ended, and the connection must come back clean.
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	if err := work(tx); err != nil {
-		return s.tookWrite(s.outOfTime(ctx, err))
+		return s.tookWrite(err)
 	}
 	if err := tx.Commit(ctx); err != nil {
 		return s.tookWrite(fmt.Errorf("committing: %w", err))
