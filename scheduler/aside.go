@@ -14,7 +14,8 @@ const (
 	mostAside = finisherQueue
 	// soonestAside and longestRetry bound the pause between two tries to write them.
 	soonestAside = 50 * time.Millisecond
-	// asideTold is how often the log tells of outcomes that still wait.
+	// asideSoon is how long outcomes wait before the log tells of them, and asideTold how often it does from then on.
+	asideSoon = 5 * time.Second
 	asideTold = 30 * time.Second
 )
 
@@ -25,6 +26,7 @@ type aside struct {
 	tables   map[uuid.UUID]string // of the rows that they wait for, by run
 	leases   []uuid.UUID          // whose own rows are locked: they have nothing left
 	since    time.Time            // since when there are any
+	left     int                  // how many there were after the last write
 	told     time.Time
 	pause    time.Duration
 	timer    *time.Timer
@@ -101,7 +103,7 @@ func (f *finisher) again() {
 	a := &f.aside
 	now := time.Now()
 	if !a.any() {
-		if !a.since.IsZero() {
+		if !a.told.IsZero() {
 			f.log.Info("the outcomes that waited for locked rows are written", "waited", now.Sub(a.since))
 		}
 		*a = aside{}
@@ -110,10 +112,15 @@ func (f *finisher) again() {
 	if a.since.IsZero() {
 		a.since = now
 	}
-	if now.Sub(a.told) > asideTold {
+	if now.Sub(a.since) > asideSoon && now.Sub(a.told) > asideTold {
 		a.told = now
 		f.log.Warn("outcomes wait, as somebody else has locked rows that they change; all others are written. Look for a transaction that was left open",
 			append([]any{"runs", len(a.outcomes), "claims", len(a.leases), "waited", now.Sub(a.since)}, a.first()...)...)
+	}
+	if n := len(a.outcomes) + len(a.leases); n < a.left {
+		a.left, a.pause = n, 0 // some were written, and so more may be
+	} else {
+		a.left = n
 	}
 	if a.timer == nil {
 		a.pause = min(max(2*a.pause, soonestAside), longestRetry)

@@ -72,6 +72,10 @@
 // many runs and notices to tell. Chores are done in batches, by any replica, each in a transaction of its own;
 // what they make are runs in ready like all others. Pauses that have run out and old partitions have a timer.
 //
+// None of this waits for anybody else. Heartbeats, claims and finishes have connections of their own, beside those of the
+// chores and of the API. What others have locked for longer than a moment they leave alone: a slot or a run that it
+// belongs to stays due, and an outcome is put aside by the finisher (aside) and tried again.
+//
 // Package failpoint names the steps between which a replica may die, and lets tests choose at which it does.
 //
 // # Time

@@ -119,7 +119,7 @@ func (s *Store) Finish(ctx context.Context, outcomes []scheduler.Outcome, releas
 // finish writes them in one transaction and one round trip, which a batch without BEGIN is.
 func (s *Store) finish(ctx context.Context, outcomes []scheduler.Outcome, released []uuid.UUID, on day, defaults notifyDefaults) (written map[uuid.UUID]bool, err error) {
 	var b pgx.Batch
-	b.Queue(briefly)
+	b.Queue(longer)
 	written = queueFinish(&b, outcomes, released, on, defaults)
 	failpoint.At(failpoint.FinishBegun)
 	return written, s.conns(ctx).SendBatch(ctx, &b).Close()

@@ -17,6 +17,7 @@ import (
 // without waiting, what is locked, and leaves that alone. So while nobody holds anything nothing is looked for.
 const (
 	briefly = byIndex + `, set_config('lock_timeout', '500ms', true)`
+	longer  = byIndex + `, set_config('lock_timeout', '1s', true)` // an outcome may wait longer than a slot
 	warily  = byIndex + `, set_config('lock_timeout', '2s', true)` // for what is not looked for, such as tables
 )
 
