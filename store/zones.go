@@ -17,7 +17,7 @@ const rezoneBatch = 500
 // Rezone computes the next slots of zoned jobs again when they were computed with other time zone data
 // than this binary's. It returns how many next slots moved. Slots already due stay as they are.
 func (s *Store) Rezone(ctx context.Context) (int, error) {
-	ctx = forChores.in(ctx)
+	ctx = forRuns.in(ctx)
 	var have string
 	if err := s.conns(ctx).QueryRow(ctx, `SELECT zone_data FROM punctual.deployment`).Scan(&have); err != nil {
 		return 0, fmt.Errorf("reading the time zone data's version: %w", err)
