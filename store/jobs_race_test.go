@@ -141,11 +141,7 @@ func TestASkipThatAnEditMakesAfterAWaitIsNotMadeBeforeItsLastSlot(t *testing.T) 
 		done <- err
 	}()
 	c.waiting(1)
-	for passed := false; !passed; { // two slots become due while it waits
-		if err := tx.QueryRow(ctx, `SELECT clock_timestamp() > $1::timestamptz + interval '2 s'`, began).Scan(&passed); err != nil {
-			t.Fatal(err)
-		}
-	}
+	until(t, tx, "two slots to become due meanwhile", `SELECT clock_timestamp() > $1::timestamptz + interval '2 s'`, began)
 	if err := tx.Rollback(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -186,11 +182,7 @@ func TestARunThatAnEditMakesAfterAWaitIsNotMadeBeforeItWasDue(t *testing.T) {
 	if _, err := tx.Exec(ctx, `UPDATE punctual.schedules SET scheduled_for = date_trunc('second', clock_timestamp()) + interval '1 s', next_run_at = date_trunc('second', clock_timestamp()) + interval '1 s' WHERE job_id = $1`, job.ID); err != nil {
 		t.Fatal(err)
 	}
-	for due := false; !due; {
-		if err := tx.QueryRow(ctx, `SELECT clock_timestamp() >= next_run_at FROM punctual.schedules WHERE job_id = $1`, job.ID).Scan(&due); err != nil {
-			t.Fatal(err)
-		}
-	}
+	until(t, tx, "the slot to become due", `SELECT clock_timestamp() >= next_run_at FROM punctual.schedules WHERE job_id = $1`, job.ID)
 	if err := tx.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}
