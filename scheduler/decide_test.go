@@ -236,7 +236,7 @@ func TestDecide(t *testing.T) {
 			t.Parallel()
 			s := Situation{Job: compiled(t, "{"+c.job+"}"), ScheduledFor: instant(t, c.slot), Now: instant(t, c.now)}
 			if c.active {
-				s.Active = activeRun
+				s.Active = []uuid.UUID{activeRun}
 			}
 			if c.waiting {
 				s.Waiting = waitingRun
