@@ -200,6 +200,11 @@ func expireRuns(ctx context.Context, q querier, runs []uuid.UUID) error {
 		DELETE FROM punctual.ready y USING over o WHERE y.run_id = o.id`, runs); err != nil {
 		return fmt.Errorf("ending expired runs: %w", err)
 	}
+	if err := query(ctx, q, `
+		UPDATE punctual.exclusive e SET waiting_run = NULL FROM punctual.runs r
+		WHERE r.id = ANY($1::uuid[]) AND e.job_id = r.job_id AND e.waiting_run = r.id AND r.status = 'skipped'`, runs); err != nil {
+		return fmt.Errorf("freeing the places of expired runs: %w", err)
+	}
 	return nil
 }
 
@@ -256,23 +261,26 @@ func queueCloseGate(b *pgx.Batch, job uuid.UUID) {
 
 // FreeGates implements scheduler.Store.
 func (s *Store) FreeGates(ctx context.Context) error {
+	var jobs []uuid.UUID
+	var b pgx.Batch
+	b.Queue(byIndex)
 	// What has ended stays so: it may be read before the gate is locked.
-	rows, err := s.pool.Query(ctx, `
+	b.Queue(`
 		WITH seen AS MATERIALIZED (
 		    SELECT e.job_id, e.earlier_runs, ARRAY(SELECT u.id FROM unnest(e.earlier_runs) WITH ORDINALITY AS u(id, n)
 		        WHERE EXISTS (SELECT FROM punctual.runs r WHERE r.id = u.id AND r.finished_at IS NULL) ORDER BY u.n) AS alive
-		    FROM punctual.exclusive e WHERE e.earlier_runs IS NOT NULL),
+		    FROM punctual.exclusive e WHERE e.earlier_runs IS NOT NULL ORDER BY e.job_id),
 		mine AS MATERIALIZED (
 		    SELECT e.job_id FROM punctual.exclusive e JOIN seen s ON s.job_id = e.job_id AND s.earlier_runs = e.earlier_runs AND s.alive <> s.earlier_runs
 		    ORDER BY e.job_id FOR NO KEY UPDATE OF e SKIP LOCKED)
 		UPDATE punctual.exclusive e SET earlier_runs = nullif(s.alive, '{}'),
 		       active_run = CASE WHEN e.active_run = ANY(s.earlier_runs) AND e.active_run <> ALL(s.alive) THEN s.alive[1] ELSE e.active_run END
-		FROM seen s JOIN mine m ON m.job_id = s.job_id WHERE e.job_id = s.job_id AND e.earlier_runs = s.earlier_runs RETURNING e.job_id`)
-	if err != nil {
-		return s.tookWrite(fmt.Errorf("freeing gates of runs of before: %w", err))
-	}
-	jobs, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
-	if err != nil {
+		FROM seen s JOIN mine m ON m.job_id = s.job_id WHERE e.job_id = s.job_id AND e.earlier_runs = s.earlier_runs RETURNING e.job_id`).
+		Query(func(rows pgx.Rows) (err error) {
+			jobs, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+			return err
+		})
+	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return s.tookWrite(fmt.Errorf("freeing gates of runs of before: %w", err))
 	}
 	if len(jobs) == 0 {
@@ -289,17 +297,26 @@ func (s *Store) CheckGates(ctx context.Context) error {
 
 // releaseAt sets the oldest run due at each of the gates that are free, of those that a condition on w selects.
 func (s *Store) releaseAt(ctx context.Context, condition string, jobs []uuid.UUID) error {
-	tag, err := s.pool.Exec(ctx, `
+	released := 0
+	var b pgx.Batch
+	b.Queue(byIndex)
+	b.Queue(`
 		WITH waiting AS MATERIALIZED (SELECT DISTINCT ON (w.job_id) w.job_id, w.run_id FROM punctual.ready w WHERE w.at_gate AND `+condition+` ORDER BY w.job_id, w.run_id),
 		free AS MATERIALIZED (
 		    SELECT w.run_id FROM waiting w LEFT JOIN punctual.exclusive e ON e.job_id = w.job_id AND e.gated
 		    WHERE e.earlier_runs IS NULL AND NOT EXISTS (SELECT FROM punctual.runs r WHERE r.id = e.active_run AND r.finished_at IS NULL)),
 		mine AS MATERIALIZED (SELECT y.run_id FROM punctual.ready y JOIN free f ON f.run_id = y.run_id WHERE y.at_gate FOR UPDATE OF y SKIP LOCKED)
-		UPDATE punctual.ready y SET due_at = `+dueNow+`, at_gate = false FROM mine m WHERE y.run_id = m.run_id`, jobs)
-	if err != nil {
+		UPDATE punctual.ready y SET due_at = `+dueNow+`, at_gate = false FROM mine m WHERE y.run_id = m.run_id RETURNING 1`, jobs).
+		Query(func(rows pgx.Rows) error {
+			for rows.Next() {
+				released++
+			}
+			return rows.Err()
+		})
+	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return s.tookWrite(fmt.Errorf("looking for runs at gates that are free: %w", err))
 	}
-	if tag.RowsAffected() > 0 {
+	if released > 0 {
 		s.signal()
 	}
 	return nil
