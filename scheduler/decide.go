@@ -70,7 +70,7 @@ type Skip struct {
 // Decide turns a due slot into a plan: it fires, or is recorded as a skip, by the job's policies for
 // missed slots, overlap and expiry. It is pure; the same situation always gives the same plan.
 func Decide(s Situation) Plan {
-	expired := s.Gate.expire()
+	expired := s.expire()
 	p := s.decide()
 	p.Expired = expired
 	return p
@@ -160,7 +160,7 @@ func (s Situation) fire(p *Plan, slot time.Time, late bool) {
 		p.Skips = append(p.Skips, s.skip(ReasonExpired, slot, slot))
 		return
 	}
-	o := s.Gate.overlap(s.Job.ConcurrencyPolicy)
+	o := s.overlap(s.Job.ConcurrencyPolicy)
 	if o.Blocker != uuid.Nil {
 		skip := s.skip(ReasonOverlap, slot, slot)
 		skip.BlockedBy = o.Blocker
