@@ -143,12 +143,7 @@ type balancer struct {
 // anybody, and repeats no request: a defect is not to be hidden.
 func newBalancer(t *testing.T, address string, replicas []string) *balancer {
 	t.Helper()
-	path, err := exec.LookPath("haproxy")
-	if err != nil {
-		if path, err = exec.LookPath("/usr/sbin/haproxy"); err != nil {
-			t.Fatal("this test needs haproxy: apt-get install haproxy")
-		}
-	}
+	path := haproxy(t)
 	dir, err := os.MkdirTemp("", "punctual-haproxy-") // not below t.TempDir, whose name may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
@@ -349,4 +344,37 @@ func (c *caller) hangUp() {
 		_ = c.conn.Close()
 		c.conn = nil
 	}
+}
+
+// What docs/operations.md tells to configure is what HAProxy takes.
+func TestTheDocumentedBalancerIsValid(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, config, found := strings.Cut(string(text), "```haproxy\n")
+	config, _, ended := strings.Cut(config, "```\n")
+	if !found || !ended {
+		t.Fatal("docs/operations.md has no haproxy.cfg")
+	}
+	file := filepath.Join(t.TempDir(), "haproxy.cfg")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), haproxy(t), "-c", "-f", file).CombinedOutput(); err != nil || strings.Contains(string(out), "[WARNING]") {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
+// haproxy is where the program is, which a user's PATH often leaves out.
+func haproxy(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"haproxy", "/usr/sbin/haproxy", "/usr/local/sbin/haproxy"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Fatal("this test needs haproxy: apt-get install haproxy, dnf install haproxy, or brew install haproxy")
+	return ""
 }

@@ -151,13 +151,19 @@ func Run(ctx context.Context, c Config) error {
 			stop()
 		}
 	}()
+	drained, closed := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(closed)
+		leaving.end(c.Hurry, server, drained, func() time.Duration { return c.grace(ctx) }, c.DrainTimeout)
+	}()
 	host, _ := os.Hostname() // for people only
 	err = scheduler.Run(running, db, scheduler.Config{
 		Queues: c.Queues, DrainTimeout: c.DrainTimeout, Hurry: c.Hurry, Client: client, Host: host, Version: c.Version, Log: c.Log,
 		PublicURL: public, Metrics: metrics, Finished: c.Finished,
 	})
 	stop()
-	leaving.end(c.Hurry, server, c.grace(ctx), c.DrainTimeout)
+	close(drained)
+	<-closed
 	select {
 	case apiErr := <-failed:
 		return errors.Join(err, apiErr)

@@ -59,12 +59,17 @@ func (d *departure) closing(next http.Handler) http.Handler {
 	})
 }
 
-// end closes the API when the grace is over: at once if there is none. Requests in flight may take as long as those of
-// runs, then they are cut off. A departure that is hurried ends now.
-func (d *departure) end(hurry context.Context, server *http.Server, grace, drain time.Duration) {
+// end closes the API when the grace is over and the runs in flight have ended, or had their time. Requests of callers that
+// are in flight then have what is left of that time too. A departure that is hurried waits for nothing.
+func (d *departure) end(hurry context.Context, server *http.Server, drained <-chan struct{}, grace func() time.Duration, drain time.Duration) {
 	asked := <-d.asked
 	select {
-	case <-time.After(time.Until(asked.Add(grace))):
+	case <-time.After(time.Until(asked.Add(grace()))):
+	case <-hurry.Done():
+	}
+	select {
+	case <-drained:
+	case <-time.After(time.Until(asked.Add(drain))):
 	case <-hurry.Done():
 	}
 	shutDown(hurry, server, max(apiShutdown, time.Until(asked.Add(drain))))
