@@ -49,7 +49,8 @@ func (w *workerSlots) share(most int, waiting []Contender, free func(queueSlots)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var quotas []Quota
-	begin := rand.IntN(max(1, len(w.queues))) // where there is not enough for all, nobody is always the last
+	// Where there is not enough for all, no queue is always among the last.
+	begin := rand.IntN(max(1, len(w.queues))) //nolint:gosec // spreads load, guards nothing
 	for i := range w.queues {
 		q := w.queues[(begin+i)%len(w.queues)]
 		if n := free(q); n > 0 {
