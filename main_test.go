@@ -96,7 +96,7 @@ func TestHelpTeaches(t *testing.T) {
 		want []string
 	}{
 		{[]string{"--help"}, []string{"punctual dev", "punctual migrate --database-url", "punctual serve --database-url", "environment variable", "exit status", "version"}},
-		{[]string{"serve", "--help"}, []string{"--database-url", "DATABASE_URL", "--listen", "127.0.0.1:8080", "--drain-timeout", "--migrate", "--queues", "--auth", "--insecure-no-auth", "--oidc-issuer", "--allow-targets", "10.0.0.0/8", "--egress-proxy", "--target-ca-file", "--metrics-listen", "--job-metrics", "--job-metrics-max", "--master-key-file", "openssl rand -base64 32", "PUNCTUAL_MASTER_KEY"}},
+		{[]string{"serve", "--help"}, []string{"--database-url", "DATABASE_URL", "--listen", "127.0.0.1:8080", "--drain-timeout", "--shutdown-grace", "--migrate", "--queues", "--auth", "--insecure-no-auth", "--oidc-issuer", "--allow-targets", "10.0.0.0/8", "--egress-proxy", "--target-ca-file", "--metrics-listen", "--job-metrics", "--job-metrics-max", "--master-key-file", "openssl rand -base64 32", "PUNCTUAL_MASTER_KEY"}},
 		{[]string{"keys", "--help"}, []string{"create", "list", "revoke"}},
 		{[]string{"keys", "create", "--help"}, []string{"--tenant", "--role", "--name", "--expires", "stdout", "DATABASE_URL"}},
 		{[]string{"tenants", "set", "--help"}, []string{"--max-jobs", "--max-requests-per-second", "--min-interval", "--allowed-targets", "none"}},
@@ -239,6 +239,9 @@ func TestWrongUseIsAnErrorThatSaysWhatWouldBeRight(t *testing.T) {
 		{"a public URL without a scheme", dsn, []string{"serve", "--public-url=punctual.internal"}, []string{"--public-url", "http"}},
 		{"a public URL with a query", dsn, []string{"serve", "--public-url=http://punctual.internal/?a=b"}, []string{"--public-url", "query"}},
 		{"a drain that goes backwards", dsn, []string{"serve", "--drain-timeout=-1s"}, []string{"--drain-timeout", "0s to 1h"}},
+		{"a grace that goes backwards", dsn, []string{"serve", "--shutdown-grace=-1s"}, []string{"--shutdown-grace", "0s to --drain-timeout (25s)"}},
+		{"a grace longer than the drain", dsn, []string{"serve", "--shutdown-grace=10s", "--drain-timeout=5s"}, []string{"--shutdown-grace: 10s", "--drain-timeout (5s)"}},
+		{"a grace without a unit", dsn, []string{"serve", "--shutdown-grace=10"}, []string{"--shutdown-grace", "10"}},
 		{"runs kept for less than a day", dsn, []string{"serve", "--retention=23h"}, []string{"--retention", "24h"}},
 		{"an audit log kept for less than the database keeps it", dsn, []string{"serve", "--audit-retention=100h"}, []string{"--audit-retention", "720h"}},
 		{"failures kept for less than successes", dsn, []string{"serve", "--failure-retention=48h"}, []string{"--failure-retention", "720h"}},

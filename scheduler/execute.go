@@ -72,7 +72,7 @@ func (s *Scheduler) send(a Assignment, request delivery.Request, started time.Ti
 	if a.Gated {
 		parent = s.heart.exclusive()
 	}
-	ctx, done := s.flights.begin(parent, a.RunID)
+	ctx, done := s.flights.begin(parent, a.RunID, a.Fence)
 	defer done()
 	sent := time.Now()
 	result, err := s.transmit(ctx, a, request, started)

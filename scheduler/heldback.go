@@ -99,13 +99,13 @@ func (t *ticker) claimAround(ctx context.Context, k kind, held []int32, sum *cla
 	if k == backlog {
 		quotas = t.s.slots.olderQuotas
 	}
-	if err := t.claimOfWaiters(ctx, k, w, quotas(BatchSize), sum); err != nil {
+	if err := t.claimOfWaiters(ctx, k, w, quotas(BatchSize, w.contenders), sum); err != nil {
 		return err
 	}
 	if fresh || k == backlog || w.others(held) {
 		return nil // all that is due was seen
 	}
-	anybodys := quotas(BatchSize)
+	anybodys := quotas(BatchSize, nil)
 	if len(anybodys) == 0 {
 		return nil
 	}

@@ -16,8 +16,9 @@ import (
 
 // Config says how one replica runs.
 type Config struct {
-	Queues       map[string]int // worker slots by queue; none: it claims nothing, and does all else
-	DrainTimeout time.Duration  // how long a stop waits for requests in flight
+	Queues       map[string]int  // worker slots by queue; none: it claims nothing, and does all else
+	DrainTimeout time.Duration   // how long a stop waits for requests in flight
+	Hurry        context.Context // ends when a stop is not to wait for them any more; nil: never
 	Client       *delivery.Client
 	Host         string // for people
 	Version      string
@@ -158,6 +159,12 @@ func (s *Scheduler) run(ctx context.Context) {
 	timer := time.AfterFunc(s.config.DrainTimeout, func() { interrupt(errDraining) })
 	last := time.AfterFunc(s.config.DrainTimeout+flushTimeout, giveUp)
 	defer last.Stop()
+	if s.config.Hurry != nil {
+		defer context.AfterFunc(s.config.Hurry, func() {
+			interrupt(errDraining)
+			time.AfterFunc(flushTimeout, giveUp)
+		})()
+	}
 	claiming.Wait()
 	s.heart.beat(flush, true)
 	s.running.Wait()

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 )
@@ -33,34 +34,30 @@ func newWorkerSlots(sizes map[string]int, numbers map[string]int16) *workerSlots
 	return w
 }
 
-// quotas returns how many runs each queue can take now, at most so many in all and shared out evenly when
-// they ask for more.
-func (w *workerSlots) quotas(most int) []Quota {
-	return w.share(most, func(q queueSlots) int { return q.size - q.inFlight })
+// quotas returns how many runs each queue can take now, at most so many in all; see deal.
+func (w *workerSlots) quotas(most int, waiting []Contender) []Quota {
+	return w.share(most, waiting, func(q queueSlots) int { return q.size - q.inFlight })
 }
 
 // olderQuotas is the same for backlog, which may hold at most half of a queue's slots: what is due now
 // always finds some.
-func (w *workerSlots) olderQuotas(most int) []Quota {
-	return w.share(most, func(q queueSlots) int { return min(q.size-q.inFlight, max(1, q.size/2)-q.older) })
+func (w *workerSlots) olderQuotas(most int, waiting []Contender) []Quota {
+	return w.share(most, waiting, func(q queueSlots) int { return min(q.size-q.inFlight, max(1, q.size/2)-q.older) })
 }
 
-func (w *workerSlots) share(most int, free func(queueSlots) int) []Quota {
+func (w *workerSlots) share(most int, waiting []Contender, free func(queueSlots) int) []Quota {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var quotas []Quota
-	for _, q := range w.queues {
+	// Where there is not enough for all, no queue is always among the last.
+	begin := rand.IntN(max(1, len(w.queues))) //nolint:gosec // spreads load, guards nothing
+	for i := range w.queues {
+		q := w.queues[(begin+i)%len(w.queues)]
 		if n := free(q); n > 0 {
 			quotas = append(quotas, Quota{Queue: q.queue, Slots: n})
 		}
 	}
-	// Smallest first: what it leaves of its share goes to the others.
-	slices.SortStableFunc(quotas, func(a, b Quota) int { return a.Slots - b.Slots })
-	for i := range quotas {
-		quotas[i].Slots = min(quotas[i].Slots, most/(len(quotas)-i))
-		most -= quotas[i].Slots
-	}
-	return slices.DeleteFunc(quotas, func(q Quota) bool { return q.Slots == 0 })
+	return deal(quotas, most, waiting)
 }
 
 // take occupies a slot; more than there are when a claim brought several catch-up runs of one job.

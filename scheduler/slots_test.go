@@ -48,7 +48,7 @@ func TestQuotas(t *testing.T) {
 				which string
 				got   []Quota
 				want  map[int16]int
-			}{{"quotas", w.quotas(BatchSize), c.want}, {"of backlog", w.olderQuotas(BatchSize), c.wantOlder}} {
+			}{{"quotas", w.quotas(BatchSize, nil), c.want}, {"of backlog", w.olderQuotas(BatchSize, nil), c.wantOlder}} {
 				got, sum := map[int16]int{}, 0
 				for _, q := range of.got {
 					got[q.Queue] = q.Slots
@@ -78,10 +78,10 @@ func TestReleasedSlotsWakeAndAreFreeAgain(t *testing.T) {
 	default:
 		t.Error("nobody is told")
 	}
-	if diff := cmp.Diff([]Quota{{Queue: 1, Slots: 2}}, w.quotas(BatchSize)); diff != "" {
+	if diff := cmp.Diff([]Quota{{Queue: 1, Slots: 2}}, w.quotas(BatchSize, nil)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if diff := cmp.Diff([]Quota{{Queue: 1, Slots: 1}}, w.olderQuotas(BatchSize)); diff != "" {
+	if diff := cmp.Diff([]Quota{{Queue: 1, Slots: 1}}, w.olderQuotas(BatchSize, nil)); diff != "" {
 		t.Errorf("of backlog, -want +got:\n%s", diff)
 	}
 }

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 )
@@ -113,7 +114,7 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 		}
 		return wait, nil, nil
 	}
-	if len(t.s.slots.quotas(BatchSize)) == 0 {
+	if len(t.s.slots.quotas(math.MaxInt, nil)) == 0 {
 		return spread(longestSleep), t.s.slots.released, nil
 	}
 	var sum claimed
@@ -132,7 +133,7 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 		if err := t.claim(ctx, backlog, t.s.slots.olderQuotas, &t.backlog, &sum); err != nil {
 			return 0, nil, err
 		}
-		t.upcoming.Older = sum.settled > before || len(t.s.slots.olderQuotas(BatchSize)) == 0
+		t.upcoming.Older = sum.settled > before || len(t.s.slots.olderQuotas(math.MaxInt, nil)) == 0
 	}
 	t.wantsLook = !sum.full
 	if sum.full {
@@ -165,15 +166,19 @@ type claimed struct {
 }
 
 // claim claims within the quotas, if there are any, and hands the runs to the executor.
-func (t *ticker) claim(ctx context.Context, k kind, quotas func(most int) []Quota, fair *fairness, sum *claimed) error {
-	offered := quotas(t.atATime(fair) * BatchSize)
-	shares, err := fair.split(ctx, t.s.slots, offered)
+func (t *ticker) claim(ctx context.Context, k kind, quotas func(most int, waiting []Contender) []Quota, fair *fairness, sum *claimed) error {
+	free := quotas(math.MaxInt, nil)
+	if len(free) == 0 {
+		return nil
+	}
+	waiting, err := fair.who(ctx, t.s.slots)
 	if err != nil {
 		return err
 	}
+	shares := share(quotas(t.atATime(fair)*BatchSize, waiting), waiting, t.s.slots.held)
 	full, err := t.claimAll(ctx, k, shares, sum)
 	// Of a queue whose slots are all taken nothing was claimed, and more may be due there.
-	fair.crowded = full || fair.crowded && len(offered) < len(t.s.slots.numbers())
+	fair.crowded = full || fair.crowded && len(free) < len(t.s.slots.numbers())
 	return err
 }
 

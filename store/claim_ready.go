@@ -35,11 +35,13 @@ WHERE tenant = $1 AND held_by = $2 AND lane / 4 = ANY($3::smallint[]) AND job_id
 ORDER BY held_since, run_id LIMIT $5 FOR UPDATE SKIP LOCKED`
 
 // A run that ended while it waited, because its job was deleted, only loses its row in ready. One that its
-// target works on has passed its deadline.
+// target works on has passed its deadline. One that was claimed before may have come here while its job was being deleted,
+// which the delete has then not seen.
 const readWaiting = `
 SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt, d.headers, d.body, d.webhook_id, coalesce(d.idempotency_key, ''), coalesce(d.notify_url, ''), coalesce(d.notify_secret, ''),
        r.accepted_at IS NOT NULL AND r.status = 'running', coalesce(r.fence, 0), coalesce(r.started_at, now()),
-       CASE WHEN r.status = 'running' THEN ` + silencesOf + ` ELSE 0 END, ` + keptColumns + `
+       CASE WHEN r.status = 'running' THEN ` + silencesOf + ` ELSE 0 END,
+       CASE WHEN r.claimed_at IS NOT NULL AND r.status <> 'running' AND r.trigger <> 'notify' THEN (SELECT j.state = 'deleted' FROM punctual.jobs j WHERE j.id = r.job_id) ELSE false END, ` + keptColumns + `
 FROM punctual.runs r LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
 WHERE r.id = ANY($1::uuid[]) AND (r.status IN ('pending', 'retrying') OR (r.status = 'running' AND r.accepted_at IS NOT NULL))
 ORDER BY r.id`
@@ -80,6 +82,7 @@ type readyClaim struct {
 	until    []time.Time
 	park     []uuid.UUID // rows of ready that wait at a gate
 	start    []uuid.UUID // runs that start
+	cancel   []uuid.UUID // runs of jobs that were deleted
 	taken    []uuid.UUID // gates they take, by job
 	takers   []uuid.UUID
 	present  presence
@@ -101,6 +104,7 @@ type waitingRun struct {
 	notifyURL, notifySecret string // of a notice: where it goes, and what is added to its body
 
 	overdue bool // its target works on, and has passed its deadline
+	deleted bool // its job was
 	started time.Time
 	losses  int // attempts in a row that silence ended just before this one, counted up to two
 	kept    keptResponse
@@ -211,7 +215,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 			var webhookID *uuid.UUID
 			if err := rows.Scan(append([]any{
 				&w.RunID, &w.key.id, &w.key.version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt, &headers, &w.Body,
-				&webhookID, &w.IdempotencyKey, &w.notifyURL, &w.notifySecret, &w.overdue, &w.Fence, &w.started, &w.losses,
+				&webhookID, &w.IdempotencyKey, &w.notifyURL, &w.notifySecret, &w.overdue, &w.Fence, &w.started, &w.losses, &w.deleted,
 			}, w.kept.into()...)...); err != nil {
 				return err
 			}
@@ -297,6 +301,10 @@ func (c *readyClaim) decide() {
 			c.park = append(c.park, w.RunID)
 			continue
 		}
+		if w.deleted {
+			c.cancel = append(c.cancel, w.RunID)
+			continue
+		}
 		if !w.overdue && !c.claim.Grant.Take(job.Tenant, 1) {
 			waits[w.RunID] = true // its tenant is at a limit: the row stays as it is
 			continue
@@ -329,6 +337,11 @@ func (c *readyClaim) putOff(run uuid.UUID, delay time.Duration, waits map[uuid.U
 func (c *readyClaim) write(ctx context.Context) error {
 	lease := &scheduler.Lease{ID: uuid.New(), ClaimedAt: c.now}
 	fences := make(map[uuid.UUID]int64, len(c.start))
+	if len(c.cancel) > 0 {
+		if _, err := cancelRuns(ctx, c.conn, c.cancel, scheduler.ReasonJobDeleted); err != nil {
+			return err
+		}
+	}
 	var b pgx.Batch
 	if len(c.taken) > 0 {
 		queueTakeGates(&b, c.taken, c.takers)

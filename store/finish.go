@@ -37,19 +37,22 @@ SELECT id FROM ended`
 // the fence let through: its record, the next attempt, the dead letter. A run that was not sent this time was started
 // when its attempt before was, or never. A run that expires before its first attempt counts
 // is dead all the same when an interrupted one was sent. No attempt comes before the run is due, also
-// when the database's clock was set back meanwhile.
+// when the database's clock was set back meanwhile. A run that would go on ends with its attempt when its job was deleted:
+// job is null of all others, whose job is not even looked at.
 const finishOthers = `
 WITH ended AS (
-    UPDATE punctual.runs r SET status = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN 'cancelled'
+    UPDATE punctual.runs r SET status = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') OR d.deleted THEN 'cancelled'
                 WHEN u.status = 'skipped' AND EXISTS (SELECT FROM punctual.attempts a WHERE a.run_id = r.id) THEN 'dead' ELSE u.status END,
-           reason = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN r.reason ELSE u.reason END,
-           finished_at = CASE WHEN u.final OR r.reason IN ('cancelled_by_user', 'replaced') THEN u.finished_at END,
-           next_attempt_at = CASE WHEN (u.status = 'retrying' OR u.status = 'pending' AND u.retry_in > '0' AND u.held_by IS NULL) AND r.reason IS DISTINCT FROM 'cancelled_by_user' AND r.reason IS DISTINCT FROM 'replaced' THEN now() + u.retry_in END,
+           reason = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN r.reason WHEN d.deleted THEN 'job_deleted' ELSE u.reason END,
+           finished_at = CASE WHEN u.final OR r.reason IN ('cancelled_by_user', 'replaced') OR d.deleted THEN u.finished_at END,
+           next_attempt_at = CASE WHEN (u.status = 'retrying' OR u.status = 'pending' AND u.retry_in > '0' AND u.held_by IS NULL) AND r.reason IS DISTINCT FROM 'cancelled_by_user' AND r.reason IS DISTINCT FROM 'replaced'
+                AND d.deleted IS NULL THEN now() + u.retry_in END,
            started_at = coalesce(u.started_at, (SELECT max(a.started_at) FROM punctual.attempts a WHERE a.run_id = r.id)), error = u.error, http_status = u.http_status,
            attempt = CASE WHEN u.counts THEN r.attempt ELSE r.attempt - 1 END
     FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::smallint[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::interval[], $12::bool[], $13::bool[], $14::smallint[],
-         $15::text[], $16::timestamptz[], $17::timestamptz[], $18::jsonb[], $19::bool[])
-         AS u(id, fence, started_at, finished_at, http_status, status, reason, error, outcome, response, retry_in, final, counts, number, held_by, held_since, held_until, headers, truncated)
+         $15::text[], $16::timestamptz[], $17::timestamptz[], $18::jsonb[], $19::bool[], $20::uuid[])
+         AS u(id, fence, started_at, finished_at, http_status, status, reason, error, outcome, response, retry_in, final, counts, number, held_by, held_since, held_until, headers, truncated, job)
+         LEFT JOIN LATERAL (SELECT true AS deleted FROM punctual.jobs j WHERE j.id = u.job AND j.state = 'deleted' LIMIT 1) d ON true
     WHERE r.id = ANY($1::uuid[]) AND r.id = u.id AND r.fence = u.fence AND coalesce(r.status = 'running', false)
     RETURNING r.id, r.job_id, r.tenant, r.lane, r.job_version, r.scheduled_for, r.due_at, r.trigger, r.fence, r.replica,
               u.started_at, u.finished_at, u.http_status, r.status, u.reason, u.error, u.outcome, u.response, u.retry_in, u.number,
@@ -250,7 +253,7 @@ func queueOthers(b *pgx.Batch, outcomes []*scheduler.Outcome, written map[uuid.U
 	started, finished, statuses := make([]*time.Time, n), make([]time.Time, n), make([]*int16, n)
 	status, reason, errs, attempt, response := make([]string, n), make([]*string, n), make([]*string, n), make([]*string, n), make([]*string, n)
 	retryIn, final, counts := make([]time.Duration, n), make([]bool, n), make([]bool, n)
-	headers, truncated := make([]*string, n), make([]bool, n)
+	headers, truncated, jobs := make([]*string, n), make([]bool, n), make([]*uuid.UUID, n)
 	heldBy, heldSince, heldUntil := make([]*string, n), make([]*time.Time, n), make([]*time.Time, n)
 	for i, o := range outcomes {
 		e := o.End()
@@ -266,12 +269,15 @@ func queueOthers(b *pgx.Batch, outcomes []*scheduler.Outcome, written map[uuid.U
 		if o.Verdict == scheduler.Hold {
 			heldBy[i], heldSince[i], heldUntil[i] = &o.Held.By, &o.Held.Since, &o.Held.Until
 		}
+		if !e.Status.Final() && o.Trigger != scheduler.TriggerNotify { // what is to be told of a deleted job still is
+			jobs[i] = &o.Job.ID
+		}
 		status[i], final[i], counts[i] = string(e.Status), e.Status.Final(), e.Counts
 		reason[i], errs[i] = orNull(string(o.Reason)), orNull(storable(o.Error))
 		attempt[i], response[i] = orNull(string(e.Attempt)), orNull(storable(o.Response))
 		headers[i], truncated[i] = headersJSON(o.Headers), o.Truncated
 	}
-	b.Queue(finishOthers, ids, fences, started, finished, statuses, status, reason, errs, attempt, response, retryIn, final, counts, numbers, heldBy, heldSince, heldUntil, headers, truncated).
+	b.Queue(finishOthers, ids, fences, started, finished, statuses, status, reason, errs, attempt, response, retryIn, final, counts, numbers, heldBy, heldSince, heldUntil, headers, truncated, jobs).
 		Query(collectIDs(written))
 }
 

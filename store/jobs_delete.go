@@ -11,8 +11,8 @@ import (
 	"punctual/scheduler"
 )
 
-// DeleteJob ends a job. Slots that are due are recorded as skipped, runs that wait are cancelled, running
-// ones finish. Its row stays for its history; its name is free at once. ErrVersion when the job is not at
+// DeleteJob ends a job. Slots that are due are recorded as skipped, runs that wait are cancelled; a running one
+// ends with the attempt that is in flight, however that ends. Its row stays for its history; its name is free at once. ErrVersion when the job is not at
 // version ifMatch (nil: any).
 func (s *Store) DeleteJob(ctx context.Context, tenant int32, ref string, ifMatch *int32) error {
 	return s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
