@@ -62,6 +62,9 @@
 // replica holds it back any more (Store.ReleaseHeld), or when its time is up, and then it is dead. What a replica holds
 // back is written to the table holds, so that every replica can tell, and reset, it.
 //
+// Of a job whose runs must not overlap, a run takes the job's gate when it is made, and has it until it ends (Gate). One
+// that has to wait for another is not claimed before the gate is freed; whoever frees it sets the next run due.
+//
 // While the deployment or a tenant is frozen nothing of it is claimed. That is judged inside the claim's transaction, so
 // that it holds from the moment the freeze has committed. A replica that finds its database to be a copy freezes it.
 //

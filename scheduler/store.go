@@ -62,6 +62,8 @@ type Store interface {
 	// ReleaseHeld makes runs ready that wait for something that no replica holds them back for any more. left is
 	// true when there may be more.
 	ReleaseHeld(ctx context.Context) (left bool, err error)
+	// FreeGates frees gates of jobs whose runs, in flight when the job got its gate, have ended.
+	FreeGates(ctx context.Context) error
 	// Wake receives a value after this process wrote something that may be due at once.
 	Wake() <-chan struct{}
 }
@@ -96,6 +98,7 @@ type Pulse struct {
 	Operations bool // there are operations that have not ended
 	Notices    bool // there are notices that may be told
 	Unheld     bool // runs wait for something that no replica holds them back for any more
+	Gates      bool // runs that began before their job had a gate hold it
 
 	AllowedTargets map[int32][]netip.Prefix // networks that single tenants may call although they are not public
 	Limits         []TenantLimits           // of the tenants that have any, or are frozen

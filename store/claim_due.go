@@ -75,6 +75,7 @@ type dueClaim struct {
 	runs    runRows
 	waiting runRows // runs that start when their job's active one has ended
 	cancel  []uuid.UUID
+	expired []uuid.UUID // runs that have expired while they waited
 	skips   skipRows
 	next    nextRows
 	batch   scheduler.Batch
@@ -226,7 +227,7 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 			return err
 		}
 	}
-	return freeEndedGates(ctx, c.conn, c.gates)
+	return c.store.freeEndedGates(ctx, c.conn, c.gates, c.now)
 }
 
 // decide lets scheduler.Decide settle each row, and collects what it says.
@@ -246,14 +247,14 @@ func (c *dueClaim) decide() {
 			if !ok {
 				continue // somebody holds the gate: the slot stays due and is claimed a moment later
 			}
-			situation.Active, situation.Waiting = gate.active, gate.waiting
+			situation.Gate = gate.facts()
 		}
 		plan := scheduler.Decide(situation)
 		if !c.claim.Grant.Take(r.tenant, plan.Starts()) {
 			continue // its tenant is at a limit: the slot stays due
 		}
 		room[r.lane/4] -= max(0, len(plan.Runs)-1)
-		c.cancel = append(c.cancel, plan.Cancel...)
+		c.cancel, c.expired = append(c.cancel, plan.Cancel...), append(c.expired, plan.Expired...)
 		for _, p := range plan.Runs {
 			if p.Waits {
 				c.waiting.add(job, r.lane, p)
@@ -263,6 +264,7 @@ func (c *dueClaim) decide() {
 			c.batch.Runs = append(c.batch.Runs, scheduler.Assignment{
 				RunID: c.runs.ids[len(c.runs.ids)-1], Job: job, Lane: r.lane, Trigger: p.Trigger,
 				ScheduledFor: p.ScheduledFor, DueAt: p.DueAt, Late: p.Late, Attempt: 1,
+				Gated: job.ConcurrencyPolicy != scheduler.PolicyAllow,
 			})
 			if job.ConcurrencyPolicy != scheduler.PolicyAllow {
 				c.next.gates = append(c.next.gates, job.ID)
@@ -310,6 +312,11 @@ func (n *nextRows) add(r dueRow, plan scheduler.Plan) {
 func (c *dueClaim) write(ctx context.Context) error {
 	if len(c.cancel) > 0 {
 		if _, err := cancelRuns(ctx, c.conn, c.cancel, scheduler.ReasonReplaced); err != nil {
+			return err
+		}
+	}
+	if len(c.expired) > 0 {
+		if err := expireRuns(ctx, c.conn, c.expired); err != nil {
 			return err
 		}
 	}

@@ -144,12 +144,12 @@ func queueFinish(b *pgx.Batch, outcomes []scheduler.Outcome, released []uuid.UUI
 	if len(gated) > 0 {
 		// The gates are held, and this statement sees what the updates made of the runs: a gate is freed
 		// only when the run it names is over.
-		// The run that waits for it is due at once; never before its slot, though the clock was set back.
+		// The oldest run that waits for it is due at once; never before its slot, though the clock was set back.
 		b.Queue(`WITH freed AS (
 		             UPDATE punctual.exclusive e SET active_run = NULL FROM punctual.runs r
 		             WHERE e.job_id = ANY($1::uuid[]) AND e.active_run = r.id AND r.id = ANY($2::uuid[])
-		               AND r.status IN ('succeeded', 'dead', 'skipped', 'cancelled') RETURNING e.waiting_run)
-		         UPDATE punctual.ready y SET due_at = `+dueNow+` FROM freed f WHERE y.run_id = f.waiting_run`, gated, runs)
+		               AND r.status IN ('succeeded', 'dead', 'skipped', 'cancelled') RETURNING e.job_id)
+		         UPDATE punctual.ready y SET due_at = `+dueNow+`, at_gate = false FROM freed e WHERE y.run_id = `+nextAtGate, gated, runs)
 	}
 	if len(released) > 0 {
 		b.Queue(`DELETE FROM punctual.claims WHERE id = ANY($1::uuid[])`, released)
@@ -178,10 +178,10 @@ func queueTurnedLate(b *pgx.Batch, outcomes []scheduler.Outcome) {
 // dueNow is when a run y of ready is due that need not wait any more.
 const dueNow = `greatest(now(), (SELECT r.due_at FROM punctual.runs r WHERE r.id = y.run_id))`
 
-// gatedJobs returns, sorted, the jobs among the outcomes that have a gate, and their runs.
+// gatedJobs returns, sorted, the jobs among the outcomes whose gates may be held by their runs, and those runs.
 func gatedJobs(outcomes []scheduler.Outcome) (jobs, runs []uuid.UUID) {
 	for _, o := range outcomes {
-		if o.Job.ConcurrencyPolicy != scheduler.PolicyAllow {
+		if o.Gated {
 			jobs, runs = append(jobs, o.Job.ID), append(runs, o.RunID)
 		}
 	}

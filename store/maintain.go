@@ -30,11 +30,12 @@ func (s *Store) Maintain(ctx context.Context) error {
 	_, cancels := s.ForgetCancels(ctx)
 	allowances := s.forgetAllowances(ctx)
 	used := s.NoteKeysUsed(ctx)
+	gates := s.CheckGates(ctx)
 	var old error
 	if s.tidy.started.Swap(true) {
 		old = s.Tidy(ctx)
 	}
-	return errors.Join(partitions, keys, jobs, cancels, allowances, used, old, s.warnOfUnserved(ctx))
+	return errors.Join(partitions, keys, jobs, cancels, allowances, used, gates, old, s.warnOfUnserved(ctx))
 }
 
 // alarm says so when runs are about to have nowhere to go.

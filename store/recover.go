@@ -161,6 +161,7 @@ func (s *Store) readClaimed(ctx context.Context, where string, ids []uuid.UUID) 
 		r.tenant, r.started = *tenant, *started
 		r.Assignment = scheduler.Assignment{
 			RunID: *run, Lease: &scheduler.Lease{ID: claim}, Lane: *lane, Trigger: *trigger, ScheduledFor: *slot, DueAt: *due, Late: *late, Attempt: int(*attempt), Fence: *fence,
+			Gated: true, // for all that is known
 		}
 		held.runs = append(held.runs, r)
 	}
