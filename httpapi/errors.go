@@ -96,7 +96,7 @@ func problemOf(ctx context.Context, err error) *Problem {
 			}
 			p := newProblem(known.code, detail)
 			if known.code == CodeDatabase {
-				again(p)
+				return again(p)
 			}
 			return p
 		}

@@ -20,7 +20,7 @@ func (c *readyClaim) lookForLocked(b *pgx.Batch) {
 func (c *readyClaim) leaveLocked(w waitingRun, waits map[uuid.UUID]bool) bool {
 	_, run := c.busy[w.RunID]
 	_, job := c.busy[w.key.id]
-	if !run && !(w.overdue && job) {
+	if !run && (!w.overdue || !job) {
 		return false
 	}
 	c.store.wary.ready.found()
