@@ -140,7 +140,14 @@ func (e *explaining) skipped() {
 func (e *explaining) slotWithout(slot scheduler.ExpectedSlot) {
 	due := e.history.Due(slot.At)
 	paused := e.pauseAt(e.now)
+	if e.until != nil && !slot.At.Before(*e.until) {
+		paused = nil // the pause will be over by then
+	}
 	switch {
+	case slot.Duty == scheduler.Waiting && e.over != nil && slot.At.Before(*e.over) && e.history.OneShot(slot.At):
+		e.say(OutcomeWaiting, "The job was paused until %s; its one slot fires as soon as a replica has resumed it.", stamp(*e.over))
+	case slot.Duty == scheduler.Waiting && e.over != nil && slot.At.Before(*e.over):
+		e.say(OutcomePaused, "The slot passed while the job was paused%s; the skip is recorded as soon as a replica has resumed it.", e.pauseAt(slot.At).describe())
 	case slot.Duty == scheduler.Waiting && e.state == JobPaused && paused != nil && e.history.OneShot(slot.At):
 		e.say(OutcomePaused, "The job is paused%s; its one slot fires when it is resumed, not before %s.", paused.describe(), stamp(due))
 	case slot.Duty == scheduler.Waiting && e.state == JobPaused && paused != nil && slot.At.After(e.now):
