@@ -1,4 +1,4 @@
--- What is kept for a time goes as fast as it comes.
+-- What is kept for a time goes as fast as it comes; pauses end when they say; lists of runs cost what their page costs.
 
 -- +goose Up
 
@@ -10,6 +10,14 @@ SET LOCAL lock_timeout = '500ms';
 CREATE INDEX job_versions_later ON punctual.job_versions (valid_from, job_id) WHERE version > 1;
 CREATE INDEX dead_letters_resolved ON punctual.dead_letters (resolved_at) WHERE resolved_at IS NOT NULL;
 CREATE INDEX operations_ended ON punctual.operations (finished_at) WHERE finished_at IS NOT NULL;
+
+-- Lists of runs: what is asked for and then the id, so that a page is read as it is shown. Nothing here changes when a run
+-- succeeds, so that this remains a HOT update; and but for the first, a run that succeeds on time enters none of them.
+CREATE INDEX runs_by_tenant ON punctual.runs (tenant, id);
+CREATE INDEX runs_by_reason ON punctual.runs (tenant, reason, id) WHERE reason IS NOT NULL;
+CREATE INDEX runs_by_trigger ON punctual.runs (tenant, trigger, id) WHERE trigger <> 'schedule';
+CREATE INDEX runs_late ON punctual.runs (tenant, id) WHERE late;
+CREATE INDEX ready_by_tenant ON punctual.ready (tenant, run_id);
 
 COMMENT ON TABLE punctual.job_versions IS 'Every definition a job had, and every pause, resume and end: immutable, one row per change. One that has ceased to hold goes when it is older than the runs that are kept and none of them names it.';
 COMMENT ON TABLE punctual.dead_letters IS 'Runs that exhausted their attempts, with what a replay needs, until somebody resolves them; resolved ones are kept as long as failures. Outlives the run''s partition.';
@@ -107,6 +115,7 @@ WHERE j.state <> 'deleted';
 COMMENT ON COLUMN punctual.jobs.paused_until IS 'When it resumes by itself; null: only when asked to.';
 
 
+DROP INDEX punctual.ready_by_tenant, punctual.runs_late, punctual.runs_by_trigger, punctual.runs_by_reason, punctual.runs_by_tenant;
 DROP INDEX punctual.operations_ended, punctual.dead_letters_resolved, punctual.job_versions_later;
 COMMENT ON TABLE punctual.job_versions IS 'Every definition a job ever had, and every pause, resume and end: immutable, one row per change.';
 COMMENT ON TABLE punctual.dead_letters IS 'Runs that exhausted their attempts, with what a replay needs, until somebody resolves them. Outlives the run''s partition.';
