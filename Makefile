@@ -43,9 +43,9 @@ test: ## Run the tests, but for faults that take long: race detector, real Postg
 	CGO_ENABLED=1 $(GOTEST) -race -short -count=1 -p 3 -parallel 4 -timeout 15m $(ARGS) $(PKG)
 
 .PHONY: prove
-prove: ## Prove the guarantee: every fault that fits (eight to eleven minutes)
+prove: ## Prove the guarantee: every fault that fits, and that every benchmark measures (eight to eleven minutes)
 	@.ci/install gcc postgresql pgbouncer libfaketime nodejs alertmanager
-	CGO_ENABLED=1 $(GOTEST) -race -count=1 -parallel 6 -timeout 18m $(ARGS) ./httpapi/prove
+	CGO_ENABLED=1 $(GOTEST) -race -count=1 -parallel 6 -timeout 18m $(ARGS) ./httpapi/prove ./httpapi/bench
 
 .PHONY: lint
 lint: $(GOLANGCI) ## Check formatting, vet, lint, and the direction of imports

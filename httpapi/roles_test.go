@@ -20,10 +20,10 @@ import (
 // The roles that suffice for an operation are those that roleOf says, on every route of the document.
 func TestEveryOperationNeedsItsRole(t *testing.T) {
 	t.Parallel()
-	s := guarded(t)
+	s, all := guarded(t), routes(t)
 	for _, role := range Roles {
 		caller := s.as("default", role)
-		for _, r := range routes(t) {
+		for _, r := range all {
 			needed := roleOf[r.id]
 			path := r.path
 			for _, parameter := range r.parameters {

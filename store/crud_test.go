@@ -246,14 +246,24 @@ func (c crud) waiting(n int) {
 		c.t.Fatal(err)
 	}
 	defer conn.Close(context.WithoutCancel(c.t.Context()))
-	for {
-		var waiting int
-		err := conn.QueryRow(c.t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		if waiting >= n {
-			return
+	until(c.t, conn, fmt.Sprintf("%d statements to wait for a lock", n),
+		`SELECT count(*) >= $1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`, n)
+}
+
+// patience is long enough for what comes at once on a machine that has much else to do.
+const patience = 2 * time.Minute
+
+// until asks the database again and again, until the answer is yes.
+func until(t testing.TB, db interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}, what, sql string, args ...any,
+) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for yes := false; !yes; {
+		if err := db.QueryRow(ctx, sql, args...).Scan(&yes); err != nil {
+			t.Fatalf("waiting for %s: %v", what, err)
 		}
 	}
 }

@@ -117,6 +117,46 @@ func TestAnEditSettlesALongBacklogWithinBounds(t *testing.T) {
 	}
 }
 
+// The skip that an edit writes stands for no slot that was not due yet when the skip was made.
+func TestASkipThatAnEditMakesAfterAWaitIsNotMadeBeforeItsLastSlot(t *testing.T) {
+	c := newCRUD(t)
+	ctx := t.Context()
+	job := c.create("a", every(time.Second), missed(scheduler.MissedFireAll))
+	c.slotAgo(job.ID, 2*time.Hour) // so many that the last ones become a skip
+	tx, err := c.pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	var began time.Time
+	if err := tx.QueryRow(ctx, `SELECT clock_timestamp() FROM punctual.schedules WHERE job_id = $1 FOR UPDATE`, job.ID).Scan(&began); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.EditJob(ctx, c.tenant, "a", nil, func(j JobRecord) (NewJob, error) {
+			every(time.Hour)(&j.Definition)
+			return NewJob{Definition: j.Definition}, nil
+		})
+		done <- err
+	}()
+	c.waiting(1)
+	until(t, tx, "two slots to become due meanwhile", `SELECT clock_timestamp() > $1::timestamptz + interval '2 s'`, began)
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	skips, _, err := c.ListRuns(ctx, c.tenant, RunFilter{Job: "a", Reason: scheduler.ReasonMissed})
+	if err != nil || len(skips) != 1 {
+		t.Fatalf("%d skips, %v", len(skips), err)
+	}
+	if s := skips[0]; s.Skipped.Last.Before(began) || s.Skipped.Last.After(s.CreatedAt) || s.FinishedAt.Before(s.CreatedAt) {
+		t.Errorf("the skip stands for %+v, made at %s, finished at %s", s.Skipped, s.CreatedAt, s.FinishedAt)
+	}
+}
+
 // An edit that waited for the job's lock settles what became due meanwhile, and says so truthfully.
 func TestARunThatAnEditMakesAfterAWaitIsNotMadeBeforeItWasDue(t *testing.T) {
 	c := newCRUD(t)
@@ -142,11 +182,7 @@ func TestARunThatAnEditMakesAfterAWaitIsNotMadeBeforeItWasDue(t *testing.T) {
 	if _, err := tx.Exec(ctx, `UPDATE punctual.schedules SET scheduled_for = date_trunc('second', clock_timestamp()) + interval '1 s', next_run_at = date_trunc('second', clock_timestamp()) + interval '1 s' WHERE job_id = $1`, job.ID); err != nil {
 		t.Fatal(err)
 	}
-	for due := false; !due; {
-		if err := tx.QueryRow(ctx, `SELECT clock_timestamp() >= next_run_at FROM punctual.schedules WHERE job_id = $1`, job.ID).Scan(&due); err != nil {
-			t.Fatal(err)
-		}
-	}
+	until(t, tx, "the slot to become due", `SELECT clock_timestamp() >= next_run_at FROM punctual.schedules WHERE job_id = $1`, job.ID)
 	if err := tx.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -74,20 +74,21 @@ func (r *skipRows) add(job *scheduler.Job, lane int16, s scheduler.Skip, now tim
 	}
 }
 
+// What an edit writes was made when it is written, and not when its transaction began: that may have waited for a lock,
+// and a slot may have become due meanwhile.
+
 // A skip's slot is its last one: that is where a list by time looks for it.
 const insertSkips = `
-INSERT INTO punctual.runs (id, job_id, blocked_by, scheduled_for, due_at, finished_at, skipped_first, skipped_last, tenant, job_version, skipped_count, lane, status, trigger, reason)
-SELECT u.id, u.job_id, u.blocked_by, u.last, u.last, now(), u.first, u.last, u.tenant, u.version, u.count, u.lane, 'skipped', 'schedule', u.reason
+INSERT INTO punctual.runs (id, job_id, blocked_by, scheduled_for, due_at, created_at, finished_at, skipped_first, skipped_last, tenant, job_version, skipped_count, lane, status, trigger, reason)
+SELECT u.id, u.job_id, u.blocked_by, u.last, u.last, made.at, made.at, u.first, u.last, u.tenant, u.version, u.count, u.lane, 'skipped', 'schedule', u.reason
 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[], $5::timestamptz[], $6::int[], $7::int[], $8::int[], $9::smallint[], $10::text[])
-     AS u(id, job_id, blocked_by, first, last, count, tenant, version, lane, reason)`
+     AS u(id, job_id, blocked_by, first, last, count, tenant, version, lane, reason), (SELECT clock_timestamp() AS at) made`
 
 func (r *skipRows) queue(b *pgx.Batch) {
 	b.Queue(insertSkips, r.ids, r.jobs, r.blockedBy, r.first, r.last, r.counts, r.tenants, r.versions, r.lanes, r.reasons)
 	r.notices.queue(b)
 }
 
-// Made when it is written, and not when the transaction began: that may have waited for a lock, and a slot may have
-// become due meanwhile.
 const insertPending = `
 WITH made AS (
     INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, created_at, tenant, job_version, lane, late, status, trigger)

@@ -26,10 +26,10 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 	if err := c.pool.QueryRow(t.Context(), `SELECT j.name, j.id, r.id FROM punctual.jobs j JOIN punctual.runs r ON r.job_id = j.id LIMIT 1`).Scan(&name, &job, &run); err != nil {
 		t.Fatal(err)
 	}
-	reader := openClaimer(t, dsn)
-	c.Close() // and so tells what it did
+	c.Close()
 	watch := openClaimer(t, dsn)
 	before := watch.scans()
+	reader := openClaimer(t, dsn)
 	ctx := t.Context()
 	page := Page{Limit: 20}
 	for what, read := range map[string]func() (int, error){

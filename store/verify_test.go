@@ -186,8 +186,11 @@ func (c crud) unend(job uuid.UUID, slot time.Time, status string) {
 
 func TestVerifyLooksAtWhatItIsToldTo(t *testing.T) {
 	c := newClaimer(t)
-	job, slots := c.lived("a")
-	other, _ := c.lived("b")
+	var same scheduler.Definition
+	halfPast(&same)
+	slotsOf := func(d *scheduler.Definition) { d.Schedule = same.Schedule }
+	job, slots := c.lived("a", slotsOf)
+	other, _ := c.lived("b", slotsOf)
 	for _, id := range []uuid.UUID{job, other} {
 		c.exec(`DELETE FROM punctual.runs WHERE id = $1`, scheduler.SlotRunID(id, slots[1]))
 	}

@@ -72,6 +72,9 @@ func fakeRiver(t *testing.T, binary string) string {
 	return path
 }
 
+// long are the benchmarks that measure several sizes one after the other: `make prove` runs them.
+var long = []string{"limits", "inflight", "history", "replicas", "flat", "rest", "tenants"}
+
 func TestEveryBenchmarkMeasures(t *testing.T) {
 	t.Parallel()
 	server := storetest.NewServer(t, privatepg.Config{})
@@ -86,6 +89,9 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 	t.Run("all", func(t *testing.T) {
 		for _, name := range Names() {
 			t.Run(name, func(t *testing.T) {
+				if testing.Short() && slices.Contains(long, name) {
+					t.Skip("runs in `make prove` only: it measures several sizes")
+				}
 				t.Parallel()
 				dsn := empty(t, server)
 				c := tinyConfig(t, dsn, name)

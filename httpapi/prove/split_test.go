@@ -12,6 +12,7 @@ import (
 // mayLeaveOut are the only files that may skip tests or shorten them, and why no promise goes untested by that.
 var mayLeaveOut = map[string]string{
 	"httpapi/prove/prove_test.go":        "exhaustive: `make prove` runs it",
+	"httpapi/bench/bench_test.go":        "benchmarks of several sizes: `make prove` runs them",
 	"httpapi/prove/soak_test.go":         "soak: `make soak` runs it",
 	"httpapi/prove/replicas_test.go":     "a smaller load in `make test`",
 	"httpapi/prove/split_test.go":        "this test",
@@ -26,7 +27,7 @@ var mayLeaveOut = map[string]string{
 var skips = regexp.MustCompile(`\.Skip(f|Now)?\(|testing\.Short\(\)`)
 
 // Every test runs in `make test` or in `make prove`, and those of minutes in `make soak`: only exhaustive and soak leave
-// tests out, the targets run all packages or all of this one, and CI runs both.
+// tests out, the targets run all packages, or all of those that leave tests out, and CI runs both.
 func TestEveryTestRunsSomewhere(t *testing.T) {
 	t.Parallel()
 	if err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
@@ -42,7 +43,7 @@ func TestEveryTestRunsSomewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, lines := range map[string][]string{
-		"Makefile": {"-race -short ", "./httpapi/prove\n", " -run '^TestSoak' "}, ".ci/run": {"\nrun make test\n", "\nrun make prove\n"},
+		"Makefile": {"-race -short ", " ./httpapi/prove ./httpapi/bench\n", " -run '^TestSoak' "}, ".ci/run": {"\nrun make test\n", "\nrun make prove\n"},
 	} {
 		text, err := os.ReadFile("../../" + file)
 		if err != nil {
