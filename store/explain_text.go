@@ -169,6 +169,10 @@ func (e *explaining) slotWithout(slot scheduler.ExpectedSlot) {
 
 // noSlot explains an instant at which the job has none.
 func (e *explaining) noSlot(version scheduler.Version, exists bool) {
+	if e.forgotten() {
+		e.say(OutcomeUnknown, "What the job was at that instant is not kept any more, so that nobody knows whether it had a slot.")
+		return
+	}
 	if !exists {
 		created := ""
 		if len(e.history.Versions) > 0 {
@@ -190,6 +194,18 @@ func (e *explaining) noSlot(version scheduler.Version, exists bool) {
 	default:
 		e.say(OutcomeNoSlot, "There is no slot at that instant under version %d (%s)%s.", version.Number, describe(version.Schedule), e.nearest())
 	}
+}
+
+// forgotten reports whether the version in force at the instant has been removed: the numbers have a gap there.
+func (e *explaining) forgotten() bool {
+	before := int32(0)
+	for _, v := range e.history.Versions {
+		if v.From.After(e.At) {
+			return v.Number > before+1
+		}
+		before = v.Number
+	}
+	return false
 }
 
 func (e *explaining) nearest() string {

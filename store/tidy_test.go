@@ -2,6 +2,7 @@ package store
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -138,6 +139,9 @@ func TestVersionsThatMatterStay(t *testing.T) {
 			c.tidyUp()
 			if got := numbers(c, job.ID); !slices.Equal(got, tt.want) {
 				t.Errorf("versions %d are left, want %d", got, tt.want)
+			}
+			if got := c.saysOf("debounce", time.Now().Add(-45*day)); (tt.want[0] > 1) != strings.HasPrefix(got, "unknown: What the job was") {
+				t.Errorf("of long ago it is explained: %s", got)
 			}
 		})
 	}
