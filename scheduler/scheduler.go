@@ -204,11 +204,11 @@ func (s *Scheduler) maintain(ctx context.Context) {
 
 // tidy is a chore of its own, as it may take minutes.
 func (s *Scheduler) tidy(ctx context.Context) (wait time.Duration, left bool, err error) {
-	left, err = s.store.Tidy(ctx)
-	if err == nil || ctx.Err() != nil {
-		return 0, left, nil
+	left, failed := s.store.Tidy(ctx)
+	if failed != nil && ctx.Err() == nil {
+		s.metrics.chores.Inc()
+		s.log.Error("not all that is past its retention could be removed; tried again in a minute", "error", failed)
+		left = false
 	}
-	s.metrics.chores.Inc()
-	s.log.Error("not all that is past its retention could be removed; tried again in a minute", "error", err)
-	return 0, false, nil
+	return 0, left, nil
 }

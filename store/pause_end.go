@@ -94,16 +94,20 @@ func (r *resumedRows) add(h *held) {
 
 func (r *resumedRows) queue(b *pgx.Batch) {
 	b.Queue(`
-		UPDATE punctual.jobs j SET version = u.version, state = u.state, updated_at = u.since, paused_at = NULL, paused_until = NULL, pause_note = NULL, completed_at = u.completed
-		FROM unnest($1::uuid[], $2::int[], $3::text[], $4::timestamptz[], $5::timestamptz[]) AS u(job_id, version, state, since, completed) WHERE j.id = u.job_id`,
+		UPDATE punctual.jobs j SET version = u.version, state = u.state, updated_at = u.since, paused_at = NULL,
+		       paused_until = NULL, pause_note = NULL, completed_at = u.completed
+		FROM unnest($1::uuid[], $2::int[], $3::text[], $4::timestamptz[], $5::timestamptz[])
+		    AS u(job_id, version, state, since, completed) WHERE j.id = u.job_id`,
 		r.jobs, r.versions, r.states, r.from, r.completed)
 	b.Queue(`
 		INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition, note)
-		SELECT u.job_id, u.version, u.since, u.state, p.definition, $5 FROM unnest($1::uuid[], $2::int[], $3::text[], $4::timestamptz[]) AS u(job_id, version, state, since)
+		SELECT u.job_id, u.version, u.since, u.state, p.definition, $5
+		FROM unnest($1::uuid[], $2::int[], $3::text[], $4::timestamptz[]) AS u(job_id, version, state, since)
 		JOIN punctual.job_versions p ON p.job_id = u.job_id AND p.version = u.version - 1`,
 		r.jobs, r.versions, r.states, r.from, endNote)
 	b.Queue(`
-		UPDATE punctual.schedules s SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at, version = u.version, enabled = u.enabled, completed_at = u.completed
+		UPDATE punctual.schedules s SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at,
+		       version = u.version, enabled = u.enabled, completed_at = u.completed
 		FROM unnest($1::uuid[], $2::int[], $3::timestamptz[], $4::timestamptz[], $5::bool[], $6::timestamptz[])
 		    AS u(job_id, version, scheduled_for, next_run_at, enabled, completed) WHERE s.job_id = u.job_id`,
 		r.jobs, r.versions, r.scheduledFor, r.nextAt, r.enabled, r.completed)
@@ -117,15 +121,16 @@ const resumeBatch = 500
 func (s *Store) ResumeDue(ctx context.Context) (resumed int, next time.Duration, err error) {
 	for {
 		// Outside of a transaction first: most of the time there is nothing to do.
-		var any bool
+		var over bool
 		var wait *time.Duration
 		if err := s.pool.QueryRow(ctx, `
 			SELECT EXISTS (SELECT FROM punctual.jobs WHERE paused_until <= now() AND state = 'paused'),
-			       (SELECT min(paused_until) FROM punctual.jobs WHERE paused_until > now() AND state = 'paused') - clock_timestamp()`).Scan(&any, &wait); err != nil {
+			       (SELECT min(paused_until) FROM punctual.jobs WHERE paused_until > now() AND state = 'paused')
+			       - clock_timestamp()`).Scan(&over, &wait); err != nil {
 			return resumed, 0, fmt.Errorf("looking for jobs to resume: %w", err)
 		}
 		n := 0
-		if any {
+		if over {
 			if n, err = s.resumeSome(ctx); err != nil {
 				return resumed, 0, fmt.Errorf("resuming jobs: %w", err)
 			}

@@ -173,14 +173,18 @@ func TestAPauseThatIsOverIsOverForWhoeverChangesTheJob(t *testing.T) {
 	}{
 		"pausing it again": {func(c crud) error { c.pause("a"); return nil }, []string{"schedule skipped paused x3", "schedule skipped missed x2", "catchup pending late"}},
 		"resuming it":      {func(c crud) error { c.resumed("a"); return nil }, []string{"schedule skipped paused x3"}},
-		"an edit of its schedule": {func(c crud) error { c.edit("a", every(2*time.Hour)); return nil },
-			[]string{"schedule skipped paused x3", "schedule skipped missed x2", "catchup pending late"}},
+		"an edit of its schedule": {
+			func(c crud) error { c.edit("a", every(2*time.Hour)); return nil },
+			[]string{"schedule skipped paused x3", "schedule skipped missed x2", "catchup pending late"},
+		},
 		"a batch": {func(c crud) error {
 			_, err := c.CreateJobs(c.t.Context(), c.tenant, batch(definition("a", every(2*time.Hour))), ConflictReplace)
 			return err
 		}, []string{"schedule skipped paused x3", "schedule skipped missed x2", "catchup pending late"}},
-		"its end": {func(c crud) error { return c.DeleteJob(c.t.Context(), c.tenant, "a", nil) },
-			[]string{"schedule skipped paused x3", "schedule skipped job_deleted x3"}},
+		"its end": {
+			func(c crud) error { return c.DeleteJob(c.t.Context(), c.tenant, "a", nil) },
+			[]string{"schedule skipped paused x3", "schedule skipped job_deleted x3"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCRUD(t)

@@ -146,3 +146,27 @@ func TestVersionsThatMatterStay(t *testing.T) {
 		})
 	}
 }
+
+// A value that was written into a definition goes with the last version that has it.
+func TestSecretsOfForgottenVersionsGo(t *testing.T) {
+	c := newCRUD(t)
+	job := c.create("rotated", never)
+	c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '40 days'`)
+	c.versions(job.ID, 5, 39*24*time.Hour)
+	old, current := uuid.New(), uuid.New()
+	c.exec(`INSERT INTO punctual.data_keys (id, sealed) VALUES (1, 'sealed')`)
+	for id, least := range map[uuid.UUID]int{old: 2, current: 4} {
+		c.exec(`INSERT INTO punctual.job_secrets (id, tenant, job_id, data_key, ciphertext) VALUES ($1, $2, $3, 1, 'x')`, id, c.tenant, job.ID)
+		c.exec(`UPDATE punctual.job_versions SET definition = json_build_object('schedule', '{}'::json, 'target', json_build_object('auth', json_build_object('value', json_build_object('sealed', $2::text))))
+			WHERE job_id = $1 AND version >= $3`, job.ID, id.String(), least)
+	}
+	c.exec(`UPDATE punctual.job_versions SET definition = replace(definition::text, $1, $2)::json WHERE version IN (2, 3)`, current.String(), old.String())
+	c.exec(`UPDATE punctual.job_versions SET definition = replace(definition::text, $1, $2)::json WHERE version >= 4`, old.String(), current.String())
+	c.tidyUp()
+	if n := c.count(`SELECT count(*) FROM punctual.job_secrets WHERE id = $1`, old); n != 0 {
+		t.Error("the value that no version has is there")
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.job_secrets WHERE id = $1`, current); n != 1 {
+		t.Error("the value that the present version has is gone")
+	}
+}
