@@ -243,7 +243,7 @@ func TestWrongUseIsAnErrorThatSaysWhatWouldBeRight(t *testing.T) {
 		{"an audit log kept for less than the database keeps it", dsn, []string{"serve", "--audit-retention=100h"}, []string{"--audit-retention", "720h"}},
 		{"failures kept for less than successes", dsn, []string{"serve", "--failure-retention=48h"}, []string{"--failure-retention", "720h"}},
 		{"too much jitter", dsn, []string{"serve", "--default-jitter=2h"}, []string{"--default-jitter", "0s to 1h"}},
-		{"too few connections", dsn, []string{"serve", "--max-conns=1"}, []string{"--max-conns", "4 to 1000"}},
+		{"too few connections", dsn, []string{"serve", "--max-conns=1"}, []string{"--max-conns", "8 to 1000"}},
 		{"a network that is none", dsn, []string{"serve", "--allow-targets=10.0.0.0/8,internal"}, []string{"--allow-targets", `"internal"`, "10.0.0.0/8"}},
 		{"a network with bits behind its length", dsn, []string{"serve", "--allow-targets=10.1.2.3/8"}, []string{"--allow-targets", `"10.1.2.3/8"`, "10.0.0.0/8", "10.1.2.3/32"}},
 		{"a proxy without a port", dsn, []string{"serve", "--egress-proxy=http://u:not-the-password@proxy"}, []string{"--egress-proxy", "http://user:password@host:port"}},

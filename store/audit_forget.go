@@ -18,7 +18,7 @@ const (
 // ForgetAudit removes what is older than the retention from the audit log, in batches, each a transaction of its own.
 func (s *Store) ForgetAudit(ctx context.Context) (forgotten int, left bool, err error) {
 	forgotten, left, err = repeat(ctx, auditBatch, func(ctx context.Context) (found, gone int, err error) {
-		err = s.pool.QueryRow(ctx, `SELECT punctual.forget_audit_log($1::interval, $2)`, s.options.AuditRetention, auditBatch).Scan(&gone)
+		err = s.conns(ctx).QueryRow(ctx, `SELECT punctual.forget_audit_log($1::interval, $2)`, s.options.AuditRetention, auditBatch).Scan(&gone)
 		return gone, gone, err
 	})
 	if err != nil {

@@ -20,16 +20,20 @@ const byIndex = `SELECT set_config('enable_seqscan', 'off', true), set_config('j
 
 // queueBegin begins a transaction that takes several round trips. Should this process stop in between, the
 // rows that it has locked are free again after 5 s.
-func queueBegin(b *pgx.Batch) {
+func queueBegin(b *pgx.Batch, wary bool) {
 	b.Queue(`BEGIN`)
 	b.Queue(`SET LOCAL idle_in_transaction_session_timeout = '5s'`)
-	b.Queue(byIndex)
+	if wary {
+		b.Queue(warily)
+		return
+	}
+	b.Queue(briefly)
 }
 
 // onConn runs work on a connection of its own. The work begins and commits its transaction itself,
 // within the round trips that carry its statements; whatever it leaves open is rolled back.
 func (s *Store) onConn(ctx context.Context, work func(conn *pgx.Conn) error) error {
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.conns(ctx).Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("getting a connection: %w", err)
 	}
@@ -46,9 +50,10 @@ func (s *Store) onConn(ctx context.Context, work func(conn *pgx.Conn) error) err
 
 // NextDue implements scheduler.Store.
 func (s *Store) NextDue(ctx context.Context, queues []int16, lookForOlder bool) (scheduler.Upcoming, error) {
+	ctx = forRuns.in(ctx)
 	var u scheduler.Upcoming
 	var schedule, ready *time.Time
-	err := s.pool.QueryRow(ctx, `
+	err := s.conns(ctx).QueryRow(ctx, `
 		WITH lanes AS (SELECT (q * 4 + p)::smallint AS lane FROM unnest($1::smallint[]) q, generate_series(0, 2) p)
 		SELECT now(),
 		       (SELECT min(n.next_run_at) FROM lanes CROSS JOIN LATERAL (
@@ -73,9 +78,10 @@ func (s *Store) NextDue(ctx context.Context, queues []int16, lookForOlder bool) 
 
 // NextFresh implements scheduler.Store.
 func (s *Store) NextFresh(ctx context.Context, queues []int16) (scheduler.Upcoming, error) {
+	ctx = forRuns.in(ctx)
 	var u scheduler.Upcoming
 	var schedule, ready *time.Time
-	err := s.pool.QueryRow(ctx, `
+	err := s.conns(ctx).QueryRow(ctx, `
 		WITH lanes AS (SELECT (q * 4 + p)::smallint AS lane FROM unnest($1::smallint[]) q, generate_series(0, 2) p)
 		SELECT now(),
 		       (SELECT min(n.next_run_at) FROM lanes CROSS JOIN LATERAL (

@@ -54,7 +54,7 @@ WITH started AS (
 lease AS (INSERT INTO punctual.claims (id, replica, run_ids) SELECT $2, $1, array_agg(id) FROM started HAVING count(*) > 0)
 SELECT id, fence FROM started`
 
-// gateRetry is how long a run waits before it tries again to get past its job's gate.
+// gateRetry is how long a run waits whose job's gate somebody else has locked.
 const gateRetry = time.Second
 
 // readyClaim is one claim of ready runs on its way through the transaction.
@@ -62,6 +62,8 @@ type readyClaim struct {
 	store    *Store
 	claim    scheduler.Claim
 	defaults notifyDefaults
+	wary     bool
+	busy     lockedRows // what others have locked, as far as it was looked for: runs, and jobs that are told of
 	conn     *pgx.Conn
 	now      time.Time
 	locked   []readyRow
@@ -76,6 +78,7 @@ type readyClaim struct {
 	leave    []uuid.UUID // rows of ready that go
 	later    []uuid.UUID // rows of ready that are put off, and until when
 	until    []time.Time
+	park     []uuid.UUID // rows of ready that wait at a gate
 	start    []uuid.UUID // runs that start
 	taken    []uuid.UUID // gates they take, by job
 	takers   []uuid.UUID
@@ -105,23 +108,27 @@ type waitingRun struct {
 
 // ClaimReady implements scheduler.Store.
 func (s *Store) ClaimReady(ctx context.Context, claim scheduler.Claim) (scheduler.Batch, error) {
+	ctx = forRuns.in(ctx)
 	defaults, err := s.notifyDefaults(ctx)
 	if err != nil {
 		return scheduler.Batch{}, fmt.Errorf("claiming ready runs: %w", err)
 	}
-	c := readyClaim{store: s, claim: claim, defaults: defaults, tenants: map[uuid.UUID]int32{}, held: map[uuid.UUID]*scheduler.Held{}}
-	err = s.onConn(ctx, func(conn *pgx.Conn) error {
-		c.conn = conn
-		if err := c.lock(ctx); err != nil || len(c.ids) == 0 {
-			return err
-		}
-		failpoint.At(failpoint.ReadyLocked)
-		if err := c.readFacts(ctx); err != nil {
-			return err
-		}
-		c.decide()
-		failpoint.At(failpoint.ReadyDecided)
-		return c.write(ctx)
+	var c readyClaim
+	err = s.wary.ready.try(func(wary bool) error {
+		c = readyClaim{store: s, claim: claim, defaults: defaults, wary: wary, tenants: map[uuid.UUID]int32{}, held: map[uuid.UUID]*scheduler.Held{}}
+		return s.onConn(ctx, func(conn *pgx.Conn) error {
+			c.conn = conn
+			if err := c.lock(ctx); err != nil || len(c.ids) == 0 {
+				return err
+			}
+			failpoint.At(failpoint.ReadyLocked)
+			if err := c.readFacts(ctx); err != nil {
+				return err
+			}
+			c.decide()
+			failpoint.At(failpoint.ReadyDecided)
+			return c.write(ctx)
+		})
 	})
 	if err != nil {
 		return scheduler.Batch{}, fmt.Errorf("claiming ready runs: %w", err)
@@ -134,7 +141,7 @@ func (c *readyClaim) lock(ctx context.Context) error {
 	var places []place
 	var f frozen
 	var b pgx.Batch
-	queueBegin(&b)
+	queueBegin(&b, c.wary)
 	b.Queue(sql, arguments...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var run, job uuid.UUID
@@ -193,7 +200,10 @@ func (c *readyClaim) selection() (sql string, arguments []any) {
 func (c *readyClaim) readFacts(ctx context.Context) error {
 	var b pgx.Batch
 	c.gates = map[uuid.UUID]gate{}
-	queueGates(&b, c.gatable, c.gates, passOver)
+	queueGatesOfAny(&b, c.gatable, c.gates)
+	if c.wary {
+		c.lookForLocked(&b)
+	}
 	b.Queue(readWaiting, c.ids).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var w waitingRun
@@ -236,7 +246,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 	if err := c.store.loadTokenKey(ctx, c.conn, maps.Values(c.jobs)); err != nil {
 		return err
 	}
-	return freeEndedGates(ctx, c.conn, c.gates)
+	return c.store.freeEndedGates(ctx, c.conn, c.gates, c.now)
 }
 
 func (c *readyClaim) readDefinitions(ctx context.Context) error {
@@ -258,10 +268,14 @@ func (c *readyClaim) readDefinitions(ctx context.Context) error {
 	return c.conn.SendBatch(ctx, &b).Close()
 }
 
-// decide lets each waiting run start, oldest first, unless its job's gate is held by another run.
+// decide lets each waiting run start, oldest first, unless its job's gate is held by another run. What counts is whether
+// the job has a gate now, and not the policy of the version that the run sends.
 func (c *readyClaim) decide() {
 	waits := map[uuid.UUID]bool{}
 	for _, w := range c.waiting {
+		if c.leaveLocked(w, waits) {
+			continue
+		}
 		job, err := sentBy(c.jobs[w.key], w.notifyURL, w.notifySecret)
 		if err != nil {
 			c.broken[w.key] = err
@@ -272,23 +286,25 @@ func (c *readyClaim) decide() {
 			c.putOff(w.RunID, putOff, waits)
 			continue
 		}
-		if job.ConcurrencyPolicy != scheduler.PolicyAllow {
-			g, ok := c.gates[job.ID]
-			if !ok || (g.active != uuid.Nil && g.active != w.RunID) {
-				c.putOff(w.RunID, gateRetry, waits)
-				continue
-			}
+		g, there := c.gates[job.ID]
+		w.Gated = g.gated && w.Trigger != scheduler.TriggerNotify // a notice is no run of the job's own
+		switch holders := g.holders(); {
+		case w.Gated && g.busy, !there && job.ConcurrencyPolicy != scheduler.PolicyAllow: // or it has just been mended
+			c.putOff(w.RunID, gateRetry, waits)
+			continue
+		case w.Gated && !w.overdue && len(holders) > 0 && !slices.Contains(holders, w.RunID):
+			waits[w.RunID] = true
+			c.park = append(c.park, w.RunID)
+			continue
 		}
 		if !w.overdue && !c.claim.Grant.Take(job.Tenant, 1) {
 			waits[w.RunID] = true // its tenant is at a limit: the row stays as it is
 			continue
 		}
-		if job.ConcurrencyPolicy != scheduler.PolicyAllow {
-			if g := c.gates[job.ID]; !w.overdue {
-				g.active = w.RunID
-				c.gates[job.ID] = g
-				c.taken, c.takers = append(c.taken, job.ID), append(c.takers, w.RunID)
-			}
+		if w.Gated && !w.overdue && len(g.holders()) == 0 {
+			g.active = w.RunID
+			c.gates[job.ID] = g
+			c.taken, c.takers = append(c.taken, job.ID), append(c.takers, w.RunID)
 		}
 		if w.overdue {
 			c.overdue(w, job, waits)
@@ -320,6 +336,9 @@ func (c *readyClaim) write(ctx context.Context) error {
 	if len(c.later) > 0 {
 		b.Queue(`UPDATE punctual.ready r SET due_at = u.due_at FROM unnest($1::uuid[], $2::timestamptz[]) AS u(run_id, due_at) WHERE r.run_id = u.run_id`, c.later, c.until)
 	}
+	if len(c.park) > 0 {
+		queuePark(&b, c.park)
+	}
 	if len(c.leave) > 0 {
 		b.Queue(`DELETE FROM punctual.ready WHERE run_id = ANY($1::uuid[])`, c.leave)
 	}
@@ -333,7 +352,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 	}
 	failpoint.At(failpoint.ReadyCommitted)
 	c.batch.Runs = c.store.withFences(c.batch.Runs, fences, lease)
-	c.batch.Settled = len(c.leave)
+	c.batch.Settled = len(c.leave) + len(c.park)
 	c.store.ended(c.ended, written)
 	return nil
 }

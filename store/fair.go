@@ -90,6 +90,7 @@ func (s *Store) ReadyTenants(ctx context.Context, queues []int16) ([]scheduler.C
 }
 
 func (s *Store) contenders(ctx context.Context, sql string, queues []int16) ([]scheduler.Contender, error) {
+	ctx = forRuns.in(ctx)
 	var found []scheduler.Contender
 	var b pgx.Batch
 	b.Queue(byIndex)
@@ -97,7 +98,7 @@ func (s *Store) contenders(ctx context.Context, sql string, queues []int16) ([]s
 		found, err = pgx.CollectRows(rows, pgx.RowToStructByPos[scheduler.Contender])
 		return err
 	})
-	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
+	if err := s.conns(ctx).SendBatch(ctx, &b).Close(); err != nil {
 		return nil, fmt.Errorf("looking for the tenants that wait: %w", err)
 	}
 	return found, nil

@@ -81,25 +81,37 @@ SELECT id FROM accepted`
 
 // Finish implements scheduler.Store. It is idempotent: what was written before is found superseded.
 func (s *Store) Finish(ctx context.Context, outcomes []scheduler.Outcome, released []uuid.UUID) (superseded int, err error) {
-	var written map[uuid.UUID]bool
+	ctx = forRuns.in(ctx)
 	defaults, err := s.notifyDefaults(ctx)
-	if err == nil {
-		written, err = s.finish(ctx, outcomes, released, dayOf(outcomes), defaults)
+	if err != nil {
+		return 0, fmt.Errorf("writing %d outcomes: %w", len(outcomes), err)
 	}
-	if lacksTable(err) { // removed, as nothing that was known of it went on
-		written, err = s.finish(ctx, outcomes, released, anyDay, defaults)
-	}
+	f := waryFinish{outcomes: outcomes, released: released, defaults: defaults}
+	err = s.wary.finish.try(func(wary bool) error {
+		if wary {
+			return f.run(ctx, s)
+		}
+		f.written, err = s.finish(ctx, outcomes, released, dayOf(outcomes), defaults)
+		if lacksTable(err) { // removed, as nothing that was known of it went on
+			f.written, err = s.finish(ctx, outcomes, released, anyDay, defaults)
+		}
+		return err
+	})
 	if err != nil {
 		return 0, s.tookWrite(fmt.Errorf("writing %d outcomes: %w", len(outcomes), err))
 	}
 	failpoint.At(failpoint.FinishCommitted)
-	if slices.ContainsFunc(outcomes, dueSoon) {
+	if slices.ContainsFunc(f.outcomes, dueSoon) {
 		s.signal()
 	}
-	for _, o := range outcomes {
-		if !written[o.RunID] && o.Verdict != scheduler.Await {
+	for _, o := range f.outcomes {
+		if !f.written[o.RunID] && o.Verdict != scheduler.Await {
 			superseded++
 		}
+	}
+	if len(f.locked) > 0 || len(f.kept) > 0 {
+		s.wary.finish.found()
+		return superseded, &scheduler.LockedOutcomesError{Runs: f.locked, Leases: f.kept}
 	}
 	return superseded, nil
 }
@@ -107,9 +119,10 @@ func (s *Store) Finish(ctx context.Context, outcomes []scheduler.Outcome, releas
 // finish writes them in one transaction and one round trip, which a batch without BEGIN is.
 func (s *Store) finish(ctx context.Context, outcomes []scheduler.Outcome, released []uuid.UUID, on day, defaults notifyDefaults) (written map[uuid.UUID]bool, err error) {
 	var b pgx.Batch
+	b.Queue(longer)
 	written = queueFinish(&b, outcomes, released, on, defaults)
 	failpoint.At(failpoint.FinishBegun)
-	return written, s.pool.SendBatch(ctx, &b).Close()
+	return written, s.conns(ctx).SendBatch(ctx, &b).Close()
 }
 
 // dueSoon reports whether the run is ready again before the tick loop looks by itself.
@@ -118,11 +131,10 @@ func dueSoon(o scheduler.Outcome) bool {
 	return (status == scheduler.StatusRetrying || status == scheduler.StatusPending) && o.RetryIn < soon
 }
 
-// queueFinish queues what ends attempts: the gates' locks, the outcomes, the gates' release, the end of
+// queueFinish queues what ends attempts, after byIndex: the gates' locks, the outcomes, the gates' release, the end of
 // leases. Once the batch is read, the returned set holds the runs that the fence let through.
 func queueFinish(b *pgx.Batch, outcomes []scheduler.Outcome, released []uuid.UUID, on day, defaults notifyDefaults) (written map[uuid.UUID]bool) {
 	written = make(map[uuid.UUID]bool, len(outcomes))
-	b.Queue(byIndex)
 	gated, runs := gatedJobs(outcomes)
 	if len(gated) > 0 {
 		b.Queue(`SELECT FROM punctual.exclusive WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE`, gated)
@@ -132,12 +144,12 @@ func queueFinish(b *pgx.Batch, outcomes []scheduler.Outcome, released []uuid.UUI
 	if len(gated) > 0 {
 		// The gates are held, and this statement sees what the updates made of the runs: a gate is freed
 		// only when the run it names is over.
-		// The run that waits for it is due at once; never before its slot, though the clock was set back.
+		// The oldest run that waits for it is due at once; never before its slot, though the clock was set back.
 		b.Queue(`WITH freed AS (
 		             UPDATE punctual.exclusive e SET active_run = NULL FROM punctual.runs r
 		             WHERE e.job_id = ANY($1::uuid[]) AND e.active_run = r.id AND r.id = ANY($2::uuid[])
-		               AND r.status IN ('succeeded', 'dead', 'skipped', 'cancelled') RETURNING e.waiting_run)
-		         UPDATE punctual.ready y SET due_at = `+dueNow+` FROM freed f WHERE y.run_id = f.waiting_run`, gated, runs)
+		               AND r.status IN ('succeeded', 'dead', 'skipped', 'cancelled') RETURNING e.job_id)
+		         UPDATE punctual.ready y SET due_at = `+dueNow+`, at_gate = false FROM freed e WHERE y.run_id = `+nextAtGate, gated, runs)
 	}
 	if len(released) > 0 {
 		b.Queue(`DELETE FROM punctual.claims WHERE id = ANY($1::uuid[])`, released)
@@ -166,10 +178,10 @@ func queueTurnedLate(b *pgx.Batch, outcomes []scheduler.Outcome) {
 // dueNow is when a run y of ready is due that need not wait any more.
 const dueNow = `greatest(now(), (SELECT r.due_at FROM punctual.runs r WHERE r.id = y.run_id))`
 
-// gatedJobs returns, sorted, the jobs among the outcomes that have a gate, and their runs.
+// gatedJobs returns, sorted, the jobs among the outcomes whose gates may be held by their runs, and those runs.
 func gatedJobs(outcomes []scheduler.Outcome) (jobs, runs []uuid.UUID) {
 	for _, o := range outcomes {
-		if o.Job.ConcurrencyPolicy != scheduler.PolicyAllow {
+		if o.Gated {
 			jobs, runs = append(jobs, o.Job.ID), append(runs, o.RunID)
 		}
 	}

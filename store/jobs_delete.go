@@ -49,7 +49,7 @@ func (s *Store) skipRest(ctx context.Context, u *unit, h *held, now time.Time) e
 		reason = scheduler.ReasonPaused
 	}
 	plan := scheduler.SkipPassed(scheduler.Situation{Job: h.job, ScheduledFor: *h.scheduledFor, Now: h.atDue(now)}, reason)
-	return s.apply(ctx, u, h, plan, now)
+	return s.apply(ctx, u, h, plan, gate{}, nil, now)
 }
 
 // cancelWaiting cancels the runs of a job that wait in ready. One that a claim takes at this moment goes on, so

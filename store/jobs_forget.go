@@ -61,7 +61,7 @@ func (s *Store) walkOn(ctx context.Context, w *walk, sql string, args ...any) (f
 		})
 		return err
 	})
-	err = s.pool.SendBatch(ctx, &b).Close()
+	err = s.conns(ctx).SendBatch(ctx, &b).Close()
 	return found, ids, err
 }
 

@@ -10,7 +10,7 @@ import (
 // Now returns the database's clock: the only one that decides anything about schedules.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	var now time.Time
-	if err := s.pool.QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {
+	if err := s.conns(ctx).QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {
 		return time.Time{}, fmt.Errorf("reading the database's clock: %w", err)
 	}
 	return now.UTC(), nil
@@ -19,6 +19,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 // Maintain implements scheduler.Store: the chores of every replica, each safe to be done by several at
 // once. One that fails does not keep the others from being done. What may take long is done by Tidy.
 func (s *Store) Maintain(ctx context.Context) error {
+	ctx = forChores.in(ctx)
 	_, partitions := s.EnsurePartitions(ctx)
 	if partitions != nil {
 		s.alarm(ctx)
@@ -26,7 +27,8 @@ func (s *Store) Maintain(ctx context.Context) error {
 	_, cancels := s.ForgetCancels(ctx)
 	allowances := s.forgetAllowances(ctx)
 	used := s.NoteKeysUsed(ctx)
-	return errors.Join(partitions, cancels, allowances, used, s.warnOfUnserved(ctx))
+	gates := s.CheckGates(ctx)
+	return errors.Join(partitions, gates, cancels, allowances, used, s.warnOfUnserved(ctx))
 }
 
 // alarm says so when runs are about to have nowhere to go.

@@ -119,11 +119,12 @@ const resumeBatch = 500
 // ResumeDue implements scheduler.Store. Every replica calls it every few seconds and when a pause runs out; what another
 // is working on is passed over.
 func (s *Store) ResumeDue(ctx context.Context) (resumed int, next time.Duration, err error) {
+	ctx = forChores.in(ctx)
 	for {
 		// Outside of a transaction first: most of the time there is nothing to do.
 		var over bool
 		var wait *time.Duration
-		if err := s.pool.QueryRow(ctx, `
+		if err := s.conns(ctx).QueryRow(ctx, `
 			SELECT EXISTS (SELECT FROM punctual.jobs WHERE paused_until <= now() AND state = 'paused'),
 			       (SELECT min(paused_until) FROM punctual.jobs WHERE paused_until > now() AND state = 'paused')
 			       - clock_timestamp()`).Scan(&over, &wait); err != nil {

@@ -47,6 +47,7 @@ func (w *walk) begin() {
 // Tidy implements scheduler.Store: it removes what is older than its retention, as fast as that comes. Of all replicas
 // one does so each minute. left is true when there is more to be done at once.
 func (s *Store) Tidy(ctx context.Context) (left bool, err error) {
+	ctx = forChores.in(ctx)
 	if mine, err := s.takeTidying(ctx); err != nil || !mine {
 		return false, err
 	}
@@ -65,7 +66,7 @@ func (s *Store) Tidy(ctx context.Context) (left bool, err error) {
 func (s *Store) takeTidying(ctx context.Context) (mine bool, err error) {
 	s.tidy.busy.Lock()
 	defer s.tidy.busy.Unlock()
-	err = s.pool.QueryRow(ctx, `
+	err = s.conns(ctx).QueryRow(ctx, `
 		UPDATE punctual.deployment SET tidied_at = clock_timestamp() WHERE tidied_at < now() - interval '50 s' OR tidied_at = $1 RETURNING tidied_at`,
 		s.tidy.at).Scan(&s.tidy.at)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -109,7 +110,7 @@ func (s *Store) forgetOld(ctx context.Context, table, instant string, key []stri
 		var b pgx.Batch
 		b.Queue(byIndex)
 		b.Queue(sql, age, after, forgetBatch).QueryRow(func(row pgx.Row) error { return row.Scan(&gone, &after) })
-		err = s.pool.SendBatch(ctx, &b).Close()
+		err = s.conns(ctx).SendBatch(ctx, &b).Close()
 		return gone, gone, err
 	})
 	if err != nil {

@@ -75,7 +75,7 @@ func (s *Store) ForgetVersions(ctx context.Context) (forgotten int, left bool, e
 	defer s.tidy.busy.Unlock()
 	// What is verified and explained begins with the oldest day that is kept as a whole, whatever the retention is.
 	var before time.Time
-	err = s.pool.QueryRow(ctx, `SELECT least(now() - $1::interval, `+keptSince+`) - interval '1 day'`, s.options.Retention).Scan(&before)
+	err = s.conns(ctx).QueryRow(ctx, `SELECT least(now() - $1::interval, `+keptSince+`) - interval '1 day'`, s.options.Retention).Scan(&before)
 	if err != nil {
 		return 0, false, fmt.Errorf("looking for the oldest day: %w", err)
 	}

@@ -281,7 +281,7 @@ func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (
 // that does not answer may still be starting.
 func connect(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (*store.Store, error) {
 	options := store.Options{
-		DatabaseURL: c.DatabaseURL, DefaultJitter: c.DefaultJitter, MaxConns: c.MaxConns, Log: c.Log,
+		DatabaseURL: c.DatabaseURL, DefaultJitter: c.DefaultJitter, MaxConns: c.MaxConns, Replica: true, Log: c.Log,
 		Retention: c.Retention, FailureRetention: c.FailureRetention, AuditRetention: c.AuditRetention, Ended: ended, Master: c.Master, Adopt: c.AdoptDatabase, PublicURL: c.links,
 	}
 	deadline := time.Now().Add(c.DatabaseWait)
