@@ -68,7 +68,7 @@ func (b BatchInput) validate() []FieldError {
 // PauseInput is the optional body of a pause.
 type PauseInput struct {
 	Note  string            `json:"note,omitempty" maxLength:"1024" doc:"Why, for people." example:"the warehouse moves"`
-	Until scheduler.Instant `json:"until,omitzero" doc:"When it resumes by itself. Absent: only when asked to." example:"2026-12-01T09:00:00Z"`
+	Until scheduler.Instant `json:"until,omitzero" doc:"When it resumes by itself: slots from that instant on are ordinary ones, also when no replica was alive then. Absent: only when asked to." example:"2026-12-01T09:00:00Z"`
 }
 
 func (p PauseInput) validate() []FieldError {

@@ -156,12 +156,13 @@ func (f *instantStore) Renew(context.Context, uuid.UUID, bool) (Pulse, error) {
 	return Pulse{Known: true}, nil
 }
 
-func (f *instantStore) Deregister(context.Context, uuid.UUID) error          { return nil }
-func (f *instantStore) ResumeDue(context.Context) (int, error)               { return 0, nil }
-func (f *instantStore) Operate(context.Context) (time.Duration, bool, error) { return 0, false, nil }
-func (f *instantStore) Notify(context.Context) (bool, error)                 { return false, nil }
-func (f *instantStore) Maintain(context.Context) error                       { return nil }
-func (f *instantStore) Wake() <-chan struct{}                                { return nil }
+func (f *instantStore) Deregister(context.Context, uuid.UUID) error           { return nil }
+func (f *instantStore) ResumeDue(context.Context) (int, time.Duration, error) { return 0, 0, nil }
+func (f *instantStore) Tidy(context.Context) (bool, error)                    { return false, nil }
+func (f *instantStore) Operate(context.Context) (time.Duration, bool, error)  { return 0, false, nil }
+func (f *instantStore) Notify(context.Context) (bool, error)                  { return false, nil }
+func (f *instantStore) Maintain(context.Context) error                        { return nil }
+func (f *instantStore) Wake() <-chan struct{}                                 { return nil }
 
 // targetEnv makes this test binary a target instead, so that its work is not counted with the replica's.
 const targetEnv = "SCHEDULER_TARGET"

@@ -271,6 +271,16 @@ func SkipPassed(s Situation, reason Reason) Plan {
 	return s.advance(Plan{Skips: []Skip{s.skip(reason, s.ScheduledFor, newest)}}, newest)
 }
 
+// SkipBefore plans the slots of a recurring job from the given one, which lies before an instant, up to that instant as
+// one skip with the reason; it is how the end of a pause accounts for it. What follows is the plan's next slot.
+func SkipBefore(s Situation, instant time.Time, reason Reason) Plan {
+	newest := s.ScheduledFor
+	if slot, ok := s.Job.Timetable.Prev(instant.Add(-1)); ok && slot.At.After(newest) {
+		newest = slot.At
+	}
+	return s.advance(Plan{Skips: []Skip{s.skip(reason, s.ScheduledFor, newest)}}, newest)
+}
+
 // Starts is how many runs of the plan start now.
 func (p Plan) Starts() (n int) {
 	for _, r := range p.Runs {

@@ -73,7 +73,8 @@
 // Beside the tick loop a replica renews its heartbeat every two seconds. That brings back what there is to do
 // besides: lost replicas to take over from, cancels to carry out, and chores (chore), which are operations on
 // many runs and notices to tell. Chores are done in batches, by any replica, each in a transaction of its own;
-// what they make are runs in ready like all others. Pauses that have run out and old partitions have a timer.
+// what they make are runs in ready like all others. What is past its retention is a chore too, of one replica at a time. Pauses end
+// when they say; should no replica be there then, whoever comes ends them as of that instant.
 //
 // None of this waits for anybody else. Heartbeats, claims and finishes have connections of their own, beside those of the
 // chores and of the API. What others have locked for longer than a moment they leave alone: a slot or a run that it

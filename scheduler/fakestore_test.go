@@ -43,10 +43,12 @@ type fakeStore struct {
 	halted      bool         // the deployment is frozen since the last heartbeat
 	drawing     func() error // before a draw
 	maintaining func() error
+	pauseEnds   time.Time // when the next pause runs out
 	drawn       time.Time // until when starts are used up
 
 	// What was asked of it, by its own clock.
 	looks     []time.Time
+	resumes   []time.Time
 	claims    []fakeClaim
 	peeks     int // at who waits
 	draws     int
@@ -375,6 +377,13 @@ func (f *fakeStore) GiveBack(_ context.Context, claims []uuid.UUID) (int, error)
 	return len(claims), nil
 }
 
+func (f *fakeStore) ResumeDue(context.Context) (int, time.Duration, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.resumes = append(f.resumes, f.now())
+	return 0, f.pauseEnds.Sub(f.now()), nil
+}
+
 func (f *fakeStore) Maintain(context.Context) error {
 	if f.maintaining != nil {
 		return f.maintaining()
@@ -391,7 +400,7 @@ func (f *fakeStore) Deregister(context.Context, uuid.UUID) error {
 
 func (f *fakeStore) Remove(context.Context, []Heartbeat) error            { return nil }
 func (f *fakeStore) Recover(context.Context) (int, error)                 { return 0, nil }
-func (f *fakeStore) ResumeDue(context.Context) (int, error)               { return 0, nil }
+func (f *fakeStore) Tidy(context.Context) (bool, error)                   { return false, nil }
 func (f *fakeStore) Operate(context.Context) (time.Duration, bool, error) { return 0, false, nil }
 func (f *fakeStore) Notify(context.Context) (bool, error)                 { return false, nil }
 func (f *fakeStore) Wake() <-chan struct{}                                { return f.wake }

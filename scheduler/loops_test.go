@@ -313,3 +313,21 @@ func TestAQueueWhoseSlotsAreTakenIsNotLookedInto(t *testing.T) {
 		t.Errorf("a single queue: looks into %v, left out others: %t", queues, others)
 	}
 }
+
+func TestAPauseIsEndedWhenItRunsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		end := store.now().Add(2 * time.Second)
+		store.pauseEnds = end
+		start(t, store, newGatedDials(t, false).client, 10)
+		time.Sleep(3 * time.Second)
+		looks := read(store, func() []time.Time { return slices.Clone(store.resumes) })
+		if len(looks) < 2 || looks[1].Before(end) || looks[1].After(end.Add(10*time.Millisecond)) {
+			t.Errorf("pauses were looked at %v, and one ran out at %v", looks, end)
+		}
+		time.Sleep(20 * time.Second)
+		if n := read(store, func() int { return len(store.resumes) }); n > 8 {
+			t.Errorf("%d looks in 23 s, with no other pause", n)
+		}
+	})
+}

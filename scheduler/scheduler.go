@@ -52,6 +52,7 @@ type Scheduler struct {
 	heart     *heartbeat
 	operator  chore
 	notifier  chore
+	tidier    chore
 	gates     chore
 	flights   flights
 	holds     *holds
@@ -98,6 +99,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 		left, err := store.Notify(ctx)
 		return 0, left, err
 	})
+	s.tidier = newChore("removing what was kept for its time", log, s.tidy)
 	s.gates = newChore("freeing the gates of jobs", log, func(ctx context.Context) (time.Duration, bool, error) { return 0, false, store.FreeGates(ctx) })
 	s.finisher = newFinisher(store, log, config, s.heart.release)
 	s.metrics.watch(s.slots, s.holds, s.limits)
@@ -141,8 +143,9 @@ func (s *Scheduler) run(ctx context.Context) {
 	if len(s.config.Queues) > 0 {
 		claiming.Go(func() { newTicker(s).run(ctx) })
 	}
-	claiming.Go(func() { every(ctx, resumeEvery, s.resume) })
+	claiming.Go(func() { s.resume(ctx) })
 	claiming.Go(func() { every(ctx, maintainEvery, s.maintain) })
+	claiming.Go(func() { s.tidier.run(ctx) })
 	claiming.Go(func() { s.operator.run(ctx) })
 	claiming.Go(func() { s.notifier.run(ctx) })
 	claiming.Go(func() { s.holder.run(ctx) })
@@ -180,15 +183,24 @@ func (s *Scheduler) run(ctx context.Context) {
 	s.log.Info("scheduler stopped")
 }
 
+// resume ends pauses as they run out, until ctx ends. One that is made meanwhile and is over sooner waits for the next
+// look.
 func (s *Scheduler) resume(ctx context.Context) {
-	limited, cancel := context.WithTimeout(ctx, resumeTimeout)
-	defer cancel()
-	n, err := s.store.ResumeDue(limited)
-	switch {
-	case err != nil && ctx.Err() == nil:
-		s.log.Warn("jobs whose pause has run out could not be resumed; tried again", "error", err)
-	case n > 0:
-		s.log.Info("jobs resumed: their pause has run out", "count", n)
+	for ctx.Err() == nil {
+		limited, cancel := context.WithTimeout(ctx, resumeTimeout)
+		n, next, err := s.store.ResumeDue(limited)
+		cancel()
+		switch {
+		case err != nil && ctx.Err() == nil:
+			s.log.Warn("jobs whose pause has run out could not be resumed; tried again", "error", err)
+		case n > 0:
+			s.log.Info("jobs resumed: their pause has run out", "count", n)
+		}
+		wait := spread(resumeEvery)
+		if err == nil && next > 0 {
+			wait = min(wait, next)
+		}
+		sleep(ctx, wait)
 	}
 }
 
@@ -197,4 +209,16 @@ func (s *Scheduler) maintain(ctx context.Context) {
 		s.metrics.chores.Inc()
 		s.log.Error("maintenance failed; tried again in a minute", "error", err)
 	}
+	s.tidier.ask()
+}
+
+// tidy is a chore of its own, as it may take minutes.
+func (s *Scheduler) tidy(ctx context.Context) (wait time.Duration, left bool, err error) {
+	left, failed := s.store.Tidy(ctx)
+	if failed != nil && ctx.Err() == nil {
+		s.metrics.chores.Inc()
+		s.log.Error("not all that is past its retention could be removed; tried again in a minute", "error", failed)
+		left = false
+	}
+	return 0, left, nil
 }

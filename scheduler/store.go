@@ -46,16 +46,19 @@ type Store interface {
 	Recover(ctx context.Context) (int, error)
 	// GiveBack ends claims whose runs were never sent, and makes these ready again. It returns how many.
 	GiveBack(ctx context.Context, claims []uuid.UUID) (int, error)
-	// ResumeDue resumes the jobs whose pause has run out.
-	ResumeDue(ctx context.Context) (int, error)
+	// ResumeDue resumes the jobs whose pause has run out, as of the instant at which it did, and returns how many. next
+	// is how long until the next pause runs out; 0: none will.
+	ResumeDue(ctx context.Context) (resumed int, next time.Duration, err error)
 	// Operate does a batch of work on one of the operations that have not ended, in one transaction with
 	// the progress it notes. It returns how long to wait before the next one; left is false once none is left.
 	Operate(ctx context.Context) (wait time.Duration, left bool, err error)
 	// Notify makes the runs that tell the notify URLs of some jobs what happened to these, where it may be told
 	// by now. left is true when there may be more.
 	Notify(ctx context.Context) (left bool, err error)
-	// Maintain does the slow chores: partitions ahead, what is kept for a time only.
+	// Maintain does the slow chores, such as the partitions ahead.
 	Maintain(ctx context.Context) error
+	// Tidy removes what was kept for its time, which one replica does at a time. left is true when there is more.
+	Tidy(ctx context.Context) (left bool, err error)
 	// ReportHolds writes what a replica holds runs back for, in place of what it wrote before, and returns what it is
 	// told to do about it.
 	ReportHolds(ctx context.Context, replica uuid.UUID, states []HoldState) ([]HoldOrder, error)

@@ -16,16 +16,13 @@ const (
 )
 
 // ForgetAudit removes what is older than the retention from the audit log, in batches, each a transaction of its own.
-func (s *Store) ForgetAudit(ctx context.Context) error {
-	for begun := time.Now(); time.Since(begun) < tidyFor; {
-		var forgotten int
-		err := s.conns(ctx).QueryRow(ctx, `SELECT punctual.forget_audit_log($1::interval, $2)`, s.options.AuditRetention, auditBatch).Scan(&forgotten)
-		if err != nil {
-			return fmt.Errorf("forgetting old entries of the audit log: %w", err)
-		}
-		if forgotten < auditBatch {
-			return nil
-		}
+func (s *Store) ForgetAudit(ctx context.Context) (forgotten int, left bool, err error) {
+	forgotten, left, err = repeat(ctx, auditBatch, func(ctx context.Context) (found, gone int, err error) {
+		err = s.conns(ctx).QueryRow(ctx, `SELECT punctual.forget_audit_log($1::interval, $2)`, s.options.AuditRetention, auditBatch).Scan(&gone)
+		return gone, gone, err
+	})
+	if err != nil {
+		return forgotten, false, fmt.Errorf("forgetting old entries of the audit log: %w", err)
 	}
-	return nil
+	return forgotten, left, nil
 }

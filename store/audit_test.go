@@ -180,7 +180,7 @@ func TestAPauseThatRunsOutIsTheSystems(t *testing.T) {
 		t.Errorf("%+v, %v", e, err)
 	}
 	c.exec(`UPDATE punctual.jobs SET paused_until = now() WHERE id = $1`, job.ID)
-	if n, err := c.ResumeDue(t.Context()); n != 1 || err != nil {
+	if n, _, err := c.ResumeDue(t.Context()); n != 1 || err != nil {
 		t.Fatalf("%d, %v", n, err)
 	}
 	log, _, err := c.ListAudit(t.Context(), c.tenant, AuditFilter{Job: "job", Page: Page{Limit: 1}})
@@ -351,7 +351,7 @@ func TestOldEntriesAreForgottenAndNeverThoseOfThirtyDays(t *testing.T) {
 		{DefaultAuditRetention, "a 29 31 29 31"}, {time.Second, "a 29 29"},
 	} {
 		c.options.AuditRetention = k.retention
-		if err := c.ForgetAudit(t.Context()); err != nil {
+		if _, _, err := c.ForgetAudit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		var left string

@@ -97,11 +97,12 @@ func TestAChoreWaitsForNoCaller(t *testing.T) {
 		t.Cleanup(conn.Release)
 	}
 	ctx := bounded(t)
-	_, resume := c.ResumeDue(ctx)
+	_, _, resume := c.ResumeDue(ctx)
+	_, tidy := c.Tidy(ctx)
 	_, _, operate := c.Operate(ctx)
 	_, notify := c.Notify(ctx)
 	_, release := c.ReleaseHeld(ctx)
-	if err := errors.Join(resume, operate, notify, release, c.Maintain(ctx), c.Maintain(ctx)); err != nil {
+	if err := errors.Join(resume, tidy, operate, notify, release, c.Maintain(ctx), c.Maintain(ctx)); err != nil {
 		t.Error(err)
 	}
 }

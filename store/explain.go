@@ -85,6 +85,7 @@ type explaining struct {
 	job      uuid.UUID
 	state    JobState
 	until    *time.Time // of the present pause
+	over     *time.Time // when a pause ran out that no replica has ended yet
 	ended    *time.Time // when the job was completed or deleted
 	held     *HeldBack  // what due work of the tenant waits for
 	waiting  *Waiting   // what the run waits for
@@ -139,6 +140,7 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 	if err = errors.Join(err, broken, e.readPausers(ctx)); err != nil {
 		return err
 	}
+	e.endPause()
 	e.zone = time.UTC
 	if n := len(e.history.Versions); n > 0 {
 		if zone, err := cron.LoadZone(e.history.Versions[n-1].Schedule.Timezone); err == nil {
@@ -146,6 +148,18 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 		}
 	}
 	return nil
+}
+
+// endPause takes a pause that has run out for ended, as of when it did, though no replica has come to write that.
+func (e *explaining) endPause() {
+	n := len(e.history.Versions)
+	if n == 0 || e.state != JobPaused || e.until == nil || e.until.After(e.now) {
+		return
+	}
+	last := e.history.Versions[n-1]
+	last.State, last.From, last.Note = string(JobActive), *e.until, ""
+	e.history.Versions = append(e.history.Versions, last)
+	e.state, e.over, e.until = JobActive, e.until, nil
 }
 
 func (e *explaining) explain(ctx context.Context) error {
@@ -204,9 +218,10 @@ func (e *explaining) pauseAt(at time.Time) *Pause {
 			return nil
 		}
 	}
-	if p != nil {
-		p.Until = e.until
+	if p == nil || e.until != nil && !at.Before(*e.until) {
+		return nil
 	}
+	p.Until = e.until
 	return p
 }
 

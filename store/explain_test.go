@@ -176,7 +176,7 @@ func TestExplainKnowsWhenAForgottenJobWasCompleted(t *testing.T) {
 	c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '9 days' WHERE job_id = $1`, job.ID)
 	c.complete(job.ID)
 	c.exec(`UPDATE punctual.schedules SET completed_at = now() - interval '8 days' WHERE job_id = $1`, job.ID)
-	if n, err := c.ForgetCompletedJobs(t.Context()); err != nil || n != 1 {
+	if n, _, err := c.ForgetCompletedJobs(t.Context()); err != nil || n != 1 {
 		t.Fatalf("%d forgotten, %v", n, err)
 	}
 	if e := c.explained(job.ID.String(), time.Now().Add(-24*time.Hour)); e.Outcome != OutcomeDeleted {

@@ -140,7 +140,14 @@ func (e *explaining) skipped() {
 func (e *explaining) slotWithout(slot scheduler.ExpectedSlot) {
 	due := e.history.Due(slot.At)
 	paused := e.pauseAt(e.now)
+	if e.until != nil && !slot.At.Before(*e.until) {
+		paused = nil // the pause will be over by then
+	}
 	switch {
+	case slot.Duty == scheduler.Waiting && e.over != nil && slot.At.Before(*e.over) && e.history.OneShot(slot.At):
+		e.say(OutcomeWaiting, "The job was paused until %s; its one slot fires as soon as a replica has resumed it.", stamp(*e.over))
+	case slot.Duty == scheduler.Waiting && e.over != nil && slot.At.Before(*e.over):
+		e.say(OutcomePaused, "The slot passed while the job was paused%s; the skip is recorded as soon as a replica has resumed it.", e.pauseAt(slot.At).describe())
 	case slot.Duty == scheduler.Waiting && e.state == JobPaused && paused != nil && e.history.OneShot(slot.At):
 		e.say(OutcomePaused, "The job is paused%s; its one slot fires when it is resumed, not before %s.", paused.describe(), stamp(due))
 	case slot.Duty == scheduler.Waiting && e.state == JobPaused && paused != nil && slot.At.After(e.now):
@@ -162,6 +169,10 @@ func (e *explaining) slotWithout(slot scheduler.ExpectedSlot) {
 
 // noSlot explains an instant at which the job has none.
 func (e *explaining) noSlot(version scheduler.Version, exists bool) {
+	if e.forgotten() {
+		e.say(OutcomeUnknown, "What the job was at that instant is not kept any more, so that nobody knows whether it had a slot.")
+		return
+	}
 	if !exists {
 		created := ""
 		if len(e.history.Versions) > 0 {
@@ -183,6 +194,18 @@ func (e *explaining) noSlot(version scheduler.Version, exists bool) {
 	default:
 		e.say(OutcomeNoSlot, "There is no slot at that instant under version %d (%s)%s.", version.Number, describe(version.Schedule), e.nearest())
 	}
+}
+
+// forgotten reports whether the version in force at the instant has been removed: the numbers have a gap there.
+func (e *explaining) forgotten() bool {
+	before := int32(0)
+	for _, v := range e.history.Versions {
+		if v.From.After(e.At) {
+			return v.Number > before+1
+		}
+		before = v.Number
+	}
+	return false
 }
 
 func (e *explaining) nearest() string {

@@ -8,37 +8,66 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// forgetBatch is how many rows one pass of a chore takes.
-const forgetBatch = 1000
+// The look at a job's runs asks every day that is kept, so it comes after the limit. Those that a binary of schema 2 has
+// completed have it only in jobs.
+const selectCompleted = `
+WITH c AS MATERIALIZED (
+    SELECT c.id, c.at FROM (
+        (SELECT s.job_id AS id, s.completed_at AS at FROM punctual.schedules s
+         WHERE s.completed_at < now() - interval '7 days' AND s.completed_at >= $1 AND (s.completed_at, s.job_id) > ($1, $2) ORDER BY s.completed_at, s.job_id LIMIT $3)
+        UNION
+        (SELECT j.id, j.completed_at FROM punctual.jobs j
+         WHERE j.state = 'completed' AND j.completed_at < now() - interval '7 days' AND j.completed_at >= $1 AND (j.completed_at, j.id) > ($1, $2) ORDER BY j.completed_at, j.id LIMIT $3)) c
+    ORDER BY c.at, c.id LIMIT $3)
+SELECT c.id, c.at, coalesce(j.state IN ('active', 'completed') AND j.kind IN ('at', 'delay') AND s.scheduled_for IS NULL
+       AND (SELECT r.id FROM punctual.runs r WHERE r.job_id = c.id AND r.finished_at IS NULL LIMIT 1) IS NULL, false)
+FROM c LEFT JOIN punctual.jobs j ON j.id = c.id LEFT JOIN punctual.schedules s ON s.job_id = c.id ORDER BY c.at, c.id`
 
-// ForgetCompletedJobs deletes one-shots that were completed 7 days ago, up to 1,000 of them, and returns
-// how many. Their rows stay as those of deleted jobs, so that their history keeps its name. One whose run
-// is not over yet stays as it is.
-func (s *Store) ForgetCompletedJobs(ctx context.Context) (int, error) {
-	// Those that a binary of schema 2 has completed have it only in jobs.
-	var ids []uuid.UUID
+// ForgetCompletedJobs deletes one-shots that were completed 7 days ago. Their rows stay as those of deleted jobs, so that
+// their history keeps its name. One whose run is not over yet stays as it is.
+func (s *Store) ForgetCompletedJobs(ctx context.Context) (forgotten int, left bool, err error) {
+	if !s.tidy.busy.TryLock() {
+		return 0, false, nil
+	}
+	defer s.tidy.busy.Unlock()
+	s.tidy.completed.begin()
+	forgotten, left, err = repeat(ctx, forgetBatch, func(ctx context.Context) (found, gone int, err error) {
+		found, ids, err := s.walkOn(ctx, &s.tidy.completed, selectCompleted)
+		if err != nil || len(ids) == 0 {
+			return found, 0, err
+		}
+		gone, err = s.forgetCompleted(ctx, ids)
+		return found, gone, err
+	})
+	if err != nil {
+		return forgotten, false, fmt.Errorf("forgetting completed jobs: %w", err)
+	}
+	return forgotten, left, nil
+}
+
+// walkOn takes the next rows of a walk, and returns how many they are and the ids of those that may go. The statement
+// selects an id, the instant that it walks by, and whether it may go.
+func (s *Store) walkOn(ctx context.Context, w *walk, sql string, args ...any) (found int, ids []uuid.UUID, err error) {
 	var b pgx.Batch
 	b.Queue(byIndex)
-	b.Queue(`
-		SELECT c.id FROM (
-			SELECT j.id, s.completed_at FROM punctual.schedules s JOIN punctual.jobs j ON j.id = s.job_id
-			WHERE s.completed_at < now() - interval '7 days' AND s.scheduled_for IS NULL AND j.state IN ('active', 'completed') AND j.kind IN ('at', 'delay')
-			UNION
-			SELECT j.id, j.completed_at FROM punctual.jobs j
-			WHERE j.state = 'completed' AND j.completed_at < now() - interval '7 days' AND j.kind IN ('at', 'delay')) c
-		WHERE (SELECT r.id FROM punctual.runs r WHERE r.job_id = c.id AND r.finished_at IS NULL LIMIT 1) IS NULL
-		ORDER BY c.completed_at LIMIT $1`, forgetBatch).Query(func(rows pgx.Rows) (err error) {
-		ids, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	b.Queue(sql, append([]any{w.at, w.id, forgetBatch}, args...)...).Query(func(rows pgx.Rows) error {
+		var free bool
+		_, err := pgx.ForEachRow(rows, []any{&w.id, &w.at, &free}, func() error {
+			found++
+			if free {
+				ids = append(ids, w.id)
+			}
+			return nil
+		})
 		return err
 	})
-	if err := s.conns(ctx).SendBatch(ctx, &b).Close(); err != nil {
-		return 0, fmt.Errorf("looking for completed jobs: %w", err)
-	}
-	if len(ids) == 0 {
-		return 0, nil
-	}
-	forgotten := 0
-	err := s.inTx(ctx, everybody, func(tx pgx.Tx) error {
+	err = s.conns(ctx).SendBatch(ctx, &b).Close()
+	return found, ids, err
+}
+
+// forgetCompleted deletes those of the jobs that are still what they were found to be.
+func (s *Store) forgetCompleted(ctx context.Context, ids []uuid.UUID) (forgotten int, err error) {
+	err = s.inTx(ctx, everybody, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `
 			SELECT job_id FROM punctual.schedules WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED`, ids)
 		if err != nil {
@@ -61,21 +90,5 @@ func (s *Store) ForgetCompletedJobs(ctx context.Context) (int, error) {
 			WHERE s.job_id = ANY($1::uuid[]) AND j.id = s.job_id AND j.state = 'deleted'`, ids)
 		return err
 	})
-	if err != nil {
-		return 0, fmt.Errorf("forgetting completed jobs: %w", err)
-	}
-	return forgotten, nil
-}
-
-// ForgetIdempotencyKeys deletes keys older than 24 hours, up to 1,000 of them, and returns how many.
-func (s *Store) ForgetIdempotencyKeys(ctx context.Context) (int, error) {
-	done, err := s.conns(ctx).Exec(ctx, `
-		DELETE FROM punctual.idempotency_keys k USING (
-			SELECT tenant, key FROM punctual.idempotency_keys WHERE created_at < now() - interval '24 hours'
-			ORDER BY created_at LIMIT $1 FOR UPDATE SKIP LOCKED) old
-		WHERE k.tenant = old.tenant AND k.key = old.key`, forgetBatch)
-	if err != nil {
-		return 0, fmt.Errorf("forgetting idempotency keys: %w", err)
-	}
-	return int(done.RowsAffected()), nil
+	return forgotten, err
 }

@@ -58,7 +58,7 @@ const (
 )
 
 // hold locks jobs as the claim does, sorted, and reads them in a later statement. Jobs that are not
-// there, of another tenant (0: any) or deleted are left out.
+// there, of another tenant (0: any) or deleted are left out. A pause that is over is ended first.
 func (s *Store) hold(ctx context.Context, u *unit, tenant int32, ids []uuid.UUID, locked string) ([]*held, facts, error) {
 	slices.SortFunc(ids, compareIDs)
 	rows, err := u.Query(ctx, `
@@ -85,10 +85,14 @@ func (s *Store) hold(ctx context.Context, u *unit, tenant int32, ids []uuid.UUID
 	if err != nil {
 		return nil, facts{}, fmt.Errorf("reading locked jobs: %w", err)
 	}
+	var over []*held
 	for _, h := range jobs {
 		h.job, h.before = s.compiled(h.jobRow), h.shot()
+		if h.pauseOver(f.now) {
+			over = append(over, h)
+		}
 	}
-	return jobs, f, nil
+	return jobs, f, s.endPauses(ctx, u, over, f.now)
 }
 
 // holdOne holds the job that ref means; ErrNotFound when there is none.

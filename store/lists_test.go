@@ -221,7 +221,7 @@ func TestForgetCompletedJobs(t *testing.T) {
 	c.exec(`UPDATE punctual.schedules SET scheduled_for = NULL, next_run_at = NULL, enabled = false WHERE job_id = $1`, legacy.ID)
 	c.exec(`UPDATE punctual.jobs SET state = 'completed', completed_at = now() - interval '8 days' WHERE id = $1`, legacy.ID)
 	for _, want := range []int{2, 0} {
-		if n, err := c.ForgetCompletedJobs(ctx); err != nil || n != want {
+		if n, _, err := c.ForgetCompletedJobs(ctx); err != nil || n != want {
 			t.Errorf("%d forgotten, %v", n, err)
 		}
 	}
@@ -251,7 +251,7 @@ func TestEverythingWorksInEveryExecMode(t *testing.T) {
 				t.Error(err)
 			}
 			c.slotAgo(job.ID, 50*time.Hour)
-			if n, err := c.ResumeDue(ctx); err != nil || n != 1 {
+			if n, _, err := c.ResumeDue(ctx); err != nil || n != 1 {
 				t.Errorf("%d resumed, %v", n, err)
 			}
 			if _, err := c.CreateJobs(ctx, c.tenant, batch(definition("b"), definition("a", every(time.Hour)), definition("n", never)), ConflictReplace); err != nil {
@@ -279,10 +279,10 @@ func TestEverythingWorksInEveryExecMode(t *testing.T) {
 			if err := c.DeleteJob(ctx, c.tenant, "a", nil); err != nil {
 				t.Error(err)
 			}
-			if _, err := c.ForgetCompletedJobs(ctx); err != nil {
+			if _, _, err := c.ForgetCompletedJobs(ctx); err != nil {
 				t.Error(err)
 			}
-			if _, err := c.ForgetIdempotencyKeys(ctx); err != nil {
+			if _, _, err := c.ForgetIdempotencyKeys(ctx); err != nil {
 				t.Error(err)
 			}
 		})
@@ -302,7 +302,7 @@ func TestAJobThatAnOlderBinaryStartedAgainIsActive(t *testing.T) {
 	if c.count(`SELECT count(*) FROM punctual.job_status WHERE id = $1 AND state = 'active'`, job.ID) != 1 {
 		t.Error("job_status has it in another state")
 	}
-	if n, err := c.ForgetCompletedJobs(t.Context()); err != nil || n != 0 {
+	if n, _, err := c.ForgetCompletedJobs(t.Context()); err != nil || n != 0 {
 		t.Errorf("%d forgotten, %v", n, err)
 	}
 	_, err := c.CreateJob(t.Context(), c.tenant, NewJob{Definition: definition("job")})
@@ -310,7 +310,7 @@ func TestAJobThatAnOlderBinaryStartedAgainIsActive(t *testing.T) {
 	// Then it claims the last slot.
 	c.exec(`UPDATE punctual.schedules SET scheduled_for = NULL, next_run_at = NULL, enabled = false WHERE job_id = $1`, job.ID)
 	c.exec(`UPDATE punctual.jobs SET state = 'completed', completed_at = now() WHERE id = $1`, job.ID)
-	if n, err := c.ForgetCompletedJobs(t.Context()); err != nil || n != 0 {
+	if n, _, err := c.ForgetCompletedJobs(t.Context()); err != nil || n != 0 {
 		t.Errorf("%d forgotten though completed just now, %v", n, err)
 	}
 	if got := c.get("job"); got.State != JobCompleted || time.Since(*got.CompletedAt) > time.Hour {

@@ -17,25 +17,18 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 }
 
 // Maintain implements scheduler.Store: the chores of every replica, each safe to be done by several at
-// once. One that fails does not keep the others from being done. The first call, with which a replica
-// starts, leaves out what may take long.
+// once. One that fails does not keep the others from being done. What may take long is done by Tidy.
 func (s *Store) Maintain(ctx context.Context) error {
 	ctx = forChores.in(ctx)
 	_, partitions := s.EnsurePartitions(ctx)
 	if partitions != nil {
 		s.alarm(ctx)
 	}
-	_, keys := s.ForgetIdempotencyKeys(ctx)
-	_, jobs := s.ForgetCompletedJobs(ctx)
 	_, cancels := s.ForgetCancels(ctx)
 	allowances := s.forgetAllowances(ctx)
 	used := s.NoteKeysUsed(ctx)
 	gates := s.CheckGates(ctx)
-	var old error
-	if s.tidy.started.Swap(true) {
-		old = s.Tidy(ctx)
-	}
-	return errors.Join(partitions, keys, jobs, cancels, allowances, used, gates, old, s.warnOfUnserved(ctx))
+	return errors.Join(partitions, gates, cancels, allowances, used, s.warnOfUnserved(ctx))
 }
 
 // alarm says so when runs are about to have nowhere to go.

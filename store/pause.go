@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 )
 
 // PauseJob stops a job's slots until it is resumed, at the latest at until where that is given. Slots that
@@ -79,53 +76,6 @@ func (s *Store) resume(ctx context.Context, u *unit, h *held, now time.Time) err
 	}
 	h.enter(h.stateFor(false), now)
 	return nil
-}
-
-// resumeBatch is how many jobs one ResumeDue resumes.
-const resumeBatch = 100
-
-// ResumeDue resumes the jobs whose paused_until has passed, up to 100 of them, and returns how many.
-// Every replica calls it every few seconds; what another is working on is passed over.
-func (s *Store) ResumeDue(ctx context.Context) (int, error) {
-	ctx = forChores.in(ctx)
-	// Outside of a transaction first: most of the time there is nothing to do.
-	rows, err := s.conns(ctx).Query(ctx, `
-		SELECT id FROM punctual.jobs WHERE paused_until <= now() AND state = 'paused' ORDER BY paused_until LIMIT $1`, resumeBatch)
-	if err != nil {
-		return 0, fmt.Errorf("looking for jobs to resume: %w", err)
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
-	if err != nil {
-		return 0, fmt.Errorf("looking for jobs to resume: %w", err)
-	}
-	if len(ids) == 0 {
-		return 0, nil
-	}
-	n := 0
-	err = s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
-		jobs, f, err := s.hold(ctx, u, 0, ids, passOver)
-		if err != nil {
-			return err
-		}
-		var writes pgx.Batch
-		for _, h := range jobs {
-			if h.State != JobPaused || h.PausedUntil == nil || h.PausedUntil.After(f.now) {
-				continue // changed meanwhile
-			}
-			if err := s.resume(ctx, u, h, f.now); err != nil {
-				return err
-			}
-			if err := h.save(&writes, u, f.now, "the pause was over"); err != nil {
-				return err
-			}
-			n++
-		}
-		return send(ctx, u, &writes)
-	})
-	if err != nil {
-		return 0, fmt.Errorf("resuming jobs: %w", err)
-	}
-	return n, nil
 }
 
 func sameInstant(a, b *time.Time) bool {

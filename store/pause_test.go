@@ -174,7 +174,7 @@ func TestResumeDueResumesEachJobOnceWhenItsPauseIsOver(t *testing.T) {
 	total := 0
 	for range 4 {
 		wg.Go(func() {
-			n, err := c.ResumeDue(ctx)
+			n, _, err := c.ResumeDue(ctx)
 			if err != nil {
 				t.Error(err)
 			}
@@ -184,7 +184,7 @@ func TestResumeDueResumesEachJobOnceWhenItsPauseIsOver(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	n, err := c.ResumeDue(ctx)
+	n, _, err := c.ResumeDue(ctx)
 	if err != nil || total+n != 2 {
 		t.Errorf("%d were resumed (%v)", total+n, err)
 	}

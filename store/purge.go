@@ -3,71 +3,42 @@ package store
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 )
 
-const (
-	// purgeBatch is how many deleted jobs are looked at at once, and purgeBatches how often in one pass.
-	purgeBatch   = 500
-	purgeBatches = 10
-	// purgeEvery is how often all deleted jobs are looked through: each look asks every partition for runs
-	// of the job.
-	purgeEvery = time.Hour
-)
-
 // PurgeJobs removes jobs that were deleted before the retention began and have no run left, with their
 // versions, schedules and gates. Until then their runs keep the job's name.
-func (s *Store) PurgeJobs(ctx context.Context) error {
+func (s *Store) PurgeJobs(ctx context.Context) (purged int, left bool, err error) {
 	if !s.tidy.busy.TryLock() {
-		return nil
+		return 0, false, nil
 	}
 	defer s.tidy.busy.Unlock()
-	cursor := &s.tidy.purge
-	if time.Until(cursor.next) > 0 {
-		return nil
+	s.tidy.purged.begin()
+	purged, left, err = repeat(ctx, forgetBatch, func(ctx context.Context) (found, gone int, err error) {
+		found, ids, err := s.walkOn(ctx, &s.tidy.purged, selectDeleted, s.options.Retention)
+		if err != nil || len(ids) == 0 {
+			return found, 0, err
+		}
+		gone, err = s.purgeJobs(ctx, ids)
+		return found, gone, err
+	})
+	if err != nil {
+		return purged, false, fmt.Errorf("purging deleted jobs: %w", err)
 	}
-	for range purgeBatches {
-		seen, runless, err := s.purgeable(ctx, cursor)
-		if err == nil && len(runless) > 0 {
-			err = s.purgeJobs(ctx, runless)
-		}
-		if err != nil {
-			return fmt.Errorf("purging deleted jobs: %w", err)
-		}
-		if seen < purgeBatch {
-			*cursor = purgeCursor{next: time.Now().Add(purgeEvery)}
-			break
-		}
-	}
-	return nil
+	return purged, left, nil
 }
 
-// purgeable moves the cursor over the next deleted jobs, and returns those of them that have no run.
-func (s *Store) purgeable(ctx context.Context, cursor *purgeCursor) (seen int, runless []uuid.UUID, err error) {
-	rows, err := s.conns(ctx).Query(ctx, `
-		SELECT j.id, j.deleted_at, NOT EXISTS (SELECT FROM punctual.runs r WHERE r.job_id = j.id) FROM punctual.jobs j
-		WHERE j.state = 'deleted' AND j.deleted_at < now() - $1::interval AND (j.deleted_at, j.id) > ($2::timestamptz, $3::uuid)
-		ORDER BY j.deleted_at, j.id LIMIT $4`, s.options.Retention, cursor.deletedAt, cursor.id, purgeBatch)
-	if err != nil {
-		return 0, nil, err
-	}
-	var free bool
-	_, err = pgx.ForEachRow(rows, []any{&cursor.id, &cursor.deletedAt, &free}, func() error {
-		seen++
-		if free {
-			runless = append(runless, cursor.id)
-		}
-		return nil
-	})
-	return seen, runless, err
-}
+const selectDeleted = `
+SELECT j.id, j.deleted_at, NOT EXISTS (SELECT FROM punctual.runs r WHERE r.job_id = j.id) FROM (
+    SELECT j.id, j.deleted_at FROM punctual.jobs j
+    WHERE j.state = 'deleted' AND j.deleted_at < now() - $4::interval AND (j.deleted_at, j.id) > ($1, $2) ORDER BY j.deleted_at, j.id LIMIT $3) j
+ORDER BY j.deleted_at, j.id`
 
 // purgeJobs deletes jobs; what belongs to them goes with them.
-func (s *Store) purgeJobs(ctx context.Context, ids []uuid.UUID) error {
-	return s.inTx(ctx, everybody, func(tx pgx.Tx) error {
+func (s *Store) purgeJobs(ctx context.Context, ids []uuid.UUID) (purged int, err error) {
+	err = s.inTx(ctx, everybody, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `SELECT job_id FROM punctual.schedules WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR UPDATE SKIP LOCKED`, ids)
 		if err != nil {
 			return err
@@ -75,7 +46,9 @@ func (s *Store) purgeJobs(ctx context.Context, ids []uuid.UUID) error {
 		if ids, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID]); err != nil || len(ids) == 0 {
 			return err
 		}
-		_, err = tx.Exec(ctx, `DELETE FROM punctual.jobs WHERE id = ANY($1::uuid[]) AND state = 'deleted'`, ids)
+		done, err := tx.Exec(ctx, `DELETE FROM punctual.jobs WHERE id = ANY($1::uuid[]) AND state = 'deleted'`, ids)
+		purged = int(done.RowsAffected())
 		return err
 	})
+	return purged, err
 }

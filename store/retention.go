@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -20,35 +17,13 @@ const (
 	// detachPatience bounds the wait for transactions that still read a partition. Nobody waits behind it
 	// meanwhile, but the detach holds up others of its kind.
 	detachPatience = 3 * time.Second
-	// tidyFor is how long one pass begins new work: the chores that must be done each minute share its loop.
-	tidyFor = 30 * time.Second
+	// retireFor is how long one pass begins to retire days: what else there is to tidy shares its loop.
+	retireFor = 30 * time.Second
 	// retireTimeout bounds the copying of one day's failures.
 	retireTimeout = 10 * time.Minute
 	// lookAgain is when a day that is still needed is looked at again: the look reads the whole day.
 	lookAgain = time.Hour
 )
-
-// tidiness is what a replica remembers between two passes; forgetting it costs a look too many.
-type tidiness struct {
-	started atomic.Bool // Maintain was called before
-	busy    sync.Mutex  // guards the rest, for the length of a pass
-	needed  map[string]time.Time
-	purge   purgeCursor
-}
-
-// Tidy removes what is older than the retention. Of all replicas one does so each minute.
-func (s *Store) Tidy(ctx context.Context) error {
-	var mine bool
-	err := s.conns(ctx).QueryRow(ctx, `
-		UPDATE punctual.deployment SET tidied_at = now() WHERE tidied_at < now() - interval '50 s' RETURNING true`).Scan(&mine)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("beginning to tidy: %w", err)
-	}
-	return errors.Join(s.RetireRuns(ctx), s.PurgeJobs(ctx), s.ForgetAudit(ctx))
-}
 
 // dayTable is one of the tables that hold a day of runs, attempts or run_data.
 type dayTable struct {
@@ -90,7 +65,7 @@ func (s *Store) RetireRuns(ctx context.Context) error {
 	}
 	begun := time.Now()
 	for _, d := range days {
-		if time.Since(begun) > tidyFor {
+		if time.Since(begun) > retireFor {
 			return nil // the rest in a minute
 		}
 		err := s.retire(ctx, d)
@@ -222,11 +197,4 @@ func later(err error) bool {
 		return true
 	}
 	return false
-}
-
-// purgeCursor is how far a look through the deleted jobs has come.
-type purgeCursor struct {
-	deletedAt time.Time
-	id        uuid.UUID
-	next      time.Time // when the next look may begin
 }

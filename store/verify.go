@@ -284,14 +284,16 @@ type verifyJob struct {
 	id           uuid.UUID
 	tenant, name string
 	enabled      bool
-	frozen       bool // its due slots rightly wait
+	frozen       bool      // its due slots rightly wait
+	over         time.Time // when a pause ran out that no replica has ended yet; zero: there is none
 	history      scheduler.History
 	broken       error // why its versions cannot be read
 }
 
 func (v *verification) readJobs(ctx context.Context, tx pgx.Tx) (jobs []*verifyJob, now time.Time, err error) {
 	rows, err := tx.Query(ctx, `
-		SELECT j.id, t.name, j.name, s.scheduled_for, `+jobState+` = 'active', punctual.frozen_since(j.tenant) IS NOT NULL, `+databaseNow+`
+		SELECT j.id, t.name, j.name, s.scheduled_for, `+jobState+` = 'active', punctual.frozen_since(j.tenant) IS NOT NULL,
+		       CASE WHEN j.state = 'paused' AND j.paused_until <= `+databaseNow+` THEN j.paused_until END, `+databaseNow+`
 		FROM punctual.jobs j JOIN punctual.tenants t ON t.id = j.tenant LEFT JOIN punctual.schedules s ON s.job_id = j.id
 		WHERE j.id > $1 AND ($2 = 0 OR j.tenant = $2) AND ($3::uuid IS NULL OR j.id = $3) AND ($4 = '' OR j.name = $4)
 		ORDER BY j.id LIMIT $5`, v.after, v.tenant, nullID(v.only), v.name, jobsPerPage)
@@ -300,8 +302,11 @@ func (v *verification) readJobs(ctx context.Context, tx pgx.Tx) (jobs []*verifyJ
 	}
 	jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (*verifyJob, error) {
 		var j verifyJob
-		var next *time.Time
-		err := row.Scan(&j.id, &j.tenant, &j.name, &next, &j.enabled, &j.frozen, &now)
+		var next, over *time.Time
+		err := row.Scan(&j.id, &j.tenant, &j.name, &next, &j.enabled, &j.frozen, &over, &now)
+		if over != nil {
+			j.enabled, j.over = true, over.UTC()
+		}
 		j.history = scheduler.History{Job: j.id, DefaultJitter: v.store.options.DefaultJitter}
 		if next != nil {
 			j.history.Next = next.UTC()

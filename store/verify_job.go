@@ -167,7 +167,7 @@ func (c *jobCheck) settle() error {
 // a rule nobody is there to claim them, and there are many.
 func (c *jobCheck) waiting() error {
 	at := c.slot.At
-	if !c.job.enabled || !c.job.history.Due(at).Before(c.now.Add(-c.options.Grace)) {
+	if !c.job.enabled || !c.due(at).Before(c.now.Add(-c.options.Grace)) {
 		c.summary.Waiting++
 		return nil
 	}
@@ -182,6 +182,15 @@ func (c *jobCheck) waiting() error {
 	c.overdue.Last = &at
 	c.overdue.Count++
 	return nil
+}
+
+// due returns since when a slot is to be accounted for: one that passed while the job was paused, since the pause was over.
+func (c *jobCheck) due(at time.Time) time.Time {
+	due := c.job.history.Due(at)
+	if due.Before(c.job.over) {
+		return c.job.over
+	}
+	return due
 }
 
 // skip takes a skip: whether it stands for what it says, and for nothing that another one stands for.
@@ -244,7 +253,7 @@ func (c *jobCheck) finish() error {
 	if c.overdue.Count == 0 {
 		return nil
 	}
-	c.overdue.Detail = fmt.Sprintf("due since %s and not claimed; no replica serves its queue, it has fallen behind, or it catches up run by run", stamp(c.job.history.Due(*c.overdue.Slot)))
+	c.overdue.Detail = fmt.Sprintf("due since %s and not claimed; no replica serves its queue, it has fallen behind, or it catches up run by run", stamp(c.due(*c.overdue.Slot)))
 	return c.report(c.overdue)
 }
 

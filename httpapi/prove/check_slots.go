@@ -61,6 +61,9 @@ func (k *check) rangeOf(j *Job, r *Run, slots []dueSlot, got map[time.Time]int) 
 		if !s.At.Before(*r.SkippedFirst) && !s.At.After(*r.SkippedLast) {
 			got[s.At]++
 			n++
+			if r.Reason != nil && *r.Reason == "paused" && !j.pausedAt(s.At) && !j.pausedAt(s.At.Add(longestJitter(j.Versions[0].Definition, k.DefaultJitter))) {
+				k.fail(PausesEnd, "job %s: slot %s is skipped as paused", j.Name, clock(s.At))
+			}
 		}
 	}
 	if r.SkippedCount != nil && *r.SkippedCount != n {

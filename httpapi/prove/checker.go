@@ -16,6 +16,7 @@ type Rule string
 const (
 	OneRunPerSlot  Rule = "every due slot has exactly one run or one recorded skip"
 	NoPhantoms     Rule = "every run belongs to a slot that its job has"
+	PausesEnd      Rule = "a slot is skipped as paused only while its job is paused"
 	AllFinal       Rule = "every run is final in the end"
 	SuccessSeen    Rule = "every succeeded run was answered with 2xx by the witness"
 	NeverEarly     Rule = "no request before its time"

@@ -180,6 +180,13 @@ func TestCheckNotices(t *testing.T) {
 		{"a slot with two runs", OneRunPerSlot, Conditions{}, func(f *facts) { r := *f.theRun(f.cron); r.ID = uuid.New(); f.Runs = append(f.Runs, r) }},
 		{"a slot with a run and a skip", OneRunPerSlot, Conditions{}, func(f *facts) { f.skip(f.cron, at(1), at(1), 1) }},
 		{"a skip that counts too few", OneRunPerSlot, Conditions{}, func(f *facts) { f.forget(f.theRun(f.cron).ID); f.skip(f.cron, at(1), at(1), 0) }},
+		{"a slot skipped as paused whose pause was over", PausesEnd, Conditions{}, func(f *facts) {
+			until, reason := at(1), "paused"
+			f.theJob(f.cron).Versions = append(f.theJob(f.cron).Versions, Version{From: at(0.5), State: "paused", Definition: f.theJob(f.cron).Versions[0].Definition, Until: &until})
+			f.forget(f.theRun(f.cron).ID)
+			f.skip(f.cron, at(1), at(1), 1)
+			f.Runs[len(f.Runs)-1].Reason = &reason
+		}},
 		{"a run with another id than its slot's", OneRunPerSlot, Conditions{}, func(f *facts) { f.theRun(f.cron).ID = uuid.New() }},
 		{"a run that no slot is behind", NoPhantoms, Conditions{}, func(f *facts) { f.run(f.cron, at(4), "succeeded") }},
 		{"a backfilled run that no slot is behind", NoPhantoms, Conditions{}, func(f *facts) { f.backfill(f.cron, at(2.5), scheduler.SlotRunID(f.cron, at(2.5))) }},

@@ -52,11 +52,24 @@ func (j Job) callsBack() bool {
 	return slices.ContainsFunc(j.Versions, func(v Version) bool { return v.Definition.Completion == scheduler.CompleteAsync })
 }
 
+// pausedAt reports whether the job was paused at an instant, and its pause not over.
+func (j Job) pausedAt(at time.Time) bool {
+	paused := false
+	for _, v := range j.Versions {
+		if v.From.After(at) {
+			break
+		}
+		paused = v.State == "paused" && (v.Until == nil || at.Before(*v.Until))
+	}
+	return paused
+}
+
 // Version is a definition and when it took effect.
 type Version struct {
 	From       time.Time
 	State      string
 	Definition scheduler.Definition
+	Until      *time.Time // of a pause, when it was to end by itself
 }
 
 // Run is a row of punctual.runs.
@@ -140,7 +153,8 @@ func (f *Facts) read(ctx context.Context) func(pgx.Tx) error {
 
 func (f *Facts) readJobs(ctx context.Context, tx pgx.Tx) error {
 	rows, err := tx.Query(ctx, `
-		SELECT j.id, j.name, CASE WHEN j.state = 'active' AND s.completed_at IS NOT NULL THEN 'completed' ELSE j.state END, coalesce(s.enabled, false), s.next_run_at, v.valid_from, v.state, v.definition, j.tenant
+		SELECT j.id, j.name, CASE WHEN j.state = 'active' AND s.completed_at IS NOT NULL THEN 'completed' ELSE j.state END, coalesce(s.enabled, false), s.next_run_at, v.valid_from, v.state, v.definition, j.tenant,
+		       (SELECT max((a.after ->> 'paused_until')::timestamptz) FROM punctual.audit_log a WHERE a.job_id = j.id AND a.at = v.valid_from AND a.after ->> 'state' = 'paused')
 		FROM punctual.jobs j JOIN punctual.job_versions v ON v.job_id = j.id LEFT JOIN punctual.schedules s ON s.job_id = j.id
 		ORDER BY j.id, v.version`)
 	if err != nil {
@@ -149,7 +163,7 @@ func (f *Facts) readJobs(ctx context.Context, tx pgx.Tx) error {
 	var job Job
 	var v Version
 	var raw []byte
-	_, err = pgx.ForEachRow(rows, []any{&job.ID, &job.Name, &job.State, &job.Enabled, &job.NextRun, &v.From, &v.State, &raw, &job.Tenant}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&job.ID, &job.Name, &job.State, &job.Enabled, &job.NextRun, &v.From, &v.State, &raw, &job.Tenant, &v.Until}, func() error {
 		v.Definition = scheduler.Definition{}
 		if err := json.Unmarshal(raw, &v.Definition); err != nil {
 			return fmt.Errorf("the definition of job %s: %w", job.ID, err)

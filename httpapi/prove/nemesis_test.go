@@ -81,9 +81,12 @@ func (b *besieged) start(m *member) {
 }
 
 // act does something to the processes.
-func (b *besieged) act(rng *rand.Rand) {
+func (b *besieged) act(rng *rand.Rand, jobs []string) {
 	m := b.members[rng.IntN(len(b.members))]
-	switch n := rng.IntN(10); {
+	switch n := rng.IntN(11); {
+	case n < 1:
+		b.note("pauses that end while everybody is down")
+		b.downOverPauses(rng, jobs)
 	case n < 4:
 		b.note("kill -9")
 		m.replica.Kill()
@@ -115,6 +118,23 @@ func (b *besieged) act(rng *rand.Rand) {
 		b.mu.Lock()
 		b.frozen = append(b.frozen, Span{began, time.Now().Add(takeover)})
 		b.mu.Unlock()
+	}
+}
+
+// downOverPauses pauses some jobs until soon, and has no replica alive then and for a while after.
+func (b *besieged) downOverPauses(rng *rand.Rand, jobs []string) {
+	until := time.Now().Add(2 * time.Second).Truncate(time.Second)
+	for _, name := range jobs[:len(jobs)/2] {
+		// What fails because the database is away fails.
+		_, _ = b.members[0].replica.API.Do(b.t.Context(), "POST", "/v1/jobs/"+name+"/pause", map[string]any{"until": until.UTC().Format(time.RFC3339)}, nil)
+	}
+	for _, m := range b.members {
+		m.replica.Kill()
+		b.set(m, nil)
+	}
+	pause(b.t, rng, time.Second, 8*time.Second)
+	for _, m := range b.members {
+		b.start(m)
 	}
 }
 

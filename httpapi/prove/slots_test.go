@@ -76,17 +76,17 @@ func TestSlotsAreThoseOfTheDefinitions(t *testing.T) {
 		versions []Version
 		want     []float64
 	}{
-		{"a period aligned to the epoch", []Version{{at(-0.5), "active", every(2 * time.Second)}}, []float64{0, 2, 4, 6}},
-		{"a period aligned to its start, with an end", []Version{{at(-0.5), "active", aligned}}, []float64{1, 3, 5}},
-		{"a one-shot", []Version{{at(0), "active", one}}, []float64{3}},
-		{"a one-shot of the past keeps its instant", []Version{{at(4.0001), "active", one}}, []float64{3}},
-		{"a delay", []Version{{at(0.0001), "active", delay}}, []float64{2.001}},
-		{"a delay rewritten before it was due", []Version{{at(0), "active", delay}, {at(1), "active", note}}, []float64{3}},
-		{"a delay paused and resumed", []Version{{at(0), "active", delay}, {at(1), "paused", delay}, {at(5), "active", delay}}, []float64{2}},
-		{"an edit of the schedule", []Version{{at(-0.5), "active", every(2 * time.Second)}, {at(2.5), "active", every(3 * time.Second)}}, []float64{0, 2, 3, 6}},
-		{"an edit of anything else", []Version{{at(-0.5), "active", every(2 * time.Second)}, {at(2.5), "active", every(2 * time.Second)}}, []float64{0, 2, 4, 6}},
-		{"a deletion", []Version{{at(-0.5), "active", every(2 * time.Second)}, {at(2.5), "deleted", every(2 * time.Second)}}, []float64{0, 2}},
-		{"no schedule", []Version{{at(0), "active", scheduler.Definition{}}}, nil},
+		{"a period aligned to the epoch", []Version{{at(-0.5), "active", every(2 * time.Second), nil}}, []float64{0, 2, 4, 6}},
+		{"a period aligned to its start, with an end", []Version{{at(-0.5), "active", aligned, nil}}, []float64{1, 3, 5}},
+		{"a one-shot", []Version{{at(0), "active", one, nil}}, []float64{3}},
+		{"a one-shot of the past keeps its instant", []Version{{at(4.0001), "active", one, nil}}, []float64{3}},
+		{"a delay", []Version{{at(0.0001), "active", delay, nil}}, []float64{2.001}},
+		{"a delay rewritten before it was due", []Version{{at(0), "active", delay, nil}, {at(1), "active", note, nil}}, []float64{3}},
+		{"a delay paused and resumed", []Version{{at(0), "active", delay, nil}, {at(1), "paused", delay, nil}, {at(5), "active", delay, nil}}, []float64{2}},
+		{"an edit of the schedule", []Version{{at(-0.5), "active", every(2 * time.Second), nil}, {at(2.5), "active", every(3 * time.Second), nil}}, []float64{0, 2, 3, 6}},
+		{"an edit of anything else", []Version{{at(-0.5), "active", every(2 * time.Second), nil}, {at(2.5), "active", every(2 * time.Second), nil}}, []float64{0, 2, 4, 6}},
+		{"a deletion", []Version{{at(-0.5), "active", every(2 * time.Second), nil}, {at(2.5), "deleted", every(2 * time.Second), nil}}, []float64{0, 2}},
+		{"no schedule", []Version{{at(0), "active", scheduler.Definition{}, nil}}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

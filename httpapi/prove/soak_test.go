@@ -82,7 +82,7 @@ func TestSoakUnderANemesis(t *testing.T) {
 	}
 	until := m.end()
 	var busy sync.WaitGroup
-	busy.Go(repeat(t, rng.Uint64(), until, time.Second, 8*time.Second, b.act))
+	busy.Go(repeat(t, rng.Uint64(), until, time.Second, 8*time.Second, func(rng *rand.Rand) { b.act(rng, names) }))
 	busy.Go(repeat(t, rng.Uint64(), until, time.Second, 8*time.Second, b.attack))
 	busy.Go(repeat(t, rng.Uint64(), until, 100*time.Millisecond, 600*time.Millisecond, func(rng *rand.Rand) { b.meddle(rng, names) }))
 	busy.Go(repeat(t, rng.Uint64(), until, time.Second, 6*time.Second, func(rng *rand.Rand) { b.trespass(rng, names) }))

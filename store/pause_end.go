@@ -1,0 +1,166 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// endNote is what the version says that ends a pause by itself.
+const endNote = "the pause was over"
+
+// pauseOver reports whether the job is paused until an instant that has come.
+func (h *held) pauseOver(now time.Time) bool {
+	return h.State == JobPaused && h.PausedUntil != nil && !h.PausedUntil.After(now)
+}
+
+// endPauses ends pauses that are over, as of the instant at which they were: what comes after is what an active job has.
+// It is done by whoever holds such a job first. It takes a few statements for any number of jobs, as many pauses may end
+// at one instant.
+func (s *Store) endPauses(ctx context.Context, u *unit, jobs []*held, now time.Time) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	var rows resumedRows
+	var skips skipRows
+	var audited auditRows
+	for _, h := range jobs {
+		until := *h.PausedUntil
+		if err := s.settlePause(ctx, u, h, until, now, &skips); err != nil {
+			return err
+		}
+		h.enter(h.stateFor(false), now)
+		h.Version++
+		if until.After(h.UpdatedAt) {
+			h.UpdatedAt = until // versions follow each other, whenever they end
+		}
+		rows.add(h)
+		if err := audited.add(h.tenant, h.UpdatedAt, h.change(endNote)); err != nil {
+			return err
+		}
+		h.job, h.before = s.compiled(h.jobRow), h.shot()
+		u.due = u.due || h.enabled && h.nextRunAt.Before(now.Add(soon))
+	}
+	var b pgx.Batch
+	rows.queue(&b)
+	if len(skips.ids) > 0 {
+		skips.queue(&b)
+	}
+	audited.queue(WithActor(ctx, Actor{Kind: ActorSystem}), &b)
+	if err := u.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("ending pauses: %w", err)
+	}
+	return nil
+}
+
+// settlePause accounts for the slots before the end of a pause, which passed meanwhile: those of a recurring job become
+// one skip, a one-shot fires now, late.
+func (s *Store) settlePause(ctx context.Context, u *unit, h *held, until, now time.Time, skips *skipRows) error {
+	if h.job == nil || h.scheduledFor == nil || !h.scheduledFor.Before(until) {
+		return nil
+	}
+	if !h.job.Schedule.Kind().Recurring() {
+		return s.settlePassed(ctx, u, h, now, false)
+	}
+	plan := scheduler.SkipBefore(scheduler.Situation{Job: h.job, ScheduledFor: *h.scheduledFor, Now: now}, until, scheduler.ReasonPaused)
+	for _, p := range plan.Skips {
+		skips.add(h.job, h.lane, p, now)
+	}
+	h.place(plan.Next, plan.NextRunAt, !plan.Done)
+	return nil
+}
+
+// resumedRows collects jobs whose pause is over, column by column.
+type resumedRows struct {
+	jobs                 []uuid.UUID
+	versions             []int32
+	states               []string
+	from                 []time.Time
+	completed            []*time.Time
+	scheduledFor, nextAt []*time.Time
+	enabled              []bool
+}
+
+func (r *resumedRows) add(h *held) {
+	r.jobs, r.versions, r.states, r.from = append(r.jobs, h.ID), append(r.versions, h.Version), append(r.states, string(h.State)), append(r.from, h.UpdatedAt)
+	r.completed, r.enabled = append(r.completed, h.CompletedAt), append(r.enabled, h.enabled)
+	r.scheduledFor, r.nextAt = append(r.scheduledFor, h.scheduledFor), append(r.nextAt, h.nextRunAt)
+}
+
+func (r *resumedRows) queue(b *pgx.Batch) {
+	b.Queue(`
+		UPDATE punctual.jobs j SET version = u.version, state = u.state, updated_at = u.since, paused_at = NULL,
+		       paused_until = NULL, pause_note = NULL, completed_at = u.completed
+		FROM unnest($1::uuid[], $2::int[], $3::text[], $4::timestamptz[], $5::timestamptz[])
+		    AS u(job_id, version, state, since, completed) WHERE j.id = u.job_id`,
+		r.jobs, r.versions, r.states, r.from, r.completed)
+	b.Queue(`
+		INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition, note)
+		SELECT u.job_id, u.version, u.since, u.state, p.definition, $5
+		FROM unnest($1::uuid[], $2::int[], $3::text[], $4::timestamptz[]) AS u(job_id, version, state, since)
+		JOIN punctual.job_versions p ON p.job_id = u.job_id AND p.version = u.version - 1`,
+		r.jobs, r.versions, r.states, r.from, endNote)
+	b.Queue(`
+		UPDATE punctual.schedules s SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at,
+		       version = u.version, enabled = u.enabled, completed_at = u.completed
+		FROM unnest($1::uuid[], $2::int[], $3::timestamptz[], $4::timestamptz[], $5::bool[], $6::timestamptz[])
+		    AS u(job_id, version, scheduled_for, next_run_at, enabled, completed) WHERE s.job_id = u.job_id`,
+		r.jobs, r.versions, r.scheduledFor, r.nextAt, r.enabled, r.completed)
+}
+
+// resumeBatch is how many jobs one transaction resumes.
+const resumeBatch = 500
+
+// ResumeDue implements scheduler.Store. Every replica calls it every few seconds and when a pause runs out; what another
+// is working on is passed over.
+func (s *Store) ResumeDue(ctx context.Context) (resumed int, next time.Duration, err error) {
+	ctx = forChores.in(ctx)
+	for {
+		// Outside of a transaction first: most of the time there is nothing to do.
+		var over bool
+		var wait *time.Duration
+		if err := s.conns(ctx).QueryRow(ctx, `
+			SELECT EXISTS (SELECT FROM punctual.jobs WHERE paused_until <= now() AND state = 'paused'),
+			       (SELECT min(paused_until) FROM punctual.jobs WHERE paused_until > now() AND state = 'paused')
+			       - clock_timestamp()`).Scan(&over, &wait); err != nil {
+			return resumed, 0, fmt.Errorf("looking for jobs to resume: %w", err)
+		}
+		n := 0
+		if over {
+			if n, err = s.resumeSome(ctx); err != nil {
+				return resumed, 0, fmt.Errorf("resuming jobs: %w", err)
+			}
+			resumed += n
+		}
+		if n < resumeBatch {
+			if wait != nil {
+				next = max(*wait, time.Millisecond)
+			}
+			return resumed, next, nil
+		}
+	}
+}
+
+func (s *Store) resumeSome(ctx context.Context) (n int, err error) {
+	err = s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
+		rows, err := u.Query(ctx, `
+			SELECT s.job_id FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
+			WHERE j.paused_until <= now() AND j.state = 'paused' ORDER BY j.paused_until LIMIT $1 FOR NO KEY UPDATE OF s SKIP LOCKED`, resumeBatch)
+		if err != nil {
+			return err
+		}
+		ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+		if err != nil {
+			return err
+		}
+		n = len(ids)
+		_, _, err = s.hold(ctx, u, 0, ids, passOver) // which ends what is over
+		return err
+	})
+	return n, err
+}

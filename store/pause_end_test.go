@@ -1,0 +1,269 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+// pausedUntil makes a job paused since 10 hours ago until an instant, and all slots from the given one on are still to be
+// accounted for: as if no replica had been alive since.
+func (c crud) pausedUntil(job uuid.UUID, until, next time.Time) {
+	c.t.Helper()
+	c.exec(`UPDATE punctual.jobs SET created_at = now() - interval '20 hours' WHERE id = $1`, job)
+	c.exec(`UPDATE punctual.job_versions SET valid_from = now() - CASE version WHEN 1 THEN interval '20 hours' ELSE interval '10 hours' END WHERE job_id = $1`, job)
+	c.exec(`UPDATE punctual.jobs SET paused_at = now() - interval '10 hours', updated_at = now() - interval '10 hours', paused_until = $2 WHERE id = $1`, job, until)
+	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, next)
+}
+
+// outage is an hourly job whose pause of 10 hours ended with the slot of two and a half hours ago, while nobody was alive.
+func (c crud) outage(options ...func(*scheduler.Definition)) (job uuid.UUID, until time.Time) {
+	c.t.Helper()
+	job = c.create("a", options...).ID
+	c.pause("a")
+	until = c.slotAgo(job, 2*time.Hour)
+	c.pausedUntil(job, until, until.Add(-3*time.Hour))
+	return job, until
+}
+
+func (c crud) resumeDue() int {
+	c.t.Helper()
+	n, _, err := c.ResumeDue(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return n
+}
+
+// wrong lists what verify finds wrong with the slots from an instant on.
+func (c crud) wrong(from time.Time) (found []string) {
+	c.t.Helper()
+	now, err := c.Now(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	_, err = c.Verify(c.t.Context(), VerifyOptions{From: from, To: now, Report: func(v Violation) error {
+		found = append(found, fmt.Sprintf("%s x%d", v.Kind, v.Count))
+		return nil
+	}})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return found
+}
+
+func (c crud) saysOf(ref string, at time.Time) string {
+	c.t.Helper()
+	e, err := c.ExplainJob(c.t.Context(), c.tenant, ref, func(*time.Location) (time.Time, error) { return at, nil })
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return fmt.Sprintf("%s: %s", e.Outcome, e.Text)
+}
+
+func policy(p scheduler.MissedPolicy) func(*scheduler.Definition) {
+	return func(d *scheduler.Definition) { d.Missed.Policy = p }
+}
+
+// Slots before paused_until are paused, whoever comes when; from it on they are as ordinary as after any outage.
+func TestAPauseEndsWhenItSays(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		job     []func(*scheduler.Definition)
+		history []string // after the resume and a claim
+	}{
+		{"the newest missed slot runs", nil, []string{"schedule skipped paused x3", "schedule skipped missed x2", "catchup running late"}},
+		{"missed slots are let go", []func(*scheduler.Definition){policy(scheduler.MissedSkip)}, []string{"schedule skipped paused x3", "schedule skipped missed x3"}},
+		{"each missed slot runs", []func(*scheduler.Definition){policy(scheduler.MissedFireAll)}, []string{"schedule skipped paused x3", "catchup running late", "catchup running late", "catchup running late"}},
+		{"a tolerance of hours lets the slot at the end run as if nothing had been", []func(*scheduler.Definition){func(d *scheduler.Definition) {
+			d.Missed.Tolerance = scheduler.DurationOf(5 * time.Hour)
+		}}, []string{"schedule skipped paused x3", "schedule running"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCRUD(t)
+			job, until := c.outage(tt.job...)
+			if n := c.resumeDue(); n != 1 {
+				t.Fatalf("%d jobs were resumed", n)
+			}
+			after := c.get("a")
+			if after.State != JobActive || after.PausedUntil != nil || after.NextScheduledFor == nil || !after.NextScheduledFor.Equal(until) {
+				t.Errorf("resumed it is %+v", after)
+			}
+			if n := c.count(`SELECT count(*) FROM punctual.job_versions WHERE job_id = $1 AND version = 3 AND state = 'active' AND valid_from = $2`, job, until); n != 1 {
+				t.Error("the version that ended the pause does not hold from its end on")
+			}
+			asClaimer(c).claim(10, true)
+			got := c.history(job)
+			slices.Sort(got)
+			slices.Sort(tt.history)
+			if !slices.Equal(got, tt.history) {
+				t.Errorf("history %q, want %q", got, tt.history)
+			}
+		})
+	}
+}
+
+func TestAOneShotOfAPauseThatIsOver(t *testing.T) {
+	for name, tt := range map[string]struct {
+		ago     time.Duration // of its slot; the pause ended an hour ago
+		history []string
+	}{
+		"fires late when its slot passed meanwhile": {2 * time.Hour, []string{"catchup pending late"}},
+		"is due as ever when its slot came later":   {time.Minute / 2, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCRUD(t)
+			job := c.create("a", delay(time.Hour)).ID
+			c.pause("a")
+			now, _ := c.Now(t.Context())
+			c.pausedUntil(job, now.Add(-time.Hour), now.Add(-tt.ago))
+			c.resumeDue()
+			if got := c.history(job); !slices.Equal(got, tt.history) {
+				t.Errorf("history %q, want %q", got, tt.history)
+			}
+			if tt.history == nil && (c.get("a").State != JobActive || c.get("a").NextRunAt == nil) {
+				t.Errorf("it is %+v", c.get("a"))
+			}
+		})
+	}
+}
+
+func TestManyPausesEndAtOneInstant(t *testing.T) {
+	c := newCRUD(t)
+	var jobs []NewJob
+	for i := range 1500 {
+		jobs = append(jobs, NewJob{Definition: definition(fmt.Sprint("j", i))})
+	}
+	for chunk := range slices.Chunk(jobs, 500) {
+		if _, err := c.CreateJobs(t.Context(), c.tenant, chunk, ConflictSkip); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var slot time.Time
+	if err := c.pool.QueryRow(t.Context(), `SELECT min(scheduled_for) - interval '3 hours' FROM punctual.schedules`).Scan(&slot); err != nil {
+		t.Fatal(err)
+	}
+	c.exec(`UPDATE punctual.jobs SET state = 'paused', paused_at = now() - interval '10 hours', created_at = now() - interval '20 hours', updated_at = now() - interval '10 hours', paused_until = $1`, slot)
+	c.exec(`UPDATE punctual.job_versions SET state = 'paused', valid_from = now() - interval '10 hours'`)
+	c.exec(`UPDATE punctual.schedules SET enabled = false, scheduled_for = $1, next_run_at = $1`, slot.Add(-time.Hour))
+	began := time.Now()
+	if n := c.resumeDue(); n != 1500 {
+		t.Errorf("%d were resumed at once", n)
+	}
+	t.Logf("1,500 jobs were resumed in %s", time.Since(began))
+	if n := c.count(`SELECT count(*) FROM punctual.schedules WHERE enabled AND scheduled_for = $1`, slot); n != 1500 {
+		t.Errorf("%d stand at the slot with which the pause ended", n)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE reason = 'paused' AND skipped_last < $1 AND skipped_count = 1`, slot); n != 1500 {
+		t.Errorf("%d have recorded the slot that passed", n)
+	}
+}
+
+// Whatever is done to a job whose pause is over, while nobody has resumed it yet, is done to an active one.
+func TestAPauseThatIsOverIsOverForWhoeverChangesTheJob(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change  func(c crud) error
+		history []string
+	}{
+		"pausing it again": {func(c crud) error { c.pause("a"); return nil }, []string{"schedule skipped paused x3", "schedule skipped missed x2", "catchup pending late"}},
+		"resuming it":      {func(c crud) error { c.resumed("a"); return nil }, []string{"schedule skipped paused x3"}},
+		"an edit of its schedule": {
+			func(c crud) error { c.edit("a", every(2*time.Hour)); return nil },
+			[]string{"schedule skipped paused x3", "schedule skipped missed x2", "catchup pending late"},
+		},
+		"a batch": {func(c crud) error {
+			_, err := c.CreateJobs(c.t.Context(), c.tenant, batch(definition("a", every(2*time.Hour))), ConflictReplace)
+			return err
+		}, []string{"schedule skipped paused x3", "schedule skipped missed x2", "catchup pending late"}},
+		"its end": {
+			func(c crud) error { return c.DeleteJob(c.t.Context(), c.tenant, "a", nil) },
+			[]string{"schedule skipped paused x3", "schedule skipped job_deleted x3"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCRUD(t)
+			job, until := c.outage()
+			if err := tt.change(c); err != nil {
+				t.Fatal(err)
+			}
+			got := c.history(job)
+			slices.Sort(got)
+			slices.Sort(tt.history)
+			if !slices.Equal(got, tt.history) {
+				t.Errorf("history %q, want %q", got, tt.history)
+			}
+			if n := c.count(`SELECT count(*) FROM punctual.job_versions WHERE job_id = $1 AND version = 3 AND state = 'active' AND valid_from = $2`, job, until); n != 1 {
+				t.Error("the version that ended the pause does not hold from its end on")
+			}
+			if n := c.count(`SELECT count(*) FROM punctual.audit_log WHERE job_id = $1 AND action = 'job.resume' AND actor_kind = 'system' AND at = $2`, job, until); n != 1 {
+				t.Error("the end of the pause is not on record as nobody's deed")
+			}
+			if found := c.wrong(until.Add(-3 * time.Hour)); name != "resuming it" && len(found) > 0 {
+				t.Errorf("verify finds %q", found)
+			}
+		})
+	}
+}
+
+// While nobody is alive to resume a job, everybody says of its slots what will become of them.
+func TestAPauseThatIsOverAndNobodyAlive(t *testing.T) {
+	c := newCRUD(t)
+	job, until := c.outage()
+	check := func(at time.Time, want string) {
+		t.Helper()
+		if got := c.saysOf("a", at); !strings.Contains(got, want) {
+			t.Errorf("explain at %s says %q, want %q", at, got, want)
+		}
+	}
+	check(until.Add(-time.Hour), "paused: The slot passed while the job was paused")
+	check(until, "waiting: The slot has been due since "+stamp(until))
+	check(until.Add(time.Hour), "waiting: The slot has been due since ")
+	check(until.Add(4*time.Hour), "upcoming: ")
+	if found := c.wrong(until.Add(-3 * time.Hour)); !slices.Equal(found, []string{"overdue x6"}) {
+		t.Errorf("verify finds %q", found)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.overdue WHERE job_id = $1 AND what = 'slot' AND due_at = $2`, job, until); n != 1 {
+		t.Errorf("overdue has %d rows of it", n)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.job_status WHERE id = $1 AND state = 'active'`, job); n != 1 {
+		t.Error("job_status has it in another state")
+	}
+
+	c.resumeDue()
+	check(until.Add(-time.Hour), "skipped: The slot was skipped because it passed while the job was paused from ")
+	check(until, "waiting: The slot has been due since "+stamp(until))
+	asClaimer(c).claim(10, true)
+	check(until, "skipped: The slot was missed")
+	if found := c.wrong(until.Add(-3 * time.Hour)); len(found) > 0 {
+		t.Errorf("after the claim verify finds %q", found)
+	}
+}
+
+func TestASlotAfterTheEndOfAPauseIsStillToCome(t *testing.T) {
+	c := newCRUD(t)
+	job := c.create("a").ID
+	c.pause("a")
+	var next time.Time
+	if err := c.pool.QueryRow(t.Context(), `SELECT scheduled_for FROM punctual.schedules WHERE job_id = $1`, job).Scan(&next); err != nil {
+		t.Fatal(err)
+	}
+	until := next.Add(time.Hour).UTC()
+	if _, err := c.PauseJob(t.Context(), c.tenant, "a", "", &until); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.saysOf("a", until.Add(-time.Hour)); !strings.HasPrefix(got, "paused: The slot is still to come") {
+		t.Errorf("before: %q", got)
+	}
+	if got := c.saysOf("a", until); !strings.HasPrefix(got, "upcoming: The slot is still to come: it is due at "+stamp(until)) {
+		t.Errorf("at the end: %q", got)
+	}
+	if n, next, err := c.ResumeDue(t.Context()); n != 0 || err != nil || next <= 0 || next > 2*time.Hour {
+		t.Errorf("%d resumed, the next in %s, %v", n, next, err)
+	}
+}

@@ -1,0 +1,85 @@
+package store
+
+import (
+	"testing"
+
+	"punctual/scheduler"
+	"punctual/store/storetest"
+)
+
+// much is history: 60,000 runs of the first tenant that have succeeded, on two days, and one of each rare kind. A second
+// tenant has none.
+func (c claimer) much() {
+	c.t.Helper()
+	const id = `(substr(punctual.partition_bound((now() AT TIME ZONE 'UTC')::date - i % 2)::text, 1, 14) || '7' || substr(gen_random_uuid()::text, 16))::uuid`
+	c.exec(`INSERT INTO punctual.tenants (name) VALUES ('second')`)
+	c.many(100, "j", -1e15)
+	c.exec(`UPDATE punctual.jobs SET labels = '{"rare": "yes"}' WHERE name = 'j1'`)
+	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane, status, trigger)
+		SELECT ` + id + `, (SELECT id FROM punctual.jobs LIMIT 1), now(), now(), now(), 1, 1, 5, 'succeeded', 'schedule' FROM generate_series(1, 60000) i`)
+	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, fence, tenant, job_version, lane, status, reason, trigger, late)
+		SELECT `+id+`, (SELECT id FROM punctual.jobs LIMIT 1), now(), now(), CASE WHEN u.status IN ('succeeded', 'dead', 'skipped', 'cancelled') THEN now() END, 1, 1, 1, $1::smallint * 4 + 1, u.status, u.reason, u.trigger, u.late
+		FROM (VALUES (1, 'dead', 'poison', 'schedule', false), (2, 'skipped', 'missed', 'schedule', false), (3, 'cancelled', 'replaced', 'schedule', false), (4, 'pending', NULL, 'manual', false),
+		             (5, 'running', NULL, 'schedule', false), (6, 'retrying', 'http_5xx', 'schedule', false), (7, 'succeeded', NULL, 'backfill', false), (8, 'succeeded', NULL, 'schedule', true)) u(i, status, reason, trigger, late)`, c.queue)
+	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) SELECT id, job_id, now(), tenant, lane FROM punctual.runs WHERE status IN ('pending', 'retrying')`)
+	c.exec(`INSERT INTO punctual.claims (id, replica, run_ids) SELECT gen_random_uuid(), gen_random_uuid(), array_agg(id) FROM punctual.runs WHERE status = 'running'`)
+}
+
+// pages returns how many pages of runs, and of what runs that are not over are found by, the sessions that have ended read.
+func (c claimer) pages() int {
+	c.t.Helper()
+	c.scans() // waits for them
+	return c.count(`SELECT coalesce(sum(heap_blks_read + heap_blks_hit + coalesce(idx_blks_read + idx_blks_hit, 0)), 0)::int FROM pg_statio_user_tables WHERE schemaname = 'punctual' AND relname ~ '^(runs_|ready$|claims$)'`)
+}
+
+// A list of runs reads as much as its page is long, not others' history, nor what else its tenant has.
+func TestAPageOfRunsIsReadAsItIsShown(t *testing.T) {
+	yes := true
+	for _, state := range []string{"never analysed", "analysed"} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			dsn := storetest.DSN(t)
+			c := openClaimer(t, dsn)
+			c.exec(`ALTER TABLE punctual.ready SET (autovacuum_enabled = false)`)
+			c.much()
+			if state == "analysed" {
+				c.exec(`ANALYZE`)
+			}
+			c.Close()
+			watch := openClaimer(t, dsn)
+			for _, tt := range []struct {
+				name   string
+				filter RunFilter
+				runs   int // of the first tenant
+			}{
+				{"no filter", RunFilter{}, 20},
+				{"status succeeded", RunFilter{Status: scheduler.StatusSucceeded}, 20},
+				{"status dead", RunFilter{Status: scheduler.StatusDead}, 1},
+				{"status skipped", RunFilter{Status: scheduler.StatusSkipped}, 1},
+				{"status cancelled", RunFilter{Status: scheduler.StatusCancelled}, 1},
+				{"status pending", RunFilter{Status: scheduler.StatusPending}, 1},
+				{"status running", RunFilter{Status: scheduler.StatusRunning}, 1},
+				{"status retrying", RunFilter{Status: scheduler.StatusRetrying}, 1},
+				{"a reason", RunFilter{Reason: scheduler.ReasonPoison}, 1},
+				{"a reason that there is none of", RunFilter{Reason: scheduler.ReasonGone}, 0},
+				{"a reason and a status", RunFilter{Reason: scheduler.ReasonPoison, Status: scheduler.StatusDead}, 1},
+				{"a trigger", RunFilter{Trigger: scheduler.TriggerBackfill}, 1},
+				{"late", RunFilter{Late: &yes}, 1},
+			} {
+				for tenant, want := range map[int32]int{1: tt.runs, 2: 0} {
+					before := watch.pages()
+					reader := openClaimer(t, dsn)
+					tt.filter.Limit = 20
+					runs, _, err := reader.ListRuns(t.Context(), tenant, tt.filter)
+					reader.Close()
+					if err != nil || len(runs) != want {
+						t.Errorf("%s: tenant %d has %d runs, want %d (%v)", tt.name, tenant, len(runs), want, err)
+					}
+					if n := watch.pages() - before; n > 1000 {
+						t.Errorf("%s: %d pages were read for tenant %d", tt.name, n, tenant)
+					}
+				}
+			}
+		})
+	}
+}

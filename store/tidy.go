@@ -1,0 +1,135 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// tidyFor is how long one chore of Tidy begins new work before the next one has its turn.
+	tidyFor = 10 * time.Second
+	// forgetBatch is how many rows one transaction of a chore takes.
+	forgetBatch = 1000
+	// walkAgain is when rows that a walk has passed over are looked at again.
+	walkAgain = 6 * time.Hour
+)
+
+// tidiness is what a replica remembers between two passes; forgetting it costs a look too many.
+type tidiness struct {
+	busy                      sync.Mutex // guards the rest, for the length of a pass
+	at                        time.Time  // tidied_at as this replica wrote it
+	needed                    map[string]time.Time
+	completed, purged, passed walk
+}
+
+// walk is how far a look through rows in the order of an instant and an id has come. It goes on where it ended, so that
+// rows which have to stay do not stand before those that may go; now and then it begins anew.
+type walk struct {
+	at    time.Time
+	id    uuid.UUID
+	again time.Time // by this machine's clock
+}
+
+// begin goes on with the walk, or back to its start.
+func (w *walk) begin() {
+	if now := time.Now(); now.After(w.again) {
+		*w = walk{again: now.Add(walkAgain)}
+	}
+}
+
+// Tidy implements scheduler.Store: it removes what is older than its retention, as fast as that comes. Of all replicas
+// one does so each minute. left is true when there is more to be done at once.
+func (s *Store) Tidy(ctx context.Context) (left bool, err error) {
+	ctx = forChores.in(ctx)
+	if mine, err := s.takeTidying(ctx); err != nil || !mine {
+		return false, err
+	}
+	var failed []error
+	for _, chore := range []func(context.Context) (int, bool, error){
+		s.ForgetIdempotencyKeys, s.ForgetCompletedJobs, s.PurgeJobs, s.ForgetVersions, s.forgetLetters, s.forgetOperations, s.ForgetAudit,
+	} {
+		_, more, err := chore(ctx)
+		left, failed = left || more, append(failed, err)
+	}
+	failed = append(failed, s.RetireRuns(ctx)) // last, as it may take minutes
+	return left, errors.Join(failed...)
+}
+
+// takeTidying reports whether this replica is to tidy: it has begun and goes on, or none has in the last minute.
+func (s *Store) takeTidying(ctx context.Context) (mine bool, err error) {
+	s.tidy.busy.Lock()
+	defer s.tidy.busy.Unlock()
+	err = s.conns(ctx).QueryRow(ctx, `
+		UPDATE punctual.deployment SET tidied_at = clock_timestamp() WHERE tidied_at < now() - interval '50 s' OR tidied_at = $1 RETURNING tidied_at`,
+		s.tidy.at).Scan(&s.tidy.at)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("beginning to tidy: %w", err)
+	}
+	return true, nil
+}
+
+// repeat does batch after batch, until one finds less than size rows or the time is up; then left is true. A batch
+// returns how many rows it found and how many of them are gone.
+func repeat(ctx context.Context, size int, batch func(context.Context) (found, gone int, err error)) (total int, left bool, err error) {
+	for begun := time.Now(); ; {
+		found, gone, err := batch(ctx)
+		total += gone
+		if err != nil || found < size {
+			return total, false, err
+		}
+		if time.Since(begun) > tidyFor {
+			return total, true, nil
+		}
+	}
+}
+
+// forgetOld deletes the rows of a table whose instant, a column, lies longer ago than an interval, oldest first. What it
+// has deleted stays in the column's index for as long as an old snapshot sees it: each batch begins behind the one before.
+func (s *Store) forgetOld(ctx context.Context, table, instant string, key []string, age time.Duration) (int, bool, error) {
+	same := make([]string, len(key))
+	for i, column := range key {
+		same[i] = fmt.Sprintf("d.%[1]s = old.%[1]s", column)
+	}
+	sql := fmt.Sprintf(`
+		WITH old AS (
+		    SELECT %[3]s, %[2]s FROM punctual.%[1]s WHERE %[2]s < now() - $1::interval AND %[2]s >= $2 ORDER BY %[2]s LIMIT $3 FOR UPDATE SKIP LOCKED),
+		gone AS (DELETE FROM punctual.%[1]s d USING old WHERE %[4]s RETURNING old.%[2]s)
+		SELECT count(*), coalesce(max(%[2]s), $2) FROM gone`, table, instant, strings.Join(key, ", "), strings.Join(same, " AND "))
+	var after time.Time
+	n, left, err := repeat(ctx, forgetBatch, func(ctx context.Context) (found, gone int, err error) {
+		var b pgx.Batch
+		b.Queue(byIndex)
+		b.Queue(sql, age, after, forgetBatch).QueryRow(func(row pgx.Row) error { return row.Scan(&gone, &after) })
+		err = s.conns(ctx).SendBatch(ctx, &b).Close()
+		return gone, gone, err
+	})
+	if err != nil {
+		return n, false, fmt.Errorf("removing old rows of %s: %w", table, err)
+	}
+	return n, left, nil
+}
+
+// ForgetIdempotencyKeys deletes keys older than 24 hours.
+func (s *Store) ForgetIdempotencyKeys(ctx context.Context) (forgotten int, left bool, err error) {
+	return s.forgetOld(ctx, "idempotency_keys", "created_at", []string{"tenant", "key"}, 24*time.Hour)
+}
+
+// forgetLetters deletes dead letters that were resolved longer ago than failures are kept.
+func (s *Store) forgetLetters(ctx context.Context) (forgotten int, left bool, err error) {
+	return s.forgetOld(ctx, "dead_letters", "resolved_at", []string{"run_id"}, s.options.FailureRetention)
+}
+
+// forgetOperations deletes operations that ended longer ago than failures are kept.
+func (s *Store) forgetOperations(ctx context.Context) (forgotten int, left bool, err error) {
+	return s.forgetOld(ctx, "operations", "finished_at", []string{"id"}, s.options.FailureRetention)
+}

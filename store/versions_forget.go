@@ -1,0 +1,115 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// What ends a version is the next one: those are walked through, and the one before each is looked at. It goes unless
+//
+//   - it armed a delay that the next one did not arm again: the slot follows from when it was written;
+//   - it is the last pause, or what ended that: see stale.go;
+//   - a run names it. Runs that succeeded are gone by then, and what runs under a version is made before it has ceased to
+//     hold, so that only days before are looked into; but for backfills, which go on under the version they began with.
+//
+// Runs are looked for once per job and not per version: there may be many of both.
+const forgetVersions = `
+WITH later AS MATERIALIZED (
+    SELECT v.job_id, v.version, v.valid_from FROM punctual.job_versions v
+    WHERE v.version > 1 AND v.valid_from < $4 AND v.valid_from >= $1 AND (v.valid_from, v.job_id) > ($1, $2)
+    ORDER BY v.valid_from, v.job_id LIMIT $3),
+old AS MATERIALIZED (
+    SELECT p.job_id, p.version FROM later l
+    JOIN punctual.job_versions v ON v.job_id = l.job_id AND v.version = l.version
+    CROSS JOIN LATERAL (SELECT * FROM punctual.job_versions p WHERE p.job_id = l.job_id AND p.version < l.version
+        ORDER BY p.version DESC LIMIT 1) p
+    WHERE (p.definition #>> '{schedule,delay}' IS NULL OR v.state <> 'completed' AND v.definition::text <> p.definition::text)
+      AND (p.state <> 'paused' OR EXISTS (SELECT FROM punctual.job_versions n
+              WHERE n.job_id = p.job_id AND n.version > p.version AND n.state = 'paused'))
+      AND NOT EXISTS (SELECT FROM punctual.job_versions b
+              WHERE b.job_id = p.job_id AND b.version = p.version - 1 AND b.state = 'paused'
+                AND NOT EXISTS (SELECT FROM punctual.job_versions n
+                    WHERE n.job_id = b.job_id AND n.version > b.version AND n.state = 'paused'))),
+named AS MATERIALIZED (
+    SELECT j.job_id, r.job_version FROM (SELECT DISTINCT job_id FROM old) j
+    CROSS JOIN LATERAL (SELECT DISTINCT r.job_version FROM punctual.runs r WHERE r.job_id = j.job_id AND r.id < $5) r),
+backfilled AS MATERIALIZED (
+    SELECT o.job_id FROM punctual.operations o WHERE o.kind = 'backfill' AND coalesce(o.finished_at, 'infinity') >= $4),
+gone AS (
+    DELETE FROM punctual.job_versions d USING old o WHERE d.job_id = o.job_id AND d.version = o.version
+        AND NOT EXISTS (SELECT FROM named n WHERE n.job_id = o.job_id AND n.job_version = o.version)
+        AND o.job_id NOT IN (SELECT job_id FROM backfilled WHERE job_id IS NOT NULL)
+    RETURNING d.job_id, d.version, d.definition)
+SELECT (SELECT count(*) FROM later), (SELECT count(*) FROM gone),
+       (SELECT l.valid_from FROM later l ORDER BY l.valid_from DESC, l.job_id DESC LIMIT 1),
+       (SELECT l.job_id FROM later l ORDER BY l.valid_from DESC, l.job_id DESC LIMIT 1),
+       array(SELECT g.job_id FROM gone g CROSS JOIN LATERAL ` + sealedIn + ` ORDER BY g.job_id, g.version),
+       array(SELECT g.version FROM gone g CROSS JOIN LATERAL ` + sealedIn + ` ORDER BY g.job_id, g.version),
+       array(SELECT x.id::uuid FROM gone g CROSS JOIN LATERAL ` + sealedIn + ` ORDER BY g.job_id, g.version)`
+
+// sealedIn are the ids of the values that a definition has sealed; a body may look as if it had some.
+const sealedIn = `(SELECT m[1] AS id FROM regexp_matches(g.definition::text, '"sealed"\s*:\s*"([0-9a-f-]{36})"', 'g') m) x`
+
+// A sealed value is kept from one version to the next, and does not come back: it is still in use only if the nearest
+// version on either side has it.
+const forgetSealed = `
+DELETE FROM punctual.job_secrets s USING unnest($1::uuid[], $2::int[], $3::uuid[]) AS u(job_id, version, id)
+WHERE s.job_id = u.job_id AND s.id = u.id
+  AND NOT EXISTS (SELECT FROM (SELECT v.definition FROM punctual.job_versions v
+          WHERE v.job_id = u.job_id AND v.version > u.version ORDER BY v.version LIMIT 1) v
+      WHERE position(u.id::text IN v.definition::text) > 0)
+  AND NOT EXISTS (SELECT FROM (SELECT v.definition FROM punctual.job_versions v
+          WHERE v.job_id = u.job_id AND v.version < u.version ORDER BY v.version DESC LIMIT 1) v
+      WHERE position(u.id::text IN v.definition::text) > 0)`
+
+// ForgetVersions deletes versions that ceased to hold before the retention began and that no run names, with the
+// secrets that only they have.
+func (s *Store) ForgetVersions(ctx context.Context) (forgotten int, left bool, err error) {
+	if !s.tidy.busy.TryLock() {
+		return 0, false, nil
+	}
+	defer s.tidy.busy.Unlock()
+	// What is verified and explained begins with the oldest day that is kept as a whole, whatever the retention is.
+	var before time.Time
+	err = s.conns(ctx).QueryRow(ctx, `SELECT least(now() - $1::interval, `+keptSince+`) - interval '1 day'`, s.options.Retention).Scan(&before)
+	if err != nil {
+		return 0, false, fmt.Errorf("looking for the oldest day: %w", err)
+	}
+	s.tidy.passed.begin()
+	forgotten, left, err = repeat(ctx, forgetBatch, func(ctx context.Context) (found, gone int, err error) {
+		return s.forgetVersions(ctx, &s.tidy.passed, before)
+	})
+	if err != nil {
+		return forgotten, false, fmt.Errorf("forgetting old versions of jobs: %w", err)
+	}
+	return forgotten, left, nil
+}
+
+func (s *Store) forgetVersions(ctx context.Context, w *walk, before time.Time) (found, gone int, err error) {
+	err = s.inTx(ctx, everybody, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, byIndex); err != nil {
+			return err
+		}
+		var at *time.Time
+		var id *uuid.UUID
+		var jobs, sealed []uuid.UUID
+		var versions []int32
+		row := tx.QueryRow(ctx, forgetVersions, w.at, w.id, forgetBatch, before, firstRunID(before.Add(clockSlack)))
+		if err := row.Scan(&found, &gone, &at, &id, &jobs, &versions, &sealed); err != nil {
+			return err
+		}
+		if at != nil {
+			w.at, w.id = *at, *id
+		}
+		if len(sealed) == 0 {
+			return nil
+		}
+		_, err := tx.Exec(ctx, forgetSealed, jobs, versions, sealed)
+		return err
+	})
+	return found, gone, err
+}
