@@ -282,7 +282,7 @@ func (s *Store) FreeGates(ctx context.Context) error {
 			jobs, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 			return err
 		})
-	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
+	if err := s.conns(forChores.in(ctx)).SendBatch(ctx, &b).Close(); err != nil {
 		return s.tookWrite(fmt.Errorf("freeing gates of runs of before: %w", err))
 	}
 	if len(jobs) == 0 {
@@ -315,7 +315,7 @@ func (s *Store) releaseAt(ctx context.Context, condition string, jobs []uuid.UUI
 			}
 			return rows.Err()
 		})
-	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
+	if err := s.conns(forChores.in(ctx)).SendBatch(ctx, &b).Close(); err != nil {
 		return s.tookWrite(fmt.Errorf("looking for runs at gates that are free: %w", err))
 	}
 	if released > 0 {

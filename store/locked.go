@@ -154,7 +154,7 @@ func (l lockedRows) queueBehind(b *pgx.Batch, gated []uuid.UUID) {
 	if len(gated) == 0 {
 		return
 	}
-	b.Queue(`WITH waits AS (SELECT e.job_id, y.run_id FROM punctual.exclusive e JOIN punctual.ready y ON y.run_id = e.waiting_run WHERE e.job_id = ANY($1::uuid[])),
+	b.Queue(`WITH waits AS (SELECT e.job_id, y.run_id FROM punctual.exclusive e JOIN punctual.ready y ON y.run_id = `+nextAtGate+` WHERE e.job_id = ANY($1::uuid[])),
 		free AS MATERIALIZED (SELECT run_id FROM punctual.ready WHERE run_id IN (SELECT run_id FROM waits) ORDER BY run_id FOR UPDATE SKIP LOCKED)
 		SELECT job_id FROM waits WHERE run_id NOT IN (SELECT run_id FROM free)`, gated).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
