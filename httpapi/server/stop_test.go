@@ -31,7 +31,7 @@ func serveUntilStopped(t *testing.T, grace time.Duration) *stopping {
 	dsn := storetest.DSN(t)
 	go func() {
 		s.ended <- Run(ctx, Config{
-			DatabaseURL: dsn, Listen: "127.0.0.1:0", DrainTimeout: time.Hour, ShutdownGrace: grace, Hurry: hurry, MaxConns: 5, Version: "test",
+			DatabaseURL: dsn, Listen: "127.0.0.1:0", DrainTimeout: time.Hour, ShutdownGrace: grace, Hurry: hurry, MaxConns: 8, Version: "test",
 			Log: slog.New(slog.DiscardHandler), NoAuth: true, AllowTargets: guard.Loopback, Master: storetest.Master(t), Ready: func(at string) { url <- at },
 		})
 	}()
