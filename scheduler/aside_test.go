@@ -73,7 +73,7 @@ func TestOutcomesWhoseRowsAreLockedWaitAndOthersDoNot(t *testing.T) {
 func TestClaimsStopWhenTooManyOutcomesWaitForLockedRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &strangers{fakeStore: newFakeStore(), holds: func(Outcome) bool { return true }}
-		store.add(10_000, compiled(t, brief), 0)
+		store.add(6_000, compiled(t, brief), 0)
 		start(t, store, newGatedDials(t, false).client, 100)
 		time.Sleep(30 * time.Second)
 		if n, most := store.runs(), mostAside+2*maxOutcomes+finisherQueue+100; n > most || n < mostAside {
@@ -81,8 +81,8 @@ func TestClaimsStopWhenTooManyOutcomesWaitForLockedRows(t *testing.T) {
 		}
 		store.set(func() { store.holds = nil })
 		time.Sleep(time.Minute)
-		if n := store.ended(); n != 10_000 {
-			t.Errorf("%d runs of 10,000 when nothing is locked", n)
+		if n := store.ended(); n != 6_000 {
+			t.Errorf("%d runs of 6,000 when nothing is locked", n)
 		}
 		store.once(t)
 	})
