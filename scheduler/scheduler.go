@@ -51,6 +51,7 @@ type Scheduler struct {
 	heart     *heartbeat
 	operator  chore
 	notifier  chore
+	listener  chore
 	flights   flights
 	holds     *holds
 	holder    chore
@@ -96,6 +97,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 		left, err := store.Notify(ctx)
 		return 0, left, err
 	})
+	s.listener = newChore("ending attempts whose targets are silent", log, store.EndSilent)
 	s.finisher = newFinisher(store, log, config, s.heart.release)
 	s.metrics.watch(s.slots, s.holds, s.limits)
 	if len(config.Queues) > 0 {
@@ -142,6 +144,7 @@ func (s *Scheduler) run(ctx context.Context) {
 	claiming.Go(func() { every(ctx, maintainEvery, s.maintain) })
 	claiming.Go(func() { s.operator.run(ctx) })
 	claiming.Go(func() { s.notifier.run(ctx) })
+	claiming.Go(func() { s.listener.run(ctx) })
 	claiming.Go(func() { s.holder.run(ctx) })
 	claiming.Go(func() { every(ctx, lendEvery, s.lendSlots) })
 	writing.Go(func() { s.finisher.run(flush) })
