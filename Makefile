@@ -39,12 +39,12 @@ build: ## Build bin/punctual
 # mostly wait. -timeout is for each package, so that one that hangs says where.
 .PHONY: test
 test: ## Run the tests, but for faults that take long: race detector, real Postgres (eight minutes)
-	@.ci/install gcc postgresql pgbouncer libfaketime nodejs alertmanager
+	@.ci/install gcc postgresql pgbouncer haproxy libfaketime nodejs alertmanager
 	CGO_ENABLED=1 $(GOTEST) -race -short -count=1 -p 3 -parallel 4 -timeout 15m $(ARGS) $(PKG)
 
 .PHONY: prove
 prove: ## Prove the guarantee: every fault that fits, and that every benchmark measures (eight to eleven minutes)
-	@.ci/install gcc postgresql pgbouncer libfaketime nodejs alertmanager
+	@.ci/install gcc postgresql pgbouncer haproxy libfaketime nodejs alertmanager
 	CGO_ENABLED=1 $(GOTEST) -race -count=1 -parallel 6 -timeout 18m $(ARGS) ./httpapi/prove ./httpapi/bench
 
 .PHONY: lint
@@ -92,7 +92,7 @@ audit: ## Verify the modules' checksums, and look for known weaknesses in them
 
 .PHONY: soak
 soak: ## Run the long tests (SOAK=10m says how long each; SEED=… repeats one)
-	@.ci/install gcc postgresql pgbouncer libfaketime nodejs alertmanager
+	@.ci/install gcc postgresql pgbouncer haproxy libfaketime nodejs alertmanager
 	CGO_ENABLED=1 SOAK=$(SOAK) $(GO) test -race -run '^TestSoak' -count=1 -parallel 4 -v -timeout 0 $(ARGS) $(PKG)
 
 .PHONY: clean

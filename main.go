@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -76,12 +74,11 @@ func main() {
 		os.Exit(command.ExitUsage)
 	}
 	log := newLog(c.LogLevel, c.LogFormat)
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
+	ctx, hurry := command.Signals()
 	parsed.BindTo(ctx, (*context.Context)(nil))
+	parsed.BindTo(hurry, (*command.Hurry)(nil))
 	if err := parsed.Run(log, command.Version(version), command.SampleJobs(sampleJobs)); err != nil {
 		fmt.Fprintf(os.Stderr, "punctual: %s\n", command.OneLine(err))
-		stop()
 		os.Exit(exitCode(err))
 	}
 }

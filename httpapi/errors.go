@@ -70,6 +70,12 @@ func problemOf(ctx context.Context, err error) *Problem {
 		p.header = http.Header{"Www-Authenticate": {"Punctual-Run-Token"}} // which RFC 9110 demands with 401
 		return p
 	}
+	var locked *store.LockedError
+	if limit := store.OutOfTime(err); errors.As(limit, &locked) {
+		return again(newProblem(CodeLocked, sentence(limit)+" Nothing was written; try again."))
+	} else if limit != nil {
+		return again(newProblem(CodeDatabase, sentence(limit)+" Nothing was written; try again."))
+	}
 	if fields := backfillErrors(err); len(fields) > 0 {
 		return invalid(fields)
 	}
@@ -88,15 +94,23 @@ func problemOf(ctx context.Context, err error) *Problem {
 			if known.detail != "" {
 				detail = known.detail
 			}
-			return newProblem(known.code, detail)
+			p := newProblem(known.code, detail)
+			if known.code == CodeDatabase {
+				return again(p)
+			}
+			return p
 		}
 	}
 	if databaseAway(err) {
-		p := newProblem(CodeDatabase, "The database cannot be used right now; try again.")
-		p.header = http.Header{"Retry-After": {"1"}}
-		return p
+		return again(newProblem(CodeDatabase, "The database cannot be used right now; try again."))
 	}
 	return newProblem(CodeInternal, internalDetail(requestID(ctx)))
+}
+
+// again says that the same request may succeed a second later.
+func again(p *Problem) *Problem {
+	p.header = http.Header{"Retry-After": {"1"}}
+	return p
 }
 
 func internalDetail(request string) string {

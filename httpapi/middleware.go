@@ -74,7 +74,7 @@ var resources = []struct{ prefix, name string }{
 
 // levelOf returns how loud a failed request is: what a client causes by leaving is not the server's error.
 func levelOf(p *Problem) slog.Level {
-	if p.Code == CodeDatabase {
+	if p.Code == CodeDatabase || p.Code == CodeLocked {
 		return slog.LevelWarn
 	}
 	return slog.LevelError

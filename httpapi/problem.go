@@ -60,6 +60,7 @@ const (
 	CodeRateLimited     Code = "rate_limited"
 	CodeInternal        Code = "internal"
 	CodeDatabase        Code = "database_unavailable"
+	CodeLocked          Code = "locked"
 	CodeIssuer          Code = "issuer_unavailable"
 	CodeNotReady        Code = "not_ready"
 	codeClientCancelled Code = "cancelled" // nobody is left to read it
@@ -93,6 +94,7 @@ var codes = map[Code]struct {
 	CodeRateLimited:     {http.StatusTooManyRequests, "Too many requests"},
 	CodeInternal:        {http.StatusInternalServerError, "Internal server error"},
 	CodeDatabase:        {http.StatusServiceUnavailable, "The database is unavailable"},
+	CodeLocked:          {http.StatusServiceUnavailable, "Something else holds what the request is about"},
 	CodeIssuer:          {http.StatusServiceUnavailable, "The token issuer is unavailable"},
 	CodeNotReady:        {http.StatusServiceUnavailable, "Not ready"},
 	codeClientCancelled: {499, "The client went away"},

@@ -33,7 +33,7 @@ type Wish struct {
 	Held   time.Duration // for how long it has
 }
 
-// Allowance answers a wish.
+// Allowance answers a wish. There is none while somebody else has locked what the tenant has.
 type Allowance struct {
 	TenantLimits               // as they are now
 	Slots        int           // how many runs it may have in flight
@@ -173,7 +173,9 @@ func (t *limited) wish(w Wish, busy int, now time.Time) Wish {
 func (l *limits) take(wishes []Wish, allowances []Allowance) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	answered := make(map[int32]bool, len(allowances))
 	for _, a := range allowances {
+		answered[a.Tenant] = true
 		t := l.tenants[a.Tenant]
 		i, asked := slices.BinarySearchFunc(wishes, a.Tenant, func(w Wish, tenant int32) int { return cmp.Compare(w.Tenant, tenant) })
 		if t == nil || !asked {
@@ -184,6 +186,11 @@ func (l *limits) take(wishes []Wish, allowances []Allowance) {
 		t.draw(wishes[i], a)
 		if t.held() && !t.Frozen {
 			t.waitsFor(l.busy(t))
+		}
+	}
+	for _, w := range wishes { // of whose tenants somebody else has locked what they have
+		if t := l.tenants[w.Tenant]; t != nil && !answered[w.Tenant] {
+			t.drawAt = time.Now().Add(spread(askEvery))
 		}
 	}
 }

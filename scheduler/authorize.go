@@ -36,7 +36,7 @@ func (s *Scheduler) transmit(ctx context.Context, a Assignment, r delivery.Reque
 	began := time.Now()
 	err := s.authorize(ctx, &t, a, now)
 	t.Timeout -= time.Since(began)
-	if err == nil && a.expired(now.Add(time.Since(began))) {
+	if err == nil && a.Expired(now.Add(time.Since(began))) {
 		return delivery.Result{}, errExpired
 	}
 	if err == nil && t.Timeout <= 0 {

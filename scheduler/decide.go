@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,11 +23,17 @@ const maxCount = 1000
 type Situation struct {
 	Job          *Job
 	ScheduledFor time.Time // the slot that is due
-	Active       uuid.UUID // the run that holds the job's gate; uuid.Nil when none does
-	Waiting      uuid.UUID // the run that starts when the active one ends; uuid.Nil when none does
-	Now          time.Time // the database's clock
-	Room         int       // how many runs there are worker slots for; 0: as many as may be
-	Memo         *cron.Memo
+	Gate
+	Now  time.Time // the database's clock
+	Room int       // how many runs there are worker slots for; 0: as many as may be
+	Memo *cron.Memo
+}
+
+// Gate says which runs of a job are in the way of another one.
+type Gate struct {
+	Active         []uuid.UUID // those that hold it: one, or those that were in flight when the job got its gate
+	Waiting        uuid.UUID   // the run that starts when they have ended; uuid.Nil when none does
+	WaitingExpired bool        // the waiting run has expired, and so blocks nobody
 }
 
 // Plan is what a claim writes for one due job: runs, skips, and the next slot.
@@ -35,6 +42,8 @@ type Plan struct {
 	Skips []Skip
 	// Cancel are runs that a newer one replaces.
 	Cancel []uuid.UUID
+	// Expired are runs that have expired while they waited.
+	Expired []uuid.UUID
 	// Next and NextRunAt are the job's next slot and when it is due; zero when Done.
 	Next, NextRunAt time.Time
 	// Done says that no slot is left.
@@ -61,6 +70,13 @@ type Skip struct {
 // Decide turns a due slot into a plan: it fires, or is recorded as a skip, by the job's policies for
 // missed slots, overlap and expiry. It is pure; the same situation always gives the same plan.
 func Decide(s Situation) Plan {
+	expired := s.expire()
+	p := s.decide()
+	p.Expired = expired
+	return p
+}
+
+func (s Situation) decide() Plan {
 	missedBefore := s.Now.Add(-s.Job.Missed.Tolerance.Value()) // a slot due before this is missed
 	if !s.due(s.ScheduledFor).Before(missedBefore) {
 		var p Plan
@@ -119,7 +135,7 @@ func (s Situation) fireAll(missedBefore, newest time.Time) Plan {
 	}
 	if s.Job.ConcurrencyPolicy != PolicyAllow {
 		limit = 1
-		if s.Active != uuid.Nil || s.Waiting != uuid.Nil {
+		if len(s.Active) > 0 || s.Waiting != uuid.Nil {
 			p.Next, p.NextRunAt = slot, s.Now.Add(deferral)
 			return p
 		}
@@ -144,37 +160,58 @@ func (s Situation) fire(p *Plan, slot time.Time, late bool) {
 		p.Skips = append(p.Skips, s.skip(ReasonExpired, slot, slot))
 		return
 	}
-	if blocker := s.blocker(); blocker != uuid.Nil {
+	o := s.overlap(s.Job.ConcurrencyPolicy)
+	if o.Blocker != uuid.Nil {
 		skip := s.skip(ReasonOverlap, slot, slot)
-		skip.BlockedBy = blocker
+		skip.BlockedBy = o.Blocker
 		p.Skips = append(p.Skips, skip)
 		return
 	}
-	run.Waits = s.Job.ConcurrencyPolicy != PolicyAllow && s.Active != uuid.Nil
-	if s.Job.ConcurrencyPolicy == PolicyReplace {
-		for _, older := range []uuid.UUID{s.Active, s.Waiting} {
-			if older != uuid.Nil {
-				p.Cancel = append(p.Cancel, older)
-			}
-		}
-	}
+	run.Waits, p.Cancel = o.Waits, append(p.Cancel, o.Cancel...)
 	p.Runs = append(p.Runs, run)
 }
 
-// blocker returns the run that keeps a slot from becoming one by the job's concurrency policy; uuid.Nil
-// when none does.
-func (s Situation) blocker() uuid.UUID {
-	switch s.Job.ConcurrencyPolicy {
-	case PolicyForbid:
-		if s.Active == uuid.Nil {
-			return s.Waiting
-		}
-		return s.Active
-	case PolicyWait:
-		return s.Waiting
-	case PolicyAllow, PolicyReplace:
+// Overlap is what a job's concurrency policy makes of one more run.
+type Overlap struct {
+	Blocker uuid.UUID   // the run because of which it must not be; uuid.Nil: it may
+	Cancel  []uuid.UUID // the runs that it replaces
+	Waits   bool        // it starts when those that hold the gate have ended
+	Expired []uuid.UUID // runs that have expired while they waited
+}
+
+// Overlap decides about a run by hand as Decide does about that of a slot.
+func (g Gate) Overlap(policy ConcurrencyPolicy) Overlap {
+	expired := g.expire()
+	o := g.overlap(policy)
+	o.Expired = expired
+	return o
+}
+
+// expire returns the waiting run if it has expired, and goes on without it.
+func (g *Gate) expire() (expired []uuid.UUID) {
+	if g.WaitingExpired && g.Waiting != uuid.Nil {
+		expired, g.Waiting = []uuid.UUID{g.Waiting}, uuid.Nil
 	}
-	return uuid.Nil
+	return expired
+}
+
+func (g Gate) overlap(policy ConcurrencyPolicy) (o Overlap) {
+	switch policy {
+	case PolicyAllow:
+		return o
+	case PolicyForbid:
+		if o.Blocker = g.Waiting; len(g.Active) > 0 {
+			o.Blocker = g.Active[0]
+		}
+	case PolicyWait:
+		o.Blocker = g.Waiting
+	case PolicyReplace:
+		if o.Cancel = slices.Clone(g.Active); g.Waiting != uuid.Nil {
+			o.Cancel = append(o.Cancel, g.Waiting)
+		}
+	}
+	o.Waits = len(g.Active) > 0
+	return o
 }
 
 // advance completes a plan with the slot that follows the last one settled. It is computed from that

@@ -220,14 +220,16 @@ func TestDecideAccountsForEverySlotOnce(t *testing.T) {
 					return
 				}
 			}
+			active := uuid.Nil
 			situation := Situation{Job: s.job, ScheduledFor: s.left[0], Now: now}
 			if rapid.Bool().Draw(t, "a run is active") {
-				situation.Active = activeRun
+				active = activeRun
+				situation.Active = []uuid.UUID{active}
 			}
 			if rapid.Bool().Draw(t, "memo") {
 				situation.Memo = new(cron.Memo)
 			}
-			want, settled := s.want(now, situation.Active)
+			want, settled := s.want(now, active)
 			got := Decide(situation)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("slot %s, now %s, -want +got:\n%s", clockTime(s.left[0]), clockTime(now), diff)

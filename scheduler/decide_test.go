@@ -236,7 +236,7 @@ func TestDecide(t *testing.T) {
 			t.Parallel()
 			s := Situation{Job: compiled(t, "{"+c.job+"}"), ScheduledFor: instant(t, c.slot), Now: instant(t, c.now)}
 			if c.active {
-				s.Active = activeRun
+				s.Active = []uuid.UUID{activeRun}
 			}
 			if c.waiting {
 				s.Waiting = waitingRun
@@ -303,6 +303,41 @@ func TestSkipPassed(t *testing.T) {
 			t.Parallel()
 			s := Situation{Job: compiled(t, "{"+c.job+"}"), ScheduledFor: instant(t, c.slot), Now: instant(t, c.now)}
 			if diff := cmp.Diff(c.want, describe(SkipPassed(s, ReasonPaused))); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOverlap(t *testing.T) {
+	t.Parallel()
+	earlierRun := uuid.MustParse("0199c9a2-7b3c-8d10-9c3e-2f6f3f1d5a01")
+	free, held := Gate{}, Gate{Active: []uuid.UUID{activeRun, earlierRun}}
+	full, expired := held, held
+	full.Waiting, expired.Waiting, expired.WaitingExpired = waitingRun, waitingRun, true
+	over := []uuid.UUID{waitingRun}
+	for _, c := range []struct {
+		name   string
+		gate   Gate
+		policy ConcurrencyPolicy
+		want   Overlap
+	}{
+		{"allow goes on", full, PolicyAllow, Overlap{}},
+		{"forbid goes on when the gate is free", free, PolicyForbid, Overlap{}},
+		{"forbid is blocked by what is active", held, PolicyForbid, Overlap{Blocker: activeRun, Waits: true}},
+		{"forbid is blocked by what waits", Gate{Waiting: waitingRun}, PolicyForbid, Overlap{Blocker: waitingRun}},
+		{"forbid is not blocked by what has expired", Gate{Waiting: waitingRun, WaitingExpired: true}, PolicyForbid, Overlap{Expired: over}},
+		{"wait goes on when the gate is free", free, PolicyWait, Overlap{}},
+		{"wait waits", held, PolicyWait, Overlap{Waits: true}},
+		{"wait is blocked by what waits", full, PolicyWait, Overlap{Blocker: waitingRun, Waits: true}},
+		{"wait takes the place of what has expired", expired, PolicyWait, Overlap{Waits: true, Expired: over}},
+		{"replace goes on when the gate is free", free, PolicyReplace, Overlap{}},
+		{"replace cancels all that are active and what waits", full, PolicyReplace, Overlap{Waits: true, Cancel: []uuid.UUID{activeRun, earlierRun, waitingRun}}},
+		{"replace cancels nothing that has expired", expired, PolicyReplace, Overlap{Waits: true, Cancel: []uuid.UUID{activeRun, earlierRun}, Expired: over}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(c.want, c.gate.Overlap(c.policy)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

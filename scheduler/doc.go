@@ -70,6 +70,9 @@
 // replica holds it back any more (Store.ReleaseHeld), or when its time is up, and then it is dead. What a replica holds
 // back is written to the table holds, so that every replica can tell, and reset, it.
 //
+// Of a job whose runs must not overlap, a run takes the job's gate when it is made, and has it until it ends (Gate). One
+// that has to wait for another is not claimed before the gate is freed; whoever frees it sets the next run due.
+//
 // While the deployment or a tenant is frozen nothing of it is claimed. That is judged inside the claim's transaction, so
 // that it holds from the moment the freeze has committed. A replica that finds its database to be a copy freezes it.
 //
@@ -79,6 +82,10 @@
 // besides: lost replicas to take over from, cancels to carry out, and chores (chore), which are operations on
 // many runs and notices to tell. Chores are done in batches, by any replica, each in a transaction of its own;
 // what they make are runs in ready like all others. Pauses that have run out and old partitions have a timer.
+//
+// None of this waits for anybody else. Heartbeats, claims and finishes have connections of their own, beside those of the
+// chores and of the API. What others have locked for longer than a moment they leave alone: a slot or a run that it
+// belongs to stays due, and an outcome is put aside by the finisher (aside) and tried again.
 //
 // Package failpoint names the steps between which a replica may die, and lets tests choose at which it does.
 //

@@ -60,6 +60,43 @@ func TestAfterTheDrainTimeoutUnsentRunsAreGivenBack(t *testing.T) {
 	})
 }
 
+// Who asks a second time does not want to wait: what is in flight is interrupted, and its outcomes are written.
+func TestAHurriedStopWaitsForNothingInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, dials := newFakeStore(), newGatedDials(t, true)
+		store.add(4, compiled(t, patient), 0)
+		ctx, stop := context.WithCancel(t.Context())
+		hurry, now := context.WithCancel(t.Context())
+		defer now()
+		done := make(chan error, 1)
+		go func() {
+			done <- Run(ctx, store, Config{
+				Queues: map[string]int{"default": 4}, DrainTimeout: time.Hour, Hurry: hurry, Client: dials.client,
+				Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+			})
+		}()
+		time.Sleep(time.Second)
+		stop()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if store.ended() != 0 {
+			t.Fatalf("%d outcomes before it was hurried", store.ended())
+		}
+		asked := time.Now()
+		now()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(asked); took > flushTimeout {
+			t.Errorf("it took %s", took)
+		}
+		if got := store.verdicts(); got[GiveBack] != 4 || len(got) != 1 {
+			t.Errorf("verdicts %v, want 4 given back", got)
+		}
+		store.once(t)
+	})
+}
+
 func TestAnIdleReplicaStopsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()

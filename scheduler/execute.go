@@ -44,7 +44,7 @@ func (s *Scheduler) execute(a Assignment) (o Outcome, lent bool) {
 		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: started}, false
 	case s.heart.watch.expired(time.Now()):
 		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: started}, false // others may have taken over
-	case a.expired(started):
+	case a.Expired(started):
 		return Outcome{Assignment: a, Verdict: Expire, FinishedAt: started, Reason: ReasonExpired}, false
 	}
 	request := a.Request(s.config.PublicURL)
@@ -70,10 +70,10 @@ func (s *Scheduler) execute(a Assignment) (o Outcome, lent bool) {
 // send makes the request of an attempt that may go out.
 func (s *Scheduler) send(a Assignment, request delivery.Request, started time.Time) (Outcome, delivery.Result) {
 	parent := s.workCtx
-	if a.Job.ConcurrencyPolicy != PolicyAllow {
+	if a.Gated {
 		parent = s.heart.exclusive()
 	}
-	ctx, done := s.flights.begin(parent, a.RunID)
+	ctx, done := s.flights.begin(parent, a.RunID, a.Fence)
 	defer done()
 	sent := time.Now()
 	result, err := s.transmit(ctx, a, request, started)

@@ -30,10 +30,10 @@ type fairness struct {
 	until      time.Time // when to look again who waits
 }
 
-// split splits the quotas among the tenants that wait, while there is more due than a claim can take.
-func (f *fairness) split(ctx context.Context, slots *workerSlots, quotas []Quota) ([]Quota, error) {
-	if !f.crowded || len(quotas) == 0 {
-		return quotas, nil
+// who returns the tenants that wait, while there is more due than a claim can take; else nil.
+func (f *fairness) who(ctx context.Context, slots *workerSlots) ([]Contender, error) {
+	if !f.crowded {
+		return nil, nil
 	}
 	if began := time.Now(); began.After(f.until) {
 		limited, cancel := context.WithTimeout(ctx, tickTimeout)
@@ -45,7 +45,7 @@ func (f *fairness) split(ctx context.Context, slots *workerSlots, quotas []Quota
 		}
 		f.contenders, f.until = waiting, began.Add(max(peekEvery, peekShare*time.Since(began)))
 	}
-	return share(quotas, f.contenders, slots.held), nil
+	return f.contenders, nil
 }
 
 // inBatches splits quotas into claims of at most BatchSize each; in one claim all quotas name a tenant or none does.

@@ -260,6 +260,8 @@ func (f *fakeStore) takeHeld(c Claim) Batch {
 	return b
 }
 
+func (f *fakeStore) FreeGates(context.Context) error { return nil }
+
 // Those whose time to wait is up come back when that is; it is not what these tests are about.
 func (f *fakeStore) ReleaseHeld(context.Context) (bool, error) { return false, nil }
 

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -36,6 +37,7 @@ type finisher struct {
 	released func([]uuid.UUID) // is told of leases whose end has been written
 	queue    chan Outcome
 	gone     chan struct{} // closed when nothing is written any more
+	aside    aside
 }
 
 func newFinisher(store Store, log *slog.Logger, c Config, released func([]uuid.UUID)) *finisher {
@@ -55,14 +57,33 @@ func (f *finisher) put(o Outcome) {
 func (f *finisher) run(ctx context.Context) {
 	defer close(f.gone)
 	var outcomes []Outcome // its memory serves all batches
-	for first := range f.queue {
+	for open := true; open || f.aside.any(); {
+		var first Outcome
+		var over <-chan struct{} // nothing can be written any more
+		if !open {
+			over = ctx.Done()
+		}
+		select {
+		case <-over:
+			f.log.Error("outcomes could not be written, as somebody else has locked rows that they change; their runs will be recovered",
+				append([]any{"count", len(f.aside.outcomes)}, f.aside.first()...)...)
+			return
+		case first, open = <-f.aside.orNot(f.queue, open):
+		case <-f.aside.due():
+			if !f.write(ctx, f.aside.take()) {
+				return
+			}
+			continue
+		}
+		if !open {
+			continue
+		}
 		wait := gather
 		if len(outcomes) >= busyOutcomes {
 			wait = gatherBusy
 		}
-		var open bool
 		outcomes, open = f.collect(append(outcomes[:0], first), wait)
-		if !f.write(ctx, outcomes) || !open {
+		if !f.write(ctx, outcomes) {
 			return
 		}
 		clear(outcomes) // what they refer to need not live until the next batch
@@ -94,10 +115,15 @@ func (f *finisher) collect(outcomes []Outcome, wait time.Duration) (_ []Outcome,
 
 // write tries until it succeeds; false when ctx ended first.
 func (f *finisher) write(ctx context.Context, outcomes []Outcome) bool {
-	released := leave(outcomes)
+	released := append(leave(outcomes), f.aside.takeLeases()...)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, longestRetry) {
 		started := time.Now()
 		superseded, err := f.finish(ctx, outcomes, released)
+		var locked *LockedOutcomesError
+		if errors.As(err, &locked) {
+			outcomes, released = f.putAside(locked, outcomes, released)
+			err = nil
+		}
 		if err == nil {
 			f.metrics.finished(outcomes, superseded, time.Since(started))
 			logDeadNotices(f.log, outcomes)
@@ -105,13 +131,14 @@ func (f *finisher) write(ctx context.Context, outcomes []Outcome) bool {
 			if f.finished != nil {
 				f.finished(outcomes)
 			}
+			f.again()
 			if superseded > 0 {
 				f.log.Warn("attempts had been superseded; their outcomes changed nothing", "count", superseded)
 			}
 			return true
 		}
 		if ctx.Err() != nil {
-			f.log.Error("outcomes could not be written; their runs will be recovered", "count", len(outcomes), "error", err)
+			f.log.Error("outcomes could not be written; their runs will be recovered", "count", len(outcomes)+len(f.aside.outcomes), "error", err)
 			return false
 		}
 		f.log.Warn("outcomes cannot be written; they are kept and tried again", "count", len(outcomes), "again_in", pause, "error", err)

@@ -98,6 +98,9 @@ func (h *heartbeat) act(ctx context.Context, pulse Pulse, lost []Heartbeat) erro
 	if pulse.Unheld || len(h.s.holds.states()) > 0 {
 		h.s.holder.ask()
 	}
+	if pulse.Gates {
+		h.s.gates.ask()
+	}
 	if stray := h.strays(pulse.Claims); len(stray) > 0 {
 		n, err := h.s.store.GiveBack(ctx, stray)
 		if err != nil {

@@ -99,11 +99,11 @@ func (t *ticker) claimAround(ctx context.Context, of Work, held []int32, sum *cl
 			return err
 		}
 	}
-	if err := t.claimOfWaiters(ctx, of, w, t.s.slots.quotas(of, BatchSize), sum); err != nil {
+	if err := t.claimOfWaiters(ctx, of, w, t.s.slots.quotas(of, BatchSize, w.contenders), sum); err != nil {
 		return err
 	}
 	more := t.able(w)
-	if anybodys := t.s.slots.quotas(of, BatchSize); len(anybodys) > 0 && !fresh && of != WorkLate && !w.others(held) {
+	if anybodys := t.s.slots.quotas(of, BatchSize, nil); len(anybodys) > 0 && !fresh && of != WorkLate && !w.others(held) {
 		// Not all that is due was seen.
 		batch, err := t.claimBatch(ctx, of, Claim{Quotas: anybodys, Except: held, Since: time.Since(w.looked) + overlap})
 		if err != nil {

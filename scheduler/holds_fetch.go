@@ -60,7 +60,7 @@ func (t *ticker) fetchHeld(ctx context.Context) error {
 // many of them at most.
 func (w *workerSlots) forHeld(queue int16) (lanes []int16, most int) {
 	for _, of := range []Work{WorkReady, WorkOrdered} {
-		for _, q := range w.quotas(of, math.MaxInt) {
+		for _, q := range w.quotas(of, math.MaxInt, nil) {
 			if queue == 0 || q.Queue == queue {
 				lanes = append(lanes, of.lanes(q.Queue)...)
 				most = max(most, q.Slots)

@@ -19,10 +19,10 @@ func IdempotencyKey(trigger Trigger, run, job uuid.UUID, scheduledFor time.Time)
 	return job.String() + ":" + strconv.FormatInt(scheduledFor.Unix(), 10)
 }
 
-// expired reports whether no attempt of a may start at the given time. expires_after is about slots that
+// Expired reports whether no attempt of a may start at the given time. expires_after is about slots that
 // nobody needs any more when they are late. A replay was asked for by somebody who knows that, and has
 // left the dead-letter list: were it to expire, nothing would be left of it. So was a backfill.
-func (a Assignment) expired(at time.Time) bool {
+func (a Assignment) Expired(at time.Time) bool {
 	return a.expires() && a.Job.expired(a.DueAt, at)
 }
 

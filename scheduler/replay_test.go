@@ -32,11 +32,11 @@ func TestReplaysAndBackfillsDoNotExpire(t *testing.T) {
 	job := compiled(t, `{"name":"job","schedule":{"every":"1h"},"expires_after":"1s","target":{"url":"http://example.com/"}}`)
 	due := time.Now()
 	a := Assignment{Job: job, DueAt: due, Attempt: 1, Trigger: TriggerSchedule}
-	if !a.expired(due.Add(time.Minute)) {
+	if !a.Expired(due.Add(time.Minute)) {
 		t.Error("a slot's run does not expire")
 	}
 	for _, trigger := range []Trigger{TriggerBackfill, TriggerReplay} {
-		if a.Trigger = trigger; a.expired(due.Add(time.Minute)) {
+		if a.Trigger = trigger; a.Expired(due.Add(time.Minute)) {
 			t.Errorf("a %s expires", trigger)
 		}
 	}

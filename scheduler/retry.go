@@ -78,7 +78,7 @@ func (o *Outcome) fail(sent bool, retryAfter time.Duration) {
 		return
 	}
 	o.RetryIn = o.Job.Retry.Backoff(o.Attempt, retryAfter, rand.Float64()) //nolint:gosec // spreads load, guards nothing
-	if o.expired(o.FinishedAt.Add(o.RetryIn)) {
+	if o.Expired(o.FinishedAt.Add(o.RetryIn)) {
 		o.Verdict, o.Reason = Bury, ReasonExpired
 	}
 }

@@ -106,6 +106,7 @@ type Assignment struct {
 	Body         []byte            // replaces the job's body when not nil
 	Headers      map[string]string // replaces the job's headers when not nil
 	Lease        *Lease
+	Gated        bool   // its job's runs must not overlap: it has the job's gate, or may have it
 	Held         *Held  // what held the run back since its last attempt; nil: nothing did
 	RunToken     string // of a job with completion async: lets its target speak for this attempt
 

@@ -16,8 +16,9 @@ import (
 
 // Config says how one replica runs.
 type Config struct {
-	Queues       map[string]int // worker slots by queue; none: it claims nothing, and does all else
-	DrainTimeout time.Duration  // how long a stop waits for requests in flight
+	Queues       map[string]int  // worker slots by queue; none: it claims nothing, and does all else
+	DrainTimeout time.Duration   // how long a stop waits for requests in flight
+	Hurry        context.Context // ends when a stop is not to wait for them any more; nil: never
 	Client       *delivery.Client
 	Host         string // for people
 	Version      string
@@ -52,6 +53,7 @@ type Scheduler struct {
 	operator  chore
 	notifier  chore
 	listener  chore
+	gates     chore
 	flights   flights
 	holds     *holds
 	holder    chore
@@ -98,6 +100,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 		return 0, left, err
 	})
 	s.listener = newChore("ending attempts whose targets are silent", log, store.EndSilent)
+	s.gates = newChore("freeing the gates of jobs", log, func(ctx context.Context) (time.Duration, bool, error) { return 0, false, store.FreeGates(ctx) })
 	s.finisher = newFinisher(store, log, config, s.heart.release)
 	s.metrics.watch(s.slots, s.holds, s.limits)
 	if len(config.Queues) > 0 {
@@ -146,6 +149,7 @@ func (s *Scheduler) run(ctx context.Context) {
 	claiming.Go(func() { s.notifier.run(ctx) })
 	claiming.Go(func() { s.listener.run(ctx) })
 	claiming.Go(func() { s.holder.run(ctx) })
+	claiming.Go(func() { s.gates.run(ctx) })
 	claiming.Go(func() { every(ctx, lendEvery, s.lendSlots) })
 	writing.Go(func() { s.finisher.run(flush) })
 	beating, stopBeating := context.WithCancel(flush)
@@ -158,6 +162,12 @@ func (s *Scheduler) run(ctx context.Context) {
 	timer := time.AfterFunc(s.config.DrainTimeout, func() { interrupt(errDraining) })
 	last := time.AfterFunc(s.config.DrainTimeout+flushTimeout, giveUp)
 	defer last.Stop()
+	if s.config.Hurry != nil {
+		defer context.AfterFunc(s.config.Hurry, func() {
+			interrupt(errDraining)
+			time.AfterFunc(flushTimeout, giveUp)
+		})()
+	}
 	claiming.Wait()
 	s.heart.beat(flush, true)
 	s.running.Wait()

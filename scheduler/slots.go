@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"math/rand/v2"
 	"slices"
 	"sync"
 )
@@ -32,24 +33,20 @@ func newWorkerSlots(sizes map[string]int, numbers map[string]int16) *workerSlots
 	return w
 }
 
-// quotas returns how many runs of a kind of work each queue can take now, at most so many in all and shared out evenly
-// when they ask for more.
-func (w *workerSlots) quotas(of Work, most int) []Quota {
+// quotas returns how many runs of a kind of work each queue can take now, at most so many in all; see deal.
+func (w *workerSlots) quotas(of Work, most int, waiting []Contender) []Quota {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var quotas []Quota
+	// Where there is not enough for all, no queue is always among the last.
+	begin := rand.IntN(max(1, len(w.queues))) //nolint:gosec // spreads load, guards nothing
 	for i := range w.queues {
-		if n := w.queues[i].room(of); n > 0 {
-			quotas = append(quotas, Quota{Queue: w.queues[i].queue, Slots: n})
+		q := &w.queues[(begin+i)%len(w.queues)]
+		if n := q.room(of); n > 0 {
+			quotas = append(quotas, Quota{Queue: q.queue, Slots: n})
 		}
 	}
-	// Smallest first: what it leaves of its share goes to the others.
-	slices.SortStableFunc(quotas, func(a, b Quota) int { return a.Slots - b.Slots })
-	for i := range quotas {
-		quotas[i].Slots = min(quotas[i].Slots, most/(len(quotas)-i))
-		most -= quotas[i].Slots
-	}
-	return slices.DeleteFunc(quotas, func(q Quota) bool { return q.Slots == 0 })
+	return deal(quotas, most, waiting)
 }
 
 // found notes in which queues there is more of a kind of work due than was claimed: of those that were looked into in
@@ -59,7 +56,7 @@ func (w *workerSlots) found(of Work, looked, more []int16) {
 	defer w.mu.Unlock()
 	for i := range w.queues {
 		q := &w.queues[i]
-		q.wanted[of] = slices.Contains(more, q.queue) || !slices.Contains(looked, q.queue)
+		q.wanted[of] = slices.Contains(more, q.queue) || !slices.Contains(looked, q.queue) && q.room(of) == 0
 	}
 }
 

@@ -34,7 +34,7 @@ func occupied(sizes []int, taken ...inFlight) *workerSlots {
 // offered is how many runs of a kind each queue can take.
 func (w *workerSlots) offered(t *testing.T, of Work) map[int16]int {
 	got, sum := map[int16]int{}, 0
-	for _, q := range w.quotas(of, BatchSize) {
+	for _, q := range w.quotas(of, BatchSize, nil) {
 		got[q.Queue] = q.Slots
 		sum += q.Slots
 	}
@@ -155,7 +155,7 @@ func TestReleasedSlotsWakeAndAreFreeAgain(t *testing.T) {
 	default:
 		t.Error("nobody is told")
 	}
-	if diff := cmp.Diff([]Quota{{Queue: 1, Slots: 2}}, w.quotas(WorkDue, BatchSize)); diff != "" {
+	if diff := cmp.Diff([]Quota{{Queue: 1, Slots: 2}}, w.quotas(WorkDue, BatchSize, nil)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

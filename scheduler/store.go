@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -32,7 +33,7 @@ type Store interface {
 	Draw(ctx context.Context, replica uuid.UUID, wishes []Wish) ([]Allowance, error)
 	// Finish writes the ends of attempts, in one transaction, and deletes the claims of the leases that
 	// have nothing left. An outcome whose attempt was superseded changes nothing; their number is returned.
-	// The outcomes are not to be kept.
+	// With a *LockedOutcomesError some were left, and all others were written. The outcomes are not to be kept.
 	Finish(ctx context.Context, outcomes []Outcome, released []uuid.UUID) (superseded int, err error)
 	// Register makes this replica known, and returns the number of each of its queues.
 	Register(ctx context.Context, r Replica) (map[string]int16, error)
@@ -63,8 +64,21 @@ type Store interface {
 	// ReleaseHeld makes runs ready that wait for something that no replica holds them back for any more. left is
 	// true when there may be more.
 	ReleaseHeld(ctx context.Context) (left bool, err error)
+	// FreeGates frees gates of jobs whose runs, in flight when the job got its gate, have ended.
+	FreeGates(ctx context.Context) error
 	// Wake receives a value after this process wrote something that may be due at once.
 	Wake() <-chan struct{}
+}
+
+// LockedOutcomesError says which outcomes were left, by run, as somebody else has locked rows that they change, and of
+// which table; and which leases were not ended, because of those or as their own rows are locked.
+type LockedOutcomesError struct {
+	Runs   map[uuid.UUID]string
+	Leases []uuid.UUID
+}
+
+func (e *LockedOutcomesError) Error() string {
+	return fmt.Sprintf("somebody else has locked rows of %d runs and %d claims", len(e.Runs), len(e.Leases))
 }
 
 // Replica is one process as others see it.
@@ -87,6 +101,7 @@ type Pulse struct {
 	Silent     bool // a target that works on has passed its deadline, or is about to
 	Notices    bool // there are notices that may be told
 	Unheld     bool // runs wait for something that no replica holds them back for any more
+	Gates      bool // runs that began before their job had a gate hold it
 
 	AllowedTargets map[int32][]netip.Prefix // networks that single tenants may call although they are not public
 	Limits         []TenantLimits           // of the tenants that have any, or are frozen

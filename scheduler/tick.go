@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -177,27 +178,32 @@ type claimed struct {
 
 // claim claims one kind of work within its quotas, if there are any, and hands the runs to the executor.
 func (t *ticker) claim(ctx context.Context, of Work, sum *claimed) error {
+	free := t.s.slots.quotas(of, math.MaxInt, nil)
+	if len(free) == 0 {
+		t.s.slots.found(of, nil, nil)
+		return nil
+	}
 	fair, before := &t.fair[of], sum.settled
-	offered := t.s.slots.quotas(of, t.atATime(fair)*BatchSize)
-	shares, err := fair.split(ctx, t.s.slots, offered)
+	waiting, err := fair.who(ctx, t.s.slots)
 	if err != nil {
 		return err
 	}
-	full, err := t.claimAll(ctx, of, shares, sum)
-	if err != nil {
-		return err
-	}
+	offered := t.s.slots.quotas(of, t.atATime(fair)*BatchSize, waiting)
 	looked := make([]int16, len(offered))
 	for i, q := range offered {
 		looked[i] = q.Queue
 	}
+	full, err := t.claimAll(ctx, of, share(offered, waiting, t.s.slots.held), sum)
+	if err != nil {
+		return err
+	}
 	t.s.slots.found(of, looked, full)
-	sum.offered = sum.offered || len(offered) > 0
+	sum.offered = true
 	if of == WorkLate {
-		t.upcoming.Older = sum.settled > before || len(offered) == 0
+		t.upcoming.Older = sum.settled > before
 	}
 	// Of a queue without a slot for it nothing was claimed, and more may be due there.
-	fair.crowded = len(full) > 0 || fair.crowded && len(offered) < len(t.s.slots.numbers())
+	fair.crowded = len(full) > 0 || fair.crowded && len(free) < len(t.s.slots.numbers())
 	return nil
 }
 

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,8 +40,9 @@ func (r *limitRows) all() []scheduler.TenantLimits {
 
 // Limits implements scheduler.Store.
 func (s *Store) Limits(ctx context.Context) ([]scheduler.TenantLimits, error) {
+	ctx = forRuns.in(ctx)
 	var rows limitRows
-	if err := s.pool.QueryRow(ctx, selectLimits).Scan(rows.targets()...); err != nil {
+	if err := s.conns(ctx).QueryRow(ctx, selectLimits).Scan(rows.targets()...); err != nil {
 		return nil, fmt.Errorf("reading the tenants' limits: %w", err)
 	}
 	return rows.all(), nil
@@ -62,7 +64,7 @@ const (
 
 // forgetAllowances removes those of lost replicas for whose tenants nobody draws.
 func (s *Store) forgetAllowances(ctx context.Context) error {
-	_, err := s.pool.Exec(ctx, `DELETE FROM punctual.allowances a WHERE `+isLost)
+	_, err := s.conns(ctx).Exec(ctx, `DELETE FROM punctual.allowances a WHERE `+isLost)
 	return wrapped("forgetting the allowances of lost replicas", err)
 }
 
@@ -112,30 +114,99 @@ SELECT c.tenant, coalesce(c.most, 0), coalesce(c.rate, 0), c.gets::int, c.noted:
 FROM counted c`
 
 // Draw implements scheduler.Store. It is one round trip, and a transaction as such. The plan of so long a statement would be
-// compiled from a few hundred tenants on, which takes 0.7 s: see byIndex.
-func (s *Store) Draw(ctx context.Context, replica uuid.UUID, wishes []scheduler.Wish) ([]scheduler.Allowance, error) {
-	var tenants, keep, slots, starts []int32
+// compiled from a few hundred tenants on, which takes 0.7 s: see byIndex. A tenant of which somebody else has locked rows gets
+// no answer.
+func (s *Store) Draw(ctx context.Context, replica uuid.UUID, wishes []scheduler.Wish) (allowances []scheduler.Allowance, err error) {
+	ctx = forRuns.in(ctx)
+	tenants := tenantsOf(wishes)
+	err = s.wary.draw.try(func(wary bool) (err error) {
+		if wary {
+			allowances, err = s.drawWarily(ctx, replica, wishes)
+			return err
+		}
+		var b pgx.Batch
+		b.Queue(briefly)
+		b.Queue(makeUsage, tenants)
+		b.Queue(lockUsage, tenants)
+		queueDraw(&b, replica, wishes, &allowances)
+		return s.conns(ctx).SendBatch(ctx, &b).Close()
+	})
+	if err != nil {
+		return nil, s.tookWrite(fmt.Errorf("drawing on the limits of %d tenants: %w", len(wishes), err))
+	}
+	return allowances, nil
+}
+
+func tenantsOf(wishes []scheduler.Wish) (tenants []int32) {
+	for _, w := range wishes {
+		tenants = append(tenants, w.Tenant)
+	}
+	return tenants
+}
+
+// queueDraw queues the draw itself. The caller has locked the usage of the tenants.
+func queueDraw(b *pgx.Batch, replica uuid.UUID, wishes []scheduler.Wish, allowances *[]scheduler.Allowance) {
+	tenants := tenantsOf(wishes)
+	var keep, slots, starts []int32
 	var heldBy []string
 	var held []time.Duration
 	for _, w := range wishes {
-		tenants, keep = append(tenants, w.Tenant), append(keep, int32(w.Keep))
+		keep = append(keep, int32(w.Keep))
 		slots, starts = append(slots, int32(w.Slots)), append(starts, int32(w.Starts))
 		heldBy, held = append(heldBy, string(w.HeldBy)), append(held, w.Held)
 	}
-	var allowances []scheduler.Allowance
-	var b pgx.Batch
-	b.Queue(byIndex)
-	b.Queue(makeUsage, tenants)
-	b.Queue(lockUsage, tenants)
 	b.Queue(dropLost, tenants, replica)
 	b.Queue(draw, tenants, replica, keep, slots, starts, heldBy, held).Query(func(rows pgx.Rows) (err error) {
-		allowances, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (a scheduler.Allowance, err error) {
+		*allowances, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (a scheduler.Allowance, err error) {
 			return a, row.Scan(&a.Tenant, &a.Concurrent, &a.PerSecond, &a.Slots, &a.Noted, &a.Starts, &a.Wait)
 		})
 		return err
 	})
-	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
-		return nil, s.tookWrite(fmt.Errorf("drawing on the limits of %d tenants: %w", len(wishes), err))
-	}
-	return allowances, nil
+}
+
+// What a draw writes and nobody else has locked, by tenant: the tenants' rows, for what refers to them, and those of what
+// replicas have of their limits. A tenant that has no row in the usage yet gets it.
+const (
+	lockTenantsOfUsage = `SELECT id FROM punctual.tenants WHERE id = ANY($1::int[]) ORDER BY id FOR KEY SHARE SKIP LOCKED`
+	lockUsageWarily    = `SELECT tenant FROM punctual.tenant_usage WHERE tenant = ANY($1::int[]) ORDER BY tenant FOR NO KEY UPDATE SKIP LOCKED`
+	findLockedShares   = `WITH free AS MATERIALIZED (SELECT tenant, replica FROM punctual.allowances WHERE tenant = ANY($1::int[]) ORDER BY tenant, replica FOR UPDATE SKIP LOCKED)
+		SELECT tenant FROM punctual.allowances a WHERE tenant = ANY($1::int[]) AND NOT EXISTS (SELECT FROM free f WHERE f.tenant = a.tenant AND f.replica = a.replica)`
+)
+
+// drawWarily draws on the limits of those tenants of which nobody else has locked anything. The others get no answer.
+func (s *Store) drawWarily(ctx context.Context, replica uuid.UUID, wishes []scheduler.Wish) (allowances []scheduler.Allowance, err error) {
+	err = s.onConn(ctx, func(conn *pgx.Conn) error {
+		var free, locked []int32
+		collect := func(into *[]int32) func(pgx.Rows) error {
+			return func(rows pgx.Rows) (err error) {
+				*into, err = pgx.CollectRows(rows, pgx.RowTo[int32])
+				return err
+			}
+		}
+		tenants := tenantsOf(wishes)
+		var b pgx.Batch
+		queueBegin(&b, true)
+		b.Queue(lockTenantsOfUsage, tenants).Query(collect(&free))
+		if err := conn.SendBatch(ctx, &b).Close(); err != nil {
+			return err
+		}
+		b = pgx.Batch{}
+		b.Queue(makeUsage, free)
+		b.Queue(lockUsageWarily, free).Query(collect(&free))
+		b.Queue(findLockedShares, tenants).Query(collect(&locked))
+		if err := conn.SendBatch(ctx, &b).Close(); err != nil {
+			return err
+		}
+		some := slices.DeleteFunc(slices.Clone(wishes), func(w scheduler.Wish) bool {
+			return !slices.Contains(free, w.Tenant) || slices.Contains(locked, w.Tenant)
+		})
+		if len(some) < len(wishes) {
+			s.wary.draw.found()
+		}
+		b = pgx.Batch{}
+		queueDraw(&b, replica, some, &allowances)
+		b.Queue(`COMMIT`)
+		return conn.SendBatch(ctx, &b).Close()
+	})
+	return allowances, err
 }

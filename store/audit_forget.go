@@ -19,7 +19,7 @@ const (
 func (s *Store) ForgetAudit(ctx context.Context) error {
 	for begun := time.Now(); time.Since(begun) < tidyFor; {
 		var forgotten int
-		err := s.pool.QueryRow(ctx, `SELECT punctual.forget_audit_log($1::interval, $2)`, s.options.AuditRetention, auditBatch).Scan(&forgotten)
+		err := s.conns(ctx).QueryRow(ctx, `SELECT punctual.forget_audit_log($1::interval, $2)`, s.options.AuditRetention, auditBatch).Scan(&forgotten)
 		if err != nil {
 			return fmt.Errorf("forgetting old entries of the audit log: %w", err)
 		}

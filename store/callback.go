@@ -117,7 +117,7 @@ func (s *Store) lockCalled(ctx context.Context, u *unit, run uuid.UUID) (calledR
 	b.Queue(`SELECT job_id, job_version, tenant, lane, trigger, scheduled_for, due_at, late, attempt, coalesce(fence, 0), status, coalesce(reason, ''),
 	                accepted_at IS NOT NULL, coalesce(started_at, now()), coalesce(http_status, 0), clock_timestamp(), `+keptColumns+`
 	         FROM punctual.runs r LEFT JOIN punctual.run_data d ON d.run_id = $1 WHERE r.id = $1 FOR NO KEY UPDATE OF r`, run).QueryRow(func(row pgx.Row) error {
-		c.RunID = run
+		c.RunID, c.Gated = run, true // for all that is known
 		return row.Scan(append([]any{
 			&key.id, &key.version, &c.tenant, &c.Lane, &c.Trigger, &c.ScheduledFor, &c.DueAt, &c.Late, &c.Attempt, &c.Fence,
 			&c.status, &c.reason, &c.accepted, &c.started, &c.http, &c.now,
@@ -218,6 +218,7 @@ func (s *Store) endCalled(ctx context.Context, run uuid.UUID, token string, judg
 			outcomes = []scheduler.Outcome{judge(c)}
 			var b pgx.Batch
 			b.Queue(`DELETE FROM punctual.ready WHERE run_id = $1`, run) // the deadline
+			b.Queue(byIndex)
 			written = queueFinish(&b, outcomes, nil, anyDay, defaults)
 			if err := u.SendBatch(ctx, &b).Close(); err != nil {
 				return fmt.Errorf("ending run %s: %w", run, err)

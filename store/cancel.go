@@ -75,13 +75,16 @@ func cancelRuns(ctx context.Context, tx querier, ids []uuid.UUID, reason schedul
 		SELECT (SELECT count(*) FROM ended) + (SELECT count(*) FROM before)`, ids, string(reason)).Scan(&changed); err != nil {
 		return 0, fmt.Errorf("cancelling runs: %w", err)
 	}
+	// A run that waited for its turn, and had not got the gate when it was set due, leaves its turn to the next one.
 	if err := query(ctx, tx, `
 		WITH freed AS (
-		    UPDATE punctual.exclusive e SET active_run = nullif(e.active_run, r.id), waiting_run = nullif(e.waiting_run, r.id)
-		    FROM punctual.runs r WHERE r.id = ANY($1::uuid[]) AND r.status = 'cancelled' AND e.job_id = r.job_id AND r.id IN (e.active_run, e.waiting_run)
-		    RETURNING e.active_run, e.waiting_run)
-		UPDATE punctual.ready y SET due_at = `+dueNow+` WHERE run_id IN
-		    (SELECT y.run_id FROM punctual.ready y JOIN freed f ON f.waiting_run = y.run_id AND f.active_run IS NULL FOR UPDATE OF y SKIP LOCKED)`, ids); err != nil {
+		    UPDATE punctual.exclusive e SET active_run = CASE WHEN e.active_run <> ALL(o.runs) THEN e.active_run END, waiting_run = CASE WHEN e.waiting_run <> ALL(o.runs) THEN e.waiting_run END
+		    FROM (SELECT r.job_id, array_agg(r.id) AS runs FROM punctual.runs r WHERE r.id = ANY($1::uuid[]) AND r.status = 'cancelled' GROUP BY r.job_id) o
+		    WHERE e.job_id = o.job_id AND (e.active_run IS NULL OR e.active_run = ANY(o.runs) OR e.waiting_run = ANY(o.runs))
+		    RETURNING e.job_id, e.active_run, e.earlier_runs),
+		next AS (SELECT `+nextAtGate+` AS run_id FROM freed e WHERE e.active_run IS NULL AND e.earlier_runs IS NULL)
+		UPDATE punctual.ready y SET due_at = `+dueNow+`, at_gate = false WHERE run_id IN
+		    (SELECT y.run_id FROM punctual.ready y JOIN next n ON n.run_id = y.run_id FOR UPDATE OF y SKIP LOCKED)`, ids); err != nil {
 		return 0, fmt.Errorf("freeing the gates of cancelled runs: %w", err)
 	}
 	return changed, nil
@@ -99,7 +102,7 @@ func query(ctx context.Context, q querier, sql string, args ...any) error {
 
 // ForgetCancels removes requests whose run has ended, and returns how many.
 func (s *Store) ForgetCancels(ctx context.Context) (int, error) {
-	done, err := s.pool.Exec(ctx, `
+	done, err := s.conns(ctx).Exec(ctx, `
 		DELETE FROM punctual.cancels c WHERE NOT EXISTS (SELECT FROM punctual.runs r WHERE r.id = c.run_id AND r.status = 'running' AND r.replica = c.replica)`)
 	if err != nil {
 		return 0, fmt.Errorf("forgetting cancels: %w", err)

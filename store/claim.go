@@ -20,16 +20,20 @@ const byIndex = `SELECT set_config('enable_seqscan', 'off', true), set_config('j
 
 // queueBegin begins a transaction that takes several round trips. Should this process stop in between, the
 // rows that it has locked are free again after 5 s.
-func queueBegin(b *pgx.Batch) {
+func queueBegin(b *pgx.Batch, wary bool) {
 	b.Queue(`BEGIN`)
 	b.Queue(`SET LOCAL idle_in_transaction_session_timeout = '5s'`)
-	b.Queue(byIndex)
+	if wary {
+		b.Queue(warily)
+		return
+	}
+	b.Queue(briefly)
 }
 
 // onConn runs work on a connection of its own. The work begins and commits its transaction itself,
 // within the round trips that carry its statements; whatever it leaves open is rolled back.
 func (s *Store) onConn(ctx context.Context, work func(conn *pgx.Conn) error) error {
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.conns(ctx).Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("getting a connection: %w", err)
 	}
@@ -75,9 +79,10 @@ func (s *Store) NextFresh(ctx context.Context, queues []int16) (scheduler.Upcomi
 }
 
 func (s *Store) upcoming(ctx context.Context, sql string, queues ...any) (scheduler.Upcoming, error) {
+	ctx = forRuns.in(ctx)
 	var u scheduler.Upcoming
 	var schedule, ready, ordered *time.Time
-	if err := s.pool.QueryRow(ctx, sql, queues...).Scan(&u.Now, &schedule, &ready, &ordered, &u.Older); err != nil {
+	if err := s.conns(ctx).QueryRow(ctx, sql, queues...).Scan(&u.Now, &schedule, &ready, &ordered, &u.Older); err != nil {
 		return scheduler.Upcoming{}, fmt.Errorf("looking for what is due next: %w", err)
 	}
 	for to, at := range map[*time.Time]*time.Time{&u.Schedule: schedule, &u.Ready: ready, &u.Ordered: ordered} {

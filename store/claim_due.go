@@ -65,6 +65,7 @@ type dueRow struct {
 type dueClaim struct {
 	store   *Store
 	claim   scheduler.Claim
+	wary    bool
 	conn    *pgx.Conn
 	now     time.Time
 	rows    []dueRow
@@ -74,6 +75,7 @@ type dueClaim struct {
 	runs    runRows
 	waiting runRows // runs that start when their job's active one has ended
 	cancel  []uuid.UUID
+	expired []uuid.UUID // runs that have expired while they waited
 	skips   skipRows
 	next    nextRows
 	batch   scheduler.Batch
@@ -89,6 +91,7 @@ type nextRows struct {
 
 // ClaimDue implements scheduler.Store.
 func (s *Store) ClaimDue(ctx context.Context, claim scheduler.Claim) (scheduler.Batch, error) {
+	ctx = forRuns.in(ctx)
 	batch, days, err := s.claimDue(ctx, claim)
 	if lacksPartition(err) {
 		// No partition for a slot: one that was due long ago, such as a one-shot that was paused for weeks, or
@@ -107,23 +110,26 @@ func (s *Store) claimDue(ctx context.Context, claim scheduler.Claim) (batch sche
 	if err != nil {
 		return scheduler.Batch{}, nil, fmt.Errorf("claiming due slots: %w", err)
 	}
-	c := dueClaim{store: s, claim: claim}
-	for _, n := range []*noticeRows{&c.runs.notices, &c.waiting.notices, &c.skips.notices} {
-		n.defaults = defaults
-	}
-	err = s.onConn(ctx, func(conn *pgx.Conn) error {
-		c.conn = conn
-		failpoint.At(failpoint.ClaimBegun)
-		if err := c.lock(ctx); err != nil || len(c.rows) == 0 {
-			return err
+	var c dueClaim
+	err = s.wary.due.try(func(wary bool) error {
+		c = dueClaim{store: s, claim: claim, wary: wary}
+		for _, n := range []*noticeRows{&c.runs.notices, &c.waiting.notices, &c.skips.notices} {
+			n.defaults = defaults
 		}
-		failpoint.At(failpoint.ClaimLocked)
-		if err := c.readFacts(ctx); err != nil {
-			return err
-		}
-		c.decide()
-		failpoint.At(failpoint.ClaimDecided)
-		return c.write(ctx)
+		return s.onConn(ctx, func(conn *pgx.Conn) error {
+			c.conn = conn
+			failpoint.At(failpoint.ClaimBegun)
+			if err := c.lock(ctx); err != nil || len(c.rows) == 0 {
+				return err
+			}
+			failpoint.At(failpoint.ClaimLocked)
+			if err := c.readFacts(ctx); err != nil {
+				return err
+			}
+			c.decide()
+			failpoint.At(failpoint.ClaimDecided)
+			return c.write(ctx)
+		})
 	})
 	if err != nil {
 		days = slices.Concat(c.runs.scheduledFor, c.waiting.scheduledFor, []time.Time{c.now})
@@ -135,7 +141,7 @@ func (s *Store) claimDue(ctx context.Context, claim scheduler.Claim) (batch sche
 // lock begins the transaction and locks the due rows, in one round trip.
 func (c *dueClaim) lock(ctx context.Context) error {
 	var b pgx.Batch
-	queueBegin(&b)
+	queueBegin(&b, c.wary)
 	var f frozen
 	b.Queue(c.selection(), quotaArguments(c.claim)...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
@@ -216,7 +222,12 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 	if err := c.store.loadTokenKey(ctx, c.conn, maps.Values(c.jobs)); err != nil {
 		return err
 	}
-	return freeEndedGates(ctx, c.conn, c.gates)
+	if c.wary {
+		if err := c.leaveLocked(ctx); err != nil {
+			return err
+		}
+	}
+	return c.store.freeEndedGates(ctx, c.conn, c.gates, c.now)
 }
 
 // decide lets scheduler.Decide settle each row, and collects what it says.
@@ -236,14 +247,14 @@ func (c *dueClaim) decide() {
 			if !ok {
 				continue // somebody holds the gate: the slot stays due and is claimed a moment later
 			}
-			situation.Active, situation.Waiting = gate.active, gate.waiting
+			situation.Gate = gate.facts()
 		}
 		plan := scheduler.Decide(situation)
 		if !c.claim.Grant.Take(r.tenant, plan.Starts()) {
 			continue // its tenant is at a limit: the slot stays due
 		}
 		room[r.lane/4] -= max(0, len(plan.Runs)-1)
-		c.cancel = append(c.cancel, plan.Cancel...)
+		c.cancel, c.expired = append(c.cancel, plan.Cancel...), append(c.expired, plan.Expired...)
 		for _, p := range plan.Runs {
 			if p.Waits {
 				c.waiting.add(job, r.lane, p)
@@ -253,6 +264,7 @@ func (c *dueClaim) decide() {
 			c.batch.Runs = append(c.batch.Runs, scheduler.Assignment{
 				RunID: c.runs.ids[len(c.runs.ids)-1], Job: job, Lane: r.lane, Trigger: p.Trigger,
 				ScheduledFor: p.ScheduledFor, DueAt: p.DueAt, Late: p.Late, Attempt: 1,
+				Gated: job.ConcurrencyPolicy != scheduler.PolicyAllow,
 			})
 			if job.ConcurrencyPolicy != scheduler.PolicyAllow {
 				c.next.gates = append(c.next.gates, job.ID)
@@ -300,6 +312,11 @@ func (n *nextRows) add(r dueRow, plan scheduler.Plan) {
 func (c *dueClaim) write(ctx context.Context) error {
 	if len(c.cancel) > 0 {
 		if _, err := cancelRuns(ctx, c.conn, c.cancel, scheduler.ReasonReplaced); err != nil {
+			return err
+		}
+	}
+	if len(c.expired) > 0 {
+		if err := expireRuns(ctx, c.conn, c.expired); err != nil {
 			return err
 		}
 	}

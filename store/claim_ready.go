@@ -47,11 +47,13 @@ WHERE tenant = $1 AND held_by = $2 AND lane = ANY($3::smallint[]) AND job_id <> 
 ORDER BY held_since, run_id LIMIT $5 FOR UPDATE SKIP LOCKED`
 
 // A run that ended while it waited, because its job was deleted, only loses its row in ready. One that its
-// target works on has passed its deadline.
+// target works on has passed its deadline. One that was claimed before may have come here while its job was being deleted,
+// which the delete has then not seen.
 const readWaiting = `
 SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt, d.headers, d.body, d.webhook_id, coalesce(d.idempotency_key, ''), coalesce(d.notify_url, ''), coalesce(d.notify_secret, ''),
        r.accepted_at IS NOT NULL AND r.status = 'running', coalesce(r.fence, 0), coalesce(r.started_at, now()),
-       CASE WHEN r.status = 'running' THEN ` + silencesOf + ` ELSE 0 END, ` + keptColumns + `
+       CASE WHEN r.status = 'running' THEN ` + silencesOf + ` ELSE 0 END,
+       CASE WHEN r.claimed_at IS NOT NULL AND r.status <> 'running' AND r.trigger <> 'notify' THEN (SELECT j.state = 'deleted' FROM punctual.jobs j WHERE j.id = r.job_id) ELSE false END, ` + keptColumns + `
 FROM punctual.runs r LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
 WHERE r.id = ANY($1::uuid[]) AND (r.status IN ('pending', 'retrying') OR (r.status = 'running' AND r.accepted_at IS NOT NULL))
 ORDER BY r.id`
@@ -66,7 +68,7 @@ WITH started AS (
 lease AS (INSERT INTO punctual.claims (id, replica, run_ids) SELECT $2, $1, array_agg(id) FROM started HAVING count(*) > 0)
 SELECT id, fence FROM started`
 
-// gateRetry is how long a run waits before it tries again to get past its job's gate.
+// gateRetry is how long a run waits whose job's gate somebody else has locked.
 const gateRetry = time.Second
 
 // readyClaim is one claim of ready runs on its way through the transaction.
@@ -76,6 +78,8 @@ type readyClaim struct {
 	silent   bool // it is for attempts whose targets are overdue, in place of what is due
 	more     bool // of which there may be more
 	defaults notifyDefaults
+	wary     bool
+	busy     lockedRows // what others have locked, as far as it was looked for: runs, and jobs that are told of
 	conn     *pgx.Conn
 	now      time.Time
 	locked   []readyRow
@@ -90,7 +94,9 @@ type readyClaim struct {
 	leave    []uuid.UUID // rows of ready that go
 	later    []uuid.UUID // rows of ready that are put off, and until when
 	until    []time.Time
+	park     []uuid.UUID // rows of ready that wait at a gate
 	start    []uuid.UUID // runs that start
+	cancel   []uuid.UUID // runs of jobs that were deleted
 	taken    []uuid.UUID // gates they take, by job
 	takers   []uuid.UUID
 	present  presence
@@ -112,6 +118,7 @@ type waitingRun struct {
 	notifyURL, notifySecret string // of a notice: where it goes, and what is added to its body
 
 	overdue bool // its target works on, and has passed its deadline
+	deleted bool // its job was
 	started time.Time
 	losses  int // attempts in a row that silence ended just before this one, counted up to two
 	kept    keptResponse
@@ -119,7 +126,7 @@ type waitingRun struct {
 
 // ClaimReady implements scheduler.Store.
 func (s *Store) ClaimReady(ctx context.Context, claim scheduler.Claim) (scheduler.Batch, error) {
-	c, err := s.claimReady(ctx, readyClaim{claim: claim})
+	c, err := s.claimReady(forRuns.in(ctx), readyClaim{claim: claim})
 	if err != nil {
 		return scheduler.Batch{}, fmt.Errorf("claiming ready runs: %w", err)
 	}
@@ -127,26 +134,29 @@ func (s *Store) ClaimReady(ctx context.Context, claim scheduler.Claim) (schedule
 }
 
 // claimReady carries a claim of ready runs out.
-func (s *Store) claimReady(ctx context.Context, c readyClaim) (*readyClaim, error) {
+func (s *Store) claimReady(ctx context.Context, what readyClaim) (c readyClaim, err error) {
 	defaults, err := s.notifyDefaults(ctx)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
-	c.store, c.defaults, c.tenants, c.held = s, defaults, map[uuid.UUID]int32{}, map[uuid.UUID]*scheduler.Held{}
-	err = s.onConn(ctx, func(conn *pgx.Conn) error {
-		c.conn = conn
-		if err := c.lock(ctx); err != nil || len(c.ids) == 0 {
-			return err
-		}
-		failpoint.At(failpoint.ReadyLocked)
-		if err := c.readFacts(ctx); err != nil {
-			return err
-		}
-		c.decide()
-		failpoint.At(failpoint.ReadyDecided)
-		return c.write(ctx)
+	err = s.wary.ready.try(func(wary bool) error {
+		c = what
+		c.store, c.defaults, c.wary, c.tenants, c.held = s, defaults, wary, map[uuid.UUID]int32{}, map[uuid.UUID]*scheduler.Held{}
+		return s.onConn(ctx, func(conn *pgx.Conn) error {
+			c.conn = conn
+			if err := c.lock(ctx); err != nil || len(c.ids) == 0 {
+				return err
+			}
+			failpoint.At(failpoint.ReadyLocked)
+			if err := c.readFacts(ctx); err != nil {
+				return err
+			}
+			c.decide()
+			failpoint.At(failpoint.ReadyDecided)
+			return c.write(ctx)
+		})
 	})
-	return &c, err
+	return c, err
 }
 
 func (c *readyClaim) lock(ctx context.Context) error {
@@ -154,7 +164,7 @@ func (c *readyClaim) lock(ctx context.Context) error {
 	var places []place
 	var f frozen
 	var b pgx.Batch
-	queueBegin(&b)
+	queueBegin(&b, c.wary)
 	b.Queue(sql, arguments...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var run, job uuid.UUID
@@ -226,7 +236,10 @@ func (c *readyClaim) selection() (sql string, arguments []any) {
 func (c *readyClaim) readFacts(ctx context.Context) error {
 	var b pgx.Batch
 	c.gates = map[uuid.UUID]gate{}
-	queueGates(&b, c.gatable, c.gates, passOver)
+	queueGatesOfAny(&b, c.gatable, c.gates)
+	if c.wary {
+		c.lookForLocked(&b)
+	}
 	b.Queue(readWaiting, c.ids).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var w waitingRun
@@ -234,7 +247,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 			var webhookID *uuid.UUID
 			if err := rows.Scan(append([]any{
 				&w.RunID, &w.key.id, &w.key.version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt, &headers, &w.Body,
-				&webhookID, &w.IdempotencyKey, &w.notifyURL, &w.notifySecret, &w.overdue, &w.Fence, &w.started, &w.losses,
+				&webhookID, &w.IdempotencyKey, &w.notifyURL, &w.notifySecret, &w.overdue, &w.Fence, &w.started, &w.losses, &w.deleted,
 			}, w.kept.into()...)...); err != nil {
 				return err
 			}
@@ -269,7 +282,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 	if err := c.store.loadTokenKey(ctx, c.conn, maps.Values(c.jobs)); err != nil {
 		return err
 	}
-	return freeEndedGates(ctx, c.conn, c.gates)
+	return c.store.freeEndedGates(ctx, c.conn, c.gates, c.now)
 }
 
 func (c *readyClaim) readDefinitions(ctx context.Context) error {
@@ -291,10 +304,14 @@ func (c *readyClaim) readDefinitions(ctx context.Context) error {
 	return c.conn.SendBatch(ctx, &b).Close()
 }
 
-// decide lets each waiting run start, oldest first, unless its job's gate is held by another run.
+// decide lets each waiting run start, oldest first, unless its job's gate is held by another run. What counts is whether
+// the job has a gate now, and not the policy of the version that the run sends.
 func (c *readyClaim) decide() {
 	waits := map[uuid.UUID]bool{}
 	for _, w := range c.waiting {
+		if c.leaveLocked(w, waits) {
+			continue
+		}
 		job, err := sentBy(c.jobs[w.key], w.notifyURL, w.notifySecret)
 		if err != nil {
 			c.broken[w.key] = err
@@ -305,23 +322,29 @@ func (c *readyClaim) decide() {
 			c.putOff(w.RunID, putOff, waits)
 			continue
 		}
-		if job.ConcurrencyPolicy != scheduler.PolicyAllow {
-			g, ok := c.gates[job.ID]
-			if !ok || (g.active != uuid.Nil && g.active != w.RunID) {
-				c.putOff(w.RunID, gateRetry, waits)
-				continue
-			}
+		g, there := c.gates[job.ID]
+		w.Gated = g.gated && w.Trigger != scheduler.TriggerNotify // a notice is no run of the job's own
+		switch holders := g.holders(); {
+		case w.Gated && g.busy, !there && job.ConcurrencyPolicy != scheduler.PolicyAllow: // or it has just been mended
+			c.putOff(w.RunID, gateRetry, waits)
+			continue
+		case w.Gated && !w.overdue && len(holders) > 0 && !slices.Contains(holders, w.RunID):
+			waits[w.RunID] = true
+			c.park = append(c.park, w.RunID)
+			continue
+		}
+		if w.deleted {
+			c.cancel = append(c.cancel, w.RunID)
+			continue
 		}
 		if !w.overdue && !c.claim.Grant.Take(job.Tenant, 1) {
 			waits[w.RunID] = true // its tenant is at a limit: the row stays as it is
 			continue
 		}
-		if job.ConcurrencyPolicy != scheduler.PolicyAllow {
-			if g := c.gates[job.ID]; !w.overdue {
-				g.active = w.RunID
-				c.gates[job.ID] = g
-				c.taken, c.takers = append(c.taken, job.ID), append(c.takers, w.RunID)
-			}
+		if w.Gated && !w.overdue && len(g.holders()) == 0 {
+			g.active = w.RunID
+			c.gates[job.ID] = g
+			c.taken, c.takers = append(c.taken, job.ID), append(c.takers, w.RunID)
 		}
 		if w.overdue {
 			c.overdue(w, job, waits)
@@ -346,12 +369,20 @@ func (c *readyClaim) putOff(run uuid.UUID, delay time.Duration, waits map[uuid.U
 func (c *readyClaim) write(ctx context.Context) error {
 	lease := &scheduler.Lease{ID: uuid.New(), Work: c.claim.Work, ClaimedAt: c.now}
 	fences := make(map[uuid.UUID]int64, len(c.start))
+	if len(c.cancel) > 0 {
+		if _, err := cancelRuns(ctx, c.conn, c.cancel, scheduler.ReasonJobDeleted); err != nil {
+			return err
+		}
+	}
 	var b pgx.Batch
 	if len(c.taken) > 0 {
 		queueTakeGates(&b, c.taken, c.takers)
 	}
 	if len(c.later) > 0 {
 		b.Queue(`UPDATE punctual.ready r SET due_at = u.due_at FROM unnest($1::uuid[], $2::timestamptz[]) AS u(run_id, due_at) WHERE r.run_id = u.run_id`, c.later, c.until)
+	}
+	if len(c.park) > 0 {
+		queuePark(&b, c.park)
 	}
 	if len(c.leave) > 0 {
 		b.Queue(`DELETE FROM punctual.ready WHERE run_id = ANY($1::uuid[])`, c.leave)
@@ -366,7 +397,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 	}
 	failpoint.At(failpoint.ReadyCommitted)
 	c.batch.Runs = c.store.withFences(c.batch.Runs, fences, lease)
-	c.batch.Settled = len(c.leave)
+	c.batch.Settled = len(c.leave) + len(c.park)
 	c.store.ended(c.ended, written)
 	return nil
 }

@@ -564,30 +564,48 @@ func TestClaimReadyTakesByPriorityAndWithinItsQuota(t *testing.T) {
 	}
 }
 
-func TestClaimReadyPutsOffWhatItsGateHoldsUp(t *testing.T) {
+func TestClaimReadyLeavesAloneWhatItsGateHoldsUp(t *testing.T) {
 	c := newClaimer(t)
-	job, slot := c.dueNow("job", forbid)
-	manual, err := c.TriggerJob(t.Context(), c.tenant, "job", TriggerRequest{})
+	job := c.create("job", patient, forbid)
+	dead := c.die("job", 1)[0]
+	active := c.one(c.slot(job.ID, 1))
+	again := c.replay(dead)
+	if b := c.claimReady(10); len(b.Runs) != 0 || b.Settled != 1 {
+		t.Errorf("%d runs beside an active one, %d settled", len(b.Runs), b.Settled)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.ready WHERE run_id = $1 AND at_gate AND due_at > now() + interval '50 min'`, again.ID); n != 1 {
+		t.Error("it does not wait at the gate")
+	}
+	c.finish(succeeded(active))
+	if n := c.count(`SELECT count(*) FROM punctual.ready WHERE run_id = $1 AND NOT at_gate AND due_at <= now()`, again.ID); n != 1 {
+		t.Error("it is not due when the gate is free")
+	}
+	if a := c.one(c.claimReady(10)); a.RunID != again.ID {
+		t.Error("not the replay")
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run = $2`, job.ID, again.ID); n != 1 {
+		t.Error("it does not hold the gate")
+	}
+}
+
+// A gate that somebody else has locked is looked at again a moment later.
+func TestClaimReadyPutsOffWhatStandsAtALockedGate(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("job", never, forbid)
+	run := c.trigger("job")
+	tx, err := c.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job.ID, slot)
-	active := c.one(c.claim(10, false))
-	if b := c.claimReady(10); len(b.Runs) != 0 || b.Settled != 0 {
-		t.Errorf("%d runs beside an active one", len(b.Runs))
-	}
-	if n := c.count(`SELECT count(*) FROM punctual.ready WHERE run_id = $1 AND due_at > now() AND due_at <= now() + interval '1 s'`, manual.ID); n != 1 {
-		t.Error("it is not put off by a second")
-	}
-	if _, err := c.Finish(t.Context(), []scheduler.Outcome{succeeded(active)}, nil); err != nil {
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := tx.Exec(t.Context(), `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR UPDATE`, job.ID); err != nil {
 		t.Fatal(err)
 	}
-	c.exec(`UPDATE punctual.ready SET due_at = now()`)
-	if a := c.one(c.claimReady(10)); a.RunID != manual.ID {
-		t.Error("not the manual run")
+	if b := c.claimReady(10); len(b.Runs) != 0 || b.Settled != 0 {
+		t.Errorf("%d runs, %d settled while the gate is locked", len(b.Runs), b.Settled)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run = $2`, job.ID, manual.ID); n != 1 {
-		t.Error("it does not hold the gate")
+	if n := c.count(`SELECT count(*) FROM punctual.ready WHERE run_id = $1 AND NOT at_gate AND due_at > now() - interval '1 min' AND due_at <= now() + interval '1 s'`, run.ID); n != 1 {
+		t.Error("it is not put off by a second")
 	}
 }
 

@@ -13,9 +13,9 @@ import (
 type Collector struct{ Store *Store }
 
 var (
-	poolDesc     = prometheus.NewDesc("punctual_database_connections", "Connections to the database.", []string{"state"}, nil)
-	poolMaxDesc  = prometheus.NewDesc("punctual_database_connections_max", "Most connections this replica opens.", nil, nil)
-	poolWaitDesc = prometheus.NewDesc("punctual_database_acquire_seconds_total", "Time spent waiting for a connection.", nil, nil)
+	poolDesc     = prometheus.NewDesc("punctual_database_connections", "Connections to the database, by what they are for and their state.", []string{"for", "state"}, nil)
+	poolMaxDesc  = prometheus.NewDesc("punctual_database_connections_max", "Most connections this replica opens, by what they are for.", []string{"for"}, nil)
+	poolWaitDesc = prometheus.NewDesc("punctual_database_acquire_seconds_total", "Time spent waiting for a connection, by what it was for.", []string{"for"}, nil)
 	depthDesc    = prometheus.NewDesc("punctual_queue_depth", "Slots and runs that are due and wait for a worker slot, counted up to 10,000.", []string{"queue"}, nil)
 	frozenDesc   = prometheus.NewDesc("punctual_frozen", "1 while nothing is claimed: with an empty tenant, of the whole deployment, else of that tenant. 0, for the deployment only: it is not frozen.", []string{"tenant"}, nil)
 	oldestDesc   = prometheus.NewDesc("punctual_oldest_due_seconds", "For how long the oldest of what is due, or held back, has been; 0: nothing is.", []string{"queue"}, nil)
@@ -41,16 +41,17 @@ func (c Collector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c Collector) Collect(ch chan<- prometheus.Metric) {
-	stat := c.Store.pool.Stat()
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
-	gauge(poolDesc, float64(stat.AcquiredConns()), "in_use")
-	gauge(poolDesc, float64(stat.IdleConns()), "idle")
-	gauge(poolMaxDesc, float64(stat.MaxConns()))
-	ch <- prometheus.MustNewConstMetric(poolWaitDesc, prometheus.CounterValue, stat.AcquireDuration().Seconds())
-
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	for p, pool := range c.Store.parts {
+		stat := pool.Stat()
+		gauge(poolDesc, float64(stat.AcquiredConns()), partNames[p], "in_use")
+		gauge(poolDesc, float64(stat.IdleConns()), partNames[p], "idle")
+		gauge(poolMaxDesc, float64(stat.MaxConns()), partNames[p])
+		ch <- prometheus.MustNewConstMetric(poolWaitDesc, prometheus.CounterValue, stat.AcquireDuration().Seconds(), partNames[p])
+	}
+	ctx, cancel := context.WithTimeout(forChores.in(context.Background()), time.Second)
 	defer cancel()
 	if days, err := c.Store.DaysAhead(ctx); err != nil {
 		c.Store.options.Log.Warn("the partitions ahead cannot be counted", "error", err)

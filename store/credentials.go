@@ -67,7 +67,7 @@ func (s *Store) NamedSecret(ctx context.Context, tenant int32, name string) (sch
 		secret := scheduler.Secret{}
 		var key int64
 		var ciphertext []byte
-		err := s.pool.QueryRow(ctx, `SELECT id, version, data_key, ciphertext FROM punctual.secrets WHERE tenant = $1 AND name = $2`, tenant, name).
+		err := s.conns(ctx).QueryRow(ctx, `SELECT id, version, data_key, ciphertext FROM punctual.secrets WHERE tenant = $1 AND name = $2`, tenant, name).
 			Scan(&secret.ID, &secret.Version, &key, &ciphertext)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return secret, &scheduler.AuthError{Why: fmt.Sprintf("there is no secret %q; make it with PUT /v1/secrets/%s", name, name)}
@@ -85,7 +85,7 @@ func (s *Store) JobSecret(ctx context.Context, tenant int32, job, id uuid.UUID) 
 	return opened(ctx, s, s.credentials.secrets, secretRef{tenant: tenant, job: job, id: id}, func(ctx context.Context) (scheduler.Secret, error) {
 		var key int64
 		var ciphertext []byte
-		err := s.pool.QueryRow(ctx, `SELECT data_key, ciphertext FROM punctual.job_secrets WHERE id = $1 AND job_id = $2`, id, job).Scan(&key, &ciphertext)
+		err := s.conns(ctx).QueryRow(ctx, `SELECT data_key, ciphertext FROM punctual.job_secrets WHERE id = $1 AND job_id = $2`, id, job).Scan(&key, &ciphertext)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return scheduler.Secret{}, &scheduler.AuthError{Why: "a secret of the job's definition is not in the database any more; write it again"}
 		}
@@ -99,7 +99,7 @@ func (s *Store) JobSecret(ctx context.Context, tenant int32, job, id uuid.UUID) 
 
 // openToSend decrypts a secret for an attempt. One that was tampered with will not get better.
 func (s *Store) openToSend(ctx context.Context, key int64, ciphertext []byte, at vault.Place, what string) (string, error) {
-	value, err := s.open(ctx, s.pool, key, ciphertext, at)
+	value, err := s.open(ctx, s.conns(ctx), key, ciphertext, at)
 	if errors.Is(err, vault.ErrCiphertext) {
 		return "", &scheduler.AuthError{Why: what + " does not decrypt: its row was changed by other than Punctual; write it again"}
 	}
@@ -149,7 +149,7 @@ func (s *Store) believe(ctx context.Context) error {
 	_, err := share(ctx, &c.flights, "changes", func(ctx context.Context) (struct{}, error) {
 		asked := time.Now()
 		var changes int64
-		if err := s.pool.QueryRow(ctx, `SELECT secrets_changed FROM punctual.deployment`).Scan(&changes); err != nil {
+		if err := s.conns(ctx).QueryRow(ctx, `SELECT secrets_changed FROM punctual.deployment`).Scan(&changes); err != nil {
 			return struct{}{}, fmt.Errorf("looking for changed secrets: %w", err)
 		}
 		c.mu.Lock()
@@ -175,7 +175,7 @@ func (c *credentials) forget() {
 // share runs work once for all that ask for the same at the same time. None of them ends it by leaving.
 func share[T any](ctx context.Context, flights *singleflight.Group, name string, work func(context.Context) (T, error)) (T, error) {
 	result := flights.DoChan(name, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), secretsTimeout)
+		ctx, cancel := context.WithTimeout(forRuns.in(context.Background()), secretsTimeout)
 		defer cancel()
 		return work(ctx)
 	})

@@ -46,10 +46,11 @@ func (r *keyring) all() map[int64]*vault.DataKey {
 // OpenVault makes sure that the master key opens all data keys, and makes the first one. vault.ErrMaster when it does not;
 // ErrNoMaster when there is none.
 func (s *Store) OpenVault(ctx context.Context) error {
+	ctx = forRuns.in(ctx)
 	if s.options.Master == nil {
 		return ErrNoMaster
 	}
-	found, err := s.openAll(ctx, s.pool)
+	found, err := s.openAll(ctx, s.conns(ctx))
 	if err == nil && found == 0 {
 		err = s.makeFirstDataKey(ctx)
 	}

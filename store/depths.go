@@ -94,7 +94,7 @@ func (s *Store) QueueDepths(ctx context.Context, tenant int32) (depths []QueueDe
 			held, err = pgx.CollectRows(rows, pgx.RowToStructByPos[HeldBack])
 			return err
 		})
-	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
+	if err := s.conns(ctx).SendBatch(ctx, &b).Close(); err != nil {
 		return nil, nil, fmt.Errorf("reading the queues' depths: %w", err)
 	}
 	for i := range depths {
@@ -140,7 +140,7 @@ const mostReplicas = 1000
 // Replicas returns those that are there, the one that started first coming first. One that was lost is among them
 // until another has noticed.
 func (s *Store) Replicas(ctx context.Context) ([]ReplicaRecord, error) {
-	rows, err := s.pool.Query(ctx, `SELECT id, host, version, queues, started_at, renewed_at, draining FROM punctual.replicas ORDER BY started_at, id LIMIT $1`, mostReplicas)
+	rows, err := s.conns(ctx).Query(ctx, `SELECT id, host, version, queues, started_at, renewed_at, draining FROM punctual.replicas ORDER BY started_at, id LIMIT $1`, mostReplicas)
 	if err != nil {
 		return nil, fmt.Errorf("reading the replicas: %w", err)
 	}

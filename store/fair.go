@@ -84,6 +84,7 @@ func contendersOfRuns(priorities string) string {
 
 // Contenders implements scheduler.Store.
 func (s *Store) Contenders(ctx context.Context, of scheduler.Work, queues []int16) ([]scheduler.Contender, error) {
+	ctx = forRuns.in(ctx)
 	var found []scheduler.Contender
 	var b pgx.Batch
 	b.Queue(byIndex)
@@ -91,7 +92,7 @@ func (s *Store) Contenders(ctx context.Context, of scheduler.Work, queues []int1
 		found, err = pgx.CollectRows(rows, pgx.RowToStructByPos[scheduler.Contender])
 		return err
 	})
-	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
+	if err := s.conns(ctx).SendBatch(ctx, &b).Close(); err != nil {
 		return nil, fmt.Errorf("looking for the tenants that wait: %w", err)
 	}
 	return found, nil

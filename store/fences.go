@@ -16,10 +16,13 @@ const (
 	readTimeline = `
 SELECT CASE WHEN pg_is_in_recovery() THEN timeline ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END, timeline FROM punctual.deployment`
 	raiseFences = `
-WITH was AS (SELECT timeline FROM punctual.deployment WHERE timeline <> $1 FOR NO KEY UPDATE),
-noted AS (UPDATE punctual.deployment SET timeline = $1 WHERE EXISTS (SELECT FROM was))
-SELECT setval('punctual.fences', nextval('punctual.fences') + 1000000000) FROM was WHERE timeline <> ''`
+WITH was AS (SELECT singleton FROM punctual.deployment WHERE timeline <> $1 FOR NO KEY UPDATE SKIP LOCKED),
+noted AS (UPDATE punctual.deployment d SET timeline = $1 FROM was WHERE d.singleton = was.singleton)
+SELECT setval('punctual.fences', nextval('punctual.fences') + 1000000000) WHERE $2 <> ''`
 )
+
+// Whoever finds an unknown timeline raises it, also where another does so at the moment, or somebody has locked the row in
+// which it is noted: raised too often it lasts as long.
 
 // guardFences does so on every connection, from Register on: after a failover all connections are new ones, but
 // for those of a pooler, so each heartbeat looks as well. A Postgres that does not tell its timeline, as some
@@ -34,7 +37,7 @@ func (s *Store) guardFences(ctx context.Context, q querier) error {
 		return nil
 	}
 	if err == nil && here != known {
-		err = query(ctx, q, raiseFences, here)
+		err = query(ctx, q, raiseFences, here, known)
 	}
 	if err != nil {
 		return fmt.Errorf("guarding the fencing tokens: %w", err)

@@ -37,19 +37,22 @@ SELECT id FROM ended`
 // the fence let through: its record, the next attempt, the dead letter. A run that was not sent this time was started
 // when its attempt before was, or never. A run that expires before its first attempt counts
 // is dead all the same when an interrupted one was sent. No attempt comes before the run is due, also
-// when the database's clock was set back meanwhile.
+// when the database's clock was set back meanwhile. A run that would go on ends with its attempt when its job was deleted:
+// job is null of all others, whose job is not even looked at.
 const finishOthers = `
 WITH ended AS (
-    UPDATE punctual.runs r SET status = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN 'cancelled'
+    UPDATE punctual.runs r SET status = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') OR d.deleted THEN 'cancelled'
                 WHEN u.status = 'skipped' AND EXISTS (SELECT FROM punctual.attempts a WHERE a.run_id = r.id) THEN 'dead' ELSE u.status END,
-           reason = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN r.reason ELSE u.reason END,
-           finished_at = CASE WHEN u.final OR r.reason IN ('cancelled_by_user', 'replaced') THEN u.finished_at END,
-           next_attempt_at = CASE WHEN (u.status = 'retrying' OR u.status = 'pending' AND u.retry_in > '0' AND u.held_by IS NULL) AND r.reason IS DISTINCT FROM 'cancelled_by_user' AND r.reason IS DISTINCT FROM 'replaced' THEN now() + u.retry_in END,
+           reason = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN r.reason WHEN d.deleted THEN 'job_deleted' ELSE u.reason END,
+           finished_at = CASE WHEN u.final OR r.reason IN ('cancelled_by_user', 'replaced') OR d.deleted THEN u.finished_at END,
+           next_attempt_at = CASE WHEN (u.status = 'retrying' OR u.status = 'pending' AND u.retry_in > '0' AND u.held_by IS NULL) AND r.reason IS DISTINCT FROM 'cancelled_by_user' AND r.reason IS DISTINCT FROM 'replaced'
+                AND d.deleted IS NULL THEN now() + u.retry_in END,
            started_at = coalesce(u.started_at, (SELECT max(a.started_at) FROM punctual.attempts a WHERE a.run_id = r.id)), error = u.error, http_status = u.http_status,
            attempt = CASE WHEN u.counts THEN r.attempt ELSE r.attempt - 1 END
     FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::smallint[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::interval[], $12::bool[], $13::bool[], $14::smallint[],
-         $15::text[], $16::timestamptz[], $17::timestamptz[], $18::jsonb[], $19::bool[])
-         AS u(id, fence, started_at, finished_at, http_status, status, reason, error, outcome, response, retry_in, final, counts, number, held_by, held_since, held_until, headers, truncated)
+         $15::text[], $16::timestamptz[], $17::timestamptz[], $18::jsonb[], $19::bool[], $20::uuid[])
+         AS u(id, fence, started_at, finished_at, http_status, status, reason, error, outcome, response, retry_in, final, counts, number, held_by, held_since, held_until, headers, truncated, job)
+         LEFT JOIN LATERAL (SELECT true AS deleted FROM punctual.jobs j WHERE j.id = u.job AND j.state = 'deleted' LIMIT 1) d ON true
     WHERE r.id = ANY($1::uuid[]) AND r.id = u.id AND r.fence = u.fence AND coalesce(r.status = 'running', false)
     RETURNING r.id, r.job_id, r.tenant, r.lane, r.job_version, r.scheduled_for, r.due_at, r.trigger, r.fence, r.replica,
               u.started_at, u.finished_at, u.http_status, r.status, u.reason, u.error, u.outcome, u.response, u.retry_in, u.number,
@@ -81,25 +84,37 @@ SELECT id FROM accepted`
 
 // Finish implements scheduler.Store. It is idempotent: what was written before is found superseded.
 func (s *Store) Finish(ctx context.Context, outcomes []scheduler.Outcome, released []uuid.UUID) (superseded int, err error) {
-	var written map[uuid.UUID]bool
+	ctx = forRuns.in(ctx)
 	defaults, err := s.notifyDefaults(ctx)
-	if err == nil {
-		written, err = s.finish(ctx, outcomes, released, dayOf(outcomes), defaults)
+	if err != nil {
+		return 0, fmt.Errorf("writing %d outcomes: %w", len(outcomes), err)
 	}
-	if lacksTable(err) { // removed, as nothing that was known of it went on
-		written, err = s.finish(ctx, outcomes, released, anyDay, defaults)
-	}
+	f := waryFinish{outcomes: outcomes, released: released, defaults: defaults}
+	err = s.wary.finish.try(func(wary bool) error {
+		if wary {
+			return f.run(ctx, s)
+		}
+		f.written, err = s.finish(ctx, outcomes, released, dayOf(outcomes), defaults)
+		if lacksTable(err) { // removed, as nothing that was known of it went on
+			f.written, err = s.finish(ctx, outcomes, released, anyDay, defaults)
+		}
+		return err
+	})
 	if err != nil {
 		return 0, s.tookWrite(fmt.Errorf("writing %d outcomes: %w", len(outcomes), err))
 	}
 	failpoint.At(failpoint.FinishCommitted)
-	if slices.ContainsFunc(outcomes, dueSoon) {
+	if slices.ContainsFunc(f.outcomes, dueSoon) {
 		s.signal()
 	}
-	for _, o := range outcomes {
-		if !written[o.RunID] && o.Verdict != scheduler.Await {
+	for _, o := range f.outcomes {
+		if !f.written[o.RunID] && o.Verdict != scheduler.Await {
 			superseded++
 		}
+	}
+	if len(f.locked) > 0 || len(f.kept) > 0 {
+		s.wary.finish.found()
+		return superseded, &scheduler.LockedOutcomesError{Runs: f.locked, Leases: f.kept}
 	}
 	return superseded, nil
 }
@@ -107,9 +122,10 @@ func (s *Store) Finish(ctx context.Context, outcomes []scheduler.Outcome, releas
 // finish writes them in one transaction and one round trip, which a batch without BEGIN is.
 func (s *Store) finish(ctx context.Context, outcomes []scheduler.Outcome, released []uuid.UUID, on day, defaults notifyDefaults) (written map[uuid.UUID]bool, err error) {
 	var b pgx.Batch
+	b.Queue(longer)
 	written = queueFinish(&b, outcomes, released, on, defaults)
 	failpoint.At(failpoint.FinishBegun)
-	return written, s.pool.SendBatch(ctx, &b).Close()
+	return written, s.conns(ctx).SendBatch(ctx, &b).Close()
 }
 
 // dueSoon reports whether the run is ready again before the tick loop looks by itself.
@@ -118,11 +134,10 @@ func dueSoon(o scheduler.Outcome) bool {
 	return (status == scheduler.StatusRetrying || status == scheduler.StatusPending) && o.RetryIn < soon
 }
 
-// queueFinish queues what ends attempts: the gates' locks, the outcomes, the gates' release, the end of
+// queueFinish queues what ends attempts, after byIndex: the gates' locks, the outcomes, the gates' release, the end of
 // leases. Once the batch is read, the returned set holds the runs that the fence let through.
 func queueFinish(b *pgx.Batch, outcomes []scheduler.Outcome, released []uuid.UUID, on day, defaults notifyDefaults) (written map[uuid.UUID]bool) {
 	written = make(map[uuid.UUID]bool, len(outcomes))
-	b.Queue(byIndex)
 	gated, runs := gatedJobs(outcomes)
 	if len(gated) > 0 {
 		b.Queue(`SELECT FROM punctual.exclusive WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE`, gated)
@@ -132,12 +147,12 @@ func queueFinish(b *pgx.Batch, outcomes []scheduler.Outcome, released []uuid.UUI
 	if len(gated) > 0 {
 		// The gates are held, and this statement sees what the updates made of the runs: a gate is freed
 		// only when the run it names is over.
-		// The run that waits for it is due at once; never before its slot, though the clock was set back.
+		// The oldest run that waits for it is due at once; never before its slot, though the clock was set back.
 		b.Queue(`WITH freed AS (
 		             UPDATE punctual.exclusive e SET active_run = NULL FROM punctual.runs r
 		             WHERE e.job_id = ANY($1::uuid[]) AND e.active_run = r.id AND r.id = ANY($2::uuid[])
-		               AND r.status IN ('succeeded', 'dead', 'skipped', 'cancelled') RETURNING e.waiting_run)
-		         UPDATE punctual.ready y SET due_at = `+dueNow+` FROM freed f WHERE y.run_id = f.waiting_run`, gated, runs)
+		               AND r.status IN ('succeeded', 'dead', 'skipped', 'cancelled') RETURNING e.job_id)
+		         UPDATE punctual.ready y SET due_at = `+dueNow+`, at_gate = false FROM freed e WHERE y.run_id = `+nextAtGate, gated, runs)
 	}
 	if len(released) > 0 {
 		b.Queue(`DELETE FROM punctual.claims WHERE id = ANY($1::uuid[])`, released)
@@ -166,10 +181,10 @@ func queueTurnedLate(b *pgx.Batch, outcomes []scheduler.Outcome) {
 // dueNow is when a run y of ready is due that need not wait any more.
 const dueNow = `greatest(now(), (SELECT r.due_at FROM punctual.runs r WHERE r.id = y.run_id))`
 
-// gatedJobs returns, sorted, the jobs among the outcomes that have a gate, and their runs.
+// gatedJobs returns, sorted, the jobs among the outcomes whose gates may be held by their runs, and those runs.
 func gatedJobs(outcomes []scheduler.Outcome) (jobs, runs []uuid.UUID) {
 	for _, o := range outcomes {
-		if o.Job.ConcurrencyPolicy != scheduler.PolicyAllow {
+		if o.Gated {
 			jobs, runs = append(jobs, o.Job.ID), append(runs, o.RunID)
 		}
 	}
@@ -238,7 +253,7 @@ func queueOthers(b *pgx.Batch, outcomes []*scheduler.Outcome, written map[uuid.U
 	started, finished, statuses := make([]*time.Time, n), make([]time.Time, n), make([]*int16, n)
 	status, reason, errs, attempt, response := make([]string, n), make([]*string, n), make([]*string, n), make([]*string, n), make([]*string, n)
 	retryIn, final, counts := make([]time.Duration, n), make([]bool, n), make([]bool, n)
-	headers, truncated := make([]*string, n), make([]bool, n)
+	headers, truncated, jobs := make([]*string, n), make([]bool, n), make([]*uuid.UUID, n)
 	heldBy, heldSince, heldUntil := make([]*string, n), make([]*time.Time, n), make([]*time.Time, n)
 	for i, o := range outcomes {
 		e := o.End()
@@ -254,12 +269,15 @@ func queueOthers(b *pgx.Batch, outcomes []*scheduler.Outcome, written map[uuid.U
 		if o.Verdict == scheduler.Hold {
 			heldBy[i], heldSince[i], heldUntil[i] = &o.Held.By, &o.Held.Since, &o.Held.Until
 		}
+		if !e.Status.Final() && o.Trigger != scheduler.TriggerNotify { // what is to be told of a deleted job still is
+			jobs[i] = &o.Job.ID
+		}
 		status[i], final[i], counts[i] = string(e.Status), e.Status.Final(), e.Counts
 		reason[i], errs[i] = orNull(string(o.Reason)), orNull(storable(o.Error))
 		attempt[i], response[i] = orNull(string(e.Attempt)), orNull(storable(o.Response))
 		headers[i], truncated[i] = headersJSON(o.Headers), o.Truncated
 	}
-	b.Queue(finishOthers, ids, fences, started, finished, statuses, status, reason, errs, attempt, response, retryIn, final, counts, numbers, heldBy, heldSince, heldUntil, headers, truncated).
+	b.Queue(finishOthers, ids, fences, started, finished, statuses, status, reason, errs, attempt, response, retryIn, final, counts, numbers, heldBy, heldSince, heldUntil, headers, truncated, jobs).
 		Query(collectIDs(written))
 }
 

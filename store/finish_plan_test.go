@@ -86,6 +86,7 @@ func (c claimer) looksOnlyAt(outcomes []scheduler.Outcome, on day, mode string) 
 	}
 	defer func() { _ = tx.Rollback(c.t.Context()) }()
 	var b pgx.Batch
+	b.Queue(byIndex)
 	queueFinish(&b, outcomes, nil, on, nil)
 	if _, err := tx.Exec(c.t.Context(), `SET LOCAL plan_cache_mode = `+mode); err != nil {
 		c.t.Fatal(err)

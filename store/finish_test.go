@@ -450,6 +450,7 @@ func TestARunThatWaitedForAGateIsNotReadyBeforeItIsDue(t *testing.T) {
 	} {
 		active := c.manual(name, wait)
 		next := c.trigger(name)
+		c.claimReady(10)
 		c.exec(`UPDATE punctual.runs SET due_at = now() + interval '5 minutes' WHERE id = $1`, next.ID)
 		end(active)
 		if got := c.state(next.ID); got != "pending attempt 0 ready in 300" {

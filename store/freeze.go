@@ -108,7 +108,7 @@ func (s *Store) FreezeState(ctx context.Context, tenant int32) (FreezeState, err
 		return nil
 	})
 	b.Queue(selectInFlight, tenant, DepthCap, mostInFlight).QueryRow(func(row pgx.Row) error { return row.Scan(&state.InFlight) })
-	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
+	if err := s.conns(ctx).SendBatch(ctx, &b).Close(); err != nil {
 		return state, fmt.Errorf("reading what is frozen: %w", err)
 	}
 	state.Deployment, state.Tenant = deployment.freeze(), own.freeze()
@@ -134,7 +134,9 @@ func (f Freezes) Of(tenant int32) (freeze *scheduler.Freeze, whose string) {
 }
 
 // Freezes returns what is frozen now: of tenants up to DepthCap.
-func (s *Store) Freezes(ctx context.Context) (Freezes, error) { return readFreezes(ctx, s.pool, 0) }
+func (s *Store) Freezes(ctx context.Context) (Freezes, error) {
+	return readFreezes(ctx, s.conns(forRuns.in(ctx)), 0) // as it tells whether a replica is ready
+}
 
 // readFreezes reads them of one tenant, or with 0 of all.
 func readFreezes(ctx context.Context, q batcher, tenant int32) (Freezes, error) {
@@ -246,7 +248,7 @@ func (s *Store) awaitClaims(ctx context.Context) error {
 	defer cancel()
 	var before []string // nil: whichever there are
 	for {
-		if err := s.pool.QueryRow(ctx, selectClaiming, before).Scan(&before); err != nil && ctx.Err() == nil {
+		if err := s.conns(ctx).QueryRow(ctx, selectClaiming, before).Scan(&before); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("frozen, but the claims under way could not be waited for: what is in flight may be more for a moment: %w", err)
 		}
 		if len(before) == 0 && ctx.Err() == nil {

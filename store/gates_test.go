@@ -1,11 +1,14 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
 )
 
 // A job whose gate was lost, in a restore or by hand, is not due for ever.
@@ -25,6 +28,96 @@ func TestALostGateIsMended(t *testing.T) {
 	c.exec(`UPDATE punctual.ready SET due_at = now()`)
 	if a := c.one(c.claimReady(10)); a.Job.Name != "by-hand" {
 		t.Errorf("claimed %s", a.Job.Name)
+	}
+}
+
+// A run that waits behind runs of before its job had a gate starts when the last of them has ended: they free no gate
+// themselves, as they were sent while they needed none.
+func TestWhatWaitsBehindRunsOfBeforeStartsWhenTheyHaveEnded(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("job", patient)
+	first, second := c.one(c.slot(job.ID, 9)), c.one(c.slot(job.ID, 8))
+	c.edit("job", overlapping(scheduler.PolicyWait))
+	if !c.renewed().Gates {
+		t.Error("no replica is told that runs of before hold a gate")
+	}
+	c.slot(job.ID, 7)
+	look := func(want int) {
+		t.Helper()
+		if err := c.FreeGates(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if b := c.claimReady(10); len(b.Runs) != want {
+			t.Errorf("%d runs start, want %d", len(b.Runs), want)
+		}
+	}
+	look(0)
+	c.finish(succeeded(second))
+	look(0)
+	if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE active_run = $1 AND earlier_runs = ARRAY[$1]`, first.RunID); n != 1 {
+		t.Error("the gate does not name the one that is left")
+	}
+	c.finish(succeeded(first))
+	look(1)
+	if c.renewed().Gates || c.count(`SELECT count(earlier_runs) FROM punctual.exclusive`) != 0 {
+		t.Error("the gate still names runs of before")
+	}
+}
+
+// Whoever frees a gate sets due what waits at it; should nobody have done so, it is found.
+func TestWhatWaitsAtAFreeGateIsFound(t *testing.T) {
+	c := newClaimer(t)
+	for _, name := range []string{"free", "taken"} {
+		c.create(name, never, overlapping(scheduler.PolicyWait))
+		c.trigger(name)
+		c.claimReady(10)
+		c.trigger(name)
+	}
+	c.claimReady(10)
+	c.exec(`UPDATE punctual.runs r SET status = 'dead', finished_at = now() FROM punctual.jobs j WHERE j.id = r.job_id AND j.name = 'free' AND r.status = 'running'`)
+	if b := c.claimReady(10); len(b.Runs) != 0 {
+		t.Fatal("it did not wait")
+	}
+	if err := c.CheckGates(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if a := c.one(c.claimReady(10)); a.Job.Name != "free" {
+		t.Errorf("a run of %s starts", a.Job.Name)
+	}
+}
+
+// What a replica is about to start as its job gets a gate has that gate.
+func TestARunThatStartsWhileItsJobGetsAGateHasIt(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("job", never)
+	run := c.trigger("job")
+	claim, err := c.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = claim.Rollback(context.WithoutCancel(t.Context())) }()
+	edited := make(chan struct{})
+	do := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := claim.Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(`SELECT FROM punctual.ready WHERE run_id = $1 FOR UPDATE`, run.ID)
+	go func() {
+		defer close(edited)
+		c.edit("job", forbid)
+	}()
+	c.waiting(1)
+	do(`DELETE FROM punctual.ready WHERE run_id = $1`, run.ID)
+	do(`UPDATE punctual.runs SET status = 'running', attempt = 1, fence = 1, claimed_at = now(), started_at = now() WHERE id = $1`, run.ID)
+	do(`INSERT INTO punctual.claims (id, replica, run_ids) VALUES (gen_random_uuid(), $1, ARRAY[$2::uuid])`, c.replica, run.ID)
+	if err := claim.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-edited
+	if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run = $2`, job.ID, run.ID); n != 1 {
+		t.Error("the run does not have the gate")
 	}
 }
 

@@ -29,7 +29,8 @@ const releaseBatch = 1000
 // ReleaseHeld implements scheduler.Store. The runs keep since when they have waited, and until when they may: should
 // they be held back again, it is still the same wait.
 func (s *Store) ReleaseHeld(ctx context.Context) (left bool, err error) {
-	tag, err := s.pool.Exec(ctx, `
+	ctx = forChores.in(ctx)
+	tag, err := s.conns(ctx).Exec(ctx, `
 		WITH free AS MATERIALIZED (`+unheld+`),
 		locked AS (SELECT y.run_id FROM free f CROSS JOIN LATERAL (
 		    SELECT r.run_id FROM punctual.ready r WHERE r.tenant = f.tenant AND r.held_by = f.held_by
@@ -67,6 +68,7 @@ SELECT tenant, host, path, hanging, reset FROM orders`
 
 // ReportHolds implements scheduler.Store.
 func (s *Store) ReportHolds(ctx context.Context, replica uuid.UUID, states []scheduler.HoldState) ([]scheduler.HoldOrder, error) {
+	ctx = forChores.in(ctx)
 	n := len(states)
 	tenants, failures := make([]int32, n), make([]int32, n)
 	by, state, hosts, paths, errs := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
@@ -78,7 +80,7 @@ func (s *Store) ReportHolds(ctx context.Context, replica uuid.UUID, states []sch
 			probeIn[i] = &h.ProbeIn
 		}
 	}
-	rows, err := s.pool.Query(ctx, reportHolds, replica, tenants, by, state, hosts, paths, failures, errs, since, probeIn)
+	rows, err := s.conns(ctx).Query(ctx, reportHolds, replica, tenants, by, state, hosts, paths, failures, errs, since, probeIn)
 	if err != nil {
 		return nil, s.tookWrite(fmt.Errorf("writing what holds runs back: %w", err))
 	}
@@ -119,7 +121,7 @@ const mostHolds = 1000
 
 // Holds returns what a tenant's runs are held back for; of tenant 0: those of all tenants.
 func (s *Store) Holds(ctx context.Context, tenant int32) ([]HoldRecord, error) {
-	rows, err := s.pool.Query(ctx, selectHolds, tenant, DepthCap, mostHolds)
+	rows, err := s.conns(ctx).Query(ctx, selectHolds, tenant, DepthCap, mostHolds)
 	if err != nil {
 		return nil, fmt.Errorf("reading what holds runs back: %w", err)
 	}

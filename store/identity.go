@@ -100,6 +100,7 @@ func (d *theDeployment) adopt(ctx context.Context, u *unit) error {
 // Begin does what a replica does about freezes before it claims anything: it notes which database runs are dispatched
 // from, or freezes the deployment where that was another one.
 func (s *Store) Begin(ctx context.Context, start Start) error {
+	ctx = forRuns.in(ctx)
 	err := s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
 		d, err := lockDeployment(ctx, u)
 		if err != nil {

@@ -11,8 +11,8 @@ import (
 	"punctual/scheduler"
 )
 
-// DeleteJob ends a job. Slots that are due are recorded as skipped, runs that wait are cancelled, running
-// ones finish. Its row stays for its history; its name is free at once. ErrVersion when the job is not at
+// DeleteJob ends a job. Slots that are due are recorded as skipped, runs that wait are cancelled; a running one
+// ends with the attempt that is in flight, however that ends. Its row stays for its history; its name is free at once. ErrVersion when the job is not at
 // version ifMatch (nil: any).
 func (s *Store) DeleteJob(ctx context.Context, tenant int32, ref string, ifMatch *int32) error {
 	return s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
@@ -49,7 +49,7 @@ func (s *Store) skipRest(ctx context.Context, u *unit, h *held, now time.Time) e
 		reason = scheduler.ReasonPaused
 	}
 	plan := scheduler.SkipPassed(scheduler.Situation{Job: h.job, ScheduledFor: *h.scheduledFor, Now: h.atDue(now)}, reason)
-	return s.apply(ctx, u, h, plan, now)
+	return s.apply(ctx, u, h, plan, gate{}, nil, now)
 }
 
 // cancelWaiting cancels the runs of a job that wait in ready. One that a claim takes at this moment goes on, so

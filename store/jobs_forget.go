@@ -31,7 +31,7 @@ func (s *Store) ForgetCompletedJobs(ctx context.Context) (int, error) {
 		ids, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 		return err
 	})
-	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
+	if err := s.conns(ctx).SendBatch(ctx, &b).Close(); err != nil {
 		return 0, fmt.Errorf("looking for completed jobs: %w", err)
 	}
 	if len(ids) == 0 {
@@ -69,7 +69,7 @@ func (s *Store) ForgetCompletedJobs(ctx context.Context) (int, error) {
 
 // ForgetIdempotencyKeys deletes keys older than 24 hours, up to 1,000 of them, and returns how many.
 func (s *Store) ForgetIdempotencyKeys(ctx context.Context) (int, error) {
-	done, err := s.pool.Exec(ctx, `
+	done, err := s.conns(ctx).Exec(ctx, `
 		DELETE FROM punctual.idempotency_keys k USING (
 			SELECT tenant, key FROM punctual.idempotency_keys WHERE created_at < now() - interval '24 hours'
 			ORDER BY created_at LIMIT $1 FOR UPDATE SKIP LOCKED) old

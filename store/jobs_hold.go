@@ -39,7 +39,17 @@ type held struct {
 	job    *scheduler.Job // nil when this binary cannot compile the definition; then no slot of it is settled
 	sealed []sealedValue  // secrets of a new definition, to be written with it
 	uses   []string       // names of the secrets that it refers to
+	gate   gateChange     // what a new definition makes of its gate
 }
+
+// gateChange is what an edit of a job's concurrency policy does to its gate.
+type gateChange int
+
+const (
+	stays  gateChange = iota
+	opens             // its runs may overlap now
+	closes            // they may no longer
+)
 
 // What becomes of rows that somebody else has locked.
 const (
@@ -172,7 +182,13 @@ func (h *held) save(b *pgx.Batch, u *unit, now time.Time, note string) error {
 	b.Queue(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $3, version = $4, lane = $5, enabled = $6, completed_at = $7 WHERE job_id = $1`,
 		h.ID, h.scheduledFor, h.nextRunAt, h.Version, h.lane, h.enabled, h.CompletedAt)
 	h.queueSecrets(b)
-	if gated(h.Definition) {
+	switch {
+	case h.gate == opens:
+		queueReleaseAll(b, h.ID)
+		u.due = true
+	case h.gate == closes:
+		queueCloseGate(b, h.ID)
+	case gated(h.Definition):
 		b.Queue(`INSERT INTO punctual.exclusive (job_id) VALUES ($1) ON CONFLICT DO NOTHING`, h.ID)
 	}
 	u.due = u.due || h.enabled && h.nextRunAt.Before(now.Add(soon))

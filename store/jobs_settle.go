@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,32 +24,59 @@ func (s *Store) settleDue(ctx context.Context, u *unit, h *held, now time.Time, 
 	if h.job == nil || !h.due(now, passed) {
 		return nil
 	}
-	g, err := lockGate(ctx, u, h.job)
+	g, err := s.lockGate(ctx, u, h.job, now)
 	if err != nil {
 		return err
 	}
+	gate := g.facts()
+	var through []uuid.UUID
 	var memo cron.Memo
 	var all scheduler.Plan
 	for round := 0; h.due(now, passed); round++ {
-		situation := scheduler.Situation{Job: h.job, ScheduledFor: *h.scheduledFor, Active: g.active, Waiting: g.waiting, Now: h.atDue(now), Memo: &memo}
+		situation := scheduler.Situation{Job: h.job, ScheduledFor: *h.scheduledFor, Gate: gate, Now: h.atDue(now), Memo: &memo}
 		var plan scheduler.Plan
 		if round < settleRounds {
 			plan = scheduler.Decide(situation)
 			if len(plan.Runs)+len(plan.Skips) == 0 && !plan.Done {
 				// A catch-up run that waits for others to end: it can wait in ready as well.
-				situation.Active, situation.Waiting = uuid.Nil, uuid.Nil
+				situation.Gate = scheduler.Gate{}
 				plan = scheduler.Decide(situation)
+			} else {
+				through = pass(&gate, through, h.job, plan)
 			}
 		} else {
 			plan = scheduler.SkipPassed(situation, scheduler.ReasonMissed)
 		}
-		all.Runs, all.Skips, all.Cancel = append(all.Runs, plan.Runs...), append(all.Skips, plan.Skips...), append(all.Cancel, plan.Cancel...)
+		all.Runs, all.Skips = append(all.Runs, plan.Runs...), append(all.Skips, plan.Skips...)
+		all.Cancel, all.Expired = append(all.Cancel, plan.Cancel...), append(all.Expired, plan.Expired...)
 		h.place(plan.Next, plan.NextRunAt, !plan.Done)
 		if round > settleRounds {
 			break // Decide and SkipPassed make no progress: a defect, which must not hold locks for ever
 		}
 	}
-	return s.apply(ctx, u, h, all, now)
+	return s.apply(ctx, u, h, all, g, through, now)
+}
+
+// pass lets the runs of a plan through a gate as the rounds that follow shall find it. It returns the runs that have gone
+// through it, in order, without those that a later one replaces.
+func pass(gate *scheduler.Gate, through []uuid.UUID, job *scheduler.Job, plan scheduler.Plan) []uuid.UUID {
+	if job.ConcurrencyPolicy == scheduler.PolicyAllow {
+		return nil
+	}
+	if len(plan.Expired) > 0 {
+		gate.Waiting, gate.WaitingExpired = uuid.Nil, false
+	}
+	through = slices.DeleteFunc(through, func(run uuid.UUID) bool { return slices.Contains(plan.Cancel, run) })
+	for _, r := range plan.Runs {
+		run := scheduler.SlotRunID(job.ID, r.ScheduledFor)
+		if r.Waits {
+			gate.Waiting = run
+		} else {
+			gate.Active = []uuid.UUID{run}
+		}
+		through = append(through, run)
+	}
+	return through
 }
 
 // settlePassed accounts for the slots that passed while the job was paused: those of a recurring job
@@ -59,14 +87,21 @@ func (s *Store) settlePassed(ctx context.Context, u *unit, h *held, now time.Tim
 	}
 	situation := scheduler.Situation{Job: h.job, ScheduledFor: *h.scheduledFor, Now: now}
 	var plan scheduler.Plan
+	var g gate
+	var through []uuid.UUID
 	if moved || h.job.Schedule.Kind().Recurring() {
 		plan = scheduler.SkipPassed(situation, scheduler.ReasonPaused)
 	} else {
 		plan.Done = true
 		plan.Runs = []scheduler.PlannedRun{{ScheduledFor: *h.scheduledFor, DueAt: *h.nextRunAt, Trigger: scheduler.TriggerCatchup, Late: true}}
+		var err error
+		if g, err = s.lockGate(ctx, u, h.job, now); err != nil {
+			return err
+		}
+		through = pass(new(scheduler.Gate), nil, h.job, plan)
 	}
 	h.place(plan.Next, plan.NextRunAt, !plan.Done)
-	return s.apply(ctx, u, h, plan, now)
+	return s.apply(ctx, u, h, plan, g, through, now)
 }
 
 // due reports whether the job's next slot is to be settled.
@@ -86,8 +121,9 @@ func (h *held) atDue(now time.Time) time.Time {
 	return now
 }
 
-// apply writes what a plan says of slots that have passed.
-func (s *Store) apply(ctx context.Context, u *unit, h *held, plan scheduler.Plan, now time.Time) error {
+// apply writes what a plan says of slots that have passed, and lets runs of it through the gate, which was locked and read
+// before.
+func (s *Store) apply(ctx context.Context, u *unit, h *held, plan scheduler.Plan, g gate, through []uuid.UUID, now time.Time) error {
 	for _, run := range plan.Runs {
 		// A slot's run lies in the partition of its slot, which may be gone or may never have been made.
 		if run.ScheduledFor.Before(now.Add(-24 * time.Hour)) {
@@ -96,35 +132,66 @@ func (s *Store) apply(ctx context.Context, u *unit, h *held, plan scheduler.Plan
 			}
 		}
 	}
-	if len(plan.Cancel) > 0 {
-		if _, err := cancelRuns(ctx, u, plan.Cancel, scheduler.ReasonReplaced); err != nil {
+	u.due = u.due || len(plan.Runs) > 0
+	if err := s.settle(ctx, u.Tx, h.job, h.lane, plan, now); err != nil { // before the cancels: one slot may replace another
+		return err
+	}
+	return s.makeWay(ctx, u, h.ID, g, scheduler.Overlap{Cancel: plan.Cancel, Expired: plan.Expired}, through, now)
+}
+
+// makeWay carries out what was decided about new runs of a job: it ends those that have expired and cancels those that are
+// replaced. The first of the new runs takes the gate if it is free by then, and the next one waits for it unless another
+// does. The caller holds the gate.
+func (s *Store) makeWay(ctx context.Context, u *unit, job uuid.UUID, g gate, o scheduler.Overlap, runs []uuid.UUID, now time.Time) error {
+	if len(o.Expired) > 0 {
+		if err := expireRuns(ctx, u, o.Expired); err != nil {
+			return err
+		}
+		g.waiting = uuid.Nil
+	}
+	if len(o.Cancel) > 0 {
+		if _, err := cancelRuns(ctx, u, o.Cancel, scheduler.ReasonReplaced); err != nil {
+			return err
+		}
+		var err error
+		if g, _, err = s.gateFacts(ctx, u, job, passOver, now); err != nil {
 			return err
 		}
 	}
-	u.due = u.due || len(plan.Runs) > 0
-	return s.settle(ctx, u.Tx, h.job, h.lane, plan, now)
+	var b pgx.Batch
+	if len(runs) > 0 && len(g.holders()) == 0 {
+		queueTakeGates(&b, []uuid.UUID{job}, runs[:1])
+		runs = runs[1:]
+	}
+	if len(runs) > 0 && g.waiting == uuid.Nil {
+		queueWait(&b, []uuid.UUID{job}, runs[:1])
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	return wrapped("entering the gate of job "+job.String(), u.SendBatch(ctx, &b).Close())
 }
 
 // lockGate locks the gate of a job whose runs must not overlap, and returns it; a free one for a job that
 // allows overlap.
-func lockGate(ctx context.Context, u *unit, job *scheduler.Job) (gate, error) {
+func (s *Store) lockGate(ctx context.Context, u *unit, job *scheduler.Job, now time.Time) (gate, error) {
 	if job.ConcurrencyPolicy == scheduler.PolicyAllow {
 		return gate{}, nil
 	}
-	g, _, err := gateFacts(ctx, u, job.ID, wait)
+	g, _, err := s.gateFacts(ctx, u, job.ID, wait, now)
 	return g, err
 }
 
 // gateFacts locks the gate of a job, unless this transaction has, and returns it; a free one, not held, when the
 // job has none or it is passed over.
-func gateFacts(ctx context.Context, u *unit, job uuid.UUID, locked string) (g gate, held bool, err error) {
+func (s *Store) gateFacts(ctx context.Context, u *unit, job uuid.UUID, locked string, now time.Time) (g gate, held bool, err error) {
 	gates := map[uuid.UUID]gate{}
 	var b pgx.Batch
 	queueGates(&b, []uuid.UUID{job}, gates, locked)
 	if err := u.SendBatch(ctx, &b).Close(); err != nil {
 		return g, false, fmt.Errorf("locking the gate of job %s: %w", job, err)
 	}
-	if err := freeEndedGates(ctx, u, gates); err != nil {
+	if err := s.freeEndedGates(ctx, u, gates, now); err != nil {
 		return g, false, err
 	}
 	g, held = gates[job]

@@ -223,6 +223,17 @@ func (s *Store) rewrite(ctx context.Context, u *unit, h *held, job NewJob, f fac
 	if err != nil {
 		return false, err
 	}
+	switch was, is := gated(h.Definition), gated(next.Definition); {
+	case was && !is:
+		h.gate = opens
+		err = openGate(ctx, u, h.ID)
+	case is && !was:
+		h.gate = closes
+		err = query(ctx, u, `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, h.ID)
+	}
+	if err != nil {
+		return false, fmt.Errorf("changing the gate of job %s: %w", h.ID, err)
+	}
 	h.Definition, h.definition, h.job, h.lane = next.Definition, next.definition, next.job, next.lane
 	h.sealed, h.uses = next.sealed, next.uses
 	switch {

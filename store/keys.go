@@ -215,7 +215,7 @@ func (s *Store) FindKey(ctx context.Context, ref string) (tenant int32, id uuid.
 // HasKeys reports whether any key works.
 func (s *Store) HasKeys(ctx context.Context) (bool, error) {
 	var found bool
-	err := s.pool.QueryRow(ctx, `
+	err := s.conns(ctx).QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
 			WHERE k.revoked_at IS NULL AND (k.expires_at > now()) IS NOT FALSE AND t.deleted_at IS NULL)`).Scan(&found)
 	if err != nil {
@@ -240,7 +240,7 @@ func (s *Store) Authenticate(ctx context.Context, key string) (Credential, error
 	var stored []byte
 	var works bool
 	var left *time.Duration
-	err := s.pool.QueryRow(ctx, `
+	err := s.conns(ctx).QueryRow(ctx, `
 		SELECT k.id, k.hash, k.role, least(k.expires_at - now(), interval '1 hour'), k.revoked_at IS NULL AND (k.expires_at > now()) IS NOT FALSE AND t.deleted_at IS NULL,
 		       t.id, t.name, coalesce(t.max_requests_per_second, 0)
 		FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant WHERE k.prefix = $1`, prepared{}, keyPrefix(key)).

@@ -10,7 +10,7 @@ import (
 // Now returns the database's clock: the only one that decides anything about schedules.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	var now time.Time
-	if err := s.pool.QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {
+	if err := s.conns(ctx).QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {
 		return time.Time{}, fmt.Errorf("reading the database's clock: %w", err)
 	}
 	return now.UTC(), nil
@@ -20,6 +20,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 // once. One that fails does not keep the others from being done. The first call, with which a replica
 // starts, leaves out what may take long.
 func (s *Store) Maintain(ctx context.Context) error {
+	ctx = forChores.in(ctx)
 	_, partitions := s.EnsurePartitions(ctx)
 	if partitions != nil {
 		s.alarm(ctx)
@@ -29,11 +30,12 @@ func (s *Store) Maintain(ctx context.Context) error {
 	_, cancels := s.ForgetCancels(ctx)
 	allowances := s.forgetAllowances(ctx)
 	used := s.NoteKeysUsed(ctx)
+	gates := s.CheckGates(ctx)
 	var old error
 	if s.tidy.started.Swap(true) {
 		old = s.Tidy(ctx)
 	}
-	return errors.Join(partitions, keys, jobs, cancels, allowances, used, old, s.warnOfUnserved(ctx))
+	return errors.Join(partitions, keys, jobs, cancels, allowances, used, gates, old, s.warnOfUnserved(ctx))
 }
 
 // alarm says so when runs are about to have nowhere to go.

@@ -41,6 +41,7 @@ type toldJob struct {
 // one for each recipient that asked for any of them, in the transaction that deletes them. The lock on the job's row of
 // notified, for which nobody waits here, keeps two replicas from telling a part each.
 func (s *Store) Notify(ctx context.Context) (left bool, err error) {
+	ctx = forChores.in(ctx)
 	watched, err := s.findStale(ctx)
 	if err != nil {
 		return false, err

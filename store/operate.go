@@ -56,6 +56,7 @@ var batches = map[OperationKind]func(o *bulk, ctx context.Context, u *unit) erro
 // Operate implements scheduler.Store. The operation's row is locked during a batch, and the batch commits
 // together with its progress: several replicas may work at once, and one that dies leaves nothing half done.
 func (s *Store) Operate(ctx context.Context) (wait time.Duration, left bool, err error) {
+	ctx = forChores.in(ctx)
 	var o *bulk
 	err = s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
 		var err error

@@ -111,15 +111,15 @@ func (b *backfill) share(ctx context.Context, u *unit) (held bool, err error) {
 
 // room returns how many runs the batch may make. Like replays they only enter ready, where the claim lets
 // those of a job with a gate pass one at a time; so that they keep their order, and a thousand of them do not
-// knock at the gate every second, there is never more than one of those that waits.
+// stand before it, there is never more than one of those that waits.
 func (b *backfill) room(ctx context.Context, u *unit) (int, error) {
 	var busy bool
 	err := u.QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM punctual.ready y WHERE y.job_id = x.job_id AND (SELECT `+isNotice+` FROM punctual.runs r WHERE r.id = y.run_id) IS NOT TRUE)
 		    OR EXISTS (SELECT FROM punctual.runs r WHERE r.id = x.active_run AND r.finished_at IS NULL)
-		FROM punctual.exclusive x WHERE x.job_id = $1`, b.job.id).Scan(&busy)
+		FROM punctual.exclusive x WHERE x.job_id = $1 AND x.gated`, b.job.id).Scan(&busy)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows): // it has no gate
+	case errors.Is(err, pgx.ErrNoRows): // its runs may overlap
 		return min(b.size(backfillBatch), b.second), nil
 	case err != nil:
 		return 0, fmt.Errorf("looking at the gate of job %s: %w", b.job.id, err)

@@ -41,8 +41,8 @@ func (o *bulk) workLetters(ctx context.Context, u *unit) error {
 
 // take locks the next dead letters of the operation, oldest slots first. What somebody else has locked is
 // left for later: this transaction holds many rows, so it never waits for one. Of a job with a gate there is
-// never more than one replay that waits, so they keep their order, and a thousand of them do not knock
-// at the gate every second.
+// never more than one replay that waits, so they keep their order, and a thousand of them do not stand
+// before it.
 func (o *bulk) take(ctx context.Context, u *unit) ([]marked, error) {
 	eligible, most, waits := ``, o.size(resolveBatch), ahead{}
 	if o.kind == OperationReplay {
@@ -56,7 +56,7 @@ func (o *bulk) take(ctx context.Context, u *unit) ([]marked, error) {
 			AND NOT EXISTS (SELECT FROM punctual.runs r WHERE r.id = x.active_run AND r.finished_at IS NULL))`
 	}
 	rows, err := u.Query(ctx, `SELECT `+deadLetterColumns+`, x.job_id IS NOT NULL AND d.notify_url IS NULL, j.id IS NULL
-		FROM `+deadLetterTables+` LEFT JOIN punctual.exclusive x ON x.job_id = d.job_id
+		FROM `+deadLetterTables+` LEFT JOIN punctual.exclusive x ON x.job_id = d.job_id AND x.gated
 		WHERE d.operation = $1 AND (j.id IS NULL OR j.queue <> ALL($3::smallint[]) AND j.id <> ALL($4::uuid[]))`+eligible+`
 		ORDER BY d.run_id LIMIT $2 FOR UPDATE OF d SKIP LOCKED`, o.id, most, append([]int16{}, waits.queues...), append([]uuid.UUID{}, waits.jobs...))
 	if err != nil {

@@ -16,7 +16,7 @@ const PartitionsAhead = 7
 // now, and those of the days within the retention that went by while nothing ran. It returns how many it made.
 func (s *Store) EnsurePartitions(ctx context.Context) (int, error) {
 	var made int
-	err := s.pool.QueryRow(ctx, `
+	err := s.conns(ctx).QueryRow(ctx, `
 		WITH today AS (SELECT (now() AT TIME ZONE 'UTC')::date AS day, ((now() - $2::interval) AT TIME ZONE 'UTC')::date AS oldest),
 		newest AS (SELECT max(to_date(substring(c.relname FROM '\d{8}'), 'YYYYMMDD')) AS day
 		             FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
@@ -37,7 +37,7 @@ func (s *Store) EnsurePartitions(ctx context.Context) (int, error) {
 // when all is well, 0 when tomorrow's is missing, -1 when today's is.
 func (s *Store) DaysAhead(ctx context.Context) (int, error) {
 	var days int
-	err := s.pool.QueryRow(ctx, `
+	err := s.conns(ctx).QueryRow(ctx, `
 		SELECT coalesce(min(n) FILTER (WHERE NOT punctual.has_partition(parent, (now() AT TIME ZONE 'UTC')::date + n)), $1::int + 1) - 1
 		  FROM generate_series(0, $1::int) n, unnest(ARRAY['runs', 'attempts', 'run_data']) parent`, PartitionsAhead).Scan(&days)
 	if err != nil {
@@ -60,7 +60,7 @@ func lacksTable(err error) bool {
 
 // partitionsFor makes the partitions that are missing for runs of the given slots.
 func (s *Store) partitionsFor(ctx context.Context, slots []time.Time) error {
-	_, err := s.pool.Exec(ctx, `
+	_, err := s.conns(ctx).Exec(ctx, `
 		SELECT punctual.create_partitions(d.day, d.day)
 		FROM (SELECT DISTINCT (slot AT TIME ZONE 'UTC')::date AS day FROM unnest($1::timestamptz[]) AS slot) d`, slots)
 	if err != nil {

@@ -87,8 +87,9 @@ const resumeBatch = 100
 // ResumeDue resumes the jobs whose paused_until has passed, up to 100 of them, and returns how many.
 // Every replica calls it every few seconds; what another is working on is passed over.
 func (s *Store) ResumeDue(ctx context.Context) (int, error) {
+	ctx = forChores.in(ctx)
 	// Outside of a transaction first: most of the time there is nothing to do.
-	rows, err := s.pool.Query(ctx, `
+	rows, err := s.conns(ctx).Query(ctx, `
 		SELECT id FROM punctual.jobs WHERE paused_until <= now() AND state = 'paused' ORDER BY paused_until LIMIT $1`, resumeBatch)
 	if err != nil {
 		return 0, fmt.Errorf("looking for jobs to resume: %w", err)

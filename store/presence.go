@@ -20,8 +20,13 @@ const absence = 6 * time.Second
 const nobody = `NOT EXISTS (SELECT FROM punctual.replicas WHERE renewed_at > now() - interval '6 s' AND renewed_at <= now())`
 
 // noteAbsence notes, in the statement with which a replica renews or registers, that nobody had for a while:
-// what targets said meanwhile could not be heard.
-const noteAbsence = `UPDATE punctual.deployment SET back_at = now() WHERE ` + nobody
+// what targets said meanwhile could not be heard. Its name there is back. Somebody may have locked the row: no heartbeat
+// waits for that. Until it is noted, the heartbeats say that they renewed long ago (renewedAt), so that nobody counts as back.
+const (
+	noteAbsence = `UPDATE punctual.deployment d SET back_at = now()
+		FROM (SELECT singleton FROM punctual.deployment WHERE ` + nobody + ` FOR NO KEY UPDATE SKIP LOCKED) free WHERE d.singleton = free.singleton RETURNING true`
+	renewedAt = `CASE WHEN ` + nobody + ` AND NOT EXISTS (SELECT FROM back) THEN now() - interval '6 s' ELSE now() END`
+)
 
 // presence tells since when targets could be heard without a break.
 type presence struct {

@@ -47,7 +47,7 @@ func (s *Store) PurgeJobs(ctx context.Context) error {
 
 // purgeable moves the cursor over the next deleted jobs, and returns those of them that have no run.
 func (s *Store) purgeable(ctx context.Context, cursor *purgeCursor) (seen int, runless []uuid.UUID, err error) {
-	rows, err := s.pool.Query(ctx, `
+	rows, err := s.conns(ctx).Query(ctx, `
 		SELECT j.id, j.deleted_at, NOT EXISTS (SELECT FROM punctual.runs r WHERE r.job_id = j.id) FROM punctual.jobs j
 		WHERE j.state = 'deleted' AND j.deleted_at < now() - $1::interval AND (j.deleted_at, j.id) > ($2::timestamptz, $3::uuid)
 		ORDER BY j.deleted_at, j.id LIMIT $4`, s.options.Retention, cursor.deletedAt, cursor.id, purgeBatch)

@@ -44,7 +44,7 @@ func (s *Store) Queues(ctx context.Context) (map[string]int16, error) {
 func (s *Store) EnsureQueues(ctx context.Context, names []string) (map[string]int16, error) {
 	names = slices.Sorted(slices.Values(names))
 	// ON CONFLICT would use up a number each time, and there are 8,000; so only new names get that far.
-	_, err := s.pool.Exec(ctx, `
+	_, err := s.conns(ctx).Exec(ctx, `
 		INSERT INTO punctual.queues (name)
 		SELECT w.name FROM unnest($1::text[]) w(name)
 		WHERE NOT EXISTS (SELECT FROM punctual.queues q WHERE q.name = w.name)
@@ -52,7 +52,7 @@ func (s *Store) EnsureQueues(ctx context.Context, names []string) (map[string]in
 	if err != nil {
 		return nil, fmt.Errorf("registering queues: %w", err)
 	}
-	all, err := readQueues(ctx, s.pool)
+	all, err := readQueues(ctx, s.conns(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -58,6 +58,7 @@ type claimedRuns struct {
 // Recover implements scheduler.Store. It is an anti-join repeated on every sweep, never a reaction to one
 // event; several replicas may do it at once, as every change is fenced.
 func (s *Store) Recover(ctx context.Context) (int, error) {
+	ctx = forRuns.in(ctx)
 	others := []uuid.UUID{} // claims that this binary cannot end
 	for {
 		n, left, err := s.endClaims(ctx, orphaned, others, func(r claimedRun, now time.Time) scheduler.Outcome {
@@ -75,6 +76,7 @@ func (s *Store) Recover(ctx context.Context) (int, error) {
 
 // GiveBack implements scheduler.Store.
 func (s *Store) GiveBack(ctx context.Context, claims []uuid.UUID) (int, error) {
+	ctx = forRuns.in(ctx)
 	n, _, err := s.endClaims(ctx, named, claims, func(r claimedRun, now time.Time) scheduler.Outcome {
 		return scheduler.Outcome{Assignment: r.Assignment, Verdict: scheduler.GiveBack, FinishedAt: now}
 	})
@@ -92,7 +94,7 @@ func (s *Store) endClaims(ctx context.Context, where string, ids []uuid.UUID, ju
 	if err != nil || len(held.claims) == 0 {
 		return 0, nil, err
 	}
-	jobs, err := s.definitionsOf(ctx, s.pool, held.runs)
+	jobs, err := s.definitionsOf(ctx, s.conns(ctx), held.runs)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -114,22 +116,24 @@ func (s *Store) endClaims(ctx context.Context, where string, ids []uuid.UUID, ju
 		return 0, nil, err
 	}
 	failpoint.At(failpoint.RecoverJudged)
-	var b pgx.Batch
-	written := queueFinish(&b, outcomes, over, anyDay, defaults)
-	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
+	f := waryFinish{outcomes: outcomes, released: over, defaults: defaults}
+	if err := f.run(ctx, s); err != nil {
 		return 0, nil, err
 	}
 	failpoint.At(failpoint.RecoverCommitted)
-	s.ended(outcomes, written)
-	if len(written) > 0 {
+	if len(f.kept) > 0 {
+		s.options.Log.Warn("claims are not ended yet, as somebody else has locked rows of theirs", "claims", len(f.kept), "runs", len(f.locked))
+	}
+	s.ended(f.outcomes, f.written)
+	if len(f.written) > 0 {
 		s.signal()
 	}
-	return len(written), left, nil
+	return len(f.written), append(left, f.kept...), nil
 }
 
 func (s *Store) readClaimed(ctx context.Context, where string, ids []uuid.UUID) (claimedRuns, error) {
 	var held claimedRuns
-	rows, err := s.pool.Query(ctx, readClaimed+where+` ORDER BY c.id`, ids)
+	rows, err := s.conns(ctx).Query(ctx, readClaimed+where+` ORDER BY c.id`, ids)
 	if err != nil {
 		return held, err
 	}
@@ -156,7 +160,8 @@ func (s *Store) readClaimed(ctx context.Context, where string, ids []uuid.UUID) 
 		r.claim, r.key = claim, jobVersion{id: *job, version: *version}
 		r.tenant, r.started = *tenant, *started
 		r.Assignment = scheduler.Assignment{
-			RunID: *run, Lane: *lane, Trigger: *trigger, ScheduledFor: *slot, DueAt: *due, Late: *late, Attempt: int(*attempt), Fence: *fence,
+			RunID: *run, Lease: &scheduler.Lease{ID: claim}, Lane: *lane, Trigger: *trigger, ScheduledFor: *slot, DueAt: *due, Late: *late, Attempt: int(*attempt), Fence: *fence,
+			Gated: true, // for all that is known
 		}
 		held.runs = append(held.runs, r)
 	}

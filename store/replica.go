@@ -14,12 +14,13 @@ import (
 
 // Register implements scheduler.Store.
 func (s *Store) Register(ctx context.Context, r scheduler.Replica) (map[string]int16, error) {
+	ctx = forRuns.in(ctx)
 	queues, err := s.EnsureQueues(ctx, slices.Sorted(maps.Keys(r.Queues)))
 	if err != nil {
 		return nil, err
 	}
 	s.guarding.Store(true)
-	if err := s.guardFences(ctx, s.pool); err != nil {
+	if err := s.guardFences(ctx, s.conns(ctx)); err != nil {
 		return nil, err
 	}
 	if r.Queues == nil {
@@ -29,8 +30,8 @@ func (s *Store) Register(ctx context.Context, r scheduler.Replica) (map[string]i
 	if err != nil {
 		return nil, fmt.Errorf("registering replica %s: %w", r.ID, err)
 	}
-	_, err = s.pool.Exec(ctx, `WITH back AS (`+noteAbsence+`)
-		INSERT INTO punctual.replicas (id, host, version, queues) VALUES ($1, $2, $3, $4::jsonb)
+	_, err = s.conns(ctx).Exec(ctx, `WITH back AS (`+noteAbsence+`)
+		INSERT INTO punctual.replicas (id, host, version, queues, renewed_at) VALUES ($1, $2, $3, $4::jsonb, `+renewedAt+`)
 		ON CONFLICT (id) DO NOTHING`, r.ID, r.Host, r.Version, string(slots))
 	if err != nil {
 		return nil, fmt.Errorf("registering replica %s: %w", r.ID, err)
@@ -40,6 +41,7 @@ func (s *Store) Register(ctx context.Context, r scheduler.Replica) (map[string]i
 
 // Renew implements scheduler.Store.
 func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (scheduler.Pulse, error) {
+	ctx = forRuns.in(ctx)
 	var p scheduler.Pulse
 	var ids []uuid.UUID
 	var beats []int64
@@ -48,13 +50,13 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 	var copied bool
 	var defaults []byte
 	if s.guarding.Load() {
-		if err := s.guardFences(ctx, s.pool); err != nil {
+		if err := s.guardFences(ctx, s.conns(ctx)); err != nil {
 			return p, err
 		}
 	}
-	err := s.pool.QueryRow(ctx, `
+	err := s.conns(ctx).QueryRow(ctx, `
 		WITH back AS (`+noteAbsence+`),
-		renewed AS (UPDATE punctual.replicas SET beat = beat + 1, renewed_at = now(), draining = $2 WHERE id = $1 RETURNING id)
+		renewed AS (UPDATE punctual.replicas SET beat = beat + 1, renewed_at = `+renewedAt+`, draining = $2 WHERE id = $1 RETURNING id)
 		SELECT EXISTS (SELECT FROM renewed),
 		       (SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM punctual.replicas WHERE id <> $1),
 		       (SELECT coalesce(array_agg(beat ORDER BY id), '{}') FROM punctual.replicas WHERE id <> $1),
@@ -66,9 +68,10 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 		       EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now()) OR EXISTS (SELECT FROM punctual.notified WHERE look_at <= now()),
 		       (`+selectDefaults+`),
 		       EXISTS (`+unheld+`),
+		       (SELECT job_id FROM punctual.exclusive WHERE earlier_runs IS NOT NULL ORDER BY job_id LIMIT 1) IS NOT NULL,
 		       (SELECT coalesce(json_object_agg(id, allowed_targets::text[]), '{}') FROM punctual.tenants WHERE allowed_targets <> '{}' AND deleted_at IS NULL),
 		       d.*, l.* FROM (SELECT `+freezeColumns+`, punctual.is_copy(database_name, system_identifier) FROM punctual.deployment) d, (`+selectLimits+`) l`,
-		replica, draining).Scan(append([]any{&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Operations, &p.Silent, &p.Notices, &defaults, &p.Unheld, &p.AllowedTargets}, append(append(frozen.targets(), &copied), limits.targets()...)...)...)
+		replica, draining).Scan(append([]any{&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Operations, &p.Silent, &p.Notices, &defaults, &p.Unheld, &p.Gates, &p.AllowedTargets}, append(append(frozen.targets(), &copied), limits.targets()...)...)...)
 	if err != nil {
 		return p, s.tookWrite(fmt.Errorf("renewing replica %s: %w", replica, err))
 	}
@@ -93,13 +96,19 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 	return p, nil
 }
 
-// Remove implements scheduler.Store. A replica that has renewed since stays.
+// Remove implements scheduler.Store. A replica that has renewed since stays, and so does one whose row somebody else has
+// locked: the next heartbeat tries again.
 func (s *Store) Remove(ctx context.Context, lost []scheduler.Heartbeat) error {
+	ctx = forRuns.in(ctx)
 	ids, beats := make([]uuid.UUID, len(lost)), make([]int64, len(lost))
 	for i, h := range lost {
 		ids[i], beats[i] = h.Replica, h.Beat
 	}
-	_, err := s.pool.Exec(ctx, `DELETE FROM punctual.replicas r USING unnest($1::uuid[], $2::bigint[]) AS u(id, beat) WHERE r.id = u.id AND r.beat = u.beat`, ids, beats)
+	_, err := s.conns(ctx).Exec(ctx, `
+		WITH still AS (
+		    SELECT r.id FROM punctual.replicas r JOIN unnest($1::uuid[], $2::bigint[]) AS u(id, beat) ON r.id = u.id AND r.beat = u.beat
+		    ORDER BY r.id FOR UPDATE OF r SKIP LOCKED)
+		DELETE FROM punctual.replicas r USING still s WHERE r.id = s.id`, ids, beats)
 	if err != nil {
 		return fmt.Errorf("removing lost replicas: %w", err)
 	}
@@ -108,8 +117,9 @@ func (s *Store) Remove(ctx context.Context, lost []scheduler.Heartbeat) error {
 
 // Deregister implements scheduler.Store.
 func (s *Store) Deregister(ctx context.Context, replica uuid.UUID) error {
+	ctx = forRuns.in(ctx)
 	// What it could not write is recovered first, by others: until then its runs count.
-	_, err := s.pool.Exec(ctx, `
+	_, err := s.conns(ctx).Exec(ctx, `
 		WITH gone AS (DELETE FROM punctual.allowances WHERE replica = $1 AND NOT EXISTS (SELECT FROM punctual.claims WHERE replica = $1))
 		DELETE FROM punctual.replicas WHERE id = $1`, replica)
 	if err != nil {

@@ -31,7 +31,7 @@ func (s *Store) RerunRun(ctx context.Context, tenant int32, id uuid.UUID, r Reru
 		}
 		again := original.again(own, r)
 		again.id = scheduler.NewRunID(now)
-		if err := s.passGate(ctx, u, job, again.id); err != nil {
+		if err := s.passGate(ctx, u, job, again.id, now); err != nil {
 			return err
 		}
 		if err := writeManualRun(ctx, u, job, again, now); err != nil {

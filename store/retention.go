@@ -39,7 +39,7 @@ type tidiness struct {
 // Tidy removes what is older than the retention. Of all replicas one does so each minute.
 func (s *Store) Tidy(ctx context.Context) error {
 	var mine bool
-	err := s.pool.QueryRow(ctx, `
+	err := s.conns(ctx).QueryRow(ctx, `
 		UPDATE punctual.deployment SET tidied_at = now() WHERE tidied_at < now() - interval '50 s' RETURNING true`).Scan(&mine)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
@@ -107,7 +107,7 @@ func (s *Store) RetireRuns(ctx context.Context) error {
 
 // oldDays returns, oldest first, the days that may have something to be removed.
 func (s *Store) oldDays(ctx context.Context) ([]oldDay, error) {
-	rows, err := s.pool.Query(ctx, selectOldDays, s.options.Retention, s.options.FailureRetention)
+	rows, err := s.conns(ctx).Query(ctx, selectOldDays, s.options.Retention, s.options.FailureRetention)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +159,7 @@ func (s *Store) retire(ctx context.Context, d oldDay) error {
 	ctx, cancel := context.WithTimeout(ctx, retireTimeout)
 	defer cancel()
 	var kept *int64
-	if err := s.pool.QueryRow(ctx, `SELECT punctual.retire_partitions($1::text::date, $2)`, d.day, !d.gone).Scan(&kept); err != nil {
+	if err := s.conns(ctx).QueryRow(ctx, `SELECT punctual.retire_partitions($1::text::date, $2)`, d.day, !d.gone).Scan(&kept); err != nil {
 		return err
 	}
 	if kept != nil {
@@ -174,7 +174,7 @@ func (s *Store) retire(ctx context.Context, d oldDay) error {
 func (s *Store) alter(ctx context.Context, t dayTable, how string) error {
 	ctx, cancel := context.WithTimeout(ctx, detachPatience)
 	defer cancel()
-	_, err := s.pool.Exec(ctx, fmt.Sprintf(`ALTER TABLE punctual.%s DETACH PARTITION punctual.%s %s`, t.parent, t.name, how), pgx.QueryExecModeSimpleProtocol)
+	_, err := s.conns(ctx).Exec(ctx, fmt.Sprintf(`ALTER TABLE punctual.%s DETACH PARTITION punctual.%s %s`, t.parent, t.name, how), pgx.QueryExecModeSimpleProtocol)
 	return err
 }
 
@@ -190,7 +190,7 @@ func (s *Store) needed(ctx context.Context, d oldDay) (bool, error) {
 		retention = s.options.FailureRetention
 	}
 	var needed bool
-	err := s.pool.QueryRow(ctx, `
+	err := s.conns(ctx).QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM punctual.runs WHERE id >= punctual.partition_bound($1::text::date) AND id < punctual.partition_bound($1::text::date + 1)
 		                  AND (finished_at IS NULL OR finished_at > now() - $2::interval))
 		    OR EXISTS (SELECT FROM punctual.schedules s JOIN punctual.jobs j ON j.id = s.job_id WHERE j.kind IN ('at', 'delay')

@@ -39,7 +39,7 @@ func (s *Store) RotateSecrets(ctx context.Context, to *vault.Master) (r Rotation
 	if s.options.Master == nil {
 		return r, ErrNoMaster
 	}
-	if _, err := s.openAll(ctx, s.pool); err != nil {
+	if _, err := s.openAll(ctx, s.conns(ctx)); err != nil {
 		return r, err
 	}
 	if r.Key, err = s.beginRotation(ctx, to); err != nil {

@@ -72,7 +72,7 @@ func (s *Store) Backstop(ctx context.Context) (bool, error) {
 func (s *Store) missingBackstop(ctx context.Context) ([]string, error) {
 	var user string
 	var exists, mighty, member, guarded bool
-	err := s.pool.QueryRow(ctx, `
+	err := s.conns(ctx).QueryRow(ctx, `
 		SELECT quote_ident(current_user), r.oid IS NOT NULL, coalesce(r.rolsuper OR r.rolbypassrls, false),
 		       coalesce(pg_has_role(r.oid, CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END), false),
 		       coalesce(has_schema_privilege(r.oid, 'punctual', 'USAGE') AND has_table_privilege(r.oid, 'punctual.audit_entries', 'INSERT')
@@ -110,13 +110,19 @@ func (r tenantReader) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResu
 	if err != nil {
 		return refusedBatch{err: err}
 	}
-	if !on {
-		return r.store.pool.SendBatch(ctx, b)
-	}
 	all := pgx.Batch{QueuedQueries: make([]*pgx.QueuedQuery, 0, 1+b.Len())}
-	all.Queue(actFor, prepared{}, strconv.Itoa(int(r.tenant)))
+	switch {
+	case on && r.store.options.Replica:
+		all.Queue(actFor+`, `+limitLocksToo, prepared{}, strconv.Itoa(int(r.tenant)))
+	case on:
+		all.Queue(actFor, prepared{}, strconv.Itoa(int(r.tenant)))
+	case r.store.options.Replica:
+		all.Queue(`SELECT `+limitLocksToo, prepared{})
+	default:
+		return r.store.conns(ctx).SendBatch(ctx, b)
+	}
 	all.QueuedQueries = append(all.QueuedQueries, b.QueuedQueries...)
-	results := r.store.pool.SendBatch(ctx, &all)
+	results := r.store.conns(ctx).SendBatch(ctx, &all)
 	if _, err := results.Exec(); err != nil {
 		_ = results.Close()
 		return refusedBatch{err: err}

@@ -177,7 +177,7 @@ func (s *Store) readSigningKeys(ctx context.Context, tenant int32) ([]scheduler.
 
 // openSigningKeys returns a tenant's live signing keys; lasting tells whether one of them does not expire.
 func (s *Store) openSigningKeys(ctx context.Context, tenant int32) (keys []scheduler.SigningKey, lasting bool, err error) {
-	rows, err := s.pool.Query(ctx, `
+	rows, err := s.conns(ctx).Query(ctx, `
 		SELECT id, data_key, ciphertext, expires_at FROM punctual.signing_secrets WHERE tenant = $1 AND (expires_at IS NULL OR expires_at > now()) ORDER BY id`, tenant)
 	if err != nil {
 		return nil, false, fmt.Errorf("reading signing secrets: %w", err)
@@ -193,7 +193,7 @@ func (s *Store) openSigningKeys(ctx context.Context, tenant int32) (keys []sched
 		return nil, false, fmt.Errorf("reading signing secrets: %w", err)
 	}
 	for _, r := range list {
-		secret, err := s.open(ctx, s.pool, r.key, r.ciphertext, signingPlace(tenant, r.id))
+		secret, err := s.open(ctx, s.conns(ctx), r.key, r.ciphertext, signingPlace(tenant, r.id))
 		if err != nil {
 			return nil, false, fmt.Errorf("opening signing secret %s: %w", r.id, err)
 		}

@@ -22,6 +22,7 @@ type Options struct {
 	DatabaseURL   string        // postgres:// URL or key=value DSN
 	DefaultJitter time.Duration // jitter of cron slots a minute or more apart that set none
 	MaxConns      int32         // largest number of connections; 0: 16
+	Replica       bool          // a replica's store: its connections are divided into parts, and what callers may wait for has limits
 	Log           *slog.Logger
 	Master        *vault.Master // opens and seals the keys of secrets; nil: a store that can neither read nor write any
 
@@ -48,10 +49,12 @@ type Options struct {
 
 // Store is a pool of connections to one database. Safe for concurrent use.
 type Store struct {
-	pool    *pgxpool.Pool
+	pool    *pgxpool.Pool    // that of callers
+	parts   [3]*pgxpool.Pool // by part; one and the same unless this is a replica's
 	options Options
 	jobs    *lru.Cache[jobVersion, *scheduler.Job] // compiled definitions: immutable, so never stale
 	wake    chan struct{}
+	wary    wariest
 	tidy    tidiness
 	refused atomic.Pointer[refusal]
 	used    usedKeys
@@ -91,9 +94,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.AuditRetention == 0 {
 		o.AuditRetention = DefaultAuditRetention
 	}
-	config.MaxConns = o.MaxConns
-	config.MinIdleConns = 1
 	s := &Store{options: o, wake: make(chan struct{}, 1), credentials: newCredentials()}
+	if s.jobs, err = lru.New[jobVersion, *scheduler.Job](compiledJobs); err != nil {
+		return nil, err
+	}
 	config.AfterConnect = s.connected
 	config.ConnConfig.DialFunc = dialer().DialContext
 	s.endpoints.observe(&config.ConnConfig.Config)
@@ -106,26 +110,23 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "punctual"
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
+	if err := s.connect(ctx, config); err != nil {
+		s.Close()
 		return nil, fmt.Errorf("connecting to the database: %w", err)
 	}
-	if err := pool.Ping(ctx); err != nil {
-		pool.Close()
-		return nil, fmt.Errorf("connecting to the database: %w", err)
-	}
-	if s.jobs, err = lru.New[jobVersion, *scheduler.Job](compiledJobs); err != nil {
-		pool.Close()
-		return nil, err
-	}
-	s.pool = pool
 	return s, nil
 }
 
 // Close ends all connections and waits until those in use are returned.
-func (s *Store) Close() { s.pool.Close() }
+func (s *Store) Close() {
+	for _, pool := range s.parts {
+		if pool != nil {
+			pool.Close()
+		}
+	}
+}
 
-// Pool returns the connections, for metrics and read-only reports.
+// Pool returns the connections that callers ask through.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
 // Wake receives a value after this process wrote something that may be due at once, so that its
@@ -152,7 +153,7 @@ func (e *SchemaError) Error() string {
 // CheckSchema returns a *SchemaError when the database's schema is older than this binary needs. A newer
 // one is fine: schema N serves binaries N-1 and N.
 func (s *Store) CheckSchema(ctx context.Context) error {
-	have, err := migrations.Current(ctx, s.pool)
+	have, err := migrations.Current(ctx, s.conns(forRuns.in(ctx)))
 	if err != nil {
 		return err
 	}
@@ -164,11 +165,12 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 
 // inTx runs work in a transaction that acts for a tenant.
 func (s *Store) inTx(ctx context.Context, tenant int32, work func(tx pgx.Tx) error) error {
-	begin, err := s.beginFor(ctx, begin, tenant)
+	limits, commit := s.limits(ctx)
+	begin, err := s.beginFor(ctx, begin+limits, tenant)
 	if err != nil {
 		return err
 	}
-	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
+	tx, err := s.conns(ctx).BeginTx(ctx, pgx.TxOptions{BeginQuery: begin, CommitQuery: commit})
 	if err != nil {
 		return fmt.Errorf("beginning a transaction: %w", err)
 	}

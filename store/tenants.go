@@ -97,7 +97,7 @@ func oneTenant(rows pgx.Rows, err error, name string) (TenantRecord, error) {
 // FindTenant returns the tenant of a name; ErrNotFound when there is none.
 func (s *Store) FindTenant(ctx context.Context, name string) (Tenant, error) {
 	t := Tenant{Name: name}
-	err := s.pool.QueryRow(ctx, `SELECT id, coalesce(max_requests_per_second, 0) FROM punctual.tenants WHERE name = $1 AND deleted_at IS NULL`, prepared{}, name).
+	err := s.conns(ctx).QueryRow(ctx, `SELECT id, coalesce(max_requests_per_second, 0) FROM punctual.tenants WHERE name = $1 AND deleted_at IS NULL`, prepared{}, name).
 		Scan(&t.ID, &t.MaxRequestsPerSecond)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Tenant{}, fmt.Errorf("tenant %q: %w", name, ErrNotFound)

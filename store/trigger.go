@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,7 +38,7 @@ func (s *Store) TriggerJob(ctx context.Context, tenant int32, ref string, r Trig
 			return fmt.Errorf("job %q: %w", job.Definition.Name, ErrNotForSubmitters)
 		}
 		id := scheduler.NewRunID(now)
-		if err := s.passGate(ctx, u, job, id); err != nil {
+		if err := s.passGate(ctx, u, job, id, now); err != nil {
 			return err
 		}
 		if err := writeManualRun(ctx, u, job, manualRun{id: id, scheduledFor: now, TriggerRequest: r}, now); err != nil {
@@ -83,53 +82,32 @@ func (s *Store) lockToTrigger(ctx context.Context, u *unit, tenant int32, ref st
 	return job, f.now, nil
 }
 
-// passGate does for a run by hand what Decide does for a slot: by the job's concurrency policy it goes on,
-// waits, takes the place of the active run, or must not be. The caller holds the gate.
-func (s *Store) passGate(ctx context.Context, u *unit, job *jobRow, run uuid.UUID) error {
+// passGate does for a run by hand what Decide does for a slot: by the job's concurrency policy it takes the gate,
+// waits, takes the place of the active run, or must not be. The caller holds the gate, and writes the run.
+func (s *Store) passGate(ctx context.Context, u *unit, job *jobRow, run uuid.UUID, now time.Time) error {
 	policy := job.Definition.WithDefaults().ConcurrencyPolicy
 	if policy == scheduler.PolicyAllow {
 		return nil
 	}
 	// The gate is held already, unless the job has got it since: then it must not be waited for, as this
 	// transaction holds the job's row, which comes after it.
-	g, held, err := gateFacts(ctx, u, job.ID, passOver)
+	g, held, err := s.gateFacts(ctx, u, job.ID, passOver, now)
 	if err != nil {
 		return err
 	}
 	if !held {
 		return fmt.Errorf("job %s is being changed by somebody else; try again: %w", job.ID, ErrState)
 	}
-	switch policy {
-	case scheduler.PolicyForbid:
-		if g.active == uuid.Nil {
-			if g.active, err = runInReady(ctx, u, job.ID); err != nil {
-				return err
-			}
-		}
-		if g.active != uuid.Nil {
-			return &ActiveRunError{Run: g.active, Policy: policy}
-		}
-	case scheduler.PolicyWait:
-		if g.waiting != uuid.Nil {
-			return &ActiveRunError{Run: g.waiting, Policy: policy}
-		}
-	case scheduler.PolicyReplace:
-		older := slices.DeleteFunc([]uuid.UUID{g.active, g.waiting}, func(id uuid.UUID) bool { return id == uuid.Nil })
-		if len(older) > 0 {
-			if _, err := cancelRuns(ctx, u, older, scheduler.ReasonReplaced); err != nil {
-				return err
-			}
+	o := g.facts().Overlap(policy)
+	if policy == scheduler.PolicyForbid && o.Blocker == uuid.Nil { // a replay, for example, has no gate before it starts
+		if o.Blocker, err = runInReady(ctx, u, job.ID); err != nil {
+			return err
 		}
 	}
-	if g.active == uuid.Nil {
-		return nil
+	if o.Blocker != uuid.Nil {
+		return &ActiveRunError{Run: o.Blocker, Policy: policy}
 	}
-	var b pgx.Batch
-	queueWait(&b, []uuid.UUID{job.ID}, []uuid.UUID{run})
-	if err := u.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("waiting at the gate of job %s: %w", job.ID, err)
-	}
-	return nil
+	return s.makeWay(ctx, u, job.ID, g, o, []uuid.UUID{run}, now)
 }
 
 // runInReady returns a run of the job's own that waits in ready; uuid.Nil when there is none.

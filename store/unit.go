@@ -69,7 +69,7 @@ func (s *Store) reader(ctx context.Context, tenant int32) querier {
 		return u
 	}
 	if tenant == everybody {
-		return s.pool
+		return s.conns(ctx)
 	}
 	return tenantReader{s, tenant}
 }

@@ -120,7 +120,7 @@ func (s *Store) readOnly(ctx context.Context, tenant int32, work func(tx pgx.Tx)
 	if err != nil {
 		return err
 	}
-	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{BeginQuery: begin}, work)
+	return pgx.BeginTxFunc(ctx, s.conns(ctx), pgx.TxOptions{BeginQuery: begin}, work)
 }
 
 // verification is one Verify on its way through the jobs.

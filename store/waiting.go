@@ -19,7 +19,7 @@ type Waiting struct {
 
 // RunWaitsFor returns what a tenant's run waits for; nil: nothing, it is being sent, has ended, or its time has not come.
 func (s *Store) RunWaitsFor(ctx context.Context, tenant int32, run uuid.UUID) (*Waiting, error) {
-	return readWaitsFor(ctx, s.pool, tenant, run)
+	return readWaitsFor(ctx, s.conns(ctx), tenant, run)
 }
 
 func readWaitsFor(ctx context.Context, q querier, tenant int32, run uuid.UUID) (*Waiting, error) {
@@ -50,7 +50,7 @@ func readWaitsFor(ctx context.Context, q querier, tenant int32, run uuid.UUID) (
 
 // unserved returns the queues that have due work and that no live replica serves.
 func (s *Store) unserved(ctx context.Context) ([]string, error) {
-	rows, err := s.pool.Query(ctx, `
+	rows, err := s.conns(ctx).Query(ctx, `
 		SELECT q.name FROM punctual.queues q WHERE NOT punctual.is_served(q.name) AND EXISTS (
 		    SELECT FROM generate_series(0, 3) p CROSS JOIN LATERAL (
 		        (SELECT FROM punctual.schedules s WHERE s.enabled AND s.lane = (q.id * 4 + p)::smallint AND s.next_run_at <= now() LIMIT 1)

@@ -17,8 +17,9 @@ const rezoneBatch = 500
 // Rezone computes the next slots of zoned jobs again when they were computed with other time zone data
 // than this binary's. It returns how many next slots moved. Slots already due stay as they are.
 func (s *Store) Rezone(ctx context.Context) (int, error) {
+	ctx = forRuns.in(ctx)
 	var have string
-	if err := s.pool.QueryRow(ctx, `SELECT zone_data FROM punctual.deployment`).Scan(&have); err != nil {
+	if err := s.conns(ctx).QueryRow(ctx, `SELECT zone_data FROM punctual.deployment`).Scan(&have); err != nil {
 		return 0, fmt.Errorf("reading the time zone data's version: %w", err)
 	}
 	version := cron.ZoneDataVersion()
@@ -37,7 +38,7 @@ func (s *Store) Rezone(ctx context.Context) (int, error) {
 		}
 		after = last
 	}
-	if _, err := s.pool.Exec(ctx, `UPDATE punctual.deployment SET zone_data = $1`, version); err != nil {
+	if _, err := s.conns(ctx).Exec(ctx, `UPDATE punctual.deployment SET zone_data = $1`, version); err != nil {
 		return moved, fmt.Errorf("writing the time zone data's version: %w", err)
 	}
 	return moved, nil

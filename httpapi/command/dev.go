@@ -28,14 +28,16 @@ func (c *Dev) Validate() error {
 }
 
 // Run serves until the context ends.
-func (c *Dev) Run(ctx context.Context, log *slog.Logger, version Version, sample SampleJobs) error {
+func (c *Dev) Run(ctx context.Context, hurry Hurry, log *slog.Logger, version Version, sample SampleJobs) error {
 	if c.Dir == "" {
 		var err error
 		if c.Dir, err = devDir(os.Geteuid()); err != nil {
 			return err
 		}
 	}
-	return server.RunDev(ctx, server.DevConfig{Config: c.config(log, version), Dir: c.Dir, Sample: sample, Out: os.Stdout})
+	config := c.config(log, version)
+	config.Hurry = hurry
+	return server.RunDev(ctx, server.DevConfig{Config: config, Dir: c.Dir, Sample: sample, Out: os.Stdout})
 }
 
 // devDir is where the private Postgres of a user keeps its data. Root's runs as another user, who cannot

@@ -32,7 +32,7 @@ type replica struct {
 	FailureRetention time.Duration  `placeholder:"2160h" help:"How long runs that did not succeed are kept. Default: three times --retention. The same on every replica."`
 	AuditRetention   time.Duration  `default:"8760h" help:"How long entries of the audit log are kept, at least 720h. The same on every replica."`
 	DrainTimeout     time.Duration  `default:"25s" help:"How long a stop waits for requests in flight before it interrupts them."`
-	MaxConns         int32          `default:"16" help:"Most connections to the database."`
+	MaxConns         int32          `default:"16" help:"Most connections to the database, 8 at least. Half of them, 5 to 8, are for heartbeats, claims and outcomes, a quarter of the rest is for chores, and the API has the others."`
 	AllowTargets     []network      `placeholder:"NETWORK,…" help:"Networks that jobs may call although they are not public, such as 10.0.0.0/8,fd00:7::/64. Public addresses need no permission; the replica's own API and database are never allowed. Single tenants may be allowed more. dev also allows loopback and private networks."`
 	EgressProxy      string         `placeholder:"URL" help:"Proxy that callbacks go through: http://user:password@host:3128. It must allow CONNECT, also to port 80 for http targets. The environment's HTTP_PROXY is ignored."`
 	TargetCAFile     string         `type:"path" placeholder:"FILE" help:"Certificate authorities, in PEM, that are trusted for targets in addition to the system's."`
@@ -144,8 +144,8 @@ func (r replica) Validate() error {
 		return fmt.Errorf("--audit-retention: %s is outside %s to %s", r.AuditRetention, store.LeastAuditRetention, maxRetention)
 	case r.DrainTimeout < 0 || r.DrainTimeout > time.Hour:
 		return fmt.Errorf("--drain-timeout: %s is outside 0s to 1h", r.DrainTimeout)
-	case r.MaxConns < 4 || r.MaxConns > 1000:
-		return fmt.Errorf("--max-conns: %d is outside 4 to 1000", r.MaxConns)
+	case r.MaxConns < store.LeastConns || r.MaxConns > 1000:
+		return fmt.Errorf("--max-conns: %d is outside %d to 1000", r.MaxConns, store.LeastConns)
 	}
 	return nil
 }

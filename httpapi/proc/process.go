@@ -25,11 +25,15 @@ type Process struct {
 // MasterKey is that of every replica that is launched here, as they share databases. It guards nothing worth it.
 const MasterKey = "bm90IHNlY3JldDogZm9yIHByaXZhdGUgZGF0YWJhc2U="
 
+// noGrace lets replicas stop at once: no load balancer is to notice. A binary that knows no such setting passes over it.
+const noGrace = "PUNCTUAL_SHUTDOWN_GRACE=0s"
+
 // Launch starts a program with arguments and with env added to the environment, from which everything
-// that would configure Punctual or Postgres was taken, but for the master key, which env may replace.
+// that would configure Punctual or Postgres was taken, but for the master key, which env may replace. Replicas stop without
+// --shutdown-grace unless they are told another.
 func Launch(path string, env []string, args ...string) (*Process, error) {
 	p := &Process{cmd: exec.Command(path, args...), done: make(chan struct{})}
-	p.cmd.Env = append(append(cleanEnv(), "PUNCTUAL_MASTER_KEY="+MasterKey), env...)
+	p.cmd.Env = append(append(cleanEnv(), "PUNCTUAL_MASTER_KEY="+MasterKey, noGrace), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	p.cmd.SysProcAttr = tied()
 	p.cmd.WaitDelay = 5 * time.Second // grandchildren that keep the output open

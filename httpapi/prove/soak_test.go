@@ -85,6 +85,8 @@ func TestSoakUnderANemesis(t *testing.T) {
 	busy.Go(repeat(t, rng.Uint64(), until, time.Second, 8*time.Second, b.act))
 	busy.Go(repeat(t, rng.Uint64(), until, time.Second, 8*time.Second, b.attack))
 	busy.Go(repeat(t, rng.Uint64(), until, 100*time.Millisecond, 600*time.Millisecond, func(rng *rand.Rand) { b.meddle(rng, names) }))
+	busy.Go(repeat(t, rng.Uint64(), until, time.Second, 6*time.Second, func(rng *rand.Rand) { b.trespass(rng, names) }))
+	busy.Go(repeat(t, rng.Uint64(), until, 5*time.Second, 20*time.Second, func(rng *rand.Rand) { b.crowd(rng, names) }))
 	busy.Wait()
 	await(t, "the last slots", func() bool { return time.Now().After(until) })
 

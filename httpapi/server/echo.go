@@ -35,7 +35,7 @@ func RunEcho(ctx context.Context, address string, log *slog.Logger) error {
 		echo(w, r)
 	}), log)
 	stopped := make(chan struct{})
-	defer context.AfterFunc(ctx, func() { defer close(stopped); shutDown(ctx, server) })()
+	defer context.AfterFunc(ctx, func() { defer close(stopped); shutDown(context.WithoutCancel(ctx), server, apiShutdown) })()
 	log.Info("echo ready", "url", "http://"+listener.Addr().String())
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err

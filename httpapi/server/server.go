@@ -14,7 +14,6 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -50,7 +49,9 @@ type Config struct {
 	FailureRetention time.Duration
 	AuditRetention   time.Duration // how long the audit log is kept; 0: the store's default
 	DrainTimeout     time.Duration
-	DatabaseWait     time.Duration // how long to wait for a database that does not answer at the start
+	ShutdownGrace    time.Duration   // how long a stop goes on answering, so that load balancers notice; see departure
+	Hurry            context.Context // ends when a stop is to wait for nothing any more; nil: never
+	DatabaseWait     time.Duration   // how long to wait for a database that does not answer at the start
 	MaxConns         int32
 	AllowTargets     []netip.Prefix // networks that all jobs may call although they are not public
 	EgressProxy      *url.URL       // what callbacks go through; nil: nothing
@@ -70,11 +71,8 @@ type Config struct {
 	links string // what links in notices begin with
 }
 
-// requests in flight when the API stops get this long to finish.
-const apiShutdown = 3 * time.Second
-
 // Run serves until ctx ends, then drains the scheduler, stops the API and returns. A replica that is
-// draining is not ready, but answers until it stops.
+// draining is not ready, but answers until it stops, and for the grace at least.
 func Run(ctx context.Context, c Config) error {
 	listener, err := listen("--listen", c.Listen)
 	if err != nil {
@@ -113,16 +111,19 @@ func Run(ctx context.Context, c Config) error {
 	if len(c.JobMetrics.Selectors) > 0 {
 		registry.MustRegister(store.NewJobMetrics(db, c.JobMetrics))
 	}
-	var draining atomic.Bool
+	if c.Hurry == nil {
+		c.Hurry = context.WithoutCancel(ctx)
+	}
+	leaving := newDeparture()
 	public := publicURL(c, listener.Addr())
-	handler, err := newAPI(c, public, db, registry, guardian, scheduler.NewCourier(db, client, c.Log), &draining)
+	handler, err := newAPI(c, public, db, registry, guardian, scheduler.NewCourier(db, client, c.Log), leaving)
 	if err != nil {
 		return err
 	}
 	if !c.NoAuth && c.OIDC.Issuer == "" {
 		warnOfNoKeys(ctx, db, c.Log)
 	}
-	server := newServer(handler, c.Log)
+	server := newServer(leaving.closing(handler), c.Log)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(bounded(listener, mostConnections, c.Log)) }()
 	address := "http://" + listener.Addr().String()
@@ -136,7 +137,12 @@ func Run(ctx context.Context, c Config) error {
 	// The scheduler stops when ctx ends, or when the API has failed.
 	running, stop := context.WithCancel(ctx)
 	defer stop()
-	context.AfterFunc(running, func() { draining.Store(true) })
+	context.AfterFunc(running, func() {
+		leaving.begin()
+		if grace := c.grace(ctx); grace > 0 {
+			c.Log.Info("stopping: not ready, and answering until load balancers have noticed", "shutdown_grace", grace)
+		}
+	})
 	failed := make(chan error, 1)
 	go func() {
 		err := <-served
@@ -145,12 +151,19 @@ func Run(ctx context.Context, c Config) error {
 			stop()
 		}
 	}()
+	drained, closed := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(closed)
+		leaving.end(c.Hurry, server, drained, func() time.Duration { return c.grace(ctx) }, c.DrainTimeout)
+	}()
 	host, _ := os.Hostname() // for people only
 	err = scheduler.Run(running, db, scheduler.Config{
-		Queues: c.Queues, DrainTimeout: c.DrainTimeout, Client: client, Host: host, Version: c.Version, Log: c.Log,
+		Queues: c.Queues, DrainTimeout: c.DrainTimeout, Hurry: c.Hurry, Client: client, Host: host, Version: c.Version, Log: c.Log,
 		PublicURL: public, Metrics: metrics, Finished: c.Finished,
 	})
-	shutDown(ctx, server)
+	stop()
+	close(drained)
+	<-closed
 	select {
 	case apiErr := <-failed:
 		return errors.Join(err, apiErr)
@@ -159,19 +172,14 @@ func Run(ctx context.Context, c Config) error {
 	}
 }
 
-// newAPI returns the handler of the API, which is not ready any more while the replica is draining.
+// newAPI returns the handler of the API, which is not ready any more once the replica is leaving.
 func newAPI(
-	c Config, public string, db *store.Store, registry *prometheus.Registry, guardian *guard.Guard, courier *scheduler.Courier, draining *atomic.Bool,
+	c Config, public string, db *store.Store, registry *prometheus.Registry, guardian *guard.Guard, courier *scheduler.Courier, leaving *departure,
 ) (http.Handler, error) {
 	api, err := httpapi.New(httpapi.Config{
 		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry, DefaultJitter: c.DefaultJitter, NoAuth: c.NoAuth, OIDC: c.OIDC, Guard: guardian,
 		OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL), PublicURL: public, Courier: courier,
-		Ready: func(context.Context) error {
-			if draining.Load() {
-				return errors.New("draining: this replica is stopping")
-			}
-			return nil
-		},
+		Ready: leaving.ready,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("preparing the API: %w", err)
@@ -180,14 +188,6 @@ func newAPI(
 		return c.Wrap(api), nil
 	}
 	return api, nil
-}
-
-// shutDown lets requests in flight finish for a while, and cuts off what is still open after that.
-func shutDown(ctx context.Context, server *http.Server) {
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), apiShutdown)
-	defer cancel()
-	_ = server.Shutdown(limited)
-	_ = server.Close()
 }
 
 // publicURL returns where targets are told to call back. Whoever listens on all addresses has to say under which of
@@ -281,7 +281,7 @@ func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (
 // that does not answer may still be starting.
 func connect(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (*store.Store, error) {
 	options := store.Options{
-		DatabaseURL: c.DatabaseURL, DefaultJitter: c.DefaultJitter, MaxConns: c.MaxConns, Log: c.Log,
+		DatabaseURL: c.DatabaseURL, DefaultJitter: c.DefaultJitter, MaxConns: c.MaxConns, Replica: true, Log: c.Log,
 		Retention: c.Retention, FailureRetention: c.FailureRetention, AuditRetention: c.AuditRetention, Ended: ended, Master: c.Master, Adopt: c.AdoptDatabase, PublicURL: c.links,
 	}
 	deadline := time.Now().Add(c.DatabaseWait)

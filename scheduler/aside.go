@@ -1,0 +1,138 @@
+package scheduler
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+const (
+	// mostAside bounds the outcomes that wait for locked rows. When there are so many, no others are written either, and
+	// worker slots stay occupied: nothing is dropped.
+	mostAside = finisherQueue
+	// soonestAside and longestRetry bound the pause between two tries to write them.
+	soonestAside = 50 * time.Millisecond
+	// asideSoon is how long outcomes wait before the log tells of them, and asideTold how often it does from then on.
+	asideSoon = 5 * time.Second
+	asideTold = 30 * time.Second
+)
+
+// aside are outcomes that could not be written, as somebody else had locked rows that they change. They are tried again
+// in batches of their own, so that no other outcome waits for them. Owned by the finisher.
+type aside struct {
+	outcomes []Outcome
+	tables   map[uuid.UUID]string // of the rows that they wait for, by run
+	leases   []uuid.UUID          // whose own rows are locked: they have nothing left
+	since    time.Time            // since when there are any
+	left     int                  // how many there were after the last write
+	told     time.Time
+	pause    time.Duration
+	timer    *time.Timer
+}
+
+func (a *aside) any() bool { return len(a.outcomes)+len(a.leases) > 0 }
+
+// orNot returns the queue, unless it was closed or too many outcomes wait already.
+func (a *aside) orNot(queue chan Outcome, open bool) chan Outcome {
+	if !open || len(a.outcomes) >= mostAside {
+		return nil
+	}
+	return queue
+}
+
+// due delivers when those that wait are to be tried again; never while there are none.
+func (a *aside) due() <-chan time.Time {
+	if a.timer == nil {
+		return nil
+	}
+	return a.timer.C
+}
+
+// take returns those that have waited longest, as many as one write takes. Those that are still locked come back.
+func (a *aside) take() []Outcome {
+	a.timer = nil
+	n, kept := 0, 0
+	for n < len(a.outcomes) && n < maxOutcomes && kept < maxKept {
+		kept += a.outcomes[n].kept()
+		n++
+	}
+	some := slices.Clone(a.outcomes[:n])
+	for _, o := range some {
+		delete(a.tables, o.RunID)
+	}
+	a.outcomes = slices.Delete(a.outcomes, 0, n)
+	return some
+}
+
+func (a *aside) takeLeases() []uuid.UUID {
+	leases := a.leases
+	a.leases = nil
+	return leases
+}
+
+// putAside puts the outcomes aside that were left, and returns those that were written, and the leases that were ended.
+func (f *finisher) putAside(left *LockedOutcomesError, outcomes []Outcome, released []uuid.UUID) ([]Outcome, []uuid.UUID) {
+	a := &f.aside
+	unfinished := map[uuid.UUID]bool{}
+	var written []Outcome
+	for _, o := range outcomes {
+		if _, locked := left.Runs[o.RunID]; !locked {
+			written = append(written, o)
+			continue
+		}
+		o.Lease.Remaining++ // it has not left it
+		unfinished[o.Lease.ID] = true
+		a.outcomes = append(a.outcomes, o)
+	}
+	if a.tables == nil {
+		a.tables = map[uuid.UUID]string{}
+	}
+	maps.Copy(a.tables, left.Runs)
+	for _, id := range left.Leases {
+		if !unfinished[id] {
+			a.leases = append(a.leases, id)
+		}
+	}
+	return written, slices.DeleteFunc(released, func(id uuid.UUID) bool { return slices.Contains(left.Leases, id) })
+}
+
+// again sets when those that wait are tried again, and tells of them. It is called after each write.
+func (f *finisher) again() {
+	a := &f.aside
+	now := time.Now()
+	if !a.any() {
+		if !a.told.IsZero() {
+			f.log.Info("the outcomes that waited for locked rows are written", "waited", now.Sub(a.since))
+		}
+		*a = aside{}
+		return
+	}
+	if a.since.IsZero() {
+		a.since = now
+	}
+	if now.Sub(a.since) > asideSoon && now.Sub(a.told) > asideTold {
+		a.told = now
+		f.log.Warn("outcomes wait, as somebody else has locked rows that they change; all others are written. Look for a transaction that was left open",
+			append([]any{"runs", len(a.outcomes), "claims", len(a.leases), "waited", now.Sub(a.since)}, a.first()...)...)
+	}
+	if n := len(a.outcomes) + len(a.leases); n < a.left {
+		a.left, a.pause = n, 0 // some were written, and so more may be
+	} else {
+		a.left = n
+	}
+	if a.timer == nil {
+		a.pause = min(max(2*a.pause, soonestAside), longestRetry)
+		a.timer = time.NewTimer(a.pause)
+	}
+}
+
+// first names one of those that wait, for the log.
+func (a *aside) first() []any {
+	if len(a.outcomes) == 0 {
+		return []any{"locked", "punctual.claims"}
+	}
+	o := a.outcomes[0]
+	return []any{"locked", "punctual." + a.tables[o.RunID], "run", o.RunID, "job", o.Job.Name}
+}

@@ -1,0 +1,101 @@
+package scheduler
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// strangers is a store in which somebody else holds rows of runs.
+type strangers struct {
+	*fakeStore
+	holds func(Outcome) bool // guarded by fakeStore.mu
+}
+
+func (s *strangers) Finish(ctx context.Context, outcomes []Outcome, released []uuid.UUID) (int, error) {
+	left := &LockedOutcomesError{Runs: map[uuid.UUID]string{}}
+	var free []Outcome
+	holds := read(s.fakeStore, func() func(Outcome) bool { return s.holds })
+	for _, o := range outcomes {
+		if holds == nil || !holds(o) {
+			free = append(free, o)
+			continue
+		}
+		left.Runs[o.RunID] = "runs"
+		if slices.Contains(released, o.Lease.ID) && !slices.Contains(left.Leases, o.Lease.ID) {
+			left.Leases = append(left.Leases, o.Lease.ID)
+		}
+	}
+	ended := slices.DeleteFunc(slices.Clone(released), func(id uuid.UUID) bool { return slices.Contains(left.Leases, id) })
+	if n, err := s.fakeStore.Finish(ctx, free, ended); err != nil || len(left.Runs) == 0 {
+		return n, err
+	}
+	return 0, left
+}
+
+func TestOutcomesWhoseRowsAreLockedWaitAndOthersDoNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &strangers{fakeStore: newFakeStore()}
+		victim := compiled(t, brief)
+		store.holds = func(o Outcome) bool { return o.Job == victim }
+		store.add(3, victim, 0)
+		store.add(47, compiled(t, brief), 0)
+		start(t, store, newGatedDials(t, false).client, 100)
+		for range 60 {
+			store.add(1, compiled(t, brief), 0)
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		if n := store.ended(); n != 47+60 {
+			t.Errorf("%d outcomes are written, want %d: all others", n, 47+60)
+		}
+		if n := read(store.fakeStore, func() int { return store.writes }); n > 60+60+20 {
+			t.Errorf("%d writes in a minute", n)
+		}
+		released := read(store.fakeStore, func() int { return len(store.released) })
+		store.set(func() { store.holds = nil })
+		time.Sleep(longestRetry)
+		synctest.Wait()
+		if n := store.ended(); n != 50+60 {
+			t.Errorf("%d outcomes are written, want %d: all", n, 50+60)
+		}
+		if n := read(store.fakeStore, func() int { return len(store.released) }); n <= released || n != read(store.fakeStore, func() int { return store.leases }) {
+			t.Errorf("%d leases are ended, %d while rows were locked", n, released)
+		}
+		store.once(t)
+	})
+}
+
+func TestClaimsStopWhenTooManyOutcomesWaitForLockedRows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &strangers{fakeStore: newFakeStore(), holds: func(Outcome) bool { return true }}
+		store.add(10_000, compiled(t, brief), 0)
+		start(t, store, newGatedDials(t, false).client, 100)
+		time.Sleep(30 * time.Second)
+		if n, most := store.runs(), mostAside+2*maxOutcomes+finisherQueue+100; n > most || n < mostAside {
+			t.Errorf("%d runs are claimed and not written; %d can wait", n, most)
+		}
+		store.set(func() { store.holds = nil })
+		time.Sleep(time.Minute)
+		if n := store.ended(); n != 10_000 {
+			t.Errorf("%d runs of 10,000 when nothing is locked", n)
+		}
+		store.once(t)
+	})
+}
+
+func TestLockedRowsDoNotKeepAReplicaFromStopping(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &strangers{fakeStore: newFakeStore(), holds: func(Outcome) bool { return true }}
+		store.add(5, compiled(t, brief), 0)
+		r := start(t, store, newGatedDials(t, false).client, 100)
+		time.Sleep(time.Second)
+		if took := r.stopWithin(time.Minute); took > 2*flushTimeout {
+			t.Errorf("it took %s", took)
+		}
+	})
+}

@@ -1,0 +1,87 @@
+package scheduler
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// queuesOfAHundred returns the worker slots of so many queues, a hundred each, numbered from 1.
+func queuesOfAHundred(queues int) *workerSlots {
+	sizes, numbers := map[string]int{}, map[string]int16{}
+	for i := range queues {
+		name := fmt.Sprint("q", i)
+		sizes[name], numbers[name] = 100, int16(i+1)
+	}
+	return newWorkerSlots(sizes, numbers)
+}
+
+func TestNoQueueIsLeftOutForGood(t *testing.T) {
+	t.Parallel()
+	for _, queues := range []int{2, 99, 100, 101, 150, 1000} {
+		for name, waiting := range map[string][]Contender{"nobody is known to wait": nil, "somebody is": {{Queue: 1}, {Queue: 2}}} {
+			w, offered := queuesOfAHundred(queues), map[int16]bool{}
+			for tries := 0; len(offered) < queues; tries++ {
+				if tries == 10_000 {
+					t.Fatalf("%s: %d of %d queues are never offered anything", name, queues-len(offered), queues)
+				}
+				sum := 0
+				for _, q := range w.quotas(WorkDue, BatchSize, waiting) {
+					offered[q.Queue] = true
+					sum += q.Slots
+				}
+				if sum != BatchSize {
+					t.Fatalf("%s: of %d queues %d runs are asked for, want %d", name, queues, sum, BatchSize)
+				}
+			}
+		}
+	}
+}
+
+func TestAQueueInWhichSomebodyWaitsHasHalfOfAClaim(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		queues  int
+		waiting []Contender
+		want    int // of queue 1
+	}{
+		{1, []Contender{{Queue: 1}}, BatchSize - 3}, // which are kept for other kinds of work
+		{2, []Contender{{Queue: 1}}, BatchSize / 2},
+		{100, []Contender{{Queue: 1}}, BatchSize / 2},
+		{500, []Contender{{Queue: 1}, {Queue: 1, Tenant: 2}}, BatchSize / 2},
+		{500, []Contender{{Queue: 1}, {Queue: 2}}, BatchSize / 4},
+		{2, []Contender{{Queue: 1}, {Queue: 2}}, BatchSize / 2},
+	} {
+		got := 0
+		for _, q := range queuesOfAHundred(c.queues).quotas(WorkDue, BatchSize, c.waiting) {
+			if q.Queue == 1 {
+				got = q.Slots
+			}
+		}
+		if got != c.want {
+			t.Errorf("of %d queues, with %d contenders, the first is offered %d, want %d", c.queues, len(c.waiting), got, c.want)
+		}
+	}
+}
+
+// Many queues cost the one that has something to do a few claims more.
+func TestManyQueuesDoNotSlowDownTheOneThatIsBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, dials := newFakeStore(), newGatedDials(t, false)
+		queues := map[string]int{}
+		for i := range 150 {
+			queues[fmt.Sprint("q", i)] = 100
+		}
+		queues["default"] = 100
+		r := startQueues(t, store, dials.client, queues, 25*time.Second)
+		store.add(2000, compiled(t, brief), 0)
+		time.Sleep(4 * time.Second)
+		r.stop()
+		<-r.done
+		runs, claims := store.runs(), len(store.claims)
+		if runs != 2000 || claims > 200 {
+			t.Errorf("%d of 2000 runs were claimed, by %d claims", runs, claims)
+		}
+	})
+}

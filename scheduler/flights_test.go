@@ -1,0 +1,56 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/uuid"
+)
+
+// A target that reports a failure before it answers has its run's next attempt beside the one that still waits for the
+// answer, and so has a replica that was taken for lost and claims its own run again.
+func TestACancelReachesEveryAttemptOfItsRunThatIsInFlight(t *testing.T) {
+	t.Parallel()
+	var f flights
+	run, other := uuid.New(), uuid.New()
+	first, firstDone := f.begin(t.Context(), run, 1)
+	second, secondDone := f.begin(t.Context(), run, 2)
+	third, thirdDone := f.begin(t.Context(), other, 3)
+	defer thirdDone()
+
+	firstDone() // the answer has arrived after all
+	f.cancel([]uuid.UUID{run})
+	if !errors.Is(context.Cause(second), errCancelled) {
+		t.Errorf("the attempt in flight goes on: %v", context.Cause(second))
+	}
+	if errors.Is(context.Cause(first), errCancelled) || third.Err() != nil {
+		t.Errorf("an attempt that was over ends with %v, one of another run with %v", context.Cause(first), context.Cause(third))
+	}
+	fourth, fourthDone := f.begin(t.Context(), run, 4)
+	defer fourthDone()
+	secondDone()
+	if fourth.Err() != nil {
+		t.Error("the end of one attempt ended the next")
+	}
+	f.cancel([]uuid.UUID{run})
+	if !errors.Is(context.Cause(fourth), errCancelled) {
+		t.Errorf("the third attempt goes on: %v", context.Cause(fourth))
+	}
+}
+
+func TestACancelCutsOffBothAttemptsOfARun(t *testing.T) {
+	t.Parallel()
+	var f flights
+	run := uuid.New()
+	first, firstDone := f.begin(t.Context(), run, 1)
+	defer firstDone()
+	second, secondDone := f.begin(t.Context(), run, 2)
+	defer secondDone()
+	f.cancel([]uuid.UUID{run})
+	for i, ctx := range []context.Context{first, second} {
+		if !errors.Is(context.Cause(ctx), errCancelled) {
+			t.Errorf("attempt %d goes on: %v", i+1, context.Cause(ctx))
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package store
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// lookForLocked queues, after the gates, what locks the rows that a claim of ready runs may write, and finds those that
+// somebody else has locked.
+func (c *readyClaim) lookForLocked(b *pgx.Batch) {
+	c.busy = lockedRows{}
+	c.busy.queue(b, "runs", "id", "NO KEY UPDATE", c.ids)
+	c.busy.queue(b, "jobs", "id", "KEY SHARE", c.gatable)
+	c.busy.queue(b, "notified", "job_id", "NO KEY UPDATE", c.gatable)
+}
+
+// leaveLocked puts a run off whose row is locked, or whose attempt has to be ended while what is kept of its job is.
+func (c *readyClaim) leaveLocked(w waitingRun, waits map[uuid.UUID]bool) bool {
+	_, run := c.busy[w.RunID]
+	_, job := c.busy[w.key.id]
+	if !run && (!w.overdue || !job) {
+		return false
+	}
+	c.store.wary.ready.found()
+	c.putOff(w.RunID, gateRetry, waits)
+	return true
+}
+
+// leaveLocked drops the slots of jobs that must not overlap where somebody else has locked a run that their gate names,
+// or its row in ready: the slot may have to cancel that. They stay due.
+func (c *dueClaim) leaveLocked(ctx context.Context) error {
+	var named []uuid.UUID
+	for _, g := range c.gates {
+		for _, id := range []uuid.UUID{g.active, g.waiting} {
+			if id != uuid.Nil {
+				named = append(named, id)
+			}
+		}
+	}
+	busy := lockedRows{}
+	var b pgx.Batch
+	busy.queue(&b, "ready", "run_id", "UPDATE", named)
+	busy.queue(&b, "runs", "id", "NO KEY UPDATE", named)
+	if b.Len() == 0 {
+		return nil
+	}
+	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
+		return err
+	}
+	rows := c.rows[:0]
+	for _, r := range c.rows {
+		g := c.gates[r.key.id]
+		_, active := busy[g.active]
+		_, waiting := busy[g.waiting]
+		if active || waiting {
+			c.store.wary.due.found()
+			continue
+		}
+		rows = append(rows, r)
+	}
+	c.rows = rows
+	return nil
+}

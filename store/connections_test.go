@@ -1,0 +1,185 @@
+package store
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"punctual/scheduler"
+	"punctual/store/storetest"
+)
+
+// newReplica opens a database as a replica does, with so many connections.
+func newReplica(t *testing.T, conns int32) claimer {
+	t.Helper()
+	t.Parallel()
+	s, err := Open(t.Context(), Options{DatabaseURL: storetest.DSN(t), Master: storetest.Master(t), MaxConns: conns, Replica: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return asClaimer(crud{Store: s, t: t, tenant: 1})
+}
+
+func TestConnectionsAreDivided(t *testing.T) {
+	for most, want := range map[int32][3]int32{
+		8: {forRuns: 5, forChores: 1, forCallers: 2}, 9: {forRuns: 5, forChores: 1, forCallers: 3}, 16: {forRuns: 8, forChores: 2, forCallers: 6},
+		24: {forRuns: 8, forChores: 4, forCallers: 12}, 1000: {forRuns: 8, forChores: 4, forCallers: 988},
+	} {
+		if got := divide(most); got != want {
+			t.Errorf("%d: %v, want %v", most, got, want)
+		}
+	}
+}
+
+// Callers have all their connections, and chores theirs: what keeps a replica alive has its own.
+func TestNothingThatKeepsAReplicaAliveWaitsForConnectionsOfOthers(t *testing.T) {
+	c := newReplica(t, LeastConns)
+	c.create("job", every(time.Second))
+	c.slotAgo(c.get("job").ID, 0)
+	signal := c.manual("signed")
+	for _, p := range []part{forCallers, forChores} {
+		for range divide(LeastConns)[p] {
+			conn, err := c.parts[p].Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(conn.Release)
+		}
+	}
+	ctx := bounded(t)
+	must := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	_, err := c.Register(ctx, scheduler.Replica{ID: c.replica, Host: "here", Queues: map[string]int{"default": 1}})
+	must("register", err)
+	_, err = c.Renew(ctx, c.replica, false)
+	must("renew", err)
+	_, err = c.NextDue(ctx, scheduler.LookInto{{c.queue}, {c.queue}, {c.queue}, {c.queue}})
+	must("next due", err)
+	batch, err := c.ClaimDue(ctx, c.asks(10, false))
+	must("claim of slots", err)
+	if len(batch.Runs) != 1 {
+		t.Fatalf("%d runs claimed", len(batch.Runs))
+	}
+	_, err = c.ClaimReady(ctx, c.asks(10, false))
+	must("claim of runs", err)
+	_, err = c.Contenders(ctx, scheduler.WorkLate, []int16{c.queue})
+	must("due tenants", err)
+	_, err = c.SigningKeys(ctx, c.tenant)
+	must("signing keys", err)
+	_, err = c.Finish(ctx, []scheduler.Outcome{succeeded(batch.Runs[0]), failed(signal)}, nil)
+	must("finish", err)
+	_, err = c.Limits(ctx)
+	must("limits", err)
+	_, err = c.Draw(ctx, c.replica, []scheduler.Wish{{Tenant: c.tenant, Slots: 1}})
+	must("draw", err)
+	must("remove", c.Remove(ctx, nil))
+	_, err = c.Recover(ctx)
+	must("recover", err)
+	must("the schema's version", c.CheckSchema(ctx))
+	_, err = c.Freezes(ctx)
+	must("freezes", err)
+	must("deregister", c.Deregister(ctx, c.replica))
+}
+
+func TestAChoreWaitsForNoCaller(t *testing.T) {
+	c := newReplica(t, LeastConns)
+	for range divide(LeastConns)[forCallers] {
+		conn, err := c.pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(conn.Release)
+	}
+	ctx := bounded(t)
+	_, resume := c.ResumeDue(ctx)
+	_, _, operate := c.Operate(ctx)
+	_, notify := c.Notify(ctx)
+	_, release := c.ReleaseHeld(ctx)
+	if err := errors.Join(resume, operate, notify, release, c.Maintain(ctx), c.Maintain(ctx)); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a caller waits for is bounded, in its transaction alone, and it is told what that was.
+func TestACallerIsToldWhatItWaitedFor(t *testing.T) {
+	c := newReplica(t, LeastConns)
+	job := c.create("job", every(time.Hour))
+	free := c.stranger(`schedules WHERE job_id = $1`, job.ID)
+	_, err := c.PauseJob(bounded(t), c.tenant, "job", "", nil)
+	var locked *LockedError
+	if !errors.As(OutOfTime(err), &locked) || locked.Table != "schedules" || !strings.Contains(locked.Error(), "waited 3s for the job's schedule that somebody else has locked") {
+		t.Errorf("error %v", err)
+	}
+	free()
+	free = c.stranger(`tenants`)
+	_, err = c.CreateJob(bounded(t), c.tenant, NewJob{Definition: definition("another")}) // one round trip
+	if !errors.As(OutOfTime(err), &locked) {
+		t.Errorf("error %v", err)
+	}
+	free()
+	if _, err := c.PauseJob(t.Context(), c.tenant, "job", "", nil); err != nil {
+		t.Error(err)
+	}
+	for _, conn := range c.pool.AcquireAllIdle(t.Context()) {
+		var lock, statement string
+		if err := conn.QueryRow(t.Context(), `SELECT current_setting('lock_timeout'), current_setting('statement_timeout')`).Scan(&lock, &statement); err != nil || lock != "0" || statement != "0" {
+			t.Errorf("a connection came back with limits of %s and %s, %v", lock, statement, err)
+		}
+		conn.Release()
+	}
+}
+
+func TestAStatementOfACallerThatTakesTooLongIsEnded(t *testing.T) {
+	c := newReplica(t, LeastConns)
+	job := c.create("job", every(time.Hour))
+	c.exec(`CREATE FUNCTION punctual.stall() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$;
+		CREATE TRIGGER stall BEFORE UPDATE ON punctual.jobs FOR EACH ROW EXECUTE FUNCTION punctual.stall()`)
+	_, err := c.PauseJob(bounded(t), c.tenant, job.ID.String(), "", nil)
+	var slow *SlowError
+	if !errors.As(OutOfTime(err), &slow) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A commit may wait for a standby. To be cut off there would look like success, so it has no limit.
+func TestTheLimitsOfACallerEndBeforeItsCommit(t *testing.T) {
+	c := newReplica(t, LeastConns)
+	c.exec(`CREATE TABLE punctual.limits_seen (at text, lock text, statement text);
+		CREATE FUNCTION punctual.see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			INSERT INTO punctual.limits_seen VALUES (TG_NAME, current_setting('lock_timeout'), current_setting('statement_timeout')); RETURN NULL; END $$;
+		GRANT INSERT ON punctual.limits_seen TO PUBLIC;
+		CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON punctual.jobs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION punctual.see();
+		CREATE TRIGGER at_once AFTER INSERT ON punctual.jobs FOR EACH ROW EXECUTE FUNCTION punctual.see()`)
+	two := func(s *Store, name string) {
+		t.Helper()
+		_, err := s.CreateJobs(t.Context(), c.tenant, []NewJob{{Definition: definition(name + "-1")}, {Definition: definition(name + "-2")}}, ConflictError)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	two(c.Store, "job")
+	for at, want := range map[string]string{"at_once": "8s", "at_commit": "0"} {
+		if n := c.count(`SELECT count(*) FROM punctual.limits_seen WHERE at = $1 AND lock = '3s' AND statement = $2`, at, want); n != 2 {
+			var seen string
+			_ = c.pool.QueryRow(t.Context(), `SELECT coalesce(string_agg(l::text, ' '), '') FROM punctual.limits_seen l`).Scan(&seen)
+			t.Errorf("%s: not a statement limit of %s: %s", at, want, seen)
+		}
+	}
+	// A command has none of them.
+	c.exec(`TRUNCATE punctual.limits_seen`)
+	command, err := Open(t.Context(), Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 2, Master: c.options.Master})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(command.Close)
+	two(command, "another")
+	if n := c.count(`SELECT count(*) FROM punctual.limits_seen WHERE lock = '0' AND statement = '0'`); n != 4 {
+		t.Errorf("a command has limits")
+	}
+}

@@ -1,0 +1,138 @@
+package store
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// The request that is in flight ends as it ends, and is the last of its run.
+func TestADeletedJobMakesNoFurtherAttempt(t *testing.T) {
+	held := func(a scheduler.Assignment) scheduler.Outcome {
+		o := unsent(a, scheduler.Hold)
+		o.RetryIn, o.Held = time.Minute, &scheduler.Held{By: "http://a:1", Since: o.FinishedAt, Until: o.FinishedAt.Add(time.Minute)}
+		return o
+	}
+	unsent := func(a scheduler.Assignment) scheduler.Outcome { return unsent(a, scheduler.GiveBack) }
+	interrupted := func(a scheduler.Assignment) scheduler.Outcome { return ended(a, scheduler.Interrupt) }
+	for _, c := range []struct {
+		name string
+		end  func(scheduler.Assignment) scheduler.Outcome
+		want string
+	}{
+		{"a failure that would be tried again", failed, "cancelled job_deleted 503 attempt 1 finished attempts: 1 failed http_5xx"},
+		{"an interruption", interrupted, "cancelled job_deleted attempt 0 finished attempts: 1 interrupted"},
+		{"given back", unsent, "cancelled job_deleted attempt 0 finished"},
+		{"held back", held, "cancelled job_deleted attempt 0 finished"},
+		{"a success", succeeded, "succeeded 200 attempt 1 finished"},
+		{"the last failure", buried, "dead http_5xx 503 attempt 1 finished dead letter of 1 http_5xx attempts: 1 failed http_5xx"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newClaimer(t)
+			a, other := r.manual("job", forbid), r.manual("other")
+			r.deleteJob("job")
+			if n := r.finish(c.end(a), failed(other)); n != 0 {
+				t.Errorf("%d superseded", n)
+			}
+			if diff := cmp.Diff(c.want, r.state(a.RunID)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if n := r.count(`SELECT count(*) FROM punctual.ready WHERE job_id = $1`, a.Job.ID); n != 0 {
+				t.Error("it waits for another attempt")
+			}
+			if n := r.count(`SELECT count(*) FROM punctual.exclusive WHERE active_run = $1`, a.RunID); n != 0 {
+				t.Error("it still holds its gate")
+			}
+			if got, want := r.state(other.RunID), "retrying http_5xx 503 attempt 1 next in 60 ready in 60 attempts: 1 failed http_5xx"; got != want {
+				t.Errorf("the run of another job is %s, want %s", got, want)
+			}
+		})
+	}
+	t.Run("its replica is lost", func(t *testing.T) {
+		c := newClaimer(t)
+		a := c.manual("job")
+		c.deleteJob("job")
+		c.exec(`DELETE FROM punctual.replicas`)
+		if n, err := c.Recover(t.Context()); err != nil || n != 1 {
+			t.Fatal(n, err)
+		}
+		if got, want := c.state(a.RunID), "cancelled job_deleted attempt 1 finished attempts: 1 lost lost"; got != want {
+			t.Errorf("the run is %s, want %s", got, want)
+		}
+	})
+	t.Run("what is to be told of it still is", func(t *testing.T) {
+		c := newClaimer(t)
+		c.create("job", never)
+		notice := c.trigger("job")
+		c.exec(`UPDATE punctual.runs SET trigger = 'notify' WHERE id = $1`, notice.ID)
+		a := c.one(c.claimReady(10))
+		c.deleteJob("job")
+		c.finish(failed(a))
+		if got, want := c.state(a.RunID), "retrying http_5xx 503 attempt 1 next in 60 ready in 60 attempts: 1 failed http_5xx"; got != want {
+			t.Errorf("the notice is %s, want %s", got, want)
+		}
+	})
+}
+
+// The end of an attempt that is written just before its job is deleted, and committed just after, leaves a run in ready
+// that the delete has not seen.
+func TestARetryThatCrossesTheDeleteOfItsJobIsNotSent(t *testing.T) {
+	c := newClaimer(t)
+	a := c.manual("job")
+	tx, err := c.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b pgx.Batch
+	queueFinish(&b, []scheduler.Outcome{failed(a)}, []uuid.UUID{a.Lease.ID}, anyDay, nil)
+	if err := tx.SendBatch(t.Context(), &b).Close(); err != nil {
+		t.Fatal(err)
+	}
+	c.deleteJob("job")
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := c.state(a.RunID), "retrying http_5xx 503 attempt 1 next in 60 ready in 60 attempts: 1 failed http_5xx"; got != want {
+		t.Fatalf("the run is %s, want %s", got, want)
+	}
+	c.exec(`UPDATE punctual.ready SET due_at = now()`)
+	batch := c.claimReady(10)
+	if len(batch.Runs) != 0 || batch.Settled != 1 {
+		t.Errorf("%d attempts are made of a job that was deleted; %d runs settled", len(batch.Runs), batch.Settled)
+	}
+	c.wantState(a.RunID, "cancelled job_deleted 503 attempt 1 finished attempts: 1 failed http_5xx")
+	c.nothingLeft()
+}
+
+// A target that reports the failure of long work ends its run in the same way.
+func TestADeletedJobsLongWorkIsNotBegunAgain(t *testing.T) {
+	c := newClaimer(t)
+	a := c.accepted("job")
+	c.deleteJob("job")
+	c.wantState(a.RunID, "running 202 attempt 1 ready in 60") // it may yet complete
+	if _, err := c.FailRun(t.Context(), a.RunID, a.RunToken, "early", true); err != nil {
+		t.Fatal(err)
+	}
+	c.wantState(a.RunID, "cancelled job_deleted attempt 1 finished attempts: 1 failed failed")
+	c.nothingLeft()
+
+	silent := c.accepted("another")
+	c.deleteJob("another")
+	if !c.overdue(silent.RunID) {
+		t.Error("its attempt goes on")
+	}
+	c.wantState(silent.RunID, "cancelled job_deleted attempt 1 finished attempts: 1 lost silent")
+	c.nothingLeft()
+}
+
+func (c crud) deleteJob(ref string) {
+	c.t.Helper()
+	if err := c.DeleteJob(c.t.Context(), c.tenant, ref, nil); err != nil {
+		c.t.Fatal(err)
+	}
+}

@@ -1,0 +1,288 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+)
+
+// stranger locks rows, as somebody in psql does who then goes for lunch, until free is called.
+func (c claimer) stranger(rows string, args ...any) (free func()) {
+	c.t.Helper()
+	conn, err := pgx.Connect(c.t.Context(), c.options.DatabaseURL)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(c.t.Context())) })
+	if _, err = conn.Exec(c.t.Context(), `BEGIN`); err == nil {
+		var locked int
+		err = conn.QueryRow(c.t.Context(), `WITH l AS MATERIALIZED (SELECT FROM punctual.`+rows+` FOR UPDATE) SELECT count(*) FROM l`, args...).Scan(&locked)
+		if locked == 0 && err == nil {
+			err = errors.New("there are none")
+		}
+	}
+	if err != nil {
+		c.t.Fatalf("locking %s: %v", rows, err)
+	}
+	return func() {
+		if _, err := conn.Exec(c.t.Context(), `ROLLBACK`); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// bounded ends what waits for a lock in vain.
+func bounded(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// finishAll writes outcomes and ends their leases. It returns the runs that were left, and the leases.
+func (c claimer) finishWhatItCan(outcomes ...scheduler.Outcome) (runs []uuid.UUID, leases []uuid.UUID) {
+	c.t.Helper()
+	var released []uuid.UUID
+	for _, o := range outcomes {
+		released = append(released, o.Lease.ID)
+	}
+	superseded, err := c.Finish(bounded(c.t), outcomes, released)
+	var left *scheduler.LockedOutcomesError
+	if errors.As(err, &left) {
+		runs, leases, err = slices.Collect(maps.Keys(left.Runs)), left.Leases, nil
+	}
+	if err != nil || superseded != 0 {
+		c.t.Fatalf("%d superseded, %v", superseded, err)
+	}
+	return runs, leases
+}
+
+// A stranger holds a row of one run: its outcome is left, all others are written.
+func TestALockedRowHoldsUpTheOutcomeOfItsOwnRunOnly(t *testing.T) {
+	for _, test := range []struct {
+		rows   string // locked; $1 is the job
+		wait   bool   // another run waits at the gate
+		failed bool   // the attempt failed
+		twice  bool   // and so did the one before
+		all    bool   // the outcome is written all the same
+	}{
+		{rows: `exclusive WHERE job_id = $1`},
+		{rows: `runs WHERE job_id = $1 AND status = 'running'`},
+		{rows: `run_data WHERE run_id IN (SELECT id FROM punctual.runs WHERE job_id = $1)`},
+		{rows: `claims WHERE run_ids && ARRAY(SELECT id FROM punctual.runs WHERE job_id = $1 AND status = 'running')`, all: true},
+		{rows: `ready WHERE job_id = $1`, wait: true},
+		{rows: `jobs WHERE id = $1`, failed: true},
+		{rows: `notified WHERE job_id = $1`, failed: true, twice: true},
+		{rows: `schedules WHERE job_id <> $1`, all: true},
+		{rows: `tenants WHERE $1::uuid IS NOT NULL`, all: true},
+		{rows: `queues WHERE $1::uuid IS NOT NULL`, all: true},
+		{rows: `deployment WHERE $1::uuid IS NOT NULL`, all: true},
+		{rows: `replicas WHERE $1::uuid IS NOT NULL`, all: true},
+	} {
+		t.Run(test.rows, func(t *testing.T) {
+			c := newClaimer(t)
+			policy := scheduler.PolicyForbid
+			if test.wait {
+				policy = scheduler.PolicyWait
+			}
+			victim := c.manual("victim", notify(hook, scheduler.EventFailing), func(d *scheduler.Definition) { d.ConcurrencyPolicy = policy })
+			if test.twice {
+				c.finishWhatItCan(failed(victim))
+				c.exec(`UPDATE punctual.ready SET due_at = now()`)
+				victim = c.one(c.claimReady(10))
+			}
+			if test.wait {
+				c.trigger("victim")
+			}
+			other, gated := c.manual("other"), c.manual("gated", forbid)
+			c.create("with-slots", every(time.Hour))
+			outcome := succeeded(victim)
+			outcome.Result = []byte(`{"done": true}`)
+			if test.failed {
+				outcome = failed(victim)
+			}
+			free := c.stranger(test.rows, victim.Job.ID)
+			runs, leases := c.finishWhatItCan(outcome, succeeded(other), failed(gated))
+			wantRuns, wantLeases := []uuid.UUID{victim.RunID}, []uuid.UUID{victim.Lease.ID}
+			switch {
+			case test.all && len(leases) == 1:
+				wantRuns = nil
+			case test.all:
+				wantRuns, wantLeases = nil, nil
+			}
+			if !slices.Equal(runs, wantRuns) || !slices.Equal(leases, wantLeases) {
+				t.Errorf("left are the runs %v and the leases %v, want %v and %v", runs, leases, wantRuns, wantLeases)
+			}
+			for run, want := range map[uuid.UUID]bool{victim.RunID: len(wantRuns) > 0, other.RunID: false, gated.RunID: false} {
+				if is := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'running'`, run) == 1; is != want {
+					t.Errorf("run %s of %v still running: %v, want %v", run, victim.RunID, is, want)
+				}
+			}
+			free()
+			if len(runs) > 0 {
+				runs, leases = c.finishWhatItCan(outcome)
+			} else if len(leases) > 0 {
+				_, err := c.Finish(bounded(t), nil, leases)
+				if err != nil {
+					t.Error(err)
+				}
+				leases = nil
+			}
+			if len(runs)+len(leases) > 0 {
+				t.Errorf("nothing is locked any more, and left are the runs %v and the leases %v", runs, leases)
+			}
+			if n := c.count(`SELECT count(*) FROM punctual.claims`); n != 0 {
+				t.Errorf("%d claims are left", n)
+			}
+		})
+	}
+}
+
+func TestALockedRowHoldsUpTheTakeoverOfItsOwnRunOnly(t *testing.T) {
+	c := newClaimer(t)
+	victim, other := c.manual("victim", forbid), c.manual("other")
+	c.exec(`DELETE FROM punctual.replicas`)
+	free := c.stranger(`exclusive WHERE job_id = $1`, victim.Job.ID)
+	for _, want := range []int{1, 0} {
+		if n, err := c.Recover(bounded(t)); n != want || err != nil {
+			t.Fatalf("%d runs are taken over, want %d: %v", n, want, err)
+		}
+	}
+	if n := c.ready(other.Job.ID); n != 1 {
+		t.Errorf("%d runs of the other job are ready", n)
+	}
+	free()
+	if n := c.recover(); n != 1 {
+		t.Errorf("%d runs are taken over once nothing is locked", n)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.claims`); n != 0 {
+		t.Errorf("%d claims are left", n)
+	}
+}
+
+func TestALockedRunHoldsUpNoClaimOfOthers(t *testing.T) {
+	c := newClaimer(t)
+	c.create("victim", never)
+	run := c.trigger("victim")
+	free := c.stranger(`runs WHERE id = $1`, run.ID)
+	c.create("other", never)
+	other := c.trigger("other")
+	batch, err := c.ClaimReady(bounded(t), c.asks(10, false))
+	if err != nil || len(batch.Runs) != 1 || batch.Runs[0].RunID != other.ID {
+		t.Fatalf("claimed %+v, %v; want the run %s alone", batch.Runs, err, other.ID)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.ready WHERE run_id = $1 AND due_at > now() - interval '500 ms'`, run.ID); n != 1 {
+		t.Errorf("the run whose row is locked is not put off")
+	}
+	free()
+	c.exec(`UPDATE punctual.ready SET due_at = now()`)
+	if got := c.one(c.claimReady(10)); got.RunID != run.ID {
+		t.Errorf("claimed %s", got.RunID)
+	}
+}
+
+func TestALockedRunThatASlotWouldReplaceHoldsUpThatSlotOnly(t *testing.T) {
+	c := newClaimer(t)
+	replaces := func(d *scheduler.Definition) { d.ConcurrencyPolicy = scheduler.PolicyReplace }
+	victim, _ := c.dueNow("victim", replaces)
+	active := c.one(c.claim(10, false))
+	c.slotAgo(victim.ID, 0)
+	other, _ := c.dueNow("other", replaces)
+	free := c.stranger(`runs WHERE id = $1`, active.RunID)
+	batch, err := c.ClaimDue(bounded(t), c.asks(10, false))
+	if err != nil || len(batch.Runs) != 1 || batch.Runs[0].Job.ID != other.ID {
+		t.Fatalf("claimed %+v, %v; want the slot of job %s alone", batch.Runs, err, other.ID)
+	}
+	free()
+	c.claim(10, false)
+	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND reason = 'replaced'`, active.RunID); n != 1 {
+		t.Error("the active run is not replaced")
+	}
+}
+
+func TestALockedTenantDrawsNothingAndOthersDo(t *testing.T) {
+	for _, rows := range []string{`tenant_usage WHERE tenant = $1`, `allowances WHERE tenant = $1`, `tenants WHERE id = $1`} {
+		t.Run(rows, func(t *testing.T) {
+			c := newClaimer(t)
+			other, err := c.CreateTenant(t.Context(), "other", TenantSettings{Weight: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.exec(`UPDATE punctual.tenants SET max_concurrent_runs = 7`)
+			wishes := []scheduler.Wish{{Tenant: c.tenant, Slots: 3}, {Tenant: other.ID, Slots: 5}}
+			if rows != `tenants WHERE id = $1` { // which is asked for the first time when a row refers to it
+				if got, err := c.Draw(t.Context(), c.replica, wishes); err != nil || len(got) != 2 {
+					t.Fatalf("%+v, %v", got, err)
+				}
+			}
+			wishes[0].Slots++
+			free := c.stranger(rows, c.tenant)
+			got, err := c.Draw(bounded(t), c.replica, wishes)
+			if err != nil || len(got) != 1 || got[0].Tenant != other.ID || got[0].Slots != 5 {
+				t.Errorf("drawn %+v, %v; want 5 slots of tenant %d alone", got, err, other.ID)
+			}
+			free()
+			if got, err := c.Draw(t.Context(), c.replica, wishes); err != nil || len(got) != 2 || got[0].Slots != 4 {
+				t.Errorf("drawn %+v, %v once nothing is locked", got, err)
+			}
+		})
+	}
+}
+
+// Nobody has renewed for a while, and the row that this is noted in is locked: a replica is alive all the same, and the
+// absence is not forgotten.
+func TestALockedDeploymentHoldsUpNoHeartbeat(t *testing.T) {
+	c := newClaimer(t)
+	c.exec(`UPDATE punctual.replicas SET renewed_at = now() - interval '1 min'`)
+	c.exec(`UPDATE punctual.deployment SET timeline = 'AAAAAAAA', back_at = '-infinity'`)
+	fence := c.count(`SELECT last_value FROM punctual.fences`)
+	free := c.stranger(`deployment`)
+	pulse, err := c.Renew(bounded(t), c.replica, false)
+	if err != nil || !pulse.Known {
+		t.Fatalf("%+v, %v", pulse, err)
+	}
+	if _, err := c.Register(bounded(t), scheduler.Replica{ID: uuid.New(), Host: "there"}); err != nil {
+		t.Fatal(err)
+	}
+	if n := c.count(`SELECT last_value FROM punctual.fences`); n < fence+1_000_000_000 {
+		t.Errorf("fencing tokens go on from %d, after %d on another timeline", n, fence)
+	}
+	const absent = `SELECT count(*) FROM punctual.deployment WHERE ` + nobody
+	if c.count(absent) != 1 {
+		t.Error("the absence is forgotten and was not noted")
+	}
+	free()
+	if _, err := c.Renew(t.Context(), c.replica, false); err != nil {
+		t.Fatal(err)
+	}
+	if c.count(absent) != 0 || c.count(`SELECT count(*) FROM punctual.deployment WHERE back_at > now() - interval '1 min' AND timeline <> 'AAAAAAAA'`) != 1 {
+		t.Error("the absence is not noted once nothing is locked")
+	}
+}
+
+func TestALockedReplicaIsNotRemovedAndOthersAre(t *testing.T) {
+	c := newClaimer(t)
+	other := c.drawer()
+	free := c.stranger(`replicas WHERE id = $1`, c.replica)
+	lost := []scheduler.Heartbeat{{Replica: c.replica}, {Replica: other.id}}
+	if err := c.Remove(bounded(t), lost); err != nil {
+		t.Fatal(err)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.replicas WHERE id = $1`, c.replica); n != 1 || c.count(`SELECT count(*) FROM punctual.replicas`) != 1 {
+		t.Error("not the other one alone was removed")
+	}
+	free()
+	if err := c.Remove(t.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.replicas`); n != 0 {
+		t.Errorf("%d replicas are left", n)
+	}
+}

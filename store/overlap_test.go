@@ -1,0 +1,346 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+func overlapping(p scheduler.ConcurrencyPolicy) func(*scheduler.Definition) {
+	return func(d *scheduler.Definition) { d.ConcurrencyPolicy = p }
+}
+
+// slot makes one slot of an hourly job due and claims it, and leaves the job with a slot that is not due.
+func (c claimer) slot(job uuid.UUID, hoursAgo int) scheduler.Batch {
+	c.t.Helper()
+	c.exec(`UPDATE punctual.schedules SET scheduled_for = date_trunc('hour', now()) - $2 * interval '1 h', next_run_at = now() WHERE job_id = $1`, job, hoursAgo)
+	b := c.claim(10, false)
+	c.exec(`UPDATE punctual.schedules SET scheduled_for = date_trunc('hour', now()) + interval '3 h', next_run_at = date_trunc('hour', now()) + interval '3 h' WHERE job_id = $1`, job)
+	return b
+}
+
+// patient is an hourly job of which slots of long ago are in time.
+func patient(d *scheduler.Definition) {
+	every(time.Hour)(d)
+	d.Missed.Tolerance = scheduler.DurationOf(1000 * time.Hour)
+}
+
+// wantHistory compares what became of a job's slots and triggers, in any order.
+func (c crud) wantHistory(job uuid.UUID, want ...string) {
+	c.t.Helper()
+	got := c.history(job)
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		c.t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestAPolicyHoldsFromTheNextSlotOnWhateverIsInFlight(t *testing.T) {
+	t.Run("forbid", func(t *testing.T) {
+		c := newClaimer(t)
+		job := c.create("job", patient)
+		first, second := c.one(c.slot(job.ID, 9)), c.one(c.slot(job.ID, 8))
+		c.edit("job", forbid)
+		if b := c.slot(job.ID, 7); len(b.Runs) != 0 {
+			t.Error("a slot runs beside two runs of before")
+		}
+		var active *ActiveRunError
+		if _, err := c.TriggerJob(t.Context(), c.tenant, "job", TriggerRequest{}); !errors.As(err, &active) {
+			t.Errorf("a trigger beside them: error %v", err)
+		}
+		c.finish(succeeded(second))
+		if b := c.slot(job.ID, 6); len(b.Runs) != 0 {
+			t.Error("a slot runs beside the older run of before")
+		}
+		c.finish(succeeded(first))
+		third := c.one(c.slot(job.ID, 5))
+		if b := c.slot(job.ID, 4); len(b.Runs) != 0 {
+			t.Error("a slot runs beside the one that came after")
+		}
+		c.finish(succeeded(third))
+		c.one(c.slot(job.ID, 3))
+		c.wantHistory(job.ID, "schedule succeeded", "schedule succeeded", "schedule skipped overlap x1", "schedule skipped overlap x1", "schedule succeeded",
+			"schedule skipped overlap x1", "schedule running")
+	})
+	t.Run("a run between two attempts counts", func(t *testing.T) {
+		c := newClaimer(t)
+		job := c.create("job", patient)
+		run := c.one(c.slot(job.ID, 9))
+		c.finish(failed(run))
+		c.edit("job", forbid)
+		if b := c.slot(job.ID, 8); len(b.Runs) != 0 {
+			t.Error("a slot runs beside a run that is to be retried")
+		}
+		c.exec(`UPDATE punctual.ready SET due_at = now()`)
+		again := c.one(c.claimReady(10))
+		if again.RunID != run.RunID {
+			t.Error("the retry is not the run")
+		}
+		c.finish(succeeded(again))
+		c.one(c.slot(job.ID, 7))
+	})
+	t.Run("so does one that its target works on", func(t *testing.T) {
+		c := newClaimer(t)
+		a := c.accepted("job", patient, overlapping(scheduler.PolicyAllow))
+		c.edit("job", forbid)
+		if b := c.slot(a.Job.ID, 8); len(b.Runs) != 0 {
+			t.Error("a slot runs beside a run that its target works on")
+		}
+	})
+	t.Run("a run that nobody has sent yet goes one at a time", func(t *testing.T) {
+		c := newClaimer(t)
+		job := c.create("job", never)
+		for range 3 {
+			c.trigger("job")
+		}
+		c.edit("job", forbid)
+		for range 3 {
+			a := c.one(c.claimReady(10))
+			c.claimReady(10)
+			c.finish(succeeded(a))
+			c.exec(`UPDATE punctual.ready SET due_at = now()`)
+		}
+		c.wantHistory(job.ID, "manual succeeded", "manual succeeded", "manual succeeded")
+	})
+	t.Run("replace", func(t *testing.T) {
+		c := newClaimer(t)
+		job := c.create("job", patient)
+		first, second := c.one(c.slot(job.ID, 9)), c.one(c.slot(job.ID, 8))
+		c.edit("job", overlapping(scheduler.PolicyReplace))
+		if b := c.slot(job.ID, 7); len(b.Runs) != 0 {
+			t.Error("the slot does not wait until those that it replaces have ended")
+		}
+		if n := c.count(`SELECT count(*) FROM punctual.cancels WHERE run_id IN ($1, $2)`, first.RunID, second.RunID); n != 2 {
+			t.Errorf("%d of 2 runs are to be cancelled", n)
+		}
+	})
+	t.Run("allow", func(t *testing.T) {
+		c := newClaimer(t)
+		job := c.create("job", patient, overlapping(scheduler.PolicyWait))
+		first := c.one(c.slot(job.ID, 9))
+		if b := c.slot(job.ID, 8); len(b.Runs) != 0 {
+			t.Error("the second slot does not wait")
+		}
+		c.claimReady(10)
+		c.edit("job", overlapping(scheduler.PolicyAllow))
+		c.one(c.claimReady(10))
+		c.finish(failed(first))
+		c.exec(`UPDATE punctual.ready SET due_at = now()`)
+		c.trigger("job")
+		if b := c.claimReady(10); len(b.Runs) != 2 {
+			t.Errorf("%d of a retry and a run by hand go out beside a third run", len(b.Runs))
+		}
+	})
+	t.Run("allow, and forbid again", func(t *testing.T) {
+		c := newClaimer(t)
+		job := c.create("job", patient, forbid)
+		c.one(c.slot(job.ID, 9))
+		c.edit("job", overlapping(scheduler.PolicyAllow))
+		c.one(c.slot(job.ID, 8))
+		c.edit("job", forbid)
+		if b := c.slot(job.ID, 7); len(b.Runs) != 0 {
+			t.Error("a slot runs beside two runs of before")
+		}
+	})
+}
+
+func TestAJobThatMayOverlapAgainIsNotHeldUpInOperations(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("job", patient, forbid)
+	dead := c.die("job", 3)
+	c.one(c.slot(job.ID, 1))
+	c.edit("job", overlapping(scheduler.PolicyAllow))
+	c.backfill(BackfillRequest{Job: "job", From: began.Add(-20 * time.Hour), To: began.Add(-5 * time.Hour)})
+	c.nextBatch()
+	if n := c.backfilled(job.ID); n < 15 {
+		t.Errorf("%d of 15 slots are backfilled at once", n)
+	}
+	c.start(BulkRequest{Kind: OperationReplay})
+	c.nextBatch()
+	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE replay_of = ANY($1)`, dead); n != 3 {
+		t.Errorf("%d of 3 dead letters are replayed at once", n)
+	}
+}
+
+func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {
+	for _, k := range []struct {
+		policy scheduler.ConcurrencyPolicy
+		want   []string
+	}{
+		{scheduler.PolicyAllow, []string{"pending", "pending", "pending", "pending"}},
+		{scheduler.PolicyForbid, []string{"pending", "409", "409", "409"}},
+		{scheduler.PolicyWait, []string{"pending", "pending", "409", "409"}},
+		{scheduler.PolicyReplace, []string{"cancelled replaced", "cancelled replaced", "cancelled replaced", "pending"}},
+	} {
+		t.Run(string(k.policy), func(t *testing.T) {
+			c := newClaimer(t)
+			c.create("job", never, overlapping(k.policy))
+			runs := make([]uuid.UUID, 4)
+			for i := range runs {
+				run, err := c.TriggerJob(t.Context(), c.tenant, "job", TriggerRequest{})
+				if active := (*ActiveRunError)(nil); err != nil && !errors.As(err, &active) {
+					t.Fatal(err)
+				}
+				runs[i] = run.ID
+			}
+			for i, id := range runs {
+				got := "409"
+				if id != uuid.Nil {
+					run, err := c.GetRun(t.Context(), c.tenant, id)
+					if err != nil {
+						t.Fatal(err)
+					}
+					got = string(run.Status)
+					if run.Reason != "" {
+						got += " " + string(run.Reason)
+					}
+				}
+				if got != k.want[i] {
+					t.Errorf("trigger %d is %s, want %s", i+1, got, k.want[i])
+				}
+			}
+			for k.policy != scheduler.PolicyAllow {
+				b := c.claimReady(10)
+				if len(b.Runs) == 0 {
+					break
+				}
+				c.finish(succeeded(c.one(b)))
+			}
+			if n := c.count(`SELECT count(*) FROM punctual.ready`); k.policy != scheduler.PolicyAllow && n != 0 {
+				t.Errorf("%d runs still wait", n)
+			}
+		})
+	}
+}
+
+// An edit of any kind settles what is due.
+func TestSlotsThatAnEditSettlesObeyThePolicy(t *testing.T) {
+	for policy, want := range map[scheduler.ConcurrencyPolicy][]string{
+		scheduler.PolicyAllow:   {"schedule pending", "schedule pending", "schedule pending", "schedule pending"},
+		scheduler.PolicyForbid:  {"schedule pending", "schedule skipped overlap x1", "schedule skipped overlap x1", "schedule skipped overlap x1"},
+		scheduler.PolicyWait:    {"schedule pending", "schedule pending", "schedule skipped overlap x1", "schedule skipped overlap x1"},
+		scheduler.PolicyReplace: {"schedule cancelled replaced", "schedule cancelled replaced", "schedule cancelled replaced", "schedule pending"},
+	} {
+		t.Run(string(policy), func(t *testing.T) {
+			c := newClaimer(t)
+			job := c.create("job", patient, overlapping(policy))
+			c.exec(`UPDATE punctual.schedules SET scheduled_for = date_trunc('hour', now()) - interval '3 h', next_run_at = date_trunc('hour', now()) - interval '3 h' WHERE job_id = $1`, job.ID)
+			c.edit("job", every(90*time.Minute))
+			c.wantHistory(job.ID, want...)
+			for policy != scheduler.PolicyAllow {
+				b := c.claimReady(10)
+				if len(b.Runs) == 0 {
+					break
+				}
+				c.finish(succeeded(c.one(b)))
+			}
+			if n := c.ready(job.ID); policy != scheduler.PolicyAllow && n != 0 {
+				t.Errorf("%d runs still wait", n)
+			}
+		})
+	}
+}
+
+func TestARunThatHasExpiredWhileItWaitedBlocksNobody(t *testing.T) {
+	for _, how := range []string{"a slot", "a trigger", "an edit"} {
+		t.Run(how, func(t *testing.T) {
+			c := newClaimer(t)
+			job := c.create("job", patient, overlapping(scheduler.PolicyWait), func(d *scheduler.Definition) { d.ExpiresAfter = scheduler.DurationOf(100 * time.Hour) })
+			active := c.one(c.slot(job.ID, 9))
+			if b := c.slot(job.ID, 8); len(b.Runs) != 0 {
+				t.Fatal("the second slot does not wait")
+			}
+			waiting := scheduler.SlotRunID(job.ID, time.Now().UTC().Truncate(time.Hour).Add(-8*time.Hour))
+			c.exec(`UPDATE punctual.runs SET due_at = due_at - interval '100 h' WHERE id = $1`, waiting)
+			switch how {
+			case "a slot":
+				c.slot(job.ID, 7)
+			case "a trigger":
+				c.trigger("job")
+			case "an edit":
+				c.exec(`UPDATE punctual.schedules SET scheduled_for = date_trunc('hour', now()), next_run_at = date_trunc('hour', now()) WHERE job_id = $1`, job.ID)
+				c.edit("job", every(90*time.Minute))
+			}
+			run, err := c.GetRun(t.Context(), c.tenant, waiting)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if run.Status != scheduler.StatusSkipped || run.Reason != scheduler.ReasonExpired || run.FinishedAt == nil {
+				t.Errorf("the run that has expired is %s %s", run.Status, run.Reason)
+			}
+			c.claimReady(10)
+			c.finish(succeeded(active))
+			if a := c.one(c.claimReady(10)); a.RunID == waiting {
+				t.Error("the run that has expired started")
+			}
+			if n := c.ready(job.ID); n != 0 {
+				t.Errorf("%d runs still wait", n)
+			}
+		})
+	}
+}
+
+// What waits at a gate is looked at once, and then only when the gate is free.
+func TestWaitingAtAGateCostsNothing(t *testing.T) {
+	c := newClaimer(t)
+	const n = 20
+	running := make([]scheduler.Assignment, n)
+	for i := range n {
+		name := fmt.Sprintf("job-%d", i)
+		c.create(name, never, overlapping(scheduler.PolicyWait))
+		c.trigger(name)
+		running[i] = c.one(c.claimReady(10))
+		c.trigger(name)
+	}
+	c.claimReady(100)
+	if due := c.count(`SELECT count(*) FROM punctual.ready WHERE due_at < now() + interval '1 min'`); due != 0 {
+		t.Errorf("%d of %d waiting runs are looked at within a minute", due, n)
+	}
+	c.finish(succeeded(running[0]))
+	if a := c.one(c.claimReady(100)); a.Job.Name != "job-0" {
+		t.Errorf("a run of %s starts", a.Job.Name)
+	}
+}
+
+// Replays of dead letters are named by no gate: they come one after the other all the same, without asking.
+func TestRunsThatNoGateNamesComeOneAfterTheOther(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("job", never, forbid)
+	for _, dead := range c.die("job", 4) {
+		c.replay(dead)
+	}
+	ran := 0
+	for {
+		b := c.claimReady(10)
+		if len(b.Runs) == 0 {
+			break
+		}
+		ran++
+		if due := c.count(`SELECT count(*) FROM punctual.ready WHERE due_at < now() + interval '1 min'`); due != 0 {
+			t.Errorf("%d are looked at within a minute", due)
+		}
+		if ran == 2 { // the next one is cancelled as it becomes due, and the one after that must not wait for another end
+			c.finish(succeeded(c.one(b)))
+			var next uuid.UUID
+			if err := c.pool.QueryRow(t.Context(), `SELECT run_id FROM punctual.ready WHERE due_at <= now()`).Scan(&next); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.CancelRun(t.Context(), c.tenant, next); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		c.finish(succeeded(c.one(b)))
+	}
+	if left := c.ready(job.ID); ran != 3 || left != 0 {
+		t.Errorf("%d ran, %d are left", ran, left)
+	}
+}
