@@ -19,7 +19,7 @@ func limitedTenants(n int) *limits {
 func TestADrawIsOfAFewTenantsAtATime(t *testing.T) {
 	l := limitedTenants(3 * mostWishes)
 	for _, id := range l.all() {
-		l.holdBack(id, current, true)
+		l.holdBack(id, WorkDue, true)
 	}
 	for draws := 1; ; draws++ {
 		wishes := l.short()
@@ -48,11 +48,11 @@ func TestADrawIsOfAFewTenantsAtATime(t *testing.T) {
 // The database may have put slots down although its answer never came. They are given back even if nothing is due any more.
 func TestSlotsWhoseDrawWasNotAnsweredAreGivenBack(t *testing.T) {
 	l := limitedTenants(1)
-	l.holdBack(1, current, true)
+	l.holdBack(1, WorkDue, true)
 	if wishes := l.short(); len(wishes) != 1 || wishes[0].Slots != 5 {
 		t.Fatalf("wishes %+v", wishes)
 	}
-	l.gotAll(1, current, time.Now()) // others have claimed it
+	l.gotAll(1, WorkDue, time.Now()) // others have claimed it
 	wishes := l.idle(false, l.all())
 	if len(wishes) != 1 || wishes[0].Slots != 0 || wishes[0].Keep != 0 {
 		t.Fatalf("wishes %+v, want to keep none", wishes)

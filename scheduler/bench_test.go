@@ -114,7 +114,7 @@ type instantStore struct {
 	done       chan struct{} // closed when all are finished
 }
 
-func (f *instantStore) NextDue(context.Context, []int16, bool) (Upcoming, error) {
+func (f *instantStore) NextDue(context.Context, LookInto) (Upcoming, error) {
 	u := Upcoming{Now: time.Now()}
 	if f.left > 0 {
 		u.Schedule = u.Now
@@ -132,7 +132,9 @@ func (f *instantStore) ClaimDue(_ context.Context, c Claim) (b Batch, _ error) {
 		b.Runs = append(b.Runs, benchAssignment(f.job, lease, int64(f.left)))
 		f.left--
 	}
-	lease.Remaining, b.Settled, b.Full = len(b.Runs), len(b.Runs), len(b.Runs) == asked
+	if lease.Remaining, b.Settled = len(b.Runs), len(b.Runs); b.Settled == asked {
+		b.Full = []int16{c.Quotas[0].Queue}
+	}
 	return b, nil
 }
 

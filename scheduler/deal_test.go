@@ -27,7 +27,7 @@ func TestNoQueueIsLeftOutForGood(t *testing.T) {
 					t.Fatalf("%s: %d of %d queues are never offered anything", name, queues-len(offered), queues)
 				}
 				sum := 0
-				for _, q := range w.quotas(BatchSize, waiting) {
+				for _, q := range w.quotas(WorkDue, BatchSize, waiting) {
 					offered[q.Queue] = true
 					sum += q.Slots
 				}
@@ -46,7 +46,7 @@ func TestAQueueInWhichSomebodyWaitsHasHalfOfAClaim(t *testing.T) {
 		waiting []Contender
 		want    int // of queue 1
 	}{
-		{1, []Contender{{Queue: 1}}, BatchSize},
+		{1, []Contender{{Queue: 1}}, BatchSize - 3}, // which are kept for other kinds of work
 		{2, []Contender{{Queue: 1}}, BatchSize / 2},
 		{100, []Contender{{Queue: 1}}, BatchSize / 2},
 		{500, []Contender{{Queue: 1}, {Queue: 1, Tenant: 2}}, BatchSize / 2},
@@ -54,7 +54,7 @@ func TestAQueueInWhichSomebodyWaitsHasHalfOfAClaim(t *testing.T) {
 		{2, []Contender{{Queue: 1}, {Queue: 2}}, BatchSize / 2},
 	} {
 		got := 0
-		for _, q := range queuesOfAHundred(c.queues).quotas(BatchSize, c.waiting) {
+		for _, q := range queuesOfAHundred(c.queues).quotas(WorkDue, BatchSize, c.waiting) {
 			if q.Queue == 1 {
 				got = q.Slots
 			}

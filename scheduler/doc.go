@@ -26,7 +26,14 @@
 // A run's id is derived from its slot (SlotRunID). So the primary key alone makes a slot fire at most
 // once, however many replicas there are and whatever they believe.
 //
-// While everything due fits in the worker slots it is claimed in order of due time. When it does not, the slots
+// There are four kinds of due work (Work, in work.go): slots that are due now, runs that wait in ready, slots that are
+// late, and runs that somebody ordered in numbers (backfills and replays). They are claimed apart, and a run's lease says
+// as what it was claimed. Each kind has a share of a queue's worker slots, which it gets before any other gets more than
+// its own, and a reserve, which the others leave free even while it has nothing to do; what else is free is anybody's. So
+// none can keep another waiting for longer than one claim. What is ordered waits in its operation: in ready there are
+// a hundred of a tenant's at a time, in lanes of their own.
+//
+// While everything due of a kind fits in the worker slots it is claimed in order of due time. When it does not, the slots
 // are shared out among the tenants that wait (share, in fairness.go).
 //
 // What a tenant with limits may do is shared out among the replicas (limits): each starts what its allowance says, and
@@ -51,14 +58,15 @@
 // A run whose target has answered 202 and works on (completion async) is running, and held by no replica:
 // the lease has let go of it, and it has a row in ready again, which is its deadline. The target's heartbeats
 // put that off, and its completion or failure ends the attempt, with a token made of the fencing token. Should
-// the deadline come, a claim from ready ends the attempt as lost; until then no other starts.
+// the deadline come, the attempt is ended as lost (Store.EndSilent, which the heartbeat asks for); until then no other
+// starts. That needs no worker slot, and no start of a limit.
 //
 // # What holds a run back
 //
 // Right before a request goes out, holds asks package breaker whether it may. A host that cannot be reached holds back
 // its own runs, and a host or path whose requests time out may have a quarter of a queue's worker slots; a status of
 // any kind holds nothing back. A run that must wait is parked: its row in ready says for what, since when and until when
-// (Held). It is not claimed again before it may be sent: as a probe or as the host recovers (ticker.fetchHeld), when no
+// (Held); it gives the start of its tenant's limit back that it was claimed with. It is not claimed again before it may be sent: as a probe or as the host recovers (ticker.fetchHeld), when no
 // replica holds it back any more (Store.ReleaseHeld), or when its time is up, and then it is dead. What a replica holds
 // back is written to the table holds, so that every replica can tell, and reset, it.
 //

@@ -18,20 +18,21 @@ func (s *Scheduler) dispatch(b Batch) bool {
 	if len(b.Runs) > 0 && !s.heart.hold(b.Runs[0].Lease.ID) {
 		return false
 	}
+	now := time.Now()
 	for _, a := range b.Runs {
-		queue, older := a.Lane/4, a.older()
-		s.slots.take(queue, a.Job.Tenant, older)
+		queue, work := a.Lane/4, a.work()
+		s.slots.take(queue, a.Job.Tenant, work)
 		s.running.Go(func() {
 			outcome, lent := s.execute(a)
+			if outcome.StartedAt.IsZero() {
+				s.limits.sentNothing(a.Job.Tenant, now)
+			}
 			s.finisher.put(outcome)
-			s.slots.release(queue, a.Job.Tenant, older, lent) // not before: what cannot be written occupies slots, and so claims stop
+			s.slots.release(queue, a.Job.Tenant, work, lent) // not before: what cannot be written occupies slots, and so claims stop
 		})
 	}
 	return true
 }
-
-// older reports whether a run had been due for so long when it was claimed that it counts as backlog.
-func (a Assignment) older() bool { return a.Lease.ClaimedAt.Sub(a.DueAt) > OlderThan }
 
 // execute makes one attempt and says what it means for its run. Expiry is checked here, right before
 // the request goes out, whatever delayed it. lent is true when the worker slot was given to others meanwhile.

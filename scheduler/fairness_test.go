@@ -111,7 +111,7 @@ func TestWhenEverythingFitsNobodyIsCounted(t *testing.T) {
 	})
 }
 
-// Backlog takes half of a queue's slots, so that most of the time none of it can be claimed.
+// Late slots leave some of a queue to others, so that most of the time none of them can be claimed.
 func TestTheBacklogOfOneTenantDoesNotHoldUpThatOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()

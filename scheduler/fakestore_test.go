@@ -116,7 +116,16 @@ func (f *fakeStore) add(n int, job *Job, in time.Duration) {
 	}
 }
 
-func (f *fakeStore) NextDue(_ context.Context, _ []int16, older bool) (Upcoming, error) {
+// wait makes n runs of a job wait in ready since a while ago.
+func (f *fakeStore) wait(n int, job *Job, since time.Duration, lane int16) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for range n {
+		f.ready = append(f.ready, fakeSlot{due: f.now().Add(-since), job: job, lane: lane})
+	}
+}
+
+func (f *fakeStore) NextDue(_ context.Context, queues LookInto) (Upcoming, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	u := Upcoming{Now: f.now()}
@@ -128,20 +137,38 @@ func (f *fakeStore) NextDue(_ context.Context, _ []int16, older bool) (Upcoming,
 	}
 	for _, s := range f.due {
 		if s.due.Before(u.Now.Add(-OlderThan)) {
-			u.Older = older
-		} else if u.Schedule.IsZero() || s.due.Before(u.Schedule) {
-			u.Schedule = s.due
+			u.Older = u.Older || slices.Contains(queues[WorkLate], s.lane/4)
+		} else if slices.Contains(queues[WorkDue], s.lane/4) {
+			sooner(&u.Schedule, s.due)
 		}
 	}
 	for _, s := range f.ready {
-		if u.Ready.IsZero() || s.due.Before(u.Ready) {
-			u.Ready = s.due
+		switch of := s.waits(); {
+		case !slices.Contains(queues[of], s.lane/4):
+		case of == WorkOrdered:
+			sooner(&u.Ordered, s.due)
+		default:
+			sooner(&u.Ready, s.due)
 		}
 	}
 	return u, nil
 }
 
-func (f *fakeStore) DueTenants(ctx context.Context, queues []int16, older bool) ([]Contender, error) {
+func sooner(of *time.Time, at time.Time) {
+	if of.IsZero() || at.Before(*of) {
+		*of = at
+	}
+}
+
+// waits is the kind of work that a run in ready is.
+func (s fakeSlot) waits() Work {
+	if s.lane == OrderLane(s.lane/4) {
+		return WorkOrdered
+	}
+	return WorkReady
+}
+
+func (f *fakeStore) Contenders(ctx context.Context, of Work, queues []int16) ([]Contender, error) {
 	if f.peeking != nil {
 		if err := f.peeking(ctx); err != nil {
 			return nil, err
@@ -152,8 +179,12 @@ func (f *fakeStore) DueTenants(ctx context.Context, queues []int16, older bool) 
 	f.peeks++
 	now := f.now()
 	oldest := map[Contender]time.Time{}
-	for _, s := range f.due {
-		if s.due.After(now) || s.due.Before(now.Add(-OlderThan)) != older || !slices.Contains(queues, s.lane/4) {
+	from := f.due
+	if of == WorkReady || of == WorkOrdered {
+		from = f.ready
+	}
+	for _, s := range from {
+		if !s.is(of, now) || !slices.Contains(queues, s.lane/4) {
 			continue
 		}
 		who := Contender{Queue: s.lane / 4, Tenant: s.job.Tenant, Weight: 1}
@@ -169,7 +200,16 @@ func (f *fakeStore) DueTenants(ctx context.Context, queues []int16, older bool) 
 	return found, nil
 }
 
-func (f *fakeStore) ReadyTenants(context.Context, []int16) ([]Contender, error) { return nil, nil }
+// is reports whether a slot or a waiting run is due, and of that kind of work.
+func (s fakeSlot) is(of Work, now time.Time) bool {
+	if s.due.After(now) {
+		return false
+	}
+	if of == WorkReady || of == WorkOrdered {
+		return s.waits() == of
+	}
+	return s.due.Before(now.Add(-OlderThan)) == (of == WorkLate)
+}
 
 func (f *fakeStore) ClaimDue(ctx context.Context, c Claim) (Batch, error) {
 	return f.claim(ctx, c, &f.due, false)
@@ -200,10 +240,10 @@ func (f *fakeStore) claim(ctx context.Context, c Claim, from *[]fakeSlot, ready 
 func (f *fakeStore) takeHeld(c Claim) Batch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	lease := &Lease{ID: uuid.New(), ClaimedAt: f.now()}
+	lease := &Lease{ID: uuid.New(), Work: c.Work, ClaimedAt: f.now()}
 	var b Batch
 	f.held = slices.DeleteFunc(f.held, func(o Outcome) bool {
-		wanted := o.Held.By == c.Held.By && o.Job.Tenant == c.Held.Tenant && slices.Contains(c.Held.Queues, o.Lane/4)
+		wanted := o.Held.By == c.Held.By && o.Job.Tenant == c.Held.Tenant && slices.Contains(c.Held.Lanes, o.Lane)
 		if !wanted || len(b.Runs) == c.Held.Most || slices.Contains(c.Held.Not, o.Job.ID) {
 			return false
 		}
@@ -212,7 +252,9 @@ func (f *fakeStore) takeHeld(c Claim) Batch {
 		b.Runs = append(b.Runs, a)
 		return true
 	})
-	b.Settled, b.Full = len(b.Runs), len(b.Runs) == c.Held.Most
+	if b.Settled = len(b.Runs); b.Settled == c.Held.Most {
+		b.Full = []int16{1}
+	}
 	if lease.Remaining = len(b.Runs); lease.Remaining > 0 {
 		f.leases++
 		f.fetched += lease.Remaining
@@ -237,22 +279,24 @@ func (f *fakeStore) take(c Claim, from *[]fakeSlot, ready bool) (Batch, func(con
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.now()
-	call := fakeClaim{at: now, older: c.Older, ready: ready}
-	lease := &Lease{ID: uuid.New(), ClaimedAt: now}
+	call := fakeClaim{at: now, older: c.Work == WorkLate, ready: ready}
+	lease := &Lease{ID: uuid.New(), Work: c.Work, ClaimedAt: now}
 	var b Batch
 	for _, q := range c.Quotas {
 		call.asked += q.Slots
 		slices.SortStableFunc(*from, func(a, b fakeSlot) int { return a.due.Compare(b.due) })
 		left := (*from)[:0:0]
 		for _, s := range *from {
-			reached := !s.due.After(now) && (ready || s.due.Before(now.Add(-OlderThan)) == c.Older)
+			reached := s.is(c.Work, now)
 			fresh := len(c.Except) == 0 || !slices.Contains(c.Except, s.job.Tenant) && s.due.After(now.Add(-c.Since))
 			if f.locked || !reached || !fresh || s.lane/4 != q.Queue || q.Tenant != 0 && s.job.Tenant != q.Tenant || q.Slots == 0 {
 				left = append(left, s)
 				continue
 			}
 			q.Slots--
-			b.Full = b.Full || q.Slots == 0
+			if q.Slots == 0 {
+				b.Full = append(b.Full, q.Queue)
+			}
 			if !c.Grant.Take(s.job.Tenant, 1) {
 				left = append(left, s)
 				continue
@@ -398,13 +442,14 @@ func (f *fakeStore) Deregister(context.Context, uuid.UUID) error {
 	return nil
 }
 
-func (f *fakeStore) Remove(context.Context, []Heartbeat) error            { return nil }
-func (f *fakeStore) Recover(context.Context) (int, error)                 { return 0, nil }
-func (f *fakeStore) Tidy(context.Context) (bool, error)                   { return false, nil }
-func (f *fakeStore) Operate(context.Context) (time.Duration, bool, error) { return 0, false, nil }
-func (f *fakeStore) Notify(context.Context) (bool, error)                 { return false, nil }
-func (f *fakeStore) Wake() <-chan struct{}                                { return f.wake }
-func (f *fakeStore) set(change func())                                    { f.mu.Lock(); defer f.mu.Unlock(); change() }
+func (f *fakeStore) Remove(context.Context, []Heartbeat) error              { return nil }
+func (f *fakeStore) Recover(context.Context) (int, error)                   { return 0, nil }
+func (f *fakeStore) Tidy(context.Context) (bool, error)                     { return false, nil }
+func (f *fakeStore) Operate(context.Context) (time.Duration, bool, error)   { return 0, false, nil }
+func (f *fakeStore) EndSilent(context.Context) (time.Duration, bool, error) { return 0, false, nil }
+func (f *fakeStore) Notify(context.Context) (bool, error)                   { return false, nil }
+func (f *fakeStore) Wake() <-chan struct{}                                  { return f.wake }
+func (f *fakeStore) set(change func())                                      { f.mu.Lock(); defer f.mu.Unlock(); change() }
 
 func read[T any](f *fakeStore, what func() T) T { f.mu.Lock(); defer f.mu.Unlock(); return what() }
 
@@ -439,6 +484,7 @@ type gatedDials struct {
 	mu      sync.Mutex
 	hang    chan struct{} // nil: fail at once
 	refused string        // the address that refuses connections; all others are blocked ones
+	stuck   string        // the only address whose attempts hang; empty: all do
 	slow    time.Duration // before it fails
 	dials   int
 	open    int
@@ -458,6 +504,9 @@ func newGatedDials(t *testing.T, hang bool) *gatedDials {
 		g.most = max(g.most, g.open)
 		defer func() { g.mu.Lock(); g.open--; g.mu.Unlock() }()
 		hang, refused := g.hang, address == g.refused
+		if g.stuck != "" && address != g.stuck {
+			hang = nil
+		}
 		g.mu.Unlock()
 		if hang != nil {
 			<-hang

@@ -8,19 +8,19 @@ import (
 // Grant is what one claim may start of tenants with limits; nil where there are none. Not for concurrent use.
 type Grant struct {
 	limits *limits
-	kind   kind
+	work   Work
 	took   map[int32]int
 	left   map[int32]int // what it found and could not take
 }
 
-// grant returns what a claim of the kind may start.
-func (l *limits) grant(k kind) *Grant {
+// grant returns what a claim of a kind of work may start.
+func (l *limits) grant(of Work) *Grant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.tenants) == 0 {
 		return nil
 	}
-	return &Grant{limits: l, kind: k, took: map[int32]int{}, left: map[int32]int{}}
+	return &Grant{limits: l, work: of, took: map[int32]int{}, left: map[int32]int{}}
 }
 
 // Room is how many runs of a tenant may be started.
@@ -62,7 +62,7 @@ func (g *Grant) end(dispatched []Assignment) {
 	unused := g.took
 	paces := map[int32]int{}
 	for tenant, n := range g.left {
-		g.limits.holdBack(tenant, g.kind, true)
+		g.limits.holdBack(tenant, g.work, true)
 		paces[tenant] += n
 	}
 	l := g.limits
@@ -86,4 +86,16 @@ func (g *Grant) end(dispatched []Assignment) {
 			t.starts += max(0, unused[tenant])
 		}
 	}
+}
+
+// sentNothing gives the start of a run back that was dispatched at an instant, and for which nothing was sent; unless the
+// starts that were drawn with it have lapsed by now: no more may be started in a second than the limit allows.
+func (l *limits) sentNothing(tenant int32, dispatched time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.tenants[tenant]
+	if t == nil || t.PerSecond == 0 || dispatched.Before(t.until.Add(-t.kept())) || time.Now().After(t.until) {
+		return
+	}
+	t.starts++
 }

@@ -89,6 +89,9 @@ func (h *heartbeat) act(ctx context.Context, pulse Pulse, lost []Heartbeat) erro
 	if pulse.Operations {
 		h.s.operator.ask()
 	}
+	if pulse.Silent {
+		h.s.listener.ask()
+	}
 	if pulse.Notices {
 		h.s.notifier.ask()
 	}

@@ -9,7 +9,7 @@ import (
 const (
 	// lookAround is how long the tick loop sleeps at most while a tenant is held back.
 	lookAround = 250 * time.Millisecond
-	// aroundSoonest is how often at most it looks who waits, and olderAroundSoonest who has backlog.
+	// aroundSoonest is how often at most it looks who waits, and olderAroundSoonest who has late slots.
 	aroundSoonest      = 20 * time.Millisecond
 	olderAroundSoonest = 250 * time.Millisecond
 	// overlap is how far the claim of what became due since a look reaches back before it, as the two statements may
@@ -17,12 +17,12 @@ const (
 	overlap = 50 * time.Millisecond
 )
 
-// around is what the tick loop knows while tenants are held back. Their backlog may be huge, and a claim in due
+// around is what the tick loop knows while tenants are held back. What they have due may be a lot, and a claim in due
 // order would scan all of it every tick. So work is claimed tenant by tenant, of those that a look found
 // waiting, and of all others only what became due since that look.
 type around struct {
-	turn  int // which kind comes first: among a tenant's own work none is starved by another
-	looks [kinds]waiters
+	turn  int // which kind comes first, the one after that which did: among a tenant's own work none is starved by another
+	looks [works]waiters
 }
 
 // waiters are the tenants that wait for one kind of claim.
@@ -52,11 +52,17 @@ func (t *ticker) tickAround(ctx context.Context, held []int32) (wait time.Durati
 	if err := t.lookFresh(ctx); err != nil {
 		return 0, nil, err
 	}
-	t.around.turn++
+	first := t.around.turn
+	t.around.turn = max(first, 1)
 	var sum claimed
-	for i := range kinds {
-		if err := t.claimAround(ctx, (kind(t.around.turn)+i)%kinds, held, &sum); err != nil {
+	for i := range works {
+		of := (Work(first) + i) % works
+		before := sum.settled
+		if err := t.claimAround(ctx, of, held, &sum); err != nil {
 			return 0, nil, err
+		}
+		if before == 0 && sum.settled > 0 {
+			t.around.turn = int(of) + 1
 		}
 	}
 	if sum.settled > 0 && (sum.full || t.moreAround()) {
@@ -68,9 +74,7 @@ func (t *ticker) tickAround(ctx context.Context, held []int32) (wait time.Durati
 
 // moreAround reports whether somebody waits who may start something.
 func (t *ticker) moreAround() bool {
-	return slices.ContainsFunc(t.around.looks[:], func(w waiters) bool {
-		return slices.ContainsFunc(w.contenders, func(c Contender) bool { return t.s.limits.available(c.Tenant) > 0 })
-	})
+	return slices.ContainsFunc(t.around.looks[:], func(w waiters) bool { return len(t.able(&w)) > 0 })
 }
 
 // lookFresh asks the database what becomes due next.
@@ -87,61 +91,66 @@ func (t *ticker) lookFresh(ctx context.Context) error {
 }
 
 // claimAround claims one kind of work.
-func (t *ticker) claimAround(ctx context.Context, k kind, held []int32, sum *claimed) error {
-	w := &t.around.looks[k]
+func (t *ticker) claimAround(ctx context.Context, of Work, held []int32, sum *claimed) error {
+	w := &t.around.looks[of]
 	fresh := time.Now().After(w.until)
 	if fresh {
-		if err := t.lookWho(ctx, k, w); err != nil {
+		if err := t.lookWho(ctx, of, w); err != nil {
 			return err
 		}
 	}
-	quotas := t.s.slots.quotas
-	if k == backlog {
-		quotas = t.s.slots.olderQuotas
-	}
-	if err := t.claimOfWaiters(ctx, k, w, quotas(BatchSize, w.contenders), sum); err != nil {
+	if err := t.claimOfWaiters(ctx, of, w, t.s.slots.quotas(of, BatchSize, w.contenders), sum); err != nil {
 		return err
 	}
-	if fresh || k == backlog || w.others(held) {
-		return nil // all that is due was seen
+	more := t.able(w)
+	if anybodys := t.s.slots.quotas(of, BatchSize, nil); len(anybodys) > 0 && !fresh && of != WorkLate && !w.others(held) {
+		// Not all that is due was seen.
+		batch, err := t.claimBatch(ctx, of, Claim{Quotas: anybodys, Except: held, Since: time.Since(w.looked) + overlap})
+		if err != nil {
+			return err
+		}
+		sum.settled += batch.Settled
+		sum.full = sum.full || len(batch.Full) > 0
+		more = append(more, batch.Full...)
 	}
-	anybodys := quotas(BatchSize, nil)
-	if len(anybodys) == 0 {
-		return nil
+	t.s.slots.found(of, t.s.slots.numbers(), more)
+	return nil
+}
+
+// able returns the queues in which somebody waits who may start something.
+func (t *ticker) able(w *waiters) (queues []int16) {
+	for _, c := range w.contenders {
+		if t.s.limits.available(c.Tenant) > 0 {
+			queues = append(queues, c.Queue)
+		}
 	}
-	batch, err := t.claimBatch(ctx, k, Claim{Quotas: anybodys, Except: held, Since: time.Since(w.looked) + overlap})
-	sum.settled += batch.Settled
-	sum.full = sum.full || batch.Full
-	return err
+	return queues
 }
 
 // lookWho looks who waits.
-func (t *ticker) lookWho(ctx context.Context, k kind, w *waiters) error {
-	peek, soonest := t.current.peek, aroundSoonest
-	switch k {
-	case ready:
-		peek = t.ready.peek
-	case backlog:
-		peek, soonest = t.backlog.peek, olderAroundSoonest
+func (t *ticker) lookWho(ctx context.Context, of Work, w *waiters) error {
+	soonest := aroundSoonest
+	if of == WorkLate {
+		soonest = olderAroundSoonest
 	}
 	ctx, cancel := context.WithTimeout(ctx, tickTimeout)
 	defer cancel()
 	began := time.Now()
-	waiting, err := peek(ctx, t.s.slots.numbers())
+	waiting, err := t.fair[of].peek(ctx, t.s.slots.numbers())
 	if err != nil {
 		return err
 	}
 	*w = waiters{contenders: waiting, looked: began, until: began.Add(max(soonest, peekShare*time.Since(began)))}
-	t.s.limits.saw(k, waiting)
+	t.s.limits.saw(of, waiting)
 	return nil
 }
 
 // claimOfWaiters claims what the tenants that wait may start. Those that had less due wait no more.
-func (t *ticker) claimOfWaiters(ctx context.Context, k kind, w *waiters, quotas []Quota, sum *claimed) error {
+func (t *ticker) claimOfWaiters(ctx context.Context, of Work, w *waiters, quotas []Quota, sum *claimed) error {
 	shares := shareAround(quotas, w.contenders, t.s.slots.held, t.s.limits.available)
 	began := time.Now()
-	full, err := t.claimAll(ctx, k, shares, sum)
-	if err != nil || full {
+	full, err := t.claimAll(ctx, of, shares, sum)
+	if err != nil || len(full) > 0 {
 		return err
 	}
 	w.contenders = slices.DeleteFunc(w.contenders, func(c Contender) bool {
@@ -149,7 +158,7 @@ func (t *ticker) claimOfWaiters(ctx context.Context, k kind, w *waiters, quotas 
 	})
 	for _, q := range shares {
 		if !w.waits(q.Tenant) {
-			t.s.limits.gotAll(q.Tenant, k, began)
+			t.s.limits.gotAll(q.Tenant, of, began)
 		}
 	}
 	return nil

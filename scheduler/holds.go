@@ -45,7 +45,7 @@ func (h *holds) admit(a Assignment, to *url.URL) (f flight, wait *breaker.Wait) 
 	}
 	queue := a.Lane / 4
 	f.hang, wait = h.hangs.Admit(breaker.Request{
-		Queue: queue, Slots: h.sizes[queue], Older: a.older(), To: breaker.Place{Key: key, Path: to.EscapedPath()}, Turn: byHand,
+		Queue: queue, Slots: h.sizes[queue], Work: int(a.work()), To: breaker.Place{Key: key, Path: to.EscapedPath()}, Turn: byHand,
 	})
 	if wait != nil {
 		f.permit.Done(breaker.Unknown, "")

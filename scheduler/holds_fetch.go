@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"context"
+	"maps"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -11,7 +13,7 @@ import (
 type HeldClaim struct {
 	Tenant int32
 	By     string // what holds them back
-	Queues []int16
+	Lanes  []int16
 	Most   int
 	Not    []uuid.UUID // jobs that had their turn already
 }
@@ -23,27 +25,49 @@ const mostFetched = 16
 func (t *ticker) fetchHeld(ctx context.Context) error {
 	h := t.s.holds
 	for _, w := range h.breakers.Wanted(mostFetched) {
-		claim := HeldClaim{Tenant: w.Tenant, By: w.By(), Queues: t.s.slots.free(), Most: min(w.Most, BatchSize), Not: w.Not}
-		if len(claim.Queues) == 0 {
+		lanes, most := t.s.slots.forHeld(0)
+		if most == 0 {
 			return nil
 		}
-		batch, err := t.claimBatch(ctx, ready, Claim{Held: &claim})
+		claim := HeldClaim{Tenant: w.Tenant, By: w.By(), Lanes: lanes, Most: min(w.Most, most, BatchSize), Not: w.Not}
+		batch, err := t.claimBatch(ctx, WorkReady, Claim{Held: &claim})
 		if err != nil {
 			return err
 		}
-		if h.breakers.Fetched(w, jobsOf(batch.Runs), batch.Full || batch.Halted || len(batch.Frozen) > 0) {
+		if h.breakers.Fetched(w, jobsOf(batch.Runs), len(batch.Full) > 0 || batch.Halted || len(batch.Frozen) > 0) {
 			h.changed()
 		}
 	}
-	for _, w := range h.hangs.Wanted(t.s.slots.room(), mostFetched) {
-		claim := HeldClaim{Tenant: w.Tenant, By: w.By(), Queues: []int16{w.Queue}, Most: min(w.Most, BatchSize)}
-		batch, err := t.claimBatch(ctx, ready, Claim{Held: &claim})
+	if !h.hangs.Any() {
+		return nil
+	}
+	sizes := t.s.slots.sizes()
+	maps.DeleteFunc(sizes, func(queue int16, _ int) bool { _, most := t.s.slots.forHeld(queue); return most == 0 })
+	for _, w := range h.hangs.Wanted(sizes, mostFetched) {
+		lanes, most := t.s.slots.forHeld(w.Queue)
+		w.Most = min(w.Most, most, BatchSize)
+		claim := HeldClaim{Tenant: w.Tenant, By: w.By(), Lanes: lanes, Most: w.Most}
+		batch, err := t.claimBatch(ctx, WorkReady, Claim{Held: &claim})
 		if err != nil {
 			return err
 		}
 		h.hangs.Fetched(w, len(batch.Runs))
 	}
 	return nil
+}
+
+// forHeld returns the lanes of which runs that wait for their hosts may be claimed, in one queue or for 0 in all, and how
+// many of them at most.
+func (w *workerSlots) forHeld(queue int16) (lanes []int16, most int) {
+	for _, of := range []Work{WorkReady, WorkOrdered} {
+		for _, q := range w.quotas(of, math.MaxInt, nil) {
+			if queue == 0 || q.Queue == queue {
+				lanes = append(lanes, of.lanes(q.Queue)...)
+				most = max(most, q.Slots)
+			}
+		}
+	}
+	return lanes, most
 }
 
 func jobsOf(runs []Assignment) []uuid.UUID {
@@ -58,8 +82,11 @@ func jobsOf(runs []Assignment) []uuid.UUID {
 // loop spins. Without a free worker slot there is no use in it.
 func (t *ticker) untilFetch(most time.Duration) time.Duration {
 	wait := t.s.holds.breakers.Until(most)
-	if wait < most && len(t.s.slots.free()) > 0 {
-		return max(wait, shortestPause)
+	if wait == most {
+		return most
 	}
-	return most
+	if _, free := t.s.slots.forHeld(0); free == 0 {
+		return most
+	}
+	return max(wait, shortestPause)
 }

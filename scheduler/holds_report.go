@@ -102,7 +102,7 @@ func (s *Scheduler) reportHolds(ctx context.Context) (orders []HoldOrder, err er
 func (s *Scheduler) lendSlots(context.Context) {
 	lent := s.holds.hangs.Long()
 	for _, l := range lent {
-		s.slots.lend(l.Queue, l.Older, 1)
+		s.slots.lend(l.Queue, Work(l.Work), 1)
 	}
 	if len(lent) > 0 {
 		s.slots.wake()

@@ -33,16 +33,6 @@ func (l TenantLimits) kept() time.Duration {
 	return max(100*time.Millisecond, time.Duration((1-burst)*float64(time.Second)))
 }
 
-// kind is one of the kinds of due work, which are claimed apart.
-type kind int
-
-const (
-	current kind = iota
-	ready
-	backlog
-	kinds
-)
-
 // limits is this replica's share of what tenants with limits may do. It never starts more than its share, gets more
 // of it where it needs more, and gives back what it does not need: see allowance.go.
 //
@@ -68,7 +58,7 @@ type limited struct {
 	starts int       // drawn, and not used
 	until  time.Time // when they lapse
 
-	waits  [kinds]bool // there is due work that may not be started yet
+	waits  [works]bool // there is due work that may not be started yet
 	left   time.Time   // when a claim last found such
 	since  time.Time   // since when it is held back
 	by     Limit       // what it waits for, as the last draw found
@@ -92,7 +82,7 @@ func (l *limits) set(now []TenantLimits) {
 		if named[id] {
 			continue
 		}
-		t.Concurrent, t.PerSecond, t.Frozen, t.waits = 0, 0, false, [kinds]bool{}
+		t.Concurrent, t.PerSecond, t.Frozen, t.waits = 0, 0, false, [works]bool{}
 		if t.noted == 0 && t.reserved == 0 {
 			delete(l.tenants, id)
 		}
@@ -148,7 +138,7 @@ func (t *limited) lapsing() bool {
 	return t.starts > 0 && time.Until(t.until) < min(100*time.Millisecond, kept/4)
 }
 
-func (t *limited) held() bool { return t.waits != [kinds]bool{} }
+func (t *limited) held() bool { return t.waits != [works]bool{} }
 
 // available is room for anybody: all the room there is for a tenant without limits.
 func (l *limits) available(tenant int32) int {
@@ -170,7 +160,7 @@ func (l *limits) heldBack() (tenants []int32) {
 			continue
 		}
 		if l.room(t) >= min(2*BatchSize, l.slots.all()) {
-			t.waits = [kinds]bool{}
+			t.waits = [works]bool{}
 			continue
 		}
 		tenants = append(tenants, id)
@@ -180,7 +170,7 @@ func (l *limits) heldBack() (tenants []int32) {
 }
 
 // holdBack notes whether a tenant has due work of a kind that may not be started yet.
-func (l *limits) holdBack(tenant int32, k kind, waits bool) {
+func (l *limits) holdBack(tenant int32, of Work, waits bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.tenants[tenant]
@@ -190,25 +180,25 @@ func (l *limits) holdBack(tenant int32, k kind, waits bool) {
 	if !t.held() && waits {
 		t.since, t.by = time.Now(), ""
 	}
-	t.waits[k] = waits
+	t.waits[of] = waits
 	if t.held() && !t.Frozen && t.Concurrent > 0 && t.slots >= t.Concurrent {
 		t.waitsFor(l.busy(t)) // there is nothing to draw that would tell
 	}
 }
 
 // freeze notes that a claim found a tenant frozen: it is held back until a heartbeat tells that it is not any more.
-func (l *limits) freeze(tenant int32, k kind) {
+func (l *limits) freeze(tenant int32, of Work) {
 	l.mu.Lock()
 	if l.tenants[tenant] == nil {
 		l.tenants[tenant] = &limited{TenantLimits: TenantLimits{Tenant: tenant}}
 	}
 	l.tenants[tenant].Frozen = true
 	l.mu.Unlock()
-	l.holdBack(tenant, k, true)
+	l.holdBack(tenant, of, true)
 }
 
 // saw takes who was found waiting for a kind of claim: those of the held-back tenants that were not wait for it no more.
-func (l *limits) saw(k kind, waiting []Contender) {
+func (l *limits) saw(of Work, waiting []Contender) {
 	listed := make(map[int32]bool, len(waiting))
 	for _, c := range waiting {
 		listed[c.Tenant] = true
@@ -219,28 +209,28 @@ func (l *limits) saw(k kind, waiting []Contender) {
 		switch {
 		case listed[id] && (t.held() || l.room(t) == 0):
 			waits = append(waits, id)
-		case !listed[id] && t.waits[k]:
+		case !listed[id] && t.waits[of]:
 			not = append(not, id)
 		}
 	}
 	l.mu.Unlock()
 	for _, id := range waits {
-		l.holdBack(id, k, true)
+		l.holdBack(id, of, true)
 	}
 	for _, id := range not {
-		l.holdBack(id, k, false)
+		l.holdBack(id, of, false)
 	}
 }
 
 // gotAll notes that a claim found less of a tenant's due work than might have been started, unless it left some: a slot
 // that catches up makes many runs.
-func (l *limits) gotAll(tenant int32, k kind, began time.Time) {
+func (l *limits) gotAll(tenant int32, of Work, began time.Time) {
 	l.mu.Lock()
 	t := l.tenants[tenant]
 	left := t != nil && t.left.After(began)
 	l.mu.Unlock()
 	if !left {
-		l.holdBack(tenant, k, false)
+		l.holdBack(tenant, of, false)
 	}
 }
 

@@ -138,19 +138,19 @@ func TestClaimsTakeOnlyWhatThereAreSlotsFor(t *testing.T) {
 	})
 }
 
-func TestBacklogLeavesHalfOfTheSlotsToWhatIsDueNow(t *testing.T) {
+func TestLateSlotsLeaveSlotsToWhatIsDueNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dials := newFakeStore(), newGatedDials(t, true)
 		store.add(100, compiled(t, `{"timeout":"1h"}`), -time.Minute)
-		start(t, store, dials.client, 10)
+		start(t, store, dials.client, 64)
 		time.Sleep(10 * time.Second)
-		if n := store.runs(); n != 5 {
-			t.Errorf("backlog holds %d of 10 worker slots", n)
+		if n := store.runs(); n != 54 {
+			t.Errorf("late slots hold %d of 64 worker slots", n)
 		}
-		store.add(5, compiled(t, `{"timeout":"1h"}`), 2*time.Second)
+		store.add(8, compiled(t, `{"timeout":"1h"}`), 2*time.Second)
 		due := store.now().Add(2 * time.Second)
 		time.Sleep(2*time.Second + longestPause)
-		if n := store.runs(); n != 10 {
+		if n := store.runs(); n != 62 {
 			t.Errorf("%d runs; what is due now finds no slot", n)
 		}
 		if store.claimsAfter(due.Add(-1), func(c fakeClaim) bool { return !c.older && c.runs > 0 }) == 0 {
@@ -158,8 +158,8 @@ func TestBacklogLeavesHalfOfTheSlotsToWhatIsDueNow(t *testing.T) {
 		}
 		dials.letGo()
 		time.Sleep(time.Minute)
-		if n := store.runs(); n != 105 {
-			t.Errorf("%d runs of 105 once slots are free", n)
+		if n := store.runs(); n != 108 {
+			t.Errorf("%d runs of 108 once slots are free", n)
 		}
 	})
 }
@@ -299,17 +299,17 @@ func monotonic(t time.Time) bool { return strings.Contains(t.String(), " m=") }
 
 func TestAQueueWhoseSlotsAreTakenIsNotLookedInto(t *testing.T) {
 	w := newWorkerSlots(map[string]int{"a": 1, "b": 1}, map[string]int16{"a": 1, "b": 2})
-	w.take(1, 1, false)
-	if queues, others := w.open(); !slices.Equal(queues, []int16{2}) || !others {
+	w.take(1, 1, WorkDue)
+	if queues, others := w.open(WorkDue); !slices.Equal(queues, []int16{2}) || !others {
 		t.Errorf("looks into %v, left out others: %t", queues, others)
 	}
-	w.release(1, 1, false, false)
-	if queues, others := w.open(); !slices.Equal(queues, []int16{1, 2}) || others {
+	w.release(1, 1, WorkDue, false)
+	if queues, others := w.open(WorkDue); !slices.Equal(queues, []int16{1, 2}) || others {
 		t.Errorf("looks into %v, left out others: %t", queues, others)
 	}
 	single := newWorkerSlots(map[string]int{"a": 1}, map[string]int16{"a": 1})
-	single.take(1, 1, false)
-	if queues, others := single.open(); !slices.Equal(queues, []int16{1}) || others {
+	single.take(1, 1, WorkDue)
+	if queues, others := single.open(WorkDue); !slices.Equal(queues, []int16{1}) || others {
 		t.Errorf("a single queue: looks into %v, left out others: %t", queues, others)
 	}
 }

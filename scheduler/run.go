@@ -128,6 +128,7 @@ type Held struct {
 // Lease ties the runs of one claimed batch together: its row in claims goes when the last has left.
 type Lease struct {
 	ID        uuid.UUID
+	Work      Work
 	ClaimedAt time.Time // by the database's clock
 	Remaining int       // runs that have not left the replica; owned by the finisher
 }
@@ -135,8 +136,8 @@ type Lease struct {
 // Batch is what one claim brought.
 type Batch struct {
 	Runs    []Assignment
-	Settled int  // slots and runs that were due and no longer are, skips included
-	Full    bool // a quota was used up, so more may be due
+	Settled int     // slots and runs that were due and no longer are, skips included
+	Full    []int16 // queues of which a quota was used up, so that more may be due there
 
 	Halted bool    // the deployment is frozen: nothing was claimed
 	Frozen []int32 // tenants whose due work was left alone because they are frozen

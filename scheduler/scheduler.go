@@ -53,6 +53,7 @@ type Scheduler struct {
 	operator  chore
 	notifier  chore
 	tidier    chore
+	listener  chore
 	gates     chore
 	flights   flights
 	holds     *holds
@@ -100,6 +101,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 		return 0, left, err
 	})
 	s.tidier = newChore("removing what was kept for its time", log, s.tidy)
+	s.listener = newChore("ending attempts whose targets are silent", log, store.EndSilent)
 	s.gates = newChore("freeing the gates of jobs", log, func(ctx context.Context) (time.Duration, bool, error) { return 0, false, store.FreeGates(ctx) })
 	s.finisher = newFinisher(store, log, config, s.heart.release)
 	s.metrics.watch(s.slots, s.holds, s.limits)
@@ -148,6 +150,7 @@ func (s *Scheduler) run(ctx context.Context) {
 	claiming.Go(func() { s.tidier.run(ctx) })
 	claiming.Go(func() { s.operator.run(ctx) })
 	claiming.Go(func() { s.notifier.run(ctx) })
+	claiming.Go(func() { s.listener.run(ctx) })
 	claiming.Go(func() { s.holder.run(ctx) })
 	claiming.Go(func() { s.gates.run(ctx) })
 	claiming.Go(func() { every(ctx, lendEvery, s.lendSlots) })

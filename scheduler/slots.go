@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -19,9 +18,9 @@ type queueSlots struct {
 	queue    int16
 	name     string
 	size     int
-	inFlight int // requests that take a slot
-	lent     int // requests in flight beside them, which have taken so long that their slot was given to others
-	older    int // of those in flight, claimed as backlog
+	inFlight [works]int  // requests that take a slot
+	lent     int         // requests in flight beside them, which have taken so long that their slot was given to others
+	wanted   [works]bool // there is more due than was claimed
 	tenants  map[int32]int
 }
 
@@ -34,55 +33,71 @@ func newWorkerSlots(sizes map[string]int, numbers map[string]int16) *workerSlots
 	return w
 }
 
-// quotas returns how many runs each queue can take now, at most so many in all; see deal.
-func (w *workerSlots) quotas(most int, waiting []Contender) []Quota {
-	return w.share(most, waiting, func(q queueSlots) int { return q.size - q.inFlight })
-}
-
-// olderQuotas is the same for backlog, which may hold at most half of a queue's slots: what is due now
-// always finds some.
-func (w *workerSlots) olderQuotas(most int, waiting []Contender) []Quota {
-	return w.share(most, waiting, func(q queueSlots) int { return min(q.size-q.inFlight, max(1, q.size/2)-q.older) })
-}
-
-func (w *workerSlots) share(most int, waiting []Contender, free func(queueSlots) int) []Quota {
+// quotas returns how many runs of a kind of work each queue can take now, at most so many in all; see deal.
+func (w *workerSlots) quotas(of Work, most int, waiting []Contender) []Quota {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var quotas []Quota
 	// Where there is not enough for all, no queue is always among the last.
 	begin := rand.IntN(max(1, len(w.queues))) //nolint:gosec // spreads load, guards nothing
 	for i := range w.queues {
-		q := w.queues[(begin+i)%len(w.queues)]
-		if n := free(q); n > 0 {
+		q := &w.queues[(begin+i)%len(w.queues)]
+		if n := q.room(of); n > 0 {
 			quotas = append(quotas, Quota{Queue: q.queue, Slots: n})
 		}
 	}
 	return deal(quotas, most, waiting)
 }
 
+// found notes in which queues there is more of a kind of work due than was claimed: of those that were looked into in
+// the ones that are named, and in those that had no slot to offer for it, as far as anybody can tell.
+func (w *workerSlots) found(of Work, looked, more []int16) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.queues {
+		q := &w.queues[i]
+		q.wanted[of] = slices.Contains(more, q.queue) || !slices.Contains(looked, q.queue) && q.room(of) == 0
+	}
+}
+
+// foundNone notes that nothing of a kind of work was due in some queues.
+func (w *workerSlots) foundNone(of Work, queues []int16) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.queues {
+		if q := &w.queues[i]; slices.Contains(queues, q.queue) {
+			q.wanted[of] = false
+		}
+	}
+}
+
+// starved reports whether a kind of work waits somewhere without a slot of its own.
+func (w *workerSlots) starved(of Work) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.queues, func(q queueSlots) bool { return q.starved(of) })
+}
+
 // take occupies a slot; more than there are when a claim brought several catch-up runs of one job.
-func (w *workerSlots) take(queue int16, tenant int32, older bool) { w.change(queue, tenant, older, 1) }
+func (w *workerSlots) take(queue int16, tenant int32, of Work) { w.change(queue, tenant, of, 1) }
 
 // release gives a slot back and wakes a loop that waits for one. lent says that the slot was given to others before.
-func (w *workerSlots) release(queue int16, tenant int32, older, lent bool) {
-	w.change(queue, tenant, older && !lent, -1)
+func (w *workerSlots) release(queue int16, tenant int32, of Work, lent bool) {
+	w.change(queue, tenant, of, -1)
 	if lent {
-		w.lend(queue, false, -1)
+		w.lend(queue, of, -1)
 	}
 	w.wake()
 }
 
 // lend gives the slots of some requests in flight to others, or with a number below zero takes that back.
-func (w *workerSlots) lend(queue int16, older bool, by int) {
+func (w *workerSlots) lend(queue int16, of Work, by int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.queues {
 		if q := &w.queues[i]; q.queue == queue {
 			q.lent += by
-			q.inFlight -= by
-			if older {
-				q.older -= by
-			}
+			q.inFlight[of] -= by
 		}
 	}
 }
@@ -93,26 +108,6 @@ func (w *workerSlots) wake() {
 	case w.released <- struct{}{}:
 	default: // it has been told already
 	}
-}
-
-// free returns the queues that have a free slot.
-func (w *workerSlots) free() (queues []int16) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, q := range w.queues {
-		if q.inFlight < q.size {
-			queues = append(queues, q.queue)
-		}
-	}
-	return queues
-}
-
-// room returns the sizes of the queues that have a free slot.
-func (w *workerSlots) room() map[int16]int {
-	sizes := w.sizes()
-	free := w.free()
-	maps.DeleteFunc(sizes, func(queue int16, _ int) bool { return !slices.Contains(free, queue) })
-	return sizes
 }
 
 // sizes returns how many worker slots each queue has, by its number.
@@ -126,17 +121,14 @@ func (w *workerSlots) sizes() map[int16]int {
 	return sizes
 }
 
-func (w *workerSlots) change(queue int16, tenant int32, older bool, by int) {
+func (w *workerSlots) change(queue int16, tenant int32, of Work, by int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.queues {
 		if q := &w.queues[i]; q.queue == queue {
-			q.inFlight += by
+			q.inFlight[of] += by
 			if q.tenants[tenant] += by; q.tenants[tenant] == 0 {
 				delete(q.tenants, tenant)
-			}
-			if older {
-				q.older += by
 			}
 		}
 	}
@@ -185,13 +177,13 @@ func (w *workerSlots) numbers() []int16 {
 	return numbers
 }
 
-// open returns the numbers of the queues to look into, and whether others are left out because all their
-// slots are taken: what is due there must not hold up the rest. A single queue is never left out.
-func (w *workerSlots) open() (numbers []int16, others bool) {
+// open returns the numbers of the queues to look into for a kind of work, and whether others are left out because they
+// have no slot for it: what is due there must not hold up the rest. A single queue is never left out.
+func (w *workerSlots) open(of Work) (numbers []int16, others bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, q := range w.queues {
-		if q.inFlight < q.size || len(w.queues) == 1 {
+	for i := range w.queues {
+		if q := &w.queues[i]; q.room(of) > 0 || len(w.queues) == 1 {
 			numbers = append(numbers, q.queue)
 		} else {
 			others = true
@@ -205,6 +197,10 @@ func (w *workerSlots) each(visit func(name string, size, inFlight int)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, q := range w.queues {
-		visit(q.name, q.size, q.inFlight+q.lent)
+		n := q.lent
+		for _, of := range q.inFlight {
+			n += of
+		}
+		visit(q.name, q.size, n)
 	}
 }

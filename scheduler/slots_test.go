@@ -6,82 +6,171 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// inFlight is how many runs of each kind of work a queue has in flight, and which kinds want more.
+type inFlight struct {
+	runs   [works]int
+	wanted [works]bool
+}
+
 // occupied returns worker slots of queues 1, 2, … with the given sizes, of which some are taken.
-func occupied(sizes, inFlight, older []int) *workerSlots {
+func occupied(sizes []int, taken ...inFlight) *workerSlots {
 	names := []string{"a", "b", "c", "d"}
 	bySize, numbers := map[string]int{}, map[string]int16{}
 	for i, size := range sizes {
 		bySize[names[i]], numbers[names[i]] = size, int16(i+1)
 	}
 	w := newWorkerSlots(bySize, numbers)
-	for i, n := range inFlight {
-		for j := range n {
-			w.take(int16(i+1), 1, older != nil && j < older[i])
+	for i, q := range taken {
+		for of, n := range q.runs {
+			for range n {
+				w.take(int16(i+1), 1, Work(of))
+			}
 		}
+		w.queues[i].wanted = q.wanted
 	}
 	return w
 }
 
+// offered is how many runs of a kind each queue can take.
+func (w *workerSlots) offered(t *testing.T, of Work) map[int16]int {
+	got, sum := map[int16]int{}, 0
+	for _, q := range w.quotas(of, BatchSize, nil) {
+		got[q.Queue] = q.Slots
+		sum += q.Slots
+	}
+	if sum > BatchSize {
+		t.Errorf("%d, more than a batch", sum)
+	}
+	return got
+}
+
 func TestQuotas(t *testing.T) {
 	for _, c := range []struct {
-		name                   string
-		sizes, inFlight, older []int
-		want, wantOlder        map[int16]int
+		name  string
+		sizes []int
+		taken []inFlight
+		want  map[int16]int // of what is due now
 	}{
-		{name: "one queue gets a batch", sizes: []int{500}, want: map[int16]int{1: 100}, wantOlder: map[int16]int{1: 100}},
-		{name: "a small queue gets what it has", sizes: []int{7}, want: map[int16]int{1: 7}, wantOlder: map[int16]int{1: 3}},
-		{name: "a queue of one may hold backlog", sizes: []int{1}, want: map[int16]int{1: 1}, wantOlder: map[int16]int{1: 1}},
-		{name: "what is in flight is not free", sizes: []int{50}, inFlight: []int{48}, want: map[int16]int{1: 2}, wantOlder: map[int16]int{1: 2}},
-		{name: "a full queue gets nothing", sizes: []int{50}, inFlight: []int{50}},
-		{name: "an overfull one neither", sizes: []int{50}, inFlight: []int{60}},
-		{name: "two queues share a batch", sizes: []int{500, 500}, want: map[int16]int{1: 50, 2: 50}, wantOlder: map[int16]int{1: 50, 2: 50}},
-		{name: "what a small queue leaves goes to the large", sizes: []int{500, 10}, want: map[int16]int{1: 90, 2: 10}, wantOlder: map[int16]int{1: 95, 2: 5}},
-		{name: "a full queue leaves all to the other", sizes: []int{500, 10}, inFlight: []int{0, 10}, want: map[int16]int{1: 100}, wantOlder: map[int16]int{1: 100}},
-		{name: "four share", sizes: []int{500, 500, 30, 10}, want: map[int16]int{1: 30, 2: 30, 3: 30, 4: 10}, wantOlder: map[int16]int{1: 40, 2: 40, 3: 15, 4: 5}},
-		{name: "backlog holds half of the slots at most", sizes: []int{20}, inFlight: []int{10}, older: []int{10}, want: map[int16]int{1: 10}},
-		{name: "backlog in flight counts towards its half", sizes: []int{20}, inFlight: []int{8}, older: []int{4}, want: map[int16]int{1: 12}, wantOlder: map[int16]int{1: 6}},
+		{name: "one queue gets a batch", sizes: []int{500}, want: map[int16]int{1: 100}},
+		{name: "a small queue gets what it has, but for the reserves of others", sizes: []int{10}, want: map[int16]int{1: 7}},
+		{name: "what is in flight is not free", sizes: []int{50}, taken: []inFlight{{runs: [works]int{45}}}, want: map[int16]int{1: 2}},
+		{name: "a full queue gets nothing", sizes: []int{50}, taken: []inFlight{{runs: [works]int{47}}}, want: map[int16]int{}},
+		{name: "an overfull one neither", sizes: []int{50}, taken: []inFlight{{runs: [works]int{60}}}, want: map[int16]int{}},
+		{name: "two queues share a batch", sizes: []int{500, 500}, want: map[int16]int{1: 50, 2: 50}},
+		{name: "what a small queue leaves goes to the large", sizes: []int{500, 10}, want: map[int16]int{1: 93, 2: 7}},
+		{name: "a full queue leaves all to the other", sizes: []int{500, 10}, taken: []inFlight{{}, {runs: [works]int{10}}}, want: map[int16]int{1: 100}},
+		{name: "four share", sizes: []int{500, 500, 30, 10}, want: map[int16]int{1: 33, 2: 33, 3: 27, 4: 7}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := occupied(c.sizes, c.inFlight, c.older)
-			for _, of := range []struct {
-				which string
-				got   []Quota
-				want  map[int16]int
-			}{{"quotas", w.quotas(BatchSize, nil), c.want}, {"of backlog", w.olderQuotas(BatchSize, nil), c.wantOlder}} {
-				got, sum := map[int16]int{}, 0
-				for _, q := range of.got {
-					got[q.Queue] = q.Slots
-					sum += q.Slots
-				}
-				if of.want == nil {
-					of.want = map[int16]int{}
-				}
-				if diff := cmp.Diff(of.want, got); diff != "" {
-					t.Errorf("%s, -want +got:\n%s", of.which, diff)
-				}
-				if sum > BatchSize {
-					t.Errorf("%s: %d, more than a batch", of.which, sum)
-				}
+			if diff := cmp.Diff(c.want, occupied(c.sizes, c.taken...).offered(t, WorkDue)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
 	}
 }
 
+func TestRoomOfTheKindsOfWork(t *testing.T) {
+	none, all := [works]bool{}, [works]bool{true, true, true, true}
+	for _, c := range []struct {
+		name   string
+		size   int
+		runs   [works]int // due now, ready, late, ordered
+		wanted [works]bool
+		want   [works]int
+	}{
+		{"an idle queue is anybody's but for the reserves", 64, [works]int{}, none, [works]int{61, 54, 54, 54}},
+		{"each has its share when all are wanted", 64, [works]int{}, all, [works]int{24, 16, 16, 8}},
+		{"whoever has more than its share gets none while others want theirs", 64, [works]int{40, 3, 3, 3}, all, [works]int{0, 13, 13, 5}},
+		{"and what is free when they do not", 64, [works]int{40, 3, 3, 3}, none, [works]int{15, 15, 15, 15}},
+		{"the first of a kind finds a slot", 64, [works]int{0, 0, 0, 54}, none, [works]int{8, 1, 1, 0}},
+		{"also in a small queue", 10, [works]int{0, 0, 0, 7}, none, [works]int{1, 1, 1, 0}},
+		{"a released slot goes to who has less than its share", 10, [works]int{1, 1, 1, 6}, [works]bool{true}, [works]int{1, 1, 1, 0}},
+		{"late slots go on beside retries that hang", 10, [works]int{0, 5, 0, 0}, [works]bool{false, true, true, false}, [works]int{3, 1, 3, 2}},
+		{"a queue of eight has a slot for each", 8, [works]int{5, 0, 0, 0}, none, [works]int{0, 1, 1, 1}},
+		{"a smaller one only for what is due now", 7, [works]int{}, none, [works]int{7, 6, 6, 6}},
+		{"of one: for nobody", 1, [works]int{}, all, [works]int{1, 1, 1, 1}},
+		{"a full one has none", 10, [works]int{4, 3, 2, 1}, all, [works]int{}},
+		{"an overfull one neither", 10, [works]int{20, 0, 0, 0}, all, [works]int{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := occupied([]int{c.size}, inFlight{c.runs, c.wanted})
+			var got [works]int
+			for of := range works {
+				got[of] = w.queues[0].room(of)
+			}
+			if got != c.want {
+				t.Errorf("room %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// Whatever is in flight and whatever is wanted: no more is offered than there is, and as long as claims keep to what is
+// offered, the first of each kind finds a slot in every queue that is large enough.
+func TestRoomNeverTakesReserves(t *testing.T) {
+	for size := 1; size <= 130; size++ {
+		shared, kept := 0, 0
+		for of := range works {
+			shared += of.share(size)
+			kept += of.reserve(size)
+		}
+		if shared > max(size, 1) && size >= 8 || kept > (size+1)/2 {
+			t.Fatalf("of %d slots %d are shared out and %d reserved", size, shared, kept)
+		}
+		for seed := range works { // each kind in turn takes all it can
+			w := occupied([]int{size})
+			for i := range works {
+				of := (seed + i) % works
+				q := &w.queues[0]
+				for other := range works {
+					if n := q.room(other); q.inFlight[other] == 0 && n < min(1, other.reserve(size)) {
+						t.Errorf("of %d slots with %v in flight there is none for %d", size, q.inFlight, other)
+					}
+				}
+				for range q.room(of) {
+					w.take(1, 1, of)
+				}
+			}
+			if n := 0; true {
+				for _, in := range w.queues[0].inFlight {
+					n += in
+				}
+				if n > size || n < size-kept {
+					t.Errorf("%d of %d slots were taken: %v", n, size, w.queues[0].inFlight)
+				}
+			}
+		}
+	}
+}
+
 func TestReleasedSlotsWakeAndAreFreeAgain(t *testing.T) {
 	t.Parallel()
-	w := occupied([]int{2}, []int{2}, []int{1})
-	w.release(1, 1, true, false)
-	w.release(1, 1, false, false)
+	w := occupied([]int{2}, inFlight{runs: [works]int{1, 0, 1, 0}})
+	w.release(1, 1, WorkLate, false)
+	w.release(1, 1, WorkDue, false)
 	select {
 	case <-w.released:
 	default:
 		t.Error("nobody is told")
 	}
-	if diff := cmp.Diff([]Quota{{Queue: 1, Slots: 2}}, w.quotas(BatchSize, nil)); diff != "" {
+	if diff := cmp.Diff([]Quota{{Queue: 1, Slots: 2}}, w.quotas(WorkDue, BatchSize, nil)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if diff := cmp.Diff([]Quota{{Queue: 1, Slots: 1}}, w.olderQuotas(BatchSize, nil)); diff != "" {
-		t.Errorf("of backlog, -want +got:\n%s", diff)
+}
+
+func TestALentSlotIsFreeUntilItsRequestEnds(t *testing.T) {
+	t.Parallel()
+	w := occupied([]int{10}, inFlight{runs: [works]int{0, 0, 0, 7}})
+	w.lend(1, WorkOrdered, 4)
+	if n := w.queues[0].room(WorkOrdered); n != 4 {
+		t.Errorf("room for %d of 4 that were lent", n)
+	}
+	for range 7 {
+		w.release(1, 1, WorkOrdered, true)
+	}
+	if q := w.queues[0]; q.inFlight != [works]int{} && q.lent != -3 {
+		t.Errorf("%+v", q)
 	}
 }

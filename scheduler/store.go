@@ -16,13 +16,15 @@ type Store interface {
 	// runs and the next slots in one transaction. Runs may be sent once it has returned. Of what is frozen when it
 	// has its locks it claims nothing.
 	ClaimDue(ctx context.Context, c Claim) (Batch, error)
-	// ClaimReady claims runs that wait for any replica: retries, manual runs, runs given back.
+	// ClaimReady claims runs that wait for any replica: retries, manual runs, runs given back, and ordered ones.
 	ClaimReady(ctx context.Context, c Claim) (Batch, error)
-	// DueTenants tells whose slots ClaimDue could take in the queues now, ReadyTenants whose runs ClaimReady could.
-	DueTenants(ctx context.Context, queues []int16, older bool) ([]Contender, error)
-	ReadyTenants(ctx context.Context, queues []int16) ([]Contender, error)
-	// NextDue tells when there will be something to claim in the queues; backlog is looked for when asked.
-	NextDue(ctx context.Context, queues []int16, lookForOlder bool) (Upcoming, error)
+	// EndSilent ends attempts whose targets work on and have passed their deadlines, as lost. It needs no worker slot and
+	// no start of a limit. It returns how long to wait before the next such deadline; left is false once none is near.
+	EndSilent(ctx context.Context) (wait time.Duration, left bool, err error)
+	// Contenders tells whose work of a kind a claim could take in the queues now.
+	Contenders(ctx context.Context, of Work, queues []int16) ([]Contender, error)
+	// NextDue tells when there will be something to claim in the queues.
+	NextDue(ctx context.Context, queues LookInto) (Upcoming, error)
 	// NextFresh is NextDue while tenants are held back: of what is due by now it tells nothing.
 	NextFresh(ctx context.Context, queues []int16) (Upcoming, error)
 	// Limits tells the tenants with limits, and Draw what a replica may have of them: the sum over all replicas never
@@ -99,6 +101,7 @@ type Pulse struct {
 	Orphans bool        // there are claims of replicas that are no more
 
 	Operations bool // there are operations that have not ended
+	Silent     bool // a target that works on has passed its deadline, or is about to
 	Notices    bool // there are notices that may be told
 	Unheld     bool // runs wait for something that no replica holds them back for any more
 	Gates      bool // runs that began before their job had a gate hold it
@@ -112,9 +115,9 @@ type Pulse struct {
 type Claim struct {
 	Replica uuid.UUID
 	Quotas  []Quota // their slots sum to at most BatchSize
-	// Older claims backlog: slots that have been due for more than OlderThan. Otherwise only slots due since
-	// then are claimed, so that a backlog never stands before the work that is due now.
-	Older bool
+	// Work is what is claimed. Slots are claimed either late or due now, so that those that are late never stand before
+	// the others.
+	Work Work
 	// Grant is what the claim may start of tenants with limits; their rows beyond it stay as they are.
 	Grant *Grant
 	// Except lists held-back tenants: unnamed quotas skip them and take only slots due within the last Since,
@@ -137,13 +140,17 @@ type Quota struct {
 // its locks for milliseconds.
 const BatchSize = 100
 
-// OlderThan is how long after its due time a slot counts as backlog.
+// OlderThan is how long after its due time a slot counts as late.
 const OlderThan = 5 * time.Second
+
+// LookInto names the queues to look into for each kind of work; none: it is not looked for.
+type LookInto [works][]int16
 
 // Upcoming tells when there is something to claim, by the database's clock; zero times: nothing at all.
 type Upcoming struct {
 	Now      time.Time
-	Schedule time.Time // the next slot due, apart from backlog
-	Ready    time.Time // the next run in ready
-	Older    bool      // there is backlog: slots due for more than OlderThan
+	Schedule time.Time // the next slot due, apart from late ones
+	Ready    time.Time // the next run in ready, apart from ordered ones
+	Ordered  time.Time // the next of these
+	Older    bool      // there are late slots: due for more than OlderThan
 }

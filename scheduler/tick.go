@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"time"
 )
@@ -12,7 +13,7 @@ const (
 	// longestSleep is how long the tick loop sleeps when nothing is known to be due: an idle replica costs
 	// a query a second.
 	longestSleep = time.Second
-	// olderEvery is how often backlog is looked for.
+	// olderEvery is how often late slots are looked for.
 	olderEvery = 2 * time.Second
 	// lookEvery is how often the loop looks at what is due next while claims come back full.
 	lookEvery = 100 * time.Millisecond
@@ -39,25 +40,23 @@ type ticker struct {
 	upcoming  Upcoming
 	lookAt    time.Time     // when to look at the latest
 	drawAt    time.Time     // not to draw before, as the last draw failed
-	olderAt   time.Time     // when to look for backlog again
+	olderAt   time.Time     // when to look for late slots again
 	pause     time.Duration // grows while claims find nothing they can have
 	wantsLook bool
-	current   fairness // of each kind of claim
-	backlog   fairness
-	ready     fairness
-	others    bool // the last look left out queues whose slots were all taken
+	fair      [works]fairness
+	order     []Work // in which kinds of work are claimed: first those that wait without a slot
+	others    bool   // the last look left out queues that have no slot for some kind of work
 	around    around
 }
 
 func newTicker(s *Scheduler) *ticker {
 	t := &ticker{s: s}
-	t.current.peek = func(ctx context.Context, queues []int16) ([]Contender, error) {
-		return s.store.DueTenants(ctx, queues, false)
+	for of := range works {
+		t.fair[of].peek = func(ctx context.Context, queues []int16) ([]Contender, error) {
+			return s.store.Contenders(ctx, of, queues)
+		}
+		t.order = append(t.order, of)
 	}
-	t.backlog.peek = func(ctx context.Context, queues []int16) ([]Contender, error) {
-		return s.store.DueTenants(ctx, queues, true)
-	}
-	t.ready.peek = s.store.ReadyTenants
 	return t
 }
 
@@ -102,8 +101,8 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 		return 0, nil, err
 	}
 	now := t.s.clock.now()
-	due, waiting := reached(t.upcoming.Schedule, now), reached(t.upcoming.Ready, now)
-	if !due && !waiting && !t.upcoming.Older {
+	due := t.due(now)
+	if due == [works]bool{} {
 		wait := t.untilFetch(t.untilNext(now))
 		if t.others {
 			t.wantsLook = true
@@ -114,30 +113,21 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 		}
 		return wait, nil, nil
 	}
-	if len(t.s.slots.quotas(math.MaxInt, nil)) == 0 {
-		return spread(longestSleep), t.s.slots.released, nil
-	}
 	var sum claimed
-	if due {
-		if err := t.claim(ctx, current, t.s.slots.quotas, &t.current, &sum); err != nil {
-			return 0, nil, err
+	for _, of := range t.order {
+		if due[of] {
+			if err := t.claim(ctx, of, &sum); err != nil {
+				return 0, nil, err
+			}
 		}
 	}
-	if waiting {
-		if err := t.claim(ctx, ready, t.s.slots.quotas, &t.ready, &sum); err != nil {
-			return 0, nil, err
-		}
-	}
-	if t.upcoming.Older {
-		before := sum.settled
-		if err := t.claim(ctx, backlog, t.s.slots.olderQuotas, &t.backlog, &sum); err != nil {
-			return 0, nil, err
-		}
-		t.upcoming.Older = sum.settled > before || len(t.s.slots.olderQuotas(math.MaxInt, nil)) == 0
+	t.takeTurns()
+	if !sum.offered {
+		return t.untilFetch(t.untilNext(now)), t.s.slots.released, nil
 	}
 	t.wantsLook = !sum.full
 	if sum.full {
-		t.olderAt = time.Time{} // what this replica cannot keep up with becomes backlog
+		t.olderAt = time.Time{} // what this replica cannot keep up with becomes late
 	}
 	if sum.settled > 0 || len(t.s.limits.heldBack()) > 0 {
 		t.pause = 0
@@ -146,6 +136,26 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 	// What is due is locked by others, or waits for slots of its queue: no use in asking at full speed.
 	t.pause = min(max(2*t.pause, shortestPause), longestPause)
 	return t.pause, t.s.slots.released, nil
+}
+
+// due returns the kinds of work of which there is something to claim by now, as far as the last look told.
+func (t *ticker) due(now time.Time) [works]bool {
+	u := t.upcoming
+	return [works]bool{
+		WorkDue: reached(u.Schedule, now), WorkReady: reached(u.Ready, now), WorkLate: u.Older, WorkOrdered: reached(u.Ordered, now),
+	}
+}
+
+// takeTurns has the kinds of work that wait without a slot claimed first the next time, one after the other; then those
+// in their order that do not.
+func (t *ticker) takeTurns() {
+	starved := slices.DeleteFunc(slices.Clone(t.order), func(of Work) bool { return !t.s.slots.starved(of) })
+	t.order = append(t.order[:0], starved...)
+	for of := range works {
+		if !slices.Contains(starved, of) {
+			t.order = append(t.order, of)
+		}
+	}
 }
 
 // draw draws on the limits of tenants that are short of something. Should it fail they are held back, and nobody else is.
@@ -161,41 +171,56 @@ func (t *ticker) draw(ctx context.Context) {
 
 // claimed adds up the claims of one tick.
 type claimed struct {
+	offered bool // there was a slot for some kind of work that was due
 	settled int
 	full    bool
 }
 
-// claim claims within the quotas, if there are any, and hands the runs to the executor.
-func (t *ticker) claim(ctx context.Context, k kind, quotas func(most int, waiting []Contender) []Quota, fair *fairness, sum *claimed) error {
-	free := quotas(math.MaxInt, nil)
+// claim claims one kind of work within its quotas, if there are any, and hands the runs to the executor.
+func (t *ticker) claim(ctx context.Context, of Work, sum *claimed) error {
+	free := t.s.slots.quotas(of, math.MaxInt, nil)
 	if len(free) == 0 {
+		t.s.slots.found(of, nil, nil)
 		return nil
 	}
+	fair, before := &t.fair[of], sum.settled
 	waiting, err := fair.who(ctx, t.s.slots)
 	if err != nil {
 		return err
 	}
-	shares := share(quotas(t.atATime(fair)*BatchSize, waiting), waiting, t.s.slots.held)
-	full, err := t.claimAll(ctx, k, shares, sum)
-	// Of a queue whose slots are all taken nothing was claimed, and more may be due there.
-	fair.crowded = full || fair.crowded && len(free) < len(t.s.slots.numbers())
-	return err
+	offered := t.s.slots.quotas(of, t.atATime(fair)*BatchSize, waiting)
+	looked := make([]int16, len(offered))
+	for i, q := range offered {
+		looked[i] = q.Queue
+	}
+	full, err := t.claimAll(ctx, of, share(offered, waiting, t.s.slots.held), sum)
+	if err != nil {
+		return err
+	}
+	t.s.slots.found(of, looked, full)
+	sum.offered = true
+	if of == WorkLate {
+		t.upcoming.Older = sum.settled > before
+	}
+	// Of a queue without a slot for it nothing was claimed, and more may be due there.
+	fair.crowded = len(full) > 0 || fair.crowded && len(free) < len(t.s.slots.numbers())
+	return nil
 }
 
-// claimAll claims all the quotas, at most a batch at once each. full is true when one of them was used up.
-func (t *ticker) claimAll(ctx context.Context, k kind, quotas []Quota, sum *claimed) (full bool, err error) {
+// claimAll claims all the quotas, at most a batch at once each. full names the queues of which one was used up.
+func (t *ticker) claimAll(ctx context.Context, of Work, quotas []Quota, sum *claimed) (full []int16, err error) {
 	claims := inBatches(quotas)
 	batches, errs := make([]Batch, len(claims)), make([]error, len(claims))
 	var claiming sync.WaitGroup
 	for i := range claims {
-		claiming.Go(func() { batches[i], errs[i] = t.claimBatch(ctx, k, Claim{Quotas: claims[i]}) })
+		claiming.Go(func() { batches[i], errs[i] = t.claimBatch(ctx, of, Claim{Quotas: claims[i]}) })
 	}
 	claiming.Wait()
 	for _, b := range batches {
 		sum.settled += b.Settled
-		full = full || b.Full
+		full = append(full, b.Full...)
 	}
-	sum.full = sum.full || full
+	sum.full = sum.full || len(full) > 0
 	return full, errors.Join(errs...)
 }
 
@@ -209,12 +234,12 @@ func (t *ticker) atATime(fair *fairness) int {
 	return 1
 }
 
-func (t *ticker) claimBatch(ctx context.Context, k kind, c Claim) (batch Batch, err error) {
+func (t *ticker) claimBatch(ctx context.Context, of Work, c Claim) (batch Batch, err error) {
 	from := t.s.store.ClaimDue
-	if k == ready {
+	if of == WorkReady || of == WorkOrdered {
 		from = t.s.store.ClaimReady
 	}
-	c.Replica, c.Older, c.Grant = t.s.replica.ID, k == backlog, t.s.limits.grant(k)
+	c.Replica, c.Work, c.Grant = t.s.replica.ID, of, t.s.limits.grant(of)
 	defer func() { c.Grant.end(batch.Runs) }()
 	// One that is under way when the replica is stopped is not cut off: it may have been committed.
 	ctx, cancel := outlast(ctx, claimGrace)
@@ -226,7 +251,7 @@ func (t *ticker) claimBatch(ctx context.Context, k kind, c Claim) (batch Batch, 
 	if err != nil {
 		return Batch{}, err
 	}
-	t.heedFreeze(k, batch)
+	t.heedFreeze(of, batch)
 	if t.s.heart.watch.lapsed() != lapses || t.s.heart.watch.expired(time.Now()) {
 		return Batch{}, errLateClaim
 	}
@@ -237,22 +262,30 @@ func (t *ticker) claimBatch(ctx context.Context, k kind, c Claim) (batch Batch, 
 }
 
 // heedFreeze takes what a claim found frozen, which the heartbeat has not told yet.
-func (t *ticker) heedFreeze(k kind, b Batch) {
+func (t *ticker) heedFreeze(of Work, b Batch) {
 	if b.Halted {
 		t.s.freezing.halt()
 	}
 	for _, tenant := range b.Frozen {
-		t.s.limits.freeze(tenant, k)
+		t.s.limits.freeze(tenant, of)
 	}
 }
 
 // look asks the database what is due next.
 func (t *ticker) look(ctx context.Context) error {
+	var queues LookInto
+	others := false
+	for of := range works {
+		open, left := t.s.slots.open(of)
+		queues[of], others = open, others || left
+	}
 	older := time.Now().After(t.olderAt)
-	queues, others := t.s.slots.open()
+	if !older {
+		queues[WorkLate] = nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, tickTimeout)
 	defer cancel()
-	upcoming, err := t.s.store.NextDue(ctx, queues, older)
+	upcoming, err := t.s.store.NextDue(ctx, queues)
 	if err != nil {
 		return err
 	}
@@ -263,20 +296,26 @@ func (t *ticker) look(ctx context.Context) error {
 		upcoming.Older = t.upcoming.Older
 	}
 	t.upcoming, t.wantsLook, t.others = upcoming, false, others
+	for of, due := range t.due(upcoming.Now) {
+		if !due {
+			t.s.slots.foundNone(Work(of), queues[of])
+		}
+	}
 	t.lookAt = time.Now().Add(lookEvery)
 	return nil
 }
 
-// untilNext returns how long to sleep when nothing is due, and has the loop look again after a full sleep.
+// untilNext returns how long to sleep until something else is due than now, and has the loop look again after a full
+// sleep.
 func (t *ticker) untilNext(now time.Time) time.Duration {
 	wait := spread(longestSleep)
 	t.wantsLook, t.pause = true, 0
-	for _, next := range []time.Time{t.upcoming.Schedule, t.upcoming.Ready} {
-		if next.IsZero() {
+	for _, next := range []time.Time{t.upcoming.Schedule, t.upcoming.Ready, t.upcoming.Ordered} {
+		if !next.After(now) {
 			continue
 		}
 		if d := next.Sub(now); d < wait {
-			wait = max(d, 0)
+			wait = d
 			t.wantsLook = false
 			t.lookAt = time.Now().Add(wait + lookEvery)
 		}

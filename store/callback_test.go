@@ -36,13 +36,29 @@ func (c claimer) accept(a scheduler.Assignment) {
 	}
 }
 
-// overdue lets the deadline of a run pass, and replicas look for it; they have renewed all the while.
-func (c claimer) overdue(run uuid.UUID) scheduler.Batch {
+// overdue lets the deadline of a run pass, and replicas look for it; they have renewed all the while. It reports whether
+// that ended the attempt.
+func (c claimer) overdue(run uuid.UUID) bool {
 	c.t.Helper()
 	c.exec(`UPDATE punctual.deployment SET back_at = '-infinity'`)
 	c.exec(`UPDATE punctual.replicas SET renewed_at = now()`)
 	c.exec(`UPDATE punctual.ready SET due_at = now() - interval '1 s' WHERE run_id = $1`, run)
-	return c.claimReady(10)
+	before := c.text(`SELECT fence::text FROM punctual.runs WHERE id = $1 AND status = 'running'`, run)
+	c.listen()
+	return c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'running' AND fence::text = $2`, run, before) == 0
+}
+
+// listen does what replicas do about targets that have passed their deadlines.
+func (c claimer) listen() {
+	c.t.Helper()
+	for left := true; left; {
+		var wait time.Duration
+		var err error
+		if wait, left, err = c.EndSilent(c.t.Context()); err != nil {
+			c.t.Fatal(err)
+		}
+		left = left && wait == 0
+	}
 }
 
 func (c claimer) beat(a scheduler.Assignment, progress string) (Beat, error) {
@@ -199,17 +215,17 @@ func TestATargetIsNotBlamedForSilenceThatNobodyCouldHear(t *testing.T) {
 		c.exec(`UPDATE punctual.deployment SET back_at = '-infinity'`)
 	}
 	away()
-	c.claimReady(10)
+	c.listen()
 	c.wantState(a.RunID, "running 202 attempt 1 ready in 6")
 	away()
 	if _, err := c.Renew(t.Context(), c.replica, false); err != nil {
 		t.Fatal(err)
 	}
-	c.claimReady(10)
+	c.listen()
 	c.wantState(a.RunID, "running 202 attempt 1 ready in 60")
 	// A replica that starts is as good.
 	away()
-	asClaimer(c.crud).claimReady(10)
+	asClaimer(c.crud).listen()
 	c.wantState(a.RunID, "running 202 attempt 1 ready in 60")
 	// One of two that was cut off is no reason: the other could hear.
 	other := asClaimer(c.crud)
@@ -218,7 +234,7 @@ func TestATargetIsNotBlamedForSilenceThatNobodyCouldHear(t *testing.T) {
 	if _, err := c.Renew(t.Context(), c.replica, false); err != nil {
 		t.Fatal(err)
 	}
-	c.claimReady(10)
+	c.listen()
 	c.wantState(a.RunID, "retrying silent attempt 1 next in 0 ready in 0 attempts: 1 lost silent")
 }
 

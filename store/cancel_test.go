@@ -22,11 +22,15 @@ func (c crud) claimAll(replica uuid.UUID) []scheduler.Assignment {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	ready, err := c.ClaimReady(c.t.Context(), claim)
-	if err != nil {
-		c.t.Fatal(err)
+	runs := due.Runs
+	for _, claim.Work = range []scheduler.Work{scheduler.WorkReady, scheduler.WorkOrdered} {
+		ready, err := c.ClaimReady(c.t.Context(), claim)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		runs = append(runs, ready.Runs...)
 	}
-	return append(due.Runs, ready.Runs...)
+	return runs
 }
 
 func (c crud) finish(a scheduler.Assignment, verdict scheduler.Verdict, reason scheduler.Reason) {

@@ -48,55 +48,47 @@ func (s *Store) onConn(ctx context.Context, work func(conn *pgx.Conn) error) err
 	return err
 }
 
+// dueNext returns the earliest instants of one column of a table, over the lanes of some queues: $n, with the priorities
+// from and to.
+func dueNext(column, table, of string, n, from, to int) string {
+	return fmt.Sprintf(`(SELECT min(n.due) FROM unnest($%[4]d::smallint[]) q CROSS JOIN generate_series(%[5]d, %[6]d) p CROSS JOIN LATERAL (
+		            SELECT %[1]s AS due FROM punctual.%[2]s WHERE lane = (q * 4 + p)::smallint AND %[3]s ORDER BY %[1]s LIMIT 1) n)`, column, table, of, n, from, to)
+}
+
+var (
+	selectNextDue = `SELECT now(),
+		       ` + dueNext("next_run_at", "schedules", "enabled AND next_run_at > now() - interval '5 s'", 1, 0, 2) + `,
+		       ` + dueNext("due_at", "ready", "true", 2, 0, 2) + `,
+		       ` + dueNext("due_at", "ready", "true", 4, 3, 3) + `,
+		       ` + dueNext("next_run_at", "schedules", "enabled AND next_run_at <= now() - interval '5 s'", 3, 0, 2) + ` IS NOT NULL`
+	selectNextFresh = `SELECT now(),
+		       ` + dueNext("next_run_at", "schedules", "enabled AND next_run_at > now()", 1, 0, 2) + `,
+		       ` + dueNext("due_at", "ready", "due_at > now()", 1, 0, 2) + `,
+		       ` + dueNext("due_at", "ready", "due_at > now()", 1, 3, 3) + `,
+		       false`
+)
+
 // NextDue implements scheduler.Store.
-func (s *Store) NextDue(ctx context.Context, queues []int16, lookForOlder bool) (scheduler.Upcoming, error) {
-	ctx = forRuns.in(ctx)
-	var u scheduler.Upcoming
-	var schedule, ready *time.Time
-	err := s.conns(ctx).QueryRow(ctx, `
-		WITH lanes AS (SELECT (q * 4 + p)::smallint AS lane FROM unnest($1::smallint[]) q, generate_series(0, 2) p)
-		SELECT now(),
-		       (SELECT min(n.next_run_at) FROM lanes CROSS JOIN LATERAL (
-		            SELECT next_run_at FROM punctual.schedules s WHERE enabled AND s.lane = lanes.lane AND next_run_at > now() - interval '5 s'
-		            ORDER BY next_run_at LIMIT 1) n),
-		       (SELECT min(n.due_at) FROM lanes CROSS JOIN LATERAL (
-		            SELECT due_at FROM punctual.ready r WHERE r.lane = lanes.lane ORDER BY due_at LIMIT 1) n),
-		       $2 AND EXISTS (SELECT FROM lanes CROSS JOIN LATERAL (
-		            SELECT FROM punctual.schedules s WHERE enabled AND s.lane = lanes.lane AND next_run_at <= now() - interval '5 s' ORDER BY next_run_at LIMIT 1) o)`,
-		queues, lookForOlder).Scan(&u.Now, &schedule, &ready, &u.Older)
-	if err != nil {
-		return scheduler.Upcoming{}, fmt.Errorf("looking for what is due next: %w", err)
-	}
-	if schedule != nil {
-		u.Schedule = *schedule
-	}
-	if ready != nil {
-		u.Ready = *ready
-	}
-	return u, nil
+func (s *Store) NextDue(ctx context.Context, queues scheduler.LookInto) (scheduler.Upcoming, error) {
+	return s.upcoming(ctx, selectNextDue, queues[scheduler.WorkDue], queues[scheduler.WorkReady], queues[scheduler.WorkLate], queues[scheduler.WorkOrdered])
 }
 
 // NextFresh implements scheduler.Store.
 func (s *Store) NextFresh(ctx context.Context, queues []int16) (scheduler.Upcoming, error) {
+	return s.upcoming(ctx, selectNextFresh, queues)
+}
+
+func (s *Store) upcoming(ctx context.Context, sql string, queues ...any) (scheduler.Upcoming, error) {
 	ctx = forRuns.in(ctx)
 	var u scheduler.Upcoming
-	var schedule, ready *time.Time
-	err := s.conns(ctx).QueryRow(ctx, `
-		WITH lanes AS (SELECT (q * 4 + p)::smallint AS lane FROM unnest($1::smallint[]) q, generate_series(0, 2) p)
-		SELECT now(),
-		       (SELECT min(n.next_run_at) FROM lanes CROSS JOIN LATERAL (
-		            SELECT next_run_at FROM punctual.schedules s WHERE enabled AND s.lane = lanes.lane AND next_run_at > now() ORDER BY next_run_at LIMIT 1) n),
-		       (SELECT min(n.due_at) FROM lanes CROSS JOIN LATERAL (
-		            SELECT due_at FROM punctual.ready r WHERE r.lane = lanes.lane AND due_at > now() ORDER BY due_at LIMIT 1) n)`,
-		queues).Scan(&u.Now, &schedule, &ready)
-	if err != nil {
-		return scheduler.Upcoming{}, fmt.Errorf("looking for what becomes due next: %w", err)
+	var schedule, ready, ordered *time.Time
+	if err := s.conns(ctx).QueryRow(ctx, sql, queues...).Scan(&u.Now, &schedule, &ready, &ordered, &u.Older); err != nil {
+		return scheduler.Upcoming{}, fmt.Errorf("looking for what is due next: %w", err)
 	}
-	if schedule != nil {
-		u.Schedule = *schedule
-	}
-	if ready != nil {
-		u.Ready = *ready
+	for to, at := range map[*time.Time]*time.Time{&u.Schedule: schedule, &u.Ready: ready, &u.Ordered: ordered} {
+		if at != nil {
+			*to = *at
+		}
 	}
 	return u, nil
 }

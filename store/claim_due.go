@@ -174,9 +174,9 @@ func (c *dueClaim) selection() string {
 	switch fair := fairly(c.claim.Quotas); {
 	case len(c.claim.Except) > 0:
 		return selectFresh
-	case c.claim.Older && fair:
+	case c.claim.Work == scheduler.WorkLate && fair:
 		return selectOlderFairly
-	case c.claim.Older:
+	case c.claim.Work == scheduler.WorkLate:
 		return selectOlder
 	case fair:
 		return selectCurrentFairly
@@ -320,7 +320,7 @@ func (c *dueClaim) write(ctx context.Context) error {
 			return err
 		}
 	}
-	lease := &scheduler.Lease{ID: uuid.New(), ClaimedAt: c.now}
+	lease := &scheduler.Lease{ID: uuid.New(), Work: c.claim.Work, ClaimedAt: c.now}
 	fences := make(map[uuid.UUID]int64, len(c.runs.ids))
 	var b pgx.Batch
 	if len(c.runs.ids) > 0 {

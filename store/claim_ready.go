@@ -20,18 +20,30 @@ var (
 	selectReady       = selectRuns(queueQuotas, ofAnybody("due_at", "'-infinity'", "now()"))
 	selectReadyFresh  = selectRuns(queueQuotas, ofOthers("due_at"))
 	selectReadyFairly = selectRuns(tenantQuotas, ofTenant("q.tenant", "due_at", "'-infinity'", "now()"))
+
+	selectOrdered       = selectOrders(queueQuotas, ofAnybody("due_at", "'-infinity'", "now()"))
+	selectOrderedFresh  = selectOrders(queueQuotas, ofOthers("due_at"))
+	selectOrderedFairly = selectOrders(tenantQuotas, ofTenant("q.tenant", "due_at", "'-infinity'", "now()"))
 )
 
+const lockReady = "FOR UPDATE SKIP LOCKED"
+
 func selectRuns(quotas string, due window) string {
-	return inOrder(quotas, "FOR UPDATE SKIP LOCKED", func(lane string) string {
-		return `SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until FROM punctual.ready WHERE ` + due(lane) + `, run_id`
-	})
+	return inOrder(quotas, lockReady, func(lane string) string { return selectWaiting(due, lane) })
+}
+
+func selectOrders(quotas string, due window) string {
+	return inOneLane(quotas, lockReady, selectWaiting(due, "(q.queue * 4 + 3)::smallint"))
+}
+
+func selectWaiting(due window, lane string) string {
+	return `SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until FROM punctual.ready WHERE ` + due(lane) + `, run_id`
 }
 
 // selectHeld locks runs that wait for one host, the longest unsent first, but for those of some jobs.
 const selectHeld = `
 SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until, now() FROM punctual.ready
-WHERE tenant = $1 AND held_by = $2 AND lane / 4 = ANY($3::smallint[]) AND job_id <> ALL($4::uuid[])
+WHERE tenant = $1 AND held_by = $2 AND lane = ANY($3::smallint[]) AND job_id <> ALL($4::uuid[])
 ORDER BY held_since, run_id LIMIT $5 FOR UPDATE SKIP LOCKED`
 
 // A run that ended while it waited, because its job was deleted, only loses its row in ready. One that its
@@ -63,6 +75,8 @@ const gateRetry = time.Second
 type readyClaim struct {
 	store    *Store
 	claim    scheduler.Claim
+	silent   bool // it is for attempts whose targets are overdue, in place of what is due
+	more     bool // of which there may be more
 	defaults notifyDefaults
 	wary     bool
 	busy     lockedRows // what others have locked, as far as it was looked for: runs, and jobs that are told of
@@ -112,14 +126,22 @@ type waitingRun struct {
 
 // ClaimReady implements scheduler.Store.
 func (s *Store) ClaimReady(ctx context.Context, claim scheduler.Claim) (scheduler.Batch, error) {
-	ctx = forRuns.in(ctx)
-	defaults, err := s.notifyDefaults(ctx)
+	c, err := s.claimReady(forRuns.in(ctx), readyClaim{claim: claim})
 	if err != nil {
 		return scheduler.Batch{}, fmt.Errorf("claiming ready runs: %w", err)
 	}
-	var c readyClaim
+	return c.batch, nil
+}
+
+// claimReady carries a claim of ready runs out.
+func (s *Store) claimReady(ctx context.Context, what readyClaim) (c readyClaim, err error) {
+	defaults, err := s.notifyDefaults(ctx)
+	if err != nil {
+		return c, err
+	}
 	err = s.wary.ready.try(func(wary bool) error {
-		c = readyClaim{store: s, claim: claim, defaults: defaults, wary: wary, tenants: map[uuid.UUID]int32{}, held: map[uuid.UUID]*scheduler.Held{}}
+		c = what
+		c.store, c.defaults, c.wary, c.tenants, c.held = s, defaults, wary, map[uuid.UUID]int32{}, map[uuid.UUID]*scheduler.Held{}
 		return s.onConn(ctx, func(conn *pgx.Conn) error {
 			c.conn = conn
 			if err := c.lock(ctx); err != nil || len(c.ids) == 0 {
@@ -134,10 +156,7 @@ func (s *Store) ClaimReady(ctx context.Context, claim scheduler.Claim) (schedule
 			return c.write(ctx)
 		})
 	})
-	if err != nil {
-		return scheduler.Batch{}, fmt.Errorf("claiming ready runs: %w", err)
-	}
-	return c.batch, nil
+	return c, err
 }
 
 func (c *readyClaim) lock(ctx context.Context) error {
@@ -178,10 +197,15 @@ func (c *readyClaim) lock(ctx context.Context) error {
 		c.ids, c.gatable = append(c.ids, r.run), append(c.gatable, r.job)
 		c.tenants[r.run] = r.tenant
 	}
-	if c.claim.Held != nil {
-		c.batch.Full = len(c.locked) == c.claim.Held.Most
-	} else {
+	switch held := c.claim.Held; {
+	case c.silent:
+		c.more = len(c.locked) == silentBatch
+	case held == nil:
 		c.batch.Full = usedUp(c.claim.Quotas, places, func(p place) place { return p })
+	case len(c.locked) == held.Most:
+		for _, lane := range held.Lanes {
+			c.batch.Full = append(c.batch.Full, lane/4)
+		}
 	}
 	slices.SortFunc(c.ids, compareIDs)
 	return nil
@@ -189,13 +213,21 @@ func (c *readyClaim) lock(ctx context.Context) error {
 
 // selection is the statement that locks what the claim is for, and its arguments.
 func (c *readyClaim) selection() (sql string, arguments []any) {
-	switch held := c.claim.Held; {
+	switch held, ordered := c.claim.Held, c.claim.Work == scheduler.WorkOrdered; {
+	case c.silent:
+		return selectSilent, []any{silentBatch}
 	case held != nil:
-		return selectHeld, []any{held.Tenant, held.By, held.Queues, append([]uuid.UUID{}, held.Not...), held.Most}
+		return selectHeld, []any{held.Tenant, held.By, held.Lanes, append([]uuid.UUID{}, held.Not...), held.Most}
+	case len(c.claim.Except) > 0 && ordered:
+		return selectOrderedFresh, quotaArguments(c.claim)
 	case len(c.claim.Except) > 0:
 		return selectReadyFresh, quotaArguments(c.claim)
+	case fairly(c.claim.Quotas) && ordered:
+		return selectOrderedFairly, quotaArguments(c.claim)
 	case fairly(c.claim.Quotas):
 		return selectReadyFairly, quotaArguments(c.claim)
+	case ordered:
+		return selectOrdered, quotaArguments(c.claim)
 	}
 	return selectReady, quotaArguments(c.claim)
 }
@@ -335,7 +367,7 @@ func (c *readyClaim) putOff(run uuid.UUID, delay time.Duration, waits map[uuid.U
 }
 
 func (c *readyClaim) write(ctx context.Context) error {
-	lease := &scheduler.Lease{ID: uuid.New(), ClaimedAt: c.now}
+	lease := &scheduler.Lease{ID: uuid.New(), Work: c.claim.Work, ClaimedAt: c.now}
 	fences := make(map[uuid.UUID]int64, len(c.start))
 	if len(c.cancel) > 0 {
 		if _, err := cancelRuns(ctx, c.conn, c.cancel, scheduler.ReasonJobDeleted); err != nil {

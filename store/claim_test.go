@@ -66,12 +66,28 @@ func (c claimer) claim(slots int, older bool) scheduler.Batch {
 }
 
 func (c claimer) asks(slots int, older bool) scheduler.Claim {
-	return scheduler.Claim{Replica: c.replica, Quotas: []scheduler.Quota{{Queue: c.queue, Slots: slots}}, Older: older}
+	work := scheduler.WorkDue
+	if older {
+		work = scheduler.WorkLate
+	}
+	return scheduler.Claim{Replica: c.replica, Work: work, Quotas: []scheduler.Quota{{Queue: c.queue, Slots: slots}}}
 }
 
+// claimReady claims what waits in ready, ordered runs last.
 func (c claimer) claimReady(slots int) scheduler.Batch {
 	c.t.Helper()
-	b, err := c.ClaimReady(c.t.Context(), c.asks(slots, false))
+	b := c.claimWaiting(scheduler.WorkReady, slots)
+	if slots -= len(b.Runs); slots == 0 {
+		return b
+	}
+	ordered := c.claimWaiting(scheduler.WorkOrdered, slots)
+	b.Runs, b.Settled, b.Full = append(b.Runs, ordered.Runs...), b.Settled+ordered.Settled, append(b.Full, ordered.Full...)
+	return b
+}
+
+func (c claimer) claimWaiting(of scheduler.Work, slots int) scheduler.Batch {
+	c.t.Helper()
+	b, err := c.ClaimReady(c.t.Context(), scheduler.Claim{Replica: c.replica, Work: of, Quotas: []scheduler.Quota{{Queue: c.queue, Slots: slots}}})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -150,7 +166,7 @@ func TestClaimDueMakesARunOfASlot(t *testing.T) {
 	if diff := cmp.Diff(want, a, cmp.Comparer(func(a, b *scheduler.Job) bool { return a == b })); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if a.Job.ID != job.ID || a.Job.Name != "job" || a.Fence == 0 || batch.Full || batch.Settled != 1 || a.Lease.Remaining != 1 || a.Lease.ClaimedAt.Before(slot) {
+	if a.Job.ID != job.ID || a.Job.Name != "job" || a.Fence == 0 || len(batch.Full) != 0 || batch.Settled != 1 || a.Lease.Remaining != 1 || a.Lease.ClaimedAt.Before(slot) {
 		t.Errorf("%+v, lease %+v", batch, a.Lease)
 	}
 	run, err := c.GetRun(t.Context(), c.tenant, a.RunID)
@@ -295,8 +311,8 @@ func TestClaimsNeverTakeMoreThanTheirQuota(t *testing.T) {
 				r.many(n, string(p), 0, rarely, prioritised(p), tolerant)
 			}
 			b := r.claim(c.quota, false)
-			if len(b.Runs) != c.want || b.Full != c.full || b.Settled != c.want {
-				t.Errorf("%d runs, %d settled, full: %t", len(b.Runs), b.Settled, b.Full)
+			if len(b.Runs) != c.want || len(b.Full) != 0 != c.full || b.Settled != c.want {
+				t.Errorf("%d runs, %d settled, full: %v", len(b.Runs), b.Settled, b.Full)
 			}
 		})
 	}
@@ -507,7 +523,7 @@ func TestClaimReadyStartsWhatWaits(t *testing.T) {
 	}
 	batch := c.claimReady(10)
 	a := c.one(batch)
-	if a.RunID != triggered.ID || a.Job.ID != job.ID || a.Attempt != 1 || a.Trigger != scheduler.TriggerManual || a.Fence == 0 || a.Lease.Remaining != 1 || batch.Settled != 1 || batch.Full {
+	if a.RunID != triggered.ID || a.Job.ID != job.ID || a.Attempt != 1 || a.Trigger != scheduler.TriggerManual || a.Fence == 0 || a.Lease.Remaining != 1 || batch.Settled != 1 || len(batch.Full) != 0 {
 		t.Errorf("%+v", a)
 	}
 	if string(a.Body) != `{"a":1}` || a.Headers["X-A"] != "b" {
@@ -540,8 +556,8 @@ func TestClaimReadyTakesByPriorityAndWithinItsQuota(t *testing.T) {
 	for _, a := range first.Runs {
 		got[a.Job.Priority]++
 	}
-	if diff := cmp.Diff(map[scheduler.Priority]int{scheduler.PriorityHigh: 3, scheduler.PriorityNormal: 2}, got); diff != "" || !first.Full {
-		t.Errorf("full: %t, -want +got:\n%s", first.Full, diff)
+	if diff := cmp.Diff(map[scheduler.Priority]int{scheduler.PriorityHigh: 3, scheduler.PriorityNormal: 2}, got); diff != "" || len(first.Full) == 0 {
+		t.Errorf("full: %v, -want +got:\n%s", first.Full, diff)
 	}
 	if rest := c.claimReady(5); len(rest.Runs) != 4 {
 		t.Errorf("%d left, want 4", len(rest.Runs))
@@ -640,7 +656,12 @@ func TestNextDueTellsWhatComes(t *testing.T) {
 	c := newClaimer(t)
 	ask := func(older bool) scheduler.Upcoming {
 		t.Helper()
-		u, err := c.NextDue(t.Context(), []int16{c.queue}, older)
+		queues := []int16{c.queue}
+		into := scheduler.LookInto{scheduler.WorkDue: queues, scheduler.WorkReady: queues, scheduler.WorkOrdered: queues}
+		if older {
+			into[scheduler.WorkLate] = queues
+		}
+		u, err := c.NextDue(t.Context(), into)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -665,7 +686,7 @@ func TestNextDueTellsWhatComes(t *testing.T) {
 	if u := ask(false); u.Ready.IsZero() || u.Ready.After(u.Now) {
 		t.Errorf("%+v", u)
 	}
-	if u, err := c.NextDue(t.Context(), []int16{c.queue + 1}, true); err != nil || !u.Schedule.IsZero() || !u.Ready.IsZero() || u.Older {
+	if u, err := c.NextDue(t.Context(), scheduler.LookInto{{c.queue + 1}, {c.queue + 1}, {c.queue + 1}, {c.queue + 1}}); err != nil || !u.Schedule.IsZero() || !u.Ready.IsZero() || u.Older {
 		t.Errorf("another queue: %+v, %v", u, err)
 	}
 }

@@ -276,7 +276,7 @@ func writeReplays(ctx context.Context, u *unit, replays []replay, now time.Time,
 	var b pgx.Batch
 	b.Queue(`
 		INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
-		SELECT u.run, d.job_id, u.due_at, d.tenant, s.lane
+		SELECT u.run, d.job_id, u.due_at, d.tenant, s.lane | 3
 		FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS u(dead, run, due_at)
 		JOIN punctual.dead_letters d ON d.run_id = u.dead JOIN punctual.schedules s ON s.job_id = d.job_id`, of, runs, due)
 	b.Queue(`

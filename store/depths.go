@@ -55,7 +55,9 @@ SELECT q.name,
 FROM punctual.queues q ORDER BY q.name`
 
 const depthParts = `
-WITH lanes AS MATERIALIZED (SELECT q.id AS queue, (q.id * 4 + p)::smallint AS lane FROM punctual.queues q, generate_series(0, 2) p),
+WITH lanes AS MATERIALIZED (
+    SELECT q.id AS queue, (q.id * 4 + p)::smallint AS lane FROM punctual.queues q, generate_series(0, 3) p
+    UNION ALL SELECT q.id, (-1 - q.id)::smallint FROM punctual.queues q), -- the deadlines
 held AS MATERIALIZED (SELECT s.lane / 4 AS queue, s.held_since FROM punctual.ready s WHERE s.held_by IS NOT NULL AND of(s) LIMIT $2::bigint),
 sent AS MATERIALIZED (
     SELECT s.lane / 4 AS queue FROM (SELECT unnest(c.run_ids) AS id FROM punctual.claims c LIMIT $3::bigint) c

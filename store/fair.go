@@ -34,8 +34,9 @@ type place struct {
 	tenant int32
 }
 
-// usedUp reports whether there may be more than the quotas let through: as many rows as one of them allows were found.
-func usedUp[T any](quotas []scheduler.Quota, rows []T, at func(T) place) bool {
+// usedUp returns the queues in which there may be more than the quotas let through: as many rows as one of them allows
+// were found.
+func usedUp[T any](quotas []scheduler.Quota, rows []T, at func(T) place) (queues []int16) {
 	left := make(map[place]int, len(quotas))
 	for _, q := range quotas {
 		left[place{q.Queue, q.Tenant}] = q.Slots
@@ -47,54 +48,47 @@ func usedUp[T any](quotas []scheduler.Quota, rows []T, at func(T) place) bool {
 			p.tenant = 0
 		}
 		if left[p]--; left[p] == 0 {
-			return true
+			queues = append(queues, p.queue)
 		}
 	}
-	return false
+	return queues
 }
 
 // contendersWith probes each tenant's part of an index once per lane: with a thousand tenants some milliseconds.
-func contendersWith(oldest func(lane string) string) string {
+func contendersWith(priorities string, oldest func(lane string) string) string {
 	return `
 SELECT q.queue, t.id, t.weight, min(d.due)
-FROM unnest((SELECT $1::smallint[])) AS q(queue) CROSS JOIN generate_series(0, 2) AS priority CROSS JOIN punctual.tenants t
+FROM unnest((SELECT $1::smallint[])) AS q(queue) CROSS JOIN generate_series(` + priorities + `) AS priority CROSS JOIN punctual.tenants t
 CROSS JOIN LATERAL (` + oldest("(q.queue * 4 + priority)::smallint") + ` LIMIT 1) d
 GROUP BY 1, 2, 3`
 }
 
-var (
-	selectContendersOfCurrent = contendersOfSlots("now() - interval '5 s'", "now()")
-	selectContendersOfOlder   = contendersOfSlots("'-infinity'", "now() - interval '5 s'")
-	selectContendersOfReady   = contendersWith(func(lane string) string {
-		return `SELECT due_at AS due FROM punctual.ready WHERE ` + ofTenant("t.id", "due_at", "'-infinity'", "now()")(lane)
-	})
-)
+var selectContenders = map[scheduler.Work]string{
+	scheduler.WorkDue:     contendersOfSlots("now() - interval '5 s'", "now()"),
+	scheduler.WorkLate:    contendersOfSlots("'-infinity'", "now() - interval '5 s'"),
+	scheduler.WorkReady:   contendersOfRuns("0, 2"),
+	scheduler.WorkOrdered: contendersOfRuns("3, 3"),
+}
 
 func contendersOfSlots(after, until string) string {
-	return contendersWith(func(lane string) string {
+	return contendersWith("0, 2", func(lane string) string {
 		return `SELECT next_run_at AS due FROM punctual.schedules WHERE enabled AND ` + ofTenant("t.id", "next_run_at", after, until)(lane)
 	})
 }
 
-// DueTenants implements scheduler.Store.
-func (s *Store) DueTenants(ctx context.Context, queues []int16, older bool) ([]scheduler.Contender, error) {
-	if older {
-		return s.contenders(ctx, selectContendersOfOlder, queues)
-	}
-	return s.contenders(ctx, selectContendersOfCurrent, queues)
+func contendersOfRuns(priorities string) string {
+	return contendersWith(priorities, func(lane string) string {
+		return `SELECT due_at AS due FROM punctual.ready WHERE ` + ofTenant("t.id", "due_at", "'-infinity'", "now()")(lane)
+	})
 }
 
-// ReadyTenants implements scheduler.Store.
-func (s *Store) ReadyTenants(ctx context.Context, queues []int16) ([]scheduler.Contender, error) {
-	return s.contenders(ctx, selectContendersOfReady, queues)
-}
-
-func (s *Store) contenders(ctx context.Context, sql string, queues []int16) ([]scheduler.Contender, error) {
+// Contenders implements scheduler.Store.
+func (s *Store) Contenders(ctx context.Context, of scheduler.Work, queues []int16) ([]scheduler.Contender, error) {
 	ctx = forRuns.in(ctx)
 	var found []scheduler.Contender
 	var b pgx.Batch
 	b.Queue(byIndex)
-	b.Queue(sql, prepared{}, queues).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(selectContenders[of], prepared{}, queues).Query(func(rows pgx.Rows) (err error) {
 		found, err = pgx.CollectRows(rows, pgx.RowToStructByPos[scheduler.Contender])
 		return err
 	})

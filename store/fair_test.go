@@ -46,7 +46,7 @@ func TestAClaimTakesOfEachTenantWhatItsQuotaAllows(t *testing.T) {
 			if !older {
 				c.exec(`UPDATE punctual.schedules SET next_run_at = now(), scheduled_for = date_trunc('second', now() - interval '1 s')`)
 			}
-			waiting, err := c.DueTenants(t.Context(), []int16{c.queue}, older)
+			waiting, err := c.Contenders(t.Context(), c.asks(0, older).Work, []int16{c.queue})
 			slices.SortFunc(waiting, func(a, b scheduler.Contender) int { return int(a.Tenant - b.Tenant) })
 			if err != nil || len(waiting) != 2 || waiting[0].Tenant != c.tenant || waiting[0].Weight != 1 || waiting[1].Tenant != other.tenant || waiting[1].Weight != 3 || waiting[1].Queue != c.queue {
 				t.Fatalf("%+v, error %v", waiting, err)
@@ -57,16 +57,16 @@ func TestAClaimTakesOfEachTenantWhatItsQuotaAllows(t *testing.T) {
 			claim := c.asks(0, older)
 			claim.Quotas = []scheduler.Quota{{Queue: c.queue, Tenant: c.tenant, Slots: 4}, {Queue: c.queue, Tenant: other.tenant, Slots: 10}}
 			first, err := c.ClaimDue(t.Context(), claim)
-			if got := byTenant(first); err != nil || got[c.tenant] != 4 || got[other.tenant] != 6 || !first.Full {
-				t.Errorf("%v, full: %t, error %v", got, first.Full, err)
+			if got := byTenant(first); err != nil || got[c.tenant] != 4 || got[other.tenant] != 6 || len(first.Full) == 0 {
+				t.Errorf("%v, full: %v, error %v", got, first.Full, err)
 			}
 			if !slices.ContainsFunc(first.Runs, func(a scheduler.Assignment) bool { return a.Job.Priority == scheduler.PriorityHigh }) {
 				t.Error("of a tenant's own work the urgent does not come first")
 			}
 			claim.Quotas = []scheduler.Quota{{Queue: c.queue, Tenant: c.tenant, Slots: 40}, {Queue: c.queue, Tenant: other.tenant, Slots: 40}}
 			rest, err := c.ClaimDue(t.Context(), claim)
-			if got := byTenant(rest); err != nil || got[c.tenant] != 17 || len(got) != 1 || rest.Full {
-				t.Errorf("then %v, full: %t, error %v", got, rest.Full, err)
+			if got := byTenant(rest); err != nil || got[c.tenant] != 17 || len(got) != 1 || len(rest.Full) != 0 {
+				t.Errorf("then %v, full: %v, error %v", got, rest.Full, err)
 			}
 		})
 	}
@@ -79,13 +79,13 @@ func TestAClaimTakesOfEachTenantWhatItsQuotaAllows(t *testing.T) {
 				tenant.trigger(job.Definition.Name)
 			}
 		}
-		if waiting, err := c.ReadyTenants(t.Context(), []int16{c.queue}); err != nil || len(waiting) != 2 {
+		if waiting, err := c.Contenders(t.Context(), scheduler.WorkReady, []int16{c.queue}); err != nil || len(waiting) != 2 {
 			t.Fatalf("%+v, error %v", waiting, err)
 		}
 		claim := scheduler.Claim{Replica: uuid.New(), Quotas: []scheduler.Quota{{Queue: c.queue, Tenant: c.tenant, Slots: 1}, {Queue: c.queue, Tenant: other.tenant, Slots: 5}}}
 		batch, err := c.ClaimReady(t.Context(), claim)
-		if got := byTenant(batch); err != nil || got[c.tenant] != 1 || got[other.tenant] != 3 || !batch.Full {
-			t.Errorf("%v, full: %t, error %v", got, batch.Full, err)
+		if got := byTenant(batch); err != nil || got[c.tenant] != 1 || got[other.tenant] != 3 || len(batch.Full) == 0 {
+			t.Errorf("%v, full: %v, error %v", got, batch.Full, err)
 		}
 	})
 }
@@ -94,11 +94,11 @@ func TestNobodyWaits(t *testing.T) {
 	c := newClaimer(t)
 	c.create("job")
 	for _, older := range []bool{false, true} {
-		if waiting, err := c.DueTenants(t.Context(), []int16{c.queue}, older); err != nil || len(waiting) != 0 {
+		if waiting, err := c.Contenders(t.Context(), c.asks(0, older).Work, []int16{c.queue}); err != nil || len(waiting) != 0 {
 			t.Errorf("%+v, error %v", waiting, err)
 		}
 	}
-	if waiting, err := c.ReadyTenants(t.Context(), []int16{c.queue}); err != nil || len(waiting) != 0 {
+	if waiting, err := c.Contenders(t.Context(), scheduler.WorkReady, []int16{c.queue}); err != nil || len(waiting) != 0 {
 		t.Errorf("%+v, error %v", waiting, err)
 	}
 }
@@ -115,10 +115,12 @@ func TestATenantsWorkIsNotSearchedForAmongOthers(t *testing.T) {
 		for name, p := range map[string]plan{
 			"a claim of what is due now":  c.explain(selectCurrentFairly, queues, []int32{50}, []int32{other.tenant}),
 			"a claim of backlog":          c.explain(selectOlderFairly, queues, []int32{50}, []int32{other.tenant}),
-			"who waits":                   c.explain(selectContendersOfCurrent, queues),
-			"who waits for backlog":       c.explain(selectContendersOfOlder, queues),
+			"who waits":                   c.explain(selectContenders[scheduler.WorkDue], queues),
+			"who waits for backlog":       c.explain(selectContenders[scheduler.WorkLate], queues),
 			"a claim of anybody's":        c.explain(selectCurrent, queues, []int32{50}),
-			"who waits among runs":        c.explain(selectContendersOfReady, queues),
+			"who waits among runs":        c.explain(selectContenders[scheduler.WorkReady], queues),
+			"who waits among ordered":     c.explain(selectContenders[scheduler.WorkOrdered], queues),
+			"a claim of a tenant's order": c.explain(selectOrderedFairly, queues, []int32{50}, []int32{other.tenant}),
 			"a claim of a tenant's ready": c.explain(selectReadyFairly, queues, []int32{50}, []int32{other.tenant}),
 		} {
 			if pages := p.Hit + p.Read; pages > 1000 || slices.Contains(p.scans("schedules"), "Seq Scan") {
@@ -132,10 +134,10 @@ func TestATenantsWorkIsNotSearchedForAmongOthers(t *testing.T) {
 func TestAQueueThatIsUsedUpIsToldThoughOthersAreNot(t *testing.T) {
 	quotas := []scheduler.Quota{{Queue: 1, Slots: 2}, {Queue: 2, Slots: 10}}
 	same := func(p place) place { return p }
-	if usedUp(quotas, []place{{1, 7}, {2, 7}}, same) {
+	if len(usedUp(quotas, []place{{1, 7}, {2, 7}}, same)) != 0 {
 		t.Error("no quota is used up")
 	}
-	if !usedUp(quotas, []place{{1, 7}, {1, 8}, {2, 7}}, same) {
-		t.Error("the quota of queue 1 is used up")
+	if full := usedUp(quotas, []place{{1, 7}, {1, 8}, {2, 7}}, same); !slices.Equal(full, []int16{1}) {
+		t.Errorf("the quota of queue 1 is used up, not of %v", full)
 	}
 }

@@ -62,7 +62,7 @@ recorded AS (
     SELECT id, fence, number, http_status, replica, started_at, finished_at, outcome, reason, error, response, headers, nullif(truncated, false) FROM ended WHERE outcome IS NOT NULL),
 again AS (
     INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane, held_by, held_since, held_until)
-    SELECT id, job_id, greatest(now() + retry_in, due_at), tenant, lane, held_by, held_since, held_until FROM ended WHERE status IN ('retrying', 'pending')),
+    SELECT id, job_id, greatest(now() + retry_in, due_at), tenant, ` + readyLane + `, held_by, held_since, held_until FROM ended WHERE status IN ('retrying', 'pending')),
 buried AS (
     INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, reason, attempts, http_status, error, headers, body, webhook_id, idempotency_key, notify_url, notify_secret)
     SELECT e.id, e.job_id, e.tenant, j.name, e.job_version, e.scheduled_for, e.trigger, e.reason, e.number, e.http_status, e.error, d.headers, d.body, d.webhook_id, d.idempotency_key, d.notify_url, d.notify_secret
@@ -79,7 +79,7 @@ WITH accepted AS (
     WHERE r.id = ANY($1::uuid[]) AND r.id = u.id AND r.fence = u.fence AND coalesce(r.status = 'running' AND r.accepted_at IS NULL, false)
     RETURNING r.id, r.job_id, r.tenant, r.lane, u.silence),
 deadline AS (
-    INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) SELECT id, job_id, now() + silence, tenant, lane FROM accepted)
+    INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) SELECT id, job_id, now() + silence, tenant, ` + deadlineLane + ` FROM accepted)
 SELECT id FROM accepted`
 
 // Finish implements scheduler.Store. It is idempotent: what was written before is found superseded.

@@ -41,7 +41,7 @@ func (c claimer) parked(n int, by string) (runs, jobs []uuid.UUID) {
 
 func (c claimer) fetch(held scheduler.HeldClaim) scheduler.Batch {
 	c.t.Helper()
-	held.Tenant, held.Queues = c.tenant, []int16{c.queue}
+	held.Tenant, held.Lanes = c.tenant, []int16{c.queue * 4, c.queue*4 + 1, c.queue*4 + 2}
 	b, err := c.ClaimReady(c.t.Context(), scheduler.Claim{Replica: c.replica, Held: &held})
 	if err != nil {
 		c.t.Fatal(err)
@@ -111,16 +111,16 @@ func TestTheLongestUnsentIsFetchedFirst(t *testing.T) {
 	if b := c.claimReady(10); len(b.Runs) != 0 {
 		t.Errorf("%d runs that wait for their host are claimed as others", len(b.Runs))
 	}
-	if b := c.fetch(scheduler.HeldClaim{By: down, Most: 1}); fmt.Sprint(fetched(b)) != fmt.Sprint(runs[:1]) || !b.Full {
-		t.Errorf("the first: %v, full %t", b.Runs, b.Full)
+	if b := c.fetch(scheduler.HeldClaim{By: down, Most: 1}); fmt.Sprint(fetched(b)) != fmt.Sprint(runs[:1]) || len(b.Full) == 0 {
+		t.Errorf("the first: %v, full %v", b.Runs, b.Full)
 	}
 	if b := c.fetch(scheduler.HeldClaim{By: down, Most: 1, Not: jobs[1:3]}); fmt.Sprint(fetched(b)) != fmt.Sprint(runs[3:4]) {
 		t.Errorf("of jobs that had no turn yet: %v", fetched(b))
 	}
-	if b := c.fetch(scheduler.HeldClaim{By: down, Most: 10}); len(fetched(b)) != 3 || b.Full {
-		t.Errorf("the rest: %v, full %t", b.Runs, b.Full)
+	if b := c.fetch(scheduler.HeldClaim{By: down, Most: 10}); len(fetched(b)) != 3 || len(b.Full) != 0 {
+		t.Errorf("the rest: %v, full %v", b.Runs, b.Full)
 	}
-	held := scheduler.HeldClaim{By: "breaker b.test:443", Most: 10, Tenant: c.tenant, Queues: []int16{99}}
+	held := scheduler.HeldClaim{By: "breaker b.test:443", Most: 10, Tenant: c.tenant, Lanes: []int16{399}}
 	if b, err := c.ClaimReady(t.Context(), scheduler.Claim{Replica: c.replica, Held: &held}); err != nil || len(b.Runs) != 0 {
 		t.Errorf("of a queue without slots: %v, %v", b.Runs, err)
 	}

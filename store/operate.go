@@ -21,6 +21,11 @@ const (
 	lockedPause = 250 * time.Millisecond
 	// gatePause is when to look again for runs that wait for others of their jobs.
 	gatePause = time.Second
+	// linePause is when to look again whether ordered runs that wait have been started.
+	linePause = 250 * time.Millisecond
+	// mostAhead is how many ordered runs of a tenant may wait to be started in a queue. It is the same for all operations,
+	// so that one with a low rate does not wait for those with higher ones.
+	mostAhead = 100
 )
 
 // bulk is an operation, locked for one batch, and what the batch came to.
@@ -30,10 +35,13 @@ type bulk struct {
 	note string
 	rate int // a second; 0: no limit
 
+	second int // how many ordered runs of its tenant may wait: a second's by the tenant's limit, and at most mostAhead
+
 	done, failed int
 	made         int         // what counts against the rate
 	trouble      string      // the latest that failed, and why
 	left         bool        // there is more to do
+	full         bool        // it waits until runs that were ordered have been started
 	days         []time.Time // an instant of each day whose partition the batch needs
 }
 
@@ -80,9 +88,10 @@ func (s *Store) Operate(ctx context.Context) (wait time.Duration, left bool, err
 func lockOperation(ctx context.Context, u *unit) (*bulk, error) {
 	var o bulk
 	err := u.QueryRow(ctx, `
-		SELECT id, kind, coalesce(note, ''), coalesce(max_per_second, 0) FROM punctual.operations
-		WHERE state = 'running' AND kind = ANY($1::text[]) AND next_at <= clock_timestamp() ORDER BY next_at LIMIT 1 FOR UPDATE SKIP LOCKED`, knownKinds()).
-		Scan(&o.id, &o.kind, &o.note, &o.rate)
+		SELECT o.id, o.kind, coalesce(o.note, ''), coalesce(o.max_per_second, 0), least(t.max_runs_per_second, $2)
+		FROM punctual.operations o JOIN punctual.tenants t ON t.id = o.tenant
+		WHERE o.state = 'running' AND o.kind = ANY($1::text[]) AND o.next_at <= clock_timestamp() ORDER BY o.next_at LIMIT 1 FOR UPDATE OF o SKIP LOCKED`,
+		knownKinds(), mostAhead).Scan(&o.id, &o.kind, &o.note, &o.rate, &o.second)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -116,6 +125,30 @@ func knownKinds() []string {
 	return kinds
 }
 
+// ahead is what keeps an operation from making more runs for now.
+type ahead struct {
+	queues []int16     // where as many ordered runs of the tenant wait to be started as may
+	jobs   []uuid.UUID // of which ordered runs wait for their host
+}
+
+// selectAhead reads it. Retries that wait for their time are in nobody's way.
+const selectAhead = `
+SELECT ARRAY(SELECT q.id FROM punctual.queues q WHERE $2 <= (SELECT count(*) FROM (
+           SELECT FROM punctual.ready y WHERE y.lane = (q.id * 4 + 3)::smallint AND y.tenant = o.tenant AND y.due_at <= now() LIMIT $2) n)),
+       ARRAY(SELECT DISTINCT y.job_id FROM punctual.queues q CROSS JOIN LATERAL (
+           SELECT r.job_id FROM punctual.ready r WHERE r.lane = (q.id * 4 + 3)::smallint AND r.tenant = o.tenant AND r.held_by IS NOT NULL) y)
+FROM punctual.operations o WHERE o.id = $1`
+
+// looksAhead reads what keeps the operation from making more runs. What is ordered waits in its operation, where it can
+// be cancelled and is in nobody's way.
+func (o *bulk) looksAhead(ctx context.Context, u *unit) (a ahead, err error) {
+	if err := u.QueryRow(ctx, selectAhead, o.id, o.second).Scan(&a.queues, &a.jobs); err != nil {
+		return a, fmt.Errorf("looking for what waits of operation %s: %w", o.id, err)
+	}
+	o.full = len(a.queues) > 0
+	return a, nil
+}
+
 // size is how much of what counts against the rate the next batch may have, and at most most.
 func (o *bulk) size(most int) int {
 	if o.rate > 0 {
@@ -128,6 +161,8 @@ func (o *bulk) size(most int) int {
 func (o *bulk) save(ctx context.Context, u *unit) error {
 	var pause time.Duration
 	switch {
+	case o.done+o.failed == 0 && o.full:
+		pause = linePause
 	case o.done+o.failed == 0:
 		pause = gatePause // what is left waits for a gate, or for whoever has locked it
 	case o.rate > 0:

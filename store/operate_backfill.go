@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,6 +23,7 @@ const (
 type backfill struct {
 	*bulk
 	tenant   int32
+	queue    int16
 	job      jobVersion // whose schedule has the slots
 	created  time.Time  // the job
 	rerun    bool
@@ -47,6 +49,10 @@ func (o *bulk) workSlots(ctx context.Context, u *unit) error {
 	o.left = true
 	held, err := b.share(ctx, u)
 	if err != nil || !held {
+		return err
+	}
+	waits, err := b.looksAhead(ctx, u)
+	if err != nil || slices.Contains(waits.queues, b.queue) || slices.Contains(waits.jobs, b.job.id) {
 		return err
 	}
 	room, err := b.room(ctx, u)
@@ -75,9 +81,9 @@ func (o *bulk) workSlots(ctx context.Context, u *unit) error {
 
 func (b *backfill) read(ctx context.Context, u *unit) error {
 	err := u.QueryRow(ctx, `
-		SELECT o.tenant, o.job_id, (o.request ->> 'job_version')::integer, o.rerun, o.next_slot, o.last_slot, j.created_at
+		SELECT o.tenant, j.queue, o.job_id, (o.request ->> 'job_version')::integer, o.rerun, o.next_slot, o.last_slot, j.created_at
 		FROM punctual.operations o JOIN punctual.jobs j ON j.id = o.job_id WHERE o.id = $1`, b.id).
-		Scan(&b.tenant, &b.job.id, &b.job.version, &b.rerun, &b.next, &b.last, &b.created)
+		Scan(&b.tenant, &b.queue, &b.job.id, &b.job.version, &b.rerun, &b.next, &b.last, &b.created)
 	if errors.Is(err, pgx.ErrNoRows) { // and forgotten since
 		return hopeless("the job was deleted")
 	}
@@ -114,7 +120,7 @@ func (b *backfill) room(ctx context.Context, u *unit) (int, error) {
 		FROM punctual.exclusive x WHERE x.job_id = $1 AND x.gated`, b.job.id).Scan(&busy)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows): // its runs may overlap
-		return b.size(backfillBatch), nil
+		return min(b.size(backfillBatch), b.second), nil
 	case err != nil:
 		return 0, fmt.Errorf("looking at the gate of job %s: %w", b.job.id, err)
 	case busy:
@@ -193,7 +199,7 @@ made AS (
     FROM u CROSS JOIN punctual.schedules s WHERE s.job_id = $1 ORDER BY u.id
     ON CONFLICT DO NOTHING
     RETURNING id, job_id, tenant, lane)
-INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) SELECT m.id, m.job_id, u.ready_at, m.tenant, m.lane FROM made m JOIN u ON u.id = m.id`
+INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) SELECT m.id, m.job_id, u.ready_at, m.tenant, m.lane | 3 FROM made m JOIN u ON u.id = m.id`
 
 // write writes the new runs under the present definition, for any replica to claim at once.
 func (b *backfill) write(ctx context.Context, u *unit) error {

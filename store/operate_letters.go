@@ -44,16 +44,21 @@ func (o *bulk) workLetters(ctx context.Context, u *unit) error {
 // never more than one replay that waits, so they keep their order, and a thousand of them do not stand
 // before it.
 func (o *bulk) take(ctx context.Context, u *unit) ([]marked, error) {
-	eligible, most := ``, resolveBatch
+	eligible, most, waits := ``, o.size(resolveBatch), ahead{}
 	if o.kind == OperationReplay {
-		most = replayBatch
+		var err error
+		if waits, err = o.looksAhead(ctx, u); err != nil {
+			return nil, err
+		}
+		most = min(o.size(replayBatch), o.second)
 		eligible = ` AND (x.job_id IS NULL OR d.resolved_at IS NOT NULL OR d.notify_url IS NOT NULL
 			OR NOT EXISTS (SELECT FROM punctual.ready y WHERE y.job_id = d.job_id AND (SELECT ` + isNotice + ` FROM punctual.runs r WHERE r.id = y.run_id) IS NOT TRUE)
 			AND NOT EXISTS (SELECT FROM punctual.runs r WHERE r.id = x.active_run AND r.finished_at IS NULL))`
 	}
 	rows, err := u.Query(ctx, `SELECT `+deadLetterColumns+`, x.job_id IS NOT NULL AND d.notify_url IS NULL, j.id IS NULL
 		FROM `+deadLetterTables+` LEFT JOIN punctual.exclusive x ON x.job_id = d.job_id AND x.gated
-		WHERE d.operation = $1`+eligible+` ORDER BY d.run_id LIMIT $2 FOR UPDATE OF d SKIP LOCKED`, o.id, o.size(most))
+		WHERE d.operation = $1 AND (j.id IS NULL OR j.queue <> ALL($3::smallint[]) AND j.id <> ALL($4::uuid[]))`+eligible+`
+		ORDER BY d.run_id LIMIT $2 FOR UPDATE OF d SKIP LOCKED`, o.id, most, append([]int16{}, waits.queues...), append([]uuid.UUID{}, waits.jobs...))
 	if err != nil {
 		return nil, fmt.Errorf("reading dead letters: %w", err)
 	}

@@ -72,6 +72,7 @@ func TestTheHotStatementsStayIndexScans(t *testing.T) {
 			relation string
 		}{
 			"due slots": {selectCurrent, "schedules"}, "backlog": {selectOlder, "schedules"}, "ready runs": {selectReady, "ready"},
+			"ordered runs": {selectOrdered, "ready"},
 		} {
 			p := c.explain(statement.sql, queues, []int32{100})
 			scans := p.scans(statement.relation)

@@ -121,11 +121,11 @@ func (c claimer) day() {
 			c.t.Fatal(err)
 		}
 	}
-	for i := range 8 { // a plan for good is made at the sixth
+	for range 8 { // a plan for good is made at the sixth
 		job := c.create("job-" + uuid.NewString())
 		c.get(job.Definition.Name)
 		c.trigger(job.Definition.Name)
-		_, err := c.NextDue(ctx, []int16{c.queue}, i%2 == 0)
+		_, err := c.NextDue(ctx, scheduler.LookInto{{c.queue}, {c.queue}, {c.queue}, {c.queue}})
 		check(err)
 		var outcomes []scheduler.Outcome
 		for _, b := range []scheduler.Batch{c.claim(10, false), c.claim(10, true), c.claimReady(10)} {

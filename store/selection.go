@@ -24,6 +24,12 @@ SELECT s.*, now() FROM %[1]s CROSS JOIN LATERAL (
 		quotas, lock, due("(q.queue * 4)::smallint"), due("(q.queue * 4 + 1)::smallint"), due("(q.queue * 4 + 2)::smallint"))
 }
 
+// inOneLane is the claim of what waits in one lane, whatever its priority.
+func inOneLane(quotas, lock, due string) string {
+	return fmt.Sprintf(`
+SELECT s.*, now() FROM %[1]s CROSS JOIN LATERAL (%[3]s LIMIT q.slots %[2]s) s`, quotas, lock, due)
+}
+
 // window selects the rows of a lane that are due within some time, oldest first.
 type window func(lane string) string
 

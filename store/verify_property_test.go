@@ -171,7 +171,7 @@ func (l *life) step() {
 // claimAll claims what is due, and lets some of what was claimed succeed.
 func (l *life) claimAll() {
 	for _, older := range []bool{true, false} {
-		batch, err := l.ClaimDue(l.t.Context(), scheduler.Claim{Replica: l.replica, Quotas: []scheduler.Quota{{Queue: l.queue, Slots: 100}}, Older: older})
+		batch, err := l.ClaimDue(l.t.Context(), l.asks(100, older))
 		if err != nil {
 			l.t.Fatal(err)
 		}

@@ -52,7 +52,7 @@ func readWaitsFor(ctx context.Context, q querier, tenant int32, run uuid.UUID) (
 func (s *Store) unserved(ctx context.Context) ([]string, error) {
 	rows, err := s.conns(ctx).Query(ctx, `
 		SELECT q.name FROM punctual.queues q WHERE NOT punctual.is_served(q.name) AND EXISTS (
-		    SELECT FROM generate_series(0, 2) p CROSS JOIN LATERAL (
+		    SELECT FROM generate_series(0, 3) p CROSS JOIN LATERAL (
 		        (SELECT FROM punctual.schedules s WHERE s.enabled AND s.lane = (q.id * 4 + p)::smallint AND s.next_run_at <= now() LIMIT 1)
 		        UNION ALL
 		        (SELECT FROM punctual.ready y WHERE y.lane = (q.id * 4 + p)::smallint AND y.due_at <= now() LIMIT 1)) due)

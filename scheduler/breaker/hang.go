@@ -70,8 +70,8 @@ type Flight struct {
 // Request is what Hangs knows of a request.
 type Request struct {
 	Queue int16
-	Slots int  // worker slots of the queue
-	Older bool // it was claimed as backlog
+	Slots int // worker slots of the queue
+	Work  int // the kind of work that it was claimed as, for Lent
 	To    Place
 	Turn  Turn
 }
@@ -289,7 +289,7 @@ func (h *Hangs) All() (all []Hanging) {
 // Lent is the worker slot of a request that was given to others.
 type Lent struct {
 	Queue int16
-	Older bool // it was claimed as backlog
+	Work  int // as in Request
 }
 
 // Long gives to others the worker slots of requests that have been in flight for more than a minute, beyond a quarter
@@ -318,7 +318,7 @@ func (h *Hangs) Long() (slots []Lent) {
 			f.lent = true
 			counted[k]--
 			lent[f.Queue]++
-			slots = append(slots, Lent{Queue: f.Queue, Older: f.Older})
+			slots = append(slots, Lent{Queue: f.Queue, Work: f.Work})
 		}
 	}
 	return slots

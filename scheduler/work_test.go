@@ -1,0 +1,148 @@
+package scheduler
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const (
+	normalLane = 5 // of queue 1
+	orderLane  = 7
+	// hangs is a job whose attempts hang for as long as a test goes on, and prompt one whose attempts fail at once.
+	hangs  = `{"timeout":"2h","target":{"url":"http://127.0.0.1:8/"}}`
+	prompt = `{"retry":{"max_attempts":1},"target":{"url":"http://127.0.0.1:9/"}}`
+)
+
+// stuckDials is a client of which the attempts of hangs hang.
+func stuckDials(t *testing.T) *gatedDials {
+	dials := newGatedDials(t, true)
+	dials.stuck = "127.0.0.1:8"
+	return dials
+}
+
+// finished is how many attempts at the address of prompt have ended.
+func (f *fakeStore) finished() (n int) {
+	return read(f, func() int {
+		for _, o := range f.outcomes {
+			if o.Job.url.Port() == "9" {
+				n++
+			}
+		}
+		return n
+	})
+}
+
+func TestRetriesInFlightDoNotStopBacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, dials := newFakeStore(), stuckDials(t)
+		store.wait(5, compiled(t, hangs), 12*time.Second, normalLane)
+		start(t, store, dials.client, 10)
+		time.Sleep(time.Second)
+		store.add(20, compiled(t, prompt), -6*time.Second)
+		time.Sleep(10 * time.Second)
+		if n := store.finished(); n != 20 {
+			t.Errorf("%d of 20 late slots were claimed beside retries that hold 5 of 10 worker slots", n)
+		}
+	})
+}
+
+func TestOrderedRunsDoNotTakeTheSlotsOfAllOthers(t *testing.T) {
+	for name, others := range map[string]func(store *fakeStore, job *Job){
+		"what is due now": func(store *fakeStore, job *Job) { store.add(20, job, 0) },
+		"what is late":    func(store *fakeStore, job *Job) { store.add(20, job, -time.Minute) },
+		"retries":         func(store *fakeStore, job *Job) { store.wait(20, job, 0, normalLane) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, dials := newFakeStore(), stuckDials(t)
+				store.wait(500, compiled(t, hangs), time.Minute, orderLane)
+				start(t, store, dials.client, 10)
+				time.Sleep(time.Second)
+				others(store, compiled(t, prompt))
+				time.Sleep(10 * time.Second)
+				if n := store.finished(); n != 20 {
+					t.Errorf("%d of 20 were claimed beside a backfill that hangs", n)
+				}
+			})
+		})
+	}
+}
+
+// A replica with a limit of 5 starts a second has 4 a second that are held back, as their host cannot be reached, and a
+// healthy one every two seconds: within the limit, if what is not sent takes no start.
+func TestWhatIsHeldBackTakesNoStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, dials := newFakeStore(), newGatedDials(t, false)
+		dials.refused = "127.0.0.1:8"
+		store.limits = []TenantLimits{{Tenant: 1, Name: "limited", PerSecond: 5}}
+		dead := compiled(t, `{"retry":{"max_attempts":9,"initial_backoff":"1h"},"target":{"url":"http://127.0.0.1:8/"}}`)
+		start(t, store, dials.client, 100)
+		store.add(30, dead, 0) // opens the breaker
+		time.Sleep(20 * time.Second)
+		store.add(400, dead, 0)
+		store.add(1, compiled(t, prompt), time.Second)
+		time.Sleep(20 * time.Second)
+		if n := store.finished(); n != 1 {
+			t.Error("a healthy run waits behind those that are held back")
+		}
+		if n := read(store, func() int { return len(store.due) }); n != 0 {
+			t.Errorf("%d runs that are held back wait for a start", n)
+		}
+	})
+}
+
+// A tenant may start two a second and has ordered hundreds. What it triggers takes its turn.
+func TestATriggerWaitsForItsTurnAndNotForAllThatIsOrdered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, dials := newFakeStore(), newGatedDials(t, false)
+		store.limits = []TenantLimits{{Tenant: 1, Name: "limited", PerSecond: 2}}
+		store.wait(500, compiled(t, brief), time.Minute, orderLane)
+		start(t, store, dials.client, 100)
+		time.Sleep(10 * time.Second)
+		urgent := compiled(t, `{"retry":{"max_attempts":1},"target":{"url":"http://127.0.0.1:7/"}}`)
+		store.wait(3, urgent, 0, normalLane)
+		time.Sleep(6 * time.Second)
+		triggered := read(store, func() (n int) {
+			for _, o := range store.outcomes {
+				if o.Job == urgent {
+					n++
+				}
+			}
+			return n
+		})
+		if triggered != 3 {
+			t.Errorf("%d of 3 triggers were sent within 6 s", triggered)
+		}
+		if n := store.ended(); n < 25 || n > 40 {
+			t.Errorf("%d sent in 16 s, of a tenant that may start two a second", n)
+		}
+	})
+}
+
+// A queue of one slot is too small for shares and reserves.
+func TestKindsOfWorkTakeTurnsInAQueueOfOneSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, dials := newFakeStore(), newGatedDials(t, false)
+		dials.slow = 200 * time.Millisecond
+		start(t, store, dials.client, 1)
+		store.add(100, compiled(t, brief), time.Second)
+		time.Sleep(1500 * time.Millisecond)
+		others := compiled(t, brief)
+		store.wait(3, others, 0, normalLane)
+		store.wait(3, others, 0, orderLane)
+		store.add(3, others, -time.Minute)
+		time.Sleep(6 * time.Second)
+		done := read(store, func() (n int) {
+			for _, o := range store.outcomes {
+				if o.Job == others {
+					n++
+				}
+			}
+			return n
+		})
+		if done != 9 {
+			t.Errorf("%d of 9 of other kinds were sent beside a hundred that are due", done)
+		}
+	})
+}

@@ -1,0 +1,63 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"punctual/scheduler"
+)
+
+const (
+	// silentBatch is how many attempts of silent targets one transaction ends.
+	silentBatch = 100
+	// silentSoon is how far ahead a heartbeat, which comes every two seconds, tells of a deadline.
+	silentSoon = `interval '2 s'`
+)
+
+// In which lane of ready a run waits whose row has these columns: in its own, or with ordered runs (see
+// scheduler.OrderLane). The deadline of a target that works on waits in a lane of its queue that no claim looks into, as
+// ending an attempt takes no worker slot.
+const (
+	readyLane    = `CASE WHEN trigger IN ('` + string(scheduler.TriggerBackfill) + `', '` + string(scheduler.TriggerReplay) + `') THEN lane | 3 ELSE lane END`
+	deadlineLane = `-1 - lane / 4`
+)
+
+// selectSilent locks the deadlines that have passed. Those of frozen tenants stay as they are, and hold up nobody.
+const selectSilent = `
+SELECT s.*, now() FROM punctual.queues q CROSS JOIN LATERAL (
+    SELECT y.run_id, y.job_id, y.tenant, y.lane, y.held_by, y.held_since, y.held_until FROM punctual.ready y
+    WHERE y.lane = (-1 - q.id)::smallint AND y.due_at <= now() AND NOT EXISTS (SELECT FROM punctual.tenants t WHERE t.id = y.tenant AND t.frozen_at IS NOT NULL)
+    ORDER BY y.due_at LIMIT $1 FOR UPDATE OF y SKIP LOCKED) s LIMIT $1`
+
+// nextSilent is the next deadline to come, of all queues.
+const nextSilent = `SELECT min(d.due_at) - clock_timestamp() FROM punctual.queues q CROSS JOIN LATERAL (
+    SELECT y.due_at FROM punctual.ready y WHERE y.lane = (-1 - q.id)::smallint AND y.due_at > now() ORDER BY y.due_at LIMIT 1) d
+WHERE d.due_at <= now() + ` + silentSoon
+
+// anySilent is whether a deadline has passed or is about to.
+const anySilent = `EXISTS (SELECT FROM punctual.queues q CROSS JOIN LATERAL (
+    SELECT FROM punctual.ready y WHERE y.lane = (-1 - q.id)::smallint AND y.due_at <= now() + ` + silentSoon + ` LIMIT 1) d)`
+
+// EndSilent implements scheduler.Store.
+func (s *Store) EndSilent(ctx context.Context) (wait time.Duration, left bool, err error) {
+	ctx = forRuns.in(ctx)
+	c, err := s.claimReady(ctx, readyClaim{silent: true})
+	if err != nil {
+		return 0, false, fmt.Errorf("ending attempts whose targets are silent: %w", err)
+	}
+	if len(c.ended) > 0 {
+		s.signal() // a retry, or the run that waits at the gate
+	}
+	if c.more {
+		return 0, true, nil
+	}
+	var next *time.Duration
+	if err := s.conns(ctx).QueryRow(ctx, nextSilent).Scan(&next); err != nil {
+		return 0, false, fmt.Errorf("looking for the next deadline of a target: %w", err)
+	}
+	if next == nil {
+		return 0, false, nil
+	}
+	return max(*next, time.Millisecond), true, nil
+}

@@ -1,0 +1,129 @@
+package store
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"punctual/scheduler"
+	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/guard"
+)
+
+// replicate runs a replica that serves one queue, until the test ends.
+func (c crud) replicate(queue string, slots int) {
+	client := delivery.New(delivery.Config{Guard: guard.New(guard.Loopback)})
+	ctx, stop := context.WithCancel(context.WithoutCancel(c.t.Context()))
+	done := make(chan error)
+	go func() {
+		done <- scheduler.Run(ctx, c.Store, scheduler.Config{
+			Queues: map[string]int{queue: slots}, Client: client, Log: slog.New(slog.DiscardHandler), Metrics: scheduler.NewMetrics(prometheus.NewRegistry()),
+		})
+	}()
+	c.t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			c.t.Error(err)
+		}
+		client.Close()
+	})
+}
+
+// All worker slots are taken, and the tenant is at its limit: a target that has fallen silent is noticed all the same.
+func TestASilentTargetIsNoticedWhateverIsInFlight(t *testing.T) {
+	c := newClaimer(t)
+	over := make(chan struct{})
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			select {
+			case <-over:
+			case <-r.Context().Done():
+			}
+		}
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	t.Cleanup(target.Close)
+	t.Cleanup(func() { close(over) })
+	at := func(path string) func(*scheduler.Definition) {
+		return func(d *scheduler.Definition) { d.Target.URL = target.URL + path }
+	}
+	c.limit("max_concurrent_runs", 1)
+	c.create("silent", never, byCallback, at("/accept"))
+	c.create("slow", never, at("/slow"), func(d *scheduler.Definition) { d.Timeout = scheduler.DurationOf(time.Hour) })
+	c.replicate("default", 1)
+	silent := c.trigger("silent")
+	c.until("the target has accepted", `SELECT count(*) FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id WHERE r.id = $1 AND accepted_at IS NOT NULL`, silent.ID)
+	slow := c.trigger("slow")
+	c.until("the only slot is taken", `SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'running'`, slow.ID)
+	c.trigger("slow")
+	c.exec(`UPDATE punctual.deployment SET back_at = '-infinity'`)
+	c.exec(`UPDATE punctual.ready SET due_at = now() - interval '1 s' WHERE run_id = $1`, silent.ID)
+	c.until("the silence of a target has ended its attempt", `SELECT count(*) FROM punctual.attempts WHERE run_id = $1 AND outcome = 'lost'`, silent.ID)
+}
+
+func TestDeadlinesTakeNoPlaceInAnyLine(t *testing.T) {
+	c := newClaimer(t)
+	a := c.accepted("works")
+	next := func() scheduler.Upcoming {
+		u, err := c.NextDue(t.Context(), scheduler.LookInto{{c.queue}, {c.queue}, {c.queue}, {c.queue}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	if u := next(); !u.Ready.IsZero() || !u.Ordered.IsZero() {
+		t.Errorf("a deadline is looked for as work: %+v", u)
+	}
+	pulse := func() bool {
+		p, err := c.Renew(t.Context(), uuid.New(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Silent
+	}
+	if wait, left, err := c.EndSilent(t.Context()); wait != 0 || left || err != nil || pulse() {
+		t.Errorf("a minute before its deadline: wait %s, left %t, error %v", wait, left, err)
+	}
+	c.exec(`UPDATE punctual.ready SET due_at = now() + interval '1 s'`)
+	if wait, left, err := c.EndSilent(t.Context()); wait <= 0 || wait > time.Second || !left || err != nil || !pulse() {
+		t.Errorf("a second before: wait %s, left %t, error %v", wait, left, err)
+	}
+	if !c.overdue(a.RunID) {
+		t.Error("past it: the attempt goes on")
+	}
+	if u := next(); u.Ready.IsZero() || pulse() {
+		t.Errorf("it is not retried: %+v", u)
+	}
+}
+
+// A frozen tenant's deadlines, however many, keep nobody else's from being noticed.
+func TestDeadlinesOfAFrozenTenantHoldUpNobody(t *testing.T) {
+	c := newClaimer(t)
+	other := c.neighbour(1)
+	a := c.accepted("works")
+	other.accepted("frozen")
+	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) SELECT gen_random_uuid(), job_id, now() - interval '1 h', tenant, lane
+		FROM punctual.ready, generate_series(1, $2) WHERE tenant = $1`, other.tenant, silentBatch)
+	c.freeze(other.tenant, "")
+	if !c.overdue(a.RunID) {
+		t.Error("it is not noticed")
+	}
+}
+
+// Replicas of the version before put deadlines among the runs that wait.
+func TestDeadlinesOfAnOlderVersionAreNoticed(t *testing.T) {
+	c := newClaimer(t)
+	a := c.accepted("works")
+	c.exec(`UPDATE punctual.ready SET lane = $1`, a.Lane)
+	if c.overdue(a.RunID) {
+		t.Fatal("it is no deadline of an older version")
+	}
+	c.claimReady(10)
+	c.wantState(a.RunID, "retrying silent attempt 1 next in 0 ready in 0 attempts: 1 lost silent")
+}
