@@ -18,6 +18,7 @@ import (
 	"punctual/httpapi/server"
 	"punctual/scheduler"
 	"punctual/scheduler/delivery/guard"
+	"punctual/store"
 	"punctual/store/storetest"
 )
 
@@ -40,7 +41,7 @@ func newSeedbed(t *testing.T) seedbed {
 	go func() {
 		ended <- server.Run(ctx, server.Config{
 			DatabaseURL: dsn, Listen: "127.0.0.1:0", Queues: map[string]int{"default": 10}, DefaultJitter: scheduler.DefaultJitter,
-			DrainTimeout: time.Second, MaxConns: 5, Version: "test", Log: slog.New(slog.DiscardHandler), NoAuth: true, AllowTargets: guard.Loopback, Master: storetest.Master(t), Ready: func(at string) { url <- at },
+			DrainTimeout: time.Second, MaxConns: store.LeastConns, Version: "test", Log: slog.New(slog.DiscardHandler), NoAuth: true, AllowTargets: guard.Loopback, Master: storetest.Master(t), Ready: func(at string) { url <- at },
 		})
 	}()
 	t.Cleanup(func() {

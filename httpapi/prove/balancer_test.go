@@ -52,7 +52,7 @@ func restartBehindABalancer(t *testing.T, binary string, replicas, restarts int)
 			go func() {
 				var err error
 				fleet[i], err = proc.Start(t.Context(), binary, []string{"DATABASE_URL=" + dsn, proc.CallLoopback, "PUNCTUAL_SHUTDOWN_GRACE=" + grace.String()},
-					[]string{"serve", "--log-format=json", "--listen=" + addresses[i], "--auth=none", "--max-conns=6"})
+					[]string{"serve", "--log-format=json", "--listen=" + addresses[i], "--auth=none", "--max-conns=8"})
 				started <- err
 			}()
 		}

@@ -14,6 +14,7 @@ var mayLeaveOut = map[string]string{
 	"httpapi/prove/prove_test.go":        "exhaustive: `make prove` runs it",
 	"httpapi/bench/bench_test.go":        "benchmarks of several sizes: `make prove` runs them",
 	"httpapi/prove/soak_test.go":         "soak: `make soak` runs it",
+	"httpapi/prove/balancer_test.go":     "fewer restarts in `make test`",
 	"httpapi/prove/replicas_test.go":     "a smaller load in `make test`",
 	"httpapi/prove/split_test.go":        "this test",
 	"scheduler/bench_test.go":            "the target of a benchmark, no test",

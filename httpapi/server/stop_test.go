@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"punctual/scheduler/delivery/guard"
+	"punctual/store"
 	"punctual/store/storetest"
 )
 
@@ -31,7 +32,7 @@ func serveUntilStopped(t *testing.T, grace time.Duration) *stopping {
 	dsn := storetest.DSN(t)
 	go func() {
 		s.ended <- Run(ctx, Config{
-			DatabaseURL: dsn, Listen: "127.0.0.1:0", DrainTimeout: time.Hour, ShutdownGrace: grace, Hurry: hurry, MaxConns: 8, Version: "test",
+			DatabaseURL: dsn, Listen: "127.0.0.1:0", DrainTimeout: time.Hour, ShutdownGrace: grace, Hurry: hurry, MaxConns: store.LeastConns, Version: "test",
 			Log: slog.New(slog.DiscardHandler), NoAuth: true, AllowTargets: guard.Loopback, Master: storetest.Master(t), Ready: func(at string) { url <- at },
 		})
 	}()
