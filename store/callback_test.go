@@ -415,6 +415,13 @@ func TestADeadlineLeavesTheGateToWhoeverHoldsIt(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `SELECT FROM punctual.exclusive FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
+	before, err := c.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	c.overdue(a.RunID)
-	c.wantState(a.RunID, "running 202 attempt 1 ready in 1")
+	if n := c.count(`SELECT count(*) FROM punctual.runs r JOIN punctual.ready y ON y.run_id = r.id
+		WHERE r.id = $1 AND r.status = 'running' AND r.attempt = 1 AND y.due_at BETWEEN $2::timestamptz + interval '1 s' AND now() + interval '1 s'`, a.RunID, before); n != 1 {
+		t.Errorf("the run is %s, and not put off by a second", c.state(a.RunID))
+	}
 }

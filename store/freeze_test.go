@@ -51,7 +51,7 @@ func (c claimer) theirs(name string) int32 {
 		c.t.Fatal(err)
 	}
 	c.tenant = made.ID
-	c.dueNow("theirs")
+	c.dueNow("theirs", rarely)
 	return made.ID
 }
 
@@ -111,7 +111,7 @@ func TestNothingIsClaimedWhileTheDeploymentIsFrozen(t *testing.T) {
 
 func TestAFrozenTenantLeavesOthersAlone(t *testing.T) {
 	c := newClaimer(t)
-	c.dueNow("mine")
+	c.dueNow("mine", rarely)
 	c.create("manual", never)
 	if _, err := c.TriggerJob(t.Context(), c.tenant, "manual", TriggerRequest{}); err != nil {
 		t.Fatal(err)

@@ -11,8 +11,8 @@ import (
 	"punctual/scheduler/cron"
 )
 
-// rezoneBatch is how many jobs one transaction of Rezone covers.
-const rezoneBatch = 500
+// rezoneBatch is how many jobs one transaction of Rezone covers: their next slots are computed while their rows are locked.
+const rezoneBatch = 200
 
 // Rezone computes the next slots of zoned jobs again when they were computed with other time zone data
 // than this binary's. It returns how many next slots moved. Slots already due stay as they are.
