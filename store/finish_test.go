@@ -59,14 +59,20 @@ func (c claimer) manual(name string, options ...func(*scheduler.Definition)) sch
 	return c.one(c.claimReady(10))
 }
 
+// left is how many seconds are left until an instant: what was set, although up to ten of them have passed since.
+func left(at string) string {
+	return `(SELECT coalesce(CASE WHEN s < 0.5 THEN 0 END, min(g) FILTER (WHERE s <= g AND s > g - 10), round(s))
+		FROM unnest(ARRAY[6, 12, 20, 40, 60, 300]) g, (SELECT extract(epoch FROM ` + at + ` - now()) AS s) w GROUP BY s)`
+}
+
 // state describes a run and what goes with it.
 func (c claimer) state(run uuid.UUID) string {
 	c.t.Helper()
 	var s string
 	err := c.pool.QueryRow(c.t.Context(), `
 		SELECT concat_ws(' ', r.status, r.reason, r.http_status, 'attempt ' || r.attempt, CASE WHEN r.finished_at IS NOT NULL THEN 'finished' END,
-		       CASE WHEN r.next_attempt_at IS NOT NULL THEN 'next in ' || round(extract(epoch FROM r.next_attempt_at - now())) END,
-		       (SELECT 'ready in ' || greatest(0, round(extract(epoch FROM y.due_at - now()))) FROM punctual.ready y WHERE y.run_id = r.id),
+		       CASE WHEN r.next_attempt_at IS NOT NULL THEN 'next in ' || `+left("r.next_attempt_at")+` END,
+		       (SELECT 'ready in ' || `+left("y.due_at")+` FROM punctual.ready y WHERE y.run_id = r.id),
 		       (SELECT 'dead letter of ' || d.attempts || ' ' || d.reason FROM punctual.dead_letters d WHERE d.run_id = r.id),
 		       (SELECT 'attempts: ' || string_agg(a.number || ' ' || a.outcome || coalesce(' ' || a.reason, ''), ', ' ORDER BY a.fence) FROM punctual.attempts a WHERE a.run_id = r.id))
 		FROM punctual.runs r WHERE r.id = $1`, run).Scan(&s)
