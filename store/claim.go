@@ -15,8 +15,8 @@ import (
 // byIndex keeps the planner from reading whole tables in the rest of a transaction. One that nobody has
 // analysed yet, as the runs of a day that has just begun, looks small to it and may not be, and a plan that
 // was made then is kept. Nor is a plan compiled: one that cannot do without reading a table whole, such as that of
-// the tenants, would then count as dear enough for it, and that takes a tenth of a second.
-const byIndex = `SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)`
+// the tenants, would then count as dear enough for it.
+const byIndex = `SELECT set_config('enable_seqscan', 'off', true), ` + uncompiledToo
 
 // queueBegin begins a transaction that takes several round trips. Should this process stop in between, the
 // rows that it has locked are free again after 5 s.

@@ -86,6 +86,15 @@ func (s *Store) limits(ctx context.Context) (begin, commit string) {
 	return "", "" // what a replica does before it starts
 }
 
+// No plan is compiled. A day that nobody has analysed yet makes a plan look dear, and to compile it takes half a second
+// of a processor, with rows locked, for a few rows. Transactions say so themselves, as a pooler may hand out a connection
+// that another session has set up.
+const (
+	uncompiledSession = `SET jit = off`
+	uncompiled        = `SET LOCAL jit = off`
+	uncompiledToo     = `set_config('jit', 'off', true)` // where a transaction is one round trip
+)
+
 // connect opens the connections, in parts if this is a replica's store.
 func (s *Store) connect(ctx context.Context, config *pgxpool.Config) error {
 	config.MinIdleConns = 1

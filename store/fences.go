@@ -53,8 +53,16 @@ func (s *Store) connected(ctx context.Context, conn *pgx.Conn) error {
 	if err := s.endpoints.ask(ctx, conn); err != nil {
 		return err
 	}
-	if err := markDirect(ctx, conn); err != nil || !s.guarding.Load() {
+	if err := markDirect(ctx, conn); err != nil {
 		return err
+	}
+	if _, direct := conn.PgConn().CustomData()[keepsNames]; direct {
+		if _, err := conn.Exec(ctx, uncompiledSession); err != nil {
+			return fmt.Errorf("keeping plans from being compiled: %w", err)
+		}
+	}
+	if !s.guarding.Load() {
+		return nil
 	}
 	return s.guardFences(ctx, conn)
 }

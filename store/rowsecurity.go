@@ -23,7 +23,7 @@ const actFor = `SELECT set_config('role', '` + tenantRole + `', true), set_confi
 
 // begin is the beginning of every transaction, in one round trip. A replica that freezes inside one loses it
 // after 5 s: otherwise its row locks would keep others from its jobs for as long as it lives.
-const begin = `BEGIN; SET LOCAL idle_in_transaction_session_timeout = '5s'`
+const begin = `BEGIN; SET LOCAL idle_in_transaction_session_timeout = '5s'; ` + uncompiled
 
 // beginFor returns what begins a transaction that acts for a tenant. Should the role be refused, the transaction is
 // aborted from its beginning.
@@ -111,15 +111,14 @@ func (r tenantReader) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResu
 		return refusedBatch{err: err}
 	}
 	all := pgx.Batch{QueuedQueries: make([]*pgx.QueuedQuery, 0, 1+b.Len())}
-	switch {
-	case on && r.store.options.Replica:
-		all.Queue(actFor+`, `+limitLocksToo, prepared{}, strconv.Itoa(int(r.tenant)))
-	case on:
-		all.Queue(actFor, prepared{}, strconv.Itoa(int(r.tenant)))
-	case r.store.options.Replica:
-		all.Queue(`SELECT `+limitLocksToo, prepared{})
-	default:
-		return r.store.conns(ctx).SendBatch(ctx, b)
+	settings := uncompiledToo
+	if r.store.options.Replica {
+		settings += `, ` + limitLocksToo
+	}
+	if on {
+		all.Queue(actFor+`, `+settings, prepared{}, strconv.Itoa(int(r.tenant)))
+	} else {
+		all.Queue(`SELECT `+settings, prepared{})
 	}
 	all.QueuedQueries = append(all.QueuedQueries, b.QueuedQueries...)
 	results := r.store.conns(ctx).SendBatch(ctx, &all)

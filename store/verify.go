@@ -116,7 +116,7 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, err
 
 // readOnly runs work for a tenant on one snapshot, in a transaction that can write nothing.
 func (s *Store) readOnly(ctx context.Context, tenant int32, work func(tx pgx.Tx) error) error {
-	begin, err := s.beginFor(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`, tenant)
+	begin, err := s.beginFor(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; `+uncompiled, tenant)
 	if err != nil {
 		return err
 	}

@@ -97,7 +97,11 @@ func forTests(cfg privatepg.Config) (privatepg.Config, error) {
 	if cfg.Dir == "" {
 		// Not t.TempDir, whose parents only this user may enter: as root,
 		// Postgres runs as another.
-		dir, err := os.MkdirTemp("", "punctual-test-")
+		parent := ""
+		if cfg.Fast {
+			parent = inMemory()
+		}
+		dir, err := os.MkdirTemp(parent, "punctual-test-")
 		if err != nil {
 			return cfg, fmt.Errorf("make a directory: %w", err)
 		}
