@@ -228,7 +228,7 @@ func TestLimitsAreReadWithTheHeartbeat(t *testing.T) {
 func TestOthersWorkIsNotSearchedForAmongThatOfTenantsHeldBack(t *testing.T) {
 	c := newClaimer(t)
 	c.neighbour(1)
-	c.fill(500_000) // a tenth of it has been due for 2 s
+	c.fill(150_000) // a tenth of it has been due for 2 s
 	c.exec(`ALTER TABLE punctual.ready DROP CONSTRAINT IF EXISTS ready_job_id_fkey`)
 	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
 		SELECT gen_random_uuid(), gen_random_uuid(), now() - interval '2 s', 1, $1::smallint * 4 + 1 FROM generate_series(1, 50000)`, c.queue)

@@ -276,10 +276,11 @@ func TestASlotThatHasItsRunIsNotSentAgain(t *testing.T) {
 
 func TestPrioritiesThenDueTimesDecideWhoComesFirst(t *testing.T) {
 	c := newClaimer(t)
-	c.many(1, "low", 2*time.Second, prioritised(scheduler.PriorityLow), tolerant)
-	c.many(1, "normal-late", 0, tolerant)
-	c.many(1, "normal-early", time.Second, tolerant)
-	c.many(1, "high", 0, prioritised(scheduler.PriorityHigh), tolerant)
+	// The earlier one is made first: a second that passes in between makes it earlier still.
+	c.many(1, "low", 2*time.Second, rarely, prioritised(scheduler.PriorityLow), tolerant)
+	c.many(1, "normal-early", time.Second, rarely, tolerant)
+	c.many(1, "normal-late", 0, rarely, tolerant)
+	c.many(1, "high", 0, rarely, prioritised(scheduler.PriorityHigh), tolerant)
 	for _, want := range []string{"high-1", "normal-early-1", "normal-late-1", "low-1"} {
 		a := c.one(c.claim(1, false))
 		var name string
