@@ -54,32 +54,31 @@ func usedUp[T any](quotas []scheduler.Quota, rows []T, at func(T) place) (queues
 	return queues
 }
 
-// contendersWith probes each tenant's part of an index once per lane: with a thousand tenants some milliseconds.
-func contendersWith(priorities string, oldest func(lane string) string) string {
-	return `
-SELECT q.queue, t.id, t.weight, min(d.due)
-FROM unnest((SELECT $1::smallint[])) AS q(queue) CROSS JOIN generate_series(` + priorities + `) AS priority CROSS JOIN punctual.tenants t
-CROSS JOIN LATERAL (` + oldest("(q.queue * 4 + priority)::smallint") + ` LIMIT 1) d
-GROUP BY 1, 2, 3`
+// contenders hops from tenant to tenant through a lane's part of the index by tenant: two probes for each tenant that has
+// something in the lane, whether or not it is due, and none for the others. It hops downwards and comes to a tenant from
+// the end of its part, where the rows are that lie ahead: at the other end are the dead entries of those gone by.
+func contenders(priorities, table, column, when, after, until string) string {
+	return fmt.Sprintf(`
+WITH RECURSIVE lanes AS (
+    SELECT q.queue, (q.queue * 4 + priority)::smallint AS lane FROM unnest((SELECT $1::smallint[])) AS q(queue) CROSS JOIN generate_series(%[1]s) AS priority),
+present AS (
+    SELECT l.queue, l.lane, f.tenant FROM lanes l CROSS JOIN LATERAL (
+        SELECT tenant FROM punctual.%[2]s WHERE lane = l.lane%[4]s ORDER BY tenant DESC, %[3]s DESC LIMIT 1) f
+    UNION ALL
+    SELECT p.queue, p.lane, f.tenant FROM present p CROSS JOIN LATERAL (
+        SELECT tenant FROM punctual.%[2]s WHERE lane = p.lane AND tenant < p.tenant%[4]s ORDER BY tenant DESC, %[3]s DESC LIMIT 1) f)
+SELECT p.queue, p.tenant, t.weight, min(d.due)
+FROM present p CROSS JOIN LATERAL (
+    SELECT %[3]s AS due FROM punctual.%[2]s WHERE lane = p.lane AND tenant = p.tenant AND %[3]s > %[5]s AND %[3]s <= %[6]s%[4]s ORDER BY %[3]s LIMIT 1) d
+JOIN punctual.tenants t ON t.id = p.tenant
+GROUP BY 1, 2, 3`, priorities, table, column, when, after, until)
 }
 
 var selectContenders = map[scheduler.Work]string{
-	scheduler.WorkDue:     contendersOfSlots("now() - interval '5 s'", "now()"),
-	scheduler.WorkLate:    contendersOfSlots("'-infinity'", "now() - interval '5 s'"),
-	scheduler.WorkReady:   contendersOfRuns("0, 2"),
-	scheduler.WorkOrdered: contendersOfRuns("3, 3"),
-}
-
-func contendersOfSlots(after, until string) string {
-	return contendersWith("0, 2", func(lane string) string {
-		return `SELECT next_run_at AS due FROM punctual.schedules WHERE enabled AND ` + ofTenant("t.id", "next_run_at", after, until)(lane)
-	})
-}
-
-func contendersOfRuns(priorities string) string {
-	return contendersWith(priorities, func(lane string) string {
-		return `SELECT due_at AS due FROM punctual.ready WHERE ` + ofTenant("t.id", "due_at", "'-infinity'", "now()")(lane)
-	})
+	scheduler.WorkDue:     contenders("0, 2", "schedules", "next_run_at", " AND enabled", "now() - interval '5 s'", "now()"),
+	scheduler.WorkLate:    contenders("0, 2", "schedules", "next_run_at", " AND enabled", "'-infinity'", "now() - interval '5 s'"),
+	scheduler.WorkReady:   contenders("0, 2", "ready", "due_at", "", "'-infinity'", "now()"),
+	scheduler.WorkOrdered: contenders("3, 3", "ready", "due_at", "", "'-infinity'", "now()"),
 }
 
 // Contenders implements scheduler.Store.

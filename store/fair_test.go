@@ -107,7 +107,7 @@ func TestNobodyWaits(t *testing.T) {
 func TestATenantsWorkIsNotSearchedForAmongOthers(t *testing.T) {
 	c := newClaimer(t)
 	other := c.neighbour(1)
-	c.fill(500_000)
+	c.fill(150_000)
 	c.exec(`INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
 		SELECT gen_random_uuid(), now() - ago * interval '1 s', now() - ago * interval '1 s', $1, 1, $2::smallint * 4 + 1, true FROM unnest(ARRAY[1, 1, 1, 60]) ago`, other.tenant, c.queue)
 	queues := []int16{c.queue}

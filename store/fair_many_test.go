@@ -1,0 +1,55 @@
+package store
+
+import (
+	"testing"
+
+	"punctual/scheduler"
+)
+
+// Who waits is found by looking at the tenants that have something in a lane, however many others and queues there are.
+func TestWhoWaitsIsFoundAmongThousandsOfTenantsAndAHundredQueues(t *testing.T) {
+	c := newClaimer(t)
+	c.exec(`INSERT INTO punctual.tenants (name) SELECT 'tenant-' || i FROM generate_series(1, 5000) i`)
+	c.exec(`INSERT INTO punctual.queues (name) SELECT 'queue-' || i FROM generate_series(1, 99) i`)
+	c.exec(`ALTER TABLE punctual.schedules DROP CONSTRAINT IF EXISTS schedules_job_id_fkey`)
+	c.exec(`ALTER TABLE punctual.ready DROP CONSTRAINT IF EXISTS ready_job_id_fkey`)
+	// Every tenant has a job in one queue; five have something due now, six since a minute ago, and five have runs that wait.
+	c.exec(`INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
+		SELECT gen_random_uuid(), at, at, id, 1, $1::smallint * 4 + 1, true
+		FROM (SELECT id, now() + CASE WHEN id % 1000 = 0 THEN interval '0' WHEN id % 1000 = 1 THEN interval '-1 min' ELSE interval '1 hour' END AS at FROM punctual.tenants) s`, c.queue)
+	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+		SELECT gen_random_uuid(), gen_random_uuid(), now() + CASE WHEN id % 1000 = 0 THEN interval '0' ELSE interval '1 hour' END, id, $1::smallint * 4 + lane
+		FROM punctual.tenants, unnest(ARRAY[1, 3]) AS lane`, c.queue)
+	rows, err := c.pool.Query(t.Context(), `SELECT id FROM punctual.queues`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var queues []int16
+	for rows.Next() {
+		var id int16
+		if err := rows.Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		queues = append(queues, id)
+	}
+	rows.Close()
+	for _, state := range []string{"never analysed", "analysed"} {
+		found := map[scheduler.Work]int{}
+		for of := scheduler.WorkDue; of <= scheduler.WorkOrdered; of++ {
+			if p := c.explain(selectContenders[of], queues); p.Hit+p.Read > 100_000 {
+				t.Errorf("%s, work %v: %d pages", state, of, p.Hit+p.Read)
+			}
+			waiting, err := c.Contenders(t.Context(), of, queues)
+			if err != nil {
+				t.Error(err)
+			}
+			found[of] = len(waiting)
+		}
+		// What is due now is late some seconds later.
+		if slots := found[scheduler.WorkDue] + found[scheduler.WorkLate]; slots != 11 || found[scheduler.WorkReady] != 5 || found[scheduler.WorkOrdered] != 5 {
+			t.Errorf("%s: who waits: %v", state, found)
+		}
+		c.exec(`ANALYZE punctual.schedules, punctual.ready, punctual.tenants`)
+	}
+}
