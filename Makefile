@@ -38,7 +38,7 @@ build: ## Build bin/punctual
 # Not from the cache: prove builds the binary while it runs. And more at a time than there are processors, as they
 # mostly wait. -timeout is for each package, so that one that hangs says where.
 .PHONY: test
-test: ## Run the tests, but for faults that take long: race detector, real Postgres (ten minutes)
+test: ## Run the tests, but for faults that take long: race detector, real Postgres (six minutes)
 	@.ci/install gcc postgresql pgbouncer haproxy libfaketime nodejs alertmanager
 	CGO_ENABLED=1 $(GOTEST) -race -short -count=1 -p 3 -parallel 4 -timeout 15m $(ARGS) $(PKG)
 

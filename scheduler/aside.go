@@ -86,6 +86,7 @@ func (f *finisher) putAside(left *LockedOutcomesError, outcomes []Outcome, relea
 		unfinished[o.Lease.ID] = true
 		a.outcomes = append(a.outcomes, o)
 	}
+	giveBack(a.outcomes) // what a stranger has locked takes nobody's slots
 	if a.tables == nil {
 		a.tables = map[uuid.UUID]string{}
 	}

@@ -36,6 +36,9 @@
 // While everything due of a kind fits in the worker slots it is claimed in order of due time. When it does not, the slots
 // are shared out among the tenants that wait (share, in fairness.go).
 //
+// A run that hangs in the last worker slot must not keep the slot from being claimed that is to replace it: such slots are
+// claimed without one, by the jobs in flight (replace).
+//
 // What a tenant with limits may do is shared out among the replicas (limits): each starts what its allowance says, and
 // draws more when that is not enough. A claim takes what it may start of such a tenant (Grant) and leaves the rest as it is.
 // The tenant is then held back: the tick loop claims around it (tickAround), so that what it has waiting is not looked

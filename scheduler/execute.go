@@ -27,8 +27,14 @@ func (s *Scheduler) dispatch(b Batch) bool {
 			if outcome.StartedAt.IsZero() {
 				s.limits.sentNothing(a.Job.Tenant, now)
 			}
+			release := func() { s.slots.release(queue, a.Job.Tenant, work, lent) }
+			if outcome.Verdict == Cancel {
+				outcome.release = release // a run that was replaced leaves its place to its successor, which may start only then
+			}
 			s.finisher.put(outcome)
-			s.slots.release(queue, a.Job.Tenant, work, lent) // not before: what cannot be written occupies slots, and so claims stop
+			if outcome.release == nil {
+				release() // not before: what cannot be written occupies slots, and so claims stop
+			}
 		})
 	}
 	return true
@@ -73,7 +79,7 @@ func (s *Scheduler) send(a Assignment, request delivery.Request, started time.Ti
 	if a.Gated {
 		parent = s.heart.exclusive()
 	}
-	ctx, done := s.flights.begin(parent, a.RunID, a.Fence)
+	ctx, done := s.flights.begin(parent, a)
 	defer done()
 	sent := time.Now()
 	result, err := s.transmit(ctx, a, request, started)

@@ -128,6 +128,7 @@ func (f *finisher) write(ctx context.Context, outcomes []Outcome) bool {
 			f.metrics.finished(outcomes, superseded, time.Since(started))
 			logDeadNotices(f.log, outcomes)
 			f.released(released)
+			giveBack(outcomes)
 			if f.finished != nil {
 				f.finished(outcomes)
 			}
@@ -143,6 +144,16 @@ func (f *finisher) write(ctx context.Context, outcomes []Outcome) bool {
 		}
 		f.log.Warn("outcomes cannot be written; they are kept and tried again", "count", len(outcomes), "again_in", pause, "error", err)
 		sleep(ctx, pause)
+	}
+}
+
+// giveBack gives back the worker slots that outcomes have kept.
+func giveBack(outcomes []Outcome) {
+	for i := range outcomes {
+		if release := outcomes[i].release; release != nil {
+			outcomes[i].release = nil
+			release()
+		}
 	}
 }
 

@@ -15,7 +15,13 @@ var errCancelled = errors.New("the run was cancelled")
 // that was superseded may still wait for its answer when the next is sent.
 type flights struct {
 	mu  sync.Mutex
-	cut map[attemptKey]context.CancelCauseFunc
+	all map[attemptKey]sending
+}
+
+// sending is one attempt on its way.
+type sending struct {
+	cut context.CancelCauseFunc
+	job *Job
 }
 
 // attemptKey names one attempt of a run.
@@ -25,18 +31,18 @@ type attemptKey struct {
 }
 
 // begin returns the context of an attempt; done must be called when it is over.
-func (f *flights) begin(parent context.Context, run uuid.UUID, fence int64) (ctx context.Context, done func()) {
+func (f *flights) begin(parent context.Context, a Assignment) (ctx context.Context, done func()) {
 	ctx, cut := context.WithCancelCause(parent)
-	attempt := attemptKey{run, fence}
+	attempt := attemptKey{a.RunID, a.Fence}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.cut == nil {
-		f.cut = map[attemptKey]context.CancelCauseFunc{}
+	if f.all == nil {
+		f.all = map[attemptKey]sending{}
 	}
-	f.cut[attempt] = cut
+	f.all[attempt] = sending{cut, a.Job}
 	return ctx, func() {
 		f.mu.Lock()
-		delete(f.cut, attempt)
+		delete(f.all, attempt)
 		f.mu.Unlock()
 		cut(nil)
 	}
@@ -53,9 +59,21 @@ func (f *flights) cancel(runs []uuid.UUID) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for attempt, cut := range f.cut {
+	for attempt, flight := range f.all {
 		if cancelled[attempt.run] {
-			cut(errCancelled)
+			flight.cut(errCancelled)
 		}
 	}
+}
+
+// replaceable returns the jobs of the attempts that a newer run of their job replaces.
+func (f *flights) replaceable() (jobs []uuid.UUID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, flight := range f.all {
+		if flight.job.ConcurrencyPolicy == PolicyReplace {
+			jobs = append(jobs, flight.job.ID)
+		}
+	}
+	return jobs
 }

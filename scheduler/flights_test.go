@@ -14,9 +14,9 @@ func TestACancelReachesEveryAttemptOfItsRunThatIsInFlight(t *testing.T) {
 	t.Parallel()
 	var f flights
 	run, other := uuid.New(), uuid.New()
-	first, firstDone := f.begin(t.Context(), run, 1)
-	second, secondDone := f.begin(t.Context(), run, 2)
-	third, thirdDone := f.begin(t.Context(), other, 3)
+	first, firstDone := f.begin(t.Context(), Assignment{RunID: run, Fence: 1, Job: &Job{}})
+	second, secondDone := f.begin(t.Context(), Assignment{RunID: run, Fence: 2, Job: &Job{}})
+	third, thirdDone := f.begin(t.Context(), Assignment{RunID: other, Fence: 3, Job: &Job{}})
 	defer thirdDone()
 
 	firstDone() // the answer has arrived after all
@@ -27,7 +27,7 @@ func TestACancelReachesEveryAttemptOfItsRunThatIsInFlight(t *testing.T) {
 	if errors.Is(context.Cause(first), errCancelled) || third.Err() != nil {
 		t.Errorf("an attempt that was over ends with %v, one of another run with %v", context.Cause(first), context.Cause(third))
 	}
-	fourth, fourthDone := f.begin(t.Context(), run, 4)
+	fourth, fourthDone := f.begin(t.Context(), Assignment{RunID: run, Fence: 4, Job: &Job{}})
 	defer fourthDone()
 	secondDone()
 	if fourth.Err() != nil {
@@ -43,9 +43,9 @@ func TestACancelCutsOffBothAttemptsOfARun(t *testing.T) {
 	t.Parallel()
 	var f flights
 	run := uuid.New()
-	first, firstDone := f.begin(t.Context(), run, 1)
+	first, firstDone := f.begin(t.Context(), Assignment{RunID: run, Fence: 1, Job: &Job{}})
 	defer firstDone()
-	second, secondDone := f.begin(t.Context(), run, 2)
+	second, secondDone := f.begin(t.Context(), Assignment{RunID: run, Fence: 2, Job: &Job{}})
 	defer secondDone()
 	f.cancel([]uuid.UUID{run})
 	for i, ctx := range []context.Context{first, second} {

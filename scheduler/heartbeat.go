@@ -101,6 +101,9 @@ func (h *heartbeat) act(ctx context.Context, pulse Pulse, lost []Heartbeat) erro
 	if pulse.Gates {
 		h.s.gates.ask()
 	}
+	if len(h.s.flights.replaceable()) > 0 {
+		h.s.replacer.ask()
+	}
 	if stray := h.strays(pulse.Claims); len(stray) > 0 {
 		n, err := h.s.store.GiveBack(ctx, stray)
 		if err != nil {

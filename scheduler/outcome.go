@@ -38,6 +38,7 @@ type Outcome struct {
 	ResultNote string            // why a result is not kept
 	TurnedLate bool              // the run was first sent later than its tolerance, and was not late before
 	RetryIn    time.Duration     // delay before the next attempt, or until the same one is tried again; or how long a target that works on may be silent
+	release    func()            // gives the worker slot back, once the outcome is written; nil: it was given back before
 }
 
 // kept is how many bytes of responses and results the outcome has.

@@ -55,6 +55,7 @@ type Scheduler struct {
 	tidier    chore
 	listener  chore
 	gates     chore
+	replacer  chore
 	flights   flights
 	holds     *holds
 	holder    chore
@@ -103,6 +104,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 	s.tidier = newChore("removing what was kept for its time", log, s.tidy)
 	s.listener = newChore("ending attempts whose targets are silent", log, store.EndSilent)
 	s.gates = newChore("freeing the gates of jobs", log, func(ctx context.Context) (time.Duration, bool, error) { return 0, false, store.FreeGates(ctx) })
+	s.replacer = newChore("claiming slots that replace runs in flight", log, s.replace)
 	s.finisher = newFinisher(store, log, config, s.heart.release)
 	s.metrics.watch(s.slots, s.holds, s.limits)
 	if len(config.Queues) > 0 {
@@ -153,6 +155,7 @@ func (s *Scheduler) run(ctx context.Context) {
 	claiming.Go(func() { s.listener.run(ctx) })
 	claiming.Go(func() { s.holder.run(ctx) })
 	claiming.Go(func() { s.gates.run(ctx) })
+	claiming.Go(func() { s.replacer.run(ctx) })
 	claiming.Go(func() { every(ctx, lendEvery, s.lendSlots) })
 	writing.Go(func() { s.finisher.run(flush) })
 	beating, stopBeating := context.WithCancel(flush)

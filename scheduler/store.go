@@ -126,6 +126,9 @@ type Claim struct {
 	Since  time.Duration
 	// Held asks for runs that wait for their host, in place of those that are due.
 	Held *HeldClaim
+	// Replacing asks, in place of what the quotas name, for due slots of these jobs whose runs replace one in flight. They
+	// wait until it has ended, so they take no worker slot; a slot whose run would start at once stays due.
+	Replacing []uuid.UUID
 }
 
 // Quota is how many runs a claim may take from one queue. Either all quotas of a claim name a tenant or none

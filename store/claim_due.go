@@ -20,9 +20,9 @@ import (
 var (
 	selectCurrent       = selectSlots(queueQuotas, ofAnybody("next_run_at", "now() - interval '5 s'", "now()"))
 	selectOlder         = selectSlots(queueQuotas, ofAnybody("next_run_at", "'-infinity'", "now() - interval '5 s'"))
-	selectCurrentFairly = selectSlots(tenantQuotas, ofTenant("q.tenant", "next_run_at", "now() - interval '5 s'", "now()"))
+	selectCurrentFairly = selectSlots(tenantQuotas, ofTenant("next_run_at", "now() - interval '5 s'", "now()"))
 	selectFresh         = selectSlots(queueQuotas, ofOthers("next_run_at"))
-	selectOlderFairly   = selectSlots(tenantQuotas, ofTenant("q.tenant", "next_run_at", "'-infinity'", "now() - interval '5 s'"))
+	selectOlderFairly   = selectSlots(tenantQuotas, ofTenant("next_run_at", "'-infinity'", "now() - interval '5 s'"))
 )
 
 func selectSlots(quotas string, due window) string {
@@ -30,6 +30,11 @@ func selectSlots(quotas string, due window) string {
 		return `SELECT job_id, lane, tenant, scheduled_for, version FROM punctual.schedules WHERE enabled AND ` + due(lane)
 	})
 }
+
+const selectReplacing = `
+SELECT job_id, lane, tenant, scheduled_for, version, now() FROM punctual.schedules
+WHERE job_id = ANY($1::uuid[]) AND enabled AND next_run_at <= now()
+ORDER BY next_run_at LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED`
 
 const insertClaimed = `
 WITH made AS (
@@ -143,7 +148,8 @@ func (c *dueClaim) lock(ctx context.Context) error {
 	var b pgx.Batch
 	queueBegin(&b, c.wary)
 	var f frozen
-	b.Queue(c.selection(), quotaArguments(c.claim)...).Query(func(rows pgx.Rows) error {
+	selection, args := c.selection()
+	b.Queue(selection, args...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var r dueRow
 			if err := rows.Scan(&r.key.id, &r.lane, &r.tenant, &r.scheduledFor, &r.key.version, &c.now); err != nil {
@@ -169,19 +175,23 @@ func (c *dueClaim) lock(ctx context.Context) error {
 	return nil
 }
 
-// selection is the statement that locks what the claim is for.
-func (c *dueClaim) selection() string {
+// selection is the statement that locks what the claim is for, with its arguments.
+func (c *dueClaim) selection() (sql string, args []any) {
 	switch fair := fairly(c.claim.Quotas); {
+	case len(c.claim.Replacing) > 0:
+		return selectReplacing, []any{prepared{}, c.claim.Replacing, scheduler.BatchSize}
 	case len(c.claim.Except) > 0:
-		return selectFresh
+		sql = selectFresh
 	case c.claim.Work == scheduler.WorkLate && fair:
-		return selectOlderFairly
+		sql = selectOlderFairly
 	case c.claim.Work == scheduler.WorkLate:
-		return selectOlder
+		sql = selectOlder
 	case fair:
-		return selectCurrentFairly
+		sql = selectCurrentFairly
+	default:
+		sql = selectCurrent
 	}
-	return selectCurrent
+	return sql, quotaArguments(c.claim)
 }
 
 // readFacts reads what the locks protect, in statements after the one that took them: definitions that
@@ -250,6 +260,9 @@ func (c *dueClaim) decide() {
 			situation.Gate = gate.facts()
 		}
 		plan := scheduler.Decide(situation)
+		if len(c.claim.Replacing) > 0 && plan.Starts() > 0 {
+			continue // nothing is in flight any more: the slot is claimed like any other
+		}
 		if !c.claim.Grant.Take(r.tenant, plan.Starts()) {
 			continue // its tenant is at a limit: the slot stays due
 		}

@@ -19,11 +19,11 @@ import (
 var (
 	selectReady       = selectRuns(queueQuotas, ofAnybody("due_at", "'-infinity'", "now()"))
 	selectReadyFresh  = selectRuns(queueQuotas, ofOthers("due_at"))
-	selectReadyFairly = selectRuns(tenantQuotas, ofTenant("q.tenant", "due_at", "'-infinity'", "now()"))
+	selectReadyFairly = selectRuns(tenantQuotas, ofTenant("due_at", "'-infinity'", "now()"))
 
 	selectOrdered       = selectOrders(queueQuotas, ofAnybody("due_at", "'-infinity'", "now()"))
 	selectOrderedFresh  = selectOrders(queueQuotas, ofOthers("due_at"))
-	selectOrderedFairly = selectOrders(tenantQuotas, ofTenant("q.tenant", "due_at", "'-infinity'", "now()"))
+	selectOrderedFairly = selectOrders(tenantQuotas, ofTenant("due_at", "'-infinity'", "now()"))
 )
 
 const lockReady = "FOR UPDATE SKIP LOCKED"

@@ -147,12 +147,15 @@ func queueFinish(b *pgx.Batch, outcomes []scheduler.Outcome, released []uuid.UUI
 	if len(gated) > 0 {
 		// The gates are held, and this statement sees what the updates made of the runs: a gate is freed
 		// only when the run it names is over.
-		// The oldest run that waits for it is due at once; never before its slot, though the clock was set back.
+		// The oldest run that waits for it is due at once; never before its slot, though the clock was set back. One that
+		// replaces the run that has ended comes before whatever else of its tenant waits: nothing was ended for others.
 		b.Queue(`WITH freed AS (
 		             UPDATE punctual.exclusive e SET active_run = NULL FROM punctual.runs r
 		             WHERE e.job_id = ANY($1::uuid[]) AND e.active_run = r.id AND r.id = ANY($2::uuid[])
-		               AND r.status IN ('succeeded', 'dead', 'skipped', 'cancelled') RETURNING e.job_id)
-		         UPDATE punctual.ready y SET due_at = `+dueNow+`, at_gate = false FROM freed e WHERE y.run_id = `+nextAtGate, gated, runs)
+		               AND r.status IN ('succeeded', 'dead', 'skipped', 'cancelled') 
+		               RETURNING e.job_id, CASE WHEN r.reason = 'replaced' THEN e.waiting_run END AS successor)
+		         UPDATE punctual.ready y SET due_at = CASE WHEN e.successor IS NULL THEN `+dueNow+` ELSE `+dueFirst+` END, at_gate = false
+		         FROM freed e WHERE y.run_id = coalesce(e.successor, `+nextAtGate+`)`, gated, runs)
 	}
 	if len(released) > 0 {
 		b.Queue(`DELETE FROM punctual.claims WHERE id = ANY($1::uuid[])`, released)
@@ -180,6 +183,10 @@ func queueTurnedLate(b *pgx.Batch, outcomes []scheduler.Outcome) {
 
 // dueNow is when a run y of ready is due that need not wait any more.
 const dueNow = `greatest(now(), (SELECT r.due_at FROM punctual.runs r WHERE r.id = y.run_id))`
+
+// dueFirst is when a run y of ready is due that comes before all others of its tenant in its lane.
+const dueFirst = `CASE WHEN ` + dueNow + ` > now() THEN ` + dueNow + ` ELSE least(now(), (SELECT o.due_at - interval '1 ms' FROM punctual.ready o
+	WHERE o.lane = y.lane AND o.tenant = y.tenant AND o.due_at <= now() ORDER BY o.due_at LIMIT 1)) END`
 
 // gatedJobs returns, sorted, the jobs among the outcomes whose gates may be held by their runs, and those runs.
 func gatedJobs(outcomes []scheduler.Outcome) (jobs, runs []uuid.UUID) {

@@ -42,9 +42,9 @@ func ofAnybody(column, after, until string) window {
 
 // ofTenant is the window of one tenant. That the index by tenant serves it, and not the other one through all that
 // others have due, is because the column's n_distinct is set: see the migrations.
-func ofTenant(tenant, column, after, until string) window {
+func ofTenant(column, after, until string) window {
 	return func(lane string) string {
-		return `tenant = ` + tenant + ` AND ` + ofAnybody(column, after, until)(lane)
+		return `tenant = q.tenant AND ` + ofAnybody(column, after, until)(lane)
 	}
 }
 

@@ -16,7 +16,7 @@ const plenty = 8 << 30
 // files.
 func inMemory() string {
 	var fs syscall.Statfs_t
-	if os.Getenv("TMPDIR") != "" || syscall.Statfs(sharedMemory, &fs) != nil || fs.Bavail*uint64(fs.Bsize) < plenty { //nolint:gosec // a size
+	if os.Getenv("TMPDIR") != "" || syscall.Statfs(sharedMemory, &fs) != nil || fs.Bavail*uint64(fs.Bsize) < plenty {
 		return ""
 	}
 	return sharedMemory

@@ -1,0 +1,120 @@
+package store
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+func replacing(d *scheduler.Definition) { d.ConcurrencyPolicy = scheduler.PolicyReplace }
+
+// replace claims what a run in flight of these jobs is replaced by: a claim without a worker slot.
+func (c claimer) replace(jobs ...uuid.UUID) scheduler.Batch {
+	c.t.Helper()
+	b, err := c.ClaimDue(c.t.Context(), scheduler.Claim{Replica: c.replica, Work: scheduler.WorkDue, Replacing: jobs})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return b
+}
+
+func TestADueSlotReplacesTheRunInFlightThoughNoWorkerSlotIsFree(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("job", rarely, replacing)
+	other := c.create("other", rarely, replacing)
+	for _, id := range []uuid.UUID{job.ID, other.ID} {
+		c.slotAgo(id, 3*time.Second)
+	}
+	first := c.claim(10, false)
+	if len(first.Runs) != 2 {
+		t.Fatalf("%d runs were claimed, want 2", len(first.Runs))
+	}
+	ours := first.Runs[0]
+	if ours.Job.ID != job.ID {
+		ours = first.Runs[1]
+	}
+	if b := c.replace(job.ID, other.ID); b.Settled != 0 {
+		t.Errorf("%d slots are settled, and none is due", b.Settled)
+	}
+	c.slotAgo(job.ID, time.Second)
+	if b := c.replace(job.ID, other.ID); b.Settled != 1 || len(b.Runs) != 0 {
+		t.Errorf("%d slots settled, %d runs started; want the one, without a start", b.Settled, len(b.Runs))
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'running' AND reason = 'replaced'`, ours.RunID); n != 1 {
+		t.Errorf("the run in flight is %s", c.state(ours.RunID))
+	}
+	if b := c.claimReady(10); len(b.Runs) != 0 {
+		t.Errorf("%d runs started before the one that they replace had ended", len(b.Runs))
+	}
+	o := ended(ours, scheduler.Cancel)
+	o.Reason = scheduler.ReasonCancelled
+	c.finish(o)
+	if a := c.one(c.claimReady(10)); a.Job.ID != job.ID {
+		t.Errorf("job %s starts, want %s", a.Job.ID, job.ID)
+	}
+}
+
+// A slot whose run would start at once is left to a claim that has a worker slot for it.
+func TestASlotThatReplacesNothingIsNotStartedWithoutAWorkerSlot(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("job", rarely, replacing)
+	slot := c.slotAgo(job.ID, time.Second)
+	if b := c.replace(job.ID); b.Settled != 0 || len(b.Runs) != 0 {
+		t.Errorf("%d slots settled, %d runs started", b.Settled, len(b.Runs))
+	}
+	if next, _ := c.next(job.ID); !next.Equal(slot) {
+		t.Errorf("the next slot is %s, want %s", next, slot)
+	}
+}
+
+// The place that a replaced run leaves is for its successor, and not for what has waited longer.
+func TestASuccessorComesBeforeWhatElseOfItsTenantWaits(t *testing.T) {
+	c := newClaimer(t)
+	a := c.manual("job", replacing)
+	b := c.manual("waits", func(d *scheduler.Definition) { d.ConcurrencyPolicy = scheduler.PolicyWait })
+	c.create("other", never)
+	c.trigger("other")
+	c.exec(`UPDATE punctual.ready SET due_at = now() - interval '1 hour'`)
+	c.trigger("job")
+	o := ended(a, scheduler.Cancel)
+	o.Reason = scheduler.ReasonCancelled
+	c.finish(o)
+	if next := c.one(c.claimReady(1)); next.Job.ID != a.Job.ID {
+		t.Error("the run of another job has the place")
+	}
+	// One that waited for a run that ended by itself comes after what has waited for longer.
+	c.trigger("waits")
+	c.finish(succeeded(b))
+	if next := c.one(c.claimReady(1)); next.Job.Name != "other" {
+		t.Errorf("%s comes before what has waited for an hour", next.Job.Name)
+	}
+}
+
+func TestATriggerDuringAFreezeReplacesNothing(t *testing.T) {
+	for whose, freeze := range map[string]string{
+		"deployment": `UPDATE punctual.deployment SET frozen_at = now(), frozen_by = 'test', frozen_reason = 'asked'`,
+		"tenant":     `UPDATE punctual.tenants SET frozen_at = now(), frozen_by = 'test'`,
+	} {
+		t.Run(whose, func(t *testing.T) {
+			c := newClaimer(t)
+			a := c.manual("job", replacing)
+			c.exec(freeze)
+			for range 2 { // of those that wait the newest stays
+				c.trigger("job")
+			}
+			if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'running' AND reason IS NULL`, a.RunID); n != 1 {
+				t.Errorf("the run in flight is %s", c.state(a.RunID))
+			}
+			if n := c.count(`SELECT count(*) FROM punctual.runs WHERE status = 'pending'`); n != 1 {
+				t.Errorf("%d runs wait, want the last one", n)
+			}
+			c.exec(`UPDATE punctual.deployment SET frozen_at = NULL, frozen_by = NULL, frozen_reason = NULL`)
+			c.exec(`UPDATE punctual.tenants SET frozen_at = NULL, frozen_by = NULL`)
+			c.finish(succeeded(a))
+			c.one(c.claimReady(10))
+		})
+	}
+}
