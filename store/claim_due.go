@@ -202,7 +202,7 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 	missing := map[jobVersion]int32{}
 	var gated []uuid.UUID
 	for _, r := range c.rows {
-		job, ok := c.store.jobs.Get(r.key)
+		job, ok := c.store.jobs.get(r.key)
 		if !ok {
 			missing[r.key] = r.tenant
 			gated = append(gated, r.key.id) // its policy is not known yet; jobs that allow overlap have no gate

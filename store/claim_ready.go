@@ -290,7 +290,7 @@ func (c *readyClaim) readDefinitions(ctx context.Context) error {
 	c.broken = map[jobVersion]error{}
 	missing := map[jobVersion]int32{}
 	for _, w := range c.waiting {
-		if job, ok := c.store.jobs.Get(w.key); ok {
+		if job, ok := c.store.jobs.get(w.key); ok {
 			c.jobs[w.key] = job
 		} else {
 			missing[w.key] = c.tenants[w.RunID]

@@ -69,13 +69,13 @@ func (s *Store) compile(key jobVersion, tenant int32, raw []byte) (*scheduler.Jo
 	if err != nil {
 		return nil, err
 	}
-	s.jobs.Add(key, job)
+	s.jobs.add(key, job, len(raw))
 	return job, nil
 }
 
 // compiled returns a definition made ready to use, or why this binary cannot do that.
 func (u *unit) compiled(ctx context.Context, tenant int32, key jobVersion) (job *scheduler.Job, cannot, err error) {
-	if job, ok := u.store.jobs.Get(key); ok {
+	if job, ok := u.store.jobs.get(key); ok {
 		return job, nil, nil
 	}
 	found, broken := map[jobVersion]*scheduler.Job{}, map[jobVersion]error{}

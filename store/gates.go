@@ -166,7 +166,7 @@ func (s *Store) findExpired(ctx context.Context, conn batcher, gates map[uuid.UU
 			continue
 		}
 		key := jobVersion{job, g.waitsFor.version}
-		if found, ok := s.jobs.Get(key); ok {
+		if found, ok := s.jobs.get(key); ok {
 			jobs[key] = found
 		} else {
 			missing[key] = g.waitsFor.tenant

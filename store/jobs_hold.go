@@ -124,7 +124,7 @@ const rounds = 5
 // compiled returns the job's current version ready to use. What it compiles it does not keep: the
 // version may be this transaction's own, and never be committed.
 func (s *Store) compiled(j *jobRow) *scheduler.Job {
-	if job, ok := s.jobs.Get(jobVersion{j.ID, j.Version}); ok {
+	if job, ok := s.jobs.get(jobVersion{j.ID, j.Version}); ok {
 		return job
 	}
 	job, err := s.compileJob(j.ID, j.tenant, j.Version, j.Definition)

@@ -142,7 +142,7 @@ func (t *telling) ids() []uuid.UUID {
 func (t *telling) define(ctx context.Context) error {
 	found, broken, missing := map[jobVersion]*scheduler.Job{}, map[jobVersion]error{}, map[jobVersion]int32{}
 	for _, j := range t.jobs {
-		if job, ok := t.u.store.jobs.Get(j.key); ok {
+		if job, ok := t.u.store.jobs.get(j.key); ok {
 			found[j.key] = job
 		} else {
 			missing[j.key] = j.tenant

@@ -173,7 +173,7 @@ func (s *Store) definitionsOf(ctx context.Context, q batcher, runs []claimedRun)
 	jobs := make(map[jobVersion]*scheduler.Job, len(runs))
 	missing := map[jobVersion]int32{}
 	for _, r := range runs {
-		if job, ok := s.jobs.Get(r.key); ok {
+		if job, ok := s.jobs.get(r.key); ok {
 			jobs[r.key] = job
 		} else {
 			missing[r.key] = r.tenant

@@ -59,7 +59,7 @@ func (s *Store) findStale(ctx context.Context) (left bool, err error) {
 		left = len(jobs) == staleBatch
 		found, broken, missing := map[jobVersion]*scheduler.Job{}, map[jobVersion]error{}, map[jobVersion]int32{}
 		for _, j := range jobs {
-			if job, ok := s.jobs.Get(j.key); ok {
+			if job, ok := s.jobs.get(j.key); ok {
 				found[j.key] = job
 			} else if j.key.version > 0 {
 				missing[j.key] = j.tenant

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -52,7 +51,7 @@ type Store struct {
 	pool    *pgxpool.Pool    // that of callers
 	parts   [3]*pgxpool.Pool // by part; one and the same unless this is a replica's
 	options Options
-	jobs    *lru.Cache[jobVersion, *scheduler.Job] // compiled definitions: immutable, so never stale
+	jobs    *compiled // definitions: immutable, so never stale
 	wake    chan struct{}
 	wary    wariest
 	tidy    tidiness
@@ -69,9 +68,6 @@ type Store struct {
 	credentials *credentials
 	defaults    defaultsBook
 }
-
-// compiledJobs is how many compiled definitions a replica keeps, at 2 to 3 KiB each.
-const compiledJobs = 20_000
 
 // Open connects to the database, and fails when it cannot be reached.
 func Open(ctx context.Context, o Options) (*Store, error) {
@@ -95,7 +91,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		o.AuditRetention = DefaultAuditRetention
 	}
 	s := &Store{options: o, wake: make(chan struct{}, 1), credentials: newCredentials()}
-	if s.jobs, err = lru.New[jobVersion, *scheduler.Job](compiledJobs); err != nil {
+	if s.jobs, err = newCompiled(); err != nil {
 		return nil, err
 	}
 	config.AfterConnect = s.connected

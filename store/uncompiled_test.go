@@ -1,0 +1,44 @@
+package store
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/store/storetest"
+)
+
+// A plan that looks dear is compiled by Postgres, which takes half a second of a processor, with rows locked. What
+// looks dear here is small: a day that nobody has analysed yet.
+func TestNoStatementIsCompiled(t *testing.T) {
+	direct := storetest.DSN(t)
+	for name, dsn := range map[string]string{
+		"direct":    direct,
+		"pgbouncer": storetest.PgBouncer(t, storetest.Server(t), storetest.DSN(t), "default_pool_size = 2"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := openCRUD(t, dsn)
+			c.exec(`CREATE FUNCTION punctual.refuse_compiling() RETURNS trigger LANGUAGE plpgsql AS
+				$$ BEGIN IF current_setting('jit')::boolean THEN RAISE EXCEPTION 'with jit'; END IF; RETURN NULL; END $$`)
+			for _, table := range []string{"jobs", "schedules", "runs", "ready"} {
+				c.exec(`CREATE TRIGGER refuse_compiling BEFORE INSERT OR UPDATE ON punctual.` + table + ` FOR EACH STATEMENT EXECUTE FUNCTION punctual.refuse_compiling()`)
+			}
+			c.create("job", every(time.Hour))
+			c.edit("job", every(time.Minute))
+			if _, err := c.TriggerJob(t.Context(), c.tenant, "job", TriggerRequest{}); err != nil {
+				t.Error(err)
+			}
+			var jit string
+			err := c.reader(t.Context(), c.tenant).QueryRow(t.Context(), `SELECT current_setting('jit')`).Scan(&jit)
+			if err != nil || jit != "off" {
+				t.Errorf("a read with jit %s, %v", jit, err)
+			}
+			if err := c.inTx(t.Context(), c.tenant, func(tx pgx.Tx) error {
+				return tx.QueryRow(t.Context(), `SELECT current_setting('jit')`).Scan(&jit)
+			}); err != nil || jit != "off" {
+				t.Errorf("a transaction with jit %s, %v", jit, err)
+			}
+		})
+	}
+}
