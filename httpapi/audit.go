@@ -17,7 +17,7 @@ func (s *server) auditRoutes() {
 		OperationID: "list-audit-log", Method: http.MethodGet, Path: "/v1/audit-log", Tags: []string{tagAudit},
 		Summary: "List the audit log", Errors: []int{422},
 		Description: "Who changed what, when, and what it was before and after; newest first. All filters must match. Each change is written with its entry or not at all, and entries are never changed. " +
-			"What the schedules do by themselves is in the runs. Secrets read ***.",
+			"What the schedules do by themselves is in the runs. Secrets read ***. A page of large definitions ends before `limit`, after 4 MiB.",
 	}, s.listAudit)
 }
 

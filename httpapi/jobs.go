@@ -45,7 +45,7 @@ func (s *server) jobRoutes() {
 
 	register(s, huma.Operation{
 		OperationID: "list-jobs", Method: http.MethodGet, Path: "/v1/jobs", Tags: []string{tagJobs},
-		Summary: "List jobs", Description: "Newest first. All filters must match.", Errors: []int{422},
+		Summary: "List jobs", Description: "Newest first. All filters must match. A page of large definitions ends before `limit`, after 4 MiB.", Errors: []int{422},
 	}, s.listJobs)
 
 	register(s, huma.Operation{

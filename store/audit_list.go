@@ -46,6 +46,15 @@ const auditColumns = `a.id, a.at, a.actor_kind, coalesce(a.actor, ''), coalesce(
 
 const auditTables = `punctual.audit_entries a LEFT JOIN punctual.api_keys k ON a.actor_kind = 'key' AND k.id::text = a.actor`
 
+// selectAudit reads a page of entries and the first of the next.
+const selectAudit = `
+SELECT id, at, actor_kind, actor, actor_name, address, request_id, action, resource_id, job_id, name, before, after
+FROM (SELECT ` + auditColumns + `, sum(coalesce(octet_length(a.before::text), 0) + coalesce(octet_length(a.after::text), 0))
+             OVER (ORDER BY a.id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 2 PRECEDING)
+      FROM ` + auditTables + ` %s ORDER BY a.id DESC LIMIT %d)
+     AS p(id, at, actor_kind, actor, actor_name, address, request_id, action, resource_id, job_id, name, before, after, bytes)
+WHERE coalesce(bytes, 0) < %d ORDER BY id DESC`
+
 func scanAudit(row pgx.CollectableRow) (AuditRecord, error) {
 	var r AuditRecord
 	var address, before, after *string
@@ -83,14 +92,20 @@ func (s *Store) ListAudit(ctx context.Context, tenant int32, f AuditFilter) (ent
 		}
 	}
 	c.audit(f)
-	rows, err := q.Query(ctx, `SELECT `+auditColumns+` FROM `+auditTables+c.where()+fmt.Sprintf(` ORDER BY a.id DESC LIMIT %d`, f.limit()+1), c.args...)
+	rows, err := q.Query(ctx, fmt.Sprintf(selectAudit, c.where(), f.limit()+1, mostListed), c.args...)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing the audit log: %w", err)
 	}
-	if entries, err = pgx.CollectRows(rows, scanAudit); err != nil {
+	page := largePage{Page: f.Page}
+	entries, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (AuditRecord, error) {
+		r, err := scanAudit(row)
+		page.add(len(r.Before) + len(r.After))
+		return r, err
+	})
+	if err != nil {
 		return nil, "", fmt.Errorf("listing the audit log: %w", err)
 	}
-	entries, nextCursor = cut(entries, f.Page, auditCursor, func(r AuditRecord) uuid.UUID { return r.ID })
+	entries, nextCursor = cut(entries, page.Page, auditCursor, func(r AuditRecord) uuid.UUID { return r.ID })
 	return entries, nextCursor, nil
 }
 

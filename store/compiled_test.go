@@ -1,46 +1,44 @@
 package store
 
 import (
-	"fmt"
-	"sync"
 	"testing"
+	"time"
 
-	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
+	"punctual/store/storetest"
 )
 
-// One tenant's large definitions take a bounded part of the memory that the replica has for all.
-func TestCompiledDefinitionsAreBoundedInSize(t *testing.T) {
-	c, err := newCompiled()
-	if err != nil {
-		t.Fatal(err)
-	}
-	large := scheduler.MaxPayload
-	key := func(i int) jobVersion { return jobVersion{id: uuid.NewSHA1(uuid.Nil, fmt.Append(nil, i)), version: 1} }
-	var adding sync.WaitGroup
-	for range 4 { // several replicas' loops compile the same at once
-		adding.Go(func() {
-			for i := range 1000 {
-				c.add(key(i), &scheduler.Job{}, large)
+// A plan that looks dear is compiled by Postgres, which takes half a second of a processor, with rows locked. What
+// looks dear here is small: a day that nobody has analysed yet.
+func TestNoStatementIsCompiled(t *testing.T) {
+	direct := storetest.DSN(t)
+	for name, dsn := range map[string]string{
+		"direct":    direct,
+		"pgbouncer": storetest.PgBouncer(t, storetest.Server(t), storetest.DSN(t), "default_pool_size = 2"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := openCRUD(t, dsn)
+			c.exec(`CREATE FUNCTION punctual.refuse_compiling() RETURNS trigger LANGUAGE plpgsql AS
+				$$ BEGIN IF current_setting('jit')::boolean THEN RAISE EXCEPTION 'with jit'; END IF; RETURN NULL; END $$`)
+			for _, table := range []string{"jobs", "schedules", "runs", "ready"} {
+				c.exec(`CREATE TRIGGER refuse_compiling BEFORE INSERT OR UPDATE ON punctual.` + table + ` FOR EACH STATEMENT EXECUTE FUNCTION punctual.refuse_compiling()`)
+			}
+			c.create("job", every(time.Hour))
+			c.edit("job", every(time.Minute))
+			if _, err := c.TriggerJob(t.Context(), c.tenant, "job", TriggerRequest{}); err != nil {
+				t.Error(err)
+			}
+			var jit string
+			err := c.reader(t.Context(), c.tenant).QueryRow(t.Context(), `SELECT current_setting('jit')`).Scan(&jit)
+			if err != nil || jit != "off" {
+				t.Errorf("a read with jit %s, %v", jit, err)
+			}
+			if err := c.inTx(t.Context(), c.tenant, func(tx pgx.Tx) error {
+				return tx.QueryRow(t.Context(), `SELECT current_setting('jit')`).Scan(&jit)
+			}); err != nil || jit != "off" {
+				t.Errorf("a transaction with jit %s, %v", jit, err)
 			}
 		})
-	}
-	adding.Wait()
-	if n := int64(c.Len()); c.bytes.Load() > compiledBytes || n*weight(large) != c.bytes.Load() || n < 50 {
-		t.Errorf("%d definitions of %d bytes are kept as %d bytes", n, weight(large), c.bytes.Load())
-	}
-	if _, ok := c.get(key(999)); !ok {
-		t.Error("the one that was used last is gone")
-	}
-	for i := range mostCompiled {
-		c.add(key(i), &scheduler.Job{}, 500)
-	}
-	if n := int64(c.Len()); n != mostCompiled || n*weight(500) != c.bytes.Load() {
-		t.Errorf("%d small definitions are kept as %d bytes", n, c.bytes.Load())
-	}
-	c.Purge()
-	if c.bytes.Load() != 0 {
-		t.Errorf("%d bytes of nothing", c.bytes.Load())
 	}
 }

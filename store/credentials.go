@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/singleflight"
 
@@ -20,9 +19,6 @@ const (
 	// secretsBelieved is how long what was opened is taken for what is there. Then one small query tells whether any
 	// secret has changed, for all of them. With the time that a read may take it stays below the 10 seconds promised.
 	secretsBelieved = 5 * time.Second
-	// openSecrets and openSigners bound what a replica keeps open.
-	openSecrets = 4096
-	openSigners = 20_000
 	// secretsTimeout bounds a read that several attempts wait for.
 	secretsTimeout = 4 * time.Second
 )
@@ -36,8 +32,8 @@ type secretRef struct {
 
 // credentials are the secrets that a replica has open, and when it last knew that none has changed.
 type credentials struct {
-	secrets *lru.Cache[secretRef, scheduler.Secret]
-	signing *lru.Cache[int32, []scheduler.SigningKey]
+	secrets *boundedCache[secretRef, scheduler.Secret]
+	signing *boundedCache[int32, []scheduler.SigningKey]
 	flights singleflight.Group // so that a burst of attempts asks once
 
 	mu       sync.Mutex
@@ -47,23 +43,26 @@ type credentials struct {
 }
 
 func newCredentials() *credentials {
-	c := &credentials{}
-	c.secrets, _ = lru.New[secretRef, scheduler.Secret](openSecrets) // fails for sizes below 1 only
-	c.signing, _ = lru.New[int32, []scheduler.SigningKey](openSigners)
-	return c
+	return &credentials{
+		secrets: newBoundedCache[secretRef, scheduler.Secret](mostSecrets, openBytes), signing: newBoundedCache[int32, []scheduler.SigningKey](mostSigners, openBytes),
+	}
 }
+
+// About what is kept takes, in bytes.
+func sizeOfSecret(s scheduler.Secret) int           { return 256 + len(s.Value) }
+func sizeOfSigning(keys []scheduler.SigningKey) int { return 256 * (1 + len(keys)) }
 
 // SigningKeys implements scheduler.Credentials.
 func (s *Store) SigningKeys(ctx context.Context, tenant int32) ([]scheduler.SigningKey, error) {
 	c := s.credentials
-	return opened(ctx, s, c.signing, tenant, func(ctx context.Context) ([]scheduler.SigningKey, error) {
+	return opened(ctx, s, c.signing, tenant, sizeOfSigning, func(ctx context.Context) ([]scheduler.SigningKey, error) {
 		return s.readSigningKeys(ctx, tenant)
 	})
 }
 
 // NamedSecret implements scheduler.Credentials.
 func (s *Store) NamedSecret(ctx context.Context, tenant int32, name string) (scheduler.Secret, error) {
-	return opened(ctx, s, s.credentials.secrets, secretRef{tenant: tenant, name: name}, func(ctx context.Context) (scheduler.Secret, error) {
+	return opened(ctx, s, s.credentials.secrets, secretRef{tenant: tenant, name: name}, sizeOfSecret, func(ctx context.Context) (scheduler.Secret, error) {
 		secret := scheduler.Secret{}
 		var key int64
 		var ciphertext []byte
@@ -82,7 +81,7 @@ func (s *Store) NamedSecret(ctx context.Context, tenant int32, name string) (sch
 
 // JobSecret implements scheduler.Credentials.
 func (s *Store) JobSecret(ctx context.Context, tenant int32, job, id uuid.UUID) (scheduler.Secret, error) {
-	return opened(ctx, s, s.credentials.secrets, secretRef{tenant: tenant, job: job, id: id}, func(ctx context.Context) (scheduler.Secret, error) {
+	return opened(ctx, s, s.credentials.secrets, secretRef{tenant: tenant, job: job, id: id}, sizeOfSecret, func(ctx context.Context) (scheduler.Secret, error) {
 		var key int64
 		var ciphertext []byte
 		err := s.conns(ctx).QueryRow(ctx, `SELECT data_key, ciphertext FROM punctual.job_secrets WHERE id = $1 AND job_id = $2`, id, job).Scan(&key, &ciphertext)
@@ -107,13 +106,13 @@ func (s *Store) openToSend(ctx context.Context, key int64, ciphertext []byte, at
 }
 
 // opened returns what is open under a key, or opens it.
-func opened[K comparable, V any](ctx context.Context, s *Store, cache *lru.Cache[K, V], key K, read func(context.Context) (V, error)) (V, error) {
+func opened[K comparable, V any](ctx context.Context, s *Store, cache *boundedCache[K, V], key K, size func(V) int, read func(context.Context) (V, error)) (V, error) {
 	c := s.credentials
 	if err := s.believe(ctx); err != nil {
 		var none V
 		return none, err
 	}
-	if v, ok := cache.Get(key); ok {
+	if v, ok := cache.get(key); ok {
 		return v, nil
 	}
 	return share(ctx, &c.flights, fmt.Sprintf("%T %v", key, key), func(ctx context.Context) (V, error) {
@@ -125,7 +124,7 @@ func opened[K comparable, V any](ctx context.Context, s *Store, cache *lru.Cache
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if round == c.round { // else it may be what was there before the change
-			cache.Add(key, v)
+			cache.add(key, v, size(v))
 		}
 		return v, nil
 	})
@@ -155,8 +154,8 @@ func (s *Store) believe(ctx context.Context) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if changes != c.changes {
-			c.secrets.Purge()
-			c.signing.Purge()
+			c.secrets.purge()
+			c.signing.purge()
 			c.round++
 		}
 		c.changes, c.believed = changes, asked.Add(secretsBelieved)

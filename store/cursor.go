@@ -38,6 +38,26 @@ func (p Page) limit() int {
 	return min(p.Limit, largestLimit)
 }
 
+// mostListed is after how many bytes a page of large items ends, whatever its limit: 500 jobs may have bodies of 256 KiB
+// each, and their page would take half a gigabyte of the memory that a replica has for all.
+const mostListed = 4 << 20
+
+// largePage is a page of items that may be large. Its statement reads the items before which, but for the one right
+// before, there are fewer than mostListed bytes: so one more than the page has, if there is one more.
+type largePage struct {
+	Page
+	items, bytes int
+}
+
+// add notes the next item that was read, and ends the page before it if the page is full.
+func (p *largePage) add(bytes int) {
+	if p.bytes >= mostListed {
+		p.Limit = min(p.limit(), p.items)
+	}
+	p.items++
+	p.bytes += bytes
+}
+
 // after returns the id that the page starts below; ok is false for the first page.
 func (p Page) after(list byte) (id uuid.UUID, ok bool, err error) {
 	if p.Cursor == "" {

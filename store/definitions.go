@@ -69,7 +69,7 @@ func (s *Store) compile(key jobVersion, tenant int32, raw []byte) (*scheduler.Jo
 	if err != nil {
 		return nil, err
 	}
-	s.jobs.add(key, job, len(raw))
+	s.jobs.add(key, job, compiledSize(len(raw)))
 	return job, nil
 }
 

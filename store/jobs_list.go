@@ -10,8 +10,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// selectJobs reads a page of jobs and the first of the next.
+const selectJobs = `
+SELECT id, tenant, version, state, paused_at, paused_until, pause_note, created_at, updated_at, completed_at, tenant_id, lane, enabled, scheduled_for, next_run_at, definition
+FROM (SELECT ` + jobColumns + `, sum(octet_length(v.definition::text)) OVER (ORDER BY j.id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 2 PRECEDING)
+      FROM ` + jobTables + ` %s ORDER BY j.id DESC LIMIT %d)
+     AS p(id, tenant, version, state, paused_at, paused_until, pause_note, created_at, updated_at, completed_at, tenant_id, lane, enabled, scheduled_for, next_run_at, definition, bytes)
+WHERE coalesce(bytes, 0) < %d ORDER BY id DESC`
+
 // ListJobs returns the jobs that the filter selects, newest first, and the cursor of the next page, empty
-// on the last one.
+// on the last one. A page ends before its limit when its definitions are large.
 func (s *Store) ListJobs(ctx context.Context, tenant int32, f JobFilter) (jobs []JobRecord, nextCursor string, err error) {
 	var c conditions
 	c.add(`j.tenant = ?`, tenant)
@@ -42,21 +50,23 @@ func (s *Store) ListJobs(ctx context.Context, tenant int32, f JobFilter) (jobs [
 			return nil, "", fmt.Errorf("listing jobs: %w", err)
 		}
 	}
-	rows, err := q.Query(ctx, `SELECT `+jobColumns+` FROM `+jobTables+c.where()+fmt.Sprintf(` ORDER BY j.id DESC LIMIT %d`, f.limit()+1), c.args...)
+	rows, err := q.Query(ctx, fmt.Sprintf(selectJobs, c.where(), f.limit()+1, mostListed), c.args...)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing jobs: %w", err)
 	}
+	page := largePage{Page: f.Page}
 	jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (JobRecord, error) {
 		job, err := scanJob(row)
 		if err != nil {
 			return JobRecord{}, err
 		}
+		page.add(len(job.definition))
 		return job.JobRecord, nil
 	})
 	if err != nil {
 		return nil, "", fmt.Errorf("listing jobs: %w", err)
 	}
-	jobs, nextCursor = cut(jobs, f.Page, jobCursor, func(j JobRecord) uuid.UUID { return j.ID })
+	jobs, nextCursor = cut(jobs, page.Page, jobCursor, func(j JobRecord) uuid.UUID { return j.ID })
 	return jobs, nextCursor, fillLastRuns(ctx, q, jobs)
 }
 

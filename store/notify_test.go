@@ -260,7 +260,7 @@ func TestTheCurrentDefinitionSaysWhoIsTold(t *testing.T) {
 		job := c.create("job", never, everything)
 		c.dies("job")
 		c.edit("job", described("newer"))
-		c.jobs.Purge()
+		c.jobs.purge()
 		c.exec(`UPDATE punctual.job_versions SET definition = '{"name":"job","newer":true}' WHERE job_id = $1 AND version = 2`, job.ID)
 		c.wantHeard("")
 		if n := c.count(`SELECT count(*) FROM punctual.notices WHERE tell_at > now() + interval '50 s'`); n != 2 {

@@ -523,7 +523,7 @@ func TestWindowReachesNoFurtherBackThanRunsAreKept(t *testing.T) {
 
 	// Written when runs were kept for longer.
 	c.options.Retention = 24 * time.Hour
-	c.jobs.Purge()
+	c.jobs.purge()
 	slot := c.ago(2)
 	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, month.ID, slot)
 	job, err := c.compileJob(month.ID, c.tenant, 1, month.Definition)

@@ -64,6 +64,11 @@ func (s *Store) Backstop(ctx context.Context) (bool, error) {
 			"statements", strings.Join(missing, "; "))
 	}
 	on := len(missing) == 0
+	if on {
+		if err := s.warnOfStrangers(ctx); err != nil {
+			return false, err
+		}
+	}
 	s.backstop.known.Store(&on)
 	return on, nil
 }

@@ -421,7 +421,7 @@ func TestRotationWhileReplicasWrite(t *testing.T) {
 		t.Errorf("signing keys: %d, %v", len(keys), err)
 	}
 	// A replica that knew the first data key only reads the others when it meets them.
-	c.credentials.secrets.Purge()
+	c.credentials.secrets.purge()
 	c.reads("before-0", "value")
 	t.Logf("%d writes during five rotations", writes)
 }

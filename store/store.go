@@ -51,7 +51,7 @@ type Store struct {
 	pool    *pgxpool.Pool    // that of callers
 	parts   [3]*pgxpool.Pool // by part; one and the same unless this is a replica's
 	options Options
-	jobs    *compiled // definitions: immutable, so never stale
+	jobs    *boundedCache[jobVersion, *scheduler.Job] // compiled definitions: immutable, so never stale
 	wake    chan struct{}
 	wary    wariest
 	tidy    tidiness
@@ -90,10 +90,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.AuditRetention == 0 {
 		o.AuditRetention = DefaultAuditRetention
 	}
-	s := &Store{options: o, wake: make(chan struct{}, 1), credentials: newCredentials()}
-	if s.jobs, err = newCompiled(); err != nil {
-		return nil, err
-	}
+	s := &Store{options: o, wake: make(chan struct{}, 1), credentials: newCredentials(), jobs: newBoundedCache[jobVersion, *scheduler.Job](mostCompiled, compiledBytes)}
 	config.AfterConnect = s.connected
 	config.ConnConfig.DialFunc = dialer().DialContext
 	s.endpoints.observe(&config.ConnConfig.Config)

@@ -25,7 +25,7 @@ func (c claimer) elapse(by time.Duration) {
 			to_jsonb(to_char(((definition #>> ARRAY['schedule', $2::text])::timestamptz - $1::interval) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')))::json
 			WHERE definition #>> ARRAY['schedule', $2::text] IS NOT NULL`, by, field)
 	}
-	c.jobs.Purge() // definitions never change but here
+	c.jobs.purge() // definitions never change but here
 	c.moveRuns(by)
 }
 

@@ -1,0 +1,41 @@
+package store
+
+import (
+	"sync"
+	"testing"
+)
+
+// What one tenant has, however large, takes a bounded part of the memory that a replica has for all.
+func TestWhatAReplicaKeepsIsBoundedInNumberAndSize(t *testing.T) {
+	const number, bytes = 1000, 1 << 20
+	c := newBoundedCache[int, string](number, bytes)
+	fill := func(n, size int) {
+		var adding sync.WaitGroup
+		for range 4 { // several loops look for the same at once
+			adding.Go(func() {
+				for i := range n {
+					c.add(i, "value", size)
+				}
+			})
+		}
+		adding.Wait()
+	}
+	fill(500, 64<<10)
+	if n := int64(c.kept.Len()); n != 16 || c.bytes.Load() != n*64<<10 {
+		t.Errorf("%d large values are kept as %d bytes", n, c.bytes.Load())
+	}
+	if value, ok := c.get(499); !ok || value != "value" {
+		t.Errorf("of the last one %q is kept", value)
+	}
+	fill(2*number, 10)
+	if n := int64(c.kept.Len()); n != number || c.bytes.Load() != n*10 {
+		t.Errorf("%d small values are kept as %d bytes", n, c.bytes.Load())
+	}
+	if c.add(0, "too large", 2*bytes); c.bytes.Load() != 0 {
+		t.Errorf("%d bytes are kept after one that is too large", c.bytes.Load())
+	}
+	fill(10, 10)
+	if c.purge(); c.bytes.Load() != 0 {
+		t.Errorf("%d bytes of nothing", c.bytes.Load())
+	}
+}
