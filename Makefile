@@ -45,7 +45,7 @@ test: ## Run the tests, but for faults that take long: race detector, real Postg
 .PHONY: prove
 prove: ## Prove the guarantee: every fault that fits, and that every benchmark measures (ten minutes)
 	@.ci/install gcc postgresql pgbouncer haproxy libfaketime nodejs alertmanager
-	CGO_ENABLED=1 $(GOTEST) -race -count=1 -parallel 8 -timeout 18m $(ARGS) ./httpapi/prove ./httpapi/bench
+	CGO_ENABLED=1 $(GOTEST) -race -count=1 -parallel 6 -timeout 18m $(ARGS) ./httpapi/prove ./httpapi/bench
 
 .PHONY: lint
 lint: $(GOLANGCI) ## Check formatting, vet, lint, and the direction of imports

@@ -133,14 +133,25 @@ func (k *check) fences() {
 				continue
 			}
 			// A run that waited, or was given back unsent, arrives after the next slot's, and has the greater token then. Of
-			// two that are in flight at a time either may arrive first.
-			after := last != nil && !last.Ended.IsZero() && requests[0].At.After(last.Ended)
+			// two that were claimed at a time either may arrive first.
+			after := last != nil && !last.Ended.IsZero() && k.claimed(r, requests[0]).After(last.Ended)
 			if after && requests[0].Attempt == 1 && requests[0].Fence < last.Fence && !k.frozenAt(requests[0].At) {
 				k.fail(FencesGrow, "job %s: slot %s has token %d and the one before %d", k.name(job), clock(r.ScheduledFor), requests[0].Fence, last.Fence)
 			}
 			last = requests[0]
 		}
 	}
+}
+
+// mostUnderWay is how long a request takes at most from its claim until it arrives, on a slow machine.
+const mostUnderWay = 15 * time.Second
+
+// claimed is when the first request of a run was claimed, or an instant before that: the run says when it was claimed last.
+func (k *check) claimed(r *Run, first *Request) time.Time {
+	if r.ClaimedAt != nil && len(k.attempts[r.ID]) == 0 && r.ClaimedAt.Before(first.At) {
+		return *r.ClaimedAt
+	}
+	return first.At.Add(-mostUnderWay)
 }
 
 // inOrder returns the requests of a run of which it is known when they arrived.

@@ -69,7 +69,11 @@ func (f *facts) send(r Run, attempt int, after time.Duration, status int) (fence
 }
 
 func (f *facts) run(job uuid.UUID, slot time.Time, how string) {
-	r := Run{ID: scheduler.SlotRunID(job, slot), Job: job, ScheduledFor: slot, DueAt: slot, CreatedAt: slot, Status: "succeeded", Trigger: "schedule", Attempt: 1}
+	claimed := slot.Add(time.Millisecond)
+	r := Run{
+		ID: scheduler.SlotRunID(job, slot), Job: job, ScheduledFor: slot, DueAt: slot, CreatedAt: slot, Status: "succeeded", Trigger: "schedule",
+		ClaimedAt: &claimed, Attempt: 1,
+	}
 	if how != "succeeded" {
 		fence := f.send(r, 1, 2*time.Millisecond, 500)
 		f.Attempts = append(f.Attempts, Attempt{Run: r.ID, Fence: fence, Number: 1, Outcome: "failed", StartedAt: slot, Finished: slot.Add(3 * time.Millisecond)})
