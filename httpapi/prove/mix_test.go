@@ -37,14 +37,19 @@ func scriptMix(w *Witness) {
 	w.Script(longPath, Answer{Status: http.StatusAccepted})
 }
 
+// everySecond is a job that fires in each second of the mix.
+func (m mix) everySecond() proc.JobSpec {
+	return proc.JobSpec{
+		"schedule": map[string]any{"every": "1s", "starts_at": m.start.UTC().Format(time.RFC3339), "ends_at": m.end().UTC().Format(time.RFC3339)},
+		"retry":    map[string]any{"max_attempts": 6, "initial_backoff": "200ms", "multiplier": 1, "max_backoff": "1s"},
+		"missed":   map[string]any{"policy": "fire_all"},
+	}
+}
+
 func (m mix) jobs(url string) (jobs []proc.JobSpec) {
 	for i := range m.copies {
 		add := func(name, path string, more proc.JobSpec) {
-			spec := job(fmt.Sprint(name, "-", i), url+path, proc.JobSpec{
-				"schedule": map[string]any{"every": "1s", "starts_at": m.start.UTC().Format(time.RFC3339), "ends_at": m.end().UTC().Format(time.RFC3339)},
-				"retry":    map[string]any{"max_attempts": 6, "initial_backoff": "200ms", "multiplier": 1, "max_backoff": "1s"},
-				"missed":   map[string]any{"policy": "fire_all"},
-			})
+			spec := job(fmt.Sprint(name, "-", i), url+path, m.everySecond())
 			for field, value := range more {
 				spec[field] = value
 			}

@@ -30,6 +30,7 @@ type besieged struct {
 	members []*member
 	counts  map[string]int // of what was done to them
 	frozen  []Span
+	nobody  []Span // in which no replica or no database was there
 }
 
 // member is a place in the fleet: one replica after the other, and their way to the database.
@@ -128,13 +129,16 @@ func (b *besieged) downOverPauses(rng *rand.Rand, jobs []string) {
 		// What fails because the database is away fails.
 		_, _ = b.members[0].replica.API.Do(b.t.Context(), "POST", "/v1/jobs/"+name+"/pause", map[string]any{"until": until.UTC().Format(time.RFC3339)}, nil)
 	}
+	began := time.Now()
 	for _, m := range b.members {
 		m.replica.Kill()
 		b.set(m, nil)
 	}
 	pause(b.t, rng, time.Second, 8*time.Second)
-	for _, m := range b.members {
-		b.start(m)
+	for i, m := range b.members {
+		if b.start(m); i == 0 {
+			b.away(began)
+		}
 	}
 }
 
@@ -144,6 +148,7 @@ func (b *besieged) attack(rng *rand.Rand) {
 	switch n := rng.IntN(12); {
 	case n < 2:
 		b.note("crash of the database")
+		defer b.away(time.Now())
 		if err := b.server.Crash(); err != nil {
 			b.t.Error(err)
 		}
@@ -153,6 +158,7 @@ func (b *besieged) attack(rng *rand.Rand) {
 		}
 	case n < 4:
 		b.note("termination of all backends")
+		defer b.away(time.Now())
 		b.terminate()
 	case n < 6:
 		b.note("commit whose answer is lost")
@@ -200,7 +206,7 @@ func (b *besieged) meddle(rng *rand.Rand, jobs []string) {
 		return err == nil
 	}
 	var found list
-	switch n := rng.IntN(10); {
+	switch n := rng.IntN(11); {
 	case n < 5:
 		if call("POST", path+"/trigger", nil, nil) {
 			b.note("trigger")
@@ -218,6 +224,11 @@ func (b *besieged) meddle(rng *rand.Rand, jobs []string) {
 	case n < 9:
 		if call("POST", path+"/pause", map[string]any{"until": time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)}, nil) {
 			b.note("pause")
+		}
+	case n < 10:
+		now := time.Now().UTC()
+		if call("POST", path+"/backfill", map[string]any{"from": now.Add(-time.Minute).Format(time.RFC3339), "to": now.Format(time.RFC3339)}, nil) {
+			b.note("backfill")
 		}
 	default:
 		if call("PATCH", path, map[string]any{"description": fmt.Sprint("edited at ", time.Now())}, nil) {
@@ -248,4 +259,5 @@ func (b *besieged) report(f Facts) {
 		b.t.Logf("%7d %s", tally[what], what)
 	}
 	logLateness(b.t, f)
+	b.logBystander(b.t, f)
 }

@@ -72,7 +72,8 @@ func TestSoakUnderANemesis(t *testing.T) {
 	work(t, w, b.live)
 	m := mixed(int(length.Seconds()))
 	m.copies = 2
-	jobs := m.jobs(w.URL)
+	b.stand(m)
+	jobs := append(m.jobs(w.URL), b.hanging(m)...)
 	create(t, b.members[0].replica.API, jobs...)
 	var names []string
 	for _, j := range jobs {
