@@ -77,10 +77,12 @@ func (r *skipRows) add(job *scheduler.Job, lane int16, s scheduler.Skip, now tim
 // What an edit writes was made when it is written, and not when its transaction began: that may have waited for a lock,
 // and a slot may have become due meanwhile.
 
+// The clock may have been set back since it was decided that a slot is due. What is made of it is made when it was due.
+
 // A skip's slot is its last one: that is where a list by time looks for it.
 const insertSkips = `
 INSERT INTO punctual.runs (id, job_id, blocked_by, scheduled_for, due_at, created_at, finished_at, skipped_first, skipped_last, tenant, job_version, skipped_count, lane, status, trigger, reason)
-SELECT u.id, u.job_id, u.blocked_by, u.last, u.last, made.at, made.at, u.first, u.last, u.tenant, u.version, u.count, u.lane, 'skipped', 'schedule', u.reason
+SELECT u.id, u.job_id, u.blocked_by, u.last, u.last, greatest(made.at, u.last), greatest(made.at, u.last), u.first, u.last, u.tenant, u.version, u.count, u.lane, 'skipped', 'schedule', u.reason
 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[], $5::timestamptz[], $6::int[], $7::int[], $8::int[], $9::smallint[], $10::text[])
      AS u(id, job_id, blocked_by, first, last, count, tenant, version, lane, reason), (SELECT clock_timestamp() AS at) made`
 
@@ -92,7 +94,7 @@ func (r *skipRows) queue(b *pgx.Batch) {
 const insertPending = `
 WITH made AS (
     INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, created_at, tenant, job_version, lane, late, status, trigger)
-    SELECT u.id, u.job_id, u.scheduled_for, u.due_at, clock_timestamp(), u.tenant, u.version, u.lane, u.late, 'pending', u.trigger
+    SELECT u.id, u.job_id, u.scheduled_for, u.due_at, greatest(clock_timestamp(), u.due_at), u.tenant, u.version, u.lane, u.late, 'pending', u.trigger
     FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::int[], $6::int[], $7::smallint[], $8::bool[], $9::text[])
          AS u(id, job_id, scheduled_for, due_at, tenant, version, lane, late, trigger)
     ON CONFLICT DO NOTHING

@@ -99,3 +99,25 @@ func TestAnEditKeepsWhatIsToBeCaughtUp(t *testing.T) {
 		t.Errorf("%d are recorded as missed", n)
 	}
 }
+
+// The clock may be set back between the decision that a slot is due and the writing of its run.
+func TestWhatIsMadeOfASlotIsNotMadeBeforeItWasDue(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("job", rarely)
+	compiled, err := c.compileJob(job.ID, c.tenant, 1, job.Definition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	due := time.Now().Add(time.Minute).UTC().Truncate(time.Second)
+	if err := c.inTx(t.Context(), c.tenant, func(tx pgx.Tx) error {
+		return c.settle(t.Context(), tx, compiled, 1, scheduler.Plan{
+			Runs:  []scheduler.PlannedRun{{ScheduledFor: due, DueAt: due, Trigger: scheduler.TriggerSchedule}},
+			Skips: []scheduler.Skip{{Reason: scheduler.ReasonOverlap, First: due.Add(-time.Second), Last: due.Add(-time.Second), Count: 1}},
+		}, due)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE created_at >= due_at AND coalesce(finished_at >= due_at, true)`); n != 2 {
+		t.Errorf("%d of a run and a skip are made when they were due, or after", n)
+	}
+}

@@ -1,6 +1,8 @@
 package prove
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -47,7 +49,7 @@ func (k *check) slotsOf(j *Job) {
 	for _, s := range slots {
 		switch n := got[s.At]; {
 		case n == 0 && expected[s.At]:
-			k.fail(OneRunPerSlot, "job %s: slot %s has neither", j.Name, clock(s.At))
+			k.fail(OneRunPerSlot, "job %s: slot %s has neither; its versions are %s", j.Name, clock(s.At), j.story())
 		case n > 1:
 			k.fail(OneRunPerSlot, "job %s: slot %s has %d", j.Name, clock(s.At), n)
 		}
@@ -129,7 +131,7 @@ func (k *check) ends() {
 			k.fail(AllFinal, "job %s: run %s of %s is %s", k.name(r.Job), r.ID, clock(r.ScheduledFor), r.Status)
 		}
 		if !r.isRange() && r.CreatedAt.Before(r.DueAt) {
-			k.fail(NeverEarly, "job %s: run %s of %s was made %s before it was due", k.name(r.Job), r.ID, clock(r.ScheduledFor), r.DueAt.Sub(r.CreatedAt))
+			k.fail(NeverEarly, "job %s: run %s of %s (%s) was made %s before it was due", k.name(r.Job), r.ID, clock(r.ScheduledFor), r.Trigger, r.DueAt.Sub(r.CreatedAt))
 		}
 		if r.ClaimedAt != nil && r.ClaimedAt.Before(r.DueAt) {
 			k.fail(NeverEarly, "job %s: run %s of %s was claimed %s before it was due", k.name(r.Job), r.ID, clock(r.ScheduledFor), r.DueAt.Sub(*r.ClaimedAt))
@@ -159,4 +161,13 @@ func (k *check) rest() {
 			k.fail(NoWedge, "job %s has been due since %s", j.Name, clock(*j.NextRun))
 		}
 	}
+}
+
+// story tells the versions of a job.
+func (j *Job) story() string {
+	var text strings.Builder
+	for _, v := range j.Versions {
+		fmt.Fprintf(&text, "%s %s; ", clock(v.From), v.State)
+	}
+	return text.String()
 }

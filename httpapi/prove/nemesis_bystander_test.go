@@ -2,6 +2,7 @@ package prove
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -52,21 +53,51 @@ func (b *besieged) away(since time.Time) {
 	b.nobody = append(b.nobody, Span{since, time.Now().Add(recovery)})
 }
 
-// logBystander logs how late the bystander's runs were that were due while a replica and the database were there.
+// lasted notes when something was done to the fleet, from an instant until now.
+func (b *besieged) lasted(what string, since time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.faults == nil {
+		b.faults = map[string][]Span{}
+	}
+	b.faults[what] = append(b.faults[what], Span{since, time.Now()})
+}
+
+func during(spans []Span, at time.Time) bool {
+	return slices.ContainsFunc(spans, func(s Span) bool { return !at.Before(s.From) && at.Before(s.To) })
+}
+
+// logBystander logs how late the bystander's runs were that were due while a replica and the database were there: all
+// of them, and those that were due during each kind of fault.
 func (b *besieged) logBystander(t testing.TB, f Facts) {
 	due := map[uuid.UUID]time.Time{}
 	for _, r := range f.Runs {
-		out := slices.ContainsFunc(b.nobody, func(s Span) bool { return !r.DueAt.Before(s.From) && r.DueAt.Before(s.To) })
-		if r.Trigger == "schedule" && !out {
+		if r.Trigger == "schedule" && !during(b.nobody, r.DueAt) {
 			due[r.ID] = r.DueAt
 		}
 	}
-	var late []time.Duration
+	late := map[string][]time.Duration{}
 	for _, q := range f.Requests {
-		if at, ok := due[q.Run]; ok && q.Path == bystanderPath && q.Attempt == 1 {
-			late = append(late, q.At.Sub(at))
+		at, ok := due[q.Run]
+		if !ok || q.Path != bystanderPath || q.Attempt != 1 {
+			continue
+		}
+		kinds := []string{"at all times"}
+		for what, spans := range b.faults {
+			if during(spans, at) {
+				kinds = append(kinds, "during: "+what)
+			}
+		}
+		if len(kinds) == 1 {
+			kinds = append(kinds, "during none of these")
+		}
+		for _, kind := range kinds {
+			late[kind] = append(late[kind], q.At.Sub(at))
 		}
 	}
-	slices.Sort(late)
-	t.Logf("a tenant that does nothing wrong: lateness of %d runs: p50 %s, p99 %s, longest %s", len(late), quantile(late, 0.5), quantile(late, 0.99), quantile(late, 1))
+	for _, kind := range slices.Sorted(maps.Keys(late)) {
+		all := late[kind]
+		slices.Sort(all)
+		t.Logf("a tenant that does nothing wrong, %s: lateness of %d runs: p50 %s, p99 %s, longest %s", kind, len(all), quantile(all, 0.5), quantile(all, 0.99), quantile(all, 1))
+	}
 }

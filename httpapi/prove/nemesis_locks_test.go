@@ -45,7 +45,11 @@ func (b *besieged) lock(rng *rand.Rand, rows, job string, work func(context.Cont
 
 // trespass locks rows of a job for some seconds, as a stranger in psql does.
 func (b *besieged) trespass(rng *rand.Rand, jobs []string) {
-	b.lock(rng, strangersLocks[rng.IntN(len(strangersLocks))], jobs[rng.IntN(len(jobs))], func(context.Context) { b.note("rows locked by a stranger") })
+	b.lock(rng, strangersLocks[rng.IntN(len(strangersLocks))], jobs[rng.IntN(len(jobs))], func(held context.Context) {
+		b.note("rows locked by a stranger")
+		defer b.lasted("rows locked by a stranger", time.Now())
+		<-held.Done()
+	})
 }
 
 // crowd has forty callers of one replica wait for a job that somebody has locked, and ask again.
@@ -57,6 +61,7 @@ func (b *besieged) crowd(rng *rand.Rand, jobs []string) {
 	api, name := replicas[rng.IntN(len(replicas))].API, jobs[rng.IntN(len(jobs))]
 	b.lock(rng, strangersLocks[0], name, func(held context.Context) {
 		b.note("forty slow requests")
+		defer b.lasted("forty slow requests", time.Now())
 		var calling sync.WaitGroup
 		for i := range 40 {
 			calling.Go(func() {

@@ -30,7 +30,8 @@ type besieged struct {
 	members []*member
 	counts  map[string]int // of what was done to them
 	frozen  []Span
-	nobody  []Span // in which no replica or no database was there
+	nobody  []Span            // in which no replica or no database was there
+	faults  map[string][]Span // in which something else was done to them
 }
 
 // member is a place in the fleet: one replica after the other, and their way to the database.
@@ -90,12 +91,14 @@ func (b *besieged) act(rng *rand.Rand, jobs []string) {
 		b.downOverPauses(rng, jobs)
 	case n < 4:
 		b.note("kill -9")
+		defer b.lasted("kill -9", time.Now())
 		m.replica.Kill()
 		b.set(m, nil)
 		pause(b.t, rng, 0, 5*time.Second)
 		b.start(m)
 	case n < 7:
 		b.note("restart with SIGTERM")
+		defer b.lasted("restart with SIGTERM", time.Now())
 		r := m.replica
 		if err := r.Signal(syscall.SIGTERM); err != nil {
 			b.t.Error(err)
@@ -108,6 +111,7 @@ func (b *besieged) act(rng *rand.Rand, jobs []string) {
 		b.start(m)
 	default:
 		b.note("freeze with SIGSTOP")
+		defer b.lasted("freeze with SIGSTOP", time.Now())
 		began := time.Now()
 		if err := m.replica.Signal(syscall.SIGSTOP); err != nil {
 			b.t.Error(err)
@@ -162,18 +166,22 @@ func (b *besieged) attack(rng *rand.Rand) {
 		b.terminate()
 	case n < 6:
 		b.note("commit whose answer is lost")
+		defer b.lasted("commit whose answer is lost", time.Now())
 		m.proxy.CutAfter("COMMIT")
 		pause(b.t, rng, time.Second, 3*time.Second)
 	case n < 8:
 		b.note("slow network")
+		defer b.lasted("slow network", time.Now())
 		m.proxy.Slow(300*time.Millisecond, 200*time.Millisecond)
 		pause(b.t, rng, time.Second, 8*time.Second)
 	case n < 10:
 		b.note("network cut in silence")
+		defer b.lasted("network cut in silence", time.Now())
 		m.proxy.Cut()
 		pause(b.t, rng, time.Second, 20*time.Second)
 	default:
 		b.note("network cut by refusal")
+		defer b.lasted("network cut by refusal", time.Now())
 		m.proxy.Refuse()
 		pause(b.t, rng, time.Second, 20*time.Second)
 	}

@@ -188,7 +188,7 @@ func connect(t testing.TB, dsn string) *pgx.Conn {
 	return conn
 }
 
-// atRest waits until no run is waiting or under way, and reads the facts.
+// atRest waits until no run is waiting or under way, nor is yet to be ordered, and reads the facts.
 func atRest(t testing.TB, dsn string, w *Witness) Facts {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -197,7 +197,8 @@ func atRest(t testing.TB, dsn string, w *Witness) Facts {
 	awaitIn(ctx, t, "everything to come to rest", 50*time.Millisecond, func() bool {
 		var busy bool
 		err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM punctual.claims) OR EXISTS (SELECT FROM punctual.ready)
-			OR EXISTS (SELECT FROM punctual.overdue) OR EXISTS (SELECT FROM punctual.runs WHERE finished_at IS NULL)`).Scan(&busy)
+			OR EXISTS (SELECT FROM punctual.overdue) OR EXISTS (SELECT FROM punctual.runs WHERE finished_at IS NULL)
+			OR EXISTS (SELECT FROM punctual.operations WHERE state = 'running')`).Scan(&busy)
 		if err != nil {
 			t.Fatal(err)
 		}
