@@ -37,7 +37,7 @@ build: ## Build bin/punctual
 
 # Not from the cache: prove builds the binary while it runs. And more at a time than there are processors, as they
 # mostly wait. -timeout is for each package, so that one that hangs says where. `make lint` vets; without debug
-# information the linker takes half the time.
+# information the linker takes a quarter less time.
 .PHONY: test
 test: ## Run the tests, but for faults that take long: race detector, real Postgres (six minutes)
 	@.ci/install gcc postgresql pgbouncer haproxy libfaketime nodejs alertmanager
