@@ -41,7 +41,7 @@ build: ## Build bin/punctual
 .PHONY: test
 test: ## Run the tests, but for faults that take long: race detector, real Postgres (six minutes)
 	@.ci/install gcc postgresql pgbouncer haproxy libfaketime nodejs alertmanager
-	CGO_ENABLED=1 $(GOTEST) -race -vet=off -ldflags=-w -short -count=1 -p 3 -parallel 4 -timeout 15m $(ARGS) $(PKG)
+	CGO_ENABLED=1 $(GOTEST) -race -short -vet=off -ldflags=-w -count=1 -p 3 -parallel 4 -timeout 15m $(ARGS) $(PKG)
 
 .PHONY: prove
 prove: ## Prove the guarantee: every fault that fits, and that every benchmark measures (ten minutes)

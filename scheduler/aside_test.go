@@ -49,6 +49,7 @@ func TestOutcomesWhoseRowsAreLockedWaitAndOthersDoNot(t *testing.T) {
 			store.add(1, compiled(t, brief), 0)
 			time.Sleep(time.Second)
 		}
+		time.Sleep(2 * longestSleep) // the loop looks by itself, about once a second
 		synctest.Wait()
 		if n := store.ended(); n != 47+60 {
 			t.Errorf("%d outcomes are written, want %d: all others", n, 47+60)
