@@ -23,14 +23,14 @@ func TestEverythingWorksThroughPgBouncer(t *testing.T) {
 	first, second := serve(t, dsn), serve(t, dsn)
 
 	w.Script("/retried", Answer{Status: 500}, Answer{})
-	end := nextSecond(4 * time.Second).UTC().Format(time.RFC3339)
+	end := nextSecond(8 * time.Second).UTC().Format(time.RFC3339)
 	create(t, first.API,
 		job("once", w.URL+"/once", proc.JobSpec{"schedule": map[string]any{"delay": "300ms"}}),
 		job("every", w.URL+"/every", proc.JobSpec{"schedule": map[string]any{"every": "1s", "ends_at": end}, "concurrency_policy": "forbid"}),
 		job("retried", w.URL+"/retried", proc.JobSpec{"schedule": map[string]any{"delay": "10ms"}, "retry": map[string]any{"initial_backoff": "50ms"}}),
 		job("by-hand", w.URL+"/by-hand", nil),
 	)
-	create(t, second.API, job("paused", w.URL+"/paused", proc.JobSpec{"schedule": map[string]any{"cron": "* * * * * *", "ends_at": end}}))
+	create(t, second.API, job("paused", w.URL+"/paused", proc.JobSpec{"schedule": map[string]any{"cron": "* * * * * *"}}))
 	do[any](t, second.API, "POST", "/v1/jobs/by-hand/trigger", map[string]any{"body": map[string]any{"by": "hand"}})
 	do[any](t, second.API, "POST", "/v1/jobs/paused/pause", map[string]any{"note": "a test"})
 	paused := len(w.At("/paused"))
@@ -46,6 +46,7 @@ func TestEverythingWorksThroughPgBouncer(t *testing.T) {
 	do[any](t, first.API, "POST", "/v1/jobs/paused/resume", nil)
 	seen := len(w.At("/paused"))
 	await(t, "the resumed job", func() bool { return len(w.At("/paused")) > seen })
+	do[any](t, second.API, "POST", "/v1/jobs/paused/pause", map[string]any{"note": "the end of the test"})
 	await(t, "the last slots", func() bool { return time.Now().UTC().Format(time.RFC3339) > end })
 
 	f := atRest(t, dsn+"&default_query_exec_mode=exec", w)
