@@ -39,7 +39,7 @@ build: ## Build bin/punctual
 # mostly wait. -timeout is for each package, so that one that hangs says where. `make lint` vets; without debug
 # information the linker takes a quarter less time.
 .PHONY: test
-test: ## Run the tests, but for faults that take long: race detector, real Postgres (six minutes)
+test: ## Run the tests, but for faults that take long: race detector, real Postgres (six to seven minutes)
 	@.ci/install gcc postgresql pgbouncer haproxy libfaketime nodejs alertmanager
 	CGO_ENABLED=1 $(GOTEST) -race -short -vet=off -ldflags=-w -count=1 -p 3 -parallel 4 -timeout 15m $(ARGS) $(PKG)
 

@@ -29,7 +29,7 @@ func (s *Scheduler) dispatch(b Batch) bool {
 			}
 			release := func() { s.slots.release(queue, a.Job.Tenant, work, lent) }
 			if outcome.Verdict == Cancel {
-				outcome.release = release // a run that was replaced leaves its place to its successor, which may start only then
+				outcome.release = release // a run that was replaced leaves its place to its successor, which may start only once that is written
 			}
 			s.finisher.put(outcome)
 			if outcome.release == nil {

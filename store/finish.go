@@ -152,7 +152,7 @@ func queueFinish(b *pgx.Batch, outcomes []scheduler.Outcome, released []uuid.UUI
 		b.Queue(`WITH freed AS (
 		             UPDATE punctual.exclusive e SET active_run = NULL FROM punctual.runs r
 		             WHERE e.job_id = ANY($1::uuid[]) AND e.active_run = r.id AND r.id = ANY($2::uuid[])
-		               AND r.status IN ('succeeded', 'dead', 'skipped', 'cancelled') 
+		               AND r.status IN ('succeeded', 'dead', 'skipped', 'cancelled')
 		               RETURNING e.job_id, CASE WHEN r.reason = 'replaced' THEN e.waiting_run END AS successor)
 		         UPDATE punctual.ready y SET due_at = CASE WHEN e.successor IS NULL THEN `+dueNow+` ELSE `+dueFirst+` END, at_gate = false
 		         FROM freed e WHERE y.run_id = coalesce(e.successor, `+nextAtGate+`)`, gated, runs)
