@@ -136,40 +136,60 @@ func (s *Store) apply(ctx context.Context, u *unit, h *held, plan scheduler.Plan
 	if err := s.settle(ctx, u.Tx, h.job, h.lane, plan, now); err != nil { // before the cancels: one slot may replace another
 		return err
 	}
-	return s.makeWay(ctx, u, h.ID, g, scheduler.Overlap{Cancel: plan.Cancel, Expired: plan.Expired}, through, now)
+	return s.makeWay(ctx, u, h.jobRow, g, scheduler.Overlap{Cancel: plan.Cancel, Expired: plan.Expired}, through, now)
 }
 
 // makeWay carries out what was decided about new runs of a job: it ends those that have expired and cancels those that are
 // replaced. The first of the new runs takes the gate if it is free by then, and the next one waits for it unless another
 // does. The caller holds the gate.
-func (s *Store) makeWay(ctx context.Context, u *unit, job uuid.UUID, g gate, o scheduler.Overlap, runs []uuid.UUID, now time.Time) error {
+func (s *Store) makeWay(ctx context.Context, u *unit, job *jobRow, g gate, o scheduler.Overlap, runs []uuid.UUID, now time.Time) error {
 	if len(o.Expired) > 0 {
 		if err := expireRuns(ctx, u, o.Expired); err != nil {
 			return err
 		}
 		g.waiting = uuid.Nil
 	}
-	if len(o.Cancel) > 0 {
-		if _, err := cancelRuns(ctx, u, o.Cancel, scheduler.ReasonReplaced); err != nil {
+	cancel, err := mayCancel(ctx, u, job.tenant, g, o.Cancel)
+	if err != nil {
+		return err
+	}
+	if len(cancel) > 0 {
+		if _, err := cancelRuns(ctx, u, cancel, scheduler.ReasonReplaced); err != nil {
 			return err
 		}
-		var err error
-		if g, _, err = s.gateFacts(ctx, u, job, passOver, now); err != nil {
+		if g, _, err = s.gateFacts(ctx, u, job.ID, passOver, now); err != nil {
 			return err
 		}
 	}
 	var b pgx.Batch
 	if len(runs) > 0 && len(g.holders()) == 0 {
-		queueTakeGates(&b, []uuid.UUID{job}, runs[:1])
+		queueTakeGates(&b, []uuid.UUID{job.ID}, runs[:1])
 		runs = runs[1:]
 	}
 	if len(runs) > 0 && g.waiting == uuid.Nil {
-		queueWait(&b, []uuid.UUID{job}, runs[:1])
+		queueWait(&b, []uuid.UUID{job.ID}, runs[:1])
 	}
 	if b.Len() == 0 {
 		return nil
 	}
-	return wrapped("entering the gate of job "+job.String(), u.SendBatch(ctx, &b).Close())
+	return wrapped("entering the gate of job "+job.ID.String(), u.SendBatch(ctx, &b).Close())
+}
+
+// mayCancel returns which of the runs that are to be replaced may be cancelled now. While nothing may start, a run in flight
+// is not ended for one that waits: it ends by itself, and its successor starts when the freeze is over.
+func mayCancel(ctx context.Context, u *unit, tenant int32, g gate, runs []uuid.UUID) ([]uuid.UUID, error) {
+	inFlight := func(run uuid.UUID) bool { return slices.Contains(g.holders(), run) }
+	if !slices.ContainsFunc(runs, inFlight) {
+		return runs, nil
+	}
+	freezes, err := readFreezes(ctx, u, tenant)
+	if err != nil {
+		return nil, err
+	}
+	if frozen, _ := freezes.Of(tenant); frozen == nil {
+		return runs, nil
+	}
+	return slices.DeleteFunc(slices.Clone(runs), inFlight), nil
 }
 
 // lockGate locks the gate of a job whose runs must not overlap, and returns it; a free one for a job that

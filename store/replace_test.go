@@ -93,18 +93,21 @@ func TestASuccessorComesBeforeWhatElseOfItsTenantWaits(t *testing.T) {
 	}
 }
 
-func TestATriggerDuringAFreezeReplacesNothing(t *testing.T) {
+// Neither by a trigger nor by an edit that settles a slot which came meanwhile.
+func TestWhileFrozenNoRunInFlightIsReplaced(t *testing.T) {
 	for whose, freeze := range map[string]string{
 		"deployment": `UPDATE punctual.deployment SET frozen_at = now(), frozen_by = 'test', frozen_reason = 'asked'`,
 		"tenant":     `UPDATE punctual.tenants SET frozen_at = now(), frozen_by = 'test'`,
 	} {
 		t.Run(whose, func(t *testing.T) {
 			c := newClaimer(t)
-			a := c.manual("job", replacing)
+			a := c.manual("job", rarely, replacing)
 			c.exec(freeze)
 			for range 2 { // of those that wait the newest stays
 				c.trigger("job")
 			}
+			c.slotAgo(a.Job.ID, time.Second)
+			c.edit("job", func(d *scheduler.Definition) { d.Description = "settles the slot" })
 			if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'running' AND reason IS NULL`, a.RunID); n != 1 {
 				t.Errorf("the run in flight is %s", c.state(a.RunID))
 			}

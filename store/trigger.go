@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -108,17 +107,7 @@ func (s *Store) passGate(ctx context.Context, u *unit, job *jobRow, run uuid.UUI
 	if o.Blocker != uuid.Nil {
 		return &ActiveRunError{Run: o.Blocker, Policy: policy}
 	}
-	if policy == scheduler.PolicyReplace && len(g.holders()) > 0 {
-		freezes, err := readFreezes(ctx, u, u.tenant)
-		if err != nil {
-			return err
-		}
-		if frozen, _ := freezes.Of(u.tenant); frozen != nil {
-			// Nothing starts now, so nothing is ended for it: the run waits until what is in flight has ended by itself.
-			o.Cancel = slices.DeleteFunc(o.Cancel, func(run uuid.UUID) bool { return run != g.waiting })
-		}
-	}
-	return s.makeWay(ctx, u, job.ID, g, o, []uuid.UUID{run}, now)
+	return s.makeWay(ctx, u, job, g, o, []uuid.UUID{run}, now)
 }
 
 // runInReady returns a run of the job's own that waits in ready; uuid.Nil when there is none.
