@@ -13,7 +13,7 @@ GOLANGCI         := .tools/golangci-lint-$(GOLANGCI_VERSION)
 GOTEST := $(GO) run .ci/progress.go
 
 # The longest first, so that none is left to run by itself at the end.
-PKG   ?= ./store ./httpapi/prove ./...
+PKG   ?= ./store ./internal/prove ./...
 BENCH ?= .
 SOAK  ?= 10m
 FUZZ  ?= 30s
@@ -46,7 +46,7 @@ test: ## Run the tests, but for faults that take long: race detector, real Postg
 .PHONY: prove
 prove: ## Prove the guarantee: every fault that fits, and that every benchmark measures (ten minutes)
 	@.ci/install gcc postgresql pgbouncer haproxy libfaketime nodejs alertmanager
-	CGO_ENABLED=1 $(GOTEST) -race -vet=off -ldflags=-w -count=1 -parallel 6 -timeout 18m $(ARGS) ./httpapi/prove ./httpapi/bench
+	CGO_ENABLED=1 $(GOTEST) -race -vet=off -ldflags=-w -count=1 -parallel 6 -timeout 18m $(ARGS) ./internal/prove ./internal/bench
 
 .PHONY: lint
 lint: $(GOLANGCI) ## Check formatting, vet, lint, and the direction of imports

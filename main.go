@@ -14,8 +14,8 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/lmittmann/tint"
 
-	"punctual/httpapi/bench"
-	"punctual/httpapi/command"
+	"punctual/internal/bench"
+	"punctual/internal/command"
 )
 
 // version is set by the linker.

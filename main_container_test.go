@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -10,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"punctual/httpapi/proc"
-	"punctual/store/storetest"
+	"punctual/internal/pgtest"
+	"punctual/internal/process"
 )
 
 // composed are the words of a command in compose.yaml.
@@ -35,7 +34,7 @@ func composed(t *testing.T, first string) []string {
 func TestHealthcheckAsksTheReplica(t *testing.T) {
 	t.Parallel()
 	ctx := bounded(t)
-	r, err := proc.Serve(ctx, binary(t), storetest.DSN(t), append([]string{"--auth=keys"}, composed(t, "serve")[1:]...)...)
+	r, err := process.Serve(ctx, binary(t), pgtest.DSN(t), append([]string{"--auth=keys"}, composed(t, "serve")[1:]...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,8 +90,7 @@ func TestHealthcheckSaysWhyAReplicaIsNotReady(t *testing.T) {
 
 func TestEchoShowsWhatArrives(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := bounded(t)
 	p := launch(t, []string{"PUNCTUAL_LISTEN=127.0.0.1:0"}, composed(t, "echo")...)
 	ready := regexp.MustCompile(`echo ready.* url=http://(\S+)`)
 	await(ctx, t, "the echo target", func() bool { return ready.MatchString(p.Output()) })

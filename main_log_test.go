@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"punctual/store/storetest"
+	"punctual/internal/pgtest"
 )
 
 func TestDurationsInJSONAreSeconds(t *testing.T) {
@@ -39,7 +39,7 @@ func TestTheLogIsForMachinesOrForPeople(t *testing.T) {
 		},
 		"text": func(line string) bool { return strings.Contains(line, "took=") && !strings.Contains(line, "took_s") },
 	} {
-		code, _, notes := apart(t, []string{"DATABASE_URL=" + storetest.EmptyDSN(t)}, "migrate", "--log-format="+format)
+		code, _, notes := apart(t, []string{"DATABASE_URL=" + pgtest.EmptyDSN(t)}, "migrate", "--log-format="+format)
 		if code != 0 {
 			t.Fatalf("exit code %d: %s", code, notes)
 		}

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"punctual/httpapi/proc"
-	"punctual/store/storetest"
+	"punctual/internal/pgtest"
+	"punctual/internal/process"
 )
 
 // scrape returns the status and the text of an address that Prometheus may ask.
@@ -39,8 +39,8 @@ func scrape(ctx context.Context, t *testing.T, url, key string) (status int, tex
 func TestPrometheusNeedsNoOperatorsKey(t *testing.T) {
 	t.Parallel()
 	ctx := bounded(t)
-	dsn := storetest.DSN(t)
-	r, err := proc.Serve(ctx, binary(t), dsn, "--auth=keys", "--metrics-listen=127.0.0.1:0", "--job-metrics=team=billing", "--job-metrics=team=ops,tier=gold")
+	dsn := pgtest.DSN(t)
+	r, err := process.Serve(ctx, binary(t), dsn, "--auth=keys", "--metrics-listen=127.0.0.1:0", "--job-metrics=team=billing", "--job-metrics=team=ops,tier=gold")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"punctual/httpapi/proc"
-	"punctual/store/storetest"
+	"punctual/internal/pgtest"
+	"punctual/internal/process"
 	"punctual/store/vault"
 )
 
@@ -29,7 +29,7 @@ func keyFile(t *testing.T, keys ...string) string {
 
 func TestServeNeedsItsMasterKey(t *testing.T) {
 	t.Parallel()
-	dsn := storetest.DSN(t)
+	dsn := pgtest.DSN(t)
 	first := vault.NewMasterKey()
 	r := replicaWith(t, dsn, keyFile(t, first))
 	stopReplica(t, r)
@@ -62,9 +62,9 @@ func TestServeNeedsItsMasterKey(t *testing.T) {
 }
 
 // replicaWith starts a replica with a file of master keys.
-func replicaWith(t *testing.T, dsn, file string) *proc.Replica {
+func replicaWith(t *testing.T, dsn, file string) *process.Replica {
 	t.Helper()
-	r, err := proc.Start(t.Context(), binary(t), []string{"DATABASE_URL=" + dsn, withoutMaster, proc.CallLoopback},
+	r, err := process.Start(t.Context(), binary(t), []string{"DATABASE_URL=" + dsn, withoutMaster, process.CallLoopback},
 		[]string{"serve", "--log-format=json", "--listen=127.0.0.1:0", "--auth=none", "--master-key-file=" + file})
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func replicaWith(t *testing.T, dsn, file string) *proc.Replica {
 	return r
 }
 
-func stopReplica(t *testing.T, r *proc.Replica) {
+func stopReplica(t *testing.T, r *process.Replica) {
 	t.Helper()
 	if err := r.Stop(bounded(t)); err != nil {
 		t.Error(err)
@@ -84,7 +84,7 @@ func stopReplica(t *testing.T, r *proc.Replica) {
 // sends its secret every second.
 func TestANewMasterKeyIsBroughtInWhileReplicasRun(t *testing.T) {
 	t.Parallel()
-	dsn := storetest.DSN(t)
+	dsn := pgtest.DSN(t)
 	old, young := vault.NewMasterKey(), vault.NewMasterKey()
 	both := keyFile(t, old, young)
 	var good, bad atomic.Int32
@@ -96,7 +96,7 @@ func TestANewMasterKeyIsBroughtInWhileReplicasRun(t *testing.T) {
 		}
 	}))
 	t.Cleanup(target.Close)
-	fleet := []*proc.Replica{replicaWith(t, dsn, both), replicaWith(t, dsn, both)}
+	fleet := []*process.Replica{replicaWith(t, dsn, both), replicaWith(t, dsn, both)}
 	call := func(method, path string, in any) {
 		t.Helper()
 		if _, err := fleet[0].API.Do(t.Context(), method, path, in, nil); err != nil {
@@ -104,9 +104,9 @@ func TestANewMasterKeyIsBroughtInWhileReplicasRun(t *testing.T) {
 		}
 	}
 	call("PUT", "/v1/secrets/token", map[string]any{"value": "s3cr3t"})
-	var jobs []proc.JobSpec
+	var jobs []process.JobSpec
 	for i := range 20 {
-		jobs = append(jobs, proc.JobSpec{"name": fmt.Sprintf("job-%d", i), "schedule": map[string]any{"every": "1s"}, "jitter": "0s", "retry": map[string]any{"max_attempts": 1}, "target": map[string]any{
+		jobs = append(jobs, process.JobSpec{"name": fmt.Sprintf("job-%d", i), "schedule": map[string]any{"every": "1s"}, "jitter": "0s", "retry": map[string]any{"max_attempts": 1}, "target": map[string]any{
 			"url": target.URL, "auth": map[string]any{"type": "bearer", "secret": "token"}, "secret_headers": map[string]any{"X-Inline": "inline"},
 		}})
 	}

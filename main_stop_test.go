@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"punctual/httpapi/proc"
-	"punctual/store/storetest"
+	"punctual/internal/pgtest"
+	"punctual/internal/process"
 )
 
 // served starts a replica that stops with a grace and a drain of an hour, with further flags.
-func served(t *testing.T, flags ...string) *proc.Replica {
+func served(t *testing.T, flags ...string) *process.Replica {
 	t.Helper()
-	r, err := proc.Serve(bounded(t), binary(t), storetest.DSN(t), append([]string{"--shutdown-grace=1h", "--drain-timeout=1h"}, flags...)...)
+	r, err := process.Serve(bounded(t), binary(t), pgtest.DSN(t), append([]string{"--shutdown-grace=1h", "--drain-timeout=1h"}, flags...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func served(t *testing.T, flags ...string) *proc.Replica {
 	return r
 }
 
-func signal(t *testing.T, r *proc.Replica, s syscall.Signal) {
+func signal(t *testing.T, r *process.Replica, s syscall.Signal) {
 	t.Helper()
 	if err := r.Signal(s); err != nil {
 		t.Fatal(err)
@@ -43,8 +43,8 @@ func TestASecondSignalStopsAReplicaAtOnce(t *testing.T) {
 				<-request.Context().Done()
 			}))
 			t.Cleanup(target.Close)
-			hang := proc.JobSpec{"name": "hang", "target": map[string]any{"url": target.URL}, "timeout": "2h"}
-			if err := r.API.Create(ctx, []proc.JobSpec{hang}); err != nil {
+			hang := process.JobSpec{"name": "hang", "target": map[string]any{"url": target.URL}, "timeout": "2h"}
+			if err := r.API.Create(ctx, []process.JobSpec{hang}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := r.API.Do(ctx, "POST", "/v1/jobs/hang/trigger", nil, nil); err != nil {

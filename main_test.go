@@ -17,11 +17,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"punctual/httpapi/proc"
-	"punctual/httpapi/prove"
-	"punctual/httpapi/server"
+	"punctual/internal/pgtest"
+	"punctual/internal/process"
+	"punctual/internal/prove"
+	"punctual/internal/server"
 	"punctual/migrations"
-	"punctual/store/storetest"
 )
 
 func TestMain(m *testing.M) {
@@ -58,9 +58,9 @@ func punctual(t *testing.T, env []string, args ...string) (code int, output stri
 	return wait(t, p)
 }
 
-func launch(t *testing.T, env []string, args ...string) *proc.Process {
+func launch(t *testing.T, env []string, args ...string) *process.Process {
 	t.Helper()
-	p, err := proc.Launch(binary(t), env, args...)
+	p, err := process.Launch(binary(t), env, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func launch(t *testing.T, env []string, args ...string) *proc.Process {
 	return p
 }
 
-func wait(t *testing.T, p *proc.Process) (code int, output string) {
+func wait(t *testing.T, p *process.Process) (code int, output string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -176,8 +176,8 @@ func TestWrongUseIsAnErrorThatSaysWhatWouldBeRight(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = taken.Close() })
-	dsn := storetest.DSN(t)
-	postgres := storetest.Server(t)
+	dsn := pgtest.DSN(t)
+	postgres := pgtest.Server(t)
 	wrongPassword, err := url.Parse(postgres.TCP("postgres"))
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +205,7 @@ func TestWrongUseIsAnErrorThatSaysWhatWouldBeRight(t *testing.T) {
 		{"a database that is not there", noDatabase, []string{"serve"}, []string{"--database-url", "nowhere"}},
 		{"an unreachable database", "postgres://127.0.0.1:1/x", []string{"serve", "--database-wait=100ms"}, []string{"--database-url", "127.0.0.1:1", "refused"}},
 		{"an unreachable database to migrate", "postgres://127.0.0.1:1/x", []string{"migrate"}, []string{"--database-url", "127.0.0.1:1", "refused"}},
-		{"no schema", storetest.EmptyDSN(t), []string{"serve"}, []string{"punctual migrate", "--migrate", "schema"}},
+		{"no schema", pgtest.EmptyDSN(t), []string{"serve"}, []string{"punctual migrate", "--migrate", "schema"}},
 		{"a taken port", dsn, []string{"serve", "--listen=" + taken.Addr().String()}, []string{"--listen", taken.Addr().String(), "taken"}},
 		{"an address without a port", dsn, []string{"serve", "--listen=localhost"}, []string{"--listen", "127.0.0.1:8080"}},
 		{"an address of another machine", dsn, []string{"serve", "--listen=192.0.2.1:80", "--insecure-no-auth"}, []string{"--listen", "192.0.2.1:80"}},
@@ -286,7 +286,7 @@ func TestWrongUseIsAnErrorThatSaysWhatWouldBeRight(t *testing.T) {
 func TestServeMayListenElsewhereWhenToldSo(t *testing.T) {
 	t.Parallel()
 	ctx := bounded(t)
-	r, err := proc.Serve(ctx, binary(t), storetest.DSN(t), "--listen=0.0.0.0:0", "--insecure-no-auth")
+	r, err := process.Serve(ctx, binary(t), pgtest.DSN(t), "--listen=0.0.0.0:0", "--insecure-no-auth")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,8 +318,8 @@ func keysOf(t *testing.T, dsn string, args ...string) string {
 func TestServeAsksForKeys(t *testing.T) {
 	t.Parallel()
 	ctx := bounded(t)
-	dsn := storetest.DSN(t)
-	r, err := proc.Serve(ctx, binary(t), dsn, "--auth=keys", "--listen=0.0.0.0:0", "--public-url=http://127.0.0.1")
+	dsn := pgtest.DSN(t)
+	r, err := process.Serve(ctx, binary(t), dsn, "--auth=keys", "--listen=0.0.0.0:0", "--public-url=http://127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,7 +353,7 @@ func TestServeAsksForKeys(t *testing.T) {
 	if secret := strings.SplitN(key, "_", 3)[2]; strings.Contains(r.Output()+list+out, secret) {
 		t.Error("the key is shown or logged")
 	}
-	again, err := proc.Serve(ctx, binary(t), storetest.DSN(t), "--auth=keys", "--oidc-issuer=https://127.0.0.1:1", "--oidc-audience=punctual")
+	again, err := process.Serve(ctx, binary(t), pgtest.DSN(t), "--auth=keys", "--oidc-issuer=https://127.0.0.1:1", "--oidc-audience=punctual")
 	if err != nil {
 		t.Fatal(err) // the issuer is away
 	}
@@ -371,7 +371,7 @@ func TestServeAsksForKeys(t *testing.T) {
 
 func TestTenantsByCommands(t *testing.T) {
 	t.Parallel()
-	env := []string{"DATABASE_URL=" + storetest.DSN(t)}
+	env := []string{"DATABASE_URL=" + pgtest.DSN(t)}
 	for _, step := range []struct {
 		args string
 		want []string
@@ -392,8 +392,8 @@ func TestTenantsByCommands(t *testing.T) {
 
 func TestMigrateFromSeveralProcessesAtOnce(t *testing.T) {
 	t.Parallel()
-	dsn := storetest.EmptyDSN(t)
-	var migrating []*proc.Process
+	dsn := pgtest.EmptyDSN(t)
+	var migrating []*process.Process
 	for range 4 {
 		migrating = append(migrating, launch(t, []string{"DATABASE_URL=" + dsn}, "migrate"))
 	}
@@ -421,12 +421,12 @@ func TestMigrateFromSeveralProcessesAtOnce(t *testing.T) {
 
 func TestReplicasThatMigrateAtOnceAllServe(t *testing.T) {
 	t.Parallel()
-	dsn := storetest.EmptyDSN(t)
+	dsn := pgtest.EmptyDSN(t)
 	ctx := bounded(t)
 	errs := make(chan error, 3)
 	for range cap(errs) {
 		go func() {
-			r, err := proc.Serve(ctx, binary(t), dsn, "--migrate")
+			r, err := process.Serve(ctx, binary(t), dsn, "--migrate")
 			if err == nil {
 				err = r.Stop(ctx)
 				r.Kill()
@@ -457,9 +457,9 @@ func TestDevRunsTheSampleJobsAndLeavesNothingBehind(t *testing.T) {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	start := func() *proc.Replica {
+	start := func() *process.Replica {
 		t.Helper()
-		r, err := proc.Dev(ctx, binary(t), dir, "--listen="+address)
+		r, err := process.Dev(ctx, binary(t), dir, "--listen="+address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -486,11 +486,11 @@ func TestDevRunsTheSampleJobsAndLeavesNothingBehind(t *testing.T) {
 	if _, err := second.API.Do(ctx, "POST", "/v1/jobs/only-when-triggered/trigger", nil, nil); err != nil {
 		t.Error(err)
 	}
-	silent := proc.JobSpec{
+	silent := process.JobSpec{
 		"name": "silent", "schedule": map[string]any{"delay": "0s"}, "target": map[string]any{"url": second.API.URL + "/echo?status=202"},
 		"completion": "async", "heartbeat_timeout": "1s", "retry": map[string]any{"max_attempts": 1},
 	}
-	if err := second.API.Create(ctx, []proc.JobSpec{silent}); err != nil {
+	if err := second.API.Create(ctx, []process.JobSpec{silent}); err != nil {
 		t.Error(err)
 	}
 	await(ctx, t, "the end of work that no replica held", func() bool {

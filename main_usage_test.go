@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"punctual/store/storetest"
+	"punctual/internal/pgtest"
 )
 
 // apart runs the binary to its end and returns stdout and stderr apart. The environment names no database but env's.
@@ -78,7 +78,7 @@ func TestAWrongCommandLineIsOneLineOnStderr(t *testing.T) {
 
 func TestADatabaseThatCannotBeUsedIsOneLineOnStderr(t *testing.T) {
 	t.Parallel()
-	noDatabase := storetest.Server(t).DSN("nowhere")
+	noDatabase := pgtest.Server(t).DSN("nowhere")
 	for _, test := range []struct {
 		name string
 		dsn  string
@@ -90,7 +90,7 @@ func TestADatabaseThatCannotBeUsedIsOneLineOnStderr(t *testing.T) {
 		{"a socket that is not there", "host=/nowhere user=alice dbname=x", `at /nowhere/\.s\.PGSQL\.5432 as user "alice": no such file or directory\n$`},
 		{"no URL", "not a url", `^punctual: --database-url: .*write postgres://user:password@host:5432/database\n$`},
 		{"a database that is not there", noDatabase, `database "nowhere" does not exist\n$`},
-		{"no schema", storetest.EmptyDSN(t), "run `punctual migrate`"},
+		{"no schema", pgtest.EmptyDSN(t), "run `punctual migrate`"},
 	} {
 		for _, command := range []string{"keys list", "migrate"} {
 			if test.name == "no schema" && command == "migrate" {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"punctual/httpapi/proc"
-	"punctual/store/storetest"
+	"punctual/internal/pgtest"
+	"punctual/internal/process"
 )
 
 // An hourly job that is 25 hours old, its slots of the last day but one accounted for, in SQL.
@@ -47,7 +47,7 @@ func execute(t *testing.T, dsn string, statements ...string) {
 
 func TestVerifyProvesACleanDatabaseAndNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	dsn := storetest.DSN(t)
+	dsn := pgtest.DSN(t)
 	env := []string{"DATABASE_URL=" + dsn}
 	code, out := punctual(t, env, "verify")
 	if code != 0 {
@@ -93,7 +93,7 @@ func TestVerifyProvesACleanDatabaseAndNamesWhatIsMissing(t *testing.T) {
 
 func TestVerifyNeedsNoMoreThanTheReadOnlyRole(t *testing.T) {
 	t.Parallel()
-	dsn := storetest.DSN(t)
+	dsn := pgtest.DSN(t)
 	execute(t, dsn, plantHistory, `GRANT punctual_reader TO CURRENT_USER`)
 	u, err := url.Parse(dsn)
 	if err != nil {
@@ -112,9 +112,9 @@ func TestVerifyNeedsNoMoreThanTheReadOnlyRole(t *testing.T) {
 
 func TestVerifyProvesWhatARealReplicaDid(t *testing.T) {
 	t.Parallel()
-	dsn := storetest.DSN(t)
+	dsn := pgtest.DSN(t)
 	ctx := bounded(t)
-	r, err := proc.Serve(ctx, binary(t), dsn)
+	r, err := process.Serve(ctx, binary(t), dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestVerifyProvesWhatARealReplicaDid(t *testing.T) {
 
 func TestVerifySaysWhyItCouldNotRun(t *testing.T) {
 	t.Parallel()
-	dsn := storetest.DSN(t)
+	dsn := pgtest.DSN(t)
 	for _, test := range []struct {
 		dsn  string
 		args []string
@@ -158,7 +158,7 @@ func TestVerifySaysWhyItCouldNotRun(t *testing.T) {
 		{dsn, []string{"--grace=-1s"}, []string{"--grace"}},
 		{dsn, []string{"--default-jitter=2h"}, []string{"--default-jitter"}},
 		{"postgres://127.0.0.1:1/x", nil, []string{"--database-url", "refused"}},
-		{storetest.EmptyDSN(t), nil, []string{"punctual migrate"}},
+		{pgtest.EmptyDSN(t), nil, []string{"punctual migrate"}},
 	} {
 		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
 			t.Parallel()

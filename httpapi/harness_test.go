@@ -15,8 +15,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"punctual/internal/pgtest"
 	"punctual/store"
-	"punctual/store/storetest"
 )
 
 // service is the API over a database of its own.
@@ -36,7 +36,7 @@ func (s *service) in(t testing.TB) *service {
 
 func serve(t testing.TB, change ...func(*Config)) *service {
 	t.Helper()
-	st, err := store.Open(t.Context(), store.Options{DatabaseURL: storetest.DSN(t), DefaultJitter: 10 * time.Second, Master: storetest.Master(t), Replica: true})
+	st, err := store.Open(t.Context(), store.Options{DatabaseURL: pgtest.DSN(t), DefaultJitter: 10 * time.Second, Master: pgtest.Master(t), Replica: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"punctual/internal/pgtest"
 	"punctual/store"
-	"punctual/store/storetest"
 )
 
 func TestHealthAndReadiness(t *testing.T) {
@@ -40,7 +40,7 @@ func TestHealthAndReadiness(t *testing.T) {
 
 func TestNotReadyWithoutASchema(t *testing.T) {
 	t.Parallel()
-	st, err := store.Open(t.Context(), store.Options{DatabaseURL: storetest.EmptyDSN(t)})
+	st, err := store.Open(t.Context(), store.Options{DatabaseURL: pgtest.EmptyDSN(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,13 +5,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"punctual/store/storetest"
+	"punctual/internal/pgtest"
 )
 
 // A table whose rows change all the time and that has no settings of its own is vacuumed when a fifth of it is dead.
 func TestEveryTableWithChurnSaysWhenItIsVacuumed(t *testing.T) {
 	t.Parallel()
-	conn, err := pgx.Connect(t.Context(), storetest.DSN(t))
+	conn, err := pgx.Connect(t.Context(), pgtest.DSN(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
 
+	"punctual/internal/pgtest"
 	"punctual/migrations"
-	"punctual/store/storetest"
 )
 
 // at brings an empty database to a version.
@@ -48,7 +48,7 @@ func execute(t *testing.T, conn *pgx.Conn, sql string) {
 // A day whose removal has begun is detached while the schema changes, and attached again after that.
 func TestADetachedDayIsMigratedToo(t *testing.T) {
 	t.Parallel()
-	dsn := storetest.EmptyDSN(t)
+	dsn := pgtest.EmptyDSN(t)
 	conn := at(t, dsn, 1)
 	defer conn.Close(t.Context())
 	execute(t, conn, `DO $$
@@ -73,7 +73,7 @@ func TestADetachedDayIsMigratedToo(t *testing.T) {
 // Replicas at work hold locks: a migration gives up one that is not to be had soon, and tries again.
 func TestAMigrationWaitsForItsLocksWithoutAQueue(t *testing.T) {
 	t.Parallel()
-	dsn := storetest.EmptyDSN(t)
+	dsn := pgtest.EmptyDSN(t)
 	conn := at(t, dsn, 1)
 	defer conn.Close(t.Context())
 	execute(t, conn, `BEGIN; LOCK TABLE punctual.operations IN ACCESS SHARE MODE`)

@@ -6,16 +6,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"punctual/internal/pgtest"
+	"punctual/internal/privatepg"
 	"punctual/migrations"
-	"punctual/store/privatepg"
-	"punctual/store/storetest"
 )
 
 // A user who may make no roles migrates all the same; the triggers protect the audit log, and a superuser adds the role of
 // the tenants later.
 func TestAUserWhoMayMakeNoRolesCanMigrate(t *testing.T) {
 	t.Parallel()
-	server := storetest.NewServer(t, privatepg.Config{Fast: true})
+	server := pgtest.NewServer(t, privatepg.Config{Fast: true})
 	super, err := pgx.Connect(t.Context(), server.DSN("postgres"))
 	if err != nil {
 		t.Fatal(err)

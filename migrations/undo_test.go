@@ -9,13 +9,13 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 
+	"punctual/internal/pgtest"
 	"punctual/migrations"
-	"punctual/store/storetest"
 )
 
 func TestEveryMigrationCanBeUndoneAndDoneAgain(t *testing.T) {
 	t.Parallel()
-	dsn := storetest.EmptyDSN(t)
+	dsn := pgtest.EmptyDSN(t)
 	if _, err := migrations.Up(t.Context(), dsn); err != nil {
 		t.Fatal(err)
 	}

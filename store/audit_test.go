@@ -12,8 +12,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler"
-	"punctual/store/storetest"
 )
 
 // entries returns the log since the last call, oldest first.
@@ -290,7 +290,7 @@ func TestTheAuditLogHasNoSecrets(t *testing.T) {
 // newCRUDWithout is newCRUD in a test that is parallel already.
 func newCRUDWithout(t *testing.T) crud {
 	t.Helper()
-	s, err := Open(t.Context(), Options{DatabaseURL: storetest.DSN(t)})
+	s, err := Open(t.Context(), Options{DatabaseURL: pgtest.DSN(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +302,7 @@ func TestTheAuditLogIsOnlyAddedTo(t *testing.T) {
 	c := newCRUD(t)
 	ctx := t.Context()
 	c.create("a")
-	super, err := pgx.Connect(ctx, storetest.Server(t).DSN(c.pool.Config().ConnConfig.Database))
+	super, err := pgx.Connect(ctx, pgtest.Server(t).DSN(c.pool.Config().ConnConfig.Database))
 	if err != nil {
 		t.Fatal(err)
 	}

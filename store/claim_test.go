@@ -13,8 +13,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler"
-	"punctual/store/storetest"
 )
 
 // claimer is a replica on a database of its own.
@@ -753,8 +753,8 @@ func TestAClaimThatIsCutOffGivesItsLocksBack(t *testing.T) {
 
 func TestEverythingWorksThroughPgBouncer(t *testing.T) {
 	t.Parallel()
-	dsn := storetest.PgBouncer(t, storetest.Server(t), storetest.DSN(t), "default_pool_size = 2")
-	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 8, Master: storetest.Master(t)})
+	dsn := pgtest.PgBouncer(t, pgtest.Server(t), pgtest.DSN(t), "default_pool_size = 2")
+	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 8, Master: pgtest.Master(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,16 +6,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"punctual/store/storetest"
+	"punctual/internal/pgtest"
 )
 
 // A plan that looks dear is compiled by Postgres, which takes half a second of a processor, with rows locked. What
 // looks dear here is small: a day that nobody has analysed yet.
 func TestNoStatementIsCompiled(t *testing.T) {
-	direct := storetest.DSN(t)
+	direct := pgtest.DSN(t)
 	for name, dsn := range map[string]string{
 		"direct":    direct,
-		"pgbouncer": storetest.PgBouncer(t, storetest.Server(t), storetest.DSN(t), "default_pool_size = 2"),
+		"pgbouncer": pgtest.PgBouncer(t, pgtest.Server(t), pgtest.DSN(t), "default_pool_size = 2"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := openCRUD(t, dsn)

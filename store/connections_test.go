@@ -6,15 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler"
-	"punctual/store/storetest"
 )
 
 // newReplica opens a database as a replica does, with so many connections.
 func newReplica(t *testing.T, conns int32) claimer {
 	t.Helper()
 	t.Parallel()
-	s, err := Open(t.Context(), Options{DatabaseURL: storetest.DSN(t), Master: storetest.Master(t), MaxConns: conns, Replica: true})
+	s, err := Open(t.Context(), Options{DatabaseURL: pgtest.DSN(t), Master: pgtest.Master(t), MaxConns: conns, Replica: true})
 	if err != nil {
 		t.Fatal(err)
 	}

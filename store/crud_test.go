@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler"
-	"punctual/store/storetest"
 )
 
 // crud is a store on a database of its own, with what tests of jobs and runs keep asking.
@@ -28,7 +28,7 @@ func newCRUD(t *testing.T) crud { return newCRUDIn(t, "") }
 func newCRUDIn(t *testing.T, mode string) crud {
 	t.Helper()
 	t.Parallel()
-	dsn := storetest.DSN(t)
+	dsn := pgtest.DSN(t)
 	if mode != "" {
 		separator := "?"
 		if strings.Contains(dsn, "?") {
@@ -36,7 +36,7 @@ func newCRUDIn(t *testing.T, mode string) crud {
 		}
 		dsn += separator + "default_query_exec_mode=" + mode
 	}
-	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 8, Master: storetest.Master(t)})
+	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 8, Master: pgtest.Master(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +277,7 @@ func wantError(t *testing.T, err, want error) {
 
 func openBench(b *testing.B) *Store {
 	b.Helper()
-	s, err := Open(b.Context(), Options{DatabaseURL: storetest.DSN(b), DefaultJitter: 10 * time.Second})
+	s, err := Open(b.Context(), Options{DatabaseURL: pgtest.DSN(b), DefaultJitter: 10 * time.Second})
 	if err != nil {
 		b.Fatal(err)
 	}

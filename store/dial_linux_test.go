@@ -5,12 +5,12 @@ import (
 	"syscall"
 	"testing"
 
-	"punctual/store/storetest"
+	"punctual/internal/pgtest"
 )
 
 func TestAConnectionToAVanishedDatabaseIsGivenUp(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), Options{DatabaseURL: storetest.TCP(t, storetest.Server(t), storetest.DSN(t))})
+	s, err := Open(t.Context(), Options{DatabaseURL: pgtest.TCP(t, pgtest.Server(t), pgtest.DSN(t))})
 	if err != nil {
 		t.Fatal(err)
 	}

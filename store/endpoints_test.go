@@ -10,20 +10,20 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler"
-	"punctual/store/storetest"
 )
 
 func TestEndpointsAreWhereTheDatabaseIs(t *testing.T) {
 	t.Parallel()
-	server, dsn := storetest.Server(t), storetest.DSN(t)
-	tcp := storetest.TCP(t, server, dsn)
+	server, dsn := pgtest.Server(t), pgtest.DSN(t)
+	tcp := pgtest.TCP(t, server, dsn)
 	config, err := pgx.ParseConfig(tcp)
 	if err != nil {
 		t.Fatal(err)
 	}
 	itself := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), config.Port)
-	_, proxied := storetest.NewProxy(t, tcp)
+	_, proxied := pgtest.NewProxy(t, tcp)
 	proxy, err := pgx.ParseConfig(proxied)
 	if err != nil {
 		t.Fatal(err)
@@ -36,9 +36,9 @@ func TestEndpointsAreWhereTheDatabaseIs(t *testing.T) {
 		"by a socket":                 {dsn, []netip.AddrPort{itself}},
 		"by TCP":                      {tcp, []netip.AddrPort{itself}},
 		"behind something":            {proxied, []netip.AddrPort{between, itself}},
-		"by a name":                   {storetest.Through(t, tcp, "localhost:"+portOf(itself)), []netip.AddrPort{itself}},
-		"the second of several hosts": {storetest.Through(t, tcp, "127.0.0.2:1,127.0.0.1:"+portOf(itself)), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.2:1"), itself}},
-		"the first of several hosts":  {storetest.Through(t, tcp, "127.0.0.1:"+portOf(itself)+",127.0.0.2:1"), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.2:1"), itself}},
+		"by a name":                   {pgtest.Through(t, tcp, "localhost:"+portOf(itself)), []netip.AddrPort{itself}},
+		"the second of several hosts": {pgtest.Through(t, tcp, "127.0.0.2:1,127.0.0.1:"+portOf(itself)), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.2:1"), itself}},
+		"the first of several hosts":  {pgtest.Through(t, tcp, "127.0.0.1:"+portOf(itself)+",127.0.0.2:1"), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.2:1"), itself}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -77,7 +77,7 @@ func TestEndpointsAreBounded(t *testing.T) {
 
 func TestARenewalTellsWhomTenantsMayCall(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), Options{DatabaseURL: storetest.DSN(t)})
+	s, err := Open(t.Context(), Options{DatabaseURL: pgtest.DSN(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler"
-	"punctual/store/storetest"
 )
 
 // measured is a collector of the jobs of team billing.
@@ -157,7 +157,7 @@ func TestTheLastSuccessIsFoundBehindAnyNumberOfFailures(t *testing.T) {
 func TestJobMetricsAreBoundedInNumberAndSaySo(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	s, err := Open(t.Context(), Options{DatabaseURL: storetest.DSN(t), MaxConns: 2, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s, err := Open(t.Context(), Options{DatabaseURL: pgtest.DSN(t), MaxConns: 2, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestJobMetricsAreReadByIndex(t *testing.T) {
 	} {
 		t.Run(state.name, func(t *testing.T) {
 			t.Parallel()
-			dsn := storetest.DSN(t)
+			dsn := pgtest.DSN(t)
 			c := openClaimer(t, dsn)
 			job := c.create("j", never, labelled("team", "billing"))
 			c.runsOf(job.ID, 20_000, 0, `'dead'`)

@@ -6,13 +6,13 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/store/storetest"
+	"punctual/internal/pgtest"
 )
 
 // Row-level security does not keep what is read for a tenant from its indexes.
 func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 	t.Parallel()
-	dsn := storetest.DSN(t)
+	dsn := pgtest.DSN(t)
 	c := openClaimer(t, dsn)
 	c.grow()
 	c.exec(`UPDATE punctual.jobs SET labels = jsonb_build_object('n', name)`)

@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler"
-	"punctual/store/storetest"
 )
 
 // selectScans counts how often a scan was begun of the tables that no statement of daily work may scan, once they are
@@ -37,7 +37,7 @@ func TestDailyWorkScansNoLargeTable(t *testing.T) {
 	} {
 		t.Run(state.name, func(t *testing.T) {
 			t.Parallel()
-			dsn := storetest.DSN(t)
+			dsn := pgtest.DSN(t)
 			c := openClaimer(t, dsn)
 			c.exec(`ALTER TABLE punctual.schedules SET (autovacuum_enabled = false)`)
 			state.arrange(c)

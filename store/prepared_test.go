@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/store/storetest"
+	"punctual/internal/pgtest"
 )
 
 // namedPlans returns how often named statements of the connections were planned anew, and how often not.
@@ -42,7 +42,7 @@ func TestReadingAJobIsPlannedOnce(t *testing.T) {
 
 func TestBehindAPoolerNoNamesAreKept(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), Options{DatabaseURL: storetest.PgBouncer(t, storetest.Server(t), storetest.DSN(t), "default_pool_size = 2")})
+	s, err := Open(t.Context(), Options{DatabaseURL: pgtest.PgBouncer(t, pgtest.Server(t), pgtest.DSN(t), "default_pool_size = 2")})
 	if err != nil {
 		t.Fatal(err)
 	}

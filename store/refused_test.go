@@ -11,12 +11,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"punctual/store/storetest"
+	"punctual/internal/pgtest"
 )
 
 func TestAReadOnlyDatabaseIsNoticedByWritesAlone(t *testing.T) {
 	t.Parallel()
-	dsn := storetest.DSN(t)
+	dsn := pgtest.DSN(t)
 	s, err := Open(t.Context(), Options{DatabaseURL: dsn})
 	if err != nil {
 		t.Fatal(err)

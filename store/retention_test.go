@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler"
-	"punctual/store/storetest"
 )
 
 // ago returns noon of the day that lies so many days back, in UTC.
@@ -315,12 +315,12 @@ func TestInterruptedRemovalIsFinished(t *testing.T) {
 // newCRUDAgain is newCRUD for a test that has called t.Parallel, or does without.
 func newCRUDAgain(t *testing.T) crud {
 	t.Helper()
-	return openCRUD(t, storetest.DSN(t))
+	return openCRUD(t, pgtest.DSN(t))
 }
 
 func openCRUD(t *testing.T, dsn string) crud {
 	t.Helper()
-	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 8, Master: storetest.Master(t)})
+	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 8, Master: pgtest.Master(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -400,8 +400,8 @@ func TestOneReplicaTidiesEachMinute(t *testing.T) {
 
 func TestOldRunsAreRemovedThroughPgBouncer(t *testing.T) {
 	t.Parallel()
-	server := storetest.Server(t)
-	c := openCRUD(t, storetest.PgBouncer(t, server, storetest.DSN(t), "default_pool_size = 3"))
+	server := pgtest.Server(t)
+	c := openCRUD(t, pgtest.PgBouncer(t, server, pgtest.DSN(t), "default_pool_size = 3"))
 	job := c.create("job", never).ID
 	day := c.ago(40)
 	runs := map[string]uuid.UUID{"dead": c.ran(job, day, scheduler.StatusDead), "succeeded": c.ran(job, day.Add(time.Second), scheduler.StatusSucceeded)}

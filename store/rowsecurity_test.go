@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"punctual/store/privatepg"
-	"punctual/store/storetest"
+	"punctual/internal/pgtest"
+	"punctual/internal/privatepg"
 )
 
 // forAll are the tables that a tenant may read and that hold nothing of anybody's: data keys are sealed, and of deployment
@@ -87,8 +87,8 @@ func (c crud) intruder() crud {
 
 func TestAStatementWithoutItsTenantSeesAndWritesNothingOfAnother(t *testing.T) {
 	t.Parallel()
-	direct := storetest.DSN(t)
-	for _, way := range []struct{ name, dsn string }{{"direct", direct}, {"pgbouncer", storetest.PgBouncer(t, storetest.Server(t), direct)}} {
+	direct := pgtest.DSN(t)
+	for _, way := range []struct{ name, dsn string }{{"direct", direct}, {"pgbouncer", pgtest.PgBouncer(t, pgtest.Server(t), direct)}} {
 		name, dsn := way.name, way.dsn
 		s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 4})
 		if err != nil {
@@ -193,8 +193,8 @@ func TestAVersionCannotBeAddedToAnotherTenantsJob(t *testing.T) {
 // The one connection of the pool is as it was after everything that can end a transaction.
 func TestNoTransactionInheritsATenant(t *testing.T) {
 	t.Parallel()
-	direct := storetest.DSN(t)
-	for name, dsn := range map[string]string{"direct": direct, "pgbouncer": storetest.PgBouncer(t, storetest.Server(t), direct, "default_pool_size = 1")} {
+	direct := pgtest.DSN(t)
+	for name, dsn := range map[string]string{"direct": direct, "pgbouncer": pgtest.PgBouncer(t, pgtest.Server(t), direct, "default_pool_size = 1")} {
 		t.Run(name, func(t *testing.T) {
 			s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 1})
 			if err != nil {
@@ -268,8 +268,8 @@ func TestAReadForATenantIsThatTenants(t *testing.T) {
 // Roles are the cluster's, so that this one has a server of its own.
 func TestWithoutTheRoleAllElseWorks(t *testing.T) {
 	t.Parallel()
-	server := storetest.NewServer(t, privatepg.Config{Fast: true})
-	dsn := storetest.Database(t, server)
+	server := pgtest.NewServer(t, privatepg.Config{Fast: true})
+	dsn := pgtest.Database(t, server)
 	open := func() (crud, *bytes.Buffer) {
 		var log bytes.Buffer
 		s, err := Open(t.Context(), Options{DatabaseURL: dsn, Log: slog.New(slog.NewTextHandler(&log, nil))})

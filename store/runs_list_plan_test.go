@@ -3,8 +3,8 @@ package store
 import (
 	"testing"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler"
-	"punctual/store/storetest"
 )
 
 // much is history: 60,000 runs of the first tenant that have succeeded, on two days, and one of each rare kind. A second
@@ -38,7 +38,7 @@ func TestAPageOfRunsIsReadAsItIsShown(t *testing.T) {
 	for _, state := range []string{"never analysed", "analysed"} {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
-			dsn := storetest.DSN(t)
+			dsn := pgtest.DSN(t)
 			c := openClaimer(t, dsn)
 			// What autovacuum reads is counted too.
 			c.exec(`DO $$ DECLARE t regclass; BEGIN

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler"
-	"punctual/store/storetest"
 	"punctual/store/vault"
 )
 
@@ -306,7 +306,7 @@ func TestTheVaultOpensWithItsOwnMasterKeyOnly(t *testing.T) {
 		name   string
 		master *vault.Master
 		want   error
-	}{{"none", nil, ErrNoMaster}, {"another", storetest.Master(t), vault.ErrMaster}, {"its own", c.options.Master, nil}} {
+	}{{"none", nil, ErrNoMaster}, {"another", pgtest.Master(t), vault.ErrMaster}, {"its own", c.options.Master, nil}} {
 		s, err := Open(t.Context(), Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 2, Master: test.master})
 		if err != nil {
 			t.Fatal(err)
@@ -445,7 +445,7 @@ func TestAnInterruptedRotationIsBegunAnew(t *testing.T) {
 func TestANewMasterKeyTakesOver(t *testing.T) {
 	c := newCRUD(t)
 	c.secret("token", "one")
-	young := storetest.Master(t)
+	young := pgtest.Master(t)
 	if _, err := c.RotateSecrets(t.Context(), young); err != nil {
 		t.Fatal(err)
 	}

@@ -8,16 +8,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"punctual/store/privatepg"
-	"punctual/store/storetest"
+	"punctual/internal/pgtest"
+	"punctual/internal/privatepg"
 )
 
 // The role of tenants belongs to the cluster. The user of another deployment may act as it too, and is kept out by what
 // the log says.
 func TestAnotherDeploymentInTheClusterIsKeptOut(t *testing.T) {
 	t.Parallel()
-	server := storetest.NewServer(t, privatepg.Config{Fast: true})
-	dsn := storetest.Database(t, server)
+	server := pgtest.NewServer(t, privatepg.Config{Fast: true})
+	dsn := pgtest.Database(t, server)
 	log := func() string {
 		t.Helper()
 		var log bytes.Buffer

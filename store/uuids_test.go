@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"punctual/store/storetest"
+	"punctual/internal/pgtest"
 )
 
 func TestUUIDsTravelBothWays(t *testing.T) {
@@ -17,7 +17,7 @@ func TestUUIDsTravelBothWays(t *testing.T) {
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
-			conn, err := pgx.Connect(t.Context(), storetest.DSN(t))
+			conn, err := pgx.Connect(t.Context(), pgtest.DSN(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +70,7 @@ func stringsOf(ids []uuid.UUID) []string {
 
 // BenchmarkUUIDs encodes and scans what a claim of 100 runs does.
 func BenchmarkUUIDs(b *testing.B) {
-	conn, err := pgx.Connect(b.Context(), storetest.DSN(b))
+	conn, err := pgx.Connect(b.Context(), pgtest.DSN(b))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/store/storetest"
+	"punctual/internal/pgtest"
 )
 
 // everySecond writes a job with a slot a second and n runs, the last but one of which is missing.
@@ -42,7 +42,7 @@ func everySecond(ctx context.Context, tb testing.TB, s *Store, n int) {
 
 func TestVerifyHoldsNeitherSlotsNorRuns(t *testing.T) {
 	const n, bound = 100_000, 2 << 20
-	s, err := Open(t.Context(), Options{DatabaseURL: storetest.DSN(t)})
+	s, err := Open(t.Context(), Options{DatabaseURL: pgtest.DSN(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

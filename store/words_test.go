@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler"
-	"punctual/store/storetest"
 )
 
 // reserved are words that the schema takes already and nothing writes yet: a migration comes before the code.
@@ -18,7 +18,7 @@ var reserved = []string{"event", "step", "limit", "upstream_failed"}
 
 func TestTheSchemaTakesEveryWordAndNoOther(t *testing.T) {
 	t.Parallel()
-	conn, err := pgx.Connect(t.Context(), storetest.DSN(t))
+	conn, err := pgx.Connect(t.Context(), pgtest.DSN(t))
 	if err != nil {
 		t.Fatal(err)
 	}

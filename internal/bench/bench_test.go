@@ -1,0 +1,199 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/privatepg"
+	"punctual/internal/prove"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	prove.RemoveBinaries()
+	os.Exit(code)
+}
+
+// tiny is all benchmarks in seconds.
+var tiny = Sizes{
+	BurstJobs: 200, Slots: 20, SteadyRate: 50, SteadySeconds: 2, LoneJobs: 2, InFlight: 10, ReplicasMost: 4, NoisyJobs: 300, UrgentJobs: 3, LimitedJobs: 200, IdleFor: time.Second,
+	GrowthJobs: 500, RestLeast: 50, RestMost: 1000, HistoryLeast: 1000, HistoryMost: 1000, TenantsMost: 10,
+	DeadRows: 1000, Claims: 2, APIFor: 300 * time.Millisecond, APIClients: 4, RegisterAll: 2500, FlatRate: 5, FlatEvery: 2 * time.Second,
+}
+
+func tinyConfig(t *testing.T, dsn string, only ...string) Config {
+	t.Helper()
+	binary, err := prove.Build(t.Context(), prove.Variant{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Config{
+		DatabaseURL: dsn, Only: only, Rounds: 1, For: 4 * time.Second, Binary: binary, Version: prove.BinaryVersion,
+		Sizes: tiny, JSON: filepath.Join(t.TempDir(), "made", "figures.json"), Out: &bytes.Buffer{}, Notes: t.Output(),
+	}
+}
+
+// databases numbers those of this process.
+var databases atomic.Int32
+
+// empty is a database with nothing in it, owned by somebody who may make roles and no more. It goes with its server.
+func empty(t *testing.T, server *privatepg.Server) string {
+	t.Helper()
+	name := fmt.Sprint("empty_", databases.Add(1))
+	execute(t, server.DSN("postgres"), `CREATE ROLE `+name+` LOGIN CREATEROLE`)
+	execute(t, server.DSN("postgres"), `CREATE DATABASE `+name+` OWNER `+name)
+	u, err := url.Parse(server.DSN(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.User(name)
+	return u.String()
+}
+
+// fakeRiver is a program in place of one that works the burst with River.
+func fakeRiver(t *testing.T, binary string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "river")
+	script := fmt.Sprintf("#!/bin/sh\nexec %s bench-bare --slots=4 --requests=\"${3#--jobs=}\" --url=\"${2#--target=}\"\n", binary)
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// long are the benchmarks that measure several sizes one after the other: `make prove` runs them.
+var long = []string{"limits", "inflight", "history", "replicas", "flat", "rest", "tenants"}
+
+func TestEveryBenchmarkMeasures(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewServer(t, privatepg.Config{})
+	// The figure that tells that the benchmark is what it says.
+	figures := map[string]string{
+		"burst": "one-shots, ratio to River", "steady": "50 fires/s for 2 s, p99", "replicas": "4 replicas, ratio to 1", "inflight": "10 in flight, errors",
+		"fair": "urgent jobs, p99", "limits": "limits that never bind, ratio to none", "idle": "resident", "bloat": "claim of 100, 1000 dead rows, median", "api": "get a job, 4 clients",
+		"rest": "CPU of Postgres, ratio of 1 k to 50", "history": "CPU of Postgres, ratio of 1 k to 0", "tenants": "CPU of Postgres, ratio of 10 to 1",
+		"register": "2500 jobs, 1,000 in a batch, 4 clients", "flat": "goroutines, last quarter over first",
+	}
+	drawn := []string{"rest", "history", "tenants", "replicas", "inflight"}
+	t.Run("all", func(t *testing.T) {
+		for _, name := range Names() {
+			t.Run(name, func(t *testing.T) {
+				if testing.Short() && slices.Contains(long, name) {
+					t.Skip("runs in `make prove` only: it measures several sizes")
+				}
+				t.Parallel()
+				dsn := empty(t, server)
+				c := tinyConfig(t, dsn, name)
+				c.River, c.Plots = fakeRiver(t, c.Binary), filepath.Join(t.TempDir(), "plots")
+				if err := Run(t.Context(), c); err != nil {
+					t.Fatalf("%v\n%s", err, c.Out)
+				}
+				i := slices.IndexFunc(written(t, c.JSON), func(f figure) bool { return f.Name == figures[name] && f.Benchmark == name })
+				if i < 0 {
+					t.Fatalf("there is no figure %q:\n%s", figures[name], c.Out)
+				}
+				for _, f := range written(t, c.JSON) {
+					if (f.Value == nil) != (f.Absent != "") || (f.Value != nil && f.Target != nil) != (f.Reached != nil) || f.Value != nil && len(f.Rounds) == 0 {
+						t.Errorf("%s: value %v, absent %q, target %v, reached %v, rounds %v", f.Name, f.Value, f.Absent, f.Target, f.Reached, f.Rounds)
+					}
+					if strings.Contains(f.Name, "CPU of Postgres") && f.Value == nil {
+						t.Errorf("%s: %s, although Postgres is on this machine", f.Name, f.Absent)
+					}
+				}
+				if slices.Contains(drawn, name) {
+					svg, err := os.ReadFile(filepath.Join(c.Plots, "growth-"+name+".svg"))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, marks := parsed(t, svg); marks < 6 { // two sizes at least, three series
+						t.Errorf("%d marks in the plot:\n%s", marks, svg)
+					}
+				}
+				t.Logf("\n%s", c.Out)
+				gone(t, dsn)
+			})
+		}
+	})
+}
+
+func TestABenchOfItsOwnPostgresLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	c := tinyConfig(t, "", "idle")
+	c.Sizes.IdleFor = 100 * time.Millisecond
+	var notes bytes.Buffer
+	c.Notes = &notes
+	if err := Run(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	var r report
+	read(t, c.JSON, &r)
+	if !r.Postgres.Private || r.Postgres.Settings["synchronous_commit"] != "on" || r.Postgres.Settings["fsync"] != "on" || r.Machine.CPUs == 0 || r.Punctual != prove.BinaryVersion {
+		t.Errorf("it ran on %+v, %+v, version %q", r.Postgres, r.Machine, r.Punctual)
+	}
+	i := slices.IndexFunc(r.Figures, func(f Figure) bool { return f.Name == "statements" })
+	if i < 0 {
+		t.Errorf("statements were not counted:\n%s", c.Out)
+	}
+}
+
+// figure is one as it is in the file.
+type figure struct {
+	Benchmark, Name, Unit, Absent string
+	Value                         *float64
+	Rounds                        []float64
+	Target                        *Goal
+	Reached                       *bool
+}
+
+func written(t *testing.T, path string) []figure {
+	t.Helper()
+	var r struct{ Figures []figure }
+	read(t, path, &r)
+	return r.Figures
+}
+
+func read(t *testing.T, path string, into any) {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAProgramThatWorksWithRiverIsAskedToStop(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := tinyConfig(t, empty(t, pgtest.NewServer(t, privatepg.Config{})), "burst")
+	c.River = filepath.Join(dir, "river")
+	script := fmt.Sprintf("#!/bin/sh\ntrap 'touch %[1]s/asked; exit 1' TERM\ntouch %[1]s/started\nwhile :; do sleep 0.02; done\n", dir)
+	if err := os.WriteFile(c.River, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, c) }()
+	there := func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }
+	eventually(t, "the program", func() bool { return there("started") })
+	interrupt()
+	if err := <-ended; err == nil {
+		t.Error("a bench that was interrupted ended without an error")
+	}
+	if !there("asked") {
+		t.Error("the program was not asked to stop, and could not remove its tables")
+	}
+}

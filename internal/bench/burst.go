@@ -1,0 +1,199 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"punctual/internal/process"
+)
+
+// burst is what one round measured; NaN: not to be had.
+type burst struct {
+	perSecond                 float64
+	postgres, replica, target float64 // processor time, microseconds a run
+	wal                       float64 // bytes a run
+}
+
+// runBurst compares jobs that are due at one instant with a bare loop that posts as many requests, and with River.
+func runBurst(ctx context.Context, l *lab) error {
+	replica, err := l.serveSlots(ctx, l.Sizes.Slots)
+	if err != nil {
+		return err
+	}
+	to, err := l.target(ctx)
+	if err != nil {
+		return err
+	}
+	var once, recurring []burst
+	var bare, bareCPU, river, riverCPU []float64
+	for round := range l.Rounds {
+		l.say("round %d of %d: %d jobs", round+1, l.Rounds, l.Sizes.BurstJobs)
+		b, err := l.burst(ctx, oneShot, fmt.Sprint("once-", round), []*process.Replica{replica}, to)
+		if err != nil {
+			return err
+		}
+		once = append(once, b)
+		result, err := l.bare(ctx, to, fmt.Sprint("/bare/", round))
+		if err != nil {
+			return fmt.Errorf("the bare loop: %w", err)
+		}
+		bare, bareCPU = append(bare, float64(l.Sizes.BurstJobs)/result.Seconds), append(bareCPU, 1e6*result.CPU/float64(l.Sizes.BurstJobs))
+		if l.River != "" {
+			result, err := l.river(ctx, to, fmt.Sprint("/river/", round))
+			if err != nil {
+				return fmt.Errorf("--river %s: %w", l.River, err)
+			}
+			river, riverCPU = append(river, float64(l.Sizes.BurstJobs)/result.Seconds), append(riverCPU, 1e6*result.CPU/float64(l.Sizes.BurstJobs))
+		}
+		if b, err = l.burst(ctx, daily, fmt.Sprint("daily-", round), []*process.Replica{replica}, to); err != nil {
+			return err
+		}
+		recurring = append(recurring, b)
+	}
+	perSecond := func(b burst) float64 { return b.perSecond }
+	l.figure("one-shots", "runs/s", nil, column(once, perSecond)...)
+	l.figure("bare loop", "requests/s", nil, bare...)
+	l.figure("one-shots, ratio to the bare loop", "×", atLeast(0.5), ratios(column(once, perSecond), bare)...)
+	if l.River != "" {
+		l.figure("River", "jobs/s", nil, river...)
+		l.figure("River, CPU", "µs/job", nil, riverCPU...)
+		l.figure("one-shots, ratio to River", "×", atLeast(1.5), ratios(column(once, perSecond), river)...)
+	}
+	l.costs("one-shots", once)
+	l.figure("bare loop, CPU", "µs/request", nil, bareCPU...)
+	l.figure("recurring", "runs/s", nil, column(recurring, perSecond)...)
+	l.figure("recurring, ratio to the bare loop", "×", atLeast(0.5), ratios(column(recurring, perSecond), bare)...)
+	l.costs("recurring", recurring)
+	return l.hot(ctx, replica)
+}
+
+// costs reports what a run of a burst costs.
+func (l *lab) costs(of string, rounds []burst) {
+	l.cpuFigure(of+", CPU of Postgres", "µs/run", atMost(60), column(rounds, func(b burst) float64 { return b.postgres })...)
+	l.figure(of+", CPU of the replica", "µs/run", nil, column(rounds, func(b burst) float64 { return b.replica })...)
+	l.figure(of+", CPU of the target", "µs/run", nil, column(rounds, func(b burst) float64 { return b.target })...)
+	l.figure(of+", WAL", "bytes/run", nil, column(rounds, func(b burst) float64 { return b.wal })...)
+}
+
+func column(rounds []burst, of func(burst) float64) (values []float64) {
+	for _, b := range rounds {
+		values = append(values, of(b))
+	}
+	return values
+}
+
+// ratios are NaN where there is nothing to compare with: processor time comes in steps of 10 ms.
+func ratios(a, b []float64) (values []float64) {
+	for i := range a {
+		ratio := math.NaN()
+		if b[i] != 0 {
+			ratio = a[i] / b[i]
+		}
+		values = append(values, ratio)
+	}
+	return values
+}
+
+// oneShot and daily are schedules whose first slot is at an instant.
+func oneShot(due time.Time) map[string]any { return map[string]any{"at": due.Format(time.RFC3339Nano)} }
+
+func daily(due time.Time) map[string]any {
+	return map[string]any{"every": "24h", "starts_at": due.Format(time.RFC3339)}
+}
+
+// burst creates jobs that are due at one instant, and measures from that until every request was answered and
+// every run's end is committed: until the last lease is gone.
+func (l *lab) burst(ctx context.Context, schedule func(time.Time) map[string]any, name string, replicas []*process.Replica, to *target) (b burst, err error) {
+	n := l.Sizes.BurstJobs
+	path := func(try int) string { return fmt.Sprintf("/burst/%s-%d", name, try) }
+	due, try, err := l.herd(ctx, replicas[0], n, func(due time.Time, try, i int) process.JobSpec {
+		return process.JobSpec{
+			"name": fmt.Sprintf("%s-%d-%d", name, try, i), "schedule": schedule(due), "jitter": "0s",
+			"target": map[string]any{"url": to.url(path(try)), "body": map[string]any{"range": "yesterday", "kind": "invoices"}},
+		}
+	})
+	if err != nil {
+		return b, err
+	}
+	return l.measured(ctx, due, path(try), n, replicas, to)
+}
+
+// measured is what n runs cost that are due at one instant and send to one path. l.burst has made their jobs, or
+// somebody else.
+func (l *lab) measured(ctx context.Context, due time.Time, path string, n int, replicas []*process.Replica, to *target) (b burst, err error) {
+	if err := l.until(ctx, due.Add(-100*time.Millisecond)); err != nil {
+		return b, err
+	}
+	before := l.meter(ctx, replicas, to)
+	err = await(ctx, "all requests", 20*time.Millisecond, func() (bool, error) {
+		a, err := to.of(ctx, path)
+		return a.Count >= n, err
+	})
+	if err != nil {
+		return b, err
+	}
+	err = await(ctx, "the last lease", 5*time.Millisecond, func() (bool, error) {
+		return query[bool](ctx, l, `SELECT NOT EXISTS (SELECT FROM punctual.claims)`)
+	})
+	if err != nil {
+		return b, err
+	}
+	took := l.now().Sub(due)
+	after := l.meter(ctx, replicas, to)
+	if err := l.succeeded(ctx, due, due, to, path, n); err != nil {
+		return b, err
+	}
+	if err := l.noteSeconds(ctx, due); err != nil {
+		return b, err
+	}
+	perRun := func(after, before, unit float64) float64 { return unit * (after - before) / float64(n) }
+	return burst{
+		perSecond: float64(n) / took.Seconds(),
+		postgres:  perRun(after.postgres, before.postgres, 1e6), replica: perRun(after.replicas, before.replicas, 1e6), target: perRun(after.target, before.target, 1e6),
+		wal: perRun(after.wal, before.wal, 1),
+	}, nil
+}
+
+// noteSeconds tells how the runs of a burst came along.
+func (l *lab) noteSeconds(ctx context.Context, due time.Time) error {
+	finished, err := query[[]int64](ctx, l, `SELECT array_agg(n ORDER BY s) FROM (SELECT floor(extract(epoch FROM finished_at - scheduled_for)) AS s, count(*) AS n
+		FROM punctual.runs WHERE scheduled_for = $1 GROUP BY s) AS seconds`, due)
+	l.say("runs finished in each second: %v", finished)
+	return err
+}
+
+// meter is what has been used so far: seconds of processor time, and bytes.
+type meter struct{ postgres, replicas, target, wal float64 }
+
+func (l *lab) meter(ctx context.Context, replicas []*process.Replica, to *target) (m meter) {
+	m.postgres, m.target = cpu(l.db.postmaster), cpu(to.PID())
+	for _, r := range replicas {
+		m.replicas += cpu(r.PID())
+	}
+	var err error
+	if m.wal, err = query[float64](ctx, l, `SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8`); err != nil {
+		m.wal = math.NaN() // some services do not tell
+	}
+	return m
+}
+
+// hot reports the share of updates of runs that wrote no index. The replica stops, as its sessions tell the statistics
+// of their last work when they end.
+func (l *lab) hot(ctx context.Context, replica *process.Replica) error {
+	if err := replica.Stop(ctx); err != nil {
+		return fmt.Errorf("stopping the replica: %w", err)
+	}
+	percent, err := query[*float64](ctx, l, `SELECT 100 * sum(n_tup_hot_upd)::float8 / nullif(sum(n_tup_upd), 0) FROM pg_stat_user_tables
+		WHERE schemaname = 'punctual' AND relname LIKE 'runs\_2%'`)
+	if err != nil {
+		return err
+	}
+	if percent == nil { // this server keeps no such statistics
+		percent = new(float64)
+		*percent = math.NaN()
+	}
+	l.figure("HOT updates of runs", "%", nil, *percent)
+	return nil
+}

@@ -1,0 +1,102 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"punctual/internal/process"
+	"punctual/scheduler"
+	"punctual/store"
+)
+
+// runFair measures how late the few urgent jobs of a tenant are while another one's many are due before them.
+func runFair(ctx context.Context, l *lab) error {
+	replica, err := l.serveSlots(ctx, l.Sizes.Slots)
+	if err != nil {
+		return err
+	}
+	to, err := l.target(ctx)
+	if err != nil {
+		return err
+	}
+	tenant, err := query[int32](ctx, l, `INSERT INTO punctual.tenants (name) VALUES ('urgent') RETURNING id`)
+	if err != nil {
+		return err
+	}
+	n, urgent := l.Sizes.NoisyJobs, l.Sizes.UrgentJobs
+	l.say("%d jobs of one tenant, %d of another", n, urgent)
+	noisy := func(try int) string { return fmt.Sprint("/noisy/", try) }
+	due, try, err := l.herd(ctx, replica, n, func(due time.Time, try, i int) process.JobSpec {
+		return process.JobSpec{
+			"name": fmt.Sprintf("noisy-%d-%d", try, i), "schedule": oneShot(due),
+			"target": map[string]any{"url": to.url(noisy(try)), "body": map[string]any{"n": i}},
+		}
+	})
+	if err != nil {
+		return err
+	}
+	// A moment later: by then the worker slots are taken, and the others wait in line. Not at the same instants as
+	// the noisy ones, so that their runs can be told apart.
+	first := due.Add(500 * time.Millisecond)
+	var jobs []process.JobSpec
+	const path, apart = "/late/urgent", 50 * time.Millisecond
+	for i := range urgent {
+		at := first.Add(time.Duration(i) * apart)
+		jobs = append(jobs, process.JobSpec{"name": fmt.Sprint("urgent-", i), "schedule": oneShot(at), "target": map[string]any{"url": to.url(path)}})
+	}
+	if err := l.createFor(ctx, tenant, jobs); err != nil {
+		return err
+	}
+	if l.now().After(due) {
+		return fmt.Errorf("the urgent jobs were created %s after the noisy ones were due: this machine is too busy", l.now().Sub(due).Round(time.Millisecond))
+	}
+	if err := l.done(ctx, due, due, to, noisy(try), n); err != nil {
+		return err
+	}
+	drained := l.now().Sub(due)
+	last := first.Add(time.Duration(urgent-1) * apart)
+	if err := l.done(ctx, first, last, to, path, urgent); err != nil {
+		return err
+	}
+	late, err := l.lateness(ctx, to, path, urgent)
+	if err != nil {
+		return err
+	}
+	l.figure("urgent jobs, p50", "ms", nil, quantile(late, 0.5))
+	l.figure("urgent jobs, p99", "ms", atMost(1000), quantile(late, 0.99))
+	l.figure("the noisy tenant meanwhile", "runs/s", nil, float64(n)/drained.Seconds())
+	return nil
+}
+
+// createFor creates jobs of another tenant than the API's.
+func (l *lab) createFor(ctx context.Context, tenant int32, jobs []process.JobSpec) error {
+	db, err := store.Open(ctx, store.Options{DatabaseURL: l.db.dsn, MaxConns: 4})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	for len(jobs) > 0 {
+		batch := make([]store.NewJob, min(len(jobs), 1000))
+		for i := range batch {
+			if batch[i].Definition, err = definition(jobs[i]); err != nil {
+				return err
+			}
+		}
+		if _, err := db.CreateJobs(ctx, tenant, batch, store.ConflictError); err != nil {
+			return err
+		}
+		jobs = jobs[len(batch):]
+	}
+	return nil
+}
+
+// definition reads a job as the API does.
+func definition(job process.JobSpec) (d scheduler.Definition, err error) {
+	raw, err := json.Marshal(job)
+	if err != nil {
+		return d, err
+	}
+	return d, json.Unmarshal(raw, &d)
+}

@@ -1,0 +1,143 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"punctual/internal/process"
+)
+
+// period is that of the jobs of the benchmark flat.
+const period = time.Minute
+
+// flatPath is where they send to.
+const flatPath = "/flat"
+
+// grows are what must not grow while the load stays the same; the metrics are those of the replica.
+var grows = []struct{ name, unit, metric, sql string }{
+	{name: "goroutines", metric: "go_goroutines"},
+	{name: "heap in use", unit: "bytes", metric: "go_memstats_heap_inuse_bytes"},
+	{name: "resident", unit: "bytes", metric: "process_resident_memory_bytes"},
+	{name: "descriptors", metric: "process_open_fds"},
+	{name: "connections to Postgres", metric: "punctual_database_connections"},
+	{name: "dead rows, schedules and claims", unit: "rows", sql: `SELECT coalesce(sum(n_dead_tup), 0)::float8 FROM pg_stat_user_tables WHERE schemaname = 'punctual' AND relname IN ('schedules', 'claims', 'ready', 'exclusive', 'replicas')`},
+	{name: "size of schedules and claims", unit: "bytes", sql: `SELECT sum(pg_total_relation_size(('punctual.' || t)::regclass))::float8 FROM unnest(ARRAY['schedules', 'claims', 'ready', 'exclusive', 'replicas']) t`},
+}
+
+// runFlat keeps up a steady load and looks for what grows: jobs with a period of a minute, so that it is the same all
+// the time but for the history.
+func runFlat(ctx context.Context, l *lab) error {
+	replica, err := l.serve(ctx)
+	if err != nil {
+		return err
+	}
+	to, err := l.target(ctx)
+	if err != nil {
+		return err
+	}
+	total := max(l.For, time.Second).Truncate(time.Second)
+	first := l.nextSecond(2*time.Second + time.Duration(l.Sizes.FlatRate)*100*time.Millisecond)
+	last := first.Add(total - time.Second)
+	jobs := flatJobs(l.Sizes.FlatRate, first, last, to.url(flatPath))
+	l.say("%d fires/s for %s", l.Sizes.FlatRate, total)
+	if err := replica.API.Create(ctx, jobs); err != nil {
+		return err
+	}
+	if l.now().After(first) {
+		return fmt.Errorf("the jobs were created %s after the first was due: this machine is too busy", l.now().Sub(first).Round(time.Millisecond))
+	}
+	samples := make([][]float64, len(grows))
+	for at := first.Add(l.Sizes.FlatEvery); !at.After(last.Add(time.Second)); at = at.Add(l.Sizes.FlatEvery) {
+		if err := l.until(ctx, at); err != nil {
+			return err
+		}
+		values, err := l.look(ctx, replica)
+		if err != nil {
+			return err
+		}
+		for i, v := range values {
+			samples[i] = append(samples[i], v)
+		}
+		l.say("after %s: %s", at.Sub(first), spell(values))
+	}
+	fires := l.Sizes.FlatRate * int(total/time.Second)
+	if err := l.done(ctx, first, last, to, flatPath, fires); err != nil {
+		return err
+	}
+	for i, g := range grows {
+		quarter := max(len(samples[i])/4, 1)
+		l.figure(g.name+", at the end", g.unit, nil, samples[i][len(samples[i])-1])
+		l.figure(g.name+", last quarter over first", "×", nil, median(samples[i][len(samples[i])-quarter:])/max(median(samples[i][:quarter]), 1))
+	}
+	return nil
+}
+
+// flatJobs fire rate times a second from first to last, both included.
+func flatJobs(rate int, first, last time.Time, url string) (jobs []process.JobSpec) {
+	for s := range int(period / time.Second) {
+		starts := first.Add(time.Duration(s) * time.Second)
+		for i := range rate {
+			if !starts.After(last) {
+				jobs = append(jobs, process.JobSpec{
+					"name":     fmt.Sprintf("flat-%d-%d", s, i),
+					"schedule": map[string]any{"every": period.String(), "starts_at": starts.Format(time.RFC3339), "ends_at": last.Format(time.RFC3339)},
+					"target":   map[string]any{"url": url, "body": map[string]any{"n": i}},
+				})
+			}
+		}
+	}
+	return jobs
+}
+
+// look reads everything that must not grow, in its order.
+func (l *lab) look(ctx context.Context, replica *process.Replica) (values []float64, err error) {
+	metrics, err := readMetrics(ctx, replica.API.URL+"/metrics")
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range grows {
+		value := metrics[g.metric]
+		if g.sql != "" {
+			if value, err = query[float64](ctx, l, g.sql); err != nil {
+				return nil, err
+			}
+		}
+		values = append(values, value)
+	}
+	return values, nil
+}
+
+func spell(values []float64) string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = grows[i].name + " " + number(v)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// readMetrics reads the exposition of a replica, adding up what differs in labels only.
+func readMetrics(ctx context.Context, url string) (map[string]float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	metrics := map[string]float64{}
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		name, _, _ = strings.Cut(name, "{")
+		if v, err := strconv.ParseFloat(value, 64); err == nil {
+			metrics[name] += v
+		}
+	}
+	return metrics, nil
+}

@@ -1,0 +1,133 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"punctual/internal/process"
+)
+
+// A stage is one point of a growth benchmark: the burst with so many of something.
+type stage struct {
+	n      int
+	rounds []burst
+}
+
+// growth is how the cost of a burst grows with the number of something.
+type growth struct {
+	of     string // "jobs at rest"
+	stages []stage
+	limit  *Goal // of the CPU of Postgres, the most over the least
+	linear bool  // the axis, as there is a stage of none
+}
+
+// newGrowth begins with stages that have no rounds.
+func newGrowth(of string, numbers []int) *growth {
+	g := &growth{of: of}
+	for _, n := range numbers {
+		g.stages = append(g.stages, stage{n: n})
+	}
+	return g
+}
+
+// powers are the numbers from least to most, each so many times the one before; most is always among them.
+func powers(least, most, times int) (numbers []int) {
+	for n := least; n < most; n *= times {
+		numbers = append(numbers, n)
+	}
+	return append(numbers, most)
+}
+
+// grown reports the figures of a growth, and draws it.
+func (l *lab) grown(g *growth) error {
+	first, last := g.stages[0], g.stages[len(g.stages)-1]
+	for _, s := range g.stages {
+		l.cpuFigure(fmt.Sprintf("%s %s, CPU of Postgres", short(float64(s.n)), g.of), "µs/run", nil, column(s.rounds, postgresTime)...)
+		l.figure(fmt.Sprintf("%s %s", short(float64(s.n)), g.of), "runs/s", nil, column(s.rounds, throughput)...)
+	}
+	ratio := fmt.Sprintf("ratio of %s to %s", short(float64(last.n)), short(float64(first.n)))
+	l.cpuFigure("CPU of Postgres, "+ratio, "×", g.limit, ratios(column(last.rounds, postgresTime), column(first.rounds, postgresTime))...)
+	l.figure("runs/s, "+ratio, "×", nil, ratios(column(last.rounds, throughput), column(first.rounds, throughput))...)
+	return l.plot(g.picture())
+}
+
+func throughput(b burst) float64   { return b.perSecond }
+func postgresTime(b burst) float64 { return b.postgres }
+func replicaTime(b burst) float64  { return b.replica }
+
+// picture shows what a run costs beside how many there are in a second.
+func (g *growth) picture() plot {
+	line := func(name string, of func(burst) float64) (line series) {
+		line.Name = name
+		for _, s := range g.stages {
+			line.Points = append(line.Points, point{float64(s.n), median(column(s.rounds, of))})
+		}
+		return line
+	}
+	costs := []series{line("Postgres", postgresTime), line("replicas", replicaTime)}
+	if g.limit != nil {
+		most := *g.limit.AtMost * costs[0].Points[0].Y
+		limit := series{Name: "Postgres at most", Limit: true}
+		for _, p := range costs[0].Points {
+			limit.Points = append(limit.Points, point{p.X, most})
+		}
+		costs = append(costs, limit)
+	}
+	x := axis{Label: g.of, Log: !g.linear, AtPoints: !g.linear}
+	return plot{Title: "Growth with " + g.of, Charts: []chart{
+		{X: x, Y: axis{Label: "CPU µs per run"}, Series: costs},
+		{X: x, Y: axis{Label: "runs/s"}, Series: []series{line("throughput", throughput)}},
+	}}
+}
+
+// plot writes a picture to where --plots says, named after the benchmark.
+func (l *lab) plot(p plot) error {
+	if l.Plots == "" {
+		return nil
+	}
+	if err := os.MkdirAll(l.Plots, 0o755); err != nil { //nolint:gosec // for everybody to read
+		return fmt.Errorf("--plots: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(l.Plots, "growth-"+l.name+".svg"), p.svg(), 0o644); err != nil { //nolint:gosec // likewise
+		return fmt.Errorf("--plots: %w", err)
+	}
+	return nil
+}
+
+// field is what a growth is measured in: one replica, a target, and a way to fill the schema.
+type field struct {
+	*seeder
+	replica *process.Replica
+	to      *target
+}
+
+// field prepares it. The replica is there first, so that whatever it does with jobs when it starts is done with none.
+func (l *lab) field(ctx context.Context) (f field, err error) {
+	if f.replica, err = l.serveSlots(ctx, l.Sizes.Slots); err != nil {
+		return f, err
+	}
+	if f.to, err = l.target(ctx); err != nil {
+		return f, err
+	}
+	f.seeder, err = newSeeder(ctx, l.db.dsn, l.say)
+	return f, err
+}
+
+// rounds measures a stage as often as asked for.
+func (l *lab) rounds(ctx context.Context, s *stage, f field) error {
+	l.Sizes.BurstJobs = l.Sizes.GrowthJobs
+	for round := range l.Rounds {
+		if err := f.settle(ctx); err != nil {
+			return err
+		}
+		l.say("round %d of %d with %s: %d jobs", round+1, l.Rounds, short(float64(s.n)), l.Sizes.BurstJobs)
+		b, err := l.burst(ctx, oneShot, fmt.Sprintf("%s-%d-%d", l.name, s.n, round), []*process.Replica{f.replica}, f.to)
+		if err != nil {
+			return err
+		}
+		s.rounds = append(s.rounds, b)
+	}
+	return nil
+}

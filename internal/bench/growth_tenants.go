@@ -1,0 +1,52 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"punctual/internal/process"
+)
+
+// runTenants measures what a run costs when the same number of due jobs belongs to ever more tenants.
+func runTenants(ctx context.Context, l *lab) error {
+	g := newGrowth("tenants with due jobs", powers(1, l.Sizes.TenantsMost, 10))
+	f, err := l.field(ctx)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	tenants, err := f.tenants(ctx, "tenant", l.Sizes.TenantsMost)
+	if err != nil {
+		return err
+	}
+	for round := range l.Rounds {
+		for i := range g.stages {
+			s := &g.stages[i]
+			l.say("round %d of %d with %s: %d jobs", round+1, l.Rounds, short(float64(s.n)), l.Sizes.GrowthJobs)
+			b, err := l.shared(ctx, f, tenants[:s.n], round)
+			if err != nil {
+				return err
+			}
+			s.rounds = append(s.rounds, b)
+		}
+	}
+	return l.grown(g)
+}
+
+// shared measures a burst whose jobs belong to tenants in turn.
+func (l *lab) shared(ctx context.Context, f field, tenants []int32, round int) (b burst, err error) {
+	n, name := l.Sizes.GrowthJobs, fmt.Sprintf("shared-%d-%d", len(tenants), round)
+	path := "/burst/" + name
+	due := l.nextSecond(3*time.Second + time.Duration(n)*300*time.Microsecond) // several times what it takes
+	if err := f.jobs(ctx, jobs{prefix: name, first: 1, last: n, tenants: tenants, url: f.to.url(path), at: due}); err != nil {
+		return b, err
+	}
+	if err := f.settle(ctx); err != nil {
+		return b, err
+	}
+	if late := l.now().Sub(due.Add(-time.Second)); late > 0 {
+		return b, fmt.Errorf("%d jobs were there %s after they should have been: this machine is too busy", n, late.Round(time.Millisecond))
+	}
+	return l.measured(ctx, due, path, n, []*process.Replica{f.replica}, f.to)
+}

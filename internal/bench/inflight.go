@@ -1,0 +1,142 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"syscall"
+	"time"
+
+	"punctual/internal/process"
+)
+
+// held is what one replica needs for so many requests at a time.
+type held struct {
+	n                 int
+	failed, megabytes float64 // attempts; resident, at most
+	there             float64 // seconds from due until all were in flight
+	busy              burst   // of as many at a time
+}
+
+// runInFlight keeps ever more requests in flight on one replica at once: the target answers none before all are there.
+func runInFlight(ctx context.Context, l *lab) error {
+	if err := allowFiles(uint64(l.Sizes.InFlight) + 500); err != nil {
+		return err
+	}
+	to, err := l.target(ctx)
+	if err != nil {
+		return err
+	}
+	var sweep []held
+	for _, n := range powers(1, l.Sizes.InFlight, 10) {
+		h, err := l.held(ctx, to, n)
+		if err != nil {
+			return err
+		}
+		sweep = append(sweep, h)
+	}
+	for _, h := range sweep {
+		var most *Goal
+		if h.n == l.Sizes.InFlight {
+			most = atMost(600)
+		}
+		l.figure(fmt.Sprintf("%d in flight, errors", h.n), "attempts", atMost(0), h.failed)
+		l.figure(fmt.Sprintf("%d in flight, resident, at most", h.n), "MB", most, h.megabytes)
+		l.figure(fmt.Sprintf("from due until %d are in flight", h.n), "s", nil, h.there)
+		l.figure(fmt.Sprintf("%d at a time", h.n), "runs/s", nil, h.busy.perSecond)
+		l.figure(fmt.Sprintf("%d at a time, CPU of the replica", h.n), "µs/run", nil, h.busy.replica)
+		l.cpuFigure(fmt.Sprintf("%d at a time, CPU of Postgres", h.n), "µs/run", nil, h.busy.postgres)
+	}
+	return l.plot(heldPicture(sweep))
+}
+
+// held measures one replica at n requests in flight, and another that has n worker slots and more to do.
+func (l *lab) held(ctx context.Context, to *target, n int) (h held, err error) {
+	l.say("%d requests at a time", n)
+	h = held{n: n, megabytes: math.NaN()}
+	// Twice the slots: what a busy machine claims later than OlderThan may take no more than half of them.
+	replica, err := l.serveSlots(ctx, 2*n)
+	if err != nil {
+		return h, err
+	}
+	if err := l.hold(ctx, replica, to, &h); err != nil {
+		return h, err
+	}
+	if _, most, ok := process.Resident(replica.PID()); ok {
+		h.megabytes = float64(most) / 1e6
+	}
+	if err := replica.Stop(ctx); err != nil {
+		return h, err
+	}
+	if replica, err = l.serveSlots(ctx, n); err != nil {
+		return h, err
+	}
+	// What a run costs shows only in many: as many as take a while, however few there are at a time.
+	l.Sizes.BurstJobs = min(max(40*n, 400), l.Sizes.GrowthJobs)
+	if h.busy, err = l.burst(ctx, oneShot, fmt.Sprint("busy-", n), []*process.Replica{replica}, to); err != nil {
+		return h, err
+	}
+	return h, replica.Stop(ctx)
+}
+
+// hold lets n requests be in flight together.
+func (l *lab) hold(ctx context.Context, replica *process.Replica, to *target, h *held) error {
+	n := h.n
+	path := func(try int) string { return fmt.Sprintf("/hold/%d/%d", n, try) }
+	due, try, err := l.herd(ctx, replica, n, func(due time.Time, try, i int) process.JobSpec {
+		return process.JobSpec{
+			"name": fmt.Sprintf("held-%d-%d-%d", n, try, i), "schedule": oneShot(due), "timeout": "10m",
+			"target": map[string]any{"url": to.url(path(try)), "body": map[string]any{"n": i}},
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if err := l.arrived(ctx, to, path(try), n); err != nil {
+		return err
+	}
+	h.there = l.now().Sub(due).Seconds()
+	if err := l.atRest(ctx); err != nil {
+		return err
+	}
+	const errorsSQL = `SELECT (SELECT count(*) FROM punctual.attempts) + (SELECT count(*) FROM punctual.runs WHERE scheduled_for = $1 AND status <> 'succeeded')`
+	h.failed, err = query[float64](ctx, l, errorsSQL, due)
+	if err == nil && h.failed == 0 {
+		err = l.succeeded(ctx, due, due, to, path(try), n)
+	}
+	return err
+}
+
+// heldPicture shows memory beside processor time.
+func heldPicture(sweep []held) plot {
+	line := func(name string, of func(held) float64) (line series) {
+		line.Name = name
+		for _, h := range sweep {
+			line.Points = append(line.Points, point{float64(h.n), of(h)})
+		}
+		return line
+	}
+	x := axis{Label: "requests in flight", Log: true, AtPoints: true}
+	return plot{Title: "Growth with requests in flight on one replica", Charts: []chart{
+		{X: x, Y: axis{Label: "resident, MB"}, Series: []series{line("replica", func(h held) float64 { return h.megabytes })}},
+		{X: x, Y: axis{Label: "CPU µs per run"}, Series: []series{
+			line("Postgres", func(h held) float64 { return h.busy.postgres }), line("replica", func(h held) float64 { return h.busy.replica }),
+		}},
+	}}
+}
+
+// allowFiles lets this process and those it starts open as many files, connections among them.
+func allowFiles(n uint64) error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
+	if limit.Cur >= n && limit.Max >= n {
+		return nil
+	}
+	raised := syscall.Rlimit{Cur: n, Max: max(n, limit.Max)}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &raised); err != nil {
+		return fmt.Errorf("a process of this user may open %d files, and %d are needed: as root, ulimit -Hn %d before, or LimitNOFILE= of the service", limit.Max, n, n)
+	}
+	return nil
+}

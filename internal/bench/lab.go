@@ -1,0 +1,168 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/internal/process"
+)
+
+// lab is what one benchmark works in: an empty schema, processes that end with it, and the report.
+type lab struct {
+	Config
+	db     *scratch
+	report *report
+	name   string        // of the benchmark
+	conn   *pgx.Conn     // for what is asked between
+	offset time.Duration // by which the database's clock is ahead of this machine's
+	perJob time.Duration // that creating one took lately
+
+	processes []*process.Process
+}
+
+// patience is how long a benchmark waits for a state that it is sure to come to, before it gives up.
+const patience = 10 * time.Minute
+
+// run lets a benchmark run in an empty schema, and ends what it started.
+func (l *lab) run(ctx context.Context, work func(context.Context, *lab) error) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	l.say("preparing")
+	if err := l.db.fresh(ctx); err != nil {
+		return err
+	}
+	if l.conn, err = connect(ctx, l.db.dsn); err != nil {
+		return err
+	}
+	defer func() { _ = l.conn.Close(context.WithoutCancel(ctx)) }()
+	defer l.killAll()
+	if err := l.readClock(ctx); err != nil {
+		return err
+	}
+	return work(ctx, l)
+}
+
+// readClock notes by how much the database's clock is ahead of this machine's: the best of a few exchanges.
+func (l *lab) readClock(ctx context.Context) error {
+	shortest := time.Hour
+	for range 10 {
+		before := time.Now()
+		there, err := query[time.Time](ctx, l, `SELECT clock_timestamp()`)
+		if err != nil {
+			return err
+		}
+		if took := time.Since(before); took < shortest {
+			shortest, l.offset = took, there.Sub(before.Add(took/2))
+		}
+	}
+	if l.offset.Abs() < shortest { // the same clock, for all one can know
+		l.offset = 0
+	}
+	return nil
+}
+
+// now is the database's time.
+func (l *lab) now() time.Time { return time.Now().Add(l.offset) }
+
+// nextSecond is a whole second of the database's time, at least so far from now.
+func (l *lab) nextSecond(lead time.Duration) time.Time {
+	return l.now().Add(lead).Truncate(time.Second).Add(time.Second).UTC()
+}
+
+// say tells whoever waits what is going on.
+func (l *lab) say(format string, args ...any) {
+	fmt.Fprintf(l.Notes, "%s  %s: %s\n", time.Now().Format(time.TimeOnly), l.name, fmt.Sprintf(format, args...))
+}
+
+// figure reports the median of rounds; nil: no target.
+func (l *lab) figure(name, unit string, target *Goal, rounds ...float64) {
+	l.report.add(Figure{Benchmark: l.name, Name: name, Unit: unit, Target: target, Rounds: rounds, Absent: "could not be measured here"})
+}
+
+// cpuFigure is figure for processor time of Postgres, which may be out of sight.
+func (l *lab) cpuFigure(name, unit string, target *Goal, rounds ...float64) {
+	l.report.add(Figure{Benchmark: l.name, Name: name, Unit: unit, Target: target, Rounds: rounds, Absent: l.db.noCPU})
+}
+
+// serve starts a replica of this binary. It ends with the benchmark at the latest.
+func (l *lab) serve(ctx context.Context, flags ...string) (*process.Replica, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	r, err := process.Serve(ctx, l.Binary, l.db.dsn, flags...)
+	if err != nil {
+		return nil, err
+	}
+	l.processes = append(l.processes, r.Process)
+	return r, nil
+}
+
+// serveSlots starts a replica with so many worker slots.
+func (l *lab) serveSlots(ctx context.Context, n int) (*process.Replica, error) {
+	return l.serve(ctx, fmt.Sprintf("--queues=default=%d", n))
+}
+
+// launch starts another process of this binary, likewise.
+func (l *lab) launch(args ...string) (*process.Process, error) {
+	p, err := process.Launch(l.Binary, nil, args...)
+	if err != nil {
+		return nil, err
+	}
+	l.processes = append(l.processes, p)
+	return p, nil
+}
+
+// killAll ends the processes, so that nobody is in the way of dropping the schema.
+func (l *lab) killAll() {
+	for _, p := range l.processes {
+		p.Kill()
+	}
+}
+
+// query reads one value.
+func query[T any](ctx context.Context, l *lab, sql string, args ...any) (v T, err error) {
+	if err := l.conn.QueryRow(ctx, sql, args...).Scan(&v); err != nil {
+		return v, fmt.Errorf("%s: %w", strings.Join(strings.Fields(sql), " "), err)
+	}
+	return v, nil
+}
+
+// await asks again and again until the condition holds.
+func await(ctx context.Context, what string, every time.Duration, condition func() (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("waited in vain for %s", what))
+	defer cancel()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if done, err := condition(); done || err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// until waits for an instant of the database's clock.
+func (l *lab) until(ctx context.Context, at time.Time) error {
+	select {
+	case <-time.After(at.Sub(l.now())):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// cpu is the processor time in seconds that a process and its children have used; NaN where it cannot be read.
+func cpu(pid int) float64 {
+	if used, ok := process.CPU(pid); ok && pid != 0 {
+		return used.Seconds()
+	}
+	return math.NaN()
+}

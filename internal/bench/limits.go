@@ -1,0 +1,144 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"punctual/internal/process"
+)
+
+// Limits that never bind.
+const highLimit = 1_000_000
+
+// slowly is how long the target of jobs takes whose number at once is limited.
+const slowly = 20 * time.Millisecond
+
+// runLimits compares the burst of a tenant without limits with the same under limits that never bind, and measures
+// what limits that bind let through, over several replicas.
+func runLimits(ctx context.Context, l *lab) error {
+	var fleet []*process.Replica
+	for range 3 {
+		r, err := l.serveSlots(ctx, l.Sizes.Slots)
+		if err != nil {
+			return err
+		}
+		fleet = append(fleet, r)
+	}
+	to, err := l.target(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.limitThatBind(ctx, fleet, to); err != nil {
+		return err
+	}
+	for _, r := range fleet[1:] {
+		if err := r.Stop(ctx); err != nil {
+			return fmt.Errorf("stopping a replica: %w", err)
+		}
+	}
+	return l.limitThatDoNot(ctx, fleet[:1], to)
+}
+
+// limit sets the limits of the tenant that the API acts for; 0: none. Replicas hear of them within two seconds, and a herd
+// is not due before.
+func (l *lab) limit(ctx context.Context, concurrent, perSecond int) error {
+	_, err := l.conn.Exec(ctx, `UPDATE punctual.tenants SET max_concurrent_runs = nullif($1::int, 0), max_runs_per_second = nullif($2::int, 0) WHERE name = 'default'`, concurrent, perSecond)
+	return err
+}
+
+func (l *lab) limitThatDoNot(ctx context.Context, replica []*process.Replica, to *target) error {
+	var free, limited []burst
+	for round := range l.Rounds {
+		turns := []int{0, highLimit}
+		if round%2 == 1 {
+			slices.Reverse(turns)
+		}
+		for _, most := range turns {
+			l.say("round %d of %d: %d jobs, limits of %d", round+1, l.Rounds, l.Sizes.BurstJobs, most)
+			if err := l.limit(ctx, most, most); err != nil {
+				return err
+			}
+			b, err := l.burst(ctx, oneShot, fmt.Sprintf("limits-%d-%d", most, round), replica, to)
+			if err != nil {
+				return err
+			}
+			if most == 0 {
+				free = append(free, b)
+			} else {
+				limited = append(limited, b)
+			}
+		}
+	}
+	l.figure("no limits", "runs/s", nil, column(free, throughput)...)
+	l.figure("limits that never bind", "runs/s", nil, column(limited, throughput)...)
+	l.figure("limits that never bind, ratio to none", "×", atLeast(0.9), ratios(column(limited, throughput), column(free, throughput))...)
+	l.cpuFigure("no limits, CPU of Postgres", "µs/run", nil, column(free, postgresTime)...)
+	l.cpuFigure("limits that never bind, CPU of Postgres", "µs/run", nil, column(limited, postgresTime)...)
+	return nil
+}
+
+func (l *lab) limitThatBind(ctx context.Context, fleet []*process.Replica, to *target) error {
+	n := l.Sizes.LimitedJobs
+	most, perSecond := max(1, n/100), max(1, n/5)
+	l.say("%d jobs on 3 replicas, %d at once", n, most)
+	if err := l.limit(ctx, most, 0); err != nil {
+		return err
+	}
+	path := fmt.Sprintf("/slow/%s/limits", slowly)
+	took, err := l.limited(ctx, fleet, to, path, n)
+	if err != nil {
+		return err
+	}
+	a, err := to.of(ctx, path)
+	if err != nil {
+		return err
+	}
+	l.figure("3 replicas, most at once of those allowed", "×", atMost(1), float64(a.Most)/float64(most))
+	l.figure("3 replicas, at once on average of those allowed", "×", nil, float64(n)*slowly.Seconds()/took.Seconds()/float64(most))
+
+	l.say("%d jobs on 3 replicas, %d in a second", n, perSecond)
+	if err := l.limit(ctx, 0, perSecond); err != nil {
+		return err
+	}
+	path = "/late/limits"
+	if took, err = l.limited(ctx, fleet, to, path, n); err != nil {
+		return err
+	}
+	late, err := l.lateness(ctx, to, path, n)
+	if err != nil {
+		return err
+	}
+	l.figure("3 replicas, most in a second of those allowed", "×", atMost(2), float64(mostInASecond(late))/float64(perSecond)) // with the burst
+	l.figure("3 replicas, in a second on average of those allowed", "×", nil, float64(n)/took.Seconds()/float64(perSecond))
+	return nil
+}
+
+// limited measures how long n jobs take that are due at one instant.
+func (l *lab) limited(ctx context.Context, fleet []*process.Replica, to *target, path string, n int) (took time.Duration, err error) {
+	due, _, err := l.herd(ctx, fleet[0], n, func(due time.Time, try, i int) process.JobSpec {
+		return process.JobSpec{"name": fmt.Sprintf("%s-%d-%d", path[1:5], try, i), "schedule": oneShot(due), "target": map[string]any{"url": to.url(path)}}
+	})
+	if err != nil {
+		return 0, err
+	}
+	b, err := l.measured(ctx, due, path, n, fleet, to)
+	if err != nil {
+		return 0, err
+	}
+	return time.Duration(float64(n) / b.perSecond * float64(time.Second)), nil
+}
+
+// mostInASecond is how many of some instants, in milliseconds, lie in one second at most.
+func mostInASecond(at []float64) (most int) {
+	slices.Sort(at)
+	first := 0
+	for i := range at {
+		for at[i]-at[first] >= 1000 {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	return most
+}

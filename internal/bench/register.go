@@ -1,0 +1,70 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"punctual/internal/process"
+)
+
+// registerClients is how many clients write batches at a time.
+const registerClients = 4
+
+// runRegister measures how fast jobs are created 1,000 at a time.
+func runRegister(ctx context.Context, l *lab) error {
+	replica, err := l.serve(ctx)
+	if err != nil {
+		return err
+	}
+	n := l.Sizes.RegisterAll
+	l.say("%d jobs by %d clients", n, registerClients)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	batches := make(chan int)
+	var working sync.WaitGroup
+	began, used := time.Now(), cpu(l.db.postmaster)
+	for range registerClients {
+		working.Go(func() {
+			for first := range batches {
+				if err := replica.API.Create(ctx, l.registered(first, min(first+1000, n))); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	for first := 0; first < n && ctx.Err() == nil; first += 1000 {
+		batches <- first
+	}
+	close(batches)
+	working.Wait()
+	took := time.Since(began)
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	made, err := query[int](ctx, l, `SELECT count(*) FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id WHERE j.state = 'active' AND s.enabled`)
+	if err != nil {
+		return err
+	}
+	if made != n {
+		return fmt.Errorf("there are %d jobs, want %d", made, n)
+	}
+	l.figure(fmt.Sprintf("%d jobs, 1,000 in a batch, %d clients", n, registerClients), "jobs/s", nil, float64(n)/took.Seconds())
+	l.cpuFigure("CPU of Postgres", "µs/job", nil, 1e6*(cpu(l.db.postmaster)-used)/float64(n))
+	return nil
+}
+
+// registered are the jobs of a range: daily ones, at any minute of the day.
+func (l *lab) registered(from, until int) []process.JobSpec {
+	at := l.nextSecond(48 * time.Hour).Format(time.RFC3339)
+	jobs := make([]process.JobSpec, 0, until-from)
+	for i := from; i < until; i++ {
+		jobs = append(jobs, process.JobSpec{
+			"name": fmt.Sprint("registered-", i), "labels": map[string]any{"team": fmt.Sprint("team-", i%100)},
+			"schedule": map[string]any{"cron": fmt.Sprintf("%d %d * * *", i%60, i/60%24), "starts_at": at},
+			"target":   map[string]any{"url": "http://127.0.0.1:9/hook", "body": map[string]any{"customer": i}},
+		})
+	}
+	return jobs
+}

@@ -1,0 +1,62 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	"punctual/internal/process"
+)
+
+// runReplicas measures the burst on ever more replicas.
+func runReplicas(ctx context.Context, l *lab) error {
+	g := newGrowth("replicas", powers(1, l.Sizes.ReplicasMost, 2))
+	to, err := l.target(ctx)
+	if err != nil {
+		return err
+	}
+	for round := range l.Rounds {
+		var replicas []*process.Replica
+		for i := range g.stages {
+			s := &g.stages[i]
+			for len(replicas) < s.n {
+				r, err := l.serveSlots(ctx, l.Sizes.Slots)
+				if err != nil {
+					return err
+				}
+				replicas = append(replicas, r)
+			}
+			l.say("round %d of %d: %d jobs, %s", round+1, l.Rounds, l.Sizes.BurstJobs, replicaCount(s.n))
+			b, err := l.burst(ctx, oneShot, fmt.Sprintf("replicas-%d-%d", s.n, round), replicas, to)
+			if err != nil {
+				return err
+			}
+			s.rounds = append(s.rounds, b)
+		}
+		for _, r := range replicas {
+			if err := r.Stop(ctx); err != nil {
+				return fmt.Errorf("stopping a replica: %w", err)
+			}
+		}
+	}
+	one := g.stages[0].rounds
+	for _, s := range g.stages {
+		l.figure(replicaCount(s.n), "runs/s", nil, column(s.rounds, throughput)...)
+		l.cpuFigure(replicaCount(s.n)+", CPU of Postgres", "µs/run", nil, column(s.rounds, postgresTime)...)
+		l.figure(replicaCount(s.n)+", CPU of theirs", "µs/run", nil, column(s.rounds, replicaTime)...)
+		switch s.n {
+		case 1:
+		case 4:
+			l.figure("4 replicas, ratio to 1", "×", atLeast(0.95), ratios(column(s.rounds, throughput), column(one, throughput))...)
+		default:
+			l.figure(replicaCount(s.n)+", ratio to 1", "×", nil, ratios(column(s.rounds, throughput), column(one, throughput))...)
+		}
+	}
+	return l.plot(g.picture())
+}
+
+func replicaCount(n int) string {
+	if n == 1 {
+		return "1 replica"
+	}
+	return fmt.Sprintf("%d replicas", n)
+}

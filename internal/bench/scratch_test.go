@@ -1,0 +1,231 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/privatepg"
+	"punctual/internal/process"
+)
+
+func execute(t *testing.T, dsn, sql string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func one[T any](t *testing.T, dsn, sql string) (v T) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	if err := conn.QueryRow(t.Context(), sql).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return v
+}
+
+const (
+	schemaExists = `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'punctual')`
+	roleExists   = `SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = 'punctual_reader')`
+	// benchServes is whether a replica of a bench is there, and so the bench in the middle of its work.
+	benchServes = `SELECT to_regclass('punctual.replicas') IS NOT NULL AND EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'punctual' AND datname = current_database())`
+)
+
+// gone checks that nothing is left of a bench in a database: no schema, no session.
+func gone(t *testing.T, dsn string) {
+	t.Helper()
+	if one[bool](t, dsn, schemaExists) {
+		t.Error("the schema is still there")
+	}
+	eventually(t, "the end of all sessions", func() bool {
+		return one[int](t, dsn, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'punctual%'`) == 0
+	})
+}
+
+// bounded ends when what is waited for has taken too long.
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(2 * time.Minute)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		<-tick.C
+	}
+}
+
+// everything is the contents of an installation, and of what else is in its database.
+const everything = `SELECT string_agg(x, ' ') FROM (
+	SELECT query_to_xml('SELECT * FROM punctual.jobs UNION ALL SELECT * FROM punctual.jobs', true, true, '')::text AS x UNION ALL
+	SELECT string_agg(oid || ':' || relname || ':' || relfilenode, ',' ORDER BY oid) FROM pg_class WHERE relnamespace IN ('punctual'::regnamespace, 'public'::regnamespace) UNION ALL
+	SELECT coalesce(obj_description('punctual'::regnamespace, 'pg_namespace'), 'no comment')) s`
+
+func TestABenchRefusesAnInstallationAndLeavesItAlone(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t, pgtest.NewServer(t, privatepg.Config{}))
+	execute(t, dsn, `CREATE TABLE public.mine AS SELECT 1;
+		INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue) VALUES (gen_random_uuid(), 1, 1, 'dear', 'active', 'none', 1)`)
+	before := one[string](t, dsn, everything)
+	err := Run(t.Context(), tinyConfig(t, dsn, "idle"))
+	var inUse *InUseError
+	if !errors.As(err, &inUse) {
+		t.Fatalf("it did not refuse: %v", err)
+	}
+	for _, said := range []string{"--database-url", "an installation of Punctual with 1 jobs", "createdb punctual_bench", "nothing was changed"} {
+		if !strings.Contains(err.Error(), said) {
+			t.Errorf("it does not say %q: %v", said, err)
+		}
+	}
+	if one[string](t, dsn, everything) != before {
+		t.Error("the installation has changed")
+	}
+	execute(t, dsn, `DROP SCHEMA punctual CASCADE; CREATE SCHEMA punctual; CREATE TABLE punctual.other ()`)
+	if err := Run(t.Context(), tinyConfig(t, dsn, "idle")); !errors.As(err, &inUse) || !strings.Contains(err.Error(), "which no bench has made") {
+		t.Errorf("a schema of somebody else's: %v", err)
+	}
+	if !one[bool](t, dsn, `SELECT to_regclass('punctual.other') IS NOT NULL`) {
+		t.Error("somebody else's table is gone")
+	}
+}
+
+func TestABenchRefusesAPostgresThatCanLoseCommits(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.EmptyDSN(t) // of the shared server, which is fast
+	if err := Run(t.Context(), tinyConfig(t, dsn, "idle")); err == nil || !strings.Contains(err.Error(), "synchronous_commit is off") {
+		t.Errorf("it measures what can be lost: %v", err)
+	}
+	gone(t, dsn)
+}
+
+func TestABenchThatFailsRemovesItsSchema(t *testing.T) {
+	t.Parallel()
+	dsn := empty(t, pgtest.NewServer(t, privatepg.Config{}))
+	c := tinyConfig(t, dsn, "idle")
+	c.Binary = "/bin/false"
+	err := Run(t.Context(), c)
+	if err == nil || !strings.Contains(err.Error(), "idle") {
+		t.Errorf("a replica that does not start: %v", err)
+	}
+	if !strings.Contains(c.Out.(*bytes.Buffer).String(), "could not measure") {
+		t.Errorf("it does not say so:\n%s", c.Out)
+	}
+	gone(t, dsn)
+}
+
+// launched is a bench in a process of its own, at work.
+func launched(t *testing.T, binary, dsn string) *process.Process {
+	t.Helper()
+	p, err := process.Launch(binary, nil, "bench", "--only=idle", "--database-url="+dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Kill)
+	eventually(t, "the bench to be at work", func() bool {
+		select {
+		case <-p.Done():
+			t.Fatalf("it has ended:\n%s", p.Output())
+		default:
+		}
+		return one[bool](t, dsn, benchServes)
+	})
+	return p
+}
+
+func TestABenchThatIsInterruptedRemovesItsSchema(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewServer(t, privatepg.Config{})
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		dsn := empty(t, server)
+		p := launched(t, tinyConfig(t, dsn).Binary, dsn)
+		if !one[bool](t, dsn, roleExists) {
+			t.Fatal("the role that goes with the schema was not made: nothing is tested of its end")
+		}
+		if err := p.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		if code, err := p.Wait(bounded(t)); code == 0 || err != nil || !strings.Contains(p.Output(), "interrupted") {
+			t.Errorf("%s: exit code %d, %v:\n%s", signal, code, err, p.Output())
+		}
+		gone(t, dsn)
+		if one[bool](t, dsn, roleExists) {
+			t.Errorf("%s: the role is still there", signal)
+		}
+	}
+}
+
+func TestABenchThatIsInterruptedWhileItBeginsRemovesItsSchema(t *testing.T) {
+	t.Parallel()
+	dsn := empty(t, pgtest.NewServer(t, privatepg.Config{}))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := tinyConfig(t, dsn, "idle")
+	ended := make(chan error)
+	go func() { ended <- Run(ctx, c) }()
+	eventually(t, "the schema", func() bool { return one[bool](t, dsn, schemaExists) })
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("it has measured all the same: nothing is tested")
+	}
+	gone(t, dsn)
+}
+
+func TestOfTwoBenchesTheSecondIsRefusedAndWhatAKilledOneLeftIsRemoved(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewServer(t, privatepg.Config{})
+	dsn := empty(t, server)
+	c := tinyConfig(t, dsn, "idle")
+	c.Sizes.IdleFor = 100 * time.Millisecond
+	p := launched(t, c.Binary, dsn)
+	var inUse *InUseError
+	if err := Run(t.Context(), c); !errors.As(err, &inUse) || !strings.Contains(err.Error(), "in use by another punctual bench") {
+		t.Errorf("the second bench: %v", err)
+	}
+	if !one[bool](t, dsn, benchServes) {
+		t.Error("the second bench has disturbed the first")
+	}
+	p.Kill()
+	eventually(t, "the sessions of the killed one to end", func() bool {
+		return one[int](t, dsn, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'punctual%'`) == 0
+	})
+	if !one[bool](t, dsn, schemaExists) {
+		t.Fatal("a killed bench has cleaned up: nothing is tested")
+	}
+	var notes bytes.Buffer
+	c.Notes = &notes
+	if err := Run(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(notes.String(), "that a former bench left behind") {
+		t.Errorf("it does not say what it removed:\n%s", notes.String())
+	}
+	gone(t, dsn)
+	if one[bool](t, dsn, roleExists) {
+		t.Error("the role that the killed one made is still there")
+	}
+}

@@ -1,0 +1,97 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"punctual/internal/process"
+)
+
+// runSteady measures from due to the request's arrival at the target: of one lone job while the replica is idle, and
+// of one-shots that are due one after the other.
+func runSteady(ctx context.Context, l *lab) error {
+	replica, err := l.serveSlots(ctx, l.Sizes.Slots)
+	if err != nil {
+		return err
+	}
+	to, err := l.target(ctx)
+	if err != nil {
+		return err
+	}
+	lone, err := l.lone(ctx, replica, to)
+	if err != nil {
+		return err
+	}
+	l.figure("one lone job, median", "ms", atMost(20), lone...)
+	l.figure(fmt.Sprintf("one lone job, worst of %d", len(lone)), "ms", nil, quantile(lone, 1))
+
+	n, interval := l.Sizes.SteadyRate*l.Sizes.SteadySeconds, time.Second/time.Duration(l.Sizes.SteadyRate)
+	l.say("%d jobs, one every %s", n, interval)
+	path := func(try int) string { return fmt.Sprint("/late/steady-", try) }
+	first, try, err := l.herd(ctx, replica, n, func(due time.Time, try, i int) process.JobSpec {
+		return process.JobSpec{
+			"name": fmt.Sprintf("steady-%d-%d", try, i), "schedule": oneShot(due.Add(time.Duration(i) * interval)),
+			"target": map[string]any{"url": to.url(path(try)), "body": map[string]any{"n": i}},
+		}
+	})
+	if err != nil {
+		return err
+	}
+	last := first.Add(time.Duration(n-1) * interval)
+	if err := l.done(ctx, first, last, to, path(try), n); err != nil {
+		return err
+	}
+	late, err := l.lateness(ctx, to, path(try), n)
+	if err != nil {
+		return err
+	}
+	load := fmt.Sprintf("%d fires/s for %d s", l.Sizes.SteadyRate, l.Sizes.SteadySeconds)
+	l.figure(load+", p50", "ms", atMost(10), quantile(late, 0.5))
+	l.figure(load+", p99", "ms", atMost(100), quantile(late, 0.99))
+	l.figure(load+", worst", "ms", nil, quantile(late, 1))
+	return nil
+}
+
+// lone lets single jobs become due, each at another moment of a second, while nothing else is going on.
+func (l *lab) lone(ctx context.Context, replica *process.Replica, to *target) ([]float64, error) {
+	l.say("%d lone jobs", l.Sizes.LoneJobs)
+	const path = "/late/lone"
+	first := l.now()
+	for i := range l.Sizes.LoneJobs {
+		due := l.nextSecond(time.Second).Add(time.Duration(i) * 137 * time.Millisecond % time.Second)
+		job := process.JobSpec{"name": fmt.Sprint("lone-", i), "schedule": oneShot(due), "target": map[string]any{"url": to.url(path)}}
+		if err := replica.API.Create(ctx, []process.JobSpec{job}); err != nil {
+			return nil, err
+		}
+		if err := l.until(ctx, due); err != nil {
+			return nil, err
+		}
+		if err := l.arrived(ctx, to, path, i+1); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.done(ctx, first, l.now(), to, path, l.Sizes.LoneJobs); err != nil {
+		return nil, err
+	}
+	return l.lateness(ctx, to, path, l.Sizes.LoneJobs)
+}
+
+// arrived waits until as many requests have come to a path.
+func (l *lab) arrived(ctx context.Context, to *target, path string, n int) error {
+	return await(ctx, fmt.Sprintf("%d requests at %s", n, path), 20*time.Millisecond, func() (bool, error) {
+		a, err := to.of(ctx, path)
+		return a.Count >= n, err
+	})
+}
+
+// done waits until as many requests have come to a path and nothing is under way, and checks that each was sent once.
+func (l *lab) done(ctx context.Context, from, until time.Time, to *target, path string, n int) error {
+	if err := l.arrived(ctx, to, path, n); err != nil {
+		return err
+	}
+	if err := l.atRest(ctx); err != nil {
+		return err
+	}
+	return l.succeeded(ctx, from, until, to, path, n)
+}

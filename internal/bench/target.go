@@ -1,0 +1,167 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"punctual/internal/process"
+)
+
+// Target runs the target of the benchmarks until ctx ends, in a process of its own. It answers every POST with an
+// empty 200 and counts them by path. Below /late/ it also notes how long after Punctual-Scheduled-For they came, /hold/N/… answers when N
+// requests are there, and /slow/DURATION/… after a while; most is how many were open at once there. A GET of the same path reads the count, and with ?late those times.
+func Target(ctx context.Context) error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println("http://" + listener.Addr().String())
+	t := &serving{}
+	server := &http.Server{Handler: t, ReadHeaderTimeout: time.Minute}
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+type serving struct{ paths sync.Map } // of *ledger
+
+// ledger is what came to one path.
+type ledger struct {
+	count atomic.Int64
+	open  atomic.Int64
+	most  atomic.Int64
+	full  chan struct{} // closed when as many are there as the path says
+	mu    sync.Mutex
+	late  []time.Duration
+}
+
+// account is a ledger as it is read.
+type account struct {
+	Count int             `json:"count"`
+	Most  int             `json:"most,omitempty"`
+	Late  []time.Duration `json:"late,omitempty"`
+}
+
+func (t *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	arrived := time.Now()
+	found, ok := t.paths.Load(r.URL.Path)
+	if !ok {
+		found, _ = t.paths.LoadOrStore(r.URL.Path, &ledger{full: make(chan struct{})})
+	}
+	of := found.(*ledger)
+	if r.Method == http.MethodGet {
+		read := account{Count: int(of.count.Load()), Most: int(of.most.Load())}
+		if r.URL.Query().Has("late") { // not while they come: there are many
+			of.mu.Lock()
+			defer of.mu.Unlock()
+			read.Late = of.late
+		}
+		_ = json.NewEncoder(w).Encode(read)
+		return
+	}
+	_, _ = io.Copy(io.Discard, r.Body)
+	n := of.count.Add(1)
+	switch {
+	case strings.HasPrefix(r.URL.Path, "/late/"):
+		of.note(r.Header.Get("Punctual-Scheduled-For"), arrived)
+	case strings.HasPrefix(r.URL.Path, "/slow/"):
+		of.takeTime(r)
+	case strings.HasPrefix(r.URL.Path, "/hold/"):
+		all, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/hold/"), "/")
+		if all == strconv.FormatInt(n, 10) {
+			close(of.full)
+		}
+		select {
+		case <-of.full:
+		case <-r.Context().Done():
+		}
+	}
+}
+
+// takeTime waits for as long as the path says.
+func (of *ledger) takeTime(r *http.Request) {
+	open := of.open.Add(1)
+	defer of.open.Add(-1)
+	for most := of.most.Load(); open > most && !of.most.CompareAndSwap(most, open); most = of.most.Load() {
+	}
+	text, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/slow/"), "/")
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return
+	}
+	select {
+	case <-time.After(d):
+	case <-r.Context().Done():
+	}
+}
+
+func (of *ledger) note(scheduled string, arrived time.Time) {
+	due, err := time.Parse(time.RFC3339Nano, scheduled)
+	if err != nil {
+		return // it will be missed among the others
+	}
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	of.late = append(of.late, arrived.Sub(due))
+}
+
+// target is a running Target.
+type target struct {
+	*process.Process
+	api *process.API
+}
+
+func (l *lab) target(ctx context.Context) (*target, error) {
+	p, err := l.launch("bench-target")
+	if err != nil {
+		return nil, err
+	}
+	err = await(ctx, "the target", 5*time.Millisecond, func() (bool, error) {
+		select {
+		case <-p.Done():
+			return false, fmt.Errorf("the target has ended: %s", p.Output())
+		default:
+			return strings.HasSuffix(p.Output(), "\n"), nil
+		}
+	})
+	return &target{p, process.NewAPI(strings.TrimSpace(p.Output()))}, err
+}
+
+// url is where jobs send to that are counted under a path.
+func (t *target) url(path string) string { return t.api.URL + path }
+
+// of reads what came to a path.
+func (t *target) of(ctx context.Context, path string) (a account, err error) {
+	_, err = t.api.Do(ctx, http.MethodGet, path, nil, &a)
+	return a, err
+}
+
+// lateness is how late requests came to a path, in milliseconds. There must be as many as expected.
+func (l *lab) lateness(ctx context.Context, t *target, path string, expected int) ([]float64, error) {
+	a, err := t.of(ctx, path+"?late")
+	if err != nil {
+		return nil, err
+	}
+	if len(a.Late) != expected || a.Count != expected {
+		return nil, fmt.Errorf("%d requests came with %d due times, want %d of each", a.Count, len(a.Late), expected)
+	}
+	late := make([]float64, expected)
+	for i, d := range a.Late {
+		late[i] = milliseconds(d + l.offset) // the target's clock is this machine's, the due time the database's
+	}
+	return late, nil
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

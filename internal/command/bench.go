@@ -1,0 +1,56 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"punctual/internal/bench"
+)
+
+// Bench measures.
+type Bench struct {
+	DatabaseURL string        `placeholder:"postgres://…" help:"An empty database, reached directly; the schema punctual is made and removed again. Default: a private Postgres, which goes with the command."`
+	Only        []string      `placeholder:"NAME,…" help:"Only these: ${benchmarks}."`
+	Full        bool          `help:"The large sizes, up to 10 million jobs and 20 million runs: half an hour."`
+	Rounds      int           `default:"3" help:"How often what is compared is measured; the median counts."`
+	For         time.Duration `default:"1h" help:"How long the benchmark flat goes on, which runs only when named."`
+	JSON        string        `name:"json" type:"path" placeholder:"FILE" help:"Also write all figures to a file, with every round and the surroundings."`
+	Plots       string        `type:"path" placeholder:"DIR" help:"Also write plots to a directory."`
+	River       string        `type:"path" placeholder:"PROGRAM" help:"Compare with River: a program that works as many jobs with it, such as make bench-river builds."`
+}
+
+// Validate is called by the flag parser.
+func (c *Bench) Validate() error {
+	if c.Rounds < 1 || c.Rounds > 100 {
+		return fmt.Errorf("--rounds: %d is outside 1 to 100", c.Rounds)
+	}
+	if c.For < time.Minute || c.For > 30*24*time.Hour {
+		return fmt.Errorf("--for: %s is outside 1m to 720h", c.For)
+	}
+	return nil
+}
+
+// Run exits with 0 when it has measured, whether or not the figures reach their targets.
+func (c *Bench) Run(ctx context.Context, version Version) error {
+	return bench.Run(ctx, bench.Config{
+		DatabaseURL: c.DatabaseURL, Only: c.Only, Full: c.Full, Rounds: c.Rounds, For: c.For, JSON: c.JSON, Plots: c.Plots, River: c.River,
+		Version: string(version), Out: os.Stdout, Notes: os.Stderr,
+	})
+}
+
+// BenchTarget is the target of Bench, in a process of its own.
+type BenchTarget struct{}
+
+// Run answers until the context ends.
+func (BenchTarget) Run(ctx context.Context) error { return bench.Target(ctx) }
+
+// BenchBare is the bare loop of Bench, in a process of its own.
+type BenchBare struct{ bench.BareConfig }
+
+// Run posts until it is done.
+func (c *BenchBare) Run(ctx context.Context, version Version) error {
+	c.Version = string(version)
+	return bench.Bare(ctx, c.BareConfig)
+}

@@ -1,0 +1,54 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"punctual/internal/server"
+)
+
+// SampleJobs are the jobs that Dev starts with, as JSON.
+type SampleJobs []byte
+
+// Dev runs a scheduler to try things with.
+type Dev struct {
+	replica
+	Dir string `type:"path" placeholder:"DIR" help:"Data directory of the private Postgres. Default: punctual-dev in the user's cache directory, for root in /var/lib."`
+}
+
+// Validate is called by the flag parser.
+func (c *Dev) Validate() error {
+	if err := c.replica.Validate(); err != nil {
+		return err
+	}
+	return server.CheckExposure(c.Listen, true, false)
+}
+
+// Run serves until the context ends.
+func (c *Dev) Run(ctx context.Context, hurry Hurry, log *slog.Logger, version Version, sample SampleJobs) error {
+	if c.Dir == "" {
+		var err error
+		if c.Dir, err = devDir(os.Geteuid()); err != nil {
+			return err
+		}
+	}
+	config := c.config(log, version)
+	config.Hurry = hurry
+	return server.RunDev(ctx, server.DevConfig{Config: config, Dir: c.Dir, Sample: sample, Out: os.Stdout})
+}
+
+// devDir is where the private Postgres of a user keeps its data. Root's runs as another user, who cannot
+// enter root's home.
+func devDir(uid int) (string, error) {
+	if uid == 0 {
+		return "/var/lib/punctual-dev", nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("--dir: there is no cache directory to default to: %w", err)
+	}
+	return filepath.Join(cache, "punctual-dev"), nil
+}

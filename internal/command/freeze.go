@@ -1,0 +1,39 @@
+package command
+
+import (
+	"context"
+	"fmt"
+
+	"punctual/internal/server"
+)
+
+// freezing is what freeze and unfreeze have in common.
+type freezing struct {
+	database
+	Tenant string `placeholder:"NAME" help:"Only this tenant. Default: the deployment, which is all of them."`
+	Note   string `placeholder:"TEXT" help:"Why, for people; in the audit log and in the API's answers."`
+}
+
+// Validate is called by the flag parser.
+func (f *freezing) Validate() error {
+	if len(f.Note) > 1024 {
+		return fmt.Errorf("--note: %d bytes; at most 1024", len(f.Note))
+	}
+	return nil
+}
+
+// Freeze stops all claims.
+type Freeze struct{ freezing }
+
+// Run freezes, and says what is in flight.
+func (c *Freeze) Run(ctx context.Context) error {
+	return naming(server.Freeze(ctx, c.admin(), c.Tenant, c.Note))
+}
+
+// Unfreeze ends it.
+type Unfreeze struct{ freezing }
+
+// Run unfreezes.
+func (c *Unfreeze) Run(ctx context.Context) error {
+	return naming(server.Unfreeze(ctx, c.admin(), c.Tenant, c.Note))
+}

@@ -1,0 +1,51 @@
+package command
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"punctual/internal/server"
+)
+
+// Keys administers API keys in the database itself.
+type Keys struct {
+	Create createKey `cmd:"" help:"Create a key. The key alone is printed on stdout, once; it is not stored."`
+	List   listKeys  `cmd:"" help:"List the keys of a tenant, newest first."`
+	Revoke revokeKey `cmd:"" help:"Revoke a key for good. It stops working on every replica within two seconds."`
+}
+
+type createKey struct {
+	database
+	Tenant  string        `default:"default" help:"Tenant that the key acts for."`
+	Role    string        `required:"" enum:"metrics,viewer,submitter,editor,admin,operator" help:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also keys and secrets of its tenant; operator administers all tenants; metrics reads /metrics and nothing else."`
+	Name    string        `required:"" help:"What the key is for; people read it."`
+	Expires time.Duration `placeholder:"720h" help:"How long the key works. Default: until it is revoked."`
+}
+
+func (c *createKey) Run(ctx context.Context) error {
+	return naming(server.CreateKey(ctx, c.admin(), server.NewKey{Tenant: c.Tenant, Role: c.Role, Name: c.Name, Expires: c.Expires}))
+}
+
+// admin is the database, and where to say what was done.
+func (d database) admin() server.AdminConfig {
+	return server.AdminConfig{DatabaseURL: d.DatabaseURL, Out: os.Stdout, Notes: os.Stderr}
+}
+
+type listKeys struct {
+	database
+	Tenant string `default:"default" help:"Tenant whose keys to list."`
+}
+
+func (c *listKeys) Run(ctx context.Context) error {
+	return naming(server.ListKeys(ctx, c.admin(), c.Tenant))
+}
+
+type revokeKey struct {
+	database
+	Key string `arg:"" name:"id|prefix" help:"Id or prefix of the key, as keys list shows them."`
+}
+
+func (c *revokeKey) Run(ctx context.Context) error {
+	return naming(server.RevokeKey(ctx, c.admin(), c.Key))
+}

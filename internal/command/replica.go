@@ -1,0 +1,151 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"punctual/internal/server"
+	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/guard"
+	"punctual/store"
+)
+
+// replica is what serve and dev have in common.
+type replica struct {
+	Listen           string         `default:"127.0.0.1:8080" help:"Address the HTTP API listens on."`
+	MetricsListen    string         `placeholder:"HOST:PORT" help:"Another address, which serves /metrics and /healthz to everybody who reaches it, without a key: one on loopback or in a private network. Default: none. At the address of the API, /metrics needs a key of the role metrics."`
+	JobMetrics       []selector     `sep:"none" placeholder:"LABEL=VALUE,…" help:"Jobs with series of their own in /metrics: those with all of these labels. Repeat it for others. Default: none."`
+	JobMetricsMax    int            `default:"1000" help:"How many jobs have series of their own at most, the oldest first. punctual_job_metrics_left_out counts those beyond."`
+	PublicURL        string         `placeholder:"URL" help:"Where the targets of jobs with completion async reach the API, such as https://punctual.internal. Default: the address it listens on, which works on one machine only."`
+	Queues           map[string]int `default:"default=500" mapsep:"," help:"Worker slots of this replica by queue: default=500,critical=100."`
+	DefaultJitter    time.Duration  `default:"1s" help:"Jitter of cron slots a minute or more apart whose job sets none. The same on every replica."`
+	Retention        time.Duration  `default:"720h" help:"How long runs are kept, and how far back missed slots may still run. The same on every replica."`
+	FailureRetention time.Duration  `placeholder:"2160h" help:"How long runs that did not succeed are kept. Default: three times --retention. The same on every replica."`
+	AuditRetention   time.Duration  `default:"8760h" help:"How long entries of the audit log are kept, at least 720h. The same on every replica."`
+	DrainTimeout     time.Duration  `default:"25s" help:"How long a stop waits for requests in flight before it interrupts them."`
+	MaxConns         int32          `default:"16" help:"Most connections to the database, 8 at least. Half of them, 5 to 8, are for heartbeats, claims and outcomes, a quarter of the rest is for chores, and the API has the others."`
+	AllowTargets     []network      `placeholder:"NETWORK,…" help:"Networks that jobs may call although they are not public, such as 10.0.0.0/8,fd00:7::/64. Public addresses need no permission; the replica's own API and database are never allowed. Single tenants may be allowed more. dev also allows loopback and private networks."`
+	EgressProxy      string         `placeholder:"URL" help:"Proxy that callbacks go through: http://user:password@host:3128. It must allow CONNECT, also to port 80 for http targets. The environment's HTTP_PROXY is ignored."`
+	TargetCAFile     string         `type:"path" placeholder:"FILE" help:"Certificate authorities, in PEM, that are trusted for targets in addition to the system's."`
+}
+
+// network is a flag's network. Its zero value is none.
+type network netip.Prefix
+
+// UnmarshalText implements encoding.TextUnmarshaler for the flag parser.
+func (n *network) UnmarshalText(text []byte) error {
+	prefix, err := guard.ParseNetwork(string(text))
+	*n = network(prefix)
+	return err
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (n network) MarshalText() ([]byte, error) { return netip.Prefix(n).MarshalText() }
+
+// mostJobMetrics bounds what one look at the database may cost, and what a scrape may hold: three series a job.
+const mostJobMetrics = 10_000
+
+// selector is a flag's labels, all of which a job must have.
+type selector map[string]string
+
+// UnmarshalText implements encoding.TextUnmarshaler for the flag parser.
+func (s *selector) UnmarshalText(text []byte) error {
+	*s = selector{}
+	for pair := range strings.SplitSeq(string(text), ",") {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return fmt.Errorf("%q: write a label as name=value, such as team=billing; several, of which a job must have all, with commas in between", pair)
+		}
+		if other, twice := (*s)[name]; twice && other != value {
+			return fmt.Errorf("%q asks for two values of the label %s, and a job has one; repeat the flag for either", text, name)
+		}
+		(*s)[name] = value
+	}
+	return nil
+}
+
+func (r replica) config(log *slog.Logger, version Version) server.Config {
+	allowed := make([]netip.Prefix, len(r.AllowTargets))
+	for i, n := range r.AllowTargets {
+		allowed[i] = netip.Prefix(n)
+	}
+	selectors := make([]map[string]string, len(r.JobMetrics))
+	for i, s := range r.JobMetrics {
+		selectors[i] = s
+	}
+	var proxy *url.URL
+	if r.EgressProxy != "" {
+		proxy, _ = delivery.CheckProxy(r.EgressProxy) // Validate has seen to it
+	}
+	return server.Config{
+		Listen: r.Listen, PublicURL: r.PublicURL, Queues: r.Queues, DefaultJitter: r.DefaultJitter, DrainTimeout: r.DrainTimeout, MaxConns: r.MaxConns, Version: string(version), Log: log,
+		Retention: r.Retention, FailureRetention: r.FailureRetention, AuditRetention: r.AuditRetention,
+		AllowTargets: allowed, EgressProxy: proxy, TargetCAFile: r.TargetCAFile,
+		MetricsListen: r.MetricsListen, JobMetrics: store.JobMetricsConfig{Selectors: selectors, Max: r.JobMetricsMax},
+	}
+}
+
+// queueName is as the database's constraint has it.
+var queueName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// maxRetention is 100 years: more would be a slip of the pen.
+const maxRetention = 100 * 366 * 24 * time.Hour
+
+// Validate is called by the flag parser.
+func (r replica) Validate() error {
+	for _, name := range slices.Sorted(maps.Keys(r.Queues)) {
+		if !queueName.MatchString(name) {
+			return fmt.Errorf("--queues: %q: a queue's name is 1 to 64 letters, digits, dots, underscores and dashes", name)
+		}
+		if slots := r.Queues[name]; slots < 1 || slots > 100_000 {
+			return fmt.Errorf("--queues: %s=%d: worker slots are 1 to 100000", name, slots)
+		}
+	}
+	if r.PublicURL != "" {
+		u, err := delivery.CheckURL(r.PublicURL)
+		if err == nil && (u.RawQuery != "" || u.ForceQuery) {
+			err = errors.New("must not have a query (?…), as paths are added to it")
+		}
+		if err != nil {
+			return fmt.Errorf("--public-url: %w", err)
+		}
+	}
+	if r.EgressProxy != "" {
+		if _, err := delivery.CheckProxy(r.EgressProxy); err != nil {
+			return fmt.Errorf("--egress-proxy: %w", err)
+		}
+	}
+	if r.MetricsListen != "" {
+		if _, _, err := net.SplitHostPort(r.MetricsListen); err != nil {
+			return fmt.Errorf("--metrics-listen %q: write host:port, such as 127.0.0.1:9464", r.MetricsListen)
+		}
+	}
+	switch {
+	case r.JobMetricsMax < 1 || r.JobMetricsMax > mostJobMetrics:
+		return fmt.Errorf("--job-metrics-max: %d is outside 1 to %d", r.JobMetricsMax, mostJobMetrics)
+	case len(r.Queues) == 0:
+		return errors.New("--queues: name at least one queue, such as default=500")
+	case r.DefaultJitter < 0 || r.DefaultJitter > time.Hour:
+		return fmt.Errorf("--default-jitter: %s is outside 0s to 1h", r.DefaultJitter)
+	case r.Retention < 24*time.Hour || r.Retention > maxRetention:
+		return fmt.Errorf("--retention: %s is outside 24h to %s", r.Retention, maxRetention)
+	case r.FailureRetention != 0 && (r.FailureRetention < r.Retention || r.FailureRetention > maxRetention):
+		return fmt.Errorf("--failure-retention: %s is outside --retention (%s) to %s", r.FailureRetention, r.Retention, maxRetention)
+	case r.AuditRetention < store.LeastAuditRetention || r.AuditRetention > maxRetention:
+		return fmt.Errorf("--audit-retention: %s is outside %s to %s", r.AuditRetention, store.LeastAuditRetention, maxRetention)
+	case r.DrainTimeout < 0 || r.DrainTimeout > time.Hour:
+		return fmt.Errorf("--drain-timeout: %s is outside 0s to 1h", r.DrainTimeout)
+	case r.MaxConns < store.LeastConns || r.MaxConns > 1000:
+		return fmt.Errorf("--max-conns: %d is outside %d to 1000", r.MaxConns, store.LeastConns)
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"punctual/internal/server"
+)
+
+// Version is that of the binary.
+type Version string
+
+// Serve runs a replica.
+type Serve struct {
+	database
+	masterKey
+	replica
+	authentication
+	Migrate      bool          `help:"Bring the schema up to date first."`
+	DatabaseWait time.Duration `default:"30s" help:"How long to wait at the start for a database that does not answer."`
+
+	ShutdownGrace *time.Duration `placeholder:"8s" help:"How long a stop goes on answering requests, unready and with Connection: close, so that load balancers notice before the port is closed: longer than their checks take to fail. At most --drain-timeout. Default: 8s, or --drain-timeout if that is shorter. Ctrl-C does not wait for it."`
+
+	Frozen        bool   `help:"Freeze the deployment at the start, for all replicas: nothing is sent until punctual unfreeze. Each start with it freezes again."`
+	AdoptDatabase bool   `help:"Dispatch from a database of another name or system identifier than before, as after pg_upgrade or a blue/green upgrade. Without it such a database, which may be a restored dump, is frozen until punctual unfreeze."`
+	Dispatch      string `default:"on" enum:"on,off" help:"off: a replica for the API only, which claims and sends nothing and serves none of --queues."`
+}
+
+// Validate is called by the flag parser.
+func (c *Serve) Validate() error {
+	for _, part := range []interface{ Validate() error }{c.database, c.replica, c.authentication} {
+		if err := part.Validate(); err != nil {
+			return err
+		}
+	}
+	if grace := c.grace(); grace < 0 || grace > c.DrainTimeout {
+		return fmt.Errorf("--shutdown-grace: %s is outside 0s to --drain-timeout (%s)", grace, c.DrainTimeout)
+	}
+	return server.CheckExposure(c.Listen, c.noAuth(), c.InsecureNoAuth)
+}
+
+// defaultGrace is enough for three checks two seconds apart, as HAProxy's are, and leaves docker stop's ten seconds room.
+const defaultGrace = 8 * time.Second
+
+// grace is how long a stop goes on answering.
+func (c *Serve) grace() time.Duration {
+	if c.ShutdownGrace != nil {
+		return *c.ShutdownGrace
+	}
+	return min(defaultGrace, c.DrainTimeout)
+}
+
+// Run serves until the context ends.
+func (c *Serve) Run(ctx context.Context, hurry Hurry, log *slog.Logger, version Version) error {
+	master, err := c.read()
+	if err != nil {
+		return err
+	}
+	config := c.config(log, version)
+	config.NoAuth, config.OIDC = c.noAuth(), c.oidc()
+	config.Master = master
+	config.DatabaseURL, config.Migrate, config.DatabaseWait = c.DatabaseURL, c.Migrate, c.DatabaseWait
+	config.OnlyLocal = c.Auth == "none" && !c.InsecureNoAuth
+	config.Frozen, config.AdoptDatabase = c.Frozen, c.AdoptDatabase
+	config.ShutdownGrace, config.Hurry = c.grace(), hurry
+	if c.Dispatch == "off" {
+		config.Queues = nil
+	}
+	return naming(server.Run(ctx, config))
+}

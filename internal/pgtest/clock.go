@@ -1,0 +1,49 @@
+package pgtest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// faketime is where Debian and its kin put the library.
+const faketime = "/usr/lib/*/faketime/libfaketime.so.1"
+
+// Clock is the clock of the server that has Env in its environment. It can be stepped.
+type Clock struct {
+	Env  []string // for privatepg.Config
+	t    testing.TB
+	file string // says how far the clock is off
+}
+
+// NewClock returns a clock that is right. A machine without libfaketime fails the test.
+func NewClock(t testing.TB) *Clock {
+	t.Helper()
+	found, _ := filepath.Glob(faketime) // fails only for a bad pattern
+	if len(found) == 0 {
+		t.Fatalf("this test needs libfaketime, and there is no %s: apt-get install libfaketime", faketime)
+	}
+	c := &Clock{t: t, file: filepath.Join(openDir(t), "offset")}
+	c.Step(0)
+	// Only what tells the time of day is changed: not timeouts, and not the times of files.
+	c.Env = []string{
+		"LD_PRELOAD=" + found[0], "FAKETIME_TIMESTAMP_FILE=" + c.file, "FAKETIME_NO_CACHE=1",
+		"FAKETIME_DONT_FAKE_MONOTONIC=1", "FAKETIME_DISABLE_SHM=1", "NO_FAKE_STAT=1",
+	}
+	return c
+}
+
+// Step sets the clock to be ahead of this machine's by offset, for all processes of the server at once.
+func (c *Clock) Step(offset time.Duration) {
+	c.t.Helper()
+	half := c.file + ".new"
+	err := os.WriteFile(half, fmt.Appendf(nil, "%+d\n", int(offset.Seconds())), 0o644) //nolint:gosec // for the server's user
+	if err == nil {
+		err = os.Rename(half, c.file)
+	}
+	if err != nil {
+		c.t.Fatalf("step the clock: %v", err)
+	}
+}

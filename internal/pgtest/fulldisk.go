@@ -1,0 +1,77 @@
+package pgtest
+
+import (
+	_ "embed"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+//go:embed testdata/fulldisk.c
+var fullDiskSource []byte
+
+// Disk is a disk that can be made full for the server that has Env in its environment.
+type Disk struct {
+	Env  []string // for privatepg.Config
+	t    testing.TB
+	flag string
+}
+
+// The parts of a server's data that can be without room to grow.
+const (
+	Tables = "base"   // statements fail
+	WAL    = "pg_wal" // Postgres panics
+)
+
+// NewDisk compiles what Env preloads, with gcc or $CC, and returns a disk that has room.
+func NewDisk(t testing.TB) *Disk {
+	t.Helper()
+	dir := openDir(t)
+	compiler := os.Getenv("CC")
+	if compiler == "" {
+		compiler = "gcc"
+	}
+	library := filepath.Join(dir, "fulldisk.so")
+	source := filepath.Join(dir, "fulldisk.c")
+	if err := os.WriteFile(source, fullDiskSource, 0o600); err != nil {
+		t.Fatalf("compile the full disk: %v", err)
+	}
+	if out, err := exec.Command(compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl").CombinedOutput(); err != nil {
+		t.Fatalf("compile the full disk: %v; this test needs gcc: apt-get install gcc libc6-dev\n%s", err, out)
+	}
+	flag := filepath.Join(dir, "full")
+	return &Disk{t: t, flag: flag, Env: []string{"LD_PRELOAD=" + library, "FULL_DISK=" + flag}}
+}
+
+// Fill lets files of a part grow no more.
+func (d *Disk) Fill(part string) {
+	d.t.Helper()
+	if err := os.WriteFile(d.flag+"."+part, nil, 0o600); err != nil {
+		d.t.Fatalf("fill the disk: %v", err)
+	}
+}
+
+// Clear makes room.
+func (d *Disk) Clear() {
+	d.t.Helper()
+	for _, part := range []string{Tables, WAL} {
+		if err := os.RemoveAll(d.flag + "." + part); err != nil {
+			d.t.Fatalf("clear the disk: %v", err)
+		}
+	}
+}
+
+// openDir is a directory for the test that the user whom Postgres runs as may enter, unlike t.TempDir.
+func openDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "punctual-test-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755) //nolint:gosec // see above
+	}
+	if err != nil {
+		t.Fatalf("make a directory: %v", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}

@@ -1,0 +1,113 @@
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"punctual/internal/privatepg"
+)
+
+const bouncerPort = "6432" // in the socket's name only
+
+// PgBouncer starts a PgBouncer in transaction mode in front of server, for this
+// test, and returns dsn as seen through it. Settings are further lines of its
+// configuration, such as "default_pool_size = 5". A machine without pgbouncer
+// fails the test.
+func PgBouncer(t testing.TB, server *privatepg.Server, dsn string, settings ...string) string {
+	t.Helper()
+	path, err := findPgBouncer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := server.MakeDir("pgbouncer-")
+	if err != nil {
+		t.Fatalf("configure pgbouncer: %v", err)
+	}
+	ini := configurePgBouncer(t, dir, server, dsn, settings)
+	bouncer, err := server.Companion(path, ini)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := bouncer.Stop(); err != nil {
+			t.Errorf("stop pgbouncer: %v", err)
+		}
+	})
+	through := throughSocket(t, dsn, dir, bouncerPort)
+	if err := awaitPgBouncer(t.Context(), bouncer, through); err != nil {
+		t.Fatal(err)
+	}
+	return through
+}
+
+// findPgBouncer looks on PATH and where it is but a user's PATH often is not.
+func findPgBouncer() (string, error) {
+	for _, name := range []string{
+		"pgbouncer", "/usr/sbin/pgbouncer", "/usr/local/sbin/pgbouncer",
+		"/opt/homebrew/bin/pgbouncer",
+	} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("this test needs pgbouncer: apt-get install pgbouncer, dnf install pgbouncer, or brew install pgbouncer")
+}
+
+// configurePgBouncer writes the configuration into dir. Whoever can reach the
+// socket is trusted, which nobody else can.
+func configurePgBouncer(t testing.TB, dir string, server *privatepg.Server, dsn string, settings []string) string {
+	t.Helper()
+	socket, port := server.Socket()
+	password, _ := parse(t, dsn).User.Password()
+	files := map[string]string{
+		"users.txt": fmt.Sprintf("%q %q\n", parse(t, dsn).User.Username(), password),
+		"pgbouncer.ini": fmt.Sprintf(`[databases]
+* = host=%s port=%d
+[pgbouncer]
+listen_port = %s
+unix_socket_dir = %s
+unix_socket_mode = 0700
+auth_type = trust
+auth_file = %s/users.txt
+pool_mode = transaction
+max_client_conn = 1000
+%s
+`, socket, port, bouncerPort, dir, dir, strings.Join(settings, "\n")),
+	}
+	for name, text := range files {
+		// Readable for the user it runs as: the directory is closed to others.
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil { //nolint:gosec // see above
+			t.Fatalf("configure pgbouncer: %v", err)
+		}
+	}
+	return filepath.Join(dir, "pgbouncer.ini")
+}
+
+// awaitPgBouncer connects until that succeeds.
+func awaitPgBouncer(ctx context.Context, bouncer *privatepg.Companion, dsn string) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := pgconn.Connect(ctx, dsn)
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case <-bouncer.Done():
+			return fmt.Errorf("pgbouncer ended at once:\n%s", bouncer.Output())
+		case <-ctx.Done():
+			return fmt.Errorf("pgbouncer does not accept connections: %w\n%s", err, bouncer.Output())
+		case <-tick.C:
+		}
+	}
+}

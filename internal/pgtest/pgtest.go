@@ -1,0 +1,153 @@
+// Package pgtest gives tests a real Postgres.
+//
+// DSN is what most tests want: a database of their own, migrated, cloned from a
+// template in well under a tenth of a second, and dropped at the end. It lives
+// on a server that the test process starts on first use (about a second) and
+// shares among its tests, which may run in parallel. The server trades
+// durability for speed; NewServer starts one that does not, for tests that
+// crash or restart Postgres.
+//
+// Nothing needs to be set up or torn down: the servers and their directories go
+// with the test process, also when it panics, times out or is killed. A test
+// that looks for leaked goroutines should call Server first, and then ignore
+// what is there.
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"sync"
+	"testing"
+
+	"punctual/internal/privatepg"
+)
+
+var shared = sync.OnceValues(func() (*privatepg.Server, error) {
+	return start(context.Background(), privatepg.Config{Fast: true})
+})
+
+// Server returns the server that the tests of this process share. It also
+// listens on TCP. Tests must not stop, restart or reconfigure it.
+func Server(t testing.TB) *privatepg.Server {
+	t.Helper()
+	s, err := shared()
+	if err != nil {
+		t.Fatalf("start Postgres for the tests: %v", err)
+	}
+	return s
+}
+
+// NewServer starts a server for this test alone, to crash and restart at will.
+// It is as durable as in production unless cfg.Fast is set. cfg.Dir and the
+// port are chosen unless given.
+func NewServer(t testing.TB, cfg privatepg.Config) *privatepg.Server {
+	t.Helper()
+	s, err := start(t.Context(), cfg)
+	if err != nil {
+		t.Fatalf("start Postgres for the test: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Errorf("stop Postgres: %v", err)
+		}
+	})
+	return s
+}
+
+// NewStandby starts a streaming standby of a server of the test's own, to promote when that has crashed. It
+// reaches the primary by the DSN from; empty: directly.
+func NewStandby(t testing.TB, primary *privatepg.Server, from string) *privatepg.Server {
+	t.Helper()
+	cfg, err := forTests(privatepg.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := primary.Standby(t.Context(), cfg, from)
+	if err != nil {
+		t.Fatalf("start a standby for the test: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Errorf("stop the standby: %v", err)
+		}
+	})
+	return s
+}
+
+// Either returns dsn with the TCP addresses of two servers in place of its own: that of whichever takes
+// writes is used.
+func Either(t testing.TB, dsn string, one, other *privatepg.Server) string {
+	t.Helper()
+	hosts := parse(t, one.TCP("postgres")).Host + "," + parse(t, other.TCP("postgres")).Host
+	return Through(t, dsn, hosts) + "&target_session_attrs=read-write"
+}
+
+func start(ctx context.Context, cfg privatepg.Config) (*privatepg.Server, error) {
+	cfg, err := forTests(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return privatepg.Start(ctx, cfg)
+}
+
+// forTests fills in what tests leave out.
+func forTests(cfg privatepg.Config) (privatepg.Config, error) {
+	if cfg.Dir == "" {
+		// Not t.TempDir, whose parents only this user may enter: as root,
+		// Postgres runs as another.
+		parent := ""
+		if cfg.Fast {
+			parent = inMemory()
+		}
+		dir, err := os.MkdirTemp(parent, "punctual-test-")
+		if err != nil {
+			return cfg, fmt.Errorf("make a directory: %w", err)
+		}
+		cfg.Dir, cfg.Ephemeral = dir, true
+	}
+	if cfg.Port == 0 {
+		cfg.Port = privatepg.AnyPort
+	}
+	settings := map[string]string{"max_connections": "300"}
+	for k, v := range cfg.Settings {
+		settings[k] = v
+	}
+	cfg.Settings = settings
+	return cfg, nil
+}
+
+// Through returns dsn with another TCP address (host:port) in place of its own,
+// such as that of a proxy in front of the server.
+func Through(t testing.TB, dsn, addr string) string {
+	t.Helper()
+	u := parse(t, dsn)
+	u.Host = addr
+	q := u.Query()
+	q.Del("host")
+	q.Del("port")
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// throughSocket is Through for a Unix socket.
+func throughSocket(t testing.TB, dsn, dir, port string) string {
+	t.Helper()
+	u := parse(t, dsn)
+	u.Host = ""
+	q := u.Query()
+	q.Set("host", dir)
+	q.Set("port", port)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+func parse(t testing.TB, dsn string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatalf("parse the DSN: %v", err)
+	}
+	return u
+}

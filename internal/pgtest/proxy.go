@@ -1,0 +1,205 @@
+package pgtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+
+	"punctual/internal/privatepg"
+)
+
+// Proxy is a network between clients and a server that can be made slow, cut and healed. Safe for
+// concurrent use.
+type Proxy struct {
+	t        testing.TB
+	listener net.Listener
+	toxic    *toxiproxy.Proxy // behind the listener, in front of the server
+
+	mu       sync.Mutex
+	accepted int
+	refusing bool
+	cutAfter []string
+	open     map[net.Conn]bool
+	cuts     int
+}
+
+// NewProxy starts a proxy in front of the TCP address that dsn names, for this test, and returns it with
+// dsn as seen through it.
+func NewProxy(t testing.TB, dsn string) (p *Proxy, through string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("start a proxy: %v", err)
+	}
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	p = &Proxy{t: t, listener: listener, open: map[net.Conn]bool{}, toxic: toxiproxy.NewProxy(server, "database", "127.0.0.1:0", parse(t, dsn).Host)}
+	if err := p.toxic.Start(); err != nil {
+		t.Fatalf("start a proxy: %v", err)
+	}
+	go p.accept()
+	t.Cleanup(p.close)
+	return p, Through(t, dsn, listener.Addr().String())
+}
+
+// TCP returns a DSN of Database or DSN with the server's TCP address in place of its socket.
+func TCP(t testing.TB, server *privatepg.Server, dsn string) string {
+	t.Helper()
+	return Through(t, dsn, parse(t, server.TCP("postgres")).Host)
+}
+
+// Slow delays whatever passes, so that a round trip takes as long as given, shorter or longer by the jitter.
+func (p *Proxy) Slow(roundTrip, jitter time.Duration) {
+	p.t.Helper()
+	attributes := map[string]int64{"latency": (roundTrip / 2).Milliseconds(), "jitter": (jitter / 2).Milliseconds()}
+	p.poison("latency", attributes)
+}
+
+// Cut lets nothing pass any more and tells nobody: what is sent vanishes, and connections stay open.
+func (p *Proxy) Cut() {
+	p.t.Helper()
+	p.poison("timeout", map[string]int64{"timeout": 0})
+}
+
+// Refuse closes all connections, and new ones as soon as they are made.
+func (p *Proxy) Refuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refusing = true
+	for conn := range p.open {
+		_ = conn.Close() // gone already is fine
+	}
+}
+
+// CutAfter closes a connection right after the client has sent a packet that holds one of the texts, so
+// that the server gets it and the client never learns what became of it. It does so once for each text of
+// the list, in their order, one after the other; the same text may stand in it several times.
+func (p *Proxy) CutAfter(texts ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cutAfter = append(p.cutAfter, texts...)
+}
+
+// Heal ends Slow, Cut, Refuse and CutAfter. Connections that were cut are closed.
+func (p *Proxy) Heal() {
+	p.mu.Lock()
+	p.refusing, p.cutAfter = false, nil
+	p.mu.Unlock()
+	p.toxic.Toxics.ResetToxics(p.t.Context())
+}
+
+// Accepted returns how many connections clients have made so far, those that were refused included.
+func (p *Proxy) Accepted() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.accepted
+}
+
+// Cuts returns how often CutAfter has closed a connection.
+func (p *Proxy) Cuts() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cuts
+}
+
+func (p *Proxy) poison(kind string, attributes map[string]int64) {
+	p.t.Helper()
+	for _, direction := range []string{"upstream", "downstream"} {
+		spec, err := json.Marshal(map[string]any{"type": kind, "stream": direction, "attributes": attributes})
+		if err == nil {
+			_, err = p.toxic.Toxics.AddToxicJson(bytes.NewReader(spec))
+		}
+		if err != nil {
+			p.t.Fatalf("make the network worse: %v", err)
+		}
+	}
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		if !p.admit(client) {
+			_ = client.Close()
+			continue
+		}
+		go p.serve(client)
+	}
+}
+
+// admit counts a connection; false when it is to be closed at once.
+func (p *Proxy) admit(client net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.accepted++
+	if p.refusing {
+		return false
+	}
+	p.open[client] = true
+	return true
+}
+
+func (p *Proxy) serve(client net.Conn) {
+	defer p.leave(client)
+	server, err := net.Dial("tcp", p.toxic.Listen)
+	if err != nil {
+		return // the client sees its connection close
+	}
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		_, _ = io.Copy(client, server)
+		_ = client.Close()
+	}()
+	p.forward(server, client)
+	_ = server.(*net.TCPConn).CloseWrite() // what was sent is still worked on
+	<-answered
+	_ = server.Close()
+}
+
+// forward copies what the client sends, until it ends or the connection is to be cut.
+func (p *Proxy) forward(server io.Writer, client net.Conn) {
+	packet := make([]byte, 64<<10)
+	for {
+		n, err := client.Read(packet)
+		cut := p.cutsNow(packet[:n])
+		if cut {
+			_ = client.Close() // before the server can answer
+		}
+		if _, failed := server.Write(packet[:n]); err != nil || failed != nil || cut {
+			return
+		}
+	}
+}
+
+func (p *Proxy) cutsNow(packet []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.cutAfter) == 0 || !bytes.Contains(packet, []byte(p.cutAfter[0])) {
+		return false
+	}
+	p.cutAfter = p.cutAfter[1:]
+	p.cuts++
+	return true
+}
+
+func (p *Proxy) leave(client net.Conn) {
+	_ = client.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, client)
+}
+
+func (p *Proxy) close() {
+	_ = p.listener.Close()
+	p.Refuse()
+	p.toxic.Stop()
+}

@@ -1,0 +1,147 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Process is a child that does not outlive this process.
+type Process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended and is reaped
+	log  logBuffer     // stdout and stderr
+}
+
+// MasterKey is that of every replica that is launched here, as they share databases. It guards nothing worth it.
+const MasterKey = "bm90IHNlY3JldDogZm9yIHByaXZhdGUgZGF0YWJhc2U="
+
+// noGrace lets replicas stop at once: no load balancer is to notice. A binary that knows no such setting passes over it.
+const noGrace = "PUNCTUAL_SHUTDOWN_GRACE=0s"
+
+// Launch starts a program with arguments and with env added to the environment, from which everything
+// that would configure Punctual or Postgres was taken, but for the master key, which env may replace. Replicas stop without
+// --shutdown-grace unless they are told another.
+func Launch(path string, env []string, args ...string) (*Process, error) {
+	p := &Process{cmd: exec.Command(path, args...), done: make(chan struct{})}
+	p.cmd.Env = append(append(cleanEnv(), "PUNCTUAL_MASTER_KEY="+MasterKey, noGrace), env...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
+	p.cmd.SysProcAttr = tied()
+	p.cmd.WaitDelay = 5 * time.Second // grandchildren that keep the output open
+	started := make(chan error)
+	go p.run(started)
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("starting %s: %w", path, err)
+	}
+	return p, nil
+}
+
+// run starts the child and waits for it on one OS thread that lives as long as the child does: Linux takes
+// the end of the thread that forked for the death of the parent.
+func (p *Process) run(started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := p.cmd.Start()
+	started <- err
+	if err == nil {
+		_ = p.cmd.Wait() // ProcessState has it
+	}
+	close(p.done)
+}
+
+// cleanEnv is the environment without what Punctual or libpq read.
+func cleanEnv() []string {
+	var env []string
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, "PUNCTUAL_") && !strings.HasPrefix(entry, "PG") && !strings.HasPrefix(entry, "DATABASE_URL=") {
+			env = append(env, entry)
+		}
+	}
+	return env
+}
+
+// PID is its process id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Done is closed when it has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Output is what it has written so far, to stdout and stderr.
+func (p *Process) Output() string { return p.log.String() }
+
+// Signal sends a signal.
+func (p *Process) Signal(s syscall.Signal) error {
+	err := p.cmd.Process.Signal(s)
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
+}
+
+// Wait waits until it has ended, and returns its exit code; -1 when a signal ended it.
+func (p *Process) Wait(ctx context.Context) (code int, err error) {
+	select {
+	case <-p.done:
+		return p.cmd.ProcessState.ExitCode(), nil
+	case <-ctx.Done():
+		return 0, fmt.Errorf("process %d has not ended: %w", p.PID(), ctx.Err())
+	}
+}
+
+// Stop asks it to end with SIGTERM and waits for it. Anything but exit code 0 is an error.
+func (p *Process) Stop(ctx context.Context) error {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	code, err := p.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	if code != 0 {
+		return fmt.Errorf("exit code %d (%s)", code, p.cmd.ProcessState)
+	}
+	return nil
+}
+
+// Kill ends it and its process group with SIGKILL. Killing again does nothing.
+func (p *Process) Kill() {
+	select {
+	case <-p.done:
+		return
+	default:
+	}
+	_ = syscall.Kill(-p.PID(), syscall.SIGKILL) // gone already is fine
+	<-p.done
+}
+
+// logBuffer keeps the newest megabyte of what is written to it.
+type logBuffer struct {
+	mu   sync.Mutex
+	data bytes.Buffer
+}
+
+const logLimit = 1 << 20
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.data.Len()+len(p) > logLimit {
+		_, _ = io.CopyN(io.Discard, &b.data, logLimit/2)
+	}
+	return b.data.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.data.String()
+}

@@ -1,0 +1,81 @@
+package process
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Replica is a running `punctual serve` or `punctual dev`.
+type Replica struct {
+	*Process
+	API *API
+}
+
+// CallLoopback is for a replica's environment: its jobs may call loopback, where the targets of tests and benchmarks are.
+// A binary that knows no such setting passes over it.
+const CallLoopback = "PUNCTUAL_ALLOW_TARGETS=127.0.0.0/8,::1/128"
+
+// Serve starts a replica on a database and a free port, without authentication unless a flag --auth says otherwise, and
+// returns when it is ready. Its jobs may call loopback. Further flags, such as "--drain-timeout=2s", may be given. ctx
+// bounds the start.
+func Serve(ctx context.Context, binary, dsn string, flags ...string) (*Replica, error) {
+	args := append([]string{"serve", "--log-format=json", "--listen=127.0.0.1:0", "--auth=none"}, flags...)
+	return Start(ctx, binary, []string{"DATABASE_URL=" + dsn, CallLoopback}, args)
+}
+
+// Dev starts `punctual dev` in a directory, on a free port, and returns when it is ready.
+func Dev(ctx context.Context, binary, dir string, flags ...string) (*Replica, error) {
+	return Start(ctx, binary, nil, append([]string{"dev", "--log-format=json", "--listen=127.0.0.1:0", "--dir=" + dir}, flags...))
+}
+
+// Start starts a replica with an environment and arguments of its own, which log as JSON, and returns when it is ready.
+func Start(ctx context.Context, binary string, env, args []string) (*Replica, error) {
+	p, err := Launch(binary, env, args...)
+	if err != nil {
+		return nil, err
+	}
+	r := &Replica{Process: p}
+	if err := r.awaitReady(ctx); err != nil {
+		p.Kill()
+		return nil, fmt.Errorf("%w; it said:\n%s", err, p.Output())
+	}
+	return r, nil
+}
+
+// awaitReady waits for the address in the log, and until /readyz answers 200 there.
+func (r *Replica) awaitReady(ctx context.Context) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if r.API == nil {
+			if url := apiURL(r.Output()); url != "" {
+				r.API = NewAPI(url)
+			}
+		} else if status, err := r.API.Do(ctx, http.MethodGet, "/readyz", nil, nil); err == nil && status == http.StatusOK {
+			return nil
+		}
+		select {
+		case <-r.Done():
+			return errors.New("the replica ended instead of becoming ready")
+		case <-ctx.Done():
+			return fmt.Errorf("the replica did not become ready: %w", ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// apiURL finds in a JSON log where the API listens; empty when it does not say so yet.
+func apiURL(log string) string {
+	for line := range strings.Lines(log) {
+		var entry struct{ Msg, URL string }
+		if strings.HasPrefix(line, "{") && json.Unmarshal([]byte(line), &entry) == nil && entry.URL != "" {
+			return entry.URL
+		}
+	}
+	return ""
+}

@@ -1,0 +1,82 @@
+package prove
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+	"time"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/process"
+)
+
+// aged makes a job that was written paused as old as the given instant, so that its slots since then have
+// passed while it was paused.
+const aged = `
+WITH job AS (UPDATE punctual.jobs SET created_at = $2, paused_at = $2 WHERE name = $1 RETURNING id),
+     version AS (UPDATE punctual.job_versions v SET valid_from = $2 FROM job WHERE v.job_id = job.id)
+UPDATE punctual.schedules s SET scheduled_for = $3, next_run_at = $3 FROM job WHERE s.job_id = job.id`
+
+// operation is as much of one as the test looks at.
+type operation struct {
+	ID, State             string
+	Matched, Done, Failed int
+}
+
+func TestABackfillRunsEachPastSlotOnceOldestFirst(t *testing.T) {
+	exhaustive(t, "takes half a minute")
+	t.Parallel()
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	w.Script("/hook", Answer{Delay: 50 * time.Millisecond})
+	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn)}
+	create(t, fleet[0].API, job("a", w.URL+"/hook", process.JobSpec{
+		"schedule": map[string]any{"cron": "*/4 * * * *"}, "jitter": "0s", "concurrency_policy": "forbid", "expires_after": "1m", "paused": true,
+	}))
+	// The slots of the last hour: in the first half there was no job, in the second it was paused.
+	now := time.Now().UTC().Truncate(time.Second)
+	half := now.Add(-30 * time.Minute)
+	execute(t, connect(t, dsn), aged, "a", half, half.Truncate(4*time.Minute).Add(4*time.Minute))
+	do[any](t, fleet[0].API, "POST", "/v1/jobs/a/resume", map[string]any{})
+
+	asked := map[string]any{"from": now.Add(-time.Hour).Format(time.RFC3339), "to": now.Format(time.RFC3339)}
+	o := do[operation](t, fleet[1].API, "POST", "/v1/jobs/a/backfill", asked)
+	if o.Matched != 15 {
+		t.Errorf("%d slots, want 15", o.Matched)
+	}
+	finished := func(id string) func() bool {
+		return func() bool {
+			o = do[operation](t, fleet[0].API, "GET", "/v1/operations/"+id, nil)
+			return o.State != "running"
+		}
+	}
+	await(t, "the end of the backfill", finished(o.ID))
+	if o.State != "done" || o.Done != o.Matched || o.Failed != 0 {
+		t.Errorf("%+v", o)
+	}
+	await(t, "the end of a second one, which has nothing to do", finished(do[operation](t, fleet[0].API, "POST", "/v1/jobs/a/backfill", asked).ID))
+
+	f := atRest(t, dsn, w)
+	verify(t, f, Conditions{SentOnce: true})
+	requests := slices.DeleteFunc(w.At("/hook"), func(r Request) bool { return r.Trigger != "backfill" })
+	if len(requests) != o.Matched {
+		t.Errorf("%d requests for %d slots", len(requests), o.Matched)
+	}
+	if !slices.IsSortedFunc(requests, func(a, b Request) int {
+		return cmp.Or(a.ScheduledFor.Compare(b.ScheduledFor), cmp.Compare(a.Attempt, b.Attempt))
+	}) {
+		t.Error("they did not come oldest first")
+	}
+	skips := 0
+	for _, r := range f.Runs {
+		if r.isRange() && *r.Reason == "paused" {
+			skips += *r.SkippedCount
+		}
+	}
+	if skips < 7 || skips > 8 {
+		t.Errorf("%d slots passed while it was paused, want half of them", skips)
+	}
+	proven(t, dsn)
+	for _, r := range fleet {
+		stop(t, r)
+	}
+}

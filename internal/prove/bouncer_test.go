@@ -1,0 +1,56 @@
+package prove
+
+import (
+	"testing"
+	"time"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/process"
+)
+
+func TestEverythingWorksThroughPgBouncer(t *testing.T) {
+	t.Parallel()
+	direct, w := pgtest.EmptyDSN(t), newWitness(t)
+	dsn := pgtest.PgBouncer(t, pgtest.Server(t), direct, "default_pool_size = 6")
+	migrate, err := process.Launch(binary(t), []string{"DATABASE_URL=" + dsn}, "migrate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch(t, migrate)
+	if code := ended(t, "punctual migrate", migrate); code != 0 {
+		t.Fatalf("punctual migrate: exit code %d:\n%s", code, migrate.Output())
+	}
+	first, second := serve(t, dsn), serve(t, dsn)
+
+	w.Script("/retried", Answer{Status: 500}, Answer{})
+	end := nextSecond(8 * time.Second).UTC().Format(time.RFC3339)
+	create(t, first.API,
+		job("once", w.URL+"/once", process.JobSpec{"schedule": map[string]any{"delay": "300ms"}}),
+		job("every", w.URL+"/every", process.JobSpec{"schedule": map[string]any{"every": "1s", "ends_at": end}, "concurrency_policy": "forbid"}),
+		job("retried", w.URL+"/retried", process.JobSpec{"schedule": map[string]any{"delay": "10ms"}, "retry": map[string]any{"initial_backoff": "50ms"}}),
+		job("by-hand", w.URL+"/by-hand", nil),
+	)
+	create(t, second.API, job("paused", w.URL+"/paused", process.JobSpec{"schedule": map[string]any{"cron": "* * * * * *"}}))
+	do[any](t, second.API, "POST", "/v1/jobs/by-hand/trigger", map[string]any{"body": map[string]any{"by": "hand"}})
+	do[any](t, second.API, "POST", "/v1/jobs/paused/pause", map[string]any{"note": "a test"})
+	paused := len(w.At("/paused"))
+	await(t, "the others to fire", func() bool {
+		return len(w.At("/once")) == 1 && len(w.At("/every")) >= 2 && len(w.At("/retried")) == 2 && len(w.At("/by-hand")) == 1
+	})
+	if n := len(w.At("/paused")); n > paused+1 { // one may have been on its way
+		t.Errorf("a paused job fired %d times", n-paused)
+	}
+	if q := w.At("/by-hand")[0]; q.Body != HashBody([]byte(`{"by":"hand"}`)) || q.Trigger != "manual" {
+		t.Errorf("triggered with a body of its own, it was sent as %+v", q)
+	}
+	do[any](t, first.API, "POST", "/v1/jobs/paused/resume", nil)
+	seen := len(w.At("/paused"))
+	await(t, "the resumed job", func() bool { return len(w.At("/paused")) > seen })
+	do[any](t, second.API, "POST", "/v1/jobs/paused/pause", map[string]any{"note": "the end of the test"})
+	await(t, "the last slots", func() bool { return time.Now().UTC().Format(time.RFC3339) > end })
+
+	f := atRest(t, dsn+"&default_query_exec_mode=exec", w)
+	verify(t, f, Conditions{SentOnce: true})
+	stop(t, first)
+	stop(t, second)
+}

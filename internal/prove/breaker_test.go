@@ -1,0 +1,113 @@
+package prove
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"punctual/internal/process"
+)
+
+// deadPort is a port on loopback that refuses connections until it is opened, and that nobody else gets.
+type deadPort struct {
+	t    *testing.T
+	fd   int
+	addr string
+}
+
+func newDeadPort(t *testing.T) *deadPort {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	syscall.CloseOnExec(fd)
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &deadPort{t: t, fd: fd, addr: fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)}
+	t.Cleanup(func() {
+		if p.fd >= 0 {
+			_ = syscall.Close(p.fd)
+		}
+	})
+	return p
+}
+
+// open starts a witness on the port.
+func (p *deadPort) open() *Witness {
+	p.t.Helper()
+	if err := syscall.Listen(p.fd, 128); err != nil {
+		p.t.Fatal(err)
+	}
+	file := os.NewFile(uintptr(p.fd), p.addr)
+	p.fd = -1
+	listener, err := net.FileListener(file)
+	_ = file.Close() // the listener has a copy
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	w := NewWitnessOn(listener)
+	p.t.Cleanup(func() { _ = w.Close() })
+	return w
+}
+
+// metric reads a metric without labels from /metrics.
+func metric(t *testing.T, a *process.API, name string) (value float64) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.URL+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if n, _ := fmt.Sscanf(line, name+" %g", &value); n == 1 {
+			return value
+		}
+	}
+	t.Fatalf("there is no metric %s", name)
+	return 0
+}
+
+// ramps checks that the first requests of a target that is up again come one at a time, and one more for
+// each answer; and one a second that answers do not have to allow.
+func ramps(t *testing.T, requests []Request) {
+	t.Helper()
+	most := 0
+	for i, q := range requests {
+		flying, answered := 1, 0
+		for _, before := range requests[:i] {
+			if before.Ended.IsZero() || before.Ended.After(q.At) {
+				flying++
+			} else {
+				answered++
+			}
+		}
+		most = max(most, flying)
+		if allowed := max(answered, 1) + 1 + int(q.At.Sub(requests[0].At)/time.Second); flying > allowed {
+			t.Errorf("request %d made %d in flight after %d answers", i+1, flying, answered)
+		}
+	}
+	t.Logf("at most %d in flight to the target that was up again", most)
+	if most < 3 {
+		t.Error("the target was not given more as it answered")
+	}
+}

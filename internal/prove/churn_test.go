@@ -1,0 +1,41 @@
+package prove
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"punctual/internal/pgtest"
+)
+
+const replicasSeen = `SELECT count(DISTINCT replica) FROM punctual.runs`
+
+// A stop that falls into a claim must not cost the run an attempt: a claim that was committed is sent or
+// given back, and never found lost by the others. Jobs with a single attempt would die unsent.
+func TestReplicasStoppedWhileTheyClaimLoseNoAttempt(t *testing.T) {
+	exhaustive(t, "takes half a minute")
+	t.Parallel()
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	steady, conn := serve(t, dsn), connect(t, dsn)
+	const rounds, each = 5, 800
+	for round := range rounds {
+		r := serve(t, dsn)
+		h := herd{start: nextSecond(time.Second), oneShots: each, within: 2 * time.Second}
+		jobs := h.jobs(w.URL)
+		for i, j := range jobs {
+			j["name"], j["retry"] = fmt.Sprintf("once-%d-%d", round, i), map[string]any{"max_attempts": 1}
+		}
+		before := query[int](t, conn, replicasSeen)
+		create(t, steady.API, jobs...)
+		want := before + 1
+		if round == 0 {
+			want++ // both
+		}
+		await(t, "the new replica to claim", func() bool { return query[int](t, conn, replicasSeen) >= want })
+		stop(t, r)
+	}
+	await(t, "all of the load", func() bool { return w.Len() >= rounds*each })
+	f := atRest(t, dsn, w)
+	verify(t, f, Conditions{SentOnce: true, AllSucceed: true})
+	stop(t, steady)
+}

@@ -1,0 +1,45 @@
+package prove
+
+import (
+	"testing"
+	"time"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/privatepg"
+	"punctual/internal/process"
+)
+
+func TestADatabaseCrashLosesNothing(t *testing.T) {
+	exhaustive(t, "takes a quarter of a minute")
+	t.Parallel()
+	server, w := pgtest.NewServer(t, privatepg.Config{}), newWitness(t)
+	dsn := pgtest.Database(t, server)
+	w.Script("/slow", Answer{Hang: true})
+	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn)}
+	h := herd{start: nextSecond(2 * time.Second), oneShots: 400, within: 10 * time.Second, cronJobs: 20, seconds: 12}
+	create(t, fleet[0].API, h.jobs(w.URL)...)
+	create(t, fleet[0].API, job("slow", w.URL+"/slow", process.JobSpec{
+		"concurrency_policy": "forbid", "timeout": "5m", "schedule": map[string]any{"at": h.start.Add(3 * time.Second).UTC().Format(time.RFC3339)},
+	}))
+
+	await(t, "the load, and a slow request in flight", func() bool { return w.Len() > h.runs()/3 && len(w.At("/slow")) == 1 })
+	if err := server.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	w.Release("/slow")
+	await(t, "the slow request to be answered while the database is away", func() bool { return w.At("/slow")[0].Status == 200 })
+	for _, r := range fleet {
+		if status, _ := r.API.Do(t.Context(), "GET", "/readyz", nil, nil); status != 503 {
+			t.Errorf("/readyz answers %d while the database is away", status)
+		}
+	}
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.outlast(t)
+	// What was sent while the database was away keeps its outcome; a claim whose commit was in doubt was not sent.
+	verify(t, atRest(t, dsn, w), Conditions{SentOnce: true, AllSucceed: true})
+	for _, r := range fleet {
+		stop(t, r)
+	}
+}

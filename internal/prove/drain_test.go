@@ -1,0 +1,118 @@
+package prove
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/process"
+)
+
+func TestAStoppingReplicaFinishesWhatFitsAndInterruptsTheRest(t *testing.T) {
+	t.Parallel()
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	w.Script("/slow", Answer{Hang: true})
+	w.Script("/stuck", Answer{Hang: true})
+	const slow, drain = 10, 4 * time.Second
+	first := serve(t, dsn, "--drain-timeout="+drain.String())
+	jobs := []process.JobSpec{job("stuck", w.URL+"/stuck", process.JobSpec{"timeout": "5m", "retry": map[string]any{"max_attempts": 1}})}
+	for i := range slow {
+		jobs = append(jobs, job(fmt.Sprint("slow-", i), w.URL+"/slow", process.JobSpec{"timeout": "5m"}))
+	}
+	create(t, first.API, jobs...)
+	do[any](t, first.API, "POST", "/v1/jobs/stuck/trigger", nil)
+	for i := range slow {
+		do[any](t, first.API, "POST", fmt.Sprintf("/v1/jobs/slow-%d/trigger", i), nil)
+	}
+	await(t, "all requests in flight", func() bool { return len(w.At("/stuck")) == 1 && len(w.At("/slow")) == slow })
+
+	second := serve(t, dsn)
+	asked := time.Now()
+	if err := first.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	w.Release("/slow") // which fits in the drain
+	stop(t, first)
+	if took := time.Since(asked); took < drain-100*time.Millisecond || took > drain+takeover {
+		t.Errorf("the stop took %s; its drain timeout was %s", took, drain)
+	}
+	await(t, "the interrupted attempt elsewhere", func() bool { return len(w.At("/stuck")) == 2 })
+	t.Logf("retried %s after the stop was asked for", w.At("/stuck")[1].At.Sub(asked).Round(time.Millisecond))
+	w.Release("/stuck")
+
+	f := atRest(t, dsn, w)
+	verify(t, f, Conditions{SentOnce: true})
+	for _, q := range w.At("/slow") {
+		if q.Status != 200 {
+			t.Errorf("a request in flight that fitted in the drain was cut off: %+v", q)
+		}
+	}
+	if len(f.Attempts) != 1 || f.Attempts[0].Outcome != "interrupted" {
+		t.Errorf("attempts that did not succeed: %+v, want one interrupted", f.Attempts)
+	}
+	for _, r := range f.Runs {
+		if r.Status != "succeeded" || r.Attempt != 1 {
+			t.Errorf("run %s is %s at attempt %d; max_attempts was 1, and an interruption does not count", r.ID, r.Status, r.Attempt)
+		}
+	}
+	stop(t, second)
+}
+
+func TestADrainingReplicaIsNotReadyButAnswers(t *testing.T) {
+	t.Parallel()
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	w.Script("/stuck", Answer{Hang: true})
+	r := serve(t, dsn)
+	create(t, r.API, job("stuck", w.URL+"/stuck", nil))
+	do[any](t, r.API, "POST", "/v1/jobs/stuck/trigger", nil)
+	await(t, "the request", func() bool { return w.Len() == 1 })
+	stopped := make(chan error, 1)
+	go func() { stopped <- r.Stop(t.Context()) }()
+	await(t, "/readyz to say that it drains", func() bool {
+		status, _ := r.API.Do(t.Context(), "GET", "/readyz", nil, nil)
+		return status == 503
+	})
+	do[any](t, r.API, "GET", "/v1/jobs/stuck", nil)
+	w.Release("/stuck")
+	if err := within(t, "the end of the replica", stopped); err != nil {
+		t.Error(err)
+	}
+	verify(t, atRest(t, dsn, w), Conditions{SentOnce: true, AllSucceed: true})
+}
+
+func TestAReplicaStoppedWhileItRegistersLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	stop(t, serve(t, dsn)) // so that there is a schema
+	conn, other := connect(t, dsn), connect(t, dsn)
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `LOCK punctual.replicas`); err != nil {
+		t.Fatal(err)
+	}
+	r := serve(t, dsn)
+	waits := func() bool {
+		return query[bool](t, other, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%INSERT INTO punctual.replicas%' AND datname = current_database())`)
+	}
+	await(t, "the registration to wait for the table", waits)
+	if err := r.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "/readyz to say that it stops", func() bool {
+		status, _ := r.API.Do(t.Context(), "GET", "/readyz", nil, nil)
+		return status == 503
+	})
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if code := ended(t, "the replica", r.Process); code != 0 {
+		t.Errorf("exit code %d:\n%s", code, r.Output())
+	}
+	if n := query[int](t, other, `SELECT count(*) FROM punctual.replicas`); n != 0 {
+		t.Errorf("%d replicas are left", n)
+	}
+}

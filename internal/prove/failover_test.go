@@ -1,0 +1,171 @@
+package prove
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/privatepg"
+	"punctual/internal/process"
+)
+
+// failOver crashes the primary and promotes the standby.
+func failOver(t *testing.T, primary, standby *privatepg.Server) {
+	t.Helper()
+	if err := primary.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	if err := standby.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestASynchronousFailoverLosesNothing(t *testing.T) {
+	exhaustive(t, "takes a quarter of a minute")
+	t.Parallel()
+	primary, w := pgtest.NewServer(t, privatepg.Config{}), newWitness(t)
+	dsn := pgtest.Doomed(t, primary)
+	standby := pgtest.NewStandby(t, primary, "")
+	configure(t, primary, `synchronous_standby_names = '*'`)
+	both := pgtest.Either(t, dsn, primary, standby)
+	fleet := []*process.Replica{serve(t, both), serve(t, both)}
+	w.Script("/slow", Answer{Hang: true})
+	create(t, fleet[0].API, job("slow", w.URL+"/slow", process.JobSpec{"concurrency_policy": "forbid", "timeout": "5m"}))
+	do[any](t, fleet[0].API, "POST", "/v1/jobs/slow/trigger", nil)
+	s := besiege(t, fleet[0].API, w, 10)
+	await(t, "a request in flight", func() bool { return len(w.At("/slow")) == 1 })
+	if state := query[string](t, connect(t, primary.DSN("postgres")), `SELECT sync_state FROM pg_stat_replication`); state != "sync" {
+		t.Fatalf("the standby is %s", state)
+	}
+
+	failOver(t, primary, standby)
+	w.Release("/slow") // its outcome goes to the new primary
+	s.outlast(t)
+	for _, r := range fleet {
+		ready(t, r)
+	}
+	f := atRest(t, pgtest.TCP(t, standby, dsn), w)
+	verify(t, f, Conditions{SentOnce: true})
+	s.harmless(t, f)
+	// A promoted standby is the same database: nothing was frozen for it.
+	if !query[bool](t, connect(t, pgtest.TCP(t, standby, dsn)), `SELECT frozen_at IS NULL AND system_identifier <> '' AND NOT EXISTS (SELECT FROM punctual.audit_log WHERE action LIKE 'deployment.%') FROM punctual.deployment`) {
+		t.Error("the failover was taken for a restored database")
+	}
+	for _, r := range fleet {
+		calm(t, r, 200)
+		stop(t, r)
+	}
+}
+
+func TestAnAsynchronousFailoverRepeatsOnlySlotsInsideTheLag(t *testing.T) {
+	exhaustive(t, "takes a quarter of a minute")
+	t.Parallel()
+	primary, w := pgtest.NewServer(t, privatepg.Config{}), newWitness(t)
+	dsn := pgtest.Doomed(t, primary)
+	proxy, from := pgtest.NewProxy(t, primary.TCP("postgres"))
+	standby := pgtest.NewStandby(t, primary, from)
+	both := pgtest.Either(t, dsn, primary, standby)
+	fleet := []*process.Replica{serve(t, both), serve(t, both)}
+	h := herd{start: nextSecond(2 * time.Second), oneShots: 1000, within: 20 * time.Second, cronJobs: 20, seconds: 20}
+	create(t, fleet[0].API, h.jobs(w.URL)...)
+	once := process.JobSpec{"schedule": map[string]any{"at": h.end().UTC().Format(time.RFC3339)}}
+	create(t, fleet[0].API, job("before-the-lag", w.URL+"/before", once))
+	await(t, "the load", func() bool { return w.Len() > h.runs()/10 })
+	ahead := connect(t, primary.DSN("postgres"))
+	// What is under way now may have its outcome inside the lag.
+	lag := query[time.Time](t, connect(t, dsn), `SELECT least(clock_timestamp(), min(claimed_at)) FROM punctual.runs WHERE status = 'running'`)
+	await(t, "the standby to have the job", func() bool {
+		return query[bool](t, ahead, `SELECT replay_lsn >= $1::text::pg_lsn FROM pg_stat_replication`, query[string](t, ahead, `SELECT pg_current_wal_lsn()::text`))
+	})
+
+	proxy.Refuse()
+	sent := w.Len()
+	create(t, fleet[1].API, job("inside-the-lag", w.URL+"/inside", once))
+	await(t, "requests that the standby knows nothing of", func() bool { return w.Len() > sent+100 })
+	failOver(t, primary, standby)
+	promoted := time.Now()
+
+	h.outlast(t)
+	for _, r := range fleet {
+		ready(t, r)
+	}
+	f := atRest(t, pgtest.TCP(t, standby, dsn), w)
+	repeated := repeats(t, f, lag, promoted)
+	if repeated == 0 {
+		t.Error("nothing was sent again: there was no lag")
+	}
+	if len(w.At("/before")) != 1 {
+		t.Errorf("the one-shot from before the lag was sent %d times, want once", len(w.At("/before")))
+	}
+	t.Logf("%d slots were sent again; the one-shot written inside the lag was sent %d times", repeated, len(w.At("/inside")))
+	if n := tokensTwice(f); n > 0 {
+		t.Errorf("%d fencing tokens were given twice", n)
+	}
+	tokensGrow(t, f.Requests)
+	f.Requests = slices.DeleteFunc(f.Requests, func(q Request) bool { return q.At.Before(promoted) && q.At.After(lag) && unrecorded(f, q) })
+	verify(t, f, Conditions{})
+	for _, r := range fleet {
+		calm(t, r, 200)
+		stop(t, r)
+	}
+}
+
+// repeats checks that a slot was sent again only if the standby may not have known of it, and always with the
+// same run id. It returns how many were.
+func repeats(t *testing.T, f Facts, lag, promoted time.Time) (n int) {
+	type slot struct {
+		job string
+		at  time.Time
+	}
+	first := map[slot]Request{}
+	for _, q := range f.Requests {
+		key := slot{q.Job, q.ScheduledFor}
+		before, again := first[key]
+		if !again {
+			first[key] = q
+			continue
+		}
+		n++
+		if before.Run != q.Run {
+			t.Errorf("job %s: slot %s was sent as run %s and again as run %s", q.Job, clock(q.ScheduledFor), before.Run, q.Run)
+		}
+		if before.At.Before(lag) || before.At.After(promoted) {
+			t.Errorf("job %s: slot %s was sent at %s, outside the lag, and again at %s", q.Job, clock(q.ScheduledFor), clock(before.At), clock(q.At))
+		}
+	}
+	return n
+}
+
+// unrecorded reports whether the new primary knows nothing of the attempt that a request belongs to.
+func unrecorded(f Facts, q Request) bool {
+	i, found := slices.BinarySearchFunc(f.Runs, q.Run, func(r Run, id uuid.UUID) int { return slices.Compare(r.ID[:], id[:]) })
+	return !found || f.Runs[i].Fence == nil || *f.Runs[i].Fence != q.Fence
+}
+
+// tokensGrow checks that of each run the requests that came later had the greater tokens, those that the new primary
+// knows nothing of included.
+func tokensGrow(t *testing.T, requests []Request) {
+	t.Helper()
+	last := map[uuid.UUID]Request{}
+	for _, q := range requests {
+		if before, again := last[q.Run]; again && q.Fence <= before.Fence {
+			t.Errorf("run %s was sent under token %d after %d", q.Run, q.Fence, before.Fence)
+		}
+		last[q.Run] = q
+	}
+}
+
+// tokensTwice counts the fencing tokens that two requests carried.
+func tokensTwice(f Facts) (n int) {
+	seen := map[int64]bool{}
+	for _, q := range f.Requests {
+		if seen[q.Fence] {
+			n++
+		}
+		seen[q.Fence] = true
+	}
+	return n
+}

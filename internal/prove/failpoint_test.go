@@ -1,0 +1,132 @@
+package prove
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/process"
+	"punctual/scheduler/failpoint"
+)
+
+// fatal starts a replica that ends, as by kill -9, when it comes to a step for the nth time.
+func fatal(t testing.TB, dsn string, point failpoint.Point, nth int, how string) *process.Replica {
+	t.Helper()
+	path, err := Build(t.Context(), Variant{Race: raceDetector, Failpoints: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	args := []string{"serve", "--log-format=json", "--listen=127.0.0.1:0", "--auth=none"}
+	r, err := process.Start(ctx, path, []string{"DATABASE_URL=" + dsn, process.CallLoopback, fmt.Sprintf("PUNCTUAL_FAILPOINT=%s:%d=%s", point, nth, how)}, args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch(t, r.Process)
+	return r
+}
+
+// A replica may die between any two steps. Every one of them is tried, early and when more is under way, not at
+// random: then another replica does what is left, and nothing is lost, doubled or stuck.
+func TestAKillAtAnyStepLosesNothing(t *testing.T) {
+	exhaustive(t, "takes minutes")
+	t.Parallel()
+	var cases sync.WaitGroup
+	busy := make(chan struct{}, 9) // each case is mostly waiting for heartbeats to stand still
+	for _, point := range failpoint.Points {
+		for _, nth := range []int{1, 5} {
+			if strings.HasPrefix(string(point), "recover-") && nth > 1 {
+				continue // one recovery ends all of what a lost replica held
+			}
+			busy <- struct{}{}
+			cases.Go(func() {
+				defer func() { <-busy }()
+				t.Run(fmt.Sprint(point, ":", nth), func(t *testing.T) { killAt(t, point, nth) })
+			})
+		}
+	}
+	cases.Wait()
+}
+
+func killAt(t *testing.T, point failpoint.Point, nth int) {
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	scriptMix(w)
+	var serving atomic.Pointer[process.Replica]
+	work(t, w, func() []*process.Replica { return []*process.Replica{serving.Load()} })
+
+	var victim *process.Replica
+	if strings.HasPrefix(string(point), "recover-") {
+		first := serve(t, dsn)
+		serving.Store(first)
+		// They are in flight until the first one is dead, however long the second one takes to start: else there would be
+		// nothing to recover.
+		w.Script(slowPath, Answer{Hang: true, Delay: slowFor})
+		create(t, first.API, patiently(mixed(8).jobs(w.URL))...)
+		await(t, "slow requests in flight", func() bool { return len(w.At(slowPath)) >= 3 })
+		victim = fatal(t, dsn, point, nth, "kill")
+		first.Kill()
+		w.Release(slowPath)
+	} else {
+		victim = fatal(t, dsn, point, nth, "kill")
+		serving.Store(victim)
+		create(t, victim.API, mixed(8).jobs(w.URL)...)
+	}
+	serving.Store(victim)
+	if code := ended(t, fmt.Sprintf("the replica that comes to %s for the %d. time", point, nth), victim.Process); code != -1 {
+		t.Fatalf("the replica that was to die at %s ended with exit code %d", point, code)
+	}
+	died := time.Now()
+	survivor := serve(t, dsn)
+	serving.Store(survivor)
+	ready := time.Now()
+	f := atRest(t, dsn, w)
+	verify(t, f, Conditions{})
+	lost := slices.DeleteFunc(slices.Clone(f.Attempts), func(a Attempt) bool { return a.Outcome != "lost" })
+	for _, a := range lost {
+		if took := a.Finished.Sub(ready); took > takeover {
+			t.Errorf("run %s was taken over %s after a replica was there to do it", a.Run, took)
+		}
+	}
+	t.Logf("died at %s for the %d. time, %s before another was ready; %d attempts lost", point, nth, ready.Sub(died).Round(time.Millisecond), len(lost))
+	stop(t, survivor)
+}
+
+// patiently gives jobs a timeout that nothing in a test reaches.
+func patiently(jobs []process.JobSpec) []process.JobSpec {
+	for _, j := range jobs {
+		j["timeout"] = (2 * patience).String()
+	}
+	return jobs
+}
+
+// A claimer that freezes inside its transaction keeps its locks until Postgres ends the transaction.
+func TestAReplicaFrozenInItsClaimHoldsNobodyUp(t *testing.T) {
+	exhaustive(t, "takes a quarter of a minute")
+	t.Parallel()
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	scriptMix(w)
+	frozen := fatal(t, dsn, failpoint.ClaimLocked, 1, "stop")
+	var serving atomic.Pointer[process.Replica]
+	serving.Store(frozen)
+	work(t, w, func() []*process.Replica { return []*process.Replica{serving.Load()} })
+	create(t, frozen.API, mixed(6).jobs(w.URL)...)
+	began := time.Now()
+	survivor := serve(t, dsn)
+	alone := time.Since(began) // nobody is there to take over while it starts
+	serving.Store(survivor)
+	await(t, "the jobs the frozen one has locked", func() bool { return w.Len() > 0 })
+	f := atRest(t, dsn, w)
+	verify(t, f, Conditions{})
+	if late := lateness(f); quantile(late, 1) > takeover+alone {
+		t.Errorf("a run was %s late, of which nobody was there for %s", quantile(late, 1), alone)
+	}
+	frozen.Kill()
+	stop(t, survivor)
+}

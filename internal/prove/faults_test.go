@@ -1,0 +1,110 @@
+package prove
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/internal/process"
+)
+
+// siege is the load under which the database fails: a herd, jobs that must not overlap although their
+// requests take a while, and one-shots whose first attempt fails.
+type siege struct {
+	herd
+	gated, failing int
+}
+
+// besiege creates a load that starts in two seconds and lasts so long.
+func besiege(t testing.TB, api *process.API, w *Witness, seconds int) siege {
+	t.Helper()
+	s := siege{herd: herd{start: nextSecond(2 * time.Second), oneShots: 40 * seconds, within: time.Duration(seconds) * time.Second, cronJobs: 15, seconds: seconds}, gated: 10, failing: 3 * seconds}
+	jobs := s.jobs(w.URL)
+	w.Script("/gated", Answer{Delay: 300 * time.Millisecond})
+	for i := range s.gated {
+		jobs = append(jobs, job(fmt.Sprintf("gated-%d", i), w.URL+"/gated", process.JobSpec{
+			"concurrency_policy": []string{"forbid", "wait"}[i%2],
+			"schedule":           map[string]any{"every": "1s", "starts_at": s.start.UTC().Format(time.RFC3339), "ends_at": s.end().UTC().Format(time.RFC3339)},
+		}))
+	}
+	for i := range s.failing {
+		path := fmt.Sprintf("/fails-once/%d", i)
+		w.Script(path, Answer{Status: 500}, Answer{})
+		due := s.start.Add(s.within * time.Duration(i) / time.Duration(s.failing))
+		jobs = append(jobs, job(fmt.Sprintf("fails-once-%d", i), w.URL+path, process.JobSpec{
+			"retry": map[string]any{"initial_backoff": "100ms"}, "schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)},
+		}))
+	}
+	create(t, api, jobs...)
+	await(t, "the load", func() bool { return w.Len() > s.gated+s.cronJobs })
+	return s
+}
+
+// harmless checks that no run has noticed anything: each one succeeded, at the first attempt but for those
+// that were to fail once, or was skipped because its job must not overlap.
+func (s siege) harmless(t testing.TB, f Facts) {
+	t.Helper()
+	for _, r := range f.Runs {
+		if r.Status != "succeeded" && (r.Reason == nil || *r.Reason != "overlap") {
+			t.Errorf("run %s of %s is %s", r.ID, r.ScheduledFor, r.Status)
+		}
+	}
+	if n := len(f.Attempts); n != s.failing {
+		t.Errorf("%d attempts did not succeed, want the %d that had to fail", n, s.failing)
+	}
+	for _, a := range f.Attempts {
+		if a.Outcome != "failed" {
+			t.Errorf("attempt %d of run %s: %s", a.Number, a.Run, a.Outcome)
+		}
+	}
+}
+
+// calm checks that a replica still runs, that it was never taken for lost, and that it did not flood its log: at
+// most so many lines.
+func calm(t testing.TB, r *process.Replica, lines int) {
+	t.Helper()
+	select {
+	case <-r.Done():
+		t.Errorf("replica %d has ended", r.PID())
+	default:
+	}
+	out := r.Output()
+	if strings.Contains(out, "took this replica for lost") {
+		t.Errorf("replica %d was taken for lost", r.PID())
+	}
+	if n := strings.Count(out, "\n"); n > lines {
+		t.Errorf("replica %d wrote %d lines to its log, want at most %d", r.PID(), n, lines)
+	}
+}
+
+// named is dsn with a name that pg_stat_activity shows its connections under.
+func named(dsn, name string) string { return dsn + "&application_name=" + name }
+
+// sample runs a query of one number again and again until stop is called, which returns the largest.
+func sample(t testing.TB, dsn, sql string, args ...any) (stop func() int) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	largest := make(chan int, 1)
+	go func() {
+		defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+		most, tick := 0, time.NewTicker(20*time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			var n int
+			if err := conn.QueryRow(ctx, sql, args...).Scan(&n); err == nil {
+				most = max(most, n)
+			}
+			<-tick.C
+		}
+		largest <- most
+	}()
+	return func() int { cancel(); return <-largest }
+}

@@ -1,0 +1,91 @@
+package prove
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/privatepg"
+	"punctual/internal/process"
+)
+
+func TestAFullDiskLosesNothing(t *testing.T) {
+	for name, fill := range map[string]func(*testing.T, *privatepg.Server, *pgtest.Disk, []*process.Replica){
+		"tables": fillTables, "write-ahead log": fillWAL,
+	} {
+		t.Run(name, func(t *testing.T) {
+			exhaustive(t, "takes a quarter of a minute")
+			t.Parallel()
+			disk, w := pgtest.NewDisk(t), newWitness(t)
+			server := pgtest.NewServer(t, privatepg.Config{Env: disk.Env})
+			dsn := pgtest.Database(t, server)
+			fleet := []*process.Replica{serve(t, dsn), serve(t, dsn)}
+			s := besiege(t, fleet[0].API, w, 10)
+			fill(t, server, disk, fleet)
+			for _, r := range fleet {
+				ready(t, r)
+			}
+			s.outlast(t)
+			f := atRest(t, dsn, w)
+			verify(t, f, Conditions{SentOnce: true})
+			s.harmless(t, f)
+			for _, r := range fleet {
+				calm(t, r, 200)
+				stop(t, r)
+			}
+		})
+	}
+}
+
+// fillTables keeps tables from growing for some seconds: statements fail.
+func fillTables(t *testing.T, _ *privatepg.Server, disk *pgtest.Disk, fleet []*process.Replica) {
+	disk.Fill(pgtest.Tables)
+	began := time.Now()
+	for _, r := range fleet {
+		notReady(t, r, "disk is full")
+		if !strings.Contains(r.Output(), "No space left on device") {
+			t.Error("the log does not say why")
+		}
+	}
+	await(t, "some seconds of it", func() bool { return time.Since(began) > 4*time.Second })
+	disk.Clear()
+}
+
+// fillWAL keeps the write-ahead log from growing, at which Postgres panics, and cannot start again before
+// there is room.
+func fillWAL(t *testing.T, server *privatepg.Server, disk *pgtest.Disk, fleet []*process.Replica) {
+	disk.Fill(pgtest.WAL)
+	began := time.Now()
+	await(t, "Postgres to panic", func() bool { return !switchWAL(t.Context(), server) })
+	for _, r := range fleet {
+		notReady(t, r, "cannot be reached")
+	}
+	await(t, "some seconds of it", func() bool { return time.Since(began) > 4*time.Second })
+	if log, err := os.ReadFile(server.Log()); err != nil || !strings.Contains(string(log), "PANIC:  could not write to file \"pg_wal") {
+		t.Errorf("Postgres did not panic: %v\n%s", err, tail(string(log), 2<<10))
+	}
+	disk.Clear()
+	// What has panicked, and may panic again in its recovery, is not asked to shut down in order.
+	if err := server.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// switchWAL asks for a new file of the write-ahead log; false when there is no Postgres to do so.
+func switchWAL(ctx context.Context, server *privatepg.Server) bool {
+	conn, err := pgx.Connect(ctx, server.DSN("postgres"))
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	_, err = conn.Exec(ctx, `SELECT pg_switch_wal()`)
+	return err == nil
+}

@@ -1,0 +1,191 @@
+package prove
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/process"
+)
+
+// lastRun triggers a job and returns its run once it is final.
+func lastRun(t testing.TB, a *process.API, job string) (run struct{ Status, Reason, Error string }) {
+	t.Helper()
+	made := do[struct{ ID string }](t, a, http.MethodPost, "/v1/jobs/"+job+"/trigger", nil)
+	await(t, "the end of a run of "+job, func() bool {
+		read := do[struct {
+			Status, Reason string
+			Attempts       []struct{ Error string }
+		}](t, a, http.MethodGet, "/v1/runs/"+made.ID, nil)
+		run.Status, run.Reason, run.Error = read.Status, read.Reason, ""
+		for _, attempt := range read.Attempts {
+			run.Error = attempt.Error
+		}
+		return read.Status == "succeeded" || read.Status == "dead"
+	})
+	return run
+}
+
+func once(name, url string) process.JobSpec {
+	return process.JobSpec{"name": name, "target": map[string]any{"url": url}, "retry": map[string]any{"max_attempts": 1}}
+}
+
+// refused writes a job that must be refused because of its URL, and returns why.
+func refused(t testing.TB, a *process.API, url string) string {
+	t.Helper()
+	status, err := a.Do(t.Context(), http.MethodPost, "/v1/jobs", once("refused", url), nil)
+	if status != http.StatusUnprocessableEntity || !strings.Contains(err.Error(), "body.target.url") {
+		t.Errorf("%s: %d %v", url, status, err)
+		return ""
+	}
+	return err.Error()
+}
+
+// Nothing but the public is called by default; what a tenant may call besides changes within two seconds; what was
+// taken back is not called any more, though connections to it are open.
+func TestATenantMayCallWhatItIsAllowedAndNoLonger(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int32
+	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls.Add(1) }))
+	t.Cleanup(target.Close)
+	dsn := pgtest.DSN(t)
+	api := serve(t, dsn, "--allow-targets=192.168.7.0/24").API
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	allow := func(networks string) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), `UPDATE punctual.tenants SET allowed_targets = $1::text::cidr[]`, networks); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, url := range []string{target.URL, strings.Replace(target.URL, "127.0.0.1", "localhost", 1), strings.Replace(target.URL, "127.0.0.1", "[::ffff:127.0.0.1]", 1), "http://169.254.169.254/latest/meta-data/"} {
+		refused(t, api, url)
+	}
+	allow("{127.0.0.1/32}")
+	began := time.Now()
+	await(t, "the permission to arrive", func() bool {
+		status, _ := api.Do(t.Context(), http.MethodPost, "/v1/jobs", once("allowed", target.URL), nil)
+		return status == http.StatusCreated
+	})
+	t.Logf("the permission arrived after %s", time.Since(began))
+	if run := lastRun(t, api, "allowed"); run.Status != "succeeded" || calls.Load() != 1 {
+		t.Errorf("%+v, %d calls", run, calls.Load())
+	}
+	allow("{}")
+	began = time.Now()
+	var run struct{ Status, Reason, Error string }
+	await(t, "the permission to be gone", func() bool { run = lastRun(t, api, "allowed"); return run.Status == "dead" })
+	t.Logf("the permission was gone after %s", time.Since(began))
+	before := calls.Load()
+	if run.Reason != "blocked_address" || !strings.Contains(run.Error, "127.0.0.1 is a loopback address") {
+		t.Errorf("%+v", run)
+	}
+	if run = lastRun(t, api, "allowed"); run.Reason != "blocked_address" || calls.Load() != before {
+		t.Errorf("%+v, %d calls after the permission was gone", run, calls.Load()-before)
+	}
+	// A job that calls what it may not can be changed otherwise.
+	do[any](t, api, http.MethodPatch, "/v1/jobs/allowed", map[string]any{"description": "moved"})
+}
+
+// Whatever is allowed, Punctual calls neither its own API nor its own database.
+func TestNoRunReachesPunctualItself(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Server(t)
+	for name, dsn := range map[string]string{"over a socket": pgtest.DSN(t), "over TCP": pgtest.TCP(t, server, pgtest.DSN(t))} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			own, other := serve(t, dsn, "--allow-targets=0.0.0.0/0,::/0").API, serve(t, dsn, "--allow-targets=0.0.0.0/0,::/0").API
+			_, databasePort, err := net.SplitHostPort(parseHost(t, server.TCP("postgres")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, apiPort, _ := net.SplitHostPort(strings.TrimPrefix(own.URL, "http://"))
+			for _, host := range []string{"127.0.0.1", "127.1.2.3", "localhost", "[::1]", "0.0.0.0", "[::ffff:127.0.0.1]", "[::]"} {
+				if why := refused(t, own, fmt.Sprintf("http://%s:%s/v1/jobs", host, apiPort)); !strings.Contains(why, "the API of this replica") {
+					t.Errorf("%s: %s", host, why)
+				}
+				if why := refused(t, own, fmt.Sprintf("http://%s:%s/", host, databasePort)); !strings.Contains(why, "the database of this replica") {
+					t.Errorf("%s: %s", host, why)
+				}
+			}
+			// Neither replica knows where the other listens, but each knows a run when it sees one.
+			create(t, own, once("to-own", other.URL+"/v1/jobs"))
+			create(t, other, once("to-other", own.URL+"/v1/jobs"))
+			for _, job := range []string{"to-own", "to-other"} {
+				// Whichever of the two sends it: to itself it may not connect, and the other refuses.
+				if run := lastRun(t, own, job); run.Status != "dead" || run.Reason != "blocked_address" && run.Reason != "http_4xx" {
+					t.Errorf("%s: %+v", job, run)
+				}
+			}
+			if jobs := do[struct{ Data []any }](t, own, http.MethodGet, "/v1/jobs", nil); len(jobs.Data) != 2 {
+				t.Errorf("%d jobs", len(jobs.Data))
+			}
+		})
+	}
+}
+
+func parseHost(t testing.TB, dsn string) string {
+	t.Helper()
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return net.JoinHostPort(config.Host, fmt.Sprint(config.Port))
+}
+
+// The environment's proxy is not ours to use; the one of the flag is, and its password stays out of the log.
+func TestOnlyTheProxyOfTheFlagIsUsed(t *testing.T) {
+	t.Parallel()
+	var proxied, direct atomic.Int32
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		proxied.Add(1)
+		if r.Method != http.MethodConnect || r.Header.Get("Proxy-Authorization") == "" {
+			t.Errorf("the proxy was asked %s %s %v", r.Method, r.URL, r.Header)
+		}
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	t.Cleanup(proxy.Close)
+	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { direct.Add(1) }))
+	t.Cleanup(target.Close)
+	start := func(flags ...string) *process.Replica {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		env := []string{"DATABASE_URL=" + pgtest.DSN(t), process.CallLoopback}
+		for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"} {
+			env = append(env, name+"="+proxy.URL)
+		}
+		r, err := process.Start(ctx, binary(t), env, append([]string{"serve", "--log-format=json", "--log-level=debug", "--listen=127.0.0.1:0", "--auth=none"}, flags...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		watch(t, r.Process)
+		return r
+	}
+	plain := start()
+	create(t, plain.API, once("j", target.URL))
+	if run := lastRun(t, plain.API, "j"); run.Status != "succeeded" || direct.Load() != 1 || proxied.Load() != 0 {
+		t.Errorf("%+v: %d requests came, %d to the environment's proxy", run, direct.Load(), proxied.Load())
+	}
+	through := start("--egress-proxy=" + strings.Replace(proxy.URL, "http://", "http://punctual:hunter2@", 1))
+	create(t, through.API, once("j", target.URL))
+	if run := lastRun(t, through.API, "j"); run.Reason != "blocked_address" || direct.Load() != 1 || proxied.Load() != 1 {
+		t.Errorf("%+v: %d requests came, %d to the proxy", run, direct.Load(), proxied.Load())
+	}
+	stop(t, through)
+	if strings.Contains(through.Output(), "hunter2") {
+		t.Error("the proxy's password is in the log")
+	}
+}

@@ -1,0 +1,138 @@
+package prove
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/process"
+	"punctual/migrations"
+)
+
+// nextRelease is what a migration of the release after this one may do: it only expands.
+const nextRelease = `
+	ALTER TABLE punctual.runs ADD COLUMN of_next_release text;
+	ALTER TABLE punctual.jobs ADD COLUMN of_next_release text NOT NULL DEFAULT '';
+	ALTER TABLE punctual.schedules ADD COLUMN of_next_release integer;
+	ALTER TABLE punctual.ready ADD COLUMN of_next_release text;
+	ALTER TABLE punctual.run_data ADD COLUMN of_next_release bytea;
+	CREATE TABLE punctual.of_next_release (id integer);
+	ALTER TABLE punctual.runs DROP CONSTRAINT run_reason_is_known;`
+
+// Schema N serves binaries N-1 and N: a migration under load empties no load balancer and fails no claim.
+func TestAMigrationUnderLoadFailsNoClaim(t *testing.T) {
+	exhaustive(t, "takes a quarter of a minute")
+	t.Parallel()
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn)}
+	h := herd{start: nextSecond(2 * time.Second), oneShots: 500, within: 8 * time.Second, cronJobs: 30, seconds: 8}
+	create(t, fleet[0].API, h.jobs(w.URL)...)
+	await(t, "the load", func() bool { return w.Len() > h.runs()/4 })
+	migrate(t, binary(t), dsn)
+	conn := connect(t, dsn)
+	await(t, "the migration to get its locks", func() bool {
+		_, err := conn.Exec(t.Context(), `SET lock_timeout = '500ms';`+nextRelease)
+		return err == nil
+	})
+	execute(t, conn, fmt.Sprintf(`INSERT INTO punctual.goose_db_version (version_id, is_applied) VALUES (%d, true)`, migrations.Latest()+1))
+	fleet = append(fleet, serve(t, dsn)) // a replica of this release is ready on the schema of the next one
+	for _, r := range fleet {
+		ready(t, r)
+	}
+	h.outlast(t)
+	verify(t, atRest(t, dsn, w), Conditions{SentOnce: true, AllSucceed: true})
+	for _, r := range fleet {
+		if out := r.Output(); strings.Contains(out, "a tick failed") || strings.Contains(out, "cannot be written") {
+			t.Errorf("the migration got in the way:\n%s", tail(out, 4<<10))
+		}
+		stop(t, r)
+	}
+}
+
+func migrate(t testing.TB, binary, dsn string) {
+	t.Helper()
+	p, err := process.Launch(binary, []string{"DATABASE_URL=" + dsn}, "migrate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch(t, p)
+	if code := ended(t, "punctual migrate", p); code != 0 {
+		t.Fatalf("punctual migrate: exit code %d:\n%s", code, p.Output())
+	}
+}
+
+// TestSoakTheVersionBeforeSideBySide builds the last commit that needed the schema before this one, from the history
+// of the repository, and replaces its replicas by today's under load: migrate first, then one after the other.
+func TestSoakTheVersionBeforeSideBySide(t *testing.T) {
+	soak(t)
+	t.Parallel()
+	dsn, w := pgtest.EmptyDSN(t), newWitness(t)
+	old := buildBefore(t, migrations.Latest())
+	migrate(t, old, dsn)
+	start := func(binary string) *process.Replica {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		r, err := process.Serve(ctx, binary, dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		watch(t, r.Process)
+		return r
+	}
+	before := []*process.Replica{start(old), start(old)}
+	h := herd{start: nextSecond(2 * time.Second), oneShots: 2000, within: 20 * time.Second, cronJobs: 50, seconds: 20}
+	create(t, before[0].API, h.jobs(w.URL)...)
+	await(t, "the load", func() bool { return w.Len() > h.runs()/5 })
+	migrate(t, binary(t), dsn)
+	var after []*process.Replica
+	for _, r := range before {
+		ready(t, r) // on the newer schema
+		after = append(after, start(binary(t)))
+		seen := w.Len()
+		await(t, "both versions at work", func() bool { return w.Len() > seen+h.runs()/10 })
+		if out := r.Output(); strings.Contains(out, "a tick failed") || strings.Contains(out, "cannot be written") {
+			t.Errorf("the old version failed on the new schema:\n%s", tail(out, 4<<10))
+		}
+		stop(t, r)
+	}
+	h.outlast(t)
+	verify(t, atRest(t, dsn, w), Conditions{SentOnce: true, AllSucceed: true})
+	for _, r := range after {
+		stop(t, r)
+	}
+}
+
+// buildBefore builds the parent of the commit that added a migration.
+func buildBefore(t testing.TB, version int64) (binary string) {
+	t.Helper()
+	git := func(args ...string) string {
+		out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", "../.."}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("the version before is built from the repository's history, which must be whole: git %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	added := git("log", "--diff-filter=A", "--format=%H", "--", fmt.Sprintf("migrations/%05d_*.sql", version))
+	if added == "" {
+		t.Fatalf("no commit adds migration %d: the repository's history must be whole", version)
+	}
+	tree := filepath.Join(t.TempDir(), "before")
+	git("worktree", "add", "--detach", tree, strings.Fields(added)[0]+"^")
+	t.Cleanup(func() {
+		_ = exec.CommandContext(context.WithoutCancel(t.Context()), "git", "-C", "../..", "worktree", "remove", "--force", tree).Run()
+	})
+	binary = filepath.Join(t.TempDir(), "punctual-before")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", binary, ".")
+	build.Dir = tree
+	build.Env = os.Environ()
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the version before: %v\n%s", err, out)
+	}
+	return binary
+}

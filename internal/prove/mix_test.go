@@ -1,0 +1,136 @@
+package prove
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"punctual/internal/process"
+)
+
+// mix is a load of everything there is: each policy with prompt and with slow targets, both kinds of delivery,
+// work with completion async, targets that fail now and then, one-shots.
+type mix struct {
+	start   time.Time // of the first slot; a whole second
+	seconds int       // for which its jobs fire
+	copies  int       // of each job
+}
+
+// The paths of the mix, and how its targets behave.
+const (
+	promptPath = "/prompt"
+	slowPath   = "/slow"
+	flakyPath  = "/flaky"
+	longPath   = "/long"
+)
+
+// slowFor is how long a slow target of the mix takes: longer than its jobs' slots are apart.
+const slowFor = 1500 * time.Millisecond
+
+func scriptMix(w *Witness) {
+	w.Script(slowPath, Answer{Delay: slowFor})
+	w.Cycle(flakyPath, Answer{}, Answer{Status: 503}, Answer{}, Answer{Drop: true})
+	w.Script(longPath, Answer{Status: http.StatusAccepted})
+}
+
+// everySecond is a job that fires in each second of the mix.
+func (m mix) everySecond() process.JobSpec {
+	return process.JobSpec{
+		"schedule": map[string]any{"every": "1s", "starts_at": m.start.UTC().Format(time.RFC3339), "ends_at": m.end().UTC().Format(time.RFC3339)},
+		"retry":    map[string]any{"max_attempts": 6, "initial_backoff": "200ms", "multiplier": 1, "max_backoff": "1s"},
+		"missed":   map[string]any{"policy": "fire_all"},
+	}
+}
+
+func (m mix) jobs(url string) (jobs []process.JobSpec) {
+	for i := range m.copies {
+		add := func(name, path string, more process.JobSpec) {
+			spec := job(fmt.Sprint(name, "-", i), url+path, m.everySecond())
+			for field, value := range more {
+				spec[field] = value
+			}
+			jobs = append(jobs, spec)
+		}
+		for _, policy := range []string{"allow", "forbid", "replace", "wait"} {
+			add("prompt-"+policy, promptPath, process.JobSpec{"concurrency_policy": policy})
+			add("slow-"+policy, slowPath, process.JobSpec{"concurrency_policy": policy})
+			add("flaky-"+policy, flakyPath, process.JobSpec{"concurrency_policy": policy})
+			add("long-"+policy, longPath, process.JobSpec{"concurrency_policy": policy, "completion": "async", "heartbeat_timeout": "20s"})
+		}
+		for _, policy := range []string{"allow", "forbid"} {
+			add("once-"+policy, promptPath, process.JobSpec{"concurrency_policy": policy, "delivery": "at_most_once"})
+			add("flaky-once-"+policy, flakyPath, process.JobSpec{"concurrency_policy": policy, "delivery": "at_most_once"})
+		}
+		for s := range m.seconds {
+			due := m.start.Add(time.Duration(s)*time.Second + 370*time.Millisecond)
+			add(fmt.Sprint("shot-", s), promptPath, process.JobSpec{"schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)}})
+		}
+	}
+	return jobs
+}
+
+// end is the last slot.
+func (m mix) end() time.Time { return m.start.Add(time.Duration(m.seconds-1) * time.Second) }
+
+// mixed is a mix that begins in a moment.
+func mixed(seconds int) mix { return mix{start: nextSecond(time.Second), seconds: seconds, copies: 1} }
+
+// work does the work that long jobs ask for: it completes each attempt through any replica that answers, until
+// one has taken it or said that the attempt is over. replicas returns those there are. It ends with the test.
+func work(t testing.TB, w *Witness, replicas func() []*process.Replica) {
+	ctx, stop := context.WithCancel(t.Context())
+	var working sync.WaitGroup
+	working.Go(func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for done := 0; ; {
+			asked := w.At(longPath)
+			for _, q := range asked[done:] {
+				working.Go(func() { completeWork(ctx, q, replicas) })
+			}
+			done = len(asked)
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	t.Cleanup(func() { stop(); working.Wait() })
+}
+
+func completeWork(ctx context.Context, q Request, replicas func() []*process.Replica) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-tick.C: // the work
+		case <-ctx.Done():
+			return
+		}
+		fleet := replicas()
+		if len(fleet) == 0 {
+			continue
+		}
+		status, err := fleet[i%len(fleet)].API.WithHeader("Punctual-Run-Token", q.Token).Do(ctx, http.MethodPost, "/v1/runs/"+q.Run.String()+"/complete", nil, nil)
+		if err == nil || status/100 == 4 {
+			return
+		}
+	}
+}
+
+func TestTheMixIsWhatItSays(t *testing.T) {
+	t.Parallel()
+	kinds := map[string]bool{}
+	for _, j := range (mix{start: nextSecond(0), seconds: 3, copies: 2}).jobs("http://x") {
+		name := j["name"].(string)
+		kinds[name[:strings.LastIndexByte(name, '-')]] = true
+	}
+	if len(kinds) != 4*4+2*2+3 {
+		t.Errorf("%d kinds of jobs: %v", len(kinds), kinds)
+	}
+}

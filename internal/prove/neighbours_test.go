@@ -1,0 +1,79 @@
+package prove
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/process"
+)
+
+// A run that kills whoever sends it must not be handed round until nobody is left.
+func TestARunThatKillsItsReplicasIsDeadAfterThree(t *testing.T) {
+	exhaustive(t, "takes as long as three heartbeats may stand still")
+	t.Parallel()
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	w.Script("/poison", Answer{Hang: true})
+	r := serve(t, dsn)
+	start := nextSecond(time.Second)
+	create(t, r.API, job("poison", w.URL+"/poison", process.JobSpec{"concurrency_policy": "forbid", "timeout": "5m", "retry": map[string]any{"max_attempts": 10}}),
+		job("healthy", w.URL+"/healthy", process.JobSpec{"schedule": map[string]any{"every": "1s", "starts_at": start.UTC().Format(time.RFC3339)}}))
+	do[any](t, r.API, "POST", "/v1/jobs/poison/trigger", nil)
+	for victims := 1; victims <= 3; victims++ {
+		await(t, fmt.Sprint("victim ", victims), func() bool { return len(w.At("/poison")) == victims })
+		r.Kill()
+		r = serve(t, dsn)
+	}
+	run := finalRun(t, r.API, "poison")
+	if run.Status != "dead" || run.Reason != "poison" || len(run.Attempts) != 3 || len(w.At("/poison")) != 3 {
+		t.Errorf("the run is %s (%s) after %d attempts and %d requests", run.Status, run.Reason, len(run.Attempts), len(w.At("/poison")))
+	}
+	seen := len(w.At("/healthy"))
+	await(t, "the other job to go on", func() bool { return len(w.At("/healthy")) > seen+1 })
+	do[any](t, r.API, "POST", "/v1/jobs/healthy/pause", nil)
+	w.Release("/poison")
+	do[any](t, r.API, "POST", "/v1/jobs/poison/trigger", nil) // its gate is free
+	await(t, "a new run of the job", func() bool { return len(w.At("/poison")) == 4 })
+	verify(t, atRest(t, dsn, w), Conditions{})
+	stop(t, r)
+}
+
+// Targets that hang hold worker slots and nothing else: others are as punctual as before.
+func TestHangingTargetsDelayNobodyElse(t *testing.T) {
+	t.Parallel()
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	r := serve(t, dsn)
+	w.Script("/hangs", Answer{Hang: true})
+	quiet := lateOf(t, r, w, dsn, "/before")
+	for i := range 100 {
+		create(t, r.API, job(fmt.Sprint("hangs-", i), w.URL+"/hangs", process.JobSpec{"schedule": map[string]any{"delay": "0s"}, "timeout": "60s"}))
+	}
+	await(t, "all of them to hang", func() bool { return len(w.At("/hangs")) == 100 })
+	loud := lateOf(t, r, w, dsn, "/beside")
+	t.Logf("p99 of lateness: %s alone, %s beside 100 hanging requests", quiet, loud)
+	if loud > quiet+5*time.Second { // no figure, but the difference between unharmed and starved: those hang for a minute
+		t.Errorf("beside hanging targets the others' p99 is %s, alone %s", loud, quiet)
+	}
+	w.Release("/hangs")
+	verify(t, atRest(t, dsn, w), Conditions{SentOnce: true, AllSucceed: true})
+	stop(t, r)
+}
+
+// lateOf has 20 jobs fire each second for 5 s, and returns the 99th percentile of how late they were.
+func lateOf(t *testing.T, r *process.Replica, w *Witness, dsn, path string) time.Duration {
+	t.Helper()
+	h := herd{start: nextSecond(time.Second), oneShots: 100, within: 5 * time.Second}
+	var specs []process.JobSpec
+	for i, j := range h.jobs(w.URL) {
+		j["name"], j["target"] = fmt.Sprint(path[1:], "-", i), map[string]any{"url": w.URL + path}
+		specs = append(specs, j)
+	}
+	create(t, r.API, specs...)
+	await(t, "the jobs", func() bool { return len(w.At(path)) == h.oneShots })
+	f, err := ReadFacts(t.Context(), dsn, w.At(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return quantile(lateness(f), 0.99)
+}

@@ -1,0 +1,271 @@
+package prove
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/privatepg"
+	"punctual/internal/process"
+)
+
+// besieged is a fleet that somebody keeps breaking.
+type besieged struct {
+	t       *testing.T
+	server  *privatepg.Server
+	dsn     string
+	witness *Witness
+
+	mu      sync.Mutex
+	members []*member
+	counts  map[string]int // of what was done to them
+	frozen  []Span
+	nobody  []Span            // in which no replica or no database was there
+	faults  map[string][]Span // in which something else was done to them
+}
+
+// member is a place in the fleet: one replica after the other, and their way to the database.
+type member struct {
+	replica *process.Replica // nil while there is none
+	proxy   *pgtest.Proxy
+	dsn     string
+}
+
+// live returns the replicas there are.
+func (b *besieged) live() (replicas []*process.Replica) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, m := range b.members {
+		if m.replica != nil {
+			replicas = append(replicas, m.replica)
+		}
+	}
+	return replicas
+}
+
+func (b *besieged) note(what string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.counts[what]++
+}
+
+func (b *besieged) set(m *member, r *process.Replica) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m.replica = r
+}
+
+// start puts a replica into a place. The database may be away: it waits for it, as long as it takes.
+func (b *besieged) start(m *member) {
+	for {
+		r, err := process.Serve(b.t.Context(), binary(b.t), m.dsn, "--database-wait=60s")
+		if err == nil {
+			watch(b.t, r.Process)
+			b.set(m, r)
+			return
+		}
+		if b.t.Context().Err() != nil {
+			b.t.Error(err)
+			return
+		}
+		b.note("a start that failed")
+	}
+}
+
+// act does something to the processes.
+func (b *besieged) act(rng *rand.Rand, jobs []string) {
+	m := b.members[rng.IntN(len(b.members))]
+	switch n := rng.IntN(11); {
+	case n < 1:
+		b.note("pauses that end while everybody is down")
+		b.downOverPauses(rng, jobs)
+	case n < 4:
+		b.note("kill -9")
+		defer b.lasted("kill -9", time.Now())
+		m.replica.Kill()
+		b.set(m, nil)
+		pause(b.t, rng, 0, 5*time.Second)
+		b.start(m)
+	case n < 7:
+		b.note("restart with SIGTERM")
+		defer b.lasted("restart with SIGTERM", time.Now())
+		r := m.replica
+		if err := r.Signal(syscall.SIGTERM); err != nil {
+			b.t.Error(err)
+		}
+		code, err := r.Wait(b.t.Context())
+		if code != 0 || err != nil {
+			b.t.Errorf("a replica asked to stop ended with exit code %d, %v", code, err)
+		}
+		b.set(m, nil)
+		b.start(m)
+	default:
+		b.note("freeze with SIGSTOP")
+		defer b.lasted("freeze with SIGSTOP", time.Now())
+		began := time.Now()
+		if err := m.replica.Signal(syscall.SIGSTOP); err != nil {
+			b.t.Error(err)
+		}
+		pause(b.t, rng, time.Second, 20*time.Second)
+		if err := m.replica.Signal(syscall.SIGCONT); err != nil {
+			b.t.Error(err)
+		}
+		b.mu.Lock()
+		b.frozen = append(b.frozen, Span{began, time.Now().Add(takeover)})
+		b.mu.Unlock()
+	}
+}
+
+// downOverPauses pauses some jobs until soon, and has no replica alive then and for a while after.
+func (b *besieged) downOverPauses(rng *rand.Rand, jobs []string) {
+	until := time.Now().Add(2 * time.Second).Truncate(time.Second)
+	for _, name := range jobs[:len(jobs)/2] {
+		// What fails because the database is away fails.
+		_, _ = b.members[0].replica.API.Do(b.t.Context(), "POST", "/v1/jobs/"+name+"/pause", map[string]any{"until": until.UTC().Format(time.RFC3339)}, nil)
+	}
+	began := time.Now()
+	for _, m := range b.members {
+		m.replica.Kill()
+		b.set(m, nil)
+	}
+	pause(b.t, rng, time.Second, 8*time.Second)
+	for i, m := range b.members {
+		if b.start(m); i == 0 {
+			b.away(began)
+		}
+	}
+}
+
+// attack does something to the database, or to the way to it.
+func (b *besieged) attack(rng *rand.Rand) {
+	m := b.members[rng.IntN(len(b.members))]
+	switch n := rng.IntN(12); {
+	case n < 2:
+		b.note("crash of the database")
+		defer b.away(time.Now())
+		if err := b.server.Crash(); err != nil {
+			b.t.Error(err)
+		}
+		pause(b.t, rng, 0, 8*time.Second)
+		if err := b.server.Restart(b.t.Context()); err != nil {
+			b.t.Error(err)
+		}
+	case n < 4:
+		b.note("termination of all backends")
+		defer b.away(time.Now())
+		b.terminate()
+	case n < 6:
+		b.note("commit whose answer is lost")
+		defer b.lasted("commit whose answer is lost", time.Now())
+		m.proxy.CutAfter("COMMIT")
+		pause(b.t, rng, time.Second, 3*time.Second)
+	case n < 8:
+		b.note("slow network")
+		defer b.lasted("slow network", time.Now())
+		m.proxy.Slow(300*time.Millisecond, 200*time.Millisecond)
+		pause(b.t, rng, time.Second, 8*time.Second)
+	case n < 10:
+		b.note("network cut in silence")
+		defer b.lasted("network cut in silence", time.Now())
+		m.proxy.Cut()
+		pause(b.t, rng, time.Second, 20*time.Second)
+	default:
+		b.note("network cut by refusal")
+		defer b.lasted("network cut by refusal", time.Now())
+		m.proxy.Refuse()
+		pause(b.t, rng, time.Second, 20*time.Second)
+	}
+	m.proxy.Heal()
+}
+
+func (b *besieged) terminate() {
+	conn, err := pgx.Connect(b.t.Context(), b.dsn)
+	if err != nil {
+		b.t.Error(err)
+		return
+	}
+	defer func() { _ = conn.Close(b.t.Context()) }()
+	if _, err := conn.Exec(b.t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`); err != nil {
+		b.t.Error(err)
+	}
+}
+
+// meddle uses the API as people do, through any replica. What fails because the replica or the database is
+// away fails.
+func (b *besieged) meddle(rng *rand.Rand, jobs []string) {
+	replicas := b.live()
+	if len(replicas) == 0 {
+		return
+	}
+	api, path := replicas[rng.IntN(len(replicas))].API, "/v1/jobs/"+jobs[rng.IntN(len(jobs))]
+	type list struct{ Data []struct{ ID, Run string } }
+	call := func(method, path string, body, out any) bool {
+		_, err := api.Do(b.t.Context(), method, path, body, out)
+		return err == nil
+	}
+	var found list
+	switch n := rng.IntN(11); {
+	case n < 5:
+		if call("POST", path+"/trigger", nil, nil) {
+			b.note("trigger")
+		}
+	case n < 7:
+		if call("GET", path+"/runs?limit=1", nil, &found) && len(found.Data) > 0 && call("POST", "/v1/runs/"+found.Data[0].ID+"/cancel", nil, nil) {
+			b.note("cancel")
+		}
+	case n < 8:
+		if call("GET", "/v1/dead-letters?limit=1", nil, &found) && len(found.Data) > 0 {
+			if id := cmp.Or(found.Data[0].Run, found.Data[0].ID); call("POST", "/v1/dead-letters/"+id+"/replay", nil, nil) {
+				b.note("replay")
+			}
+		}
+	case n < 9:
+		if call("POST", path+"/pause", map[string]any{"until": time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)}, nil) {
+			b.note("pause")
+		}
+	case n < 10:
+		now := time.Now().UTC()
+		if call("POST", path+"/backfill", map[string]any{"from": now.Add(-time.Minute).Format(time.RFC3339), "to": now.Format(time.RFC3339)}, nil) {
+			b.note("backfill")
+		}
+	default:
+		if call("PATCH", path, map[string]any{"description": fmt.Sprint("edited at ", time.Now())}, nil) {
+			b.note("edit")
+		}
+	}
+}
+
+// report logs what happened.
+func (b *besieged) report(f Facts) {
+	for _, what := range slices.Sorted(maps.Keys(b.counts)) {
+		b.t.Logf("%5d × %s", b.counts[what], what)
+	}
+	tally := map[string]int{}
+	for _, r := range f.Runs {
+		tally["runs "+r.Status]++
+	}
+	for _, a := range f.Attempts {
+		tally["attempts "+a.Outcome]++
+	}
+	sent := map[uuid.UUID]int{}
+	for _, q := range f.Requests {
+		if sent[q.Run]++; sent[q.Run] == 2 {
+			tally["runs sent more than once"]++
+		}
+	}
+	for _, what := range slices.Sorted(maps.Keys(tally)) {
+		b.t.Logf("%7d %s", tally[what], what)
+	}
+	logLateness(b.t, f)
+	b.logBystander(b.t, f)
+}

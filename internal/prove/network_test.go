@@ -1,0 +1,132 @@
+package prove
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/process"
+)
+
+const connectionsOf = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1`
+
+func TestASlowNetworkToTheDatabaseCostsTimeOnly(t *testing.T) {
+	exhaustive(t, "takes a quarter of a minute")
+	t.Parallel()
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	proxy, through := pgtest.NewProxy(t, pgtest.TCP(t, pgtest.Server(t), dsn))
+	const most = 8
+	fleet := []*process.Replica{serve(t, named(through, "first"), "--max-conns=8"), serve(t, named(through, "second"), "--max-conns=8")}
+	first, second := sample(t, dsn, connectionsOf, "first"), sample(t, dsn, connectionsOf, "second")
+	s := besiege(t, fleet[0].API, w, 10)
+	before := proxy.Accepted()
+	proxy.Slow(350*time.Millisecond, 150*time.Millisecond)
+	s.outlast(t)
+	during := proxy.Accepted() - before
+	proxy.Heal()
+	f := atRest(t, dsn, w)
+	verify(t, f, Conditions{SentOnce: true})
+	s.harmless(t, f)
+	logLateness(t, f)
+	if a, b := first(), second(); a > most || b > most {
+		t.Errorf("the replicas had %d and %d connections at once, want at most %d each", a, b, most)
+	} else {
+		t.Logf("at most %d and %d connections at once; %d made while the network was slow", a, b, during)
+	}
+	if during > 2*most {
+		t.Errorf("%d connections were made while the network was slow, want at most %d", during, 2*most)
+	}
+	for _, r := range fleet {
+		calm(t, r, 50)
+		stop(t, r)
+	}
+}
+
+func TestAReplicaThatIsCutOffStopsItselfAndIsTakenOver(t *testing.T) {
+	for name, fault := range map[string]func(*pgtest.Proxy){"silence": (*pgtest.Proxy).Cut, "refusal": (*pgtest.Proxy).Refuse} {
+		t.Run(name, func(t *testing.T) {
+			exhaustive(t, "takes as long as a heartbeat may stand still")
+			t.Parallel()
+			cutOff(t, fault)
+		})
+	}
+}
+
+func cutOff(t *testing.T, fault func(*pgtest.Proxy)) {
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	proxy, through := pgtest.NewProxy(t, pgtest.TCP(t, pgtest.Server(t), dsn))
+	first := serve(t, through)
+	const jobs = 12
+	hanging(t, first, w, jobs)
+	second := serve(t, dsn)
+	s := besiege(t, second.API, w, 14)
+	fault(proxy)
+	cut, before := time.Now(), proxy.Accepted()
+	await(t, "all runs of the replica that was cut off to be taken over", func() bool { return len(w.At("/stuck")) == 2*jobs })
+	taken := slices.MaxFunc(w.At("/stuck"), func(a, b Request) int { return a.At.Compare(b.At) }).At
+	if took := taken.Sub(cut); took > takeover {
+		t.Errorf("the last run was taken over %s after its replica was cut off, want at most %s", took, takeover)
+	} else {
+		t.Logf("taken over %s after the cut", took.Round(time.Millisecond))
+	}
+	gone := 0
+	for _, q := range w.At("/stuck")[:jobs] {
+		if !q.Ended.IsZero() {
+			gone++
+		}
+	}
+	if gone != jobs/2 { // half of them must not overlap
+		t.Errorf("the replica cut off %d of its requests, want %d", gone, jobs/2)
+	}
+	attempts := proxy.Accepted() - before
+	if perSecond := float64(attempts) / time.Since(cut).Seconds(); perSecond > 20 {
+		t.Errorf("it made %d connections, %.1f a second", attempts, perSecond)
+	} else {
+		t.Logf("it tried %d connections, %.1f a second", attempts, perSecond)
+	}
+	sent := len(w.Requests())
+	proxy.Heal()
+	conn := connect(t, dsn)
+	await(t, "it to join again", func() bool {
+		return query[int](t, conn, `SELECT count(*) FROM punctual.replicas WHERE renewed_at > now() - interval '5 s'`) == 2
+	})
+	w.Release("/stuck")
+	s.outlast(t)
+	f := atRest(t, dsn, w)
+	verify(t, f, Conditions{})
+	t.Logf("%d requests before it was healed, %d in all", sent, len(f.Requests))
+	create(t, first.API, job("afterwards", w.URL+"/ok", nil))
+	stop(t, second)
+	do[any](t, first.API, "POST", "/v1/jobs/afterwards/trigger", nil)
+	await(t, "a run of the replica that was cut off", func() bool { return len(w.At("/ok")) == 1 })
+	stop(t, first)
+}
+
+func TestCommitsWhoseAnswerIsLostAreResolved(t *testing.T) {
+	exhaustive(t, "takes a quarter of a minute")
+	t.Parallel()
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	proxy, through := pgtest.NewProxy(t, pgtest.TCP(t, pgtest.Server(t), dsn))
+	fleet := []*process.Replica{serve(t, through), serve(t, through)}
+	s := besiege(t, fleet[0].API, w, 10)
+	const claim, finish, attempt = "COMMIT", "UPDATE punctual.runs r SET status", "INSERT INTO punctual.attempts"
+	for range 12 {
+		proxy.CutAfter(claim, finish, claim, attempt)
+	}
+	s.outlast(t)
+	cuts := proxy.Cuts()
+	proxy.Heal()
+	f := atRest(t, dsn, w)
+	// A claim whose commit is in doubt is never sent, and an outcome is written again until it is known to be.
+	verify(t, f, Conditions{SentOnce: true})
+	s.harmless(t, f)
+	t.Logf("%d answers were lost", cuts)
+	if cuts < 8 { // two of each kind; how many more there are depends on the machine
+		t.Errorf("only %d answers were lost", cuts)
+	}
+	for _, r := range fleet {
+		calm(t, r, 400)
+		stop(t, r)
+	}
+}

@@ -1,0 +1,75 @@
+package prove
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/process"
+	"punctual/scheduler"
+)
+
+// A job dies and gets well again under two replicas: its hook is told of each, once, and of nothing else.
+func TestAHookIsToldOfADeathAndOfTheRecovery(t *testing.T) {
+	t.Parallel()
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn)}
+	conn := connect(t, dsn)
+	w.Script("/work", Answer{Status: 500}, Answer{Status: 500}, Answer{})
+	w.Script("/hook", Answer{Status: 503}, Answer{}) // a notice is retried like any run
+	create(t, fleet[0].API, job("fragile", w.URL+"/work", process.JobSpec{
+		"concurrency_policy": "forbid", "retry": map[string]any{"max_attempts": 2, "initial_backoff": "10ms"},
+		"notify": []any{map[string]any{"on": []string{"dead", "recovered"}, "url": w.URL + "/hook"}},
+	}))
+	create(t, fleet[0].API, job("silent", w.URL+"/silent", process.JobSpec{"retry": map[string]any{"max_attempts": 1}}))
+	w.Script("/silent", Answer{Status: 500})
+	run := func(r *process.Replica, name, want string) {
+		t.Helper()
+		id := do[runView](t, r.API, "POST", "/v1/jobs/"+name+"/trigger", nil).ID
+		await(t, "the end of a run", func() bool { return do[runView](t, r.API, "GET", "/v1/runs/"+id, nil).Status == want })
+	}
+	run(fleet[0], "silent", "dead")
+	run(fleet[0], "fragile", "dead")
+	await(t, "the first notice", func() bool { return len(w.At("/hook")) == 1 })
+	// The default backoff of half a minute is not waited for.
+	await(t, "its second attempt", func() bool {
+		execute(t, conn, `UPDATE punctual.ready SET due_at = now() WHERE due_at > now()`)
+		return len(w.At("/hook")) == 2
+	})
+	run(fleet[1], "fragile", "succeeded")
+	await(t, "the second notice", func() bool { return len(w.At("/hook")) == 3 })
+	run(fleet[0], "fragile", "succeeded")
+	f := atRest(t, dsn, w)
+	verify(t, f, Conditions{SentOnce: true})
+	if got, want := told(t, dsn, f, "/hook"), []string{"dead 1", "dead 1", "recovered 1"}; !slices.Equal(got, want) {
+		t.Errorf("the hook was told %q, want %q", got, want)
+	}
+	if left := query[int](t, conn, `SELECT (SELECT count(*) FROM punctual.notices) + (SELECT count(*) FROM punctual.notified WHERE failures > 0)`); left != 0 {
+		t.Errorf("%d are left to be told, or fail still", left)
+	}
+	for _, r := range fleet {
+		stop(t, r)
+	}
+}
+
+// told returns what the requests of a path say happened, from the bodies on record, which they must have.
+func told(t *testing.T, dsn string, f Facts, path string) (all []string) {
+	t.Helper()
+	conn := connect(t, dsn)
+	for _, q := range f.Requests {
+		if q.Path != path {
+			continue
+		}
+		body := query[[]byte](t, conn, `SELECT body FROM punctual.run_data WHERE run_id = $1`, q.Run)
+		var n scheduler.News
+		if err := json.Unmarshal(body, &n); err != nil || HashBody(body) != q.Body || q.Trigger != "notify" || n.Job != "fragile" || q.Job != "fragile" {
+			t.Errorf("%s of trigger %s: %s (%v)", q.Job, q.Trigger, body, err)
+		}
+		for _, e := range n.Events {
+			all = append(all, fmt.Sprintf("%s %d", e.Event, e.Count))
+		}
+	}
+	return all
+}

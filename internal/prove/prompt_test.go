@@ -1,0 +1,49 @@
+package prove
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/process"
+)
+
+// prompt is more than what a due job waits on a machine that is busy with other tests. That a replica sleeps no longer
+// than it must is for the tests of its loops, which have a clock of their own.
+const prompt = 5 * time.Second
+
+func TestWhatIsDueFiresAtOnceWhicheverReplicaWasTold(t *testing.T) {
+	t.Parallel()
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	told, other := serve(t, dsn), serve(t, dsn)
+	arrival := func(t *testing.T, path string, due time.Time) {
+		t.Helper()
+		await(t, "the request", func() bool { return len(w.At(path)) == 1 })
+		late := w.At(path)[0].At.Sub(due)
+		t.Logf("%s late", late.Round(10*time.Microsecond))
+		if late < 0 || late > prompt {
+			t.Errorf("it arrived %s after it was due", late)
+		}
+	}
+	for i, a := range []*process.API{told.API, other.API, told.API} {
+		t.Run(fmt.Sprint("triggered-", i), func(t *testing.T) {
+			path := fmt.Sprint("/triggered-", i)
+			create(t, a, job(path[1:], w.URL+path, nil))
+			asked := time.Now()
+			do[any](t, a, "POST", "/v1/jobs"+path+"/trigger", nil)
+			arrival(t, path, asked)
+		})
+		t.Run(fmt.Sprint("soon-", i), func(t *testing.T) {
+			path, due := fmt.Sprint("/soon-", i), time.Now().Add(300*time.Millisecond).Truncate(time.Millisecond)
+			create(t, a, job(path[1:], w.URL+path, process.JobSpec{"schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)}}))
+			arrival(t, path, due)
+		})
+		t.Run(fmt.Sprint("past-", i), func(t *testing.T) {
+			path, asked := fmt.Sprint("/past-", i), time.Now()
+			create(t, a, job(path[1:], w.URL+path, process.JobSpec{"schedule": map[string]any{"at": asked.UTC().Format(time.RFC3339Nano)}}))
+			arrival(t, path, asked)
+		})
+	}
+	verify(t, atRest(t, dsn, w), Conditions{SentOnce: true, AllSucceed: true})
+}

@@ -1,0 +1,253 @@
+package prove
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/internal/process"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	RemoveBinaries()
+	os.Exit(code)
+}
+
+// exhaustive begins a test that `make test` leaves out and `make prove` runs: one of the faults that take long. A test
+// that does not begin so runs in both.
+func exhaustive(t testing.TB, why string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs in `make prove` only: " + why)
+	}
+}
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+// patience bounds what is waited for: long enough for a busy machine, under the race detector.
+const patience = 2 * time.Minute
+
+// await polls until the condition holds.
+func await(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	awaitIn(ctx, t, what, 5*time.Millisecond, condition)
+}
+
+// awaitFor is await with another limit.
+func awaitFor(t testing.TB, limit time.Duration, what string, condition func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	awaitIn(ctx, t, what, 50*time.Millisecond, condition)
+}
+
+// pass lets time pass that is what a test is about, such as an outage.
+func pass(t testing.TB, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-t.Context().Done():
+	}
+}
+
+func awaitIn(ctx context.Context, t testing.TB, what string, every time.Duration, condition func() bool) {
+	t.Helper()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// binary is the real one, under the race detector when this test is.
+func binary(t testing.TB) string {
+	t.Helper()
+	path, err := Build(t.Context(), Variant{Race: raceDetector})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// serve starts a replica for the test. It is killed at the end unless it has been stopped, and shows its
+// log when the test failed.
+func serve(t testing.TB, dsn string, flags ...string) *process.Replica {
+	t.Helper()
+	built := binary(t) // before anything is waited for
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	r, err := process.Serve(ctx, built, dsn, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch(t, r.Process)
+	return r
+}
+
+// watch ends a process with the test.
+func watch(t testing.TB, p *process.Process) {
+	t.Cleanup(func() {
+		p.Kill()
+		out := p.Output()
+		if strings.Contains(out, "DATA RACE") {
+			t.Errorf("process %d has a data race", p.PID())
+		}
+		if t.Failed() {
+			t.Logf("process %d said:\n%s", p.PID(), tail(out, 8<<10))
+		}
+	})
+}
+
+// ended waits for the end of a process that ends by itself, and returns its exit code; -1 when a signal ended it.
+func ended(t testing.TB, what string, p *process.Process) int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	code, err := p.Wait(ctx)
+	if err != nil {
+		t.Fatalf("waited in vain for %s to end: %v; it said:\n%s", what, err, tail(p.Output(), 8<<10))
+	}
+	return code
+}
+
+// within returns what comes from a channel.
+func within[T any](t testing.TB, what string, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(patience):
+		t.Fatalf("waited in vain for %s", what)
+	}
+	return v
+}
+
+func stop(t testing.TB, r *process.Replica) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	defer cancel()
+	if err := r.Stop(ctx); err != nil {
+		t.Errorf("stopping replica %d: %v", r.PID(), err)
+	}
+}
+
+func tail(s string, n int) string {
+	if len(s) > n {
+		return "…" + s[len(s)-n:]
+	}
+	return s
+}
+
+// do calls the API, which must succeed.
+func do[T any](t testing.TB, a *process.API, method, path string, in any) T {
+	t.Helper()
+	var out T
+	if _, err := a.Do(t.Context(), method, path, in, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// create writes jobs, so many at a time that a slow machine can before the API gives up on its database.
+func create(t testing.TB, a *process.API, jobs ...process.JobSpec) {
+	t.Helper()
+	for some := range slices.Chunk(jobs, 250) {
+		if err := a.Create(t.Context(), some); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// job is a definition: a name, a target and further fields.
+func job(name, url string, more process.JobSpec) process.JobSpec {
+	j := process.JobSpec{"name": name, "target": map[string]any{"url": url}}
+	for field, value := range more {
+		j[field] = value
+	}
+	return j
+}
+
+func connect(t testing.TB, dsn string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	return conn
+}
+
+// atRest waits until no run is waiting or under way, nor is yet to be ordered, and reads the facts.
+func atRest(t testing.TB, dsn string, w *Witness) Facts {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	conn := connect(t, dsn)
+	awaitIn(ctx, t, "everything to come to rest", 50*time.Millisecond, func() bool {
+		var busy bool
+		err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM punctual.claims) OR EXISTS (SELECT FROM punctual.ready)
+			OR EXISTS (SELECT FROM punctual.overdue) OR EXISTS (SELECT FROM punctual.runs WHERE finished_at IS NULL)
+			OR EXISTS (SELECT FROM punctual.operations WHERE state = 'running')`).Scan(&busy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return !busy
+	})
+	f, err := ReadFacts(ctx, dsn, w.Requests())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// verify checks the facts and reports every violation.
+func verify(t testing.TB, f Facts, c Conditions) {
+	t.Helper()
+	if c.Settle == 0 {
+		c.Settle = 2 * time.Second
+	}
+	for _, v := range Check(f, c) {
+		t.Error(v)
+	}
+	t.Logf("checked %d jobs, %d runs, %d requests", len(f.Jobs), len(f.Runs), len(f.Requests))
+}
+
+// proven checks that `punctual verify` finds nothing either.
+func proven(t testing.TB, dsn string) {
+	t.Helper()
+	p, err := process.Launch(binary(t), []string{"DATABASE_URL=" + dsn}, "verify", "--grace=5s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch(t, p)
+	if code := ended(t, "punctual verify", p); code != 0 {
+		t.Errorf("punctual verify: exit code %d:\n%s", code, p.Output())
+	}
+}
+
+// execute runs a statement.
+func execute(t testing.TB, conn *pgx.Conn, sql string, args ...any) {
+	t.Helper()
+	if _, err := conn.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func query[T any](t testing.TB, conn *pgx.Conn, sql string, args ...any) (v T) {
+	t.Helper()
+	if err := conn.QueryRow(t.Context(), sql, args...).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return v
+}

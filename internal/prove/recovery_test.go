@@ -1,0 +1,122 @@
+package prove
+
+import (
+	"fmt"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/process"
+)
+
+// takeover is within what a lost replica's runs must have been taken over (default settings).
+const takeover = 15 * time.Second
+
+// hanging makes jobs, half of which must not overlap, triggers each on a replica that is alone, and waits
+// until all their requests hang.
+func hanging(t *testing.T, r *process.Replica, w *Witness, jobs int) {
+	t.Helper()
+	w.Script("/stuck", Answer{Hang: true})
+	for i := range jobs {
+		policy := []string{"allow", "forbid"}[i%2]
+		create(t, r.API, job(fmt.Sprint("stuck-", i), w.URL+"/stuck", process.JobSpec{"concurrency_policy": policy, "timeout": "5m"}))
+		do[any](t, r.API, "POST", fmt.Sprintf("/v1/jobs/stuck-%d/trigger", i), nil)
+	}
+	await(t, "all requests in flight", func() bool { return len(w.At("/stuck")) == jobs })
+}
+
+func TestAKilledReplicaIsTakenOver(t *testing.T) {
+	t.Parallel()
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	first := serve(t, dsn)
+	const jobs = 40
+	hanging(t, first, w, jobs)
+	second := serve(t, dsn)
+	first.Kill()
+	killed := time.Now()
+	await(t, "the second attempts", func() bool { return len(w.At("/stuck")) == 2*jobs })
+	last := slices.MaxFunc(w.At("/stuck"), func(a, b Request) int { return a.At.Compare(b.At) })
+	if took := last.At.Sub(killed); took > takeover {
+		t.Errorf("the last run was taken over %s after its replica was killed; want at most %s", took, takeover)
+	} else {
+		t.Logf("all runs taken over %s after the kill", took.Round(time.Millisecond))
+	}
+	w.Release("/stuck")
+	f := atRest(t, dsn, w)
+	verify(t, f, Conditions{})
+	if len(f.Attempts) != jobs || slices.ContainsFunc(f.Attempts, func(a Attempt) bool { return a.Outcome != "lost" }) {
+		t.Errorf("%d attempts did not succeed, want %d lost ones: %+v", len(f.Attempts), jobs, f.Attempts)
+	}
+	stop(t, second)
+}
+
+func TestAFrozenReplicaIsFencedOff(t *testing.T) {
+	t.Parallel()
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	first := serve(t, dsn)
+	const jobs = 6
+	hanging(t, first, w, jobs)
+	second := serve(t, dsn)
+	if err := first.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the second attempts", func() bool { return len(w.At("/stuck")) == 2*jobs })
+	// The second replica's attempts succeed; the first one's are answered too, but it does not see it yet.
+	w.Release("/stuck")
+	f := atRest(t, dsn, w)
+	if err := first.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	conn := connect(t, dsn)
+	await(t, "the frozen replica to join again", func() bool {
+		return query[int](t, conn, `SELECT count(*) FROM punctual.replicas`) == 2
+	})
+	create(t, first.API, job("afterwards", w.URL+"/ok", nil))
+	do[any](t, first.API, "POST", "/v1/jobs/afterwards/trigger", nil)
+	await(t, "a new run", func() bool { return len(w.At("/ok")) == 1 })
+	stop(t, first) // with the outcomes of what it had sent
+	stop(t, second)
+	after := atRest(t, dsn, w)
+	for i, r := range f.Runs {
+		if late := after.Runs[i]; r.ID == late.ID && (late.Attempt != r.Attempt || late.Status != r.Status) {
+			t.Errorf("run %s was %s at attempt %d, and is %s at attempt %d after the frozen replica woke", r.ID, r.Status, r.Attempt, late.Status, late.Attempt)
+		}
+		if r.Status != "succeeded" || r.Attempt != 2 {
+			t.Errorf("run %s is %s at attempt %d, want succeeded at 2", r.ID, r.Status, r.Attempt)
+		}
+	}
+	for _, v := range Check(after, Conditions{Settle: 2 * time.Second}) {
+		if v.Rule != NoOverlap { // a frozen replica cannot close its requests: jobs that must not overlap do not among living ones
+			t.Error(v)
+		}
+	}
+}
+
+func TestACancelReachesTheReplicaThatSends(t *testing.T) {
+	t.Parallel()
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	first := serve(t, dsn)
+	hanging(t, first, w, 2)
+	second := serve(t, dsn)
+	asked := time.Now()
+	for _, q := range w.At("/stuck") {
+		do[any](t, second.API, "POST", "/v1/runs/"+q.Run.String()+"/cancel", nil)
+	}
+	await(t, "the requests to be closed", func() bool {
+		return !slices.ContainsFunc(w.At("/stuck"), func(q Request) bool { return q.Ended.IsZero() })
+	})
+	last := slices.MaxFunc(w.At("/stuck"), func(a, b Request) int { return a.Ended.Compare(b.Ended) })
+	// Two seconds, and what a busy machine takes. Unasked they would hang for five minutes.
+	if took := last.Ended.Sub(asked); took > takeover {
+		t.Errorf("a request was closed %s after its run was cancelled", took)
+	}
+	f := atRest(t, dsn, w)
+	for _, r := range f.Runs {
+		if r.Status != "cancelled" || r.Reason == nil || *r.Reason != "cancelled_by_user" {
+			t.Errorf("run %s is %s, reason %v", r.ID, r.Status, r.Reason)
+		}
+	}
+	verify(t, f, Conditions{})
+}

@@ -1,0 +1,115 @@
+package prove
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/privatepg"
+	"punctual/internal/process"
+)
+
+func TestTerminatedBackendsLoseNothing(t *testing.T) {
+	exhaustive(t, "takes a quarter of a minute")
+	t.Parallel()
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn)}
+	s := besiege(t, fleet[0].API, w, 10)
+	conn, killed := connect(t, dsn), 0
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for until := s.end().Add(-time.Second); killed < 10 || time.Now().Before(until); <-tick.C {
+		if time.Now().After(s.end().Add(patience)) {
+			t.Fatalf("waited in vain for ten connections to terminate; there were %d", killed)
+		}
+		killed += query[int](t, conn, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'punctual'`)
+	}
+	s.outlast(t)
+	f := atRest(t, dsn, w)
+	verify(t, f, Conditions{SentOnce: true})
+	s.harmless(t, f)
+	t.Logf("%d connections were terminated", killed)
+	for _, r := range fleet {
+		calm(t, r, 400)
+		stop(t, r)
+	}
+}
+
+// probeEvery is how often the tests ask for readiness.
+const probeEvery = 200 * time.Millisecond
+
+// notReady waits until a replica says why it is not ready.
+func notReady(t testing.TB, r *process.Replica, why string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	awaitIn(ctx, t, "/readyz to say "+why, probeEvery, func() bool {
+		status, err := r.API.Do(t.Context(), "GET", "/readyz", nil, nil)
+		return status == 503 && strings.Contains(err.Error(), why)
+	})
+}
+
+func ready(t testing.TB, r *process.Replica) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	awaitIn(ctx, t, "/readyz to be content", probeEvery, func() bool {
+		status, _ := r.API.Do(t.Context(), "GET", "/readyz", nil, nil)
+		return status == 200
+	})
+}
+
+// configure changes a setting of a server for all sessions, those that are open too.
+func configure(t testing.TB, server *privatepg.Server, setting string) {
+	t.Helper()
+	conn := connect(t, server.DSN("postgres"))
+	for _, sql := range []string{`SET default_transaction_read_only = off`, `ALTER SYSTEM SET ` + setting, `SELECT pg_reload_conf()`} {
+		if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+}
+
+func TestAReadOnlyDatabaseLosesNothing(t *testing.T) {
+	exhaustive(t, "takes a quarter of a minute")
+	t.Parallel()
+	server, w := pgtest.NewServer(t, privatepg.Config{}), newWitness(t)
+	dsn := pgtest.Database(t, server)
+	w.Script("/slow", Answer{Hang: true})
+	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn)}
+	create(t, fleet[0].API, job("slow", w.URL+"/slow", process.JobSpec{"concurrency_policy": "forbid", "timeout": "5m"}))
+	do[any](t, fleet[0].API, "POST", "/v1/jobs/slow/trigger", nil)
+	s := besiege(t, fleet[0].API, w, 10)
+	await(t, "the slow request", func() bool { return len(w.At("/slow")) == 1 })
+
+	configure(t, server, `default_transaction_read_only = on`)
+	began := time.Now()
+	for _, r := range fleet {
+		notReady(t, r, "read-only")
+	}
+	status, err := fleet[0].API.Do(t.Context(), "POST", "/v1/jobs", job("refused", w.URL, nil), nil)
+	if status != 503 || !strings.Contains(err.Error(), "database_unavailable") {
+		t.Errorf("a job that cannot be written is answered with %d: %v", status, err)
+	}
+	w.Release("/slow") // answered when its outcome cannot be written
+	await(t, "some seconds of it", func() bool { return time.Since(began) > 5*time.Second })
+	configure(t, server, `default_transaction_read_only = off`)
+	for _, r := range fleet {
+		ready(t, r)
+		if !strings.Contains(r.Output(), "read-only transaction") {
+			t.Error("the log does not say why")
+		}
+	}
+	s.outlast(t)
+	f := atRest(t, dsn, w)
+	verify(t, f, Conditions{SentOnce: true})
+	s.harmless(t, f)
+	for _, r := range fleet {
+		calm(t, r, 200)
+		stop(t, r)
+	}
+}

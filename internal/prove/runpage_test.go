@@ -1,0 +1,347 @@
+package prove
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/process"
+)
+
+// page is a run as the API shows it.
+type page struct {
+	ID, Status, Reason string
+	RerunOf            string `json:"rerun_of"`
+	Result             json.RawMessage
+	ResultNote         string `json:"result_note"`
+	Request            *struct {
+		Method, URL string
+		Headers     map[string]string
+		Body        json.RawMessage
+	}
+	Attempts []struct {
+		Number     int
+		Outcome    string
+		Replica    string
+		StartedAt  string `json:"started_at"`
+		FinishedAt string `json:"finished_at"`
+		HTTPStatus int    `json:"http_status"`
+		Headers    map[string]string
+		Response   string
+		Truncated  bool
+	}
+}
+
+// arrival is a request as its target got it.
+type arrival struct {
+	method, url, body string
+	header            http.Header
+}
+
+// mirror is a target that answers what it is asked to in the query, and keeps what it gets, by run.
+type mirror struct {
+	*httptest.Server
+	mu       sync.Mutex
+	arrivals map[string][]arrival
+	release  chan struct{} // closed: hanging requests are answered
+}
+
+func newMirror(t *testing.T) *mirror {
+	t.Helper()
+	m := &mirror{arrivals: map[string][]arrival{}, release: make(chan struct{})}
+	m.Server = httptest.NewServer(m)
+	t.Cleanup(m.Close)
+	t.Cleanup(func() { m.open() })
+	return m
+}
+
+func (m *mirror) open() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-m.release:
+	default:
+		close(m.release)
+	}
+}
+
+func (m *mirror) of(run string) []arrival {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.arrivals[run]
+}
+
+func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	run := r.Header.Get("Punctual-Run")
+	m.mu.Lock()
+	m.arrivals[run] = append(m.arrivals[run], arrival{r.Method, r.URL.RequestURI(), string(body), r.Header})
+	m.mu.Unlock()
+	q := r.URL.Query()
+	if q.Has("hang") {
+		select {
+		case <-m.release:
+		case <-r.Context().Done():
+		}
+	}
+	answer := q.Get("answer")
+	if q.Has("echo") { // as debugging endpoints do
+		all, _ := json.Marshal(r.Header)
+		answer = string(all)
+		w.Header().Set("X-Request-Id", r.Header.Get("Authorization"))
+		w.Header().Set("X-Elsewhere", "not kept")
+	}
+	if n, err := strconv.Atoi(q.Get("bytes")); err == nil {
+		answer = strings.Repeat("x", n)
+	}
+	if n, err := strconv.Atoi(q.Get("result")); err == nil { // of so many bytes
+		answer = `{"more":[1],"result":"` + strings.Repeat("x", n-2) + `"}`
+	}
+	w.Header().Set("Content-Type", q.Get("type"))
+	if status, err := strconv.Atoi(q.Get("status")); err == nil {
+		w.WriteHeader(status)
+	}
+	_, _ = io.WriteString(w, answer)
+}
+
+// triggered makes a job and a run of it.
+func (m *mirror) triggered(t *testing.T, a *process.API, name, query string, target, more process.JobSpec) string {
+	t.Helper()
+	spec := process.JobSpec{"url": m.URL + "/hook?" + query}
+	for field, value := range target {
+		spec[field] = value
+	}
+	j := process.JobSpec{"name": name, "target": spec, "retry": map[string]any{"max_attempts": 1}}
+	for field, value := range more {
+		j[field] = value
+	}
+	create(t, a, j)
+	return do[page](t, a, "POST", "/v1/jobs/"+name+"/trigger", nil).ID
+}
+
+// text is what the API says at a path.
+func text(t *testing.T, a *process.API, path string) string {
+	t.Helper()
+	return string(do[json.RawMessage](t, a, "GET", path, nil))
+}
+
+// endedPage waits for the end of a run.
+func endedPage(t *testing.T, a *process.API, id string) page {
+	t.Helper()
+	var p page
+	await(t, "the end of run "+id, func() bool {
+		p = do[page](t, a, "GET", "/v1/runs/"+id, nil)
+		return p.Status == "succeeded" || p.Status == "dead" || p.Status == "cancelled"
+	})
+	return p
+}
+
+func TestTheRequestIsShownAsItWasSentWithoutItsSecrets(t *testing.T) {
+	t.Parallel()
+	r, m := serve(t, pgtest.DSN(t)), newMirror(t)
+	const planted = "planted-s3cret/+ü"
+	id := m.triggered(t, r.API, "a", "echo&status=500", process.JobSpec{
+		"method": "PUT", "body": map[string]any{"n": 1, "text": "<&>"}, "headers": map[string]any{"X-Api-Key": "planted-plainly", "X-Team": "billing"},
+		"auth": map[string]any{"type": "bearer", "value": planted}, "secret_headers": map[string]any{"X-Hidden": planted + "2"},
+	}, process.JobSpec{"keep_response": 65536})
+	p, got := endedPage(t, r.API, id), m.of(id)
+	if len(got) != 1 || p.Request == nil {
+		t.Fatalf("%d requests, shown %+v", len(got), p.Request)
+	}
+	sent := got[0]
+	if p.Request.Method != sent.method || p.Request.URL != m.URL+sent.url || string(p.Request.Body) != sent.body {
+		t.Errorf("shown %s %s %s, sent %+v", p.Request.Method, p.Request.URL, p.Request.Body, sent)
+	}
+	secret := map[string]bool{"Authorization": true, "X-Hidden": true, "X-Api-Key": true, "Webhook-Signature": true}
+	for name := range sent.header {
+		want := sent.header.Get(name)
+		if secret[name] {
+			want = "***"
+		}
+		if got, shown := p.Request.Headers[name]; got != want && (shown || name != "User-Agent" && name != "Content-Length" && name != "Accept-Encoding") {
+			t.Errorf("header %s is shown as %q, want %q", name, got, want)
+		}
+	}
+	for name := range p.Request.Headers {
+		if sent.header.Get(name) == "" {
+			t.Errorf("header %s was not sent", name)
+		}
+	}
+	a := p.Attempts[0]
+	if a.Outcome != "failed" || a.HTTPStatus != 500 || !strings.Contains(a.Response, "Punctual-Run") || a.Headers["x-request-id"] != "Bearer ***" || a.Headers["date"] == "" || a.Headers["x-elsewhere"] != "" {
+		t.Errorf("the attempt is %+v", a)
+	}
+	for _, path := range []string{"/v1/runs/" + id, "/v1/runs", "/v1/dead-letters", "/v1/jobs/a"} {
+		if shown := text(t, r.API, path); strings.Contains(shown, "planted-s3cret") {
+			t.Errorf("%s shows the secret: %s", path, shown)
+		}
+	}
+}
+
+func TestAnAttemptInFlightIsListed(t *testing.T) {
+	t.Parallel()
+	r, m := serve(t, pgtest.DSN(t)), newMirror(t)
+	id := m.triggered(t, r.API, "a", "hang", nil, nil)
+	await(t, "the request", func() bool { return len(m.of(id)) == 1 })
+	p := do[page](t, r.API, "GET", "/v1/runs/"+id, nil)
+	if len(p.Attempts) != 1 || p.Attempts[0].Outcome != "in_flight" || p.Attempts[0].Number != 1 || p.Attempts[0].Replica == "" || p.Attempts[0].StartedAt == "" || p.Attempts[0].FinishedAt != "" {
+		t.Errorf("in flight: %+v", p.Attempts)
+	}
+	m.open()
+	if p = endedPage(t, r.API, id); len(p.Attempts) != 1 || p.Attempts[0].Outcome != "succeeded" || p.Attempts[0].FinishedAt == "" {
+		t.Errorf("ended: %+v", p.Attempts)
+	}
+}
+
+func TestAsMuchOfAResponseIsKeptAsTheJobSays(t *testing.T) {
+	t.Parallel()
+	r, m := serve(t, pgtest.DSN(t)), newMirror(t)
+	for _, c := range []struct {
+		name, query string
+		keep        any // nil: absent
+		kept        int
+		truncated   bool
+		headers     bool
+	}{
+		{"nothing-of-a-success", "bytes=10", nil, 0, false, false},
+		{"1-KiB-of-a-failure", "bytes=1025&status=500", nil, 1024, true, true},
+		{"all-of-a-short-failure", "bytes=1024&status=500", nil, 1024, false, true},
+		{"nothing-when-asked", "bytes=10&status=500", 0, 0, false, false},
+		{"some-of-a-success", "bytes=10", 4, 4, true, true},
+		{"all-of-a-success", "bytes=65536", 65536, 65536, false, true},
+		{"64-KiB-of-more", "bytes=65537&status=404", 65536, 65536, true, true},
+		{"the-headers-of-an-empty-answer", "bytes=0", 10, 0, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			more := process.JobSpec{}
+			if c.keep != nil {
+				more["keep_response"] = c.keep
+			}
+			p := endedPage(t, r.API, m.triggered(t, r.API, c.name, c.query, nil, more))
+			a := p.Attempts[0]
+			if len(a.Response) != c.kept || a.Truncated != c.truncated || (a.Headers["date"] != "") != c.headers {
+				t.Errorf("kept %d bytes, truncated %t, headers %v", len(a.Response), a.Truncated, a.Headers)
+			}
+		})
+	}
+}
+
+func TestAnAnswerCarriesTheResultOfItsRun(t *testing.T) {
+	t.Parallel()
+	r, m := serve(t, pgtest.DSN(t)), newMirror(t)
+	json := func(answer string) string {
+		return "type=" + url.QueryEscape("application/json; charset=utf-8") + "&answer=" + url.QueryEscape(answer)
+	}
+	for _, c := range []struct {
+		name, query  string
+		result, note string // note: part of it
+	}{
+		{"object", json(`{"result":{"rows":[1,2]}}`), `{"rows":[1,2]}`, ""},
+		{"scalar", json(`{"a":{"result":1},"result": false}`), `false`, ""},
+		{"null", json(`{"result":null}`), "", ""},
+		{"none", json(`{"a":{"result":1}}`), "", ""},
+		{"other-case", json(`{"Result":1}`), "", ""},
+		{"list", json(`["result"]`), "", ""},
+		{"other-type", "type=text/plain&answer=" + url.QueryEscape(`{"result":1}`), "", ""},
+		{"not-json", json(`{"result":1`), "", "not JSON"},
+		{"nul", json(`{"result":"\u0000"}`), "", "UTF-8"},
+		{"deep", json(`{"result":` + strings.Repeat("[", 65) + strings.Repeat("]", 65) + `}`), "", "deeper than 64"},
+		{"64-KiB", "type=application/json&result=65536", `"` + strings.Repeat("x", 65534) + `"`, ""},
+		{"more", "type=application/json&result=65537", "", "65537 bytes; at most 65536"},
+		{"far-more", "type=application/json&result=200000", "", "longer than is read"},
+		{"of-a-failure", json(`{"result":1}`) + "&status=500", "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := endedPage(t, r.API, m.triggered(t, r.API, c.name, c.query, nil, nil))
+			if string(p.Result) != c.result || c.note == "" && p.ResultNote != "" || !strings.Contains(p.ResultNote, c.note) {
+				t.Errorf("result %.80q, note %q", p.Result, p.ResultNote)
+			}
+			if want := map[bool]string{true: "succeeded", false: "dead"}[c.name != "of-a-failure"]; p.Status != want {
+				t.Errorf("the run is %s, want %s", p.Status, want)
+			}
+		})
+	}
+}
+
+// The token of an attempt that works on is as good as a key to its run.
+func TestTheTokenOfWorkThatGoesOnIsNotShown(t *testing.T) {
+	t.Parallel()
+	r, m := serve(t, pgtest.DSN(t)), newMirror(t)
+	id := m.triggered(t, r.API, "a", "echo&status=202", nil, process.JobSpec{"completion": "async", "keep_response": 65536, "retry": map[string]any{"max_attempts": 2, "initial_backoff": "0s"}})
+	accepted := func(n int) (p page) {
+		await(t, "the answer to attempt "+strconv.Itoa(n), func() bool {
+			p = do[page](t, r.API, "GET", "/v1/runs/"+id, nil)
+			return len(p.Attempts) == n && p.Attempts[n-1].HTTPStatus == 202
+		})
+		return p
+	}
+	p := accepted(1)
+	token := m.of(id)[0].header.Get("Punctual-Run-Token")
+	if token == "" || p.Request.Headers["Punctual-Run-Token"] != "***" || p.Attempts[0].Outcome != "in_flight" || !strings.Contains(p.Attempts[0].Response, "Punctual-Run-Token") {
+		t.Errorf("accepted: %+v", p)
+	}
+	if p.Request.Headers["Punctual-Callback-Url"] != m.of(id)[0].header.Get("Punctual-Callback-Url") {
+		t.Errorf("the callback URL is shown as %q", p.Request.Headers["Punctual-Callback-Url"])
+	}
+	if shown := text(t, r.API, "/v1/runs/"+id); strings.Contains(shown, token) {
+		t.Errorf("the token is shown: %s", shown)
+	}
+	do[any](t, r.API.WithHeader("Punctual-Run-Token", token), "POST", "/v1/runs/"+id+"/fail", map[string]any{"error": "no ink"})
+	p = accepted(2)
+	if p.Attempts[0].Outcome != "failed" || !strings.Contains(p.Attempts[0].Response, `"Punctual-Attempt":["1"]`) || !strings.Contains(p.Attempts[1].Response, `"Punctual-Attempt":["2"]`) {
+		t.Errorf("the answers of both attempts are %+v", p.Attempts)
+	}
+	token = m.of(id)[1].header.Get("Punctual-Run-Token")
+	done := do[page](t, r.API.WithHeader("Punctual-Run-Token", token), "POST", "/v1/runs/"+id+"/complete", map[string]any{"result": map[string]any{"pages": 3}})
+	if again := do[page](t, r.API, "GET", "/v1/runs/"+id, nil); string(done.Result) != `{"pages":3}` || string(again.Result) != `{"pages":3}` || !strings.Contains(again.Attempts[1].Response, `"Punctual-Attempt":["2"]`) {
+		t.Errorf("completed: %s, then %+v", done.Result, again)
+	}
+}
+
+func TestARerunIsSentAgainWithKeysOfItsOwnOrTheSame(t *testing.T) {
+	t.Parallel()
+	r, m := serve(t, pgtest.DSN(t)), newMirror(t)
+	create(t, r.API, process.JobSpec{"name": "a", "target": map[string]any{"url": m.URL + "/hook", "body": "the job's"}})
+	first := do[page](t, r.API, "POST", "/v1/jobs/a/trigger", map[string]any{"body": "its own", "headers": map[string]any{"X-Own": "yes"}}).ID
+	endedPage(t, r.API, first)
+	original := m.of(first)[0]
+	for _, c := range []struct {
+		name      string
+		edit      any
+		body, own string
+		sameKey   bool
+	}{
+		{"the same", nil, "its own", "yes", false},
+		{"another body", map[string]any{"body": "edited"}, "edited", "yes", false},
+		{"other headers", map[string]any{"headers": map[string]any{"X-Own": "edited"}}, "its own", "edited", false},
+		{"with the same keys", map[string]any{"same_key": true}, "its own", "yes", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			run := do[page](t, r.API, "POST", "/v1/runs/"+first+"/rerun", c.edit)
+			if run.RerunOf != first || run.ID == first {
+				t.Fatalf("the rerun is %+v", run)
+			}
+			p := endedPage(t, r.API, run.ID)
+			sent := m.of(run.ID)[0]
+			if sent.body != c.body || sent.header.Get("X-Own") != c.own || p.RerunOf != first || sent.header.Get("Punctual-Scheduled-For") != original.header.Get("Punctual-Scheduled-For") {
+				t.Errorf("sent %+v", sent)
+			}
+			for _, name := range []string{"Webhook-Id", "Idempotency-Key"} {
+				want := run.ID
+				if c.sameKey {
+					want = original.header.Get(name)
+				}
+				if got := sent.header.Get(name); got != want || p.Request.Headers[name] != want {
+					t.Errorf("%s is %q, shown as %q, want %q", name, got, p.Request.Headers[name], want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,121 @@
+package prove
+
+import (
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/privatepg"
+)
+
+// meddled runs a mix on a fleet of three while callers meddle with it and the limits of its tenant change, and calls
+// fault, with what is left of the time, until the last slot. It returns when everything is at rest.
+func meddled(t *testing.T, rng *rand.Rand, fleetDSN, dsn string, length time.Duration, fault func(rng *rand.Rand, until time.Time), then func()) (*besieged, Facts) {
+	t.Helper()
+	w := newWitness(t)
+	b := &besieged{t: t, dsn: fleetDSN, witness: w, counts: map[string]int{}}
+	for range 3 {
+		m := &member{dsn: fleetDSN}
+		b.members = append(b.members, m)
+		b.start(m)
+	}
+	scriptMix(w)
+	work(t, w, b.live)
+	m := mixed(int(length.Seconds()))
+	jobs := m.jobs(w.URL)
+	create(t, b.members[0].replica.API, jobs...)
+	var names []string
+	for _, j := range jobs {
+		if name := j["name"].(string); !strings.HasPrefix(name, "shot-") {
+			names = append(names, name)
+		}
+	}
+	until := m.end()
+	var busy sync.WaitGroup
+	faults := rand.New(rand.NewPCG(rng.Uint64(), 2))
+	busy.Go(func() { fault(faults, until) })
+	busy.Go(repeat(t, rng.Uint64(), until, 100*time.Millisecond, 600*time.Millisecond, func(rng *rand.Rand) { b.meddle(rng, names) }))
+	busy.Go(repeat(t, rng.Uint64(), until, time.Second, 5*time.Second, b.relimit))
+	busy.Wait()
+	then()
+	b.lift()
+	await(t, "the last slots", func() bool { return time.Now().After(until) })
+	conn := connect(t, dsn)
+	await(t, "all slots to be claimed", func() bool {
+		return query[bool](t, conn, `SELECT NOT EXISTS (SELECT FROM punctual.schedules WHERE enabled AND next_run_at <= now())`)
+	})
+	return b, atRest(t, dsn, w)
+}
+
+// relimit changes the limits of the tenant. The database may be away.
+func (b *besieged) relimit(rng *rand.Rand) {
+	limits := []string{"max_concurrent_runs = 3, max_runs_per_second = NULL", "max_concurrent_runs = NULL, max_runs_per_second = 20", "max_concurrent_runs = NULL, max_runs_per_second = NULL"}
+	if b.execute(`UPDATE punctual.tenants SET ` + limits[rng.IntN(len(limits))] + ` WHERE name = 'default'`) {
+		b.note("change of limits")
+	}
+}
+
+// lift takes the limits away, and goes on until it could.
+func (b *besieged) lift() {
+	await(b.t, "the limits to be lifted", func() bool {
+		return b.execute(`UPDATE punctual.tenants SET max_concurrent_runs = NULL, max_runs_per_second = NULL WHERE name = 'default'`)
+	})
+}
+
+func (b *besieged) execute(sql string) bool {
+	conn, err := pgx.Connect(b.t.Context(), b.dsn+"&default_query_exec_mode=exec")
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close(b.t.Context()) }()
+	_, err = conn.Exec(b.t.Context(), sql)
+	return err == nil
+}
+
+// TestSoakAClockThatIsSteppedBehindPgBouncer steps the database's clock back and forth while jobs are edited, paused,
+// triggered, replayed, backfilled and limited, and all connections go through a PgBouncer.
+func TestSoakAClockThatIsSteppedBehindPgBouncer(t *testing.T) {
+	length, rng := soak(t), seeded(t)
+	t.Parallel()
+	clock := pgtest.NewClock(t)
+	server := pgtest.NewServer(t, privatepg.Config{Env: clock.Env})
+	dsn := pgtest.Database(t, server)
+	bouncer := pgtest.PgBouncer(t, server, dsn, "default_pool_size = 30")
+	steps := 0
+	b, f := meddled(t, rng, bouncer, dsn, max(length/5, 20*time.Second), func(rng *rand.Rand, until time.Time) {
+		repeat(t, rng.Uint64(), until, time.Second, 8*time.Second, func(rng *rand.Rand) {
+			clock.Step(time.Duration(rng.IntN(41)-20) * time.Second)
+			steps++
+		})()
+	}, func() { clock.Step(0) })
+	verify(t, f, Conditions{ClockSteps: true})
+	t.Logf("%d steps of the clock", steps)
+	b.report(f)
+	for _, r := range b.live() {
+		stop(t, r)
+	}
+}
+
+// TestSoakAFailoverWhileCallersMeddle promotes the synchronous standby in the middle of it all.
+func TestSoakAFailoverWhileCallersMeddle(t *testing.T) {
+	length, rng := soak(t), seeded(t)
+	t.Parallel()
+	primary := pgtest.NewServer(t, privatepg.Config{})
+	dsn := pgtest.Doomed(t, primary)
+	standby := pgtest.NewStandby(t, primary, "")
+	configure(t, primary, `synchronous_standby_names = '*'`)
+	b, f := meddled(t, rng, pgtest.Either(t, dsn, primary, standby), pgtest.TCP(t, standby, dsn), max(length/5, 20*time.Second), func(rng *rand.Rand, until time.Time) {
+		pass(t, time.Until(until)/2)
+		failOver(t, primary, standby)
+	}, func() {})
+	verify(t, f, Conditions{})
+	b.report(f)
+	for _, r := range b.live() {
+		stop(t, r)
+	}
+}

@@ -1,0 +1,101 @@
+package prove
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/privatepg"
+)
+
+// soak returns how long a soak is to last: the tests of make soak do not run in make test.
+func soak(t testing.TB) time.Duration {
+	t.Helper()
+	text := os.Getenv("SOAK")
+	if text == "" {
+		t.Skip("runs by `make soak` only")
+	}
+	length, err := time.ParseDuration(text)
+	if err != nil || length < 10*time.Second {
+		t.Fatalf("SOAK=%q: write a duration of at least 10s, such as 10m", text)
+	}
+	return length
+}
+
+// seeded returns a source of chance, and logs its seed. SEED=… repeats one.
+func seeded(t testing.TB) *rand.Rand {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("SEED=%q: write a whole number", text)
+		}
+	}
+	t.Logf("SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+func pause(t testing.TB, rng *rand.Rand, least, most time.Duration) {
+	pass(t, least+time.Duration(rng.Int64N(int64(most-least)+1)))
+}
+
+// repeat does something again and again until a time, with pauses between.
+func repeat(t testing.TB, seed uint64, until time.Time, least, most time.Duration, work func(*rand.Rand)) func() {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	return func() {
+		for pause(t, rng, least, most); time.Now().Before(until) && t.Context().Err() == nil; pause(t, rng, least, most) {
+			work(rng)
+		}
+	}
+}
+
+// TestSoakUnderANemesis keeps breaking three replicas, their database and the network between them under a load
+// of everything there is, and then counts: nothing is lost, doubled, early or stuck.
+func TestSoakUnderANemesis(t *testing.T) {
+	length, rng := soak(t), seeded(t)
+	t.Parallel()
+	server, w := pgtest.NewServer(t, privatepg.Config{}), newWitness(t)
+	b := &besieged{t: t, server: server, dsn: pgtest.Database(t, server), witness: w, counts: map[string]int{}}
+	for range 3 {
+		m := &member{}
+		m.proxy, m.dsn = pgtest.NewProxy(t, pgtest.TCP(t, server, b.dsn))
+		b.members = append(b.members, m)
+		b.start(m)
+	}
+	scriptMix(w)
+	work(t, w, b.live)
+	m := mixed(int(length.Seconds()))
+	m.copies = 2
+	b.stand(m)
+	jobs := append(m.jobs(w.URL), b.hanging(m)...)
+	create(t, b.members[0].replica.API, jobs...)
+	var names []string
+	for _, j := range jobs {
+		if name := j["name"].(string); !strings.HasPrefix(name, "shot-") {
+			names = append(names, name)
+		}
+	}
+	until := m.end()
+	var busy sync.WaitGroup
+	busy.Go(repeat(t, rng.Uint64(), until, time.Second, 8*time.Second, func(rng *rand.Rand) { b.act(rng, names) }))
+	busy.Go(repeat(t, rng.Uint64(), until, time.Second, 8*time.Second, b.attack))
+	busy.Go(repeat(t, rng.Uint64(), until, 100*time.Millisecond, 600*time.Millisecond, func(rng *rand.Rand) { b.meddle(rng, names) }))
+	busy.Go(repeat(t, rng.Uint64(), until, time.Second, 6*time.Second, func(rng *rand.Rand) { b.trespass(rng, names) }))
+	busy.Go(repeat(t, rng.Uint64(), until, 5*time.Second, 20*time.Second, func(rng *rand.Rand) { b.crowd(rng, names) }))
+	busy.Wait()
+	await(t, "the last slots", func() bool { return time.Now().After(until) })
+
+	f := atRest(t, b.dsn, w)
+	verify(t, f, Conditions{Frozen: b.frozen})
+	b.report(f)
+	proven(t, b.dsn)
+	for _, r := range b.live() {
+		stop(t, r)
+	}
+}

@@ -1,0 +1,88 @@
+package prove
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// mayLeaveOut are the only files that may skip tests or shorten them, and why no promise goes untested by that.
+var mayLeaveOut = map[string]string{
+	"internal/prove/prove_test.go":       "exhaustive: `make prove` runs it",
+	"internal/bench/bench_test.go":       "benchmarks of several sizes: `make prove` runs them",
+	"internal/prove/soak_test.go":        "soak: `make soak` runs it",
+	"internal/prove/balancer_test.go":    "fewer restarts in `make test`",
+	"internal/prove/replicas_test.go":    "a smaller load in `make test`",
+	"internal/prove/split_test.go":       "this test",
+	"scheduler/bench_test.go":            "the target of a benchmark, no test",
+	"scheduler/delivery/bench_test.go":   "the target of a benchmark, no test",
+	"scheduler/delivery/hostile_test.go": "counts open files where /proc tells them",
+	"scheduler/cron/zone_test.go":        "compares with the toolchain's zones where they are of the same release",
+	"scheduler/cron/property_test.go":    "inputs of a fuzzer that say nothing",
+	"scheduler/decide_property_test.go":  "inputs of a fuzzer that say nothing",
+}
+
+var skips = regexp.MustCompile(`\.Skip(f|Now)?\(|testing\.Short\(\)`)
+
+// Every test runs in `make test` or in `make prove`, and those of minutes in `make soak`: only exhaustive and soak leave
+// tests out, the targets run all packages, or all of those that leave tests out, and CI runs both.
+func TestEveryTestRunsSomewhere(t *testing.T) {
+	t.Parallel()
+	if err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		if name := strings.TrimPrefix(filepath.ToSlash(path), "../../"); skips.Match(source) && mayLeaveOut[name] == "" {
+			t.Errorf("%s leaves a test out; in internal/prove call exhaustive(t, …), elsewhere make it short enough", name)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for file, lines := range map[string][]string{
+		"Makefile": {"-race -short ", " ./internal/prove ./internal/bench\n", " -run '^TestSoak' "}, ".ci/run": {"\nrun make test\n", "\nrun make prove\n"},
+	} {
+		text, err := os.ReadFile("../../" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range lines {
+			if !strings.Contains(string(text), line) {
+				t.Errorf("%s does not say %q", file, line)
+			}
+		}
+	}
+}
+
+// A soak is known by its name, by which `make soak` finds it.
+func TestASoakIsCalledSo(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	soaks := 0
+	for _, name := range files {
+		source, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range strings.Split(string(source), "\nfunc ")[1:] {
+			body, _, _ := strings.Cut(f, "\n}\n")
+			named, is := strings.HasPrefix(body, "TestSoak"), strings.Contains(body, "soak(t)") && name != "split_test.go"
+			if named != is {
+				t.Errorf("%s: %s: a test that calls soak is to be called TestSoak…, and no other", name, body[:strings.IndexByte(body, '(')])
+			}
+			if is {
+				soaks++
+			}
+		}
+	}
+	if soaks < 3 {
+		t.Errorf("%d soaks", soaks)
+	}
+}

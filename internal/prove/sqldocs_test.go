@@ -1,0 +1,85 @@
+package prove
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/process"
+)
+
+// sqlBlock is a fenced block of SQL in Markdown.
+var sqlBlock = regexp.MustCompile("(?ms)^```sql\n(.*?)^```$")
+
+func TestSQLDocs(t *testing.T) {
+	t.Parallel()
+	const path, least = "../../docs/sql.md", 12
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("the audit queries: %v", err)
+	}
+	blocks := sqlBlock.FindAllStringSubmatch(string(text), -1)
+	if len(blocks) < least {
+		t.Errorf("%s has %d queries, want at least %d", path, len(blocks), least)
+	}
+
+	dsn := someHistory(t)
+	// As the superuser of the private server, who may become anybody; what the reader may not do fails.
+	config := connect(t, dsn).Config()
+	conn := connect(t, pgtest.Server(t).DSN(config.Database))
+	if _, err := conn.Exec(t.Context(), `SET ROLE punctual_reader; SET default_transaction_read_only = on`); err != nil {
+		t.Fatal(err)
+	}
+	empty := 0
+	for i, block := range blocks {
+		results, err := conn.PgConn().Exec(t.Context(), block[1]).ReadAll()
+		if err != nil {
+			t.Errorf("query %d: %v\n%s", i+1, err, block[1])
+			continue
+		}
+		rows := 0
+		for _, r := range results {
+			rows += len(r.Rows)
+		}
+		if rows == 0 {
+			empty++
+			t.Logf("query %d found nothing:\n%s", i+1, strings.TrimSpace(block[1]))
+		}
+	}
+	if 2*empty > len(blocks) {
+		t.Errorf("%d of %d queries found nothing: what are they about?", empty, len(blocks))
+	}
+}
+
+// someHistory is a database in which something of everything has happened, with a replica still running.
+func someHistory(t *testing.T) (dsn string) {
+	t.Helper()
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	w.Script("/broken", Answer{Status: 500, Body: "out of order"})
+	w.Script("/stuck", Answer{Hang: true})
+	r := serve(t, dsn, "--drain-timeout=0s")
+	second := map[string]any{"every": "1s"}
+	create(t, r.API,
+		job("every-second", w.URL+"/ok", process.JobSpec{"schedule": second, "labels": map[string]string{"team": "billing"}}),
+		job("once", w.URL+"/ok", process.JobSpec{"schedule": map[string]any{"delay": "50ms"}}),
+		job("tomorrow", w.URL+"/ok", process.JobSpec{"schedule": map[string]any{"cron": "0 3 * * *", "timezone": "Europe/Berlin"}}),
+		job("dies", w.URL+"/broken", process.JobSpec{"schedule": map[string]any{"delay": "50ms"}, "retry": map[string]any{"max_attempts": 1}}),
+		job("retries", w.URL+"/broken", process.JobSpec{"schedule": map[string]any{"delay": "50ms"}, "retry": map[string]any{"initial_backoff": "1h"}}),
+		job("overlaps", w.URL+"/stuck", process.JobSpec{"schedule": second, "concurrency_policy": "forbid"}),
+		job("paused", w.URL+"/ok", process.JobSpec{"schedule": second}),
+	)
+	do[any](t, r.API, "POST", "/v1/jobs/paused/pause", map[string]any{"note": "for the test"})
+	do[any](t, r.API, "POST", "/v1/jobs/tomorrow/trigger", nil)
+	conn := connect(t, dsn)
+	await(t, "something of everything", func() bool {
+		var kinds int
+		const sql = `SELECT count(DISTINCT (status, coalesce(reason, ''))) FROM punctual.runs`
+		if err := conn.QueryRow(t.Context(), sql).Scan(&kinds); err != nil {
+			t.Fatal(err)
+		}
+		return kinds >= 5 // succeeded, dead, retrying, running, skipped
+	})
+	return dsn
+}

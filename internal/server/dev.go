@@ -1,0 +1,136 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"punctual/internal/privatepg"
+	"punctual/scheduler"
+	"punctual/scheduler/delivery/guard"
+)
+
+// DevConfig says how `punctual dev` runs.
+type DevConfig struct {
+	Config
+	Dir    string // data directory of the private Postgres
+	Sample []byte // body of POST /v1/jobs/batch that registers the sample jobs
+	Out    io.Writer
+}
+
+// sampleTarget is how the sample jobs write the address of the echo target.
+const sampleTarget = "http://127.0.0.1:8080"
+
+// RunDev starts a private Postgres, a replica on it and a built-in echo target, registers the sample jobs
+// and prints every run as it arrives, until ctx ends.
+func RunDev(ctx context.Context, c DevConfig) error {
+	pg, err := privatepg.Start(ctx, privatepg.Config{Dir: c.Dir})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = pg.Stop() }()
+	c.DatabaseURL, c.Migrate, c.NoAuth = pg.DSN("postgres"), true, true
+	c.AdoptDatabase = true                                                        // nobody else's: it may be copied, moved and made anew
+	c.AllowTargets = slices.Concat(c.AllowTargets, guard.Loopback, guard.Private) // one's own machine and office, to try things with
+	c.OnlyLocal, c.CallsItself = true, true                                       // the echo target is served beside the API
+	if c.Master, err = devMaster(c.Dir); err != nil {
+		return err
+	}
+	c.Wrap = withEcho
+	out := &runPrinter{out: c.Out}
+	c.Finished = out.print
+	c.Ready = func(url string) {
+		registered, err := registerSample(ctx, url, c.Sample)
+		if err != nil {
+			c.Log.Error("the sample jobs could not be registered", "error", err)
+		}
+		banner(c.Out, url, c.DatabaseURL, c.Dir, registered)
+	}
+	return Run(ctx, c.Config)
+}
+
+func banner(out io.Writer, url, dsn, dir string, jobs []string) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "\nPunctual is running.\n\n")
+	fmt.Fprintf(w, "  API\t%s/v1/jobs\n  Docs\t%s/docs\n  Metrics\t%s/metrics\n", url, url, url)
+	fmt.Fprintf(w, "  psql\tpsql '%s'\n  Data\t%s\n  Jobs\t%s\n\n", dsn, dir, strings.Join(jobs, ", "))
+	fmt.Fprintf(w, "Runs, as they arrive (Ctrl-C stops everything):\n\n")
+	_ = w.Flush()
+}
+
+// registerSample creates the sample jobs through the API, as a user would. Those that exist stay as they
+// are, but that they are pointed at the echo target's present address.
+func registerSample(ctx context.Context, url string, sample []byte) (names []string, err error) {
+	body := bytes.ReplaceAll(sample, []byte(sampleTarget), []byte(url))
+	var batch struct {
+		Jobs []scheduler.Definition `json:"jobs"`
+	}
+	if err := json.Unmarshal(body, &batch); err != nil {
+		return nil, err
+	}
+	if err := send(ctx, http.MethodPost, url+"/v1/jobs/batch", body); err != nil {
+		return nil, err
+	}
+	for _, job := range batch.Jobs {
+		patch, err := json.Marshal(map[string]any{"target": map[string]string{"url": job.Target.URL}})
+		if err != nil {
+			return nil, err
+		}
+		if err := send(ctx, http.MethodPatch, url+"/v1/jobs/"+job.Name, patch); err != nil {
+			return nil, err
+		}
+		names = append(names, job.Name)
+	}
+	return names, nil
+}
+
+// send sends a request to the API; an answer other than success is an error.
+func send(ctx context.Context, method, url string, body []byte) error {
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode >= 300 {
+		return fmt.Errorf("%s %s: %s: %s", method, url, response.Status, answer)
+	}
+	return nil
+}
+
+// runPrinter prints one line for each attempt that ended.
+type runPrinter struct{ out io.Writer }
+
+func (p *runPrinter) print(outcomes []scheduler.Outcome) {
+	for _, o := range outcomes {
+		end := o.End()
+		if o.Verdict == scheduler.Await {
+			end.Status = "accepted"
+		}
+		line := fmt.Sprintf("%s  %-9s %-24s attempt %d", o.FinishedAt.Local().Format(time.TimeOnly), end.Status, o.Job.Name, o.Attempt)
+		if !o.StartedAt.IsZero() {
+			line += fmt.Sprintf("  sent %s after due, took %s", round(o.StartedAt.Sub(o.DueAt)), round(o.FinishedAt.Sub(o.StartedAt)))
+		}
+		if o.Error != "" {
+			line += "  " + o.Error
+		}
+		_, _ = io.WriteString(p.out, line+"\n") // in one piece, as others write too
+	}
+}
+
+func round(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }

@@ -1,5 +1,0 @@
-//go:build !linux
-
-package storetest
-
-func inMemory() string { return "" }
