@@ -26,7 +26,7 @@ LABEL org.opencontainers.image.title="Punctual" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
-COPY LICENSE /
+COPY LICENSE NOTICE /
 COPY --from=build /punctual /
 # Where serve listens, and healthcheck asks.
 ENV PUNCTUAL_LISTEN=0.0.0.0:8080

@@ -60,7 +60,7 @@ func judged(t *testing.T, all ...signed) []string {
 	cmd.Stdin = strings.NewReader(lines.String())
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("%v, where `make testdata/standardwebhooks/node_modules/.package-lock.json` installs what is needed: %s", err, out)
 	}
 	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }

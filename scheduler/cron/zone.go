@@ -13,8 +13,9 @@ import (
 
 //go:generate ./refresh.sh
 
-// Zone data comes with the binary. [time.LoadLocation] would prefer the machine's, and two replicas on two machines
-// might then disagree about when a job is due.
+// Zone data comes with the binary. [time.LoadLocation] prefers the machine's, and two replicas on two machines might then
+// disagree about when a job is due. The copy in time/tzdata does not help: nothing reads it but LoadLocation, when the
+// machine has none, and nothing tells its release.
 var (
 	//go:embed zonedata/zoneinfo.zip
 	zoneArchive []byte
