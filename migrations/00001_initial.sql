@@ -1,45 +1,147 @@
--- The whole data model of Punctual, in one schema so that it can share an application's database.
--- Migrations only expand: schema N serves binaries N-1 and N.
+-- The data model of Punctual: everything lies in one schema, so that it can share an application's database.
+--
+-- In this order: the deployment and its tenants, jobs, runs, what waits and what is claimed, dead letters and
+-- operations, notices, limits, keys and secrets, the audit log, functions, views, roles with row-level security.
 
 -- +goose Up
 
+-- The deployment, its tenants and its queues.
+
 -- +goose StatementBegin
 CREATE TABLE punctual.deployment (
-    singleton  boolean PRIMARY KEY DEFAULT true,
-    zone_data  text NOT NULL DEFAULT '',
-    tidied_at  timestamptz NOT NULL DEFAULT '-infinity',
-    CONSTRAINT deployment_has_one_row CHECK (singleton)
+    singleton          boolean PRIMARY KEY DEFAULT true,
+    zone_data          text NOT NULL DEFAULT '',
+    timeline           text NOT NULL DEFAULT '',
+    tidied_at          timestamptz NOT NULL DEFAULT '-infinity',
+    back_at            timestamptz NOT NULL DEFAULT '-infinity',
+    secrets_changed    bigint NOT NULL DEFAULT 0,
+    database_name      text NOT NULL DEFAULT '',
+    system_identifier  text NOT NULL DEFAULT '',
+    frozen_at          timestamptz,
+    frozen_by          text,
+    frozen_note        text,
+    frozen_reason      text,
+    CONSTRAINT deployment_has_one_row CHECK (singleton),
+    CONSTRAINT deployment_freeze_is_whole CHECK ((frozen_at IS NULL) = (frozen_by IS NULL)
+        AND (frozen_at IS NULL) = (frozen_reason IS NULL) AND (frozen_note IS NULL OR frozen_at IS NOT NULL)),
+    CONSTRAINT deployment_frozen_reason_is_known CHECK (frozen_reason IN ('asked', 'restored'))
 );
-COMMENT ON TABLE  punctual.deployment           IS 'Facts about this deployment; exactly one row.';
+COMMENT ON TABLE  punctual.deployment IS 'Facts about this deployment; exactly one row.';
 COMMENT ON COLUMN punctual.deployment.singleton IS 'Always true: keeps the table at one row.';
-COMMENT ON COLUMN punctual.deployment.zone_data IS 'Version of the time zone data the next slots were computed with; when a binary with other data starts, the next slots of zoned jobs are computed again.';
-COMMENT ON COLUMN punctual.deployment.tidied_at IS 'When a replica last began to remove what is older than its retention: one does so each minute, not all of them.';
+COMMENT ON COLUMN punctual.deployment.zone_data IS
+    'Version of the time zone data the next slots were computed with; when a binary with other data starts, the next '
+    'slots of zoned jobs are computed again.';
+COMMENT ON COLUMN punctual.deployment.timeline IS
+    'The timeline of Postgres that fencing tokens were last given on; on another one, after a failover, the sequence '
+    'is raised first.';
+COMMENT ON COLUMN punctual.deployment.tidied_at IS
+    'When a replica last began to remove what is older than its retention: one does so each minute, not all of them.';
+COMMENT ON COLUMN punctual.deployment.back_at IS
+    'When a replica last found that none had renewed for a while, because they or the database were away: a target '
+    'could not be heard before.';
+COMMENT ON COLUMN punctual.deployment.secrets_changed IS
+    'Counts the changes of secrets and signing_secrets: replicas forget what they have opened when it moves.';
+COMMENT ON COLUMN punctual.deployment.database_name IS
+    'Name of the database that runs were last dispatched from; empty: none yet. Another name than the present one: '
+    'this is a copy, see is_copy().';
+COMMENT ON COLUMN punctual.deployment.system_identifier IS
+    'System identifier of the Postgres that runs were last dispatched from (pg_control_system()); empty: none yet, '
+    'or this Postgres does not tell it.';
+COMMENT ON COLUMN punctual.deployment.frozen_at IS
+    'Since when nothing is claimed, for no tenant; null: the deployment is not frozen.';
+COMMENT ON COLUMN punctual.deployment.frozen_by IS 'Who froze it, for people.';
+COMMENT ON COLUMN punctual.deployment.frozen_note IS 'Why, where somebody said so.';
+COMMENT ON COLUMN punctual.deployment.frozen_reason IS
+    'asked: somebody froze it; restored: a replica found it to be a copy.';
+
 INSERT INTO punctual.deployment DEFAULT VALUES;
 
 CREATE TABLE punctual.tenants (
-    id          integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    name        text NOT NULL,
-    created_at  timestamptz NOT NULL DEFAULT now(),
-    CONSTRAINT tenant_name_is_unique UNIQUE (name),
-    CONSTRAINT tenant_name_is_1_to_128_letters_digits_dot_underscore_colon_dash CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$')
+    id                       integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name                     text NOT NULL,
+    created_at               timestamptz NOT NULL DEFAULT now(),
+    weight                   smallint NOT NULL DEFAULT 1,
+    max_jobs                 integer,
+    max_concurrent_runs      integer,
+    max_runs_per_second      integer,
+    max_requests_per_second  integer,
+    min_interval             interval,
+    allowed_targets          cidr[] NOT NULL DEFAULT '{}',
+    updated_at               timestamptz NOT NULL DEFAULT now(),
+    deleted_at               timestamptz,
+    notify                   json,
+    frozen_at                timestamptz,
+    frozen_by                text,
+    frozen_note              text,
+    CONSTRAINT tenant_name_is_1_to_128_letters_digits_and_marks
+        CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$'),
+    CONSTRAINT tenant_weight_is_1_to_1000 CHECK (weight BETWEEN 1 AND 1000),
+    CONSTRAINT tenant_max_jobs_is_positive CHECK (max_jobs > 0),
+    CONSTRAINT tenant_max_concurrent_runs_is_positive CHECK (max_concurrent_runs > 0),
+    CONSTRAINT tenant_max_runs_per_second_is_positive CHECK (max_runs_per_second > 0),
+    CONSTRAINT tenant_max_requests_per_second_is_positive CHECK (max_requests_per_second > 0),
+    CONSTRAINT tenant_min_interval_is_1s_or_more CHECK (min_interval >= interval '1 second'),
+    CONSTRAINT tenant_freeze_is_whole CHECK ((frozen_at IS NULL) = (frozen_by IS NULL) AND (frozen_note IS NULL
+        OR frozen_at IS NOT NULL))
 );
-COMMENT ON TABLE  punctual.tenants            IS 'Owners of jobs. The tenant "default" always exists.';
-COMMENT ON COLUMN punctual.tenants.id         IS 'Small key used in every other table.';
-COMMENT ON COLUMN punctual.tenants.name       IS 'Name used in the API.';
+CREATE UNIQUE INDEX tenant_name_is_unique ON punctual.tenants (name) WHERE deleted_at IS NULL;
+CREATE INDEX tenants_frozen ON punctual.tenants (id) WHERE frozen_at IS NOT NULL;
+CREATE INDEX tenants_with_limits ON punctual.tenants (id) WHERE max_concurrent_runs IS NOT NULL
+    OR max_runs_per_second IS NOT NULL OR frozen_at IS NOT NULL;
+COMMENT ON TABLE  punctual.tenants IS 'Owners of jobs. The tenant "default" always exists.';
+COMMENT ON COLUMN punctual.tenants.id IS 'Small key used in every other table.';
+COMMENT ON COLUMN punctual.tenants.name IS 'Name used in the API.';
 COMMENT ON COLUMN punctual.tenants.created_at IS 'When the tenant was made.';
+COMMENT ON COLUMN punctual.tenants.weight IS
+    'Share of the worker slots while several tenants wait for them: with twice the weight of another, twice as many. '
+    '1 to 1000.';
+COMMENT ON COLUMN punctual.tenants.max_jobs IS
+    'How many active and paused jobs it may have; null: as many as it likes.';
+COMMENT ON COLUMN punctual.tenants.max_concurrent_runs IS
+    'How many of its runs all replicas together may be sending at once; null: as many as there are worker slots. '
+    'Runs beyond it wait.';
+COMMENT ON COLUMN punctual.tenants.max_runs_per_second IS
+    'How many of its attempts all replicas together may start in a second; null: no bound. Runs beyond it wait.';
+COMMENT ON COLUMN punctual.tenants.max_requests_per_second IS
+    'How many API requests all replicas together answer it in a second; null: no bound. Others get 429.';
+COMMENT ON COLUMN punctual.tenants.min_interval IS
+    'Shortest time between two slots of one of its jobs; null: a second, as for everybody.';
+COMMENT ON COLUMN punctual.tenants.allowed_targets IS
+    'Networks that its jobs may call although they are not public, beside those that the deployment allows '
+    'everybody.';
+COMMENT ON COLUMN punctual.tenants.updated_at IS 'When it was last changed.';
+COMMENT ON COLUMN punctual.tenants.deleted_at IS
+    'When it was deleted: its jobs and keys are no more, its history stays until retention takes it.';
+COMMENT ON COLUMN punctual.tenants.notify IS
+    'Who is told of what happens to its jobs that do not say so themselves, in the form of a definition''s notify; '
+    'null: nobody.';
+COMMENT ON COLUMN punctual.tenants.frozen_at IS 'Since when nothing of this tenant is claimed; null: it is not frozen.';
+COMMENT ON COLUMN punctual.tenants.frozen_by IS 'Who froze it, for people.';
+COMMENT ON COLUMN punctual.tenants.frozen_note IS 'Why, where somebody said so.';
+
 INSERT INTO punctual.tenants (name) VALUES ('default');
 
 CREATE TABLE punctual.queues (
     id    smallint GENERATED ALWAYS AS IDENTITY (START WITH 1 MAXVALUE 8000) PRIMARY KEY,
     name  text NOT NULL,
-    CONSTRAINT queue_name_is_unique UNIQUE (name),
-    CONSTRAINT queue_name_is_1_to_64_letters_digits_dot_underscore_dash CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$')
+    CONSTRAINT queue_name_is_1_to_64_letters_digits_and_marks
+        CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$'),
+    CONSTRAINT queue_name_is_unique UNIQUE (name)
 );
-COMMENT ON TABLE  punctual.queues      IS 'Named lanes with their own worker slots on each replica. A lane number is queue id x 4 + priority (0 high, 1 normal, 2 low).';
-COMMENT ON COLUMN punctual.queues.id   IS 'Small number, part of every lane.';
+COMMENT ON TABLE  punctual.queues IS
+    'Named lanes with their own worker slots on each replica. A lane number is queue id x 4 + priority (0 high, 1 '
+    'normal, 2 low); see ready.lane for others.';
+COMMENT ON COLUMN punctual.queues.id IS 'Small number, part of every lane.';
 COMMENT ON COLUMN punctual.queues.name IS 'Name used in job definitions and in --queues.';
-INSERT INTO punctual.queues (name) VALUES ('default');
 
+INSERT INTO punctual.queues (name) VALUES ('default');
+-- +goose StatementEnd
+
+-- Jobs: identity and state, definitions, next slots, gates.
+
+-- +goose StatementBegin
+-- Vacuumed by share, because most deployments change few of their jobs; at a smaller share than the default, because
+-- one-shots come and go: of ten million jobs a fifth would be two million dead rows in each of the indexes.
 CREATE TABLE punctual.jobs (
     id            uuid PRIMARY KEY,
     tenant        integer NOT NULL REFERENCES punctual.tenants,
@@ -51,42 +153,51 @@ CREATE TABLE punctual.jobs (
     labels        jsonb NOT NULL DEFAULT '{}',
     created_at    timestamptz NOT NULL DEFAULT now(),
     updated_at    timestamptz NOT NULL DEFAULT now(),
+    named         boolean NOT NULL DEFAULT true,
     paused_at     timestamptz,
     paused_until  timestamptz,
     pause_note    text,
-    completed_at  timestamptz,
     deleted_at    timestamptz,
-    CONSTRAINT job_name_is_1_to_128_letters_digits_dot_underscore_colon_dash CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$'),
-    CONSTRAINT job_state_is_active_paused_completed_or_deleted CHECK (state IN ('active', 'paused', 'completed', 'deleted')),
+    CONSTRAINT job_name_is_1_to_128_letters_digits_and_marks
+        CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$'),
+    CONSTRAINT job_state_is_active_paused_or_deleted CHECK (state IN ('active', 'paused', 'deleted')),
     CONSTRAINT job_kind_is_cron_every_at_delay_or_none CHECK (kind IN ('cron', 'every', 'at', 'delay', 'none')),
     CONSTRAINT job_version_is_positive CHECK (version > 0),
     CONSTRAINT paused_job_has_paused_at CHECK ((state <> 'paused') OR (paused_at IS NOT NULL)),
-    CONSTRAINT completed_job_has_completed_at CHECK ((state <> 'completed') OR (completed_at IS NOT NULL)),
-    CONSTRAINT deleted_job_has_deleted_at CHECK ((state = 'deleted') = (deleted_at IS NOT NULL))
-);
-CREATE UNIQUE INDEX job_name_is_unique ON punctual.jobs (tenant, name) WHERE state IN ('active', 'paused');
+    CONSTRAINT deleted_job_has_deleted_at CHECK ((state = 'deleted') = (deleted_at IS NOT NULL)),
+    CONSTRAINT deleted_job_has_no_name CHECK (NOT named OR state <> 'deleted')
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000,
+    autovacuum_analyze_scale_factor = 0.05);
+CREATE UNIQUE INDEX job_name_is_unique ON punctual.jobs (tenant, name) WHERE named;
 CREATE INDEX jobs_by_name ON punctual.jobs (tenant, name text_pattern_ops, id);
 CREATE INDEX jobs_by_id ON punctual.jobs (tenant, id) WHERE state <> 'deleted';
 CREATE INDEX jobs_by_label ON punctual.jobs USING gin (labels jsonb_path_ops);
 CREATE INDEX jobs_to_resume ON punctual.jobs (paused_until) WHERE paused_until IS NOT NULL;
-CREATE INDEX jobs_completed ON punctual.jobs (completed_at) WHERE state = 'completed';
 CREATE INDEX jobs_deleted ON punctual.jobs (deleted_at, id) WHERE state = 'deleted';
-COMMENT ON TABLE  punctual.jobs              IS 'Identity and state of each job. What it does is in job_versions; when it fires next is in schedules.';
-COMMENT ON COLUMN punctual.jobs.id           IS 'UUIDv7 of the job; never reused.';
-COMMENT ON COLUMN punctual.jobs.tenant       IS 'Owner: tenants.id.';
-COMMENT ON COLUMN punctual.jobs.version      IS 'Current version: the row of job_versions that holds now. Also the ETag of the API.';
-COMMENT ON COLUMN punctual.jobs.name         IS 'Unique among the active and paused jobs of a tenant; a completed or deleted job frees its name.';
-COMMENT ON COLUMN punctual.jobs.state        IS 'active, paused, completed (no slot is left) or deleted (kept for its history).';
-COMMENT ON COLUMN punctual.jobs.kind         IS 'Kind of schedule: cron, every, at, delay or none.';
-COMMENT ON COLUMN punctual.jobs.queue        IS 'Queue its runs wait in: queues.id.';
-COMMENT ON COLUMN punctual.jobs.labels       IS 'Labels to filter by: a flat object of strings.';
-COMMENT ON COLUMN punctual.jobs.created_at   IS 'When the job was first written.';
-COMMENT ON COLUMN punctual.jobs.updated_at   IS 'When the job was last changed by somebody.';
-COMMENT ON COLUMN punctual.jobs.paused_at    IS 'When it was paused; null unless paused.';
-COMMENT ON COLUMN punctual.jobs.paused_until IS 'When it resumes by itself; null: only when asked to.';
-COMMENT ON COLUMN punctual.jobs.pause_note   IS 'Why it was paused.';
-COMMENT ON COLUMN punctual.jobs.completed_at IS 'When its last slot was claimed.';
-COMMENT ON COLUMN punctual.jobs.deleted_at   IS 'When it was deleted.';
+COMMENT ON TABLE  punctual.jobs IS
+    'Identity and state of each job. What it does is in job_versions; when it fires next is in schedules.';
+COMMENT ON COLUMN punctual.jobs.id IS 'UUIDv7 of the job; never reused.';
+COMMENT ON COLUMN punctual.jobs.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.jobs.version IS
+    'Current version: the row of job_versions that holds now. Also the ETag of the API.';
+COMMENT ON COLUMN punctual.jobs.name IS
+    'Unique among the active and paused jobs of a tenant; a completed or deleted job frees its name.';
+COMMENT ON COLUMN punctual.jobs.state IS
+    'active, paused or deleted (kept for its history). An active job whose schedule has a completed_at is completed: '
+    'see job_state().';
+COMMENT ON COLUMN punctual.jobs.kind IS 'Kind of schedule: cron, every, at, delay or none.';
+COMMENT ON COLUMN punctual.jobs.queue IS 'Queue its runs wait in: queues.id.';
+COMMENT ON COLUMN punctual.jobs.labels IS 'Labels to filter by: a flat object of strings.';
+COMMENT ON COLUMN punctual.jobs.created_at IS 'When the job was first written.';
+COMMENT ON COLUMN punctual.jobs.updated_at IS 'When the job was last changed by somebody.';
+COMMENT ON COLUMN punctual.jobs.named IS
+    'Whether the name is its own. False once it is deleted, or is completed and another job has taken the name.';
+COMMENT ON COLUMN punctual.jobs.paused_at IS 'When it was paused; null unless paused.';
+COMMENT ON COLUMN punctual.jobs.paused_until IS
+    'When it resumes by itself, from that instant on; null: only when asked to.';
+COMMENT ON COLUMN punctual.jobs.pause_note IS 'Why it was paused.';
+COMMENT ON COLUMN punctual.jobs.deleted_at IS
+    'When it was deleted; of a one-shot that was forgotten a week after it was completed, when it was completed.';
 
 CREATE TABLE punctual.job_versions (
     job_id      uuid NOT NULL REFERENCES punctual.jobs ON DELETE CASCADE,
@@ -95,17 +206,28 @@ CREATE TABLE punctual.job_versions (
     state       text NOT NULL,
     definition  json NOT NULL,
     note        text,
-    PRIMARY KEY (job_id, version),
-    CONSTRAINT job_version_state_is_active_paused_completed_or_deleted CHECK (state IN ('active', 'paused', 'completed', 'deleted'))
-);
-COMMENT ON TABLE  punctual.job_versions            IS 'Every definition a job ever had, and every pause, resume and end: immutable, one row per change.';
-COMMENT ON COLUMN punctual.job_versions.job_id     IS 'The job.';
-COMMENT ON COLUMN punctual.job_versions.version    IS 'Counts from 1; a run pins the version it was claimed with.';
+    CONSTRAINT job_version_state_is_active_paused_completed_or_deleted CHECK (state IN ('active', 'paused',
+        'completed', 'deleted')),
+    PRIMARY KEY (job_id, version)
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
+CREATE INDEX job_versions_later ON punctual.job_versions (valid_from, job_id) WHERE version > 1;
+COMMENT ON TABLE  punctual.job_versions IS
+    'Every definition a job had, and every pause, resume and end: immutable, one row per change. One that has ceased '
+    'to hold goes when it is older than the runs that are kept and none of them names it.';
+COMMENT ON COLUMN punctual.job_versions.job_id IS 'The job.';
+COMMENT ON COLUMN punctual.job_versions.version IS 'Counts from 1; a run pins the version it was claimed with.';
 COMMENT ON COLUMN punctual.job_versions.valid_from IS 'When this version took effect; it holds until the next one.';
-COMMENT ON COLUMN punctual.job_versions.state      IS 'State of the job under this version.';
-COMMENT ON COLUMN punctual.job_versions.definition IS 'The definition as it was written, in the form of the API (json, not jsonb: a body keeps its bytes); what is absent has its default.';
-COMMENT ON COLUMN punctual.job_versions.note       IS 'Why, where somebody said so.';
+COMMENT ON COLUMN punctual.job_versions.state IS 'State of the job under this version.';
+COMMENT ON COLUMN punctual.job_versions.definition IS
+    'The definition as it was written, in the form of the API (json, not jsonb: a body keeps its bytes); what is '
+    'absent has its default.';
+COMMENT ON COLUMN punctual.job_versions.note IS 'Why, where somebody said so.';
 
+-- A fire is a non-HOT update here (next_run_at is indexed), so dead rows appear as fast as runs do: vacuum by number,
+-- not by share, or the due end of the index silts up on a large table.
+--
+-- The claim of a job's last slot writes this row anyway, so completed_at is here: to write the job as well, with its
+-- state in the predicates of its indexes, took as much of Postgres's time as all else of a one-shot together.
 CREATE TABLE punctual.schedules (
     job_id         uuid PRIMARY KEY REFERENCES punctual.jobs ON DELETE CASCADE,
     scheduled_for  timestamptz,
@@ -114,38 +236,77 @@ CREATE TABLE punctual.schedules (
     version        integer NOT NULL,
     lane           smallint NOT NULL,
     enabled        boolean NOT NULL,
-    CONSTRAINT enabled_schedule_has_a_next_slot CHECK (NOT enabled OR (scheduled_for IS NOT NULL AND next_run_at IS NOT NULL)),
-    CONSTRAINT schedule_is_never_due_before_its_slot CHECK (next_run_at >= scheduled_for)
--- Every fire is a non-HOT update here (next_run_at is indexed), so dead rows appear as fast as runs do:
--- vacuum by number, not by share, or the due end of the index silts up on a large table.
+    completed_at   timestamptz,
+    CONSTRAINT enabled_schedule_has_a_next_slot CHECK (NOT enabled OR (scheduled_for IS NOT NULL
+        AND next_run_at IS NOT NULL)),
+    CONSTRAINT schedule_is_never_due_before_its_slot CHECK (next_run_at >= scheduled_for),
+    CONSTRAINT completed_schedule_has_no_next_slot CHECK (completed_at IS NULL OR scheduled_for IS NULL)
 ) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 20000,
-        autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+    autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX schedules_due ON punctual.schedules (lane, next_run_at) WHERE enabled;
 CREATE INDEX schedules_due_by_tenant ON punctual.schedules (lane, tenant, next_run_at) WHERE enabled;
-COMMENT ON TABLE  punctual.schedules               IS 'When each job fires next: one narrow row per job, the only hot row. Its lock is the first that anything changing a job takes.';
-COMMENT ON COLUMN punctual.schedules.job_id        IS 'The job.';
+CREATE INDEX schedules_completed ON punctual.schedules (completed_at) WHERE completed_at IS NOT NULL;
+COMMENT ON TABLE  punctual.schedules IS
+    'When each job fires next: one narrow row per job, the only hot row. Its lock is the first that anything '
+    'changing a job takes.';
+COMMENT ON COLUMN punctual.schedules.job_id IS 'The job.';
 COMMENT ON COLUMN punctual.schedules.scheduled_for IS 'Next slot (nominal fire time); null when none is left.';
-COMMENT ON COLUMN punctual.schedules.next_run_at   IS 'When that slot is due: scheduled_for plus the job''s jitter.';
-COMMENT ON COLUMN punctual.schedules.tenant        IS 'Owner: tenants.id.';
-COMMENT ON COLUMN punctual.schedules.version       IS 'Version a run claimed now is pinned to.';
-COMMENT ON COLUMN punctual.schedules.lane          IS 'Queue id x 4 + priority (0 high, 1 normal, 2 low).';
-COMMENT ON COLUMN punctual.schedules.enabled       IS 'False while paused and once no slot is left.';
+COMMENT ON COLUMN punctual.schedules.next_run_at IS 'When that slot is due: scheduled_for plus the job''s jitter.';
+COMMENT ON COLUMN punctual.schedules.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.schedules.version IS 'Version a run claimed now is pinned to.';
+COMMENT ON COLUMN punctual.schedules.lane IS 'Queue id x 4 + priority (0 high, 1 normal, 2 low).';
+COMMENT ON COLUMN punctual.schedules.enabled IS 'False while paused and once no slot is left.';
+COMMENT ON COLUMN punctual.schedules.completed_at IS
+    'When the last slot was claimed; null while there is a next slot, or where there never was one.';
 
+-- Where all rows belong to one tenant, statistics say that a tenant narrows nothing down. A second tenant's few due
+-- rows would then be looked for in the index without the tenant, among all that the first has due.
+ALTER TABLE punctual.schedules ALTER COLUMN tenant SET (n_distinct = 1000);
+
+-- A run of a gated job updates its gate twice. Half of each page is free, so that these are HOT updates, and the next
+-- one on the page prunes them. Vacuum removes what an old snapshot has kept.
+CREATE TABLE punctual.exclusive (
+    job_id        uuid PRIMARY KEY REFERENCES punctual.jobs ON DELETE CASCADE,
+    active_run    uuid,
+    waiting_run   uuid,
+    gated         boolean NOT NULL DEFAULT true,
+    earlier_runs  uuid[]
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 20000);
+CREATE INDEX exclusive_with_earlier_runs ON punctual.exclusive (job_id) WHERE earlier_runs IS NOT NULL;
+COMMENT ON TABLE  punctual.exclusive IS
+    'The gate of each job whose concurrency_policy is or was not allow: a permanent row, locked before a run of the '
+    'job is started or ended.';
+COMMENT ON COLUMN punctual.exclusive.job_id IS 'The job.';
+COMMENT ON COLUMN punctual.exclusive.active_run IS
+    'Its active run, from when it is written to its end; one that is final or missing counts as none.';
+COMMENT ON COLUMN punctual.exclusive.waiting_run IS 'Under wait: the run that starts when the active one ends.';
+COMMENT ON COLUMN punctual.exclusive.gated IS 'Whether its concurrency_policy keeps runs from overlapping now.';
+COMMENT ON COLUMN punctual.exclusive.earlier_runs IS
+    'The runs that were in flight when the policy ceased to be allow: active, too, until they end.';
+-- +goose StatementEnd
+
+-- Runs, their attempts and data, a partition a day.
+
+-- +goose StatementBegin
 CREATE SEQUENCE punctual.fences;
 COMMENT ON SEQUENCE punctual.fences IS 'Fencing tokens: each claim of an attempt takes the next one.';
 
+-- The indexes by reason, by trigger and of late runs are for lists: what is asked for and then the id, so that a page
+-- is read as it is shown. A run of the schedule that succeeds on time enters none of them.
 CREATE TABLE punctual.runs (
     id               uuid NOT NULL,
     job_id           uuid NOT NULL,
     replica          uuid,
     blocked_by       uuid,
     replay_of        uuid,
+    rerun_of         uuid,
     parent_run       uuid,
     scheduled_for    timestamptz NOT NULL,
     due_at           timestamptz NOT NULL,
     created_at       timestamptz NOT NULL DEFAULT now(),
     claimed_at       timestamptz,
     started_at       timestamptz,
+    accepted_at      timestamptz,
     finished_at      timestamptz,
     next_attempt_at  timestamptz,
     skipped_first    timestamptz,
@@ -163,105 +324,312 @@ CREATE TABLE punctual.runs (
     reason           text,
     error            text,
     step             text,
-    PRIMARY KEY (id),
-    CONSTRAINT run_status_is_known CHECK (status IN ('blocked', 'pending', 'running', 'retrying', 'succeeded', 'dead', 'skipped', 'cancelled')),
-    CONSTRAINT run_trigger_is_known CHECK (trigger IN ('schedule', 'catchup', 'manual', 'event', 'backfill', 'replay', 'step')),
-    CONSTRAINT run_reason_is_known CHECK (reason IN ('missed', 'paused', 'overlap', 'replaced', 'expired', 'limit', 'timeout', 'connect', 'tls', 'blocked_address',
-        'http_4xx', 'http_5xx', 'redirect', 'gone', 'lost', 'poison', 'upstream_failed', 'cancelled_by_user', 'job_deleted')),
-    CONSTRAINT final_run_has_finished_at CHECK ((status IN ('succeeded', 'dead', 'skipped', 'cancelled')) = (finished_at IS NOT NULL)),
+    CONSTRAINT run_status_is_known CHECK (status IN ('blocked', 'pending', 'running', 'retrying', 'succeeded', 'dead',
+        'skipped', 'cancelled')),
+    CONSTRAINT final_run_has_finished_at CHECK ((status IN ('succeeded', 'dead', 'skipped',
+        'cancelled')) = (finished_at IS NOT NULL)),
     CONSTRAINT skipped_run_has_a_reason CHECK (status <> 'skipped' OR reason IS NOT NULL),
-    CONSTRAINT running_run_has_a_fence CHECK (status <> 'running' OR fence IS NOT NULL)
+    CONSTRAINT running_run_has_a_fence CHECK (status <> 'running' OR fence IS NOT NULL),
+    PRIMARY KEY (id),
+    CONSTRAINT run_trigger_is_known CHECK (trigger IN ('schedule', 'catchup', 'manual', 'event', 'backfill', 'replay',
+        'notify', 'step')),
+    CONSTRAINT run_reason_is_known CHECK (reason IN ('missed', 'paused', 'overlap', 'replaced', 'expired', 'limit',
+        'auth', 'timeout', 'connect', 'tls', 'unreachable', 'blocked_address', 'http_4xx', 'http_5xx', 'redirect',
+        'gone', 'failed', 'lost', 'silent', 'poison', 'upstream_failed', 'cancelled_by_user', 'job_deleted'))
 ) PARTITION BY RANGE (id);
 CREATE INDEX runs_by_job ON punctual.runs (job_id, id);
-COMMENT ON TABLE  punctual.runs                 IS 'One row per run, and one per recorded skip; partitioned by day on the time in the id. No index on a column that a successful finish changes: finishing is a HOT update.';
-COMMENT ON COLUMN punctual.runs.id              IS 'For a slot: UUIDv8 of its milliseconds and a hash of (job, slot), so that a slot can have only one run. Otherwise UUIDv7 of its creation.';
-COMMENT ON COLUMN punctual.runs.job_id          IS 'The job.';
-COMMENT ON COLUMN punctual.runs.replica         IS 'Replica that made the latest attempt.';
-COMMENT ON COLUMN punctual.runs.blocked_by      IS 'On a skip for overlap: the run that was in the way.';
-COMMENT ON COLUMN punctual.runs.replay_of       IS 'On a replay: the dead run it repeats.';
-COMMENT ON COLUMN punctual.runs.parent_run      IS 'On a step: the run of its workflow.';
-COMMENT ON COLUMN punctual.runs.scheduled_for   IS 'The slot: nominal fire time. Of a manual run, when it was asked for.';
-COMMENT ON COLUMN punctual.runs.due_at          IS 'When it was due: the slot plus the job''s jitter.';
-COMMENT ON COLUMN punctual.runs.created_at      IS 'When the row was written.';
-COMMENT ON COLUMN punctual.runs.claimed_at      IS 'When the latest attempt was claimed.';
-COMMENT ON COLUMN punctual.runs.started_at      IS 'When the latest attempt was sent.';
-COMMENT ON COLUMN punctual.runs.finished_at     IS 'When it reached its final status.';
-COMMENT ON COLUMN punctual.runs.next_attempt_at IS 'While retrying: when the next attempt may start.';
-COMMENT ON COLUMN punctual.runs.skipped_first   IS 'On a skip: the first slot it stands for.';
-COMMENT ON COLUMN punctual.runs.skipped_last    IS 'On a skip: the last slot it stands for.';
-COMMENT ON COLUMN punctual.runs.fence           IS 'Fencing token of the latest attempt; only its holder may finish the run.';
-COMMENT ON COLUMN punctual.runs.tenant          IS 'Owner: tenants.id.';
-COMMENT ON COLUMN punctual.runs.job_version     IS 'Version of the definition it uses on every attempt.';
-COMMENT ON COLUMN punctual.runs.skipped_count   IS 'On a skip: how many slots it stands for; null above 1,000.';
-COMMENT ON COLUMN punctual.runs.lane            IS 'Queue id x 4 + priority (0 high, 1 normal, 2 low).';
-COMMENT ON COLUMN punctual.runs.attempt         IS 'Number of the latest attempt, from 1; 0 before the first.';
-COMMENT ON COLUMN punctual.runs.http_status     IS 'HTTP status of the latest attempt''s response, if there was one.';
-COMMENT ON COLUMN punctual.runs.late            IS 'Made after the job''s tolerance for missed slots.';
-COMMENT ON COLUMN punctual.runs.status          IS 'blocked, pending, running, retrying; final: succeeded, dead, skipped, cancelled.';
-COMMENT ON COLUMN punctual.runs.trigger         IS 'What made it: schedule, catchup, manual, event, backfill, replay or step.';
-COMMENT ON COLUMN punctual.runs.reason          IS 'Why it is not a plain success; null on a plain success. On a running run, cancelled_by_user or replaced: it is to be cancelled.';
-COMMENT ON COLUMN punctual.runs.error           IS 'The latest error, for people.';
-COMMENT ON COLUMN punctual.runs.step            IS 'On a step: its name.';
+CREATE INDEX runs_by_tenant ON punctual.runs (tenant, id);
+CREATE INDEX runs_by_reason ON punctual.runs (tenant, reason, id) WHERE reason IS NOT NULL;
+CREATE INDEX runs_by_trigger ON punctual.runs (tenant, trigger, id) WHERE trigger <> 'schedule';
+CREATE INDEX runs_late ON punctual.runs (tenant, id) WHERE late;
+COMMENT ON TABLE  punctual.runs IS
+    'One row per run, and one per recorded skip; partitioned by day on the time in the id. No index on a column that '
+    'a successful finish changes: finishing is a HOT update.';
+COMMENT ON COLUMN punctual.runs.id IS
+    'For a slot: UUIDv8 of its milliseconds and a hash of (job, slot), so that a slot can have only one run. '
+    'Otherwise UUIDv7 of its creation.';
+COMMENT ON COLUMN punctual.runs.job_id IS 'The job.';
+COMMENT ON COLUMN punctual.runs.replica IS 'Replica that made the latest attempt.';
+COMMENT ON COLUMN punctual.runs.blocked_by IS 'On a skip for overlap: the run that was in the way.';
+COMMENT ON COLUMN punctual.runs.replay_of IS 'On a replay: the dead run it repeats.';
+COMMENT ON COLUMN punctual.runs.rerun_of IS 'On a rerun: the run that somebody wanted made again.';
+COMMENT ON COLUMN punctual.runs.parent_run IS 'On a step: the run of its workflow.';
+COMMENT ON COLUMN punctual.runs.scheduled_for IS
+    'The slot: nominal fire time. Of a manual run, when it was asked for; of a replay or rerun, that of the run it '
+    'repeats.';
+COMMENT ON COLUMN punctual.runs.due_at IS 'When it was due: the slot plus the job''s jitter.';
+COMMENT ON COLUMN punctual.runs.created_at IS 'When the row was written.';
+COMMENT ON COLUMN punctual.runs.claimed_at IS 'When the latest attempt was claimed.';
+COMMENT ON COLUMN punctual.runs.started_at IS 'When the latest attempt was sent.';
+COMMENT ON COLUMN punctual.runs.accepted_at IS
+    'With completion async: when the target answered the latest attempt with 202; from then on no replica holds the '
+    'run. Null: it did not.';
+COMMENT ON COLUMN punctual.runs.finished_at IS 'When it reached its final status.';
+COMMENT ON COLUMN punctual.runs.next_attempt_at IS
+    'While retrying, or pending because the circuit breaker of its target is open: when the next attempt may start.';
+COMMENT ON COLUMN punctual.runs.skipped_first IS 'On a skip: the first slot it stands for.';
+COMMENT ON COLUMN punctual.runs.skipped_last IS 'On a skip: the last slot it stands for.';
+COMMENT ON COLUMN punctual.runs.fence IS 'Fencing token of the latest attempt; only its holder may finish the run.';
+COMMENT ON COLUMN punctual.runs.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.runs.job_version IS 'Version of the definition it uses on every attempt.';
+COMMENT ON COLUMN punctual.runs.skipped_count IS 'On a skip: how many slots it stands for; null above 1,000.';
+COMMENT ON COLUMN punctual.runs.lane IS 'Queue id x 4 + priority (0 high, 1 normal, 2 low).';
+COMMENT ON COLUMN punctual.runs.attempt IS 'Number of the latest attempt, from 1; 0 before the first.';
+COMMENT ON COLUMN punctual.runs.http_status IS 'HTTP status of the latest attempt''s response, if there was one.';
+COMMENT ON COLUMN punctual.runs.late IS 'Made after the job''s tolerance for missed slots.';
+COMMENT ON COLUMN punctual.runs.status IS
+    'blocked, pending, running, retrying; final: succeeded, dead, skipped, cancelled.';
+COMMENT ON COLUMN punctual.runs.trigger IS
+    'What made it: schedule, catchup, manual, event, backfill, replay, notify or step.';
+COMMENT ON COLUMN punctual.runs.reason IS
+    'Why it is not a plain success; null on a plain success. On a running run, cancelled_by_user or replaced: it is '
+    'to be cancelled.';
+COMMENT ON COLUMN punctual.runs.error IS 'The latest error, for people.';
+COMMENT ON COLUMN punctual.runs.step IS 'On a step: its name.';
 
 CREATE TABLE punctual.attempts (
-    run_id       uuid NOT NULL,
-    fence        bigint NOT NULL,
-    number       smallint NOT NULL,
-    http_status  smallint,
-    replica      uuid,
-    started_at   timestamptz NOT NULL,
-    finished_at  timestamptz NOT NULL,
-    outcome      text NOT NULL,
-    reason       text,
-    error        text,
-    response     text,
-    PRIMARY KEY (run_id, fence),
+    run_id              uuid NOT NULL,
+    fence               bigint NOT NULL,
+    number              smallint NOT NULL,
+    http_status         smallint,
+    replica             uuid,
+    started_at          timestamptz NOT NULL,
+    finished_at         timestamptz NOT NULL,
+    outcome             text NOT NULL,
+    reason              text,
+    error               text,
+    response            text,
+    response_headers    jsonb,
+    response_truncated  boolean,
     CONSTRAINT attempt_outcome_is_known CHECK (outcome IN ('failed', 'timed_out', 'lost', 'interrupted', 'cancelled')),
-    CONSTRAINT attempt_number_is_positive CHECK (number > 0)
+    CONSTRAINT attempt_number_is_positive CHECK (number > 0),
+    PRIMARY KEY (run_id, fence)
 ) PARTITION BY RANGE (run_id);
-COMMENT ON TABLE  punctual.attempts             IS 'One row per unsuccessful attempt; a success is on its run. Append-only, partitioned like runs.';
-COMMENT ON COLUMN punctual.attempts.run_id      IS 'The run.';
-COMMENT ON COLUMN punctual.attempts.fence       IS 'Fencing token of the attempt.';
-COMMENT ON COLUMN punctual.attempts.number      IS 'Counts from 1; an interrupted attempt does not count, so its number is used again.';
+COMMENT ON TABLE  punctual.attempts IS
+    'One row per unsuccessful attempt; a success is on its run, and what is kept of its response in run_data. '
+    'Append-only, partitioned like runs.';
+COMMENT ON COLUMN punctual.attempts.run_id IS 'The run.';
+COMMENT ON COLUMN punctual.attempts.fence IS 'Fencing token of the attempt.';
+COMMENT ON COLUMN punctual.attempts.number IS
+    'Counts from 1; an interrupted attempt does not count, so its number is used again.';
 COMMENT ON COLUMN punctual.attempts.http_status IS 'Status of the response, if there was one.';
-COMMENT ON COLUMN punctual.attempts.replica     IS 'Replica that made it.';
-COMMENT ON COLUMN punctual.attempts.started_at  IS 'When the request was sent.';
+COMMENT ON COLUMN punctual.attempts.replica IS 'Replica that made it.';
+COMMENT ON COLUMN punctual.attempts.started_at IS 'When the request was sent.';
 COMMENT ON COLUMN punctual.attempts.finished_at IS 'When it ended.';
-COMMENT ON COLUMN punctual.attempts.outcome     IS 'failed, timed_out, lost (its replica vanished), interrupted (its replica was stopped) or cancelled.';
-COMMENT ON COLUMN punctual.attempts.reason      IS 'Same list as runs.reason.';
-COMMENT ON COLUMN punctual.attempts.error       IS 'What went wrong, for people.';
-COMMENT ON COLUMN punctual.attempts.response    IS 'Start of the response body.';
+COMMENT ON COLUMN punctual.attempts.outcome IS
+    'failed, timed_out, lost (its replica vanished or its target fell silent), interrupted (its replica was stopped) '
+    'or cancelled.';
+COMMENT ON COLUMN punctual.attempts.reason IS 'Same list as runs.reason.';
+COMMENT ON COLUMN punctual.attempts.error IS 'What went wrong, for people.';
+COMMENT ON COLUMN punctual.attempts.response IS
+    'Start of the response body, as much as the job''s keep_response says; by default 1 KiB. Secrets read ***.';
+COMMENT ON COLUMN punctual.attempts.response_headers IS
+    'Headers of the response, those of a closed list, by name in lower case; null: none are kept.';
+COMMENT ON COLUMN punctual.attempts.response_truncated IS 'The body was longer than response; null: it was not.';
 
 CREATE TABLE punctual.run_data (
-    run_id           uuid NOT NULL,
-    webhook_id       uuid,
-    headers          jsonb,
-    body             bytea,
-    idempotency_key  text,
+    run_id              uuid NOT NULL,
+    webhook_id          uuid,
+    headers             jsonb,
+    body                bytea,
+    idempotency_key     text,
+    progress            json,
+    progress_at         timestamptz,
+    notify_url          text,
+    notify_secret       text,
+    result              json,
+    result_note         text,
+    response            text,
+    response_headers    jsonb,
+    response_truncated  boolean,
+    response_fence      bigint,
     PRIMARY KEY (run_id)
 ) PARTITION BY RANGE (run_id);
-COMMENT ON TABLE  punctual.run_data                 IS 'What a single run sends in place of what its job says, only where there is any. Partitioned like runs.';
-COMMENT ON COLUMN punctual.run_data.run_id          IS 'The run.';
-COMMENT ON COLUMN punctual.run_data.webhook_id      IS 'On a replay: the webhook-id of the run that died first; null: the run''s id.';
-COMMENT ON COLUMN punctual.run_data.headers         IS 'Headers that replace the job''s for this run; null: the job''s.';
-COMMENT ON COLUMN punctual.run_data.body            IS 'Body that replaces the job''s for this run; null: the job''s.';
-COMMENT ON COLUMN punctual.run_data.idempotency_key IS 'On a replay: the Idempotency-Key of the run that died first; null: what follows from the run itself.';
+COMMENT ON TABLE  punctual.run_data IS
+    'What a single run sends in place of what its job says, and what came of it besides its status; only where there '
+    'is any. Partitioned like runs.';
+COMMENT ON COLUMN punctual.run_data.run_id IS 'The run.';
+COMMENT ON COLUMN punctual.run_data.webhook_id IS
+    'On a replay, and a rerun with the same keys: the webhook-id of the run that it repeats; null: the run''s id.';
+COMMENT ON COLUMN punctual.run_data.headers IS 'Headers that replace the job''s for this run; null: the job''s.';
+COMMENT ON COLUMN punctual.run_data.body IS 'Body that replaces the job''s for this run; null: the job''s.';
+COMMENT ON COLUMN punctual.run_data.idempotency_key IS
+    'On a replay, and a rerun with the same keys: the Idempotency-Key of the run that it repeats; null: what follows '
+    'from the run itself.';
+COMMENT ON COLUMN punctual.run_data.progress IS
+    'With completion async: the last progress that the target reported; the next attempt may read it.';
+COMMENT ON COLUMN punctual.run_data.progress_at IS 'When it was reported.';
+COMMENT ON COLUMN punctual.run_data.notify_url IS
+    'On a notice, and on its replays: where it goes in place of the job''s target.';
+COMMENT ON COLUMN punctual.run_data.notify_secret IS
+    'On a notice whose body is to get a routing key: name of the secret that holds it.';
+COMMENT ON COLUMN punctual.run_data.result IS
+    'What the run succeeded with: from a 2xx JSON answer, or reported by its target; null: nothing.';
+COMMENT ON COLUMN punctual.run_data.result_note IS
+    'Why a result that there was is not kept; null: it is, or there was none.';
+COMMENT ON COLUMN punctual.run_data.response IS
+    'Of a job with keep_response: start of the response body of the attempt that succeeded, or was accepted last. '
+    'Secrets read ***.';
+COMMENT ON COLUMN punctual.run_data.response_headers IS 'Headers of that response, as in attempts.';
+COMMENT ON COLUMN punctual.run_data.response_truncated IS 'The body of that response was longer; null: it was not.';
+COMMENT ON COLUMN punctual.run_data.response_fence IS 'Fencing token of the attempt that the response is of.';
+-- +goose StatementEnd
 
+-- +goose StatementBegin
+CREATE FUNCTION punctual.partition_bound(day date) RETURNS uuid
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT rpad(lpad(to_hex((extract(epoch FROM day)::bigint * 1000)), 12, '0'), 32, '0')::uuid
+$$;
+COMMENT ON FUNCTION punctual.partition_bound(date) IS
+    'Lowest run id of a day (UTC): the first 48 bits of a run id are milliseconds since 1970.';
+
+-- By name, so that it costs two look-ups however many days are kept.
+CREATE FUNCTION punctual.has_partition(parent text, day date) RETURNS boolean
+LANGUAGE sql STABLE STRICT AS $$
+    SELECT EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE NOT inhdetachpending AND inhrelid IN (
+        to_regclass('punctual.' || parent || to_char(day, '_YYYYMMDD')),
+        to_regclass('punctual.' || parent || to_char(day, '_YYYYMMDD"_failures"'))))
+$$;
+COMMENT ON FUNCTION punctual.has_partition(text, date) IS
+    'Whether a day (UTC) of runs, attempts or run_data has its partition: that of a whole day or of its failures.';
+
+-- A partition is made beside the parent and then attached: PARTITION OF would lock the parent against every reader and
+-- writer. One that exists and is not attached, because its removal has begun, is attached again, so that nothing in it
+-- is lost.
+--
+-- Pages of runs are filled to 45 %, so that finishing a run finds room beside it for its second version (a HOT update,
+-- which writes no index).
+--
+-- Rows are frozen by the first vacuum that finds them. A row is inserted, updated once when the run ends, and lies
+-- still until its day is dropped. At some hundred transactions a second a day is older than autovacuum_freeze_max_age
+-- before that, and would be read a second time from end to end, only to be frozen.
+CREATE FUNCTION punctual.create_partitions(first_day date, last_day date) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE
+    day date;
+    parent text;
+    child text;
+    made integer := 0;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext('punctual.create_partitions'));
+    FOR day IN SELECT generate_series(first_day, last_day, interval '1 day')::date LOOP
+        FOREACH parent IN ARRAY ARRAY['runs', 'attempts', 'run_data'] LOOP
+            CONTINUE WHEN punctual.has_partition(parent, day);
+            child := parent || to_char(day, '_YYYYMMDD');
+            IF to_regclass('punctual.' || child || '_failures') IS NOT NULL THEN
+                child := child || '_failures';
+            ELSIF to_regclass('punctual.' || child) IS NULL THEN
+                EXECUTE format('CREATE TABLE punctual.%I (LIKE punctual.%I INCLUDING ALL) WITH (%s)', child, parent,
+                    CASE parent WHEN 'runs' THEN 'fillfactor = 45, ' ELSE '' END
+                        || 'autovacuum_vacuum_insert_scale_factor = 1, autovacuum_freeze_min_age = 0');
+            END IF;
+            EXECUTE format('ALTER TABLE punctual.%I ATTACH PARTITION punctual.%I FOR VALUES FROM (%L) TO (%L)',
+                parent, child, punctual.partition_bound(day), punctual.partition_bound(day + 1));
+            made := made + 1;
+        END LOOP;
+    END LOOP;
+    RETURN made;
+END
+$$;
+COMMENT ON FUNCTION punctual.create_partitions(date, date) IS
+    'Makes the daily partitions of runs, attempts and run_data that are missing between two days (UTC, inclusive); '
+    'returns how many.';
+
+CREATE FUNCTION punctual.retire_partitions(day date, keep_failures boolean) RETURNS bigint
+LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+DECLARE
+    parents constant text[] := ARRAY['runs', 'attempts', 'run_data'];
+    suffix constant text := to_char(day, '_YYYYMMDD');
+    failures constant text := suffix || '_failures';
+    parent text;
+    kept bigint := 0;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext('punctual.create_partitions'));
+    -- Somebody may have attached one again, because a slot of that day needs it.
+    IF EXISTS (SELECT FROM unnest(parents) p JOIN pg_catalog.pg_inherits i
+                   ON i.inhrelid IN (to_regclass('punctual.' || p || suffix),
+                                     to_regclass('punctual.' || p || failures))) THEN
+        RETURN NULL;
+    END IF;
+    IF keep_failures AND to_regclass('punctual.runs' || failures) IS NOT NULL THEN
+        PERFORM punctual.create_partitions(day, day); -- they were to go, and now they are to stay
+        RETURN NULL;
+    END IF;
+    IF keep_failures AND to_regclass('punctual.runs' || suffix) IS NOT NULL THEN
+        FOREACH parent IN ARRAY parents LOOP
+            EXECUTE format('CREATE TABLE punctual.%I (LIKE punctual.%I INCLUDING ALL)', parent || failures, parent);
+        END LOOP;
+        EXECUTE format('INSERT INTO punctual.%I SELECT * FROM punctual.%I WHERE status <> ''succeeded''',
+            'runs' || failures, 'runs' || suffix);
+        GET DIAGNOSTICS kept = ROW_COUNT;
+        FOREACH parent IN ARRAY parents[2:] LOOP
+            IF kept > 0 AND to_regclass('punctual.' || parent || suffix) IS NOT NULL THEN
+                EXECUTE format(
+                    'INSERT INTO punctual.%I SELECT * FROM punctual.%I WHERE run_id IN (SELECT id FROM punctual.%I)',
+                    parent || failures, parent || suffix, 'runs' || failures);
+            END IF;
+        END LOOP;
+    END IF;
+    FOREACH parent IN ARRAY parents LOOP
+        EXECUTE format('DROP TABLE IF EXISTS punctual.%I', parent || suffix);
+        IF kept = 0 THEN
+            EXECUTE format('DROP TABLE IF EXISTS punctual.%I', parent || failures);
+        ELSE
+            EXECUTE format('ALTER TABLE punctual.%I ATTACH PARTITION punctual.%I FOR VALUES FROM (%L) TO (%L)',
+                parent, parent || failures, punctual.partition_bound(day), punctual.partition_bound(day + 1));
+        END IF;
+    END LOOP;
+    RETURN kept;
+END
+$$;
+COMMENT ON FUNCTION punctual.retire_partitions(date, boolean) IS
+    'Drops the detached tables of a day (UTC) of runs, attempts and run_data; keeping failures, first moves every '
+    'run that did not succeed, with its attempts and data, into a partition of its own. Returns how many runs were '
+    'kept; null when a partition of the day is attached.';
+
+SELECT punctual.create_partitions((now() AT TIME ZONE 'UTC')::date - 1, (now() AT TIME ZONE 'UTC')::date + 7);
+-- +goose StatementEnd
+
+-- What waits, what is claimed and by whom, and what replicas hold back.
+
+-- +goose StatementBegin
 CREATE TABLE punctual.ready (
-    run_id   uuid PRIMARY KEY,
-    job_id   uuid NOT NULL,
-    due_at   timestamptz NOT NULL,
-    tenant   integer NOT NULL,
-    lane     smallint NOT NULL
+    run_id      uuid PRIMARY KEY,
+    job_id      uuid NOT NULL,
+    due_at      timestamptz NOT NULL,
+    tenant      integer NOT NULL,
+    lane        smallint NOT NULL,
+    held_by     text,
+    held_since  timestamptz,
+    held_until  timestamptz,
+    at_gate     boolean NOT NULL DEFAULT false,
+    CONSTRAINT held_run_has_its_instants CHECK (held_by IS NULL OR held_since IS NOT NULL AND held_until IS NOT NULL)
 ) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX ready_due ON punctual.ready (lane, due_at);
 CREATE INDEX ready_by_job ON punctual.ready (job_id);
-COMMENT ON TABLE  punctual.ready        IS 'Runs that any replica may claim: retries, manual runs, runs given back. A row leaves when it is claimed.';
+CREATE INDEX ready_due_by_tenant ON punctual.ready (lane, tenant, due_at);
+CREATE INDEX ready_held ON punctual.ready (tenant, held_by, held_since) WHERE held_by IS NOT NULL;
+CREATE INDEX ready_at_gate ON punctual.ready (job_id, run_id) WHERE at_gate;
+CREATE INDEX ready_by_tenant ON punctual.ready (tenant, run_id);
+COMMENT ON TABLE  punctual.ready IS
+    'Runs that any replica may claim: retries, manual runs, runs given back. A row leaves when it is claimed.';
 COMMENT ON COLUMN punctual.ready.run_id IS 'The run.';
 COMMENT ON COLUMN punctual.ready.job_id IS 'Its job.';
-COMMENT ON COLUMN punctual.ready.due_at IS 'When it may be claimed.';
+COMMENT ON COLUMN punctual.ready.due_at IS 'When it may be claimed; of a run whose target works on, its deadline.';
 COMMENT ON COLUMN punctual.ready.tenant IS 'Owner: tenants.id.';
-COMMENT ON COLUMN punctual.ready.lane   IS 'Queue id x 4 + priority (0 high, 1 normal, 2 low).';
+COMMENT ON COLUMN punctual.ready.lane IS
+    'Queue id x 4 + priority (0 high, 1 normal, 2 low), or + 3 for backfills and replays of any priority; -1 - queue '
+    'id for the deadline of a target that works on, which needs no worker slot.';
+COMMENT ON COLUMN punctual.ready.held_by IS
+    'What the run waits for, such as "breaker billing.internal:443" or "hanging billing.internal:443/invoices"; '
+    'null: for a worker slot, or for due_at.';
+COMMENT ON COLUMN punctual.ready.held_since IS 'Since when it has waited for that without an attempt.';
+COMMENT ON COLUMN punctual.ready.held_until IS
+    'It waits until then at most, and is dead when its host cannot be reached even then.';
+COMMENT ON COLUMN punctual.ready.at_gate IS
+    'It waits at its job''s gate, and is due when that is freed; due_at is the time to look at it whatever happens.';
+
+ALTER TABLE punctual.ready ALTER COLUMN tenant SET (n_distinct = 1000); -- as in schedules
 
 CREATE TABLE punctual.claims (
     id          uuid PRIMARY KEY,
@@ -269,32 +637,85 @@ CREATE TABLE punctual.claims (
     claimed_at  timestamptz NOT NULL DEFAULT now(),
     run_ids     uuid[] NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
-COMMENT ON TABLE  punctual.claims            IS 'The leases: one row per claimed batch, gone when all of its runs have left the replica.';
-COMMENT ON COLUMN punctual.claims.id         IS 'The batch.';
-COMMENT ON COLUMN punctual.claims.replica    IS 'Replica that holds it.';
+COMMENT ON TABLE  punctual.claims IS
+    'The leases: one row per claimed batch, gone when all of its runs have left the replica.';
+COMMENT ON COLUMN punctual.claims.id IS 'The batch.';
+COMMENT ON COLUMN punctual.claims.replica IS 'Replica that holds it.';
 COMMENT ON COLUMN punctual.claims.claimed_at IS 'When it was claimed.';
-COMMENT ON COLUMN punctual.claims.run_ids    IS 'The runs claimed together.';
-
-CREATE TABLE punctual.exclusive (
-    job_id       uuid PRIMARY KEY REFERENCES punctual.jobs ON DELETE CASCADE,
-    active_run   uuid,
-    waiting_run  uuid
-) WITH (fillfactor = 50);
-COMMENT ON TABLE  punctual.exclusive             IS 'The gate of each job whose concurrency_policy is not allow: a permanent row, locked before a run of the job is started or ended.';
-COMMENT ON COLUMN punctual.exclusive.job_id      IS 'The job.';
-COMMENT ON COLUMN punctual.exclusive.active_run  IS 'Its active run; one that is final or missing counts as none.';
-COMMENT ON COLUMN punctual.exclusive.waiting_run IS 'Under wait: the run that starts when the active one ends.';
+COMMENT ON COLUMN punctual.claims.run_ids IS 'The runs claimed together.';
 
 CREATE TABLE punctual.cancels (
     run_id        uuid PRIMARY KEY,
     replica       uuid NOT NULL,
     requested_at  timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE  punctual.cancels              IS 'Tells replicas which of the runs they are sending are to be cancelled; that they are is said by runs.reason.';
-COMMENT ON COLUMN punctual.cancels.run_id       IS 'The running run.';
-COMMENT ON COLUMN punctual.cancels.replica      IS 'Replica that is sending it.';
+COMMENT ON TABLE  punctual.cancels IS
+    'Tells replicas which of the runs they are sending are to be cancelled; that they are is said by runs.reason.';
+COMMENT ON COLUMN punctual.cancels.run_id IS 'The running run.';
+COMMENT ON COLUMN punctual.cancels.replica IS 'Replica that is sending it.';
 COMMENT ON COLUMN punctual.cancels.requested_at IS 'When it was asked for.';
 
+-- A few rows in a page or two, each updated every 2 s and pruned by the next update. By default three of them would
+-- have the table vacuumed every minute for ever.
+CREATE TABLE punctual.replicas (
+    id          uuid PRIMARY KEY,
+    host        text NOT NULL,
+    version     text NOT NULL,
+    queues      jsonb NOT NULL,
+    started_at  timestamptz NOT NULL DEFAULT now(),
+    renewed_at  timestamptz NOT NULL DEFAULT now(),
+    beat        bigint NOT NULL DEFAULT 0,
+    draining    boolean NOT NULL DEFAULT false
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 1000);
+COMMENT ON TABLE  punctual.replicas IS 'One row per running process, under a fresh random id at every start.';
+COMMENT ON COLUMN punctual.replicas.id IS 'The process.';
+COMMENT ON COLUMN punctual.replicas.host IS 'Host name, for people.';
+COMMENT ON COLUMN punctual.replicas.version IS 'Version of its binary.';
+COMMENT ON COLUMN punctual.replicas.queues IS 'Its worker slots per queue.';
+COMMENT ON COLUMN punctual.replicas.started_at IS 'When it started.';
+COMMENT ON COLUMN punctual.replicas.renewed_at IS 'When it last renewed, for people: others judge by watching beat.';
+COMMENT ON COLUMN punctual.replicas.beat IS 'Heartbeat counter, raised every 2 s.';
+COMMENT ON COLUMN punctual.replicas.draining IS 'It was asked to stop and claims no more.';
+
+CREATE TABLE punctual.holds (
+    replica     uuid NOT NULL REFERENCES punctual.replicas ON DELETE CASCADE,
+    tenant      integer NOT NULL REFERENCES punctual.tenants,
+    held_by     text NOT NULL,
+    state       text NOT NULL,
+    host        text NOT NULL,
+    path        text NOT NULL,
+    failures    integer NOT NULL,
+    last_error  text NOT NULL,
+    since       timestamptz NOT NULL,
+    probe_at    timestamptz,
+    reset_at    timestamptz,
+    CONSTRAINT hold_state_is_known CHECK (state IN ('open', 'recovering', 'hanging')),
+    PRIMARY KEY (replica, tenant, held_by)
+);
+CREATE INDEX holds_of_tenant ON punctual.holds (tenant, held_by);
+COMMENT ON TABLE  punctual.holds IS
+    'What replicas hold runs back for, each by what it has seen itself. A row goes when its replica holds nothing '
+    'back for it any more, or is gone.';
+COMMENT ON COLUMN punctual.holds.replica IS 'Who holds runs back: replicas.id.';
+COMMENT ON COLUMN punctual.holds.tenant IS 'Whose runs: tenants.id.';
+COMMENT ON COLUMN punctual.holds.held_by IS 'As in ready.held_by.';
+COMMENT ON COLUMN punctual.holds.state IS
+    'open: the host cannot be reached. recovering: it can be reached again, and is sent more and more. hanging: its '
+    'requests time out.';
+COMMENT ON COLUMN punctual.holds.host IS 'Host and port.';
+COMMENT ON COLUMN punctual.holds.path IS 'The path that hangs; empty: the whole host.';
+COMMENT ON COLUMN punctual.holds.failures IS 'How many requests in a row could not be sent, or timed out.';
+COMMENT ON COLUMN punctual.holds.last_error IS 'Why the latest of them failed.';
+COMMENT ON COLUMN punctual.holds.since IS 'Since when runs are held back.';
+COMMENT ON COLUMN punctual.holds.probe_at IS
+    'When the next probe is sent; null: one is under way, or the host is not probed.';
+COMMENT ON COLUMN punctual.holds.reset_at IS
+    'When somebody asked for a reset, which the replica has not carried out yet.';
+-- +goose StatementEnd
+
+-- Dead letters, and work on many runs.
+
+-- +goose StatementBegin
 CREATE TABLE punctual.dead_letters (
     run_id           uuid PRIMARY KEY,
     job_id           uuid NOT NULL,
@@ -316,32 +737,43 @@ CREATE TABLE punctual.dead_letters (
     idempotency_key  text,
     replayed_as      uuid,
     operation        uuid,
+    notify_url       text,
+    notify_secret    text,
     CONSTRAINT replayed_dead_letter_is_resolved CHECK (replayed_as IS NULL OR resolved_at IS NOT NULL)
 );
 CREATE INDEX dead_letters_open ON punctual.dead_letters (tenant, run_id) WHERE resolved_at IS NULL;
 CREATE INDEX dead_letters_by_job ON punctual.dead_letters (job_id, run_id);
 CREATE INDEX dead_letters_of_operation ON punctual.dead_letters (operation, run_id) WHERE operation IS NOT NULL;
-COMMENT ON TABLE  punctual.dead_letters                 IS 'Runs that exhausted their attempts, with what a replay needs, until somebody resolves them. Outlives the run''s partition.';
-COMMENT ON COLUMN punctual.dead_letters.run_id          IS 'The dead run.';
-COMMENT ON COLUMN punctual.dead_letters.job_id          IS 'Its job.';
-COMMENT ON COLUMN punctual.dead_letters.tenant          IS 'Owner: tenants.id.';
-COMMENT ON COLUMN punctual.dead_letters.job_name        IS 'Name of the job when the run died.';
-COMMENT ON COLUMN punctual.dead_letters.job_version     IS 'Version the run used.';
-COMMENT ON COLUMN punctual.dead_letters.scheduled_for   IS 'Its slot.';
-COMMENT ON COLUMN punctual.dead_letters.died_at         IS 'When it became dead.';
-COMMENT ON COLUMN punctual.dead_letters.trigger         IS 'What made the run.';
-COMMENT ON COLUMN punctual.dead_letters.reason          IS 'Why its last attempt failed; same list as runs.reason.';
-COMMENT ON COLUMN punctual.dead_letters.attempts        IS 'How many attempts it had.';
-COMMENT ON COLUMN punctual.dead_letters.http_status     IS 'HTTP status of the last response, if there was one.';
-COMMENT ON COLUMN punctual.dead_letters.error           IS 'Its last error.';
-COMMENT ON COLUMN punctual.dead_letters.headers         IS 'Headers given to this run alone.';
-COMMENT ON COLUMN punctual.dead_letters.body            IS 'Body given to this run alone.';
-COMMENT ON COLUMN punctual.dead_letters.resolved_at     IS 'When somebody resolved or replayed it.';
-COMMENT ON COLUMN punctual.dead_letters.note            IS 'What they said.';
-COMMENT ON COLUMN punctual.dead_letters.webhook_id      IS 'Of a replay that died: the webhook-id it carried; null: the run''s id.';
-COMMENT ON COLUMN punctual.dead_letters.idempotency_key IS 'Of a replay that died: the Idempotency-Key it carried; null: what follows from the run itself.';
-COMMENT ON COLUMN punctual.dead_letters.replayed_as     IS 'The run that repeats it, once it was replayed.';
-COMMENT ON COLUMN punctual.dead_letters.operation       IS 'The running operation that is to replay or resolve it: operations.id.';
+CREATE INDEX dead_letters_resolved ON punctual.dead_letters (resolved_at) WHERE resolved_at IS NOT NULL;
+COMMENT ON TABLE  punctual.dead_letters IS
+    'Runs that exhausted their attempts, with what a replay needs, until somebody resolves them; resolved ones are '
+    'kept as long as failures. Outlives the run''s partition.';
+COMMENT ON COLUMN punctual.dead_letters.run_id IS 'The dead run.';
+COMMENT ON COLUMN punctual.dead_letters.job_id IS 'Its job.';
+COMMENT ON COLUMN punctual.dead_letters.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.dead_letters.job_name IS 'Name of the job when the run died.';
+COMMENT ON COLUMN punctual.dead_letters.job_version IS 'Version the run used.';
+COMMENT ON COLUMN punctual.dead_letters.scheduled_for IS 'Its slot.';
+COMMENT ON COLUMN punctual.dead_letters.died_at IS 'When it became dead.';
+COMMENT ON COLUMN punctual.dead_letters.trigger IS 'What made the run.';
+COMMENT ON COLUMN punctual.dead_letters.reason IS 'Why its last attempt failed; same list as runs.reason.';
+COMMENT ON COLUMN punctual.dead_letters.attempts IS 'How many attempts it had.';
+COMMENT ON COLUMN punctual.dead_letters.http_status IS 'HTTP status of the last response, if there was one.';
+COMMENT ON COLUMN punctual.dead_letters.error IS 'Its last error.';
+COMMENT ON COLUMN punctual.dead_letters.headers IS 'Headers given to this run alone.';
+COMMENT ON COLUMN punctual.dead_letters.body IS 'Body given to this run alone.';
+COMMENT ON COLUMN punctual.dead_letters.resolved_at IS 'When somebody resolved or replayed it.';
+COMMENT ON COLUMN punctual.dead_letters.note IS 'What they said.';
+COMMENT ON COLUMN punctual.dead_letters.webhook_id IS
+    'Of a replay that died: the webhook-id it carried; null: the run''s id.';
+COMMENT ON COLUMN punctual.dead_letters.idempotency_key IS
+    'Of a replay that died: the Idempotency-Key it carried; null: what follows from the run itself.';
+COMMENT ON COLUMN punctual.dead_letters.replayed_as IS 'The run that repeats it, once it was replayed.';
+COMMENT ON COLUMN punctual.dead_letters.operation IS
+    'The running operation that is to replay or resolve it: operations.id.';
+COMMENT ON COLUMN punctual.dead_letters.notify_url IS 'Of a notice that could not be delivered: where it was to go.';
+COMMENT ON COLUMN punctual.dead_letters.notify_secret IS
+    'Of a notice whose body is to get a routing key: name of the secret that holds it.';
 
 CREATE TABLE punctual.operations (
     id              uuid PRIMARY KEY,
@@ -358,51 +790,55 @@ CREATE TABLE punctual.operations (
     created_at      timestamptz NOT NULL DEFAULT now(),
     finished_at     timestamptz,
     error           text,
-    CONSTRAINT operation_kind_is_replay_or_resolve CHECK (kind IN ('replay', 'resolve')),
-    CONSTRAINT operation_state_is_running_done_cancelled_or_failed CHECK (state IN ('running', 'done', 'cancelled', 'failed')),
+    job_id          uuid,
+    rerun           boolean NOT NULL DEFAULT false,
+    next_slot       timestamptz,
+    last_slot       timestamptz,
+    CONSTRAINT operation_state_is_running_done_cancelled_or_failed CHECK (state IN ('running', 'done', 'cancelled',
+        'failed')),
     CONSTRAINT ended_operation_has_finished_at CHECK ((state = 'running') = (finished_at IS NULL)),
     CONSTRAINT failed_operation_has_an_error CHECK (state <> 'failed' OR error IS NOT NULL),
     CONSTRAINT operation_does_no_more_than_it_matched CHECK (done >= 0 AND failed >= 0 AND done + failed <= matched),
-    CONSTRAINT operation_rate_is_positive CHECK (max_per_second > 0)
+    CONSTRAINT operation_rate_is_positive CHECK (max_per_second > 0),
+    CONSTRAINT operation_kind_is_replay_resolve_or_backfill CHECK (kind IN ('replay', 'resolve', 'backfill')),
+    CONSTRAINT backfill_has_a_job_and_its_last_slot CHECK (kind <> 'backfill' OR (job_id IS NOT NULL
+        AND last_slot IS NOT NULL))
 );
 CREATE INDEX operations_by_tenant ON punctual.operations (tenant, id);
 CREATE INDEX operations_running ON punctual.operations (next_at) WHERE state = 'running';
-COMMENT ON TABLE  punctual.operations                IS 'Work on many dead letters at once. Any replica does the next batch of a running one, in a transaction with the progress it makes.';
-COMMENT ON COLUMN punctual.operations.id             IS 'UUIDv7 of its creation.';
-COMMENT ON COLUMN punctual.operations.tenant         IS 'Owner: tenants.id.';
-COMMENT ON COLUMN punctual.operations.kind           IS 'replay or resolve.';
-COMMENT ON COLUMN punctual.operations.state          IS 'running, done, cancelled or failed (it could not be carried on).';
-COMMENT ON COLUMN punctual.operations.request        IS 'What was asked for: the filter, and whether only the latest of each job.';
-COMMENT ON COLUMN punctual.operations.note           IS 'What was said with it.';
-COMMENT ON COLUMN punctual.operations.max_per_second IS 'How many dead letters it takes a second at most; null: as many as it can.';
-COMMENT ON COLUMN punctual.operations.matched        IS 'How many dead letters were open and selected when it was made; those are marked, and no others are touched.';
-COMMENT ON COLUMN punctual.operations.done           IS 'How many of them have been replayed or resolved.';
-COMMENT ON COLUMN punctual.operations.failed         IS 'How many of them could not be.';
-COMMENT ON COLUMN punctual.operations.next_at        IS 'When its next batch may be done, by its rate.';
-COMMENT ON COLUMN punctual.operations.created_at     IS 'When it was asked for.';
-COMMENT ON COLUMN punctual.operations.finished_at    IS 'When it ended.';
-COMMENT ON COLUMN punctual.operations.error          IS 'The latest dead letter that could not be done and why, or why the operation could not be carried on.';
+CREATE INDEX operations_ended ON punctual.operations (finished_at) WHERE finished_at IS NOT NULL;
+COMMENT ON TABLE  punctual.operations IS
+    'Work on many dead letters or past slots. Any replica does the next batch of a running one, in a transaction '
+    'with the progress it makes. One that has ended is kept as long as failures.';
+COMMENT ON COLUMN punctual.operations.id IS 'UUIDv7 of its creation.';
+COMMENT ON COLUMN punctual.operations.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.operations.kind IS 'replay, resolve or backfill.';
+COMMENT ON COLUMN punctual.operations.state IS 'running, done, cancelled or failed (it could not be carried on).';
+COMMENT ON COLUMN punctual.operations.request IS
+    'What was asked for: the filter, and whether only the latest of each job.';
+COMMENT ON COLUMN punctual.operations.note IS 'What was said with it.';
+COMMENT ON COLUMN punctual.operations.max_per_second IS
+    'How many dead letters it takes a second at most; null: as many as it can.';
+COMMENT ON COLUMN punctual.operations.matched IS
+    'How many dead letters it selected when it was made, which are marked and no others are touched; or how many '
+    'slots.';
+COMMENT ON COLUMN punctual.operations.done IS
+    'How many of them have been replayed or resolved; or how many slots became runs or had them already.';
+COMMENT ON COLUMN punctual.operations.failed IS 'How many of them could not be.';
+COMMENT ON COLUMN punctual.operations.next_at IS 'When its next batch may be done, by its rate.';
+COMMENT ON COLUMN punctual.operations.created_at IS 'When it was asked for.';
+COMMENT ON COLUMN punctual.operations.finished_at IS 'When it ended.';
+COMMENT ON COLUMN punctual.operations.error IS
+    'The latest dead letter that could not be done and why, or why the operation could not be carried on.';
+COMMENT ON COLUMN punctual.operations.job_id IS 'Of a backfill: the job.';
+COMMENT ON COLUMN punctual.operations.rerun IS 'Of a backfill: slots that have a run get another.';
+COMMENT ON COLUMN punctual.operations.next_slot IS
+    'Of a backfill: the slot its next batch begins with; null when none is left.';
+COMMENT ON COLUMN punctual.operations.last_slot IS 'Of a backfill: the last slot it is about.';
 
-CREATE TABLE punctual.replicas (
-    id          uuid PRIMARY KEY,
-    host        text NOT NULL,
-    version     text NOT NULL,
-    queues      jsonb NOT NULL,
-    started_at  timestamptz NOT NULL DEFAULT now(),
-    renewed_at  timestamptz NOT NULL DEFAULT now(),
-    beat        bigint NOT NULL DEFAULT 0,
-    draining    boolean NOT NULL DEFAULT false
-) WITH (fillfactor = 50);
-COMMENT ON TABLE  punctual.replicas            IS 'One row per running process, under a fresh random id at every start.';
-COMMENT ON COLUMN punctual.replicas.id         IS 'The process.';
-COMMENT ON COLUMN punctual.replicas.host       IS 'Host name, for people.';
-COMMENT ON COLUMN punctual.replicas.version    IS 'Version of its binary.';
-COMMENT ON COLUMN punctual.replicas.queues     IS 'Its worker slots per queue.';
-COMMENT ON COLUMN punctual.replicas.started_at IS 'When it started.';
-COMMENT ON COLUMN punctual.replicas.renewed_at IS 'When it last renewed, for people: others judge by watching beat.';
-COMMENT ON COLUMN punctual.replicas.beat       IS 'Heartbeat counter, raised every 2 s.';
-COMMENT ON COLUMN punctual.replicas.draining   IS 'It was asked to stop and claims no more.';
-
+-- Each key leaves two dead rows, one when it gets its answer and one when it is forgotten a day later, a minute's worth
+-- of keys at a time. A fifth of a busy day would be more than the keys of some hours. Long answers lie in the toast
+-- table, which counts for itself.
 CREATE TABLE punctual.idempotency_keys (
     tenant        integer NOT NULL,
     key           text NOT NULL,
@@ -411,205 +847,958 @@ CREATE TABLE punctual.idempotency_keys (
     response      json NOT NULL,
     created_at    timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (tenant, key)
-);
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
 CREATE INDEX idempotency_keys_by_age ON punctual.idempotency_keys (created_at);
-COMMENT ON TABLE  punctual.idempotency_keys              IS 'First answers to requests that carried an Idempotency-Key, kept for 24 hours.';
-COMMENT ON COLUMN punctual.idempotency_keys.tenant       IS 'Owner: tenants.id.';
-COMMENT ON COLUMN punctual.idempotency_keys.key          IS 'The key the client sent.';
-COMMENT ON COLUMN punctual.idempotency_keys.request_hash IS 'SHA-256 of method, path and body: the same key with another request is an error.';
-COMMENT ON COLUMN punctual.idempotency_keys.status       IS 'HTTP status of the first answer.';
-COMMENT ON COLUMN punctual.idempotency_keys.response     IS 'Body of the first answer.';
-COMMENT ON COLUMN punctual.idempotency_keys.created_at   IS 'When the first answer was given.';
+COMMENT ON TABLE  punctual.idempotency_keys IS
+    'First answers to requests that carried an Idempotency-Key, kept for 24 hours.';
+COMMENT ON COLUMN punctual.idempotency_keys.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.idempotency_keys.key IS 'The key the client sent.';
+COMMENT ON COLUMN punctual.idempotency_keys.request_hash IS
+    'SHA-256 of method, path and body: the same key with another request is an error.';
+COMMENT ON COLUMN punctual.idempotency_keys.status IS 'HTTP status of the first answer.';
+COMMENT ON COLUMN punctual.idempotency_keys.response IS 'Body of the first answer.';
+COMMENT ON COLUMN punctual.idempotency_keys.created_at IS 'When the first answer was given.';
 -- +goose StatementEnd
 
+-- Notices, and the key of run tokens.
+
 -- +goose StatementBegin
-CREATE FUNCTION punctual.partition_bound(day date) RETURNS uuid
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-    SELECT rpad(lpad(to_hex((extract(epoch FROM day)::bigint * 1000)), 12, '0'), 32, '0')::uuid
-$$;
-COMMENT ON FUNCTION punctual.partition_bound(date) IS 'Lowest run id of a day (UTC): the first 48 bits of a run id are milliseconds since 1970.';
+CREATE TABLE punctual.notices (
+    id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    job_id         uuid NOT NULL,
+    tenant         integer NOT NULL,
+    job_version    integer NOT NULL,
+    event          text NOT NULL,
+    run_id         uuid,
+    scheduled_for  timestamptz,
+    slots          integer,
+    reason         text,
+    error          text,
+    happened_at    timestamptz NOT NULL DEFAULT now(),
+    tell_at        timestamptz NOT NULL DEFAULT now(),
+    http_status    smallint,
+    response       text,
+    since          timestamptz,
+    failures       integer,
+    CONSTRAINT notice_event_is_known CHECK (event IN ('failing', 'dead', 'missed', 'late', 'stale', 'recovered')),
+    CONSTRAINT only_a_stale_job_needs_no_run CHECK ((run_id IS NULL) = (event = 'stale')
+        AND (scheduled_for IS NULL) = (event = 'stale'))
+) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
+CREATE INDEX notices_by_job ON punctual.notices (job_id, id);
+CREATE INDEX notices_due ON punctual.notices (tell_at);
+COMMENT ON TABLE  punctual.notices IS
+    'What a job''s notify URLs have not been told yet. A row goes when the run that tells it is made.';
+COMMENT ON COLUMN punctual.notices.id IS 'Order of writing.';
+COMMENT ON COLUMN punctual.notices.job_id IS 'The job.';
+COMMENT ON COLUMN punctual.notices.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.notices.job_version IS 'Version of the job under which it happened.';
+COMMENT ON COLUMN punctual.notices.event IS 'failing, dead, missed, late, stale or recovered.';
+COMMENT ON COLUMN punctual.notices.run_id IS 'The run it is about; for missed, the recorded skip; for stale, null.';
+COMMENT ON COLUMN punctual.notices.scheduled_for IS 'Its slot; for missed, the last one; for stale, null.';
+COMMENT ON COLUMN punctual.notices.slots IS 'For missed: how many slots; null above 1,000.';
+COMMENT ON COLUMN punctual.notices.reason IS 'For failing and dead: why its last attempt failed.';
+COMMENT ON COLUMN punctual.notices.error IS 'For failing and dead: its last error.';
+COMMENT ON COLUMN punctual.notices.happened_at IS 'When it happened; of a run that ended, when it did.';
+COMMENT ON COLUMN punctual.notices.tell_at IS 'When to look whether it may be told; notified.sent decides.';
+COMMENT ON COLUMN punctual.notices.http_status IS
+    'For failing and dead: HTTP status of the last response, if there was one.';
+COMMENT ON COLUMN punctual.notices.response IS 'For failing and dead: start of the last response.';
+COMMENT ON COLUMN punctual.notices.since IS
+    'For failing and dead: when the first attempt failed since the last success; for stale: the last success, or '
+    'from when it was counted; for recovered: since when the job was not well.';
+COMMENT ON COLUMN punctual.notices.failures IS 'Failed attempts in a row when it happened.';
 
--- By name, so that it costs two look-ups however many days are kept.
-CREATE FUNCTION punctual.has_partition(parent text, day date) RETURNS boolean
-LANGUAGE sql STABLE STRICT AS $$
-    SELECT EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE NOT inhdetachpending AND inhrelid IN (
-        to_regclass('punctual.' || parent || to_char(day, '_YYYYMMDD')), to_regclass('punctual.' || parent || to_char(day, '_YYYYMMDD"_failures"'))))
-$$;
-COMMENT ON FUNCTION punctual.has_partition(text, date) IS 'Whether a day (UTC) of runs, attempts or run_data has its partition: that of a whole day or of its failures.';
+CREATE TABLE punctual.notified (
+    job_id         uuid PRIMARY KEY REFERENCES punctual.jobs ON DELETE CASCADE,
+    failing_since  timestamptz,
+    failures       integer NOT NULL DEFAULT 0,
+    stale_since    timestamptz,
+    success_at     timestamptz,
+    look_at        timestamptz,
+    sent           jsonb NOT NULL DEFAULT '{}',
+    CONSTRAINT failing_job_has_failures CHECK ((failing_since IS NULL) = (failures = 0))
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
+CREATE INDEX notified_to_look_at ON punctual.notified (look_at) WHERE look_at IS NOT NULL;
+COMMENT ON TABLE  punctual.notified IS
+    'How jobs are that somebody is told of, where there is anything to say: a job that is well, of which nothing was '
+    'told and from which no success is expected in time has no row.';
+COMMENT ON COLUMN punctual.notified.job_id IS 'The job.';
+COMMENT ON COLUMN punctual.notified.failing_since IS
+    'When the first attempt failed since the last success; null: the job is well.';
+COMMENT ON COLUMN punctual.notified.failures IS 'Failed attempts in a row since then.';
+COMMENT ON COLUMN punctual.notified.stale_since IS
+    'Since when the job has had no success, once it is stale; null: it is not.';
+COMMENT ON COLUMN punctual.notified.success_at IS 'The success that ended the last trouble.';
+COMMENT ON COLUMN punctual.notified.look_at IS 'When to look whether the job is stale; null: never.';
+COMMENT ON COLUMN punctual.notified.sent IS
+    'When each event was last told: more of the same within 5 minutes are told together.';
 
--- A partition is made beside the parent and then attached: PARTITION OF would lock the parent against every reader and writer.
--- One that is there and not attached, because its removal has begun, is attached again: what is in it is lost to nobody.
--- Pages are filled to 45 %, so that finishing a run finds room beside it for its second version (a HOT update, no index write).
-CREATE FUNCTION punctual.create_partitions(first_day date, last_day date) RETURNS integer
+-- Every version of a job that expects success in time has the job looked at: it was created, edited or resumed.
+-- Deferred, so that the row is locked last, as by the finish of runs.
+CREATE FUNCTION punctual.expect_success() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO punctual.notified AS n (job_id, look_at) SELECT j.id, now() FROM punctual.jobs j WHERE j.id = NEW.job_id
+    ON CONFLICT (job_id) DO UPDATE SET look_at = excluded.look_at;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION punctual.expect_success() IS 'Has a job looked at that expects a success in time.';
+
+CREATE CONSTRAINT TRIGGER expect_success AFTER INSERT ON punctual.job_versions DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (NEW.state = 'active' AND NEW.definition -> 'expect_success_within' IS NOT NULL)
+    EXECUTE FUNCTION punctual.expect_success();
+
+CREATE TABLE punctual.run_token_key (
+    singleton  boolean PRIMARY KEY DEFAULT true,
+    key        bytea NOT NULL DEFAULT decode(replace(((gen_random_uuid())::text || (gen_random_uuid())::text),
+        '-'::text, ''::text), 'hex'::text),
+    CONSTRAINT run_token_key_has_one_row CHECK (singleton),
+    CONSTRAINT run_token_key_is_long CHECK (length(key) >= 32)
+);
+COMMENT ON TABLE  punctual.run_token_key IS
+    'What run tokens are made with: whoever can read it can complete any run that waits for a callback. Exactly one '
+    'row.';
+COMMENT ON COLUMN punctual.run_token_key.singleton IS 'Always true: keeps the table at one row.';
+COMMENT ON COLUMN punctual.run_token_key.key IS 'Key of the HMAC-SHA-256 in each token; 244 random bits.';
+
+INSERT INTO punctual.run_token_key DEFAULT VALUES;
+-- +goose StatementEnd
+
+-- Limits of tenants. None of these tables has an index on what changes while runs start, so that updates are HOT.
+
+-- +goose StatementBegin
+CREATE TABLE punctual.tenant_usage (
+    tenant      integer PRIMARY KEY REFERENCES punctual.tenants,
+    starts_at   timestamptz,
+    held_by     text,
+    held_since  timestamptz,
+    held_at     timestamptz,
+    CONSTRAINT usage_held_by_is_a_limit CHECK (held_by IN ('max_concurrent_runs', 'max_runs_per_second')),
+    CONSTRAINT usage_held_back_has_its_instants CHECK ((held_by IS NULL) = (held_since IS NULL)
+        AND (held_by IS NULL) = (held_at IS NULL))
+) WITH (fillfactor = 50);
+COMMENT ON TABLE  punctual.tenant_usage IS
+    'What tenants with limits have used of them. A row that is missing is made when it is needed; its lock is what '
+    'makes limits exact.';
+COMMENT ON COLUMN punctual.tenant_usage.tenant IS 'Whose: tenants.id.';
+COMMENT ON COLUMN punctual.tenant_usage.starts_at IS
+    'Until when max_runs_per_second is used up, or how far back not (generic cell rate); null: nothing was started.';
+COMMENT ON COLUMN punctual.tenant_usage.held_by IS 'The limit that its due work last waited for.';
+COMMENT ON COLUMN punctual.tenant_usage.held_since IS 'Since when it did.';
+COMMENT ON COLUMN punctual.tenant_usage.held_at IS
+    'When a replica last noted so; longer ago than 5 s: it does no more.';
+
+CREATE TABLE punctual.allowances (
+    tenant    integer NOT NULL REFERENCES punctual.tenants,
+    replica   uuid NOT NULL,
+    slots     integer NOT NULL,
+    wants     integer NOT NULL DEFAULT 0,
+    since     timestamptz NOT NULL DEFAULT now(),
+    asked_at  timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT allowance_is_not_negative CHECK (slots >= 0 AND wants >= 0),
+    PRIMARY KEY (tenant, replica)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE  punctual.allowances IS
+    'How max_concurrent_runs is shared out among replicas. That of a lost one goes when its claims have gone.';
+COMMENT ON COLUMN punctual.allowances.tenant IS 'Whose runs: tenants.id.';
+COMMENT ON COLUMN punctual.allowances.replica IS 'Who may send them.';
+COMMENT ON COLUMN punctual.allowances.slots IS
+    'How many at once. The sum over all replicas exceeds the limit only after it was lowered, until runs end.';
+COMMENT ON COLUMN punctual.allowances.wants IS 'How many more it had work for when it last asked.';
+COMMENT ON COLUMN punctual.allowances.since IS 'Since when it has had slots or, having none, wanted some.';
+COMMENT ON COLUMN punctual.allowances.asked_at IS 'When it last asked.';
+
+-- Apart from the usage: a write of jobs holds the row until the jobs are written, and no run is to wait for that.
+CREATE TABLE punctual.tenant_jobs (
+    tenant  integer PRIMARY KEY REFERENCES punctual.tenants,
+    jobs    integer,
+    CONSTRAINT tenant_jobs_are_not_negative CHECK (jobs >= 0)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE  punctual.tenant_jobs IS
+    'How many jobs tenants with max_jobs have. A row that is missing is made when it is needed; its lock is what '
+    'makes the limit exact.';
+COMMENT ON COLUMN punctual.tenant_jobs.tenant IS 'Whose: tenants.id.';
+COMMENT ON COLUMN punctual.tenant_jobs.jobs IS
+    'At least as many as it has active and paused jobs: creates raise it, and they are counted anew when it reaches '
+    'max_jobs. Null: to be counted.';
+
+-- Jobs that are written while there is no limit are not counted.
+CREATE FUNCTION punctual.count_jobs_anew() RETURNS trigger
+LANGUAGE plpgsql AS $$ BEGIN UPDATE punctual.tenant_jobs SET jobs = NULL WHERE tenant = NEW.id; RETURN NULL; END $$;
+COMMENT ON FUNCTION punctual.count_jobs_anew() IS
+    'Has the jobs of a tenant counted anew after its max_jobs was set or changed.';
+
+CREATE TRIGGER count_jobs_anew AFTER UPDATE OF max_jobs ON punctual.tenants FOR EACH ROW
+    WHEN (OLD.max_jobs IS DISTINCT FROM NEW.max_jobs) EXECUTE FUNCTION punctual.count_jobs_anew();
+
+-- Not logged: after a crash or a failover each tenant has a second's worth of requests again, and no request waits for
+-- the disk.
+CREATE UNLOGGED TABLE punctual.request_rates (
+    tenant       integer PRIMARY KEY REFERENCES punctual.tenants,
+    spent_until  timestamptz NOT NULL,
+    granted      integer NOT NULL,
+    CONSTRAINT request_rate_grants_something CHECK (granted > 0)
+) WITH (fillfactor = 20);
+COMMENT ON TABLE  punctual.request_rates IS
+    'How far tenants with max_requests_per_second have spent it. Replicas draw requests from here a tenth of a '
+    'second''s worth at a time.';
+COMMENT ON COLUMN punctual.request_rates.tenant IS 'Who sent them: tenants.id.';
+COMMENT ON COLUMN punctual.request_rates.spent_until IS
+    'When all requests drawn so far would have been sent, had they come evenly: at most a second from now.';
+COMMENT ON COLUMN punctual.request_rates.granted IS 'How many the last replica drew.';
+-- +goose StatementEnd
+
+-- API keys and secrets. What is encrypted is of no use in SQL: none of it is granted to punctual_reader.
+
+-- +goose StatementBegin
+CREATE TABLE punctual.api_keys (
+    id            uuid PRIMARY KEY,
+    tenant        integer NOT NULL REFERENCES punctual.tenants,
+    name          text NOT NULL,
+    prefix        text NOT NULL,
+    hash          bytea NOT NULL,
+    role          text NOT NULL,
+    created_by    text NOT NULL,
+    created_at    timestamptz NOT NULL DEFAULT now(),
+    expires_at    timestamptz,
+    last_used_at  timestamptz,
+    revoked_at    timestamptz,
+    CONSTRAINT api_key_name_is_1_to_128_characters CHECK (length(name) BETWEEN 1 AND 128),
+    CONSTRAINT api_key_hash_is_a_sha_256 CHECK (length(hash) = 32),
+    CONSTRAINT api_key_expires_after_it_was_made CHECK (expires_at > created_at),
+    CONSTRAINT api_key_prefix_is_unique UNIQUE (prefix),
+    CONSTRAINT api_key_role_is_known CHECK (role IN ('metrics', 'viewer', 'submitter', 'editor', 'admin', 'operator'))
+);
+CREATE INDEX api_keys_by_tenant ON punctual.api_keys (tenant, id);
+COMMENT ON TABLE  punctual.api_keys IS 'Keys of the API. A key itself is shown once, when it is made, and not stored.';
+COMMENT ON COLUMN punctual.api_keys.id IS 'UUIDv7 of its creation.';
+COMMENT ON COLUMN punctual.api_keys.tenant IS 'Whom it acts for: tenants.id.';
+COMMENT ON COLUMN punctual.api_keys.name IS 'What it is for, for people.';
+COMMENT ON COLUMN punctual.api_keys.prefix IS 'Its beginning, which is no secret: it is found by that.';
+COMMENT ON COLUMN punctual.api_keys.hash IS
+    'SHA-256 of the whole key. It holds 256 random bits, so that a slow hash would protect nothing more.';
+COMMENT ON COLUMN punctual.api_keys.role IS
+    'viewer, submitter, editor, admin or operator: each may also do what those before it may. metrics: reads the '
+    'metrics of the deployment and nothing else.';
+COMMENT ON COLUMN punctual.api_keys.created_by IS 'Who made it.';
+COMMENT ON COLUMN punctual.api_keys.created_at IS 'When it was made.';
+COMMENT ON COLUMN punctual.api_keys.expires_at IS 'When it ceases to work; null: never.';
+COMMENT ON COLUMN punctual.api_keys.last_used_at IS 'When it was last used, to the minute.';
+COMMENT ON COLUMN punctual.api_keys.revoked_at IS 'When it was revoked.';
+
+CREATE TABLE punctual.data_keys (
+    id          bigint PRIMARY KEY,
+    number      bigint GENERATED ALWAYS AS IDENTITY,
+    sealed      bytea NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE  punctual.data_keys IS
+    'The keys that secrets are encrypted with, themselves encrypted with the master key, which is not in the '
+    'database.';
+COMMENT ON COLUMN punctual.data_keys.id IS 'Tink''s id of the key, which every ciphertext begins with.';
+COMMENT ON COLUMN punctual.data_keys.number IS 'Order of making: the last one encrypts, all of them decrypt.';
+COMMENT ON COLUMN punctual.data_keys.sealed IS
+    'Tink keyset of one AES-256-GCM key, encrypted with the master key; the id is its associated data.';
+COMMENT ON COLUMN punctual.data_keys.created_at IS 'When it was made.';
+
+CREATE TABLE punctual.secrets (
+    id           uuid PRIMARY KEY,
+    tenant       integer NOT NULL REFERENCES punctual.tenants,
+    name         text NOT NULL,
+    description  text NOT NULL DEFAULT '',
+    version      integer NOT NULL DEFAULT 1,
+    data_key     bigint NOT NULL REFERENCES punctual.data_keys,
+    ciphertext   bytea NOT NULL,
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    updated_at   timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT secret_name_is_1_to_128_letters_digits_and_marks CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$'),
+    CONSTRAINT secret_name_is_unique UNIQUE (tenant, name)
+);
+COMMENT ON TABLE  punctual.secrets IS 'Secrets that definitions refer to by name. No value is ever shown.';
+COMMENT ON COLUMN punctual.secrets.id IS 'UUIDv7 of its creation; a secret of the same name made later is another.';
+COMMENT ON COLUMN punctual.secrets.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.secrets.name IS 'What definitions call it by.';
+COMMENT ON COLUMN punctual.secrets.description IS 'For people.';
+COMMENT ON COLUMN punctual.secrets.version IS 'Counts the values it has had.';
+COMMENT ON COLUMN punctual.secrets.data_key IS 'What it is encrypted with: data_keys.id.';
+COMMENT ON COLUMN punctual.secrets.ciphertext IS 'AES-256-GCM; tenant, kind and id are its associated data.';
+COMMENT ON COLUMN punctual.secrets.created_at IS 'When it was made.';
+COMMENT ON COLUMN punctual.secrets.updated_at IS 'When it was last changed.';
+
+CREATE TABLE punctual.secret_uses (
+    tenant  integer NOT NULL,
+    name    text NOT NULL,
+    job_id  uuid NOT NULL REFERENCES punctual.jobs ON DELETE CASCADE,
+    PRIMARY KEY (tenant, name, job_id)
+);
+CREATE INDEX secret_uses_by_job ON punctual.secret_uses (job_id);
+COMMENT ON TABLE  punctual.secret_uses IS
+    'Which jobs have referred to which secrets in some version: where to look before one is deleted.';
+COMMENT ON COLUMN punctual.secret_uses.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.secret_uses.name IS 'Name of the secret.';
+COMMENT ON COLUMN punctual.secret_uses.job_id IS 'The job.';
+
+CREATE TABLE punctual.job_secrets (
+    id          uuid PRIMARY KEY,
+    tenant      integer NOT NULL REFERENCES punctual.tenants,
+    job_id      uuid NOT NULL REFERENCES punctual.jobs ON DELETE CASCADE,
+    data_key    bigint NOT NULL REFERENCES punctual.data_keys,
+    ciphertext  bytea NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX job_secrets_by_job ON punctual.job_secrets (job_id);
+COMMENT ON TABLE  punctual.job_secrets IS
+    'Values that were written into definitions: there, {"sealed": id} stands in their place. A row never changes, '
+    'another value is another row.';
+COMMENT ON COLUMN punctual.job_secrets.id IS 'What the definition refers to it by.';
+COMMENT ON COLUMN punctual.job_secrets.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.job_secrets.job_id IS 'The job; it goes with that.';
+COMMENT ON COLUMN punctual.job_secrets.data_key IS 'What it is encrypted with: data_keys.id.';
+COMMENT ON COLUMN punctual.job_secrets.ciphertext IS 'AES-256-GCM; tenant, kind, job and id are its associated data.';
+COMMENT ON COLUMN punctual.job_secrets.created_at IS 'When it was written.';
+
+CREATE TABLE punctual.signing_secrets (
+    id          uuid PRIMARY KEY,
+    tenant      integer NOT NULL REFERENCES punctual.tenants,
+    data_key    bigint NOT NULL REFERENCES punctual.data_keys,
+    ciphertext  bytea NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    expires_at  timestamptz
+);
+CREATE INDEX signing_secrets_by_tenant ON punctual.signing_secrets (tenant);
+COMMENT ON TABLE  punctual.signing_secrets IS
+    'What a tenant''s callbacks are signed with: with each of its live ones. Every tenant has one that does not '
+    'expire.';
+COMMENT ON COLUMN punctual.signing_secrets.id IS 'UUIDv7 of its creation.';
+COMMENT ON COLUMN punctual.signing_secrets.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.signing_secrets.data_key IS 'What it is encrypted with: data_keys.id.';
+COMMENT ON COLUMN punctual.signing_secrets.ciphertext IS 'AES-256-GCM; tenant, kind and id are its associated data.';
+COMMENT ON COLUMN punctual.signing_secrets.created_at IS 'When it was made.';
+COMMENT ON COLUMN punctual.signing_secrets.expires_at IS 'When it ceases to sign; null: when it is deleted.';
+-- +goose StatementEnd
+
+-- The audit log, to which rows are only added.
+
+-- +goose StatementBegin
+-- The key begins with the tenant, as every list does; the time is in the id. There is no reference to tenants or jobs:
+-- checking it would cost each change a look-up, and what is on record stays when its job is forgotten.
+CREATE TABLE punctual.audit_log (
+    id           uuid NOT NULL,
+    job_id       uuid,
+    resource_id  uuid,
+    at           timestamptz NOT NULL,
+    tenant       integer NOT NULL,
+    action       text NOT NULL,
+    actor_kind   text NOT NULL,
+    actor        text,
+    address      inet,
+    request_id   text,
+    name         text,
+    before       json,
+    after        json,
+    CONSTRAINT audit_actor_kind_is_known CHECK (actor_kind IN ('anybody', 'key', 'token', 'command', 'system')),
+    PRIMARY KEY (tenant, id),
+    CONSTRAINT audit_action_is_known CHECK (action IN ('job.create', 'job.update', 'job.pause', 'job.resume',
+        'job.delete', 'job.backfill', 'run.trigger', 'run.cancel', 'dead_letter.replay', 'dead_letter.resolve',
+        'operation.create', 'operation.cancel', 'api_key.create', 'api_key.revoke', 'tenant.create', 'tenant.update',
+        'tenant.delete', 'secret.put', 'secret.delete', 'secret.rotate', 'signing_secret.create',
+        'signing_secret.delete', 'deployment.freeze', 'deployment.unfreeze', 'deployment.adopt', 'tenant.freeze',
+        'tenant.unfreeze', 'breaker.reset'))
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
+CREATE INDEX audit_log_by_job ON punctual.audit_log (job_id, id) WHERE job_id IS NOT NULL;
+CREATE INDEX audit_log_of_no_job ON punctual.audit_log (tenant, id) WHERE job_id IS NULL;
+COMMENT ON TABLE  punctual.audit_log IS
+    'Every change that somebody made, written with the change. Append-only: changing, deleting and truncating are '
+    'refused, except for what punctual.forget_audit_log removes.';
+COMMENT ON COLUMN punctual.audit_log.id IS 'UUIDv7 of at: ids are in the order of time.';
+COMMENT ON COLUMN punctual.audit_log.job_id IS
+    'The job it is about, also of a change to one of its runs or dead letters; null: no single job.';
+COMMENT ON COLUMN punctual.audit_log.resource_id IS
+    'What was changed, of the kind that the action names before its dot; null where that has no such id.';
+COMMENT ON COLUMN punctual.audit_log.at IS
+    'When, by the database''s clock. Of a change to a job: the valid_from of the version that it made.';
+COMMENT ON COLUMN punctual.audit_log.tenant IS 'Whose it is: tenants.id; -1: the whole deployment''s.';
+COMMENT ON COLUMN punctual.audit_log.action IS 'What was done: the kind of resource, a dot, a verb.';
+COMMENT ON COLUMN punctual.audit_log.actor_kind IS
+    'What the actor proved who it is with: key, token, command; anybody: authentication was off; system: Punctual '
+    'itself.';
+COMMENT ON COLUMN punctual.audit_log.actor IS
+    'Who: a key''s id, a token''s subject, a login; null where nobody is known.';
+COMMENT ON COLUMN punctual.audit_log.address IS
+    'Where the request came from; null: from nowhere, as on the command line.';
+COMMENT ON COLUMN punctual.audit_log.request_id IS 'The request''s id, as in its answer and in the server''s log.';
+COMMENT ON COLUMN punctual.audit_log.name IS 'Name of the resource then; of a run or dead letter, its job''s.';
+COMMENT ON COLUMN punctual.audit_log.before IS 'What it was; null where there was nothing. Secrets read ***.';
+COMMENT ON COLUMN punctual.audit_log.after IS 'What it became; null where nothing is left. Secrets read ***.';
+
+CREATE FUNCTION punctual.refuse_audit_change() RETURNS trigger
 LANGUAGE plpgsql AS $$
-DECLARE
-    day date;
-    parent text;
-    child text;
-    made integer := 0;
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtext('punctual.create_partitions'));
-    FOR day IN SELECT generate_series(first_day, last_day, interval '1 day')::date LOOP
-        FOREACH parent IN ARRAY ARRAY['runs', 'attempts', 'run_data'] LOOP
-            CONTINUE WHEN punctual.has_partition(parent, day);
-            child := parent || to_char(day, '_YYYYMMDD');
-            IF to_regclass('punctual.' || child || '_failures') IS NOT NULL THEN
-                child := child || '_failures';
-            ELSIF to_regclass('punctual.' || child) IS NULL THEN
-                EXECUTE format('CREATE TABLE punctual.%I (LIKE punctual.%I INCLUDING ALL) WITH (%s)', child, parent,
-                    CASE parent WHEN 'runs' THEN 'fillfactor = 45, autovacuum_vacuum_insert_scale_factor = 1' ELSE 'autovacuum_vacuum_insert_scale_factor = 1' END);
-            END IF;
-            EXECUTE format('ALTER TABLE punctual.%I ATTACH PARTITION punctual.%I FOR VALUES FROM (%L) TO (%L)',
-                parent, child, punctual.partition_bound(day), punctual.partition_bound(day + 1));
-            made := made + 1;
-        END LOOP;
-    END LOOP;
-    RETURN made;
+    IF TG_OP = 'DELETE' AND current_setting('punctual.forgetting', true) = 'on'
+       AND OLD.at < now() - interval '30 days' THEN
+        RETURN OLD;
+    END IF;
+    RAISE EXCEPTION 'punctual.audit_log is append-only: % is refused', TG_OP USING ERRCODE = 'insufficient_privilege',
+        HINT = 'What is older than --audit-retention is removed by punctual.forget_audit_log, never the last 30 days.';
 END
 $$;
-COMMENT ON FUNCTION punctual.create_partitions(date, date) IS 'Makes the daily partitions of runs, attempts and run_data that are missing between two days (UTC, inclusive); returns how many.';
--- +goose StatementEnd
+COMMENT ON FUNCTION punctual.refuse_audit_change() IS
+    'Refuses to change or delete what is on record, whoever asks; punctual.forget_audit_log may delete what is older '
+    'than 30 days.';
 
--- +goose StatementBegin
--- The time limit keeps it from standing in a line of locks with others behind it.
-CREATE FUNCTION punctual.retire_partitions(day date, keep_failures boolean) RETURNS bigint
-LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+CREATE TRIGGER audit_log_is_append_only BEFORE UPDATE OR DELETE ON punctual.audit_log
+    FOR EACH ROW EXECUTE FUNCTION punctual.refuse_audit_change();
+CREATE TRIGGER audit_log_is_not_truncated BEFORE TRUNCATE ON punctual.audit_log
+    FOR EACH STATEMENT EXECUTE FUNCTION punctual.refuse_audit_change();
+
+-- Tenant by tenant, so that the key finds the old rows; the tenants are those that the log has.
+CREATE FUNCTION punctual.forget_audit_log(older_than interval, most integer) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    parents constant text[] := ARRAY['runs', 'attempts', 'run_data'];
-    suffix constant text := to_char(day, '_YYYYMMDD');
-    parent text;
-    kept bigint := 0;
+    until constant timestamptz := now() - greatest(older_than, interval '30 days');
+    below constant uuid := rpad(lpad(to_hex(floor(extract(epoch FROM until) * 1000)::bigint), 12, '0'), 32, '0')::uuid;
+    forgotten integer;
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtext('punctual.create_partitions'));
-    -- Somebody may have attached one again, because a slot of that day needs it.
-    IF EXISTS (SELECT FROM unnest(parents) p JOIN pg_catalog.pg_inherits i
-                   ON i.inhrelid IN (to_regclass('punctual.' || p || suffix), to_regclass('punctual.' || p || suffix || '_failures'))) THEN
-        RETURN NULL;
-    END IF;
-    IF keep_failures AND to_regclass('punctual.runs' || suffix || '_failures') IS NOT NULL THEN
-        PERFORM punctual.create_partitions(day, day); -- they were to go, and now they are to stay
-        RETURN NULL;
-    END IF;
-    IF keep_failures AND to_regclass('punctual.runs' || suffix) IS NOT NULL THEN
-        FOREACH parent IN ARRAY parents LOOP
-            EXECUTE format('CREATE TABLE punctual.%I (LIKE punctual.%I INCLUDING ALL)', parent || suffix || '_failures', parent);
-        END LOOP;
-        EXECUTE format('INSERT INTO punctual.%I SELECT * FROM punctual.%I WHERE status <> ''succeeded''', 'runs' || suffix || '_failures', 'runs' || suffix);
-        GET DIAGNOSTICS kept = ROW_COUNT;
-        FOREACH parent IN ARRAY parents[2:] LOOP
-            IF kept > 0 AND to_regclass('punctual.' || parent || suffix) IS NOT NULL THEN
-                EXECUTE format('INSERT INTO punctual.%I SELECT * FROM punctual.%I WHERE run_id IN (SELECT id FROM punctual.%I)',
-                    parent || suffix || '_failures', parent || suffix, 'runs' || suffix || '_failures');
-            END IF;
-        END LOOP;
-    END IF;
-    FOREACH parent IN ARRAY parents LOOP
-        EXECUTE format('DROP TABLE IF EXISTS punctual.%I', parent || suffix);
-        IF kept = 0 THEN
-            EXECUTE format('DROP TABLE IF EXISTS punctual.%I', parent || suffix || '_failures');
-        ELSE
-            EXECUTE format('ALTER TABLE punctual.%I ATTACH PARTITION punctual.%I FOR VALUES FROM (%L) TO (%L)',
-                parent, parent || suffix || '_failures', punctual.partition_bound(day), punctual.partition_bound(day + 1));
-        END IF;
-    END LOOP;
-    RETURN kept;
+    PERFORM set_config('punctual.forgetting', 'on', true);
+    WITH RECURSIVE tenants(id) AS (
+        SELECT min(tenant) FROM punctual.audit_log
+        UNION ALL
+        SELECT (SELECT min(a.tenant) FROM punctual.audit_log a WHERE a.tenant > t.id)
+        FROM tenants t WHERE t.id IS NOT NULL),
+    old AS (
+        SELECT o.tenant, o.id FROM tenants t CROSS JOIN LATERAL (
+            SELECT a.tenant, a.id FROM punctual.audit_log a
+            WHERE a.tenant = t.id AND a.id < below ORDER BY a.id LIMIT most) o
+        LIMIT most)
+    DELETE FROM punctual.audit_log a USING old WHERE a.tenant = old.tenant AND a.id = old.id AND a.at < until;
+    GET DIAGNOSTICS forgotten = ROW_COUNT;
+    PERFORM set_config('punctual.forgetting', 'off', true);
+    RETURN forgotten;
 END
 $$;
-COMMENT ON FUNCTION punctual.retire_partitions(date, boolean) IS 'Drops the detached tables of a day (UTC) of runs, attempts and run_data; keeping failures, first moves every run that did not succeed, with its attempts and data, into a partition of its own. Returns how many runs were kept; null when a partition of the day is attached.';
+COMMENT ON FUNCTION punctual.forget_audit_log(interval, integer) IS
+    'Removes rows of audit_log that are older than an interval, never the last 30 days, up to so many; returns how '
+    'many.';
+
+REVOKE ALL ON FUNCTION punctual.forget_audit_log(interval, integer) FROM PUBLIC;
 -- +goose StatementEnd
 
--- +goose StatementBegin
-SELECT punctual.create_partitions((now() AT TIME ZONE 'UTC')::date - 1, (now() AT TIME ZONE 'UTC')::date + 7);
--- +goose StatementEnd
+-- What the views and the statements of replicas say again and again.
 
 -- +goose StatementBegin
 CREATE FUNCTION punctual.priority_name(lane smallint) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT (ARRAY['high', 'normal', 'low'])[lane % 4 + 1] $$;
 COMMENT ON FUNCTION punctual.priority_name(smallint) IS 'Priority part of a lane: high, normal or low.';
 
+CREATE FUNCTION punctual.job_state(state text, completed_at timestamptz) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN state = 'active' AND completed_at IS NOT NULL THEN 'completed' ELSE state END
+$$;
+COMMENT ON FUNCTION punctual.job_state(text, timestamptz) IS
+    'State of a job from jobs.state and schedules.completed_at: active, paused, completed or deleted.';
+
+CREATE FUNCTION punctual.held_by(held_by text, held_at timestamptz) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN held_at > now() - interval '5 s' AND held_at < now() + interval '5 s' THEN held_by END
+$$;
+COMMENT ON FUNCTION punctual.held_by(text, timestamptz) IS
+    'The limit that a tenant''s due work waits for now, from held_by and held_at of tenant_usage; null: none.';
+
+-- Not as its caller: tenants see no replicas.
+CREATE FUNCTION punctual.is_served(queue text) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT EXISTS (SELECT FROM punctual.replicas r
+                   WHERE r.queues ? queue AND NOT r.draining AND r.renewed_at > now() - interval '15 s')
+$$;
+COMMENT ON FUNCTION punctual.is_served(text) IS 'Whether a live replica serves the queue.';
+
+CREATE FUNCTION punctual.waits_for(served boolean, queue text, held text, active uuid, limit_of_tenant text,
+                                   due timestamptz) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN NOT served THEN 'no live replica serves the queue "' || queue || '"'
+                WHEN held IS NOT NULL THEN held
+                WHEN active IS NOT NULL THEN 'gate'
+                WHEN limit_of_tenant IS NOT NULL THEN 'limit ' || limit_of_tenant
+                WHEN due < now() - interval '5 s' THEN 'slots' END
+$$;
+COMMENT ON FUNCTION punctual.waits_for(boolean, text, text, uuid, text, timestamptz) IS
+    'What due work waits for, in words; null: nothing, a replica is about to take it.';
+
+CREATE FUNCTION punctual.system_identifier() RETURNS text
+LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN (SELECT system_identifier::text FROM pg_catalog.pg_control_system());
+EXCEPTION
+    WHEN insufficient_privilege OR undefined_function OR feature_not_supported THEN
+        RETURN '';
+END
+$$;
+COMMENT ON FUNCTION punctual.system_identifier() IS
+    'System identifier of this Postgres; empty where it is not told, as on some hosted ones: then the name of the '
+    'database alone tells a copy.';
+
+CREATE FUNCTION punctual.is_copy(database_name text, system_identifier text) RETURNS boolean
+LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+DECLARE
+    here text;
+BEGIN
+    IF database_name = '' OR database_name <> current_database() THEN
+        RETURN database_name <> '';
+    END IF;
+    here := punctual.system_identifier();
+    RETURN system_identifier <> '' AND here <> '' AND here <> system_identifier;
+END
+$$;
+COMMENT ON FUNCTION punctual.is_copy(text, text) IS
+    'Whether this database is another one than that of a name and system identifier: a restored dump, a clone, an '
+    'upgraded server. A promoted standby is not.';
+
+CREATE FUNCTION punctual.frozen_since(tenant integer) RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT least((SELECT d.frozen_at FROM punctual.deployment d),
+                 (SELECT t.frozen_at FROM punctual.tenants t WHERE t.id = $1))
+$$;
+COMMENT ON FUNCTION punctual.frozen_since(integer) IS
+    'Since when nothing of a tenant (tenants.id) is claimed, because it or the deployment is frozen; null: neither '
+    'is.';
+
+CREATE FUNCTION punctual.acting_tenant() RETURNS integer
+LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT nullif(current_setting('punctual.tenant', true), '')::integer $$;
+COMMENT ON FUNCTION punctual.acting_tenant() IS
+    'The tenant that this transaction acts for, as the role punctual_tenant: tenants.id; null: none, and then no row '
+    'is seen.';
+
+-- Leases belong to replicas, so no tenant sees them. It looks at each run in flight: no more than there are worker
+-- slots.
+CREATE FUNCTION punctual.runs_being_sent(job uuid) RETURNS SETOF uuid
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+    SELECT r.id FROM punctual.claims c CROSS JOIN LATERAL unnest(c.run_ids) AS u(id) JOIN punctual.runs r ON r.id = u.id
+    WHERE r.job_id = job AND r.status = 'running' AND r.trigger <> 'notify'
+      AND r.tenant = coalesce(punctual.acting_tenant(), r.tenant)
+$$;
+COMMENT ON FUNCTION punctual.runs_being_sent(uuid) IS 'The runs of a job that replicas are sending at the moment.';
+-- +goose StatementEnd
+
+-- Views for people.
+
+-- +goose StatementBegin
+-- A job's newest run is the newest of its schedule or of somebody's order; a notice is about a run. A pause is over
+-- when it says, although no replica has come yet to write that.
 CREATE VIEW punctual.job_status AS
-SELECT t.name AS tenant, j.name, j.id, j.state, j.kind, q.name AS queue, punctual.priority_name(s.lane) AS priority, j.version,
+SELECT t.name AS tenant, j.name, j.id,
+       punctual.job_state(CASE WHEN j.state = 'paused' AND j.paused_until <= now() THEN 'active' ELSE j.state END,
+                          s.completed_at) AS state,
+       j.kind, q.name AS queue, punctual.priority_name(s.lane) AS priority, j.version,
        v.definition -> 'schedule' AS schedule, v.definition #>> '{target,url}' AS url,
-       CASE WHEN s.enabled THEN s.next_run_at END AS next_run_at, CASE WHEN s.enabled THEN s.scheduled_for END AS next_scheduled_for,
-       r.id AS last_run_id, r.status AS last_status, r.reason AS last_reason, r.scheduled_for AS last_scheduled_for, r.finished_at AS last_finished_at,
-       j.labels, j.paused_at, j.paused_until, j.pause_note, j.created_at, j.updated_at
+       CASE WHEN s.enabled THEN s.next_run_at END AS next_run_at,
+       CASE WHEN s.enabled THEN s.scheduled_for END AS next_scheduled_for,
+       r.id AS last_run_id, r.status AS last_status, r.reason AS last_reason, r.scheduled_for AS last_scheduled_for,
+       r.finished_at AS last_finished_at,
+       j.labels, j.paused_at, j.paused_until, j.pause_note, j.created_at, j.updated_at,
+       w.runs AS waiting_runs, CASE WHEN w.runs > 0 THEN w.held_by END AS waiting_for
 FROM punctual.jobs j
 JOIN punctual.tenants t ON t.id = j.tenant
 JOIN punctual.queues q ON q.id = j.queue
 JOIN punctual.schedules s ON s.job_id = j.id
 JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version
-LEFT JOIN LATERAL (SELECT id, status, reason, scheduled_for, finished_at FROM punctual.runs WHERE job_id = j.id ORDER BY id DESC LIMIT 1) r ON true
+LEFT JOIN LATERAL (
+    SELECT n.id, n.status, n.reason, n.scheduled_for, n.finished_at FROM punctual.runs n
+    WHERE n.job_id = j.id AND n.trigger <> 'notify'
+    ORDER BY n.id DESC LIMIT 1) r ON true
+LEFT JOIN LATERAL (
+    SELECT count(*) AS runs, (array_agg(o.held_by ORDER BY o.due_at))[1] AS held_by
+    FROM (SELECT y.due_at,
+                 CASE WHEN punctual.frozen_since(j.tenant) IS NOT NULL THEN 'frozen'
+                      ELSE punctual.waits_for(punctual.is_served(q.name), q.name, y.held_by, g.active_run,
+                                              punctual.held_by(u.held_by, u.held_at), y.due_at) END AS held_by
+          FROM punctual.ready y
+          LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_id
+          LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
+          WHERE y.job_id = j.id
+            AND (y.due_at <= now() OR y.held_by IS NOT NULL OR g.active_run IS NOT NULL)) o) w ON true
 WHERE j.state <> 'deleted';
-COMMENT ON VIEW punctual.job_status IS 'Every job that is not deleted, with its schedule, its next slot and its newest run.';
+COMMENT ON VIEW   punctual.job_status IS
+    'Every job that is not deleted, with its schedule, its next slot and its newest run.';
+COMMENT ON COLUMN punctual.job_status.tenant IS 'Name of the tenant.';
+COMMENT ON COLUMN punctual.job_status.name IS 'Name of the job.';
+COMMENT ON COLUMN punctual.job_status.id IS 'Its id.';
+COMMENT ON COLUMN punctual.job_status.state IS 'active, paused or completed.';
+COMMENT ON COLUMN punctual.job_status.kind IS 'cron, every, at, delay or none.';
+COMMENT ON COLUMN punctual.job_status.queue IS 'Name of the queue.';
+COMMENT ON COLUMN punctual.job_status.priority IS 'high, normal or low.';
+COMMENT ON COLUMN punctual.job_status.version IS 'Version.';
+COMMENT ON COLUMN punctual.job_status.schedule IS 'The schedule as written.';
+COMMENT ON COLUMN punctual.job_status.url IS 'Where the callback goes.';
+COMMENT ON COLUMN punctual.job_status.next_run_at IS
+    'When the next slot is due (with jitter); null when there is none.';
+COMMENT ON COLUMN punctual.job_status.next_scheduled_for IS 'The next slot; null when there is none.';
+COMMENT ON COLUMN punctual.job_status.last_run_id IS 'Newest run or skip.';
+COMMENT ON COLUMN punctual.job_status.last_status IS 'Status of the newest run.';
+COMMENT ON COLUMN punctual.job_status.last_reason IS 'Reason of the newest run.';
+COMMENT ON COLUMN punctual.job_status.last_scheduled_for IS 'Slot of the newest run.';
+COMMENT ON COLUMN punctual.job_status.last_finished_at IS 'When the newest run ended.';
+COMMENT ON COLUMN punctual.job_status.labels IS 'Labels to filter by: a flat object of strings.';
+COMMENT ON COLUMN punctual.job_status.paused_at IS 'When it was paused; null unless paused.';
+COMMENT ON COLUMN punctual.job_status.paused_until IS 'When it resumes by itself; null: only when asked to.';
+COMMENT ON COLUMN punctual.job_status.pause_note IS 'Why it was paused.';
+COMMENT ON COLUMN punctual.job_status.created_at IS 'When the row was written.';
+COMMENT ON COLUMN punctual.job_status.updated_at IS 'When the job was last changed by somebody.';
+COMMENT ON COLUMN punctual.job_status.waiting_runs IS 'Runs that are due and wait.';
+COMMENT ON COLUMN punctual.job_status.waiting_for IS
+    'What the one waits for that has waited longest, as in overdue.held_by; null: none waits, or it is about to be '
+    'sent.';
 
+-- Notices are no runs of their jobs: the table runs has them.
 CREATE VIEW punctual.run_history AS
-SELECT t.name AS tenant, j.name AS job, r.id, r.trigger, r.scheduled_for, r.status, r.reason, r.late, r.attempt, r.http_status, r.error,
-       q.name AS queue, punctual.priority_name(r.lane) AS priority, r.due_at, r.claimed_at, r.started_at, r.finished_at, r.next_attempt_at,
+SELECT t.name AS tenant, j.name AS job, r.id, r.trigger, r.scheduled_for, r.status, r.reason, r.late, r.attempt,
+       r.http_status, r.error, q.name AS queue, punctual.priority_name(r.lane) AS priority, r.due_at, r.claimed_at,
+       r.started_at, r.finished_at, r.next_attempt_at,
        r.started_at - r.due_at AS lateness, r.finished_at - r.started_at AS duration,
-       r.job_version, r.replica, r.blocked_by, r.skipped_first, r.skipped_last, r.skipped_count, r.replay_of, r.parent_run, r.step, r.job_id
+       r.job_version, r.replica, r.blocked_by, r.skipped_first, r.skipped_last, r.skipped_count, r.replay_of,
+       r.parent_run, r.step, r.job_id
 FROM punctual.runs r
 JOIN punctual.tenants t ON t.id = r.tenant
 JOIN punctual.queues q ON q.id = r.lane / 4
-LEFT JOIN punctual.jobs j ON j.id = r.job_id;
-COMMENT ON VIEW punctual.run_history IS 'Every run and skip, with the names of its job, tenant and queue. Narrow it by id or scheduled_for and job_id.';
+LEFT JOIN punctual.jobs j ON j.id = r.job_id
+WHERE r.trigger <> 'notify';
+COMMENT ON VIEW   punctual.run_history IS
+    'Every run and skip but for notices, with the names of its job, tenant and queue. Narrow it by id or '
+    'scheduled_for and job_id.';
+COMMENT ON COLUMN punctual.run_history.tenant IS 'Name of the tenant.';
+COMMENT ON COLUMN punctual.run_history.job IS 'Name of the job.';
+COMMENT ON COLUMN punctual.run_history.id IS 'Its id.';
+COMMENT ON COLUMN punctual.run_history.trigger IS
+    'What made it: schedule, catchup, manual, event, backfill, replay or step.';
+COMMENT ON COLUMN punctual.run_history.scheduled_for IS
+    'The slot: nominal fire time. Of a manual run, when it was asked for.';
+COMMENT ON COLUMN punctual.run_history.status IS
+    'blocked, pending, running, retrying; final: succeeded, dead, skipped, cancelled.';
+COMMENT ON COLUMN punctual.run_history.reason IS
+    'Why it is not a plain success; null on a plain success. On a running run, cancelled_by_user or replaced: it is '
+    'to be cancelled.';
+COMMENT ON COLUMN punctual.run_history.late IS 'Made after the job''s tolerance for missed slots.';
+COMMENT ON COLUMN punctual.run_history.attempt IS 'Number of the latest attempt, from 1; 0 before the first.';
+COMMENT ON COLUMN punctual.run_history.http_status IS
+    'HTTP status of the latest attempt''s response, if there was one.';
+COMMENT ON COLUMN punctual.run_history.error IS 'The latest error, for people.';
+COMMENT ON COLUMN punctual.run_history.queue IS 'Name of the queue.';
+COMMENT ON COLUMN punctual.run_history.priority IS 'high, normal or low.';
+COMMENT ON COLUMN punctual.run_history.due_at IS 'When it was due: the slot plus the job''s jitter.';
+COMMENT ON COLUMN punctual.run_history.claimed_at IS 'When the latest attempt was claimed.';
+COMMENT ON COLUMN punctual.run_history.started_at IS 'When the latest attempt was sent.';
+COMMENT ON COLUMN punctual.run_history.finished_at IS 'When it reached its final status.';
+COMMENT ON COLUMN punctual.run_history.next_attempt_at IS 'While retrying: when the next attempt may start.';
+COMMENT ON COLUMN punctual.run_history.lateness IS 'From due to sent.';
+COMMENT ON COLUMN punctual.run_history.duration IS 'From sent to its end.';
+COMMENT ON COLUMN punctual.run_history.job_version IS 'Version of the definition it uses on every attempt.';
+COMMENT ON COLUMN punctual.run_history.replica IS 'Replica that made the latest attempt.';
+COMMENT ON COLUMN punctual.run_history.blocked_by IS 'On a skip for overlap: the run that was in the way.';
+COMMENT ON COLUMN punctual.run_history.skipped_first IS 'On a skip: the first slot it stands for.';
+COMMENT ON COLUMN punctual.run_history.skipped_last IS 'On a skip: the last slot it stands for.';
+COMMENT ON COLUMN punctual.run_history.skipped_count IS 'On a skip: how many slots it stands for; null above 1,000.';
+COMMENT ON COLUMN punctual.run_history.replay_of IS 'On a replay: the dead run it repeats.';
+COMMENT ON COLUMN punctual.run_history.parent_run IS 'On a step: the run of its workflow.';
+COMMENT ON COLUMN punctual.run_history.step IS 'On a step: its name.';
+COMMENT ON COLUMN punctual.run_history.job_id IS 'Id of the job.';
 
+-- The last part is jobs whose pause is over, and that no replica has resumed yet.
 CREATE VIEW punctual.overdue AS
-SELECT t.name AS tenant, j.name AS job, j.id AS job_id, NULL::uuid AS run_id, 'slot' AS what, s.scheduled_for, s.next_run_at AS due_at, now() - s.next_run_at AS overdue_by, q.name AS queue
-FROM punctual.schedules s JOIN punctual.jobs j ON j.id = s.job_id JOIN punctual.tenants t ON t.id = s.tenant JOIN punctual.queues q ON q.id = s.lane / 4
+WITH queues AS (SELECT id, name, punctual.is_served(name) AS served FROM punctual.queues)
+SELECT t.name AS tenant, j.name AS job, j.id AS job_id, NULL::uuid AS run_id, 'slot' AS what, s.scheduled_for,
+       s.next_run_at AS due_at, now() - s.next_run_at AS overdue_by, q.name AS queue,
+       CASE WHEN t.frozen_at IS NOT NULL OR (SELECT d.frozen_at FROM punctual.deployment d) IS NOT NULL THEN 'frozen'
+            ELSE punctual.waits_for(q.served, q.name, NULL, NULL, punctual.held_by(u.held_by, u.held_at),
+                                    s.next_run_at) END AS held_by,
+       NULL::timestamptz AS held_until
+FROM punctual.schedules s
+JOIN punctual.jobs j ON j.id = s.job_id
+JOIN punctual.tenants t ON t.id = s.tenant
+JOIN queues q ON q.id = s.lane / 4
+LEFT JOIN punctual.tenant_usage u ON u.tenant = s.tenant
 WHERE s.enabled AND s.next_run_at <= now()
 UNION ALL
-SELECT t.name, j.name, y.job_id, y.run_id, 'run', NULL, y.due_at, now() - y.due_at, q.name
-FROM punctual.ready y LEFT JOIN punctual.jobs j ON j.id = y.job_id JOIN punctual.tenants t ON t.id = y.tenant JOIN punctual.queues q ON q.id = y.lane / 4
-WHERE y.due_at <= now();
-COMMENT ON VIEW punctual.overdue IS 'What is due now and waits for a replica: slots not claimed yet, and runs in ready. Empty or milliseconds old when all is well.';
+SELECT t.name, j.name, y.job_id, y.run_id, 'run', r.scheduled_for,
+       r.due_at, now() - r.due_at, q.name,
+       CASE WHEN t.frozen_at IS NOT NULL OR (SELECT d.frozen_at FROM punctual.deployment d) IS NOT NULL THEN 'frozen'
+            ELSE punctual.waits_for(q.served, q.name, y.held_by, g.active_run, punctual.held_by(u.held_by, u.held_at),
+                                    y.due_at) END,
+       CASE WHEN y.held_by IS NOT NULL THEN y.held_until END
+FROM punctual.ready y
+JOIN punctual.runs r ON r.id = y.run_id AND r.accepted_at IS NULL
+LEFT JOIN punctual.jobs j ON j.id = y.job_id
+JOIN punctual.tenants t ON t.id = y.tenant
+JOIN queues q ON q.id = y.lane / 4
+LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_id
+LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
+WHERE y.due_at <= now() OR y.held_by IS NOT NULL OR g.active_run IS NOT NULL
+UNION ALL
+SELECT t.name, j.name, j.id, NULL, 'slot', s.scheduled_for,
+       greatest(s.next_run_at, j.paused_until), now() - greatest(s.next_run_at, j.paused_until), q.name,
+       CASE WHEN NOT q.served THEN punctual.waits_for(false, q.name, NULL, NULL, NULL, j.paused_until) END, NULL
+FROM punctual.jobs j
+JOIN punctual.schedules s ON s.job_id = j.id
+JOIN punctual.tenants t ON t.id = j.tenant
+JOIN queues q ON q.id = s.lane / 4
+WHERE j.state = 'paused' AND j.paused_until <= now() AND s.next_run_at <= now();
+COMMENT ON VIEW   punctual.overdue IS
+    'What is due now and waits: slots not claimed yet, jobs whose pause has run out and that nobody has resumed yet, '
+    'and runs in ready. When all is well it is empty, or milliseconds old.';
+COMMENT ON COLUMN punctual.overdue.tenant IS 'Name of the tenant.';
+COMMENT ON COLUMN punctual.overdue.job IS 'Name of the job.';
+COMMENT ON COLUMN punctual.overdue.job_id IS 'Id of the job.';
+COMMENT ON COLUMN punctual.overdue.run_id IS 'Id of the run; null: it is a slot.';
+COMMENT ON COLUMN punctual.overdue.what IS 'slot: not claimed yet; run: waiting in ready.';
+COMMENT ON COLUMN punctual.overdue.scheduled_for IS 'Its slot.';
+COMMENT ON COLUMN punctual.overdue.due_at IS 'When it was due.';
+COMMENT ON COLUMN punctual.overdue.overdue_by IS 'For how long it has been due.';
+COMMENT ON COLUMN punctual.overdue.queue IS 'Name of the queue.';
+COMMENT ON COLUMN punctual.overdue.held_by IS
+    'What it waits for: frozen (nothing of the deployment or its tenant is claimed), breaker HOST (the host cannot '
+    'be reached), hanging HOST or PATH (its requests time out), gate (another run of the job is active), limit NAME '
+    '(of its tenant), slots (all worker slots are taken), or that no live replica serves its queue; null: nothing, a '
+    'replica is about to take it.';
+COMMENT ON COLUMN punctual.overdue.held_until IS 'Until when it waits for its host at most.';
 
 CREATE VIEW punctual.upcoming AS
-SELECT t.name AS tenant, j.name AS job, s.job_id, s.scheduled_for, s.next_run_at, s.next_run_at - now() AS due_in, q.name AS queue, punctual.priority_name(s.lane) AS priority
-FROM punctual.schedules s JOIN punctual.jobs j ON j.id = s.job_id JOIN punctual.tenants t ON t.id = s.tenant JOIN punctual.queues q ON q.id = s.lane / 4
+SELECT t.name AS tenant, j.name AS job, s.job_id, s.scheduled_for, s.next_run_at, s.next_run_at - now() AS due_in,
+       q.name AS queue, punctual.priority_name(s.lane) AS priority
+FROM punctual.schedules s
+JOIN punctual.jobs j ON j.id = s.job_id
+JOIN punctual.tenants t ON t.id = s.tenant
+JOIN punctual.queues q ON q.id = s.lane / 4
 WHERE s.enabled;
-COMMENT ON VIEW punctual.upcoming IS 'The next slot of every enabled job. ORDER BY next_run_at to see what fires next.';
+COMMENT ON VIEW   punctual.upcoming IS
+    'The next slot of every enabled job. ORDER BY next_run_at to see what fires next.';
+COMMENT ON COLUMN punctual.upcoming.tenant IS 'Name of the tenant.';
+COMMENT ON COLUMN punctual.upcoming.job IS 'Name of the job.';
+COMMENT ON COLUMN punctual.upcoming.job_id IS 'Id of the job.';
+COMMENT ON COLUMN punctual.upcoming.scheduled_for IS
+    'The slot: nominal fire time. Of a manual run, when it was asked for.';
+COMMENT ON COLUMN punctual.upcoming.next_run_at IS 'When the next slot is due (with jitter); null when there is none.';
+COMMENT ON COLUMN punctual.upcoming.due_in IS 'Time until it is due.';
+COMMENT ON COLUMN punctual.upcoming.queue IS 'Name of the queue.';
+COMMENT ON COLUMN punctual.upcoming.priority IS 'high, normal or low.';
 
 CREATE VIEW punctual.failures AS
-SELECT t.name AS tenant, d.job_name AS job, d.job_id, d.run_id, d.scheduled_for, d.died_at, d.reason, d.attempts, d.http_status, d.error, d.trigger, d.resolved_at, d.note, d.replayed_as
-FROM punctual.dead_letters d JOIN punctual.tenants t ON t.id = d.tenant;
-COMMENT ON VIEW punctual.failures IS 'The dead-letter list: runs that exhausted their attempts, resolved ones included.';
+SELECT t.name AS tenant, d.job_name AS job, d.job_id, d.run_id, d.scheduled_for, d.died_at, d.reason, d.attempts,
+       d.http_status, d.error, d.trigger, d.resolved_at, d.note, d.replayed_as
+FROM punctual.dead_letters d
+JOIN punctual.tenants t ON t.id = d.tenant
+WHERE d.trigger <> 'notify';
+COMMENT ON VIEW   punctual.failures IS
+    'The dead-letter list but for notices: runs that exhausted their attempts, resolved ones included.';
+COMMENT ON COLUMN punctual.failures.tenant IS 'Name of the tenant.';
+COMMENT ON COLUMN punctual.failures.job IS 'Name of the job.';
+COMMENT ON COLUMN punctual.failures.job_id IS 'Id of the job.';
+COMMENT ON COLUMN punctual.failures.run_id IS 'Id of the run.';
+COMMENT ON COLUMN punctual.failures.scheduled_for IS
+    'The slot: nominal fire time. Of a manual run, when it was asked for.';
+COMMENT ON COLUMN punctual.failures.died_at IS 'When it became dead.';
+COMMENT ON COLUMN punctual.failures.reason IS
+    'Why it is not a plain success; null on a plain success. On a running run, cancelled_by_user or replaced: it is '
+    'to be cancelled.';
+COMMENT ON COLUMN punctual.failures.attempts IS 'How many attempts it had.';
+COMMENT ON COLUMN punctual.failures.http_status IS 'HTTP status of the latest attempt''s response, if there was one.';
+COMMENT ON COLUMN punctual.failures.error IS 'The latest error, for people.';
+COMMENT ON COLUMN punctual.failures.trigger IS
+    'What made it: schedule, catchup, manual, event, backfill, replay or step.';
+COMMENT ON COLUMN punctual.failures.resolved_at IS 'When somebody resolved or replayed it.';
+COMMENT ON COLUMN punctual.failures.note IS 'What they said.';
+COMMENT ON COLUMN punctual.failures.replayed_as IS 'The run that repeats it, once it was replayed.';
 
 CREATE VIEW punctual.replica_status AS
 SELECT r.id, r.host, r.version, r.queues, r.started_at, r.renewed_at, now() - r.renewed_at AS silent_for, r.draining,
        coalesce(c.batches, 0) AS claimed_batches, coalesce(c.runs, 0) AS claimed_runs
 FROM punctual.replicas r
-LEFT JOIN (SELECT replica, count(*) AS batches, sum(cardinality(run_ids)) AS runs FROM punctual.claims GROUP BY replica) c ON c.replica = r.id;
-COMMENT ON VIEW punctual.replica_status IS 'Running processes: since when, when they last renewed, and what they hold.';
+LEFT JOIN (SELECT replica, count(*) AS batches, sum(cardinality(run_ids)) AS runs
+           FROM punctual.claims GROUP BY replica) c ON c.replica = r.id;
+COMMENT ON VIEW   punctual.replica_status IS
+    'Running processes: since when, when they last renewed, and what they hold.';
+COMMENT ON COLUMN punctual.replica_status.id IS 'Its id.';
+COMMENT ON COLUMN punctual.replica_status.host IS 'Host name.';
+COMMENT ON COLUMN punctual.replica_status.version IS 'Version.';
+COMMENT ON COLUMN punctual.replica_status.queues IS 'Worker slots per queue.';
+COMMENT ON COLUMN punctual.replica_status.started_at IS 'When the latest attempt was sent.';
+COMMENT ON COLUMN punctual.replica_status.renewed_at IS
+    'When it last renewed, for people: others judge by watching beat.';
+COMMENT ON COLUMN punctual.replica_status.silent_for IS 'Time since it last renewed.';
+COMMENT ON COLUMN punctual.replica_status.draining IS 'It was asked to stop and claims no more.';
+COMMENT ON COLUMN punctual.replica_status.claimed_batches IS 'Batches it holds.';
+COMMENT ON COLUMN punctual.replica_status.claimed_runs IS 'Runs in those batches.';
+
+CREATE VIEW punctual.audit AS
+SELECT a.at, t.name AS tenant, a.actor_kind, coalesce(k.name, a.actor) AS actor, a.address, a.action,
+       split_part(a.action, '.', 1) AS resource, a.name, a.before, a.after, a.request_id, a.id, a.resource_id, a.job_id,
+       a.actor AS actor_id
+FROM punctual.audit_log a
+LEFT JOIN punctual.tenants t ON t.id = a.tenant
+LEFT JOIN punctual.api_keys k ON a.actor_kind = 'key' AND k.id::text = a.actor;
+COMMENT ON VIEW   punctual.audit IS
+    'Who changed what, when, and what it was before and after. Narrow it by at, job_id or name.';
+COMMENT ON COLUMN punctual.audit.at IS 'When it was done.';
+COMMENT ON COLUMN punctual.audit.tenant IS 'Name of the tenant.';
+COMMENT ON COLUMN punctual.audit.actor_kind IS
+    'key, token, command; anybody: authentication was off; system: Punctual itself.';
+COMMENT ON COLUMN punctual.audit.actor IS 'Name of the key, subject of the token, login.';
+COMMENT ON COLUMN punctual.audit.address IS 'Where the request came from.';
+COMMENT ON COLUMN punctual.audit.action IS 'What was done.';
+COMMENT ON COLUMN punctual.audit.resource IS 'Kind of what was changed.';
+COMMENT ON COLUMN punctual.audit.name IS 'Its name then; of a run or dead letter, its job''s.';
+COMMENT ON COLUMN punctual.audit.before IS 'What it was.';
+COMMENT ON COLUMN punctual.audit.after IS 'What it became.';
+COMMENT ON COLUMN punctual.audit.request_id IS 'The request''s id.';
+COMMENT ON COLUMN punctual.audit.id IS 'Id of the entry.';
+COMMENT ON COLUMN punctual.audit.resource_id IS 'Id of what was changed.';
+COMMENT ON COLUMN punctual.audit.job_id IS 'Id of the job it is about.';
+COMMENT ON COLUMN punctual.audit.actor_id IS 'Id of the key; else as actor.';
+
+-- The log itself has no row-level security: pg_dump by another than the owner cannot copy a table that has it. The view
+-- is no security barrier: there, the newest entries would be found by sorting all.
+CREATE VIEW punctual.audit_entries AS
+SELECT id, job_id, resource_id, at, tenant, action, actor_kind, actor, address, request_id, name, before, after
+FROM punctual.audit_log
+WHERE current_user <> 'punctual_tenant' OR tenant = punctual.acting_tenant()
+WITH LOCAL CHECK OPTION;
+COMMENT ON VIEW   punctual.audit_entries IS
+    'What a transaction may see of audit_log and add to it: as the role punctual_tenant the acting tenant''s '
+    'entries, else all.';
+COMMENT ON COLUMN punctual.audit_entries.id IS 'UUIDv7 of at: ids are in the order of time.';
+COMMENT ON COLUMN punctual.audit_entries.job_id IS
+    'The job it is about, also of a change to one of its runs or dead letters; null: no single job.';
+COMMENT ON COLUMN punctual.audit_entries.resource_id IS
+    'What was changed, of the kind that the action names before its dot; null where that has no such id.';
+COMMENT ON COLUMN punctual.audit_entries.at IS
+    'When, by the database''s clock. Of a change to a job: the valid_from of the version that it made.';
+COMMENT ON COLUMN punctual.audit_entries.tenant IS 'Whose it is: tenants.id; -1: the whole deployment''s.';
+COMMENT ON COLUMN punctual.audit_entries.action IS 'What was done: the kind of resource, a dot, a verb.';
+COMMENT ON COLUMN punctual.audit_entries.actor_kind IS
+    'What the actor proved who it is with: key, token, command; anybody: authentication was off; system: Punctual '
+    'itself.';
+COMMENT ON COLUMN punctual.audit_entries.actor IS
+    'Who: a key''s id, a token''s subject, a login; null where nobody is known.';
+COMMENT ON COLUMN punctual.audit_entries.address IS
+    'Where the request came from; null: from nowhere, as on the command line.';
+COMMENT ON COLUMN punctual.audit_entries.request_id IS 'The request''s id, as in its answer and in the server''s log.';
+COMMENT ON COLUMN punctual.audit_entries.name IS 'Name of the resource then; of a run or dead letter, its job''s.';
+COMMENT ON COLUMN punctual.audit_entries.before IS 'What it was; null where there was nothing. Secrets read ***.';
+COMMENT ON COLUMN punctual.audit_entries.after IS 'What it became; null where nothing is left. Secrets read ***.';
 -- +goose StatementEnd
+
+-- What a tenant's requests see: row-level security for the role punctual_tenant.
+
+-- +goose StatementBegin
+-- Volatile, so that it sees a job that the same statement has just written.
+CREATE FUNCTION punctual.acts_for_job(job uuid) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM punctual.jobs j WHERE j.id = job AND j.tenant = punctual.acting_tenant());
+END
+$$;
+COMMENT ON FUNCTION punctual.acts_for_job(uuid) IS 'Whether a job is the acting tenant''s.';
+
+-- Planned with the id at hand, so that it looks into one day and not into all.
+CREATE FUNCTION punctual.acts_for_run(run uuid) RETURNS boolean
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_custom_plan AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM punctual.runs r WHERE r.id = run AND r.tenant = punctual.acting_tenant());
+END
+$$;
+COMMENT ON FUNCTION punctual.acts_for_run(uuid) IS 'Whether a run is the acting tenant''s.';
+
+-- Tables are made by their owner; an edit of a job whose slots were long due may need one.
+CREATE FUNCTION punctual.create_partition_of(slot timestamptz) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM punctual.create_partitions(d.day, d.day) FROM (SELECT (slot AT TIME ZONE 'UTC')::date) d(day);
+END
+$$;
+COMMENT ON FUNCTION punctual.create_partition_of(timestamptz) IS
+    'Makes the partitions of the day of a slot (UTC) that are missing.';
+
+REVOKE ALL ON FUNCTION punctual.create_partition_of(timestamptz) FROM PUBLIC;
+
+CREATE FUNCTION punctual.guard_table(relation text, privileges text, visible text, writable text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('ALTER TABLE punctual.%I ENABLE ROW LEVEL SECURITY', relation);
+    EXECUTE format('DROP POLICY IF EXISTS everybody ON punctual.%I', relation);
+    EXECUTE format('DROP POLICY IF EXISTS own_rows_of_a_tenant ON punctual.%I', relation);
+    EXECUTE format('CREATE POLICY everybody ON punctual.%I USING (true)', relation);
+    EXECUTE format('CREATE POLICY own_rows_of_a_tenant ON punctual.%I AS RESTRICTIVE TO punctual_tenant '
+                   'USING (current_user <> ''punctual_tenant'' OR %s) '
+                   'WITH CHECK (current_user <> ''punctual_tenant'' OR %s)', relation, visible, writable);
+    EXECUTE format('REVOKE ALL ON punctual.%I FROM punctual_tenant', relation);
+    EXECUTE format('GRANT %s ON punctual.%I TO punctual_tenant', privileges, relation);
+END
+$$;
+COMMENT ON FUNCTION punctual.guard_table(text, text, text, text) IS
+    'Lets the role punctual_tenant do something to those rows of a table that meet a condition, and nothing to '
+    'others.';
+
+-- The policies are for the role punctual_tenant alone: all others see every row, the role's members too while they are
+-- themselves. Tables come in the order in which writers lock them.
+CREATE FUNCTION punctual.guard_tenants() RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    own     constant text := 'tenant = punctual.acting_tenant()';
+    -- EXISTS would become a hash of all jobs where the planner expects many rows.
+    by_job  constant text := '(SELECT j.tenant FROM punctual.jobs j WHERE j.id = job_id) = punctual.acting_tenant()';
+    by_run  constant text := 'punctual.acts_for_run(run_id)';
+    -- table, what may be done, which rows, and which new ones where that is another question
+    guarded constant text[] := ARRAY[
+        ['operations',       'SELECT, INSERT, UPDATE',         own, NULL],
+        ['dead_letters',     'SELECT, UPDATE',                 own, NULL],
+        ['schedules',        'SELECT, INSERT, UPDATE',         own, NULL],
+        ['exclusive',        'SELECT, INSERT, UPDATE',         by_job, 'punctual.acts_for_job(job_id)'],
+        ['jobs',             'SELECT, INSERT, UPDATE',         own, NULL],
+        -- A job that is there has its first version already, and a job is written with it in one statement.
+        ['job_versions',     'SELECT, INSERT',                 by_job, 'version = 1 OR ' || by_job],
+        ['ready',            'SELECT, INSERT, UPDATE, DELETE', own, NULL],
+        ['runs',             'SELECT, INSERT, UPDATE',         own, NULL],
+        ['attempts',         'SELECT',                         by_run, NULL],
+        ['run_data',         'SELECT, INSERT',                 by_run, NULL],
+        ['cancels',          'SELECT, INSERT, UPDATE',         by_run, NULL],
+        ['notified',         'SELECT',                         by_job, NULL],
+        ['notices',          'SELECT, INSERT',                 own, NULL],
+        ['idempotency_keys', 'SELECT, INSERT, UPDATE',         own, NULL],
+        -- What nothing is changed in but rows are locked of needs the right to change something.
+        ['tenants',          'SELECT, UPDATE (updated_at)',    'id = punctual.acting_tenant()', NULL]];
+    entry text[];
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'punctual_tenant') THEN
+        RAISE NOTICE 'there is no role punctual_tenant';
+        RETURN;
+    END IF;
+    GRANT USAGE ON SCHEMA punctual TO punctual_tenant;
+    GRANT SELECT ON punctual.queues TO punctual_tenant;
+    GRANT SELECT, UPDATE (secrets_changed) ON punctual.deployment TO punctual_tenant;
+    GRANT SELECT, UPDATE (created_at) ON punctual.data_keys TO punctual_tenant; -- sealed, and locked while in use
+    GRANT SELECT, INSERT ON punctual.audit_entries TO punctual_tenant;
+    GRANT EXECUTE ON FUNCTION punctual.create_partition_of(timestamptz) TO punctual_tenant;
+    FOREACH entry SLICE 1 IN ARRAY guarded LOOP
+        PERFORM punctual.guard_table(entry[1], entry[2], entry[3], coalesce(entry[4], entry[3]));
+    END LOOP;
+    -- Whatever else says whose it is: keys, secrets.
+    PERFORM punctual.guard_table(c.relname, 'SELECT, INSERT, UPDATE, DELETE', own, own)
+    FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant' AND a.atttypid = 'integer'::regtype
+    WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+      AND NOT c.relrowsecurity AND c.relname <> 'audit_log' AND c.relname !~ '_\d{8}(_failures)?$';
+END
+$$;
+COMMENT ON FUNCTION punctual.guard_tenants() IS
+    'Gives the role punctual_tenant what the API does for a tenant, on that tenant''s rows. To be called again once '
+    'that role was made later, by the owner of the tables or a superuser.';
+-- +goose StatementEnd
+
+-- Roles belong to the whole cluster, and making one needs a privilege; without it everything else still works.
 
 -- +goose StatementBegin
 DO $$
-DECLARE
-    c record;
-    texts jsonb := '{
-        "tenant": "Name of the tenant.", "name": "Name of the job.", "job": "Name of the job.", "id": "Its id.", "job_id": "Id of the job.", "run_id": "Id of the run.",
-        "state": "active, paused or completed.", "kind": "cron, every, at, delay or none.", "queue": "Name of the queue.", "priority": "high, normal or low.",
-        "version": "Version.", "schedule": "The schedule as written.", "url": "Where the callback goes.", "next_run_at": "When the next slot is due (with jitter); null when there is none.",
-        "next_scheduled_for": "The next slot; null when there is none.", "last_run_id": "Newest run or skip.", "last_status": "Status of the newest run.",
-        "last_reason": "Reason of the newest run.", "last_scheduled_for": "Slot of the newest run.", "last_finished_at": "When the newest run ended.",
-        "lateness": "From due to sent.", "duration": "From sent to its end.", "what": "slot: not claimed yet; run: waiting in ready.", "overdue_by": "For how long it has been due.",
-        "due_in": "Time until it is due.", "silent_for": "Time since it last renewed.", "claimed_batches": "Batches it holds.", "claimed_runs": "Runs in those batches.",
-        "host": "Host name.", "queues": "Worker slots per queue."}';
 BEGIN
-    -- A view's column says what the column of the same name in a table says, unless it has a meaning of its own.
-    FOR c IN
-        SELECT v.relname, a.attname, coalesce(texts ->> a.attname::text,
-               (SELECT col_description(t.oid, ta.attnum) FROM pg_class t JOIN pg_attribute ta ON ta.attrelid = t.oid AND ta.attname = a.attname
-                 WHERE t.relnamespace = 'punctual'::regnamespace AND t.relname IN ('runs', 'jobs', 'dead_letters', 'replicas', 'schedules')
-                   AND col_description(t.oid, ta.attnum) IS NOT NULL
-                 ORDER BY array_position(ARRAY['runs', 'jobs', 'dead_letters', 'replicas', 'schedules']::name[], t.relname) LIMIT 1)) AS text
-        FROM pg_class v JOIN pg_attribute a ON a.attrelid = v.oid AND a.attnum > 0
-        WHERE v.relnamespace = 'punctual'::regnamespace AND v.relkind = 'v'
-    LOOP
-        EXECUTE format('COMMENT ON COLUMN punctual.%I.%I IS %L', c.relname, c.attname, c.text);
-    END LOOP;
-
-    -- Roles belong to the whole cluster and making one needs a privilege; without it everything else still works.
     BEGIN
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'punctual_reader') THEN
             CREATE ROLE punctual_reader NOLOGIN;
@@ -623,18 +1812,110 @@ BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'punctual_reader') THEN
         GRANT USAGE ON SCHEMA punctual TO punctual_reader;
         GRANT SELECT ON ALL TABLES IN SCHEMA punctual TO punctual_reader;
-        REVOKE SELECT ON punctual.idempotency_keys FROM punctual_reader;
+        REVOKE SELECT ON punctual.idempotency_keys, punctual.run_token_key, punctual.request_rates, punctual.api_keys,
+            punctual.data_keys, punctual.secrets, punctual.secret_uses, punctual.job_secrets, punctual.signing_secrets,
+            punctual.audit_entries FROM punctual_reader;
     END IF;
+END
+$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+DO $$
+DECLARE
+    latest constant boolean := current_setting('server_version_num')::integer >= 160000;
+    granted constant text := CASE WHEN latest THEN ' WITH INHERIT FALSE, SET TRUE' ELSE '' END;
+    how constant text := CASE WHEN latest THEN 'SET' ELSE 'MEMBER' END;
+BEGIN
+    BEGIN
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'punctual_tenant') THEN
+            CREATE ROLE punctual_tenant NOLOGIN;
+        END IF;
+    EXCEPTION
+        WHEN insufficient_privilege THEN
+            RAISE NOTICE 'role punctual_tenant was not made: the migrating user may not create roles';
+        WHEN duplicate_object OR unique_violation THEN
+            NULL; -- another database of this cluster is being migrated at the same moment
+    END;
+    BEGIN
+        IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'punctual_tenant')
+           AND NOT pg_has_role('punctual_tenant', how) THEN
+            EXECUTE format('GRANT punctual_tenant TO %I', current_user) || granted;
+        END IF;
+    EXCEPTION
+        WHEN insufficient_privilege THEN
+            RAISE NOTICE 'role punctual_tenant was not granted: the migrating user may not grant it';
+        WHEN unique_violation THEN
+            NULL; -- likewise
+    END;
+    PERFORM punctual.guard_tenants();
+END
+$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+-- Whoever owns a table may do anything to it. So the log is given to a role that nobody is, and all that is left to the
+-- owner of the schema, as which Punctual connects, is to add to it and to read it.
+DO $$
+DECLARE
+    me constant name := current_user;
+    latest constant boolean := current_setting('server_version_num')::integer >= 160000;
+    mine boolean;
+BEGIN
+    BEGIN
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'punctual_audit') THEN
+            CREATE ROLE punctual_audit NOLOGIN;
+        END IF;
+    EXCEPTION
+        WHEN duplicate_object OR unique_violation THEN
+            NULL;
+    END;
+    mine := pg_has_role('punctual_audit', CASE WHEN latest THEN 'SET' ELSE 'MEMBER' END);
+    IF NOT mine THEN
+        EXECUTE format('GRANT punctual_audit TO %I', me)
+            || CASE WHEN latest THEN ' WITH INHERIT TRUE, SET TRUE' ELSE '' END;
+    END IF;
+    GRANT USAGE, CREATE ON SCHEMA punctual TO punctual_audit;
+    ALTER TABLE punctual.audit_log OWNER TO punctual_audit;
+    ALTER FUNCTION punctual.forget_audit_log(interval, integer) OWNER TO punctual_audit;
+    ALTER FUNCTION punctual.refuse_audit_change() OWNER TO punctual_audit;
+    EXECUTE format('GRANT SELECT, INSERT ON punctual.audit_log TO %I', me);
+    EXECUTE format('GRANT EXECUTE ON FUNCTION punctual.forget_audit_log(interval, integer) TO %I', me);
+    REVOKE CREATE ON SCHEMA punctual FROM punctual_audit;
+    IF NOT mine THEN
+        EXECUTE format('REVOKE punctual_audit FROM %I', me);
+    END IF;
+EXCEPTION
+    WHEN insufficient_privilege THEN
+        RAISE NOTICE 'punctual.audit_log stays with the migrating user, who may not make or use the role '
+            'punctual_audit; its triggers protect it all the same';
 END
 $$;
 -- +goose StatementEnd
 
 -- +goose Down
 -- +goose StatementBegin
--- The schema itself stays: it holds goose's own table.
-DROP VIEW punctual.job_status, punctual.run_history, punctual.overdue, punctual.upcoming, punctual.failures, punctual.replica_status;
-DROP TABLE punctual.idempotency_keys, punctual.replicas, punctual.operations, punctual.dead_letters, punctual.cancels, punctual.exclusive, punctual.claims, punctual.ready, punctual.run_data,
-    punctual.attempts, punctual.runs, punctual.schedules, punctual.job_versions, punctual.jobs, punctual.queues, punctual.tenants, punctual.deployment;
-DROP FUNCTION punctual.create_partitions(date, date), punctual.retire_partitions(date, boolean), punctual.has_partition(text, date), punctual.partition_bound(date), punctual.priority_name(smallint);
+-- The schema itself stays: it holds goose's own table. Its owner may drop what is in it, also the audit log of another
+-- role.
+DROP VIEW punctual.job_status, punctual.run_history, punctual.overdue, punctual.upcoming, punctual.failures,
+    punctual.replica_status, punctual.audit, punctual.audit_entries;
+DROP TABLE punctual.audit_log, punctual.signing_secrets, punctual.job_secrets, punctual.secret_uses, punctual.secrets,
+    punctual.data_keys, punctual.api_keys, punctual.request_rates, punctual.tenant_jobs, punctual.allowances,
+    punctual.tenant_usage, punctual.run_token_key, punctual.notified, punctual.notices, punctual.idempotency_keys,
+    punctual.operations, punctual.dead_letters, punctual.holds, punctual.replicas, punctual.cancels, punctual.claims,
+    punctual.ready, punctual.run_data, punctual.attempts, punctual.runs, punctual.exclusive, punctual.schedules,
+    punctual.job_versions, punctual.jobs, punctual.queues, punctual.tenants, punctual.deployment;
 DROP SEQUENCE punctual.fences;
+DO $$
+DECLARE
+    f regprocedure;
+BEGIN
+    FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = 'punctual'::regnamespace LOOP
+        EXECUTE format('DROP FUNCTION %s', f);
+    END LOOP;
+    IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'punctual_tenant') THEN
+        REVOKE ALL ON SCHEMA punctual FROM punctual_tenant;
+    END IF;
+END
+$$;
 -- +goose StatementEnd

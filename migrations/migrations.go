@@ -1,7 +1,12 @@
 // Package migrations holds the database schema as goose SQL files and applies them.
 //
-// Migrations only expand: schema N serves binaries N-1 and N, so a rolling upgrade migrates first
-// and replaces replicas after. What a release no longer needs is dropped one release later.
+// Until the first release there is one. From then on migrations only expand: schema N serves binaries N-1 and N, so that
+// an upgrade migrates first and replaces replicas after. What a release no longer needs is dropped one release later.
+//
+// A migration runs while replicas work. It begins with SET LOCAL lock_timeout = '500ms': a lock that is not free soon is
+// given up, before it deadlocks with a claim or others queue behind it, and Up tries the migration again. One that changes
+// runs, attempts or run_data also changes the days that are detached, because their removal has begun: they may be attached
+// again.
 package migrations
 
 import (
@@ -56,7 +61,9 @@ func Latest() int64 {
 // Up brings the database of dsn to Latest and returns what it applied, oldest first. Any number of
 // processes may call it at once, also through a transaction-mode PgBouncer: a lock row in the
 // schema, not a session lock, lets one of them work while the others wait.
-func Up(ctx context.Context, dsn string) ([]Applied, error) {
+func Up(ctx context.Context, dsn string) ([]Applied, error) { return up(ctx, dsn, FS) }
+
+func up(ctx context.Context, dsn string, files fs.FS) ([]Applied, error) {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("reading the database URL: %w", err)
@@ -75,7 +82,7 @@ func Up(ctx context.Context, dsn string) ([]Applied, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing the migration lock: %w", err)
 	}
-	provider, err := goose.NewProvider(database.DialectPostgres, db, FS, goose.WithTableName(versionTable), goose.WithLocker(locker))
+	provider, err := goose.NewProvider(database.DialectPostgres, db, files, goose.WithTableName(versionTable), goose.WithLocker(locker))
 	if err != nil {
 		return nil, fmt.Errorf("reading the migrations: %w", err)
 	}

@@ -1,41 +1,28 @@
 package migrations_test
 
 import (
+	"io/fs"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/database"
 
 	"punctual/internal/pgtest"
 	"punctual/migrations"
 )
 
-// at brings an empty database to a version.
-func at(t *testing.T, dsn string, version int64) *pgx.Conn {
+// nextRelease are the migrations of this binary, and one more.
+func nextRelease(t *testing.T) fs.FS {
 	t.Helper()
-	config, err := pgx.ParseConfig(dsn)
+	const name = "00001_initial.sql"
+	initial, err := fs.ReadFile(migrations.FS, name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
-	db := stdlib.OpenDB(*config)
-	defer db.Close()
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	execute(t, conn, `CREATE SCHEMA punctual`)
-	provider, err := goose.NewProvider(database.DialectPostgres, db, migrations.FS, goose.WithTableName("punctual.goose_db_version"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := provider.UpTo(t.Context(), version); err != nil {
-		t.Fatal(err)
-	}
-	return conn
+	return fstest.MapFS{name: {Data: initial}, "00002_next.sql": {Data: []byte(`-- +goose Up
+		SET LOCAL lock_timeout = '500ms';
+		ALTER TABLE punctual.operations ADD COLUMN of_next_release text;`)}}
 }
 
 func execute(t *testing.T, conn *pgx.Conn, sql string) {
@@ -45,41 +32,22 @@ func execute(t *testing.T, conn *pgx.Conn, sql string) {
 	}
 }
 
-// A day whose removal has begun is detached while the schema changes, and attached again after that.
-func TestADetachedDayIsMigratedToo(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.EmptyDSN(t)
-	conn := at(t, dsn, 1)
-	defer conn.Close(t.Context())
-	execute(t, conn, `DO $$
-		DECLARE day text := to_char((now() AT TIME ZONE 'UTC')::date - 1, '_YYYYMMDD'); parent text;
-		BEGIN
-		    FOREACH parent IN ARRAY ARRAY['runs', 'attempts', 'run_data'] LOOP
-		        EXECUTE format('ALTER TABLE punctual.%I DETACH PARTITION punctual.%I', parent, parent || day);
-		    END LOOP;
-		END $$`)
-	if _, err := migrations.Up(t.Context(), dsn); err != nil {
-		t.Fatal(err)
-	}
-	var attached int
-	if err := conn.QueryRow(t.Context(), `SELECT punctual.create_partitions((now() AT TIME ZONE 'UTC')::date - 1, (now() AT TIME ZONE 'UTC')::date - 1)`).Scan(&attached); err != nil {
-		t.Fatal(err)
-	}
-	if attached != 3 {
-		t.Errorf("%d tables of the day were attached again, want 3", attached)
-	}
-}
-
 // Replicas at work hold locks: a migration gives up one that is not to be had soon, and tries again.
 func TestAMigrationWaitsForItsLocksWithoutAQueue(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.EmptyDSN(t)
-	conn := at(t, dsn, 1)
+	if _, err := migrations.Up(t.Context(), dsn); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer conn.Close(t.Context())
 	execute(t, conn, `BEGIN; LOCK TABLE punctual.operations IN ACCESS SHARE MODE`)
 	migrated := make(chan error, 1)
 	go func() {
-		_, err := migrations.Up(t.Context(), dsn)
+		_, err := migrations.UpFrom(t.Context(), dsn, nextRelease(t))
 		migrated <- err
 	}()
 	watcher, err := pgx.Connect(t.Context(), dsn)

@@ -139,7 +139,8 @@ func (m *JobMetrics) look(ctx context.Context) error {
 const selectMeasured = `
 WITH chosen AS MATERIALIZED (
 	SELECT j.id, j.tenant, j.name FROM unnest($1::text[]) w(labels) JOIN punctual.jobs j ON j.labels @> w.labels::jsonb
-	WHERE j.state NOT IN ('completed', 'deleted') AND j.kind NOT IN ('at', 'delay') LIMIT $2)
+	WHERE j.state <> 'deleted' AND j.kind NOT IN ('at', 'delay')
+	  AND NOT EXISTS (SELECT FROM punctual.schedules s WHERE s.job_id = j.id AND s.completed_at IS NOT NULL) LIMIT $2)
 SELECT DISTINCT c.id, t.name, c.name FROM chosen c JOIN punctual.tenants t ON t.id = c.tenant ORDER BY c.id`
 
 // selected returns the jobs that any of the selectors selects, the oldest first.

@@ -8,20 +8,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The look at a job's runs asks every day that is kept, so it comes after the limit. Those that a binary of schema 2 has
-// completed have it only in jobs.
+// The look at a job's runs asks every day that is kept, so it comes after the limit.
 const selectCompleted = `
 WITH c AS MATERIALIZED (
-    SELECT c.id, c.at FROM (
-        (SELECT s.job_id AS id, s.completed_at AS at FROM punctual.schedules s
-         WHERE s.completed_at < now() - interval '7 days' AND s.completed_at >= $1 AND (s.completed_at, s.job_id) > ($1, $2) ORDER BY s.completed_at, s.job_id LIMIT $3)
-        UNION
-        (SELECT j.id, j.completed_at FROM punctual.jobs j
-         WHERE j.state = 'completed' AND j.completed_at < now() - interval '7 days' AND j.completed_at >= $1 AND (j.completed_at, j.id) > ($1, $2) ORDER BY j.completed_at, j.id LIMIT $3)) c
-    ORDER BY c.at, c.id LIMIT $3)
-SELECT c.id, c.at, coalesce(j.state IN ('active', 'completed') AND j.kind IN ('at', 'delay') AND s.scheduled_for IS NULL
+    SELECT s.job_id AS id, s.completed_at AS at FROM punctual.schedules s
+    WHERE s.completed_at < now() - interval '7 days' AND s.completed_at >= $1 AND (s.completed_at, s.job_id) > ($1, $2)
+    ORDER BY s.completed_at, s.job_id LIMIT $3)
+SELECT c.id, c.at, coalesce(j.state = 'active' AND j.kind IN ('at', 'delay')
        AND (SELECT r.id FROM punctual.runs r WHERE r.job_id = c.id AND r.finished_at IS NULL LIMIT 1) IS NULL, false)
-FROM c LEFT JOIN punctual.jobs j ON j.id = c.id LEFT JOIN punctual.schedules s ON s.job_id = c.id ORDER BY c.at, c.id`
+FROM c LEFT JOIN punctual.jobs j ON j.id = c.id ORDER BY c.at, c.id`
 
 // ForgetCompletedJobs deletes one-shots that were completed 7 days ago. Their rows stay as those of deleted jobs, so that
 // their history keeps its name. One whose run is not over yet stays as it is.
@@ -78,8 +73,9 @@ func (s *Store) forgetCompleted(ctx context.Context, ids []uuid.UUID) (forgotten
 		}
 		// Under the lock: it may have been given a new slot since.
 		done, err := tx.Exec(ctx, `
-			UPDATE punctual.jobs j SET state = 'deleted', deleted_at = now(), completed_at = `+completedAt+` FROM punctual.schedules s
-			WHERE j.id = ANY($1::uuid[]) AND s.job_id = j.id AND `+jobState+` = 'completed' AND `+completedAt+` < now() - interval '7 days'`, ids)
+			UPDATE punctual.jobs j SET state = 'deleted', named = false, deleted_at = s.completed_at FROM punctual.schedules s
+			WHERE j.id = ANY($1::uuid[]) AND s.job_id = j.id AND `+jobState+` = 'completed'
+			  AND s.completed_at < now() - interval '7 days'`, ids)
 		if err != nil {
 			return err
 		}

@@ -176,11 +176,11 @@ func (h *held) save(b *pgx.Batch, u *unit, now time.Time, note string) error {
 		deletedAt = &now
 	}
 	b.Queue(`
-		UPDATE punctual.jobs SET version = $2, name = $3, state = $4, kind = $5, queue = $6, labels = $7::jsonb, updated_at = $8,
-			paused_at = $9, paused_until = $10, pause_note = $11, completed_at = $12, deleted_at = $13
+		UPDATE punctual.jobs SET version = $2, name = $3, state = $4, named = $5, kind = $6, queue = $7, labels = $8::jsonb,
+			updated_at = $9, paused_at = $10, paused_until = $11, pause_note = $12, deleted_at = $13
 		WHERE id = $1`,
-		h.ID, h.Version, h.Definition.Name, string(h.State), string(h.Definition.Schedule.Kind()), h.lane/4, labels, now,
-		h.PausedAt, h.PausedUntil, orNull(h.PauseNote), h.CompletedAt, deletedAt)
+		h.ID, h.Version, h.Definition.Name, h.State.stored(), h.State.holdsName(), string(h.Definition.Schedule.Kind()), h.lane/4, labels,
+		now, h.PausedAt, h.PausedUntil, orNull(h.PauseNote), deletedAt)
 	b.Queue(`INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition, note) VALUES ($1, $2, $3, $4, $5::json, $6)`,
 		h.ID, h.Version, now, string(h.State), h.definition, orNull(note))
 	b.Queue(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $3, version = $4, lane = $5, enabled = $6, completed_at = $7 WHERE job_id = $1`,

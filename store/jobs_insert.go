@@ -105,11 +105,11 @@ new AS (
 	FROM unnest($4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[], $11::timestamptz[], $12::smallint[], $13::boolean[], $14::boolean[],
 		$15::uuid[], $16::text[]) AS n(id, name, state, kind, labels, definition, scheduled_for, next_run_at, lane, enabled, gated, entry, masked)),
 made AS (
-	INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue, labels, created_at, updated_at, paused_at, completed_at)
-	SELECT n.id, $1::integer, $2::integer, n.name, n.state, n.kind, n.lane / 4, n.labels::jsonb, $3::timestamptz, $3::timestamptz,
-		CASE n.state WHEN 'paused' THEN $3::timestamptz END, CASE n.state WHEN 'completed' THEN $3::timestamptz END
+	INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue, labels, named, created_at, updated_at, paused_at)
+	SELECT n.id, $1::integer, $2::integer, n.name, CASE n.state WHEN 'completed' THEN 'active' ELSE n.state END, n.kind, n.lane / 4,
+		n.labels::jsonb, n.state <> 'completed', $3::timestamptz, $3::timestamptz, CASE n.state WHEN 'paused' THEN $3::timestamptz END
 	FROM new n CROSS JOIN owner
-	ON CONFLICT (tenant, name) WHERE state IN ('active', 'paused') DO NOTHING
+	ON CONFLICT (tenant, name) WHERE named DO NOTHING
 	RETURNING id),
 versions AS (
 	INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition)
@@ -160,10 +160,10 @@ func unfinished(jobs []*fresh) (n int) {
 func releaseNames(ctx context.Context, q querier, tenant int32, names []string, locked string) (bool, error) {
 	rows, err := q.Query(ctx, `
 		WITH over AS (
-			SELECT s.job_id, s.completed_at FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
-			WHERE j.tenant = $1 AND j.name = ANY($2::text[]) AND j.state = 'active' AND s.completed_at IS NOT NULL AND s.scheduled_for IS NULL
+			SELECT s.job_id FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
+			WHERE j.tenant = $1 AND j.name = ANY($2::text[]) AND j.named AND j.state = 'active' AND s.completed_at IS NOT NULL
 			ORDER BY s.job_id FOR NO KEY UPDATE OF s`+locked+`)
-		UPDATE punctual.jobs j SET state = 'completed', completed_at = o.completed_at FROM over o WHERE j.id = o.job_id AND j.state = 'active' RETURNING j.id`, tenant, names)
+		UPDATE punctual.jobs j SET named = false FROM over o WHERE j.id = o.job_id AND j.named RETURNING j.id`, tenant, names)
 	if err != nil {
 		return false, fmt.Errorf("releasing the names of completed jobs: %w", err)
 	}

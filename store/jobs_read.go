@@ -24,15 +24,11 @@ type jobRow struct {
 	definition   string // as stored
 }
 
-// jobState is the state of a job j with the schedule s, and completedAt when it was completed. A binary of schema 2
-// leaves s.completed_at as it was when it starts a completed job again or completes it anew.
-const (
-	jobState    = `punctual.job_state(j.state, s.scheduled_for, s.completed_at)`
-	completedAt = `greatest(CASE WHEN s.scheduled_for IS NULL THEN s.completed_at END, j.completed_at)`
-)
+// jobState is the state of a job j with the schedule s.
+const jobState = `punctual.job_state(j.state, s.completed_at)`
 
 const jobColumns = `j.id, t.name, j.version, ` + jobState + `, j.paused_at, j.paused_until, coalesce(j.pause_note, ''),
-	j.created_at, j.updated_at, ` + completedAt + `, j.tenant, s.lane, s.enabled, s.scheduled_for, s.next_run_at, v.definition::text`
+	j.created_at, j.updated_at, s.completed_at, j.tenant, s.lane, s.enabled, s.scheduled_for, s.next_run_at, v.definition::text`
 
 const jobTables = `punctual.jobs j
 	JOIN punctual.tenants t ON t.id = j.tenant
@@ -78,7 +74,7 @@ const (
 	selectJob    = `SELECT ` + jobColumns + ` FROM ` + jobTables + ` WHERE j.id = $1 AND j.tenant = $2 AND j.state <> 'deleted'`
 	selectHolder = `SELECT ` + jobColumns + ` FROM ` + jobTables + ` WHERE j.id = (` + holder + `)`
 	// holder is the job that keeps others from a name.
-	holder = `SELECT h.id FROM punctual.jobs h WHERE h.name = $1 AND h.tenant = $2 AND h.state IN ('active', 'paused')`
+	holder = `SELECT h.id FROM punctual.jobs h WHERE h.name = $1 AND h.tenant = $2 AND h.named`
 )
 
 // readJob returns one job with its last run.
@@ -146,7 +142,7 @@ type namedJob struct {
 }
 
 // holdsName reports whether the job keeps others from its name.
-func (j namedJob) holdsName() bool { return j.state == JobActive || j.state == JobPaused }
+func (j namedJob) holdsName() bool { return j.state.holdsName() }
 
 // findByName returns the jobs that the names mean: the active or paused one, else the newest completed.
 func findByName(ctx context.Context, q querier, tenant int32, names []string) (map[string]namedJob, error) {
@@ -156,9 +152,10 @@ func findByName(ctx context.Context, q querier, tenant int32, names []string) (m
 		CROSS JOIN LATERAL (
 			SELECT c.id, c.state, c.version FROM (
 				(SELECT j.id, `+jobState+` AS state, j.version FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
-				 WHERE j.tenant = $1 AND j.name = w.name AND j.state IN ('active', 'paused'))
+				 WHERE j.tenant = $1 AND j.name = w.name AND j.named)
 				UNION ALL
-				(SELECT id, state, version FROM punctual.jobs WHERE tenant = $1 AND name = w.name AND state = 'completed' ORDER BY id DESC LIMIT 1)
+				(SELECT id, 'completed', version FROM punctual.jobs
+				 WHERE tenant = $1 AND name = w.name AND NOT named AND state <> 'deleted' ORDER BY id DESC LIMIT 1)
 			) c ORDER BY c.state = 'completed', c.id DESC LIMIT 1
 		) f
 		JOIN punctual.job_versions v ON v.job_id = f.id AND v.version = f.version`, prepared{}, tenant, names)

@@ -216,11 +216,7 @@ func TestForgetCompletedJobs(t *testing.T) {
 		c.complete(job.ID)
 	}
 	c.exec(`UPDATE punctual.schedules s SET completed_at = now() - interval '8 days' FROM punctual.jobs j WHERE j.id = s.job_id AND j.name <> 'recent' AND s.completed_at IS NOT NULL`)
-	// As a binary of schema 2 completes.
-	legacy := c.create("legacy", delay(time.Hour))
-	c.exec(`UPDATE punctual.schedules SET scheduled_for = NULL, next_run_at = NULL, enabled = false WHERE job_id = $1`, legacy.ID)
-	c.exec(`UPDATE punctual.jobs SET state = 'completed', completed_at = now() - interval '8 days' WHERE id = $1`, legacy.ID)
-	for _, want := range []int{2, 0} {
+	for _, want := range []int{1, 0} {
 		if n, _, err := c.ForgetCompletedJobs(ctx); err != nil || n != want {
 			t.Errorf("%d forgotten, %v", n, err)
 		}
@@ -286,34 +282,5 @@ func TestEverythingWorksInEveryExecMode(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-// A binary of schema 2 knows nothing of schedules.completed_at.
-func TestAJobThatAnOlderBinaryStartedAgainIsActive(t *testing.T) {
-	c := newCRUD(t)
-	job := c.create("job", delay(time.Hour))
-	c.complete(job.ID)
-	c.exec(`UPDATE punctual.schedules SET completed_at = now() - interval '8 days' WHERE job_id = $1`, job.ID)
-	c.exec(`UPDATE punctual.schedules SET scheduled_for = now() + interval '1 h', next_run_at = now() + interval '1 h', enabled = true WHERE job_id = $1`, job.ID)
-	if got := c.get("job"); got.State != JobActive || got.CompletedAt != nil {
-		t.Errorf("the job is %s, completed %v", got.State, got.CompletedAt)
-	}
-	if c.count(`SELECT count(*) FROM punctual.job_status WHERE id = $1 AND state = 'active'`, job.ID) != 1 {
-		t.Error("job_status has it in another state")
-	}
-	if n, _, err := c.ForgetCompletedJobs(t.Context()); err != nil || n != 0 {
-		t.Errorf("%d forgotten, %v", n, err)
-	}
-	_, err := c.CreateJob(t.Context(), c.tenant, NewJob{Definition: definition("job")})
-	wantError(t, err, ErrNameTaken)
-	// Then it claims the last slot.
-	c.exec(`UPDATE punctual.schedules SET scheduled_for = NULL, next_run_at = NULL, enabled = false WHERE job_id = $1`, job.ID)
-	c.exec(`UPDATE punctual.jobs SET state = 'completed', completed_at = now() WHERE id = $1`, job.ID)
-	if n, _, err := c.ForgetCompletedJobs(t.Context()); err != nil || n != 0 {
-		t.Errorf("%d forgotten though completed just now, %v", n, err)
-	}
-	if got := c.get("job"); got.State != JobCompleted || time.Since(*got.CompletedAt) > time.Hour {
-		t.Errorf("the job is %s since %v", got.State, got.CompletedAt)
 	}
 }

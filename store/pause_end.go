@@ -94,11 +94,10 @@ func (r *resumedRows) add(h *held) {
 
 func (r *resumedRows) queue(b *pgx.Batch) {
 	b.Queue(`
-		UPDATE punctual.jobs j SET version = u.version, state = u.state, updated_at = u.since, paused_at = NULL,
-		       paused_until = NULL, pause_note = NULL, completed_at = u.completed
-		FROM unnest($1::uuid[], $2::int[], $3::text[], $4::timestamptz[], $5::timestamptz[])
-		    AS u(job_id, version, state, since, completed) WHERE j.id = u.job_id`,
-		r.jobs, r.versions, r.states, r.from, r.completed)
+		UPDATE punctual.jobs j SET version = u.version, state = 'active', updated_at = u.since, paused_at = NULL,
+		       paused_until = NULL, pause_note = NULL
+		FROM unnest($1::uuid[], $2::int[], $3::timestamptz[]) AS u(job_id, version, since) WHERE j.id = u.job_id`,
+		r.jobs, r.versions, r.from)
 	b.Queue(`
 		INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition, note)
 		SELECT u.job_id, u.version, u.since, u.state, p.definition, $5

@@ -20,6 +20,18 @@ const (
 	JobDeleted   JobState = "deleted"   // kept for its history
 )
 
+// stored is the state that jobs.state holds: that a job is completed, its schedule tells.
+func (s JobState) stored() string {
+	if s == JobCompleted {
+		return string(JobActive)
+	}
+	return string(s)
+}
+
+// holdsName reports whether a job in this state keeps others from its name. The claim of a last slot leaves the job its
+// name all the same, until another job wants it.
+func (s JobState) holdsName() bool { return s == JobActive || s == JobPaused }
+
 // JobRecord is a job as it stands: its current definition as it was written, and its state.
 type JobRecord struct {
 	ID               uuid.UUID

@@ -115,15 +115,3 @@ func TestDeadlinesOfAFrozenTenantHoldUpNobody(t *testing.T) {
 		t.Error("it is not noticed")
 	}
 }
-
-// Replicas of the version before put deadlines among the runs that wait.
-func TestDeadlinesOfAnOlderVersionAreNoticed(t *testing.T) {
-	c := newClaimer(t)
-	a := c.accepted("works")
-	c.exec(`UPDATE punctual.ready SET lane = $1`, a.Lane)
-	if c.overdue(a.RunID) {
-		t.Fatal("it is no deadline of an older version")
-	}
-	c.claimReady(10)
-	c.wantState(a.RunID, "retrying silent attempt 1 next in 0 ready in 0 attempts: 1 lost silent")
-}

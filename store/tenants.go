@@ -190,7 +190,7 @@ func (s *Store) EditTenant(ctx context.Context, name string, edit func(TenantRec
 
 // liveJobs are those that a tenant's max_jobs is about.
 const liveJobs = `SELECT count(*) FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
-	WHERE j.tenant = $1 AND j.state IN ('active', 'paused') AND ` + jobState + ` IN ('active', 'paused')`
+	WHERE j.tenant = $1 AND j.named AND s.completed_at IS NULL`
 
 // CountJobs returns how many active and paused jobs a tenant has.
 func (s *Store) CountJobs(ctx context.Context, tenant int32) (int, error) {

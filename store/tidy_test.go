@@ -57,7 +57,7 @@ func TestWhatIsKeptForATimeGoesAsFastAsItComes(t *testing.T) {
 		{"deleted jobs", func(c crud) {
 			c.shots(6000)
 			c.exec(`UPDATE punctual.schedules SET completed_at = NULL`)
-			c.exec(`UPDATE punctual.jobs SET state = 'deleted', deleted_at = now() - interval '31 days'`)
+			c.exec(`UPDATE punctual.jobs SET state = 'deleted', named = false, deleted_at = now() - interval '31 days'`)
 		}, `SELECT count(*) FROM punctual.jobs`},
 		{"versions of a job that is written all the time", func(c crud) {
 			job := c.create("debounce", delay(5*time.Minute))

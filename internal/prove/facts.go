@@ -153,7 +153,7 @@ func (f *Facts) read(ctx context.Context) func(pgx.Tx) error {
 
 func (f *Facts) readJobs(ctx context.Context, tx pgx.Tx) error {
 	rows, err := tx.Query(ctx, `
-		SELECT j.id, j.name, CASE WHEN j.state = 'active' AND s.completed_at IS NOT NULL THEN 'completed' ELSE j.state END, coalesce(s.enabled, false), s.next_run_at, v.valid_from, v.state, v.definition, j.tenant,
+		SELECT j.id, j.name, punctual.job_state(j.state, s.completed_at), coalesce(s.enabled, false), s.next_run_at, v.valid_from, v.state, v.definition, j.tenant,
 		       (SELECT max((a.after ->> 'paused_until')::timestamptz) FROM punctual.audit_log a WHERE a.job_id = j.id AND a.at = v.valid_from AND a.after ->> 'state' = 'paused')
 		FROM punctual.jobs j JOIN punctual.job_versions v ON v.job_id = j.id LEFT JOIN punctual.schedules s ON s.job_id = j.id
 		ORDER BY j.id, v.version`)

@@ -67,13 +67,13 @@ func migrate(t testing.TB, binary, dsn string) {
 	}
 }
 
-// TestSoakTheVersionBeforeSideBySide builds the last commit that needed the schema before this one, from the history
-// of the repository, and replaces its replicas by today's under load: migrate first, then one after the other.
-func TestSoakTheVersionBeforeSideBySide(t *testing.T) {
+// An upgrade from the first release: its schema is migrated under load, and then its replicas are replaced by today's, one
+// after the other.
+func TestSoakAnUpgradeFromTheFirstRelease(t *testing.T) {
 	soak(t)
 	t.Parallel()
 	dsn, w := pgtest.EmptyDSN(t), newWitness(t)
-	old := buildBefore(t, migrations.Latest())
+	old := firstRelease(t)
 	migrate(t, old, dsn)
 	start := func(binary string) *process.Replica {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -108,31 +108,35 @@ func TestSoakTheVersionBeforeSideBySide(t *testing.T) {
 	}
 }
 
-// buildBefore builds the parent of the commit that added a migration.
-func buildBefore(t testing.TB, version int64) (binary string) {
+// firstRelease builds the first version that was tagged. Before there is one it is today's, which the first release will be.
+func firstRelease(t testing.TB) (binary string) {
 	t.Helper()
 	git := func(args ...string) string {
 		out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", "../.."}, args...)...).CombinedOutput()
 		if err != nil {
-			t.Fatalf("the version before is built from the repository's history, which must be whole: git %s: %v\n%s", strings.Join(args, " "), err, out)
+			t.Fatalf("the first release is built from the repository's history, which must be whole: git %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 		return strings.TrimSpace(string(out))
 	}
-	added := git("log", "--diff-filter=A", "--format=%H", "--", fmt.Sprintf("migrations/%05d_*.sql", version))
-	if added == "" {
-		t.Fatalf("no commit adds migration %d: the repository's history must be whole", version)
+	tags := strings.Fields(git("tag", "--list", "v*", "--sort=version:refname"))
+	if len(tags) == 0 {
+		path, err := Build(t.Context(), Variant{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
 	}
-	tree := filepath.Join(t.TempDir(), "before")
-	git("worktree", "add", "--detach", tree, strings.Fields(added)[0]+"^")
+	tree := filepath.Join(t.TempDir(), "first-release")
+	git("worktree", "add", "--detach", tree, tags[0])
 	t.Cleanup(func() {
 		_ = exec.CommandContext(context.WithoutCancel(t.Context()), "git", "-C", "../..", "worktree", "remove", "--force", tree).Run()
 	})
-	binary = filepath.Join(t.TempDir(), "punctual-before")
+	binary = filepath.Join(t.TempDir(), "punctual-first-release")
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", binary, ".")
 	build.Dir = tree
 	build.Env = os.Environ()
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the version before: %v\n%s", err, out)
+		t.Fatalf("building %s: %v\n%s", tags[0], err, out)
 	}
 	return binary
 }
