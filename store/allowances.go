@@ -185,7 +185,7 @@ func (s *Store) drawWarily(ctx context.Context, replica uuid.UUID, wishes []sche
 		}
 		tenants := tenantsOf(wishes)
 		var b pgx.Batch
-		queueBegin(&b, true)
+		s.queueBegin(&b, true)
 		b.Queue(lockTenantsOfUsage, tenants).Query(collect(&free))
 		if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 			return err

@@ -232,10 +232,13 @@ func TestOthersWorkIsNotSearchedForAmongThatOfTenantsHeldBack(t *testing.T) {
 	c.exec(`ALTER TABLE punctual.ready DROP CONSTRAINT IF EXISTS ready_job_id_fkey`)
 	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
 		SELECT gen_random_uuid(), gen_random_uuid(), now() - interval '2 s', 1, $1::smallint * 4 + 1 FROM generate_series(1, 50000)`, c.queue)
-	queues, except := []int16{c.queue}, []int32{1}
+	claim := scheduler.Claim{Quotas: []scheduler.Quota{{Queue: c.queue, Slots: 100}}, Except: []int32{1}, Since: 300 * time.Millisecond}
 	for _, state := range []string{"never analysed", "analysed"} {
-		for name, test := range map[string]struct{ sql, relation string }{"slots": {selectFresh, "schedules"}, "runs": {selectReadyFresh, "ready"}} {
-			p := c.explain(test.sql, queues, []int32{100}, except, 300*time.Millisecond)
+		for name, test := range map[string]struct {
+			selection
+			relation string
+		}{"slots": {ofSlots, "schedules"}, "runs": {ofReady, "ready"}} {
+			p := c.explainClaim(test.selection, claim)
 			scans := p.scans(test.relation)
 			if pages := p.Hit + p.Read; pages > 500 || len(scans) == 0 || slices.ContainsFunc(scans, func(node string) bool { return node != "Index Scan" }) {
 				t.Errorf("%s, %s: %d pages, read by %v", state, name, pages, scans)
@@ -243,7 +246,7 @@ func TestOthersWorkIsNotSearchedForAmongThatOfTenantsHeldBack(t *testing.T) {
 		}
 		c.exec(`ANALYZE punctual.schedules, punctual.ready`)
 	}
-	if next, err := c.NextFresh(t.Context(), queues); err != nil || !next.Schedule.After(next.Now) || !next.Ready.IsZero() {
+	if next, err := c.NextFresh(t.Context(), []int16{c.queue}); err != nil || !next.Schedule.After(next.Now) || !next.Ready.IsZero() {
 		t.Errorf("%+v, error %v", next, err)
 	}
 }

@@ -18,11 +18,11 @@ import (
 // the tenants, would then count as dear enough for it.
 const byIndex = `SELECT set_config('enable_seqscan', 'off', true), ` + uncompiledToo
 
-// queueBegin begins a transaction that takes several round trips. Should this process stop in between, the
-// rows that it has locked are free again after 5 s.
-func queueBegin(b *pgx.Batch, wary bool) {
+// queueBegin begins a transaction that takes several round trips. Should this process stop in between, the rows that it
+// has locked are free again after a second or a few: see idling.
+func (s *Store) queueBegin(b *pgx.Batch, wary bool) {
 	b.Queue(`BEGIN`)
-	b.Queue(`SET LOCAL idle_in_transaction_session_timeout = '5s'`)
+	b.Queue(s.idling.begin())
 	if wary {
 		b.Queue(warily)
 		return
@@ -38,7 +38,9 @@ func (s *Store) onConn(ctx context.Context, work func(conn *pgx.Conn) error) err
 		return fmt.Errorf("getting a connection: %w", err)
 	}
 	defer conn.Release()
-	err = s.tookWrite(work(conn.Conn()))
+	err = work(conn.Conn())
+	s.idling.learn(err)
+	err = s.tookWrite(err)
 	if conn.Conn().PgConn().TxStatus() != 'I' {
 		// The caller's context may have ended; the rollback still gives the row locks back at once.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -48,29 +50,44 @@ func (s *Store) onConn(ctx context.Context, work func(conn *pgx.Conn) error) err
 	return err
 }
 
-// dueNext returns the earliest instants of one column of a table, over the lanes of some queues: $n, with the priorities
-// from and to.
-func dueNext(column, table, of string, n, from, to int) string {
-	return fmt.Sprintf(`(SELECT min(n.due) FROM unnest($%[4]d::smallint[]) q CROSS JOIN generate_series(%[5]d, %[6]d) p CROSS JOIN LATERAL (
-		            SELECT %[1]s AS due FROM punctual.%[2]s WHERE lane = (q * 4 + p)::smallint AND %[3]s ORDER BY %[1]s LIMIT 1) n)`, column, table, of, n, from, to)
-}
+// selectNextDue finds what is due next, in the lanes of some queues each: slots ($1), runs in ready ($2), what somebody
+// ordered ($4), and whether there are late slots ($3).
+const selectNextDue = `
+SELECT now(),
+    (SELECT min(n.due) FROM unnest($1::smallint[]) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
+        SELECT next_run_at AS due FROM punctual.schedules
+        WHERE lane = (q * 4 + p)::smallint AND enabled AND next_run_at > now() - interval '5 s'
+        ORDER BY next_run_at LIMIT 1) n),
+    (SELECT min(n.due) FROM unnest($2::smallint[]) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
+        SELECT due_at AS due FROM punctual.ready
+        WHERE lane = (q * 4 + p)::smallint ORDER BY due_at LIMIT 1) n),
+    (SELECT min(n.due) FROM unnest($4::smallint[]) q CROSS JOIN LATERAL (
+        SELECT due_at AS due FROM punctual.ready
+        WHERE lane = (q * 4 + 3)::smallint ORDER BY due_at LIMIT 1) n),
+    (SELECT min(n.due) FROM unnest($3::smallint[]) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
+        SELECT next_run_at AS due FROM punctual.schedules
+        WHERE lane = (q * 4 + p)::smallint AND enabled AND next_run_at <= now() - interval '5 s'
+        ORDER BY next_run_at LIMIT 1) n) IS NOT NULL`
 
-var (
-	selectNextDue = `SELECT now(),
-		       ` + dueNext("next_run_at", "schedules", "enabled AND next_run_at > now() - interval '5 s'", 1, 0, 2) + `,
-		       ` + dueNext("due_at", "ready", "true", 2, 0, 2) + `,
-		       ` + dueNext("due_at", "ready", "true", 4, 3, 3) + `,
-		       ` + dueNext("next_run_at", "schedules", "enabled AND next_run_at <= now() - interval '5 s'", 3, 0, 2) + ` IS NOT NULL`
-	selectNextFresh = `SELECT now(),
-		       ` + dueNext("next_run_at", "schedules", "enabled AND next_run_at > now()", 1, 0, 2) + `,
-		       ` + dueNext("due_at", "ready", "due_at > now()", 1, 0, 2) + `,
-		       ` + dueNext("due_at", "ready", "due_at > now()", 1, 3, 3) + `,
-		       false`
-)
+// selectNextFresh finds what becomes due next and is not due yet, in the lanes of some queues ($1): slots, runs in ready,
+// what somebody ordered.
+const selectNextFresh = `
+SELECT now(),
+    (SELECT min(n.due) FROM unnest($1::smallint[]) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
+        SELECT next_run_at AS due FROM punctual.schedules
+        WHERE lane = (q * 4 + p)::smallint AND enabled AND next_run_at > now() ORDER BY next_run_at LIMIT 1) n),
+    (SELECT min(n.due) FROM unnest($1::smallint[]) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
+        SELECT due_at AS due FROM punctual.ready
+        WHERE lane = (q * 4 + p)::smallint AND due_at > now() ORDER BY due_at LIMIT 1) n),
+    (SELECT min(n.due) FROM unnest($1::smallint[]) q CROSS JOIN LATERAL (
+        SELECT due_at AS due FROM punctual.ready
+        WHERE lane = (q * 4 + 3)::smallint AND due_at > now() ORDER BY due_at LIMIT 1) n),
+    false`
 
 // NextDue implements scheduler.Store.
 func (s *Store) NextDue(ctx context.Context, queues scheduler.LookInto) (scheduler.Upcoming, error) {
-	return s.upcoming(ctx, selectNextDue, queues[scheduler.WorkDue], queues[scheduler.WorkReady], queues[scheduler.WorkLate], queues[scheduler.WorkOrdered])
+	return s.upcoming(ctx, selectNextDue, queues[scheduler.WorkDue], queues[scheduler.WorkReady], queues[scheduler.WorkLate],
+		queues[scheduler.WorkOrdered])
 }
 
 // NextFresh implements scheduler.Store.
@@ -109,7 +126,9 @@ func queueFences(q *pgx.QueuedQuery, fences map[uuid.UUID]int64) {
 }
 
 // withFences keeps the runs that were won, with their fencing tokens, their run tokens and their lease.
-func (s *Store) withFences(runs []scheduler.Assignment, fences map[uuid.UUID]int64, lease *scheduler.Lease) []scheduler.Assignment {
+func (s *Store) withFences(
+	runs []scheduler.Assignment, fences map[uuid.UUID]int64, lease *scheduler.Lease,
+) []scheduler.Assignment {
 	won := runs[:0]
 	for _, a := range runs {
 		fence, ok := fences[a.RunID]

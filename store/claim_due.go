@@ -15,27 +15,6 @@ import (
 	"punctual/scheduler/failpoint"
 )
 
-// What is due now has a lower bound: index entries that are dead but still visible to an old snapshot lie before
-// it, and would slow every claim. NO KEY, so that a foreign-key check on a due job does not hide it.
-var (
-	selectCurrent       = selectSlots(queueQuotas, ofAnybody("next_run_at", "now() - interval '5 s'", "now()"))
-	selectOlder         = selectSlots(queueQuotas, ofAnybody("next_run_at", "'-infinity'", "now() - interval '5 s'"))
-	selectCurrentFairly = selectSlots(tenantQuotas, ofTenant("next_run_at", "now() - interval '5 s'", "now()"))
-	selectFresh         = selectSlots(queueQuotas, ofOthers("next_run_at"))
-	selectOlderFairly   = selectSlots(tenantQuotas, ofTenant("next_run_at", "'-infinity'", "now() - interval '5 s'"))
-)
-
-func selectSlots(quotas string, due window) string {
-	return inOrder(quotas, "FOR NO KEY UPDATE SKIP LOCKED", func(lane string) string {
-		return `SELECT job_id, lane, tenant, scheduled_for, version FROM punctual.schedules WHERE enabled AND ` + due(lane)
-	})
-}
-
-const selectReplacing = `
-SELECT job_id, lane, tenant, scheduled_for, version, now() FROM punctual.schedules
-WHERE job_id = ANY($1::uuid[]) AND enabled AND next_run_at <= now()
-ORDER BY next_run_at LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED`
-
 const insertClaimed = `
 WITH made AS (
     INSERT INTO punctual.runs (id, job_id, replica, scheduled_for, due_at, claimed_at, started_at, fence, tenant, job_version, lane, attempt, late, status, trigger)
@@ -146,10 +125,13 @@ func (s *Store) claimDue(ctx context.Context, claim scheduler.Claim) (batch sche
 // lock begins the transaction and locks the due rows, in one round trip.
 func (c *dueClaim) lock(ctx context.Context) error {
 	var b pgx.Batch
-	queueBegin(&b, c.wary)
+	c.store.queueBegin(&b, c.wary)
 	var f frozen
-	selection, args := c.selection()
-	b.Queue(selection, args...).Query(func(rows pgx.Rows) error {
+	sql, arguments := ofSlots.statement(c.claim)
+	if len(c.claim.Replacing) > 0 {
+		sql, arguments = lockReplacing, []any{prepared{}, c.claim.Replacing, scheduler.BatchSize}
+	}
+	b.Queue(sql, arguments...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var r dueRow
 			if err := rows.Scan(&r.key.id, &r.lane, &r.tenant, &r.scheduledFor, &r.key.version, &c.now); err != nil {
@@ -173,25 +155,6 @@ func (c *dueClaim) lock(ctx context.Context) error {
 	// One order for every lock that follows.
 	slices.SortFunc(c.rows, func(a, b dueRow) int { return compareIDs(a.key.id, b.key.id) })
 	return nil
-}
-
-// selection is the statement that locks what the claim is for, with its arguments.
-func (c *dueClaim) selection() (sql string, args []any) {
-	switch fair := fairly(c.claim.Quotas); {
-	case len(c.claim.Replacing) > 0:
-		return selectReplacing, []any{prepared{}, c.claim.Replacing, scheduler.BatchSize}
-	case len(c.claim.Except) > 0:
-		sql = selectFresh
-	case c.claim.Work == scheduler.WorkLate && fair:
-		sql = selectOlderFairly
-	case c.claim.Work == scheduler.WorkLate:
-		sql = selectOlder
-	case fair:
-		sql = selectCurrentFairly
-	default:
-		sql = selectCurrent
-	}
-	return sql, quotaArguments(c.claim)
 }
 
 // readFacts reads what the locks protect, in statements after the one that took them: definitions that

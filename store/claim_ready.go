@@ -15,37 +15,6 @@ import (
 	"punctual/scheduler/failpoint"
 )
 
-// Of runs that were made ready together the oldest slot comes first, as run ids begin with it.
-var (
-	selectReady       = selectRuns(queueQuotas, ofAnybody("due_at", "'-infinity'", "now()"))
-	selectReadyFresh  = selectRuns(queueQuotas, ofOthers("due_at"))
-	selectReadyFairly = selectRuns(tenantQuotas, ofTenant("due_at", "'-infinity'", "now()"))
-
-	selectOrdered       = selectOrders(queueQuotas, ofAnybody("due_at", "'-infinity'", "now()"))
-	selectOrderedFresh  = selectOrders(queueQuotas, ofOthers("due_at"))
-	selectOrderedFairly = selectOrders(tenantQuotas, ofTenant("due_at", "'-infinity'", "now()"))
-)
-
-const lockReady = "FOR UPDATE SKIP LOCKED"
-
-func selectRuns(quotas string, due window) string {
-	return inOrder(quotas, lockReady, func(lane string) string { return selectWaiting(due, lane) })
-}
-
-func selectOrders(quotas string, due window) string {
-	return inOneLane(quotas, lockReady, selectWaiting(due, "(q.queue * 4 + 3)::smallint"))
-}
-
-func selectWaiting(due window, lane string) string {
-	return `SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until FROM punctual.ready WHERE ` + due(lane) + `, run_id`
-}
-
-// selectHeld locks runs that wait for one host, the longest unsent first, but for those of some jobs.
-const selectHeld = `
-SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until, now() FROM punctual.ready
-WHERE tenant = $1 AND held_by = $2 AND lane = ANY($3::smallint[]) AND job_id <> ALL($4::uuid[])
-ORDER BY held_since, run_id LIMIT $5 FOR UPDATE SKIP LOCKED`
-
 // A run that ended while it waited, because its job was deleted, only loses its row in ready. One that its
 // target works on has passed its deadline. One that was claimed before may have come here while its job was being deleted,
 // which the delete has then not seen.
@@ -164,7 +133,7 @@ func (c *readyClaim) lock(ctx context.Context) error {
 	var places []place
 	var f frozen
 	var b pgx.Batch
-	queueBegin(&b, c.wary)
+	c.store.queueBegin(&b, c.wary)
 	b.Queue(sql, arguments...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var run, job uuid.UUID
@@ -213,23 +182,15 @@ func (c *readyClaim) lock(ctx context.Context) error {
 
 // selection is the statement that locks what the claim is for, and its arguments.
 func (c *readyClaim) selection() (sql string, arguments []any) {
-	switch held, ordered := c.claim.Held, c.claim.Work == scheduler.WorkOrdered; {
+	switch held := c.claim.Held; {
 	case c.silent:
 		return selectSilent, []any{silentBatch}
 	case held != nil:
-		return selectHeld, []any{held.Tenant, held.By, held.Lanes, append([]uuid.UUID{}, held.Not...), held.Most}
-	case len(c.claim.Except) > 0 && ordered:
-		return selectOrderedFresh, quotaArguments(c.claim)
-	case len(c.claim.Except) > 0:
-		return selectReadyFresh, quotaArguments(c.claim)
-	case fairly(c.claim.Quotas) && ordered:
-		return selectOrderedFairly, quotaArguments(c.claim)
-	case fairly(c.claim.Quotas):
-		return selectReadyFairly, quotaArguments(c.claim)
-	case ordered:
-		return selectOrdered, quotaArguments(c.claim)
+		return lockHeld, []any{held.Tenant, held.By, held.Lanes, append([]uuid.UUID{}, held.Not...), held.Most}
+	case c.claim.Work == scheduler.WorkOrdered:
+		return ofOrdered.statement(c.claim)
 	}
-	return selectReady, quotaArguments(c.claim)
+	return ofReady.statement(c.claim)
 }
 
 // readFacts reads the runs, their jobs and their gates, in statements after the one that locked.

@@ -12,22 +12,6 @@ import (
 // fairly reports whether the quotas are for tenants.
 func fairly(quotas []scheduler.Quota) bool { return len(quotas) > 0 && quotas[0].Tenant != 0 }
 
-// quotaArguments are those of a claim's selection, which is planned once.
-func quotaArguments(c scheduler.Claim) []any {
-	var queues []int16
-	var slots, tenants []int32
-	for _, q := range c.Quotas {
-		queues, slots, tenants = append(queues, q.Queue), append(slots, int32(q.Slots)), append(tenants, q.Tenant)
-	}
-	switch {
-	case len(c.Except) > 0:
-		return []any{prepared{}, queues, slots, c.Except, c.Since}
-	case fairly(c.Quotas):
-		return []any{prepared{}, queues, slots, tenants}
-	}
-	return []any{prepared{}, queues, slots}
-}
-
 // place is where a claimed row came from.
 type place struct {
 	queue  int16
@@ -54,31 +38,68 @@ func usedUp[T any](quotas []scheduler.Quota, rows []T, at func(T) place) (queues
 	return queues
 }
 
-// contenders hops from tenant to tenant through a lane's part of the index by tenant: two probes for each tenant that has
-// something in the lane, whether or not it is due, and none for the others. It hops downwards and comes to a tenant from
-// the end of its part, where the rows are that lie ahead: at the other end are the dead entries of those gone by.
-func contenders(priorities, table, column, when, after, until string) string {
-	return fmt.Sprintf(`
+// slotContenders and readyContenders find who waits: they hop from tenant to tenant through a lane's part of the index by
+// tenant. That is two probes for each tenant that has something in the lane, whether or not it is due, and none for the
+// others. They hop downwards and come to a tenant from the end of its part, where the rows are that lie ahead: at the
+// other end are the dead entries of those gone by.
+//
+// $1 are the queues, $2 and $3 the priorities from and to, $4 and $5 the window, as in a claim.
+const slotContenders = `
 WITH RECURSIVE lanes AS (
-    SELECT q.queue, (q.queue * 4 + priority)::smallint AS lane FROM unnest((SELECT $1::smallint[])) AS q(queue) CROSS JOIN generate_series(%[1]s) AS priority),
+    SELECT q.queue, (q.queue * 4 + priority)::smallint AS lane
+    FROM unnest((SELECT $1::smallint[])) AS q(queue) CROSS JOIN generate_series($2::int, $3::int) AS priority),
 present AS (
     SELECT l.queue, l.lane, f.tenant FROM lanes l CROSS JOIN LATERAL (
-        SELECT tenant FROM punctual.%[2]s WHERE lane = l.lane%[4]s ORDER BY tenant DESC, %[3]s DESC LIMIT 1) f
+        SELECT tenant FROM punctual.schedules WHERE lane = l.lane AND enabled
+        ORDER BY tenant DESC, next_run_at DESC LIMIT 1) f
     UNION ALL
     SELECT p.queue, p.lane, f.tenant FROM present p CROSS JOIN LATERAL (
-        SELECT tenant FROM punctual.%[2]s WHERE lane = p.lane AND tenant < p.tenant%[4]s ORDER BY tenant DESC, %[3]s DESC LIMIT 1) f)
+        SELECT tenant FROM punctual.schedules WHERE lane = p.lane AND tenant < p.tenant AND enabled
+        ORDER BY tenant DESC, next_run_at DESC LIMIT 1) f)
 SELECT p.queue, p.tenant, t.weight, min(d.due)
-FROM present p CROSS JOIN LATERAL (
-    SELECT %[3]s AS due FROM punctual.%[2]s WHERE lane = p.lane AND tenant = p.tenant AND %[3]s > %[5]s AND %[3]s <= %[6]s%[4]s ORDER BY %[3]s LIMIT 1) d
+FROM present p
+CROSS JOIN LATERAL (
+    SELECT next_run_at AS due FROM punctual.schedules
+    WHERE lane = p.lane AND tenant = p.tenant AND enabled
+      AND next_run_at > coalesce(now() - (SELECT $4::interval), '-infinity')
+      AND next_run_at <= now() - (SELECT $5::interval)
+    ORDER BY next_run_at LIMIT 1) d
 JOIN punctual.tenants t ON t.id = p.tenant
-GROUP BY 1, 2, 3`, priorities, table, column, when, after, until)
-}
+GROUP BY 1, 2, 3`
 
-var selectContenders = map[scheduler.Work]string{
-	scheduler.WorkDue:     contenders("0, 2", "schedules", "next_run_at", " AND enabled", "now() - interval '5 s'", "now()"),
-	scheduler.WorkLate:    contenders("0, 2", "schedules", "next_run_at", " AND enabled", "'-infinity'", "now() - interval '5 s'"),
-	scheduler.WorkReady:   contenders("0, 2", "ready", "due_at", "", "'-infinity'", "now()"),
-	scheduler.WorkOrdered: contenders("3, 3", "ready", "due_at", "", "'-infinity'", "now()"),
+const readyContenders = `
+WITH RECURSIVE lanes AS (
+    SELECT q.queue, (q.queue * 4 + priority)::smallint AS lane
+    FROM unnest((SELECT $1::smallint[])) AS q(queue) CROSS JOIN generate_series($2::int, $3::int) AS priority),
+present AS (
+    SELECT l.queue, l.lane, f.tenant FROM lanes l CROSS JOIN LATERAL (
+        SELECT tenant FROM punctual.ready WHERE lane = l.lane
+        ORDER BY tenant DESC, due_at DESC LIMIT 1) f
+    UNION ALL
+    SELECT p.queue, p.lane, f.tenant FROM present p CROSS JOIN LATERAL (
+        SELECT tenant FROM punctual.ready WHERE lane = p.lane AND tenant < p.tenant
+        ORDER BY tenant DESC, due_at DESC LIMIT 1) f)
+SELECT p.queue, p.tenant, t.weight, min(d.due)
+FROM present p
+CROSS JOIN LATERAL (
+    SELECT due_at AS due FROM punctual.ready
+    WHERE lane = p.lane AND tenant = p.tenant
+      AND due_at > coalesce(now() - (SELECT $4::interval), '-infinity')
+      AND due_at <= now() - (SELECT $5::interval)
+    ORDER BY due_at LIMIT 1) d
+JOIN punctual.tenants t ON t.id = p.tenant
+GROUP BY 1, 2, 3`
+
+// contenders is the statement that finds who waits for a kind of work, with its arguments.
+func contenders(of scheduler.Work, queues []int16) (sql string, arguments []any) {
+	from, until := window(scheduler.Claim{Work: of})
+	switch of {
+	case scheduler.WorkReady:
+		return readyContenders, []any{prepared{}, queues, 0, 2, from, until}
+	case scheduler.WorkOrdered:
+		return readyContenders, []any{prepared{}, queues, 3, 3, from, until}
+	}
+	return slotContenders, []any{prepared{}, queues, 0, 2, from, until}
 }
 
 // Contenders implements scheduler.Store.
@@ -87,7 +108,8 @@ func (s *Store) Contenders(ctx context.Context, of scheduler.Work, queues []int1
 	var found []scheduler.Contender
 	var b pgx.Batch
 	b.Queue(byIndex)
-	b.Queue(selectContenders[of], prepared{}, queues).Query(func(rows pgx.Rows) (err error) {
+	sql, arguments := contenders(of, queues)
+	b.Queue(sql, arguments...).Query(func(rows pgx.Rows) (err error) {
 		found, err = pgx.CollectRows(rows, pgx.RowToStructByPos[scheduler.Contender])
 		return err
 	})

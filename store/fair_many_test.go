@@ -37,7 +37,8 @@ func TestWhoWaitsIsFoundAmongThousandsOfTenantsAndAHundredQueues(t *testing.T) {
 	for _, state := range []string{"never analysed", "analysed"} {
 		found, slots := map[scheduler.Work]int{}, map[int32]bool{}
 		for of := scheduler.WorkDue; of <= scheduler.WorkOrdered; of++ {
-			if p := c.explain(selectContenders[of], queues); p.Hit+p.Read > 100_000 {
+			sql, arguments := contenders(of, queues)
+			if p := c.explain(sql, arguments[1:]...); p.Hit+p.Read > 100_000 {
 				t.Errorf("%s, work %v: %d pages", state, of, p.Hit+p.Read)
 			}
 			waiting, err := c.Contenders(t.Context(), of, queues)

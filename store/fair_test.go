@@ -110,18 +110,20 @@ func TestATenantsWorkIsNotSearchedForAmongOthers(t *testing.T) {
 	c.fill(150_000)
 	c.exec(`INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
 		SELECT gen_random_uuid(), now() - ago * interval '1 s', now() - ago * interval '1 s', $1, 1, $2::smallint * 4 + 1, true FROM unnest(ARRAY[1, 1, 1, 60]) ago`, other.tenant, c.queue)
-	queues := []int16{c.queue}
+	claim := func(work scheduler.Work, tenant int32) scheduler.Claim {
+		return scheduler.Claim{Work: work, Quotas: []scheduler.Quota{{Queue: c.queue, Slots: 50, Tenant: tenant}}}
+	}
 	for _, state := range []string{"never analysed", "analysed"} {
 		for name, p := range map[string]plan{
-			"a claim of what is due now":  c.explain(selectCurrentFairly, queues, []int32{50}, []int32{other.tenant}),
-			"a claim of backlog":          c.explain(selectOlderFairly, queues, []int32{50}, []int32{other.tenant}),
-			"who waits":                   c.explain(selectContenders[scheduler.WorkDue], queues),
-			"who waits for backlog":       c.explain(selectContenders[scheduler.WorkLate], queues),
-			"a claim of anybody's":        c.explain(selectCurrent, queues, []int32{50}),
-			"who waits among runs":        c.explain(selectContenders[scheduler.WorkReady], queues),
-			"who waits among ordered":     c.explain(selectContenders[scheduler.WorkOrdered], queues),
-			"a claim of a tenant's order": c.explain(selectOrderedFairly, queues, []int32{50}, []int32{other.tenant}),
-			"a claim of a tenant's ready": c.explain(selectReadyFairly, queues, []int32{50}, []int32{other.tenant}),
+			"a claim of what is due now":  c.explainClaim(ofSlots, claim(scheduler.WorkDue, other.tenant)),
+			"a claim of backlog":          c.explainClaim(ofSlots, claim(scheduler.WorkLate, other.tenant)),
+			"who waits":                   c.explainContenders(scheduler.WorkDue),
+			"who waits for backlog":       c.explainContenders(scheduler.WorkLate),
+			"a claim of anybody's":        c.explainClaim(ofSlots, claim(scheduler.WorkDue, 0)),
+			"who waits among runs":        c.explainContenders(scheduler.WorkReady),
+			"who waits among ordered":     c.explainContenders(scheduler.WorkOrdered),
+			"a claim of a tenant's order": c.explainClaim(ofOrdered, claim(scheduler.WorkOrdered, other.tenant)),
+			"a claim of a tenant's ready": c.explainClaim(ofReady, claim(scheduler.WorkReady, other.tenant)),
 		} {
 			if pages := p.Hit + p.Read; pages > 1000 || slices.Contains(p.scans("schedules"), "Seq Scan") {
 				t.Errorf("%s, %s: %d pages, read by %v", state, name, pages, p.scans("schedules"))

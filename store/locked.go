@@ -86,7 +86,7 @@ type waryFinish struct {
 // run is one transaction, of two round trips. The rows that it will write it locks first, in the order of all others.
 func (f *waryFinish) run(ctx context.Context, s *Store) error {
 	return s.onConn(ctx, func(conn *pgx.Conn) error {
-		if err := f.look(ctx, conn); err != nil {
+		if err := f.look(ctx, s, conn); err != nil {
 			return err
 		}
 		var b pgx.Batch
@@ -97,7 +97,7 @@ func (f *waryFinish) run(ctx context.Context, s *Store) error {
 }
 
 // look locks the rows, and puts aside the outcomes and leases that lack one.
-func (f *waryFinish) look(ctx context.Context, conn batcher) error {
+func (f *waryFinish) look(ctx context.Context, s *Store, conn batcher) error {
 	var runs, told []uuid.UUID
 	for _, o := range f.outcomes {
 		runs = append(runs, o.RunID)
@@ -108,7 +108,7 @@ func (f *waryFinish) look(ctx context.Context, conn batcher) error {
 	gated, _ := gatedJobs(f.outcomes)
 	ofJobs, ofRuns, ofLeases := lockedRows{}, lockedRows{}, lockedRows{}
 	var b pgx.Batch
-	queueBegin(&b, true)
+	s.queueBegin(&b, true)
 	ofJobs.queue(&b, "exclusive", "job_id", "NO KEY UPDATE", gated)
 	ofJobs.queueBehind(&b, gated)
 	ofRuns.queue(&b, "runs", "id", "NO KEY UPDATE", runs)

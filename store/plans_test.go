@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
 )
 
 // plan is a node of EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON).
@@ -49,6 +51,20 @@ func (c claimer) explain(sql string, args ...any) plan {
 	return plans[0].Plan
 }
 
+// explainClaim runs the statement that locks what a claim is for.
+func (c claimer) explainClaim(of selection, claim scheduler.Claim) plan {
+	c.t.Helper()
+	sql, arguments := of.statement(claim)
+	return c.explain(sql, arguments[1:]...) // but for prepared, as its text is another
+}
+
+// explainContenders runs the statement that finds who waits.
+func (c claimer) explainContenders(of scheduler.Work) plan {
+	c.t.Helper()
+	sql, arguments := contenders(of, []int16{c.queue})
+	return c.explain(sql, arguments[1:]...)
+}
+
 // fill makes n rows of schedules without the jobs they belong to, due so long from now; every tenth is due.
 func (c claimer) fill(n int) {
 	c.t.Helper()
@@ -64,17 +80,20 @@ func (c claimer) fill(n int) {
 func TestTheHotStatementsStayIndexScans(t *testing.T) {
 	c := newClaimer(t)
 	ctx := t.Context()
-	queues := []int16{c.queue}
+	of := func(work scheduler.Work) scheduler.Claim {
+		return scheduler.Claim{Work: work, Quotas: []scheduler.Quota{{Queue: c.queue, Slots: 100}}}
+	}
 	check := func(state string, most int) {
 		t.Helper()
 		for name, statement := range map[string]struct {
-			sql      string
+			selection
+			work     scheduler.Work
 			relation string
 		}{
-			"due slots": {selectCurrent, "schedules"}, "backlog": {selectOlder, "schedules"}, "ready runs": {selectReady, "ready"},
-			"ordered runs": {selectOrdered, "ready"},
+			"due slots": {ofSlots, scheduler.WorkDue, "schedules"}, "backlog": {ofSlots, scheduler.WorkLate, "schedules"},
+			"ready runs": {ofReady, scheduler.WorkReady, "ready"}, "ordered runs": {ofOrdered, scheduler.WorkOrdered, "ready"},
 		} {
-			p := c.explain(statement.sql, queues, []int32{100})
+			p := c.explainClaim(statement.selection, of(statement.work))
 			scans := p.scans(statement.relation)
 			if len(scans) == 0 || slices.ContainsFunc(scans, func(node string) bool { return node != "Index Scan" }) {
 				t.Errorf("%s, %s: read by %v", state, name, scans)
@@ -102,12 +121,12 @@ func TestTheHotStatementsStayIndexScans(t *testing.T) {
 	}
 	c.exec(`UPDATE punctual.schedules SET next_run_at = next_run_at - interval '1 minute', scheduled_for = scheduled_for - interval '1 minute' WHERE next_run_at <= now()`)
 	c.exec(`UPDATE punctual.schedules SET next_run_at = next_run_at + interval '1 day' WHERE next_run_at <= now()`)
-	if p := c.explain(selectCurrent, queues, []int32{100}); p.Hit+p.Read > 3000 {
+	if p := c.explainClaim(ofSlots, of(scheduler.WorkDue)); p.Hit+p.Read > 3000 {
 		t.Errorf("under an old snapshot: %d pages for what is due now", p.Hit+p.Read)
 	}
 
 	c.exec(`UPDATE punctual.schedules SET enabled = false`)
-	if p := c.explain(selectCurrent, queues, []int32{100}); p.Hit+p.Read > 3000 || slices.Contains(p.scans("schedules"), "Seq Scan") {
+	if p := c.explainClaim(ofSlots, of(scheduler.WorkDue)); p.Hit+p.Read > 3000 || slices.Contains(p.scans("schedules"), "Seq Scan") {
 		t.Errorf("a table just drained, under an old snapshot: %d pages, read by %v", p.Hit+p.Read, p.scans("schedules"))
 	}
 	if err := old.Rollback(ctx); err != nil {

@@ -64,6 +64,7 @@ type Store struct {
 	guarding  atomic.Bool            // fencing tokens, against failovers
 	tokenKey  atomic.Pointer[[]byte] // what run tokens are made with, once it was read
 
+	idling      idling // of claims
 	keyring     keyring
 	credentials *credentials
 	defaults    defaultsBook
