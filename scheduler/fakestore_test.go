@@ -24,6 +24,8 @@ type fakeStore struct {
 
 	mu          sync.Mutex
 	due         []fakeSlot
+	roundTrip   time.Duration // of a look; set before the loops start
+	others      []Heartbeat
 	ready       []fakeSlot
 	held        []Outcome                              // runs that wait for their hosts, the longest unsent first
 	states      []HoldState                            // what the replica last told that it holds back
@@ -126,6 +128,7 @@ func (f *fakeStore) wait(n int, job *Job, since time.Duration, lane int16) {
 }
 
 func (f *fakeStore) NextDue(_ context.Context, queues LookInto) (Upcoming, error) {
+	time.Sleep(f.roundTrip)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	u := Upcoming{Now: f.now()}
@@ -287,7 +290,7 @@ func (f *fakeStore) take(c Claim, from *[]fakeSlot, ready bool) (Batch, func(con
 		slices.SortStableFunc(*from, func(a, b fakeSlot) int { return a.due.Compare(b.due) })
 		left := (*from)[:0:0]
 		for _, s := range *from {
-			reached := s.is(c.Work, now)
+			reached := s.is(c.Work, now) && !s.due.After(now.Add(-c.Behind))
 			fresh := len(c.Except) == 0 || !slices.Contains(c.Except, s.job.Tenant) && s.due.After(now.Add(-c.Since))
 			if f.locked || !reached || !fresh || s.lane/4 != q.Queue || q.Tenant != 0 && s.job.Tenant != q.Tenant || q.Slots == 0 {
 				left = append(left, s)
@@ -406,12 +409,20 @@ func (f *fakeStore) Renew(ctx context.Context, _ uuid.UUID, draining bool) (Puls
 	f.mu.Lock()
 	f.beats++
 	f.draining = f.draining || draining
-	renew, pulse := f.renew, Pulse{Known: true, Claims: slices.Clone(f.holding), Limits: slices.Clone(f.limits), Frozen: f.frozen}
+	renew, pulse := f.renew, Pulse{Known: true, Claims: slices.Clone(f.holding), Limits: slices.Clone(f.limits), Frozen: f.frozen, Others: f.beating()}
 	f.mu.Unlock()
 	if renew != nil {
 		return pulse, renew(ctx)
 	}
 	return pulse, nil
+}
+
+// beating are the heartbeats of other replicas, each a beat further.
+func (f *fakeStore) beating() []Heartbeat {
+	for i := range f.others {
+		f.others[i].Beat++
+	}
+	return slices.Clone(f.others)
 }
 
 func (f *fakeStore) GiveBack(_ context.Context, claims []uuid.UUID) (int, error) {

@@ -81,10 +81,12 @@ func (t *ticker) moreAround() bool {
 func (t *ticker) lookFresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tickTimeout)
 	defer cancel()
+	asked := time.Now()
 	upcoming, err := t.s.store.NextFresh(ctx, t.s.slots.numbers())
 	if err != nil {
 		return err
 	}
+	t.took = time.Since(asked)
 	t.s.clock.set(upcoming.Now)
 	t.upcoming = upcoming
 	return nil

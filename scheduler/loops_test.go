@@ -48,6 +48,37 @@ func TestASlotIsClaimedWhenItIsDueAndNotBefore(t *testing.T) {
 	})
 }
 
+// A replica whose database is far away leaves a slot to others first, and takes it if none of them does.
+func TestASlowReplicaLeavesSlotsToOthersFirst(t *testing.T) {
+	for name, c := range map[string]struct {
+		roundTrip time.Duration
+		others    []Heartbeat
+		late      time.Duration
+	}{
+		"slow, with others": {2 * slowLook, []Heartbeat{{Replica: uuid.New()}}, yielding},
+		"fast, with others": {time.Millisecond, []Heartbeat{{Replica: uuid.New()}}, 0},
+		"slow, and alone":   {2 * slowLook, nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newFakeStore()
+				store.roundTrip, store.others = c.roundTrip, c.others
+				store.add(1, compiled(t, brief), 10250*time.Millisecond)
+				due := store.now().Add(10250 * time.Millisecond)
+				start(t, store, newGatedDials(t, false).client, 10)
+				time.Sleep(12 * time.Second)
+				for _, claim := range read(store, func() []fakeClaim { return store.claims }) {
+					late := claim.at.Sub(due)
+					if claim.runs > 0 && (late < c.late || late > c.late+longestPause+c.roundTrip) {
+						t.Errorf("claimed %s after it was due, want %s", late, c.late)
+					}
+				}
+				store.once(t)
+			})
+		})
+	}
+}
+
 func TestRunsThatAreReadyAreClaimedWhenTheyAreDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()

@@ -118,6 +118,8 @@ type Claim struct {
 	// Work is what is claimed. Slots are claimed either late or due now, so that those that are late never stand before
 	// the others.
 	Work Work
+	// Behind is for how long slots that are due now have been due at least: a slow replica leaves them to others first.
+	Behind time.Duration
 	// Grant is what the claim may start of tenants with limits; their rows beyond it stay as they are.
 	Grant *Grant
 	// Except lists held-back tenants: unnamed quotas skip them and take only slots due within the last Since,

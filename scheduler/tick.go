@@ -20,6 +20,11 @@ const (
 	// shortest and longest pause after a claim that found only rows others had locked.
 	shortestPause = 2 * time.Millisecond
 	longestPause  = 100 * time.Millisecond
+	// slowLook is how long a look takes that says that the network to the database, or this machine, is slow.
+	slowLook = 100 * time.Millisecond
+	// yielding is for how long a slow replica leaves a slot to others. They look at least every longestPause for a slot
+	// that they know to be due.
+	yielding = 250 * time.Millisecond
 	// claimGrace is how long a claim may go on when its replica is stopped.
 	claimGrace = 2 * time.Second
 	// tickTimeout bounds a look or a claim, which take milliseconds. A server that vanished without closing
@@ -38,6 +43,7 @@ var (
 type ticker struct {
 	s         *Scheduler
 	upcoming  Upcoming
+	took      time.Duration // the last look
 	lookAt    time.Time     // when to look at the latest
 	drawAt    time.Time     // not to draw before, as the last draw failed
 	olderAt   time.Time     // when to look for late slots again
@@ -240,6 +246,9 @@ func (t *ticker) claimBatch(ctx context.Context, of Work, c Claim) (batch Batch,
 		from = t.s.store.ClaimReady
 	}
 	c.Replica, c.Work, c.Grant = t.s.replica.ID, of, t.s.limits.grant(of)
+	if of == WorkDue && t.took > slowLook && !t.s.heart.watch.alone() {
+		c.Behind = yielding // a claim takes several round trips, and keeps its slots from others meanwhile
+	}
 	defer func() { c.Grant.end(batch.Runs) }()
 	// One that is under way when the replica is stopped is not cut off: it may have been committed.
 	ctx, cancel := outlast(ctx, claimGrace)
@@ -285,10 +294,12 @@ func (t *ticker) look(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, tickTimeout)
 	defer cancel()
+	asked := time.Now()
 	upcoming, err := t.s.store.NextDue(ctx, queues)
 	if err != nil {
 		return err
 	}
+	t.took = time.Since(asked)
 	t.s.clock.set(upcoming.Now)
 	if older {
 		t.olderAt = time.Now().Add(olderEvery)

@@ -267,9 +267,9 @@ var (
 func window(c scheduler.Claim) (from *time.Duration, until time.Duration) {
 	switch {
 	case len(c.Except) > 0:
-		return &c.Since, 0
+		return &c.Since, c.Behind
 	case c.Work == scheduler.WorkDue:
-		return new(scheduler.OlderThan), 0
+		return new(scheduler.OlderThan), c.Behind
 	case c.Work == scheduler.WorkLate:
 		return nil, scheduler.OlderThan
 	}

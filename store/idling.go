@@ -10,17 +10,17 @@ import (
 )
 
 // idling is how long Postgres waits for the next statement of a claim, before it ends the transaction and other replicas
-// can have its rows. Between two statements lies a round trip, which takes milliseconds: whoever is silent for a second has
-// stopped, or its network has. Where a round trip takes longer than that, Postgres ends a claim that is well; then the next
-// one may take twice as long, and after many that went well half as long again. Safe for concurrent use.
+// can have its rows. Between two statements lies a round trip, which takes milliseconds: a replica that is silent for much
+// longer has stopped, or its network has. Where round trips are slower than that, Postgres ends a claim that is well. It is
+// then made again with twice the time, and after many that went well with half of it. Safe for concurrent use.
 type idling struct {
 	doublings atomic.Int32
 	well      atomic.Int32 // claims in a row that went well
 }
 
 const (
-	leastIdling   = time.Second
-	mostDoublings = 3 // eight seconds: below the time after which a replica that is silent is taken for lost
+	leastIdling   = 200 * time.Millisecond
+	mostDoublings = 5 // 6.4 s: below the time after which a replica that is silent is taken for lost
 	manyWell      = 100
 )
 
@@ -31,12 +31,16 @@ func (p *idling) begin() string {
 	return fmt.Sprintf(`SET LOCAL idle_in_transaction_session_timeout = %d`, p.now().Milliseconds())
 }
 
+// idledTooLong reports whether Postgres ended a transaction because of that. Nothing of it was done.
+func idledTooLong(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "25P03"
+}
+
 // learn takes note of how a transaction ended.
 func (p *idling) learn(err error) {
-	const idleTooLong = "25P03"
-	var pg *pgconn.PgError
 	switch doublings := p.doublings.Load(); {
-	case errors.As(err, &pg) && pg.Code == idleTooLong:
+	case idledTooLong(err):
 		p.well.Store(0)
 		p.doublings.CompareAndSwap(doublings, min(doublings+1, mostDoublings))
 	case err == nil && doublings > 0 && p.well.Add(1) >= manyWell:

@@ -34,16 +34,25 @@ func (w *wariness) on() bool {
 
 func (w *wariness) found() { w.since.Store(time.Now().UnixNano()) }
 
-// try does work, and does it again warily when a lock was not to be had.
+// try does work, and does it again warily when a lock was not to be had. Work that Postgres has ended, because it idled for
+// too long, is done again with more time.
 func (w *wariness) try(work func(wary bool) error) error {
+	patiently := func(wary bool) (err error) {
+		for range mostDoublings + 1 {
+			if err = work(wary); !idledTooLong(err) {
+				break
+			}
+		}
+		return err
+	}
 	if !w.on() {
-		err := work(false)
+		err := patiently(false)
 		if _, is := lockedOut(err); !is {
 			return err
 		}
 		w.found()
 	}
-	return work(true)
+	return patiently(true)
 }
 
 // wariest are the kinds of work that may be done warily, apart as they come across other rows.
