@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// limitedTenants returns limits of so many tenants, of which none has anything.
+// limitedTenants returns limits of n tenants, none of which holds an allowance yet.
 func limitedTenants(n int) *limits {
 	l := newLimits(newWorkerSlots(map[string]int{"default": 10}, map[string]int16{"default": 1}))
 	now := make([]TenantLimits, n)
@@ -45,14 +45,15 @@ func TestADrawIsOfAFewTenantsAtATime(t *testing.T) {
 	}
 }
 
-// The database may have put slots down although its answer never came. They are given back even if nothing is due any more.
+// The database may have noted slots for this replica although its answer was lost. The replica gives them back even if
+// nothing is due any more.
 func TestSlotsWhoseDrawWasNotAnsweredAreGivenBack(t *testing.T) {
 	l := limitedTenants(1)
 	l.holdBack(1, WorkDue, true)
 	if wishes := l.short(); len(wishes) != 1 || wishes[0].Slots != 5 {
 		t.Fatalf("wishes %+v", wishes)
 	}
-	l.gotAll(1, WorkDue, time.Now()) // others have claimed it
+	l.gotAll(1, WorkDue, time.Now()) // other replicas have claimed the due slots
 	wishes := l.idle(false, l.all())
 	if len(wishes) != 1 || wishes[0].Slots != 0 || wishes[0].Keep != 0 {
 		t.Fatalf("wishes %+v, want to keep none", wishes)

@@ -10,10 +10,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// strangers is a store in which somebody else holds rows of runs.
+// strangers is a store in which another transaction locks rows of runs.
 type strangers struct {
 	*fakeStore
-	holds func(Outcome) bool // guarded by fakeStore.mu
+	holds func(Outcome) bool // whether the row is locked; guarded by fakeStore.mu
 }
 
 func (s *strangers) Finish(ctx context.Context, outcomes []Outcome, released []uuid.UUID) (int, error) {
@@ -49,7 +49,7 @@ func TestOutcomesWhoseRowsAreLockedWaitAndOthersDoNot(t *testing.T) {
 			store.add(1, compiled(t, brief), 0)
 			time.Sleep(time.Second)
 		}
-		time.Sleep(2 * longestSleep) // the loop looks by itself, about once a second
+		time.Sleep(2 * longestSleep) // an idle tick loop looks for due work about once a second
 		synctest.Wait()
 		if n := store.ended(); n != 47+60 {
 			t.Errorf("%d outcomes are written, want %d: all others", n, 47+60)
@@ -64,7 +64,8 @@ func TestOutcomesWhoseRowsAreLockedWaitAndOthersDoNot(t *testing.T) {
 		if n := store.ended(); n != 50+60 {
 			t.Errorf("%d outcomes are written, want %d: all", n, 50+60)
 		}
-		if n := read(store.fakeStore, func() int { return len(store.released) }); n <= released || n != read(store.fakeStore, func() int { return store.leases }) {
+		if n := read(store.fakeStore, func() int { return len(store.released) }); n <= released ||
+			n != read(store.fakeStore, func() int { return store.leases }) {
 			t.Errorf("%d leases are ended, %d while rows were locked", n, released)
 		}
 		store.once(t)

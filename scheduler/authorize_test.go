@@ -23,7 +23,7 @@ import (
 	"punctual/scheduler/delivery"
 )
 
-// sender is as much of a scheduler as sends.
+// sender returns the part of a scheduler that sends requests, and its store.
 func sender(t *testing.T, secrets map[string]Secret) (*Scheduler, *fakeStore) {
 	t.Helper()
 	store := newFakeStore()
@@ -33,10 +33,14 @@ func sender(t *testing.T, secrets map[string]Secret) (*Scheduler, *fakeStore) {
 	return s, store
 }
 
-// with is an attempt of a job whose target has a part of its own.
+// with returns an attempt of a job whose target has the given part, in JSON, beside its URL and body.
 func with(t *testing.T, url, part string) Assignment {
 	t.Helper()
-	return Assignment{RunID: uuid.New(), Job: compiled(t, `{"name":"job","timeout":"20s","target":{"url":"`+url+`","body":{"n":1},`+part+`}}`), Trigger: TriggerManual, Attempt: 1}
+	return Assignment{
+		RunID:   uuid.New(),
+		Job:     compiled(t, `{"name":"job","timeout":"20s","target":{"url":"`+url+`","body":{"n":1},`+part+`}}`),
+		Trigger: TriggerManual, Attempt: 1,
+	}
 }
 
 func (s *Scheduler) try(t *testing.T, a Assignment) delivery.Result {
@@ -97,8 +101,14 @@ func TestWithoutItsSecretNothingIsSent(t *testing.T) {
 		{`"tls":{"client_certificate":"token"}`, `secret "token" is no certificate chain`},
 		{`"tls":{"ca":"token"}`, `secret "token" holds no certificate`},
 		{`"auth":{"type":"oauth2","secret":"token","client_id":"c","token_url":"` + refusing.URL + `"}`, "it answered 400"},
-		{`"auth":{"type":"oauth2","secret":"token","client_id":"c","token_url":"http://127.0.0.1:1/"}`, "no token from 127.0.0.1:1: connection refused"},
-		{`"auth":{"type":"oidc","secret":"token","client_id":"c","issuer":"` + refusing.URL + `"}`, "openid-configuration answered 400"},
+		{
+			`"auth":{"type":"oauth2","secret":"token","client_id":"c","token_url":"http://127.0.0.1:1/"}`,
+			"no token from 127.0.0.1:1: connection refused",
+		},
+		{
+			`"auth":{"type":"oidc","secret":"token","client_id":"c","issuer":"` + refusing.URL + `"}`,
+			"openid-configuration answered 400",
+		},
 	} {
 		to := url
 		if strings.Contains(c.part, "tls") {
@@ -106,7 +116,8 @@ func TestWithoutItsSecretNothingIsSent(t *testing.T) {
 		}
 		a := with(t, to, c.part)
 		result := s.try(t, a)
-		if result.Reason != "auth" || result.Sent || !strings.Contains(result.Error, c.want) || strings.Contains(result.Error, "s3cr3t") || strings.Contains(result.Error, "two") {
+		if result.Reason != "auth" || result.Sent || !strings.Contains(result.Error, c.want) ||
+			strings.Contains(result.Error, "s3cr3t") || strings.Contains(result.Error, "two") {
 			t.Errorf("%s: %+v", c.part, result)
 		}
 		if o := Judge(a, result, time.Now(), time.Now()); o.Verdict != RetryRun || o.Reason != ReasonAuth {
@@ -123,7 +134,7 @@ func TestWithoutItsSecretNothingIsSent(t *testing.T) {
 	}
 }
 
-// While the database cannot be asked nothing is known against the secrets: the attempt does not count.
+// While the database is away, the secrets may well be valid. So the attempt waits and does not count as a failure.
 func TestAttemptsWaitWhileSecretsCannotBeRead(t *testing.T) {
 	t.Parallel()
 	url, _ := target(t, http.StatusOK)
@@ -148,11 +159,12 @@ func TestAnAttemptThatExpiresWhileItsSecretsAreReadIsNotSent(t *testing.T) {
 	defer target.Close()
 	a := with(t, target.URL, `"auth":{"type":"bearer","secret":"token"}},"expires_after":"1m","retry":{"max_attempts":1`)
 	a.Trigger, a.DueAt = TriggerSchedule, time.Now()
-	last := a.DueAt.Add(time.Minute) // when it was looked at
+	last := a.DueAt.Add(time.Minute) // the last instant at which it may start
 	if result, err := s.transmit(t.Context(), a, a.Request(""), last); !errors.Is(err, errExpired) || sent.Load() > 0 {
 		t.Errorf("result %+v, error %v, sent %d times", result, err, sent.Load())
 	}
-	if result, err := s.transmit(t.Context(), a, a.Request(""), last.Add(-30*time.Second)); err != nil || sent.Load() != 1 {
+	if result, err := s.transmit(t.Context(), a, a.Request(""), last.Add(-30*time.Second)); err != nil ||
+		sent.Load() != 1 {
 		t.Errorf("in time: result %+v, error %v, sent %d times", result, err, sent.Load())
 	}
 }
@@ -178,13 +190,13 @@ func TestOnlyLiveKeysSign(t *testing.T) {
 	}
 }
 
-// issuer is a token endpoint, and what it was asked.
+// issuer is a token endpoint that records its requests.
 type issuer struct {
 	*httptest.Server
 	fetches atomic.Int32
 	mu      sync.Mutex
 	asked   []string
-	inBody  bool // it takes the client's secret in the body only
+	inBody  bool // it accepts the client's secret only in the body
 	expires any
 }
 
@@ -205,7 +217,9 @@ func newIssuer(t *testing.T) *issuer {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"access_token": fmt.Sprintf("token-%d", i.fetches.Add(1)), "token_type": "bearer", "expires_in": i.expires})
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"access_token": fmt.Sprintf("token-%d", i.fetches.Add(1)), "token_type": "bearer", "expires_in": i.expires,
+		})
 	}))
 	t.Cleanup(i.Close)
 	return i
@@ -216,7 +230,8 @@ func TestATokenIsFetchedOnceAndKept(t *testing.T) {
 	i := newIssuer(t)
 	url, requests := target(t, http.StatusOK)
 	s, store := sender(t, map[string]Secret{"client": secretOf("s3cr3t&")})
-	part := `"auth":{"type":"oauth2","secret":"client","client_id":"punct ual","token_url":"` + i.URL + `/token","scopes":["b","a"],"audience":"billing"}`
+	part := `"auth":{"type":"oauth2","secret":"client","client_id":"punct ual","token_url":"` + i.URL +
+		`/token","scopes":["b","a"],"audience":"billing"}`
 	var all sync.WaitGroup
 	for range 20 {
 		a := with(t, url, part)
@@ -232,10 +247,11 @@ func TestATokenIsFetchedOnceAndKept(t *testing.T) {
 			t.Errorf("sent %q", got)
 		}
 	}
-	if want := "punct+ual:s3cr3t%26 audience=billing&grant_type=client_credentials&scope=a+b"; i.fetches.Load() != 1 || i.asked[0] != want {
+	if want := "punct+ual:s3cr3t%26 audience=billing&grant_type=client_credentials&scope=a+b"; i.fetches.Load() != 1 ||
+		i.asked[0] != want {
 		t.Errorf("%d fetches: %q, want %q", i.fetches.Load(), i.asked, want)
 	}
-	// Another value of the secret is another token's.
+	// A new value of the secret needs a new token.
 	store.secrets = map[string]Secret{"client": secretOf("other")}
 	s.try(t, with(t, url, part))
 	if got := (<-requests).Header.Get("Authorization"); got != "Bearer token-2" {
@@ -266,7 +282,8 @@ func TestAClientMayHaveToSayItInTheBody(t *testing.T) {
 	url, requests := target(t, http.StatusOK)
 	s, _ := sender(t, map[string]Secret{"client": secretOf("s3cr3t")})
 	s.try(t, with(t, url, `"auth":{"type":"oauth2","secret":"client","client_id":"c","token_url":"`+i.URL+`/token"}`))
-	if got := (<-requests).Header.Get("Authorization"); got != "Bearer token-1" || len(i.asked) != 2 || i.asked[1] != ": client_id=c&client_secret=s3cr3t&grant_type=client_credentials" {
+	if got := (<-requests).Header.Get("Authorization"); got != "Bearer token-1" || len(i.asked) != 2 ||
+		i.asked[1] != ": client_id=c&client_secret=s3cr3t&grant_type=client_credentials" {
 		t.Errorf("sent %q after %q", got, i.asked)
 	}
 }
@@ -349,7 +366,7 @@ func TestSecretsWithinOthersAreScrubbedWhole(t *testing.T) {
 	for _, secrets := range [][]string{{"key", "key/of+all"}, {"key/of+all", "key"}} {
 		for body, want := range map[string]string{
 			"key key/of+all key": "*** *** ***",
-			`"key\/of+all"`:      `"***"`, // as PHP writes JSON
+			`"key\/of+all"`:      `"***"`, // PHP escapes slashes in JSON
 			"key%2Fof%2Ball":     "***",
 			"cut off: key/of":    "cut off: ***",
 		} {
@@ -366,7 +383,10 @@ func TestSecretsOfDefinitionsAreNotWritten(t *testing.T) {
 	t.Parallel()
 	h := HiddenOf("s3cr3t")
 	text, _ := json.Marshal(map[string]any{"a": h, "b": &h})
-	for _, got := range []string{string(text), fmt.Sprint(h), fmt.Sprintf("%v %+v %#v %s %q", h, h, h, h, h), fmt.Sprintf("%+v %#v", secretOf("s3cr3t"), secretOf("s3cr3t")), h.LogValue().String()} {
+	for _, got := range []string{
+		string(text), fmt.Sprint(h), fmt.Sprintf("%v %+v %#v %s %q", h, h, h, h, h),
+		fmt.Sprintf("%+v %#v", secretOf("s3cr3t"), secretOf("s3cr3t")), h.LogValue().String(),
+	} {
 		if strings.Contains(got, "s3cr3t") {
 			t.Errorf("it is written: %s", got)
 		}

@@ -28,9 +28,9 @@ const (
 	benchJob   = `{"schedule":{"every":"1h"},"target":{"url":"%TARGET%","body":{"range":"yesterday","kind":"invoices"}}}`
 )
 
-// BenchmarkRun measures what a run costs a replica from claim to finish, without the database: the loops
-// with a store that answers at once, and real requests to a target in a process of its own. The client
-// alone is beside it, with the same requests, so that the difference is what the loops add.
+// BenchmarkRun measures what a run costs a replica from claim to finish, without the database. The store answers at
+// once; the requests are real and go to a target in a process of its own. The bare client sends the same requests for
+// comparison, so the difference is the cost of the loops.
 func BenchmarkRun(b *testing.B) {
 	job := compiled(b, strings.Replace(benchJob, "%TARGET%", startTarget(b)+"/hook", 1))
 	b.Run("loops", func(b *testing.B) { benchmarkLoops(b, job) })
@@ -88,13 +88,16 @@ func benchmarkClient(b *testing.B, job *Job) {
 
 func benchAssignment(job *Job, lease *Lease, n int64) Assignment {
 	at := lease.ClaimedAt
-	return Assignment{RunID: SlotRunID(job.ID, at.Add(time.Duration(n)*time.Millisecond)), Job: job, Lane: 5, Trigger: TriggerSchedule, ScheduledFor: at, DueAt: at, Attempt: 1, Fence: n, Lease: lease}
+	return Assignment{
+		RunID: SlotRunID(job.ID, at.Add(time.Duration(n)*time.Millisecond)), Job: job, Lane: 5, Trigger: TriggerSchedule,
+		ScheduledFor: at, DueAt: at, Attempt: 1, Fence: n, Lease: lease,
+	}
 }
 
-// reportCPU reports the processor time of work in this process, by operation.
+// reportCPU reports the CPU time that work takes in this process, per operation.
 func reportCPU(b *testing.B, work func()) {
 	var before, after syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &before) // fails for no reason but its arguments
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &before) // only wrong arguments make it fail
 	b.ResetTimer()
 	work()
 	b.StopTimer()
@@ -103,15 +106,15 @@ func reportCPU(b *testing.B, work func()) {
 	b.ReportMetric(float64(used)/1e3/float64(b.N), "cpu-µs/op")
 }
 
-// instantStore has runs of one job that are all due, and answers at once.
+// instantStore answers at once. All its runs belong to one job and are due.
 type instantStore struct {
-	Store // what the loops do not ask of it here
+	Store // the methods that the loops do not call here
 
 	job        *Job
-	left       int // to be claimed; of the tick loop alone
+	left       int // runs to be claimed; only the tick loop uses it
 	unfinished atomic.Int64
 	failed     atomic.Int64
-	done       chan struct{} // closed when all are finished
+	done       chan struct{} // closed when all runs are finished
 }
 
 func (f *instantStore) NextDue(context.Context, LookInto) (Upcoming, error) {
@@ -166,7 +169,8 @@ func (f *instantStore) Notify(context.Context) (bool, error)                  { 
 func (f *instantStore) Maintain(context.Context) error                        { return nil }
 func (f *instantStore) Wake() <-chan struct{}                                 { return nil }
 
-// targetEnv makes this test binary a target instead, so that its work is not counted with the replica's.
+// targetEnv makes this test binary run as the target, in a process of its own, so that the target's CPU time is not
+// counted as the replica's.
 const targetEnv = "SCHEDULER_TARGET"
 
 func startTarget(b *testing.B) (address string) {
@@ -203,9 +207,12 @@ func TestTargetProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-	})}
+	server := &http.Server{
+		ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+		}),
+	}
 	go func() { _ = server.Serve(listener) }()
 	_, _ = os.Stdout.WriteString("http://" + listener.Addr().String() + "\n")
 	_, _ = io.Copy(io.Discard, os.Stdin)

@@ -11,7 +11,7 @@ import (
 	"punctual/scheduler/delivery"
 )
 
-// Three hundred runs of a host that refuses connections: ten attempts open the breaker, and then there are probes.
+// A host refuses the connections of 300 runs. Ten attempts open its breaker; after that, only probes are sent.
 func TestADeadHostTakesNeitherAttemptsNorWorkerSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dials := newFakeStore(), newGatedDials(t, false)
@@ -31,7 +31,8 @@ func TestADeadHostTakesNeitherAttemptsNorWorkerSlots(t *testing.T) {
 			if o.Verdict != Hold {
 				continue
 			}
-			if o.Held.By != "breaker 127.0.0.1:9" || o.Held.Until.Sub(o.Held.Since) != o.Job.Retry.Remaining(1) || !o.StartedAt.IsZero() || o.End().Number != 0 {
+			if o.Held.By != "breaker 127.0.0.1:9" || o.Held.Until.Sub(o.Held.Since) != o.Job.Retry.Remaining(1) ||
+				!o.StartedAt.IsZero() || o.End().Number != 0 {
 				t.Fatalf("put off: %+v, by %+v", o.End(), o.Held)
 			}
 			if !strings.HasPrefix(o.Error, "waiting: the circuit breaker of 127.0.0.1:9 is open after 10 failures in a row") {
@@ -44,7 +45,8 @@ func TestADeadHostTakesNeitherAttemptsNorWorkerSlots(t *testing.T) {
 		if n := r.metric("punctual_breakers_open"); n != 1 {
 			t.Errorf("%v breakers are open by the metrics", n)
 		}
-		if states := read(store, func() []HoldState { return store.states }); len(states) != 1 || states[0].By != "breaker 127.0.0.1:9" || states[0].State != HoldOpen {
+		if states := read(store, func() []HoldState { return store.states }); len(states) != 1 ||
+			states[0].By != "breaker 127.0.0.1:9" || states[0].State != HoldOpen {
 			t.Errorf("told: %+v", states)
 		}
 		time.Sleep(10 * time.Minute)
@@ -110,7 +112,8 @@ func TestWhoseBreakerIsOpen(t *testing.T) {
 func TestHowLongARunWaitsForItsHost(t *testing.T) {
 	host := &breaker.Wait{By: "breaker a:80", Why: "waiting: a"}
 	hangs := &breaker.Wait{By: "hanging a:80", Why: "waiting: a", Hanging: true}
-	job := compiled(t, `{"timeout":"7s","retry":{"max_attempts":4,"initial_backoff":"10s","multiplier":3,"max_backoff":"80s"}}`)
+	job := compiled(t,
+		`{"timeout":"7s","retry":{"max_attempts":4,"initial_backoff":"10s","multiplier":3,"max_backoff":"80s"}}`)
 	for _, c := range []struct {
 		name    string
 		attempt int
@@ -148,7 +151,8 @@ func TestWhatItMeansForARunToBeHeldBack(t *testing.T) {
 			Outcome{Verdict: Hold, RetryIn: 30 * time.Second, Error: host.Why},
 		},
 		{
-			"from when it first had to", `{` + retry + `}`, host, 1, &Held{Since: due, Until: due.Add(30 * time.Second)}, 20 * time.Second,
+			"from when it first had to", `{` + retry + `}`, host, 1, &Held{Since: due, Until: due.Add(30 * time.Second)},
+			20 * time.Second,
 			Outcome{Verdict: Hold, RetryIn: 10 * time.Second, Error: host.Why},
 		},
 		{
@@ -157,19 +161,29 @@ func TestWhatItMeansForARunToBeHeldBack(t *testing.T) {
 		},
 		{
 			"then it is dead", `{` + retry + `}`, host, 2, &Held{Since: due, Until: due.Add(20 * time.Second)}, 20 * time.Second,
-			Outcome{Verdict: Abandon, Reason: ReasonUnreachable, Error: "1 of 3 attempts made, 2 not made; waited 20s: the circuit breaker of a:80 is open"},
+			Outcome{
+				Verdict: Abandon, Reason: ReasonUnreachable,
+				Error: "1 of 3 attempts made, 2 not made; waited 20s: the circuit breaker of a:80 is open",
+			},
 		},
 		{
 			"at once where no backoff is left", `{` + retry + `}`, host, 3, nil, 0,
-			Outcome{Verdict: Abandon, Reason: ReasonUnreachable, Error: "2 of 3 attempts made, 1 not made; waited 0s: the circuit breaker of a:80 is open"},
+			Outcome{
+				Verdict: Abandon, Reason: ReasonUnreachable,
+				Error: "2 of 3 attempts made, 1 not made; waited 0s: the circuit breaker of a:80 is open",
+			},
 		},
 		{
-			"of a host that hangs it is a timeout", `{` + retry + `}`, hangs, 3, &Held{Since: due, Until: due.Add(time.Second)}, time.Second,
+			"of a host that hangs it is a timeout", `{` + retry + `}`, hangs, 3, &Held{Since: due, Until: due.Add(time.Second)},
+			time.Second,
 			Outcome{Verdict: Abandon, Reason: ReasonTimeout, Error: "2 of 3 attempts made, 1 not made; waited 1s: a:80 hangs"},
 		},
 	} {
-		got := Assignment{Job: compiled(t, c.job), Attempt: c.attempt, DueAt: due, Held: c.held}.holdBack(c.wait, due.Add(c.after))
-		if got.Verdict != c.want.Verdict || got.RetryIn != c.want.RetryIn || got.Reason != c.want.Reason || got.Error != c.want.Error {
+		got := Assignment{
+			Job: compiled(t, c.job), Attempt: c.attempt, DueAt: due, Held: c.held,
+		}.holdBack(c.wait, due.Add(c.after))
+		if got.Verdict != c.want.Verdict || got.RetryIn != c.want.RetryIn || got.Reason != c.want.Reason ||
+			got.Error != c.want.Error {
 			t.Errorf("%s: %d after %s, %s, %q", c.name, got.Verdict, got.RetryIn, got.Reason, got.Error)
 		}
 	}
@@ -199,7 +213,7 @@ func TestWhatIsFirstSentLaterThanItsToleranceIsLate(t *testing.T) {
 	}
 }
 
-// The address is refused here, so the host is never asked.
+// Punctual itself refuses the address, so the host is never called and says nothing about its health.
 func TestBlockedAddressesOpenNoBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dials := newFakeStore(), newGatedDials(t, false)

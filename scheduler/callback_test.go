@@ -40,7 +40,7 @@ func TestRunTokens(t *testing.T) {
 	}
 }
 
-// judged is an attempt of a job whose definition is given, as the first of two.
+// judged returns the first attempt of a job with the given definition.
 func judged(t *testing.T, definition string) Assignment {
 	t.Helper()
 	return Assignment{RunID: uuid.New(), Job: compiled(t, definition), Attempt: 1, DueAt: time.Unix(1e9, 0)}
@@ -87,10 +87,22 @@ func TestWhatEndsAnAttempt(t *testing.T) {
 		{"an interrupted attempt may have been sent: the end, at most once", once, interrupted, Bury, ReasonLost},
 		{"a silent target has lost its attempt", callback, silent, RetryRun, ReasonSilent},
 		{"an endless one is timed out", callback, endless, RetryRun, ReasonTimeout},
-		{"a reported failure is retried", callback, func(a Assignment) Outcome { return JudgeReported(a, "x", true, started, soon) }, RetryRun, ReasonFailed},
-		{"or not", callback, func(a Assignment) Outcome { return JudgeReported(a, "x", false, started, soon) }, Bury, ReasonFailed},
-		{"or not, whatever would have become of the next attempt", urgent, func(a Assignment) Outcome { return JudgeReported(a, "x", false, started, late) }, Bury, ReasonFailed},
-		{"a reported failure after which there is no time is the end", urgent, func(a Assignment) Outcome { return JudgeReported(a, "x", true, started, late) }, Bury, ReasonExpired},
+		{
+			"a reported failure is retried",
+			callback, func(a Assignment) Outcome { return JudgeReported(a, "x", true, started, soon) }, RetryRun, ReasonFailed,
+		},
+		{
+			"or not",
+			callback, func(a Assignment) Outcome { return JudgeReported(a, "x", false, started, soon) }, Bury, ReasonFailed,
+		},
+		{
+			"or not, whatever would have become of the next attempt",
+			urgent, func(a Assignment) Outcome { return JudgeReported(a, "x", false, started, late) }, Bury, ReasonFailed,
+		},
+		{
+			"a reported failure after which there is no time is the end",
+			urgent, func(a Assignment) Outcome { return JudgeReported(a, "x", true, started, late) }, Bury, ReasonExpired,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if o := c.judge(judged(t, c.job)); o.Verdict != c.verdict || o.Reason != c.reason {
@@ -102,9 +114,12 @@ func TestWhatEndsAnAttempt(t *testing.T) {
 
 func TestCallbackDeadline(t *testing.T) {
 	t.Parallel()
-	job := compiled(t, `{"name":"a","target":{"url":"http://x/"},"completion":"async","heartbeat_timeout":"5m","max_duration":"12m"}`)
+	job := compiled(t,
+		`{"name":"a","target":{"url":"http://x/"},"completion":"async","heartbeat_timeout":"5m","max_duration":"12m"}`)
 	start := time.Unix(1e9, 0)
-	for after, want := range map[time.Duration]time.Duration{0: 5 * time.Minute, 3 * time.Minute: 8 * time.Minute, 8 * time.Minute: 12 * time.Minute, time.Hour: 12 * time.Minute} {
+	for after, want := range map[time.Duration]time.Duration{
+		0: 5 * time.Minute, 3 * time.Minute: 8 * time.Minute, 8 * time.Minute: 12 * time.Minute, time.Hour: 12 * time.Minute,
+	} {
 		if got := job.CallbackDeadline(start, start.Add(after)).Sub(start); got != want {
 			t.Errorf("heard of after %s, the deadline is at %s, want %s", after, got, want)
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// queuesOfAHundred returns the worker slots of so many queues, a hundred each, numbered from 1.
+// queuesOfAHundred returns the worker slots of queues that are numbered from 1 and have 100 slots each.
 func queuesOfAHundred(queues int) *workerSlots {
 	sizes, numbers := map[string]int{}, map[string]int16{}
 	for i := range queues {
@@ -20,7 +20,9 @@ func queuesOfAHundred(queues int) *workerSlots {
 func TestNoQueueIsLeftOutForGood(t *testing.T) {
 	t.Parallel()
 	for _, queues := range []int{2, 99, 100, 101, 150, 1000} {
-		for name, waiting := range map[string][]Contender{"nobody is known to wait": nil, "somebody is": {{Queue: 1}, {Queue: 2}}} {
+		for name, waiting := range map[string][]Contender{
+			"nobody is known to wait": nil, "somebody is": {{Queue: 1}, {Queue: 2}},
+		} {
 			w, offered := queuesOfAHundred(queues), map[int16]bool{}
 			for tries := 0; len(offered) < queues; tries++ {
 				if tries == 10_000 {
@@ -44,9 +46,9 @@ func TestAQueueInWhichSomebodyWaitsHasHalfOfAClaim(t *testing.T) {
 	for _, c := range []struct {
 		queues  int
 		waiting []Contender
-		want    int // of queue 1
+		want    int // slots for queue 1
 	}{
-		{1, []Contender{{Queue: 1}}, BatchSize - 3}, // which are kept for other kinds of work
+		{1, []Contender{{Queue: 1}}, BatchSize - 3}, // 3 are kept for other kinds of work
 		{2, []Contender{{Queue: 1}}, BatchSize / 2},
 		{100, []Contender{{Queue: 1}}, BatchSize / 2},
 		{500, []Contender{{Queue: 1}, {Queue: 1, Tenant: 2}}, BatchSize / 2},
@@ -65,7 +67,7 @@ func TestAQueueInWhichSomebodyWaitsHasHalfOfAClaim(t *testing.T) {
 	}
 }
 
-// Many queues cost the one that has something to do a few claims more.
+// Many idle queues cost the one busy queue only a few more claims.
 func TestManyQueuesDoNotSlowDownTheOneThatIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dials := newFakeStore(), newGatedDials(t, false)

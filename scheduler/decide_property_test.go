@@ -14,25 +14,26 @@ import (
 	"punctual/scheduler/cron"
 )
 
-// drawnSchedule is a schedule together with all its slots over some days, found by looking at every second.
+// drawnSchedule is a schedule with all its slots over some days. They are found step by step, without Timetable.
 type drawnSchedule struct {
 	json  string
 	slots []time.Time
-	ended bool // the last of slots is the schedule's last
+	ended bool // the schedule ends with the last of slots
 }
 
-// drawSchedule draws one. Which instants are slots is asked of a rule that knows nothing of Timetable.
+// drawSchedule draws a schedule. A rule that shares no code with Timetable decides which instants are slots.
 func drawSchedule(t *rapid.T) drawnSchedule {
-	start := time.Date(2026, 10, 11, 0, 0, 0, 0, time.UTC).Add(time.Duration(rapid.IntRange(0, 86400).Draw(t, "start")) * time.Second)
+	start := time.Date(2026, 10, 11, 0, 0, 0, 0, time.UTC).
+		Add(time.Duration(rapid.IntRange(0, 86400).Draw(t, "start")) * time.Second)
 	var d drawnSchedule
 	var step time.Duration
 	matches := func(time.Time) bool { return true }
 	switch rapid.IntRange(0, 3).Draw(t, "kind") {
-	case 0: // fixed period on the epoch
+	case 0: // a fixed period that counts from the epoch
 		step = time.Duration(rapid.SampledFrom([]int{1, 7, 60, 90, 3600, 7261}).Draw(t, "every")) * time.Second
 		d.json = fmt.Sprintf(`"every":"%ds"`, int(step.Seconds()))
 		start = time.Unix((start.Unix()+int64(step.Seconds())-1)/int64(step.Seconds())*int64(step.Seconds()), 0).UTC()
-	case 1: // fixed period on starts_at
+	case 1: // a fixed period that counts from starts_at
 		step = time.Duration(rapid.SampledFrom([]int{1, 7, 60, 90, 3600, 7261}).Draw(t, "every")) * time.Second
 		d.json = fmt.Sprintf(`"every":"%ds","starts_at":%q`, int(step.Seconds()), start.Format(time.RFC3339))
 	case 2: // seconds
@@ -40,7 +41,7 @@ func drawSchedule(t *rapid.T) drawnSchedule {
 		n := rapid.SampledFrom([]int{1, 10, 30}).Draw(t, "seconds")
 		d.json = fmt.Sprintf(`"cron":"*/%d * * * * *"`, n)
 		matches = func(at time.Time) bool { return at.Second()%n == 0 }
-	default: // minutes, and perhaps hours, on the wall clock of a zone that has no clock changes in these days
+	default: // minutes, and perhaps hours, in a zone without clock changes in these days
 		step = time.Minute
 		start = start.Truncate(step).Add(step)
 		zone := rapid.SampledFrom([]string{"UTC", "America/New_York", "Asia/Kathmandu"}).Draw(t, "zone")
@@ -77,7 +78,7 @@ func drawSchedule(t *rapid.T) drawnSchedule {
 	return d
 }
 
-// simulation applies plans to a job, and keeps the slots that are not accounted for yet.
+// simulation applies plans to a job and keeps the slots that no plan has accounted for yet.
 type simulation struct {
 	job   *Job
 	left  []time.Time
@@ -89,13 +90,15 @@ func drawSimulation(t *rapid.T) *simulation {
 	if len(schedule.slots) < 4 {
 		t.Skip("too few slots")
 	}
-	text := fmt.Sprintf(`{"name":"job","target":{"url":"http://127.0.0.1:9"},"schedule":{%s},"jitter":%q,"concurrency_policy":%q,"missed":{"policy":%q,"tolerance":%q,"window":%q}`,
+	text := fmt.Sprintf(
+		`{"name":"job","target":{"url":"http://127.0.0.1:9"},"schedule":{%s},"jitter":%q,"concurrency_policy":%q,"missed":{"policy":%q,"tolerance":%q,"window":%q}`,
 		schedule.json,
 		rapid.SampledFrom([]string{"0s", "10s", "2h"}).Draw(t, "jitter"),
 		rapid.SampledFrom([]string{"allow", "forbid"}).Draw(t, "concurrency"),
 		rapid.SampledFrom([]string{"skip", "fire_once", "fire_all"}).Draw(t, "missed"),
 		rapid.SampledFrom([]string{"1s", "60s", "1h"}).Draw(t, "tolerance"),
-		rapid.SampledFrom([]string{"1s", "10m", "24h"}).Draw(t, "window"))
+		rapid.SampledFrom([]string{"1s", "10m", "24h"}).Draw(t, "window"),
+	)
 	if rapid.Bool().Draw(t, "expires") {
 		text += fmt.Sprintf(`,"expires_after":%q`, rapid.SampledFrom([]string{"1ms", "30s", "2h"}).Draw(t, "expires after"))
 	}
@@ -114,8 +117,8 @@ func drawSimulation(t *rapid.T) *simulation {
 	return &simulation{job: job, left: schedule.slots, ended: schedule.ended}
 }
 
-// due returns when the i-th slot that is left is due, by the rule: the job's fraction of the jitter, or of half the gap
-// where that is shorter.
+// due returns when the i-th remaining slot is due by the rule: the slot plus the job's fraction of the jitter, or of
+// half the gap to the next slot if that is shorter.
 func (s *simulation) due(i int) time.Time {
 	jitter := s.job.Jitter.Value()
 	if jitter == 0 {
@@ -128,7 +131,7 @@ func (s *simulation) due(i int) time.Time {
 	return s.left[i].Add(time.Duration(offset.Rsh(offset, 64).Int64()).Truncate(time.Microsecond))
 }
 
-// want is the plan by the rules, slot by slot, and how many slots it accounts for.
+// want returns the plan that the rules give, slot by slot, and how many slots it accounts for.
 func (s *simulation) want(now time.Time, active uuid.UUID) (p Plan, settled int) {
 	missed := 0
 	for missed < len(s.left) && s.due(missed).Before(now.Add(-s.job.Missed.Tolerance.Value())) {
@@ -158,7 +161,7 @@ func (s *simulation) want(now time.Time, active uuid.UUID) (p Plan, settled int)
 			p.Runs = append(p.Runs, PlannedRun{ScheduledFor: s.left[i], DueAt: s.due(i), Trigger: trigger, Late: late})
 		}
 	}
-	beyond := 0 // missed slots that lie before the window
+	beyond := 0 // missed slots before the window
 	for beyond < missed && s.left[beyond].Before(now.Add(-s.job.Missed.Window.Value())) {
 		beyond++
 	}
@@ -199,8 +202,8 @@ func (s *simulation) want(now time.Time, active uuid.UUID) (p Plan, settled int)
 	return p, settled
 }
 
-// Whatever the schedule, the policies and the outages: each plan is the one that the rules give when every
-// slot is looked at by itself, so every slot is accounted for exactly once, in order and never early.
+// For any schedule, policies and outages, each plan is the one that the rules give when they look at every slot by
+// itself. So every slot is accounted for exactly once, in order and never early.
 func TestDecideAccountsForEverySlotOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -215,7 +218,7 @@ func TestDecideAccountsForEverySlotOnce(t *testing.T) {
 				now = now.Add(time.Duration(rapid.Int64Range(0, int64(3*time.Second)).Draw(t, "lateness")))
 			}
 			if !s.ended && now.After(s.due(len(s.left)-3)) {
-				now = s.due(len(s.left) - 3) // beyond it the slots are not known
+				now = s.due(len(s.left) - 3) // the slots beyond are not known
 				if now.Before(s.due(0)) {
 					return
 				}
@@ -249,7 +252,7 @@ func TestDecideAccountsForEverySlotOnce(t *testing.T) {
 	})
 }
 
-// slotsOf lists the slots that a plan's runs and skips stand for, in order.
+// slotsOf lists the slots that a plan's runs and skips account for, in order.
 func slotsOf(t *rapid.T, p Plan, among []time.Time) []time.Time {
 	var slots []time.Time
 	for _, at := range among {
@@ -298,7 +301,9 @@ func TestSkipPassedAccountsForEverySlotThatIsDue(t *testing.T) {
 		} else {
 			want.Done = true
 		}
-		if diff := cmp.Diff(want, SkipPassed(Situation{Job: s.job, ScheduledFor: s.left[0], Now: now}, ReasonPaused)); diff != "" {
+		if diff := cmp.Diff(
+			want, SkipPassed(Situation{Job: s.job, ScheduledFor: s.left[0], Now: now}, ReasonPaused),
+		); diff != "" {
 			t.Fatalf("slot %s, now %s, -want +got:\n%s", clockTime(s.left[0]), clockTime(now), diff)
 		}
 	})

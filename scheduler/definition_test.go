@@ -27,7 +27,9 @@ func TestWithDefaults(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(members(t, definition(t, c.want)), members(t, definition(t, c.given).WithDefaults())); diff != "" {
+			if diff := cmp.Diff(
+				members(t, definition(t, c.want)), members(t, definition(t, c.given).WithDefaults()),
+			); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -48,7 +50,7 @@ func TestDefaultsThatDependOnTheKind(t *testing.T) {
 	}
 }
 
-// A definition comes back as it was written: no default appears, and no text is made canonical.
+// A definition comes back as it was written: without added defaults and with every text unchanged.
 func TestDefinitionsAreEchoedAsWritten(t *testing.T) {
 	for _, text := range []string{
 		`{"name":"a","target":{"url":"https://example.com"}}`,
@@ -60,7 +62,7 @@ func TestDefinitionsAreEchoedAsWritten(t *testing.T) {
 		`{"name":"a","schedule":{"every":"3600s"},"target":{"url":"https://example.com","body":"text"},"retry":{"max_attempts":3}}`,
 		`{"name":"a","schedule":{"delay":"0.5h"},"target":{"url":"https://example.com","body":[]},"retry":{"give_up_on":[404,410]}}`,
 		`{"name":"a","schedule":{"at":"2026-12-01T09:00:00-00:30"},"target":{"url":"https://example.com","body":null}}`,
-		`{"name":"a","schedule":{"every":"half past"},"jitter":"much","target":{"url":""}}`, // wrong, and echoed all the same
+		`{"name":"a","schedule":{"every":"half past"},"jitter":"much","target":{"url":""}}`, // invalid, but echoed as well
 	} {
 		var d Definition
 		if err := json.Unmarshal([]byte(text), &d); err != nil {
@@ -94,7 +96,9 @@ func TestValuesWrittenByPrograms(t *testing.T) {
 	if d := DurationOf(90 * time.Second); d.String() != "1m30s" || d.Value() != 90*time.Second || d.IsZero() {
 		t.Errorf("DurationOf: %v", d)
 	}
-	if i := InstantOf(time.Date(2026, 10, 11, 5, 0, 0, 1, time.FixedZone("", 7200))); i.String() != "2026-10-11T03:00:00.000000001Z" || i.IsZero() {
+	if i := InstantOf(
+		time.Date(2026, 10, 11, 5, 0, 0, 1, time.FixedZone("", 7200)),
+	); i.String() != "2026-10-11T03:00:00.000000001Z" || i.IsZero() {
 		t.Errorf("InstantOf: %v", i)
 	}
 }

@@ -60,7 +60,7 @@ func TestAfterTheDrainTimeoutUnsentRunsAreGivenBack(t *testing.T) {
 	})
 }
 
-// Who asks a second time does not want to wait: what is in flight is interrupted, and its outcomes are written.
+// A second request to stop means: do not wait. The attempts in flight are interrupted and their outcomes are written.
 func TestAHurriedStopWaitsForNothingInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dials := newFakeStore(), newGatedDials(t, true)
@@ -111,7 +111,7 @@ func TestAnIdleReplicaStopsAtOnce(t *testing.T) {
 	})
 }
 
-// A claim that is cut off may be committed all the same, and then its runs are lost with the replica.
+// A claim that is cut off may have committed all the same. Then its runs would be lost with the replica.
 func TestAClaimUnderWayIsNotCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
@@ -150,12 +150,21 @@ func TestADatabaseThatIsAwayDoesNotKeepAReplicaFromStopping(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		jobs    int
-		hanging bool // attempts
+		hanging bool // the attempts hang
 		break_  func(*fakeStore)
 	}{
-		{"outcomes cannot be written", 4, false, func(f *fakeStore) { f.finish = func(context.Context, int) error { return errAway } }},
-		{"writes hang", 4, false, func(f *fakeStore) { f.finish = func(ctx context.Context, _ int) error { return hang(ctx) } }},
-		{"more outcomes than can wait", 5000, false, func(f *fakeStore) { f.finish = func(context.Context, int) error { return errAway } }},
+		{
+			"outcomes cannot be written",
+			4, false, func(f *fakeStore) { f.finish = func(context.Context, int) error { return errAway } },
+		},
+		{
+			"writes hang",
+			4, false, func(f *fakeStore) { f.finish = func(ctx context.Context, _ int) error { return hang(ctx) } },
+		},
+		{
+			"more outcomes than can wait",
+			5000, false, func(f *fakeStore) { f.finish = func(context.Context, int) error { return errAway } },
+		},
 		{"the heartbeat hangs", 4, true, func(f *fakeStore) { f.renew = hang }},
 		{"everything hangs", 4, true, func(f *fakeStore) {
 			f.renew, f.claiming, f.finish = hang, hang, func(ctx context.Context, _ int) error { return hang(ctx) }
@@ -178,7 +187,7 @@ func TestADatabaseThatIsAwayDoesNotKeepAReplicaFromStopping(t *testing.T) {
 	}
 }
 
-// With real sockets, and so in real time: what was sent cannot be given back.
+// A request that was sent cannot be given back. This test uses real sockets, so it runs in real time.
 func TestAfterTheDrainTimeoutWhatWasSentIsInterrupted(t *testing.T) {
 	t.Parallel()
 	arrived, gone := make(chan struct{}, 10), make(chan struct{}, 10)
@@ -220,19 +229,20 @@ func TestAttemptsEndAsTheirTargetsAnswer(t *testing.T) {
 		if got := <-requests; got.Header.Get("Punctual-Attempt") != "1" {
 			t.Errorf("headers %v", got.Header)
 		}
-		r.stop() // it writes what is in flight
+		r.stop() // the drain writes the outcome of the attempt in flight
 		<-r.done
 		if store.verdicts()[want] != 1 {
 			t.Errorf("after %d: verdicts %v", status, store.verdicts())
 		}
-		if o := store.outcomes[0]; o.HTTPStatus != status || o.StartedAt.Before(o.Lease.ClaimedAt) || o.FinishedAt.Before(o.StartedAt) {
+		if o := store.outcomes[0]; o.HTTPStatus != status || o.StartedAt.Before(o.Lease.ClaimedAt) ||
+			o.FinishedAt.Before(o.StartedAt) {
 			t.Errorf("after %d: outcome %+v", status, o)
 		}
 		store.once(t)
 	}
 }
 
-// A replica that is stopped while it starts leaves no row behind, which others would take for a lost one.
+// A replica that is stopped while it starts leaves no row behind. Other replicas would take the row for a lost replica.
 func TestAReplicaThatIsStoppedWhileItStartsLeavesNothingBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dials := newFakeStore(), newGatedDials(t, false)

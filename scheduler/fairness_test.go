@@ -80,7 +80,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// A tenant with few due slots does not wait for all that another has had due for longer.
+// A tenant with few due slots does not wait behind the older backlog of another tenant.
 func TestABacklogOfOneTenantDoesNotHoldUpAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
@@ -111,7 +111,7 @@ func TestWhenEverythingFitsNobodyIsCounted(t *testing.T) {
 	})
 }
 
-// Late slots leave some of a queue to others, so that most of the time none of them can be claimed.
+// Late slots leave a part of the queue to other work, so most of the time no late slot can be claimed.
 func TestTheBacklogOfOneTenantDoesNotHoldUpThatOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
@@ -162,7 +162,7 @@ func TestALookAtWhoWaitsThatHangsHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// lastOf returns which outcome was the last of a tenant's.
+// lastOf returns the index of a tenant's last outcome, or -1.
 func lastOf(store *fakeStore, tenant int32) int {
 	last := -1
 	for i, o := range read(store, func() []Outcome { return store.outcomes }) {

@@ -18,53 +18,53 @@ import (
 	"punctual/scheduler/delivery"
 )
 
-// fakeStore is a database of slots and nothing else. Its clock is an hour ahead of this machine's.
+// fakeStore is a database that knows only slots and runs. Its clock is an hour ahead of this machine's.
 type fakeStore struct {
-	Store // what the loops do not ask of it here
+	Store // the methods that the loops do not call here
 
 	mu          sync.Mutex
 	due         []fakeSlot
-	roundTrip   time.Duration // of a look; set before the loops start
-	others      []Heartbeat
+	roundTrip   time.Duration // how long NextDue takes; set before the loops start
+	others      []Heartbeat   // the heartbeats of other replicas
 	ready       []fakeSlot
-	held        []Outcome                              // runs that wait for their hosts, the longest unsent first
-	states      []HoldState                            // what the replica last told that it holds back
-	orders      []HoldOrder                            // what it is told next
-	locked      bool                                   // others hold the locks of all that is due
-	claiming    func(ctx context.Context) error        // called before a claim returns, when it is committed
-	finish      func(ctx context.Context, n int) error // what becomes of the n-th write, from 1
+	held        []Outcome                              // runs that are parked for their hosts, longest wait first
+	states      []HoldState                            // what the replica last reported to hold back
+	orders      []HoldOrder                            // orders for the replica's next report
+	locked      bool                                   // other transactions lock everything that is due
+	claiming    func(ctx context.Context) error        // called when a claim has committed, before it returns
+	finish      func(ctx context.Context, n int) error // decides the result of the n-th write, counted from 1
 	renew       func(ctx context.Context) error
-	holding     []uuid.UUID                     // claims that a renewal finds in the replica's name
-	peeking     func(ctx context.Context) error // before a look at who waits
+	holding     []uuid.UUID                     // claims that a renewal finds under the replica's id
+	peeking     func(ctx context.Context) error // called before Contenders looks who waits
 	look        func() error
 	wake        chan struct{}
 	signing     func() ([]SigningKey, error)
-	secrets     map[string]Secret // by name, or by id
+	secrets     map[string]Secret // by name or id
 	limits      []TenantLimits
-	frozen      *Freeze      // of the deployment
-	halted      bool         // the deployment is frozen since the last heartbeat
-	drawing     func() error // before a draw
+	frozen      *Freeze      // the freeze of the deployment
+	halted      bool         // the deployment was frozen after the last heartbeat
+	drawing     func() error // called before a draw
 	maintaining func() error
-	pauseEnds   time.Time // when the next pause runs out
-	drawn       time.Time // until when starts are used up
+	pauseEnds   time.Time // when the next pause ends
+	drawn       time.Time // starts are used up until then
 
-	// What was asked of it, by its own clock.
+	// The calls it received. Times are on its own clock.
 	looks     []time.Time
 	resumes   []time.Time
 	claims    []fakeClaim
-	peeks     int // at who waits
+	peeks     int // calls of Contenders
 	draws     int
-	finishes  []int // outcomes per write
+	finishes  []int // the number of outcomes in each write
 	writes    int
 	outcomes  []Outcome
 	released  []uuid.UUID
 	leases    int
-	fetched   int         // runs that waited for their hosts, and were claimed again
-	lease     uuid.UUID   // of the latest claim
-	givenBack []uuid.UUID // claims
+	fetched   int         // parked runs that were claimed again
+	lease     uuid.UUID   // the lease of the latest claim
+	givenBack []uuid.UUID // claims that were given back
 	beats     int
 	draining  bool
-	stoppedAt time.Time // deregistered
+	stoppedAt time.Time // when the replica deregistered
 }
 
 type fakeSlot struct {
@@ -85,7 +85,7 @@ const ahead = time.Hour
 
 func newFakeStore() *fakeStore { return &fakeStore{wake: make(chan struct{}, 1)} }
 
-// What every callback of these tests is signed with.
+// fakeSigningSecret signs every request of these tests.
 const fakeSigningSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwbdbMUDWDBH0="
 
 func (f *fakeStore) SigningKeys(context.Context, int32) ([]SigningKey, error) {
@@ -109,7 +109,7 @@ func (f *fakeStore) JobSecret(_ context.Context, _ int32, _, id uuid.UUID) (Secr
 
 func (f *fakeStore) now() time.Time { return time.Now().Add(ahead) }
 
-// add makes n slots of a job due after a while; negative: ago.
+// add makes n slots of a job due after the given time, or that long ago if it is negative.
 func (f *fakeStore) add(n int, job *Job, in time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -118,7 +118,7 @@ func (f *fakeStore) add(n int, job *Job, in time.Duration) {
 	}
 }
 
-// wait makes n runs of a job wait in ready since a while ago.
+// wait makes n runs of a job wait in ready, due since the given time ago.
 func (f *fakeStore) wait(n int, job *Job, since time.Duration, lane int16) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -163,7 +163,7 @@ func sooner(of *time.Time, at time.Time) {
 	}
 }
 
-// waits is the kind of work that a run in ready is.
+// waits returns the kind of work of a run in ready.
 func (s fakeSlot) waits() Work {
 	if s.lane == OrderLane(s.lane/4) {
 		return WorkOrdered
@@ -203,7 +203,7 @@ func (f *fakeStore) Contenders(ctx context.Context, of Work, queues []int16) ([]
 	return found, nil
 }
 
-// is reports whether a slot or a waiting run is due, and of that kind of work.
+// is reports whether a slot or a waiting run is due and of the given kind of work.
 func (s fakeSlot) is(of Work, now time.Time) bool {
 	if s.due.After(now) {
 		return false
@@ -239,7 +239,7 @@ func (f *fakeStore) claim(ctx context.Context, c Claim, from *[]fakeSlot, ready 
 	return batch, nil
 }
 
-// takeHeld claims runs that wait for one host.
+// takeHeld claims runs that are parked for one host.
 func (f *fakeStore) takeHeld(c Claim) Batch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -267,7 +267,7 @@ func (f *fakeStore) takeHeld(c Claim) Batch {
 
 func (f *fakeStore) FreeGates(context.Context) error { return nil }
 
-// Those whose time to wait is up come back when that is; it is not what these tests are about.
+// ReleaseHeld releases nothing: these tests do not cover parked runs whose time to wait is up.
 func (f *fakeStore) ReleaseHeld(context.Context) (bool, error) { return false, nil }
 
 func (f *fakeStore) ReportHolds(_ context.Context, _ uuid.UUID, states []HoldState) ([]HoldOrder, error) {
@@ -292,7 +292,8 @@ func (f *fakeStore) take(c Claim, from *[]fakeSlot, ready bool) (Batch, func(con
 		for _, s := range *from {
 			reached := s.is(c.Work, now) && !s.due.After(now.Add(-c.Behind))
 			fresh := len(c.Except) == 0 || !slices.Contains(c.Except, s.job.Tenant) && s.due.After(now.Add(-c.Since))
-			if f.locked || !reached || !fresh || s.lane/4 != q.Queue || q.Tenant != 0 && s.job.Tenant != q.Tenant || q.Slots == 0 {
+			if f.locked || !reached || !fresh || s.lane/4 != q.Queue || q.Tenant != 0 && s.job.Tenant != q.Tenant ||
+				q.Slots == 0 {
 				left = append(left, s)
 				continue
 			}
@@ -304,7 +305,9 @@ func (f *fakeStore) take(c Claim, from *[]fakeSlot, ready bool) (Batch, func(con
 				left = append(left, s)
 				continue
 			}
-			b.Runs = append(b.Runs, Assignment{RunID: uuid.New(), Job: s.job, Lane: s.lane, ScheduledFor: s.due, DueAt: s.due, Attempt: 1, Lease: lease})
+			b.Runs = append(b.Runs, Assignment{
+				RunID: uuid.New(), Job: s.job, Lane: s.lane, ScheduledFor: s.due, DueAt: s.due, Attempt: 1, Lease: lease,
+			})
 		}
 		*from = left
 	}
@@ -334,7 +337,7 @@ func (f *fakeStore) Limits(context.Context) ([]TenantLimits, error) {
 	return read(f, func() []TenantLimits { return slices.Clone(f.limits) }), nil
 }
 
-// Draw gives all that there is: no other replica wants any.
+// Draw grants as much as the limits allow, because no other replica wants a share.
 func (f *fakeStore) Draw(_ context.Context, _ uuid.UUID, wishes []Wish) (allowances []Allowance, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -363,7 +366,7 @@ func (f *fakeStore) Draw(_ context.Context, _ uuid.UUID, wishes []Wish) (allowan
 	return allowances, nil
 }
 
-// start is the generic cell rate algorithm, with a burst of half a second's starts.
+// start grants starts by the generic cell rate algorithm, with a burst of half a second's starts.
 func (f *fakeStore) start(wanted int, each time.Duration) (starts int, wait time.Duration) {
 	now := f.now()
 	if oldest := now.Add(-max(each, time.Second/2)); f.drawn.Before(oldest) {
@@ -409,7 +412,10 @@ func (f *fakeStore) Renew(ctx context.Context, _ uuid.UUID, draining bool) (Puls
 	f.mu.Lock()
 	f.beats++
 	f.draining = f.draining || draining
-	renew, pulse := f.renew, Pulse{Known: true, Claims: slices.Clone(f.holding), Limits: slices.Clone(f.limits), Frozen: f.frozen, Others: f.beating()}
+	renew, pulse := f.renew, Pulse{
+		Known: true, Claims: slices.Clone(f.holding), Limits: slices.Clone(f.limits), Frozen: f.frozen,
+		Others: f.beating(),
+	}
 	f.mu.Unlock()
 	if renew != nil {
 		return pulse, renew(ctx)
@@ -417,7 +423,7 @@ func (f *fakeStore) Renew(ctx context.Context, _ uuid.UUID, draining bool) (Puls
 	return pulse, nil
 }
 
-// beating are the heartbeats of other replicas, each a beat further.
+// beating returns the heartbeats of other replicas, each advanced by one beat.
 func (f *fakeStore) beating() []Heartbeat {
 	for i := range f.others {
 		f.others[i].Beat++
@@ -460,7 +466,12 @@ func (f *fakeStore) Operate(context.Context) (time.Duration, bool, error)   { re
 func (f *fakeStore) EndSilent(context.Context) (time.Duration, bool, error) { return 0, false, nil }
 func (f *fakeStore) Notify(context.Context) (bool, error)                   { return false, nil }
 func (f *fakeStore) Wake() <-chan struct{}                                  { return f.wake }
-func (f *fakeStore) set(change func())                                      { f.mu.Lock(); defer f.mu.Unlock(); change() }
+
+func (f *fakeStore) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
 
 func read[T any](f *fakeStore, what func() T) T { f.mu.Lock(); defer f.mu.Unlock(); return what() }
 
@@ -488,18 +499,18 @@ func count(claims []fakeClaim, after time.Time, want func(fakeClaim) bool) (n in
 	return n
 }
 
-// gatedDials is a client whose attempts never get a connection: they fail at once, or hang until they are
-// let go. So attempts can be in flight in virtual time, in which real sockets would stand still.
+// gatedDials is a client whose attempts never get a connection: they fail at once, or hang until letGo. So attempts can
+// be in flight in virtual time, which would stand still while real sockets wait.
 type gatedDials struct {
 	client  *delivery.Client
 	mu      sync.Mutex
-	hang    chan struct{} // nil: fail at once
-	refused string        // the address that refuses connections; all others are blocked ones
+	hang    chan struct{} // nil: attempts fail at once
+	refused string        // the address that refuses connections; all others are blocked addresses
 	stuck   string        // the only address whose attempts hang; empty: all do
-	slow    time.Duration // before it fails
+	slow    time.Duration // how long an attempt takes before it fails
 	dials   int
 	open    int
-	most    int // open at once
+	most    int // the most that were open at once
 }
 
 func newGatedDials(t *testing.T, hang bool) *gatedDials {
@@ -532,7 +543,7 @@ func newGatedDials(t *testing.T, hang bool) *gatedDials {
 	return g
 }
 
-// mostOpen is how many attempts were open at once since it was last asked.
+// mostOpen returns the most attempts that were open at once since the last call.
 func (g *gatedDials) mostOpen() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -541,14 +552,14 @@ func (g *gatedDials) mostOpen() int {
 	return most
 }
 
-// tried is how many attempts there were.
+// tried returns the number of attempts so far.
 func (g *gatedDials) tried() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.dials
 }
 
-// letGo lets the attempts that hang, and those to come, fail.
+// letGo makes the attempts that hang fail, and all later ones.
 func (g *gatedDials) letGo() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -572,14 +583,16 @@ func start(t *testing.T, store Store, client *delivery.Client, slots int) *repli
 	return startDraining(t, store, client, slots, 25*time.Second)
 }
 
-// startDraining is start with another drain timeout.
+// startDraining is start with the given drain timeout.
 func startDraining(t *testing.T, store Store, client *delivery.Client, slots int, drain time.Duration) *replica {
 	t.Helper()
 	return startQueues(t, store, client, map[string]int{"default": slots}, drain)
 }
 
-// startQueues is startDraining with the worker slots of each queue.
-func startQueues(t *testing.T, store Store, client *delivery.Client, queues map[string]int, drain time.Duration) *replica {
+// startQueues is startDraining with several queues and the worker slots of each.
+func startQueues(
+	t *testing.T, store Store, client *delivery.Client, queues map[string]int, drain time.Duration,
+) *replica {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	r := &replica{t: t, stop: stop, done: make(chan struct{}), metrics: prometheus.NewRegistry()}
@@ -597,7 +610,7 @@ func startQueues(t *testing.T, store Store, client *delivery.Client, queues map[
 	return r
 }
 
-// metric returns the value of a counter or gauge without labels.
+// metric returns the value of a counter or gauge that has no labels.
 func (r *replica) metric(name string) float64 {
 	r.t.Helper()
 	families, err := r.metrics.Gather()
@@ -624,7 +637,7 @@ func (r *replica) stopped() bool {
 	}
 }
 
-// stopWithin stops the replica and returns how long that took.
+// stopWithin stops the replica and returns how long it took. It reports an error if it took longer than longest.
 func (r *replica) stopWithin(longest time.Duration) time.Duration {
 	r.t.Helper()
 	asked := time.Now()
@@ -637,7 +650,7 @@ func (r *replica) stopWithin(longest time.Duration) time.Duration {
 	return time.Since(asked)
 }
 
-// verdicts counts the outcomes that were written by their verdicts.
+// verdicts counts the written outcomes by verdict.
 func (f *fakeStore) verdicts() map[Verdict]int {
 	return read(f, func() map[Verdict]int {
 		n := map[Verdict]int{}
@@ -648,7 +661,7 @@ func (f *fakeStore) verdicts() map[Verdict]int {
 	})
 }
 
-// once reports whether every run that was claimed has one outcome, and every lease was released once.
+// once checks that every claimed run has exactly one outcome and that every lease was released exactly once.
 func (f *fakeStore) once(t *testing.T) {
 	t.Helper()
 	f.mu.Lock()
@@ -658,7 +671,8 @@ func (f *fakeStore) once(t *testing.T) {
 		seen[o.RunID]++
 	}
 	if claimed := sum(f.claims); len(f.outcomes) != claimed+f.fetched || len(seen) != claimed {
-		t.Errorf("%d runs were claimed, and %d of them again; %d outcomes of %d runs were written", claimed, f.fetched, len(f.outcomes), len(seen))
+		t.Errorf("%d runs were claimed, and %d of them again; %d outcomes of %d runs were written", claimed, f.fetched,
+			len(f.outcomes), len(seen))
 	}
 	slices.SortFunc(f.released, func(a, b uuid.UUID) int { return cmp.Compare(a.String(), b.String()) })
 	if n := len(slices.Compact(slices.Clone(f.released))); n != f.leases || len(f.released) != f.leases {

@@ -13,7 +13,7 @@ import (
 	"punctual/scheduler/delivery"
 )
 
-// filled returns the request of an attempt of a job in Berlin.
+// filled returns the request of an attempt of a job whose zone is Europe/Berlin.
 func filled(t testing.TB, target string, change func(*Assignment)) delivery.Request {
 	t.Helper()
 	d := definition(t, `{"name":"nightly","schedule":{"cron":"0 3 * * *","timezone":"Europe/Berlin"},"target":`+target+`}`)
@@ -25,7 +25,8 @@ func filled(t testing.TB, target string, change func(*Assignment)) delivery.Requ
 		t.Fatal(err)
 	}
 	a := Assignment{
-		RunID: uuid.MustParse("01a128e7-2780-8804-a169-8fb691c134cb"), Job: job, Trigger: TriggerSchedule, Attempt: 2, Fence: 9,
+		RunID: uuid.MustParse("01a128e7-2780-8804-a169-8fb691c134cb"), Job: job, Trigger: TriggerSchedule,
+		Attempt: 2, Fence: 9,
 		ScheduledFor: time.Date(2026, 10, 11, 1, 0, 0, 0, time.UTC),
 	}
 	if change != nil {
@@ -46,36 +47,45 @@ func TestPlaceholdersOfARequestAreFilledIn(t *testing.T) {
 	}{
 		{
 			name: "in the URL, header values and the strings of the body", target: whole, url: path,
-			body: `{"day":"2026-10-11","run":["` + run + `"],"{{job}}":1}`, headers: map[string]string{"X-Slot": "1791680400;" + run, "Content-Type": "application/json"},
+			body:    `{"day":"2026-10-11","run":["` + run + `"],"{{job}}":1}`,
+			headers: map[string]string{"X-Slot": "1791680400;" + run, "Content-Type": "application/json"},
 		},
 		{
-			name: "in a body that is a text", target: `{"url":"http://host.example","headers":{"Content-Type":"text/csv"},"body":"{{job}},{{scheduled_for_local}}\n"}`,
-			url: "http://host.example", body: "nightly,2026-10-11T03:00:00+02:00\n", headers: map[string]string{"Content-Type": "text/csv"},
+			name:   "in a body that is a text",
+			target: `{"url":"http://host.example","headers":{"Content-Type":"text/csv"},"body":"{{job}},{{scheduled_for_local}}\n"}`,
+			url:    "http://host.example", body: "nightly,2026-10-11T03:00:00+02:00\n",
+			headers: map[string]string{"Content-Type": "text/csv"},
 		},
 		{
-			name: "in a form, percent-encoded", target: `{"url":"http://host.example","headers":{"content-type":"application/x-www-form-urlencoded; charset=utf-8"},"body":"at={{scheduled_for_local}}"}`,
-			url: "http://host.example", body: "at=2026-10-11T03:00:00%2B02:00",
+			name:   "in a form, percent-encoded",
+			target: `{"url":"http://host.example","headers":{"content-type":"application/x-www-form-urlencoded; charset=utf-8"},"body":"at={{scheduled_for_local}}"}`,
+			url:    "http://host.example", body: "at=2026-10-11T03:00:00%2B02:00",
 		},
 		{
-			name: "in the body and headers of a trigger", target: whole, url: path, body: `["2","{{"]`, headers: map[string]string{"X-Own": "nightly", "X-Slot": ""},
+			name:   "in the body and headers of a trigger",
+			target: whole, url: path, body: `["2","{{"]`, headers: map[string]string{"X-Own": "nightly", "X-Slot": ""},
 			change: func(a *Assignment) {
 				a.Body, a.Headers = []byte(`["{{attempt}}","{{{{"]`), map[string]string{"X-Own": "{{job}}"}
 			},
 		},
 		{
-			name: "in the job's headers beside a body of a trigger", target: whole, url: path, body: `[1]`, headers: map[string]string{"X-Slot": "1791680400;" + run},
+			name:   "in the job's headers beside a body of a trigger",
+			target: whole, url: path, body: `[1]`, headers: map[string]string{"X-Slot": "1791680400;" + run},
 			change: func(a *Assignment) { a.Body = []byte(`[1]`) },
 		},
 		{
-			name: "of a job without any in what a trigger gives", target: `{"url":"http://host.example/","body":{"job":1}}`, url: "http://host.example/", body: `{"a":"nightly"}`,
+			name:   "of a job without any in what a trigger gives",
+			target: `{"url":"http://host.example/","body":{"job":1}}`, url: "http://host.example/", body: `{"a":"nightly"}`,
 			change: func(a *Assignment) { a.Body = []byte(`{"a":"{{job}}"}`) },
 		},
 		{
-			name: "a replay has the slot of the run that died", target: `{"url":"http://host.example/{{scheduled_for|unix}}"}`, url: "http://host.example/1791680400",
+			name:   "a replay has the slot of the run that died",
+			target: `{"url":"http://host.example/{{scheduled_for|unix}}"}`, url: "http://host.example/1791680400",
 			change: func(a *Assignment) { a.Trigger, a.IdempotencyKey = TriggerReplay, "key" },
 		},
 		{
-			name: "not in a notice, which quotes others", target: `{"url":"http://host.example/"}`, url: "http://host.example/", body: `{"error":"{{job}} {{rubbish"}`,
+			name:   "not in a notice, which quotes others",
+			target: `{"url":"http://host.example/"}`, url: "http://host.example/", body: `{"error":"{{job}} {{rubbish"}`,
 			change: func(a *Assignment) { a.Trigger, a.Body = TriggerNotify, []byte(`{"error":"{{job}} {{rubbish"}`) },
 		},
 		{
@@ -85,7 +95,9 @@ func TestPlaceholdersOfARequestAreFilledIn(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			r := filled(t, c.target, c.change)
-			if r.URL.String() != c.url || r.URL.Scheme+"://"+r.URL.Host+r.URL.RequestURI() != strings.Replace(c.url, "example?", "example/?", 1) && r.URL.Path != "" {
+			if r.URL.String() != c.url ||
+				r.URL.Scheme+"://"+r.URL.Host+r.URL.RequestURI() != strings.Replace(c.url, "example?", "example/?", 1) &&
+					r.URL.Path != "" {
 				t.Errorf("URL %s, want %s", r.URL, c.url)
 			}
 			if string(r.Body) != c.body {
@@ -100,7 +112,7 @@ func TestPlaceholdersOfARequestAreFilledIn(t *testing.T) {
 	}
 }
 
-// All runs of a job share its prepared request: filling in must not write to it.
+// All runs of a job share its prepared request, so filling in placeholders must not write to it.
 func TestFillingInLeavesTheJobAlone(t *testing.T) {
 	t.Parallel()
 	job := compiled(t, `{"name":"j","target":{"url":"http://127.0.0.1/{{attempt}}","headers":{"X-Key":"{{attempt}}"},"body":["{{attempt}}"]}}`)
@@ -126,13 +138,26 @@ func TestPlaceholdersAreCheckedWhenTheyAreWritten(t *testing.T) {
 		{"a user before it", `{"url":"http://u@h.example/{{job}}"}`, "target.url", "user"},
 		{"in a fragment", `{"url":"http://h.example/#{{job}}"}`, "target.url", "fragment"},
 		{"literal braces in a URL", `{"url":"http://h.example/{{{{{{job}}"}`, "target.url", "percent-encoded"},
-		{"a URL that becomes too long", `{"url":"http://h.example/` + strings.Repeat("{{job}}", 20) + `"}`, "target.url", "can become"},
-		{"in a header", `{"url":"http://h.example/","headers":{"X-Slot":"{{ run }}"}}`, "target.headers.X-Slot", "did you mean {{run}}"},
-		{"a header that becomes too long", `{"url":"http://h.example/","headers":{"X-Slot":"` + strings.Repeat("{{job}}", 100) + `"}}`, "target.headers.X-Slot", "can become"},
+		{
+			"a URL that becomes too long",
+			`{"url":"http://h.example/` + strings.Repeat("{{job}}", 20) + `"}`, "target.url", "can become",
+		},
+		{
+			"in a header",
+			`{"url":"http://h.example/","headers":{"X-Slot":"{{ run }}"}}`, "target.headers.X-Slot", "did you mean {{run}}",
+		},
+		{
+			"a header that becomes too long",
+			`{"url":"http://h.example/","headers":{"X-Slot":"` + strings.Repeat("{{job}}", 100) + `"}}`, "target.headers.X-Slot",
+			"can become",
+		},
 		{"deep in the body", `{"url":"http://h.example/","body":{"a":[{"b":"{{run|date}}"}]}}`, "target.body", "have forms"},
 		{"escaped in the body", `{"url":"http://h.example/","body":["\u007B\u007Brum}}"]}`, "target.body", "{{rum}}"},
 		{"in a text", `{"url":"http://h.example/","body":"hello {{name}}"}`, "target.body", "{{name}}"},
-		{"a body that becomes too large", `{"url":"http://h.example/","body":"` + strings.Repeat("{{job}}", 3000) + `"}`, "target.body", "can become"},
+		{
+			"a body that becomes too large",
+			`{"url":"http://h.example/","body":"` + strings.Repeat("{{job}}", 3000) + `"}`, "target.body", "can become",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -142,15 +167,19 @@ func TestPlaceholdersAreCheckedWhenTheyAreWritten(t *testing.T) {
 			}
 		})
 	}
-	if problems := ValidateRequest("", map[string]string{"X-A": "{{nope}}"}, json.RawMessage(`["{{nope}}"]`)); len(problems) != 2 {
+	if problems := ValidateRequest(
+		"", map[string]string{"X-A": "{{nope}}"}, json.RawMessage(`["{{nope}}"]`),
+	); len(problems) != 2 {
 		t.Errorf("of a trigger: %v", problems)
 	}
 }
 
-// FuzzTargetURL: whatever is filled into a URL, it keeps its scheme and host, and is a URL that may be called.
+// FuzzTargetURL checks that a URL keeps its scheme and host, and stays a URL that may be called, whatever its
+// placeholders are filled with.
 func FuzzTargetURL(f *testing.F) {
 	for _, seed := range []string{
-		"http://h.example/{{job}}", "https://h.example:8443/a/{{run}}?x={{scheduled_for_local}}&y={{job}}", "http://h.example?{{job}}", "http://h.example/%2F{{job}}/..//{{attempt}}", "http://{{job}}/",
+		"http://h.example/{{job}}", "https://h.example:8443/a/{{run}}?x={{scheduled_for_local}}&y={{job}}",
+		"http://h.example?{{job}}", "http://h.example/%2F{{job}}/..//{{attempt}}", "http://{{job}}/",
 		"http://[::1]/{{job}}", "http://h.example/{{job}}?{{job}}?{{job}}", "http:///{{job}}", "http://h.example/{{{{{{job}}",
 	} {
 		f.Add(seed, "nightly")
@@ -198,7 +227,8 @@ func TestTraceparentNamesTheRunAndTheAttempt(t *testing.T) {
 			}
 		}
 		match := form.FindStringSubmatch(header)
-		if match == nil || match[1] != "01a128e727808804a1698fb691c134cb" || match[2] == strings.Repeat("0", 16) || parents[match[2]] {
+		if match == nil || match[1] != "01a128e727808804a1698fb691c134cb" || match[2] == strings.Repeat("0", 16) ||
+			parents[match[2]] {
 			t.Fatalf("attempt %d: %q", fence, header)
 		}
 		if parents[match[2]] = true; a.traceparent() != header {

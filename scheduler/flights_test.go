@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// A target that reports a failure before it answers has its run's next attempt beside the one that still waits for the
-// answer, and so has a replica that was taken for lost and claims its own run again.
+// One run can have two attempts in flight. A target may report a failure before it answers: then the next attempt
+// starts while the first still waits for the answer. A replica that was taken for lost may claim its own run again.
 func TestACancelReachesEveryAttemptOfItsRunThatIsInFlight(t *testing.T) {
 	t.Parallel()
 	var f flights
@@ -19,13 +19,14 @@ func TestACancelReachesEveryAttemptOfItsRunThatIsInFlight(t *testing.T) {
 	third, thirdDone := f.begin(t.Context(), Assignment{RunID: other, Fence: 3, Job: &Job{}})
 	defer thirdDone()
 
-	firstDone() // the answer has arrived after all
+	firstDone() // the first attempt gets its answer
 	f.cancel([]uuid.UUID{run})
 	if !errors.Is(context.Cause(second), errCancelled) {
 		t.Errorf("the attempt in flight goes on: %v", context.Cause(second))
 	}
 	if errors.Is(context.Cause(first), errCancelled) || third.Err() != nil {
-		t.Errorf("an attempt that was over ends with %v, one of another run with %v", context.Cause(first), context.Cause(third))
+		t.Errorf("an attempt that was over ends with %v, one of another run with %v", context.Cause(first),
+			context.Cause(third))
 	}
 	fourth, fourthDone := f.begin(t.Context(), Assignment{RunID: run, Fence: 4, Job: &Job{}})
 	defer fourthDone()

@@ -16,7 +16,8 @@ func TestAFrozenReplicaNeitherClaimsNorLooks(t *testing.T) {
 		store.add(500, compiled(t, brief), -2*time.Second)
 		start(t, store, newGatedDials(t, false).client, 10)
 		time.Sleep(10 * time.Minute)
-		if looks, claims := read(store, func() int { return len(store.looks) }), read(store, func() int { return len(store.claims) }); looks != 0 || claims != 0 {
+		if looks, claims := read(store, func() int { return len(store.looks) }),
+			read(store, func() int { return len(store.claims) }); looks != 0 || claims != 0 {
 			t.Errorf("%d looks and %d claims in ten minutes", looks, claims)
 		}
 		store.set(func() { store.frozen = nil })
@@ -27,7 +28,7 @@ func TestAFrozenReplicaNeitherClaimsNorLooks(t *testing.T) {
 	})
 }
 
-// A claim finds the freeze before the heartbeat does.
+// A claim may learn of the freeze before the heartbeat does.
 func TestAClaimThatIsHaltedIsNotTriedAgainBeforeTheNextHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
@@ -36,14 +37,15 @@ func TestAClaimThatIsHaltedIsNotTriedAgainBeforeTheNextHeartbeat(t *testing.T) {
 		store.add(500, compiled(t, brief), 0)
 		store.set(func() { store.halted = true })
 		time.Sleep(time.Minute)
-		// The heartbeats of this store say that nothing is frozen: so there is a try after each, of two kinds at most.
+		// The heartbeats of this store report no freeze. So each is followed by one try of at most two kinds of work.
 		if n := read(store, func() int { return len(store.claims) }); n < 1 || n > 2*40 {
 			t.Errorf("%d claims in a minute", n)
 		}
 	})
 }
 
-// What a frozen tenant has due is not claimed around in vain at full speed, and others' work is.
+// Due work of a frozen tenant must not make the replica try to claim it in vain at full speed. Due work of other
+// tenants is claimed.
 func TestAFrozenTenantIsHeldBack(t *testing.T) {
 	t.Run("with a limit", func(t *testing.T) { frozenTenant(t, 3) })
 	t.Run("without", func(t *testing.T) { frozenTenant(t, 0) })
@@ -63,7 +65,8 @@ func frozenTenant(t *testing.T, concurrent int) {
 		if n := store.ended(); n != 20 {
 			t.Errorf("%d runs have ended, want the 20 of the other tenant", n)
 		}
-		if claims, peeks := read(store, func() int { return len(store.claims) }), read(store, func() int { return store.peeks }); claims > 70*3*8 || peeks > 70*3*8 {
+		if claims, peeks := read(store, func() int { return len(store.claims) }),
+			read(store, func() int { return store.peeks }); claims > 70*3*8 || peeks > 70*3*8 {
 			t.Errorf("%d claims and %d looks in 70 s", claims, peeks)
 		}
 		if n := read(store, func() int { return store.draws }); n > 70 {
@@ -88,7 +91,7 @@ func TestTheLogTellsOfFreezes(t *testing.T) {
 			now     *Freeze
 			tenants []TenantLimits
 			passes  time.Duration
-			want    string // empty: nothing is said
+			want    string // empty: nothing is logged
 		}{
 			{nil, nil, 0, ""},
 			{asked, nil, 0, "the deployment is frozen"},

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// hangOnce hangs at the first call until the caller has had enough.
+// hangOnce returns a function whose first call hangs until its context ends.
 func hangOnce() func(context.Context) error {
 	hung := false
 	return func(ctx context.Context) error {
@@ -21,7 +21,7 @@ func hangOnce() func(context.Context) error {
 	}
 }
 
-// A server that vanished, with a standby promoted in its place, leaves connections that say nothing more.
+// When a database server vanishes and a standby is promoted, connections to the old server hang without an error.
 func TestAConnectionThatHangsHoldsNoLoopForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dials := newFakeStore(), newGatedDials(t, false)
@@ -30,7 +30,7 @@ func TestAConnectionThatHangsHoldsNoLoopForLong(t *testing.T) {
 		store.finish = func(ctx context.Context, _ int) error { return finish(ctx) }
 		start(t, store, dials.client, 10)
 		time.Sleep(time.Second)
-		store.add(1, compiled(t, brief), 0) // lost with the claim that hangs
+		store.add(1, compiled(t, brief), 0) // its run is lost with the claim that hangs
 		store.wake <- struct{}{}
 		time.Sleep(time.Second)
 		store.add(1, compiled(t, brief), 0)
@@ -45,9 +45,11 @@ func TestAConnectionThatHangsHoldsNoLoopForLong(t *testing.T) {
 	})
 }
 
-// What others may have taken over meanwhile must not be sent: they may be sending it.
+// A run that another replica may have taken over must not be sent: the other replica may be sending it.
 func TestAClaimThatIsAnsweredAfterATakeoverIsNotSent(t *testing.T) {
-	for name, outage := range map[string]time.Duration{"the heartbeat still fails": time.Hour, "the heartbeat is back": 11 * time.Second} {
+	for name, outage := range map[string]time.Duration{
+		"the heartbeat still fails": time.Hour, "the heartbeat is back": 11 * time.Second,
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, dials := newFakeStore(), newGatedDials(t, false)
@@ -70,7 +72,8 @@ func TestAClaimThatIsAnsweredAfterATakeoverIsNotSent(t *testing.T) {
 	}
 }
 
-// Nor must what this replica has given back itself, because nobody could tell whether the claim was committed.
+// A run must not be sent either after this replica has given its claim back. It gives a claim back when it cannot tell
+// whether the claim was committed.
 func TestAClaimThatIsAnsweredAfterItWasGivenBackIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dials := newFakeStore(), newGatedDials(t, false)

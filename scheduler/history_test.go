@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// past is a history in which everything happens on one day, written as clock times.
+// past is a history whose events happen on one day, so that instants can be written as clock times.
 type past struct {
 	t *testing.T
 	History
@@ -28,9 +28,11 @@ func instantAt(t *testing.T, text string) time.Time {
 	return at
 }
 
-// version adds one; the definition is the text of the schedule unless it says otherwise.
+// version adds a version. Its digest depends on the schedule alone, unless change sets another.
 func (p past) version(from, state string, s Schedule, change ...func(*Version)) past {
-	v := Version{Number: int32(len(p.Versions) + 1), From: instantAt(p.t, from), State: state, Schedule: s, Digest: fmt.Sprint(s)}
+	v := Version{
+		Number: int32(len(p.Versions) + 1), From: instantAt(p.t, from), State: state, Schedule: s, Digest: fmt.Sprint(s),
+	}
 	for _, f := range change {
 		f(&v)
 	}
@@ -46,7 +48,7 @@ func jittered(span time.Duration) func(*Version) {
 
 func noted(v *Version) { v.Note = "why" }
 
-// changed says that more than the schedule was written anew.
+// changed makes the version's digest differ, as an edit beyond the schedule does.
 func changed(v *Version) { v.Digest += fmt.Sprint(v.Number) }
 
 func periodic(text string) Schedule {
@@ -70,20 +72,38 @@ func TestSlotsFollowFromTheHistoryAlone(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		past func(past) past
-		want []string // clock, version, and what else than owed it is
+		want []string // clock time, version, and the duty unless the slot is owed
 	}{
-		{"a job has the slots after it was written", func(p past) past { return p.version("11:30:00", "active", periodic("1h")) }, []string{"12:00:00 v1", "13:00:00 v1", "14:00:00 v1"}},
-		{"not the one at the very instant", func(p past) past { return p.version("12:00:00", "active", periodic("1h")) }, []string{"13:00:00 v1", "14:00:00 v1"}},
-		{"those from its next slot on are still to come", func(p past) past { return p.version("11:30:00", "active", periodic("1h")).next("13:00:00") }, []string{"12:00:00 v1", "13:00:00 v1 waiting", "14:00:00 v1 waiting"}},
-		{"starts and ends bound them", func(p past) past { return p.version("08:00:00", "active", bounded) }, []string{"10:30:00 v1", "11:30:00 v1", "12:30:00 v1"}},
+		{
+			"a job has the slots after it was written",
+			func(p past) past { return p.version("11:30:00", "active", periodic("1h")) },
+			[]string{"12:00:00 v1", "13:00:00 v1", "14:00:00 v1"},
+		},
+		{
+			"not the one at the very instant",
+			func(p past) past { return p.version("12:00:00", "active", periodic("1h")) }, []string{"13:00:00 v1", "14:00:00 v1"},
+		},
+		{
+			"those from its next slot on are still to come",
+			func(p past) past { return p.version("11:30:00", "active", periodic("1h")).next("13:00:00") },
+			[]string{"12:00:00 v1", "13:00:00 v1 waiting", "14:00:00 v1 waiting"},
+		},
+		{
+			"starts and ends bound them",
+			func(p past) past { return p.version("08:00:00", "active", bounded) },
+			[]string{"10:30:00 v1", "11:30:00 v1", "12:30:00 v1"},
+		},
 		{"another schedule begins where the old one ends", func(p past) past {
-			return p.version("10:30:00", "active", periodic("1h")).version("12:00:00", "active", periodic("40m")).next("14:40:00")
+			return p.version("10:30:00", "active", periodic("1h")).version("12:00:00", "active", periodic("40m")).
+				next("14:40:00")
 		}, []string{"11:00:00 v1", "12:00:00 v1", "12:40:00 v2", "13:20:00 v2", "14:00:00 v2"}},
 		{"the same schedule in other words goes on", func(p past) past {
-			return p.version("11:30:00", "active", periodic("1h")).version("12:30:00", "active", periodic("60m")).next("15:00:00")
+			return p.version("11:30:00", "active", periodic("1h")).version("12:30:00", "active", periodic("60m")).
+				next("15:00:00")
 		}, []string{"12:00:00 v1", "13:00:00 v2", "14:00:00 v2"}},
 		{"slots in a pause are owed once it is over", func(p past) past {
-			return p.version("10:30:00", "active", periodic("1h")).version("11:30:00", "paused", periodic("1h")).version("13:30:00", "active", periodic("1h")).next("14:00:00")
+			return p.version("10:30:00", "active", periodic("1h")).version("11:30:00", "paused", periodic("1h")).
+				version("13:30:00", "active", periodic("1h")).next("14:00:00")
 		}, []string{"11:00:00 v1", "12:00:00 v2", "13:00:00 v2", "14:00:00 v3 waiting"}},
 		{"and not before", func(p past) past {
 			return p.version("10:30:00", "active", periodic("1h")).version("11:30:00", "paused", periodic("1h")).next("12:00:00")
@@ -92,24 +112,40 @@ func TestSlotsFollowFromTheHistoryAlone(t *testing.T) {
 			return p.version("10:30:00", "active", periodic("1h")).version("12:30:00", "deleted", periodic("1h"))
 		}, []string{"11:00:00 v1", "12:00:00 v1"}},
 		{"jitter may hold back the last slot of a deleted job", func(p past) past {
-			return p.version("10:30:00", "active", periodic("1h"), jittered(time.Minute)).version("12:00:30", "deleted", periodic("1h"), jittered(time.Minute))
+			return p.version("10:30:00", "active", periodic("1h"), jittered(time.Minute)).
+				version("12:00:30", "deleted", periodic("1h"), jittered(time.Minute))
 		}, []string{"11:00:00 v1", "12:00:00 v1 unsure"}},
 		{"but not that of an edited one", func(p past) past {
-			return p.version("10:30:00", "active", periodic("1h"), jittered(time.Minute)).version("12:00:30", "active", periodic("3h")).next("15:00:00")
+			return p.version("10:30:00", "active", periodic("1h"), jittered(time.Minute)).
+				version("12:00:30", "active", periodic("3h")).next("15:00:00")
 		}, []string{"11:00:00 v1", "12:00:00 v1"}},
 		{"a paused job that is moved settles what was due", func(p past) past {
-			return p.version("10:30:00", "active", periodic("1h"), jittered(time.Minute)).version("10:40:00", "paused", periodic("1h"), jittered(time.Minute)).
+			return p.version("10:30:00", "active", periodic("1h"), jittered(time.Minute)).
+				version("10:40:00", "paused", periodic("1h"), jittered(time.Minute)).
 				version("12:00:30", "paused", periodic("3h")).next("15:00:00")
 		}, []string{"11:00:00 v2", "12:00:00 v2 unsure"}},
-		{"one shot", func(p past) past { return p.version("10:30:00", "active", once(p.t, "11:15:00")) }, []string{"11:15:00 v1"}},
-		{"one shot of the past keeps its instant", func(p past) past { return p.version("10:30:00", "active", once(p.t, "09:15:00")) }, []string{"09:15:00 v1"}},
+		{
+			"one shot",
+			func(p past) past { return p.version("10:30:00", "active", once(p.t, "11:15:00")) },
+			[]string{"11:15:00 v1"},
+		},
+		{
+			"one shot of the past keeps its instant",
+			func(p past) past { return p.version("10:30:00", "active", once(p.t, "09:15:00")) },
+			[]string{"09:15:00 v1"},
+		},
 		{"and is to come until it is claimed", func(p past) past {
 			return p.version("10:30:00", "active", once(p.t, "09:15:00")).next("09:15:00")
 		}, []string{"09:15:00 v1 waiting"}},
-		{"one shot that is written at its very instant", func(p past) past { return p.version("10:30:00", "active", once(p.t, "10:30:00")) }, []string{"10:30:00 v1"}},
+		{
+			"one shot that is written at its very instant",
+			func(p past) past { return p.version("10:30:00", "active", once(p.t, "10:30:00")) },
+			[]string{"10:30:00 v1"},
+		},
 		{"one shots of the past are told in order, each once", func(p past) past {
 			return p.version("09:30:00", "active", periodic("1h")).version("11:30:00", "active", once(p.t, "10:15:00")).
-				version("12:00:00", "active", once(p.t, "09:15:00")).version("12:15:00", "active", once(p.t, "10:15:00")).version("12:30:00", "active", once(p.t, "11:00:00"))
+				version("12:00:00", "active", once(p.t, "09:15:00")).version("12:15:00", "active", once(p.t, "10:15:00")).
+				version("12:30:00", "active", once(p.t, "11:00:00"))
 		}, []string{"09:15:00 v3", "10:00:00 v1", "10:15:00 v2", "11:00:00 v1"}},
 		{"one shot of the past that was deleted", func(p past) past {
 			return p.version("10:30:00", "active", once(p.t, "09:15:00")).version("10:30:01", "deleted", once(p.t, "09:15:00"))
@@ -121,7 +157,8 @@ func TestSlotsFollowFromTheHistoryAlone(t *testing.T) {
 			return p.version("10:30:00", "active", once(p.t, "11:15:00")).version("12:00:00", "active", once(p.t, "12:15:00"))
 		}, []string{"11:15:00 v1", "12:15:00 v2"}},
 		{"a paused one waits", func(p past) past {
-			return p.version("10:30:00", "active", once(p.t, "11:15:00")).version("11:00:00", "paused", once(p.t, "11:15:00")).next("11:15:00")
+			return p.version("10:30:00", "active", once(p.t, "11:15:00")).version("11:00:00", "paused", once(p.t, "11:15:00")).
+				next("11:15:00")
 		}, []string{"11:15:00 v2 waiting"}},
 		{"one shot that was deleted before its time", func(p past) past {
 			return p.version("10:30:00", "active", once(p.t, "11:15:00")).version("11:00:00", "deleted", once(p.t, "11:15:00"))
@@ -137,7 +174,8 @@ func TestSlotsFollowFromTheHistoryAlone(t *testing.T) {
 			return p.version("10:30:00", "active", delayed("1h")).version("12:00:00", "completed", delayed("1h"), changed)
 		}, []string{"11:30:00 v1"}},
 		{"a pause does not arm it", func(p past) past {
-			return p.version("10:30:00", "active", delayed("1h")).version("11:00:00", "paused", delayed("1h"), noted).version("11:10:00", "active", delayed("1h"), noted)
+			return p.version("10:30:00", "active", delayed("1h")).version("11:00:00", "paused", delayed("1h"), noted).
+				version("11:10:00", "active", delayed("1h"), noted)
 		}, []string{"11:30:00 v3"}},
 		{"nor does one without a note", func(p past) past {
 			return p.version("10:30:00", "active", delayed("1h")).version("11:00:00", "paused", delayed("1h"))
@@ -146,9 +184,14 @@ func TestSlotsFollowFromTheHistoryAlone(t *testing.T) {
 			return p.version("10:30:00", "active", delayed("1h")).version("11:00:00", "paused", delayed("1h"), changed)
 		}, []string{"12:00:00 v2"}},
 		{"a resume that fires it completes it", func(p past) past {
-			return p.version("10:30:00", "active", delayed("1h")).version("11:00:00", "paused", delayed("1h"), noted).version("12:00:00", "completed", delayed("1h"))
+			return p.version("10:30:00", "active", delayed("1h")).version("11:00:00", "paused", delayed("1h"), noted).
+				version("12:00:00", "completed", delayed("1h"))
 		}, []string{"11:30:00 v2"}},
-		{"a job that is only triggered has none", func(p past) past { return p.version("10:30:00", "active", Schedule{}) }, nil},
+		{
+			"a job that is only triggered has none",
+			func(p past) past { return p.version("10:30:00", "active", Schedule{}) },
+			nil,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := test.past(past{t: t, History: History{Job: uuid.UUID{1}}})
@@ -157,7 +200,8 @@ func TestSlotsFollowFromTheHistoryAlone(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got = append(got, fmt.Sprintf("%s v%d%s", slot.At.Format(time.TimeOnly), slot.Version, [...]string{"", " waiting", " unsure"}[slot.Duty]))
+				got = append(got, fmt.Sprintf("%s v%d%s", slot.At.Format(time.TimeOnly), slot.Version,
+					[...]string{"", " waiting", " unsure"}[slot.Duty]))
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
@@ -220,7 +264,9 @@ func TestSlotsAcrossDaylightSavingAreThoseOfTheTimetable(t *testing.T) {
 		}
 		got = append(got, slot.At.Format(time.RFC3339))
 	}
-	if diff := cmp.Diff([]string{"2026-03-28T01:30:00Z", "2026-03-29T01:30:00Z", "2026-03-30T00:30:00Z"}, got); diff != "" {
+	if diff := cmp.Diff(
+		[]string{"2026-03-28T01:30:00Z", "2026-03-29T01:30:00Z", "2026-03-30T00:30:00Z"}, got,
+	); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// These ids are in databases: they must never change.
+// Databases hold these ids, so they must never change.
 func TestSlotRunIDIsStable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ job, slot, want string }{

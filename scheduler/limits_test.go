@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// tenants returns jobs of two tenants, 1 and 2.
+// tenants returns a job of tenant 1 and a job of tenant 2.
 func tenants(t *testing.T) (noisy, modest *Job) {
 	noisy, modest = compiled(t, brief), compiled(t, brief)
 	noisy.Tenant, modest.Tenant = 1, 2
@@ -31,7 +31,7 @@ func TestNoMoreAreSentAtOnceThanATenantMay(t *testing.T) {
 		if most := slow.mostOpen(); most != 3 {
 			t.Errorf("%d at once, want 3", most)
 		}
-		// 3 at once of a tenth of a second each: 30 a second, but for the moments between two.
+		// Three at once, a tenth of a second each, make 30 a second, less the moments between two requests.
 		if n := store.ended(); n < 100 || n > 150 {
 			t.Errorf("%d in 5 s", n)
 		}
@@ -58,7 +58,7 @@ func TestALimitThatIsLiftedOrLoweredIsHeardOf(t *testing.T) {
 		start(t, store, slow.client, 40)
 		time.Sleep(500 * time.Millisecond)
 		store.set(func() { store.limits = []TenantLimits{{Tenant: 1, Concurrent: 2}} })
-		time.Sleep(4 * time.Second) // heard of, and what was in flight has ended
+		time.Sleep(4 * time.Second) // the replica has learned of the limit, and the attempts in flight have ended
 		if most := slow.mostOpen(); most != 37 {
 			t.Errorf("%d at once without a limit", most)
 		}
@@ -121,7 +121,7 @@ func TestTenantsWithoutLimitsCostNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
 		noisy, modest := tenants(t)
-		store.limits = []TenantLimits{{Tenant: 2, Concurrent: 10}} // and has nothing to do
+		store.limits = []TenantLimits{{Tenant: 2, Concurrent: 10}} // this tenant has nothing to do
 		store.add(200, noisy, 0)
 		_ = modest
 		start(t, store, newGatedDials(t, false).client, 20)
@@ -138,15 +138,18 @@ func TestAGrantTakesAllOrNothing(t *testing.T) {
 		t.Error("a grant where nobody has limits")
 	}
 	l.set([]TenantLimits{{Tenant: 1, Concurrent: 5}})
-	l.take([]Wish{{Tenant: 1, Slots: 5}}, []Allowance{{TenantLimits: TenantLimits{Tenant: 1, Concurrent: 5}, Slots: 5, Noted: 5}})
+	l.take([]Wish{{Tenant: 1, Slots: 5}}, []Allowance{
+		{TenantLimits: TenantLimits{Tenant: 1, Concurrent: 5}, Slots: 5, Noted: 5},
+	})
 	g := l.grant(WorkDue)
-	if g.Room(1) != 5 || g.Room(2) != math.MaxInt || !g.Take(2, 1000) || !g.Take(1, 4) || g.Take(1, 2) || !g.Take(1, 1) || g.Room(1) != 0 {
+	if g.Room(1) != 5 || g.Room(2) != math.MaxInt || !g.Take(2, 1000) || !g.Take(1, 4) || g.Take(1, 2) || !g.Take(1, 1) ||
+		g.Room(1) != 0 {
 		t.Error("not what it may")
 	}
 	if len(l.heldBack()) != 0 {
 		t.Error("held back before the claim has ended")
 	}
-	g.end(nil) // nothing was dispatched
+	g.end(nil) // no run was dispatched
 	if held := l.heldBack(); len(held) != 1 || held[0] != 1 || l.available(1) != 5 {
 		t.Errorf("held back %v, %d available", held, l.available(1))
 	}
@@ -158,9 +161,16 @@ func TestAGrantTakesAllOrNothing(t *testing.T) {
 
 func TestShareAround(t *testing.T) {
 	quotas := []Quota{{Queue: 1, Slots: 10}, {Queue: 2, Slots: 4}}
-	contenders := []Contender{{Queue: 1, Tenant: 7, Weight: 1}, {Queue: 2, Tenant: 7, Weight: 1}, {Queue: 1, Tenant: 8, Weight: 1}, {Queue: 1, Tenant: 9, Weight: 1}}
+	contenders := []Contender{
+		{Queue: 1, Tenant: 7, Weight: 1}, {Queue: 2, Tenant: 7, Weight: 1}, {Queue: 1, Tenant: 8, Weight: 1},
+		{Queue: 1, Tenant: 9, Weight: 1},
+	}
 	room := map[int32]int{7: 3, 8: 100, 9: 0}
-	got := shareAround(quotas, contenders, func(int16, int32) int { return 0 }, func(tenant int32) int { return room[tenant] })
+	got := shareAround(
+		quotas, contenders,
+		func(int16, int32) int { return 0 },
+		func(tenant int32) int { return room[tenant] },
+	)
 	if diff := cmp.Diff([]Quota{{1, 7, 3}, {1, 8, 7}}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -172,7 +182,7 @@ func TestDrawsThatFailHoldUpNobodyElse(t *testing.T) {
 		noisy, modest := tenants(t)
 		store.limits = []TenantLimits{{Tenant: 1, Concurrent: 2}}
 		store.add(100, noisy, -2*time.Second)
-		store.drawing = func() error { return errAway } // somebody has locked the tenant's row, say
+		store.drawing = func() error { return errAway } // say, because another transaction locks the tenant's row
 		start(t, store, newGatedDials(t, false).client, 20)
 		time.Sleep(5 * time.Second)
 		store.add(5, modest, 0)

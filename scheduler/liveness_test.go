@@ -11,19 +11,45 @@ import (
 func TestWatch(t *testing.T) {
 	other := uuid.New()
 	type step struct {
-		after time.Duration // since the step before
+		after time.Duration // since the previous step
 		beat  int64
-		still bool // the other is taken for lost
+		still bool // the other replica is taken for lost
 	}
 	for _, test := range []struct {
 		name  string
 		steps []step
 	}{
-		{"a heartbeat that moves is alive, however slowly it moves", []step{{0, 1, false}, {2 * time.Second, 1, false}, {2 * time.Second, 1, false}, {2 * time.Second, 2, false}, {2 * time.Second, 2, false}, {2 * time.Second, 2, false}, {2 * time.Second, 3, false}, {2 * time.Second, 3, false}}},
-		{"one that stands still for a TTL is lost, and no earlier", []step{{0, 1, false}, {4 * time.Second, 1, false}, {4 * time.Second, 1, false}, {1999 * time.Millisecond, 1, false}, {time.Millisecond, 1, true}, {2 * time.Second, 1, true}}},
-		{"it is watched from when it was first seen", []step{{4 * time.Second, 1, false}, {4 * time.Second, 1, false}, {4 * time.Second, 1, false}, {2 * time.Second, 1, true}}},
-		{"after a gap in this replica's own renewals everybody is watched anew", []step{{0, 1, false}, {4 * time.Second, 1, false}, {5 * time.Second, 1, false}, {5001 * time.Millisecond, 1, false}, {5 * time.Second, 1, false}, {5 * time.Second, 1, true}}},
-		{"a database outage makes nobody look dead", []step{{0, 1, false}, {time.Hour, 1, false}, {2 * time.Second, 2, false}}},
+		{
+			"a heartbeat that moves is alive, however slowly it moves",
+			[]step{
+				{0, 1, false}, {2 * time.Second, 1, false}, {2 * time.Second, 1, false}, {2 * time.Second, 2, false},
+				{2 * time.Second, 2, false}, {2 * time.Second, 2, false}, {2 * time.Second, 3, false}, {2 * time.Second, 3, false},
+			},
+		},
+		{
+			"one that stands still for a TTL is lost, and no earlier",
+			[]step{
+				{0, 1, false}, {4 * time.Second, 1, false}, {4 * time.Second, 1, false}, {1999 * time.Millisecond, 1, false},
+				{time.Millisecond, 1, true}, {2 * time.Second, 1, true},
+			},
+		},
+		{
+			"it is watched from when it was first seen",
+			[]step{
+				{4 * time.Second, 1, false}, {4 * time.Second, 1, false}, {4 * time.Second, 1, false}, {2 * time.Second, 1, true},
+			},
+		},
+		{
+			"after a gap in this replica's own renewals everybody is watched anew",
+			[]step{
+				{0, 1, false}, {4 * time.Second, 1, false}, {5 * time.Second, 1, false}, {5001 * time.Millisecond, 1, false},
+				{5 * time.Second, 1, false}, {5 * time.Second, 1, true},
+			},
+		},
+		{
+			"a database outage makes nobody look dead",
+			[]step{{0, 1, false}, {time.Hour, 1, false}, {2 * time.Second, 2, false}},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			now := time.Now()
@@ -58,8 +84,8 @@ func TestAReplicaThatCannotRenewStopsItself(t *testing.T) {
 func TestAReplicaStopsItselfBeforeOthersTakeOver(t *testing.T) {
 	for _, test := range []struct {
 		name           string
-		sent           time.Duration // the last renewal of one replica
-		asked, learned time.Duration // the first look of another one that shows it
+		sent           time.Duration // when one replica sent its last renewal
+		asked, learned time.Duration // when another replica sent the first look that shows it, and when it got the result
 	}{
 		{"on a fast network", time.Second, time.Second, time.Second},
 		{"on a slow one, where a look that was sent before a renewal shows it", time.Second, 0, 2900 * time.Millisecond},
@@ -115,7 +141,8 @@ func TestJudgeLost(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o := JudgeLost(Assignment{Job: job, Attempt: test.attempt}, test.losses, time.Now(), time.Now())
-			if o.Verdict != test.verdict || o.Reason != test.reason || o.RetryIn != 0 || o.End().Attempt != AttemptLost || !o.End().Counts {
+			if o.Verdict != test.verdict || o.Reason != test.reason || o.RetryIn != 0 || o.End().Attempt != AttemptLost ||
+				!o.End().Counts {
 				t.Errorf("got verdict %d, reason %s, retry in %s, %+v", o.Verdict, o.Reason, o.RetryIn, o.End())
 			}
 		})

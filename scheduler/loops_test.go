@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// brief is a job whose only attempt fails at once when its address is refused.
+// brief is a job with a single attempt, which fails at once when the address is blocked.
 const brief = `{"retry":{"max_attempts":1}}`
 
 func anyClaim(fakeClaim) bool { return true }
@@ -48,7 +48,8 @@ func TestASlotIsClaimedWhenItIsDueAndNotBefore(t *testing.T) {
 	})
 }
 
-// A replica whose database is far away leaves a slot to others first, and takes it if none of them does.
+// A replica whose database is far away leaves a due slot to other replicas first. It claims the slot if none of them
+// does.
 func TestASlowReplicaLeavesSlotsToOthersFirst(t *testing.T) {
 	for name, c := range map[string]struct {
 		roundTrip time.Duration
@@ -156,7 +157,7 @@ func TestClaimsTakeOnlyWhatThereAreSlotsFor(t *testing.T) {
 		if n := store.runs(); n != 3 {
 			t.Errorf("%d runs claimed with 3 worker slots", n)
 		}
-		time.Sleep(200 * time.Millisecond) // the first have timed out
+		time.Sleep(200 * time.Millisecond) // the first attempts have timed out
 		if n := store.runs(); n != 6 {
 			t.Errorf("%d runs claimed after 3 of them ended", n)
 		}
@@ -276,7 +277,9 @@ func TestClaimsStopWhenOutcomesCannotBeWritten(t *testing.T) {
 func TestNothingIsSentAfterItExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dials := newFakeStore(), newGatedDials(t, false)
-		store.ready = []fakeSlot{{due: store.now().Add(-2 * time.Second), job: compiled(t, `{"expires_after":"1s"}`), lane: 5}}
+		store.ready = []fakeSlot{
+			{due: store.now().Add(-2 * time.Second), job: compiled(t, `{"expires_after":"1s"}`), lane: 5},
+		}
 		start(t, store, dials.client, 1)
 		time.Sleep(time.Second)
 		if dials.dials != 0 || store.verdicts()[Expire] != 1 {
@@ -301,8 +304,8 @@ func TestTheEstimateOfTheDatabasesClock(t *testing.T) {
 	})
 }
 
-// A replica whose wall clock is wrong, or stepped, must not notice: all that is measured here has a
-// monotonic reading, and Sub, Since and After then look at nothing else.
+// A wall clock that is wrong or stepped must not affect a replica. Every instant that is measured here has a monotonic
+// reading, and Sub, Since and After then ignore the wall clock.
 func TestThisMachinesDatePlaysNoPart(t *testing.T) {
 	var c dbClock
 	c.set(time.Date(1999, 12, 31, 23, 59, 59, 0, time.UTC))
@@ -325,7 +328,7 @@ func TestThisMachinesDatePlaysNoPart(t *testing.T) {
 	}
 }
 
-// monotonic reports whether an instant has a monotonic reading, which only String tells.
+// monotonic reports whether an instant has a monotonic reading. Only String shows it.
 func monotonic(t time.Time) bool { return strings.Contains(t.String(), " m=") }
 
 func TestAQueueWhoseSlotsAreTakenIsNotLookedInto(t *testing.T) {

@@ -22,7 +22,8 @@ func TestAJobNotifiesOfWhatItsURLsAskFor(t *testing.T) {
 	}
 	n := News{Events: []NewsEvent{{Event: EventMissed}, {Event: EventLate}, {Event: EventDead}}}
 	for url, want := range map[string][]NewsEvent{
-		"http://127.0.0.1:9/a": {{Event: EventLate}, {Event: EventDead}}, "http://127.0.0.1:9/b": {{Event: EventLate}}, "http://127.0.0.1:9/c": {},
+		"http://127.0.0.1:9/a": {{Event: EventLate}, {Event: EventDead}}, "http://127.0.0.1:9/b": {{Event: EventLate}},
+		"http://127.0.0.1:9/c": {},
 	} {
 		if diff := cmp.Diff(want, n.For(Recipient{Format: FormatJSON, URL: url}, job.Notify).Events); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", url, diff)
@@ -33,7 +34,8 @@ func TestAJobNotifiesOfWhatItsURLsAskFor(t *testing.T) {
 	}
 }
 
-// A notice has nothing of its job but who it is: not the headers, which may be secret, nor the gate, nor an end.
+// A notice takes only its identity from its job: not the headers, which may be secret, nor the gate, nor the time at
+// which a run expires.
 func TestANoticeIsSentAsItself(t *testing.T) {
 	got := send(t, `{"name":"job","concurrency_policy":"forbid","expires_after":"1s","timeout":"1h","retry":{"max_attempts":1},"completion":"async","delivery":"at_most_once",
 		"target":{"url":"$URL/target","method":"PUT","headers":{"Authorization":"secret"},"body":"job's own"},`+pager+`}`, func(a *Assignment) {
@@ -66,7 +68,7 @@ func TestANoticeIsSentAsItself(t *testing.T) {
 	}
 }
 
-// notices is a store with a number of batches of notices, the first of which fails.
+// notices is a store with a number of batches of notices. Its first call fails.
 type notices struct {
 	*fakeStore
 	batches int
@@ -103,8 +105,9 @@ func TestNoticesAreToldSoonAndWhileThereAreAny(t *testing.T) {
 		store.set(func() { store.batches = 3 })
 		time.Sleep(time.Minute)
 		calls := read(store.fakeStore, func() []time.Time { return store.calls })
-		// One that failed, three batches at once, one that finds nothing, and perhaps one more for a heartbeat meanwhile.
-		if len(calls) < 5 || len(calls) > 6 || calls[0].Sub(began) > 2*time.Second || calls[1].Sub(calls[0]) != time.Second || calls[4] != calls[1] {
+		// Calls: one that fails, three batches at once, one that finds nothing, and perhaps one more after a heartbeat.
+		if len(calls) < 5 || len(calls) > 6 || calls[0].Sub(began) > 2*time.Second || calls[1].Sub(calls[0]) != time.Second ||
+			calls[4] != calls[1] {
 			t.Errorf("asked at %v, from %v on", calls, began)
 		}
 		r.stopWithin(time.Second)

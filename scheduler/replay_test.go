@@ -20,7 +20,8 @@ func TestReplayCarriesTheFirstRunsIdentity(t *testing.T) {
 		a.Trigger, a.WebhookID, a.IdempotencyKey = TriggerReplay, first, "key"
 	})
 	for name, want := range map[string]string{
-		"Webhook-Id": first.String(), "Idempotency-Key": "key", "Punctual-Run": "01a128e7-2780-8804-a169-8fb691c134cb", "Punctual-Trigger": "replay",
+		"Webhook-Id": first.String(), "Idempotency-Key": "key", "Punctual-Run": "01a128e7-2780-8804-a169-8fb691c134cb",
+		"Punctual-Trigger": "replay",
 	} {
 		if h := got.Header.Get(name); h != want {
 			t.Errorf("%s: %q, want %q", name, h, want)
@@ -29,7 +30,8 @@ func TestReplayCarriesTheFirstRunsIdentity(t *testing.T) {
 }
 
 func TestReplaysAndBackfillsDoNotExpire(t *testing.T) {
-	job := compiled(t, `{"name":"job","schedule":{"every":"1h"},"expires_after":"1s","target":{"url":"http://example.com/"}}`)
+	job := compiled(t,
+		`{"name":"job","schedule":{"every":"1h"},"expires_after":"1s","target":{"url":"http://example.com/"}}`)
 	due := time.Now()
 	a := Assignment{Job: job, DueAt: due, Attempt: 1, Trigger: TriggerSchedule}
 	if !a.Expired(due.Add(time.Minute)) {
@@ -87,7 +89,7 @@ func TestABackfilledSlotIsNoLateness(t *testing.T) {
 	t.Error("there is no such metric")
 }
 
-// operations is a store with a number of batches to do, the first of which fails.
+// operations is a store with a number of batches to do. Its first call fails.
 type operations struct {
 	*fakeStore
 	batches int
@@ -124,8 +126,9 @@ func TestOperationsAreWorkedOnWhileThereAreAny(t *testing.T) {
 		store.set(func() { store.batches = 3 })
 		time.Sleep(time.Minute)
 		calls := read(store.fakeStore, func() []time.Time { return store.calls })
-		// One that failed, three batches, one that finds nothing, and perhaps one more for a heartbeat meanwhile.
-		if len(calls) < 5 || len(calls) > 6 || calls[0].Sub(began) > 2*time.Second || calls[3].Sub(calls[1]) != 600*time.Millisecond {
+		// Calls: one that fails, three batches, one that finds nothing, and perhaps one more after a heartbeat.
+		if len(calls) < 5 || len(calls) > 6 || calls[0].Sub(began) > 2*time.Second ||
+			calls[3].Sub(calls[1]) != 600*time.Millisecond {
 			t.Errorf("asked at %v, from %v on", calls, began)
 		}
 		store.set(func() { store.batches = 1000 })

@@ -16,13 +16,13 @@ import (
 	"punctual/scheduler/delivery/guard"
 )
 
-// seen is a request as its target got it.
+// seen is a request as its target received it.
 type seen struct {
 	Method, Path, Body string
 	Header             http.Header
 }
 
-// target starts a server that answers with a status, and returns its URL and what it sees.
+// target starts a server that answers with the given status. It returns the URL and the requests that arrive.
 func target(t *testing.T, status int) (url string, requests <-chan seen) {
 	t.Helper()
 	got := make(chan seen, 100)
@@ -42,13 +42,14 @@ func client(t *testing.T) *delivery.Client {
 	return c
 }
 
-// send sends an attempt of the job with the given JSON, changed by change, and returns what arrives.
+// send sends an attempt of the job with the given JSON, changed by change, and returns the request that arrives.
 func send(t *testing.T, text string, change func(*Assignment)) seen {
 	t.Helper()
 	url, requests := target(t, http.StatusOK)
 	job := compiled(t, strings.ReplaceAll(text, "$URL", url))
 	a := Assignment{
-		RunID: uuid.MustParse("01a128e7-2780-8804-a169-8fb691c134cb"), Job: job, Trigger: TriggerSchedule, Attempt: 3, Fence: 1234567,
+		RunID: uuid.MustParse("01a128e7-2780-8804-a169-8fb691c134cb"), Job: job, Trigger: TriggerSchedule,
+		Attempt: 3, Fence: 1234567,
 		ScheduledFor: instant(t, "03:00").In(time.FixedZone("", 7200)),
 	}
 	if change != nil {
@@ -64,8 +65,10 @@ func TestRequestCarriesItsIdentity(t *testing.T) {
 	const run = "01a128e7-2780-8804-a169-8fb691c134cb"
 	headers := func(h map[string]string) map[string]string {
 		all := map[string]string{
-			"Webhook-Id": run, "Idempotency-Key": jobID.String() + ":1791687600", "Punctual-Job": "job", "Punctual-Run": run, "Punctual-Attempt": "3",
-			"Punctual-Trigger": "schedule", "Punctual-Scheduled-For": "2026-10-11T03:00:00Z", "Punctual-Late": "", "Punctual-Fencing-Token": "1234567", "Traceparent": "00-01a128e727808804a1698fb691c134cb-80c02993801033dd-01",
+			"Webhook-Id": run, "Idempotency-Key": jobID.String() + ":1791687600", "Punctual-Job": "job",
+			"Punctual-Run": run, "Punctual-Attempt": "3", "Punctual-Trigger": "schedule",
+			"Punctual-Scheduled-For": "2026-10-11T03:00:00Z", "Punctual-Late": "",
+			"Punctual-Fencing-Token": "1234567", "Traceparent": "00-01a128e727808804a1698fb691c134cb-80c02993801033dd-01",
 		}
 		for name, value := range h {
 			all[name] = value
@@ -78,15 +81,28 @@ func TestRequestCarriesItsIdentity(t *testing.T) {
 		want          map[string]string
 	}{
 		{"a slot in time", ``, nil, headers(nil)},
-		{"a slot made late", ``, func(a *Assignment) { a.Trigger, a.Late = TriggerCatchup, true }, headers(map[string]string{"Punctual-Trigger": "catchup", "Punctual-Late": "true"})},
-		{"a manual run", ``, func(a *Assignment) { a.Trigger = TriggerManual }, headers(map[string]string{"Punctual-Trigger": "manual", "Idempotency-Key": run})},
-		{"a slot between seconds", ``, func(a *Assignment) { a.ScheduledFor = instant(t, "03:00:00.25") }, headers(map[string]string{"Punctual-Scheduled-For": "2026-10-11T03:00:00.25Z"})},
+		{
+			"a slot made late",
+			``, func(a *Assignment) { a.Trigger, a.Late = TriggerCatchup, true },
+			headers(map[string]string{"Punctual-Trigger": "catchup", "Punctual-Late": "true"}),
+		},
+		{
+			"a manual run",
+			``, func(a *Assignment) { a.Trigger = TriggerManual },
+			headers(map[string]string{"Punctual-Trigger": "manual", "Idempotency-Key": run}),
+		},
+		{
+			"a slot between seconds",
+			``, func(a *Assignment) { a.ScheduledFor = instant(t, "03:00:00.25") },
+			headers(map[string]string{"Punctual-Scheduled-For": "2026-10-11T03:00:00.25Z"}),
+		},
 		{"headers of the job do not replace them", `"headers":{"webhook-id":"x","PUNCTUAL-RUN":"x"},`, nil, headers(nil)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			d := definition(t, `{"target":{`+c.headers+`"url":"http://127.0.0.1"}}`)
-			if d.Validate() != nil { // refused when it is written; what is stored all the same must not win
+			if d.Validate() != nil {
+				// Validate refuses these headers. If they were stored all the same, they must not win.
 				t.Log(d.Validate())
 			}
 			got := send(t, `{"target":{"url":"$URL/hook?x=1"}}`, func(a *Assignment) {
@@ -114,25 +130,56 @@ func TestRequestBodyAndContentType(t *testing.T) {
 		headers       map[string]string
 		wantBody      string
 		wantType      string
-		wantKey, want string // a header and its value
+		wantKey, want string // a header and the value it must have
 	}{
 		{name: "no body has no type"},
 		{name: "null is no body", target: `"body":null`},
-		{name: "an object is sent as JSON, as it was written", target: `"body":{"b": 1.50, "a":"<é>"}`, wantBody: `{"b": 1.50, "a":"<é>"}`, wantType: "application/json"},
+		{
+			name:   "an object is sent as JSON, as it was written",
+			target: `"body":{"b": 1.50, "a":"<é>"}`, wantBody: `{"b": 1.50, "a":"<é>"}`, wantType: "application/json",
+		},
 		{name: "so is an array", target: `"body":[1, 2]`, wantBody: `[1, 2]`, wantType: "application/json"},
 		{name: "so is a number", target: `"body":0`, wantBody: `0`, wantType: "application/json"},
 		{name: "so is false", target: `"body":false`, wantBody: `false`, wantType: "application/json"},
-		{name: "a string is sent as it is, and claims no type", target: `"body":"a=1\u0026b=\"2\"\n"`, wantBody: "a=1&b=\"2\"\n"},
+		{
+			name:   "a string is sent as it is, and claims no type",
+			target: `"body":"a=1\u0026b=\"2\"\n"`, wantBody: "a=1&b=\"2\"\n",
+		},
 		{name: "an empty string is no body", target: `"body":""`},
-		{name: "the job's own type wins", target: `"body":{},"headers":{"content-type":"application/cloudevents+json"}`, wantBody: `{}`, wantType: "application/cloudevents+json"},
-		{name: "a string has the job's type", target: `"body":"<a/>","headers":{"Content-Type":"text/xml"}`, wantBody: `<a/>`, wantType: "text/xml"},
+		{
+			name:     "the job's own type wins",
+			target:   `"body":{},"headers":{"content-type":"application/cloudevents+json"}`,
+			wantBody: `{}`, wantType: "application/cloudevents+json",
+		},
+		{
+			name:   "a string has the job's type",
+			target: `"body":"<a/>","headers":{"Content-Type":"text/xml"}`, wantBody: `<a/>`, wantType: "text/xml",
+		},
 		{name: "the job's headers are sent", target: `"headers":{"x-key":"1"}`, wantKey: "X-Key", want: "1"},
-		{name: "a run's body replaces the job's", target: `"body":{"job":1},"headers":{"X-Key":"1"}`, body: `{"run":1}`, wantBody: `{"run":1}`, wantType: "application/json", wantKey: "X-Key", want: "1"},
-		{name: "a run's body replaces none", target: `"headers":{"X-Key":"1"}`, body: `[]`, wantBody: `[]`, wantType: "application/json", wantKey: "X-Key", want: "1"},
-		{name: "a run's text keeps the job's type", target: `"body":"a","headers":{"Content-Type":"text/csv"}`, body: `"b"`, wantBody: `b`, wantType: "text/csv"},
+		{
+			name:   "a run's body replaces the job's",
+			target: `"body":{"job":1},"headers":{"X-Key":"1"}`, body: `{"run":1}`,
+			wantBody: `{"run":1}`, wantType: "application/json", wantKey: "X-Key", want: "1",
+		},
+		{
+			name:   "a run's body replaces none",
+			target: `"headers":{"X-Key":"1"}`, body: `[]`,
+			wantBody: `[]`, wantType: "application/json", wantKey: "X-Key", want: "1",
+		},
+		{
+			name:   "a run's text keeps the job's type",
+			target: `"body":"a","headers":{"Content-Type":"text/csv"}`, body: `"b"`, wantBody: `b`, wantType: "text/csv",
+		},
 		{name: "a run's null leaves out the job's body", target: `"body":{"job":1}`, body: `null`},
-		{name: "a run's headers replace the job's", target: `"body":{"job":1},"headers":{"X-Key":"1","Content-Type":"x/y"}`, headers: map[string]string{"x-other": "2"}, wantBody: `{"job":1}`, wantType: "application/json", wantKey: "X-Other", want: "2"},
-		{name: "a run's lack of headers too", target: `"headers":{"X-Key":"1"}`, headers: map[string]string{}, wantKey: "X-Key", want: ""},
+		{
+			name:   "a run's headers replace the job's",
+			target: `"body":{"job":1},"headers":{"X-Key":"1","Content-Type":"x/y"}`, headers: map[string]string{"x-other": "2"},
+			wantBody: `{"job":1}`, wantType: "application/json", wantKey: "X-Other", want: "2",
+		},
+		{
+			name:   "a run's lack of headers too",
+			target: `"headers":{"X-Key":"1"}`, headers: map[string]string{}, wantKey: "X-Key", want: "",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -171,7 +218,7 @@ func TestRequestHasTheJobsMethodAndTimeout(t *testing.T) {
 	}
 }
 
-// All runs of a job share its prepared request: an override must not write to it.
+// All runs of a job share its prepared request, so an override must not write to it.
 func TestOverridesLeaveTheJobAlone(t *testing.T) {
 	t.Parallel()
 	job := compiled(t, `{"target":{"url":"http://127.0.0.1/a","headers":{"X-Key":"1"},"body":{"job":1}}}`)

@@ -18,7 +18,7 @@ func TestWhatResultAnAnswerCarries(t *testing.T) {
 		name, body string
 		cut        bool
 		result     string
-		note       string // part of it
+		note       string // part of the note
 	}{
 		{"a member", ` { "a" : 1 , "result" : [ 1 ] } `, false, `[ 1 ]`, ""},
 		{"the first of two", `{"result":1,"result":2}`, false, `1`, ""},
@@ -35,7 +35,10 @@ func TestWhatResultAnAnswerCarries(t *testing.T) {
 		{"cut in it", `{"result":"xxx`, true, "", "longer than is read"},
 		{"cut before it", `{"a":"\"result\": xxx`, true, "", ""},
 		{"cut in a list", `[{"result":1},`, true, "", ""},
-		{"brackets in a string do not nest", `{"result":"` + strings.Repeat(`[\"`, 70) + `"}`, false, `"` + strings.Repeat(`[\"`, 70) + `"`, ""},
+		{
+			"brackets in a string do not nest",
+			`{"result":"` + strings.Repeat(`[\"`, 70) + `"}`, false, `"` + strings.Repeat(`[\"`, 70) + `"`, "",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			result, note := resultOf([]byte(c.body), c.cut)
@@ -67,8 +70,8 @@ func TestTheRequestThatIsShownIsTheOneThatIsSent(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, target string
-		own          string // body of the run itself
-		body         string // as shown
+		own          string // the run's own body
+		body         string // the body that is shown
 	}{
 		{"JSON", `{"url":"http://x/","body":{"a":"<&>"}}`, "", `{"a":"<&>"}`},
 		{"text", `{"url":"http://x/","body":"a <&> \"b\""}`, "", `"a <&> \"b\""`},
@@ -85,7 +88,8 @@ func TestTheRequestThatIsShownIsTheOneThatIsSent(t *testing.T) {
 			if string(s.Body) != c.body || s.Body != nil && !json.Valid(s.Body) || s.URL != "http://x/" || s.Method != "POST" {
 				t.Errorf("shown %s %s %s", s.Method, s.URL, s.Body)
 			}
-			if s.Headers["Webhook-Timestamp"] != "1000000000" || s.Headers["Webhook-Signature"] != Mask || s.Headers["Punctual-Fencing-Token"] != "7" {
+			if s.Headers["Webhook-Timestamp"] != "1000000000" || s.Headers["Webhook-Signature"] != Mask ||
+				s.Headers["Punctual-Fencing-Token"] != "7" {
 				t.Errorf("headers %v", s.Headers)
 			}
 		})
@@ -95,7 +99,8 @@ func TestTheRequestThatIsShownIsTheOneThatIsSent(t *testing.T) {
 func TestSilenceThriceIsNoPoison(t *testing.T) {
 	t.Parallel()
 	a := judged(t, `{"name":"a","target":{"url":"http://x/"},"completion":"async"}`)
-	if o := JudgeSilent(a, 2, time.Unix(0, 0), time.Unix(400, 0)); o.Verdict != Bury || o.Reason != ReasonSilent || o.End().Attempt != AttemptLost {
+	if o := JudgeSilent(a, 2, time.Unix(0, 0), time.Unix(400, 0)); o.Verdict != Bury ||
+		o.Reason != ReasonSilent || o.End().Attempt != AttemptLost {
 		t.Errorf("verdict %d, reason %s, attempt %s", o.Verdict, o.Reason, o.End().Attempt)
 	}
 }

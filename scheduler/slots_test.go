@@ -6,13 +6,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// inFlight is how many runs of each kind of work a queue has in flight, and which kinds want more.
+// inFlight holds how many runs of each kind of work a queue has in flight, and which kinds want more.
 type inFlight struct {
 	runs   [works]int
 	wanted [works]bool
 }
 
-// occupied returns worker slots of queues 1, 2, … with the given sizes, of which some are taken.
+// occupied returns the worker slots of queues 1, 2, … with the given sizes, some of them taken.
 func occupied(sizes []int, taken ...inFlight) *workerSlots {
 	names := []string{"a", "b", "c", "d"}
 	bySize, numbers := map[string]int{}, map[string]int16{}
@@ -31,7 +31,7 @@ func occupied(sizes []int, taken ...inFlight) *workerSlots {
 	return w
 }
 
-// offered is how many runs of a kind each queue can take.
+// offered returns how many runs of a kind each queue can take.
 func (w *workerSlots) offered(t *testing.T, of Work) map[int16]int {
 	got, sum := map[int16]int{}, 0
 	for _, q := range w.quotas(of, BatchSize, nil) {
@@ -49,16 +49,25 @@ func TestQuotas(t *testing.T) {
 		name  string
 		sizes []int
 		taken []inFlight
-		want  map[int16]int // of what is due now
+		want  map[int16]int // the quotas for slots that are due now
 	}{
 		{name: "one queue gets a batch", sizes: []int{500}, want: map[int16]int{1: 100}},
 		{name: "a small queue gets what it has, but for the reserves of others", sizes: []int{10}, want: map[int16]int{1: 7}},
-		{name: "what is in flight is not free", sizes: []int{50}, taken: []inFlight{{runs: [works]int{45}}}, want: map[int16]int{1: 2}},
-		{name: "a full queue gets nothing", sizes: []int{50}, taken: []inFlight{{runs: [works]int{47}}}, want: map[int16]int{}},
+		{
+			name: "what is in flight is not free", sizes: []int{50}, taken: []inFlight{{runs: [works]int{45}}},
+			want: map[int16]int{1: 2},
+		},
+		{
+			name: "a full queue gets nothing", sizes: []int{50}, taken: []inFlight{{runs: [works]int{47}}},
+			want: map[int16]int{},
+		},
 		{name: "an overfull one neither", sizes: []int{50}, taken: []inFlight{{runs: [works]int{60}}}, want: map[int16]int{}},
 		{name: "two queues share a batch", sizes: []int{500, 500}, want: map[int16]int{1: 50, 2: 50}},
 		{name: "what a small queue leaves goes to the large", sizes: []int{500, 10}, want: map[int16]int{1: 93, 2: 7}},
-		{name: "a full queue leaves all to the other", sizes: []int{500, 10}, taken: []inFlight{{}, {runs: [works]int{10}}}, want: map[int16]int{1: 100}},
+		{
+			name: "a full queue leaves all to the other", sizes: []int{500, 10}, taken: []inFlight{{}, {runs: [works]int{10}}},
+			want: map[int16]int{1: 100},
+		},
 		{name: "four share", sizes: []int{500, 500, 30, 10}, want: map[int16]int{1: 33, 2: 33, 3: 27, 4: 7}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -81,12 +90,21 @@ func TestRoomOfTheKindsOfWork(t *testing.T) {
 	}{
 		{"an idle queue is anybody's but for the reserves", 64, [works]int{}, none, [works]int{61, 54, 54, 54}},
 		{"each has its share when all are wanted", 64, [works]int{}, all, [works]int{24, 16, 16, 8}},
-		{"whoever has more than its share gets none while others want theirs", 64, [works]int{40, 3, 3, 3}, all, [works]int{0, 13, 13, 5}},
+		{
+			"whoever has more than its share gets none while others want theirs",
+			64, [works]int{40, 3, 3, 3}, all, [works]int{0, 13, 13, 5},
+		},
 		{"and what is free when they do not", 64, [works]int{40, 3, 3, 3}, none, [works]int{15, 15, 15, 15}},
 		{"the first of a kind finds a slot", 64, [works]int{0, 0, 0, 54}, none, [works]int{8, 1, 1, 0}},
 		{"also in a small queue", 10, [works]int{0, 0, 0, 7}, none, [works]int{1, 1, 1, 0}},
-		{"a released slot goes to who has less than its share", 10, [works]int{1, 1, 1, 6}, [works]bool{true}, [works]int{1, 1, 1, 0}},
-		{"late slots go on beside retries that hang", 10, [works]int{0, 5, 0, 0}, [works]bool{false, true, true, false}, [works]int{3, 1, 3, 2}},
+		{
+			"a released slot goes to who has less than its share",
+			10, [works]int{1, 1, 1, 6}, [works]bool{true}, [works]int{1, 1, 1, 0},
+		},
+		{
+			"late slots go on beside retries that hang",
+			10, [works]int{0, 5, 0, 0}, [works]bool{false, true, true, false}, [works]int{3, 1, 3, 2},
+		},
 		{"a queue of eight has a slot for each", 8, [works]int{5, 0, 0, 0}, none, [works]int{0, 1, 1, 1}},
 		{"a smaller one only for what is due now", 7, [works]int{}, none, [works]int{7, 6, 6, 6}},
 		{"of one: for nobody", 1, [works]int{}, all, [works]int{1, 1, 1, 1}},
@@ -107,8 +125,8 @@ func TestRoomOfTheKindsOfWork(t *testing.T) {
 	}
 }
 
-// Whatever is in flight and whatever is wanted: no more is offered than there is, and as long as claims keep to what is
-// offered, the first of each kind finds a slot in every queue that is large enough.
+// No queue offers more slots than it has, for any runs in flight and any wishes. While claims take only what is
+// offered, the first run of each kind finds a slot in every queue that is large enough.
 func TestRoomNeverTakesReserves(t *testing.T) {
 	for size := 1; size <= 130; size++ {
 		shared, kept := 0, 0

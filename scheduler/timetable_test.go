@@ -20,9 +20,15 @@ func TestTimetableFirst(t *testing.T) {
 		{"every: strictly after now", `"every":"1h"`, "03:00", "04:00"},
 		{"every: aligned to starts_at", `"every":"1h","starts_at":"2026-10-10T00:17:05Z"`, "03:00", "03:17:05"},
 		{"every: starts_at is the first slot", `"every":"1h","starts_at":"2026-10-12T00:17:05Z"`, "03:00", "12T00:17:05"},
-		{"every: starts_at is rounded up to a second", `"every":"1h","starts_at":"2026-10-12T00:17:04.001Z"`, "03:00", "12T00:17:05"},
+		{
+			"every: starts_at is rounded up to a second",
+			`"every":"1h","starts_at":"2026-10-12T00:17:04.001Z"`, "03:00", "12T00:17:05",
+		},
 		{"cron: starts_at may be a slot", `"cron":"0 * * * *","starts_at":"2026-10-12T07:00:00Z"`, "03:00", "12T07:00"},
-		{"cron: no slot before starts_at", `"cron":"0 * * * *","starts_at":"2026-10-12T07:00:00.000001Z"`, "03:00", "12T08:00"},
+		{
+			"cron: no slot before starts_at",
+			`"cron":"0 * * * *","starts_at":"2026-10-12T07:00:00.000001Z"`, "03:00", "12T08:00",
+		},
 		{"ends_at may be a slot", `"cron":"0 * * * *","ends_at":"2026-10-11T04:00:00Z"`, "03:00", "04:00"},
 		{"none after ends_at", `"cron":"0 * * * *","ends_at":"2026-10-11T03:59:59.999Z"`, "03:00", ""},
 		{"every: none after ends_at", `"every":"1h","ends_at":"2026-10-11T03:59:59.999Z"`, "03:00", ""},
@@ -65,7 +71,11 @@ func TestTimetableNextAndPrev(t *testing.T) {
 		{"cron after ends_at", `"cron":"0 * * * *","ends_at":"2026-10-11T05:00:00Z"`, "23:00", "", "05:00"},
 		{"a one-shot has neither", `"at":"2026-10-11T05:00:00Z"`, "03:00", "", ""},
 		{"nor has a job that only triggers fire", ``, "03:00", "", ""},
-		{"through a clock change", `"cron":"30 2 * * *","timezone":"Europe/Berlin"`, "2026-03-28T12:00:00Z", "2026-03-29T01:30:00Z", "2026-03-28T01:30:00Z"},
+		{
+			"through a clock change",
+			`"cron":"30 2 * * *","timezone":"Europe/Berlin"`, "2026-03-28T12:00:00Z", "2026-03-29T01:30:00Z",
+			"2026-03-28T01:30:00Z",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -91,14 +101,18 @@ func TestTimetableBetween(t *testing.T) {
 	for _, c := range []struct{ name, schedule, from, to, want string }{
 		{"the first is included, the last is not", `"cron":"0 * * * *"`, "03:00", "06:00", "03 04 05"},
 		{"between slots", `"every":"1h"`, "02:00:00.000001", "05:00:00.000001", "03 04 05"},
-		{"only those of the schedule's life", `"every":"1h","starts_at":"2026-10-11T04:00:00Z","ends_at":"2026-10-11T05:00:00Z"`, "03:00", "08:00", "04 05"},
+		{
+			"only those of the schedule's life",
+			`"every":"1h","starts_at":"2026-10-11T04:00:00Z","ends_at":"2026-10-11T05:00:00Z"`, "03:00", "08:00", "04 05",
+		},
 		{"none when there is no slot", `"cron":"0 * * * *"`, "03:00:01", "03:59:59", ""},
 		{"none of a one-shot", `"at":"2026-10-11T04:00:00Z"`, "03:00", "05:00", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			var hours []string
-			for at := range timetable(t, jobID, `{"schedule":{`+c.schedule+`}}`, 0).Between(instant(t, c.from), instant(t, c.to)) {
+			for at := range timetable(t, jobID, `{"schedule":{`+c.schedule+`}}`, 0).
+				Between(instant(t, c.from), instant(t, c.to)) {
 				hours = append(hours, at.Format("15"))
 			}
 			if got := strings.Join(hours, " "); got != c.want {
@@ -178,13 +192,13 @@ func TestJitterSpreadsEvenly(t *testing.T) {
 	}
 }
 
-// Whatever the jitter, 40 jobs of the same slot spread evenly over it, or over half the gap: a χ² test of their due
-// times in bins. The ids are fixed, so that chance has no part in it. Ids as they are made and ids that differ in a few
-// bits only must both spread.
+// With any jitter, 40 jobs of the same slot spread evenly over the jitter, or over half the gap. A χ² test of their
+// due times in bins checks it. The ids are fixed, so that chance plays no part. Both ids as they are really made and
+// ids that differ in only a few bits must spread.
 func TestFortyJobsWithAnyJitterPassAChiSquareTest(t *testing.T) {
 	t.Parallel()
 	const jobs, bins = 40, 8
-	const bound = 24.3 // χ² of 7 degrees of freedom exceeds it once in a thousand times
+	const bound = 24.3 // χ² with 7 degrees of freedom exceeds it once in a thousand times
 	ids := map[string]func(round, i int) uuid.UUID{
 		"ids of UUIDv7": func(round, i int) uuid.UUID {
 			return SlotRunID(uuid.UUID{byte(round)}, instant(t, "03:00").Add(time.Duration(i)*time.Millisecond))
@@ -198,7 +212,7 @@ func TestFortyJobsWithAnyJitterPassAChiSquareTest(t *testing.T) {
 	for kind, id := range ids {
 		for _, c := range []struct {
 			schedule, jitter string
-			span             time.Duration // over which they must spread
+			span             time.Duration // the time over which they must spread
 		}{
 			{`"cron":"0 * * * *"`, "1s", time.Second},
 			{`"cron":"0 * * * *"`, "10s", 10 * time.Second},
@@ -229,7 +243,7 @@ func TestFortyJobsWithAnyJitterPassAChiSquareTest(t *testing.T) {
 						t.Errorf("round %d: χ² is %.1f, more than %.1f: %v", round, x, bound, count)
 					}
 				}
-				// The mean of χ² is its degrees of freedom; jobs that keep apart too well would not be spread by chance.
+				// The mean of χ² equals its degrees of freedom. A lower mean would mean jobs too regular for chance.
 				if mean := sum / rounds; mean < bins-1-2.5 || mean > bins-1+2.5 {
 					t.Errorf("the mean of χ² is %.1f, want about %d", mean, bins-1)
 				}
@@ -238,7 +252,7 @@ func TestFortyJobsWithAnyJitterPassAChiSquareTest(t *testing.T) {
 	}
 }
 
-// chiSquare is Pearson's statistic of counts that should all be the same.
+// chiSquare returns Pearson's statistic for counts that should all be the same.
 func chiSquare(counts []int) (x float64) {
 	total := 0
 	for _, n := range counts {
@@ -256,7 +270,7 @@ func TestDueIsInOrderAndWithinJitterAndHalfTheGap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSimulation(t)
 		table, jitter := s.job.Timetable, s.job.Jitter.Value()
-		own := time.Duration(-1) // the offset where the gap does not limit it
+		own := time.Duration(-1) // the offset where the gap is no limit
 		var before time.Time
 		for i, slot := range s.left[:min(len(s.left)-1, 50)] {
 			due, gap := table.Due(slot, nil), s.left[i+1].Sub(slot)
@@ -283,12 +297,13 @@ func TestDueIsInOrderAndWithinJitterAndHalfTheGap(t *testing.T) {
 	})
 }
 
-// Gaps that differ have offsets that differ: the order holds, through changes of the clocks too.
+// Gaps of different lengths lead to different offsets. Slots still become due in order, also across clock changes.
 func TestDueIsInOrderWhereGapsDiffer(t *testing.T) {
 	t.Parallel()
 	for _, schedule := range []string{
 		`"cron":"0 9,17 * * *"`, `"cron":"0,1,2,30 9-17 * * mon-fri"`, `"cron":"0 0 1,2 * *"`,
-		`"cron":"30 1,2,3 * * *","timezone":"Europe/Berlin"`, `"cron":"0,20 * * * * *"`, `"cron":"*/20 0-3 * * *","timezone":"Australia/Lord_Howe"`,
+		`"cron":"30 1,2,3 * * *","timezone":"Europe/Berlin"`, `"cron":"0,20 * * * * *"`,
+		`"cron":"*/20 0-3 * * *","timezone":"Australia/Lord_Howe"`,
 	} {
 		for i := range 10 {
 			id := jobID
@@ -300,7 +315,8 @@ func TestDueIsInOrderWhereGapsDiffer(t *testing.T) {
 				next, ok := table.Next(slot.At, nil)
 				due := table.Due(slot.At, nil)
 				if !ok || due.Before(slot.At) || !due.After(before) || due.After(slot.At.Add(next.At.Sub(slot.At)/2)) {
-					t.Fatalf("%s of job %s: slot %s is due at %s, the slot before at %s, the next slot is %s", schedule, id, slot.At, due, before, next.At)
+					t.Fatalf("%s of job %s: slot %s is due at %s, the slot before at %s, the next slot is %s", schedule, id, slot.At,
+						due, before, next.At)
 				}
 				slot, before = next, due
 			}

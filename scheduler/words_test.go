@@ -18,7 +18,8 @@ func TestTheListsHaveEveryConstant(t *testing.T) {
 	t.Parallel()
 	declared := constants(t)
 	for kind, listed := range map[string][]string{
-		"Status": texts(Statuses()), "Trigger": texts(Triggers()), "AttemptOutcome": texts(AttemptOutcomes()), "Reason": texts(Reasons()),
+		"Status": texts(Statuses()), "Trigger": texts(Triggers()), "AttemptOutcome": texts(AttemptOutcomes()),
+		"Reason": texts(Reasons()),
 	} {
 		if len(declared[kind]) == 0 {
 			t.Errorf("no constants of type %s were found", kind)
@@ -31,7 +32,7 @@ func TestTheListsHaveEveryConstant(t *testing.T) {
 	}
 }
 
-// constants returns the values of this package's typed string constants, by type.
+// constants returns the values of this package's typed string constants by the name of their type.
 func constants(t *testing.T) map[string][]string {
 	t.Helper()
 	files, err := os.ReadDir(".")
@@ -55,7 +56,7 @@ func constants(t *testing.T) map[string][]string {
 			kind, named := spec.Type.(*ast.Ident)
 			text, literal := spec.Values[0].(*ast.BasicLit)
 			if named && literal && text.Kind == gotoken.STRING {
-				value, _ := strconv.Unquote(text.Value) // it has been parsed
+				value, _ := strconv.Unquote(text.Value) // a parsed literal is always valid
 				found[kind.Name] = append(found[kind.Name], value)
 			}
 			return true
@@ -67,7 +68,8 @@ func constants(t *testing.T) map[string][]string {
 func TestEveryReasonEndsInAFinalStatus(t *testing.T) {
 	t.Parallel()
 	for _, r := range Reasons() {
-		if len(r.Ends()) == 0 || slices.ContainsFunc(r.Ends(), func(s Status) bool { return !s.Final() || s == StatusSucceeded }) {
+		if len(r.Ends()) == 0 ||
+			slices.ContainsFunc(r.Ends(), func(s Status) bool { return !s.Final() || s == StatusSucceeded }) {
 			t.Errorf("%s ends in %v", r, r.Ends())
 		}
 	}
@@ -83,7 +85,8 @@ func TestEveryWordIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	for title, listed := range map[string][]string{
-		"Statuses": texts(Statuses()), "Triggers": texts(Triggers()), "Outcomes of attempts": texts(AttemptOutcomes()), "Reasons": texts(Reasons()),
+		"Statuses": texts(Statuses()), "Triggers": texts(Triggers()), "Outcomes of attempts": texts(AttemptOutcomes()),
+		"Reasons": texts(Reasons()),
 	} {
 		var documented []string
 		for _, row := range table(string(page), title) {
@@ -108,7 +111,7 @@ func TestEveryWordIsDocumented(t *testing.T) {
 	}
 }
 
-// table returns the cells of the table below a title of the second level, without its head.
+// table returns the cells of the table below a second-level heading, without the table's header row.
 func table(page, title string) (rows [][]string) {
 	_, section, _ := strings.Cut(page, "\n## "+title+"\n")
 	section, _, _ = strings.Cut(section, "\n## ")

@@ -7,21 +7,21 @@ import (
 )
 
 const (
-	normalLane = 5 // of queue 1
+	normalLane = 5 // a lane of queue 1
 	orderLane  = 7
-	// hangs is a job whose attempts hang for as long as a test goes on, and prompt one whose attempts fail at once.
+	// hangs is a job whose attempts hang until the test ends. prompt is a job whose attempts fail at once.
 	hangs  = `{"timeout":"2h","target":{"url":"http://127.0.0.1:8/"}}`
 	prompt = `{"retry":{"max_attempts":1},"target":{"url":"http://127.0.0.1:9/"}}`
 )
 
-// stuckDials is a client of which the attempts of hangs hang.
+// stuckDials returns a client with which only the attempts of the job hangs hang.
 func stuckDials(t *testing.T) *gatedDials {
 	dials := newGatedDials(t, true)
 	dials.stuck = "127.0.0.1:8"
 	return dials
 }
 
-// finished is how many attempts at the address of prompt have ended.
+// finished returns how many attempts at the address of prompt have ended.
 func (f *fakeStore) finished() (n int) {
 	return read(f, func() int {
 		for _, o := range f.outcomes {
@@ -69,8 +69,8 @@ func TestOrderedRunsDoNotTakeTheSlotsOfAllOthers(t *testing.T) {
 	}
 }
 
-// A replica with a limit of 5 starts a second has 4 a second that are held back, as their host cannot be reached, and a
-// healthy one every two seconds: within the limit, if what is not sent takes no start.
+// A tenant may start 5 runs a second. Of its 401 due runs, 400 are held back because their host cannot be reached. A
+// run that is held back must use no start, so the healthy run and all others are claimed within 20 seconds.
 func TestWhatIsHeldBackTakesNoStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dials := newFakeStore(), newGatedDials(t, false)
@@ -78,7 +78,7 @@ func TestWhatIsHeldBackTakesNoStart(t *testing.T) {
 		store.limits = []TenantLimits{{Tenant: 1, Name: "limited", PerSecond: 5}}
 		dead := compiled(t, `{"retry":{"max_attempts":9,"initial_backoff":"1h"},"target":{"url":"http://127.0.0.1:8/"}}`)
 		start(t, store, dials.client, 100)
-		store.add(30, dead, 0) // opens the breaker
+		store.add(30, dead, 0) // these open the breaker
 		time.Sleep(20 * time.Second)
 		store.add(400, dead, 0)
 		store.add(1, compiled(t, prompt), time.Second)
@@ -92,7 +92,7 @@ func TestWhatIsHeldBackTakesNoStart(t *testing.T) {
 	})
 }
 
-// A tenant may start two a second and has ordered hundreds. What it triggers takes its turn.
+// A tenant may start two runs a second and has ordered 500. Runs that it triggers take turns with the ordered ones.
 func TestATriggerWaitsForItsTurnAndNotForAllThatIsOrdered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dials := newFakeStore(), newGatedDials(t, false)
@@ -120,7 +120,7 @@ func TestATriggerWaitsForItsTurnAndNotForAllThatIsOrdered(t *testing.T) {
 	})
 }
 
-// A queue of one slot is too small for shares and reserves.
+// A queue with one worker slot is too small for shares and reserves, so kinds of work must take turns.
 func TestKindsOfWorkTakeTurnsInAQueueOfOneSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dials := newFakeStore(), newGatedDials(t, false)

@@ -15,12 +15,12 @@ import (
 
 var key = Key{Tenant: 1, Host: "billing.internal:443"}
 
-// fixture drives the breaker of one host, and keeps the runs that wait for it.
+// fixture drives the breaker of one host and keeps the runs that are parked for it.
 type fixture struct {
 	*Breakers
 	t      *testing.T
 	log    bytes.Buffer
-	parked []uuid.UUID // their jobs, the longest unsent first
+	parked []uuid.UUID // the jobs of the parked runs, longest wait first
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -29,7 +29,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// out lets a request out, which must be allowed.
+// out asks for a request that must be admitted, and returns its permit.
 func (f *fixture) out() Permit {
 	f.t.Helper()
 	p, wait := f.Admit(key, Fresh)
@@ -39,7 +39,7 @@ func (f *fixture) out() Permit {
 	return p
 }
 
-// held asks for a request that must not go out.
+// held asks for a request that must be held back, and returns why it waits.
 func (f *fixture) held() *Wait {
 	f.t.Helper()
 	_, wait := f.Admit(key, Fresh)
@@ -49,7 +49,7 @@ func (f *fixture) held() *Wait {
 	return wait
 }
 
-// do makes n requests, one after the other, that end in the same way.
+// do makes n requests, one after another, that all end with the same answer.
 func (f *fixture) do(n int, a Answer) {
 	f.t.Helper()
 	for range n {
@@ -57,7 +57,7 @@ func (f *fixture) do(n int, a Answer) {
 	}
 }
 
-// park has n runs of one job wait.
+// park makes n runs of a new job wait, and returns the job.
 func (f *fixture) park(n int) uuid.UUID {
 	job := uuid.New()
 	for range n {
@@ -66,7 +66,7 @@ func (f *fixture) park(n int) uuid.UUID {
 	return job
 }
 
-// fetch takes what is wanted of the runs that wait, and lets them out.
+// fetch claims the parked runs that the breaker wants, and admits them.
 func (f *fixture) fetch() (out []Permit, jobs []uuid.UUID) {
 	f.t.Helper()
 	for _, w := range f.Wanted(10) {
@@ -92,7 +92,7 @@ func (f *fixture) fetch() (out []Permit, jobs []uuid.UUID) {
 	return out, jobs
 }
 
-// probe waits until a run that waits is wanted, and returns its job.
+// probe waits until the breaker wants a parked run, ends its request with the answer, and returns its job.
 func (f *fixture) probe(a Answer) uuid.UUID {
 	f.t.Helper()
 	for range 1000 {
@@ -126,13 +126,28 @@ func TestWhatOpensABreaker(t *testing.T) {
 		{"nothing", func(*fixture) {}, false},
 		{"nine failures in a row do not", func(f *fixture) { f.do(9, Unreachable) }, false},
 		{"ten do", func(f *fixture) { f.do(10, Unreachable) }, true},
-		{"not with an answer among them", func(f *fixture) { f.do(9, Unreachable); f.do(1, Answered); f.do(9, Unreachable) }, false},
-		{"nor with a connection on which no answer came", func(f *fixture) { f.do(9, Unreachable); f.do(1, Reached); f.do(9, Unreachable) }, false},
+		{
+			"not with an answer among them",
+			func(f *fixture) { f.do(9, Unreachable); f.do(1, Answered); f.do(9, Unreachable) }, false,
+		},
+		{
+			"nor with a connection on which no answer came",
+			func(f *fixture) { f.do(9, Unreachable); f.do(1, Reached); f.do(9, Unreachable) }, false,
+		},
 		{"connections without answers never do", func(f *fixture) { f.do(100, Reached) }, false},
-		{"requests that were cut off are neither", func(f *fixture) { f.do(9, Unreachable); f.do(5, Unknown); f.do(1, Unreachable) }, true},
+		{
+			"requests that were cut off are neither",
+			func(f *fixture) { f.do(9, Unreachable); f.do(5, Unknown); f.do(1, Unreachable) }, true,
+		},
 		{"and never count", func(f *fixture) { f.do(100, Unknown) }, false},
-		{"not with a long pause among them", func(f *fixture) { f.do(9, Unreachable); time.Sleep(forgetAfter + 1); f.do(9, Unreachable) }, false},
-		{"a short one does not help", func(f *fixture) { f.do(9, Unreachable); time.Sleep(forgetAfter); f.do(1, Unreachable) }, true},
+		{
+			"not with a long pause among them",
+			func(f *fixture) { f.do(9, Unreachable); time.Sleep(forgetAfter + 1); f.do(9, Unreachable) }, false,
+		},
+		{
+			"a short one does not help",
+			func(f *fixture) { f.do(9, Unreachable); time.Sleep(forgetAfter); f.do(1, Unreachable) }, true,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -166,7 +181,9 @@ func TestTheCooldownDoublesUpToAMinute(t *testing.T) {
 		f.do(10, Unreachable)
 		f.park(100)
 		seconds := time.Second
-		for i, want := range []time.Duration{5 * seconds, 10 * seconds, 20 * seconds, 40 * seconds, time.Minute, time.Minute} {
+		for i, want := range []time.Duration{
+			5 * seconds, 10 * seconds, 20 * seconds, 40 * seconds, time.Minute, time.Minute,
+		} {
 			opened := time.Now()
 			f.held()
 			f.probe(Unreachable)
@@ -198,7 +215,7 @@ func TestWhatWaitsIsToldWhy(t *testing.T) {
 	})
 }
 
-// Probes go round the jobs in turn, and whoever has just become due does not overtake those that wait.
+// Probes go round the jobs in turn. A run that has just become due does not overtake parked runs.
 func TestProbesGoRoundTheJobsInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
@@ -207,7 +224,7 @@ func TestProbesGoRoundTheJobsInTurn(t *testing.T) {
 		want := []uuid.UUID{first, second, third, first, second, first, second}
 		for i, w := range want {
 			time.Sleep(longestCooldown)
-			f.held() // not even when the probe is due
+			f.held() // a new run must wait even when a probe is due
 			if got := f.probe(Unreachable); got != w {
 				t.Fatalf("probe %d is of another job than the one whose turn it is", i+1)
 			}
@@ -220,7 +237,7 @@ func TestWithoutRunsThatWaitTheNextOneIsTheProbe(t *testing.T) {
 		f := newFixture(t)
 		f.do(10, Unreachable)
 		time.Sleep(longestCooldown)
-		f.held() // it is not known yet that none waits
+		f.held() // the breaker does not know yet that no run is parked
 		f.fetch()
 		f.out().Done(Answered, "")
 		if f.fetch(); f.isOpen() {
@@ -321,7 +338,7 @@ func TestWhileItRecovers(t *testing.T) {
 	}
 }
 
-// allowance is how many more requests it lets out now.
+// allowance counts the requests that the breaker admits now, and admits them.
 func (f *fixture) allowance() (n int) {
 	for n <= fullSpeed {
 		if _, wait := f.Admit(key, Fresh); wait != nil {
@@ -338,7 +355,8 @@ func TestRunsThatWereFetchedAndNeverAskedAreNotWaitedFor(t *testing.T) {
 		f.do(10, Unreachable)
 		time.Sleep(longestCooldown)
 		w := f.Wanted(1)[0]
-		f.Fetched(w, []uuid.UUID{uuid.New()}, true) // its replica has no heartbeat at the moment
+		// The fetched run never asks to be admitted, say because its replica cannot renew its heartbeat.
+		f.Fetched(w, []uuid.UUID{uuid.New()}, true)
 		if n := len(f.Wanted(1)); n != 0 {
 			t.Error("another probe is wanted at once")
 		}
@@ -362,7 +380,7 @@ func TestAnswersToWhatWasSentBeforeSayNothing(t *testing.T) {
 			}
 			before = before[n:]
 		}
-		late(20, Unreachable) // the first ten open it, and the others do not make the cooldown longer
+		late(20, Unreachable) // the first ten open the breaker; the others do not lengthen the cooldown
 		late(5, Answered)
 		if h := f.hosts[key]; h.state != open || h.cooldown != shortestCooldown || h.failures != 10 {
 			t.Errorf("%+v", h)
@@ -446,8 +464,8 @@ func TestTheMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// Whatever comes in whatever order: nothing is remembered of a host that only answers, and a host that answers again is
-// at full speed in the end, with none left that waits.
+// After any history of requests and answers, a host that answers again returns to full speed, and no run stays parked.
+// The breaker remembers nothing of a host that only answers.
 func TestAnyHistoryEndsWell(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
@@ -471,7 +489,8 @@ func TestAnyHistoryEndsWell(t *testing.T) {
 					out = append(out[:i], out[i+1:]...)
 				}
 				h := f.hosts[key]
-				if h != nil && (h.inFlight < 0 || h.allowed < 0 || h.state == closed && (h.failures == 0 || h.failures >= tripAfter)) {
+				if h != nil &&
+					(h.inFlight < 0 || h.allowed < 0 || h.state == closed && (h.failures == 0 || h.failures >= tripAfter)) {
 					t.Fatalf("seed %d: %+v", seed, *h)
 				}
 				time.Sleep(time.Duration(r.ExpFloat64() * float64(100*time.Millisecond)))
@@ -506,7 +525,7 @@ func randomAnswer(r *rand.Rand, failing float64) Answer {
 	return Answered
 }
 
-// BenchmarkHealthy is what a request to a healthy host pays, alone and while others' hosts fail.
+// BenchmarkHealthy measures what a request to a healthy host costs, alone and while hosts of another tenant fail.
 func BenchmarkHealthy(b *testing.B) {
 	for _, failing := range []int{0, 1, 1000} {
 		b.Run(fmt.Sprintf("%d hosts fail", failing), func(b *testing.B) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// hanging drives the hangs of one queue with 20 worker slots.
+// hanging drives the Hangs of one queue with 20 worker slots.
 type hanging struct {
 	*Hangs
 	t   *testing.T
@@ -34,7 +34,7 @@ func request(path string, turn Turn) Request {
 	return Request{Queue: 1, Slots: slots, To: at(path), Turn: turn}
 }
 
-// send lets n requests to a path out.
+// send asks for n requests to a path, which must all be admitted.
 func (h *hanging) send(n int, path string, turn Turn) (out []*Flight) {
 	h.t.Helper()
 	for range n {
@@ -47,7 +47,7 @@ func (h *hanging) send(n int, path string, turn Turn) (out []*Flight) {
 	return out
 }
 
-// waits asks for a request that must not go out.
+// waits asks for a request that must be held back, and returns why it waits.
 func (h *hanging) waits(path string) *Wait {
 	h.t.Helper()
 	f, wait := h.Admit(request(path, Fresh))
@@ -57,7 +57,7 @@ func (h *hanging) waits(path string) *Wait {
 	return wait
 }
 
-// timeOut sends n requests, one after the other, that time out.
+// timeOut sends n requests, one after another, that all time out.
 func (h *hanging) timeOut(n int, path string) {
 	h.t.Helper()
 	for range n {
@@ -81,7 +81,8 @@ func TestWhatHangs(t *testing.T) {
 		},
 		{"not with an answer among them", func(h *hanging) { h.timeOut(2, "/a"); h.answer("/a"); h.timeOut(2, "/a") }, ""},
 		{
-			"of a host that answers elsewhere only the path", func(h *hanging) { h.timeOut(2, "/a"); h.answer("/b"); h.timeOut(1, "/a") },
+			"of a host that answers elsewhere only the path",
+			func(h *hanging) { h.timeOut(2, "/a"); h.answer("/b"); h.timeOut(1, "/a") },
 			"hanging billing.internal:443/a",
 		},
 		{
@@ -94,7 +95,10 @@ func TestWhatHangs(t *testing.T) {
 			}
 		}, ""},
 		{"one answer ends it", func(h *hanging) { h.timeOut(9, "/a"); h.answer("/a") }, ""},
-		{"an answer elsewhere ends it for the host", func(h *hanging) { h.timeOut(9, "/a"); h.answer("/b") }, "hanging billing.internal:443/a"},
+		{
+			"an answer elsewhere ends it for the host",
+			func(h *hanging) { h.timeOut(9, "/a"); h.answer("/b") }, "hanging billing.internal:443/a",
+		},
 		{"a reset ends it", func(h *hanging) { h.timeOut(9, "/a"); h.Reset(at("/a")); h.Reset(at("")) }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -113,7 +117,7 @@ func TestWhatHangs(t *testing.T) {
 
 func TestWhatHangsHasAQuarterOfTheSlots(t *testing.T) {
 	h := newHanging(t)
-	before := h.send(2, "/a", Fresh) // they count, though they were sent before it hung
+	before := h.send(2, "/a", Fresh) // they count towards the quarter, though they were sent before the path hung
 	h.timeOut(3, "/a")
 	h.answer("/b")
 	h.send(quarter-2, "/a", Fresh)
@@ -121,14 +125,14 @@ func TestWhatHangsHasAQuarterOfTheSlots(t *testing.T) {
 	if w.By != "hanging billing.internal:443/a" || !w.Hanging || !strings.Contains(w.Why, "3 requests timed out") {
 		t.Errorf("%+v", w)
 	}
-	h.send(slots, "/b", Fresh) // whatever else there is at the host
-	h.send(1, "/a", Always)    // by hand
+	h.send(slots, "/b", Fresh) // other paths of the host are not limited
+	h.send(1, "/a", Always)    // a run by hand is always sent
 	if got := h.Wanted(map[int16]int{1: slots}, 10); len(got) != 0 {
 		t.Errorf("%v are wanted while it has as many as it may", got)
 	}
 	h.End(before[0], false, true)
 	h.End(before[1], false, true)
-	h.waits("/a") // it does not overtake those that wait
+	h.waits("/a") // a new run does not overtake parked runs
 	wanted := h.Wanted(map[int16]int{1: slots}, 10)
 	if len(wanted) != 1 || wanted[0].Most != 1 || wanted[0].By() != w.By {
 		t.Fatalf("wanted: %+v", wanted)
@@ -209,7 +213,7 @@ func TestRequestsThatTakeLongLendTheirSlots(t *testing.T) {
 	})
 }
 
-// However many hosts are slow: beside the worker slots there are at most as many requests again.
+// A queue lends out at most as many worker slots as it has, however many hosts are slow.
 func TestWhatIsLentIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHanging(t)

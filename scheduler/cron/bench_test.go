@@ -47,8 +47,8 @@ func BenchmarkPrevAlone(b *testing.B) {
 	}
 }
 
-// BenchmarkNextHerd is one claim after another of 10,000 jobs with 50 expressions, all due at the same slot. The figure to
-// look at is ns/fire.
+// BenchmarkNextHerd computes the next slots of 10,000 jobs that share 50 expressions and are all due at the same slot,
+// as one claim after another does. The figure to look at is ns/fire.
 func BenchmarkNextHerd(b *testing.B) {
 	zone := mustZone(b, "Europe/Berlin")
 	const fires, kinds = 10_000, 50

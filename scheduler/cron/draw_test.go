@@ -8,13 +8,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawn is an expression made up at random, together with its meaning.
+// drawn is a random expression together with its meaning.
 type drawn struct {
 	text string
 	oracle
 }
 
-// item is one part of a list: what is written, and what it means.
+// item is one part of a list: its text and its meaning.
 type item struct {
 	text  string
 	match func(wall time.Time) bool
@@ -25,13 +25,15 @@ var (
 	weekdayNames = []string{"sun", "Mon", "TUE", "wed", "thu", "fri", "sat", "sun"}
 )
 
-// drawExpression makes up any expression that [Parse] takes, leaning towards those that fire now and then.
+// drawExpression draws any expression that [Parse] accepts. It prefers expressions that fire now and then.
 func drawExpression(t *rapid.T) drawn {
 	ofSecond := drawField(t, "second", 0, 59, nil, func(w time.Time) int { return w.Second() })
 	ofMinute := drawField(t, "minute", 0, 59, nil, func(w time.Time) int { return w.Minute() })
 	ofHour := drawField(t, "hour", 0, 23, nil, func(w time.Time) int { return w.Hour() })
 	if rapid.IntRange(0, 3).Draw(t, "every hour") == 0 {
-		ofHour = rapid.SampledFrom([]item{{"*", always}, {"0-23", always}, {"*/1", always}, {"12-23,*", always}}).Draw(t, "hours")
+		ofHour = rapid.SampledFrom([]item{
+			{"*", always}, {"0-23", always}, {"*/1", always}, {"12-23,*", always},
+		}).Draw(t, "hours")
 	}
 	ofMonth := item{"*", always}
 	if rapid.IntRange(0, 4).Draw(t, "some months") == 0 {
@@ -105,7 +107,7 @@ func drawItem(t *rapid.T, lo, hi int, names []string, get func(time.Time) int) i
 		return func(w time.Time) bool {
 			v := get(w)
 			hit := v >= a && v <= b && (v-a)%step == 0
-			if hi == 7 && v == 0 { // Sunday is 7 as well
+			if hi == 7 && v == 0 { // Sunday is both 0 and 7
 				hit = hit || a <= 7 && b >= 7 && (7-a)%step == 0
 			}
 			return hit
@@ -131,7 +133,7 @@ func drawItem(t *rapid.T, lo, hi int, names []string, get func(time.Time) int) i
 		b := rapid.IntRange(a, hi).Draw(t, "to")
 		from, to, step, tail := write(a), write(b), 1, ""
 		if hi == 7 && a == 7 {
-			from, to = "7", "7" // named, it would be 0-0
+			from, to = "7", "7" // by name, the range would be read as 0-0
 		}
 		if hi == 7 && a == 0 && b == 7 {
 			to = "7"
@@ -165,13 +167,13 @@ func drawItem(t *rapid.T, lo, hi int, names []string, get func(time.Time) int) i
 	}
 }
 
-// nearby is the working day closest to day n of the month of w, or 0 if the month has no such day.
+// nearby returns the working day closest to day n of the month of w, or 0 if the month has no day n.
 func nearby(w time.Time, n int) int {
 	best := 0
 	if time.Date(w.Year(), w.Month(), n, 0, 0, 0, 0, time.UTC).Month() != w.Month() {
 		return 0
 	}
-	for _, day := range []int{n - 2, n + 2, n - 1, n + 1, n} { // the later, the better
+	for _, day := range []int{n - 2, n + 2, n - 1, n + 1, n} { // from the worst choice to the best
 		d := time.Date(w.Year(), w.Month(), day, 0, 0, 0, 0, time.UTC)
 		if d.Month() == w.Month() && d.Weekday() != time.Saturday && d.Weekday() != time.Sunday {
 			best = day

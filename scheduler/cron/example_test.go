@@ -56,7 +56,7 @@ func ExampleExpression_Interval() {
 	// false
 }
 
-// After an outage, the newest slot that was missed is found from now backwards.
+// After an outage, search backwards from now to find the newest missed slot.
 func ExampleExpression_Prev() {
 	e := cron.MustParse("*/5 * * * *")
 	now := time.Date(2026, time.May, 1, 12, 34, 56, 0, time.UTC)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Whatever is thrown at Parse, it answers at once, and what it accepts can be worked with.
+// FuzzParse checks that Parse answers any text at once, and that every expression it accepts can be used.
 func FuzzParse(f *testing.F) {
 	for _, row := range rows(f, "bad.txt", 3) {
 		f.Add(row[0], int64(1_772_000_000))
@@ -21,7 +21,7 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, expr string, unix int64) {
-		// The bound is generous, because the race detector and busy machines are slow: it is there to find seconds.
+		// The bound is generous because the race detector and busy machines are slow. It is meant to catch seconds.
 		began := time.Now()
 		e, err := Parse(expr)
 		if err != nil {

@@ -7,20 +7,20 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The oracle answers what [Expression.Next] answers, in the most simple-minded way: it walks over real time and looks at
-// the clock on the wall. It shares no code with the package: not the parser (see draw_test.go, which makes up an expression
-// and its meaning together), not gronx, not ZoneBounds.
+// oracle answers what [Expression.Next] answers, in the simplest way: it walks through real time and looks at the
+// clock on the wall. It shares no code with the package: neither the parser (draw_test.go draws an expression together
+// with its meaning), nor gronx, nor ZoneBounds.
 type oracle struct {
 	interval bool
-	minutes  func(wall time.Time) bool // looks at everything but the second
+	minutes  func(wall time.Time) bool // checks every field but the second
 	seconds  func(second int) bool
 
-	// A rule left out on purpose, to show that the comparison would notice.
+	// A rule that is left out on purpose, to show that the comparison notices it.
 	broken string
 }
 
-// slots are all slots in [from, to), found by walking from 26 hours before to 26 hours after, minute by minute. No
-// clock was ever changed by more, and it is exact for zones whose offsets and changes are whole minutes.
+// slots returns all slots in [from, to). It walks minute by minute from 26 hours before to 26 hours after, because no
+// clock was ever changed by more. It is exact for zones whose offsets and changes are whole minutes.
 func (o *oracle) slots(from, to time.Time, zone *time.Location) []Slot {
 	type found struct{ ordinary, moved, repeated bool }
 	at := map[int64]*found{}
@@ -30,7 +30,7 @@ func (o *oracle) slots(from, to time.Time, zone *time.Location) []Slot {
 		}
 		return at[unix]
 	}
-	first := map[int64]int64{} // wall minute -> real time at which it was first seen
+	first := map[int64]int64{} // wall minute -> real time when it was first seen
 	const aside = 26 * 60 * 60
 	start := from.Truncate(time.Minute).Unix() - aside
 	previous := wallMinute(start-60, zone)
@@ -38,7 +38,7 @@ func (o *oracle) slots(from, to time.Time, zone *time.Location) []Slot {
 		wall := wallMinute(t, zone)
 		gap := wall - (previous + 60)
 		for missing := previous + 60; missing < wall && !o.interval && o.broken != "gaps are lost"; missing += 60 {
-			moved := t + (missing + gap - wall) // its wall-clock time plus the gap, as the clock shows it from t on
+			moved := t + (missing + gap - wall) // its wall-clock time plus the gap, on the clock that holds from t on
 			if o.broken == "gaps jump to their end" {
 				moved = t
 			}
@@ -84,7 +84,7 @@ func (o *oracle) slots(from, to time.Time, zone *time.Location) []Slot {
 	return slots
 }
 
-// matches are the seconds of a wall-clock minute that match.
+// matches returns the seconds of a wall-clock minute at which the expression fires.
 func (o *oracle) matches(wallMinute int64) (seconds []int64) {
 	if !o.minutes(time.Unix(wallMinute, 0).UTC()) {
 		return nil
@@ -97,13 +97,13 @@ func (o *oracle) matches(wallMinute int64) (seconds []int64) {
 	return seconds
 }
 
-// wallMinute is what the clock on the wall shows at a full minute, counted as though it were UTC.
+// wallMinute returns what the clock on the wall shows at a full minute, in Unix seconds, as if it showed UTC.
 func wallMinute(unix int64, zone *time.Location) int64 {
 	_, ahead := time.Unix(unix, 0).In(zone).Zone()
 	return unix + int64(ahead)
 }
 
-// walk collects what Next says in [from, to), notes reduced to their kinds.
+// walk collects the slots that Next returns in [from, to). Their notes are reduced to their kinds.
 func walk(t rapid.TB, e *Expression, from, to time.Time, zone *time.Location) (slots []Slot) {
 	for at := from.Add(-time.Second); ; {
 		slot, ok := e.Next(at, zone)
@@ -118,7 +118,7 @@ func walk(t rapid.TB, e *Expression, from, to time.Time, zone *time.Location) (s
 	}
 }
 
-// walkBack collects what Prev says in [from, to), in ascending order.
+// walkBack collects the slots that Prev returns in [from, to), in ascending order.
 func walkBack(t rapid.TB, e *Expression, from, to time.Time, zone *time.Location) (slots []Slot) {
 	for at := to.Add(-time.Second); ; {
 		slot, ok := e.Prev(at, zone)

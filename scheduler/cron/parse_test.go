@@ -47,7 +47,7 @@ func TestSubMinute(t *testing.T) {
 	}
 }
 
-// What gronx is given is numeric, short, and the same however the expression was written.
+// The text for gronx is numeric and short. It is the same for all ways of writing an expression.
 func TestCanonicalText(t *testing.T) {
 	for expr, want := range map[string]string{
 		"* * * * *":                           "0 * * * * *",
@@ -70,7 +70,7 @@ func TestCanonicalText(t *testing.T) {
 		if len(strings.Fields(got)) != 6 {
 			t.Errorf("%q became %q", expr, got)
 		}
-		if expr == "0 0 L,15W,1 * sunL,tue#2,7#1" { // the order within a weekday is of no interest
+		if expr == "0 0 L,15W,1 * sunL,tue#2,7#1" { // the order of items for one weekday does not matter
 			got = strings.Replace(got, "0L,0#1", "0#1,0L", 1)
 		}
 		if got != want {
@@ -95,7 +95,7 @@ func TestMustParsePanicsOnAnError(t *testing.T) {
 	MustParse("70 * * * *")
 }
 
-// Calendars end: beyond the year 9999 no time can be written in RFC 3339, and there is no slot.
+// Calendars end: RFC 3339 cannot write a time after the year 9999, so there is no slot.
 func TestTheEndsOfTime(t *testing.T) {
 	e := MustParse("0 0 1 1 *")
 	if slot, ok := e.Next(time.Date(9998, 6, 1, 0, 0, 0, 0, time.UTC), time.UTC); !ok || slot.At.Year() != 9999 {
@@ -128,7 +128,7 @@ func TestTheEndsOfTime(t *testing.T) {
 	}
 }
 
-// The rarest days there are come well within the bound of the search.
+// The rarest days come well within the bound of the search.
 func TestTheRarestDaysAreFound(t *testing.T) {
 	for _, expr := range []string{"0 0 29 2 */7", "0 0 * 2 6#5", "* * * 2 3#5", "0 0 29W 2 *", "0 0 */28 2 4#5"} {
 		e, err := Parse(expr)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// In every zone there is, the periods from 1850 to 2110 follow each other without holes, each ends in a real change of the
-// clock, and the offset in between is the one that the time package shows.
+// In every zone, the periods from 1850 to 2110 follow each other without holes. Each ends with a real change of the
+// clock, and its offset is the one that package time shows.
 func TestPeriodsTileAllTime(t *testing.T) {
 	t.Parallel()
 	from, to := instant(0).AddDate(-120, 0, 0).Unix(), instant(0).AddDate(140, 0, 0).Unix()
@@ -37,7 +37,8 @@ func TestPeriodsTileAllTime(t *testing.T) {
 	}
 }
 
-// Hour by hour, where rules and not records say what will be: no change is overlooked.
+// No change is overlooked, hour by hour from 2036 to 2048, when zone files hold rules for the changes instead of
+// records of them.
 func TestPeriodsOverlookNoChange(t *testing.T) {
 	t.Parallel()
 	for name := range changes {
@@ -58,8 +59,8 @@ func TestPeriodsOverlookNoChange(t *testing.T) {
 	}
 }
 
-// Next and Prev rely on this: whatever a change of the clock skips or repeats is over before the next change. It has been
-// so in every zone since 1900, and whoever updates the zone data learns here should it ever cease to be.
+// Next and Prev rely on this: the time that a change of the clock skips or repeats is over before the next change. It
+// has been true in every zone since 1900. Should an update of the zone data break it, this test fails.
 func TestNoPeriodIsShorterThanTheChangesAroundIt(t *testing.T) {
 	t.Parallel()
 	for name := range zoneFiles() {

@@ -12,25 +12,39 @@ import (
 	"pgregory.net/rapid"
 )
 
-// changes are moments of interest: clock changes of every sort, and a few ordinary days.
+// changes lists instants to test around, by zone: clock changes of every sort and a few ordinary days.
 var changes = map[string][]string{
-	"America/New_York":    {"2026-03-08T07:00:00Z", "2026-11-01T06:00:00Z", "2040-12-31T12:00:00Z", "2040-03-11T07:00:00Z", "2026-07-15T12:00:00Z"},
-	"Europe/Berlin":       {"2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z", "1947-05-11T01:00:00Z", "2044-12-31T23:00:00Z"},
-	"America/Santiago":    {"2026-04-05T03:00:00Z", "2026-09-06T04:00:00Z", "2040-12-31T00:00:00Z"},
-	"America/Havana":      {"2026-03-08T05:00:00Z", "2026-11-01T05:00:00Z", "2026-02-28T12:00:00Z"},
-	"Australia/Lord_Howe": {"2026-04-04T15:00:00Z", "2026-10-03T15:30:00Z", "1981-02-28T14:00:00Z", "2026-12-31T12:00:00Z"},
-	"Pacific/Apia":        {"2011-12-30T10:00:00Z", "2012-03-31T14:00:00Z", "2011-09-24T14:00:00Z", "2010-09-26T11:00:00Z"},
-	"Africa/Casablanca":   {"2026-02-15T02:00:00Z", "2026-03-22T02:00:00Z", "2018-10-28T02:00:00Z", "2025-02-23T02:00:00Z"},
-	"Europe/Dublin":       {"2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z", "1971-10-31T02:00:00Z"},
-	"America/St_Johns":    {"2026-03-08T05:30:00Z", "2026-11-01T04:30:00Z", "2010-03-14T03:31:00Z", "2010-11-07T02:31:00Z", "1988-04-03T03:31:00Z"},
-	"Asia/Kathmandu":      {"1985-12-31T18:30:00Z"},
-	"Pacific/Kwajalein":   {"1993-08-21T12:00:00Z"},
-	"Europe/Lisbon":       {"1996-03-31T01:00:00Z", "1992-09-27T01:00:00Z"},
-	"Antarctica/Troll":    {"2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z"},
-	"UTC":                 {"2026-02-28T12:00:00Z", "2028-12-31T12:00:00Z", "2100-02-28T12:00:00Z"},
+	"America/New_York": {
+		"2026-03-08T07:00:00Z", "2026-11-01T06:00:00Z", "2040-12-31T12:00:00Z", "2040-03-11T07:00:00Z",
+		"2026-07-15T12:00:00Z",
+	},
+	"Europe/Berlin": {
+		"2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z", "1947-05-11T01:00:00Z", "2044-12-31T23:00:00Z",
+	},
+	"America/Santiago": {"2026-04-05T03:00:00Z", "2026-09-06T04:00:00Z", "2040-12-31T00:00:00Z"},
+	"America/Havana":   {"2026-03-08T05:00:00Z", "2026-11-01T05:00:00Z", "2026-02-28T12:00:00Z"},
+	"Australia/Lord_Howe": {
+		"2026-04-04T15:00:00Z", "2026-10-03T15:30:00Z", "1981-02-28T14:00:00Z", "2026-12-31T12:00:00Z",
+	},
+	"Pacific/Apia": {
+		"2011-12-30T10:00:00Z", "2012-03-31T14:00:00Z", "2011-09-24T14:00:00Z", "2010-09-26T11:00:00Z",
+	},
+	"Africa/Casablanca": {
+		"2026-02-15T02:00:00Z", "2026-03-22T02:00:00Z", "2018-10-28T02:00:00Z", "2025-02-23T02:00:00Z",
+	},
+	"Europe/Dublin": {"2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z", "1971-10-31T02:00:00Z"},
+	"America/St_Johns": {
+		"2026-03-08T05:30:00Z", "2026-11-01T04:30:00Z", "2010-03-14T03:31:00Z", "2010-11-07T02:31:00Z",
+		"1988-04-03T03:31:00Z",
+	},
+	"Asia/Kathmandu":    {"1985-12-31T18:30:00Z"},
+	"Pacific/Kwajalein": {"1993-08-21T12:00:00Z"},
+	"Europe/Lisbon":     {"1996-03-31T01:00:00Z", "1992-09-27T01:00:00Z"},
+	"Antarctica/Troll":  {"2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z"},
+	"UTC":               {"2026-02-28T12:00:00Z", "2028-12-31T12:00:00Z", "2100-02-28T12:00:00Z"},
 }
 
-// Every slot in the days around a clock change is one that walking through them finds, forwards and backwards.
+// Around a clock change, Next and Prev find exactly the slots that a walk through time finds.
 func TestNextAndPrevAgreeWithAWalkThroughTime(t *testing.T) {
 	for name, moments := range changes {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +60,7 @@ func TestNextAndPrevAgreeWithAWalkThroughTime(t *testing.T) {
 					t.Fatalf("%q: Interval() = %t", d.text, e.Interval())
 				}
 				want := d.slots(from, to, zone)
-				if len(want) > 100 { // one an hour or less is seen to its end; of the others, enough
+				if len(want) > 100 { // 100 are enough; schedules that fire hourly or less often stay below
 					to = want[100].At
 					want = want[:100]
 				}
@@ -61,7 +75,7 @@ func TestNextAndPrevAgreeWithAWalkThroughTime(t *testing.T) {
 	}
 }
 
-// Over decades, the days on which an expression fires in UTC are those that a look at every single day finds.
+// Over decades, an expression in UTC fires on exactly the days that a check of every single day finds.
 func TestEveryDayOfManyYears(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -100,7 +114,7 @@ func TestEveryDayOfManyYears(t *testing.T) {
 	})
 }
 
-// At any instant, in any zone, Prev and Next enclose it and lead to each other.
+// At any instant in any zone, Prev and Next enclose the instant and lead to each other.
 func TestPrevUndoesNext(t *testing.T) {
 	t.Parallel()
 	names := slices.Sorted(maps.Keys(zoneFiles()))
@@ -129,7 +143,7 @@ func TestPrevUndoesNext(t *testing.T) {
 	})
 }
 
-// The comparison with the oracle means something: with any one rule left out of the oracle, it fails.
+// The comparison with the oracle must be able to fail: it does when the oracle leaves out any single rule.
 func TestTheOracleNoticesABrokenRule(t *testing.T) {
 	on := func(match func(w time.Time) bool) oracle {
 		return oracle{minutes: match, seconds: func(s int) bool { return s == 0 }}
@@ -178,7 +192,7 @@ func parseDrawn(t *rapid.T, d drawn) *Expression {
 	if err != nil {
 		var syntax *SyntaxError
 		if errors.As(err, &syntax) && syntax.Field == "day of month" {
-			t.SkipNow() // an impossible day, which TestEveryDayOfManyYears is about
+			t.SkipNow() // an impossible day; TestEveryDayOfManyYears covers those
 		}
 		t.Fatalf("Parse(%q): %v", d.text, err)
 	}

@@ -139,7 +139,7 @@ func TestErrorReadsWell(t *testing.T) {
 	}
 }
 
-// badFields are the fields that an error of Parse names, each in a SyntaxError.
+// badFields returns the fields that an error of Parse names. Each is in a SyntaxError.
 func badFields(t *testing.T, err error) (fields []string) {
 	t.Helper()
 	all := []error{err}

@@ -14,7 +14,9 @@ import (
 )
 
 func TestLoadZoneTakesExactNamesOnly(t *testing.T) {
-	for _, name := range []string{"America/New_York", "Etc/GMT+5", "EST5EDT", "Asia/Calcutta", "America/Argentina/Buenos_Aires"} {
+	for _, name := range []string{
+		"America/New_York", "Etc/GMT+5", "EST5EDT", "Asia/Calcutta", "America/Argentina/Buenos_Aires",
+	} {
 		zone, err := LoadZone(name)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -65,8 +67,8 @@ func TestLoadZoneTakesExactNamesOnly(t *testing.T) {
 	}
 }
 
-// The three things that make up the embedded data belong together: the archive, its hash, and the release, which is told
-// from what the zones say.
+// The embedded archive, its hash and its release must belong together. The release is checked by facts about zones that
+// changed in known releases.
 func TestZoneDataIsTheReleaseItClaims(t *testing.T) {
 	if !regexp.MustCompile(`^20\d\d[a-z]$`).MatchString(ZoneDataVersion()) {
 		t.Errorf("version %q is no IANA release", ZoneDataVersion())
@@ -89,7 +91,7 @@ func TestZoneDataIsTheReleaseItClaims(t *testing.T) {
 	}
 }
 
-// Where the toolchain carries the same release, the bytes are the same.
+// If the toolchain carries the same release, its archive has the same bytes.
 func TestZoneDataIsTheToolchains(t *testing.T) {
 	out, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {

@@ -42,7 +42,7 @@ func BenchmarkSend(b *testing.B) {
 	b.Run("net/http client", func(b *testing.B) { benchmarkPlain(b, target) })
 }
 
-// benchmarkPlain posts the same with the same net/http settings and nothing around it.
+// benchmarkPlain posts the same body with the same settings of net/http, without Punctual's client.
 func benchmarkPlain(b *testing.B, target string) {
 	hc := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024, DisableCompression: true}}
 	defer hc.CloseIdleConnections()
@@ -90,7 +90,7 @@ func benchRequest(target, method string, body []byte) Request {
 	}
 }
 
-// startTargetProcess runs this test binary again as the target, so that its work is not counted here.
+// startTargetProcess runs this test binary as the target in a process of its own, so that its work is not measured.
 func startTargetProcess(b *testing.B) (address string) {
 	b.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestTargetProcess$")

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Wherever the exchange stands, cancelling ends it at once, and the target sees its connection close.
+// Cancelling ends the exchange at once, at any stage, and the target sees its connection close.
 func TestCancellingEndsTheExchange(t *testing.T) {
 	tests := []struct {
 		name, scheme, answer string
@@ -49,7 +49,7 @@ func TestCancellingEndsTheExchange(t *testing.T) {
 			if !res.Cancelled || res.Reason != "" || res.OK() || res.Sent != test.sent {
 				t.Errorf("got %+v; want cancelled, sent %t", res, test.sent)
 			}
-			// What was on its way when it was cancelled may have come or not.
+			// An answer that was on its way when the attempt was cancelled may have arrived or not.
 			if res.Status != 0 && res.Status != test.status {
 				t.Errorf("status %d", res.Status)
 			}
@@ -75,7 +75,7 @@ func TestTheCallersDeadlineIsNotTheJobsTimeout(t *testing.T) {
 	}
 }
 
-// net/http would let the handshake hang on after the timeout.
+// Left to itself, net/http would let the handshake go on after the timeout.
 func TestADialDoesNotOutliveItsAttempt(t *testing.T) {
 	closed := make(chan struct{}, 1)
 	u := listen(t, func(nc net.Conn, _ int) {

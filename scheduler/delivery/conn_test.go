@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A scriptedConn reads what it is told to, and counts what is written.
+// A scriptedConn returns the data and error of its fields from Read, and counts the bytes written.
 type scriptedConn struct {
 	net.Conn
 	data    []byte
@@ -30,7 +30,7 @@ func TestConnStates(t *testing.T) {
 	const (
 		begin = iota
 		write
-		data // Read returns some
+		data // Read returns data
 		eof  // Read returns io.EOF
 	)
 	tests := []struct {
@@ -85,7 +85,7 @@ func TestConnStates(t *testing.T) {
 	}
 }
 
-// A read that fails at the very moment the request is written must not pass for a connection closed while idle.
+// A read error at the very moment when the request is written must not look like a connection closed while idle.
 func TestConnReadErrorRacingAWrite(t *testing.T) {
 	inner := &scriptedConn{err: syscall.ECONNRESET}
 	c := &conn{Conn: inner}

@@ -42,7 +42,9 @@ func Example() {
 }
 
 func ExampleCheckURL() {
-	for _, raw := range []string{"example.com/hook", "https://me:pw@example.com/", "http://127.1/", "https://example.com/hook"} {
+	for _, raw := range []string{
+		"example.com/hook", "https://me:pw@example.com/", "http://127.1/", "https://example.com/hook",
+	} {
 		_, err := delivery.CheckURL(raw)
 		fmt.Println(err)
 	}

@@ -12,12 +12,12 @@ import (
 	"testing"
 )
 
-// errDialled ends a request whose connection is asked for; net/http has judged its headers by then.
+// errDialled ends a request when net/http dials its connection. By then net/http has checked the headers.
 var errDialled = errors.New("dialled")
 
 type addrKey struct{}
 
-// recording is a transport that notes what it would connect to.
+// recording is a transport that does not dial, but reports the address that it would dial.
 var recording = func() *http.Transport {
 	dial := func(ctx context.Context, _, to string) (net.Conn, error) {
 		ctx.Value(addrKey{}).(chan string) <- to
@@ -26,7 +26,7 @@ var recording = func() *http.Transport {
 	return &http.Transport{DialContext: dial, DialTLSContext: dial}
 }()
 
-// dialled returns what net/http would connect to for a request, and why it would not.
+// dialled returns the address that net/http dials for a request, or the error that keeps it from dialling.
 func dialled(r *http.Request) (addr string, err error) {
 	noted := make(chan string, 1)
 	response, err := recording.RoundTrip(r.WithContext(context.WithValue(context.Background(), addrKey{}, noted)))
@@ -40,7 +40,7 @@ func dialled(r *http.Request) (addr string, err error) {
 	return addr, err
 }
 
-// sent writes a request and reads it again, as a server would.
+// sent writes a request and reads it back as a server does.
 func sent(t *testing.T, r *http.Request) *http.Request {
 	t.Helper()
 	var wire bytes.Buffer
@@ -58,12 +58,15 @@ func sent(t *testing.T, r *http.Request) *http.Request {
 	return got
 }
 
-// FuzzCheckURL: what is accepted is dialled where it says, asked for by the host and path it says, and means the same when
-// it is parsed again.
+// FuzzCheckURL checks every accepted URL: the client dials the address that the URL names, the request names its host
+// and path, and the URL means the same when it is parsed again.
 func FuzzCheckURL(f *testing.F) {
 	for _, seed := range []string{
-		"http://example.com", "https://Example.COM:8443/a/b?c=d&e=%20f", "http://[::1]:8080/x", "http://[::ffff:169.254.169.254]/", "http://[64:ff9b::a9fe:a9fe]/", "http://127.1/", "http://0x7f.1/",
-		"http://a_b.example.com./", "http://xn--mnchen-3ya.de/", "http://example.com\\@evil.com/", "http://example.com:80:80/", "http://[::1%25lo]/", "http://a.b:/", "http://1.2.3.4.:80/", "http://example.com/%2e%2e//?#",
+		"http://example.com", "https://Example.COM:8443/a/b?c=d&e=%20f", "http://[::1]:8080/x",
+		"http://[::ffff:169.254.169.254]/", "http://[64:ff9b::a9fe:a9fe]/", "http://127.1/", "http://0x7f.1/",
+		"http://a_b.example.com./", "http://xn--mnchen-3ya.de/", "http://example.com\\@evil.com/",
+		"http://example.com:80:80/", "http://[::1%25lo]/", "http://a.b:/", "http://1.2.3.4.:80/",
+		"http://example.com/%2e%2e//?#",
 	} {
 		f.Add(seed)
 	}
@@ -92,17 +95,19 @@ func FuzzCheckURL(f *testing.F) {
 			t.Fatalf("%q: the host was taken for %q, it is %q", raw, u.Host, rest)
 		}
 		got := sent(t, r)
-		if got.Host != u.Host || got.URL.Path != u.Path && u.Path != "" || got.URL.RawQuery != u.RawQuery || len(got.Header["Host"]) != 0 {
+		if got.Host != u.Host || got.URL.Path != u.Path && u.Path != "" || got.URL.RawQuery != u.RawQuery ||
+			len(got.Header["Host"]) != 0 {
 			t.Fatalf("%q: sent as host %q, %q", raw, got.Host, got.URL)
 		}
-		if again, err := url.Parse(u.String()); err != nil || again.Host != u.Host || again.EscapedPath() != u.EscapedPath() || again.RawQuery != u.RawQuery {
+		if again, err := url.Parse(u.String()); err != nil || again.Host != u.Host ||
+			again.EscapedPath() != u.EscapedPath() || again.RawQuery != u.RawQuery {
 			t.Fatalf("%q became %q", raw, u)
 		}
 	})
 }
 
-// FuzzCheckHeader: what is accepted is sent as exactly one header, with that value, and is none of those that every
-// attempt carries, whatever a server makes of case and underscores.
+// FuzzCheckHeader checks every accepted header: it is sent as exactly one header with its value, and it is none of the
+// headers that every attempt carries, even for servers that ignore case or take underscores for dashes.
 func FuzzCheckHeader(f *testing.F) {
 	for _, seed := range [][2]string{
 		{"X-Team", "billing"},
@@ -128,13 +133,17 @@ func FuzzCheckHeader(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, name, value string) {
 		if err := CheckHeader(name, value); err != nil {
-			if text := err.Error(); text == "" || len(text) > 2000 || len(value) > 8 && !strings.Contains(name, value) && strings.Contains(text, value) {
+			if text := err.Error(); text == "" || len(text) > 2000 ||
+				len(value) > 8 && !strings.Contains(name, value) && strings.Contains(text, value) {
 				t.Fatalf("%q: %q: %q", name, value, text)
 			}
 			return
 		}
-		// As a job's header is made, and sent.
-		r := &http.Request{Method: "GET", URL: &url.URL{Scheme: "http", Host: "example.com", Path: "/"}, Header: http.Header{"User-Agent": {"punctual"}, "Punctual-Run": {"1"}}}
+		// Build and send the header as for a job.
+		r := &http.Request{
+			Method: "GET", URL: &url.URL{Scheme: "http", Host: "example.com", Path: "/"},
+			Header: http.Header{"User-Agent": {"punctual"}, "Punctual-Run": {"1"}},
+		}
 		r.Header.Set(name, value)
 		if _, err := dialled(r); !errors.Is(err, errDialled) {
 			t.Fatalf("%q: %q: net/http refuses it: %v", name, value, err)
@@ -144,13 +153,16 @@ func FuzzCheckHeader(f *testing.F) {
 		if key == "User-Agent" {
 			want = 2
 		}
-		if len(got.Header) != want || got.Host != "example.com" || len(got.Header[key]) != 1 || got.Header.Get(key) != value || got.Header.Get("Punctual-Run") != "1" {
-			if value != "" || key != "User-Agent" { // which net/http leaves out when it is empty
+		if len(got.Header) != want || got.Host != "example.com" || len(got.Header[key]) != 1 ||
+			got.Header.Get(key) != value || got.Header.Get("Punctual-Run") != "1" {
+			if value != "" || key != "User-Agent" { // net/http leaves out an empty User-Agent
 				t.Fatalf("%q: %q was sent as %v", name, value, got.Header)
 			}
 		}
 		same := strings.ReplaceAll(strings.ToUpper(name), "-", "_")
-		for _, ours := range []string{"PUNCTUAL_", "WEBHOOK_", "IDEMPOTENCY_KEY", "TRACEPARENT", "CONTENT_LENGTH", "TRANSFER_ENCODING", "HOST"} {
+		for _, ours := range []string{
+			"PUNCTUAL_", "WEBHOOK_", "IDEMPOTENCY_KEY", "TRACEPARENT", "CONTENT_LENGTH", "TRANSFER_ENCODING", "HOST",
+		} {
 			if same == ours || strings.HasSuffix(ours, "_") && strings.HasPrefix(same, ours) {
 				t.Fatalf("%q passes for %s", name, ours)
 			}

@@ -24,7 +24,9 @@ func TestTheZeroConfigCallsPublicAddressesOnly(t *testing.T) {
 	u := listen(t, answering(okAnswer))
 	c := New(Config{})
 	t.Cleanup(c.Close)
-	for _, host := range []string{u.Host, "localhost:" + u.Port(), "[::1]:" + u.Port(), "[::ffff:127.0.0.1]:" + u.Port(), "0.0.0.0:" + u.Port()} {
+	for _, host := range []string{
+		u.Host, "localhost:" + u.Port(), "[::1]:" + u.Port(), "[::ffff:127.0.0.1]:" + u.Port(), "0.0.0.0:" + u.Port(),
+	} {
 		for _, scheme := range []string{"http", "https"} {
 			res := c.Send(t.Context(), post(&url.URL{Scheme: scheme, Host: host, Path: "/"}))
 			if res.Reason != ReasonBlockedAddress || res.Sent || !strings.Contains(res.Error, "--allow-targets=") {
@@ -34,7 +36,7 @@ func TestTheZeroConfigCallsPublicAddressesOnly(t *testing.T) {
 	}
 }
 
-// The pool of net/http knows hosts, not tenants.
+// The connection pool of net/http tells hosts apart, but not tenants.
 func TestAConnectionIsNotUsedByATenantThatMayNotCallItsAddress(t *testing.T) {
 	var conns atomic.Int32
 	u := listen(t, func(nc net.Conn, number int) {
@@ -74,7 +76,9 @@ func TestPoolsAreBounded(t *testing.T) {
 	u := listen(t, answering(okAnswer))
 	lists := map[int32][]netip.Prefix{}
 	for i := range int32(2 * maxPools) {
-		lists[i+1] = append([]netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32)}, guard.Loopback...)
+		lists[i+1] = append([]netip.Prefix{
+			netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32),
+		}, guard.Loopback...)
 	}
 	g := guard.New(nil)
 	g.SetTenants(lists)
@@ -91,7 +95,7 @@ func TestPoolsAreBounded(t *testing.T) {
 	}
 }
 
-// A name that leads elsewhere the second time.
+// The name resolves to another address the second time.
 func TestANameThatRebindsIsJudgedAtEveryConnection(t *testing.T) {
 	called := make(chan string, 10)
 	ln, err := net.Listen("tcp4", "0.0.0.0:0")
@@ -108,11 +112,14 @@ func TestANameThatRebindsIsJudgedAtEveryConnection(t *testing.T) {
 
 	var answer atomic.Pointer[[]string]
 	c := newClient(t, Config{Guard: guard.New([]netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")})})
-	c.everybody.dialer.Resolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
-		here, there := net.Pipe()
-		go answerDNS(there, *answer.Load())
-		return here, nil
-	}}
+	c.everybody.dialer.Resolver = &net.Resolver{
+		PreferGo: true,
+		Dial: func(context.Context, string, string) (net.Conn, error) {
+			here, there := net.Pipe()
+			go answerDNS(there, *answer.Load())
+			return here, nil
+		},
+	}
 	send := func(resolvesTo ...string) Result {
 		answer.Store(&resolvesTo)
 		return c.Send(t.Context(), post(&url.URL{Scheme: "http", Host: "rebinding.example:" + port, Path: "/"}))
@@ -120,7 +127,7 @@ func TestANameThatRebindsIsJudgedAtEveryConnection(t *testing.T) {
 	if res := send("127.0.0.1"); !res.OK() {
 		t.Fatalf("%+v", res)
 	}
-	if res := send("127.0.0.2"); !res.OK() { // over the connection to the address of before
+	if res := send("127.0.0.2"); !res.OK() { // over the open connection to the former address
 		t.Errorf("%+v", res)
 	}
 	c.Close()
@@ -129,7 +136,7 @@ func TestANameThatRebindsIsJudgedAtEveryConnection(t *testing.T) {
 			t.Errorf("%s: %+v", to, res)
 		}
 	}
-	if res := send("127.0.0.2", "127.0.0.1"); !res.OK() { // the one that is allowed is called
+	if res := send("127.0.0.2", "127.0.0.1"); !res.OK() { // the allowed one of the two is called
 		t.Errorf("%+v", res)
 	}
 	close(called)
@@ -140,7 +147,7 @@ func TestANameThatRebindsIsJudgedAtEveryConnection(t *testing.T) {
 	}
 }
 
-// answerDNS answers one question, over TCP: A with the addresses, anything else with none.
+// answerDNS answers one DNS question over TCP: type A with the addresses, any other type with none.
 func answerDNS(nc net.Conn, addresses []string) {
 	defer nc.Close()
 	var size [2]byte
@@ -159,7 +166,9 @@ func answerDNS(nc net.Conn, addresses []string) {
 	if binary.BigEndian.Uint16(question[end-4:]) != 1 { // A
 		addresses = nil
 	}
-	answer := append([]byte{question[0], question[1], 0x81, 0x80, 0, 1, 0, byte(len(addresses)), 0, 0, 0, 0}, question[12:end]...)
+	answer := append([]byte{
+		question[0], question[1], 0x81, 0x80, 0, 1, 0, byte(len(addresses)), 0, 0, 0, 0,
+	}, question[12:end]...)
 	for _, a := range addresses {
 		ip := netip.MustParseAddr(a).As4()
 		answer = append(append(answer, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4), ip[:]...)
@@ -167,11 +176,11 @@ func answerDNS(nc net.Conn, addresses []string) {
 	_, _ = nc.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...))
 }
 
-// A fakeProxy connects whatever it is asked for to one target, or answers as it is told.
+// A fakeProxy connects every request to one target, or sends the answer that it was given.
 type fakeProxy struct {
 	url    *url.URL
 	asked  chan *http.Request
-	answer string // in place of a connection
+	answer string // sent instead of making a connection
 }
 
 func newFakeProxy(t *testing.T, target, answer string) *fakeProxy {
@@ -203,7 +212,9 @@ func newFakeProxy(t *testing.T, target, answer string) *fakeProxy {
 
 func TestTargetsBehindAProxy(t *testing.T) {
 	pair, roots := certificate(t, valid)
-	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Host) }))
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.Host)
+	}))
 	t.Cleanup(plain.Close)
 	secure := httptest.NewUnstartedServer(plain.Config.Handler)
 	secure.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
@@ -211,7 +222,9 @@ func TestTargetsBehindAProxy(t *testing.T) {
 	t.Cleanup(secure.Close)
 	for scheme, server := range map[string]*httptest.Server{"http": plain, "https": secure} {
 		p := newFakeProxy(t, server.Listener.Addr().String(), "")
-		c := newClient(t, Config{Proxy: p.url, RootCAs: roots, Guard: guard.New([]netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")})})
+		c := newClient(t, Config{
+			Proxy: p.url, RootCAs: roots, Guard: guard.New([]netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}),
+		})
 		r := post(&url.URL{Scheme: scheme, Host: "127.0.0.1:7", Path: "/"})
 		r.KeepBody = true
 		for range 3 {
@@ -220,16 +233,25 @@ func TestTargetsBehindAProxy(t *testing.T) {
 			}
 		}
 		asked := <-p.asked
-		user, password, _ := (&http.Request{Header: http.Header{"Authorization": asked.Header["Proxy-Authorization"]}}).BasicAuth()
-		if asked.Method != "CONNECT" || asked.Host != "127.0.0.1:7" || user != "punctual" || password != "hunter2" || len(asked.Header) != 2 || len(p.asked) != 0 {
-			t.Errorf("%s: the proxy was asked %s %s %v, and %d times more", scheme, asked.Method, asked.Host, asked.Header, len(p.asked))
+		user, password, _ := (&http.Request{
+			Header: http.Header{"Authorization": asked.Header["Proxy-Authorization"]},
+		}).BasicAuth()
+		if asked.Method != "CONNECT" || asked.Host != "127.0.0.1:7" || user != "punctual" || password != "hunter2" ||
+			len(asked.Header) != 2 || len(p.asked) != 0 {
+			t.Errorf("%s: the proxy was asked %s %s %v, and %d times more", scheme, asked.Method, asked.Host, asked.Header,
+				len(p.asked))
 		}
 		for _, host := range []string{"127.0.0.2:7", "[::1]:7", "[::ffff:127.0.0.2]:7", "169.254.169.254"} {
-			if res := c.Send(t.Context(), post(&url.URL{Scheme: scheme, Host: host, Path: "/"})); res.Reason != ReasonBlockedAddress {
+			if res := c.Send(
+				t.Context(), post(&url.URL{Scheme: scheme, Host: host, Path: "/"}),
+			); res.Reason != ReasonBlockedAddress {
 				t.Errorf("%s: %+v", host, res)
 			}
 		}
-		if res := c.Send(t.Context(), post(&url.URL{Scheme: "http", Host: "no-such-host.invalid", Path: "/"})); scheme == "http" && !res.OK() { // which the proxy may know
+		// The proxy may know a name that this machine does not.
+		if res := c.Send(
+			t.Context(), post(&url.URL{Scheme: "http", Host: "no-such-host.invalid", Path: "/"}),
+		); scheme == "http" && !res.OK() {
 			t.Errorf("%+v", res)
 		}
 		if asked := <-p.asked; asked.Host != "no-such-host.invalid:80" || len(p.asked) != 0 {
@@ -249,13 +271,23 @@ func TestProxiesThatRefuseOrFail(t *testing.T) {
 		reason       Reason
 		text         string
 	}{
-		{"refuses the target", "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", ReasonBlockedAddress, "the egress proxy refused it"},
+		{
+			"refuses the target",
+			"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", ReasonBlockedAddress, "the egress proxy refused it",
+		},
 		{"wants another password", "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", ReasonConnect, "--egress-proxy"},
 		{"cannot reach the target", "HTTP/1.1 502 Bad Gateway\r\n\r\n", ReasonConnect, "answered 502"},
 		{"redirects", "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n", ReasonConnect, "answered 302"},
 		{"is none", "220 mail.example.com ESMTP\r\n", ReasonConnect, "does not answer as a proxy does"},
-		{"never ends its headers", "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 100<<10), ReasonConnect, "does not answer as a proxy does"},
-		{"speaks for the target", "HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", ReasonConnect, "does not answer as a proxy does"},
+		{
+			"never ends its headers",
+			"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 100<<10), ReasonConnect, "does not answer as a proxy does",
+		},
+		{
+			"speaks for the target",
+			"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", ReasonConnect,
+			"does not answer as a proxy does",
+		},
 		{"says nothing", " ", ReasonTimeout, "no connection within " + short.String()},
 		{"is down", "", ReasonConnect, "cannot be reached"},
 	} {
@@ -268,8 +300,11 @@ func TestProxiesThatRefuseOrFail(t *testing.T) {
 			if test.reason == ReasonTimeout {
 				r.Timeout = short
 			}
-			res := newClient(t, Config{Proxy: p.url, Guard: guard.New([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")})}).Send(t.Context(), r)
-			if res.Reason != test.reason || !strings.Contains(res.Error, test.text) || strings.Contains(res.Error, "hunter2") || res.Sent {
+			res := newClient(t, Config{
+				Proxy: p.url, Guard: guard.New([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}),
+			}).Send(t.Context(), r)
+			if res.Reason != test.reason || !strings.Contains(res.Error, test.text) || strings.Contains(res.Error, "hunter2") ||
+				res.Sent {
 				t.Errorf("got %+v, want %s: … %s …", res, test.reason, test.text)
 			}
 		})
@@ -282,14 +317,19 @@ func TestProxyURLs(t *testing.T) {
 			t.Errorf("%s: %v", raw, err)
 		}
 	}
-	for _, raw := range []string{"", "proxy:3128", "http://proxy", "https://u:hunter2@proxy:443", "socks5://proxy:1080", "http://u:hunter2@proxy:3128/path", "http://u:hunter2@:3128", "http://u:hunter2@proxy:3128?x", "http://u:hunter2%zz@proxy:1"} {
+	for _, raw := range []string{
+		"", "proxy:3128", "http://proxy", "https://u:hunter2@proxy:443", "socks5://proxy:1080",
+		"http://u:hunter2@proxy:3128/path", "http://u:hunter2@:3128", "http://u:hunter2@proxy:3128?x",
+		"http://u:hunter2%zz@proxy:1",
+	} {
 		if _, err := CheckProxy(raw); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", raw, err)
 		}
 	}
 }
 
-// What a guard costs is paid where a connection is made; an attempt on a reused one asks only whose rules they are.
+// BenchmarkDial measures what the guard costs. The cost arises where a connection is made: an attempt on a reused
+// connection only looks up its tenant's rules.
 func BenchmarkDial(b *testing.B) {
 	target := startTargetProcess(b)
 	u, err := url.Parse(target)
@@ -309,7 +349,7 @@ func BenchmarkDial(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				_ = nc.(*net.TCPConn).SetLinger(0) // no port is left waiting
+				_ = nc.(*net.TCPConn).SetLinger(0) // leaves no port in TIME_WAIT
 				_ = nc.Close()
 			}
 		})
@@ -320,7 +360,9 @@ func TestTimeoutsHoldWhileAProxyIsAsked(t *testing.T) {
 	p := newFakeProxy(t, "", " ")
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(short, cancel)
-	res := newClient(t, Config{Proxy: p.url, Guard: guard.New([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")})}).Send(ctx, post(&url.URL{Scheme: "https", Host: "192.0.2.1"}))
+	res := newClient(t, Config{
+		Proxy: p.url, Guard: guard.New([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}),
+	}).Send(ctx, post(&url.URL{Scheme: "https", Host: "192.0.2.1"}))
 	if !res.Cancelled || res.Sent || !errors.Is(ctx.Err(), context.Canceled) {
 		t.Errorf("%+v", res)
 	}

@@ -33,7 +33,7 @@ func TestHostileTargets(t *testing.T) {
 	}
 }
 
-// After many of each there is as much of everything as before.
+// After many requests to each hostile target, the client holds no more resources than before.
 func TestHostileTargetsLeaveNothingBehind(t *testing.T) {
 	c := New(Config{Guard: guard.New(guard.Loopback)})
 	targets := hostileTargets()
@@ -91,7 +91,7 @@ func TestABodyIsReadUpToTheCap(t *testing.T) {
 	if !res.OK() || len(res.Body) != defaultMaxResponseBytes || !res.Truncated {
 		t.Errorf("got %d bytes, truncated %t, %s", len(res.Body), res.Truncated, res.Error)
 	}
-	if n := written.Load(); n > 32<<20 { // what the two sockets buffer
+	if n := written.Load(); n > 32<<20 { // the two sockets may buffer this much
 		t.Errorf("the target could write %d bytes", n)
 	}
 }
@@ -120,7 +120,8 @@ func TestTargetsThatCannotBeReached(t *testing.T) {
 			t.Run(test.name+" "+scheme, func(t *testing.T) {
 				u := &url.URL{Scheme: scheme, Host: test.host, Path: "/secret", RawQuery: "token=secret"}
 				res := newClient(t, Config{Control: test.control}).Send(t.Context(), post(u))
-				if res.Reason != test.reason || !strings.Contains(res.Error, test.text) || strings.Contains(res.Error, "secret") || res.Sent {
+				if res.Reason != test.reason || !strings.Contains(res.Error, test.text) || strings.Contains(res.Error, "secret") ||
+					res.Sent {
 					t.Errorf("got %+v; want %s: … %s …", res, test.reason, test.text)
 				}
 			})

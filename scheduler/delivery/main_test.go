@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// newClient returns a client that may call loopback, and that is closed when the test is over.
+// newClient returns a client that may call loopback addresses. It is closed when the test ends.
 func newClient(t testing.TB, cfg Config) *Client {
 	t.Helper()
 	if cfg.Guard == nil {
@@ -29,8 +29,9 @@ func newClient(t testing.TB, cfg Config) *Client {
 	return c
 }
 
-// listen serves every connection with handle, in a goroutine of its own that is given the connection's number, from 1.
-// When the test is over it closes them and waits. Use it where a target must do what an http.Server would not.
+// listen serves every connection with handle, each in a goroutine of its own. handle gets the connection's number,
+// which counts from 1. When the test ends, listen closes the connections and waits for the goroutines. Use it for
+// targets that do things an http.Server would not do.
 func listen(t testing.TB, handle func(nc net.Conn, number int)) *url.URL {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -72,7 +73,7 @@ func listen(t testing.TB, handle func(nc net.Conn, number int)) *url.URL {
 	return &url.URL{Scheme: "http", Host: ln.Addr().String(), Path: "/hook"}
 }
 
-// readRequest reads one whole request, or nil at the connection's end.
+// readRequest reads one whole request. It returns nil when the connection ends.
 func readRequest(br *bufio.Reader) *http.Request {
 	req, err := http.ReadRequest(br)
 	if err != nil {
@@ -82,7 +83,7 @@ func readRequest(br *bufio.Reader) *http.Request {
 	return req
 }
 
-// answering returns a handler that gives every request the same answer, and leaves closing to the client.
+// answering returns a handler that gives every request the same answer and lets the client close the connection.
 func answering(format string, args ...any) func(net.Conn, int) {
 	return func(nc net.Conn, _ int) {
 		for br := bufio.NewReader(nc); readRequest(br) != nil; {
@@ -95,7 +96,7 @@ func post(u *url.URL) Request {
 	return Request{Method: http.MethodPost, URL: u, Body: []byte(`{"n":1}`), Timeout: 20 * time.Second}
 }
 
-// until waits for a condition that something else will bring about.
+// until waits for a condition that another goroutine brings about.
 func until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(time.Minute)

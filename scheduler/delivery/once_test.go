@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// A witness counts, by the header Attempt, the requests that reached it.
+// A witness counts the requests that reach it by their header Attempt.
 type witness struct {
 	mu   sync.Mutex
 	seen map[string]int
@@ -40,7 +40,7 @@ func (w *witness) count(attempt string) int {
 
 const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-// closesUnanswered answers all requests but the second of its first connection, after which it hangs up.
+// closesUnanswered answers all requests but the second of its first connection: that one makes it hang up.
 func (w *witness) closesUnanswered(hangUp func(net.Conn)) func(net.Conn, int) {
 	return func(nc net.Conn, number int) {
 		br := bufio.NewReader(nc)
@@ -137,7 +137,7 @@ func TestAReusedConnectionThatClosesUnansweredCarriesOneRequest(t *testing.T) {
 	}
 }
 
-// The witness would notice: net/http left to itself sends twice.
+// The witness notices a repeated request: left to itself, net/http sends this one twice.
 func TestTheWitnessSeesNetHTTPRepeatARequest(t *testing.T) {
 	w := new(witness)
 	u := listen(t, w.closesUnanswered(func(net.Conn) {}))
@@ -158,8 +158,8 @@ func TestTheWitnessSeesNetHTTPRepeatARequest(t *testing.T) {
 	}
 }
 
-// The connection ends between being picked and being written to: the one moment at which net/http fails a request that
-// has a body although nothing of it was sent.
+// The connection ends after it was picked and before it is written to. That is the one moment at which net/http fails a
+// request with a body although it sent nothing of it.
 func TestAConnectionThatEndsBeforeTheRequestIsWrittenCostsNothing(t *testing.T) {
 	for _, method := range methods {
 		for _, body := range []string{"", "body"} {
@@ -195,7 +195,7 @@ func TestAConnectionThatEndsBeforeTheRequestIsWrittenCostsNothing(t *testing.T) 
 	}
 }
 
-// An endedBy is closed, if it is the first, when end is.
+// An endedBy is a connection that closes itself when the channel end is closed, if it is the first connection.
 type endedBy struct {
 	net.Conn
 	first bool
@@ -212,7 +212,7 @@ func (e *endedBy) Read(p []byte) (int, error) {
 	return e.Conn.Read(p)
 }
 
-// Targets that hang up at any moment: no attempt is ever seen twice, and none that was not sent fails.
+// While targets hang up at random moments, none sees an attempt twice, and no attempt fails without having been sent.
 func TestNoAttemptIsSeenTwiceWhileConnectionsKeepEnding(t *testing.T) {
 	w := new(witness)
 	u := listen(t, func(nc net.Conn, _ int) {
@@ -226,7 +226,7 @@ func TestNoAttemptIsSeenTwiceWhileConnectionsKeepEnding(t *testing.T) {
 			switch rand.IntN(8) {
 			case 0:
 				return
-			case 1: // answers, and closes although it did not say so
+			case 1: // answers, and closes without having announced it
 				_, _ = io.WriteString(nc, okAnswer)
 				return
 			case 2:

@@ -26,7 +26,10 @@ func TestRetryAfter(t *testing.T) {
 		{"date in the obsolete form", "Sunday, 01-Mar-26 12:01:00 GMT", "", time.Minute},
 		{"past date", "Sun, 01 Mar 2026 11:00:00 GMT", "", 0},
 		{"far date", "Sun, 01 Mar 2099 11:00:00 GMT", "", maxRetryAfter},
-		{"date by a clock that is an hour fast", "Sun, 01 Mar 2026 13:01:00 GMT", "Sun, 01 Mar 2026 13:00:00 GMT", time.Minute},
+		{
+			"date by a clock that is an hour fast",
+			"Sun, 01 Mar 2026 13:01:00 GMT", "Sun, 01 Mar 2026 13:00:00 GMT", time.Minute,
+		},
 		{"date beside a garbled Date", "Sun, 01 Mar 2026 12:01:00 GMT", "yesterday", time.Minute},
 	}
 	for _, test := range tests {

@@ -70,7 +70,7 @@ func TestWhatReachesTheTarget(t *testing.T) {
 	}
 }
 
-// Under the race detector: one template, many attempts, and none sees another's headers.
+// Many attempts share one template, and none gets another's headers. The race detector checks that they only read it.
 func TestAttemptsShareATemplate(t *testing.T) {
 	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Attempt") != r.URL.Query().Get("attempt") || r.Header.Get("Shared") != "yes" {
@@ -104,14 +104,16 @@ func TestStatuses(t *testing.T) {
 	c := newClient(t, Config{})
 	for status, want := range map[int]Reason{
 		200: "", 201: "", 202: "", 204: "", 299: "",
-		300: ReasonRedirect, 301: ReasonRedirect, 302: ReasonRedirect, 304: ReasonRedirect, 307: ReasonRedirect, 308: ReasonRedirect,
+		300: ReasonRedirect, 301: ReasonRedirect, 302: ReasonRedirect, 304: ReasonRedirect, 307: ReasonRedirect,
+		308: ReasonRedirect,
 		400: ReasonHTTP4xx, 401: ReasonHTTP4xx, 404: ReasonHTTP4xx, 410: ReasonHTTP4xx, 429: ReasonHTTP4xx,
 		500: ReasonHTTP5xx, 503: ReasonHTTP5xx, 599: ReasonHTTP5xx, 600: ReasonConnect,
 	} {
 		u := *u
 		u.RawQuery = strconv.Itoa(status)
 		res := c.Send(t.Context(), post(&u))
-		if res.Status != status || res.Reason != want || res.OK() != (want == "") || (res.Error == "") != (want == "") || !res.Sent {
+		if res.Status != status || res.Reason != want || res.OK() != (want == "") || (res.Error == "") != (want == "") ||
+			!res.Sent {
 			t.Errorf("%d: %+v", status, res)
 		}
 		if asks := status == 429 || status == 503; (res.RetryAfter == 7*time.Second) != asks {
@@ -183,7 +185,7 @@ func TestTheEnvironmentsProxyIsIgnored(t *testing.T) {
 	}
 }
 
-// As many in flight at once as one replica is to carry; the target answers none before it has them all.
+// One replica must carry 10,000 requests in flight. The target answers none before it has received all of them.
 func TestTenThousandInFlight(t *testing.T) {
 	n := 10_000
 	var limit syscall.Rlimit
@@ -199,7 +201,7 @@ func TestTenThousandInFlight(t *testing.T) {
 	u := listen(t, func(nc net.Conn, _ int) {
 		buf := make([]byte, 4096)
 		for {
-			// A small request in one packet is read at once.
+			// A small request comes in one packet, so one Read gets all of it.
 			if _, err := nc.Read(buf); err != nil {
 				return
 			}

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// A hostileTarget is what a target may do to a client, and what must come of it.
+// A hostileTarget describes how a target may mistreat a client, and the result that the client must report.
 type hostileTarget struct {
 	name    string
 	handle  func(nc net.Conn, number int)
 	status  int
 	reason  Reason
-	text    string // in the error
+	text    string // part of the error
 	timeout time.Duration
 }
 
@@ -26,37 +26,111 @@ func hostileTargets() []hostileTarget {
 	return []hostileTarget{
 		{name: "never answers", handle: answering(""), reason: ReasonTimeout, text: "no answer within 60ms", timeout: short},
 		{name: "reads too slowly", handle: readingSlowly, reason: ReasonTimeout, timeout: short},
-		{name: "drips its headers", handle: dripping("HTTP/1.1 200 OK\r\n", "X: y\r\n"), reason: ReasonTimeout, timeout: short},
-		{name: "drips its body", handle: dripping("HTTP/1.1 200 OK\r\n\r\n", "x"), status: 200, reason: ReasonTimeout, text: "the answer was not complete within 60ms", timeout: short},
-		{name: "drips the body of a failure", handle: dripping("HTTP/1.1 410 Gone\r\n\r\n", "x"), status: 410, reason: ReasonHTTP4xx, timeout: short},
-		{name: "stalls within its body", handle: answering("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"), status: 200, reason: ReasonTimeout, timeout: short},
-		{name: "stalls within a chunk", handle: answering("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"), status: 200, reason: ReasonTimeout, timeout: short},
+		{
+			name:   "drips its headers",
+			handle: dripping("HTTP/1.1 200 OK\r\n", "X: y\r\n"),
+			reason: ReasonTimeout, timeout: short,
+		},
+		{
+			name:   "drips its body",
+			handle: dripping("HTTP/1.1 200 OK\r\n\r\n", "x"),
+			status: 200, reason: ReasonTimeout, text: "the answer was not complete within 60ms", timeout: short,
+		},
+		{
+			name:   "drips the body of a failure",
+			handle: dripping("HTTP/1.1 410 Gone\r\n\r\n", "x"),
+			status: 410, reason: ReasonHTTP4xx, timeout: short,
+		},
+		{
+			name:   "stalls within its body",
+			handle: answering("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"),
+			status: 200, reason: ReasonTimeout, timeout: short,
+		},
+		{
+			name:   "stalls within a chunk",
+			handle: answering("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"),
+			status: 200, reason: ReasonTimeout, timeout: short,
+		},
 		{name: "never ends its body", handle: endless("HTTP/1.1 200 OK\r\n\r\n", nil), status: 200},
-		{name: "never ends its headers", handle: endless("HTTP/1.1 200 OK\r\nX: ", nil), reason: ReasonConnect, text: "too large"},
-		{name: "answers a gigabyte", handle: endless("HTTP/1.1 500 No\r\nContent-Length: 1073741824\r\n\r\n", nil), status: 500, reason: ReasonHTTP5xx},
-		{name: "answers 100 headers", handle: answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n%s\r\n", headerLines(100)), status: 200},
-		{name: "answers 10,000 headers", handle: answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n%s\r\n", headerLines(10_000)), reason: ReasonConnect, text: "too large"},
-		{name: "redirects", handle: answering("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"), status: 302, reason: ReasonRedirect, text: "not followed"},
+		{
+			name:   "never ends its headers",
+			handle: endless("HTTP/1.1 200 OK\r\nX: ", nil),
+			reason: ReasonConnect, text: "too large",
+		},
+		{
+			name:   "answers a gigabyte",
+			handle: endless("HTTP/1.1 500 No\r\nContent-Length: 1073741824\r\n\r\n", nil),
+			status: 500, reason: ReasonHTTP5xx,
+		},
+		{
+			name:   "answers 100 headers",
+			handle: answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n%s\r\n", headerLines(100)),
+			status: 200,
+		},
+		{
+			name:   "answers 10,000 headers",
+			handle: answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n%s\r\n", headerLines(10_000)),
+			reason: ReasonConnect, text: "too large",
+		},
+		{
+			name:   "redirects",
+			handle: answering("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"),
+			status: 302, reason: ReasonRedirect, text: "not followed",
+		},
 		{name: "resets", handle: resetting, reason: ReasonConnect, text: "reset"},
 		{name: "closes unanswered", handle: closing(""), reason: ReasonConnect, text: "closed the connection"},
-		{name: "closes within its headers", handle: closing("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n"), reason: ReasonConnect, text: "closed the connection"},
-		{name: "closes within its body", handle: closing("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"), status: 200, reason: ReasonConnect, text: "closed the connection"},
-		{name: "speaks garbage", handle: closing("\x00\xff\x16 hello\r\n\r\n"), reason: ReasonConnect, text: "not valid HTTP"},
+		{
+			name:   "closes within its headers",
+			handle: closing("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n"),
+			reason: ReasonConnect, text: "closed the connection",
+		},
+		{
+			name:   "closes within its body",
+			handle: closing("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"),
+			status: 200, reason: ReasonConnect, text: "closed the connection",
+		},
+		{
+			name: "speaks garbage", handle: closing("\x00\xff\x16 hello\r\n\r\n"), reason: ReasonConnect, text: "not valid HTTP",
+		},
 		{name: "speaks unasked", handle: func(nc net.Conn, _ int) {
 			_, _ = io.WriteString(nc, "220 mail.example.com ESMTP\r\n")
 			_, _ = io.Copy(io.Discard, nc)
 		}, reason: ReasonConnect},
-		{name: "answers two lengths", handle: closing("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"), reason: ReasonConnect, text: "not valid HTTP"},
-		{name: "breaks its chunks", handle: closing("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"), status: 200, reason: ReasonConnect},
+		{
+			name:   "answers two lengths",
+			handle: closing("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"),
+			reason: ReasonConnect, text: "not valid HTTP",
+		},
+		{
+			name:   "breaks its chunks",
+			handle: closing("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
+			status: 200, reason: ReasonConnect,
+		},
 		{name: "goes on with hints", handle: endless("", []byte("HTTP/1.1 103 Early Hints\r\n\r\n")), reason: ReasonConnect},
-		{name: "hints, then answers", handle: answering("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n%s", okAnswer), status: 200},
-		{name: "switches protocols", handle: answering("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"), status: 101, reason: ReasonConnect, text: "101"},
-		{name: "answers 999", handle: answering("HTTP/1.1 999 Huh\r\nContent-Length: 0\r\n\r\n"), status: 999, reason: ReasonConnect, text: "999"},
-		{name: "never answers a handshake", handle: func(nc net.Conn, _ int) { _, _ = io.Copy(io.Discard, nc) }, reason: ReasonTimeout, timeout: short},
+		{
+			name:   "hints, then answers",
+			handle: answering("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n%s", okAnswer),
+			status: 200,
+		},
+		{
+			name:   "switches protocols",
+			handle: answering("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"),
+			status: 101, reason: ReasonConnect, text: "101",
+		},
+		{
+			name:   "answers 999",
+			handle: answering("HTTP/1.1 999 Huh\r\nContent-Length: 0\r\n\r\n"),
+			status: 999, reason: ReasonConnect, text: "999",
+		},
+		{
+			name:   "never answers a handshake",
+			handle: func(nc net.Conn, _ int) { _, _ = io.Copy(io.Discard, nc) },
+			reason: ReasonTimeout, timeout: short,
+		},
 	}
 }
 
-// request returns what to send the target.
+// request returns the request to send to the target.
 func (h *hostileTarget) request(u *url.URL) Request {
 	r := post(u)
 	if h.timeout > 0 {
@@ -84,7 +158,7 @@ func resetting(nc net.Conn, _ int) {
 	_ = nc.(*net.TCPConn).SetLinger(0)
 }
 
-// dripping writes start, and then piece after piece with a pause before each.
+// dripping writes start, and then writes piece again and again with a pause before each.
 func dripping(start, piece string) func(net.Conn, int) {
 	return func(nc net.Conn, _ int) {
 		readRequest(bufio.NewReader(nc))
@@ -97,7 +171,7 @@ func dripping(start, piece string) func(net.Conn, int) {
 	}
 }
 
-// endless writes start, and then block as fast and as long as the client lets it.
+// endless writes start, and then writes block again and again, as fast and as long as the client lets it.
 func endless(start string, block []byte) func(net.Conn, int) {
 	if block == nil {
 		block = []byte(strings.Repeat("x", 32<<10))
@@ -111,7 +185,7 @@ func endless(start string, block []byte) func(net.Conn, int) {
 	}
 }
 
-// readingSlowly takes far longer over the large body it is sent than the attempt has.
+// readingSlowly reads the large body so slowly that the attempt times out long before the end.
 func readingSlowly(nc net.Conn, _ int) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

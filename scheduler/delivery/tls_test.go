@@ -16,7 +16,7 @@ import (
 
 func valid(*x509.Certificate) {}
 
-// certificate returns a self-signed certificate for 127.0.0.1, as edit has changed it, and a pool that trusts it.
+// certificate returns a self-signed certificate for 127.0.0.1, changed by edit, and a pool that trusts it.
 func certificate(t testing.TB, edit func(*x509.Certificate)) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -53,10 +53,24 @@ func TestTargetsWithoutASecureConnection(t *testing.T) {
 		text  string
 	}{
 		{name: "untrusted", edit: valid, text: "unknown authority"},
-		{name: "expired", edit: func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }, trust: true, text: "expired"},
-		{name: "wrong host", edit: func(c *x509.Certificate) { c.IPAddresses = []net.IP{net.IPv4(192, 0, 2, 1)} }, trust: true, text: "not for host 127.0.0.1"},
-		{name: "old version", edit: valid, trust: true, serve: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS11 }, text: "protocol version"},
-		{name: "wants a client certificate", edit: valid, trust: true, serve: func(c *tls.Config) { c.ClientAuth = tls.RequireAnyClientCert }, text: "certificate required"},
+		{
+			name: "expired",
+			edit: func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }, trust: true, text: "expired",
+		},
+		{
+			name: "wrong host",
+			edit: func(c *x509.Certificate) { c.IPAddresses = []net.IP{net.IPv4(192, 0, 2, 1)} }, trust: true,
+			text: "not for host 127.0.0.1",
+		},
+		{
+			name: "old version",
+			edit: valid, trust: true, serve: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS11 }, text: "protocol version",
+		},
+		{
+			name: "wants a client certificate",
+			edit: valid, trust: true, serve: func(c *tls.Config) { c.ClientAuth = tls.RequireAnyClientCert },
+			text: "certificate required",
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -85,7 +99,11 @@ func TestTargetsThatBreakTheHandshake(t *testing.T) {
 		want   Reason
 		text   string
 	}{
-		{"speaks plain HTTP", func(nc net.Conn, _ int) { _, _ = io.WriteString(nc, "HTTP/1.1 400 Bad Request\r\n\r\n") }, ReasonTLS, "does not speak TLS"},
+		{
+			"speaks plain HTTP",
+			func(nc net.Conn, _ int) { _, _ = io.WriteString(nc, "HTTP/1.1 400 Bad Request\r\n\r\n") }, ReasonTLS,
+			"does not speak TLS",
+		},
 		{"hangs up", func(nc net.Conn, _ int) { _, _ = io.ReadFull(nc, make([]byte, 5)) }, ReasonTLS, "handshake"},
 		{"never answers", func(nc net.Conn, _ int) { _, _ = io.Copy(io.Discard, nc) }, ReasonTimeout, "no connection within"},
 	}

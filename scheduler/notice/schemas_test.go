@@ -12,9 +12,10 @@ import (
 	"unicode/utf8"
 )
 
-// What is published about the bodies that others take, as far as we use it: fields that are not in a struct are errors.
+// These structs follow the published schemas of the bodies that recipients accept, as far as we use them. A field that
+// is not in a struct is an error.
 
-// strict reads a body into a struct that has all of its fields.
+// strict decodes a body into a struct, which must have all fields of the body.
 func strict(t *testing.T, body []byte, into any) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(body))
@@ -24,9 +25,9 @@ func strict(t *testing.T, body []byte, into any) {
 	}
 }
 
-// https://docs.slack.dev/reference/block-kit/blocks: a header is plain_text of at most 150 characters, the text of a section
-// at most 3,000, a context has 1 to 10 elements, a message at most 50 blocks. https://docs.slack.dev/messaging/formatting-message-text:
-// &, < and > are written as entities, but for links.
+// slackSchema follows https://docs.slack.dev/reference/block-kit/blocks: a header is plain_text of at most 150
+// characters, the text of a section has at most 3,000, a context has 1 to 10 elements, and a message at most 50 blocks.
+// By https://docs.slack.dev/messaging/formatting-message-text, &, < and > are written as entities, except in links.
 type slackSchema struct {
 	Text   *string `json:"text"`
 	Blocks []struct {
@@ -73,13 +74,14 @@ func checkSlack(t *testing.T, body []byte) (text string) {
 func checkSlackText(t *testing.T, s slackTextSchema, kind string, most int) {
 	t.Helper()
 	if s.Type != kind || s.Text == "" || utf8.RuneCountInString(s.Text) > most {
-		t.Errorf("a %s of %d characters where a %s of at most %d belongs: %.60q", s.Type, utf8.RuneCountInString(s.Text), kind, most, s.Text)
+		t.Errorf("a %s of %d characters where a %s of at most %d belongs: %.60q", s.Type, utf8.RuneCountInString(s.Text),
+			kind, most, s.Text)
 	}
 }
 
-// https://developer.pagerduty.com/docs/events-api-v2/trigger-events: routing_key and event_action are required, dedup_key too
-// unless the action is trigger, and has at most 255 characters; a trigger has a payload with summary (1,024 characters), source
-// and severity.
+// pagerDutySchema follows https://developer.pagerduty.com/docs/events-api-v2/trigger-events: routing_key and
+// event_action are required. dedup_key is required unless the action is trigger, and has at most 255 characters. A
+// trigger has a payload with summary (at most 1,024 characters), source and severity.
 type pagerDutySchema struct {
 	RoutingKey  string `json:"routing_key"`
 	EventAction string `json:"event_action"`
@@ -111,8 +113,8 @@ func checkPagerDuty(t *testing.T, body []byte) pagerDutySchema {
 	}
 	if e.EventAction == "trigger" {
 		p := e.Payload
-		if p == nil || p.Summary == "" || utf8.RuneCountInString(p.Summary) > 1024 || p.Source == "" || p.Timestamp.IsZero() ||
-			!slices.Contains([]string{"critical", "error", "warning", "info"}, p.Severity) {
+		if p == nil || p.Summary == "" || utf8.RuneCountInString(p.Summary) > 1024 || p.Source == "" ||
+			p.Timestamp.IsZero() || !slices.Contains([]string{"critical", "error", "warning", "info"}, p.Severity) {
 			t.Errorf("the payload is %+v", p)
 		}
 	}
@@ -125,8 +127,8 @@ func checkPagerDuty(t *testing.T, body []byte) pagerDutySchema {
 	return e
 }
 
-// https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml: postableAlerts. Names of labels are those of Prometheus,
-// startsAt is not after endsAt, and no label is empty.
+// alertSchema follows postableAlerts in https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml. Names
+// of labels follow the rules of Prometheus, startsAt is not after endsAt, and no label is empty.
 type alertSchema struct {
 	Labels       map[string]string `json:"labels"`
 	Annotations  map[string]string `json:"annotations"`

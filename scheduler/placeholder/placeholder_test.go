@@ -9,7 +9,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// sample is the run of a slot in the morning of Los Angeles.
+// sample returns the values of a run in the zone America/Los_Angeles. Its slot falls on the previous evening there: at
+// 19:00:05 on 21 November 2026.
 func sample(t testing.TB) *Values {
 	t.Helper()
 	zone, err := time.LoadLocation("America/Los_Angeles")
@@ -50,7 +51,8 @@ func TestTextIsFilledIn(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if got := string(template.Append(nil, sample(t), InText)); template.IsZero() != !strings.Contains(text, "{{") || !template.IsZero() && got != want {
+		if got := string(template.Append(nil, sample(t), InText)); template.IsZero() != !strings.Contains(text, "{{") ||
+			!template.IsZero() && got != want {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 		if got := len(template.Append(nil, sample(t), InURL)); got > template.Longest(len("daily-invoice-gen")) {
@@ -109,7 +111,7 @@ func TestValuesAreEscapedForWhereTheyStand(t *testing.T) {
 			t.Errorf("%d: %q, want %q", place, got, want)
 		}
 	}
-	// What is filled in is not read again.
+	// Placeholders in filled-in values are not filled in again.
 	v.Job = "{{run}}"
 	if got := string(template.Append(nil, v, InText)); !strings.HasPrefix(got, "{{run}} ") {
 		t.Error(got)
@@ -141,17 +143,20 @@ func TestStringsOfJSONAreFilledInAndNothingElse(t *testing.T) {
 	}
 }
 
-// FuzzJSON: whatever JSON is filled in stays JSON, with the same fields, and differs in strings only.
+// FuzzJSON checks that JSON with placeholders stays JSON when they are filled in. Its fields stay the same, and only
+// its strings differ.
 func FuzzJSON(f *testing.F) {
 	for _, seed := range []string{
-		`{"a":"{{run}}","{{job}}":["{{{{","{{scheduled_for|date}}"]}`, `"{{job}}"`, `{"a\u007b\u007bb":"\u007b\u007bjob}}","\\":"\"{{attempt}}\""}`, `[{}, [], "", 1e400, "😀{{run}}"]`, `"\ud800{{run}}"`,
+		`{"a":"{{run}}","{{job}}":["{{{{","{{scheduled_for|date}}"]}`, `"{{job}}"`,
+		`{"a\u007b\u007bb":"\u007b\u007bjob}}","\\":"\"{{attempt}}\""}`, `[{}, [], "", 1e400, "😀{{run}}"]`,
+		`"\ud800{{run}}"`,
 	} {
 		f.Add([]byte(seed), "daily-invoice-gen")
 	}
 	f.Add([]byte(`{"a":"x{{job}}y"}`), "\"},{\\\n")
 	f.Fuzz(func(t *testing.T, raw []byte, job string) {
 		if !json.Valid(raw) {
-			_, _ = ParseJSON(raw) // must not panic
+			_, _ = ParseJSON(raw) // it must not panic
 			return
 		}
 		template, err := ParseJSON(raw)
@@ -171,7 +176,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// alike reports whether two values differ in their strings at most.
+// alike reports whether two values are equal except for their strings.
 func alike(a, b any) bool {
 	switch a := a.(type) {
 	case string:
