@@ -36,7 +36,7 @@ func TestACancelReachesEveryAttemptOfItsRunThatIsInFlight(t *testing.T) {
 	}
 	f.cancel([]uuid.UUID{run})
 	if !errors.Is(context.Cause(fourth), errCancelled) {
-		t.Errorf("the third attempt goes on: %v", context.Cause(fourth))
+		t.Errorf("the next attempt goes on: %v", context.Cause(fourth))
 	}
 }
 

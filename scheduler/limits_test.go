@@ -120,10 +120,9 @@ func TestADrawThatFailsLosesNothing(t *testing.T) {
 func TestTenantsWithoutLimitsCostNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
-		noisy, modest := tenants(t)
+		noisy, _ := tenants(t)
 		store.limits = []TenantLimits{{Tenant: 2, Concurrent: 10}} // this tenant has nothing to do
 		store.add(200, noisy, 0)
-		_ = modest
 		start(t, store, newGatedDials(t, false).client, 20)
 		time.Sleep(10 * time.Second)
 		if store.ended() != 200 || store.draws != 0 {
