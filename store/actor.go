@@ -5,15 +5,15 @@ import (
 	"net/netip"
 )
 
-// Actor is who makes a change, as the audit log names them.
+// Actor is the author of a change, as the audit log names it.
 type Actor struct {
 	Kind      ActorKind
-	Name      string     // the key's id, or the token's subject; for people of the command line, their login
-	Address   netip.Addr // where the request came from; invalid when it came from nowhere, as on the command line
+	Name      string     // a key's id or a token's subject; on the command line, the user's login
+	Address   netip.Addr // the request's source; invalid where there is none, as on the command line
 	RequestID string
 }
 
-// ActorKind says what an actor has proved who it is with.
+// ActorKind is the kind of credentials that an actor has shown.
 type ActorKind string
 
 // The kinds of actors.
@@ -27,12 +27,12 @@ const (
 
 type actorKey struct{}
 
-// WithActor returns a context whose writes are a's.
+// WithActor returns a context whose writes the audit log ascribes to a.
 func WithActor(ctx context.Context, a Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, a)
 }
 
-// actor returns whose the writes of a context are.
+// actor returns the author of a context's writes.
 func actor(ctx context.Context) Actor {
 	if a, ok := ctx.Value(actorKey{}).(Actor); ok {
 		return a

@@ -13,8 +13,8 @@ import (
 	"punctual/scheduler"
 )
 
-// Action is what somebody did, as the audit log has it: the kind of resource, a dot, a verb. The list is closed; a new one
-// goes into the constraint of punctual.audit_log as well.
+// Action is the action of an entry of the audit log: the kind of resource, a dot, a verb. The list is closed. A new
+// action must be added to the constraint of punctual.audit_log as well.
 type Action string
 
 // The actions.
@@ -43,40 +43,44 @@ const (
 	ActionSigningSecretDelete Action = "signing_secret.delete"
 	ActionDeploymentFreeze    Action = "deployment.freeze"
 	ActionDeploymentUnfreeze  Action = "deployment.unfreeze"
-	ActionDeploymentAdopt     Action = "deployment.adopt" // runs are dispatched from another database than before
+	ActionDeploymentAdopt     Action = "deployment.adopt" // runs are now dispatched from another database
 	ActionTenantFreeze        Action = "tenant.freeze"
 	ActionTenantUnfreeze      Action = "tenant.unfreeze"
 	ActionBreakerReset        Action = "breaker.reset"
 )
 
-// Actions are all of them.
+// Actions lists every action.
 var Actions = []Action{
-	ActionJobCreate, ActionJobUpdate, ActionJobPause, ActionJobResume, ActionJobDelete, ActionJobBackfill, ActionRunTrigger, ActionRunCancel,
-	ActionDeadLetterReplay, ActionDeadLetterResolve, ActionOperationCreate, ActionOperationCancel, ActionKeyCreate, ActionKeyRevoke,
+	ActionJobCreate, ActionJobUpdate, ActionJobPause, ActionJobResume, ActionJobDelete, ActionJobBackfill,
+	ActionRunTrigger, ActionRunCancel,
+	ActionDeadLetterReplay, ActionDeadLetterResolve, ActionOperationCreate, ActionOperationCancel,
+	ActionKeyCreate, ActionKeyRevoke,
 	ActionTenantCreate, ActionTenantUpdate, ActionTenantDelete, ActionSecretPut, ActionSecretDelete, ActionSecretRotate,
 	ActionSigningSecretCreate, ActionSigningSecretDelete,
-	ActionDeploymentFreeze, ActionDeploymentUnfreeze, ActionDeploymentAdopt, ActionTenantFreeze, ActionTenantUnfreeze, ActionBreakerReset,
+	ActionDeploymentFreeze, ActionDeploymentUnfreeze, ActionDeploymentAdopt, ActionTenantFreeze, ActionTenantUnfreeze,
+	ActionBreakerReset,
 }
 
-// Resource returns the kind of what was changed.
+// Resource returns the kind of resource that the action changes.
 func (a Action) Resource() string {
 	resource, _, _ := strings.Cut(string(a), ".")
 	return resource
 }
 
-// change is one entry of the audit log in the making. Before and after are what the resource was and became, to be
-// encoded as JSON: nil where there is none, and never with a secret in them.
+// change is an entry of the audit log in the making. before and after are the state of the resource before and after
+// the change, to be encoded as JSON: nil where there is none, and never with a secret in them.
 type change struct {
 	action        Action
-	id            uuid.UUID // of what was changed; uuid.Nil: it has none
-	job           uuid.UUID // it is about; uuid.Nil: no single one
+	id            uuid.UUID // of the changed resource; uuid.Nil: it has none
+	job           uuid.UUID // the job that the entry is about; uuid.Nil: no single job
 	name          string
 	before, after any
 }
 
-// audit writes changes to the audit log, in the transaction that q is: the one of the changes themselves, so that there is
-// no change without its entry and no entry without its change. Whose they are says the context (WithActor). It is for
-// what is rare; whoever knows the database's clock queues the entries with its own statements: queueAudit.
+// audit writes changes to the audit log in the transaction q that makes them, so that there is no change without its
+// entry and no entry without its change. The context names the author (WithActor). audit is for rare changes, as it
+// reads the database's clock first. A caller that knows that clock queues the entries with its own statements: see
+// queueAudit.
 func audit(ctx context.Context, q querier, tenant int32, changes ...change) error {
 	var now time.Time
 	if err := q.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
@@ -92,7 +96,8 @@ func audit(ctx context.Context, q querier, tenant int32, changes ...change) erro
 	return nil
 }
 
-// queueAudit queues what audit does, in one statement however many changes there are. Now is the database's clock.
+// queueAudit queues the entries that audit writes, in one statement for any number of changes. now is the database's
+// clock.
 func queueAudit(ctx context.Context, b *pgx.Batch, tenant int32, now time.Time, changes ...change) error {
 	var rows auditRows
 	for _, c := range changes {
@@ -134,19 +139,24 @@ func (r *auditRows) add(tenant int32, now time.Time, c change) error {
 }
 
 const insertAudit = `
-INSERT INTO punctual.audit_entries (id, resource_id, job_id, tenant, at, action, name, before, after, actor_kind, actor, address, request_id)
-SELECT u.id, u.resource, u.job, u.tenant, u.at, u.action, u.name, u.before::json, u.after::json, $10::text, $11::text, $12::text::inet, $13::text
-FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::int[], $5::timestamptz[], $6::text[], $7::text[], $8::text[], $9::text[])
+INSERT INTO punctual.audit_entries (
+    id, resource_id, job_id, tenant, at, action, name, before, after, actor_kind, actor, address, request_id)
+SELECT u.id, u.resource, u.job, u.tenant, u.at, u.action, u.name, u.before::json, u.after::json,
+       $10::text, $11::text, $12::text::inet, $13::text
+FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::int[], $5::timestamptz[],
+            $6::text[], $7::text[], $8::text[], $9::text[])
      AS u(id, resource, job, tenant, at, action, name, before, after)`
 
 func (r *auditRows) queue(ctx context.Context, b *pgx.Batch) {
 	if len(r.ids) == 0 {
 		return
 	}
-	b.Queue(insertAudit, append([]any{r.ids, r.resources, r.jobs, r.tenants, r.at, r.actions, r.names, r.before, r.after}, actor(ctx).columns()...)...)
+	b.Queue(insertAudit, append([]any{
+		r.ids, r.resources, r.jobs, r.tenants, r.at, r.actions, r.names, r.before, r.after,
+	}, actor(ctx).columns()...)...)
 }
 
-// columns are who, what proved it, where from and with which request.
+// columns returns the actor's columns in insertAudit: its kind, its name, its address and the request's id.
 func (a Actor) columns() []any {
 	var address *string
 	if a.Address.IsValid() {
@@ -155,7 +165,7 @@ func (a Actor) columns() []any {
 	return []any{string(a.Kind), orNull(a.Name), address, orNull(a.RequestID)}
 }
 
-// encodeChange returns what was or became as JSON; nil for nothing.
+// encodeChange returns the state of a resource as JSON, and nil for nil.
 func encodeChange(v any) (*string, error) {
 	switch v := v.(type) {
 	case nil:

@@ -9,7 +9,7 @@ import (
 	"punctual/scheduler"
 )
 
-// What the audit log shows of keys, tenants and secrets: never the secret itself, nor anything made of it.
+// How the audit log shows keys, tenants and secrets: never with the secret itself, nor with anything made of it.
 
 type keyShot struct {
 	Prefix    string     `json:"prefix"`
@@ -39,7 +39,8 @@ type tenantShot struct {
 
 func (t TenantRecord) shot() tenantShot {
 	shot := tenantShot{
-		Weight: t.Weight, MaxJobs: t.MaxJobs, MaxConcurrentRuns: t.MaxConcurrentRuns, MaxRunsPerSecond: t.MaxRunsPerSecond,
+		Weight: t.Weight, MaxJobs: t.MaxJobs,
+		MaxConcurrentRuns: t.MaxConcurrentRuns, MaxRunsPerSecond: t.MaxRunsPerSecond,
 		MaxRequestsPerSecond: t.MaxRequestsPerSecond, AllowedTargets: t.AllowedTargets, Notify: t.Notify,
 	}
 	if shot.Notify == nil {
@@ -59,9 +60,12 @@ type secretShot struct {
 	Version     int32  `json:"version"`
 }
 
-// secretPut is the change that gave a secret its value or description; before is nil where there was none.
+// secretPut is the change that gave a secret its value or its description. before is nil for a new secret.
 func secretPut(before *SecretRecord, after SecretRecord) change {
-	c := change{action: ActionSecretPut, id: after.ID, name: after.Name, after: secretShot{after.Description, after.Version}}
+	c := change{
+		action: ActionSecretPut, id: after.ID, name: after.Name,
+		after: secretShot{after.Description, after.Version},
+	}
 	if before != nil {
 		c.before = secretShot{before.Description, before.Version}
 	}
@@ -72,7 +76,7 @@ type signingSecretShot struct {
 	ExpiresAt *time.Time `json:"expires_at"`
 }
 
-// signingSecretEnds is the end of a signing secret, now or, with an instant, then.
+// signingSecretEnds is the change that ends a signing secret: at an instant, or now if at is nil.
 func signingSecretEnds(id uuid.UUID, at *time.Time) change {
 	c := change{action: ActionSigningSecretDelete, id: id, before: signingSecretShot{}}
 	if at != nil {
@@ -81,7 +85,7 @@ func signingSecretEnds(id uuid.UUID, at *time.Time) change {
 	return c
 }
 
-// rotationShot is what a rotation of the deployment's keys has begun.
+// rotationShot shows which keys of the deployment a rotation has begun to use.
 type rotationShot struct {
 	DataKey   int64 `json:"data_key"`
 	MasterKey bool  `json:"new_master_key"`

@@ -8,11 +8,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// readPausers reads who paused the job, by the instants at which it was. The entries of a job are about as many as its
+// readPausers reads the actors who paused the job, by the instant of the pause. A job has about as many entries as
 // versions.
 func (e *explaining) readPausers(ctx context.Context) error {
 	rows, err := e.q.Query(ctx, `
-		SELECT a.at, a.actor_kind, coalesce(a.actor, ''), coalesce(k.name, '') FROM `+auditTables+`
+		SELECT a.at, a.actor_kind, coalesce(a.actor, ''), coalesce(k.name, '')
+		FROM `+auditTables+`
 		WHERE a.job_id = $1 AND a.tenant = $2 AND a.after ->> 'state' = 'paused'`, e.job, e.tenant)
 	if err != nil {
 		return fmt.Errorf("reading who paused job %s: %w", e.job, err)
@@ -30,7 +31,7 @@ func (e *explaining) readPausers(ctx context.Context) error {
 	return nil
 }
 
-// who is the actor for people; empty where nobody is known.
+// who names the actor for people. It is empty where the actor is unknown.
 func (r AuditRecord) who() string {
 	switch {
 	case r.Actor == "":

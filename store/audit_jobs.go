@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// jobShot is a job as the audit log shows it: with its definition where that is what changed.
+// jobShot is a job as the audit log shows it: with its definition if the definition changed.
 type jobShot struct {
 	Version     int32           `json:"version"`
 	State       JobState        `json:"state"`
@@ -16,7 +16,10 @@ type jobShot struct {
 
 // shot returns the job as it stands.
 func (j *jobRow) shot() jobShot {
-	return jobShot{Version: j.Version, State: j.State, PausedUntil: j.PausedUntil, Note: j.PauseNote, Definition: json.RawMessage(j.definition)}
+	return jobShot{
+		Version: j.Version, State: j.State, PausedUntil: j.PausedUntil, Note: j.PauseNote,
+		Definition: json.RawMessage(j.definition),
+	}
 }
 
 // without leaves out the definition.
@@ -31,7 +34,8 @@ func (s jobShot) masked() jobShot {
 	return s
 }
 
-// change returns what became of a held job, for the audit log: a pause or a resume if nothing but that was changed.
+// change returns the entry of the audit log for a write of a held job. The entry is a pause or a resume if the write
+// changed nothing else.
 func (h *held) change(note string) change {
 	c := change{action: ActionJobUpdate, id: h.ID, job: h.ID, name: h.Definition.Name}
 	before, after := h.before, h.shot()

@@ -17,48 +17,54 @@ type AuditRecord struct {
 	ID            uuid.UUID
 	At            time.Time
 	ActorKind     ActorKind
-	Actor         string // a key's id, a token's subject, a login; empty where nobody is known
-	ActorName     string // of a key of this tenant
+	Actor         string // a key's id, a token's subject, a login; empty where the actor is unknown
+	ActorName     string // the key's name, if the actor is a key of this tenant
 	Address       *netip.Addr
 	RequestID     string
 	Action        Action
-	ResourceID    *uuid.UUID // nil: what was changed has no such id
-	JobID         *uuid.UUID // nil: it is about no single job
+	ResourceID    *uuid.UUID // nil: the resource has no such id
+	JobID         *uuid.UUID // nil: the entry is about no single job
 	Name          string
-	Before, After json.RawMessage // nil: there was, or is, none
+	Before, After json.RawMessage // nil: the resource did not exist before, or does not after
 }
 
 // AuditFilter selects entries; empty fields select all.
 type AuditFilter struct {
 	Action     Action
 	Actor      string // id or name of a key, subject of a token, login
-	Resource   string // kind of what was changed, such as job
+	Resource   string // kind of resource, such as job
 	ResourceID *uuid.UUID
-	Name       string    // of what was changed, then
+	Name       string    // of the resource when it was changed
 	Job        string    // name or id of a job, deleted or not
 	From       time.Time // inclusive
 	To         time.Time // exclusive
 	Page
 }
 
-const auditColumns = `a.id, a.at, a.actor_kind, coalesce(a.actor, ''), coalesce(k.name, ''), host(a.address), coalesce(a.request_id, ''), a.action,
-	a.resource_id, a.job_id, coalesce(a.name, ''), a.before::text, a.after::text`
+const auditColumns = `a.id, a.at, a.actor_kind, coalesce(a.actor, ''), coalesce(k.name, ''), host(a.address),
+	coalesce(a.request_id, ''), a.action, a.resource_id, a.job_id, coalesce(a.name, ''), a.before::text, a.after::text`
 
-const auditTables = `punctual.audit_entries a LEFT JOIN punctual.api_keys k ON a.actor_kind = 'key' AND k.id::text = a.actor`
+const auditTables = `punctual.audit_entries a
+	LEFT JOIN punctual.api_keys k ON a.actor_kind = 'key' AND k.id::text = a.actor`
 
-// selectAudit reads a page of entries and the first of the next.
+// selectAudit reads a page of entries and the first entry of the next page.
 const selectAudit = `
 SELECT id, at, actor_kind, actor, actor_name, address, request_id, action, resource_id, job_id, name, before, after
-FROM (SELECT ` + auditColumns + `, sum(coalesce(octet_length(a.before::text), 0) + coalesce(octet_length(a.after::text), 0))
+FROM (SELECT ` + auditColumns + `,
+             sum(coalesce(octet_length(a.before::text), 0) + coalesce(octet_length(a.after::text), 0))
              OVER (ORDER BY a.id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 2 PRECEDING)
-      FROM ` + auditTables + ` %s ORDER BY a.id DESC LIMIT %d)
-     AS p(id, at, actor_kind, actor, actor_name, address, request_id, action, resource_id, job_id, name, before, after, bytes)
-WHERE coalesce(bytes, 0) < %d ORDER BY id DESC`
+      FROM ` + auditTables + ` %s
+      ORDER BY a.id DESC LIMIT %d)
+     AS p(id, at, actor_kind, actor, actor_name, address, request_id,
+          action, resource_id, job_id, name, before, after, bytes)
+WHERE coalesce(bytes, 0) < %d
+ORDER BY id DESC`
 
 func scanAudit(row pgx.CollectableRow) (AuditRecord, error) {
 	var r AuditRecord
 	var address, before, after *string
-	err := row.Scan(&r.ID, &r.At, &r.ActorKind, &r.Actor, &r.ActorName, &address, &r.RequestID, &r.Action, &r.ResourceID, &r.JobID, &r.Name, &before, &after)
+	err := row.Scan(&r.ID, &r.At, &r.ActorKind, &r.Actor, &r.ActorName, &address, &r.RequestID,
+		&r.Action, &r.ResourceID, &r.JobID, &r.Name, &before, &after)
 	if err != nil {
 		return r, err
 	}
@@ -77,9 +83,11 @@ func scanAudit(row pgx.CollectableRow) (AuditRecord, error) {
 	return r, nil
 }
 
-// ListAudit returns the entries that the filter selects, newest first, and the cursor of the next page, empty on the
-// last one.
-func (s *Store) ListAudit(ctx context.Context, tenant int32, f AuditFilter) (entries []AuditRecord, nextCursor string, err error) {
+// ListAudit returns the entries that the filter selects, newest first, and the cursor of the next page. The cursor is
+// empty on the last page.
+func (s *Store) ListAudit(
+	ctx context.Context, tenant int32, f AuditFilter,
+) (entries []AuditRecord, nextCursor string, err error) {
 	var c conditions
 	c.add(`a.tenant = ?`, tenant)
 	if err := c.page(f.Page, auditCursor, `a.id < ?`); err != nil {
@@ -109,8 +117,8 @@ func (s *Store) ListAudit(ctx context.Context, tenant int32, f AuditFilter) (ent
 	return entries, nextCursor, nil
 }
 
-// auditOf asks for what is about a job: by its id, also what was done under another name; of a name that no job has any
-// more, what was done under it.
+// auditOf selects the entries about a job. A job's id, or its present name, also finds entries from when the job had
+// another name. A name that no job has any more finds the entries that were made under it.
 func (c *conditions) auditOf(ctx context.Context, q querier, tenant int32, job string) error {
 	if id, ok := parseID(job); ok {
 		c.add(`a.job_id = ?`, id)
@@ -132,7 +140,7 @@ func (c *conditions) auditOf(ctx context.Context, q querier, tenant int32, job s
 	return nil
 }
 
-// audit adds what a filter asks for, except its page and its job.
+// audit adds the conditions of a filter, except its page and its job.
 func (c *conditions) audit(f AuditFilter) {
 	if f.Action != "" {
 		c.add(`a.action = ?`, string(f.Action))
@@ -149,7 +157,7 @@ func (c *conditions) audit(f AuditFilter) {
 	if f.Name != "" {
 		c.add(`a.name = ?`, f.Name)
 	}
-	// The id has the time in it, to the millisecond.
+	// An id begins with the time, to the millisecond, so the index on ids serves these conditions.
 	if !f.From.IsZero() {
 		c.add(`a.id >= ? AND a.at >= ?`, firstRunID(f.From), f.From)
 	}
@@ -158,7 +166,8 @@ func (c *conditions) audit(f AuditFilter) {
 	}
 }
 
-// resource asks for one kind. Keys, secrets and tenants are rare among jobs, and have an index without them.
+// resource selects the entries about one kind of resource. Entries about keys, secrets and tenants are rare among those
+// about jobs. Entries without a job have an index of their own, which the extra condition allows.
 func (c *conditions) resource(kind string) {
 	var actions []string
 	for _, a := range Actions {

@@ -7,14 +7,16 @@ import (
 	"punctual/scheduler"
 )
 
-// masked stands for what the audit log does not keep.
+// masked replaces a value that the audit log does not keep.
 const masked = "***"
 
-// maybeSecret is what a definition has in it that may hold a secret: most have none of it, and are kept as they are.
+// maybeSecret lists the members of a definition that may hold a secret. Most definitions have none of them and are kept
+// unchanged.
 var maybeSecret = []string{`"headers"`, `"secret_headers"`, `"auth"`}
 
-// maskDefinition returns a definition for the audit log, without its secrets: the value of an auth, all secret_headers, and
-// headers whose name says that they are secret. What cannot be read is not kept at all.
+// maskDefinition returns a definition for the audit log, without its secrets: it masks the value of an auth, all
+// secret_headers, and the headers whose name marks them as secret. A definition that cannot be parsed is not kept at
+// all.
 func maskDefinition(text string) string {
 	may := false
 	for _, word := range maybeSecret {
@@ -39,7 +41,7 @@ func maskDefinition(text string) string {
 	return string(out)
 }
 
-// maskIn masks the targets in a value, wherever they are but in a body, and reports whether there was anything to mask.
+// maskIn masks the targets anywhere in a value, except in a body, and reports whether it masked anything.
 func maskIn(v any) (changed bool) {
 	switch v := v.(type) {
 	case []any:
@@ -49,7 +51,7 @@ func maskIn(v any) (changed bool) {
 	case map[string]any:
 		for name, member := range v {
 			switch name {
-			case "body": // is the receiver's, whatever it looks like
+			case "body": // belongs to the receiver, whatever it looks like
 			case "auth":
 				changed = maskMembers(member, func(member string) bool { return member == "value" }) || changed
 			case "secret_headers":
@@ -64,7 +66,7 @@ func maskIn(v any) (changed bool) {
 	return changed
 }
 
-// maskMembers masks the members of an object that are chosen. What should be an object and is not is left to nobody.
+// maskMembers masks the chosen members of an object. It leaves a value that is not an object as it is.
 func maskMembers(v any, choose func(name string) bool) (changed bool) {
 	object, ok := v.(map[string]any)
 	if !ok {
@@ -90,7 +92,7 @@ func maskHeaders(headers map[string]string) map[string]string {
 	return out
 }
 
-// maskedOf returns what maskDefinition makes of a definition; nil if that is the definition itself.
+// maskedOf returns the masked definition, or nil if nothing in it needs a mask.
 func maskedOf(text string) *string {
 	out := maskDefinition(text)
 	if out == text {

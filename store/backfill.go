@@ -13,19 +13,19 @@ import (
 	"punctual/scheduler"
 )
 
-// MostBackfilled is how many slots one backfill may be about. To find that many takes half a second to two.
+// MostBackfilled is the largest number of slots in one backfill. To find that many takes half a second to two.
 const MostBackfilled = 100_000
 
 // BackfillRequest asks for a run of each past slot of a job that has none.
 type BackfillRequest struct {
 	Job          string    // id or name
-	From, To     time.Time // slots from the one, included, to the other, not included
+	From, To     time.Time // slots from From, inclusive, to To, exclusive
 	Rerun        bool      // slots that have a run get another
-	MaxPerSecond int       // 0: as fast as it goes
+	MaxPerSecond int       // 0: no limit
 	Note         string
 }
 
-// BackfillPlan is the slots that a backfill is about, by the schedule the job had when it was asked for.
+// BackfillPlan holds the slots of a backfill, by the schedule that the job had at the time of the request.
 type BackfillPlan struct {
 	BackfillRequest
 	tenant int32
@@ -37,8 +37,7 @@ type BackfillPlan struct {
 // Matched returns how many slots there are.
 func (p BackfillPlan) Matched() int { return len(p.slots) }
 
-// BackfillError is a backfill that cannot be, with everything that stands against it: the fields are job, from
-// and to.
+// BackfillError is a refused backfill, with every problem of the request. The problems' fields are job, from and to.
 type BackfillError struct{ Problems []scheduler.Problem }
 
 func (e *BackfillError) Error() string {
@@ -49,10 +48,10 @@ func (e *BackfillError) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// PlanBackfill finds the slots that a backfill would be about, and locks and writes nothing. They are those of
-// the present schedule, also from before the job was created. Those that the schedule has not passed yet run
-// by themselves: slots that are due and wait, be it after an outage, are none of a backfill's.
-// *BackfillError for a request that cannot be met; ErrNotFound for a job that is not there or was deleted.
+// PlanBackfill finds the slots of a backfill. It locks and writes nothing. The slots are those of the present schedule,
+// even from before the job was created. Slots that the schedule has not passed yet are left out, as they run by
+// themselves: that includes slots that are due and wait, such as after an outage. PlanBackfill returns *BackfillError
+// for a request that cannot be met, and ErrNotFound for a job that does not exist or was deleted.
 func (s *Store) PlanBackfill(ctx context.Context, tenant int32, r BackfillRequest) (BackfillPlan, error) {
 	q := s.reader(ctx, tenant)
 	id, err := findJob(ctx, q, tenant, r.Job)
@@ -67,7 +66,9 @@ func (s *Store) PlanBackfill(ctx context.Context, tenant int32, r BackfillReques
 	if err != nil {
 		return BackfillPlan{}, err
 	}
-	p := BackfillPlan{BackfillRequest: r, tenant: tenant, job: jobVersion{id: id, version: job.Version}, name: job.Definition.Name}
+	p := BackfillPlan{
+		BackfillRequest: r, tenant: tenant, job: jobVersion{id: id, version: job.Version}, name: job.Definition.Name,
+	}
 	problems := r.problems(job.Definition.Schedule.Kind(), now, earliest)
 	if len(problems) == 0 {
 		if problems, err = p.walk(ctx, job, s.options.DefaultJitter, now); err != nil {
@@ -80,8 +81,9 @@ func (s *Store) PlanBackfill(ctx context.Context, tenant int32, r BackfillReques
 	return p, nil
 }
 
-// reach returns the present, and how far back it is known which slots of a job have run: as far as runs that
-// succeeded are kept, and no further than they were kept until now, if the job is older than that.
+// reach returns the present, and how far back the database knows which slots of a job have run. That is as far as it
+// keeps runs that succeeded. For a job that is older than the instant since which runs have been kept, it is no further
+// back than that instant.
 func (s *Store) reach(ctx context.Context, q querier, created time.Time) (now, earliest time.Time, err error) {
 	var kept *time.Time
 	if err := q.QueryRow(ctx, `SELECT clock_timestamp(), `+keptSince).Scan(&now, &kept); err != nil {
@@ -103,8 +105,9 @@ func (r BackfillRequest) problems(kind scheduler.Kind, now, earliest time.Time) 
 		add("job", "%q has no past slots, as its schedule is neither cron nor every; trigger it instead", r.Job)
 	}
 	if r.From.Before(earliest) {
-		// In whole minutes, so that it can be typed, and is still right by then.
-		add("from", "%s is further back than runs are kept: at the earliest %s", stamp(r.From), stamp(earliest.Add(time.Minute-1).Truncate(time.Minute)))
+		// In whole minutes, so that a person can type it and it is still right by then.
+		add("from", "%s is further back than runs are kept: at the earliest %s",
+			stamp(r.From), stamp(earliest.Add(time.Minute-1).Truncate(time.Minute)))
 	}
 	if r.To.After(now) {
 		add("to", "%s is in the future: at the latest %s", stamp(r.To), stamp(now.Truncate(time.Second)))
@@ -112,8 +115,10 @@ func (r BackfillRequest) problems(kind scheduler.Kind, now, earliest time.Time) 
 	return problems
 }
 
-// walk collects the slots, up to the one that the schedule stands at.
-func (p *BackfillPlan) walk(ctx context.Context, job JobRecord, defaultJitter time.Duration, now time.Time) ([]scheduler.Problem, error) {
+// walk collects the slots, up to the schedule's next slot.
+func (p *BackfillPlan) walk(
+	ctx context.Context, job JobRecord, defaultJitter time.Duration, now time.Time,
+) ([]scheduler.Problem, error) {
 	timetable, err := scheduler.NewTimetable(job.ID, job.Definition.WithDefaults(), defaultJitter)
 	if err != nil {
 		return nil, fmt.Errorf("job %s version %d: %w", job.ID, job.Version, err)
@@ -129,7 +134,8 @@ func (p *BackfillPlan) walk(ctx context.Context, job JobRecord, defaultJitter ti
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case len(p.slots) == MostBackfilled:
-			return []scheduler.Problem{{Field: "to", Message: fmt.Sprintf("%s is too far from from: there are more than %d slots between; up to %s there are so many",
+			return []scheduler.Problem{{Field: "to", Message: fmt.Sprintf(
+				"%s is too far from from: there are more than %d slots between; up to %s there are so many",
 				stamp(p.To), MostBackfilled, stamp(at))}}, nil
 		}
 		p.slots = append(p.slots, at)
@@ -137,13 +143,15 @@ func (p *BackfillPlan) walk(ctx context.Context, job JobRecord, defaultJitter ti
 	return nil, nil
 }
 
-// CountBackfill returns how many runs a backfill would make at this moment.
+// CountBackfill returns how many runs a backfill would make now.
 func (s *Store) CountBackfill(ctx context.Context, p BackfillPlan) (int, error) {
 	n := len(p.slots)
 	if p.Rerun || n == 0 {
 		return n, nil
 	}
-	rows, err := s.reader(ctx, p.tenant).Query(ctx, `SELECT id FROM punctual.runs WHERE job_id = $1 AND id >= $2 AND id < $3`,
+	rows, err := s.reader(ctx, p.tenant).Query(ctx, `
+		SELECT id FROM punctual.runs
+		WHERE job_id = $1 AND id >= $2 AND id < $3`,
 		p.job.id, firstRunID(p.slots[0]), firstRunID(p.slots[n-1].Add(time.Millisecond)))
 	if err != nil {
 		return 0, fmt.Errorf("counting the runs of slots: %w", err)
@@ -170,9 +178,11 @@ func collectSet(rows pgx.Rows) (map[uuid.UUID]bool, error) {
 	return set, err
 }
 
-// StartBackfill leaves a backfill to the replicas.
+// StartBackfill writes a backfill as an operation, which the replicas carry out.
 func (s *Store) StartBackfill(ctx context.Context, tenant int32, p BackfillPlan) (OperationRecord, error) {
-	request, err := json.Marshal(backfillText{Job: p.job.id, JobVersion: p.job.version, From: p.From, To: p.To, Rerun: p.Rerun})
+	request, err := json.Marshal(backfillText{
+		Job: p.job.id, JobVersion: p.job.version, From: p.From, To: p.To, Rerun: p.Rerun,
+	})
 	if err != nil {
 		return OperationRecord{}, fmt.Errorf("encoding the request of an operation: %w", err)
 	}
@@ -184,7 +194,8 @@ func (s *Store) StartBackfill(ctx context.Context, tenant int32, p BackfillPlan)
 		}
 		n := newOperation{
 			OperationRecord: OperationRecord{
-				ID: scheduler.NewRunID(now), Kind: OperationBackfill, JobID: &p.job.id, MaxPerSecond: p.MaxPerSecond, Note: p.Note, Matched: len(p.slots), CreatedAt: now,
+				ID: scheduler.NewRunID(now), Kind: OperationBackfill, JobID: &p.job.id,
+				MaxPerSecond: p.MaxPerSecond, Note: p.Note, Matched: len(p.slots), CreatedAt: now,
 			},
 			request: string(request), job: p.name, rerun: p.Rerun, lastSlot: &p.From,
 		}
@@ -197,8 +208,8 @@ func (s *Store) StartBackfill(ctx context.Context, tenant int32, p BackfillPlan)
 	return o, err
 }
 
-// backfillText is a backfill's request as people find it in its row. The slots are those of the version: an
-// edit of the job while it is under way changes what is sent, and not for which slots.
+// backfillText is a backfill's request as people find it in its row. The job's version decides the slots: an edit of
+// the job during the backfill changes the requests that are sent, but not the slots.
 type backfillText struct {
 	Job        uuid.UUID `json:"job_id"`
 	JobVersion int32     `json:"job_version"`

@@ -7,8 +7,9 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// What a replica keeps of definitions that are compiled, and of secrets that are open. All tenants share it, so it is
-// bounded in number and in size: most are small, but a definition may have a body of 256 KiB, and a secret 64 KiB.
+// Bounds of a replica's caches of compiled definitions and of decrypted secrets. All tenants share these caches, so
+// they are bounded in number and in size: most entries are small, but a definition may have a body of 256 KiB, and a
+// secret may have 64 KiB.
 const (
 	mostCompiled  = 20_000
 	compiledBytes = 64 << 20
@@ -17,10 +18,11 @@ const (
 	openBytes     = 16 << 20
 )
 
-// compiledSize is about what a compiled definition takes, in bytes, by the length of its text: it has its body twice.
+// compiledSize estimates the size of a compiled definition in bytes from the length of its text. The compiled
+// definition holds its body twice.
 func compiledSize(text int) int { return 2<<10 + 2*text }
 
-// boundedCache is a cache of what was used last, up to a number and to a size. It is safe for concurrent use.
+// boundedCache keeps the entries used last, up to a number and a size. It is safe for concurrent use.
 type boundedCache[K comparable, V any] struct {
 	kept   *lru.Cache[K, sized[V]]
 	most   int64 // bytes
@@ -35,17 +37,18 @@ type sized[V any] struct {
 
 func newBoundedCache[K comparable, V any](number int, bytes int64) *boundedCache[K, V] {
 	c := &boundedCache[K, V]{most: bytes}
-	c.kept, _ = lru.NewWithEvict(number, func(_ K, gone sized[V]) { c.bytes.Add(-gone.bytes) }) // fails for numbers below 1 only
+	// NewWithEvict fails only for numbers below 1.
+	c.kept, _ = lru.NewWithEvict(number, func(_ K, gone sized[V]) { c.bytes.Add(-gone.bytes) })
 	return c
 }
 
-// get returns what is kept under a key, and counts it as used.
+// get returns the value of a key, and counts it as used.
 func (c *boundedCache[K, V]) get(key K) (V, bool) {
 	found, ok := c.kept.Get(key)
 	return found.value, ok
 }
 
-// add keeps a value that takes about so many bytes. What was not used for longest goes for it.
+// add keeps a value of about so many bytes. It makes room by removing the values that were not used for longest.
 func (c *boundedCache[K, V]) add(key K, value V, bytes int) {
 	c.adding.Lock()
 	defer c.adding.Unlock()

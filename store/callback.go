@@ -15,7 +15,7 @@ import (
 	"punctual/scheduler/failpoint"
 )
 
-// SupersededError is a call of a target about an attempt that is over.
+// SupersededError means that a target called about an attempt that is over.
 type SupersededError struct {
 	Run    uuid.UUID
 	Status scheduler.Status // of the run now
@@ -28,17 +28,17 @@ func (e *SupersededError) Error() string {
 // Beat is the answer to a target's heartbeat.
 type Beat struct {
 	CancelRequested bool
-	Deadline        time.Time // when the attempt is lost, unless the target is heard of again
+	Deadline        time.Time // when the attempt is lost, unless the target calls again before
 }
 
-// Progress is what a target last reported about a run.
+// Progress is the last progress that a target reported of a run.
 type Progress struct {
-	Attempt    int // that is under way now
+	Attempt    int // number of the present attempt
 	Progress   json.RawMessage
-	RecordedAt *time.Time // nil: nothing was reported
+	RecordedAt *time.Time // nil: no progress was reported
 }
 
-// loadTokenKey reads what run tokens are made with, before the first claim of a job that needs it commits.
+// loadTokenKey reads the key of run tokens before the first claim of an asynchronous job commits.
 func (s *Store) loadTokenKey(ctx context.Context, q querier, jobs iter.Seq[*scheduler.Job]) error {
 	if s.tokenKey.Load() != nil {
 		return nil
@@ -64,13 +64,13 @@ func (s *Store) readTokenKey(ctx context.Context, q querier) ([]byte, error) {
 	return key, nil
 }
 
-// calledRun is a run whose target calls, locked and read.
+// calledRun is a run whose target calls. Its rows are locked and read.
 type calledRun struct {
 	scheduler.Assignment
 	tenant   int32
 	status   scheduler.Status
 	reason   scheduler.Reason
-	accepted bool // its 202 has been recorded: its row in ready is the deadline
+	accepted bool // the target's 202 is recorded: the run's row in ready is the deadline
 	started  time.Time
 	http     int
 	now      time.Time
@@ -81,8 +81,8 @@ func (c calledRun) cancelRequested() bool {
 	return c.reason == scheduler.ReasonCancelled || c.reason == scheduler.ReasonReplaced
 }
 
-// calledBy returns the fencing token of the attempt whose target calls; scheduler.ErrRunToken when the token was
-// not made for this run. Once the key is known that asks the database nothing.
+// calledBy returns the fencing token of the attempt whose target calls, or scheduler.ErrRunToken when the token was not
+// made for this run. Once the key is in memory, calledBy sends the database nothing.
 func (s *Store) calledBy(ctx context.Context, run uuid.UUID, token string) (fence int64, err error) {
 	key, err := s.readTokenKey(ctx, s.reader(ctx, everybody))
 	if err != nil {
@@ -91,9 +91,12 @@ func (s *Store) calledBy(ctx context.Context, run uuid.UUID, token string) (fenc
 	return scheduler.ReadRunToken(key, run, token)
 }
 
-// call runs work for a target that has shown a token, with the gate of the job, the run's row in ready and the
-// run locked, in this order. scheduler.ErrRunToken when the token was not made for this run.
-func (s *Store) call(ctx context.Context, run uuid.UUID, token string, work func(ctx context.Context, u *unit, fence int64, c calledRun) error) error {
+// call runs work for a target that has shown a token. It first locks the gate of the job, the run's row in ready and
+// the run, in this order. It returns scheduler.ErrRunToken when the token was not made for this run.
+func (s *Store) call(
+	ctx context.Context, run uuid.UUID, token string,
+	work func(ctx context.Context, u *unit, fence int64, c calledRun) error,
+) error {
 	fence, err := s.calledBy(ctx, run, token)
 	if err != nil {
 		return err
@@ -111,16 +114,24 @@ func (s *Store) call(ctx context.Context, run uuid.UUID, token string, work func
 func (s *Store) lockCalled(ctx context.Context, u *unit, run uuid.UUID) (calledRun, error) {
 	c := calledRun{}
 	var b pgx.Batch
-	b.Queue(`SELECT FROM punctual.exclusive WHERE job_id = (SELECT job_id FROM punctual.runs WHERE id = $1) FOR NO KEY UPDATE`, run)
+	b.Queue(`
+		SELECT FROM punctual.exclusive
+		WHERE job_id = (SELECT job_id FROM punctual.runs WHERE id = $1)
+		FOR NO KEY UPDATE`, run)
 	b.Queue(`SELECT FROM punctual.ready WHERE run_id = $1 FOR UPDATE`, run)
 	var key jobVersion
-	b.Queue(`SELECT job_id, job_version, tenant, lane, trigger, scheduled_for, due_at, late, attempt, coalesce(fence, 0), status, coalesce(reason, ''),
-	                accepted_at IS NOT NULL, coalesce(started_at, now()), coalesce(http_status, 0), clock_timestamp(), `+keptColumns+`
-	         FROM punctual.runs r LEFT JOIN punctual.run_data d ON d.run_id = $1 WHERE r.id = $1 FOR NO KEY UPDATE OF r`, run).QueryRow(func(row pgx.Row) error {
-		c.RunID, c.Gated = run, true // for all that is known
+	b.Queue(`
+		SELECT job_id, job_version, tenant, lane, trigger, scheduled_for, due_at, late, attempt, coalesce(fence, 0),
+		       status, coalesce(reason, ''), accepted_at IS NOT NULL, coalesce(started_at, now()),
+		       coalesce(http_status, 0), clock_timestamp(), `+keptColumns+`
+		FROM punctual.runs r
+		LEFT JOIN punctual.run_data d ON d.run_id = $1
+		WHERE r.id = $1
+		FOR NO KEY UPDATE OF r`, run).QueryRow(func(row pgx.Row) error {
+		c.RunID, c.Gated = run, true // the job may have a gate
 		return row.Scan(append([]any{
-			&key.id, &key.version, &c.tenant, &c.Lane, &c.Trigger, &c.ScheduledFor, &c.DueAt, &c.Late, &c.Attempt, &c.Fence,
-			&c.status, &c.reason, &c.accepted, &c.started, &c.http, &c.now,
+			&key.id, &key.version, &c.tenant, &c.Lane, &c.Trigger, &c.ScheduledFor, &c.DueAt, &c.Late, &c.Attempt,
+			&c.Fence, &c.status, &c.reason, &c.accepted, &c.started, &c.http, &c.now,
 		}, c.kept.into()...)...)
 	})
 	err := u.SendBatch(ctx, &b).Close()
@@ -140,9 +151,11 @@ func (s *Store) lockCalled(ctx context.Context, u *unit, run uuid.UUID) (calledR
 	return c, nil
 }
 
-// HeartbeatRun notes that the target of an attempt is at work, and its progress unless that is nil. Once a
-// cancel was asked for, the deadline no longer moves. *SupersededError when the attempt is over.
-func (s *Store) HeartbeatRun(ctx context.Context, run uuid.UUID, token string, progress json.RawMessage) (Beat, error) {
+// HeartbeatRun records that the target of an attempt is at work, and its progress unless that is nil. After a request
+// to cancel the deadline no longer moves. HeartbeatRun returns *SupersededError when the attempt is over.
+func (s *Store) HeartbeatRun(
+	ctx context.Context, run uuid.UUID, token string, progress json.RawMessage,
+) (Beat, error) {
 	var beat Beat
 	err := s.call(ctx, run, token, func(ctx context.Context, u *unit, fence int64, c calledRun) error {
 		if fence != c.Fence || c.status != scheduler.StatusRunning {
@@ -151,11 +164,18 @@ func (s *Store) HeartbeatRun(ctx context.Context, run uuid.UUID, token string, p
 		beat = Beat{CancelRequested: c.cancelRequested(), Deadline: c.Job.CallbackDeadline(c.started, c.now).UTC()}
 		var b pgx.Batch
 		if progress != nil {
-			b.Queue(`INSERT INTO punctual.run_data (run_id, progress, progress_at) VALUES ($1, $2::json, $3)
-			         ON CONFLICT (run_id) DO UPDATE SET progress = excluded.progress, progress_at = excluded.progress_at`, run, string(progress), c.now)
+			b.Queue(`
+				INSERT INTO punctual.run_data (run_id, progress, progress_at)
+				VALUES ($1, $2::json, $3)
+				ON CONFLICT (run_id) DO UPDATE
+				SET progress = excluded.progress, progress_at = excluded.progress_at`, run, string(progress), c.now)
 		}
 		if c.accepted {
-			b.Queue(`UPDATE punctual.ready SET due_at = CASE WHEN $3 THEN due_at ELSE $2 END WHERE run_id = $1 RETURNING due_at`,
+			b.Queue(`
+				UPDATE punctual.ready
+				SET due_at = CASE WHEN $3 THEN due_at ELSE $2 END
+				WHERE run_id = $1
+				RETURNING due_at`,
 				run, beat.Deadline, beat.CancelRequested).QueryRow(func(row pgx.Row) error { return row.Scan(&beat.Deadline) })
 		}
 		if b.Len() == 0 {
@@ -170,31 +190,43 @@ func (s *Store) HeartbeatRun(ctx context.Context, run uuid.UUID, token string, p
 	return beat, err
 }
 
-// CompleteRun ends a run as succeeded, or as cancelled when that was asked for, with a result unless that is nil. Doing
-// so again changes nothing. *SupersededError when the attempt ended in another way.
-func (s *Store) CompleteRun(ctx context.Context, run uuid.UUID, token string, result json.RawMessage) (RunRecord, error) {
+// CompleteRun ends a run as succeeded, or as cancelled after a request to cancel, with a result unless that is nil. To
+// repeat the call changes nothing. CompleteRun returns *SupersededError when the attempt ended in another way.
+func (s *Store) CompleteRun(
+	ctx context.Context, run uuid.UUID, token string, result json.RawMessage,
+) (RunRecord, error) {
 	return s.endCalled(ctx, run, token, func(c calledRun) scheduler.Outcome {
-		return scheduler.Outcome{Assignment: c.Assignment, Verdict: scheduler.Succeed, StartedAt: c.started, FinishedAt: c.now, HTTPStatus: c.http, Result: result}
+		return scheduler.Outcome{
+			Assignment: c.Assignment, Verdict: scheduler.Succeed, StartedAt: c.started, FinishedAt: c.now,
+			HTTPStatus: c.http, Result: result,
+		}
 	}, func(ctx context.Context, q querier, fence int64, c calledRun) (bool, error) {
-		return fence == c.Fence && (c.status == scheduler.StatusSucceeded || c.status == scheduler.StatusCancelled && c.cancelRequested()), nil
+		return fence == c.Fence &&
+			(c.status == scheduler.StatusSucceeded || c.status == scheduler.StatusCancelled && c.cancelRequested()), nil
 	})
 }
 
-// FailRun ends an attempt as failed: the run is retried as its job says, or not at all unless retry is set.
-// Doing so again changes nothing. *SupersededError when the attempt ended in another way.
-func (s *Store) FailRun(ctx context.Context, run uuid.UUID, token, message string, retry bool) (RunRecord, error) {
+// FailRun ends an attempt as failed. The run is retried as its job says, but not at all unless retry is set. To repeat
+// the call changes nothing. FailRun returns *SupersededError when the attempt ended in another way.
+func (s *Store) FailRun(
+	ctx context.Context, run uuid.UUID, token, message string, retry bool,
+) (RunRecord, error) {
 	return s.endCalled(ctx, run, token, func(c calledRun) scheduler.Outcome {
 		return c.kept.of(scheduler.JudgeReported(c.Assignment, message, retry, c.started, c.now))
 	}, func(ctx context.Context, q querier, fence int64, _ calledRun) (already bool, err error) {
-		// What it reported is on record as expired where the next attempt would have come too late.
-		err = q.QueryRow(ctx, `SELECT EXISTS (SELECT FROM punctual.attempts WHERE run_id = $1 AND fence = $2 AND
-			(reason = 'failed' OR reason = 'expired' AND error IS NOT DISTINCT FROM $3))`, run, fence, orNull(storable(message))).Scan(&already)
+		// A reported failure is on record as expired if the next attempt would have come too late.
+		err = q.QueryRow(ctx, `
+			SELECT EXISTS (
+			    SELECT FROM punctual.attempts
+			    WHERE run_id = $1 AND fence = $2
+			      AND (reason = 'failed' OR reason = 'expired' AND error IS NOT DISTINCT FROM $3))`,
+			run, fence, orNull(storable(message))).Scan(&already)
 		return already, err
 	})
 }
 
-// endCalled ends the attempt of a target that calls, unless it is over; already tells whether it ended by the
-// same call.
+// endCalled ends the attempt of a target that calls, unless the attempt is over. already tells whether the same call
+// ended it.
 func (s *Store) endCalled(ctx context.Context, run uuid.UUID, token string, judge func(calledRun) scheduler.Outcome,
 	already func(context.Context, querier, int64, calledRun) (bool, error),
 ) (RunRecord, error) {
@@ -236,7 +268,8 @@ func (s *Store) endCalled(ctx context.Context, run uuid.UUID, token string, judg
 	return record, err
 }
 
-// RunProgress returns the last progress that targets reported of a run, to the target of its present attempt.
+// RunProgress returns the last progress that targets reported of a run. Only the target of the run's present attempt
+// may ask.
 func (s *Store) RunProgress(ctx context.Context, run uuid.UUID, token string) (Progress, error) {
 	fence, err := s.calledBy(ctx, run, token)
 	if err != nil {
@@ -248,7 +281,9 @@ func (s *Store) RunProgress(ctx context.Context, run uuid.UUID, token string) (P
 	var text *string
 	err = s.reader(ctx, everybody).QueryRow(ctx, `
 		SELECT coalesce(r.fence, 0), r.status, r.attempt, d.progress::text, d.progress_at
-		FROM punctual.runs r LEFT JOIN punctual.run_data d ON d.run_id = $1 WHERE r.id = $1`, run).Scan(&present, &status, &p.Attempt, &text, &p.RecordedAt)
+		FROM punctual.runs r
+		LEFT JOIN punctual.run_data d ON d.run_id = $1
+		WHERE r.id = $1`, run).Scan(&present, &status, &p.Attempt, &text, &p.RecordedAt)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return Progress{}, fmt.Errorf("run %s: %w", run, ErrNotFound)
@@ -264,7 +299,7 @@ func (s *Store) RunProgress(ctx context.Context, run uuid.UUID, token string) (P
 	return p, nil
 }
 
-// ended tells the metrics of attempts that were ended here.
+// ended counts, in the metrics, attempts that this replica ended for their targets.
 func (s *Store) ended(outcomes []scheduler.Outcome, written map[uuid.UUID]bool) {
 	if s.options.Ended == nil {
 		return

@@ -12,14 +12,14 @@ import (
 	"punctual/scheduler"
 )
 
-// byIndex keeps the planner from reading whole tables in the rest of a transaction. One that nobody has
-// analysed yet, as the runs of a day that has just begun, looks small to it and may not be, and a plan that
-// was made then is kept. Nor is a plan compiled: one that cannot do without reading a table whole, such as that of
-// the tenants, would then count as dear enough for it.
+// byIndex keeps the planner from reading whole tables for the rest of a transaction. A table without statistics, such
+// as the runs of a day that has just begun, looks small to the planner and may not be, and the plan made then is kept.
+// byIndex also turns JIT compilation off: with sequential scans disabled, a plan that still needs one, such as the plan
+// over the tenants, looks expensive enough for Postgres to compile it.
 const byIndex = `SELECT set_config('enable_seqscan', 'off', true), ` + uncompiledToo
 
-// queueBegin begins a transaction that takes several round trips. Should this process stop in between, the rows that it
-// has locked are free again after a second or a few: see idling.
+// queueBegin begins a transaction that takes several round trips. Should this process stop between two of them,
+// Postgres soon ends the transaction and frees the rows it has locked: see idling.
 func (s *Store) queueBegin(b *pgx.Batch, wary bool) {
 	b.Queue(`BEGIN`)
 	b.Queue(s.idling.begin())
@@ -30,8 +30,8 @@ func (s *Store) queueBegin(b *pgx.Batch, wary bool) {
 	b.Queue(briefly)
 }
 
-// onConn runs work on a connection of its own. The work begins and commits its transaction itself,
-// within the round trips that carry its statements; whatever it leaves open is rolled back.
+// onConn runs work on a connection of its own. The work begins and commits its transaction itself, within the round
+// trips that carry its statements. onConn rolls back a transaction that is still open at the end.
 func (s *Store) onConn(ctx context.Context, work func(conn *pgx.Conn) error) error {
 	conn, err := s.conns(ctx).Acquire(ctx)
 	if err != nil {
@@ -50,8 +50,8 @@ func (s *Store) onConn(ctx context.Context, work func(conn *pgx.Conn) error) err
 	return err
 }
 
-// selectNextDue finds what is due next, in the lanes of some queues each: slots ($1), runs in ready ($2), what somebody
-// ordered ($4), and whether there are late slots ($3).
+// selectNextDue finds the next due time of each kind of work, in that kind's queues: slots ($1), runs in ready ($2) and
+// ordered runs ($4). It also reports whether there are late slots ($3).
 const selectNextDue = `
 SELECT now(),
     (SELECT min(n.due) FROM unnest($1::smallint[]) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
@@ -69,8 +69,8 @@ SELECT now(),
         WHERE lane = (q * 4 + p)::smallint AND enabled AND next_run_at <= now() - interval '5 s'
         ORDER BY next_run_at LIMIT 1) n) IS NOT NULL`
 
-// selectNextFresh finds what becomes due next and is not due yet, in the lanes of some queues ($1): slots, runs in ready,
-// what somebody ordered.
+// selectNextFresh finds the next due time that is still ahead, in the lanes of some queues ($1): of slots, of runs in
+// ready and of ordered runs.
 const selectNextFresh = `
 SELECT now(),
     (SELECT min(n.due) FROM unnest($1::smallint[]) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
@@ -86,8 +86,8 @@ SELECT now(),
 
 // NextDue implements scheduler.Store.
 func (s *Store) NextDue(ctx context.Context, queues scheduler.LookInto) (scheduler.Upcoming, error) {
-	return s.upcoming(ctx, selectNextDue, queues[scheduler.WorkDue], queues[scheduler.WorkReady], queues[scheduler.WorkLate],
-		queues[scheduler.WorkOrdered])
+	return s.upcoming(ctx, selectNextDue,
+		queues[scheduler.WorkDue], queues[scheduler.WorkReady], queues[scheduler.WorkLate], queues[scheduler.WorkOrdered])
 }
 
 // NextFresh implements scheduler.Store.
@@ -125,7 +125,7 @@ func queueFences(q *pgx.QueuedQuery, fences map[uuid.UUID]int64) {
 	})
 }
 
-// withFences keeps the runs that were won, with their fencing tokens, their run tokens and their lease.
+// withFences keeps the runs that this replica won, and gives each its fencing token, its run token and its lease.
 func (s *Store) withFences(
 	runs []scheduler.Assignment, fences map[uuid.UUID]int64, lease *scheduler.Lease,
 ) []scheduler.Assignment {

@@ -17,24 +17,33 @@ import (
 
 const insertClaimed = `
 WITH made AS (
-    INSERT INTO punctual.runs (id, job_id, replica, scheduled_for, due_at, claimed_at, started_at, fence, tenant, job_version, lane, attempt, late, status, trigger)
-    SELECT u.id, u.job_id, $1, u.scheduled_for, u.due_at, now(), now(), nextval('punctual.fences'), u.tenant, u.version, u.lane, 1, u.late, 'running', u.trigger
-    FROM unnest($3::uuid[], $4::uuid[], $5::timestamptz[], $6::timestamptz[], $7::int[], $8::int[], $9::smallint[], $10::bool[], $11::text[])
+    INSERT INTO punctual.runs (
+        id, job_id, replica, scheduled_for, due_at, claimed_at, started_at, fence,
+        tenant, job_version, lane, attempt, late, status, trigger)
+    SELECT u.id, u.job_id, $1, u.scheduled_for, u.due_at, now(), now(), nextval('punctual.fences'),
+           u.tenant, u.version, u.lane, 1, u.late, 'running', u.trigger
+    FROM unnest($3::uuid[], $4::uuid[], $5::timestamptz[], $6::timestamptz[],
+                $7::int[], $8::int[], $9::smallint[], $10::bool[], $11::text[])
          AS u(id, job_id, scheduled_for, due_at, tenant, version, lane, late, trigger)
     ON CONFLICT DO NOTHING
     RETURNING id, fence),
-lease AS (INSERT INTO punctual.claims (id, replica, run_ids) SELECT $2, $1, array_agg(id) FROM made HAVING count(*) > 0)
+lease AS (
+    INSERT INTO punctual.claims (id, replica, run_ids)
+    SELECT $2, $1, array_agg(id) FROM made HAVING count(*) > 0)
 SELECT id, fence FROM made`
 
-// After the last slot the job is completed. That is written here alone, as the row is written anyway: it says
-// so of the job too, see job_state.
+// advanceSchedules moves each schedule to its next slot. After the last slot the job is completed. Only completed_at
+// records that: this statement writes the schedule's row anyway, and job_state derives the job's state from it.
 const advanceSchedules = `
-UPDATE punctual.schedules s SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at, enabled = u.scheduled_for IS NOT NULL,
-       completed_at = CASE WHEN u.scheduled_for IS NULL THEN now() END
-FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::timestamptz[]) AS u(job_id, was, scheduled_for, next_run_at)
+UPDATE punctual.schedules s
+SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at,
+    enabled = u.scheduled_for IS NOT NULL,
+    completed_at = CASE WHEN u.scheduled_for IS NULL THEN now() END
+FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::timestamptz[])
+     AS u(job_id, was, scheduled_for, next_run_at)
 WHERE s.job_id = u.job_id AND s.scheduled_for = u.was`
 
-// putOff is how long a job whose definition cannot be compiled waits before it is looked at again.
+// putOff is how long a job waits for its next try when its definition cannot be compiled.
 const putOff = time.Minute
 
 // dueRow is a locked row of schedules.
@@ -57,9 +66,9 @@ type dueClaim struct {
 	broken  map[jobVersion]error
 	gates   map[uuid.UUID]gate
 	runs    runRows
-	waiting runRows // runs that start when their job's active one has ended
+	waiting runRows // runs that start when their job's active run has ended
 	cancel  []uuid.UUID
-	expired []uuid.UUID // runs that have expired while they waited
+	expired []uuid.UUID // runs that have expired while they waited at their gate
 	skips   skipRows
 	next    nextRows
 	batch   scheduler.Batch
@@ -70,7 +79,7 @@ type nextRows struct {
 	jobs            []uuid.UUID
 	was             []time.Time
 	slots, dueAt    []*time.Time
-	gates, gateRuns []uuid.UUID // jobs that must not overlap, and their run that starts now
+	gates, gateRuns []uuid.UUID // jobs whose runs must not overlap, and the run of each that starts now
 }
 
 // ClaimDue implements scheduler.Store.
@@ -78,8 +87,8 @@ func (s *Store) ClaimDue(ctx context.Context, claim scheduler.Claim) (scheduler.
 	ctx = forRuns.in(ctx)
 	batch, days, err := s.claimDue(ctx, claim)
 	if lacksPartition(err) {
-		// No partition for a slot: one that was due long ago, such as a one-shot that was paused for weeks, or
-		// one of a day that maintenance has failed to prepare.
+		// A slot's day has no partition: the slot was due long ago, such as a one-shot that was paused for weeks, or
+		// maintenance has failed to prepare its day.
 		if err := s.partitionsFor(ctx, days); err != nil {
 			return scheduler.Batch{}, err
 		}
@@ -88,8 +97,10 @@ func (s *Store) ClaimDue(ctx context.Context, claim scheduler.Claim) (scheduler.
 	return batch, err
 }
 
-// claimDue is one try. It also returns an instant of each day whose partition the claim needed.
-func (s *Store) claimDue(ctx context.Context, claim scheduler.Claim) (batch scheduler.Batch, days []time.Time, err error) {
+// claimDue tries once to claim. If the claim fails, days holds an instant of each day whose partition it needed.
+func (s *Store) claimDue(
+	ctx context.Context, claim scheduler.Claim,
+) (batch scheduler.Batch, days []time.Time, err error) {
 	defaults, err := s.notifyDefaults(ctx)
 	if err != nil {
 		return scheduler.Batch{}, nil, fmt.Errorf("claiming due slots: %w", err)
@@ -152,13 +163,13 @@ func (c *dueClaim) lock(ctx context.Context) error {
 	}
 	c.batch.Full = usedUp(c.claim.Quotas, c.rows, func(r dueRow) place { return place{r.lane / 4, r.tenant} })
 	c.rows = slices.DeleteFunc(c.rows, func(r dueRow) bool { return f.leave(&c.batch, r.tenant) })
-	// One order for every lock that follows.
+	// Every lock that follows is taken in this order.
 	slices.SortFunc(c.rows, func(a, b dueRow) int { return compareIDs(a.key.id, b.key.id) })
 	return nil
 }
 
-// readFacts reads what the locks protect, in statements after the one that took them: definitions that
-// are not compiled yet, and the gates of jobs that must not overlap.
+// readFacts reads the rows that the locks protect, in statements after the one that took the locks: definitions that
+// are not compiled yet, and the gates of jobs whose runs must not overlap.
 func (c *dueClaim) readFacts(ctx context.Context) error {
 	c.jobs = make(map[jobVersion]*scheduler.Job, len(c.rows))
 	c.broken = map[jobVersion]error{}
@@ -168,7 +179,7 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 		job, ok := c.store.jobs.get(r.key)
 		if !ok {
 			missing[r.key] = r.tenant
-			gated = append(gated, r.key.id) // its policy is not known yet; jobs that allow overlap have no gate
+			gated = append(gated, r.key.id) // the job's policy is not known yet; a job that allows overlap has no gate
 			continue
 		}
 		c.jobs[r.key] = job
@@ -203,7 +214,7 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 	return c.store.freeEndedGates(ctx, c.conn, c.gates, c.now)
 }
 
-// decide lets scheduler.Decide settle each row, and collects what it says.
+// decide lets scheduler.Decide settle each row, and collects the plans.
 func (c *dueClaim) decide() {
 	var memo cron.Memo
 	room := c.room()
@@ -214,17 +225,19 @@ func (c *dueClaim) decide() {
 			continue
 		}
 		mayStart := min(1+room[r.lane/4], max(1, c.claim.Grant.Room(r.tenant)))
-		situation := scheduler.Situation{Job: job, ScheduledFor: r.scheduledFor, Now: c.now, Room: mayStart, Memo: &memo}
+		situation := scheduler.Situation{
+			Job: job, ScheduledFor: r.scheduledFor, Now: c.now, Room: mayStart, Memo: &memo,
+		}
 		if job.ConcurrencyPolicy != scheduler.PolicyAllow {
 			gate, ok := c.gates[job.ID]
 			if !ok {
-				continue // somebody holds the gate: the slot stays due and is claimed a moment later
+				continue // another transaction holds the gate: the slot stays due and is claimed a moment later
 			}
 			situation.Gate = gate.facts()
 		}
 		plan := scheduler.Decide(situation)
 		if len(c.claim.Replacing) > 0 && plan.Starts() > 0 {
-			continue // nothing is in flight any more: the slot is claimed like any other
+			continue // the run to replace has ended: the slot is claimed like any other
 		}
 		if !c.claim.Grant.Take(r.tenant, plan.Starts()) {
 			continue // its tenant is at a limit: the slot stays due
@@ -254,8 +267,8 @@ func (c *dueClaim) decide() {
 	}
 }
 
-// room returns what each queue's quota leaves when every row has become one run: for further runs of jobs
-// that catch up.
+// room returns how many runs each queue's quota still allows when every row becomes one run: room for further
+// runs of jobs that catch up.
 func (c *dueClaim) room() map[int16]int {
 	left := make(map[int16]int, len(c.claim.Quotas))
 	for _, q := range c.claim.Quotas {
@@ -283,8 +296,8 @@ func (n *nextRows) add(r dueRow, plan scheduler.Plan) {
 	n.slots, n.dueAt = append(n.slots, &plan.Next), append(n.dueAt, &plan.NextRunAt)
 }
 
-// write inserts the runs, the lease and the skips, advances the schedules and commits, in one round trip.
-// Only runs that the insert returned are this replica's to send: another id was there already.
+// write inserts the runs, the lease and the skips, advances the schedules and commits, in one round trip. This replica
+// sends only the runs that the insert returned: a run that it did not return was there already.
 func (c *dueClaim) write(ctx context.Context) error {
 	if len(c.cancel) > 0 {
 		if _, err := cancelRuns(ctx, c.conn, c.cancel, scheduler.ReasonReplaced); err != nil {

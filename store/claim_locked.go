@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// lookForLocked queues, after the gates, what locks the rows that a claim of ready runs may write, and finds those that
-// somebody else has locked.
+// lookForLocked queues statements that lock the rows a claim of ready runs may write, and find the rows that other
+// transactions have locked. They come after the statement that locks the gates.
 func (c *readyClaim) lookForLocked(b *pgx.Batch) {
 	c.busy = lockedRows{}
 	c.busy.queue(b, "runs", "id", "NO KEY UPDATE", c.ids)
@@ -16,7 +16,8 @@ func (c *readyClaim) lookForLocked(b *pgx.Batch) {
 	c.busy.queue(b, "notified", "job_id", "NO KEY UPDATE", c.gatable)
 }
 
-// leaveLocked puts a run off whose row is locked, or whose attempt has to be ended while what is kept of its job is.
+// leaveLocked puts a run off if another transaction has locked its row. It also puts off a run whose attempt has to be
+// ended if the job's row in jobs or notified is locked.
 func (c *readyClaim) leaveLocked(w waitingRun, waits map[uuid.UUID]bool) bool {
 	_, run := c.busy[w.RunID]
 	_, job := c.busy[w.key.id]
@@ -28,8 +29,8 @@ func (c *readyClaim) leaveLocked(w waitingRun, waits map[uuid.UUID]bool) bool {
 	return true
 }
 
-// leaveLocked drops the slots of jobs that must not overlap where somebody else has locked a run that their gate names,
-// or its row in ready: the slot may have to cancel that. They stay due.
+// leaveLocked drops the slots of jobs whose gate names a run that another transaction has locked, in runs or in ready:
+// the slot may have to cancel that run. The slots stay due.
 func (c *dueClaim) leaveLocked(ctx context.Context) error {
 	var named []uuid.UUID
 	for _, g := range c.gates {

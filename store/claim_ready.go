@@ -15,61 +15,71 @@ import (
 	"punctual/scheduler/failpoint"
 )
 
-// A run that ended while it waited, because its job was deleted, only loses its row in ready. One that its
-// target works on has passed its deadline. One that was claimed before may have come here while its job was being deleted,
-// which the delete has then not seen.
+// readWaiting reads the runs of locked rows of ready. A run that ended while it waited, because its job was deleted,
+// is not found and only loses its row in ready. A run whose target works on has passed its deadline. A run that was
+// claimed before may have come back to ready while its job was being deleted. The delete has then not seen it, so only
+// for such a run the job's state is looked up.
 const readWaiting = `
-SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt, d.headers, d.body, d.webhook_id, coalesce(d.idempotency_key, ''), coalesce(d.notify_url, ''), coalesce(d.notify_secret, ''),
+SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt,
+       d.headers, d.body, d.webhook_id,
+       coalesce(d.idempotency_key, ''), coalesce(d.notify_url, ''), coalesce(d.notify_secret, ''),
        r.accepted_at IS NOT NULL AND r.status = 'running', coalesce(r.fence, 0), coalesce(r.started_at, now()),
        CASE WHEN r.status = 'running' THEN ` + silencesOf + ` ELSE 0 END,
-       CASE WHEN r.claimed_at IS NOT NULL AND r.status <> 'running' AND r.trigger <> 'notify' THEN (SELECT j.state = 'deleted' FROM punctual.jobs j WHERE j.id = r.job_id) ELSE false END, ` + keptColumns + `
-FROM punctual.runs r LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
-WHERE r.id = ANY($1::uuid[]) AND (r.status IN ('pending', 'retrying') OR (r.status = 'running' AND r.accepted_at IS NOT NULL))
+       CASE WHEN r.claimed_at IS NOT NULL AND r.status <> 'running' AND r.trigger <> 'notify'
+            THEN (SELECT j.state = 'deleted' FROM punctual.jobs j WHERE j.id = r.job_id)
+            ELSE false END, ` + keptColumns + `
+FROM punctual.runs r
+LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
+WHERE r.id = ANY($1::uuid[])
+  AND (r.status IN ('pending', 'retrying') OR (r.status = 'running' AND r.accepted_at IS NOT NULL))
 ORDER BY r.id`
 
 const startWaiting = `
 WITH started AS (
-    UPDATE punctual.runs SET status = 'running', attempt = attempt + 1, fence = nextval('punctual.fences'), replica = $1,
-           claimed_at = now(), started_at = now(), accepted_at = NULL, next_attempt_at = NULL,
-           error = CASE WHEN status = 'retrying' THEN error END -- what a pending run waited for is over
+    UPDATE punctual.runs
+    SET status = 'running', attempt = attempt + 1, fence = nextval('punctual.fences'), replica = $1,
+        claimed_at = now(), started_at = now(), accepted_at = NULL, next_attempt_at = NULL,
+        error = CASE WHEN status = 'retrying' THEN error END -- what a pending run waited for is over
     WHERE id = ANY($3::uuid[]) AND status IN ('pending', 'retrying')
     RETURNING id, fence),
-lease AS (INSERT INTO punctual.claims (id, replica, run_ids) SELECT $2, $1, array_agg(id) FROM started HAVING count(*) > 0)
+lease AS (
+    INSERT INTO punctual.claims (id, replica, run_ids)
+    SELECT $2, $1, array_agg(id) FROM started HAVING count(*) > 0)
 SELECT id, fence FROM started`
 
-// gateRetry is how long a run waits whose job's gate somebody else has locked.
+// gateRetry is how long a run is put off when another transaction has locked its job's gate.
 const gateRetry = time.Second
 
 // readyClaim is one claim of ready runs on its way through the transaction.
 type readyClaim struct {
 	store    *Store
 	claim    scheduler.Claim
-	silent   bool // it is for attempts whose targets are overdue, in place of what is due
-	more     bool // of which there may be more
+	silent   bool // claims the attempts of overdue targets instead of due runs
+	more     bool // there may be more overdue attempts
 	defaults notifyDefaults
 	wary     bool
-	busy     lockedRows // what others have locked, as far as it was looked for: runs, and jobs that are told of
+	busy     lockedRows // rows that others have locked: runs, and jobs (by their rows in jobs or notified)
 	conn     *pgx.Conn
 	now      time.Time
 	locked   []readyRow
-	ids      []uuid.UUID                   // locked rows of ready, of tenants that are not frozen
-	held     map[uuid.UUID]*scheduler.Held // what held them back, by run
+	ids      []uuid.UUID                   // runs of the locked rows of ready, but for those of frozen tenants
+	held     map[uuid.UUID]*scheduler.Held // why a run was held back, by run
 	tenants  map[uuid.UUID]int32           // by run
-	gatable  []uuid.UUID                   // their jobs
-	waiting  []waitingRun                  // those that can still be run
+	gatable  []uuid.UUID                   // the jobs of the runs
+	waiting  []waitingRun                  // the runs that can still be sent
 	jobs     map[jobVersion]*scheduler.Job
 	broken   map[jobVersion]error
 	gates    map[uuid.UUID]gate
-	leave    []uuid.UUID // rows of ready that go
-	later    []uuid.UUID // rows of ready that are put off, and until when
+	leave    []uuid.UUID // rows of ready to delete
+	later    []uuid.UUID // rows of ready to put off, each until the time in until
 	until    []time.Time
 	park     []uuid.UUID // rows of ready that wait at a gate
 	start    []uuid.UUID // runs that start
-	cancel   []uuid.UUID // runs of jobs that were deleted
-	taken    []uuid.UUID // gates they take, by job
+	cancel   []uuid.UUID // runs of deleted jobs
+	taken    []uuid.UUID // jobs whose gates are taken, each by the run in takers
 	takers   []uuid.UUID
 	present  presence
-	ended    []scheduler.Outcome // attempts whose targets are overdue
+	ended    []scheduler.Outcome // attempts of overdue targets
 	batch    scheduler.Batch
 }
 
@@ -84,12 +94,12 @@ type waitingRun struct {
 	key jobVersion
 	scheduler.Assignment
 
-	notifyURL, notifySecret string // of a notice: where it goes, and what is added to its body
+	notifyURL, notifySecret string // for a notice: its destination, and the secret that is added to its body
 
-	overdue bool // its target works on, and has passed its deadline
-	deleted bool // its job was
+	overdue bool // the target works on, and has passed its deadline
+	deleted bool // the run's job is deleted
 	started time.Time
-	losses  int // attempts in a row that silence ended just before this one, counted up to two
+	losses  int // attempts in a row, just before this one, that ended by silence: 0, 1 or 2 (for two or more)
 	kept    keptResponse
 }
 
@@ -102,7 +112,7 @@ func (s *Store) ClaimReady(ctx context.Context, claim scheduler.Claim) (schedule
 	return c.batch, nil
 }
 
-// claimReady carries a claim of ready runs out.
+// claimReady carries out a claim of ready runs.
 func (s *Store) claimReady(ctx context.Context, what readyClaim) (c readyClaim, err error) {
 	defaults, err := s.notifyDefaults(ctx)
 	if err != nil {
@@ -110,7 +120,8 @@ func (s *Store) claimReady(ctx context.Context, what readyClaim) (c readyClaim, 
 	}
 	err = s.wary.ready.try(func(wary bool) error {
 		c = what
-		c.store, c.defaults, c.wary, c.tenants, c.held = s, defaults, wary, map[uuid.UUID]int32{}, map[uuid.UUID]*scheduler.Held{}
+		c.store, c.defaults, c.wary, c.tenants, c.held =
+			s, defaults, wary, map[uuid.UUID]int32{}, map[uuid.UUID]*scheduler.Held{}
 		return s.onConn(ctx, func(conn *pgx.Conn) error {
 			c.conn = conn
 			if err := c.lock(ctx); err != nil || len(c.ids) == 0 {
@@ -161,7 +172,7 @@ func (c *readyClaim) lock(ctx context.Context) error {
 	}
 	for _, r := range c.locked {
 		if f.leave(&c.batch, r.tenant) {
-			continue // also a target's deadline: nobody looks at it before the tenant is unfrozen
+			continue // a target's deadline too waits until the tenant is unfrozen
 		}
 		c.ids, c.gatable = append(c.ids, r.run), append(c.gatable, r.job)
 		c.tenants[r.run] = r.tenant
@@ -180,7 +191,7 @@ func (c *readyClaim) lock(ctx context.Context) error {
 	return nil
 }
 
-// selection is the statement that locks what the claim is for, and its arguments.
+// selection returns the statement that locks the rows of this kind of claim, and its arguments.
 func (c *readyClaim) selection() (sql string, arguments []any) {
 	switch held := c.claim.Held; {
 	case c.silent:
@@ -193,7 +204,7 @@ func (c *readyClaim) selection() (sql string, arguments []any) {
 	return ofReady.statement(c.claim)
 }
 
-// readFacts reads the runs, their jobs and their gates, in statements after the one that locked.
+// readFacts reads the runs, their jobs and their gates, in statements after the one that took the locks.
 func (c *readyClaim) readFacts(ctx context.Context) error {
 	var b pgx.Batch
 	c.gates = map[uuid.UUID]gate{}
@@ -207,8 +218,9 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 			var headers []byte
 			var webhookID *uuid.UUID
 			if err := rows.Scan(append([]any{
-				&w.RunID, &w.key.id, &w.key.version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt, &headers, &w.Body,
-				&webhookID, &w.IdempotencyKey, &w.notifyURL, &w.notifySecret, &w.overdue, &w.Fence, &w.started, &w.losses, &w.deleted,
+				&w.RunID, &w.key.id, &w.key.version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt,
+				&headers, &w.Body, &webhookID, &w.IdempotencyKey, &w.notifyURL, &w.notifySecret,
+				&w.overdue, &w.Fence, &w.started, &w.losses, &w.deleted,
 			}, w.kept.into()...)...); err != nil {
 				return err
 			}
@@ -265,8 +277,8 @@ func (c *readyClaim) readDefinitions(ctx context.Context) error {
 	return c.conn.SendBatch(ctx, &b).Close()
 }
 
-// decide lets each waiting run start, oldest first, unless its job's gate is held by another run. What counts is whether
-// the job has a gate now, and not the policy of the version that the run sends.
+// decide lets each waiting run start, oldest first, unless another run holds its job's gate. It asks whether the job
+// has a gate now, and ignores the policy of the version that the run sends.
 func (c *readyClaim) decide() {
 	waits := map[uuid.UUID]bool{}
 	for _, w := range c.waiting {
@@ -284,9 +296,9 @@ func (c *readyClaim) decide() {
 			continue
 		}
 		g, there := c.gates[job.ID]
-		w.Gated = g.gated && w.Trigger != scheduler.TriggerNotify // a notice is no run of the job's own
+		w.Gated = g.gated && w.Trigger != scheduler.TriggerNotify // a notice is not one of the job's own runs
 		switch holders := g.holders(); {
-		case w.Gated && g.busy, !there && job.ConcurrencyPolicy != scheduler.PolicyAllow: // or it has just been mended
+		case w.Gated && g.busy, !there && job.ConcurrencyPolicy != scheduler.PolicyAllow: // or mendGates has just made it
 			c.putOff(w.RunID, gateRetry, waits)
 			continue
 		case w.Gated && !w.overdue && len(holders) > 0 && !slices.Contains(holders, w.RunID):
@@ -299,7 +311,7 @@ func (c *readyClaim) decide() {
 			continue
 		}
 		if !w.overdue && !c.claim.Grant.Take(job.Tenant, 1) {
-			waits[w.RunID] = true // its tenant is at a limit: the row stays as it is
+			waits[w.RunID] = true // the tenant is at a limit: the row stays as it is
 			continue
 		}
 		if w.Gated && !w.overdue && len(g.holders()) == 0 {
@@ -340,7 +352,10 @@ func (c *readyClaim) write(ctx context.Context) error {
 		queueTakeGates(&b, c.taken, c.takers)
 	}
 	if len(c.later) > 0 {
-		b.Queue(`UPDATE punctual.ready r SET due_at = u.due_at FROM unnest($1::uuid[], $2::timestamptz[]) AS u(run_id, due_at) WHERE r.run_id = u.run_id`, c.later, c.until)
+		b.Queue(`
+			UPDATE punctual.ready r SET due_at = u.due_at
+			FROM unnest($1::uuid[], $2::timestamptz[]) AS u(run_id, due_at)
+			WHERE r.run_id = u.run_id`, c.later, c.until)
 	}
 	if len(c.park) > 0 {
 		queuePark(&b, c.park)

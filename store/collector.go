@@ -8,21 +8,41 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Collector exports the connection pool, the depth of the queues, what is frozen and the partitions ahead to Prometheus.
-// The latter three are read from the database at each scrape, within a second, and are absent when that fails.
+// Collector exports the connection pools, the depths of the queues, the freezes and the partitions ahead to Prometheus.
+// All but the pools are read from the database at each scrape, within a second, and are absent when that fails.
 type Collector struct{ Store *Store }
 
 var (
-	poolDesc     = prometheus.NewDesc("punctual_database_connections", "Connections to the database, by what they are for and their state.", []string{"for", "state"}, nil)
-	poolMaxDesc  = prometheus.NewDesc("punctual_database_connections_max", "Most connections this replica opens, by what they are for.", []string{"for"}, nil)
-	poolWaitDesc = prometheus.NewDesc("punctual_database_acquire_seconds_total", "Time spent waiting for a connection, by what it was for.", []string{"for"}, nil)
-	depthDesc    = prometheus.NewDesc("punctual_queue_depth", "Slots and runs that are due and wait for a worker slot, counted up to 10,000.", []string{"queue"}, nil)
-	frozenDesc   = prometheus.NewDesc("punctual_frozen", "1 while nothing is claimed: with an empty tenant, of the whole deployment, else of that tenant. 0, for the deployment only: it is not frozen.", []string{"tenant"}, nil)
-	oldestDesc   = prometheus.NewDesc("punctual_oldest_due_seconds", "For how long the oldest of what is due, or held back, has been; 0: nothing is.", []string{"queue"}, nil)
-	servedDesc   = prometheus.NewDesc("punctual_queue_served", "1: a live replica serves the queue; 0: none does.", []string{"queue"}, nil)
-	heldDesc     = prometheus.NewDesc("punctual_held_runs", "Runs that wait for a host that cannot be reached or hangs, counted up to 10,000.", []string{"queue"}, nil)
-	holdDesc     = prometheus.NewDesc("punctual_held_by", "Runs that wait for each host or path, counted up to 10,000; the hundred with the most.", []string{"tenant", "held_by", "state"}, nil)
-	aheadDesc    = prometheus.NewDesc("punctual_partition_days_ahead", "Days from now on that have partitions: 7 when all is well, 0 when tomorrow's is missing, -1 when today's is.", nil, nil)
+	poolDesc = prometheus.NewDesc("punctual_database_connections",
+		"Connections to the database, by what they are for and their state.",
+		[]string{"for", "state"}, nil)
+	poolMaxDesc = prometheus.NewDesc("punctual_database_connections_max",
+		"Most connections this replica opens, by what they are for.",
+		[]string{"for"}, nil)
+	poolWaitDesc = prometheus.NewDesc("punctual_database_acquire_seconds_total",
+		"Time spent waiting for a connection, by what it was for.",
+		[]string{"for"}, nil)
+	depthDesc = prometheus.NewDesc("punctual_queue_depth",
+		"Slots and runs that are due and wait for a worker slot, counted up to 10,000.",
+		[]string{"queue"}, nil)
+	frozenDesc = prometheus.NewDesc("punctual_frozen",
+		"1 while nothing is claimed: with an empty tenant, of the whole deployment, else of that tenant. 0, for the deployment only: it is not frozen.",
+		[]string{"tenant"}, nil)
+	oldestDesc = prometheus.NewDesc("punctual_oldest_due_seconds",
+		"For how long the oldest of what is due, or held back, has been; 0: nothing is.",
+		[]string{"queue"}, nil)
+	servedDesc = prometheus.NewDesc("punctual_queue_served",
+		"1: a live replica serves the queue; 0: none does.",
+		[]string{"queue"}, nil)
+	heldDesc = prometheus.NewDesc("punctual_held_runs",
+		"Runs that wait for a host that cannot be reached or hangs, counted up to 10,000.",
+		[]string{"queue"}, nil)
+	holdDesc = prometheus.NewDesc("punctual_held_by",
+		"Runs that wait for each host or path, counted up to 10,000; the hundred with the most.",
+		[]string{"tenant", "held_by", "state"}, nil)
+	aheadDesc = prometheus.NewDesc("punctual_partition_days_ahead",
+		"Days from now on that have partitions: 7 when all is well, 0 when tomorrow's is missing, -1 when today's is.",
+		nil, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -49,7 +69,8 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(poolDesc, float64(stat.AcquiredConns()), partNames[p], "in_use")
 		gauge(poolDesc, float64(stat.IdleConns()), partNames[p], "idle")
 		gauge(poolMaxDesc, float64(stat.MaxConns()), partNames[p])
-		ch <- prometheus.MustNewConstMetric(poolWaitDesc, prometheus.CounterValue, stat.AcquireDuration().Seconds(), partNames[p])
+		ch <- prometheus.MustNewConstMetric(poolWaitDesc, prometheus.CounterValue,
+			stat.AcquireDuration().Seconds(), partNames[p])
 	}
 	ctx, cancel := context.WithTimeout(forChores.in(context.Background()), time.Second)
 	defer cancel()
@@ -78,7 +99,9 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 // mostHoldsShown bounds the series of punctual_held_by.
 const mostHoldsShown = 100
 
-func (c Collector) collectQueues(ctx context.Context, gauge func(desc *prometheus.Desc, value float64, labels ...string)) error {
+func (c Collector) collectQueues(
+	ctx context.Context, gauge func(desc *prometheus.Desc, value float64, labels ...string),
+) error {
 	depths, _, err := c.Store.QueueDepths(ctx, 0)
 	if err != nil {
 		return err

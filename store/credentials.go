@@ -16,39 +16,40 @@ import (
 )
 
 const (
-	// secretsBelieved is how long what was opened is taken for what is there. Then one small query tells whether any
-	// secret has changed, for all of them. With the time that a read may take it stays below the 10 seconds promised.
+	// secretsBelieved is how long decrypted secrets count as current. After that one small query tells whether any secret
+	// has changed. Together with the time that a read may take it stays below the 10 seconds promised.
 	secretsBelieved = 5 * time.Second
-	// secretsTimeout bounds a read that several attempts wait for.
+	// secretsTimeout bounds a read that several attempts wait for together.
 	secretsTimeout = 4 * time.Second
 )
 
-// secretRef names a secret: by its name, or by the job and the id that its definition has.
+// secretRef names a secret: by its name, or by its job and its id in the job's definition.
 type secretRef struct {
 	tenant  int32
 	name    string
 	job, id uuid.UUID
 }
 
-// credentials are the secrets that a replica has open, and when it last knew that none has changed.
+// credentials are the secrets that a replica has decrypted, and until when it believes that none has changed.
 type credentials struct {
 	secrets *boundedCache[secretRef, scheduler.Secret]
 	signing *boundedCache[int32, []scheduler.SigningKey]
 	flights singleflight.Group // so that a burst of attempts asks once
 
 	mu       sync.Mutex
-	believed time.Time // until then
+	believed time.Time // the secrets count as current until then
 	changes  int64     // deployment.secrets_changed when it was last read
-	round    int64     // counts how often all was forgotten
+	round    int64     // counts how often all secrets were forgotten
 }
 
 func newCredentials() *credentials {
 	return &credentials{
-		secrets: newBoundedCache[secretRef, scheduler.Secret](mostSecrets, openBytes), signing: newBoundedCache[int32, []scheduler.SigningKey](mostSigners, openBytes),
+		secrets: newBoundedCache[secretRef, scheduler.Secret](mostSecrets, openBytes),
+		signing: newBoundedCache[int32, []scheduler.SigningKey](mostSigners, openBytes),
 	}
 }
 
-// About what is kept takes, in bytes.
+// Approximate sizes of cached values, in bytes.
 func sizeOfSecret(s scheduler.Secret) int           { return 256 + len(s.Value) }
 func sizeOfSigning(keys []scheduler.SigningKey) int { return 256 * (1 + len(keys)) }
 
@@ -62,51 +63,72 @@ func (s *Store) SigningKeys(ctx context.Context, tenant int32) ([]scheduler.Sign
 
 // NamedSecret implements scheduler.Credentials.
 func (s *Store) NamedSecret(ctx context.Context, tenant int32, name string) (scheduler.Secret, error) {
-	return opened(ctx, s, s.credentials.secrets, secretRef{tenant: tenant, name: name}, sizeOfSecret, func(ctx context.Context) (scheduler.Secret, error) {
-		secret := scheduler.Secret{}
-		var key int64
-		var ciphertext []byte
-		err := s.conns(ctx).QueryRow(ctx, `SELECT id, version, data_key, ciphertext FROM punctual.secrets WHERE tenant = $1 AND name = $2`, tenant, name).
-			Scan(&secret.ID, &secret.Version, &key, &ciphertext)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return secret, &scheduler.AuthError{Why: fmt.Sprintf("there is no secret %q; make it with PUT /v1/secrets/%s", name, name)}
-		}
-		if err != nil {
-			return secret, fmt.Errorf("reading secret %q: %w", name, err)
-		}
-		secret.Value, err = s.openToSend(ctx, key, ciphertext, secretPlace(tenant, secret.ID, name), fmt.Sprintf("secret %q", name))
-		return secret, err
-	})
+	return opened(ctx, s, s.credentials.secrets, secretRef{tenant: tenant, name: name}, sizeOfSecret,
+		func(ctx context.Context) (scheduler.Secret, error) {
+			secret := scheduler.Secret{}
+			var key int64
+			var ciphertext []byte
+			err := s.conns(ctx).QueryRow(ctx, `
+				SELECT id, version, data_key, ciphertext
+				FROM punctual.secrets
+				WHERE tenant = $1 AND name = $2`, tenant, name).
+				Scan(&secret.ID, &secret.Version, &key, &ciphertext)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return secret, &scheduler.AuthError{
+					Why: fmt.Sprintf("there is no secret %q; make it with PUT /v1/secrets/%s", name, name),
+				}
+			}
+			if err != nil {
+				return secret, fmt.Errorf("reading secret %q: %w", name, err)
+			}
+			secret.Value, err = s.openToSend(
+				ctx, key, ciphertext, secretPlace(tenant, secret.ID, name), fmt.Sprintf("secret %q", name))
+			return secret, err
+		})
 }
 
 // JobSecret implements scheduler.Credentials.
 func (s *Store) JobSecret(ctx context.Context, tenant int32, job, id uuid.UUID) (scheduler.Secret, error) {
-	return opened(ctx, s, s.credentials.secrets, secretRef{tenant: tenant, job: job, id: id}, sizeOfSecret, func(ctx context.Context) (scheduler.Secret, error) {
-		var key int64
-		var ciphertext []byte
-		err := s.conns(ctx).QueryRow(ctx, `SELECT data_key, ciphertext FROM punctual.job_secrets WHERE id = $1 AND job_id = $2`, id, job).Scan(&key, &ciphertext)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return scheduler.Secret{}, &scheduler.AuthError{Why: "a secret of the job's definition is not in the database any more; write it again"}
-		}
-		if err != nil {
-			return scheduler.Secret{}, fmt.Errorf("reading a secret of job %s: %w", job, err)
-		}
-		value, err := s.openToSend(ctx, key, ciphertext, jobSecretPlace(tenant, job, id), "a secret of the job's definition")
-		return scheduler.Secret{Value: value, Revision: scheduler.Revision{ID: id}}, err
-	})
+	return opened(ctx, s, s.credentials.secrets, secretRef{tenant: tenant, job: job, id: id}, sizeOfSecret,
+		func(ctx context.Context) (scheduler.Secret, error) {
+			var key int64
+			var ciphertext []byte
+			err := s.conns(ctx).QueryRow(ctx, `
+				SELECT data_key, ciphertext
+				FROM punctual.job_secrets
+				WHERE id = $1 AND job_id = $2`, id, job).Scan(&key, &ciphertext)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return scheduler.Secret{}, &scheduler.AuthError{
+					Why: "a secret of the job's definition is not in the database any more; write it again",
+				}
+			}
+			if err != nil {
+				return scheduler.Secret{}, fmt.Errorf("reading a secret of job %s: %w", job, err)
+			}
+			value, err := s.openToSend(ctx, key, ciphertext, jobSecretPlace(tenant, job, id), "a secret of the job's definition")
+			return scheduler.Secret{Value: value, Revision: scheduler.Revision{ID: id}}, err
+		})
 }
 
-// openToSend decrypts a secret for an attempt. One that was tampered with will not get better.
-func (s *Store) openToSend(ctx context.Context, key int64, ciphertext []byte, at vault.Place, what string) (string, error) {
+// openToSend decrypts a secret for an attempt. A ciphertext that was tampered with is an AuthError: another attempt
+// would not help.
+func (s *Store) openToSend(
+	ctx context.Context, key int64, ciphertext []byte, at vault.Place, what string,
+) (string, error) {
 	value, err := s.open(ctx, s.conns(ctx), key, ciphertext, at)
 	if errors.Is(err, vault.ErrCiphertext) {
-		return "", &scheduler.AuthError{Why: what + " does not decrypt: its row was changed by other than Punctual; write it again"}
+		return "", &scheduler.AuthError{
+			Why: what + " does not decrypt: its row was changed by other than Punctual; write it again",
+		}
 	}
 	return value, err
 }
 
-// opened returns what is open under a key, or opens it.
-func opened[K comparable, V any](ctx context.Context, s *Store, cache *boundedCache[K, V], key K, size func(V) int, read func(context.Context) (V, error)) (V, error) {
+// opened returns the cached value of a key, or reads it.
+func opened[K comparable, V any](
+	ctx context.Context, s *Store, cache *boundedCache[K, V], key K, size func(V) int,
+	read func(context.Context) (V, error),
+) (V, error) {
 	c := s.credentials
 	if err := s.believe(ctx); err != nil {
 		var none V
@@ -123,7 +145,7 @@ func opened[K comparable, V any](ctx context.Context, s *Store, cache *boundedCa
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if round == c.round { // else it may be what was there before the change
+		if round == c.round { // otherwise v may be older than the change
 			cache.add(key, v, size(v))
 		}
 		return v, nil
@@ -136,7 +158,8 @@ func (c *credentials) now() (round int64) {
 	return c.round
 }
 
-// believe makes sure that what is open was so a few seconds ago: it forgets all when any secret has changed since.
+// believe makes sure that the cached secrets were current a few seconds ago: it forgets them all if any secret has
+// changed since.
 func (s *Store) believe(ctx context.Context) error {
 	c := s.credentials
 	c.mu.Lock()
@@ -164,15 +187,17 @@ func (s *Store) believe(ctx context.Context) error {
 	return err
 }
 
-// forget lets the next attempt look for changed secrets.
+// forget makes the next attempt look for changed secrets.
 func (c *credentials) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.believed = time.Time{}
 }
 
-// share runs work once for all that ask for the same at the same time. None of them ends it by leaving.
-func share[T any](ctx context.Context, flights *singleflight.Group, name string, work func(context.Context) (T, error)) (T, error) {
+// share runs work once for all callers that ask for the same at the same time. A caller that leaves does not end it.
+func share[T any](
+	ctx context.Context, flights *singleflight.Group, name string, work func(context.Context) (T, error),
+) (T, error) {
 	result := flights.DoChan(name, func() (any, error) {
 		ctx, cancel := context.WithTimeout(forRuns.in(context.Background()), secretsTimeout)
 		defer cancel()

@@ -11,10 +11,11 @@ import (
 type CursorError struct{ Cursor string }
 
 func (e *CursorError) Error() string {
-	return fmt.Sprintf("cursor %.40q: not one that this list returned; leave it out to start from the first page", e.Cursor)
+	return fmt.Sprintf(
+		"cursor %.40q: not one that this list returned; leave it out to start from the first page", e.Cursor)
 }
 
-// Which list a cursor belongs to.
+// The list that a cursor belongs to.
 const (
 	jobCursor        byte = 'j'
 	runCursor        byte = 'r'
@@ -38,18 +39,19 @@ func (p Page) limit() int {
 	return min(p.Limit, largestLimit)
 }
 
-// mostListed is after how many bytes a page of large items ends, whatever its limit: 500 jobs may have bodies of 256 KiB
-// each, and their page would take half a gigabyte of the memory that a replica has for all.
+// mostListed is the size in bytes at which a page of large items ends, whatever its limit: 500 jobs may have bodies of
+// 256 KiB each, and their page would take half a gigabyte of the memory that a replica has for everything.
 const mostListed = 4 << 20
 
-// largePage is a page of items that may be large. Its statement reads the items before which, but for the one right
-// before, there are fewer than mostListed bytes: so one more than the page has, if there is one more.
+// largePage is a page of items that may be large. Its statement reads an item if the items before it have fewer than
+// mostListed bytes, not counting the one right before it. So the statement reads one item more than the page holds, if
+// there is one more.
 type largePage struct {
 	Page
 	items, bytes int
 }
 
-// add notes the next item that was read, and ends the page before it if the page is full.
+// add counts the next item that was read. If the page was full before that item, add ends the page there.
 func (p *largePage) add(bytes int) {
 	if p.bytes >= mostListed {
 		p.Limit = min(p.limit(), p.items)
@@ -70,8 +72,8 @@ func (p Page) after(list byte) (id uuid.UUID, ok bool, err error) {
 	return uuid.UUID(raw[1:]), true, nil
 }
 
-// cut turns one item more than the limit, read to see whether there are more, into a page and the cursor
-// of the next: the id of the page's last item, so that items written meanwhile shift nothing.
+// cut turns the items read, one more than the limit if there are more, into a page and the cursor of the next page. The
+// cursor is the id of the page's last item, so that items written meanwhile shift nothing.
 func cut[T any](items []T, p Page, list byte, id func(T) uuid.UUID) ([]T, string) {
 	if len(items) <= p.limit() {
 		return items, ""

@@ -12,10 +12,10 @@ import (
 	"punctual/store/vault"
 )
 
-// ErrNoMaster is a process that was given no master key.
+// ErrNoMaster means that the process was given no master key.
 var ErrNoMaster = errors.New("secrets are encrypted, and this process was given no master key")
 
-// keyring holds the data keys that were opened. They never change.
+// keyring holds the data keys that were opened. Data keys never change.
 type keyring struct {
 	mu   sync.RWMutex
 	keys map[int64]*vault.DataKey
@@ -36,15 +36,15 @@ func (r *keyring) add(k *vault.DataKey) {
 	r.keys[k.ID] = k
 }
 
-// all returns a copy of those that were opened.
+// all returns a copy of the opened keys, by id.
 func (r *keyring) all() map[int64]*vault.DataKey {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return maps.Clone(r.keys)
 }
 
-// OpenVault makes sure that the master key opens all data keys, and makes the first one. vault.ErrMaster when it does not;
-// ErrNoMaster when there is none.
+// OpenVault makes sure that the master key opens all data keys, and makes the first data key. It returns
+// vault.ErrMaster when the master key does not open them, and ErrNoMaster when there is no master key.
 func (s *Store) OpenVault(ctx context.Context) error {
 	ctx = forRuns.in(ctx)
 	if s.options.Master == nil {
@@ -76,7 +76,7 @@ func (s *Store) openAll(ctx context.Context, q querier) (found int, err error) {
 	return found, nil
 }
 
-// openKey opens a data key, unless that was done before.
+// openKey opens a data key, or returns it if it is open already.
 func (s *Store) openKey(id int64, sealed []byte) (*vault.DataKey, error) {
 	if key := s.keyring.get(id); key != nil {
 		return key, nil
@@ -92,8 +92,8 @@ func (s *Store) openKey(id int64, sealed []byte) (*vault.DataKey, error) {
 	return key, nil
 }
 
-// sealingKey returns the data key that what this transaction writes is encrypted with, and keeps it from being dropped
-// until then.
+// sealingKey returns the data key with which this transaction encrypts, and keeps it from being dropped until the
+// transaction ends.
 func (s *Store) sealingKey(ctx context.Context, u *unit) (*vault.DataKey, error) {
 	if s.options.Master == nil {
 		return nil, ErrNoMaster
@@ -101,14 +101,18 @@ func (s *Store) sealingKey(ctx context.Context, u *unit) (*vault.DataKey, error)
 	for range rounds {
 		var id int64
 		var sealed []byte
-		err := u.QueryRow(ctx, `SELECT id, sealed FROM punctual.data_keys ORDER BY number DESC LIMIT 1 FOR KEY SHARE`).Scan(&id, &sealed)
+		err := u.QueryRow(ctx, `
+			SELECT id, sealed
+			FROM punctual.data_keys
+			ORDER BY number DESC LIMIT 1
+			FOR KEY SHARE`).Scan(&id, &sealed)
 		switch {
 		case err == nil:
 			return s.openKey(id, sealed)
 		case !errors.Is(err, pgx.ErrNoRows):
 			return nil, fmt.Errorf("reading the data key: %w", err)
 		}
-		// There is none, or it was dropped while its lock was waited for.
+		// There is no key yet, or it was dropped while this transaction waited for its lock.
 		if err := s.makeFirstDataKey(ctx); err != nil {
 			return nil, err
 		}
@@ -116,7 +120,7 @@ func (s *Store) sealingKey(ctx context.Context, u *unit) (*vault.DataKey, error)
 	return nil, errors.New("reading the data key: it is replaced as often as it is looked for")
 }
 
-// dataKey returns the data key of an id. One that is not known was made by a rotation since.
+// dataKey returns the data key of an id. It reads a key that is not in the keyring: a rotation made it since.
 func (s *Store) dataKey(ctx context.Context, q querier, id int64) (*vault.DataKey, error) {
 	if key := s.keyring.get(id); key != nil {
 		return key, nil
@@ -128,7 +132,7 @@ func (s *Store) dataKey(ctx context.Context, q querier, id int64) (*vault.DataKe
 	return s.openKey(id, sealed)
 }
 
-// open decrypts what stands at a place.
+// open decrypts the ciphertext of a place.
 func (s *Store) open(ctx context.Context, q querier, key int64, ciphertext []byte, at vault.Place) (string, error) {
 	k, err := s.dataKey(ctx, q, key)
 	if err != nil {
@@ -138,7 +142,8 @@ func (s *Store) open(ctx context.Context, q querier, key int64, ciphertext []byt
 	return string(value), err
 }
 
-// makeFirstDataKey makes a data key unless there is one, in a transaction of its own: others may use it at once.
+// makeFirstDataKey makes a data key unless there is one, in a transaction of its own: other transactions may use it at
+// once.
 func (s *Store) makeFirstDataKey(ctx context.Context) error {
 	return s.inTx(ctx, everybody, func(tx pgx.Tx) error {
 		if err := lockKeyMaking(ctx, tx); err != nil {
@@ -156,7 +161,7 @@ func (s *Store) makeFirstDataKey(ctx context.Context) error {
 	})
 }
 
-// lockKeyMaking lets one transaction at a time make keys.
+// lockKeyMaking makes sure that only one transaction at a time makes keys.
 func lockKeyMaking(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, `SELECT FROM punctual.deployment FOR NO KEY UPDATE`); err != nil {
 		return fmt.Errorf("locking the making of keys: %w", err)
@@ -179,7 +184,7 @@ func makeDataKey(ctx context.Context, tx pgx.Tx, master *vault.Master) (id int64
 	return key.ID, nil
 }
 
-// noteSecretsChanged tells all replicas to forget what they have opened.
+// noteSecretsChanged tells all replicas to forget the secrets they have decrypted.
 func noteSecretsChanged(ctx context.Context, u *unit) error {
 	if _, err := u.Exec(ctx, `UPDATE punctual.deployment SET secrets_changed = secrets_changed + 1`); err != nil {
 		return fmt.Errorf("noting that secrets changed: %w", err)

@@ -9,13 +9,13 @@ import (
 	"punctual/scheduler"
 )
 
-// day is the day of runs, as in the names of their tables.
+// day is a day of runs, as in the names of their tables.
 type day string
 
-// anyDay stands for all days, and for runs of several.
+// anyDay stands for all days. It is also the day of runs of several days.
 const anyDay day = ""
 
-// dayOf returns the day of the runs that succeeded, if it is the same one.
+// dayOf returns the day of the runs that succeeded, if they all have the same one.
 func dayOf(outcomes []scheduler.Outcome) (common day) {
 	for _, o := range outcomes {
 		if o.Verdict != scheduler.Succeed {
@@ -30,7 +30,7 @@ func dayOf(outcomes []scheduler.Outcome) (common day) {
 	return common
 }
 
-// idTime is the time that an id begins with, in milliseconds.
+// idTime returns the time with which an id begins, to the millisecond.
 func idTime(id uuid.UUID) time.Time {
 	var ms [8]byte
 	copy(ms[2:], id[:6])

@@ -12,7 +12,7 @@ import (
 	"punctual/scheduler"
 )
 
-// DeadLetterRecord is a run that exhausted its attempts, until somebody resolves it and after.
+// DeadLetterRecord is a run that exhausted its attempts. The record stays after it was resolved.
 type DeadLetterRecord struct {
 	RunID        uuid.UUID
 	JobID        uuid.UUID
@@ -28,7 +28,7 @@ type DeadLetterRecord struct {
 	ResolvedAt   *time.Time
 	Note         string
 	ReplayedAs   *uuid.UUID
-	NotifyURL    string // of a notice: where it goes, as its replays do; empty: it is a run of the job itself
+	NotifyURL    string // a notice's destination, also of its replays; empty: it is a run of the job itself
 }
 
 // DeadLetterFilter selects dead letters; empty fields select all.
@@ -36,7 +36,7 @@ type DeadLetterFilter struct {
 	Job      string     // name or id of a job that is not deleted
 	JobID    *uuid.UUID // deleted jobs too
 	Reason   scheduler.Reason
-	Notices  bool       // those of notices, and no others; otherwise none of notices
+	Notices  bool       // true: only dead letters of notices; false: none of them
 	From     *time.Time // on scheduled_for, inclusive
 	To       *time.Time // exclusive
 	Labels   map[string]string
@@ -44,10 +44,11 @@ type DeadLetterFilter struct {
 	Page
 }
 
-const deadLetterColumns = `d.run_id, d.job_id, d.job_name, d.trigger, d.job_version, d.scheduled_for, d.died_at, coalesce(d.reason, ''),
-	d.attempts, coalesce(d.http_status, 0), coalesce(d.error, ''), d.resolved_at, coalesce(d.note, ''), d.replayed_as, coalesce(d.notify_url, '')`
+const deadLetterColumns = `d.run_id, d.job_id, d.job_name, d.trigger, d.job_version, d.scheduled_for, d.died_at,
+	coalesce(d.reason, ''), d.attempts, coalesce(d.http_status, 0), coalesce(d.error, ''), d.resolved_at,
+	coalesce(d.note, ''), d.replayed_as, coalesce(d.notify_url, '')`
 
-// Jobs that have been forgotten have no labels, and are there for everything else.
+// deadLetterTables include the dead letters of jobs that were forgotten. Such dead letters have no labels.
 const deadLetterTables = `punctual.dead_letters d LEFT JOIN punctual.jobs j ON j.id = d.job_id`
 
 func scanDeadLetter(row pgx.CollectableRow) (DeadLetterRecord, error) {
@@ -58,7 +59,7 @@ func scanDeadLetter(row pgx.CollectableRow) (DeadLetterRecord, error) {
 	return d, err
 }
 
-// letterShot is what a replay or a resolution changes of a dead letter, as the audit log shows it.
+// letterShot is the part of a dead letter that a replay or a resolution changes, as the audit log shows it.
 type letterShot struct {
 	Resolved   bool       `json:"resolved"`
 	ReplayedAs *uuid.UUID `json:"replayed_as,omitempty"`
@@ -71,9 +72,11 @@ func (d DeadLetterRecord) change(action Action, after letterShot) change {
 	return change{action: action, id: d.RunID, job: d.JobID, name: d.Job, before: before, after: after}
 }
 
-// ListDeadLetters returns the dead letters that the filter selects, newest first by the run's id, and the
-// cursor of the next page, empty on the last one.
-func (s *Store) ListDeadLetters(ctx context.Context, tenant int32, f DeadLetterFilter) (letters []DeadLetterRecord, nextCursor string, err error) {
+// ListDeadLetters returns the dead letters that the filter selects, newest first by the run's id, and the cursor of the
+// next page. The cursor is empty on the last page.
+func (s *Store) ListDeadLetters(
+	ctx context.Context, tenant int32, f DeadLetterFilter,
+) (letters []DeadLetterRecord, nextCursor string, err error) {
 	var c conditions
 	if err := c.page(f.Page, deadLetterCursor, `d.run_id < ?`); err != nil {
 		return nil, "", err
@@ -94,7 +97,7 @@ func (s *Store) ListDeadLetters(ctx context.Context, tenant int32, f DeadLetterF
 	return letters, nextCursor, nil
 }
 
-// deadLetters adds what a filter asks for, except its page.
+// deadLetters adds the conditions of a filter, except its page.
 func (c *conditions) deadLetters(ctx context.Context, q querier, tenant int32, f DeadLetterFilter) error {
 	c.add(`d.tenant = ?`, tenant)
 	if f.Job != "" {
@@ -102,7 +105,7 @@ func (c *conditions) deadLetters(ctx context.Context, q querier, tenant int32, f
 		if err != nil {
 			return err
 		}
-		// An id is not looked up by findJob, and only jobs that are there may be asked for by it.
+		// findJob does not look up an id, and the Job filter is only for jobs that are not deleted.
 		c.add(`d.job_id = ? AND j.state <> 'deleted'`, job)
 	}
 	if f.JobID != nil {
@@ -128,10 +131,10 @@ func (c *conditions) deadLetters(ctx context.Context, q querier, tenant int32, f
 	return c.labels(f.Labels)
 }
 
-// ReplayDeadLetter makes a new run of a dead one, for any replica to claim at once: with its webhook-id,
-// Idempotency-Key, slot and own body and headers, under the job's current definition. That resolves the
-// dead letter. ErrState when it is resolved already, unless by a replay that was cancelled, and when the
-// job was deleted.
+// ReplayDeadLetter makes a new run of a dead one, which any replica may claim at once. The new run keeps the
+// webhook-id, the Idempotency-Key, the slot and the dead run's own body and headers, and uses the job's current
+// definition. The replay resolves the dead letter. ReplayDeadLetter returns ErrState when the job was deleted, or when
+// the dead letter is resolved already, unless by a replay that was cancelled.
 func (s *Store) ReplayDeadLetter(ctx context.Context, tenant int32, id uuid.UUID, note string) (RunRecord, error) {
 	var run RunRecord
 	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
@@ -142,7 +145,8 @@ func (s *Store) ReplayDeadLetter(ctx context.Context, tenant int32, id uuid.UUID
 		if err := mayReplay(ctx, u, tenant, d); err != nil {
 			return err
 		}
-		// Locked after the dead letter, and alone: it keeps the job from being deleted until the run is written.
+		// The job is locked after the dead letter, without its schedule and its gate. Until the run is written, the lock
+		// keeps the job from being deleted.
 		state, now, err := shareJob(ctx, u, d.JobID)
 		if err != nil {
 			return err
@@ -154,7 +158,8 @@ func (s *Store) ReplayDeadLetter(ctx context.Context, tenant int32, id uuid.UUID
 		if err := writeReplays(ctx, u, []replay{r}, now, note); err != nil {
 			return err
 		}
-		if err := audit(ctx, u, tenant, d.change(ActionDeadLetterReplay, letterShot{ReplayedAs: &r.run, Note: note})); err != nil {
+		if err := audit(ctx, u, tenant, d.change(
+			ActionDeadLetterReplay, letterShot{ReplayedAs: &r.run, Note: note})); err != nil {
 			return err
 		}
 		run, err = readRun(ctx, u, tenant, r.run)
@@ -168,9 +173,14 @@ func gone(job string) string {
 	return fmt.Sprintf("job %q was deleted, so its dead letters can be resolved but not replayed", job)
 }
 
-// lockDeadLetter locks a dead letter, so that nobody else replays or resolves it, and reads it.
+// lockDeadLetter locks a dead letter and reads it. Until the transaction ends, no other transaction can replay or
+// resolve it.
 func lockDeadLetter(ctx context.Context, u *unit, tenant int32, id uuid.UUID) (DeadLetterRecord, error) {
-	rows, err := u.Query(ctx, `SELECT `+deadLetterColumns+` FROM punctual.dead_letters d WHERE d.run_id = $1 AND d.tenant = $2 FOR UPDATE`, id, tenant)
+	rows, err := u.Query(ctx, `
+		SELECT `+deadLetterColumns+`
+		FROM punctual.dead_letters d
+		WHERE d.run_id = $1 AND d.tenant = $2
+		FOR UPDATE`, id, tenant)
 	if err != nil {
 		return DeadLetterRecord{}, fmt.Errorf("reading dead letter %s: %w", id, err)
 	}
@@ -184,8 +194,8 @@ func lockDeadLetter(ctx context.Context, u *unit, tenant int32, id uuid.UUID) (D
 	return d, nil
 }
 
-// mayReplay returns ErrState for a dead letter that is no longer open. One whose replay was cancelled is as
-// good as open: nothing came of it, and no dead letter of its own stands for it.
+// mayReplay returns ErrState for a dead letter that is no longer open. A dead letter whose replay was cancelled counts
+// as open: the replay came to nothing and left no dead letter of its own.
 func mayReplay(ctx context.Context, u *unit, tenant int32, d DeadLetterRecord) error {
 	switch {
 	case d.ResolvedAt == nil:
@@ -194,34 +204,41 @@ func mayReplay(ctx context.Context, u *unit, tenant int32, d DeadLetterRecord) e
 		return fmt.Errorf("dead letter %s was resolved at %s: %w", d.RunID, d.ResolvedAt.Format(time.RFC3339), ErrState)
 	}
 	var status scheduler.Status
-	err := u.QueryRow(ctx, `SELECT status FROM punctual.runs WHERE id = $1 AND tenant = $2`, *d.ReplayedAs, tenant).Scan(&status)
+	err := u.QueryRow(ctx, `
+		SELECT status FROM punctual.runs
+		WHERE id = $1 AND tenant = $2`, *d.ReplayedAs, tenant).Scan(&status)
 	switch {
 	case err != nil && !errors.Is(err, pgx.ErrNoRows):
 		return fmt.Errorf("reading the replay of dead letter %s: %w", d.RunID, err)
 	case status == scheduler.StatusCancelled:
 		return nil
 	case status == scheduler.StatusDead:
-		return fmt.Errorf("dead letter %s was replayed as run %s, which is dead as well: replay that one: %w", d.RunID, *d.ReplayedAs, ErrState)
+		return fmt.Errorf("dead letter %s was replayed as run %s, which is dead as well: replay that one: %w",
+			d.RunID, *d.ReplayedAs, ErrState)
 	}
 	return fmt.Errorf("dead letter %s was replayed as run %s: %w", d.RunID, *d.ReplayedAs, ErrState)
 }
 
-// shareJob keeps a job from being deleted until the transaction ends, and reads its state and the database's
-// clock after that.
+// shareJob keeps a job from being deleted until the transaction ends. After that it reads the job's state and the
+// database's clock.
 func shareJob(ctx context.Context, u *unit, job uuid.UUID) (state JobState, now time.Time, err error) {
 	if err := query(ctx, u, `SELECT FROM punctual.jobs WHERE id = $1 FOR SHARE`, job); err != nil {
 		return "", now, fmt.Errorf("locking job %s: %w", job, err)
 	}
-	err = u.QueryRow(ctx, `SELECT coalesce((SELECT state FROM punctual.jobs WHERE id = $1), 'deleted'), clock_timestamp()`, job).Scan(&state, &now)
+	err = u.QueryRow(ctx, `
+		SELECT coalesce((SELECT state FROM punctual.jobs WHERE id = $1), 'deleted'), clock_timestamp()`, job).
+		Scan(&state, &now)
 	if err != nil {
 		return "", now, fmt.Errorf("reading job %s: %w", job, err)
 	}
 	return state, now.UTC(), nil
 }
 
-// ResolveDeadLetter takes a dead letter from the list, with a note. One that is resolved already, or
-// replayed, stays as it is.
-func (s *Store) ResolveDeadLetter(ctx context.Context, tenant int32, id uuid.UUID, note string) (DeadLetterRecord, error) {
+// ResolveDeadLetter takes a dead letter from the list of open ones, with a note. A dead letter that was resolved or
+// replayed before stays as it is.
+func (s *Store) ResolveDeadLetter(
+	ctx context.Context, tenant int32, id uuid.UUID, note string,
+) (DeadLetterRecord, error) {
 	var d DeadLetterRecord
 	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		var err error
@@ -242,8 +259,10 @@ func (s *Store) ResolveDeadLetter(ctx context.Context, tenant int32, id uuid.UUI
 
 // resolveLetters resolves open dead letters. The caller has locked them.
 func resolveLetters(ctx context.Context, u *unit, ids []uuid.UUID, note string) error {
-	_, err := u.Exec(ctx, `UPDATE punctual.dead_letters SET resolved_at = clock_timestamp(), note = $2 WHERE run_id = ANY($1::uuid[]) AND resolved_at IS NULL`,
-		ids, orNull(note))
+	_, err := u.Exec(ctx, `
+		UPDATE punctual.dead_letters
+		SET resolved_at = clock_timestamp(), note = $2
+		WHERE run_id = ANY($1::uuid[]) AND resolved_at IS NULL`, ids, orNull(note))
 	if err != nil {
 		return fmt.Errorf("resolving dead letters: %w", err)
 	}
@@ -257,12 +276,15 @@ type replay struct {
 }
 
 func newReplay(d DeadLetterRecord, now time.Time) replay {
-	return replay{of: d.RunID, run: scheduler.NewRunID(now), key: scheduler.IdempotencyKey(d.Trigger, d.RunID, d.JobID, d.ScheduledFor)}
+	return replay{
+		of: d.RunID, run: scheduler.NewRunID(now),
+		key: scheduler.IdempotencyKey(d.Trigger, d.RunID, d.JobID, d.ScheduledFor),
+	}
 }
 
-// writeReplays writes the new runs, in the order in which they are to be claimed, and resolves their dead
-// letters. Like triggers they only enter ready: the claim of ready runs lets those of a job with a gate pass
-// one at a time. The caller has locked the dead letters and keeps their jobs from being deleted.
+// writeReplays writes the new runs, in the order in which they are to be claimed, and resolves their dead letters. Like
+// triggers, replays only enter ready: if the job has a gate, the claim of ready runs starts them one at a time. The
+// caller has locked the dead letters and keeps their jobs from being deleted.
 func writeReplays(ctx context.Context, u *unit, replays []replay, now time.Time, note string) error {
 	n := len(replays)
 	of, runs, keys, due := make([]uuid.UUID, n), make([]uuid.UUID, n), make([]string, n), make([]time.Time, n)
@@ -278,20 +300,27 @@ func writeReplays(ctx context.Context, u *unit, replays []replay, now time.Time,
 		INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
 		SELECT u.run, d.job_id, u.due_at, d.tenant, s.lane | 3
 		FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS u(dead, run, due_at)
-		JOIN punctual.dead_letters d ON d.run_id = u.dead JOIN punctual.schedules s ON s.job_id = d.job_id`, of, runs, due)
+		JOIN punctual.dead_letters d ON d.run_id = u.dead
+		JOIN punctual.schedules s ON s.job_id = d.job_id`, of, runs, due)
 	b.Queue(`
-		INSERT INTO punctual.runs (id, job_id, replay_of, scheduled_for, due_at, created_at, tenant, job_version, lane, status, trigger)
-		SELECT u.run, d.job_id, d.run_id, d.scheduled_for, $3, $3, d.tenant, s.version, s.lane, 'pending', CASE WHEN d.notify_url IS NULL THEN 'replay' ELSE 'notify' END
+		INSERT INTO punctual.runs (
+		    id, job_id, replay_of, scheduled_for, due_at, created_at, tenant, job_version, lane, status, trigger)
+		SELECT u.run, d.job_id, d.run_id, d.scheduled_for, $3, $3, d.tenant, s.version, s.lane, 'pending',
+		       CASE WHEN d.notify_url IS NULL THEN 'replay' ELSE 'notify' END
 		FROM unnest($1::uuid[], $2::uuid[]) AS u(dead, run)
-		JOIN punctual.dead_letters d ON d.run_id = u.dead JOIN punctual.schedules s ON s.job_id = d.job_id`, of, runs, now)
+		JOIN punctual.dead_letters d ON d.run_id = u.dead
+		JOIN punctual.schedules s ON s.job_id = d.job_id`, of, runs, now)
 	b.Queue(`
 		INSERT INTO punctual.run_data (run_id, webhook_id, idempotency_key, headers, body, notify_url, notify_secret)
-		SELECT u.run, coalesce(d.webhook_id, d.run_id), coalesce(d.idempotency_key, u.key), d.headers, d.body, d.notify_url, d.notify_secret
+		SELECT u.run, coalesce(d.webhook_id, d.run_id), coalesce(d.idempotency_key, u.key), d.headers, d.body,
+		       d.notify_url, d.notify_secret
 		FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS u(dead, run, key)
 		JOIN punctual.dead_letters d ON d.run_id = u.dead`, of, runs, keys)
 	b.Queue(`
-		UPDATE punctual.dead_letters d SET resolved_at = $3, replayed_as = u.run, note = 'replayed as ' || u.run || $4::text
-		FROM unnest($1::uuid[], $2::uuid[]) AS u(dead, run) WHERE d.run_id = u.dead`, of, runs, now, note)
+		UPDATE punctual.dead_letters d
+		SET resolved_at = $3, replayed_as = u.run, note = 'replayed as ' || u.run || $4::text
+		FROM unnest($1::uuid[], $2::uuid[]) AS u(dead, run)
+		WHERE d.run_id = u.dead`, of, runs, now, note)
 	if err := u.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("writing replays: %w", err)
 	}

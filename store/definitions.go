@@ -19,19 +19,22 @@ type jobVersion struct {
 	version int32
 }
 
-// queueDefinitions queues the read of the definitions that are not compiled yet, and puts them into the
-// cache when the batch is read. A definition that this binary cannot compile is put into broken: its job
-// is reported and put off, and the others of its batch go on.
-func (s *Store) queueDefinitions(b *pgx.Batch, missing map[jobVersion]int32, found map[jobVersion]*scheduler.Job, broken map[jobVersion]error) {
+// queueDefinitions queues the read of the definitions that are not compiled yet. When the batch is read, it puts each
+// compiled definition into found and into the cache. It puts a definition that this binary cannot compile into broken:
+// its job is reported and put off, and the other jobs of its batch go on.
+func (s *Store) queueDefinitions(
+	b *pgx.Batch, missing map[jobVersion]int32, found map[jobVersion]*scheduler.Job, broken map[jobVersion]error,
+) {
 	ids := make([]uuid.UUID, 0, len(missing))
 	versions := make([]int32, 0, len(missing))
 	for key := range missing {
 		ids = append(ids, key.id)
 		versions = append(versions, key.version)
 	}
-	b.Queue(`SELECT v.job_id, v.version, v.definition
-	           FROM unnest((SELECT $1::uuid[]), (SELECT $2::int[])) AS u(job_id, version)
-	           JOIN punctual.job_versions v ON v.job_id = u.job_id AND v.version = u.version`, prepared{}, ids, versions).
+	b.Queue(`
+		SELECT v.job_id, v.version, v.definition
+		FROM unnest((SELECT $1::uuid[]), (SELECT $2::int[])) AS u(job_id, version)
+		JOIN punctual.job_versions v ON v.job_id = u.job_id AND v.version = u.version`, prepared{}, ids, versions).
 		Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				var key jobVersion
@@ -59,7 +62,8 @@ var errNoDefinition = errors.New("punctual.job_versions has no such version")
 
 func (s *Store) compile(key jobVersion, tenant int32, raw []byte) (*scheduler.Job, error) {
 	var d scheduler.Definition
-	// A field that this binary does not know may change what is to be sent: a newer one is there to send it.
+	// A field that this binary does not know may change the request. Some replica with a newer binary wrote it and can
+	// send it.
 	strict := json.NewDecoder(bytes.NewReader(raw))
 	strict.DisallowUnknownFields()
 	if err := strict.Decode(&d); err != nil {
@@ -73,7 +77,7 @@ func (s *Store) compile(key jobVersion, tenant int32, raw []byte) (*scheduler.Jo
 	return job, nil
 }
 
-// compiled returns a definition made ready to use, or why this binary cannot do that.
+// compiled returns a compiled definition. cannot is the reason why this binary cannot compile it.
 func (u *unit) compiled(ctx context.Context, tenant int32, key jobVersion) (job *scheduler.Job, cannot, err error) {
 	if job, ok := u.store.jobs.get(key); ok {
 		return job, nil, nil

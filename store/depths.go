@@ -13,19 +13,19 @@ import (
 	"punctual/scheduler"
 )
 
-// DepthCap is as far as QueueDepths counts: a backlog of millions is told as quickly as a small one.
+// DepthCap is as far as QueueDepths counts, so that it takes no longer for a backlog of millions than for a small one.
 const DepthCap = 10_000
 
-// QueueDepth is what there is to do and being done in a queue. Counts stop at DepthCap.
+// QueueDepth is the waiting and the running work of a queue. Counts stop at DepthCap.
 type QueueDepth struct {
 	Name      string
 	DueSlots  int        // due, and not claimed yet
-	DueRuns   int        // ready to be sent: triggered by hand, replayed, to be retried now
-	LaterRuns int        // waiting for an instant to come: that of a retry, or the deadline of a target that works on
+	DueRuns   int        // ready to be sent: triggered by hand, replayed, or due for a retry
+	LaterRuns int        // waiting for a retry's time, or for the deadline of a target that works on
 	HeldRuns  int        // waiting for a host that cannot be reached or hangs
 	InFlight  int        // being sent by replicas
-	OldestDue *time.Time // since when the oldest of what is due, or held, has been
-	Served    bool       // a live replica serves it
+	OldestDue *time.Time // due time of the oldest due slot or run, or start of the oldest hold if that is earlier
+	Served    bool       // a live replica serves the queue
 }
 
 // HeldBack is the limit that a tenant's due work waits for.
@@ -36,34 +36,84 @@ type HeldBack struct {
 	Since  time.Time
 }
 
-// Reason says so in words.
+// Reason states the limit in words.
 func (h HeldBack) Reason() string { return fmt.Sprintf("the tenant is at %s (%d)", h.Limit, h.Most) }
 
-// Of a queue, with a condition on the tenant for $1 where it is for one: each count ends at the limit, and reads the
-// index that the claims read.
+// selectDepths counts a queue's work. of(s) stands for a condition on the tenant, which is $1. Each count ends at the
+// cap, $2, and reads the same index as the claims.
 const selectDepths = `
 SELECT q.name,
-       (SELECT count(*) FROM (SELECT FROM lanes l CROSS JOIN LATERAL (SELECT FROM punctual.schedules s WHERE s.enabled AND s.lane = l.lane AND of(s) AND s.next_run_at <= now() LIMIT $2::bigint) r WHERE l.queue = q.id LIMIT $2::bigint) n),
-       (SELECT count(*) FROM (SELECT FROM lanes l CROSS JOIN LATERAL (SELECT FROM punctual.ready s WHERE s.lane = l.lane AND of(s) AND s.due_at <= now() LIMIT $2::bigint) r WHERE l.queue = q.id LIMIT $2::bigint) n),
-       (SELECT count(*) FROM (SELECT FROM lanes l CROSS JOIN LATERAL (SELECT FROM punctual.ready s WHERE s.lane = l.lane AND of(s) AND s.due_at > now() AND s.held_by IS NULL LIMIT $2::bigint) r WHERE l.queue = q.id LIMIT $2::bigint) n),
+       (SELECT count(*) FROM (
+            SELECT FROM lanes l
+            CROSS JOIN LATERAL (
+                SELECT FROM punctual.schedules s
+                WHERE s.enabled AND s.lane = l.lane AND of(s)
+                  AND s.next_run_at <= now()
+                LIMIT $2::bigint) r
+            WHERE l.queue = q.id
+            LIMIT $2::bigint) n),
+       (SELECT count(*) FROM (
+            SELECT FROM lanes l
+            CROSS JOIN LATERAL (
+                SELECT FROM punctual.ready s
+                WHERE s.lane = l.lane AND of(s)
+                  AND s.due_at <= now()
+                LIMIT $2::bigint) r
+            WHERE l.queue = q.id
+            LIMIT $2::bigint) n),
+       (SELECT count(*) FROM (
+            SELECT FROM lanes l
+            CROSS JOIN LATERAL (
+                SELECT FROM punctual.ready s
+                WHERE s.lane = l.lane AND of(s)
+                  AND s.due_at > now()
+                  AND s.held_by IS NULL
+                LIMIT $2::bigint) r
+            WHERE l.queue = q.id
+            LIMIT $2::bigint) n),
        (SELECT count(*) FROM held WHERE held.queue = q.id),
        (SELECT count(*) FROM sent WHERE sent.queue = q.id),
-       least((SELECT min(o.due) FROM lanes l CROSS JOIN LATERAL (SELECT s.next_run_at AS due FROM punctual.schedules s WHERE s.enabled AND s.lane = l.lane AND of(s) AND s.next_run_at <= now() ORDER BY s.next_run_at LIMIT 1) o WHERE l.queue = q.id),
-             (SELECT min(o.due) FROM lanes l CROSS JOIN LATERAL (SELECT s.due_at AS due FROM punctual.ready s WHERE s.lane = l.lane AND of(s) AND s.due_at <= now() ORDER BY s.due_at LIMIT 1) o WHERE l.queue = q.id),
+       least((SELECT min(o.due)
+              FROM lanes l
+              CROSS JOIN LATERAL (
+                  SELECT s.next_run_at AS due
+                  FROM punctual.schedules s
+                  WHERE s.enabled AND s.lane = l.lane AND of(s)
+                    AND s.next_run_at <= now()
+                  ORDER BY s.next_run_at LIMIT 1) o
+              WHERE l.queue = q.id),
+             (SELECT min(o.due)
+              FROM lanes l
+              CROSS JOIN LATERAL (
+                  SELECT s.due_at AS due
+                  FROM punctual.ready s
+                  WHERE s.lane = l.lane AND of(s)
+                    AND s.due_at <= now()
+                  ORDER BY s.due_at LIMIT 1) o
+              WHERE l.queue = q.id),
              (SELECT min(held.held_since) FROM held WHERE held.queue = q.id)),
        punctual.is_served(q.name)
-FROM punctual.queues q ORDER BY q.name`
+FROM punctual.queues q
+ORDER BY q.name`
 
 const depthParts = `
 WITH lanes AS MATERIALIZED (
     SELECT q.id AS queue, (q.id * 4 + p)::smallint AS lane FROM punctual.queues q, generate_series(0, 3) p
-    UNION ALL SELECT q.id, (-1 - q.id)::smallint FROM punctual.queues q), -- the deadlines
-held AS MATERIALIZED (SELECT s.lane / 4 AS queue, s.held_since FROM punctual.ready s WHERE s.held_by IS NOT NULL AND of(s) LIMIT $2::bigint),
+    UNION ALL
+    SELECT q.id, (-1 - q.id)::smallint FROM punctual.queues q), -- the deadlines
+held AS MATERIALIZED (
+    SELECT s.lane / 4 AS queue, s.held_since
+    FROM punctual.ready s
+    WHERE s.held_by IS NOT NULL AND of(s)
+    LIMIT $2::bigint),
 sent AS MATERIALIZED (
-    SELECT s.lane / 4 AS queue FROM (SELECT unnest(c.run_ids) AS id FROM punctual.claims c LIMIT $3::bigint) c
-    JOIN punctual.runs s ON s.id = c.id WHERE s.status = 'running' AND s.accepted_at IS NULL AND of(s) LIMIT $2::bigint)`
+    SELECT s.lane / 4 AS queue
+    FROM (SELECT unnest(c.run_ids) AS id FROM punctual.claims c LIMIT $3::bigint) c
+    JOIN punctual.runs s ON s.id = c.id
+    WHERE s.status = 'running' AND s.accepted_at IS NULL AND of(s)
+    LIMIT $2::bigint)`
 
-// depthsOf is the statement with its condition on the tenant, or without one.
+// depthsOf returns the statement with a condition on the tenant in place of of(s).
 func depthsOf(condition string) string {
 	return strings.ReplaceAll(depthParts+selectDepths, "of(s)", condition)
 }
@@ -73,11 +123,11 @@ var (
 	selectDepthsOfAll    = depthsOf("$1 = 0")
 )
 
-// mostInFlight is how many runs in flight QueueDepths looks through for those of a tenant.
+// mostInFlight is how many runs in flight QueueDepths searches for the runs of a tenant.
 const mostInFlight = 5 * DepthCap
 
-// QueueDepths returns every queue, by name, with what a tenant has in it, and what the tenant is held back by; of
-// tenant 0: of all tenants together, and of all that are held back.
+// QueueDepths returns every queue, by name, with a tenant's work in it, and the limit that holds the tenant back. For
+// tenant 0 it returns the work of all tenants together, and all tenants that are held back.
 func (s *Store) QueueDepths(ctx context.Context, tenant int32) (depths []QueueDepth, held []HeldBack, err error) {
 	sql := selectDepthsOfTenant
 	if tenant == 0 {
@@ -89,7 +139,9 @@ func (s *Store) QueueDepths(ctx context.Context, tenant int32) (depths []QueueDe
 		depths, err = pgx.CollectRows(rows, pgx.RowToStructByPos[QueueDepth])
 		return err
 	})
-	b.Queue(selectHeldBack+` WHERE ($1 = 0 OR u.tenant = $1) AND punctual.held_by(u.held_by, u.held_at) IS NOT NULL ORDER BY t.name LIMIT $2`, tenant, DepthCap).
+	b.Queue(selectHeldBack+`
+		WHERE ($1 = 0 OR u.tenant = $1) AND punctual.held_by(u.held_by, u.held_at) IS NOT NULL
+		ORDER BY t.name LIMIT $2`, tenant, DepthCap).
 		Query(func(rows pgx.Rows) (err error) {
 			held, err = pgx.CollectRows(rows, pgx.RowToStructByPos[HeldBack])
 			return err
@@ -107,12 +159,16 @@ func (s *Store) QueueDepths(ctx context.Context, tenant int32) (depths []QueueDe
 }
 
 const selectHeldBack = `
-SELECT t.name, u.held_by, coalesce(CASE u.held_by WHEN 'max_concurrent_runs' THEN t.max_concurrent_runs ELSE t.max_runs_per_second END, 0), u.held_since
-FROM punctual.tenant_usage u JOIN punctual.tenants t ON t.id = u.tenant`
+SELECT t.name, u.held_by,
+       coalesce(CASE u.held_by WHEN 'max_concurrent_runs' THEN t.max_concurrent_runs ELSE t.max_runs_per_second END, 0),
+       u.held_since
+FROM punctual.tenant_usage u
+JOIN punctual.tenants t ON t.id = u.tenant`
 
-// readHeldBack returns what a tenant is held back by; nil: it is not.
+// readHeldBack returns the limit that holds a tenant back, or nil if none does.
 func readHeldBack(ctx context.Context, q querier, tenant int32) (*HeldBack, error) {
-	rows, err := q.Query(ctx, selectHeldBack+` WHERE u.tenant = $1 AND punctual.held_by(u.held_by, u.held_at) IS NOT NULL`, tenant)
+	rows, err := q.Query(ctx, selectHeldBack+`
+		WHERE u.tenant = $1 AND punctual.held_by(u.held_by, u.held_at) IS NOT NULL`, tenant)
 	if err != nil {
 		return nil, fmt.Errorf("reading what tenant %d is held back by: %w", tenant, err)
 	}
@@ -134,13 +190,16 @@ type ReplicaRecord struct {
 	Draining  bool
 }
 
-// mostReplicas bounds Replicas: there is no such fleet.
+// mostReplicas bounds Replicas. No fleet is that large.
 const mostReplicas = 1000
 
-// Replicas returns those that are there, the one that started first coming first. One that was lost is among them
-// until another has noticed.
+// Replicas returns the registered replicas, in the order in which they started. A lost replica is among them until
+// another replica has noticed.
 func (s *Store) Replicas(ctx context.Context) ([]ReplicaRecord, error) {
-	rows, err := s.conns(ctx).Query(ctx, `SELECT id, host, version, queues, started_at, renewed_at, draining FROM punctual.replicas ORDER BY started_at, id LIMIT $1`, mostReplicas)
+	rows, err := s.conns(ctx).Query(ctx, `
+		SELECT id, host, version, queues, started_at, renewed_at, draining
+		FROM punctual.replicas
+		ORDER BY started_at, id LIMIT $1`, mostReplicas)
 	if err != nil {
 		return nil, fmt.Errorf("reading the replicas: %w", err)
 	}

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// vanished is after how long a connection to a database that says nothing, not even to TCP, is given up.
-// A machine that lost its power or its network closes no connection, and by default TCP hopes for a
-// quarter of an hour: too long when a standby has taken over meanwhile.
+// vanished is how long a connection waits for a database that is silent, even to TCP, before it gives up. A machine
+// that lost its power or its network closes no connection, and by default TCP waits for a quarter of an hour: too long
+// when a standby has taken over meanwhile.
 const vanished = 15 * time.Second
 
-// connecting bounds the attempt to reach one host: with several in the URL the next one is tried then.
+// connecting bounds the attempt to reach one host. If the URL names several hosts, the next one is tried then.
 const connecting = 5 * time.Second
 
-// dialer connects so that a vanished server is noticed, whatever waits for it.
+// dialer makes connections that notice a vanished server, whatever is waiting for it.
 func dialer() *net.Dialer {
 	return &net.Dialer{
 		Timeout:         connecting,

@@ -7,7 +7,7 @@ import (
 
 const tcpUserTimeout = 0x12 // TCP_USER_TIMEOUT, which package syscall does not name
 
-// giveUp bounds how long what was sent may stay unacknowledged; keepalives are not sent meanwhile.
+// giveUp bounds how long sent data may stay unacknowledged. Meanwhile TCP sends no keepalives.
 func giveUp(network, _ string, conn syscall.RawConn) (err error) {
 	if !strings.HasPrefix(network, "tcp") {
 		return nil

@@ -4,5 +4,5 @@ package store
 
 import "syscall"
 
-// giveUp does nothing: elsewhere than on Linux only keepalives notice.
+// giveUp does nothing: on systems other than Linux only keepalives notice a vanished server.
 func giveUp(string, string, syscall.RawConn) error { return nil }

@@ -4,16 +4,16 @@
 //
 // Lock order, everywhere: schedules, then exclusive, then jobs, then ready, then runs, then notified, each
 // sorted and in statements of their own. Facts that a lock protects are read in a statement after the one that
-// locked. What decides about time is now() of the database.
+// took the lock. Only the database's now() decides about time.
 //
 // Two transactions do not start at the top: the ready claim (ready before gates) and Notify (notified before
 // runs). Both skip locked rows, so they cannot deadlock.
 //
-// Operations, then dead letters, come before all of these: who holds one of them may go on to a job's row,
-// and nobody who holds anything else goes back to them. A batch of an operation holds many rows and so
-// passes over those that are locked; it waits for none.
+// Operations, then dead letters, come before all of these: a transaction that holds one of them may go on to a
+// job's row, and no transaction that holds anything else goes back to them. A batch of an operation locks many
+// rows, so it skips rows that are locked and waits for none.
 //
-// What is done for a tenant goes through three doors, join, reader and readOnly, which make the database act as a role
-// that sees this tenant's rows only; what is done for all names everybody in the tenant's place. Whoever changes
-// something for somebody writes an entry of the audit log in the same transaction: audit, queueAudit.
+// Work for a tenant goes through one of three doors, join, reader and readOnly, which make the database act as a
+// role that sees only this tenant's rows. Work for all tenants names everybody in the tenant's place. Every change
+// on somebody's behalf adds an entry to the audit log in the same transaction: audit, queueAudit.
 package store

@@ -13,13 +13,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// endpoints are the addresses at which the database is, or was, as far as this replica has come to know them.
+// endpoints are the present and past addresses of the database, as far as this replica has learned them.
 type endpoints struct {
 	mu    sync.Mutex
 	known []netip.AddrPort
 }
 
-// mostEndpoints bounds what is remembered of a host whose name moves all the time; the oldest go first.
+// mostEndpoints bounds the addresses remembered of a host that moves all the time. The oldest go first.
 const mostEndpoints = 256
 
 func (e *endpoints) add(addr netip.Addr, port uint16) {
@@ -32,19 +32,19 @@ func (e *endpoints) add(addr netip.Addr, port uint16) {
 	if len(e.known) == mostEndpoints {
 		e.known = e.known[1:]
 	}
-	e.known = append(slices.Clip(e.known), at) // whoever has the list from before keeps it
+	e.known = append(slices.Clip(e.known), at) // a new array: callers may still hold the old list
 }
 
-// Endpoints returns where the database is reached: what every host of the URL has resolved to whenever a connection was
-// made, and where the server says it is itself, which behind a pooler is elsewhere. A Unix socket counts as
-// this machine's loopback. The list is not to be changed.
+// Endpoints returns the addresses of the database: the addresses that the URL's hosts resolved to whenever a connection
+// was made, and the address that the server reports of itself, which differs behind a pooler. A Unix socket counts as
+// this machine's loopback. The caller must not change the list.
 func (s *Store) Endpoints() []netip.AddrPort {
 	s.endpoints.mu.Lock()
 	defer s.endpoints.mu.Unlock()
 	return s.endpoints.known
 }
 
-// observe notes the addresses of the hosts of a configuration, now for sockets, and whenever pgx looks names up.
+// observe records the addresses of a configuration's hosts: of sockets now, of names whenever pgx looks them up.
 func (e *endpoints) observe(c *pgconn.Config) {
 	ports := map[string][]uint16{c.Host: {c.Port}}
 	for _, f := range c.Fallbacks {
@@ -75,7 +75,7 @@ func (e *endpoints) addAll(addresses []string, ports []uint16) {
 	}
 }
 
-// ask notes where a server says it is.
+// ask records a server's address, as the connection has it and as the server reports it.
 func (e *endpoints) ask(ctx context.Context, conn *pgx.Conn) error {
 	if remote, ok := conn.PgConn().Conn().RemoteAddr().(*net.TCPAddr); ok {
 		at := remote.AddrPort()
@@ -83,7 +83,8 @@ func (e *endpoints) ask(ctx context.Context, conn *pgx.Conn) error {
 	}
 	var host *netip.Addr
 	var port *int32
-	if err := conn.QueryRow(ctx, `SELECT inet_server_addr(), inet_server_port()`, pgx.QueryExecModeSimpleProtocol).Scan(&host, &port); err != nil {
+	if err := conn.QueryRow(ctx, `SELECT inet_server_addr(), inet_server_port()`, pgx.QueryExecModeSimpleProtocol).
+		Scan(&host, &port); err != nil {
 		return fmt.Errorf("asking for the server's address: %w", err)
 	}
 	if host != nil && port != nil {

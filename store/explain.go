@@ -13,7 +13,7 @@ import (
 	"punctual/scheduler/cron"
 )
 
-// Outcome is what came of an instant of a job. The list is closed.
+// Outcome is the fate of a job at an instant. The list is closed.
 type Outcome string
 
 // The outcomes.
@@ -21,17 +21,17 @@ const (
 	OutcomeSucceeded     Outcome = "succeeded"
 	OutcomeDead          Outcome = "dead"
 	OutcomeCancelled     Outcome = "cancelled"
-	OutcomeInProgress    Outcome = "in_progress"    // there is a run, and it has not ended
+	OutcomeInProgress    Outcome = "in_progress"    // the slot's run has not ended
 	OutcomeSkipped       Outcome = "skipped"        // a recorded skip covers the slot, or its run was never sent
-	OutcomeWaiting       Outcome = "waiting"        // due, and still to be claimed
+	OutcomeWaiting       Outcome = "waiting"        // due, and not claimed yet
 	OutcomePaused        Outcome = "paused"         // a slot of a job that is paused now
 	OutcomeUpcoming      Outcome = "upcoming"       // a slot that is still to come
-	OutcomeNoSlot        Outcome = "no_slot"        // the job had none then
-	OutcomeBeforeCreated Outcome = "before_created" // there was no job then
-	OutcomeCompleted     Outcome = "completed"      // after its last slot
-	OutcomeDeleted       Outcome = "deleted"        // after it was deleted
+	OutcomeNoSlot        Outcome = "no_slot"        // the job had no slot then
+	OutcomeBeforeCreated Outcome = "before_created" // the job did not exist then
+	OutcomeCompleted     Outcome = "completed"      // after the job's last slot
+	OutcomeDeleted       Outcome = "deleted"        // after the job was deleted
 	OutcomeUnknown       Outcome = "unknown"        // the history does not tell, or is not kept any more
-	OutcomeUnaccounted   Outcome = "unaccounted"    // a slot that has neither: what verify reports as missing
+	OutcomeUnaccounted   Outcome = "unaccounted"    // a slot with neither run nor skip: verify reports it as missing
 )
 
 // Explanation says what happened to a job at an instant.
@@ -41,7 +41,7 @@ type Explanation struct {
 	Version      int32      // in force then; 0: none
 	Outcome      Outcome
 	Text         string     // one sentence
-	Run          *RunRecord // the run of the slot, else the skip that covers it
+	Run          *RunRecord // the run of the slot, or the skip that covers it
 	Pause        *Pause     // in force then
 	PreviousSlot *time.Time
 	NextSlot     *time.Time
@@ -50,15 +50,17 @@ type Explanation struct {
 // Pause is a time during which a job was paused.
 type Pause struct {
 	Since time.Time
-	Ended *time.Time // nil: it lasts
-	Until *time.Time // when it ends by itself, as far as that is known
+	Ended *time.Time // nil: it has not ended
+	Until *time.Time // when it ends by itself, if that is known
 	Note  string
-	By    string // who paused the job, for people; empty where that is not known
+	By    string // the actor who paused the job, for people; empty where that is not known
 }
 
-// ExplainJob says what happened at an instant, which when works out once the job's zone is known. An id
-// means deleted jobs too; ErrNotFound when there is no such job.
-func (s *Store) ExplainJob(ctx context.Context, tenant int32, ref string, when func(zone *time.Location) (time.Time, error)) (Explanation, error) {
+// ExplainJob says what happened to a job at an instant. when computes the instant once the job's zone is known. A ref
+// that is an id also finds a deleted job. ExplainJob returns ErrNotFound when there is no such job.
+func (s *Store) ExplainJob(
+	ctx context.Context, tenant int32, ref string, when func(zone *time.Location) (time.Time, error),
+) (Explanation, error) {
 	var e explaining
 	err := s.readOnly(ctx, tenant, func(tx pgx.Tx) error {
 		e = explaining{q: tx, tenant: tenant}
@@ -75,26 +77,26 @@ func (s *Store) ExplainJob(ctx context.Context, tenant int32, ref string, when f
 	return e.Explanation, err
 }
 
-// explaining is one ExplainJob.
+// explaining is the state of one call of ExplainJob.
 type explaining struct {
 	Explanation
 	q        querier
 	tenant   int32
 	now      time.Time
-	kept     time.Time // runs of slots before are not kept
+	kept     time.Time // runs of slots before this are not kept
 	job      uuid.UUID
 	state    JobState
-	until    *time.Time // of the present pause
-	over     *time.Time // when a pause ran out that no replica has ended yet
+	until    *time.Time // end of the present pause
+	over     *time.Time // end of a pause that has run out, if no replica has ended it yet
 	ended    *time.Time // when the job was completed or deleted
-	held     *HeldBack  // what due work of the tenant waits for
+	held     *HeldBack  // the limit that the tenant's due work waits for
 	waiting  *Waiting   // what the run waits for
 	unserved string     // the job's queue, if no live replica serves it
-	frozen   string     // why nothing of the tenant is sent at all; empty: it is
+	frozen   string     // why nothing of the tenant is sent; empty: the tenant is not frozen
 	zone     *time.Location
 	history  scheduler.History
-	skip     *RunRecord       // that covers the slot of a run which a backfill made
-	pausers  map[int64]string // who paused the job, by the microsecond at which a version began
+	skip     *RunRecord       // the earlier skip of a slot whose run a backfill made
+	pausers  map[int64]string // actors who paused the job, by the microsecond at which a version began
 }
 
 func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, ref string) error {
@@ -105,9 +107,14 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 	e.job, e.history = id, scheduler.History{Job: id, DefaultJitter: defaultJitter}
 	var next, kept *time.Time
 	err = e.q.QueryRow(ctx, `
-		SELECT `+jobState+`, j.paused_until, coalesce(s.completed_at, j.deleted_at), s.scheduled_for, now(), `+keptSince+`,
-		       coalesce((SELECT q.name FROM punctual.queues q WHERE q.id = j.queue AND NOT punctual.is_served(q.name)), '')
-		FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id WHERE j.id = $1 AND j.tenant = $2`, id, e.tenant).
+		SELECT `+jobState+`, j.paused_until, coalesce(s.completed_at, j.deleted_at), s.scheduled_for, now(),
+		       `+keptSince+`,
+		       coalesce((SELECT q.name
+		                 FROM punctual.queues q
+		                 WHERE q.id = j.queue AND NOT punctual.is_served(q.name)), '')
+		FROM punctual.jobs j
+		JOIN punctual.schedules s ON s.job_id = j.id
+		WHERE j.id = $1 AND j.tenant = $2`, id, e.tenant).
 		Scan(&e.state, &e.until, &e.ended, &next, &e.now, &kept, &e.unserved)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("job %q: %w", ref, ErrNotFound)
@@ -150,7 +157,7 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 	return nil
 }
 
-// endPause takes a pause that has run out for ended, as of when it did, though no replica has come to write that.
+// endPause treats a pause that has run out as ended at its end, though no replica has written that yet.
 func (e *explaining) endPause() {
 	n := len(e.history.Versions)
 	if n == 0 || e.state != JobPaused || e.until == nil || e.until.After(e.now) {
@@ -196,7 +203,7 @@ func (e *explaining) explain(ctx context.Context) error {
 	return nil
 }
 
-// pauseAt returns the pause in force at an instant: the versions around it that are paused.
+// pauseAt returns the pause in force at an instant. It spans the paused versions around that instant.
 func (e *explaining) pauseAt(at time.Time) *Pause {
 	var p *Pause
 	for _, v := range e.history.Versions {
@@ -205,7 +212,7 @@ func (e *explaining) pauseAt(at time.Time) *Pause {
 		case paused && p == nil:
 			p = &Pause{Since: v.From, Note: v.Note, By: e.pausers[v.From.UnixMicro()]}
 		case paused && !v.From.After(at):
-			p.Note, p.By = v.Note, e.pausers[v.From.UnixMicro()] // it was paused again, with another note
+			p.Note, p.By = v.Note, e.pausers[v.From.UnixMicro()] // the job was paused again, with another note
 		case !paused && p != nil:
 			if v.From.After(at) {
 				ended := v.From
@@ -225,15 +232,18 @@ func (e *explaining) pauseAt(at time.Time) *Pause {
 	return p
 }
 
-// findRow reads the run of the slot, else the skip that covers it. A slot's run is looked up by its id, so
-// it is found whatever the history says; skips come soon after their slots, where ids are in order.
+// findRow reads the run of the slot, or the skip that covers it. It looks the run up by the slot's id, so it finds the
+// run whatever the history says. Skips are written soon after their slots, and ids are in order of time.
 func (e *explaining) findRow(ctx context.Context, slot bool) error {
 	runs, err := queryRuns(ctx, e.q, ` WHERE r.id = $1 AND r.job_id = $2`, scheduler.SlotRunID(e.job, e.At), e.job)
 	backfilled := err == nil && len(runs) > 0 && runs[0].Trigger == scheduler.TriggerBackfill
 	if err == nil && slot && (len(runs) == 0 || backfilled) {
 		var skips []RunRecord
-		skips, err = queryRuns(ctx, e.q, ` WHERE r.job_id = $1 AND r.id >= $2 AND r.skipped_first <= $3 AND r.skipped_last >= $3 ORDER BY r.id LIMIT 1`,
-			e.job, firstRunID(e.At.Add(-clockSlack)), e.At)
+		skips, err = queryRuns(ctx, e.q, `
+			WHERE r.job_id = $1 AND r.id >= $2
+			  AND r.skipped_first <= $3
+			  AND r.skipped_last >= $3
+			ORDER BY r.id LIMIT 1`, e.job, firstRunID(e.At.Add(-clockSlack)), e.At)
 		if backfilled && len(skips) > 0 {
 			e.skip = &skips[0]
 		}

@@ -7,7 +7,7 @@ import (
 	"punctual/scheduler"
 )
 
-// ran explains an instant by the row that covers it.
+// ran explains an instant by the run or the skip that covers it.
 func (e *explaining) ran() {
 	r := e.Run
 	late := ""
@@ -23,19 +23,22 @@ func (e *explaining) ran() {
 	}
 	switch r.Status {
 	case scheduler.StatusSucceeded:
-		e.say(OutcomeSucceeded, "The slot ran%s under version %d and succeeded%s at %s.", late, r.JobVersion, attempts(r.Attempt), instantOf(r.FinishedAt))
+		e.say(OutcomeSucceeded, "The slot ran%s under version %d and succeeded%s at %s.",
+			late, r.JobVersion, attempts(r.Attempt), instantOf(r.FinishedAt))
 	case scheduler.StatusDead:
-		e.say(OutcomeDead, "The slot ran%s under version %d and failed for good%s at %s: %s.", late, r.JobVersion, attempts(r.Attempt), instantOf(r.FinishedAt), r.why())
+		e.say(OutcomeDead, "The slot ran%s under version %d and failed for good%s at %s: %s.",
+			late, r.JobVersion, attempts(r.Attempt), instantOf(r.FinishedAt), r.why())
 	case scheduler.StatusCancelled:
 		e.say(OutcomeCancelled, "The slot's run was cancelled at %s: %s.", instantOf(r.FinishedAt), r.why())
 	case scheduler.StatusSkipped:
 		e.skipped()
 	default:
-		e.say(OutcomeInProgress, "The slot has a run under version %d, which is %s%s.", r.JobVersion, r.Status, e.progress())
+		e.say(OutcomeInProgress, "The slot has a run under version %d, which is %s%s.",
+			r.JobVersion, r.Status, e.progress())
 	}
 }
 
-// skippedFirst adds why a slot that was backfilled had not run before.
+// skippedFirst adds why a slot had not run before a backfill made its run.
 func (e *explaining) skippedFirst() {
 	if e.skip != nil {
 		e.Text += fmt.Sprintf(" Before, it had been skipped: %s.", e.skip.why())
@@ -53,7 +56,8 @@ func (e *explaining) progress() string {
 		}
 		return e.waitsFor(" and starts when a worker slot is free or the job's active run has ended")
 	case scheduler.StatusRetrying:
-		return fmt.Sprintf(" after %s; the next attempt is at %s", counted(r.Attempt, "attempt"), instantOf(r.NextAttemptAt)) + e.unlessFrozen()
+		return fmt.Sprintf(" after %s; the next attempt is at %s",
+			counted(r.Attempt, "attempt"), instantOf(r.NextAttemptAt)) + e.unlessFrozen()
 	case scheduler.StatusRunning:
 		if r.AcceptedAt != nil {
 			return fmt.Sprintf(": its target accepted attempt %d at %s and works on", r.Attempt, instantOf(r.AcceptedAt))
@@ -63,7 +67,7 @@ func (e *explaining) progress() string {
 	return ""
 }
 
-// unlessFrozen says of what is to come that it will wait.
+// unlessFrozen adds, to a prediction, the freeze that may delay it.
 func (e *explaining) unlessFrozen() string {
 	if e.frozen == "" {
 		return ""
@@ -71,7 +75,8 @@ func (e *explaining) unlessFrozen() string {
 	return "; but " + e.frozen
 }
 
-// waitsFor says what due work waits for: a freeze, or the tenant's limit if it is held back, else what is given.
+// waitsFor says what due work waits for: a freeze, a replica that serves the queue, or the tenant's limit. If it is
+// none of these, waitsFor returns otherwise.
 func (e *explaining) waitsFor(otherwise string) string {
 	if e.frozen != "" {
 		return ": " + e.frozen
@@ -85,7 +90,7 @@ func (e *explaining) waitsFor(otherwise string) string {
 	return otherwise
 }
 
-// text says what a run waits for, in a sentence.
+// text says in a sentence what a run waits for.
 func (w *Waiting) text(r *RunRecord) string {
 	text := "it has waited since " + stamp(w.Since) + " for "
 	switch {
@@ -93,14 +98,15 @@ func (w *Waiting) text(r *RunRecord) string {
 		return text + "the job's active run to end"
 	case w.For == "slots":
 		return text + "a free worker slot"
-	case w.Until == nil: // a limit, or a queue that nobody serves
+	case w.Until == nil: // a limit, or a queue that no replica serves
 		return "it has waited since " + stamp(w.Since) + ": " + w.For
 	}
 	text += w.For
 	if r.Error != "" {
 		text += " (" + r.Error + ")"
 	}
-	return fmt.Sprintf("%s, after %s; if its host cannot be reached before %s, it is dead", text, counted(r.Attempt, "attempt"), stamp(*w.Until))
+	return fmt.Sprintf("%s, after %s; if its host cannot be reached before %s, it is dead",
+		text, counted(r.Attempt, "attempt"), stamp(*w.Until))
 }
 
 // skipped explains a slot that did not run.
@@ -117,7 +123,9 @@ func (e *explaining) skipped() {
 	why := "was skipped: " + r.why()
 	switch r.Reason {
 	case scheduler.ReasonMissed:
-		why = fmt.Sprintf("was missed: when a replica looked at it at %s its tolerance had passed, and the policy for missed slots let it go", stamp(r.CreatedAt))
+		why = fmt.Sprintf(
+			"was missed: when a replica looked at it at %s its tolerance had passed, and the policy for missed slots let it go",
+			stamp(r.CreatedAt))
 	case scheduler.ReasonPaused:
 		why = "was skipped because it passed while the job was paused"
 		if p := e.pauseAt(*e.Slot); p != nil {
@@ -141,36 +149,48 @@ func (e *explaining) slotWithout(slot scheduler.ExpectedSlot) {
 	due := e.history.Due(slot.At)
 	paused := e.pauseAt(e.now)
 	if e.until != nil && !slot.At.Before(*e.until) {
-		paused = nil // the pause will be over by then
+		paused = nil // the pause will have ended by then
 	}
 	switch {
 	case slot.Duty == scheduler.Waiting && e.over != nil && slot.At.Before(*e.over) && e.history.OneShot(slot.At):
-		e.say(OutcomeWaiting, "The job was paused until %s; its one slot fires as soon as a replica has resumed it.", stamp(*e.over))
+		e.say(OutcomeWaiting, "The job was paused until %s; its one slot fires as soon as a replica has resumed it.",
+			stamp(*e.over))
 	case slot.Duty == scheduler.Waiting && e.over != nil && slot.At.Before(*e.over):
-		e.say(OutcomePaused, "The slot passed while the job was paused%s; the skip is recorded as soon as a replica has resumed it.", e.pauseAt(slot.At).describe())
+		e.say(OutcomePaused,
+			"The slot passed while the job was paused%s; the skip is recorded as soon as a replica has resumed it.",
+			e.pauseAt(slot.At).describe())
 	case slot.Duty == scheduler.Waiting && e.state == JobPaused && paused != nil && e.history.OneShot(slot.At):
-		e.say(OutcomePaused, "The job is paused%s; its one slot fires when it is resumed, not before %s.", paused.describe(), stamp(due))
+		e.say(OutcomePaused, "The job is paused%s; its one slot fires when it is resumed, not before %s.",
+			paused.describe(), stamp(due))
 	case slot.Duty == scheduler.Waiting && e.state == JobPaused && paused != nil && slot.At.After(e.now):
-		e.say(OutcomePaused, "The slot is still to come, and the job is paused%s: unless it is resumed before, the slot will be skipped.", paused.describe())
+		e.say(OutcomePaused,
+			"The slot is still to come, and the job is paused%s: unless it is resumed before, the slot will be skipped.",
+			paused.describe())
 	case slot.Duty == scheduler.Waiting && e.state == JobPaused && paused != nil:
-		e.say(OutcomePaused, "The slot passed while the job is paused%s; the skip is recorded when it is resumed.", paused.describe())
+		e.say(OutcomePaused, "The slot passed while the job is paused%s; the skip is recorded when it is resumed.",
+			paused.describe())
 	case due.After(e.now) && slot.Duty != scheduler.Unsure:
 		e.say(OutcomeUpcoming, "The slot is still to come: it is due at %s%s.", stamp(due), e.unlessFrozen())
 	case slot.Duty == scheduler.Waiting:
-		e.say(OutcomeWaiting, "The slot has been due since %s and waits%s.", stamp(due), e.waitsFor(" for a replica to claim it"))
+		e.say(OutcomeWaiting, "The slot has been due since %s and waits%s.",
+			stamp(due), e.waitsFor(" for a replica to claim it"))
 	case slot.At.Before(e.kept):
-		e.say(OutcomeUnknown, "The job had a slot then, and the history before %s is not kept any more.", stamp(e.kept))
+		e.say(OutcomeUnknown, "The job had a slot then, and the history before %s is not kept any more.",
+			stamp(e.kept))
 	case slot.Duty == scheduler.Unsure:
-		e.say(OutcomeUnknown, "The job was changed or ended at about that instant, and its history does not tell whether the slot was due before.")
+		e.say(OutcomeUnknown,
+			"The job was changed or ended at about that instant, and its history does not tell whether the slot was due before.")
 	default:
-		e.say(OutcomeUnaccounted, "The slot has neither a run nor a recorded skip, which should not be: punctual verify looks for more.")
+		e.say(OutcomeUnaccounted,
+			"The slot has neither a run nor a recorded skip, which should not be: punctual verify looks for more.")
 	}
 }
 
-// noSlot explains an instant at which the job has none.
+// noSlot explains an instant at which the job has no slot.
 func (e *explaining) noSlot(version scheduler.Version, exists bool) {
 	if e.forgotten() {
-		e.say(OutcomeUnknown, "What the job was at that instant is not kept any more, so that nobody knows whether it had a slot.")
+		e.say(OutcomeUnknown,
+			"What the job was at that instant is not kept any more, so that nobody knows whether it had a slot.")
 		return
 	}
 	if !exists {
@@ -186,17 +206,19 @@ func (e *explaining) noSlot(version scheduler.Version, exists bool) {
 	case version.State == string(JobDeleted):
 		e.say(OutcomeDeleted, "The job had been deleted at %s.", stamp(version.From))
 	case e.state == JobDeleted && e.ended != nil && !e.At.Before(*e.ended):
-		e.say(OutcomeDeleted, "The job had completed, and left the list of jobs by %s.", stamp(*e.ended))
+		e.say(OutcomeDeleted, "The job had completed, and left the list of jobs by %s.",
+			stamp(*e.ended))
 	case ended:
 		e.say(OutcomeCompleted, "The job had completed at %s: no slot was left.", stamp(*e.ended))
 	case version.State == string(JobCompleted):
 		e.say(OutcomeCompleted, "The job had completed by %s: no slot was left.", stamp(version.From))
 	default:
-		e.say(OutcomeNoSlot, "There is no slot at that instant under version %d (%s)%s.", version.Number, describe(version.Schedule), e.nearest())
+		e.say(OutcomeNoSlot, "There is no slot at that instant under version %d (%s)%s.",
+			version.Number, describe(version.Schedule), e.nearest())
 	}
 }
 
-// forgotten reports whether the version in force at the instant has been removed: the numbers have a gap there.
+// forgotten reports whether the version in force at the instant has been removed: the version numbers have a gap there.
 func (e *explaining) forgotten() bool {
 	before := int32(0)
 	for _, v := range e.history.Versions {
@@ -258,7 +280,7 @@ func describe(s scheduler.Schedule) string {
 	return "only when triggered"
 }
 
-// why returns a run's reason and its error.
+// why returns a run's reason, with its error.
 func (r *RunRecord) why() string {
 	if r.Error != "" {
 		return fmt.Sprintf("%s (%s)", r.Reason, r.Error)

@@ -9,17 +9,17 @@ import (
 	"punctual/scheduler"
 )
 
-// fairly reports whether the quotas are for tenants.
+// fairly reports whether each quota is for one tenant.
 func fairly(quotas []scheduler.Quota) bool { return len(quotas) > 0 && quotas[0].Tenant != 0 }
 
-// place is where a claimed row came from.
+// place is the queue and the tenant of a claimed row.
 type place struct {
 	queue  int16
 	tenant int32
 }
 
-// usedUp returns the queues in which there may be more than the quotas let through: as many rows as one of them allows
-// were found.
+// usedUp returns the queues that may hold more due rows than the quotas let through: a claim found as many rows there
+// as one of their quotas allows.
 func usedUp[T any](quotas []scheduler.Quota, rows []T, at func(T) place) (queues []int16) {
 	left := make(map[place]int, len(quotas))
 	for _, q := range quotas {
@@ -38,12 +38,12 @@ func usedUp[T any](quotas []scheduler.Quota, rows []T, at func(T) place) (queues
 	return queues
 }
 
-// slotContenders and readyContenders find who waits: they hop from tenant to tenant through a lane's part of the index by
-// tenant. That is two probes for each tenant that has something in the lane, whether or not it is due, and none for the
-// others. They hop downwards and come to a tenant from the end of its part, where the rows are that lie ahead: at the
-// other end are the dead entries of those gone by.
+// slotContenders and readyContenders find the tenants that wait. They hop from tenant to tenant through a lane's part
+// of the index by tenant. That takes two probes for each tenant that has rows in the lane, due or not, and none for any
+// other tenant. They hop downwards and reach each tenant's part of the index at its far end, where the rows of the
+// future are. The near end holds the dead entries of past rows.
 //
-// $1 are the queues, $2 and $3 the priorities from and to, $4 and $5 the window, as in a claim.
+// $1 are the queues, $2 and $3 the first and the last priority, $4 and $5 the window, as in a claim.
 const slotContenders = `
 WITH RECURSIVE lanes AS (
     SELECT q.queue, (q.queue * 4 + priority)::smallint AS lane
@@ -90,7 +90,7 @@ CROSS JOIN LATERAL (
 JOIN punctual.tenants t ON t.id = p.tenant
 GROUP BY 1, 2, 3`
 
-// contenders is the statement that finds who waits for a kind of work, with its arguments.
+// contenders returns the statement that finds the tenants that wait for a kind of work, and its arguments.
 func contenders(of scheduler.Work, queues []int16) (sql string, arguments []any) {
 	from, until := window(scheduler.Claim{Work: of})
 	switch of {

@@ -9,31 +9,41 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A standby that is promoted begins a new timeline. After an asynchronous failover it may not know of the last
-// fencing tokens that were given; so before anything is claimed on a new timeline the sequence is raised, by far
-// more than can have been given inside any lag, and still leaving room for nine thousand million failovers.
+// A standby that is promoted begins a new timeline. After an asynchronous failover it may lack the last fencing tokens
+// that were given. So the sequence is raised before anything is claimed on a new timeline: by far more than can have
+// been given inside any lag. That still leaves room for nine thousand million failovers.
 const (
 	readTimeline = `
-SELECT CASE WHEN pg_is_in_recovery() THEN timeline ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END, timeline FROM punctual.deployment`
+SELECT CASE WHEN pg_is_in_recovery() THEN timeline
+            ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END,
+       timeline
+FROM punctual.deployment`
 	raiseFences = `
-WITH was AS (SELECT singleton FROM punctual.deployment WHERE timeline <> $1 FOR NO KEY UPDATE SKIP LOCKED),
-noted AS (UPDATE punctual.deployment d SET timeline = $1 FROM was WHERE d.singleton = was.singleton)
+WITH was AS (
+    SELECT singleton FROM punctual.deployment WHERE timeline <> $1 FOR NO KEY UPDATE SKIP LOCKED),
+noted AS (
+    UPDATE punctual.deployment d SET timeline = $1
+    FROM was
+    WHERE d.singleton = was.singleton)
 SELECT setval('punctual.fences', nextval('punctual.fences') + 1000000000) WHERE $2 <> ''`
 )
 
-// Whoever finds an unknown timeline raises it, also where another does so at the moment, or somebody has locked the row in
-// which it is noted: raised too often it lasts as long.
+// Every connection that finds an unknown timeline raises the sequence, even if another connection does so at the same
+// moment, or another transaction has locked the row that records the timeline: the sequence has room for raises that
+// were not needed.
 
-// guardFences does so on every connection, from Register on: after a failover all connections are new ones, but
-// for those of a pooler, so each heartbeat looks as well. A Postgres that does not tell its timeline, as some
-// hosted ones, is not guarded.
+// guardFences raises the sequence on an unknown timeline. From Register on it runs on every connection. After a
+// failover all connections are new, except those behind a pooler, so each heartbeat runs it as well. A Postgres that
+// does not tell its timeline, such as some hosted ones, is not guarded.
 func (s *Store) guardFences(ctx context.Context, q querier) error {
 	var here, known string
 	err := q.QueryRow(ctx, readTimeline).Scan(&here, &known)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && (pg.Code == "0A000" || pg.Code == "42501" || pg.Code == "42883") {
 		s.guarding.Store(false)
-		s.options.Log.Warn("this Postgres does not tell its timeline: after an asynchronous failover fencing tokens may be given again", "error", err)
+		s.options.Log.Warn(
+			"this Postgres does not tell its timeline: after an asynchronous failover fencing tokens may be given again",
+			"error", err)
 		return nil
 	}
 	if err == nil && here != known {
@@ -45,7 +55,7 @@ func (s *Store) guardFences(ctx context.Context, q querier) error {
 	return nil
 }
 
-// connected readies a new connection.
+// connected prepares a new connection.
 func (s *Store) connected(ctx context.Context, conn *pgx.Conn) error {
 	if err := registerTypes(ctx, conn); err != nil {
 		return err

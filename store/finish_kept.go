@@ -10,13 +10,15 @@ import (
 	"punctual/scheduler"
 )
 
-// keepResponses writes what is kept of responses that ended no attempt as a failure, beside the runs: a success has no
-// row in attempts. Most runs have none of it, so that the statement is not even sent. Fenced: an attempt that was
-// superseded finds no run. A result stays what it was first: that of a target which reported its end before its
-// answer arrived, or of a report that is repeated.
+// keepResponses writes, beside the runs, the kept parts of responses that did not end their attempt as a failure: a
+// success has no row in attempts. Most runs keep nothing, and then the statement is not even sent. It is fenced: an
+// attempt that was superseded finds no run. The first result stays: a target may report its end before its answer
+// arrives, or repeat its report.
 const keepResponses = `
-INSERT INTO punctual.run_data AS d (run_id, result, result_note, response, response_headers, response_truncated, response_fence)
-SELECT u.id, u.result::json, u.note, u.response, u.headers::jsonb, nullif(u.truncated, false), CASE WHEN u.kept THEN u.fence END
+INSERT INTO punctual.run_data AS d (
+    run_id, result, result_note, response, response_headers, response_truncated, response_fence)
+SELECT u.id, u.result::json, u.note, u.response, u.headers::jsonb, nullif(u.truncated, false),
+       CASE WHEN u.kept THEN u.fence END
 FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bool[], $8::bool[])
      AS u(id, fence, result, note, response, headers, truncated, kept)
 JOIN punctual.runs r ON r.id = u.id AND r.fence = u.fence
@@ -25,11 +27,13 @@ ON CONFLICT (run_id) DO UPDATE SET
     result = CASE WHEN d.result IS NULL AND d.result_note IS NULL THEN excluded.result ELSE d.result END,
     result_note = CASE WHEN d.result IS NULL AND d.result_note IS NULL THEN excluded.result_note ELSE d.result_note END,
     response = CASE WHEN excluded.response_fence IS NULL THEN d.response ELSE excluded.response END,
-    response_headers = CASE WHEN excluded.response_fence IS NULL THEN d.response_headers ELSE excluded.response_headers END,
-    response_truncated = CASE WHEN excluded.response_fence IS NULL THEN d.response_truncated ELSE excluded.response_truncated END,
+    response_headers = CASE WHEN excluded.response_fence IS NULL THEN d.response_headers
+                            ELSE excluded.response_headers END,
+    response_truncated = CASE WHEN excluded.response_fence IS NULL THEN d.response_truncated
+                              ELSE excluded.response_truncated END,
     response_fence = coalesce(excluded.response_fence, d.response_fence)`
 
-// queueKept queues what is kept of the responses of successes and of accepted work, sorted by id each.
+// queueKept queues keepResponses for the responses of successes and of accepted work, each kind sorted by id.
 func queueKept(b *pgx.Batch, kinds ...[]*scheduler.Outcome) {
 	for _, outcomes := range kinds {
 		var ids []uuid.UUID
@@ -52,7 +56,7 @@ func queueKept(b *pgx.Batch, kinds ...[]*scheduler.Outcome) {
 	}
 }
 
-// headersJSON writes kept headers for the database; nil for none.
+// headersJSON writes kept headers for the database. It returns nil for no headers.
 func headersJSON(headers map[string]string) *string {
 	if headers == nil {
 		return nil
@@ -68,34 +72,35 @@ func headersJSON(headers map[string]string) *string {
 	return new(string(text))
 }
 
-// keptResponse is what is kept, beside its run, of the answer with which a target accepted work.
+// keptResponse is the part, kept beside its run, of the answer with which a target accepted work.
 type keptResponse struct {
 	response  string
 	headers   []byte
 	truncated bool
 }
 
-// keptColumns are those of the present attempt of a run r, whose run_data is d.
+// keptColumns are the kept response of the present attempt of a run r, whose run_data is d.
 const keptColumns = `coalesce(CASE WHEN d.response_fence = r.fence THEN d.response END, ''),
-	CASE WHEN d.response_fence = r.fence THEN d.response_headers END, coalesce(d.response_fence = r.fence AND d.response_truncated, false)`
+	CASE WHEN d.response_fence = r.fence THEN d.response_headers END,
+	coalesce(d.response_fence = r.fence AND d.response_truncated, false)`
 
 func (k *keptResponse) into() []any { return []any{&k.response, &k.headers, &k.truncated} }
 
-// of gives the outcome of an attempt that its target had accepted what is kept of that answer: the next attempt's
-// takes its place beside the run.
+// of adds the kept answer to the outcome of an attempt that its target had accepted. The answer moves to the attempt
+// because the next attempt's answer takes its place beside the run.
 func (k keptResponse) of(o scheduler.Outcome) scheduler.Outcome {
 	o.Response, o.Headers, o.Truncated = k.response, headersOf(k.headers), k.truncated
 	return o
 }
 
-// headersOf reads kept headers; nil for none.
+// headersOf reads kept headers. It returns nil for no headers.
 func headersOf(text []byte) map[string]string {
 	if text == nil {
 		return nil
 	}
 	headers := map[string]string{}
 	if json.Unmarshal(text, &headers) != nil {
-		return nil // somebody else wrote it
+		return nil // another program wrote it
 	}
 	return headers
 }

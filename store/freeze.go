@@ -12,23 +12,23 @@ import (
 	"punctual/scheduler"
 )
 
-// Deployment stands for all tenants, in place of one.
+// Deployment names all tenants together, in place of one tenant.
 const Deployment = everybody
 
-// FreezeState is how a deployment and one of its tenants stand.
+// FreezeState tells whether the deployment and one of its tenants are frozen.
 type FreezeState struct {
-	Deployment *scheduler.Freeze // nil: it is not frozen
-	Tenant     *scheduler.Freeze // likewise; nil where no tenant was asked about
-	InFlight   int               // runs that are being sent: of the tenant, or of all. Counted up to DepthCap
+	Deployment *scheduler.Freeze // nil: the deployment is not frozen
+	Tenant     *scheduler.Freeze // nil: the tenant is not frozen, or the question was about no tenant
+	InFlight   int               // runs being sent, of the tenant or of all tenants; counted up to DepthCap
 }
 
-// freezeColumns are those of the deployment; a tenant has no reason but that somebody asked for it.
+// freezeColumns are the columns of the deployment. A tenant is only ever frozen on request.
 const (
 	freezeColumns       = `frozen_at, coalesce(frozen_by, ''), coalesce(frozen_note, ''), coalesce(frozen_reason, '')`
 	tenantFreezeColumns = `frozen_at, coalesce(frozen_by, ''), coalesce(frozen_note, ''), 'asked'`
 )
 
-// freezeRow scans them.
+// freezeRow scans these columns.
 type freezeRow struct {
 	since *time.Time
 	scheduler.Freeze
@@ -44,8 +44,8 @@ func (f *freezeRow) freeze() *scheduler.Freeze {
 	return &f.Freeze
 }
 
-// Freeze freezes a tenant, or the Deployment: from then on nothing of it is claimed, by any replica. It returns when the
-// claims have ended that were under way, with what is in flight then, which goes on. What is frozen already stays as it is.
+// Freeze freezes a tenant, or the Deployment: from then on no replica claims anything of it. Freeze returns when the
+// claims under way have ended, with the number of runs in flight, which go on. Freezing again changes nothing.
 func (s *Store) Freeze(ctx context.Context, tenant int32, note string) (FreezeState, error) {
 	err := s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
 		by, err := u.actorName(ctx)
@@ -70,8 +70,8 @@ func (s *Store) Freeze(ctx context.Context, tenant int32, note string) (FreezeSt
 	return s.FreezeState(ctx, tenant)
 }
 
-// Unfreeze ends that. To unfreeze the Deployment also makes this database the one that runs are dispatched from. Replicas
-// hear of it within two seconds.
+// Unfreeze ends a freeze. To unfreeze the Deployment also makes this database the one that runs are dispatched from.
+// Replicas learn of it within two seconds.
 func (s *Store) Unfreeze(ctx context.Context, tenant int32, note string) (FreezeState, error) {
 	err := s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
 		if tenant != Deployment {
@@ -89,25 +89,35 @@ func (s *Store) Unfreeze(ctx context.Context, tenant int32, note string) (Freeze
 	return s.FreezeState(ctx, tenant)
 }
 
-// selectInFlight looks through the claims for the runs of a tenant, or of all.
+// selectInFlight counts, among the claims' runs, the runs in flight of a tenant or of all tenants.
 const selectInFlight = `
-SELECT count(*) FROM (SELECT FROM (SELECT unnest(c.run_ids) AS id FROM punctual.claims c LIMIT $3::bigint) c
-    JOIN punctual.runs r ON r.id = c.id WHERE r.status = 'running' AND r.accepted_at IS NULL AND ($1 = -1 OR r.tenant = $1) LIMIT $2::bigint) n`
+SELECT count(*) FROM (
+    SELECT FROM (SELECT unnest(c.run_ids) AS id FROM punctual.claims c LIMIT $3::bigint) c
+    JOIN punctual.runs r ON r.id = c.id
+    WHERE r.status = 'running' AND r.accepted_at IS NULL AND ($1 = -1 OR r.tenant = $1)
+    LIMIT $2::bigint) n`
 
-// FreezeState tells how a tenant stands, or the Deployment.
+// FreezeState tells whether a tenant, or the Deployment, is frozen.
 func (s *Store) FreezeState(ctx context.Context, tenant int32) (FreezeState, error) {
 	var state FreezeState
 	var deployment, own freezeRow
 	var b pgx.Batch
 	b.Queue(byIndex)
-	b.Queue(`SELECT ` + freezeColumns + ` FROM punctual.deployment`).QueryRow(func(row pgx.Row) error { return row.Scan(deployment.targets()...) })
-	b.Queue(`SELECT `+tenantFreezeColumns+` FROM punctual.tenants WHERE id = $1`, tenant).QueryRow(func(row pgx.Row) error {
+	b.Queue(`SELECT ` + freezeColumns + ` FROM punctual.deployment`).QueryRow(func(row pgx.Row) error {
+		return row.Scan(deployment.targets()...)
+	})
+	b.Queue(`
+		SELECT `+tenantFreezeColumns+`
+		FROM punctual.tenants
+		WHERE id = $1`, tenant).QueryRow(func(row pgx.Row) error {
 		if err := row.Scan(own.targets()...); !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
 		return nil
 	})
-	b.Queue(selectInFlight, tenant, DepthCap, mostInFlight).QueryRow(func(row pgx.Row) error { return row.Scan(&state.InFlight) })
+	b.Queue(selectInFlight, tenant, DepthCap, mostInFlight).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&state.InFlight)
+	})
 	if err := s.conns(ctx).SendBatch(ctx, &b).Close(); err != nil {
 		return state, fmt.Errorf("reading what is frozen: %w", err)
 	}
@@ -115,14 +125,15 @@ func (s *Store) FreezeState(ctx context.Context, tenant int32) (FreezeState, err
 	return state, nil
 }
 
-// Freezes are what is frozen now.
+// Freezes are the freezes in force.
 type Freezes struct {
-	Deployment *scheduler.Freeze // nil: it is not
+	Deployment *scheduler.Freeze // nil: the deployment is not frozen
 	Tenants    map[int32]scheduler.Freeze
-	Names      map[int32]string // of those tenants
+	Names      map[int32]string // names of the frozen tenants
 }
 
-// Of returns why nothing of a tenant is claimed, in words; nil and nothing when something is.
+// Of returns the freeze that stops a tenant, and whether it is the deployment's or the tenant's. It returns nil and an
+// empty string if the tenant is not frozen.
 func (f Freezes) Of(tenant int32) (freeze *scheduler.Freeze, whose string) {
 	if f.Deployment != nil {
 		return f.Deployment, "deployment"
@@ -133,18 +144,24 @@ func (f Freezes) Of(tenant int32) (freeze *scheduler.Freeze, whose string) {
 	return nil, ""
 }
 
-// Freezes returns what is frozen now: of tenants up to DepthCap.
+// Freezes returns the freezes in force: those of at most DepthCap tenants.
 func (s *Store) Freezes(ctx context.Context) (Freezes, error) {
-	return readFreezes(ctx, s.conns(forRuns.in(ctx)), 0) // as it tells whether a replica is ready
+	return readFreezes(ctx, s.conns(forRuns.in(ctx)), 0) // forRuns, as the readiness check needs it
 }
 
-// readFreezes reads them of one tenant, or with 0 of all.
+// readFreezes reads the freezes of one tenant, or with 0 of all tenants.
 func readFreezes(ctx context.Context, q batcher, tenant int32) (Freezes, error) {
 	f := Freezes{Tenants: map[int32]scheduler.Freeze{}, Names: map[int32]string{}}
 	var deployment freezeRow
 	var b pgx.Batch
-	b.Queue(`SELECT `+freezeColumns+` FROM punctual.deployment`, prepared{}).QueryRow(func(row pgx.Row) error { return row.Scan(deployment.targets()...) })
-	b.Queue(`SELECT id, name, `+tenantFreezeColumns+` FROM punctual.tenants WHERE frozen_at IS NOT NULL AND ($1 = 0 OR id = $1) LIMIT $2`, prepared{}, tenant, DepthCap).
+	b.Queue(`SELECT `+freezeColumns+` FROM punctual.deployment`, prepared{}).QueryRow(func(row pgx.Row) error {
+		return row.Scan(deployment.targets()...)
+	})
+	b.Queue(`
+		SELECT id, name, `+tenantFreezeColumns+`
+		FROM punctual.tenants
+		WHERE frozen_at IS NOT NULL AND ($1 = 0 OR id = $1)
+		LIMIT $2`, prepared{}, tenant, DepthCap).
 		Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				var id int32
@@ -189,11 +206,17 @@ func freezeTenant(ctx context.Context, u *unit, id int32, by, note string) error
 		return err
 	}
 	is := scheduler.Freeze{By: by, Note: note, Reason: scheduler.FrozenAsked}
-	err = u.QueryRow(ctx, `UPDATE punctual.tenants SET frozen_at = now(), frozen_by = $2, frozen_note = $3 WHERE id = $1 RETURNING frozen_at`, id, by, orNull(note)).Scan(&is.Since)
+	err = u.QueryRow(ctx, `
+		UPDATE punctual.tenants
+		SET frozen_at = now(), frozen_by = $2, frozen_note = $3
+		WHERE id = $1
+		RETURNING frozen_at`, id, by, orNull(note)).Scan(&is.Since)
 	if err != nil {
 		return fmt.Errorf("tenant %q: %w", name, err)
 	}
-	return audit(ctx, u, id, change{action: ActionTenantFreeze, name: name, before: shotOfFreeze(nil), after: shotOfFreeze(&is)})
+	return audit(ctx, u, id, change{
+		action: ActionTenantFreeze, name: name, before: shotOfFreeze(nil), after: shotOfFreeze(&is),
+	})
 }
 
 func unfreezeTenant(ctx context.Context, u *unit, id int32, note string) error {
@@ -201,16 +224,25 @@ func unfreezeTenant(ctx context.Context, u *unit, id int32, note string) error {
 	if err != nil || was == nil {
 		return err
 	}
-	if _, err := u.Exec(ctx, `UPDATE punctual.tenants SET frozen_at = NULL, frozen_by = NULL, frozen_note = NULL WHERE id = $1`, id); err != nil {
+	if _, err := u.Exec(ctx, `
+		UPDATE punctual.tenants
+		SET frozen_at = NULL, frozen_by = NULL, frozen_note = NULL
+		WHERE id = $1`, id); err != nil {
 		return fmt.Errorf("tenant %q: %w", name, err)
 	}
 	u.due = true
-	return audit(ctx, u, id, change{action: ActionTenantUnfreeze, name: name, before: shotOfFreeze(was), after: freezeShot{Note: note}})
+	return audit(ctx, u, id, change{
+		action: ActionTenantUnfreeze, name: name, before: shotOfFreeze(was), after: freezeShot{Note: note},
+	})
 }
 
 func lockTenantFreeze(ctx context.Context, u *unit, id int32) (name string, was *scheduler.Freeze, err error) {
 	var row freezeRow
-	err = u.QueryRow(ctx, `SELECT name, `+tenantFreezeColumns+` FROM punctual.tenants WHERE id = $1 AND deleted_at IS NULL FOR NO KEY UPDATE`, id).
+	err = u.QueryRow(ctx, `
+		SELECT name, `+tenantFreezeColumns+`
+		FROM punctual.tenants
+		WHERE id = $1 AND deleted_at IS NULL
+		FOR NO KEY UPDATE`, id).
 		Scan(append([]any{&name}, row.targets()...)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", nil, fmt.Errorf("tenant %d: %w", id, ErrNotFound)
@@ -218,7 +250,7 @@ func lockTenantFreeze(ctx context.Context, u *unit, id int32) (name string, was 
 	return name, row.freeze(), wrapped("looking for the tenant", err)
 }
 
-// actorName is who makes the change, for people.
+// actorName names the author of the change for people.
 func (u *unit) actorName(ctx context.Context) (string, error) {
 	a := actor(ctx)
 	r := AuditRecord{ActorKind: a.Kind, Actor: a.Name}
@@ -233,23 +265,31 @@ func (u *unit) actorName(ctx context.Context) (string, error) {
 	return string(a.Kind), nil
 }
 
-// claimsEnd bounds the wait for claims under way: they take milliseconds, and lose their transaction after so long idle.
+// claimsEnd bounds the wait for claims under way. A claim takes milliseconds, and Postgres soon ends one that stays
+// idle: see idling.
 const claimsEnd = 6 * time.Second
 
-// Claims hold this lock on one of the tables, and hardly anybody else does for longer than a moment.
+// selectClaiming finds the transactions that claim. A claim holds this lock on one of the tables, and hardly any other
+// transaction does for longer than a moment.
 const selectClaiming = `
-SELECT coalesce(array_agg(DISTINCT virtualtransaction), '{}') FROM pg_catalog.pg_locks
-WHERE locktype = 'relation' AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
-  AND relation IN ('punctual.schedules'::regclass, 'punctual.ready'::regclass) AND mode = 'RowShareLock' AND granted AND ($1::text[] IS NULL OR virtualtransaction = ANY($1))`
+SELECT coalesce(array_agg(DISTINCT virtualtransaction), '{}')
+FROM pg_catalog.pg_locks
+WHERE locktype = 'relation'
+  AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+  AND relation IN ('punctual.schedules'::regclass, 'punctual.ready'::regclass)
+  AND mode = 'RowShareLock'
+  AND granted
+  AND ($1::text[] IS NULL OR virtualtransaction = ANY($1))`
 
-// awaitClaims waits until the claims have ended that are under way now and may have found nothing frozen.
+// awaitClaims waits until the claims have ended that are under way now. Such a claim may have found nothing frozen.
 func (s *Store) awaitClaims(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, claimsEnd)
 	defer cancel()
-	var before []string // nil: whichever there are
+	var before []string // nil: every claim there is
 	for {
 		if err := s.conns(ctx).QueryRow(ctx, selectClaiming, before).Scan(&before); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("frozen, but the claims under way could not be waited for: what is in flight may be more for a moment: %w", err)
+			return fmt.Errorf(
+				"frozen, but the claims under way could not be waited for: what is in flight may be more for a moment: %w", err)
 		}
 		if len(before) == 0 && ctx.Err() == nil {
 			return nil
@@ -257,7 +297,8 @@ func (s *Store) awaitClaims(ctx context.Context) error {
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-ctx.Done():
-			s.options.Log.Warn("frozen, and a claim that was under way has not ended: it may still start runs", "claims", len(before))
+			s.options.Log.Warn("frozen, and a claim that was under way has not ended: it may still start runs",
+				"claims", len(before))
 			return nil
 		}
 	}

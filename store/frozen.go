@@ -8,16 +8,17 @@ import (
 	"punctual/scheduler"
 )
 
-// frozen is what a claim must leave alone. It is read after the claim has its locks, in the round trip that takes them:
-// a claim that finds nothing frozen holds locks on the tables from before the freeze was committed, and awaitClaims
-// sees them. Whatever begins after that, on whichever replica, finds the freeze.
+// frozen is the set of tenants that a claim must leave alone. The claim reads it after taking its locks, in the round
+// trip that takes them. A claim that finds nothing frozen holds locks on the tables from before the freeze was
+// committed, so awaitClaims sees it. A claim that begins after that, on any replica, finds the freeze.
 type frozen struct {
 	all     bool    // the deployment is frozen, or this is a copy of the database that runs were dispatched from
-	tenants []int32 // that are, sorted
+	tenants []int32 // the frozen tenants, sorted
 }
 
 const selectFrozen = `
-SELECT d.frozen_at IS NOT NULL OR punctual.is_copy(d.database_name, d.system_identifier), ARRAY(SELECT t.id FROM punctual.tenants t WHERE t.frozen_at IS NOT NULL ORDER BY t.id)
+SELECT d.frozen_at IS NOT NULL OR punctual.is_copy(d.database_name, d.system_identifier),
+       ARRAY(SELECT t.id FROM punctual.tenants t WHERE t.frozen_at IS NOT NULL ORDER BY t.id)
 FROM punctual.deployment d`
 
 func (f *frozen) queue(b *pgx.Batch) {

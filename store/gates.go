@@ -12,8 +12,8 @@ import (
 	"punctual/scheduler"
 )
 
-// gate is the gate of a job whose runs must not overlap. A run takes it when it is written, and has it until it ends: the
-// job's policy at that moment decides, and not the one of the version that the run sends.
+// gate is the gate of a job whose runs must not overlap. A run takes the gate when it is written and has it until it
+// ends. The job's policy at that moment decides, not the policy of the version that the run sends.
 type gate struct {
 	active  uuid.UUID   // uuid.Nil: none
 	earlier []uuid.UUID // runs that were in flight when the job got its gate: active too, until they end
@@ -21,10 +21,10 @@ type gate struct {
 
 	waitsFor waitingFacts
 	gated    bool // whether the job's runs must not overlap now
-	busy     bool // somebody else has locked it
+	busy     bool // another transaction has locked it
 }
 
-// waitingFacts is what tells whether the waiting run of a gate has expired.
+// waitingFacts tell whether the waiting run of a gate has expired.
 type waitingFacts struct {
 	version int32
 	tenant  int32
@@ -47,33 +47,45 @@ func (g gate) holders() []uuid.UUID {
 	return runs
 }
 
-// facts are what a decision needs to know of the gate.
+// facts returns the part of a gate that a decision needs.
 func (g gate) facts() scheduler.Gate {
 	return scheduler.Gate{Active: g.holders(), Waiting: g.waiting, WaitingExpired: g.waitsFor.expired}
 }
 
-const gateColumns = `coalesce(active_run, '00000000-0000-0000-0000-000000000000') AS active_run, coalesce(earlier_runs, '{}') AS earlier_runs,
+const gateColumns = `coalesce(active_run, '00000000-0000-0000-0000-000000000000') AS active_run,
+	coalesce(earlier_runs, '{}') AS earlier_runs,
 	coalesce(waiting_run, '00000000-0000-0000-0000-000000000000') AS waiting_run, gated`
 
 func (g *gate) into() []any { return []any{&g.active, &g.earlier, &g.waiting, &g.gated} }
 
-// queueGates locks the gates of jobs and reads them; with passOver a gate that somebody else has locked is
-// left out.
-// It must come in a statement after the one that locked the jobs' schedules or ready rows: within that
-// one it would read a stale snapshot, and a forbidden job would run twice.
+// queueGates locks the gates of jobs and reads them. With passOver it leaves out a gate that another transaction has
+// locked. It must be a statement after the one that locked the jobs' schedules or ready rows: within that statement it
+// would read a stale snapshot, and two runs of a job would overlap against its policy.
 func queueGates(b *pgx.Batch, jobs []uuid.UUID, gates map[uuid.UUID]gate, locked string) {
-	b.Queue(`SELECT job_id, false, `+gateColumns+` FROM punctual.exclusive
-	          WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE`+locked, prepared{}, jobs).Query(collectGates(gates))
+	b.Queue(`
+		SELECT job_id, false, `+gateColumns+`
+		FROM punctual.exclusive
+		WHERE job_id = ANY($1::uuid[])
+		ORDER BY job_id
+		FOR NO KEY UPDATE`+locked, prepared{}, jobs).Query(collectGates(gates))
 }
 
-// queueGatesOfAny is queueGates for jobs of which it is not known which have a gate: one that is locked by somebody else is
-// busy, and of the others what is read is what the lock protects.
+// queueGatesOfAny is queueGates for jobs that may or may not have a gate. A gate that another transaction has locked is
+// marked busy. The other gates are read under their locks.
 func queueGatesOfAny(b *pgx.Batch, jobs []uuid.UUID, gates map[uuid.UUID]gate) {
-	b.Queue(`WITH mine AS MATERIALIZED (SELECT job_id, `+gateColumns+` FROM punctual.exclusive
-	              WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED)
-	         SELECT job_id, false, active_run, earlier_runs, waiting_run, gated FROM mine
-	         UNION ALL SELECT job_id, true, `+gateColumns+` FROM punctual.exclusive x
-	          WHERE job_id = ANY($1::uuid[]) AND NOT EXISTS (SELECT FROM mine m WHERE m.job_id = x.job_id)`, prepared{}, jobs).Query(collectGates(gates))
+	b.Queue(`
+		WITH mine AS MATERIALIZED (
+		    SELECT job_id, `+gateColumns+`
+		    FROM punctual.exclusive
+		    WHERE job_id = ANY($1::uuid[])
+		    ORDER BY job_id
+		    FOR NO KEY UPDATE SKIP LOCKED)
+		SELECT job_id, false, active_run, earlier_runs, waiting_run, gated FROM mine
+		UNION ALL
+		SELECT job_id, true, `+gateColumns+`
+		FROM punctual.exclusive x
+		WHERE job_id = ANY($1::uuid[])
+		  AND NOT EXISTS (SELECT FROM mine m WHERE m.job_id = x.job_id)`, prepared{}, jobs).Query(collectGates(gates))
 }
 
 func collectGates(into map[uuid.UUID]gate) func(pgx.Rows) error {
@@ -90,9 +102,9 @@ func collectGates(into map[uuid.UUID]gate) func(pgx.Rows) error {
 	}
 }
 
-// mendGates makes the gates of jobs that should have one and were not found, so that a job whose gate was lost, in a
-// restore or by hand, does not stay due for ever. Those that are only locked by others are there, and must not be
-// inserted: that would wait for whoever updates them, against the lock order.
+// mendGates inserts the gates of jobs that should have one but have no row, so that a job whose gate was lost, in a
+// restore or by hand, does not stay due for ever. It must not insert gates that are only locked: such an insert would
+// wait for the transaction that updates the gate, against the lock order.
 func mendGates(ctx context.Context, conn batcher, jobs map[jobVersion]*scheduler.Job, found map[uuid.UUID]gate) error {
 	var missing []uuid.UUID
 	for _, job := range jobs {
@@ -105,9 +117,15 @@ func mendGates(ctx context.Context, conn batcher, jobs map[jobVersion]*scheduler
 	}
 	slices.SortFunc(missing, compareIDs)
 	var b pgx.Batch
-	b.Queue(`INSERT INTO punctual.exclusive (job_id) SELECT id FROM (
-			SELECT j.id FROM punctual.jobs j WHERE j.id = ANY($1::uuid[])
-			AND NOT EXISTS (SELECT FROM punctual.exclusive x WHERE x.job_id = j.id) ORDER BY j.id FOR KEY SHARE SKIP LOCKED) j
+	b.Queue(`
+		INSERT INTO punctual.exclusive (job_id)
+		SELECT id FROM (
+		    SELECT j.id
+		    FROM punctual.jobs j
+		    WHERE j.id = ANY($1::uuid[])
+		      AND NOT EXISTS (SELECT FROM punctual.exclusive x WHERE x.job_id = j.id)
+		    ORDER BY j.id
+		    FOR KEY SHARE SKIP LOCKED) j
 		ON CONFLICT DO NOTHING`, slices.Compact(missing))
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("mending gates: %w", err)
@@ -115,8 +133,8 @@ func mendGates(ctx context.Context, conn batcher, jobs map[jobVersion]*scheduler
 	return nil
 }
 
-// freeEndedGates clears, in memory, the runs of gates that are final or missing: they count as none. Of those that wait it
-// finds out whether they have expired.
+// freeEndedGates clears, in memory, the runs of gates that have ended or are missing, so that they hold no gate. It
+// also finds out which of the waiting runs have expired.
 func (s *Store) freeEndedGates(ctx context.Context, conn querier, gates map[uuid.UUID]gate, now time.Time) error {
 	var named []uuid.UUID
 	for _, g := range gates {
@@ -129,8 +147,11 @@ func (s *Store) freeEndedGates(ctx context.Context, conn querier, gates map[uuid
 	if len(named) == 0 {
 		return nil
 	}
-	rows, err := conn.Query(ctx, `SELECT id, job_version, tenant, trigger, due_at FROM punctual.runs
-		WHERE id = ANY($1::uuid[]) AND status NOT IN ('succeeded', 'dead', 'skipped', 'cancelled')`, named)
+	rows, err := conn.Query(ctx, `
+		SELECT id, job_version, tenant, trigger, due_at
+		FROM punctual.runs
+		WHERE id = ANY($1::uuid[])
+		  AND status NOT IN ('succeeded', 'dead', 'skipped', 'cancelled')`, named)
 	if err != nil {
 		return fmt.Errorf("reading the runs of gates: %w", err)
 	}
@@ -158,7 +179,8 @@ func (s *Store) freeEndedGates(ctx context.Context, conn querier, gates map[uuid
 	return s.findExpired(ctx, conn, gates, now)
 }
 
-// findExpired finds out which of the runs that wait at gates have expired, each by the definition that it sends.
+// findExpired finds out which of the runs that wait at gates have expired. Each run is judged by the definition that it
+// sends.
 func (s *Store) findExpired(ctx context.Context, conn batcher, gates map[uuid.UUID]gate, now time.Time) error {
 	jobs, missing := map[jobVersion]*scheduler.Job{}, map[jobVersion]int32{}
 	for job, g := range gates {
@@ -191,74 +213,111 @@ func (s *Store) findExpired(ctx context.Context, conn batcher, gates map[uuid.UU
 	return nil
 }
 
-// expireRuns ends runs that have expired at their gates without being sent. The caller holds the gates.
+// expireRuns ends, unsent, runs that have expired at their gates. The caller holds the gates.
 func expireRuns(ctx context.Context, q querier, runs []uuid.UUID) error {
-	if err := query(ctx, q, `SELECT run_id FROM punctual.ready WHERE run_id = ANY($1::uuid[]) ORDER BY run_id FOR UPDATE`, runs); err != nil {
+	if err := query(ctx, q, `
+		SELECT run_id
+		FROM punctual.ready
+		WHERE run_id = ANY($1::uuid[])
+		ORDER BY run_id
+		FOR UPDATE`, runs); err != nil {
 		return fmt.Errorf("locking expired runs: %w", err)
 	}
 	if err := query(ctx, q, `
-		WITH over AS (UPDATE punctual.runs SET status = 'skipped', reason = 'expired', finished_at = now()
-		    WHERE id = ANY($1::uuid[]) AND status = 'pending' RETURNING id)
-		DELETE FROM punctual.ready y USING over o WHERE y.run_id = o.id`, runs); err != nil {
+		WITH over AS (
+		    UPDATE punctual.runs
+		    SET status = 'skipped', reason = 'expired', finished_at = now()
+		    WHERE id = ANY($1::uuid[]) AND status = 'pending'
+		    RETURNING id)
+		DELETE FROM punctual.ready y
+		USING over o
+		WHERE y.run_id = o.id`, runs); err != nil {
 		return fmt.Errorf("ending expired runs: %w", err)
 	}
 	if err := query(ctx, q, `
-		UPDATE punctual.exclusive e SET waiting_run = NULL FROM punctual.runs r
-		WHERE r.id = ANY($1::uuid[]) AND e.job_id = r.job_id AND e.waiting_run = r.id AND r.status = 'skipped'`, runs); err != nil {
+		UPDATE punctual.exclusive e SET waiting_run = NULL
+		FROM punctual.runs r
+		WHERE r.id = ANY($1::uuid[])
+		  AND e.job_id = r.job_id
+		  AND e.waiting_run = r.id
+		  AND r.status = 'skipped'`, runs); err != nil {
 		return fmt.Errorf("freeing the places of expired runs: %w", err)
 	}
 	return nil
 }
 
-// queueTakeGates makes runs the active ones of their jobs. The caller holds the gates.
+// queueTakeGates makes each run the active run of its job. The caller holds the gates.
 func queueTakeGates(b *pgx.Batch, jobs, runs []uuid.UUID) {
-	b.Queue(`UPDATE punctual.exclusive e SET active_run = u.run_id, waiting_run = nullif(e.waiting_run, u.run_id), gated = true
-	           FROM unnest($1::uuid[], $2::uuid[]) AS u(job_id, run_id) WHERE e.job_id = u.job_id`, jobs, runs)
+	b.Queue(`
+		UPDATE punctual.exclusive e
+		SET active_run = u.run_id, waiting_run = nullif(e.waiting_run, u.run_id), gated = true
+		FROM unnest($1::uuid[], $2::uuid[]) AS u(job_id, run_id)
+		WHERE e.job_id = u.job_id`, jobs, runs)
 }
 
-// queueWait makes runs the waiting ones of their jobs. The caller holds the gates.
+// queueWait makes each run the waiting run of its job. The caller holds the gates.
 func queueWait(b *pgx.Batch, jobs, runs []uuid.UUID) {
-	b.Queue(`UPDATE punctual.exclusive e SET waiting_run = u.run_id, gated = true
-	           FROM unnest($1::uuid[], $2::uuid[]) AS u(job_id, run_id) WHERE e.job_id = u.job_id`, jobs, runs)
+	b.Queue(`
+		UPDATE punctual.exclusive e
+		SET waiting_run = u.run_id, gated = true
+		FROM unnest($1::uuid[], $2::uuid[]) AS u(job_id, run_id)
+		WHERE e.job_id = u.job_id`, jobs, runs)
 }
 
-// parking is how long a run that waits at a gate is left alone, and at most twice that. It is looked at as soon as the gate
-// is freed, by whoever frees it, or by FreeGates.
+// parking is the least time for which claims leave a run at its gate alone. The most is twice that. The transaction
+// that frees the gate, or FreeGates, sets the run due earlier.
 const parking = time.Hour
 
 // queuePark leaves runs alone until their gates are freed. The caller holds the gates and the runs' rows in ready.
 func queuePark(b *pgx.Batch, runs []uuid.UUID) {
-	b.Queue(`UPDATE punctual.ready SET due_at = now() + $2::interval * (1 + random()), at_gate = true WHERE run_id = ANY($1::uuid[])`, runs, parking)
+	b.Queue(`
+		UPDATE punctual.ready
+		SET due_at = now() + $2::interval * (1 + random()), at_gate = true
+		WHERE run_id = ANY($1::uuid[])`, runs, parking)
 }
 
-// nextAtGate is, of a job e.job_id, the oldest run that waits at its gate.
-const nextAtGate = `(SELECT w.run_id FROM punctual.ready w WHERE w.job_id = e.job_id AND w.at_gate ORDER BY w.run_id LIMIT 1)`
+// nextAtGate is the oldest run that waits at the gate of a job e.job_id.
+const nextAtGate = `(
+	SELECT w.run_id
+	FROM punctual.ready w
+	WHERE w.job_id = e.job_id AND w.at_gate
+	ORDER BY w.run_id LIMIT 1)`
 
-// openGate lets the runs of a job overlap from now on. It comes before the job's row is locked, and releaseAll after it.
+// openGate lets the runs of a job overlap from now on. Call it before the job's row is locked, and queueReleaseAll
+// after that.
 func openGate(ctx context.Context, u *unit, job uuid.UUID) error {
-	_, err := u.Exec(ctx, `UPDATE punctual.exclusive SET gated = false, active_run = NULL, waiting_run = NULL, earlier_runs = NULL WHERE job_id = $1`, job)
+	_, err := u.Exec(ctx, `
+		UPDATE punctual.exclusive
+		SET gated = false, active_run = NULL, waiting_run = NULL, earlier_runs = NULL
+		WHERE job_id = $1`, job)
 	return wrapped("opening the gate of job "+job.String(), err)
 }
 
-// queueReleaseAll sets all runs due that wait at the gate of a job.
+// queueReleaseAll sets due every run that waits at the gate of a job.
 func queueReleaseAll(b *pgx.Batch, job uuid.UUID) {
 	b.Queue(`SELECT FROM punctual.ready WHERE job_id = $1 AND at_gate ORDER BY run_id FOR UPDATE`, job)
 	b.Queue(`UPDATE punctual.ready y SET due_at = `+dueNow+`, at_gate = false WHERE job_id = $1 AND at_gate`, job)
 }
 
-// queueCloseGate keeps the runs of a job from overlapping from now on. Those that are in flight have the gate until they
-// end. The caller has locked the gate, if there is one, and written the job's row: so no run is made meanwhile. A claim of
-// one that waits to be sent is waited for; whatever it starts is among those in flight.
+// queueCloseGate keeps the runs of a job from overlapping from now on. The runs in flight have the gate until they end.
+// The caller has locked the gate, if there is one, and written the job's row, so no run is made meanwhile. The
+// statement waits for a claim that holds one of the job's rows in ready. The runs that such a claim starts count as in
+// flight.
 func queueCloseGate(b *pgx.Batch, job uuid.UUID) {
 	b.Queue(`SELECT FROM punctual.ready WHERE job_id = $1 ORDER BY run_id FOR UPDATE`, job)
 	b.Queue(`
 		WITH flying AS MATERIALIZED (
-		    SELECT r.id FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id
+		    SELECT r.id
+		    FROM punctual.ready y
+		    JOIN punctual.runs r ON r.id = y.run_id
 		    WHERE y.job_id = $1 AND r.status IN ('retrying', 'running') AND NOT `+isNotice+`
-		    UNION SELECT id FROM punctual.runs_being_sent($1) AS s(id))
+		    UNION
+		    SELECT id FROM punctual.runs_being_sent($1) AS s(id))
 		INSERT INTO punctual.exclusive AS e (job_id, active_run, earlier_runs)
-		SELECT $1, (SELECT id FROM flying ORDER BY id DESC LIMIT 1), nullif(ARRAY(SELECT id FROM flying ORDER BY id DESC), '{}')
-		ON CONFLICT (job_id) DO UPDATE SET gated = true, active_run = excluded.active_run, earlier_runs = excluded.earlier_runs`, job)
+		SELECT $1, (SELECT id FROM flying ORDER BY id DESC LIMIT 1),
+		       nullif(ARRAY(SELECT id FROM flying ORDER BY id DESC), '{}')
+		ON CONFLICT (job_id) DO UPDATE
+		SET gated = true, active_run = excluded.active_run, earlier_runs = excluded.earlier_runs`, job)
 }
 
 // FreeGates implements scheduler.Store.
@@ -266,18 +325,32 @@ func (s *Store) FreeGates(ctx context.Context) error {
 	var jobs []uuid.UUID
 	var b pgx.Batch
 	b.Queue(byIndex)
-	// What has ended stays so: it may be read before the gate is locked.
+	// A run that has ended stays ended, so runs may be read before the gate is locked.
 	b.Queue(`
 		WITH seen AS MATERIALIZED (
-		    SELECT e.job_id, e.earlier_runs, ARRAY(SELECT u.id FROM unnest(e.earlier_runs) WITH ORDINALITY AS u(id, n)
-		        WHERE EXISTS (SELECT FROM punctual.runs r WHERE r.id = u.id AND r.finished_at IS NULL) ORDER BY u.n) AS alive
-		    FROM punctual.exclusive e WHERE e.earlier_runs IS NOT NULL ORDER BY e.job_id),
+		    SELECT e.job_id, e.earlier_runs,
+		           ARRAY(SELECT u.id
+		                 FROM unnest(e.earlier_runs) WITH ORDINALITY AS u(id, n)
+		                 WHERE EXISTS (SELECT FROM punctual.runs r WHERE r.id = u.id AND r.finished_at IS NULL)
+		                 ORDER BY u.n) AS alive
+		    FROM punctual.exclusive e
+		    WHERE e.earlier_runs IS NOT NULL
+		    ORDER BY e.job_id),
 		mine AS MATERIALIZED (
-		    SELECT e.job_id FROM punctual.exclusive e JOIN seen s ON s.job_id = e.job_id AND s.earlier_runs = e.earlier_runs AND s.alive <> s.earlier_runs
-		    ORDER BY e.job_id FOR NO KEY UPDATE OF e SKIP LOCKED)
-		UPDATE punctual.exclusive e SET earlier_runs = nullif(s.alive, '{}'),
-		       active_run = CASE WHEN e.active_run = ANY(s.earlier_runs) AND e.active_run <> ALL(s.alive) THEN s.alive[1] ELSE e.active_run END
-		FROM seen s JOIN mine m ON m.job_id = s.job_id WHERE e.job_id = s.job_id AND e.earlier_runs = s.earlier_runs RETURNING e.job_id`).
+		    SELECT e.job_id
+		    FROM punctual.exclusive e
+		    JOIN seen s ON s.job_id = e.job_id AND s.earlier_runs = e.earlier_runs AND s.alive <> s.earlier_runs
+		    ORDER BY e.job_id
+		    FOR NO KEY UPDATE OF e SKIP LOCKED)
+		UPDATE punctual.exclusive e
+		SET earlier_runs = nullif(s.alive, '{}'),
+		    active_run = CASE WHEN e.active_run = ANY(s.earlier_runs) AND e.active_run <> ALL(s.alive)
+		                      THEN s.alive[1]
+		                      ELSE e.active_run END
+		FROM seen s
+		JOIN mine m ON m.job_id = s.job_id
+		WHERE e.job_id = s.job_id AND e.earlier_runs = s.earlier_runs
+		RETURNING e.job_id`).
 		Query(func(rows pgx.Rows) (err error) {
 			jobs, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 			return err
@@ -291,24 +364,39 @@ func (s *Store) FreeGates(ctx context.Context) error {
 	return s.releaseAt(ctx, `w.job_id = ANY($1::uuid[])`, jobs)
 }
 
-// CheckGates sets runs due that wait at gates that are free: should nobody have done so who freed one, they would
-// wait for long.
+// CheckGates sets due the runs that wait at gates that are free. It is for a run that was not set due when its gate was
+// freed: the run would wait for an hour or two.
 func (s *Store) CheckGates(ctx context.Context) error {
 	return s.releaseAt(ctx, `$1::uuid[] IS NULL`, nil)
 }
 
-// releaseAt sets the oldest run due at each of the gates that are free, of those that a condition on w selects.
+// releaseAt sets due the oldest run at each free gate, among the waiting rows w that a condition selects.
 func (s *Store) releaseAt(ctx context.Context, condition string, jobs []uuid.UUID) error {
 	released := 0
 	var b pgx.Batch
 	b.Queue(byIndex)
 	b.Queue(`
-		WITH waiting AS MATERIALIZED (SELECT DISTINCT ON (w.job_id) w.job_id, w.run_id FROM punctual.ready w WHERE w.at_gate AND `+condition+` ORDER BY w.job_id, w.run_id),
+		WITH waiting AS MATERIALIZED (
+		    SELECT DISTINCT ON (w.job_id) w.job_id, w.run_id
+		    FROM punctual.ready w
+		    WHERE w.at_gate AND `+condition+`
+		    ORDER BY w.job_id, w.run_id),
 		free AS MATERIALIZED (
-		    SELECT w.run_id FROM waiting w LEFT JOIN punctual.exclusive e ON e.job_id = w.job_id AND e.gated
-		    WHERE e.earlier_runs IS NULL AND NOT EXISTS (SELECT FROM punctual.runs r WHERE r.id = e.active_run AND r.finished_at IS NULL)),
-		mine AS MATERIALIZED (SELECT y.run_id FROM punctual.ready y JOIN free f ON f.run_id = y.run_id WHERE y.at_gate FOR UPDATE OF y SKIP LOCKED)
-		UPDATE punctual.ready y SET due_at = `+dueNow+`, at_gate = false FROM mine m WHERE y.run_id = m.run_id RETURNING 1`, jobs).
+		    SELECT w.run_id
+		    FROM waiting w
+		    LEFT JOIN punctual.exclusive e ON e.job_id = w.job_id AND e.gated
+		    WHERE e.earlier_runs IS NULL
+		      AND NOT EXISTS (SELECT FROM punctual.runs r WHERE r.id = e.active_run AND r.finished_at IS NULL)),
+		mine AS MATERIALIZED (
+		    SELECT y.run_id
+		    FROM punctual.ready y
+		    JOIN free f ON f.run_id = y.run_id
+		    WHERE y.at_gate
+		    FOR UPDATE OF y SKIP LOCKED)
+		UPDATE punctual.ready y SET due_at = `+dueNow+`, at_gate = false
+		FROM mine m
+		WHERE y.run_id = m.run_id
+		RETURNING 1`, jobs).
 		Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				released++
