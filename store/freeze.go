@@ -267,7 +267,7 @@ func (u *unit) actorName(ctx context.Context) (string, error) {
 
 // claimsEnd bounds the wait for claims under way. A claim takes milliseconds, and Postgres soon ends one that stays
 // idle: see idling.
-const claimsEnd = 6 * time.Second
+const claimsEnd = 8 * time.Second
 
 // selectClaiming finds the transactions that claim. A claim holds this lock on one of the tables, and hardly any other
 // transaction does for longer than a moment.
