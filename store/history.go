@@ -11,15 +11,21 @@ import (
 	"punctual/scheduler"
 )
 
-// A definition may be a megabyte, of which slots need a few words. Only delays are compared as a whole: a change of
-// whatever part arms them again.
+// A definition may be a megabyte; slots need a few fields of it. Only delays are compared as a whole: a change to any
+// part of the definition arms a delay again.
 const selectVersions = `
-SELECT v.job_id, v.version, v.valid_from, v.state, coalesce((v.definition -> 'schedule')::text, '{}'), coalesce(v.definition ->> 'jitter', ''),
-       CASE WHEN v.definition #>> '{schedule,delay}' IS NOT NULL THEN md5(v.definition::text) ELSE '' END, coalesce(v.note, '')
-FROM punctual.job_versions v WHERE v.job_id = ANY($1::uuid[]) ORDER BY v.job_id, v.version`
+SELECT v.job_id, v.version, v.valid_from, v.state, coalesce((v.definition -> 'schedule')::text, '{}'),
+       coalesce(v.definition ->> 'jitter', ''),
+       CASE WHEN v.definition #>> '{schedule,delay}' IS NOT NULL THEN md5(v.definition::text) ELSE '' END,
+       coalesce(v.note, '')
+FROM punctual.job_versions v
+WHERE v.job_id = ANY($1::uuid[])
+ORDER BY v.job_id, v.version`
 
-// eachVersion visits the versions of jobs, by job and in order. broken says why a version cannot be read.
-func eachVersion(ctx context.Context, q querier, jobs []uuid.UUID, visit func(id uuid.UUID, v scheduler.Version, broken error)) error {
+// eachVersion visits the versions of jobs, sorted by job and version. broken says why a version cannot be read.
+func eachVersion(
+	ctx context.Context, q querier, jobs []uuid.UUID, visit func(id uuid.UUID, v scheduler.Version, broken error),
+) error {
 	rows, err := q.Query(ctx, selectVersions, jobs)
 	if err != nil {
 		return fmt.Errorf("reading the versions of jobs: %w", err)
@@ -27,7 +33,9 @@ func eachVersion(ctx context.Context, q querier, jobs []uuid.UUID, visit func(id
 	var id uuid.UUID
 	var v scheduler.Version
 	var schedule, jitter string
-	_, err = pgx.ForEachRow(rows, []any{&id, &v.Number, &v.From, &v.State, &schedule, &jitter, &v.Digest, &v.Note}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{
+		&id, &v.Number, &v.From, &v.State, &schedule, &jitter, &v.Digest, &v.Note,
+	}, func() error {
 		utc(&v.From)
 		v.Schedule, v.Jitter = scheduler.Schedule{}, scheduler.Duration{}
 		broken := json.Unmarshal([]byte(schedule), &v.Schedule)

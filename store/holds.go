@@ -11,7 +11,8 @@ import (
 	"punctual/scheduler"
 )
 
-// unheld are the runs that wait for something that no replica holds them back for any more: each kind once.
+// unheld selects what parked runs wait for although no replica holds them back for it any more: each tenant and reason
+// once.
 const unheld = `
 SELECT w.tenant, w.held_by FROM (
     WITH RECURSIVE waits AS (
@@ -19,15 +20,16 @@ SELECT w.tenant, w.held_by FROM (
         UNION ALL
         SELECT n.tenant, n.held_by FROM waits w CROSS JOIN LATERAL (
             SELECT r.tenant, r.held_by FROM punctual.ready r
-            WHERE r.held_by IS NOT NULL AND (r.tenant, r.held_by) > (w.tenant, w.held_by) ORDER BY r.tenant, r.held_by LIMIT 1) n)
+            WHERE r.held_by IS NOT NULL AND (r.tenant, r.held_by) > (w.tenant, w.held_by)
+            ORDER BY r.tenant, r.held_by LIMIT 1) n)
     SELECT tenant, held_by FROM waits) w
 WHERE NOT EXISTS (SELECT FROM punctual.holds h WHERE h.tenant = w.tenant AND h.held_by = w.held_by)`
 
 // releaseBatch is how many runs one statement releases.
 const releaseBatch = 1000
 
-// ReleaseHeld implements scheduler.Store. The runs keep since when they have waited, and until when they may: should
-// they be held back again, it is still the same wait.
+// ReleaseHeld implements scheduler.Store. The runs keep the start and the limit of their wait: a run that is held back
+// again goes on with the same wait.
 func (s *Store) ReleaseHeld(ctx context.Context) (left bool, err error) {
 	ctx = forChores.in(ctx)
 	tag, err := s.conns(ctx).Exec(ctx, `
@@ -35,7 +37,8 @@ func (s *Store) ReleaseHeld(ctx context.Context) (left bool, err error) {
 		locked AS (SELECT y.run_id FROM free f CROSS JOIN LATERAL (
 		    SELECT r.run_id FROM punctual.ready r WHERE r.tenant = f.tenant AND r.held_by = f.held_by
 		    ORDER BY r.held_since LIMIT $1 FOR UPDATE SKIP LOCKED) y LIMIT $1)
-		UPDATE punctual.ready y SET held_by = NULL, due_at = `+dueNow+` FROM locked l WHERE y.run_id = l.run_id`, releaseBatch)
+		UPDATE punctual.ready y SET held_by = NULL, due_at = `+dueNow+`
+		FROM locked l WHERE y.run_id = l.run_id`, releaseBatch)
 	if err != nil {
 		return false, s.tookWrite(fmt.Errorf("releasing runs that nothing holds back any more: %w", err))
 	}
@@ -45,42 +48,58 @@ func (s *Store) ReleaseHeld(ctx context.Context) (left bool, err error) {
 	return tag.RowsAffected() == releaseBatch, nil
 }
 
-// A row that somebody asked to reset is an order, and so is that of a host that another replica has reached.
+// A hold that an operator asked to reset becomes an order. So does the hold of a host that another replica has reached.
 const reportHolds = `
 WITH told AS (
-    SELECT * FROM unnest($2::int[], $3::text[], $4::text[], $5::text[], $6::text[], $7::int[], $8::text[], $9::interval[], $10::interval[])
+    SELECT * FROM unnest(
+        $2::int[], $3::text[], $4::text[], $5::text[], $6::text[], $7::int[], $8::text[],
+        $9::interval[], $10::interval[])
         AS u(tenant, held_by, state, host, path, failures, last_error, since, probe_in)),
 orders AS (
-    SELECT h.tenant, h.host, h.path, h.state = 'hanging' AS hanging, true AS reset FROM punctual.holds h WHERE h.replica = $1 AND h.reset_at IS NOT NULL
+    SELECT h.tenant, h.host, h.path, h.state = 'hanging' AS hanging, true AS reset
+    FROM punctual.holds h
+    WHERE h.replica = $1 AND h.reset_at IS NOT NULL
     UNION
-    SELECT t.tenant, t.host, t.path, false, false FROM told t WHERE t.state = 'open' AND EXISTS (
-        SELECT FROM punctual.holds o WHERE o.tenant = t.tenant AND o.held_by = t.held_by AND o.replica <> $1 AND o.state = 'recovering')),
+    SELECT t.tenant, t.host, t.path, false, false
+    FROM told t
+    WHERE t.state = 'open' AND EXISTS (
+        SELECT FROM punctual.holds o
+        WHERE o.tenant = t.tenant AND o.held_by = t.held_by AND o.replica <> $1 AND o.state = 'recovering')),
 gone AS (
     DELETE FROM punctual.holds h WHERE h.replica = $1
        AND NOT EXISTS (SELECT FROM told t WHERE t.tenant = h.tenant AND t.held_by = h.held_by)),
 written AS (
     INSERT INTO punctual.holds AS h (replica, tenant, held_by, state, host, path, failures, last_error, since, probe_at)
-    SELECT r.id, t.tenant, t.held_by, t.state, t.host, t.path, t.failures, t.last_error, now() - t.since, now() + t.probe_in
-    FROM told t JOIN punctual.replicas r ON r.id = $1 JOIN punctual.tenants o ON o.id = t.tenant
-    ON CONFLICT (replica, tenant, held_by) DO UPDATE SET state = excluded.state, failures = excluded.failures, last_error = excluded.last_error,
+    SELECT r.id, t.tenant, t.held_by, t.state, t.host, t.path, t.failures, t.last_error,
+           now() - t.since, now() + t.probe_in
+    FROM told t
+    JOIN punctual.replicas r ON r.id = $1
+    JOIN punctual.tenants o ON o.id = t.tenant
+    ON CONFLICT (replica, tenant, held_by) DO UPDATE
+    SET state = excluded.state, failures = excluded.failures, last_error = excluded.last_error,
         since = least(h.since, excluded.since), probe_at = excluded.probe_at, reset_at = NULL)
 SELECT tenant, host, path, hanging, reset FROM orders`
 
 // ReportHolds implements scheduler.Store.
-func (s *Store) ReportHolds(ctx context.Context, replica uuid.UUID, states []scheduler.HoldState) ([]scheduler.HoldOrder, error) {
+func (s *Store) ReportHolds(
+	ctx context.Context, replica uuid.UUID, states []scheduler.HoldState,
+) ([]scheduler.HoldOrder, error) {
 	ctx = forChores.in(ctx)
 	n := len(states)
 	tenants, failures := make([]int32, n), make([]int32, n)
-	by, state, hosts, paths, errs := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	by, state, hosts, paths, errs := make([]string, n), make([]string, n), make([]string, n),
+		make([]string, n), make([]string, n)
 	since, probeIn := make([]time.Duration, n), make([]*time.Duration, n)
 	for i, h := range states {
 		tenants[i], failures[i], since[i] = h.Tenant, int32(h.Failures), h.For
-		by[i], state[i], hosts[i], paths[i], errs[i] = storable(h.By), h.State, storable(h.Host), storable(h.Path), storable(h.LastError)
+		by[i], state[i], hosts[i], paths[i], errs[i] =
+			storable(h.By), h.State, storable(h.Host), storable(h.Path), storable(h.LastError)
 		if h.ProbeIn > 0 {
 			probeIn[i] = &h.ProbeIn
 		}
 	}
-	rows, err := s.conns(ctx).Query(ctx, reportHolds, replica, tenants, by, state, hosts, paths, failures, errs, since, probeIn)
+	rows, err := s.conns(ctx).Query(ctx, reportHolds,
+		replica, tenants, by, state, hosts, paths, failures, errs, since, probeIn)
 	if err != nil {
 		return nil, s.tookWrite(fmt.Errorf("writing what holds runs back: %w", err))
 	}
@@ -91,35 +110,42 @@ func (s *Store) ReportHolds(ctx context.Context, replica uuid.UUID, states []sch
 	return orders, nil
 }
 
-// HoldRecord is something that runs of a tenant are held back for, over all replicas.
+// HoldRecord is one reason for which a tenant's runs are held back, summed up over all replicas.
 type HoldRecord struct {
 	Tenant    string
 	HeldBy    string
-	State     string // the worst of the replicas': open, hanging, recovering
+	State     string // the worst state on any replica: open, hanging, recovering
 	Host      string
 	Path      string
 	Since     time.Time
 	Failures  int
 	LastError string
-	ProbeAt   *time.Time // the next one
-	Replicas  int        // how many hold runs back for it
-	Waiting   int        // runs; counted up to DepthCap
-	Oldest    *time.Time // since when the one has waited that has waited longest
+	ProbeAt   *time.Time // when the next probe is sent
+	Replicas  int        // how many replicas hold runs back for this reason
+	Waiting   int        // waiting runs, counted up to DepthCap
+	Oldest    *time.Time // since when the longest waiting run has waited
 }
 
 const selectHolds = `
 SELECT t.name, h.held_by, h.state, h.host, h.path, h.since, h.failures, h.last_error, h.probe_at, h.replicas,
-       (SELECT count(*) FROM (SELECT FROM punctual.ready r WHERE r.tenant = h.tenant AND r.held_by = h.held_by LIMIT $2::bigint) n),
-       (SELECT r.held_since FROM punctual.ready r WHERE r.tenant = h.tenant AND r.held_by = h.held_by ORDER BY r.held_since LIMIT 1)
-FROM (SELECT tenant, held_by, host, path, min(since) AS since, max(failures) AS failures, min(probe_at) AS probe_at, count(*) AS replicas,
-             (array_agg(state ORDER BY state = 'recovering'))[1] AS state, (array_agg(last_error ORDER BY failures DESC))[1] AS last_error
-      FROM punctual.holds WHERE $1 = 0 OR tenant = $1 GROUP BY tenant, held_by, host, path ORDER BY tenant, held_by LIMIT $3::bigint) h
-JOIN punctual.tenants t ON t.id = h.tenant ORDER BY t.name, h.held_by`
+       (SELECT count(*) FROM (
+           SELECT FROM punctual.ready r WHERE r.tenant = h.tenant AND r.held_by = h.held_by LIMIT $2::bigint) n),
+       (SELECT r.held_since FROM punctual.ready r
+        WHERE r.tenant = h.tenant AND r.held_by = h.held_by ORDER BY r.held_since LIMIT 1)
+FROM (SELECT tenant, held_by, host, path, min(since) AS since, max(failures) AS failures, min(probe_at) AS probe_at,
+             count(*) AS replicas, (array_agg(state ORDER BY state = 'recovering'))[1] AS state,
+             (array_agg(last_error ORDER BY failures DESC))[1] AS last_error
+      FROM punctual.holds
+      WHERE $1 = 0 OR tenant = $1
+      GROUP BY tenant, held_by, host, path
+      ORDER BY tenant, held_by LIMIT $3::bigint) h
+JOIN punctual.tenants t ON t.id = h.tenant
+ORDER BY t.name, h.held_by`
 
-// mostHolds bounds Holds.
+// mostHolds is how many holds Holds returns at most.
 const mostHolds = 1000
 
-// Holds returns what a tenant's runs are held back for; of tenant 0: those of all tenants.
+// Holds returns what a tenant's runs are held back for. Tenant 0 means all tenants.
 func (s *Store) Holds(ctx context.Context, tenant int32) ([]HoldRecord, error) {
 	rows, err := s.conns(ctx).Query(ctx, selectHolds, tenant, DepthCap, mostHolds)
 	if err != nil {
@@ -135,11 +161,12 @@ func (s *Store) Holds(ctx context.Context, tenant int32) ([]HoldRecord, error) {
 	return holds, nil
 }
 
-// ResetHolds asks all replicas to let a tenant's runs go that they hold back for a host, or with an empty one for any. It
-// returns how many holds that are; the replicas carry it out within two seconds.
+// ResetHolds asks all replicas to release the runs of a tenant that they hold back for a host. An empty host means
+// every host. It returns how many holds that affects; the replicas release the runs within two seconds.
 func (s *Store) ResetHolds(ctx context.Context, tenant int32, host string) (n int, err error) {
 	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
-		tag, err := u.Exec(ctx, `UPDATE punctual.holds SET reset_at = now() WHERE tenant = $1 AND ($2 = '' OR host = $2)`, tenant, host)
+		tag, err := u.Exec(ctx, `
+			UPDATE punctual.holds SET reset_at = now() WHERE tenant = $1 AND ($2 = '' OR host = $2)`, tenant, host)
 		if err != nil {
 			return fmt.Errorf("resetting what holds runs back: %w", err)
 		}

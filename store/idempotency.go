@@ -12,12 +12,14 @@ import (
 // keyLifetime is how long a key answers for its request.
 const keyLifetime = `interval '24 hours'`
 
-// Idempotent makes a write happen once per key. Where the key is new, write runs, and what it writes
-// through this store with the context it is given is committed together with the answer it returns; its
-// error is returned as it is and nothing is kept. Where the key came before with the same request, write does
-// not run and the first answer comes back, replayed; with another request the error is ErrKeyReused. A
-// request waits for one with the same key that is under way.
-func (s *Store) Idempotent(ctx context.Context, tenant int32, k Idempotency, write func(ctx context.Context) (Answer, error)) (a Answer, replayed bool, err error) {
+// Idempotent makes a write happen once per key. If the key is new, write runs. What it writes through this store, with
+// the context it is given, is committed together with the answer it returns. An error of write is returned as it is,
+// and nothing is kept. If the key came before with the same request, write does not run and the first answer comes
+// back, with replayed true. If the key came before with another request, the error is ErrKeyReused. A request waits for
+// another one with the same key that is under way.
+func (s *Store) Idempotent(
+	ctx context.Context, tenant int32, k Idempotency, write func(ctx context.Context) (Answer, error),
+) (a Answer, replayed bool, err error) {
 	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		for range rounds {
 			taken, err := takeKey(ctx, u, tenant, k)
@@ -44,10 +46,11 @@ func (s *Store) Idempotent(ctx context.Context, tenant int32, k Idempotency, wri
 	return a, replayed, nil
 }
 
-// takeKey writes the key, and waits for a transaction that is writing it. An expired key is as good as new.
+// takeKey writes the key. It waits for a transaction that is writing the same key. An expired key counts as new.
 func takeKey(ctx context.Context, u *unit, tenant int32, k Idempotency) (bool, error) {
 	done, err := u.Exec(ctx, `
-		INSERT INTO punctual.idempotency_keys AS k (tenant, key, request_hash, status, response) VALUES ($1, $2, $3::bytea, 0, 'null')
+		INSERT INTO punctual.idempotency_keys AS k (tenant, key, request_hash, status, response)
+		VALUES ($1, $2, $3::bytea, 0, 'null')
 		ON CONFLICT (tenant, key) DO UPDATE SET request_hash = excluded.request_hash, created_at = now()
 		WHERE k.created_at < now() - `+keyLifetime, tenant, k.Key, k.Hash[:])
 	if err != nil {
@@ -61,7 +64,8 @@ func keepAnswer(ctx context.Context, u *unit, tenant int32, k Idempotency, a Ans
 	if body == "" {
 		body = "null"
 	}
-	_, err := u.Exec(ctx, `UPDATE punctual.idempotency_keys SET status = $3, response = $4::json WHERE tenant = $1 AND key = $2`,
+	_, err := u.Exec(ctx, `
+		UPDATE punctual.idempotency_keys SET status = $3, response = $4::json WHERE tenant = $1 AND key = $2`,
 		tenant, k.Key, a.Status, body)
 	if err != nil {
 		return fmt.Errorf("keeping the answer to the Idempotency-Key: %w", err)
@@ -69,11 +73,12 @@ func keepAnswer(ctx context.Context, u *unit, tenant int32, k Idempotency, a Ans
 	return nil
 }
 
-// firstAnswer returns the answer that the key keeps; known is false when the key has just been forgotten.
+// firstAnswer returns the answer that is stored with the key. known is false if the key has just been deleted.
 func firstAnswer(ctx context.Context, u *unit, tenant int32, k Idempotency) (a Answer, known bool, err error) {
 	var hash []byte
 	var body string
-	err = u.QueryRow(ctx, `SELECT request_hash, status, response::text FROM punctual.idempotency_keys WHERE tenant = $1 AND key = $2`,
+	err = u.QueryRow(ctx, `
+		SELECT request_hash, status, response::text FROM punctual.idempotency_keys WHERE tenant = $1 AND key = $2`,
 		tenant, k.Key).Scan(&hash, &a.Status, &body)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Answer{}, false, nil

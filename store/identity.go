@@ -9,14 +9,14 @@ import (
 
 // Start says what a replica does about freezes before it claims anything.
 type Start struct {
-	Dispatches bool // it claims; one that does not leaves the identity of a fresh database to those that do
+	Dispatches bool // the replica claims; one that does not claim leaves a fresh database's identity to those that do
 	Freeze     bool // freeze the deployment
 }
 
-// theDeployment is the row of the deployment, locked.
+// theDeployment is the locked row of the table deployment.
 type theDeployment struct {
-	name, system         string // of the database that runs were last dispatched from
-	hereName, hereSystem string // of this one
+	name, system         string // the database that runs were last dispatched from
+	hereName, hereSystem string // this database
 	copied               bool
 	frozen               *scheduler.Freeze
 }
@@ -24,7 +24,9 @@ type theDeployment struct {
 func lockDeployment(ctx context.Context, u *unit) (*theDeployment, error) {
 	var d theDeployment
 	var row freezeRow
-	err := u.QueryRow(ctx, `SELECT database_name, system_identifier, current_database(), punctual.system_identifier(), punctual.is_copy(database_name, system_identifier), `+freezeColumns+`
+	err := u.QueryRow(ctx, `
+		SELECT database_name, system_identifier, current_database(), punctual.system_identifier(),
+			punctual.is_copy(database_name, system_identifier), `+freezeColumns+`
 		FROM punctual.deployment FOR NO KEY UPDATE`).
 		Scan(append([]any{&d.name, &d.system, &d.hereName, &d.hereSystem, &d.copied}, row.targets()...)...)
 	if err != nil {
@@ -40,14 +42,17 @@ func (d *theDeployment) shot() freezeShot {
 	return shot
 }
 
-// freeze freezes the deployment. One that is frozen already stays as it is, but that somebody asks for what a replica
-// had found necessary: then no replica lifts it any more.
+// freeze freezes the deployment. A frozen deployment stays as it is, with one exception: a freeze that a person asks
+// for replaces one that a replica found necessary, so that no replica lifts it any more.
 func (d *theDeployment) freeze(ctx context.Context, u *unit, f scheduler.Freeze) error {
 	if d.frozen != nil && (d.frozen.Reason == scheduler.FrozenAsked || f.Reason == scheduler.FrozenRestored) {
 		return nil
 	}
 	before := d.shot()
-	err := u.QueryRow(ctx, `UPDATE punctual.deployment SET frozen_at = coalesce(frozen_at, now()), frozen_by = $1, frozen_note = $2, frozen_reason = $3 RETURNING frozen_at`,
+	err := u.QueryRow(ctx, `
+		UPDATE punctual.deployment
+		SET frozen_at = coalesce(frozen_at, now()), frozen_by = $1, frozen_note = $2, frozen_reason = $3
+		RETURNING frozen_at`,
 		f.By, orNull(f.Note), string(f.Reason)).Scan(&f.Since)
 	if err != nil {
 		return fmt.Errorf("freezing the deployment: %w", err)
@@ -57,13 +62,15 @@ func (d *theDeployment) freeze(ctx context.Context, u *unit, f scheduler.Freeze)
 	return audit(ctx, u, everybody, change{action: ActionDeploymentFreeze, before: before, after: d.shot()})
 }
 
-// unfreeze makes this database the one that runs are dispatched from, and unfreezes the deployment.
+// unfreeze makes this database the one that runs are dispatched from, and lifts the freeze.
 func (d *theDeployment) unfreeze(ctx context.Context, u *unit, action Action, note string) error {
 	if d.frozen == nil && !d.copied {
 		return nil
 	}
 	before := d.shot()
-	if _, err := u.Exec(ctx, `UPDATE punctual.deployment SET frozen_at = NULL, frozen_by = NULL, frozen_note = NULL, frozen_reason = NULL`); err != nil {
+	if _, err := u.Exec(ctx, `
+		UPDATE punctual.deployment
+		SET frozen_at = NULL, frozen_by = NULL, frozen_note = NULL, frozen_reason = NULL`); err != nil {
 		return fmt.Errorf("unfreezing the deployment: %w", err)
 	}
 	if err := d.settle(ctx, u); err != nil {
@@ -76,16 +83,18 @@ func (d *theDeployment) unfreeze(ctx context.Context, u *unit, action Action, no
 	return audit(ctx, u, everybody, change{action: action, before: before, after: after})
 }
 
-// settle makes this database the one that runs are dispatched from.
+// settle records this database as the one that runs are dispatched from.
 func (d *theDeployment) settle(ctx context.Context, u *unit) error {
-	if _, err := u.Exec(ctx, `UPDATE punctual.deployment SET database_name = $1, system_identifier = $2`, d.hereName, d.hereSystem); err != nil {
+	if _, err := u.Exec(ctx, `
+		UPDATE punctual.deployment SET database_name = $1, system_identifier = $2`, d.hereName, d.hereSystem); err != nil {
 		return fmt.Errorf("noting which database runs are dispatched from: %w", err)
 	}
 	d.name, d.system, d.copied = d.hereName, d.hereSystem, false
 	return nil
 }
 
-// adopt is settle in place of the database of another name or system. What was frozen because of that is so no more.
+// adopt settles on this database in place of one with another name or system, and lifts the freeze that this difference
+// had caused.
 func (d *theDeployment) adopt(ctx context.Context, u *unit) error {
 	if d.frozen == nil || d.frozen.Reason == scheduler.FrozenRestored {
 		return d.unfreeze(ctx, u, ActionDeploymentAdopt, "")
@@ -97,8 +106,8 @@ func (d *theDeployment) adopt(ctx context.Context, u *unit) error {
 	return audit(ctx, u, everybody, change{action: ActionDeploymentAdopt, before: before, after: d.shot()})
 }
 
-// Begin does what a replica does about freezes before it claims anything: it notes which database runs are dispatched
-// from, or freezes the deployment where that was another one.
+// Begin does what a replica does about freezes before it claims anything. It records this database as the one that runs
+// are dispatched from. If runs were last dispatched from another database, it freezes the deployment.
 func (s *Store) Begin(ctx context.Context, start Start) error {
 	ctx = forRuns.in(ctx)
 	err := s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
@@ -119,14 +128,17 @@ func (s *Store) Begin(ctx context.Context, start Start) error {
 
 func (s *Store) identify(ctx context.Context, u *unit, d *theDeployment, dispatches bool) error {
 	if d.hereSystem == "" {
-		s.options.Log.Warn("this Postgres does not tell its system identifier (pg_control_system): a restored dump is known by another name of the database alone")
+		s.options.Log.Warn(
+			"this Postgres does not tell its system identifier (pg_control_system): a restored dump is known by another name of the database alone")
 	}
 	switch {
 	case d.copied && s.options.Adopt:
-		s.options.Log.Warn("runs are dispatched from this database from now on: --adopt-database", "was", d.name, "was_system", d.system, "is", d.hereName, "is_system", d.hereSystem)
+		s.options.Log.Warn("runs are dispatched from this database from now on: --adopt-database",
+			"was", d.name, "was_system", d.system, "is", d.hereName, "is_system", d.hereSystem)
 		return d.adopt(ctx, u)
 	case d.copied:
-		note := fmt.Sprintf("runs were last dispatched from database %s of system %s, and this is %s of system %s", d.name, orNone(d.system), d.hereName, orNone(d.hereSystem))
+		note := fmt.Sprintf("runs were last dispatched from database %s of system %s, and this is %s of system %s",
+			d.name, orNone(d.system), d.hereName, orNone(d.hereSystem))
 		return d.freeze(ctx, u, scheduler.Freeze{By: "Punctual", Note: note, Reason: scheduler.FrozenRestored})
 	case dispatches && (d.name == "" || d.system == "" && d.hereSystem != ""):
 		return d.settle(ctx, u)

@@ -9,10 +9,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// idling is how long Postgres waits for the next statement of a claim, before it ends the transaction and other replicas
-// can have its rows. Between two statements lies a round trip, which takes milliseconds: a replica that is silent for much
-// longer has stopped, or its network has. Where round trips are slower than that, Postgres ends a claim that is well. It is
-// then made again with twice the time, and after many that went well with half of it. Safe for concurrent use.
+// idling is how long Postgres waits for the next statement of a claim. After that it ends the transaction, so that
+// other replicas can have its rows. Between two statements lies a round trip, which takes milliseconds: a replica that
+// is silent for much longer has stopped, or its network has. Where round trips are slower than that, Postgres ends a
+// claim that is well. The claim is then made again with twice the time. After many claims in a row that went well, the
+// time is halved. Safe for concurrent use.
 type idling struct {
 	doublings atomic.Int32
 	well      atomic.Int32 // claims in a row that went well
@@ -20,24 +21,24 @@ type idling struct {
 
 const (
 	leastIdling   = 200 * time.Millisecond
-	mostDoublings = 5 // 6.4 s: below the time after which a replica that is silent is taken for lost
+	mostDoublings = 5 // 6.4 s: less than the silence after which a replica counts as lost
 	manyWell      = 100
 )
 
 func (p *idling) now() time.Duration { return leastIdling << p.doublings.Load() }
 
-// begin is the statement that sets it for a transaction.
+// begin is the statement that sets the timeout for a transaction.
 func (p *idling) begin() string {
 	return fmt.Sprintf(`SET LOCAL idle_in_transaction_session_timeout = %d`, p.now().Milliseconds())
 }
 
-// idledTooLong reports whether Postgres ended a transaction because of that. Nothing of it was done.
+// idledTooLong reports whether Postgres ended a transaction because of that timeout. Then nothing in it was done.
 func idledTooLong(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == "25P03"
 }
 
-// learn takes note of how a transaction ended.
+// learn adapts the timeout to how a transaction ended.
 func (p *idling) learn(err error) {
 	switch doublings := p.doublings.Load(); {
 	case idledTooLong(err):

@@ -15,38 +15,39 @@ import (
 	"punctual/scheduler"
 )
 
-// JobMetricsConfig says which jobs have series of their own.
+// JobMetricsConfig says which jobs get series of their own.
 type JobMetricsConfig struct {
-	Selectors []map[string]string // a job with all labels of one of them
-	Max       int                 // how many jobs at most
+	Selectors []map[string]string // a job is selected if it has all labels of one of them
+	Max       int                 // at most this many jobs
 }
 
 const (
-	// jobMetricsAge is how long what was read answers scrapes, so that several scrapers cost what one does.
+	// jobMetricsAge is how long one read answers scrapes, so that several scrapers cost no more than one.
 	jobMetricsAge = 5 * time.Second
-	// jobMetricsTimeout bounds one look at the database.
+	// jobMetricsTimeout bounds one read of the database.
 	jobMetricsTimeout = 3 * time.Second
-	// newestRuns is how many of a job's runs each look reads at most, from the newest on.
+	// newestRuns is how many of a job's runs each look reads at most, newest first.
 	newestRuns = 100
-	// furtherRuns is how many older runs a look reads at most, of all jobs together.
+	// furtherRuns is how many older runs a look reads at most, over all jobs.
 	furtherRuns = 20_000
 	// leftOutCounted is how many jobs beyond the bound are counted.
 	leftOutCounted = 10_000
 )
 
-// JobMetrics exports the last success, the last duration and the failures in a row of selected jobs. They are read from
-// the database, so every replica tells the same, whichever replica sent the requests. It implements prometheus.Collector.
+// JobMetrics exports the last success, the last duration and the consecutive failures of selected jobs. It reads them
+// from the database, so every replica reports the same, no matter which replica sent the requests. It implements
+// prometheus.Collector.
 type JobMetrics struct {
 	store     *Store
-	selectors []string // as JSON
+	selectors []string // JSON objects
 	max       int
 
 	mu       sync.Mutex
-	read     time.Time // when jobs was read
+	read     time.Time // when jobs were read
 	jobs     []jobFigures
 	leftOut  int
 	lookback map[uuid.UUID]*lookback
-	told     bool // the log knows that jobs are left out
+	told     bool // the log says already that jobs are left out
 }
 
 // NewJobMetrics returns the collector of the jobs that c selects.
@@ -59,21 +60,29 @@ func NewJobMetrics(s *Store, c JobMetricsConfig) *JobMetrics {
 	return m
 }
 
-// jobFigures is what is told about a job.
+// jobFigures is what a scrape reports about a job.
 type jobFigures struct {
 	id           uuid.UUID
 	tenant, name string
-	success      *time.Time     // nil: none that is known
-	duration     *time.Duration // nil: no run that ended was sent
+	success      *time.Time     // nil: no success is known
+	duration     *time.Duration // nil: no run that ended was ever sent
 	failures     int
 }
 
 var (
-	jobLabels       = []string{"tenant", "job"}
-	jobSuccessDesc  = prometheus.NewDesc("punctual_job_last_success_timestamp_seconds", "When the job's newest run that succeeded ended, on whichever replica; absent while there is none. Notices are no runs.", jobLabels, nil)
-	jobDurationDesc = prometheus.NewDesc("punctual_job_last_duration_seconds", "How long the last attempt of the job's newest run that has ended took.", jobLabels, nil)
-	jobFailuresDesc = prometheus.NewDesc("punctual_job_consecutive_failures", "Runs of the job since its newest success that died or are being retried, counted up to 100.", jobLabels, nil)
-	jobLeftOutDesc  = prometheus.NewDesc("punctual_job_metrics_left_out", "Jobs that --job-metrics selects and that have no series because of --job-metrics-max, counted up to 10,000.", nil, nil)
+	jobLabels      = []string{"tenant", "job"}
+	jobSuccessDesc = prometheus.NewDesc("punctual_job_last_success_timestamp_seconds",
+		"When the job's newest run that succeeded ended, on whichever replica; absent while there is none. Notices are no runs.",
+		jobLabels, nil)
+	jobDurationDesc = prometheus.NewDesc("punctual_job_last_duration_seconds",
+		"How long the last attempt of the job's newest run that has ended took.",
+		jobLabels, nil)
+	jobFailuresDesc = prometheus.NewDesc("punctual_job_consecutive_failures",
+		"Runs of the job since its newest success that died or are being retried, counted up to 100.",
+		jobLabels, nil)
+	jobLeftOutDesc = prometheus.NewDesc("punctual_job_metrics_left_out",
+		"Jobs that --job-metrics selects and that have no series because of --job-metrics-max, counted up to 10,000.",
+		nil, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -84,7 +93,7 @@ func (m *JobMetrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- jobLeftOutDesc
 }
 
-// Collect implements prometheus.Collector. There is nothing to show while the database does not answer.
+// Collect implements prometheus.Collector. While the database does not answer, it reports nothing.
 func (m *JobMetrics) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -120,7 +129,9 @@ func (m *JobMetrics) look(ctx context.Context) error {
 	}
 	m.leftOut = max(0, len(jobs)-m.max)
 	if m.leftOut > 0 && !m.told {
-		m.store.options.Log.Warn("--job-metrics selects more jobs than --job-metrics-max allows; the newest of them have no series", "max", m.max, "left_out", m.leftOut)
+		m.store.options.Log.Warn(
+			"--job-metrics selects more jobs than --job-metrics-max allows; the newest of them have no series",
+			"max", m.max, "left_out", m.leftOut)
 	}
 	m.told = m.leftOut > 0
 	jobs = jobs[:len(jobs)-m.leftOut]
@@ -134,16 +145,20 @@ func (m *JobMetrics) look(ctx context.Context) error {
 	return nil
 }
 
-// One-shots are left out: each has one run. The bound is within, so that labels that nearly all jobs have cost no more. The
-// states are those not wanted, as an index on the names of active and paused jobs would be read from end to end otherwise.
+// One-shots are left out because each has one run. The limit is inside the CTE, so that labels that nearly all jobs
+// have cost no more than others. The condition names the unwanted states: with the wanted states, active and paused,
+// Postgres would read an index on the names of those jobs from end to end.
 const selectMeasured = `
 WITH chosen AS MATERIALIZED (
-	SELECT j.id, j.tenant, j.name FROM unnest($1::text[]) w(labels) JOIN punctual.jobs j ON j.labels @> w.labels::jsonb
+	SELECT j.id, j.tenant, j.name
+	FROM unnest($1::text[]) w(labels)
+	JOIN punctual.jobs j ON j.labels @> w.labels::jsonb
 	WHERE j.state <> 'deleted' AND j.kind NOT IN ('at', 'delay')
-	  AND NOT EXISTS (SELECT FROM punctual.schedules s WHERE s.job_id = j.id AND s.completed_at IS NOT NULL) LIMIT $2)
+	  AND NOT EXISTS (SELECT FROM punctual.schedules s WHERE s.job_id = j.id AND s.completed_at IS NOT NULL)
+	LIMIT $2)
 SELECT DISTINCT c.id, t.name, c.name FROM chosen c JOIN punctual.tenants t ON t.id = c.tenant ORDER BY c.id`
 
-// selected returns the jobs that any of the selectors selects, the oldest first.
+// selected returns the jobs that any of the selectors selects, oldest first.
 func (m *JobMetrics) selected(ctx context.Context) ([]jobFigures, error) {
 	rows, err := m.store.pool.Query(ctx, selectMeasured, m.selectors, m.max+leftOutCounted)
 	if err != nil {
@@ -154,15 +169,18 @@ func (m *JobMetrics) selected(ctx context.Context) ([]jobFigures, error) {
 	})
 }
 
-// The newest runs of each job, by the index on (job_id, id), and no further back than its newest success that is known.
-// Most jobs are well, and for them that is a run or two.
+// The newest runs of each job, by the index on (job_id, id), and no further back than its newest known success.
+// Most jobs are healthy, and for them that is a run or two.
 const selectNewest = `
 SELECT w.id, r.id, r.status, r.attempt, coalesce(r.reason, ''), r.started_at, r.finished_at
 FROM unnest($1::uuid[], $2::uuid[]) w(id, known)
-CROSS JOIN LATERAL (SELECT * FROM punctual.runs r WHERE r.job_id = w.id AND r.id >= w.known AND NOT ` + isNotice + ` ORDER BY r.id DESC LIMIT $3) r
+CROSS JOIN LATERAL (
+	SELECT * FROM punctual.runs r
+	WHERE r.job_id = w.id AND r.id >= w.known AND NOT ` + isNotice + `
+	ORDER BY r.id DESC LIMIT $3) r
 ORDER BY w.id, r.id DESC`
 
-// The newest success of each job among a number of its runs below one.
+// The newest success of each job among a limited number of runs older than a given run.
 const selectFurther = `
 SELECT w.id, f.runs, f.oldest, f.success, f.finished_at
 FROM unnest($1::uuid[], $2::uuid[]) w(id, below)
@@ -170,10 +188,11 @@ CROSS JOIN LATERAL (
 	SELECT count(*) AS runs, (array_agg(r.id ORDER BY r.id))[1] AS oldest,
 	       (array_agg(r.id ORDER BY r.id DESC) FILTER (WHERE r.status = 'succeeded'))[1] AS success,
 	       (array_agg(r.finished_at ORDER BY r.id DESC) FILTER (WHERE r.status = 'succeeded'))[1] AS finished_at
-	FROM (SELECT r.id, r.status, r.finished_at FROM punctual.runs r WHERE r.job_id = w.id AND r.id < w.below AND NOT ` + isNotice + `
+	FROM (SELECT r.id, r.status, r.finished_at FROM punctual.runs r
+	      WHERE r.job_id = w.id AND r.id < w.below AND NOT ` + isNotice + `
 	      ORDER BY r.id DESC LIMIT $3) r) f`
 
-// measuredRun is what there is to know about a run.
+// measuredRun is what the metrics need to know about a run.
 type measuredRun struct {
 	job, id             uuid.UUID
 	status              scheduler.Status
@@ -182,8 +201,8 @@ type measuredRun struct {
 	startedAt, finished *time.Time
 }
 
-// failing reports whether the run has died, or has failed and is tried again. While it waits, attempt counts those that
-// were made; while it is sent, the one that is going on too.
+// failing reports whether the run has died, or has failed and is to be retried. While the run waits, attempt counts the
+// attempts made so far; while it is sent, attempt includes the one in flight.
 func (r measuredRun) failing() bool {
 	switch r.status {
 	case scheduler.StatusDead:
@@ -196,9 +215,10 @@ func (r measuredRun) failing() bool {
 	return false
 }
 
-// took returns how long the last attempt of a run that has ended took; false of one that waited for its end.
+// took returns how long the last attempt of an ended run took. It returns false for a run that ended while it waited.
 func (r measuredRun) took() (time.Duration, bool) {
-	ended := r.status == scheduler.StatusSucceeded || r.status == scheduler.StatusDead && r.reason != scheduler.ReasonExpired && r.reason != scheduler.ReasonUnreachable
+	ended := r.status == scheduler.StatusSucceeded ||
+		r.status == scheduler.StatusDead && r.reason != scheduler.ReasonExpired && r.reason != scheduler.ReasonUnreachable
 	if !ended || r.startedAt == nil || r.finished == nil {
 		return 0, false
 	}
@@ -207,16 +227,16 @@ func (r measuredRun) took() (time.Duration, bool) {
 
 // lookback is what is known about a job's past, so that no look has to read it again.
 type lookback struct {
-	success  uuid.UUID // the newest run that is known to have succeeded
-	ended    time.Time // when that ended
+	success  uuid.UUID // the newest run known to have succeeded
+	ended    time.Time // when that run ended
 	took     time.Duration
 	timed    bool      // took is known
-	low, top uuid.UUID // all runs from low to top have been looked at, and none of them had succeeded
-	whole    bool      // and nothing else is between low and success, or below low if there is none
+	low, top uuid.UUID // all runs from low to top have been read, and none of them had succeeded
+	whole    bool      // no unread run is between success and low, or below low if success is unknown
 }
 
-// note adds a job's newest runs, newest first, which reach down to its success or are the whole of a look, and returns the
-// failures among them.
+// note adds a job's newest runs, newest first, and returns how many of them are failing. The runs reach down to the
+// job's success, or they are as many as one look reads.
 func (l *lookback) note(runs []measuredRun, most int) (failures int) {
 	timed := false
 	for _, r := range runs {
@@ -239,7 +259,7 @@ func (l *lookback) note(runs []measuredRun, most int) (failures int) {
 	switch {
 	case len(runs) < most:
 		l.whole, l.low = true, oldest
-	case l.low == uuid.Nil || bytes.Compare(oldest[:], l.top[:]) > 0: // there may be others in between
+	case l.low == uuid.Nil || bytes.Compare(oldest[:], l.top[:]) > 0: // there may be unread runs in between
 		l.whole, l.low = false, oldest
 	}
 	l.top = newest
@@ -264,7 +284,9 @@ func (m *JobMetrics) newest(ctx context.Context, jobs []jobFigures) error {
 	}
 	runs := map[uuid.UUID][]measuredRun{}
 	var r measuredRun
-	if _, err := pgx.ForEachRow(rows, []any{&r.job, &r.id, &r.status, &r.attempt, &r.reason, &r.startedAt, &r.finished}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{
+		&r.job, &r.id, &r.status, &r.attempt, &r.reason, &r.startedAt, &r.finished,
+	}, func() error {
 		runs[r.job] = append(runs[r.job], r)
 		return nil
 	}); err != nil {
@@ -276,8 +298,9 @@ func (m *JobMetrics) newest(ctx context.Context, jobs []jobFigures) error {
 	return nil
 }
 
-// further looks a part of the way back for the newest success of those jobs whose newest runs have none: a job that fails
-// every second must not make each scrape read a month of it. The next look goes on where this one ended.
+// further looks for the newest success of those jobs whose newest runs include none. Each look reads a part of the way
+// back, and the next look goes on from there: a job that fails every second must not make each scrape read a month of
+// runs.
 func (m *JobMetrics) further(ctx context.Context, jobs []jobFigures) error {
 	var ids, below []uuid.UUID
 	for _, j := range jobs {
@@ -314,7 +337,7 @@ func (m *JobMetrics) further(ctx context.Context, jobs []jobFigures) error {
 	return nil
 }
 
-// extend adds what a look below low has found.
+// extend adds what was found below low. end says that there are no older runs.
 func (l *lookback) extend(oldest, success *uuid.UUID, ended *time.Time, end bool) {
 	switch {
 	case success != nil && ended != nil && bytes.Compare(success[:], l.success[:]) >= 0:

@@ -12,15 +12,18 @@ import (
 	"punctual/scheduler"
 )
 
-// CreateJobs writes up to 1,000 jobs in one transaction and a few statements, all or nothing: a
-// *BatchError says by index what is wrong with which. A name is taken when an active or paused job has
-// it; then ConflictError refuses it, ConflictSkip leaves that job as it is and ConflictReplace replaces it
-// as PutJob does. A completed job with the same instant of an at counts as there for ConflictSkip, so that
-// a batch that is sent again does not fire what it has fired. A name may come only once in a batch.
+// CreateJobs writes up to 1,000 jobs in one transaction and a few statements, all or nothing: a *BatchError says by
+// index what is wrong with which job. A name is taken if an active or paused job has it. Then ConflictError refuses the
+// batch, ConflictSkip leaves the existing job as it is, and ConflictReplace replaces it as PutJob does. For
+// ConflictSkip a completed job with the same instant of an at exists too, so that a batch that is sent again does not
+// fire again what it has fired. A name may appear only once in a batch.
 func (s *Store) CreateJobs(ctx context.Context, tenant int32, jobs []NewJob, on OnConflict) ([]BatchResult, error) {
 	var results []BatchResult
 	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) (err error) {
-		b := batchWrite{store: s, u: u, tenant: tenant, jobs: jobs, on: on, results: make([]BatchResult, len(jobs)), errs: map[int]error{}}
+		b := batchWrite{
+			store: s, u: u, tenant: tenant, jobs: jobs, on: on,
+			results: make([]BatchResult, len(jobs)), errs: map[int]error{},
+		}
 		results, err = b.run(ctx)
 		return err
 	})
@@ -52,7 +55,7 @@ func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
 	}
 	b.secrets = f.secrets
 	left := b.prepare(f)
-	// A name that is taken between the look and the insert is looked at again.
+	// A name that another transaction takes between the look and the insert is looked up again.
 	for range rounds {
 		if len(b.errs) > 0 {
 			return nil, &BatchError{Errors: b.errs}
@@ -84,7 +87,7 @@ func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
 	return nil, &BatchError{Errors: b.errs}
 }
 
-// readSecretFacts reads what those of the jobs that have secrets need.
+// readSecretFacts reads what the jobs with secrets need.
 func (b *batchWrite) readSecretFacts(ctx context.Context) (secretFacts, error) {
 	var definitions []scheduler.Definition
 	for _, job := range b.jobs {
@@ -98,7 +101,7 @@ func (b *batchWrite) readSecretFacts(ctx context.Context) (secretFacts, error) {
 	return b.store.readSecretFacts(ctx, b.u, b.tenant, definitions...)
 }
 
-// prepare makes the rows of every job as if it were new.
+// prepare makes the rows of every job as if the job were new.
 func (b *batchWrite) prepare(f facts) []*fresh {
 	all := make([]*fresh, 0, len(b.jobs))
 	first := make(map[string]int, len(b.jobs))
@@ -121,9 +124,11 @@ func (b *batchWrite) prepare(f facts) []*fresh {
 	return all
 }
 
-// resolve deals with the jobs whose name means a job already. It returns those to insert, and those whose
-// name changed hands meanwhile.
-func (b *batchWrite) resolve(ctx context.Context, jobs []*fresh, found map[string]namedJob) (insert, again []*fresh, err error) {
+// resolve decides about the jobs whose name an existing job has. It returns the jobs to insert, and the jobs whose name
+// changed hands meanwhile.
+func (b *batchWrite) resolve(
+	ctx context.Context, jobs []*fresh, found map[string]namedJob,
+) (insert, again []*fresh, err error) {
 	replace := map[uuid.UUID]*fresh{}
 	for _, n := range jobs {
 		old, ok := found[n.Definition.Name]
@@ -147,12 +152,12 @@ func (b *batchWrite) resolve(ctx context.Context, jobs []*fresh, found map[strin
 	return insert, again, err
 }
 
-// fired reports whether the completed job is the same one-shot.
+// fired reports whether the completed job is the same one-shot as the new one.
 func fired(old namedJob, d scheduler.Definition) bool {
 	return d.Schedule.Kind() == scheduler.KindAt && sameSchedule(scheduler.Definition{Schedule: old.schedule}, d)
 }
 
-// replace rewrites the jobs that are there, and returns those that are there no more.
+// replace rewrites the jobs that exist, and returns those that exist no more.
 func (b *batchWrite) replace(ctx context.Context, replace map[uuid.UUID]*fresh) (again []*fresh, err error) {
 	ids := make([]uuid.UUID, 0, len(replace))
 	for id := range replace {

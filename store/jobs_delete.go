@@ -11,9 +11,9 @@ import (
 	"punctual/scheduler"
 )
 
-// DeleteJob ends a job. Slots that are due are recorded as skipped, runs that wait are cancelled; a running one
-// ends with the attempt that is in flight, however that ends. Its row stays for its history; its name is free at once. ErrVersion when the job is not at
-// version ifMatch (nil: any).
+// DeleteJob ends a job. Slots that are due are recorded as skipped, and runs that wait are cancelled. A running one
+// ends with the attempt that is in flight, whatever its outcome. The job's row stays for its history; its name is free
+// at once. The error is ErrVersion if the job is not at version ifMatch (nil: any).
 func (s *Store) DeleteJob(ctx context.Context, tenant int32, ref string, ifMatch *int32) error {
 	return s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		h, f, err := s.holdOne(ctx, u, tenant, ref)
@@ -26,7 +26,8 @@ func (s *Store) DeleteJob(ctx context.Context, tenant int32, ref string, ifMatch
 		if err := s.skipRest(ctx, u, h, f.now); err != nil {
 			return err
 		}
-		if _, err := u.Exec(ctx, `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, h.ID); err != nil {
+		if _, err := u.Exec(ctx, `
+			SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, h.ID); err != nil {
 			return fmt.Errorf("locking the gate of job %s: %w", h.ID, err)
 		}
 		h.place(time.Time{}, time.Time{}, false)
@@ -34,12 +35,12 @@ func (s *Store) DeleteJob(ctx context.Context, tenant int32, ref string, ifMatch
 		if err := h.saveNow(ctx, u, f.now, ""); err != nil {
 			return err
 		}
-		// After the job's own row: a trigger locks that one, so none that saw the job alive comes later.
+		// After the job's own row: a trigger locks that row, so no trigger that saw the job alive comes later.
 		return cancelWaiting(ctx, u, h.ID)
 	})
 }
 
-// skipRest records the slots whose time has come, as paused if that is why they did not run.
+// skipRest records the slots whose time has come as skipped. The reason is paused if that is why they did not run.
 func (s *Store) skipRest(ctx context.Context, u *unit, h *held, now time.Time) error {
 	if h.job == nil || h.State == JobCompleted || !h.due(now, true) {
 		return nil
@@ -52,8 +53,8 @@ func (s *Store) skipRest(ctx context.Context, u *unit, h *held, now time.Time) e
 	return s.apply(ctx, u, h, plan, gate{}, nil, now)
 }
 
-// cancelWaiting cancels the runs of a job that wait in ready. One that a claim takes at this moment goes on, so
-// does one that its target works on, and what is to be told of the job still is.
+// cancelWaiting cancels the runs of a job that wait in ready. A run that a claim takes at this moment goes on. So does
+// a run that its target works on. Notices about the job are still sent.
 func cancelWaiting(ctx context.Context, u *unit, job uuid.UUID) error {
 	rows, err := u.Query(ctx, `SELECT y.run_id FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id
 		WHERE y.job_id = $1 AND r.status <> 'running' AND `+isNotice+` IS NOT TRUE ORDER BY y.run_id FOR UPDATE OF y`, job)

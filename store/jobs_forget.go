@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The look at a job's runs asks every day that is kept, so it comes after the limit.
+// The search for unfinished runs of a job reads every daily partition that is kept, so it comes after the limit.
 const selectCompleted = `
 WITH c AS MATERIALIZED (
     SELECT s.job_id AS id, s.completed_at AS at FROM punctual.schedules s
@@ -18,8 +18,8 @@ SELECT c.id, c.at, coalesce(j.state = 'active' AND j.kind IN ('at', 'delay')
        AND (SELECT r.id FROM punctual.runs r WHERE r.job_id = c.id AND r.finished_at IS NULL LIMIT 1) IS NULL, false)
 FROM c LEFT JOIN punctual.jobs j ON j.id = c.id ORDER BY c.at, c.id`
 
-// ForgetCompletedJobs deletes one-shots that were completed 7 days ago. Their rows stay as those of deleted jobs, so that
-// their history keeps its name. One whose run is not over yet stays as it is.
+// ForgetCompletedJobs deletes one-shots that were completed 7 days ago. Their rows stay, marked as deleted, so that
+// their history keeps its name. A one-shot whose run has not ended stays as it is.
 func (s *Store) ForgetCompletedJobs(ctx context.Context) (forgotten int, left bool, err error) {
 	if !s.tidy.busy.TryLock() {
 		return 0, false, nil
@@ -40,8 +40,8 @@ func (s *Store) ForgetCompletedJobs(ctx context.Context) (forgotten int, left bo
 	return forgotten, left, nil
 }
 
-// walkOn takes the next rows of a walk, and returns how many they are and the ids of those that may go. The statement
-// selects an id, the instant that it walks by, and whether it may go.
+// walkOn reads the next rows of a walk. It returns how many it found and the ids of those that may be deleted. The
+// statement selects an id, the instant that the walk is sorted by, and whether the row may be deleted.
 func (s *Store) walkOn(ctx context.Context, w *walk, sql string, args ...any) (found int, ids []uuid.UUID, err error) {
 	var b pgx.Batch
 	b.Queue(byIndex)
@@ -60,18 +60,20 @@ func (s *Store) walkOn(ctx context.Context, w *walk, sql string, args ...any) (f
 	return found, ids, err
 }
 
-// forgetCompleted deletes those of the jobs that are still what they were found to be.
+// forgetCompleted deletes those of the jobs that still qualify once they are locked.
 func (s *Store) forgetCompleted(ctx context.Context, ids []uuid.UUID) (forgotten int, err error) {
 	err = s.inTx(ctx, everybody, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `
-			SELECT job_id FROM punctual.schedules WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED`, ids)
+			SELECT job_id FROM punctual.schedules
+			WHERE job_id = ANY($1::uuid[])
+			ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED`, ids)
 		if err != nil {
 			return err
 		}
 		if ids, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID]); err != nil {
 			return err
 		}
-		// Under the lock: it may have been given a new slot since.
+		// Checked again under the lock: the job may have been given a new slot since.
 		done, err := tx.Exec(ctx, `
 			UPDATE punctual.jobs j SET state = 'deleted', named = false, deleted_at = s.completed_at FROM punctual.schedules s
 			WHERE j.id = ANY($1::uuid[]) AND s.job_id = j.id AND `+jobState+` = 'completed'
@@ -80,7 +82,7 @@ func (s *Store) forgetCompleted(ctx context.Context, ids []uuid.UUID) (forgotten
 			return err
 		}
 		forgotten = int(done.RowsAffected())
-		// What is forgotten need not be looked at again.
+		// A forgotten job need not be looked at again.
 		_, err = tx.Exec(ctx, `
 			UPDATE punctual.schedules s SET completed_at = NULL FROM punctual.jobs j
 			WHERE s.job_id = ANY($1::uuid[]) AND j.id = s.job_id AND j.state = 'deleted'`, ids)

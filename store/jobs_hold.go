@@ -12,17 +12,17 @@ import (
 	"punctual/scheduler"
 )
 
-// facts are what writes of jobs go by besides the jobs themselves.
+// facts are what writes of jobs need to know besides the jobs themselves.
 type facts struct {
-	// now is the database's clock, read after the locks were taken and not when the transaction began:
-	// whoever waited for a lock writes a later valid_from than the one it waited for.
+	// now is the database's clock, read after the locks were taken and not when the transaction began: a
+	// transaction that waited for a lock writes a later valid_from than the one it waited for.
 	now     time.Time
 	queues  queueSet
 	secrets secretFacts // read only where a definition that is written has secrets
-	rules               // of the tenant
+	rules               // the tenant's
 }
 
-// readFacts reads them in one round trip with whatever else is in the batch.
+// readFacts reads facts in one round trip with the statements that are already in the batch.
 func readFacts(ctx context.Context, q batcher, b *pgx.Batch, tenant int32) (facts, error) {
 	f := facts{queues: queueSet{}}
 	queueRules(b, tenant, &f.now, &f.rules)
@@ -32,14 +32,14 @@ func readFacts(ctx context.Context, q batcher, b *pgx.Batch, tenant int32) (fact
 	return f, err
 }
 
-// held is a job whose row in schedules this transaction has locked, and what was read of it after that.
+// held is a job whose row in schedules this transaction has locked, with what was read of the job after that.
 type held struct {
 	*jobRow
-	before jobShot        // as it was when it was locked
-	job    *scheduler.Job // nil when this binary cannot compile the definition; then no slot of it is settled
+	before jobShot        // the job as it was when it was locked
+	job    *scheduler.Job // nil if this binary cannot compile the definition; then none of its slots is settled
 	sealed []sealedValue  // secrets of a new definition, to be written with it
-	uses   []string       // names of the secrets that it refers to
-	gate   gateChange     // what a new definition makes of its gate
+	uses   []string       // names of the secrets that the definition refers to
+	gate   gateChange     // what a new definition does to the job's gate
 }
 
 // gateChange is what an edit of a job's concurrency policy does to its gate.
@@ -48,21 +48,24 @@ type gateChange int
 const (
 	stays  gateChange = iota
 	opens             // its runs may overlap now
-	closes            // they may no longer
+	closes            // its runs may overlap no longer
 )
 
-// What becomes of rows that somebody else has locked.
+// What a statement does about rows that another transaction has locked.
 const (
 	wait     = ``
 	passOver = ` SKIP LOCKED`
 )
 
-// hold locks jobs as the claim does, sorted, and reads them in a later statement. Jobs that are not
-// there, of another tenant (0: any) or deleted are left out. A pause that is over is ended first.
-func (s *Store) hold(ctx context.Context, u *unit, tenant int32, ids []uuid.UUID, locked string) ([]*held, facts, error) {
+// hold locks jobs as the claim does, sorted, and reads them in a later statement. It leaves out jobs that do not exist,
+// that are deleted, or that belong to another tenant (0: any tenant). A pause that is over is ended first.
+func (s *Store) hold(
+	ctx context.Context, u *unit, tenant int32, ids []uuid.UUID, locked string,
+) ([]*held, facts, error) {
 	slices.SortFunc(ids, compareIDs)
 	rows, err := u.Query(ctx, `
-		SELECT job_id FROM punctual.schedules WHERE job_id = ANY($1::uuid[]) AND ($2::integer = 0 OR tenant = $2::integer)
+		SELECT job_id FROM punctual.schedules
+		WHERE job_id = ANY($1::uuid[]) AND ($2::integer = 0 OR tenant = $2::integer)
 		ORDER BY job_id FOR NO KEY UPDATE`+locked, ids, tenant)
 	if err != nil {
 		return nil, facts{}, fmt.Errorf("locking jobs: %w", err)
@@ -73,7 +76,9 @@ func (s *Store) hold(ctx context.Context, u *unit, tenant int32, ids []uuid.UUID
 	}
 	var jobs []*held
 	var b pgx.Batch
-	b.Queue(`SELECT `+jobColumns+` FROM `+jobTables+` WHERE j.id = ANY($1::uuid[]) AND j.state <> 'deleted' ORDER BY j.id`, ids).
+	b.Queue(`
+		SELECT `+jobColumns+` FROM `+jobTables+`
+		WHERE j.id = ANY($1::uuid[]) AND j.state <> 'deleted' ORDER BY j.id`, ids).
 		Query(func(rows pgx.Rows) error {
 			jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (*held, error) {
 				job, err := scanJob(row)
@@ -95,7 +100,7 @@ func (s *Store) hold(ctx context.Context, u *unit, tenant int32, ids []uuid.UUID
 	return jobs, f, s.endPauses(ctx, u, over, f.now)
 }
 
-// holdOne holds the job that ref means; ErrNotFound when there is none.
+// holdOne holds the job that ref means. The error is ErrNotFound if there is none.
 func (s *Store) holdOne(ctx context.Context, u *unit, tenant int32, ref string) (*held, facts, error) {
 	_, byID := parseID(ref)
 	for range rounds {
@@ -107,7 +112,7 @@ func (s *Store) holdOne(ctx context.Context, u *unit, tenant int32, ref string) 
 		if err != nil {
 			return nil, facts{}, err
 		}
-		// While this one waited, the name may have been given up, and to another job.
+		// While this transaction waited, the job may have lost the name, and another job may have taken it.
 		if len(jobs) == 1 && (byID || jobs[0].Definition.Name == ref) {
 			return jobs[0], f, nil
 		}
@@ -118,24 +123,25 @@ func (s *Store) holdOne(ctx context.Context, u *unit, tenant int32, ref string) 
 	return nil, facts{}, fmt.Errorf("job %q: %w", ref, ErrNotFound)
 }
 
-// rounds is how often a write looks again for a job that changed hands while it was about to lock it.
+// rounds is how often a write looks again for a job whose name changed hands before the write could lock it.
 const rounds = 5
 
-// compiled returns the job's current version ready to use. What it compiles it does not keep: the
-// version may be this transaction's own, and never be committed.
+// compiled returns the job's current version, compiled. It does not keep what it compiles: the version may be this
+// transaction's own and never be committed.
 func (s *Store) compiled(j *jobRow) *scheduler.Job {
 	if job, ok := s.jobs.get(jobVersion{j.ID, j.Version}); ok {
 		return job
 	}
 	job, err := s.compileJob(j.ID, j.tenant, j.Version, j.Definition)
 	if err != nil {
-		s.options.Log.Error("a job's due slots cannot be settled by this version of Punctual", "job", j.ID, "version", j.Version, "error", err)
+		s.options.Log.Error("a job's due slots cannot be settled by this version of Punctual",
+			"job", j.ID, "version", j.Version, "error", err)
 		return nil
 	}
 	return job
 }
 
-// place makes slot the next one; none is left when ok is false.
+// place makes slot the job's next one. If ok is false, no slot is left.
 func (h *held) place(slot time.Time, due time.Time, ok bool) {
 	h.scheduledFor, h.nextRunAt = nil, nil
 	if ok {
@@ -148,7 +154,7 @@ func (h *held) ended() bool {
 	return h.scheduledFor == nil && h.Definition.Schedule.Kind() != scheduler.KindNone
 }
 
-// enter changes the job's state, with the columns that belong to it.
+// enter changes the job's state and the columns that belong to the state.
 func (h *held) enter(state JobState, now time.Time) {
 	if state != h.State {
 		h.PausedAt, h.PausedUntil, h.PauseNote, h.CompletedAt = nil, nil, "", nil
@@ -163,8 +169,8 @@ func (h *held) enter(state JobState, now time.Time) {
 	h.enabled = state == JobActive && h.scheduledFor != nil
 }
 
-// save queues the writes of what was changed, as the job's next version. What the audit log has to say of it goes with
-// the batch: see send.
+// save queues the statements that write the changes as the job's next version. Its audit entry goes with the batch: see
+// send.
 func (h *held) save(b *pgx.Batch, u *unit, now time.Time, note string) error {
 	labels, err := encodeLabels(h.Definition.Labels)
 	if err != nil {
@@ -179,11 +185,16 @@ func (h *held) save(b *pgx.Batch, u *unit, now time.Time, note string) error {
 		UPDATE punctual.jobs SET version = $2, name = $3, state = $4, named = $5, kind = $6, queue = $7, labels = $8::jsonb,
 			updated_at = $9, paused_at = $10, paused_until = $11, pause_note = $12, deleted_at = $13
 		WHERE id = $1`,
-		h.ID, h.Version, h.Definition.Name, h.State.stored(), h.State.holdsName(), string(h.Definition.Schedule.Kind()), h.lane/4, labels,
-		now, h.PausedAt, h.PausedUntil, orNull(h.PauseNote), deletedAt)
-	b.Queue(`INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition, note) VALUES ($1, $2, $3, $4, $5::json, $6)`,
+		h.ID, h.Version, h.Definition.Name, h.State.stored(), h.State.holdsName(), string(h.Definition.Schedule.Kind()),
+		h.lane/4, labels, now, h.PausedAt, h.PausedUntil, orNull(h.PauseNote), deletedAt)
+	b.Queue(`
+		INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition, note)
+		VALUES ($1, $2, $3, $4, $5::json, $6)`,
 		h.ID, h.Version, now, string(h.State), h.definition, orNull(note))
-	b.Queue(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $3, version = $4, lane = $5, enabled = $6, completed_at = $7 WHERE job_id = $1`,
+	b.Queue(`
+		UPDATE punctual.schedules
+		SET scheduled_for = $2, next_run_at = $3, version = $4, lane = $5, enabled = $6, completed_at = $7
+		WHERE job_id = $1`,
 		h.ID, h.scheduledFor, h.nextRunAt, h.Version, h.lane, h.enabled, h.CompletedAt)
 	h.queueSecrets(b)
 	switch {
@@ -199,7 +210,7 @@ func (h *held) save(b *pgx.Batch, u *unit, now time.Time, note string) error {
 	return u.audited.add(h.tenant, now, h.change(note))
 }
 
-// saveNow writes what was changed.
+// saveNow writes the changes at once.
 func (h *held) saveNow(ctx context.Context, u *unit, now time.Time, note string) error {
 	var b pgx.Batch
 	if err := h.save(&b, u, now, note); err != nil {
@@ -208,7 +219,8 @@ func (h *held) saveNow(ctx context.Context, u *unit, now time.Time, note string)
 	return send(ctx, u, &b)
 }
 
-// send writes a batch of changed jobs, with their entries in the audit log; a name that another job has is ErrNameTaken.
+// send writes a batch of changed jobs with their audit entries. If another job has one of the names, the error is
+// ErrNameTaken.
 func send(ctx context.Context, u *unit, b *pgx.Batch) error {
 	if b.Len() == 0 {
 		return nil

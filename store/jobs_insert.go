@@ -16,13 +16,13 @@ import (
 	"punctual/scheduler"
 )
 
-// fresh is a job about to be written for the first time.
+// fresh is a job that is about to be written for the first time.
 type fresh struct {
 	held
-	index int // in the batch it came in
+	index int // in its batch
 }
 
-// prepare makes a new job's rows, except that nothing is written: a job that cannot be is found out here.
+// prepare makes a new job's rows without writing anything. A job that cannot be written is refused here.
 func (s *Store) prepare(tenant int32, job NewJob, f facts) (*fresh, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Store) prepare(tenant int32, job NewJob, f facts) (*fresh, error) {
 	return n, nil
 }
 
-// define gives the job a definition, with all that follows from it but the next slot.
+// define gives the job a definition, with all that follows from it except the next slot.
 func (h *held) define(s *Store, d scheduler.Definition, f facts) error {
 	full := d.WithDefaults()
 	queue, err := f.queues.id(full.Queue)
@@ -66,7 +66,7 @@ func (h *held) define(s *Store, d scheduler.Definition, f facts) error {
 	return nil
 }
 
-// checkFirst judges what only matters where a schedule is new to its job.
+// checkFirst checks what matters only when a job gets a schedule that is new to it.
 func (s *Store) checkFirst(job *scheduler.Job, f facts) error {
 	if err := s.checkAge(job, f.now); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (s *Store) checkFirst(job *scheduler.Job, f facts) error {
 	return f.checkInterval(job)
 }
 
-// placeFirst makes the definition's first slot the next one: of a recurring job the first after now.
+// placeFirst makes the definition's first slot the next one. For a recurring job that is the first slot after now.
 func (h *held) placeFirst(now time.Time) {
 	slot, ok := h.job.Timetable.First(now)
 	if !ok {
@@ -84,7 +84,7 @@ func (h *held) placeFirst(now time.Time) {
 	h.place(slot.At, h.job.Timetable.Due(slot.At, nil), true)
 }
 
-// stateFor returns the state of a job by whether slots are left.
+// stateFor returns the state of a job, which depends on whether slots are left.
 func (h *held) stateFor(paused bool) JobState {
 	switch {
 	case h.ended():
@@ -95,19 +95,24 @@ func (h *held) stateFor(paused bool) JobState {
 	return JobActive
 }
 
-// One statement writes the jobs of a whole batch. A name that is taken leaves its job out; it waits for
-// a transaction that is writing the same name. So does a tenant that is being deleted, after which its key works for
-// a moment yet: the lock is the one that the foreign key takes, before the look and not after it.
+// One statement writes the jobs of a whole batch. A job whose name is taken is left out; the statement waits for a
+// transaction that is writing the same name. It waits for the deletion of the tenant too, whose key still works for a
+// moment after that: the lock is the one that the foreign key takes, but before the look and not after it.
 const insertJobs = `
-WITH owner AS MATERIALIZED (SELECT id, name FROM punctual.tenants WHERE id = $1::integer AND deleted_at IS NULL FOR KEY SHARE),
+WITH owner AS MATERIALIZED (
+	SELECT id, name FROM punctual.tenants WHERE id = $1::integer AND deleted_at IS NULL FOR KEY SHARE),
 new AS (
-	SELECT n.id, n.name, n.state, n.kind, n.labels, n.definition, n.scheduled_for, n.next_run_at, n.lane, n.enabled, n.gated, n.entry, n.masked
-	FROM unnest($4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[], $11::timestamptz[], $12::smallint[], $13::boolean[], $14::boolean[],
-		$15::uuid[], $16::text[]) AS n(id, name, state, kind, labels, definition, scheduled_for, next_run_at, lane, enabled, gated, entry, masked)),
+	SELECT n.id, n.name, n.state, n.kind, n.labels, n.definition, n.scheduled_for, n.next_run_at, n.lane, n.enabled,
+	       n.gated, n.entry, n.masked
+	FROM unnest($4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[],
+		$11::timestamptz[], $12::smallint[], $13::boolean[], $14::boolean[], $15::uuid[], $16::text[])
+		AS n(id, name, state, kind, labels, definition, scheduled_for, next_run_at, lane, enabled, gated, entry, masked)),
 made AS (
-	INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue, labels, named, created_at, updated_at, paused_at)
-	SELECT n.id, $1::integer, $2::integer, n.name, CASE n.state WHEN 'completed' THEN 'active' ELSE n.state END, n.kind, n.lane / 4,
-		n.labels::jsonb, n.state <> 'completed', $3::timestamptz, $3::timestamptz, CASE n.state WHEN 'paused' THEN $3::timestamptz END
+	INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue,
+		labels, named, created_at, updated_at, paused_at)
+	SELECT n.id, $1::integer, $2::integer, n.name, CASE n.state WHEN 'completed' THEN 'active' ELSE n.state END, n.kind,
+		n.lane / 4, n.labels::jsonb, n.state <> 'completed', $3::timestamptz, $3::timestamptz,
+		CASE n.state WHEN 'paused' THEN $3::timestamptz END
 	FROM new n CROSS JOIN owner
 	ON CONFLICT (tenant, name) WHERE named DO NOTHING
 	RETURNING id),
@@ -116,19 +121,25 @@ versions AS (
 	SELECT n.id, $2::integer, $3::timestamptz, n.state, n.definition::json FROM new n JOIN made ON made.id = n.id),
 next AS (
 	INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled, completed_at)
-	SELECT n.id, n.scheduled_for, n.next_run_at, $1::integer, $2::integer, n.lane, n.enabled, CASE n.state WHEN 'completed' THEN $3::timestamptz END FROM new n JOIN made ON made.id = n.id),
+	SELECT n.id, n.scheduled_for, n.next_run_at, $1::integer, $2::integer, n.lane, n.enabled,
+		CASE n.state WHEN 'completed' THEN $3::timestamptz END
+	FROM new n JOIN made ON made.id = n.id),
 gates AS (
 	INSERT INTO punctual.exclusive (job_id) SELECT n.id FROM new n JOIN made ON made.id = n.id WHERE n.gated),
 audited AS (
-	INSERT INTO punctual.audit_entries (id, resource_id, job_id, tenant, at, action, name, after, actor_kind, actor, address, request_id)
+	INSERT INTO punctual.audit_entries (id, resource_id, job_id, tenant, at, action, name, after,
+		actor_kind, actor, address, request_id)
 	SELECT n.entry, n.id, n.id, $1::integer, $3::timestamptz, 'job.create', n.name,
-		('{"version":1,"state":"' || n.state || '","definition":' || coalesce(n.masked, n.definition) || '}')::json, $17::text, $18::text, $19::text::inet, $20::text
+		('{"version":1,"state":"' || n.state || '","definition":' || coalesce(n.masked, n.definition) || '}')::json,
+		$17::text, $18::text, $19::text::inet, $20::text
 	FROM new n JOIN made ON made.id = n.id)
 SELECT made.id, owner.name FROM made CROSS JOIN owner`
 
-// insert writes new jobs in one statement, which is as good as a transaction where it is not in one. It returns those
-// that it could not write, because another job has their name, and whether one that it wrote is due very soon.
-func (s *Store) insert(ctx context.Context, q querier, tenant int32, jobs []*fresh, f facts) (taken []*fresh, due bool, err error) {
+// insert writes new jobs in one statement, which is atomic even outside a transaction. It returns the jobs that it
+// could not write because another job has their name, and whether a job that it wrote is due very soon.
+func (s *Store) insert(
+	ctx context.Context, q querier, tenant int32, jobs []*fresh, f facts,
+) (taken []*fresh, due bool, err error) {
 	if err := countIn(ctx, q, tenant, unfinished(jobs), f); err != nil {
 		return nil, false, err
 	}
@@ -154,9 +165,9 @@ func unfinished(jobs []*fresh) (n int) {
 	return n
 }
 
-// releaseNames takes the names from completed jobs that still have them, and reports whether there were any:
-// the claim of a job's last slot leaves it its name. The lock is the one that starting such a job again takes; who holds
-// locks already passes over those that are locked.
+// releaseNames takes the names from completed jobs that still have them, and reports whether there were any. They have
+// them because the claim of a job's last slot does not free its name. The lock is the one that restarting such a job
+// takes. A caller that holds locks already passes over locked rows.
 func releaseNames(ctx context.Context, q querier, tenant int32, names []string, locked string) (bool, error) {
 	rows, err := q.Query(ctx, `
 		WITH over AS (
@@ -174,12 +185,14 @@ func releaseNames(ctx context.Context, q querier, tenant int32, names []string, 
 	return len(released) > 0, nil
 }
 
-// insertFree writes the new jobs whose names nobody has, and returns the others.
-func insertFree(ctx context.Context, q querier, tenant int32, jobs []*fresh, now time.Time) (taken []*fresh, due bool, err error) {
+// insertFree writes the new jobs whose names are free, and returns the others.
+func insertFree(
+	ctx context.Context, q querier, tenant int32, jobs []*fresh, now time.Time,
+) (taken []*fresh, due bool, err error) {
 	if len(jobs) == 0 {
 		return nil, false, nil
 	}
-	// One order, so that two batches with the same names wait for each other and do not deadlock.
+	// Sorted, so that two batches with the same names wait for each other and do not deadlock.
 	slices.SortFunc(jobs, func(a, b *fresh) int { return strings.Compare(a.Definition.Name, b.Definition.Name) })
 	var ids []uuid.UUID
 	var names, states, kinds, labels, definitions []string
@@ -195,15 +208,19 @@ func insertFree(ctx context.Context, q querier, tenant int32, jobs []*fresh, now
 		}
 		ids, names, states = append(ids, j.ID), append(names, j.Definition.Name), append(states, string(j.State))
 		kinds, labels = append(kinds, string(j.Definition.Schedule.Kind())), append(labels, text)
-		definitions, slots, dueAt = append(definitions, j.definition), append(slots, j.scheduledFor), append(dueAt, j.nextRunAt)
+		definitions, slots, dueAt = append(definitions, j.definition), append(slots, j.scheduledFor),
+			append(dueAt, j.nextRunAt)
 		lanes, enabled, gates = append(lanes, j.lane), append(enabled, j.enabled), append(gates, gated(j.Definition))
 		entries = append(entries, scheduler.NewRunID(now))
 		masked = append(masked, maskedOf(j.definition))
 	}
-	args := []any{tenant, int32(1), now, ids, names, states, kinds, labels, definitions, slots, dueAt, lanes, enabled, gates, entries, masked}
+	args := []any{
+		tenant, int32(1), now, ids, names, states, kinds, labels, definitions, slots, dueAt, lanes, enabled, gates,
+		entries, masked,
+	}
 	args = append(args, actor(ctx).columns()...)
 	if len(jobs) == 1 {
-		args = slices.Insert(args, 0, any(prepared{})) // a plan for many is worth being made for as many as there are
+		args = slices.Insert(args, 0, any(prepared{})) // a batch deserves a plan made for its number of jobs
 	}
 	owners, err := queryOwners(ctx, q, args)
 	if err != nil {
@@ -244,8 +261,8 @@ func queryOwners(ctx context.Context, q querier, args []any) (map[uuid.UUID]stri
 	return owners, err
 }
 
-// record returns the job as a read would: instants have microseconds, and the definition the form it is stored in.
-// A job that has just been written has no last run.
+// record returns the job as a read would: instants are in microseconds, and the definition has the form it is stored
+// in. A new job has no last run.
 func (n *fresh) record() (JobRecord, error) {
 	r := n.JobRecord
 	r.Definition = scheduler.Definition{}
@@ -264,7 +281,7 @@ func stored(t time.Time) *time.Time {
 	return &t
 }
 
-// isNameTaken recognises the index that keeps names unique by its name.
+// isNameTaken recognises a violation of the unique index on names by the name of the index.
 func isNameTaken(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == "23505" && pg.ConstraintName == "job_name_is_unique"

@@ -10,17 +10,24 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// selectJobs reads a page of jobs and the first of the next.
+// selectJobs reads a page of jobs and the first job of the next page.
 const selectJobs = `
-SELECT id, tenant, version, state, paused_at, paused_until, pause_note, created_at, updated_at, completed_at, tenant_id, lane, enabled, scheduled_for, next_run_at, definition
-FROM (SELECT ` + jobColumns + `, sum(octet_length(v.definition::text)) OVER (ORDER BY j.id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 2 PRECEDING)
+SELECT id, tenant, version, state, paused_at, paused_until, pause_note, created_at, updated_at, completed_at,
+       tenant_id, lane, enabled, scheduled_for, next_run_at, definition
+FROM (SELECT ` + jobColumns + `,
+             sum(octet_length(v.definition::text))
+                 OVER (ORDER BY j.id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 2 PRECEDING)
       FROM ` + jobTables + ` %s ORDER BY j.id DESC LIMIT %d)
-     AS p(id, tenant, version, state, paused_at, paused_until, pause_note, created_at, updated_at, completed_at, tenant_id, lane, enabled, scheduled_for, next_run_at, definition, bytes)
-WHERE coalesce(bytes, 0) < %d ORDER BY id DESC`
+     AS p(id, tenant, version, state, paused_at, paused_until, pause_note, created_at, updated_at, completed_at,
+          tenant_id, lane, enabled, scheduled_for, next_run_at, definition, bytes)
+WHERE coalesce(bytes, 0) < %d
+ORDER BY id DESC`
 
-// ListJobs returns the jobs that the filter selects, newest first, and the cursor of the next page, empty
-// on the last one. A page ends before its limit when its definitions are large.
-func (s *Store) ListJobs(ctx context.Context, tenant int32, f JobFilter) (jobs []JobRecord, nextCursor string, err error) {
+// ListJobs returns the jobs that the filter selects, newest first, and the cursor of the next page, which is empty on
+// the last page. A page ends before its limit if its definitions are large.
+func (s *Store) ListJobs(
+	ctx context.Context, tenant int32, f JobFilter,
+) (jobs []JobRecord, nextCursor string, err error) {
 	var c conditions
 	c.add(`j.tenant = ?`, tenant)
 	c.add(`j.state <> 'deleted'`)
@@ -37,12 +44,13 @@ func (s *Store) ListJobs(ctx context.Context, tenant int32, f JobFilter) (jobs [
 		return nil, "", err
 	}
 	if f.NamePrefix != "" {
-		// By operators that the index knows and that row-level security lets go before its own condition; LIKE is not
+		// These operators use the index, and row-level security lets them run before its own condition. LIKE is not
 		// one of them.
 		c.add(`j.name ~>=~ ? AND j.name ~<~ ?`, f.NamePrefix, after(f.NamePrefix))
 	}
 	if f.Query != "" {
-		c.add(`(j.name ILIKE ? OR v.definition ->> 'description' ILIKE ?)`, "%"+likeText(f.Query)+"%", "%"+likeText(f.Query)+"%")
+		c.add(`(j.name ILIKE ? OR v.definition ->> 'description' ILIKE ?)`,
+			"%"+likeText(f.Query)+"%", "%"+likeText(f.Query)+"%")
 	}
 	q := s.reader(ctx, tenant)
 	if len(f.Labels) > 0 {
@@ -70,13 +78,13 @@ func (s *Store) ListJobs(ctx context.Context, tenant int32, f JobFilter) (jobs [
 	return jobs, nextCursor, fillLastRuns(ctx, q, jobs)
 }
 
-// conditions gathers what a list's rows must meet.
+// conditions collects the conditions on a list's rows.
 type conditions struct {
 	texts []string
 	args  []any
 }
 
-// add adds a condition whose question marks stand for the arguments.
+// add adds a condition in which question marks stand for the arguments.
 func (c *conditions) add(text string, args ...any) {
 	for _, arg := range args {
 		c.args = append(c.args, arg)
@@ -85,7 +93,7 @@ func (c *conditions) add(text string, args ...any) {
 	c.texts = append(c.texts, text)
 }
 
-// page makes the list continue where the page's cursor says.
+// page makes the list continue from the page's cursor.
 func (c *conditions) page(p Page, list byte, below string) error {
 	id, ok, err := p.after(list)
 	if ok {
@@ -94,7 +102,7 @@ func (c *conditions) page(p Page, list byte, below string) error {
 	return err
 }
 
-// labels asks for all of the labels.
+// labels selects jobs that have all of the labels.
 func (c *conditions) labels(labels map[string]string) error {
 	if len(labels) == 0 {
 		return nil
@@ -109,11 +117,14 @@ func (c *conditions) labels(labels map[string]string) error {
 
 func (c *conditions) where() string { return ` WHERE ` + strings.Join(c.texts, ` AND `) }
 
-// candidates puts the ids of the page's rows in the place of conditions that row-level security keeps from their index: the
-// search in labels. They are found by everybody's means, and the rows are read as the tenant: what is not the tenant's is
-// not shown, whatever was found.
-func (c *conditions) candidates(ctx context.Context, s *Store, owner string, tenant int32, id, tables string, p Page) error {
-	rows, err := s.reader(ctx, everybody).Query(ctx, `SELECT `+id+` FROM `+tables+c.where()+fmt.Sprintf(` ORDER BY %s DESC LIMIT %d`, id, p.limit()+1), c.args...)
+// candidates replaces the conditions by the ids of the page's rows. The search in labels needs it, because row-level
+// security keeps such conditions from their index. The ids are found without row-level security, and the rows are then
+// read as the tenant: rows of other tenants are not shown, whatever was found.
+func (c *conditions) candidates(
+	ctx context.Context, s *Store, owner string, tenant int32, id, tables string, p Page,
+) error {
+	rows, err := s.reader(ctx, everybody).Query(ctx,
+		`SELECT `+id+` FROM `+tables+c.where()+fmt.Sprintf(` ORDER BY %s DESC LIMIT %d`, id, p.limit()+1), c.args...)
 	if err != nil {
 		return err
 	}
@@ -127,7 +138,7 @@ func (c *conditions) candidates(ctx context.Context, s *Store, owner string, ten
 	return nil
 }
 
-// after returns a text beyond all names that begin with a prefix: names are ASCII.
+// after returns a text that sorts after all names that begin with a prefix. Names are ASCII.
 func after(prefix string) string { return prefix + string(utf8.MaxRune) }
 
 // likeText returns a LIKE pattern that matches the text itself.

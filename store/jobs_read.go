@@ -13,22 +13,23 @@ import (
 	"punctual/scheduler"
 )
 
-// jobRow is a job as its tables hold it: the record, and what writing it needs to know besides.
+// jobRow is a job as the tables hold it: the record, and what a write needs besides.
 type jobRow struct {
 	JobRecord
 	tenant       int32
 	lane         int16
 	enabled      bool
-	scheduledFor *time.Time // next slot, also of a paused job; nil when there is none
+	scheduledFor *time.Time // next slot, also of a paused job; nil if there is none
 	nextRunAt    *time.Time
 	definition   string // as stored
 }
 
-// jobState is the state of a job j with the schedule s.
+// jobState is the SQL expression for the state of a job j with the schedule s.
 const jobState = `punctual.job_state(j.state, s.completed_at)`
 
 const jobColumns = `j.id, t.name, j.version, ` + jobState + `, j.paused_at, j.paused_until, coalesce(j.pause_note, ''),
-	j.created_at, j.updated_at, s.completed_at, j.tenant, s.lane, s.enabled, s.scheduled_for, s.next_run_at, v.definition::text`
+	j.created_at, j.updated_at, s.completed_at, j.tenant, s.lane, s.enabled, s.scheduled_for, s.next_run_at,
+	v.definition::text`
 
 const jobTables = `punctual.jobs j
 	JOIN punctual.tenants t ON t.id = j.tenant
@@ -38,7 +39,8 @@ const jobTables = `punctual.jobs j
 func scanJob(row pgx.CollectableRow) (*jobRow, error) {
 	var j jobRow
 	err := row.Scan(&j.ID, &j.Tenant, &j.Version, &j.State, &j.PausedAt, &j.PausedUntil, &j.PauseNote,
-		&j.CreatedAt, &j.UpdatedAt, &j.CompletedAt, &j.tenant, &j.lane, &j.enabled, &j.scheduledFor, &j.nextRunAt, &j.definition)
+		&j.CreatedAt, &j.UpdatedAt, &j.CompletedAt, &j.tenant, &j.lane, &j.enabled, &j.scheduledFor, &j.nextRunAt,
+		&j.definition)
 	if err != nil {
 		return nil, err
 	}
@@ -52,12 +54,12 @@ func scanJob(row pgx.CollectableRow) (*jobRow, error) {
 	return &j, nil
 }
 
-// GetJob returns a job by its id or name. A name means the active or paused job that has it, else the
-// newest completed one. Deleted jobs are ErrNotFound.
+// GetJob returns a job by its id or name. A name means the active or paused job that has it, or else the newest
+// completed job. For a deleted job the error is ErrNotFound.
 func (s *Store) GetJob(ctx context.Context, tenant int32, ref string) (JobRecord, error) {
 	q := s.reader(ctx, tenant)
 	if _, byID := parseID(ref); !byID {
-		// Mostly there is an active or paused job, which takes one round trip.
+		// Usually there is an active or paused job, and reading it takes one round trip.
 		job, err := readWithLastRun(ctx, q, selectHolder, selectHolderRuns, ref, tenant)
 		if err == nil && job.State != JobCompleted || err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return job, err
@@ -71,9 +73,10 @@ func (s *Store) GetJob(ctx context.Context, tenant int32, ref string) (JobRecord
 }
 
 const (
-	selectJob    = `SELECT ` + jobColumns + ` FROM ` + jobTables + ` WHERE j.id = $1 AND j.tenant = $2 AND j.state <> 'deleted'`
+	selectJob = `SELECT ` + jobColumns + ` FROM ` + jobTables + `
+		WHERE j.id = $1 AND j.tenant = $2 AND j.state <> 'deleted'`
 	selectHolder = `SELECT ` + jobColumns + ` FROM ` + jobTables + ` WHERE j.id = (` + holder + `)`
-	// holder is the job that keeps others from a name.
+	// holder selects the job that a name belongs to, so that no other job can have it.
 	holder = `SELECT h.id FROM punctual.jobs h WHERE h.name = $1 AND h.tenant = $2 AND h.named`
 )
 
@@ -91,7 +94,7 @@ var (
 	selectHolderRuns = lastRunsOf(`ARRAY(` + holder + `)`)
 )
 
-// readWithLastRun reads the one job that a statement selects, and its last run with another, in one round trip.
+// readWithLastRun reads the one job that jobSQL selects, and its last run with runsSQL, in one round trip.
 func readWithLastRun(ctx context.Context, q querier, jobSQL, runsSQL string, args ...any) (JobRecord, error) {
 	var job *jobRow
 	var runs []RunRecord
@@ -109,7 +112,7 @@ func readWithLastRun(ctx context.Context, q querier, jobSQL, runsSQL string, arg
 	return jobs[0], nil
 }
 
-// parseID returns the id that ref is; ok is false when it is a name. Names never look like a UUID.
+// parseID returns ref as an id. If ok is false, ref is a name: names never look like a UUID.
 func parseID(ref string) (id uuid.UUID, ok bool) {
 	if len(ref) != 36 && len(ref) != 32 { // uuid.Parse knows forms that are valid names, such as urn:uuid:…
 		return uuid.Nil, false
@@ -118,7 +121,7 @@ func parseID(ref string) (id uuid.UUID, ok bool) {
 	return id, err == nil
 }
 
-// findJob returns the id of the job that ref means. It locks nothing; whoever locks looks again.
+// findJob returns the id of the job that ref means. It locks nothing: a caller that locks looks again.
 func findJob(ctx context.Context, q querier, tenant int32, ref string) (uuid.UUID, error) {
 	if id, ok := parseID(ref); ok {
 		return id, nil
@@ -144,14 +147,16 @@ type namedJob struct {
 // holdsName reports whether the job keeps others from its name.
 func (j namedJob) holdsName() bool { return j.state.holdsName() }
 
-// findByName returns the jobs that the names mean: the active or paused one, else the newest completed.
+// findByName returns the jobs that the names mean: the active or paused job, or else the newest completed one.
 func findByName(ctx context.Context, q querier, tenant int32, names []string) (map[string]namedJob, error) {
 	rows, err := q.Query(ctx, `
 		SELECT w.name, f.id, f.state, coalesce((v.definition -> 'schedule')::text, '{}')
 		FROM unnest((SELECT $2::text[])) w(name)
 		CROSS JOIN LATERAL (
 			SELECT c.id, c.state, c.version FROM (
-				(SELECT j.id, `+jobState+` AS state, j.version FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
+				(SELECT j.id, `+jobState+` AS state, j.version
+				 FROM punctual.jobs j
+				 JOIN punctual.schedules s ON s.job_id = j.id
 				 WHERE j.tenant = $1 AND j.name = w.name AND j.named)
 				UNION ALL
 				(SELECT id, 'completed', version FROM punctual.jobs

@@ -15,33 +15,36 @@ import (
 	"punctual/store/vault"
 )
 
-// UnknownSecretError is a definition that refers to a secret that its tenant does not have.
+// UnknownSecretError says that a definition refers to a secret that its tenant does not have.
 type UnknownSecretError struct{ Field, Name string }
 
 func (e *UnknownSecretError) Error() string {
 	return fmt.Sprintf("%s: there is no secret %q", e.Field, e.Name)
 }
 
-// NoStoredSecretError is a definition that keeps a secret where none is stored.
+// NoStoredSecretError says that a definition keeps a stored secret value where none is stored.
 type NoStoredSecretError struct{ Field string }
 
 func (e *NoStoredSecretError) Error() string {
 	return fmt.Sprintf("%s: there is no stored value to keep", e.Field)
 }
 
-// secretFacts are what writes of jobs that have secrets go by.
+// secretFacts are what writes of jobs with secrets need to know.
 type secretFacts struct {
-	key   *vault.DataKey  // nil: none of them has a value to encrypt
-	names map[string]bool // of the secrets that are there; until the transaction ends none of them is deleted
+	key   *vault.DataKey  // nil: there is no value to encrypt
+	names map[string]bool // of the secrets that exist; none of them can be deleted until the transaction ends
 }
 
 // hasSecrets reports whether a definition holds secrets or refers to some.
 func hasSecrets(d scheduler.Definition) bool {
-	return d.Target.Auth != nil || len(d.Target.SecretHeaders) > 0 || d.Target.TLS != nil || slices.ContainsFunc(d.Notify, func(n scheduler.Notify) bool { return n.Secret != "" })
+	return d.Target.Auth != nil || len(d.Target.SecretHeaders) > 0 || d.Target.TLS != nil ||
+		slices.ContainsFunc(d.Notify, func(n scheduler.Notify) bool { return n.Secret != "" })
 }
 
-// readSecretFacts reads them, where any of the definitions has secrets.
-func (s *Store) readSecretFacts(ctx context.Context, u *unit, tenant int32, definitions ...scheduler.Definition) (secretFacts, error) {
+// readSecretFacts reads secretFacts if any of the definitions has secrets.
+func (s *Store) readSecretFacts(
+	ctx context.Context, u *unit, tenant int32, definitions ...scheduler.Definition,
+) (secretFacts, error) {
 	f := secretFacts{names: map[string]bool{}}
 	asked, values := map[string]bool{}, false
 	for _, d := range definitions {
@@ -62,7 +65,9 @@ func (s *Store) readSecretFacts(ctx context.Context, u *unit, tenant int32, defi
 	if len(asked) == 0 {
 		return f, nil
 	}
-	rows, err := u.Query(ctx, `SELECT name FROM punctual.secrets WHERE tenant = $1 AND name = ANY($2::text[]) ORDER BY id FOR KEY SHARE`, tenant, slices.Collect(maps.Keys(asked)))
+	rows, err := u.Query(ctx, `
+		SELECT name FROM punctual.secrets WHERE tenant = $1 AND name = ANY($2::text[]) ORDER BY id FOR KEY SHARE`,
+		tenant, slices.Collect(maps.Keys(asked)))
 	if err != nil {
 		return f, fmt.Errorf("looking for secrets: %w", err)
 	}
@@ -87,8 +92,8 @@ func jobSecretPlace(tenant int32, job, id uuid.UUID) vault.Place {
 	return vault.Place{Tenant: tenant, Kind: "job secret", Name: job.String() + "/" + id.String()}
 }
 
-// seal returns a definition with an id in the place of every value that somebody wrote; what the ids stand for is kept
-// in h, to be written with the job.
+// seal returns a definition with an id in the place of every secret value. The encrypted values are kept in h, to be
+// written with the job.
 func (h *held) seal(d scheduler.Definition, f secretFacts) (scheduler.Definition, error) {
 	h.sealed, h.uses = nil, nil
 	if !hasSecrets(d) {
@@ -127,20 +132,26 @@ func (h *held) sealValue(value string, key *vault.DataKey) (scheduler.Hidden, er
 	return scheduler.SealedAs(id), err
 }
 
-// queueSecrets queues the writes of what goes with the job's definition. The job's row must be there by then.
+// queueSecrets queues the statements that write the definition's secrets. The job's row must exist by then.
 func (h *held) queueSecrets(b *pgx.Batch) {
 	for _, v := range h.sealed {
-		b.Queue(`INSERT INTO punctual.job_secrets (id, tenant, job_id, data_key, ciphertext) VALUES ($1, $2, $3, $4, $5)`, v.id, h.tenant, h.ID, v.key, v.ciphertext)
+		b.Queue(`
+			INSERT INTO punctual.job_secrets (id, tenant, job_id, data_key, ciphertext) VALUES ($1, $2, $3, $4, $5)`,
+			v.id, h.tenant, h.ID, v.key, v.ciphertext)
 	}
 	for _, name := range h.uses {
-		b.Queue(`INSERT INTO punctual.secret_uses (tenant, name, job_id) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, h.tenant, name, h.ID)
+		b.Queue(`
+			INSERT INTO punctual.secret_uses (tenant, name, job_id) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
+			h.tenant, name, h.ID)
 	}
 }
 
-// keepSecrets returns a new definition of a held job in which the values that are as they were are those that are
-// stored, so that writing a job again changes nothing, and those to be kept too. A stored one that is not this job's own
-// is refused.
-func (s *Store) keepSecrets(ctx context.Context, u *unit, h *held, d scheduler.Definition) (scheduler.Definition, error) {
+// keepSecrets returns a new definition of a held job with the stored values in place of those that are unchanged and
+// those that the definition asks to keep. So writing a job again changes nothing. A stored value that is not this job's
+// own is refused.
+func (s *Store) keepSecrets(
+	ctx context.Context, u *unit, h *held, d scheduler.Definition,
+) (scheduler.Definition, error) {
 	own, old := map[string]uuid.UUID{}, h.Definition
 	old.EachHidden(func(field string, v *scheduler.Hidden) {
 		if id, ok := v.Sealed(); ok {
@@ -167,9 +178,11 @@ func (s *Store) keepSecrets(ctx context.Context, u *unit, h *held, d scheduler.D
 	return d, err
 }
 
-// jobSecrets opens the stored values of the fields in which a new definition has one too. What does not open is left
-// out, and so replaced.
-func (s *Store) jobSecrets(ctx context.Context, u *unit, h *held, d scheduler.Definition, own map[string]uuid.UUID) (map[string]string, error) {
+// jobSecrets decrypts the stored values of the fields in which a new definition has a value too. A value that cannot be
+// decrypted is left out, and so replaced.
+func (s *Store) jobSecrets(
+	ctx context.Context, u *unit, h *held, d scheduler.Definition, own map[string]uuid.UUID,
+) (map[string]string, error) {
 	fields := map[uuid.UUID]string{}
 	d.EachHidden(func(field string, v *scheduler.Hidden) {
 		if _, sealed := v.Sealed(); !sealed && !v.Kept() && own[field] != uuid.Nil {
@@ -179,7 +192,9 @@ func (s *Store) jobSecrets(ctx context.Context, u *unit, h *held, d scheduler.De
 	if len(fields) == 0 {
 		return nil, nil
 	}
-	rows, err := u.Query(ctx, `SELECT id, data_key, ciphertext FROM punctual.job_secrets WHERE job_id = $1 AND id = ANY($2::uuid[])`, h.ID, slices.Collect(maps.Keys(fields)))
+	rows, err := u.Query(ctx, `
+		SELECT id, data_key, ciphertext FROM punctual.job_secrets WHERE job_id = $1 AND id = ANY($2::uuid[])`,
+		h.ID, slices.Collect(maps.Keys(fields)))
 	if err != nil {
 		return nil, fmt.Errorf("reading the secrets of job %s: %w", h.ID, err)
 	}

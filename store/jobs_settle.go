@@ -13,13 +13,13 @@ import (
 	"punctual/scheduler/cron"
 )
 
-// settleRounds bounds the plans of one settling: ten runs each under fire_all, so a thousand. What is
-// left then is recorded as missed.
+// settleRounds bounds the plans of one settling: under fire_all each plan has ten runs, so a settling has at most a
+// thousand. Slots that are left after that are recorded as missed.
 const settleRounds = 100
 
-// settleDue accounts for the slots that are due, under the definition that has held until now, so that an
-// edit never makes a past slot missed and never loses one. With passed it also settles a slot whose time
-// has come but which jitter still holds back: the caller is about to move the next slot.
+// settleDue accounts for the slots that are due, under the definition that has been valid until now. So an edit never
+// makes a past slot missed and never loses one. With passed it also settles a slot whose time has come but which jitter
+// still delays, because the caller is about to move the next slot.
 func (s *Store) settleDue(ctx context.Context, u *unit, h *held, now time.Time, passed bool) error {
 	if h.job == nil || !h.due(now, passed) {
 		return nil
@@ -33,12 +33,14 @@ func (s *Store) settleDue(ctx context.Context, u *unit, h *held, now time.Time, 
 	var memo cron.Memo
 	var all scheduler.Plan
 	for round := 0; h.due(now, passed); round++ {
-		situation := scheduler.Situation{Job: h.job, ScheduledFor: *h.scheduledFor, Gate: gate, Now: h.atDue(now), Memo: &memo}
+		situation := scheduler.Situation{
+			Job: h.job, ScheduledFor: *h.scheduledFor, Gate: gate, Now: h.atDue(now), Memo: &memo,
+		}
 		var plan scheduler.Plan
 		if round < settleRounds {
 			plan = scheduler.Decide(situation)
 			if len(plan.Runs)+len(plan.Skips) == 0 && !plan.Done {
-				// A catch-up run that waits for others to end: it can wait in ready as well.
+				// A catch-up run that waits for other runs to end: it can wait in ready as well.
 				situation.Gate = scheduler.Gate{}
 				plan = scheduler.Decide(situation)
 			} else {
@@ -57,8 +59,8 @@ func (s *Store) settleDue(ctx context.Context, u *unit, h *held, now time.Time, 
 	return s.apply(ctx, u, h, all, g, through, now)
 }
 
-// pass lets the runs of a plan through a gate as the rounds that follow shall find it. It returns the runs that have gone
-// through it, in order, without those that a later one replaces.
+// pass lets the runs of a plan through a gate, so that the rounds that follow find the gate changed. It returns the
+// runs that have passed the gate, in order, without those that a later run replaces.
 func pass(gate *scheduler.Gate, through []uuid.UUID, job *scheduler.Job, plan scheduler.Plan) []uuid.UUID {
 	if job.ConcurrencyPolicy == scheduler.PolicyAllow {
 		return nil
@@ -79,8 +81,8 @@ func pass(gate *scheduler.Gate, through []uuid.UUID, job *scheduler.Job, plan sc
 	return through
 }
 
-// settlePassed accounts for the slots that passed while the job was paused: those of a recurring job
-// become one skip. A one-shot fires now, late, unless it is about to be moved; then it is a skip too.
+// settlePassed accounts for the slots that passed while the job was paused. Those of a recurring job become one skip. A
+// one-shot fires now, late, unless it is about to be moved; then it becomes a skip too.
 func (s *Store) settlePassed(ctx context.Context, u *unit, h *held, now time.Time, moved bool) error {
 	if h.job == nil || !h.due(now, false) {
 		return nil
@@ -93,7 +95,9 @@ func (s *Store) settlePassed(ctx context.Context, u *unit, h *held, now time.Tim
 		plan = scheduler.SkipPassed(situation, scheduler.ReasonPaused)
 	} else {
 		plan.Done = true
-		plan.Runs = []scheduler.PlannedRun{{ScheduledFor: *h.scheduledFor, DueAt: *h.nextRunAt, Trigger: scheduler.TriggerCatchup, Late: true}}
+		plan.Runs = []scheduler.PlannedRun{{
+			ScheduledFor: *h.scheduledFor, DueAt: *h.nextRunAt, Trigger: scheduler.TriggerCatchup, Late: true,
+		}}
 		var err error
 		if g, err = s.lockGate(ctx, u, h.job, now); err != nil {
 			return err
@@ -109,11 +113,12 @@ func (h *held) due(now time.Time, passed bool) bool {
 	if h.scheduledFor == nil {
 		return false
 	}
-	// A catch-up run that was put off has a next_run_at in the future, and a slot that was due long ago.
-	return !h.nextRunAt.After(now) || !h.job.Timetable.Due(*h.scheduledFor, nil).After(now) || passed && !h.scheduledFor.After(now)
+	// A postponed catch-up run has a next_run_at in the future, and a slot that was due long ago.
+	return !h.nextRunAt.After(now) || !h.job.Timetable.Due(*h.scheduledFor, nil).After(now) ||
+		passed && !h.scheduledFor.After(now)
 }
 
-// atDue returns the instant to decide at: now, or when the slot is due if jitter still holds it back.
+// atDue returns the instant to decide at: now, or the instant at which the slot is due if jitter still delays it.
 func (h *held) atDue(now time.Time) time.Time {
 	if due := h.job.Timetable.Due(*h.scheduledFor, nil); due.After(now) && !h.scheduledFor.After(now) {
 		return due
@@ -121,11 +126,13 @@ func (h *held) atDue(now time.Time) time.Time {
 	return now
 }
 
-// apply writes what a plan says of slots that have passed, and lets runs of it through the gate, which was locked and read
-// before.
-func (s *Store) apply(ctx context.Context, u *unit, h *held, plan scheduler.Plan, g gate, through []uuid.UUID, now time.Time) error {
+// apply writes what a plan says about slots that have passed, and lets some of its runs through the gate, which the
+// caller has locked and read.
+func (s *Store) apply(
+	ctx context.Context, u *unit, h *held, plan scheduler.Plan, g gate, through []uuid.UUID, now time.Time,
+) error {
 	for _, run := range plan.Runs {
-		// A slot's run lies in the partition of its slot, which may be gone or may never have been made.
+		// A slot's run lies in the partition of its slot, which may have been dropped or never made.
 		if run.ScheduledFor.Before(now.Add(-24 * time.Hour)) {
 			if _, err := u.Exec(ctx, `SELECT punctual.create_partition_of($1)`, run.ScheduledFor); err != nil {
 				return fmt.Errorf("making the partition of slot %s: %w", run.ScheduledFor.Format(time.RFC3339), err)
@@ -133,16 +140,19 @@ func (s *Store) apply(ctx context.Context, u *unit, h *held, plan scheduler.Plan
 		}
 	}
 	u.due = u.due || len(plan.Runs) > 0
-	if err := s.settle(ctx, u.Tx, h.job, h.lane, plan, now); err != nil { // before the cancels: one slot may replace another
+	// Before the cancels: one slot may replace another.
+	if err := s.settle(ctx, u.Tx, h.job, h.lane, plan, now); err != nil {
 		return err
 	}
 	return s.makeWay(ctx, u, h.jobRow, g, scheduler.Overlap{Cancel: plan.Cancel, Expired: plan.Expired}, through, now)
 }
 
-// makeWay carries out what was decided about new runs of a job: it ends those that have expired and cancels those that are
-// replaced. The first of the new runs takes the gate if it is free by then, and the next one waits for it unless another
-// does. The caller holds the gate.
-func (s *Store) makeWay(ctx context.Context, u *unit, job *jobRow, g gate, o scheduler.Overlap, runs []uuid.UUID, now time.Time) error {
+// makeWay carries out what was decided about new runs of a job. It ends the runs that have expired and cancels the runs
+// that are replaced. The first of the new runs takes the gate if the gate is free by then. The next one waits for the
+// gate unless another run waits. The caller has locked the gate.
+func (s *Store) makeWay(
+	ctx context.Context, u *unit, job *jobRow, g gate, o scheduler.Overlap, runs []uuid.UUID, now time.Time,
+) error {
 	if len(o.Expired) > 0 {
 		if err := expireRuns(ctx, u, o.Expired); err != nil {
 			return err
@@ -175,8 +185,8 @@ func (s *Store) makeWay(ctx context.Context, u *unit, job *jobRow, g gate, o sch
 	return wrapped("entering the gate of job "+job.ID.String(), u.SendBatch(ctx, &b).Close())
 }
 
-// mayCancel returns which of the runs that are to be replaced may be cancelled now. While nothing may start, a run in flight
-// is not ended for one that waits: it ends by itself, and its successor starts when the freeze is over.
+// mayCancel returns which of the runs that are to be replaced may be cancelled now. During a freeze a run in flight is
+// not cancelled for a waiting one: it ends by itself, and its successor starts when the freeze is over.
 func mayCancel(ctx context.Context, u *unit, tenant int32, g gate, runs []uuid.UUID) ([]uuid.UUID, error) {
 	inFlight := func(run uuid.UUID) bool { return slices.Contains(g.holders(), run) }
 	if !slices.ContainsFunc(runs, inFlight) {
@@ -192,8 +202,8 @@ func mayCancel(ctx context.Context, u *unit, tenant int32, g gate, runs []uuid.U
 	return slices.DeleteFunc(slices.Clone(runs), inFlight), nil
 }
 
-// lockGate locks the gate of a job whose runs must not overlap, and returns it; a free one for a job that
-// allows overlap.
+// lockGate locks and returns the gate of a job whose runs must not overlap. For a job that allows overlap it returns a
+// free gate.
 func (s *Store) lockGate(ctx context.Context, u *unit, job *scheduler.Job, now time.Time) (gate, error) {
 	if job.ConcurrencyPolicy == scheduler.PolicyAllow {
 		return gate{}, nil
@@ -202,9 +212,11 @@ func (s *Store) lockGate(ctx context.Context, u *unit, job *scheduler.Job, now t
 	return g, err
 }
 
-// gateFacts locks the gate of a job, unless this transaction has, and returns it; a free one, not held, when the
-// job has none or it is passed over.
-func (s *Store) gateFacts(ctx context.Context, u *unit, job uuid.UUID, locked string, now time.Time) (g gate, held bool, err error) {
+// gateFacts locks the gate of a job, unless this transaction has locked it, and returns it. If the job has no gate, or
+// its gate is passed over, it returns a free one and held is false.
+func (s *Store) gateFacts(
+	ctx context.Context, u *unit, job uuid.UUID, locked string, now time.Time,
+) (g gate, held bool, err error) {
 	gates := map[uuid.UUID]gate{}
 	var b pgx.Batch
 	queueGates(&b, []uuid.UUID{job}, gates, locked)

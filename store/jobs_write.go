@@ -10,8 +10,8 @@ import (
 	"punctual/scheduler"
 )
 
-// CreateJob writes a new job. ErrNameTaken when an active or paused job has its name; a completed one
-// does not keep it. A job whose last slot has passed already is completed from the start.
+// CreateJob writes a new job. The error is ErrNameTaken if an active or paused job has its name; a completed job does
+// not keep its name. A job whose last slot has passed already is completed from the start.
 func (s *Store) CreateJob(ctx context.Context, tenant int32, job NewJob) (JobRecord, error) {
 	rec, taken, due, err := s.create(ctx, s.reader(ctx, tenant), tenant, job)
 	if err != nil {
@@ -29,14 +29,16 @@ func (s *Store) CreateJob(ctx context.Context, tenant int32, job NewJob) (JobRec
 	return rec, nil
 }
 
-// create writes a new job unless its name is taken: in the transaction that q is, or else in one of its own.
-func (s *Store) create(ctx context.Context, q querier, tenant int32, job NewJob) (rec JobRecord, taken, due bool, err error) {
+// create writes a new job unless its name is taken. It writes in the transaction q, or else in one of its own.
+func (s *Store) create(
+	ctx context.Context, q querier, tenant int32, job NewJob,
+) (rec JobRecord, taken, due bool, err error) {
 	f, err := readFacts(ctx, q, &pgx.Batch{}, tenant)
 	if err != nil {
 		return rec, false, false, fmt.Errorf("reading queues: %w", err)
 	}
 	u, within := q.(*unit)
-	if !within && (f.maxJobs > 0 || hasSecrets(job.Definition)) { // then it takes several statements
+	if !within && (f.maxJobs > 0 || hasSecrets(job.Definition)) { // this takes several statements
 		err = s.join(ctx, tenant, func(ctx context.Context, u *unit) (err error) {
 			rec, taken, due, err = s.createOne(ctx, u, u, tenant, job, f)
 			return err
@@ -46,8 +48,10 @@ func (s *Store) create(ctx context.Context, q querier, tenant int32, job NewJob)
 	return s.createOne(ctx, q, u, tenant, job, f)
 }
 
-// createOne is create once it is known what to go by; u is the transaction that q is, if it is one.
-func (s *Store) createOne(ctx context.Context, q querier, u *unit, tenant int32, job NewJob, f facts) (rec JobRecord, taken, due bool, err error) {
+// createOne is create after the facts were read. u is q if q is a transaction.
+func (s *Store) createOne(
+	ctx context.Context, q querier, u *unit, tenant int32, job NewJob, f facts,
+) (rec JobRecord, taken, due bool, err error) {
 	if hasSecrets(job.Definition) {
 		if f.secrets, err = s.readSecretFacts(ctx, u, tenant, job.Definition); err != nil {
 			return rec, false, false, err
@@ -65,14 +69,16 @@ func (s *Store) createOne(ctx context.Context, q querier, u *unit, tenant int32,
 	return rec, false, due, err
 }
 
-// PutJob creates the job of a name or replaces it; the definition takes that name. What is replaced is
-// the active or paused job that has the name, else the newest completed one. Without a change nothing is
-// written; a change of whatever part arms a delay again. A completed job starts again only when its schedule
-// changed, or anything of one with a delay: applying the same manifest twice fires nothing twice.
+// PutJob creates the job with a name, or replaces it; the definition gets that name. It replaces the active or paused
+// job that has the name, or else the newest completed one. Without a change nothing is written. A change to any part of
+// the definition arms a delay again. A completed job starts again only if its schedule changed, or, for a delay,
+// anything: applying the same manifest twice fires nothing twice.
 //
-// ErrVersion: the job is not at version ifMatch (nil: any), or there is none; or with createOnly, an
-// active or paused job has the name.
-func (s *Store) PutJob(ctx context.Context, tenant int32, name string, job NewJob, ifMatch *int32, createOnly bool) (rec JobRecord, created bool, err error) {
+// The error is ErrVersion if the job is not at version ifMatch (nil: any) or does not exist; with createOnly, also if
+// an active or paused job has the name.
+func (s *Store) PutJob(
+	ctx context.Context, tenant int32, name string, job NewJob, ifMatch *int32, createOnly bool,
+) (rec JobRecord, created bool, err error) {
 	job.Definition.Name = name
 	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		for range rounds {
@@ -87,8 +93,10 @@ func (s *Store) PutJob(ctx context.Context, tenant int32, name string, job NewJo
 	return rec, created, err
 }
 
-// put is one round of PutJob; done is false when the name changed hands meanwhile.
-func (s *Store) put(ctx context.Context, u *unit, tenant int32, job NewJob, ifMatch *int32, createOnly bool) (rec JobRecord, created, done bool, err error) {
+// put is one round of PutJob. done is false if the name changed hands meanwhile.
+func (s *Store) put(
+	ctx context.Context, u *unit, tenant int32, job NewJob, ifMatch *int32, createOnly bool,
+) (rec JobRecord, created, done bool, err error) {
 	name := job.Definition.Name
 	found, err := findByName(ctx, u, tenant, []string{name})
 	if err != nil {
@@ -124,11 +132,13 @@ func (s *Store) put(ctx context.Context, u *unit, tenant int32, job NewJob, ifMa
 	return rec, false, true, err
 }
 
-// EditJob changes a job: it locks it, lets edit turn the current record into what it shall be, and writes
-// that. The errors of edit come back as they are. Without a change nothing is written. A completed job
-// whose schedule changes starts again; ErrNameTaken when another has its name by now. ErrVersion when
-// the job is not at version ifMatch (nil: any).
-func (s *Store) EditJob(ctx context.Context, tenant int32, ref string, ifMatch *int32, edit func(JobRecord) (NewJob, error)) (JobRecord, error) {
+// EditJob changes a job: it locks the job, lets edit turn the current record into the new job, and writes that. Errors
+// of edit are returned as they are. Without a change nothing is written. A completed job whose schedule changes starts
+// again; the error is ErrNameTaken if another job has its name by now. The error is ErrVersion if the job is not at
+// version ifMatch (nil: any).
+func (s *Store) EditJob(
+	ctx context.Context, tenant int32, ref string, ifMatch *int32, edit func(JobRecord) (NewJob, error),
+) (JobRecord, error) {
 	var rec JobRecord
 	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		h, f, err := s.holdOne(ctx, u, tenant, ref)
@@ -148,7 +158,7 @@ func (s *Store) EditJob(ctx context.Context, tenant int32, ref string, ifMatch *
 	return rec, err
 }
 
-// match returns ErrVersion when the job is at another version than the caller expects.
+// match returns ErrVersion if the job is at another version than the caller expects.
 func (h *held) match(version *int32) error {
 	if version != nil && *version != h.Version {
 		return fmt.Errorf("job %q is at version %d, not %d: %w", h.Definition.Name, h.Version, *version, ErrVersion)
@@ -156,7 +166,7 @@ func (h *held) match(version *int32) error {
 	return nil
 }
 
-// replace rewrites one held job and returns it as it stands then.
+// replace rewrites one held job and returns its new record.
 func (s *Store) replace(ctx context.Context, u *unit, h *held, job NewJob, f facts, put bool) (JobRecord, error) {
 	changed, err := s.rewrite(ctx, u, h, job, f, put)
 	if err != nil {
@@ -170,10 +180,12 @@ func (s *Store) replace(ctx context.Context, u *unit, h *held, job NewJob, f fac
 	return readJob(ctx, u, h.tenant, h.ID)
 }
 
-// rewrite gives a held job a new definition and settles what is due under the old one; the caller saves
-// it if it changed. Only another schedule or jitter moves the next slot. put says that the whole job is
-// written and not a part of it.
-func (s *Store) rewrite(ctx context.Context, u *unit, h *held, job NewJob, f facts, put bool) (changed bool, err error) {
+// rewrite gives a held job a new definition and settles what is due under the old one. The caller saves the job if it
+// changed. Only a new schedule or jitter moves the next slot. put says that the request writes the whole job and not a
+// part of it.
+func (s *Store) rewrite(
+	ctx context.Context, u *unit, h *held, job NewJob, f facts, put bool,
+) (changed bool, err error) {
 	if hasSecrets(job.Definition) {
 		if job.Definition, err = s.keepSecrets(ctx, u, h, job.Definition); err != nil {
 			return false, err
@@ -194,7 +206,7 @@ func (s *Store) rewrite(ctx context.Context, u *unit, h *held, job NewJob, f fac
 		return false, nil
 	}
 	if same {
-		job.Definition = old // word for word, so that the history shows that nothing but the state changed
+		job.Definition = old // word for word, so that the history shows that only the state changed
 	}
 	rearm := !same && job.Definition.Schedule.Kind() == scheduler.KindDelay && (put || h.State != JobCompleted)
 	moved := rearm || !sameSchedule(old, job.Definition)

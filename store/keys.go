@@ -16,8 +16,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// keyStart is how every API key begins, so that people and scanners of leaked secrets know one when they see it. Then
-// follow the prefix it is found by, and the secret.
+// keyStart is how every API key begins, so that people and scanners for leaked secrets recognise one. After it come the
+// prefix, which the key is found by, and the secret.
 const keyStart = "punctual_"
 
 const (
@@ -29,8 +29,8 @@ const (
 type KeyRecord struct {
 	ID        uuid.UUID
 	Tenant    string
-	Name      string // what it is for, for people
-	Prefix    string // how the key begins, which is no secret
+	Name      string // what the key is for, in words for people
+	Prefix    string // how the key begins; not secret
 	Role      string
 	CreatedBy string
 	CreatedAt time.Time
@@ -40,31 +40,33 @@ type KeyRecord struct {
 	RevokedAt  *time.Time
 }
 
-// NewKey is what somebody says about a key to be made.
+// NewKey describes a key to be created.
 type NewKey struct {
 	Name      string
 	Role      string
 	ExpiresAt *time.Time
-	Lifetime  time.Duration // in place of ExpiresAt, from now on; 0: none
+	Lifetime  time.Duration // replaces ExpiresAt and counts from now; 0: none
 }
 
-// KeyExpiryError is a key that would have expired before it was made.
+// KeyExpiryError says that a new key would have expired already.
 type KeyExpiryError struct{ At time.Time }
 
 func (e *KeyExpiryError) Error() string {
 	return fmt.Sprintf("expires_at %s is in the past", e.At.UTC().Format(time.RFC3339))
 }
 
-const keyColumns = `k.id, t.name, k.name, k.prefix, k.role, k.created_by, k.created_at, k.expires_at, k.last_used_at, k.revoked_at`
+const keyColumns = `k.id, t.name, k.name, k.prefix, k.role, k.created_by, k.created_at,
+	k.expires_at, k.last_used_at, k.revoked_at`
 
 func scanKey(row pgx.CollectableRow) (KeyRecord, error) {
 	var k KeyRecord
-	err := row.Scan(&k.ID, &k.Tenant, &k.Name, &k.Prefix, &k.Role, &k.CreatedBy, &k.CreatedAt, &k.ExpiresAt, &k.LastUsedAt, &k.RevokedAt)
+	err := row.Scan(&k.ID, &k.Tenant, &k.Name, &k.Prefix, &k.Role, &k.CreatedBy, &k.CreatedAt,
+		&k.ExpiresAt, &k.LastUsedAt, &k.RevokedAt)
 	utc(&k.CreatedAt, k.ExpiresAt, k.LastUsedAt, k.RevokedAt)
 	return k, err
 }
 
-// makeKey returns a new key and the prefix it is found by.
+// makeKey returns a new key and its prefix, which the key is found by.
 func makeKey() (key, prefix string) {
 	var random [prefixBytes + secretBytes]byte
 	_, _ = rand.Read(random[:]) // never fails
@@ -72,8 +74,8 @@ func makeKey() (key, prefix string) {
 	return keyStart + prefix + "_" + base64.RawURLEncoding.EncodeToString(random[prefixBytes:]), prefix
 }
 
-// keyPrefix returns what a key is found by. A malformed key gets a prefix no key has, so
-// refusing it takes the same lookup and the same time.
+// keyPrefix returns the prefix that a key is found by. A malformed key gets a prefix that no key has, so refusing it
+// takes the same lookup and the same time.
 func keyPrefix(key string) string {
 	rest, ok := strings.CutPrefix(key, keyStart)
 	prefix, secret, _ := strings.Cut(rest, "_")
@@ -83,7 +85,7 @@ func keyPrefix(key string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(prefix, "\x00", "-"), "-")
 }
 
-// CreateKey makes a key of a tenant, and returns it with its record: it is not stored and cannot be read again.
+// CreateKey creates a key of a tenant, and returns it with its record. The key is not stored and cannot be read again.
 func (s *Store) CreateKey(ctx context.Context, tenant int32, n NewKey) (key string, k KeyRecord, err error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -101,7 +103,8 @@ func (s *Store) CreateKey(ctx context.Context, tenant int32, n NewKey) (key stri
 			WITH t AS (SELECT id, name FROM punctual.tenants WHERE id = $2 AND deleted_at IS NULL FOR KEY SHARE),
 			k AS (INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by, expires_at)
 			      SELECT $1, t.id, $3, $4, $5::bytea, $6, $7, $8 FROM t RETURNING *)
-			SELECT `+keyColumns+` FROM k JOIN t ON t.id = k.tenant`, id, tenant, n.Name, prefix, hash[:], n.Role, actor(ctx).text(), expires)
+			SELECT `+keyColumns+` FROM k JOIN t ON t.id = k.tenant`,
+			id, tenant, n.Name, prefix, hash[:], n.Role, actor(ctx).text(), expires)
 		if err == nil {
 			k, err = pgx.CollectExactlyOneRow(rows, scanKey)
 		}
@@ -135,7 +138,7 @@ func expiry(ctx context.Context, u *unit, n NewKey) (*time.Time, error) {
 	return n.ExpiresAt, nil
 }
 
-// text is an actor in one word, such as key:019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11.
+// text returns an actor as one word, such as key:019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11.
 func (a Actor) text() string {
 	if a.Name == "" {
 		return string(a.Kind)
@@ -143,7 +146,7 @@ func (a Actor) text() string {
 	return string(a.Kind) + ":" + a.Name
 }
 
-// ListKeys returns a tenant's keys, newest first, those that were revoked or have expired too.
+// ListKeys returns a tenant's keys, newest first, including revoked and expired ones.
 func (s *Store) ListKeys(ctx context.Context, tenant int32, p Page) (keys []KeyRecord, nextCursor string, err error) {
 	below, ok, err := p.after(keyCursor)
 	if err != nil {
@@ -165,7 +168,8 @@ func (s *Store) ListKeys(ctx context.Context, tenant int32, p Page) (keys []KeyR
 // GetKey returns a key of a tenant by its id.
 func (s *Store) GetKey(ctx context.Context, tenant int32, id uuid.UUID) (KeyRecord, error) {
 	rows, err := s.reader(ctx, tenant).Query(ctx, `
-		SELECT `+keyColumns+` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant WHERE k.id = $1 AND k.tenant = $2`, id, tenant)
+		SELECT `+keyColumns+` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
+		WHERE k.id = $1 AND k.tenant = $2`, id, tenant)
 	var k KeyRecord
 	if err == nil {
 		k, err = pgx.CollectExactlyOneRow(rows, scanKey)
@@ -179,30 +183,33 @@ func (s *Store) GetKey(ctx context.Context, tenant int32, id uuid.UUID) (KeyReco
 	return k, nil
 }
 
-// RevokeKey ends a key of a tenant for good. Doing so again changes nothing.
+// RevokeKey revokes a key of a tenant for good. Revoking it again changes nothing.
 func (s *Store) RevokeKey(ctx context.Context, tenant int32, id uuid.UUID) error {
 	return s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		k, err := s.GetKey(ctx, tenant, id)
 		if err != nil || k.RevokedAt != nil {
 			return err
 		}
-		done, err := u.Exec(ctx, `UPDATE punctual.api_keys SET revoked_at = now() WHERE id = $1 AND tenant = $2 AND revoked_at IS NULL`, id, tenant)
+		done, err := u.Exec(ctx, `
+			UPDATE punctual.api_keys SET revoked_at = now()
+			WHERE id = $1 AND tenant = $2 AND revoked_at IS NULL`, id, tenant)
 		if err != nil {
 			return fmt.Errorf("revoking key %s: %w", id, err)
 		}
-		if done.RowsAffected() == 0 { // somebody was faster
+		if done.RowsAffected() == 0 { // another transaction was faster
 			return nil
 		}
 		return audit(ctx, u, tenant, k.change(ActionKeyRevoke))
 	})
 }
 
-// FindKey returns the key of any tenant that ref means: its id, its prefix, or the key's beginning with the prefix. For
-// people of the command line, who own the database.
+// FindKey returns the key of any tenant that ref means: its id, its prefix, or its beginning with the prefix. It is for
+// users of the command line, who own the database.
 func (s *Store) FindKey(ctx context.Context, ref string) (tenant int32, id uuid.UUID, err error) {
 	prefix, _, _ := strings.Cut(strings.TrimPrefix(ref, keyStart), "_")
 	byID, _ := parseID(ref)
-	err = s.reader(ctx, everybody).QueryRow(ctx, `SELECT tenant, id FROM punctual.api_keys WHERE prefix = $1 OR id = $2`, prefix, byID).Scan(&tenant, &id)
+	err = s.reader(ctx, everybody).QueryRow(ctx, `
+		SELECT tenant, id FROM punctual.api_keys WHERE prefix = $1 OR id = $2`, prefix, byID).Scan(&tenant, &id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, uuid.Nil, fmt.Errorf("key: %w", ErrNotFound) // not named: it may be the whole key
 	}
@@ -212,7 +219,7 @@ func (s *Store) FindKey(ctx context.Context, ref string) (tenant int32, id uuid.
 	return tenant, id, nil
 }
 
-// HasKeys reports whether any key works.
+// HasKeys reports whether any key is valid.
 func (s *Store) HasKeys(ctx context.Context) (bool, error) {
 	var found bool
 	err := s.conns(ctx).QueryRow(ctx, `
@@ -224,16 +231,16 @@ func (s *Store) HasKeys(ctx context.Context) (bool, error) {
 	return found, nil
 }
 
-// Credential is a key that works, and whom it acts for.
+// Credential is a valid key, and what it gives access to.
 type Credential struct {
 	Key       uuid.UUID
 	Role      string
 	Tenant    Tenant
-	ExpiresIn time.Duration // of those that expire within the hour; 0: not so soon
+	ExpiresIn time.Duration // only of a key that expires within the hour; 0: not so soon
 }
 
-// Authenticate returns what a key is good for; ErrNotFound when it is not, without saying why: whatever is wrong with
-// it, the same is read and the same is compared.
+// Authenticate returns the credential of a key. If the key is not valid, the error is ErrNotFound, which does not say
+// why: whatever is wrong with the key, Authenticate reads the same and compares the same.
 func (s *Store) Authenticate(ctx context.Context, key string) (Credential, error) {
 	hash := sha256.Sum256([]byte(key))
 	var c Credential
@@ -241,7 +248,8 @@ func (s *Store) Authenticate(ctx context.Context, key string) (Credential, error
 	var works bool
 	var left *time.Duration
 	err := s.conns(ctx).QueryRow(ctx, `
-		SELECT k.id, k.hash, k.role, least(k.expires_at - now(), interval '1 hour'), k.revoked_at IS NULL AND (k.expires_at > now()) IS NOT FALSE AND t.deleted_at IS NULL,
+		SELECT k.id, k.hash, k.role, least(k.expires_at - now(), interval '1 hour'),
+		       k.revoked_at IS NULL AND (k.expires_at > now()) IS NOT FALSE AND t.deleted_at IS NULL,
 		       t.id, t.name, coalesce(t.max_requests_per_second, 0)
 		FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant WHERE k.prefix = $1`, prepared{}, keyPrefix(key)).
 		Scan(&c.Key, &stored, &c.Role, &left, &works, &c.Tenant.ID, &c.Tenant.Name, &c.Tenant.MaxRequestsPerSecond)

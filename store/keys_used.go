@@ -10,13 +10,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// usedKeys are the keys that this process was shown since it last wrote so.
+// usedKeys are the keys that requests to this process have used since it last wrote them down.
 type usedKeys struct {
 	mu  sync.Mutex
 	ids map[uuid.UUID]bool
 }
 
-// KeyUsed notes that a key was used. It is written with the chores of the replica, and lost with the process.
+// KeyUsed notes that a key was used. A chore of the replica writes it; the note is lost with the process.
 func (s *Store) KeyUsed(id uuid.UUID) {
 	s.used.mu.Lock()
 	defer s.used.mu.Unlock()
@@ -34,8 +34,8 @@ func (s *Store) takeUsedKeys() []uuid.UUID {
 	return ids
 }
 
-// NoteKeysUsed writes which keys were used since it was last called. When, is known to the minute: that of several
-// replicas one writes is enough.
+// NoteKeysUsed writes which keys were used since the last call. The instant is exact to the minute, so it is enough if
+// one of several replicas writes it.
 func (s *Store) NoteKeysUsed(ctx context.Context) error {
 	ids := s.takeUsedKeys()
 	if len(ids) == 0 {
@@ -44,7 +44,8 @@ func (s *Store) NoteKeysUsed(ctx context.Context) error {
 	_, err := s.conns(ctx).Exec(ctx, `
 		WITH used AS (
 			SELECT id FROM punctual.api_keys
-			WHERE id = ANY($1::uuid[]) AND (last_used_at < date_trunc('minute', now())) IS NOT FALSE ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)
+			WHERE id = ANY($1::uuid[]) AND (last_used_at < date_trunc('minute', now())) IS NOT FALSE
+			ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)
 		UPDATE punctual.api_keys k SET last_used_at = date_trunc('minute', now()) FROM used WHERE k.id = used.id`, ids)
 	if err != nil {
 		return fmt.Errorf("noting which keys were used: %w", err)

@@ -12,16 +12,17 @@ import (
 	"punctual/scheduler"
 )
 
-// Claims and finishes wait a moment for locks, as those of other replicas and of the API are held for milliseconds. When
-// that was in vain, somebody holds a row for longer, as in psql, and the work is done again warily: it first finds out,
-// without waiting, what is locked, and leaves that alone. So while nobody holds anything nothing is looked for.
+// Claims and finishes wait for a lock only briefly, because other replicas and the API hold theirs for milliseconds. If
+// a lock is not free by then, some transaction holds a row for longer, such as one in psql. Then the work is done again
+// warily: it first finds out, without waiting, which rows are locked, and leaves those alone. So while no transaction
+// holds a row for long, that search costs nothing.
 const (
 	briefly = byIndex + `, set_config('lock_timeout', '500ms', true)`
 	longer  = byIndex + `, set_config('lock_timeout', '1s', true)` // an outcome may wait longer than a slot
-	warily  = byIndex + `, set_config('lock_timeout', '2s', true)` // for what is not looked for, such as tables
+	warily  = byIndex + `, set_config('lock_timeout', '2s', true)` // for locks that are not searched for, such as tables
 )
 
-// waryFor is how long work goes on being done warily after it has last found something locked.
+// waryFor is how long work goes on being done warily after it last found something locked.
 const waryFor = 10 * time.Second
 
 // wariness is whether one kind of work is to be done warily. Safe for concurrent use.
@@ -34,8 +35,8 @@ func (w *wariness) on() bool {
 
 func (w *wariness) found() { w.since.Store(time.Now().UnixNano()) }
 
-// try does work, and does it again warily when a lock was not to be had. Work that Postgres has ended, because it idled for
-// too long, is done again with more time.
+// try does work, and does it again warily if it could not get a lock. Work that Postgres has ended because it idled for
+// too long is done again with more time.
 func (w *wariness) try(work func(wary bool) error) error {
 	patiently := func(wary bool) (err error) {
 		for range mostDoublings + 1 {
@@ -55,20 +56,24 @@ func (w *wariness) try(work func(wary bool) error) error {
 	return patiently(true)
 }
 
-// wariest are the kinds of work that may be done warily, apart as they come across other rows.
+// wariest holds the wariness of each kind of work. They are apart because each kind meets other rows.
 type wariest struct{ finish, due, ready, draw wariness }
 
-// lockedRows are rows that others have locked, by id, and their tables.
+// lockedRows are rows that other transactions have locked: their tables by id.
 type lockedRows map[uuid.UUID]string
 
-// queue queues what locks the rows of a table that have one of the ids, but for those that somebody else has locked. It
-// takes these down, and so at times one that has just gone.
+// queue queues a statement that locks the rows of a table with the given ids, except those that another transaction has
+// locked. It adds these to l. At times it adds a row that has just been deleted.
 func (l lockedRows) queue(b *pgx.Batch, table, column, how string, ids []uuid.UUID) {
 	if len(ids) == 0 {
 		return
 	}
-	b.Queue(fmt.Sprintf(`WITH free AS MATERIALIZED (SELECT %[2]s AS id FROM punctual.%[1]s WHERE %[2]s = ANY($1::uuid[]) ORDER BY %[2]s FOR %[3]s SKIP LOCKED)
-		SELECT %[2]s FROM punctual.%[1]s WHERE %[2]s = ANY($1::uuid[]) AND %[2]s NOT IN (SELECT id FROM free)`, table, column, how), ids).
+	b.Queue(fmt.Sprintf(`
+		WITH free AS MATERIALIZED (
+			SELECT %[2]s AS id FROM punctual.%[1]s
+			WHERE %[2]s = ANY($1::uuid[]) ORDER BY %[2]s FOR %[3]s SKIP LOCKED)
+		SELECT %[2]s FROM punctual.%[1]s
+		WHERE %[2]s = ANY($1::uuid[]) AND %[2]s NOT IN (SELECT id FROM free)`, table, column, how), ids).
 		Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				var id uuid.UUID
@@ -81,18 +86,19 @@ func (l lockedRows) queue(b *pgx.Batch, table, column, how string, ids []uuid.UU
 		})
 }
 
-// waryFinish writes outcomes, and ends leases, whose rows nobody else has locked.
+// waryFinish writes outcomes and ends leases, except those with a row that another transaction has locked.
 type waryFinish struct {
 	outcomes []scheduler.Outcome
 	released []uuid.UUID
 	defaults notifyDefaults
 
 	written map[uuid.UUID]bool
-	locked  lockedRows  // outcomes that are left, by run
+	locked  lockedRows  // outcomes that are not written, by run
 	kept    []uuid.UUID // leases that are not ended
 }
 
-// run is one transaction, of two round trips. The rows that it will write it locks first, in the order of all others.
+// run is one transaction of two round trips. It first locks the rows that it will write, in the same order as all
+// others.
 func (f *waryFinish) run(ctx context.Context, s *Store) error {
 	return s.onConn(ctx, func(conn *pgx.Conn) error {
 		if err := f.look(ctx, s, conn); err != nil {
@@ -105,7 +111,7 @@ func (f *waryFinish) run(ctx context.Context, s *Store) error {
 	})
 }
 
-// look locks the rows, and puts aside the outcomes and leases that lack one.
+// look locks the rows, and sets aside the outcomes and leases of which a row is locked already.
 func (f *waryFinish) look(ctx context.Context, s *Store, conn batcher) error {
 	var runs, told []uuid.UUID
 	for _, o := range f.outcomes {
@@ -123,14 +129,14 @@ func (f *waryFinish) look(ctx context.Context, s *Store, conn batcher) error {
 	ofRuns.queue(&b, "runs", "id", "NO KEY UPDATE", runs)
 	ofRuns.queue(&b, "run_data", "run_id", "NO KEY UPDATE", runs)
 	ofLeases.queue(&b, "claims", "id", "UPDATE", f.released)
-	ofJobs.queue(&b, "jobs", "id", "KEY SHARE", told) // for the row of notified that is made of it
+	ofJobs.queue(&b, "jobs", "id", "KEY SHARE", told) // for the row that is inserted in notified
 	ofJobs.queue(&b, "notified", "job_id", "NO KEY UPDATE", told)
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return err
 	}
 	f.locked = lockedRows{}
 	leases := map[uuid.UUID]bool{}
-	free := make([]scheduler.Outcome, 0, len(f.outcomes)) // another array: the caller's outcomes stay where they are
+	free := make([]scheduler.Outcome, 0, len(f.outcomes)) // a new array: the caller's outcomes stay as they are
 	for _, o := range f.outcomes {
 		table, is := ofRuns[o.RunID]
 		if !is {
@@ -158,13 +164,20 @@ func (f *waryFinish) look(ctx context.Context, s *Store, conn batcher) error {
 	return nil
 }
 
-// queueBehind does so with the rows of ready of the runs that wait at gates, which go as soon as these are free; by job.
+// queueBehind does the same for the rows in ready of the runs that wait at the gates, and records them by job. Each of
+// these runs starts when its gate is freed.
 func (l lockedRows) queueBehind(b *pgx.Batch, gated []uuid.UUID) {
 	if len(gated) == 0 {
 		return
 	}
-	b.Queue(`WITH waits AS (SELECT e.job_id, y.run_id FROM punctual.exclusive e JOIN punctual.ready y ON y.run_id = `+nextAtGate+` WHERE e.job_id = ANY($1::uuid[])),
-		free AS MATERIALIZED (SELECT run_id FROM punctual.ready WHERE run_id IN (SELECT run_id FROM waits) ORDER BY run_id FOR UPDATE SKIP LOCKED)
+	b.Queue(`
+		WITH waits AS (
+			SELECT e.job_id, y.run_id
+			FROM punctual.exclusive e JOIN punctual.ready y ON y.run_id = `+nextAtGate+`
+			WHERE e.job_id = ANY($1::uuid[])),
+		free AS MATERIALIZED (
+			SELECT run_id FROM punctual.ready
+			WHERE run_id IN (SELECT run_id FROM waits) ORDER BY run_id FOR UPDATE SKIP LOCKED)
 		SELECT job_id FROM waits WHERE run_id NOT IN (SELECT run_id FROM free)`, gated).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var job uuid.UUID

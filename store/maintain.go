@@ -16,8 +16,8 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return now.UTC(), nil
 }
 
-// Maintain implements scheduler.Store: the chores of every replica, each safe to be done by several at
-// once. One that fails does not keep the others from being done. What may take long is done by Tidy.
+// Maintain implements scheduler.Store. It does the chores of every replica, each of which several replicas may do at
+// once. A chore that fails does not keep the others from being done. Chores that may take long are in Tidy.
 func (s *Store) Maintain(ctx context.Context) error {
 	ctx = forChores.in(ctx)
 	_, partitions := s.EnsurePartitions(ctx)
@@ -31,9 +31,10 @@ func (s *Store) Maintain(ctx context.Context) error {
 	return errors.Join(partitions, gates, cancels, allowances, used, s.warnOfUnserved(ctx))
 }
 
-// alarm says so when runs are about to have nowhere to go.
+// alarm logs an error if there will soon be no partition for new runs.
 func (s *Store) alarm(ctx context.Context) {
 	if days, err := s.DaysAhead(ctx); err == nil && days < 2 {
-		s.options.Log.Error("partitions are about to run out: without that of its day no run can be written", "days_ahead", days)
+		s.options.Log.Error("partitions are about to run out: without that of its day no run can be written",
+			"days_ahead", days)
 	}
 }

@@ -10,8 +10,7 @@ import (
 	"punctual/scheduler"
 )
 
-// encode returns a definition as job_versions keeps it. It does not escape for HTML: a body keeps its
-// characters.
+// encode returns a definition as job_versions stores it. It does not escape for HTML: a body keeps its characters.
 func encode(d scheduler.Definition) (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -30,8 +29,8 @@ func encodeLabels(labels map[string]string) (string, error) {
 	return string(b), err
 }
 
-// sameDefinition reports whether b says what a says once defaults are filled in. Bodies are compared as
-// JSON. Texts count: "60s" in place of "1m" is a change, because definitions are echoed as written.
+// sameDefinition reports whether b means the same as a once defaults are filled in. Bodies are compared as JSON. Texts
+// are compared as written: "60s" in place of "1m" is a change, because definitions are echoed as written.
 func (s *Store) sameDefinition(a, b scheduler.Definition) bool {
 	x, errX := meaning(a, s.options.DefaultJitter)
 	y, errY := meaning(b, s.options.DefaultJitter)
@@ -52,7 +51,7 @@ func meaning(d scheduler.Definition, defaultJitter time.Duration) (any, error) {
 	return v, err
 }
 
-// sameSchedule reports whether two definitions have the same slots, however they are written.
+// sameSchedule reports whether two definitions have the same slots, even if they are written differently.
 func sameSchedule(a, b scheduler.Definition) bool {
 	return scheduler.SameSchedule(a.Schedule, b.Schedule)
 }

@@ -10,54 +10,75 @@ import (
 	"punctual/scheduler/notice"
 )
 
-// noticeGap is within what the same event of a job is told together.
+// noticeGap is the time within which repetitions of an event of a job are collected and told together.
 const noticeGap = `interval '5 min'`
 
-// Notices are written in the transaction of what they are about, and by what it has made of the runs: a row
-// whose xmin is this transaction is one that it wrote. So an outcome that is written again, because it was
-// not known whether the first time was committed, finds a run that another transaction ended, and a run
-// that was there already is not late again.
+// Notices are written in the transaction that writes the event, and only for runs that this transaction has written:
+// their xmin is the transaction's own id. An outcome may be written twice, because it was not known whether the first
+// write was committed. The second write then finds a run that another transaction ended, and makes no notice. Nor does
+// a run that existed already become late again.
 const byThisTransaction = `r.xmin = pg_current_xact_id()::xid`
 
-// mayBeTold is when an event of a job with the row n of notified may be told: at once, unless it was told lately.
+// mayBeTold is when an event of a job with the row n of notified may be told: at once, or noticeGap after it was last
+// told.
 func mayBeTold(event string) string {
 	return `greatest(now(), (n.sent ->> ` + event + `)::timestamptz + ` + noticeGap + `)`
 }
 
-// What the row of notified says of a job that fails is there by now: see turnFailing.
+// The row of notified says by now since when the job fails: see turnFailing.
 var insertNotices = `
-INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, slots, reason, error, http_status, response, since, failures, happened_at, tell_at)
-SELECT r.job_id, r.tenant, r.job_version, u.event, r.id, r.scheduled_for, r.skipped_count, r.reason, r.error, CASE u.event WHEN 'dead' THEN r.http_status END, u.response,
-       CASE u.event WHEN 'dead' THEN n.failing_since END, CASE u.event WHEN 'dead' THEN n.failures END, coalesce(r.finished_at, now()), ` + mayBeTold(`u.event`) + `
-FROM unnest($1::uuid[], $2::text[], $3::text[]) AS u(run_id, event, response) JOIN punctual.runs r ON r.id = u.run_id LEFT JOIN punctual.notified n ON n.job_id = r.job_id
+INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, slots, reason, error,
+    http_status, response, since, failures, happened_at, tell_at)
+SELECT r.job_id, r.tenant, r.job_version, u.event, r.id, r.scheduled_for, r.skipped_count, r.reason, r.error,
+       CASE u.event WHEN 'dead' THEN r.http_status END, u.response,
+       CASE u.event WHEN 'dead' THEN n.failing_since END, CASE u.event WHEN 'dead' THEN n.failures END,
+       coalesce(r.finished_at, now()), ` + mayBeTold(`u.event`) + `
+FROM unnest($1::uuid[], $2::text[], $3::text[]) AS u(run_id, event, response)
+JOIN punctual.runs r ON r.id = u.run_id
+LEFT JOIN punctual.notified n ON n.job_id = r.job_id
 WHERE r.id = ANY($1::uuid[]) AND ` + byThisTransaction + ` AND (u.event <> 'dead' OR r.status = 'dead')`
 
-// The first failed attempt of a job that was well is told, by whoever wrote its row: the rows are locked in the order of
-// their jobs, and one that had no failures has just those that were added.
+// The first failed attempt of a healthy job makes a notice, in the transaction that writes the job's row of notified.
+// The rows are locked in the order of their jobs. A job had no failures before if its count is just what was added.
 var turnFailing = `
 WITH failed AS (
-    SELECT r.id, r.job_id, r.tenant, r.job_version, r.scheduled_for, r.reason, r.error, r.http_status, u.response, u.at, u.told,
-           row_number() OVER (PARTITION BY r.job_id ORDER BY u.at, r.id) AS place, count(*) OVER (PARTITION BY r.job_id) AS failures
-    FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::bool[]) AS u(run_id, at, response, told) JOIN punctual.runs r ON r.id = u.run_id
+    SELECT r.id, r.job_id, r.tenant, r.job_version, r.scheduled_for, r.reason, r.error, r.http_status,
+           u.response, u.at, u.told,
+           row_number() OVER (PARTITION BY r.job_id ORDER BY u.at, r.id) AS place,
+           count(*) OVER (PARTITION BY r.job_id) AS failures
+    FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::bool[]) AS u(run_id, at, response, told)
+    JOIN punctual.runs r ON r.id = u.run_id
     WHERE r.id = ANY($1::uuid[]) AND ` + byThisTransaction + ` AND r.status IN ('retrying', 'pending', 'dead')),
 turned AS (
     INSERT INTO punctual.notified AS n (job_id, failing_since, failures)
-    SELECT f.job_id, f.at, f.failures FROM failed f JOIN punctual.jobs j ON j.id = f.job_id WHERE f.place = 1 ORDER BY f.job_id
-    ON CONFLICT (job_id) DO UPDATE SET failing_since = coalesce(n.failing_since, excluded.failing_since), failures = n.failures + excluded.failures
+    SELECT f.job_id, f.at, f.failures
+    FROM failed f
+    JOIN punctual.jobs j ON j.id = f.job_id
+    WHERE f.place = 1
+    ORDER BY f.job_id
+    ON CONFLICT (job_id) DO UPDATE
+    SET failing_since = coalesce(n.failing_since, excluded.failing_since), failures = n.failures + excluded.failures
     RETURNING n.job_id, n.failing_since, n.failures, n.sent)
-INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, reason, error, http_status, response, since, failures, happened_at, tell_at)
-SELECT f.job_id, f.tenant, f.job_version, 'failing', f.id, f.scheduled_for, f.reason, f.error, f.http_status, f.response, n.failing_since, n.failures, f.at, ` + mayBeTold(`'failing'`) + `
-FROM failed f JOIN turned n ON n.job_id = f.job_id AND n.failures = f.failures WHERE f.place = 1 AND f.told`
+INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, reason, error, http_status,
+    response, since, failures, happened_at, tell_at)
+SELECT f.job_id, f.tenant, f.job_version, 'failing', f.id, f.scheduled_for, f.reason, f.error, f.http_status,
+       f.response, n.failing_since, n.failures, f.at, ` + mayBeTold(`'failing'`) + `
+FROM failed f
+JOIN turned n ON n.job_id = f.job_id AND n.failures = f.failures
+WHERE f.place = 1 AND f.told`
 
-// The last of a job's attempts that ended says whether the job is well. A success where nothing was wrong finds no row
-// and locks none.
+// The last of a job's ended attempts decides whether the job is healthy. A success of a job that was healthy finds no
+// row and locks none.
 var turnWell = `
 WITH unwell AS (
     SELECT n.job_id, n.failing_since, n.stale_since, n.failures, n.sent FROM punctual.notified n
-    WHERE n.job_id = ANY($1::uuid[]) AND (n.failing_since IS NOT NULL OR n.stale_since IS NOT NULL) ORDER BY n.job_id FOR NO KEY UPDATE),
+    WHERE n.job_id = ANY($1::uuid[]) AND (n.failing_since IS NOT NULL OR n.stale_since IS NOT NULL)
+    ORDER BY n.job_id FOR NO KEY UPDATE),
 ended AS (
     SELECT DISTINCT ON (r.job_id) r.id, r.job_id, r.tenant, r.job_version, r.scheduled_for, r.status, u.at, u.told
-    FROM unwell w JOIN unnest($1::uuid[], $2::uuid[], $3::timestamptz[], $4::bool[]) AS u(job_id, run_id, at, told) ON u.job_id = w.job_id
+    FROM unwell w
+    JOIN unnest($1::uuid[], $2::uuid[], $3::timestamptz[], $4::bool[]) AS u(job_id, run_id, at, told)
+      ON u.job_id = w.job_id
     JOIN punctual.runs r ON r.id = u.run_id
     WHERE r.id = ANY($2::uuid[]) AND ` + byThisTransaction + ` AND r.status IN ('succeeded', 'retrying', 'dead')
     ORDER BY r.job_id, u.at DESC, r.id DESC),
@@ -65,14 +86,18 @@ well AS (
     UPDATE punctual.notified n SET failing_since = NULL, failures = 0, stale_since = NULL, success_at = e.at,
            look_at = CASE WHEN n.stale_since IS NOT NULL THEN now() ELSE n.look_at END
     FROM ended e WHERE n.job_id = e.job_id AND e.status = 'succeeded' RETURNING n.job_id)
-INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, since, failures, happened_at, tell_at)
-SELECT e.job_id, e.tenant, e.job_version, 'recovered', e.id, e.scheduled_for, least(n.failing_since, n.stale_since), n.failures, e.at, ` + mayBeTold(`'recovered'`) + `
-FROM ended e JOIN unwell n ON n.job_id = e.job_id WHERE e.status = 'succeeded' AND e.told`
+INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, since, failures,
+    happened_at, tell_at)
+SELECT e.job_id, e.tenant, e.job_version, 'recovered', e.id, e.scheduled_for,
+       least(n.failing_since, n.stale_since), n.failures, e.at, ` + mayBeTold(`'recovered'`) + `
+FROM ended e
+JOIN unwell n ON n.job_id = e.job_id
+WHERE e.status = 'succeeded' AND e.told`
 
-// isNotice tells of a run r that it is a notice, and so none of its job's own.
+// isNotice says that a run r is a notice, and so not one of its job's own runs.
 const isNotice = `r.trigger = 'notify'`
 
-// noticeRows collects what is to be told of runs, column by column, for one INSERT.
+// noticeRows collects events of runs that are to be told, column by column, for one INSERT.
 type noticeRows struct {
 	defaults  notifyDefaults
 	runs      []uuid.UUID
@@ -80,10 +105,11 @@ type noticeRows struct {
 	responses []*string
 }
 
-// add puts an event down if the job has it told to anybody.
+// add adds an event if the job has a recipient for it.
 func (n *noticeRows) add(job *scheduler.Job, e scheduler.Event, run uuid.UUID, response string) {
 	if scheduler.Asks(n.defaults.of(job), e) {
-		n.runs, n.events, n.responses = append(n.runs, run), append(n.events, string(e)), append(n.responses, excerpt(response))
+		n.runs, n.events, n.responses = append(n.runs, run), append(n.events, string(e)),
+			append(n.responses, excerpt(response))
 	}
 }
 
@@ -94,17 +120,17 @@ func (n *noticeRows) queue(b *pgx.Batch) {
 	}
 }
 
-// excerpt is what a notice keeps of a response; nil: there was none.
+// excerpt is the part of a response that a notice keeps; nil: there was no response.
 func excerpt(response string) *string {
 	return orNull(notice.Excerpt(response))
 }
 
-// endedAttempts are attempts of jobs whose health somebody is told of.
+// endedAttempts are attempts of jobs with recipients for events about the job's health.
 type endedAttempts struct {
 	jobs, runs []uuid.UUID
 	at         []time.Time
 	responses  []*string
-	told       []bool // the event of theirs is asked for
+	told       []bool // whether the attempt's event has a recipient
 }
 
 func (e *endedAttempts) add(o scheduler.Outcome, told bool) {
@@ -112,8 +138,8 @@ func (e *endedAttempts) add(o scheduler.Outcome, told bool) {
 	e.responses, e.told = append(e.responses, excerpt(o.Response)), append(e.told, told)
 }
 
-// queueEndNotices queues what the ends of attempts give to tell, after the statements that write them. The health of a
-// job is kept for those that are told of it, and a success is nothing to write where the job was well.
+// queueEndNotices queues the notices about ended attempts, after the statements that write the attempts. A job's health
+// is kept only if the job has recipients for it, and a success of a healthy job writes nothing.
 func queueEndNotices(b *pgx.Batch, outcomes []scheduler.Outcome, defaults notifyDefaults) {
 	dead, late := noticeRows{defaults: defaults}, noticeRows{defaults: defaults}
 	var failed, all endedAttempts
@@ -123,20 +149,23 @@ func queueEndNotices(b *pgx.Batch, outcomes []scheduler.Outcome, defaults notify
 		if o.TurnedLate {
 			late.add(o.Job, scheduler.EventLate, o.RunID, "")
 		}
-		if !scheduler.Asks(list, scheduler.EventFailing, scheduler.EventDead, scheduler.EventStale, scheduler.EventRecovered) {
+		if !scheduler.Asks(list,
+			scheduler.EventFailing, scheduler.EventDead, scheduler.EventStale, scheduler.EventRecovered) {
 			continue
 		}
 		switch end := o.End(); {
 		case end.Status == scheduler.StatusSucceeded:
 			all.add(o, scheduler.Asks(list, scheduler.EventRecovered))
 			succeeded = true
-		case end.Status == scheduler.StatusDead, o.Verdict == scheduler.Expire: // which of the two expiry means, the row says
+		case end.Status == scheduler.StatusDead, o.Verdict == scheduler.Expire: // the row says whether an expired run is dead
 			dead.add(o.Job, scheduler.EventDead, o.RunID, o.Response)
 			fallthrough
-		case end.Attempt == scheduler.AttemptFailed, end.Attempt == scheduler.AttemptTimedOut, end.Attempt == scheduler.AttemptLost:
+		case end.Attempt == scheduler.AttemptFailed,
+			end.Attempt == scheduler.AttemptTimedOut,
+			end.Attempt == scheduler.AttemptLost:
 			failed.add(o, scheduler.Asks(list, scheduler.EventFailing))
 			all.add(o, false)
-		case o.Verdict == scheduler.Hold && o.Held.Since.Equal(o.FinishedAt): // its host is down: as good as a failed attempt
+		case o.Verdict == scheduler.Hold && o.Held.Since.Equal(o.FinishedAt): // its host is down: counts as a failed attempt
 			failed.add(o, scheduler.Asks(list, scheduler.EventFailing))
 		}
 	}
@@ -150,7 +179,7 @@ func queueEndNotices(b *pgx.Batch, outcomes []scheduler.Outcome, defaults notify
 	}
 }
 
-// sentBy returns the job that a run is sent by: its own, nil included, or on a notice one that goes to its URL.
+// sentBy returns the job to send a run with: its own, which may be nil, or for a notice one with the notice's URL.
 func sentBy(job *scheduler.Job, notifyURL, secret string) (*scheduler.Job, error) {
 	if job == nil || notifyURL == "" {
 		return job, nil

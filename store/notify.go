@@ -15,31 +15,31 @@ import (
 	"punctual/scheduler/notice"
 )
 
-// tellBatch is how many notices one batch looks at to find jobs to tell of. Of these jobs it tells all.
+// tellBatch is how many notices one batch reads to find jobs with notices. It then tells all notices of these jobs.
 const tellBatch = 500
 
-// telling is one batch of notices on its way to become runs.
+// telling is one batch of notices that is being turned into runs.
 type telling struct {
 	u     *unit
 	now   time.Time
-	jobs  []*toldJob // whose rows of notified are locked
+	jobs  []*toldJob // their rows of notified are locked
 	later []uuid.UUID
-	until []time.Time // when the jobs of later are looked at again
+	until []time.Time // when the jobs in later are looked at again
 }
 
-// toldJob is a job whose notify URLs may be told what happened to it.
+// toldJob is a job with notices for its notify URLs.
 type toldJob struct {
-	key    jobVersion // the current one
+	key    jobVersion // the current version
 	tenant int32
 	lane   int16
 	job    *scheduler.Job
-	list   []scheduler.Notify // who is told: the job's own list, or the tenant's
+	list   []scheduler.Notify // the recipients: the job's own list, or the tenant's
 	news   scheduler.News
 }
 
-// Notify implements scheduler.Store. Jobs that are stale by now get their notice; then the notices of a job become runs,
-// one for each recipient that asked for any of them, in the transaction that deletes them. The lock on the job's row of
-// notified, for which nobody waits here, keeps two replicas from telling a part each.
+// Notify implements scheduler.Store. Jobs that are stale by now get their notice. Then the notices of each job become
+// runs, one for each recipient that asked for any of them, in the transaction that deletes the notices. A lock on the
+// job's row of notified keeps two replicas from telling one part each. No transaction waits for that lock here.
 func (s *Store) Notify(ctx context.Context) (left bool, err error) {
 	ctx = forChores.in(ctx)
 	watched, err := s.findStale(ctx)
@@ -67,23 +67,30 @@ func (s *Store) Notify(ctx context.Context) (left bool, err error) {
 	return left || watched, nil
 }
 
-// find returns the jobs of the notices that have waited longest.
+// find returns the jobs with the notices that have waited longest.
 func (t *telling) find(ctx context.Context) ([]uuid.UUID, error) {
 	rows, err := t.u.Query(ctx, `
-		SELECT DISTINCT n.job_id FROM (SELECT job_id FROM punctual.notices WHERE tell_at <= now() ORDER BY tell_at LIMIT $1) n`, tellBatch)
+		SELECT DISTINCT n.job_id
+		FROM (SELECT job_id FROM punctual.notices WHERE tell_at <= now() ORDER BY tell_at LIMIT $1) n`, tellBatch)
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 }
 
-// lock locks the jobs' rows of notified, and makes those that are missing. The notices of a job that is no
-// more are for nobody.
+// lock locks the jobs' rows of notified, and inserts missing ones. It deletes the notices of jobs that no longer exist.
 func (t *telling) lock(ctx context.Context, jobs []uuid.UUID) error {
 	var b pgx.Batch
-	b.Queue(`DELETE FROM punctual.notices n WHERE n.job_id = ANY($1::uuid[]) AND NOT EXISTS (SELECT FROM punctual.jobs j WHERE j.id = n.job_id)`, jobs)
-	b.Queue(`INSERT INTO punctual.notified (job_id) SELECT j.id FROM punctual.jobs j WHERE j.id = ANY($1::uuid[]) ORDER BY j.id ON CONFLICT DO NOTHING`, jobs)
-	b.Queue(`SELECT now(), job_id FROM punctual.notified WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED`, jobs).
+	b.Queue(`
+		DELETE FROM punctual.notices n
+		WHERE n.job_id = ANY($1::uuid[]) AND NOT EXISTS (SELECT FROM punctual.jobs j WHERE j.id = n.job_id)`, jobs)
+	b.Queue(`
+		INSERT INTO punctual.notified (job_id)
+		SELECT j.id FROM punctual.jobs j WHERE j.id = ANY($1::uuid[]) ORDER BY j.id
+		ON CONFLICT DO NOTHING`, jobs)
+	b.Queue(`
+		SELECT now(), job_id FROM punctual.notified
+		WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED`, jobs).
 		Query(func(rows pgx.Rows) error {
 			var id uuid.UUID
 			_, err := pgx.ForEachRow(rows, []any{&t.now, &id}, func() error {
@@ -95,14 +102,18 @@ func (t *telling) lock(ctx context.Context, jobs []uuid.UUID) error {
 	return t.u.SendBatch(ctx, &b).Close()
 }
 
-// choose reads, now that they are locked, what the jobs are and when each event was last told, and leaves those of which
-// any may be told now: the others go along.
+// choose reads, under the lock, the jobs and when each event was last told. It keeps the jobs with any event that may
+// be told now; their other events are told along with it.
 func (t *telling) choose(ctx context.Context) error {
 	rows, err := t.u.Query(ctx, `
 		SELECT j.id, j.version, j.name, j.tenant, o.name, s.lane, o.notify,
 		       coalesce((SELECT min(`+mayBeTold(`x.event`)+`) FROM punctual.notices x WHERE x.job_id = u.id), now())
-		FROM unnest($1::uuid[]) AS u(id) JOIN punctual.notified n ON n.job_id = u.id JOIN punctual.jobs j ON j.id = u.id
-		JOIN punctual.schedules s ON s.job_id = u.id JOIN punctual.tenants o ON o.id = j.tenant ORDER BY j.id`, t.ids())
+		FROM unnest($1::uuid[]) AS u(id)
+		JOIN punctual.notified n ON n.job_id = u.id
+		JOIN punctual.jobs j ON j.id = u.id
+		JOIN punctual.schedules s ON s.job_id = u.id
+		JOIN punctual.tenants o ON o.id = j.tenant
+		ORDER BY j.id`, t.ids())
 	if err != nil {
 		return err
 	}
@@ -110,7 +121,9 @@ func (t *telling) choose(ctx context.Context) error {
 	var j toldJob
 	var list []byte
 	var when time.Time
-	if _, err := pgx.ForEachRow(rows, []any{&j.key.id, &j.key.version, &j.news.Job, &j.tenant, &j.news.Tenant, &j.lane, &list, &when}, func() (err error) {
+	if _, err := pgx.ForEachRow(rows, []any{
+		&j.key.id, &j.key.version, &j.news.Job, &j.tenant, &j.news.Tenant, &j.lane, &list, &when,
+	}, func() (err error) {
 		if when.After(t.now) {
 			t.putOff(j.key.id, when)
 			return nil
@@ -137,8 +150,8 @@ func (t *telling) ids() []uuid.UUID {
 	return ids
 }
 
-// define reads the current definitions: they say who is told. A job whose definition this binary cannot read
-// waits for one that can.
+// define reads the current definitions, which name the recipients. A job whose definition this binary cannot read waits
+// for a binary that can.
 func (t *telling) define(ctx context.Context) error {
 	found, broken, missing := map[jobVersion]*scheduler.Job{}, map[jobVersion]error{}, map[jobVersion]int32{}
 	for _, j := range t.jobs {
@@ -162,7 +175,8 @@ func (t *telling) define(ctx context.Context) error {
 			}
 			return false
 		}
-		t.u.store.options.Log.Error("what happened to a job cannot be told by this version of Punctual; it is tried again in a minute",
+		t.u.store.options.Log.Error(
+			"what happened to a job cannot be told by this version of Punctual; it is tried again in a minute",
 			"job", j.key.id, "version", j.key.version, "error", broken[j.key])
 		t.putOff(j.key.id, t.now.Add(putOff))
 		return true
@@ -170,18 +184,22 @@ func (t *telling) define(ctx context.Context) error {
 	return nil
 }
 
-// Of each event of a job all are counted, and the newest described.
+// For each event of a job, all notices are counted, and the newest are described.
 const takeNotices = `
 WITH gone AS (DELETE FROM punctual.notices WHERE job_id = ANY($1::uuid[]) RETURNING *),
 counted AS (
-    SELECT *, row_number() OVER newest AS age, count(*) OVER same AS total, min(happened_at) OVER same AS first_at, max(happened_at) OVER same AS last_at,
+    SELECT *, row_number() OVER newest AS age, count(*) OVER same AS total,
+           min(happened_at) OVER same AS first_at, max(happened_at) OVER same AS last_at,
            max(id) OVER same AS last_id
-    FROM gone WINDOW same AS (PARTITION BY job_id, event), newest AS (PARTITION BY job_id, event ORDER BY happened_at DESC, id DESC))
-SELECT job_id, event, total, first_at, last_at, since, coalesce(failures, 0), run_id, coalesce(scheduled_for, happened_at), happened_at, slots, coalesce(reason, ''),
+    FROM gone
+    WINDOW same AS (PARTITION BY job_id, event),
+           newest AS (PARTITION BY job_id, event ORDER BY happened_at DESC, id DESC))
+SELECT job_id, event, total, first_at, last_at, since, coalesce(failures, 0), run_id,
+       coalesce(scheduled_for, happened_at), happened_at, slots, coalesce(reason, ''),
        coalesce(http_status, 0), coalesce(left(error, 1000), ''), coalesce(response, '')
 FROM counted WHERE age <= $2 ORDER BY job_id, last_at, last_id, event, age`
 
-// take deletes the notices, and puts them together as each job's news.
+// take deletes the notices, and collects them as the news of each job.
 func (t *telling) take(ctx context.Context) error {
 	rows, err := t.u.Query(ctx, takeNotices, t.ids(), scheduler.NewsRuns)
 	if err != nil {
@@ -196,14 +214,15 @@ func (t *telling) take(ctx context.Context) error {
 	var r scheduler.NewsRun
 	var run *uuid.UUID
 	_, err = pgx.ForEachRow(rows, []any{
-		&job, &e.Event, &e.Count, &e.FirstAt, &e.LastAt, &e.Since, &e.Failures, &run, &r.ScheduledFor, &r.HappenedAt, &r.Slots, &r.Reason, &r.HTTPStatus, &r.Error, &r.Response,
+		&job, &e.Event, &e.Count, &e.FirstAt, &e.LastAt, &e.Since, &e.Failures, &run, &r.ScheduledFor, &r.HappenedAt,
+		&r.Slots, &r.Reason, &r.HTTPStatus, &r.Error, &r.Response,
 	}, func() error {
 		utc(&e.FirstAt, &e.LastAt, e.Since, &r.ScheduledFor, &r.HappenedAt)
 		n := news[job]
 		if k := len(n.Events); k == 0 || n.Events[k-1].Event != e.Event {
 			e.Runs = []scheduler.NewsRun{}
 			n.Events = append(n.Events, e)
-			e.Since = nil // belongs to that event now
+			e.Since = nil // the event in the list owns it now
 		}
 		if run != nil {
 			r.ID, r.Link = *run, t.u.store.link("/v1/runs/"+run.String())
@@ -218,7 +237,7 @@ func (t *telling) take(ctx context.Context) error {
 	return err
 }
 
-// link returns where people may read more; empty when it is not known where the API is reached.
+// link returns a URL where people can read more. It is empty if the API's public URL is not known.
 func (s *Store) link(path string) string {
 	if s.options.PublicURL == "" {
 		return ""
@@ -226,7 +245,7 @@ func (s *Store) link(path string) string {
 	return s.options.PublicURL + path
 }
 
-// write puts off what is to wait, and makes the runs of the rest.
+// write postpones the jobs of later, and makes the runs of the rest.
 func (t *telling) write(ctx context.Context) error {
 	var b pgx.Batch
 	if len(t.later) > 0 {
@@ -253,7 +272,7 @@ func (t *telling) write(ctx context.Context) error {
 	return t.u.SendBatch(ctx, &b).Close()
 }
 
-// noticeRuns collects the runs that tell recipients, column by column, and what was told of which jobs.
+// noticeRuns collects the runs that tell recipients, column by column, and which jobs were told of which events.
 type noticeRuns struct {
 	ids, jobs         []uuid.UUID
 	tenants, versions []int32
@@ -278,7 +297,8 @@ func (r *noticeRuns) add(j *toldJob, now time.Time) error {
 		}
 		told = append(told, events...)
 		r.ids, r.jobs = append(r.ids, scheduler.NewRunID(now)), append(r.jobs, j.key.id)
-		r.tenants, r.versions, r.lanes = append(r.tenants, j.tenant), append(r.versions, j.key.version), append(r.lanes, j.lane)
+		r.tenants, r.versions, r.lanes = append(r.tenants, j.tenant), append(r.versions, j.key.version),
+			append(r.lanes, j.lane)
 		r.urls, r.secrets, r.bodies = append(r.urls, to.URL), append(r.secrets, orNull(to.Secret)), append(r.bodies, body)
 	}
 	if len(told) == 0 {
@@ -296,14 +316,15 @@ func (r *noticeRuns) add(j *toldJob, now time.Time) error {
 	return nil
 }
 
-// queue writes the runs, which any replica may claim at once, and what their jobs were told of.
+// queue queues the statements that write the runs, which any replica may claim at once, and that note what was told.
 func (r *noticeRuns) queue(b *pgx.Batch, now time.Time) {
 	if len(r.ids) == 0 {
 		return
 	}
 	b.Queue(`
 		INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
-		SELECT u.id, u.job_id, $1::timestamptz, u.tenant, u.lane FROM unnest($2::uuid[], $3::uuid[], $4::int[], $5::smallint[]) AS u(id, job_id, tenant, lane)`,
+		SELECT u.id, u.job_id, $1::timestamptz, u.tenant, u.lane
+		FROM unnest($2::uuid[], $3::uuid[], $4::int[], $5::smallint[]) AS u(id, job_id, tenant, lane)`,
 		now, r.ids, r.jobs, r.tenants, r.lanes)
 	b.Queue(`
 		INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger)
@@ -312,7 +333,11 @@ func (r *noticeRuns) queue(b *pgx.Batch, now time.Time) {
 		now, r.ids, r.jobs, r.tenants, r.versions, r.lanes)
 	b.Queue(`
 		INSERT INTO punctual.run_data (run_id, notify_url, notify_secret, body)
-		SELECT u.id, u.url, u.secret, u.body FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[]) AS u(id, url, secret, body)`,
+		SELECT u.id, u.url, u.secret, u.body
+		FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[]) AS u(id, url, secret, body)`,
 		r.ids, r.urls, r.secrets, r.bodies)
-	b.Queue(`UPDATE punctual.notified n SET sent = n.sent || u.sent::jsonb FROM unnest($1::uuid[], $2::text[]) AS u(job_id, sent) WHERE n.job_id = u.job_id`, r.told, r.events)
+	b.Queue(`
+		UPDATE punctual.notified n SET sent = n.sent || u.sent::jsonb
+		FROM unnest($1::uuid[], $2::text[]) AS u(job_id, sent)
+		WHERE n.job_id = u.job_id`, r.told, r.events)
 }

@@ -12,10 +12,10 @@ import (
 	"punctual/scheduler"
 )
 
-// notifyDefaults are the tenants that have a default notify.
+// notifyDefaults are the default recipients of the tenants that have some.
 type notifyDefaults map[int32][]scheduler.Notify
 
-// of returns who is told of what happens to a job: its own list, also an empty one, or the tenant's.
+// of returns the recipients for a job: its own list, even an empty one, or the tenant's.
 func (d notifyDefaults) of(job *scheduler.Job) []scheduler.Notify {
 	if job.Notify != nil {
 		return job.Notify
@@ -23,20 +23,23 @@ func (d notifyDefaults) of(job *scheduler.Job) []scheduler.Notify {
 	return d[job.Tenant]
 }
 
-// defaultsBelieved is how long the defaults are taken for what is there. A replica's heartbeat reads them more often, so
-// that nothing which is written waits for them.
+// defaultsBelieved is how long the defaults count as current after they were read. A replica's heartbeat reads them
+// more often than that, so no write has to wait for them.
 const defaultsBelieved = 10 * time.Second
 
-// defaultsBook is what a process knows of the defaults.
+// defaultsBook is what a process knows about the defaults.
 type defaultsBook struct {
 	mu       sync.Mutex
 	defaults notifyDefaults
 	read     time.Time
 }
 
-const selectDefaults = `SELECT coalesce(json_object_agg(id, notify), '{}') FROM punctual.tenants WHERE notify IS NOT NULL AND deleted_at IS NULL`
+const selectDefaults = `
+SELECT coalesce(json_object_agg(id, notify), '{}')
+FROM punctual.tenants
+WHERE notify IS NOT NULL AND deleted_at IS NULL`
 
-// keep takes down what was read.
+// keep stores the defaults that were read.
 func (b *defaultsBook) keep(raw []byte) error {
 	var lists map[int32]json.RawMessage
 	if err := json.Unmarshal(raw, &lists); err != nil {
@@ -56,15 +59,15 @@ func (b *defaultsBook) keep(raw []byte) error {
 	return nil
 }
 
-// forget has the next one that asks read them again.
+// forget makes the next call of notifyDefaults read the defaults again.
 func (b *defaultsBook) forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.read = time.Time{}
 }
 
-// notifyDefaults returns the defaults as they were at most ten seconds ago. It is asked before a transaction begins, as
-// it may need a connection of its own.
+// notifyDefaults returns the defaults, at most ten seconds old. Call it before a transaction begins, because it may
+// need a connection of its own.
 func (s *Store) notifyDefaults(ctx context.Context) (notifyDefaults, error) {
 	s.defaults.mu.Lock()
 	known, fresh := s.defaults.defaults, time.Since(s.defaults.read) < defaultsBelieved
@@ -94,7 +97,7 @@ func defaultOf(ctx context.Context, tx pgx.Tx, tenant int32) (notifyDefaults, er
 	return notifyDefaults{tenant: list}, err
 }
 
-// knowsSecrets returns an *UnknownSecretError for a list that names a secret which its tenant does not have.
+// knowsSecrets returns an *UnknownSecretError if a list names a secret that its tenant does not have.
 func (u *unit) knowsSecrets(ctx context.Context, tenant int32, list []scheduler.Notify) error {
 	f, err := u.store.readSecretFacts(ctx, u, tenant, scheduler.Definition{Notify: list})
 	if err != nil {
@@ -108,7 +111,7 @@ func (u *unit) knowsSecrets(ctx context.Context, tenant int32, list []scheduler.
 	return nil
 }
 
-// readNotify reads a stored list; nil when there is none.
+// readNotify decodes a stored list; nil if there is none.
 func readNotify(raw []byte) (list []scheduler.Notify, err error) {
 	if raw == nil {
 		return nil, nil

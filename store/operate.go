@@ -15,46 +15,46 @@ import (
 )
 
 const (
-	// batchesPerSecond is into how many batches an operation with a rate divides a second.
+	// batchesPerSecond is into how many batches an operation with a rate divides each second.
 	batchesPerSecond = 4
-	// lockedPause is when to look again for an operation whose batch another replica is doing.
+	// lockedPause is how long to wait before looking again for an operation whose batch another replica is doing.
 	lockedPause = 250 * time.Millisecond
-	// gatePause is when to look again for runs that wait for others of their jobs.
+	// gatePause is how long to wait before looking again for runs that wait for other runs of their jobs.
 	gatePause = time.Second
-	// linePause is when to look again whether ordered runs that wait have been started.
+	// linePause is how long to wait before looking again whether waiting ordered runs have been started.
 	linePause = 250 * time.Millisecond
-	// mostAhead is how many ordered runs of a tenant may wait to be started in a queue. It is the same for all operations,
-	// so that one with a low rate does not wait for those with higher ones.
+	// mostAhead is how many ordered runs of a tenant may wait to be started in a queue. It is the same for all
+	// operations, so that one with a low rate does not wait for others with higher rates.
 	mostAhead = 100
 )
 
-// bulk is an operation, locked for one batch, and what the batch came to.
+// bulk is an operation that is locked for one batch, with the results of the batch.
 type bulk struct {
 	id   uuid.UUID
 	kind OperationKind
 	note string
-	rate int // a second; 0: no limit
+	rate int // per second; 0: no limit
 
-	second int // how many ordered runs of its tenant may wait: a second's by the tenant's limit, and at most mostAhead
+	second int // how many ordered runs of the tenant may wait: as many as its limit allows per second, at most mostAhead
 
 	done, failed int
-	made         int         // what counts against the rate
-	trouble      string      // the latest that failed, and why
+	made         int         // how much of the rate the batch used
+	trouble      string      // the latest item that failed, and why
 	left         bool        // there is more to do
-	full         bool        // it waits until runs that were ordered have been started
-	days         []time.Time // an instant of each day whose partition the batch needs
+	full         bool        // it waits until runs ordered before have been started
+	days         []time.Time // an instant in each day whose partition the batch needs
 }
 
-// batches says what each kind of operation does in one batch: it locks what it works on, works, and sets
-// what that came to.
+// batches says what each kind of operation does in one batch: it locks the rows that it works on, does the work, and
+// records the results in bulk.
 var batches = map[OperationKind]func(o *bulk, ctx context.Context, u *unit) error{
 	OperationReplay:   (*bulk).workLetters,
 	OperationResolve:  (*bulk).workLetters,
 	OperationBackfill: (*bulk).workSlots,
 }
 
-// Operate implements scheduler.Store. The operation's row is locked during a batch, and the batch commits
-// together with its progress: several replicas may work at once, and one that dies leaves nothing half done.
+// Operate implements scheduler.Store. The operation's row is locked during a batch, and the batch is committed together
+// with its progress. So several replicas may work at once, and one that dies leaves nothing half done.
 func (s *Store) Operate(ctx context.Context) (wait time.Duration, left bool, err error) {
 	ctx = forChores.in(ctx)
 	var o *bulk
@@ -83,14 +83,15 @@ func (s *Store) Operate(ctx context.Context) (wait time.Duration, left bool, err
 	return wait, left, err
 }
 
-// lockOperation locks the operation whose turn it is; nil when it is nobody's or others are at it. Kinds that
-// this binary does not know are left to those that do.
+// lockOperation locks the operation whose turn it is. It returns nil if no operation is due, or if other replicas work
+// on those that are. Kinds that this binary does not know are left to binaries that do.
 func lockOperation(ctx context.Context, u *unit) (*bulk, error) {
 	var o bulk
 	err := u.QueryRow(ctx, `
 		SELECT o.id, o.kind, coalesce(o.note, ''), coalesce(o.max_per_second, 0), least(t.max_runs_per_second, $2)
 		FROM punctual.operations o JOIN punctual.tenants t ON t.id = o.tenant
-		WHERE o.state = 'running' AND o.kind = ANY($1::text[]) AND o.next_at <= clock_timestamp() ORDER BY o.next_at LIMIT 1 FOR UPDATE OF o SKIP LOCKED`,
+		WHERE o.state = 'running' AND o.kind = ANY($1::text[]) AND o.next_at <= clock_timestamp()
+		ORDER BY o.next_at LIMIT 1 FOR UPDATE OF o SKIP LOCKED`,
 		knownKinds(), mostAhead).Scan(&o.id, &o.kind, &o.note, &o.rate, &o.second)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
@@ -101,10 +102,12 @@ func lockOperation(ctx context.Context, u *unit) (*bulk, error) {
 	return &o, nil
 }
 
-// nextBatch tells whether there are operations at all, and when the next one's turn is.
+// nextBatch returns whether there are operations at all, and how long to wait until the next one is due.
 func nextBatch(ctx context.Context, u *unit) (wait time.Duration, left bool, err error) {
 	var next *time.Duration
-	err = u.QueryRow(ctx, `SELECT min(next_at) - clock_timestamp() FROM punctual.operations WHERE state = 'running' AND kind = ANY($1::text[])`, knownKinds()).Scan(&next)
+	err = u.QueryRow(ctx, `
+		SELECT min(next_at) - clock_timestamp() FROM punctual.operations
+		WHERE state = 'running' AND kind = ANY($1::text[])`, knownKinds()).Scan(&next)
 	if err != nil {
 		return 0, false, fmt.Errorf("looking for operations: %w", err)
 	}
@@ -127,20 +130,22 @@ func knownKinds() []string {
 
 // ahead is what keeps an operation from making more runs for now.
 type ahead struct {
-	queues []int16     // where as many ordered runs of the tenant wait to be started as may
-	jobs   []uuid.UUID // of which ordered runs wait for their host
+	queues []int16     // in these, as many ordered runs of the tenant wait to be started as are allowed
+	jobs   []uuid.UUID // ordered runs of these wait for their host
 }
 
-// selectAhead reads it. Retries that wait for their time are in nobody's way.
+// selectAhead reads ahead. Retries that wait for their time do not count.
 const selectAhead = `
 SELECT ARRAY(SELECT q.id FROM punctual.queues q WHERE $2 <= (SELECT count(*) FROM (
-           SELECT FROM punctual.ready y WHERE y.lane = (q.id * 4 + 3)::smallint AND y.tenant = o.tenant AND y.due_at <= now() LIMIT $2) n)),
+           SELECT FROM punctual.ready y
+           WHERE y.lane = (q.id * 4 + 3)::smallint AND y.tenant = o.tenant AND y.due_at <= now() LIMIT $2) n)),
        ARRAY(SELECT DISTINCT y.job_id FROM punctual.queues q CROSS JOIN LATERAL (
-           SELECT r.job_id FROM punctual.ready r WHERE r.lane = (q.id * 4 + 3)::smallint AND r.tenant = o.tenant AND r.held_by IS NOT NULL) y)
+           SELECT r.job_id FROM punctual.ready r
+           WHERE r.lane = (q.id * 4 + 3)::smallint AND r.tenant = o.tenant AND r.held_by IS NOT NULL) y)
 FROM punctual.operations o WHERE o.id = $1`
 
-// looksAhead reads what keeps the operation from making more runs. What is ordered waits in its operation, where it can
-// be cancelled and is in nobody's way.
+// looksAhead reads what keeps the operation from making more runs. The rest of an order waits in its operation, where
+// it can be cancelled and delays no other run.
 func (o *bulk) looksAhead(ctx context.Context, u *unit) (a ahead, err error) {
 	if err := u.QueryRow(ctx, selectAhead, o.id, o.second).Scan(&a.queues, &a.jobs); err != nil {
 		return a, fmt.Errorf("looking for what waits of operation %s: %w", o.id, err)
@@ -149,7 +154,7 @@ func (o *bulk) looksAhead(ctx context.Context, u *unit) (a ahead, err error) {
 	return a, nil
 }
 
-// size is how much of what counts against the rate the next batch may have, and at most most.
+// size is how much of the rate the next batch may use, at most most.
 func (o *bulk) size(most int) int {
 	if o.rate > 0 {
 		return min(max(o.rate/batchesPerSecond, 1), most)
@@ -157,21 +162,22 @@ func (o *bulk) size(most int) int {
 	return most
 }
 
-// save notes the progress, when the next batch may be done, and the end when there is nothing left.
+// save records the progress and when the next batch may be done. If nothing is left, it ends the operation.
 func (o *bulk) save(ctx context.Context, u *unit) error {
 	var pause time.Duration
 	switch {
 	case o.done+o.failed == 0 && o.full:
 		pause = linePause
 	case o.done+o.failed == 0:
-		pause = gatePause // what is left waits for a gate, or for whoever has locked it
+		pause = gatePause // the rest waits for a gate, or for the transaction that has locked it
 	case o.rate > 0:
 		pause = time.Duration(o.made) * time.Second / time.Duration(o.rate)
 	}
 	_, err := u.Exec(ctx, `
 		UPDATE punctual.operations SET done = done + $2, failed = failed + $3, error = coalesce($4, error),
 		       next_at = clock_timestamp() + $5::interval,
-		       state = CASE WHEN $6 THEN 'running' ELSE 'done' END, finished_at = CASE WHEN NOT $6 THEN clock_timestamp() END
+		       state = CASE WHEN $6 THEN 'running' ELSE 'done' END,
+		       finished_at = CASE WHEN NOT $6 THEN clock_timestamp() END
 		WHERE id = $1`, o.id, o.done, o.failed, orNull(o.trouble), pause, o.left)
 	if err != nil {
 		return fmt.Errorf("noting the progress of operation %s: %w", o.id, err)
@@ -179,13 +185,13 @@ func (o *bulk) save(ctx context.Context, u *unit) error {
 	return nil
 }
 
-// hopeless is why an operation cannot be carried on.
+// hopeless is the reason why an operation can never be carried on.
 type hopeless string
 
 func (h hopeless) Error() string { return string(h) }
 
-// cannotSucceed reports whether doing the same again would fail in the same way: the data or the statement
-// is at fault, and not the database's condition.
+// cannotSucceed reports whether the same attempt would fail again in the same way, because the data or the statement is
+// at fault and not the database's condition.
 func cannotSucceed(err error) bool {
 	var why hopeless
 	if errors.As(err, &why) {
@@ -198,7 +204,7 @@ func cannotSucceed(err error) bool {
 	return slices.Contains([]string{"22", "23", "42"}, pg.Code[:2])
 }
 
-// failOperation ends an operation that cannot be carried on.
+// failOperation ends an operation that can never be carried on.
 func (s *Store) failOperation(ctx context.Context, id uuid.UUID, cause error) error {
 	s.options.Log.Error("an operation cannot be carried on", "operation", id, "error", cause)
 	return s.join(ctx, everybody, func(ctx context.Context, u *unit) error {

@@ -15,22 +15,22 @@ import (
 
 const (
 	backfillBatch = 100
-	// slotsAhead is how many slots a batch looks at: those that have a run already cost next to nothing.
+	// slotsAhead is how many slots a batch looks at. Slots that have a run already cost next to nothing.
 	slotsAhead = 500
 )
 
-// backfill is a backfill on its way through one batch.
+// backfill is one batch of a backfill.
 type backfill struct {
 	*bulk
 	tenant   int32
 	queue    int16
-	job      jobVersion // whose schedule has the slots
-	created  time.Time  // the job
+	job      jobVersion // the version whose schedule has the slots
+	created  time.Time  // when the job was created
 	rerun    bool
 	next     time.Time // the first slot that is left
 	last     time.Time
 	now      time.Time
-	earliest time.Time // slots before are too old
+	earliest time.Time // earlier slots are too old
 	runs     pastRuns
 }
 
@@ -64,7 +64,8 @@ func (o *bulk) workSlots(ctx context.Context, u *unit) error {
 		return err
 	}
 	if cannot != nil {
-		u.store.options.Log.Error("a backfill cannot be carried on by this version of Punctual; it is tried again", "operation", o.id, "job", b.job.id, "error", cannot)
+		u.store.options.Log.Error("a backfill cannot be carried on by this version of Punctual; it is tried again",
+			"operation", o.id, "job", b.job.id, "error", cannot)
 		return nil
 	}
 	ahead := b.ahead(job.Timetable)
@@ -81,10 +82,11 @@ func (o *bulk) workSlots(ctx context.Context, u *unit) error {
 
 func (b *backfill) read(ctx context.Context, u *unit) error {
 	err := u.QueryRow(ctx, `
-		SELECT o.tenant, j.queue, o.job_id, (o.request ->> 'job_version')::integer, o.rerun, o.next_slot, o.last_slot, j.created_at
+		SELECT o.tenant, j.queue, o.job_id, (o.request ->> 'job_version')::integer,
+			o.rerun, o.next_slot, o.last_slot, j.created_at
 		FROM punctual.operations o JOIN punctual.jobs j ON j.id = o.job_id WHERE o.id = $1`, b.id).
 		Scan(&b.tenant, &b.queue, &b.job.id, &b.job.version, &b.rerun, &b.next, &b.last, &b.created)
-	if errors.Is(err, pgx.ErrNoRows) { // and forgotten since
+	if errors.Is(err, pgx.ErrNoRows) { // the deleted job's row is gone too
 		return hopeless("the job was deleted")
 	}
 	if err != nil {
@@ -93,8 +95,8 @@ func (b *backfill) read(ctx context.Context, u *unit) error {
 	return nil
 }
 
-// share keeps the job from being edited or deleted until the runs are written; held is false when somebody is
-// changing it. Its schedule is not locked: claims pass over a locked one, so a job that is backfilled all
+// share keeps the job from being edited or deleted until the runs are written. held is false if another transaction is
+// changing the job. share does not lock the schedule: claims pass over a locked one, so a job that is backfilled all
 // the time would never get to its slots.
 func (b *backfill) share(ctx context.Context, u *unit) (held bool, err error) {
 	states, _, err := shareJobs(ctx, u, []uuid.UUID{b.job.id})
@@ -109,13 +111,15 @@ func (b *backfill) share(ctx context.Context, u *unit) (held bool, err error) {
 	return held, err
 }
 
-// room returns how many runs the batch may make. Like replays they only enter ready, where the claim lets
-// those of a job with a gate pass one at a time; so that they keep their order, and a thousand of them do not
-// stand before it, there is never more than one of those that waits.
+// room returns how many runs the batch may make. Like replays they only enter ready, where the claim lets the runs of a
+// job with a gate pass one at a time. For such a job at most one of them waits at any time, so that they keep their
+// order and do not wait at the gate by the thousand.
 func (b *backfill) room(ctx context.Context, u *unit) (int, error) {
 	var busy bool
 	err := u.QueryRow(ctx, `
-		SELECT EXISTS (SELECT FROM punctual.ready y WHERE y.job_id = x.job_id AND (SELECT `+isNotice+` FROM punctual.runs r WHERE r.id = y.run_id) IS NOT TRUE)
+		SELECT EXISTS (
+		        SELECT FROM punctual.ready y WHERE y.job_id = x.job_id
+		        AND (SELECT `+isNotice+` FROM punctual.runs r WHERE r.id = y.run_id) IS NOT TRUE)
 		    OR EXISTS (SELECT FROM punctual.runs r WHERE r.id = x.active_run AND r.finished_at IS NULL)
 		FROM punctual.exclusive x WHERE x.job_id = $1 AND x.gated`, b.job.id).Scan(&busy)
 	switch {
@@ -129,7 +133,7 @@ func (b *backfill) room(ctx context.Context, u *unit) (int, error) {
 	return 1, nil
 }
 
-// ahead returns the next slots, and one more to tell where the next batch begins.
+// ahead returns the next slots, and one more that says where the next batch begins.
 func (b *backfill) ahead(t *scheduler.Timetable) []time.Time {
 	slots := make([]time.Time, 0, slotsAhead+1)
 	for at := range t.Between(b.next, b.last.Add(1)) {
@@ -140,7 +144,7 @@ func (b *backfill) ahead(t *scheduler.Timetable) []time.Time {
 	return slots
 }
 
-// ran returns the runs that slots have.
+// ran returns which runs of the slots exist.
 func (b *backfill) ran(ctx context.Context, u *unit, slots []time.Time) (map[uuid.UUID]bool, error) {
 	if len(slots) == 0 {
 		return nil, nil
@@ -149,7 +153,7 @@ func (b *backfill) ran(ctx context.Context, u *unit, slots []time.Time) (map[uui
 	for i, at := range slots {
 		ids[i] = scheduler.SlotRunID(b.job.id, at)
 	}
-	// The bounds leave out the partitions of other days.
+	// The bounds exclude the partitions of other days.
 	rows, err := u.Query(ctx, `SELECT id FROM punctual.runs WHERE id = ANY($1::uuid[]) AND id >= $2 AND id < $3`,
 		ids, firstRunID(slots[0]), firstRunID(slots[len(slots)-1].Add(time.Millisecond)))
 	if err != nil {
@@ -162,8 +166,7 @@ func (b *backfill) ran(ctx context.Context, u *unit, slots []time.Time) (map[uui
 	return ran, nil
 }
 
-// choose settles the slots one after the other, and returns the first that is left for another batch; nil when
-// none is.
+// choose settles the slots one after the other. It returns the first slot that is left for another batch, or nil.
 func (b *backfill) choose(t *scheduler.Timetable, ahead []time.Time, ran map[uuid.UUID]bool, room int) *time.Time {
 	for i, at := range ahead {
 		id := scheduler.SlotRunID(b.job.id, at)
@@ -190,18 +193,25 @@ func (b *backfill) choose(t *scheduler.Timetable, ahead []time.Time, ran map[uui
 	return nil
 }
 
-// A slot's run that somebody has made meanwhile is there, which is what was asked for.
+// A run of the slot may have been made by another transaction meanwhile. Then it exists, as was asked for.
 const insertPast = `
-WITH u AS (SELECT * FROM unnest($2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[]) AS u(id, scheduled_for, due_at, ready_at)),
+WITH u AS (
+    SELECT * FROM unnest($2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[])
+        AS u(id, scheduled_for, due_at, ready_at)),
 made AS (
-    INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, created_at, tenant, job_version, lane, status, trigger)
-    SELECT u.id, s.job_id, u.scheduled_for, u.due_at, $6::timestamptz, s.tenant, s.version, s.lane, 'pending', 'backfill'
+    INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, created_at, tenant, job_version, lane,
+                               status, trigger)
+    SELECT u.id, s.job_id, u.scheduled_for, u.due_at, $6::timestamptz, s.tenant, s.version, s.lane,
+           'pending', 'backfill'
     FROM u CROSS JOIN punctual.schedules s WHERE s.job_id = $1 ORDER BY u.id
     ON CONFLICT DO NOTHING
     RETURNING id, job_id, tenant, lane)
-INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) SELECT m.id, m.job_id, u.ready_at, m.tenant, m.lane | 3 FROM made m JOIN u ON u.id = m.id`
+INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+SELECT m.id, m.job_id, u.ready_at, m.tenant, m.lane | 3
+FROM made m
+JOIN u ON u.id = m.id`
 
-// write writes the new runs under the present definition, for any replica to claim at once.
+// write writes the new runs with the current definition. Any replica may claim them at once.
 func (b *backfill) write(ctx context.Context, u *unit) error {
 	n := len(b.runs.ids)
 	if n == 0 {
@@ -209,7 +219,7 @@ func (b *backfill) write(ctx context.Context, u *unit) error {
 	}
 	ready := make([]time.Time, n)
 	for i := range ready {
-		ready[i] = b.now.Add(time.Duration(i-n) * time.Microsecond) // keeps the order; never later than now
+		ready[i] = b.now.Add(time.Duration(i-n) * time.Microsecond) // keeps the order and is never later than now
 	}
 	b.days = append(b.runs.slots, b.now)
 	if _, err := u.Exec(ctx, insertPast, b.job.id, b.runs.ids, b.runs.slots, b.runs.dueAt, ready, b.now); err != nil {
@@ -219,7 +229,7 @@ func (b *backfill) write(ctx context.Context, u *unit) error {
 	return nil
 }
 
-// goOn notes where the next batch begins.
+// goOn records where the next batch begins.
 func (b *backfill) goOn(ctx context.Context, u *unit, next *time.Time) error {
 	b.left = next != nil
 	if _, err := u.Exec(ctx, `UPDATE punctual.operations SET next_slot = $2 WHERE id = $1`, b.id, next); err != nil {

@@ -15,11 +15,11 @@ const (
 	resolveBatch = 500
 )
 
-// marked is a dead letter of an operation.
+// marked is a dead letter that belongs to an operation.
 type marked struct {
 	DeadLetterRecord
 	gated     bool // runs of its job must not overlap
-	forgotten bool // its job is no more
+	forgotten bool // its job no longer exists
 }
 
 // workLetters replays or resolves the next dead letters of an operation.
@@ -39,10 +39,9 @@ func (o *bulk) workLetters(ctx context.Context, u *unit) error {
 	return nil
 }
 
-// take locks the next dead letters of the operation, oldest slots first. What somebody else has locked is
-// left for later: this transaction holds many rows, so it never waits for one. Of a job with a gate there is
-// never more than one replay that waits, so they keep their order, and a thousand of them do not stand
-// before it.
+// take locks the next dead letters of the operation, oldest slots first. Locked rows are left for later: this
+// transaction holds many rows, so it never waits for one. Of a job with a gate at most one replay waits at any time, so
+// that the replays keep their order and do not wait at the gate by the thousand.
 func (o *bulk) take(ctx context.Context, u *unit) ([]marked, error) {
 	eligible, most, waits := ``, o.size(resolveBatch), ahead{}
 	if o.kind == OperationReplay {
@@ -52,13 +51,16 @@ func (o *bulk) take(ctx context.Context, u *unit) ([]marked, error) {
 		}
 		most = min(o.size(replayBatch), o.second)
 		eligible = ` AND (x.job_id IS NULL OR d.resolved_at IS NOT NULL OR d.notify_url IS NOT NULL
-			OR NOT EXISTS (SELECT FROM punctual.ready y WHERE y.job_id = d.job_id AND (SELECT ` + isNotice + ` FROM punctual.runs r WHERE r.id = y.run_id) IS NOT TRUE)
+			OR NOT EXISTS (
+				SELECT FROM punctual.ready y WHERE y.job_id = d.job_id
+				AND (SELECT ` + isNotice + ` FROM punctual.runs r WHERE r.id = y.run_id) IS NOT TRUE)
 			AND NOT EXISTS (SELECT FROM punctual.runs r WHERE r.id = x.active_run AND r.finished_at IS NULL))`
 	}
 	rows, err := u.Query(ctx, `SELECT `+deadLetterColumns+`, x.job_id IS NOT NULL AND d.notify_url IS NULL, j.id IS NULL
 		FROM `+deadLetterTables+` LEFT JOIN punctual.exclusive x ON x.job_id = d.job_id AND x.gated
 		WHERE d.operation = $1 AND (j.id IS NULL OR j.queue <> ALL($3::smallint[]) AND j.id <> ALL($4::uuid[]))`+eligible+`
-		ORDER BY d.run_id LIMIT $2 FOR UPDATE OF d SKIP LOCKED`, o.id, most, append([]int16{}, waits.queues...), append([]uuid.UUID{}, waits.jobs...))
+		ORDER BY d.run_id LIMIT $2 FOR UPDATE OF d SKIP LOCKED`,
+		o.id, most, append([]int16{}, waits.queues...), append([]uuid.UUID{}, waits.jobs...))
 	if err != nil {
 		return nil, fmt.Errorf("reading dead letters: %w", err)
 	}
@@ -75,7 +77,7 @@ func (o *bulk) take(ctx context.Context, u *unit) ([]marked, error) {
 	return letters, nil
 }
 
-// work does what the operation is for to the letters it has locked, and gives them up.
+// work does the operation's work on the letters that it has locked, and unmarks them.
 func (o *bulk) work(ctx context.Context, u *unit, letters []marked) error {
 	if len(letters) == 0 {
 		return nil
@@ -96,13 +98,14 @@ func (o *bulk) work(ctx context.Context, u *unit, letters []marked) error {
 			return err
 		}
 	}
-	if _, err := u.Exec(ctx, `UPDATE punctual.dead_letters SET operation = NULL WHERE run_id = ANY($1::uuid[])`, ids); err != nil {
+	if _, err := u.Exec(ctx, `
+		UPDATE punctual.dead_letters SET operation = NULL WHERE run_id = ANY($1::uuid[])`, ids); err != nil {
 		return fmt.Errorf("giving up dead letters: %w", err)
 	}
 	return nil
 }
 
-// replay replays those letters that can be now, and returns them and those that never can.
+// replay replays the letters that can be replayed now. It returns these and the letters that never can be replayed.
 func (o *bulk) replay(ctx context.Context, u *unit, letters []marked) (over []uuid.UUID, err error) {
 	jobs := make([]uuid.UUID, len(letters))
 	for i, m := range letters {
@@ -122,7 +125,7 @@ func (o *bulk) replay(ctx context.Context, u *unit, letters []marked) (over []uu
 		case m.forgotten:
 			o.fail(m, gone(m.Job))
 		case !held || m.gated && entered[m.JobID]:
-			continue // somebody is changing the job, or another of its replays goes first
+			continue // another transaction is changing the job, or another replay of the job goes first
 		case state == JobDeleted:
 			o.fail(m, gone(m.Job))
 		default:
@@ -143,11 +146,13 @@ func (o *bulk) fail(m marked, why string) {
 	o.trouble = fmt.Sprintf("dead letter %s: %s", m.RunID, why)
 }
 
-// shareJobs keeps jobs from being deleted, and returns the state of each; without those that somebody is
-// changing.
+// shareJobs keeps jobs from being deleted, and returns the state of each. It leaves out jobs that another transaction
+// is changing.
 func shareJobs(ctx context.Context, u *unit, jobs []uuid.UUID) (map[uuid.UUID]JobState, time.Time, error) {
 	slices.SortFunc(jobs, compareIDs)
-	rows, err := u.Query(ctx, `SELECT id, state FROM punctual.jobs WHERE id = ANY($1::uuid[]) ORDER BY id FOR SHARE SKIP LOCKED`, slices.Compact(jobs))
+	rows, err := u.Query(ctx, `
+		SELECT id, state FROM punctual.jobs
+		WHERE id = ANY($1::uuid[]) ORDER BY id FOR SHARE SKIP LOCKED`, slices.Compact(jobs))
 	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("locking jobs: %w", err)
 	}

@@ -31,7 +31,7 @@ const (
 	OperationRunning   OperationState = "running"
 	OperationDone      OperationState = "done"
 	OperationCancelled OperationState = "cancelled"
-	OperationFailed    OperationState = "failed" // it could not be carried on
+	OperationFailed    OperationState = "failed" // it can never be carried on
 )
 
 // OperationRecord is work on many dead letters or past slots, done in the background by any replica.
@@ -40,7 +40,7 @@ type OperationRecord struct {
 	Kind         OperationKind
 	JobID        *uuid.UUID // of a backfill
 	State        OperationState
-	MaxPerSecond int // 0: as fast as it goes
+	MaxPerSecond int // 0: no limit
 	Note         string
 	Matched      int
 	Done         int
@@ -50,27 +50,29 @@ type OperationRecord struct {
 	Error        string
 }
 
-// BulkRequest asks for an operation on the open dead letters that Filter selects; its Resolved and Page
-// mean nothing here.
+// BulkRequest asks for an operation on the open dead letters that Filter selects. The filter's Resolved and Page are
+// ignored.
 type BulkRequest struct {
 	Kind         OperationKind
 	Filter       DeadLetterFilter
-	LatestPerJob bool // only the one of the newest slot of each job
-	MaxPerSecond int  // 0: as fast as it goes
+	LatestPerJob bool // only the dead letter of each job's newest slot
+	MaxPerSecond int  // 0: no limit
 	Note         string
 }
 
-const operationColumns = `o.id, o.kind, o.job_id, o.state, coalesce(o.max_per_second, 0), coalesce(o.note, ''), o.matched, o.done, o.failed, o.created_at, o.finished_at, coalesce(o.error, '')`
+const operationColumns = `o.id, o.kind, o.job_id, o.state, coalesce(o.max_per_second, 0), coalesce(o.note, ''),
+	o.matched, o.done, o.failed, o.created_at, o.finished_at, coalesce(o.error, '')`
 
 func scanOperation(row pgx.CollectableRow) (OperationRecord, error) {
 	var o OperationRecord
-	err := row.Scan(&o.ID, &o.Kind, &o.JobID, &o.State, &o.MaxPerSecond, &o.Note, &o.Matched, &o.Done, &o.Failed, &o.CreatedAt, &o.FinishedAt, &o.Error)
+	err := row.Scan(&o.ID, &o.Kind, &o.JobID, &o.State, &o.MaxPerSecond, &o.Note, &o.Matched, &o.Done, &o.Failed,
+		&o.CreatedAt, &o.FinishedAt, &o.Error)
 	utc(&o.CreatedAt, o.FinishedAt)
 	return o, err
 }
 
-// selected returns the statement that finds the dead letters a request is about: open ones that no other
-// operation has marked as its own.
+// selected returns the statement that finds the dead letters a request is about: open ones that no other operation has
+// marked.
 func (r BulkRequest) selected(ctx context.Context, q querier, tenant int32) (string, []any, error) {
 	var c conditions
 	open := false
@@ -80,7 +82,8 @@ func (r BulkRequest) selected(ctx context.Context, q querier, tenant int32) (str
 	}
 	c.add(`d.operation IS NULL`)
 	if r.LatestPerJob {
-		return `SELECT DISTINCT ON (d.job_id, d.notify_url) d.run_id FROM ` + deadLetterTables + c.where() + ` ORDER BY d.job_id, d.notify_url, d.scheduled_for DESC, d.run_id DESC`, c.args, nil
+		return `SELECT DISTINCT ON (d.job_id, d.notify_url) d.run_id FROM ` + deadLetterTables + c.where() + `
+			ORDER BY d.job_id, d.notify_url, d.scheduled_for DESC, d.run_id DESC`, c.args, nil
 	}
 	return `SELECT d.run_id FROM ` + deadLetterTables + c.where(), c.args, nil
 }
@@ -99,7 +102,7 @@ func (s *Store) CountDeadLetters(ctx context.Context, tenant int32, r BulkReques
 	return n, nil
 }
 
-// StartOperation marks the dead letters a request selects at this moment, and leaves them to the replicas.
+// StartOperation marks the dead letters that a request selects now. The replicas then work on them.
 func (s *Store) StartOperation(ctx context.Context, tenant int32, r BulkRequest) (OperationRecord, error) {
 	var o OperationRecord
 	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
@@ -117,35 +120,38 @@ func (s *Store) StartOperation(ctx context.Context, tenant int32, r BulkRequest)
 			return err
 		}
 		o, err = newOperation{
-			OperationRecord: OperationRecord{ID: id, Kind: r.Kind, MaxPerSecond: r.MaxPerSecond, Note: r.Note, Matched: matched, CreatedAt: now},
-			request:         request,
+			OperationRecord: OperationRecord{
+				ID: id, Kind: r.Kind, MaxPerSecond: r.MaxPerSecond, Note: r.Note, Matched: matched, CreatedAt: now,
+			},
+			request: request,
 		}.write(ctx, u, tenant)
 		return err
 	})
 	return o, err
 }
 
-// newOperation is one to be written.
+// newOperation is an operation to be written.
 type newOperation struct {
 	OperationRecord
-	request string // as people find it in the row
-	// Of a backfill:
+	request string // as people read it in the row
+	// Only for a backfill:
 	job                 string // name
 	rerun               bool
-	firstSlot, lastSlot *time.Time // the first is nil when there are none
+	firstSlot, lastSlot *time.Time // firstSlot is nil if there are no slots
 }
 
-// write writes an operation, which is done at once if it has nothing to do.
+// write writes an operation. An operation with nothing to do is done at once.
 func (n newOperation) write(ctx context.Context, u *unit, tenant int32) (OperationRecord, error) {
 	n.State = OperationRunning
 	if n.Matched == 0 {
 		n.State, n.FinishedAt = OperationDone, &n.CreatedAt
 	}
 	_, err := u.Exec(ctx, `
-		INSERT INTO punctual.operations (id, tenant, kind, state, request, note, max_per_second, matched, next_at, created_at, finished_at, job_id, rerun, next_slot, last_slot)
+		INSERT INTO punctual.operations (id, tenant, kind, state, request, note, max_per_second, matched, next_at,
+			created_at, finished_at, job_id, rerun, next_slot, last_slot)
 		VALUES ($1, $2, $3, $4, $5::json, $6, nullif($7::integer, 0), $8, $9, $9, $10, $11, $12, $13, $14)`,
-		n.ID, tenant, string(n.Kind), string(n.State), n.request, orNull(n.Note), n.MaxPerSecond, n.Matched, n.CreatedAt, n.FinishedAt,
-		n.JobID, n.rerun, n.firstSlot, n.lastSlot)
+		n.ID, tenant, string(n.Kind), string(n.State), n.request, orNull(n.Note), n.MaxPerSecond, n.Matched, n.CreatedAt,
+		n.FinishedAt, n.JobID, n.rerun, n.firstSlot, n.lastSlot)
 	if err != nil {
 		return OperationRecord{}, fmt.Errorf("writing an operation: %w", err)
 	}
@@ -167,9 +173,12 @@ type operationShot struct {
 	Request      json.RawMessage `json:"request,omitempty"`
 }
 
-// change is an entry about the operation, or about the job of a backfill.
+// change is an audit entry about the operation, or about the job of a backfill.
 func (n newOperation) change() change {
-	after := operationShot{Kind: n.Kind, State: n.State, Matched: n.Matched, MaxPerSecond: n.MaxPerSecond, Note: n.Note, Request: json.RawMessage(n.request)}
+	after := operationShot{
+		Kind: n.Kind, State: n.State, Matched: n.Matched, MaxPerSecond: n.MaxPerSecond, Note: n.Note,
+		Request: json.RawMessage(n.request),
+	}
 	if n.JobID == nil {
 		return change{action: ActionOperationCreate, id: n.ID, after: after}
 	}
@@ -184,8 +193,8 @@ func (s *Store) clock(ctx context.Context, q querier) (now time.Time, err error)
 	return now.UTC(), nil
 }
 
-// markLetters makes the selected dead letters those of the operation. They are locked in the order of their
-// ids, as by everybody who locks several, and looked at again once they are.
+// markLetters marks the selected dead letters as the operation's. It locks them in the order of their ids, as every
+// transaction that locks several does, and checks them again under the lock.
 func markLetters(ctx context.Context, u *unit, tenant int32, r BulkRequest, operation uuid.UUID) (int, error) {
 	selected, args, err := r.selected(ctx, u, tenant)
 	if err != nil {
@@ -194,16 +203,18 @@ func markLetters(ctx context.Context, u *unit, tenant int32, r BulkRequest, oper
 	done, err := u.Exec(ctx, fmt.Sprintf(`
 		WITH chosen AS MATERIALIZED (%s),
 		held AS MATERIALIZED (
-		    SELECT d.run_id FROM punctual.dead_letters d WHERE d.run_id IN (SELECT run_id FROM chosen) AND d.resolved_at IS NULL AND d.operation IS NULL
+		    SELECT d.run_id FROM punctual.dead_letters d
+		    WHERE d.run_id IN (SELECT run_id FROM chosen) AND d.resolved_at IS NULL AND d.operation IS NULL
 		    ORDER BY d.run_id FOR UPDATE)
-		UPDATE punctual.dead_letters d SET operation = $%d FROM held h WHERE d.run_id = h.run_id`, selected, len(args)+1), append(args, operation)...)
+		UPDATE punctual.dead_letters d SET operation = $%d
+		FROM held h WHERE d.run_id = h.run_id`, selected, len(args)+1), append(args, operation)...)
 	if err != nil {
 		return 0, fmt.Errorf("marking dead letters: %w", err)
 	}
 	return int(done.RowsAffected()), nil
 }
 
-// text is the request as people find it in the row.
+// text is the request as people read it in the row.
 func (r BulkRequest) text() (string, error) {
 	raw, err := json.Marshal(struct {
 		Job          string            `json:"job,omitempty"`
@@ -220,13 +231,14 @@ func (r BulkRequest) text() (string, error) {
 	return string(raw), nil
 }
 
-// GetOperation returns an operation; ErrNotFound when the tenant has none with this id.
+// GetOperation returns an operation. The error is ErrNotFound if the tenant has none with this id.
 func (s *Store) GetOperation(ctx context.Context, tenant int32, id uuid.UUID) (OperationRecord, error) {
 	return readOperation(ctx, s.reader(ctx, tenant), tenant, id)
 }
 
 func readOperation(ctx context.Context, q querier, tenant int32, id uuid.UUID) (OperationRecord, error) {
-	rows, err := q.Query(ctx, `SELECT `+operationColumns+` FROM punctual.operations o WHERE o.id = $1 AND o.tenant = $2`, id, tenant)
+	rows, err := q.Query(ctx, `
+		SELECT `+operationColumns+` FROM punctual.operations o WHERE o.id = $1 AND o.tenant = $2`, id, tenant)
 	if err != nil {
 		return OperationRecord{}, fmt.Errorf("reading operation %s: %w", id, err)
 	}
@@ -246,9 +258,11 @@ type OperationFilter struct {
 	Page
 }
 
-// ListOperations returns the operations that the filter selects, newest first, and the cursor of the next
-// page, empty on the last one.
-func (s *Store) ListOperations(ctx context.Context, tenant int32, f OperationFilter) (operations []OperationRecord, nextCursor string, err error) {
+// ListOperations returns the operations that the filter selects, newest first, and the cursor of the next page, which
+// is empty on the last page.
+func (s *Store) ListOperations(
+	ctx context.Context, tenant int32, f OperationFilter,
+) (operations []OperationRecord, nextCursor string, err error) {
 	var c conditions
 	c.add(`o.tenant = ?`, tenant)
 	if err := c.page(f.Page, operationCursor, `o.id < ?`); err != nil {
@@ -269,13 +283,14 @@ func (s *Store) ListOperations(ctx context.Context, tenant int32, f OperationFil
 	return operations, nextCursor, nil
 }
 
-// CancelOperation ends an operation where it stands, once the batch under way is committed: what it did
-// stays done, and what it did not reach stays as it is. Doing so again changes nothing; ErrState when
-// it has ended in another way.
+// CancelOperation ends an operation early, after the batch under way is committed. What the operation did stays done,
+// and what it did not reach stays as it is. Cancelling it again changes nothing. The error is ErrState if it has ended
+// in another way.
 func (s *Store) CancelOperation(ctx context.Context, tenant int32, id uuid.UUID) (OperationRecord, error) {
 	var o OperationRecord
 	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
-		if err := query(ctx, u, `SELECT FROM punctual.operations WHERE id = $1 AND tenant = $2 FOR UPDATE`, id, tenant); err != nil {
+		if err := query(ctx, u, `
+			SELECT FROM punctual.operations WHERE id = $1 AND tenant = $2 FOR UPDATE`, id, tenant); err != nil {
 			return fmt.Errorf("locking operation %s: %w", id, err)
 		}
 		var err error
@@ -296,17 +311,19 @@ func (s *Store) CancelOperation(ctx context.Context, tenant int32, id uuid.UUID)
 		if o, err = readOperation(ctx, u, tenant, id); err != nil {
 			return err
 		}
-		return audit(ctx, u, tenant, change{action: ActionOperationCancel, id: id, job: jobOf(o), before: before.shot(), after: o.shot()})
+		return audit(ctx, u, tenant, change{
+			action: ActionOperationCancel, id: id, job: jobOf(o), before: before.shot(), after: o.shot(),
+		})
 	})
 	return o, err
 }
 
-// shot is an operation under way.
+// shot is an operation under way as the audit log shows it.
 func (o OperationRecord) shot() operationShot {
 	return operationShot{Kind: o.Kind, State: o.State, Matched: o.Matched, Done: &o.Done}
 }
 
-// jobOf returns the job of a backfill; uuid.Nil of other operations.
+// jobOf returns the job of a backfill. For other operations it returns uuid.Nil.
 func jobOf(o OperationRecord) uuid.UUID {
 	if o.JobID == nil {
 		return uuid.Nil
@@ -314,11 +331,13 @@ func jobOf(o OperationRecord) uuid.UUID {
 	return *o.JobID
 }
 
-// endOperation ends an operation early, and gives up the dead letters it did not reach. The caller has
-// locked it.
+// endOperation ends an operation early, and unmarks the dead letters that it did not reach. The caller has locked the
+// operation.
 func endOperation(ctx context.Context, u *unit, id uuid.UUID, state OperationState, reason string) error {
 	var b pgx.Batch
-	b.Queue(`UPDATE punctual.operations SET state = $2, finished_at = clock_timestamp(), error = coalesce($3, error) WHERE id = $1 AND state = 'running'`,
+	b.Queue(`
+		UPDATE punctual.operations SET state = $2, finished_at = clock_timestamp(), error = coalesce($3, error)
+		WHERE id = $1 AND state = 'running'`,
 		id, string(state), orNull(reason))
 	b.Queue(`UPDATE punctual.dead_letters SET operation = NULL WHERE operation = $1`, id)
 	if err := u.SendBatch(ctx, &b).Close(); err != nil {

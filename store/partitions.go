@@ -9,20 +9,23 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// PartitionsAhead is for how many days daily partitions are made in advance.
+// PartitionsAhead is how many days in advance daily partitions are made.
 const PartitionsAhead = 7
 
-// EnsurePartitions makes the daily partitions that are missing from yesterday to PartitionsAhead days from
-// now, and those of the days within the retention that went by while nothing ran. It returns how many it made.
+// EnsurePartitions makes the missing daily partitions from yesterday to PartitionsAhead days from now, and those of the
+// days within the retention that passed while no replica ran. It returns how many it made.
 func (s *Store) EnsurePartitions(ctx context.Context) (int, error) {
 	var made int
 	err := s.conns(ctx).QueryRow(ctx, `
-		WITH today AS (SELECT (now() AT TIME ZONE 'UTC')::date AS day, ((now() - $2::interval) AT TIME ZONE 'UTC')::date AS oldest),
+		WITH today AS (
+			SELECT (now() AT TIME ZONE 'UTC')::date AS day, ((now() - $2::interval) AT TIME ZONE 'UTC')::date AS oldest),
 		newest AS (SELECT max(to_date(substring(c.relname FROM '\d{8}'), 'YYYYMMDD')) AS day
 		             FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
 		            WHERE i.inhparent = 'punctual.runs'::regclass),
 		missing AS (SELECT min(d)::date AS day
-		              FROM today, newest, generate_series(greatest(least(today.day - 1, newest.day), today.oldest), today.day + $1::int, interval '1 day') d,
+		              FROM today, newest,
+		                   generate_series(greatest(least(today.day - 1, newest.day), today.oldest),
+		                                   today.day + $1::int, interval '1 day') d,
 		                   unnest(ARRAY['runs', 'attempts', 'run_data']) parent
 		             WHERE NOT punctual.has_partition(parent, d::date))
 		SELECT CASE WHEN missing.day IS NULL THEN 0 ELSE punctual.create_partitions(missing.day, today.day + $1::int) END
@@ -33,13 +36,16 @@ func (s *Store) EnsurePartitions(ctx context.Context) (int, error) {
 	return made, nil
 }
 
-// DaysAhead returns for how many days from now on, without a gap, there are partitions: PartitionsAhead
-// when all is well, 0 when tomorrow's is missing, -1 when today's is.
+// DaysAhead returns for how many days from now on, without a gap, there are partitions: PartitionsAhead if all is well,
+// 0 if tomorrow's is missing, -1 if today's is.
 func (s *Store) DaysAhead(ctx context.Context) (int, error) {
 	var days int
 	err := s.conns(ctx).QueryRow(ctx, `
-		SELECT coalesce(min(n) FILTER (WHERE NOT punctual.has_partition(parent, (now() AT TIME ZONE 'UTC')::date + n)), $1::int + 1) - 1
-		  FROM generate_series(0, $1::int) n, unnest(ARRAY['runs', 'attempts', 'run_data']) parent`, PartitionsAhead).Scan(&days)
+		SELECT coalesce(
+			min(n) FILTER (WHERE NOT punctual.has_partition(parent, (now() AT TIME ZONE 'UTC')::date + n)),
+			$1::int + 1) - 1
+		  FROM generate_series(0, $1::int) n,
+		       unnest(ARRAY['runs', 'attempts', 'run_data']) parent`, PartitionsAhead).Scan(&days)
 	if err != nil {
 		return 0, fmt.Errorf("counting the days that have partitions: %w", err)
 	}
@@ -52,7 +58,7 @@ func lacksPartition(err error) bool {
 	return errors.As(err, &pg) && pg.Code == "23514" && pg.ConstraintName == ""
 }
 
-// lacksTable reports whether a statement failed because its table is not there.
+// lacksTable reports whether a statement failed because its table does not exist.
 func lacksTable(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == "42P01"

@@ -6,11 +6,13 @@ import (
 	"time"
 )
 
-// PauseJob stops a job's slots until it is resumed, at the latest at until where that is given. Slots that
-// are due already are settled first, runs in flight and their retries go on. Pausing again changes note
-// and until. ErrState when no slot is left to be paused.
+// PauseJob stops a job's slots until it is resumed, at the latest at until if that is given. Slots that are due already
+// are settled first; runs in flight and their retries go on. Pausing again changes note and until. The error is
+// ErrState if no slot is left to pause.
 func (s *Store) PauseJob(ctx context.Context, tenant int32, ref, note string, until *time.Time) (JobRecord, error) {
-	return s.change(ctx, tenant, ref, note, func(ctx context.Context, u *unit, h *held, now time.Time) (changed bool, err error) {
+	return s.change(ctx, tenant, ref, note, func(
+		ctx context.Context, u *unit, h *held, now time.Time,
+	) (changed bool, err error) {
 		switch h.State {
 		case JobCompleted:
 			return false, fmt.Errorf("job %q is completed and has no slot to pause: %w", h.Definition.Name, ErrState)
@@ -23,7 +25,8 @@ func (s *Store) PauseJob(ctx context.Context, tenant int32, ref, note string, un
 				return false, err
 			}
 			if h.ended() {
-				return false, fmt.Errorf("job %q: its last slot is due already and cannot be paused: %w", h.Definition.Name, ErrState)
+				return false, fmt.Errorf("job %q: its last slot is due already and cannot be paused: %w",
+					h.Definition.Name, ErrState)
 			}
 			h.enter(JobPaused, now)
 		}
@@ -32,11 +35,13 @@ func (s *Store) PauseJob(ctx context.Context, tenant int32, ref, note string, un
 	})
 }
 
-// ResumeJob lets a paused job fire again. Slots of a recurring job that passed meanwhile become one
-// recorded skip; a one-shot whose time has come fires now, marked late. Resuming an active job does
-// nothing. ErrState when the job is completed.
+// ResumeJob lets a paused job fire again. Slots of a recurring job that passed meanwhile become one recorded skip. A
+// one-shot whose time has come fires now, marked late. Resuming an active job does nothing. The error is ErrState if
+// the job is completed.
 func (s *Store) ResumeJob(ctx context.Context, tenant int32, ref, note string) (JobRecord, error) {
-	return s.change(ctx, tenant, ref, note, func(ctx context.Context, u *unit, h *held, now time.Time) (changed bool, err error) {
+	return s.change(ctx, tenant, ref, note, func(
+		ctx context.Context, u *unit, h *held, now time.Time,
+	) (changed bool, err error) {
 		switch h.State {
 		case JobCompleted:
 			return false, fmt.Errorf("job %q is completed and cannot be resumed: %w", h.Definition.Name, ErrState)
@@ -47,8 +52,10 @@ func (s *Store) ResumeJob(ctx context.Context, tenant int32, ref, note string) (
 	})
 }
 
-// change holds a job, lets work change it, and writes it if it was.
-func (s *Store) change(ctx context.Context, tenant int32, ref, note string, work func(context.Context, *unit, *held, time.Time) (bool, error)) (JobRecord, error) {
+// change holds a job, lets work change it, and writes the job if work changed it.
+func (s *Store) change(
+	ctx context.Context, tenant int32, ref, note string, work func(context.Context, *unit, *held, time.Time) (bool, error),
+) (JobRecord, error) {
 	var rec JobRecord
 	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		h, f, err := s.holdOne(ctx, u, tenant, ref)
@@ -82,6 +89,6 @@ func sameInstant(a, b *time.Time) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	// Postgres keeps microseconds.
+	// Postgres stores microseconds.
 	return a.Truncate(time.Microsecond).Equal(b.Truncate(time.Microsecond))
 }

@@ -11,17 +11,17 @@ import (
 	"punctual/scheduler"
 )
 
-// endNote is what the version says that ends a pause by itself.
+// endNote is the note of a version that ends a pause automatically.
 const endNote = "the pause was over"
 
-// pauseOver reports whether the job is paused until an instant that has come.
+// pauseOver reports whether the job is paused until an instant that has passed.
 func (h *held) pauseOver(now time.Time) bool {
 	return h.State == JobPaused && h.PausedUntil != nil && !h.PausedUntil.After(now)
 }
 
-// endPauses ends pauses that are over, as of the instant at which they were: what comes after is what an active job has.
-// It is done by whoever holds such a job first. It takes a few statements for any number of jobs, as many pauses may end
-// at one instant.
+// endPauses ends pauses that are over, as of the instant at which they ended: slots after that are those of an active
+// job. The first transaction that holds such a job does it. It takes a few statements for any number of jobs, because
+// many pauses may end at the same instant.
 func (s *Store) endPauses(ctx context.Context, u *unit, jobs []*held, now time.Time) error {
 	if len(jobs) == 0 {
 		return nil
@@ -37,7 +37,7 @@ func (s *Store) endPauses(ctx context.Context, u *unit, jobs []*held, now time.T
 		h.enter(h.stateFor(false), now)
 		h.Version++
 		if until.After(h.UpdatedAt) {
-			h.UpdatedAt = until // versions follow each other, whenever they end
+			h.UpdatedAt = until // versions are in order of time, whenever the pauses end
 		}
 		rows.add(h)
 		if err := audited.add(h.tenant, h.UpdatedAt, h.change(endNote)); err != nil {
@@ -58,8 +58,8 @@ func (s *Store) endPauses(ctx context.Context, u *unit, jobs []*held, now time.T
 	return nil
 }
 
-// settlePause accounts for the slots before the end of a pause, which passed meanwhile: those of a recurring job become
-// one skip, a one-shot fires now, late.
+// settlePause accounts for the slots that passed before the end of a pause. Those of a recurring job become one skip; a
+// one-shot fires now, late.
 func (s *Store) settlePause(ctx context.Context, u *unit, h *held, until, now time.Time, skips *skipRows) error {
 	if h.job == nil || h.scheduledFor == nil || !h.scheduledFor.Before(until) {
 		return nil
@@ -67,7 +67,9 @@ func (s *Store) settlePause(ctx context.Context, u *unit, h *held, until, now ti
 	if !h.job.Schedule.Kind().Recurring() {
 		return s.settlePassed(ctx, u, h, now, false)
 	}
-	plan := scheduler.SkipBefore(scheduler.Situation{Job: h.job, ScheduledFor: *h.scheduledFor, Now: now}, until, scheduler.ReasonPaused)
+	plan := scheduler.SkipBefore(scheduler.Situation{
+		Job: h.job, ScheduledFor: *h.scheduledFor, Now: now,
+	}, until, scheduler.ReasonPaused)
 	for _, p := range plan.Skips {
 		skips.add(h.job, h.lane, p, now)
 	}
@@ -87,7 +89,8 @@ type resumedRows struct {
 }
 
 func (r *resumedRows) add(h *held) {
-	r.jobs, r.versions, r.states, r.from = append(r.jobs, h.ID), append(r.versions, h.Version), append(r.states, string(h.State)), append(r.from, h.UpdatedAt)
+	r.jobs, r.versions, r.states, r.from = append(r.jobs, h.ID), append(r.versions, h.Version),
+		append(r.states, string(h.State)), append(r.from, h.UpdatedAt)
 	r.completed, r.enabled = append(r.completed, h.CompletedAt), append(r.enabled, h.enabled)
 	r.scheduledFor, r.nextAt = append(r.scheduledFor, h.scheduledFor), append(r.nextAt, h.nextRunAt)
 }
@@ -96,7 +99,8 @@ func (r *resumedRows) queue(b *pgx.Batch) {
 	b.Queue(`
 		UPDATE punctual.jobs j SET version = u.version, state = 'active', updated_at = u.since, paused_at = NULL,
 		       paused_until = NULL, pause_note = NULL
-		FROM unnest($1::uuid[], $2::int[], $3::timestamptz[]) AS u(job_id, version, since) WHERE j.id = u.job_id`,
+		FROM unnest($1::uuid[], $2::int[], $3::timestamptz[]) AS u(job_id, version, since)
+		WHERE j.id = u.job_id`,
 		r.jobs, r.versions, r.from)
 	b.Queue(`
 		INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition, note)
@@ -108,19 +112,20 @@ func (r *resumedRows) queue(b *pgx.Batch) {
 		UPDATE punctual.schedules s SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at,
 		       version = u.version, enabled = u.enabled, completed_at = u.completed
 		FROM unnest($1::uuid[], $2::int[], $3::timestamptz[], $4::timestamptz[], $5::bool[], $6::timestamptz[])
-		    AS u(job_id, version, scheduled_for, next_run_at, enabled, completed) WHERE s.job_id = u.job_id`,
+		    AS u(job_id, version, scheduled_for, next_run_at, enabled, completed)
+		WHERE s.job_id = u.job_id`,
 		r.jobs, r.versions, r.scheduledFor, r.nextAt, r.enabled, r.completed)
 }
 
 // resumeBatch is how many jobs one transaction resumes.
 const resumeBatch = 500
 
-// ResumeDue implements scheduler.Store. Every replica calls it every few seconds and when a pause runs out; what another
-// is working on is passed over.
+// ResumeDue implements scheduler.Store. Every replica calls it every few seconds and when a pause ends. It passes over
+// jobs that another replica is resuming.
 func (s *Store) ResumeDue(ctx context.Context) (resumed int, next time.Duration, err error) {
 	ctx = forChores.in(ctx)
 	for {
-		// Outside of a transaction first: most of the time there is nothing to do.
+		// First outside a transaction: most of the time there is nothing to do.
 		var over bool
 		var wait *time.Duration
 		if err := s.conns(ctx).QueryRow(ctx, `
@@ -149,7 +154,8 @@ func (s *Store) resumeSome(ctx context.Context) (n int, err error) {
 	err = s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
 		rows, err := u.Query(ctx, `
 			SELECT s.job_id FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
-			WHERE j.paused_until <= now() AND j.state = 'paused' ORDER BY j.paused_until LIMIT $1 FOR NO KEY UPDATE OF s SKIP LOCKED`, resumeBatch)
+			WHERE j.paused_until <= now() AND j.state = 'paused'
+			ORDER BY j.paused_until LIMIT $1 FOR NO KEY UPDATE OF s SKIP LOCKED`, resumeBatch)
 		if err != nil {
 			return err
 		}
@@ -158,7 +164,7 @@ func (s *Store) resumeSome(ctx context.Context) (n int, err error) {
 			return err
 		}
 		n = len(ids)
-		_, _, err = s.hold(ctx, u, 0, ids, passOver) // which ends what is over
+		_, _, err = s.hold(ctx, u, 0, ids, passOver) // ends the pauses that are over
 		return err
 	})
 	return n, err

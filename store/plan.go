@@ -74,17 +74,21 @@ func (r *skipRows) add(job *scheduler.Job, lane int16, s scheduler.Skip, now tim
 	}
 }
 
-// What an edit writes was made when it is written, and not when its transaction began: that may have waited for a lock,
-// and a slot may have become due meanwhile.
-
-// The clock may have been set back since it was decided that a slot is due. What is made of it is made when it was due.
-
-// A skip's slot is its last one: that is where a list by time looks for it.
+// A row's created_at is the instant of the write, not the beginning of the transaction: an edit's transaction may have
+// waited for a lock, and a slot may have become due meanwhile.
+//
+// created_at is never before the slot: the clock may have been set back since the slot was found due.
+//
+// scheduled_for of a skip is its last slot, because lists by time look for it there.
 const insertSkips = `
-INSERT INTO punctual.runs (id, job_id, blocked_by, scheduled_for, due_at, created_at, finished_at, skipped_first, skipped_last, tenant, job_version, skipped_count, lane, status, trigger, reason)
-SELECT u.id, u.job_id, u.blocked_by, u.last, u.last, greatest(made.at, u.last), greatest(made.at, u.last), u.first, u.last, u.tenant, u.version, u.count, u.lane, 'skipped', 'schedule', u.reason
-FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[], $5::timestamptz[], $6::int[], $7::int[], $8::int[], $9::smallint[], $10::text[])
-     AS u(id, job_id, blocked_by, first, last, count, tenant, version, lane, reason), (SELECT clock_timestamp() AS at) made`
+INSERT INTO punctual.runs (id, job_id, blocked_by, scheduled_for, due_at, created_at, finished_at, skipped_first,
+    skipped_last, tenant, job_version, skipped_count, lane, status, trigger, reason)
+SELECT u.id, u.job_id, u.blocked_by, u.last, u.last, greatest(made.at, u.last), greatest(made.at, u.last), u.first,
+       u.last, u.tenant, u.version, u.count, u.lane, 'skipped', 'schedule', u.reason
+FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[], $5::timestamptz[], $6::int[], $7::int[],
+            $8::int[], $9::smallint[], $10::text[])
+     AS u(id, job_id, blocked_by, first, last, count, tenant, version, lane, reason),
+     (SELECT clock_timestamp() AS at) made`
 
 func (r *skipRows) queue(b *pgx.Batch) {
 	b.Queue(insertSkips, r.ids, r.jobs, r.blockedBy, r.first, r.last, r.counts, r.tenants, r.versions, r.lanes, r.reasons)
@@ -93,22 +97,28 @@ func (r *skipRows) queue(b *pgx.Batch) {
 
 const insertPending = `
 WITH made AS (
-    INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, created_at, tenant, job_version, lane, late, status, trigger)
-    SELECT u.id, u.job_id, u.scheduled_for, u.due_at, greatest(clock_timestamp(), u.due_at), u.tenant, u.version, u.lane, u.late, 'pending', u.trigger
-    FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::int[], $6::int[], $7::smallint[], $8::bool[], $9::text[])
+    INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, created_at, tenant, job_version, lane, late,
+                               status, trigger)
+    SELECT u.id, u.job_id, u.scheduled_for, u.due_at, greatest(clock_timestamp(), u.due_at), u.tenant, u.version,
+           u.lane, u.late, 'pending', u.trigger
+    FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::int[], $6::int[], $7::smallint[],
+                $8::bool[], $9::text[])
          AS u(id, job_id, scheduled_for, due_at, tenant, version, lane, late, trigger)
     ON CONFLICT DO NOTHING
     RETURNING id, job_id, tenant, lane)
-INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) SELECT id, job_id, now(), tenant, lane FROM made`
+INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+SELECT id, job_id, now(), tenant, lane FROM made`
 
 func (r *runRows) queuePending(b *pgx.Batch) {
 	b.Queue(insertPending, r.ids, r.jobs, r.scheduledFor, r.dueAt, r.tenants, r.versions, r.lanes, r.late, r.triggers)
 	r.notices.queue(b)
 }
 
-// settle writes a plan that was made outside a claim: its skips, and its runs as pending for any replica
-// to claim at once. The caller holds the job's schedules row and writes the next slot.
-func (s *Store) settle(ctx context.Context, tx pgx.Tx, job *scheduler.Job, lane int16, plan scheduler.Plan, now time.Time) error {
+// settle writes a plan that was made outside a claim: its skips, and its runs as pending, so that any replica may claim
+// them at once. The caller has locked the job's row in schedules and writes the next slot.
+func (s *Store) settle(
+	ctx context.Context, tx pgx.Tx, job *scheduler.Job, lane int16, plan scheduler.Plan, now time.Time,
+) error {
 	var defaults notifyDefaults
 	if job.Notify == nil && len(plan.Runs)+len(plan.Skips) > 0 {
 		var err error

@@ -7,15 +7,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// prepared, given before the arguments of a statement, has it prepared under a name on a connection that keeps such
-// names, where its plan is soon made once and not at each use: to plan a look through all the days of runs costs
-// thirty times what the look does. It is for statements whose plan is the same whatever their arguments are and
-// whatever the statistics say. Arrays go to unnest((SELECT $1)): the planner, which would count the elements of $1 at
-// hand and guess ten where it makes a plan for good, then guesses ten each time, and finds that the plan for good is no
-// worse.
+// prepared, given before the arguments of a statement, makes the connection prepare the statement under a name, if the
+// connection keeps names. There the plan is soon made once and not at each use: planning a query over all the days of
+// runs costs thirty times what the query does. It is for statements whose plan is the same whatever their arguments and
+// the statistics are. Pass arrays as unnest((SELECT $1)). Given $1 itself, the planner counts its elements for a plan
+// made at hand, and guesses ten for a lasting plan. Given the subquery, it guesses ten each time, and so finds that the
+// lasting plan is no worse.
 type prepared struct{}
 
-// keepsNames marks a connection that leads to one backend for as long as it lives.
+// keepsNames marks a connection that leads to the same backend as long as it lives.
 const keepsNames = "punctual.keeps_names"
 
 // RewriteQuery implements pgx.QueryRewriter: pgx uses a statement that is prepared under its own text.
@@ -28,11 +28,11 @@ func (prepared) RewriteQuery(ctx context.Context, conn *pgx.Conn, sql string, ar
 	return sql, args, nil
 }
 
-// markDirect finds out whether names are kept. A pooler that hands out backends by the transaction tells its clients
-// a process id of its own making, because theirs is a different one each time.
+// markDirect finds out whether the connection keeps names. A pooler that assigns a backend to each transaction tells
+// its clients a made-up process id, because the real one differs each time.
 func markDirect(ctx context.Context, conn *pgx.Conn) error {
 	if conn.Config().DefaultQueryExecMode != pgx.QueryExecModeCacheDescribe {
-		return nil // somebody asked for another mode, and may have had a reason
+		return nil // the operator asked for another mode, and may have had a reason
 	}
 	var backend uint32
 	if err := conn.QueryRow(ctx, `SELECT pg_backend_pid()`, pgx.QueryExecModeSimpleProtocol).Scan(&backend); err != nil {

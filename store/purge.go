@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PurgeJobs removes jobs that were deleted before the retention began and have no run left, with their
-// versions, schedules and gates. Until then their runs keep the job's name.
+// PurgeJobs removes jobs that were deleted before the retention began and have no run left, with their versions,
+// schedules and gates. Until then their runs keep the job's name.
 func (s *Store) PurgeJobs(ctx context.Context) (purged int, left bool, err error) {
 	if !s.tidy.busy.TryLock() {
 		return 0, false, nil
@@ -33,13 +33,16 @@ func (s *Store) PurgeJobs(ctx context.Context) (purged int, left bool, err error
 const selectDeleted = `
 SELECT j.id, j.deleted_at, NOT EXISTS (SELECT FROM punctual.runs r WHERE r.job_id = j.id) FROM (
     SELECT j.id, j.deleted_at FROM punctual.jobs j
-    WHERE j.state = 'deleted' AND j.deleted_at < now() - $4::interval AND (j.deleted_at, j.id) > ($1, $2) ORDER BY j.deleted_at, j.id LIMIT $3) j
+    WHERE j.state = 'deleted' AND j.deleted_at < now() - $4::interval AND (j.deleted_at, j.id) > ($1, $2)
+    ORDER BY j.deleted_at, j.id LIMIT $3) j
 ORDER BY j.deleted_at, j.id`
 
-// purgeJobs deletes jobs; what belongs to them goes with them.
+// purgeJobs deletes jobs. The rows that belong to them are deleted with them.
 func (s *Store) purgeJobs(ctx context.Context, ids []uuid.UUID) (purged int, err error) {
 	err = s.inTx(ctx, everybody, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, `SELECT job_id FROM punctual.schedules WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR UPDATE SKIP LOCKED`, ids)
+		rows, err := tx.Query(ctx, `
+			SELECT job_id FROM punctual.schedules
+			WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR UPDATE SKIP LOCKED`, ids)
 		if err != nil {
 			return err
 		}

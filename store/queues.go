@@ -11,10 +11,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// TenantID returns the id of a tenant by its name; ErrNotFound when there is none.
+// TenantID returns the id of a tenant by its name. The error is ErrNotFound if there is none.
 func (s *Store) TenantID(ctx context.Context, name string) (int32, error) {
 	var id int32
-	err := s.reader(ctx, everybody).QueryRow(ctx, `SELECT id FROM punctual.tenants WHERE name = $1 AND deleted_at IS NULL`, name).Scan(&id)
+	err := s.reader(ctx, everybody).QueryRow(ctx, `
+		SELECT id FROM punctual.tenants WHERE name = $1 AND deleted_at IS NULL`, name).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, fmt.Errorf("tenant %q: %w", name, ErrNotFound)
 	}
@@ -24,7 +25,7 @@ func (s *Store) TenantID(ctx context.Context, name string) (int32, error) {
 	return id, nil
 }
 
-// UnknownQueueError is a job that names a queue which no replica has registered.
+// UnknownQueueError says that a job names a queue that no replica has registered.
 type UnknownQueueError struct {
 	Name  string
 	Known []string // sorted
@@ -39,11 +40,11 @@ func (s *Store) Queues(ctx context.Context) (map[string]int16, error) {
 	return readQueues(ctx, s.reader(ctx, everybody))
 }
 
-// EnsureQueues registers the queues that are new and returns the number of each of the given ones. Every
-// replica does so at its start with the queues it serves.
+// EnsureQueues registers new queues and returns the number of each of the given ones. Every replica does so when it
+// starts, for the queues that it serves.
 func (s *Store) EnsureQueues(ctx context.Context, names []string) (map[string]int16, error) {
 	names = slices.Sorted(slices.Values(names))
-	// ON CONFLICT would use up a number each time, and there are 8,000; so only new names get that far.
+	// ON CONFLICT uses up a number each time, and there are only 8,000. So the statement tries only new names.
 	_, err := s.conns(ctx).Exec(ctx, `
 		INSERT INTO punctual.queues (name)
 		SELECT w.name FROM unnest($1::text[]) w(name)

@@ -11,7 +11,8 @@ import (
 	"punctual/scheduler"
 )
 
-// rules are what a tenant's jobs are held to when they are written; zero: nothing but what holds for everybody.
+// rules are the limits on a tenant's jobs, checked when they are written. The zero value has only the limits of
+// everybody.
 type rules struct {
 	maxJobs     int
 	minInterval time.Duration
@@ -19,24 +20,29 @@ type rules struct {
 
 // queueRules reads the database's clock and a tenant's rules.
 func queueRules(b *pgx.Batch, tenant int32, now *time.Time, r *rules) {
-	b.Queue(`SELECT clock_timestamp(), coalesce(t.max_jobs, 0), coalesce(t.min_interval, '0') FROM (SELECT $1::integer AS tenant) w LEFT JOIN punctual.tenants t ON t.id = w.tenant`,
+	b.Queue(`
+		SELECT clock_timestamp(), coalesce(t.max_jobs, 0), coalesce(t.min_interval, '0')
+		FROM (SELECT $1::integer AS tenant) w
+		LEFT JOIN punctual.tenants t ON t.id = w.tenant`,
 		prepared{}, tenant).QueryRow(func(row pgx.Row) error { return row.Scan(now, &r.maxJobs, &r.minInterval) })
 }
 
-// JobLimitError is a write that would give a tenant more active and paused jobs than it may have.
+// JobLimitError says that a write would give a tenant more active and paused jobs than it may have.
 type JobLimitError struct {
 	Most, Have, More int
 }
 
 func (e *JobLimitError) Error() string {
-	return fmt.Sprintf("the tenant has %d active and paused jobs of at most %d (max_jobs), so that there is no room for %d more", e.Have, e.Most, e.More)
+	return fmt.Sprintf(
+		"the tenant has %d active and paused jobs of at most %d (max_jobs), so that there is no room for %d more",
+		e.Have, e.Most, e.More)
 }
 
-// IntervalError is a schedule whose slots come closer to each other than the tenant's may.
+// IntervalError says that slots of a schedule are closer to each other than the tenant's may be.
 type IntervalError struct {
-	Kind  scheduler.Kind // cron or every, as the field is called
-	Gap   time.Duration  // the shortest that was found
-	At    time.Time      // the first of two slots so close
+	Kind  scheduler.Kind // cron or every, the name of the field
+	Gap   time.Duration  // the shortest gap that was found
+	At    time.Time      // the first of the two slots
 	Least time.Duration
 }
 
@@ -44,12 +50,14 @@ func (e *IntervalError) Error() string {
 	return fmt.Sprintf("schedule.%s: %s", e.Kind, e.Reason())
 }
 
-// Reason is the error without the field.
+// Reason is the error without the name of the field.
 func (e *IntervalError) Reason() string {
-	return fmt.Sprintf("the slots of %s and %s later are closer than this tenant's may be: at least %s (min_interval)", e.At.UTC().Format(time.RFC3339), e.Gap, e.Least)
+	return fmt.Sprintf(
+		"the slots of %s and %s later are closer than this tenant's may be: at least %s (min_interval)",
+		e.At.UTC().Format(time.RFC3339), e.Gap, e.Least)
 }
 
-// checkInterval returns an *IntervalError when the job's slots come too close.
+// checkInterval returns an *IntervalError if the job's slots are too close to each other.
 func (f facts) checkInterval(job *scheduler.Job) error {
 	if f.minInterval == 0 {
 		return nil
@@ -60,9 +68,10 @@ func (f facts) checkInterval(job *scheduler.Job) error {
 	return nil
 }
 
-// countIn counts n more active or paused jobs in, before they are written, or returns a *JobLimitError. Whoever writes
-// jobs of the tenant waits until this transaction ends; whoever deletes or completes some does not, and is not counted:
-// the number is an upper bound, and only where it says that there is no room are the jobs counted anew.
+// countIn adds n to the tenant's number of active and paused jobs before they are written, or returns a *JobLimitError.
+// Other transactions that write jobs of the tenant wait until this one ends. Transactions that delete or complete jobs
+// do not wait and do not lower the number. So the number is an upper bound; only if it leaves no room are the jobs
+// counted again.
 func countIn(ctx context.Context, q querier, tenant int32, n int, f facts) error {
 	if f.maxJobs == 0 || n == 0 {
 		return nil
@@ -83,13 +92,14 @@ func countIn(ctx context.Context, q querier, tenant int32, n int, f facts) error
 	return wrapped("counting jobs in", q.QueryRow(ctx, raise, tenant, n, f.maxJobs).Scan(&room))
 }
 
-// countAnew counts a tenant's jobs and puts the number down. The lock comes first, in a statement of its own, so that the
-// jobs of all who held it before are seen.
+// countAnew counts a tenant's jobs and stores the number. It takes the lock first, in a statement of its own, so that
+// the count sees the jobs of all transactions that held the lock before.
 func countAnew(ctx context.Context, q querier, tenant int32) (have int, err error) {
 	var b pgx.Batch
 	b.Queue(`INSERT INTO punctual.tenant_jobs (tenant) VALUES ($1) ON CONFLICT DO NOTHING`, tenant)
 	b.Queue(`SELECT FROM punctual.tenant_jobs WHERE tenant = $1 FOR NO KEY UPDATE`, tenant)
-	b.Queue(`UPDATE punctual.tenant_jobs SET jobs = (`+liveJobs+`) WHERE tenant = $1 RETURNING jobs`, tenant).QueryRow(func(row pgx.Row) error { return row.Scan(&have) })
+	b.Queue(`UPDATE punctual.tenant_jobs SET jobs = (`+liveJobs+`) WHERE tenant = $1 RETURNING jobs`, tenant).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&have) })
 	return have, wrapped("counting jobs", q.SendBatch(ctx, &b).Close())
 }
 

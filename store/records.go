@@ -20,7 +20,7 @@ const (
 	JobDeleted   JobState = "deleted"   // kept for its history
 )
 
-// stored is the state that jobs.state holds: that a job is completed, its schedule tells.
+// stored is the state as the column jobs.state holds it. Only the job's schedule says that the job is completed.
 func (s JobState) stored() string {
 	if s == JobCompleted {
 		return string(JobActive)
@@ -28,20 +28,20 @@ func (s JobState) stored() string {
 	return string(s)
 }
 
-// holdsName reports whether a job in this state keeps others from its name. The claim of a last slot leaves the job its
-// name all the same, until another job wants it.
+// holdsName reports whether no other job can have the name of a job in this state. The claim of a last slot leaves the
+// job its name all the same, until another job wants it.
 func (s JobState) holdsName() bool { return s == JobActive || s == JobPaused }
 
-// JobRecord is a job as it stands: its current definition as it was written, and its state.
+// JobRecord is a job as it stands: its current definition as written, and its state.
 type JobRecord struct {
 	ID               uuid.UUID
 	Tenant           string
 	Version          int32
 	State            JobState
 	Definition       scheduler.Definition
-	NextScheduledFor *time.Time // next slot; nil when there is none or the job is paused
-	NextRunAt        *time.Time // when it is due
-	LastRun          *RunRecord // newest run or skip by slot; nil when there is none. Without attempts
+	NextScheduledFor *time.Time // next slot; nil if there is none or the job is paused
+	NextRunAt        *time.Time // when the next slot is due
+	LastRun          *RunRecord // newest run or skip by slot, without attempts; nil if there is none
 	PausedAt         *time.Time
 	PausedUntil      *time.Time
 	PauseNote        string
@@ -54,7 +54,7 @@ type JobRecord struct {
 type RunRecord struct {
 	ID            uuid.UUID
 	JobID         uuid.UUID
-	Job           string // name of the job now
+	Job           string // current name of the job
 	Tenant        string
 	Trigger       scheduler.Trigger
 	ScheduledFor  time.Time
@@ -83,33 +83,35 @@ type RunRecord struct {
 	ParentRun     *uuid.UUID
 	Step          string
 
-	// What a list does not tell of its runs.
+	// Lists leave these empty.
 	Attempts   []AttemptRecord
-	Result     json.RawMessage       // nil: none is kept
-	ResultNote string                // why it is not
-	Sent       *scheduler.Assignment // what its latest attempt sent, or its first one will; nil: it is a recorded skip, or not from GetRun
+	Result     json.RawMessage // nil: no result is kept
+	ResultNote string          // why no result is kept
+	// Sent is what the latest attempt sent, or what the first one will send. Nil: the run is a recorded skip, or the
+	// record is not from GetRun.
+	Sent *scheduler.Assignment
 
-	notice bool  // it tells a URL about its job
-	fence  int64 // of the latest attempt; 0 before the first
+	notice bool  // the run is a notice about its job
+	fence  int64 // fencing token of the latest attempt; 0 before the first
 }
 
-// SkippedRange is what a skip row stands for.
+// SkippedRange is the range of slots that one skip row stands for.
 type SkippedRange struct {
 	First, Last time.Time
 	Count       *int // nil: more than 1,000
 }
 
-// AttemptRecord is one attempt of a run; the successful one, and the one in flight, are made from the run itself.
+// AttemptRecord is one attempt of a run. The successful one and the one in flight are derived from the run's own row.
 type AttemptRecord struct {
 	Number     int
 	StartedAt  time.Time
-	FinishedAt time.Time // zero: it is in flight
+	FinishedAt time.Time // zero: in flight
 	Outcome    scheduler.AttemptOutcome
 	Reason     scheduler.Reason
 	HTTPStatus int
 	Error      string
 	Response   string
-	Headers    map[string]string // of the response, by name in lower case; nil: none are kept
+	Headers    map[string]string // of the response, by lower-case name; nil: none are kept
 	Truncated  bool              // the response was longer
 	Replica    *uuid.UUID
 
@@ -119,7 +121,7 @@ type AttemptRecord struct {
 // NewJob is what CreateJob and PutJob write.
 type NewJob struct {
 	Definition scheduler.Definition
-	Paused     *bool // nil: active when new, unchanged when replaced
+	Paused     *bool // nil: a new job is active, a replaced one stays as it is
 }
 
 // JobFilter selects jobs; empty fields select all. Deleted jobs are never listed.
@@ -128,7 +130,7 @@ type JobFilter struct {
 	Queue      string
 	Labels     map[string]string // all of them
 	NamePrefix string
-	Query      string // part of the name or description, any case
+	Query      string // part of the name or description, case-insensitive
 	Page
 }
 
@@ -141,7 +143,7 @@ type RunFilter struct {
 	Job     string     // name or id of a job that is not deleted
 	JobID   *uuid.UUID // deleted jobs too
 	Labels  map[string]string
-	From    *time.Time // on scheduled_for, inclusive; skip ranges that intersect count
+	From    *time.Time // on scheduled_for, inclusive; a skip range matches if it overlaps
 	To      *time.Time // exclusive
 	Page
 }
@@ -149,7 +151,7 @@ type RunFilter struct {
 // Page asks for a part of a list.
 type Page struct {
 	Limit  int    // 1 to 500
-	Cursor string // as an earlier page returned it; empty for the first
+	Cursor string // as returned with the page before; empty for the first page
 }
 
 // OnConflict says what CreateJobs does with a name that is taken.
@@ -169,47 +171,47 @@ type BatchResult struct {
 	Result BatchOutcome
 }
 
-// BatchOutcome is what became of a job of a batch.
+// BatchOutcome is what happened to one job of a batch.
 type BatchOutcome string
 
-// What becomes of the jobs of a batch that is written.
+// The outcomes of the jobs of a batch.
 const (
 	BatchCreated   BatchOutcome = "created"
 	BatchReplaced  BatchOutcome = "replaced"
-	BatchUnchanged BatchOutcome = "unchanged" // it was to be replaced, and was so already
+	BatchUnchanged BatchOutcome = "unchanged" // it was to be replaced, but by the same definition
 	BatchSkipped   BatchOutcome = "skipped"   // its name was taken
 )
 
-// BatchError says which jobs of a batch could not be written; nothing was.
+// BatchError says which jobs of a batch could not be written. Nothing was written.
 type BatchError struct {
 	Errors map[int]error // by index
 }
 
 func (e *BatchError) Error() string { return "some jobs of the batch cannot be written" }
 
-// TriggerRequest is what a manual run may bring.
+// TriggerRequest is what a trigger by hand may set for its run.
 type TriggerRequest struct {
-	Body    json.RawMessage   // replaces the job's body when not nil, same form as target.body
-	Headers map[string]string // replaces the job's headers when not nil
+	Body    json.RawMessage   // replaces the job's body if not nil; same form as target.body
+	Headers map[string]string // replaces the job's headers if not nil
 
-	Submitter bool // who asks may trigger only jobs that allow it
+	Submitter bool // the caller may trigger only jobs that allow it
 }
 
-// RerunRequest is what a rerun may change of the run that it repeats.
+// RerunRequest is what a rerun may change about the run that it repeats.
 type RerunRequest struct {
-	TriggerRequest      // replaces what the run sent in place of what its job says; nil: the same as that
-	SameKey        bool // carry the run's webhook-id and Idempotency-Key, so that its receiver takes it for that run
+	TriggerRequest      // replaces the body and headers that the run had in place of its job's; nil: the same
+	SameKey        bool // reuse the run's webhook-id and Idempotency-Key, so that receivers take it for that run
 }
 
-// Idempotency makes a write happen once per key. Where the key is new, the write and the rendered answer
-// are committed together; where it is known with the same hash, nothing is written and the first answer
-// comes back; with another hash the error is ErrKeyReused.
+// Idempotency makes a write happen once per key. If the key is new, the write and the rendered answer are committed
+// together. If the key is known with the same hash, nothing is written and the first answer is returned. With another
+// hash the error is ErrKeyReused.
 type Idempotency struct {
 	Key  string
 	Hash [32]byte // of method, path and body
 }
 
-// Answer is a rendered response that an Idempotency-Key keeps.
+// Answer is a rendered response that is stored with an Idempotency-Key.
 type Answer struct {
 	Status int
 	Body   []byte // JSON

@@ -13,27 +13,38 @@ import (
 	"punctual/scheduler/failpoint"
 )
 
-// Which claims end: ten of replicas that are no more, but for some, or those that are named.
+// Which claims end: ten orphaned ones, whose replicas no longer exist, except the given ones; or the given ones.
 const (
-	orphaned = `c.id IN (SELECT c.id FROM punctual.claims c WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = c.replica) AND c.id <> ALL($1::uuid[]) LIMIT 10)`
-	named    = `c.id = ANY($1::uuid[])`
+	orphaned = `c.id IN (
+		SELECT c.id FROM punctual.claims c
+		WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = c.replica) AND c.id <> ALL($1::uuid[]) LIMIT 10)`
+	named = `c.id = ANY($1::uuid[])`
 )
 
-// readClaimed reads claims and their runs that are still running under them. A run that was finished, or
-// that a later attempt holds, or that its target works on, is not among them.
+// readClaimed reads claims and the runs that are still running under them. It leaves out runs that have ended, that a
+// later attempt holds, or that their targets work on.
 const readClaimed = `
-SELECT c.id, r.id, r.job_id, r.job_version, r.tenant, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt, r.fence, r.started_at, now(), ` + lossesOf + `,
+SELECT c.id, r.id, r.job_id, r.job_version, r.tenant, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late,
+       r.attempt, r.fence, r.started_at, now(), ` + lossesOf + `,
        coalesce(d.notify_url, ''), coalesce(d.notify_secret, '')
-FROM punctual.claims c CROSS JOIN LATERAL unnest(c.run_ids) AS u(run_id)
-LEFT JOIN punctual.runs r ON r.id = u.run_id AND r.status = 'running' AND r.replica = c.replica AND r.accepted_at IS NULL
+FROM punctual.claims c
+CROSS JOIN LATERAL unnest(c.run_ids) AS u(run_id)
+LEFT JOIN punctual.runs r
+  ON r.id = u.run_id AND r.status = 'running' AND r.replica = c.replica AND r.accepted_at IS NULL
 LEFT JOIN LATERAL (SELECT * FROM punctual.run_data d WHERE d.run_id = r.id) d ON true
 WHERE `
 
-// lossesOf is how many attempts in a row lost their replica just before a run's present one, silencesOf how many their
-// target's voice; both count up to two.
+// lossesOf is how many attempts in a row, just before a run's present one, were lost with their replica. silencesOf is
+// how many were lost because their target was silent. Both count up to two.
 const (
-	lossesOf   = `(SELECT count(*) FROM (SELECT a.outcome, a.reason FROM punctual.attempts a WHERE a.run_id = r.id ORDER BY a.fence DESC LIMIT 2) last WHERE last.outcome = 'lost' AND last.reason <> 'silent')`
-	silencesOf = `(SELECT count(*) FROM (SELECT a.outcome, a.reason FROM punctual.attempts a WHERE a.run_id = r.id ORDER BY a.fence DESC LIMIT 2) last WHERE last.outcome = 'lost' AND last.reason = 'silent')`
+	lossesOf = `(
+		SELECT count(*)
+		FROM (SELECT a.outcome, a.reason FROM punctual.attempts a WHERE a.run_id = r.id ORDER BY a.fence DESC LIMIT 2) last
+		WHERE last.outcome = 'lost' AND last.reason <> 'silent')`
+	silencesOf = `(
+		SELECT count(*)
+		FROM (SELECT a.outcome, a.reason FROM punctual.attempts a WHERE a.run_id = r.id ORDER BY a.fence DESC LIMIT 2) last
+		WHERE last.outcome = 'lost' AND last.reason = 'silent')`
 )
 
 // claimedRun is a run that is running under a claim.
@@ -45,18 +56,18 @@ type claimedRun struct {
 	started time.Time
 	losses  int // attempts lost in a row just before this one, counted up to two
 
-	notifyURL, notifySecret string // of a notice: where it goes, and what is added to its body
+	notifyURL, notifySecret string // of a notice: its URL, and the secret that is added to its body
 }
 
-// claimedRuns are claims that are to end, and what is still running under them.
+// claimedRuns are claims that are to end, and the runs still running under them.
 type claimedRuns struct {
 	claims []uuid.UUID
 	runs   []claimedRun
 	now    time.Time
 }
 
-// Recover implements scheduler.Store. It is an anti-join repeated on every sweep, never a reaction to one
-// event; several replicas may do it at once, as every change is fenced.
+// Recover implements scheduler.Store. It is an anti-join repeated on every sweep, never a reaction to one event.
+// Several replicas may do it at once, because every change is fenced.
 func (s *Store) Recover(ctx context.Context) (int, error) {
 	ctx = forRuns.in(ctx)
 	others := []uuid.UUID{} // claims that this binary cannot end
@@ -86,10 +97,11 @@ func (s *Store) GiveBack(ctx context.Context, claims []uuid.UUID) (int, error) {
 	return n, nil
 }
 
-// endClaims ends claims, with an outcome for each run that is still running under them, and returns how many
-// outcomes it wrote. A run whose definition this binary cannot read is left, and with it its claim, for one
-// that can.
-func (s *Store) endClaims(ctx context.Context, where string, ids []uuid.UUID, judge func(claimedRun, time.Time) scheduler.Outcome) (n int, left []uuid.UUID, err error) {
+// endClaims ends claims, with an outcome for each run that is still running under them, and returns how many outcomes
+// it wrote. If this binary cannot read a run's definition, it leaves the run and its claim for a binary that can.
+func (s *Store) endClaims(
+	ctx context.Context, where string, ids []uuid.UUID, judge func(claimedRun, time.Time) scheduler.Outcome,
+) (n int, left []uuid.UUID, err error) {
 	held, err := s.readClaimed(ctx, where, ids)
 	if err != nil || len(held.claims) == 0 {
 		return 0, nil, err
@@ -101,8 +113,9 @@ func (s *Store) endClaims(ctx context.Context, where string, ids []uuid.UUID, ju
 	outcomes := make([]scheduler.Outcome, 0, len(held.runs))
 	for _, r := range held.runs {
 		if r.Job, err = sentBy(jobs[r.key], r.notifyURL, r.notifySecret); r.Job == nil {
-			if len(left) == 0 { // one for all: there may be thousands, and it is tried again every two seconds
-				s.options.Log.Error("a run that nobody sends any more is left to a version of Punctual that can read its job's definition",
+			if len(left) == 0 { // one message for all: there may be thousands, and every retry comes after two seconds
+				s.options.Log.Error(
+					"a run that nobody sends any more is left to a version of Punctual that can read its job's definition",
 					"run", r.RunID, "job", r.key.id, "version", r.key.version, "error", err)
 			}
 			left = append(left, r.claim)
@@ -122,7 +135,8 @@ func (s *Store) endClaims(ctx context.Context, where string, ids []uuid.UUID, ju
 	}
 	failpoint.At(failpoint.RecoverCommitted)
 	if len(f.kept) > 0 {
-		s.options.Log.Warn("claims are not ended yet, as somebody else has locked rows of theirs", "claims", len(f.kept), "runs", len(f.locked))
+		s.options.Log.Warn("claims are not ended yet, as somebody else has locked rows of theirs",
+			"claims", len(f.kept), "runs", len(f.locked))
 	}
 	s.ended(f.outcomes, f.written)
 	if len(f.written) > 0 {
@@ -148,7 +162,8 @@ func (s *Store) readClaimed(ctx context.Context, where string, ids []uuid.UUID) 
 		var late *bool
 		var fence *int64
 		var r claimedRun
-		if err := rows.Scan(&claim, &run, &job, &version, &tenant, &lane, &trigger, &slot, &due, &late, &attempt, &fence, &started, &held.now, &r.losses, &r.notifyURL, &r.notifySecret); err != nil {
+		if err := rows.Scan(&claim, &run, &job, &version, &tenant, &lane, &trigger, &slot, &due, &late, &attempt, &fence,
+			&started, &held.now, &r.losses, &r.notifyURL, &r.notifySecret); err != nil {
 			return held, err
 		}
 		if len(held.claims) == 0 || held.claims[len(held.claims)-1] != claim {
@@ -160,8 +175,9 @@ func (s *Store) readClaimed(ctx context.Context, where string, ids []uuid.UUID) 
 		r.claim, r.key = claim, jobVersion{id: *job, version: *version}
 		r.tenant, r.started = *tenant, *started
 		r.Assignment = scheduler.Assignment{
-			RunID: *run, Lease: &scheduler.Lease{ID: claim}, Lane: *lane, Trigger: *trigger, ScheduledFor: *slot, DueAt: *due, Late: *late, Attempt: int(*attempt), Fence: *fence,
-			Gated: true, // for all that is known
+			RunID: *run, Lease: &scheduler.Lease{ID: claim}, Lane: *lane, Trigger: *trigger, ScheduledFor: *slot,
+			DueAt: *due, Late: *late, Attempt: int(*attempt), Fence: *fence,
+			Gated: true, // not known here, so assumed
 		}
 		held.runs = append(held.runs, r)
 	}
@@ -169,7 +185,9 @@ func (s *Store) readClaimed(ctx context.Context, where string, ids []uuid.UUID) 
 }
 
 // definitionsOf returns the compiled definitions that runs use.
-func (s *Store) definitionsOf(ctx context.Context, q batcher, runs []claimedRun) (map[jobVersion]*scheduler.Job, error) {
+func (s *Store) definitionsOf(
+	ctx context.Context, q batcher, runs []claimedRun,
+) (map[jobVersion]*scheduler.Job, error) {
 	jobs := make(map[jobVersion]*scheduler.Job, len(runs))
 	missing := map[jobVersion]int32{}
 	for _, r := range runs {

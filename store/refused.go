@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// refusalCounts is how long a refused write says that the database takes none. A replica writes at every
-// heartbeat, and tries again what was refused, so that a lasting refusal is noted again well before.
+// refusalCounts is how long after a refused write the database counts as taking none. A replica writes at every
+// heartbeat and tries refused writes again, so a lasting refusal is noted again well before that.
 const refusalCounts = 5 * time.Second
 
 // WriteError says that the database answers but takes no writes.
@@ -19,7 +19,7 @@ type WriteError struct {
 
 func (e *WriteError) Error() string { return "the database takes no writes: " + e.Reason }
 
-// refusal is the latest write that the database refused whatever it was.
+// refusal is the latest write that the database refused because it takes none.
 type refusal struct {
 	code string
 	at   time.Time
@@ -32,7 +32,7 @@ var refusals = map[string]string{
 	"58030": "its disk fails", // io_error
 }
 
-// tookWrite returns the error of a write, and notes it when the database takes none at all.
+// tookWrite returns the error of a write. It notes the error if the database takes no writes at all.
 func (s *Store) tookWrite(err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && refusals[pg.Code] != "" {
@@ -41,8 +41,8 @@ func (s *Store) tookWrite(err error) error {
 	return err
 }
 
-// CheckWrites returns a *WriteError when the database has lately refused a write because it takes none. It
-// asks nothing: the writes that are made anyway tell.
+// CheckWrites returns a *WriteError if the database has lately refused a write because it takes none. It sends no
+// query: it learns from the writes that are made anyway.
 func (s *Store) CheckWrites() error {
 	r := s.refused.Load()
 	if r == nil || time.Since(r.at) > refusalCounts {

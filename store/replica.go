@@ -24,7 +24,7 @@ func (s *Store) Register(ctx context.Context, r scheduler.Replica) (map[string]i
 		return nil, err
 	}
 	if r.Queues == nil {
-		r.Queues = map[string]int{} // it serves the API only
+		r.Queues = map[string]int{} // the replica serves the API only
 	}
 	slots, err := json.Marshal(r.Queues)
 	if err != nil {
@@ -56,22 +56,32 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 	}
 	err := s.conns(ctx).QueryRow(ctx, `
 		WITH back AS (`+noteAbsence+`),
-		renewed AS (UPDATE punctual.replicas SET beat = beat + 1, renewed_at = `+renewedAt+`, draining = $2 WHERE id = $1 RETURNING id)
+		renewed AS (
+		    UPDATE punctual.replicas SET beat = beat + 1, renewed_at = `+renewedAt+`, draining = $2
+		    WHERE id = $1 RETURNING id)
 		SELECT EXISTS (SELECT FROM renewed),
 		       (SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM punctual.replicas WHERE id <> $1),
 		       (SELECT coalesce(array_agg(beat ORDER BY id), '{}') FROM punctual.replicas WHERE id <> $1),
 		       (SELECT coalesce(array_agg(id), '{}') FROM punctual.claims WHERE replica = $1),
 		       (SELECT coalesce(array_agg(run_id), '{}') FROM punctual.cancels WHERE replica = $1),
-		       EXISTS (SELECT FROM punctual.claims c WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = c.replica)),
+		       EXISTS (SELECT FROM punctual.claims c
+		               WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = c.replica)),
 		       EXISTS (SELECT FROM punctual.operations WHERE state = 'running'),
 		       `+anySilent+`,
-		       EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now()) OR EXISTS (SELECT FROM punctual.notified WHERE look_at <= now()),
+		       EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now())
+		           OR EXISTS (SELECT FROM punctual.notified WHERE look_at <= now()),
 		       (`+selectDefaults+`),
 		       EXISTS (`+unheld+`),
 		       (SELECT job_id FROM punctual.exclusive WHERE earlier_runs IS NOT NULL ORDER BY job_id LIMIT 1) IS NOT NULL,
-		       (SELECT coalesce(json_object_agg(id, allowed_targets::text[]), '{}') FROM punctual.tenants WHERE allowed_targets <> '{}' AND deleted_at IS NULL),
-		       d.*, l.* FROM (SELECT `+freezeColumns+`, punctual.is_copy(database_name, system_identifier) FROM punctual.deployment) d, (`+selectLimits+`) l`,
-		replica, draining).Scan(append([]any{&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Operations, &p.Silent, &p.Notices, &defaults, &p.Unheld, &p.Gates, &p.AllowedTargets}, append(append(frozen.targets(), &copied), limits.targets()...)...)...)
+		       (SELECT coalesce(json_object_agg(id, allowed_targets::text[]), '{}')
+		        FROM punctual.tenants WHERE allowed_targets <> '{}' AND deleted_at IS NULL),
+		       d.*, l.*
+		FROM (SELECT `+freezeColumns+`, punctual.is_copy(database_name, system_identifier) FROM punctual.deployment) d,
+		     (`+selectLimits+`) l`, replica, draining).
+		Scan(append([]any{
+			&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Operations, &p.Silent, &p.Notices, &defaults,
+			&p.Unheld, &p.Gates, &p.AllowedTargets,
+		}, append(append(frozen.targets(), &copied), limits.targets()...)...)...)
 	if err != nil {
 		return p, s.tookWrite(fmt.Errorf("renewing replica %s: %w", replica, err))
 	}
@@ -83,7 +93,7 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 	}
 	p.Limits, p.Frozen = limits.all(), frozen.freeze()
 	if copied && (p.Frozen == nil || s.options.Adopt) {
-		// The database was changed for another one under a replica that runs. Its claims have found that out by themselves.
+		// The database was replaced under a running replica. Its claims have noticed that on their own.
 		if err := s.Begin(ctx, Start{Dispatches: true}); err != nil {
 			return p, err
 		}
@@ -96,8 +106,8 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 	return p, nil
 }
 
-// Remove implements scheduler.Store. A replica that has renewed since stays, and so does one whose row somebody else has
-// locked: the next heartbeat tries again.
+// Remove implements scheduler.Store. A replica that has renewed since stays. So does one whose row another transaction
+// has locked: the next heartbeat tries again.
 func (s *Store) Remove(ctx context.Context, lost []scheduler.Heartbeat) error {
 	ctx = forRuns.in(ctx)
 	ids, beats := make([]uuid.UUID, len(lost)), make([]int64, len(lost))
@@ -106,7 +116,9 @@ func (s *Store) Remove(ctx context.Context, lost []scheduler.Heartbeat) error {
 	}
 	_, err := s.conns(ctx).Exec(ctx, `
 		WITH still AS (
-		    SELECT r.id FROM punctual.replicas r JOIN unnest($1::uuid[], $2::bigint[]) AS u(id, beat) ON r.id = u.id AND r.beat = u.beat
+		    SELECT r.id
+		    FROM punctual.replicas r
+		    JOIN unnest($1::uuid[], $2::bigint[]) AS u(id, beat) ON r.id = u.id AND r.beat = u.beat
 		    ORDER BY r.id FOR UPDATE OF r SKIP LOCKED)
 		DELETE FROM punctual.replicas r USING still s WHERE r.id = s.id`, ids, beats)
 	if err != nil {
@@ -118,9 +130,11 @@ func (s *Store) Remove(ctx context.Context, lost []scheduler.Heartbeat) error {
 // Deregister implements scheduler.Store.
 func (s *Store) Deregister(ctx context.Context, replica uuid.UUID) error {
 	ctx = forRuns.in(ctx)
-	// What it could not write is recovered first, by others: until then its runs count.
+	// Other replicas first recover the outcomes that it could not write: until then its runs count.
 	_, err := s.conns(ctx).Exec(ctx, `
-		WITH gone AS (DELETE FROM punctual.allowances WHERE replica = $1 AND NOT EXISTS (SELECT FROM punctual.claims WHERE replica = $1))
+		WITH gone AS (
+			DELETE FROM punctual.allowances
+			WHERE replica = $1 AND NOT EXISTS (SELECT FROM punctual.claims WHERE replica = $1))
 		DELETE FROM punctual.replicas WHERE id = $1`, replica)
 	if err != nil {
 		return fmt.Errorf("deregistering replica %s: %w", replica, err)

@@ -9,15 +9,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Requests is what a replica has drawn of a tenant's requests per second.
+// Requests is what a replica has drawn from a tenant's requests per second.
 type Requests struct {
 	Granted   int
-	Remaining int           // that were left to others then
-	Full      time.Duration // until all of a second's worth is there again
+	Remaining int           // how many were left for other replicas then
+	Full      time.Duration // how long until a full second's worth is available again
 }
 
-// DrawRequests takes up to want of the rate requests per second of a tenant, for all replicas together: the generic
-// cell rate algorithm, whose bucket holds a second's worth. None may be left.
+// DrawRequests takes up to want of a tenant's rate, which is in requests per second and for all replicas together. It
+// is the generic cell rate algorithm with a bucket of one second's worth. It grants none if none is left.
 func (s *Store) DrawRequests(ctx context.Context, tenant int32, rate, want int) (Requests, error) {
 	var r Requests
 	var until time.Duration
@@ -40,9 +40,13 @@ func (s *Store) DrawRequests(ctx context.Context, tenant int32, rate, want int) 
 	return r, nil
 }
 
-// spentUntil is until when a rate is spent. It is never more than a second ahead, give or take a wait for the row's lock:
-// what is, comes of a clock that has been set back, and nobody is refused until that has caught up.
-const spentUntil = `CASE WHEN r.spent_until > now() + interval '10 seconds' THEN now() ELSE greatest(r.spent_until, now()) END`
+// spentUntil is the instant until which a rate is spent. It is never more than a second ahead, give or take a wait for
+// the row's lock. A value further ahead comes from a clock that was set back since; then it counts as now, so that no
+// request is refused until the clock has caught up.
+const spentUntil = `CASE
+	WHEN r.spent_until > now() + interval '10 seconds' THEN now()
+	ELSE greatest(r.spent_until, now()) END`
 
 // leftOfRate is how many requests are left.
-const leftOfRate = `greatest(0, floor(extract(epoch FROM now() + interval '1 second' - ` + spentUntil + `)::float8 * $2::float8 + 0.001))::integer`
+const leftOfRate = `greatest(0, floor(
+	extract(epoch FROM now() + interval '1 second' - ` + spentUntil + `)::float8 * $2::float8 + 0.001))::integer`

@@ -12,9 +12,9 @@ import (
 	"punctual/scheduler"
 )
 
-// RerunRun makes a run that has ended, or the slot of a recorded skip, again: a manual run for the same slot, under
-// the job's current definition and its concurrency policy, as TriggerJob does. ErrState when the run has not ended,
-// stands for several slots, is a notice, or its job was deleted; *ActiveRunError as of TriggerJob.
+// RerunRun repeats a run that has ended, or the slot of a recorded skip: it makes a manual run for the same slot, under
+// the job's current definition and its concurrency policy, as TriggerJob does. The error is ErrState if the run has not
+// ended, stands for several slots, is a notice, or if its job was deleted. It is *ActiveRunError as with TriggerJob.
 func (s *Store) RerunRun(ctx context.Context, tenant int32, id uuid.UUID, r RerunRequest) (RunRecord, error) {
 	var run RunRecord
 	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
@@ -44,8 +44,8 @@ func (s *Store) RerunRun(ctx context.Context, tenant int32, id uuid.UUID, r Reru
 	return run, err
 }
 
-// readRerun reads a run that may be made again, and what it sent in place of what its job says. What has ended never
-// changes, so that nothing of it need be locked.
+// readRerun reads a run that may be repeated, and the data that it sent in place of its job's. A run that has ended
+// never changes, so nothing of it need be locked.
 func readRerun(ctx context.Context, q querier, tenant int32, id uuid.UUID) (run RunRecord, own runData, err error) {
 	runs, err := queryRuns(ctx, q, ` WHERE r.id = $1 AND r.tenant = $2`, id, tenant)
 	if err != nil {
@@ -61,9 +61,11 @@ func readRerun(ctx context.Context, q querier, tenant int32, id uuid.UUID) (run 
 	case !run.Status.Final():
 		return run, own, fmt.Errorf("run %s is %s: only a run that has ended is made again: %w", id, run.Status, ErrState)
 	case run.Skipped != nil && !run.Skipped.First.Equal(run.Skipped.Last):
-		return run, own, fmt.Errorf("run %s is a recorded skip of several slots, which a backfill makes up for: %w", id, ErrState)
+		return run, own, fmt.Errorf("run %s is a recorded skip of several slots, which a backfill makes up for: %w",
+			id, ErrState)
 	}
-	err = q.QueryRow(ctx, `SELECT webhook_id, coalesce(idempotency_key, ''), headers, body FROM punctual.run_data WHERE run_id = $1`, id).
+	err = q.QueryRow(ctx, `
+		SELECT webhook_id, coalesce(idempotency_key, ''), headers, body FROM punctual.run_data WHERE run_id = $1`, id).
 		Scan(&own.webhookID, &own.key, &own.headers, &own.body)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return run, own, fmt.Errorf("reading what run %s sent: %w", id, err)
@@ -71,7 +73,7 @@ func readRerun(ctx context.Context, q querier, tenant int32, id uuid.UUID) (run 
 	return run, own, nil
 }
 
-// again is the run that repeats r: for its slot, with what it sent of its own unless that is edited.
+// again is the run that repeats r: for the same slot, and with the same data of its own unless edit replaces it.
 func (r RunRecord) again(own runData, edit RerunRequest) manualRun {
 	m := manualRun{scheduledFor: r.ScheduledFor, rerunOf: &r.ID, TriggerRequest: edit.TriggerRequest}
 	if m.Body == nil {

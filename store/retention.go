@@ -10,26 +10,26 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// DefaultRetention is how long runs are kept where Options does not say.
+// DefaultRetention is how long runs are kept unless Options says otherwise.
 const DefaultRetention = 30 * 24 * time.Hour
 
 const (
-	// detachPatience bounds the wait for transactions that still read a partition. Nobody waits behind it
-	// meanwhile, but the detach holds up others of its kind.
+	// detachPatience bounds the wait for transactions that still read a partition. Meanwhile no query waits for the
+	// detach, but other detaches do.
 	detachPatience = 3 * time.Second
-	// retireFor is how long one pass begins to retire days: what else there is to tidy shares its loop.
+	// retireFor is how long one pass goes on to further days. The other tidying shares its loop.
 	retireFor = 30 * time.Second
 	// retireTimeout bounds the copying of one day's failures.
 	retireTimeout = 10 * time.Minute
-	// lookAgain is when a day that is still needed is looked at again: the look reads the whole day.
+	// lookAgain is how long until a day that is still needed is looked at again, because each look reads the whole day.
 	lookAgain = time.Hour
 )
 
 // dayTable is one of the tables that hold a day of runs, attempts or run_data.
 type dayTable struct {
 	name, parent string
-	state        string // attached, pending (its detach was begun) or detached
-	failures     bool   // it holds no more than the runs that did not succeed
+	state        string // attached, pending (its detach has begun) or detached
+	failures     bool   // it holds only the runs that did not succeed
 }
 
 // oldDay is a day of runs, in UTC, with its tables.
@@ -40,20 +40,25 @@ type oldDay struct {
 	tables []dayTable
 }
 
-// The hour is for runs that ended after midnight, so that most days can go at the first look.
+// The hour leaves time for runs that end after midnight, so that most days can be retired at the first look.
 const selectOldDays = `
 WITH tables AS (
-    SELECT to_date(substring(c.relname FROM '\d{8}'), 'YYYYMMDD') AS day, c.relname::text AS name, substring(c.relname FROM '^(runs|attempts|run_data)') AS parent,
-           CASE WHEN i.inhrelid IS NULL THEN 'detached' WHEN i.inhdetachpending THEN 'pending' ELSE 'attached' END AS state, c.relname ~ '_failures$' AS failures
+    SELECT to_date(substring(c.relname FROM '\d{8}'), 'YYYYMMDD') AS day, c.relname::text AS name,
+           substring(c.relname FROM '^(runs|attempts|run_data)') AS parent,
+           CASE WHEN i.inhrelid IS NULL THEN 'detached'
+                WHEN i.inhdetachpending THEN 'pending'
+                ELSE 'attached' END AS state,
+           c.relname ~ '_failures$' AS failures
       FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_inherits i ON i.inhrelid = c.oid
-     WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind = 'r' AND c.relname ~ '^(runs|attempts|run_data)_\d{8}(_failures)?$'),
+     WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind = 'r'
+       AND c.relname ~ '^(runs|attempts|run_data)_\d{8}(_failures)?$'),
 aged AS (SELECT *, now() - (day + 1)::timestamp AT TIME ZONE 'UTC' - interval '1 hour' AS age FROM tables)
 SELECT day::text, age >= $1::interval, age >= $2::interval, name, parent, state, failures
   FROM aged WHERE age >= $1::interval OR state = 'pending' ORDER BY day, parent DESC`
 
-// RetireRuns takes the days of runs that are older than the retention out of the history: what succeeded is
-// dropped with its day's partition, and the rest is kept in a partition of failures until it is older than
-// the failures' retention. It goes on where an earlier pass was interrupted, here or on another replica.
+// RetireRuns removes the days of runs that are older than the retention. Runs that succeeded are dropped with their
+// day's partition. The others are kept in a partition of failures until they are older than the failures' retention.
+// RetireRuns goes on where an earlier pass was interrupted, on this replica or on another one.
 func (s *Store) RetireRuns(ctx context.Context) error {
 	if !s.tidy.busy.TryLock() {
 		return nil
@@ -66,12 +71,14 @@ func (s *Store) RetireRuns(ctx context.Context) error {
 	begun := time.Now()
 	for _, d := range days {
 		if time.Since(begun) > retireFor {
-			return nil // the rest in a minute
+			return nil // the rest follows in a minute
 		}
 		err := s.retire(ctx, d)
 		if later(err) && ctx.Err() == nil {
-			s.options.Log.Warn("an old partition could not be detached yet, because somebody reads it or another replica is at it; tried again in a minute", "day", d.day, "error", err)
-			return nil // a detach that is pending keeps every other of its table from beginning
+			s.options.Log.Warn(
+				"an old partition could not be detached yet, because somebody reads it or another replica is at it; tried again in a minute",
+				"day", d.day, "error", err)
+			return nil // while a detach is pending, no other of the same table can begin
 		}
 		if err != nil {
 			return fmt.Errorf("retiring the runs of %s: %w", d.day, err)
@@ -80,7 +87,7 @@ func (s *Store) RetireRuns(ctx context.Context) error {
 	return nil
 }
 
-// oldDays returns, oldest first, the days that may have something to be removed.
+// oldDays returns the days that may have something to remove, oldest first.
 func (s *Store) oldDays(ctx context.Context) ([]oldDay, error) {
 	rows, err := s.conns(ctx).Query(ctx, selectOldDays, s.options.Retention, s.options.FailureRetention)
 	if err != nil {
@@ -100,15 +107,15 @@ func (s *Store) oldDays(ctx context.Context) ([]oldDay, error) {
 	return days, err
 }
 
-// goes reports whether a table is to be taken out of the history.
+// goes reports whether a table is to be removed from the history.
 func (d oldDay) goes(t dayTable) bool { return d.old && (d.gone || !t.failures) }
 
-// retire does what is left to be done for a day.
+// retire does what is left to do for a day.
 func (s *Store) retire(ctx context.Context, d oldDay) error {
 	attached, left := false, false
 	for _, t := range d.tables {
 		if t.state == "pending" {
-			// Of any age: until it is finished, nothing else of the same parent can be detached.
+			// Whatever its age: until this is finished, nothing else of the same parent can be detached.
 			if err := s.alter(ctx, t, "FINALIZE"); err != nil {
 				return err
 			}
@@ -134,7 +141,8 @@ func (s *Store) retire(ctx context.Context, d oldDay) error {
 	ctx, cancel := context.WithTimeout(ctx, retireTimeout)
 	defer cancel()
 	var kept *int64
-	if err := s.conns(ctx).QueryRow(ctx, `SELECT punctual.retire_partitions($1::text::date, $2)`, d.day, !d.gone).Scan(&kept); err != nil {
+	if err := s.conns(ctx).QueryRow(ctx, `
+		SELECT punctual.retire_partitions($1::text::date, $2)`, d.day, !d.gone).Scan(&kept); err != nil {
 		return err
 	}
 	if kept != nil {
@@ -143,19 +151,20 @@ func (s *Store) retire(ctx context.Context, d oldDay) error {
 	return nil
 }
 
-// alter begins or finishes the detach of a table. It is one statement of the simple protocol, because it
-// cannot be part of a transaction; so there is no telling the server how long to wait, and it is cancelled
-// from here. What it has begun then stays pending: new queries do without the partition already.
+// alter begins or finishes the detach of a table. The detach cannot be part of a transaction, so it is one statement of
+// the simple protocol. So the server cannot be told how long to wait, and the statement is cancelled from here. A
+// detach that has begun then stays pending: new queries leave the partition out already.
 func (s *Store) alter(ctx context.Context, t dayTable, how string) error {
 	ctx, cancel := context.WithTimeout(ctx, detachPatience)
 	defer cancel()
-	_, err := s.conns(ctx).Exec(ctx, fmt.Sprintf(`ALTER TABLE punctual.%s DETACH PARTITION punctual.%s %s`, t.parent, t.name, how), pgx.QueryExecModeSimpleProtocol)
+	_, err := s.conns(ctx).Exec(ctx, fmt.Sprintf(`
+		ALTER TABLE punctual.%s DETACH PARTITION punctual.%s %s`, t.parent, t.name, how), pgx.QueryExecModeSimpleProtocol)
 	return err
 }
 
-// needed reports whether a day must stay as it is: a run of it is not over, or ended within the retention
-// as that of a slot which was very late, or a one-shot's slot in it is still to fire. So ready, claims and
-// exclusive never name a run that was taken away while it mattered.
+// needed reports whether a day must stay as it is: because a run of it has not ended, or because a very late slot's run
+// ended within the retention, or because a one-shot's slot in it has yet to fire. So ready, claims and exclusive never
+// name a run that was removed while it mattered.
 func (s *Store) needed(ctx context.Context, d oldDay) (bool, error) {
 	if time.Until(s.tidy.needed[d.day]) > 0 {
 		return true, nil
@@ -166,10 +175,15 @@ func (s *Store) needed(ctx context.Context, d oldDay) (bool, error) {
 	}
 	var needed bool
 	err := s.conns(ctx).QueryRow(ctx, `
-		SELECT EXISTS (SELECT FROM punctual.runs WHERE id >= punctual.partition_bound($1::text::date) AND id < punctual.partition_bound($1::text::date + 1)
+		SELECT EXISTS (SELECT FROM punctual.runs
+		               WHERE id >= punctual.partition_bound($1::text::date)
+		                  AND id < punctual.partition_bound($1::text::date + 1)
 		                  AND (finished_at IS NULL OR finished_at > now() - $2::interval))
-		    OR EXISTS (SELECT FROM punctual.schedules s JOIN punctual.jobs j ON j.id = s.job_id WHERE j.kind IN ('at', 'delay')
-		                  AND s.scheduled_for >= $1::text::timestamp AT TIME ZONE 'UTC' AND s.scheduled_for < ($1::text::date + 1)::timestamp AT TIME ZONE 'UTC')`,
+		    OR EXISTS (SELECT FROM punctual.schedules s
+		               JOIN punctual.jobs j ON j.id = s.job_id
+		               WHERE j.kind IN ('at', 'delay')
+		                  AND s.scheduled_for >= $1::text::timestamp AT TIME ZONE 'UTC'
+		                  AND s.scheduled_for < ($1::text::date + 1)::timestamp AT TIME ZONE 'UTC')`,
 		d.day, retention).Scan(&needed)
 	if err != nil {
 		return false, fmt.Errorf("looking for runs that are not over: %w", err)
@@ -185,15 +199,15 @@ func (s *Store) needed(ctx context.Context, d oldDay) (bool, error) {
 	return needed, nil
 }
 
-// later reports whether an error means that somebody reads the partition, or that another replica is at it.
+// later reports whether an error means that a transaction reads the partition, or that another replica is retiring it.
 func later(err error) bool {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
 		return errors.Is(err, context.DeadlineExceeded)
 	}
 	switch pg.Code {
-	case "55P03", "57014", "40P01", // no lock to be had, cancelled, deadlock
-		"55000", "42P01": // a detach of the same parent is pending; it is no partition any more
+	case "55P03", "57014", "40P01", // lock not available, cancelled, deadlock
+		"55000", "42P01": // a detach of the same parent is pending; the table is no partition any more
 		return true
 	}
 	return false

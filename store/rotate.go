@@ -10,12 +10,12 @@ import (
 	"punctual/store/vault"
 )
 
-// rotateBatch is how many values one transaction of a rotation encrypts anew.
+// rotateBatch is how many values one transaction of a rotation re-encrypts.
 const rotateBatch = 500
 
-// encrypted are the tables that hold ciphertexts, with the columns that tell where in the vault a row stands.
+// encrypted are the tables that hold ciphertexts, with the columns that give the place of a row in the vault.
 var encrypted = []struct {
-	table, name string // name: of the row within its kind, as the functions that make its place write it
+	table, name string // name is the SQL for the row's name within its kind, as the functions that make its place write it
 	place       func(tenant int32, id uuid.UUID, name string) vault.Place
 }{
 	{"secrets", "name", secretPlace},
@@ -27,14 +27,14 @@ var encrypted = []struct {
 
 // Rotation is what a rotation did.
 type Rotation struct {
-	Key     int64 // the data key by now
-	Values  int   // how many were encrypted anew
+	Key     int64 // id of the new data key
+	Values  int   // how many values were re-encrypted
 	Dropped int   // how many data keys were dropped
 }
 
-// RotateSecrets makes a data key, encrypts every value with it, and drops the data keys before it. All data keys are
-// sealed with the first key of to, unless that is nil. Replicas go on meanwhile. A rotation that was interrupted is
-// simply begun anew.
+// RotateSecrets makes a data key, re-encrypts every value with it, and drops the older data keys. Unless to is nil, it
+// seals all data keys with the first key of to. Replicas go on working meanwhile. A rotation that was interrupted is
+// simply started again.
 func (s *Store) RotateSecrets(ctx context.Context, to *vault.Master) (r Rotation, err error) {
 	if s.options.Master == nil {
 		return r, ErrNoMaster
@@ -56,13 +56,13 @@ func (s *Store) RotateSecrets(ctx context.Context, to *vault.Master) (r Rotation
 	return r, err
 }
 
-// beginRotation makes the new data key, and seals those that are there anew.
+// beginRotation makes the new data key. If there is a new master key, it seals the existing data keys with that.
 func (s *Store) beginRotation(ctx context.Context, to *vault.Master) (id int64, err error) {
 	err = s.inTx(ctx, everybody, func(tx pgx.Tx) error {
 		if err := lockKeyMaking(ctx, tx); err != nil {
 			return err
 		}
-		if _, err := s.openAll(ctx, tx); err != nil { // those made since the look before
+		if _, err := s.openAll(ctx, tx); err != nil { // also the keys made since they were opened before
 			return err
 		}
 		sealer := s.options.Master
@@ -85,7 +85,9 @@ func (s *Store) beginRotation(ctx context.Context, to *vault.Master) (id int64, 
 			return err
 		}
 		s.keyring.add(key)
-		return audit(ctx, tx, everybody, change{action: ActionSecretRotate, after: rotationShot{DataKey: id, MasterKey: to != nil}})
+		return audit(ctx, tx, everybody, change{
+			action: ActionSecretRotate, after: rotationShot{DataKey: id, MasterKey: to != nil},
+		})
 	})
 	return id, err
 }
@@ -103,7 +105,8 @@ func (s *Store) resealAll(ctx context.Context, tx pgx.Tx, to *vault.Master) erro
 	return nil
 }
 
-// reencrypt encrypts all values of a table with the newest data key, a batch a transaction, by their ids.
+// reencrypt encrypts all values of a table with the newest data key, in the order of their ids, one batch a
+// transaction.
 func (s *Store) reencrypt(ctx context.Context, table int) (done int, err error) {
 	var last uuid.UUID
 	for {
@@ -122,14 +125,18 @@ func (s *Store) reencrypt(ctx context.Context, table int) (done int, err error) 
 	}
 }
 
-func (s *Store) reencryptBatch(ctx context.Context, u *unit, table int, after uuid.UUID) (n int, last uuid.UUID, err error) {
+func (s *Store) reencryptBatch(
+	ctx context.Context, u *unit, table int, after uuid.UUID,
+) (n int, last uuid.UUID, err error) {
 	e := encrypted[table]
 	key, err := s.sealingKey(ctx, u)
 	if err != nil {
 		return 0, after, err
 	}
 	rows, err := u.Query(ctx, fmt.Sprintf(`
-		SELECT id, tenant, %s, data_key, ciphertext FROM punctual.%s WHERE id > $1 AND data_key <> $2 ORDER BY id LIMIT %d FOR NO KEY UPDATE`, e.name, e.table, rotateBatch), after, key.ID)
+		SELECT id, tenant, %s, data_key, ciphertext FROM punctual.%s
+		WHERE id > $1 AND data_key <> $2
+		ORDER BY id LIMIT %d FOR NO KEY UPDATE`, e.name, e.table, rotateBatch), after, key.ID)
 	if err != nil {
 		return 0, after, err
 	}
@@ -161,12 +168,13 @@ func (s *Store) reencryptBatch(ctx context.Context, u *unit, table int, after uu
 	return len(list), after, u.SendBatch(ctx, &b).Close()
 }
 
-// dropDataKeys drops the data keys before one. Transactions that write with one of them hold a lock on it, which is
-// waited for; what they wrote is encrypted anew before the drop.
+// dropDataKeys drops the data keys older than a given one. Transactions that write with an older key hold a lock on it.
+// dropDataKeys waits for them, and re-encrypts what they wrote before it drops the key.
 func (s *Store) dropDataKeys(ctx context.Context, before int64) (dropped int, err error) {
 	err = s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
 		const old = `number < (SELECT number FROM punctual.data_keys WHERE id = $1)`
-		if err := query(ctx, u, `SELECT FROM punctual.data_keys WHERE `+old+` ORDER BY number FOR UPDATE`, before); err != nil {
+		if err := query(ctx, u, `
+			SELECT FROM punctual.data_keys WHERE `+old+` ORDER BY number FOR UPDATE`, before); err != nil {
 			return fmt.Errorf("locking the data keys before: %w", err)
 		}
 		for i := range encrypted {

@@ -5,12 +5,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// batchRows are the rows of a batch's last statement. They end with the batch, whose end is also that of its
-// transaction: an error of that is theirs.
+// batchRows are the rows of a batch's last statement. They end with the batch, and the batch ends its transaction. So
+// an error of the transaction's end becomes theirs.
 type batchRows struct {
 	pgx.Rows
 	results pgx.BatchResults
-	err     error // of the end
+	err     error // of the batch's end
 	closed  bool
 }
 
@@ -65,7 +65,7 @@ func (r firstRow) Scan(dest ...any) error {
 	return r.rows.Err()
 }
 
-// refusedBatch is a batch of which nothing was done.
+// refusedBatch is a batch of which no statement was executed.
 type refusedBatch struct{ err error }
 
 func (b refusedBatch) Exec() (pgconn.CommandTag, error) { return pgconn.CommandTag{}, b.err }

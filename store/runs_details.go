@@ -12,7 +12,8 @@ import (
 	"punctual/scheduler"
 )
 
-// GetRun returns a run with its attempts, its result and what it sends; ErrNotFound when the tenant has none with this id.
+// GetRun returns a run with its attempts, its result and what it sends. The error is ErrNotFound if the tenant has no
+// run with this id.
 func (s *Store) GetRun(ctx context.Context, tenant int32, id uuid.UUID) (RunRecord, error) {
 	q := s.reader(ctx, tenant)
 	runs, err := queryRuns(ctx, q, ` WHERE r.id = $1 AND r.tenant = $2`, id, tenant)
@@ -31,7 +32,7 @@ func (s *Store) GetRun(ctx context.Context, tenant int32, id uuid.UUID) (RunReco
 	return run, err
 }
 
-// runData is what a run has of its own beside its row.
+// runData is the data that a run has of its own, besides its row in runs.
 type runData struct {
 	webhookID *uuid.UUID
 	key       string // Idempotency-Key
@@ -39,15 +40,16 @@ type runData struct {
 	body      []byte
 	notifyURL string
 	kept      keptResponse
-	keptFence int64 // the attempt whose response that is
+	keptFence int64 // fencing token of the attempt that got the kept response
 }
 
-// readDetails completes a run with its attempts, oldest first, and its result. Attempts that failed have rows of their
-// own; the one that succeeded or is in flight is on the run, and what is kept of its response in run_data.
+// readDetails completes a run with its attempts, oldest first, and its result. Failed attempts have rows of their own.
+// The attempt that succeeded or is in flight is part of the run's row; the kept part of its response is in run_data.
 func readDetails(ctx context.Context, q querier, run *RunRecord) (data runData, err error) {
 	var b pgx.Batch
 	b.Queue(`
-		SELECT number, fence, started_at, finished_at, outcome, coalesce(reason, ''), coalesce(http_status, 0), coalesce(error, ''), replica,
+		SELECT number, fence, started_at, finished_at, outcome, coalesce(reason, ''), coalesce(http_status, 0),
+			coalesce(error, ''), replica,
 			coalesce(response, ''), response_headers, coalesce(response_truncated, false)
 		FROM punctual.attempts WHERE run_id = $1 ORDER BY fence`, run.ID).Query(func(rows pgx.Rows) (err error) {
 		run.Attempts, err = pgx.CollectRows(rows, scanAttempt)
@@ -55,14 +57,15 @@ func readDetails(ctx context.Context, q querier, run *RunRecord) (data runData, 
 	})
 	var result *string
 	b.Queue(`
-		SELECT webhook_id, coalesce(idempotency_key, ''), headers, body, coalesce(notify_url, ''), result::text, coalesce(result_note, ''),
+		SELECT webhook_id, coalesce(idempotency_key, ''), headers, body, coalesce(notify_url, ''),
+			result::text, coalesce(result_note, ''),
 			coalesce(response_fence, 0), coalesce(response, ''), response_headers, coalesce(response_truncated, false)
 		FROM punctual.run_data WHERE run_id = $1`, run.ID).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(append([]any{
 			&data.webhookID, &data.key, &data.headers, &data.body, &data.notifyURL, &result, &run.ResultNote, &data.keptFence,
 		}, data.kept.into()...)...)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return nil // as most have none
+			return nil // most runs have no such row
 		}
 		return err
 	})
@@ -77,7 +80,8 @@ func readDetails(ctx context.Context, q querier, run *RunRecord) (data runData, 
 	}
 	for i, a := range run.Attempts {
 		if a.fence == data.keptFence && a.Headers == nil {
-			run.Attempts[i].Response, run.Attempts[i].Headers, run.Attempts[i].Truncated = data.kept.response, headersOf(data.kept.headers), data.kept.truncated
+			run.Attempts[i].Response, run.Attempts[i].Headers, run.Attempts[i].Truncated =
+				data.kept.response, headersOf(data.kept.headers), data.kept.truncated
 		}
 	}
 	return data, nil
@@ -86,13 +90,15 @@ func readDetails(ctx context.Context, q querier, run *RunRecord) (data runData, 
 func scanAttempt(row pgx.CollectableRow) (AttemptRecord, error) {
 	var a AttemptRecord
 	var headers []byte
-	err := row.Scan(&a.Number, &a.fence, &a.StartedAt, &a.FinishedAt, &a.Outcome, &a.Reason, &a.HTTPStatus, &a.Error, &a.Replica, &a.Response, &headers, &a.Truncated)
+	err := row.Scan(&a.Number, &a.fence, &a.StartedAt, &a.FinishedAt, &a.Outcome, &a.Reason, &a.HTTPStatus, &a.Error,
+		&a.Replica, &a.Response, &headers, &a.Truncated)
 	utc(&a.StartedAt, &a.FinishedAt)
 	a.Headers = headersOf(headers)
 	return a, err
 }
 
-// presentAttempt is the attempt that is in flight or has succeeded, as the run says it; ok is false when there is none.
+// presentAttempt derives the attempt that is in flight or has succeeded from the run's row. ok is false if there is
+// none.
 func (r RunRecord) presentAttempt() (a AttemptRecord, ok bool) {
 	started := r.StartedAt
 	if started == nil {
@@ -116,9 +122,11 @@ func (r RunRecord) presentAttempt() (a AttemptRecord, ok bool) {
 	return a, true
 }
 
-// sentBy returns what the latest attempt of a run sent, or the first one will: what it sends is not stored, but follows
-// from the run, its own data and its version of the job. Nil when this binary cannot read that version.
-func (s *Store) sentBy(ctx context.Context, q batcher, tenant int32, run RunRecord, data runData) (*scheduler.Assignment, error) {
+// sentBy returns what the latest attempt of a run sent, or what the first one will send. That is not stored: it follows
+// from the run, its own data and its version of the job. It is nil if this binary cannot read that version.
+func (s *Store) sentBy(
+	ctx context.Context, q batcher, tenant int32, run RunRecord, data runData,
+) (*scheduler.Assignment, error) {
 	key := jobVersion{id: run.JobID, version: run.JobVersion}
 	jobs, err := s.definitionsOf(ctx, q, []claimedRun{{key: key, tenant: tenant}})
 	if err != nil {

@@ -11,13 +11,15 @@ import (
 	"punctual/scheduler"
 )
 
-// clockSlack is how far a run's id may lie before its slot: a skip carries the time its transaction
-// began, and after a failover the database's clock may be another one.
+// clockSlack is how far the time in a run's id may lie before its slot: a skip carries the time at which its
+// transaction began, and after a failover the database's clock may be another one.
 const clockSlack = time.Hour
 
-// ListRuns returns the runs and skips that the filter selects, newest first by id, and the cursor of the
-// next page, empty on the last one.
-func (s *Store) ListRuns(ctx context.Context, tenant int32, f RunFilter) (runs []RunRecord, nextCursor string, err error) {
+// ListRuns returns the runs and skips that the filter selects, newest first by id, and the cursor of the next page,
+// which is empty on the last page.
+func (s *Store) ListRuns(
+	ctx context.Context, tenant int32, f RunFilter,
+) (runs []RunRecord, nextCursor string, err error) {
 	var c conditions
 	q := s.reader(ctx, tenant)
 	c.add(`r.tenant = ?`, tenant)
@@ -29,7 +31,7 @@ func (s *Store) ListRuns(ctx context.Context, tenant int32, f RunFilter) (runs [
 		if err != nil {
 			return nil, "", err
 		}
-		// An id is not looked up by findJob, and only jobs that are there may be asked for by it.
+		// findJob does not look up an id, so the second condition excludes deleted jobs.
 		c.add(`r.job_id = ? AND j.state <> 'deleted'`, job)
 	}
 	if f.JobID != nil {
@@ -38,8 +40,9 @@ func (s *Store) ListRuns(ctx context.Context, tenant int32, f RunFilter) (runs [
 	switch f.Status {
 	case "":
 	case scheduler.StatusSucceeded:
-		// Mostly all are. Said like this, the planner expects that too, also of a day that nobody has analysed yet.
-		c.add(`r.status <> ALL(?::text[])`, texts(slices.DeleteFunc(scheduler.Statuses(), func(s scheduler.Status) bool { return s == f.Status })))
+		// Most runs have succeeded. With this condition the planner expects so too, even for a day without statistics.
+		c.add(`r.status <> ALL(?::text[])`,
+			texts(slices.DeleteFunc(scheduler.Statuses(), func(s scheduler.Status) bool { return s == f.Status })))
 	default:
 		c.add(`r.status = ?`, f.Status)
 	}
@@ -49,7 +52,7 @@ func (s *Store) ListRuns(ctx context.Context, tenant int32, f RunFilter) (runs [
 	if f.Trigger != "" {
 		c.add(`r.trigger = ?`, f.Trigger)
 	} else {
-		c.add(`NOT ` + isNotice) // which are no runs of their jobs
+		c.add(`NOT ` + isNotice) // notices are not runs of their jobs
 	}
 	if f.Late != nil {
 		c.add(`r.late = ?`, *f.Late)
@@ -58,8 +61,8 @@ func (s *Store) ListRuns(ctx context.Context, tenant int32, f RunFilter) (runs [
 		return nil, "", err
 	}
 	if f.From != nil {
-		// A slot's run has its slot's time in its id, everything else that of its creation, which is later:
-		// so ids have a lower bound, which prunes partitions, and no upper one.
+		// The id of a slot's run holds the time of the slot. All other ids hold the time at which they were made, which is
+		// later. So ids have a lower bound, which prunes partitions, and no upper one.
 		c.add(`r.id >= ?`, firstRunID(f.From.Add(-clockSlack)))
 		c.add(`coalesce(r.skipped_last, r.scheduled_for) >= ?`, *f.From)
 	}
@@ -79,9 +82,10 @@ func (s *Store) ListRuns(ctx context.Context, tenant int32, f RunFilter) (runs [
 	return runs, nextCursor, nil
 }
 
-// candidates returns where the page's rows are to be looked for first, or nothing if the conditions find them: by the
-// indexes on a job, a reason, a trigger or a tenant. Those begin with what is asked for and go on with the id, so that a page costs as
-// much as it is long, whatever else there is. A status is in no index, as each run's changes.
+// candidates returns the tables in which to look for the page's rows first. It returns nothing if the conditions find
+// them by the indexes on a job, a reason, a trigger or a tenant. These indexes begin with the value that is asked for
+// and go on with the id, so a page costs as much as it is long, whatever else there is. No index has the status,
+// because the status of each run changes.
 func (f RunFilter) candidates(c *conditions, tenant int32) string {
 	const jobs = ` LEFT JOIN punctual.jobs j ON j.id = r.job_id`
 	if f.Job != "" || f.JobID != nil {
@@ -92,9 +96,12 @@ func (f RunFilter) candidates(c *conditions, tenant int32) string {
 	}
 	switch {
 	case f.Status == scheduler.StatusRunning:
-		// What replicas are sending is little; what targets work on waits in ready for its deadline.
+		// Replicas send few runs at a time. Runs that targets work on wait in ready for their deadline.
 		c.args = append(c.args, tenant)
-		return fmt.Sprintf(`(SELECT unnest(run_ids) AS id FROM punctual.claims UNION SELECT run_id FROM punctual.ready WHERE tenant = $%d) u
+		return fmt.Sprintf(`(
+				SELECT unnest(run_ids) AS id FROM punctual.claims
+				UNION
+				SELECT run_id FROM punctual.ready WHERE tenant = $%d) u
 			CROSS JOIN LATERAL (SELECT * FROM punctual.runs r WHERE r.id = u.id OFFSET 0) r`, len(c.args)) + jobs // one by one
 	case f.Status != "" && !f.Status.Final():
 		c.add(`y.tenant = ?`, tenant)
@@ -102,8 +109,10 @@ func (f RunFilter) candidates(c *conditions, tenant int32) string {
 	case f.Status != "" && f.Status != scheduler.StatusSucceeded && f.Reason == "":
 		c.args = append(c.args, texts(scheduler.ReasonsOf(f.Status)))
 		limit := f.limit() + 1
-		inner := fmt.Sprintf(`unnest($%d::text[]) v(reason) CROSS JOIN LATERAL (SELECT r.* FROM punctual.runs r`+jobs+c.where()+`
-			AND r.reason = v.reason ORDER BY r.id DESC LIMIT %d) r`, len(c.args), limit)
+		inner := fmt.Sprintf(`unnest($%d::text[]) v(reason)
+			CROSS JOIN LATERAL (
+				SELECT r.* FROM punctual.runs r`+jobs+c.where()+` AND r.reason = v.reason
+				ORDER BY r.id DESC LIMIT %d) r`, len(c.args), limit)
 		*c = conditions{args: c.args, texts: []string{`true`}}
 		return inner
 	case len(f.Labels) > 0:
@@ -112,7 +121,7 @@ func (f RunFilter) candidates(c *conditions, tenant int32) string {
 	return ""
 }
 
-// firstRunID returns the lowest id that a run of the given time can have.
+// firstRunID returns the lowest id that a run made at the given time can have.
 func firstRunID(t time.Time) uuid.UUID {
 	var id uuid.UUID
 	ms := uint64(max(0, t.UnixMilli()))

@@ -11,12 +11,13 @@ import (
 	"punctual/scheduler"
 )
 
-const runFields = `r.id, r.job_id, coalesce(j.name, ''), t.name, r.trigger, r.scheduled_for, r.status, coalesce(r.reason, ''), r.late,
-	r.attempt, coalesce(q.name, ''), r.lane, r.replica, r.job_version, r.due_at, r.created_at, r.claimed_at, r.started_at, r.accepted_at, r.finished_at,
-	r.next_attempt_at, coalesce(r.http_status, 0), coalesce(r.error, ''), r.blocked_by, r.skipped_first, r.skipped_last, r.skipped_count,
+const runFields = `r.id, r.job_id, coalesce(j.name, ''), t.name, r.trigger, r.scheduled_for, r.status,
+	coalesce(r.reason, ''), r.late, r.attempt, coalesce(q.name, ''), r.lane, r.replica, r.job_version, r.due_at,
+	r.created_at, r.claimed_at, r.started_at, r.accepted_at, r.finished_at, r.next_attempt_at,
+	coalesce(r.http_status, 0), coalesce(r.error, ''), r.blocked_by, r.skipped_first, r.skipped_last, r.skipped_count,
 	r.replay_of, r.rerun_of, r.parent_run, coalesce(r.step, ''), coalesce(r.fence, 0)`
 
-// runColumns leaves how many attempts a run may have to fillMaxAttempts.
+// runColumns leaves it to fillMaxAttempts to find how many attempts a run may have.
 const runColumns = runFields + `, ` + isNotice + `, 0`
 
 const runTables = `punctual.runs r
@@ -30,13 +31,15 @@ func scanRun(row pgx.CollectableRow) (RunRecord, error) {
 	var skipped SkippedRange
 	var first, last *time.Time
 	err := row.Scan(&r.ID, &r.JobID, &r.Job, &r.Tenant, &r.Trigger, &r.ScheduledFor, &r.Status, &r.Reason, &r.Late,
-		&r.Attempt, &r.Queue, &lane, &r.Replica, &r.JobVersion, &r.DueAt, &r.CreatedAt, &r.ClaimedAt, &r.StartedAt, &r.AcceptedAt, &r.FinishedAt,
+		&r.Attempt, &r.Queue, &lane, &r.Replica, &r.JobVersion, &r.DueAt, &r.CreatedAt, &r.ClaimedAt, &r.StartedAt,
+		&r.AcceptedAt, &r.FinishedAt,
 		&r.NextAttemptAt, &r.HTTPStatus, &r.Error, &r.BlockedBy, &first, &last, &skipped.Count,
 		&r.ReplayOf, &r.RerunOf, &r.ParentRun, &r.Step, &r.fence, &r.notice, &r.MaxAttempts)
 	if err != nil {
 		return RunRecord{}, err
 	}
-	utc(&r.ScheduledFor, &r.DueAt, &r.CreatedAt, r.ClaimedAt, r.StartedAt, r.AcceptedAt, r.FinishedAt, r.NextAttemptAt, first, last)
+	utc(&r.ScheduledFor, &r.DueAt, &r.CreatedAt, r.ClaimedAt, r.StartedAt, r.AcceptedAt, r.FinishedAt, r.NextAttemptAt,
+		first, last)
 	if first != nil && last != nil {
 		skipped.First, skipped.Last = *first, *last
 		r.Skipped = &skipped
@@ -47,10 +50,13 @@ func scanRun(row pgx.CollectableRow) (RunRecord, error) {
 
 // priorityOf is the inverse of scheduler.Priority.Lane.
 func priorityOf(lane int16) scheduler.Priority {
-	return [...]scheduler.Priority{scheduler.PriorityHigh, scheduler.PriorityNormal, scheduler.PriorityLow, scheduler.PriorityLow}[lane&3]
+	return [...]scheduler.Priority{
+		scheduler.PriorityHigh, scheduler.PriorityNormal, scheduler.PriorityLow, scheduler.PriorityLow,
+	}[lane&3]
 }
 
-// readRun returns a run with its attempts and its result; ErrNotFound when the tenant has none with this id.
+// readRun returns a run with its attempts and its result. The error is ErrNotFound if the tenant has no run with this
+// id.
 func readRun(ctx context.Context, q querier, tenant int32, id uuid.UUID) (RunRecord, error) {
 	runs, err := queryRuns(ctx, q, ` WHERE r.id = $1 AND r.tenant = $2`, id, tenant)
 	if err != nil {
@@ -64,7 +70,7 @@ func readRun(ctx context.Context, q querier, tenant int32, id uuid.UUID) (RunRec
 	return run, err
 }
 
-// queryRuns returns the runs that the rest of the statement selects, without attempts.
+// queryRuns returns the runs that rest, the rest of the statement, selects. It leaves out their attempts.
 func queryRuns(ctx context.Context, q querier, rest string, args ...any) ([]RunRecord, error) {
 	rows, err := q.Query(ctx, `SELECT `+runColumns+` FROM `+runTables+rest, args...)
 	if err != nil {
@@ -77,8 +83,8 @@ func queryRuns(ctx context.Context, q querier, rest string, args ...any) ([]RunR
 	return runs, fillMaxAttempts(ctx, q, runs)
 }
 
-// fillMaxAttempts reads how many attempts the runs' versions allow: once per version, not per run,
-// because a definition may be large.
+// fillMaxAttempts reads how many attempts the runs' versions allow. It reads once per version and not per run, because
+// a definition may be large.
 func fillMaxAttempts(ctx context.Context, q querier, runs []RunRecord) error {
 	type version struct {
 		job    uuid.UUID
@@ -100,7 +106,8 @@ func fillMaxAttempts(ctx context.Context, q querier, runs []RunRecord) error {
 	rows, err := q.Query(ctx, `
 		SELECT v.job_id, v.version, coalesce(nullif((v.definition #>> '{retry,max_attempts}')::integer, 0), $3::integer)
 		FROM unnest($1::uuid[], $2::integer[]) w(job_id, version)
-		JOIN punctual.job_versions v ON v.job_id = w.job_id AND v.version = w.version`, jobs, numbers, scheduler.DefaultMaxAttempts)
+		JOIN punctual.job_versions v ON v.job_id = w.job_id AND v.version = w.version`,
+		jobs, numbers, scheduler.DefaultMaxAttempts)
 	if err != nil {
 		return fmt.Errorf("reading the versions of runs: %w", err)
 	}

@@ -13,21 +13,21 @@ import (
 	"punctual/store/vault"
 )
 
-// SecretRecord is what may be known of a secret: not its value, nor how long that is.
+// SecretRecord is what may be known about a secret: neither its value nor the value's length.
 type SecretRecord struct {
 	ID          uuid.UUID
 	Name        string
 	Description string
-	Version     int32 // counts its values
+	Version     int32 // counts the secret's values
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
 }
 
-// SecretInUseError is a secret that cannot be deleted because jobs refer to it.
+// SecretInUseError says that a secret cannot be deleted because jobs refer to it.
 type SecretInUseError struct {
 	Name string
 	Jobs []string // up to ten, by name
-	More bool     // there are others
+	More bool     // there are more such jobs
 }
 
 func (e *SecretInUseError) Error() string {
@@ -51,8 +51,10 @@ func secretPlace(tenant int32, id uuid.UUID, name string) vault.Place {
 	return vault.Place{Tenant: tenant, Kind: "secret", Name: id.String() + "/" + name}
 }
 
-// PutSecret makes a secret or gives it another value. The same value and description change nothing.
-func (s *Store) PutSecret(ctx context.Context, tenant int32, name, value, description string) (r SecretRecord, created bool, err error) {
+// PutSecret creates a secret or gives it another value. The same value and description change nothing.
+func (s *Store) PutSecret(
+	ctx context.Context, tenant int32, name, value, description string,
+) (r SecretRecord, created bool, err error) {
 	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		key, err := s.sealingKey(ctx, u)
 		if err != nil {
@@ -69,15 +71,19 @@ func (s *Store) PutSecret(ctx context.Context, tenant int32, name, value, descri
 		}
 		return fmt.Errorf("secret %q is made and deleted as often as it is looked for: %w", name, ErrState)
 	})
-	s.credentials.forget() // other replicas look within seconds
+	s.credentials.forget() // other replicas read secrets again within seconds
 	return r, created, err
 }
 
-// rewriteSecret changes the secret of a name; known is false when there is none.
-func (s *Store) rewriteSecret(ctx context.Context, u *unit, key *vault.DataKey, tenant int32, name, value, description string) (r SecretRecord, known bool, err error) {
+// rewriteSecret changes the secret with a name. known is false if there is none.
+func (s *Store) rewriteSecret(
+	ctx context.Context, u *unit, key *vault.DataKey, tenant int32, name, value, description string,
+) (r SecretRecord, known bool, err error) {
 	var old int64
 	var ciphertext []byte
-	err = u.QueryRow(ctx, `SELECT `+namedColumns+`, data_key, ciphertext FROM punctual.secrets WHERE tenant = $1 AND name = $2 FOR NO KEY UPDATE`, tenant, name).
+	err = u.QueryRow(ctx, `
+		SELECT `+namedColumns+`, data_key, ciphertext FROM punctual.secrets
+		WHERE tenant = $1 AND name = $2 FOR NO KEY UPDATE`, tenant, name).
 		Scan(&r.ID, &r.Name, &r.Description, &r.Version, &r.CreatedAt, &r.UpdatedAt, &old, &ciphertext)
 	utc(&r.CreatedAt, &r.UpdatedAt)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -87,7 +93,7 @@ func (s *Store) rewriteSecret(ctx context.Context, u *unit, key *vault.DataKey, 
 		return r, false, fmt.Errorf("reading secret %q: %w", name, err)
 	}
 	at := secretPlace(tenant, r.ID, name)
-	// One that does not open is replaced like any other: writing it anew is how to repair it.
+	// A value that does not decrypt is replaced like any other: writing it again is how to repair it.
 	was, openErr := s.open(ctx, u, old, ciphertext, at)
 	same := openErr == nil && was == value
 	if same && r.Description == description {
@@ -99,8 +105,11 @@ func (s *Store) rewriteSecret(ctx context.Context, u *unit, key *vault.DataKey, 
 	}
 	before := r
 	rows, err := u.Query(ctx, `
-		UPDATE punctual.secrets SET description = $2, version = version + CASE WHEN $3 THEN 0 ELSE 1 END, data_key = $4, ciphertext = $5, updated_at = clock_timestamp()
-		WHERE id = $1 RETURNING `+namedColumns, r.ID, description, same, key.ID, sealed)
+		UPDATE punctual.secrets
+		SET description = $2, version = version + CASE WHEN $3 THEN 0 ELSE 1 END,
+			data_key = $4, ciphertext = $5, updated_at = clock_timestamp()
+		WHERE id = $1
+		RETURNING `+namedColumns, r.ID, description, same, key.ID, sealed)
 	if err == nil {
 		r, err = pgx.CollectExactlyOneRow(rows, scanSecret)
 	}
@@ -113,8 +122,10 @@ func (s *Store) rewriteSecret(ctx context.Context, u *unit, key *vault.DataKey, 
 	return r, true, noteSecretsChanged(ctx, u)
 }
 
-// insertSecret makes the secret of a name, unless somebody else has just done so.
-func insertSecret(ctx context.Context, u *unit, key *vault.DataKey, tenant int32, name, value, description string) (r SecretRecord, created bool, err error) {
+// insertSecret creates the secret with a name, unless another transaction has just done so.
+func insertSecret(
+	ctx context.Context, u *unit, key *vault.DataKey, tenant int32, name, value, description string,
+) (r SecretRecord, created bool, err error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return r, false, fmt.Errorf("making a secret's id: %w", err)
@@ -141,9 +152,10 @@ func insertSecret(ctx context.Context, u *unit, key *vault.DataKey, tenant int32
 	return r, true, noteSecretsChanged(ctx, u)
 }
 
-// GetSecret returns what may be known of a secret; ErrNotFound when there is none.
+// GetSecret returns what may be known about a secret. The error is ErrNotFound if there is none.
 func (s *Store) GetSecret(ctx context.Context, tenant int32, name string) (SecretRecord, error) {
-	rows, err := s.reader(ctx, tenant).Query(ctx, `SELECT `+namedColumns+` FROM punctual.secrets WHERE tenant = $1 AND name = $2`, tenant, name)
+	rows, err := s.reader(ctx, tenant).Query(ctx, `
+		SELECT `+namedColumns+` FROM punctual.secrets WHERE tenant = $1 AND name = $2`, tenant, name)
 	if err != nil {
 		return SecretRecord{}, fmt.Errorf("reading secret %q: %w", name, err)
 	}
@@ -158,13 +170,17 @@ func (s *Store) GetSecret(ctx context.Context, tenant int32, name string) (Secre
 }
 
 // ListSecrets returns a page of secrets, newest first.
-func (s *Store) ListSecrets(ctx context.Context, tenant int32, p Page) (list []SecretRecord, nextCursor string, err error) {
+func (s *Store) ListSecrets(
+	ctx context.Context, tenant int32, p Page,
+) (list []SecretRecord, nextCursor string, err error) {
 	var c conditions
 	if err := c.page(p, secretCursor, `id < ?`); err != nil {
 		return nil, "", err
 	}
 	c.add(`tenant = ?`, tenant)
-	rows, err := s.reader(ctx, tenant).Query(ctx, `SELECT `+namedColumns+` FROM punctual.secrets`+c.where()+fmt.Sprintf(` ORDER BY id DESC LIMIT %d`, p.limit()+1), c.args...)
+	rows, err := s.reader(ctx, tenant).Query(ctx, `
+		SELECT `+namedColumns+` FROM punctual.secrets`+c.where()+
+		fmt.Sprintf(` ORDER BY id DESC LIMIT %d`, p.limit()+1), c.args...)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing secrets: %w", err)
 	}
@@ -175,16 +191,18 @@ func (s *Store) ListSecrets(ctx context.Context, tenant int32, p Page) (list []S
 	return list, nextCursor, nil
 }
 
-// mostNamedJobs is how many of the jobs that use a secret are named.
+// mostNamedJobs is how many of the jobs that use a secret an error names.
 const mostNamedJobs = 10
 
-// DeleteSecret deletes a secret. *SecretInUseError while active or paused jobs refer to it; ErrNotFound when there is none.
+// DeleteSecret deletes a secret. The error is *SecretInUseError while active or paused jobs refer to the secret, and
+// ErrNotFound if there is none.
 func (s *Store) DeleteSecret(ctx context.Context, tenant int32, name string) error {
 	defer s.credentials.forget()
 	return s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
-		// Whoever writes a job that refers to it holds a share of this lock until it has: see secretFacts.
+		// A transaction that writes a job with a reference to the secret shares this lock until it ends: see secretFacts.
 		var id uuid.UUID
-		err := u.QueryRow(ctx, `SELECT id FROM punctual.secrets WHERE tenant = $1 AND name = $2 FOR UPDATE`, tenant, name).Scan(&id)
+		err := u.QueryRow(ctx, `
+			SELECT id FROM punctual.secrets WHERE tenant = $1 AND name = $2 FOR UPDATE`, tenant, name).Scan(&id)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("secret %q: %w", name, ErrNotFound)
 		}
@@ -194,7 +212,9 @@ func (s *Store) DeleteSecret(ctx context.Context, tenant int32, name string) err
 		rows, err := u.Query(ctx, `
 			SELECT j.name FROM punctual.secret_uses x JOIN `+jobTables+` ON j.id = x.job_id
 			WHERE x.tenant = $1 AND x.name = $2 AND j.tenant = $1 AND `+jobState+` IN ('active', 'paused')
-			  AND $2 IN (v.definition #>> '{target,auth,secret}', v.definition #>> '{target,tls,client_certificate}', v.definition #>> '{target,tls,ca}')
+			  AND $2 IN (v.definition #>> '{target,auth,secret}',
+			             v.definition #>> '{target,tls,client_certificate}',
+			             v.definition #>> '{target,tls,ca}')
 			ORDER BY j.name LIMIT $3`, tenant, name, mostNamedJobs+1)
 		if err != nil {
 			return fmt.Errorf("looking for jobs that use secret %q: %w", name, err)

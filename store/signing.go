@@ -15,17 +15,17 @@ import (
 	"punctual/store/vault"
 )
 
-// SigningSecretRecord is what may be known of a signing secret once it was shown.
+// SigningSecretRecord is what may be known about a signing secret after it was shown once.
 type SigningSecretRecord struct {
 	ID        uuid.UUID
 	CreatedAt time.Time
-	ExpiresAt *time.Time // when it ceases to sign; nil: when it is deleted
+	ExpiresAt *time.Time // when it stops signing; nil: not before it is deleted
 }
 
 const (
-	// signingSecretSize is the number of random bytes in one: Standard Webhooks recommends 24 to 64.
+	// signingSecretSize is the number of random bytes in a signing secret: Standard Webhooks recommends 24 to 64.
 	signingSecretSize = 32
-	// mostSigningSecrets bounds the live ones of a tenant: each is a signature in every callback.
+	// mostSigningSecrets bounds a tenant's live signing secrets: each adds a signature to every callback.
 	mostSigningSecrets = 10
 )
 
@@ -33,19 +33,20 @@ func signingPlace(tenant int32, id uuid.UUID) vault.Place {
 	return vault.Place{Tenant: tenant, Kind: "signing secret", Name: id.String()}
 }
 
-// lockSigning lets one transaction at a time change a tenant's signing secrets, and forgets those that have expired.
+// lockSigning lets one transaction at a time change a tenant's signing secrets, and deletes the expired ones.
 func lockSigning(ctx context.Context, u *unit, tenant int32) error {
 	if err := query(ctx, u, `SELECT FROM punctual.tenants WHERE id = $1 FOR NO KEY UPDATE`, tenant); err != nil {
 		return fmt.Errorf("locking the signing secrets of tenant %d: %w", tenant, err)
 	}
-	if _, err := u.Exec(ctx, `DELETE FROM punctual.signing_secrets WHERE tenant = $1 AND expires_at <= now()`, tenant); err != nil {
+	if _, err := u.Exec(ctx, `
+		DELETE FROM punctual.signing_secrets WHERE tenant = $1 AND expires_at <= now()`, tenant); err != nil {
 		return fmt.Errorf("forgetting expired signing secrets: %w", err)
 	}
 	return nil
 }
 
-// MakeSigningSecret makes another signing secret of a tenant, which signs from now on beside the others. The secret is
-// returned this once. ErrState when there are ten already.
+// MakeSigningSecret creates another signing secret of a tenant, which signs beside the others from now on. The secret
+// is returned only this once. The error is ErrState if there are ten already.
 func (s *Store) MakeSigningSecret(ctx context.Context, tenant int32) (r SigningSecretRecord, secret string, err error) {
 	defer s.credentials.forget()
 	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
@@ -53,7 +54,8 @@ func (s *Store) MakeSigningSecret(ctx context.Context, tenant int32) (r SigningS
 			return err
 		}
 		var live int
-		if err := u.QueryRow(ctx, `SELECT count(*) FROM punctual.signing_secrets WHERE tenant = $1`, tenant).Scan(&live); err != nil {
+		if err := u.QueryRow(ctx, `
+			SELECT count(*) FROM punctual.signing_secrets WHERE tenant = $1`, tenant).Scan(&live); err != nil {
 			return fmt.Errorf("counting signing secrets: %w", err)
 		}
 		if live >= mostSigningSecrets {
@@ -65,7 +67,9 @@ func (s *Store) MakeSigningSecret(ctx context.Context, tenant int32) (r SigningS
 	return r, secret, err
 }
 
-func (s *Store) insertSigningSecret(ctx context.Context, u *unit, tenant int32) (r SigningSecretRecord, secret string, err error) {
+func (s *Store) insertSigningSecret(
+	ctx context.Context, u *unit, tenant int32,
+) (r SigningSecretRecord, secret string, err error) {
 	key, err := s.sealingKey(ctx, u)
 	if err != nil {
 		return r, "", err
@@ -80,13 +84,17 @@ func (s *Store) insertSigningSecret(ctx context.Context, u *unit, tenant int32) 
 	if err != nil {
 		return r, "", err
 	}
-	err = u.QueryRow(ctx, `INSERT INTO punctual.signing_secrets (id, tenant, data_key, ciphertext) VALUES ($1, $2, $3, $4) RETURNING created_at`,
+	err = u.QueryRow(ctx, `
+		INSERT INTO punctual.signing_secrets (id, tenant, data_key, ciphertext) VALUES ($1, $2, $3, $4)
+		RETURNING created_at`,
 		r.ID, tenant, key.ID, sealed).Scan(&r.CreatedAt)
 	if err != nil {
 		return r, "", fmt.Errorf("writing a signing secret: %w", err)
 	}
 	utc(&r.CreatedAt)
-	if err := audit(ctx, u, tenant, change{action: ActionSigningSecretCreate, id: r.ID, after: signingSecretShot{}}); err != nil {
+	if err := audit(ctx, u, tenant, change{
+		action: ActionSigningSecretCreate, id: r.ID, after: signingSecretShot{},
+	}); err != nil {
 		return r, "", err
 	}
 	return r, secret, noteSecretsChanged(ctx, u)
@@ -94,11 +102,12 @@ func (s *Store) insertSigningSecret(ctx context.Context, u *unit, tenant int32) 
 
 // ListSigningSecrets returns a tenant's live signing secrets, oldest first.
 func (s *Store) ListSigningSecrets(ctx context.Context, tenant int32) ([]SigningSecretRecord, error) {
-	if _, err := s.SigningKeys(ctx, tenant); err != nil { // which makes the first
+	if _, err := s.SigningKeys(ctx, tenant); err != nil { // creates the first one
 		return nil, err
 	}
 	rows, err := s.reader(ctx, tenant).Query(ctx, `
-		SELECT id, created_at, expires_at FROM punctual.signing_secrets WHERE tenant = $1 AND (expires_at IS NULL OR expires_at > now()) ORDER BY id`, tenant)
+		SELECT id, created_at, expires_at FROM punctual.signing_secrets
+		WHERE tenant = $1 AND (expires_at IS NULL OR expires_at > now()) ORDER BY id`, tenant)
 	if err != nil {
 		return nil, fmt.Errorf("listing signing secrets: %w", err)
 	}
@@ -113,8 +122,8 @@ func (s *Store) ListSigningSecrets(ctx context.Context, tenant int32) ([]Signing
 	return list, nil
 }
 
-// DeleteSigningSecret lets a signing secret sign for a while more, or ends it at once. ErrState for the last one that
-// does not expire; ErrNotFound when there is none of the id.
+// DeleteSigningSecret ends a signing secret: it signs for the time in, or is deleted at once. The error is ErrState for
+// the last one that does not expire, and ErrNotFound if there is none with the id.
 func (s *Store) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid.UUID, in time.Duration) error {
 	defer s.credentials.forget()
 	return s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
@@ -123,7 +132,8 @@ func (s *Store) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid.U
 		}
 		var others int
 		err := u.QueryRow(ctx, `
-			SELECT (SELECT count(*) FROM punctual.signing_secrets o WHERE o.tenant = $1 AND o.id <> s.id AND o.expires_at IS NULL)
+			SELECT (SELECT count(*) FROM punctual.signing_secrets o
+			        WHERE o.tenant = $1 AND o.id <> s.id AND o.expires_at IS NULL)
 			FROM punctual.signing_secrets s WHERE s.tenant = $1 AND s.id = $2`, tenant, id).Scan(&others)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
@@ -133,10 +143,14 @@ func (s *Store) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid.U
 		case others == 0:
 			return fmt.Errorf("signing secret %s is the last one that does not expire; make another first: %w", id, ErrState)
 		}
-		sql := `UPDATE punctual.signing_secrets SET expires_at = clock_timestamp() + $3::interval WHERE tenant = $1 AND id = $2 RETURNING expires_at`
+		sql := `
+			UPDATE punctual.signing_secrets SET expires_at = clock_timestamp() + $3::interval
+			WHERE tenant = $1 AND id = $2 RETURNING expires_at`
 		args := []any{tenant, id, in}
 		if in <= 0 {
-			sql, args = `DELETE FROM punctual.signing_secrets WHERE tenant = $1 AND id = $2 RETURNING NULL::timestamptz`, args[:2]
+			sql, args = `
+				DELETE FROM punctual.signing_secrets
+				WHERE tenant = $1 AND id = $2 RETURNING NULL::timestamptz`, args[:2]
 		}
 		var ends *time.Time
 		if err := u.QueryRow(ctx, sql, args...).Scan(&ends); err != nil {
@@ -150,7 +164,7 @@ func (s *Store) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid.U
 	})
 }
 
-// readSigningKeys reads what a tenant's callbacks are signed with, and makes the first of it.
+// readSigningKeys reads the keys that sign a tenant's callbacks. If none of them lasts, it creates one.
 func (s *Store) readSigningKeys(ctx context.Context, tenant int32) ([]scheduler.SigningKey, error) {
 	keys, lasting, err := s.openSigningKeys(ctx, tenant)
 	if err != nil || lasting {
@@ -161,7 +175,9 @@ func (s *Store) readSigningKeys(ctx context.Context, tenant int32) ([]scheduler.
 			return err
 		}
 		var there bool
-		err := u.QueryRow(ctx, `SELECT EXISTS (SELECT FROM punctual.signing_secrets WHERE tenant = $1 AND expires_at IS NULL)`, tenant).Scan(&there)
+		err := u.QueryRow(ctx, `
+			SELECT EXISTS (
+				SELECT FROM punctual.signing_secrets WHERE tenant = $1 AND expires_at IS NULL)`, tenant).Scan(&there)
 		if err != nil || there {
 			return err
 		}
@@ -175,10 +191,13 @@ func (s *Store) readSigningKeys(ctx context.Context, tenant int32) ([]scheduler.
 	return keys, err
 }
 
-// openSigningKeys returns a tenant's live signing keys; lasting tells whether one of them does not expire.
-func (s *Store) openSigningKeys(ctx context.Context, tenant int32) (keys []scheduler.SigningKey, lasting bool, err error) {
+// openSigningKeys returns a tenant's live signing keys. lasting says whether one of them does not expire.
+func (s *Store) openSigningKeys(
+	ctx context.Context, tenant int32,
+) (keys []scheduler.SigningKey, lasting bool, err error) {
 	rows, err := s.conns(ctx).Query(ctx, `
-		SELECT id, data_key, ciphertext, expires_at FROM punctual.signing_secrets WHERE tenant = $1 AND (expires_at IS NULL OR expires_at > now()) ORDER BY id`, tenant)
+		SELECT id, data_key, ciphertext, expires_at FROM punctual.signing_secrets
+		WHERE tenant = $1 AND (expires_at IS NULL OR expires_at > now()) ORDER BY id`, tenant)
 	if err != nil {
 		return nil, false, fmt.Errorf("reading signing secrets: %w", err)
 	}

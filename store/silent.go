@@ -11,33 +11,38 @@ import (
 const (
 	// silentBatch is how many attempts of silent targets one transaction ends.
 	silentBatch = 100
-	// silentSoon is how far ahead a heartbeat, which comes every two seconds, tells of a deadline.
+	// silentSoon is how far ahead a heartbeat, which comes every two seconds, reports a deadline.
 	silentSoon = `interval '2 s'`
 )
 
-// In which lane of ready a run waits whose row has these columns: in its own, or with ordered runs (see
-// scheduler.OrderLane). The deadline of a target that works on waits in a lane of its queue that no claim looks into, as
-// ending an attempt takes no worker slot.
+// SQL for the lane of ready in which a run with these columns waits: its own, or the lane of ordered runs (see
+// scheduler.OrderLane). The deadline of a target that works on waits in a lane of its queue that no claim reads,
+// because ending an attempt takes no worker slot.
 const (
-	readyLane    = `CASE WHEN trigger IN ('` + string(scheduler.TriggerBackfill) + `', '` + string(scheduler.TriggerReplay) + `') THEN lane | 3 ELSE lane END`
+	readyLane = `CASE WHEN trigger IN
+		('` + string(scheduler.TriggerBackfill) + `', '` + string(scheduler.TriggerReplay) + `')
+		THEN lane | 3 ELSE lane END`
 	deadlineLane = `-1 - lane / 4`
 )
 
-// selectSilent locks the deadlines that have passed. Those of frozen tenants stay as they are, and hold up nobody.
+// selectSilent locks deadlines that have passed. It leaves those of frozen tenants, which delay no others.
 const selectSilent = `
 SELECT s.*, now() FROM punctual.queues q CROSS JOIN LATERAL (
     SELECT y.run_id, y.job_id, y.tenant, y.lane, y.held_by, y.held_since, y.held_until FROM punctual.ready y
-    WHERE y.lane = (-1 - q.id)::smallint AND y.due_at <= now() AND NOT EXISTS (SELECT FROM punctual.tenants t WHERE t.id = y.tenant AND t.frozen_at IS NOT NULL)
+    WHERE y.lane = (-1 - q.id)::smallint AND y.due_at <= now()
+      AND NOT EXISTS (SELECT FROM punctual.tenants t WHERE t.id = y.tenant AND t.frozen_at IS NOT NULL)
     ORDER BY y.due_at LIMIT $1 FOR UPDATE OF y SKIP LOCKED) s LIMIT $1`
 
-// nextSilent is the next deadline to come, of all queues.
+// nextSilent is how long it is until the next deadline in any queue.
 const nextSilent = `SELECT min(d.due_at) - clock_timestamp() FROM punctual.queues q CROSS JOIN LATERAL (
-    SELECT y.due_at FROM punctual.ready y WHERE y.lane = (-1 - q.id)::smallint AND y.due_at > now() ORDER BY y.due_at LIMIT 1) d
+    SELECT y.due_at FROM punctual.ready y
+    WHERE y.lane = (-1 - q.id)::smallint AND y.due_at > now() ORDER BY y.due_at LIMIT 1) d
 WHERE d.due_at <= now() + ` + silentSoon
 
-// anySilent is whether a deadline has passed or is about to.
+// anySilent is true if a deadline has passed or is about to pass.
 const anySilent = `EXISTS (SELECT FROM punctual.queues q CROSS JOIN LATERAL (
-    SELECT FROM punctual.ready y WHERE y.lane = (-1 - q.id)::smallint AND y.due_at <= now() + ` + silentSoon + ` LIMIT 1) d)`
+    SELECT FROM punctual.ready y
+    WHERE y.lane = (-1 - q.id)::smallint AND y.due_at <= now() + ` + silentSoon + ` LIMIT 1) d)`
 
 // EndSilent implements scheduler.Store.
 func (s *Store) EndSilent(ctx context.Context) (wait time.Duration, left bool, err error) {
@@ -47,7 +52,7 @@ func (s *Store) EndSilent(ctx context.Context) (wait time.Duration, left bool, e
 		return 0, false, fmt.Errorf("ending attempts whose targets are silent: %w", err)
 	}
 	if len(c.ended) > 0 {
-		s.signal() // a retry, or the run that waits at the gate
+		s.signal() // for a retry, or for the run that waits at the gate
 	}
 	if c.more {
 		return 0, true, nil

@@ -11,24 +11,24 @@ import (
 	"punctual/scheduler"
 )
 
-// staleBatch is how many jobs one look is at.
+// staleBatch is how many jobs one look covers.
 const staleBatch = 100
 
-// lookOnceMore is when a job that was found stale is looked at once more: a success that was being committed when it was
-// found stale could not know of that.
+// lookOnceMore is how long after a job was found stale it is looked at once more: a success that was being committed at
+// that moment could not know that the job was stale.
 const lookOnceMore = time.Minute
 
-// watched is a job that is looked at.
+// watched is a job that may have become stale.
 type watched struct {
 	key    jobVersion
 	tenant int32
 	watch  scheduler.Watch
-	stale  *time.Time // it was found stale before, and this is since when
+	stale  *time.Time // since when it is stale, if it was found stale before
 	list   []byte     // the tenant's default notify
 	succAt *time.Time
 }
 
-// The rows are locked, and by nobody waited for, so that of several replicas one looks at each job.
+// The rows are locked and locked ones are skipped, so that only one of several replicas looks at each job.
 const selectWatched = `
 SELECT n.job_id, coalesce(j.version, 0), coalesce(j.tenant, 0), now(), n.stale_since, t.notify,
        coalesce(` + jobState + `, 'deleted') = 'paused', coalesce(` + jobState + `, 'deleted') = 'completed',
@@ -36,20 +36,23 @@ SELECT n.job_id, coalesce(j.version, 0), coalesce(j.tenant, 0), now(), n.stale_s
        greatest(j.created_at, n.success_at,
            (SELECT min(v.valid_from) FROM punctual.job_versions v WHERE v.job_id = n.job_id AND v.version >
                (SELECT max(p.version) FROM punctual.job_versions p WHERE p.job_id = n.job_id AND p.state = 'paused')),
-           (SELECT min(v.valid_from) FROM punctual.job_versions v WHERE v.job_id = n.job_id AND v.valid_from > s.completed_at)) AS begun
+           (SELECT min(v.valid_from) FROM punctual.job_versions v
+            WHERE v.job_id = n.job_id AND v.valid_from > s.completed_at)) AS begun
 FROM (SELECT * FROM punctual.notified WHERE look_at <= now() ORDER BY look_at LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED) n
 LEFT JOIN punctual.jobs j ON j.id = n.job_id AND j.state <> 'deleted'
 LEFT JOIN punctual.schedules s ON s.job_id = j.id
 LEFT JOIN punctual.tenants t ON t.id = j.tenant`
 
-// The newest successes by their slots are enough: one that is older and took longer than twenty others is none to rely on.
+// The newest successes by slot are enough: a success of an older slot that ended after twenty newer ones is not to be
+// relied on.
 const selectSuccesses = `
 SELECT w.id, (SELECT max(r.finished_at) FROM (
-    SELECT r.finished_at FROM punctual.runs r WHERE r.job_id = w.id AND r.status = 'succeeded' AND r.trigger <> 'notify' ORDER BY r.id DESC LIMIT 20) r)
+    SELECT r.finished_at FROM punctual.runs r
+    WHERE r.job_id = w.id AND r.status = 'succeeded' AND r.trigger <> 'notify' ORDER BY r.id DESC LIMIT 20) r)
 FROM unnest($1::uuid[]) AS w(id)`
 
-// findStale looks at jobs that may have become stale, and writes down for whom that is to be told. It reports whether
-// there may be more.
+// findStale looks at jobs that may have become stale, and writes a notice for those with a recipient. It reports
+// whether there may be more such jobs.
 func (s *Store) findStale(ctx context.Context) (left bool, err error) {
 	err = s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
 		jobs, err := readWatched(ctx, u)
@@ -89,7 +92,10 @@ func readWatched(ctx context.Context, u *unit) ([]watched, error) {
 	index := map[uuid.UUID]int{}
 	var w watched
 	var due, begun *time.Time
-	if _, err := pgx.ForEachRow(rows, []any{&w.key.id, &w.key.version, &w.tenant, &w.watch.Now, &w.stale, &w.list, &w.watch.Paused, &w.watch.Completed, &due, &begun}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{
+		&w.key.id, &w.key.version, &w.tenant, &w.watch.Now, &w.stale, &w.list, &w.watch.Paused, &w.watch.Completed,
+		&due, &begun,
+	}, func() error {
 		if due != nil && begun != nil {
 			w.watch.DueAt, w.watch.Begun = *due, *begun
 		}
@@ -118,7 +124,7 @@ func readWatched(ctx context.Context, u *unit) ([]watched, error) {
 	return jobs, err
 }
 
-// look is what a look at a job changes in its row.
+// look collects what a look at jobs changes in their rows of notified.
 type look struct {
 	jobs  []uuid.UUID
 	stale []*time.Time
@@ -132,7 +138,8 @@ func (l *look) add(job uuid.UUID, stale *time.Time, at time.Time) {
 	}
 }
 
-// writeWatched judges the jobs and writes what follows. A definition that this binary cannot read is left to one that can.
+// writeWatched judges the jobs and writes the results. A job with a definition that this binary cannot read is left to
+// a binary that can.
 func writeWatched(ctx context.Context, u *unit, jobs []watched, found map[jobVersion]*scheduler.Job) error {
 	var l look
 	var b pgx.Batch
@@ -157,7 +164,8 @@ func writeWatched(ctx context.Context, u *unit, jobs []watched, found map[jobVer
 	}
 	b.Queue(`
 		UPDATE punctual.notified n SET stale_since = u.stale, look_at = u.at
-		FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[]) AS u(job_id, stale, at) WHERE n.job_id = u.job_id`, l.jobs, l.stale, l.at)
+		FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[]) AS u(job_id, stale, at)
+		WHERE n.job_id = u.job_id`, l.jobs, l.stale, l.at)
 	return u.SendBatch(ctx, &b).Close()
 }
 
@@ -167,8 +175,8 @@ SELECT n.job_id, $2, $3, 'stale', $4, now(), ` + staleMayBeTold + ` FROM punctua
 
 const staleMayBeTold = `greatest(now(), (n.sent ->> 'stale')::timestamptz + ` + noticeGap + `)`
 
-// judge decides about one job. Only a job whose staleness somebody is told of is marked as stale: whoever asks for it
-// later is told then.
+// judge decides about one job. It marks a job as stale only if the job has a recipient for that. So a recipient that is
+// added later is still told.
 func (w watched) judge(job *scheduler.Job, list []scheduler.Notify, l *look, b *pgx.Batch) {
 	w.watch.Expect, w.watch.Kind = job.ExpectSuccessWithin.Value(), job.Schedule.Kind()
 	if !job.Schedule.StartsAt.IsZero() {
@@ -184,7 +192,7 @@ func (w watched) judge(job *scheduler.Job, list []scheduler.Notify, l *look, b *
 		}
 		l.add(w.key.id, nil, again)
 	case w.stale != nil:
-		l.add(w.key.id, w.stale, time.Time{}) // was told; a success is what has it looked at again
+		l.add(w.key.id, w.stale, time.Time{}) // it was told; after that only a success makes it be looked at again
 	case !scheduler.Asks(list, scheduler.EventStale):
 		l.add(w.key.id, nil, w.watch.Now.Add(max(min(w.watch.Expect, time.Hour), lookOnceMore)))
 	default:
@@ -196,4 +204,5 @@ func (w watched) judge(job *scheduler.Job, list []scheduler.Notify, l *look, b *
 const insertRecoveredLate = `
 INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, since, happened_at, tell_at)
 SELECT r.job_id, r.tenant, r.job_version, 'recovered', r.id, r.scheduled_for, $3, $2, now()
-FROM punctual.runs r WHERE r.job_id = $1 AND r.status = 'succeeded' AND r.finished_at = $2 AND r.trigger <> 'notify' LIMIT 1`
+FROM punctual.runs r
+WHERE r.job_id = $1 AND r.status = 'succeeded' AND r.finished_at = $2 AND r.trigger <> 'notify' LIMIT 1`

@@ -16,61 +16,61 @@ import (
 	"punctual/store/vault"
 )
 
-// Options says how to reach the database and what a definition's absent fields mean.
+// Options says how to reach the database and what the absent fields of a definition mean.
 type Options struct {
 	DatabaseURL   string        // postgres:// URL or key=value DSN
-	DefaultJitter time.Duration // jitter of cron slots a minute or more apart that set none
-	MaxConns      int32         // largest number of connections; 0: 16
-	Replica       bool          // a replica's store: its connections are divided into parts, and what callers may wait for has limits
+	DefaultJitter time.Duration // jitter of cron slots a minute or more apart whose definition sets none
+	MaxConns      int32         // most connections; 0: 16
+	Replica       bool          // for a replica: connections are divided into parts, and callers' waits are limited
 	Log           *slog.Logger
-	Master        *vault.Master // opens and seals the keys of secrets; nil: a store that can neither read nor write any
+	Master        *vault.Master // opens and seals the keys of secrets; nil: the store can neither read nor write secrets
 
-	// Adopt makes any database that the store finds itself on the one that runs are dispatched from; otherwise one of
-	// another name or system identifier than before is frozen.
+	// Adopt makes the database that the store finds itself on the one that runs are dispatched from. Otherwise a database
+	// with another name or system identifier than before is frozen.
 	Adopt bool
 
-	// Retention is how long runs are kept after their slot and their end, and how far back a missed slot
-	// may still run; 0: DefaultRetention. Runs that did not succeed are kept for FailureRetention, at least
-	// as long; 0: three times Retention. The same on every replica.
+	// Retention is how long runs are kept after their slot and their end, and how old a missed slot may be and still
+	// run; 0: DefaultRetention. Runs that did not succeed are kept for FailureRetention, which is at least as long; 0:
+	// three times Retention. Every replica must have the same values.
 	Retention, FailureRetention time.Duration
 
 	// AuditRetention is how long entries of the audit log are kept, at least LeastAuditRetention; 0:
-	// DefaultAuditRetention. The same on every replica.
+	// DefaultAuditRetention. Every replica must have the same value.
 	AuditRetention time.Duration
 
-	// PublicURL is where people reach the API, without a slash at its end: for links in notices. Empty: there are none.
+	// PublicURL is where people reach the API, without a trailing slash. Notices link to it. Empty: they have no links.
 	PublicURL string
 
-	// Ended, if set, is told of attempts that were ended by other than the replica that made them: those of
-	// lost replicas, and those that their targets worked on.
+	// Ended, if set, is told of attempts that another replica than their own has ended: those of lost replicas, and those
+	// that their targets worked on.
 	Ended func([]scheduler.Outcome)
 }
 
 // Store is a pool of connections to one database. Safe for concurrent use.
 type Store struct {
-	pool    *pgxpool.Pool    // that of callers
-	parts   [3]*pgxpool.Pool // by part; one and the same unless this is a replica's
+	pool    *pgxpool.Pool    // for callers
+	parts   [3]*pgxpool.Pool // by part; all the same unless the store is a replica's
 	options Options
-	jobs    *boundedCache[jobVersion, *scheduler.Job] // compiled definitions: immutable, so never stale
+	jobs    *boundedCache[jobVersion, *scheduler.Job] // compiled definitions, which are immutable and so never outdated
 	wake    chan struct{}
 	wary    wariest
 	tidy    tidiness
 	refused atomic.Pointer[refusal]
 	used    usedKeys
-	// backstop is row-level security, behind the filters of what is done for a tenant.
+	// backstop is row-level security, which backs up the filters of statements for a tenant.
 	backstop backstop
 
 	endpoints endpoints
-	guarding  atomic.Bool            // fencing tokens, against failovers
-	tokenKey  atomic.Pointer[[]byte] // what run tokens are made with, once it was read
+	guarding  atomic.Bool            // guard fencing tokens against failovers
+	tokenKey  atomic.Pointer[[]byte] // the key that makes run tokens, once it was read
 
-	idling      idling // of claims
+	idling      idling // timeout of claims
 	keyring     keyring
 	credentials *credentials
 	defaults    defaultsBook
 }
 
-// Open connects to the database, and fails when it cannot be reached.
+// Open connects to the database. It fails if the database cannot be reached.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	config, err := pgxpool.ParseConfig(o.DatabaseURL)
 	if err != nil {
@@ -91,14 +91,17 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.AuditRetention == 0 {
 		o.AuditRetention = DefaultAuditRetention
 	}
-	s := &Store{options: o, wake: make(chan struct{}, 1), credentials: newCredentials(), jobs: newBoundedCache[jobVersion, *scheduler.Job](mostCompiled, compiledBytes)}
+	s := &Store{
+		options: o, wake: make(chan struct{}, 1), credentials: newCredentials(),
+		jobs: newBoundedCache[jobVersion, *scheduler.Job](mostCompiled, compiledBytes),
+	}
 	config.AfterConnect = s.connected
 	config.ConnConfig.DialFunc = dialer().DialContext
 	s.endpoints.observe(&config.ConnConfig.Config)
 	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
-		// Unnamed statements: planned with the values at hand, never with a generic plan that turns the
-		// due select into a sequential scan, and at home behind a transaction-mode PgBouncer. Statements that
-		// are better off with one plan say so: see prepared.
+		// Unnamed statements are planned with the values at hand, never with a generic plan, which would turn the due
+		// select into a sequential scan. They also work behind a PgBouncer in transaction mode. Statements that are
+		// better off with one plan say so: see prepared.
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
@@ -120,17 +123,17 @@ func (s *Store) Close() {
 	}
 }
 
-// Pool returns the connections that callers ask through.
+// Pool returns the pool of connections for callers.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
-// Wake receives a value after this process wrote something that may be due at once, so that its
-// scheduler need not wait for its next look. Other replicas find it within a second by themselves.
+// Wake receives a value after this process wrote something that may be due at once, so that its scheduler need not wait
+// for its next look. Other replicas find it on their own within a second.
 func (s *Store) Wake() <-chan struct{} { return s.wake }
 
 func (s *Store) signal() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it has been told already
+	default: // a value is waiting already
 	}
 }
 
@@ -139,13 +142,17 @@ type SchemaError struct{ Have, Need int64 }
 
 func (e *SchemaError) Error() string {
 	if e.Have == 0 {
-		return fmt.Sprintf("the database has no Punctual schema and this binary needs version %d: run `punctual migrate`, or start with --migrate", e.Need)
+		return fmt.Sprintf(
+			"the database has no Punctual schema and this binary needs version %d: run `punctual migrate`, or start with --migrate",
+			e.Need)
 	}
-	return fmt.Sprintf("the database's schema is version %d and this binary needs %d: run `punctual migrate`, or start with --migrate", e.Have, e.Need)
+	return fmt.Sprintf(
+		"the database's schema is version %d and this binary needs %d: run `punctual migrate`, or start with --migrate",
+		e.Have, e.Need)
 }
 
-// CheckSchema returns a *SchemaError when the database's schema is older than this binary needs. A newer
-// one is fine: schema N serves binaries N-1 and N.
+// CheckSchema returns a *SchemaError if the database's schema is older than this binary needs. A newer schema is fine:
+// schema N serves binaries N-1 and N.
 func (s *Store) CheckSchema(ctx context.Context) error {
 	have, err := migrations.Current(ctx, s.conns(forRuns.in(ctx)))
 	if err != nil {
@@ -168,7 +175,7 @@ func (s *Store) inTx(ctx context.Context, tenant int32, work func(tx pgx.Tx) err
 	if err != nil {
 		return fmt.Errorf("beginning a transaction: %w", err)
 	}
-	// A context of its own: the caller's may have ended, and the connection must come back clean.
+	// A separate context: the caller's may have ended, and the connection must be returned clean.
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	if err := work(tx); err != nil {
 		return s.tookWrite(err)
@@ -179,16 +186,17 @@ func (s *Store) inTx(ctx context.Context, tenant int32, work func(tx pgx.Tx) err
 	return nil
 }
 
-// Errors that callers decide by.
+// Errors that callers act on.
 var (
 	ErrNotFound  = errors.New("not found")
 	ErrNameTaken = errors.New("the name is taken by another job")
-	// ErrVersion is a lost update: the job is no longer at the version the caller expected.
+	// ErrVersion is a lost update: the job is no longer at the version that the caller expected.
 	ErrVersion = errors.New("the job has been changed since")
-	// ErrState is an action that the job's state does not allow; it is wrapped with the reason.
+	// ErrState says that the job's state does not allow an action. It is wrapped with the reason.
 	ErrState = errors.New("the state does not allow it")
-	// ErrKeyReused is an Idempotency-Key that came before with another request.
+	// ErrKeyReused says that an Idempotency-Key came before with another request.
 	ErrKeyReused = errors.New("the Idempotency-Key was used before with another request")
-	// ErrNotForSubmitters is a trigger by a submitter of a job that does not allow it.
-	ErrNotForSubmitters = errors.New("submitters may not trigger it; an editor may, and may let them by submitters_may_trigger")
+	// ErrNotForSubmitters says that a submitter triggered a job that does not allow it.
+	ErrNotForSubmitters = errors.New(
+		"submitters may not trigger it; an editor may, and may let them by submitters_may_trigger")
 )

@@ -8,18 +8,21 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// selectStrangers finds the roles that may act as a tenant in this database, besides those that may do there what they
-// like anyway. Roles are the cluster's: another deployment in the same cluster has the same tenantRole, and by default
+// selectStrangers finds the roles that may act as a tenant in this database, except those that may do anything in it
+// anyway. Roles belong to the cluster: another deployment in the same cluster has the same tenantRole, and by default
 // every role may connect to every database.
 const selectStrangers = `
-SELECT quote_ident(m.rolname) FROM pg_catalog.pg_roles g
-JOIN pg_catalog.pg_auth_members a ON a.roleid = g.oid JOIN pg_catalog.pg_roles m ON m.oid = a.member
+SELECT quote_ident(m.rolname)
+FROM pg_catalog.pg_roles g
+JOIN pg_catalog.pg_auth_members a ON a.roleid = g.oid
+JOIN pg_catalog.pg_roles m ON m.oid = a.member
 JOIN pg_catalog.pg_database d ON d.datname = current_database()
-WHERE g.rolname = '` + tenantRole + `' AND m.rolname <> current_user AND NOT m.rolsuper AND NOT pg_has_role(m.oid, d.datdba, 'MEMBER')
+WHERE g.rolname = '` + tenantRole + `' AND m.rolname <> current_user AND NOT m.rolsuper
+  AND NOT pg_has_role(m.oid, d.datdba, 'MEMBER')
   AND has_database_privilege(m.oid, d.oid, 'CONNECT')
 ORDER BY 1`
 
-// warnOfStrangers logs which other roles can read and write the rows of all tenants, and how to keep them out.
+// warnOfStrangers logs which other roles can read and write the rows of all tenants, and how to stop them.
 func (s *Store) warnOfStrangers(ctx context.Context) error {
 	rows, err := s.conns(ctx).Query(ctx, selectStrangers)
 	if err != nil {
@@ -34,7 +37,8 @@ func (s *Store) warnOfStrangers(ctx context.Context) error {
 	}
 	config := s.pool.Config().ConnConfig
 	database, user := pgx.Identifier{config.Database}.Sanitize(), pgx.Identifier{config.User}.Sanitize()
-	s.options.Log.Warn("other roles may connect to this database and act as any tenant, such as those of another deployment in the same cluster; keep them out",
+	s.options.Log.Warn(
+		"other roles may connect to this database and act as any tenant, such as those of another deployment in the same cluster; keep them out",
 		"roles", strings.Join(names, ", "),
 		"statements", "REVOKE CONNECT ON DATABASE "+database+" FROM PUBLIC; GRANT CONNECT ON DATABASE "+database+" TO "+user)
 	return nil

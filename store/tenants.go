@@ -15,14 +15,14 @@ import (
 	"punctual/scheduler"
 )
 
-// Tenant is what every request needs to know of whom it acts for.
+// Tenant is what every request needs to know about the tenant that it acts for.
 type Tenant struct {
 	ID                   int32
 	Name                 string
-	MaxRequestsPerSecond int // 0: no bound
+	MaxRequestsPerSecond int // 0: no limit
 }
 
-// TenantSettings is what operators decide about a tenant. Nil is no limit.
+// TenantSettings is what operators decide about a tenant. Nil means no limit.
 type TenantSettings struct {
 	Weight               int // share of the worker slots, 1 to 1000
 	MaxJobs              *int
@@ -30,9 +30,8 @@ type TenantSettings struct {
 	MaxRunsPerSecond     *int
 	MaxRequestsPerSecond *int
 	MinInterval          *time.Duration // at least 1s
-	AllowedTargets       []netip.Prefix // without bits behind their length
-	// Notify is who is told of what happens to jobs that do not say so themselves; nil: nobody. Not nil and empty is
-	// the same.
+	AllowedTargets       []netip.Prefix // with no bits set after the prefix length
+	// Notify lists the recipients for jobs that have no list of their own. Nil and empty mean the same: nobody is told.
 	Notify []scheduler.Notify
 }
 
@@ -44,19 +43,21 @@ type TenantRecord struct {
 	CreatedAt, UpdatedAt time.Time
 }
 
-// DefaultTenant always exists.
+// DefaultTenant is the name of the tenant that always exists.
 const DefaultTenant = "default"
 
-// ErrTenantExists is a new tenant whose name another has.
+// ErrTenantExists says that another tenant has the name of a new one.
 var ErrTenantExists = errors.New("the name is taken by another tenant")
 
-const tenantColumns = `t.id, t.name, t.weight, t.max_jobs, t.max_concurrent_runs, t.max_runs_per_second, t.max_requests_per_second,
+const tenantColumns = `t.id, t.name, t.weight, t.max_jobs, t.max_concurrent_runs, t.max_runs_per_second,
+	t.max_requests_per_second,
 	t.min_interval, t.allowed_targets, t.notify, t.created_at, t.updated_at`
 
 func scanTenant(row pgx.CollectableRow) (TenantRecord, error) {
 	var t TenantRecord
 	var notify []byte
-	err := row.Scan(&t.ID, &t.Name, &t.Weight, &t.MaxJobs, &t.MaxConcurrentRuns, &t.MaxRunsPerSecond, &t.MaxRequestsPerSecond,
+	err := row.Scan(&t.ID, &t.Name, &t.Weight, &t.MaxJobs, &t.MaxConcurrentRuns, &t.MaxRunsPerSecond,
+		&t.MaxRequestsPerSecond,
 		&t.MinInterval, &t.AllowedTargets, &notify, &t.CreatedAt, &t.UpdatedAt)
 	if err != nil {
 		return t, err
@@ -76,10 +77,11 @@ func (t TenantSettings) args(before ...any) []any {
 		text, _ := json.Marshal(t.Notify) //nolint:gosec // the names of secrets; and it holds texts only
 		notify = new(string(text))
 	}
-	return append(before, t.Weight, t.MaxJobs, t.MaxConcurrentRuns, t.MaxRunsPerSecond, t.MaxRequestsPerSecond, t.MinInterval, networks, notify)
+	return append(before, t.Weight, t.MaxJobs, t.MaxConcurrentRuns, t.MaxRunsPerSecond, t.MaxRequestsPerSecond,
+		t.MinInterval, networks, notify)
 }
 
-// one returns the only tenant of a query, ErrNotFound when there is none.
+// oneTenant returns the only tenant of a query. The error is ErrNotFound if there is none.
 func oneTenant(rows pgx.Rows, err error, name string) (TenantRecord, error) {
 	var t TenantRecord
 	if err == nil {
@@ -94,10 +96,12 @@ func oneTenant(rows pgx.Rows, err error, name string) (TenantRecord, error) {
 	return t, nil
 }
 
-// FindTenant returns the tenant of a name; ErrNotFound when there is none.
+// FindTenant returns the tenant with a name. The error is ErrNotFound if there is none.
 func (s *Store) FindTenant(ctx context.Context, name string) (Tenant, error) {
 	t := Tenant{Name: name}
-	err := s.conns(ctx).QueryRow(ctx, `SELECT id, coalesce(max_requests_per_second, 0) FROM punctual.tenants WHERE name = $1 AND deleted_at IS NULL`, prepared{}, name).
+	err := s.conns(ctx).QueryRow(ctx, `
+		SELECT id, coalesce(max_requests_per_second, 0) FROM punctual.tenants
+		WHERE name = $1 AND deleted_at IS NULL`, prepared{}, name).
 		Scan(&t.ID, &t.MaxRequestsPerSecond)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Tenant{}, fmt.Errorf("tenant %q: %w", name, ErrNotFound)
@@ -108,13 +112,15 @@ func (s *Store) FindTenant(ctx context.Context, name string) (Tenant, error) {
 	return t, nil
 }
 
-// CreateTenant makes a tenant. ErrTenantExists when there is one of the name.
+// CreateTenant creates a tenant. The error is ErrTenantExists if another tenant has the name.
 func (s *Store) CreateTenant(ctx context.Context, name string, settings TenantSettings) (TenantRecord, error) {
 	var t TenantRecord
 	err := s.join(ctx, everybody, func(ctx context.Context, u *unit) (err error) {
 		rows, err := u.Query(ctx, `
-			INSERT INTO punctual.tenants AS t (name, weight, max_jobs, max_concurrent_runs, max_runs_per_second, max_requests_per_second, min_interval, allowed_targets, notify)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8::cidr[], $9::text::json) RETURNING `+tenantColumns, settings.args(name)...)
+			INSERT INTO punctual.tenants AS t (name, weight, max_jobs, max_concurrent_runs, max_runs_per_second,
+				max_requests_per_second, min_interval, allowed_targets, notify)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8::cidr[], $9::text::json)
+			RETURNING `+tenantColumns, settings.args(name)...)
 		t, err = oneTenant(rows, err, name)
 		var pg *pgconn.PgError
 		if errors.As(err, &pg) && pg.ConstraintName == "tenant_name_is_unique" {
@@ -128,22 +134,28 @@ func (s *Store) CreateTenant(ctx context.Context, name string, settings TenantSe
 	return t, err
 }
 
-// GetTenant returns the tenant of a name.
+// GetTenant returns the tenant with a name.
 func (s *Store) GetTenant(ctx context.Context, name string) (TenantRecord, error) {
-	rows, err := s.reader(ctx, everybody).Query(ctx, `SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.name = $1 AND t.deleted_at IS NULL`, name)
+	rows, err := s.reader(ctx, everybody).Query(ctx, `
+		SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.name = $1 AND t.deleted_at IS NULL`, name)
 	return oneTenant(rows, err, name)
 }
 
-// GetTenantByID returns the tenant of an id.
+// GetTenantByID returns the tenant with an id.
 func (s *Store) GetTenantByID(ctx context.Context, id int32) (TenantRecord, error) {
-	rows, err := s.reader(ctx, everybody).Query(ctx, `SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.id = $1 AND t.deleted_at IS NULL`, id)
+	rows, err := s.reader(ctx, everybody).Query(ctx, `
+		SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.id = $1 AND t.deleted_at IS NULL`, id)
 	return oneTenant(rows, err, fmt.Sprint(id))
 }
 
-// ListTenants returns the tenants by name, from the one after a name on.
-func (s *Store) ListTenants(ctx context.Context, after string, limit int) (tenants []TenantRecord, more bool, err error) {
+// ListTenants returns up to limit tenants, sorted by name, from the first one after a given name.
+func (s *Store) ListTenants(
+	ctx context.Context, after string, limit int,
+) (tenants []TenantRecord, more bool, err error) {
 	rows, err := s.reader(ctx, everybody).Query(ctx, `
-		SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.deleted_at IS NULL AND t.name COLLATE "C" > $1 ORDER BY t.name COLLATE "C" LIMIT $2`, after, limit+1)
+		SELECT `+tenantColumns+` FROM punctual.tenants t
+		WHERE t.deleted_at IS NULL AND t.name COLLATE "C" > $1
+		ORDER BY t.name COLLATE "C" LIMIT $2`, after, limit+1)
 	if err == nil {
 		tenants, err = pgx.CollectRows(rows, scanTenant)
 	}
@@ -156,11 +168,15 @@ func (s *Store) ListTenants(ctx context.Context, after string, limit int) (tenan
 	return tenants, false, nil
 }
 
-// EditTenant changes the settings of a tenant to what edit makes of them.
-func (s *Store) EditTenant(ctx context.Context, name string, edit func(TenantRecord) (TenantSettings, error)) (TenantRecord, error) {
+// EditTenant changes the settings of a tenant to those that edit returns.
+func (s *Store) EditTenant(
+	ctx context.Context, name string, edit func(TenantRecord) (TenantSettings, error),
+) (TenantRecord, error) {
 	var t TenantRecord
 	err := s.join(ctx, everybody, func(ctx context.Context, u *unit) (err error) {
-		rows, err := u.Query(ctx, `SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.name = $1 AND t.deleted_at IS NULL FOR NO KEY UPDATE`, name)
+		rows, err := u.Query(ctx, `
+			SELECT `+tenantColumns+` FROM punctual.tenants t
+			WHERE t.name = $1 AND t.deleted_at IS NULL FOR NO KEY UPDATE`, name)
 		if t, err = oneTenant(rows, err, name); err != nil {
 			return err
 		}
@@ -176,9 +192,12 @@ func (s *Store) EditTenant(ctx context.Context, name string, edit func(TenantRec
 			return nil
 		}
 		rows, err = u.Query(ctx, `
-			UPDATE punctual.tenants t SET weight = $2, max_jobs = $3, max_concurrent_runs = $4, max_runs_per_second = $5, max_requests_per_second = $6,
-				min_interval = $7, allowed_targets = $8::cidr[], notify = $9::text::json, updated_at = now()
-			WHERE t.id = $1 RETURNING `+tenantColumns, settings.args(t.ID)...)
+			UPDATE punctual.tenants t
+			SET weight = $2, max_jobs = $3, max_concurrent_runs = $4, max_runs_per_second = $5,
+				max_requests_per_second = $6, min_interval = $7, allowed_targets = $8::cidr[],
+				notify = $9::text::json, updated_at = now()
+			WHERE t.id = $1
+			RETURNING `+tenantColumns, settings.args(t.ID)...)
 		if t, err = oneTenant(rows, err, name); err != nil {
 			return err
 		}
@@ -188,8 +207,9 @@ func (s *Store) EditTenant(ctx context.Context, name string, edit func(TenantRec
 	return t, err
 }
 
-// liveJobs are those that a tenant's max_jobs is about.
-const liveJobs = `SELECT count(*) FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
+// liveJobs counts the jobs that count towards a tenant's max_jobs.
+const liveJobs = `
+	SELECT count(*) FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
 	WHERE j.tenant = $1 AND j.named AND s.completed_at IS NULL`
 
 // CountJobs returns how many active and paused jobs a tenant has.
@@ -201,15 +221,17 @@ func (s *Store) CountJobs(ctx context.Context, tenant int32) (int, error) {
 	return n, nil
 }
 
-// DeleteTenant deletes a tenant that has no active or paused jobs, revokes its keys and forgets its secrets; else it is ErrState. Its
-// history stays until retention takes it, and its name can be used again.
+// DeleteTenant deletes a tenant, revokes its keys and deletes its secrets. The error is ErrState if the tenant has
+// active or paused jobs. Its history stays until the end of its retention. Its name can be used again.
 func (s *Store) DeleteTenant(ctx context.Context, name string) error {
 	if name == DefaultTenant {
 		return fmt.Errorf("tenant %q always exists and cannot be deleted: %w", name, ErrState)
 	}
 	return s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
-		// The lock waits for those who write jobs or keys of the tenant, and keeps others from it.
-		rows, err := u.Query(ctx, `SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.name = $1 AND t.deleted_at IS NULL FOR UPDATE`, name)
+		// The lock waits for transactions that write jobs or keys of the tenant, and makes later ones wait.
+		rows, err := u.Query(ctx, `
+			SELECT `+tenantColumns+` FROM punctual.tenants t
+			WHERE t.name = $1 AND t.deleted_at IS NULL FOR UPDATE`, name)
 		t, err := oneTenant(rows, err, name)
 		if err != nil {
 			return err
@@ -228,10 +250,11 @@ func (s *Store) DeleteTenant(ctx context.Context, name string) error {
 	})
 }
 
-// keepTenant keeps a tenant from being deleted until the transaction ends; ErrNotFound when it is deleted already, while its
-// keys work for a moment yet.
+// keepTenant keeps a tenant from being deleted until the transaction ends. The error is ErrNotFound if the tenant was
+// deleted already, and its keys still work for a moment.
 func keepTenant(ctx context.Context, u *unit, id int32) error {
-	err := u.QueryRow(ctx, `SELECT id FROM punctual.tenants WHERE id = $1 AND deleted_at IS NULL FOR KEY SHARE`, id).Scan(&id)
+	err := u.QueryRow(ctx, `
+		SELECT id FROM punctual.tenants WHERE id = $1 AND deleted_at IS NULL FOR KEY SHARE`, id).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("tenant %d: %w", id, ErrNotFound)
 	}

@@ -13,39 +13,39 @@ import (
 )
 
 const (
-	// tidyFor is how long one chore of Tidy begins new work before the next one has its turn.
+	// tidyFor is how long one chore of Tidy starts new work before the next chore has its turn.
 	tidyFor = 10 * time.Second
-	// forgetBatch is how many rows one transaction of a chore takes.
+	// forgetBatch is how many rows one transaction of a chore handles.
 	forgetBatch = 1000
-	// walkAgain is when rows that a walk has passed over are looked at again.
+	// walkAgain is how long until rows that a walk has left are looked at again.
 	walkAgain = 6 * time.Hour
 )
 
-// tidiness is what a replica remembers between two passes; forgetting it costs a look too many.
+// tidiness is what a replica remembers between two passes. Losing it costs only an unneeded look.
 type tidiness struct {
-	busy                      sync.Mutex // guards the rest, for the length of a pass
+	busy                      sync.Mutex // held during a pass; guards the other fields
 	at                        time.Time  // tidied_at as this replica wrote it
 	needed                    map[string]time.Time
 	completed, purged, passed walk
 }
 
-// walk is how far a look through rows in the order of an instant and an id has come. It goes on where it ended, so that
-// rows which have to stay do not stand before those that may go; now and then it begins anew.
+// walk is how far a chore has come through rows in the order of an instant and an id. It goes on where it ended, so
+// that rows that have to stay do not block those that may go. Now and then it starts again.
 type walk struct {
 	at    time.Time
 	id    uuid.UUID
 	again time.Time // by this machine's clock
 }
 
-// begin goes on with the walk, or back to its start.
+// begin continues the walk, or starts it again when it is time.
 func (w *walk) begin() {
 	if now := time.Now(); now.After(w.again) {
 		*w = walk{again: now.Add(walkAgain)}
 	}
 }
 
-// Tidy implements scheduler.Store: it removes what is older than its retention, as fast as that comes. Of all replicas
-// one does so each minute. left is true when there is more to be done at once.
+// Tidy implements scheduler.Store. It removes what is older than its retention, as fast as it accumulates. Each minute
+// one of all replicas does so. left is true if there is more to do at once.
 func (s *Store) Tidy(ctx context.Context) (left bool, err error) {
 	ctx = forChores.in(ctx)
 	if mine, err := s.takeTidying(ctx); err != nil || !mine {
@@ -53,21 +53,24 @@ func (s *Store) Tidy(ctx context.Context) (left bool, err error) {
 	}
 	var failed []error
 	for _, chore := range []func(context.Context) (int, bool, error){
-		s.ForgetIdempotencyKeys, s.ForgetCompletedJobs, s.PurgeJobs, s.ForgetVersions, s.forgetLetters, s.forgetOperations, s.ForgetAudit,
+		s.ForgetIdempotencyKeys, s.ForgetCompletedJobs, s.PurgeJobs, s.ForgetVersions, s.forgetLetters,
+		s.forgetOperations, s.ForgetAudit,
 	} {
 		_, more, err := chore(ctx)
 		left, failed = left || more, append(failed, err)
 	}
-	failed = append(failed, s.RetireRuns(ctx)) // last, as it may take minutes
+	failed = append(failed, s.RetireRuns(ctx)) // last, because it may take minutes
 	return left, errors.Join(failed...)
 }
 
-// takeTidying reports whether this replica is to tidy: it has begun and goes on, or none has in the last minute.
+// takeTidying reports whether this replica is to tidy: it was the last to do so, or no replica has in the last minute.
 func (s *Store) takeTidying(ctx context.Context) (mine bool, err error) {
 	s.tidy.busy.Lock()
 	defer s.tidy.busy.Unlock()
 	err = s.conns(ctx).QueryRow(ctx, `
-		UPDATE punctual.deployment SET tidied_at = clock_timestamp() WHERE tidied_at < now() - interval '50 s' OR tidied_at = $1 RETURNING tidied_at`,
+		UPDATE punctual.deployment SET tidied_at = clock_timestamp()
+		WHERE tidied_at < now() - interval '50 s' OR tidied_at = $1
+		RETURNING tidied_at`,
 		s.tidy.at).Scan(&s.tidy.at)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
@@ -78,9 +81,11 @@ func (s *Store) takeTidying(ctx context.Context) (mine bool, err error) {
 	return true, nil
 }
 
-// repeat does batch after batch, until one finds less than size rows or the time is up; then left is true. A batch
-// returns how many rows it found and how many of them are gone.
-func repeat(ctx context.Context, size int, batch func(context.Context) (found, gone int, err error)) (total int, left bool, err error) {
+// repeat runs batch after batch until one finds fewer than size rows, or until the time is up; then left is true. A
+// batch returns how many rows it found and how many of them it deleted.
+func repeat(
+	ctx context.Context, size int, batch func(context.Context) (found, gone int, err error),
+) (total int, left bool, err error) {
 	for begun := time.Now(); ; {
 		found, gone, err := batch(ctx)
 		total += gone
@@ -93,18 +98,23 @@ func repeat(ctx context.Context, size int, batch func(context.Context) (found, g
 	}
 }
 
-// forgetOld deletes the rows of a table whose instant, a column, lies longer ago than an interval, oldest first. What it
-// has deleted stays in the column's index for as long as an old snapshot sees it: each batch begins behind the one before.
-func (s *Store) forgetOld(ctx context.Context, table, instant string, key []string, age time.Duration) (int, bool, error) {
+// forgetOld deletes the rows of a table in which the column instant is older than age, oldest first. A deleted row
+// stays in the column's index as long as an old snapshot sees it. So each batch starts behind the one before.
+func (s *Store) forgetOld(
+	ctx context.Context, table, instant string, key []string, age time.Duration,
+) (int, bool, error) {
 	same := make([]string, len(key))
 	for i, column := range key {
 		same[i] = fmt.Sprintf("d.%[1]s = old.%[1]s", column)
 	}
 	sql := fmt.Sprintf(`
 		WITH old AS (
-		    SELECT %[3]s, %[2]s FROM punctual.%[1]s WHERE %[2]s < now() - $1::interval AND %[2]s >= $2 ORDER BY %[2]s LIMIT $3 FOR UPDATE SKIP LOCKED),
+		    SELECT %[3]s, %[2]s FROM punctual.%[1]s
+		    WHERE %[2]s < now() - $1::interval AND %[2]s >= $2
+		    ORDER BY %[2]s LIMIT $3 FOR UPDATE SKIP LOCKED),
 		gone AS (DELETE FROM punctual.%[1]s d USING old WHERE %[4]s RETURNING old.%[2]s)
-		SELECT count(*), coalesce(max(%[2]s), $2) FROM gone`, table, instant, strings.Join(key, ", "), strings.Join(same, " AND "))
+		SELECT count(*), coalesce(max(%[2]s), $2) FROM gone`,
+		table, instant, strings.Join(key, ", "), strings.Join(same, " AND "))
 	var after time.Time
 	n, left, err := repeat(ctx, forgetBatch, func(ctx context.Context) (found, gone int, err error) {
 		var b pgx.Batch
@@ -124,12 +134,12 @@ func (s *Store) ForgetIdempotencyKeys(ctx context.Context) (forgotten int, left 
 	return s.forgetOld(ctx, "idempotency_keys", "created_at", []string{"tenant", "key"}, 24*time.Hour)
 }
 
-// forgetLetters deletes dead letters that were resolved longer ago than failures are kept.
+// forgetLetters deletes dead letters that were resolved before the failures' retention began.
 func (s *Store) forgetLetters(ctx context.Context) (forgotten int, left bool, err error) {
 	return s.forgetOld(ctx, "dead_letters", "resolved_at", []string{"run_id"}, s.options.FailureRetention)
 }
 
-// forgetOperations deletes operations that ended longer ago than failures are kept.
+// forgetOperations deletes operations that ended before the failures' retention began.
 func (s *Store) forgetOperations(ctx context.Context) (forgotten int, left bool, err error) {
 	return s.forgetOld(ctx, "operations", "finished_at", []string{"id"}, s.options.FailureRetention)
 }

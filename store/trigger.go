@@ -13,9 +13,9 @@ import (
 	"punctual/scheduler"
 )
 
-// ActiveRunError is a trigger that the job's concurrency policy does not allow now.
+// ActiveRunError says that the job's concurrency policy does not allow a trigger now.
 type ActiveRunError struct {
-	Run    uuid.UUID // the run in the way
+	Run    uuid.UUID // the run that prevents it
 	Policy scheduler.ConcurrencyPolicy
 }
 
@@ -23,10 +23,10 @@ func (e *ActiveRunError) Error() string {
 	return fmt.Sprintf("run %s of this job has not ended, and its concurrency_policy is %s", e.Run, e.Policy)
 }
 
-// TriggerJob makes a run of a job that any replica may claim at once, whatever the job's schedule says:
-// paused and completed jobs too. Under replace it cancels the active run, under wait it waits for it.
-// *ActiveRunError under forbid while a run is active, and under wait while another waits. ErrNotForSubmitters when a
-// submitter asks, and the job does not let submitters trigger it.
+// TriggerJob makes a run of a job that any replica may claim at once, whatever the job's schedule says. It works for
+// paused and completed jobs too. Under replace it cancels the active run; under wait the new run waits for the active
+// one. The error is *ActiveRunError under forbid while a run is active, and under wait while another run waits. The
+// error is ErrNotForSubmitters if a submitter asks and the job does not let submitters trigger it.
 func (s *Store) TriggerJob(ctx context.Context, tenant int32, ref string, r TriggerRequest) (RunRecord, error) {
 	var run RunRecord
 	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
@@ -51,10 +51,12 @@ func (s *Store) TriggerJob(ctx context.Context, tenant int32, ref string, r Trig
 	return run, err
 }
 
-// lockToTrigger finds a job and keeps it from being deleted until the run is written. It does not lock
-// the job's schedule: claims pass over a locked one, so a job triggered all the time would never get to
-// its slots. The gate comes before the job's row, as everywhere.
-func (s *Store) lockToTrigger(ctx context.Context, u *unit, tenant int32, ref string) (job *jobRow, now time.Time, err error) {
+// lockToTrigger finds a job and keeps it from being deleted until the run is written. It does not lock the job's
+// schedule: claims pass over a locked one, so a job that is triggered all the time would never get to its slots. It
+// locks the gate before the job's row, as everywhere.
+func (s *Store) lockToTrigger(
+	ctx context.Context, u *unit, tenant int32, ref string,
+) (job *jobRow, now time.Time, err error) {
 	id, err := findJob(ctx, u, tenant, ref)
 	if err != nil {
 		return nil, now, err
@@ -67,7 +69,9 @@ func (s *Store) lockToTrigger(ctx context.Context, u *unit, tenant int32, ref st
 		return nil, now, fmt.Errorf("locking job %s: %w", id, err)
 	}
 	var b pgx.Batch
-	b.Queue(`SELECT `+jobColumns+` FROM `+jobTables+` WHERE j.id = $1 AND j.tenant = $2 AND j.state <> 'deleted'`, id, tenant).
+	b.Queue(`
+		SELECT `+jobColumns+` FROM `+jobTables+`
+		WHERE j.id = $1 AND j.tenant = $2 AND j.state <> 'deleted'`, id, tenant).
 		Query(func(rows pgx.Rows) error {
 			job, err = pgx.CollectExactlyOneRow(rows, scanJob)
 			return err
@@ -82,15 +86,15 @@ func (s *Store) lockToTrigger(ctx context.Context, u *unit, tenant int32, ref st
 	return job, f.now, nil
 }
 
-// passGate does for a run by hand what Decide does for a slot: by the job's concurrency policy it takes the gate,
-// waits, takes the place of the active run, or must not be. The caller holds the gate, and writes the run.
+// passGate does for a manual run what Decide does for a slot: according to the job's concurrency policy the run takes
+// the gate, waits, replaces the active run, or is refused. The caller has locked the gate, and writes the run.
 func (s *Store) passGate(ctx context.Context, u *unit, job *jobRow, run uuid.UUID, now time.Time) error {
 	policy := job.Definition.WithDefaults().ConcurrencyPolicy
 	if policy == scheduler.PolicyAllow {
 		return nil
 	}
-	// The gate is held already, unless the job has got it since: then it must not be waited for, as this
-	// transaction holds the job's row, which comes after it.
+	// The gate is locked already, unless the job got it since. Then this transaction must not wait for the gate, because
+	// it holds the job's row, which comes after the gate in the lock order.
 	g, held, err := s.gateFacts(ctx, u, job.ID, passOver, now)
 	if err != nil {
 		return err
@@ -110,29 +114,30 @@ func (s *Store) passGate(ctx context.Context, u *unit, job *jobRow, run uuid.UUI
 	return s.makeWay(ctx, u, job, g, o, []uuid.UUID{run}, now)
 }
 
-// runInReady returns a run of the job's own that waits in ready; uuid.Nil when there is none.
+// runInReady returns a run of the job's own that waits in ready, or uuid.Nil if there is none.
 func runInReady(ctx context.Context, u *unit, job uuid.UUID) (uuid.UUID, error) {
 	var waiting uuid.UUID
 	err := u.QueryRow(ctx, `
 		SELECT y.run_id FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id
-		WHERE y.job_id = $1 AND r.status IN ('pending', 'retrying') AND NOT `+isNotice+` ORDER BY y.run_id LIMIT 1`, job).Scan(&waiting)
+		WHERE y.job_id = $1 AND r.status IN ('pending', 'retrying') AND NOT `+isNotice+`
+		ORDER BY y.run_id LIMIT 1`, job).Scan(&waiting)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return uuid.Nil, fmt.Errorf("looking for waiting runs of job %s: %w", job, err)
 	}
 	return waiting, nil
 }
 
-// manualRun is a run that somebody asked for.
+// manualRun is a run that a user asked for.
 type manualRun struct {
 	id           uuid.UUID
 	scheduledFor time.Time
 	rerunOf      *uuid.UUID
-	webhookID    *uuid.UUID // what receivers know it by; nil: its id
-	key          string     // Idempotency-Key; empty: what follows from the run
+	webhookID    *uuid.UUID // the id that receivers see; nil: the run's id
+	key          string     // Idempotency-Key; empty: derived from the run
 	TriggerRequest
 }
 
-// shot is what was asked for, as the audit log shows it: of a body no more than that there was one.
+// shot is the request as the audit log shows it: of a body it has only the length.
 func (r manualRun) shot(version int32) any {
 	var bytes *int
 	if r.Body != nil {
@@ -148,10 +153,14 @@ func (r manualRun) shot(version int32) any {
 
 func writeManualRun(ctx context.Context, u *unit, job *jobRow, r manualRun, now time.Time) error {
 	var b pgx.Batch
-	b.Queue(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) VALUES ($1, $2, $3, $4, $5)`, r.id, job.ID, now, job.tenant, job.lane)
 	b.Queue(`
-		INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, created_at, tenant, job_version, lane, status, trigger, rerun_of)
-		VALUES ($1, $2, $7, $3, $3, $4, $5, $6, 'pending', 'manual', $8)`, r.id, job.ID, now, job.tenant, job.Version, job.lane, r.scheduledFor, r.rerunOf)
+		INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) VALUES ($1, $2, $3, $4, $5)`,
+		r.id, job.ID, now, job.tenant, job.lane)
+	b.Queue(`
+		INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, created_at, tenant, job_version, lane, status,
+			trigger, rerun_of)
+		VALUES ($1, $2, $7, $3, $3, $4, $5, $6, 'pending', 'manual', $8)`,
+		r.id, job.ID, now, job.tenant, job.Version, job.lane, r.scheduledFor, r.rerunOf)
 	if r.Body != nil || r.Headers != nil || r.webhookID != nil {
 		var headers *string
 		if r.Headers != nil {
@@ -161,10 +170,14 @@ func writeManualRun(ctx context.Context, u *unit, job *jobRow, r manualRun, now 
 			}
 			headers = new(string(text))
 		}
-		b.Queue(`INSERT INTO punctual.run_data (run_id, headers, body, webhook_id, idempotency_key) VALUES ($1, $2::jsonb, $3::bytea, $4, $5)`,
+		b.Queue(`
+			INSERT INTO punctual.run_data (run_id, headers, body, webhook_id, idempotency_key)
+			VALUES ($1, $2::jsonb, $3::bytea, $4, $5)`,
 			r.id, headers, []byte(r.Body), r.webhookID, orNull(r.key))
 	}
-	if err := queueAudit(ctx, &b, job.tenant, now, change{action: ActionRunTrigger, id: r.id, job: job.ID, name: job.Definition.Name, after: r.shot(job.Version)}); err != nil {
+	if err := queueAudit(ctx, &b, job.tenant, now, change{
+		action: ActionRunTrigger, id: r.id, job: job.ID, name: job.Definition.Name, after: r.shot(job.Version),
+	}); err != nil {
 		return err
 	}
 	if err := u.SendBatch(ctx, &b).Close(); err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// uuidCodec passes a uuid.UUID as the 16 bytes that it is. Left alone, pgx takes it for a driver.Valuer: it
-// prints it, fails to encode the text, writes an error about that, and then parses the text. Claims and
-// finishes pass some dozen ids a run.
+// uuidCodec passes a uuid.UUID as its 16 bytes. Left alone, pgx takes it for a driver.Valuer: it prints the id, fails
+// to encode the text, makes an error about that, and then parses the text. Claims and finishes pass some dozen ids a
+// run.
 type uuidCodec struct{ pgtype.UUIDCodec }
 
 // PlanEncode implements pgtype.Codec.
@@ -38,7 +38,7 @@ func (encodeUUID) Encode(value any, buf []byte) ([]byte, error) {
 
 type scanUUID struct{}
 
-// Scan leaves a NULL the zero UUID, as uuid.UUID's own Scan does.
+// Scan turns a NULL into the zero UUID, as uuid.UUID's own Scan does.
 func (scanUUID) Scan(src []byte, target any) error {
 	if src == nil {
 		return nil
@@ -63,12 +63,12 @@ func (c uuidArrayCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, valu
 
 type encodeUUIDs struct{}
 
-// Encode writes what array_recv of Postgres reads: the number of dimensions, whether there are NULLs, the
-// type of the elements, for each dimension its length and first index, and each element after its length.
+// Encode writes the format that array_recv of Postgres reads: the number of dimensions, whether there are NULLs, the
+// type of the elements, the length and first index of each dimension, and each element after its length.
 func (encodeUUIDs) Encode(value any, buf []byte) ([]byte, error) {
 	ids := value.([]uuid.UUID)
 	if ids == nil {
-		return nil, nil // NULL, as any nil slice
+		return nil, nil // NULL, as for any nil slice
 	}
 	if len(ids) == 0 {
 		return appendInt32s(buf, 0, 0, pgtype.UUIDOID), nil

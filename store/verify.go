@@ -17,15 +17,15 @@ import (
 
 // VerifyOptions says what to verify.
 type VerifyOptions struct {
-	From, To time.Time // slots from one to the other, both included; To is at most now
-	Tenant   string    // empty: all
-	Job      string    // id or name, deleted jobs too; empty: all
-	// Grace is how long a due slot may wait for its claim, and a run may be held by nobody, without being
+	From, To time.Time // slots from From to To, both included; To is at most now
+	Tenant   string    // empty: all tenants
+	Job      string    // id or name, also of a deleted job; empty: all jobs
+	// Grace is how long a due slot may wait for its claim, and how long a run may be held by no replica, before it is
 	// reported. 0: a minute.
 	Grace time.Duration
 
-	Report   func(Violation) error // called for each violation, jobs in the order of their ids
-	Progress func(VerifySummary)   // called now and then, may be nil
+	Report   func(Violation) error // called for each violation, in the order of the jobs' ids
+	Progress func(VerifySummary)   // called now and then; may be nil
 }
 
 // ViolationKind says what is wrong. The list is closed.
@@ -35,67 +35,70 @@ type ViolationKind string
 const (
 	ViolationMissing    ViolationKind = "missing"      // a slot without run or skip
 	ViolationDouble     ViolationKind = "double"       // several rows cover one slot
-	ViolationOverlap    ViolationKind = "overlap"      // two skips stand for some of the same slots
-	ViolationCount      ViolationKind = "count"        // a skip counts other than the slots it stands for
-	ViolationPhantom    ViolationKind = "phantom"      // a run or skip of a slot that no definition explains
-	ViolationUnended    ViolationKind = "unended"      // a run that has not ended and that nobody holds
-	ViolationOverdue    ViolationKind = "overdue"      // slots that are due and still to be claimed
+	ViolationOverlap    ViolationKind = "overlap"      // two skips cover some of the same slots
+	ViolationCount      ViolationKind = "count"        // a skip's count differs from the number of slots it covers
+	ViolationPhantom    ViolationKind = "phantom"      // a run or skip of a slot that no definition has
+	ViolationUnended    ViolationKind = "unended"      // a run that has not ended and that no replica holds
+	ViolationOverdue    ViolationKind = "overdue"      // slots that are due and not claimed yet
 	ViolationUnreadable ViolationKind = "unverifiable" // a job whose definition this binary cannot read
 )
 
-// Violation is one thing that should not be.
+// Violation is one thing that is wrong.
 type Violation struct {
 	Kind   ViolationKind `json:"kind"`
 	Tenant string        `json:"tenant"`
-	Job    string        `json:"job"` // name; empty when there is no such job
+	Job    string        `json:"job"` // name; empty if there is no such job
 	JobID  uuid.UUID     `json:"job_id"`
 	Slot   *time.Time    `json:"slot,omitempty"` // the slot, or the first of several
 	Last   *time.Time    `json:"last,omitempty"` // the last of several
 	Count  int           `json:"count,omitempty"`
-	Runs   []uuid.UUID   `json:"runs,omitempty"` // rows concerned
+	Runs   []uuid.UUID   `json:"runs,omitempty"` // the rows concerned
 	Detail string        `json:"detail"`         // for people
 }
 
 // VerifySummary counts what was verified.
 type VerifySummary struct {
-	From         time.Time `json:"from"` // as verified: history that retention has dropped is left out
+	From         time.Time `json:"from"` // as verified: without the history that retention has dropped
 	To           time.Time `json:"to"`
 	JobsInAll    int       `json:"-"` // for the progress
 	Jobs         int       `json:"jobs"`
-	Slots        int       `json:"slots"` // that had to be accounted for, and were looked for
+	Slots        int       `json:"slots"` // slots that had to have a run or skip, and were checked
 	Runs         int       `json:"runs"`
 	Skips        int       `json:"skips"`
-	Waiting      int       `json:"waiting"`       // slots that are not accounted for yet, rightly
-	Frozen       int       `json:"frozen"`        // of those, slots that are due and wait until the deployment or their tenant is unfrozen
-	NotCheckable int       `json:"not_checkable"` // slots of which the history cannot tell
+	Waiting      int       `json:"waiting"`       // slots that rightly have no run or skip yet
+	Frozen       int       `json:"frozen"`        // those of Waiting that are due but frozen, with the deployment or their tenant
+	NotCheckable int       `json:"not_checkable"` // slots that the history says nothing about
 	Violations   int       `json:"violations"`
 
 	Kinds map[ViolationKind]int `json:"kinds,omitempty"`
-	Notes []string              `json:"notes,omitempty"` // what bears on how far it can be relied on, for people
+	Notes []string              `json:"notes,omitempty"` // for people: how far the result can be relied on
 }
 
-// jobsPerPage is how many jobs one read-only snapshot covers: enough to share its round trips, little
-// enough that the snapshot is old for seconds only, as one that is old for long keeps vacuum from its work.
+// jobsPerPage is how many jobs one read-only snapshot covers. It is enough to share the round trips among them, and few
+// enough for the snapshot to last only seconds: an old snapshot keeps vacuum from its work.
 const jobsPerPage = 200
 
-// defaultGrace is four times what recovery from a lost replica takes.
+// defaultGrace is four times as long as recovery from a lost replica takes.
 const defaultGrace = time.Minute
 
-// EmptyWindowError is a window in which there is nothing to verify.
+// EmptyWindowError says that there is nothing to verify in a window.
 type EmptyWindowError struct{ From, To time.Time }
 
 func (e *EmptyWindowError) Error() string {
-	return fmt.Sprintf("there is nothing to verify from %s to %s", e.From.UTC().Format(time.RFC3339), e.To.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("there is nothing to verify from %s to %s",
+		e.From.UTC().Format(time.RFC3339), e.To.UTC().Format(time.RFC3339))
 }
 
-// Verify works out from the definitions' history which slots the jobs had, and compares them with the
-// runs and skips that there are. It only reads, a page of jobs in one snapshot after the other, and holds
-// neither slots nor rows: what it keeps is the histories of one page.
+// Verify works out from the history of the definitions which slots the jobs had, and compares them with the recorded
+// runs and skips. It only reads, one page of jobs after another, each in its own snapshot. It does not collect slots or
+// rows: in memory it keeps only the histories of one page.
 func (s *Store) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, error) {
 	if o.Grace == 0 {
 		o.Grace = defaultGrace
 	}
-	v := verification{store: s, options: o, summary: VerifySummary{From: o.From.UTC(), To: o.To.UTC(), Kinds: map[ViolationKind]int{}}}
+	v := verification{store: s, options: o, summary: VerifySummary{
+		From: o.From.UTC(), To: o.To.UTC(), Kinds: map[ViolationKind]int{},
+	}}
 	if err := s.readOnly(ctx, everybody, func(tx pgx.Tx) error { return v.prepare(ctx, tx) }); err != nil {
 		return v.summary, fmt.Errorf("preparing to verify: %w", err)
 	}
@@ -114,7 +117,7 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, err
 	return v.summary, v.noteFreezes(ctx)
 }
 
-// readOnly runs work for a tenant on one snapshot, in a transaction that can write nothing.
+// readOnly runs work for a tenant on one snapshot, in a transaction that cannot write.
 func (s *Store) readOnly(ctx context.Context, tenant int32, work func(tx pgx.Tx) error) error {
 	begin, err := s.beginFor(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; `+uncompiled, tenant)
 	if err != nil {
@@ -123,27 +126,30 @@ func (s *Store) readOnly(ctx context.Context, tenant int32, work func(tx pgx.Tx)
 	return pgx.BeginTxFunc(ctx, s.conns(ctx), pgx.TxOptions{BeginQuery: begin}, work)
 }
 
-// verification is one Verify on its way through the jobs.
+// verification is the state of one Verify.
 type verification struct {
 	store   *Store
 	options VerifyOptions
-	tenant  int32     // 0: all
-	only    uuid.UUID // uuid.Nil: all, or those of the name
-	name    string    // empty: all
+	tenant  int32     // 0: all tenants
+	only    uuid.UUID // uuid.Nil: all jobs, or those with the name
+	name    string    // empty: all names
 	after   uuid.UUID // the last job of the page before
 	summary VerifySummary
 }
 
 const verifyFacts = `
 SELECT ` + databaseNow + `, (SELECT zone_data FROM punctual.deployment),
-       (SELECT count(*) FROM punctual.jobs j WHERE ($1 = 0 OR j.tenant = $1) AND ($2::uuid IS NULL OR j.id = $2) AND ($3 = '' OR j.name = $3)),
+       (SELECT count(*) FROM punctual.jobs j
+        WHERE ($1 = 0 OR j.tenant = $1) AND ($2::uuid IS NULL OR j.id = $2) AND ($3 = '' OR j.name = $3)),
        ` + keptSince
 
-// On a standby the present is what has been replayed.
-const databaseNow = `CASE WHEN pg_is_in_recovery() THEN least(now(), coalesce(pg_last_xact_replay_timestamp(), now())) ELSE now() END`
+// databaseNow is now. On a standby it is the instant up to which the standby has replayed.
+const databaseNow = `CASE
+	WHEN pg_is_in_recovery() THEN least(now(), coalesce(pg_last_xact_replay_timestamp(), now()))
+	ELSE now() END`
 
-// keptSince is the first of the days up to today that have a partition without a gap: an older one may
-// stay for a run that has not ended, have been made for one slot of long ago, or hold failures alone.
+// keptSince is the first of the days that have partitions up to today without a gap. An older partition may still
+// exist: for a run that has not ended, for a single slot of long ago, or for failures alone.
 const keptSince = `
 	(WITH days AS (SELECT to_date(right(c.relname, 8), 'YYYYMMDD') AS day
 	                 FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
@@ -158,8 +164,10 @@ func (v *verification) prepare(ctx context.Context, tx pgx.Tx) error {
 		v.name = v.options.Job
 	}
 	if v.options.Tenant != "" {
-		// One that was deleted only where no other has its name by now.
-		err := tx.QueryRow(ctx, `SELECT id FROM punctual.tenants WHERE name = $1 ORDER BY deleted_at DESC NULLS FIRST LIMIT 1`, v.options.Tenant).Scan(&v.tenant)
+		// A deleted tenant counts only if no other tenant has its name by now.
+		err := tx.QueryRow(ctx, `
+			SELECT id FROM punctual.tenants WHERE name = $1
+			ORDER BY deleted_at DESC NULLS FIRST LIMIT 1`, v.options.Tenant).Scan(&v.tenant)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("tenant %q: %w", v.options.Tenant, ErrNotFound)
 		}
@@ -170,7 +178,8 @@ func (v *verification) prepare(ctx context.Context, tx pgx.Tx) error {
 	var now time.Time
 	var kept *time.Time
 	var zones string
-	if err := tx.QueryRow(ctx, verifyFacts, v.tenant, nullID(v.only), v.name).Scan(&now, &zones, &v.summary.JobsInAll, &kept); err != nil {
+	if err := tx.QueryRow(ctx, verifyFacts, v.tenant, nullID(v.only), v.name).
+		Scan(&now, &zones, &v.summary.JobsInAll, &kept); err != nil {
 		return err
 	}
 	if v.summary.JobsInAll == 0 && v.options.Job != "" {
@@ -185,7 +194,9 @@ func (v *verification) prepare(ctx context.Context, tx pgx.Tx) error {
 		v.note("The runs before %s are not kept any more.", kept.Format(time.RFC3339))
 	}
 	if mine := cron.ZoneDataVersion(); zones != "" && zones != mine {
-		v.note("The replicas go by the time zone data %s, and this binary by %s: slots of zones whose rules differ may be reported wrongly.", zones, mine)
+		v.note(
+			"The replicas go by the time zone data %s, and this binary by %s: slots of zones whose rules differ may be reported wrongly.",
+			zones, mine)
 	}
 	if err := v.noteWaiting(ctx, tx); err != nil {
 		return err
@@ -196,10 +207,12 @@ func (v *verification) prepare(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// noteWaiting tells what runs wait for: that nothing is wrong with the record does not mean that all is well.
+// noteWaiting notes what runs wait for: a record without violations does not mean that all is well.
 func (v *verification) noteWaiting(ctx context.Context, tx pgx.Tx) error {
 	rows, err := tx.Query(ctx, `
-		SELECT held_by, count(*) FROM punctual.ready WHERE held_by IS NOT NULL AND ($1 = 0 OR tenant = $1) GROUP BY held_by ORDER BY 2 DESC, 1 LIMIT 10`, v.tenant)
+		SELECT held_by, count(*) FROM punctual.ready
+		WHERE held_by IS NOT NULL AND ($1 = 0 OR tenant = $1)
+		GROUP BY held_by ORDER BY 2 DESC, 1 LIMIT 10`, v.tenant)
 	if err != nil {
 		return fmt.Errorf("reading what runs wait for: %w", err)
 	}
@@ -222,10 +235,10 @@ func waiting(runs int) string {
 	return fmt.Sprintf("%d runs wait", runs)
 }
 
-// mostFrozenNoted is up to how many frozen tenants a report tells apart.
+// mostFrozenNoted is how many frozen tenants a report names at most. If there are more, it gives only their number.
 const mostFrozenNoted = 5
 
-// noteFreezes says what is frozen, of what was verified.
+// noteFreezes notes whether the deployment is frozen, and which of the verified tenants are.
 func (v *verification) noteFreezes(ctx context.Context) error {
 	freezes, err := readFreezes(ctx, v.store.pool, v.tenant)
 	if err != nil {
@@ -239,7 +252,8 @@ func (v *verification) noteFreezes(ctx context.Context) error {
 		return nil
 	}
 	for _, id := range slices.Sorted(maps.Keys(freezes.Tenants)) {
-		v.note("The tenant %s is %s: its due slots wait for `punctual unfreeze --tenant %[1]s`, and are no violations.", freezes.Names[id], freezes.Tenants[id])
+		v.note("The tenant %s is %s: its due slots wait for `punctual unfreeze --tenant %[1]s`, and are no violations.",
+			freezes.Names[id], freezes.Tenants[id])
 	}
 	return nil
 }
@@ -248,9 +262,9 @@ func (v *verification) note(format string, args ...any) {
 	v.summary.Notes = append(v.summary.Notes, fmt.Sprintf(format, args...))
 }
 
-// page verifies the next jobs in the order of their ids. last says that there are no more.
+// page verifies the next jobs in the order of their ids. last says that there are no more jobs.
 func (v *verification) page(ctx context.Context, tx pgx.Tx) (last bool, err error) {
-	// Retention may have taken a day away since the page before.
+	// Retention may have removed a day since the page before.
 	var kept *time.Time
 	if err := tx.QueryRow(ctx, `SELECT `+keptSince).Scan(&kept); err != nil {
 		return false, fmt.Errorf("looking for the oldest day: %w", err)
@@ -285,7 +299,7 @@ type verifyJob struct {
 	tenant, name string
 	enabled      bool
 	frozen       bool      // its due slots rightly wait
-	over         time.Time // when a pause ran out that no replica has ended yet; zero: there is none
+	over         time.Time // when a pause ended that no replica has ended yet; zero: there is none
 	history      scheduler.History
 	broken       error // why its versions cannot be read
 }
@@ -319,7 +333,7 @@ func (v *verification) readJobs(ctx context.Context, tx pgx.Tx) (jobs []*verifyJ
 	return jobs, now.UTC(), nil
 }
 
-// readVersions reads the histories of a page, and forgets what bears on no slot of the window as it goes.
+// readVersions reads the histories of a page. As it goes it drops the versions that do not affect the window's slots.
 func (v *verification) readVersions(ctx context.Context, tx pgx.Tx, jobs []*verifyJob) error {
 	ids := make([]uuid.UUID, len(jobs))
 	for i, j := range jobs {

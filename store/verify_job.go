@@ -11,8 +11,8 @@ import (
 	"punctual/scheduler"
 )
 
-// jobCheck merges the slots that a job's history explains with its rows, both in order. It holds one slot,
-// the runs of one instant, and the skips that reach beyond it.
+// jobCheck merges the slots of a job's history with the job's rows, both in order. It holds one slot, the runs of one
+// instant, and the skips that reach beyond that instant.
 type jobCheck struct {
 	*verification
 	job     *verifyJob
@@ -21,12 +21,12 @@ type jobCheck struct {
 	more    bool
 	pull    func() (scheduler.ExpectedSlot, error, bool)
 	stop    func()
-	skips   []verifyRow // that may cover the next slot
-	runs    []verifyRow // of the latest instant
-	matched bool        // that instant is a slot
+	skips   []verifyRow // skips that may cover the next slot
+	runs    []verifyRow // runs of the latest instant
+	matched bool        // whether that instant is a slot
 	overdue Violation
 
-	timetables []*scheduler.Timetable // of all versions, once they are needed
+	timetables []*scheduler.Timetable // of all versions, computed when needed
 }
 
 func newJobCheck(v *verification, j *verifyJob, now time.Time) *jobCheck {
@@ -47,10 +47,10 @@ func (c *jobCheck) advance() {
 	c.more = c.more && c.job.broken == nil
 }
 
-// unreadable reports whether the job's slots cannot be worked out; its rows are then compared with nothing.
+// unreadable reports whether the job's slots cannot be worked out. Its rows are then compared with nothing.
 func (c *jobCheck) unreadable() bool { return c.job.broken != nil }
 
-// row takes the next row of the job.
+// row adds the next row of the job.
 func (c *jobCheck) row(r verifyRow) error {
 	if r.isSkip() {
 		c.summary.Skips++
@@ -60,7 +60,8 @@ func (c *jobCheck) row(r verifyRow) error {
 	if !r.held && r.createdAt.Before(c.now.Add(-c.options.Grace)) {
 		if err := c.report(Violation{
 			Kind: ViolationUnended, Slot: &r.at, Runs: []uuid.UUID{r.id},
-			Detail: fmt.Sprintf("the run is %s, waits in no list or for longer than it may, and no live replica holds it", r.status),
+			Detail: fmt.Sprintf("the run is %s, waits in no list or for longer than it may, and no live replica holds it",
+				r.status),
 		}); err != nil {
 			return err
 		}
@@ -78,7 +79,7 @@ func (c *jobCheck) row(r verifyRow) error {
 	return nil
 }
 
-// settleBefore settles the slots before an instant, and the runs that came before it.
+// settleBefore settles the slots before an instant, and the collected runs if they are before it.
 func (c *jobCheck) settleBefore(instant time.Time) error {
 	for c.more && c.slot.At.Before(instant) {
 		if err := c.settle(); err != nil {
@@ -93,7 +94,7 @@ func (c *jobCheck) settleBefore(instant time.Time) error {
 	return c.unmatched()
 }
 
-// unmatched reports the runs of the latest instant if that is no slot.
+// unmatched reports the runs of the latest instant if that instant is not a slot.
 func (c *jobCheck) unmatched() error {
 	if c.matched || c.unreadable() {
 		return nil
@@ -102,15 +103,17 @@ func (c *jobCheck) unmatched() error {
 		if r.trigger == scheduler.TriggerBackfill && c.ever(r.at) {
 			continue
 		}
-		if err := c.report(Violation{Kind: ViolationPhantom, Slot: &r.at, Runs: []uuid.UUID{r.id}, Detail: "no version of the job has a slot then"}); err != nil {
+		if err := c.report(Violation{
+			Kind: ViolationPhantom, Slot: &r.at, Runs: []uuid.UUID{r.id}, Detail: "no version of the job has a slot then",
+		}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// ever reports whether any version of the job has a slot at an instant, whether or not it was in force then: a
-// backfill goes by the schedule of the day it is asked for, also for slots from before the job.
+// ever reports whether any version of the job has a slot at an instant, even if the version was not valid then: a
+// backfill uses the schedule of the day on which it was requested, also for slots from before the job.
 func (c *jobCheck) ever(at time.Time) bool {
 	if c.timetables == nil {
 		c.timetables = c.job.history.Timetables()
@@ -123,11 +126,11 @@ func (c *jobCheck) settle() error {
 	at := c.slot.At
 	var covering []uuid.UUID
 	fired, backfilled := 0, false
-	// A run that comes before the next row's start has been collected already: rows are ordered.
+	// A run before the next row's start has been collected already, because rows are ordered.
 	if len(c.runs) > 0 && c.runs[0].at.Equal(at) {
 		c.matched = true
 		for _, r := range c.runs {
-			if r.trigger == scheduler.TriggerBackfill { // of a slot that was skipped, or once more
+			if r.trigger == scheduler.TriggerBackfill { // the slot was skipped before, or is repeated
 				backfilled = true
 				continue
 			}
@@ -139,10 +142,11 @@ func (c *jobCheck) settle() error {
 	for _, r := range c.skips {
 		covering = append(covering, r.id)
 	}
-	if len(covering) > 1 && fired > 0 { // skips alone have been reported as overlapping
+	if len(covering) > 1 && fired > 0 { // several skips alone have been reported as an overlap
 		c.summary.Slots++
 		return c.report(Violation{
-			Kind: ViolationDouble, Slot: &at, Count: len(covering), Runs: covering, Detail: fmt.Sprintf("%d rows cover the slot", len(covering)),
+			Kind: ViolationDouble, Slot: &at, Count: len(covering), Runs: covering,
+			Detail: fmt.Sprintf("%d rows cover the slot", len(covering)),
 		})
 	}
 	if len(covering) > 0 || backfilled {
@@ -157,14 +161,15 @@ func (c *jobCheck) settle() error {
 	default:
 		c.summary.Slots++
 		return c.report(Violation{
-			Kind: ViolationMissing, Slot: &at, Detail: fmt.Sprintf("neither a run nor a skip of the slot, which version %d of the job had", c.slot.Version),
+			Kind: ViolationMissing, Slot: &at,
+			Detail: fmt.Sprintf("neither a run nor a skip of the slot, which version %d of the job had", c.slot.Version),
 		})
 	}
 	return nil
 }
 
-// waiting notes a slot that is still to be claimed. Those that are due for long are reported together: as
-// a rule nobody is there to claim them, and there are many.
+// waiting notes a slot that is still to be claimed. Slots that have been due for long are reported together: usually no
+// replica is there to claim them, and there are many.
 func (c *jobCheck) waiting() error {
 	at := c.slot.At
 	if !c.job.enabled || !c.due(at).Before(c.now.Add(-c.options.Grace)) {
@@ -184,7 +189,8 @@ func (c *jobCheck) waiting() error {
 	return nil
 }
 
-// due returns since when a slot is to be accounted for: one that passed while the job was paused, since the pause was over.
+// due returns since when a slot should have a run or skip. If the slot passed while the job was paused, that is the end
+// of the pause.
 func (c *jobCheck) due(at time.Time) time.Time {
 	due := c.job.history.Due(at)
 	if due.Before(c.job.over) {
@@ -193,7 +199,7 @@ func (c *jobCheck) due(at time.Time) time.Time {
 	return due
 }
 
-// skip takes a skip: whether it stands for what it says, and for nothing that another one stands for.
+// skip adds a skip. It checks that the skip covers the slots it says it does, and none that another skip covers.
 func (c *jobCheck) skip(r verifyRow) error {
 	for _, other := range c.skips {
 		if !other.last.Before(*r.first) {
@@ -209,10 +215,10 @@ func (c *jobCheck) skip(r verifyRow) error {
 	return c.count(r)
 }
 
-// mostCounted is how far a skip counts its slots; a higher number is not kept.
+// mostCounted is the highest number of slots that a skip stores. It stores no higher number.
 const mostCounted = 1000
 
-// count compares the number of slots that a skip says it stands for with those there are.
+// count compares a skip's number of slots with the number of slots that it covers.
 func (c *jobCheck) count(r verifyRow) error {
 	if c.unreadable() {
 		return nil
@@ -242,18 +248,22 @@ func (c *jobCheck) count(r verifyRow) error {
 	return c.report(bad)
 }
 
-// finish settles what is left after the last row.
+// finish settles the slots that are left after the last row.
 func (c *jobCheck) finish() error {
 	if err := c.settleBefore(c.summary.To.Add(1)); err != nil {
 		return err
 	}
 	if c.job.broken != nil {
-		return c.report(Violation{Kind: ViolationUnreadable, Detail: "this binary cannot read the job's history: " + c.job.broken.Error()})
+		return c.report(Violation{
+			Kind: ViolationUnreadable, Detail: "this binary cannot read the job's history: " + c.job.broken.Error(),
+		})
 	}
 	if c.overdue.Count == 0 {
 		return nil
 	}
-	c.overdue.Detail = fmt.Sprintf("due since %s and not claimed; no replica serves its queue, it has fallen behind, or it catches up run by run", stamp(c.due(*c.overdue.Slot)))
+	c.overdue.Detail = fmt.Sprintf(
+		"due since %s and not claimed; no replica serves its queue, it has fallen behind, or it catches up run by run",
+		stamp(c.due(*c.overdue.Slot)))
 	return c.report(c.overdue)
 }
 

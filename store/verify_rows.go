@@ -17,21 +17,22 @@ type verifyRow struct {
 	id, job     uuid.UUID
 	trigger     scheduler.Trigger
 	status      scheduler.Status
-	at          time.Time  // of a run, its slot
-	first, last *time.Time // of a skip
+	at          time.Time  // the slot of a run
+	first, last *time.Time // the range of a skip
 	count       *int
 	createdAt   time.Time
-	held        bool // it has ended, or somebody will see to it that it does
+	held        bool // the run has ended, or a replica will see to it that it ends
 }
 
 func (r verifyRow) isSkip() bool { return r.first != nil && r.last != nil }
 
-// ofSlot reports whether the schedule made the row, and not a person or another run.
+// ofSlot reports whether the schedule made the row, and not a user or another run.
 func (r verifyRow) ofSlot() bool {
-	return r.isSkip() || r.trigger == scheduler.TriggerSchedule || r.trigger == scheduler.TriggerCatchup || r.trigger == scheduler.TriggerBackfill
+	return r.isSkip() || r.trigger == scheduler.TriggerSchedule || r.trigger == scheduler.TriggerCatchup ||
+		r.trigger == scheduler.TriggerBackfill
 }
 
-// start returns what the rows of a job are ordered by.
+// start returns the instant that a job's rows are sorted by.
 func (r verifyRow) start() time.Time {
 	if r.isSkip() {
 		return *r.first
@@ -39,24 +40,29 @@ func (r verifyRow) start() time.Time {
 	return r.at
 }
 
-// A run that has not ended is held by the row of ready that names it, unless it waits there beyond its bound, or by the claim of a replica that
-// renews itself; a claim that was made just now is nobody's fault yet.
+// A run that has not ended is held by its row in ready, unless it waits there for longer than it may. Or it is held by
+// the claim of a replica that renews itself. A claim that was made just now counts too, before its replica renews.
 const selectVerifyRows = `
-SELECT r.id, r.job_id, r.trigger, r.status, r.scheduled_for, r.skipped_first, r.skipped_last, r.skipped_count, r.created_at,
+SELECT r.id, r.job_id, r.trigger, r.status, r.scheduled_for, r.skipped_first, r.skipped_last, r.skipped_count,
+       r.created_at,
        r.finished_at IS NOT NULL OR r.status = 'blocked'
-       OR EXISTS (SELECT FROM punctual.ready y WHERE y.run_id = r.id AND (y.held_by IS NULL OR y.held_until > now() - $7::interval OR punctual.frozen_since(y.tenant) IS NOT NULL))
+       OR EXISTS (SELECT FROM punctual.ready y
+                   WHERE y.run_id = r.id
+                     AND (y.held_by IS NULL OR y.held_until > now() - $7::interval
+                          OR punctual.frozen_since(y.tenant) IS NOT NULL))
        OR EXISTS (SELECT FROM punctual.claims c LEFT JOIN punctual.replicas p ON p.id = c.replica
                    WHERE r.id = ANY (c.run_ids) AND greatest(c.claimed_at, p.renewed_at) > now() - $7::interval)
 FROM punctual.runs r
 WHERE r.job_id > $1 AND r.job_id <= $2 AND ($3::uuid[] IS NULL OR r.job_id = ANY ($3::uuid[]))
-  AND r.id >= $4 AND coalesce(r.skipped_last, r.scheduled_for) >= $5 AND coalesce(r.skipped_first, r.scheduled_for) <= $6
+  AND r.id >= $4
+  AND coalesce(r.skipped_last, r.scheduled_for) >= $5
+  AND coalesce(r.skipped_first, r.scheduled_for) <= $6
 ORDER BY r.job_id, coalesce(r.skipped_first, r.scheduled_for), r.id`
 
-// lastID is above every id there is.
+// lastID is higher than every id.
 var lastID = uuid.UUID(bytes.Repeat([]byte{0xff}, 16))
 
-// compare reads the rows of a page in the order of jobs and slots, and lets each job's check look at them
-// as they come.
+// compare reads the rows of a page in the order of jobs and slots, and passes each row to its job's check.
 func (v *verification) compare(ctx context.Context, tx pgx.Tx, jobs []*verifyJob, now time.Time, last bool) error {
 	after, until, only := v.after, lastID, []uuid.UUID(nil)
 	if !last {
@@ -78,7 +84,8 @@ func (v *verification) compare(ctx context.Context, tx pgx.Tx, jobs []*verifyJob
 	defer p.close()
 	for rows.Next() {
 		var r verifyRow
-		if err := rows.Scan(&r.id, &r.job, &r.trigger, &r.status, &r.at, &r.first, &r.last, &r.count, &r.createdAt, &r.held); err != nil {
+		if err := rows.Scan(&r.id, &r.job, &r.trigger, &r.status, &r.at, &r.first, &r.last, &r.count, &r.createdAt,
+			&r.held); err != nil {
 			return fmt.Errorf("reading runs: %w", err)
 		}
 		utc(&r.at, r.first, r.last, &r.createdAt)
@@ -92,12 +99,12 @@ func (v *verification) compare(ctx context.Context, tx pgx.Tx, jobs []*verifyJob
 	return p.finish()
 }
 
-// verifyPage hands the rows of a page to the checks of its jobs.
+// verifyPage passes the rows of a page to the checks of its jobs.
 type verifyPage struct {
 	*verification
-	jobs  []*verifyJob // those that are still to come
+	jobs  []*verifyJob // the jobs that are still to come
 	now   time.Time
-	check *jobCheck // of the job whose rows are coming
+	check *jobCheck // the check of the current job
 }
 
 func (p *verifyPage) row(r verifyRow) error {
@@ -115,7 +122,7 @@ func (p *verifyPage) row(r verifyRow) error {
 	return p.check.row(r)
 }
 
-// next ends the check of one job and begins that of the next.
+// next ends the check of one job and begins the check of the next.
 func (p *verifyPage) next() error {
 	if err := p.end(); err != nil {
 		return err

@@ -9,14 +9,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// What ends a version is the next one: those are walked through, and the one before each is looked at. It goes unless
+// A version is valid until the next one. The query walks through versions, and for each one looks at the version before
+// it. That version is deleted unless
 //
-//   - it armed a delay that the next one did not arm again: the slot follows from when it was written;
-//   - it is the last pause, or what ended that: see stale.go;
-//   - a run names it. Runs that succeeded are gone by then, and what runs under a version is made before it has ceased to
-//     hold, so that only days before are looked into; but for backfills, which go on under the version they began with.
+//   - it armed a delay that the next one did not arm again: the slot follows from when the version was written;
+//   - it is the last pause, or the version that ended the last pause: see stale.go;
+//   - a run names it. Runs that succeeded are gone by then. A run under a version is made while the version is valid,
+//     so only earlier days are searched. Backfills are the exception: they go on under the version they began with.
 //
-// Runs are looked for once per job and not per version: there may be many of both.
+// Runs are searched once per job and not per version, because there may be many of both.
 const forgetVersions = `
 WITH later AS MATERIALIZED (
     SELECT v.job_id, v.version, v.valid_from FROM punctual.job_versions v
@@ -25,9 +26,12 @@ WITH later AS MATERIALIZED (
 old AS MATERIALIZED (
     SELECT p.job_id, p.version FROM later l
     JOIN punctual.job_versions v ON v.job_id = l.job_id AND v.version = l.version
-    CROSS JOIN LATERAL (SELECT * FROM punctual.job_versions p WHERE p.job_id = l.job_id AND p.version < l.version
+    CROSS JOIN LATERAL (
+        SELECT * FROM punctual.job_versions p
+        WHERE p.job_id = l.job_id AND p.version < l.version
         ORDER BY p.version DESC LIMIT 1) p
-    WHERE (p.definition #>> '{schedule,delay}' IS NULL OR v.state <> 'completed' AND v.definition::text <> p.definition::text)
+    WHERE (p.definition #>> '{schedule,delay}' IS NULL
+           OR v.state <> 'completed' AND v.definition::text <> p.definition::text)
       AND (p.state <> 'paused' OR EXISTS (SELECT FROM punctual.job_versions n
               WHERE n.job_id = p.job_id AND n.version > p.version AND n.state = 'paused'))
       AND NOT EXISTS (SELECT FROM punctual.job_versions b
@@ -40,7 +44,8 @@ named AS MATERIALIZED (
 backfilled AS MATERIALIZED (
     SELECT o.job_id FROM punctual.operations o WHERE o.kind = 'backfill' AND coalesce(o.finished_at, 'infinity') >= $4),
 gone AS (
-    DELETE FROM punctual.job_versions d USING old o WHERE d.job_id = o.job_id AND d.version = o.version
+    DELETE FROM punctual.job_versions d USING old o
+    WHERE d.job_id = o.job_id AND d.version = o.version
         AND NOT EXISTS (SELECT FROM named n WHERE n.job_id = o.job_id AND n.job_version = o.version)
         AND o.job_id NOT IN (SELECT job_id FROM backfilled WHERE job_id IS NOT NULL)
     RETURNING d.job_id, d.version, d.definition)
@@ -51,11 +56,14 @@ SELECT (SELECT count(*) FROM later), (SELECT count(*) FROM gone),
        array(SELECT g.version FROM gone g CROSS JOIN LATERAL ` + sealedIn + ` ORDER BY g.job_id, g.version),
        array(SELECT x.id::uuid FROM gone g CROSS JOIN LATERAL ` + sealedIn + ` ORDER BY g.job_id, g.version)`
 
-// sealedIn are the ids of the values that a definition has sealed; a body may look as if it had some.
-const sealedIn = `(SELECT m[1] AS id FROM regexp_matches(g.definition::text, '"sealed"\s*:\s*"([0-9a-f-]{36})"', 'g') m) x`
+// sealedIn selects the ids of the sealed values in a definition. It may select more, because a body may contain text
+// that looks like a sealed value.
+const sealedIn = `(
+	SELECT m[1] AS id
+	FROM regexp_matches(g.definition::text, '"sealed"\s*:\s*"([0-9a-f-]{36})"', 'g') m) x`
 
-// A sealed value is kept from one version to the next, and does not come back: it is still in use only if the nearest
-// version on either side has it.
+// A sealed value is kept from one version to the next, and does not return once it is dropped. So it is still in use
+// only if the nearest version on either side has it.
 const forgetSealed = `
 DELETE FROM punctual.job_secrets s USING unnest($1::uuid[], $2::int[], $3::uuid[]) AS u(job_id, version, id)
 WHERE s.job_id = u.job_id AND s.id = u.id
@@ -66,16 +74,17 @@ WHERE s.job_id = u.job_id AND s.id = u.id
           WHERE v.job_id = u.job_id AND v.version < u.version ORDER BY v.version DESC LIMIT 1) v
       WHERE position(u.id::text IN v.definition::text) > 0)`
 
-// ForgetVersions deletes versions that ceased to hold before the retention began and that no run names, with the
-// secrets that only they have.
+// ForgetVersions deletes versions that ceased to be valid before the retention began and that no run names. It also
+// deletes the secrets that only these versions have.
 func (s *Store) ForgetVersions(ctx context.Context) (forgotten int, left bool, err error) {
 	if !s.tidy.busy.TryLock() {
 		return 0, false, nil
 	}
 	defer s.tidy.busy.Unlock()
-	// What is verified and explained begins with the oldest day that is kept as a whole, whatever the retention is.
+	// Verify and the explanations of slots begin with the oldest day that is kept as a whole, whatever the retention is.
 	var before time.Time
-	err = s.conns(ctx).QueryRow(ctx, `SELECT least(now() - $1::interval, `+keptSince+`) - interval '1 day'`, s.options.Retention).Scan(&before)
+	err = s.conns(ctx).QueryRow(ctx, `
+		SELECT least(now() - $1::interval, `+keptSince+`) - interval '1 day'`, s.options.Retention).Scan(&before)
 	if err != nil {
 		return 0, false, fmt.Errorf("looking for the oldest day: %w", err)
 	}

@@ -9,17 +9,18 @@ import (
 	"punctual/scheduler"
 )
 
-// WindowError is a job whose missed.window reaches further back than runs are kept.
+// WindowError says that a job's missed.window reaches further back than runs are kept.
 type WindowError struct {
 	Window    string        // as written
-	Retention time.Duration // the most it may be
+	Retention time.Duration // the longest window allowed
 }
 
 func (e *WindowError) Error() string {
-	return fmt.Sprintf("missed.window: %q reaches further back than runs are kept: at most %s (--retention)", e.Window, e.Retention)
+	return fmt.Sprintf("missed.window: %q reaches further back than runs are kept: at most %s (--retention)",
+		e.Window, e.Retention)
 }
 
-// checkWindow returns a *WindowError when a missed slot might run that is older than the retention.
+// checkWindow returns a *WindowError if a missed slot that is older than the retention might still run.
 func (s *Store) checkWindow(d scheduler.Definition) error {
 	if d.Missed.Window.Value() > s.options.Retention {
 		return &WindowError{Window: d.Missed.Window.String(), Retention: s.options.Retention}
@@ -27,10 +28,10 @@ func (s *Store) checkWindow(d scheduler.Definition) error {
 	return nil
 }
 
-// AgeError is a one-shot whose instant lies further back than runs are kept.
+// AgeError says that the instant of a one-shot is further back than runs are kept.
 type AgeError struct {
 	At        string        // as written
-	Retention time.Duration // the most it may lie back
+	Retention time.Duration // how far back it may be at most
 }
 
 func (e *AgeError) Error() string {
@@ -38,7 +39,7 @@ func (e *AgeError) Error() string {
 }
 
 // checkAge returns an *AgeError for a one-shot that is older than the retention. Its run would need the partition of a
-// day that is gone, and whoever writes jobs could have as many partitions made as there have been days.
+// day that is gone, and a client could make the database create a partition for any day in the past.
 func (s *Store) checkAge(job *scheduler.Job, now time.Time) error {
 	at := job.Schedule.At
 	if job.Schedule.Kind() == scheduler.KindAt && now.Sub(at.Value()) > s.options.Retention {
@@ -47,9 +48,8 @@ func (s *Store) checkAge(job *scheduler.Job, now time.Time) error {
 	return nil
 }
 
-// compileJob makes a definition ready to use on this deployment. A window that was written when runs were
-// kept for longer ends with the retention: what is older can only become a skip. One-shots are never
-// dropped, however old.
+// compileJob compiles a definition for this deployment. A window that was written when runs were kept for longer is cut
+// to the retention: an older slot can only become a skip. One-shots are never dropped, however old.
 func (s *Store) compileJob(id uuid.UUID, tenant, version int32, d scheduler.Definition) (*scheduler.Job, error) {
 	job, err := scheduler.Compile(id, tenant, version, d, s.options.DefaultJitter)
 	if err == nil && job.Schedule.Kind().Recurring() && job.Missed.Window.Value() > s.options.Retention {

@@ -11,11 +11,12 @@ import (
 	"punctual/scheduler/cron"
 )
 
-// rezoneBatch is how many jobs one transaction of Rezone covers: their next slots are computed while their rows are locked.
+// rezoneBatch is how many jobs one transaction of Rezone covers: it computes their next slots while their rows are
+// locked.
 const rezoneBatch = 200
 
-// Rezone computes the next slots of zoned jobs again when they were computed with other time zone data
-// than this binary's. It returns how many next slots moved. Slots already due stay as they are.
+// Rezone computes the next slots of zoned jobs again if they were computed with other time zone data than this
+// binary's. It returns how many next slots moved. Slots that are due already stay as they are.
 func (s *Store) Rezone(ctx context.Context) (int, error) {
 	ctx = forRuns.in(ctx)
 	var have string
@@ -44,13 +45,16 @@ func (s *Store) Rezone(ctx context.Context) (int, error) {
 	return moved, nil
 }
 
-// rezoneSome handles the jobs after the given id, and returns the last one it handled; uuid.Nil at the end.
+// rezoneSome handles some jobs after the given id. It returns the last one it handled, or uuid.Nil at the end.
 func (s *Store) rezoneSome(ctx context.Context, after uuid.UUID) (last uuid.UUID, moved int, err error) {
 	err = s.inTx(ctx, everybody, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `
 			SELECT s.job_id, s.tenant, s.version, s.scheduled_for, now(), v.definition
-			FROM punctual.schedules s JOIN punctual.jobs j ON j.id = s.job_id JOIN punctual.job_versions v ON v.job_id = s.job_id AND v.version = s.version
-			WHERE s.job_id > $1 AND j.kind = 'cron' AND s.scheduled_for > now() AND v.definition #>> '{schedule,timezone}' IS NOT NULL
+			FROM punctual.schedules s
+			JOIN punctual.jobs j ON j.id = s.job_id
+			JOIN punctual.job_versions v ON v.job_id = s.job_id AND v.version = s.version
+			WHERE s.job_id > $1 AND j.kind = 'cron' AND s.scheduled_for > now()
+			  AND v.definition #>> '{schedule,timezone}' IS NOT NULL
 			ORDER BY s.job_id LIMIT $2 FOR NO KEY UPDATE OF s`, after, rezoneBatch)
 		if err != nil {
 			return err
@@ -75,8 +79,10 @@ func (s *Store) rezoneSome(ctx context.Context, after uuid.UUID) (last uuid.UUID
 			return err
 		}
 		moved = len(ids)
-		_, err = tx.Exec(ctx, `UPDATE punctual.schedules s SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at
-			FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[]) AS u(job_id, scheduled_for, next_run_at) WHERE s.job_id = u.job_id`, ids, slots, due)
+		_, err = tx.Exec(ctx, `
+			UPDATE punctual.schedules s SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at
+			FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[]) AS u(job_id, scheduled_for, next_run_at)
+			WHERE s.job_id = u.job_id`, ids, slots, due)
 		return err
 	})
 	return last, moved, err

@@ -13,12 +13,12 @@ import (
 
 // DataKey encrypts values. Safe for concurrent use.
 type DataKey struct {
-	ID     int64 // begins each of its ciphertexts
+	ID     int64 // each ciphertext of the key begins with it
 	handle *keyset.Handle
 	aead   tink.AEAD
 }
 
-// NewDataKey makes a random one.
+// NewDataKey makes a random data key.
 func NewDataKey() (*DataKey, error) {
 	handle, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
 	if err != nil {
@@ -41,11 +41,11 @@ func newDataKey(handle *keyset.Handle) (*DataKey, error) {
 
 func (k *DataKey) place() []byte { return []byte("punctual data key " + strconv.FormatInt(k.ID, 10)) }
 
-// Place is where a value stands. A ciphertext that was put elsewhere does not open.
+// Place is where a value is stored. A ciphertext that was moved to another place does not decrypt.
 type Place struct {
 	Tenant int32
-	Kind   string // of the table
-	Name   string // of the row within it
+	Kind   string // the kind of the table
+	Name   string // the name of the row within its kind
 }
 
 // bytes is unambiguous: the kind has no NUL.
@@ -64,10 +64,10 @@ func (k *DataKey) Seal(value []byte, at Place) ([]byte, error) {
 	return sealed, nil
 }
 
-// ErrCiphertext is a ciphertext that does not open: it was changed, or stood elsewhere.
+// ErrCiphertext says that a ciphertext does not decrypt: it was changed, or moved from another place.
 var ErrCiphertext = errors.New("it does not decrypt: it was changed, or moved from elsewhere")
 
-// Open decrypts the value of a place.
+// Open decrypts the value that is stored at a place.
 func (k *DataKey) Open(sealed []byte, at Place) ([]byte, error) {
 	value, err := k.aead.Decrypt(sealed, at.bytes())
 	if err != nil {

@@ -1,13 +1,13 @@
-// Package vault encrypts what is kept in the database and must not be readable there.
+// Package vault encrypts values that are stored in the database and must not be readable there.
 //
 //	master key (a file or the environment; never in the database)
 //	     │ seals
 //	     ▼
 //	data keys (a Tink keyset each, in data_keys)
-//	     │ encrypt, bound to where it stands
+//	     │ encrypt, bound to the value's place
 //	     ▼
 //	values (secrets, job_secrets, signing_secrets)
 //
-// All of it is AES-256-GCM. Rotation makes a data key, encrypts every value with it and drops the others; another
-// master key seals the data keys anew and touches no value.
+// All encryption is AES-256-GCM. Rotation makes a data key, re-encrypts every value with it and drops the older data
+// keys. A new master key seals the data keys again and touches no value.
 package vault

@@ -13,16 +13,16 @@ import (
 	"github.com/tink-crypto/tink-go/v2/tink"
 )
 
-// masterKeySize is that of AES-256, in bytes.
+// masterKeySize is the key size of AES-256 in bytes.
 const masterKeySize = 32
 
-// MakeMasterKey is the command that makes a master key.
+// MakeMasterKey is the shell command that makes a master key.
 const MakeMasterKey = "openssl rand -base64 32"
 
-// Master is what data keys are sealed with: the first of its keys seals, any of them may open.
+// Master holds the master keys, which data keys are sealed with: the first seals, any of them may open.
 type Master struct{ keys []tink.AEAD }
 
-// ParseMaster reads master keys, one a line: 32 bytes in base64. Empty lines mean nothing. No error repeats a key.
+// ParseMaster reads master keys, one per line: 32 bytes in base64. Empty lines are ignored. No error repeats a key.
 func ParseMaster(text string) (*Master, error) {
 	m := &Master{}
 	n := 0
@@ -48,17 +48,17 @@ func ParseMaster(text string) (*Master, error) {
 	return m, nil
 }
 
-// NewMasterKey returns a random master key, as ParseMaster reads it.
+// NewMasterKey returns a random master key in the form that ParseMaster reads.
 func NewMasterKey() string {
 	raw := make([]byte, masterKeySize)
 	_, _ = rand.Read(raw) // never fails
 	return base64.StdEncoding.EncodeToString(raw)
 }
 
-// ErrMaster is a data key that none of the master keys opens.
+// ErrMaster says that none of the master keys opens a data key.
 var ErrMaster = errors.New("the master key does not open it")
 
-// Seal returns a data key as the database keeps it.
+// Seal returns a data key as the database stores it.
 func (m *Master) Seal(k *DataKey) ([]byte, error) {
 	var b bytes.Buffer
 	if err := k.handle.WriteWithAssociatedData(keyset.NewBinaryWriter(&b), m.keys[0], k.place()); err != nil {
@@ -67,10 +67,11 @@ func (m *Master) Seal(k *DataKey) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Open opens a data key; ErrMaster when it was sealed with a master key that is not here.
+// Open opens a data key. The error is ErrMaster if the data key was sealed with a master key that m does not have.
 func (m *Master) Open(id int64, sealed []byte) (*DataKey, error) {
 	for _, key := range m.keys {
-		handle, err := keyset.ReadWithAssociatedData(keyset.NewBinaryReader(bytes.NewReader(sealed)), key, (&DataKey{ID: id}).place())
+		handle, err := keyset.ReadWithAssociatedData(
+			keyset.NewBinaryReader(bytes.NewReader(sealed)), key, (&DataKey{ID: id}).place())
 		if err == nil {
 			return newDataKey(handle)
 		}
