@@ -13,7 +13,8 @@ func TestPauseAndResume(t *testing.T) {
 	s.create(minimal("n"))
 	job := s.do("POST", "/v1/jobs/n/pause", `{"note":"holidays","until":"2199-01-01T00:00:00+01:00"}`).want(200).fields()
 	for field, want := range map[string]any{
-		"paused": true, "state": "paused", "pause_note": "holidays", "paused_until": "2198-12-31T23:00:00Z", "next_run_at": nil, "next_local": nil,
+		"paused": true, "state": "paused", "pause_note": "holidays", "paused_until": "2198-12-31T23:00:00Z",
+		"next_run_at": nil, "next_local": nil,
 	} {
 		if job[field] != want {
 			t.Errorf("%s: %v, want %v", field, job[field], want)
@@ -29,7 +30,8 @@ func TestPauseAndResume(t *testing.T) {
 	s.do("POST", "/v1/jobs/n/pause", "").want(200)
 	for body, at := range map[string]string{
 		`{"until":"2020-01-01T00:00:00Z"}`: "body.until", `{"until":"tomorrow"}`: "body.until", `{"until":5}`: "body.until",
-		`{"note":5}`: "body.note", `{"note":"` + strings.Repeat("x", 1025) + `"}`: "body.note", `{"note":"\u0000"}`: "body.note", `{"why":"x"}`: "body.why",
+		`{"note":5}`: "body.note", `{"note":"` + strings.Repeat("x", 1025) + `"}`: "body.note",
+		`{"note":"\u0000"}`: "body.note", `{"why":"x"}`: "body.why",
 	} {
 		if diff := cmp.Diff([]string{at}, locations(s.do("POST", "/v1/jobs/n/pause", body).code(CodeInvalid))); diff != "" {
 			t.Errorf("%.40s: %s", body, diff)
@@ -53,7 +55,8 @@ func TestTrigger(t *testing.T) {
 	if p.ActiveRun == nil || p.ActiveRun.String() != run["id"] {
 		t.Errorf("the active run is %v, want %v", p.ActiveRun, run["id"])
 	}
-	p = s.do("POST", "/v1/jobs/n/trigger", `{"headers":{"Host":"x","X-B":1},"body":"`+strings.Repeat("x", 256<<10)+`"}`).code(CodeInvalid)
+	p = s.do("POST", "/v1/jobs/n/trigger",
+		`{"headers":{"Host":"x","X-B":1},"body":"`+strings.Repeat("x", 256<<10)+`"}`).code(CodeInvalid)
 	if diff := cmp.Diff([]string{"body.headers.X-B", "body.headers.Host", "body.body"}, locations(p)); diff != "" {
 		t.Error(diff)
 	}

@@ -21,23 +21,23 @@ import (
 	"punctual/store"
 )
 
-// Config is what the API needs. Store is required, everything else may be absent.
+// Config configures the API. Store is required, every other field may be absent.
 type Config struct {
 	Store         *store.Store
 	Log           *slog.Logger
 	Version       string                          // of the binary, shown at /
 	Gatherer      prometheus.Gatherer             // what /metrics shows
 	Registerer    prometheus.Registerer           // where the request metrics go
-	DefaultJitter time.Duration                   // the deployment's, to tell when upcoming slots are due
-	NoAuth        bool                            // nobody proves who they are: everybody is an operator
-	Tenant        string                          // who requests act for with NoAuth, unless they say so; "default" when empty
+	DefaultJitter time.Duration                   // of the deployment: says when upcoming slots are due
+	NoAuth        bool                            // no authentication: every caller is an operator
+	Tenant        string                          // of requests with NoAuth that name none; empty: "default"
 	OIDC          OIDC                            // whose tokens are accepted beside keys
-	Guard         *guard.Guard                    // which addresses jobs may call, for those that are written into a URL
-	OnlyLocal     bool                            // answer only requests to this machine or PublicHost by name: nobody has to prove who they are
-	PublicHost    string                          // the host under which targets reach the API, if it has one
-	PublicURL     string                          // where targets are told that the API is, without a slash at its end
-	Courier       *scheduler.Courier              // sends test notices; nil: there are none
-	Ready         func(ctx context.Context) error // a further condition of readiness, such as not draining; its text is shown
+	Guard         *guard.Guard                    // which addresses jobs may call, to check URLs
+	OnlyLocal     bool                            // answer only requests to localhost, an address or PublicHost
+	PublicHost    string                          // host under which targets reach the API; may be empty
+	PublicURL     string                          // URL of the API for targets, without a trailing slash
+	Courier       *scheduler.Courier              // sends test notices; nil: they fail
+	Ready         func(ctx context.Context) error // also needed to be ready; its error is shown
 }
 
 // requestTimeout bounds what one request may wait for the database.
@@ -52,7 +52,7 @@ type server struct {
 	rates   *rates
 	freezes *freezeBook
 	missing []string     // operations without a role
-	unready atomic.Value // string: what the last probe was told; empty: ready
+	unready atomic.Value // string: the last probe's reason; empty: ready
 }
 
 // New returns the handler of all routes.
@@ -66,7 +66,10 @@ func New(c Config) (http.Handler, error) {
 	if c.Tenant == "" {
 		c.Tenant = store.DefaultTenant
 	}
-	s := &server{Config: c, keys: newKeyring(c.Store), tokens: newTokens(c.OIDC, c.Log), tenants: newTenantBook(c.Store), rates: newRates(c.Store), freezes: &freezeBook{store: c.Store}}
+	s := &server{
+		Config: c, keys: newKeyring(c.Store), tokens: newTokens(c.OIDC, c.Log), tenants: newTenantBook(c.Store),
+		rates: newRates(c.Store), freezes: &freezeBook{store: c.Store},
+	}
 	observe, err := newObserver(c.Log, c.Registerer)
 	if err != nil {
 		return nil, err
@@ -107,9 +110,11 @@ func New(c Config) (http.Handler, error) {
 	return mux, nil
 }
 
-// register adds an operation, for callers who have the role of it in roleOf. What its handler returns as an error leaves
-// as a problem.
-func register[I, O any](s *server, op huma.Operation, handle func(context.Context, int32, *I) (*O, error)) *huma.Operation {
+// register adds an operation. Callers need the role that roleOf gives it. An error of its handler is answered as a
+// problem.
+func register[I, O any](
+	s *server, op huma.Operation, handle func(context.Context, int32, *I) (*O, error),
+) *huma.Operation {
 	op.RejectUnknownQueryParameters = true
 	role, known := roleOf[op.OperationID]
 	switch {
@@ -117,11 +122,12 @@ func register[I, O any](s *server, op huma.Operation, handle func(context.Contex
 		s.missing = append(s.missing, op.OperationID)
 	case role != RoleNone:
 		op.Middlewares = append(op.Middlewares, s.authorize(role))
-		op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests)
+		op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
+			http.StatusTooManyRequests)
 	}
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		tenant := callerOf(ctx).tenant.ID
-		if role != RoleNone && tenant == 0 { // which to the store would mean any
+		if role != RoleNone && tenant == 0 { // the store would take 0 as every tenant
 			return nil, s.problem(ctx, errors.New("a request without a tenant"))
 		}
 		out, err := handle(ctx, tenant, in)

@@ -20,15 +20,17 @@ func (s *server) keyRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "create-api-key", Method: http.MethodPost, Path: "/v1/api-keys", Tags: []string{tagTenants},
 		Summary: "Create an API key", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBody,
-		Description: "The response holds the key, which is not stored and cannot be read again. Nobody can create a key of a higher role than their own; only operators create keys of the role metrics. " +
-			"There is no Idempotency-Key here, as storing the response would store the key: if the response was lost, revoke the key and create another.",
+		Description: "The response holds the key, which is not stored and cannot be read again. Nobody can create a key of " +
+			"a higher role than their own; only operators create keys of the role metrics. There is no Idempotency-Key here, " +
+			"as storing the response would store the key: if the response was lost, revoke the key and create another.",
 		Errors: []int{400, 413, 415, 422},
 	}, s.createKey)
 	describeBody[KeyInput](s, op, true, exampleKeyInput, mediaJSON)
 
 	register(s, huma.Operation{
 		OperationID: "list-api-keys", Method: http.MethodGet, Path: "/v1/api-keys", Tags: []string{tagTenants},
-		Summary: "List API keys", Description: "Newest first, those that were revoked or have expired too.", Errors: []int{422},
+		Summary: "List API keys", Description: "Newest first, those that were revoked or have expired too.",
+		Errors: []int{422},
 	}, s.listKeys)
 	register(s, huma.Operation{
 		OperationID: "get-api-key", Method: http.MethodGet, Path: "/v1/api-keys/{key}", Tags: []string{tagTenants},
@@ -36,12 +38,14 @@ func (s *server) keyRoutes() {
 	}, s.getKey)
 	register(s, huma.Operation{
 		OperationID: "revoke-api-key", Method: http.MethodDelete, Path: "/v1/api-keys/{key}", Tags: []string{tagTenants},
-		Summary: "Revoke an API key", Description: "For good; it stops working on every replica within two seconds. It stays listed, for its history. Repeating it changes nothing.",
+		Summary: "Revoke an API key",
+		Description: "For good; it stops working on every replica within two seconds. It stays listed, for its history. " +
+			"Repeating it changes nothing.",
 		Errors: []int{404},
 	}, s.revokeKey)
 }
 
-// KeyInput is the body that makes an API key.
+// KeyInput is the body that creates an API key.
 type KeyInput struct {
 	Name      string             `json:"name" minLength:"1" maxLength:"128" doc:"What it is for, for people." example:"ci"`
 	Role      Role               `json:"role" enum:"metrics,viewer,submitter,editor,admin,operator" doc:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also keys and secrets; operator administers all tenants; metrics reads /metrics and nothing else." example:"editor"`
@@ -49,10 +53,10 @@ type KeyInput struct {
 	ExpiresIn scheduler.Duration `json:"expires_in,omitzero" doc:"In place of expires_at: how long it works from now on." example:"720h"`
 }
 
-// mostKeyName is as the database's constraint has it, in characters.
+// mostKeyName is the longest name of a key, in characters. The database has the same constraint.
 const mostKeyName = 128
 
-// longestKey is 100 years: more would be a slip of the pen.
+// longestKey is the longest lifetime of a key: 100 years. More would be a slip of the pen.
 const longestKey = 100 * 366 * 24 * time.Hour
 
 func (k KeyInput) validate() []FieldError {
@@ -76,7 +80,7 @@ func (k KeyInput) validate() []FieldError {
 	return errors
 }
 
-// span returns what is wrong with a duration that must be between two.
+// span returns what is wrong with a duration that must lie between least and most.
 func span(at string, d scheduler.Duration, least, most time.Duration) []FieldError {
 	v, err := time.ParseDuration(d.String())
 	switch {
@@ -112,7 +116,7 @@ type Key struct {
 	RevokedAt  *time.Time `json:"revoked_at" doc:"When it was revoked."`
 }
 
-// NewKey is an API key that was just made.
+// NewKey is an API key that was just created.
 type NewKey struct {
 	Key
 	Secret string `json:"key" doc:"The key: keep it, it is not shown again." example:"punctual_5f0e8b110c6d9a44_…"`
@@ -128,7 +132,8 @@ func showKey(k store.KeyRecord, now time.Time) Key {
 	}
 	return Key{
 		ID: k.ID, Tenant: k.Tenant, Name: k.Name, Prefix: "punctual_" + k.Prefix, Role: Role(k.Role), State: state,
-		CreatedBy: k.CreatedBy, CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, LastUsedAt: k.LastUsedAt, RevokedAt: k.RevokedAt,
+		CreatedBy: k.CreatedBy, CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, LastUsedAt: k.LastUsedAt,
+		RevokedAt: k.RevokedAt,
 	}
 }
 
@@ -145,7 +150,8 @@ func (s *server) createKey(ctx context.Context, tenant int32, in *createKeyInput
 		return nil, err
 	}
 	if c := callerOf(ctx); !c.role.includes(asked.Role) {
-		return nil, newProblem(CodeForbidden, fmt.Sprintf("Creating a key of the role %s needs that role%s; yours is %s.", asked.Role, orOperator(asked.Role), c.role))
+		return nil, newProblem(CodeForbidden, fmt.Sprintf("Creating a key of the role %s needs that role%s; yours is %s.",
+			asked.Role, orOperator(asked.Role), c.role))
 	}
 	secret, record, err := s.Store.CreateKey(ctx, tenant, asked.newKey())
 	var past *store.KeyExpiryError
@@ -216,7 +222,8 @@ func (s *server) revokeKey(ctx context.Context, tenant int32, in *oneKeyInput) (
 		return nil, err
 	}
 	if c := callerOf(ctx); !c.role.includes(Role(record.Role)) {
-		return nil, newProblem(CodeForbidden, fmt.Sprintf("Revoking a key of the role %s needs that role; yours is %s.", record.Role, c.role))
+		return nil, newProblem(CodeForbidden,
+			fmt.Sprintf("Revoking a key of the role %s needs that role; yours is %s.", record.Role, c.role))
 	}
 	return nil, s.Store.RevokeKey(ctx, tenant, id)
 }

@@ -16,12 +16,13 @@ func (s *server) auditRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-audit-log", Method: http.MethodGet, Path: "/v1/audit-log", Tags: []string{tagAudit},
 		Summary: "List the audit log", Errors: []int{422},
-		Description: "Who changed what, when, and what it was before and after; newest first. All filters must match. Each change is written with its entry or not at all, and entries are never changed. " +
-			"What the schedules do by themselves is in the runs. Secrets read ***. A page of large definitions ends before `limit`, after 4 MiB.",
+		Description: "Who changed what, when, and what it was before and after; newest first. All filters must match. Each " +
+			"change is written with its entry or not at all, and entries are never changed. What the schedules do by " +
+			"themselves is in the runs. Secrets read ***. A page of large definitions ends before `limit`, after 4 MiB.",
 	}, s.listAudit)
 }
 
-// AuditEntry is one change.
+// AuditEntry is one change in the audit log.
 type AuditEntry struct {
 	ID         uuid.UUID       `json:"id" format:"uuid" doc:"Its id." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
 	At         time.Time       `json:"at" doc:"When it was made."`
@@ -41,8 +42,9 @@ type AuditEntry struct {
 
 func showAudit(r store.AuditRecord) AuditEntry {
 	e := AuditEntry{
-		ID: r.ID, At: r.At.UTC(), ActorKind: r.ActorKind, Actor: orNull(r.Actor), ActorName: orNull(r.ActorName), RequestID: orNull(r.RequestID),
-		Action: r.Action, Resource: r.Action.Resource(), ResourceID: r.ResourceID, JobID: r.JobID, Name: orNull(r.Name), Before: r.Before, After: r.After,
+		ID: r.ID, At: r.At.UTC(), ActorKind: r.ActorKind, Actor: orNull(r.Actor), ActorName: orNull(r.ActorName),
+		RequestID: orNull(r.RequestID), Action: r.Action, Resource: r.Action.Resource(), ResourceID: r.ResourceID,
+		JobID: r.JobID, Name: orNull(r.Name), Before: r.Before, After: r.After,
 	}
 	if r.Address != nil {
 		e.Address = new(r.Address.String())
@@ -77,7 +79,9 @@ type AuditList struct {
 type auditListAnswer struct{ Body AuditList }
 
 func (s *server) listAudit(ctx context.Context, tenant int32, in *listAuditInput) (*auditListAnswer, error) {
-	filter := store.AuditFilter{Action: store.Action(in.Action), Actor: in.Actor, Resource: in.Resource, Name: in.Name, Job: in.Job, Page: in.page()}
+	filter := store.AuditFilter{
+		Action: store.Action(in.Action), Actor: in.Actor, Resource: in.Resource, Name: in.Name, Job: in.Job, Page: in.page(),
+	}
 	if in.From.at != nil {
 		filter.From = *in.From.at
 	}

@@ -13,10 +13,14 @@ import (
 
 func TestTheAuditLogTellsWhoChangedWhat(t *testing.T) {
 	t.Parallel()
-	who := store.Actor{Kind: store.ActorToken, Name: "alice", Address: netip.MustParseAddr("203.0.113.7"), RequestID: "r-1"}
+	who := store.Actor{
+		Kind: store.ActorToken, Name: "alice", Address: netip.MustParseAddr("203.0.113.7"), RequestID: "r-1",
+	}
 	ctx := store.WithActor(t.Context(), who)
 	s := serve(t)
-	d := scheduler.Definition{Name: "n", Target: scheduler.Target{URL: "http://example.com/hook"}, Schedule: scheduler.Schedule{Cron: "0 3 * * *"}}
+	d := scheduler.Definition{
+		Name: "n", Target: scheduler.Target{URL: "http://example.com/hook"}, Schedule: scheduler.Schedule{Cron: "0 3 * * *"},
+	}
 	if _, err := s.store.CreateJob(ctx, 1, store.NewJob{Definition: d}); err != nil {
 		t.Fatal(err)
 	}
@@ -26,20 +30,28 @@ func TestTheAuditLogTellsWhoChangedWhat(t *testing.T) {
 	var got []string
 	for _, entry := range s.do("GET", "/v1/audit-log?job=n", "").want(200).fields()["data"].([]any) {
 		e := entry.(map[string]any)
-		got = append(got, fmt.Sprintln(e["action"], e["name"], e["actor_kind"], e["actor"], e["address"], e["request_id"], e["resource"], e["before"] != nil, e["after"] != nil))
+		got = append(got, fmt.Sprintln(e["action"], e["name"], e["actor_kind"], e["actor"], e["address"], e["request_id"],
+			e["resource"], e["before"] != nil, e["after"] != nil))
 	}
-	want := []string{"job.pause n token alice 203.0.113.7 r-1 job true true\n", "job.create n token alice 203.0.113.7 r-1 job false true\n"}
+	want := []string{
+		"job.pause n token alice 203.0.113.7 r-1 job true true\n",
+		"job.create n token alice 203.0.113.7 r-1 job false true\n",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	for path, n := range map[string]int{
-		"?action=job.create": 1, "?actor=alice": 2, "?actor=bob": 0, "?resource=run": 0, "?name=n&resource=job": 2, "?limit=1": 1, "?from=2000-01-01T00:00:00Z&to=2001-01-01T00:00:00Z": 0, "?job=nobody": 0,
+		"?action=job.create": 1, "?actor=alice": 2, "?actor=bob": 0, "?resource=run": 0, "?name=n&resource=job": 2,
+		"?limit=1": 1, "?from=2000-01-01T00:00:00Z&to=2001-01-01T00:00:00Z": 0, "?job=nobody": 0,
 	} {
 		if data := s.do("GET", "/v1/audit-log"+path, "").want(200).fields()["data"].([]any); len(data) != n {
 			t.Errorf("%s: %d entries, want %d", path, len(data), n)
 		}
 	}
-	for path, at := range map[string]string{"?action=job.paint": "query.action", "?resource_id=x": "query.resource_id", "?cursor=x": "query.cursor", "?from=yesterday": "query.from"} {
+	for path, at := range map[string]string{
+		"?action=job.paint": "query.action", "?resource_id=x": "query.resource_id", "?cursor=x": "query.cursor",
+		"?from=yesterday": "query.from",
+	} {
 		if diff := cmp.Diff([]string{at}, locations(s.do("GET", "/v1/audit-log"+path, "").code(CodeInvalid))); diff != "" {
 			t.Errorf("%s: %s", path, diff)
 		}

@@ -16,11 +16,13 @@ func (s *server) backfillRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "backfill-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/backfill", Tags: []string{tagJobs},
 		Summary: "Backfill a job's past slots", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
-		Description: "Starts an operation that creates, in the background and oldest first, a run for each slot in a range of time that has none: " +
-			"slots that were skipped, and slots from before the job was created. They are those of the job's present schedule, at most 100,000, and no further back than runs are kept. " +
-			"A slot that has a run, whatever became of it, gets another only with rerun. Slots that are still to be claimed, be it after an outage, are left to the schedule. " +
-			"These runs have the trigger backfill, never expire, and unless the job's concurrency_policy is allow come one at a time. " +
-			"Repeating a backfill without rerun creates nothing new. With dry_run, responds with 200 and the numbers, and does nothing.",
+		Description: "Starts an operation that creates, in the background and oldest first, a run for each slot in a range " +
+			"of time that has none: slots that were skipped, and slots from before the job was created. They are those of the " +
+			"job's present schedule, at most 100,000, and no further back than runs are kept. A slot that has a run, whatever " +
+			"became of it, gets another only with rerun. Slots that are still to be claimed, be it after an outage, are left " +
+			"to the schedule. These runs have the trigger backfill, never expire, and unless the job's concurrency_policy is " +
+			"allow come one at a time. Repeating a backfill without rerun creates nothing new. With dry_run, responds with " +
+			"200 and the numbers, and does nothing.",
 		Responses: s.rendered(http.StatusAccepted, Operation{}, exampleBackfillOperation),
 		Errors:    []int{400, 404, 413, 415, 422},
 	}, s.backfillJob)
@@ -47,7 +49,7 @@ func (b BackfillInput) validate() []FieldError {
 	return append(errors, bounds...)
 }
 
-// bounds returns what is wrong with each bound alone.
+// bounds returns what is wrong with each of the two bounds by itself.
 func (b BackfillInput) bounds() (errors []FieldError) {
 	for _, bound := range []struct {
 		at    string
@@ -61,20 +63,22 @@ func (b BackfillInput) bounds() (errors []FieldError) {
 	return errors
 }
 
-// spans reports whether there are two bounds to look between.
+// spans reports whether both bounds are valid and enclose a range of time.
 func (b BackfillInput) spans() bool {
 	return len(b.bounds()) == 0 && b.From.Value().Before(b.To.Value())
 }
 
 func (b BackfillInput) request(job string) store.BackfillRequest {
-	r := store.BackfillRequest{Job: job, From: b.From.Value(), To: b.To.Value(), Rerun: b.Rerun, MaxPerSecond: defaultRate, Note: b.Note}
+	r := store.BackfillRequest{
+		Job: job, From: b.From.Value(), To: b.To.Value(), Rerun: b.Rerun, MaxPerSecond: defaultRate, Note: b.Note,
+	}
 	if b.MaxPerSecond != nil {
 		r.MaxPerSecond = *b.MaxPerSecond
 	}
 	return r
 }
 
-// BackfillCount is the answer of a dry run.
+// BackfillCount is the answer to a dry run of a backfill.
 type BackfillCount struct {
 	Matched int `json:"matched" doc:"How many slots there are." example:"31"`
 	NewRuns int `json:"new_runs" doc:"How many runs would be created now." example:"4"`
@@ -86,8 +90,8 @@ type backfillJobInput struct {
 	Request body[BackfillInput]
 }
 
-// backfillJob looks for the slots before it takes the Idempotency-Key, so that nothing is held meanwhile. A
-// request that cannot be met any more may be one that was met before: then the first answer is repeated.
+// backfillJob looks for the slots before it takes the Idempotency-Key, so it holds nothing meanwhile. A request that
+// can no longer be met may repeat one that was met before: then the first answer is repeated.
 func (s *server) backfillJob(ctx context.Context, tenant int32, in *backfillJobInput) (*answered, error) {
 	if err := in.exists(); err != nil {
 		return nil, err
@@ -119,7 +123,7 @@ func (s *server) backfillJob(ctx context.Context, tenant int32, in *backfillJobI
 	})
 }
 
-// backfillErrors returns what the store has against a backfill.
+// backfillErrors returns the fields for which the store refuses a backfill.
 func backfillErrors(err error) []FieldError {
 	var refused *store.BackfillError
 	if !errors.As(err, &refused) {

@@ -10,10 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// ago is an instant of a request: so long before now.
+// ago returns the instant d before now, as a request writes it.
 func ago(d time.Duration) string { return time.Now().UTC().Add(-d).Format(time.RFC3339) }
 
-// hourly has its slots half an hour from now, whatever the time of day a test runs at.
+// hourly is a schedule with slots half an hour away from now, at whatever time of day the test runs.
 func hourly() string {
 	return fmt.Sprintf(`{"every":"1h","starts_at":%q}`, ago(1000*time.Hour+30*time.Minute))
 }
@@ -37,7 +37,8 @@ func TestBackfillIsWorkedOnByTheReplicas(t *testing.T) {
 	}
 	r := f.do("POST", path, body, "Idempotency-Key: k").want(202)
 	o := into[Operation](r)
-	if o.Kind != "backfill" || o.JobID == nil || o.JobID.String() != job || o.Matched != 5 || *o.MaxPerSecond != 50 || *o.Note != "why" || r.header.Get("Location") != operationPath(o.ID) {
+	if o.Kind != "backfill" || o.JobID == nil || o.JobID.String() != job || o.Matched != 5 || *o.MaxPerSecond != 50 ||
+		*o.Note != "why" || r.header.Get("Location") != operationPath(o.ID) {
 		t.Errorf("%s", r.body)
 	}
 	var keys []string
@@ -59,7 +60,7 @@ func TestBackfillIsWorkedOnByTheReplicas(t *testing.T) {
 		t.Errorf("%d runs", len(list))
 	}
 
-	// The same key answers the first result, also once the request cannot be met any more.
+	// The same key returns the first result, even when the request can no longer be met.
 	f.do("DELETE", "/v1/jobs/a", "").want(204)
 	again := f.do("POST", path, body, "Idempotency-Key: k").want(202)
 	if again.header.Get("Idempotent-Replayed") != "true" || into[Operation](again).ID != o.ID {
@@ -99,22 +100,31 @@ func TestBackfillRequestsAreChecked(t *testing.T) {
 		{"a", between(time.Hour, -time.Hour, ""), []string{"body.to"}},
 		{"a", between(721*time.Hour, time.Hour, ""), []string{"body.from"}},
 		{"none", hour, []string{"path.job"}},
-		{"none", between(721*time.Hour, -time.Hour, `,"max_per_second":0,"note":"`+strings.Repeat("x", 1025)+`"`), []string{"body.note", "body.max_per_second", "path.job", "body.from", "body.to"}},
+		{
+			"none", between(721*time.Hour, -time.Hour, `,"max_per_second":0,"note":"`+strings.Repeat("x", 1025)+`"`),
+			[]string{"body.note", "body.max_per_second", "path.job", "body.from", "body.to"},
+		},
 		{"a", between(time.Hour, time.Minute, `,"max_per_second":1001`), []string{"body.max_per_second"}},
 		{"a", between(time.Hour, time.Minute, `,"rerun":"yes","dry_run":1`), []string{"body.rerun", "body.dry_run"}},
 		{"a", between(time.Hour, time.Minute, `,"until":"now"`), []string{"body.until"}},
 	} {
-		if diff := cmp.Diff(c.at, locations(s.do("POST", "/v1/jobs/"+c.job+"/backfill", c.body).code(CodeInvalid))); diff != "" {
+		if diff := cmp.Diff(c.at,
+			locations(s.do("POST", "/v1/jobs/"+c.job+"/backfill", c.body).code(CodeInvalid))); diff != "" {
 			t.Errorf("%s %.90s: %s", c.job, c.body, diff)
 		}
 	}
-	p := s.do("POST", "/v1/jobs/a/backfill", `{"from":"2020-01-01T00:00:00Z","to":"2020-01-02T00:00:00Z","dry_run":true}`).code(CodeInvalid)
-	if m := p.Errors[0].Message; !strings.HasPrefix(m, "2020-01-01T00:00:00Z is further back than runs are kept: at the earliest 20") {
+	p := s.do("POST", "/v1/jobs/a/backfill",
+		`{"from":"2020-01-01T00:00:00Z","to":"2020-01-02T00:00:00Z","dry_run":true}`).code(CodeInvalid)
+	if m := p.Errors[0].Message; !strings.HasPrefix(m,
+		"2020-01-01T00:00:00Z is further back than runs are kept: at the earliest 20") {
 		t.Error(m)
 	}
-	for _, bounds := range []string{`"from":"yesterday","to":"` + ago(0) + `"`, `"from":"` + ago(0) + `","to":"tomorrow"`} {
+	for _, bounds := range []string{
+		`"from":"yesterday","to":"` + ago(0) + `"`, `"from":"` + ago(0) + `","to":"tomorrow"`,
+	} {
 		p := s.do("POST", "/v1/jobs/a/backfill", "{"+bounds+"}").code(CodeInvalid)
-		if m := p.Errors[0].Message; len(p.Errors) != 1 || !strings.HasSuffix(m, `such as "2026-12-01T09:00:00Z" or "2026-12-01T09:00:00+01:00"`) {
+		if m := p.Errors[0].Message; len(p.Errors) != 1 ||
+			!strings.HasSuffix(m, `such as "2026-12-01T09:00:00Z" or "2026-12-01T09:00:00+01:00"`) {
 			t.Errorf("%s: %+v", bounds, p.Errors)
 		}
 	}

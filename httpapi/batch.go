@@ -11,12 +11,12 @@ import (
 	"punctual/store"
 )
 
-// BatchAnswer is what a batch wrote, in the order it was given.
+// BatchAnswer says what a batch wrote, in the order of the request.
 type BatchAnswer struct {
 	Data []BatchItem `json:"data" doc:"One item for each job of the request, in its order."`
 }
 
-// BatchItem is one job of a batch.
+// BatchItem is the result for one job of a batch.
 type BatchItem struct {
 	ID   uuid.UUID `json:"id" format:"uuid" doc:"The job's id." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 	Name string    `json:"name" doc:"The job's name." example:"daily-invoice-gen"`
@@ -28,9 +28,11 @@ func (s *server) batchRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "create-jobs", Method: http.MethodPost, Path: "/v1/jobs/batch", Tags: []string{tagJobs},
 		Summary: "Create up to 1,000 jobs", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBatchBody,
-		Description: "In one transaction: all of them are written or none. Errors name the index: body.jobs[3].schedule.cron. The response says of each job whether it was created, replaced, unchanged or skipped. A submitter creates one-shots only (at, delay), and replaces nothing.",
-		Responses:   s.rendered(http.StatusCreated, BatchAnswer{}, exampleBatchAnswer),
-		Errors:      []int{400, 409, 413, 415, 422},
+		Description: "In one transaction: all of them are written or none. Errors name the index: " +
+			"body.jobs[3].schedule.cron. The response says of each job whether it was created, replaced, unchanged or " +
+			"skipped. A submitter creates one-shots only (at, delay), and replaces nothing.",
+		Responses: s.rendered(http.StatusCreated, BatchAnswer{}, exampleBatchAnswer),
+		Errors:    []int{400, 409, 413, 415, 422},
 	}, s.createJobs)
 	describeBody[BatchInput](s, op, true, exampleBatch, mediaJSON)
 	without(op, "201", "Location", "ETag")

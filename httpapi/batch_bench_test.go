@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// BenchmarkCreateJobs writes batches of the largest size, from as many clients as there are for single ones.
+// BenchmarkCreateJobs writes batches of the largest size, from as many clients as BenchmarkCreateJob.
 func BenchmarkCreateJobs(b *testing.B) {
 	const size = 1000
 	s := aged(b)
@@ -16,7 +16,8 @@ func BenchmarkCreateJobs(b *testing.B) {
 		for n := range jobs {
 			jobs[n] = minimal(fmt.Sprintf("job-%d-%d", i, n))
 		}
-		r, _ := http.NewRequestWithContext(b.Context(), "POST", s.url+"/v1/jobs/batch", strings.NewReader(`{"jobs":[`+strings.Join(jobs, ",")+`]}`))
+		r, _ := http.NewRequestWithContext(b.Context(), "POST", s.url+"/v1/jobs/batch",
+			strings.NewReader(`{"jobs":[`+strings.Join(jobs, ",")+`]}`))
 		r.Header.Set("Content-Type", "application/json")
 		return r
 	}, http.StatusCreated)

@@ -14,7 +14,8 @@ func TestBatch(t *testing.T) {
 	batch := func(on string, jobs ...string) string {
 		return fmt.Sprintf(`{"on_conflict":%q,"jobs":[%s]}`, on, strings.Join(jobs, ","))
 	}
-	data := s.do("POST", "/v1/jobs/batch", `{"jobs":[`+minimal("a")+","+minimal("b")+`]}`).want(201).fields()["data"].([]any)
+	data := s.do("POST", "/v1/jobs/batch",
+		`{"jobs":[`+minimal("a")+","+minimal("b")+`]}`).want(201).fields()["data"].([]any)
 	if len(data) != 2 || data[1].(map[string]any)["name"] != "b" {
 		t.Fatalf("%v", data)
 	}
@@ -28,13 +29,18 @@ func TestBatch(t *testing.T) {
 	if diff := cmp.Diff([]string{"body.jobs[1].queue"}, locations(p)); diff != "" {
 		t.Error(diff)
 	}
-	p = s.do("POST", "/v1/jobs/batch", `{"on_conflict":"maybe","jobs":[{"name":5},`+minimal("x")+`,`+minimal("x")+`,{"name":"y","target":{"url":"x"},"nme":1}]}`).code(CodeInvalid)
-	want := []string{"body.jobs[0].name", "body.jobs[3].nme", "body.on_conflict", "body.jobs[0].target.url", "body.jobs[2].name", "body.jobs[3].target.url"}
+	p = s.do("POST", "/v1/jobs/batch", `{"on_conflict":"maybe","jobs":[{"name":5},`+minimal("x")+`,`+minimal("x")+`,`+
+		`{"name":"y","target":{"url":"x"},"nme":1}]}`).code(CodeInvalid)
+	want := []string{
+		"body.jobs[0].name", "body.jobs[3].nme", "body.on_conflict", "body.jobs[0].target.url", "body.jobs[2].name",
+		"body.jobs[3].target.url",
+	}
 	if diff := cmp.Diff(want, locations(p)); diff != "" {
 		t.Error(diff)
 	}
 	for _, on := range []string{"skip", "replace"} {
-		s.do("POST", "/v1/jobs/batch", batch(on, `{"name":"a","target":{"url":"http://example.com/`+on+`"}}`, minimal("new-"+on))).want(201)
+		s.do("POST", "/v1/jobs/batch",
+			batch(on, `{"name":"a","target":{"url":"http://example.com/`+on+`"}}`, minimal("new-"+on))).want(201)
 		url := s.do("GET", "/v1/jobs/a", "").want(200).fields()["target"].(map[string]any)["url"].(string)
 		if replaced := strings.HasSuffix(url, on); replaced != (on == "replace") {
 			t.Errorf("%s: url %s", on, url)

@@ -19,17 +19,23 @@ func TestEveryBadFieldIsNamedAtOnce(t *testing.T) {
 	}{
 		{"an empty object lacks what is required", `{}`, []string{"body.name", "body.target.url"}},
 		{"null is absent", `{"name":null,"target":null,"timeout":null}`, []string{"body.name", "body.target.url"}},
-		{"every field is wrong", `{"name":"a b","description":5,"labels":{"-":"x","ok":null},"schedule":{"cron":"61 * * * *","timezone":"Mars","starts_at":"soon"},
-			"jitter":"-1s","missed":{"policy":"never","tolerance":"x","window":[]},"concurrency_policy":"maybe","expires_after":{},
+		{"every field is wrong", `{"name":"a b","description":5,"labels":{"-":"x","ok":null},` +
+			`"schedule":{"cron":"61 * * * *","timezone":"Mars","starts_at":"soon"},
+			"jitter":"-1s","missed":{"policy":"never","tolerance":"x","window":[]},` +
+			`"concurrency_policy":"maybe","expires_after":{},
 			"target":{"url":"ftp://x","method":"get","headers":{"Host":"x"}},"timeout":"25h",
-			"retry":{"max_attempts":101,"initial_backoff":"y","multiplier":0.5,"max_backoff":true,"give_up_on":[200,"x"]},"queue":"a b","priority":"urgent","paused":"no"}`, []string{
-			"body.concurrency_policy", "body.description", "body.expires_after", "body.jitter", "body.labels.-", "body.labels.ok", "body.missed.policy",
-			"body.missed.tolerance", "body.missed.window", "body.name", "body.paused", "body.priority", "body.queue", "body.retry.give_up_on[0]", "body.retry.give_up_on[1]",
-			"body.retry.initial_backoff", "body.retry.max_attempts", "body.retry.max_backoff", "body.retry.multiplier", "body.schedule.cron", "body.schedule.starts_at",
-			"body.schedule.timezone", "body.target.headers.Host", "body.target.method", "body.target.url", "body.timeout",
+			"retry":{"max_attempts":101,"initial_backoff":"y","multiplier":0.5,"max_backoff":true,"give_up_on":[200,"x"]},` +
+			`"queue":"a b","priority":"urgent","paused":"no"}`, []string{
+			"body.concurrency_policy", "body.description", "body.expires_after", "body.jitter", "body.labels.-",
+			"body.labels.ok", "body.missed.policy", "body.missed.tolerance", "body.missed.window", "body.name", "body.paused",
+			"body.priority", "body.queue", "body.retry.give_up_on[0]", "body.retry.give_up_on[1]", "body.retry.initial_backoff",
+			"body.retry.max_attempts", "body.retry.max_backoff", "body.retry.multiplier", "body.schedule.cron",
+			"body.schedule.starts_at", "body.schedule.timezone", "body.target.headers.Host", "body.target.method",
+			"body.target.url", "body.timeout",
 		}},
 		{
-			"a field of the wrong type counts as present", `{"name":"n","schedule":{"cron":5,"timezone":"Europe/Berlin"},"jitter":"5s","target":{"url":true}}`,
+			"a field of the wrong type counts as present",
+			`{"name":"n","schedule":{"cron":5,"timezone":"Europe/Berlin"},"jitter":"5s","target":{"url":true}}`,
 			[]string{"body.schedule.cron", "body.target.url"},
 		},
 		{
@@ -37,28 +43,50 @@ func TestEveryBadFieldIsNamedAtOnce(t *testing.T) {
 			[]string{"body.labels", "body.retry", "body.schedule", "body.target"},
 		},
 		{
-			"empty and zero are not absent", `{"name":"n","schedule":{"cron":""},"target":{"url":"http://example.com/","method":""},"retry":{"max_attempts":0,"multiplier":0},"queue":"","timeout":"","description":""}`,
-			[]string{"body.queue", "body.retry.max_attempts", "body.retry.multiplier", "body.schedule.cron", "body.target.method", "body.timeout"},
+			"empty and zero are not absent",
+			`{"name":"n","schedule":{"cron":""},"target":{"url":"http://example.com/","method":""},` +
+				`"retry":{"max_attempts":0,"multiplier":0},"queue":"","timeout":"","description":""}`,
+			[]string{
+				"body.queue", "body.retry.max_attempts", "body.retry.multiplier", "body.schedule.cron", "body.target.method",
+				"body.timeout",
+			},
 		},
 		{
-			"numbers for durations and fractions for counts", `{"name":"n","target":{"url":"http://example.com/"},"timeout":30,"jitter":0,"retry":{"max_attempts":1.5}}`,
+			"numbers for durations and fractions for counts",
+			`{"name":"n","target":{"url":"http://example.com/"},"timeout":30,"jitter":0,"retry":{"max_attempts":1.5}}`,
 			[]string{"body.jitter", "body.retry.max_attempts", "body.timeout"},
 		},
 		{
-			"numbers out of range", `{"name":"n","target":{"url":"http://example.com/"},"retry":{"max_attempts":99999999999999999999,"multiplier":1e999}}`,
+			"numbers out of range",
+			`{"name":"n","target":{"url":"http://example.com/"},` +
+				`"retry":{"max_attempts":99999999999999999999,"multiplier":1e999}}`,
 			[]string{"body.retry.max_attempts", "body.retry.multiplier"},
 		},
-		{"names are exact", `{"Name":"n","TARGET":{"url":"http://example.com/"}}`, []string{"body.Name", "body.TARGET", "body.name", "body.target.url"}},
 		{
-			"fields that appear twice", `{"name":"n","name":"m","labels":{"a":"1","a":"2"},"target":{"url":"http://example.com/","url":"http://example.com/"}}`,
+			"names are exact", `{"Name":"n","TARGET":{"url":"http://example.com/"}}`,
+			[]string{"body.Name", "body.TARGET", "body.name", "body.target.url"},
+		},
+		{
+			"fields that appear twice",
+			`{"name":"n","name":"m","labels":{"a":"1","a":"2"},` +
+				`"target":{"url":"http://example.com/","url":"http://example.com/"}}`,
 			[]string{"body.labels.a", "body.name", "body.target.url"},
 		},
 		{
-			"what the database cannot store", `{"name":"n","description":"\u0000","target":{"url":"http://example.com/","body":{"a":"\u0000"}}}`,
+			"what the database cannot store",
+			`{"name":"n","description":"\u0000","target":{"url":"http://example.com/","body":{"a":"\u0000"}}}`,
 			[]string{"body.description", "body.target.body"},
 		},
-		{"half of a surrogate pair", `{"name":"n","target":{"url":"http://example.com/","body":"\ud83d"}}`, []string{"body.target.body"}},
-		{"too many", `{"name":"n","target":{"url":"http://example.com/"},"retry":{"give_up_on":[` + strings.Repeat("404,", 1000) + `404]}}`, []string{"body.retry.give_up_on"}},
+		{
+			"half of a surrogate pair", `{"name":"n","target":{"url":"http://example.com/","body":"\ud83d"}}`,
+			[]string{"body.target.body"},
+		},
+		{
+			"too many",
+			`{"name":"n","target":{"url":"http://example.com/"},` +
+				`"retry":{"give_up_on":[` + strings.Repeat("404,", 1000) + `404]}}`,
+			[]string{"body.retry.give_up_on"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := locations(s.in(t).do("POST", "/v1/jobs", c.body).code(CodeInvalid))
@@ -82,7 +110,8 @@ func TestUnknownFieldsSayWhatWasMeant(t *testing.T) {
 		"something": "unknown field",
 	} {
 		body := fmt.Sprintf(`{%q:1,"name":"n","target":{"url":"http://example.com/"}}`, field)
-		if diff := cmp.Diff([]FieldError{{"body." + field, want}}, s.do("POST", "/v1/jobs", body).code(CodeInvalid).Errors); diff != "" {
+		if diff := cmp.Diff([]FieldError{{"body." + field, want}},
+			s.do("POST", "/v1/jobs", body).code(CodeInvalid).Errors); diff != "" {
 			t.Error(diff)
 		}
 	}
@@ -92,8 +121,10 @@ func TestErrorsNeverRepeatSecretsOrLargeValues(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	secret, large := "hunter2-hunter2", strings.Repeat("A", 10_000)
-	r := s.do("POST", "/v1/jobs", `{"name":"`+large+`","`+large+`":1,"timeout":"`+large+`","schedule":{"cron":"`+large+`","timezone":"`+large+`"},"priority":"`+large+`",
-		"target":{"url":"http://u:`+secret+`@example.com/","method":"`+secret+`","headers":{"Authorization":"Bearer `+secret+`\n","X":["`+secret+`"]},"body":"\u0000`+secret+`"}}`).want(422)
+	r := s.do("POST", "/v1/jobs", `{"name":"`+large+`","`+large+`":1,"timeout":"`+large+`",`+
+		`"schedule":{"cron":"`+large+`","timezone":"`+large+`"},"priority":"`+large+`",
+		"target":{"url":"http://u:`+secret+`@example.com/","method":"`+secret+`",`+
+		`"headers":{"Authorization":"Bearer `+secret+`\n","X":["`+secret+`"]},"body":"\u0000`+secret+`"}}`).want(422)
 	if bytes.Contains(r.body, []byte(secret)) || len(r.body) > 8000 {
 		t.Errorf("%d bytes: %s", len(r.body), r.body)
 	}
@@ -114,7 +145,10 @@ func TestWhatCannotBeRead(t *testing.T) {
 		{"two values", `{}{}`, "", "byte 2", CodeMalformed},
 		{"bytes that are not UTF-8", "{\"name\":\"\xff\"}", "", "UTF-8 at byte 9", CodeMalformed},
 		{"a NaN", `{"retry":{"multiplier":NaN}}`, "", "", CodeMalformed},
-		{"nests deep", `{"target":{"body":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}}`, "", "64 levels", CodeMalformed},
+		{
+			"nests deep", `{"target":{"body":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}}`, "", "64 levels",
+			CodeMalformed,
+		},
 		{"nests very deep", strings.Repeat("[", 500_000), "", "64 levels", CodeMalformed},
 		{"a list", `[]`, "", "", CodeInvalid},
 		{"a string", `"x"`, "", "", CodeInvalid},
@@ -141,7 +175,8 @@ func TestWhatCannotBeRead(t *testing.T) {
 	}
 	s.do("POST", path, minimal("n"), "Content-Type: application/json; charset=UTF-8").want(201)
 	s.do("POST", path, strings.Repeat(" ", maxBody-len(minimal("m")))+minimal("m")).want(201)
-	s.do("POST", "/v1/jobs/batch", `{"jobs":[`+minimal("b1")+`],"x":"`+strings.Repeat("x", 2*maxBody)+`"}`).code(CodeInvalid)
+	s.do("POST", "/v1/jobs/batch",
+		`{"jobs":[`+minimal("b1")+`],"x":"`+strings.Repeat("x", 2*maxBody)+`"}`).code(CodeInvalid)
 	s.do("POST", "/v1/jobs/batch", `{"x":"`+strings.Repeat("x", maxBatchBody)+`"}`).code(CodeTooLarge)
 	s.do("POST", "/v1/jobs/n/trigger", "x", "Content-Type: text/plain").code(CodeMediaType)
 }

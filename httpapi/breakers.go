@@ -15,19 +15,22 @@ func (s *server) breakerRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-breakers", Method: http.MethodGet, Path: "/v1/breakers", Tags: []string{tagFleet},
 		Summary: "List what holds runs back", Errors: []int{422},
-		Description: "Hosts that cannot be reached, and hosts and paths whose requests time out, with how many runs wait for each. Empty: no run waits for its host.",
+		Description: "Hosts that cannot be reached, and hosts and paths whose requests time out, with how many runs wait " +
+			"for each. Empty: no run waits for its host.",
 	}, s.listBreakers)
 	op := register(s, huma.Operation{
 		OperationID: "reset-breakers", Method: http.MethodPost, Path: "/v1/breakers/reset", Tags: []string{tagFleet},
 		Summary: "Let waiting runs go", DefaultStatus: http.StatusAccepted, Errors: []int{422},
-		Description: "Every replica forgets within two seconds that the host could not be reached or hung, and the runs that wait for it are sent. Should it still be so, they soon wait again, for as long as they could have before.",
+		Description: "Every replica forgets within two seconds that the host could not be reached or hung, and the runs " +
+			"that wait for it are sent. Should it still be so, they soon wait again, for as long as they could have before.",
 	}, s.resetBreakers)
 	op.RequestBody.Content[mediaJSON].Example = exampleBreakersReset
 }
 
 var exampleBreakersReset = json.RawMessage(`{"host":"billing.internal:443"}`)
 
-// Breaker is something that runs of a tenant are held back for.
+// Breaker is one reason why runs of a tenant are held back: a host that cannot be reached, or a host or path that
+// hangs.
 type Breaker struct {
 	HeldBy       string     `json:"held_by" doc:"As runs, explain and the view overdue call it." example:"breaker billing.internal:443"`
 	State        string     `json:"state" enum:"open,recovering,hanging" doc:"open: the host cannot be reached. recovering: it can be reached again, and is sent more with each answer. hanging: its requests time out, so that they may have a quarter of a queue's worker slots." example:"open"`
@@ -42,7 +45,7 @@ type Breaker struct {
 	WaitingSince *time.Time `json:"waiting_since" doc:"Since when the one has waited that has waited longest. Null: none waits."`
 }
 
-// BreakerList is all of them.
+// BreakerList lists all breakers, at most 1,000.
 type BreakerList struct {
 	Data []Breaker `json:"data" doc:"What holds runs back, by name; at most 1,000."`
 }
@@ -61,8 +64,8 @@ func showBreakers(holds []store.HoldRecord) BreakerList {
 	list := BreakerList{Data: make([]Breaker, len(holds))}
 	for i, h := range holds {
 		list.Data[i] = Breaker{
-			HeldBy: h.HeldBy, State: h.State, Host: h.Host, Path: h.Path, Since: h.Since, Failures: h.Failures, LastError: h.LastError,
-			NextProbeAt: h.ProbeAt, Replicas: h.Replicas, WaitingRuns: h.Waiting, WaitingSince: h.Oldest,
+			HeldBy: h.HeldBy, State: h.State, Host: h.Host, Path: h.Path, Since: h.Since, Failures: h.Failures,
+			LastError: h.LastError, NextProbeAt: h.ProbeAt, Replicas: h.Replicas, WaitingRuns: h.Waiting, WaitingSince: h.Oldest,
 		}
 	}
 	return list
@@ -74,14 +77,16 @@ type resetBreakersInput struct {
 	} `required:"false"`
 }
 
-// BreakersReset tells what a reset is about.
+// BreakersReset counts the breakers that a reset is about.
 type BreakersReset struct {
 	Matched int `json:"matched" doc:"How many breakers that is, over all replicas; 0: nothing is held back for the host." example:"3"`
 }
 
 type resetBreakersAnswer struct{ Body BreakersReset }
 
-func (s *server) resetBreakers(ctx context.Context, tenant int32, in *resetBreakersInput) (*resetBreakersAnswer, error) {
+func (s *server) resetBreakers(
+	ctx context.Context, tenant int32, in *resetBreakersInput,
+) (*resetBreakersAnswer, error) {
 	n, err := s.Store.ResetHolds(ctx, tenant, in.Body.Host)
 	if err != nil {
 		return nil, err

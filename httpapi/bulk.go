@@ -22,14 +22,23 @@ func (s *server) bulkRoutes() {
 		of                 store.OperationKind
 		summary, does, max string
 	}{
-		{store.OperationReplay, "Replay many dead letters", "replays them one by one, oldest slots first", "50 a second unless max_per_second says otherwise"},
-		{store.OperationResolve, "Resolve many dead letters", "resolves them", "as fast as it goes unless max_per_second says otherwise"},
+		{
+			store.OperationReplay, "Replay many dead letters", "replays them one by one, oldest slots first",
+			"50 a second unless max_per_second says otherwise",
+		},
+		{
+			store.OperationResolve, "Resolve many dead letters", "resolves them",
+			"as fast as it goes unless max_per_second says otherwise",
+		},
 	} {
 		op := register(s, huma.Operation{
-			OperationID: string(kind.of) + "-dead-letters", Method: http.MethodPost, Path: "/v1/dead-letters/" + string(kind.of), Tags: []string{tagDeadLetters},
-			Summary: kind.summary, DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
-			Description: "Selects the open dead letters that match at this moment, and starts an operation that " + kind.does + " in the background, " + kind.max + ". " +
-				"Those that another running operation has selected are left out. Of a job whose concurrency_policy is not allow, one is replayed when the one before has ended. With dry_run, responds with 200 and their number, and does nothing.",
+			OperationID: string(kind.of) + "-dead-letters", Method: http.MethodPost, Path: "/v1/dead-letters/" + string(kind.of),
+			Tags: []string{tagDeadLetters}, Summary: kind.summary, DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
+			Description: "Selects the open dead letters that match at this moment, and starts an operation that " +
+				kind.does + " in the background, " + kind.max + ". " +
+				"Those that another running operation has selected are left out. Of a job whose concurrency_policy is not allow, " +
+				"one is replayed when the one before has ended. With dry_run, responds with 200 and their number, and does " +
+				"nothing.",
 			Responses: s.rendered(http.StatusAccepted, Operation{}, exampleOperation),
 			Errors:    []int{400, 404, 413, 415, 422},
 		}, s.startOperation(kind.of))
@@ -41,18 +50,20 @@ func (s *server) bulkRoutes() {
 		Summary: "List operations", Description: "Newest first.", Errors: []int{422},
 	}, s.listOperations)
 	register(s, huma.Operation{
-		OperationID: "get-operation", Method: http.MethodGet, Path: "/v1/operations/{operation}", Tags: []string{tagOperations},
-		Summary: "Get an operation", Description: "With its progress.", Errors: []int{404},
+		OperationID: "get-operation", Method: http.MethodGet, Path: "/v1/operations/{operation}",
+		Tags: []string{tagOperations}, Summary: "Get an operation", Description: "With its progress.", Errors: []int{404},
 	}, s.getOperation)
 	register(s, huma.Operation{
-		OperationID: "cancel-operation", Method: http.MethodPost, Path: "/v1/operations/{operation}/cancel", Tags: []string{tagOperations},
-		Summary:     "Cancel an operation",
-		Description: "It ends where it stands: what it did stays done, and what it did not reach stays as it is: dead letters open, slots without a run. Repeating it changes nothing.",
-		Errors:      []int{404, 409},
+		OperationID: "cancel-operation", Method: http.MethodPost, Path: "/v1/operations/{operation}/cancel",
+		Tags:    []string{tagOperations},
+		Summary: "Cancel an operation",
+		Description: "It ends where it stands: what it did stays done, and what it did not reach stays as it is: dead " +
+			"letters open, slots without a run. Repeating it changes nothing.",
+		Errors: []int{404, 409},
 	}, s.cancelOperation)
 }
 
-// describeDryRun describes the second answer of a request for an operation.
+// describeDryRun describes the answer to a dry run, beside the answer that starts an operation.
 func (s *server) describeDryRun(op *huma.Operation, v, example any) {
 	number := s.rendered(http.StatusOK, v, example)["200"]
 	number.Description = "The number, of a dry run"
@@ -69,7 +80,7 @@ type BulkInput struct {
 	Note         string               `json:"note,omitempty" maxLength:"1024" doc:"Why, for people; kept with each of them." example:"the invoice service was down"`
 }
 
-// DeadLetterSelection selects open dead letters. All that is given must match.
+// DeadLetterSelection selects open dead letters. All conditions that are given must match.
 type DeadLetterSelection struct {
 	Job     string            `json:"job,omitempty" maxLength:"128" doc:"Only of this job: id or name of one that is not deleted." example:"daily-invoice-gen"`
 	JobID   string            `json:"job_id,omitempty" format:"uuid" doc:"Only of the job of this id, deleted or not."`
@@ -82,7 +93,8 @@ type DeadLetterSelection struct {
 
 const mostPerSecond = 1000
 
-// defaultRate keeps a replay or backfill of many from crowding out the retries that wait in the same line.
+// defaultRate is in runs per second. It keeps a large replay or backfill from crowding out the retries that wait in
+// the same line.
 const defaultRate = 50
 
 func rate(perSecond *int) []FieldError {
@@ -108,7 +120,10 @@ func (b BulkInput) validate() []FieldError {
 		errors = append(errors, FieldError{"body.filter.trigger", fmt.Sprintf("%q is not notify", clip(string(f.Trigger)))})
 	}
 	if f.Reason != "" && !f.Reason.known() {
-		errors = append(errors, FieldError{"body.filter.reason", notOneOf(string(f.Reason), enum(scheduler.ReasonsOf(scheduler.StatusDead))) + "; runs die of these"})
+		errors = append(errors, FieldError{
+			"body.filter.reason",
+			notOneOf(string(f.Reason), enum(scheduler.ReasonsOf(scheduler.StatusDead))) + "; runs die of these",
+		})
 	}
 	for name, value := range f.Label {
 		if strings.ContainsRune(name+value, 0) {
@@ -118,7 +133,7 @@ func (b BulkInput) validate() []FieldError {
 	return append(append(errors, instant("body.filter.from", f.From)...), instant("body.filter.to", f.To)...)
 }
 
-// request returns what a valid input asks for.
+// request returns the store's request for a valid input.
 func (b BulkInput) request(kind store.OperationKind) (store.BulkRequest, error) {
 	r := store.BulkRequest{Kind: kind, LatestPerJob: b.LatestPerJob, Note: b.Note}
 	switch {
@@ -128,7 +143,9 @@ func (b BulkInput) request(kind store.OperationKind) (store.BulkRequest, error) 
 		r.MaxPerSecond = defaultRate
 	}
 	f := b.Filter
-	r.Filter = store.DeadLetterFilter{Job: f.Job, Notices: f.Trigger != "", Reason: scheduler.Reason(f.Reason), Labels: f.Label}
+	r.Filter = store.DeadLetterFilter{
+		Job: f.Job, Notices: f.Trigger != "", Reason: scheduler.Reason(f.Reason), Labels: f.Label,
+	}
 	if !f.From.IsZero() {
 		from := f.From.Value()
 		r.Filter.From = &from
@@ -147,12 +164,12 @@ func (b BulkInput) request(kind store.OperationKind) (store.BulkRequest, error) 
 	return r, nil
 }
 
-// Matched is the answer of a dry run.
+// Matched is the answer to a dry run of a replay or resolve.
 type Matched struct {
 	Matched int `json:"matched" doc:"How many open dead letters were selected." example:"1204"`
 }
 
-// Operation is work on many dead letters or past slots, done in the background by any replica.
+// Operation is work on many dead letters or past slots. Any replica does it in the background.
 type Operation struct {
 	ID           uuid.UUID            `json:"id" format:"uuid" doc:"Its id." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
 	Kind         store.OperationKind  `json:"kind" enum:"replay,resolve,backfill" doc:"What it does." example:"replay"`
@@ -170,8 +187,9 @@ type Operation struct {
 
 func showOperation(o store.OperationRecord) Operation {
 	return Operation{
-		ID: o.ID, Kind: o.Kind, JobID: o.JobID, State: o.State, Matched: o.Matched, Done: o.Done, Failed: o.Failed, MaxPerSecond: orNull(o.MaxPerSecond),
-		Note: orNull(o.Note), Error: orNull(o.Error), CreatedAt: o.CreatedAt.UTC(), FinishedAt: utc(o.FinishedAt),
+		ID: o.ID, Kind: o.Kind, JobID: o.JobID, State: o.State, Matched: o.Matched, Done: o.Done, Failed: o.Failed,
+		MaxPerSecond: orNull(o.MaxPerSecond), Note: orNull(o.Note), Error: orNull(o.Error), CreatedAt: o.CreatedAt.UTC(),
+		FinishedAt: utc(o.FinishedAt),
 	}
 }
 
@@ -180,7 +198,9 @@ type startOperationInput struct {
 	Request body[BulkInput]
 }
 
-func (s *server) startOperation(kind store.OperationKind) func(context.Context, int32, *startOperationInput) (*answered, error) {
+func (s *server) startOperation(
+	kind store.OperationKind,
+) func(context.Context, int32, *startOperationInput) (*answered, error) {
 	return func(ctx context.Context, tenant int32, in *startOperationInput) (*answered, error) {
 		bulk := in.Request.value
 		if err := in.Request.check(bulk.validate()...); err != nil {
@@ -203,14 +223,17 @@ func (s *server) startOperation(kind store.OperationKind) func(context.Context, 
 	}
 }
 
-// counted is the answer of a dry run.
+// counted is the answer to a dry run.
 func counted(v any) (*answered, error) {
 	body, err := render(v)
 	return &answered{Status: http.StatusOK, ContentType: mediaJSON, Body: body}, err
 }
 
 // begin starts an operation once per Idempotency-Key.
-func (s *server) begin(ctx context.Context, tenant int32, key string, hash [sha256.Size]byte, start func(context.Context) (store.OperationRecord, error)) (*answered, error) {
+func (s *server) begin(
+	ctx context.Context, tenant int32, key string, hash [sha256.Size]byte,
+	start func(context.Context) (store.OperationRecord, error),
+) (*answered, error) {
 	out, err := s.once(ctx, tenant, key, hash, func(ctx context.Context) (store.Answer, error) {
 		record, err := start(ctx)
 		if err != nil {
@@ -243,8 +266,11 @@ type OperationList struct {
 
 type operationListAnswer struct{ Body OperationList }
 
-func (s *server) listOperations(ctx context.Context, tenant int32, in *listOperationsInput) (*operationListAnswer, error) {
-	records, next, err := s.Store.ListOperations(ctx, tenant, store.OperationFilter{State: store.OperationState(in.State), Page: in.page()})
+func (s *server) listOperations(
+	ctx context.Context, tenant int32, in *listOperationsInput,
+) (*operationListAnswer, error) {
+	records, next, err := s.Store.ListOperations(ctx, tenant,
+		store.OperationFilter{State: store.OperationState(in.State), Page: in.page()})
 	if err != nil {
 		return nil, err
 	}

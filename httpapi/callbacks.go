@@ -22,38 +22,46 @@ const (
 	maxFailure      = 4096
 )
 
-// callbackRoutes are for targets of jobs with completion async. The run token of the request they answered is all
-// the authentication there is, and enough.
+// callbackRoutes adds the operations for targets of jobs with completion async. They are authenticated by the run
+// token of the request that the target answered, and by nothing else.
 func (s *server) callbackRoutes() {
 	op := registerCallback(s, huma.Operation{
 		OperationID: "heartbeat-run", Method: http.MethodPost, Path: "/v1/runs/{run}/heartbeat", Tags: []string{tagCallbacks},
 		Summary: "Send a heartbeat", MaxBodyBytes: maxCallbackBody,
-		Description: "Puts off the deadline by the job's heartbeat_timeout, and keeps the progress, if there is any, for the next attempt. The response says whether a cancel was requested; from then on the deadline stays where it is.",
-		Errors:      []int{400, 401, 404, 409, 413, 415, 422},
+		Description: "Puts off the deadline by the job's heartbeat_timeout, and keeps the progress, if there is any, for " +
+			"the next attempt. The response says whether a cancel was requested; from then on the deadline stays where it is.",
+		Errors: []int{400, 401, 404, 409, 413, 415, 422},
 	}, s.heartbeatRun)
 	describeBody[HeartbeatInput](s, op, false, exampleHeartbeat, mediaJSON)
 	op = registerCallback(s, huma.Operation{
 		OperationID: "complete-run", Method: http.MethodPost, Path: "/v1/runs/{run}/complete", Tags: []string{tagCallbacks},
 		Summary: "Complete a run", MaxBodyBytes: maxCallbackBody,
-		Description: "The run succeeds; it ends as cancelled when that was requested. A result is kept with the run and shown with it. It may come before the response to the request has arrived. Repeating it changes nothing, the result included.",
-		Errors:      []int{400, 401, 404, 409, 413, 415, 422},
+		Description: "The run succeeds; it ends as cancelled when that was requested. A result is kept with the run and " +
+			"shown with it. It may come before the response to the request has arrived. Repeating it changes nothing, the " +
+			"result included.",
+		Errors: []int{400, 401, 404, 409, 413, 415, 422},
 	}, s.completeRun)
 	describeBody[CompletionInput](s, op, false, exampleCompletion, mediaJSON)
 	op = registerCallback(s, huma.Operation{
 		OperationID: "fail-run", Method: http.MethodPost, Path: "/v1/runs/{run}/fail", Tags: []string{tagCallbacks},
 		Summary: "Fail a run", MaxBodyBytes: maxCallbackBody,
-		Description: "The attempt has failed with the reason failed; the run is retried as its job says. Repeating it changes nothing.",
-		Errors:      []int{400, 401, 404, 409, 413, 415, 422},
+		Description: "The attempt has failed with the reason failed; the run is retried as its job says. Repeating it " +
+			"changes nothing.",
+		Errors: []int{400, 401, 404, 409, 413, 415, 422},
 	}, s.failRun)
 	describeBody[FailureInput](s, op, false, exampleFailure, mediaJSON)
 	registerCallback(s, huma.Operation{
-		OperationID: "get-run-progress", Method: http.MethodGet, Path: "/v1/runs/{run}/progress", Tags: []string{tagCallbacks},
-		Summary: "Get the last progress", Description: "What any attempt of the run reported last, for the present one to go on from.", Errors: []int{401, 404, 409},
+		OperationID: "get-run-progress", Method: http.MethodGet, Path: "/v1/runs/{run}/progress",
+		Tags: []string{tagCallbacks}, Summary: "Get the last progress",
+		Description: "What any attempt of the run reported last, for the present one to go on from.",
+		Errors:      []int{401, 404, 409},
 	}, s.getProgress)
 }
 
-// registerCallback describes the token as required, and leaves it to the handlers to say so: with 401.
-func registerCallback[I, O any](s *server, op huma.Operation, handle func(context.Context, int32, *I) (*O, error)) *huma.Operation {
+// registerCallback describes the token as required. huma does not check that: the handlers do, and answer 401.
+func registerCallback[I, O any](
+	s *server, op huma.Operation, handle func(context.Context, int32, *I) (*O, error),
+) *huma.Operation {
 	described := register(s, op, handle)
 	for _, p := range described.Parameters {
 		p.Required = true
@@ -61,13 +69,13 @@ func registerCallback[I, O any](s *server, op huma.Operation, handle func(contex
 	return described
 }
 
-// CallbackRef is the input of what targets report: the run and the token of an attempt.
+// CallbackRef is the input of every report of a target: the run, and the token of an attempt.
 type CallbackRef struct {
 	Run   string `path:"run" doc:"Id of the run." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
 	Token string `header:"Punctual-Run-Token" doc:"As it came with the request of the attempt." example:"prt_AAAAAAAAAAc0kqJ7o3tZ8Vn3mWv9yQpEwq1c1yq3iUO0m2l9Yg4D5Q"`
 }
 
-// ref returns the run; what can be the id of nothing has no token either.
+// ref returns the id of the run. A malformed id gets ErrRunToken: no token belongs to it either.
 func (c CallbackRef) ref() (uuid.UUID, error) {
 	id, err := parseID(c.Run)
 	if err != nil {
@@ -113,7 +121,7 @@ func (s *server) heartbeatRun(ctx context.Context, _ int32, in *heartbeatInput) 
 	return &heartbeatAnswer{Heartbeat{CancelRequested: beat.CancelRequested, Deadline: beat.Deadline}}, nil
 }
 
-// CompletionInput is the optional body of a report of completion.
+// CompletionInput is the optional body that reports completion.
 type CompletionInput struct {
 	Result json.RawMessage `json:"result,omitempty" doc:"What came of the work: any JSON, up to 64 KiB, shown with the run. Absent or null: nothing."`
 }
@@ -139,7 +147,7 @@ func (s *server) completeRun(ctx context.Context, _ int32, in *completeRunInput)
 	return answerCalled(s.Store.CompleteRun(ctx, run, in.Token, result))
 }
 
-// FailureInput is the optional body of a report of failure.
+// FailureInput is the optional body that reports a failure.
 type FailureInput struct {
 	Error string `json:"error,omitempty" maxLength:"4096" doc:"What went wrong, for people." example:"the ledger is locked"`
 	Retry *bool  `json:"retry,omitempty" doc:"false: another attempt would fail as well, so the run is dead at once. Absent: it is retried as its job says." example:"true"`
@@ -182,7 +190,7 @@ func answerCalled(record store.RunRecord, err error) (*runAnswer, error) {
 	return &runAnswer{showRunWithAttempts(record)}, nil
 }
 
-// Progress is what targets last reported of a run.
+// Progress is the last progress that targets reported of a run.
 type Progress struct {
 	Attempt    int             `json:"attempt" doc:"Number of the present attempt." example:"2"`
 	Progress   json.RawMessage `json:"progress" doc:"What was reported last; null when nothing was."`

@@ -9,17 +9,19 @@ import (
 	"punctual/scheduler"
 )
 
-// working makes a run whose target has its token, and returns the path of the run and the header with the token.
+// working creates a run whose target has its token. It returns the path of the run and the header with the token.
 func (s *service) working(name string) (path, token string) {
 	s.t.Helper()
-	s.create(`{"name":"` + name + `","completion":"async","heartbeat_timeout":"1m","target":{"url":"http://example.com/hook"}}`)
+	s.create(`{"name":"` + name + `","completion":"async","heartbeat_timeout":"1m",` +
+		`"target":{"url":"http://example.com/hook"}}`)
 	s.do("POST", "/v1/jobs/"+name+"/trigger", "").want(202)
 	replica := scheduler.Replica{ID: uuid.New(), Host: "test", Queues: map[string]int{"default": 10}}
 	queues, err := s.store.Register(s.t.Context(), replica)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	batch, err := s.store.ClaimReady(s.t.Context(), scheduler.Claim{Replica: replica.ID, Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}})
+	batch, err := s.store.ClaimReady(s.t.Context(),
+		scheduler.Claim{Replica: replica.ID, Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}})
 	if err != nil || len(batch.Runs) != 1 {
 		s.t.Fatalf("claimed %d runs, error %v", len(batch.Runs), err)
 	}
@@ -36,7 +38,9 @@ func TestCallbacks(t *testing.T) {
 	if beat.CancelRequested || beat.Deadline.IsZero() {
 		t.Errorf("heartbeat %+v", beat)
 	}
-	if got := string(s.do("GET", run+"/progress", "", token).want(200).body); !strings.Contains(got, `"progress":{"rows":[1,2]}`) || !strings.Contains(got, `"attempt":1`) {
+	if got := string(s.do("GET", run+"/progress", "",
+		token).want(200).body); !strings.Contains(got, `"progress":{"rows":[1,2]}`) ||
+		!strings.Contains(got, `"attempt":1`) {
 		t.Errorf("progress %s", got)
 	}
 	s.do("POST", run+"/heartbeat", "", token).want(200)
@@ -53,11 +57,14 @@ func TestCallbacks(t *testing.T) {
 	s.do("POST", run+"/fail", "", token).code(CodeSuperseded)
 
 	run, token = s.working("b")
-	if failed := into[Run](s.do("POST", run+"/fail", `{"error":"out of ink","retry":false}`, token).want(200)); failed.Status != scheduler.StatusDead || *failed.Error != "out of ink" || *failed.Reason != scheduler.ReasonFailed {
+	if failed := into[Run](s.do("POST", run+"/fail", `{"error":"out of ink","retry":false}`,
+		token).want(200)); failed.Status != scheduler.StatusDead || *failed.Error != "out of ink" ||
+		*failed.Reason != scheduler.ReasonFailed {
 		t.Errorf("failed: %+v", failed)
 	}
 	run, token = s.working("c")
-	if failed := into[Run](s.do("POST", run+"/fail", "", token).want(200)); failed.Status != scheduler.StatusRetrying || *failed.Error == "" {
+	if failed := into[Run](s.do("POST", run+"/fail", "", token).want(200)); failed.Status != scheduler.StatusRetrying ||
+		*failed.Error == "" {
 		t.Errorf("failed: %+v", failed)
 	}
 }
@@ -73,12 +80,21 @@ func TestCallbacksThatAreRefused(t *testing.T) {
 	}{
 		{"without a token", "POST", run + "/heartbeat", "", "X: y", CodeRunToken},
 		{"with rubbish for a token", "POST", run + "/complete", "", "Punctual-Run-Token: rubbish", CodeRunToken},
-		{"with far too much for a token", "POST", run + "/complete", "", "Punctual-Run-Token: " + strings.Repeat("x", 300), CodeRunToken},
+		{
+			"with far too much for a token", "POST", run + "/complete", "", "Punctual-Run-Token: " + strings.Repeat("x", 300),
+			CodeRunToken,
+		},
 		{"with the token of another run", "POST", other + "/complete", "", token, CodeRunToken},
 		{"of no run", "POST", "/v1/runs/" + uuid.NewString() + "/complete", "", token, CodeRunToken},
 		{"of what cannot be a run", "GET", "/v1/runs/x/progress", "", token, CodeRunToken},
-		{"with too much progress", "POST", run + "/heartbeat", `{"progress":"` + strings.Repeat("x", maxProgress) + `"}`, token, CodeInvalid},
-		{"with far too much progress", "POST", run + "/heartbeat", `{"progress":"` + strings.Repeat("x", maxCallbackBody) + `"}`, token, CodeTooLarge},
+		{
+			"with too much progress", "POST", run + "/heartbeat", `{"progress":"` + strings.Repeat("x", maxProgress) + `"}`,
+			token, CodeInvalid,
+		},
+		{
+			"with far too much progress", "POST", run + "/heartbeat",
+			`{"progress":"` + strings.Repeat("x", maxCallbackBody) + `"}`, token, CodeTooLarge,
+		},
 		{"with an unknown field", "POST", run + "/fail", `{"eror":"x"}`, token, CodeInvalid},
 		{"with an error that cannot be stored", "POST", run + "/fail", `{"error":"\u0000"}`, token, CodeInvalid},
 		{"with what is not JSON", "POST", run + "/heartbeat", `{`, token, CodeMalformed},
@@ -87,8 +103,9 @@ func TestCallbacksThatAreRefused(t *testing.T) {
 			s.in(t).do(c.method, c.path, c.body, c.token).code(c.code)
 		})
 	}
-	if scheme := s.do("POST", run+"/complete", "").want(401).header.Get("WWW-Authenticate"); scheme != "Punctual-Run-Token" {
+	if scheme := s.do("POST", run+"/complete", "").
+		want(401).header.Get("WWW-Authenticate"); scheme != "Punctual-Run-Token" {
 		t.Errorf("a request without a token is asked for %q", scheme)
 	}
-	s.do("POST", run+"/complete", "", token).want(200) // none of that has ended it
+	s.do("POST", run+"/complete", "", token).want(200) // none of the calls above has ended it
 }

@@ -17,28 +17,28 @@ import (
 // headerTenant names the tenant that an operator acts for.
 const headerTenant = "Punctual-Tenant"
 
-// caller is who a request has proved to come from, and whom it acts for.
+// caller is the authenticated sender of a request, and the tenant that it acts for.
 type caller struct {
 	role   Role
-	home   store.Tenant // whose key or token it is; it counts against the requests of this one
-	tenant store.Tenant // whom the request acts for
+	home   store.Tenant // owner of the key or token; its rate limit counts the request
+	tenant store.Tenant // tenant that the request acts for
 	actor  store.Actor
 }
 
 type callerKey struct{}
 
-// callerOf returns who a request comes from; operations that need no key have nobody.
+// callerOf returns the caller of a request. Operations that need no key have the zero caller.
 func callerOf(ctx context.Context) caller {
 	c, _ := ctx.Value(callerKey{}).(caller)
 	return c
 }
 
-// within returns a context whose writes are the caller's.
+// within returns a context whose writes are recorded as the caller's.
 func (c caller) within(ctx context.Context) context.Context {
 	return store.WithActor(context.WithValue(ctx, callerKey{}, c), c.actor)
 }
 
-// authorize lets the callers of an operation in who have the role for it, before anything else of the request is read.
+// authorize admits callers whose role suffices for an operation. It runs before anything else of the request is read.
 func (s *server) authorize(role Role) func(huma.Context, func(huma.Context)) {
 	return func(hc huma.Context, next func(huma.Context)) {
 		r, w := humachi.Unwrap(hc)
@@ -52,7 +52,7 @@ func (s *server) authorize(role Role) func(huma.Context, func(huma.Context)) {
 	}
 }
 
-// only is authorize for what is not described as an operation.
+// only is authorize for handlers that are not described as operations.
 func (s *server) only(role Role, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := s.admit(r.Context(), w, r, role)
@@ -64,7 +64,7 @@ func (s *server) only(role Role, next http.Handler) http.Handler {
 	})
 }
 
-// admit returns who a request comes from and whom it acts for, if it may do what needs a role.
+// admit returns the caller of a request and the tenant it acts for. It refuses callers whose role does not suffice.
 func (s *server) admit(ctx context.Context, w http.ResponseWriter, r *http.Request, role Role) (caller, error) {
 	c, err := s.identify(ctx, r)
 	if err != nil {
@@ -84,10 +84,11 @@ func (s *server) admit(ctx context.Context, w http.ResponseWriter, r *http.Reque
 
 // forbidden is the problem of a caller whose role does not suffice.
 func forbidden(needed, has Role) *Problem {
-	return newProblem(CodeForbidden, fmt.Sprintf("This needs the role %s%s; the caller's is %s.", needed, orOperator(needed), has))
+	return newProblem(CodeForbidden,
+		fmt.Sprintf("This needs the role %s%s; the caller's is %s.", needed, orOperator(needed), has))
 }
 
-// orOperator says who else may do what needs a role that none above it includes.
+// orOperator adds that operators may do it too, for the role metrics: no role between the two includes it.
 func orOperator(needed Role) string {
 	if needed == RoleMetrics {
 		return " or " + string(RoleOperator)
@@ -95,7 +96,7 @@ func orOperator(needed Role) string {
 	return ""
 }
 
-// identify returns whose request it is, of its own tenant.
+// identify authenticates a request and returns its caller, acting for its own tenant.
 func (s *server) identify(ctx context.Context, r *http.Request) (caller, error) {
 	c := caller{actor: store.Actor{Kind: store.ActorAnybody, Address: remote(r), RequestID: requestID(ctx)}}
 	token := bearer(r)
@@ -104,7 +105,7 @@ func (s *server) identify(ctx context.Context, r *http.Request) (caller, error) 
 	case s.NoAuth:
 		c.role = RoleOperator
 		c.home, err = s.tenants.find(ctx, s.Tenant)
-		if errors.Is(err, store.ErrNotFound) { // the server's mistake, not the request's
+		if errors.Is(err, store.ErrNotFound) { // a wrong configuration, not a wrong request
 			err = fmt.Errorf("the configured tenant %q does not exist", s.Tenant)
 		}
 	case s.tokens.reads(token):
@@ -126,7 +127,7 @@ func (s *server) byKey(ctx context.Context, key string, c *caller) error {
 	return err
 }
 
-// byToken judges what a token that was verified says.
+// byToken verifies a token and sets the caller's role and tenant from its claims.
 func (s *server) byToken(ctx context.Context, token string, c *caller) error {
 	claims, err := s.tokens.verify(ctx, token)
 	if err != nil {
@@ -135,20 +136,22 @@ func (s *server) byToken(ctx context.Context, token string, c *caller) error {
 	c.actor.Kind, c.actor.Name = store.ActorToken, claims.subject
 	var known bool
 	if c.role, known = greatest(claims.roles); !known {
-		return newProblem(CodeForbidden, fmt.Sprintf("The claim %s of the token names none of the roles %s.", s.OIDC.RoleClaim, roleNames()))
+		return newProblem(CodeForbidden,
+			fmt.Sprintf("The claim %s of the token names none of the roles %s.", s.OIDC.RoleClaim, roleNames()))
 	}
-	if !nameForm.MatchString(claims.tenant) { // such as one that holds NUL, which the database does not read
+	if !nameForm.MatchString(claims.tenant) { // such as one with NUL, which the database cannot take
 		err = store.ErrNotFound
 	} else {
 		c.home, err = s.tenants.find(ctx, claims.tenant)
 	}
 	if errors.Is(err, store.ErrNotFound) {
-		return newProblem(CodeForbidden, fmt.Sprintf("The claim %s of the token names a tenant that does not exist.", s.OIDC.TenantClaim))
+		return newProblem(CodeForbidden,
+			fmt.Sprintf("The claim %s of the token names a tenant that does not exist.", s.OIDC.TenantClaim))
 	}
 	return err
 }
 
-// greatest returns the greatest of the roles that are known.
+// greatest returns the greatest of the known roles among the names.
 func greatest(names []string) (role Role, known bool) {
 	for _, r := range Roles {
 		for _, name := range names {
@@ -168,7 +171,7 @@ func roleNames() string {
 	return strings.Join(names, ", ")
 }
 
-// actFor returns the caller as acting for the tenant that the request names, if it names one.
+// actFor returns the caller as acting for the tenant that the header names, if there is one.
 func (s *server) actFor(ctx context.Context, c caller, named []string) (caller, error) {
 	if len(named) == 0 {
 		return c, nil
@@ -189,13 +192,16 @@ func (s *server) actFor(ctx context.Context, c caller, named []string) (caller, 
 		err = store.ErrNotFound
 	}
 	if errors.Is(err, store.ErrNotFound) {
-		return c, newProblem(CodeNotFound, fmt.Sprintf("There is no tenant %q, which the header %s names.", strings.ToValidUTF8(clip(name), "?"), headerTenant))
+		return c, newProblem(CodeNotFound,
+			fmt.Sprintf("There is no tenant %q, which the header %s names.", strings.ToValidUTF8(clip(name), "?"), headerTenant))
 	}
 	return c, err
 }
 
 func forbiddenTenant(has Role) *Problem {
-	return newProblem(CodeForbidden, fmt.Sprintf("To act for another tenant, by the header %s, needs the role %s; the caller's is %s.", headerTenant, RoleOperator, has))
+	return newProblem(CodeForbidden,
+		fmt.Sprintf("To act for another tenant, by the header %s, needs the role %s; the caller's is %s.",
+			headerTenant, RoleOperator, has))
 }
 
 // bearer returns the key or token of a request; empty when there is none.
@@ -211,8 +217,8 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// remote returns the address of the other end of the connection, which may be a load balancer's.
+// remote returns the address of the other end of the connection. It may be a load balancer's.
 func remote(r *http.Request) netip.Addr {
-	at, _ := netip.ParseAddrPort(r.RemoteAddr) // invalid where it is none
+	at, _ := netip.ParseAddrPort(r.RemoteAddr) // invalid when it cannot be parsed
 	return at.Addr().Unmap()
 }

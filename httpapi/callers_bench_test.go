@@ -9,8 +9,8 @@ import (
 	"punctual/store"
 )
 
-// BenchmarkAdmit tells what it costs to know who a request comes from, once that is known: beside the hundreds of
-// microseconds that a request takes.
+// BenchmarkAdmit measures authentication of a known caller, to compare with the hundreds of microseconds that a
+// request takes.
 func BenchmarkAdmit(b *testing.B) {
 	i := newIssuer(b)
 	limit := 1_000_000
@@ -27,8 +27,13 @@ func BenchmarkAdmit(b *testing.B) {
 		{"token", i.token(nil), false},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			config := Config{Store: s.store, NoAuth: c.noAuth, Tenant: store.DefaultTenant, OIDC: i.config(), Log: slog.New(slog.DiscardHandler)}
-			server := &server{Config: config, keys: newKeyring(s.store), tokens: newTokens(config.OIDC, config.Log), tenants: newTenantBook(s.store), rates: newRates(s.store)}
+			config := Config{
+				Store: s.store, NoAuth: c.noAuth, Tenant: store.DefaultTenant, OIDC: i.config(), Log: slog.New(slog.DiscardHandler),
+			}
+			server := &server{
+				Config: config, keys: newKeyring(s.store), tokens: newTokens(config.OIDC, config.Log),
+				tenants: newTenantBook(s.store), rates: newRates(s.store),
+			}
 			r := httptest.NewRequest(http.MethodGet, "/v1/jobs", nil)
 			r.Header.Set("Authorization", "Bearer "+c.token)
 			w := httptest.NewRecorder()

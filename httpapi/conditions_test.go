@@ -38,7 +38,7 @@ func TestAReadThatWouldTellNothingNewIs304(t *testing.T) {
 		notModified(tag)
 	}
 	version := func() string { return strings.Split(tag, ".")[0] }
-	// A run changes the answer, and not the version: who edits what it read before loses nothing.
+	// A run changes the answer but not the version, so an edit of an earlier answer still succeeds.
 	before := tag
 	run := s.do("POST", "/v1/jobs/n/trigger", "").want(202).fields()["id"].(string)
 	fresh()
@@ -67,11 +67,18 @@ func TestAReadThatWouldTellNothingNewIs304(t *testing.T) {
 func TestListsInShort(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	s.create(`{"name":"n","labels":{"team":"billing"},"schedule":{"every":"1h"},"target":{"url":"http://example.com/","body":"a large body","headers":{"X-A":"1"}}}`)
+	s.create(`{"name":"n","labels":{"team":"billing"},"schedule":{"every":"1h"},` +
+		`"target":{"url":"http://example.com/","body":"a large body","headers":{"X-A":"1"}}}`)
 	s.do("POST", "/v1/jobs/n/trigger", "").want(202)
 	names := func(item any) []string { return slices.Sorted(maps.Keys(item.(map[string]any))) }
-	job := []string{"id", "labels", "last_run", "name", "next_run_at", "next_scheduled_for", "queue", "schedule", "state", "tenant", "version"}
-	run := []string{"attempt", "finished_at", "http_status", "id", "job", "job_id", "late", "reason", "scheduled_for", "started_at", "status", "trigger"}
+	job := []string{
+		"id", "labels", "last_run", "name", "next_run_at", "next_scheduled_for", "queue", "schedule", "state", "tenant",
+		"version",
+	}
+	run := []string{
+		"attempt", "finished_at", "http_status", "id", "job", "job_id", "late", "reason", "scheduled_for", "started_at",
+		"status", "trigger",
+	}
 	jobs := s.do("GET", "/v1/jobs?view=summary", "").want(200).fields()["data"].([]any)
 	if diff := cmp.Diff(job, names(jobs[0])); diff != "" {
 		t.Error(diff)
@@ -85,7 +92,8 @@ func TestListsInShort(t *testing.T) {
 			t.Errorf("%s: %s", list, diff)
 		}
 		whole := s.do("GET", list+"?view=full", "").want(200)
-		if one := names(whole.fields()["data"].([]any)[0]); !slices.Contains(one, "due_at") || slices.Contains(one, "step") || slices.Contains(one, "parent_run") {
+		if one := names(whole.fields()["data"].([]any)[0]); !slices.Contains(one, "due_at") || slices.Contains(one, "step") ||
+			slices.Contains(one, "parent_run") {
 			t.Errorf("%s: %s", list, one)
 		}
 	}
@@ -93,8 +101,9 @@ func TestListsInShort(t *testing.T) {
 	if string(full.body) != string(plain.body) || !strings.Contains(string(full.body), `"a large body"`) {
 		t.Errorf("%s, %s", full.body, plain.body)
 	}
-	// An item of a list in full is what the job itself shows.
-	if one := s.do("GET", "/v1/jobs/n", "").want(200); !strings.Contains(string(plain.body), strings.TrimSpace(string(one.body))) {
+	// In full, an item of a list is the same as the job itself.
+	if one := s.do("GET", "/v1/jobs/n", "").
+		want(200); !strings.Contains(string(plain.body), strings.TrimSpace(string(one.body))) {
 		t.Errorf("%s is not in %s", one.body, plain.body)
 	}
 }
@@ -104,7 +113,8 @@ func TestABatchSaysWhatBecameOfEachJob(t *testing.T) {
 	s := serve(t)
 	batch := func(on string, jobs ...string) (results []string) {
 		t.Helper()
-		answer := into[BatchAnswer](s.do("POST", "/v1/jobs/batch", fmt.Sprintf(`{"on_conflict":%q,"jobs":[%s]}`, on, strings.Join(jobs, ","))).want(201))
+		answer := into[BatchAnswer](s.do("POST", "/v1/jobs/batch",
+			fmt.Sprintf(`{"on_conflict":%q,"jobs":[%s]}`, on, strings.Join(jobs, ","))).want(201))
 		for i, item := range answer.Data {
 			results = append(results, fmt.Sprint(item.Name, " ", item.Result))
 			if got := into[Job](s.do("GET", "/v1/jobs/"+item.Name, "").want(200)); got.ID != item.ID {
@@ -128,7 +138,7 @@ func TestABatchSaysWhatBecameOfEachJob(t *testing.T) {
 			t.Errorf("%s: %s", c.on, diff)
 		}
 	}
-	// A one-shot that has fired is not fired again by the same batch.
+	// The same batch does not fire a one-shot again.
 	once := `{"name":"once","schedule":{"delay":"0s"},"target":{"url":"http://example.com/"}}`
 	if got := batch("skip", once); got[0] != "once created" {
 		t.Error(got)
@@ -136,7 +146,7 @@ func TestABatchSaysWhatBecameOfEachJob(t *testing.T) {
 	if got := batch("skip", once); got[0] != "once skipped" {
 		t.Error(got)
 	}
-	// A repeated request tells what the first one did.
+	// A repeated request returns what the first one did.
 	body := `{"jobs":[` + minimal("e") + `]}`
 	for range 2 {
 		r := s.do("POST", "/v1/jobs/batch", body, "Idempotency-Key: k").want(201)

@@ -17,17 +17,23 @@ import (
 func (s *server) deadLetterRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-dead-letters", Method: http.MethodGet, Path: "/v1/dead-letters", Tags: []string{tagDeadLetters},
-		Summary: "List dead letters", Description: "Runs that exhausted their attempts, newest first by id; those nobody has resolved, unless asked otherwise. All filters must match.",
+		Summary: "List dead letters",
+		Description: "Runs that exhausted their attempts, newest first by id; those nobody has resolved, unless asked " +
+			"otherwise. All filters must match.",
 		Errors: []int{404, 422},
 	}, s.listDeadLetters)
 
 	op := register(s, huma.Operation{
-		OperationID: "replay-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{run}/replay", Tags: []string{tagDeadLetters},
-		Summary: "Replay a dead letter", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
-		Description: "What is final stays final: creates a new run, due at once, whose replay_of is the dead one and whose trigger is replay. " +
-			"Its requests carry the webhook-id, Idempotency-Key and Punctual-Scheduled-For of the run that died first, and the body and headers that were given to that run alone; all else follows the job's current definition. " +
-			"expires_after does not apply to it. Unless the job's concurrency_policy is allow, it waits until no run of the job is active; it replaces none and is never skipped. " +
-			"The dead letter is resolved by it. One that is resolved already is refused with 409, unless its replay was cancelled; so is one of a deleted job. A replay that dies has a dead letter of its own.",
+		OperationID: "replay-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{run}/replay",
+		Tags: []string{tagDeadLetters}, Summary: "Replay a dead letter", DefaultStatus: http.StatusAccepted,
+		MaxBodyBytes: maxBody,
+		Description: "What is final stays final: creates a new run, due at once, whose replay_of is the dead one and whose " +
+			"trigger is replay. Its requests carry the webhook-id, Idempotency-Key and Punctual-Scheduled-For of the run that " +
+			"died first, and the body and headers that were given to that run alone; all else follows the job's current " +
+			"definition. expires_after does not apply to it. Unless the job's concurrency_policy is allow, it waits until no " +
+			"run of the job is active; it replaces none and is never skipped. The dead letter is resolved by it. One that is " +
+			"resolved already is refused with 409, unless its replay was cancelled; so is one of a deleted job. A replay that " +
+			"dies has a dead letter of its own.",
 		Responses: s.rendered(http.StatusAccepted, Run{}, exampleReplay),
 		Errors:    []int{400, 404, 409, 413, 415, 422},
 	}, s.replayDeadLetter)
@@ -35,8 +41,8 @@ func (s *server) deadLetterRoutes() {
 	without(op, "202", "ETag")
 
 	op = register(s, huma.Operation{
-		OperationID: "resolve-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{run}/resolve", Tags: []string{tagDeadLetters},
-		Summary: "Resolve a dead letter", MaxBodyBytes: maxBody,
+		OperationID: "resolve-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{run}/resolve",
+		Tags: []string{tagDeadLetters}, Summary: "Resolve a dead letter", MaxBodyBytes: maxBody,
 		Description: "Takes it from the list, with a note. One that is resolved or replayed already stays as it is.",
 		Errors:      []int{400, 404, 413, 415, 422},
 	}, s.resolveDeadLetter)
@@ -64,7 +70,8 @@ type DeadLetter struct {
 
 func showDeadLetter(d store.DeadLetterRecord) DeadLetter {
 	return DeadLetter{
-		Run: d.RunID, JobID: d.JobID, Job: d.Job, JobVersion: d.JobVersion, Trigger: d.Trigger, ScheduledFor: d.ScheduledFor.UTC(), DiedAt: d.DiedAt.UTC(),
+		Run: d.RunID, JobID: d.JobID, Job: d.Job, JobVersion: d.JobVersion, Trigger: d.Trigger,
+		ScheduledFor: d.ScheduledFor.UTC(), DiedAt: d.DiedAt.UTC(),
 		Reason: orNull(d.Reason), Attempts: d.Attempts, HTTPStatus: orNull(d.HTTPStatus), Error: orNull(d.Error),
 		ResolvedAt: utc(d.ResolvedAt), Note: orNull(d.Note), ReplayedAs: d.ReplayedAs, NotifyURL: orNull(d.NotifyURL),
 	}
@@ -95,13 +102,16 @@ type DeadLetterList struct {
 
 type deadLetterListAnswer struct{ Body DeadLetterList }
 
-func (s *server) listDeadLetters(ctx context.Context, tenant int32, in *listDeadLettersInput) (*deadLetterListAnswer, error) {
+func (s *server) listDeadLetters(
+	ctx context.Context, tenant int32, in *listDeadLettersInput,
+) (*deadLetterListAnswer, error) {
 	labels, err := parseLabels(in.Label)
 	if err != nil {
 		return nil, err
 	}
 	filter := store.DeadLetterFilter{
-		Job: in.Job, Notices: in.Trigger != "", Reason: scheduler.Reason(in.Reason), Labels: labels, From: in.From.at, To: in.To.at, Page: in.page(),
+		Job: in.Job, Notices: in.Trigger != "", Reason: scheduler.Reason(in.Reason), Labels: labels, From: in.From.at,
+		To: in.To.at, Page: in.page(),
 	}
 	if in.Resolved != "any" {
 		resolved := in.Resolved == "true"
@@ -163,7 +173,7 @@ func (s *server) replayDeadLetter(ctx context.Context, tenant int32, in *replayD
 	return out, nil
 }
 
-// idOf returns the id of what an answer, which may be a repeated one, says was made.
+// idOf returns the id of the resource that an answer says was created. The answer may be a repeated one.
 func idOf(out *answered) (uuid.UUID, error) {
 	var made struct{ ID uuid.UUID }
 	if err := json.Unmarshal(out.Body, &made); err != nil {
@@ -179,7 +189,9 @@ type resolveDeadLetterInput struct {
 	Request body[NoteInput]
 }
 
-func (s *server) resolveDeadLetter(ctx context.Context, tenant int32, in *resolveDeadLetterInput) (*deadLetterAnswer, error) {
+func (s *server) resolveDeadLetter(
+	ctx context.Context, tenant int32, in *resolveDeadLetterInput,
+) (*deadLetterAnswer, error) {
 	id, err := parseID(in.Run)
 	if err != nil {
 		return nil, err

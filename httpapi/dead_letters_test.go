@@ -20,18 +20,18 @@ import (
 	"punctual/scheduler/delivery/guard"
 )
 
-// delivered is a request that a target got.
+// delivered is a request that the target got.
 type delivered struct {
 	path, id, key, slot, trigger, run, extra, body string
 }
 
-// fleet is a service with a replica, and a target that fails or succeeds as it is told.
+// fleet is a service with a replica, and a target that fails or succeeds as the test says.
 type fleet struct {
 	*service
 	target   string
 	healthy  atomic.Bool
 	requests chan delivered
-	ended    chan scheduler.Outcome // written outcomes
+	ended    chan scheduler.Outcome // outcomes, once they are written
 }
 
 func newFleet(t *testing.T) *fleet {
@@ -40,7 +40,10 @@ func newFleet(t *testing.T) *fleet {
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		h := r.Header
-		f.requests <- delivered{r.URL.Path, h.Get("Webhook-Id"), h.Get("Idempotency-Key"), h.Get("Punctual-Scheduled-For"), h.Get("Punctual-Trigger"), h.Get("Punctual-Run"), h.Get("X-Extra"), string(body)}
+		f.requests <- delivered{
+			r.URL.Path, h.Get("Webhook-Id"), h.Get("Idempotency-Key"), h.Get("Punctual-Scheduled-For"),
+			h.Get("Punctual-Trigger"), h.Get("Punctual-Run"), h.Get("X-Extra"), string(body),
+		}
 		if !f.healthy.Load() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
@@ -71,7 +74,7 @@ func newFleet(t *testing.T) *fleet {
 	return f
 }
 
-// next returns the next request, once its outcome is written.
+// next returns the next request, after its outcome is written.
 func (f *fleet) next() delivered {
 	f.t.Helper()
 	r := <-f.requests
@@ -79,9 +82,10 @@ func (f *fleet) next() delivered {
 	return r
 }
 
-// job is one of a single attempt.
+// job returns a job that makes a single attempt.
 func (f *fleet) job(name, schedule string) string {
-	return fmt.Sprintf(`{"name":%q,"schedule":%s,"target":{"url":"%s/old"},"retry":{"max_attempts":1}}`, name, schedule, f.target)
+	return fmt.Sprintf(`{"name":%q,"schedule":%s,"target":{"url":"%s/old"},"retry":{"max_attempts":1}}`, name, schedule,
+		f.target)
 }
 
 func TestReplayCarriesWhatTheFirstRunCarried(t *testing.T) {
@@ -95,11 +99,12 @@ func TestReplayCarriesWhatTheFirstRunCarried(t *testing.T) {
 	f.do("PATCH", "/v1/jobs/slot", `{"target":{"url":"`+f.target+`/new"}}`).want(200)
 	want := delivered{path: "/new", id: first.id, key: first.key, slot: first.slot, trigger: "replay"}
 	dead := first.run
-	for _, healthy := range []bool{false, true} { // the first replay dies as well, and is replayed
+	for _, healthy := range []bool{false, true} { // the first replay dies too, and is replayed itself
 		f.healthy.Store(healthy)
 		r := f.do("POST", "/v1/dead-letters/"+dead+"/replay", "").want(202)
 		run := r.fields()
-		if run["replay_of"] != dead || run["trigger"] != "replay" || r.header.Get("Location") != "/v1/runs/"+run["id"].(string) {
+		if run["replay_of"] != dead || run["trigger"] != "replay" ||
+			r.header.Get("Location") != "/v1/runs/"+run["id"].(string) {
 			t.Errorf("answer %s", r.body)
 		}
 		want.run = run["id"].(string)
@@ -109,7 +114,7 @@ func TestReplayCarriesWhatTheFirstRunCarried(t *testing.T) {
 		f.do("POST", "/v1/dead-letters/"+dead+"/replay", "").code(CodeState)
 		dead = want.run
 	}
-	f.do("POST", "/v1/dead-letters/"+dead+"/replay", "").code(CodeNotFound) // it succeeded
+	f.do("POST", "/v1/dead-letters/"+dead+"/replay", "").code(CodeNotFound) // a run that succeeded has no dead letter
 	if open := f.do("GET", "/v1/dead-letters", "").want(200).fields()["data"].([]any); len(open) != 0 {
 		t.Errorf("open: %v", open)
 	}
@@ -122,19 +127,23 @@ func TestReplayCarriesTheRunsOwnBodyAndHeaders(t *testing.T) {
 	first := f.next()
 	f.healthy.Store(true)
 	var run any
-	for range 2 { // the second time the first answer is repeated
+	for range 2 { // the second request gets the first answer again
 		r := f.do("POST", "/v1/dead-letters/"+first.run+"/replay", `{"note":"it is back"}`, "Idempotency-Key: k").want(202)
 		if id := r.fields()["id"]; run != nil && (id != run || r.header.Get("Idempotent-Replayed") != "true") {
 			t.Errorf("answered %s", r.body)
 		}
 		run = r.fields()["id"]
 	}
-	want := delivered{path: "/old", id: first.run, key: first.run, slot: first.slot, trigger: "replay", run: run.(string), extra: "mine", body: `{"n":1}`}
+	want := delivered{
+		path: "/old", id: first.run, key: first.run, slot: first.slot, trigger: "replay", run: run.(string), extra: "mine",
+		body: `{"n":1}`,
+	}
 	if diff := cmp.Diff(want, f.next(), cmp.AllowUnexported(delivered{})); diff != "" {
 		t.Error(diff)
 	}
 	list := f.do("GET", "/v1/dead-letters?resolved=true", "").want(200).fields()["data"].([]any)
-	if len(list) != 1 || list[0].(map[string]any)["replayed_as"] != run || list[0].(map[string]any)["note"] != "replayed as "+run.(string)+": it is back" {
+	if len(list) != 1 || list[0].(map[string]any)["replayed_as"] != run ||
+		list[0].(map[string]any)["note"] != "replayed as "+run.(string)+": it is back" {
 		t.Errorf("%v", list)
 	}
 }
@@ -148,10 +157,12 @@ func TestBulkReplayIsWorkedOnByTheReplicas(t *testing.T) {
 		waiting[f.next().run] = true
 	}
 	f.healthy.Store(true)
-	if n := f.do("POST", "/v1/dead-letters/replay", `{"filter":{"job":"a"},"dry_run":true}`).want(200).fields()["matched"]; n != 3. {
+	if n := f.do("POST", "/v1/dead-letters/replay",
+		`{"filter":{"job":"a"},"dry_run":true}`).want(200).fields()["matched"]; n != 3. {
 		t.Errorf("a dry run counts %v", n)
 	}
-	r := f.do("POST", "/v1/dead-letters/replay", `{"filter":{"job":"a","reason":"http_5xx"},"max_per_second":100,"note":"back"}`).want(202)
+	r := f.do("POST", "/v1/dead-letters/replay",
+		`{"filter":{"job":"a","reason":"http_5xx"},"max_per_second":100,"note":"back"}`).want(202)
 	if o := into[Operation](r); o.State != "running" || o.Matched != 3 || o.Kind != "replay" {
 		t.Errorf("%s", r.body)
 	}
@@ -163,11 +174,13 @@ func TestBulkReplayIsWorkedOnByTheReplicas(t *testing.T) {
 		}
 	}
 	path := r.header.Get("Location")
-	if o := into[Operation](f.do("GET", path, "").want(200)); o.State != "done" || o.Done != 3 || o.Failed != 0 || o.FinishedAt == nil {
+	if o := into[Operation](f.do("GET", path, "").want(200)); o.State != "done" || o.Done != 3 || o.Failed != 0 ||
+		o.FinishedAt == nil {
 		t.Errorf("%+v", o)
 	}
 	f.do("POST", path+"/cancel", "").code(CodeState)
-	if list := into[OperationList](f.do("GET", "/v1/operations?state=done", "").want(200)); len(list.Data) != 1 || operationPath(list.Data[0].ID) != path {
+	if list := into[OperationList](f.do("GET", "/v1/operations?state=done", "").want(200)); len(list.Data) != 1 ||
+		operationPath(list.Data[0].ID) != path {
 		t.Errorf("%+v", list)
 	}
 }
@@ -191,14 +204,16 @@ func TestDeadLetterRequestsAreChecked(t *testing.T) {
 		`{"filter":{},"note":"` + strings.Repeat("x", 1025) + `"}`: "body.note",
 	} {
 		for _, kind := range []string{"replay", "resolve"} {
-			if diff := cmp.Diff([]string{at}, locations(s.do("POST", "/v1/dead-letters/"+kind, body).code(CodeInvalid))); diff != "" {
+			if diff := cmp.Diff([]string{at},
+				locations(s.do("POST", "/v1/dead-letters/"+kind, body).code(CodeInvalid))); diff != "" {
 				t.Errorf("%s %.60s: %s", kind, body, diff)
 			}
 		}
 	}
 	for path, at := range map[string]string{
-		"/v1/dead-letters?resolved=maybe": "query.resolved", "/v1/dead-letters?reason=paused": "query.reason", "/v1/dead-letters?from=x": "query.from",
-		"/v1/dead-letters?cursor=x": "query.cursor", "/v1/dead-letters?job_id=x": "query.job_id", "/v1/dead-letters?label=x": "query.label[0]",
+		"/v1/dead-letters?resolved=maybe": "query.resolved", "/v1/dead-letters?reason=paused": "query.reason",
+		"/v1/dead-letters?from=x": "query.from", "/v1/dead-letters?cursor=x": "query.cursor",
+		"/v1/dead-letters?job_id=x": "query.job_id", "/v1/dead-letters?label=x": "query.label[0]",
 		"/v1/operations?state=x": "query.state", "/v1/operations?cursor=x": "query.cursor",
 	} {
 		if diff := cmp.Diff([]string{at}, locations(s.do("GET", path, "").code(CodeInvalid))); diff != "" {
@@ -208,7 +223,8 @@ func TestDeadLetterRequestsAreChecked(t *testing.T) {
 	const id = "019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"
 	for request, detail := range map[string]string{
 		"POST /v1/dead-letters/" + id + "/replay": "dead letter", "POST /v1/dead-letters/x/resolve": "dead letter",
-		"GET /v1/operations/" + id: "operation", "POST /v1/operations/" + id + "/cancel": "operation", "GET /v1/dead-letters?job=none": "job",
+		"GET /v1/operations/" + id: "operation", "POST /v1/operations/" + id + "/cancel": "operation",
+		"GET /v1/dead-letters?job=none": "job",
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		if p := s.do(method, path, "").code(CodeNotFound); !strings.Contains(p.Detail, "There is no "+detail+" ") {
@@ -218,5 +234,6 @@ func TestDeadLetterRequestsAreChecked(t *testing.T) {
 	s.do("POST", "/v1/dead-letters/"+id+"/resolve", `{"note":5}`).code(CodeInvalid)
 	s.do("POST", "/v1/dead-letters/resolve", `{"filter":{},"dry_run":true}`).want(200)
 	s.do("POST", "/v1/dead-letters/resolve", `{"filter":{"job":"none"}}`).code(CodeNotFound)
-	s.do("GET", "/v1/dead-letters?resolved=any&reason=gone&from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z&label=a=b", "").want(200)
+	s.do("GET",
+		"/v1/dead-letters?resolved=any&reason=gone&from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z&label=a=b", "").want(200)
 }

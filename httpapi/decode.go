@@ -12,13 +12,13 @@ import (
 	"punctual/scheduler"
 )
 
-// maxItems bounds the lists and maps of a body, so that what follows is never asked to judge a million of them.
+// maxItems bounds the lists and maps of a body, so that nothing after decode has to judge a million entries.
 const maxItems = 1000
 
-// decode reads a well-formed JSON object into a struct and returns everything that does not fit: unknown and
-// repeated fields, wrong types, and empty values where only absence has a meaning. Null is absence. It goes on
-// after each, and a field of the wrong type holds a placeholder afterwards: it counts as present to whoever
-// judges the others.
+// decode reads a well-formed JSON object into a struct. It returns everything that does not fit: unknown and repeated
+// fields, wrong types, and empty values where only absence has a meaning. Null is absence. It does not stop at the
+// first error. A field of the wrong type holds a placeholder afterwards, so the checks of other fields take it as
+// present.
 //
 // A merge patch is read with patch set: there, null also removes the entries of maps.
 func decode(data []byte, into any, patch bool) []FieldError {
@@ -30,12 +30,12 @@ func decode(data []byte, into any, patch bool) []FieldError {
 
 type decoder struct {
 	patch    bool
-	replaces bool // the mask of a secret stands for the one that is stored
-	stored   bool // secrets may be the ids that stored definitions have in their place
+	replaces bool // the mask of a secret keeps the stored one
+	stored   bool // secrets may be ids, as in stored definitions
 	errors   []FieldError
 }
 
-// decodeStored is decode for what was made of a stored definition.
+// decodeStored is decode for JSON that was made from a stored definition.
 func decodeStored(data []byte, into any) []FieldError {
 	d := decoder{stored: true}
 	d.value(bytes.TrimSpace(data), reflect.ValueOf(into).Elem(), "body", false)
@@ -50,7 +50,7 @@ func (d *decoder) mismatch(at, want string, value []byte) {
 	d.add(at, "must be %s, not %s", want, kindOf(value))
 }
 
-const placeholder = "?" // is valid nowhere
+const placeholder = "?" // not a valid value of any field
 
 var (
 	rawMessage = reflect.TypeFor[json.RawMessage]()
@@ -59,7 +59,7 @@ var (
 	scheduleType = reflect.TypeFor[scheduler.Schedule]()
 )
 
-// value reads one value. Where empty is set, "" and 0 are as good as absent, which is an error when written.
+// value reads one value. With absent set, "" and 0 mean absence, and writing them is an error.
 func (d *decoder) value(raw []byte, v reflect.Value, at string, absent bool) {
 	if v.Type() == rawMessage {
 		if !storable(raw) {
@@ -91,7 +91,7 @@ func (d *decoder) value(raw []byte, v reflect.Value, at string, absent bool) {
 	}
 }
 
-// text reads a Duration or an Instant, which keep what they cannot read for Definition.Validate to report.
+// text reads a Duration or an Instant. They keep a text that they cannot read, and Definition.Validate reports it.
 func (d *decoder) text(raw []byte, into encoding.TextUnmarshaler, at string) {
 	text := placeholder
 	switch kindOf(raw) {
@@ -105,7 +105,7 @@ func (d *decoder) text(raw []byte, into encoding.TextUnmarshaler, at string) {
 	_ = into.UnmarshalText([]byte(text)) // by contract never fails
 }
 
-// suchAs shows the string that a number in the place of a Duration or an Instant stands for.
+// suchAs suggests the string to write in place of a number, for a Duration or an Instant.
 func suchAs(into encoding.TextUnmarshaler, number string) string {
 	switch into.(type) {
 	case *scheduler.Duration:
@@ -122,7 +122,7 @@ func suchAs(into encoding.TextUnmarshaler, number string) string {
 	return ""
 }
 
-// hidden reads a secret. What is wrong with it is said without repeating it.
+// hidden reads a secret. Its errors do not repeat the value.
 func (d *decoder) hidden(raw []byte, into *scheduler.Hidden, at string) {
 	*into = scheduler.HiddenOf(placeholder)
 	switch {
@@ -187,7 +187,7 @@ func (d *decoder) scalar(raw []byte, v reflect.Value, at string, absent bool) {
 	}
 }
 
-// insteadOfZero says what is meant by those who write 0 for a number.
+// insteadOfZero suggests what to write in place of 0, by the name of the field.
 var insteadOfZero = map[string]string{
 	"max_attempts": ": write 1 for one attempt and no retry",
 	"multiplier":   ": write 1 for retries that are evenly apart",
@@ -211,7 +211,7 @@ func (d *decoder) list(raw []byte, v reflect.Value, at string) {
 	}
 }
 
-// stringMap reads a map of strings, or of secrets.
+// stringMap reads a map of strings or of secrets.
 func (d *decoder) stringMap(raw []byte, v reflect.Value, at string) {
 	if raw[0] != '{' {
 		d.mismatch(at, "an object", raw)
@@ -275,8 +275,8 @@ func (d *decoder) object(raw []byte, v reflect.Value, at string) {
 	}
 }
 
-// merged returns the errors of reading and those of the domain as one list with one entry per field. What the
-// domain says about a field that could not be read is about the placeholder, so it is left out.
+// merged returns the errors of reading and those of the domain as one list, with one entry per field. For a field
+// that could not be read the domain judged the placeholder, so its errors are left out.
 func merged(read []FieldError, domain ...FieldError) []FieldError {
 	var all []FieldError
 	at := map[string]int{}
@@ -296,7 +296,7 @@ func merged(read []FieldError, domain ...FieldError) []FieldError {
 	return all
 }
 
-// covered reports whether a location is one of those listed, or within one.
+// covered reports whether a location is in the list, or lies within a location of the list.
 func covered(list []FieldError, location string) bool {
 	for _, e := range list {
 		if rest, ok := strings.CutPrefix(location, e.Location); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
@@ -315,7 +315,7 @@ func within(at string, problems []scheduler.Problem) []FieldError {
 	return fields
 }
 
-// clip shortens what somebody wrote, for an error message.
+// clip shortens submitted text for an error message.
 func clip(s string) string {
 	const most = 80
 	if len(s) <= most {

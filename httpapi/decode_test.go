@@ -22,7 +22,7 @@ func record(t testing.TB, handler http.Handler, method, path, body string) *repl
 	return &reply{t, w.Code, w.Header(), w.Body.Bytes()}
 }
 
-// judge decodes and validates as the handlers do, and returns the job and what is wrong with the body.
+// judge decodes and validates like the handlers, and returns the job and what is wrong with the body.
 func judge(data []byte) (JobInput, *Problem) {
 	if p := wellFormed(data); p != nil {
 		return JobInput{}, p
@@ -35,12 +35,14 @@ func judge(data []byte) (JobInput, *Problem) {
 	return b.value, nil
 }
 
-// FuzzCreateJob: whatever is sent is either refused with a whole problem of bounded size, or it is a job that
-// compiles, and that means the same to encoding/json.
+// FuzzCreateJob proves that every body is either refused with a whole problem of bounded size, or makes a job that
+// compiles and means the same to encoding/json.
 func FuzzCreateJob(f *testing.F) {
 	for _, seed := range []string{
-		minimal("n"), string(exampleJobInput), string(exampleBatch), `{"name":"\ud83d\ude00","target":{"body":[1e400,{"a":{"b":null}}]}}`,
-		`{"labels":{"a":"b","a":null},"schedule":{"every":90,"at":"x"},"retry":{"give_up_on":[ 1 , "2",[]]}}`, `{"a":"\\","b":"\"{[","c":[{}]}`, ` { "name" : null } `, `[`, `""`, "\xff",
+		minimal("n"), string(exampleJobInput), string(exampleBatch),
+		`{"name":"\ud83d\ude00","target":{"body":[1e400,{"a":{"b":null}}]}}`,
+		`{"labels":{"a":"b","a":null},"schedule":{"every":90,"at":"x"},"retry":{"give_up_on":[ 1 , "2",[]]}}`,
+		`{"a":"\\","b":"\"{[","c":[{}]}`, ` { "name" : null } `, `[`, `""`, "\xff",
 	} {
 		f.Add([]byte(seed))
 	}

@@ -1,15 +1,16 @@
-// Package httpapi serves Punctual's HTTP API: JSON under /v1, its OpenAPI description, a documentation page
-// that needs no other host, and the endpoints of operations (health, readiness, metrics).
+// Package httpapi serves Punctual's HTTP API: JSON under /v1, its OpenAPI description, a documentation page that
+// loads nothing from other hosts, and the endpoints of operations (health, readiness, metrics).
 //
-// A request passes the middleware (id, log, metrics, recovery, origin check), then huma, which reads path,
-// query and headers, and then a handler. Bodies are not read by huma but by decode, which knows three things
-// that it does not: it reports a field of the wrong type together with everything the domain finds wrong with
-// the others, it never repeats what was submitted, and it takes a definition's text as it was written.
+// A request passes the middleware (id, log, metrics, recovery, origin check). Then huma reads its path, query and
+// headers, and calls a handler. Bodies are read by decode instead of huma, for three reasons. It reports a field of
+// the wrong type together with everything the domain finds wrong with the others. It never repeats what was
+// submitted. It takes a definition's text as it was written.
 //
-// Before huma reads anything of a request, authorize finds out who it comes from (a caller: by keyring, which keeps keys
-// that worked for two seconds, or by tokens), counts it (rates), and compares the caller's role with that of the operation
-// in roleOf. The handler gets the id of the tenant it acts for, and writes to the store in the caller's name.
+// Before huma reads a request, authorize finds its caller: by keyring, which remembers working keys for two seconds,
+// or by tokens. It counts the request (rates), and compares the caller's role with the operation's role in roleOf.
+// The handler gets the id of the tenant that the caller acts for. What it writes to the store is recorded as the
+// caller's.
 //
-// Handlers return errors; errors.go is the only place that knows which status an error is. Every error leaves
-// as application/problem+json with a code of the closed list in codes, and the id of the request.
+// Handlers return errors; only errors.go knows which status an error has. Every error is answered as
+// application/problem+json with the request's id and a code of the closed list in codes.
 package httpapi

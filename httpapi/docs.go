@@ -22,20 +22,21 @@ var (
 	docsStyle []byte
 )
 
-// The page has no script, and its only style is its own.
+// docsPolicy fits the page: it has no script, and its only style is its own.
 const docsPolicy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// documentRoutes adds the OpenAPI documents and the page made of them. Each is rendered once, when it is first asked for: no
-// replica's start waits for them.
+// documentRoutes adds the OpenAPI documents and the page made of them. Each is rendered once, when it is first asked
+// for, so the start of a replica does not wait for them.
 func (s *server) documentRoutes(mux chi.Router) {
 	api := s.api.OpenAPI()
 	mux.Get("/openapi.json", s.onDemand("application/json", func() ([]byte, error) { return indented(json.Marshal(api)) }))
-	mux.Get("/openapi-3.0.json", s.onDemand("application/json", func() ([]byte, error) { return indented(api.Downgrade()) }))
+	mux.Get("/openapi-3.0.json",
+		s.onDemand("application/json", func() ([]byte, error) { return indented(api.Downgrade()) }))
 	mux.Get("/docs", s.onDemand("text/html; charset=utf-8", func() ([]byte, error) { return renderDocs(api, s.NoAuth) }))
 	mux.Get("/docs.css", static("text/css; charset=utf-8", docsStyle))
 }
 
-// onDemand serves what render returns, which is called once. Tests render all there is: it fails for nobody else.
+// onDemand serves what render returns, and calls render once. Tests render every document, so no user meets an error.
 func (s *server) onDemand(media string, render func() ([]byte, error)) http.HandlerFunc {
 	content := sync.OnceValues(render)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -49,7 +50,7 @@ func (s *server) onDemand(media string, render func() ([]byte, error)) http.Hand
 	}
 }
 
-// static serves a document. The commands of the page call the server that it comes from.
+// static serves a document. In the page, the commands get the URL of the server that it was loaded from.
 func static(media string, content []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		h, shown := w.Header(), content
@@ -63,7 +64,7 @@ func static(media string, content []byte) http.HandlerFunc {
 	}
 }
 
-// What the page shows.
+// The model of the page.
 type (
 	docsModel struct {
 		Info    *huma.Info
@@ -135,7 +136,9 @@ func renderDocs(api *huma.OpenAPI, noAuth bool) ([]byte, error) {
 	for _, code := range sortedCodes() {
 		model.Codes = append(model.Codes, docsCode{code, codes[code].status, codes[code].title})
 	}
-	page, err := template.New("docs").Funcs(template.FuncMap{"type": docsTypeOf, "lower": strings.ToLower, "slug": slug}).Parse(docsPage)
+	page, err := template.New("docs").
+		Funcs(template.FuncMap{"type": docsTypeOf, "lower": strings.ToLower, "slug": slug}).
+		Parse(docsPage)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +149,7 @@ func renderDocs(api *huma.OpenAPI, noAuth bool) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// slug is a name as part of a link.
+// slug returns a name in the form for links.
 func slug(name string) string { return strings.ReplaceAll(name, " ", "-") }
 
 func docsBodyOf(op *huma.Operation) *docsBody {
@@ -175,7 +178,9 @@ func docsFieldsOf(schema *huma.Schema) []docsField {
 	var list []docsField
 	for _, name := range sortedKeys(schema.Properties) {
 		p := schema.Properties[name]
-		f := docsField{Name: name, Description: p.Description, Required: slices.Contains(schema.Required, name), Type: docsTypeOf(p)}
+		f := docsField{
+			Name: name, Description: p.Description, Required: slices.Contains(schema.Required, name), Type: docsTypeOf(p),
+		}
 		if len(p.Examples) > 0 {
 			f.Example = pretty(p.Examples[0])
 		}
@@ -186,7 +191,7 @@ func docsFieldsOf(schema *huma.Schema) []docsField {
 		f.Choices = strings.Join(choices, ", ")
 		list = append(list, f)
 	}
-	// What must be there comes first.
+	// Required fields come first.
 	slices.SortStableFunc(list, func(a, b docsField) int {
 		switch {
 		case a.Required == b.Required:

@@ -11,10 +11,10 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// servedFrom stands in the page for the base URL it is served from, which only a request knows.
+// servedFrom stands in the rendered page for its base URL, which is known only when a request comes.
 const servedFrom = "http://served.from.invalid"
 
-// curlOf returns a command that calls an operation as its examples have it. What is secret is a variable of the shell.
+// curlOf returns a command that calls an operation with the examples of its description. Secrets are shell variables.
 func curlOf(op *huma.Operation, noAuth bool) (string, error) {
 	target, err := exampleURL(op)
 	if err != nil {
@@ -32,12 +32,13 @@ func curlOf(op *huma.Operation, noAuth bool) (string, error) {
 	}
 	if op.RequestBody != nil {
 		media := mediaTypes(op)[0]
-		words = append(words, "-H "+shellWord("Content-Type: "+media), "-d "+shellWord(pretty(op.RequestBody.Content[media].Example)))
+		words = append(words, "-H "+shellWord("Content-Type: "+media),
+			"-d "+shellWord(pretty(op.RequestBody.Content[media].Example)))
 	}
 	return strings.Join(words, " \\\n  "), nil
 }
 
-// exampleURL is the path of an operation with the examples of all parameters that it needs.
+// exampleURL returns the path of an operation with the examples of its required parameters.
 func exampleURL(op *huma.Operation) (string, error) {
 	path, query := op.Path, url.Values{}
 	for _, p := range op.Parameters {
@@ -60,13 +61,14 @@ func exampleURL(op *huma.Operation) (string, error) {
 	return path, nil
 }
 
-// shellWord is a text as one word of a shell.
+// shellWord quotes a text as one word of a shell.
 func shellWord(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// hostForm is what is copied from a Host header into commands.
+// hostForm matches Host headers that may be copied into commands.
 var hostForm = regexp.MustCompile(`^[A-Za-z0-9.-]+(:[0-9]+)?$|^\[[0-9A-Fa-f:.]+\](:[0-9]+)?$`)
 
-// baseURL is where a request was sent to, as far as it tells. A proxy that ends TLS says so in X-Forwarded-Proto.
+// baseURL returns the URL that a request was sent to, as far as it tells. A proxy that ends TLS says so in
+// X-Forwarded-Proto.
 func baseURL(r *http.Request) string {
 	scheme := "http"
 	if r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") {
@@ -84,7 +86,7 @@ type docsRole struct {
 	May  string
 }
 
-// rolesMay says what each role may do beside what the ones before it may.
+// rolesMay says what each role may do beyond the role before it.
 var rolesMay = map[Role]string{
 	RoleMetrics:   "reads /metrics, and nothing else",
 	RoleViewer:    "reads jobs, runs, dead letters and queues",

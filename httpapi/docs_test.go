@@ -17,7 +17,7 @@ import (
 	"punctual/store"
 )
 
-// docsOf is the page of a server as a request for it gets it.
+// docsOf returns the page as a server serves it.
 func docsOf(t *testing.T, c Config, change func(*http.Request)) string {
 	t.Helper()
 	c.Store, c.Registerer = new(store.Store), prometheus.NewRegistry()
@@ -36,7 +36,7 @@ func docsOf(t *testing.T, c Config, change func(*http.Request)) string {
 
 var curlOfOperation = regexp.MustCompile(`(?s)<article id="([a-z-]+)">.*?<pre>(curl.*?)</pre>`)
 
-// What the page shows can be pasted into a shell: each command calls its operation with the example's body.
+// The commands of the page can be pasted into a shell: each calls its operation with the example's body.
 func TestEveryOperationHasItsCurl(t *testing.T) {
 	t.Parallel()
 	operations := map[string]struct {
@@ -90,7 +90,8 @@ func TestEveryOperationHasItsCurl(t *testing.T) {
 				target = words[i]
 			}
 		}
-		form := "^" + regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta("http://punctual.internal:8080"+op.path), `[^/{}]+`) + `(\?.*)?$`
+		form := "^" + regexp.MustCompile(`\\\{\w+\\\}`).
+			ReplaceAllString(regexp.QuoteMeta("http://punctual.internal:8080"+op.path), `[^/{}]+`) + `(\?.*)?$`
 		if method != op.method || !regexp.MustCompile(form).MatchString(target) {
 			t.Errorf("%s calls %s %s", id, method, target)
 		}
@@ -107,7 +108,7 @@ func TestEveryOperationHasItsCurl(t *testing.T) {
 	}
 }
 
-// shellWords are the arguments that a shell makes of a command.
+// shellWords returns the arguments that a shell makes of a command.
 func shellWords(t *testing.T, command string) []string {
 	t.Helper()
 	shell := exec.CommandContext(t.Context(), "sh", "-euc", `curl() { printf '%s\0' "$@"; }; `+command)
@@ -133,7 +134,8 @@ func TestTheCommandsCallTheServerTheyComeFrom(t *testing.T) {
 			r.Host = c.host
 			r.Header.Set("X-Forwarded-Proto", c.forwarded)
 		})
-		if !strings.Contains(html.UnescapeString(page), "curl '"+c.want+"'") || strings.Contains(page, servedFrom) || strings.Contains(page, "rm -rf") {
+		if !strings.Contains(html.UnescapeString(page), "curl '"+c.want+"'") || strings.Contains(page, servedFrom) ||
+			strings.Contains(page, "rm -rf") {
 			t.Errorf("%s over %q: not %s", c.host, c.forwarded, c.want)
 		}
 	}
@@ -153,7 +155,10 @@ func TestThePageSaysHowToAuthenticate(t *testing.T) {
 			t.Errorf("the page does not say what the role %s may do", r)
 		}
 	}
-	for _, want := range []string{"Authorization: Bearer $PUNCTUAL_KEY", "punctual keys create", "Punctual-Run-Token", "X-Request-Id", "#unauthenticated"} {
+	for _, want := range []string{
+		"Authorization: Bearer $PUNCTUAL_KEY", "punctual keys create", "Punctual-Run-Token", "X-Request-Id",
+		"#unauthenticated",
+	} {
 		if !strings.Contains(html.UnescapeString(asking), want) {
 			t.Errorf("the section does not name %s", want)
 		}

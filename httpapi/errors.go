@@ -17,7 +17,8 @@ import (
 	"punctual/store"
 )
 
-// sentinels maps the store's errors to codes. Their own text says what happened.
+// sentinels maps the store's errors to codes. The detail of a problem is the error's own text, unless one is given
+// here.
 var sentinels = []struct {
 	err    error
 	code   Code
@@ -32,7 +33,8 @@ var sentinels = []struct {
 	{context.DeadlineExceeded, CodeDatabase, "The database did not answer in time."},
 }
 
-// problem turns an error of a handler into what the client sees. What only operators may see is logged.
+// problem turns an error of a handler into the problem that the client sees. Details for operators only go to the
+// log.
 func (s *server) problem(ctx context.Context, err error) *Problem {
 	p := problemOf(ctx, err)
 	if p.Status >= http.StatusInternalServerError {
@@ -67,7 +69,7 @@ func problemOf(ctx context.Context, err error) *Problem {
 		return newProblem(CodeSuperseded, sentence(over))
 	case errors.Is(err, scheduler.ErrRunToken):
 		p := newProblem(CodeRunToken, "Send back the Punctual-Run-Token that came with the request of this run.")
-		p.header = http.Header{"Www-Authenticate": {"Punctual-Run-Token"}} // which RFC 9110 demands with 401
+		p.header = http.Header{"Www-Authenticate": {"Punctual-Run-Token"}} // RFC 9110 demands it with 401
 		return p
 	}
 	var locked *store.LockedError
@@ -107,7 +109,7 @@ func problemOf(ctx context.Context, err error) *Problem {
 	return newProblem(CodeInternal, internalDetail(requestID(ctx)))
 }
 
-// again says that the same request may succeed a second later.
+// again tells the client that the same request may succeed a second later.
 func again(p *Problem) *Problem {
 	p.header = http.Header{"Retry-After": {"1"}}
 	return p
@@ -117,7 +119,7 @@ func internalDetail(request string) string {
 	return fmt.Sprintf("The server's log says more about request %s.", request)
 }
 
-// fieldError returns an error of the store that one field of a job is at fault for.
+// fieldError returns an error of the store as the error of one field of a job, where one field is at fault.
 func fieldError(prefix string, err error) (FieldError, bool) {
 	var (
 		queue  *store.UnknownQueueError
@@ -130,15 +132,31 @@ func fieldError(prefix string, err error) (FieldError, bool) {
 	)
 	switch {
 	case errors.As(err, &queue):
-		return FieldError{prefix + ".queue", fmt.Sprintf("there is no queue %q; there are: %s", clip(queue.Name), strings.Join(queue.Known, ", "))}, true
+		return FieldError{
+			prefix + ".queue",
+			fmt.Sprintf("there is no queue %q; there are: %s", clip(queue.Name), strings.Join(queue.Known, ", ")),
+		}, true
 	case errors.As(err, &window):
-		return FieldError{prefix + ".missed.window", fmt.Sprintf("%q reaches further back than runs are kept: at most %s", clip(window.Window), window.Retention)}, true
+		return FieldError{
+			prefix + ".missed.window",
+			fmt.Sprintf("%q reaches further back than runs are kept: at most %s", clip(window.Window), window.Retention),
+		}, true
 	case errors.As(err, &age):
-		return FieldError{prefix + ".schedule.at", fmt.Sprintf(`%q is further back than runs are kept (%s); to run now, write "delay": "0s"`, clip(age.At), age.Retention)}, true
+		return FieldError{
+			prefix + ".schedule.at",
+			fmt.Sprintf(`%q is further back than runs are kept (%s); to run now, write "delay": "0s"`,
+				clip(age.At), age.Retention),
+		}, true
 	case errors.As(err, &secret):
-		return FieldError{prefix + "." + secret.Field, fmt.Sprintf("there is no secret %q; create it with PUT /v1/secrets/%s", secret.Name, secret.Name)}, true
+		return FieldError{
+			prefix + "." + secret.Field,
+			fmt.Sprintf("there is no secret %q; create it with PUT /v1/secrets/%s", secret.Name, secret.Name),
+		}, true
 	case errors.As(err, &kept):
-		return FieldError{prefix + "." + kept.Field, `"***" keeps the value that is stored in its place, and there is none; write the value`}, true
+		return FieldError{
+			prefix + "." + kept.Field,
+			`"***" keeps the value that is stored in its place, and there is none; write the value`,
+		}, true
 	case errors.As(err, &gap):
 		return FieldError{prefix + ".schedule." + string(gap.Kind), gap.Reason()}, true
 	case errors.As(err, &cursor):
@@ -163,12 +181,14 @@ func batchProblem(batch *store.BatchError) *Problem {
 		fields = append(fields, field)
 	}
 	if taken {
-		return newProblem(CodeNameTaken, fmt.Sprintf("%s taken by other jobs; nothing was written.", count(len(fields), "name is", "names are")), capped(fields)...)
+		return newProblem(CodeNameTaken,
+			fmt.Sprintf("%s taken by other jobs; nothing was written.", count(len(fields), "name is", "names are")),
+			capped(fields)...)
 	}
 	return invalid(fields)
 }
 
-// databaseAway reports whether an error means that the database cannot be used for a while, whatever is asked of it.
+// databaseAway reports whether an error means that the database cannot be used for a while, whatever the statement.
 func databaseAway(err error) bool {
 	var connect *pgconn.ConnectError
 	var pg *pgconn.PgError
@@ -176,8 +196,8 @@ func databaseAway(err error) bool {
 	case errors.As(err, &connect):
 		return true
 	case errors.As(err, &pg):
-		// Connection exception, a read-only database, insufficient resources, a lock not to be had, operator
-		// intervention, an I/O error, a deadlock.
+		// By class or code: connection exception (08), read-only database (25006), insufficient resources (53), lock not
+		// available (55), operator intervention (57), I/O error (58), deadlock (40).
 		for _, class := range []string{"08", "25006", "53", "55", "57", "58", "40"} {
 			if strings.HasPrefix(pg.Code, class) {
 				return true
@@ -186,10 +206,11 @@ func databaseAway(err error) bool {
 		return false
 	}
 	var network net.Error
-	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || pgconn.SafeToRetry(err)
+	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		pgconn.SafeToRetry(err)
 }
 
-// notFound says what was not found.
+// notFound returns the detail for a resource that does not exist.
 func notFound(resource string) string {
 	switch resource {
 	case "job":

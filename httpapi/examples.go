@@ -12,34 +12,49 @@ import (
 
 // Examples of the documentation.
 var (
-	exampleJobInput = json.RawMessage(`{"name":"daily-invoice-gen","labels":{"team":"billing"},"schedule":{"cron":"0 3 * * *","timezone":"America/Los_Angeles"},` +
-		`"concurrency_policy":"forbid","target":{"url":"https://billing.internal/invoices","body":{"range":"yesterday"}},"timeout":"10m","retry":{"max_attempts":3},"notify":[{"on":["dead","recovered"],"url":"https://pager.internal/hook"}]}`)
+	exampleJobInput = json.RawMessage(`{"name":"daily-invoice-gen","labels":{"team":"billing"},` +
+		`"schedule":{"cron":"0 3 * * *","timezone":"America/Los_Angeles"},` +
+		`"concurrency_policy":"forbid",` +
+		`"target":{"url":"https://billing.internal/invoices","body":{"range":"yesterday"}},` +
+		`"timeout":"10m","retry":{"max_attempts":3},` +
+		`"notify":[{"on":["dead","recovered"],"url":"https://pager.internal/hook"}]}`)
 	examplePatch   = json.RawMessage(`{"timeout":"15m","labels":{"team":null},"retry":{"max_attempts":5}}`)
 	examplePause   = json.RawMessage(`{"note":"the warehouse moves","until":"2026-12-01T09:00:00Z"}`)
 	exampleResume  = json.RawMessage(`{"note":"it has moved"}`)
 	exampleTrigger = json.RawMessage(`{"body":{"range":"2026-11-30"}}`)
-	exampleBatch   = json.RawMessage(`{"jobs":[{"name":"reminder-4711","schedule":{"at":"2026-12-01T09:00:00+01:00"},"target":{"url":"https://mail.internal/send"}}],"on_conflict":"skip"}`)
-	examplePreview = json.RawMessage(`{"schedule":{"cron":"30 2 * * *","timezone":"Europe/Berlin"},"from":"2026-03-28T00:00:00Z","n":2}`)
+	exampleBatch   = json.RawMessage(`{"jobs":[{"name":"reminder-4711","schedule":{"at":"2026-12-01T09:00:00+01:00"},` +
+		`"target":{"url":"https://mail.internal/send"}}],"on_conflict":"skip"}`)
+	examplePreview = json.RawMessage(`{"schedule":{"cron":"30 2 * * *","timezone":"Europe/Berlin"},` +
+		`"from":"2026-03-28T00:00:00Z","n":2}`)
 
-	exampleJob           = showJob(exampleRecord(), scheduler.DefaultJitter)
-	examplePausedJob     = showJob(examplePausedRecord(), scheduler.DefaultJitter)
-	exampleRun           = showWholeRun()
-	exampleRuns          = RunList{Data: []ListedRun{{Run: showRun(exampleRunRecord())}}}
-	examplePendingRun    = showRun(examplePendingRecord())
-	exampleBatchAnswer   = BatchAnswer{Data: []BatchItem{{ID: exampleJobID, Name: "reminder-4711", Result: store.BatchCreated}}}
+	exampleJob         = showJob(exampleRecord(), scheduler.DefaultJitter)
+	examplePausedJob   = showJob(examplePausedRecord(), scheduler.DefaultJitter)
+	exampleRun         = showWholeRun()
+	exampleRuns        = RunList{Data: []ListedRun{{Run: showRun(exampleRunRecord())}}}
+	examplePendingRun  = showRun(examplePendingRecord())
+	exampleBatchAnswer = BatchAnswer{
+		Data: []BatchItem{{ID: exampleJobID, Name: "reminder-4711", Result: store.BatchCreated}},
+	}
 	examplePreviewAnswer = Preview{Slots: []PreviewSlot{
 		{ScheduledFor: at("2026-03-28T01:30:00Z"), Local: "2026-03-28T02:30:00+01:00"},
-		{ScheduledFor: at("2026-03-29T01:30:00Z"), Local: "2026-03-29T03:30:00+02:00", Note: orNull("02:30 does not exist on this day: moved forward by 1h")},
+		{
+			ScheduledFor: at("2026-03-29T01:30:00Z"), Local: "2026-03-29T03:30:00+02:00",
+			Note: orNull("02:30 does not exist on this day: moved forward by 1h"),
+		},
 	}}
 	exampleUpcoming = Upcoming{Slots: []UpcomingSlot{
-		{ScheduledFor: at("2026-12-02T11:00:00Z"), NextRunAt: at("2026-12-02T11:00:00.421Z"), Local: "2026-12-02T03:00:00-08:00"},
+		{
+			ScheduledFor: at("2026-12-02T11:00:00Z"), NextRunAt: at("2026-12-02T11:00:00.421Z"),
+			Local: "2026-12-02T03:00:00-08:00",
+		},
 	}}
 
 	exampleExplanation = showExplanation(exampleExplanationRecord())
 
-	// By status, where they are the same for all operations; problemExample has the others.
+	// By status, for answers that are the same for all operations. problemExample has the others.
 	problemExamples = map[string]*Problem{
-		"400": newProblem(CodeMalformed, "The body is not JSON at byte 17 (line 2, column 5): invalid character '}' looking for beginning of value."),
+		"400": newProblem(CodeMalformed,
+			"The body is not JSON at byte 17 (line 2, column 5): invalid character '}' looking for beginning of value."),
 		"401": newProblem(CodeRunToken, "Send back the Punctual-Run-Token that came with the request of this run."),
 		"429": newProblem(CodeRateLimited, "Your tenant may send 200 requests a second, on all replicas together."),
 		"412": newProblem(CodeVersion, "The job has been changed since."),
@@ -78,19 +93,27 @@ func examplePausedRecord() store.JobRecord {
 }
 
 func exampleRunRecord() store.RunRecord {
-	claimed, started, finished := at("2026-12-01T11:00:08.671Z"), at("2026-12-01T11:00:08.673Z"), at("2026-12-01T11:00:10.044Z")
+	claimed, started, finished := at("2026-12-01T11:00:08.671Z"), at("2026-12-01T11:00:08.673Z"),
+		at("2026-12-01T11:00:10.044Z")
 	return store.RunRecord{
-		ID: exampleRunID, JobID: exampleJobID, Job: "daily-invoice-gen", Tenant: "default", Trigger: scheduler.TriggerSchedule,
-		ScheduledFor: at("2026-12-01T11:00:00Z"), Status: scheduler.StatusSucceeded, Attempt: 2, MaxAttempts: 3, JobVersion: 7,
+		ID: exampleRunID, JobID: exampleJobID, Job: "daily-invoice-gen", Tenant: "default",
+		Trigger: scheduler.TriggerSchedule, ScheduledFor: at("2026-12-01T11:00:00Z"), Status: scheduler.StatusSucceeded,
+		Attempt: 2, MaxAttempts: 3, JobVersion: 7,
 		Replica: &exampleReplicaID, DueAt: at("2026-12-01T11:00:00.421Z"), CreatedAt: at("2026-12-01T11:00:00.423Z"),
 		ClaimedAt: &claimed, StartedAt: &started, FinishedAt: &finished, HTTPStatus: 200,
 		Attempts: []store.AttemptRecord{
 			{
-				Number: 1, StartedAt: at("2026-12-01T11:00:00.425Z"), FinishedAt: at("2026-12-01T11:00:00.508Z"), Outcome: scheduler.AttemptFailed,
-				Reason: scheduler.ReasonHTTP5xx, HTTPStatus: 503, Error: "the target answered 503", Response: "try again later", Replica: &exampleReplicaID,
-				Headers: map[string]string{"content-type": "text/plain", "date": "Tue, 01 Dec 2026 11:00:04 GMT", "retry-after": "30"},
+				Number: 1, StartedAt: at("2026-12-01T11:00:00.425Z"), FinishedAt: at("2026-12-01T11:00:00.508Z"),
+				Outcome: scheduler.AttemptFailed, Reason: scheduler.ReasonHTTP5xx, HTTPStatus: 503,
+				Error: "the target answered 503", Response: "try again later", Replica: &exampleReplicaID,
+				Headers: map[string]string{
+					"content-type": "text/plain", "date": "Tue, 01 Dec 2026 11:00:04 GMT", "retry-after": "30",
+				},
 			},
-			{Number: 2, StartedAt: started, FinishedAt: finished, Outcome: scheduler.AttemptSucceeded, HTTPStatus: 200, Replica: &exampleReplicaID},
+			{
+				Number: 2, StartedAt: started, FinishedAt: finished, Outcome: scheduler.AttemptSucceeded, HTTPStatus: 200,
+				Replica: &exampleReplicaID,
+			},
 		},
 	}
 }
@@ -98,14 +121,16 @@ func exampleRunRecord() store.RunRecord {
 func exampleExplanationRecord() store.Explanation {
 	run, first, last := exampleRunRecord(), at("2026-11-29T11:00:00Z"), at("2026-11-30T11:00:00Z")
 	ended, previous, next, two := at("2026-12-01T09:00:00.2Z"), at("2026-11-28T11:00:00Z"), last, 2
-	run.ID, run.Status, run.Reason, run.ScheduledFor = uuid.MustParse("019ad8f2-4dc8-7e19-b0a6-3f7d215c9e80"), scheduler.StatusSkipped, scheduler.ReasonPaused, last
+	run.ID, run.Status, run.Reason, run.ScheduledFor = uuid.MustParse("019ad8f2-4dc8-7e19-b0a6-3f7d215c9e80"),
+		scheduler.StatusSkipped, scheduler.ReasonPaused, last
 	run.Skipped = &store.SkippedRange{First: first, Last: last, Count: &two}
 	run.DueAt, run.CreatedAt, run.FinishedAt = last, ended, &ended
 	run.Attempt, run.HTTPStatus, run.Attempts, run.Replica, run.ClaimedAt, run.StartedAt = 0, 0, nil, nil, nil, nil
 	return store.Explanation{
-		At: first, Slot: &first, Version: 7, Outcome: store.OutcomeSkipped, Run: &run, PreviousSlot: &previous, NextSlot: &next,
-		Text: "The slot was skipped because it passed while the job was paused from 2026-11-28T18:00:00.5Z to 2026-12-01T09:00:00.2Z (the warehouse moves). " +
-			"It is one of 2 from 2026-11-29T11:00:00Z to 2026-11-30T11:00:00Z.",
+		At: first, Slot: &first, Version: 7, Outcome: store.OutcomeSkipped, Run: &run, PreviousSlot: &previous,
+		NextSlot: &next,
+		Text: "The slot was skipped because it passed while the job was paused from 2026-11-28T18:00:00.5Z to " +
+			"2026-12-01T09:00:00.2Z (the warehouse moves). It is one of 2 from 2026-11-29T11:00:00Z to 2026-11-30T11:00:00Z.",
 		Pause: &store.Pause{Since: at("2026-11-28T18:00:00.5Z"), Ended: &ended, Note: "the warehouse moves"},
 	}
 }
@@ -113,8 +138,9 @@ func exampleExplanationRecord() store.Explanation {
 func examplePendingRecord() store.RunRecord {
 	now := at("2026-12-01T15:20:11.803Z")
 	return store.RunRecord{
-		ID: uuid.MustParse("019ada4e-9c3b-7d52-a1c8-5be0f7d96a34"), JobID: exampleJobID, Job: "daily-invoice-gen", Tenant: "default",
-		Trigger: scheduler.TriggerManual, ScheduledFor: now, Status: scheduler.StatusPending, MaxAttempts: 3, JobVersion: 7, DueAt: now, CreatedAt: now,
+		ID: uuid.MustParse("019ada4e-9c3b-7d52-a1c8-5be0f7d96a34"), JobID: exampleJobID, Job: "daily-invoice-gen",
+		Tenant: "default", Trigger: scheduler.TriggerManual, ScheduledFor: now, Status: scheduler.StatusPending,
+		MaxAttempts: 3, JobVersion: 7, DueAt: now, CreatedAt: now,
 	}
 }
 

@@ -13,17 +13,25 @@ var (
 	exampleCompletion = json.RawMessage(`{"result":{"documents":41877}}`)
 	exampleFailure    = json.RawMessage(`{"error":"the ledger is locked","retry":true}`)
 
-	exampleBeat      = Heartbeat{Deadline: at("2026-12-01T11:09:12.004Z")}
-	exampleProgress  = Progress{Attempt: 2, Progress: json.RawMessage(`{"rows":41200}`), RecordedAt: new(at("2026-12-01T11:04:12.004Z"))}
+	exampleBeat     = Heartbeat{Deadline: at("2026-12-01T11:09:12.004Z")}
+	exampleProgress = Progress{
+		Attempt: 2, Progress: json.RawMessage(`{"rows":41200}`), RecordedAt: new(at("2026-12-01T11:04:12.004Z")),
+	}
 	exampleFailedRun = showRunWithAttempts(exampleFailedRecord())
 )
 
 func exampleFailedRecord() store.RunRecord {
-	run, claimed, started, accepted, next := exampleRunRecord(), at("2026-12-01T11:00:04.217Z"), at("2026-12-01T11:00:04.219Z"), at("2026-12-01T11:00:04.302Z"), at("2026-12-01T11:08:03.551Z")
-	run.Status, run.Reason, run.Attempt, run.HTTPStatus, run.Error = scheduler.StatusRetrying, scheduler.ReasonFailed, 1, 0, "the ledger is locked"
-	run.ClaimedAt, run.StartedAt, run.AcceptedAt, run.FinishedAt, run.NextAttemptAt = &claimed, &started, &accepted, nil, &next
+	run, claimed, started, accepted, next := exampleRunRecord(), at("2026-12-01T11:00:04.217Z"),
+		at("2026-12-01T11:00:04.219Z"), at("2026-12-01T11:00:04.302Z"), at("2026-12-01T11:08:03.551Z")
+	run.Status, run.Reason, run.Attempt, run.HTTPStatus, run.Error = scheduler.StatusRetrying, scheduler.ReasonFailed,
+		1, 0, "the ledger is locked"
+	run.ClaimedAt, run.StartedAt, run.AcceptedAt, run.FinishedAt, run.NextAttemptAt = &claimed, &started, &accepted,
+		nil, &next
 	run.Attempts = []store.AttemptRecord{
-		{Number: 1, StartedAt: started, FinishedAt: at("2026-12-01T11:07:33.551Z"), Outcome: scheduler.AttemptFailed, Error: "the ledger is locked"},
+		{
+			Number: 1, StartedAt: started, FinishedAt: at("2026-12-01T11:07:33.551Z"), Outcome: scheduler.AttemptFailed,
+			Error: "the ledger is locked",
+		},
 	}
 	return run
 }

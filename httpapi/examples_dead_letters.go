@@ -13,9 +13,11 @@ import (
 var (
 	exampleReplayNote  = json.RawMessage(`{"note":"the invoice service is back"}`)
 	exampleResolveNote = json.RawMessage(`{"note":"sent by hand"}`)
-	exampleBulk        = json.RawMessage(`{"filter":{"reason":"http_5xx","from":"2026-12-01T00:00:00Z","label":{"team":"billing"}},"latest_per_job":true,"max_per_second":10,"note":"the invoice service was down"}`)
+	exampleBulk        = json.RawMessage(`{"filter":{"reason":"http_5xx","from":"2026-12-01T00:00:00Z",` +
+		`"label":{"team":"billing"}},"latest_per_job":true,"max_per_second":10,"note":"the invoice service was down"}`)
 
-	exampleBackfill = json.RawMessage(`{"from":"2026-11-01T00:00:00Z","to":"2026-12-01T00:00:00Z","max_per_second":10,"note":"invoices of November with the new template"}`)
+	exampleBackfill = json.RawMessage(`{"from":"2026-11-01T00:00:00Z","to":"2026-12-01T00:00:00Z","max_per_second":10,` +
+		`"note":"invoices of November with the new template"}`)
 
 	exampleDeadLetters        = DeadLetterList{Data: []DeadLetter{showDeadLetter(exampleDeadLetter())}}
 	exampleResolved           = showDeadLetter(exampleResolvedRecord())
@@ -47,8 +49,9 @@ func exampleReplayRecord() store.RunRecord {
 
 func exampleOperationRecord() store.OperationRecord {
 	return store.OperationRecord{
-		ID: uuid.MustParse("019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"), Kind: store.OperationReplay, State: store.OperationRunning,
-		MaxPerSecond: 10, Note: "the invoice service was down", Matched: 1204, Done: 350, CreatedAt: at("2026-12-01T15:22:56.196Z"),
+		ID: uuid.MustParse("019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"), Kind: store.OperationReplay,
+		State: store.OperationRunning, MaxPerSecond: 10, Note: "the invoice service was down", Matched: 1204, Done: 350,
+		CreatedAt: at("2026-12-01T15:22:56.196Z"),
 	}
 }
 
@@ -60,6 +63,7 @@ func exampleCancelledOperationRecord() store.OperationRecord {
 
 func exampleBackfillRecord() store.OperationRecord {
 	o := exampleOperationRecord()
-	o.Kind, o.JobID, o.Matched, o.Done, o.Note = store.OperationBackfill, &exampleJobID, 31, 0, "invoices of November with the new template"
+	o.Kind, o.JobID, o.Matched, o.Done, o.Note = store.OperationBackfill, &exampleJobID, 31, 0,
+		"invoices of November with the new template"
 	return o
 }

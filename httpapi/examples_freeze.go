@@ -13,7 +13,8 @@ var (
 	exampleUnfreeze = json.RawMessage(`{"scope":"tenant"}`)
 	exampleFrozen   = showFreezeState(store.FreezeState{
 		Tenant: &scheduler.Freeze{
-			Since: at("2026-12-01T11:00:00.204Z"), By: "key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)", Note: "the warehouse moves", Reason: scheduler.FrozenAsked,
+			Since: at("2026-12-01T11:00:00.204Z"), By: "key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)",
+			Note: "the warehouse moves", Reason: scheduler.FrozenAsked,
 		}, InFlight: 12,
 	}, RoleAdmin)
 	exampleUnfrozen = FreezeState{}

@@ -14,12 +14,18 @@ import (
 // Examples of the documentation: keys and tenants.
 var (
 	exampleKeyInput    = json.RawMessage(`{"name":"ci","role":"editor","expires_in":"720h"}`)
-	exampleTenantInput = json.RawMessage(`{"name":"billing","max_jobs":10000,"max_requests_per_second":200,"min_interval":"1m","allowed_targets":["10.20.0.0/16"]}`)
+	exampleTenantInput = json.RawMessage(`{"name":"billing","max_jobs":10000,"max_requests_per_second":200,` +
+		`"min_interval":"1m","allowed_targets":["10.20.0.0/16"]}`)
 	exampleTenantPatch = json.RawMessage(`{"weight":2,"max_jobs":null}`)
 
-	exampleTenantNotify = json.RawMessage(`{"notify":[{"on":["failing","dead","stale","recovered"],"format":"slack","url":"https://hooks.slack.com/services/T000/B000/XXXX"}]}`)
-	exampleNotifyTest   = json.RawMessage(`{"entry":{"on":["failing","recovered"],"format":"slack","url":"https://hooks.slack.com/services/T000/B000/XXXX"}}`)
-	exampleTested       = NotifyResults{Data: []NotifyResult{{Format: scheduler.FormatSlack, URL: "https://hooks.slack.com/services/T000/B000/XXXX", Delivered: true, HTTPStatus: orNull(200)}}}
+	exampleTenantNotify = json.RawMessage(`{"notify":[{"on":["failing","dead","stale","recovered"],"format":"slack",` +
+		`"url":"https://hooks.slack.com/services/T000/B000/XXXX"}]}`)
+	exampleNotifyTest = json.RawMessage(`{"entry":{"on":["failing","recovered"],"format":"slack",` +
+		`"url":"https://hooks.slack.com/services/T000/B000/XXXX"}}`)
+	exampleTested = NotifyResults{Data: []NotifyResult{{
+		Format: scheduler.FormatSlack, URL: "https://hooks.slack.com/services/T000/B000/XXXX", Delivered: true,
+		HTTPStatus: orNull(200),
+	}}}
 
 	exampleKey      = showKey(exampleKeyRecord(), at("2026-12-01T15:20:11Z"))
 	exampleNewKey   = NewKey{exampleKey, "punctual_5f0e8b110c6d9a44_wXb7…"}
@@ -33,8 +39,8 @@ var (
 func exampleKeyRecord() store.KeyRecord {
 	expires := at("2026-12-31T15:20:11.803Z")
 	return store.KeyRecord{
-		ID: uuid.MustParse("019ada4e-9c3b-7d52-a1c8-5be0f7d96a34"), Tenant: "billing", Name: "ci", Prefix: "5f0e8b110c6d9a44", Role: string(RoleEditor),
-		CreatedBy: "command:alice", CreatedAt: at("2026-12-01T15:20:11.803Z"), ExpiresAt: &expires,
+		ID: uuid.MustParse("019ada4e-9c3b-7d52-a1c8-5be0f7d96a34"), Tenant: "billing", Name: "ci", Prefix: "5f0e8b110c6d9a44",
+		Role: string(RoleEditor), CreatedBy: "command:alice", CreatedAt: at("2026-12-01T15:20:11.803Z"), ExpiresAt: &expires,
 	}
 }
 
@@ -43,7 +49,8 @@ func exampleTenantRecord() store.TenantRecord {
 	return store.TenantRecord{
 		ID: 2, Name: "billing", CreatedAt: at("2026-11-02T09:14:03.120441Z"), UpdatedAt: at("2026-11-20T16:40:55.002318Z"),
 		TenantSettings: store.TenantSettings{
-			Weight: 1, MaxJobs: &jobs, MaxRequestsPerSecond: &requests, MinInterval: &interval, AllowedTargets: []netip.Prefix{netip.MustParsePrefix("10.20.0.0/16")},
+			Weight: 1, MaxJobs: &jobs, MaxRequestsPerSecond: &requests, MinInterval: &interval,
+			AllowedTargets: []netip.Prefix{netip.MustParsePrefix("10.20.0.0/16")},
 		},
 	}
 }

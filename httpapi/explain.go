@@ -11,7 +11,7 @@ import (
 	"punctual/store"
 )
 
-// Explanation is what happened to a job at an instant.
+// Explanation says what happened to a job at an instant.
 type Explanation struct {
 	At           time.Time     `json:"at" doc:"The instant asked about."`
 	Slot         *time.Time    `json:"slot" doc:"The slot at that instant. Null: there is none."`
@@ -24,7 +24,7 @@ type Explanation struct {
 	NextSlot     *time.Time    `json:"next_slot" doc:"The job's first slot after that instant, by the definitions known now."`
 }
 
-// Pause is a time during which a job was paused.
+// Pause is a period during which a job was paused.
 type Pause struct {
 	Since time.Time  `json:"since" doc:"When it began."`
 	Ended *time.Time `json:"ended" doc:"When it ended. Null: it lasts."`
@@ -74,16 +74,16 @@ func showExplanation(e store.Explanation) Explanation {
 	return out
 }
 
-// localParam is an instant in a query, with an offset or without.
+// localParam is an instant in a query, with or without an offset.
 type localParam struct {
-	at    time.Time // where it has an offset; else the clock's reading, as though it were UTC
+	at    time.Time // without an offset: the local time, as though it were UTC
 	local bool
 }
 
-// localForms are RFC 3339 without an offset, and without seconds.
+// localForms are RFC 3339 without an offset, and the same without seconds.
 var localForms = []string{"2006-01-02T15:04:05.999999999", "2006-01-02T15:04"}
 
-// UnmarshalText reads the instant. A plus sign that was not escaped arrives as a space.
+// UnmarshalText reads the instant. An unescaped plus sign arrives as a space.
 func (p *localParam) UnmarshalText(text []byte) (err error) {
 	if p.at, err = time.Parse(time.RFC3339Nano, strings.ReplaceAll(string(text), " ", "+")); err == nil {
 		return nil
@@ -97,15 +97,15 @@ func (p *localParam) UnmarshalText(text []byte) (err error) {
 	return errNotInstant
 }
 
-// in returns the instant; a reading without an offset is one of the zone's clocks, by the rule for slots:
-// one that daylight saving skips is moved forward by the gap, one that comes twice is the first.
+// in returns the instant. A time without an offset is local time in the zone, by the rule for slots: a time that
+// daylight saving skips moves forward by the gap, and of a time that comes twice the first counts.
 func (p localParam) in(zone *time.Location) (time.Time, error) {
 	if !p.local {
 		return p.at, nil
 	}
 	w := p.at
 	t := time.Date(w.Year(), w.Month(), w.Day(), w.Hour(), w.Minute(), w.Second(), w.Nanosecond(), zone)
-	if gap := w.Sub(wall(t)); gap > 0 { // the library chose the instant before the gap
+	if gap := w.Sub(wall(t)); gap > 0 { // time.Date returned the instant before the gap
 		return t.Add(gap), nil
 	}
 	if start, _ := t.ZoneBounds(); !start.IsZero() {
@@ -118,7 +118,7 @@ func (p localParam) in(zone *time.Location) (time.Time, error) {
 	return t, nil
 }
 
-// wall returns what the clocks show, as though they showed UTC.
+// wall returns the local time as though it were UTC.
 func wall(t time.Time) time.Time {
 	_, offset := t.Zone()
 	return t.UTC().Add(time.Duration(offset) * time.Second)

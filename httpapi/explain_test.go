@@ -42,7 +42,8 @@ func TestExplainTellsOfADeletedJobByItsID(t *testing.T) {
 	s := serve(t)
 	job := s.create(minimal("a"))
 	s.do("DELETE", "/v1/jobs/a", "").want(204)
-	if got := s.do("GET", "/v1/jobs/"+job["id"].(string)+"/explain?at=2199-01-01T03:00:00Z", "").want(200).fields(); got["outcome"] != "deleted" {
+	if got := s.do("GET", "/v1/jobs/"+job["id"].(string)+"/explain?at=2199-01-01T03:00:00Z",
+		"").want(200).fields(); got["outcome"] != "deleted" {
 		t.Errorf("%v", got)
 	}
 	s.do("GET", "/v1/jobs/a/explain?at=2199-01-01T03:00:00Z", "").code(CodeNotFound)
@@ -51,12 +52,12 @@ func TestExplainTellsOfADeletedJobByItsID(t *testing.T) {
 func TestAnInstantWithoutAnOffsetFollowsTheRuleForSlots(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ zone, text, want string }{
-		{"Europe/Berlin", "2026-03-29T02:30:00", "2026-03-29T01:30:00Z"},    // skipped: 03:30 in summer time
-		{"America/New_York", "2026-03-08T02:30:00", "2026-03-08T07:30:00Z"}, // likewise, west of Greenwich
-		{"Europe/Berlin", "2026-10-25T02:30:00", "2026-10-25T00:30:00Z"},    // comes twice: the first
+		{"Europe/Berlin", "2026-03-29T02:30:00", "2026-03-29T01:30:00Z"},    // skipped, so 03:30 in summer time
+		{"America/New_York", "2026-03-08T02:30:00", "2026-03-08T07:30:00Z"}, // also skipped, west of Greenwich
+		{"Europe/Berlin", "2026-10-25T02:30:00", "2026-10-25T00:30:00Z"},    // comes twice, so the first
 		{"America/New_York", "2026-11-01T01:30:00", "2026-11-01T05:30:00Z"},
-		{"Australia/Lord_Howe", "2026-10-04T02:15:00", "2026-10-03T15:45:00Z"}, // by half an hour
-		{"Pacific/Apia", "2011-12-30T12:00:00", "2011-12-30T22:00:00Z"},        // a day that was left out
+		{"Australia/Lord_Howe", "2026-10-04T02:15:00", "2026-10-03T15:45:00Z"}, // skipped by half an hour
+		{"Pacific/Apia", "2011-12-30T12:00:00", "2011-12-30T22:00:00Z"},        // on a day that was skipped
 		{"Asia/Tokyo", "2026-01-01T09:00:00", "2026-01-01T00:00:00Z"},
 		{"UTC", "2026-01-01T09:00:00", "2026-01-01T09:00:00Z"},
 	} {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// fetchAgain is how long what the issuer said, or that it said nothing, counts. The library asks for the issuer's keys
-// at every token that none of those it knows has signed, so that anybody could make it ask as often as they like.
+// fetchAgain is how long an answer of the issuer, or a failed fetch, is reused. The library fetches the issuer's keys
+// for every token that no known key has signed. Without this bound, anybody could make it fetch at will.
 const fetchAgain = 10 * time.Second
 
 const (
@@ -20,9 +20,10 @@ const (
 	mostFetched  = 1 << 20 // bytes
 )
 
-// fetches is a transport for the few documents of an issuer. What it is asked for again too soon, it answers as before.
+// fetches is a transport for the few documents of an issuer. A document that is asked for again too soon comes from
+// memory.
 type fetches struct {
-	mu        sync.Mutex // held while a document is fetched: whoever waits would ask for the same
+	mu        sync.Mutex // held while a document is fetched; others want the same document
 	transport http.RoundTripper
 	documents map[string]*document
 	told      error
@@ -34,7 +35,7 @@ type document struct {
 	err  *fetchError
 }
 
-// fetchError is a document that could not be had.
+// fetchError says why a document could not be fetched.
 type fetchError struct{ err error }
 
 func (e *fetchError) Error() string { return e.err.Error() }
@@ -43,7 +44,7 @@ func (e *fetchError) Unwrap() error { return e.err }
 
 func newFetches() *fetches {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DisableKeepAlives = true // a request in hours
+	transport.DisableKeepAlives = true // hours pass between requests
 	return &fetches{transport: transport, documents: map[string]*document{}}
 }
 
@@ -66,11 +67,12 @@ func (f *fetches) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return &http.Response{
 		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
-		Header: http.Header{"Content-Type": {mediaJSON}}, Body: io.NopCloser(bytes.NewReader(d.body)), ContentLength: int64(len(d.body)),
+		Header: http.Header{"Content-Type": {mediaJSON}}, Body: io.NopCloser(bytes.NewReader(d.body)),
+		ContentLength: int64(len(d.body)),
 	}, nil
 }
 
-// fetch asks for a document. A transport follows no redirects.
+// fetch fetches a document. A transport follows no redirects.
 func (f *fetches) fetch(r *http.Request) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), fetchTimeout)
 	defer cancel()
@@ -91,7 +93,7 @@ func (f *fetches) fetch(r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// news reports whether an error is not the one it was asked about last.
+// news reports whether an error differs from the one it was asked about last.
 func (f *fetches) news(err error) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

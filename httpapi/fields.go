@@ -10,11 +10,11 @@ import (
 	"punctual/scheduler"
 )
 
-// fields are the JSON fields of a struct, those of embedded structs included.
+// fields are the JSON fields of a struct, including those of embedded structs.
 type fields struct {
 	list   []field
 	byName map[string]int
-	nested map[string]string // name of a field of a field: its path
+	nested map[string]string // name of a field in a nested struct: its path
 	owner  reflect.Type
 }
 
@@ -22,10 +22,10 @@ type field struct {
 	name    string
 	index   []int
 	absent  bool // "" and 0 mean absence
-	omitted bool // from answers, when it is empty
+	omitted bool // left out of answers when empty
 }
 
-// mayBeEmpty are texts for people: empty is as good as absent.
+// mayBeEmpty are texts for people: an empty one is the same as an absent one.
 var mayBeEmpty = []string{"description", "note"}
 
 var knownFields sync.Map // reflect.Type: *fields
@@ -58,10 +58,10 @@ func fieldsOf(t reflect.Type) *fields {
 	return known.(*fields)
 }
 
-// setByServer is implemented by bodies that have fields in answers which requests may not set.
+// setByServer is implemented by bodies whose answers have fields that requests may not set.
 type setByServer interface{ readOnly() []string }
 
-// ignores reports whether a field may be sent although it is set by the server: a PUT takes what a GET gave.
+// ignores reports whether a field may be sent although the server sets it: a PUT takes back what a GET returned.
 func (f *fields) ignores(name string) bool {
 	if f.owner != reflect.TypeFor[JobReplacement]() {
 		return false
@@ -69,7 +69,7 @@ func (f *fields) ignores(name string) bool {
 	return slices.Contains(JobReplacement{}.readOnly(), name)
 }
 
-// hint says what somebody who wrote an unknown name may have meant; empty when nothing is near.
+// hint suggests what an unknown name may have meant; empty when nothing is near.
 func (f *fields) hint(name string) string {
 	if body, ok := reflect.Zero(f.owner).Interface().(setByServer); ok && slices.Contains(body.readOnly(), name) {
 		if name == "state" {

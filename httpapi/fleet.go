@@ -17,16 +17,18 @@ func (s *server) fleetRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-queues", Method: http.MethodGet, Path: "/v1/queues", Tags: []string{tagFleet},
 		Summary: "List queues", Errors: []int{404, 422},
-		Description: "Every queue with what there is to do in it, what is being sent, and since when the oldest has been due. Counts are of the caller's tenant, and stop at 10,000.",
+		Description: "Every queue with what there is to do in it, what is being sent, and since when the oldest has been " +
+			"due. Counts are of the caller's tenant, and stop at 10,000.",
 	}, s.listQueues)
 	register(s, huma.Operation{
 		OperationID: "list-replicas", Method: http.MethodGet, Path: "/v1/replicas", Tags: []string{tagFleet},
 		Summary: "List replicas", Errors: []int{404, 422},
-		Description: "Every process, the oldest first. One that vanished is listed until another has noticed, which takes some ten seconds.",
+		Description: "Every process, the oldest first. One that vanished is listed until another has noticed, which takes " +
+			"some ten seconds.",
 	}, s.listReplicas)
 }
 
-// Queue is a lane of work, and what a tenant has in it.
+// Queue is a lane of work, with the work that a tenant has in it.
 type Queue struct {
 	Name      string     `json:"name" doc:"Its name." example:"default"`
 	DueSlots  int        `json:"due_slots" maximum:"10000" doc:"Slots that are due and not claimed yet. 10000: that many, or more." example:"12"`
@@ -38,7 +40,7 @@ type Queue struct {
 	WaitsFor  *string    `json:"waits_for" doc:"Why nothing of it is sent at all. Null: it is." example:"no live replica serves the queue \"critical\""`
 }
 
-// HeldBack is why due work waits although worker slots may be free.
+// HeldBack says why due work waits although worker slots may be free.
 type HeldBack struct {
 	Limit  scheduler.Limit `json:"limit" enum:"max_concurrent_runs,max_runs_per_second" doc:"The limit of the tenant that its due work waits for." example:"max_concurrent_runs"`
 	Most   int             `json:"most" doc:"How much it allows." example:"100"`
@@ -46,7 +48,7 @@ type HeldBack struct {
 	Reason string          `json:"reason" doc:"The same in words." example:"the tenant is at max_concurrent_runs (100)"`
 }
 
-// QueueList is all queues.
+// QueueList lists all queues.
 type QueueList struct {
 	Data     []Queue   `json:"data" doc:"The queues, by name."`
 	Frozen   *Frozen   `json:"frozen" doc:"Why nothing of this tenant is claimed. Null: nothing is frozen."`
@@ -83,7 +85,7 @@ func showQueues(depths []store.QueueDepth, held []store.HeldBack) QueueList {
 	return list
 }
 
-// Replica is a process that serves queues, or the API only.
+// Replica is a process that serves queues, or only the API.
 type Replica struct {
 	ID        uuid.UUID      `json:"id" format:"uuid" doc:"Chosen anew at every start." example:"5b0b8a52-3f0e-4c67-9d35-9d7f3f7a2c11"`
 	Host      string         `json:"host" doc:"The host's name, for people." example:"punctual-7c9f"`
@@ -94,7 +96,7 @@ type Replica struct {
 	Draining  bool           `json:"draining" doc:"It was asked to stop: it claims no more, and finishes what it sends."`
 }
 
-// ReplicaList is all replicas.
+// ReplicaList lists all replicas.
 type ReplicaList struct {
 	Data   []Replica `json:"data" doc:"The replicas, the oldest first."`
 	Frozen *Frozen   `json:"frozen" doc:"Why none of them claims anything, of all tenants. Null: the deployment is not frozen."`

@@ -12,18 +12,22 @@ import (
 func TestQueuesAndReplicas(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	replica := scheduler.Replica{ID: uuid.New(), Host: "here", Version: "1.2.3", Queues: map[string]int{"default": 10, "critical": 5}}
+	replica := scheduler.Replica{
+		ID: uuid.New(), Host: "here", Version: "1.2.3", Queues: map[string]int{"default": 10, "critical": 5},
+	}
 	if _, err := s.store.Register(t.Context(), replica); err != nil {
 		t.Fatal(err)
 	}
 	s.create(`{"name":"a","target":{"url":"http://example.com/"}}`)
 	s.do("POST", "/v1/jobs/a/trigger", "").want(202)
 	queues := into[QueueList](s.do("GET", "/v1/queues", "").want(200))
-	if len(queues.Data) != 2 || queues.Data[0].Name != "critical" || queues.Data[1].DueRuns != 1 || queues.Data[1].OldestDue == nil || queues.HeldBack != nil {
+	if len(queues.Data) != 2 || queues.Data[0].Name != "critical" || queues.Data[1].DueRuns != 1 ||
+		queues.Data[1].OldestDue == nil || queues.HeldBack != nil {
 		t.Errorf("%+v", queues)
 	}
 	replicas := into[ReplicaList](s.do("GET", "/v1/replicas", "").want(200))
-	if len(replicas.Data) != 1 || replicas.Data[0].ID != replica.ID || replicas.Data[0].Queues["critical"] != 5 || replicas.Data[0].Draining {
+	if len(replicas.Data) != 1 || replicas.Data[0].ID != replica.ID || replicas.Data[0].Queues["critical"] != 5 ||
+		replicas.Data[0].Draining {
 		t.Errorf("%+v", replicas)
 	}
 }
@@ -33,7 +37,8 @@ func TestAJobBeyondALimitIsRefused(t *testing.T) {
 	s := serve(t)
 	limit := func(column, value string) {
 		t.Helper()
-		if _, err := s.store.Pool().Exec(t.Context(), `UPDATE punctual.tenants SET `+column+` = `+value+` WHERE name = 'default'`); err != nil {
+		if _, err := s.store.Pool().Exec(t.Context(),
+			`UPDATE punctual.tenants SET `+column+` = `+value+` WHERE name = 'default'`); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -48,15 +53,17 @@ func TestAJobBeyondALimitIsRefused(t *testing.T) {
 	limit("min_interval", "'1 h'")
 	often := strings.Replace(minimal("b"), "0 3 * * *", "0,30 3 * * *", 1)
 	p := s.do("POST", "/v1/jobs", often).code(CodeInvalid)
-	if at := locations(p); len(at) != 1 || at[0] != "body.schedule.cron" || !strings.Contains(p.Errors[0].Message, "30m0s") {
+	if at := locations(p); len(at) != 1 || at[0] != "body.schedule.cron" ||
+		!strings.Contains(p.Errors[0].Message, "30m0s") {
 		t.Errorf("%+v", p.Errors)
 	}
-	if at := locations(s.do("POST", "/v1/jobs/batch", `{"jobs":[`+often+`]}`).code(CodeInvalid)); len(at) != 1 || at[0] != "body.jobs[0].schedule.cron" {
+	if at := locations(s.do("POST", "/v1/jobs/batch", `{"jobs":[`+often+`]}`).code(CodeInvalid)); len(at) != 1 ||
+		at[0] != "body.jobs[0].schedule.cron" {
 		t.Errorf("in a batch: %q", at)
 	}
 }
 
-// A payload has 256 KiB at most, wherever it comes from.
+// A payload has 256 KiB at most, on every path by which it can come.
 func TestAPayloadIsNoLargerThanItMayBe(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -70,7 +77,8 @@ func TestAPayloadIsNoLargerThanItMayBe(t *testing.T) {
 		"/v1/jobs/a/trigger": `{"body":` + body(scheduler.MaxPayload+1) + `}`,
 	} {
 		p := s.do("POST", path, request).code(CodeInvalid)
-		if len(p.Errors) != 1 || !strings.HasSuffix(p.Errors[0].Location, "body") || p.Errors[0].Message != "262145 bytes; at most 262144 (256 KiB)" {
+		if len(p.Errors) != 1 || !strings.HasSuffix(p.Errors[0].Location, "body") ||
+			p.Errors[0].Message != "262145 bytes; at most 262144 (256 KiB)" {
 			t.Errorf("%s: %+v", path, p.Errors)
 		}
 	}

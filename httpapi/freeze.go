@@ -15,33 +15,37 @@ func (s *server) freezeRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "freeze", Method: http.MethodPost, Path: "/v1/freeze", Tags: []string{tagFleet},
 		Summary: "Freeze the deployment or a tenant", MaxBodyBytes: maxBody, Errors: []int{400, 413, 415, 422},
-		Description: "From the answer on nothing is claimed, by any replica: neither slots nor retries, triggers, replays or notices. What is in flight goes on and is counted in the answer. " +
-			"Jobs can be written and triggered meanwhile. The deployment is an operator's to freeze. What is frozen already stays as it is.",
+		Description: "From the answer on nothing is claimed, by any replica: neither slots nor retries, triggers, replays " +
+			"or notices. What is in flight goes on and is counted in the answer. Jobs can be written and triggered meanwhile. " +
+			"The deployment is an operator's to freeze. What is frozen already stays as it is.",
 	}, s.freeze)
 	describeBody[FreezeInput](s, op, true, exampleFreeze, mediaJSON)
 	op = register(s, huma.Operation{
 		OperationID: "unfreeze", Method: http.MethodPost, Path: "/v1/unfreeze", Tags: []string{tagFleet},
 		Summary: "Unfreeze the deployment or a tenant", MaxBodyBytes: maxBody, Errors: []int{400, 413, 415, 422},
-		Description: "Replicas claim again within two seconds. Slots that passed meanwhile are late or missed by the policy of each job, as after an outage. " +
-			"The deployment is an operator's to unfreeze; that also makes this database the one that runs are dispatched from. A tenant stays frozen while the deployment is.",
+		Description: "Replicas claim again within two seconds. Slots that passed meanwhile are late or missed by the " +
+			"policy of each job, as after an outage. The deployment is an operator's to unfreeze; that also makes this " +
+			"database the one that runs are dispatched from. A tenant stays frozen while the deployment is.",
 	}, s.unfreeze)
 	describeBody[FreezeInput](s, op, true, exampleUnfreeze, mediaJSON)
 	register(s, huma.Operation{
 		OperationID: "get-freeze", Method: http.MethodGet, Path: "/v1/freeze", Tags: []string{tagFleet},
-		Summary: "Tell what is frozen", Errors: []int{422}, Description: "The deployment, the caller's tenant, or neither; and how many runs are in flight.",
+		Summary: "Tell what is frozen", Errors: []int{422},
+		Description: "The deployment, the caller's tenant, or neither; and how many runs are in flight.",
 	}, s.getFreeze)
 }
 
-// FreezeScope is what a freeze is of.
+// FreezeScope says what a freeze covers: the deployment or one tenant.
 type FreezeScope string
 
-// The scopes.
+// The scopes of a freeze.
 const (
 	ScopeDeployment FreezeScope = "deployment"
 	ScopeTenant     FreezeScope = "tenant"
 )
 
-// FreezeInput is the body that freezes and unfreezes. The scope has no default: nobody is to freeze more than they meant.
+// FreezeInput is the body that freezes and unfreezes. The scope has no default, so that a caller never freezes more
+// than they meant.
 type FreezeInput struct {
 	Scope FreezeScope `json:"scope" enum:"deployment,tenant" doc:"deployment: all tenants, which needs an operator. tenant: the one that the request acts for." example:"tenant"`
 	Note  string      `json:"note,omitempty" maxLength:"1024" doc:"Why, for people. That of the deployment is shown to all tenants." example:"the warehouse moves"`
@@ -61,7 +65,7 @@ func (f FreezeScope) validate(at string) []FieldError {
 	return []FieldError{{at, clip(string(f)) + " is not one of deployment, tenant"}}
 }
 
-// Frozen says since when, and why, nothing is claimed.
+// Frozen says since when nothing is claimed, and why.
 type Frozen struct {
 	Scope  FreezeScope            `json:"scope" enum:"deployment,tenant" doc:"What is frozen." example:"deployment"`
 	Since  time.Time              `json:"since" doc:"Since when."`
@@ -70,7 +74,7 @@ type Frozen struct {
 	Reason scheduler.FreezeReason `json:"reason" enum:"asked,restored" doc:"asked: somebody froze it. restored: the database is another one than runs were last dispatched from, as after restoring a dump." example:"asked"`
 }
 
-// FreezeState is what is frozen.
+// FreezeState says what is frozen: the deployment, the tenant, both or neither.
 type FreezeState struct {
 	Deployment *Frozen `json:"deployment" doc:"Null: it is not frozen."`
 	Tenant     *Frozen `json:"tenant" doc:"The tenant that the request acts for. Null: it is not frozen by itself."`
@@ -93,7 +97,10 @@ func (s *server) unfreeze(ctx context.Context, tenant int32, in *freezeInput) (*
 	return s.setFreeze(ctx, tenant, in, s.Store.Unfreeze)
 }
 
-func (s *server) setFreeze(ctx context.Context, tenant int32, in *freezeInput, set func(context.Context, int32, string) (store.FreezeState, error)) (*freezeAnswer, error) {
+func (s *server) setFreeze(
+	ctx context.Context, tenant int32, in *freezeInput,
+	set func(context.Context, int32, string) (store.FreezeState, error),
+) (*freezeAnswer, error) {
 	asked := in.Request.value
 	if err := in.Request.check(asked.validate()...); err != nil {
 		return nil, err
@@ -118,7 +125,7 @@ func (s *server) getFreeze(ctx context.Context, tenant int32, in *getFreezeInput
 	return s.freezeState(ctx, tenant, scope)
 }
 
-// of returns the tenant, or all of them where the caller is an operator.
+// of returns the tenant, or store.Deployment for the scope deployment, which only operators may use.
 func (f FreezeScope) of(ctx context.Context, tenant int32) (int32, error) {
 	if f != ScopeDeployment {
 		return tenant, nil
@@ -129,7 +136,7 @@ func (f FreezeScope) of(ctx context.Context, tenant int32) (int32, error) {
 	return store.Deployment, nil
 }
 
-// freezeState reads how a tenant stands, with what is in flight of it or of all.
+// freezeState reads what is frozen for a tenant, and counts the runs in flight of the scope.
 func (s *server) freezeState(ctx context.Context, tenant, scope int32) (*freezeAnswer, error) {
 	state, err := s.Store.FreezeState(ctx, tenant)
 	if err != nil {
@@ -147,11 +154,12 @@ func (s *server) freezeState(ctx context.Context, tenant, scope int32) (*freezeA
 
 func showFreezeState(state store.FreezeState, role Role) FreezeState {
 	return FreezeState{
-		Deployment: showFrozen(state.Deployment, ScopeDeployment, role), Tenant: showFrozen(state.Tenant, ScopeTenant, role), InFlight: state.InFlight,
+		Deployment: showFrozen(state.Deployment, ScopeDeployment, role), Tenant: showFrozen(state.Tenant, ScopeTenant, role),
+		InFlight: state.InFlight,
 	}
 }
 
-// showFrozen hides from tenants who of the operators it was.
+// showFrozen shows a freeze. Which operator froze the deployment is shown to operators only.
 func showFrozen(f *scheduler.Freeze, scope FreezeScope, role Role) *Frozen {
 	if f == nil {
 		return nil

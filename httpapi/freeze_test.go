@@ -21,7 +21,8 @@ func TestTheDeploymentIsFrozenByOperatorsAndSeenByAll(t *testing.T) {
 	s.tenant("alpha")
 	operator, admin, viewer := s.as("default", RoleOperator), s.as("alpha", RoleAdmin), s.as("alpha", RoleViewer)
 	for _, path := range []string{"/v1/freeze", "/v1/unfreeze"} {
-		if p := admin.do("POST", path, wholeDeployment).code(CodeForbidden); !strings.Contains(p.Detail, "the role operator") {
+		if p := admin.do("POST", path,
+			wholeDeployment).code(CodeForbidden); !strings.Contains(p.Detail, "the role operator") {
 			t.Errorf("%s: %s", path, p.Detail)
 		}
 		viewer.do("POST", path, wholeDeployment).code(CodeForbidden)
@@ -36,25 +37,31 @@ func TestTheDeploymentIsFrozenByOperatorsAndSeenByAll(t *testing.T) {
 	}
 
 	frozen := into[FreezeState](operator.do("POST", "/v1/freeze", wholeDeployment).want(200)).Deployment
-	if frozen == nil || frozen.By == nil || !strings.HasPrefix(*frozen.By, "key operator (") || *frozen.Note != "the warehouse moves" || frozen.Reason != scheduler.FrozenAsked {
+	if frozen == nil || frozen.By == nil || !strings.HasPrefix(*frozen.By, "key operator (") ||
+		*frozen.Note != "the warehouse moves" || frozen.Reason != scheduler.FrozenAsked {
 		t.Fatalf("%+v", frozen)
 	}
-	if again := into[FreezeState](operator.do("POST", "/v1/freeze", `{"scope":"deployment"}`).want(200)).Deployment; !again.Since.Equal(frozen.Since) {
+	if again := into[FreezeState](operator.do("POST", "/v1/freeze",
+		`{"scope":"deployment"}`).want(200)).Deployment; !again.Since.Equal(frozen.Since) {
 		t.Errorf("a second freeze is %+v", again)
 	}
 	header := "deployment; since=" + frozen.Since.Format("2006-01-02T15:04:05Z") + "; reason=asked"
 	made := admin.do("POST", "/v1/jobs", minimal("n")).want(201)
 	triggered := admin.do("POST", "/v1/jobs/n/trigger", "").want(202)
-	for what, r := range map[string]*reply{"create": made, "trigger": triggered, "list": viewer.do("GET", "/v1/jobs", "").want(200), "an error": viewer.do("GET", "/v1/jobs/nothing", "").want(404)} {
+	for what, r := range map[string]*reply{
+		"create": made, "trigger": triggered, "list": viewer.do("GET", "/v1/jobs", "").want(200),
+		"an error": viewer.do("GET", "/v1/jobs/nothing", "").want(404),
+	} {
 		if r.header.Get(headerFrozen) != header {
 			t.Errorf("%s: %s is %q, want %q", what, headerFrozen, r.header.Get(headerFrozen), header)
 		}
 	}
-	// Who of the operators it was is not told to tenants.
+	// Tenants do not see which operator froze the deployment.
 	own := *frozen
 	own.By = nil
 	for what, got := range map[string]*Frozen{
-		"queues": into[QueueList](viewer.do("GET", "/v1/queues", "").want(200)).Frozen, "job": into[Job](viewer.do("GET", "/v1/jobs/n", "").want(200)).Frozen,
+		"queues": into[QueueList](viewer.do("GET", "/v1/queues", "").want(200)).Frozen,
+		"job":    into[Job](viewer.do("GET", "/v1/jobs/n", "").want(200)).Frozen,
 		"freeze": into[FreezeState](viewer.do("GET", "/v1/freeze", "").want(200)).Deployment,
 	} {
 		if diff := cmp.Diff(&own, got); diff != "" {
@@ -64,20 +71,23 @@ func TestTheDeploymentIsFrozenByOperatorsAndSeenByAll(t *testing.T) {
 	if diff := cmp.Diff(frozen, into[ReplicaList](operator.do("GET", "/v1/replicas", "").want(200)).Frozen); diff != "" {
 		t.Error(diff)
 	}
-	if got := s.do("GET", "/readyz", "").want(200).fields(); got["status"] != "ready" || got["frozen_since"] == nil || got["frozen_reason"] != "asked" {
+	if got := s.do("GET", "/readyz", "").want(200).fields(); got["status"] != "ready" || got["frozen_since"] == nil ||
+		got["frozen_reason"] != "asked" {
 		t.Errorf("%v", got)
 	}
 	run := into[Run](triggered)
-	e := into[Explanation](viewer.do("GET", "/v1/jobs/n/explain?at="+frozen.Since.AddDate(0, 0, 2).Format(time.DateOnly)+"T03:00:00Z", "").want(200))
+	e := into[Explanation](viewer.do("GET",
+		"/v1/jobs/n/explain?at="+frozen.Since.AddDate(0, 0, 2).Format(time.DateOnly)+"T03:00:00Z", "").want(200))
 	if !strings.Contains(e.Text, "the deployment is frozen since") || strings.Contains(e.Text, "operator") {
 		t.Errorf("%s", e.Text)
 	}
 	if run.Status != scheduler.StatusPending {
 		t.Errorf("%s", run.Status)
 	}
-	admin.do("PUT", "/v1/jobs/n", string(viewer.do("GET", "/v1/jobs/n", "").body)).want(200) // frozen is ignored
+	admin.do("PUT", "/v1/jobs/n", string(viewer.do("GET", "/v1/jobs/n", "").body)).want(200) // the field frozen is ignored
 
-	if got := into[FreezeState](operator.do("POST", "/v1/unfreeze", `{"scope":"deployment","note":"done"}`).want(200)); got.Deployment != nil {
+	if got := into[FreezeState](operator.do("POST", "/v1/unfreeze",
+		`{"scope":"deployment","note":"done"}`).want(200)); got.Deployment != nil {
 		t.Errorf("%+v", got)
 	}
 	if r := viewer.do("GET", "/v1/jobs/n", "").want(200); r.header.Get(headerFrozen) != "" || into[Job](r).Frozen != nil {
@@ -95,36 +105,41 @@ func TestATenantIsFrozenByItsAdmins(t *testing.T) {
 	s.tenant("beta")
 	operator, alpha, beta := s.as("default", RoleOperator), s.as("alpha", RoleAdmin), s.as("beta", RoleAdmin)
 	state := into[FreezeState](alpha.do("POST", "/v1/freeze", ownTenant).want(200))
-	if f := state.Tenant; state.Deployment != nil || f == nil || f.Scope != ScopeTenant || *f.Note != "a bad deploy" || f.By == nil {
+	if f := state.Tenant; state.Deployment != nil || f == nil || f.Scope != ScopeTenant || *f.Note != "a bad deploy" ||
+		f.By == nil {
 		t.Errorf("%+v", state)
 	}
 	if got := into[FreezeState](beta.do("GET", "/v1/freeze", "").want(200)); got.Tenant != nil || got.Deployment != nil {
 		t.Errorf("beta sees %+v", got)
 	}
-	if r := beta.do("GET", "/v1/queues", "").want(200); r.header.Get(headerFrozen) != "" || into[QueueList](r).Frozen != nil {
+	if r := beta.do("GET", "/v1/queues", "").want(200); r.header.Get(headerFrozen) != "" ||
+		into[QueueList](r).Frozen != nil {
 		t.Errorf("beta: %s", r.body)
 	}
-	if r := alpha.do("GET", "/v1/queues", "").want(200); !strings.HasPrefix(r.header.Get(headerFrozen), "tenant; since=") || into[QueueList](r).Frozen == nil {
+	if r := alpha.do("GET", "/v1/queues", "").want(200); !strings.HasPrefix(r.header.Get(headerFrozen),
+		"tenant; since=") || into[QueueList](r).Frozen == nil {
 		t.Errorf("alpha: %s", r.body)
 	}
 	if got := into[FreezeState](operator.acting("alpha").do("GET", "/v1/freeze", "").want(200)); got.Tenant == nil {
 		t.Errorf("%+v", got)
 	}
-	// To unfreeze the deployment leaves the tenant frozen, and the other way round.
+	// Unfreezing the deployment leaves the tenant frozen, and the other way round.
 	operator.do("POST", "/v1/freeze", wholeDeployment).want(200)
 	operator.do("POST", "/v1/unfreeze", wholeDeployment).want(200)
 	if got := into[FreezeState](alpha.do("GET", "/v1/freeze", "").want(200)); got.Tenant == nil {
 		t.Error("alpha is not frozen any more")
 	}
 	operator.do("POST", "/v1/freeze", wholeDeployment).want(200)
-	if got := into[FreezeState](alpha.do("POST", "/v1/unfreeze", ownTenant).want(200)); got.Tenant != nil || got.Deployment == nil {
+	if got := into[FreezeState](alpha.do("POST", "/v1/unfreeze", ownTenant).want(200)); got.Tenant != nil ||
+		got.Deployment == nil {
 		t.Errorf("%+v", got)
 	}
 	operator.do("POST", "/v1/unfreeze", wholeDeployment).want(200)
 	if got := into[FreezeState](operator.acting("beta").do("POST", "/v1/freeze", ownTenant).want(200)); got.Tenant == nil {
 		t.Errorf("%+v", got)
 	}
-	if audit := string(alpha.do("GET", "/v1/audit-log", "").want(200).body); !strings.Contains(audit, `"tenant.freeze"`) || !strings.Contains(audit, `"tenant.unfreeze"`) {
+	if audit := string(alpha.do("GET", "/v1/audit-log", "").want(200).body); !strings.Contains(audit, `"tenant.freeze"`) ||
+		!strings.Contains(audit, `"tenant.unfreeze"`) {
 		t.Errorf("%s", audit)
 	}
 }
@@ -145,7 +160,8 @@ func TestFreezesAreChecked(t *testing.T) {
 		}
 	}
 	s.do("GET", "/v1/freeze?scope=all", "").code(CodeInvalid)
-	if got := into[FreezeState](s.do("GET", "/v1/freeze?scope=deployment", "").want(200)); got.Deployment != nil || got.Tenant != nil {
+	if got := into[FreezeState](s.do("GET", "/v1/freeze?scope=deployment", "").want(200)); got.Deployment != nil ||
+		got.Tenant != nil {
 		t.Errorf("%+v", got)
 	}
 }

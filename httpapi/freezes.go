@@ -9,13 +9,13 @@ import (
 	"punctual/store"
 )
 
-// headerFrozen is on every answer to a caller of whom nothing is claimed now.
+// headerFrozen is on every answer to a caller for whose tenant nothing is claimed now.
 const headerFrozen = "Punctual-Frozen"
 
-// freezesRemembered is how long it is remembered what is frozen.
+// freezesRemembered is how long a reading of the freezes is reused.
 const freezesRemembered = time.Second
 
-// freezeBook knows what is frozen, as of a second ago at most.
+// freezeBook knows what is frozen, as of one second ago at most.
 type freezeBook struct {
 	store *store.Store
 
@@ -24,14 +24,14 @@ type freezeBook struct {
 	until time.Time
 }
 
-// forget has the next request look.
+// forget makes the next request read the freezes anew.
 func (b *freezeBook) forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.until = time.Time{}
 }
 
-// all returns what is frozen. While one request looks, the others wait for it.
+// all returns what is frozen. While one request reads it, the others wait for that reading.
 func (b *freezeBook) all(ctx context.Context) (store.Freezes, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -48,7 +48,7 @@ func (b *freezeBook) all(ctx context.Context) (store.Freezes, error) {
 	return known, nil
 }
 
-// of returns why nothing of a tenant is claimed; nil: something is, or it cannot be told.
+// of returns the freeze that covers a tenant. It returns nil when there is none, or when the freezes cannot be read.
 func (b *freezeBook) of(ctx context.Context, tenant int32, role Role) *Frozen {
 	all, err := b.all(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func (b *freezeBook) of(ctx context.Context, tenant int32, role Role) *Frozen {
 	return showFrozen(freeze, FreezeScope(whose), role)
 }
 
-// tell sets the header of an answer to the caller. An answer whose freeze cannot be told goes without.
+// tell sets the header of an answer to the caller. When the freezes cannot be read, the answer goes out without it.
 func (b *freezeBook) tell(ctx context.Context, c caller, header http.Header) {
 	if f := b.of(ctx, c.tenant.ID, c.role); f != nil {
 		header.Set(headerFrozen, string(f.Scope)+"; since="+f.Since.Format(time.RFC3339)+"; reason="+string(f.Reason))

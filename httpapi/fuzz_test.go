@@ -12,7 +12,7 @@ import (
 	"punctual/store"
 )
 
-// patchOf reads the body of a PATCH as the handler does.
+// patchOf reads the body of a PATCH like the handler.
 func patchOf(data []byte) (*body[JobPatch], *Problem) {
 	if p := wellFormed(data); p != nil {
 		return nil, p
@@ -22,16 +22,19 @@ func patchOf(data []byte) (*body[JobPatch], *Problem) {
 	return b, nil
 }
 
-// FuzzPatch: a merge patch is refused with a whole problem, or makes a job that is valid, that compiles, and that
-// is what RFC 7396 makes of it; applying it again changes nothing more.
+// FuzzPatch proves that a merge patch is either refused with a whole problem, or makes a job that is valid and
+// compiles. That job is the one of RFC 7396, and applying the patch again changes nothing more.
 func FuzzPatch(f *testing.F) {
 	start, problem := judge(exampleJobInput)
 	if problem != nil {
 		f.Fatal(problem)
 	}
 	for _, seed := range []string{
-		`{}`, `{"timeout":null}`, `{"schedule":{"cron":null,"every":"90s","timezone":null}}`, `{"labels":{"team":null,"a":"b"}}`, `{"target":{"body":{"a":null}}}`, `{"target":{"headers":null,"url":"http://example.com/"}}`,
-		`{"notify":[{"on":["dead"],"url":"http://example.com/"}]}`, `{"paused":true}`, `{"target":null}`, `[]`, `null`, `{"retry":{"give_up_on":[]}}`, `{"name":"x","name":"y"}`, `{"schedule":{"at":"2026-12-01T09:00:00Z"}}`,
+		`{}`, `{"timeout":null}`, `{"schedule":{"cron":null,"every":"90s","timezone":null}}`,
+		`{"labels":{"team":null,"a":"b"}}`, `{"target":{"body":{"a":null}}}`,
+		`{"target":{"headers":null,"url":"http://example.com/"}}`, `{"notify":[{"on":["dead"],"url":"http://example.com/"}]}`,
+		`{"paused":true}`, `{"target":null}`, `[]`, `null`, `{"retry":{"give_up_on":[]}}`, `{"name":"x","name":"y"}`,
+		`{"schedule":{"at":"2026-12-01T09:00:00Z"}}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -54,7 +57,7 @@ func FuzzPatch(f *testing.F) {
 			t.Fatalf("%s makes a job that does not compile: %v", data, err)
 		}
 		from := start.Definition
-		from.Schedule = from.Schedule.Onto(patch.value.Schedule) // else it would have both kinds
+		from.Schedule = from.Schedule.Onto(patch.value.Schedule) // otherwise it would have both kinds
 		before, _ := render(from)
 		merged, err := jsonpatch.MergePatch(before, data)
 		if err != nil {
@@ -73,7 +76,7 @@ func FuzzPatch(f *testing.F) {
 	})
 }
 
-// rendered is a job's definition with its body in one form: merging writes bodies anew.
+// rendered returns a job's definition with its body in a normal form, as merging reformats bodies.
 func rendered(t *testing.T, job store.NewJob) []byte {
 	t.Helper()
 	text, err := render(job.Definition)
@@ -93,11 +96,12 @@ func rendered(t *testing.T, job store.NewJob) []byte {
 	return text
 }
 
-// FuzzJobInTheDatabase: whatever a body holds, the API answers it with 201 or with a reason; and what it has taken can
-// be read again, by the API and in psql.
+// FuzzJobInTheDatabase proves that the API answers every body with 201 or with a reason, and that every accepted job
+// can be read again, by the API and in psql.
 func FuzzJobInTheDatabase(f *testing.F) {
 	f.Add("n", "", "team", "billing", "0 3 * * *", "UTC", "http://example.com/", "X-Team", "v", `{"a":1}`)
-	f.Add("n:1", "\u0001\u2028", "a/b", "\u0007", "@hourly", "Europe/Berlin", "https://[2001:db8::1]/?q", "x_y", "ü", `"\ud83d\ude00"`)
+	f.Add("n:1", "\u0001\u2028", "a/b", "\u0007", "@hourly", "Europe/Berlin", "https://[2001:db8::1]/?q", "x_y", "ü",
+		`"\ud83d\ude00"`)
 	f.Add("ä", "\x00", "-", "\x00", "60 * * * *", "Mars", "http://127.1/", "Host", "\r\n", `"\u0000"`)
 	f.Add("n", "", "a", "b", "0 0 31W 2 1#6", "Local", "http://e.com/%00", "X", "\u0085", `[1e400,-0,1E+2]`)
 	s := serve(f)
@@ -110,7 +114,8 @@ func FuzzJobInTheDatabase(f *testing.F) {
 			target["body"] = json.RawMessage(payload)
 		}
 		text, err := json.Marshal(map[string]any{
-			"name": name, "description": description, "labels": map[string]string{label: value}, "schedule": map[string]any{"cron": cron, "timezone": zone}, "target": target,
+			"name": name, "description": description, "labels": map[string]string{label: value},
+			"schedule": map[string]any{"cron": cron, "timezone": zone}, "target": target,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -125,7 +130,10 @@ func FuzzJobInTheDatabase(f *testing.F) {
 		s.do("GET", "/v1/jobs/"+id, "").want(200)
 		s.do("GET", "/v1/jobs/"+id+"/upcoming", "").want(200)
 		var seen int
-		if err := s.store.Pool().QueryRow(t.Context(), `SELECT count(*) FROM (SELECT * FROM punctual.job_status OFFSET 0) j WHERE j.id = $1::uuid`, id).Scan(&seen); err != nil || seen != 1 {
+		if err := s.store.Pool().QueryRow(t.Context(), `
+			SELECT count(*)
+			FROM (SELECT * FROM punctual.job_status OFFSET 0) j
+			WHERE j.id = $1::uuid`, id).Scan(&seen); err != nil || seen != 1 {
 			t.Fatalf("%d rows of the view: %v: %s", seen, err, text)
 		}
 		s.do("DELETE", "/v1/jobs/"+id, "").want(204)

@@ -19,7 +19,7 @@ import (
 	"punctual/store"
 )
 
-// service is the API over a database of its own.
+// service is the API on a database of its own.
 type service struct {
 	t       testing.TB
 	url     string
@@ -36,13 +36,17 @@ func (s *service) in(t testing.TB) *service {
 
 func serve(t testing.TB, change ...func(*Config)) *service {
 	t.Helper()
-	st, err := store.Open(t.Context(), store.Options{DatabaseURL: pgtest.DSN(t), DefaultJitter: 10 * time.Second, Master: pgtest.Master(t), Replica: true})
+	st, err := store.Open(t.Context(),
+		store.Options{DatabaseURL: pgtest.DSN(t), DefaultJitter: 10 * time.Second, Master: pgtest.Master(t), Replica: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(st.Close)
 	registry := prometheus.NewRegistry()
-	config := Config{Store: st, Log: slog.New(slog.DiscardHandler), Version: "test", Gatherer: registry, Registerer: registry, DefaultJitter: 10 * time.Second, NoAuth: true}
+	config := Config{
+		Store: st, Log: slog.New(slog.DiscardHandler), Version: "test", Gatherer: registry, Registerer: registry,
+		DefaultJitter: 10 * time.Second, NoAuth: true,
+	}
 	for _, c := range change {
 		c(&config)
 	}
@@ -61,7 +65,7 @@ func guarded(t testing.TB, change ...func(*Config)) *service {
 	return serve(t, append([]func(*Config){func(c *Config) { c.NoAuth = false }}, change...)...)
 }
 
-// tenant makes a tenant and returns its id.
+// tenant creates a tenant and returns its id.
 func (s *service) tenant(name string, settings ...store.TenantSettings) int32 {
 	s.t.Helper()
 	record, err := s.store.CreateTenant(s.t.Context(), name, append(settings, store.TenantSettings{Weight: 1})[0])
@@ -71,7 +75,7 @@ func (s *service) tenant(name string, settings ...store.TenantSettings) int32 {
 	return record.ID
 }
 
-// key makes a key of a tenant and returns it.
+// key creates a key of a tenant and returns it.
 func (s *service) key(tenant string, role Role) string {
 	s.t.Helper()
 	id, err := s.store.TenantID(s.t.Context(), tenant)
@@ -92,7 +96,7 @@ func (s *service) with(key string) *service {
 	return &sub
 }
 
-// as returns s for a caller of a tenant with a role.
+// as returns s for a caller with a role in a tenant.
 func (s *service) as(tenant string, role Role) *service {
 	s.t.Helper()
 	return s.with(s.key(tenant, role))
@@ -143,7 +147,7 @@ func (s *service) do(method, path, body string, headers ...string) *reply {
 	return &reply{s.t, response.StatusCode, response.Header, text}
 }
 
-// want fails the test unless the answer has the status; problems are checked to be whole.
+// want fails the test unless the answer has the status. It also checks that a problem is whole.
 func (r *reply) want(status int) *reply {
 	r.t.Helper()
 	if r.status != status {
@@ -155,7 +159,8 @@ func (r *reply) want(status int) *reply {
 		}
 		p := r.problem()
 		known, ok := codes[p.Code]
-		if !ok || known.status != status || p.Status != status || p.Title != known.title || p.Type != "/docs#"+string(p.Code) || p.Detail == "" {
+		if !ok || known.status != status || p.Status != status || p.Title != known.title ||
+			p.Type != "/docs#"+string(p.Code) || p.Detail == "" {
 			r.t.Errorf("not a whole problem: %s", r.body)
 		}
 	}
@@ -167,7 +172,7 @@ func (r *reply) problem() Problem {
 	return into[Problem](r)
 }
 
-// code fails the test unless the answer is a problem of the code and its status.
+// code fails the test unless the answer is a problem with the code and its status.
 func (r *reply) code(code Code) Problem {
 	r.t.Helper()
 	r.want(codes[code].status)
@@ -189,7 +194,7 @@ func into[T any](r *reply) T {
 
 func (r *reply) fields() map[string]any { r.t.Helper(); return into[map[string]any](r) }
 
-// locations are the fields at fault, in order.
+// locations returns the fields at fault, in order.
 func locations(p Problem) []string {
 	var list []string
 	for _, e := range p.Errors {
@@ -198,7 +203,7 @@ func locations(p Problem) []string {
 	return list
 }
 
-// minimal is a whole job.
+// minimal returns the smallest valid job.
 func minimal(name string) string {
 	return `{"name":"` + name + `","schedule":{"cron":"0 3 * * *"},"target":{"url":"http://example.com/hook"}}`
 }
@@ -208,7 +213,7 @@ func (s *service) create(body string) map[string]any {
 	return s.do("POST", "/v1/jobs", body).want(201).fields()
 }
 
-// lockedBuffer is a log that several goroutines write.
+// lockedBuffer is a log that several goroutines may write.
 type lockedBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -15,10 +15,10 @@ import (
 	"punctual/store"
 )
 
-// readyTimeout bounds the look at the database: a prober waits seconds at most.
+// readyTimeout bounds the check of the database: a prober waits seconds at most.
 const readyTimeout = 2 * time.Second
 
-// operationsRoutes adds what load balancers, monitors and people look at first.
+// operationsRoutes adds the endpoints for load balancers, monitors and first visits.
 func (s *server) operationsRoutes(mux chi.Router) {
 	mux.Get("/", s.root)
 	mux.Get("/healthz", alive)
@@ -28,14 +28,14 @@ func (s *server) operationsRoutes(mux chi.Router) {
 	}
 }
 
-// mostScrapes bounds the scrapes that are answered at once: each asks the database.
+// mostScrapes bounds the scrapes that are answered at once, as each queries the database.
 const mostScrapes = 4
 
 func scrapes(from prometheus.Gatherer) http.Handler {
 	return promhttp.HandlerFor(from, promhttp.HandlerOpts{MaxRequestsInFlight: mostScrapes})
 }
 
-// MetricsOnly returns the handler of an address of the metrics' own, which asks nobody who they are: /metrics and /healthz.
+// MetricsOnly returns the handler for a separate metrics address: /metrics and /healthz, without authentication.
 func MetricsOnly(from prometheus.Gatherer) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", scrapes(from))
@@ -45,22 +45,23 @@ func MetricsOnly(from prometheus.Gatherer) http.Handler {
 
 func alive(w http.ResponseWriter, _ *http.Request) { writeJSON(w, map[string]string{"status": "ok"}) }
 
-// root shows people the documentation and programs what this is.
+// root redirects browsers to the documentation, and tells programs what this server is.
 func (s *server) root(w http.ResponseWriter, r *http.Request) {
 	if strings.Contains(r.Header.Get("Accept"), "text/html") {
 		http.Redirect(w, r, "/docs", http.StatusSeeOther)
 		return
 	}
-	writeJSON(w, map[string]string{"service": "punctual", "version": s.Version, "docs": "/docs", "openapi": "/openapi.json"})
+	writeJSON(w,
+		map[string]string{"service": "punctual", "version": s.Version, "docs": "/docs", "openapi": "/openapi.json"})
 }
 
-// ready answers whether requests should be sent here.
+// ready answers whether this replica should get requests.
 func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
 	if err := s.readiness(ctx); err != nil {
 		detail := notReadyDetail(err)
-		// Probers ask every second or so, and each of many: what they knew is not logged again.
+		// Many probers ask about every second, so a reason they know is not logged again.
 		if s.unready.Swap(detail) != detail {
 			s.Log.WarnContext(ctx, "not ready", "error", err)
 		}
@@ -77,14 +78,14 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, answer)
 }
 
-// readyAnswer is what a prober is told. A replica whose deployment is frozen is ready: it serves the API.
+// readyAnswer is the answer to a prober. A replica whose deployment is frozen is ready: it serves the API.
 type readyAnswer struct {
 	Status       string                 `json:"status"`
 	FrozenSince  *time.Time             `json:"frozen_since,omitempty"`
 	FrozenReason scheduler.FreezeReason `json:"frozen_reason,omitempty"`
 }
 
-// unreadyError is a reason that the process itself gives.
+// unreadyError is a reason that comes from the process itself.
 type unreadyError struct{ error }
 
 func (s *server) readiness(ctx context.Context) error {
@@ -99,7 +100,7 @@ func (s *server) readiness(ctx context.Context) error {
 	return s.Store.CheckWrites()
 }
 
-// notReadyDetail tells the reason without what only operators may see, such as the database's address.
+// notReadyDetail returns the reason without details for operators only, such as the database's address.
 func notReadyDetail(err error) string {
 	var own unreadyError
 	var schema *store.SchemaError

@@ -64,7 +64,9 @@ func TestAChangeOfReadinessIsLoggedOnce(t *testing.T) {
 		c.Ready = func(context.Context) error { return reason }
 		c.Log = slog.New(slog.NewTextHandler(&log, nil))
 	})
-	for _, reason = range []error{errors.New("draining"), errors.New("draining"), errors.New("other"), nil, nil, errors.New("draining")} {
+	for _, reason = range []error{
+		errors.New("draining"), errors.New("draining"), errors.New("other"), nil, nil, errors.New("draining"),
+	} {
 		s.do("GET", "/readyz", "")
 	}
 	var messages []string
@@ -73,7 +75,9 @@ func TestAChangeOfReadinessIsLoggedOnce(t *testing.T) {
 			messages = append(messages, strings.TrimSpace(message))
 		}
 	}
-	want := []string{`"not ready" error=draining`, `"not ready" error=other`, `"ready again"`, `"not ready" error=draining`}
+	want := []string{
+		`"not ready" error=draining`, `"not ready" error=other`, `"ready again"`, `"not ready" error=draining`,
+	}
 	if !slices.Equal(messages, want) {
 		t.Errorf("logged %q, want %q", messages, want)
 	}
@@ -98,7 +102,8 @@ func TestMetricsTellRoutesNotPaths(t *testing.T) {
 	s.do("BREW", "/v1/jobs", "")
 	text := string(s.do("GET", "/metrics", "").want(200).body)
 	for _, want := range []string{
-		`_count{method="GET",route="/v1/jobs/{job}",status="4xx"} 1`, `_count{method="GET",route="none",status="4xx"} 1`, `method="other"`,
+		`_count{method="GET",route="/v1/jobs/{job}",status="4xx"} 1`, `_count{method="GET",route="none",status="4xx"} 1`,
+		`method="other"`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in %s", want, text)
@@ -122,10 +127,12 @@ func TestTheRoleMetricsReadsMetricsAndNothingElse(t *testing.T) {
 	}
 	s.tenant("alpha")
 	metrics.acting("alpha").do("GET", "/metrics", "").code(CodeForbidden)
-	// The metrics name all tenants: the admin of one may neither read them nor make or revoke a key that does.
+	// The metrics name all tenants. So the admin of one tenant may neither read them, nor create or revoke a key that
+	// does.
 	admin, operator := s.as("alpha", RoleAdmin), s.as("default", RoleOperator)
 	for _, role := range []Role{RoleViewer, RoleSubmitter, RoleEditor, RoleAdmin} {
-		if p := s.as("alpha", role).do("GET", "/metrics", "").code(CodeForbidden); !strings.Contains(p.Detail, "metrics or operator") {
+		if p := s.as("alpha", role).
+			do("GET", "/metrics", "").code(CodeForbidden); !strings.Contains(p.Detail, "metrics or operator") {
 			t.Error(p.Detail)
 		}
 	}
@@ -141,7 +148,9 @@ func TestTheAddressOfTheMetricsServesThemAndNothingElse(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "punctual_something", Help: "Something."}))
 	handler := MetricsOnly(registry)
-	for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/": 404, "/v1/jobs": 404, "/readyz": 404, "/docs": 404} {
+	for path, want := range map[string]int{
+		"/metrics": 200, "/healthz": 200, "/": 404, "/v1/jobs": 404, "/readyz": 404, "/docs": 404,
+	} {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 		if w.Code != want {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// wantMessage fails the test unless the answer finds fault with one field, and says all of some texts about it.
+// wantMessage fails the test unless the answer finds fault with exactly one field, and its message contains all
+// texts.
 func (r *reply) wantMessage(at string, says ...string) {
 	r.t.Helper()
 	p := r.code(CodeInvalid)
@@ -37,7 +38,10 @@ func TestFiltersNameTheirValuesAndTheNearest(t *testing.T) {
 		{"/v1/jobs?state=pausd", "query.state", []string{"did you mean paused?"}},
 		{"/v1/operations?state=x", "query.state", []string{"running, done, cancelled, failed"}},
 		{"/v1/jobs?stat=active", "query.stat", []string{"unknown parameter; there are: ", "limit, ", "did you mean state?"}},
-		{"/v1/jobs?sort=name", "query.sort", []string{"unknown parameter; there are: state, queue, label, name, q, view, limit, cursor"}},
+		{
+			"/v1/jobs?sort=name", "query.sort",
+			[]string{"unknown parameter; there are: state, queue, label, name, q, view, limit, cursor"},
+		},
 		{"/v1/runs?sort=name", "query.sort", []string{"status", "job_id", "cursor"}},
 		{"/v1/queues?x=1", "query.x", []string{"takes none"}},
 	} {
@@ -59,35 +63,53 @@ func TestBodiesOfOtherSystemsGetAHint(t *testing.T) {
 		{`"schedule":{"every":300}`, "body.schedule.every", []string{`must be a string such as "300s", not the number 300`}},
 		{`"schedule":{"every":0}`, "body.schedule.every", []string{`not the number 0`}},
 		{`"schedule":{"every":1.5}`, "body.schedule.every", []string{`such as "90s", not the number 1.5`}},
-		{`"schedule":{"at":1796115600}`, "body.schedule.at", []string{`such as "2026-12-01T09:00:00Z", not the number 1796115600`}},
+		{
+			`"schedule":{"at":1796115600}`, "body.schedule.at",
+			[]string{`such as "2026-12-01T09:00:00Z", not the number 1796115600`},
+		},
 		{`"schedule":{"at":1796115600000}`, "body.schedule.at", []string{`such as "2026-12-01T09:00:00Z"`}},
 		{`"schedule":{"cron":"rate(5 minutes)"}`, "body.schedule.cron", []string{`use {"every":"5m"} in place of cron`}},
 		{`"schedule":{"cron":"@every 5m"}`, "body.schedule.cron", []string{`use {"every":"5m"} in place of cron`}},
 		{`"schedule":{"cron":"cron(0 10 * * ? *)"}`, "body.schedule.cron", []string{`use "0 10 * * *"`}},
-		{`"schedule":{"cron":"at(2026-12-01T09:00:00)"}`, "body.schedule.cron", []string{`use {"at":"2026-12-01T09:00:00Z"}`}},
+		{
+			`"schedule":{"cron":"at(2026-12-01T09:00:00)"}`, "body.schedule.cron", []string{`use {"at":"2026-12-01T09:00:00Z"}`},
+		},
 		{`"schedule":"@daily"`, "body.schedule", []string{`must be an object such as {"cron":"@daily"}, not a string`}},
 		{`"schedule":"rate(5 minutes)"`, "body.schedule", []string{`such as {"every":"5m"}`}},
 		{`"schedule":"whenever"`, "body.schedule", []string{`must be an object, not a string`}},
-		{`"retry":{"max_attempts":0}`, "body.retry.max_attempts", []string{"must not be 0: write 1 for one attempt and no retry", "leave it out for the default"}},
+		{
+			`"retry":{"max_attempts":0}`, "body.retry.max_attempts",
+			[]string{"must not be 0: write 1 for one attempt and no retry", "leave it out for the default"},
+		},
 		{`"timeout":"48h"`, "body.timeout", []string{`"48h" is outside 1ms to 24h;`, "completion"}},
 		{`"state":"paused"`, "body.state", []string{"set by the server", `"paused": true`, "/v1/jobs/{job}/pause"}},
-		{`"concurrency_policy":"deny"`, "body.concurrency_policy", []string{"allow, forbid, replace, wait", "did you mean forbid?"}},
+		{
+			`"concurrency_policy":"deny"`, "body.concurrency_policy",
+			[]string{"allow, forbid, replace, wait", "did you mean forbid?"},
+		},
 		{`"priority":"urgent"`, "body.priority", []string{"did you mean high?"}},
 		{`"delivery":"at_most_onc"`, "body.delivery", []string{"did you mean at_most_once?"}},
-		{`"notify":[{"on":["failed"],"url":"http://example.com/"}]`, "body.notify[0].on[0]", []string{"did you mean failing?"}},
+		{
+			`"notify":[{"on":["failed"],"url":"http://example.com/"}]`, "body.notify[0].on[0]",
+			[]string{"did you mean failing?"},
+		},
 	} {
 		t.Run(c.fields, func(t *testing.T) {
 			s := s.in(t)
-			s.do("POST", "/v1/jobs", `{"name":"n","target":{"url":"http://example.com/"},`+c.fields+`}`).wantMessage(c.at, c.says...)
+			s.do("POST", "/v1/jobs", `{"name":"n","target":{"url":"http://example.com/"},`+c.fields+`}`).
+				wantMessage(c.at, c.says...)
 		})
 	}
-	s.do("POST", "/v1/jobs/batch", `{"on_conflict":"skp","jobs":[`+minimal("n")+`]}`).wantMessage("body.on_conflict", `"skp" is not one of error, replace, skip; did you mean skip?`)
+	s.do("POST", "/v1/jobs/batch", `{"on_conflict":"skp","jobs":[`+minimal("n")+`]}`).
+		wantMessage("body.on_conflict", `"skp" is not one of error, replace, skip; did you mean skip?`)
 	s.do("POST", "/v1/api-keys", `{"name":"n","role":"metric"}`).wantMessage("body.role", "did you mean metrics?")
-	s.do("POST", "/v1/api-keys", `{"name":"n","role":"viewer","expires_in":"30d"}`).wantMessage("body.expires_in", `use "720h"`)
-	s.do("POST", "/v1/dead-letters/replay", `{"filter":{"reason":"503"}}`).wantMessage("body.filter.reason", "did you mean http_5xx?")
+	s.do("POST", "/v1/api-keys", `{"name":"n","role":"viewer","expires_in":"30d"}`).
+		wantMessage("body.expires_in", `use "720h"`)
+	s.do("POST", "/v1/dead-letters/replay", `{"filter":{"reason":"503"}}`).
+		wantMessage("body.filter.reason", "did you mean http_5xx?")
 }
 
-// A patch that gives a schedule of another kind means that one, and not both.
+// A patch with a schedule of another kind replaces the schedule; the job does not get both.
 func TestAPatchChangesTheKindOfASchedule(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -96,9 +118,15 @@ func TestAPatchChangesTheKindOfASchedule(t *testing.T) {
 		{cron, `{"every":"1h"}`, `{"every":"1h","starts_at":"2026-12-01T09:00:00Z"}`},
 		{cron, `{"delay":"1h"}`, `{"delay":"1h"}`},
 		{cron, `{"at":"2099-12-01T09:00:00Z"}`, `{"at":"2099-12-01T09:00:00Z"}`},
-		{cron, `{"timezone":"Europe/Paris"}`, `{"cron":"0 3 * * *","timezone":"Europe/Paris","starts_at":"2026-12-01T09:00:00Z"}`},
+		{
+			cron, `{"timezone":"Europe/Paris"}`,
+			`{"cron":"0 3 * * *","timezone":"Europe/Paris","starts_at":"2026-12-01T09:00:00Z"}`,
+		},
 		{`{"every":"1h"}`, `{"cron":"@daily","timezone":"Europe/Paris"}`, `{"cron":"@daily","timezone":"Europe/Paris"}`},
-		{`{"delay":"1h"}`, `{"every":"1h","ends_at":"2099-12-01T09:00:00Z"}`, `{"every":"1h","ends_at":"2099-12-01T09:00:00Z"}`},
+		{
+			`{"delay":"1h"}`, `{"every":"1h","ends_at":"2099-12-01T09:00:00Z"}`,
+			`{"every":"1h","ends_at":"2099-12-01T09:00:00Z"}`,
+		},
 		{`{"every":"1h"}`, `{"every":"2h"}`, `{"every":"2h"}`},
 		{`{}`, `{"every":"2h"}`, `{"every":"2h"}`},
 		{`{"every":"1h"}`, `{"every":null}`, ``},
@@ -126,6 +154,7 @@ func TestAPatchChangesTheKindOfASchedule(t *testing.T) {
 	}
 	s.create(minimal("n"))
 	s.do("PATCH", "/v1/jobs/n", `{"schedule":{"every":"1h","delay":"1h"}}`).wantMessage("body.schedule", "at most one")
-	s.do("PATCH", "/v1/jobs/n", `{"schedule":{"every":"1h","timezone":"Europe/Paris"}}`).wantMessage("body.schedule.timezone", "only cron")
+	s.do("PATCH", "/v1/jobs/n", `{"schedule":{"every":"1h","timezone":"Europe/Paris"}}`).
+		wantMessage("body.schedule.timezone", "only cron")
 	s.do("PATCH", "/v1/jobs/n", `{"schedule":{"every":"1h","cron":"@daily"}}`).code(CodeInvalid)
 }

@@ -19,7 +19,7 @@ import (
 	"punctual/scheduler/delivery/guard"
 )
 
-// hostileBodies are refused wherever a body is read.
+// hostileBodies are refused by every operation that reads a body.
 func hostileBodies() map[string]string {
 	long := strings.Repeat("x", maxBody)
 	return map[string]string{
@@ -41,26 +41,30 @@ func hostileBodies() map[string]string {
 		"two values":                  `{}{}`,
 		"comments":                    `{/* */}`,
 		"single quotes":               `{'name':'n'}`,
-		"XML":                         `<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><a>&b;</a>`,
-		"NaN":                         `{"a":NaN}`,
-		"a lone surrogate in a key":   `{"\ud800":1}`,
+		"XML": `<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]>` +
+			`<a>&b;</a>`,
+		"NaN":                       `{"a":NaN}`,
+		"a lone surrogate in a key": `{"\ud800":1}`,
 	}
 }
 
-// bodyRoutes are those that read a body, with one that exists.
+// bodyRoutes are the operations that read a body. They name a job that exists.
 var bodyRoutes = []string{
-	"POST /v1/jobs", "PUT /v1/jobs/n", "PUT /v1/jobs/new", "PATCH /v1/jobs/n", "POST /v1/jobs/batch", "POST /v1/jobs/n/trigger", "POST /v1/jobs/n/pause", "POST /v1/jobs/n/resume",
-	"POST /v1/jobs/n/backfill", "POST /v1/schedules/preview", "POST /v1/dead-letters/replay", "POST /v1/dead-letters/resolve",
+	"POST /v1/jobs", "PUT /v1/jobs/n", "PUT /v1/jobs/new", "PATCH /v1/jobs/n", "POST /v1/jobs/batch",
+	"POST /v1/jobs/n/trigger", "POST /v1/jobs/n/pause", "POST /v1/jobs/n/resume", "POST /v1/jobs/n/backfill",
+	"POST /v1/schedules/preview", "POST /v1/dead-letters/replay", "POST /v1/dead-letters/resolve",
 	"POST /v1/runs/%s/heartbeat", "POST /v1/runs/%s/complete", "POST /v1/runs/%s/fail", "POST /v1/dead-letters/%s/resolve",
 }
 
-// hostileParts are refused, or are the name of nothing, wherever a path or a query takes a value.
+// hostileParts are refused or not found as any value of a path or a query.
 var hostileParts = []string{
-	"'%20OR%201=1%20--", "%00", "a%00b", "%ff%fe", "..%2f..%2fetc%2fpasswd", "..%5c", "%2e%2e", "*", "%25", "%0d%0aSet-Cookie:%20a=b", "<script>alert(1)</script>", "$%7bjndi:ldap://x%7d",
-	"%f0%9f%98%80", "-1", "99999999999999999999", "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff", "019ad964-3b80-8b21-8f6e-1d2c3b4a5968'", "{{7*7}}",
+	"'%20OR%201=1%20--", "%00", "a%00b", "%ff%fe", "..%2f..%2fetc%2fpasswd", "..%5c", "%2e%2e", "*", "%25",
+	"%0d%0aSet-Cookie:%20a=b", "<script>alert(1)</script>", "$%7bjndi:ldap://x%7d", "%f0%9f%98%80", "-1",
+	"99999999999999999999", "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff",
+	"019ad964-3b80-8b21-8f6e-1d2c3b4a5968'", "{{7*7}}",
 }
 
-// Every hostile input is answered with a whole problem of the client's making, and changes nothing.
+// Every hostile input gets a whole problem that blames the client, and changes nothing.
 func TestHostileInputIsRefusedWithAReason(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -89,18 +93,25 @@ func TestHostileInputIsRefusedWithAReason(t *testing.T) {
 		for name, body := range hostileBodies() {
 			t.Run(route+" with "+name, func(t *testing.T) { refuse(t, method, path, body) })
 		}
-		for _, header := range []string{"Content-Type: text/html", "Content-Type: application/json; charset=utf-16", "Content-Encoding: gzip", "Content-Type: multipart/form-data; boundary=x"} {
+		for _, header := range []string{
+			"Content-Type: text/html", "Content-Type: application/json; charset=utf-16", "Content-Encoding: gzip",
+			"Content-Type: multipart/form-data; boundary=x",
+		} {
 			t.Run(route+" with "+header, func(t *testing.T) { refuse(t, method, path, `{}`, header) })
 		}
 	}
 	for _, part := range append(hostileParts, long) {
 		for _, route := range []string{
-			"GET /v1/jobs/%s", "DELETE /v1/jobs/%s", "POST /v1/jobs/%s/trigger", "POST /v1/jobs/%s/pause", "GET /v1/jobs/%s/runs", "GET /v1/jobs/%s/upcoming", "GET /v1/jobs/%s/explain?at=2026-01-01T00:00:00Z", "GET /v1/runs/%s",
-			"POST /v1/runs/%s/cancel", "GET /v1/operations/%s", "POST /v1/dead-letters/%s/replay", "GET /v1/runs/%s/progress", "GET /v1/jobs?cursor=%s", "GET /v1/runs?cursor=%s", "GET /v1/dead-letters?cursor=%s",
-			"GET /v1/operations?cursor=%s", "GET /v1/jobs?limit=%s", "GET /v1/jobs/n/upcoming?n=%s", "GET /v1/jobs?state=%s", "GET /v1/runs?status=%s", "GET /v1/runs?from=%s", "GET /v1/runs?job_id=%s", "GET /v1/jobs?nothing=%s", "GET /v1/jobs/n/explain?at=%s",
+			"GET /v1/jobs/%s", "DELETE /v1/jobs/%s", "POST /v1/jobs/%s/trigger", "POST /v1/jobs/%s/pause",
+			"GET /v1/jobs/%s/runs", "GET /v1/jobs/%s/upcoming", "GET /v1/jobs/%s/explain?at=2026-01-01T00:00:00Z",
+			"GET /v1/runs/%s", "POST /v1/runs/%s/cancel", "GET /v1/operations/%s", "POST /v1/dead-letters/%s/replay",
+			"GET /v1/runs/%s/progress", "GET /v1/jobs?cursor=%s", "GET /v1/runs?cursor=%s", "GET /v1/dead-letters?cursor=%s",
+			"GET /v1/operations?cursor=%s", "GET /v1/jobs?limit=%s", "GET /v1/jobs/n/upcoming?n=%s", "GET /v1/jobs?state=%s",
+			"GET /v1/runs?status=%s", "GET /v1/runs?from=%s", "GET /v1/runs?job_id=%s", "GET /v1/jobs?nothing=%s",
+			"GET /v1/jobs/n/explain?at=%s",
 		} {
 			method, path, _ := strings.Cut(fmt.Sprintf(route, part), " ")
-			if strings.Contains(path, "job_id=00000000") || strings.Contains(path, "job_id=ffffffff") { // which may be an id
+			if strings.Contains(path, "job_id=00000000") || strings.Contains(path, "job_id=ffffffff") { // valid ids
 				continue
 			}
 			t.Run(fmt.Sprintf("%.60s", method+" "+path), func(t *testing.T) { refuse(t, method, path, "") })
@@ -117,10 +128,16 @@ func TestHostileInputIsRefusedWithAReason(t *testing.T) {
 			t.Run(method+" with "+header, func(t *testing.T) { refuse(t, method, "/v1/jobs/n", body, header) })
 		}
 	}
-	for _, key := range []string{"Idempotency-Key: " + strings.Repeat("k", 256), "Idempotency-Key: a b", "Idempotency-Key: ä"} {
+	for _, key := range []string{
+		"Idempotency-Key: " + strings.Repeat("k", 256), "Idempotency-Key: a b", "Idempotency-Key: ä",
+	} {
 		t.Run(fmt.Sprintf("%.40s", key), func(t *testing.T) { refuse(t, "POST", "/v1/jobs", minimal("with-key"), key) })
 	}
-	for _, name := range []string{"Host", "host", "Content-Length", "Transfer-Encoding", "Connection", "TE", "Upgrade", "Expect", "Trailer", "Proxy-Authorization", "Keep-Alive", "Webhook-Id", "webhook_signature", "Punctual-Run", "PUNCTUAL_RUN", "Idempotency-Key", "Traceparent", "X Y", "X:", "", "X\\r\\nHost", "Ä"} {
+	for _, name := range []string{
+		"Host", "host", "Content-Length", "Transfer-Encoding", "Connection", "TE", "Upgrade", "Expect", "Trailer",
+		"Proxy-Authorization", "Keep-Alive", "Webhook-Id", "webhook_signature", "Punctual-Run", "PUNCTUAL_RUN",
+		"Idempotency-Key", "Traceparent", "X Y", "X:", "", "X\\r\\nHost", "Ä",
+	} {
 		for _, value := range []string{"x", `x\r\nHost: evil`} {
 			headers := fmt.Sprintf(`{"%s":"%s"}`, name, value)
 			t.Run("a header "+headers, func(t *testing.T) {
@@ -137,10 +154,14 @@ func TestHostileInputIsRefusedWithAReason(t *testing.T) {
 		})
 	}
 	t.Run("headers of one name in different case", func(t *testing.T) {
-		refuse(t, "POST", "/v1/jobs", `{"name":"h","target":{"url":"http://example.com/","headers":{"X-Team":"a","x-team":"b"}}}`)
+		refuse(t, "POST", "/v1/jobs",
+			`{"name":"h","target":{"url":"http://example.com/","headers":{"X-Team":"a","x-team":"b"}}}`)
 		refuse(t, "POST", "/v1/jobs/n/trigger", `{"headers":{"X-Team":"a","x-team":"b"}}`)
 	})
-	for _, cron := range []string{"0 0 31W 2 1#6", strings.Repeat("*/1,", 2000) + "* * * * *", "0 0 30 2 *", "@every 1s", "* * * * * * *", `\u0000`, "1-2-3 * * * *", strings.Repeat("9", 250) + " * * * *"} {
+	for _, cron := range []string{
+		"0 0 31W 2 1#6", strings.Repeat("*/1,", 2000) + "* * * * *", "0 0 30 2 *", "@every 1s", "* * * * * * *", `\u0000`,
+		"1-2-3 * * * *", strings.Repeat("9", 250) + " * * * *",
+	} {
 		t.Run(fmt.Sprintf("cron %.40s", cron), func(t *testing.T) {
 			refuse(t, "POST", "/v1/jobs", `{"name":"c","schedule":{"cron":"`+cron+`"},"target":{"url":"http://example.com/"}}`)
 			refuse(t, "POST", "/v1/schedules/preview", `{"schedule":{"cron":"`+cron+`"}}`)
@@ -155,21 +176,28 @@ func TestHostileInputIsRefusedWithAReason(t *testing.T) {
 	}
 }
 
-// forbiddenHosts are this machine, its neighbours and its cloud, in every notation that the check of URLs lets through.
-// The port is the target's, which notices every connection.
+// forbiddenHosts are this machine, its neighbours and its cloud, in every notation that passes the check of URLs. The
+// port is the target's, which counts every connection.
 var forbiddenHosts = []string{
-	"127.0.0.1", "127.0.0.2", "127.255.255.254", "0.0.0.0", "localhost", "LOCALHOST", "localhost.", "foo.localhost", "[::1]", "[::]", "[0:0:0:0:0:0:0:1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:127.0.0.1]",
-	"[::127.0.0.1]", "[64:ff9b::7f00:1]", "[64:ff9b:1::7f00:1]", "[2002:7f00:1::]", "[2001:0:7f00:1::]", "[fe80::1]", "[fc00::1]", "[fd00:ec2::254]", "[fec0::1]", "[ff02::1]", "[::ffff:169.254.169.254]",
-	"[::ffff:a9fe:a9fe]", "[64:ff9b::a9fe:a9fe]", "169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16", "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.0.1", "100.64.0.1", "192.0.0.192", "198.18.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255",
+	"127.0.0.1", "127.0.0.2", "127.255.255.254", "0.0.0.0", "localhost", "LOCALHOST", "localhost.", "foo.localhost",
+	"[::1]", "[::]", "[0:0:0:0:0:0:0:1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:127.0.0.1]",
+	"[::127.0.0.1]", "[64:ff9b::7f00:1]", "[64:ff9b:1::7f00:1]", "[2002:7f00:1::]", "[2001:0:7f00:1::]", "[fe80::1]",
+	"[fc00::1]", "[fd00:ec2::254]", "[fec0::1]", "[ff02::1]", "[::ffff:169.254.169.254]", "[::ffff:a9fe:a9fe]",
+	"[64:ff9b::a9fe:a9fe]", "169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16", "10.0.0.1",
+	"172.16.0.1", "172.31.255.255", "192.168.0.1", "100.64.0.1", "192.0.0.192", "198.18.0.1", "224.0.0.1", "240.0.0.1",
+	"255.255.255.255",
 }
 
 // malformedHosts mean an address to some parsers.
 var malformedHosts = []string{
-	"127.1", "127.0.1", "2130706433", "0x7f000001", "0x7f.0.0.1", "0177.0.0.1", "017700000001", "127.0.0.1.", "127.0.0.01", "①②⑦.0.0.1", "127。0。0。1", "[::1%25lo]", "[::1%lo]", "user@127.0.0.1", "127.0.0.1@example.com", "example.com@127.0.0.1", "127.0.0.1\\\\@example.com",
-	"127.0.0.1%00.example.com", "127.0.0.1%2f@example.com", "ⓛocalhost", "[::ffff:127.0.0.1", "::1", "[127.0.0.1]", "[v1.x]", " 127.0.0.1", "127.0.0.1 ", "127.0.0.1\\t",
+	"127.1", "127.0.1", "2130706433", "0x7f000001", "0x7f.0.0.1", "0177.0.0.1", "017700000001", "127.0.0.1.", "127.0.0.01",
+	"①②⑦.0.0.1", "127。0。0。1", "[::1%25lo]", "[::1%lo]", "user@127.0.0.1", "127.0.0.1@example.com",
+	"example.com@127.0.0.1", "127.0.0.1\\\\@example.com", "127.0.0.1%00.example.com", "127.0.0.1%2f@example.com",
+	"ⓛocalhost", "[::ffff:127.0.0.1", "::1", "[127.0.0.1]", "[v1.x]", " 127.0.0.1", "127.0.0.1 ", "127.0.0.1\\t",
 }
 
-// No forbidden address is called, whether the job was written now, which is refused, or before the address was forbidden.
+// No forbidden address is called. A job that is written now is refused; a job that was written before the address was
+// forbidden fails.
 func TestNoNotationOfAForbiddenAddressIsCalled(t *testing.T) {
 	t.Parallel()
 	var connections atomic.Int32
@@ -207,8 +235,10 @@ func TestNoNotationOfAForbiddenAddressIsCalled(t *testing.T) {
 				t.Errorf("%s %s: %s", method, url, r.body)
 			}
 		}
-		s.do("POST", "/v1/jobs/batch", `{"jobs":[`+minimal("fine")+`,{"name":"refused","target":{"url":"`+url+`"}}]}`).code(CodeInvalid)
-		s.do("POST", "/v1/jobs", `{"name":"refused","target":{"url":"http://example.com/"},"notify":[{"on":["dead"],"url":"`+url+`"}]}`).code(CodeInvalid)
+		s.do("POST", "/v1/jobs/batch",
+			`{"jobs":[`+minimal("fine")+`,{"name":"refused","target":{"url":"`+url+`"}}]}`).code(CodeInvalid)
+		s.do("POST", "/v1/jobs", `{"name":"refused","target":{"url":"http://example.com/"},`+
+			`"notify":[{"on":["dead"],"url":"`+url+`"}]}`).code(CodeInvalid)
 	}
 	for _, host := range malformedHosts {
 		refuse("http://" + host + "/")
@@ -217,7 +247,7 @@ func TestNoNotationOfAForbiddenAddressIsCalled(t *testing.T) {
 		url := "http://" + host + ":" + port + "/"
 		refuse(url)
 		refuse("https://" + host + "/")
-		// As it was written before, or by a replica that allowed it.
+		// As a job written before, or by a replica that allowed the address.
 		name := fmt.Sprint("job-", i)
 		before.create(`{"name":"` + name + `","target":{"url":"` + url + `"},"retry":{"max_attempts":1},"timeout":"5s"}`)
 		s.do("PATCH", "/v1/jobs/"+name, `{"description":"still may be changed"}`).want(200)
@@ -227,8 +257,9 @@ func TestNoNotationOfAForbiddenAddressIsCalled(t *testing.T) {
 	}
 	for range forbiddenHosts {
 		o := <-ended
-		// Not every resolver knows these names, and then there is no address to refuse.
-		unresolved := o.Reason == scheduler.ReasonConnect && (strings.Contains(o.Job.Target.URL, "foo.localhost:") || strings.Contains(o.Job.Target.URL, "localhost.:"))
+		// Not every resolver knows these names; without an address there is nothing to block.
+		unresolved := o.Reason == scheduler.ReasonConnect &&
+			(strings.Contains(o.Job.Target.URL, "foo.localhost:") || strings.Contains(o.Job.Target.URL, "localhost.:"))
 		if o.Verdict != scheduler.Bury || o.Reason != scheduler.ReasonBlockedAddress && !unresolved {
 			t.Errorf("%s: %v %s %s", o.Job.Target.URL, o.Verdict, o.Reason, o.Error)
 		}
@@ -239,7 +270,7 @@ func TestNoNotationOfAForbiddenAddressIsCalled(t *testing.T) {
 	t.Logf("%d URLs in %d notations: none was called", tried, len(forbiddenHosts)+len(malformedHosts))
 }
 
-// serveSame is another API on the same database, whose writers may name any address.
+// serveSame serves another API on the same database, without a guard: jobs may name any address.
 func serveSame(t *testing.T, s *service) *service {
 	t.Helper()
 	handler, err := New(Config{Store: s.store, Log: slog.New(slog.DiscardHandler), NoAuth: true})
@@ -251,7 +282,7 @@ func serveSame(t *testing.T, s *service) *service {
 	return &service{t: t, url: server.URL, store: s.store}
 }
 
-// runScheduler runs a replica on the service's database, and tells of every attempt that ended.
+// runScheduler runs a replica on the service's database, and sends every outcome to ended.
 func runScheduler(t *testing.T, s *service, g *guard.Guard, ended chan<- scheduler.Outcome) {
 	client := delivery.New(delivery.Config{Guard: g})
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -276,26 +307,32 @@ func runScheduler(t *testing.T, s *service, g *guard.Guard, ended chan<- schedul
 	})
 }
 
-// A run is known by headers that no job can set, wherever its request comes from.
+// A run is recognized by headers that no job can set, wherever its request comes from.
 func TestRunsMayNotCallTheAPI(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.create(minimal("n"))
-	for _, request := range []string{"GET /v1/jobs", "POST /v1/jobs/n/trigger", "DELETE /v1/jobs/n", "GET /metrics", "GET /nothing", "POST /v1/runs/019ad964-3b80-8b21-8f6e-1d2c3b4a5968/complete"} {
+	for _, request := range []string{
+		"GET /v1/jobs", "POST /v1/jobs/n/trigger", "DELETE /v1/jobs/n", "GET /metrics", "GET /nothing",
+		"POST /v1/runs/019ad964-3b80-8b21-8f6e-1d2c3b4a5968/complete",
+	} {
 		method, path, _ := strings.Cut(request, " ")
-		s.do(method, path, "", "Punctual-Attempt: 1", "Punctual-Fencing-Token: 7", "Punctual-Run: 019ad964-3b80-8b21-8f6e-1d2c3b4a5968").code(CodeCallback)
+		s.do(method, path, "", "Punctual-Attempt: 1", "Punctual-Fencing-Token: 7",
+			"Punctual-Run: 019ad964-3b80-8b21-8f6e-1d2c3b4a5968").code(CodeCallback)
 	}
 	s.do("GET", "/v1/jobs/n", "").want(200)
 }
 
-// A page may have its own name resolve to this machine: then a browser takes it for of the same origin.
+// A page may have its own name resolve to this machine. Then a browser takes this server for the page's own origin.
 func TestOtherHostsNamesAreRefusedWithoutAuthentication(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(c *Config) { c.OnlyLocal, c.PublicHost = true, "punctual.example" })
 	open := serve(t)
 	for host, ok := range map[string]bool{
-		"": true, "127.0.0.1": true, "127.0.0.1:8080": true, "localhost": true, "LOCALHOST:8080": true, "[::1]:8080": true, "[::1]": true, "192.168.7.1:8080": true, "punctual.example": true, "Punctual.Example:80": true,
-		"evil.example": false, "evil.example:8080": false, "localhost.evil.example": false, "127.0.0.1.evil.example": false, "127.1": false, "punctual.example.evil": false, "foo.localhost": false,
+		"": true, "127.0.0.1": true, "127.0.0.1:8080": true, "localhost": true, "LOCALHOST:8080": true, "[::1]:8080": true,
+		"[::1]": true, "192.168.7.1:8080": true, "punctual.example": true, "Punctual.Example:80": true,
+		"evil.example": false, "evil.example:8080": false, "localhost.evil.example": false, "127.0.0.1.evil.example": false,
+		"127.1": false, "punctual.example.evil": false, "foo.localhost": false,
 	} {
 		for _, svc := range []*service{s, open} {
 			r, err := http.NewRequestWithContext(t.Context(), "GET", svc.url+"/v1/jobs", nil)
@@ -319,18 +356,21 @@ func TestOtherHostsNamesAreRefusedWithoutAuthentication(t *testing.T) {
 	}
 }
 
-// A replica that has just started knows what tenants may call before it sends anything: an attempt that is refused counts.
+// A replica that has just started learns what tenants may call before it sends anything, because a refused attempt
+// counts.
 func TestPermissionsAreKnownBeforeAnythingIsSent(t *testing.T) {
 	t.Parallel()
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(target.Close)
 	s := serve(t)
-	if _, err := s.store.Pool().Exec(t.Context(), `UPDATE punctual.tenants SET allowed_targets = '{127.0.0.0/8}'`); err != nil {
+	if _, err := s.store.Pool().Exec(t.Context(),
+		`UPDATE punctual.tenants SET allowed_targets = '{127.0.0.0/8}'`); err != nil {
 		t.Fatal(err)
 	}
 	const jobs = 20
 	for i := range jobs {
-		s.create(fmt.Sprintf(`{"name":"j-%d","schedule":{"delay":"0s"},"target":{"url":%q},"retry":{"max_attempts":1}}`, i, target.URL))
+		s.create(fmt.Sprintf(`{"name":"j-%d","schedule":{"delay":"0s"},"target":{"url":%q},"retry":{"max_attempts":1}}`, i,
+			target.URL))
 	}
 	ended := make(chan scheduler.Outcome, jobs)
 	runScheduler(t, s, guard.New(nil), ended)

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// notARun refuses what a run of a job sends. The guard keeps callbacks from the API of their own replica; those of other
-// replicas, and the load balancer before them, have addresses that it cannot know. But every callback carries headers that
-// no job can set or leave out.
+// notARun refuses requests that a run of a job sends. The guard keeps runs from the API of their own replica. It
+// cannot know the addresses of other replicas and of the load balancer in front of them. But the requests of runs
+// carry headers that no job can set or leave out.
 func notARun(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Punctual-Fencing-Token") != "" && r.Header.Get("Punctual-Attempt") != "" {
@@ -20,14 +20,15 @@ func notARun(next http.Handler) http.Handler {
 	})
 }
 
-// onlyHost refuses requests to names that are not this server's, where nobody has to prove who they are: a page may
-// have its own name resolve to this machine, and then its requests are of the same origin for a browser. public is the
+// onlyHost refuses requests to names that are not this server's. It is used without authentication: a page may have
+// its own name resolve to this machine, and then its requests are of the same origin for a browser. public is the
 // name that proxies on this machine pass on; it may be empty.
 func onlyHost(public string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if host := hostname(r.Host); !strings.EqualFold(host, public) && !standsForItself(host) {
-				newProblem(CodeHost, "There is no authentication, so only requests to localhost, to an address, or to the host of --public-url are answered.").write(w)
+				newProblem(CodeHost, "There is no authentication, so only requests to localhost, to an address, "+
+					"or to the host of --public-url are answered.").write(w)
 				return
 			}
 			next.ServeHTTP(w, r)
@@ -35,7 +36,7 @@ func onlyHost(public string) func(http.Handler) http.Handler {
 	}
 }
 
-// hostname is a Host header without its port.
+// hostname returns a Host header without its port.
 func hostname(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		return name
@@ -43,7 +44,7 @@ func hostname(host string) string {
 	return strings.Trim(host, "[]")
 }
 
-// standsForItself reports whether a host cannot be made to resolve to another's address.
+// standsForItself reports whether a host cannot be made to resolve to somebody else's address.
 func standsForItself(host string) bool {
 	_, err := netip.ParseAddr(host)
 	return err == nil || strings.EqualFold(host, "localhost") || host == ""

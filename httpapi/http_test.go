@@ -17,7 +17,9 @@ import (
 func TestPathsAndMethods(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	for _, path := range []string{"/v1", "/v1/", "/v1/jobs/", "/v2/jobs", "/nothing", "/v1/jobs/a/b/c", "/v1/jobs/n/pause/"} {
+	for _, path := range []string{
+		"/v1", "/v1/", "/v1/jobs/", "/v2/jobs", "/nothing", "/v1/jobs/a/b/c", "/v1/jobs/n/pause/",
+	} {
 		s.do("GET", path, "").code(CodeNoRoute)
 	}
 	for request, allow := range map[string]string{
@@ -44,7 +46,9 @@ func TestEveryAnswerIsSafeForBrowsers(t *testing.T) {
 	s := serve(t)
 	for _, path := range []string{"/", "/docs", "/docs.css", "/openapi.json", "/healthz", "/v1/jobs", "/nothing"} {
 		h := s.do("GET", path, "").header
-		if h.Get("X-Content-Type-Options") != "nosniff" || !strings.Contains(h.Get("Content-Security-Policy"), "default-src 'none'") || h.Get("Access-Control-Allow-Origin") != "" {
+		if h.Get("X-Content-Type-Options") != "nosniff" ||
+			!strings.Contains(h.Get("Content-Security-Policy"), "default-src 'none'") ||
+			h.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s: %v", path, h)
 		}
 	}
@@ -79,7 +83,8 @@ func TestPanicsAndUnexpectedErrorsShowNothing(t *testing.T) {
 	mux := chi.NewMux()
 	mux.Use(identify, observe.middleware, s.recoverer)
 	mux.Get("/panic", func(http.ResponseWriter, *http.Request) { panic("secret") })
-	mux.Get("/error", func(w http.ResponseWriter, r *http.Request) { s.problem(r.Context(), errors.New("secret")).write(w) })
+	mux.Get("/error",
+		func(w http.ResponseWriter, r *http.Request) { s.problem(r.Context(), errors.New("secret")).write(w) })
 	mux.Get("/gone", func(w http.ResponseWriter, r *http.Request) {
 		s.problem(r.Context(), fmt.Errorf("reading: %w", &pgconn.PgError{Code: "57P01", Message: "secret"})).write(w)
 	})
@@ -88,7 +93,8 @@ func TestPanicsAndUnexpectedErrorsShowNothing(t *testing.T) {
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 		id := w.Header().Get("X-Request-Id")
-		if w.Code != status || strings.Contains(w.Body.String(), "secret") || status == 500 && !strings.Contains(w.Body.String(), id) {
+		if w.Code != status || strings.Contains(w.Body.String(), "secret") ||
+			status == 500 && !strings.Contains(w.Body.String(), id) {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
 		if !strings.Contains(logs.String(), "secret") || !strings.Contains(logs.String(), id) {

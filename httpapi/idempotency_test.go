@@ -21,7 +21,7 @@ func TestIdempotencyKey(t *testing.T) {
 	} {
 		t.Run(c.path, func(t *testing.T) {
 			s, key := s.in(t), "Idempotency-Key: key of "+c.path
-			s.do("POST", c.path, c.body, key).code(CodeInvalid) // spaces are not visible
+			s.do("POST", c.path, c.body, key).code(CodeInvalid) // a space is not a visible character
 			key = strings.ReplaceAll(key, "key of ", "key-of-")
 			first := s.do("POST", c.path, c.body, key)
 			if first.status/100 != 2 || first.header.Get("Idempotent-Replayed") != "" {
@@ -46,7 +46,7 @@ func TestIdempotencyKey(t *testing.T) {
 	s.do("POST", "/v1/jobs", minimal("a"), "Idempotency-Key: key-of-/v1/jobs/t/trigger").code(CodeKeyReused)
 	s.do("POST", "/v1/jobs", minimal("a"), "Idempotency-Key: failed").code(CodeNameTaken)
 	s.do("DELETE", "/v1/jobs/a", "").want(204)
-	s.do("POST", "/v1/jobs", minimal("a"), "Idempotency-Key: failed").want(201) // a failure keeps no answer
+	s.do("POST", "/v1/jobs", minimal("a"), "Idempotency-Key: failed").want(201) // a failure stores no answer
 }
 
 func TestConcurrentRequestsOfOneKeyWriteOnce(t *testing.T) {

@@ -10,13 +10,13 @@ import (
 	"punctual/store"
 )
 
-// JobInput is the body that creates or replaces a job: a definition, and whether it starts paused.
+// JobInput is the body that creates or replaces a job: a definition, and whether the job starts paused.
 type JobInput struct {
 	scheduler.Definition
 	Paused *bool `json:"paused,omitempty" doc:"Whether it is paused. Absent: active when new, unchanged when replaced." example:"false"`
 }
 
-// readOnly are the fields of Job that a request may not set.
+// readOnly returns the fields of Job that a request may not set.
 func (JobInput) readOnly() (names []string) {
 	settable := fieldsOf(reflect.TypeFor[JobInput]()).byName
 	for _, f := range fieldsOf(reflect.TypeFor[Job]()).list {
@@ -27,8 +27,8 @@ func (JobInput) readOnly() (names []string) {
 	return names
 }
 
-// JobReplacement is the body of a PUT: a JobInput, or a job as a GET gave it. Then what the server sets is ignored, and
-// the mask of a secret stands for the one that is stored in its place.
+// JobReplacement is the body of a PUT: a JobInput, or a job as a GET returned it. Fields that the server sets are
+// ignored then, and the mask of a secret keeps the secret that is stored in its place.
 type JobReplacement struct{ JobInput }
 
 func (j JobInput) newJob() store.NewJob {
@@ -41,7 +41,7 @@ type BatchInput struct {
 	OnConflict store.OnConflict `json:"on_conflict,omitempty" enum:"error,replace,skip" default:"error" doc:"What happens to a job whose name is taken: error: nothing is written; replace: as by PUT; skip: the job there is stays as it is."`
 }
 
-// validate returns what is wrong with the jobs and the choice.
+// validate returns what is wrong with the jobs and with on_conflict.
 func (b BatchInput) validate() []FieldError {
 	var errors []FieldError
 	if len(b.Jobs) == 0 {
@@ -50,7 +50,11 @@ func (b BatchInput) validate() []FieldError {
 	switch b.OnConflict {
 	case "", store.ConflictError, store.ConflictReplace, store.ConflictSkip:
 	default:
-		errors = append(errors, FieldError{"body.on_conflict", notOneOf(string(b.OnConflict), enum([]store.OnConflict{store.ConflictError, store.ConflictReplace, store.ConflictSkip}))})
+		errors = append(errors, FieldError{
+			"body.on_conflict",
+			notOneOf(string(b.OnConflict),
+				enum([]store.OnConflict{store.ConflictError, store.ConflictReplace, store.ConflictSkip})),
+		})
 	}
 	first := make(map[string]int, len(b.Jobs))
 	for i, job := range b.Jobs {
@@ -122,7 +126,7 @@ func (p PreviewInput) validate() []FieldError {
 	var errors []FieldError
 	for _, problem := range p.Schedule.Validate() {
 		at := "body.schedule"
-		if problem.Field != "schedule" { // which stands for the schedule as a whole
+		if problem.Field != "schedule" { // "schedule" is the schedule as a whole
 			at += "." + problem.Field
 		}
 		errors = append(errors, FieldError{at, problem.Message})
@@ -134,7 +138,7 @@ func (p PreviewInput) validate() []FieldError {
 	return errors
 }
 
-// instant returns what is wrong with an instant, by the rules of those in definitions.
+// instant returns what is wrong with an instant, by the rules for instants in definitions.
 func instant(at string, i scheduler.Instant) []FieldError {
 	var errors []FieldError
 	for _, problem := range (scheduler.Schedule{At: i}).Validate() {

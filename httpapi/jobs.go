@@ -25,7 +25,7 @@ func (s *server) answerJob(r store.JobRecord) (*jobAnswer, error) {
 	return answerWith(r.Version, showJob(r, s.DefaultJitter))
 }
 
-// answerWith is the answer that shows a job; its ETag changes whenever what is shown does.
+// answerWith returns the answer that shows a job. Its ETag changes whenever the shown job does.
 func answerWith(version int32, job Job) (*jobAnswer, error) {
 	rendered, err := render(job)
 	return &jobAnswer{Status: http.StatusOK, ETag: etag(version, rendered), Body: job}, err
@@ -37,15 +37,18 @@ func (s *server) jobRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "create-job", Method: http.MethodPost, Path: "/v1/jobs", Tags: []string{tagJobs},
 		Summary: "Create a job", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBody,
-		Description: "A name, a schedule and a target's URL are a whole job; everything else has a default. Everything wrong with the body is reported at once. A submitter creates one-shots only (at, delay).",
-		Responses:   s.rendered(http.StatusCreated, Job{}, exampleJob),
-		Errors:      []int{400, 409, 413, 415, 422},
+		Description: "A name, a schedule and a target's URL are a whole job; everything else has a default. Everything " +
+			"wrong with the body is reported at once. A submitter creates one-shots only (at, delay).",
+		Responses: s.rendered(http.StatusCreated, Job{}, exampleJob),
+		Errors:    []int{400, 409, 413, 415, 422},
 	}, s.createJob)
 	describeBody[JobInput](s, op, true, exampleJobInput, mediaJSON)
 
 	register(s, huma.Operation{
 		OperationID: "list-jobs", Method: http.MethodGet, Path: "/v1/jobs", Tags: []string{tagJobs},
-		Summary: "List jobs", Description: "Newest first. All filters must match. A page of large definitions ends before `limit`, after 4 MiB.", Errors: []int{422},
+		Summary:     "List jobs",
+		Description: "Newest first. All filters must match. A page of large definitions ends before `limit`, after 4 MiB.",
+		Errors:      []int{422},
 	}, s.listJobs)
 
 	register(s, huma.Operation{
@@ -71,7 +74,8 @@ type createJobInput struct {
 
 func (s *server) createJob(ctx context.Context, tenant int32, in *createJobInput) (*answered, error) {
 	job := in.Request.value
-	if err := in.Request.check(append(within("body", job.Validate()), s.forbidden(tenant, "body", job.Definition)...)...); err != nil {
+	if err := in.Request.check(append(within("body", job.Validate()),
+		s.forbidden(tenant, "body", job.Definition)...)...); err != nil {
 		return nil, err
 	}
 	if err := mayCreate(ctx, in.Request.value); err != nil {
@@ -89,7 +93,7 @@ func (s *server) createJob(ctx context.Context, tenant int32, in *createJobInput
 	if err != nil {
 		return nil, err
 	}
-	// From the answer, so that a repeated one has the same headers.
+	// Taken from the answer, so that a repeated answer has the same headers.
 	var created struct {
 		ID      uuid.UUID
 		Version int32

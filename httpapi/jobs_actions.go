@@ -18,8 +18,9 @@ func (s *server) jobActionRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "pause-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/pause", Tags: []string{tagJobs},
 		Summary: "Pause a job", MaxBodyBytes: maxBody,
-		Description: "Slots that pass meanwhile become one recorded skip; a one-shot that is due meanwhile fires on resume. Runs in flight go on, and triggering works.",
-		Errors:      []int{400, 404, 409, 413, 415, 422},
+		Description: "Slots that pass meanwhile become one recorded skip; a one-shot that is due meanwhile fires on " +
+			"resume. Runs in flight go on, and triggering works.",
+		Errors: []int{400, 404, 409, 413, 415, 422},
 	}, s.pauseJob)
 	describeBody[PauseInput](s, op, false, examplePause, mediaJSON)
 
@@ -32,9 +33,11 @@ func (s *server) jobActionRoutes() {
 	op = register(s, huma.Operation{
 		OperationID: "trigger-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/trigger", Tags: []string{tagJobs},
 		Summary: "Trigger a job now", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
-		Description: "Creates a run beside the schedule, also of a paused job. Under concurrency_policy replace it cancels the active run, under wait it waits for it. Under forbid while a run is active, and under wait while another waits, the response is 409 and names that run.",
-		Responses:   s.rendered(http.StatusAccepted, Run{}, examplePendingRun),
-		Errors:      []int{400, 404, 409, 413, 415, 422},
+		Description: "Creates a run beside the schedule, also of a paused job. Under concurrency_policy replace it cancels " +
+			"the active run, under wait it waits for it. Under forbid while a run is active, and under wait while another " +
+			"waits, the response is 409 and names that run.",
+		Responses: s.rendered(http.StatusAccepted, Run{}, examplePendingRun),
+		Errors:    []int{400, 404, 409, 413, 415, 422},
 	}, s.triggerJob)
 	describeBody[TriggerInput](s, op, false, exampleTrigger, mediaJSON)
 	without(op, "202", "ETag")
@@ -101,8 +104,11 @@ func (s *server) triggerJob(ctx context.Context, tenant int32, in *triggerJobInp
 	if err := in.exists(); err != nil {
 		return nil, err
 	}
-	request := store.TriggerRequest{Body: in.Request.value.Body, Headers: in.Request.value.Headers, Submitter: isSubmitter(ctx)}
-	if err := in.Request.check(within("body", scheduler.ValidateRequest("", request.Headers, request.Body))...); err != nil {
+	request := store.TriggerRequest{
+		Body: in.Request.value.Body, Headers: in.Request.value.Headers, Submitter: isSubmitter(ctx),
+	}
+	if err := in.Request.check(within("body",
+		scheduler.ValidateRequest("", request.Headers, request.Body))...); err != nil {
 		return nil, err
 	}
 	out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.Answer, error) {
@@ -119,7 +125,7 @@ func (s *server) triggerJob(ctx context.Context, tenant int32, in *triggerJobInp
 	return out, out.locateRun()
 }
 
-// locateRun makes the answer lead to the run that it shows.
+// locateRun sets the Location of the answer to the run that it shows.
 func (a *answered) locateRun() error {
 	var made struct{ ID uuid.UUID }
 	if err := json.Unmarshal(a.Body, &made); err != nil {

@@ -12,8 +12,10 @@ import (
 func TestCreateAnswersTheWholeJob(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	r := s.do("POST", "/v1/jobs", `{"name":"n","description":"d","labels":{"team":"a"},"schedule":{"cron":"30 2 * * *","timezone":"America/New_York"},"jitter":"0s",
-		"expires_after":"90m","target":{"url":"http://example.com/","headers":{"X-A":"b"},"body":{"z":1,"a":"<&>"}},"timeout":"1h30m","paused":null}`).want(201)
+	r := s.do("POST", "/v1/jobs", `{"name":"n","description":"d","labels":{"team":"a"},`+
+		`"schedule":{"cron":"30 2 * * *","timezone":"America/New_York"},"jitter":"0s",
+		"expires_after":"90m","target":{"url":"http://example.com/","headers":{"X-A":"b"},"body":{"z":1,"a":"<&>"}},`+
+		`"timeout":"1h30m","paused":null}`).want(201)
 	job := r.fields()
 	if got, want := r.header.Get("Location"), "/v1/jobs/"+job["id"].(string); got != want {
 		t.Errorf("Location %q, want %q", got, want)
@@ -22,10 +24,11 @@ func TestCreateAnswersTheWholeJob(t *testing.T) {
 		t.Errorf("ETag %q", got)
 	}
 	for field, want := range map[string]any{
-		"tenant": "default", "version": 1., "state": "active", "paused": false, "timeout": "1h30m", "expires_after": "90m", "jitter": "0s",
-		"concurrency_policy": "allow", "queue": "default", "priority": "normal", "last_run": nil,
+		"tenant": "default", "version": 1., "state": "active", "paused": false, "timeout": "1h30m", "expires_after": "90m",
+		"jitter": "0s", "concurrency_policy": "allow", "queue": "default", "priority": "normal", "last_run": nil,
 		"labels": map[string]any{"team": "a"}, "target": map[string]any{
-			"url": "http://example.com/", "method": "POST", "headers": map[string]any{"X-A": "b"}, "body": map[string]any{"z": 1., "a": "<&>"},
+			"url": "http://example.com/", "method": "POST", "headers": map[string]any{"X-A": "b"},
+			"body": map[string]any{"z": 1., "a": "<&>"},
 		},
 	} {
 		if diff := cmp.Diff(want, job[field]); diff != "" {
@@ -38,10 +41,13 @@ func TestCreateAnswersTheWholeJob(t *testing.T) {
 	if next := job["next_scheduled_for"]; next == nil || next != job["next_run_at"] {
 		t.Errorf("next slot %v, due %v", next, job["next_run_at"])
 	}
-	if local := job["next_local"].(string); !strings.Contains(local, "T02:30:00-0") && !strings.Contains(local, "T03:30:00-0") {
+	if local := job["next_local"].(string); !strings.Contains(local, "T02:30:00-0") &&
+		!strings.Contains(local, "T03:30:00-0") {
 		t.Errorf("next_local %s", local)
 	}
-	for _, ref := range []string{"n", job["id"].(string), strings.ToUpper(job["id"].(string)), strings.ReplaceAll(job["id"].(string), "-", "")} {
+	for _, ref := range []string{
+		"n", job["id"].(string), strings.ToUpper(job["id"].(string)), strings.ReplaceAll(job["id"].(string), "-", ""),
+	} {
 		got := s.do("GET", "/v1/jobs/"+ref, "").want(200)
 		if diff := cmp.Diff(job, got.fields()); diff != "" {
 			t.Errorf("GET %s: %s", ref, diff)
@@ -52,7 +58,7 @@ func TestCreateAnswersTheWholeJob(t *testing.T) {
 
 func TestTheEffectiveJitterIsShown(t *testing.T) {
 	t.Parallel()
-	s := serve(t) // with a default of 10 s
+	s := serve(t) // its default jitter is 10 s
 	for i, c := range []struct{ schedule, jitter, want string }{
 		{`"cron":"0 3 * * *"`, ``, "10s"},
 		{`"cron":"*/30 * * * * *"`, ``, "0s"},
@@ -78,10 +84,12 @@ func TestWhatIsNotThere(t *testing.T) {
 	s := serve(t)
 	const id = "019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"
 	for _, request := range []string{
-		"GET /v1/jobs/none", "GET /v1/jobs/" + id, "DELETE /v1/jobs/none", "PATCH /v1/jobs/none {}", "PUT /v1/jobs/" + id + " " + minimal("n"),
-		"POST /v1/jobs/none/pause", "POST /v1/jobs/none/resume", "POST /v1/jobs/none/trigger", "GET /v1/jobs/none/upcoming",
-		"GET /v1/jobs/none/runs", "GET /v1/jobs/" + id + "/runs", "GET /v1/runs/" + id, "GET /v1/runs/none", "GET /v1/jobs/%00", "GET /v1/jobs/%ff",
-		"GET /v1/jobs/a%2Fb", "GET /v1/runs/%00", "DELETE /v1/jobs/%00", "POST /v1/jobs/%C3%A4/trigger", "GET /v1/jobs/batch", "PATCH /v1/jobs/%00 {}",
+		"GET /v1/jobs/none", "GET /v1/jobs/" + id, "DELETE /v1/jobs/none", "PATCH /v1/jobs/none {}",
+		"PUT /v1/jobs/" + id + " " + minimal("n"), "POST /v1/jobs/none/pause", "POST /v1/jobs/none/resume",
+		"POST /v1/jobs/none/trigger", "GET /v1/jobs/none/upcoming", "GET /v1/jobs/none/runs", "GET /v1/jobs/" + id + "/runs",
+		"GET /v1/runs/" + id, "GET /v1/runs/none", "GET /v1/jobs/%00", "GET /v1/jobs/%ff", "GET /v1/jobs/a%2Fb",
+		"GET /v1/runs/%00", "DELETE /v1/jobs/%00", "POST /v1/jobs/%C3%A4/trigger", "GET /v1/jobs/batch",
+		"PATCH /v1/jobs/%00 {}",
 		"GET /v1/runs?job=none",
 	} {
 		part := strings.SplitN(request, " ", 3)
@@ -118,7 +126,8 @@ func TestUnknownQueueNamesThoseThereAre(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	p := s.do("POST", "/v1/jobs", strings.Replace(minimal("n"), `{"name"`, `{"queue":"slow","name"`, 1)).code(CodeInvalid)
-	if diff := cmp.Diff([]FieldError{{"body.queue", `there is no queue "slow"; there are: default`}}, p.Errors); diff != "" {
+	if diff := cmp.Diff([]FieldError{{"body.queue", `there is no queue "slow"; there are: default`}},
+		p.Errors); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -140,7 +149,8 @@ func TestPutCreatesThenReplaces(t *testing.T) {
 	if got := changed.header.Get("ETag"); !strings.HasPrefix(got, `"2.`) || changed.header.Get("Location") != "" {
 		t.Errorf("after a change the ETag is %s, Location %q", got, changed.header.Get("Location"))
 	}
-	byID := s.do("PUT", "/v1/jobs/"+id, `{"schedule":{"every":"60s"},"target":{"url":"http://example.com/"}}`).want(200).fields()
+	byID := s.do("PUT", "/v1/jobs/"+id,
+		`{"schedule":{"every":"60s"},"target":{"url":"http://example.com/"}}`).want(200).fields()
 	if byID["name"] != "n" || byID["version"] != 3. {
 		t.Errorf("by id: %v", byID)
 	}
@@ -153,13 +163,16 @@ func TestPutCreatesThenReplaces(t *testing.T) {
 func TestPutNeedsOneName(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	for path, want := range map[string]string{"/v1/jobs/other": "body.name", "/v1/jobs/a%20b": "body.name", "/v1/jobs/batch": "body.name"} {
+	for path, want := range map[string]string{
+		"/v1/jobs/other": "body.name", "/v1/jobs/a%20b": "body.name", "/v1/jobs/batch": "body.name",
+	} {
 		if diff := cmp.Diff([]string{want}, locations(s.do("PUT", path, minimal("n")).code(CodeInvalid))); diff != "" {
 			t.Errorf("%s: %s", path, diff)
 		}
 	}
 	for _, path := range []string{"/v1/jobs/batch", "/v1/jobs/a%20b", "/v1/jobs/%00"} {
-		if diff := cmp.Diff([]string{"path.job"}, locations(s.do("PUT", path, `{"target":{"url":"http://example.com"}}`).code(CodeInvalid))); diff != "" {
+		if diff := cmp.Diff([]string{"path.job"},
+			locations(s.do("PUT", path, `{"target":{"url":"http://example.com"}}`).code(CodeInvalid))); diff != "" {
 			t.Errorf("%s: %s", path, diff)
 		}
 	}

@@ -17,8 +17,11 @@ func (s *server) jobWriteRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "put-job", Method: http.MethodPut, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
 		Summary: "Create or replace a job", MaxBodyBytes: maxBody,
-		Description: "By name, creates the job or replaces its definition; by id, replaces it. Where nothing changes, nothing is written. Without paused, a job that is paused stays so. What a GET gave can be sent back: fields that the server sets are ignored, and *** keeps the secret that is stored in its place. To write only if nobody else has meanwhile, send If-Match.",
-		Errors:      []int{400, 404, 409, 412, 413, 415, 422},
+		Description: "By name, creates the job or replaces its definition; by id, replaces it. Where nothing changes, " +
+			"nothing is written. Without paused, a job that is paused stays so. What a GET gave can be sent back: fields that " +
+			"the server sets are ignored, and *** keeps the secret that is stored in its place. To write only if nobody else " +
+			"has meanwhile, send If-Match.",
+		Errors: []int{400, 404, 409, 412, 413, 415, 422},
 	}, s.putJob)
 	describeBody[JobReplacement](s, op, true, exampleJobInput, mediaJSON)
 	created := *op.Responses["200"]
@@ -28,8 +31,9 @@ func (s *server) jobWriteRoutes() {
 	op = register(s, huma.Operation{
 		OperationID: "patch-job", Method: http.MethodPatch, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
 		Summary: "Change a job", MaxBodyBytes: maxBody,
-		Description: "A JSON merge patch (RFC 7396) on the definition as it was written: what is absent stays, null restores a default. A schedule of another kind takes the place of the one there is. A new name renames the job.",
-		Errors:      []int{400, 404, 409, 412, 413, 415, 422},
+		Description: "A JSON merge patch (RFC 7396) on the definition as it was written: what is absent stays, null " +
+			"restores a default. A schedule of another kind takes the place of the one there is. A new name renames the job.",
+		Errors: []int{400, 404, 409, 412, 413, 415, 422},
 	}, s.patchJob)
 	describeBody[JobPatch](s, op, true, examplePatch, mediaPatch, mediaJSON)
 }
@@ -51,7 +55,8 @@ func (s *server) putJob(ctx context.Context, tenant int32, in *putJobInput) (*jo
 	case !named:
 		job.Definition.Name = in.Job
 	case !in.isID() && job.Definition.Name != in.Job:
-		problems = append(problems, FieldError{"body.name", "is not the name in the path; leave it out, or rename the job with PATCH"})
+		problems = append(problems,
+			FieldError{"body.name", "is not the name in the path; leave it out, or rename the job with PATCH"})
 	}
 	for _, e := range within("body", job.Definition.Validate()) {
 		if !named && e.Location == "body.name" {
@@ -82,11 +87,13 @@ func (s *server) putJob(ctx context.Context, tenant int32, in *putJobInput) (*jo
 	return out, err
 }
 
-// placeholderName is a valid name for a definition that is still to get its own.
+// placeholderName is a valid name for a definition that gets its real name later.
 const placeholderName = "unnamed"
 
-// replaceJob is a PUT that cannot create: its path is an id, or its condition is that the job exists.
-func (s *server) replaceJob(ctx context.Context, tenant int32, in *putJobInput, job store.NewJob, named bool, version *int32, createOnly bool) (*jobAnswer, error) {
+// replaceJob is a PUT that cannot create a job: its path is an id, or its condition is that the job exists.
+func (s *server) replaceJob(
+	ctx context.Context, tenant int32, in *putJobInput, job store.NewJob, named bool, version *int32, createOnly bool,
+) (*jobAnswer, error) {
 	record, err := s.Store.EditJob(ctx, tenant, in.Job, version, func(now store.JobRecord) (store.NewJob, error) {
 		if createOnly {
 			return store.NewJob{}, newProblem(CodeVersion, "The job exists, and If-None-Match requires that it does not.")
@@ -125,7 +132,7 @@ func (s *server) patchJob(ctx context.Context, tenant int32, in *patchJobInput) 
 	record, err := s.Store.EditJob(ctx, tenant, in.Job, version, func(now store.JobRecord) (store.NewJob, error) {
 		job, err := applyPatch(&in.Request, now.Definition)
 		if fields := s.forbidden(tenant, "body", in.Request.value.Definition); err == nil && len(fields) > 0 {
-			err = invalid(fields) // only of what the patch sets: what is allowed may have changed since the job was written
+			err = invalid(fields) // only for URLs that the patch sets: the rules may have changed since
 		}
 		return job, err
 	})
@@ -135,9 +142,9 @@ func (s *server) patchJob(ctx context.Context, tenant int32, in *patchJobInput) 
 	return s.answerJob(record)
 }
 
-// applyPatch returns the job that a patch makes of a definition, or everything that is wrong with it.
+// applyPatch returns the job that results from a patch on a definition, or everything that is wrong with it.
 func applyPatch(patch *body[JobPatch], now scheduler.Definition) (store.NewJob, error) {
-	if covered(patch.errors, "body") { // it is no object
+	if covered(patch.errors, "body") { // not an object
 		return store.NewJob{}, patch.check()
 	}
 	now.Schedule = now.Schedule.Onto(patch.value.Schedule)
@@ -155,7 +162,7 @@ func applyPatch(patch *body[JobPatch], now scheduler.Definition) (store.NewJob, 
 		return store.NewJob{}, invalid(all)
 	}
 	if patch.value.Target.Body == nil && job.Target.Body != nil {
-		job.Target.Body = now.Target.Body // merging has written it anew, and a body keeps its bytes
+		job.Target.Body = now.Target.Body // merging reformatted it, and a body keeps its bytes
 	}
 	return job.newJob(), nil
 }

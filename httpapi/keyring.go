@@ -16,33 +16,34 @@ import (
 )
 
 const (
-	// remembered is how long an answer of the database about a key or a tenant holds: for so long a revoked key goes on
-	// working on replicas that know it.
+	// remembered is how long the database's answer about a key or a tenant is reused. A revoked key works for that long
+	// on replicas that know it.
 	remembered = 2 * time.Second
-	// lookupTimeout bounds a look that several requests wait for, whichever of them goes away.
+	// lookupTimeout bounds a lookup that several requests wait for. It goes on when one of them goes away.
 	lookupTimeout = 5 * time.Second
 
-	mostKeys      = 10_000 // that a replica remembers
-	mostTenants   = 10_000 // likewise
-	mostAddresses = 10_000 // that it counts unknown keys of
+	mostKeys      = 10_000 // keys that a replica remembers
+	mostTenants   = 10_000 // tenants that a replica remembers
+	mostAddresses = 10_000 // addresses whose unknown keys it counts
 )
 
-// Unknown keys that a replica looks for in the database, in a second: of one address, and of all. A look costs Postgres
-// some 50 µs, so that a flood of wrong keys costs it a hundredth of a processor; and after a start hundreds of clients
-// behind one load balancer are known within a second.
+// Lookups of unknown keys per second and replica: for one address, and for all. A lookup costs Postgres some 50 µs,
+// so a flood of wrong keys costs it a hundredth of a processor. Even so, after a start a replica knows the keys of
+// hundreds of clients behind one load balancer within a second.
 const (
 	unknownOfAddress, burstOfAddress = 100, 500
 	unknownOfAll, burstOfAll         = 200, 1000
 )
 
-// errUnauthenticated is the one answer to whatever is wrong with a key or token.
+// errUnauthenticated is the only answer to an invalid key or token, whatever is wrong with it.
 var errUnauthenticated = func() *Problem {
 	p := newProblem(CodeUnauthenticated, "Send a valid API key or token in the header Authorization: Bearer <key>.")
 	p.header = http.Header{"Www-Authenticate": {"Bearer"}}
 	return p
 }()
 
-// keyring knows the keys that worked lately. It holds hashes only, and good ones only: what floods it is not kept.
+// keyring remembers the keys that worked lately. It holds their hashes only, and no invalid keys: a flood of those
+// does not fill it.
 type keyring struct {
 	store   *store.Store
 	known   *lru.Cache[[sha256.Size]byte, knownKey]
@@ -60,8 +61,8 @@ func newKeyring(s *store.Store) *keyring {
 	return &keyring{store: s, known: known, unknown: newFloodgate()}
 }
 
-// find returns what a key is good for; store.ErrNotFound when it is not. A key that has worked here before is looked
-// for whatever flood of others there is.
+// find returns the credential of a key, or store.ErrNotFound when it is not valid. A key that has worked here before
+// is looked up even during a flood of unknown keys.
 func (k *keyring) find(ctx context.Context, from netip.Addr, key string) (store.Credential, error) {
 	hash := sha256.Sum256([]byte(key))
 	known, ok := k.known.Get(hash)
@@ -70,7 +71,8 @@ func (k *keyring) find(ctx context.Context, from netip.Addr, key string) (store.
 		k.store.KeyUsed(known.Key)
 		return known.Credential, nil
 	case !ok && !k.unknown.admits(from):
-		p := newProblem(CodeRateLimited, "Too many unknown keys were sent from your address, or from all addresses; try again.")
+		p := newProblem(CodeRateLimited,
+			"Too many unknown keys were sent from your address, or from all addresses; try again.")
 		p.header = http.Header{"Retry-After": {"1"}}
 		return store.Credential{}, p
 	}
@@ -83,7 +85,7 @@ func (k *keyring) find(ctx context.Context, from netip.Addr, key string) (store.
 	return c, nil
 }
 
-// look asks the database, and keeps what it says of a good key.
+// look asks the database, and remembers the answer about a valid key.
 func (k *keyring) look(ctx context.Context, hash [sha256.Size]byte, key string) (store.Credential, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
 	defer cancel()
@@ -103,7 +105,7 @@ func (k *keyring) look(ctx context.Context, hash [sha256.Size]byte, key string) 
 	return c, nil
 }
 
-// floodgate bounds what comes in a second from one address, and from all.
+// floodgate bounds the lookups per second, for one address and for all.
 type floodgate struct {
 	all *timerate.Limiter
 	of  *lru.Cache[netip.Addr, *timerate.Limiter]
@@ -115,19 +117,19 @@ func newFloodgate() *floodgate {
 }
 
 func (f *floodgate) admits(from netip.Addr) bool {
-	if from.Is6() { // whoever has one address of IPv6 has 2⁶⁴
-		network, _ := from.WithZone("").Prefix(64) // is long enough
+	if from.Is6() { // a client with one IPv6 address has a /64: 2⁶⁴ addresses
+		network, _ := from.WithZone("").Prefix(64) // an IPv6 address has 128 bits, so this cannot fail
 		from = network.Addr()
 	}
 	own := timerate.NewLimiter(unknownOfAddress, burstOfAddress)
 	if known, ok, _ := f.of.PeekOrAdd(from, own); ok {
-		f.of.Get(from) // so that it is not forgotten for those that come once
+		f.of.Get(from) // marks it as used: addresses that come once must not evict it
 		own = known
 	}
 	return own.Allow() && f.all.Allow()
 }
 
-// tenantBook knows the tenants that were asked for lately.
+// tenantBook remembers the tenants that were asked for lately.
 type tenantBook struct {
 	store *store.Store
 	known *lru.Cache[string, knownTenant]
@@ -144,7 +146,7 @@ func newTenantBook(s *store.Store) *tenantBook {
 	return &tenantBook{store: s, known: known}
 }
 
-// find returns the tenant of a name; store.ErrNotFound when there is none.
+// find returns the tenant with a name, or store.ErrNotFound when there is none.
 func (b *tenantBook) find(ctx context.Context, name string) (store.Tenant, error) {
 	if known, ok := b.known.Get(name); ok && time.Now().Before(known.until) {
 		return known.Tenant, nil

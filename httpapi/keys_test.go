@@ -35,7 +35,8 @@ func TestKeysAreMadeUsedAndRevoked(t *testing.T) {
 	admin := s.as("default", RoleAdmin)
 	made := admin.do("POST", "/v1/api-keys", `{"name":"ci","role":"editor","expires_in":"720h"}`).want(201)
 	key := into[NewKey](made)
-	if !strings.HasPrefix(key.Secret, key.Prefix+"_") || key.Role != RoleEditor || key.State != "active" || !strings.HasPrefix(key.CreatedBy, "key:") {
+	if !strings.HasPrefix(key.Secret, key.Prefix+"_") || key.Role != RoleEditor || key.State != "active" ||
+		!strings.HasPrefix(key.CreatedBy, "key:") {
 		t.Errorf("made %s", made.body)
 	}
 	if d := key.ExpiresAt.Sub(key.CreatedAt); d != 720*time.Hour {
@@ -49,7 +50,8 @@ func TestKeysAreMadeUsedAndRevoked(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown := admin.do("GET", path, "").want(200)
-	if got := into[Key](shown); got.LastUsedAt == nil || got.LastUsedAt.Second() != 0 || bytes.Contains(shown.body, []byte(key.Secret)) {
+	if got := into[Key](shown); got.LastUsedAt == nil || got.LastUsedAt.Second() != 0 ||
+		bytes.Contains(shown.body, []byte(key.Secret)) {
 		t.Errorf("shown %s", shown.body)
 	}
 	for range 2 {
@@ -69,7 +71,8 @@ func TestKeysAreMadeUsedAndRevoked(t *testing.T) {
 	}
 }
 
-// A key that is known is not looked for again for as long as an answer holds; then it is, and so a revoked one dies.
+// A known key is not looked up again while its answer is remembered. It is afterwards, so a revoked key stops
+// working.
 func TestAKnownKeyCostsNoQuery(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
@@ -97,7 +100,10 @@ func TestWhateverIsWrongWithAKeyTheAnswerIsTheSame(t *testing.T) {
 	good := s.key("alpha", RoleAdmin)
 	revoked, expired := s.key("alpha", RoleAdmin), s.key("alpha", RoleAdmin)
 	s.exec(`UPDATE punctual.api_keys SET revoked_at = now() WHERE prefix = $1`, strings.Split(revoked, "_")[1])
-	s.exec(`UPDATE punctual.api_keys SET created_at = now() - interval '2 hours', expires_at = now() - interval '1 second' WHERE prefix = $1`, strings.Split(expired, "_")[1])
+	s.exec(`
+		UPDATE punctual.api_keys
+		SET created_at = now() - interval '2 hours', expires_at = now() - interval '1 second'
+		WHERE prefix = $1`, strings.Split(expired, "_")[1])
 	s.tenant("gone")
 	orphan := s.key("gone", RoleAdmin)
 	if err := s.store.DeleteTenant(t.Context(), "gone"); err != nil {
@@ -107,14 +113,15 @@ func TestWhateverIsWrongWithAKeyTheAnswerIsTheSame(t *testing.T) {
 	flipped := good[:len(good)-1] + map[bool]string{true: "A", false: "Q"}[last != "A"]
 	var want []byte
 	for name, header := range map[string]string{
-		"missing":            "X-Nothing: x",
-		"empty":              "Authorization: Bearer",
-		"another scheme":     "Authorization: Basic " + good,
-		"malformed":          "Authorization: Bearer punctual_x",
-		"no key at all":      "Authorization: Bearer hello",
-		"a token":            "Authorization: Bearer a.b.c",
-		"NUL and bad UTF-8":  "Authorization: Bearer punctual_\xff\xfe",
-		"unknown":            "Authorization: Bearer punctual_0123456789abcdef_" + strings.Split(good, "_")[1] + strings.Repeat("A", 27),
+		"missing":           "X-Nothing: x",
+		"empty":             "Authorization: Bearer",
+		"another scheme":    "Authorization: Basic " + good,
+		"malformed":         "Authorization: Bearer punctual_x",
+		"no key at all":     "Authorization: Bearer hello",
+		"a token":           "Authorization: Bearer a.b.c",
+		"NUL and bad UTF-8": "Authorization: Bearer punctual_\xff\xfe",
+		"unknown": "Authorization: Bearer punctual_0123456789abcdef_" +
+			strings.Split(good, "_")[1] + strings.Repeat("A", 27),
 		"another secret":     "Authorization: Bearer " + flipped,
 		"one character more": "Authorization: Bearer " + good + "A",
 		"revoked":            "Authorization: Bearer " + revoked,
@@ -173,7 +180,8 @@ func TestKeysAreCheckedBeforeTheyAreMade(t *testing.T) {
 	admin.do("POST", "/v1/api-keys", `{"name":"k","role":"operator"}`).code(CodeForbidden)
 	admin.do("POST", "/v1/api-keys", `{"name":"k","role":"viewer"}`, "Idempotency-Key: x").want(201)
 	var kept int
-	if err := s.store.Pool().QueryRow(t.Context(), `SELECT count(*) FROM punctual.idempotency_keys`).Scan(&kept); err != nil || kept != 0 {
+	if err := s.store.Pool().QueryRow(t.Context(),
+		`SELECT count(*) FROM punctual.idempotency_keys`).Scan(&kept); err != nil || kept != 0 {
 		t.Errorf("%d answers are kept, error %v", kept, err)
 	}
 	operators := s.key("default", RoleOperator)
@@ -204,16 +212,16 @@ func TestKeysAreNeverLogged(t *testing.T) {
 	editor.do("GET", "/v1/jobs/other", "").want(404)
 	editor.do("POST", "/v1/jobs", `{`).want(400)
 	s.with(key+"x").do("GET", "/v1/jobs", "").want(401)
-	s.store.Close() // what is asked of the database fails from now on
+	s.store.Close() // every query fails from now on
 	editor.do("GET", "/v1/jobs", "")
 	s.with(key+"y").do("GET", "/v1/jobs", "")
-	if text := logs.String(); strings.Contains(text, strings.SplitN(key, "_", 3)[2]) || !strings.Contains(text, "request") {
+	if text := logs.String(); strings.Contains(text, strings.SplitN(key, "_", 3)[2]) ||
+		!strings.Contains(text, "request") {
 		t.Errorf("logged %s", text)
 	}
 }
 
-// A flood of wrong keys neither fills the memory nor reaches the database at full speed, and keys that are known go on
-// working.
+// A flood of wrong keys neither fills the memory nor reaches the database at full speed. Known keys go on working.
 func TestAFloodOfWrongKeysLocksNobodyOut(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
@@ -241,7 +249,8 @@ func TestAFloodOfWrongKeysLocksNobodyOut(t *testing.T) {
 	if time.Since(began) < 5*time.Second && refused == 0 {
 		t.Error("none were refused")
 	}
-	until(t, "what is known of the key to lapse", func() bool { viewer.do("GET", "/v1/jobs", "").want(200); return time.Since(began) > remembered })
+	until(t, "what is known of the key to lapse",
+		func() bool { viewer.do("GET", "/v1/jobs", "").want(200); return time.Since(began) > remembered })
 }
 
 func TestTheFloodgateCountsByAddressAndAll(t *testing.T) {

@@ -12,7 +12,8 @@ func TestListsPageStably(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	for i := range 7 {
-		s.create(strings.Replace(minimal(fmt.Sprint("job-", i)), `{"name"`, fmt.Sprintf(`{"labels":{"n":"%d","all":"y"},"name"`, i%2), 1))
+		s.create(strings.Replace(minimal(fmt.Sprint("job-", i)), `{"name"`,
+			fmt.Sprintf(`{"labels":{"n":"%d","all":"y"},"name"`, i%2), 1))
 	}
 	s.create(`{"name":"other","description":"About Mice","target":{"url":"http://example.com/"},"paused":true}`)
 	names := func(query string) []string {
@@ -59,12 +60,15 @@ func TestQueriesAreChecked(t *testing.T) {
 	s := serve(t)
 	s.create(minimal("n"))
 	for path, at := range map[string]string{
-		"/v1/jobs?limit=0": "query.limit", "/v1/jobs?limit=501": "query.limit", "/v1/jobs?limit=x": "query.limit", "/v1/jobs?limits=5": "query.limits",
-		"/v1/jobs?state=gone": "query.state", "/v1/jobs?cursor=x": "query.cursor", "/v1/jobs?label=x": "query.label[0]", "/v1/jobs?label=a=1&label=a=2": "query.label[1]",
-		"/v1/jobs?q=%00": "query.q", "/v1/jobs?q=%ff": "query.q", "/v1/jobs/n?x=1": "query.x", "/v1/jobs/n/upcoming?n=0": "query.n",
-		"/v1/jobs/n/upcoming?n=101": "query.n", "/v1/runs?status=x": "query.status", "/v1/runs?late=maybe": "query.late",
-		"/v1/runs?from=yesterday": "query.from", "/v1/runs?to=5": "query.to", "/v1/runs?job_id=x": "query.job_id", "/v1/runs?reason=bad": "query.reason",
-		"/v1/runs?trigger=x": "query.trigger", "/v1/runs?cursor=AAAA": "query.cursor", "/v1/jobs/n/runs?limit=0": "query.limit",
+		"/v1/jobs?limit=0": "query.limit", "/v1/jobs?limit=501": "query.limit", "/v1/jobs?limit=x": "query.limit",
+		"/v1/jobs?limits=5": "query.limits", "/v1/jobs?state=gone": "query.state", "/v1/jobs?cursor=x": "query.cursor",
+		"/v1/jobs?label=x": "query.label[0]", "/v1/jobs?label=a=1&label=a=2": "query.label[1]",
+		"/v1/jobs?q=%00": "query.q", "/v1/jobs?q=%ff": "query.q", "/v1/jobs/n?x=1": "query.x",
+		"/v1/jobs/n/upcoming?n=0": "query.n", "/v1/jobs/n/upcoming?n=101": "query.n", "/v1/runs?status=x": "query.status",
+		"/v1/runs?late=maybe": "query.late", "/v1/runs?from=yesterday": "query.from", "/v1/runs?to=5": "query.to",
+		"/v1/runs?job_id=x": "query.job_id", "/v1/runs?reason=bad": "query.reason",
+		"/v1/runs?trigger=x": "query.trigger", "/v1/runs?cursor=AAAA": "query.cursor",
+		"/v1/jobs/n/runs?limit=0": "query.limit",
 	} {
 		t.Run(path, func(t *testing.T) {
 			s := s.in(t)
@@ -73,7 +77,10 @@ func TestQueriesAreChecked(t *testing.T) {
 			}
 		})
 	}
-	for path, of := range map[string]string{"/v1/runs?job=nobody": "job with that id or name", "/v1/dead-letters?job=nobody": "job with that id or name", "/v1/runs/nobody": "run with that id"} {
+	for path, of := range map[string]string{
+		"/v1/runs?job=nobody": "job with that id or name", "/v1/dead-letters?job=nobody": "job with that id or name",
+		"/v1/runs/nobody": "run with that id",
+	} {
 		if p := s.do("GET", path, "").code(CodeNotFound); p.Detail != "There is no "+of+"." {
 			t.Errorf("%s: %s", path, p.Detail)
 		}
@@ -82,8 +89,10 @@ func TestQueriesAreChecked(t *testing.T) {
 		s.do("GET", path, "").code(CodeMalformed)
 	}
 	for _, path := range []string{
-		"/v1/runs?from=2026-01-01T00:00:00+01:00&to=2026-01-02T00:00:00Z&late=true&job=n&status=dead&reason=gone&trigger=manual&label=a=b",
-		"/v1/jobs?limit=&cursor=", "/v1/runs?late&limit=5", "/v1/runs?from=0000-01-01T00:00:00Z&to=9999-12-31T23:59:59Z", "/v1/jobs/n/runs?limit=500",
+		"/v1/runs?from=2026-01-01T00:00:00+01:00&to=2026-01-02T00:00:00Z&late=true&job=n&status=dead" +
+			"&reason=gone&trigger=manual&label=a=b",
+		"/v1/jobs?limit=&cursor=", "/v1/runs?late&limit=5", "/v1/runs?from=0000-01-01T00:00:00Z&to=9999-12-31T23:59:59Z",
+		"/v1/jobs/n/runs?limit=500",
 	} {
 		s.do("GET", path, "").want(200)
 	}

@@ -6,11 +6,12 @@ import (
 	"testing"
 )
 
-// Somebody has locked a row and gone for lunch: callers are told so soon, and nothing of theirs is written.
+// Somebody holds the lock of a row for long. Callers get an error soon, and nothing of theirs is written.
 func TestACallerIsToldThatARowIsLocked(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	s.do("PUT", "/v1/jobs/report", `{"schedule": {"every": "1h"}, "target": {"url": "https://api.example.com/"}}`).want(http.StatusCreated)
+	s.do("PUT", "/v1/jobs/report",
+		`{"schedule": {"every": "1h"}, "target": {"url": "https://api.example.com/"}}`).want(http.StatusCreated)
 	tx, err := s.store.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -18,9 +19,11 @@ func TestACallerIsToldThatARowIsLocked(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `SELECT FROM punctual.schedules FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
-	answer := s.do("PATCH", "/v1/jobs/report", `{"description": "another"}`, "Content-Type: application/merge-patch+json").want(http.StatusServiceUnavailable)
+	answer := s.do("PATCH", "/v1/jobs/report", `{"description": "another"}`,
+		"Content-Type: application/merge-patch+json").want(http.StatusServiceUnavailable)
 	p := answer.problem()
-	if p.Code != CodeLocked || !strings.Contains(p.Detail, "waited 3s for the job's schedule that somebody else has locked. Nothing was written") {
+	if p.Code != CodeLocked ||
+		!strings.Contains(p.Detail, "waited 3s for the job's schedule that somebody else has locked. Nothing was written") {
 		t.Errorf("%s: %s", p.Code, p.Detail)
 	}
 	if after := answer.header.Get("Retry-After"); after != "1" {
@@ -29,5 +32,6 @@ func TestACallerIsToldThatARowIsLocked(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.do("PATCH", "/v1/jobs/report", `{"description": "another"}`, "Content-Type: application/merge-patch+json").want(http.StatusOK)
+	s.do("PATCH", "/v1/jobs/report", `{"description": "another"}`,
+		"Content-Type: application/merge-patch+json").want(http.StatusOK)
 }

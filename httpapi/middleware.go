@@ -23,7 +23,7 @@ var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 type requestIDKey struct{}
 
-// identify gives each request an id, its own if it brings a sane one, and answers with it.
+// identify gives each request an id, and answers with it. An id that the request brings is used if it is well-formed.
 func identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get(headerRequestID)
@@ -40,7 +40,7 @@ func requestID(ctx context.Context) string {
 	return id
 }
 
-// resource names what the request's path is about, for people.
+// resource names the kind of resource of a request's path, for people.
 func resource(ctx context.Context) string {
 	route := chi.RouteContext(ctx)
 	if route == nil {
@@ -49,7 +49,7 @@ func resource(ctx context.Context) string {
 	return resourceAt(route.RoutePattern())
 }
 
-// resourceAt names what a path is about.
+// resourceAt names the kind of resource of a path pattern.
 func resourceAt(pattern string) string {
 	for _, r := range resources {
 		if strings.HasPrefix(pattern, r.prefix) {
@@ -59,7 +59,7 @@ func resourceAt(pattern string) string {
 	return "job"
 }
 
-// resources are what paths are about besides jobs.
+// resources are the kinds by path prefix; other paths are about jobs.
 var resources = []struct{ prefix, name string }{
 	{"/v1/runs/", "run"},
 	{"/v1/dead-letters/{run}", "dead letter"},
@@ -72,7 +72,8 @@ var resources = []struct{ prefix, name string }{
 	{"/v1/unfreeze", "tenant"},
 }
 
-// levelOf returns how loud a failed request is: what a client causes by leaving is not the server's error.
+// levelOf returns the log level of a failed request. A database that is away or a lock that is held passes, so it is
+// a warning.
 func levelOf(p *Problem) slog.Level {
 	if p.Code == CodeDatabase || p.Code == CodeLocked {
 		return slog.LevelWarn
@@ -84,7 +85,7 @@ func errorAttrs(ctx context.Context, err error) []slog.Attr {
 	return []slog.Attr{slog.String("request_id", requestID(ctx)), slog.Any("error", err)}
 }
 
-// recoverer answers 500 to a request whose handler panics, and logs where.
+// recoverer answers 500 to a request whose handler panics, and logs the stack.
 func (s *server) recoverer(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -101,7 +102,7 @@ func (s *server) recoverer(next http.Handler) http.Handler {
 			s.Log.LogAttrs(r.Context(), slog.LevelError, "request panicked",
 				append(errorAttrs(r.Context(), asError(cause)), slog.String("stack", string(debug.Stack())))...)
 			if ww, ok := w.(middleware.WrapResponseWriter); ok && ww.Status() != 0 {
-				panic(http.ErrAbortHandler) // half an answer must not look whole
+				panic(http.ErrAbortHandler) // a partial answer must not look complete
 			}
 			newProblem(CodeInternal, internalDetail(requestID(r.Context()))).write(w)
 		}()
@@ -116,7 +117,8 @@ func asError(cause any) error {
 	return fmt.Errorf("%v", cause)
 }
 
-// secure sets the headers that keep browsers from making something else of an answer. Pages set their own policy.
+// secure sets the headers that keep browsers from interpreting an answer as something else. Pages set their own
+// policy.
 func secure(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -128,8 +130,8 @@ func secure(next http.Handler) http.Handler {
 	})
 }
 
-// sameOrigin refuses changes that a page of another origin makes a browser send: on a laptop, any page can
-// reach a server that listens on loopback.
+// sameOrigin refuses writes that a page of another origin makes a browser send. On a laptop, any page can reach a
+// server that listens on loopback.
 func (s *server) sameOrigin(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -147,8 +149,8 @@ func (s *server) limitTime(next http.Handler) http.Handler {
 	})
 }
 
-// checkQuery refuses queries that cannot be read or hold what the database cannot take, and gives every
-// parameter an equals sign, without which huma reads the next one's.
+// checkQuery refuses queries that cannot be parsed, and values that the database cannot store. It also gives every
+// parameter an equals sign: without it, huma reads the value of the next parameter.
 func (s *server) checkQuery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RawQuery != "" {
@@ -160,7 +162,10 @@ func (s *server) checkQuery(next http.Handler) http.Handler {
 			for name, values := range query {
 				for _, value := range append(values, name) {
 					if !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
-						invalid([]FieldError{{"query." + strings.ToValidUTF8(clip(name), "?"), "must be UTF-8 without NUL characters"}}).write(w)
+						invalid([]FieldError{{
+							"query." + strings.ToValidUTF8(clip(name), "?"),
+							"must be UTF-8 without NUL characters",
+						}}).write(w)
 						return
 					}
 				}

@@ -22,9 +22,10 @@ func (s *server) notifyRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "test-notify", Method: http.MethodPost, Path: "/v1/notify/test", Tags: []string{tagTenants},
 		Summary: "Send a test notice", MaxBodyBytes: maxBody,
-		Description: "To the entry that is given, to everybody whom a job tells, or else to everybody whom the tenant's default tells. " +
-			"It is sent at once and by the replica that answers, to no address that jobs may not call, and tried once; no run is made of it. " +
-			"The answer says what became of each. A test of pagerduty opens an incident of its own and resolves it; one of alertmanager ends after five minutes.",
+		Description: "To the entry that is given, to everybody whom a job tells, or else to everybody whom the tenant's " +
+			"default tells. It is sent at once and by the replica that answers, to no address that jobs may not call, and " +
+			"tried once; no run is made of it. The answer says what became of each. A test of pagerduty opens an incident of " +
+			"its own and resolves it; one of alertmanager ends after five minutes.",
 		Errors: []int{400, 404, 413, 415, 422},
 	}, s.testNotify)
 	describeBody[NotifyTest](s, op, false, exampleNotifyTest, mediaJSON)
@@ -53,7 +54,7 @@ func (t NotifyTest) validate() []FieldError {
 	return fields
 }
 
-// entry is the entry that is given, with events.
+// entry returns the given entry, with all events if it names none.
 func (t NotifyTest) entry() scheduler.Notify {
 	entry := *t.Entry
 	if len(entry.On) == 0 {
@@ -62,7 +63,7 @@ func (t NotifyTest) entry() scheduler.Notify {
 	return entry
 }
 
-// NotifyResult is what became of a test notice.
+// NotifyResult is the result of a test notice for one recipient.
 type NotifyResult struct {
 	Format     scheduler.Format `json:"format" enum:"json,slack,pagerduty,alertmanager" doc:"The form it was sent in." example:"slack"`
 	URL        string           `json:"url" doc:"Where it was sent." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
@@ -73,7 +74,7 @@ type NotifyResult struct {
 	Response   *string          `json:"response" doc:"The first 200 bytes of the response of a failure."`
 }
 
-// NotifyResults are what became of test notices.
+// NotifyResults are the results of a test notice, one per recipient.
 type NotifyResults struct {
 	Data []NotifyResult `json:"data" doc:"One for each recipient; empty when nobody is told."`
 }
@@ -119,7 +120,9 @@ func (s *server) testNotify(ctx context.Context, tenant int32, in *testNotifyInp
 }
 
 // sendTests tests all recipients at the same time.
-func (s *server) sendTests(ctx context.Context, tenant int32, name, job string, to []scheduler.Recipient) ([]NotifyResult, error) {
+func (s *server) sendTests(
+	ctx context.Context, tenant int32, name, job string, to []scheduler.Recipient,
+) ([]NotifyResult, error) {
 	results, failed := make([]NotifyResult, len(to)), make([]error, len(to))
 	var sending sync.WaitGroup
 	for i, r := range to {
@@ -134,8 +137,10 @@ func (s *server) sendTests(ctx context.Context, tenant int32, name, job string, 
 	return results, nil
 }
 
-// sendTest tests one recipient. The news are about a job that is nobody's, so that nothing which is open is resolved.
-func (s *server) sendTest(ctx context.Context, tenant int32, name, job string, to scheduler.Recipient) (NotifyResult, error) {
+// sendTest tests one recipient. The notice is about a random job id, so it resolves no open incident.
+func (s *server) sendTest(
+	ctx context.Context, tenant int32, name, job string, to scheduler.Recipient,
+) (NotifyResult, error) {
 	result := NotifyResult{Format: to.Format, URL: to.URL}
 	if s.Courier == nil {
 		return result, errors.New("testing a recipient: this server has nothing to send by")

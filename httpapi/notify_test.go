@@ -18,7 +18,7 @@ import (
 	"punctual/store"
 )
 
-// hooks is a server that somebody is told by; it answers with the status that ?status= asks for.
+// hooks is a server that receives notices. It answers with the status that ?status= names.
 type hooks struct {
 	url string
 	mu  sync.Mutex
@@ -28,7 +28,7 @@ type hooks struct {
 func newHooks(t *testing.T) *hooks {
 	h := &hooks{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body) // what it lacks, the test finds
+		body, _ := io.ReadAll(r.Body) // on an error the test finds the rest missing
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.got = append(h.got, r.URL.Path+" "+string(body))
@@ -48,7 +48,7 @@ func (h *hooks) requests() []string {
 	return slices.Clone(h.got)
 }
 
-// courier has the API send test notices, to no addresses but public ones and those that are allowed.
+// courier lets the API send test notices, to public addresses and to those that are allowed.
 func courier(t *testing.T, allowed []netip.Prefix) func(*Config) {
 	t.Helper()
 	return func(c *Config) {
@@ -78,14 +78,18 @@ func TestATestNoticeIsSentAtOnceAndAnsweredFor(t *testing.T) {
 		t.Errorf("nobody is told by default, and got %+v", got)
 	}
 	s.do("PATCH", "/v1/tenant", `{"notify":[{"on":["dead"],"url":"`+h.url+`/default"}]}`).want(200)
-	if got := test(""); len(got) != 1 || !got[0].Delivered || *got[0].HTTPStatus != 200 || got[0].Format != scheduler.FormatJSON || got[0].Error != nil {
+	if got := test(""); len(got) != 1 || !got[0].Delivered || *got[0].HTTPStatus != 200 ||
+		got[0].Format != scheduler.FormatJSON || got[0].Error != nil {
 		t.Errorf("%+v", got)
 	}
-	s.create(`{"name":"own","target":{"url":"` + h.url + `"},"notify":[{"on":["dead"],"format":"slack","url":"` + h.url + `/slack"},{"on":["late"],"url":"` + h.url + `/down?status=503"}]}`)
+	s.create(`{"name":"own","target":{"url":"` + h.url + `"},` +
+		`"notify":[{"on":["dead"],"format":"slack","url":"` + h.url + `/slack"},` +
+		`{"on":["late"],"url":"` + h.url + `/down?status=503"}]}`)
 	s.create(`{"name":"silent","target":{"url":"` + h.url + `"},"notify":[]}`)
 	s.create(`{"name":"usual","target":{"url":"` + h.url + `"}}`)
 	got := test(`{"job":"own"}`)
-	if len(got) != 2 || !got[0].Delivered || got[1].Delivered || *got[1].HTTPStatus != 503 || *got[1].Reason != "http_5xx" || len(*got[1].Response) != 200 {
+	if len(got) != 2 || !got[0].Delivered || got[1].Delivered || *got[1].HTTPStatus != 503 ||
+		*got[1].Reason != "http_5xx" || len(*got[1].Response) != 200 {
 		t.Errorf("%+v", got)
 	}
 	if got := test(`{"job":"silent"}`); len(got) != 0 {
@@ -95,10 +99,12 @@ func TestATestNoticeIsSentAtOnceAndAnsweredFor(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	s.do("PUT", "/v1/secrets/pagerduty-key", `{"value":"0123456789abcdef"}`)
-	if got := test(`{"entry":{"format":"pagerduty","url":"` + h.url + `/pd","secret":"pagerduty-key"}}`); len(got) != 1 || !got[0].Delivered {
+	if got := test(`{"entry":{"format":"pagerduty","url":"` + h.url + `/pd","secret":"pagerduty-key"}}`); len(got) != 1 ||
+		!got[0].Delivered {
 		t.Errorf("%+v", got)
 	}
-	if got := test(`{"entry":{"format":"pagerduty","url":"` + h.url + `/pd","secret":"missing"}}`); len(got) != 1 || got[0].Delivered || *got[0].Reason != "auth" {
+	if got := test(`{"entry":{"format":"pagerduty","url":"` + h.url + `/pd","secret":"missing"}}`); len(got) != 1 ||
+		got[0].Delivered || *got[0].Reason != "auth" {
 		t.Errorf("%+v", got)
 	}
 	var opened, resolved int
@@ -128,7 +134,7 @@ func TestATestNoticeGoesNowhereElse(t *testing.T) {
 	if len(p.Errors) != 1 || p.Errors[0].Location != "body.notify[0].url" {
 		t.Errorf("%+v", p)
 	}
-	// A name that leads here is found out when it is connected to.
+	// A name that resolves to this machine is refused when the connection is made.
 	_, port, _ := strings.Cut(strings.TrimPrefix(h.url, "http://"), ":")
 	got := s.do("POST", "/v1/notify/test", `{"entry":{"url":"http://localhost:`+port+`"}}`)
 	if got.status != 422 && !strings.Contains(string(got.body), "blocked_address") {
@@ -143,15 +149,18 @@ func TestWhatIsWrongWithNotify(t *testing.T) {
 	t.Parallel()
 	s := serve(t, courier(t, guard.Loopback))
 	for body, want := range map[string][]string{
-		`{"notify":[{"on":["died"],"url":"https://x.example/"}]}`:                               {"body.notify[0].on[0]"},
-		`{"notify":[{"on":["dead","dead"],"format":"teams","url":"ftp://x"}]}`:                  {"body.notify[0].on[1]", "body.notify[0].format", "body.notify[0].url"},
-		`{"notify":[{"on":[],"format":"pagerduty"}]}`:                                           {"body.notify[0].on", "body.notify[0].secret"},
+		`{"notify":[{"on":["died"],"url":"https://x.example/"}]}`: {"body.notify[0].on[0]"},
+		`{"notify":[{"on":["dead","dead"],"format":"teams",` +
+			`"url":"ftp://x"}]}`: {"body.notify[0].on[1]", "body.notify[0].format", "body.notify[0].url"},
+		`{"notify":[{"on":[],` +
+			`"format":"pagerduty"}]}`: {"body.notify[0].on", "body.notify[0].secret"},
 		`{"notify":[{"on":["dead"],"format":"slack","secret":"x","url":"https://x.example/"}]}`: {"body.notify[0].secret"},
 		`{"notify":[{"on":["dead"],"format":"alertmanager","url":"https://x.example/?a=1"}]}`:   {"body.notify[0].url"},
-		`{"notify":[{"on":["dead"]}],"weight":3}`:                                               {"body.notify[0].url", "body.weight"},
-		`{"notify":[{"on":["dead"],"format":"pagerduty","secret":"no such name"}]}`:             {"body.notify[0].secret"},
-		`{"notify":[{"on":["dead"],"format":"pagerduty","secret":"missing"}]}`:                  {"body.notify[0].secret"},
-		`{"notify":[{"on":["dead"],"url":"https://x.example/","unknown":1}]}`:                   {"body.notify[0].unknown"},
+		`{"notify":[{"on":["dead"]}],` +
+			`"weight":3}`: {"body.notify[0].url", "body.weight"},
+		`{"notify":[{"on":["dead"],"format":"pagerduty","secret":"no such name"}]}`: {"body.notify[0].secret"},
+		`{"notify":[{"on":["dead"],"format":"pagerduty","secret":"missing"}]}`:      {"body.notify[0].secret"},
+		`{"notify":[{"on":["dead"],"url":"https://x.example/","unknown":1}]}`:       {"body.notify[0].unknown"},
 	} {
 		p := s.do("PATCH", "/v1/tenant", body).code(CodeInvalid)
 		var got []string
@@ -166,7 +175,8 @@ func TestWhatIsWrongWithNotify(t *testing.T) {
 	}
 	s.do("POST", "/v1/notify/test", `{"job":"x","entry":{"url":"https://x.example/"}}`).code(CodeInvalid)
 	s.do("POST", "/v1/notify/test", `{"job":"missing"}`).code(CodeNotFound)
-	s.do("POST", "/v1/jobs", `{"name":"j","target":{"url":"https://x.example/"},"expect_success_within":"0s"}`).code(CodeInvalid)
+	s.do("POST", "/v1/jobs",
+		`{"name":"j","target":{"url":"https://x.example/"},"expect_success_within":"0s"}`).code(CodeInvalid)
 }
 
 func TestATenantsDefaultIsItsAdminsAndSaidByItsJobs(t *testing.T) {
@@ -202,10 +212,13 @@ func TestTheCommandLineSetsADefault(t *testing.T) {
 	set := func(text string) (store.TenantSettings, error) {
 		return TenantSettingsOf(store.TenantSettings{Weight: 1}, map[string]string{"notify": text})
 	}
-	if got, err := set(`[{"on":["dead"],"url":"https://x.example/"}]`); err != nil || len(got.Notify) != 1 || got.Notify[0].URL != "https://x.example/" {
+	if got, err := set(`[{"on":["dead"],"url":"https://x.example/"}]`); err != nil || len(got.Notify) != 1 ||
+		got.Notify[0].URL != "https://x.example/" {
 		t.Errorf("%+v (%v)", got, err)
 	}
-	for text, want := range map[string]string{`[{`: "--notify", `[{"on":["dead"]}]`: "--notify[0].url", `"x"`: "--notify"} {
+	for text, want := range map[string]string{
+		`[{`: "--notify", `[{"on":["dead"]}]`: "--notify[0].url", `"x"`: "--notify",
+	} {
 		if _, err := set(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}

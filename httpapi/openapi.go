@@ -14,10 +14,10 @@ import (
 	"punctual/scheduler"
 )
 
-// apiVersion is the version of the contract, not of the binary.
+// apiVersion is the version of the API, not of the binary.
 const apiVersion = "1.0.0"
 
-// The groups of operations, in the order they are shown.
+// The groups of operations, in the order of the documentation.
 const (
 	tagJobs        = "jobs"
 	tagRuns        = "runs"
@@ -31,7 +31,7 @@ const (
 	tagFleet       = "queues and replicas"
 )
 
-// humaConfig leaves out all that huma adds by itself: its documentation page loads from other hosts, and its
+// humaConfig leaves out everything that huma adds by itself: its documentation page loads from other hosts, and its
 // schema links put a $schema into every body.
 func humaConfig() huma.Config {
 	return huma.Config{
@@ -40,24 +40,35 @@ func humaConfig() huma.Config {
 			Info: &huma.Info{
 				Title:   "Punctual",
 				Version: apiVersion,
-				Description: "Fires HTTP jobs from Postgres, on time. Instants are RFC 3339 in UTC; durations are Go duration strings such as 90s or 24h, echoed as they were written. " +
-					"Null and absence are the same in a request. Unknown fields are errors. Errors are application/problem+json (RFC 9457) with a stable code, and name every field at fault. " +
-					"While the deployment or the tenant is frozen, which means that nothing is sent, every answer to its callers has the header Punctual-Frozen: deployment or tenant, since when, and why.",
+				Description: "Fires HTTP jobs from Postgres, on time. Instants are RFC 3339 in UTC; durations are Go duration " +
+					"strings such as 90s or 24h, echoed as they were written. Null and absence are the same in a request. Unknown " +
+					"fields are errors. Errors are application/problem+json (RFC 9457) with a stable code, and name every field at " +
+					"fault. While the deployment or the tenant is frozen, which means that nothing is sent, every answer to its " +
+					"callers has the header Punctual-Frozen: deployment or tenant, since when, and why.",
 				License: &huma.License{Name: "Apache-2.0"},
 			},
 			Tags: []*huma.Tag{
 				{Name: tagJobs, Description: "What to send, where to and when."},
 				{Name: tagRuns, Description: "What was sent, or skipped, and what came of it."},
-				{Name: tagCallbacks, Description: "What targets of jobs with completion async report, with the token that came with the request."},
+				{
+					Name:        tagCallbacks,
+					Description: "What targets of jobs with completion async report, with the token that came with the request.",
+				},
 				{Name: tagDeadLetters, Description: "Runs that exhausted their attempts, until somebody replays or resolves them."},
 				{Name: tagOperations, Description: "Work on many dead letters or past slots at once, done in the background."},
 				{Name: tagSchedules, Description: "When jobs fire."},
 				{Name: tagTenants, Description: "Who may do what, and how much of it."},
 				{Name: tagAudit, Description: "Who changed what, and when."},
-				{Name: tagSecrets, Description: "Secrets that authenticate and sign requests to targets. No value is ever shown again."},
+				{
+					Name:        tagSecrets,
+					Description: "Secrets that authenticate and sign requests to targets. No value is ever shown again.",
+				},
 				{Name: tagFleet, Description: "What waits to be sent, and the replicas that send it."},
 			},
-			Components: &huma.Components{Schemas: describeWords(huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)), SecuritySchemes: securitySchemes()},
+			Components: &huma.Components{
+				Schemas:         describeWords(huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)),
+				SecuritySchemes: securitySchemes(),
+			},
 		},
 		Formats:       map[string]huma.Format{mediaJSON: huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
 		DefaultFormat: mediaJSON,
@@ -65,7 +76,7 @@ func humaConfig() huma.Config {
 	}
 }
 
-// operation returns the description of what was registered.
+// operation returns the description of a registered operation.
 func operation(api *huma.OpenAPI, method, path string) *huma.Operation {
 	item := api.Paths[path]
 	switch method {
@@ -85,7 +96,7 @@ func (s *server) schema(v any) *huma.Schema {
 	return s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeOf(v), true, "")
 }
 
-// describeBody describes the body that an operation reads by itself; body.Resolve goes by it too.
+// describeBody describes a body that the operation reads itself. body.Resolve goes by this description too.
 func describeBody[T any](s *server, op *huma.Operation, required bool, example any, media ...string) {
 	var v T
 	op.RequestBody = &huma.RequestBody{Required: required, Content: map[string]*huma.MediaType{}}
@@ -102,7 +113,7 @@ func (s *server) rendered(status int, v, example any) map[string]*huma.Response 
 	}}
 }
 
-// describe completes what the types cannot say.
+// describe completes the description with what the types cannot say.
 func (s *server) describe() {
 	api := s.api.OpenAPI()
 	schemas := api.Components.Schemas.Map()
@@ -115,19 +126,26 @@ func (s *server) describe() {
 	describeReplacement(schemas)
 	for _, name := range []string{"Job", "ListedJob", "JobInput", "JobPatch", "JobReplacement"} {
 		p := schemas[name].Properties
-		p["concurrency_policy"].Enum = []any{scheduler.PolicyAllow, scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait}
+		p["concurrency_policy"].Enum = []any{
+			scheduler.PolicyAllow, scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait,
+		}
 		p["priority"].Enum = []any{scheduler.PriorityHigh, scheduler.PriorityNormal, scheduler.PriorityLow}
 		p["delivery"].Enum = []any{scheduler.DeliverAtLeastOnce, scheduler.DeliverAtMostOnce}
 		p["completion"].Enum = []any{scheduler.CompleteOnResponse, scheduler.CompleteAsync}
 		p["name"].Pattern = nameForm.String()
 	}
-	schemas["Auth"].Properties["type"].Enum = []any{scheduler.AuthNone, scheduler.AuthBearer, scheduler.AuthBasic, scheduler.AuthHeader, scheduler.AuthOAuth2, scheduler.AuthOIDC}
-	schemas["Missed"].Properties["policy"].Enum = []any{scheduler.MissedSkip, scheduler.MissedFireOnce, scheduler.MissedFireAll}
+	schemas["Auth"].Properties["type"].Enum = []any{
+		scheduler.AuthNone, scheduler.AuthBearer, scheduler.AuthBasic, scheduler.AuthHeader, scheduler.AuthOAuth2,
+		scheduler.AuthOIDC,
+	}
+	schemas["Missed"].Properties["policy"].Enum = []any{
+		scheduler.MissedSkip, scheduler.MissedFireOnce, scheduler.MissedFireAll,
+	}
 	schemas["Notify"].Properties["on"].Items.Enum = enum(scheduler.Events)
 	schemas["Notify"].Properties["format"].Enum = enum(scheduler.Formats)
 	schemas["Retry"].Required = nil
 	schemas["Problem"].Properties["code"].Enum = enum(sortedCodes())
-	for name, limit := range schemas["TenantSettings"].Properties { // of a patch: null lifts it
+	for name, limit := range schemas["TenantSettings"].Properties { // in a patch, null lifts a limit
 		limit.Nullable = name != "notify"
 	}
 	nullable(schemas, "Run", "skipped", "SkippedRange")
@@ -154,15 +172,23 @@ func (s *server) describe() {
 	patch.Properties["target"] = &target
 
 	examples := map[string]any{
-		"put-job": exampleJob, "patch-job": exampleJob, "get-job": exampleJob, "pause-job": examplePausedJob, "resume-job": exampleJob,
-		"list-jobs": JobList{Data: []ListedJob{{Job: exampleJob}}}, "get-run": exampleRun, "complete-run": exampleCompletedRun, "fail-run": exampleFailedRun, "heartbeat-run": exampleBeat, "get-run-progress": exampleProgress, "list-runs": exampleRuns, "list-job-runs": exampleRuns,
+		"put-job": exampleJob, "patch-job": exampleJob, "get-job": exampleJob, "pause-job": examplePausedJob,
+		"resume-job": exampleJob, "list-jobs": JobList{Data: []ListedJob{{Job: exampleJob}}},
+		"get-run": exampleRun, "complete-run": exampleCompletedRun, "fail-run": exampleFailedRun,
+		"heartbeat-run": exampleBeat, "get-run-progress": exampleProgress,
+		"list-runs": exampleRuns, "list-job-runs": exampleRuns,
 		"list-dead-letters": exampleDeadLetters, "resolve-dead-letter": exampleResolved,
-		"list-operations": OperationList{Data: []Operation{exampleOperation}}, "get-operation": exampleOperation, "cancel-operation": exampleCancelledOperation,
-		"list-secrets": SecretList{Data: []Secret{exampleSecret}}, "get-secret": exampleSecret, "put-secret": exampleSecret,
-		"list-signing-secrets": SigningSecretList{Data: []SigningSecret{exampleSigningSecret}}, "create-signing-secret": exampleNewSigningSecret,
-		"preview-schedule": examplePreviewAnswer, "list-upcoming": exampleUpcoming, "explain-job": exampleExplanation,
+		"list-operations": OperationList{Data: []Operation{exampleOperation}},
+		"get-operation":   exampleOperation, "cancel-operation": exampleCancelledOperation,
+		"list-secrets": SecretList{Data: []Secret{exampleSecret}},
+		"get-secret":   exampleSecret, "put-secret": exampleSecret,
+		"list-signing-secrets":  SigningSecretList{Data: []SigningSecret{exampleSigningSecret}},
+		"create-signing-secret": exampleNewSigningSecret,
+		"preview-schedule":      examplePreviewAnswer, "list-upcoming": exampleUpcoming, "explain-job": exampleExplanation,
 		"create-api-key": exampleNewKey, "list-api-keys": exampleKeys, "get-api-key": exampleKey,
-		"create-tenant": exampleTenant, "list-tenants": exampleTenants, "get-tenant": exampleOwn, "get-own-tenant": exampleOwn, "patch-tenant": exampleTenant, "patch-own-tenant": exampleTenant, "test-notify": exampleTested,
+		"create-tenant": exampleTenant, "list-tenants": exampleTenants,
+		"get-tenant": exampleOwn, "get-own-tenant": exampleOwn,
+		"patch-tenant": exampleTenant, "patch-own-tenant": exampleTenant, "test-notify": exampleTested,
 		"list-audit-log": exampleAudit,
 		"list-queues":    exampleQueues, "list-replicas": exampleReplicas,
 		"freeze": exampleFrozen, "unfreeze": exampleUnfrozen, "get-freeze": exampleFrozen,
@@ -181,14 +207,16 @@ func (s *server) describe() {
 	}
 }
 
-// describeReplacement adds to the body of a PUT the fields of a job that it ignores.
+// describeReplacement adds the fields of a job that a PUT ignores to its body.
 func describeReplacement(schemas map[string]*huma.Schema) {
 	for _, name := range (JobReplacement{}).readOnly() {
 		field := *schemas["Job"].Properties[name]
 		field.ReadOnly, field.Nullable = true, true
 		field.Description = "Set by the server: ignored, so that what a GET gave can be sent back."
 		if field.Ref != "" {
-			field = huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, ReadOnly: true, Nullable: true, Description: field.Description}
+			field = huma.Schema{
+				Type: huma.TypeObject, AdditionalProperties: true, ReadOnly: true, Nullable: true, Description: field.Description,
+			}
 		}
 		schemas["JobReplacement"].Properties[name] = &field
 	}
@@ -202,7 +230,7 @@ func without(op *huma.Operation, status string, headers ...string) {
 }
 
 // nullable makes a property that holds an object accept null. A reference cannot say that in every dialect of
-// OpenAPI, so the schema is repeated in its place.
+// OpenAPI, so the schema is copied to its place.
 func nullable(schemas map[string]*huma.Schema, owner, property, of string) {
 	place := schemas[owner].Properties
 	inline := *schemas[of]
@@ -218,7 +246,7 @@ func enum[T any](values []T) []any {
 	return list
 }
 
-// sortedCodes returns the codes by status and then by name, without the one that nobody ever reads.
+// sortedCodes returns the codes by status and then by name, without codeClientCancelled, which no client ever reads.
 func sortedCodes() []Code {
 	var list []Code
 	for code := range codes {
@@ -235,7 +263,7 @@ func sortedCodes() []Code {
 	return list
 }
 
-// operations yields all operations by path and method.
+// operations yields all operations, by path and method.
 func operations(api *huma.OpenAPI) func(yield func(*huma.Operation) bool) {
 	return func(yield func(*huma.Operation) bool) {
 		var paths []string
@@ -254,7 +282,7 @@ func operations(api *huma.OpenAPI) func(yield func(*huma.Operation) bool) {
 	}
 }
 
-// indented lays out a document.
+// indented indents a JSON document.
 func indented(document []byte, err error) ([]byte, error) {
 	var b bytes.Buffer
 	if err == nil {

@@ -12,7 +12,7 @@ import (
 	"punctual/store"
 )
 
-// describeProblem describes what an operation answers with a status of 400 or more.
+// describeProblem describes the answer of an operation with a status of 400 or more.
 func describeProblem(op *huma.Operation, status string, response *huma.Response) {
 	content := response.Content["application/problem+json"]
 	if content == nil {
@@ -26,16 +26,19 @@ func describeProblem(op *huma.Operation, status string, response *huma.Response)
 	content.Example = problemExample(op, status).of(exampleRequestID)
 }
 
-// codesOf returns what a status of an operation's answer can mean, by name.
+// codesOf returns the codes that an operation can answer with a status, in the order of sortedCodes.
 func codesOf(op *huma.Operation, status string) []Code {
 	conflicts := conflictsOf(op)
 	var list []Code
 	for _, code := range sortedCodes() {
 		switch {
-		case strconv.Itoa(codes[code].status) != status, code == CodeNoRoute, code == CodeCrossOrigin, code == CodeCallback, code == CodeNotReady:
+		case strconv.Itoa(codes[code].status) != status,
+			code == CodeNoRoute, code == CodeCrossOrigin, code == CodeCallback, code == CodeNotReady:
 		case status == "409" && !slices.Contains(conflicts, code):
-		case code == CodeRunToken && roleOf[op.OperationID] != RoleNone, code == CodeUnauthenticated && roleOf[op.OperationID] == RoleNone:
-		case code == CodeKeyReused && !slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.Name == "Idempotency-Key" }):
+		case code == CodeRunToken && roleOf[op.OperationID] != RoleNone,
+			code == CodeUnauthenticated && roleOf[op.OperationID] == RoleNone:
+		case code == CodeKeyReused && !slices.ContainsFunc(op.Parameters,
+			func(p *huma.Param) bool { return p.Name == "Idempotency-Key" }):
 		default:
 			list = append(list, code)
 		}
@@ -58,17 +61,22 @@ func conflictsOf(op *huma.Operation) []Code {
 	return []Code{CodeState}
 }
 
-// stateExamples are the details of 409 where it is the state that stands against an operation.
+// stateExamples are the details of answers with 409 and the code state.
 var stateExamples = map[string]string{
-	"pause-job":             `Job "daily-invoice-gen" is completed and has no slot to pause: the state does not allow it.`,
-	"resume-job":            `Job "daily-invoice-gen" is completed and cannot be resumed: the state does not allow it.`,
-	"cancel-run":            "Run 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 has ended as succeeded: the state does not allow it.",
-	"cancel-operation":      "Operation 019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42 has ended as done: the state does not allow it.",
-	"delete-secret":         `Secret "billing-token" is used by active or paused jobs: daily-invoice-gen.`,
-	"delete-signing-secret": "Signing secret 019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e is the last one that does not expire; create another first: the state does not allow it.",
+	"pause-job":  `Job "daily-invoice-gen" is completed and has no slot to pause: the state does not allow it.`,
+	"resume-job": `Job "daily-invoice-gen" is completed and cannot be resumed: the state does not allow it.`,
+	"cancel-run": "Run 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 has ended as succeeded: " +
+		"the state does not allow it.",
+	"cancel-operation": "Operation 019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42 has ended as done: " +
+		"the state does not allow it.",
+	"delete-secret": `Secret "billing-token" is used by active or paused jobs: daily-invoice-gen.`,
+	"delete-signing-secret": "Signing secret 019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e is the last one that does not expire; " +
+		"create another first: the state does not allow it.",
 	"create-signing-secret": "There are 10 live signing secrets; delete one first: the state does not allow it.",
-	"replay-dead-letter":    "Dead letter 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 was resolved at 2026-12-01T15:01:12Z: the state does not allow it.",
-	"delete-tenant":         `Tenant "billing" has 812 active or paused jobs; delete them first: the state does not allow it.`,
+	"replay-dead-letter": "Dead letter 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 was resolved at 2026-12-01T15:01:12Z: " +
+		"the state does not allow it.",
+	"delete-tenant": `Tenant "billing" has 812 active or paused jobs; delete them first: ` +
+		"the state does not allow it.",
 }
 
 func problemExample(op *huma.Operation, status string) *Problem {
@@ -78,7 +86,8 @@ func problemExample(op *huma.Operation, status string) *Problem {
 	case "403":
 		return forbiddenExample(roleOf[op.OperationID])
 	case "404":
-		if !strings.Contains(op.Path, "{") && !slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.Name == "job" }) {
+		if !strings.Contains(op.Path, "{") &&
+			!slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.Name == "job" }) {
 			return newProblem(CodeNotFound, exampleNoTenant)
 		}
 		return newProblem(CodeNotFound, notFound(resourceAt(op.Path)))
@@ -110,16 +119,19 @@ func conflictExample(op *huma.Operation) *Problem {
 	switch conflictsOf(op)[0] {
 	case CodeNameTaken:
 		if op.OperationID == "create-tenant" {
-			return newProblem(CodeNameTaken, sentence(store.ErrTenantExists), FieldError{"body.name", "is taken by another tenant"})
+			return newProblem(CodeNameTaken, sentence(store.ErrTenantExists),
+				FieldError{"body.name", "is taken by another tenant"})
 		}
-		return newProblem(CodeNameTaken, "The name is taken by another job.", FieldError{"body.name", "is taken by another job"})
+		return newProblem(CodeNameTaken, "The name is taken by another job.",
+			FieldError{"body.name", "is taken by another job"})
 	case CodeActiveRun:
 		active := &store.ActiveRunError{Run: exampleRunID, Policy: scheduler.PolicyForbid}
 		p := newProblem(CodeActiveRun, sentence(active))
 		p.ActiveRun = &active.Run
 		return p
 	case CodeSuperseded:
-		return newProblem(CodeSuperseded, sentence(&store.SupersededError{Run: exampleRunID, Status: scheduler.StatusRetrying}))
+		return newProblem(CodeSuperseded,
+			sentence(&store.SupersededError{Run: exampleRunID, Status: scheduler.StatusRetrying}))
 	}
 	return newProblem(CodeState, stateExamples[op.OperationID])
 }

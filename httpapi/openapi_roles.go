@@ -10,15 +10,16 @@ import (
 // bearerScheme is the name of the security scheme in the description.
 const bearerScheme = "bearer"
 
-// securitySchemes are how callers prove who they are.
+// securitySchemes returns how callers authenticate.
 func securitySchemes() map[string]*huma.SecurityScheme {
 	return map[string]*huma.SecurityScheme{bearerScheme: {
 		Type: "http", Scheme: "bearer",
-		Description: "An API key, or a JWT of the issuer that the deployment names. A server that runs with --auth=none asks for neither.",
+		Description: "An API key, or a JWT of the issuer that the deployment names. A server that runs with --auth=none " +
+			"asks for neither.",
 	}}
 }
 
-// describeRole says which role an operation needs, to people and to programs, and what operators may send besides.
+// describeRole says which role an operation needs, for people and for programs. It also describes the tenant header.
 func describeRole(op *huma.Operation, role Role) {
 	needs := fmt.Sprintf("Needs the role %s.", role)
 	op.Description = strings.TrimPrefix(op.Description+" "+needs, " ")
@@ -26,6 +27,8 @@ func describeRole(op *huma.Operation, role Role) {
 	op.Security = []map[string][]string{{bearerScheme: {}}}
 	op.Parameters = append(op.Parameters, &huma.Param{
 		Name: headerTenant, In: "header", Schema: &huma.Schema{Type: huma.TypeString},
-		Description: "The tenant to act for, from operators; from others, at most their own. Absent: the tenant of the key or token.", Example: "billing",
+		Description: "The tenant to act for, from operators; from others, at most their own. Absent: the tenant of the key " +
+			"or token.",
+		Example: "billing",
 	})
 }

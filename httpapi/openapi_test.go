@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/openapi.json anew")
 
-// static200 answers a request for what needs no database.
+// static200 answers a request that needs no database.
 func static200(t *testing.T, path string) *reply {
 	t.Helper()
 	handler, err := New(Config{Store: new(store.Store), Registerer: prometheus.NewRegistry()})
@@ -46,7 +46,8 @@ func TestTheOpenAPIDocumentIsCheckedIn(t *testing.T) {
 	}
 }
 
-// The document of OpenAPI 3.0 says in its words what that of 3.1 says: null is no type there, and a schema has one example.
+// The OpenAPI 3.0 document says the same as that of 3.1, in its own words: null is no type there, and a schema has
+// one example.
 func TestTheOlderOpenAPIDocumentSaysTheSame(t *testing.T) {
 	t.Parallel()
 	document, older := static200(t, "/openapi.json").fields(), static200(t, "/openapi-3.0.json").fields()
@@ -152,7 +153,8 @@ func checkOperation(t *testing.T, at string, op map[string]any, ids map[string]b
 		}
 		content, _ := response["content"].(map[string]any)
 		for media, m := range content {
-			if (media == "application/problem+json") != (status[0] >= '4') || m.(map[string]any)["schema"] == nil || m.(map[string]any)["example"] == nil {
+			if (media == "application/problem+json") != (status[0] >= '4') || m.(map[string]any)["schema"] == nil ||
+				m.(map[string]any)["example"] == nil {
 				t.Errorf("%s: answer %s as %s: %v", at, status, media, m)
 			}
 		}
@@ -160,7 +162,9 @@ func checkOperation(t *testing.T, at string, op map[string]any, ids map[string]b
 	if !good {
 		t.Errorf("%s: no answer of success", at)
 	}
-	if strings.HasPrefix(at, "p") && !slices.Contains([]string{"cancel-run", "complete-run", "create-signing-secret"}, id) && id != "cancel-operation" && op["requestBody"] == nil {
+	if strings.HasPrefix(at, "p") &&
+		!slices.Contains([]string{"cancel-run", "complete-run", "create-signing-secret"}, id) &&
+		id != "cancel-operation" && op["requestBody"] == nil {
 		t.Errorf("%s: no body", at)
 	}
 }
@@ -174,7 +178,10 @@ func TestProblemsAreThoseOfTheOperation(t *testing.T) {
 	}
 	at := func(path, method, status string) problem {
 		response := paths[path].(map[string]any)[method].(map[string]any)["responses"].(map[string]any)[status].(map[string]any)
-		return problem{response["description"].(string), response["content"].(map[string]any)["application/problem+json"].(map[string]any)["example"].(map[string]any)}
+		return problem{
+			response["description"].(string),
+			response["content"].(map[string]any)["application/problem+json"].(map[string]any)["example"].(map[string]any),
+		}
 	}
 	for _, c := range []struct{ path, method, status, codes, code, detail string }{
 		{"/v1/jobs", "post", "409", "limit name_taken", "name_taken", "taken"},
@@ -197,7 +204,8 @@ func TestProblemsAreThoseOfTheOperation(t *testing.T) {
 			code, _, _ := strings.Cut(meaning, ":")
 			codes = append(codes, code)
 		}
-		if strings.Join(codes, " ") != c.codes || got.example["code"] != c.code || !strings.Contains(got.example["detail"].(string), c.detail) {
+		if strings.Join(codes, " ") != c.codes || got.example["code"] != c.code ||
+			!strings.Contains(got.example["detail"].(string), c.detail) {
 			t.Errorf("%s %s, %s: %q, such as %v", c.method, c.path, c.status, got.description, got.example)
 		}
 	}
@@ -207,7 +215,7 @@ func TestProblemsAreThoseOfTheOperation(t *testing.T) {
 	}
 }
 
-// Clients are generated from the schemas, and choke on a null or a field that a schema does not know of.
+// Clients are generated from the schemas. They fail on a null or a field that the schema does not have.
 func TestExamplesOfAnswersFitTheirSchemas(t *testing.T) {
 	t.Parallel()
 	document := static200(t, "/openapi.json").fields()
@@ -223,7 +231,7 @@ func TestExamplesOfAnswersFitTheirSchemas(t *testing.T) {
 	})
 }
 
-// misfits lists the nulls, fields and absences of a value that its schema does not allow.
+// misfits lists the nulls, the unknown fields and the absent fields of a value that its schema does not allow.
 func misfits(schemas, schema map[string]any, v any, at string) (problems []string) {
 	if ref, ok := schema["$ref"].(string); ok {
 		schema = schemas[strings.TrimPrefix(ref, "#/components/schemas/")].(map[string]any)
@@ -279,7 +287,10 @@ func TestExamplesOfBodiesAreValid(t *testing.T) {
 		into    any
 		check   func(any) []FieldError
 	}{
-		"job":      {exampleJobInput, new(JobInput), func(v any) []FieldError { return within("body", v.(*JobInput).Validate()) }},
+		"job": {
+			exampleJobInput, new(JobInput),
+			func(v any) []FieldError { return within("body", v.(*JobInput).Validate()) },
+		},
 		"batch":    {exampleBatch, new(BatchInput), func(v any) []FieldError { return v.(*BatchInput).validate() }},
 		"pause":    {examplePause, new(PauseInput), func(v any) []FieldError { return v.(*PauseInput).validate() }},
 		"preview":  {examplePreview, new(PreviewInput), func(v any) []FieldError { return v.(*PreviewInput).validate() }},
@@ -309,8 +320,10 @@ func TestDocsNeedNoOtherHost(t *testing.T) {
 	if policy := r.header.Get("Content-Security-Policy"); policy != docsPolicy {
 		t.Errorf("policy %q", policy)
 	}
-	for _, match := range regexp.MustCompile(`(?i)(src|href|action|url)\s*[=(]\s*["']?([^"'\s>]+)`).FindAllStringSubmatch(page+string(docsStyle), -1) {
-		if target := match[2]; !strings.HasPrefix(target, "#") && target != "docs.css" && target != "openapi.json" && target != "openapi-3.0.json" {
+	for _, match := range regexp.MustCompile(`(?i)(src|href|action|url)\s*[=(]\s*["']?([^"'\s>]+)`).
+		FindAllStringSubmatch(page+string(docsStyle), -1) {
+		if target := match[2]; !strings.HasPrefix(target, "#") && target != "docs.css" && target != "openapi.json" &&
+			target != "openapi-3.0.json" {
 			t.Errorf("the page refers to %s", match[0])
 		}
 	}
@@ -322,7 +335,10 @@ func TestDocsNeedNoOtherHost(t *testing.T) {
 			t.Errorf("#%s leads nowhere", match[1])
 		}
 	}
-	for _, want := range []string{`id="create-job"`, `id="schema-Job"`, `id="idempotency_key_reused"`, "0 3 * * *", "/v1/jobs/{job}/trigger", "America/Los_Angeles"} {
+	for _, want := range []string{
+		`id="create-job"`, `id="schema-Job"`, `id="idempotency_key_reused"`, "0 3 * * *", "/v1/jobs/{job}/trigger",
+		"America/Los_Angeles",
+	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not show %s", want)
 		}

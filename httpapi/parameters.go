@@ -9,8 +9,8 @@ import (
 	"punctual/scheduler"
 )
 
-// parameterMessage says what is wrong with a parameter of a request: of one that takes a few words, which they are and which
-// is the nearest; of an unknown one, which ones there are. The rest is as huma says it.
+// parameterMessage says what is wrong with a query parameter. For one with an enum it lists the words and suggests
+// the nearest; for an unknown one it lists the parameters there are. All else is huma's own message.
 func parameterMessage(op *huma.Operation, detail *huma.ErrorDetail) string {
 	in, name, ok := strings.Cut(detail.Location, ".")
 	if op == nil || !ok || in != "query" {
@@ -31,15 +31,17 @@ func parameterMessage(op *huma.Operation, detail *huma.ErrorDetail) string {
 	if len(names) == 0 {
 		return "unknown parameter; this takes none in the query"
 	}
-	return fmt.Sprintf("unknown parameter; there are: %s%s", strings.Join(names, ", "), scheduler.DidYouMean(name, names...))
+	return fmt.Sprintf("unknown parameter; there are: %s%s", strings.Join(names, ", "),
+		scheduler.DidYouMean(name, names...))
 }
 
-// notOneOf says which words a parameter takes.
+// notOneOf says which words are allowed, and suggests the nearest.
 func notOneOf(value any, choices []any) string {
 	words := make([]string, len(choices))
 	for i, choice := range choices {
 		words[i] = fmt.Sprint(choice)
 	}
 	written, _ := value.(string)
-	return fmt.Sprintf("%q is not one of %s%s", clip(written), strings.Join(words, ", "), scheduler.DidYouMean(written, words...))
+	return fmt.Sprintf("%q is not one of %s%s", clip(written), strings.Join(words, ", "),
+		scheduler.DidYouMean(written, words...))
 }

@@ -12,18 +12,34 @@ import (
 func TestMergePatch(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	const definition = `{"name":"n","description":"d","labels":{"a":"1","b":"2"},"schedule":{"cron":"0 3 * * *","timezone":"Europe/Berlin"},"timeout":"90m",
+	const definition = `{"name":"n","description":"d","labels":{"a":"1","b":"2"},` +
+		`"schedule":{"cron":"0 3 * * *","timezone":"Europe/Berlin"},"timeout":"90m",
 		"target":{"url":"http://example.com/","headers":{"X-A":"1"},"body":{"z":1e2,"a":"<>","list":[1,null]}}}`
 	for _, c := range []struct {
 		name, patch string
 		want        map[string]any // by path
 	}{
 		{"an empty patch changes nothing", `{}`, map[string]any{"version": 1., "timeout": "90m"}},
-		{"null restores a default", `{"timeout":null,"description":null}`, map[string]any{"timeout": "30s", "description": nil}},
-		{"an entry of a map is removed and added", `{"labels":{"a":null,"c":"3"}}`, map[string]any{"labels": map[string]any{"b": "2", "c": "3"}}},
-		{"a schedule turns into another kind", `{"schedule":{"cron":null,"timezone":null,"every":"60s"}}`, map[string]any{"schedule": map[string]any{"every": "60s"}}},
-		{"a member of the body is changed", `{"target":{"body":{"a":null}}}`, map[string]any{"target.body": map[string]any{"z": 100., "list": []any{1., nil}}}},
-		{"the body is removed", `{"target":{"body":null}}`, map[string]any{"target.body": nil, "target.url": "http://example.com/"}},
+		{
+			"null restores a default", `{"timeout":null,"description":null}`,
+			map[string]any{"timeout": "30s", "description": nil},
+		},
+		{
+			"an entry of a map is removed and added", `{"labels":{"a":null,"c":"3"}}`,
+			map[string]any{"labels": map[string]any{"b": "2", "c": "3"}},
+		},
+		{
+			"a schedule turns into another kind", `{"schedule":{"cron":null,"timezone":null,"every":"60s"}}`,
+			map[string]any{"schedule": map[string]any{"every": "60s"}},
+		},
+		{
+			"a member of the body is changed", `{"target":{"body":{"a":null}}}`,
+			map[string]any{"target.body": map[string]any{"z": 100., "list": []any{1., nil}}},
+		},
+		{
+			"the body is removed", `{"target":{"body":null}}`,
+			map[string]any{"target.body": nil, "target.url": "http://example.com/"},
+		},
 		{"a list is replaced", `{"retry":{"give_up_on":[404]}}`, map[string]any{"retry.give_up_on": []any{404.}}},
 		{"paused pauses", `{"paused":true}`, map[string]any{"paused": true, "state": "paused"}},
 	} {
@@ -57,10 +73,14 @@ func TestPatchReportsEverythingAtOnce(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.create(minimal("n"))
-	p := s.do("PATCH", "/v1/jobs/n", `{"shedule":null,"timeout":"soon","retry":{"max_attempts":"x","multiplier":0},"schedule":{"every":"60s","delay":"60s"},"id":null,"target":{"url":null}}`).code(CodeInvalid)
+	p := s.do("PATCH", "/v1/jobs/n", `{"shedule":null,"timeout":"soon","retry":{"max_attempts":"x","multiplier":0},`+
+		`"schedule":{"every":"60s","delay":"60s"},"id":null,"target":{"url":null}}`).code(CodeInvalid)
 	got := locations(p)
 	slices.Sort(got)
-	want := []string{"body.id", "body.retry.max_attempts", "body.retry.multiplier", "body.schedule", "body.shedule", "body.target.url", "body.timeout"}
+	want := []string{
+		"body.id", "body.retry.max_attempts", "body.retry.multiplier", "body.schedule", "body.shedule", "body.target.url",
+		"body.timeout",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -63,7 +63,7 @@ const (
 	CodeLocked          Code = "locked"
 	CodeIssuer          Code = "issuer_unavailable"
 	CodeNotReady        Code = "not_ready"
-	codeClientCancelled Code = "cancelled" // nobody is left to read it
+	codeClientCancelled Code = "cancelled" // the client is gone and never reads it
 )
 
 // codes gives each code its status and its meaning.
@@ -82,7 +82,9 @@ var codes = map[Code]struct {
 	CodeNoRoute:         {http.StatusNotFound, "Path not found"},
 	CodeWrongMethod:     {http.StatusMethodNotAllowed, "Method not allowed"},
 	CodeNameTaken:       {http.StatusConflict, "The name is taken"},
-	CodeActiveRun:       {http.StatusConflict, "The job has an active run, and its concurrency policy does not allow another"},
+	CodeActiveRun: {
+		http.StatusConflict, "The job has an active run, and its concurrency policy does not allow another",
+	},
 	CodeState:           {http.StatusConflict, "Conflict with the current state"},
 	CodeLimit:           {http.StatusConflict, "The tenant has reached a limit"},
 	CodeSuperseded:      {http.StatusConflict, "The attempt is over"},
@@ -100,7 +102,7 @@ var codes = map[Code]struct {
 	codeClientCancelled: {499, "The client went away"},
 }
 
-// newProblem returns a problem of a code.
+// newProblem returns a problem with a code.
 func newProblem(code Code, detail string, fields ...FieldError) *Problem {
 	known := codes[code]
 	return &Problem{
@@ -114,7 +116,7 @@ func invalid(fields []FieldError) *Problem {
 	return newProblem(CodeInvalid, count(len(fields), "field is", "fields are")+" not valid.", capped(fields)...)
 }
 
-// mostFieldErrors bounds what a problem lists.
+// mostFieldErrors bounds the errors that a problem lists.
 const mostFieldErrors = 100
 
 func capped(fields []FieldError) []FieldError {
@@ -138,13 +140,13 @@ func (p *Problem) Error() string { return p.Detail }
 // GetStatus returns the HTTP status; huma writes it.
 func (p *Problem) GetStatus() int { return p.Status }
 
-// GetHeaders returns the headers that go with it; huma writes them.
+// GetHeaders returns the headers of the answer; huma writes them.
 func (p *Problem) GetHeaders() http.Header { return p.header }
 
 // ContentType is the media type of problems; huma writes it.
 func (p *Problem) ContentType(string) string { return "application/problem+json" }
 
-// of returns p as the answer to a request. Some problems are shared, so it is a copy.
+// of returns a copy of p as the answer to a request. It is a copy because some problems are shared.
 func (p *Problem) of(request string) *Problem {
 	own := *p
 	own.RequestID = request
@@ -170,8 +172,8 @@ func (p *Problem) write(w http.ResponseWriter) {
 	_ = json.NewEncoder(w).Encode(p.of(h.Get(headerRequestID))) // the client may be gone
 }
 
-// huma makes its own errors through these variables, for which it has no setting per API. What it says about a
-// field is kept, what was submitted is not: it may be a secret.
+// huma creates its own errors through these variables; it has no setting per API. Its message about a field is kept.
+// The submitted value is dropped, as it may be a secret.
 func init() {
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 		return ofHuma(nil, status, message, errs)
@@ -181,7 +183,7 @@ func init() {
 	}
 }
 
-// ofHuma turns errors that huma found in a request for an operation into a problem.
+// ofHuma turns the errors that huma found in a request into a problem.
 func ofHuma(op *huma.Operation, status int, message string, errs []error) huma.StatusError {
 	var fields []FieldError
 	for _, err := range errs {

@@ -12,8 +12,8 @@ import (
 	"punctual/store"
 )
 
-// rates keeps tenants with max_requests_per_second to it. A replica draws a tenth of a second's worth at a time from
-// the database, which all replicas share, and serves requests from that.
+// rates enforces max_requests_per_second of tenants. A replica draws a tenth of a second's worth of requests at a
+// time from the database, which all replicas share, and serves requests from that.
 type rates struct {
 	store *store.Store
 	of    *lru.Cache[int32, *allowance]
@@ -24,21 +24,21 @@ func newRates(s *store.Store) *rates {
 	return &rates{store: s, of: of}
 }
 
-// drawnFor is how long requests that were drawn may be answered: those that an idle replica keeps are gone.
+// drawnFor is how long drawn requests stay valid. An idle replica loses the rest.
 const drawnFor = time.Second
 
-// allowance is what this replica has drawn for a tenant.
+// allowance holds the requests that this replica has drawn for a tenant.
 type allowance struct {
-	turn  chan struct{} // taken by whoever looks at the rest; the others wait, as they need to know too
+	turn  chan struct{} // held while a request uses the fields below; others wait
 	rate  int
 	drawn int
-	until time.Time // when what was drawn lapses
-	none  time.Time // until when there is nothing to draw
+	until time.Time // when the drawn requests expire
+	none  time.Time // until then there is nothing to draw
 	left  store.Requests
 }
 
-// spend counts a request of a tenant, and tells in the header how many more there may be; a *Problem when there are
-// none. While the database does not answer, nobody is refused.
+// spend counts a request of a tenant, and writes how many remain into the header. It returns a *Problem when none
+// remain. While the database does not answer, it refuses no request.
 func (r *rates) spend(ctx context.Context, t store.Tenant, header http.Header) error {
 	if t.MaxRequestsPerSecond == 0 {
 		return nil
@@ -59,7 +59,7 @@ func (r *rates) spend(ctx context.Context, t store.Tenant, header http.Header) e
 	now := time.Now()
 	if a.drawn == 0 || now.After(a.until) {
 		if err := r.draw(ctx, t, a, now); err != nil {
-			return nil // the request gets what it gets without a database
+			return nil // not refused here: it gets its own answer without a database
 		}
 	}
 	if a.drawn == 0 {
@@ -95,7 +95,8 @@ func (a *allowance) tell(header http.Header) {
 }
 
 func (a *allowance) refusal() *Problem {
-	p := newProblem(CodeRateLimited, "Your tenant may send "+count(a.rate, "request", "requests")+" a second, on all replicas together.")
+	p := newProblem(CodeRateLimited,
+		"Your tenant may send "+count(a.rate, "request", "requests")+" a second, on all replicas together.")
 	p.header = http.Header{"Retry-After": {"1"}}
 	a.tell(p.header)
 	return p

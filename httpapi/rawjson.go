@@ -12,7 +12,7 @@ import (
 // maxDepth bounds how deep arrays and objects of a body nest.
 const maxDepth = 64
 
-// wellFormed reports what keeps a body from being read at all.
+// wellFormed returns the problem of a body that cannot be read at all; nil when it can.
 func wellFormed(data []byte) *Problem {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return newProblem(CodeMalformed, "The body is empty; it must be a JSON object.")
@@ -35,7 +35,8 @@ func wellFormed(data []byte) *Problem {
 	before := data[:min(max(syntax.Offset-1, 0), int64(len(data)))]
 	line := bytes.Count(before, []byte("\n")) + 1
 	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
-	return newProblem(CodeMalformed, fmt.Sprintf("The body is not JSON at byte %d (line %d, column %d): %v.", len(before), line, column, syntax))
+	return newProblem(CodeMalformed,
+		fmt.Sprintf("The body is not JSON at byte %d (line %d, column %d): %v.", len(before), line, column, syntax))
 }
 
 func invalidUTF8(data []byte) int {
@@ -68,7 +69,7 @@ func depth(data []byte) int {
 	return deepest
 }
 
-// quoted returns the string literal that b begins with, quotes included.
+// quoted returns the string literal at the start of b, quotes included.
 func quoted(b []byte) []byte {
 	for i := 1; i < len(b); i++ {
 		switch b[i] {
@@ -111,10 +112,10 @@ func elements(array []byte) iter.Seq[[]byte] {
 	}
 }
 
-// next skips to the next token: white space, colons and commas mean nothing in what is known to be well-formed.
+// next skips to the next token. In well-formed JSON, white space, colons and commas can be skipped.
 func next(b []byte) []byte { return bytes.TrimLeft(b, " \t\r\n:,") }
 
-// cut returns the value that b begins with.
+// cut returns the value at the start of b.
 func cut(b []byte) []byte {
 	switch b[0] {
 	case '"':
@@ -151,7 +152,7 @@ func unquote(literal []byte) string {
 	return text
 }
 
-// kindOf names what a value is, for people.
+// kindOf names the kind of a value, for people.
 func kindOf(value []byte) string {
 	switch value[0] {
 	case '"':
@@ -168,8 +169,8 @@ func kindOf(value []byte) string {
 	return "a number"
 }
 
-// storable reports whether the database can store every string of a value: none holds NUL or half of a
-// surrogate pair.
+// storable reports whether the database can store every string of a value: none holds NUL or half of a surrogate
+// pair.
 func storable(value []byte) bool {
 	for rest := value; ; {
 		at := bytes.IndexByte(rest, '\\')

@@ -30,8 +30,8 @@ const (
 	mediaPatch = "application/merge-patch+json"
 )
 
-// body is the JSON body of a request, read by decode while huma collects a request's input. Which media types
-// are read, whether there must be a body and how large it may be is what the operation's description says.
+// body is the JSON body of a request. decode reads it while huma collects the request's input. The operation's
+// description says which media types are read, whether a body is required and how large it may be.
 type body[T any] struct {
 	value  T
 	raw    []byte
@@ -39,8 +39,7 @@ type body[T any] struct {
 	hash   [sha256.Size]byte // of method, path and body
 }
 
-// Resolve reads the body. What is wrong with single fields is kept for check, to be reported with what the
-// domain finds.
+// Resolve reads the body. It keeps errors of single fields for check, which reports them together with the domain's.
 func (b *body[T]) Resolve(ctx huma.Context) []error {
 	r, w := humachi.Unwrap(ctx)
 	op := ctx.Operation()
@@ -60,7 +59,7 @@ func (b *body[T]) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
-// check returns the problem of a body that has errors: those of reading it and those of the domain.
+// check returns the problem of a body with errors: those of reading it and those of the domain.
 func (b *body[T]) check(domain ...FieldError) error {
 	if all := merged(b.errors, domain...); len(all) > 0 {
 		return invalid(all)
@@ -76,7 +75,7 @@ func readBody(w http.ResponseWriter, r *http.Request, op *huma.Operation) ([]byt
 		return nil, newProblem(CodeTooLarge, tooLarge(limit.Limit))
 	case err != nil:
 		return nil, newProblem(CodeMalformed, "The body could not be read to its end.")
-	case len(raw) == 0: // of no type; whether it may be empty is judged with its content
+	case len(raw) == 0: // no Content-Type needed; Resolve judges whether it may be empty
 		return nil, nil
 	}
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
@@ -115,7 +114,7 @@ func requestHash(r *http.Request, raw []byte) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// The parts of inputs are exported because huma does not look into embedded fields that are not.
+// The parts of inputs are exported because huma ignores embedded fields that are not.
 
 // Idempotent is the input of operations that an Idempotency-Key makes safe to repeat.
 type Idempotent struct {
@@ -132,7 +131,7 @@ var (
 	uuidForm = regexp.MustCompile(`(?i)^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32})$`)
 )
 
-// exists returns ErrNotFound for what can be the name or id of nothing, so that it never reaches the database.
+// exists returns ErrNotFound for a malformed id or name, so that it never reaches the database.
 func (j JobRef) exists() error {
 	if !nameForm.MatchString(j.Job) {
 		return store.ErrNotFound
@@ -142,12 +141,13 @@ func (j JobRef) exists() error {
 
 func (j JobRef) isID() bool { return uuidForm.MatchString(j.Job) }
 
-// IfMatch is the condition of operations that must not overwrite another's change.
+// IfMatch is the condition of writes that must not overwrite somebody else's change.
 type IfMatch struct {
 	Tag string `header:"If-Match" doc:"The job's ETag, or its version in quotes: the operation fails with 412 when somebody has changed the job since. Runs that come and go change nothing of the version. * means any version of a job that exists." example:"\"7\""`
 }
 
-// version returns the version that the condition names, nil for none or *. A tag that is no job's answers 412.
+// version returns the version that the condition names, or nil for none or *. A tag that is no ETag of a job gets
+// 412.
 func (m IfMatch) version() (*int32, error) {
 	if m.Tag == "" || m.any() {
 		return nil, nil
@@ -166,10 +166,10 @@ func (m IfMatch) version() (*int32, error) {
 	return &v, nil
 }
 
-// any reports whether the condition is that the job exists, in whatever version.
+// any reports whether the condition is only that the job exists, in any version.
 func (m IfMatch) any() bool { return strings.TrimSpace(m.Tag) == "*" }
 
-// answered is the rendered answer of an operation that may have been replayed.
+// answered is the rendered answer of an operation. It may repeat an earlier answer.
 type answered struct {
 	Status      int
 	ContentType string `header:"Content-Type" hidden:"true"`
@@ -180,7 +180,10 @@ type answered struct {
 }
 
 // once runs a write under its Idempotency-Key, if it has one.
-func (s *server) once(ctx context.Context, tenant int32, key string, hash [sha256.Size]byte, write func(context.Context) (store.Answer, error)) (*answered, error) {
+func (s *server) once(
+	ctx context.Context, tenant int32, key string, hash [sha256.Size]byte,
+	write func(context.Context) (store.Answer, error),
+) (*answered, error) {
 	var answer store.Answer
 	var replayed bool
 	var err error

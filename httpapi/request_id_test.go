@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Whoever reports an error has the id by which it is found in the log.
+// An error that a user reports can be found in the log by its id.
 func TestProblemsCarryTheIDOfTheirRequest(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer
@@ -30,7 +30,9 @@ func TestProblemsCarryTheIDOfTheirRequest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			own := "report-" + strings.ReplaceAll(name, " ", ".")
-			for sent, accepted := range map[string]bool{own: true, "": false, strings.Repeat("x", 65): false, "a b": false, `"quoted"`: false} {
+			for sent, accepted := range map[string]bool{
+				own: true, "": false, strings.Repeat("x", 65): false, "a b": false, `"quoted"`: false,
+			} {
 				r := c.caller.in(t).do(c.method, c.path, c.body, headerRequestID+": "+sent)
 				p := r.code(c.code)
 				id := r.header.Get(headerRequestID)
@@ -43,7 +45,8 @@ func TestProblemsCarryTheIDOfTheirRequest(t *testing.T) {
 			}
 		})
 	}
-	if first, second := s.do("GET", "/v1/jobs", "").problem(), s.do("GET", "/v1/jobs", "").problem(); first.RequestID == second.RequestID || errUnauthenticated.RequestID != "" {
+	if first, second := s.do("GET", "/v1/jobs", "").problem(),
+		s.do("GET", "/v1/jobs", "").problem(); first.RequestID == second.RequestID || errUnauthenticated.RequestID != "" {
 		t.Errorf("two requests have the ids %q and %q", first.RequestID, second.RequestID)
 	}
 	if r := admin.do("GET", "/v1/jobs", "").want(http.StatusOK); r.header.Get(headerRequestID) == "" {

@@ -15,9 +15,12 @@ func (s *server) rerunRoute() {
 	op := register(s, huma.Operation{
 		OperationID: "rerun-run", Method: http.MethodPost, Path: "/v1/runs/{run}/rerun", Tags: []string{tagRuns},
 		Summary: "Make a run again", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
-		Description: "Makes a new run of one that has ended, however it did: of trigger manual, for the same slot, under the job's current definition. What the run sent in place of what its job says is sent again unless the body here replaces it. Its receiver takes it for a new run, unless same_key is set. The concurrency_policy holds as for triggering by hand.",
-		Responses:   s.rendered(http.StatusAccepted, Run{}, exampleRerun),
-		Errors:      []int{400, 404, 409, 413, 415, 422},
+		Description: "Makes a new run of one that has ended, however it did: of trigger manual, for the same slot, under " +
+			"the job's current definition. What the run sent in place of what its job says is sent again unless the body here " +
+			"replaces it. Its receiver takes it for a new run, unless same_key is set. The concurrency_policy holds as for " +
+			"triggering by hand.",
+		Responses: s.rendered(http.StatusAccepted, Run{}, exampleRerun),
+		Errors:    []int{400, 404, 409, 413, 415, 422},
 	}, s.rerunRun)
 	describeBody[RerunInput](s, op, false, exampleRerunInput, mediaJSON)
 	without(op, "202", "ETag")
@@ -42,7 +45,9 @@ func (s *server) rerunRun(ctx context.Context, tenant int32, in *rerunInput) (*a
 		return nil, err
 	}
 	v := in.Request.value
-	request := store.RerunRequest{TriggerRequest: store.TriggerRequest{Body: v.Body, Headers: v.Headers}, SameKey: v.SameKey}
+	request := store.RerunRequest{
+		TriggerRequest: store.TriggerRequest{Body: v.Body, Headers: v.Headers}, SameKey: v.SameKey,
+	}
 	if err := in.Request.check(within("body", scheduler.ValidateRequest("", v.Headers, v.Body))...); err != nil {
 		return nil, err
 	}

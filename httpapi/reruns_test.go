@@ -11,7 +11,7 @@ import (
 	"punctual/scheduler"
 )
 
-// over makes a job and a run of it that is over.
+// over creates a job and a run of it that has ended.
 func (s *service) over(name, more string) string {
 	s.t.Helper()
 	s.create(`{"name":"` + name + `"` + more + `,"target":{"url":"http://example.com/hook"}}`)
@@ -27,28 +27,36 @@ func TestRerun(t *testing.T) {
 	original := into[Run](s.do("GET", first, "").want(200))
 	got := s.do("POST", first+"/rerun", `{"body":{"n":1},"headers":{"x-y":"z"}}`, "Idempotency-Key: k").want(202)
 	run := into[Run](got)
-	if run.RerunOf == nil || *run.RerunOf != original.ID || run.Status != scheduler.StatusPending || run.Trigger != scheduler.TriggerManual || !run.ScheduledFor.Equal(original.ScheduledFor) || !run.DueAt.After(original.DueAt) {
+	if run.RerunOf == nil || *run.RerunOf != original.ID || run.Status != scheduler.StatusPending ||
+		run.Trigger != scheduler.TriggerManual || !run.ScheduledFor.Equal(original.ScheduledFor) ||
+		!run.DueAt.After(original.DueAt) {
 		t.Errorf("the rerun is %s", got.body)
 	}
 	if got.header.Get("Location") != runPath(run.ID) {
 		t.Errorf("it is at %q", got.header.Get("Location"))
 	}
-	if again := into[Run](s.do("POST", first+"/rerun", `{"body":{"n":1},"headers":{"x-y":"z"}}`, "Idempotency-Key: k").want(202)); again.ID != run.ID {
+	if again := into[Run](s.do("POST", first+"/rerun", `{"body":{"n":1},"headers":{"x-y":"z"}}`,
+		"Idempotency-Key: k").want(202)); again.ID != run.ID {
 		t.Error("the same Idempotency-Key made another run")
 	}
 	shown := into[Run](s.do("GET", runPath(run.ID), "").want(200))
-	if shown.Request == nil || string(shown.Request.Body) != `{"n":1}` || shown.Request.Headers["X-Y"] != "z" || shown.Request.Headers["Webhook-Id"] != run.ID.String() || *shown.RerunOf != original.ID {
+	if shown.Request == nil || string(shown.Request.Body) != `{"n":1}` || shown.Request.Headers["X-Y"] != "z" ||
+		shown.Request.Headers["Webhook-Id"] != run.ID.String() || *shown.RerunOf != original.ID {
 		t.Errorf("it sends %+v", shown.Request)
 	}
-	// A rerun of a rerun sends what that one did, and uses the definition of now.
+	// A rerun of a rerun sends what that one sent, by the definition of now.
 	s.do("POST", runPath(run.ID)+"/cancel", "").want(202)
-	s.do("PATCH", "/v1/jobs/a", `{"target":{"url":"http://example.com/other"}}`, "Content-Type: application/merge-patch+json").want(200)
+	s.do("PATCH", "/v1/jobs/a", `{"target":{"url":"http://example.com/other"}}`,
+		"Content-Type: application/merge-patch+json").want(200)
 	second := into[Run](s.do("POST", runPath(run.ID)+"/rerun", `{"same_key":true}`).want(202))
 	shown = into[Run](s.do("GET", runPath(second.ID), "").want(200))
-	if string(shown.Request.Body) != `{"n":1}` || shown.Request.URL != "http://example.com/other" || shown.Request.Headers["Webhook-Id"] != run.ID.String() || shown.Request.Headers["Idempotency-Key"] != run.ID.String() {
+	if string(shown.Request.Body) != `{"n":1}` || shown.Request.URL != "http://example.com/other" ||
+		shown.Request.Headers["Webhook-Id"] != run.ID.String() ||
+		shown.Request.Headers["Idempotency-Key"] != run.ID.String() {
 		t.Errorf("the second one sends %+v", shown.Request)
 	}
-	if entries := s.do("GET", "/v1/audit-log?job=a", "").want(200); !strings.Contains(string(entries.body), `"rerun_of":"`+original.ID.String()) {
+	if entries := s.do("GET", "/v1/audit-log?job=a", "").
+		want(200); !strings.Contains(string(entries.body), `"rerun_of":"`+original.ID.String()) {
 		t.Errorf("the audit log says %s", entries.body)
 	}
 }
@@ -86,7 +94,7 @@ func TestRerunsThatAreRefused(t *testing.T) {
 			}
 		})
 	}
-	s.do("POST", ended+"/rerun", "").want(202) // none of that was in the way of it
+	s.do("POST", ended+"/rerun", "").want(202) // none of the refused requests prevents it
 }
 
 func TestARecordedSkipIsMadeUpFor(t *testing.T) {
@@ -97,21 +105,27 @@ func TestARecordedSkipIsMadeUpFor(t *testing.T) {
 		t.Helper()
 		id := uuid.Must(uuid.NewV7()).String()
 		_, err := s.store.Pool().Exec(t.Context(), `
-			INSERT INTO punctual.runs (id, job_id, tenant, job_version, lane, status, trigger, reason, scheduled_for, due_at, finished_at, skipped_first, skipped_last, skipped_count)
-			SELECT $1, $2::uuid, tenant, 1, lane, 'skipped', 'schedule', 'overlap', $4::timestamptz, $4, now(), $3::timestamptz, $4, $5 FROM punctual.schedules WHERE job_id = $2`, id, job, first, last, count)
+			INSERT INTO punctual.runs (id, job_id, tenant, job_version, lane, status, trigger, reason,
+				scheduled_for, due_at, finished_at, skipped_first, skipped_last, skipped_count)
+			SELECT $1, $2::uuid, tenant, 1, lane, 'skipped', 'schedule', 'overlap',
+				$4::timestamptz, $4, now(), $3::timestamptz, $4, $5
+			FROM punctual.schedules
+			WHERE job_id = $2`, id, job, first, last, count)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return "/v1/runs/" + id
 	}
-	if p := s.do("POST", skip("2026-11-01T03:00:00Z", "2026-11-02T03:00:00Z", 2)+"/rerun", "").code(CodeState); !strings.Contains(p.Detail, "backfill") {
+	if p := s.do("POST", skip("2026-11-01T03:00:00Z", "2026-11-02T03:00:00Z", 2)+"/rerun", "").
+		code(CodeState); !strings.Contains(p.Detail, "backfill") {
 		t.Errorf("detail %q", p.Detail)
 	}
 	one := skip("2026-11-01T03:00:00Z", "2026-11-01T03:00:00Z", 1)
 	if shown := s.do("GET", one, "").want(200).fields(); shown["request"] != nil {
 		t.Errorf("a skip has the request %v", shown["request"])
 	}
-	if run := into[Run](s.do("POST", one+"/rerun", "").want(202)); run.ScheduledFor.Format("2006-01-02T15:04") != "2026-11-01T03:00" {
+	if run := into[Run](s.do("POST", one+"/rerun", "").
+		want(202)); run.ScheduledFor.Format("2006-01-02T15:04") != "2026-11-01T03:00" {
 		t.Errorf("made up for at %s", run.ScheduledFor)
 	}
 }
@@ -132,7 +146,7 @@ func TestCompletionBringsAResult(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	run, token := s.working("a")
-	long := strings.Repeat("x", scheduler.MaxResult-1) // with its quotes one byte too many
+	long := strings.Repeat("x", scheduler.MaxResult-1) // one byte too many with its quotes
 	for _, c := range []struct {
 		name, body string
 		code       Code
@@ -153,7 +167,7 @@ func TestCompletionBringsAResult(t *testing.T) {
 		})
 	}
 	const result = `{"b":[1, 2.50],"a":"ü"}`
-	for _, body := range []string{`{"result":` + result + `}`, `{"result":"another"}`, ""} { // the first one stays
+	for _, body := range []string{`{"result":` + result + `}`, `{"result":"another"}`, ""} { // the first result stays
 		ended := into[Run](s.do("POST", run+"/complete", body, token).want(200))
 		if ended.Status != scheduler.StatusSucceeded || compact(t, ended.Result) != compact(t, []byte(result)) {
 			t.Errorf("completed with %q: %s, result %s", body, ended.Status, ended.Result)
@@ -161,11 +175,13 @@ func TestCompletionBringsAResult(t *testing.T) {
 	}
 	run, token = s.working("b")
 	exact := `"` + long[1:] + `"`
-	if ended := into[Run](s.do("POST", run+"/complete", `{"result":`+exact+`}`, token).want(200)); string(ended.Result) != exact {
+	if ended := into[Run](s.do("POST", run+"/complete", `{"result":`+exact+`}`,
+		token).want(200)); string(ended.Result) != exact {
 		t.Errorf("of 64 KiB %d bytes are kept", len(ended.Result))
 	}
 	run, token = s.working("c")
-	if ended := s.do("POST", run+"/complete", `{"result":null}`, token).want(200).fields(); ended["result"] != nil || ended["result_note"] != nil {
+	if ended := s.do("POST", run+"/complete", `{"result":null}`, token).want(200).fields(); ended["result"] != nil ||
+		ended["result_note"] != nil {
 		t.Errorf("without a result: %v", ended)
 	}
 }
@@ -200,7 +216,7 @@ func TestKeepResponseAndCompletionAreJudged(t *testing.T) {
 			t.Errorf("%s: keep_response is %v", c.name, keep)
 		}
 	}
-	// It is forbidden indeed: not only shown so.
+	// The second trigger is really refused; the policy is not only shown.
 	s.do("POST", "/v1/jobs/async/trigger", "").want(202)
 	s.do("POST", "/v1/jobs/async/trigger", "").code(CodeActiveRun)
 }
@@ -215,23 +231,29 @@ func TestASilentTargetIsCalledSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	claim := scheduler.Claim{Replica: replica.ID, Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}}
-	for n := range 3 { // the target accepts, and is not heard of again
+	for n := range 3 { // the target accepts, then stays silent
 		shown := into[Run](s.do("GET", run, "").want(200))
-		job, err := scheduler.Compile(shown.JobID, 1, 1, scheduler.Definition{Name: "a", Completion: scheduler.CompleteAsync, Target: scheduler.Target{URL: "http://x"}}, 0)
+		job, err := scheduler.Compile(shown.JobID, 1, 1,
+			scheduler.Definition{Name: "a", Completion: scheduler.CompleteAsync, Target: scheduler.Target{URL: "http://x"}}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		a := scheduler.Assignment{RunID: shown.ID, Job: job, Attempt: n + 1, Lease: &scheduler.Lease{ID: uuid.New()}}
-		if err := s.store.Pool().QueryRow(t.Context(), `SELECT fence FROM punctual.runs WHERE id = $1`, shown.ID).Scan(&a.Fence); err != nil {
+		if err := s.store.Pool().QueryRow(t.Context(), `SELECT fence FROM punctual.runs WHERE id = $1`,
+			shown.ID).Scan(&a.Fence); err != nil {
 			t.Fatal(err)
 		}
-		o := scheduler.Outcome{Assignment: a, Verdict: scheduler.Await, StartedAt: *shown.StartedAt, FinishedAt: *shown.StartedAt, HTTPStatus: 202, RetryIn: -1}
+		o := scheduler.Outcome{
+			Assignment: a, Verdict: scheduler.Await, StartedAt: *shown.StartedAt, FinishedAt: *shown.StartedAt, HTTPStatus: 202,
+			RetryIn: -1,
+		}
 		if _, err := s.store.Finish(t.Context(), []scheduler.Outcome{o}, nil); err != nil {
 			t.Fatal(err)
 		}
 		for _, sql := range []string{
 			`UPDATE punctual.deployment SET back_at = '-infinity'`, `UPDATE punctual.replicas SET renewed_at = now()`,
-			`UPDATE punctual.runs SET started_at = started_at - interval '2 minutes' WHERE status = 'running'`, `UPDATE punctual.ready SET due_at = now() - interval '1 s'`,
+			`UPDATE punctual.runs SET started_at = started_at - interval '2 minutes' WHERE status = 'running'`,
+			`UPDATE punctual.ready SET due_at = now() - interval '1 s'`,
 		} {
 			if _, err := s.store.Pool().Exec(t.Context(), sql); err != nil {
 				t.Fatal(err)
@@ -240,7 +262,7 @@ func TestASilentTargetIsCalledSilent(t *testing.T) {
 		if _, _, err := s.store.EndSilent(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.store.ClaimReady(t.Context(), claim); err != nil { // makes the next attempt
+		if _, err := s.store.ClaimReady(t.Context(), claim); err != nil { // starts the next attempt
 			t.Fatal(err)
 		}
 	}

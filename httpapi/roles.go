@@ -2,10 +2,10 @@ package httpapi
 
 import "slices"
 
-// Role is what a caller may do. Each may also do what those before it may, but for metrics, which stands apart.
+// Role says what a caller may do. Each role includes the roles before it, except metrics, which stands apart.
 type Role string
 
-// The roles, from the least to the most.
+// The roles, from the least to the greatest.
 const (
 	RoleNone      Role = ""          // no key is needed: the operation is open, or asks for a run token instead
 	RoleMetrics   Role = "metrics"   // reads /metrics of the whole deployment, and nothing else
@@ -16,11 +16,11 @@ const (
 	RoleOperator  Role = "operator"  // administers all tenants
 )
 
-// Roles are all of them, from the least to the most.
+// Roles are all roles, from the least to the greatest.
 var Roles = []Role{RoleMetrics, RoleViewer, RoleSubmitter, RoleEditor, RoleAdmin, RoleOperator}
 
-// includes reports whether a caller of role r may do what other may. The metrics name all tenants and, where that was asked
-// for, their jobs: so only operators may read them too, or make a key that does.
+// includes reports whether a caller of role r may do what other may. The metrics name all tenants and, with
+// --job-metrics, their jobs. So of the other roles only operators may read them, or create a key that does.
 func (r Role) includes(other Role) bool {
 	switch {
 	case other == RoleNone || r == other:
@@ -33,7 +33,8 @@ func (r Role) includes(other Role) bool {
 	return slices.Index(Roles, r) >= slices.Index(Roles, other)
 }
 
-// roleOf is the least role of every operation of the API: whoever adds one adds it here, or the server does not start.
+// roleOf is the least role of every operation of the API. An operation that is missing here keeps the server from
+// starting.
 var roleOf = map[string]Role{
 	"get-job":          RoleViewer,
 	"list-jobs":        RoleViewer,
@@ -57,7 +58,7 @@ var roleOf = map[string]Role{
 	"cancel-run":    RoleEditor,
 	"rerun-run":     RoleEditor,
 
-	// With the run token of the attempt.
+	// These need the run token of the attempt instead.
 	"heartbeat-run":    RoleNone,
 	"complete-run":     RoleNone,
 	"fail-run":         RoleNone,
@@ -89,7 +90,7 @@ var roleOf = map[string]Role{
 
 	"get-own-tenant":   RoleViewer,
 	"patch-own-tenant": RoleAdmin,
-	"test-notify":      RoleEditor, // who may write jobs may have anything sent anyway
+	"test-notify":      RoleEditor, // a caller who may write jobs can send anything anyway
 	"create-tenant":    RoleOperator,
 	"list-tenants":     RoleOperator,
 	"get-tenant":       RoleOperator,

@@ -17,7 +17,7 @@ import (
 	"punctual/store"
 )
 
-// The roles that suffice for an operation are those that roleOf says, on every route of the document.
+// On every route of the document, exactly the roles that roleOf implies suffice.
 func TestEveryOperationNeedsItsRole(t *testing.T) {
 	t.Parallel()
 	s, all := guarded(t), routes(t)
@@ -32,7 +32,8 @@ func TestEveryOperationNeedsItsRole(t *testing.T) {
 			got := caller.do(r.method, path, "")
 			if got.status == http.StatusForbidden {
 				p := got.code(CodeForbidden)
-				if role.includes(needed) || !strings.Contains(p.Detail, "the role "+string(needed)) || !strings.Contains(p.Detail, "is "+string(role)) {
+				if role.includes(needed) || !strings.Contains(p.Detail, "the role "+string(needed)) ||
+					!strings.Contains(p.Detail, "is "+string(role)) {
 					t.Errorf("%s as %s: %s", r.id, role, p.Detail)
 				}
 			} else if !role.includes(needed) {
@@ -64,7 +65,8 @@ func TestRolesAreThoseOfOperations(t *testing.T) {
 	}
 	s := &server{}
 	s.api = huma.NewAPI(humaConfig(), nopAdapter{})
-	register(s, huma.Operation{OperationID: "frobnicate", Method: "GET", Path: "/v1/frobnicate"}, func(context.Context, int32, *struct{}) (*struct{}, error) { return nil, nil })
+	register(s, huma.Operation{OperationID: "frobnicate", Method: "GET", Path: "/v1/frobnicate"},
+		func(context.Context, int32, *struct{}) (*struct{}, error) { return nil, nil })
 	if diff := cmp.Diff([]string{"frobnicate"}, s.missing); diff != "" {
 		t.Error(diff)
 	}
@@ -74,7 +76,7 @@ type nopAdapter struct{ huma.Adapter }
 
 func (nopAdapter) Handle(*huma.Operation, func(huma.Context)) {}
 
-// A table of docs/security.md says which operations need which role.
+// A table in docs/security.md says which role each operation needs.
 func TestTheRolesAreDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/security.md")
@@ -125,7 +127,8 @@ func TestSubmittersCreateOneShotsOnly(t *testing.T) {
 	job := func(name, schedule string) string {
 		return `{"name":"` + name + `","target":{"url":"http://example.com"}` + schedule + `}`
 	}
-	const cron, every, in, at = `,"schedule":{"cron":"0 3 * * *"}`, `,"schedule":{"every":"1h"}`, `,"schedule":{"delay":"1h"}`, `,"schedule":{"at":"2099-01-01T00:00:00Z"}`
+	const cron, every, in, at = `,"schedule":{"cron":"0 3 * * *"}`, `,"schedule":{"every":"1h"}`,
+		`,"schedule":{"delay":"1h"}`, `,"schedule":{"at":"2099-01-01T00:00:00Z"}`
 	submitter.create(job("delay", in))
 	submitter.create(job("at", at))
 	for _, schedule := range []string{cron, every, ""} {
@@ -139,13 +142,16 @@ func TestSubmittersCreateOneShotsOnly(t *testing.T) {
 	}
 	submitter.do("POST", "/v1/jobs/batch", batch("error", job("b1", in), job("b2", at))).want(201)
 	submitter.do("POST", "/v1/jobs/batch", batch("skip", job("b1", in), job("b3", at))).want(201)
-	if p := submitter.do("POST", "/v1/jobs/batch", batch("skip", job("b4", in), job("b5", cron))).code(CodeForbidden); !slices.Equal(locations(p), []string{"body.jobs[1].schedule"}) {
+	if p := submitter.do("POST", "/v1/jobs/batch", batch("skip", job("b4", in), job("b5", cron))).
+		code(CodeForbidden); !slices.Equal(locations(p), []string{"body.jobs[1].schedule"}) {
 		t.Errorf("%+v", p)
 	}
-	if p := submitter.do("POST", "/v1/jobs/batch", batch("replace", job("b1", in))).code(CodeForbidden); !slices.Equal(locations(p), []string{"body.on_conflict"}) {
+	if p := submitter.do("POST", "/v1/jobs/batch",
+		batch("replace", job("b1", in))).code(CodeForbidden); !slices.Equal(locations(p), []string{"body.on_conflict"}) {
 		t.Errorf("%+v", p)
 	}
-	submitter.do("POST", "/v1/jobs", `{"name":"n","schedule":{"cron":"61 * * * *"},"target":{"url":"http://example.com"}}`).code(CodeInvalid)
+	submitter.do("POST", "/v1/jobs",
+		`{"name":"n","schedule":{"cron":"61 * * * *"},"target":{"url":"http://example.com"}}`).code(CodeInvalid)
 	submitter.do("POST", "/v1/jobs/at/trigger", "").want(202)
 	s.as("default", RoleEditor).create(job("cron", cron))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Whoever reads a job, and writes what was read, changes nothing; and whoever edits a field of it changes that one.
+// Writing back a job as it was read changes nothing. Writing it back with one edited field changes only that field.
 func TestAPutOfWhatAGetGaveChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -18,22 +18,26 @@ func TestAPutOfWhatAGetGaveChangesNothing(t *testing.T) {
 		s.do("PUT", "/v1/secrets/"+name, `{"value":"planted"}`).want(201)
 	}
 	for name, job := range map[string]string{
-		"cron":       `"schedule":{"cron":"0 3 * * mon-fri","timezone":"Europe/Berlin"}`,
-		"seconds":    `"schedule":{"cron":"*/10 * * * * *"},"jitter":"2s"`,
-		"every":      `"schedule":{"every":"90s","starts_at":"2026-01-01T00:00:00+01:00"},"paused":true`,
-		"at":         `"schedule":{"at":"2100-01-01T00:00:00Z"}`,
-		"past":       `"schedule":{"at":"` + hourAgo() + `"}`,
-		"delay":      `"schedule":{"delay":"1h"}`,
-		"none":       `"description":"only by hand","labels":{"team":"billing"}`,
-		"policies":   `"missed":{"policy":"skip","tolerance":"60s"},"concurrency_policy":"wait","expires_after":"90m","delivery":"at_most_once","priority":"low","retry":{"give_up_on":[]}`,
-		"async":      `"completion":"async"`,
-		"notify":     `"notify":[{"on":["dead","recovered"],"url":"http://example.com/pager"}]`,
-		"body":       `"target":{"url":"http://example.com/","method":"PUT","headers":{"X-A":"b"},"body":{"z":1.50,"a":["<&>",null,9007199254740993]}}`,
-		"text":       `"target":{"url":"http://example.com/","body":"a=b"}`,
-		"inline":     `"target":{"url":"http://example.com/","auth":{"type":"bearer","value":"planted"},"secret_headers":{"X-Key":"planted","X-Other":"planted too"}}`,
-		"named":      `"target":{"url":"http://example.com/","auth":{"type":"basic","username":"u","secret":"token"}}`,
-		"tls":        `"target":{"url":"https://example.com/","tls":{"client_certificate":"certificate"}}`,
-		"oauth":      `"target":{"url":"http://example.com/","auth":{"type":"oauth2","token_url":"http://example.com/token","client_id":"c","scopes":["a"],"value":"planted"}}`,
+		"cron":    `"schedule":{"cron":"0 3 * * mon-fri","timezone":"Europe/Berlin"}`,
+		"seconds": `"schedule":{"cron":"*/10 * * * * *"},"jitter":"2s"`,
+		"every":   `"schedule":{"every":"90s","starts_at":"2026-01-01T00:00:00+01:00"},"paused":true`,
+		"at":      `"schedule":{"at":"2100-01-01T00:00:00Z"}`,
+		"past":    `"schedule":{"at":"` + hourAgo() + `"}`,
+		"delay":   `"schedule":{"delay":"1h"}`,
+		"none":    `"description":"only by hand","labels":{"team":"billing"}`,
+		"policies": `"missed":{"policy":"skip","tolerance":"60s"},"concurrency_policy":"wait","expires_after":"90m",` +
+			`"delivery":"at_most_once","priority":"low","retry":{"give_up_on":[]}`,
+		"async":  `"completion":"async"`,
+		"notify": `"notify":[{"on":["dead","recovered"],"url":"http://example.com/pager"}]`,
+		"body": `"target":{"url":"http://example.com/","method":"PUT","headers":{"X-A":"b"},` +
+			`"body":{"z":1.50,"a":["<&>",null,9007199254740993]}}`,
+		"text": `"target":{"url":"http://example.com/","body":"a=b"}`,
+		"inline": `"target":{"url":"http://example.com/","auth":{"type":"bearer","value":"planted"},` +
+			`"secret_headers":{"X-Key":"planted","X-Other":"planted too"}}`,
+		"named": `"target":{"url":"http://example.com/","auth":{"type":"basic","username":"u","secret":"token"}}`,
+		"tls":   `"target":{"url":"https://example.com/","tls":{"client_certificate":"certificate"}}`,
+		"oauth": `"target":{"url":"http://example.com/","auth":{"type":"oauth2",` +
+			`"token_url":"http://example.com/token","client_id":"c","scopes":["a"],"value":"planted"}}`,
 		"everything": `"schedule":{"cron":"0 3 * * *","ends_at":"2100-01-01T00:00:00Z"},"timeout":"60s"`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -43,7 +47,9 @@ func TestAPutOfWhatAGetGaveChangesNothing(t *testing.T) {
 				body += `,"target":{"url":"http://example.com/"}`
 			}
 			s.create(body + "}")
-			for _, path := range []string{"/v1/jobs/" + name, "/v1/jobs/" + s.do("GET", "/v1/jobs/"+name, "").want(200).fields()["id"].(string)} {
+			for _, path := range []string{
+				"/v1/jobs/" + name, "/v1/jobs/" + s.do("GET", "/v1/jobs/"+name, "").want(200).fields()["id"].(string),
+			} {
 				before := s.do("GET", path, "").want(200)
 				after := s.do("PUT", path, string(before.body)).want(200)
 				if diff := cmp.Diff(before.fields(), after.fields()); diff != "" {
@@ -63,12 +69,14 @@ func TestAPutOfWhatAGetGaveChangesNothing(t *testing.T) {
 			if after["version"] != 2. || after["description"] != "edited" {
 				t.Errorf("edited: version %v, %v", after["version"], after["description"])
 			}
-			for _, volatile := range []string{"version", "updated_at", "next_run_at", "next_scheduled_for", "next_local", "last_run", "state", "completed_at"} {
+			for _, volatile := range []string{
+				"version", "updated_at", "next_run_at", "next_scheduled_for", "next_local", "last_run", "state", "completed_at",
+			} {
 				delete(edited, volatile)
 				delete(after, volatile)
 			}
 			if name == "body" {
-				delete(edited, "target") // a large number does not pass through a float64
+				delete(edited, "target") // a float64 does not hold its large number
 				delete(after, "target")
 			}
 			if diff := cmp.Diff(edited, after); diff != "" {
@@ -91,16 +99,24 @@ func TestAPutOfWhatAGetGaveHasItsBounds(t *testing.T) {
 		{"an unknown field", "PUT", "/v1/jobs/job", added(`"colour":"red"`), []string{"body.colour"}},
 		{"a field that is misspelt", "PUT", "/v1/jobs/job", added(`"next_runat":null`), []string{"body.next_runat"}},
 		{"another name", "PUT", "/v1/jobs/other", got, []string{"body.name"}},
-		{"a secret where none is stored", "PUT", "/v1/jobs/copy", strings.Replace(got, `"name":"job"`, `"name":"copy"`, 1), []string{"body.target.auth.value"}},
-		{"the field of another level", "PUT", "/v1/jobs/job", strings.Replace(got, `"target":{`, `"target":{"id":"x",`, 1), []string{"body.target.id"}},
+		{
+			"a secret where none is stored", "PUT", "/v1/jobs/copy", strings.Replace(got, `"name":"job"`, `"name":"copy"`, 1),
+			[]string{"body.target.auth.value"},
+		},
+		{
+			"the field of another level", "PUT", "/v1/jobs/job", strings.Replace(got, `"target":{`, `"target":{"id":"x",`, 1),
+			[]string{"body.target.id"},
+		},
 	} {
 		p := s.in(t).do(c.method, c.path, c.body).code(CodeInvalid)
 		if at := locations(p); !slices.Equal(at, c.at) {
 			t.Errorf("%s: %v", c.name, p.Errors)
 		}
 	}
-	// A POST makes something new: what the server sets is refused, lest somebody believe it was taken.
-	if at := locations(s.do("POST", "/v1/jobs", got).code(CodeInvalid)); !slices.Contains(at, "body.id") || !slices.Contains(at, "body.last_run") {
+	// A POST creates a job. Fields that the server sets are refused there, so that no caller believes they were
+	// accepted.
+	if at := locations(s.do("POST", "/v1/jobs", got).code(CodeInvalid)); !slices.Contains(at, "body.id") ||
+		!slices.Contains(at, "body.last_run") {
 		t.Errorf("a POST: %v", at)
 	}
 	if v := s.do("GET", "/v1/jobs/job", "").fields()["version"]; v != 1. {

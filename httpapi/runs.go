@@ -23,20 +23,24 @@ func (s *server) runRoutes() {
 	}, s.listRuns)
 	register(s, huma.Operation{
 		OperationID: "list-job-runs", Method: http.MethodGet, Path: "/v1/jobs/{job}/runs", Tags: []string{tagRuns},
-		Summary: "List the runs of a job", Description: "By id, also of a job that was deleted. Newest first; all filters must match.",
-		Errors: []int{404, 422},
+		Summary:     "List the runs of a job",
+		Description: "By id, also of a job that was deleted. Newest first; all filters must match.",
+		Errors:      []int{404, 422},
 	}, s.listJobRuns)
 	register(s, huma.Operation{
 		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{run}", Tags: []string{tagRuns},
 		Summary: "Get a run", Errors: []int{404},
-		Description: "With its attempts, the one in flight included, the request that they send, and its result. The request is not stored: it follows from the run and its version of the job.",
+		Description: "With its attempts, the one in flight included, the request that they send, and its result. The " +
+			"request is not stored: it follows from the run and its version of the job.",
 	}, s.getRun)
 	register(s, huma.Operation{
 		OperationID: "cancel-run", Method: http.MethodPost, Path: "/v1/runs/{run}/cancel", Tags: []string{tagRuns},
 		Summary: "Cancel a run", DefaultStatus: http.StatusAccepted,
-		Description: "A run that waits ends at once. One that is being sent is cut off within two seconds, on whichever replica, and ends as cancelled whatever its target responds; until then its status is running and its reason cancelled_by_user. Repeating it changes nothing.",
-		Responses:   s.rendered(http.StatusAccepted, Run{}, showRunWithAttempts(exampleCancelledRecord())),
-		Errors:      []int{404, 409},
+		Description: "A run that waits ends at once. One that is being sent is cut off within two seconds, on whichever " +
+			"replica, and ends as cancelled whatever its target responds; until then its status is running and its reason " +
+			"cancelled_by_user. Repeating it changes nothing.",
+		Responses: s.rendered(http.StatusAccepted, Run{}, showRunWithAttempts(exampleCancelledRecord())),
+		Errors:    []int{404, 409},
 	}, s.cancelRun)
 	s.rerunRoute()
 }
@@ -87,7 +91,7 @@ func (s *server) cancelRun(ctx context.Context, tenant int32, in *getRunInput) (
 	return &runAnswer{showRunWithAttempts(record)}, nil
 }
 
-// parseID returns ErrNotFound for what can be the id of nothing.
+// parseID returns ErrNotFound for a malformed id.
 func parseID(text string) (uuid.UUID, error) {
 	if !uuidForm.MatchString(text) {
 		return uuid.Nil, store.ErrNotFound
@@ -95,7 +99,7 @@ func parseID(text string) (uuid.UUID, error) {
 	return uuid.Parse(text)
 }
 
-// RunFilters are what lists of runs can be narrowed by.
+// RunFilters are the filters for lists of runs.
 type RunFilters struct {
 	Status  scheduler.Status  `query:"status" doc:"Only runs in this status."`
 	Reason  scheduler.Reason  `query:"reason" doc:"Only runs with this reason."`
@@ -175,13 +179,15 @@ func (s *server) listJobRuns(ctx context.Context, tenant int32, in *listJobRunsI
 	}
 	out, err := s.answerRuns(ctx, tenant, filter, in.short())
 	if err == nil && len(out.Body.Data) == 0 && in.isID() {
-		// No runs, or no such job? A job that was deleted before its first run is as good as none.
+		// No runs, or no such job? A job that was deleted before its first run counts as not found.
 		_, err = s.Store.GetJob(ctx, tenant, in.Job)
 	}
 	return out, err
 }
 
-func (s *server) answerRuns(ctx context.Context, tenant int32, filter store.RunFilter, short bool) (*runListAnswer, error) {
+func (s *server) answerRuns(
+	ctx context.Context, tenant int32, filter store.RunFilter, short bool,
+) (*runListAnswer, error) {
 	records, next, err := s.Store.ListRuns(ctx, tenant, filter)
 	if err != nil {
 		return nil, err
@@ -193,7 +199,7 @@ func (s *server) answerRuns(ctx context.Context, tenant int32, filter store.RunF
 	return &runListAnswer{list}, nil
 }
 
-// instantParam is an optional instant in a query. A plus sign that was not escaped arrives as a space.
+// instantParam is an optional instant in a query. An unescaped plus sign arrives as a space.
 type instantParam struct{ at *time.Time }
 
 // UnmarshalText reads RFC 3339.

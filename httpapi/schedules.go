@@ -15,7 +15,7 @@ import (
 
 var errNotInstant = errors.New(`not an RFC 3339 instant, such as 2026-12-01T09:00:00Z`)
 
-// PreviewSlot is a slot of a schedule that no job has yet.
+// PreviewSlot is a slot of a schedule that belongs to no job yet.
 type PreviewSlot struct {
 	ScheduledFor time.Time `json:"scheduled_for" doc:"The nominal fire time."`
 	Local        string    `json:"local" doc:"The same in the schedule's zone." example:"2026-10-25T03:00:00+01:00"`
@@ -35,7 +35,7 @@ type UpcomingSlot struct {
 	Note         *string   `json:"note" doc:"Where daylight saving moved the slot or chose between two: how."`
 }
 
-// Upcoming is the next slots of a job.
+// Upcoming lists the next slots of a job.
 type Upcoming struct {
 	Slots []UpcomingSlot `json:"slots" doc:"In order; fewer than asked for when the schedule ends, none while the job is paused."`
 }
@@ -107,7 +107,7 @@ func (s *server) upcoming(ctx context.Context, tenant int32, in *upcomingInput) 
 	return &upcomingAnswer{Upcoming{slots}}, nil
 }
 
-// upcomingSlots returns the next slots of a job, from the one it stands at.
+// upcomingSlots returns the next slots of a job, starting with the next one that is stored.
 func upcomingSlots(r store.JobRecord, defaultJitter time.Duration, n int) ([]UpcomingSlot, error) {
 	slots := []UpcomingSlot{}
 	if r.NextScheduledFor == nil || r.NextRunAt == nil {
@@ -125,7 +125,8 @@ func upcomingSlots(r store.JobRecord, defaultJitter time.Duration, n int) ([]Upc
 	due, ok := *r.NextRunAt, true
 	for ok && len(slots) < n {
 		slots = append(slots, UpcomingSlot{
-			ScheduledFor: next.At.UTC(), NextRunAt: due.UTC(), Local: inZone(next.At, definition.Schedule), Note: orNull(next.Note),
+			ScheduledFor: next.At.UTC(), NextRunAt: due.UTC(), Local: inZone(next.At, definition.Schedule),
+			Note: orNull(next.Note),
 		})
 		if next, ok = timetable.Next(next.At, nil); ok {
 			due = timetable.Due(next.At, nil)

@@ -11,7 +11,8 @@ func TestUpcomingStartsAtTheJobsNextSlot(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	for name, schedule := range map[string]string{
-		"cron": `{"cron":"0 3 * * *","timezone":"Asia/Tokyo"}`, "every": `{"every":"3h"}`, "at": `{"at":"2199-01-01T00:00:00Z"}`,
+		"cron": `{"cron":"0 3 * * *","timezone":"Asia/Tokyo"}`, "every": `{"every":"3h"}`,
+		"at":      `{"at":"2199-01-01T00:00:00Z"}`,
 		"bounded": `{"every":"3h","starts_at":"2199-01-01T00:00:00Z","ends_at":"2199-01-01T03:00:00Z"}`,
 	} {
 		job := s.create(`{"name":"` + name + `","schedule":` + schedule + `,"target":{"url":"http://example.com/"}}`)
@@ -33,18 +34,22 @@ func TestUpcomingStartsAtTheJobsNextSlot(t *testing.T) {
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	r := s.do("POST", "/v1/schedules/preview", `{"schedule":{"cron":"30 2 * * *","timezone":"Europe/Berlin"},"from":"2026-03-28T02:30:00+01:00","n":2}`).want(200)
+	r := s.do("POST", "/v1/schedules/preview",
+		`{"schedule":{"cron":"30 2 * * *","timezone":"Europe/Berlin"},"from":"2026-03-28T02:30:00+01:00","n":2}`).want(200)
 	slots := r.fields()["slots"].([]any)
 	if len(slots) != 2 {
 		t.Fatalf("%s", r.body)
 	}
 	first := slots[0].(map[string]any)
-	if first["scheduled_for"] != "2026-03-29T01:30:00Z" || first["local"] != "2026-03-29T03:30:00+02:00" || first["note"] == nil {
+	if first["scheduled_for"] != "2026-03-29T01:30:00Z" || first["local"] != "2026-03-29T03:30:00+02:00" ||
+		first["note"] == nil {
 		t.Errorf("across the gap: %v", first)
 	}
 	for body, want := range map[string]int{
-		`{"schedule":{"every":"1s"}}`: 5, `{"schedule":{"every":"1s"},"n":100}`: 100, `{"schedule":{}}`: 0, `{"schedule":{"delay":"1m"}}`: 1,
-		`{"schedule":{"every":"1h","ends_at":"2026-01-01T02:00:00Z"},"from":"2026-01-01T00:00:00Z"}`: 2, `{"schedule":{"at":"2020-01-01T00:00:00Z"}}`: 1,
+		`{"schedule":{"every":"1s"}}`: 5, `{"schedule":{"every":"1s"},"n":100}`: 100, `{"schedule":{}}`: 0,
+		`{"schedule":{"delay":"1m"}}`: 1,
+		`{"schedule":{"every":"1h","ends_at":"2026-01-01T02:00:00Z"},"from":"2026-01-01T00:00:00Z"}`: 2,
+		`{"schedule":{"at":"2020-01-01T00:00:00Z"}}`:                                                 1,
 	} {
 		if slots := s.do("POST", "/v1/schedules/preview", body).want(200).fields()["slots"].([]any); len(slots) != want {
 			t.Errorf("%s: %d slots, want %d", body, len(slots), want)

@@ -27,8 +27,9 @@ func (s *server) secretRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "put-secret", Method: http.MethodPut, Path: "/v1/secrets/{secret}", Tags: []string{tagSecrets},
 		Summary: "Create or replace a secret", MaxBodyBytes: maxBody,
-		Description: "Stored encrypted, and shown to nobody again. Another value is used by all jobs that refer to it within 10 seconds; the same value and description change nothing.",
-		Errors:      []int{400, 413, 415, 422},
+		Description: "Stored encrypted, and shown to nobody again. Another value is used by all jobs that refer to it " +
+			"within 10 seconds; the same value and description change nothing.",
+		Errors: []int{400, 413, 415, 422},
 	}, s.putSecret)
 	describeBody[SecretInput](s, op, true, exampleSecretInput, mediaJSON)
 	created := *op.Responses["200"]
@@ -37,11 +38,12 @@ func (s *server) secretRoutes() {
 
 	register(s, huma.Operation{
 		OperationID: "delete-secret", Method: http.MethodDelete, Path: "/v1/secrets/{secret}", Tags: []string{tagSecrets},
-		Summary: "Delete a secret", Description: "Not while active or paused jobs refer to it: 409, naming up to ten of them.", Errors: []int{404, 409},
+		Summary:     "Delete a secret",
+		Description: "Not while active or paused jobs refer to it: 409, naming up to ten of them.", Errors: []int{404, 409},
 	}, s.deleteSecret)
 }
 
-// Secret is what may be known of a secret.
+// Secret is a secret without its value.
 type Secret struct {
 	Name        string    `json:"name" doc:"What definitions call it by." example:"billing-token"`
 	Description string    `json:"description" doc:"For people." example:"of the billing team"`
@@ -56,13 +58,13 @@ type SecretList struct {
 	NextCursor *string  `json:"next_cursor" doc:"The cursor of the next page; null on the last one."`
 }
 
-// SecretInput is the body that makes or replaces a secret.
+// SecretInput is the body that creates or replaces a secret.
 type SecretInput struct {
 	Value       scheduler.Hidden `json:"value" minLength:"1" maxLength:"65536" doc:"The secret: UTF-8 of at most 64 KiB. It is never shown." example:"s3cr3t"`
 	Description string           `json:"description,omitempty" maxLength:"1024" doc:"For people." example:"of the billing team"`
 }
 
-// maxSecret bounds the value of a secret, in bytes: a chain of certificates and its key have room in it.
+// maxSecret bounds the value of a secret, in bytes. A chain of certificates and its key fit.
 const maxSecret = 64 << 10
 
 func (in SecretInput) validate() []FieldError {
@@ -77,7 +79,8 @@ func (in SecretInput) validate() []FieldError {
 	}
 	switch {
 	case len(in.Description) > maxNote:
-		errors = append(errors, FieldError{"body.description", fmt.Sprintf("%d bytes; at most %d", len(in.Description), maxNote)})
+		errors = append(errors,
+			FieldError{"body.description", fmt.Sprintf("%d bytes; at most %d", len(in.Description), maxNote)})
 	case strings.ContainsRune(in.Description, 0):
 		errors = append(errors, FieldError{"body.description", "must not hold NUL characters"})
 	}
@@ -89,7 +92,7 @@ type SecretRef struct {
 	Name string `path:"secret" doc:"Name of the secret." example:"billing-token"`
 }
 
-// exists returns ErrNotFound for what can be the name of none.
+// exists returns ErrNotFound for a malformed name.
 func (r SecretRef) exists() error {
 	if !scheduler.SecretNameForm.MatchString(r.Name) {
 		return store.ErrNotFound
@@ -98,7 +101,10 @@ func (r SecretRef) exists() error {
 }
 
 func showSecret(r store.SecretRecord) Secret {
-	return Secret{Name: r.Name, Description: r.Description, Version: r.Version, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC()}
+	return Secret{
+		Name: r.Name, Description: r.Description, Version: r.Version, CreatedAt: r.CreatedAt.UTC(),
+		UpdatedAt: r.UpdatedAt.UTC(),
+	}
 }
 
 type listSecretsInput struct{ Paging }
@@ -143,12 +149,14 @@ type putSecretInput struct {
 func (s *server) putSecret(ctx context.Context, tenant int32, in *putSecretInput) (*secretAnswer, error) {
 	problems := in.Request.value.validate()
 	if in.exists() != nil {
-		problems = append(problems, FieldError{"path.secret", "must be 1 to 128 letters, digits and . _ : -, the first a letter or digit"})
+		problems = append(problems,
+			FieldError{"path.secret", "must be 1 to 128 letters, digits and . _ : -, the first a letter or digit"})
 	}
 	if err := in.Request.check(problems...); err != nil {
 		return nil, err
 	}
-	record, created, err := s.Store.PutSecret(ctx, tenant, in.Name, in.Request.value.Value.Value(), in.Request.value.Description)
+	record, created, err := s.Store.PutSecret(ctx, tenant, in.Name, in.Request.value.Value.Value(),
+		in.Request.value.Description)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,8 @@ func TestASecretIsWrittenAndNeverShown(t *testing.T) {
 		t.Errorf("the second page: %+v", page)
 	}
 	s.do("DELETE", "/v1/secrets/second", "").want(204)
-	if p := s.do("GET", "/v1/secrets/second", "").code(CodeNotFound); !strings.Contains(p.Detail, "no secret with that name") {
+	if p := s.do("GET", "/v1/secrets/second", "").
+		code(CodeNotFound); !strings.Contains(p.Detail, "no secret with that name") {
 		t.Errorf("deleted: %s", p.Detail)
 	}
 	for _, r := range []*reply{made, again, changed, shown} {
@@ -69,7 +70,7 @@ func TestSecretsThatAreNone(t *testing.T) {
 	s.do("PUT", "/v1/secrets/largest", `{"value":"`+strings.Repeat("x", 64<<10)+`"}`).want(201)
 }
 
-// job is a job whose target has a part of its own.
+// withTarget returns a job whose target has an additional part.
 func withTarget(name, part string) string {
 	return `{"name":"` + name + `","target":{"url":"https://example.com/hook",` + part + `}}`
 }
@@ -82,7 +83,8 @@ func TestSecretsOfAJobAreMasked(t *testing.T) {
 		t.Helper()
 		job := r.fields()
 		target := job["target"].(map[string]any)
-		if strings.Contains(string(r.body), "planted") || strings.Contains(string(r.body), "sealed") || job["version"] != version {
+		if strings.Contains(string(r.body), "planted") || strings.Contains(string(r.body), "sealed") ||
+			job["version"] != version {
 			t.Errorf("version %v: %s", version, r.body)
 		}
 		if got := target["auth"].(map[string]any)["value"]; got != "***" {
@@ -102,12 +104,14 @@ func TestSecretsOfAJobAreMasked(t *testing.T) {
 	mask(s.do("PATCH", "/v1/jobs/job", `{"target":{"auth":{"value":"planted"}}}`).want(200), 3)
 	mask(s.do("PATCH", "/v1/jobs/job", `{"target":{"auth":{"value":"planted too"}}}`).want(200), 4)
 	for _, list := range []string{"/v1/jobs", "/v1/jobs/job/explain?at=2026-11-01T00:00:00Z"} {
-		if r := s.do("GET", list, "").want(200); strings.Contains(string(r.body), "planted") || strings.Contains(string(r.body), "sealed") {
+		if r := s.do("GET", list, "").want(200); strings.Contains(string(r.body), "planted") ||
+			strings.Contains(string(r.body), "sealed") {
 			t.Errorf("%s: %s", list, r.body)
 		}
 	}
-	// What was removed is gone.
-	target = s.do("PATCH", "/v1/jobs/job", `{"target":{"secret_headers":{"X-Key":null},"auth":null}}`).want(200).fields()["target"].(map[string]any)
+	// A removed secret is gone.
+	target = s.do("PATCH", "/v1/jobs/job",
+		`{"target":{"secret_headers":{"X-Key":null},"auth":null}}`).want(200).fields()["target"].(map[string]any)
 	if target["auth"] != nil || target["secret_headers"] != nil {
 		t.Errorf("after its secrets were removed: %v", target)
 	}
@@ -121,11 +125,21 @@ func TestTheMaskIsNoValue(t *testing.T) {
 		{"POST", "/v1/jobs", withTarget("new", `"auth":{"type":"bearer","value":"***"}`), "body.target.auth.value"},
 		{"PUT", "/v1/jobs/new", withTarget("new", `"auth":{"type":"bearer","value":"***"}`), "body.target.auth.value"},
 		{"PUT", "/v1/jobs/job", withTarget("job", `"secret_headers":{"X-Key":"***"}`), "body.target.secret_headers.X-Key"},
-		{"PUT", "/v1/jobs/job", withTarget("job", `"auth":{"type":"bearer","value":{"sealed":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"}}`), "body.target.auth.value"},
+		{
+			"PUT", "/v1/jobs/job",
+			withTarget("job", `"auth":{"type":"bearer","value":{"sealed":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"}}`),
+			"body.target.auth.value",
+		},
 		{"PATCH", "/v1/jobs/job", `{"target":{"auth":{"value":"***"}}}`, "body.target.auth.value"},
 		{"PATCH", "/v1/jobs/job", `{"target":{"secret_headers":{"X-Key":"***"}}}`, "body.target.secret_headers.X-Key"},
-		{"PATCH", "/v1/jobs/job", `{"target":{"auth":{"value":{"sealed":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"}}}}`, "body.target.auth.value"},
-		{"POST", "/v1/jobs/batch", `{"jobs":[` + withTarget("new", `"auth":{"type":"bearer","value":"***"}`) + `]}`, "body.jobs[0].target.auth.value"},
+		{
+			"PATCH", "/v1/jobs/job", `{"target":{"auth":{"value":{"sealed":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"}}}}`,
+			"body.target.auth.value",
+		},
+		{
+			"POST", "/v1/jobs/batch", `{"jobs":[` + withTarget("new", `"auth":{"type":"bearer","value":"***"}`) + `]}`,
+			"body.jobs[0].target.auth.value",
+		},
 	} {
 		p := s.in(t).do(c.method, c.path, c.body).code(CodeInvalid)
 		if got := locations(p); !slices.Equal(got, []string{c.at}) {
@@ -199,13 +213,16 @@ func TestSigningSecretsAreShownOnce(t *testing.T) {
 	s.do("DELETE", "/v1/signing-secrets/"+first.Data[0].ID.String()+"?in=24h", "").want(204)
 	list := s.do("GET", "/v1/signing-secrets", "").want(200)
 	both := into[SigningSecretList](list)
-	if len(both.Data) != 2 || both.Data[0].ExpiresAt == nil || both.Data[1].ID != made.ID || strings.Contains(string(list.body), "whsec_") {
+	if len(both.Data) != 2 || both.Data[0].ExpiresAt == nil || both.Data[1].ID != made.ID ||
+		strings.Contains(string(list.body), "whsec_") {
 		t.Errorf("both: %s", list.body)
 	}
-	if p := s.do("DELETE", "/v1/signing-secrets/"+made.ID.String()+"?in=soon", "").code(CodeInvalid); locations(p)[0] != "query.in" {
+	if p := s.do("DELETE", "/v1/signing-secrets/"+made.ID.String()+"?in=soon", "").
+		code(CodeInvalid); locations(p)[0] != "query.in" {
 		t.Errorf("a grace that is none: %v", p.Errors)
 	}
-	if p := s.do("DELETE", "/v1/signing-secrets/019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11", "").code(CodeNotFound); !strings.Contains(p.Detail, "signing secret") {
+	if p := s.do("DELETE", "/v1/signing-secrets/019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11",
+		"").code(CodeNotFound); !strings.Contains(p.Detail, "signing secret") {
 		t.Errorf("one that is not there: %s", p.Detail)
 	}
 }

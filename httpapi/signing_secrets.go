@@ -15,39 +15,42 @@ import (
 func (s *server) signingSecretRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-signing-secrets", Method: http.MethodGet, Path: "/v1/signing-secrets", Tags: []string{tagSecrets},
-		Summary:     "List signing secrets",
-		Description: "The live ones, oldest first: every callback has a signature by each of them. They are shown when they are created, and never again.",
-		Errors:      []int{422},
+		Summary: "List signing secrets",
+		Description: "The live ones, oldest first: every callback has a signature by each of them. They are shown when " +
+			"they are created, and never again.",
+		Errors: []int{422},
 	}, s.listSigningSecrets)
 
 	register(s, huma.Operation{
-		OperationID: "create-signing-secret", Method: http.MethodPost, Path: "/v1/signing-secrets", Tags: []string{tagSecrets},
-		Summary: "Create a signing secret", DefaultStatus: http.StatusCreated,
-		Description: "Signs from now on, within 10 seconds, beside the others. The response shows it, once. To rotate: create one, give it to the receivers, and delete the old one.",
-		Errors:      []int{409},
+		OperationID: "create-signing-secret", Method: http.MethodPost, Path: "/v1/signing-secrets",
+		Tags: []string{tagSecrets}, Summary: "Create a signing secret", DefaultStatus: http.StatusCreated,
+		Description: "Signs from now on, within 10 seconds, beside the others. The response shows it, once. To rotate: " +
+			"create one, give it to the receivers, and delete the old one.",
+		Errors: []int{409},
 	}, s.createSigningSecret)
 
 	register(s, huma.Operation{
-		OperationID: "delete-signing-secret", Method: http.MethodDelete, Path: "/v1/signing-secrets/{signing_secret}", Tags: []string{tagSecrets},
-		Summary: "Delete a signing secret", Description: "At once, or with ?in= after a while. The last one that does not expire cannot be deleted: 409.",
-		Errors: []int{404, 409, 422},
+		OperationID: "delete-signing-secret", Method: http.MethodDelete, Path: "/v1/signing-secrets/{signing_secret}",
+		Tags: []string{tagSecrets}, Summary: "Delete a signing secret",
+		Description: "At once, or with ?in= after a while. The last one that does not expire cannot be deleted: 409.",
+		Errors:      []int{404, 409, 422},
 	}, s.deleteSigningSecret)
 }
 
-// SigningSecret is what may be known of a signing secret.
+// SigningSecret is a signing secret without its value.
 type SigningSecret struct {
 	ID        uuid.UUID  `json:"id" format:"uuid" doc:"Never reused." example:"019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e"`
 	CreatedAt time.Time  `json:"created_at" doc:"When it was created."`
 	ExpiresAt *time.Time `json:"expires_at" doc:"When it ceases to sign; null: when it is deleted."`
 }
 
-// NewSigningSecret is a signing secret when it is made.
+// NewSigningSecret is a signing secret that was just created.
 type NewSigningSecret struct {
 	SigningSecret
 	Secret string `json:"secret" doc:"For the receivers' Standard Webhooks library. It is never shown again." example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwbdbMUDWDBH0="`
 }
 
-// SigningSecretList is all live signing secrets; there are at most ten.
+// SigningSecretList lists all live signing secrets; there are at most ten.
 type SigningSecretList struct {
 	Data []SigningSecret `json:"data" doc:"The live signing secrets, oldest first."`
 }
@@ -85,10 +88,12 @@ type deleteSigningSecretInput struct {
 	In string `query:"in" maxLength:"32" doc:"How long it goes on signing, such as 24h; at most 720h. Absent: not at all." example:"24h"`
 }
 
-// longestGrace bounds how long a signing secret goes on signing.
+// longestGrace bounds how long a deleted signing secret goes on signing.
 const longestGrace = 720 * time.Hour
 
-func (s *server) deleteSigningSecret(ctx context.Context, tenant int32, in *deleteSigningSecretInput) (*struct{}, error) {
+func (s *server) deleteSigningSecret(
+	ctx context.Context, tenant int32, in *deleteSigningSecretInput,
+) (*struct{}, error) {
 	id, err := parseID(in.ID)
 	if err != nil {
 		return nil, err
@@ -96,7 +101,9 @@ func (s *server) deleteSigningSecret(ctx context.Context, tenant int32, in *dele
 	var grace time.Duration
 	if in.In != "" {
 		if grace, err = time.ParseDuration(in.In); err != nil || grace < 0 || grace > longestGrace {
-			return nil, invalid([]FieldError{{"query.in", fmt.Sprintf("%q is not a duration of 0s to %s, such as 24h", clip(in.In), longestGrace)}})
+			return nil, invalid([]FieldError{{
+				"query.in", fmt.Sprintf("%q is not a duration of 0s to %s, such as 24h", clip(in.In), longestGrace),
+			}})
 		}
 	}
 	return nil, s.Store.DeleteSigningSecret(ctx, tenant, id, grace)

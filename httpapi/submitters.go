@@ -11,7 +11,7 @@ import (
 // isSubmitter reports whether the caller may do no more than submitters may.
 func isSubmitter(ctx context.Context) bool { return !callerOf(ctx).role.includes(RoleEditor) }
 
-// submitted lets submitters trigger what a submitter creates, unless it says that they may not.
+// submitted lets submitters trigger a job that a submitter creates, unless the job says whether they may.
 func submitted(ctx context.Context, job JobInput) JobInput {
 	if isSubmitter(ctx) && job.SubmittersMayTrigger == nil {
 		job.SubmittersMayTrigger = new(true)
@@ -19,7 +19,7 @@ func submitted(ctx context.Context, job JobInput) JobInput {
 	return job
 }
 
-// mayCreate refuses a job that a submitter may not create: all but one-shots.
+// mayCreate refuses jobs that a submitter may not create: all but one-shots.
 func mayCreate(ctx context.Context, job JobInput) error {
 	return oneShots(callerOf(ctx).role, []JobInput{job}, func(int) string { return "body.schedule" })
 }
@@ -27,12 +27,14 @@ func mayCreate(ctx context.Context, job JobInput) error {
 // mayWrite refuses batches that a submitter may not write.
 func mayWrite(ctx context.Context, batch BatchInput) error {
 	if c := callerOf(ctx); batch.OnConflict == store.ConflictReplace && !c.role.includes(RoleEditor) {
-		return newProblem(CodeForbidden, fmt.Sprintf("Replacing jobs needs the role %s; the caller's is %s.", RoleEditor, c.role), FieldError{"body.on_conflict", "must be error or skip"})
+		return newProblem(CodeForbidden,
+			fmt.Sprintf("Replacing jobs needs the role %s; the caller's is %s.", RoleEditor, c.role),
+			FieldError{"body.on_conflict", "must be error or skip"})
 	}
 	return oneShots(callerOf(ctx).role, batch.Jobs, func(i int) string { return fmt.Sprintf("body.jobs[%d].schedule", i) })
 }
 
-// oneShots refuses jobs that are none, of callers that may create no others.
+// oneShots refuses jobs that are not one-shots, from callers below editor.
 func oneShots(role Role, jobs []JobInput, at func(i int) string) error {
 	if role.includes(RoleEditor) {
 		return nil
@@ -46,6 +48,7 @@ func oneShots(role Role, jobs []JobInput, at func(i int) string) error {
 	if len(fields) == 0 {
 		return nil
 	}
-	detail := fmt.Sprintf("The role %s creates one-shots only; a job with another schedule, or with none, needs the role %s.", role, RoleEditor)
+	detail := fmt.Sprintf("The role %s creates one-shots only; "+
+		"a job with another schedule, or with none, needs the role %s.", role, RoleEditor)
 	return newProblem(CodeForbidden, detail, capped(fields)...)
 }

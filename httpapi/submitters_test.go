@@ -12,7 +12,8 @@ func TestSubmittersTriggerWhatAllowsIt(t *testing.T) {
 	job := func(name, rest string) string {
 		return `{"name":"` + name + `","target":{"url":"http://example.com/"}` + rest + `}`
 	}
-	const open, shut, once = `,"submitters_may_trigger":true`, `,"submitters_may_trigger":false`, `,"schedule":{"delay":"100h"}`
+	const open, shut, once = `,"submitters_may_trigger":true`, `,"submitters_may_trigger":false`,
+		`,"schedule":{"delay":"100h"}`
 	refused := func(s *service, name string) {
 		t.Helper()
 		p := s.do("POST", "/v1/jobs/"+name+"/trigger", "").code(CodeForbidden)
@@ -45,7 +46,7 @@ func TestSubmittersTriggerWhatAllowsIt(t *testing.T) {
 	if refused2.Detail == "" {
 		t.Error("no detail")
 	}
-	// What a submitter creates, submitters may trigger, unless it says that they may not.
+	// Submitters may trigger a job that a submitter creates, unless the job says that they may not.
 	submitter.create(job("own", once))
 	shows("own", true)
 	allowed(submitter, "own")
@@ -54,7 +55,7 @@ func TestSubmittersTriggerWhatAllowsIt(t *testing.T) {
 	refused(submitter, "own-shut")
 	submitter.do("POST", "/v1/jobs/batch", `{"jobs":[`+job("batched", once)+`]}`).want(201)
 	allowed(submitter, "batched")
-	// A batch that leaves a job as it is does not open it.
+	// A batch that skips a job does not open it to submitters.
 	editor.create(job("reserved", once))
 	submitter.do("POST", "/v1/jobs/batch", `{"on_conflict":"skip","jobs":[`+job("reserved", once)+`]}`).want(201)
 	refused(submitter, "reserved")

@@ -11,20 +11,20 @@ import (
 	"punctual/store"
 )
 
-// View is the input of lists whose items can be shown in short.
+// View is the input of lists that can show their items in short.
 type View struct {
 	View string `query:"view" enum:"full,summary" default:"full" doc:"With summary, each item has only the fields that the list's schema requires: what it is and how it stands."`
 }
 
 func (v View) short() bool { return v.View == "summary" }
 
-// ListedJob is a job of a list, in full or in short.
+// ListedJob is a job in a list, in full or in short.
 type ListedJob struct {
 	Job
 	short bool
 }
 
-// JobSummary is a job in short: without what it sends and by which policies.
+// JobSummary is a job in short: without its target and its policies.
 type JobSummary struct {
 	ID               uuid.UUID          `json:"id"`
 	Tenant           string             `json:"tenant"`
@@ -39,14 +39,14 @@ type JobSummary struct {
 	LastRun          *RunSummary        `json:"last_run"`
 }
 
-// MarshalJSON writes the job as the list was asked to show it.
+// MarshalJSON writes the job in full or in short, as the list's view says.
 func (j ListedJob) MarshalJSON() ([]byte, error) {
 	if !j.short {
 		return render(j.Job)
 	}
 	s := JobSummary{
-		ID: j.ID, Tenant: j.Tenant, Name: j.Name, Version: j.Version, State: j.State, Labels: j.Labels, Schedule: j.Schedule, Queue: j.Queue,
-		NextRunAt: j.NextRunAt, NextScheduledFor: j.NextScheduledFor,
+		ID: j.ID, Tenant: j.Tenant, Name: j.Name, Version: j.Version, State: j.State, Labels: j.Labels, Schedule: j.Schedule,
+		Queue: j.Queue, NextRunAt: j.NextRunAt, NextScheduledFor: j.NextScheduledFor,
 	}
 	if j.LastRun != nil {
 		s.LastRun = new(summaryOf(*j.LastRun))
@@ -54,7 +54,7 @@ func (j ListedJob) MarshalJSON() ([]byte, error) {
 	return render(s)
 }
 
-// ListedRun is a run of a list, in full or in short.
+// ListedRun is a run in a list, in full or in short.
 type ListedRun struct {
 	Run
 	short bool
@@ -78,12 +78,13 @@ type RunSummary struct {
 
 func summaryOf(r Run) RunSummary {
 	return RunSummary{
-		ID: r.ID, JobID: r.JobID, Job: r.Job, Trigger: r.Trigger, ScheduledFor: r.ScheduledFor, Status: r.Status, Reason: r.Reason,
-		Late: r.Late, Attempt: r.Attempt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, HTTPStatus: r.HTTPStatus,
+		ID: r.ID, JobID: r.JobID, Job: r.Job, Trigger: r.Trigger, ScheduledFor: r.ScheduledFor, Status: r.Status,
+		Reason: r.Reason, Late: r.Late, Attempt: r.Attempt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
+		HTTPStatus: r.HTTPStatus,
 	}
 }
 
-// MarshalJSON writes the run as the list was asked to show it.
+// MarshalJSON writes the run in full or in short, as the list's view says.
 func (r ListedRun) MarshalJSON() ([]byte, error) {
 	if !r.short {
 		return render(r.Run)
@@ -91,7 +92,7 @@ func (r ListedRun) MarshalJSON() ([]byte, error) {
 	return render(summaryOf(r.Run))
 }
 
-// summarized makes the fields that a summary always has the required ones of what lists show.
+// summarized makes the fields that a summary always has the required ones in the schemas of list items.
 func summarized(schemas map[string]*huma.Schema) {
 	for listed, short := range map[string]any{"ListedJob": JobSummary{}, "ListedRun": RunSummary{}} {
 		var required []string

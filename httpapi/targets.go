@@ -7,9 +7,9 @@ import (
 	"punctual/scheduler/delivery"
 )
 
-// forbidden returns what is wrong with the URLs of a definition that name an address which must not be called. It is for
-// its author, who hears of it at once and not with the first run; every connection is judged again when it is made.
-// URLs that are no URLs are others' to report.
+// forbidden returns an error for each URL of a definition that names an address which jobs may not call. So the
+// author knows at once, not only with the first run. The guard checks every connection again when it is made.
+// Malformed URLs are left to the definition's own validation.
 func (s *server) forbidden(tenant int32, at string, d scheduler.Definition) []FieldError {
 	if s.Guard == nil {
 		return nil
@@ -28,7 +28,7 @@ func (s *server) forbidden(tenant int32, at string, d scheduler.Definition) []Fi
 	return append(fields, s.forbiddenNotify(tenant, at, d.Notify)...)
 }
 
-// forbiddenNotify is forbidden for those who are told.
+// forbiddenNotify is forbidden for the recipients of notices.
 func (s *server) forbiddenNotify(tenant int32, at string, list []scheduler.Notify) []FieldError {
 	if s.Guard == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"punctual/store"
 )
 
-// TenantSettings is what operators decide about a tenant.
+// TenantSettings are the settings of a tenant that operators decide.
 type TenantSettings struct {
 	Weight               *int               `json:"weight,omitempty" minimum:"1" maximum:"1000" doc:"Its share of the worker slots while several tenants wait for them: with twice the weight of another, twice as many. Absent: 1." example:"1"`
 	MaxJobs              *int               `json:"max_jobs,omitempty" minimum:"1" maximum:"2147483647" doc:"How many active and paused jobs it may have." example:"10000"`
@@ -22,7 +22,7 @@ type TenantSettings struct {
 	TenantNotify
 }
 
-// TenantNotify is what a tenant's admins decide about it too.
+// TenantNotify are the settings that a tenant's own admins may change too.
 type TenantNotify struct {
 	Notify []scheduler.Notify `json:"notify,omitempty" doc:"Who is told of what happens to jobs that do not say so themselves. Absent: nobody." maxItems:"10"`
 }
@@ -31,11 +31,11 @@ func (t TenantNotify) validate() []FieldError {
 	return within("body", scheduler.ValidateNotify("notify", t.Notify))
 }
 
-// readOnly are the fields of Tenant that admins may not set.
+// readOnly returns the fields of Tenant that admins may not set.
 func (TenantNotify) readOnly() []string {
 	return []string{
-		"name", "weight", "max_jobs", "max_concurrent_runs", "max_runs_per_second", "max_requests_per_second", "min_interval", "allowed_targets",
-		"created_at", "updated_at", "usage",
+		"name", "weight", "max_jobs", "max_concurrent_runs", "max_runs_per_second", "max_requests_per_second", "min_interval",
+		"allowed_targets", "created_at", "updated_at", "usage",
 	}
 }
 
@@ -59,14 +59,16 @@ func (t TenantSettings) validate() []FieldError {
 		{"max_requests_per_second", t.MaxRequestsPerSecond, math.MaxInt32},
 	} {
 		if limit.value != nil && (*limit.value < 1 || *limit.value > limit.most) {
-			errors = append(errors, FieldError{"body." + limit.name, fmt.Sprintf("%d is outside 1 to %d", *limit.value, limit.most)})
+			errors = append(errors,
+				FieldError{"body." + limit.name, fmt.Sprintf("%d is outside 1 to %d", *limit.value, limit.most)})
 		}
 	}
 	if !t.MinInterval.IsZero() {
 		errors = append(errors, span("body.min_interval", t.MinInterval, time.Second, longestMinimum)...)
 	}
 	if len(t.AllowedTargets) > mostNetworks {
-		errors = append(errors, FieldError{"body.allowed_targets", fmt.Sprintf("%d networks; at most %d", len(t.AllowedTargets), mostNetworks)})
+		errors = append(errors,
+			FieldError{"body.allowed_targets", fmt.Sprintf("%d networks; at most %d", len(t.AllowedTargets), mostNetworks)})
 	}
 	for i, network := range t.AllowedTargets {
 		if problem := badNetwork(network); problem != "" {
@@ -90,7 +92,7 @@ func badNetwork(text string) string {
 	return ""
 }
 
-// settings returns them as the store has them; they are valid.
+// settings returns valid settings in the store's form.
 func (t TenantSettings) settings() store.TenantSettings {
 	settings := store.TenantSettings{
 		Weight: 1, MaxJobs: t.MaxJobs, MaxConcurrentRuns: t.MaxConcurrentRuns,
@@ -109,11 +111,12 @@ func (t TenantSettings) settings() store.TenantSettings {
 	return settings
 }
 
-// settingsOf is what makes a tenant of those settings.
+// settingsOf returns the store's settings in the API's form; it is the inverse of settings.
 func settingsOf(t store.TenantSettings) TenantSettings {
 	settings := TenantSettings{
 		Weight: &t.Weight, MaxJobs: t.MaxJobs, MaxConcurrentRuns: t.MaxConcurrentRuns,
-		MaxRunsPerSecond: t.MaxRunsPerSecond, MaxRequestsPerSecond: t.MaxRequestsPerSecond, TenantNotify: TenantNotify{Notify: t.Notify},
+		MaxRunsPerSecond: t.MaxRunsPerSecond, MaxRequestsPerSecond: t.MaxRequestsPerSecond,
+		TenantNotify: TenantNotify{Notify: t.Notify},
 	}
 	if t.MinInterval != nil {
 		settings.MinInterval = scheduler.DurationOf(*t.MinInterval)

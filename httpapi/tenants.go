@@ -25,8 +25,9 @@ func (s *server) tenantRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "patch-own-tenant", Method: http.MethodPatch, Path: "/v1/tenant", Tags: []string{tagTenants},
 		Summary: "Change the tenant of the caller", MaxBodyBytes: maxBody,
-		Description: "A JSON merge patch (RFC 7396) on what its admins decide: who is told of what happens to jobs that do not say so themselves. Null: nobody. Replicas go by it within two seconds.",
-		Errors:      []int{400, 404, 413, 415, 422},
+		Description: "A JSON merge patch (RFC 7396) on what its admins decide: who is told of what happens to jobs that do " +
+			"not say so themselves. Null: nobody. Replicas go by it within two seconds.",
+		Errors: []int{400, 404, 413, 415, 422},
 	}, s.patchOwnTenant)
 	describeBody[TenantNotify](s, op, true, exampleTenantNotify, mediaPatch, mediaJSON)
 	register(s, huma.Operation{
@@ -46,36 +47,42 @@ func (s *server) tenantRoutes() {
 	op = register(s, huma.Operation{
 		OperationID: "patch-tenant", Method: http.MethodPatch, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
 		Summary: "Change a tenant", MaxBodyBytes: maxBody,
-		Description: "A JSON merge patch (RFC 7396): what is absent stays, null lifts a limit. Replicas go by it within two seconds.",
-		Errors:      []int{400, 404, 413, 415, 422},
+		Description: "A JSON merge patch (RFC 7396): what is absent stays, null lifts a limit. Replicas go by it within " +
+			"two seconds.",
+		Errors: []int{400, 404, 413, 415, 422},
 	}, s.patchTenant)
 	describeBody[TenantSettings](s, op, true, exampleTenantPatch, mediaPatch, mediaJSON)
 	register(s, huma.Operation{
 		OperationID: "delete-tenant", Method: http.MethodDelete, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
-		Summary:     "Delete a tenant",
-		Description: "Revokes its keys. A tenant that has active or paused jobs is refused with 409, and so is default. Its history stays until retention takes it, and its name can be used again.",
-		Errors:      []int{404, 409},
+		Summary: "Delete a tenant",
+		Description: "Revokes its keys. A tenant that has active or paused jobs is refused with 409, and so is default. " +
+			"Its history stays until retention takes it, and its name can be used again.",
+		Errors: []int{404, 409},
 	}, s.deleteTenant)
 }
 
-// TenantInput is the body that makes a tenant.
+// TenantInput is the body that creates a tenant.
 type TenantInput struct {
 	Name string `json:"name" doc:"Unique among tenants; it stays." example:"billing"`
 	TenantSettings
 }
 
-// readOnly are the fields of Tenant that a request may not set.
+// readOnly returns the fields of Tenant that a request may not set.
 func (TenantSettings) readOnly() []string { return []string{"created_at", "updated_at", "usage"} }
 
 func (t TenantInput) validate() []FieldError {
 	errors := t.TenantSettings.validate()
 	if !nameForm.MatchString(t.Name) {
-		errors = append(errors, FieldError{"body.name", fmt.Sprintf("%q is not 1 to 128 letters, digits, dots, underscores, colons and dashes that begin with a letter or digit", clip(t.Name))})
+		errors = append(errors, FieldError{
+			"body.name",
+			fmt.Sprintf("%q is not 1 to 128 letters, digits, dots, underscores, colons and dashes "+
+				"that begin with a letter or digit", clip(t.Name)),
+		})
 	}
 	return errors
 }
 
-// Tenant is an owner of jobs. A limit that is null does not exist.
+// Tenant is an owner of jobs. Null means no limit.
 type Tenant struct {
 	Name                 string   `json:"name" doc:"Its name." example:"billing"`
 	Weight               int      `json:"weight" doc:"Its share of the worker slots while several tenants wait for them." example:"1"`
@@ -92,12 +99,12 @@ type Tenant struct {
 	UpdatedAt time.Time `json:"updated_at" doc:"When its settings were last changed."`
 }
 
-// TenantUsage is what a tenant uses of its limits.
+// TenantUsage is how much a tenant uses of its limits.
 type TenantUsage struct {
 	Jobs int `json:"jobs" doc:"How many active and paused jobs it has now." example:"812"`
 }
 
-// TenantWithUsage is a tenant and what it uses of its limits.
+// TenantWithUsage is a tenant, and how much it uses of its limits.
 type TenantWithUsage struct {
 	Tenant
 	Usage TenantUsage `json:"usage" doc:"What it uses."`
@@ -106,8 +113,9 @@ type TenantWithUsage struct {
 func showTenant(t store.TenantRecord) Tenant {
 	settings := settingsOf(t.TenantSettings)
 	shown := Tenant{
-		Name: t.Name, Weight: t.Weight, MaxJobs: t.MaxJobs, MaxConcurrentRuns: t.MaxConcurrentRuns, MaxRunsPerSecond: t.MaxRunsPerSecond,
-		MaxRequestsPerSecond: t.MaxRequestsPerSecond, MinInterval: orNull(settings.MinInterval.String()), AllowedTargets: settings.AllowedTargets,
+		Name: t.Name, Weight: t.Weight, MaxJobs: t.MaxJobs, MaxConcurrentRuns: t.MaxConcurrentRuns,
+		MaxRunsPerSecond: t.MaxRunsPerSecond, MaxRequestsPerSecond: t.MaxRequestsPerSecond,
+		MinInterval: orNull(settings.MinInterval.String()), AllowedTargets: settings.AllowedTargets,
 		Notify: settings.Notify, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
 	}
 	if shown.AllowedTargets == nil {
@@ -135,7 +143,8 @@ func (s *server) createTenant(ctx context.Context, _ int32, in *createTenantInpu
 	}
 	t, err := s.Store.CreateTenant(ctx, asked.Name, asked.settings())
 	if errors.Is(err, store.ErrTenantExists) {
-		return nil, newProblem(CodeNameTaken, sentence(store.ErrTenantExists), FieldError{"body.name", "is taken by another tenant"})
+		return nil, newProblem(CodeNameTaken, sentence(store.ErrTenantExists),
+			FieldError{"body.name", "is taken by another tenant"})
 	}
 	if err != nil {
 		return nil, err
@@ -148,7 +157,7 @@ type TenantRef struct {
 	Tenant string `path:"tenant" doc:"Name of the tenant." example:"billing"`
 }
 
-// exists returns ErrNotFound for what can be the name of no tenant.
+// exists returns ErrNotFound for a malformed name.
 func (t TenantRef) exists() error {
 	if !nameForm.MatchString(t.Tenant) {
 		return store.ErrNotFound
@@ -195,7 +204,7 @@ type TenantList struct {
 
 type tenantListAnswer struct{ Body TenantList }
 
-// listTenants has names for cursors: whoever may list tenants may know them.
+// listTenants uses names as cursors: a caller who may list tenants may know their names.
 func (s *server) listTenants(ctx context.Context, _ int32, in *listTenantsInput) (*tenantListAnswer, error) {
 	if in.Cursor != "" && !nameForm.MatchString(in.Cursor) {
 		return nil, &store.CursorError{Cursor: in.Cursor}
@@ -240,7 +249,8 @@ func (s *server) patchOwnTenant(ctx context.Context, tenant int32, in *patchOwnT
 		return nil, err
 	}
 	asked, given := in.Request.value, map[string]json.RawMessage{}
-	if err := in.Request.check(append(asked.validate(), s.forbiddenNotify(tenant, "body", asked.Notify)...)...); err != nil {
+	if err := in.Request.check(append(asked.validate(),
+		s.forbiddenNotify(tenant, "body", asked.Notify)...)...); err != nil {
 		return nil, err
 	}
 	if err := json.Unmarshal(in.Request.raw, &given); err != nil {
@@ -259,9 +269,9 @@ func (s *server) patchOwnTenant(ctx context.Context, tenant int32, in *patchOwnT
 	return &tenantAnswer{Body: showTenant(t)}, nil
 }
 
-// patchedSettings returns what a patch makes of a tenant's settings, or everything that is wrong with it.
+// patchedSettings returns the settings that result from a patch, or everything that is wrong with it.
 func patchedSettings(patch *body[TenantSettings], now store.TenantSettings) (store.TenantSettings, error) {
-	if covered(patch.errors, "body") { // it is no object
+	if covered(patch.errors, "body") { // not an object
 		return store.TenantSettings{}, patch.check()
 	}
 	current, err := render(settingsOf(now))

@@ -13,8 +13,8 @@ import (
 	"punctual/store"
 )
 
-// TenantSettingsOf returns what the flags of a command make of a tenant's settings: what is empty stays, and none lifts
-// a limit. They are judged as those of a request are.
+// TenantSettingsOf applies the flags of a command to a tenant's settings. An empty flag changes nothing, and none
+// lifts a limit. The settings are validated like those of a request.
 func TenantSettingsOf(now store.TenantSettings, given map[string]string) (store.TenantSettings, error) {
 	patch := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -28,7 +28,8 @@ func TenantSettingsOf(now store.TenantSettings, given map[string]string) (store.
 			patch[name] = strings.Split(text, ",")
 		case name == "notify":
 			if !json.Valid([]byte(text)) {
-				return now, fmt.Errorf(`--notify: %q is not JSON; write a list such as '[{"on":["failing","recovered"],"url":"https://pager.internal/hook"}]', or none`, clip(text))
+				return now, fmt.Errorf(`--notify: %q is not JSON; write a list such as `+
+					`'[{"on":["failing","recovered"],"url":"https://pager.internal/hook"}]', or none`, clip(text))
 			}
 			patch[name] = json.RawMessage(text)
 		case name == "min_interval":
@@ -53,7 +54,7 @@ func TenantSettingsOf(now store.TenantSettings, given map[string]string) (store.
 	return settings, err
 }
 
-// flagErrors names the flags in place of the fields.
+// flagErrors reports the errors by flag instead of by field.
 func flagErrors(p *Problem) error {
 	var list []string
 	for _, e := range p.Errors {
@@ -62,7 +63,7 @@ func flagErrors(p *Problem) error {
 	return fmt.Errorf("%s", strings.Join(list, "; "))
 }
 
-// CheckTenantName returns an error for what cannot be the name of a tenant.
+// CheckTenantName returns an error for an invalid name of a tenant.
 func CheckTenantName(name string) error {
 	for _, e := range (TenantInput{Name: name}).validate() {
 		return fmt.Errorf("name: %s", e.Message)
@@ -70,10 +71,11 @@ func CheckTenantName(name string) error {
 	return nil
 }
 
-// CheckNewKey returns an error for what cannot be made a key of.
+// CheckNewKey returns an error when no key can be created with these values.
 func CheckNewKey(name string, role Role, expires scheduler.Duration) error {
 	for _, e := range (KeyInput{Name: name, Role: role, ExpiresIn: expires}).validate() {
-		return fmt.Errorf("--%s: %s", strings.TrimPrefix(strings.ReplaceAll(e.Location, "expires_in", "expires"), "body."), e.Message)
+		return fmt.Errorf("--%s: %s", strings.TrimPrefix(strings.ReplaceAll(e.Location, "expires_in", "expires"), "body."),
+			e.Message)
 	}
 	return nil
 }

@@ -16,13 +16,15 @@ func TestTenantsAreMadeChangedAndDeleted(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
 	operator := s.as("default", RoleOperator)
-	made := operator.do("POST", "/v1/tenants", `{"name":"alpha","max_jobs":3,"min_interval":"90s","allowed_targets":["10.20.0.0/16","fd00::/8"]}`).want(201)
+	made := operator.do("POST", "/v1/tenants",
+		`{"name":"alpha","max_jobs":3,"min_interval":"90s","allowed_targets":["10.20.0.0/16","fd00::/8"]}`).want(201)
 	if made.header.Get("Location") != "/v1/tenants/alpha" {
 		t.Errorf("location %s", made.header.Get("Location"))
 	}
 	want := map[string]any{
-		"name": "alpha", "weight": 1.0, "max_jobs": 3.0, "max_concurrent_runs": nil, "max_runs_per_second": nil, "max_requests_per_second": nil,
-		"min_interval": "1m30s", "allowed_targets": []any{"10.20.0.0/16", "fd00::/8"}, "notify": []any{},
+		"name": "alpha", "weight": 1.0, "max_jobs": 3.0, "max_concurrent_runs": nil, "max_runs_per_second": nil,
+		"max_requests_per_second": nil, "min_interval": "1m30s", "allowed_targets": []any{"10.20.0.0/16", "fd00::/8"},
+		"notify": []any{},
 	}
 	check := func(got map[string]any) {
 		t.Helper()
@@ -47,11 +49,14 @@ func TestTenantsAreMadeChangedAndDeleted(t *testing.T) {
 		t.Errorf("usage %v", usage)
 	}
 	want["max_jobs"], want["weight"], want["allowed_targets"], want["max_runs_per_second"] = nil, 5.0, []any{}, 7.0
-	check(operator.do("PATCH", "/v1/tenants/alpha", `{"max_jobs":null,"weight":5,"allowed_targets":null,"max_runs_per_second":7}`).want(200).fields())
+	check(operator.do("PATCH", "/v1/tenants/alpha",
+		`{"max_jobs":null,"weight":5,"allowed_targets":null,"max_runs_per_second":7}`).want(200).fields())
 	want["min_interval"], want["weight"] = nil, 1.0
-	check(operator.do("PATCH", "/v1/tenants/alpha", `{"min_interval":null,"weight":null}`, "Content-Type: application/merge-patch+json").want(200).fields())
+	check(operator.do("PATCH", "/v1/tenants/alpha", `{"min_interval":null,"weight":null}`,
+		"Content-Type: application/merge-patch+json").want(200).fields())
 
-	if p := operator.do("DELETE", "/v1/tenants/alpha", "").code(CodeState); !strings.Contains(p.Detail, "2 active or paused jobs") {
+	if p := operator.do("DELETE", "/v1/tenants/alpha", "").
+		code(CodeState); !strings.Contains(p.Detail, "2 active or paused jobs") {
 		t.Errorf("%s", p.Detail)
 	}
 	for _, job := range []string{"n", "paused"} {
@@ -126,7 +131,7 @@ func TestTenantsAreChecked(t *testing.T) {
 	s.do("PATCH", "/v1/tenants/nobody", `{"max_jobs":1}`).code(CodeNotFound)
 }
 
-// second is another replica on the database of s.
+// second returns another replica on the database of s.
 func (s *service) second(config Config) *service {
 	s.t.Helper()
 	config.Store = s.store
@@ -181,13 +186,15 @@ func TestRequestsPerSecondAreLimitedOnAllReplicasTogether(t *testing.T) {
 	if beta.header.Get("RateLimit-Limit") != "" {
 		t.Errorf("no limit, and headers %v", beta.header)
 	}
-	if _, err := s.store.EditTenant(t.Context(), "alpha", func(store.TenantRecord) (store.TenantSettings, error) { return store.TenantSettings{Weight: 1}, nil }); err != nil {
+	if _, err := s.store.EditTenant(t.Context(), "alpha",
+		func(store.TenantRecord) (store.TenantSettings, error) { return store.TenantSettings{Weight: 1}, nil }); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the limit to be lifted", func() bool { return replicas[1].do("GET", "/v1/tenant", "").header.Get("RateLimit-Limit") == "" })
+	until(t, "the limit to be lifted",
+		func() bool { return replicas[1].do("GET", "/v1/tenant", "").header.Get("RateLimit-Limit") == "" })
 }
 
-// Of a large rate, many requests are served by one draw.
+// With a large rate, one draw serves many requests.
 func TestRequestsAreDrawnInChunks(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
@@ -209,7 +216,7 @@ func TestRequestsAreDrawnInChunks(t *testing.T) {
 		}
 	}
 	s.store.Close()
-	for range 200 { // without a database nobody is refused
+	for range 200 { // without a database no request is refused
 		if err := r.spend(t.Context(), store.Tenant{ID: id, MaxRequestsPerSecond: limit}, map[string][]string{}); err != nil {
 			t.Fatal(err)
 		}

@@ -15,39 +15,42 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// OIDC says whose tokens are accepted beside keys. Without an issuer none are.
+// OIDC configures whose tokens are accepted beside keys. Without an issuer no tokens are accepted.
 type OIDC struct {
 	Issuer      string
-	Audience    string // that tokens must be for
-	JWKSURL     string // where the issuer's keys are; empty: where its discovery document says
+	Audience    string // that tokens must name
+	JWKSURL     string // of the issuer's keys; empty: the one in its discovery document
 	TenantClaim string // name of the claim with the tenant's name; dots lead into objects
 	RoleClaim   string // name of the claim with the role or a list of them
 }
 
-// leeway is how far the issuer's clock and this machine's may be apart.
+// leeway is how far the issuer's clock and this machine's may differ.
 const leeway = 30 * time.Second
 
-// asymmetric are the algorithms that tokens may be signed with. Those with a shared secret would make everybody who can
-// check a token able to make one.
-var asymmetric = []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA}
+// asymmetric are the algorithms that tokens may be signed with. With a shared secret, whoever can check a token could
+// make one.
+var asymmetric = []string{
+	oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
+}
 
-// tokens verifies what an issuer signed.
+// tokens verifies the tokens of an issuer.
 type tokens struct {
 	OIDC
 	log     *slog.Logger
 	fetches *fetches
-	known   *lru.Cache[[sha256.Size]byte, knownClaims] // what lately verified tokens say: a signature costs a tenth of a millisecond
+	known   *lru.Cache[[sha256.Size]byte, knownClaims] // recently verified: a signature costs 0.1 ms
 
 	mu       sync.Mutex
-	verifier *oidc.IDTokenVerifier // nil: the issuer has not said yet where its keys are
+	verifier *oidc.IDTokenVerifier // nil: the location of the issuer's keys is not known yet
 }
 
-// newTokens asks the issuer nothing: it may be away.
+// newTokens does not contact the issuer, which may be away.
 func newTokens(c OIDC, log *slog.Logger) *tokens {
 	known, _ := lru.New[[sha256.Size]byte, knownClaims](mostKeys) // fails for sizes below 1 only
 	t := &tokens{OIDC: c, log: log, fetches: newFetches(), known: known}
 	if c.JWKSURL != "" {
-		t.verifier = oidc.NewVerifier(c.Issuer, t.keys(oidc.NewRemoteKeySet(t.client(context.Background()), c.JWKSURL)), t.config())
+		t.verifier = oidc.NewVerifier(c.Issuer, t.keys(oidc.NewRemoteKeySet(t.client(context.Background()), c.JWKSURL)),
+			t.config())
 	}
 	return t
 }
@@ -56,17 +59,17 @@ func (t *tokens) client(ctx context.Context) context.Context {
 	return oidc.ClientContext(ctx, &http.Client{Transport: t.fetches})
 }
 
-// config leaves the instants to us: the library allows no leeway for one and five minutes for another.
+// config leaves checking the times to current: the library allows no leeway for expiry and five minutes for nbf.
 func (t *tokens) config() *oidc.Config {
 	return &oidc.Config{ClientID: t.Audience, SupportedSigningAlgs: asymmetric, SkipExpiryCheck: true}
 }
 
-// reads reports whether what a request brings is a token to be read here.
+// reads reports whether a credential is a token that the issuer may have signed, rather than a key.
 func (t *tokens) reads(token string) bool {
 	return t.Issuer != "" && strings.Count(token, ".") == 2 && !strings.HasPrefix(token, "punctual_")
 }
 
-// claims is what a token says that was verified.
+// claims is what a verified token says.
 type claims struct {
 	subject, tenant string
 	roles           []string
@@ -77,7 +80,8 @@ type knownClaims struct {
 	until time.Time
 }
 
-// verify returns what a token says: errUnauthenticated when it is not valid, a problem when that cannot be known now.
+// verify returns what a token says. It returns errUnauthenticated when the token is not valid, and a problem when
+// that cannot be known now.
 func (t *tokens) verify(ctx context.Context, raw string) (claims, error) {
 	hash := sha256.Sum256([]byte(raw))
 	now := time.Now()
@@ -96,7 +100,7 @@ func (t *tokens) verify(ctx context.Context, raw string) (claims, error) {
 	return c, nil
 }
 
-// look verifies a token and reads it.
+// look verifies a token and reads its claims.
 func (t *tokens) look(ctx context.Context, raw string, now time.Time) (c claims, expiry time.Time, err error) {
 	verifier, err := t.ready(ctx)
 	if err != nil {
@@ -114,7 +118,7 @@ func (t *tokens) look(ctx context.Context, raw string, now time.Time) (c claims,
 	if err := token.Claims(&said); err != nil || !current(token.Expiry, said["nbf"], now) {
 		return c, expiry, errUnauthenticated
 	}
-	if strings.ContainsRune(token.Subject, 0) { // which no row of what it changes could be recorded with
+	if strings.ContainsRune(token.Subject, 0) { // the database cannot record an actor with NUL
 		return c, expiry, errUnauthenticated
 	}
 	c = claims{subject: token.Subject, roles: texts(claim(said, t.RoleClaim))}
@@ -122,7 +126,7 @@ func (t *tokens) look(ctx context.Context, raw string, now time.Time) (c claims,
 	return c, token.Expiry, nil
 }
 
-// current reports whether a token's time has come and is not over. One that would never expire is not accepted.
+// current reports whether a token is valid at this time. A token that never expires is not accepted.
 func current(expiry time.Time, notBefore any, now time.Time) bool {
 	if expiry.IsZero() || now.After(expiry.Add(leeway)) {
 		return false
@@ -136,9 +140,9 @@ func current(expiry time.Time, notBefore any, now time.Time) bool {
 	return false
 }
 
-// claim returns the claim of a name, or of a path into objects.
+// claim returns the claim with a name, or at a dotted path into objects.
 func claim(said map[string]any, name string) any {
-	if v, ok := said[name]; ok { // also names that are URLs
+	if v, ok := said[name]; ok { // also a name with dots, such as a URL
 		return v
 	}
 	first, rest, nested := strings.Cut(name, ".")
@@ -148,7 +152,7 @@ func claim(said map[string]any, name string) any {
 	return nil
 }
 
-// texts returns a text, or those of a list.
+// texts returns the strings of a claim that is a string or a list.
 func texts(v any) []string {
 	switch v := v.(type) {
 	case string:
@@ -165,7 +169,7 @@ func texts(v any) []string {
 	return nil
 }
 
-// ready returns the verifier, after asking the issuer where its keys are.
+// ready returns the verifier. The first time, it asks the issuer where its keys are.
 func (t *tokens) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -182,22 +186,24 @@ func (t *tokens) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	if err := provider.Claims(&said); err != nil {
 		return nil, err
 	}
-	t.verifier = oidc.NewVerifier(t.Issuer, t.keys(oidc.NewRemoteKeySet(t.client(context.Background()), said.JWKS)), t.config())
+	t.verifier = oidc.NewVerifier(t.Issuer, t.keys(oidc.NewRemoteKeySet(t.client(context.Background()), said.JWKS)),
+		t.config())
 	return t.verifier, nil
 }
 
-// away is the answer while the issuer's keys are not to be had.
+// away is the answer while the issuer's keys cannot be fetched.
 func (t *tokens) away(ctx context.Context, err error) error {
 	if t.fetches.news(err) {
-		t.log.WarnContext(ctx, "the issuer of tokens does not say what its keys are; asked again when the next token comes", "issuer", t.Issuer, "error", err)
+		t.log.WarnContext(ctx, "the issuer of tokens does not say what its keys are; asked again when the next token comes",
+			"issuer", t.Issuer, "error", err)
 	}
 	p := newProblem(CodeIssuer, "The keys of the token issuer cannot be fetched right now; try again.")
 	p.header = http.Header{"Retry-After": {fmt.Sprint(int(fetchAgain.Seconds()))}}
 	return p
 }
 
-// keys returns a key set that tells apart a signature that does not fit from keys that could not be had, which the
-// verifier does not.
+// keys returns a key set that tells a wrong signature from keys that could not be fetched. The verifier itself does
+// not.
 func (t *tokens) keys(set oidc.KeySet) oidc.KeySet { return tellingKeys{set} }
 
 type tellingKeys struct{ oidc.KeySet }

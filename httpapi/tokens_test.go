@@ -22,13 +22,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// issuer is an OpenID Connect provider that counts what it is asked.
+// issuer is an OpenID Connect provider that counts its requests.
 type issuer struct {
 	t       testing.TB
 	url     string
 	away    atomic.Bool
-	asked   atomic.Int32 // for its keys
-	found   atomic.Int32 // for its discovery document
+	asked   atomic.Int32 // fetches of its keys
+	found   atomic.Int32 // fetches of its discovery document
 	mu      sync.Mutex
 	signers map[string]*ecdsa.PrivateKey // by kid
 }
@@ -84,10 +84,11 @@ func (i *issuer) config() OIDC {
 	return OIDC{Issuer: i.url, Audience: "punctual", TenantClaim: "punctual_tenant", RoleClaim: "punctual_role"}
 }
 
-// claims are of a good token; more are added or, when nil, removed.
+// claims returns the claims of a valid token. Those in more are added, or removed when nil.
 func (i *issuer) claims(more map[string]any) map[string]any {
 	all := map[string]any{
-		"iss": i.url, "aud": "punctual", "sub": "alice", "exp": time.Now().Add(time.Hour).Unix(), "punctual_tenant": "alpha", "punctual_role": "editor",
+		"iss": i.url, "aud": "punctual", "sub": "alice", "exp": time.Now().Add(time.Hour).Unix(), "punctual_tenant": "alpha",
+		"punctual_role": "editor",
 	}
 	for name, value := range more {
 		all[name] = value
@@ -108,7 +109,8 @@ func (i *issuer) token(more map[string]any) string {
 
 func sign(t testing.TB, algorithm jose.SignatureAlgorithm, key any, kid string, claims map[string]any) string {
 	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", kid))
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key},
+		(&jose.SignerOptions{}).WithHeader("kid", kid))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,15 +143,19 @@ func TestTokensOfTheIssuer(t *testing.T) {
 	unsigned[0], unsigned[2] = "eyJhbGciOiJub25lIn0", ""
 	for name, c := range map[string]struct {
 		token string
-		code  Code // "": welcome
+		code  Code // "": the token is accepted
 		says  string
 	}{
-		"good":                        {i.token(nil), "", ""},
-		"for several":                 {i.token(map[string]any{"aud": []string{"other", "punctual"}}), "", ""},
-		"just expired":                {i.token(map[string]any{"exp": now.Add(-10 * time.Second).Unix()}), "", ""},
-		"nearly begun":                {i.token(map[string]any{"nbf": now.Add(10 * time.Second).Unix()}), "", ""},
-		"several roles":               {i.token(map[string]any{"punctual_role": []any{"viewer", "editor", "sailor", 7}}), "", ""},
-		"expired":                     {i.token(map[string]any{"exp": now.Add(-time.Minute).Unix()}), CodeUnauthenticated, ""},
+		"good":         {i.token(nil), "", ""},
+		"for several":  {i.token(map[string]any{"aud": []string{"other", "punctual"}}), "", ""},
+		"just expired": {i.token(map[string]any{"exp": now.Add(-10 * time.Second).Unix()}), "", ""},
+		"nearly begun": {i.token(map[string]any{"nbf": now.Add(10 * time.Second).Unix()}), "", ""},
+		"several roles": {
+			i.token(map[string]any{"punctual_role": []any{"viewer", "editor", "sailor", 7}}), "", "",
+		},
+		"expired": {
+			i.token(map[string]any{"exp": now.Add(-time.Minute).Unix()}), CodeUnauthenticated, "",
+		},
 		"without an end":              {i.token(map[string]any{"exp": nil}), CodeUnauthenticated, ""},
 		"not begun":                   {i.token(map[string]any{"nbf": now.Add(time.Minute).Unix()}), CodeUnauthenticated, ""},
 		"with a strange beginning":    {i.token(map[string]any{"nbf": "soon"}), CodeUnauthenticated, ""},
@@ -163,13 +169,20 @@ func TestTokensOfTheIssuer(t *testing.T) {
 		"rubbish":                     {"a.b.c", CodeUnauthenticated, ""},
 		"of an unknown role":          {i.token(map[string]any{"punctual_role": "sailor"}), CodeForbidden, "punctual_role"},
 		"without a role":              {i.token(map[string]any{"punctual_role": nil}), CodeForbidden, "punctual_role"},
-		"of an unknown tenant":        {i.token(map[string]any{"punctual_tenant": "gamma"}), CodeForbidden, "punctual_tenant"},
-		"without a tenant":            {i.token(map[string]any{"punctual_tenant": nil}), CodeForbidden, "punctual_tenant"},
-		"of a tenant with NUL":        {i.token(map[string]any{"punctual_tenant": "alpha\x00"}), CodeForbidden, "punctual_tenant"},
-		"of a strange tenant":         {i.token(map[string]any{"punctual_tenant": []string{"alpha"}}), CodeForbidden, "punctual_tenant"},
-		"of a viewer":                 {i.token(map[string]any{"punctual_role": "viewer"}), CodeForbidden, "editor"},
+		"of an unknown tenant": {
+			i.token(map[string]any{"punctual_tenant": "gamma"}), CodeForbidden, "punctual_tenant",
+		},
+		"without a tenant": {i.token(map[string]any{"punctual_tenant": nil}), CodeForbidden, "punctual_tenant"},
+		"of a tenant with NUL": {
+			i.token(map[string]any{"punctual_tenant": "alpha\x00"}), CodeForbidden, "punctual_tenant",
+		},
+		"of a strange tenant": {
+			i.token(map[string]any{"punctual_tenant": []string{"alpha"}}), CodeForbidden, "punctual_tenant",
+		},
+		"of a viewer": {i.token(map[string]any{"punctual_role": "viewer"}), CodeForbidden, "editor"},
 	} {
-		r := s.with(c.token).do("PUT", "/v1/jobs/n", `{"schedule":{"every":"1h"},"target":{"url":"http://example.com"}}`, "X-Request-Id: same")
+		r := s.with(c.token).do("PUT", "/v1/jobs/n", `{"schedule":{"every":"1h"},"target":{"url":"http://example.com"}}`,
+			"X-Request-Id: same")
 		if c.code == "" {
 			if r.status/100 != 2 || into[Job](r).Tenant != "alpha" {
 				t.Errorf("%s: %d %s", name, r.status, r.body)
@@ -187,18 +200,20 @@ func TestTokensOfTheIssuer(t *testing.T) {
 	if n := i.found.Load(); n != 1 {
 		t.Errorf("the discovery document was fetched %d times", n)
 	}
-	s.as("alpha", RoleViewer).do("GET", "/v1/jobs/n", "").want(200) // keys go on working
+	s.as("alpha", RoleViewer).do("GET", "/v1/jobs/n", "").want(200) // API keys go on working
 	s.acting("alpha").with(i.token(map[string]any{"punctual_role": "operator"})).do("GET", "/v1/tenants", "").want(200)
 }
 
 func TestClaimsMayBeNested(t *testing.T) {
 	t.Parallel()
 	var said map[string]any
-	if err := json.Unmarshal([]byte(`{"a":{"b":{"c":"deep"},"d":7},"https://example.com/role":"viewer","list":["x",1,"y"]}`), &said); err != nil {
+	if err := json.Unmarshal([]byte(`{"a":{"b":{"c":"deep"},"d":7},"https://example.com/role":"viewer",`+
+		`"list":["x",1,"y"]}`), &said); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string][]string{
-		"a.b.c": {"deep"}, "https://example.com/role": {"viewer"}, "list": {"x", "y"}, "a.d": nil, "a.b": nil, "a.b.c.d": nil, "nothing": nil, "nothing.at.all": nil, "": nil,
+		"a.b.c": {"deep"}, "https://example.com/role": {"viewer"}, "list": {"x", "y"}, "a.d": nil, "a.b": nil, "a.b.c.d": nil,
+		"nothing": nil, "nothing.at.all": nil, "": nil,
 	} {
 		if diff := cmp.Diff(want, texts(claim(said, name))); diff != "" {
 			t.Errorf("%s: %s", name, diff)
@@ -209,7 +224,8 @@ func TestClaimsMayBeNested(t *testing.T) {
 	}
 }
 
-// The library asks for the keys at each token that none of them has signed: here that is bounded, whatever comes.
+// The library fetches the keys for every token that no known key has signed. The number of fetches is bounded,
+// whatever tokens come.
 func TestAFloodOfUnknownKeysFetchesOnce(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
@@ -228,7 +244,8 @@ func TestAFloodOfUnknownKeysFetchesOnce(t *testing.T) {
 	for worker := range 8 {
 		wg.Go(func() {
 			for n := range 125 {
-				s.with(sign(t, jose.ES256, stranger, fmt.Sprintf("k-%d-%d", worker, n), i.claims(nil))).do("GET", "/v1/jobs", "").code(CodeUnauthenticated)
+				s.with(sign(t, jose.ES256, stranger, fmt.Sprintf("k-%d-%d", worker, n), i.claims(nil))).
+					do("GET", "/v1/jobs", "").code(CodeUnauthenticated)
 			}
 		})
 	}
@@ -257,9 +274,9 @@ func TestNewKeysOfTheIssuerAreFound(t *testing.T) {
 	if err := verify("k2"); err == nil {
 		t.Error("a new key is known although nobody has asked")
 	}
-	tokens.fetches.documents[config.JWKSURL].at = time.Now().Add(-fetchAgain) // as if it were long ago
+	tokens.fetches.documents[config.JWKSURL].at = time.Now().Add(-fetchAgain) // as if fetched long ago
 	for _, kid := range []string{"k2", "k1"} {
-		// The library may still be handing out the answer to the look before, for a moment.
+		// For a moment, the library may still return the answer to the previous fetch.
 		until(t, kid+" to be known", func() bool { return verify(kid) == nil })
 	}
 	if i.found.Load() != 0 || i.asked.Load() != 2 {
@@ -279,7 +296,8 @@ func TestAVerifiedTokenIsRememberedForAMoment(t *testing.T) {
 		i := &issuer{t: t, url: "https://login.example", signers: map[string]*ecdsa.PrivateKey{}}
 		i.rotate("k1")
 		tokens := newTokens(i.config(), slog.New(slog.DiscardHandler))
-		tokens.verifier = oidc.NewVerifier(i.url, &oidc.StaticKeySet{PublicKeys: []crypto.PublicKey{i.signers["k1"].Public()}}, tokens.config())
+		tokens.verifier = oidc.NewVerifier(i.url,
+			&oidc.StaticKeySet{PublicKeys: []crypto.PublicKey{i.signers["k1"].Public()}}, tokens.config())
 		token := i.token(map[string]any{"exp": began.Add(time.Second - leeway).Unix()})
 		verified := func() bool {
 			_, err := tokens.verify(t.Context(), token)
@@ -288,7 +306,7 @@ func TestAVerifiedTokenIsRememberedForAMoment(t *testing.T) {
 		if !verified() || tokens.known.Len() != 1 {
 			t.Error("a good token is not remembered")
 		}
-		time.Sleep(900 * time.Millisecond) // of the bubble
+		time.Sleep(900 * time.Millisecond) // in the bubble's time
 		if !verified() {
 			t.Error("forgotten early")
 		}
@@ -319,7 +337,8 @@ func TestTokensWhileTheIssuerIsAway(t *testing.T) {
 			s.tenant("alpha")
 			token := i.token(nil)
 			for range 3 {
-				if r := s.with(token).do("GET", "/v1/jobs", ""); r.code(CodeIssuer).Status != 503 || r.header.Get("Retry-After") == "" {
+				if r := s.with(token).do("GET", "/v1/jobs", ""); r.code(CodeIssuer).Status != 503 ||
+					r.header.Get("Retry-After") == "" {
 					t.Errorf("headers %v", r.header)
 				}
 			}
@@ -328,8 +347,10 @@ func TestTokensWhileTheIssuerIsAway(t *testing.T) {
 			}
 			s.as("alpha", RoleViewer).do("GET", "/v1/jobs", "").want(200)
 			i.away.Store(false)
-			until(t, "the issuer to be asked again", func() bool { return s.with(token).do("GET", "/v1/jobs", "").status == 200 })
-			if text := logs.String(); strings.Contains(text, token) || strings.Count(text, "the issuer of tokens") != 1 || !strings.Contains(text, i.url) {
+			until(t, "the issuer to be asked again",
+				func() bool { return s.with(token).do("GET", "/v1/jobs", "").status == 200 })
+			if text := logs.String(); strings.Contains(text, token) || strings.Count(text, "the issuer of tokens") != 1 ||
+				!strings.Contains(text, i.url) {
 				t.Errorf("logged %s", text)
 			}
 		})

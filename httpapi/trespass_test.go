@@ -12,15 +12,16 @@ import (
 	"github.com/google/uuid"
 )
 
-// belongings are what a tenant has, by the names of the path parameters that lead there: every way to name a thing.
+// belongings are the things that a tenant has: every id and name of each, by the path parameter that takes it.
 type belongings map[string][]string
 
-// settle gives a tenant something of everything there is, all of it with "alpha" in its text.
+// settle gives a tenant one of everything, always with "alpha" in its text.
 func (s *service) settle() belongings {
 	s.t.Helper()
 	b := belongings{}
 	for _, name := range []string{"alpha-active", "alpha-paused", "alpha-deleted"} {
-		job := s.create(`{"name":"` + name + `","schedule":{"every":"1h"},"labels":{"team":"alpha"},"target":{"url":"http://alpha.example/hook"}}`)
+		job := s.create(`{"name":"` + name + `","schedule":{"every":"1h"},"labels":{"team":"alpha"},` +
+			`"target":{"url":"http://alpha.example/hook"}}`)
 		b["job"] = append(b["job"], job["id"].(string), name)
 	}
 	s.do("POST", "/v1/jobs/alpha-paused/pause", `{"note":"alpha rests"}`).want(200)
@@ -31,7 +32,8 @@ func (s *service) settle() belongings {
 	s.do("POST", dead+"/fail", `{"error":"alpha died","retry":false}`, deadToken).want(200)
 	run := s.do("POST", "/v1/jobs/alpha-active/trigger", `{"body":{"alpha":1}}`).want(202).fields()
 	b["run"] = []string{run["id"].(string), strings.TrimPrefix(path, "/v1/runs/"), strings.TrimPrefix(dead, "/v1/runs/")}
-	operation := s.do("POST", "/v1/jobs/alpha-active/backfill", between(5*60*60e9, 2*60*60e9, `,"note":"alpha"`)).want(202).fields()
+	operation := s.do("POST", "/v1/jobs/alpha-active/backfill",
+		between(5*60*60e9, 2*60*60e9, `,"note":"alpha"`)).want(202).fields()
 	b["operation"] = []string{operation["id"].(string)}
 	keys := into[KeyList](s.do("GET", "/v1/api-keys", "").want(200))
 	for _, k := range keys.Data {
@@ -44,7 +46,8 @@ func (s *service) settle() belongings {
 	return b
 }
 
-// bodies are of operations that would change something: whole and valid, so that nothing but the tenant is in the way.
+// bodies are the bodies of operations that would change something. They are valid, so only the tenant stands in the
+// way.
 var bodies = map[string]string{
 	"put-job":              `{"schedule":{"every":"1h"},"target":{"url":"http://beta.example"}}`,
 	"patch-job":            `{"timeout":"1m"}`,
@@ -52,18 +55,19 @@ var bodies = map[string]string{
 	"replay-dead-letters":  `{"filter":{}}`,
 	"resolve-dead-letters": `{"filter":{}}`,
 	"create-job":           `{"name":"own","schedule":{"delay":"1h"},"target":{"url":"http://beta.example"}}`,
-	"create-jobs":          `{"jobs":[{"name":"own","schedule":{"delay":"1h"},"target":{"url":"http://beta.example"}}],"on_conflict":"skip"}`,
-	"preview-schedule":     `{"schedule":{"every":"1h"}}`,
-	"create-api-key":       `{"name":"k","role":"viewer"}`,
-	"create-tenant":        `{"name":"gamma"}`,
-	"patch-tenant":         `{"max_jobs":1}`,
-	"put-secret":           `{"value":"beta's"}`,
+	"create-jobs": `{"jobs":[{"name":"own","schedule":{"delay":"1h"},"target":{"url":"http://beta.example"}}],` +
+		`"on_conflict":"skip"}`,
+	"preview-schedule": `{"schedule":{"every":"1h"}}`,
+	"create-api-key":   `{"name":"k","role":"viewer"}`,
+	"create-tenant":    `{"name":"gamma"}`,
+	"patch-tenant":     `{"max_jobs":1}`,
+	"put-secret":       `{"value":"beta's"}`,
 }
 
-// puts make a thing of their own under a name that others have too.
+// puts are the operations that create a thing of the caller's own, under a name that other tenants may use too.
 var puts = []string{"put-job", "put-secret"}
 
-// queries are what operations need besides.
+// queries are the query parameters that operations need besides.
 var queries = map[string]string{"explain-job": "?at=2026-12-01T03:00:00Z"}
 
 // route is an operation of the document.
@@ -88,17 +92,21 @@ func routes(t *testing.T) []route {
 	return list
 }
 
-// everything is all rows of all tables that belong to a tenant.
+// everything returns all rows that belong to a tenant, of all tables.
 func (s *service) everything(tenant int32) string {
 	s.t.Helper()
 	var all strings.Builder
-	for _, table := range []string{"jobs", "schedules", "runs", "ready", "dead_letters", "operations", "idempotency_keys", "api_keys", "tenants", "notices", "secrets", "signing_secrets", "audit_log"} {
+	for _, table := range []string{
+		"jobs", "schedules", "runs", "ready", "dead_letters", "operations", "idempotency_keys", "api_keys", "tenants",
+		"notices", "secrets", "signing_secrets", "audit_log",
+	} {
 		of := "tenant"
 		if table == "tenants" {
 			of = "id"
 		}
 		var rows *string
-		err := s.store.Pool().QueryRow(s.t.Context(), `SELECT string_agg(t::text, E'\n' ORDER BY t::text) FROM punctual.`+table+` t WHERE `+of+` = $1`, tenant).Scan(&rows)
+		err := s.store.Pool().QueryRow(s.t.Context(),
+			`SELECT string_agg(t::text, E'\n' ORDER BY t::text) FROM punctual.`+table+` t WHERE `+of+` = $1`, tenant).Scan(&rows)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -122,7 +130,7 @@ func TestNobodyTrespasses(t *testing.T) {
 			own := "beta-" + string(role)
 			s.tenant(own)
 			beta := s.in(t).as(own, role)
-			beta.headers = append(beta.headers, headerRequestID+": the-same") // which bodies repeat
+			beta.headers = append(beta.headers, headerRequestID+": the-same") // answers repeat it, and must be equal
 			for _, path := range filters(theirs) {
 				got := beta.do("GET", path, "")
 				if got.status != 404 && (got.status != 200 || !bytes.Contains(got.body, []byte(`"data":[]`))) {
@@ -143,7 +151,7 @@ func TestNobodyTrespasses(t *testing.T) {
 	}
 }
 
-// trespass asks for what belongs to another tenant. The answer is that for what never existed.
+// trespass asks for things of another tenant. The answer must be the same as for a thing that never existed.
 func trespass(t *testing.T, beta *service, own string, role Role, r route, theirs belongings) {
 	t.Helper()
 	needed := roleOf[r.id]
@@ -177,7 +185,8 @@ func trespass(t *testing.T, beta *service, own string, role Role, r route, their
 			beta.do("DELETE", strings.Replace(r.path, parameter, nothing, 1), "").want(204)
 			continue
 		case got.status != want.status, !bytes.Equal(got.body, want.body):
-			t.Errorf("%s as %s of what is alpha's: %d %s, of nothing: %d %s", r.id, role, got.status, got.body, want.status, want.body)
+			t.Errorf("%s as %s of what is alpha's: %d %s, of nothing: %d %s", r.id, role, got.status, got.body, want.status,
+				want.body)
 		}
 		wanted := http.StatusNotFound
 		switch {
@@ -192,9 +201,12 @@ func trespass(t *testing.T, beta *service, own string, role Role, r route, their
 	}
 }
 
-// filters are lists narrowed to what belongs to another tenant.
+// filters returns the lists narrowed to things of another tenant.
 func filters(theirs belongings) []string {
-	list := []string{"/v1/runs?label=team=alpha", "/v1/jobs?label=team=alpha", "/v1/jobs?name=alpha", "/v1/jobs?q=alpha", "/v1/dead-letters?resolved=any", "/v1/operations", "/v1/runs"}
+	list := []string{
+		"/v1/runs?label=team=alpha", "/v1/jobs?label=team=alpha", "/v1/jobs?name=alpha", "/v1/jobs?q=alpha",
+		"/v1/dead-letters?resolved=any", "/v1/operations", "/v1/runs",
+	}
 	for _, job := range theirs["job"] {
 		list = append(list, "/v1/runs?job="+job, "/v1/dead-letters?resolved=any&job="+job)
 		if anyID.MatchString(job) {
@@ -229,7 +241,8 @@ func TestAnIdempotencyKeyOfAnotherTenantRepeatsNothing(t *testing.T) {
 	s := guarded(t)
 	for _, tenant := range []string{"alpha", "beta"} {
 		s.tenant(tenant)
-		if r := s.as(tenant, RoleEditor).do("POST", "/v1/jobs", minimal("n"), "Idempotency-Key: k").want(201); into[Job](r).Tenant != tenant || r.header.Get("Idempotent-Replayed") != "" {
+		if r := s.as(tenant, RoleEditor).do("POST", "/v1/jobs", minimal("n"),
+			"Idempotency-Key: k").want(201); into[Job](r).Tenant != tenant || r.header.Get("Idempotent-Replayed") != "" {
 			t.Errorf("%s: %s", tenant, r.body)
 		}
 	}
@@ -246,7 +259,8 @@ func TestOperatorsActForAnyTenant(t *testing.T) {
 	}
 	operator.do("GET", "/v1/jobs/n", "").code(CodeNotFound)
 	for _, name := range []string{"nobody", "no body", strings.Repeat("n", 200)} {
-		if p := operator.acting(name).do("GET", "/v1/jobs", "").code(CodeNotFound); !strings.Contains(p.Detail, headerTenant) {
+		if p := operator.acting(name).
+			do("GET", "/v1/jobs", "").code(CodeNotFound); !strings.Contains(p.Detail, headerTenant) {
 			t.Errorf("%s: %s", name, p.Detail)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"punctual/store"
 )
 
-// Job is a job as the API shows it: its definition with every default filled in, and how it stands.
+// Job is a job as the API shows it: its definition with every default filled in, and its state.
 type Job struct {
 	ID      uuid.UUID      `json:"id" format:"uuid" doc:"Never reused." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 	Tenant  string         `json:"tenant" doc:"Its owner." example:"default"`
@@ -80,14 +80,14 @@ type SentRequest struct {
 	Body    json.RawMessage   `json:"body,omitempty" doc:"Its body, in the form of target.body: a string is sent as it is, any other value as JSON. Absent: none."`
 }
 
-// WaitingFor is what a run that is due waits for.
+// WaitingFor says what a due run waits for.
 type WaitingFor struct {
 	What  string     `json:"what" doc:"breaker HOST: the host cannot be reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active. limit NAME: of its tenant. slots: all worker slots are taken. Or that no live replica serves its queue." example:"breaker billing.internal:443"`
 	Since time.Time  `json:"since" doc:"Since when it has waited for that."`
 	Until *time.Time `json:"until" doc:"Until when it waits for its host at most: then it is dead, with the reason unreachable or timeout. Null: without a bound."`
 }
 
-// SkippedRange is what a recorded skip stands for.
+// SkippedRange is the range of slots that a recorded skip stands for.
 type SkippedRange struct {
 	First time.Time `json:"first" doc:"The first slot."`
 	Last  time.Time `json:"last" doc:"The last slot."`
@@ -109,7 +109,7 @@ type Attempt struct {
 	Truncated  bool                     `json:"truncated" doc:"The response body was longer than what is kept." example:"false"`
 }
 
-// showJob shows the default jitter, which is the deployment's, with the other defaults.
+// showJob shows a job. The default jitter, which belongs to the deployment, is filled in like the other defaults.
 func showJob(r store.JobRecord, defaultJitter time.Duration) Job {
 	job := Job{
 		ID: r.ID, Tenant: r.Tenant, Version: r.Version, State: r.State, Definition: r.Definition.Masked().WithDefaults(),
@@ -140,9 +140,10 @@ func showRun(r store.RunRecord) Run {
 		ID: r.ID, JobID: r.JobID, Job: r.Job, Tenant: r.Tenant, Trigger: r.Trigger, ScheduledFor: r.ScheduledFor.UTC(),
 		Status: r.Status, Reason: orNull(r.Reason), Late: r.Late, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
 		Replica: r.Replica, JobVersion: r.JobVersion, DueAt: r.DueAt.UTC(), CreatedAt: r.CreatedAt.UTC(),
-		ClaimedAt: utc(r.ClaimedAt), StartedAt: utc(r.StartedAt), AcceptedAt: utc(r.AcceptedAt), FinishedAt: utc(r.FinishedAt),
-		NextAttemptAt: utc(r.NextAttemptAt), HTTPStatus: orNull(r.HTTPStatus), Error: orNull(r.Error),
-		BlockedBy: r.BlockedBy, ReplayOf: r.ReplayOf, RerunOf: r.RerunOf, ParentRun: r.ParentRun, Step: orNull(r.Step),
+		ClaimedAt: utc(r.ClaimedAt), StartedAt: utc(r.StartedAt), AcceptedAt: utc(r.AcceptedAt),
+		FinishedAt: utc(r.FinishedAt), NextAttemptAt: utc(r.NextAttemptAt), HTTPStatus: orNull(r.HTTPStatus),
+		Error: orNull(r.Error), BlockedBy: r.BlockedBy, ReplayOf: r.ReplayOf, RerunOf: r.RerunOf, ParentRun: r.ParentRun,
+		Step: orNull(r.Step),
 	}
 	if r.Skipped != nil {
 		run.Skipped = &SkippedRange{First: r.Skipped.First.UTC(), Last: r.Skipped.Last.UTC(), Count: r.Skipped.Count}
@@ -150,37 +151,39 @@ func showRun(r store.RunRecord) Run {
 	return run
 }
 
-// showRunWithAttempts always shows the list, also an empty one.
+// showRunWithAttempts shows a run with its result and its attempts, even when it has none.
 func showRunWithAttempts(r store.RunRecord) Run {
 	run := showRun(r)
 	run.Result, run.ResultNote = r.Result, orNull(r.ResultNote)
 	run.Attempts = make([]Attempt, len(r.Attempts))
 	for i, a := range r.Attempts {
 		run.Attempts[i] = Attempt{
-			Number: a.Number, StartedAt: a.StartedAt.UTC(), FinishedAt: utc(orNull(a.FinishedAt)), Outcome: a.Outcome, Reason: orNull(a.Reason), Replica: a.Replica,
-			HTTPStatus: orNull(a.HTTPStatus), Error: orNull(a.Error), Headers: a.Headers, Response: orNull(a.Response), Truncated: a.Truncated,
+			Number: a.Number, StartedAt: a.StartedAt.UTC(), FinishedAt: utc(orNull(a.FinishedAt)), Outcome: a.Outcome,
+			Reason: orNull(a.Reason), Replica: a.Replica,
+			HTTPStatus: orNull(a.HTTPStatus), Error: orNull(a.Error), Headers: a.Headers, Response: orNull(a.Response),
+			Truncated: a.Truncated,
 		}
 	}
 	return run
 }
 
-// showRequest shows what the attempts of a run send; nil where that is not known.
+// showRequest shows the request that the attempts of a run send; nil where it is not known.
 func showRequest(r store.RunRecord, publicURL string) *SentRequest {
 	if r.Sent == nil {
 		return nil
 	}
 	var at time.Time
-	if r.Status.Final() && r.StartedAt != nil { // before that it is when the attempt was claimed
+	if r.Status.Final() && r.StartedAt != nil { // until then StartedAt is when the attempt was claimed
 		at = *r.StartedAt
 	}
 	sent := r.Sent.Sent(publicURL, at)
 	return &SentRequest{Method: sent.Method, URL: sent.URL, Headers: sent.Headers, Body: sent.Body}
 }
 
-// inZone writes an instant as the clocks of a schedule's zone show it.
+// inZone formats an instant as local time in a schedule's zone.
 func inZone(t time.Time, s scheduler.Schedule) string {
 	zone, err := cron.LoadZone(s.Timezone)
-	if s.Timezone == "" || err != nil { // a zone that was known when the job was written is unknown to this binary
+	if s.Timezone == "" || err != nil { // this binary may lack a zone that was known when the job was written
 		zone = time.UTC
 	}
 	return t.In(zone).Format(time.RFC3339)

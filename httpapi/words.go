@@ -9,8 +9,8 @@ import (
 	"punctual/scheduler"
 )
 
-// The closed lists of the scheduler, as types that describe themselves: wherever the API has one of them, its
-// description has the enum, and a parameter that is none of it is refused.
+// The closed lists of the scheduler, as types that describe themselves. Wherever the API uses one of them, its
+// description has the enum, and a parameter outside the list is refused.
 type (
 	runStatus      string
 	runTrigger     string
@@ -23,20 +23,20 @@ func (runTrigger) Schema(huma.Registry) *huma.Schema     { return oneOf(schedule
 func (runReason) Schema(huma.Registry) *huma.Schema      { return oneOf(scheduler.Reasons()) }
 func (attemptOutcome) Schema(huma.Registry) *huma.Schema { return oneOf(scheduler.AttemptOutcomes()) }
 
-// DeathReason is a reason that runs die of.
+// DeathReason is a reason for which runs die.
 type DeathReason scheduler.Reason
 
-// Schema lists the reasons that runs die of.
+// Schema lists the reasons for which runs die.
 func (DeathReason) Schema(huma.Registry) *huma.Schema {
 	return oneOf(scheduler.ReasonsOf(scheduler.StatusDead))
 }
 
-// known reports whether runs die of it.
+// known reports whether runs die for this reason.
 func (r DeathReason) known() bool {
 	return slices.Contains(scheduler.ReasonsOf(scheduler.StatusDead), scheduler.Reason(r))
 }
 
-// oneOf is a text out of a list. huma compares what it read with plain strings.
+// oneOf returns the schema of a string out of a list. huma compares it with plain strings.
 func oneOf[T ~string](values []T) *huma.Schema {
 	schema := &huma.Schema{Type: huma.TypeString}
 	for _, v := range values {
@@ -45,7 +45,7 @@ func oneOf[T ~string](values []T) *huma.Schema {
 	return schema
 }
 
-// describeWords has a registry describe the scheduler's types by those above.
+// describeWords makes a registry describe the scheduler's types by those above.
 func describeWords(registry huma.Registry) huma.Registry {
 	registry.RegisterTypeAlias(reflect.TypeFor[scheduler.Status](), reflect.TypeFor[runStatus]())
 	registry.RegisterTypeAlias(reflect.TypeFor[scheduler.Trigger](), reflect.TypeFor[runTrigger]())
@@ -54,7 +54,7 @@ func describeWords(registry huma.Registry) huma.Registry {
 	return registry
 }
 
-// nullIsAChoice adds null to the enum of a property that can be null, as JSON Schema has it.
+// nullIsAChoice adds null to the enum of a property that can be null, as JSON Schema demands.
 func nullIsAChoice(property *huma.Schema) {
 	if property.Nullable && len(property.Enum) > 0 {
 		property.Enum = append(slices.Clip(property.Enum), nil)

@@ -51,12 +51,13 @@ func TestTheDescriptionHasEveryWord(t *testing.T) {
 	}
 }
 
-// A field of one of the types that nobody thought of has its enum too.
+// Every field of one of these types has its enum, in future schemas too.
 func TestNoFieldOfAWordIsWithoutItsEnum(t *testing.T) {
 	t.Parallel()
 	registry := describeWords(humaConfig().Components.Schemas)
 	for _, kind := range []reflect.Type{
-		reflect.TypeFor[scheduler.Status](), reflect.TypeFor[scheduler.Trigger](), reflect.TypeFor[scheduler.Reason](), reflect.TypeFor[scheduler.AttemptOutcome](),
+		reflect.TypeFor[scheduler.Status](), reflect.TypeFor[scheduler.Trigger](), reflect.TypeFor[scheduler.Reason](),
+		reflect.TypeFor[scheduler.AttemptOutcome](),
 	} {
 		if schema := registry.Schema(kind, true, ""); schema.Type != "string" || len(schema.Enum) < 3 {
 			t.Errorf("%s is described as %s %v", kind, schema.Type, schema.Enum)
@@ -68,7 +69,8 @@ func TestAWordThatIsNoneIsRefused(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	for query, field := range map[string]string{
-		"/v1/runs?status=failed": "query.status", "/v1/runs?reason=limit": "query.reason", "/v1/runs?trigger=step": "query.trigger", "/v1/dead-letters?reason=missed": "query.reason",
+		"/v1/runs?status=failed": "query.status", "/v1/runs?reason=limit": "query.reason",
+		"/v1/runs?trigger=step": "query.trigger", "/v1/dead-letters?reason=missed": "query.reason",
 	} {
 		p := s.do("GET", query, "").code(CodeInvalid)
 		if len(p.Errors) != 1 || p.Errors[0].Location != field || !strings.Contains(p.Errors[0].Message, " is not one of ") {
@@ -83,7 +85,7 @@ func TestAWordThatIsNoneIsRefused(t *testing.T) {
 	s.do("POST", "/v1/dead-letters/resolve", `{"filter":{"reason":"missed"},"dry_run":true}`).code(CodeInvalid)
 }
 
-// words is what a list is in a document.
+// words returns a list in the form of a document.
 func words[T any](values []T) (list []any) {
 	text, err := json.Marshal(values)
 	if err == nil {
