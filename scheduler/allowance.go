@@ -11,46 +11,47 @@ import (
 const (
 	// askEvery is how often a replica asks for slots that others have.
 	askEvery = 250 * time.Millisecond
-	// askSoonest is how often at most it asks for starts.
+	// askSoonest is the shortest time between two requests for starts.
 	askSoonest = 10 * time.Millisecond
-	// tellEvery is how often it tells that, and why, it holds a tenant back.
+	// tellEvery is how often a replica tells the database that, and why, it holds a tenant back.
 	tellEvery = time.Second
-	// paceOfHeld is how many runs of a held-back tenant a claim would take, which now may start one at a time.
+	// paceOfHeld is how many runs of a held-back tenant a claim is assumed to take, although they may start one at a
+	// time now.
 	paceOfHeld = BatchSize / 2
-	// mostWishes bounds a draw: its rows are locked for a millisecond, and for 20 where so many tenants are short of something.
+	// mostWishes bounds a draw. It locks its rows for a millisecond, and for 20 when so many tenants need more.
 	mostWishes = 500
-	// drawTimeout bounds a draw and the wait for those of other replicas.
+	// drawTimeout bounds a draw, including the wait for draws of other replicas.
 	drawTimeout = 3 * time.Second
 )
 
-// Wish is what a replica would like of a tenant's limits.
+// Wish is what a replica would like to have of a tenant's limits.
 type Wish struct {
 	Tenant int32
-	Keep   int           // slots that it goes on to use, whatever the answer is
-	Slots  int           // slots that it would like to have, with those
+	Keep   int           // slots that it goes on using, whatever the answer is
+	Slots  int           // slots that it would like to have, Keep included
 	Starts int           // starts that it would like to have
-	HeldBy Limit         // if set, this is what the tenant's due work waits for
-	Held   time.Duration // for how long it has
+	HeldBy Limit         // if set, the limit that the tenant's due work waits for
+	Held   time.Duration // for how long it has waited
 }
 
-// Allowance answers a wish. There is none while somebody else has locked what the tenant has.
+// Allowance answers a wish. A tenant whose rows somebody else has locked gets none.
 type Allowance struct {
-	TenantLimits               // as they are now
-	Slots        int           // how many runs it may have in flight
-	Noted        int           // how many are put down for it: more than that while runs have to end first
-	Starts       int           // how many it may start soon
-	Wait         time.Duration // when there are no such starts: how long until there are some
+	TenantLimits               // the limits as they are now
+	Slots        int           // how many runs the replica may have in flight
+	Noted        int           // how many slots are put down for it: more than Slots while runs have to end first
+	Starts       int           // how many runs it may start soon
+	Wait         time.Duration // without any starts: how long until there are some
 }
 
-// draw asks for what is short, and for nothing as long as there is enough.
+// draw asks for slots and starts that tenants lack, and asks nothing while there are enough.
 func (s *Scheduler) draw(ctx context.Context) error {
 	s.limits.drawing.Lock()
 	defer s.limits.drawing.Unlock()
 	return s.ask(ctx, s.limits.short())
 }
 
-// settle gives back what was not used since the last heartbeat, and hears what others want. A draw under way is
-// not waited for: it does that as well, but for the idle slots.
+// settle returns what was not used since the last heartbeat, and hears what other replicas want. It does not wait for
+// a draw under way: that does the same, except for returning idle slots.
 func (s *Scheduler) settle(ctx context.Context, draining bool) error {
 	for some := range slices.Chunk(s.limits.all(), mostWishes) {
 		if err := s.settleSome(ctx, draining, some); err != nil {
@@ -96,7 +97,7 @@ func (l *limits) short() (wishes []Wish) {
 	now := time.Now()
 	for _, t := range l.tenants {
 		if t.Frozen || t.pace == 0 && !t.held() && t.noted <= t.slots {
-			continue // as most are most of the time
+			continue // as most tenants are most of the time
 		}
 		busy, pace := l.busy(t), t.pace
 		if t.held() {
@@ -104,7 +105,8 @@ func (l *limits) short() (wishes []Wish) {
 		}
 		wanted := l.bounded(t, busy+4*pace)
 		slots := t.Concurrent > 0 && t.slots < wanted && t.slots-busy < 2*pace
-		starts := t.PerSecond > 0 && (t.startsLeft() < 2*pace || t.lapsing()) && (t.Concurrent == 0 || slots || t.slots > busy)
+		starts := t.PerSecond > 0 && (t.startsLeft() < 2*pace || t.lapsing()) &&
+			(t.Concurrent == 0 || slots || t.slots > busy)
 		tell := t.held() && t.by != "" && now.Sub(t.told) > tellEvery
 		if (slots || starts) && !now.Before(t.drawAt) || tell || t.noted > max(t.slots, busy) {
 			w := Wish{Slots: t.slots}
@@ -123,7 +125,7 @@ func (l *limits) short() (wishes []Wish) {
 	return inTenantOrder(wishes)
 }
 
-// idle returns the wishes of those of the tenants that have anything, at a heartbeat.
+// idle returns, at a heartbeat, the wishes of those of the tenants that have anything.
 func (l *limits) idle(draining bool, tenants []int32) (wishes []Wish) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -154,8 +156,8 @@ func (l *limits) bounded(t *limited, slots int) int {
 	return min(slots, t.Concurrent, l.slots.all()+2*BatchSize)
 }
 
-// wish completes a wish. What it gives up is not used from now on, and what it asks for may be put down, whatever becomes
-// of the answer.
+// wish completes a wish. This replica stops using what the wish gives up, and assumes that what it asks for is put
+// down, whatever the answer says.
 func (t *limited) wish(w Wish, busy int, now time.Time) Wish {
 	w.Tenant = t.Tenant
 	w.Slots = max(w.Slots, 0)
@@ -177,7 +179,8 @@ func (l *limits) take(wishes []Wish, allowances []Allowance) {
 	for _, a := range allowances {
 		answered[a.Tenant] = true
 		t := l.tenants[a.Tenant]
-		i, asked := slices.BinarySearchFunc(wishes, a.Tenant, func(w Wish, tenant int32) int { return cmp.Compare(w.Tenant, tenant) })
+		i, asked := slices.BinarySearchFunc(wishes, a.Tenant,
+			func(w Wish, tenant int32) int { return cmp.Compare(w.Tenant, tenant) })
 		if t == nil || !asked {
 			continue
 		}
@@ -188,20 +191,20 @@ func (l *limits) take(wishes []Wish, allowances []Allowance) {
 			t.waitsFor(l.busy(t))
 		}
 	}
-	for _, w := range wishes { // of whose tenants somebody else has locked what they have
+	for _, w := range wishes { // tenants without an answer: somebody else has locked their rows
 		if t := l.tenants[w.Tenant]; t != nil && !answered[w.Tenant] {
 			t.drawAt = time.Now().Add(spread(askEvery))
 		}
 	}
 }
 
-// draw takes the starts, and notes when to ask again for what was not to be had.
+// draw takes the granted starts, and records when to ask again for what was not granted.
 func (t *limited) draw(w Wish, a Allowance) {
 	now := time.Now()
 	if t.startsLeft() == 0 || a.Starts > 0 && t.lapsing() {
 		t.starts, t.until = 0, now.Add(t.kept())
 	}
-	t.starts += a.Starts // those that it has had for longer do not get any younger
+	t.starts += a.Starts // the lapse time stays: older starts do not get any younger
 	if w.Starts > a.Starts {
 		t.drawAt = now.Add(max(askSoonest, a.Wait))
 	}
@@ -210,7 +213,7 @@ func (t *limited) draw(w Wish, a Allowance) {
 	}
 }
 
-// waitsFor notes what a held-back tenant waits for.
+// waitsFor records which limit a held-back tenant waits for.
 func (t *limited) waitsFor(busy int) {
 	switch {
 	case t.Concurrent > 0 && t.slots <= busy:
@@ -220,7 +223,7 @@ func (t *limited) waitsFor(busy int) {
 	}
 }
 
-// drawIn returns how long until it is of use to ask for what held-back tenants lack; at most longest.
+// drawIn returns how long until it makes sense to ask for what held-back tenants lack; at most longest.
 func (l *limits) drawIn(longest time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -232,7 +235,7 @@ func (l *limits) drawIn(longest time.Duration) time.Duration {
 	return longest
 }
 
-// inTenantOrder is the order in which rows are locked.
+// inTenantOrder sorts wishes into the order in which rows are locked.
 func inTenantOrder(wishes []Wish) []Wish {
 	slices.SortFunc(wishes, func(a, b Wish) int { return cmp.Compare(a.Tenant, b.Tenant) })
 	return wishes

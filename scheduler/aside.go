@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	// mostAside bounds the outcomes that wait for locked rows. When there are so many, no others are written either, and
-	// worker slots stay occupied: nothing is dropped.
+	// mostAside bounds the outcomes that wait for locked rows. At the bound no others are written either, and worker
+	// slots stay occupied: nothing is dropped.
 	mostAside = finisherQueue
 	// soonestAside and longestRetry bound the pause between two tries to write them.
 	soonestAside = 50 * time.Millisecond
-	// asideSoon is how long outcomes wait before the log tells of them, and asideTold how often it does from then on.
+	// asideSoon is how long outcomes wait before the log mentions them, and asideTold how often it does from then on.
 	asideSoon = 5 * time.Second
 	asideTold = 30 * time.Second
 )
 
-// aside are outcomes that could not be written, as somebody else had locked rows that they change. They are tried again
-// in batches of their own, so that no other outcome waits for them. Owned by the finisher.
+// aside holds outcomes that could not be written because somebody else had locked rows that they change. They are
+// tried again in batches of their own, so that no other outcome waits for them. Owned by the finisher.
 type aside struct {
 	outcomes []Outcome
-	tables   map[uuid.UUID]string // of the rows that they wait for, by run
-	leases   []uuid.UUID          // whose own rows are locked: they have nothing left
+	tables   map[uuid.UUID]string // the tables whose rows they wait for, by run
+	leases   []uuid.UUID          // leases with no run left whose own rows are locked
 	since    time.Time            // since when there are any
-	left     int                  // how many there were after the last write
+	left     int                  // how many were left after the last write
 	told     time.Time
 	pause    time.Duration
 	timer    *time.Timer
@@ -42,7 +42,7 @@ func (a *aside) orNot(queue chan Outcome, open bool) chan Outcome {
 	return queue
 }
 
-// due delivers when those that wait are to be tried again; never while there are none.
+// due delivers when the waiting outcomes are to be tried again; never while there are none.
 func (a *aside) due() <-chan time.Time {
 	if a.timer == nil {
 		return nil
@@ -50,7 +50,8 @@ func (a *aside) due() <-chan time.Time {
 	return a.timer.C
 }
 
-// take returns those that have waited longest, as many as one write takes. Those that are still locked come back.
+// take returns the outcomes that have waited longest, as many as one write takes. Those that are still locked come
+// back.
 func (a *aside) take() []Outcome {
 	a.timer = nil
 	n, kept := 0, 0
@@ -72,8 +73,10 @@ func (a *aside) takeLeases() []uuid.UUID {
 	return leases
 }
 
-// putAside puts the outcomes aside that were left, and returns those that were written, and the leases that were ended.
-func (f *finisher) putAside(left *LockedOutcomesError, outcomes []Outcome, released []uuid.UUID) ([]Outcome, []uuid.UUID) {
+// putAside puts the left outcomes aside. It returns the outcomes that were written and the leases that were ended.
+func (f *finisher) putAside(
+	left *LockedOutcomesError, outcomes []Outcome, released []uuid.UUID,
+) ([]Outcome, []uuid.UUID) {
 	a := &f.aside
 	unfinished := map[uuid.UUID]bool{}
 	var written []Outcome
@@ -82,11 +85,11 @@ func (f *finisher) putAside(left *LockedOutcomesError, outcomes []Outcome, relea
 			written = append(written, o)
 			continue
 		}
-		o.Lease.Remaining++ // it has not left it
+		o.Lease.Remaining++ // the outcome has not left its lease
 		unfinished[o.Lease.ID] = true
 		a.outcomes = append(a.outcomes, o)
 	}
-	giveBack(a.outcomes) // what a stranger has locked takes nobody's slots
+	giveBack(a.outcomes) // a lock that somebody else holds must not occupy worker slots
 	if a.tables == nil {
 		a.tables = map[uuid.UUID]string{}
 	}
@@ -99,7 +102,7 @@ func (f *finisher) putAside(left *LockedOutcomesError, outcomes []Outcome, relea
 	return written, slices.DeleteFunc(released, func(id uuid.UUID) bool { return slices.Contains(left.Leases, id) })
 }
 
-// again sets when those that wait are tried again, and tells of them. It is called after each write.
+// again sets when the waiting outcomes are tried again, and logs them. It is called after each write.
 func (f *finisher) again() {
 	a := &f.aside
 	now := time.Now()
@@ -115,11 +118,12 @@ func (f *finisher) again() {
 	}
 	if now.Sub(a.since) > asideSoon && now.Sub(a.told) > asideTold {
 		a.told = now
-		f.log.Warn("outcomes wait, as somebody else has locked rows that they change; all others are written. Look for a transaction that was left open",
+		f.log.Warn(
+			"outcomes wait, as somebody else has locked rows that they change; all others are written. Look for a transaction that was left open",
 			append([]any{"runs", len(a.outcomes), "claims", len(a.leases), "waited", now.Sub(a.since)}, a.first()...)...)
 	}
 	if n := len(a.outcomes) + len(a.leases); n < a.left {
-		a.left, a.pause = n, 0 // some were written, and so more may be
+		a.left, a.pause = n, 0 // some were written, so more may follow
 	} else {
 		a.left = n
 	}
@@ -129,7 +133,7 @@ func (f *finisher) again() {
 	}
 }
 
-// first names one of those that wait, for the log.
+// first names one of the waiting outcomes, for the log.
 func (a *aside) first() []any {
 	if len(a.outcomes) == 0 {
 		return []any{"locked", "punctual.claims"}

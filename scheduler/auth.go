@@ -10,7 +10,7 @@ import (
 	"punctual/scheduler/delivery"
 )
 
-// AuthType is how a request shows its target who sends it.
+// AuthType is how a request authenticates to its target.
 type AuthType string
 
 // The types of authentication.
@@ -23,7 +23,7 @@ const (
 	AuthOIDC   AuthType = "oidc"   // the same, with the token endpoint that an issuer announces
 )
 
-// Auth says how a request shows its target who sends it. Exactly one of Secret and Value is set, unless the type is none.
+// Auth says how a request authenticates to its target. Exactly one of Secret and Value is set, unless the type is none.
 type Auth struct {
 	Type     AuthType `json:"type" doc:"none; bearer; basic with username; header with header; oauth2 and oidc fetch a token with the client credentials grant and send it as bearer." example:"bearer"`
 	Secret   string   `json:"secret,omitempty" doc:"Name of a secret (PUT /v1/secrets/{secret}): the token, the password, the header's value or the client secret. Read right before sending: a changed secret is used within 10 seconds." example:"billing-token"`
@@ -37,30 +37,33 @@ type Auth struct {
 	Audience string   `json:"audience,omitempty" doc:"With oauth2 and oidc: whom the token shall be good for, where the endpoint asks for that." example:"https://billing.internal"`
 }
 
-// TLS is how a target is connected to, where that is not as with all others. Both are names of secrets in PEM.
+// TLS says how to connect to a target that needs its own settings. Both fields name secrets in PEM.
 type TLS struct {
 	ClientCertificate string `json:"client_certificate,omitempty" doc:"Name of a secret that holds, as PEM, the certificate chain to present and its key." example:"billing-client-certificate"`
 	CA                string `json:"ca,omitempty" doc:"Name of a secret that holds, as PEM, the authorities to verify the target by, in place of the deployment's." example:"billing-ca"`
 }
 
-// Bounds of what proves who sends a request.
+// Bounds of credentials.
 const (
-	// MaxInlineSecret bounds a secret in a definition: all of them become header values.
+	// MaxInlineSecret bounds a secret in a definition: every such secret becomes a header value.
 	MaxInlineSecret = 8 << 10 // bytes
 	maxScopes       = 64
 )
 
-// SecretNameForm is what the name of a secret looks like.
+// SecretNameForm is the form of a secret's name.
 var SecretNameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
 
 const secretNameRule = "1 to 128 letters, digits and . _ : -, the first a letter or digit"
 
-// isMask is what is wrong with writing the mask.
+// isMask is the error for a value that is the mask.
 const isMask = `"***" is the mask, not the value: leave the field out to keep it (PATCH), or write the value`
 
 func (c *checker) secrets(t Target) {
 	c.auth(t)
-	for _, f := range []struct{ field, name string }{{"client_certificate", t.TLS.orNone().ClientCertificate}, {"ca", t.TLS.orNone().CA}} {
+	for _, f := range []struct{ field, name string }{
+		{"client_certificate", t.TLS.orNone().ClientCertificate},
+		{"ca", t.TLS.orNone().CA},
+	} {
 		c.secretName("target.tls."+f.field, f.name)
 	}
 	if t.TLS != nil && *t.TLS == (TLS{}) {
@@ -87,7 +90,8 @@ func (c *checker) secretName(field, name string) {
 
 func (c *checker) secretHeaders(t Target) {
 	if len(t.Headers)+len(t.SecretHeaders) > MaxHeaders && len(t.Headers) <= MaxHeaders {
-		c.add("target.secret_headers", "%d headers with those of target.headers; at most %d", len(t.Headers)+len(t.SecretHeaders), MaxHeaders)
+		c.add("target.secret_headers", "%d headers with those of target.headers; at most %d",
+			len(t.Headers)+len(t.SecretHeaders), MaxHeaders)
 	}
 	written := writtenHeaders(t.Headers)
 	for _, name := range sortedNames(t.SecretHeaders) {
@@ -115,7 +119,7 @@ func writtenHeaders(headers map[string]string) map[string]bool {
 	return written
 }
 
-// hidden judges a secret value: no message repeats it.
+// hidden checks a secret value. No message repeats the value.
 func (c *checker) hidden(field string, h Hidden) {
 	switch value := h.Value(); {
 	case value == Mask:
@@ -126,7 +130,7 @@ func (c *checker) hidden(field string, h Hidden) {
 	c.text(field, h.Value())
 }
 
-// authHeader names the header that authentication is sent in; empty: none.
+// authHeader names the header that carries the credentials; empty: none.
 func authHeader(a *Auth) string {
 	switch {
 	case a == nil, a.Type == AuthNone:
@@ -156,12 +160,15 @@ func (c *checker) auth(t Target) {
 		c.add("target.auth", "give exactly one of secret (the name of one) and value")
 	}
 	c.authFields(a)
-	if err := delivery.CheckHeader("Authorization", a.Value.Value()); err != nil && a.Value.Value() != "" && (a.Type == AuthBearer || a.Type == AuthHeader) {
-		c.add("target.auth.value", "must fit into a header: one line without control characters, without spaces at its ends, of at most %d bytes", MaxInlineSecret)
+	if err := delivery.CheckHeader("Authorization", a.Value.Value()); err != nil &&
+		a.Value.Value() != "" && (a.Type == AuthBearer || a.Type == AuthHeader) {
+		c.add("target.auth.value",
+			"must fit into a header: one line without control characters, without spaces at its ends, of at most %d bytes",
+			MaxInlineSecret)
 	}
 }
 
-// authFields judges the fields that only some types have.
+// authFields checks the fields that only some types have.
 func (c *checker) authFields(a Auth) {
 	token := a.Type == AuthOAuth2 || a.Type == AuthOIDC
 	for _, f := range []struct {
@@ -195,7 +202,8 @@ func (c *checker) authFields(a Auth) {
 			c.add("target.auth.header", "%v", err)
 		}
 	}
-	if strings.ContainsAny(a.Username, ":\x00") || strings.ContainsFunc(a.Username, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	if strings.ContainsAny(a.Username, ":\x00") ||
+		strings.ContainsFunc(a.Username, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		c.add("target.auth.username", "must have no colon and no control characters")
 	}
 	c.short("target.auth.username", a.Username)
@@ -220,7 +228,8 @@ func (c *checker) tokenFields(a Auth) {
 		c.add("target.auth.scopes", "%d scopes; at most %d", len(a.Scopes), maxScopes)
 	}
 	for i, scope := range a.Scopes {
-		if scope == "" || strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
+		if scope == "" ||
+			strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
 			c.add("target.auth.scopes", "scope %d must be visible ASCII without spaces, quotes and backslashes", i+1)
 		}
 		c.short("target.auth.scopes", scope)

@@ -10,28 +10,30 @@ import (
 	"punctual/scheduler/delivery"
 )
 
-// authTimeout bounds how long an attempt waits for its credentials; its own timeout does so too.
+// authTimeout bounds how long an attempt waits for its credentials; the attempt's own timeout does so too.
 const authTimeout = 10 * time.Second
 
-// transmission is an attempt's request on its way: what it is sent with, and what of that nobody may see.
+// transmission is an attempt's request on its way, with its client and the secrets in it that nobody may see.
 type transmission struct {
 	delivery.Request
 	client  *delivery.Client
-	secrets []string // the very values that the request holds
-	token   *token   // that it carries, if any
-	carried string   // what the token was
+	secrets []string // secret values that the request contains
+	token   *token   // the source of the token it carries, if any
+	carried string   // the token's value when it was added
 }
 
-// errExpired is an attempt that expired while its secrets were read: a token endpoint may take seconds.
+// errExpired says that an attempt expired while its secrets were read: a token endpoint may take seconds.
 var errExpired = errors.New("expired before the secrets were read")
 
-// transmit adds to an attempt's request what proves who sends it, and sends it. Without that nothing is sent: the
-// result has reason auth. An error means that the database could not be asked, or is errExpired; then too nothing was sent.
-func (s *Scheduler) transmit(ctx context.Context, a Assignment, r delivery.Request, now time.Time) (delivery.Result, error) {
+// transmit adds credentials to an attempt's request, and sends it. Without credentials nothing is sent: the result has
+// reason auth. An error means that the database could not be asked, or is errExpired; nothing was sent then either.
+func (s *Scheduler) transmit(
+	ctx context.Context, a Assignment, r delivery.Request, now time.Time,
+) (delivery.Result, error) {
 	t := transmission{Request: r, client: s.config.Client}
 	t.KeepBytes, t.WantJSON = a.Job.KeepResponse, true
 	if a.RunToken != "" {
-		t.secrets = append(t.secrets, a.RunToken) // whoever has it speaks for the attempt
+		t.secrets = append(t.secrets, a.RunToken) // its holder speaks for the attempt
 	}
 	began := time.Now()
 	err := s.authorize(ctx, &t, a, now)
@@ -53,19 +55,21 @@ func (s *Scheduler) transmit(ctx context.Context, a Assignment, r delivery.Reque
 	return result, nil
 }
 
-// unsent is what becomes of an attempt that could not prove who sends it.
+// unsent is the result of an attempt without credentials.
 func unsent(ctx context.Context, why error) (delivery.Result, error) {
 	var refused *AuthError
 	switch {
 	case ctx.Err() != nil:
-		return delivery.Result{Cancelled: true, Error: "cancelled before anything was sent"}, nil //nolint:nilerr // to be cancelled is a result
+		return delivery.Result{ //nolint:nilerr // to be cancelled is a result
+			Cancelled: true, Error: "cancelled before anything was sent",
+		}, nil
 	case errors.As(why, &refused):
 		return delivery.Result{Reason: delivery.Reason(ReasonAuth), Error: refused.Why}, nil
 	}
 	return delivery.Result{}, why
 }
 
-// authorize adds what proves who sends a request. The signature covers the body alone.
+// authorize adds the signature and credentials to a request. The signature covers the body alone.
 func (s *Scheduler) authorize(ctx context.Context, t *transmission, a Assignment, now time.Time) error {
 	if err := s.addRouting(ctx, t, a.Job); err != nil { // before the body is signed
 		return err
@@ -80,14 +84,14 @@ func (s *Scheduler) authorize(ctx context.Context, t *transmission, a Assignment
 	}
 	t.Extra = append(t.Extra, signature...)
 	if target := a.Job.Target; target.Auth == nil && target.SecretHeaders == nil && target.TLS == nil {
-		return nil // as most are
+		return nil // as most jobs have none
 	}
 	ctx, cancel := context.WithTimeout(ctx, min(t.Timeout, authTimeout))
 	defer cancel()
 	return s.addSecrets(ctx, t, a)
 }
 
-// addSecrets adds what a job's target wants to see.
+// addSecrets adds the credentials that a job's target asks for.
 func (s *Scheduler) addSecrets(ctx context.Context, t *transmission, a Assignment) (err error) {
 	target := a.Job.Target
 	for _, name := range sortedNames(target.SecretHeaders) {
@@ -112,10 +116,12 @@ func (s *Scheduler) addSecrets(ctx context.Context, t *transmission, a Assignmen
 	return nil
 }
 
-// secretHeader adds a header that holds secrets.
+// secretHeader adds a header that contains secrets.
 func (t *transmission) secretHeader(name, value string, secrets ...string) error {
 	if delivery.CheckHeader(name, value) != nil {
-		return authErrorf("a secret does not fit into header %s: it must be one line without control characters, without spaces at its ends, of at most %d bytes", name, MaxInlineSecret)
+		return authErrorf(
+			"a secret does not fit into header %s: it must be one line without control characters, without spaces at its ends, of at most %d bytes",
+			name, MaxInlineSecret)
 	}
 	t.Extra = append(t.Extra, delivery.Header{Name: http.CanonicalHeaderKey(name), Value: value})
 	t.secrets = append(t.secrets, secrets...)

@@ -9,8 +9,8 @@ import (
 	"punctual/scheduler/delivery"
 )
 
-// breakerKey names the circuit breaker of the host that a URL leads to, whatever the scheme, the path and
-// the spelling.
+// breakerKey names the circuit breaker of the host that a URL leads to. The scheme, the path and the spelling do not
+// matter; the port does.
 func breakerKey(tenant int32, u *url.URL) breaker.Key {
 	port := u.Port()
 	switch {
@@ -24,7 +24,7 @@ func breakerKey(tenant int32, u *url.URL) breaker.Key {
 	return breaker.Key{Tenant: tenant, Host: net.JoinHostPort(host, port)}
 }
 
-// hostAnswer is what a result says about its host. Any status proves that it is there, and so does a connection
+// hostAnswer is what a result says about its host. Any status proves that the host is there, and so does a connection
 // on which the request was sent.
 func hostAnswer(r delivery.Result) breaker.Answer {
 	switch {

@@ -13,21 +13,21 @@ import (
 	"github.com/google/uuid"
 )
 
-// runTokenPrefix tells people, and scanners of leaked secrets, what it is.
+// runTokenPrefix tells people, and scanners for leaked secrets, that this is a run token.
 const runTokenPrefix = "prt_"
 
-// RunToken returns the token that lets a target speak for one attempt of a run: the attempt's fencing token
-// and an HMAC that binds it to the run. So none is stored, and a token dies with its attempt.
+// RunToken returns the token that lets a target speak for one attempt of a run: the attempt's fencing token, and an
+// HMAC that binds it to the run. So no token is stored, and a token dies with its attempt.
 func RunToken(key []byte, run uuid.UUID, fence int64) string {
 	raw := binary.BigEndian.AppendUint64(make([]byte, 0, 8+sha256.Size), uint64(fence))
 	return runTokenPrefix + base64.RawURLEncoding.EncodeToString(append(raw, runTokenMAC(key, run, raw)...))
 }
 
-// ErrRunToken is a token that was not made for the run.
+// ErrRunToken means that a token was not made for the run.
 var ErrRunToken = errors.New("not a run token of this run")
 
-// ReadRunToken returns the fencing token of the attempt that a token was made for; ErrRunToken when it was not
-// made for this run with this key.
+// ReadRunToken returns the fencing token of the attempt that a run token was made for. It returns ErrRunToken when
+// the token was not made for this run with this key.
 func ReadRunToken(key []byte, run uuid.UUID, token string) (fence int64, err error) {
 	text, ok := strings.CutPrefix(token, runTokenPrefix)
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
@@ -45,13 +45,13 @@ func runTokenMAC(key []byte, run uuid.UUID, fence []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// silence is how long the target of an attempt that works on may be silent.
+// silence is how long a target that answered 202 may be silent.
 func (j *Job) silence() time.Duration {
 	return min(j.HeartbeatTimeout.Value(), j.MaxDuration.Value())
 }
 
-// CallbackDeadline is when an attempt is over unless its target is heard of: a heartbeat timeout from now,
-// and never later than its longest duration allows.
+// CallbackDeadline is when an attempt ends unless its target reports again: a heartbeat timeout from now, but never
+// later than max_duration after its start.
 func (j *Job) CallbackDeadline(started, now time.Time) time.Time {
 	last := started.Add(j.MaxDuration.Value())
 	if next := now.Add(j.HeartbeatTimeout.Value()); next.Before(last) {
@@ -60,9 +60,9 @@ func (j *Job) CallbackDeadline(started, now time.Time) time.Time {
 	return last
 }
 
-// JudgeSilent decides what it means for a run that the deadline of its target has passed: the target has
-// taken too long, or was silent for too long, and its attempt is lost. The run had lost so many attempts to silence just
-// before.
+// JudgeSilent decides what a passed deadline of the target means for its run. Beyond max_duration the attempt has
+// timed out; before that the target was silent for too long, and the attempt is lost. losses is how many attempts in
+// a row the run had lost to silence just before.
 func JudgeSilent(a Assignment, losses int, started, now time.Time) Outcome {
 	if longest := a.Job.MaxDuration; !now.Before(started.Add(longest.Value())) {
 		o := Outcome{
@@ -72,12 +72,13 @@ func JudgeSilent(a Assignment, losses int, started, now time.Time) Outcome {
 		o.fail(true, 0)
 		return o
 	}
-	o := lose(a, losses, started, now, fmt.Sprintf("the target was silent for longer than its heartbeat_timeout of %s", a.Job.HeartbeatTimeout))
-	o.Reason = ReasonSilent // also where it is the last: no replica is to blame
+	o := lose(a, losses, started, now,
+		fmt.Sprintf("the target was silent for longer than its heartbeat_timeout of %s", a.Job.HeartbeatTimeout))
+	o.Reason = ReasonSilent // also after the last loss: no replica is to blame
 	return o
 }
 
-// JudgeReported decides what it means for a run that its target reports the failure of the attempt.
+// JudgeReported decides what it means for a run that its target reports that the attempt failed.
 func JudgeReported(a Assignment, message string, retry bool, started, now time.Time) Outcome {
 	o := Outcome{Assignment: a, StartedAt: started, FinishedAt: now, Reason: ReasonFailed, Error: message}
 	if !retry {

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// chorePause is how long a replica waits when a chore fails, and at most between two looks.
+// chorePause is how long a replica waits after a chore fails, and the longest pause between two batches.
 const chorePause = time.Second
 
-// chore is work that is there now and then, such as the replay of many dead letters: it is done while there is
-// any. That there is is told by the heartbeat, so an idle replica asks the database nothing for it.
+// chore is work that comes up now and then, such as the replay of many dead letters. It is done while there is any.
+// The heartbeat says when there is some, so an idle replica sends the database no query for it.
 type chore struct {
 	what  string // for the log
 	log   *slog.Logger
@@ -26,7 +26,7 @@ func newChore(what string, log *slog.Logger, batch func(context.Context) (time.D
 func (c *chore) ask() {
 	select {
 	case c.asked <- struct{}{}:
-	default: // it has been told already
+	default: // it has been asked already
 	}
 }
 
@@ -42,7 +42,8 @@ func (c *chore) run(ctx context.Context) {
 	}
 }
 
-// work does batch after batch until nothing is left. Every replica does: the rows tell them apart.
+// work does batch after batch until nothing is left. Every replica does so: locked rows keep them from doing the same
+// work twice.
 func (c *chore) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait, left, err := c.batch(ctx)

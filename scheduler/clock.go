@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// dbClock estimates the database's clock between two looks at it: the instant it last told, plus the time
-// that has passed here since the answer came. So it never runs ahead of the database by more than the
-// two clocks drift apart within a second, and this machine's own date plays no part.
+// dbClock estimates the database's clock between two readings: the last instant it told, plus the time that has
+// passed here since the answer came. So the estimate runs ahead of the database at most by as much as the two clocks
+// drift apart within a second. The date on this machine plays no part.
 type dbClock struct{ last atomic.Pointer[reading] }
 
 type reading struct {
@@ -15,7 +15,7 @@ type reading struct {
 	here     time.Time // with a monotonic reading
 }
 
-// set takes an instant the database has just told.
+// set takes an instant that the database has just told.
 func (c *dbClock) set(database time.Time) {
 	c.last.Store(&reading{database: database, here: time.Now()})
 }

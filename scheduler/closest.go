@@ -2,8 +2,8 @@ package scheduler
 
 import "time"
 
-// How far ahead the closest slots are looked for: so many slots from now on, and around each change of the zone's offset
-// in the next year and a bit, when fixed times may move towards each other.
+// How far ahead Closest looks: at so many slots from now on, and at those around each change of the zone's offset in
+// the next year and a bit, where fixed times may move towards each other.
 const (
 	closestSlots   = 150
 	closestYear    = 400 * 24 * time.Hour
@@ -12,8 +12,8 @@ const (
 	slotsAround    = 100
 )
 
-// Closest returns the shortest time between two slots, and the first of them, as far as a bounded look ahead finds out;
-// false when there are no two slots. A gap that is no shorter than enough may be any such.
+// Closest returns the shortest time between two slots, and the first of the two, as far as a bounded look ahead can
+// tell. ok is false when there are no two slots. When no gap is shorter than enough, Closest may return any gap.
 func (t *Timetable) Closest(now time.Time, enough time.Duration) (gap time.Duration, at time.Time, ok bool) {
 	if !t.kind.Recurring() {
 		return 0, at, false
@@ -56,7 +56,7 @@ func (t *Timetable) changes(from time.Time) (changes []time.Time) {
 			return changes
 		}
 		if !end.After(at) {
-			end = at.Add(24 * time.Hour) // the bounds of rules for the future can lie in the past
+			end = at.Add(24 * time.Hour) // the zone's rule for future years can yield bounds in the past
 		}
 		changes, at = append(changes, end), end
 	}

@@ -7,24 +7,25 @@ import (
 	"github.com/google/uuid"
 )
 
-// Credentials is what attempts prove who they are with. Store has it, and may answer from what it read up to 10 seconds
-// ago. Errors are *AuthError where trying again soon would not help; all others mean that the database is not to be asked.
+// Credentials reads the secrets that attempts authenticate with. Store implements it, and may answer from what it
+// read up to 10 seconds ago. An *AuthError means that trying again soon would not help. Any other error means that
+// the database cannot be asked.
 type Credentials interface {
-	// SigningKeys returns what a tenant's callbacks are signed with: never none.
+	// SigningKeys returns the keys that a tenant's callbacks are signed with. There is always at least one.
 	SigningKeys(ctx context.Context, tenant int32) ([]SigningKey, error)
-	// NamedSecret returns the secret that a tenant has under a name.
+	// NamedSecret returns a tenant's secret by its name.
 	NamedSecret(ctx context.Context, tenant int32, name string) (Secret, error)
-	// JobSecret returns a value that was written into a definition of a job.
+	// JobSecret returns a secret that was written into a job's definition.
 	JobSecret(ctx context.Context, tenant int32, job, id uuid.UUID) (Secret, error)
 }
 
-// Secret is a secret that was opened.
+// Secret is a decrypted secret.
 type Secret struct {
 	Value string
 	Revision
 }
 
-// Revision names one value of one secret: what was made of another is not for this one.
+// Revision names one value of one secret. Whatever was derived from another revision does not fit this one.
 type Revision struct {
 	ID      uuid.UUID
 	Version int32
@@ -36,7 +37,7 @@ func (s Secret) String() string { return Mask }
 // GoString returns the mask.
 func (s Secret) GoString() string { return Mask }
 
-// AuthError is why an attempt fails with reason auth. Its text is for people and holds no secret.
+// AuthError is why an attempt fails with reason auth. Its text is for people and contains no secret.
 type AuthError struct{ Why string }
 
 func (e *AuthError) Error() string { return e.Why }

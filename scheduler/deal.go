@@ -5,10 +5,12 @@ import (
 	"slices"
 )
 
-// deal cuts what queues have free down to so many runs in all, shared out evenly where they ask for more; where there are
-// more queues than runs, the last get none. Where it is known who waits, the queues in which nobody does have half of it
-// at most, in case that somebody has come meanwhile: a replica may serve hundreds of queues, and a claim that is cut up
-// for all of them alike would bring a single run of the one that has something to do.
+// deal cuts the free slots of queues down to a total of at most most. It shares them out evenly where the queues ask
+// for more. With more queues than slots, the last queues get none.
+//
+// waiting lists the tenants that wait, if that is known. The queues where none waits then get half of the slots at
+// most, in case a tenant has come meanwhile. A replica may serve hundreds of queues: a claim cut up evenly among all
+// of them would bring a single run from the one queue that has work.
 func deal(free []Quota, most int, waiting []Contender) []Quota {
 	var asked, idle []Quota
 	for _, q := range free {
@@ -28,7 +30,7 @@ func deal(free []Quota, most int, waiting []Contender) []Quota {
 	return append(evenly(asked, most), idle...)
 }
 
-// evenly shares out so many runs. Smallest first: what it leaves of its share goes to the others.
+// evenly shares out most slots evenly. The smallest quota goes first: what it leaves of its share goes to the others.
 func evenly(quotas []Quota, most int) []Quota {
 	quotas = quotas[:min(len(quotas), most)]
 	slices.SortFunc(quotas, func(a, b Quota) int { return cmp.Or(a.Slots-b.Slots, int(a.Queue)-int(b.Queue)) })

@@ -9,14 +9,14 @@ import (
 	"punctual/scheduler/cron"
 )
 
-// catchupPerClaim is how many missed slots of one job become runs in one claim, so that a long outage
-// drains at a pace instead of being released at once.
+// catchupPerClaim is how many missed slots of one job become runs in one claim, so that the backlog of a long outage
+// is released at a pace and not all at once.
 const catchupPerClaim = 10
 
-// deferral is how long a catch-up run waits before it looks again whether the job's active run has ended.
+// deferral is how long a missed slot waits before a claim checks again whether the job's active run has ended.
 const deferral = time.Second
 
-// maxCount is how far skipped slots are counted: counting on would hold locks for too long.
+// maxCount is how far skipped slots are counted. Counting on would hold locks for too long.
 const maxCount = 1000
 
 // Situation is what a claim read of a due job after it had locked the job's schedule and gate.
@@ -25,28 +25,28 @@ type Situation struct {
 	ScheduledFor time.Time // the slot that is due
 	Gate
 	Now  time.Time // the database's clock
-	Room int       // how many runs there are worker slots for; 0: as many as may be
+	Room int       // worker slots there are for runs of this job; 0: no bound
 	Memo *cron.Memo
 }
 
 // Gate says which runs of a job are in the way of another one.
 type Gate struct {
-	Active         []uuid.UUID // those that hold it: one, or those that were in flight when the job got its gate
-	Waiting        uuid.UUID   // the run that starts when they have ended; uuid.Nil when none does
-	WaitingExpired bool        // the waiting run has expired, and so blocks nobody
+	Active         []uuid.UUID // runs that hold the gate: one, or all that were in flight when the job got its gate
+	Waiting        uuid.UUID   // the run that starts when the active ones have ended; uuid.Nil: none
+	WaitingExpired bool        // the waiting run has expired, and so blocks no other
 }
 
 // Plan is what a claim writes for one due job: runs, skips, and the next slot.
 type Plan struct {
 	Runs  []PlannedRun
 	Skips []Skip
-	// Cancel are runs that a newer one replaces.
+	// Cancel lists runs that a newer one replaces.
 	Cancel []uuid.UUID
-	// Expired are runs that have expired while they waited.
+	// Expired lists runs that have expired while they waited.
 	Expired []uuid.UUID
-	// Next and NextRunAt are the job's next slot and when it is due; zero when Done.
+	// Next is the job's next slot and NextRunAt the time it is due; zero when Done.
 	Next, NextRunAt time.Time
-	// Done says that no slot is left.
+	// Done says that the job has no further slot.
 	Done bool
 }
 
@@ -55,7 +55,7 @@ type PlannedRun struct {
 	ScheduledFor, DueAt time.Time
 	Trigger             Trigger
 	Late                bool
-	// Waits says that it starts when the job's active run has ended.
+	// Waits says that the run starts when the job's active run has ended.
 	Waits bool
 }
 
@@ -64,11 +64,11 @@ type Skip struct {
 	Reason      Reason
 	First, Last time.Time
 	Count       int       // 0: more than 1,000
-	BlockedBy   uuid.UUID // for overlap: the run in the way
+	BlockedBy   uuid.UUID // with reason overlap: the run in the way
 }
 
-// Decide turns a due slot into a plan: it fires, or is recorded as a skip, by the job's policies for
-// missed slots, overlap and expiry. It is pure; the same situation always gives the same plan.
+// Decide turns a due slot into a plan: the slot fires, or is recorded as a skip, by the job's policies for missed
+// slots, overlap and expiry. It is pure: the same situation always gives the same plan.
 func Decide(s Situation) Plan {
 	expired := s.expire()
 	p := s.decide()
@@ -94,7 +94,7 @@ func (s Situation) decide() Plan {
 	return s.fireOnce(newest)
 }
 
-// fireOnce runs the newest missed slot, if the window reaches back to it, and records the others.
+// fireOnce runs the newest missed slot, if the window reaches back to it, and records the others as skipped.
 func (s Situation) fireOnce(newest time.Time) Plan {
 	var p Plan
 	if newest.Before(s.windowStart()) {
@@ -109,8 +109,8 @@ func (s Situation) fireOnce(newest time.Time) Plan {
 	return s.advance(p, newest)
 }
 
-// fireAll runs the missed slots within the window, oldest first and a few per claim, and records those
-// beyond it. A job that must not overlap gets one at a time, and none while a run of it is active or waits.
+// fireAll runs the missed slots within the window, oldest first and a few per claim, and records those beyond the
+// window as skipped. A job that must not overlap gets one run at a time, and none while a run of it is active or waits.
 func (s Situation) fireAll(missedBefore, newest time.Time) Plan {
 	var p Plan
 	slot := s.ScheduledFor
@@ -150,7 +150,7 @@ func (s Situation) fireAll(missedBefore, newest time.Time) Plan {
 	}
 }
 
-// fire plans the run of a slot, or the skip that expiry or overlap makes of it.
+// fire plans the run of a slot, or its skip when the run would have expired or would overlap.
 func (s Situation) fire(p *Plan, slot time.Time, late bool) {
 	run := PlannedRun{ScheduledFor: slot, DueAt: s.due(slot), Trigger: TriggerSchedule, Late: late}
 	if late {
@@ -171,15 +171,15 @@ func (s Situation) fire(p *Plan, slot time.Time, late bool) {
 	p.Runs = append(p.Runs, run)
 }
 
-// Overlap is what a job's concurrency policy makes of one more run.
+// Overlap is what a job's concurrency policy says about one more run.
 type Overlap struct {
-	Blocker uuid.UUID   // the run because of which it must not be; uuid.Nil: it may
+	Blocker uuid.UUID   // the run that prevents it; uuid.Nil: it may be created
 	Cancel  []uuid.UUID // the runs that it replaces
-	Waits   bool        // it starts when those that hold the gate have ended
+	Waits   bool        // it starts when the runs that hold the gate have ended
 	Expired []uuid.UUID // runs that have expired while they waited
 }
 
-// Overlap decides about a run by hand as Decide does about that of a slot.
+// Overlap decides about a run triggered by hand as Decide does about the run of a slot.
 func (g Gate) Overlap(policy ConcurrencyPolicy) Overlap {
 	expired := g.expire()
 	o := g.overlap(policy)
@@ -187,7 +187,7 @@ func (g Gate) Overlap(policy ConcurrencyPolicy) Overlap {
 	return o
 }
 
-// expire returns the waiting run if it has expired, and goes on without it.
+// expire removes the waiting run from g if it has expired, and returns it.
 func (g *Gate) expire() (expired []uuid.UUID) {
 	if g.WaitingExpired && g.Waiting != uuid.Nil {
 		expired, g.Waiting = []uuid.UUID{g.Waiting}, uuid.Nil
@@ -214,8 +214,8 @@ func (g Gate) overlap(policy ConcurrencyPolicy) (o Overlap) {
 	return o
 }
 
-// advance completes a plan with the slot that follows the last one settled. It is computed from that
-// slot, never from now, so lateness does not become drift.
+// advance completes a plan with the slot that follows the last one settled. It computes the next slot from that one,
+// never from now, so lateness does not become drift.
 func (s Situation) advance(p Plan, settled time.Time) Plan {
 	next, ok := s.Job.Timetable.Next(settled, s.Memo)
 	if !ok {
@@ -226,8 +226,8 @@ func (s Situation) advance(p Plan, settled time.Time) Plan {
 	return p
 }
 
-// newestDueBefore returns the newest slot due before the given instant, at least the situation's own.
-// It looks backwards from that instant: walking a month of missed minutes forward takes 0.6 s.
+// newestDueBefore returns the newest slot due before the given instant, but none older than the situation's own. It
+// looks backwards from that instant: walking forward through a month of missed minutes takes 0.6 s.
 func (s Situation) newestDueBefore(instant time.Time) time.Time {
 	newest := s.ScheduledFor
 	for before := instant; ; {
@@ -260,9 +260,8 @@ func (s Situation) skip(reason Reason, first, last time.Time) Skip {
 	return Skip{Reason: reason, First: first, Last: last, Count: count}
 }
 
-// SkipPassed plans the slots of a recurring job that passed from the given one up to now, as one skip
-// with the reason; it is how a resume accounts for a pause and a delete for what was due. What follows is
-// the plan's next slot.
+// SkipPassed plans one skip, with the reason, for the slots of a recurring job from the given one up to now. The
+// plan's next slot is the first after them. A resume accounts for a pause this way, and a delete for what was due.
 func SkipPassed(s Situation, reason Reason) Plan {
 	newest := s.newestDueBefore(s.Now.Add(1))
 	if s.due(newest).After(s.Now) {
@@ -271,8 +270,9 @@ func SkipPassed(s Situation, reason Reason) Plan {
 	return s.advance(Plan{Skips: []Skip{s.skip(reason, s.ScheduledFor, newest)}}, newest)
 }
 
-// SkipBefore plans the slots of a recurring job from the given one, which lies before an instant, up to that instant as
-// one skip with the reason; it is how the end of a pause accounts for it. What follows is the plan's next slot.
+// SkipBefore plans one skip, with the reason, for the slots of a recurring job from the given one, which lies before
+// instant, up to that instant. The plan's next slot is the first after them. The end of a pause accounts for it this
+// way.
 func SkipBefore(s Situation, instant time.Time, reason Reason) Plan {
 	newest := s.ScheduledFor
 	if slot, ok := s.Job.Timetable.Prev(instant.Add(-1)); ok && slot.At.After(newest) {

@@ -7,8 +7,8 @@ import (
 	"punctual/scheduler/cron"
 )
 
-// Definition is what a job does and when: the form of the API, of the manifests and of
-// job_versions.definition. What is absent has the default that WithDefaults fills in.
+// Definition is what a job does and when, in the form of the API, of manifests and of job_versions.definition.
+// WithDefaults fills in the defaults of absent fields.
 type Definition struct {
 	Name              string            `json:"name" doc:"Unique within the tenant." example:"daily-invoice-gen"`
 	Description       string            `json:"description,omitempty" doc:"For people."`
@@ -28,15 +28,15 @@ type Definition struct {
 	HeartbeatTimeout  Duration          `json:"heartbeat_timeout,omitzero" doc:"With completion async: a target that is silent for longer has lost its attempt. 5m when absent." example:"5m"`
 	MaxDuration       Duration          `json:"max_duration,omitzero" doc:"With completion async: the longest an attempt may take, however lively. 24h when absent." example:"24h"`
 	KeepResponse      *int              `json:"keep_response,omitempty" doc:"How many bytes of each response body are kept, of successes too: at most 65536 (64 KiB); 0 keeps nothing. Absent: the first 1024 of failures." minimum:"0" maximum:"65536" example:"4096"`
-	// SubmittersMayTrigger is a pointer because absence has another meaning in what a submitter creates.
+	// SubmittersMayTrigger is a pointer because absence means something else in a job that a submitter creates.
 	SubmittersMayTrigger *bool `json:"submitters_may_trigger,omitempty" doc:"Whether callers with the role submitter may trigger it. Absent: false; of a job that a submitter creates: true." example:"false"`
 
 	ExpectSuccessWithin Duration `json:"expect_success_within,omitzero" doc:"The job is stale when it has had no success for so long: 1s to 366 days. Counted from the last success, or else from the job's creation or resume; of a one-shot, from when it is due. A paused job is never stale. Absent: never stale." example:"26h"`
 	Notify              []Notify `json:"notify,omitzero" doc:"Who is told when something goes wrong, or well again. Absent: the tenant's default; an empty list: nobody. The first event of a kind is told at once; more of the same kind within five minutes are told together."`
 }
 
-// Schedule says when a job fires. Exactly one of Cron, Every, At and Delay is set; none of them
-// makes a job that fires only when triggered.
+// Schedule says when a job fires. Exactly one of Cron, Every, At and Delay is set; a job with none of them fires only
+// when triggered.
 type Schedule struct {
 	Cron     string   `json:"cron,omitempty" doc:"Cron expression of 5 fields, or 6 with leading seconds; names, L, W, # and @hourly, @daily, @weekly, @monthly, @yearly." example:"0 3 * * mon-fri"`
 	Timezone string   `json:"timezone,omitempty" doc:"IANA zone the cron expression is read in; UTC when absent." example:"America/Los_Angeles"`
@@ -59,7 +59,7 @@ const (
 	KindNone  Kind = "none"
 )
 
-// Kind returns the kind of s. Where several are set, which Validate refuses, it is the first of them.
+// Kind returns the kind of s. If several are set, which Validate refuses, it returns the first of them.
 func (s Schedule) Kind() Kind {
 	switch {
 	case s.Cron != "":
@@ -74,8 +74,9 @@ func (s Schedule) Kind() Kind {
 	return KindNone
 }
 
-// Onto returns what a schedule keeps of s when a patch gives it the one kind that patch sets: without the kind it had, and
-// without what only schedules of that kind have. A patch that sets no kind, or several, leaves s as it is.
+// Onto returns what a patch keeps of s when the patch sets exactly one kind. If that is another kind than that of s,
+// s loses its kind and the fields that only schedules of its kind have. A patch that sets no kind, or several, leaves
+// s as it is.
 func (s Schedule) Onto(patch Schedule) Schedule {
 	kind := patch.Kind()
 	if kind == KindNone || kind == s.Kind() || len(patch.kindsSet()) > 1 {
@@ -114,25 +115,25 @@ const (
 	PolicyAllow   ConcurrencyPolicy = "allow"   // both run
 	PolicyForbid  ConcurrencyPolicy = "forbid"  // the slot is recorded as a skip
 	PolicyReplace ConcurrencyPolicy = "replace" // the active run is cancelled, and the new one starts when it has ended
-	PolicyWait    ConcurrencyPolicy = "wait"    // one run waits for the active one to end; further slots are recorded as skips
+	PolicyWait    ConcurrencyPolicy = "wait"    // one run waits for the active one to end; further slots become skips
 )
 
-// Delivery is how often a request may be sent.
+// Delivery says how often a request may be sent.
 type Delivery string
 
 // The delivery modes.
 const (
-	DeliverAtLeastOnce Delivery = "at_least_once" // a request whose outcome is not known is sent again
+	DeliverAtLeastOnce Delivery = "at_least_once" // a request whose outcome is unknown is sent again
 	DeliverAtMostOnce  Delivery = "at_most_once"  // an attempt that may have been sent is the last
 )
 
-// Completion is when an attempt is done.
+// Completion says when an attempt is done.
 type Completion string
 
 // The ways of completion.
 const (
-	CompleteOnResponse Completion = "response" // any 2xx
-	CompleteAsync      Completion = "async"    // 202: when the target says so; any other 2xx at once
+	CompleteOnResponse Completion = "response" // with any 2xx
+	CompleteAsync      Completion = "async"    // after 202 when the target says so; after any other 2xx at once
 )
 
 // Missed says what happens to slots claimed later than Tolerance after they were due.
@@ -187,7 +188,7 @@ func (p Priority) Lane(queue int16) int16 {
 // DefaultQueue is the queue of a definition that names none; it always exists.
 const DefaultQueue = "default"
 
-// Defaults of a definition; semantics: missed slots, delivery.
+// Defaults of a definition. Source: semantics, on missed slots and delivery.
 var (
 	DefaultTolerance      = mustDuration("60s")
 	DefaultWindow         = mustDuration("24h")
@@ -201,11 +202,11 @@ var (
 	DefaultMaxDuration      = mustDuration("24h")
 )
 
-// DefaultJitter is the deployment's where it does not say.
+// DefaultJitter is the default jitter of a deployment that sets none.
 const DefaultJitter = time.Second
 
-// EffectiveJitter is the jitter that a definition has under the deployment's default, which applies to cron slots a
-// minute or more apart. One-shots and jobs without a schedule have none.
+// EffectiveJitter is the jitter that a definition has under the deployment's default. The default applies to cron
+// slots a minute or more apart. One-shots and jobs without a schedule have no jitter.
 func (d Definition) EffectiveJitter(byDefault time.Duration) Duration {
 	kind := d.Schedule.Kind()
 	switch {
@@ -220,7 +221,8 @@ func (d Definition) EffectiveJitter(byDefault time.Duration) Duration {
 	return DurationOf(byDefault)
 }
 
-// WithDefaults returns d with every default filled in but that of Jitter, which is the deployment's: EffectiveJitter.
+// WithDefaults returns d with every default filled in except Jitter. The deployment decides that one: see
+// EffectiveJitter.
 func (d Definition) WithDefaults() Definition {
 	if d.Completion == CompleteAsync {
 		fill(&d.ConcurrencyPolicy, PolicyForbid) // long work seldom may overlap itself

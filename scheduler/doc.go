@@ -2,9 +2,9 @@
 //
 // # Words
 //
-// A job is a definition: a schedule, an HTTP target and policies. A slot is a job and one nominal fire
-// time. A run is what one slot, or one trigger by hand, becomes; an attempt is one HTTP request of a run.
-// A replica is one process; all replicas are alike, share one Postgres and need no leader.
+// A job is a definition: a schedule, an HTTP target and policies. A slot is a job and one nominal fire time. A run is
+// what one slot, or one trigger by hand, becomes. An attempt is one HTTP request of a run. A replica is one process.
+// All replicas are alike, share one Postgres and need no leader.
 //
 // # From a slot to a request
 //
@@ -18,31 +18,31 @@
 //	                                      │
 //	finisher ──────────────────── outcomes, in batches ──► runs, attempts, ready, dead_letters
 //
-// The tick loop (ticker) asks the Store to claim. A claim is one transaction: it locks due rows and passes
-// over those that others hold (SKIP LOCKED), lets Decide turn each due slot into a Plan, writes the runs
-// and the next slots, and commits. Only then are requests sent, so a replica that dies before the commit
-// has done nothing, and one that dies after it has left a run and a lease that say so.
+// The tick loop (ticker) asks the Store to claim. A claim is one transaction. It locks due rows and skips rows that
+// others have locked (SKIP LOCKED), lets Decide turn each due slot into a Plan, writes the runs and the next slots,
+// and commits. Only then are requests sent. So a replica that dies before the commit has done nothing, and one that
+// dies after it has left a run and a lease that say so.
 //
-// A run's id is derived from its slot (SlotRunID). So the primary key alone makes a slot fire at most
-// once, however many replicas there are and whatever they believe.
+// A run's id is derived from its slot (SlotRunID). So the primary key alone makes a slot fire at most once, however
+// many replicas there are and whatever they believe.
 //
 // There are four kinds of due work (Work, in work.go): slots that are due now, runs that wait in ready, slots that are
-// late, and runs that somebody ordered in numbers (backfills and replays). They are claimed apart, and a run's lease says
-// as what it was claimed. Each kind has a share of a queue's worker slots, which it gets before any other gets more than
-// its own, and a reserve, which the others leave free even while it has nothing to do; what else is free is anybody's. So
-// none can keep another waiting for longer than one claim. What is ordered waits in its operation: in ready there are
-// a hundred of a tenant's at a time, in lanes of their own.
+// late, and runs ordered in bulk (backfills and replays). Each kind is claimed separately, and a run's lease names the
+// kind it was claimed as. Each kind has a share of a queue's worker slots: it gets its share before another kind gets
+// more than its own. Each kind also has a reserve: the other kinds leave it free even while the kind has nothing to do.
+// The remaining slots are free for all kinds. So no kind can keep another waiting for longer than one claim. Runs
+// ordered in bulk wait in their operation: ready holds a hundred of a tenant's at a time, in lanes of their own.
 //
-// While everything due of a kind fits in the worker slots it is claimed in order of due time. When it does not, the slots
-// are shared out among the tenants that wait (share, in fairness.go).
+// While all due work of a kind fits in the worker slots, it is claimed in order of due time. When it does not fit,
+// the slots are shared out among the tenants that wait (share, in fairness.go).
 //
-// A run that hangs in the last worker slot must not keep the slot from being claimed that is to replace it: such slots are
-// claimed without one, by the jobs in flight (replace).
+// A run that hangs in the last worker slot must not block the claim of the slot that is to replace it. Such slots are
+// claimed without a worker slot, by the jobs in flight (replace).
 //
-// What a tenant with limits may do is shared out among the replicas (limits): each starts what its allowance says, and
-// draws more when that is not enough. A claim takes what it may start of such a tenant (Grant) and leaves the rest as it is.
-// The tenant is then held back: the tick loop claims around it (tickAround), so that what it has waiting is not looked
-// through time and again, and comes to it by quotas as it may start something.
+// The limits of a tenant are shared out among the replicas (limits). Each replica starts as many runs as its allowance
+// permits, and draws more when that is not enough. A claim takes as many of the tenant's runs as it may start (Grant)
+// and leaves the others as they are. The tenant is then held back: the tick loop claims around it (tickAround), so that
+// its backlog is not scanned tick after tick. Its backlog is claimed by quotas as soon as some of it may start.
 //
 // # The states of a run
 //
@@ -54,61 +54,67 @@
 //	                       ▼   │ claim from ready
 //	                     retrying
 //
-// Slots that do not become runs are recorded as skipped, with the reason; nothing vanishes. A run waiting
-// in pending or retrying has a row in ready. A running one is named by a row of claims, the lease of its
-// batch, and carries the fencing token of its attempt: only the attempt with that token may end it.
+// Slots that do not become runs are recorded as skipped, with the reason; nothing vanishes. A pending or retrying run
+// has a row in ready. A running one is named by a row of claims, the lease of its batch, and carries the fencing
+// token of its attempt: only the attempt with that token may end it.
 //
-// A run whose target has answered 202 and works on (completion async) is running, and held by no replica:
-// the lease has let go of it, and it has a row in ready again, which is its deadline. The target's heartbeats
-// put that off, and its completion or failure ends the attempt, with a token made of the fencing token. Should
-// the deadline come, the attempt is ended as lost (Store.EndSilent, which the heartbeat asks for); until then no other
-// starts. That needs no worker slot, and no start of a limit.
+// With completion async a target may answer 202 and go on working. Its run is still running, but no replica holds it:
+// the lease has released it, and it has a row in ready again, which is its deadline. The target's heartbeats put the
+// deadline off. Its completion or failure ends the attempt, with a token made of the fencing token. If the deadline
+// comes first, the attempt ends as lost (Store.EndSilent, which the heartbeat asks for). Until then no other attempt
+// starts. Ending the attempt takes no worker slot, and none of the starts that max_runs_per_second allows.
 //
 // # What holds a run back
 //
-// Right before a request goes out, holds asks package breaker whether it may. A host that cannot be reached holds back
-// its own runs, and a host or path whose requests time out may have a quarter of a queue's worker slots; a status of
-// any kind holds nothing back. A run that must wait is parked: its row in ready says for what, since when and until when
-// (Held); it gives the start of its tenant's limit back that it was claimed with. It is not claimed again before it may be sent: as a probe or as the host recovers (ticker.fetchHeld), when no
-// replica holds it back any more (Store.ReleaseHeld), or when its time is up, and then it is dead. What a replica holds
-// back is written to the table holds, so that every replica can tell, and reset, it.
+// Right before a request goes out, holds asks package breaker whether it may. A host that cannot be reached holds
+// back its own runs. A host or path whose requests time out may occupy a quarter of a queue's worker slots. No HTTP
+// status holds a run back. A run that must wait is parked: its row in ready says what it waits for, since when and
+// until when (Held). If it was claimed with one of the starts that max_runs_per_second allows, that start is
+// returned. It is claimed again when it may be sent: as a probe or as the host recovers (ticker.fetchHeld), or when
+// no replica holds it back any more (Store.ReleaseHeld). When its time is up, it is dead. A replica writes what it
+// holds back to the table holds, so that every replica can show it, and reset it.
 //
-// Of a job whose runs must not overlap, a run takes the job's gate when it is made, and has it until it ends (Gate). One
-// that has to wait for another is not claimed before the gate is freed; whoever frees it sets the next run due.
+// When a job's runs must not overlap, a run takes the job's gate when it is created, and keeps it until it ends
+// (Gate). A run that has to wait for another is not claimed before the gate is freed. The transaction that frees the
+// gate sets the next run due.
 //
-// While the deployment or a tenant is frozen nothing of it is claimed. That is judged inside the claim's transaction, so
-// that it holds from the moment the freeze has committed. A replica that finds its database to be a copy freezes it.
+// While the deployment is frozen nothing is claimed, and while a tenant is frozen nothing of that tenant. The
+// claim's transaction checks this itself, so a freeze holds from the moment it has committed. A replica that finds
+// its database to be a copy freezes the deployment.
 //
 // # What else goes on
 //
-// Beside the tick loop a replica renews its heartbeat every two seconds. That brings back what there is to do
-// besides: lost replicas to take over from, cancels to carry out, and chores (chore), which are operations on
-// many runs and notices to tell. Chores are done in batches, by any replica, each in a transaction of its own;
-// what they make are runs in ready like all others. What is past its retention is a chore too, of one replica at a time. Pauses end
-// when they say; should no replica be there then, whoever comes ends them as of that instant.
+// Beside the tick loop a replica renews its heartbeat every two seconds. The answer says what else there is to do:
+// lost replicas to take over from, cancels to carry out, and chores (chore), which are operations on many runs and
+// notices to send. Any replica does chores, batch by batch, each batch in a transaction of its own. The runs they
+// create wait in ready like all others. Deleting what is past its retention is a chore too, of one replica at a time.
+// A pause ends at its set time. If no replica is up then, the first to come back ends it as of that instant.
 //
-// None of this waits for anybody else. Heartbeats, claims and finishes have connections of their own, beside those of the
-// chores and of the API. What others have locked for longer than a moment they leave alone: a slot or a run that it
-// belongs to stays due, and an outcome is put aside by the finisher (aside) and tried again.
+// None of these waits for the others. Heartbeats, claims and finishes have connections of their own, separate from
+// those of the chores and of the API. A row that somebody else has locked for longer than a moment is left alone: its
+// slot or run stays due, and an outcome is put aside by the finisher (aside) and tried again.
 //
-// Package failpoint names the steps between which a replica may die, and lets tests choose at which it does.
+// Package failpoint names the steps between which a replica may die, and lets tests choose where it does.
 //
 // # Time
 //
-// The database's clock is the only one that decides anything about schedules. Functions that decide take
-// now as an argument. This machine's clock measures how long something took, and nothing else. The next
-// slot is computed from the last slot, never from now, so lateness does not become drift. Package cron
-// knows about zones and daylight saving.
+// Only the database's clock decides anything about schedules. Functions that decide take now as an argument. This
+// machine's clock measures how long something took, and nothing else. The next slot is computed from the last slot,
+// never from now, so lateness does not become drift. Package cron knows about zones and daylight saving.
 //
 // # Where to read on
 //
-// Decide, in decide.go, is the heart: missed slots, overlap, expiry. Timetable answers which slots a job
-// has. Run, in scheduler.go, starts the loops and drains them. Judge, in retry.go, decides what a response
-// means. What an attempt sends is Assignment.Request; package placeholder finds what is filled in, authorize.go adds
-// what authenticates the request, and signature.go signs it. Package guard (in delivery) keeps requests away from
-// forbidden addresses; holds.go and package breaker keep them away from hosts that are down. The heartbeat, in
-// heartbeat.go and liveness.go, notices lost replicas, takes over their runs, and brings cancels to the replica that is
-// sending. Work that goes on after a 202 is in callback.go. Who is told of what is in notify.go and notice.go, when a job
-// without success is stale in stale.go, and package notice writes the forms. Freezes are in freeze.go. Store, in
-// store.go, is all that is asked of the database; package store implements it.
+// Decide, in decide.go, is the heart: missed slots, overlap, expiry. Timetable computes the slots of a job. Run, in
+// scheduler.go, starts the loops and drains them. Judge, in retry.go, decides what a response means.
+//
+// Assignment.Request builds what an attempt sends. Package placeholder finds the placeholders to fill in,
+// authorize.go adds the credentials, and signature.go signs the request. Package guard (in delivery) keeps requests
+// away from forbidden addresses; holds.go and package breaker keep them away from hosts that are down. callback.go
+// handles work that goes on after a 202.
+//
+// The heartbeat, in heartbeat.go and liveness.go, notices lost replicas, takes over their runs, and brings cancels to
+// the replica that is sending. notify.go and notice.go decide who is told of what, stale.go decides when a job
+// without success is stale, and package notice writes the texts. Freezes are in freeze.go.
+//
+// Store, in store.go, is everything that the loops ask of the database; package store implements it.
 package scheduler

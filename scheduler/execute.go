@@ -12,8 +12,8 @@ import (
 	"punctual/scheduler/failpoint"
 )
 
-// dispatch starts the attempts of a claimed batch, each in a worker slot of its queue; false when the claim
-// has been given back, and so none is started.
+// dispatch starts the attempts of a claimed batch, each in a worker slot of its queue. It returns false, and starts
+// none, when the claim has been given back.
 func (s *Scheduler) dispatch(b Batch) bool {
 	if len(b.Runs) > 0 && !s.heart.hold(b.Runs[0].Lease.ID) {
 		return false
@@ -29,19 +29,20 @@ func (s *Scheduler) dispatch(b Batch) bool {
 			}
 			release := func() { s.slots.release(queue, a.Job.Tenant, work, lent) }
 			if outcome.Verdict == Cancel {
-				outcome.release = release // a run that was replaced leaves its place to its successor, which may start only once that is written
+				// A replaced run leaves its worker slot to its successor. That may start only once the cancel is written.
+				outcome.release = release
 			}
 			s.finisher.put(outcome)
 			if outcome.release == nil {
-				release() // not before: what cannot be written occupies slots, and so claims stop
+				release() // not before: outcomes that cannot be written occupy slots, so claims stop
 			}
 		})
 	}
 	return true
 }
 
-// execute makes one attempt and says what it means for its run. Expiry is checked here, right before
-// the request goes out, whatever delayed it. lent is true when the worker slot was given to others meanwhile.
+// execute makes one attempt and decides what it means for its run. It checks expiry right before the request goes
+// out, whatever delayed it. lent is true when the worker slot was lent to other runs meanwhile.
 func (s *Scheduler) execute(a Assignment) (o Outcome, lent bool) {
 	failpoint.At(failpoint.SendBegun)
 	started := s.now(a)
@@ -49,12 +50,13 @@ func (s *Scheduler) execute(a Assignment) (o Outcome, lent bool) {
 	case s.workCtx.Err() != nil:
 		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: started}, false
 	case s.heart.watch.expired(time.Now()):
-		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: started}, false // others may have taken over
+		// Other replicas may have taken over.
+		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: started}, false
 	case a.Expired(started):
 		return Outcome{Assignment: a, Verdict: Expire, FinishedAt: started, Reason: ReasonExpired}, false
 	}
 	request := a.Request(s.config.PublicURL)
-	flight, wait := s.holds.admit(a, a.Job.url) // not the request's: placeholders make each path another
+	flight, wait := s.holds.admit(a, a.Job.url) // by the job's URL: placeholders would make each path another one
 	if wait != nil {
 		o = a.holdBack(wait, started)
 		if o.Verdict == Hold {
@@ -73,7 +75,7 @@ func (s *Scheduler) execute(a Assignment) (o Outcome, lent bool) {
 	return o, s.holds.done(flight, result)
 }
 
-// send makes the request of an attempt that may go out.
+// send sends the request of an attempt that may go out.
 func (s *Scheduler) send(a Assignment, request delivery.Request, started time.Time) (Outcome, delivery.Result) {
 	parent := s.workCtx
 	if a.Gated {
@@ -85,7 +87,9 @@ func (s *Scheduler) send(a Assignment, request delivery.Request, started time.Ti
 	result, err := s.transmit(ctx, a, request, started)
 	switch {
 	case errors.Is(err, errExpired):
-		return Outcome{Assignment: a, Verdict: Expire, FinishedAt: started.Add(time.Since(sent)), Reason: ReasonExpired}, silence
+		return Outcome{
+			Assignment: a, Verdict: Expire, FinishedAt: started.Add(time.Since(sent)), Reason: ReasonExpired,
+		}, silence
 	case err != nil:
 		s.log.Warn("secrets cannot be read; the run waits", "run", a.RunID, "error", err)
 		return Outcome{
@@ -98,7 +102,8 @@ func (s *Scheduler) send(a Assignment, request delivery.Request, started time.Ti
 	switch {
 	case result.Cancelled && errors.Is(context.Cause(ctx), errCancelled):
 		return Outcome{
-			Assignment: a, Verdict: Cancel, StartedAt: started, FinishedAt: finished, Reason: ReasonCancelled, Error: errCancelled.Error(),
+			Assignment: a, Verdict: Cancel, StartedAt: started, FinishedAt: finished,
+			Reason: ReasonCancelled, Error: errCancelled.Error(),
 		}, result
 	case result.Cancelled && !result.Sent:
 		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: finished}, result
@@ -108,11 +113,12 @@ func (s *Scheduler) send(a Assignment, request delivery.Request, started time.Ti
 	return Judge(a, result, started, finished), result
 }
 
-// silence is the result of a request that nothing was found out by.
+// silence is the result of a request that revealed nothing about its host.
 var silence = delivery.Result{Cancelled: true}
 
-// turnsLate reports whether a run that is first sent now is late for it, whatever it waited for. Somebody asked for a
-// replay or a backfill long after the slot was due, and a notice is about something else.
+// turnsLate reports whether a run whose first request goes out now is late, whatever it waited for. Replays and
+// backfills never are: somebody asked for them long after the slot was due. Notices never are either: they are about
+// another run.
 func (a Assignment) turnsLate(now time.Time) bool {
 	switch a.Trigger {
 	case TriggerReplay, TriggerBackfill, TriggerNotify:
@@ -122,7 +128,7 @@ func (a Assignment) turnsLate(now time.Time) bool {
 	return !a.Late && a.Attempt == 1 && now.Sub(a.DueAt) > a.Job.Missed.Tolerance.Value()
 }
 
-// secretsRetry is how long a run waits that was not sent because secrets could not be read.
+// secretsRetry is how long a run waits when it was not sent because its secrets could not be read.
 const secretsRetry = time.Second
 
 // now estimates the database's clock, and is never before the claim.
@@ -134,9 +140,9 @@ func (s *Scheduler) now(a Assignment) time.Time {
 	return now
 }
 
-// Request is what an attempt sends: the job's request, or the run's own body and headers in its place, with placeholders
-// filled in and with the headers every attempt carries. They win over the job's. Nothing but the assignment decides; what
-// proves who sends it is added right before it goes out (authorize).
+// Request is what an attempt sends: the job's request, with the run's own body and headers in place of the job's
+// where it has any. Placeholders are filled in. The headers that every attempt carries are added, and win over the
+// job's. Request depends on the assignment alone; authorize adds the credentials right before the request goes out.
 func (a Assignment) Request(publicURL string) delivery.Request {
 	r := delivery.Request{
 		Tenant: a.Job.Tenant, Method: a.Job.Target.Method, URL: a.Job.url, Header: a.Job.header, Body: a.Job.body,
@@ -160,7 +166,7 @@ func (a Assignment) Request(publicURL string) delivery.Request {
 	return r
 }
 
-// webhookID is what receivers know the run by: of a replay, the run that died first.
+// webhookID is the id by which receivers know the run: for a replay, the id of the run that died first.
 func (a Assignment) webhookID() string {
 	if a.WebhookID != uuid.Nil {
 		return a.WebhookID.String()
@@ -168,13 +174,13 @@ func (a Assignment) webhookID() string {
 	return a.RunID.String()
 }
 
-// headers are those of semantics, "Delivery", but for the signature.
+// headers are the headers of semantics, "Delivery", without the signature.
 func (a Assignment) headers(publicURL string) []delivery.Header {
 	id, key := a.RunID.String(), a.IdempotencyKey
 	if key == "" {
 		key = IdempotencyKey(a.Trigger, a.RunID, a.Job.ID, a.ScheduledFor)
 	}
-	const most = 15 // with a signature, and a header that proves who sends it
+	const most = 15 // with a signature and a header of credentials
 	headers := append(make([]delivery.Header, 0, most),
 		delivery.Header{Name: "Webhook-Id", Value: a.webhookID()},
 		delivery.Header{Name: "Idempotency-Key", Value: key},

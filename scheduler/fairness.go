@@ -6,10 +6,10 @@ import (
 )
 
 const (
-	// peekEvery is how long the tenants that were found waiting are taken to be those that wait.
+	// peekEvery is the shortest time between two looks at the waiting tenants.
 	peekEvery = 250 * time.Millisecond
-	// peekShare is how many times as long as it took that is at least: with thousands of tenants the look
-	// at them costs milliseconds.
+	// peekShare makes that time at least so many times as long as a look took: with thousands of tenants a look takes
+	// milliseconds.
 	peekShare = 10
 )
 
@@ -17,20 +17,20 @@ const (
 type Contender struct {
 	Queue  int16
 	Tenant int32
-	Weight int       // its share of the queue's worker slots, as against other tenants' weights
-	Oldest time.Time // when the oldest of that work was due
+	Weight int       // weight of its share of the queue's worker slots, relative to other tenants
+	Oldest time.Time // when its oldest due work was due
 }
 
-// fairness shares the slots of one kind of claim among tenants. As long as everything due fits in the
-// slots it does nothing, and work is claimed in order of due time.
+// fairness shares the slots of one kind of work among tenants. While everything due fits in the slots it does
+// nothing, and work is claimed in order of due time.
 type fairness struct {
 	peek       func(ctx context.Context, queues []int16) ([]Contender, error)
-	crowded    bool // the last claim took as much as it could: there may be more
+	crowded    bool // the last claim took all it could, so there may be more
 	contenders []Contender
 	until      time.Time // when to look again who waits
 }
 
-// who returns the tenants that wait, while there is more due than a claim can take; else nil.
+// who returns the waiting tenants, while more is due than a claim can take; else nil.
 func (f *fairness) who(ctx context.Context, slots *workerSlots) ([]Contender, error) {
 	if !f.crowded {
 		return nil, nil
@@ -40,7 +40,7 @@ func (f *fairness) who(ctx context.Context, slots *workerSlots) ([]Contender, er
 		defer cancel()
 		waiting, err := f.peek(limited, slots.numbers())
 		if err != nil {
-			f.crowded = false // what is due does not wait for a look that fails
+			f.crowded = false // a failed look does not delay due work
 			return nil, err
 		}
 		f.contenders, f.until = waiting, began.Add(max(peekEvery, peekShare*time.Since(began)))
@@ -48,7 +48,7 @@ func (f *fairness) who(ctx context.Context, slots *workerSlots) ([]Contender, er
 	return f.contenders, nil
 }
 
-// inBatches splits quotas into claims of at most BatchSize each; in one claim all quotas name a tenant or none does.
+// inBatches splits quotas into claims of at most BatchSize each. In one claim all quotas name a tenant or none does.
 func inBatches(quotas []Quota) (claims [][]Quota) {
 	room := 0
 	for i, q := range quotas {
@@ -70,11 +70,12 @@ func inBatches(quotas []Quota) (claims [][]Quota) {
 	return claims
 }
 
-// share turns quotas of queues in which two tenants wait into quotas of tenants, after those that stay as they are:
-// what becomes due in another queue before the next look is anybody's. The free slots of a queue
-// go, one after the other, to the tenant that holds the fewest of its slots for its weight: where all have enough to
-// do they come to hold slots in proportion to their weights, and one that has been away is served first. Among
-// equals, whoever has waited longest.
+// share splits the quota of each queue in which at least two tenants wait into quotas of tenants. The other quotas
+// stay as they are and come first, because any tenant may take what becomes due there before the next look.
+//
+// The free slots of a queue are dealt out one by one, each to the tenant that holds the fewest of the queue's slots
+// for its weight. So tenants with enough to do come to hold slots in proportion to their weights, and a tenant that
+// has been away is served first. Among equals, the tenant that has waited longest goes first.
 func share(quotas []Quota, contenders []Contender, held func(queue int16, tenant int32) int) []Quota {
 	var anybodys, shares []Quota
 	for _, q := range quotas {
@@ -93,7 +94,7 @@ func share(quotas []Quota, contenders []Contender, held func(queue int16, tenant
 	return append(anybodys, shares...)
 }
 
-// among shares out one queue's quota.
+// among shares out one queue's quota among the waiting tenants.
 func among(waiting []claimant, q Quota) (shares []Quota) {
 	for range q.Slots {
 		next := -1
@@ -119,12 +120,12 @@ func among(waiting []claimant, q Quota) (shares []Quota) {
 // claimant is a contender while slots are shared out.
 type claimant struct {
 	Contender
-	holds int // slots of the queue, with those it gets
+	holds int // slots of the queue that it holds, including what it gets
 	gets  int
 	room  int // the most that it may get
 }
 
-// before orders by holds for the weight, then by age.
+// before orders by held slots relative to weight, then by age.
 func (c claimant) before(d claimant) bool {
 	if a, b := c.holds*d.Weight, d.holds*c.Weight; a != b {
 		return a < b

@@ -12,16 +12,16 @@ import (
 	"punctual/scheduler/placeholder"
 )
 
-// fills are the parts of a request that hold placeholders, compiled. Most jobs have none, and pay nothing.
+// fills are the parts of a request that contain placeholders, compiled. Most jobs have none, and pay nothing for them.
 type fills struct {
 	inURL       bool
 	path, query placeholder.Template
 	headers     map[string]placeholder.Template
 	body        placeholder.Template
-	isJSON      bool // the body
+	isJSON      bool // the body is JSON
 }
 
-// newFills returns nil for a request that holds no placeholders.
+// newFills returns nil for a request without placeholders.
 func newFills(target Target, u targetURL) (*fills, error) {
 	headers, err := headerFills(target.Headers)
 	if err != nil {
@@ -37,8 +37,8 @@ func newFills(target Target, u targetURL) (*fills, error) {
 	return &fills{inURL: u.filled, path: u.path, query: u.query, headers: headers, body: body, isJSON: isJSON}, nil
 }
 
-// of returns the fills of an attempt: where its run has a body or headers of its own, theirs. What a notice says is ours,
-// and no text with placeholders.
+// of returns the fills of an attempt. A body or headers of the run's own replace those of the job. A notice has none:
+// Punctual writes its text, so braces in it are no placeholders.
 func (f *fills) of(a Assignment) *fills {
 	if a.Trigger == TriggerNotify {
 		return nil
@@ -50,7 +50,7 @@ func (f *fills) of(a Assignment) *fills {
 	if f != nil {
 		own = *f
 	}
-	// They were judged when they were written; what cannot be read all the same is sent as it is.
+	// These were checked when they were written. What cannot be parsed all the same is sent as it is.
 	if a.Body != nil {
 		own.body, own.isJSON, _ = bodyFills(a.Body)
 	}
@@ -63,12 +63,12 @@ func (f *fills) of(a Assignment) *fills {
 	return &own
 }
 
-// fill fills in what is particular to an attempt. What the request shares with those of other attempts is copied.
+// fill fills in the values of an attempt. It copies what the request shares with other attempts' requests.
 func (f *fills) fill(r *delivery.Request, v *placeholder.Values) {
 	if f.inURL {
 		u := *r.URL
 		u.RawPath = string(f.path.Append(nil, v, placeholder.InURL))
-		u.Path, _ = url.PathUnescape(u.RawPath) // which has been judged; values are escaped
+		u.Path, _ = url.PathUnescape(u.RawPath) // cannot fail: the path was checked, and values are escaped
 		u.RawQuery = string(f.query.Append(nil, v, placeholder.InURL))
 		r.URL = &u
 	}
@@ -91,7 +91,7 @@ func (f *fills) fill(r *delivery.Request, v *placeholder.Values) {
 	r.Body = f.body.Append(make([]byte, 0, f.body.Longest(len(v.Job))), v, place)
 }
 
-// values are what the placeholders of an attempt stand for.
+// values are the values of an attempt's placeholders.
 func (a Assignment) values() *placeholder.Values {
 	v := placeholder.Values{ScheduledFor: a.ScheduledFor, Run: a.RunID, Attempt: a.Attempt, Job: a.Job.Name}
 	if a.Job.Timetable != nil {
@@ -100,7 +100,7 @@ func (a Assignment) values() *placeholder.Values {
 	return &v
 }
 
-// headerFills returns the headers that hold placeholders, by their canonical names; nil when there are none.
+// headerFills returns the headers that contain placeholders, by canonical name; nil when there are none.
 func headerFills(headers map[string]string) (filled map[string]placeholder.Template, err error) {
 	for name, value := range headers {
 		t, err := placeholder.Parse(value)
@@ -118,10 +118,10 @@ func headerFills(headers map[string]string) (filled map[string]placeholder.Templ
 	return filled, nil
 }
 
-// bodyFills finds the placeholders of a body: of a JSON string, which is sent as it is, those of the text.
+// bodyFills finds the placeholders of a body. A JSON string is sent as plain text, so its text is what is searched.
 func bodyFills(raw []byte) (t placeholder.Template, isJSON bool, err error) {
 	if !bytes.Contains(raw, []byte("{{")) && !bytes.Contains(raw, []byte(`\u007`)) {
-		return t, false, nil // as most are; braces may be escaped
+		return t, false, nil // as most bodies have none; \u007 is for escaped braces
 	}
 	text, isJSON := requestBody(raw)
 	if isJSON {
@@ -132,14 +132,14 @@ func bodyFills(raw []byte) (t placeholder.Template, isJSON bool, err error) {
 	return t, isJSON, err
 }
 
-// targetURL is the URL of a target: what it is but for what is filled in.
+// targetURL is the URL of a target, with the placeholders of its path and query apart.
 type targetURL struct {
-	*url.URL    // filled in with samples
+	*url.URL    // with sample values filled in
 	filled      bool
 	path, query placeholder.Template
 }
 
-// ParseTarget parses the URL of a job's target, which may hold placeholders in its path and query. What is filled in
+// ParseTarget parses the URL of a job's target, which may contain placeholders in its path and query. Filling them in
 // cannot change the host.
 func ParseTarget(raw string) (*url.URL, error) {
 	u, err := parseTarget(raw)
@@ -157,7 +157,8 @@ func parseTarget(raw string) (u targetURL, err error) {
 		begin = len(raw) - len(rest) + i
 	}
 	if strings.Contains(raw[:begin], "{{") {
-		return u, errors.New("a placeholder can stand in the path and the query only, never in the scheme, the host or the port")
+		return u, errors.New(
+			"a placeholder can stand in the path and the query only, never in the scheme, the host or the port")
 	}
 	t, err := placeholder.Parse(raw[begin:])
 	if err != nil {
@@ -173,17 +174,18 @@ func parseTarget(raw string) (u targetURL, err error) {
 	return u, err
 }
 
-// maxNameLength is the longest that the name of a job can be.
+// maxNameLength is the longest name of a job, in bytes.
 const maxNameLength = 128
 
-// placeholders judges those of headers and body.
+// placeholders checks the placeholders of headers and body.
 func (c *checker) placeholders(prefix string, headers map[string]string, body []byte) {
 	for _, name := range sortedNames(headers) {
 		t, err := placeholder.Parse(headers[name])
 		if err != nil {
 			c.add(prefix+"headers."+clip(name), "%v", err)
 		} else if longest := t.Longest(maxNameLength); longest > delivery.MaxHeaderValue {
-			c.add(prefix+"headers."+clip(name), "can become %d bytes long with what is filled in; at most %d", longest, delivery.MaxHeaderValue)
+			c.add(prefix+"headers."+clip(name), "can become %d bytes long with what is filled in; at most %d",
+				longest, delivery.MaxHeaderValue)
 		}
 	}
 	t, _, err := bodyFills(body)

@@ -10,25 +10,25 @@ import (
 )
 
 const (
-	// gather is how long outcomes gather before they are written together, and gatherBusy how long after a write
-	// of busyOutcomes or more: it is the number of writes that costs the database, as each is a commit.
+	// gather is how long outcomes gather before they are written together, and gatherBusy how long after a write of
+	// busyOutcomes or more. Each write is a commit, and the number of commits is what costs the database.
 	gather       = 3 * time.Millisecond
 	gatherBusy   = 10 * time.Millisecond
 	busyOutcomes = 10
 	// maxOutcomes is how many outcomes one write takes.
 	maxOutcomes = 500
-	// maxKept is after how many bytes of responses and results one write takes no further outcome.
+	// maxKept is the number of bytes of responses and results after which one write takes no further outcome.
 	maxKept = 4 << 20
-	// finisherQueue bounds what waits for the database. When it is full, worker slots stay occupied and
-	// so the claims stop: nothing is dropped.
+	// finisherQueue bounds the outcomes that wait for the database. When it is full, worker slots stay occupied and so
+	// claims stop: nothing is dropped.
 	finisherQueue = 2000
-	// finishTimeout bounds one try; what was written all the same is found superseded at the next.
+	// finishTimeout bounds one try to write. If it committed all the same, the next try finds the attempts superseded.
 	finishTimeout = 15 * time.Second
 	// longestRetry bounds the pause between two tries to write the same outcomes.
 	longestRetry = 2 * time.Second
 )
 
-// finisher writes outcomes in batches, and keeps those it cannot write until it can.
+// finisher writes outcomes in batches, and keeps those that it cannot write until it can.
 type finisher struct {
 	store    Store
 	log      *slog.Logger
@@ -41,10 +41,13 @@ type finisher struct {
 }
 
 func newFinisher(store Store, log *slog.Logger, c Config, released func([]uuid.UUID)) *finisher {
-	return &finisher{store: store, log: log, metrics: c.Metrics, finished: c.Finished, released: released, queue: make(chan Outcome, finisherQueue), gone: make(chan struct{})}
+	return &finisher{
+		store: store, log: log, metrics: c.Metrics, finished: c.Finished, released: released,
+		queue: make(chan Outcome, finisherQueue), gone: make(chan struct{}),
+	}
 }
 
-// put hands an outcome over; it waits while the queue is full, unless nothing will be written any more.
+// put hands an outcome over. It waits while the queue is full, unless nothing will be written any more.
 func (f *finisher) put(o Outcome) {
 	select {
 	case f.queue <- o:
@@ -52,8 +55,8 @@ func (f *finisher) put(o Outcome) {
 	}
 }
 
-// run writes until the queue is closed and empty, or ctx ends: then what is left stays with its claims,
-// for other replicas to recover.
+// run writes until the queue is closed and empty, or ctx ends. What is not written then stays with its claims, for
+// other replicas to recover.
 func (f *finisher) run(ctx context.Context) {
 	defer close(f.gone)
 	var outcomes []Outcome // its memory serves all batches
@@ -65,7 +68,8 @@ func (f *finisher) run(ctx context.Context) {
 		}
 		select {
 		case <-over:
-			f.log.Error("outcomes could not be written, as somebody else has locked rows that they change; their runs will be recovered",
+			f.log.Error(
+				"outcomes could not be written, as somebody else has locked rows that they change; their runs will be recovered",
 				append([]any{"count", len(f.aside.outcomes)}, f.aside.first()...)...)
 			return
 		case first, open = <-f.aside.orNot(f.queue, open):
@@ -86,11 +90,11 @@ func (f *finisher) run(ctx context.Context) {
 		if !f.write(ctx, outcomes) {
 			return
 		}
-		clear(outcomes) // what they refer to need not live until the next batch
+		clear(outcomes) // nothing that the outcomes refer to has to live until the next batch
 	}
 }
 
-// collect adds what arrives within a few milliseconds. open is false when the queue was closed.
+// collect adds what arrives within wait, a few milliseconds. open is false when the queue was closed.
 func (f *finisher) collect(outcomes []Outcome, wait time.Duration) (_ []Outcome, open bool) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -113,7 +117,7 @@ func (f *finisher) collect(outcomes []Outcome, wait time.Duration) (_ []Outcome,
 	return outcomes, true
 }
 
-// write tries until it succeeds; false when ctx ended first.
+// write tries until it succeeds. It returns false when ctx ended first.
 func (f *finisher) write(ctx context.Context, outcomes []Outcome) bool {
 	released := append(leave(outcomes), f.aside.takeLeases()...)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, longestRetry) {
@@ -139,10 +143,12 @@ func (f *finisher) write(ctx context.Context, outcomes []Outcome) bool {
 			return true
 		}
 		if ctx.Err() != nil {
-			f.log.Error("outcomes could not be written; their runs will be recovered", "count", len(outcomes)+len(f.aside.outcomes), "error", err)
+			f.log.Error("outcomes could not be written; their runs will be recovered",
+				"count", len(outcomes)+len(f.aside.outcomes), "error", err)
 			return false
 		}
-		f.log.Warn("outcomes cannot be written; they are kept and tried again", "count", len(outcomes), "again_in", pause, "error", err)
+		f.log.Warn("outcomes cannot be written; they are kept and tried again",
+			"count", len(outcomes), "again_in", pause, "error", err)
 		sleep(ctx, pause)
 	}
 }
@@ -163,7 +169,7 @@ func (f *finisher) finish(ctx context.Context, outcomes []Outcome, released []uu
 	return f.store.Finish(ctx, outcomes, released)
 }
 
-// leave counts the outcomes down on their leases, and returns the leases that have nothing left.
+// leave counts the outcomes down on their leases, and returns the leases that have no run left.
 func leave(outcomes []Outcome) []uuid.UUID {
 	var released []uuid.UUID
 	for _, o := range outcomes {

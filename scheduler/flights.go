@@ -8,11 +8,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// errCancelled is why an attempt is cut off when its run was cancelled.
+// errCancelled is the cause when an attempt is cut off because its run was cancelled.
 var errCancelled = errors.New("the run was cancelled")
 
-// flights are the requests in flight, so that those of cancelled runs can be cut off. A run may have several here: one
-// that was superseded may still wait for its answer when the next is sent.
+// flights are the requests in flight, so that requests of cancelled runs can be cut off. A run may have several here:
+// a superseded attempt may still wait for its answer when the next one is sent.
 type flights struct {
 	mu  sync.Mutex
 	all map[attemptKey]sending
@@ -48,7 +48,7 @@ func (f *flights) begin(parent context.Context, a Assignment) (ctx context.Conte
 	}
 }
 
-// cancel cuts off the attempts of runs; those that are not in flight here are none of its business.
+// cancel cuts off the attempts of runs. It ignores runs that are not in flight here.
 func (f *flights) cancel(runs []uuid.UUID) {
 	if len(runs) == 0 {
 		return
@@ -66,7 +66,7 @@ func (f *flights) cancel(runs []uuid.UUID) {
 	}
 }
 
-// replaceable returns the jobs of the attempts that a newer run of their job replaces.
+// replaceable returns the jobs in flight whose concurrency policy is replace.
 func (f *flights) replaceable() (jobs []uuid.UUID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

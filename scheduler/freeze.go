@@ -13,10 +13,12 @@ import (
 // FreezeReason is why a deployment is frozen. The list is closed.
 type FreezeReason string
 
-// The reasons.
+// The reasons for a freeze.
 const (
-	FrozenAsked    FreezeReason = "asked"    // somebody froze it
-	FrozenRestored FreezeReason = "restored" // a replica found a copy of the database that runs were last dispatched from
+	FrozenAsked FreezeReason = "asked" // somebody froze it
+	// FrozenRestored means that a replica found the database to be a copy of another one, from which runs were last
+	// dispatched.
+	FrozenRestored FreezeReason = "restored"
 )
 
 // Freeze says since when, and why, nothing is claimed: of all tenants, or of one.
@@ -27,7 +29,7 @@ type Freeze struct {
 	Reason FreezeReason
 }
 
-// String says so in words, without whose freeze it is.
+// String describes the freeze in words, without saying whose it is.
 func (f Freeze) String() string {
 	text := "frozen since " + f.Since.UTC().Format(time.RFC3339) + " by " + f.By
 	if f.Note != "" {
@@ -36,31 +38,33 @@ func (f Freeze) String() string {
 	return text
 }
 
-// Explain says why due work waits, to tenants: who of the operators froze the deployment is not theirs to know.
+// Explain tells a tenant why due work waits. It does not name the operator who froze the deployment: tenants must not
+// know.
 func (f Freeze) Explain(whose string) string {
 	note := ""
 	if f.Note != "" {
 		note = " (" + f.Note + ")"
 	}
-	return fmt.Sprintf("the %s is frozen since %s%s, and nothing is sent until it is unfrozen", whose, f.Since.UTC().Format(time.RFC3339), note)
+	return fmt.Sprintf("the %s is frozen since %s%s, and nothing is sent until it is unfrozen",
+		whose, f.Since.UTC().Format(time.RFC3339), note)
 }
 
-// remindEvery is how often the log says again that something is frozen.
+// remindEvery is how often the log repeats that something is frozen.
 const remindEvery = 5 * time.Minute
 
-// freezing is what this replica knows of freezes, and has told the log. It only spares claims: each claim looks for
-// itself.
+// freezing is what this replica knows of freezes and has logged of them. It only saves useless claims: each claim
+// checks for itself.
 type freezing struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	halted  bool             // no use to claim anything
-	now     *Freeze          // of the deployment, as far as it is known
-	tenants map[int32]string // frozen ones, by id
-	told    time.Time        // when the log was last told
+	halted  bool             // claiming anything is of no use
+	now     *Freeze          // the freeze of the deployment, as far as it is known
+	tenants map[int32]string // names of frozen tenants, by id
+	told    time.Time        // when the log last mentioned it
 }
 
-// halt notes that a claim found the deployment frozen; the next heartbeat tells more.
+// halt records that a claim found the deployment frozen; the next heartbeat says more.
 func (f *freezing) halt() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,7 +78,7 @@ func (f *freezing) on() bool {
 	return f.halted
 }
 
-// heed takes what a heartbeat tells.
+// heed takes the freezes that a heartbeat reports, and logs changes.
 func (f *freezing) heed(now *Freeze, limits []TenantLimits) {
 	tenants := map[int32]string{}
 	for _, l := range limits {
@@ -92,20 +96,22 @@ func (f *freezing) heed(now *Freeze, limits []TenantLimits) {
 	}
 	switch {
 	case now != nil && (changed || !others):
-		f.log.Warn("the deployment is frozen: nothing is claimed. "+now.goOn(), "since", now.Since, "by", now.By, "note", now.Note, "reason", now.Reason)
+		f.log.Warn("the deployment is frozen: nothing is claimed. "+now.goOn(),
+			"since", now.Since, "by", now.By, "note", now.Note, "reason", now.Reason)
 	case changed:
 		f.log.Info("the deployment is not frozen any more: due work is claimed again")
 	}
 	switch {
 	case len(tenants) > 0 && (others || !changed):
-		f.log.Warn("tenants are frozen: nothing of theirs is claimed. `punctual unfreeze --tenant` ends it", "tenants", some(tenants))
+		f.log.Warn("tenants are frozen: nothing of theirs is claimed. `punctual unfreeze --tenant` ends it",
+			"tenants", some(tenants))
 	case others:
 		f.log.Info("no tenant is frozen any more")
 	}
 	f.now, f.tenants, f.told = now, tenants, time.Now()
 }
 
-// goOn is what there is to do about it.
+// goOn says how to end the freeze.
 func (f Freeze) goOn() string {
 	if f.Reason == FrozenRestored {
 		return "It is another database than the one that runs were last dispatched from, as after restoring a dump; " +

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Grant is what one claim may start of tenants with limits; nil where there are none. Not for concurrent use.
+// Grant is what one claim may start of tenants with limits; nil where no tenant has any. Not for concurrent use.
 type Grant struct {
 	limits *limits
 	work   Work
 	took   map[int32]int
-	left   map[int32]int // what it found and could not take
+	left   map[int32]int // what the claim found and could not take
 }
 
 // grant returns what a claim of a kind of work may start.
@@ -23,7 +23,7 @@ func (l *limits) grant(of Work) *Grant {
 	return &Grant{limits: l, work: of, took: map[int32]int{}, left: map[int32]int{}}
 }
 
-// Room is how many runs of a tenant may be started.
+// Room is how many runs of a tenant may start.
 func (g *Grant) Room(tenant int32) int {
 	if g == nil {
 		return math.MaxInt
@@ -31,7 +31,7 @@ func (g *Grant) Room(tenant int32) int {
 	return g.limits.available(tenant)
 }
 
-// Take takes n starts of a tenant's, or none. What is left because of that stays due, and its tenant is held back.
+// Take takes n starts of a tenant, or none. Runs left because of that stay due, and their tenant is held back.
 func (g *Grant) Take(tenant int32, n int) bool {
 	if g == nil || n == 0 {
 		return true
@@ -54,7 +54,7 @@ func (g *Grant) Take(tenant int32, n int) bool {
 	return true
 }
 
-// end ends a grant: those of its runs that were dispatched occupy worker slots by now, the others never will.
+// end ends a grant. By now its dispatched runs occupy worker slots, and the others never will.
 func (g *Grant) end(dispatched []Assignment) {
 	if g == nil {
 		return
@@ -82,14 +82,14 @@ func (g *Grant) end(dispatched []Assignment) {
 			if g.left[tenant] > 0 {
 				t.left = time.Now()
 			}
-			t.pace = max(n, t.pace*3/4) // by turns there are few free slots and many
+			t.pace = max(n, t.pace*3/4) // smooths the alternation between few and many free slots
 			t.starts += max(0, unused[tenant])
 		}
 	}
 }
 
-// sentNothing gives the start of a run back that was dispatched at an instant, and for which nothing was sent; unless the
-// starts that were drawn with it have lapsed by now: no more may be started in a second than the limit allows.
+// sentNothing returns the start of a run for which nothing was sent. dispatched is when the run was dispatched. If
+// the starts drawn with it have lapsed by now, it returns none: no more may start in a second than the limit allows.
 func (l *limits) sentNothing(tenant int32, dispatched time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,32 +12,33 @@ import (
 )
 
 const (
-	// heartbeatEvery, give or take a tenth, is at most two seconds: a cancel that was asked for arrives with a
-	// heartbeat, and is to arrive within two seconds.
+	// heartbeatEvery, give or take a tenth, is at most two seconds. A cancel arrives with a heartbeat, and has to arrive
+	// within two seconds.
 	heartbeatEvery = 1800 * time.Millisecond
-	// renewTimeout keeps a database that hangs from hiding that it does.
+	// renewTimeout bounds a renewal, so that a hanging database does not go unnoticed.
 	renewTimeout = 3 * time.Second
-	// actTimeout bounds what follows from a renewal, as no other renewal is made meanwhile.
+	// actTimeout bounds what follows from a renewal, because no other renewal is made meanwhile.
 	actTimeout = 5 * time.Second
-	// selfCheckEvery is how often a replica looks whether it could still renew.
+	// selfCheckEvery is how often a replica checks whether its heartbeat has failed for too long.
 	selfCheckEvery = 500 * time.Millisecond
 )
 
-// errNotRenewed is why attempts of jobs that must not overlap are cut off: others may have taken over.
+// errNotRenewed is the cause when attempts of jobs that must not overlap are cut off: other replicas may have taken
+// over.
 var errNotRenewed = errors.New("this replica could not renew its heartbeat")
 
-// heartbeat keeps this replica known as alive, takes over from those that are not, and stops this one's
-// risky work when it can no longer tell.
+// heartbeat keeps this replica known as alive and takes over from replicas that are not. When this replica can no
+// longer tell whether others have taken over, it stops the risky work here.
 type heartbeat struct {
 	s     *Scheduler
 	watch *watch
 
 	mu      sync.Mutex
-	leases  map[uuid.UUID]bool      // that this replica knows of
+	leases  map[uuid.UUID]bool      // leases that this replica knows of
 	unknown map[uuid.UUID]bool      // claims in its name that it did not know of at the last beat
-	given   map[uuid.UUID]time.Time // those it gave back, and when: their answers may still be under way
+	given   map[uuid.UUID]time.Time // claims it gave back, and when: their answers may still be under way
 
-	gated    context.Context // of attempts whose jobs must not overlap
+	gated    context.Context // context of attempts whose jobs must not overlap
 	cutGated context.CancelCauseFunc
 }
 
@@ -45,7 +46,7 @@ func newHeartbeat(s *Scheduler) *heartbeat {
 	return &heartbeat{s: s, watch: newWatch(time.Now()), leases: map[uuid.UUID]bool{}, given: map[uuid.UUID]time.Time{}}
 }
 
-// beat renews once, and acts on what that tells. draining tells the others that this replica is stopping.
+// beat renews the heartbeat once, and acts on the answer. draining tells the others that this replica is stopping.
 func (h *heartbeat) beat(ctx context.Context, draining bool) {
 	limited, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
@@ -122,9 +123,9 @@ func (h *heartbeat) act(ctx context.Context, pulse Pulse, lost []Heartbeat) erro
 	return nil
 }
 
-// strays returns the claims in this replica's name that it knows nothing of, at two beats in a row: a
-// commit whose answer was lost, or is later than that. At one beat it may be a claim that has just been
-// committed. From then on they are not this replica's to send.
+// strays returns the claims in this replica's name that it did not know of at two beats in a row: commits whose
+// answer was lost, or is later than that. Seen at one beat only, such a claim may just have been committed. From now
+// on this replica must not send the runs of these claims.
 func (h *heartbeat) strays(claims []uuid.UUID) []uuid.UUID {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -143,8 +144,9 @@ func (h *heartbeat) strays(claims []uuid.UUID) []uuid.UUID {
 	return stray
 }
 
-// hold and release tell which leases this replica knows of. hold returns false for one that it has given back,
-// because the answer to its claim was so late: others may be sending its runs.
+// hold records that this replica knows of a lease, and release that it no longer does. hold returns false for a lease
+// that this replica has given back because the answer to its claim came so late: other replicas may be sending its
+// runs.
 func (h *heartbeat) hold(lease uuid.UUID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -163,8 +165,8 @@ func (h *heartbeat) release(leases []uuid.UUID) {
 	}
 }
 
-// exclusive returns the context of attempts whose jobs must not overlap. It ends early, with errNotRenewed,
-// when this replica can no longer tell that nobody has taken over.
+// exclusive returns the context of attempts whose jobs must not overlap. It ends early, with errNotRenewed, when this
+// replica can no longer tell whether others have taken over.
 func (h *heartbeat) exclusive() context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -174,8 +176,8 @@ func (h *heartbeat) exclusive() context.Context {
 	return h.gated
 }
 
-// check cuts those attempts off when the heartbeat has failed for too long. The others may finish: they are
-// fenced, and their jobs allow overlap.
+// check cuts the attempts of jobs that must not overlap off when the heartbeat has failed for too long. All other
+// attempts may finish: they are fenced, and their jobs allow overlap.
 func (h *heartbeat) check(context.Context) {
 	if !h.watch.expired(time.Now()) {
 		return

@@ -7,21 +7,24 @@ import (
 )
 
 const (
-	// lookAround is how long the tick loop sleeps at most while a tenant is held back.
+	// lookAround is the longest sleep of the tick loop while a tenant is held back.
 	lookAround = 250 * time.Millisecond
-	// aroundSoonest is how often at most it looks who waits, and olderAroundSoonest who has late slots.
+	// aroundSoonest is the shortest time between two looks at the waiting tenants, and olderAroundSoonest between two
+	// looks at the tenants with late slots.
 	aroundSoonest      = 20 * time.Millisecond
 	olderAroundSoonest = 250 * time.Millisecond
-	// overlap is how far the claim of what became due since a look reaches back before it, as the two statements may
-	// have taken unlike times to arrive. What slips through is found by the next look.
+	// overlap is how far before the last look a claim of newly due work reaches back, because the two statements may
+	// have taken unlike times to arrive. The next look finds what slips through.
 	overlap = 50 * time.Millisecond
 )
 
-// around is what the tick loop knows while tenants are held back. What they have due may be a lot, and a claim in due
-// order would scan all of it every tick. So work is claimed tenant by tenant, of those that a look found
-// waiting, and of all others only what became due since that look.
+// around is what the tick loop knows while tenants are held back. Their backlog may be huge, and a claim in due order
+// would scan all of it every tick. So the loop claims tenant by tenant, for the tenants that a look found waiting.
+// For all other tenants it claims only what became due since that look.
 type around struct {
-	turn  int // which kind comes first, the one after that which did: among a tenant's own work none is starved by another
+	// turn is the kind of work to claim first: the one after the kind that came first last time. So no kind starves
+	// another within a tenant. 0: not in use.
+	turn  int
 	looks [works]waiters
 }
 
@@ -32,7 +35,7 @@ type waiters struct {
 	until      time.Time // when to look again
 }
 
-// leaveAround ends it, when no tenant is held back any more.
+// leaveAround forgets what tickAround knew, once no tenant is held back any more.
 func (t *ticker) leaveAround() {
 	if t.around.turn == 0 {
 		return
@@ -44,7 +47,7 @@ func (t *ticker) leaveAround() {
 // tickAround is tick while tenants are held back.
 func (t *ticker) tickAround(ctx context.Context, held []int32) (wait time.Duration, wake <-chan struct{}, err error) {
 	if t.s.heart.watch.expired(time.Now()) {
-		return spread(longestSleep), nil, nil // others may have taken over: start nothing new
+		return spread(longestSleep), nil, nil // other replicas may have taken over: start nothing new
 	}
 	if err := t.fetchHeld(ctx); err != nil {
 		return 0, nil, err
@@ -72,7 +75,7 @@ func (t *ticker) tickAround(ctx context.Context, held []int32) (wait time.Durati
 	return max(wait, shortestPause), t.s.slots.released, nil
 }
 
-// moreAround reports whether somebody waits who may start something.
+// moreAround reports whether a tenant waits that may start something.
 func (t *ticker) moreAround() bool {
 	return slices.ContainsFunc(t.around.looks[:], func(w waiters) bool { return len(t.able(&w)) > 0 })
 }
@@ -106,7 +109,7 @@ func (t *ticker) claimAround(ctx context.Context, of Work, held []int32, sum *cl
 	}
 	more := t.able(w)
 	if anybodys := t.s.slots.quotas(of, BatchSize, nil); len(anybodys) > 0 && !fresh && of != WorkLate && !w.others(held) {
-		// Not all that is due was seen.
+		// The last look did not see what has become due since. Of tenants that are not held back, it is claimed here.
 		batch, err := t.claimBatch(ctx, of, Claim{Quotas: anybodys, Except: held, Since: time.Since(w.looked) + overlap})
 		if err != nil {
 			return err
@@ -119,7 +122,7 @@ func (t *ticker) claimAround(ctx context.Context, of Work, held []int32, sum *cl
 	return nil
 }
 
-// able returns the queues in which somebody waits who may start something.
+// able returns the queues in which a tenant waits that may start something.
 func (t *ticker) able(w *waiters) (queues []int16) {
 	for _, c := range w.contenders {
 		if t.s.limits.available(c.Tenant) > 0 {
@@ -129,7 +132,7 @@ func (t *ticker) able(w *waiters) (queues []int16) {
 	return queues
 }
 
-// lookWho looks who waits.
+// lookWho looks up the tenants that wait.
 func (t *ticker) lookWho(ctx context.Context, of Work, w *waiters) error {
 	soonest := aroundSoonest
 	if of == WorkLate {
@@ -147,7 +150,7 @@ func (t *ticker) lookWho(ctx context.Context, of Work, w *waiters) error {
 	return nil
 }
 
-// claimOfWaiters claims what the tenants that wait may start. Those that had less due wait no more.
+// claimOfWaiters claims what the waiting tenants may start. A tenant that had less due than that waits no more.
 func (t *ticker) claimOfWaiters(ctx context.Context, of Work, w *waiters, quotas []Quota, sum *claimed) error {
 	shares := shareAround(quotas, w.contenders, t.s.slots.held, t.s.limits.available)
 	began := time.Now()
@@ -170,7 +173,7 @@ func (w *waiters) waits(tenant int32) bool {
 	return slices.ContainsFunc(w.contenders, func(c Contender) bool { return c.Tenant == tenant })
 }
 
-// others reports whether tenants wait that are not held back, who are sorted.
+// others reports whether a tenant waits that is not among the held-back ones, which are sorted.
 func (w *waiters) others(held []int32) bool {
 	return slices.ContainsFunc(w.contenders, func(c Contender) bool {
 		_, is := slices.BinarySearch(held, c.Tenant)
@@ -178,8 +181,11 @@ func (w *waiters) others(held []int32) bool {
 	})
 }
 
-// shareAround shares out the quotas among the tenants that wait, each at most what it may start.
-func shareAround(quotas []Quota, contenders []Contender, held func(queue int16, tenant int32) int, available func(tenant int32) int) (shares []Quota) {
+// shareAround shares out the quotas among the waiting tenants, each at most what it may start.
+func shareAround(
+	quotas []Quota, contenders []Contender,
+	held func(queue int16, tenant int32) int, available func(tenant int32) int,
+) (shares []Quota) {
 	given := map[int32]int{}
 	for _, q := range quotas {
 		var waiting []claimant

@@ -10,14 +10,17 @@ import (
 	"github.com/google/uuid"
 )
 
-// Mask is what stands for a secret wherever a definition is shown.
+// Mask stands for a secret wherever a definition is shown.
 const Mask = "***"
 
-// SecretName is how headers are called whose values are not for everybody who may see the rest. Rather one too many.
-var SecretName = regexp.MustCompile(`(?i)auth|cookie|token|secret|passw|credential|session|signature|(^|[-_])(api)?key([-_]|$)`)
+// SecretName matches names of headers whose values are not for everybody who may see the rest. It rather matches one
+// too many.
+var SecretName = regexp.MustCompile(
+	`(?i)auth|cookie|token|secret|passw|credential|session|signature|(^|[-_])(api)?key([-_]|$)`)
 
-// Hidden is a secret text of a definition: the value that somebody wrote, the wish to keep what is stored, or, once it is
-// stored, the id that the store knows the value by. Whatever writes a Hidden gets the id or the mask, never the value; only Value has that.
+// Hidden is a secret text of a definition. It is the value that somebody wrote, or the wish to keep the stored value,
+// or, once stored, the id under which the store keeps the value. Whatever prints a Hidden gets the id or the mask,
+// never the value; only Value returns that.
 type Hidden struct {
 	value  string
 	sealed uuid.UUID
@@ -33,13 +36,13 @@ func SealedAs(id uuid.UUID) Hidden { return Hidden{sealed: id} }
 // KeptSecret stands for the value that is stored in its place already.
 func KeptSecret() Hidden { return Hidden{kept: true} }
 
-// Kept reports whether it stands for the value that is stored in its place already.
+// Kept reports whether h stands for the value that is stored in its place already.
 func (h Hidden) Kept() bool { return h.kept }
 
-// Value returns what was written; empty once it is stored.
+// Value returns the value that was written; empty once it is stored.
 func (h Hidden) Value() string { return h.value }
 
-// Sealed returns the id that the store knows the value by; ok is false for a value that was just written.
+// Sealed returns the id under which the store keeps the value; ok is false for a value that was just written.
 func (h Hidden) Sealed() (id uuid.UUID, ok bool) { return h.sealed, h.sealed != uuid.Nil }
 
 // IsZero reports whether the field was absent.
@@ -60,7 +63,8 @@ func (h *Hidden) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// sealedForm is how definitions are stored. A value that somebody writes is a string, so neither passes for the other.
+// sealedForm is how stored definitions name a secret. A value that somebody writes is a string, so neither passes for
+// the other.
 type sealedForm struct {
 	Sealed uuid.UUID `json:"sealed"`
 }
@@ -91,14 +95,14 @@ func (h *Hidden) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Masked returns d as it may be shown: with the mask in the place of every secret.
+// Masked returns d as it may be shown: with the mask in place of every secret.
 func (d Definition) Masked() Definition {
 	d.EachHidden(func(_ string, h *Hidden) { *h = HiddenOf(Mask) })
 	return d
 }
 
-// EachHidden visits the secrets of a definition, in order of their fields, and lets them be changed; what the
-// definition shares with others is copied before.
+// EachHidden visits the secrets of a definition in order of their fields, and lets visit change them. It copies what
+// the definition shares with others before.
 func (d *Definition) EachHidden(visit func(field string, h *Hidden)) {
 	if d.Target.Auth != nil && !d.Target.Auth.Value.IsZero() {
 		auth := *d.Target.Auth
@@ -117,7 +121,7 @@ func (d *Definition) EachHidden(visit func(field string, h *Hidden)) {
 	d.Target.SecretHeaders = headers
 }
 
-// SecretNames are the named secrets that a definition refers to, by the fields that do.
+// SecretNames returns the named secrets that a definition refers to, by the fields that name them.
 func (d Definition) SecretNames() map[string]string {
 	names := map[string]string{}
 	if a := d.Target.Auth; a != nil && a.Secret != "" {

@@ -12,10 +12,10 @@ import (
 	"punctual/scheduler/cron"
 )
 
-// What people write who come from other systems, and what it is called here. A hint never guesses: what it proposes is
-// valid, and means what was written.
+// Hints for people who come from other systems: what they write, and what it is called here. A hint never guesses:
+// what it proposes is valid, and means what was written.
 
-// synonyms are words of other systems, by what they are called here.
+// synonyms are words of other systems, by the word that Punctual uses.
 var synonyms = map[string][]string{
 	"dead":      {"failed", "failure", "error", "errored"},
 	"failing":   {"failed", "failure", "error", "errored"},
@@ -42,7 +42,7 @@ var synonyms = map[string][]string{
 	"wait":      {"queue", "serial"},
 }
 
-// DidYouMean returns "; did you mean x?" for the choice that a word is nearest to; empty when it is near none.
+// DidYouMean returns "; did you mean x?" for the choice closest to a word; empty when none is close.
 func DidYouMean(word string, choices ...string) string {
 	lower := strings.ToLower(word)
 	best, near := 3, ""
@@ -60,8 +60,8 @@ func DidYouMean(word string, choices ...string) string {
 	return fmt.Sprintf("; did you mean %s?", near)
 }
 
-// distance is the number of letters to insert, delete or replace to make b of a; names that differ much in
-// length, which nobody mistook for each other, are far apart.
+// distance is the number of letters to insert, delete or replace to turn a into b. Names that differ by more than two
+// in length are far apart: nobody mistakes one for the other.
 func distance(a, b string) int {
 	if max(len(a), len(b))-min(len(a), len(b)) > 2 {
 		return 3
@@ -85,7 +85,7 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// NotADuration says what is wrong with a text in the place of a duration.
+// NotADuration says what is wrong with a text in place of a duration.
 func NotADuration(text string) string {
 	if meant, ok := durationMeant(text); ok {
 		return fmt.Sprintf("%q is not a duration; use %q", clip(text), meant)
@@ -106,18 +106,24 @@ func Short(d time.Duration) string {
 }
 
 var (
-	isoDuration = regexp.MustCompile(`^p(?:(\d{1,6})w)?(?:(\d{1,6})d)?(?:t(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?)?$`)
-	spoken      = regexp.MustCompile(`^(\d{1,9})\s*([a-z]*)(?:\s*,\s*|\s+and\s+|\s+|$)`)
-	wrapped     = regexp.MustCompile(`^(?:rate\((.*)\)|@?every\s+(.*))$`)
+	isoDuration = regexp.MustCompile(
+		`^p(?:(\d{1,6})w)?(?:(\d{1,6})d)?(?:t(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?)?$`)
+	spoken  = regexp.MustCompile(`^(\d{1,9})\s*([a-z]*)(?:\s*,\s*|\s+and\s+|\s+|$)`)
+	wrapped = regexp.MustCompile(`^(?:rate\((.*)\)|@?every\s+(.*))$`)
 )
 
-// units are those that people write, but for months and years, which have no length.
+// units are the units that people write. Months and years are not among them: they have no fixed length.
 var units = map[string]time.Duration{
-	"": time.Second, "ms": time.Millisecond, "s": time.Second, "sec": time.Second, "second": time.Second, "m": time.Minute, "min": time.Minute, "minute": time.Minute,
-	"h": time.Hour, "hr": time.Hour, "hour": time.Hour, "d": 24 * time.Hour, "day": 24 * time.Hour, "w": 7 * 24 * time.Hour, "week": 7 * 24 * time.Hour,
+	"":   time.Second,
+	"ms": time.Millisecond,
+	"s":  time.Second, "sec": time.Second, "second": time.Second,
+	"m": time.Minute, "min": time.Minute, "minute": time.Minute,
+	"h": time.Hour, "hr": time.Hour, "hour": time.Hour,
+	"d": 24 * time.Hour, "day": 24 * time.Hour,
+	"w": 7 * 24 * time.Hour, "week": 7 * 24 * time.Hour,
 }
 
-// durationMeant reads durations as others write them: 1d, PT5M, 5 minutes, rate(5 minutes), 300.
+// durationMeant reads durations as other systems write them: 1d, PT5M, 5 minutes, rate(5 minutes), 300.
 func durationMeant(text string) (string, bool) {
 	text = strings.ToLower(strings.TrimSpace(text))
 	if inner := wrapped.FindStringSubmatch(text); inner != nil {
@@ -152,8 +158,8 @@ func durationMeant(text string) (string, bool) {
 	return Short(sum), sum > 0
 }
 
-// ScheduleMeant returns the schedule, as JSON, that a text of another system stands for: a cron expression, a duration,
-// an instant, and what EventBridge takes; false when it is none of these.
+// ScheduleMeant returns the schedule, as JSON, that a text of another system stands for: a cron expression, a
+// duration, an instant, or a form that EventBridge takes; false when it is none of these.
 func ScheduleMeant(text string) (string, bool) {
 	kind, value := scheduleMeant(text)
 	if kind == "" {
@@ -182,7 +188,7 @@ func scheduleMeant(text string) (kind Kind, value string) {
 		return KindEvery, meant
 	}
 	if inner, ok := strings.CutPrefix(text, "at("); ok {
-		text = strings.TrimSuffix(inner, ")") + "Z" // of EventBridge Scheduler, which has UTC unless told otherwise
+		text = strings.TrimSuffix(inner, ")") + "Z" // EventBridge Scheduler uses UTC unless told otherwise
 	}
 	var at Instant
 	if _ = at.UnmarshalText([]byte(text)); !at.bad && text != "" {
@@ -191,10 +197,10 @@ func scheduleMeant(text string) (kind Kind, value string) {
 	return "", ""
 }
 
-// dayOfWeek is a number in a field of days of the week that is a day, and neither a step nor which one of the month.
+// dayOfWeek matches a number in the day-of-week field that is a day, not a step and not the week of the month.
 var dayOfWeek = regexp.MustCompile(`(^|[,-])([1-7])`)
 
-// cronMeant reads the six fields of EventBridge: without seconds, with a year, and Sunday is 1.
+// cronMeant reads the six fields of EventBridge: no seconds, a year, and Sunday is 1.
 func cronMeant(text string) (string, bool) {
 	inner, bracketed := strings.CutPrefix(strings.ToLower(text), "cron(")
 	fields := strings.Fields(strings.TrimSuffix(inner, ")"))
@@ -212,7 +218,7 @@ func cronMeant(text string) (string, bool) {
 	return meant, err == nil
 }
 
-// cronHint says what may have been meant by an expression that is none.
+// cronHint says what an invalid cron expression may have meant.
 func cronHint(text string) string {
 	switch kind, value := scheduleMeant(text); kind {
 	case KindCron:
@@ -223,8 +229,8 @@ func cronHint(text string) string {
 	return ""
 }
 
-// InstantMeant returns the instant that a Unix time stands for, in seconds or milliseconds; false when it is none of this
-// century.
+// InstantMeant returns the instant that a Unix time in seconds or milliseconds stands for; false when it is not in
+// this century.
 func InstantMeant(number string) (string, bool) {
 	n, err := strconv.ParseInt(number, 10, 64)
 	switch {

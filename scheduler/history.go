@@ -9,53 +9,53 @@ import (
 	"github.com/google/uuid"
 )
 
-// Version is one entry of a job's history, as far as it bears on slots.
+// Version is one entry of a job's history, as far as it matters for slots.
 type Version struct {
 	Number   int32
-	From     time.Time // it holds from then until the next one does
+	From     time.Time // it holds from then until the next version does
 	State    string    // active, paused, completed or deleted
 	Schedule Schedule
 	Jitter   Duration
-	Note     string // why, where somebody said so; only pauses and resumes have one
-	Digest   string // equal where the definition's text is; only compared between versions with a delay
+	Note     string // why, if somebody said so; only pauses and resumes have one
+	Digest   string // equal when the definition's text is equal; compared only between versions with a delay
 }
 
-// History is what a job has been since it was written, and the slot it stands at. It answers which slots
-// the job had to account for, from the definitions alone: no run was looked at.
+// History is all versions of a job since it was created, and its next slot. It answers which slots the job had to
+// account for, from the definitions alone: it looks at no run.
 type History struct {
 	Job      uuid.UUID
 	Versions []Version // in order
-	Next     time.Time // the next slot, accounted for by nothing yet; zero when none is left
-	// DefaultJitter is the deployment's. It decides only which slots were not due yet when a pause or the
+	Next     time.Time // the next slot, which nothing accounts for yet; zero when none is left
+	// DefaultJitter is the deployment's default jitter. It decides only which slots were not due yet when a pause or the
 	// end of the job came.
 	DefaultJitter time.Duration
 }
 
-// Duty says what must be there for a slot.
+// Duty says what must exist for a slot.
 type Duty int
 
 // The duties.
 const (
 	// Owed is a slot that has become exactly one run or lies in exactly one recorded skip.
 	Owed Duty = iota
-	// Waiting is one that is not accounted for yet: it is still to be claimed, or the job is paused.
+	// Waiting is a slot that nothing accounts for yet: it is still to be claimed, or the job is paused.
 	Waiting
-	// Unsure is one that may have been accounted for or not, and both are right: the history does not tell
-	// whether jitter still held it back when the job ended or a paused job was moved.
+	// Unsure is a slot that may be accounted for or not, and both are right: the history does not tell whether jitter
+	// still delayed it when the job ended or the paused job was moved.
 	Unsure
 )
 
 // ExpectedSlot is a slot that the history explains.
 type ExpectedSlot struct {
 	At      time.Time
-	Version int32 // the one in force when its time came
+	Version int32 // the version in force when its time came
 	Duty    Duty
 }
 
-// span is a time during which one schedule held, from the write that placed its first slot to the one
-// that moved the next slot or ended the job.
+// span is a time during which one schedule held: from the write that placed its first slot to the write that moved
+// the next slot or ended the job.
 type span struct {
-	first, end int // versions, end not included
+	first, end int // indexes of versions, end not included
 	from       time.Time
 	to         time.Time // zero: it still holds
 }
@@ -65,11 +65,12 @@ func SameSchedule(a, b Schedule) bool {
 	x, y := Definition{Schedule: a}.WithDefaults().Schedule, Definition{Schedule: b}.WithDefaults().Schedule
 	return x.Cron == y.Cron && x.Timezone == y.Timezone &&
 		x.Every.Value() == y.Every.Value() && x.Delay.Value() == y.Delay.Value() && x.Kind() == y.Kind() &&
-		x.At.Value().Equal(y.At.Value()) && x.StartsAt.Value().Equal(y.StartsAt.Value()) && x.EndsAt.Value().Equal(y.EndsAt.Value())
+		x.At.Value().Equal(y.At.Value()) &&
+		x.StartsAt.Value().Equal(y.StartsAt.Value()) && x.EndsAt.Value().Equal(y.EndsAt.Value())
 }
 
-// Slots yields, in order, the slots from one instant to another, both included. It holds none of them but those of
-// one-shots that were written after their time.
+// Slots yields, in order, the slots from one instant to another, both included. It keeps none of them in memory,
+// except those of one-shots that were written after their time.
 func (h History) Slots(from, to time.Time) iter.Seq2[ExpectedSlot, error] {
 	return func(yield func(ExpectedSlot, error) bool) {
 		passed, err := h.passed(from, to)
@@ -79,7 +80,7 @@ func (h History) Slots(from, to time.Time) iter.Seq2[ExpectedSlot, error] {
 		}
 		for slot, err := range h.followed(from, to) {
 			for err == nil && len(passed) > 0 && !passed[0].At.After(slot.At) {
-				// At the very same instant it is one slot, as the run has one id; what fired it first is what counts.
+				// At the very same instant it is one slot, because the run has one id. What fired it first counts.
 				if passed[0].At.Before(slot.At) && !yield(passed[0], nil) {
 					return
 				}
@@ -112,13 +113,15 @@ func (h History) passed(from, to time.Time) (slots []ExpectedSlot, err error) {
 		if slot.At.After(s.from) || slot.At.Before(from) || slot.At.After(to) {
 			continue
 		}
-		slots = append(slots, ExpectedSlot{At: slot.At.UTC(), Version: h.Versions[s.first].Number, Duty: h.duty(s, timetable, slot.At)})
+		slots = append(slots, ExpectedSlot{
+			At: slot.At.UTC(), Version: h.Versions[s.first].Number, Duty: h.duty(s, timetable, slot.At),
+		})
 	}
 	slices.SortStableFunc(slots, func(a, b ExpectedSlot) int { return a.At.Compare(b.At) })
 	return slices.CompactFunc(slots, func(a, b ExpectedSlot) bool { return a.At.Equal(b.At) }), nil
 }
 
-// followed yields the slots that came after the write which placed them.
+// followed yields the slots that came after the write that placed them.
 func (h History) followed(from, to time.Time) iter.Seq2[ExpectedSlot, error] {
 	return func(yield func(ExpectedSlot, error) bool) {
 		for _, s := range h.spans() {
@@ -146,7 +149,7 @@ func (h History) followed(from, to time.Time) iter.Seq2[ExpectedSlot, error] {
 	}
 }
 
-// instants yields the slots of a span within bounds, both included, but for one that passed before the span began.
+// instants yields the slots of a span within bounds, both included, except one that had passed before the span began.
 func (h History) instants(s span, t *Timetable, from, until time.Time) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		if !t.kind.Recurring() {
@@ -169,7 +172,7 @@ func (h History) instants(s span, t *Timetable, from, until time.Time) iter.Seq[
 	}
 }
 
-// duty says what must be there for a slot of a span.
+// duty says what must exist for a slot of a span.
 func (h History) duty(s span, t *Timetable, slot time.Time) Duty {
 	if s.to.IsZero() {
 		if h.Next.IsZero() || slot.Before(h.Next) {
@@ -185,7 +188,7 @@ func (h History) duty(s span, t *Timetable, slot time.Time) Duty {
 	return Owed
 }
 
-// spans divides the history where the next slot was placed anew.
+// spans divides the history at each write that placed the next slot anew.
 func (h History) spans() []span {
 	var spans []span
 	var s *span
@@ -208,8 +211,8 @@ func (h History) spans() []span {
 	return spans
 }
 
-// placed reports whether version i placed the next slot anew. A change of whatever part of a job arms its delay again,
-// unless it has completed; a pause or a resume leaves the definition as it is, word for word.
+// placed reports whether version i placed the next slot anew. A change to any part of a job arms its delay again,
+// unless it has completed. A pause or a resume leaves the definition as it is, word for word.
 func (h History) placed(i int) bool {
 	before, v := h.Versions[i-1], h.Versions[i]
 	if !SameSchedule(before.Schedule, v.Schedule) {
@@ -219,7 +222,7 @@ func (h History) placed(i int) bool {
 }
 
 func (h History) timetable(s span) (*Timetable, error) {
-	v := h.Versions[s.end-1] // jitter may change within a span; what counts is how it was at its end
+	v := h.Versions[s.end-1] // jitter may change within a span; its value at the end counts
 	t, err := NewTimetable(h.Job, Definition{Schedule: v.Schedule, Jitter: v.Jitter}.WithDefaults(), h.DefaultJitter)
 	if err != nil {
 		return nil, fmt.Errorf("version %d: %w", v.Number, err)
@@ -227,8 +230,7 @@ func (h History) timetable(s span) (*Timetable, error) {
 	return t, nil
 }
 
-// versionOf returns the version in force when a slot's time came; one written at that very instant came
-// after it.
+// versionOf returns the version in force when a slot's time came. A version written at that very instant came after it.
 func (h History) versionOf(s span, slot time.Time) int32 {
 	number := h.Versions[s.first].Number
 	for _, v := range h.Versions[s.first:s.end] {
@@ -265,7 +267,7 @@ func (h History) After(at time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// latestSecond is the last one of the year 9999, the last that RFC 3339 can write.
+// latestSecond is the last second of the year 9999, the last year that RFC 3339 can write.
 const latestSecond = 253402300799
 
 // Before returns the last slot before an instant; false when there is none.
@@ -280,7 +282,7 @@ func (h History) Before(at time.Time) (time.Time, bool) {
 	return last, !last.IsZero()
 }
 
-// followedBefore is Before among the slots that came after the write which placed them.
+// followedBefore is Before among the slots that came after the write that placed them.
 func (h History) followedBefore(at time.Time) (time.Time, bool) {
 	for _, s := range slices.Backward(h.spans()) {
 		if !s.from.Before(at) {
@@ -307,8 +309,8 @@ func (h History) followedBefore(at time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Due returns when a slot is due, by the version in force at it. One-shots, also those that were written after their
-// time, are due at their slot.
+// Due returns when a slot is due, by the version in force at the time of the slot. One-shots are due at their slot,
+// even those that were written after their time.
 func (h History) Due(slot time.Time) time.Time {
 	v, ok := h.At(slot)
 	if _, passed := h.WrittenAfter(slot); !ok || passed {
@@ -321,7 +323,8 @@ func (h History) Due(slot time.Time) time.Time {
 	return t.Due(slot, nil)
 }
 
-// Timetables returns those of all different schedules the job has had, newest first, without what cannot be read.
+// Timetables returns the timetables of all different schedules that the job has had, newest first. It leaves out
+// schedules that cannot be read.
 func (h History) Timetables() []*Timetable {
 	var all []*Timetable
 	for i, v := range slices.Backward(h.Versions) {
@@ -335,8 +338,8 @@ func (h History) Timetables() []*Timetable {
 	return all
 }
 
-// OneShot reports whether the schedule in force at an instant has only one slot, or the slot is that of a one-shot which
-// was written after its time.
+// OneShot reports whether the schedule in force at an instant has only one slot, or the slot is that of a one-shot
+// that was written after its time.
 func (h History) OneShot(at time.Time) bool {
 	if _, passed := h.WrittenAfter(at); passed {
 		return true
@@ -359,8 +362,8 @@ func (h History) WrittenAfter(slot time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Trim forgets the versions that have no slot at or after an instant. It bounds what is kept of a job
-// that is rewritten all the time.
+// Trim forgets the versions that have no slot at or after an instant. It bounds what is kept of a job that is
+// rewritten all the time.
 func (h *History) Trim(before time.Time) {
 	for _, s := range slices.Backward(h.spans()) {
 		if s.from.Before(before) {

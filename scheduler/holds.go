@@ -11,15 +11,15 @@ import (
 )
 
 // holds keeps back runs whose host cannot be reached or whose requests hang, and says which of them may be sent. The
-// runs themselves wait in the database; a replica that stops takes nothing with it but what it knew of the hosts.
+// runs themselves wait in the database. A replica that stops takes nothing with it except what it knew of the hosts.
 type holds struct {
 	breakers *breaker.Breakers
 	hangs    *breaker.Hangs
 	sizes    map[int16]int // worker slots by queue
-	changed  func()        // is told when something is held back that was not, or the reverse
+	changed  func()        // is called when something is newly held back, or no longer is
 }
 
-// flight is a request that holds let out.
+// flight is a request that holds has admitted.
 type flight struct {
 	permit breaker.Permit
 	hang   *breaker.Flight
@@ -38,14 +38,15 @@ func (h *holds) admit(a Assignment, to *url.URL) (f flight, wait *breaker.Wait) 
 	}
 	reach := byHand
 	if a.Job.Retry.MaxAttempts == 1 {
-		reach = breaker.Always // it has no backoff in which it could wait
+		reach = breaker.Always // with a single attempt there is no backoff in which it could wait
 	}
 	if f.permit, wait = h.breakers.Admit(key, reach); wait != nil {
 		return f, wait
 	}
 	queue := a.Lane / 4
 	f.hang, wait = h.hangs.Admit(breaker.Request{
-		Queue: queue, Slots: h.sizes[queue], Work: int(a.work()), To: breaker.Place{Key: key, Path: to.EscapedPath()}, Turn: byHand,
+		Queue: queue, Slots: h.sizes[queue], Work: int(a.work()),
+		To: breaker.Place{Key: key, Path: to.EscapedPath()}, Turn: byHand,
 	})
 	if wait != nil {
 		f.permit.Done(breaker.Unknown, "")
@@ -53,7 +54,7 @@ func (h *holds) admit(a Assignment, to *url.URL) (f flight, wait *breaker.Wait) 
 	return f, wait
 }
 
-// done tells how the request ended. lent is true when its worker slot was given to others meanwhile.
+// done reports how the request ended. lent is true when its worker slot was lent to others meanwhile.
 func (h *holds) done(f flight, r delivery.Result) (lent bool) {
 	opened := f.permit.Done(hostAnswer(r), r.Error)
 	lent, hang := h.hangs.End(f.hang, r.Status != 0, r.Reason == delivery.ReasonTimeout && r.Sent)
@@ -63,7 +64,7 @@ func (h *holds) done(f flight, r delivery.Result) (lent bool) {
 	return lent
 }
 
-// holdBack is what it means for a run that it must not be sent now: it waits, unless it has waited for as long as it may.
+// holdBack is the outcome of a run that must not be sent now: it waits, unless it has waited for as long as it may.
 func (a Assignment) holdBack(wait *breaker.Wait, now time.Time) Outcome {
 	held := Held{By: wait.By, Since: now, Until: now.Add(a.patience(wait))}
 	if a.Held != nil {
@@ -77,7 +78,8 @@ func (a Assignment) holdBack(wait *breaker.Wait, now time.Time) Outcome {
 		}
 		most := a.Job.Retry.MaxAttempts
 		o.Error = fmt.Sprintf("%d of %d attempts made, %d not made; waited %s: %s",
-			a.Attempt-1, most, most-a.Attempt+1, now.Sub(held.Since).Round(time.Second), strings.TrimPrefix(wait.Why, "waiting: "))
+			a.Attempt-1, most, most-a.Attempt+1, now.Sub(held.Since).Round(time.Second),
+			strings.TrimPrefix(wait.Why, "waiting: "))
 		return o
 	}
 	until := held.Until
@@ -88,9 +90,9 @@ func (a Assignment) holdBack(wait *breaker.Wait, now time.Time) Outcome {
 	return o
 }
 
-// patience is how long a run may wait for its host before this attempt: for an unreachable one as long as its remaining
-// backoffs could have taken, for one that hangs as long as these and the timeouts of its remaining attempts. So it dies
-// when it would have died had it been sent.
+// patience is how long a run may wait for its host before this attempt. For an unreachable host that is as long as
+// its remaining backoffs could take; for a hanging one, the timeouts of its remaining attempts are added. So the run
+// dies at the time at which it would have died had it been sent.
 func (a Assignment) patience(wait *breaker.Wait) time.Duration {
 	d := a.Job.Retry.Remaining(a.Attempt)
 	if wait.Hanging {
@@ -99,5 +101,5 @@ func (a Assignment) patience(wait *breaker.Wait) time.Duration {
 	return d
 }
 
-// any reports whether an answer may let more runs go that wait.
+// any reports whether the next answer may let more waiting runs go.
 func (h *holds) any() bool { return h.breakers.Recovering() || h.hangs.Any() }

@@ -9,16 +9,17 @@ import (
 	"github.com/google/uuid"
 )
 
-// HeldClaim asks for runs that wait for a host that may be sent some now: the longest unsent first.
+// HeldClaim asks for runs that wait for a host to which some may be sent now; the run that has waited longest goes
+// first.
 type HeldClaim struct {
 	Tenant int32
 	By     string // what holds them back
 	Lanes  []int16
 	Most   int
-	Not    []uuid.UUID // jobs that had their turn already
+	Not    []uuid.UUID // jobs that have had their turn already
 }
 
-// mostFetched is how many hosts' runs one tick fetches.
+// mostFetched is for how many hosts one tick fetches runs.
 const mostFetched = 16
 
 // fetchHeld claims runs that wait for their hosts and may be sent now.
@@ -56,8 +57,8 @@ func (t *ticker) fetchHeld(ctx context.Context) error {
 	return nil
 }
 
-// forHeld returns the lanes of which runs that wait for their hosts may be claimed, in one queue or for 0 in all, and how
-// many of them at most.
+// forHeld returns the lanes from which runs that wait for their hosts may be claimed, and the most runs that a queue
+// can take. queue 0 stands for all queues.
 func (w *workerSlots) forHeld(queue int16) (lanes []int16, most int) {
 	for _, of := range []Work{WorkReady, WorkOrdered} {
 		for _, q := range w.quotas(of, math.MaxInt, nil) {
@@ -78,8 +79,8 @@ func jobsOf(runs []Assignment) []uuid.UUID {
 	return jobs
 }
 
-// untilFetch returns how long to sleep until a run that waits may be sent, at most so long; never so short that the
-// loop spins. Without a free worker slot there is no use in it.
+// untilFetch returns how long to sleep until a waiting run may be sent: at most most, and never so short that the
+// loop spins. Without a free worker slot it returns most, because fetching would be of no use.
 func (t *ticker) untilFetch(most time.Duration) time.Duration {
 	wait := t.s.holds.breakers.Until(most)
 	if wait == most {

@@ -9,26 +9,26 @@ import (
 	"punctual/scheduler/breaker"
 )
 
-// HoldState is what a replica holds runs back for, as others see it.
+// HoldState is something that a replica holds runs back for, as other replicas see it.
 type HoldState struct {
 	Tenant     int32
 	By         string // such as "breaker billing.internal:443"
 	State      string // open, recovering, hanging
 	Failures   int    // in a row
 	LastError  string
-	For        time.Duration // since when
-	ProbeIn    time.Duration // open: until the next probe; 0: it is under way
+	For        time.Duration // for how long it has been so
+	ProbeIn    time.Duration // open: until the next probe; 0: the probe is under way
 	Host, Path string
 }
 
 // The states of a hold.
 const (
 	HoldOpen       = "open"       // the host cannot be reached
-	HoldRecovering = "recovering" // it can be reached again, and is sent more and more
+	HoldRecovering = "recovering" // the host can be reached again, and gets more and more requests
 	HoldHanging    = "hanging"    // requests time out
 )
 
-// HoldOrder is what a replica is told to do about something that it holds runs back for.
+// HoldOrder tells a replica what to do about something that it holds runs back for.
 type HoldOrder struct {
 	Tenant     int32
 	Host, Path string
@@ -36,7 +36,7 @@ type HoldOrder struct {
 	Reset      bool // somebody asked for a reset; otherwise another replica has reached the host
 }
 
-// states returns what is held back, for the database.
+// states returns what this replica holds back, for the database.
 func (h *holds) states() (all []HoldState) {
 	for _, b := range h.breakers.All() {
 		s := HoldState{
@@ -57,7 +57,7 @@ func (h *holds) states() (all []HoldState) {
 	return all
 }
 
-// obey does what the database says about what is held back.
+// obey carries out the orders that the database returned.
 func (h *holds) obey(orders []HoldOrder) {
 	for _, o := range orders {
 		key := breaker.Key{Tenant: o.Tenant, Host: o.Host}
@@ -98,7 +98,7 @@ func (s *Scheduler) reportHolds(ctx context.Context) (orders []HoldOrder, err er
 	return orders, err
 }
 
-// lendSlots gives the worker slots of requests that take very long to others.
+// lendSlots lends the worker slots of requests that take very long to other runs.
 func (s *Scheduler) lendSlots(context.Context) {
 	lent := s.holds.hangs.Long()
 	for _, l := range lent {
@@ -106,6 +106,8 @@ func (s *Scheduler) lendSlots(context.Context) {
 	}
 	if len(lent) > 0 {
 		s.slots.wake()
-		s.log.Warn("requests in flight for more than a minute take more than a quarter of the worker slots; others get their slots", "requests", len(lent))
+		s.log.Warn(
+			"requests in flight for more than a minute take more than a quarter of the worker slots; others get their slots",
+			"requests", len(lent))
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// SlotRunID returns the id of the run of a slot: a UUIDv8 laid out like v7, 48 bits of milliseconds
-// of the slot and then bits of a hash of (job, slot). So a slot can have only one run, its id prunes
-// to one daily partition, and a slot fired again after a failover carries the same id.
+// SlotRunID returns the id of a slot's run: a UUIDv8 laid out like v7, with the slot in milliseconds in 48 bits and
+// then bits of a hash of (job, slot). So a slot can have only one run, the id leads to one daily partition, and a
+// slot fired again after a failover carries the same id.
 func SlotRunID(job uuid.UUID, scheduledFor time.Time) uuid.UUID {
 	var input [24]byte
 	copy(input[:], job[:])
@@ -20,15 +20,15 @@ func SlotRunID(job uuid.UUID, scheduledFor time.Time) uuid.UUID {
 	return timedID(scheduledFor, sum[:], 0x80)
 }
 
-// NewRunID returns a UUIDv7 for a run that no slot derives: manual runs and skip rows. The time is the
-// database's, because it decides which daily partition the row goes to.
+// NewRunID returns a UUIDv7 for a row that no slot determines: a manual run or a skip. The time is the database's,
+// because it decides which daily partition the row goes to.
 func NewRunID(now time.Time) uuid.UUID {
 	var random [10]byte
 	_, _ = rand.Read(random[:]) // never fails
 	return timedID(now, random[:], 0x70)
 }
 
-// timedID lays out 48 bits of milliseconds, a version and 74 of the given bits.
+// timedID lays out 48 bits of milliseconds, a version, and 74 of the given bits.
 func timedID(t time.Time, bits []byte, version byte) uuid.UUID {
 	var id uuid.UUID
 	ms := uint64(t.UnixMilli())

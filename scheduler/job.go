@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Job is one version of a definition made ready to use: defaults filled in, schedule compiled, request
-// prepared. It is immutable and shared by all runs of the version on a replica.
+// Job is one version of a definition made ready to use: defaults filled in, schedule compiled, request prepared. It
+// is immutable, and shared by all runs of the version on a replica.
 type Job struct {
 	ID      uuid.UUID
 	Tenant  int32
@@ -25,7 +25,7 @@ type Job struct {
 	body   []byte
 	fills  *fills // nil: no placeholders
 
-	routing string // of a notice: name of the secret whose value is the routing key in its body
+	routing string // of a notice: name of the secret that holds the routing key for its body
 }
 
 // Compile makes a stored definition ready to use. defaultJitter is the deployment's --default-jitter.
@@ -55,7 +55,7 @@ func (j *Job) expired(due, now time.Time) bool {
 	return !j.ExpiresAfter.IsZero() && now.Sub(due) > j.ExpiresAfter.Value()
 }
 
-// requestBody returns the bytes to send: a JSON string is sent as it is, any other value as JSON.
+// requestBody returns the bytes to send: a JSON string is sent as plain text, any other value as JSON.
 func requestBody(raw json.RawMessage) (body []byte, isJSON bool) {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
@@ -68,7 +68,7 @@ func requestBody(raw json.RawMessage) (body []byte, isJSON bool) {
 	return raw, true
 }
 
-// jsonHeader is what most jobs send beside the headers of every attempt. All of them share it; nothing writes to it.
+// jsonHeader is what most jobs send beside the headers of every attempt. They all share it, and nothing writes to it.
 var jsonHeader = http.Header{"Content-Type": {"application/json"}}
 
 func requestHeader(headers map[string]string, isJSON bool) http.Header {

@@ -8,35 +8,35 @@ import (
 	"time"
 )
 
-// A Limit is one that a tenant's due work can wait for.
+// A Limit is a limit that a tenant's due work can wait for.
 type Limit string
 
-// The limits that due work waits for, by their columns.
+// The limits that due work can wait for, named as their columns.
 const (
 	LimitConcurrent Limit = "max_concurrent_runs"
 	LimitPerSecond  Limit = "max_runs_per_second"
 )
 
-// TenantLimits are what a tenant's runs are held to, over all replicas. Zero: no limit.
+// TenantLimits are the limits of a tenant's runs, over all replicas. Zero: no limit.
 type TenantLimits struct {
 	Tenant     int32
 	Name       string
-	Concurrent int  // how many are sent at once
-	PerSecond  int  // how many attempts are started
+	Concurrent int  // runs in flight at once
+	PerSecond  int  // attempts started per second
 	Frozen     bool // nothing of it is claimed
 }
 
-// kept is how long starts that were drawn may be used. The database lets a burst of half a second's starts through, and
-// at least one; with those that replicas keep that makes no more than a second's.
+// kept is how long drawn starts may be used. The database lets a burst of half a second's starts through, and at
+// least one. Together with the starts that replicas keep, that makes no more than one second's.
 func (l TenantLimits) kept() time.Duration {
 	burst := max(1, float64(l.PerSecond)/2) / float64(l.PerSecond)
 	return max(100*time.Millisecond, time.Duration((1-burst)*float64(time.Second)))
 }
 
-// limits is this replica's share of what tenants with limits may do. It never starts more than its share, gets more
-// of it where it needs more, and gives back what it does not need: see allowance.go.
+// limits is this replica's share of the limits of tenants. The replica never starts more than its share, draws more
+// when it needs more, and returns what it does not need: see allowance.go.
 //
-// A tenant that has more due than may be started is held back: claims leave it out until something may be.
+// A tenant that has more due than may start is held back: claims leave it out until some of it may start.
 type limits struct {
 	slots *workerSlots
 
@@ -45,32 +45,32 @@ type limits struct {
 	drawing sync.Mutex // one Draw at a time
 }
 
-// limited is one tenant's share.
+// limited is this replica's share of one tenant's limits.
 type limited struct {
 	TenantLimits
-	slots    int  // how many of its runs may be in flight here
-	reserved int  // how many claims under way have taken, beside those in flight
-	noted    int  // how many the database has put down for this replica, or more
-	wants    bool // the database has put down that it wants more
-	peak     int  // most in flight since the last heartbeat
-	pace     int  // how many a claim could lately have started
+	slots    int  // how many of the tenant's runs may be in flight here
+	reserved int  // how many slots the claims under way have taken, beside the runs in flight
+	noted    int  // how many slots the database has put down for this replica, or more
+	wants    bool // the database has put down that this replica wants more
+	peak     int  // most runs in flight since the last heartbeat
+	pace     int  // how many runs a claim could lately have started
 
-	starts int       // drawn, and not used
-	until  time.Time // when they lapse
+	starts int       // starts drawn and not used
+	until  time.Time // when these starts lapse
 
-	waits  [works]bool // there is due work that may not be started yet
-	left   time.Time   // when a claim last found such
-	since  time.Time   // since when it is held back
-	by     Limit       // what it waits for, as the last draw found
-	told   time.Time   // when the database was last told so
-	drawAt time.Time   // it is no use to draw before
+	waits  [works]bool // kinds of work that are due but may not start yet
+	left   time.Time   // when a claim last left due work because of the limits
+	since  time.Time   // since when the tenant is held back
+	by     Limit       // the limit that it waits for, as of the last draw
+	told   time.Time   // when the database was last told of it
+	drawAt time.Time   // a draw before this time is of no use
 }
 
 func newLimits(slots *workerSlots) *limits {
 	return &limits{slots: slots, tenants: map[int32]*limited{}}
 }
 
-// set takes the limits that there are now; tenants that are not named have none any more.
+// set adopts the current limits. Tenants that are not named have none any more.
 func (l *limits) set(now []TenantLimits) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,12 +93,12 @@ func (l *limits) set(now []TenantLimits) {
 		}
 		t := l.tenants[n.Tenant]
 		if t.TenantLimits = n; n.Frozen {
-			t.by = "" // it waits for no limit
+			t.by = "" // a frozen tenant waits for no limit
 		}
 	}
 }
 
-// forget gives all slots up, as others may have them: they took this replica for lost.
+// forget gives up all slots: the others took this replica for lost and may have given them away.
 func (l *limits) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,7 +110,7 @@ func (l *limits) forget() {
 // busy is how many runs of a tenant are in flight here, or about to be.
 func (l *limits) busy(t *limited) int { return l.slots.ofTenant(t.Tenant) + t.reserved }
 
-// room is how many more of a tenant's runs may be started.
+// room is how many more runs of a tenant may start.
 func (l *limits) room(t *limited) int {
 	n := math.MaxInt
 	if t.Frozen {
@@ -132,7 +132,7 @@ func (t *limited) startsLeft() int {
 	return t.starts
 }
 
-// lapsing reports whether starts may lapse between a look at them and a claim.
+// lapsing reports whether starts may lapse between this check and a claim.
 func (t *limited) lapsing() bool {
 	kept := t.kept()
 	return t.starts > 0 && time.Until(t.until) < min(100*time.Millisecond, kept/4)
@@ -140,7 +140,7 @@ func (t *limited) lapsing() bool {
 
 func (t *limited) held() bool { return t.waits != [works]bool{} }
 
-// available is room for anybody: all the room there is for a tenant without limits.
+// available is room by tenant id; a tenant without limits has no bound.
 func (l *limits) available(tenant int32) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,8 +150,8 @@ func (l *limits) available(tenant int32) int {
 	return math.MaxInt
 }
 
-// heldBack returns the tenants that are, sorted. One that may start as much as a tick claims is not, whatever it has
-// due: its limits are not what it waits for.
+// heldBack returns the held-back tenants, sorted. A tenant that may start as much as a tick claims is not held back,
+// whatever it has due: it does not wait for its limits.
 func (l *limits) heldBack() (tenants []int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,7 +169,7 @@ func (l *limits) heldBack() (tenants []int32) {
 	return tenants
 }
 
-// holdBack notes whether a tenant has due work of a kind that may not be started yet.
+// holdBack records whether a tenant has due work of a kind that may not start yet.
 func (l *limits) holdBack(tenant int32, of Work, waits bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,11 +182,12 @@ func (l *limits) holdBack(tenant int32, of Work, waits bool) {
 	}
 	t.waits[of] = waits
 	if t.held() && !t.Frozen && t.Concurrent > 0 && t.slots >= t.Concurrent {
-		t.waitsFor(l.busy(t)) // there is nothing to draw that would tell
+		t.waitsFor(l.busy(t)) // no draw will tell: there is nothing left to draw
 	}
 }
 
-// freeze notes that a claim found a tenant frozen: it is held back until a heartbeat tells that it is not any more.
+// freeze records that a claim found a tenant frozen. The tenant is held back until a heartbeat says that it is not
+// frozen any more.
 func (l *limits) freeze(tenant int32, of Work) {
 	l.mu.Lock()
 	if l.tenants[tenant] == nil {
@@ -197,7 +198,8 @@ func (l *limits) freeze(tenant int32, of Work) {
 	l.holdBack(tenant, of, true)
 }
 
-// saw takes who was found waiting for a kind of claim: those of the held-back tenants that were not wait for it no more.
+// saw takes the tenants that were found waiting for a kind of claim. Held-back tenants that are not among them wait
+// for it no more.
 func (l *limits) saw(of Work, waiting []Contender) {
 	listed := make(map[int32]bool, len(waiting))
 	for _, c := range waiting {
@@ -222,8 +224,8 @@ func (l *limits) saw(of Work, waiting []Contender) {
 	}
 }
 
-// gotAll notes that a claim found less of a tenant's due work than might have been started, unless it left some: a slot
-// that catches up makes many runs.
+// gotAll records that a claim found less due work of a tenant than it might have started. It does not count when a
+// claim left some work of it since: a slot that catches up makes many runs.
 func (l *limits) gotAll(tenant int32, of Work, began time.Time) {
 	l.mu.Lock()
 	t := l.tenants[tenant]
@@ -234,7 +236,7 @@ func (l *limits) gotAll(tenant int32, of Work, began time.Time) {
 	}
 }
 
-// each calls visit with what the held-back tenants wait for, by name.
+// each calls visit with the name of each held-back tenant and the limit that it waits for.
 func (l *limits) each(visit func(name string, by Limit)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

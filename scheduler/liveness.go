@@ -7,51 +7,52 @@ import (
 	"github.com/google/uuid"
 )
 
-// TTL is how long a heartbeat may stand still: whoever watched another replica's for so long takes over its
-// runs. With the sweep's period and a retry at once, a killed replica's runs are taken over within 15 s.
+// TTL is how long a heartbeat may stand still. A replica that has watched another's heartbeat stand still for that
+// long takes over its runs. With the period of the heartbeats and an immediate retry, a killed replica's runs are
+// taken over within 15 s.
 const TTL = 10 * time.Second
 
-// selfStop is how long after its last renewal a replica starts nothing new and cuts off what must not
-// overlap. Before the TTL, as it looks every selfCheckEvery, and requests take a moment to close: when
-// others take over, they have been closed.
+// selfStop is how long after its last renewal a replica starts nothing new and cuts off what must not overlap. It is
+// shorter than the TTL, because the replica checks only every selfCheckEvery, and requests take a moment to close.
+// When others take over, the requests are closed.
 const selfStop = TTL - time.Second
 
-// Heartbeat is a replica's counter as it was read.
+// Heartbeat is the counter of a replica's heartbeats as it was read.
 type Heartbeat struct {
 	Replica uuid.UUID
 	Beat    int64
 }
 
-// watch judges replicas by their heartbeats: only by having watched one stand still for a TTL on this
-// machine's monotonic clock, while this replica's own renewals succeeded. So neither a database outage nor a
-// step of any clock makes the living look dead.
+// watch judges replicas by their heartbeats. It calls a replica dead only after it has watched the heartbeat stand
+// still for a TTL on this machine's monotonic clock, while this replica's own renewals succeeded. So neither a
+// database outage nor a step of any clock makes a living replica look dead.
 type watch struct {
 	mu      sync.Mutex
 	seen    map[uuid.UUID]sighting
-	renewed time.Time // when the last renewal that succeeded was sent
-	lapses  int       // how often the time between two renewals was so long that others may have taken over
+	renewed time.Time // when the last successful renewal was sent
+	lapses  int       // how often two renewals lay so far apart that others may have taken over
 }
 
 type sighting struct {
 	beat  int64
-	since time.Time // when the first answer with this beat had arrived
+	since time.Time // when the first answer with this beat arrived
 }
 
 func newWatch(now time.Time) *watch {
 	return &watch{seen: map[uuid.UUID]sighting{}, renewed: now}
 }
 
-// alone reports whether no other replica was there at the last renewal.
+// alone reports whether no other replica existed at the last renewal.
 func (w *watch) alone() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.seen) == 0
 }
 
-// observe takes the heartbeats that a successful renewal brought back, and returns those that have stood
-// still for a TTL: from when an answer first showed them, as they may have moved until then, to when this
-// renewal was sent. After a gap in the renewals everybody is watched anew: what was not looked at may have
-// moved.
+// observe takes the heartbeats that a successful renewal returned, and returns those that have stood still for a TTL.
+// The time counts from the arrival of the first answer that showed the beat, because the heartbeat may have moved
+// until then, to the sending of this renewal. After a gap in the renewals every replica is watched anew: an unwatched
+// heartbeat may have moved.
 func (w *watch) observe(sent, answered time.Time, beats []Heartbeat) (still []Heartbeat) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,7 +83,7 @@ func (w *watch) expired(now time.Time) bool {
 	return now.Sub(w.renewed) >= selfStop
 }
 
-// lapsed counts the times at which others may have taken over before this replica could renew again.
+// lapsed counts how often others may have taken over before this replica could renew again.
 func (w *watch) lapsed() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

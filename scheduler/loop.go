@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// every calls work at once and then each period, a little earlier or later so that replicas do not march
-// in step, until ctx ends. A call that takes longer than the period delays the next one.
+// every calls work at once and then each period, until ctx ends. The period varies a little, so that replicas do not
+// march in step. A call that takes longer than the period delays the next one.
 func every(ctx context.Context, period time.Duration, work func(context.Context)) {
 	for ctx.Err() == nil {
 		work(ctx)
@@ -25,7 +25,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// outlast returns a context that ends a while after ctx does.
+// outlast returns a context that ends d after ctx does.
 func outlast(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { sleep(longer, d); cancel() })

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are what a replica tells Prometheus about its own work. Durations are in seconds.
+// Metrics are what a replica reports to Prometheus about its own work. Durations are in seconds.
 type Metrics struct {
 	lateness   prometheus.Histogram
 	runs       *prometheus.CounterVec
@@ -21,7 +21,7 @@ type Metrics struct {
 	registry   prometheus.Registerer
 }
 
-// NewMetrics makes and registers the metrics of a replica.
+// NewMetrics creates and registers the metrics of a replica.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		registry: registry,
@@ -36,19 +36,23 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "punctual_attempts_total", Help: "Attempts that ended on this replica.",
 		}, []string{"outcome"}),
 		superseded: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "punctual_superseded_attempts_total", Help: "Attempts whose outcome changed nothing because a later attempt holds the run.",
+			Name: "punctual_superseded_attempts_total",
+			Help: "Attempts whose outcome changed nothing because a later attempt holds the run.",
 		}),
 		deferred: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "punctual_deferred_attempts_total", Help: "Times a run was parked unsent because its host cannot be reached or hangs.",
+			Name: "punctual_deferred_attempts_total",
+			Help: "Times a run was parked unsent because its host cannot be reached or hangs.",
 		}),
 		recovered: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "punctual_recovered_runs_total", Help: "Runs that this replica took over from lost ones.",
 		}),
 		chores: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "punctual_maintenance_failures_total", Help: "Times the minute's chores failed on this replica: partitions ahead, retention, what is kept for a time only.",
+			Name: "punctual_maintenance_failures_total",
+			Help: "Times the minute's chores failed on this replica: partitions ahead, retention, what is kept for a time only.",
 		}),
 		notices: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "punctual_notices_total", Help: "Attempts to tell somebody what happened to a job, by what became of them: delivered, failed (tried again), dead (given up).",
+			Name: "punctual_notices_total",
+			Help: "Attempts to tell somebody what happened to a job, by what became of them: delivered, failed (tried again), dead (given up).",
 		}, []string{"result"}),
 		tick: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "punctual_tick_duration_seconds", Help: "Duration of a tick: looking, claiming, dispatching.",
@@ -59,21 +63,24 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(.0005, 2, 14),
 		}),
 	}
-	registry.MustRegister(m.lateness, m.runs, m.attempts, m.superseded, m.deferred, m.recovered, m.chores, m.notices, m.tick, m.finish)
+	registry.MustRegister(
+		m.lateness, m.runs, m.attempts, m.superseded, m.deferred, m.recovered, m.chores, m.notices, m.tick, m.finish)
 	return m
 }
 
-// watch exports the occupation of the worker slots, the tenants that are held back and the state of the circuit breakers.
+// watch exports the occupied worker slots, the held-back tenants and the state of the circuit breakers.
 func (m *Metrics) watch(slots *workerSlots, holds *holds, limits *limits) {
 	m.registry.MustRegister(slotsCollector{slots}, heldBackCollector{limits}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "punctual_breakers_open", Help: "Hosts, by tenant, whose circuit breaker is not closed on this replica.",
+		Name: "punctual_breakers_open",
+		Help: "Hosts, by tenant, whose circuit breaker is not closed on this replica.",
 	}, func() float64 { return float64(len(holds.breakers.All())) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "punctual_hanging_places", Help: "Hosts and paths, by tenant, whose requests time out, so that they may have a quarter of a queue's worker slots.",
+		Name: "punctual_hanging_places",
+		Help: "Hosts and paths, by tenant, whose requests time out, so that they may have a quarter of a queue's worker slots.",
 	}, func() float64 { return float64(len(holds.hangs.All())) }))
 }
 
-// late notes how late a run's first request is. A backfilled slot is not late: it was due before anybody
-// wanted it.
+// late records how late a run's first request is. A backfilled slot does not count: it was due before somebody asked
+// for it.
 func (m *Metrics) late(a Assignment, started time.Time) {
 	if a.Attempt == 1 && a.Trigger != TriggerBackfill {
 		m.lateness.Observe(started.Sub(a.DueAt).Seconds())
@@ -88,11 +95,11 @@ func (m *Metrics) finished(outcomes []Outcome, superseded int, d time.Duration) 
 	m.Ended(outcomes)
 }
 
-// Ended counts attempts that have ended, and the runs that have.
+// Ended counts attempts that have ended, and runs that have ended.
 func (m *Metrics) Ended(outcomes []Outcome) {
 	for _, o := range outcomes {
 		end := o.End()
-		if o.Trigger == TriggerNotify { // no run of its job
+		if o.Trigger == TriggerNotify { // a notice is not a run of its job
 			if result := noticeResult(end); result != "" {
 				m.notices.WithLabelValues(result).Inc()
 			}
@@ -140,10 +147,11 @@ func (c slotsCollector) Collect(ch chan<- prometheus.Metric) {
 	})
 }
 
-// heldBackCollector exports the tenants that this replica holds back. There are series only of those.
+// heldBackCollector exports the tenants that this replica holds back. Other tenants have no series.
 type heldBackCollector struct{ limits *limits }
 
-var heldBackDesc = prometheus.NewDesc("punctual_held_back", "1 for each tenant whose due work waits on this replica for a limit of the tenant.", []string{"tenant", "limit"}, nil)
+var heldBackDesc = prometheus.NewDesc("punctual_held_back",
+	"1 for each tenant whose due work waits on this replica for a limit of the tenant.", []string{"tenant", "limit"}, nil)
 
 func (c heldBackCollector) Describe(ch chan<- *prometheus.Desc) { ch <- heldBackDesc }
 

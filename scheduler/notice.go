@@ -14,9 +14,9 @@ import (
 	"punctual/scheduler/delivery"
 )
 
-// Notice returns what a notice about the job is sent by. It is about the job and not a run of it: of the job it has
-// the identity and nothing that it says about its own runs. So it takes no gate, does not expire, and nobody is told
-// of what becomes of it. secret names the secret that is added to its body; empty: none.
+// Notice returns the job by which a notice about j is sent. It carries j's identity and none of j's settings for its
+// own runs: the notice is not a run of j. So it takes no gate, does not expire, and no notice is sent about it in
+// turn. secret names the secret to add to its body; empty: none.
 func (j *Job) Notice(url, secret string) (*Job, error) {
 	target, err := delivery.CheckURL(url)
 	if err != nil {
@@ -29,7 +29,7 @@ func (j *Job) Notice(url, secret string) (*Job, error) {
 	}, nil
 }
 
-// addRouting puts the routing key that a notice names into its body, which is an event of PagerDuty.
+// addRouting adds the routing key that a notice names to its body, a PagerDuty event.
 func (s *Scheduler) addRouting(ctx context.Context, t *transmission, job *Job) error {
 	if job.routing == "" {
 		return nil
@@ -52,64 +52,73 @@ func (s *Scheduler) addRouting(ctx context.Context, t *transmission, job *Job) e
 	return nil
 }
 
-// logDeadNotices says in the log which notices were given up: nobody else is told.
+// logDeadNotices logs the notices that were given up: no notice tells of them.
 func logDeadNotices(log *slog.Logger, outcomes []Outcome) {
 	for _, o := range outcomes {
 		if o.Trigger == TriggerNotify && o.End().Status == StatusDead {
-			log.Error("a notice could not be delivered and is given up; GET /v1/dead-letters?trigger=notify lists it", "run", o.RunID, "job", o.Job.Name,
-				"host", o.Job.url.Host, "attempts", o.Attempt, "reason", o.Reason, "error", o.Error)
+			log.Error("a notice could not be delivered and is given up; GET /v1/dead-letters?trigger=notify lists it",
+				"run", o.RunID, "job", o.Job.Name, "host", o.Job.url.Host,
+				"attempts", o.Attempt, "reason", o.Reason, "error", o.Error)
 		}
 	}
 }
 
-// Courier sends notices of which no run is made: tests, for somebody who waits for the answer.
+// Courier sends notices that are not runs: test notices, for a caller who waits for the answer.
 type Courier struct{ scheduler Scheduler }
 
-// NewCourier returns a courier that sends through a client, and so to no address that jobs may not call.
+// NewCourier returns a courier that sends through client, and so to no address that jobs may not call.
 func NewCourier(store Store, client *delivery.Client, log *slog.Logger) *Courier {
-	return &Courier{Scheduler{store: store, config: Config{Client: client}, log: log, tokens: newTokens(), tls: newTLSClients()}}
+	return &Courier{Scheduler{
+		store: store, config: Config{Client: client}, log: log, tokens: newTokens(), tls: newTLSClients(),
+	}}
 }
 
-// Send sends a notice of a tenant to a recipient, signed as all requests are. An error means that the database could
-// not be asked for what that takes.
-func (c *Courier) Send(ctx context.Context, tenant int32, to Recipient, job string, body []byte, timeout time.Duration) (delivery.Result, error) {
+// Send sends a notice of a tenant to a recipient, signed as all requests are. An error means that the keys and
+// secrets for it could not be read from the database.
+func (c *Courier) Send(
+	ctx context.Context, tenant int32, to Recipient, job string, body []byte, timeout time.Duration,
+) (delivery.Result, error) {
 	about := Job{Tenant: tenant, Definition: Definition{Name: job}}
 	notice, err := about.Notice(to.URL, to.Secret)
 	if err != nil {
 		return delivery.Result{}, err
 	}
 	now := time.Now()
-	a := Assignment{RunID: NewRunID(now), Job: notice, Trigger: TriggerNotify, ScheduledFor: now, DueAt: now, Attempt: 1, Body: body}
+	a := Assignment{
+		RunID: NewRunID(now), Job: notice, Trigger: TriggerNotify, ScheduledFor: now, DueAt: now, Attempt: 1, Body: body,
+	}
 	r := a.Request("")
 	r.Timeout = timeout
 	return c.scheduler.transmit(ctx, a, r, now)
 }
 
-// News is what happened to a job since somebody was last told: the body of a notice of format json.
+// News is what happened to a job since its last notice: the body of a notice of format json.
 type News struct {
 	Job    string      `json:"job"` // name
 	JobID  uuid.UUID   `json:"job_id"`
 	Tenant string      `json:"tenant"`         // name
 	Link   string      `json:"link,omitempty"` // to the job's runs
-	Events []NewsEvent `json:"events"`         // of what was asked for; the one that happened last comes last
+	Events []NewsEvent `json:"events"`         // the events that were asked for; the latest comes last
 }
 
 // NewsEvent is an event and how often it happened.
 type NewsEvent struct {
-	Event    Event      `json:"event"`
-	Count    int        `json:"count"` // of runs; for missed, of recorded skips
-	FirstAt  time.Time  `json:"first_at"`
-	LastAt   time.Time  `json:"last_at"`
-	Since    *time.Time `json:"since,omitempty"`    // failing, dead: of the first failed attempt; stale: of the last success; recovered: of the trouble that is over
+	Event   Event     `json:"event"`
+	Count   int       `json:"count"` // of runs; for missed, of recorded skips
+	FirstAt time.Time `json:"first_at"`
+	LastAt  time.Time `json:"last_at"`
+	// Since is, for failing and dead, the time of the first failed attempt; for stale, of the last success; for recovered,
+	// the start of the trouble that is over.
+	Since    *time.Time `json:"since,omitempty"`
 	Failures int        `json:"failures,omitempty"` // failed attempts in a row since then
-	Runs     []NewsRun  `json:"runs"`               // the newest of them, newest first: at most NewsRuns
+	Runs     []NewsRun  `json:"runs"`               // the newest ones, newest first: at most NewsRuns
 }
 
-// NewsRuns is how many runs of an event a notice describes, so that a thousand deaths make a request that
-// is no larger than that of twenty.
+// NewsRuns is how many runs of an event a notice describes, so that a thousand dead runs make a request no larger
+// than twenty do.
 const NewsRuns = 20
 
-// NewsResponse is how many bytes of a response a notice repeats.
+// NewsResponse is how many bytes of a response a notice quotes.
 const NewsResponse = 200
 
 // NewsRun is a run that an event is about; for missed, the recorded skip.
@@ -125,15 +134,17 @@ type NewsRun struct {
 	Link         string    `json:"link,omitempty"`     // to the run
 }
 
-// For returns the part of the news that a recipient asked for, on whichever of its entries.
+// For returns the part of the news that a recipient asked for, in any of its entries.
 func (n News) For(r Recipient, list []Notify) News {
 	n.Events = slices.DeleteFunc(slices.Clone(n.Events), func(e NewsEvent) bool {
-		return !slices.ContainsFunc(list, func(entry Notify) bool { return entry.Recipient() == r && slices.Contains(entry.On, e.Event) })
+		return !slices.ContainsFunc(list, func(entry Notify) bool {
+			return entry.Recipient() == r && slices.Contains(entry.On, e.Event)
+		})
 	})
 	return n
 }
 
-// Recipients returns who is told by a list, each once, in the order of its entries.
+// Recipients returns the recipients of a list, each once, in the order of the entries.
 func Recipients(list []Notify) []Recipient {
 	var all []Recipient
 	for _, entry := range list {

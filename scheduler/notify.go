@@ -8,7 +8,7 @@ import (
 	"punctual/scheduler/delivery"
 )
 
-// Notify says who is told when one of some events happens to a job, and in which form.
+// Notify says who gets a notice of which events of a job, and in which form.
 type Notify struct {
 	On     []Event `json:"on" doc:"The events to tell of. failing: the first failed attempt of a job that was well; dead: a run died; missed: slots were missed and will not run; late: a run was made after the job's tolerance; stale: no success within expect_success_within; recovered: the first success of a job that was failing, dead or stale."`
 	Format Format  `json:"format,omitempty" doc:"Form of the request. json: all there is to say; slack: an incoming webhook; pagerduty: Events API v2, with one dedup_key for each job; alertmanager: its API v2, with one alert for each kind of trouble of a job." example:"slack"`
@@ -27,7 +27,7 @@ const (
 	FormatAlertmanager Format = "alertmanager"
 )
 
-// Formats are all of them.
+// Formats are all formats of notices.
 var Formats = []Format{FormatJSON, FormatSlack, FormatPagerDuty, FormatAlertmanager}
 
 const (
@@ -35,40 +35,40 @@ const (
 	alertmanagerPath = "/api/v2/alerts"
 )
 
-// Event is something about a job that somebody may want to be told.
+// Event is something about a job that a notice can tell of.
 type Event string
 
 // The events.
 const (
-	EventFailing   Event = "failing"   // an attempt failed, the first since the job was well
+	EventFailing   Event = "failing"   // an attempt failed, the first one since the job was well
 	EventDead      Event = "dead"      // a run died: it is in the dead-letter list
 	EventMissed    Event = "missed"    // slots were missed and will not run
 	EventLate      Event = "late"      // a run was made after the job's tolerance
 	EventStale     Event = "stale"     // no success within expect_success_within
-	EventRecovered Event = "recovered" // a run succeeded, the first since the job was failing or stale
+	EventRecovered Event = "recovered" // a run succeeded, the first since the job was failing, dead or stale
 )
 
-// Events are all of them.
+// Events are all events that a notice can be asked for.
 var Events = []Event{EventFailing, EventDead, EventMissed, EventLate, EventStale, EventRecovered}
 
-// EventTest is the event of a test notice. Nobody can ask for it.
+// EventTest is the event of a test notice. No entry can ask for it.
 const EventTest Event = "test"
 
-// Asks reports whether any of the entries is told of one of some events.
+// Asks reports whether one of the entries asks for one of the events.
 func Asks(list []Notify, events ...Event) bool {
 	return slices.ContainsFunc(list, func(n Notify) bool {
 		return slices.ContainsFunc(events, func(e Event) bool { return slices.Contains(n.On, e) })
 	})
 }
 
-// Recipient is who gets a notice, apart from what it is told of: entries of the same recipient are told together.
+// Recipient is who gets a notice, without the events. Entries with the same recipient share one notice.
 type Recipient struct {
 	Format Format
 	URL    string
 	Secret string
 }
 
-// Recipient returns who an entry tells, with what is absent filled in.
+// Recipient returns the recipient of an entry, with defaults filled in.
 func (n Notify) Recipient() Recipient {
 	r := Recipient{Format: n.Format, URL: n.URL, Secret: n.Secret}
 	switch {
@@ -82,7 +82,7 @@ func (n Notify) Recipient() Recipient {
 	return r
 }
 
-// ValidateNotify returns what is wrong with a list of entries; field names it.
+// ValidateNotify returns what is wrong with a list of entries; field is its name.
 func ValidateNotify(field string, list []Notify) []Problem {
 	var c checker
 	c.notify(field, list)
@@ -107,7 +107,8 @@ func (c *checker) notifyEntry(at string, n Notify) {
 		field := fmt.Sprintf("%s.on[%d]", at, k)
 		if !slices.Contains(Events, event) {
 			names := eventNames()
-			c.add(field, "%q is not one of %s%s", clip(string(event)), strings.Join(names, ", "), DidYouMean(string(event), names...))
+			c.add(field, "%q is not one of %s%s",
+				clip(string(event)), strings.Join(names, ", "), DidYouMean(string(event), names...))
 		} else if slices.Index(n.On, event) < k {
 			c.add(field, "%q appears twice", event)
 		}

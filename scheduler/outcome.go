@@ -13,11 +13,11 @@ const (
 	Succeed   Verdict = iota // final: succeeded
 	RetryRun                 // another attempt after RetryIn
 	Bury                     // final: dead, with a dead letter
-	Expire                   // no attempt was made: final, skipped when nothing was ever sent, else dead
+	Expire                   // no attempt was made: final; skipped when nothing was ever sent, else dead
 	GiveBack                 // never sent: pending again after RetryIn, for any replica
 	Interrupt                // cut off by a stopping replica: retried at once, not counted
 	Cancel                   // final: cancelled, as was asked for
-	Await                    // the target works on and will call back, at the latest after RetryIn
+	Await                    // the target answered 202 and will call back, at the latest after RetryIn
 	Hold                     // never sent: waits for what Held names, at the latest until RetryIn has passed
 	Abandon                  // never sent, and has waited for as long as it may: final, dead
 )
@@ -31,20 +31,23 @@ type Outcome struct {
 	HTTPStatus int // 0 when there was no response
 	Reason     Reason
 	Error      string
-	Response   string            // start of the response body, as much as is kept of it
-	Headers    map[string]string // of the response, those of delivery.KeptHeaders; nil: none are kept
+	Response   string            // start of the response body, as much as is kept
+	Headers    map[string]string // of the response, as delivery.KeptHeaders lists them; nil: none are kept
 	Truncated  bool              // the body was longer than Response
 	Result     json.RawMessage   // what a success answered or its target reported; nil: nothing
 	ResultNote string            // why a result is not kept
 	TurnedLate bool              // the run was first sent later than its tolerance, and was not late before
-	RetryIn    time.Duration     // delay before the next attempt, or until the same one is tried again; or how long a target that works on may be silent
-	release    func()            // gives the worker slot back, once the outcome is written; nil: it was given back before
+	// RetryIn is the delay before the next attempt, or before the same attempt is tried again. After a 202 it is how long
+	// the target may be silent.
+	RetryIn time.Duration
+	// release gives the worker slot back once the outcome is written; nil: it was given back before.
+	release func()
 }
 
 // kept is how many bytes of responses and results the outcome has.
 func (o *Outcome) kept() int { return len(o.Response) + len(o.Result) }
 
-// End is what an outcome makes of its run and of its attempt.
+// End is what an outcome means for its run and its attempt.
 type End struct {
 	Status  Status
 	Attempt AttemptOutcome // empty: nothing was sent, so there is no attempt to record
@@ -52,7 +55,7 @@ type End struct {
 	Number  int            // of the attempt that ended, or of the last one that was sent
 }
 
-// End returns what o makes of its run and of its attempt.
+// End returns what o means for its run and its attempt.
 func (o Outcome) End() End {
 	failed := AttemptFailed
 	switch o.Reason {

@@ -9,20 +9,21 @@ import (
 // MaxResult bounds the result of a run, in bytes.
 const MaxResult = 64 << 10
 
-// maxResultDepth bounds how deep a result nests, as the API bounds bodies: Postgres reads JSON by recursion.
+// maxResultDepth bounds how deep a result nests, as the API bounds bodies: Postgres parses JSON by recursion.
 const maxResultDepth = 64
 
 var resultMember = []byte(`"result"`)
 
-// resultOf returns the result that the body of a 2xx JSON answer carries: the first member "result" of an object; nil
-// when there is none, or it is null. Where there is one that cannot be kept, note says why: an answer that is a success
-// stays one. cut means that the body may go on.
+// resultOf returns the result in the body of a 2xx JSON answer: the first member "result" of an object; nil when
+// there is none, or it is null. note says why a result cannot be kept: the answer remains a success all the same. cut
+// means that the body may go on.
 func resultOf(body []byte, cut bool) (result json.RawMessage, note string) {
 	if !bytes.Contains(body, resultMember) {
 		return nil, ""
 	}
 	if !cut && !json.Valid(body) {
-		return nil, "the answer is not JSON, or is not any more once secrets were taken out of it; a result that it carries is not kept"
+		return nil,
+			"the answer is not JSON, or is not any more once secrets were taken out of it; a result that it carries is not kept"
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	if opening, err := d.Token(); err != nil || opening != json.Delim('{') {
@@ -32,7 +33,7 @@ func resultOf(body []byte, cut bool) (result json.RawMessage, note string) {
 		var value json.RawMessage
 		name, err := d.Token()
 		if err != nil {
-			return nil, "" // cut in a name
+			return nil, "" // cut within a name
 		}
 		err = d.Decode(&value)
 		switch {
@@ -41,14 +42,16 @@ func resultOf(body []byte, cut bool) (result json.RawMessage, note string) {
 		case name != "result":
 			continue
 		case err != nil:
-			return nil, fmt.Sprintf("the answer is longer than is read of it, and its result goes on beyond that; at most %d bytes (64 KiB) are kept", MaxResult)
+			return nil, fmt.Sprintf(
+				"the answer is longer than is read of it, and its result goes on beyond that; at most %d bytes (64 KiB) are kept",
+				MaxResult)
 		}
 		return CheckResult(value)
 	}
 	return nil, ""
 }
 
-// CheckResult returns the result as it is kept, nil for null, or why it cannot be.
+// CheckResult returns the result as it is kept, nil for null, or why it cannot be kept.
 func CheckResult(raw json.RawMessage) (result json.RawMessage, problem string) {
 	raw = bytes.TrimSpace(raw)
 	switch {

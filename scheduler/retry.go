@@ -10,10 +10,12 @@ import (
 	"punctual/scheduler/delivery"
 )
 
-// Backoff returns the delay after the given failed attempt (from 1): exponential up to max_backoff, with
-// equal jitter, which is between half and the whole of it; random is in [0, 1). A server's Retry-After
-// replaces it, up to max_backoff. Up to a tenth is added to that, so that runs that were all told the same
-// do not come back together; what max_backoff cuts short is spread over its last tenth.
+// Backoff returns the delay after the given failed attempt, counted from 1. It grows exponentially up to max_backoff,
+// with equal jitter: between half and the whole of it. random is in [0, 1).
+//
+// A server's Retry-After replaces it, up to max_backoff. Up to a tenth is added to that, so that runs that were all
+// given the same Retry-After do not come back together. A Retry-After beyond max_backoff is spread over the last
+// tenth of max_backoff.
 func (r Retry) Backoff(attempt int, retryAfter time.Duration, random float64) time.Duration {
 	longest := r.MaxBackoff.Value()
 	if retryAfter > 0 {
@@ -32,8 +34,8 @@ func (r Retry) delay(attempt int) float64 {
 	return min(delay, float64(r.MaxBackoff.Value()))
 }
 
-// Remaining is how long the backoffs after this attempt and all later ones could have taken: for so long a run may
-// wait that is not sent because its host cannot be reached.
+// Remaining is how long the backoffs after this attempt and all later ones could take. A run whose host cannot be
+// reached may wait for that long.
 func (r Retry) Remaining(attempt int) time.Duration {
 	var sum float64
 	for n := attempt; n < r.MaxAttempts; n++ {
@@ -69,8 +71,8 @@ func Judge(a Assignment, r delivery.Result, started, finished time.Time) Outcome
 	return o
 }
 
-// fail lets a failed attempt be followed by another, unless it was the last: of as many as there may be,
-// or because it may have been sent and none may be sent twice.
+// fail lets another attempt follow a failed one, unless it was the last: when the attempts are used up, or when the
+// request may have been sent and must not be sent twice.
 func (o *Outcome) fail(sent bool, retryAfter time.Duration) {
 	o.Verdict = RetryRun
 	if o.Attempt >= o.Job.Retry.MaxAttempts || sent && o.Job.Delivery == DeliverAtMostOnce {
@@ -83,17 +85,18 @@ func (o *Outcome) fail(sent bool, retryAfter time.Duration) {
 	}
 }
 
-// maxLosses is how many attempts in a row a run may lose: a run that kills its replicas must not be given
-// to one after the other until none is left.
+// maxLosses is how many attempts in a row a run may lose. A run that kills its replicas must not be given to one
+// after the other until none is left.
 const maxLosses = 3
 
-// JudgeLost decides what the loss of an attempt's replica means for its run, which had lost so many
-// attempts just before.
+// JudgeLost decides what the loss of an attempt's replica means for its run. losses is how many attempts in a row the
+// run had lost just before.
 func JudgeLost(a Assignment, losses int, started, now time.Time) Outcome {
-	return lose(a, losses, started, now, "the replica that made this attempt vanished; whether the target got the request is not known")
+	return lose(a, losses, started, now,
+		"the replica that made this attempt vanished; whether the target got the request is not known")
 }
 
-// lose ends an attempt that nobody will hear of again. It counts, and is followed by another at once.
+// lose ends an attempt whose end nobody will ever report. It counts as an attempt, and another follows at once.
 func lose(a Assignment, losses int, started, now time.Time, why string) Outcome {
 	o := Outcome{Assignment: a, Verdict: RetryRun, StartedAt: started, FinishedAt: now, Reason: ReasonLost, Error: why}
 	switch {
@@ -105,8 +108,8 @@ func lose(a Assignment, losses int, started, now time.Time, why string) Outcome 
 	return o
 }
 
-// JudgeInterrupted decides what it means that a stopping replica cut an attempt off. It does not count and
-// is made again at once, but for a job whose requests may be sent only once.
+// JudgeInterrupted decides what it means that a stopping replica cut an attempt off. The attempt does not count and
+// is made again at once, except for a job with at_most_once delivery.
 func JudgeInterrupted(a Assignment, started, finished time.Time, cause error) Outcome {
 	if a.Job.Delivery == DeliverAtMostOnce {
 		return lose(a, 0, started, finished, "cut off: "+cause.Error()+"; whether the target got the request is not known")

@@ -35,7 +35,7 @@ func (s Status) Final() bool {
 	return false
 }
 
-// Trigger is what made a run.
+// Trigger is what created a run.
 type Trigger string
 
 // The triggers.
@@ -59,8 +59,8 @@ const (
 	ReasonReplaced       Reason = "replaced"          // cancelled: a newer run of the job took its place
 	ReasonCancelled      Reason = "cancelled_by_user" // cancelled: somebody asked for it
 	ReasonExpired        Reason = "expired"           // skipped when never sent, else dead
-	ReasonAuth           Reason = "auth"              // dead: a secret is missing, or a token was not to be had; nothing was sent
-	ReasonUnreachable    Reason = "unreachable"       // dead: its host could not be reached for as long as it may wait
+	ReasonAuth           Reason = "auth"              // dead: no secret or token was to be had; nothing was sent
+	ReasonUnreachable    Reason = "unreachable"       // dead: its host was unreachable for as long as the run may wait
 	ReasonTimeout        Reason = "timeout"           // dead: the exchange took longer than the timeout
 	ReasonConnect        Reason = "connect"           // dead: no connection, or it broke
 	ReasonTLS            Reason = "tls"               // dead: the server's certificate or handshake was refused
@@ -72,7 +72,7 @@ const (
 	ReasonFailed         Reason = "failed"            // dead: the target called back that it failed
 	ReasonLost           Reason = "lost"              // dead: the replica of its last attempt vanished
 	ReasonPoison         Reason = "poison"            // dead: three attempts in a row lost their replica
-	ReasonSilent         Reason = "silent"            // dead: the target accepted the work of its last attempt and fell silent
+	ReasonSilent         Reason = "silent"            // dead: the target accepted the last attempt and fell silent
 	ReasonJobDeleted     Reason = "job_deleted"       // skipped or cancelled: the job was deleted
 )
 
@@ -86,13 +86,13 @@ const (
 	AttemptTimedOut    AttemptOutcome = "timed_out"
 	AttemptLost        AttemptOutcome = "lost"        // its replica vanished, or its target fell silent
 	AttemptCancelled   AttemptOutcome = "cancelled"   // its run was cancelled
-	AttemptInterrupted AttemptOutcome = "interrupted" // its replica was asked to stop; does not count
+	AttemptInterrupted AttemptOutcome = "interrupted" // its replica was asked to stop; the attempt does not count
 
-	// AttemptInFlight is shown of an attempt that has not ended, and never stored.
+	// AttemptInFlight is shown for an attempt that has not ended, and never stored.
 	AttemptInFlight AttemptOutcome = "in_flight"
 )
 
-// Assignment is one attempt a replica has claimed and will send.
+// Assignment is one attempt that a replica has claimed and will send.
 type Assignment struct {
 	RunID        uuid.UUID
 	Job          *Job
@@ -106,26 +106,25 @@ type Assignment struct {
 	Body         []byte            // replaces the job's body when not nil
 	Headers      map[string]string // replaces the job's headers when not nil
 	Lease        *Lease
-	Gated        bool   // its job's runs must not overlap: it has the job's gate, or may have it
+	Gated        bool   // its job's runs must not overlap: the run has the job's gate, or may have it
 	Held         *Held  // what held the run back since its last attempt; nil: nothing did
-	RunToken     string // of a job with completion async: lets its target speak for this attempt
+	RunToken     string // with completion async: lets the target speak for this attempt
 
-	// Of a replay: what the run that died first carried, so that its receiver knows it again. Zero: what
-	// follows from this run.
+	// For a replay: what the run that died first carried, so that the receiver recognises it. Zero: derived from this run.
 	WebhookID      uuid.UUID
 	IdempotencyKey string
 }
 
-// Held is what holds a run back that is not sent, and how long it may wait.
+// Held says what holds an unsent run back, and how long it may wait.
 type Held struct {
 	By    string    // such as "breaker billing.internal:443" or "hanging billing.internal:443/invoices"
-	Since time.Time // it has waited since then, for whatever it was, without an attempt
-	Until time.Time // then it is dead
-	// Fetched is true of a run that was claimed because it may be sent now, and not because it became due.
+	Since time.Time // since when it has waited without an attempt, for one reason or another
+	Until time.Time // when it is given up as dead
+	// Fetched says that the run was claimed because it may be sent now, and not because it became due.
 	Fetched bool
 }
 
-// Lease ties the runs of one claimed batch together: its row in claims goes when the last has left.
+// Lease ties the runs of one claimed batch together. Its row in claims is deleted when the last run has left.
 type Lease struct {
 	ID        uuid.UUID
 	Work      Work
@@ -133,11 +132,11 @@ type Lease struct {
 	Remaining int       // runs that have not left the replica; owned by the finisher
 }
 
-// Batch is what one claim brought.
+// Batch is the result of one claim.
 type Batch struct {
 	Runs    []Assignment
 	Settled int     // slots and runs that were due and no longer are, skips included
-	Full    []int16 // queues of which a quota was used up, so that more may be due there
+	Full    []int16 // queues whose quota was used up, so that more may be due there
 
 	Halted bool    // the deployment is frozen: nothing was claimed
 	Frozen []int32 // tenants whose due work was left alone because they are frozen

@@ -16,16 +16,16 @@ import (
 
 // Config says how one replica runs.
 type Config struct {
-	Queues       map[string]int  // worker slots by queue; none: it claims nothing, and does all else
+	Queues       map[string]int  // worker slots by queue; none: the replica claims nothing, and does everything else
 	DrainTimeout time.Duration   // how long a stop waits for requests in flight
-	Hurry        context.Context // ends when a stop is not to wait for them any more; nil: never
+	Hurry        context.Context // ends when a stop must not wait for them any longer; nil: never
 	Client       *delivery.Client
 	Host         string // for people
 	Version      string
-	PublicURL    string // where targets reach the API, without a slash at its end
+	PublicURL    string // where targets reach the API, without a trailing slash
 	Log          *slog.Logger
 	Metrics      *Metrics
-	Finished     func([]Outcome) // if set, is told of every batch of outcomes that was written; the slice is not to be kept
+	Finished     func([]Outcome) // if set, gets every batch of outcomes that was written; it must not keep the slice
 }
 
 const (
@@ -33,8 +33,8 @@ const (
 	resumeTimeout = 30 * time.Second
 	lendEvery     = time.Second
 	maintainEvery = time.Minute
-	// flushTimeout bounds the last writes of a stopping replica. With the drain timeout it stays below
-	// the 30 s that Kubernetes gives.
+	// flushTimeout bounds the last writes of a stopping replica. Together with the drain timeout it stays below the 30 s
+	// that Kubernetes allows.
 	flushTimeout = 4 * time.Second
 )
 
@@ -67,12 +67,12 @@ type Scheduler struct {
 	workCtx   context.Context // ends when attempts in flight must end
 }
 
-// errDraining is why an attempt is cut off when its replica stops.
+// errDraining is the cause when an attempt is cut off because its replica stops.
 var errDraining = errors.New("the replica is stopping")
 
-// Run runs a replica until ctx ends, drains it, and returns when nothing of it is left: it claims no
-// more, lets attempts in flight finish within the drain timeout, interrupts the rest, and writes every
-// outcome. It fails only when it cannot start.
+// Run runs a replica until ctx ends, drains it, and returns when all of it has stopped. To drain, it claims no more,
+// lets attempts in flight finish within the drain timeout, interrupts the others, and writes every outcome. It fails
+// only when it cannot start.
 func Run(ctx context.Context, store Store, config Config) error {
 	replica := Replica{ID: uuid.New(), Host: config.Host, Version: config.Version, Queues: config.Queues}
 	numbers, held, err := enter(ctx, store, replica)
@@ -80,19 +80,22 @@ func Run(ctx context.Context, store Store, config Config) error {
 		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 		defer cancel()
 		left := store.Deregister(leaving, replica.ID)
-		if ctx.Err() != nil { // it was stopped before it had started
+		if ctx.Err() != nil { // the replica was stopped before it had started
 			return left
 		}
 		return errors.Join(fmt.Errorf("starting the scheduler: %w", err), left)
 	}
 	log := config.Log.With("replica", replica.ID)
 	s := &Scheduler{
-		store: store, config: config, replica: replica, log: log, metrics: config.Metrics, slots: newWorkerSlots(config.Queues, numbers),
+		store: store, config: config, replica: replica, log: log, metrics: config.Metrics,
+		slots:  newWorkerSlots(config.Queues, numbers),
 		tokens: newTokens(), tls: newTLSClients(),
 	}
 	s.freezing.log = log
 	s.holder = newChore("telling what holds runs back", log, s.tellHolds)
-	s.holds = &holds{breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: s.slots.sizes(), changed: s.holder.ask}
+	s.holds = &holds{
+		breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: s.slots.sizes(), changed: s.holder.ask,
+	}
 	s.limits = newLimits(s.slots)
 	s.limits.set(held)
 	s.heart = newHeartbeat(s)
@@ -103,7 +106,9 @@ func Run(ctx context.Context, store Store, config Config) error {
 	})
 	s.tidier = newChore("removing what was kept for its time", log, s.tidy)
 	s.listener = newChore("ending attempts whose targets are silent", log, store.EndSilent)
-	s.gates = newChore("freeing the gates of jobs", log, func(ctx context.Context) (time.Duration, bool, error) { return 0, false, store.FreeGates(ctx) })
+	s.gates = newChore("freeing the gates of jobs", log, func(ctx context.Context) (time.Duration, bool, error) {
+		return 0, false, store.FreeGates(ctx)
+	})
 	s.replacer = newChore("claiming slots that replace runs in flight", log, s.replace)
 	s.finisher = newFinisher(store, log, config, s.heart.release)
 	s.metrics.watch(s.slots, s.holds, s.limits)
@@ -116,10 +121,12 @@ func Run(ctx context.Context, store Store, config Config) error {
 	return nil
 }
 
-// enter makes the replica known, does what must be done before anything is claimed, and returns the numbers of its
+// enter makes the replica known and does what must be done before anything is claimed. It returns the numbers of its
 // queues and the limits of tenants.
-func enter(ctx context.Context, store Store, replica Replica) (numbers map[string]int16, held []TenantLimits, err error) {
-	// A registration that is interrupted may yet be committed, after the replica has left.
+func enter(
+	ctx context.Context, store Store, replica Replica,
+) (numbers map[string]int16, held []TenantLimits, err error) {
+	// An interrupted registration may still be committed after the replica has left.
 	registering, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(flushTimeout, cancel) })()
@@ -133,8 +140,8 @@ func enter(ctx context.Context, store Store, replica Replica) (numbers map[strin
 	return numbers, held, err
 }
 
-// run has three contexts: ctx ends when no more may be claimed, work when attempts must end, and flush
-// when nothing more can be written.
+// run has three contexts: ctx ends when no more may be claimed, work when attempts must end, and flush when nothing
+// more can be written.
 func (s *Scheduler) run(ctx context.Context) {
 	work, interrupt := context.WithCancelCause(context.WithoutCancel(ctx))
 	flush, giveUp := context.WithCancel(context.WithoutCancel(ctx))
@@ -142,7 +149,7 @@ func (s *Scheduler) run(ctx context.Context) {
 	defer interrupt(nil)
 	s.workCtx = work
 
-	s.heart.beat(flush, false) // tells whom tenants may call, which must be known before anything is sent
+	s.heart.beat(flush, false) // says which targets tenants may call, which must be known before anything is sent
 	var claiming, writing sync.WaitGroup
 	if len(s.config.Queues) > 0 {
 		claiming.Go(func() { newTicker(s).run(ctx) })
@@ -164,7 +171,7 @@ func (s *Scheduler) run(ctx context.Context) {
 
 	<-ctx.Done()
 	s.log.Info("stopping: claiming no more", "drain_timeout", s.config.DrainTimeout)
-	// Both run from now, whatever the database does meanwhile.
+	// Both timers run from now, whatever the database does meanwhile.
 	timer := time.AfterFunc(s.config.DrainTimeout, func() { interrupt(errDraining) })
 	last := time.AfterFunc(s.config.DrainTimeout+flushTimeout, giveUp)
 	defer last.Stop()
@@ -189,8 +196,8 @@ func (s *Scheduler) run(ctx context.Context) {
 	s.log.Info("scheduler stopped")
 }
 
-// resume ends pauses as they run out, until ctx ends. One that is made meanwhile and is over sooner waits for the next
-// look.
+// resume ends pauses as they run out, until ctx ends. A pause that was set during a sleep and runs out sooner waits
+// for the next look.
 func (s *Scheduler) resume(ctx context.Context) {
 	for ctx.Err() == nil {
 		limited, cancel := context.WithTimeout(ctx, resumeTimeout)
@@ -218,7 +225,7 @@ func (s *Scheduler) maintain(ctx context.Context) {
 	s.tidier.ask()
 }
 
-// tidy is a chore of its own, as it may take minutes.
+// tidy is a chore of its own, because it may take minutes.
 func (s *Scheduler) tidy(ctx context.Context) (wait time.Duration, left bool, err error) {
 	left, failed := s.store.Tidy(ctx)
 	if failed != nil && ctx.Err() == nil {

@@ -11,11 +11,11 @@ import (
 	"punctual/scheduler/delivery"
 )
 
-// leastTail is how much of a secret that was cut off at the end of a body is worth hiding, in bytes.
+// leastTail is the shortest part of a secret, in bytes, that is worth hiding where a body was cut off within it.
 const leastTail = 4
 
-// scrub takes the secrets that a request held out of what is kept of the answer: targets echo what they are sent.
-// It knows them as they were sent, and as JSON and URLs write them.
+// scrub removes the secrets that a request contained from what is kept of the answer, because targets echo requests.
+// It finds them as they were sent, and as JSON and URLs write them.
 func scrub(r *delivery.Result, secrets []string) {
 	if !bytes.Contains(r.JSON, resultMember) {
 		r.JSON = nil // there is nothing in it to keep
@@ -43,8 +43,8 @@ func scrub(r *delivery.Result, secrets []string) {
 	}
 }
 
-// formsOf are the ways in which secrets may be written, none of them empty: the longest first, as what is left of one
-// after a shorter one within it was taken out would not be found.
+// formsOf returns the forms in which secrets may be written, none of them empty. The longest come first: once a
+// shorter form within a longer one was removed, the rest of the longer one would not be found.
 func formsOf(secrets []string) []string {
 	var forms []string
 	for _, secret := range secrets {
@@ -54,7 +54,7 @@ func formsOf(secrets []string) []string {
 		forms = append(forms, secret, url.QueryEscape(secret), url.PathEscape(secret))
 		if quoted, err := json.Marshal(secret); err == nil {
 			text := string(quoted[1 : len(quoted)-1])
-			forms = append(forms, text, strings.ReplaceAll(text, "/", `\/`)) // PHP's JSON has slashes escaped
+			forms = append(forms, text, strings.ReplaceAll(text, "/", `\/`)) // PHP escapes slashes in JSON
 		}
 	}
 	slices.SortFunc(forms, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(a, b)) })

@@ -8,20 +8,25 @@ import (
 	"time"
 )
 
-// SentRequest is what an attempt sends, as it may be shown: with the mask in the place of secrets, and without what
-// the HTTP client adds.
+// SentRequest is what an attempt sends, as it may be shown: with the mask in place of secrets, and without what the
+// HTTP client adds.
 type SentRequest struct {
 	Method  string
 	URL     string
 	Headers map[string]string // by canonical name
-	Body    json.RawMessage   // in the form of target.body: a string is sent as it is, any other value as JSON; nil: none
+	// Body has the form of target.body: a string is sent as plain text, any other value as JSON; nil: none.
+	Body json.RawMessage
 }
 
-// Sent returns what the attempt sends. Nothing of that is stored: it follows from the run and its version of the job.
-// Without the time at which it was sent, which its signature is over, that is left out.
+// Sent returns what the attempt sends. It is not stored: it follows from the run and its version of the job. at is
+// when it was sent, which the signature covers; if at is zero, the timestamp header is left out.
 func (a Assignment) Sent(publicURL string, at time.Time) SentRequest {
 	r := a.Request(publicURL)
-	s := SentRequest{Method: r.Method, URL: r.URL.String(), Headers: make(map[string]string, len(r.Header)+len(r.Extra)+2), Body: shownBody(a.ownBody(), r.Body)}
+	s := SentRequest{
+		Method: r.Method, URL: r.URL.String(),
+		Headers: make(map[string]string, len(r.Header)+len(r.Extra)+2),
+		Body:    shownBody(a.ownBody(), r.Body),
+	}
 	for name, values := range r.Header {
 		s.Headers[name] = values[0]
 		if SecretName.MatchString(name) {
@@ -50,7 +55,7 @@ func (a Assignment) Sent(publicURL string, at time.Time) SentRequest {
 	return s
 }
 
-// ownBody is the body as it was written: that of the run, or else of the job.
+// ownBody is the body as it was written: the run's, or else the job's.
 func (a Assignment) ownBody() json.RawMessage {
 	if a.Body != nil {
 		return a.Body

@@ -12,7 +12,7 @@ import (
 	"punctual/scheduler/delivery"
 )
 
-// SigningKey signs callbacks as Standard Webhooks has it, until it expires.
+// SigningKey signs callbacks according to Standard Webhooks, until it expires.
 type SigningKey struct {
 	webhook   *standardwebhooks.Webhook
 	ExpiresAt time.Time // by the database's clock; zero: never
@@ -21,7 +21,7 @@ type SigningKey struct {
 // SigningSecretPrefix begins every signing secret; the rest is base64.
 const SigningSecretPrefix = "whsec_"
 
-// NewSigningKey reads a signing secret of 24 to 64 bytes. The library would take any, and an empty one too.
+// NewSigningKey reads a signing secret of 24 to 64 bytes. The library would accept any length, even zero.
 func NewSigningKey(secret string, expiresAt time.Time) (SigningKey, error) {
 	text, ok := strings.CutPrefix(secret, SigningSecretPrefix)
 	raw, err := base64.StdEncoding.DecodeString(text)
@@ -35,7 +35,7 @@ func NewSigningKey(secret string, expiresAt time.Time) (SigningKey, error) {
 	return SigningKey{webhook, expiresAt}, nil
 }
 
-// sign returns the headers that show that a request comes from here, unchanged and now: a signature by every live key.
+// sign returns the headers that prove a request's sender, content and time: a signature by every live key.
 func sign(keys []SigningKey, id string, now time.Time, body []byte) ([]delivery.Header, error) {
 	signatures := make([]string, 0, len(keys))
 	for _, k := range keys {

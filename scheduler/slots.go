@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// workerSlots counts what each queue of this replica may still take on. A replica claims only what it
-// has free slots for, so no claimed run waits in memory while a peer idles.
+// workerSlots counts what each queue of this replica may still take on. A replica claims only as much as it has free
+// slots for, so no claimed run waits in memory while another replica idles.
 type workerSlots struct {
 	mu       sync.Mutex
-	queues   []queueSlots // by number
+	queues   []queueSlots // sorted by number
 	released chan struct{}
 }
 
@@ -18,9 +18,9 @@ type queueSlots struct {
 	queue    int16
 	name     string
 	size     int
-	inFlight [works]int  // requests that take a slot
-	lent     int         // requests in flight beside them, which have taken so long that their slot was given to others
-	wanted   [works]bool // there is more due than was claimed
+	inFlight [works]int  // requests that occupy a slot
+	lent     int         // further requests in flight: they took so long that their slots were lent to others
+	wanted   [works]bool // more is due than was claimed
 	tenants  map[int32]int
 }
 
@@ -33,12 +33,12 @@ func newWorkerSlots(sizes map[string]int, numbers map[string]int16) *workerSlots
 	return w
 }
 
-// quotas returns how many runs of a kind of work each queue can take now, at most so many in all; see deal.
+// quotas returns how many runs of a kind of work each queue can take now, at most most in all; see deal.
 func (w *workerSlots) quotas(of Work, most int, waiting []Contender) []Quota {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var quotas []Quota
-	// Where there is not enough for all, no queue is always among the last.
+	// The start is random, so that where there is not enough for all, no queue is always among the last.
 	begin := rand.IntN(max(1, len(w.queues))) //nolint:gosec // spreads load, guards nothing
 	for i := range w.queues {
 		q := &w.queues[(begin+i)%len(w.queues)]
@@ -49,8 +49,8 @@ func (w *workerSlots) quotas(of Work, most int, waiting []Contender) []Quota {
 	return deal(quotas, most, waiting)
 }
 
-// found notes in which queues there is more of a kind of work due than was claimed: of those that were looked into in
-// the ones that are named, and in those that had no slot to offer for it, as far as anybody can tell.
+// found records in which queues more of a kind of work is due than was claimed. Those are the queues in more. They
+// also include, as far as can be told, the queues that were not looked into and had no slot for the work.
 func (w *workerSlots) found(of Work, looked, more []int16) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,7 +60,7 @@ func (w *workerSlots) found(of Work, looked, more []int16) {
 	}
 }
 
-// foundNone notes that nothing of a kind of work was due in some queues.
+// foundNone records that nothing of a kind of work was due in some queues.
 func (w *workerSlots) foundNone(of Work, queues []int16) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,17 +71,17 @@ func (w *workerSlots) foundNone(of Work, queues []int16) {
 	}
 }
 
-// starved reports whether a kind of work waits somewhere without a slot of its own.
+// starved reports whether a kind of work waits in some queue without a slot there.
 func (w *workerSlots) starved(of Work) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.queues, func(q queueSlots) bool { return q.starved(of) })
 }
 
-// take occupies a slot; more than there are when a claim brought several catch-up runs of one job.
+// take occupies a slot. There may be more runs than slots when a claim brought several catch-up runs of one job.
 func (w *workerSlots) take(queue int16, tenant int32, of Work) { w.change(queue, tenant, of, 1) }
 
-// release gives a slot back and wakes a loop that waits for one. lent says that the slot was given to others before.
+// release gives a slot back and wakes a loop that waits for one. lent says that the slot had been lent to others.
 func (w *workerSlots) release(queue int16, tenant int32, of Work, lent bool) {
 	w.change(queue, tenant, of, -1)
 	if lent {
@@ -90,7 +90,7 @@ func (w *workerSlots) release(queue int16, tenant int32, of Work, lent bool) {
 	w.wake()
 }
 
-// lend gives the slots of some requests in flight to others, or with a number below zero takes that back.
+// lend lends the slots of some requests in flight to others; a negative number takes slots back.
 func (w *workerSlots) lend(queue int16, of Work, by int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,7 +106,7 @@ func (w *workerSlots) lend(queue int16, of Work, by int) {
 func (w *workerSlots) wake() {
 	select {
 	case w.released <- struct{}{}:
-	default: // it has been told already
+	default: // it has been woken already
 	}
 }
 
@@ -156,7 +156,7 @@ func (w *workerSlots) ofTenant(tenant int32) (n int) {
 	return n
 }
 
-// all is how many slots there are.
+// all is how many worker slots the replica has.
 func (w *workerSlots) all() (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -177,8 +177,8 @@ func (w *workerSlots) numbers() []int16 {
 	return numbers
 }
 
-// open returns the numbers of the queues to look into for a kind of work, and whether others are left out because they
-// have no slot for it: what is due there must not hold up the rest. A single queue is never left out.
+// open returns the numbers of the queues to look into for a kind of work. others says that queues without a slot for
+// it were left out: what is due there must not delay the rest. A single queue is never left out.
 func (w *workerSlots) open(of Work) (numbers []int16, others bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

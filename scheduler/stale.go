@@ -2,12 +2,12 @@ package scheduler
 
 import "time"
 
-// Watch is what tells whether a job is stale: whether it has had no success for as long as it says.
+// Watch is what decides whether a job is stale: whether it has had no success within expect_success_within.
 type Watch struct {
-	Expect      time.Duration // expect_success_within; 0: the job expects none
+	Expect      time.Duration // expect_success_within; 0: the job sets none
 	Kind        Kind
 	Paused      bool
-	Completed   bool      // no slot is left
+	Completed   bool      // the job has no further slot
 	Begun       time.Time // when the job was created, resumed or started again, whichever came last
 	StartsAt    time.Time // zero: at once
 	DueAt       time.Time // of a one-shot: when its slot is due, or when it was claimed
@@ -15,9 +15,9 @@ type Watch struct {
 	Now         time.Time
 }
 
-// Judge says whether the job is stale, and since when it has had no success; else when to look again, zero meaning
-// never. A one-shot counts from its slot, and once it has succeeded nothing more is expected of it. What happens to a
-// recurring job without a slot left is what was asked for.
+// Judge says whether the job is stale, and since when it has had no success; if it is not stale, when to look again,
+// or zero for never. A one-shot counts from its slot, and after a success nothing more is expected of it. A recurring
+// job that has completed is never stale: its schedule asked for its end.
 func (w Watch) Judge() (stale bool, since, look time.Time) {
 	switch {
 	case w.Expect <= 0, w.Completed && w.Kind.Recurring(), w.Kind.OneShot() && !w.LastSuccess.IsZero():

@@ -7,16 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// storableJSON reports whether Postgres can look into a document that holds raw. It stores any json, but
-// its operators fail on a whole document with \u0000 or half a surrogate pair anywhere in it: one such
-// body would break the views that show a field of every definition.
+// storableJSON reports whether Postgres can look into a document that contains raw. It stores any json, but its
+// operators fail on a whole document with \u0000 or half a surrogate pair anywhere in it. One such body would break
+// the views that show a field of every definition.
 func storableJSON(raw json.RawMessage) bool {
 	if !utf8.Valid(raw) {
 		return false
 	}
 	half := false // the last thing read was the first half of a surrogate pair
 	for i := 0; i < len(raw); {
-		if raw[i] != '\\' || i+1 == len(raw) { // outside of strings there are no backslashes
+		if raw[i] != '\\' || i+1 == len(raw) { // there are no backslashes outside of strings
 			if half {
 				return false
 			}
@@ -27,7 +27,7 @@ func storableJSON(raw json.RawMessage) bool {
 		if raw[i+1] == 'u' && i+6 <= len(raw) {
 			n, err := strconv.ParseUint(string(raw[i+2:i+6]), 16, 16)
 			if err != nil {
-				return true // not JSON; that is for others to say
+				return true // not JSON; other checks report that
 			}
 			unit, size = rune(n), 6
 		}

@@ -9,72 +9,75 @@ import (
 	"github.com/google/uuid"
 )
 
-// Store is what the loops need of the database. Package store implements it on Postgres.
+// Store is everything that the loops ask of the database. Package store implements it on Postgres.
 type Store interface {
 	Credentials
-	// ClaimDue claims due slots within the quotas: it locks them, lets Decide settle them, and commits the
-	// runs and the next slots in one transaction. Runs may be sent once it has returned. Of what is frozen when it
-	// has its locks it claims nothing.
+	// ClaimDue claims due slots within the quotas. It locks them, lets Decide settle them, and commits the runs and the
+	// next slots in one transaction. Runs may be sent once it has returned. It claims nothing that is frozen at the
+	// moment it has its locks.
 	ClaimDue(ctx context.Context, c Claim) (Batch, error)
 	// ClaimReady claims runs that wait for any replica: retries, manual runs, runs given back, and ordered ones.
 	ClaimReady(ctx context.Context, c Claim) (Batch, error)
-	// EndSilent ends attempts whose targets work on and have passed their deadlines, as lost. It needs no worker slot and
-	// no start of a limit. It returns how long to wait before the next such deadline; left is false once none is near.
+	// EndSilent ends as lost the attempts whose targets answered 202 and have passed their deadlines. It takes no
+	// worker slot, and no start of a tenant's max_runs_per_second. It returns how long to wait before the next such
+	// deadline; left is false once none is near.
 	EndSilent(ctx context.Context) (wait time.Duration, left bool, err error)
-	// Contenders tells whose work of a kind a claim could take in the queues now.
+	// Contenders returns the tenants whose work of a kind a claim could take in the queues now.
 	Contenders(ctx context.Context, of Work, queues []int16) ([]Contender, error)
-	// NextDue tells when there will be something to claim in the queues.
+	// NextDue returns when there will be something to claim in the queues.
 	NextDue(ctx context.Context, queues LookInto) (Upcoming, error)
-	// NextFresh is NextDue while tenants are held back: of what is due by now it tells nothing.
+	// NextFresh is NextDue while tenants are held back: it ignores what is due already.
 	NextFresh(ctx context.Context, queues []int16) (Upcoming, error)
-	// Limits tells the tenants with limits, and Draw what a replica may have of them: the sum over all replicas never
-	// exceeds a limit, but for runs that were in flight before it was lowered.
+	// Limits returns the tenants that have limits.
 	Limits(ctx context.Context) ([]TenantLimits, error)
+	// Draw grants a replica its part of tenants' limits. The sum over all replicas never exceeds a limit, except by runs
+	// that were in flight before it was lowered.
 	Draw(ctx context.Context, replica uuid.UUID, wishes []Wish) ([]Allowance, error)
-	// Finish writes the ends of attempts, in one transaction, and deletes the claims of the leases that
-	// have nothing left. An outcome whose attempt was superseded changes nothing; their number is returned.
-	// With a *LockedOutcomesError some were left, and all others were written. The outcomes are not to be kept.
+	// Finish writes the outcomes of attempts, in one transaction, and deletes the claims of the leases that have no
+	// runs left. An outcome whose attempt was superseded changes nothing; superseded counts them. With a
+	// *LockedOutcomesError some outcomes were left out, and all others were written. Finish must not keep the slice of
+	// outcomes: the caller uses it again.
 	Finish(ctx context.Context, outcomes []Outcome, released []uuid.UUID) (superseded int, err error)
 	// Register makes this replica known, and returns the number of each of its queues.
 	Register(ctx context.Context, r Replica) (map[string]int16, error)
-	// Renew raises the replica's heartbeat, and tells what there is to know about all of them.
+	// Renew renews the replica's heartbeat, and returns what it has to know and do.
 	Renew(ctx context.Context, replica uuid.UUID, draining bool) (Pulse, error)
-	// Remove removes replicas whose heartbeat has stood still, unless it has moved since.
+	// Remove removes replicas whose heartbeat has stood still, except one that has moved since.
 	Remove(ctx context.Context, lost []Heartbeat) error
 	// Deregister removes a replica that has stopped.
 	Deregister(ctx context.Context, replica uuid.UUID) error
-	// Recover ends some of the claims of replicas that are no more: their attempts are lost. It returns how
-	// many runs it took back.
+	// Recover ends some of the claims of removed replicas: their attempts are lost. It returns how many runs it took back.
 	Recover(ctx context.Context) (int, error)
-	// GiveBack ends claims whose runs were never sent, and makes these ready again. It returns how many.
+	// GiveBack ends claims whose runs were never sent, and makes the runs ready again. It returns how many.
 	GiveBack(ctx context.Context, claims []uuid.UUID) (int, error)
 	// ResumeDue resumes the jobs whose pause has run out, as of the instant at which it did, and returns how many. next
-	// is how long until the next pause runs out; 0: none will.
+	// is how long until the next pause runs out; 0: there is none.
 	ResumeDue(ctx context.Context) (resumed int, next time.Duration, err error)
-	// Operate does a batch of work on one of the operations that have not ended, in one transaction with
-	// the progress it notes. It returns how long to wait before the next one; left is false once none is left.
+	// Operate does a batch of work on one of the unfinished operations, in one transaction with the progress it records.
+	// It returns how long to wait before the next batch; left is false once no operation is left.
 	Operate(ctx context.Context) (wait time.Duration, left bool, err error)
-	// Notify makes the runs that tell the notify URLs of some jobs what happened to these, where it may be told
-	// by now. left is true when there may be more.
-	Notify(ctx context.Context) (left bool, err error)
-	// Maintain does the slow chores, such as the partitions ahead.
-	Maintain(ctx context.Context) error
-	// Tidy removes what was kept for its time, which one replica does at a time. left is true when there is more.
-	Tidy(ctx context.Context) (left bool, err error)
-	// ReportHolds writes what a replica holds runs back for, in place of what it wrote before, and returns what it is
-	// told to do about it.
-	ReportHolds(ctx context.Context, replica uuid.UUID, states []HoldState) ([]HoldOrder, error)
-	// ReleaseHeld makes runs ready that wait for something that no replica holds them back for any more. left is
+	// Notify creates the runs that send notices to the notify URLs of jobs, as far as they may be sent by now. left is
 	// true when there may be more.
+	Notify(ctx context.Context) (left bool, err error)
+	// Maintain does the slow chores, such as creating partitions ahead.
+	Maintain(ctx context.Context) error
+	// Tidy removes what is past its retention; one replica at a time does so. left is true when there is more.
+	Tidy(ctx context.Context) (left bool, err error)
+	// ReportHolds writes what a replica holds runs back for, in place of its previous report. It returns orders: which
+	// holds to reset, and which hosts to probe now.
+	ReportHolds(ctx context.Context, replica uuid.UUID, states []HoldState) ([]HoldOrder, error)
+	// ReleaseHeld makes runs ready again that wait for something that no replica holds back any more. left is true when
+	// there may be more.
 	ReleaseHeld(ctx context.Context) (left bool, err error)
-	// FreeGates frees gates of jobs whose runs, in flight when the job got its gate, have ended.
+	// FreeGates frees gates that are held by runs that were in flight when their job got its gate, and have ended.
 	FreeGates(ctx context.Context) error
 	// Wake receives a value after this process wrote something that may be due at once.
 	Wake() <-chan struct{}
 }
 
-// LockedOutcomesError says which outcomes were left, by run, as somebody else has locked rows that they change, and of
-// which table; and which leases were not ended, because of those or as their own rows are locked.
+// LockedOutcomesError says what Finish left out because somebody else has locked rows. Runs are the runs whose
+// outcomes were left out, each with the table of the locked rows. Leases are the leases that were not ended, because
+// of such outcomes or because their own rows are locked.
 type LockedOutcomesError struct {
 	Runs   map[uuid.UUID]string
 	Leases []uuid.UUID
@@ -84,7 +87,7 @@ func (e *LockedOutcomesError) Error() string {
 	return fmt.Sprintf("somebody else has locked rows of %d runs and %d claims", len(e.Runs), len(e.Leases))
 }
 
-// Replica is one process as others see it.
+// Replica is one process as the other replicas see it.
 type Replica struct {
 	ID      uuid.UUID
 	Host    string // for people
@@ -92,33 +95,33 @@ type Replica struct {
 	Queues  map[string]int // worker slots by queue
 }
 
-// Pulse is what a renewal tells.
+// Pulse is what the renewal of a heartbeat returns.
 type Pulse struct {
 	Known   bool        // false: the others took this replica for lost and removed it
-	Others  []Heartbeat // of every other replica
-	Claims  []uuid.UUID // those this replica holds
-	Cancels []uuid.UUID // runs it is sending that are to be cancelled
-	Orphans bool        // there are claims of replicas that are no more
+	Others  []Heartbeat // the heartbeats of every other replica
+	Claims  []uuid.UUID // claims that this replica holds
+	Cancels []uuid.UUID // runs that this replica is sending and must cancel
+	Orphans bool        // there are claims of removed replicas
 
 	Operations bool // there are operations that have not ended
-	Silent     bool // a target that works on has passed its deadline, or is about to
-	Notices    bool // there are notices that may be told
-	Unheld     bool // runs wait for something that no replica holds them back for any more
-	Gates      bool // runs that began before their job had a gate hold it
+	Silent     bool // a target that answered 202 has passed its deadline, or is about to
+	Notices    bool // there are notices that may be sent
+	Unheld     bool // runs wait for something that no replica holds back any more
+	Gates      bool // gates are held by runs that began before their job had a gate
 
 	AllowedTargets map[int32][]netip.Prefix // networks that single tenants may call although they are not public
-	Limits         []TenantLimits           // of the tenants that have any, or are frozen
-	Frozen         *Freeze                  // of the deployment; nil: it is not
+	Limits         []TenantLimits           // of tenants that have limits or are frozen
+	Frozen         *Freeze                  // the freeze of the deployment; nil: not frozen
 }
 
 // Claim says who claims and how much.
 type Claim struct {
 	Replica uuid.UUID
 	Quotas  []Quota // their slots sum to at most BatchSize
-	// Work is what is claimed. Slots are claimed either late or due now, so that those that are late never stand before
+	// Work is the kind of work to claim. Late slots and slots due now are claimed apart, so that late ones never delay
 	// the others.
 	Work Work
-	// Behind is for how long slots that are due now have been due at least: a slow replica leaves them to others first.
+	// Behind leaves slots alone that became due less than this long ago: a slow replica leaves them to others first.
 	Behind time.Duration
 	// Grant is what the claim may start of tenants with limits; their rows beyond it stay as they are.
 	Grant *Grant
@@ -126,36 +129,36 @@ type Claim struct {
 	// because skipping a long backlog costs time.
 	Except []int32
 	Since  time.Duration
-	// Held asks for runs that wait for their host, in place of those that are due.
+	// Held asks for runs that wait for their host, in place of due ones.
 	Held *HeldClaim
-	// Replacing asks, in place of what the quotas name, for due slots of these jobs whose runs replace one in flight. They
-	// wait until it has ended, so they take no worker slot; a slot whose run would start at once stays due.
+	// Replacing asks, in place of what the quotas name, for due slots of these jobs whose runs replace one in flight. Such
+	// a run waits until that one has ended, so it takes no worker slot. A slot whose run would start at once stays due.
 	Replacing []uuid.UUID
 }
 
-// Quota is how many runs a claim may take from one queue. Either all quotas of a claim name a tenant or none
-// does; see share.
+// Quota is how many runs a claim may take from one queue. Either all quotas of a claim name a tenant or none does;
+// see share.
 type Quota struct {
 	Queue  int16
-	Tenant int32 // whose runs; 0: anybody's
+	Tenant int32 // whose runs; 0: of any tenant
 	Slots  int
 }
 
-// BatchSize is the most slots one claim takes: enough to amortise its round trips, little enough to hold
-// its locks for milliseconds.
+// BatchSize is the most slots one claim takes: enough to amortise its round trips, few enough to hold its locks for
+// milliseconds only.
 const BatchSize = 100
 
 // OlderThan is how long after its due time a slot counts as late.
 const OlderThan = 5 * time.Second
 
-// LookInto names the queues to look into for each kind of work; none: it is not looked for.
+// LookInto names the queues to look into for each kind of work. A kind without queues is not looked for.
 type LookInto [works][]int16
 
-// Upcoming tells when there is something to claim, by the database's clock; zero times: nothing at all.
+// Upcoming says when there is something to claim, by the database's clock. A zero time: nothing.
 type Upcoming struct {
 	Now      time.Time
-	Schedule time.Time // the next slot due, apart from late ones
-	Ready    time.Time // the next run in ready, apart from ordered ones
-	Ordered  time.Time // the next of these
-	Older    bool      // there are late slots: due for more than OlderThan
+	Schedule time.Time // the next slot due; late slots are not counted
+	Ready    time.Time // the next run in ready; ordered runs are not counted
+	Ordered  time.Time // the next ordered run
+	Older    bool      // there are late slots: due for longer than OlderThan
 }

@@ -10,48 +10,50 @@ import (
 )
 
 const (
-	// longestSleep is how long the tick loop sleeps when nothing is known to be due: an idle replica costs
-	// a query a second.
+	// longestSleep is how long the tick loop sleeps when it knows of nothing due: an idle replica costs the database one
+	// query a second.
 	longestSleep = time.Second
-	// olderEvery is how often late slots are looked for.
+	// olderEvery is how often the loop looks for late slots.
 	olderEvery = 2 * time.Second
 	// lookEvery is how often the loop looks at what is due next while claims come back full.
 	lookEvery = 100 * time.Millisecond
-	// shortest and longest pause after a claim that found only rows others had locked.
+	// shortestPause and longestPause bound the pause after a claim that found only rows others had locked.
 	shortestPause = 2 * time.Millisecond
 	longestPause  = 100 * time.Millisecond
-	// slowLook is how long a look takes that says that the network to the database, or this machine, is slow.
+	// slowLook is how long a look takes when the network to the database, or this machine, is slow.
 	slowLook = 100 * time.Millisecond
-	// yielding is for how long a slow replica leaves a slot to others. They look at least every longestPause for a slot
-	// that they know to be due.
+	// yielding is how long a slow replica leaves a due slot to the others. That is enough for them: they look at least
+	// every longestPause for a slot that they know to be due.
 	yielding = 250 * time.Millisecond
-	// claimGrace is how long a claim may go on when its replica is stopped.
+	// claimGrace is how long a claim may go on after its replica was told to stop.
 	claimGrace = 2 * time.Second
-	// tickTimeout bounds a look or a claim, which take milliseconds. A server that vanished without closing
-	// its connections would otherwise hold the loop for as long as TCP has hope: a quarter of an hour.
+	// tickTimeout bounds a look or a claim, which take milliseconds. A server that vanished without closing its
+	// connections would otherwise block the loop until TCP gives up, after a quarter of an hour.
 	tickTimeout = 8 * time.Second
 )
 
-// Claims whose answer took so long that others may have their runs.
+// Answers to claims that came so late that other replicas may have the runs.
 var (
-	errLateClaim = errors.New("a claim was answered after this replica had been without a heartbeat for too long: its runs are not sent, and given back")
-	errGivenBack = errors.New("a claim was answered after this replica had given it back, as its commit was in doubt: its runs are not sent")
+	errLateClaim = errors.New(
+		"a claim was answered after this replica had been without a heartbeat for too long: its runs are not sent, and given back")
+	errGivenBack = errors.New(
+		"a claim was answered after this replica had given it back, as its commit was in doubt: its runs are not sent")
 )
 
-// ticker is the tick loop: it claims what is due and hands it to the executor. Ticks are serial; after a
-// full batch the next one follows at once, otherwise the loop sleeps until the next thing is due.
+// ticker is the tick loop: it claims due work and hands it to the executor. Ticks are serial. After a full batch the
+// next tick follows at once; otherwise the loop sleeps until the next thing is due.
 type ticker struct {
 	s         *Scheduler
 	upcoming  Upcoming
-	took      time.Duration // the last look
-	lookAt    time.Time     // when to look at the latest
-	drawAt    time.Time     // not to draw before, as the last draw failed
+	took      time.Duration // how long the last look took
+	lookAt    time.Time     // when to look again at the latest
+	drawAt    time.Time     // no draw before this time, because the last one failed
 	olderAt   time.Time     // when to look for late slots again
-	pause     time.Duration // grows while claims find nothing they can have
+	pause     time.Duration // grows while claims settle nothing
 	wantsLook bool
 	fair      [works]fairness
-	order     []Work // in which kinds of work are claimed: first those that wait without a slot
-	others    bool   // the last look left out queues that have no slot for some kind of work
+	order     []Work // order in which kinds of work are claimed: starved kinds first
+	others    bool   // the last look left out queues without a free slot for some kind of work
 	around    around
 }
 
@@ -101,7 +103,7 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 		}
 	}
 	if t.s.heart.watch.expired(time.Now()) {
-		return spread(longestSleep), nil, nil // others may have taken over: start nothing new
+		return spread(longestSleep), nil, nil // other replicas may have taken over: start nothing new
 	}
 	if err := t.fetchHeld(ctx); err != nil {
 		return 0, nil, err
@@ -139,21 +141,24 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 		t.pause = 0
 		return 0, nil, nil
 	}
-	// What is due is locked by others, or waits for slots of its queue: no use in asking at full speed.
+	// Others have locked what is due, or it waits for slots of its queue: asking again at full speed is no use.
 	t.pause = min(max(2*t.pause, shortestPause), longestPause)
 	return t.pause, t.s.slots.released, nil
 }
 
-// due returns the kinds of work of which there is something to claim by now, as far as the last look told.
+// due returns the kinds of work that have something to claim by now, according to the last look.
 func (t *ticker) due(now time.Time) [works]bool {
 	u := t.upcoming
 	return [works]bool{
-		WorkDue: reached(u.Schedule, now), WorkReady: reached(u.Ready, now), WorkLate: u.Older, WorkOrdered: reached(u.Ordered, now),
+		WorkDue:     reached(u.Schedule, now),
+		WorkReady:   reached(u.Ready, now),
+		WorkLate:    u.Older,
+		WorkOrdered: reached(u.Ordered, now),
 	}
 }
 
-// takeTurns has the kinds of work that wait without a slot claimed first the next time, one after the other; then those
-// in their order that do not.
+// takeTurns orders the kinds of work for the next tick: first the kinds that wait without a worker slot, in rotation,
+// then the others in their fixed order.
 func (t *ticker) takeTurns() {
 	starved := slices.DeleteFunc(slices.Clone(t.order), func(of Work) bool { return !t.s.slots.starved(of) })
 	t.order = append(t.order[:0], starved...)
@@ -164,7 +169,7 @@ func (t *ticker) takeTurns() {
 	}
 }
 
-// draw draws on the limits of tenants that are short of something. Should it fail they are held back, and nobody else is.
+// draw draws on the limits of tenants that need more. If it fails, only these tenants are held back.
 func (t *ticker) draw(ctx context.Context) {
 	if time.Now().Before(t.drawAt) {
 		return
@@ -182,7 +187,7 @@ type claimed struct {
 	full    bool
 }
 
-// claim claims one kind of work within its quotas, if there are any, and hands the runs to the executor.
+// claim claims one kind of work within its quotas, if it has any, and hands the runs to the executor.
 func (t *ticker) claim(ctx context.Context, of Work, sum *claimed) error {
 	free := t.s.slots.quotas(of, math.MaxInt, nil)
 	if len(free) == 0 {
@@ -208,12 +213,13 @@ func (t *ticker) claim(ctx context.Context, of Work, sum *claimed) error {
 	if of == WorkLate {
 		t.upcoming.Older = sum.settled > before
 	}
-	// Of a queue without a slot for it nothing was claimed, and more may be due there.
+	// Nothing was claimed from queues without a free slot for this kind, and more may be due there.
 	fair.crowded = len(full) > 0 || fair.crowded && len(free) < len(t.s.slots.numbers())
 	return nil
 }
 
-// claimAll claims all the quotas, at most a batch at once each. full names the queues of which one was used up.
+// claimAll claims all the quotas in claims of at most BatchSize, side by side. full lists the queues whose quota was
+// used up.
 func (t *ticker) claimAll(ctx context.Context, of Work, quotas []Quota, sum *claimed) (full []int16, err error) {
 	claims := inBatches(quotas)
 	batches, errs := make([]Batch, len(claims)), make([]error, len(claims))
@@ -230,9 +236,9 @@ func (t *ticker) claimAll(ctx context.Context, of Work, quotas []Quota, sum *cla
 	return full, errors.Join(errs...)
 }
 
-// atATime is how many full claims go on at a time. Where there is a backlog a replica's workers would wait for one claim
-// after the other: while one waits for its commit another locks what comes next. Of several replicas each has one, as
-// a claim looks at each row that another has locked.
+// atATime is how many full claims run at a time. With a backlog and one claim at a time, a replica's workers would
+// wait for each claim in turn. With two, one waits for its commit while the other locks the next rows. Where there
+// are several replicas each runs one, because a claim has to step over each row that another claim has locked.
 func (t *ticker) atATime(fair *fairness) int {
 	if fair.crowded && t.s.heart.watch.alone() {
 		return 2
@@ -247,10 +253,10 @@ func (t *ticker) claimBatch(ctx context.Context, of Work, c Claim) (batch Batch,
 	}
 	c.Replica, c.Work, c.Grant = t.s.replica.ID, of, t.s.limits.grant(of)
 	if of == WorkDue && t.took > slowLook && !t.s.heart.watch.alone() {
-		c.Behind = yielding // a claim takes several round trips, and keeps its slots from others meanwhile
+		c.Behind = yielding // a claim takes several round trips, and locks its slots meanwhile
 	}
 	defer func() { c.Grant.end(batch.Runs) }()
-	// One that is under way when the replica is stopped is not cut off: it may have been committed.
+	// A claim under way is not cut off when the replica is stopped: it may have been committed.
 	ctx, cancel := outlast(ctx, claimGrace)
 	defer cancel()
 	ctx, stop := context.WithTimeout(ctx, tickTimeout)
@@ -270,7 +276,7 @@ func (t *ticker) claimBatch(ctx context.Context, of Work, c Claim) (batch Batch,
 	return batch, nil
 }
 
-// heedFreeze takes what a claim found frozen, which the heartbeat has not told yet.
+// heedFreeze heeds what a claim found frozen before a heartbeat has told of it.
 func (t *ticker) heedFreeze(of Work, b Batch) {
 	if b.Halted {
 		t.s.freezing.halt()
@@ -316,8 +322,7 @@ func (t *ticker) look(ctx context.Context) error {
 	return nil
 }
 
-// untilNext returns how long to sleep until something else is due than now, and has the loop look again after a full
-// sleep.
+// untilNext returns how long to sleep until the next thing is due, and has the loop look again after a full sleep.
 func (t *ticker) untilNext(now time.Time) time.Duration {
 	wait := spread(longestSleep)
 	t.wantsLook, t.pause = true, 0
@@ -336,8 +341,8 @@ func (t *ticker) untilNext(now time.Time) time.Duration {
 
 func reached(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
 
-// sleepEither sleeps until d has passed, ctx has ended, or one of two channels delivers; woken is called
-// when the second one does.
+// sleepEither sleeps until d has passed, ctx has ended, or one of two channels delivers. It calls woken when the
+// second one does.
 func sleepEither(ctx context.Context, d time.Duration, first, second <-chan struct{}, woken func()) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -12,8 +12,8 @@ import (
 	"punctual/scheduler/cron"
 )
 
-// Timetable answers which slots a job has and when each is due. It is pure: every instant it knows
-// comes from its definition or is passed in.
+// Timetable says which slots a job has and when each is due. It is pure: every instant in it comes from the
+// definition or is passed in.
 type Timetable struct {
 	kind   Kind
 	expr   *cron.Expression
@@ -25,17 +25,17 @@ type Timetable struct {
 	at     time.Time
 	delay  time.Duration
 	jitter time.Duration // longest delay; 0: none
-	hash   uint64        // of the job's id: how far into its jitter its slots are due
+	hash   uint64        // of the job's id: how far into the jitter its slots are due
 }
 
-// Slot is one nominal fire time in UTC. Note says so where daylight saving moved it or chose between two.
+// Slot is one nominal fire time in UTC. Note tells when daylight saving moved it or chose between two times.
 type Slot struct {
 	At   time.Time
 	Note string
 }
 
-// NewTimetable compiles the schedule of a definition whose defaults are filled in. defaultJitter applies
-// to cron slots a minute or more apart where the definition has no jitter of its own.
+// NewTimetable compiles the schedule of a definition whose defaults are filled in. defaultJitter applies to cron
+// slots a minute or more apart when the definition sets no jitter.
 func NewTimetable(job uuid.UUID, d Definition, defaultJitter time.Duration) (*Timetable, error) {
 	s := d.Schedule
 	t := &Timetable{
@@ -65,9 +65,9 @@ func NewTimetable(job uuid.UUID, d Definition, defaultJitter time.Duration) (*Ti
 	return t, nil
 }
 
-// First returns the first slot of a definition written at now. A one-shot has its instant, also when that has passed:
-// it is due at once then, and late. A recurring job starts with its first slot after now. Slots of one-shots are whole
-// milliseconds, rounded up so that none is early.
+// First returns the first slot of a definition written at now. For a one-shot that is its instant, even when it has
+// passed: it is then due at once, and late. A recurring job starts with its first slot after now. Slots of one-shots
+// are whole milliseconds, rounded up so that none is early.
 func (t *Timetable) First(now time.Time) (Slot, bool) {
 	switch t.kind {
 	case KindAt:
@@ -78,8 +78,8 @@ func (t *Timetable) First(now time.Time) (Slot, bool) {
 	return t.Next(now, nil)
 }
 
-// Next returns the first slot strictly after the given instant; false when there is none. One-shots have
-// no slot after their only one, so for them it is always false. memo may be nil.
+// Next returns the first slot strictly after the given instant; false when there is none. A one-shot has no slot
+// after its only one, so for it the answer is always false. memo may be nil.
 func (t *Timetable) Next(after time.Time, memo *cron.Memo) (Slot, bool) {
 	if !t.kind.Recurring() {
 		return Slot{}, false
@@ -89,7 +89,7 @@ func (t *Timetable) Next(after time.Time, memo *cron.Memo) (Slot, bool) {
 	}
 	var slot Slot
 	if t.kind == KindEvery {
-		// Nanoseconds of an int64 span 292 years each way; definitions are validated to lie well within.
+		// An int64 of nanoseconds spans 292 years each way; validation keeps definitions well within that.
 		periods := floorDiv(int64(after.Sub(t.origin)), int64(t.every)) + 1
 		slot.At = t.origin.Add(time.Duration(periods) * t.every)
 	} else {
@@ -152,8 +152,8 @@ func (t *Timetable) Prev(before time.Time) (Slot, bool) {
 	return slot, true
 }
 
-// Due returns when a slot is due: the slot plus an offset, which is the job's own fraction of the jitter, or of half
-// the gap to the next slot where that is shorter. So jobs spread evenly over either, the same job has the same offset
+// Due returns when a slot is due: the slot plus an offset. The offset is the job's own fraction of the jitter, or of
+// half the gap to the next slot where that is shorter. So jobs spread evenly over either, a job has the same offset
 // in every slot whose gap is long enough, and no slot is due after the next one.
 func (t *Timetable) Due(slot time.Time, memo *cron.Memo) time.Time {
 	if t.jitter <= 0 {
@@ -166,11 +166,11 @@ func (t *Timetable) Due(slot time.Time, memo *cron.Memo) time.Time {
 		}
 	}
 	offset, _ := bits.Mul64(t.hash, uint64(longest)) // hash / 2^64 is the fraction
-	// Whole microseconds: what Postgres stores.
+	// Whole microseconds, because that is what Postgres stores.
 	return slot.Add(time.Duration(offset).Truncate(time.Microsecond))
 }
 
-// shortestGap returns a lower bound of the time between two slots, which saves looking for the next one.
+// shortestGap returns a lower bound of the time between two slots. It saves looking for the next slot.
 func (t *Timetable) shortestGap() time.Duration {
 	switch {
 	case t.kind == KindEvery:
@@ -197,11 +197,12 @@ func (t *Timetable) count(first, last time.Time, limit int, memo *cron.Memo) int
 	return n
 }
 
-// hashID returns a number that is spread evenly over all there are, also for ids that differ in a few bits.
+// hashID returns a number that is spread evenly over all numbers, even for ids that differ in only a few bits.
 func hashID(id uuid.UUID) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(id[:])
-	// FNV leaves the high bits of ids that differ in their last bytes alike; these are MurmurHash3's finishing steps.
+	// FNV leaves the high bits alike for ids that differ in their last bytes; these are the finishing steps of
+	// MurmurHash3.
 	v := h.Sum64()
 	v = (v ^ v>>33) * 0xff51afd7ed558ccd
 	v = (v ^ v>>33) * 0xc4ceb9fe1a85ec53

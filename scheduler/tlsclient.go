@@ -11,23 +11,24 @@ import (
 	"punctual/scheduler/delivery"
 )
 
-// mostTLSClients bounds how many clients with certificates of their own a replica keeps; each has its own connections.
+// mostTLSClients bounds how many clients with TLS settings of their own a replica keeps; each has its own connections.
 const mostTLSClients = 256
 
-// tlsKey names what a client was made of. Another value of a secret makes another client.
+// tlsKey names what a client was built from. A new value of a secret leads to a new client.
 type tlsKey struct {
 	tenant          int32
 	certificate, ca Revision
 }
 
-// tlsClients are the clients of targets that have a client certificate or authorities of their own.
+// tlsClients are the clients for targets with a client certificate or authorities of their own.
 type tlsClients struct {
 	mu      sync.Mutex
 	clients *lru.LRU[tlsKey, *delivery.Client]
 }
 
 func newTLSClients() *tlsClients {
-	clients, _ := lru.NewLRU(mostTLSClients, func(_ tlsKey, c *delivery.Client) { c.Close() }) // fails for sizes below 1 only
+	// NewLRU fails only for sizes below 1.
+	clients, _ := lru.NewLRU(mostTLSClients, func(_ tlsKey, c *delivery.Client) { c.Close() })
 	return &tlsClients{clients: clients}
 }
 
@@ -63,7 +64,7 @@ func (s *Scheduler) tlsClient(ctx context.Context, tenant int32, t TLS) (*delive
 	return client, nil
 }
 
-// named returns the secret of a name; none where there is no name.
+// named returns the secret with a name, and an empty one for an empty name.
 func (s *Scheduler) named(ctx context.Context, tenant int32, name string) (Secret, error) {
 	if name == "" {
 		return Secret{}, nil
@@ -71,7 +72,7 @@ func (s *Scheduler) named(ctx context.Context, tenant int32, name string) (Secre
 	return s.store.NamedSecret(ctx, tenant, name)
 }
 
-// readTLS reads the PEM of a target's secrets. The errors repeat nothing of it.
+// readTLS reads the PEM of a target's secrets. Its errors repeat nothing of it.
 func readTLS(t TLS, certificate, ca string) (certificates []tls.Certificate, roots *x509.CertPool, err error) {
 	if t.ClientCertificate != "" {
 		pair, err := tls.X509KeyPair([]byte(certificate), []byte(certificate))

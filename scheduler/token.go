@@ -16,11 +16,11 @@ import (
 const (
 	// mostTokens bounds how many tokens a replica keeps.
 	mostTokens = 10_000
-	// tokenLifetime is that of a token whose answer does not say.
+	// tokenLifetime is the lifetime of a token whose answer states none.
 	tokenLifetime = 5 * time.Minute
-	// tokenMargin is how long before its end a token is fetched anew; a quarter of its lifetime where that is less.
+	// tokenMargin is how long before its end a token is fetched anew; at most a quarter of its lifetime.
 	tokenMargin = time.Minute
-	// refusalLifetime is how long a failure stands for those who want the same token: they would all get it.
+	// refusalLifetime is how long a failure is repeated to all who want the same token: they would all get it anyway.
 	refusalLifetime = time.Second
 )
 
@@ -38,15 +38,18 @@ type tokens struct {
 }
 
 func newTokens() *tokens {
-	known, _ := lru.New[tokenKey, *token](mostTokens) // fails for sizes below 1 only
+	known, _ := lru.New[tokenKey, *token](mostTokens) // fails only for sizes below 1
 	return &tokens{known: known}
 }
 
-// of returns the token for what a job's authentication says.
+// of returns the token for a job's authentication.
 func (t *tokens) of(tenant int32, auth Auth, secret Secret) *token {
 	scopes := slices.Clone(auth.Scopes)
 	slices.Sort(scopes)
-	key := tokenKey{tenant, auth.TokenURL, auth.Issuer, auth.ClientID, strings.Join(slices.Compact(scopes), " "), auth.Audience, secret.Revision}
+	key := tokenKey{
+		tenant, auth.TokenURL, auth.Issuer, auth.ClientID, strings.Join(slices.Compact(scopes), " "), auth.Audience,
+		secret.Revision,
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if known, ok := t.known.Get(key); ok {
@@ -57,25 +60,25 @@ func (t *tokens) of(tenant int32, auth Auth, secret Secret) *token {
 	return fresh
 }
 
-// token is one access token. One attempt at a time fetches it, the others that want it wait.
+// token is one access token. One attempt at a time fetches it, and the others that need it wait.
 type token struct {
 	key    tokenKey
 	secret string
-	turn   chan struct{} // holds one value while somebody fetches
+	turn   chan struct{} // holds one value while an attempt fetches the token
 
 	mu      sync.Mutex
 	value   string
-	until   time.Time // when the value is to be fetched anew
+	until   time.Time // when to fetch the value anew
 	refusal error
-	retryAt time.Time // when the refusal is forgotten
+	retryAt time.Time // when to forget the refusal
 
-	// Only who fetches uses these.
-	endpoint string // that the issuer told, until discoverAt
+	// Only the attempt that fetches uses these.
+	endpoint string // the endpoint that the issuer announced, until lookAt
 	lookAt   time.Time
 	inBody   bool // the endpoint wants the client's secret in the body
 }
 
-// get returns the token, fetched through client if need be.
+// get returns the token. It fetches it through client if need be.
 func (t *token) get(ctx context.Context, client *delivery.Client) (string, error) {
 	if value, refusal := t.present(); value != "" || refusal != nil {
 		return value, refusal
@@ -95,7 +98,7 @@ func (t *token) get(ctx context.Context, client *delivery.Client) (string, error
 	if err != nil {
 		t.refusal, t.retryAt = err, time.Now().Add(refusalLifetime)
 		if ctx.Err() != nil {
-			t.refusal = nil // the one who asked had no more time; others may
+			t.refusal = nil // this attempt ran out of time; others may have more
 		}
 		return "", err
 	}
@@ -103,7 +106,7 @@ func (t *token) get(ctx context.Context, client *delivery.Client) (string, error
 	return value, nil
 }
 
-// present returns what is there without asking anybody.
+// present returns the token or the refusal that is at hand, without a request.
 func (t *token) present() (value string, refusal error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,7 +120,7 @@ func (t *token) present() (value string, refusal error) {
 	return "", nil
 }
 
-// drop forgets a token that a target did not take, unless there is another by now.
+// drop forgets a token that a target refused, unless it has been replaced by now.
 func (t *token) drop(value string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

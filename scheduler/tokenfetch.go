@@ -12,10 +12,10 @@ import (
 	"punctual/scheduler/delivery"
 )
 
-// discoveryLifetime is how long what an issuer announces is believed.
+// discoveryLifetime is how long an issuer's announcement is used.
 const discoveryLifetime = time.Hour
 
-// fetch asks the token endpoint: RFC 6749, section 4.4. Nothing that it answers gets into an error.
+// fetch asks the token endpoint, as in RFC 6749, section 4.4. No error repeats anything of its answer.
 func (t *token) fetch(ctx context.Context, client *delivery.Client) (value string, lifetime time.Duration, err error) {
 	endpoint, err := t.discover(ctx, client)
 	if err != nil {
@@ -23,7 +23,7 @@ func (t *token) fetch(ctx context.Context, client *delivery.Client) (value strin
 	}
 	result, err := t.ask(ctx, client, endpoint)
 	if err == nil && !t.inBody && (result.Status == http.StatusBadRequest || result.Status == http.StatusUnauthorized) {
-		// Most endpoints read the Authorization header, as they must; some want the client in the body.
+		// Most endpoints read the Authorization header, as they must. Some want the client in the body.
 		t.inBody = true
 		if result, err = t.ask(ctx, client, endpoint); err == nil && !result.OK() {
 			t.inBody = false
@@ -40,7 +40,7 @@ func (t *token) fetch(ctx context.Context, client *delivery.Client) (value strin
 	return t.read(result.Body)
 }
 
-// ask sends the client's credentials.
+// ask sends the client's credentials to the token endpoint.
 func (t *token) ask(ctx context.Context, client *delivery.Client, endpoint string) (delivery.Result, error) {
 	u, err := delivery.CheckURL(endpoint)
 	if err != nil {
@@ -61,10 +61,13 @@ func (t *token) ask(ctx context.Context, client *delivery.Client, endpoint strin
 		pair := url.QueryEscape(t.key.client) + ":" + url.QueryEscape(t.secret)
 		header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(pair)))
 	}
-	return client.Send(ctx, delivery.Request{Tenant: t.key.tenant, Method: http.MethodPost, URL: u, Header: header, Body: []byte(form.Encode()), Timeout: left(ctx), KeepBody: true}), nil
+	return client.Send(ctx, delivery.Request{
+		Tenant: t.key.tenant, Method: http.MethodPost, URL: u, Header: header, Body: []byte(form.Encode()),
+		Timeout: left(ctx), KeepBody: true,
+	}), nil
 }
 
-// left is how much time a context leaves.
+// left is how much time is left until the deadline of a context.
 func left(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -107,7 +110,10 @@ func (t *token) discover(ctx context.Context, client *delivery.Client) (endpoint
 	if err != nil {
 		return "", t.errorf("the issuer %v", err)
 	}
-	result := client.Send(ctx, delivery.Request{Tenant: t.key.tenant, Method: http.MethodGet, URL: u, Header: http.Header{"Accept": {"application/json"}}, Timeout: left(ctx), KeepBody: true})
+	result := client.Send(ctx, delivery.Request{
+		Tenant: t.key.tenant, Method: http.MethodGet, URL: u, Header: http.Header{"Accept": {"application/json"}},
+		Timeout: left(ctx), KeepBody: true,
+	})
 	var announced struct {
 		Issuer        string `json:"issuer"`
 		TokenEndpoint string `json:"token_endpoint"`
@@ -122,8 +128,9 @@ func (t *token) discover(ctx context.Context, client *delivery.Client) (endpoint
 	case strings.TrimSuffix(announced.Issuer, "/") != strings.TrimSuffix(t.key.issuer, "/"):
 		return "", t.errorf("/.well-known/openid-configuration is another issuer's")
 	}
-	// Who asks over https may not be sent on without it: the client's secret would go in the clear.
-	if next, err := delivery.CheckURL(announced.TokenEndpoint); err != nil || u.Scheme == "https" && next.Scheme != "https" {
+	// An issuer asked over https must not lead to an endpoint without it: the client's secret would go in the clear.
+	if next, err := delivery.CheckURL(announced.TokenEndpoint); err != nil ||
+		u.Scheme == "https" && next.Scheme != "https" {
 		return "", t.errorf("/.well-known/openid-configuration names a token_endpoint that is not to be called")
 	}
 	t.endpoint, t.lookAt = announced.TokenEndpoint, time.Now().Add(discoveryLifetime)

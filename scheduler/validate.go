@@ -15,8 +15,8 @@ import (
 	"punctual/scheduler/delivery"
 )
 
-// Problem is one thing that is wrong with a definition: the field, as a path in its JSON, and what would
-// be right.
+// Problem is one thing that is wrong with a definition. Field is the path of the field in its JSON, and Message says
+// what would be right.
 type Problem struct {
 	Field   string
 	Message string
@@ -44,10 +44,10 @@ var (
 	uuidForm  = regexp.MustCompile(`(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$`)
 )
 
-// reservedNames are words that the API's paths use in the place of a job's name.
+// reservedNames are words that the API's paths use in place of a job's name.
 var reservedNames = []string{"batch", "bulk", "apply"}
 
-// Validate returns everything that is wrong with a definition, by field; none when it may be written.
+// Validate returns everything that is wrong with a definition, by field; nothing when it may be written.
 func (d Definition) Validate() []Problem {
 	var c checker
 	c.name(d.Name)
@@ -70,7 +70,8 @@ func (d Definition) Validate() []Problem {
 	c.duration("timeout", d.Timeout, time.Millisecond, MaxTimeout)
 	c.retry(d.Retry)
 	if d.Queue != "" && !queueForm.MatchString(d.Queue) {
-		c.add("queue", "%q: 1 to 64 letters, digits, dots, underscores and dashes, the first a letter or digit", clip(d.Queue))
+		c.add("queue", "%q: 1 to 64 letters, digits, dots, underscores and dashes, the first a letter or digit",
+			clip(d.Queue))
 	}
 	oneOf(&c, "priority", d.Priority, PriorityHigh, PriorityNormal, PriorityLow)
 	oneOf(&c, "delivery", d.Delivery, DeliverAtLeastOnce, DeliverAtMostOnce)
@@ -135,7 +136,7 @@ func (c *checker) labels(labels map[string]string) {
 	}
 }
 
-// earliest and latest bound every instant of a definition: within them all arithmetic on nanoseconds is safe.
+// earliest and latest bound every instant of a definition. Within them all arithmetic on nanoseconds is safe.
 var (
 	earliest = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
 	latest   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -201,7 +202,9 @@ func (c *checker) duration(field string, d Duration, shortest, longest time.Dura
 	case d.bad:
 		c.add(field, "%s", NotADuration(d.text))
 	case field == "timeout" && d.value > longest:
-		c.add(field, "%q is outside %s to %s; a target that works for longer answers 202 and calls back: see completion", d.text, Short(shortest), Short(longest))
+		c.add(field,
+			"%q is outside %s to %s; a target that works for longer answers 202 and calls back: see completion",
+			d.text, Short(shortest), Short(longest))
 	case d.value < shortest || d.value > longest:
 		c.add(field, "%q is outside %s to %s", d.text, Short(shortest), Short(longest))
 	}
@@ -211,7 +214,9 @@ func (c *checker) instant(field string, i Instant) {
 	switch {
 	case i.IsZero():
 	case i.bad:
-		c.add(field, `%q is not an RFC 3339 instant; write one such as "2026-12-01T09:00:00Z" or "2026-12-01T09:00:00+01:00"`, clip(i.text))
+		c.add(field,
+			`%q is not an RFC 3339 instant; write one such as "2026-12-01T09:00:00Z" or "2026-12-01T09:00:00+01:00"`,
+			clip(i.text))
 	case i.value.Before(earliest) || !i.value.Before(latest):
 		c.add(field, "%q is outside the years 1970 to 2199", i.text)
 	}
@@ -231,12 +236,12 @@ func (c *checker) target(t Target) {
 	c.problems = append(c.problems, ValidateRequest("target.", t.Headers, t.Body)...)
 	c.secrets(t)
 	if !storableJSON(t.Body) {
-		c.add("target.body", `must be valid UTF-8, without \u0000 and without halves of surrogate pairs: the database cannot read them`)
+		c.add("target.body",
+			`must be valid UTF-8, without \u0000 and without halves of surrogate pairs: the database cannot read them`)
 	}
 }
 
-// ValidateRequest returns what is wrong with the headers and body of a request; prefix comes before the
-// field names.
+// ValidateRequest returns what is wrong with the headers and body of a request. prefix is put before the field names.
 func ValidateRequest(prefix string, headers map[string]string, body json.RawMessage) []Problem {
 	var c checker
 	if len(headers) > MaxHeaders {
@@ -247,7 +252,7 @@ func ValidateRequest(prefix string, headers map[string]string, body json.RawMess
 		if err := delivery.CheckHeader(name, headers[name]); err != nil {
 			c.add(prefix+"headers."+clip(name), "%v", err)
 		}
-		// Names differ by more than their letters' case: otherwise chance decides which one is sent.
+		// Names must differ by more than upper and lower case: otherwise chance decides which header is sent.
 		if other, twice := written[http.CanonicalHeaderKey(name)]; twice {
 			c.add(prefix+"headers."+clip(name), "is the same header as %q; give it once", clip(other))
 		}
@@ -306,10 +311,11 @@ func oneOf[T ~string](c *checker, field string, value T, choices ...T) {
 	for i, choice := range choices {
 		words[i] = string(choice)
 	}
-	c.add(field, "%q is not one of %s%s", clip(string(value)), strings.Join(words, ", "), DidYouMean(string(value), words...))
+	c.add(field, "%q is not one of %s%s",
+		clip(string(value)), strings.Join(words, ", "), DidYouMean(string(value), words...))
 }
 
-// clip shortens what somebody wrote, for an error message.
+// clip shortens a text from outside for an error message.
 func clip(s string) string {
 	const most = 80
 	if len(s) <= most {

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Duration is a span of time as a definition writes it: a Go duration string such as "90s" or "24h".
-// It keeps the text, so that a definition is echoed as it was written; text that is not a duration is
-// kept too and reported by Definition.Validate together with everything else that is wrong.
+// Duration is a span of time as a definition writes it: a Go duration string such as "90s" or "24h". It keeps the
+// text, so that a definition is echoed as it was written. It also keeps text that is not a duration, so that
+// Definition.Validate can report it together with everything else that is wrong.
 type Duration struct {
 	text  string
 	value time.Duration
@@ -38,7 +38,7 @@ func (d Duration) String() string { return d.text }
 // MarshalText returns the text as it was written.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.text), nil }
 
-// UnmarshalText keeps the text whatever it is, and never fails.
+// UnmarshalText keeps any text, and never fails.
 func (d *Duration) UnmarshalText(text []byte) error {
 	value, err := time.ParseDuration(string(text))
 	*d = Duration{text: string(text), value: value, bad: err != nil}
@@ -70,10 +70,10 @@ func (i Instant) String() string { return i.text }
 // MarshalText returns the text as it was written.
 func (i Instant) MarshalText() ([]byte, error) { return []byte(i.text), nil }
 
-// instantForm is RFC 3339. time.Parse also takes hours of one digit, decimal commas and offsets of a day.
+// instantForm is RFC 3339. time.Parse also accepts hours of one digit, decimal commas and offsets of a day.
 var instantForm = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
-// UnmarshalText keeps the text whatever it is, and never fails.
+// UnmarshalText keeps any text, and never fails.
 func (i *Instant) UnmarshalText(text []byte) error {
 	*i = Instant{text: string(text), bad: true}
 	if value, err := time.Parse(time.RFC3339Nano, string(text)); err == nil && instantForm.Match(text) {

@@ -2,22 +2,23 @@ package scheduler
 
 import "slices"
 
-// The closed lists of this package: the API's description, docs/reasons.md and the constraints of the schema name the
-// same values, and tests compare all of them. Whoever adds a constant adds it here and documents it there.
+// The closed lists of this package. The API's description, docs/reasons.md and the constraints of the schema name the
+// same values, and tests compare them all. A new constant has to be added here and documented there.
 
-// Statuses returns all statuses of a run, in the order a run can pass through them.
+// Statuses returns all statuses of a run, in the order in which a run can pass through them.
 func Statuses() []Status {
 	return []Status{
-		StatusBlocked, StatusPending, StatusRunning, StatusRetrying, StatusSucceeded, StatusDead, StatusSkipped, StatusCancelled,
+		StatusBlocked, StatusPending, StatusRunning, StatusRetrying,
+		StatusSucceeded, StatusDead, StatusSkipped, StatusCancelled,
 	}
 }
 
-// Triggers returns everything that can make a run.
+// Triggers returns everything that can create a run.
 func Triggers() []Trigger {
 	return []Trigger{TriggerSchedule, TriggerCatchup, TriggerManual, TriggerReplay, TriggerBackfill, TriggerNotify}
 }
 
-// AttemptOutcomes returns all ends of an attempt, and that it has not ended.
+// AttemptOutcomes returns all ends of an attempt, and AttemptInFlight for an attempt that has not ended.
 func AttemptOutcomes() []AttemptOutcome {
 	return []AttemptOutcome{
 		AttemptSucceeded, AttemptFailed, AttemptTimedOut, AttemptLost, AttemptCancelled, AttemptInterrupted,
@@ -25,7 +26,7 @@ func AttemptOutcomes() []AttemptOutcome {
 	}
 }
 
-// ends are the final statuses that each reason can lead to.
+// ends lists the final statuses that each reason can lead to.
 var ends = []struct {
 	reason Reason
 	in     []Status
@@ -73,7 +74,7 @@ func ReasonsOf(status Status) []Reason {
 	return list
 }
 
-// Ends returns the final statuses that a reason can lead to; none for what is no reason.
+// Ends returns the final statuses that a reason can lead to; none for an unknown reason.
 func (r Reason) Ends() []Status {
 	for _, e := range ends {
 		if e.reason == r {

@@ -1,10 +1,10 @@
-// Package breaker keeps requests away from hosts that cannot be reached, and bounds those that hang.
+// Package breaker keeps requests away from hosts that cannot be reached, and bounds requests that hang.
 //
 // # Unreachable
 //
-// There is a breaker for each tenant and host, and it is closed for nearly all of them: then it lets
-// everything through, and only counts in a row how often the host could not be reached (name, connection, TLS).
-// An HTTP status of any kind proves that the host is there, and so does a connection on which no answer comes.
+// There is a breaker for each tenant and host. Nearly all of them are closed: a closed breaker lets everything
+// through, and only counts how often in a row the host could not be reached (name, connection, TLS). An HTTP status
+// of any kind proves that the host is there, and so does a connection on which no answer comes.
 //
 //	         unreachable 10 times in a row           a probe reaches the host
 //	closed ───────────────────────► open, probing ───────────────────────► recovering
@@ -16,16 +16,15 @@
 //	   └─────────────────────────────────────────────────────────────────────────┘
 //	       256 are allowed at a time, or no run waits any more
 //
-// An open breaker lets one request through after each cooldown, the probe. Once the host is reached it gets one
-// request at a time; each answer allows one more, so the number doubles with each round trip, and each failure one
-// less. So a host that is up again is not knocked down by all that has waited for it, and one that fails now and
-// then still gets out.
+// An open breaker lets one request through after each cooldown, the probe. Once the host is reached it gets one request
+// at a time. Each answer allows one more, so the number doubles with each round trip; each failure allows one less. So
+// a host that is up again is not knocked down by its backlog, and a host that fails now and then still recovers.
 //
 // # Waiting
 //
-// A run that must wait is parked in the database. Breakers say how many of those that wait may be sent (Wanted), and
-// the replica fetches them: the longest unsent first, and as probes one of each job in turn. A run that has just been
-// claimed does not overtake them.
+// A run that must wait is parked in the database. Breakers say how many of the waiting runs may be sent (Wanted), and
+// the replica fetches them: the run that has waited longest goes first, and probes come from one job after the other.
+// A run that has just been claimed does not overtake them.
 //
 // # Hanging
 //
@@ -44,14 +43,14 @@ import (
 )
 
 const (
-	// forgetAfter is how long a host that nobody calls is remembered.
+	// forgetAfter is how long a host is remembered that is not called.
 	forgetAfter = 10 * time.Minute
-	// maxHosts bounds the memory, to a few megabytes. Beyond it a host that starts to fail takes the place
-	// of some other one.
+	// maxHosts bounds the memory to a few megabytes. Beyond it a host that starts to fail takes the place of some other
+	// one.
 	maxHosts = 10_000
 )
 
-// Key names a breaker: what one tenant's hosts do is nothing to the others.
+// Key names a breaker. A breaker belongs to one tenant: what that tenant's host does is nothing to the others.
 type Key struct {
 	Tenant int32
 	Host   string // with its port, such as billing.internal:443
@@ -63,7 +62,7 @@ type Answer int
 // The answers.
 const (
 	Answered    Answer = iota // with any status: the host is alive
-	Reached                   // there was a connection, and no answer
+	Reached                   // there was a connection, but no answer
 	Unreachable               // there was no connection: name, connect, TLS
 	Unknown                   // cut off, or never sent: says nothing about the host
 )
@@ -73,16 +72,16 @@ type Turn int
 
 // The turns.
 const (
-	Fresh  Turn = iota // it has just become due: it does not overtake those that wait
+	Fresh  Turn = iota // it has just become due: it does not overtake waiting runs
 	Waited             // it has waited, and was fetched because Wanted said so
-	Always             // it is sent whatever the host does: a run by hand, or one that has a single attempt
+	Always             // it is sent whatever the host does: a run by hand, or one with a single attempt
 )
 
-// Breakers are the breakers of one replica. They are safe for concurrent use. Hosts without a recent failure
-// have no entry, so what is healthy costs a look-up.
+// Breakers are the breakers of one replica. They are safe for concurrent use. A host without a recent failure has no
+// entry, so a healthy host costs a look-up only.
 type Breakers struct {
 	log   *slog.Logger
-	known atomic.Int32 // len(hosts): while nothing fails nobody locks
+	known atomic.Int32 // len(hosts), so that no request takes the lock while no host fails
 	mu    sync.Mutex
 	hosts map[Key]*host
 }
@@ -90,12 +89,12 @@ type Breakers struct {
 // New returns breakers that are all closed, and that log when one opens or closes.
 func New(log *slog.Logger) *Breakers { return &Breakers{log: log, hosts: map[Key]*host{}} }
 
-// Permit lets one request out. Done must be called when it is over.
+// Permit lets one request out. Done must be called when the request is over.
 type Permit struct {
 	breakers *Breakers
 	key      Key
 	host     *host // nil: the breaker was closed
-	round    int   // of the host
+	round    int   // the host's round when the permit was given
 }
 
 // Wait says that a request must not go out now.
@@ -103,10 +102,10 @@ type Wait struct {
 	By  string // what holds it back, in two words, such as "breaker billing.internal:443"
 	Why string // for people
 
-	Hanging bool // the host can be reached, and does not answer
+	Hanging bool // the host can be reached, but does not answer
 }
 
-// Admit asks whether a request may go out now; if wait is not nil it must not, and there is no permit.
+// Admit asks whether a request may go out now. If wait is not nil it must not, and there is no permit.
 func (b *Breakers) Admit(k Key, turn Turn) (p Permit, wait *Wait) {
 	p = Permit{breakers: b, key: k}
 	if b.known.Load() == 0 {
@@ -132,8 +131,8 @@ func (b *Breakers) Admit(k Key, turn Turn) (p Permit, wait *Wait) {
 	return p, nil
 }
 
-// Done tells how the request ended; why is the error for people of one that failed. changed is true when the
-// breaker opened or closed.
+// Done reports how the request ended; why is the error of a failed one, for people. changed is true when the breaker
+// opened or closed.
 func (p Permit) Done(a Answer, why string) (changed bool) {
 	b := p.breakers
 	if a != Unreachable && b.known.Load() == 0 {
@@ -143,7 +142,7 @@ func (p Permit) Done(a Answer, why string) (changed bool) {
 	return b.tell(p.key, was, is)
 }
 
-// tell logs what became of a breaker. Not under the lock: a log that blocks would stop every request.
+// tell logs a change of a breaker. It does so outside the lock: a log that blocks would stop every request.
 func (b *Breakers) tell(k Key, was, is host) (changed bool) {
 	switch {
 	case was.state != open && is.state == open:
@@ -156,8 +155,8 @@ func (b *Breakers) tell(k Key, was, is host) (changed bool) {
 	return was.state != is.state
 }
 
-// settle enters an answer, and returns what its host was before and is now. What was sent in an earlier
-// state of the breaker says nothing about this one.
+// settle records an answer, and returns the state of its host before and after. A request that was sent in an earlier
+// state of the breaker says nothing about the current one.
 func (b *Breakers) settle(p Permit, a Answer, why string) (was, is host) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -184,16 +183,15 @@ func (b *Breakers) settle(p Permit, a Answer, why string) (was, is host) {
 type Wanted struct {
 	Key
 	Most int
-	Not  []uuid.UUID // jobs whose turn it is not, as one of their runs was a probe already
+	Not  []uuid.UUID // jobs that have had their turn: one of their runs was a probe already
 }
 
-// By names what holds the runs back that are wanted.
+// By names what holds the wanted runs back.
 func (w Wanted) By() string { return heldBy(w.Host) }
 
 func heldBy(host string) string { return "breaker " + host }
 
-// Wanted returns the hosts that some of the runs that wait for them may be sent to now, at most so many hosts. Fetched
-// must be called for each.
+// Wanted returns at most most hosts to which waiting runs may be sent now. Fetched must be called for each of them.
 func (b *Breakers) Wanted(most int) (wanted []Wanted) {
 	if b.known.Load() == 0 {
 		return nil
@@ -210,15 +208,17 @@ func (b *Breakers) Wanted(most int) (wanted []Wanted) {
 			wanted = append(wanted, w)
 		}
 	}
-	// The one that has waited longest comes first, so that each gets its turn.
+	// The host that has waited longest comes first, so that each gets its turn.
 	slices.SortFunc(wanted, func(a, c Wanted) int {
-		return cmp.Or(b.hosts[a.Key].nextAt.Compare(b.hosts[c.Key].nextAt), cmp.Compare(a.Host, c.Host), cmp.Compare(a.Tenant, c.Tenant))
+		return cmp.Or(
+			b.hosts[a.Key].nextAt.Compare(b.hosts[c.Key].nextAt),
+			cmp.Compare(a.Host, c.Host), cmp.Compare(a.Tenant, c.Tenant))
 	})
 	return wanted[:min(len(wanted), most)]
 }
 
-// Fetched tells what was found of what was wanted: the jobs of the runs, and whether more may wait. changed is true
-// when the breaker closed, because none does.
+// Fetched reports what a fetch for a host found: the jobs of the runs, and whether more may wait. changed is true
+// when the breaker closed because no run waits any more.
 func (b *Breakers) Fetched(w Wanted, jobs []uuid.UUID, more bool) (changed bool) {
 	b.mu.Lock()
 	h := b.hosts[w.Key]
@@ -236,7 +236,7 @@ func (b *Breakers) Fetched(w Wanted, jobs []uuid.UUID, more bool) (changed bool)
 	return b.tell(w.Key, was, is)
 }
 
-// Until returns how long it takes until a run that waits may be wanted; at most so long.
+// Until returns how long it takes until a waiting run may be wanted; at most most.
 func (b *Breakers) Until(most time.Duration) time.Duration {
 	if b.known.Load() == 0 {
 		return most
@@ -252,7 +252,7 @@ func (b *Breakers) Until(most time.Duration) time.Duration {
 	return most
 }
 
-// Recovering reports whether a host is sent more with each answer.
+// Recovering reports whether some host is recovering, and so gets more requests with each answer.
 func (b *Breakers) Recovering() bool {
 	if b.known.Load() == 0 {
 		return false
@@ -274,7 +274,7 @@ func (b *Breakers) Reset(k Key) {
 	b.forget(k)
 }
 
-// Probe has the next probe of a host sent now: another replica has reached it.
+// Probe makes the next probe of a host due now: another replica has reached the host.
 func (b *Breakers) Probe(k Key) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -290,7 +290,7 @@ type Status struct {
 	Failures   int  // in a row
 	LastError  string
 	OpenFor    time.Duration
-	ProbeIn    time.Duration // 0: one is under way, or wanted now
+	ProbeIn    time.Duration // 0: a probe is under way, or wanted now
 }
 
 // By names what holds the runs back.
@@ -314,7 +314,9 @@ func (b *Breakers) All() (all []Status) {
 			})
 		}
 	}
-	slices.SortFunc(all, func(a, c Status) int { return cmp.Or(cmp.Compare(a.Tenant, c.Tenant), cmp.Compare(a.Host, c.Host)) })
+	slices.SortFunc(all, func(a, c Status) int {
+		return cmp.Or(cmp.Compare(a.Tenant, c.Tenant), cmp.Compare(a.Host, c.Host))
+	})
 	return all
 }
 

@@ -10,32 +10,32 @@ import (
 )
 
 const (
-	// hangsAfter is how many requests in a row must have timed out, with no answer in between, for a place to hang.
+	// hangsAfter is how many requests in a row to a place have to time out, without an answer in between, for it to hang.
 	hangsAfter = 3
-	// LongAfter is how long a request may be in flight before it counts as one that may be hanging.
+	// LongAfter is how long a request may be in flight before it counts as possibly hanging.
 	LongAfter = time.Minute
-	// lookAgain is how long a place is not looked at whose runs were found not to wait.
+	// lookAgain is how long no runs are looked for at a place after none was found waiting there.
 	lookAgain = time.Second
-	// settleIn is how long it takes until runs that were fetched are in flight.
+	// settleIn is how long it takes until fetched runs are in flight.
 	settleIn = 100 * time.Millisecond
 )
 
 // Hangs keeps requests that hang from taking the worker slots of all others, in two ways.
 //
-// A place is a host of a tenant, or one path of it. Once three requests in a row to a place have timed out, and none
-// was answered in between, it hangs: from then on its requests may have a quarter of a queue's worker slots, and further
+// A place is a host of a tenant, or one path of it. A place hangs once three requests in a row to it have timed out
+// without an answer in between. From then on its requests may occupy a quarter of a queue's worker slots, and further
 // runs wait. One answer ends that. The requests that are let through are the probes.
 //
-// Requests that have been in flight for longer than a minute may hang, or be slow and about to be answered. They go on.
-// But of those to one host only a quarter of a queue's worker slots are counted as taken; the others are lent a place
-// outside (Long), so that other runs find slots.
+// Requests that have been in flight for longer than a minute may hang, or may be slow and about to be answered. They
+// go on. But for each host only a quarter of a queue's worker slots count as taken by such requests. The slots of the
+// others are lent out (Long), so that other runs find slots.
 //
 // Hangs is safe for concurrent use.
 type Hangs struct {
 	log     *slog.Logger
 	mu      sync.Mutex
 	flights map[*Flight]struct{}
-	places  map[Place]*place // of which a request has timed out, and none was answered since
+	places  map[Place]*place // places where a request has timed out and none was answered since
 }
 
 // Place is what may hang: a host, or with a Path one path of it.
@@ -44,7 +44,7 @@ type Place struct {
 	Path string
 }
 
-// By names what holds runs back that wait for the place.
+// By names what holds back the runs that wait for the place.
 func (p Place) By() string { return "hanging " + p.Host + p.Path }
 
 func (p Place) host() Place { return Place{Key: p.Key} }
@@ -55,7 +55,7 @@ type place struct {
 	touched  time.Time
 	inFlight map[int16]int       // by queue
 	waiting  map[int16]bool      // runs are known to wait
-	lookAt   map[int16]time.Time // not to look before for runs that wait
+	lookAt   map[int16]time.Time // when to look again for waiting runs
 }
 
 func (p *place) hangs() bool { return p.timeouts >= hangsAfter }
@@ -64,7 +64,7 @@ func (p *place) hangs() bool { return p.timeouts >= hangsAfter }
 type Flight struct {
 	Request
 	sent time.Time
-	lent bool // it is not counted as taking a worker slot any more
+	lent bool // its worker slot was lent to others
 }
 
 // Request is what Hangs knows of a request.
@@ -81,10 +81,11 @@ func NewHangs(log *slog.Logger) *Hangs {
 	return &Hangs{log: log, flights: map[*Flight]struct{}{}, places: map[Place]*place{}}
 }
 
-// Quarter is the part of a queue's worker slots that requests to one place may have when they hang.
+// Quarter is how many of a queue's worker slots requests to one hanging place may have.
 func Quarter(slots int) int { return max(1, slots/4) }
 
-// Admit asks whether a request may go out now. If wait is not nil it must not. End must be called when it is over.
+// Admit asks whether a request may go out now. If wait is not nil it must not; otherwise End must be called when the
+// request is over.
 func (h *Hangs) Admit(r Request) (f *Flight, wait *Wait) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -112,10 +113,11 @@ func (p *place) admit(queue int16, most int, turn Turn) bool {
 
 func (p Place) wait(at *place) *Wait {
 	return &Wait{By: p.By(), Hanging: true, Why: fmt.Sprintf(
-		"waiting: %s%s hangs: the last %d requests timed out, and as many are in flight as it may have", p.Host, p.Path, at.timeouts)}
+		"waiting: %s%s hangs: the last %d requests timed out, and as many are in flight as it may have",
+		p.Host, p.Path, at.timeouts)}
 }
 
-// count adds to the requests in flight at the places of one.
+// count adds by to the requests in flight at the places of a request.
 func (h *Hangs) count(f *Flight, by int) {
 	if len(h.places) == 0 {
 		return
@@ -127,8 +129,8 @@ func (h *Hangs) count(f *Flight, by int) {
 	}
 }
 
-// End tells how a request ended: answered, or by a timeout, or neither. lent is true when it was counted no more as
-// taking a worker slot; changed when a place hangs now that did not, or the reverse.
+// End reports how a request ended: answered, or by a timeout, or neither. lent is true when its worker slot had been
+// lent to others. changed is true when a place has begun or ceased to hang.
 func (h *Hangs) End(f *Flight, answered, timedOut bool) (lent, changed bool) {
 	h.mu.Lock()
 	delete(h.flights, f)
@@ -143,7 +145,8 @@ func (h *Hangs) End(f *Flight, answered, timedOut bool) (lent, changed bool) {
 	lent = f.lent
 	h.mu.Unlock()
 	for _, p := range begun {
-		h.log.Warn("requests hang: further runs wait once they have a quarter of the worker slots", "tenant", p.Tenant, "host", p.Host, "path", p.Path)
+		h.log.Warn("requests hang: further runs wait once they have a quarter of the worker slots",
+			"tenant", p.Tenant, "host", p.Host, "path", p.Path)
 	}
 	for _, p := range over {
 		h.log.Info("requests are answered again", "tenant", p.Tenant, "host", p.Host, "path", p.Path)
@@ -206,8 +209,8 @@ type WantedAt struct {
 	Most  int
 }
 
-// Wanted returns the places that some of the runs that wait for them may be sent to now, at most so many. slots tells
-// how many worker slots a queue has. Fetched must be called for each.
+// Wanted returns at most most places to which waiting runs may be sent now. slots is how many worker slots each queue
+// has. Fetched must be called for each of them.
 func (h *Hangs) Wanted(slots map[int16]int, most int) (wanted []WantedAt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -230,7 +233,7 @@ func (h *Hangs) Wanted(slots map[int16]int, most int) (wanted []WantedAt) {
 	return wanted
 }
 
-// Fetched tells how many runs were found of what was wanted.
+// Fetched reports how many of the wanted runs a fetch found.
 func (h *Hangs) Fetched(w WantedAt, found int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -245,7 +248,7 @@ func (h *Hangs) Fetched(w WantedAt, found int) {
 	}
 }
 
-// Any reports whether there is a place that hangs.
+// Any reports whether some place hangs.
 func (h *Hangs) Any() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -286,14 +289,14 @@ func (h *Hangs) All() (all []Hanging) {
 	return all
 }
 
-// Lent is the worker slot of a request that was given to others.
+// Lent is the worker slot of a request that was lent to other runs.
 type Lent struct {
 	Queue int16
 	Work  int // as in Request
 }
 
-// Long gives to others the worker slots of requests that have been in flight for more than a minute, beyond a quarter
-// of their queue's slots per host, and at most as many as the queue has slots.
+// Long lends to other runs the worker slots of requests that have been in flight for more than a minute. Per host it
+// leaves them a quarter of their queue's slots, and in all it lends at most as many as the queue has slots.
 func (h *Hangs) Long() (slots []Lent) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -11,15 +11,15 @@ import (
 const (
 	// tripAfter is how many failures in a row open a breaker.
 	tripAfter = 10
-	// The cooldown before a probe doubles with each probe that fails.
+	// shortestCooldown and longestCooldown bound the cooldown before a probe, which doubles with each failed probe.
 	shortestCooldown = 5 * time.Second
 	longestCooldown  = time.Minute
-	// fullSpeed is how many requests a host answers at a time that has recovered.
+	// fullSpeed is how many requests at a time a recovering host has to be allowed for its breaker to close.
 	fullSpeed = 256
-	// trickle is how often a recovering host gets one more request though its allowance is taken: it may
-	// be taken by work that lasts for hours.
+	// trickle is how often a recovering host gets one more request although its allowance is used up: work that takes
+	// hours may be using it.
 	trickle = time.Second
-	// fetchTakes is how long it takes at most until a run that was fetched asks to be sent.
+	// fetchTakes is the longest time until a fetched run asks to be sent.
 	fetchTakes = 10 * time.Second
 	// maxTried bounds the jobs that are remembered as probed.
 	maxTried = 1000
@@ -38,20 +38,20 @@ type host struct {
 	state    state
 	round    int           // grows with every change of state, and with every cooldown
 	failures int           // in a row
-	last     string        // error of the latest one
-	since    time.Time     // when the breaker opened, for the first time since it was closed
-	touched  time.Time     // when somebody last asked for it, or it last failed
-	cooldown time.Duration // until the next probe, up to its jitter
-	nextAt   time.Time     // from then one more request may go out, whatever is under way
-	inFlight int           // of those let out in this round
+	last     string        // error of the latest failure
+	since    time.Time     // when the breaker opened after it was last closed
+	touched  time.Time     // when a request last asked for the host, or the host last failed
+	cooldown time.Duration // until the next probe, before jitter
+	nextAt   time.Time     // when one more request may go out, whatever is under way
+	inFlight int           // requests let out in this round
 	allowed  int           // while recovering: how many may be in flight
 	answered bool          // while recovering: an answer came, and not only a connection
 
 	fetching  int       // runs that were fetched, and have not asked to be sent yet
-	fetchedAt time.Time // when the latest of them were
+	fetchedAt time.Time // when the latest of them were fetched
 
 	waiting bool        // runs are known to wait
-	lookAt  time.Time   // not to look before for runs that wait, as there were none
+	lookAt  time.Time   // when to look again for waiting runs, after none was found
 	tried   []uuid.UUID // jobs that have had their turn as a probe
 }
 
@@ -66,7 +66,7 @@ func (h *host) admit(turn Turn, now time.Time) bool {
 	switch {
 	case turn == Always:
 	case h.state == open && due && (turn == Waited || !h.waiting):
-		h.nextAt = now.Add(longestCooldown) // should the probe hang for so long, another one goes out
+		h.nextAt = now.Add(longestCooldown) // if the probe hangs for that long, another one goes out
 	case h.state == recovering && (due || h.inFlight < h.allowed):
 		h.nextAt = now.Add(trickle)
 	default:
@@ -76,7 +76,7 @@ func (h *host) admit(turn Turn, now time.Time) bool {
 	return true
 }
 
-// wait is for a request that admit refused.
+// wait describes why admit refused a request.
 func (h *host) wait(name string, now time.Time) *Wait {
 	w := &Wait{By: heldBy(name)}
 	if h.state == recovering {
@@ -87,11 +87,12 @@ func (h *host) wait(name string, now time.Time) *Wait {
 	if h.inFlight == 0 {
 		next = fmt.Sprintf("the next probe is in %s", max(h.nextAt.Sub(now).Round(time.Second), time.Second))
 	}
-	w.Why = fmt.Sprintf("waiting: the circuit breaker of %s is open after %s (last: %s); %s", name, inARow(h.failures), h.last, next)
+	w.Why = fmt.Sprintf("waiting: the circuit breaker of %s is open after %s (last: %s); %s",
+		name, inARow(h.failures), h.last, next)
 	return w
 }
 
-// wants is how many of the runs that wait may be sent now.
+// wants is how many of the waiting runs may be sent now.
 func (h *host) wants(now time.Time) int {
 	if now.Sub(h.fetchedAt) > fetchTakes {
 		h.fetching = 0 // they never asked: their replica is stopping, or they had expired
@@ -110,8 +111,8 @@ func (h *host) wants(now time.Time) int {
 	return 0
 }
 
-// fetched enters what was found of the runs that wait. Where there was none of a job that has not had its turn,
-// all have their turn again.
+// fetched records what a fetch of waiting runs found. When it found none of a job that has not had its turn, all jobs
+// get their turn again.
 func (h *host) fetched(jobs []uuid.UUID, more bool, now time.Time) {
 	if len(jobs) > 0 {
 		h.touched, h.waiting = now, true
@@ -129,7 +130,7 @@ func (h *host) fetched(jobs []uuid.UUID, more bool, now time.Time) {
 	}
 	if more || len(jobs) > 0 && h.state == open {
 		if len(jobs) == 0 {
-			h.lookAt = now.Add(lookAgain) // others have them locked, or a limit of the tenant keeps them
+			h.lookAt = now.Add(lookAgain) // others have locked them, or a limit of the tenant holds them back
 		}
 		return
 	}
@@ -139,7 +140,7 @@ func (h *host) fetched(jobs []uuid.UUID, more bool, now time.Time) {
 		h.failures = 0
 		return
 	}
-	h.lookAt = now.Add(max(h.cooldown, shortestCooldown)) // whoever comes first is the probe meanwhile
+	h.lookAt = now.Add(max(h.cooldown, shortestCooldown)) // meanwhile the first run that comes is the probe
 }
 
 func (h *host) probeIn(now time.Time) time.Duration {
@@ -149,7 +150,7 @@ func (h *host) probeIn(now time.Time) time.Duration {
 	return max(h.nextAt.Sub(now), 0)
 }
 
-// settle enters how a request of this round ended.
+// settle records how a request of this round ended.
 func (h *host) settle(a Answer, why string, now time.Time) {
 	h.inFlight = max(h.inFlight-1, 0)
 	switch {
@@ -158,7 +159,7 @@ func (h *host) settle(a Answer, why string, now time.Time) {
 	case a == Unreachable:
 		h.failed(why, now)
 	case h.state == open:
-		h.nextAt = now // the probe told nothing: the next request is one
+		h.nextAt = now // the probe told nothing: the next request is a probe again
 	}
 }
 
@@ -178,7 +179,7 @@ func (h *host) reached(answered bool, now time.Time) {
 
 func (h *host) failed(why string, now time.Time) {
 	if h.state == closed && h.idle(now) {
-		h.failures = 0 // those were of another outage
+		h.failures = 0 // those failures were of another outage
 	}
 	h.failures++
 	h.last, h.touched = why, now
@@ -197,7 +198,7 @@ func (h *host) failed(why string, now time.Time) {
 	}
 }
 
-// cool opens the breaker for a cooldown; the jitter keeps the probes of several replicas apart.
+// cool opens the breaker for a cooldown. The jitter keeps the probes of several replicas apart.
 func (h *host) cool(d time.Duration, now time.Time) {
 	h.cooldown = min(d, longestCooldown)
 	h.enter(open, now.Add(between(h.cooldown*4/5, h.cooldown)))

@@ -7,14 +7,15 @@ import (
 
 const secondsPerDay = 24 * 60 * 60
 
-// searchMonths bounds every search for a day. The rarest possible day is 29 February on one given weekday, which comes
-// after 40 years at the latest, across a century that is no leap year.
+// searchMonths bounds every search for a day. The rarest possible day is 29 February on one given weekday. It comes
+// after 40 years at the latest, across a century that is not a leap year.
 const searchMonths = 41 * 12
 
-// calendar knows on which days an expression can fire. A month is described in full by its length and the weekday it
-// begins on, so 28 masks hold every month there will ever be.
+// calendar knows on which days an expression can fire. The length of a month and the weekday of its first day
+// describe it fully, so 28 masks cover every month there will ever be.
 //
-// It finds no fire times: it tells where gronx is to begin its search, and proves at [Parse] that there is one to find.
+// It finds no fire times: it tells where gronx has to begin its search, and proves at [Parse] that there is one to
+// find.
 type calendar struct {
 	months uint16
 	days   [7][4]uint32 // [weekday of the 1st][length - 28], bit n is day n
@@ -25,7 +26,7 @@ func newCalendar(dom, mon, dow *values) calendar {
 	for first := range 7 {
 		for length := 28; length <= 31; length++ {
 			byDay, byWeekday := monthDays(dom, first, length), weekdays(dow, first, length)
-			// Vixie cron: two restricted fields mean either, unless one starts with a star.
+			// Vixie cron: with both fields restricted either may match, unless one starts with a star.
 			if dom.star || dow.star {
 				c.days[first][length-28] = byDay & byWeekday
 			} else {
@@ -50,7 +51,7 @@ func monthDays(v *values, first, length int) (m uint32) {
 	return m
 }
 
-// nearestWeekday is the day from Monday to Friday nearest to day, never leaving the month.
+// nearestWeekday is the day from Monday to Friday nearest to day, within the month.
 func nearestWeekday(day, first, length int) int {
 	switch weekday := (first + day - 1) % 7; {
 	case weekday == 6 && day == 1:
@@ -77,8 +78,8 @@ func weekdays(v *values, first, length int) (m uint32) {
 	return m
 }
 
-// possible reports whether any day of any year matches. Every month begins on every weekday in some year, February of
-// leap years included.
+// possible reports whether any day of any year matches. Every month begins on every weekday in some year, even
+// February of leap years.
 func (c *calendar) possible() bool {
 	for m := time.January; m <= time.December; m++ {
 		if c.months>>m&1 == 0 {

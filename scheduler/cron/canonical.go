@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// canonical writes the six parsed fields in the small part of the grammar in which gronx is right: numbers, ascending
+// canonical writes the six parsed fields in the small part of the grammar that gronx gets right: numbers, ascending
 // ranges with or without a step, L, nW, nL, n#k, and a leading star exactly where both day fields must match.
 //
-// What people write is never handed on: gronx v1.20.4 takes "MON * * * *", "1-2-3 * * * *" and "70/5 * * * *" to be valid,
-// refuses "0 0 * * fri-sun", reads "0 0 5 * *,1" as every day, where the star means that both fields must match, and needs
-// seconds for a list of 8 kB.
+// gronx never sees what people write. gronx v1.20.4 accepts "MON * * * *", "1-2-3 * * * *" and "70/5 * * * *" as
+// valid. It refuses "0 0 * * fri-sun". It reads "0 0 5 * *,1" as every day, where the star means that both fields
+// must match. And it needs seconds for a list of 8 kB.
 func canonical(fields *[6]values) string {
 	dom, dow := &fields[dayOfMonth], &fields[dayOfWeek]
 	domFull, dowFull := dom.full(&specs[dayOfMonth]), dow.full(&specs[dayOfWeek])
@@ -20,7 +20,7 @@ func canonical(fields *[6]values) string {
 		texts[i] = spans(&specs[i], fields[i].plain)
 	}
 	if both := dom.star || dow.star; !both && (domFull || dowFull) {
-		// Either may match and one always does, as in "0 0 1-31 * 1". Left alone, the star would mean both must.
+		// Either may match and one always does, as in "0 0 1-31 * 1". Left alone, the star would mean that both must.
 		texts[dayOfMonth], texts[dayOfWeek] = "*", "*"
 		return strings.Join(texts, " ")
 	}
@@ -59,9 +59,9 @@ func weekdayItems(v *values) string {
 	return strings.Join(items, ",")
 }
 
-// plainItems writes the numbers of a restricted day field. One that starts with a star must still do so, because that is
-// how gronx knows that both day fields have to match. A star with a step always selects the lowest value, and "*" with
-// the longest step nothing else.
+// plainItems writes the numbers of a restricted day field. A field that starts with a star must still do so, because
+// that is how gronx knows that both day fields have to match. A star with a step always selects the lowest value, and
+// with the longest step it selects nothing else.
 func plainItems(spec *fieldSpec, v *values) []string {
 	mask := v.plain
 	var items []string

@@ -1,5 +1,5 @@
-// Package cron says when a job is due: it validates cron expressions, and finds the slots before and after an instant by
-// the wall clock of a time zone.
+// Package cron says when a job is due. It validates cron expressions, and finds the slots before and after an instant
+// by the wall clock of a time zone.
 //
 //	e, err := cron.Parse("30 2 * * mon-fri")
 //	zone, err := cron.LoadZone("America/New_York")
@@ -17,14 +17,16 @@
 //	month         1-12    JAN-DEC
 //	day of week   0-7     ?  SUN-SAT  5L (last Friday)  5#2 (second Friday); 0 and 7 are Sunday
 //
-// Each field is a list, separated by commas, of *, n, n-m, and any of these with a /step; n/step runs from n to the end.
-// A step is at most the number of values the field has, so that "*/90" is an error and not a surprise. Ranges ascend;
-// FRI-SUN does. "?" means "*". The abbreviations are @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly.
+// Each field is a list, separated by commas, of *, n, n-m, and any of these with a /step; n/step runs from n to the
+// end. A step is at most the number of values the field has, so that "*/90" is an error and not a surprise. Ranges
+// must ascend; FRI-SUN counts as ascending. "?" means "*". The abbreviations are @yearly, @annually, @monthly,
+// @weekly, @daily, @midnight, @hourly.
 //
-// If both day fields are restricted, either may match: "0 0 13 * fri" fires on every 13th and on every Friday. But a field
-// that starts with * restricts: "0 0 */2 * mon" fires on Mondays with an odd date. That is Vixie cron's rule.
+// If both day fields are restricted, either may match: "0 0 13 * fri" fires on every 13th and on every Friday. But if
+// one of them starts with *, both must match: "0 0 */2 * mon" fires on Mondays with an odd date. That is Vixie cron's
+// rule.
 //
-// Whatever is not in this grammar is an error that names the field, and so is an expression that can never fire.
+// Whatever is not in this grammar is an error that names the field. An expression that can never fire is an error too.
 //
 // # Clock changes
 //
@@ -37,15 +39,16 @@
 //     02:30 becomes 03:30. If there is a slot at that instant anyway, the two are one.
 //   - A time that occurs twice, because the clock was put back, counts the first time.
 //
-// The rule knows nothing of hours, seasons or midnight. It holds for Lord Howe Island, whose clocks move by half an hour;
-// for Havana and Santiago, where midnight may not exist; for Samoa, which had no 30 December 2011; and for zones that
-// changed their minds. A [Note] on the slot says what happened to it.
+// The rule does not depend on hours, seasons or midnight. It holds for Lord Howe Island, whose clocks move by half an
+// hour; for Havana and Santiago, where midnight may not exist; for Samoa, which had no 30 December 2011; and for
+// zones that changed their rules. A [Note] on the slot says what happened to it.
 //
-// Zone data is part of the binary, see [ZoneDataVersion]; that of the machine is not looked at.
+// The zone data is part of the binary, see [ZoneDataVersion]. The machine's own data is not used.
 //
 // # How it works
 //
-// Three questions are kept apart. On which day can it fire? A table of 28 kinds of months says so (calendar.go). At what
-// time by the wall clock? gronx says so, given nothing but numbers and a clock that never changes (canonical.go, wall.go).
-// Which instant is that? The periods between the changes of a zone's clock say so (period.go, next.go).
+// Three questions are kept apart. On which day can it fire? A table of 28 kinds of months answers that (calendar.go).
+// At what time by the wall clock? gronx answers that, given nothing but numbers and a clock that never changes
+// (canonical.go, wall.go). Which instant is that? The periods between the changes of a zone's clock answer that
+// (period.go, next.go).
 package cron

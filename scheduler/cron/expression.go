@@ -22,7 +22,7 @@ var macros = map[string]string{
 // Expression is a validated cron expression. It is immutable and safe for concurrent use.
 type Expression struct {
 	source    string // as written
-	text      string // six fields for gronx; also what makes two expressions the same
+	text      string // six fields for gronx; two expressions with equal texts are the same
 	calendar  calendar
 	interval  bool
 	subMinute bool
@@ -30,8 +30,8 @@ type Expression struct {
 	lastTime  int64
 }
 
-// Parse validates and compiles an expression of five fields (minute, hour, day of month, month, day of week), or six with
-// leading seconds, or one of the @ abbreviations. Letters may be of either case.
+// Parse validates and compiles an expression of five fields (minute, hour, day of month, month, day of week), or six
+// with leading seconds, or one of the @ abbreviations. Letters may be in either case.
 //
 // Its error is a [*SyntaxError], or several of them joined when more than one field is wrong. An expression that can
 // never fire, such as "0 0 30 2 *", is an error.
@@ -95,9 +95,12 @@ func split(expr string) ([]string, error) {
 	case 6:
 		return texts, nil
 	case 7:
-		return nil, syntaxError("expression", expr, "it has 7 fields, and there is none for the year; want 5, or 6 with leading seconds")
+		return nil, syntaxError("expression", expr,
+			"it has 7 fields, and there is none for the year; want 5, or 6 with leading seconds")
 	default:
-		return nil, syntaxError("expression", expr, "it has %d fields; want minute, hour, day of month, month, day of week, or these with leading seconds", len(texts))
+		return nil, syntaxError("expression", expr,
+			"it has %d fields; want minute, hour, day of month, month, day of week, or these with leading seconds",
+			len(texts))
 	}
 }
 
@@ -138,14 +141,15 @@ func impossible(texts []string, fields *[6]values) *SyntaxError {
 		return syntaxError(specs[dayOfMonth].name, texts[dayOfMonth], "no such day ever comes in month %s", texts[month])
 	}
 	return syntaxError(specs[dayOfMonth].name, texts[dayOfMonth],
-		"it must match together with day of week %s (a field starts with *), and in month %s that never happens", quoted(texts[dayOfWeek]), texts[month])
+		"it must match together with day of week %s (a field starts with *), and in month %s that never happens",
+		quoted(texts[dayOfWeek]), texts[month])
 }
 
 // String is the expression as it was written.
 func (e *Expression) String() string { return e.source }
 
-// Interval reports whether the hour field matches all 24 hours, so that the expression fires at every real instant that
-// matches rather than once at each wall-clock time. See the package documentation.
+// Interval reports whether the hour field matches all 24 hours. The expression then fires at every real instant that
+// matches, rather than once at each wall-clock time. See the package documentation.
 func (e *Expression) Interval() bool { return e.interval }
 
 // SubMinute reports whether the expression can fire more than once in a minute.

@@ -19,7 +19,7 @@ const (
 type fieldSpec struct {
 	name     string
 	min, max int
-	cycle    int      // number of distinct values, and so the largest step that means something
+	cycle    int      // number of distinct values, and so the largest step that makes sense
 	names    []string // names[i] stands for min+i
 }
 

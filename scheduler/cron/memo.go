@@ -2,8 +2,8 @@ package cron
 
 import "time"
 
-// Memo remembers what [Expression.Next] answered, so that a thousand jobs due at midnight share one computation. It is
-// meant to live as long as one batch, and is not safe for concurrent use. The zero Memo is ready.
+// Memo remembers the answers of [Expression.Next], so that a thousand jobs due at midnight share one computation. It
+// is meant to live as long as one batch, and is not safe for concurrent use. The zero Memo is ready.
 type Memo struct {
 	answers map[question]answer
 }

@@ -2,8 +2,9 @@ package cron
 
 import "time"
 
-// maxPeriods bounds how many periods a search looks into. Those without a matching day are passed over: by two days more
-// than the calendar says, because a zone is never a whole day away from UTC. So two or three are the rule.
+// maxPeriods bounds how many periods a search looks into. The search skips periods without a matching day. To be safe
+// it allows for two days more than the calendar says, because a zone is never a whole day away from UTC. So it
+// usually looks into two or three periods.
 const maxPeriods = 100
 
 // Next is the first slot strictly after after, by the wall clock of zone. It reports false if there is none up to the
@@ -28,8 +29,8 @@ func (e *Expression) Next(after time.Time, zone *time.Location) (Slot, bool) {
 	return Slot{}, false
 }
 
-// Prev is the newest slot at or before before: exactly the one that repeated calls of [Expression.Next] would come to
-// last, found without walking. It reports false if there is none within about 41 years.
+// Prev is the newest slot at or before before. It is exactly the slot that repeated calls of [Expression.Next] would
+// reach last, found without walking. It reports false if there is none within about 41 years.
 func (e *Expression) Prev(before time.Time, zone *time.Location) (Slot, bool) {
 	t := min(before.Unix(), latest)
 	if t < earliest {
@@ -61,7 +62,7 @@ func (e *Expression) nextIn(p *period, after int64) (Slot, bool) {
 	if after >= p.start+p.gap() {
 		return p.ordinary(wall), ok
 	}
-	// What fell into the gap comes out here, counted by the clock as it was before.
+	// Times that fell into the gap come out here, counted by the clock as it was before the change.
 	missing, moved := e.nextWall(after+p.previous, p.start+p.offset)
 	switch {
 	case !moved:

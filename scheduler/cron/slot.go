@@ -22,14 +22,15 @@ const (
 	Repeated      // the wall-clock time occurs twice, and this is the first
 )
 
-// Note tells what a clock change did to a slot. The zero Note says: nothing.
+// Note tells what a clock change did to a slot. The zero Note stands for nothing.
 type Note struct {
 	Kind Kind
 	Wall time.Time     // the wall-clock time that the expression asks for, labelled as UTC; zero if Ordinary
 	By   time.Duration // how far it was moved; zero unless Moved or Merged
 }
 
-// String says it for people: "02:30 does not exist on this day; moved to 03:30". It is empty for an ordinary slot.
+// String describes the note for people: "02:30 does not exist on this day; moved to 03:30". It is empty for an
+// ordinary slot.
 func (n Note) String() string {
 	if n.Kind == Ordinary {
 		return ""

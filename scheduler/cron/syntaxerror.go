@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// SyntaxError says what is wrong with one part of an expression and what would be right. [Parse] returns one, or several
-// joined with [errors.Join] when several fields are wrong.
+// SyntaxError says what is wrong with one part of an expression and what would be right. [Parse] returns one, or
+// several joined with [errors.Join] when several fields are wrong.
 type SyntaxError struct {
 	Field  string // "second", "minute", "hour", "day of month", "month", "day of week" or "expression"
 	Value  string // the offending text, shortened to 40 bytes and printable ASCII

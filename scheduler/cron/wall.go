@@ -6,8 +6,9 @@ import (
 	"github.com/adhocore/gronx"
 )
 
-// Wall-clock times are counted in seconds as though the clock were UTC, whatever the zone: nothing below knows of daylight
-// saving. gronx must never see a zone: in one with daylight saving it loses slots, doubles them and can err by days.
+// Wall-clock times are counted in seconds as though the clock were UTC, whatever the zone. Nothing below knows of
+// daylight saving. gronx must never see a zone: in a zone with daylight saving it loses slots, doubles them and can
+// err by days.
 
 // The years 1 to 9999, which is what RFC 3339 can write. No slot lies outside.
 const (
@@ -23,8 +24,8 @@ func (e *Expression) nextWall(after, limit int64) (int64, bool) {
 	if start > today*secondsPerDay+e.lastTime {
 		today++
 	}
-	// Beginning on the right day bounds what gronx has to do to a few microseconds. By itself it takes 0.7 ms to reach
-	// "0 0 * 2 1#5" (the next is in 2044), and it gives up after 500 steps.
+	// Beginning on the right day bounds gronx's work to a few microseconds. By itself it takes 0.7 ms to reach "0 0 * 2
+	// 1#5" (the next is in 2044), and it gives up after 500 steps.
 	day, ok := e.calendar.onOrAfter(today)
 	if !ok {
 		return 0, false

@@ -13,9 +13,9 @@ import (
 
 //go:generate ./refresh.sh
 
-// Zone data comes with the binary. [time.LoadLocation] prefers the machine's, and two replicas on two machines might then
-// disagree about when a job is due. The copy in time/tzdata does not help: nothing reads it but LoadLocation, when the
-// machine has none, and nothing tells its release.
+// Zone data comes with the binary. [time.LoadLocation] prefers the machine's data, and two replicas on two machines
+// might then disagree about when a job is due. The copy in time/tzdata does not help: only LoadLocation reads it, and
+// only when the machine has none, and nothing tells its release.
 var (
 	//go:embed zonedata/zoneinfo.zip
 	zoneArchive []byte
@@ -29,11 +29,11 @@ func ZoneDataVersion() string {
 	return release
 }
 
-// zoneFiles opens the archive once. The names in it are the zones there are.
+// zoneFiles opens the archive once. The file names in it are the zones there are.
 var zoneFiles = sync.OnceValue(func() map[string]*zip.File {
 	archive, err := zip.NewReader(bytes.NewReader(zoneArchive), int64(len(zoneArchive)))
 	if err != nil {
-		panic("cron: embedded zone data: " + err.Error()) // the binary is broken, and no input can cause it
+		panic("cron: embedded zone data: " + err.Error()) // the binary is broken; no input can cause this
 	}
 	files := make(map[string]*zip.File, len(archive.File))
 	for _, f := range archive.File {
@@ -44,11 +44,11 @@ var zoneFiles = sync.OnceValue(func() map[string]*zip.File {
 	return files
 })
 
-// zones holds every zone loaded so far, by its name. There are some 600 at most, because only names in the archive enter.
+// zones holds every zone loaded so far, by name. There are some 600 at most, because only names in the archive enter.
 var zones sync.Map
 
-// LoadZone finds a zone by its exact IANA name, such as "Europe/Berlin"; "" means UTC. "Local", paths and names in the
-// wrong case are errors, which suggest a name if one is close. The same name always gives the same pointer.
+// LoadZone finds a zone by its exact IANA name, such as "Europe/Berlin"; "" means UTC. "Local", paths and names in
+// the wrong case are errors, which suggest a name if one is close. The same name always gives the same pointer.
 func LoadZone(name string) (*time.Location, error) {
 	if name == "" || name == "UTC" {
 		return time.UTC, nil

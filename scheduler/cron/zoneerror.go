@@ -6,20 +6,23 @@ import (
 	"strings"
 )
 
-// unknownZone says what would have been right.
+// unknownZone says which name would have been right.
 func unknownZone(name string) error {
 	switch strings.ToLower(name) {
 	case "local", "localtime", "posixrules":
-		return fmt.Errorf("time zone \"%s\" depends on the machine; want an IANA name such as \"Europe/Berlin\", or \"UTC\"", printable(name))
+		return fmt.Errorf(
+			"time zone \"%s\" depends on the machine; want an IANA name such as \"Europe/Berlin\", or \"UTC\"",
+			printable(name))
 	}
 	if near, ok := nearestZone(name); ok {
 		return fmt.Errorf("time zone \"%s\" is unknown; did you mean %q?", printable(name), near)
 	}
-	return fmt.Errorf("time zone \"%s\" is unknown; want an IANA name such as \"Europe/Berlin\", or \"UTC\"", printable(name))
+	return fmt.Errorf("time zone \"%s\" is unknown; want an IANA name such as \"Europe/Berlin\", or \"UTC\"",
+		printable(name))
 }
 
-// nearestZone looks for a zone that differs in case or spacing only, then for one whose city was named, then for a
-// single slip of the pen.
+// nearestZone looks for a zone that differs only in case or spacing, then for one whose city was named, then for one
+// with a single typing error.
 func nearestZone(name string) (string, bool) {
 	if len(name) > 40 {
 		return "", false

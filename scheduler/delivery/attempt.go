@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// An attempt is what one Send knows of its progress. It is also the context of its request, so that a dial can find it.
+// An attempt tracks the progress of one Send. It is also the context of its request, so that a dial can find it.
 type attempt struct {
-	context.Context // ends at the deadline, or with the caller's
+	context.Context // ends at the deadline, or with the caller's context
 	cancel          context.CancelFunc
 	caller          context.Context
 	timeout         time.Duration
 	deadline        time.Time
 	traced          context.Context // the attempt itself, with trace
 	trace           httptrace.ClientTrace
-	conn            *conn // the one in use, or nil while there is none
+	conn            *conn // the connection in use; nil while there is none
 	reused          bool
 }
 
@@ -51,8 +51,8 @@ func (x *attempt) gotConn(info httptrace.GotConnInfo) {
 
 func (x *attempt) sent() bool { return x.conn != nil && x.conn.sent() }
 
-// request builds the request for one try at a connection. The literal leaves GetBody nil on purpose: what net/http can
-// rewind it may send again.
+// request builds the request for one try at a connection. The literal leaves GetBody nil on purpose: net/http may
+// send again whatever it can rewind.
 func (x *attempt) request(r *Request, header http.Header) *http.Request {
 	req := http.Request{Method: r.Method, URL: r.URL, Header: header}
 	if len(r.Body) > 0 {

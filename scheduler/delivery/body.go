@@ -7,8 +7,8 @@ import (
 
 var scratch = sync.Pool{New: func() any { return new([8 << 10]byte) }}
 
-// readBody reads body to its end or to limit, whichever comes first, and returns its first keep bytes. Reading
-// on past what is kept lets the connection be used again. truncated means that there may be more than was kept.
+// readBody reads body to its end or to limit, whichever comes first, and returns its first keep bytes. It reads on
+// past what is kept so that the connection can be used again. truncated means that there may be more than was kept.
 func readBody(body io.Reader, limit, keep int64) (kept []byte, truncated bool, err error) {
 	buf := scratch.Get().(*[8 << 10]byte)
 	defer scratch.Put(buf)

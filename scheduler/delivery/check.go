@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// MaxHeaderValue is how long the value of a header may be, in bytes.
+// MaxHeaderValue is the longest value of a header, in bytes.
 const MaxHeaderValue = 8 << 10
 
 const maxHeaderName = 256
@@ -26,8 +26,8 @@ func CheckMethod(method string) error {
 	return fmt.Errorf("must be one of %s, in capitals", strings.Join(methods, ", "))
 }
 
-// reserved maps the header names a job may not set, in lower case, to what would be right. A name that ends in "-"
-// stands for all that begin with it.
+// reserved maps the header names that a job may not set, in lower case, to what would be right. A name that ends in
+// "-" stands for all names that begin with it.
 var reserved = map[string]string{
 	"host":              "it follows from the URL",
 	"content-length":    "it follows from the body",

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// MaxURL is how long the URL of a target may be, in bytes.
+// MaxURL is the longest URL of a target, in bytes.
 const MaxURL = 2048
 
 // CheckURL parses the URL of a job's target, or reports what is wrong with it. It is stricter than [url.Parse]: what
-// it accepts means one thing to every parser. Which addresses may be called is not its subject but [Config.Guard]'s.
+// it accepts means the same to every parser. It does not decide which addresses may be called; [Config.Guard] does.
 func CheckURL(raw string) (*url.URL, error) {
 	if len(raw) > MaxURL {
 		return nil, fmt.Errorf("must be at most %d bytes long", MaxURL)
@@ -66,7 +66,7 @@ func checkHost(host string) error {
 		}
 		last = label
 	}
-	// Resolvers read 127.1, 2130706433 and 0x7f.0.0.1 as addresses, each its own way.
+	// Resolvers read 127.1, 2130706433 and 0x7f.0.0.1 as addresses, each in its own way.
 	if endsInNumber(last) {
 		if _, err := netip.ParseAddr(host); err != nil {
 			return errors.New("must have an IPv4 address of four decimal numbers, such as 192.0.2.1")

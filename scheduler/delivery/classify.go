@@ -61,7 +61,7 @@ func (x *attempt) timeoutText() string {
 	return "no answer" + within
 }
 
-// rounded is a duration without the zeros that Go appends: 10m, not 10m0s.
+// rounded writes a duration without the zeros that Go appends: 10m, not 10m0s.
 func rounded(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -73,7 +73,7 @@ func rounded(d time.Duration) string {
 	return text
 }
 
-// byWhom says what the system refused, and which address it was about, as far as that is known.
+// byWhom says what the system refused, and for which address, as far as that is known.
 func byWhom(errno syscall.Errno, op *net.OpError) string {
 	switch {
 	case op == nil || op.Addr == nil:
@@ -86,8 +86,8 @@ func byWhom(errno syscall.Errno, op *net.OpError) string {
 	return op.Addr.String() + ": " + errno.Error()
 }
 
-// classify returns the reason and text for an error. The texts are ours, since those of the standard library quote
-// resolver addresses and what the target sent.
+// classify returns the reason and text for an error. The texts are Punctual's own, because those of the standard
+// library quote resolver addresses and what the target sent.
 func classify(err error, sent bool) (Reason, string) {
 	var (
 		handshake *handshakeError
@@ -127,7 +127,7 @@ func classify(err error, sent bool) (Reason, string) {
 	return ReasonConnect, "the request could not be sent"
 }
 
-// remoteAlert is the Op crypto/tls puts on an alert from the peer; the alert's own type is not exported.
+// remoteAlert is the Op that crypto/tls puts on an alert from the peer; the alert's own type is not exported.
 const remoteAlert = "remote error"
 
 func handshakeText(err error) string {

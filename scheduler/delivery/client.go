@@ -19,15 +19,15 @@ const (
 	defaultKeepBytes        = 1 << 10
 	defaultMaxHeaderBytes   = 64 << 10
 
-	// Node, Apache and uvicorn close an idle connection after 5 s. Giving up sooner than the target does avoids
-	// writing into a connection that is just being closed, which would cost an attempt.
+	// Node, Apache and uvicorn close an idle connection after 5 s. Giving up sooner than the target avoids writing into
+	// a connection that is just being closed, which would cost an attempt.
 	defaultIdleTimeout = 4 * time.Second
 
-	// Idle connections are bounded by the requests recently in flight and by the idle timeout. A lower limit
-	// per host (net/http's own is 2) closes and dials connections all through a burst.
+	// Idle connections are bounded by the requests recently in flight and by the idle timeout. A lower limit per host
+	// (net/http's own is 2) closes and dials connections all through a burst.
 	maxIdlePerHost = 1 << 15
 
-	// A job's timeout may be hours; a connection that is not there by now will not come.
+	// A job's timeout may be hours, but a connection that takes longer than this will not come.
 	connectTimeout = 30 * time.Second
 )
 
@@ -39,18 +39,18 @@ type Config struct {
 	KeepBytes int
 	// MaxHeaderBytes caps the headers of a response. Default 64 KiB.
 	MaxHeaderBytes int64
-	// MaxConnsPerHost bounds the connections to one host; attempts beyond it wait, within their timeout.
-	// Default: no bound, as worker slots already bound it.
+	// MaxConnsPerHost bounds the connections to one host; attempts beyond it wait, within their timeout. Default: no
+	// bound, because worker slots already bound it.
 	MaxConnsPerHost int
 	// IdleTimeout is how long an unused connection is kept. Default 4 s.
 	IdleTimeout time.Duration
 	// Guard decides which addresses may be called, by the tenant of a request. Default: a guard that allows public ones.
 	Guard *guard.Guard
-	// Control, if set, is asked before the guard: with every address that is about to be connected to, as by
+	// Control, if set, is asked before the guard, with every address that is about to be connected to, as by
 	// [net.Dialer.Control]. An error that wraps [ErrBlockedAddress] yields [ReasonBlockedAddress].
 	Control func(network, address string, c syscall.RawConn) error
-	// Proxy is what targets are reached through: http://host:port, with a user and password where it asks for them.
-	// Default: none. The guard judges targets, and not the proxy.
+	// Proxy is the proxy through which targets are reached: http://host:port, with a user and password if it asks for
+	// them. Default: none. The guard judges targets, and not the proxy.
 	Proxy *url.URL
 	// UserAgent is sent unless a job sets its own. Default "punctual".
 	UserAgent string
@@ -64,8 +64,8 @@ type Config struct {
 type Client struct {
 	config    Config
 	guard     *guard.Guard
-	everybody *pool                           // connections of tenants that have no rules of their own
-	others    *lru.Cache[*guard.Rules, *pool] // of those that have
+	everybody *pool                           // connections of tenants without rules of their own
+	others    *lru.Cache[*guard.Rules, *pool] // connections of tenants with rules of their own
 	userAgent []string                        // shared by all requests, never written to
 	maxBytes  int64
 	keepBytes int
@@ -88,11 +88,11 @@ func New(cfg Config) *Client {
 	return c
 }
 
-// Guard returns what decides which addresses may be called.
+// Guard returns the guard that decides which addresses may be called.
 func (c *Client) Guard() *guard.Guard { return c.guard }
 
 // WithTLS returns a client like c, with connections of its own, that presents certificates and verifies targets by
-// roots, unless that is nil.
+// roots, unless roots is nil.
 func (c *Client) WithTLS(certificates []tls.Certificate, roots *x509.CertPool) *Client {
 	cfg := c.config
 	cfg.Guard, cfg.Certificates = c.guard, certificates
@@ -102,7 +102,7 @@ func (c *Client) WithTLS(certificates []tls.Certificate, roots *x509.CertPool) *
 	return New(cfg)
 }
 
-// Close closes the connections no attempt is using. Call it when no more attempts will be sent.
+// Close closes the connections that no attempt is using. Call it when no more attempts will be sent.
 func (c *Client) Close() {
 	c.everybody.transport.CloseIdleConnections()
 	c.others.Purge()

@@ -9,7 +9,7 @@ import (
 	"punctual/scheduler/failpoint"
 )
 
-// A conn makes sure that a request which may have reached its target is never sent a second time.
+// A conn makes sure that a request that may have reached its target is never sent a second time.
 //
 //	   ┌──────────────── begin ────────────────┐
 //	   ▼        Write           Read data      │       Read error         begin
@@ -19,9 +19,10 @@ import (
 //	   │                 broken                                                     │
 //	   └───────────────────────────── Read error ───────────────────────────────────┘
 //
-// In ended nothing of the request has been written, and Write refuses to, so trying another connection is right. In
-// broken something may have been; as net/http takes an error there for a connection that was closed while
-// idle, and would send the request again on another, the error is handed over as an answer that is not HTTP.
+// In ended nothing of the request has been written, and Write refuses to write, so trying another connection is right.
+//
+// In broken something may have been written. net/http would take an error there for a connection that was closed while
+// idle, and would send the request again on another one. So the error is handed over as an answer that is not HTTP.
 //
 // net/http reads and writes in two goroutines; every transition is one compare-and-swap.
 type conn struct {
@@ -31,8 +32,8 @@ type conn struct {
 }
 
 const (
-	waiting  uint32 = iota // handed out, or fresh: nothing of the request written
-	asked                  // some of the request may be written, no answer
+	waiting  uint32 = iota // handed out, or fresh: nothing of the request is written
+	asked                  // some of the request may be written; no answer yet
 	answered               // the answer has begun; it may be complete
 	over                   // reading ended after an answer had begun
 	ended                  // reading ended with nothing of the request written
@@ -107,4 +108,6 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 }
 
-var afterReadError = [...]uint32{waiting: ended, asked: broken, answered: over, over: over, ended: ended, broken: broken}
+var afterReadError = [...]uint32{
+	waiting: ended, asked: broken, answered: over, over: over, ended: ended, broken: broken,
+}

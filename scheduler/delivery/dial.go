@@ -44,7 +44,7 @@ func (p *pool) dialTLS(ctx context.Context, network, addr string) (net.Conn, err
 	return &conn{Conn: tc}, nil
 }
 
-// connect reaches a target, by itself or through the proxy.
+// connect reaches a target, directly or through the proxy.
 func (p *pool) connect(ctx context.Context, network, addr string) (net.Conn, error) {
 	if p.proxy != nil {
 		return p.proxy.tunnel(ctx, p.rules, addr)
@@ -52,9 +52,9 @@ func (p *pool) connect(ctx context.Context, network, addr string) (net.Conn, err
 	return p.dialer.DialContext(ctx, network, addr)
 }
 
-// dialContext bounds ctx by the attempt that asked for the connection. net/http detaches the dial from its request, so
-// that another may use what comes of it, and would otherwise leave it hanging after the attempt has timed out or
-// was cancelled. It may outlive an attempt that found another connection.
+// dialContext bounds ctx by the attempt that asked for the connection. net/http detaches the dial from its request,
+// so that another request may use the connection. It would otherwise leave the dial hanging after the attempt has
+// timed out or was cancelled. The dial may outlive an attempt that found another connection.
 func dialContext(ctx context.Context) (_ context.Context, stop func()) {
 	deadline := time.Now().Add(connectTimeout)
 	x, ok := ctx.Value(attemptKey{}).(*attempt)

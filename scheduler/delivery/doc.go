@@ -1,8 +1,8 @@
-// Package delivery sends one attempt of a job — one HTTP request — and says what came of it.
+// Package delivery sends one attempt of a job, which is one HTTP request, and says how it ended.
 //
-// A [Client] is made once per replica and shared by all workers. [Client.Send] returns when the exchange is over: the whole
-// answer read, the timeout reached, the connection failed, or the caller's context cancelled. It never returns an
-// error; every outcome is a [Result].
+// A [Client] is created once per replica and shared by all workers. [Client.Send] returns when the exchange is over:
+// the whole answer is read, the timeout is reached, the connection has failed, or the caller's context is cancelled.
+// It never returns an error; every outcome is a [Result].
 //
 //	                 2xx, whole body read ────────────► success          Reason ""
 //	request ──┬────► 3xx, 4xx, 5xx ───────────────────► failure          Reason redirect, http_4xx, http_5xx
@@ -13,25 +13,26 @@
 // # One request on the wire
 //
 // An attempt is exactly one request, whatever the method, the headers and the connection do. net/http by itself keeps
-// no such promise: when a reused connection ends unanswered it sends a GET, or anything with an Idempotency-Key and a
-// body it can rewind, again. So bodies here cannot be rewound, and every connection is wrapped (see conn) so that
-// an exchange is in one of two states: nothing of the request has been written, and then it moves silently to another connection;
-// or something may have been, and then it is over and [Result.Sent] is true. HTTP/2 is not offered, because its
-// client repeats streams the peer had already seen.
+// no such promise. When a reused connection ends unanswered, it sends a GET again, and also anything with an
+// Idempotency-Key and a body it can rewind. So bodies here cannot be rewound, and every connection is wrapped (see
+// conn). An exchange is then in one of two states. Either nothing of the request has been written, and it moves
+// silently to another connection. Or something may have been written, and then it is over and [Result.Sent] is true.
+// HTTP/2 is not offered, because its client repeats streams that the peer has already seen.
 //
 // # Forbidden addresses
 //
-// [Config.Guard] judges every address before it is connected to, after the name was resolved (package guard). The rules
-// are the tenant's, and connections are pooled by rules: what one tenant has connected to is not there for another that may
-// not. With [Config.Proxy] a connection is a tunnel through the proxy, and the target is judged before that is asked.
+// [Config.Guard] judges every address before it is connected to, after the name was resolved (package guard). The
+// rules are the tenant's, and connections are pooled by rules: a tenant never gets another tenant's connection to an
+// address that it may not call itself. With [Config.Proxy] a connection is a tunnel through the proxy, and the target
+// is judged before the proxy is asked.
 //
 // # Hostile targets
 //
 // The timeout covers dialling, the TLS handshake, writing, waiting and reading. Response headers, body and kept
-// excerpt are capped. Nothing is decompressed, redirects are not followed, there are no cookies, and the environment's proxy
-// settings are ignored. An attempt that ends leaves no goroutine and no descriptor behind, except connections
-// that may be reused, for a few seconds.
+// excerpt are capped. Nothing is decompressed, redirects are not followed, there are no cookies, and the
+// environment's proxy settings are ignored. An attempt that ends leaves no goroutine and no descriptor behind, except
+// connections that may be reused, for a few seconds.
 //
-// The functions [CheckMethod], [CheckURL] and [CheckHeader] are for the time a job is written; their errors tell its
-// author what would be right.
+// The functions [CheckMethod], [CheckURL] and [CheckHeader] are for the time when a job is written; their errors tell
+// its author what would be right.
 package delivery

@@ -8,14 +8,15 @@ import (
 // KeptHeaders are the headers of an answer that are worth keeping with the record of an attempt: they say what
 // answered, when, and what it wants done next. The list is closed, so that no session of a target is kept.
 var KeptHeaders = []string{
-	"Content-Type", "Date", "Location", "Retry-After", "Server", "Via", "Www-Authenticate", "X-Correlation-Id", "X-Request-Id",
+	"Content-Type", "Date", "Location", "Retry-After", "Server", "Via", "Www-Authenticate",
+	"X-Correlation-Id", "X-Request-Id",
 }
 
-// MaxKeptHeader is how many bytes of each of them are kept.
+// MaxKeptHeader is how many bytes of each kept header are kept.
 const MaxKeptHeader = 512
 
-// envelope is how much longer than other bodies one that is wanted as JSON may be: what it is wanted for may be as
-// long as any body, and lies within an object.
+// envelope is how much longer a body wanted as JSON may be than other bodies. The member that it is wanted for may be
+// as long as any body, and lies within an object.
 const envelope = 4 << 10
 
 // keeps is how many bytes of an answer's body are kept.

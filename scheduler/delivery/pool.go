@@ -12,23 +12,23 @@ import (
 	"punctual/scheduler/delivery/guard"
 )
 
-// A pool holds the connections of tenants that may call the same addresses. net/http hands a connection to whoever asks for
-// the same host, so one pool for all would let a tenant use a connection to an address that only another may call.
+// A pool holds the connections of tenants that may call the same addresses. net/http hands a connection to any request
+// for the same host. So one pool for all would let a tenant use a connection to an address that only another may call.
 type pool struct {
 	transport *http.Transport
 	rules     *guard.Rules
 	dialer    net.Dialer
-	proxy     *proxy // nil: targets are dialled
+	proxy     *proxy // nil: targets are dialled directly
 	tls       *tls.Config
 }
 
-// maxPools bounds the pools of tenants with rules of their own. One that is pushed out loses its idle connections and is
-// made anew when it is needed.
+// maxPools bounds the pools of tenants with rules of their own. A pool that is pushed out loses its idle connections
+// and is built anew when it is needed.
 const maxPools = 256
 
 func newPools() *lru.Cache[*guard.Rules, *pool] {
 	pools, err := lru.NewWithEvict(maxPools, func(_ *guard.Rules, p *pool) { p.transport.CloseIdleConnections() })
-	if err != nil { // of a size that is not positive
+	if err != nil { // for a size that is not positive
 		panic(err)
 	}
 	return pools
@@ -44,13 +44,13 @@ func (c *Client) pool(tenant int32) *pool {
 		return p
 	}
 	p := c.newPool(rules)
-	if first, ok, _ := c.others.PeekOrAdd(rules, p); ok { // somebody was faster
+	if first, ok, _ := c.others.PeekOrAdd(rules, p); ok { // another attempt was faster
 		return first
 	}
 	return p
 }
 
-// control is what is asked before each connection, of every address that a name has resolved to.
+// control is asked before each connection, about every address that a name has resolved to.
 func (c *Client) control(rules *guard.Rules) func(network, address string, conn syscall.RawConn) error {
 	first := c.config.Control
 	if first == nil {
@@ -80,7 +80,7 @@ func (c *Client) newPool(rules *guard.Rules) *pool {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	p.transport = &http.Transport{
-		Proxy:                  nil, // the environment's is not ours to use
+		Proxy:                  nil, // the environment's proxy must not be used
 		DialContext:            p.dial,
 		DialTLSContext:         p.dialTLS,
 		Protocols:              &protocols,

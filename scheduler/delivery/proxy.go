@@ -17,20 +17,22 @@ import (
 	"punctual/scheduler/delivery/guard"
 )
 
-// A proxy is what targets are reached through, by CONNECT, for http as for https. So an exchange is with the target
-// itself: a proxy that is handed a request may send it twice, change it, or answer in the target's place.
+// A proxy is the proxy through which targets are reached, by CONNECT, for http as for https. So an exchange is with
+// the target itself. A proxy that is handed a request may send it twice, change it, or answer in the target's place.
 type proxy struct {
 	address string
 	header  http.Header
-	dialer  net.Dialer // without the guard: where the proxy is was decided by who runs the replica
+	dialer  net.Dialer // without the guard: the operator of the replica chose the proxy
 }
 
-// CheckProxy parses the URL of a proxy, or reports what is wrong with it. The error repeats none of it, as it may hold
-// a password.
+// CheckProxy parses the URL of a proxy, or reports what is wrong with it. The error repeats nothing of it, because it
+// may contain a password.
 func CheckProxy(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
-	if err != nil || u.Scheme != "http" || u.Hostname() == "" || u.Port() == "" || u.Opaque != "" || (u.Path != "" && u.Path != "/") || u.RawQuery != "" || u.Fragment != "" {
-		return nil, errors.New("must be http://host:port or http://user:password@host:port, with the password percent-encoded")
+	if err != nil || u.Scheme != "http" || u.Hostname() == "" || u.Port() == "" || u.Opaque != "" ||
+		(u.Path != "" && u.Path != "/") || u.RawQuery != "" || u.Fragment != "" {
+		return nil, errors.New(
+			"must be http://host:port or http://user:password@host:port, with the password percent-encoded")
 	}
 	return u, nil
 }
@@ -42,12 +44,13 @@ func newProxy(u *url.URL) *proxy {
 	p := &proxy{address: u.Host, header: http.Header{}}
 	if u.User != nil {
 		password, _ := u.User.Password()
-		p.header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)))
+		p.header.Set("Proxy-Authorization",
+			"Basic "+base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)))
 	}
 	return p
 }
 
-// A proxyError is a failure that is the proxy's, or that it tells of.
+// A proxyError is a failure of the proxy, or one that it reports.
 type proxyError struct{ text string }
 
 func (e *proxyError) Error() string { return e.text }
@@ -80,8 +83,10 @@ func (p *proxy) ask(nc net.Conn, addr string) error {
 		return &proxyError{"the egress proxy closed the connection"}
 	}
 	reader := bufio.NewReader(io.LimitReader(nc, defaultMaxHeaderBytes))
-	response, err := http.ReadResponse(reader, request)                      //nolint:bodyclose // to close it is to read it to its end; the connection is closed instead
-	if err != nil || response.StatusCode/100 == 2 && reader.Buffered() > 0 { // no target speaks before it is asked
+	// Closing the body would read it to its end.
+	response, err := http.ReadResponse(reader, request) //nolint:bodyclose // the connection is closed instead
+	// A target does not speak before it is asked, so nothing may follow the headers.
+	if err != nil || response.StatusCode/100 == 2 && reader.Buffered() > 0 {
 		return &proxyError{"the egress proxy does not answer as a proxy does"}
 	}
 	switch {
@@ -90,13 +95,14 @@ func (p *proxy) ask(nc net.Conn, addr string) error {
 	case response.StatusCode == http.StatusProxyAuthRequired:
 		return &proxyError{"the egress proxy does not accept the user and password of --egress-proxy"}
 	case response.StatusCode/100 != 2:
-		return &proxyError{fmt.Sprintf("the egress proxy could not connect to the target, and answered %d", response.StatusCode)}
+		return &proxyError{fmt.Sprintf(
+			"the egress proxy could not connect to the target, and answered %d", response.StatusCode)}
 	}
 	return nil
 }
 
-// checkBehind judges a target that a proxy is to connect to: every address that its name resolves to here. What does not
-// resolve here is the proxy's to judge, as is what resolves to something else there.
+// checkBehind judges a target that a proxy is to connect to, by every address that its name resolves to here. If the
+// name does not resolve here, or resolves to something else there, the proxy has to judge it.
 func checkBehind(ctx context.Context, rules *guard.Rules, addr string) error {
 	host, text, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 // A Reason says why an attempt failed. It is empty on success.
 type Reason string
 
-// The reasons an attempt can fail for. How often and when it is tried again is the job's retry policy.
+// The reasons an attempt can fail for. The job's retry policy says how often and when it is tried again.
 const (
 	ReasonTimeout        Reason = "timeout"         // the exchange was not over in time
-	ReasonConnect        Reason = "connect"         // name not found, refused, reset, closed early, or an answer that is not HTTP
+	ReasonConnect        Reason = "connect"         // name not found, refused, reset, closed early, or not HTTP
 	ReasonTLS            Reason = "tls"             // no secure connection: certificate, handshake
 	ReasonBlockedAddress Reason = "blocked_address" // the address must not be called
 	ReasonRedirect       Reason = "redirect"        // 3xx
@@ -20,32 +20,33 @@ const (
 	ReasonHTTP5xx        Reason = "http_5xx"        // 5xx
 )
 
-// ErrBlockedAddress is what the refusals of [Config.Guard] and [Config.Control] wrap.
+// ErrBlockedAddress is wrapped by the refusals of [Config.Guard] and [Config.Control].
 var ErrBlockedAddress = guard.ErrBlocked
 
 // A Result is the outcome of one attempt.
 type Result struct {
-	// Status is the HTTP status, 0 when none came. It may be set beside any Reason and beside Cancelled:
-	// a 200 whose body stalls is a timeout.
+	// Status is the HTTP status; 0 when none came. It may be set beside any Reason and beside Cancelled: a 200 whose
+	// body stalls is a timeout.
 	Status int
 	// Reason is empty when the attempt succeeded or was cancelled.
 	Reason Reason
 	// Cancelled is true when the caller's context ended before the exchange did; its cause tells why.
 	Cancelled bool
-	// Error is one line for people, empty on success. It names the host or its address at most: no user, path, query or header.
+	// Error is one line for people, empty on success. It names the host or its address at most: no user, path, query or
+	// header.
 	Error string
-	// Body holds the start of a failure's body ([Config.KeepBytes]), of any body as [Request.KeepBytes] says, or the
+	// Body holds the start of a failure's body ([Config.KeepBytes]), or of any body as [Request.KeepBytes] says, or the
 	// body of a success if [Request.KeepBody] asked for it. The bytes are the target's: any encoding, NULs included.
 	Body []byte
-	// Truncated is true when Body may not be all of it.
+	// Truncated is true when Body may be incomplete.
 	Truncated bool
-	// Header holds those of [KeptHeaders] that the answer had, where anything is kept of it.
+	// Header holds those of [KeptHeaders] that the answer had, if anything of the answer is kept.
 	Header map[string]string
-	// JSON is the body of a success whose type is application/json, if [Request.WantJSON] asked for it; JSONCut is
-	// true when it may not be all of it.
+	// JSON is the body of a success whose type is application/json, if [Request.WantJSON] asked for it. JSONCut is true
+	// when it may be incomplete.
 	JSON    []byte
 	JSONCut bool
-	// RetryAfter is what a 429 or 503 asked for, at most a year; 0 when it asked for nothing.
+	// RetryAfter is the pause that a 429 or 503 asked for, at most a year; 0 when it asked for none.
 	RetryAfter time.Duration
 	// Sent is true unless it is certain that no byte of the request was written.
 	Sent bool

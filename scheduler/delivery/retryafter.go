@@ -10,8 +10,8 @@ import (
 // maxRetryAfter keeps absurd values representable; the job's max_backoff is the real limit.
 const maxRetryAfter = 365 * 24 * time.Hour
 
-// retryAfter reads Retry-After, RFC 9110 section 10.2.3: seconds, or a date. A date is measured against
-// the answer's own Date where there is one, so that a target whose clock is off still gets the pause it meant.
+// retryAfter reads Retry-After, RFC 9110 section 10.2.3: seconds, or a date. A date is measured against the answer's
+// own Date if it has one, so that a target whose clock is off still gets the pause it meant.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if value == "" {

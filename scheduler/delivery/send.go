@@ -10,12 +10,12 @@ import (
 
 // A Request is one attempt to be sent. Everything in it is only read, and may be shared between attempts.
 type Request struct {
-	// Tenant is whose request it is. It decides which addresses may be called, and by that which connections may be used.
+	// Tenant is the tenant of the job. It decides which addresses may be called, and so which connections may be used.
 	Tenant int32
 	// Method, URL and the job's own Header have passed [CheckMethod], [CheckURL] and [CheckHeader].
 	Method string
 	URL    *url.URL
-	// Header holds the headers every attempt of the job carries, under canonical names.
+	// Header holds the headers that every attempt of the job carries, under canonical names.
 	Header http.Header
 	// Extra holds this attempt's own headers. They win over Header.
 	Extra []Header
@@ -24,10 +24,10 @@ type Request struct {
 	Timeout time.Duration
 	// KeepBody asks for the body of a success in [Result.Body].
 	KeepBody bool
-	// KeepBytes, unless nil, is how much of the body of any answer is kept in [Result.Body], in place of what
-	// [Config.KeepBytes] keeps of failures. With 0 nothing of the answer is kept, its headers neither.
+	// KeepBytes, unless nil, is how much of any answer's body is kept in [Result.Body], in place of what
+	// [Config.KeepBytes] keeps of failures. With 0 nothing of the answer is kept, not even its headers.
 	KeepBytes *int
-	// WantJSON asks for the body of a success that is JSON in [Result.JSON], whatever is kept of it.
+	// WantJSON asks for the body of a success that is JSON in [Result.JSON], whatever else is kept of it.
 	WantJSON bool
 }
 
@@ -52,7 +52,8 @@ func (c *Client) Send(ctx context.Context, r Request) Result {
 	}
 }
 
-// header merges the headers of an attempt. The values of the template are shared; all of Extra's live in one slice.
+// header merges the headers of an attempt. The values of the template are shared; all values of Extra live in one
+// slice.
 func (c *Client) header(r *Request) http.Header {
 	h := make(http.Header, len(r.Header)+len(r.Extra)+1)
 	h["User-Agent"] = c.userAgent
@@ -83,7 +84,7 @@ func (c *Client) receive(x *attempt, r *Request, resp *http.Response) Result {
 	}
 	limit, take := c.maxBytes, keep
 	if r.KeepBytes != nil {
-		limit = max(limit, keep+1) // one more tells whether that is all
+		limit = max(limit, keep+1) // one more byte tells whether that is all
 	}
 	whole := r.WantJSON && res.Reason == "" && isJSON(resp.Header)
 	if whole {
@@ -103,7 +104,7 @@ func (c *Client) receive(x *attempt, r *Request, resp *http.Response) Result {
 	switch {
 	case cut.Cancelled:
 		res.Reason, res.Cancelled, res.Error = "", true, cut.Error
-	case res.Reason == "": // a failure stays what its status says
+	case res.Reason == "": // a failure keeps the reason of its status
 		res.Reason, res.Error, res.JSON = cut.Reason, cut.Error, nil
 		if r.KeepBytes == nil {
 			res.Body = nil

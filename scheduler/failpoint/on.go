@@ -11,14 +11,14 @@ import (
 	"syscall"
 )
 
-// env is the variable that says where to end, and how.
+// env is the variable that says at which step to end, and how.
 const env = "PUNCTUAL_FAILPOINT"
 
 var form = regexp.MustCompile(`^([a-z-]+):([1-9]\d*)=(kill|stop)$`)
 
 var (
 	at     Point
-	left   atomic.Int64 // how often it will be come to before that
+	left   atomic.Int64 // how often the step is still passed before that
 	signal = syscall.SIGKILL
 )
 
@@ -42,7 +42,7 @@ func init() {
 	}
 }
 
-// At ends or freezes this process when p is the chosen step and it has been come to often enough.
+// At ends or freezes this process when p is the chosen step and it has been reached often enough.
 func At(p Point) {
 	if p != at || left.Add(-1) != 0 {
 		return

@@ -1,44 +1,44 @@
-// Package failpoint names the steps between which a replica may die, and in a binary built with the tag
-// failpoint lets a test choose at which of them it does. In any other binary At is empty and costs nothing.
+// Package failpoint names the steps between which a replica may die. In a binary built with the tag failpoint a test
+// can choose the step at which it dies. In any other binary At is empty and costs nothing.
 //
 // Such a binary reads PUNCTUAL_FAILPOINT, as in
 //
 //	claim-committed:3=kill
 //
-// and at the third time it comes to that step ends as by kill -9 (or, with =stop, freezes as by SIGSTOP).
+// The third time it reaches that step, it ends as by kill -9 (or, with =stop, freezes as by SIGSTOP).
 package failpoint
 
 // Point is a step.
 type Point string
 
 // The steps of a claim, of sending, and of everything that ends attempts, each in the order in which a replica
-// comes to them.
+// reaches them.
 const (
 	ClaimBegun     Point = "claim-begun"     // nothing is locked yet
 	ClaimLocked    Point = "claim-locked"    // due slots are locked
 	ClaimDecided   Point = "claim-decided"   // facts are read and plans made; nothing is written
-	ClaimCommitted Point = "claim-committed" // runs are written, and none is sent
+	ClaimCommitted Point = "claim-committed" // runs are written, but none is sent
 
 	ReadyLocked    Point = "ready-locked"    // rows of ready are locked
 	ReadyDecided   Point = "ready-decided"   // facts are read; nothing is written
-	ReadyCommitted Point = "ready-committed" // attempts are claimed, and none is sent
+	ReadyCommitted Point = "ready-committed" // attempts are claimed, but none is sent
 
 	SendBegun    Point = "send-begun"    // the attempt has its worker slot
-	SendWriting  Point = "send-writing"  // there is a connection, and nothing of the request is written
-	SendWritten  Point = "send-written"  // the request is written, and there is no answer
+	SendWriting  Point = "send-writing"  // there is a connection, but nothing of the request is written
+	SendWritten  Point = "send-written"  // the request is written, but there is no answer
 	SendAnswered Point = "send-answered" // the answer is read and judged
 
 	FinishBegun     Point = "finish-begun"     // outcomes are gathered
-	FinishCommitted Point = "finish-committed" // they are written
+	FinishCommitted Point = "finish-committed" // outcomes are written
 
 	RecoverJudged    Point = "recover-judged"    // claims of a lost replica are read
-	RecoverCommitted Point = "recover-committed" // their attempts are ended
+	RecoverCommitted Point = "recover-committed" // the attempts of these claims are ended
 
-	CallbackLocked    Point = "callback-locked"    // the run a target calls about is locked
-	CallbackCommitted Point = "callback-committed" // the attempt is ended, and the target not answered
+	CallbackLocked    Point = "callback-locked"    // the run that a target calls about is locked
+	CallbackCommitted Point = "callback-committed" // the attempt is ended, but the target is not answered
 )
 
-// Points are all of them.
+// Points are all steps.
 var Points = []Point{
 	ClaimBegun, ClaimLocked, ClaimDecided, ClaimCommitted,
 	ReadyLocked, ReadyDecided, ReadyCommitted,

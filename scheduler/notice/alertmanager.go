@@ -6,11 +6,12 @@ import (
 	"punctual/scheduler"
 )
 
-// How long alerts last that nothing ends earlier. Alertmanager would end them after five minutes if they did not say.
+// How long alerts last unless something ends them earlier. Without an end, Alertmanager would end them after five
+// minutes.
 const (
-	untilResolved = 30 * 24 * time.Hour // of trouble that the recipient hears the end of
-	unresolved    = 24 * time.Hour      // of trouble that it does not
-	passing       = time.Hour           // of what is over when it is told: missed slots, late runs
+	untilResolved = 30 * 24 * time.Hour // trouble whose end the recipient hears of
+	unresolved    = 24 * time.Hour      // trouble whose end it does not hear of
+	passing       = time.Hour           // events that are over when they are told: missed slots, late runs
 	ofATest       = 5 * time.Minute
 )
 
@@ -23,14 +24,18 @@ type alert struct {
 	GeneratorURL string            `json:"generatorURL,omitempty"`
 }
 
-// alertNames are the alerts that events are about.
+// alertNames are the names of the alerts, by event.
 var alertNames = map[scheduler.Event]string{
-	scheduler.EventFailing: "PunctualJobFailing", scheduler.EventDead: "PunctualRunDead", scheduler.EventStale: "PunctualJobStale",
-	scheduler.EventMissed: "PunctualSlotsMissed", scheduler.EventLate: "PunctualRunLate", scheduler.EventTest: "PunctualTest",
+	scheduler.EventFailing: "PunctualJobFailing",
+	scheduler.EventDead:    "PunctualRunDead",
+	scheduler.EventStale:   "PunctualJobStale",
+	scheduler.EventMissed:  "PunctualSlotsMissed",
+	scheduler.EventLate:    "PunctualRunLate",
+	scheduler.EventTest:    "PunctualTest",
 }
 
-// alertmanager writes news as alerts: one for each kind of trouble, as labels say how bad it is. What happened before
-// a recovery is over with it; so is what was told earlier.
+// alertmanager writes news as alerts, one for each kind of trouble, because the labels say how bad it is. A recovery
+// ends the alerts of whatever happened before it, also of what earlier notices told.
 func alertmanager(news scheduler.News, resolves bool, now time.Time) []alert {
 	var alerts []alert
 	for _, e := range news.Events {
@@ -45,7 +50,7 @@ func alertmanager(news scheduler.News, resolves bool, now time.Time) []alert {
 	return alerts
 }
 
-// replace adds an alert in the place of one of the same name.
+// replace adds an alert in place of one with the same name.
 func replace(alerts []alert, a alert) []alert {
 	for i := range alerts {
 		if alerts[i].Labels["alertname"] == a.Labels["alertname"] {
@@ -58,7 +63,9 @@ func replace(alerts []alert, a alert) []alert {
 
 func labelled(news scheduler.News, e scheduler.Event) alert {
 	return alert{
-		Labels:       map[string]string{"alertname": alertNames[e], "job": news.Job, "tenant": news.Tenant, "severity": severity(e)},
+		Labels: map[string]string{
+			"alertname": alertNames[e], "job": news.Job, "tenant": news.Tenant, "severity": severity(e),
+		},
 		GeneratorURL: news.Link,
 	}
 }

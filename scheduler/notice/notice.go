@@ -1,4 +1,4 @@
-// Package notice writes what happened to a job in the forms that people are told in: json, Slack's incoming webhooks,
+// Package notice writes what happened to a job in the formats of notices: json, Slack's incoming webhooks,
 // PagerDuty's Events API v2 and Alertmanager's API v2. It sends nothing.
 package notice
 
@@ -13,9 +13,11 @@ import (
 	"punctual/scheduler"
 )
 
-// Body returns what a recipient is sent of some news, and which events that tells of; nothing when it asked for none
-// of them. The list is what the recipient is in; now is the database's clock.
-func Body(news scheduler.News, r scheduler.Recipient, list []scheduler.Notify, now time.Time) ([]byte, []scheduler.Event, error) {
+// Body returns the notice that tells a recipient of some news, and the events in it; nothing when the recipient asked
+// for none of the events. list is the list of entries with the recipient; now is the database's clock.
+func Body(
+	news scheduler.News, r scheduler.Recipient, list []scheduler.Notify, now time.Time,
+) ([]byte, []scheduler.Event, error) {
 	news = news.For(r, list)
 	if len(news.Events) == 0 {
 		return nil, nil, nil
@@ -77,7 +79,8 @@ func describe(e scheduler.NewsEvent) string {
 	case scheduler.EventDead:
 		return fmt.Sprintf("%s died, the last at %s%s", times(e.Count, "run"), at(e.LastAt), failing(e))
 	case scheduler.EventMissed:
-		return fmt.Sprintf("slots were missed and will not run: %s, the last at %s", times(e.Count, "recorded skip"), at(e.LastAt))
+		return fmt.Sprintf("slots were missed and will not run: %s, the last at %s",
+			times(e.Count, "recorded skip"), at(e.LastAt))
 	case scheduler.EventLate:
 		return fmt.Sprintf("%s made after the job's tolerance, the last at %s", times(e.Count, "run"), at(e.LastAt))
 	case scheduler.EventStale:
@@ -119,7 +122,7 @@ func times(n int, what string) string {
 
 func at(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// severity is how bad an event is, in words that PagerDuty knows as well as most rules for Alertmanager.
+// severity is how bad an event is, in words that PagerDuty knows, as do most rules for Alertmanager.
 func severity(e scheduler.Event) string {
 	switch e {
 	case scheduler.EventDead, scheduler.EventStale:
@@ -133,7 +136,7 @@ func severity(e scheduler.Event) string {
 	return "info"
 }
 
-// cut shortens a text to so many bytes without breaking a character.
+// cut shortens a text to at most most bytes without breaking a character.
 func cut(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -146,19 +149,21 @@ func cut(s string, most int) string {
 	return strings.TrimRight(s, " \n") + more
 }
 
-// Test returns what a recipient is sent to test it, one request after the other: news of the event test, and where
-// that opens something, what closes it.
+// Test returns the requests that test a recipient, one after the other: a notice with the event test, and, if that
+// opens something, a notice that closes it.
 func Test(news scheduler.News, r scheduler.Recipient, now time.Time) ([][]byte, error) {
 	body, err := write(news, r, true, now)
 	if err != nil || r.Format != scheduler.FormatPagerDuty {
 		return [][]byte{body}, err
 	}
-	news.Events = []scheduler.NewsEvent{{Event: scheduler.EventRecovered, Count: 1, FirstAt: now, LastAt: now, Runs: []scheduler.NewsRun{}}}
+	news.Events = []scheduler.NewsEvent{{
+		Event: scheduler.EventRecovered, Count: 1, FirstAt: now, LastAt: now, Runs: []scheduler.NewsRun{},
+	}}
 	over, err := write(news, r, true, now)
 	return [][]byte{body, over}, err
 }
 
-// Excerpt returns as much of a response as notices repeat: its first bytes, in whole characters that JSON can hold.
+// Excerpt returns as much of a response as notices quote: its first bytes, in whole characters that JSON can hold.
 func Excerpt(response string) string {
 	response = strings.ReplaceAll(strings.ToValidUTF8(response, "\uFFFD"), "\x00", "\uFFFD")
 	if len(response) <= scheduler.NewsResponse {

@@ -10,7 +10,7 @@ import (
 // pagerDutySummary is how many characters of a summary PagerDuty keeps.
 const pagerDutySummary = 1024
 
-// pagerDutyEvent is an event of the Events API v2. The routing key is added when it is sent, and never stored.
+// pagerDutyEvent is an event of the Events API v2. The routing key is added when the event is sent, and never stored.
 type pagerDutyEvent struct {
 	Action    string            `json:"event_action"`
 	DedupKey  string            `json:"dedup_key"`
@@ -36,7 +36,7 @@ type pagerDutyPayload struct {
 	Details   scheduler.News `json:"custom_details"`
 }
 
-// pagerDuty writes news as one event: what happened last decides whether the job's incident is opened or resolved.
+// pagerDuty writes news as one event. What happened last decides whether the job's incident is opened or resolved.
 func pagerDuty(news scheduler.News) pagerDutyEvent {
 	event := pagerDutyEvent{Action: "resolve", DedupKey: "punctual:" + news.JobID.String()}
 	last := news.Events[len(news.Events)-1]
@@ -69,7 +69,7 @@ func source(news scheduler.News) string {
 	return "punctual"
 }
 
-// worst is the severity of the worst that happened since the job last recovered.
+// worst is the worst severity since the job last recovered.
 func worst(news scheduler.News) string {
 	ranks := map[string]int{"info": 0, "warning": 1, "error": 2, "critical": 3}
 	found := "info"

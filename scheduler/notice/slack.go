@@ -7,12 +7,12 @@ import (
 	"punctual/scheduler"
 )
 
-// What Slack takes at most: characters of a header and of a section. Both are counted in bytes here, which is stricter.
+// Slack's limits: characters of a header and of a section. Both are counted in bytes here, which is stricter.
 const (
 	slackHeader  = 150
 	slackSection = 3000
-	slackText    = 3000 // of the text beside the blocks, which notifications show; Slack recommends less than 4,000
-	slackRuns    = 3    // described of each event
+	slackText    = 3000 // for the text beside the blocks, which notifications show; Slack recommends less than 4,000
+	slackRuns    = 3    // runs described of each event
 	slackError   = 300  // bytes of each error, before it is escaped
 )
 
@@ -34,21 +34,25 @@ type slackTextPart struct {
 
 // slack writes news for an incoming webhook: a header, a section for each event and a link.
 func slack(news scheduler.News) slackMessage {
-	m := slackMessage{Blocks: []slackBlock{{Type: "header", Text: &slackTextPart{"plain_text", cut(headline(news), slackHeader)}}}}
+	m := slackMessage{Blocks: []slackBlock{{
+		Type: "header", Text: &slackTextPart{"plain_text", cut(headline(news), slackHeader)},
+	}}}
 	lines := []string{escape(headline(news))}
 	for _, e := range news.Events {
 		lines = append(lines, string(e.Event)+": "+escape(describe(e)))
 		m.Blocks = append(m.Blocks, slackBlock{Type: "section", Text: &slackTextPart{"mrkdwn", section(e)}})
 	}
 	if news.Link != "" {
-		m.Blocks = append(m.Blocks, slackBlock{Type: "context", Elements: []slackTextPart{{"mrkdwn", slackLink(news.Link, "runs of the job")}}})
+		m.Blocks = append(m.Blocks, slackBlock{
+			Type: "context", Elements: []slackTextPart{{"mrkdwn", slackLink(news.Link, "runs of the job")}},
+		})
 	}
 	m.Text = cut(strings.Join(lines, "\n"), slackText)
 	return m
 }
 
-// section describes an event and its newest runs. It is put together of whole pieces until it is full, because to cut
-// it off anywhere might cut markup in two.
+// section describes an event and its newest runs. It adds whole pieces until it is full, because cutting it off
+// anywhere might cut markup in two.
 func section(e scheduler.NewsEvent) string {
 	text := fmt.Sprintf("*%s*: %s", e.Event, escape(describe(e)))
 	for i, r := range e.Runs {
@@ -81,10 +85,10 @@ func run(r scheduler.NewsRun) string {
 	return text
 }
 
-// slackLink writes a link. Its URL is made by us, of names that hold neither | nor >.
+// slackLink writes a link. Punctual builds its URL from names that contain neither | nor >.
 func slackLink(url, text string) string { return "<" + escape(url) + "|" + escape(text) + ">" }
 
-// escape takes the meaning from the characters that Slack reads as markup of links, mentions and channels.
+// escape escapes the characters that Slack reads as markup of links, mentions and channels.
 func escape(s string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(s)
 }

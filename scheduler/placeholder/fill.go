@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Values are what is filled in.
+// Values are the values to fill in.
 type Values struct {
 	ScheduledFor time.Time
 	Zone         *time.Location // of scheduled_for_local; nil: UTC
@@ -17,12 +17,12 @@ type Values struct {
 	Job          string // name
 }
 
-// Place is where a text stands, which says how values are escaped.
+// Place is where a text stands, which decides how values are escaped.
 type Place int
 
 // The places.
 const (
-	InText Place = iota // as they are: header values and plain text
+	InText Place = iota // unescaped: header values and plain text
 	InJSON              // within a JSON string
 	InURL               // percent-encoded: path, query and forms
 )
@@ -43,9 +43,13 @@ func (t Template) Append(to []byte, v *Values, place Place) []byte {
 	return to
 }
 
-// Longest is how long the text can become with the name of a job of the given length.
+// Longest is the longest the text can become, in bytes, for a job whose name has the given length.
 func (t Template) Longest(job int) (n int) {
-	v := Values{ScheduledFor: time.Date(2199, 12, 31, 23, 59, 59, 999999000, time.UTC), Zone: time.FixedZone("", -12*3600), Attempt: 100}
+	v := Values{
+		ScheduledFor: time.Date(2199, 12, 31, 23, 59, 59, 999999000, time.UTC),
+		Zone:         time.FixedZone("", -12*3600),
+		Attempt:      100,
+	}
 	for _, p := range t.parts {
 		n += len(p.literal)
 		switch p.name {
@@ -102,10 +106,12 @@ func (p Place) escape(to []byte, begin int) []byte {
 	return to
 }
 
-// safe reports whether a byte stands for itself. The plus sign of an offset does not in a URL, where many read a space.
+// safe reports whether a byte stands for itself. The plus sign of an offset does not in a URL, where many read it as
+// a space.
 func (p Place) safe(c byte) bool {
 	if p == InJSON {
 		return c >= ' ' && c != '"' && c != '\\'
 	}
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '-' || c == '.' || c == '_' || c == '~' || c == ':'
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' ||
+		c == '-' || c == '.' || c == '_' || c == '~' || c == ':'
 }

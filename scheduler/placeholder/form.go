@@ -12,10 +12,10 @@ const (
 	formRFC3339 form = iota
 	formUnix
 	formUnixMs
-	formLayout // and those after it, by their index in layouts
+	formLayout // and the forms after it, by their index in layouts
 )
 
-// layouts are the forms that are made of digits of the calendar and the clock.
+// layouts are the forms made of digits of the calendar and the clock.
 var layouts = []struct{ name, layout string }{
 	{"date", time.DateOnly},
 	{"time", time.TimeOnly},

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// ParseJSON finds the placeholders in the strings of a JSON value, at any depth; names of fields are left alone. All
-// else of it keeps its bytes. It is filled in with InJSON.
+// ParseJSON finds the placeholders in the strings of a JSON value, at any depth. It leaves names of fields alone, and
+// all else keeps its bytes. The template is filled in with InJSON.
 func ParseJSON(raw []byte) (Template, error) {
 	var t Template
-	from := 0 // of what is not in the template yet
+	from := 0 // start of what is not in the template yet
 	for i := 0; i < len(raw); i++ {
 		if raw[i] != '"' {
 			continue

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// opening and closing are what a placeholder stands between; literal is how opening is written where it means itself.
+// opening and closing enclose a placeholder; literal is how two braces are written that open none.
 const (
 	opening = "{{"
 	closing = "}}"
@@ -16,16 +16,16 @@ const (
 // names are all placeholders; only the first two have forms.
 var names = []string{"scheduled_for", "scheduled_for_local", "run", "attempt", "job"}
 
-// dated are the names that have forms.
+// dated are the placeholders that have forms.
 var dated = names[:2]
 
-// Template is a text with its placeholders found. The zero value is that of a text in which there is nothing to fill in.
+// Template is a text with its placeholders found. The zero value stands for a text with nothing to fill in.
 type Template struct{ parts []part }
 
 // part is a literal and the placeholder that follows it, if there is one.
 type part struct {
 	literal string
-	name    string // empty: none follows
+	name    string // empty: no placeholder follows
 	form    form
 }
 
@@ -53,7 +53,8 @@ func Parse(text string) (Template, error) {
 		}
 		inner, after, closed := strings.Cut(rest, closing)
 		if !closed {
-			return Template{}, fmt.Errorf("%q is not closed by }}; %s stands for two literal braces", clip(opening+rest), literal)
+			return Template{}, fmt.Errorf("%q is not closed by }}; %s stands for two literal braces",
+				clip(opening+rest), literal)
 		}
 		p, err := read(inner)
 		if err != nil {
@@ -76,7 +77,8 @@ func read(inner string) (part, error) {
 		if near := strings.ReplaceAll(strings.ToLower(strings.TrimSpace(name)), "-", "_"); slices.Contains(names, near) {
 			hint = fmt.Sprintf("did you mean {{%s}}? ", near)
 		}
-		return part{}, fmt.Errorf("%q is not a placeholder; %sthere are %s, and %s stands for two literal braces", whole, hint, list(names), literal)
+		return part{}, fmt.Errorf("%q is not a placeholder; %sthere are %s, and %s stands for two literal braces",
+			whole, hint, list(names), literal)
 	case !hasForm:
 		return part{name: name}, nil
 	case !slices.Contains(dated, name):
@@ -108,7 +110,7 @@ func list(words []string) string {
 	return strings.Join(words[:last], ", ") + " and " + words[last]
 }
 
-// clip shortens what somebody wrote, for an error message.
+// clip shortens a text from outside for an error message.
 func clip(s string) string {
 	const most = 80
 	if len(s) <= most {

@@ -9,25 +9,28 @@ import (
 	"sync/atomic"
 )
 
-// Loopback and Private are the networks of a machine by itself, and those that organisations number as they like.
+// Loopback and Private are the networks within one machine, and the networks that organisations number as they like.
 var (
 	Loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	Private  = []netip.Prefix{
-		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("fc00::/7"),
+		netip.MustParsePrefix("10.0.0.0/8"),
+		netip.MustParsePrefix("172.16.0.0/12"),
+		netip.MustParsePrefix("192.168.0.0/16"),
+		netip.MustParsePrefix("fc00::/7"),
 	}
 )
 
 // A Guard knows which addresses the tenants of a deployment may call. It is safe for concurrent use.
 type Guard struct {
-	allowed []netip.Prefix // everybody's
-	base    *Rules         // of tenants that have no list of their own
+	allowed []netip.Prefix // for every tenant
+	base    *Rules         // rules of tenants without a list of their own
 	own     []endpoint     // set before use
 
 	mu      sync.Mutex // held by SetTenants
 	tenants atomic.Pointer[map[int32]*Rules]
 }
 
-// New returns a guard that allows every tenant the networks given, besides public addresses.
+// New returns a guard that allows every tenant the given networks, besides public addresses.
 func New(allowed []netip.Prefix) *Guard {
 	g := &Guard{allowed: slices.Clone(allowed)}
 	g.base = newRules(g, nil)
@@ -35,8 +38,8 @@ func New(allowed []netip.Prefix) *Guard {
 	return g
 }
 
-// For returns the rules of a tenant. Tenants that may call the same have the same rules, so that connections can be
-// shared among them, and among no others.
+// For returns the rules of a tenant. Tenants that may call the same addresses have the same rules. So they can share
+// connections, and only they.
 func (g *Guard) For(tenant int32) *Rules {
 	if r, ok := (*g.tenants.Load())[tenant]; ok {
 		return r
@@ -44,10 +47,11 @@ func (g *Guard) For(tenant int32) *Rules {
 	return g.base
 }
 
-// Everybody returns the rules of tenants that have no list of their own.
+// Everybody returns the rules of tenants without a list of their own.
 func (g *Guard) Everybody() *Rules { return g.base }
 
-// SetTenants replaces what single tenants may call beside what everybody may. Rules that stay the same stay identical.
+// SetTenants replaces the networks that single tenants may call beside what every tenant may. Rules that stay the
+// same stay identical.
 func (g *Guard) SetTenants(allowed map[int32][]netip.Prefix) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -72,7 +76,7 @@ func (g *Guard) SetTenants(allowed map[int32][]netip.Prefix) {
 	}
 }
 
-// normal brings networks into the one form that equal lists have.
+// normal brings networks into one form, so that equal lists compare equal.
 func normal(networks []netip.Prefix) []netip.Prefix {
 	var list []netip.Prefix
 	for _, n := range networks {
@@ -92,11 +96,13 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 	n, err := netip.ParsePrefix(text)
 	switch {
 	case err != nil:
-		return n, fmt.Errorf("%q is not a network; write one such as 10.0.0.0/8, or a single address as 10.1.2.3/32 or fd00::7/128", text)
+		return n, fmt.Errorf(
+			"%q is not a network; write one such as 10.0.0.0/8, or a single address as 10.1.2.3/32 or fd00::7/128", text)
 	case n.Addr().Is4In6():
 		return n, fmt.Errorf("%q: write a network of IPv4 addresses as such, as 10.0.0.0/8", text)
 	case n != n.Masked():
-		return n, fmt.Errorf("%q has bits set behind its length; the network is %s, the single address %s", text, n.Masked(), netip.PrefixFrom(n.Addr(), n.Addr().BitLen()))
+		return n, fmt.Errorf("%q has bits set behind its length; the network is %s, the single address %s",
+			text, n.Masked(), netip.PrefixFrom(n.Addr(), n.Addr().BitLen()))
 	}
 	return n, nil
 }

@@ -13,8 +13,8 @@ type endpoint struct {
 }
 
 // Protect refuses addresses to all jobs, whatever is allowed: a request to them would come from Punctual itself. An
-// address of this machine stands for all of its addresses, with the same port. Errors call them what; at is asked at
-// every dial, so it must be fast. To be called before the guard is used.
+// address of this machine stands for all of its addresses, with the same port. Errors call the addresses what. The
+// guard calls at for every dial, so it must be fast. Call Protect before the guard is used.
 func (g *Guard) Protect(what string, at func() []netip.AddrPort) {
 	g.own = append(g.own, endpoint{what, at})
 }
@@ -35,10 +35,10 @@ func (g *Guard) ours(at netip.AddrPort) string {
 	return ""
 }
 
-// local reports whether an address is this machine's. It is asked only about ports of Punctual's own, so it may look each
-// time: addresses come and go.
+// local reports whether an address is this machine's. It is asked only about ports of Punctual's own, so it can
+// afford to look each time: addresses come and go.
 func local(addr netip.Addr) bool {
-	if addr.IsLoopback() || addr.IsUnspecified() { // to connect to 0.0.0.0 is to connect to this machine
+	if addr.IsLoopback() || addr.IsUnspecified() { // connecting to 0.0.0.0 connects to this machine
 		return true
 	}
 	addresses, err := net.InterfaceAddrs()

@@ -10,19 +10,22 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// ErrBlocked is what the error of every refusal wraps.
+// ErrBlocked is wrapped by the error of every refusal.
 var ErrBlocked = errors.New("the address is not allowed")
 
 // Rules say which addresses some tenants may call.
 type Rules struct {
 	guard   *Guard
 	key     string         // equal for equal lists
-	allowed []netip.Prefix // the deployment's and the tenants'
+	allowed []netip.Prefix // networks of the deployment and of the tenants
 	public  *ssrf.Guardian
 }
 
 func newRules(g *Guard, networks []netip.Prefix) *Rules {
-	return &Rules{guard: g, key: fmt.Sprint(networks), allowed: slices.Concat(normal(g.allowed), networks), public: ssrf.New(ssrf.WithAnyPort())}
+	return &Rules{
+		guard: g, key: fmt.Sprint(networks), allowed: slices.Concat(normal(g.allowed), networks),
+		public: ssrf.New(ssrf.WithAnyPort()),
+	}
 }
 
 // Control is for [net.Dialer.Control]: it refuses an address right before it is connected to.
@@ -34,8 +37,8 @@ func (r *Rules) Control(network, address string, _ syscall.RawConn) error {
 	return r.Check(at)
 }
 
-// Check returns nil when the address may be called, else an error that wraps [ErrBlocked], names the address and says
-// what would allow it.
+// Check returns nil when the address may be called. Otherwise it returns an error that wraps [ErrBlocked], names the
+// address and says what would allow it.
 func (r *Rules) Check(at netip.AddrPort) error {
 	addr := judged(at.Addr())
 	if what := r.guard.ours(netip.AddrPortFrom(addr, at.Port())); what != "" {
@@ -53,8 +56,8 @@ func (r *Rules) Check(at netip.AddrPort) error {
 	return nil
 }
 
-// allows reports whether a list names the address. Metadata services give out the credentials of the machine, and whoever
-// allows a large network hardly means them.
+// allows reports whether a list names the address. A large network does not allow a metadata service within it: such
+// services give out the credentials of the machine, and an operator who allows a large network hardly means them.
 func (r *Rules) allows(addr netip.Addr) bool {
 	secretive := slices.Contains(metadata, addr)
 	return slices.ContainsFunc(r.allowed, func(n netip.Prefix) bool {
@@ -83,14 +86,14 @@ func judged(addr netip.Addr) netip.Addr {
 
 var nat64 = ssrf.IPv6NAT64Prefix
 
-// metadata are services that answer whoever can reach them with credentials, or with what configures the machine.
+// metadata are services that give credentials, or the machine's configuration, to any caller that can reach them.
 var metadata = []netip.Addr{
 	netip.MustParseAddr("169.254.169.254"), // AWS, Google, Azure and most others
 	netip.MustParseAddr("fd00:ec2::254"),   // AWS
 	netip.MustParseAddr("fd20:ce::254"),    // Google
 	netip.MustParseAddr("169.254.170.2"),   // AWS ECS: credentials of the task
 	netip.MustParseAddr("169.254.170.23"),  // AWS EKS: credentials of the pod
-	netip.MustParseAddr("fd00:ec2::23"),    // likewise
+	netip.MustParseAddr("fd00:ec2::23"),    // AWS EKS: credentials of the pod
 	netip.MustParseAddr("169.254.0.23"),    // Tencent
 	netip.MustParseAddr("100.100.100.200"), // Alibaba
 	netip.MustParseAddr("192.0.0.192"),     // Oracle

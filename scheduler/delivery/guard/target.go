@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// CheckTarget judges a URL by what is written into it: an address, or a name that stands for this machine everywhere. For
-// any other name it returns nil, as only its resolution tells, and that right before each request. It serves to tell the
-// author of a job at once; what is allowed may change, so it decides nothing.
+// CheckTarget judges a URL by its text: an address, or a name that means this machine everywhere. For any other name
+// it returns nil: only resolving the name tells, and that happens right before each request. It serves to tell the
+// author of a job at once. It decides nothing, because what is allowed may change.
 func (r *Rules) CheckTarget(u *url.URL) error {
 	port := uint16(80)
 	if u.Scheme == "https" {
