@@ -9,17 +9,23 @@ import (
 	"punctual/scheduler"
 )
 
-// ordered is how many runs that were ordered wait in ready.
+// ordered counts the runs of backfills and replays that wait in ready.
 func (c crud) ordered() int {
-	return c.count(`SELECT count(*) FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id WHERE r.trigger IN ('backfill', 'replay')`)
+	return c.count(`SELECT count(*)
+		FROM punctual.ready y
+		JOIN punctual.runs r ON r.id = y.run_id
+		WHERE r.trigger IN ('backfill', 'replay')`)
 }
 
 // hours orders a backfill of the last n hours of a new hourly job.
 func (c crud) hours(name string, n, perSecond int) (job uuid.UUID, o OperationRecord) {
 	c.t.Helper()
-	job = c.create(name, every(time.Hour), func(d *scheduler.Definition) { d.ConcurrencyPolicy = scheduler.PolicyAllow }).ID
+	job = c.create(name, every(time.Hour),
+		func(d *scheduler.Definition) { d.ConcurrencyPolicy = scheduler.PolicyAllow }).ID
 	to := time.Now().Truncate(time.Hour)
-	return job, c.backfill(BackfillRequest{Job: name, From: to.Add(-time.Duration(n-1) * time.Hour), To: to, MaxPerSecond: perSecond})
+	return job, c.backfill(BackfillRequest{
+		Job: name, From: to.Add(-time.Duration(n-1) * time.Hour), To: to, MaxPerSecond: perSecond,
+	})
 }
 
 func TestWhatIsOrderedWaitsInItsOperation(t *testing.T) {
@@ -61,7 +67,7 @@ func TestAnOperationKeepsAboutASecondAhead(t *testing.T) {
 	if n := c.ordered(); n < 100 || n > 105 {
 		t.Errorf("%d wait to be started", n)
 	}
-	// Those that wait for their next attempt are in nobody's way.
+	// Ordered runs that wait for their next attempt do not count: the operation makes further runs beside them.
 	c.exec(`UPDATE punctual.ready SET due_at = now() + interval '1 h'`)
 	for range 40 {
 		c.nextBatch()
@@ -71,11 +77,11 @@ func TestAnOperationKeepsAboutASecondAhead(t *testing.T) {
 	}
 }
 
-// Nobody's orders wait for those of a job whose host cannot be reached.
+// A backfill of a job whose host cannot be reached delays no other job's backfill.
 func TestOrdersThatWaitForTheirHostHoldUpOnlyTheirJob(t *testing.T) {
 	c := newClaimer(t)
 	down, _ := c.hours("down", 300, 20)
-	for range 3 { // the first makes the partitions of its days
+	for range 3 { // the first batch makes the partitions of the days that it needs
 		c.nextBatch()
 	}
 	before := c.backfilled(down)
@@ -106,10 +112,11 @@ func TestRetriesAndTriggersAreNotBehindWhatIsOrdered(t *testing.T) {
 		t.Errorf("claimed before the trigger: %+v", a)
 	}
 	orders := c.claimWaiting(scheduler.WorkOrdered, 100)
-	if len(orders.Runs) != 100 || orders.Runs[0].Job.ID != job || orders.Runs[0].Lease.Work != scheduler.WorkOrdered || len(orders.Full) != 1 {
+	if len(orders.Runs) != 100 || orders.Runs[0].Job.ID != job || orders.Runs[0].Lease.Work != scheduler.WorkOrdered ||
+		len(orders.Full) != 1 {
 		t.Errorf("%d of the backfill, full: %v", len(orders.Runs), orders.Full)
 	}
-	// An ordered run stays one, however often it is tried.
+	// An ordered run stays an ordered run, however often it is tried.
 	c.finish(failed(orders.Runs[0]))
 	c.exec(`DELETE FROM punctual.ready WHERE run_id <> $1`, orders.Runs[0].RunID)
 	c.exec(`UPDATE punctual.ready SET due_at = now()`)

@@ -12,7 +12,7 @@ import (
 	"punctual/scheduler"
 )
 
-// drawer is a replica as Draw knows it.
+// drawer is a replica that calls Draw.
 type drawer struct {
 	claimer
 	id uuid.UUID
@@ -21,13 +21,14 @@ type drawer struct {
 func (c claimer) drawer() drawer {
 	c.t.Helper()
 	d := drawer{c, uuid.New()}
-	if _, err := c.Register(c.t.Context(), scheduler.Replica{ID: d.id, Host: "here", Queues: map[string]int{"default": 100}}); err != nil {
+	if _, err := c.Register(c.t.Context(),
+		scheduler.Replica{ID: d.id, Host: "here", Queues: map[string]int{"default": 100}}); err != nil {
 		c.t.Fatal(err)
 	}
 	return d
 }
 
-// draws asks for slots, and for starts.
+// draws asks for slots and for starts, and returns the allowance.
 func (d drawer) draws(keep, slots, starts int) scheduler.Allowance {
 	d.t.Helper()
 	got, err := d.Draw(d.t.Context(), d.id, []scheduler.Wish{{Tenant: d.tenant, Keep: keep, Slots: slots, Starts: starts}})
@@ -37,7 +38,7 @@ func (d drawer) draws(keep, slots, starts int) scheduler.Allowance {
 	return got[0]
 }
 
-// shared returns what is put down for all replicas.
+// shared returns how many slots of the tenant all replicas together hold.
 func (c claimer) shared() int {
 	return c.count(`SELECT coalesce(sum(slots), 0)::int FROM punctual.allowances WHERE tenant = $1`, c.tenant)
 }
@@ -58,14 +59,14 @@ func TestSlotsAreSharedOutAmongReplicas(t *testing.T) {
 	if got := b.draws(0, 4, 0); got.Slots != 0 {
 		t.Fatalf("while runs in flight take them the second gets %+v", got)
 	}
-	a.draws(3, 3, 0) // four have ended
+	a.draws(3, 3, 0) // four runs have ended
 	if got := b.draws(0, 4, 0); got.Slots != 4 {
 		t.Fatalf("then the second gets %+v", got)
 	}
 	if got := a.draws(3, 7, 0); got.Slots != 3 {
 		t.Fatalf("who has a share gets %+v", got)
 	}
-	b.draws(0, 0, 0) // nothing more to do
+	b.draws(0, 0, 0) // the second has nothing more to do
 	if got := a.draws(3, 7, 0); got.Slots != 7 {
 		t.Fatalf("alone again, the first gets %+v", got)
 	}
@@ -83,16 +84,17 @@ func TestSlotsAreSharedOutAmongReplicas(t *testing.T) {
 	}
 }
 
-// With fewer slots than replicas that have work to do, each has one now and then.
+// When fewer slots than busy replicas exist, every replica gets a slot now and then.
 func TestASlotIsHandedRound(t *testing.T) {
 	c := newClaimer(t)
 	c.limit("max_concurrent_runs", 1)
 	drawers, had, holder := []drawer{c.drawer(), c.drawer(), c.drawer()}, [3]int{}, -1
 	for range 100 {
-		c.exec(`UPDATE punctual.allowances SET since = since - interval '1 s' WHERE slots > 0`) // as long as a slot is kept goes by
+		// A second passes. A holder gives its slot up after two seconds.
+		c.exec(`UPDATE punctual.allowances SET since = since - interval '1 s' WHERE slots > 0`)
 		for _, i := range rand.Perm(3) {
 			if i == holder && drawers[i].draws(1, 5, 0).Slots == 0 {
-				holder = -1 // and its run ends
+				holder = -1 // the run ends, and the replica gives its slot up
 			}
 			if i != holder && drawers[i].draws(0, 5, 0).Slots == 1 {
 				if holder >= 0 {
@@ -115,7 +117,7 @@ func TestReplicasThatDrawAtTheSameTimeNeverExceedALimit(t *testing.T) {
 	other.limit("max_concurrent_runs", 3)
 	most := map[int32]int{c.tenant: 10, other.tenant: 3}
 	var mu sync.Mutex
-	holds := map[int32]int{} // as the replicas believe
+	holds := map[int32]int{} // how many slots of each tenant the replicas believe they hold
 	var drawing sync.WaitGroup
 	for range 4 {
 		d := c.drawer()
@@ -191,10 +193,10 @@ func TestStartsAreDrawnAtTheRate(t *testing.T) {
 		total += a.draws(0, 0, 3).Starts + b.draws(0, 0, 100).Starts
 	}
 	most := int(25+50*time.Since(began).Seconds()) + 1
-	if total > most || total <= 25 { // how many less depends on how often they came to ask
+	if total > most || total <= 25 { // the total depends on how often the replicas asked
 		t.Errorf("%d starts in %s, want more than the burst and at most %d", total, time.Since(began), most)
 	}
-	// A clock that was set back stops nothing for longer than usual.
+	// A clock that was set back delays starts no longer than usual.
 	c.exec(`UPDATE punctual.tenant_usage SET starts_at = now() + interval '1 h'`)
 	if got := a.draws(0, 0, 1); got.Starts != 0 {
 		t.Errorf("with none left: %+v", got)
@@ -224,15 +226,19 @@ func TestLimitsAreReadWithTheHeartbeat(t *testing.T) {
 	}
 }
 
-// However much a tenant that is held back has due, others' fresh work is found by reading a few pages.
+// However long the backlog of a held-back tenant is, a claim finds the fresh work of other tenants by reading a few
+// pages.
 func TestOthersWorkIsNotSearchedForAmongThatOfTenantsHeldBack(t *testing.T) {
 	c := newClaimer(t)
 	c.neighbour(1)
-	c.fill(150_000) // a tenth of it has been due for 2 s
+	c.fill(150_000) // a tenth of the rows has been due for 2 s
 	c.exec(`ALTER TABLE punctual.ready DROP CONSTRAINT IF EXISTS ready_job_id_fkey`)
 	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
-		SELECT gen_random_uuid(), gen_random_uuid(), now() - interval '2 s', 1, $1::smallint * 4 + 1 FROM generate_series(1, 50000)`, c.queue)
-	claim := scheduler.Claim{Quotas: []scheduler.Quota{{Queue: c.queue, Slots: 100}}, Except: []int32{1}, Since: 300 * time.Millisecond}
+		SELECT gen_random_uuid(), gen_random_uuid(), now() - interval '2 s', 1, $1::smallint * 4 + 1
+		FROM generate_series(1, 50000)`, c.queue)
+	claim := scheduler.Claim{
+		Quotas: []scheduler.Quota{{Queue: c.queue, Slots: 100}}, Except: []int32{1}, Since: 300 * time.Millisecond,
+	}
 	for _, state := range []string{"never analysed", "analysed"} {
 		for name, test := range map[string]struct {
 			selection
@@ -240,25 +246,28 @@ func TestOthersWorkIsNotSearchedForAmongThatOfTenantsHeldBack(t *testing.T) {
 		}{"slots": {ofSlots, "schedules"}, "runs": {ofReady, "ready"}} {
 			p := c.explainClaim(test.selection, claim)
 			scans := p.scans(test.relation)
-			if pages := p.Hit + p.Read; pages > 500 || len(scans) == 0 || slices.ContainsFunc(scans, func(node string) bool { return node != "Index Scan" }) {
+			if pages := p.Hit + p.Read; pages > 500 || len(scans) == 0 ||
+				slices.ContainsFunc(scans, func(node string) bool { return node != "Index Scan" }) {
 				t.Errorf("%s, %s: %d pages, read by %v", state, name, pages, scans)
 			}
 		}
 		c.exec(`ANALYZE punctual.schedules, punctual.ready`)
 	}
-	if next, err := c.NextFresh(t.Context(), []int16{c.queue}); err != nil || !next.Schedule.After(next.Now) || !next.Ready.IsZero() {
+	if next, err := c.NextFresh(t.Context(), []int16{c.queue}); err != nil || !next.Schedule.After(next.Now) ||
+		!next.Ready.IsZero() {
 		t.Errorf("%+v, error %v", next, err)
 	}
 }
 
-// With a thousand tenants the statement is dear enough for the database to compile it, which would take most of a second
-// each time, with the tenants' rows locked.
+// With a thousand tenants the statement is expensive enough for Postgres to compile it. That would take most of a
+// second each time, with the tenants' rows locked.
 func TestADrawIsNotCompiled(t *testing.T) {
 	c := newClaimer(t)
 	c.limit("max_concurrent_runs", 7)
 	c.exec(`CREATE FUNCTION punctual.refuse_compiling() RETURNS trigger LANGUAGE plpgsql AS
 		$$ BEGIN IF current_setting('jit')::boolean THEN RAISE EXCEPTION 'with jit'; END IF; RETURN NEW; END $$`)
-	c.exec(`CREATE TRIGGER refuse_compiling BEFORE INSERT ON punctual.allowances FOR EACH ROW EXECUTE FUNCTION punctual.refuse_compiling()`)
+	c.exec(`CREATE TRIGGER refuse_compiling BEFORE INSERT ON punctual.allowances
+		FOR EACH ROW EXECUTE FUNCTION punctual.refuse_compiling()`)
 	if got := c.drawer().draws(0, 100, 0); got.Slots != 7 {
 		t.Errorf("drawn: %+v", got)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// administered returns the entries of a tenant since the last call, as action, name, before and after; oldest first.
-// Whoever else's they are, the test fails.
+// administered returns the audit entries of a tenant since the last call, oldest first, each as action, name, before
+// and after. The test fails if an actor other than alice made one.
 func (c crud) administered(tenant int32, since *uuid.UUID) string {
 	c.t.Helper()
 	c.tenant = tenant
@@ -18,7 +18,8 @@ func (c crud) administered(tenant int32, since *uuid.UUID) string {
 		if e.Actor != "alice" {
 			c.t.Errorf("%s is %s %q", e.Action, e.ActorKind, e.Actor)
 		}
-		lines = append(lines, strings.Join(strings.Fields(string(e.Action)+" "+e.Name+" "+string(e.Before)+" -> "+string(e.After)), " "))
+		lines = append(lines,
+			strings.Join(strings.Fields(string(e.Action)+" "+e.Name+" "+string(e.Before)+" -> "+string(e.After)), " "))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -34,7 +35,8 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 	}
 	team, err := c.CreateTenant(ctx, "team", TenantSettings{Weight: 1})
 	must(err)
-	const limited = `"max_jobs":7,"max_concurrent_runs":null,"max_runs_per_second":null,"max_requests_per_second":null,"min_interval":null,"allowed_targets":[],"notify":[]}`
+	const limited = `"max_jobs":7,"max_concurrent_runs":null,"max_runs_per_second":null,"max_requests_per_second":null,` +
+		`"min_interval":null,"allowed_targets":[],"notify":[]}`
 	unlimited := strings.Replace(limited, "7", "null", 1)
 	edit := func() error {
 		_, err := c.EditTenant(ctx, "team", func(t TenantRecord) (TenantSettings, error) {
@@ -72,14 +74,23 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 		{"the same limit again", edit, ""},
 		{"a revoked key", func() error { return c.RevokeKey(ctx, team.ID, made.ID) }, "api_key.revoke ci " + shown + " ->"},
 		{"a key revoked again", func() error { return c.RevokeKey(ctx, team.ID, made.ID) }, ""},
-		{"a secret", func() error { return put("planted-one") }, `secret.put token -> {"description":"of billing","version":1}`},
+		{
+			"a secret", func() error { return put("planted-one") },
+			`secret.put token -> {"description":"of billing","version":1}`,
+		},
 		{"the same secret again", func() error { return put("planted-one") }, ""},
-		{"another value", func() error { return put("planted-two") }, `secret.put token {"description":"of billing","version":1} -> {"description":"of billing","version":2}`},
+		{
+			"another value", func() error { return put("planted-two") },
+			`secret.put token {"description":"of billing","version":1} -> {"description":"of billing","version":2}`,
+		},
 		{"no secret", func() error { return c.DeleteSecret(ctx, team.ID, "token") }, "secret.delete token ->"},
 		{"a signing secret", sign, `signing_secret.create -> {"expires_at":null}`},
 		{"another", sign, `signing_secret.create -> {"expires_at":null}`},
 		{"one less", unsign, `signing_secret.delete {"expires_at":null} ->`},
-		{"no tenant", func() error { return c.DeleteTenant(ctx, "team") }, `tenant.delete team {"weight":1,` + limited + " ->"},
+		{
+			"no tenant", func() error { return c.DeleteTenant(ctx, "team") },
+			`tenant.delete team {"weight":1,` + limited + " ->",
+		},
 	} {
 		must(k.work())
 		got := c.administered(team.ID, &since)
@@ -95,14 +106,17 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 	}
 }
 
-// What is the whole deployment's is of no tenant.
+// An entry about the whole deployment belongs to no tenant.
 func TestARotationHasAnEntry(t *testing.T) {
 	c := newCRUD(t)
 	ctx := WithActor(t.Context(), Actor{Kind: ActorCommand, Name: "alice"})
 	if _, err := c.RotateSecrets(ctx, nil); err != nil {
 		t.Fatal(err)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.audit WHERE action = 'secret.rotate' AND actor = 'alice' AND tenant IS NULL AND after ->> 'new_master_key' = 'false'`); n != 1 {
+	if n := c.count(`SELECT count(*)
+		FROM punctual.audit
+		WHERE action = 'secret.rotate' AND actor = 'alice' AND tenant IS NULL
+			AND after ->> 'new_master_key' = 'false'`); n != 1 {
 		t.Errorf("%d entries", n)
 	}
 }

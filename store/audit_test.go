@@ -16,7 +16,7 @@ import (
 	"punctual/scheduler"
 )
 
-// entries returns the log since the last call, oldest first.
+// entries returns the audit log since the last call, oldest first.
 func (c crud) entries(since *uuid.UUID) []AuditRecord {
 	c.t.Helper()
 	all, _, err := c.ListAudit(c.t.Context(), c.tenant, AuditFilter{Page: Page{Limit: 500}})
@@ -44,7 +44,8 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 	var run, dead uuid.UUID
 	key := Idempotency{Key: "k"}
 	trigger := func(ctx context.Context) error {
-		r, err := c.TriggerJob(ctx, c.tenant, "a", TriggerRequest{Body: []byte(`"x"`), Headers: map[string]string{"X-Api-Key": "s3cret", "X-Team": "billing"}})
+		r, err := c.TriggerJob(ctx, c.tenant, "a",
+			TriggerRequest{Body: []byte(`"x"`), Headers: map[string]string{"X-Api-Key": "s3cret", "X-Team": "billing"}})
 		run = r.ID
 		return err
 	}
@@ -53,11 +54,17 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 	for _, k := range []struct {
 		name          string
 		work          func() error
-		want          string // actions with what they are about
-		before, after string // of the last, where it matters
+		want          string // the actions, each with the name of its resource
+		before, after string // of the last entry, where it matters
 	}{
-		{"a create", func() error { _, err := c.CreateJob(ctx, c.tenant, NewJob{Definition: definition}); return err }, "job.create a", ``, `{"version":1,"state":"active","definition":{`},
-		{"a name that is taken", func() error { _, _ = c.CreateJob(ctx, c.tenant, NewJob{Definition: definition}); return nil }, "", ``, ``},
+		{
+			"a create", func() error { _, err := c.CreateJob(ctx, c.tenant, NewJob{Definition: definition}); return err },
+			"job.create a", ``, `{"version":1,"state":"active","definition":{`,
+		},
+		{"a name that is taken", func() error {
+			_, _ = c.CreateJob(ctx, c.tenant, NewJob{Definition: definition})
+			return nil
+		}, "", ``, ``},
 		{"a PUT that changes nothing", func() error {
 			_, _, err := c.PutJob(ctx, c.tenant, "a", NewJob{Definition: definition}, nil, false)
 			return err
@@ -71,61 +78,96 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 			return err
 		}, "job.create b", ``, `{"version":1,"state":"active","definition":{`},
 		{"a batch", func() error {
-			_, err := c.CreateJobs(ctx, c.tenant, []NewJob{{Definition: called(described, "c")}, {Definition: definition}, {Definition: called(described, "b")}}, ConflictReplace)
+			_, err := c.CreateJobs(ctx, c.tenant, []NewJob{
+				{Definition: called(described, "c")}, {Definition: definition}, {Definition: called(described, "b")},
+			}, ConflictReplace)
 			return err
 		}, "job.update a, job.create c", ``, ``},
 		{"a rename", func() error {
-			_, err := c.EditJob(ctx, c.tenant, "c", nil, func(JobRecord) (NewJob, error) { return NewJob{Definition: called(described, "d")}, nil })
+			_, err := c.EditJob(ctx, c.tenant, "c", nil,
+				func(JobRecord) (NewJob, error) { return NewJob{Definition: called(described, "d")}, nil })
 			return err
 		}, "job.update d", `{"version":1,`, `{"version":2,`},
 		{"an edit that fails", func() error {
-			_, _ = c.EditJob(ctx, c.tenant, "d", nil, func(JobRecord) (NewJob, error) { return NewJob{Definition: definition}, nil })
+			_, _ = c.EditJob(ctx, c.tenant, "d", nil,
+				func(JobRecord) (NewJob, error) { return NewJob{Definition: definition}, nil })
 			return nil
 		}, "", ``, ``},
 		{"an edit that pauses", func() error {
-			_, err := c.EditJob(ctx, c.tenant, "d", nil, func(r JobRecord) (NewJob, error) { return NewJob{Definition: r.Definition, Paused: new(true)}, nil })
+			_, err := c.EditJob(ctx, c.tenant, "d", nil,
+				func(r JobRecord) (NewJob, error) { return NewJob{Definition: r.Definition, Paused: new(true)}, nil })
 			return err
 		}, "job.pause d", `{"version":2,"state":"active"}`, `{"version":3,"state":"paused"}`},
-		{"a pause", func() error { _, err := c.PauseJob(ctx, c.tenant, "a", "moving", &until); return err }, "job.pause a", `{"version":3,"state":"active"}`, `{"version":4,"state":"paused","paused_until":"` + until.Format(time.RFC3339) + `","note":"moving"}`},
-		{"the same pause", func() error { _, err := c.PauseJob(ctx, c.tenant, "a", "moving", &until); return err }, "", ``, ``},
-		{"a resume", func() error { _, err := c.ResumeJob(ctx, c.tenant, "a", "moved"); return err }, "job.resume a", `{"version":4,"state":"paused","paused_until":"` + until.Format(time.RFC3339) + `","note":"moving"}`, `{"version":5,"state":"active","note":"moved"}`},
+		{
+			"a pause", func() error { _, err := c.PauseJob(ctx, c.tenant, "a", "moving", &until); return err },
+			"job.pause a", `{"version":3,"state":"active"}`,
+			`{"version":4,"state":"paused","paused_until":"` + until.Format(time.RFC3339) + `","note":"moving"}`,
+		},
+		{
+			"the same pause", func() error { _, err := c.PauseJob(ctx, c.tenant, "a", "moving", &until); return err },
+			"", ``, ``,
+		},
+		{
+			"a resume", func() error { _, err := c.ResumeJob(ctx, c.tenant, "a", "moved"); return err },
+			"job.resume a",
+			`{"version":4,"state":"paused","paused_until":"` + until.Format(time.RFC3339) + `","note":"moving"}`,
+			`{"version":5,"state":"active","note":"moved"}`,
+		},
 		{"a trigger", func() error {
-			_, _, err := c.Idempotent(ctx, c.tenant, key, func(ctx context.Context) (Answer, error) { return Answer{Status: 202}, trigger(ctx) })
+			_, _, err := c.Idempotent(ctx, c.tenant, key,
+				func(ctx context.Context) (Answer, error) { return Answer{Status: 202}, trigger(ctx) })
 			return err
 		}, "run.trigger a", ``, `{"job_version":5,"headers":{"X-Api-Key":"***","X-Team":"billing"},"body_bytes":3}`},
 		{"a replayed Idempotency-Key", func() error {
-			_, _, err := c.Idempotent(ctx, c.tenant, key, func(ctx context.Context) (Answer, error) { return Answer{Status: 202}, trigger(ctx) })
+			_, _, err := c.Idempotent(ctx, c.tenant, key,
+				func(ctx context.Context) (Answer, error) { return Answer{Status: 202}, trigger(ctx) })
 			return err
 		}, "", ``, ``},
-		{"a cancel", func() error { _, err := c.CancelRun(ctx, c.tenant, run); return err }, "run.cancel a", `{"status":"pending"}`, `{"status":"cancelled","reason":"cancelled_by_user"}`},
+		{
+			"a cancel", func() error { _, err := c.CancelRun(ctx, c.tenant, run); return err },
+			"run.cancel a", `{"status":"pending"}`, `{"status":"cancelled","reason":"cancelled_by_user"}`,
+		},
 		{"a second cancel", func() error { _, err := c.CancelRun(ctx, c.tenant, run); return err }, "", ``, ``},
 		{"a resolution", func() error {
 			dead = c.deadLetter("a")
 			_, err := c.ResolveDeadLetter(ctx, c.tenant, dead, "by hand")
 			return err
 		}, "dead_letter.resolve a", `{"resolved":false}`, `{"resolved":true,"note":"by hand"}`},
-		{"a second resolution", func() error { _, err := c.ResolveDeadLetter(ctx, c.tenant, dead, "x"); return err }, "", ``, ``},
-		{"a replay", func() error { _, err := c.ReplayDeadLetter(ctx, c.tenant, c.deadLetter("a"), "again"); return err }, "dead_letter.replay a", `{"resolved":false}`, `{"resolved":true,"replayed_as":"`},
-		{"an operation and its end", func() error {
-			c.deadLetter("a")
-			o, err := c.StartOperation(ctx, c.tenant, BulkRequest{Kind: OperationReplay, Note: "all"})
-			if err == nil {
-				_, err = c.CancelOperation(ctx, c.tenant, o.ID)
-			}
-			return err
-		}, "operation.create , operation.cancel ", `{"kind":"replay","state":"running","matched":1,"done":0}`, `{"kind":"replay","state":"cancelled","matched":1,"done":0}`},
+		{
+			"a second resolution", func() error { _, err := c.ResolveDeadLetter(ctx, c.tenant, dead, "x"); return err },
+			"", ``, ``,
+		},
+		{
+			"a replay", func() error { _, err := c.ReplayDeadLetter(ctx, c.tenant, c.deadLetter("a"), "again"); return err },
+			"dead_letter.replay a", `{"resolved":false}`, `{"resolved":true,"replayed_as":"`,
+		},
+		{
+			"an operation and its end", func() error {
+				c.deadLetter("a")
+				o, err := c.StartOperation(ctx, c.tenant, BulkRequest{Kind: OperationReplay, Note: "all"})
+				if err == nil {
+					_, err = c.CancelOperation(ctx, c.tenant, o.ID)
+				}
+				return err
+			}, "operation.create , operation.cancel ", `{"kind":"replay","state":"running","matched":1,"done":0}`,
+			`{"kind":"replay","state":"cancelled","matched":1,"done":0}`,
+		},
 		{"counting", func() error {
 			_, err := c.CountDeadLetters(ctx, c.tenant, BulkRequest{Kind: OperationReplay})
 			return err
 		}, "", ``, ``},
 		{"a backfill", func() error {
-			p, err := c.PlanBackfill(ctx, c.tenant, BackfillRequest{Job: "a", From: time.Now().Add(-2 * time.Hour), To: time.Now()})
+			p, err := c.PlanBackfill(ctx, c.tenant,
+				BackfillRequest{Job: "a", From: time.Now().Add(-2 * time.Hour), To: time.Now()})
 			if err == nil {
 				_, err = c.StartBackfill(ctx, c.tenant, p)
 			}
 			return err
 		}, "job.backfill a", ``, `{"operation":"`},
-		{"a delete", func() error { return c.DeleteJob(ctx, c.tenant, "b", nil) }, "job.delete b", `{"version":1,"state":"active","definition":{`, ``},
+		{
+			"a delete", func() error { return c.DeleteJob(ctx, c.tenant, "b", nil) },
+			"job.delete b", `{"version":1,"state":"active","definition":{`, ``,
+		},
 	} {
 		if err := k.work(); err != nil {
 			t.Fatalf("%s: %v", k.name, err)
@@ -134,12 +176,13 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 		var last AuditRecord
 		for _, last = range c.entries(&since) {
 			got = append(got, fmt.Sprintf("%s %s", last.Action, last.Name))
-			if last.ActorKind != who.Kind || last.Actor != who.Name || last.Address == nil || *last.Address != who.Address || last.RequestID != who.RequestID {
+			if last.ActorKind != who.Kind || last.Actor != who.Name || last.Address == nil || *last.Address != who.Address ||
+				last.RequestID != who.RequestID {
 				t.Errorf("%s: by %+v", k.name, last)
 			}
 		}
 		if k.name == "a batch" && len(got) == 2 && got[0] > got[1] {
-			got[0], got[1] = got[1], got[0] // of the same instant
+			got[0], got[1] = got[1], got[0] // their instants are equal, so either may come first
 		}
 		if k.name == "a batch" {
 			k.want = "job.create c, job.update a"
@@ -147,7 +190,9 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 		if diff := cmp.Diff(k.want, strings.Join(got, ", ")); diff != "" {
 			t.Errorf("%s: %s", k.name, diff)
 		}
-		if k.before+k.after != "" && (!strings.HasPrefix(string(last.Before), k.before) || !strings.HasPrefix(string(last.After), k.after) || k.before == "" && last.Before != nil || k.after == "" && last.After != nil) {
+		if k.before+k.after != "" &&
+			(!strings.HasPrefix(string(last.Before), k.before) || !strings.HasPrefix(string(last.After), k.after) ||
+				k.before == "" && last.Before != nil || k.after == "" && last.After != nil) {
 			t.Errorf("%s: from %s to %s", k.name, last.Before, last.After)
 		}
 	}
@@ -158,12 +203,15 @@ func called(d scheduler.Definition, name string) scheduler.Definition {
 	return d
 }
 
-// deadLetter makes an open one of a job.
+// deadLetter writes an open dead letter of a job.
 func (c crud) deadLetter(job string) uuid.UUID {
 	c.t.Helper()
 	id := scheduler.NewRunID(time.Now())
-	c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, attempts)
-		SELECT $1, id, tenant, name, 1, now(), 'schedule', 1 FROM punctual.jobs WHERE name = $2 AND state = 'active'`, id, job)
+	c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger,
+			attempts)
+		SELECT $1, id, tenant, name, 1, now(), 'schedule', 1
+		FROM punctual.jobs
+		WHERE name = $2 AND state = 'active'`, id, job)
 	return id
 }
 
@@ -176,7 +224,8 @@ func TestAPauseThatRunsOutIsTheSystems(t *testing.T) {
 		t.Fatal(err)
 	}
 	e, err := c.ExplainJob(t.Context(), c.tenant, "job", func(*time.Location) (time.Time, error) { return slot, nil })
-	if err != nil || e.Pause == nil || e.Pause.By != "command bob" || !strings.Contains(e.Text, ", by command bob (moving)") {
+	if err != nil || e.Pause == nil || e.Pause.By != "command bob" ||
+		!strings.Contains(e.Text, ", by command bob (moving)") {
 		t.Errorf("%+v, %v", e, err)
 	}
 	c.exec(`UPDATE punctual.jobs SET paused_until = now() WHERE id = $1`, job.ID)
@@ -184,7 +233,8 @@ func TestAPauseThatRunsOutIsTheSystems(t *testing.T) {
 		t.Fatalf("%d, %v", n, err)
 	}
 	log, _, err := c.ListAudit(t.Context(), c.tenant, AuditFilter{Job: "job", Page: Page{Limit: 1}})
-	if err != nil || len(log) != 1 || log[0].Action != ActionJobResume || log[0].ActorKind != ActorSystem || log[0].Actor != "" {
+	if err != nil || len(log) != 1 || log[0].Action != ActionJobResume ||
+		log[0].ActorKind != ActorSystem || log[0].Actor != "" {
 		t.Errorf("%+v, %v", log, err)
 	}
 }
@@ -199,10 +249,13 @@ func TestListAuditSelects(t *testing.T) {
 		t.Fatal(err)
 	}
 	keyID := uuid.New()
-	c.exec(`INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by) VALUES ($1, $2, 'deploy', 'punctual_x', sha256('x'), 'admin', 'test')`, keyID, c.tenant)
-	err := c.join(WithActor(t.Context(), Actor{Kind: ActorKey, Name: keyID.String()}), c.tenant, func(ctx context.Context, u *unit) error {
-		return audit(ctx, u, c.tenant, change{action: ActionSecretPut, name: "billing-token", after: map[string]int{"version": 1}})
-	})
+	c.exec(`INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by)
+		VALUES ($1, $2, 'deploy', 'punctual_x', sha256('x'), 'admin', 'test')`, keyID, c.tenant)
+	err := c.join(WithActor(t.Context(), Actor{Kind: ActorKey, Name: keyID.String()}), c.tenant,
+		func(ctx context.Context, u *unit) error {
+			return audit(ctx, u, c.tenant,
+				change{action: ActionSecretPut, name: "billing-token", after: map[string]int{"version": 1}})
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,15 +307,23 @@ func TestListAuditSelects(t *testing.T) {
 func TestTheAuditLogHasNoSecrets(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		`{"target":{"url":"https://x"}}`:                                                                `{"target":{"url":"https://x"}}`,
-		`{"target":{"headers":{"content-type":"text/plain"}},"n":12345678901234567890}`:                 `{"target":{"headers":{"content-type":"text/plain"}},"n":12345678901234567890}`,
-		`{"target":{"headers":{"Authorization":"Bearer s3cret","X-Team":"a"}}}`:                         `{"target":{"headers":{"Authorization":"***","X-Team":"a"}}}`,
-		`{"target":{"headers":{"cookie":"s3cret","x-auth-token":"s3cret","api-key":"s"}}}`:              `{"target":{"headers":{"api-key":"***","cookie":"***","x-auth-token":"***"}}}`,
-		`{"target":{"headers":{"X-Client-Secret":"s3cret","Keyboard":"qwerty"}}}`:                       `{"target":{"headers":{"Keyboard":"qwerty","X-Client-Secret":"***"}}}`,
-		`{"target":{"auth":{"type":"bearer","secret":"billing-token"}}}`:                                `{"target":{"auth":{"type":"bearer","secret":"billing-token"}}}`,
-		`{"target":{"auth":{"type":"bearer","value":{"enc":"s3cret"}}}}`:                                `{"target":{"auth":{"type":"bearer","value":"***"}}}`,
-		`{"target":{"secret_headers":{"x":"s3cret"}},"steps":[{"target":{"auth":{"value":"s3cret"}}}]}`: `{"steps":[{"target":{"auth":{"value":"***"}}}],"target":{"secret_headers":{"x":"***"}}}`,
-		`{"target":{"body":{"auth":{"value":1}},"headers":{"a":"b"}}}`:                                  `{"target":{"body":{"auth":{"value":1}},"headers":{"a":"b"}}}`,
+		`{"target":{"url":"https://x"}}`: `{"target":{"url":"https://x"}}`,
+		`{"target":{"headers":{"content-type":"text/plain"}},"n":12345678901234567890}`: `{"target":` +
+			`{"headers":{"content-type":"text/plain"}},"n":12345678901234567890}`,
+		`{"target":{"headers":{"Authorization":"Bearer s3cret","X-Team":"a"}}}`: `{"target":` +
+			`{"headers":{"Authorization":"***","X-Team":"a"}}}`,
+		`{"target":{"headers":{"cookie":"s3cret","x-auth-token":"s3cret","api-key":"s"}}}`: `{"target":` +
+			`{"headers":{"api-key":"***","cookie":"***","x-auth-token":"***"}}}`,
+		`{"target":{"headers":{"X-Client-Secret":"s3cret","Keyboard":"qwerty"}}}`: `{"target":` +
+			`{"headers":{"Keyboard":"qwerty","X-Client-Secret":"***"}}}`,
+		`{"target":{"auth":{"type":"bearer","secret":"billing-token"}}}`: `{"target":` +
+			`{"auth":{"type":"bearer","secret":"billing-token"}}}`,
+		`{"target":{"auth":{"type":"bearer","value":{"enc":"s3cret"}}}}`: `{"target":` +
+			`{"auth":{"type":"bearer","value":"***"}}}`,
+		`{"target":{"secret_headers":{"x":"s3cret"}},"steps":[{"target":{"auth":{"value":"s3cret"}}}]}`: `{"steps":` +
+			`[{"target":{"auth":{"value":"***"}}}],"target":{"secret_headers":{"x":"***"}}}`,
+		`{"target":{"body":{"auth":{"value":1}},"headers":{"a":"b"}}}`: `{"target":` +
+			`{"body":{"auth":{"value":1}},"headers":{"a":"b"}}}`,
 		`{"auth": broken`: `"***"`,
 	} {
 		if diff := cmp.Diff(want, maskDefinition(text)); diff != "" {
@@ -273,7 +334,8 @@ func TestTheAuditLogHasNoSecrets(t *testing.T) {
 	secret := func(d *scheduler.Definition) { d.Target.Headers = map[string]string{"Authorization": "Bearer s3cret"} }
 	c.create("a", secret)
 	c.edit("a", func(d *scheduler.Definition) { d.Description = "x" })
-	if _, err := c.CreateJobs(t.Context(), c.tenant, []NewJob{{Definition: definition("b", secret)}}, ConflictError); err != nil {
+	if _, err := c.CreateJobs(t.Context(), c.tenant,
+		[]NewJob{{Definition: definition("b", secret)}}, ConflictError); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.DeleteJob(t.Context(), c.tenant, "a", nil); err != nil {
@@ -287,7 +349,7 @@ func TestTheAuditLogHasNoSecrets(t *testing.T) {
 	}
 }
 
-// newCRUDWithout is newCRUD in a test that is parallel already.
+// newCRUDWithout is newCRUD for a test that has already called t.Parallel.
 func newCRUDWithout(t *testing.T) crud {
 	t.Helper()
 	s, err := Open(t.Context(), Options{DatabaseURL: pgtest.DSN(t)})
@@ -307,7 +369,9 @@ func TestTheAuditLogIsOnlyAddedTo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer super.Close(ctx)
-	for who, q := range map[string]querier{"whom Punctual connects as": c.pool, "a tenant": c.reader(ctx, c.tenant), "a superuser": super} {
+	for who, q := range map[string]querier{
+		"whom Punctual connects as": c.pool, "a tenant": c.reader(ctx, c.tenant), "a superuser": super,
+	} {
 		for _, sql := range []string{
 			`UPDATE punctual.audit_log SET actor = 'nobody'`, `DELETE FROM punctual.audit_log`, `TRUNCATE punctual.audit_log`,
 			`WITH on_ AS (SELECT set_config('punctual.forgetting', 'on', true)) DELETE FROM punctual.audit_log USING on_`,
@@ -317,7 +381,10 @@ func TestTheAuditLogIsOnlyAddedTo(t *testing.T) {
 			}
 		}
 	}
-	for _, sql := range []string{`ALTER TABLE punctual.audit_log DISABLE TRIGGER ALL`, `ALTER TABLE punctual.audit_log OWNER TO CURRENT_USER`, `SET ROLE punctual_audit`, `DROP TRIGGER audit_log_is_append_only ON punctual.audit_log`} {
+	for _, sql := range []string{
+		`ALTER TABLE punctual.audit_log DISABLE TRIGGER ALL`, `ALTER TABLE punctual.audit_log OWNER TO CURRENT_USER`,
+		`SET ROLE punctual_audit`, `DROP TRIGGER audit_log_is_append_only ON punctual.audit_log`,
+	} {
 		if err := query(ctx, c.pool, sql); !denied(err) {
 			t.Errorf("%s: %v", sql, err)
 		}

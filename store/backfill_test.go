@@ -43,27 +43,28 @@ func (c crud) backfill(r BackfillRequest) OperationRecord {
 	return o
 }
 
-// work does all there is to do.
+// work does batches until no operation has work left.
 func (c crud) work() {
 	c.t.Helper()
 	for c.batch() {
 	}
 }
 
-// nextBatch does the next batch, whenever its time comes.
+// nextBatch does the next batch without waiting for its time.
 func (c crud) nextBatch() {
 	c.t.Helper()
 	c.exec(`UPDATE punctual.operations SET next_at = now() WHERE state = 'running'`)
 	c.batch()
 }
 
-// slotRuns returns the trigger of each slot's own run, in the order of slots; "-" where there is none.
+// slotRuns returns the trigger of each slot's own run, in the order of slots, and "-" for a slot without a run.
 func (c crud) slotRuns(job uuid.UUID, slots []time.Time) string {
 	c.t.Helper()
 	var found []string
 	for _, at := range slots {
 		var trigger string
-		err := c.pool.QueryRow(c.t.Context(), `SELECT coalesce((SELECT trigger FROM punctual.runs WHERE id = $1), '-')`, scheduler.SlotRunID(job, at)).Scan(&trigger)
+		err := c.pool.QueryRow(c.t.Context(), `SELECT coalesce((SELECT trigger FROM punctual.runs WHERE id = $1), '-')`,
+			scheduler.SlotRunID(job, at)).Scan(&trigger)
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -79,10 +80,11 @@ func (c crud) backfilled(job uuid.UUID) int {
 func TestBackfillFillsTheSlotsThatHaveNoRun(t *testing.T) {
 	c := newClaimer(t)
 	job, slots := c.lived("a", func(d *scheduler.Definition) { d.ExpiresAfter = scheduler.DurationOf(time.Second) })
-	c.exec(`DELETE FROM punctual.runs WHERE id = ANY($1::uuid[])`, []uuid.UUID{scheduler.SlotRunID(job, slots[1]), scheduler.SlotRunID(job, slots[2])})
+	c.exec(`DELETE FROM punctual.runs WHERE id = ANY($1::uuid[])`,
+		[]uuid.UUID{scheduler.SlotRunID(job, slots[1]), scheduler.SlotRunID(job, slots[2])})
 	c.skippedAt(job, slots[1], slots[2], 2)
 	c.edit("a", described("another"))
-	past := slots[0].Add(-2 * time.Hour) // two slots from before there was a job
+	past := slots[0].Add(-2 * time.Hour) // two slots from before the job existed
 	r := BackfillRequest{Job: "a", From: past, To: slots[4], Note: "why"}
 	if p := c.plan(r); p.Matched() != 6 || c.fills(r) != 4 {
 		t.Fatalf("%d slots, %d runs to be made", p.Matched(), c.fills(r))
@@ -111,7 +113,8 @@ func TestBackfillFillsTheSlotsThatHaveNoRun(t *testing.T) {
 	claimed := c.claimReady(100).Runs
 	for i, at := range []time.Time{past, past.Add(time.Hour), slots[1], slots[2]} {
 		a := claimed[i]
-		if !a.ScheduledFor.Equal(at) || !a.DueAt.Equal(at) || a.Late || a.Job.Version != 2 || a.Trigger != scheduler.TriggerBackfill {
+		if !a.ScheduledFor.Equal(at) || !a.DueAt.Equal(at) || a.Late || a.Job.Version != 2 ||
+			a.Trigger != scheduler.TriggerBackfill {
 			t.Errorf("run %d: %+v", i, a)
 		}
 	}
@@ -120,7 +123,7 @@ func TestBackfillFillsTheSlotsThatHaveNoRun(t *testing.T) {
 		t.Errorf("violations %q", got)
 	}
 
-	// Again, it makes nothing new.
+	// The same backfill again makes no new runs.
 	if n := c.fills(r); n != 0 {
 		t.Errorf("a second one would make %d runs", n)
 	}
@@ -146,7 +149,7 @@ func TestBackfillThatRepeatsMakesNewRunsOfSlotsThatHaveOne(t *testing.T) {
 	job, slots := c.lived("a")
 	c.exec(`DELETE FROM punctual.runs WHERE id = $1`, scheduler.SlotRunID(job, slots[1]))
 	r := BackfillRequest{Job: "a", From: slots[0], To: slots[3], Rerun: true}
-	for n := range 2 { // asked for twice, it is done twice
+	for n := range 2 { // each of the two requests repeats the runs
 		if n := c.fills(r); n != 3 {
 			t.Errorf("%d runs would be made", n)
 		}
@@ -181,7 +184,7 @@ func TestBackfillThatRepeatsMakesNewRunsOfSlotsThatHaveOne(t *testing.T) {
 func TestBackfillIsRefused(t *testing.T) {
 	c := newClaimer(t)
 	c.create("a")
-	c.complete(c.create("often", every(time.Second)).ID) // so that no next slot is a bound
+	c.complete(c.create("often", every(time.Second)).ID) // so that no next slot bounds the backfill
 	c.create("once", at(time.Now().Add(time.Hour)))
 	c.create("gone")
 	if err := c.DeleteJob(t.Context(), c.tenant, "gone", nil); err != nil {
@@ -191,17 +194,27 @@ func TestBackfillIsRefused(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		job      string
-		from, to time.Duration // ago
-		want     []string      // of the error
+		from, to time.Duration // how long ago
+		want     []string      // parts of the error
 	}{
-		{"beyond the retention", "a", DefaultRetention + time.Hour, time.Hour, []string{"from: " + stamp(now.Add(-DefaultRetention-time.Hour)), "at the earliest "}},
+		{
+			"beyond the retention", "a", DefaultRetention + time.Hour, time.Hour,
+			[]string{"from: " + stamp(now.Add(-DefaultRetention-time.Hour)), "at the earliest "},
+		},
 		{"in the future", "a", time.Hour, -time.Hour, []string{"to: " + stamp(now.Add(time.Hour)), "in the future"}},
-		{"for several reasons, all of which it names", "once", DefaultRetention + time.Hour, -time.Hour, []string{`job: "once"`, "from: ", "to: "}},
+		{
+			"for several reasons, all of which it names", "once", DefaultRetention + time.Hour, -time.Hour,
+			[]string{`job: "once"`, "from: ", "to: "},
+		},
 		{"without a recurring schedule", "once", time.Hour, time.Minute, []string{"neither cron nor every"}},
-		{"of too many slots", "often", (MostBackfilled + 1) * time.Second, 0, []string{"to: " + stamp(now), "more than 100000 slots"}},
+		{
+			"of too many slots", "often", (MostBackfilled + 1) * time.Second, 0,
+			[]string{"to: " + stamp(now), "more than 100000 slots"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := c.PlanBackfill(t.Context(), c.tenant, BackfillRequest{Job: test.job, From: now.Add(-test.from), To: now.Add(-test.to)})
+			_, err := c.PlanBackfill(t.Context(), c.tenant,
+				BackfillRequest{Job: test.job, From: now.Add(-test.from), To: now.Add(-test.to)})
 			var refused *BackfillError
 			if !errors.As(err, &refused) {
 				t.Fatalf("error %v", err)
@@ -213,12 +226,16 @@ func TestBackfillIsRefused(t *testing.T) {
 			}
 		})
 	}
-	_, err := c.PlanBackfill(t.Context(), c.tenant, BackfillRequest{Job: "a", From: now.Add(-DefaultRetention - time.Hour), To: now})
+	_, err := c.PlanBackfill(t.Context(), c.tenant,
+		BackfillRequest{Job: "a", From: now.Add(-DefaultRetention - time.Hour), To: now})
 	_, earliest, _ := strings.Cut(fmt.Sprint(err), "at the earliest ")
-	if named, err := time.Parse(time.RFC3339, earliest); err != nil || named.Before(now.Add(-DefaultRetention)) || named.After(time.Now().Add(-DefaultRetention+time.Minute)) {
+	if named, err := time.Parse(time.RFC3339, earliest); err != nil || named.Before(now.Add(-DefaultRetention)) ||
+		named.After(time.Now().Add(-DefaultRetention+time.Minute)) {
 		t.Errorf("it may begin at %q", earliest)
 	}
-	if p := c.plan(BackfillRequest{Job: "often", From: now.Truncate(time.Second).Add(-MostBackfilled * time.Second), To: now.Truncate(time.Second)}); p.Matched() != MostBackfilled {
+	if p := c.plan(BackfillRequest{
+		Job: "often", From: now.Truncate(time.Second).Add(-MostBackfilled * time.Second), To: now.Truncate(time.Second),
+	}); p.Matched() != MostBackfilled {
 		t.Errorf("%d slots", p.Matched())
 	}
 	for _, ref := range []string{"gone", "nobody", uuid.NewString()} {
@@ -229,8 +246,8 @@ func TestBackfillIsRefused(t *testing.T) {
 	wantError(t, err, ErrNotFound)
 }
 
-// Where the retention was raised, the days before were taken away by the lower one: which slots of a job of
-// then have run is known to nobody.
+// After the retention was raised, the days that the lower retention removed stay gone: no record says which slots of an
+// old job ran on those days.
 func TestBackfillReachesNoFurtherThanTheHistoryOfAnOldJob(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("a")
@@ -282,7 +299,7 @@ func TestBackfillLeavesAloneWhatWillRunByItself(t *testing.T) {
 			t.Fatal(err)
 		}
 		offset := timetable.Due(now, nil).Sub(now)
-		for started, want := range map[time.Duration]int{offset / 2: 0, offset + 10*time.Second: 1} { // ago
+		for started, want := range map[time.Duration]int{offset / 2: 0, offset + 10*time.Second: 1} { // how long ago
 			c.edit("a", since(now.Add(-started)))
 			if n := c.plan(BackfillRequest{Job: "a", From: now.Add(-24 * time.Hour), To: now}).Matched(); n != want {
 				t.Errorf("%d slots %s after the only one, due %s after it; want %d", n, started, offset, want)
@@ -294,7 +311,8 @@ func TestBackfillLeavesAloneWhatWillRunByItself(t *testing.T) {
 		job, slots := c.lived("a")
 		c.exec(`DELETE FROM punctual.runs WHERE job_id = $1`, job)
 		c.pause("a")
-		c.exec(`UPDATE punctual.job_versions SET valid_from = $2 WHERE job_id = $1 AND version = 2`, job, slots[0].Add(-time.Minute))
+		c.exec(`UPDATE punctual.job_versions SET valid_from = $2 WHERE job_id = $1 AND version = 2`,
+			job, slots[0].Add(-time.Minute))
 		c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, slots[0])
 		o := c.backfill(BackfillRequest{Job: "a", From: slots[0], To: slots[2]})
 		c.work()
@@ -311,7 +329,9 @@ func TestBackfillLeavesAloneWhatWillRunByItself(t *testing.T) {
 }
 
 func TestBackfillOfAJobThatMustNotOverlapGoesOneAtATimeOldestFirst(t *testing.T) {
-	for _, policy := range []scheduler.ConcurrencyPolicy{scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait} {
+	for _, policy := range []scheduler.ConcurrencyPolicy{
+		scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait,
+	} {
 		t.Run(string(policy), func(t *testing.T) {
 			c := newClaimer(t)
 			job, slots := c.lived("a", func(d *scheduler.Definition) { d.ConcurrencyPolicy = policy })
@@ -323,17 +343,18 @@ func TestBackfillOfAJobThatMustNotOverlapGoesOneAtATimeOldestFirst(t *testing.T)
 			o := c.backfill(BackfillRequest{Job: "a", From: slots[0], To: slots[4]})
 			for i, at := range []time.Time{slots[0], slots[2], slots[3]} {
 				c.nextBatch()
-				c.nextBatch() // while one is active
+				c.nextBatch() // while a run is active
 				if n := c.backfilled(job); n != i || c.ready(job) != 0 {
 					t.Fatalf("%d runs were made beside the active one, %d wait", n, c.ready(job))
 				}
 				c.finishAll([]scheduler.Assignment{active})
 				c.nextBatch()
-				c.nextBatch() // while one waits
+				c.nextBatch() // while a run waits
 				if n := c.ready(job); n != 1 {
 					t.Fatalf("%d wait", n)
 				}
-				if active = c.one(c.claimReady(100)); !active.ScheduledFor.Equal(at) || active.RunID != scheduler.SlotRunID(job, at) {
+				if active = c.one(c.claimReady(100)); !active.ScheduledFor.Equal(at) ||
+					active.RunID != scheduler.SlotRunID(job, at) {
 					t.Fatalf("claimed %s of %s, want %s", active.RunID, active.ScheduledFor, at)
 				}
 			}
@@ -352,10 +373,12 @@ func TestBackfillKeepsToItsRateAndCanBeCancelled(t *testing.T) {
 	job := c.create("a", every(time.Minute))
 	to := time.Now().Truncate(time.Minute)
 	o := c.backfill(BackfillRequest{Job: "a", From: to.Add(-9 * time.Minute), To: to, MaxPerSecond: 10})
-	c.work() // as fast as it can: the row says when it is too early
+	c.work() // as fast as possible: the operation's row says when the next batch is too early
 	c.wantProgress(o.ID, OperationDone, 9, 9, 0)
-	// Batches of two: the last one comes when eight tenths of a second have passed.
-	if n := c.count(`SELECT count(*) FROM punctual.operations WHERE finished_at - created_at >= interval '0.8 s'`); n != 1 {
+	// Batches hold two runs each, so the last one comes after 0.8 s.
+	if n := c.count(`SELECT count(*)
+		FROM punctual.operations
+		WHERE finished_at - created_at >= interval '0.8 s'`); n != 1 {
 		t.Errorf("it was faster than its rate")
 	}
 	o = c.backfill(BackfillRequest{Job: "a", From: to.Add(-20 * time.Minute), To: to, MaxPerSecond: 4})
@@ -369,7 +392,7 @@ func TestBackfillKeepsToItsRateAndCanBeCancelled(t *testing.T) {
 	}
 	c.wantProgress(o.ID, OperationCancelled, 20, 2, 0)
 	again := c.backfill(BackfillRequest{Job: "a", From: to.Add(-20 * time.Minute), To: to})
-	c.batch() // slots that have their run already take none of the pace
+	c.batch() // slots that already have their run do not count towards the rate
 	c.wantProgress(again.ID, OperationDone, 20, 20, 0)
 	if n := c.backfilled(job.ID); n != 20 {
 		t.Errorf("%d runs", n)
@@ -388,7 +411,7 @@ func TestBackfillGoesOnWhereABatchWasCutOff(t *testing.T) {
 	c.wantProgress(o.ID, OperationRunning, 6, 2, 0)
 	c.exec(`UPDATE punctual.operations SET next_at = now()`)
 
-	// Its backend is ended after it wrote the runs of its batch, and before it commits.
+	// Postgres ends the backend after it wrote the runs of its batch and before it commits.
 	blocker, err := pgx.ConnectConfig(ctx, c.pool.Config().ConnConfig)
 	if err != nil {
 		t.Fatal(err)
@@ -405,7 +428,9 @@ func TestBackfillGoesOnWhereABatchWasCutOff(t *testing.T) {
 		died <- err
 	}()
 	c.waiting(1)
-	if _, err := blocker.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`); err != nil {
+	if _, err := blocker.Exec(ctx, `SELECT pg_terminate_backend(pid)
+		FROM pg_stat_activity
+		WHERE datname = current_database() AND wait_event_type = 'Lock'`); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-died; err == nil {
@@ -417,7 +442,8 @@ func TestBackfillGoesOnWhereABatchWasCutOff(t *testing.T) {
 	c.wantProgress(o.ID, OperationRunning, 6, 2, 0)
 	c.work()
 	c.wantProgress(o.ID, OperationDone, 6, 6, 0)
-	if n := c.count(`SELECT count(*) FROM (SELECT FROM punctual.runs WHERE job_id = $1 GROUP BY scheduled_for HAVING count(*) = 2) s`, job.ID); n != 6 {
+	if n := c.count(`SELECT count(*)
+		FROM (SELECT FROM punctual.runs WHERE job_id = $1 GROUP BY scheduled_for HAVING count(*) = 2) s`, job.ID); n != 6 {
 		t.Errorf("%d slots were repeated exactly once", n)
 	}
 }
@@ -434,8 +460,9 @@ func TestReplicasAtOnceBackfillEachSlotOnce(t *testing.T) {
 		go func() {
 			for {
 				_, left, err := c.Operate(t.Context())
-				if err == nil { // as if replicas had started what waits
-					_, err = c.pool.Exec(t.Context(), `UPDATE punctual.ready SET due_at = now() + interval '1 hour' WHERE due_at <= now()`)
+				if err == nil { // as if replicas had started the waiting runs
+					_, err = c.pool.Exec(t.Context(),
+						`UPDATE punctual.ready SET due_at = now() + interval '1 hour' WHERE due_at <= now()`)
 				}
 				if err != nil || !left {
 					ended <- err
@@ -449,7 +476,8 @@ func TestReplicasAtOnceBackfillEachSlotOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.operations WHERE state = 'done' AND done = 600`); n != 2 || c.backfilled(job.ID) != 600 || c.ready(job.ID) != 600 {
+	if n := c.count(`SELECT count(*) FROM punctual.operations WHERE state = 'done' AND done = 600`); n != 2 ||
+		c.backfilled(job.ID) != 600 || c.ready(job.ID) != 600 {
 		t.Errorf("%d are done, %d runs, %d in ready", n, c.backfilled(job.ID), c.ready(job.ID))
 	}
 }
@@ -469,7 +497,7 @@ func TestBackfillMakesThePartitionsItNeeds(t *testing.T) {
 func TestBackfillLeavesOutWhatGrewTooOldMeanwhile(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("a")
-	to := began.Add(-30 * time.Minute) // a slot
+	to := began.Add(-30 * time.Minute) // it is a slot of the job
 	o := c.backfill(BackfillRequest{Job: "a", From: to.Add(-4 * time.Hour), To: to})
 	c.options.Retention = time.Since(to) + 150*time.Minute
 	c.work()
@@ -559,7 +587,9 @@ func TestBackfillWorksInEveryExecMode(t *testing.T) {
 			for i, options := range [][]func(*scheduler.Definition){{}, {forbid}} {
 				name := fmt.Sprint("a", i)
 				job := c.create(name, options...)
-				r := BackfillRequest{Job: name, From: to.Add(-2 * time.Hour), To: to.Add(-time.Minute), Rerun: true, MaxPerSecond: 1000, Note: "n"}
+				r := BackfillRequest{
+					Job: name, From: to.Add(-2 * time.Hour), To: to.Add(-time.Minute), Rerun: true, MaxPerSecond: 1000, Note: "n",
+				}
 				if n := c.fills(r); n != 2 {
 					t.Errorf("%d runs would be made", n)
 				}

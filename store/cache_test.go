@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// What one tenant has, however large, takes a bounded part of the memory that a replica has for all.
+// One tenant's data, however large, takes a bounded part of the memory that a replica has for all tenants.
 func TestWhatAReplicaKeepsIsBoundedInNumberAndSize(t *testing.T) {
 	const number, bytes = 1000, 1 << 20
 	c := newBoundedCache[int, string](number, bytes)
 	fill := func(n, size int) {
 		var adding sync.WaitGroup
-		for range 4 { // several loops look for the same at once
+		for range 4 { // several loops look for the same values at once
 			adding.Go(func() {
 				for i := range n {
 					c.add(i, "value", size)

@@ -13,13 +13,13 @@ import (
 	"punctual/scheduler"
 )
 
-// byCallback is a job whose target works on after its answer.
+// byCallback gives a job asynchronous completion: its target works on after a 202.
 func byCallback(d *scheduler.Definition) {
 	d.Completion = scheduler.CompleteAsync
 	d.HeartbeatTimeout, d.MaxDuration = scheduler.DurationOf(time.Minute), scheduler.DurationOf(time.Hour)
 }
 
-// accepted makes a run of a new job, and has its target answer with 202.
+// accepted makes a run of a new job whose target has answered 202.
 func (c claimer) accepted(name string, options ...func(*scheduler.Definition)) scheduler.Assignment {
 	c.t.Helper()
 	a := c.manual(name, append([]func(*scheduler.Definition){byCallback}, options...)...)
@@ -36,8 +36,8 @@ func (c claimer) accept(a scheduler.Assignment) {
 	}
 }
 
-// overdue lets the deadline of a run pass, and replicas look for it; they have renewed all the while. It reports whether
-// that ended the attempt.
+// overdue lets the deadline of a run pass and then ends silent attempts as replicas do; replicas have renewed their
+// heartbeat all the while. It reports whether the attempt was ended.
 func (c claimer) overdue(run uuid.UUID) bool {
 	c.t.Helper()
 	c.exec(`UPDATE punctual.deployment SET back_at = '-infinity'`)
@@ -45,10 +45,11 @@ func (c claimer) overdue(run uuid.UUID) bool {
 	c.exec(`UPDATE punctual.ready SET due_at = now() - interval '1 s' WHERE run_id = $1`, run)
 	before := c.text(`SELECT fence::text FROM punctual.runs WHERE id = $1 AND status = 'running'`, run)
 	c.listen()
-	return c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'running' AND fence::text = $2`, run, before) == 0
+	return c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'running' AND fence::text = $2`,
+		run, before) == 0
 }
 
-// listen does what replicas do about targets that have passed their deadlines.
+// listen ends the attempts of targets that missed their deadlines, as replicas do.
 func (c claimer) listen() {
 	c.t.Helper()
 	for left := true; left; {
@@ -85,10 +86,12 @@ func (c claimer) wantState(run uuid.UUID, want string) {
 	}
 }
 
-// nothingLeft fails the test when a run has left traces where only runs under way have any.
+// nothingLeft fails the test if a row remains in a table that has rows of unfinished runs only.
 func (c claimer) nothingLeft() {
 	c.t.Helper()
-	if n := c.count(`SELECT (SELECT count(*) FROM punctual.ready) + (SELECT count(*) FROM punctual.claims) + (SELECT count(active_run) + count(waiting_run) FROM punctual.exclusive)`); n != 0 {
+	if n := c.count(`SELECT (SELECT count(*) FROM punctual.ready)
+		+ (SELECT count(*) FROM punctual.claims)
+		+ (SELECT count(active_run) + count(waiting_run) FROM punctual.exclusive)`); n != 0 {
 		c.t.Errorf("%d rows are left in ready, claims and exclusive", n)
 	}
 }
@@ -119,11 +122,13 @@ func TestWorkThatGoesOnIsHeldByNoReplica(t *testing.T) {
 		t.Error("it does not count as active")
 	}
 	run, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken, nil)
-	if err != nil || run.Status != scheduler.StatusSucceeded || run.Attempt != 1 || run.AcceptedAt == nil || run.FinishedAt.Before(*run.StartedAt) {
+	if err != nil || run.Status != scheduler.StatusSucceeded || run.Attempt != 1 || run.AcceptedAt == nil ||
+		run.FinishedAt.Before(*run.StartedAt) {
 		t.Errorf("completed: %+v, error %v", run, err)
 	}
 	c.nothingLeft()
-	if again, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken, nil); err != nil || !again.FinishedAt.Equal(*run.FinishedAt) {
+	if again, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken, nil); err != nil ||
+		!again.FinishedAt.Equal(*run.FinishedAt) {
 		t.Errorf("completed again: %+v, error %v", again, err)
 	}
 	_, err = c.beat(a, "")
@@ -148,7 +153,7 @@ func TestCompletionMayComeBeforeTheAnswer(t *testing.T) {
 	if _, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken, nil); err != nil {
 		t.Fatal(err)
 	}
-	c.accept(a) // the 202 arrives at last
+	c.accept(a) // the 202 arrives only after the completion
 	c.wantState(a.RunID, "succeeded attempt 1 finished")
 	c.nothingLeft()
 }
@@ -161,14 +166,15 @@ func TestHeartbeatsPutTheDeadlineOff(t *testing.T) {
 		t.Errorf("beat %+v", b)
 	}
 	c.wantState(a.RunID, "running 202 attempt 1 ready in 60")
-	// max_duration bounds it, however lively the target is.
+	// max_duration bounds the deadline, however often the target sends a heartbeat.
 	c.exec(`UPDATE punctual.runs SET started_at = now() - interval '59 minutes 30 s'`)
 	if b := c.mustBeat(a, ""); time.Until(b.Deadline) > 31*time.Second {
 		t.Errorf("beat %+v", b)
 	}
 	c.exec(`UPDATE punctual.runs SET started_at = now() - interval '61 minutes'`)
 	c.overdue(a.RunID)
-	if run, err := c.GetRun(t.Context(), c.tenant, a.RunID); err != nil || run.Status != scheduler.StatusRetrying || run.Attempts[0].Outcome != scheduler.AttemptTimedOut {
+	if run, err := c.GetRun(t.Context(), c.tenant, a.RunID); err != nil || run.Status != scheduler.StatusRetrying ||
+		run.Attempts[0].Outcome != scheduler.AttemptTimedOut {
 		t.Errorf("after max_duration: %+v, error %v", run, err)
 	}
 }
@@ -201,14 +207,15 @@ func TestASilentTargetLosesItsAttempt(t *testing.T) {
 	c.overdue(a.RunID)
 	c.accept(c.one(c.claimReady(10)))
 	c.overdue(a.RunID)
-	c.wantState(a.RunID, "dead silent attempt 3 finished dead letter of 3 silent attempts: 1 lost silent, 2 lost silent, 3 lost silent")
+	c.wantState(a.RunID,
+		"dead silent attempt 3 finished dead letter of 3 silent attempts: 1 lost silent, 2 lost silent, 3 lost silent")
 	c.nothingLeft()
 }
 
 func TestATargetIsNotBlamedForSilenceThatNobodyCouldHear(t *testing.T) {
 	c := newClaimer(t)
 	a := c.accepted("a")
-	// The database comes back after an hour: nobody has renewed, and the deadline is long over.
+	// The database comes back after an hour: no replica has renewed its heartbeat, and the deadline passed long ago.
 	away := func() {
 		c.exec(`UPDATE punctual.replicas SET renewed_at = now() - interval '1 h'`)
 		c.exec(`UPDATE punctual.ready SET due_at = now() - interval '55 minutes'`)
@@ -223,11 +230,11 @@ func TestATargetIsNotBlamedForSilenceThatNobodyCouldHear(t *testing.T) {
 	}
 	c.listen()
 	c.wantState(a.RunID, "running 202 attempt 1 ready in 60")
-	// A replica that starts is as good.
+	// A replica that starts also gives the target its time anew.
 	away()
 	asClaimer(c.crud).listen()
 	c.wantState(a.RunID, "running 202 attempt 1 ready in 60")
-	// One of two that was cut off is no reason: the other could hear.
+	// If one of two replicas was cut off, the target gets no extra time: the other replica could receive its calls.
 	other := asClaimer(c.crud)
 	away()
 	c.exec(`UPDATE punctual.replicas SET renewed_at = now() WHERE id = $1`, other.replica)
@@ -241,9 +248,10 @@ func TestATargetIsNotBlamedForSilenceThatNobodyCouldHear(t *testing.T) {
 func TestATargetReportsFailure(t *testing.T) {
 	c := newClaimer(t)
 	a := c.accepted("a", forbid)
-	for range 2 { // its second call may follow the loss of the first one's answer
+	for range 2 { // the target calls again if the answer to its first call was lost
 		run, err := c.FailRun(t.Context(), a.RunID, a.RunToken, "the ledger is locked", true)
-		if err != nil || run.Status != scheduler.StatusRetrying || run.Reason != scheduler.ReasonFailed || run.Error != "the ledger is locked" || len(run.Attempts) != 1 {
+		if err != nil || run.Status != scheduler.StatusRetrying || run.Reason != scheduler.ReasonFailed ||
+			run.Error != "the ledger is locked" || len(run.Attempts) != 1 {
 			t.Fatalf("%+v, error %v", run, err)
 		}
 	}
@@ -266,7 +274,8 @@ func TestAFailureThatNothingCanFollowIsReportedTwice(t *testing.T) {
 		d.ExpiresAfter, d.Retry.InitialBackoff = scheduler.DurationOf(time.Minute), scheduler.DurationOf(time.Hour)
 	})
 	for range 2 {
-		if run, err := c.FailRun(t.Context(), a.RunID, a.RunToken, "the ledger is locked", true); err != nil || run.Status != scheduler.StatusDead || run.Reason != scheduler.ReasonExpired {
+		if run, err := c.FailRun(t.Context(), a.RunID, a.RunToken, "the ledger is locked", true); err != nil ||
+			run.Status != scheduler.StatusDead || run.Reason != scheduler.ReasonExpired {
 			t.Fatalf("%+v, error %v", run, err)
 		}
 	}
@@ -366,7 +375,9 @@ func TestDeletingAJobLeavesWorkThatGoesOn(t *testing.T) {
 func TestRunTokensOpenOneAttemptOfOneRun(t *testing.T) {
 	c := newClaimer(t)
 	a, other := c.accepted("a"), c.accepted("b")
-	for _, token := range []string{"", "prt_", other.RunToken, a.RunToken[:len(a.RunToken)-1], a.RunToken + "A", fmt.Sprintf("prt_%064d", 0)} {
+	for _, token := range []string{
+		"", "prt_", other.RunToken, a.RunToken[:len(a.RunToken)-1], a.RunToken + "A", fmt.Sprintf("prt_%064d", 0),
+	} {
 		if _, err := c.HeartbeatRun(t.Context(), a.RunID, token, nil); !errors.Is(err, scheduler.ErrRunToken) {
 			t.Errorf("%q: error %v", token, err)
 		}
@@ -394,10 +405,11 @@ func TestReadingProgressWaitsForNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := tx.Exec(t.Context(), `SELECT FROM punctual.exclusive, punctual.ready, punctual.runs FOR UPDATE`); err != nil {
+	if _, err := tx.Exec(t.Context(),
+		`SELECT FROM punctual.exclusive, punctual.ready, punctual.runs FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // the locks are held until the end of the test
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // the test holds the locks until its end
 	defer cancel()
 	if p, err := c.RunProgress(ctx, a.RunID, a.RunToken); err != nil || string(p.Progress) != `{"rows":7}` {
 		t.Errorf("progress %+v, error %v", p, err)
@@ -421,7 +433,8 @@ func TestADeadlineLeavesTheGateToWhoeverHoldsIt(t *testing.T) {
 	}
 	c.overdue(a.RunID)
 	if n := c.count(`SELECT count(*) FROM punctual.runs r JOIN punctual.ready y ON y.run_id = r.id
-		WHERE r.id = $1 AND r.status = 'running' AND r.attempt = 1 AND y.due_at BETWEEN $2::timestamptz + interval '1 s' AND now() + interval '1 s'`, a.RunID, before); n != 1 {
+		WHERE r.id = $1 AND r.status = 'running' AND r.attempt = 1
+			AND y.due_at BETWEEN $2::timestamptz + interval '1 s' AND now() + interval '1 s'`, a.RunID, before); n != 1 {
 		t.Errorf("the run is %s, and not put off by a second", c.state(a.RunID))
 	}
 }

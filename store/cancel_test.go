@@ -14,7 +14,8 @@ import (
 // claimAll registers a replica and claims what is due and ready in the default queue.
 func (c crud) claimAll(replica uuid.UUID) []scheduler.Assignment {
 	c.t.Helper()
-	if _, err := c.Register(c.t.Context(), scheduler.Replica{ID: replica, Host: "test", Version: "test", Queues: map[string]int{"default": 10}}); err != nil {
+	if _, err := c.Register(c.t.Context(),
+		scheduler.Replica{ID: replica, Host: "test", Version: "test", Queues: map[string]int{"default": 10}}); err != nil {
 		c.t.Fatal(err)
 	}
 	claim := scheduler.Claim{Replica: replica, Quotas: []scheduler.Quota{{Queue: 1, Slots: 10}}}
@@ -35,7 +36,10 @@ func (c crud) claimAll(replica uuid.UUID) []scheduler.Assignment {
 
 func (c crud) finish(a scheduler.Assignment, verdict scheduler.Verdict, reason scheduler.Reason) {
 	c.t.Helper()
-	o := scheduler.Outcome{Assignment: a, Verdict: verdict, Reason: reason, StartedAt: a.Lease.ClaimedAt, FinishedAt: a.Lease.ClaimedAt, HTTPStatus: 200, RetryIn: time.Hour}
+	o := scheduler.Outcome{
+		Assignment: a, Verdict: verdict, Reason: reason, StartedAt: a.Lease.ClaimedAt,
+		FinishedAt: a.Lease.ClaimedAt, HTTPStatus: 200, RetryIn: time.Hour,
+	}
 	if n, err := c.Finish(c.t.Context(), []scheduler.Outcome{o}, []uuid.UUID{a.Lease.ID}); err != nil || n != 0 {
 		c.t.Fatalf("finish: superseded %d, error %v", n, err)
 	}
@@ -49,7 +53,8 @@ func TestCancelRun(t *testing.T) {
 		run := c.trigger("a")
 		for range 2 {
 			got, err := c.CancelRun(t.Context(), c.tenant, run.ID)
-			if err != nil || got.Status != scheduler.StatusCancelled || got.Reason != scheduler.ReasonCancelled || got.FinishedAt == nil {
+			if err != nil || got.Status != scheduler.StatusCancelled || got.Reason != scheduler.ReasonCancelled ||
+				got.FinishedAt == nil {
 				t.Fatalf("got %s %s, error %v", got.Status, got.Reason, err)
 			}
 		}
@@ -57,8 +62,12 @@ func TestCancelRun(t *testing.T) {
 			t.Errorf("a cancelled run was claimed")
 		}
 	})
-	for _, verdict := range []scheduler.Verdict{scheduler.Succeed, scheduler.RetryRun, scheduler.Bury, scheduler.GiveBack, scheduler.Interrupt, scheduler.Cancel} {
-		t.Run(fmt.Sprintf("wins over outcome %d of a run that is being sent, and tells its replica", verdict), func(t *testing.T) {
+	for _, verdict := range []scheduler.Verdict{
+		scheduler.Succeed, scheduler.RetryRun, scheduler.Bury, scheduler.GiveBack, scheduler.Interrupt, scheduler.Cancel,
+	} {
+		t.Run(fmt.Sprintf(
+			"wins over outcome %d of a run that is being sent, and tells its replica", verdict,
+		), func(t *testing.T) {
 			c := newCRUD(t)
 			c.create("a", forbid)
 			c.trigger("a")
@@ -73,13 +82,18 @@ func TestCancelRun(t *testing.T) {
 				t.Fatalf("pulse %+v, error %v", pulse, err)
 			}
 			c.finish(a, verdict, scheduler.ReasonHTTP5xx)
-			if got, err = c.GetRun(t.Context(), c.tenant, a.RunID); err != nil || got.Status != scheduler.StatusCancelled || got.Reason != scheduler.ReasonCancelled {
+			if got, err = c.GetRun(t.Context(), c.tenant, a.RunID); err != nil || got.Status != scheduler.StatusCancelled ||
+				got.Reason != scheduler.ReasonCancelled {
 				t.Errorf("verdict %d: the run is %s %s, error %v", verdict, got.Status, got.Reason, err)
 			}
-			if verdict != scheduler.GiveBack && (len(got.Attempts) != 1 || verdict == scheduler.Succeed && got.Attempts[0].Outcome != scheduler.AttemptCancelled) {
+			if verdict != scheduler.GiveBack && (len(got.Attempts) != 1 ||
+				verdict == scheduler.Succeed && got.Attempts[0].Outcome != scheduler.AttemptCancelled) {
 				t.Errorf("verdict %d: what was sent is not on record: %+v", verdict, got.Attempts)
 			}
-			if n := c.count(`SELECT (SELECT count(*) FROM punctual.ready) + (SELECT count(*) FROM punctual.dead_letters) + (SELECT count(*) FROM punctual.claims) + (SELECT count(active_run) FROM punctual.exclusive)`); n != 0 {
+			if n := c.count(`SELECT (SELECT count(*) FROM punctual.ready)
+				+ (SELECT count(*) FROM punctual.dead_letters)
+				+ (SELECT count(*) FROM punctual.claims)
+				+ (SELECT count(active_run) FROM punctual.exclusive)`); n != 0 {
 				t.Errorf("verdict %d: something is left of the run", verdict)
 			}
 		})
@@ -115,7 +129,8 @@ func TestOverlap(t *testing.T) {
 			t.Fatalf("the new run started while the old one was active")
 		}
 		c.finish(first, scheduler.Cancel, scheduler.ReasonCancelled)
-		if got, _ := c.GetRun(t.Context(), c.tenant, first.RunID); got.Status != scheduler.StatusCancelled || got.Reason != scheduler.ReasonReplaced {
+		if got, _ := c.GetRun(t.Context(), c.tenant, first.RunID); got.Status != scheduler.StatusCancelled ||
+			got.Reason != scheduler.ReasonReplaced {
 			t.Errorf("the old run is %s %s", got.Status, got.Reason)
 		}
 		if started := c.claimAll(replica); len(started) != 1 || started[0].RunID == first.RunID {
@@ -133,7 +148,8 @@ func TestOverlap(t *testing.T) {
 		if len(started) != 1 || started[0].RunID == first.RunID {
 			t.Fatalf("started %v", started)
 		}
-		if got, _ := c.GetRun(t.Context(), c.tenant, first.RunID); got.Status != scheduler.StatusCancelled || got.Reason != scheduler.ReasonReplaced {
+		if got, _ := c.GetRun(t.Context(), c.tenant, first.RunID); got.Status != scheduler.StatusCancelled ||
+			got.Reason != scheduler.ReasonReplaced {
 			t.Errorf("the old run is %s %s", got.Status, got.Reason)
 		}
 	})
@@ -147,7 +163,9 @@ func TestOverlap(t *testing.T) {
 		c.claimAll(replica)
 		c.slotAgo(job.ID, time.Second)
 		c.claimAll(replica)
-		if n := c.count(`SELECT count(*) FROM punctual.runs WHERE status = 'skipped' AND reason = 'overlap' AND blocked_by IS NOT NULL`); n != 1 {
+		if n := c.count(`SELECT count(*)
+			FROM punctual.runs
+			WHERE status = 'skipped' AND reason = 'overlap' AND blocked_by IS NOT NULL`); n != 1 {
 			t.Errorf("%d skips for overlap", n)
 		}
 		var active *ActiveRunError

@@ -17,7 +17,7 @@ import (
 	"punctual/scheduler"
 )
 
-// claimer is a replica on a database of its own.
+// claimer is a replica with a database of its own.
 type claimer struct {
 	crud
 	replica uuid.UUID
@@ -29,7 +29,8 @@ func newClaimer(t *testing.T) claimer { return asClaimer(newCRUD(t)) }
 func asClaimer(c crud) claimer {
 	c.t.Helper()
 	r := claimer{crud: c, replica: uuid.New()}
-	queues, err := c.Register(c.t.Context(), scheduler.Replica{ID: r.replica, Host: "here", Queues: map[string]int{"default": 100}})
+	queues, err := c.Register(c.t.Context(),
+		scheduler.Replica{ID: r.replica, Host: "here", Queues: map[string]int{"default": 100}})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -37,7 +38,7 @@ func asClaimer(c crud) claimer {
 	return r
 }
 
-// many writes n jobs of the same definition, due the given time ago.
+// many writes n jobs with the same definition, whose slots were due the given time ago.
 func (c claimer) many(n int, prefix string, ago time.Duration, options ...func(*scheduler.Definition)) {
 	c.t.Helper()
 	d := definition(prefix, options...)
@@ -47,12 +48,17 @@ func (c claimer) many(n int, prefix string, ago time.Duration, options ...func(*
 	}
 	c.exec(`
 		WITH made AS (
-		    INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue)
-		    SELECT gen_random_uuid(), $2, 1, $3 || '-' || i, 'active', $4, $5 FROM generate_series(1, $1::int) i RETURNING id),
+			INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue)
+			SELECT gen_random_uuid(), $2, 1, $3 || '-' || i, 'active', $4, $5
+			FROM generate_series(1, $1::int) i
+			RETURNING id),
 		versions AS (
-		    INSERT INTO punctual.job_versions (job_id, version, state, definition) SELECT id, 1, 'active', $6::json FROM made)
+			INSERT INTO punctual.job_versions (job_id, version, state, definition)
+			SELECT id, 1, 'active', $6::json
+			FROM made)
 		INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
-		SELECT id, date_trunc('second', now()) - $7::interval, date_trunc('second', now()) - $7::interval, $2, 1, $8, true FROM made`,
+		SELECT id, date_trunc('second', now()) - $7::interval, date_trunc('second', now()) - $7::interval, $2, 1, $8, true
+		FROM made`,
 		n, c.tenant, prefix, string(d.Schedule.Kind()), c.queue, text, ago, d.WithDefaults().Priority.Lane(c.queue))
 }
 
@@ -73,7 +79,7 @@ func (c claimer) asks(slots int, older bool) scheduler.Claim {
 	return scheduler.Claim{Replica: c.replica, Work: work, Quotas: []scheduler.Quota{{Queue: c.queue, Slots: slots}}}
 }
 
-// claimReady claims what waits in ready, ordered runs last.
+// claimReady claims the runs that wait in ready, ordered runs last.
 func (c claimer) claimReady(slots int) scheduler.Batch {
 	c.t.Helper()
 	b := c.claimWaiting(scheduler.WorkReady, slots)
@@ -87,14 +93,15 @@ func (c claimer) claimReady(slots int) scheduler.Batch {
 
 func (c claimer) claimWaiting(of scheduler.Work, slots int) scheduler.Batch {
 	c.t.Helper()
-	b, err := c.ClaimReady(c.t.Context(), scheduler.Claim{Replica: c.replica, Work: of, Quotas: []scheduler.Quota{{Queue: c.queue, Slots: slots}}})
+	b, err := c.ClaimReady(c.t.Context(),
+		scheduler.Claim{Replica: c.replica, Work: of, Quotas: []scheduler.Quota{{Queue: c.queue, Slots: slots}}})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	return b
 }
 
-// one claims the single slot or run there is.
+// one returns the only run of a claim, and fails the test if there is not exactly one.
 func (c claimer) one(b scheduler.Batch) scheduler.Assignment {
 	c.t.Helper()
 	if len(b.Runs) != 1 {
@@ -103,17 +110,19 @@ func (c claimer) one(b scheduler.Batch) scheduler.Assignment {
 	return b.Runs[0]
 }
 
-// dueNow makes a job's slot due: the newest slot of an hourly job, claimed in time.
+// dueNow creates a job, by default with a slot every second, and makes its newest slot due now. A claim of that slot is
+// in time.
 func (c claimer) dueNow(name string, options ...func(*scheduler.Definition)) (JobRecord, time.Time) {
 	c.t.Helper()
 	job := c.create(name, append([]func(*scheduler.Definition){every(time.Second)}, options...)...)
 	return job, c.slotAgo(job.ID, 0)
 }
 
-// next returns a job's next slot and when it is due.
+// next returns a job's next slot and the time at which it is due.
 func (c claimer) next(job uuid.UUID) (slot, due time.Time) {
 	c.t.Helper()
-	if err := c.pool.QueryRow(c.t.Context(), `SELECT scheduled_for, next_run_at FROM punctual.schedules WHERE job_id = $1`, job).Scan(&slot, &due); err != nil {
+	if err := c.pool.QueryRow(c.t.Context(),
+		`SELECT scheduled_for, next_run_at FROM punctual.schedules WHERE job_id = $1`, job).Scan(&slot, &due); err != nil {
 		c.t.Fatal(err)
 	}
 	return slot.UTC(), due.UTC()
@@ -127,7 +136,8 @@ func missed(policy scheduler.MissedPolicy) func(*scheduler.Definition) {
 	return func(d *scheduler.Definition) { d.Missed.Policy = policy }
 }
 
-// The row of jobs and its indexes are not touched when a one-shot fires: that took half of Postgres's time in a burst.
+// A one-shot that fires must write neither its row in jobs nor the indexes of jobs: that took half of Postgres's time
+// in a burst.
 func TestTheClaimOfTheLastSlotCompletesTheJobAndLeavesItsRowAlone(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", at(time.Now().Add(time.Hour)))
@@ -148,7 +158,7 @@ func TestTheClaimOfTheLastSlotCompletesTheJobAndLeavesItsRowAlone(t *testing.T) 
 	if names := c.jobNames(JobFilter{State: JobActive}); len(names) != 0 {
 		t.Errorf("active are %q", names)
 	}
-	again := c.create("job", delay(time.Hour)) // the name is free
+	again := c.create("job", delay(time.Hour)) // a completed job does not keep its name
 	if c.get("job").ID != again.ID || c.get(job.ID.String()).State != JobCompleted {
 		t.Error("the name means another than the active job")
 	}
@@ -160,26 +170,29 @@ func TestClaimDueMakesARunOfASlot(t *testing.T) {
 	batch := c.claim(100, false)
 	a := c.one(batch)
 	want := scheduler.Assignment{
-		RunID: scheduler.SlotRunID(job.ID, slot), Lane: c.queue*4 + 1, Trigger: scheduler.TriggerSchedule, ScheduledFor: slot, DueAt: slot,
-		Attempt: 1, Fence: a.Fence, Job: a.Job, Lease: a.Lease,
+		RunID: scheduler.SlotRunID(job.ID, slot), Lane: c.queue*4 + 1, Trigger: scheduler.TriggerSchedule,
+		ScheduledFor: slot, DueAt: slot, Attempt: 1, Fence: a.Fence, Job: a.Job, Lease: a.Lease,
 	}
 	if diff := cmp.Diff(want, a, cmp.Comparer(func(a, b *scheduler.Job) bool { return a == b })); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if a.Job.ID != job.ID || a.Job.Name != "job" || a.Fence == 0 || len(batch.Full) != 0 || batch.Settled != 1 || a.Lease.Remaining != 1 || a.Lease.ClaimedAt.Before(slot) {
+	if a.Job.ID != job.ID || a.Job.Name != "job" || a.Fence == 0 || len(batch.Full) != 0 || batch.Settled != 1 ||
+		a.Lease.Remaining != 1 || a.Lease.ClaimedAt.Before(slot) {
 		t.Errorf("%+v, lease %+v", batch, a.Lease)
 	}
 	run, err := c.GetRun(t.Context(), c.tenant, a.RunID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if run.Status != scheduler.StatusRunning || run.Attempt != 1 || run.JobVersion != 1 || run.Replica == nil || *run.Replica != c.replica {
+	if run.Status != scheduler.StatusRunning || run.Attempt != 1 || run.JobVersion != 1 || run.Replica == nil ||
+		*run.Replica != c.replica {
 		t.Errorf("run %+v", run)
 	}
 	if next, due := c.next(job.ID); !next.Equal(slot.Add(time.Second)) || !due.Equal(next) {
 		t.Errorf("the next slot is %s, due %s", next, due)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.claims WHERE id = $1 AND replica = $2 AND run_ids = ARRAY[$3::uuid]`, a.Lease.ID, c.replica, a.RunID); n != 1 {
+	if n := c.count(`SELECT count(*) FROM punctual.claims WHERE id = $1 AND replica = $2 AND run_ids = ARRAY[$3::uuid]`,
+		a.Lease.ID, c.replica, a.RunID); n != 1 {
 		t.Error("no claim holds the run")
 	}
 }
@@ -189,9 +202,11 @@ func TestClaimDueTakesWhatIsDueOnly(t *testing.T) {
 	c.many(1, "soon", -time.Minute)
 	c.many(1, "older", time.Minute)
 	c.many(1, "other", 0)
-	c.exec(`UPDATE punctual.schedules SET lane = lane + 4 WHERE job_id = (SELECT id FROM punctual.jobs WHERE name = 'other-1')`)
+	c.exec(`UPDATE punctual.schedules SET lane = lane + 4
+		WHERE job_id = (SELECT id FROM punctual.jobs WHERE name = 'other-1')`)
 	c.many(1, "off", 0)
-	c.exec(`UPDATE punctual.schedules SET enabled = false WHERE job_id = (SELECT id FROM punctual.jobs WHERE name = 'off-1')`)
+	c.exec(`UPDATE punctual.schedules SET enabled = false
+		WHERE job_id = (SELECT id FROM punctual.jobs WHERE name = 'off-1')`)
 	if b := c.claim(100, false); len(b.Runs) != 0 || b.Settled != 0 {
 		t.Errorf("claimed %+v", b)
 	}
@@ -230,7 +245,7 @@ func TestEightClaimersNeverShareASlot(t *testing.T) {
 		})
 	}
 	racers.Wait()
-	// Who finds everything locked stops early; what is left is for the last.
+	// A claimer that finds all rows locked stops early. This loop claims what is left.
 	for b := c.claim(100, true); b.Settled > 0; b = c.claim(100, true) {
 		for _, a := range b.Runs {
 			seen[a.RunID]++
@@ -245,7 +260,9 @@ func TestEightClaimersNeverShareASlot(t *testing.T) {
 	if len(seen) != jobs || len(fences) != jobs {
 		t.Errorf("%d runs and %d fences of %d slots", len(seen), len(fences), jobs)
 	}
-	if n := c.count(`SELECT count(DISTINCT (job_id, scheduled_for)) FROM punctual.runs WHERE status = 'running'`); n != jobs {
+	if n := c.count(`SELECT count(DISTINCT (job_id, scheduled_for))
+		FROM punctual.runs
+		WHERE status = 'running'`); n != jobs {
 		t.Errorf("%d slots have a run, want %d", n, jobs)
 	}
 	if n := c.count(`SELECT sum(cardinality(run_ids)) FROM punctual.claims`); n != jobs {
@@ -253,7 +270,8 @@ func TestEightClaimersNeverShareASlot(t *testing.T) {
 	}
 }
 
-// After a failover that lost the advance but not the run, or once a slot was backfilled.
+// A slot comes again after a failover that lost the schedule's advance but not the run, and after a backfill of the
+// slot.
 func TestASlotThatHasItsRunIsNotSentAgain(t *testing.T) {
 	c := newClaimer(t)
 	job, slot := c.dueNow("job")
@@ -266,7 +284,8 @@ func TestASlotThatHasItsRunIsNotSentAgain(t *testing.T) {
 	if next, _ := c.next(job.ID); !next.Equal(slot.Add(time.Second)) {
 		t.Errorf("the schedule stays at %s", next)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND fence = $2 AND status = 'running'`, first.RunID, first.Fence); n != 1 {
+	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND fence = $2 AND status = 'running'`,
+		first.RunID, first.Fence); n != 1 {
 		t.Error("the first run has changed")
 	}
 	if n := c.count(`SELECT count(*) FROM punctual.claims`); n != 1 {
@@ -276,7 +295,7 @@ func TestASlotThatHasItsRunIsNotSentAgain(t *testing.T) {
 
 func TestPrioritiesThenDueTimesDecideWhoComesFirst(t *testing.T) {
 	c := newClaimer(t)
-	// The earlier one is made first: a second that passes in between makes it earlier still.
+	// The job with the earlier slot is created first: a second that passes in between makes its slot earlier still.
 	c.many(1, "low", 2*time.Second, rarely, prioritised(scheduler.PriorityLow), tolerant)
 	c.many(1, "normal-early", time.Second, rarely, tolerant)
 	c.many(1, "normal-late", 0, rarely, tolerant)
@@ -284,7 +303,8 @@ func TestPrioritiesThenDueTimesDecideWhoComesFirst(t *testing.T) {
 	for _, want := range []string{"high-1", "normal-early-1", "normal-late-1", "low-1"} {
 		a := c.one(c.claim(1, false))
 		var name string
-		if err := c.pool.QueryRow(t.Context(), `SELECT name FROM punctual.jobs WHERE id = $1`, a.Job.ID).Scan(&name); err != nil {
+		if err := c.pool.QueryRow(t.Context(),
+			`SELECT name FROM punctual.jobs WHERE id = $1`, a.Job.ID).Scan(&name); err != nil {
 			t.Fatal(err)
 		}
 		if name != want {
@@ -302,8 +322,16 @@ func TestClaimsNeverTakeMoreThanTheirQuota(t *testing.T) {
 		full  bool
 	}{
 		{"of one priority", 3, map[scheduler.Priority]int{scheduler.PriorityNormal: 10}, 3, true},
-		{"of all priorities", 12, map[scheduler.Priority]int{scheduler.PriorityHigh: 5, scheduler.PriorityNormal: 5, scheduler.PriorityLow: 5}, 12, true},
-		{"of the highest", 2, map[scheduler.Priority]int{scheduler.PriorityHigh: 5, scheduler.PriorityNormal: 5, scheduler.PriorityLow: 5}, 2, true},
+		{
+			"of all priorities", 12,
+			map[scheduler.Priority]int{scheduler.PriorityHigh: 5, scheduler.PriorityNormal: 5, scheduler.PriorityLow: 5},
+			12, true,
+		},
+		{
+			"of the highest", 2,
+			map[scheduler.Priority]int{scheduler.PriorityHigh: 5, scheduler.PriorityNormal: 5, scheduler.PriorityLow: 5},
+			2, true,
+		},
 		{"of what there is", 20, map[scheduler.Priority]int{scheduler.PriorityHigh: 5, scheduler.PriorityLow: 5}, 10, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -319,10 +347,11 @@ func TestClaimsNeverTakeMoreThanTheirQuota(t *testing.T) {
 	}
 }
 
-// Catching up is paced: runs made of a backlog need worker slots as others do.
+// Catching up is paced: runs of a backlog need worker slots like other runs.
 func TestCatchingUpKeepsToTheQuotaToo(t *testing.T) {
 	c := newClaimer(t)
-	c.many(3, "job", 30*time.Second, every(time.Second), missed(scheduler.MissedFireAll), func(d *scheduler.Definition) { d.Missed.Tolerance = scheduler.DurationOf(time.Second) })
+	c.many(3, "job", 30*time.Second, every(time.Second), missed(scheduler.MissedFireAll),
+		func(d *scheduler.Definition) { d.Missed.Tolerance = scheduler.DurationOf(time.Second) })
 	b := c.claim(4, true)
 	if len(b.Runs) != 4 || b.Settled != 3 {
 		t.Errorf("%d runs of %d jobs with 4 slots, want 4 of 3", len(b.Runs), b.Settled)
@@ -340,7 +369,8 @@ func TestALockedRowIsPassedOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(t.Context(), `SELECT FROM punctual.schedules WHERE job_id = $1 FOR UPDATE`, locked.ID); err != nil {
+	if _, err := tx.Exec(t.Context(),
+		`SELECT FROM punctual.schedules WHERE job_id = $1 FOR UPDATE`, locked.ID); err != nil {
 		t.Fatal(err)
 	}
 	if a := c.one(c.claim(1, false)); a.Job.ID != free.ID {
@@ -354,7 +384,8 @@ func TestALockedRowIsPassedOver(t *testing.T) {
 	}
 }
 
-// A job that is being referred to, as by a version or a gate that is written, is claimed all the same.
+// A transaction that writes a row which refers to the job, such as a version or a gate, does not keep the job from
+// being claimed.
 func TestForeignKeyChecksDoNotHideADueJob(t *testing.T) {
 	c := newClaimer(t)
 	job, _ := c.dueNow("job")
@@ -363,7 +394,8 @@ func TestForeignKeyChecksDoNotHideADueJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := tx.Exec(t.Context(), `SELECT FROM punctual.schedules WHERE job_id = $1 FOR KEY SHARE`, job.ID); err != nil {
+	if _, err := tx.Exec(t.Context(),
+		`SELECT FROM punctual.schedules WHERE job_id = $1 FOR KEY SHARE`, job.ID); err != nil {
 		t.Fatal(err)
 	}
 	c.one(c.claim(1, false))
@@ -377,13 +409,51 @@ func TestClaimsAdvanceOneShotsAndSkips(t *testing.T) {
 		want    []string
 		state   JobState
 	}{
-		{"a one-shot completes its job", []func(*scheduler.Definition){delay(time.Hour)}, 0, []string{"schedule running"}, JobCompleted},
-		{"a late one-shot too", []func(*scheduler.Definition){delay(time.Hour)}, 3 * time.Hour, []string{"catchup running late"}, JobCompleted},
-		{"a one-shot that is skipped too", []func(*scheduler.Definition){delay(time.Hour), missed(scheduler.MissedSkip)}, 3 * time.Hour, []string{"schedule skipped missed x1"}, JobCompleted},
-		{"missed slots become one skip", []func(*scheduler.Definition){halfPast, missed(scheduler.MissedSkip)}, 3 * time.Hour, []string{"schedule skipped missed x4"}, JobActive},
-		{"and the newest runs late", []func(*scheduler.Definition){halfPast}, 3 * time.Hour, []string{"catchup running late", "schedule skipped missed x3"}, JobActive},
-		{"or all of them", []func(*scheduler.Definition){halfPast, missed(scheduler.MissedFireAll)}, 2 * time.Hour, []string{"catchup running late", "catchup running late", "catchup running late"}, JobActive},
-		{"an expired slot is recorded", []func(*scheduler.Definition){halfPast, func(d *scheduler.Definition) { d.ExpiresAfter = scheduler.DurationOf(time.Millisecond) }}, time.Hour, []string{"schedule skipped expired x1", "schedule skipped missed x1"}, JobActive},
+		{
+			"a one-shot completes its job",
+			[]func(*scheduler.Definition){delay(time.Hour)},
+			0,
+			[]string{"schedule running"},
+			JobCompleted,
+		},
+		{
+			"a late one-shot too",
+			[]func(*scheduler.Definition){delay(time.Hour)},
+			3 * time.Hour,
+			[]string{"catchup running late"},
+			JobCompleted,
+		},
+		{
+			"a one-shot that is skipped too",
+			[]func(*scheduler.Definition){delay(time.Hour), missed(scheduler.MissedSkip)},
+			3 * time.Hour,
+			[]string{"schedule skipped missed x1"},
+			JobCompleted,
+		},
+		{
+			"missed slots become one skip",
+			[]func(*scheduler.Definition){halfPast, missed(scheduler.MissedSkip)},
+			3 * time.Hour,
+			[]string{"schedule skipped missed x4"},
+			JobActive,
+		},
+		{
+			"and the newest runs late",
+			[]func(*scheduler.Definition){halfPast},
+			3 * time.Hour,
+			[]string{"catchup running late", "schedule skipped missed x3"},
+			JobActive,
+		},
+		{
+			"or all of them",
+			[]func(*scheduler.Definition){halfPast, missed(scheduler.MissedFireAll)},
+			2 * time.Hour,
+			[]string{"catchup running late", "catchup running late", "catchup running late"},
+			JobActive,
+		},
+		{"an expired slot is recorded", []func(*scheduler.Definition){halfPast, func(d *scheduler.Definition) {
+			d.ExpiresAfter = scheduler.DurationOf(time.Millisecond)
+		}}, time.Hour, []string{"schedule skipped expired x1", "schedule skipped missed x1"}, JobActive},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newClaimer(t)
@@ -406,7 +476,10 @@ func TestClaimsAdvanceOneShotsAndSkips(t *testing.T) {
 			if state := r.get(job.ID.String()).State; state != c.state {
 				t.Errorf("the job is %s, want %s", state, c.state)
 			}
-			if c.state == JobCompleted && r.count(`SELECT count(*) FROM punctual.schedules WHERE job_id = $1 AND NOT enabled AND scheduled_for IS NULL AND next_run_at IS NULL`, job.ID) != 1 {
+			if c.state == JobCompleted && r.count(`SELECT count(*)
+				FROM punctual.schedules
+				WHERE job_id = $1 AND NOT enabled AND scheduled_for IS NULL
+					AND next_run_at IS NULL`, job.ID) != 1 {
 				t.Error("its schedule has not ended")
 			}
 		})
@@ -416,7 +489,9 @@ func TestClaimsAdvanceOneShotsAndSkips(t *testing.T) {
 func TestABrokenDefinitionIsPutOffAndBlocksNobody(t *testing.T) {
 	c := newClaimer(t)
 	broken, slot := c.dueNow("broken")
-	c.exec(`UPDATE punctual.job_versions SET definition = '{"name":"broken","schedule":{"cron":"99 * * * *"},"target":{"url":"https://example.com"}}' WHERE job_id = $1`, broken.ID)
+	c.exec(`UPDATE punctual.job_versions
+		SET definition = '{"name":"broken","schedule":{"cron":"99 * * * *"},"target":{"url":"https://example.com"}}'
+		WHERE job_id = $1`, broken.ID)
 	garbled, _ := c.dueNow("garbled")
 	c.exec(`UPDATE punctual.job_versions SET definition = '[]' WHERE job_id = $1`, garbled.ID)
 	gone, _ := c.dueNow("gone")
@@ -427,16 +502,17 @@ func TestABrokenDefinitionIsPutOffAndBlocksNobody(t *testing.T) {
 	}
 	for _, job := range []uuid.UUID{broken.ID, garbled.ID, gone.ID} {
 		next, due := c.next(job)
-		if wait := due.Sub(slot); wait < 55*time.Second || wait > 70*time.Second || next.Before(slot) || next.After(slot.Add(2*time.Second)) {
+		if wait := due.Sub(slot); wait < 55*time.Second || wait > 70*time.Second || next.Before(slot) ||
+			next.After(slot.Add(2*time.Second)) {
 			t.Errorf("slot %s became %s, due %s", slot, next, due)
 		}
 	}
-	if b := c.claim(100, false); b.Settled > 1 { // the good one may be due again
+	if b := c.claim(100, false); b.Settled > 1 { // the slot of the good job may be due again
 		t.Errorf("%d settled at once again", b.Settled)
 	}
 }
 
-// A one-shot that was paused for weeks, or a database whose maintenance failed for days.
+// A partition is missing for a one-shot that was paused for weeks, and in a database whose maintenance failed for days.
 func TestAClaimMakesThePartitionItNeeds(t *testing.T) {
 	for name, ago := range map[string]time.Duration{"of today": 0, "of weeks ago": 40 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -455,10 +531,12 @@ func TestAClaimMakesThePartitionItNeeds(t *testing.T) {
 	}
 }
 
-// fire_once after weeks: the run's day is neither that of the slot the schedule stood at nor today.
+// With fire_all after weeks, one claim makes ten runs on ten days. Most of these days are neither today nor the day of
+// the schedule's slot.
 func TestAClaimMakesThePartitionsOfAllItsRuns(t *testing.T) {
 	c := newClaimer(t)
-	job := c.create("job", every(24*time.Hour), missed(scheduler.MissedFireAll), func(d *scheduler.Definition) { d.Missed.Window = scheduler.DurationOf(30 * 24 * time.Hour) })
+	job := c.create("job", every(24*time.Hour), missed(scheduler.MissedFireAll),
+		func(d *scheduler.Definition) { d.Missed.Window = scheduler.DurationOf(30 * 24 * time.Hour) })
 	slot := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -25)
 	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job.ID, slot)
 	if b := c.claim(100, true); len(b.Runs) != 10 {
@@ -471,11 +549,16 @@ func TestForbidNeverRunsTwice(t *testing.T) {
 	job, _ := c.dueNow("job", forbid, func(d *scheduler.Definition) { d.Missed.Policy = scheduler.MissedSkip })
 	first := c.one(c.claim(100, false))
 	c.slotAgo(job.ID, 0)
-	c.exec(`UPDATE punctual.schedules SET scheduled_for = scheduled_for - interval '1 s', next_run_at = next_run_at - interval '1 s' WHERE job_id = $1`, job.ID)
+	c.exec(`UPDATE punctual.schedules
+		SET scheduled_for = scheduled_for - interval '1 s', next_run_at = next_run_at - interval '1 s'
+		WHERE job_id = $1`, job.ID)
 	if b := c.claim(100, false); len(b.Runs) != 0 || b.Settled != 1 {
 		t.Errorf("%d runs beside an active one, %d settled", len(b.Runs), b.Settled)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE job_id = $1 AND status = 'skipped' AND reason = 'overlap' AND blocked_by = $2`, job.ID, first.RunID); n != 1 {
+	if n := c.count(`SELECT count(*)
+		FROM punctual.runs
+		WHERE job_id = $1 AND status = 'skipped' AND reason = 'overlap'
+			AND blocked_by = $2`, job.ID, first.RunID); n != 1 {
 		t.Errorf("%d skips name the run in the way", n)
 	}
 }
@@ -490,7 +573,8 @@ func TestFreshGatesCountAsFree(t *testing.T) {
 			job, slot := c.dueNow("job", forbid)
 			c.one(c.claim(100, false))
 			c.exec(sql, job.ID)
-			c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job.ID, slot.Add(-time.Second))
+			c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`,
+				job.ID, slot.Add(-time.Second))
 			c.one(c.claim(100, false))
 		})
 	}
@@ -518,13 +602,15 @@ func TestABusyGateLeavesTheSlotDue(t *testing.T) {
 func TestClaimReadyStartsWhatWaits(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", never)
-	triggered, err := c.TriggerJob(t.Context(), c.tenant, "job", TriggerRequest{Body: []byte(`{"a":1}`), Headers: map[string]string{"X-A": "b"}})
+	triggered, err := c.TriggerJob(t.Context(), c.tenant, "job",
+		TriggerRequest{Body: []byte(`{"a":1}`), Headers: map[string]string{"X-A": "b"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	batch := c.claimReady(10)
 	a := c.one(batch)
-	if a.RunID != triggered.ID || a.Job.ID != job.ID || a.Attempt != 1 || a.Trigger != scheduler.TriggerManual || a.Fence == 0 || a.Lease.Remaining != 1 || batch.Settled != 1 || len(batch.Full) != 0 {
+	if a.RunID != triggered.ID || a.Job.ID != job.ID || a.Attempt != 1 || a.Trigger != scheduler.TriggerManual ||
+		a.Fence == 0 || a.Lease.Remaining != 1 || batch.Settled != 1 || len(batch.Full) != 0 {
 		t.Errorf("%+v", a)
 	}
 	if string(a.Body) != `{"a":1}` || a.Headers["X-A"] != "b" {
@@ -533,7 +619,8 @@ func TestClaimReadyStartsWhatWaits(t *testing.T) {
 	if c.ready(job.ID) != 0 {
 		t.Error("it still waits")
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.claims WHERE id = $1 AND run_ids = ARRAY[$2::uuid]`, a.Lease.ID, a.RunID); n != 1 {
+	if n := c.count(`SELECT count(*) FROM punctual.claims WHERE id = $1 AND run_ids = ARRAY[$2::uuid]`,
+		a.Lease.ID, a.RunID); n != 1 {
 		t.Error("no claim holds it")
 	}
 	if b := c.claimReady(10); len(b.Runs) != 0 {
@@ -557,7 +644,9 @@ func TestClaimReadyTakesByPriorityAndWithinItsQuota(t *testing.T) {
 	for _, a := range first.Runs {
 		got[a.Job.Priority]++
 	}
-	if diff := cmp.Diff(map[scheduler.Priority]int{scheduler.PriorityHigh: 3, scheduler.PriorityNormal: 2}, got); diff != "" || len(first.Full) == 0 {
+	if diff := cmp.Diff(
+		map[scheduler.Priority]int{scheduler.PriorityHigh: 3, scheduler.PriorityNormal: 2}, got,
+	); diff != "" || len(first.Full) == 0 {
 		t.Errorf("full: %v, -want +got:\n%s", first.Full, diff)
 	}
 	if rest := c.claimReady(5); len(rest.Runs) != 4 {
@@ -574,22 +663,26 @@ func TestClaimReadyLeavesAloneWhatItsGateHoldsUp(t *testing.T) {
 	if b := c.claimReady(10); len(b.Runs) != 0 || b.Settled != 1 {
 		t.Errorf("%d runs beside an active one, %d settled", len(b.Runs), b.Settled)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.ready WHERE run_id = $1 AND at_gate AND due_at > now() + interval '50 min'`, again.ID); n != 1 {
+	if n := c.count(`SELECT count(*)
+		FROM punctual.ready
+		WHERE run_id = $1 AND at_gate AND due_at > now() + interval '50 min'`, again.ID); n != 1 {
 		t.Error("it does not wait at the gate")
 	}
 	c.finish(succeeded(active))
-	if n := c.count(`SELECT count(*) FROM punctual.ready WHERE run_id = $1 AND NOT at_gate AND due_at <= now()`, again.ID); n != 1 {
+	if n := c.count(`SELECT count(*) FROM punctual.ready WHERE run_id = $1 AND NOT at_gate AND due_at <= now()`,
+		again.ID); n != 1 {
 		t.Error("it is not due when the gate is free")
 	}
 	if a := c.one(c.claimReady(10)); a.RunID != again.ID {
 		t.Error("not the replay")
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run = $2`, job.ID, again.ID); n != 1 {
+	if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run = $2`,
+		job.ID, again.ID); n != 1 {
 		t.Error("it does not hold the gate")
 	}
 }
 
-// A gate that somebody else has locked is looked at again a moment later.
+// A claim that finds a gate locked puts the run off and looks at the gate again a moment later.
 func TestClaimReadyPutsOffWhatStandsAtALockedGate(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", never, forbid)
@@ -605,12 +698,15 @@ func TestClaimReadyPutsOffWhatStandsAtALockedGate(t *testing.T) {
 	if b := c.claimReady(10); len(b.Runs) != 0 || b.Settled != 0 {
 		t.Errorf("%d runs, %d settled while the gate is locked", len(b.Runs), b.Settled)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.ready WHERE run_id = $1 AND NOT at_gate AND due_at > now() - interval '1 min' AND due_at <= now() + interval '1 s'`, run.ID); n != 1 {
+	if n := c.count(`SELECT count(*)
+		FROM punctual.ready
+		WHERE run_id = $1 AND NOT at_gate AND due_at > now() - interval '1 min'
+			AND due_at <= now() + interval '1 s'`, run.ID); n != 1 {
 		t.Error("it is not put off by a second")
 	}
 }
 
-// Catch-up runs that an edit made ready, and others that wait at one gate: one at a time, oldest first.
+// Runs that wait at one gate, such as catch-up runs that an edit made ready, start one at a time, oldest first.
 func TestClaimReadyStartsTheOldestOfAGate(t *testing.T) {
 	for name, slots := range map[string]int{"with slots for all": 10, "with one slot": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -618,13 +714,17 @@ func TestClaimReadyStartsTheOldestOfAGate(t *testing.T) {
 			job := c.create("job", forbid)
 			hour := time.Now().UTC().Truncate(time.Hour)
 			var oldest uuid.UUID
-			for i := range 5 { // the newest is written first
+			for i := range 5 { // the newest run is written first
 				slot := hour.Add(time.Duration(-i) * time.Hour)
 				oldest = scheduler.SlotRunID(job.ID, slot)
 				c.exec(`WITH made AS (
-				        INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger)
-				        VALUES ($1, $2, $3, $3, $4, 1, $5, 'pending', 'catchup') RETURNING id)
-				    INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) SELECT id, $2, $6, $4, $5 FROM made`, oldest, job.ID, slot, c.tenant, c.queue*4+1, hour)
+						INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger)
+						VALUES ($1, $2, $3, $3, $4, 1, $5, 'pending', 'catchup')
+						RETURNING id)
+					INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+					SELECT id, $2, $6, $4, $5
+					FROM made`,
+					oldest, job.ID, slot, c.tenant, c.queue*4+1, hour)
 			}
 			if a := c.one(c.claimReady(slots)); a.RunID != oldest {
 				t.Errorf("the run of %s starts first", a.ScheduledFor)
@@ -641,14 +741,16 @@ func TestARunThatIsOverOnlyLosesItsPlaceInReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.exec(`UPDATE punctual.runs SET status = 'cancelled', finished_at = now() WHERE id = $1`, run.ID)
-	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) VALUES (gen_random_uuid(), $1, now(), $2, $3)`, job.ID, c.tenant, c.queue*4+1)
+	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+		VALUES (gen_random_uuid(), $1, now(), $2, $3)`, job.ID, c.tenant, c.queue*4+1)
 	if b := c.claimReady(10); len(b.Runs) != 0 || b.Settled != 2 {
 		t.Errorf("%d runs, %d settled", len(b.Runs), b.Settled)
 	}
 	if c.ready(job.ID) != 0 || c.count(`SELECT count(*) FROM punctual.claims`) != 0 {
 		t.Error("something is left")
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'cancelled' AND attempt = 0`, run.ID); n != 1 {
+	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'cancelled' AND attempt = 0`,
+		run.ID); n != 1 {
 		t.Error("the run has changed")
 	}
 }
@@ -687,12 +789,14 @@ func TestNextDueTellsWhatComes(t *testing.T) {
 	if u := ask(false); u.Ready.IsZero() || u.Ready.After(u.Now) {
 		t.Errorf("%+v", u)
 	}
-	if u, err := c.NextDue(t.Context(), scheduler.LookInto{{c.queue + 1}, {c.queue + 1}, {c.queue + 1}, {c.queue + 1}}); err != nil || !u.Schedule.IsZero() || !u.Ready.IsZero() || u.Older {
+	if u, err := c.NextDue(t.Context(), scheduler.LookInto{
+		{c.queue + 1}, {c.queue + 1}, {c.queue + 1}, {c.queue + 1},
+	}); err != nil || !u.Schedule.IsZero() || !u.Ready.IsZero() || u.Older {
 		t.Errorf("another queue: %+v, %v", u, err)
 	}
 }
 
-// A replica that freezes between the round trips of a claim must not keep its jobs from the others.
+// A replica that freezes between the round trips of a claim must not keep its locked jobs from other replicas.
 func TestAFrozenClaimerLosesItsLocks(t *testing.T) {
 	c := newClaimer(t)
 	c.many(1, "job", 0, rarely, tolerant)
@@ -711,7 +815,7 @@ func TestAFrozenClaimerLosesItsLocks(t *testing.T) {
 	frozenAt := time.Now()
 	for got := 0; got == 0; {
 		got = len(c.claim(100, false).Runs) + len(c.claim(100, true).Runs)
-		if waited := time.Since(frozenAt); waited > time.Minute { // a second, or as long as the connection lives
+		if waited := time.Since(frozenAt); waited > time.Minute { // leastIdling, or as long as the connection lives
 			t.Fatalf("still locked after %s", waited)
 		}
 	}
@@ -730,7 +834,8 @@ func TestAFrozenClaimerLosesItsLocks(t *testing.T) {
 func TestAClaimThatIsCutOffGivesItsLocksBack(t *testing.T) {
 	c := newClaimer(t)
 	job, _ := c.dueNow("job")
-	c.exec(`CREATE FUNCTION punctual.stall() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$;
+	c.exec(`CREATE FUNCTION punctual.stall() RETURNS trigger LANGUAGE plpgsql AS
+			$$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$;
 		CREATE TRIGGER stall BEFORE UPDATE ON punctual.schedules FOR EACH ROW EXECUTE FUNCTION punctual.stall()`)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -738,13 +843,16 @@ func TestAClaimThatIsCutOffGivesItsLocksBack(t *testing.T) {
 		_, err := c.ClaimDue(ctx, c.asks(1, false))
 		ended <- err
 	}()
-	for c.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`) == 0 {
+	for c.count(`SELECT count(*)
+		FROM pg_stat_activity
+		WHERE datname = current_database() AND wait_event = 'PgSleep'`) == 0 {
 	}
 	cancel()
 	if err := <-ended; err == nil {
 		t.Error("it did not end")
 	}
-	for c.count(`SELECT count(*) FROM (SELECT FROM punctual.schedules WHERE job_id = $1 FOR UPDATE SKIP LOCKED) s`, job.ID) == 0 {
+	for c.count(`SELECT count(*) FROM (SELECT FROM punctual.schedules WHERE job_id = $1 FOR UPDATE SKIP LOCKED) s`,
+		job.ID) == 0 {
 	}
 	if n := c.count(`SELECT count(*) FROM punctual.runs`); n != 0 {
 		t.Errorf("%d runs of a claim that was cut off", n)
@@ -807,7 +915,7 @@ func TestEverythingWorksThroughPgBouncer(t *testing.T) {
 	}
 }
 
-// The transaction's time limit must not stick to a connection that goes back to the pool.
+// The transaction's time limit must not stay on a connection that goes back to the pool.
 func TestClaimsLeaveNoSettingBehind(t *testing.T) {
 	c := newClaimer(t)
 	c.claim(10, false)

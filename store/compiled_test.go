@@ -9,8 +9,8 @@ import (
 	"punctual/internal/pgtest"
 )
 
-// A plan that looks dear is compiled by Postgres, which takes half a second of a processor, with rows locked. What
-// looks dear here is small: a day that nobody has analysed yet.
+// Postgres compiles a plan that looks expensive. That takes half a second of a processor, with rows locked. Plans that
+// look expensive here do little work: a day that was never analysed misleads the planner.
 func TestNoStatementIsCompiled(t *testing.T) {
 	direct := pgtest.DSN(t)
 	for name, dsn := range map[string]string{
@@ -22,7 +22,8 @@ func TestNoStatementIsCompiled(t *testing.T) {
 			c.exec(`CREATE FUNCTION punctual.refuse_compiling() RETURNS trigger LANGUAGE plpgsql AS
 				$$ BEGIN IF current_setting('jit')::boolean THEN RAISE EXCEPTION 'with jit'; END IF; RETURN NULL; END $$`)
 			for _, table := range []string{"jobs", "schedules", "runs", "ready"} {
-				c.exec(`CREATE TRIGGER refuse_compiling BEFORE INSERT OR UPDATE ON punctual.` + table + ` FOR EACH STATEMENT EXECUTE FUNCTION punctual.refuse_compiling()`)
+				c.exec(`CREATE TRIGGER refuse_compiling BEFORE INSERT OR UPDATE ON punctual.` + table +
+					` FOR EACH STATEMENT EXECUTE FUNCTION punctual.refuse_compiling()`)
 			}
 			c.create("job", every(time.Hour))
 			c.edit("job", every(time.Minute))

@@ -10,11 +10,12 @@ import (
 	"punctual/scheduler"
 )
 
-// newReplica opens a database as a replica does, with so many connections.
+// newReplica opens a database as a replica does, with the given number of connections.
 func newReplica(t *testing.T, conns int32) claimer {
 	t.Helper()
 	t.Parallel()
-	s, err := Open(t.Context(), Options{DatabaseURL: pgtest.DSN(t), Master: pgtest.Master(t), MaxConns: conns, Replica: true})
+	s, err := Open(t.Context(),
+		Options{DatabaseURL: pgtest.DSN(t), Master: pgtest.Master(t), MaxConns: conns, Replica: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +25,8 @@ func newReplica(t *testing.T, conns int32) claimer {
 
 func TestConnectionsAreDivided(t *testing.T) {
 	for most, want := range map[int32][3]int32{
-		8: {forRuns: 5, forChores: 1, forCallers: 2}, 9: {forRuns: 5, forChores: 1, forCallers: 3}, 16: {forRuns: 8, forChores: 2, forCallers: 6},
+		8: {forRuns: 5, forChores: 1, forCallers: 2}, 9: {forRuns: 5, forChores: 1, forCallers: 3},
+		16: {forRuns: 8, forChores: 2, forCallers: 6},
 		24: {forRuns: 8, forChores: 4, forCallers: 12}, 1000: {forRuns: 8, forChores: 4, forCallers: 988},
 	} {
 		if got := divide(most); got != want {
@@ -33,7 +35,7 @@ func TestConnectionsAreDivided(t *testing.T) {
 	}
 }
 
-// Callers have all their connections, and chores theirs: what keeps a replica alive has its own.
+// API callers and chores occupy all their connections. Heartbeats, claims and finishes have connections of their own.
 func TestNothingThatKeepsAReplicaAliveWaitsForConnectionsOfOthers(t *testing.T) {
 	c := newReplica(t, LeastConns)
 	c.create("job", every(time.Second))
@@ -107,19 +109,20 @@ func TestAChoreWaitsForNoCaller(t *testing.T) {
 	}
 }
 
-// What a caller waits for is bounded, in its transaction alone, and it is told what that was.
+// A caller waits for a lock for a bounded time, which is set in its transaction alone, and the error names the lock.
 func TestACallerIsToldWhatItWaitedFor(t *testing.T) {
 	c := newReplica(t, LeastConns)
 	job := c.create("job", every(time.Hour))
 	free := c.stranger(`schedules WHERE job_id = $1`, job.ID)
 	_, err := c.PauseJob(bounded(t), c.tenant, "job", "", nil)
 	var locked *LockedError
-	if !errors.As(OutOfTime(err), &locked) || locked.Table != "schedules" || !strings.Contains(locked.Error(), "waited 3s for the job's schedule that somebody else has locked") {
+	if !errors.As(OutOfTime(err), &locked) || locked.Table != "schedules" ||
+		!strings.Contains(locked.Error(), "waited 3s for the job's schedule that somebody else has locked") {
 		t.Errorf("error %v", err)
 	}
 	free()
 	free = c.stranger(`tenants`)
-	_, err = c.CreateJob(bounded(t), c.tenant, NewJob{Definition: definition("another")}) // one round trip
+	_, err = c.CreateJob(bounded(t), c.tenant, NewJob{Definition: definition("another")}) // a single round trip
 	if !errors.As(OutOfTime(err), &locked) {
 		t.Errorf("error %v", err)
 	}
@@ -129,7 +132,9 @@ func TestACallerIsToldWhatItWaitedFor(t *testing.T) {
 	}
 	for _, conn := range c.pool.AcquireAllIdle(t.Context()) {
 		var lock, statement string
-		if err := conn.QueryRow(t.Context(), `SELECT current_setting('lock_timeout'), current_setting('statement_timeout')`).Scan(&lock, &statement); err != nil || lock != "0" || statement != "0" {
+		if err := conn.QueryRow(t.Context(),
+			`SELECT current_setting('lock_timeout'), current_setting('statement_timeout')`).
+			Scan(&lock, &statement); err != nil || lock != "0" || statement != "0" {
 			t.Errorf("a connection came back with limits of %s and %s, %v", lock, statement, err)
 		}
 		conn.Release()
@@ -139,7 +144,8 @@ func TestACallerIsToldWhatItWaitedFor(t *testing.T) {
 func TestAStatementOfACallerThatTakesTooLongIsEnded(t *testing.T) {
 	c := newReplica(t, LeastConns)
 	job := c.create("job", every(time.Hour))
-	c.exec(`CREATE FUNCTION punctual.stall() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$;
+	c.exec(`CREATE FUNCTION punctual.stall() RETURNS trigger LANGUAGE plpgsql AS
+			$$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$;
 		CREATE TRIGGER stall BEFORE UPDATE ON punctual.jobs FOR EACH ROW EXECUTE FUNCTION punctual.stall()`)
 	_, err := c.PauseJob(bounded(t), c.tenant, job.ID.String(), "", nil)
 	var slow *SlowError
@@ -148,31 +154,38 @@ func TestAStatementOfACallerThatTakesTooLongIsEnded(t *testing.T) {
 	}
 }
 
-// A commit may wait for a standby. To be cut off there would look like success, so it has no limit.
+// A commit may wait for a standby. A commit that is cut off looks like a success, so commits have no time limit.
 func TestTheLimitsOfACallerEndBeforeItsCommit(t *testing.T) {
 	c := newReplica(t, LeastConns)
 	c.exec(`CREATE TABLE punctual.limits_seen (at text, lock text, statement text);
 		CREATE FUNCTION punctual.see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-			INSERT INTO punctual.limits_seen VALUES (TG_NAME, current_setting('lock_timeout'), current_setting('statement_timeout')); RETURN NULL; END $$;
+			INSERT INTO punctual.limits_seen
+			VALUES (TG_NAME, current_setting('lock_timeout'), current_setting('statement_timeout'));
+			RETURN NULL;
+		END $$;
 		GRANT INSERT ON punctual.limits_seen TO PUBLIC;
-		CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON punctual.jobs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION punctual.see();
+		CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON punctual.jobs DEFERRABLE INITIALLY DEFERRED
+			FOR EACH ROW EXECUTE FUNCTION punctual.see();
 		CREATE TRIGGER at_once AFTER INSERT ON punctual.jobs FOR EACH ROW EXECUTE FUNCTION punctual.see()`)
 	two := func(s *Store, name string) {
 		t.Helper()
-		_, err := s.CreateJobs(t.Context(), c.tenant, []NewJob{{Definition: definition(name + "-1")}, {Definition: definition(name + "-2")}}, ConflictError)
+		_, err := s.CreateJobs(t.Context(), c.tenant,
+			[]NewJob{{Definition: definition(name + "-1")}, {Definition: definition(name + "-2")}}, ConflictError)
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	two(c.Store, "job")
 	for at, want := range map[string]string{"at_once": "8s", "at_commit": "0"} {
-		if n := c.count(`SELECT count(*) FROM punctual.limits_seen WHERE at = $1 AND lock = '3s' AND statement = $2`, at, want); n != 2 {
+		if n := c.count(`SELECT count(*) FROM punctual.limits_seen WHERE at = $1 AND lock = '3s' AND statement = $2`,
+			at, want); n != 2 {
 			var seen string
-			_ = c.pool.QueryRow(t.Context(), `SELECT coalesce(string_agg(l::text, ' '), '') FROM punctual.limits_seen l`).Scan(&seen)
+			_ = c.pool.QueryRow(t.Context(),
+				`SELECT coalesce(string_agg(l::text, ' '), '') FROM punctual.limits_seen l`).Scan(&seen)
 			t.Errorf("%s: not a statement limit of %s: %s", at, want, seen)
 		}
 	}
-	// A command has none of them.
+	// A command has no such limits.
 	c.exec(`TRUNCATE punctual.limits_seen`)
 	command, err := Open(t.Context(), Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 2, Master: c.options.Master})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"punctual/scheduler"
 )
 
-// crud is a store on a database of its own, with what tests of jobs and runs keep asking.
+// crud is a store with a database of its own, and with helpers for tests of jobs and runs.
 type crud struct {
 	*Store
 	t      *testing.T
@@ -49,13 +49,15 @@ func newCRUDIn(t *testing.T, mode string) crud {
 	return c
 }
 
-// began is when the tests did.
+// began is when the tests began.
 var began = time.Now().Truncate(time.Second)
 
-// definition returns one of an hourly job, whose slots are half an hour away from the beginning of the tests: none is due
-// while one of them runs, whatever the time of day. The options change it.
+// definition returns the definition of an hourly job. Its slots are half an hour away from the beginning of the tests,
+// so no slot becomes due during a test, whatever the time of day. The options change the definition.
 func definition(name string, options ...func(*scheduler.Definition)) scheduler.Definition {
-	d := scheduler.Definition{Name: name, Target: scheduler.Target{URL: "https://example.com/hook"}, Jitter: scheduler.Duration{}}
+	d := scheduler.Definition{
+		Name: name, Target: scheduler.Target{URL: "https://example.com/hook"}, Jitter: scheduler.Duration{},
+	}
 	d.Schedule.Every = scheduler.DurationOf(time.Hour)
 	d.Schedule.StartsAt = scheduler.InstantOf(began.Add(-1000*time.Hour - 30*time.Minute))
 	for _, o := range options {
@@ -64,13 +66,13 @@ func definition(name string, options ...func(*scheduler.Definition)) scheduler.D
 	return d
 }
 
-// halfPast is an hourly job whose slots are half an hour from now, whatever the time of day a test runs at.
+// halfPast gives a job an hourly schedule whose nearest slots are half an hour from now, whatever the time of day.
 func halfPast(d *scheduler.Definition) {
 	every(time.Hour)(d)
 	d.Schedule.StartsAt = scheduler.InstantOf(time.Now().Truncate(time.Second).Add(-1000*time.Hour - 30*time.Minute))
 }
 
-// rarely is so rare that no slot comes between those that a test sets, whatever the time of day it runs at.
+// rarely gives a job a slot every 366 days, so that no slot comes between the slots that a test sets.
 func rarely(d *scheduler.Definition) { every(366 * 24 * time.Hour)(d) }
 
 func every(period time.Duration) func(*scheduler.Definition) {
@@ -147,7 +149,7 @@ func (c crud) exec(sql string, args ...any) {
 	}
 }
 
-// slotAgo makes the job's next slot one that was due the given time ago, and returns it.
+// slotAgo makes a slot that was due the given time ago the job's next slot, and returns it.
 func (c crud) slotAgo(job uuid.UUID, ago time.Duration) time.Time {
 	c.t.Helper()
 	now, err := c.Now(c.t.Context())
@@ -155,9 +157,10 @@ func (c crud) slotAgo(job uuid.UUID, ago time.Duration) time.Time {
 		c.t.Fatal(err)
 	}
 	slot := now.Add(-ago).Truncate(time.Second)
-	if ago >= time.Hour { // a slot of an hourly job
+	if ago >= time.Hour { // for an hourly job, one of its own slots
 		var next time.Time
-		if err := c.pool.QueryRow(c.t.Context(), `SELECT scheduled_for FROM punctual.schedules WHERE job_id = $1`, job).Scan(&next); err != nil {
+		if err := c.pool.QueryRow(c.t.Context(),
+			`SELECT scheduled_for FROM punctual.schedules WHERE job_id = $1`, job).Scan(&next); err != nil {
 			c.t.Fatal(err)
 		}
 		slot = next.Add(-next.Sub(slot).Truncate(time.Hour))
@@ -169,13 +172,16 @@ func (c crud) slotAgo(job uuid.UUID, ago time.Duration) time.Time {
 	return slot
 }
 
-// complete does what the claim of a job's last slot does to the job.
+// complete writes what the claim of a job's last slot writes to the job's schedule.
 func (c crud) complete(job uuid.UUID) {
 	c.t.Helper()
-	c.exec(`UPDATE punctual.schedules SET scheduled_for = NULL, next_run_at = NULL, enabled = false, completed_at = now() WHERE job_id = $1`, job)
+	c.exec(`UPDATE punctual.schedules
+		SET scheduled_for = NULL, next_run_at = NULL, enabled = false, completed_at = now()
+		WHERE job_id = $1`, job)
 }
 
-// history describes the job's runs, oldest first: status/reason/trigger.
+// history describes the job's runs, oldest first: trigger, status, reason, "late", and how many slots a skip stands
+// for.
 func (c crud) history(job uuid.UUID) []string {
 	c.t.Helper()
 	runs, _, err := c.ListRuns(c.t.Context(), c.tenant, RunFilter{JobID: &job})
@@ -212,7 +218,7 @@ func (c crud) ready(job uuid.UUID) int {
 	return c.count(`SELECT count(*) FROM punctual.ready WHERE job_id = $1`, job)
 }
 
-// woken reports whether the tick loop was told to look, since the last time it was asked.
+// woken reports whether the tick loop was woken since the last call.
 func (c crud) woken() bool {
 	select {
 	case <-c.Wake():
@@ -222,7 +228,7 @@ func (c crud) woken() bool {
 	}
 }
 
-// inTurn holds the job's schedule while others is started, and lets go once n statements wait for locks.
+// inTurn locks the job's schedule, calls others, and unlocks the schedule once n statements wait for locks.
 func (c crud) inTurn(job uuid.UUID, n int, others func()) {
 	c.t.Helper()
 	ctx := c.t.Context()
@@ -250,10 +256,10 @@ func (c crud) waiting(n int) {
 		`SELECT count(*) >= $1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`, n)
 }
 
-// patience is long enough for what comes at once on a machine that has much else to do.
+// patience is how long a test waits for something that takes no time on an idle machine.
 const patience = 2 * time.Minute
 
-// until asks the database again and again, until the answer is yes.
+// until repeats a query until its answer is true.
 func until(t testing.TB, db interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }, what, sql string, args ...any,

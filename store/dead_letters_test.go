@@ -12,7 +12,7 @@ import (
 	"punctual/scheduler"
 )
 
-// die makes n manual runs of a job dead, and returns them, oldest first.
+// die makes n manual runs of a job that die, and returns their ids, oldest first.
 func (c crud) die(job string, n int) []uuid.UUID {
 	c.t.Helper()
 	var dead []uuid.UUID
@@ -65,7 +65,8 @@ func TestReplayMakesANewRunOfADeadOne(t *testing.T) {
 	c.finish(a, scheduler.Bury, scheduler.ReasonHTTP5xx)
 	c.edit("a", func(d *scheduler.Definition) { d.Target.URL = "https://example.com/fixed" })
 	run := c.replay(a.RunID)
-	if run.ID == a.RunID || run.ReplayOf == nil || *run.ReplayOf != a.RunID || run.Trigger != scheduler.TriggerReplay || run.Status != scheduler.StatusPending {
+	if run.ID == a.RunID || run.ReplayOf == nil || *run.ReplayOf != a.RunID || run.Trigger != scheduler.TriggerReplay ||
+		run.Status != scheduler.StatusPending {
 		t.Errorf("the replay is %+v", run)
 	}
 	if !run.ScheduledFor.Equal(a.ScheduledFor) || run.JobVersion != 2 || run.DueAt.Before(a.Lease.ClaimedAt) {
@@ -75,7 +76,8 @@ func TestReplayMakesANewRunOfADeadOne(t *testing.T) {
 		t.Error("the tick loop was not told")
 	}
 	again := c.claimAll(uuid.New())
-	if len(again) != 1 || again[0].WebhookID != a.RunID || again[0].IdempotencyKey != scheduler.IdempotencyKey(scheduler.TriggerSchedule, a.RunID, job.ID, a.ScheduledFor) {
+	if len(again) != 1 || again[0].WebhookID != a.RunID ||
+		again[0].IdempotencyKey != scheduler.IdempotencyKey(scheduler.TriggerSchedule, a.RunID, job.ID, a.ScheduledFor) {
 		t.Fatalf("claimed %+v", again)
 	}
 	original, err := c.GetRun(t.Context(), c.tenant, a.RunID)
@@ -83,7 +85,8 @@ func TestReplayMakesANewRunOfADeadOne(t *testing.T) {
 		t.Errorf("what was final is %s (%v)", original.Status, err)
 	}
 	found, _, err := c.ListDeadLetters(t.Context(), c.tenant, DeadLetterFilter{Resolved: resolved})
-	if err != nil || len(found) != 1 || found[0].ReplayedAs == nil || *found[0].ReplayedAs != run.ID || found[0].Note != "replayed as "+run.ID.String() {
+	if err != nil || len(found) != 1 || found[0].ReplayedAs == nil || *found[0].ReplayedAs != run.ID ||
+		found[0].Note != "replayed as "+run.ID.String() {
 		t.Errorf("the dead letter is %+v (%v)", found, err)
 	}
 }
@@ -115,7 +118,8 @@ func TestReplayIsRefused(t *testing.T) {
 		state(c, dead, "run "+first.ID.String()+", which is dead as well")
 		second := c.replay(first.ID)
 		a := c.claimAll(uuid.New())
-		if len(a) != 1 || a[0].RunID != second.ID || a[0].WebhookID != dead || a[0].IdempotencyKey != dead.String() || *second.ReplayOf != first.ID {
+		if len(a) != 1 || a[0].RunID != second.ID || a[0].WebhookID != dead || a[0].IdempotencyKey != dead.String() ||
+			*second.ReplayOf != first.ID {
 			t.Errorf("claimed %+v", a)
 		}
 	})
@@ -136,7 +140,8 @@ func TestReplayIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		state(c, dead, `job "a" was deleted`)
-		if d, err := c.ResolveDeadLetter(t.Context(), c.tenant, dead, "n"); err != nil || d.ResolvedAt == nil || d.Note != "n" {
+		if d, err := c.ResolveDeadLetter(t.Context(), c.tenant, dead, "n"); err != nil ||
+			d.ResolvedAt == nil || d.Note != "n" {
 			t.Errorf("resolved: %+v (%v)", d, err)
 		}
 	})
@@ -187,7 +192,9 @@ func TestReplaysAtOnceMakeOneRun(t *testing.T) {
 }
 
 func TestReplaysOfAJobThatMustNotOverlap(t *testing.T) {
-	for _, policy := range []scheduler.ConcurrencyPolicy{scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait} {
+	for _, policy := range []scheduler.ConcurrencyPolicy{
+		scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait,
+	} {
 		t.Run(string(policy)+": run one at a time, are not skipped and replace nothing", func(t *testing.T) {
 			c := newCRUD(t)
 			c.create("a", func(d *scheduler.Definition) { d.ConcurrencyPolicy = policy })
@@ -200,7 +207,7 @@ func TestReplaysOfAJobThatMustNotOverlap(t *testing.T) {
 					t.Fatalf("run %s started beside the active one", got[0].RunID)
 				}
 				c.finish(active, scheduler.Succeed, "")
-				c.exec(`UPDATE punctual.ready SET due_at = now() WHERE run_id = $1`, next) // its next look at the gate
+				c.exec(`UPDATE punctual.ready SET due_at = now() WHERE run_id = $1`, next) // when it next looks at the gate
 				got := c.claimAll(uuid.New())
 				if len(got) != 1 || got[0].RunID != next {
 					t.Fatalf("claimed %v", got)
@@ -266,7 +273,8 @@ func TestListDeadLettersSelects(t *testing.T) {
 		t.Errorf("pages of %v", all)
 	}
 	var bad *CursorError
-	if _, _, err := c.ListRuns(t.Context(), c.tenant, RunFilter{Page: Page{Cursor: "ZAAAAAAAAAAAAAAAAAAAAAA"}}); !errors.As(err, &bad) {
+	if _, _, err := c.ListRuns(t.Context(), c.tenant,
+		RunFilter{Page: Page{Cursor: "ZAAAAAAAAAAAAAAAAAAAAAA"}}); !errors.As(err, &bad) {
 		t.Errorf("a cursor of another list: %v", err)
 	}
 }

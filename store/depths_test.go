@@ -26,7 +26,9 @@ func TestQueueDepthsAreATenantsOwn(t *testing.T) {
 		t.Fatalf("%+v, %+v, error %v", depths, held, err)
 	}
 	got := depths[0]
-	if got.Name != "default" || got.DueRuns != 2 || got.LaterRuns != 0 || got.DueSlots+got.InFlight != 5+got.InFlight-claimedOf(c) || got.OldestDue == nil || time.Since(*got.OldestDue) < time.Minute {
+	if got.Name != "default" || got.DueRuns != 2 || got.LaterRuns != 0 ||
+		got.DueSlots+got.InFlight != 5+got.InFlight-claimedOf(c) || got.OldestDue == nil ||
+		time.Since(*got.OldestDue) < time.Minute {
 		t.Errorf("%+v", got)
 	}
 	all, _, err := c.QueueDepths(t.Context(), 0)
@@ -34,22 +36,24 @@ func TestQueueDepthsAreATenantsOwn(t *testing.T) {
 		t.Errorf("of all tenants: %+v, error %v", all, err)
 	}
 	theirs, _, err := c.QueueDepths(t.Context(), other.tenant)
-	if err != nil || theirs[0].DueSlots+got.DueSlots != all[0].DueSlots || theirs[0].InFlight+got.InFlight != 2 || theirs[0].DueRuns != 0 {
+	if err != nil || theirs[0].DueSlots+got.DueSlots != all[0].DueSlots || theirs[0].InFlight+got.InFlight != 2 ||
+		theirs[0].DueRuns != 0 {
 		t.Errorf("of the other: %+v, error %v", theirs, err)
 	}
-	if replicas, err := c.Replicas(t.Context()); err != nil || len(replicas) != 1 || replicas[0].ID != c.replica || replicas[0].Queues["default"] != 100 {
+	if replicas, err := c.Replicas(t.Context()); err != nil || len(replicas) != 1 || replicas[0].ID != c.replica ||
+		replicas[0].Queues["default"] != 100 {
 		t.Errorf("%+v, error %v", replicas, err)
 	}
 }
 
-// claimedOf is how many of a tenant's runs are being sent.
+// claimedOf counts a tenant's running runs.
 func claimedOf(c claimer) int {
 	return c.count(`SELECT count(*) FROM punctual.runs WHERE tenant = $1 AND status = 'running'`, c.tenant)
 }
 
 func TestDepthsAreCountedUpToACap(t *testing.T) {
 	c := newClaimer(t)
-	c.fill(DepthCap * 15) // a tenth of it is due
+	c.fill(DepthCap * 15) // a tenth of the rows is due
 	depths, _, err := c.QueueDepths(t.Context(), c.tenant)
 	if err != nil || depths[0].DueSlots != DepthCap {
 		t.Errorf("%+v, error %v", depths, err)
@@ -68,11 +72,12 @@ func TestDepthsAreCountedUpToACap(t *testing.T) {
 func TestWhyATenantsWorkWaitsIsTold(t *testing.T) {
 	c := newClaimer(t)
 	c.limit("max_concurrent_runs", 3)
-	job := c.create("job", at(time.Now().Add(-time.Minute))) // fires now
+	job := c.create("job", at(time.Now().Add(-time.Minute))) // it fires now
 	slot, _ := c.next(job.ID)
 	explain := func() Explanation {
 		t.Helper()
-		e, err := c.ExplainJob(t.Context(), c.tenant, job.Definition.Name, func(*time.Location) (time.Time, error) { return slot, nil })
+		e, err := c.ExplainJob(t.Context(), c.tenant, job.Definition.Name,
+			func(*time.Location) (time.Time, error) { return slot, nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +87,7 @@ func TestWhyATenantsWorkWaitsIsTold(t *testing.T) {
 		t.Fatalf("%s: %s", e.Outcome, e.Text)
 	}
 	wish := scheduler.Wish{Tenant: c.tenant, HeldBy: scheduler.LimitConcurrent, Held: time.Minute}
-	for range 2 { // the second note does not make it wait for longer
+	for range 2 { // a second note does not lengthen the recorded wait
 		if _, err := c.Draw(t.Context(), uuid.New(), []scheduler.Wish{wish}); err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +97,8 @@ func TestWhyATenantsWorkWaitsIsTold(t *testing.T) {
 		t.Errorf("%s: %s", e.Outcome, e.Text)
 	}
 	_, held, err := c.QueueDepths(t.Context(), c.tenant)
-	if err != nil || len(held) != 1 || held[0].Limit != scheduler.LimitConcurrent || held[0].Most != 3 || time.Since(held[0].Since) < 50*time.Second {
+	if err != nil || len(held) != 1 || held[0].Limit != scheduler.LimitConcurrent || held[0].Most != 3 ||
+		time.Since(held[0].Since) < 50*time.Second {
 		t.Errorf("%+v, error %v", held, err)
 	}
 	if n := c.count(`SELECT count(*) FROM punctual.overdue WHERE held_by = 'limit max_concurrent_runs'`); n != 1 {

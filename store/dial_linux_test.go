@@ -31,7 +31,9 @@ func TestAConnectionToAVanishedDatabaseIsGivenUp(t *testing.T) {
 		"probes before it is given up": {syscall.TCP_KEEPCNT, 2},
 	} {
 		var got int
-		failed := raw.Control(func(fd uintptr) { got, err = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, test.option) })
+		failed := raw.Control(func(fd uintptr) {
+			got, err = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, test.option)
+		})
 		if failed != nil || err != nil || got != test.want {
 			t.Errorf("%s: %d (%v, %v), want %d", name, got, failed, err, test.want)
 		}

@@ -33,12 +33,18 @@ func TestEndpointsAreWhereTheDatabaseIs(t *testing.T) {
 		dsn  string
 		want []netip.AddrPort
 	}{
-		"by a socket":                 {dsn, []netip.AddrPort{itself}},
-		"by TCP":                      {tcp, []netip.AddrPort{itself}},
-		"behind something":            {proxied, []netip.AddrPort{between, itself}},
-		"by a name":                   {pgtest.Through(t, tcp, "localhost:"+portOf(itself)), []netip.AddrPort{itself}},
-		"the second of several hosts": {pgtest.Through(t, tcp, "127.0.0.2:1,127.0.0.1:"+portOf(itself)), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.2:1"), itself}},
-		"the first of several hosts":  {pgtest.Through(t, tcp, "127.0.0.1:"+portOf(itself)+",127.0.0.2:1"), []netip.AddrPort{netip.MustParseAddrPort("127.0.0.2:1"), itself}},
+		"by a socket":      {dsn, []netip.AddrPort{itself}},
+		"by TCP":           {tcp, []netip.AddrPort{itself}},
+		"behind something": {proxied, []netip.AddrPort{between, itself}},
+		"by a name":        {pgtest.Through(t, tcp, "localhost:"+portOf(itself)), []netip.AddrPort{itself}},
+		"the second of several hosts": {
+			pgtest.Through(t, tcp, "127.0.0.2:1,127.0.0.1:"+portOf(itself)),
+			[]netip.AddrPort{netip.MustParseAddrPort("127.0.0.2:1"), itself},
+		},
+		"the first of several hosts": {
+			pgtest.Through(t, tcp, "127.0.0.1:"+portOf(itself)+",127.0.0.2:1"),
+			[]netip.AddrPort{netip.MustParseAddrPort("127.0.0.2:1"), itself},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -93,7 +99,10 @@ func TestARenewalTellsWhomTenantsMayCall(t *testing.T) {
 		{`SELECT`, map[int32][]netip.Prefix{}},
 		{
 			`UPDATE punctual.tenants SET allowed_targets = '{10.0.0.0/8,fd00:7::/64,127.0.0.1}' WHERE name = 'default'`,
-			map[int32][]netip.Prefix{1: {netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:7::/64"), netip.MustParsePrefix("127.0.0.1/32")}},
+			map[int32][]netip.Prefix{1: {
+				netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:7::/64"),
+				netip.MustParsePrefix("127.0.0.1/32"),
+			}},
 		},
 		{`UPDATE punctual.tenants SET deleted_at = now()`, map[int32][]netip.Prefix{}},
 	} {
@@ -104,7 +113,8 @@ func TestARenewalTellsWhomTenantsMayCall(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(test.want, pulse.AllowedTargets, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+		if diff := cmp.Diff(test.want, pulse.AllowedTargets,
+			cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 			t.Errorf("%s: %s", test.sql, diff)
 		}
 	}

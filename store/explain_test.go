@@ -27,13 +27,15 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 	type planted func(c claimer, job uuid.UUID, slots []time.Time) (at time.Time)
 	set := func(columns string, args ...any) planted {
 		return func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
-			c.exec(`UPDATE punctual.runs SET `+columns+` WHERE id = $1`, append([]any{scheduler.SlotRunID(job, slots[1])}, args...)...)
+			c.exec(`UPDATE punctual.runs SET `+columns+` WHERE id = $1`,
+				append([]any{scheduler.SlotRunID(job, slots[1])}, args...)...)
 			return slots[1]
 		}
 	}
 	instead := func(plant func(c claimer, job uuid.UUID, slots []time.Time)) planted {
 		return func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
-			c.exec(`DELETE FROM punctual.runs WHERE id = ANY($1::uuid[])`, []uuid.UUID{scheduler.SlotRunID(job, slots[1]), scheduler.SlotRunID(job, slots[2])})
+			c.exec(`DELETE FROM punctual.runs WHERE id = ANY($1::uuid[])`,
+				[]uuid.UUID{scheduler.SlotRunID(job, slots[1]), scheduler.SlotRunID(job, slots[2])})
 			plant(c, job, slots)
 			return slots[1]
 		}
@@ -44,12 +46,13 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 			c.exec(`UPDATE punctual.runs SET reason = $1, blocked_by = $2 WHERE skipped_first IS NOT NULL`, reason, blocker)
 		})
 	}
-	// paused for as long as from just before the second slot on.
+	// pausedBefore pauses the job from just before the second slot on.
 	pausedBefore := func(c claimer, job uuid.UUID, slots []time.Time) {
 		if _, err := c.PauseJob(t.Context(), c.tenant, job.String(), "the warehouse moves", nil); err != nil {
 			c.t.Fatal(err)
 		}
-		c.exec(`UPDATE punctual.job_versions SET valid_from = $2 WHERE job_id = $1 AND version = 2`, job, slots[1].Add(-time.Minute))
+		c.exec(`UPDATE punctual.job_versions SET valid_from = $2 WHERE job_id = $1 AND version = 2`,
+			job, slots[1].Add(-time.Minute))
 		c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, slots[1])
 		c.exec(`DELETE FROM punctual.runs WHERE job_id = $1 AND scheduled_for >= $2`, job, slots[1])
 	}
@@ -60,16 +63,44 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 		slot    bool
 		says    []string
 	}{
-		{"a run that succeeded", set("attempt = 2"), OutcomeSucceeded, true, []string{"ran under version 1", "after 2 attempts"}},
+		{
+			"a run that succeeded", set("attempt = 2"), OutcomeSucceeded, true,
+			[]string{"ran under version 1", "after 2 attempts"},
+		},
 		{"a late one", set("late = true"), OutcomeSucceeded, true, []string{"late, after the job's tolerance"}},
-		{"a dead run", set("status = 'dead', reason = 'http_5xx', error = 'the target answered 503'"), OutcomeDead, true, []string{"http_5xx (the target answered 503)"}},
+		{
+			"a dead run", set("status = 'dead', reason = 'http_5xx', error = 'the target answered 503'"), OutcomeDead, true,
+			[]string{"http_5xx (the target answered 503)"},
+		},
 		{"a cancelled run", set("status = 'cancelled', reason = 'replaced'"), OutcomeCancelled, true, []string{"replaced"}},
 		{"a run that waits", set("status = 'pending', finished_at = NULL"), OutcomeInProgress, true, []string{"pending"}},
-		{"a run that is put off", set("status = 'pending', finished_at = NULL, error = 'waiting: the circuit breaker is open', next_attempt_at = now()"), OutcomeInProgress, true, []string{"pending, waiting: the circuit breaker is open; it is tried again at"}},
-		{"a run that is tried again", set("status = 'retrying', finished_at = NULL, next_attempt_at = now()"), OutcomeInProgress, true, []string{"retrying after 1 attempt;"}},
-		{"a run that is sent", set("status = 'running', fence = 1, finished_at = NULL, started_at = now()"), OutcomeInProgress, true, []string{"attempt 1"}},
-		{"a run whose target works on", set("status = 'running', fence = 1, finished_at = NULL, started_at = now(), accepted_at = now()"), OutcomeInProgress, true, []string{"accepted attempt 1", "works on"}},
-		{"a run that was never sent", set("status = 'skipped', reason = 'expired'"), OutcomeSkipped, true, []string{"expires_after"}},
+		{
+			"a run that is put off",
+			set("status = 'pending', finished_at = NULL, " +
+				"error = 'waiting: the circuit breaker is open', next_attempt_at = now()"),
+			OutcomeInProgress, true,
+			[]string{"pending, waiting: the circuit breaker is open; it is tried again at"},
+		},
+		{
+			"a run that is tried again", set("status = 'retrying', finished_at = NULL, next_attempt_at = now()"),
+			OutcomeInProgress, true,
+			[]string{"retrying after 1 attempt;"},
+		},
+		{
+			"a run that is sent", set("status = 'running', fence = 1, finished_at = NULL, started_at = now()"),
+			OutcomeInProgress, true,
+			[]string{"attempt 1"},
+		},
+		{
+			"a run whose target works on",
+			set("status = 'running', fence = 1, finished_at = NULL, started_at = now(), accepted_at = now()"),
+			OutcomeInProgress, true,
+			[]string{"accepted attempt 1", "works on"},
+		},
+		{
+			"a run that was never sent", set("status = 'skipped', reason = 'expired'"), OutcomeSkipped, true,
+			[]string{"expires_after"},
+		},
 		{"a missed slot", skipped("missed"), OutcomeSkipped, true, []string{"was missed", "one of 2 from"}},
 		{"an overlap", skipped("overlap"), OutcomeSkipped, true, []string{blocker.String()}},
 		{"a slot skipped with its job", skipped("job_deleted"), OutcomeSkipped, true, []string{"the job was deleted"}},
@@ -89,9 +120,21 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 		{"a slot nobody claims", instead(func(c claimer, job uuid.UUID, slots []time.Time) {
 			c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, slots[1])
 		}), OutcomeWaiting, true, []string{"has been due since"}},
-		{"a slot to come", func(_ claimer, _ uuid.UUID, slots []time.Time) time.Time { return slots[4].Add(time.Hour) }, OutcomeUpcoming, true, []string{"is due at"}},
-		{"between slots", func(_ claimer, _ uuid.UUID, slots []time.Time) time.Time { return slots[1].Add(time.Minute) }, OutcomeNoSlot, false, []string{"no slot at that instant under version 1 (every 1h", "the nearest slots are"}},
-		{"before the job", func(_ claimer, _ uuid.UUID, slots []time.Time) time.Time { return slots[0].Add(-time.Hour) }, OutcomeBeforeCreated, false, []string{"did not exist yet", "created at"}},
+		{
+			"a slot to come", func(_ claimer, _ uuid.UUID, slots []time.Time) time.Time { return slots[4].Add(time.Hour) },
+			OutcomeUpcoming, true,
+			[]string{"is due at"},
+		},
+		{
+			"between slots", func(_ claimer, _ uuid.UUID, slots []time.Time) time.Time { return slots[1].Add(time.Minute) },
+			OutcomeNoSlot, false,
+			[]string{"no slot at that instant under version 1 (every 1h", "the nearest slots are"},
+		},
+		{
+			"before the job", func(_ claimer, _ uuid.UUID, slots []time.Time) time.Time { return slots[0].Add(-time.Hour) },
+			OutcomeBeforeCreated, false,
+			[]string{"did not exist yet", "created at"},
+		},
 		{"after the job", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
 			if err := c.DeleteJob(t.Context(), c.tenant, job.String(), nil); err != nil {
 				c.t.Fatal(err)
@@ -99,7 +142,9 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 			return slots[4].Add(time.Hour)
 		}, OutcomeDeleted, false, []string{"deleted at"}},
 		{"after the last slot", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
-			c.exec(`UPDATE punctual.job_versions SET definition = jsonb_set(definition::jsonb, '{schedule,ends_at}', to_jsonb($2::text))::json WHERE job_id = $1`, job, slots[4].Format(time.RFC3339))
+			c.exec(`UPDATE punctual.job_versions
+				SET definition = jsonb_set(definition::jsonb, '{schedule,ends_at}', to_jsonb($2::text))::json
+				WHERE job_id = $1`, job, slots[4].Format(time.RFC3339))
 			c.complete(job)
 			return slots[4].Add(time.Hour)
 		}, OutcomeCompleted, false, []string{"had completed at"}},
@@ -107,7 +152,9 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 			c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, scheduler.SlotRunID(job, slots[2]))
 			c.skippedAt(job, slots[2], slots[2], 1)
 			return slots[2]
-		}, OutcomeSucceeded, true, []string{"ran in a backfill of 20", "under version 1 and succeeded", "Before, it had been skipped: missed."}},
+		}, OutcomeSucceeded, true, []string{
+			"ran in a backfill of 20", "under version 1 and succeeded", "Before, it had been skipped: missed.",
+		}},
 		{"a backfilled slot from before the job", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
 			at := slots[0].Add(-2 * time.Hour)
 			c.ranAt(job, scheduler.SlotRunID(job, at), at)
@@ -118,7 +165,10 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 			c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '40 days' WHERE job_id = $1`, job)
 			return slots[1].Add(-35 * 24 * time.Hour)
 		}, OutcomeUnknown, true, []string{"not kept any more"}},
-		{"a slot that vanished", instead(func(claimer, uuid.UUID, []time.Time) {}), OutcomeUnaccounted, true, []string{"neither a run nor a recorded skip"}},
+		{
+			"a slot that vanished", instead(func(claimer, uuid.UUID, []time.Time) {}), OutcomeUnaccounted, true,
+			[]string{"neither a run nor a recorded skip"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := newClaimer(t)
@@ -151,8 +201,10 @@ func TestExplainNamesTheSlotsAroundAndThePauseInForce(t *testing.T) {
 	if _, err := c.PauseJob(t.Context(), c.tenant, "a", "why", &until); err != nil {
 		t.Fatal(err)
 	}
-	c.exec(`UPDATE punctual.job_versions SET valid_from = $2 WHERE job_id = $1 AND version = 2`, job, slots[3].Add(time.Minute))
-	if p := c.explained("a", slots[4]).Pause; p == nil || p.Note != "why" || p.Until == nil || p.Ended != nil || !p.Since.Equal(slots[3].Add(time.Minute)) {
+	c.exec(`UPDATE punctual.job_versions SET valid_from = $2 WHERE job_id = $1 AND version = 2`,
+		job, slots[3].Add(time.Minute))
+	if p := c.explained("a", slots[4]).Pause; p == nil || p.Note != "why" || p.Until == nil || p.Ended != nil ||
+		!p.Since.Equal(slots[3].Add(time.Minute)) {
 		t.Errorf("pause %+v", p)
 	}
 	if p := c.explained("a", slots[3]).Pause; p != nil {
@@ -166,7 +218,8 @@ func TestExplainNamesTheSlotsAroundAndThePauseInForce(t *testing.T) {
 		_, err := c.ExplainJob(t.Context(), c.tenant, ref, func(*time.Location) (time.Time, error) { return slots[0], nil })
 		wantError(t, err, ErrNotFound)
 	}
-	_, err := c.ExplainJob(t.Context(), c.tenant+1, job.String(), func(*time.Location) (time.Time, error) { return slots[0], nil })
+	_, err := c.ExplainJob(t.Context(), c.tenant+1, job.String(),
+		func(*time.Location) (time.Time, error) { return slots[0], nil })
 	wantError(t, err, ErrNotFound)
 }
 

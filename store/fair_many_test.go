@@ -6,19 +6,26 @@ import (
 	"punctual/scheduler"
 )
 
-// Who waits is found by looking at the tenants that have something in a lane, however many others and queues there are.
+// The search for waiting tenants looks only at tenants with work in a lane, however many other tenants and queues
+// exist.
 func TestWhoWaitsIsFoundAmongThousandsOfTenantsAndAHundredQueues(t *testing.T) {
 	c := newClaimer(t)
 	c.exec(`INSERT INTO punctual.tenants (name) SELECT 'tenant-' || i FROM generate_series(1, 5000) i`)
 	c.exec(`INSERT INTO punctual.queues (name) SELECT 'queue-' || i FROM generate_series(1, 99) i`)
 	c.exec(`ALTER TABLE punctual.schedules DROP CONSTRAINT IF EXISTS schedules_job_id_fkey`)
 	c.exec(`ALTER TABLE punctual.ready DROP CONSTRAINT IF EXISTS ready_job_id_fkey`)
-	// Every tenant has a job in one queue; five have something due now, six since a minute ago, and five have runs that wait.
+	// Every tenant has a job in one queue. Five tenants have a slot due now, six have a slot due since a minute ago, and
+	// five have runs that wait.
 	c.exec(`INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
 		SELECT gen_random_uuid(), at, at, id, 1, $1::smallint * 4 + 1, true
-		FROM (SELECT id, now() + CASE WHEN id % 1000 = 0 THEN interval '0' WHEN id % 1000 = 1 THEN interval '-1 min' ELSE interval '1 hour' END AS at FROM punctual.tenants) s`, c.queue)
+		FROM (SELECT id, now() + CASE WHEN id % 1000 = 0 THEN interval '0'
+					WHEN id % 1000 = 1 THEN interval '-1 min'
+					ELSE interval '1 hour' END AS at
+			FROM punctual.tenants) s`, c.queue)
 	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
-		SELECT gen_random_uuid(), gen_random_uuid(), now() + CASE WHEN id % 1000 = 0 THEN interval '0' ELSE interval '1 hour' END, id, $1::smallint * 4 + lane
+		SELECT gen_random_uuid(), gen_random_uuid(),
+			now() + CASE WHEN id % 1000 = 0 THEN interval '0' ELSE interval '1 hour' END,
+			id, $1::smallint * 4 + lane
 		FROM punctual.tenants, unnest(ARRAY[1, 3]) AS lane`, c.queue)
 	rows, err := c.pool.Query(t.Context(), `SELECT id FROM punctual.queues`)
 	if err != nil {
@@ -48,7 +55,7 @@ func TestWhoWaitsIsFoundAmongThousandsOfTenantsAndAHundredQueues(t *testing.T) {
 			found[of] = len(waiting)
 			for _, c := range waiting {
 				if of == scheduler.WorkDue || of == scheduler.WorkLate {
-					slots[c.Tenant] = true // what is due now is late some seconds later
+					slots[c.Tenant] = true // a slot that is due now is late some seconds later
 				}
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"punctual/scheduler"
 )
 
-// neighbour is another tenant on the same queue.
+// neighbour makes another tenant that uses the same queue.
 func (c claimer) neighbour(weight int) claimer {
 	c.t.Helper()
 	c.exec(`INSERT INTO punctual.tenants (name, weight) VALUES ('neighbour', $1)`, weight)
@@ -22,7 +22,7 @@ func (c claimer) neighbour(weight int) claimer {
 	return c
 }
 
-// byTenant counts a claim's runs.
+// byTenant counts a claim's runs by tenant.
 func byTenant(b scheduler.Batch) map[int32]int {
 	n := map[int32]int{}
 	for _, a := range b.Runs {
@@ -44,26 +44,34 @@ func TestAClaimTakesOfEachTenantWhatItsQuotaAllows(t *testing.T) {
 			c.many(1, "high", ago, rarely, tolerant, prioritised(scheduler.PriorityHigh))
 			other.many(6, "other", ago, rarely, tolerant)
 			if !older {
-				c.exec(`UPDATE punctual.schedules SET next_run_at = now(), scheduled_for = date_trunc('second', now() - interval '1 s')`)
+				c.exec(`UPDATE punctual.schedules
+					SET next_run_at = now(), scheduled_for = date_trunc('second', now() - interval '1 s')`)
 			}
 			waiting, err := c.Contenders(t.Context(), c.asks(0, older).Work, []int16{c.queue})
 			slices.SortFunc(waiting, func(a, b scheduler.Contender) int { return int(a.Tenant - b.Tenant) })
-			if err != nil || len(waiting) != 2 || waiting[0].Tenant != c.tenant || waiting[0].Weight != 1 || waiting[1].Tenant != other.tenant || waiting[1].Weight != 3 || waiting[1].Queue != c.queue {
+			if err != nil || len(waiting) != 2 || waiting[0].Tenant != c.tenant || waiting[0].Weight != 1 ||
+				waiting[1].Tenant != other.tenant || waiting[1].Weight != 3 || waiting[1].Queue != c.queue {
 				t.Fatalf("%+v, error %v", waiting, err)
 			}
 			if older && !waiting[0].Oldest.Before(waiting[1].Oldest) {
 				t.Errorf("waiting since %s and %s", waiting[0].Oldest, waiting[1].Oldest)
 			}
 			claim := c.asks(0, older)
-			claim.Quotas = []scheduler.Quota{{Queue: c.queue, Tenant: c.tenant, Slots: 4}, {Queue: c.queue, Tenant: other.tenant, Slots: 10}}
+			claim.Quotas = []scheduler.Quota{
+				{Queue: c.queue, Tenant: c.tenant, Slots: 4}, {Queue: c.queue, Tenant: other.tenant, Slots: 10},
+			}
 			first, err := c.ClaimDue(t.Context(), claim)
 			if got := byTenant(first); err != nil || got[c.tenant] != 4 || got[other.tenant] != 6 || len(first.Full) == 0 {
 				t.Errorf("%v, full: %v, error %v", got, first.Full, err)
 			}
-			if !slices.ContainsFunc(first.Runs, func(a scheduler.Assignment) bool { return a.Job.Priority == scheduler.PriorityHigh }) {
+			if !slices.ContainsFunc(first.Runs, func(a scheduler.Assignment) bool {
+				return a.Job.Priority == scheduler.PriorityHigh
+			}) {
 				t.Error("of a tenant's own work the urgent does not come first")
 			}
-			claim.Quotas = []scheduler.Quota{{Queue: c.queue, Tenant: c.tenant, Slots: 40}, {Queue: c.queue, Tenant: other.tenant, Slots: 40}}
+			claim.Quotas = []scheduler.Quota{
+				{Queue: c.queue, Tenant: c.tenant, Slots: 40}, {Queue: c.queue, Tenant: other.tenant, Slots: 40},
+			}
 			rest, err := c.ClaimDue(t.Context(), claim)
 			if got := byTenant(rest); err != nil || got[c.tenant] != 17 || len(got) != 1 || len(rest.Full) != 0 {
 				t.Errorf("then %v, full: %v, error %v", got, rest.Full, err)
@@ -82,7 +90,9 @@ func TestAClaimTakesOfEachTenantWhatItsQuotaAllows(t *testing.T) {
 		if waiting, err := c.Contenders(t.Context(), scheduler.WorkReady, []int16{c.queue}); err != nil || len(waiting) != 2 {
 			t.Fatalf("%+v, error %v", waiting, err)
 		}
-		claim := scheduler.Claim{Replica: uuid.New(), Quotas: []scheduler.Quota{{Queue: c.queue, Tenant: c.tenant, Slots: 1}, {Queue: c.queue, Tenant: other.tenant, Slots: 5}}}
+		claim := scheduler.Claim{Replica: uuid.New(), Quotas: []scheduler.Quota{
+			{Queue: c.queue, Tenant: c.tenant, Slots: 1}, {Queue: c.queue, Tenant: other.tenant, Slots: 5},
+		}}
 		batch, err := c.ClaimReady(t.Context(), claim)
 		if got := byTenant(batch); err != nil || got[c.tenant] != 1 || got[other.tenant] != 3 || len(batch.Full) == 0 {
 			t.Errorf("%v, full: %v, error %v", got, batch.Full, err)
@@ -94,7 +104,8 @@ func TestNobodyWaits(t *testing.T) {
 	c := newClaimer(t)
 	c.create("job")
 	for _, older := range []bool{false, true} {
-		if waiting, err := c.Contenders(t.Context(), c.asks(0, older).Work, []int16{c.queue}); err != nil || len(waiting) != 0 {
+		if waiting, err := c.Contenders(t.Context(), c.asks(0, older).Work, []int16{c.queue}); err != nil ||
+			len(waiting) != 0 {
 			t.Errorf("%+v, error %v", waiting, err)
 		}
 	}
@@ -103,13 +114,15 @@ func TestNobodyWaits(t *testing.T) {
 	}
 }
 
-// However much another has due, finding a tenant's own work reads a few pages.
+// However much work of another tenant is due, a claim finds a tenant's own work by reading a few pages.
 func TestATenantsWorkIsNotSearchedForAmongOthers(t *testing.T) {
 	c := newClaimer(t)
 	other := c.neighbour(1)
 	c.fill(150_000)
 	c.exec(`INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
-		SELECT gen_random_uuid(), now() - ago * interval '1 s', now() - ago * interval '1 s', $1, 1, $2::smallint * 4 + 1, true FROM unnest(ARRAY[1, 1, 1, 60]) ago`, other.tenant, c.queue)
+		SELECT gen_random_uuid(), now() - ago * interval '1 s', now() - ago * interval '1 s',
+			$1, 1, $2::smallint * 4 + 1, true
+		FROM unnest(ARRAY[1, 1, 1, 60]) ago`, other.tenant, c.queue)
 	claim := func(work scheduler.Work, tenant int32) scheduler.Claim {
 		return scheduler.Claim{Work: work, Quotas: []scheduler.Quota{{Queue: c.queue, Slots: 50, Tenant: tenant}}}
 	}

@@ -9,7 +9,7 @@ import (
 	"punctual/scheduler"
 )
 
-// answered is the end of an attempt of whose answer something is kept.
+// answered is the outcome of an attempt with a response, headers and a result to keep.
 func answered(a scheduler.Assignment, verdict scheduler.Verdict, response string) scheduler.Outcome {
 	o := ended(a, verdict)
 	o.HTTPStatus, o.Response, o.Headers, o.Truncated = 200, response, map[string]string{"server": "s\x00"}, true
@@ -22,20 +22,22 @@ func TestAPlainSuccessWritesNothingBesideItsRun(t *testing.T) {
 	plain, kept := c.manual("plain"), c.manual("kept")
 	outcomes := []scheduler.Outcome{ended(plain, scheduler.Succeed), answered(kept, scheduler.Succeed, "all\x00 is well")}
 	outcomes[1].Result = nil
-	c.exec(`DELETE FROM punctual.run_data`) // what they were triggered with
+	c.exec(`DELETE FROM punctual.run_data`) // the headers and bodies of the triggers
 	for range 2 {                           // the second time as after a commit whose answer was lost
 		if _, err := c.Finish(t.Context(), outcomes, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.run_data`) - c.count(`SELECT count(*) FROM punctual.run_data WHERE run_id = $1`, kept.RunID); n != 0 {
+	if n := c.count(`SELECT count(*) FROM punctual.run_data`) -
+		c.count(`SELECT count(*) FROM punctual.run_data WHERE run_id = $1`, kept.RunID); n != 0 {
 		t.Errorf("%d rows beside the plain one", n)
 	}
 	run, err := c.GetRun(t.Context(), c.tenant, kept.RunID)
 	if err != nil || len(run.Attempts) != 1 {
 		t.Fatalf("%+v, error %v", run, err)
 	}
-	if a := run.Attempts[0]; a.Response != "all\uFFFD is well" || a.Headers["server"] != "s\uFFFD" || !a.Truncated || run.Result != nil {
+	if a := run.Attempts[0]; a.Response != "all\uFFFD is well" || a.Headers["server"] != "s\uFFFD" ||
+		!a.Truncated || run.Result != nil {
 		t.Errorf("kept %+v", a)
 	}
 }
@@ -54,15 +56,17 @@ func TestWhatASupersededAttemptAnsweredIsNotKept(t *testing.T) {
 			t.Error("the lost attempt's answer is kept")
 		}
 	}
-	late() // its attempt is on record as lost, and no other has begun
+	late() // the attempt is recorded as lost, and no other attempt has begun
 	next := asClaimer(c.crud)
 	second := next.one(next.claimReady(10))
 	late()
-	if _, err := next.Finish(t.Context(), []scheduler.Outcome{answered(second, scheduler.Succeed, "in time")}, []uuid.UUID{second.Lease.ID}); err != nil {
+	if _, err := next.Finish(t.Context(), []scheduler.Outcome{answered(second, scheduler.Succeed, "in time")},
+		[]uuid.UUID{second.Lease.ID}); err != nil {
 		t.Fatal(err)
 	}
 	run, err := c.GetRun(t.Context(), c.tenant, first.RunID)
-	if err != nil || string(run.Result) != `{"of":"in time"}` || len(run.Attempts) != 2 || run.Attempts[0].Response != "" || run.Attempts[1].Response != "in time" {
+	if err != nil || string(run.Result) != `{"of":"in time"}` || len(run.Attempts) != 2 ||
+		run.Attempts[0].Response != "" || run.Attempts[1].Response != "in time" {
 		t.Errorf("%+v, error %v", run, err)
 	}
 }
@@ -73,12 +77,14 @@ func TestTheFirstResultStays(t *testing.T) {
 	if _, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken, json.RawMessage(`"reported"`)); err != nil {
 		t.Fatal(err)
 	}
-	// The target has answered as well, with what is kept of it.
-	if _, err := c.Finish(t.Context(), []scheduler.Outcome{answered(a, scheduler.Succeed, "answered")}, []uuid.UUID{a.Lease.ID}); err != nil {
+	// The target has also answered the request, with a response to keep.
+	if _, err := c.Finish(t.Context(), []scheduler.Outcome{answered(a, scheduler.Succeed, "answered")},
+		[]uuid.UUID{a.Lease.ID}); err != nil {
 		t.Fatal(err)
 	}
 	run, err := c.GetRun(t.Context(), c.tenant, a.RunID)
-	if err != nil || string(run.Result) != `"reported"` || len(run.Attempts) != 1 || run.Attempts[0].Response != "answered" {
+	if err != nil || string(run.Result) != `"reported"` || len(run.Attempts) != 1 ||
+		run.Attempts[0].Response != "answered" {
 		t.Errorf("%+v, error %v", run, err)
 	}
 }
@@ -104,7 +110,8 @@ func TestASilentTargetsAnswerStaysWithItsAttempt(t *testing.T) {
 		t.Fatalf("%+v, error %v", run, err)
 	}
 	silent, present := run.Attempts[0], run.Attempts[1]
-	if silent.Response != "first" || silent.Reason != scheduler.ReasonSilent || present.Response != "second" || present.Outcome != scheduler.AttemptInFlight || present.HTTPStatus != 202 || !present.FinishedAt.IsZero() {
+	if silent.Response != "first" || silent.Reason != scheduler.ReasonSilent || present.Response != "second" ||
+		present.Outcome != scheduler.AttemptInFlight || present.HTTPStatus != 202 || !present.FinishedAt.IsZero() {
 		t.Errorf("attempts %+v", run.Attempts)
 	}
 }

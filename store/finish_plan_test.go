@@ -12,7 +12,7 @@ import (
 	"punctual/scheduler"
 )
 
-// work is what a plan's node did in vain.
+// work is a node of EXPLAIN (ANALYZE, FORMAT JSON), with the rows that it compared and read in vain.
 type work struct {
 	Node     string  `json:"Node Type"`
 	Relation string  `json:"Relation Name"`
@@ -32,20 +32,28 @@ func (w work) add(compared, read *float64, scanned *[]string) {
 	}
 }
 
-// A finish looks at its own runs and at no other, each once: on a day that nobody has analysed, on one that was
-// analysed when nothing was running, with a plan for these runs and with one for any.
+// A finish reads its own runs only, each once. That holds on a day that was never analysed and on a day that was
+// analysed when no run was running, with custom and with generic plans.
 func TestFinishLooksAtItsOwnRunsOnly(t *testing.T) {
 	c := newClaimer(t)
 	ctx := t.Context()
-	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, fence, tenant, job_version, lane, attempt, status, trigger, claimed_at)
-		SELECT ('01' || substr(punctual.partition_bound(current_date)::text, 3, 12) || '8' || substr(md5(i::text), 1, 3) || '-8' || substr(md5(i::text), 4, 3) || '-' || substr(md5(i::text), 7, 12))::uuid,
-			gen_random_uuid(), now(), now(), i, 1, 1, $1, 1, 'running', 'schedule', now() FROM generate_series(1, 4000) i`, c.queue*4+1)
+	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, fence, tenant, job_version, lane, attempt,
+			status, trigger, claimed_at)
+		SELECT ('01' || substr(punctual.partition_bound(current_date)::text, 3, 12)
+				|| '8' || substr(md5(i::text), 1, 3)
+				|| '-8' || substr(md5(i::text), 4, 3)
+				|| '-' || substr(md5(i::text), 7, 12))::uuid,
+			gen_random_uuid(), now(), now(), i, 1, 1, $1, 1, 'running', 'schedule', now()
+		FROM generate_series(1, 4000) i`, c.queue*4+1)
 	rows, err := c.pool.Query(ctx, `SELECT id, fence FROM punctual.runs ORDER BY md5(id::text) LIMIT 300`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	outcomes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (o scheduler.Outcome, err error) {
-		o = scheduler.Outcome{Assignment: scheduler.Assignment{Attempt: 1, Job: &scheduler.Job{}}, StartedAt: time.Now(), FinishedAt: time.Now(), HTTPStatus: 500}
+		o = scheduler.Outcome{
+			Assignment: scheduler.Assignment{Attempt: 1, Job: &scheduler.Job{}},
+			StartedAt:  time.Now(), FinishedAt: time.Now(), HTTPStatus: 500,
+		}
 		o.Reason, o.RetryIn = scheduler.ReasonHTTP5xx, time.Hour
 		return o, row.Scan(&o.RunID, &o.Fence)
 	})
@@ -67,7 +75,7 @@ func TestFinishLooksAtItsOwnRunsOnly(t *testing.T) {
 			for i := range outcomes {
 				outcomes[i].Verdict = scheduler.Succeed
 			}
-			if mode == "force_custom_plan" { // as such batches are planned
+			if mode == "force_custom_plan" { // such batches always get custom plans
 				c.looksOnlyAt(outcomes, anyDay, mode)
 			}
 		}
@@ -77,7 +85,8 @@ func TestFinishLooksAtItsOwnRunsOnly(t *testing.T) {
 	}
 }
 
-// looksOnlyAt explains what Finish does in a transaction that leaves nothing.
+// looksOnlyAt explains the statement of Finish in a transaction that it rolls back, and fails the test if the statement
+// reads other rows.
 func (c claimer) looksOnlyAt(outcomes []scheduler.Outcome, on day, mode string) {
 	c.t.Helper()
 	tx, err := c.pool.Begin(c.t.Context())
@@ -104,7 +113,7 @@ func (c claimer) looksOnlyAt(outcomes []scheduler.Outcome, on day, mode string) 
 			c.t.Fatal(err)
 		}
 		if on != anyDay {
-			q.Arguments = q.Arguments[1:] // prepared
+			q.Arguments = q.Arguments[1:] // without the argument that has it prepared
 		}
 		var places []string
 		for i := range q.Arguments {
@@ -113,7 +122,8 @@ func (c claimer) looksOnlyAt(outcomes []scheduler.Outcome, on day, mode string) 
 		// Only the simple protocol lets a prepared statement be explained with its arguments.
 		args := append([]any{pgx.QueryExecModeSimpleProtocol}, q.Arguments...)
 		var raw string
-		if err := tx.QueryRow(c.t.Context(), `EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE finish (`+strings.Join(places, ", ")+`)`, args...).Scan(&raw); err != nil {
+		if err := tx.QueryRow(c.t.Context(),
+			`EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE finish (`+strings.Join(places, ", ")+`)`, args...).Scan(&raw); err != nil {
 			c.t.Fatal(err)
 		}
 		if _, err := tx.Exec(c.t.Context(), `DEALLOCATE finish`); err != nil {
@@ -127,7 +137,8 @@ func (c claimer) looksOnlyAt(outcomes []scheduler.Outcome, on day, mode string) 
 		var scanned []string
 		plans[0].Plan.add(&compared, &read, &scanned)
 		if compared > float64(len(outcomes)) || read > 2*float64(len(outcomes)) || len(scanned) > 0 {
-			c.t.Errorf("%s, verdict %v: %.0f pairs compared and %.0f rows read in vain, tables read whole: %v", mode, outcomes[0].Verdict, compared, read, scanned)
+			c.t.Errorf("%s, verdict %v: %.0f pairs compared and %.0f rows read in vain, tables read whole: %v",
+				mode, outcomes[0].Verdict, compared, read, scanned)
 		}
 	}
 	if explained != 1 {
@@ -135,7 +146,8 @@ func (c claimer) looksOnlyAt(outcomes []scheduler.Outcome, on day, mode string) 
 	}
 }
 
-// A batch of one day is written to that day's table; one of several days, or of a day whose table is no more, as ever.
+// A batch whose runs are of one day is written to that day's table. A batch of several days, or of a day whose table is
+// gone, is written to the parent table.
 func TestFinishOfOneDayAndOfSeveral(t *testing.T) {
 	c := newClaimer(t)
 	for _, name := range []string{"a", "b", "c"} {
@@ -148,7 +160,10 @@ func TestFinishOfOneDayAndOfSeveral(t *testing.T) {
 		t.Fatal(err)
 	}
 	outcomes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (o scheduler.Outcome, err error) {
-		o = scheduler.Outcome{Assignment: scheduler.Assignment{Attempt: 1, Job: &scheduler.Job{}}, StartedAt: time.Now(), FinishedAt: time.Now(), HTTPStatus: 200}
+		o = scheduler.Outcome{
+			Assignment: scheduler.Assignment{Attempt: 1, Job: &scheduler.Job{}},
+			StartedAt:  time.Now(), FinishedAt: time.Now(), HTTPStatus: 200,
+		}
 		return o, row.Scan(&o.RunID, &o.Fence)
 	})
 	if err != nil || len(outcomes) != 3 {
@@ -163,7 +178,9 @@ func TestFinishOfOneDayAndOfSeveral(t *testing.T) {
 	if got := dayOf([]scheduler.Outcome{gone, outcomes[1]}); got != anyDay {
 		t.Errorf("two days are %q", got)
 	}
-	for name, batch := range map[string][]scheduler.Outcome{"one day": outcomes[:1], "two days": {gone, outcomes[1]}, "a day without a table": {gone}, "nothing": nil} {
+	for name, batch := range map[string][]scheduler.Outcome{
+		"one day": outcomes[:1], "two days": {gone, outcomes[1]}, "a day without a table": {gone}, "nothing": nil,
+	} {
 		superseded, err := c.Finish(t.Context(), batch, nil)
 		if want := strings.Count(name, "two days") + strings.Count(name, "without"); err != nil || superseded != want {
 			t.Errorf("%s: %d superseded, error %v", name, superseded, err)

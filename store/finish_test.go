@@ -15,7 +15,9 @@ import (
 )
 
 func ended(a scheduler.Assignment, v scheduler.Verdict) scheduler.Outcome {
-	return scheduler.Outcome{Assignment: a, Verdict: v, StartedAt: a.Lease.ClaimedAt, FinishedAt: a.Lease.ClaimedAt.Add(time.Millisecond)}
+	return scheduler.Outcome{
+		Assignment: a, Verdict: v, StartedAt: a.Lease.ClaimedAt, FinishedAt: a.Lease.ClaimedAt.Add(time.Millisecond),
+	}
 }
 
 func succeeded(a scheduler.Assignment) scheduler.Outcome {
@@ -26,7 +28,8 @@ func succeeded(a scheduler.Assignment) scheduler.Outcome {
 
 func failed(a scheduler.Assignment) scheduler.Outcome {
 	o := ended(a, scheduler.RetryRun)
-	o.HTTPStatus, o.Reason, o.Error, o.Response, o.RetryIn = 503, scheduler.ReasonHTTP5xx, "503 Service Unavailable", "busy", time.Minute
+	o.HTTPStatus, o.Reason, o.Error, o.Response, o.RetryIn = 503, scheduler.ReasonHTTP5xx,
+		"503 Service Unavailable", "busy", time.Minute
 	return o
 }
 
@@ -49,33 +52,40 @@ func (c claimer) finish(outcomes ...scheduler.Outcome) (superseded int) {
 	return superseded
 }
 
-// manual makes a run of a new job by hand and claims it.
+// manual triggers a run of a new job and claims it.
 func (c claimer) manual(name string, options ...func(*scheduler.Definition)) scheduler.Assignment {
 	c.t.Helper()
 	c.create(name, append([]func(*scheduler.Definition){never}, options...)...)
-	if _, err := c.TriggerJob(c.t.Context(), c.tenant, name, TriggerRequest{Body: []byte(`"x"`), Headers: map[string]string{"X-A": "b"}}); err != nil {
+	if _, err := c.TriggerJob(c.t.Context(), c.tenant, name,
+		TriggerRequest{Body: []byte(`"x"`), Headers: map[string]string{"X-A": "b"}}); err != nil {
 		c.t.Fatal(err)
 	}
 	return c.one(c.claimReady(10))
 }
 
-// left is how many seconds are left until an instant: what was set, although up to ten of them have passed since.
+// left is an SQL expression for the seconds until an instant. It gives the value that was set, although up to ten
+// seconds have passed since.
 func left(at string) string {
 	return `(SELECT coalesce(CASE WHEN s < 0.5 THEN 0 END, min(g) FILTER (WHERE s <= g AND s > g - 10), round(s))
 		FROM unnest(ARRAY[6, 12, 20, 40, 60, 300]) g, (SELECT extract(epoch FROM ` + at + ` - now()) AS s) w GROUP BY s)`
 }
 
-// state describes a run and what goes with it.
+// state describes a run with its row in ready, its dead letter and its attempts.
 func (c claimer) state(run uuid.UUID) string {
 	c.t.Helper()
 	var s string
 	err := c.pool.QueryRow(c.t.Context(), `
-		SELECT concat_ws(' ', r.status, r.reason, r.http_status, 'attempt ' || r.attempt, CASE WHEN r.finished_at IS NOT NULL THEN 'finished' END,
-		       CASE WHEN r.next_attempt_at IS NOT NULL THEN 'next in ' || `+left("r.next_attempt_at")+` END,
-		       (SELECT 'ready in ' || `+left("y.due_at")+` FROM punctual.ready y WHERE y.run_id = r.id),
-		       (SELECT 'dead letter of ' || d.attempts || ' ' || d.reason FROM punctual.dead_letters d WHERE d.run_id = r.id),
-		       (SELECT 'attempts: ' || string_agg(a.number || ' ' || a.outcome || coalesce(' ' || a.reason, ''), ', ' ORDER BY a.fence) FROM punctual.attempts a WHERE a.run_id = r.id))
-		FROM punctual.runs r WHERE r.id = $1`, run).Scan(&s)
+		SELECT concat_ws(' ', r.status, r.reason, r.http_status, 'attempt ' || r.attempt,
+			CASE WHEN r.finished_at IS NOT NULL THEN 'finished' END,
+			CASE WHEN r.next_attempt_at IS NOT NULL THEN 'next in ' || `+left("r.next_attempt_at")+` END,
+			(SELECT 'ready in ' || `+left("y.due_at")+` FROM punctual.ready y WHERE y.run_id = r.id),
+			(SELECT 'dead letter of ' || d.attempts || ' ' || d.reason FROM punctual.dead_letters d WHERE d.run_id = r.id),
+			(SELECT 'attempts: '
+					|| string_agg(a.number || ' ' || a.outcome || coalesce(' ' || a.reason, ''), ', ' ORDER BY a.fence)
+				FROM punctual.attempts a
+				WHERE a.run_id = r.id))
+		FROM punctual.runs r
+		WHERE r.id = $1`, run).Scan(&s)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -106,24 +116,81 @@ func TestFinish(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		ends []func(scheduler.Assignment) scheduler.Outcome // of one attempt after the other
+		ends []func(scheduler.Assignment) scheduler.Outcome // the outcomes of successive attempts
 		want string
 	}{
 		{"a success", []func(scheduler.Assignment) scheduler.Outcome{succeeded}, "succeeded 200 attempt 1 finished"},
-		{"a failure waits for its next attempt", []func(scheduler.Assignment) scheduler.Outcome{failed}, "retrying http_5xx 503 attempt 1 next in 60 ready in 60 attempts: 1 failed http_5xx"},
-		{"a success at last leaves no reason", []func(scheduler.Assignment) scheduler.Outcome{failed, timedOut, succeeded}, "succeeded 200 attempt 3 finished attempts: 1 failed http_5xx, 2 timed_out timeout"},
-		{"an exhausted run is dead", []func(scheduler.Assignment) scheduler.Outcome{failed, buried}, "dead http_5xx 503 attempt 2 finished dead letter of 2 http_5xx attempts: 1 failed http_5xx, 2 failed http_5xx"},
-		{"one given back is pending and has not been tried", []func(scheduler.Assignment) scheduler.Outcome{give}, "pending attempt 0 ready in 0"},
-		{"given back after a failure it keeps its number", []func(scheduler.Assignment) scheduler.Outcome{failed, give}, "pending attempt 1 ready in 0 attempts: 1 failed http_5xx"},
-		{"given back and sent again it is the same attempt", []func(scheduler.Assignment) scheduler.Outcome{give, succeeded}, "succeeded 200 attempt 1 finished"},
-		{"put off it is pending for as long, and has not been tried", []func(scheduler.Assignment) scheduler.Outcome{putOff}, "pending attempt 0 next in 12 ready in 12"},
-		{"put off after a failure it keeps its number", []func(scheduler.Assignment) scheduler.Outcome{failed, putOff}, "pending attempt 1 next in 12 ready in 12 attempts: 1 failed http_5xx"},
-		{"put off again and again and then sent it is the same attempt", []func(scheduler.Assignment) scheduler.Outcome{putOff, putOff, succeeded}, "succeeded 200 attempt 1 finished"},
-		{"an interrupted attempt is recorded and does not count", []func(scheduler.Assignment) scheduler.Outcome{interrupt}, "retrying attempt 0 next in 0 ready in 0 attempts: 1 interrupted"},
-		{"after an interruption the number comes again", []func(scheduler.Assignment) scheduler.Outcome{interrupt, failed, buried}, "dead http_5xx 503 attempt 2 finished dead letter of 2 http_5xx attempts: 1 interrupted, 1 failed http_5xx, 2 failed http_5xx"},
-		{"expired after an interruption it was sent, and is dead", []func(scheduler.Assignment) scheduler.Outcome{interrupt, expire}, "dead expired attempt 0 finished dead letter of 0 expired attempts: 1 interrupted"},
-		{"expired and never sent it is skipped", []func(scheduler.Assignment) scheduler.Outcome{expire}, "skipped expired attempt 0 finished"},
-		{"expired and sent before it is dead", []func(scheduler.Assignment) scheduler.Outcome{failed, expire}, "dead expired attempt 1 finished dead letter of 1 expired attempts: 1 failed http_5xx"},
+		{
+			"a failure waits for its next attempt",
+			[]func(scheduler.Assignment) scheduler.Outcome{failed},
+			"retrying http_5xx 503 attempt 1 next in 60 ready in 60 attempts: 1 failed http_5xx",
+		},
+		{
+			"a success at last leaves no reason",
+			[]func(scheduler.Assignment) scheduler.Outcome{failed, timedOut, succeeded},
+			"succeeded 200 attempt 3 finished attempts: 1 failed http_5xx, 2 timed_out timeout",
+		},
+		{
+			"an exhausted run is dead",
+			[]func(scheduler.Assignment) scheduler.Outcome{failed, buried},
+			"dead http_5xx 503 attempt 2 finished dead letter of 2 http_5xx attempts: 1 failed http_5xx, 2 failed http_5xx",
+		},
+		{
+			"one given back is pending and has not been tried",
+			[]func(scheduler.Assignment) scheduler.Outcome{give},
+			"pending attempt 0 ready in 0",
+		},
+		{
+			"given back after a failure it keeps its number",
+			[]func(scheduler.Assignment) scheduler.Outcome{failed, give},
+			"pending attempt 1 ready in 0 attempts: 1 failed http_5xx",
+		},
+		{
+			"given back and sent again it is the same attempt",
+			[]func(scheduler.Assignment) scheduler.Outcome{give, succeeded},
+			"succeeded 200 attempt 1 finished",
+		},
+		{
+			"put off it is pending for as long, and has not been tried",
+			[]func(scheduler.Assignment) scheduler.Outcome{putOff},
+			"pending attempt 0 next in 12 ready in 12",
+		},
+		{
+			"put off after a failure it keeps its number",
+			[]func(scheduler.Assignment) scheduler.Outcome{failed, putOff},
+			"pending attempt 1 next in 12 ready in 12 attempts: 1 failed http_5xx",
+		},
+		{
+			"put off again and again and then sent it is the same attempt",
+			[]func(scheduler.Assignment) scheduler.Outcome{putOff, putOff, succeeded},
+			"succeeded 200 attempt 1 finished",
+		},
+		{
+			"an interrupted attempt is recorded and does not count",
+			[]func(scheduler.Assignment) scheduler.Outcome{interrupt},
+			"retrying attempt 0 next in 0 ready in 0 attempts: 1 interrupted",
+		},
+		{
+			"after an interruption the number comes again",
+			[]func(scheduler.Assignment) scheduler.Outcome{interrupt, failed, buried},
+			"dead http_5xx 503 attempt 2 finished dead letter of 2 http_5xx attempts: 1 interrupted, 1 failed http_5xx, " +
+				"2 failed http_5xx",
+		},
+		{
+			"expired after an interruption it was sent, and is dead",
+			[]func(scheduler.Assignment) scheduler.Outcome{interrupt, expire},
+			"dead expired attempt 0 finished dead letter of 0 expired attempts: 1 interrupted",
+		},
+		{
+			"expired and never sent it is skipped",
+			[]func(scheduler.Assignment) scheduler.Outcome{expire},
+			"skipped expired attempt 0 finished",
+		},
+		{
+			"expired and sent before it is dead",
+			[]func(scheduler.Assignment) scheduler.Outcome{failed, expire},
+			"dead expired attempt 1 finished dead letter of 1 expired attempts: 1 failed http_5xx",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newClaimer(t)
@@ -188,14 +255,17 @@ func TestADeadLetterHasWhatAReplayNeeds(t *testing.T) {
 	var name, trigger, reason, text, headers, body string
 	var version, attempts, status int
 	var slot time.Time
-	err := c.pool.QueryRow(t.Context(), `SELECT job_name, job_version, scheduled_for, trigger, reason, attempts, http_status, error, headers, convert_from(body, 'UTF8')
-		FROM punctual.dead_letters WHERE run_id = $1 AND job_id = $2 AND tenant = $3 AND resolved_at IS NULL`, a.RunID, a.Job.ID, c.tenant).
+	err := c.pool.QueryRow(t.Context(), `SELECT job_name, job_version, scheduled_for, trigger, reason, attempts,
+			http_status, error, headers, convert_from(body, 'UTF8')
+		FROM punctual.dead_letters
+		WHERE run_id = $1 AND job_id = $2 AND tenant = $3 AND resolved_at IS NULL`, a.RunID, a.Job.ID, c.tenant).
 		Scan(&name, &version, &slot, &trigger, &reason, &attempts, &status, &text, &headers, &body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := fmt.Sprint(name, version, slot.Equal(a.ScheduledFor), trigger, reason, attempts, status, text, headers, body)
-	if want := fmt.Sprint("job", 1, true, "manual", "http_5xx", 1, 503, "503 Service Unavailable", `{"X-A": "b"}`, `"x"`); got != want {
+	if want := fmt.Sprint("job", 1, true, "manual", "http_5xx", 1, 503, "503 Service Unavailable",
+		`{"X-A": "b"}`, `"x"`); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -232,7 +302,7 @@ func TestASupersededOutcomeChangesNothing(t *testing.T) {
 	}
 }
 
-// The answer to a commit may be lost; then the same outcomes are written again.
+// When the answer to a commit is lost, the finisher writes the same outcomes again.
 func TestFinishIsIdempotent(t *testing.T) {
 	c := newClaimer(t)
 	ok, retried, dead := c.manual("a"), c.manual("b"), c.manual("c")
@@ -254,7 +324,8 @@ func TestFinishIsIdempotent(t *testing.T) {
 
 func TestFinishSpansDays(t *testing.T) {
 	c := newClaimer(t)
-	job := c.create("job", every(24*time.Hour), missed(scheduler.MissedFireAll), func(d *scheduler.Definition) { d.Missed.Window = scheduler.DurationOf(30 * 24 * time.Hour) })
+	job := c.create("job", every(24*time.Hour), missed(scheduler.MissedFireAll),
+		func(d *scheduler.Definition) { d.Missed.Window = scheduler.DurationOf(30 * 24 * time.Hour) })
 	slot := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -9)
 	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job.ID, slot)
 	batch := c.claim(100, true)
@@ -308,8 +379,14 @@ func TestAGateIsFreedExactlyWhenItsRunIsOver(t *testing.T) {
 			return o
 		}, true},
 		{"not by a failure that is tried again", failed, false},
-		{"not by one given back", func(a scheduler.Assignment) scheduler.Outcome { return unsent(a, scheduler.GiveBack) }, false},
-		{"not by an interruption", func(a scheduler.Assignment) scheduler.Outcome { return ended(a, scheduler.Interrupt) }, false},
+		{
+			"not by one given back",
+			func(a scheduler.Assignment) scheduler.Outcome { return unsent(a, scheduler.GiveBack) }, false,
+		},
+		{
+			"not by an interruption",
+			func(a scheduler.Assignment) scheduler.Outcome { return ended(a, scheduler.Interrupt) }, false,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newClaimer(t)
@@ -325,7 +402,7 @@ func TestAGateIsFreedExactlyWhenItsRunIsOver(t *testing.T) {
 	}
 }
 
-// A gate that names another run by now is none of a late outcome's business.
+// A late outcome leaves a gate alone that another run holds by now.
 func TestFinishFreesOnlyItsOwnGate(t *testing.T) {
 	c := newClaimer(t)
 	a := c.manual("job", forbid)
@@ -345,7 +422,8 @@ func TestALeaseGoesWithItsLastOutcome(t *testing.T) {
 		t.Fatalf("%d runs", len(batch.Runs))
 	}
 	lease := batch.Runs[0].Lease
-	if _, err := c.Finish(t.Context(), []scheduler.Outcome{succeeded(batch.Runs[0]), failed(batch.Runs[1])}, nil); err != nil {
+	if _, err := c.Finish(t.Context(),
+		[]scheduler.Outcome{succeeded(batch.Runs[0]), failed(batch.Runs[1])}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if c.count(`SELECT count(*) FROM punctual.claims WHERE id = $1`, lease.ID) != 1 {
@@ -359,13 +437,14 @@ func TestALeaseGoesWithItsLastOutcome(t *testing.T) {
 	}
 }
 
-// Either all of it is written or nothing.
+// Finish writes all outcomes of a batch or none.
 func TestFinishIsOneTransaction(t *testing.T) {
 	c := newClaimer(t)
 	ok, bad := c.manual("a"), c.manual("b")
 	outcome := buried(bad)
 	outcome.Reason = "no such reason"
-	if _, err := c.Finish(t.Context(), []scheduler.Outcome{succeeded(ok), outcome}, []uuid.UUID{ok.Lease.ID, bad.Lease.ID}); err == nil {
+	if _, err := c.Finish(t.Context(), []scheduler.Outcome{succeeded(ok), outcome},
+		[]uuid.UUID{ok.Lease.ID, bad.Lease.ID}); err == nil {
 		t.Fatal("it was written")
 	}
 	if got := c.state(ok.RunID); got != "running attempt 1" {
@@ -376,7 +455,7 @@ func TestFinishIsOneTransaction(t *testing.T) {
 	}
 }
 
-// Finishing must not write an index: a run's row is updated beside itself.
+// Finishing must not write an index: Postgres updates a run's row within its page (HOT).
 func TestFinishingIsHOT(t *testing.T) {
 	c := newClaimer(t)
 	const jobs = 5000
@@ -395,7 +474,7 @@ func TestFinishingIsHOT(t *testing.T) {
 			}
 			done += len(batch.Runs)
 		}
-		for len(waiting) >= 300 || done == jobs && len(waiting) > 0 { // others run meanwhile
+		for len(waiting) >= 300 || done == jobs && len(waiting) > 0 { // the other runs stay in flight meanwhile
 			n := min(100, len(waiting))
 			if superseded := c.finish(waiting[:n]...); superseded != 0 {
 				t.Fatalf("%d superseded", superseded)
@@ -403,11 +482,13 @@ func TestFinishingIsHOT(t *testing.T) {
 			waiting = waiting[n:]
 		}
 	}
-	// Every backend reports what it did when it is idle for a while, or when it ends.
+	// A backend reports its statistics when it has been idle for a while, or when it ends.
 	c.pool.Reset()
 	var all, hot int
 	for all < jobs {
-		err := conn.QueryRow(t.Context(), `SELECT coalesce(sum(n_tup_upd), 0), coalesce(sum(n_tup_hot_upd), 0) FROM pg_stat_user_tables WHERE schemaname = 'punctual' AND relname ~ '^runs_\d'`).Scan(&all, &hot)
+		err := conn.QueryRow(t.Context(), `SELECT coalesce(sum(n_tup_upd), 0), coalesce(sum(n_tup_hot_upd), 0)
+			FROM pg_stat_user_tables
+			WHERE schemaname = 'punctual' AND relname ~ '^runs_\d'`).Scan(&all, &hot)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -417,7 +498,7 @@ func TestFinishingIsHOT(t *testing.T) {
 	}
 }
 
-// The database's clock was set back while a run was on a replica: what is given back is due when it was.
+// The database's clock was set back while a replica had the run. A run that is given back keeps its due time.
 func TestNothingIsReadyBeforeItIsDue(t *testing.T) {
 	c := newClaimer(t)
 	a := c.manual("a")

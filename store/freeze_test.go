@@ -33,7 +33,7 @@ func (c crud) unfreeze(tenant int32) FreezeState {
 	return state
 }
 
-// renewed is what a heartbeat tells.
+// renewed renews the heartbeat and returns what it reports.
 func (c claimer) renewed() scheduler.Pulse {
 	c.t.Helper()
 	pulse, err := c.Renew(c.t.Context(), c.replica, false)
@@ -43,7 +43,7 @@ func (c claimer) renewed() scheduler.Pulse {
 	return pulse
 }
 
-// theirs makes another tenant, with a job that is due.
+// theirs makes another tenant with a job that is due, and returns the tenant's id.
 func (c claimer) theirs(name string) int32 {
 	c.t.Helper()
 	made, err := c.CreateTenant(c.t.Context(), name, TenantSettings{Weight: 1})
@@ -69,7 +69,8 @@ func TestNothingIsClaimedWhileTheDeploymentIsFrozen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := first.Deployment; f == nil || f.By != "command alice" || f.Note != "the warehouse burns" || f.Reason != scheduler.FrozenAsked || first.InFlight != 0 {
+	if f := first.Deployment; f == nil || f.By != "command alice" || f.Note != "the warehouse burns" ||
+		f.Reason != scheduler.FrozenAsked || first.InFlight != 0 {
 		t.Errorf("%+v %+v", first, first.Deployment)
 	}
 	if again := c.freeze(Deployment, "other"); *again.Deployment != *first.Deployment {
@@ -78,12 +79,15 @@ func TestNothingIsClaimedWhileTheDeploymentIsFrozen(t *testing.T) {
 	if pulse := c.renewed(); pulse.Frozen == nil || *pulse.Frozen != *first.Deployment {
 		t.Errorf("the heartbeat tells %+v", pulse.Frozen)
 	}
-	for what, b := range map[string]scheduler.Batch{"slots": c.claim(100, false), "backlog": c.claim(100, true), "ready": c.claimReady(100)} {
+	for what, b := range map[string]scheduler.Batch{
+		"slots": c.claim(100, false), "backlog": c.claim(100, true), "ready": c.claimReady(100),
+	} {
 		if len(b.Runs) != 0 || b.Settled != 0 || len(b.Full) != 0 || !b.Halted {
 			t.Errorf("%s: %+v", what, b)
 		}
 	}
-	if e := c.explained("slot", slot); e.Outcome != OutcomeWaiting || !strings.Contains(e.Text, "the deployment is frozen since") || !strings.Contains(e.Text, "the warehouse burns") {
+	if e := c.explained("slot", slot); e.Outcome != OutcomeWaiting ||
+		!strings.Contains(e.Text, "the deployment is frozen since") || !strings.Contains(e.Text, "the warehouse burns") {
 		t.Errorf("%s: %s", e.Outcome, e.Text)
 	}
 	if n := c.count(`SELECT count(*) FROM punctual.schedules WHERE punctual.frozen_since(tenant) IS NOT NULL`); n != 5 {
@@ -103,7 +107,10 @@ func TestNothingIsClaimedWhileTheDeploymentIsFrozen(t *testing.T) {
 		t.Errorf("%d of the backlog, want 3", n)
 	}
 	c.one(c.claimReady(100))
-	const actions = `SELECT string_agg(action || ' ' || coalesce(actor, '-') || ' ' || coalesce(after ->> 'note', '-'), ', ' ORDER BY id) FROM punctual.audit_log WHERE tenant = -1`
+	const actions = `SELECT string_agg(action || ' ' || coalesce(actor, '-') || ' ' || coalesce(after ->> 'note', '-'),
+			', ' ORDER BY id)
+		FROM punctual.audit_log
+		WHERE tenant = -1`
 	if got := c.text(actions); got != "deployment.freeze alice the warehouse burns, deployment.unfreeze - -" {
 		t.Errorf("the audit log has %s", got)
 	}
@@ -121,7 +128,7 @@ func TestAFrozenTenantLeavesOthersAlone(t *testing.T) {
 	if state.Deployment != nil || state.Tenant == nil || state.Tenant.By != "system" {
 		t.Errorf("%+v", state)
 	}
-	// This replica has not heard of it yet: its claims find it by themselves.
+	// This replica has not heard of the freeze yet: its claims notice it by themselves.
 	b := c.claim(100, false)
 	if run := c.one(b); run.Job.Tenant != other || b.Halted || !slices.Equal(b.Frozen, []int32{c.tenant}) {
 		t.Errorf("claimed of tenant %d; %+v", run.Job.Tenant, b)
@@ -130,7 +137,8 @@ func TestAFrozenTenantLeavesOthersAlone(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	pulse := c.renewed()
-	if len(pulse.Limits) != 1 || pulse.Limits[0] != (scheduler.TenantLimits{Tenant: c.tenant, Name: "default", Frozen: true}) || pulse.Frozen != nil {
+	if len(pulse.Limits) != 1 ||
+		pulse.Limits[0] != (scheduler.TenantLimits{Tenant: c.tenant, Name: "default", Frozen: true}) || pulse.Frozen != nil {
 		t.Errorf("the heartbeat tells %+v", pulse.Limits)
 	}
 	if state := c.unfreeze(c.tenant); state.Tenant != nil {
@@ -138,7 +146,9 @@ func TestAFrozenTenantLeavesOthersAlone(t *testing.T) {
 	}
 	c.one(c.claim(100, false))
 	c.one(c.claimReady(100))
-	if got := c.text(`SELECT string_agg(action || ' ' || name, ', ' ORDER BY id) FROM punctual.audit_log WHERE tenant = $1 AND action LIKE '%freeze'`, c.tenant); got != "tenant.freeze default, tenant.unfreeze default" {
+	if got := c.text(`SELECT string_agg(action || ' ' || name, ', ' ORDER BY id)
+		FROM punctual.audit_log
+		WHERE tenant = $1 AND action LIKE '%freeze'`, c.tenant); got != "tenant.freeze default, tenant.unfreeze default" {
 		t.Errorf("the audit log has %s", got)
 	}
 	if _, err := c.Freeze(t.Context(), 4711, ""); !errors.Is(err, ErrNotFound) {
@@ -146,8 +156,8 @@ func TestAFrozenTenantLeavesOthersAlone(t *testing.T) {
 	}
 }
 
-// A claim that had its locks before the freeze may complete, and the freeze waits for it: what is in flight when it
-// answers is all.
+// A claim that took its locks before the freeze may complete, and the freeze waits for it. So the runs in flight when
+// the freeze answers are all there will be.
 func TestAFreezeWaitsForTheClaimsUnderWay(t *testing.T) {
 	c := newClaimer(t)
 	c.dueNow("slot")
@@ -172,7 +182,7 @@ func TestAFreezeWaitsForTheClaimsUnderWay(t *testing.T) {
 	if b := c.claim(100, false); !b.Halted {
 		t.Error("a claim that began after the freeze was let through")
 	}
-	// As long as the claim is under way, only the end of its patience ends the wait.
+	// While the claim is under way, only the end of the waiter's context ends the wait.
 	impatient, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := c.awaitClaims(impatient); impatient.Err() == nil {
@@ -193,7 +203,7 @@ func TestAFreezeWaitsForTheClaimsUnderWay(t *testing.T) {
 	}
 }
 
-// until polls a count until it is one.
+// until repeats a count until it is one.
 func (c crud) until(what, sql string, args ...any) {
 	c.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); c.count(sql, args...) != 1; time.Sleep(time.Millisecond) {
@@ -203,7 +213,7 @@ func (c crud) until(what, sql string, args ...any) {
 	}
 }
 
-// The deadline of a target that works on is not looked at while it is frozen; the API goes on.
+// While frozen, no replica checks the deadlines of asynchronous runs. The API still takes their calls.
 func TestDeadlinesWaitWhileFrozen(t *testing.T) {
 	for _, whole := range []bool{true, false} {
 		t.Run(map[bool]string{true: "the deployment", false: "the tenant"}[whole], func(t *testing.T) {
@@ -220,7 +230,7 @@ func TestDeadlinesWaitWhileFrozen(t *testing.T) {
 			if status := c.text(`SELECT status FROM punctual.runs WHERE id = $1`, run.RunID); status != "running" {
 				t.Errorf("frozen, the run is %s", status)
 			}
-			c.mustBeat(run, "") // it is heard, and has its time anew
+			c.mustBeat(run, "") // the target's heartbeat counts, and renews its deadline
 			c.unfreeze(scope)
 			c.listen()
 			if status := c.text(`SELECT status FROM punctual.runs WHERE id = $1`, run.RunID); status != "running" {
@@ -233,7 +243,7 @@ func TestDeadlinesWaitWhileFrozen(t *testing.T) {
 	}
 }
 
-// The look at the freezes goes through no table.
+// The query for freezes scans no table.
 func TestTheLookAtFreezesIsByIndex(t *testing.T) {
 	c := newClaimer(t)
 	c.exec(`INSERT INTO punctual.tenants (name, max_concurrent_runs) SELECT 't' || i, 10 FROM generate_series(1, 20000) i`)
@@ -262,7 +272,10 @@ func TestVerifyKnowsWhatIsFrozen(t *testing.T) {
 	c.partitionsBack(2)
 	job := c.create("job", every(time.Second))
 	c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '1 h' WHERE job_id = $1`, job.ID)
-	c.exec(`UPDATE punctual.schedules SET scheduled_for = date_trunc('second', now()) - interval '10 min', next_run_at = date_trunc('second', now()) - interval '10 min' WHERE job_id = $1`, job.ID)
+	c.exec(`UPDATE punctual.schedules
+		SET scheduled_for = date_trunc('second', now()) - interval '10 min',
+			next_run_at = date_trunc('second', now()) - interval '10 min'
+		WHERE job_id = $1`, job.ID)
 	overdue := func() bool {
 		found, _ := c.verified()
 		return slices.ContainsFunc(found, func(v string) bool { return strings.Contains(v, string(ViolationOverdue)) })
@@ -271,7 +284,8 @@ func TestVerifyKnowsWhatIsFrozen(t *testing.T) {
 		t.Fatal("nothing is overdue")
 	}
 	c.freeze(c.tenant, "")
-	if _, summary := c.verified(); overdue() || summary.Frozen < 500 || len(summary.Notes) != 1 || !strings.Contains(summary.Notes[0], "default is frozen") {
+	if _, summary := c.verified(); overdue() || summary.Frozen < 500 || len(summary.Notes) != 1 ||
+		!strings.Contains(summary.Notes[0], "default is frozen") {
 		t.Errorf("%+v", summary)
 	}
 	c.freeze(Deployment, "moving")
@@ -323,7 +337,7 @@ func TestTheMetricTellsWhatIsFrozen(t *testing.T) {
 	}
 }
 
-// text returns one text; of no row or null, a dash.
+// text returns the text that a query yields, and "-" for no row or null.
 func (c crud) text(sql string, args ...any) string {
 	c.t.Helper()
 	var text *string

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// FuzzCursor: a cursor is one that a page of this list ended with, to the letter, or it is refused.
+// FuzzCursor checks that a cursor is refused unless it is, to the letter, one that ended a page of the same list.
 func FuzzCursor(f *testing.F) {
 	id := uuid.MustParse("019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11")
 	for _, list := range []byte{jobCursor, runCursor, deadLetterCursor, operationCursor} {

@@ -11,7 +11,7 @@ import (
 	"punctual/scheduler"
 )
 
-// A job whose gate was lost, in a restore or by hand, is not due for ever.
+// A job whose gate was lost, in a restore or by hand, gets a new gate and does not stay due for ever.
 func TestALostGateIsMended(t *testing.T) {
 	c := newClaimer(t)
 	c.dueNow("slots", forbid)
@@ -31,8 +31,8 @@ func TestALostGateIsMended(t *testing.T) {
 	}
 }
 
-// A run that waits behind runs of before its job had a gate starts when the last of them has ended: they free no gate
-// themselves, as they were sent while they needed none.
+// A run may wait behind runs that started before their job had a gate. It starts when the last of them has ended. Those
+// earlier runs free no gate themselves, because they started without one.
 func TestWhatWaitsBehindRunsOfBeforeStartsWhenTheyHaveEnded(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", patient)
@@ -54,7 +54,8 @@ func TestWhatWaitsBehindRunsOfBeforeStartsWhenTheyHaveEnded(t *testing.T) {
 	look(0)
 	c.finish(succeeded(second))
 	look(0)
-	if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE active_run = $1 AND earlier_runs = ARRAY[$1]`, first.RunID); n != 1 {
+	if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE active_run = $1 AND earlier_runs = ARRAY[$1]`,
+		first.RunID); n != 1 {
 		t.Error("the gate does not name the one that is left")
 	}
 	c.finish(succeeded(first))
@@ -64,7 +65,7 @@ func TestWhatWaitsBehindRunsOfBeforeStartsWhenTheyHaveEnded(t *testing.T) {
 	}
 }
 
-// Whoever frees a gate sets due what waits at it; should nobody have done so, it is found.
+// Freeing a gate makes the run that waits at it due. If that did not happen, CheckGates finds the run.
 func TestWhatWaitsAtAFreeGateIsFound(t *testing.T) {
 	c := newClaimer(t)
 	for _, name := range []string{"free", "taken"} {
@@ -74,7 +75,9 @@ func TestWhatWaitsAtAFreeGateIsFound(t *testing.T) {
 		c.trigger(name)
 	}
 	c.claimReady(10)
-	c.exec(`UPDATE punctual.runs r SET status = 'dead', finished_at = now() FROM punctual.jobs j WHERE j.id = r.job_id AND j.name = 'free' AND r.status = 'running'`)
+	c.exec(`UPDATE punctual.runs r SET status = 'dead', finished_at = now()
+		FROM punctual.jobs j
+		WHERE j.id = r.job_id AND j.name = 'free' AND r.status = 'running'`)
 	if b := c.claimReady(10); len(b.Runs) != 0 {
 		t.Fatal("it did not wait")
 	}
@@ -86,7 +89,7 @@ func TestWhatWaitsAtAFreeGateIsFound(t *testing.T) {
 	}
 }
 
-// What a replica is about to start as its job gets a gate has that gate.
+// A run that a replica is starting while its job gets a gate holds that gate.
 func TestARunThatStartsWhileItsJobGetsAGateHasIt(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", never)
@@ -110,19 +113,23 @@ func TestARunThatStartsWhileItsJobGetsAGateHasIt(t *testing.T) {
 	}()
 	c.waiting(1)
 	do(`DELETE FROM punctual.ready WHERE run_id = $1`, run.ID)
-	do(`UPDATE punctual.runs SET status = 'running', attempt = 1, fence = 1, claimed_at = now(), started_at = now() WHERE id = $1`, run.ID)
-	do(`INSERT INTO punctual.claims (id, replica, run_ids) VALUES (gen_random_uuid(), $1, ARRAY[$2::uuid])`, c.replica, run.ID)
+	do(`UPDATE punctual.runs
+		SET status = 'running', attempt = 1, fence = 1, claimed_at = now(), started_at = now()
+		WHERE id = $1`, run.ID)
+	do(`INSERT INTO punctual.claims (id, replica, run_ids) VALUES (gen_random_uuid(), $1, ARRAY[$2::uuid])`,
+		c.replica, run.ID)
 	if err := claim.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	<-edited
-	if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run = $2`, job.ID, run.ID); n != 1 {
+	if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run = $2`,
+		job.ID, run.ID); n != 1 {
 		t.Error("the run does not have the gate")
 	}
 }
 
-// A job gets its gate while somebody triggers it: the trigger holds the job's row and must not wait for the gate,
-// whose holder may be waiting for that row.
+// A job gets its gate while a caller triggers it. The trigger has locked the job's row and must not wait for the gate,
+// because the transaction that has locked the gate may be waiting for that row.
 func TestATriggerDoesNotWaitForAGateThatAppeared(t *testing.T) {
 	c := newCRUD(t)
 	job := c.create("a", never)
@@ -148,14 +155,18 @@ func TestATriggerDoesNotWaitForAGateThatAppeared(t *testing.T) {
 		_, err := c.TriggerJob(t.Context(), c.tenant, "a", TriggerRequest{})
 		triggered <- err
 	}()
-	for deadline := time.Now().Add(time.Minute); c.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 0; {
+	for deadline := time.Now().Add(time.Minute); c.count(`SELECT count(*)
+		FROM pg_stat_activity
+		WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 0; {
 		if time.Now().After(deadline) {
 			t.Fatal("the trigger does not wait for the job")
 		}
 	}
 	c.exec(`INSERT INTO punctual.exclusive (job_id) VALUES ($1)`, job.ID)
 	do(deletion, `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`)
-	do(edit, `UPDATE punctual.job_versions SET definition = (definition::jsonb || '{"concurrency_policy":"forbid"}')::json WHERE job_id = $1`)
+	do(edit, `UPDATE punctual.job_versions
+		SET definition = (definition::jsonb || '{"concurrency_policy":"forbid"}')::json
+		WHERE job_id = $1`)
 	if err := edit.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 
 const down = "breaker a.test:443"
 
-// hold parks a run for a while.
+// hold is the outcome that parks a run for a while.
 func hold(a scheduler.Assignment, by string, since time.Time, patience time.Duration) scheduler.Outcome {
 	o := unsent(a, scheduler.Hold)
 	o.Held = &scheduler.Held{By: by, Since: since, Until: since.Add(patience)}
@@ -22,7 +22,7 @@ func hold(a scheduler.Assignment, by string, since time.Time, patience time.Dura
 	return o
 }
 
-// parked makes n jobs, each with a run that waits for a host; the first has waited longest.
+// parked makes n jobs, each with a run that waits for a host. The first run has waited longest.
 func (c claimer) parked(n int, by string) (runs, jobs []uuid.UUID) {
 	c.t.Helper()
 	c.many(n, "parked-"+uuid.NewString()[:8], 0)
@@ -63,7 +63,8 @@ func (c claimer) report(states ...scheduler.HoldState) []scheduler.HoldOrder {
 
 func openHold(host string) scheduler.HoldState {
 	return scheduler.HoldState{
-		By: "breaker " + host, State: scheduler.HoldOpen, Host: host, Failures: 12, LastError: "connection refused", For: time.Minute, ProbeIn: time.Second,
+		By: "breaker " + host, State: scheduler.HoldOpen, Host: host, Failures: 12, LastError: "connection refused",
+		For: time.Minute, ProbeIn: time.Second,
 	}
 }
 
@@ -84,7 +85,7 @@ func TestARunThatIsHeldBackWaitsInReady(t *testing.T) {
 	if w, err := c.RunWaitsFor(t.Context(), c.tenant+1, a.RunID); w != nil || err != nil {
 		t.Errorf("another tenant sees %+v, %v", w, err)
 	}
-	// It was sent once, and waits now: it was started when that attempt was.
+	// A run that was sent once and waits now keeps the start time of that attempt.
 	b := c.manual("again")
 	c.finish(failed(b))
 	c.exec(`UPDATE punctual.ready SET due_at = now() WHERE run_id = $1`, b.RunID)
@@ -111,17 +112,20 @@ func TestTheLongestUnsentIsFetchedFirst(t *testing.T) {
 	if b := c.claimReady(10); len(b.Runs) != 0 {
 		t.Errorf("%d runs that wait for their host are claimed as others", len(b.Runs))
 	}
-	if b := c.fetch(scheduler.HeldClaim{By: down, Most: 1}); fmt.Sprint(fetched(b)) != fmt.Sprint(runs[:1]) || len(b.Full) == 0 {
+	if b := c.fetch(scheduler.HeldClaim{By: down, Most: 1}); fmt.Sprint(fetched(b)) != fmt.Sprint(runs[:1]) ||
+		len(b.Full) == 0 {
 		t.Errorf("the first: %v, full %v", b.Runs, b.Full)
 	}
-	if b := c.fetch(scheduler.HeldClaim{By: down, Most: 1, Not: jobs[1:3]}); fmt.Sprint(fetched(b)) != fmt.Sprint(runs[3:4]) {
+	if b := c.fetch(scheduler.HeldClaim{By: down, Most: 1, Not: jobs[1:3]}); fmt.Sprint(fetched(b)) !=
+		fmt.Sprint(runs[3:4]) {
 		t.Errorf("of jobs that had no turn yet: %v", fetched(b))
 	}
 	if b := c.fetch(scheduler.HeldClaim{By: down, Most: 10}); len(fetched(b)) != 3 || len(b.Full) != 0 {
 		t.Errorf("the rest: %v, full %v", b.Runs, b.Full)
 	}
 	held := scheduler.HeldClaim{By: "breaker b.test:443", Most: 10, Tenant: c.tenant, Lanes: []int16{399}}
-	if b, err := c.ClaimReady(t.Context(), scheduler.Claim{Replica: c.replica, Held: &held}); err != nil || len(b.Runs) != 0 {
+	if b, err := c.ClaimReady(t.Context(), scheduler.Claim{Replica: c.replica, Held: &held}); err != nil ||
+		len(b.Runs) != 0 {
 		t.Errorf("of a queue without slots: %v, %v", b.Runs, err)
 	}
 	if b := c.fetch(scheduler.HeldClaim{By: "breaker b.test:443", Most: 10}); len(fetched(b)) != len(others) {
@@ -161,7 +165,7 @@ func TestWhatNobodyHoldsBackIsReleased(t *testing.T) {
 	if got := c.state(runs[0]); !strings.HasPrefix(got, "running") {
 		t.Errorf("it is %s", got)
 	}
-	c.exec(`DELETE FROM punctual.replicas WHERE id = $1`, c.replica) // it is lost, and what it held back with it
+	c.exec(`DELETE FROM punctual.replicas WHERE id = $1`, c.replica) // the replica is lost, and its holds are gone with it
 	if release() != 2 {
 		t.Error("runs are not released that a lost replica held back")
 	}
@@ -173,7 +177,10 @@ func TestHoldsAreListedAndReset(t *testing.T) {
 	other := c
 	other.replica = uuid.New()
 	c.exec(`INSERT INTO punctual.replicas (id, host, version, queues) VALUES ($1, 'h', 'v', '{}')`, other.replica)
-	c.report(openHold("a.test:443"), scheduler.HoldState{By: "hanging b.test:80/x", State: scheduler.HoldHanging, Host: "b.test:80", Path: "/x", Failures: 3, For: time.Second})
+	c.report(openHold("a.test:443"), scheduler.HoldState{
+		By: "hanging b.test:80/x", State: scheduler.HoldHanging, Host: "b.test:80", Path: "/x",
+		Failures: 3, For: time.Second,
+	})
 	recovering := openHold("a.test:443")
 	recovering.State = scheduler.HoldRecovering
 	other.report(recovering)
@@ -185,8 +192,9 @@ func TestHoldsAreListedAndReset(t *testing.T) {
 		return holds
 	}
 	holds := list()
-	if len(holds) != 2 || holds[0].HeldBy != down || holds[0].State != scheduler.HoldOpen || holds[0].Replicas != 2 || holds[0].Waiting != 3 ||
-		holds[0].Oldest == nil || holds[0].ProbeAt == nil || holds[1].Path != "/x" || holds[1].State != scheduler.HoldHanging || holds[1].Waiting != 0 {
+	if len(holds) != 2 || holds[0].HeldBy != down || holds[0].State != scheduler.HoldOpen ||
+		holds[0].Replicas != 2 || holds[0].Waiting != 3 || holds[0].Oldest == nil || holds[0].ProbeAt == nil ||
+		holds[1].Path != "/x" || holds[1].State != scheduler.HoldHanging || holds[1].Waiting != 0 {
 		t.Errorf("%+v", holds)
 	}
 	if elsewhere, err := c.Holds(t.Context(), c.tenant+1); err != nil || len(elsewhere) != 0 {
@@ -210,7 +218,10 @@ func TestOverdueSaysWhatHoldsItBack(t *testing.T) {
 	c := newClaimer(t)
 	heldBy := func(name string) string {
 		var text string
-		err := c.pool.QueryRow(t.Context(), `SELECT coalesce(string_agg(coalesce(held_by, '-'), ', ' ORDER BY due_at), 'not overdue') FROM punctual.overdue WHERE job = $1`, name).Scan(&text)
+		err := c.pool.QueryRow(t.Context(),
+			`SELECT coalesce(string_agg(coalesce(held_by, '-'), ', ' ORDER BY due_at), 'not overdue')
+			FROM punctual.overdue
+			WHERE job = $1`, name).Scan(&text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,13 +234,17 @@ func TestOverdueSaysWhatHoldsItBack(t *testing.T) {
 		t.Fatal("two runs of a job that must not overlap")
 	}
 	slot, _ := c.dueNow("slots")
-	c.exec(`UPDATE punctual.schedules SET scheduled_for = now() - interval '6 s', next_run_at = now() - interval '6 s' WHERE job_id = $1`, slot.ID)
+	c.exec(`UPDATE punctual.schedules
+		SET scheduled_for = now() - interval '6 s', next_run_at = now() - interval '6 s'
+		WHERE job_id = $1`, slot.ID)
 	c.dueNow("just-due")
 	unserved, _ := c.dueNow("unserved")
 	c.exec(`INSERT INTO punctual.queues (name) VALUES ('nobody')`)
-	c.exec(`UPDATE punctual.schedules SET lane = (SELECT id * 4 + 1 FROM punctual.queues WHERE name = 'nobody') WHERE job_id = $1`, unserved.ID)
+	c.exec(`UPDATE punctual.schedules SET lane = (SELECT id * 4 + 1 FROM punctual.queues WHERE name = 'nobody')
+		WHERE job_id = $1`, unserved.ID)
 	for name, want := range map[string]string{
-		"host": down, "gate": "not overdue", "slots": "slots", "just-due": "-", "unserved": `no live replica serves the queue "nobody"`,
+		"host": down, "gate": "not overdue", "slots": "slots", "just-due": "-",
+		"unserved": `no live replica serves the queue "nobody"`,
 	} {
 		if got := heldBy(name); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
@@ -273,7 +288,7 @@ func TestARunThatWaitsBeyondItsBoundIsAViolation(t *testing.T) {
 	if got := violations(); len(got) != 0 {
 		t.Errorf("while it may wait: %v", got)
 	}
-	c.exec(`DELETE FROM punctual.claims`) // as its replica does
+	c.exec(`DELETE FROM punctual.claims`) // as its replica does when it parks the run
 	c.exec(`UPDATE punctual.ready SET held_since = now() - interval '8 s', held_until = now() - interval '4 s'`)
 	c.exec(`UPDATE punctual.runs SET created_at = now() - interval '8 s'`)
 	if got := violations(); fmt.Sprint(got) != "[unended]" {
@@ -287,7 +302,8 @@ func TestARunThatTurnedLateSaysSo(t *testing.T) {
 	late := succeeded(a)
 	late.TurnedLate = true
 	c.finish(late, succeeded(b))
-	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE late AND id = $1`, a.RunID); n != 1 || c.count(`SELECT count(*) FROM punctual.runs WHERE late`) != 1 {
+	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE late AND id = $1`, a.RunID); n != 1 ||
+		c.count(`SELECT count(*) FROM punctual.runs WHERE late`) != 1 {
 		t.Error("the late one is not marked, or the other one is")
 	}
 }
@@ -303,7 +319,7 @@ func TestARunThatGaveUpWaitingIsADeadLetter(t *testing.T) {
 	}
 }
 
-// A job whose host is down fails, though no attempt of this run was made.
+// A job whose host is down counts as failing, although its run has made no attempt.
 func TestARunThatIsHeldBackIsToldAsFailing(t *testing.T) {
 	c := newClaimer(t)
 	notified := func(d *scheduler.Definition) {
@@ -316,7 +332,7 @@ func TestARunThatIsHeldBackIsToldAsFailing(t *testing.T) {
 		t.Fatalf("%d notices that it is failing, want 1", n)
 	}
 	again := c.one(c.fetch(scheduler.HeldClaim{By: down, Most: 1}))
-	c.finish(hold(again, down, a.Lease.ClaimedAt.Add(-time.Second), time.Hour)) // it is still the same wait
+	c.finish(hold(again, down, a.Lease.ClaimedAt.Add(-time.Second), time.Hour)) // the same wait goes on
 	if n := told(); n != 1 {
 		t.Errorf("%d notices after it was held back again, want 1", n)
 	}

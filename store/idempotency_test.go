@@ -68,7 +68,8 @@ func TestIdempotent(t *testing.T) {
 			return Answer{}, failed
 		})
 		wantError(t, err, failed)
-		if n := c.count(`SELECT (SELECT count(*) FROM punctual.jobs) + (SELECT count(*) FROM punctual.idempotency_keys)`); n != 0 {
+		if n := c.count(`SELECT (SELECT count(*) FROM punctual.jobs)
+			+ (SELECT count(*) FROM punctual.idempotency_keys)`); n != 0 {
 			t.Errorf("%d rows are left", n)
 		}
 		if _, replayed, err := c.Idempotent(t.Context(), c.tenant, key, creating(c, "a")); err != nil || replayed {
@@ -84,7 +85,8 @@ func TestIdempotent(t *testing.T) {
 	t.Run("an empty answer stays empty", func(t *testing.T) {
 		c := newCRUD(t)
 		for _, want := range []bool{false, true} {
-			a, replayed, err := c.Idempotent(t.Context(), c.tenant, key, func(context.Context) (Answer, error) { return Answer{Status: 204}, nil })
+			a, replayed, err := c.Idempotent(t.Context(), c.tenant, key,
+				func(context.Context) (Answer, error) { return Answer{Status: 204}, nil })
 			if err != nil || replayed != want || a.Status != 204 || len(a.Body) != 0 {
 				t.Errorf("%+v %v %v", a, replayed, err)
 			}

@@ -14,10 +14,13 @@ func (c crud) begin(start Start) {
 	}
 }
 
-// moved makes the database one that was restored from another.
+// moved makes the database look as if it was restored from another one.
 func (c crud) moved(column string) { c.exec(`UPDATE punctual.deployment SET ` + column + ` = 'other'`) }
 
-const identity = `SELECT count(*) FROM punctual.deployment WHERE database_name = current_database() AND system_identifier = (SELECT system_identifier::text FROM pg_control_system())`
+const identity = `SELECT count(*)
+	FROM punctual.deployment
+	WHERE database_name = current_database()
+		AND system_identifier = (SELECT system_identifier::text FROM pg_control_system())`
 
 func TestACopyIsFrozenUntilItIsAdopted(t *testing.T) {
 	c := newClaimer(t)
@@ -35,7 +38,7 @@ func TestACopyIsFrozenUntilItIsAdopted(t *testing.T) {
 		if b := c.claim(100, false); !b.Halted {
 			t.Errorf("%s: a claim that came before any heartbeat was let through", column)
 		}
-		// A heartbeat notices: the database was changed under a replica that runs.
+		// A heartbeat notices that the database was exchanged under a running replica.
 		f := c.renewed().Frozen
 		if f == nil || f.Reason != scheduler.FrozenRestored || !strings.Contains(f.Note, "other") {
 			t.Fatalf("%s: %+v", column, f)
@@ -53,7 +56,9 @@ func TestACopyIsFrozenUntilItIsAdopted(t *testing.T) {
 		t.Errorf("claimed %s", run.Job.ID)
 	}
 	const want = "deployment.freeze, deployment.unfreeze, deployment.freeze, deployment.unfreeze"
-	if got := c.text(`SELECT string_agg(action, ', ' ORDER BY id) FROM punctual.audit_log WHERE tenant = -1`); got != want {
+	if got := c.text(`SELECT string_agg(action, ', ' ORDER BY id)
+		FROM punctual.audit_log
+		WHERE tenant = -1`); got != want {
 		t.Errorf("the audit log has %s, want %s", got, want)
 	}
 }
@@ -71,7 +76,7 @@ func TestAdopting(t *testing.T) {
 	if f := c.renewed().Frozen; f != nil || c.count(identity) != 1 {
 		t.Errorf("a heartbeat of it left %+v", f)
 	}
-	// It lifts what another replica, without the flag, froze a moment before.
+	// A replica with the flag lifts a freeze that another replica, without the flag, made a moment before.
 	c.options.Adopt = false
 	c.moved("system_identifier")
 	c.begin(Start{Dispatches: true})
@@ -83,7 +88,7 @@ func TestAdopting(t *testing.T) {
 	if f := c.renewed().Frozen; f != nil {
 		t.Errorf("still frozen: %+v", f)
 	}
-	// But not what somebody asked for, whichever came first.
+	// It does not lift a freeze that a person asked for, whichever freeze came first.
 	c.moved("system_identifier")
 	c.options.Adopt = false
 	c.begin(Start{Dispatches: true})
@@ -100,10 +105,12 @@ func TestAdopting(t *testing.T) {
 	}
 }
 
-// Where Postgres does not tell its system identifier, the name of the database remains.
+// Where Postgres does not tell its system identifier, only the name of the database tells a copy.
 func TestASystemThatIsNotTold(t *testing.T) {
 	c := newClaimer(t)
-	if _, err := c.pool.Exec(t.Context(), `CREATE OR REPLACE FUNCTION punctual.system_identifier() RETURNS text LANGUAGE sql STABLE AS $$ SELECT ''::text $$`); err != nil {
+	if _, err := c.pool.Exec(t.Context(),
+		`CREATE OR REPLACE FUNCTION punctual.system_identifier() RETURNS text LANGUAGE sql STABLE AS $$
+		SELECT ''::text $$`); err != nil {
 		t.Fatal(err)
 	}
 	c.begin(Start{Dispatches: true})

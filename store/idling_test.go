@@ -42,7 +42,7 @@ func TestPostgresWaitsLongerForSlowNetworksOnly(t *testing.T) {
 	want(leastIdling)
 }
 
-// A claim that is well and took too long for Postgres is made again, with more time.
+// A healthy claim that Postgres ended because it took too long is made again, with more time.
 func TestAClaimThatPostgresEndsIsMadeAgainWithMoreTime(t *testing.T) {
 	c := newClaimer(t)
 	tries := 0

@@ -15,16 +15,17 @@ import (
 	"punctual/scheduler"
 )
 
-// measured is a collector of the jobs of team billing.
+// measured returns a collector for the jobs of team billing.
 func (c crud) measured(most int, more ...map[string]string) *JobMetrics {
-	return NewJobMetrics(c.Store, JobMetricsConfig{Selectors: append(more, map[string]string{"team": "billing"}), Max: most})
+	return NewJobMetrics(c.Store,
+		JobMetricsConfig{Selectors: append(more, map[string]string{"team": "billing"}), Max: most})
 }
 
-// shows returns the series of a collector, as it is now in the database.
+// shows returns the series of a collector, read afresh from the database.
 func (c crud) shows(m *JobMetrics) []string {
 	c.t.Helper()
 	m.mu.Lock()
-	m.read = time.Time{} // as if the answer were too old
+	m.read = time.Time{} // as if the last answer were too old
 	m.mu.Unlock()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m)
@@ -36,11 +37,12 @@ func (c crud) shows(m *JobMetrics) []string {
 	for _, family := range families {
 		for _, metric := range family.Metric {
 			var labels []string
-			for _, l := range slices.Backward(metric.Label) { // tenant comes after job
+			for _, l := range slices.Backward(metric.Label) { // labels are sorted by name, so job comes before tenant
 				labels = append(labels, l.GetValue())
 			}
 			name := strings.TrimPrefix(family.GetName(), "punctual_job_")
-			series = append(series, strings.TrimSpace(fmt.Sprintf("%s %v %s", name, metric.Gauge.GetValue(), strings.Join(labels, " "))))
+			series = append(series,
+				strings.TrimSpace(fmt.Sprintf("%s %v %s", name, metric.Gauge.GetValue(), strings.Join(labels, " "))))
 		}
 	}
 	return series
@@ -58,18 +60,24 @@ func (c crud) wantSeries(m *JobMetrics, want ...string) {
 	}
 }
 
-// runsOf writes n runs of a job, a millisecond apart from some time after midnight, as a statement on i has them.
+// runsOf writes n runs of a job, a millisecond apart, from the given time after midnight on. The status is an SQL
+// expression that may refer to i, the number of the run.
 func (c crud) runsOf(job uuid.UUID, n int, after time.Duration, status string) {
 	c.t.Helper()
-	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, started_at, finished_at, tenant, job_version, lane, status, trigger, attempt)
-		SELECT (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '7' || substr(md5(i::text), 1, 19))::uuid, $1, at, at, at, at + interval '2 seconds', $2, 1, 5, `+status+`, 'schedule', 1
-		FROM (SELECT i, date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' + $4::interval + i * interval '1 ms' AS at FROM generate_series(1, $3::int) i) s`, job, c.tenant, n, after)
+	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, started_at, finished_at, tenant,
+			job_version, lane, status, trigger, attempt)
+		SELECT (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '7' || substr(md5(i::text), 1, 19))::uuid,
+			$1, at, at, at, at + interval '2 seconds', $2, 1, 5, `+status+`, 'schedule', 1
+		FROM (SELECT i, date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' + $4::interval
+				+ i * interval '1 ms' AS at
+			FROM generate_series(1, $3::int) i) s`, job, c.tenant, n, after)
 }
 
 func (c crud) midnight() time.Time {
 	c.t.Helper()
 	var at time.Time
-	if err := c.pool.QueryRow(c.t.Context(), `SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'`).Scan(&at); err != nil {
+	if err := c.pool.QueryRow(c.t.Context(),
+		`SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'`).Scan(&at); err != nil {
 		c.t.Fatal(err)
 	}
 	return at
@@ -85,16 +93,18 @@ func TestTheMetricsOfAJobAreThoseOfAllReplicas(t *testing.T) {
 	job := c.create("j", never, labelled("team", "billing"))
 	c.create("other", never, labelled("team", "sales"))
 	c.create("once", delay(time.Hour), labelled("team", "billing"))
-	c.wantSeries(m, "consecutive_failures 0 default j", "metrics_left_out 0", "no last_success", "no last_duration", "no consecutive_failures 0 default o")
+	c.wantSeries(m, "consecutive_failures 0 default j", "metrics_left_out 0", "no last_success", "no last_duration",
+		"no consecutive_failures 0 default o")
 
-	run := func(end func(scheduler.Assignment) scheduler.Outcome) uuid.UUID { // as another replica would
+	run := func(end func(scheduler.Assignment) scheduler.Outcome) uuid.UUID { // as another replica would do it
 		c.trigger("j")
 		a := c.one(c.claimReady(10))
 		c.finish(end(a))
 		return a.RunID
 	}
 	ended := func(id uuid.UUID) (at time.Time) {
-		if err := c.pool.QueryRow(t.Context(), `SELECT finished_at FROM punctual.runs WHERE id = $1`, id).Scan(&at); err != nil {
+		if err := c.pool.QueryRow(t.Context(),
+			`SELECT finished_at FROM punctual.runs WHERE id = $1`, id).Scan(&at); err != nil {
 			t.Fatal(err)
 		}
 		return at
@@ -105,18 +115,20 @@ func TestTheMetricsOfAJobAreThoseOfAllReplicas(t *testing.T) {
 	c.wantSeries(m, "consecutive_failures 1 default j", successAt(ended(well), "j"))
 	run(buried)
 	c.wantSeries(m, "consecutive_failures 2 default j")
-	c.trigger("j") // in flight: neither
+	c.trigger("j") // a run in flight is neither a failure nor a success
 	a := c.one(c.claimReady(10))
 	c.wantSeries(m, "consecutive_failures 2 default j")
-	// Another replica's collector, which has seen nothing of all that, tells the same.
+	// The collector of another replica, which has seen none of these runs, shows the same.
 	c.wantSeries(c.measured(10), c.shows(m)...)
 	c.finish(succeeded(a))
 	c.wantSeries(m, "consecutive_failures 0 default j", successAt(ended(a.RunID), "j"))
 
-	// A notice that could not be told is no run of the job, nor is one that could.
+	// A notice is no run of the job, whether it was delivered or not.
 	for _, status := range []string{"dead", "succeeded"} {
-		c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane, status, trigger, attempt)
-			VALUES ($1, $2, now(), now(), now() + interval '1 hour', $3, 1, 5, $4, 'notify', 1)`, scheduler.NewRunID(time.Now()), job.ID, c.tenant, status)
+		c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane,
+				status, trigger, attempt)
+			VALUES ($1, $2, now(), now(), now() + interval '1 hour', $3, 1, 5, $4, 'notify', 1)`,
+			scheduler.NewRunID(time.Now()), job.ID, c.tenant, status)
 	}
 	c.wantSeries(m, "consecutive_failures 0 default j", successAt(ended(a.RunID), "j"))
 }
@@ -139,25 +151,29 @@ func TestTheLastSuccessIsFoundBehindAnyNumberOfFailures(t *testing.T) {
 	if looks < 2 {
 		t.Errorf("found in %d looks: each is to read a part only", looks)
 	}
-	c.wantSeries(m, success, "consecutive_failures 100 default j", "last_duration_seconds 2 default j", "consecutive_failures 0 default well")
+	c.wantSeries(m, success, "consecutive_failures 100 default j", "last_duration_seconds 2 default j",
+		"consecutive_failures 0 default well")
 
-	// What is known is not looked for again, and more failures make nothing unknown.
+	// The collector does not look again for a success that it knows, and further failures do not make it forget the
+	// success.
 	c.runsOf(job.ID, 3*newestRuns, time.Hour, `'dead'`)
 	c.wantSeries(m, success, success, "consecutive_failures 100 default j")
 
-	// A success between two looks, and more failures after it than one look reads.
+	// A success happens between two looks, followed by more failures than one look reads.
 	c.runsOf(job.ID, 1, 2*time.Hour, `'succeeded'`)
 	c.runsOf(job.ID, 3*newestRuns, 3*time.Hour, `'dead'`)
 	success = successAt(c.midnight().Add(2*time.Hour+2*time.Second+time.Millisecond), "j")
 	c.wantSeries(m, success, "consecutive_failures 100 default j")
 	c.runsOf(job.ID, 5, 4*time.Hour, `CASE WHEN i = 3 THEN 'succeeded' ELSE 'dead' END`)
-	c.wantSeries(m, successAt(c.midnight().Add(4*time.Hour+2*time.Second+3*time.Millisecond), "j"), "consecutive_failures 2 default j")
+	c.wantSeries(m, successAt(c.midnight().Add(4*time.Hour+2*time.Second+3*time.Millisecond), "j"),
+		"consecutive_failures 2 default j")
 }
 
 func TestJobMetricsAreBoundedInNumberAndSaySo(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	s, err := Open(t.Context(), Options{DatabaseURL: pgtest.DSN(t), MaxConns: 2, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s, err := Open(t.Context(),
+		Options{DatabaseURL: pgtest.DSN(t), MaxConns: 2, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,12 +181,13 @@ func TestJobMetricsAreBoundedInNumberAndSaySo(t *testing.T) {
 	c := crud{Store: s, t: t, tenant: 1}
 	for i := range 5 {
 		c.create(fmt.Sprint("j", i), never, func(d *scheduler.Definition) {
-			d.Labels = map[string]string{"team": "billing", "tier": "gold"} // of both selectors
+			d.Labels = map[string]string{"team": "billing", "tier": "gold"} // matches both selectors
 		})
 	}
 	m := c.measured(3, map[string]string{"tier": "gold"})
 	for range 2 {
-		c.wantSeries(m, "metrics_left_out 2", "consecutive_failures 0 default j0", "consecutive_failures 0 default j2", "no consecutive_failures 0 default j3")
+		c.wantSeries(m, "metrics_left_out 2", "consecutive_failures 0 default j0", "consecutive_failures 0 default j2",
+			"no consecutive_failures 0 default j3")
 	}
 	if n := strings.Count(log.String(), "left_out=2"); n != 1 {
 		t.Errorf("the log says so %d times: %s", n, &log)
@@ -182,7 +199,7 @@ func TestJobMetricsAreBoundedInNumberAndSaySo(t *testing.T) {
 	c.wantSeries(c.measured(10), "metrics_left_out 0")
 }
 
-// Several scrapers cost what one does, and while the database is away there is nothing rather than something old.
+// Several scrapers cost as much as one. While the database is away, the collector shows no series rather than old ones.
 func TestScrapesShareALookAndNeverTellWhatIsOld(t *testing.T) {
 	c := newClaimer(t)
 	c.create("j", never, labelled("team", "billing"))
@@ -225,7 +242,7 @@ func TestJobMetricsAreReadByIndex(t *testing.T) {
 			c.runsOf(job.ID, 1, time.Minute, `'succeeded'`)
 			c.runsOf(job.ID, 1000, 2*time.Minute, `'dead'`)
 			state.arrange(c)
-			c.exec(`SELECT gin_clean_pending_list('punctual.jobs_by_label')`) // as a vacuum does; at most 4 MB are in it
+			c.exec(`SELECT gin_clean_pending_list('punctual.jobs_by_label')`) // as a vacuum does; the list holds at most 4 MB
 			c.Close()
 			watch := openClaimer(t, dsn)
 			for _, plans := range planModes {
@@ -242,7 +259,7 @@ func TestJobMetricsAreReadByIndex(t *testing.T) {
 					}
 				}
 			}
-			// Once the success is known, a look costs pages in proportion to the runs it reads.
+			// Once the last success is known, the pages that a look reads are in proportion to the runs that it reads.
 			for sql, most := range map[string]int{selectNewest: 4 * newestRuns, selectMeasured: 200} {
 				args := []any{[]uuid.UUID{job.ID}, []uuid.UUID{firstRunID(watch.midnight().Add(time.Minute))}, newestRuns}
 				if sql == selectMeasured {

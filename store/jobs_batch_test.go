@@ -24,7 +24,8 @@ func TestCreateJobs(t *testing.T) {
 	past := time.Now().Add(-time.Minute)
 	t.Run("writes them in the order given", func(t *testing.T) {
 		c := newCRUD(t)
-		results, err := c.CreateJobs(t.Context(), c.tenant, batch(definition("c", forbid), definition("a", at(past)), definition("b", never)), ConflictError)
+		results, err := c.CreateJobs(t.Context(), c.tenant,
+			batch(definition("c", forbid), definition("a", at(past)), definition("b", never)), ConflictError)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,12 +42,14 @@ func TestCreateJobs(t *testing.T) {
 		c := newCRUD(t)
 		c.create("taken")
 		for name, jobs := range map[string][]NewJob{
-			"invalid": batch(definition("a"), definition("b", func(d *scheduler.Definition) { d.Queue = "nowhere" }), definition("a")),
-			"taken":   batch(definition("a"), definition("taken"), definition("taken")),
+			"invalid": batch(definition("a"),
+				definition("b", func(d *scheduler.Definition) { d.Queue = "nowhere" }), definition("a")),
+			"taken": batch(definition("a"), definition("taken"), definition("taken")),
 		} {
 			_, err := c.CreateJobs(t.Context(), c.tenant, jobs, ConflictError)
 			var bad *BatchError
-			if !errors.As(err, &bad) || !slices.Equal(slices.Sorted(maps.Keys(bad.Errors)), map[string][]int{"invalid": {1, 2}, "taken": {2}}[name]) {
+			if !errors.As(err, &bad) ||
+				!slices.Equal(slices.Sorted(maps.Keys(bad.Errors)), map[string][]int{"invalid": {1, 2}, "taken": {2}}[name]) {
 				t.Errorf("%s: %v %v", name, err, bad)
 			}
 		}
@@ -62,7 +65,8 @@ func TestCreateJobs(t *testing.T) {
 	t.Run("skips what is there", func(t *testing.T) {
 		c := newCRUD(t)
 		old := c.create("a")
-		results, err := c.CreateJobs(t.Context(), c.tenant, batch(definition("a", described("x")), definition("b")), ConflictSkip)
+		results, err := c.CreateJobs(t.Context(), c.tenant,
+			batch(definition("a", described("x")), definition("b")), ConflictSkip)
 		if err != nil || results[0].ID != old.ID || c.get("a").Version != 1 || c.get("b").ID != results[1].ID {
 			t.Errorf("%+v, %v", results, err)
 		}
@@ -85,11 +89,13 @@ func TestCreateJobs(t *testing.T) {
 		same, other, due := c.create("same"), c.create("other"), c.create("due")
 		c.slotAgo(due.ID, time.Second)
 		results, err := c.CreateJobs(t.Context(), c.tenant,
-			batch(definition("new"), definition("other", every(2*time.Hour)), definition("same"), definition("due", every(3*time.Hour))), ConflictReplace)
+			batch(definition("new"), definition("other", every(2*time.Hour)), definition("same"),
+				definition("due", every(3*time.Hour))), ConflictReplace)
 		if err != nil || results[1].ID != other.ID || results[2].ID != same.ID {
 			t.Fatalf("%+v, %v", results, err)
 		}
-		if c.get("same").Version != 1 || c.get("other").Version != 2 || c.get("other").Definition.Schedule.Every.Value() != 2*time.Hour {
+		if c.get("same").Version != 1 || c.get("other").Version != 2 ||
+			c.get("other").Definition.Schedule.Every.Value() != 2*time.Hour {
 			t.Error("wrong versions")
 		}
 		if got := c.history(due.ID); !slices.Equal(got, []string{"schedule pending"}) {

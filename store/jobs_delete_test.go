@@ -20,11 +20,13 @@ func (c crud) trigger(ref string) RunRecord {
 	return run
 }
 
-// claimed does what a claim does to a waiting run.
+// claimed writes what a claim writes to a waiting run.
 func (c crud) claimed(run RunRecord) {
 	c.t.Helper()
 	c.exec(`DELETE FROM punctual.ready WHERE run_id = $1`, run.ID)
-	c.exec(`UPDATE punctual.runs SET status = 'running', attempt = 1, fence = nextval('punctual.fences'), claimed_at = now(), started_at = now() WHERE id = $1`, run.ID)
+	c.exec(`UPDATE punctual.runs
+		SET status = 'running', attempt = 1, fence = nextval('punctual.fences'), claimed_at = now(), started_at = now()
+		WHERE id = $1`, run.ID)
 }
 
 func TestDeleteJob(t *testing.T) {
@@ -93,10 +95,11 @@ func TestDeleteJob(t *testing.T) {
 	}
 }
 
-// trigger2 makes a second waiting run of a job that forbids overlap, as a catch-up does.
+// trigger2 makes a second waiting run of a job that forbids overlap, as catching up does.
 func (c crud) trigger2(job JobRecord) RunRecord {
 	c.t.Helper()
-	c.exec(`UPDATE punctual.job_versions SET definition = (definition::jsonb - 'concurrency_policy')::json WHERE job_id = $1`, job.ID)
+	c.exec(`UPDATE punctual.job_versions SET definition = (definition::jsonb - 'concurrency_policy')::json
+		WHERE job_id = $1`, job.ID)
 	return c.trigger(job.ID.String())
 }
 
@@ -108,7 +111,8 @@ func TestNoTriggerOutlivesTheDeleteOfItsJob(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
-				if _, err := c.TriggerJob(ctx, c.tenant, job.ID.String(), TriggerRequest{}); err != nil && !errors.Is(err, ErrNotFound) {
+				if _, err := c.TriggerJob(ctx, c.tenant, job.ID.String(), TriggerRequest{}); err != nil &&
+					!errors.Is(err, ErrNotFound) {
 					t.Error(err)
 				}
 			})
@@ -134,7 +138,8 @@ func TestTriggerJob(t *testing.T) {
 		c.complete(c.create("completed", delay(time.Hour)).ID)
 		for _, name := range []string{"active", "paused", "completed"} {
 			run := c.trigger(name)
-			if run.Job != name || run.Status != scheduler.StatusPending || run.Trigger != scheduler.TriggerManual || run.MaxAttempts != 5 || run.Queue != "default" || c.ready(run.JobID) != 1 {
+			if run.Job != name || run.Status != scheduler.StatusPending || run.Trigger != scheduler.TriggerManual ||
+				run.MaxAttempts != 5 || run.Queue != "default" || c.ready(run.JobID) != 1 {
 				t.Errorf("%s: %+v", name, run)
 			}
 		}
@@ -145,10 +150,12 @@ func TestTriggerJob(t *testing.T) {
 	t.Run("keeps the body and headers of the run", func(t *testing.T) {
 		c := newCRUD(t)
 		c.create("a")
-		if _, err := c.TriggerJob(t.Context(), c.tenant, "a", TriggerRequest{Body: []byte(`"x\u0000"`), Headers: map[string]string{"A": "b"}}); err != nil {
+		if _, err := c.TriggerJob(t.Context(), c.tenant, "a",
+			TriggerRequest{Body: []byte(`"x\u0000"`), Headers: map[string]string{"A": "b"}}); err != nil {
 			t.Fatal(err)
 		}
-		if n := c.count(`SELECT count(*) FROM punctual.run_data WHERE body = $1 AND headers ->> 'A' = 'b'`, []byte(`"x\u0000"`)); n != 1 {
+		if n := c.count(`SELECT count(*) FROM punctual.run_data WHERE body = $1 AND headers ->> 'A' = 'b'`,
+			[]byte(`"x\u0000"`)); n != 1 {
 			t.Errorf("%d", n)
 		}
 	})
@@ -183,7 +190,8 @@ func TestTriggerJob(t *testing.T) {
 		for range 6 {
 			wg.Go(func() {
 				var active *ActiveRunError
-				if _, err := c.TriggerJob(context.WithoutCancel(t.Context()), c.tenant, "a", TriggerRequest{}); err != nil && !errors.As(err, &active) {
+				if _, err := c.TriggerJob(context.WithoutCancel(t.Context()), c.tenant, "a", TriggerRequest{}); err != nil &&
+					!errors.As(err, &active) {
 					t.Error(err)
 				}
 			})

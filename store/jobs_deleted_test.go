@@ -11,11 +11,13 @@ import (
 	"punctual/scheduler"
 )
 
-// The request that is in flight ends as it ends, and is the last of its run.
+// The request in flight may end in any way, and it is the last request of its run.
 func TestADeletedJobMakesNoFurtherAttempt(t *testing.T) {
 	held := func(a scheduler.Assignment) scheduler.Outcome {
 		o := unsent(a, scheduler.Hold)
-		o.RetryIn, o.Held = time.Minute, &scheduler.Held{By: "http://a:1", Since: o.FinishedAt, Until: o.FinishedAt.Add(time.Minute)}
+		o.RetryIn, o.Held = time.Minute, &scheduler.Held{
+			By: "http://a:1", Since: o.FinishedAt, Until: o.FinishedAt.Add(time.Minute),
+		}
 		return o
 	}
 	unsent := func(a scheduler.Assignment) scheduler.Outcome { return unsent(a, scheduler.GiveBack) }
@@ -25,12 +27,18 @@ func TestADeletedJobMakesNoFurtherAttempt(t *testing.T) {
 		end  func(scheduler.Assignment) scheduler.Outcome
 		want string
 	}{
-		{"a failure that would be tried again", failed, "cancelled job_deleted 503 attempt 1 finished attempts: 1 failed http_5xx"},
+		{
+			"a failure that would be tried again", failed,
+			"cancelled job_deleted 503 attempt 1 finished attempts: 1 failed http_5xx",
+		},
 		{"an interruption", interrupted, "cancelled job_deleted attempt 0 finished attempts: 1 interrupted"},
 		{"given back", unsent, "cancelled job_deleted attempt 0 finished"},
 		{"held back", held, "cancelled job_deleted attempt 0 finished"},
 		{"a success", succeeded, "succeeded 200 attempt 1 finished"},
-		{"the last failure", buried, "dead http_5xx 503 attempt 1 finished dead letter of 1 http_5xx attempts: 1 failed http_5xx"},
+		{
+			"the last failure", buried,
+			"dead http_5xx 503 attempt 1 finished dead letter of 1 http_5xx attempts: 1 failed http_5xx",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newClaimer(t)
@@ -48,7 +56,8 @@ func TestADeletedJobMakesNoFurtherAttempt(t *testing.T) {
 			if n := r.count(`SELECT count(*) FROM punctual.exclusive WHERE active_run = $1`, a.RunID); n != 0 {
 				t.Error("it still holds its gate")
 			}
-			if got, want := r.state(other.RunID), "retrying http_5xx 503 attempt 1 next in 60 ready in 60 attempts: 1 failed http_5xx"; got != want {
+			if got, want := r.state(other.RunID),
+				"retrying http_5xx 503 attempt 1 next in 60 ready in 60 attempts: 1 failed http_5xx"; got != want {
 				t.Errorf("the run of another job is %s, want %s", got, want)
 			}
 		})
@@ -73,14 +82,15 @@ func TestADeletedJobMakesNoFurtherAttempt(t *testing.T) {
 		a := c.one(c.claimReady(10))
 		c.deleteJob("job")
 		c.finish(failed(a))
-		if got, want := c.state(a.RunID), "retrying http_5xx 503 attempt 1 next in 60 ready in 60 attempts: 1 failed http_5xx"; got != want {
+		if got, want := c.state(a.RunID),
+			"retrying http_5xx 503 attempt 1 next in 60 ready in 60 attempts: 1 failed http_5xx"; got != want {
 			t.Errorf("the notice is %s, want %s", got, want)
 		}
 	})
 }
 
-// The end of an attempt that is written just before its job is deleted, and committed just after, leaves a run in ready
-// that the delete has not seen.
+// The outcome of an attempt is written just before its job is deleted and committed just after. It leaves a run in
+// ready that the delete did not see.
 func TestARetryThatCrossesTheDeleteOfItsJobIsNotSent(t *testing.T) {
 	c := newClaimer(t)
 	a := c.manual("job")
@@ -97,7 +107,8 @@ func TestARetryThatCrossesTheDeleteOfItsJobIsNotSent(t *testing.T) {
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := c.state(a.RunID), "retrying http_5xx 503 attempt 1 next in 60 ready in 60 attempts: 1 failed http_5xx"; got != want {
+	if got, want := c.state(a.RunID),
+		"retrying http_5xx 503 attempt 1 next in 60 ready in 60 attempts: 1 failed http_5xx"; got != want {
 		t.Fatalf("the run is %s, want %s", got, want)
 	}
 	c.exec(`UPDATE punctual.ready SET due_at = now()`)
@@ -109,12 +120,12 @@ func TestARetryThatCrossesTheDeleteOfItsJobIsNotSent(t *testing.T) {
 	c.nothingLeft()
 }
 
-// A target that reports the failure of long work ends its run in the same way.
+// A failure that the target of an asynchronous run reports ends the run in the same way.
 func TestADeletedJobsLongWorkIsNotBegunAgain(t *testing.T) {
 	c := newClaimer(t)
 	a := c.accepted("job")
 	c.deleteJob("job")
-	c.wantState(a.RunID, "running 202 attempt 1 ready in 60") // it may yet complete
+	c.wantState(a.RunID, "running 202 attempt 1 ready in 60") // it may still complete
 	if _, err := c.FailRun(t.Context(), a.RunID, a.RunToken, "early", true); err != nil {
 		t.Fatal(err)
 	}

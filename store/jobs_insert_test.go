@@ -9,7 +9,7 @@ import (
 	"punctual/scheduler"
 )
 
-// What a create answers is not read back from the database, and must be what a read answers a moment later.
+// A create does not read its answer back from the database. The answer must equal what a read returns a moment later.
 func TestACreatedJobIsAsItIsReadBack(t *testing.T) {
 	c := newCRUD(t)
 	paused := true
@@ -27,7 +27,10 @@ func TestACreatedJobIsAsItIsReadBack(t *testing.T) {
 		{"delayed", nil, func(d *scheduler.Definition) {
 			d.Schedule = scheduler.Schedule{Delay: scheduler.DurationOf(1234567891 * time.Nanosecond)}
 		}},
-		{"over before it began", nil, func(d *scheduler.Definition) { d.Schedule.EndsAt = scheduler.InstantOf(soon.Add(-2 * time.Hour)) }},
+		{
+			"over before it began", nil,
+			func(d *scheduler.Definition) { d.Schedule.EndsAt = scheduler.InstantOf(soon.Add(-2 * time.Hour)) },
+		},
 		{"with jitter", nil, func(d *scheduler.Definition) {
 			d.Schedule = scheduler.Schedule{Cron: "0 3 * * *", Timezone: "America/Los_Angeles"}
 			d.Jitter = scheduler.DurationOf(time.Minute + 7*time.Nanosecond)

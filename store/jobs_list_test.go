@@ -9,7 +9,7 @@ import (
 	"punctual/scheduler"
 )
 
-// A page of large definitions ends before its limit, and the next one goes on where it ended.
+// A page of large definitions ends before its limit, and the next page continues where it ended.
 func TestAPageOfLargeJobsIsBoundedInSize(t *testing.T) {
 	c := newCRUD(t)
 	const size = 200 << 10
@@ -50,7 +50,7 @@ func TestAPageOfLargeJobsIsBoundedInSize(t *testing.T) {
 		if len(names) != 45 {
 			t.Errorf("limit %d: %d jobs on all pages, want 45", limit, len(names))
 		}
-		// The entries of the audit log have the definitions too.
+		// The entries of the audit log contain the definitions too.
 		entries, page := 0, Page{Limit: limit}
 		for next := "."; next != ""; page.Cursor = next {
 			var log []AuditRecord

@@ -14,8 +14,8 @@ import (
 	"punctual/scheduler"
 )
 
-// Every kind of write and the claims, at once, on a few jobs: nobody deadlocks, and in the end the rows
-// of every job agree.
+// Every kind of write runs beside claims on a few jobs. No transaction deadlocks, and in the end the rows of every job
+// agree.
 func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 	c := newCRUD(t)
 	ctx := t.Context()
@@ -26,7 +26,7 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 	expected := func(err error) bool {
 		var active *ActiveRunError
 		var batch *BatchError
-		if errors.As(err, &batch) { // names that changed hands each time they were looked at
+		if errors.As(err, &batch) { // names that had moved to another job at each look
 			for _, one := range batch.Errors {
 				if !errors.Is(one, ErrNameTaken) {
 					return false
@@ -34,7 +34,8 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 			}
 			return true
 		}
-		return err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrNameTaken) || errors.Is(err, ErrState) || errors.As(err, &active)
+		return err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrNameTaken) || errors.Is(err, ErrState) ||
+			errors.As(err, &active)
 	}
 	kinds := []func(*scheduler.Definition){every(time.Second), every(time.Hour), delay(0), never, at(time.Now())}
 	random := func() scheduler.Definition {
@@ -62,15 +63,18 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 		"pause":  func(d scheduler.Definition) error { _, err := c.PauseJob(ctx, c.tenant, d.Name, "", nil); return err },
 		"resume": func(d scheduler.Definition) error { _, err := c.ResumeJob(ctx, c.tenant, d.Name, ""); return err },
 		"batch": func(scheduler.Definition) error {
-			_, err := c.CreateJobs(ctx, c.tenant, batch(definition("j2", every(time.Second)), definition("j0", forbid), definition("j1")), ConflictReplace)
+			_, err := c.CreateJobs(ctx, c.tenant,
+				batch(definition("j2", every(time.Second)), definition("j0", forbid), definition("j1")), ConflictReplace)
 			return err
 		},
 		"claim due": func(scheduler.Definition) error {
-			_, err := c.ClaimDue(ctx, scheduler.Claim{Replica: uuid.New(), Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}})
+			_, err := c.ClaimDue(ctx,
+				scheduler.Claim{Replica: uuid.New(), Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}})
 			return err
 		},
 		"claim ready": func(scheduler.Definition) error {
-			_, err := c.ClaimReady(ctx, scheduler.Claim{Replica: uuid.New(), Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}})
+			_, err := c.ClaimReady(ctx,
+				scheduler.Claim{Replica: uuid.New(), Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}})
 			return err
 		},
 	}
@@ -86,13 +90,36 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 	}
 	wg.Wait()
 	for _, check := range []struct{ name, sql string }{
-		{"a schedule is at another version than its job", `SELECT count(*) FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id WHERE s.version <> j.version`},
-		{"a version is missing", `SELECT count(*) FROM punctual.jobs j WHERE version <> (SELECT count(*) FROM punctual.job_versions v WHERE v.job_id = j.id)`},
-		{"a job that is not active has an enabled schedule", `SELECT count(*) FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id WHERE s.enabled AND j.state <> 'active'`},
-		{"an active job has no next slot", `SELECT count(*) FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id WHERE NOT s.enabled AND punctual.job_state(j.state, s.completed_at) = 'active' AND j.kind <> 'none'`},
-		{"a job that forbids overlap has no gate", `SELECT count(*) FROM punctual.jobs j JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version WHERE v.definition ->> 'concurrency_policy' = 'forbid' AND NOT EXISTS (SELECT FROM punctual.exclusive x WHERE x.job_id = j.id)`},
-		{"a pending run does not wait", `SELECT count(*) FROM punctual.runs r WHERE status = 'pending' AND NOT EXISTS (SELECT FROM punctual.ready y WHERE y.run_id = r.id)`},
-		{"a run of a deleted job waits", `SELECT count(*) FROM punctual.ready y JOIN punctual.jobs j ON j.id = y.job_id WHERE j.state = 'deleted'`},
+		{"a schedule is at another version than its job", `SELECT count(*)
+			FROM punctual.jobs j
+			JOIN punctual.schedules s ON s.job_id = j.id
+			WHERE s.version <> j.version`},
+		{"a version is missing", `SELECT count(*)
+			FROM punctual.jobs j
+			WHERE version <> (SELECT count(*) FROM punctual.job_versions v WHERE v.job_id = j.id)`},
+		{"a job that is not active has an enabled schedule", `SELECT count(*)
+			FROM punctual.jobs j
+			JOIN punctual.schedules s ON s.job_id = j.id
+			WHERE s.enabled AND j.state <> 'active'`},
+		{"an active job has no next slot", `SELECT count(*)
+			FROM punctual.jobs j
+			JOIN punctual.schedules s ON s.job_id = j.id
+			WHERE NOT s.enabled
+				AND punctual.job_state(j.state, s.completed_at) = 'active'
+				AND j.kind <> 'none'`},
+		{"a job that forbids overlap has no gate", `SELECT count(*)
+			FROM punctual.jobs j
+			JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version
+			WHERE v.definition ->> 'concurrency_policy' = 'forbid'
+				AND NOT EXISTS (SELECT FROM punctual.exclusive x WHERE x.job_id = j.id)`},
+		{"a pending run does not wait", `SELECT count(*)
+			FROM punctual.runs r
+			WHERE status = 'pending'
+				AND NOT EXISTS (SELECT FROM punctual.ready y WHERE y.run_id = r.id)`},
+		{"a run of a deleted job waits", `SELECT count(*)
+			FROM punctual.ready y
+			JOIN punctual.jobs j ON j.id = y.job_id
+			WHERE j.state = 'deleted'`},
 	} {
 		if n := c.count(check.sql); n != 0 {
 			t.Errorf("%s: %d times", check.name, n)
@@ -112,24 +139,26 @@ func TestAnEditSettlesALongBacklogWithinBounds(t *testing.T) {
 	if err != nil || len(skips) != 1 {
 		t.Fatalf("%d skips, %v", len(skips), err)
 	}
-	if s := skips[0].Skipped; !s.First.Equal(first.Add(1000*time.Second)) || s.Count != nil || s.Last.After(skips[0].CreatedAt) {
+	if s := skips[0].Skipped; !s.First.Equal(first.Add(1000*time.Second)) || s.Count != nil ||
+		s.Last.After(skips[0].CreatedAt) {
 		t.Errorf("the skip stands for %+v", s)
 	}
 }
 
-// The skip that an edit writes stands for no slot that was not due yet when the skip was made.
+// A skip that an edit writes stands only for slots that were due when the skip was made.
 func TestASkipThatAnEditMakesAfterAWaitIsNotMadeBeforeItsLastSlot(t *testing.T) {
 	c := newCRUD(t)
 	ctx := t.Context()
 	job := c.create("a", every(time.Second), missed(scheduler.MissedFireAll))
-	c.slotAgo(job.ID, 2*time.Hour) // so many that the last ones become a skip
+	c.slotAgo(job.ID, 2*time.Hour) // so many slots that the last ones become a skip
 	tx, err := c.pool.Begin(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	var began time.Time
-	if err := tx.QueryRow(ctx, `SELECT clock_timestamp() FROM punctual.schedules WHERE job_id = $1 FOR UPDATE`, job.ID).Scan(&began); err != nil {
+	if err := tx.QueryRow(ctx,
+		`SELECT clock_timestamp() FROM punctual.schedules WHERE job_id = $1 FOR UPDATE`, job.ID).Scan(&began); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
@@ -152,12 +181,14 @@ func TestASkipThatAnEditMakesAfterAWaitIsNotMadeBeforeItsLastSlot(t *testing.T) 
 	if err != nil || len(skips) != 1 {
 		t.Fatalf("%d skips, %v", len(skips), err)
 	}
-	if s := skips[0]; s.Skipped.Last.Before(began) || s.Skipped.Last.After(s.CreatedAt) || s.FinishedAt.Before(s.CreatedAt) {
+	if s := skips[0]; s.Skipped.Last.Before(began) || s.Skipped.Last.After(s.CreatedAt) ||
+		s.FinishedAt.Before(s.CreatedAt) {
 		t.Errorf("the skip stands for %+v, made at %s, finished at %s", s.Skipped, s.CreatedAt, s.FinishedAt)
 	}
 }
 
-// An edit that waited for the job's lock settles what became due meanwhile, and says so truthfully.
+// An edit that waited for the job's lock settles the slots that became due meanwhile. It dates their runs no earlier
+// than the slots were due.
 func TestARunThatAnEditMakesAfterAWaitIsNotMadeBeforeItWasDue(t *testing.T) {
 	c := newCRUD(t)
 	ctx := t.Context()
@@ -179,10 +210,14 @@ func TestARunThatAnEditMakesAfterAWaitIsNotMadeBeforeItWasDue(t *testing.T) {
 		done <- err
 	}()
 	c.waiting(1)
-	if _, err := tx.Exec(ctx, `UPDATE punctual.schedules SET scheduled_for = date_trunc('second', clock_timestamp()) + interval '1 s', next_run_at = date_trunc('second', clock_timestamp()) + interval '1 s' WHERE job_id = $1`, job.ID); err != nil {
+	if _, err := tx.Exec(ctx, `UPDATE punctual.schedules
+		SET scheduled_for = date_trunc('second', clock_timestamp()) + interval '1 s',
+			next_run_at = date_trunc('second', clock_timestamp()) + interval '1 s'
+		WHERE job_id = $1`, job.ID); err != nil {
 		t.Fatal(err)
 	}
-	until(t, tx, "the slot to become due", `SELECT clock_timestamp() >= next_run_at FROM punctual.schedules WHERE job_id = $1`, job.ID)
+	until(t, tx, "the slot to become due",
+		`SELECT clock_timestamp() >= next_run_at FROM punctual.schedules WHERE job_id = $1`, job.ID)
 	if err := tx.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}

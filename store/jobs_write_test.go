@@ -19,7 +19,8 @@ func TestCreateJob(t *testing.T) {
 	job := c.create("a", labelled("team", "billing"), described("<&> ü"), func(d *scheduler.Definition) {
 		d.Target.Body = json.RawMessage(`{"b":1.0,"a":"<x> & \u0007"}`)
 	})
-	if job.Version != 1 || job.State != JobActive || job.NextRunAt == nil || job.Tenant != "default" || job.LastRun != nil {
+	if job.Version != 1 || job.State != JobActive || job.NextRunAt == nil ||
+		job.Tenant != "default" || job.LastRun != nil {
 		t.Errorf("a new job is %+v", job)
 	}
 	if got := string(c.get("a").Definition.Target.Body); got != `{"b":1.0,"a":"<x> & \u0007"}` {
@@ -33,7 +34,8 @@ func TestCreateJob(t *testing.T) {
 	wantError(t, err, ErrNameTaken)
 
 	var unknown *UnknownQueueError
-	_, err = c.CreateJob(ctx, c.tenant, NewJob{Definition: definition("b", func(d *scheduler.Definition) { d.Queue = "nowhere" })})
+	_, err = c.CreateJob(ctx, c.tenant,
+		NewJob{Definition: definition("b", func(d *scheduler.Definition) { d.Queue = "nowhere" })})
 	if !errors.As(err, &unknown) || unknown.Name != "nowhere" || !slices.Equal(unknown.Known, []string{"default"}) {
 		t.Errorf("an unknown queue: %v", err)
 	}
@@ -47,7 +49,8 @@ func TestCreateJob(t *testing.T) {
 		t.Errorf("resumed it is %+v, %v", p, err)
 	}
 
-	over := c.create("over", func(d *scheduler.Definition) { d.Schedule.EndsAt = scheduler.InstantOf(time.Now().Add(-time.Hour)) })
+	over := c.create("over",
+		func(d *scheduler.Definition) { d.Schedule.EndsAt = scheduler.InstantOf(time.Now().Add(-time.Hour)) })
 	if over.State != JobCompleted || over.CompletedAt == nil {
 		t.Errorf("a job with no slot left is %s", over.State)
 	}
@@ -129,26 +132,70 @@ func TestPutJob(t *testing.T) {
 		put      scheduler.Definition
 		version  int32
 		state    JobState
-		moved    bool // the next slot changed
+		moved    bool // the next slot must change
 	}{
-		{name: "without a change it writes nothing", before: definition("j"), put: definition("j"), version: 1, state: JobActive},
-		{name: "a default written out is no change", before: definition("j"), put: definition("j", func(d *scheduler.Definition) { d.Priority = scheduler.PriorityNormal }), version: 1, state: JobActive},
-		{name: "a description does not move the next slot", before: definition("j"), put: definition("j", described("x")), version: 2, state: JobActive},
+		{
+			name: "without a change it writes nothing", before: definition("j"), put: definition("j"),
+			version: 1, state: JobActive,
+		},
+		{
+			name: "a default written out is no change", before: definition("j"),
+			put:     definition("j", func(d *scheduler.Definition) { d.Priority = scheduler.PriorityNormal }),
+			version: 1, state: JobActive,
+		},
+		{
+			name: "a description does not move the next slot", before: definition("j"), put: definition("j", described("x")),
+			version: 2, state: JobActive,
+		},
 		{
 			name: "the same period written otherwise is a change that does not move the next slot", before: definition("j"),
-			put: definition("j", func(d *scheduler.Definition) { _ = d.Schedule.Every.UnmarshalText([]byte("60m")) }), version: 2, state: JobActive,
+			put:     definition("j", func(d *scheduler.Definition) { _ = d.Schedule.Every.UnmarshalText([]byte("60m")) }),
+			version: 2, state: JobActive,
 		},
-		{name: "another period moves the next slot", before: definition("j"), put: definition("j", every(7*time.Hour+time.Second)), version: 2, state: JobActive, moved: true},
-		{name: "a delay that is written again is not armed again", before: definition("j", delay(time.Hour)), put: definition("j", delay(time.Hour)), version: 1, state: JobActive},
-		{name: "nor with a default written out", before: definition("j", delay(time.Hour)), put: definition("j", delay(time.Hour), allDefaults), version: 1, state: JobActive},
-		{name: "a delay is armed again by any change", before: definition("j", delay(time.Hour)), put: definition("j", delay(time.Hour), described("x")), version: 2, state: JobActive, moved: true},
-		{name: "a jitter of none written out is no change", before: definition("j"), put: definition("j", allDefaults), version: 1, state: JobActive},
-		{name: "an instant that has fired does not fire again", before: definition("j", at(past)), complete: true, put: definition("j", at(past)), version: 1, state: JobCompleted},
-		{name: "nor with another description", before: definition("j", at(past)), complete: true, put: definition("j", at(past), described("x")), version: 2, state: JobCompleted},
-		{name: "another instant does", before: definition("j", at(past)), complete: true, put: definition("j", at(past.Add(time.Second))), version: 2, state: JobActive, moved: true},
-		{name: "a delay that has fired does not fire again", before: definition("j", delay(time.Hour)), complete: true, put: definition("j", delay(time.Hour)), version: 1, state: JobCompleted},
-		{name: "but by any change", before: definition("j", delay(time.Hour)), complete: true, put: definition("j", delay(time.Hour), described("x")), version: 2, state: JobActive, moved: true},
-		{name: "a schedule can be taken away", before: definition("j"), put: definition("j", never), version: 2, state: JobActive, moved: true},
+		{
+			name: "another period moves the next slot", before: definition("j"),
+			put: definition("j", every(7*time.Hour+time.Second)), version: 2, state: JobActive, moved: true,
+		},
+		{
+			name: "a delay that is written again is not armed again", before: definition("j", delay(time.Hour)),
+			put: definition("j", delay(time.Hour)), version: 1, state: JobActive,
+		},
+		{
+			name: "nor with a default written out", before: definition("j", delay(time.Hour)),
+			put: definition("j", delay(time.Hour), allDefaults), version: 1, state: JobActive,
+		},
+		{
+			name: "a delay is armed again by any change", before: definition("j", delay(time.Hour)),
+			put: definition("j", delay(time.Hour), described("x")), version: 2, state: JobActive, moved: true,
+		},
+		{
+			name: "a jitter of none written out is no change", before: definition("j"), put: definition("j", allDefaults),
+			version: 1, state: JobActive,
+		},
+		{
+			name: "an instant that has fired does not fire again", before: definition("j", at(past)), complete: true,
+			put: definition("j", at(past)), version: 1, state: JobCompleted,
+		},
+		{
+			name: "nor with another description", before: definition("j", at(past)), complete: true,
+			put: definition("j", at(past), described("x")), version: 2, state: JobCompleted,
+		},
+		{
+			name: "another instant does", before: definition("j", at(past)), complete: true,
+			put: definition("j", at(past.Add(time.Second))), version: 2, state: JobActive, moved: true,
+		},
+		{
+			name: "a delay that has fired does not fire again", before: definition("j", delay(time.Hour)), complete: true,
+			put: definition("j", delay(time.Hour)), version: 1, state: JobCompleted,
+		},
+		{
+			name: "but by any change", before: definition("j", delay(time.Hour)), complete: true,
+			put: definition("j", delay(time.Hour), described("x")), version: 2, state: JobActive, moved: true,
+		},
+		{
+			name: "a schedule can be taken away", before: definition("j"), put: definition("j", never), version: 2,
+			state: JobActive, moved: true,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCRUD(t)
@@ -177,13 +224,13 @@ func TestPutJob(t *testing.T) {
 	}
 }
 
-// allDefaults writes out what a job is shown with.
+// allDefaults writes out the defaults that the API shows with a job.
 func allDefaults(d *scheduler.Definition) {
 	*d = d.WithDefaults()
 	d.Jitter = d.EffectiveJitter(0)
 }
 
-// A pause and its end leave a delay alone however they are written, and verify knows.
+// A pause and its end leave a delay alone in whatever form they are written, and verify agrees.
 func TestAPutThatOnlyPausesLeavesADelayAlone(t *testing.T) {
 	c := newCRUD(t)
 	before := c.create("j", delay(time.Hour))
@@ -200,7 +247,8 @@ func TestAPutThatOnlyPausesLeavesADelayAlone(t *testing.T) {
 	if after := c.get("j"); after.Version != 3 || !sameInstant(before.NextScheduledFor, after.NextScheduledFor) {
 		t.Errorf("version %d, slot %v, was %v", after.Version, after.NextScheduledFor, before.NextScheduledFor)
 	}
-	if n := c.count(`SELECT count(DISTINCT definition::text) FROM punctual.job_versions WHERE job_id = $1`, before.ID); n != 1 {
+	if n := c.count(`SELECT count(DISTINCT definition::text) FROM punctual.job_versions WHERE job_id = $1`,
+		before.ID); n != 1 {
 		t.Errorf("%d texts of one definition", n)
 	}
 }
@@ -210,20 +258,25 @@ func TestAnInstantFurtherBackThanRunsAreKeptIsRefused(t *testing.T) {
 	old := scheduler.InstantOf(time.Now().Add(-31 * 24 * time.Hour))
 	ancient := func(d *scheduler.Definition) { d.Schedule = scheduler.Schedule{At: old} }
 	var age *AgeError
-	if _, err := c.CreateJob(t.Context(), c.tenant, NewJob{Definition: definition("j", ancient)}); !errors.As(err, &age) || age.At != old.String() {
+	if _, err := c.CreateJob(t.Context(), c.tenant, NewJob{Definition: definition("j", ancient)}); !errors.As(err, &age) ||
+		age.At != old.String() {
 		t.Errorf("a create: %v", err)
 	}
 	before := c.create("j")
-	if _, _, err := c.PutJob(t.Context(), c.tenant, "j", NewJob{Definition: definition("j", ancient)}, nil, false); !errors.As(err, &age) {
+	if _, _, err := c.PutJob(t.Context(), c.tenant, "j",
+		NewJob{Definition: definition("j", ancient)}, nil, false); !errors.As(err, &age) {
 		t.Errorf("a put: %v", err)
 	}
 	if after := c.get("j"); after.Version != before.Version {
 		t.Errorf("version %d", after.Version)
 	}
-	// Once it has fired, nothing is wrong with it: it does not fire again.
-	c.exec(`UPDATE punctual.job_versions SET definition = jsonb_set(definition::jsonb, '{schedule}', jsonb_build_object('at', $2::text))::json WHERE job_id = $1`, before.ID, old.String())
+	// Once the job has fired, its instant is not refused, because it does not fire again.
+	c.exec(`UPDATE punctual.job_versions
+		SET definition = jsonb_set(definition::jsonb, '{schedule}', jsonb_build_object('at', $2::text))::json
+		WHERE job_id = $1`, before.ID, old.String())
 	c.complete(before.ID)
-	if _, _, err := c.PutJob(t.Context(), c.tenant, "j", NewJob{Definition: definition("j", ancient, described("x"))}, nil, false); err != nil {
+	if _, _, err := c.PutJob(t.Context(), c.tenant, "j",
+		NewJob{Definition: definition("j", ancient, described("x"))}, nil, false); err != nil {
 		t.Errorf("a put of the same instant: %v", err)
 	}
 	if after := c.get("j"); after.State != JobCompleted || after.Version != before.Version+1 {
@@ -260,7 +313,8 @@ func TestPutJobPausesAndResumesOnlyWhenItSaysSo(t *testing.T) {
 		paused *bool
 		state  JobState
 	}{{nil, JobActive}, {&yes, JobPaused}, {nil, JobPaused}, {&yes, JobPaused}, {&no, JobActive}} {
-		job, _, err := c.PutJob(t.Context(), c.tenant, "a", NewJob{Definition: definition("a"), Paused: step.paused}, nil, false)
+		job, _, err := c.PutJob(t.Context(), c.tenant, "a",
+			NewJob{Definition: definition("a"), Paused: step.paused}, nil, false)
 		if err != nil || job.State != step.state {
 			t.Fatalf("with %v it is %s, want %s (%v)", step.paused, job.State, step.state, err)
 		}
@@ -297,7 +351,9 @@ func TestOfConcurrentEditsOfOneVersionOneWins(t *testing.T) {
 	if v := c.get("a").Version; won != 1 || v != 2 {
 		t.Errorf("%d edits won; version %d", won, v)
 	}
-	if n := c.count(`SELECT count(*) FROM (SELECT valid_from < lag(valid_from) OVER (ORDER BY version) AS earlier FROM punctual.job_versions) v WHERE earlier`); n != 0 {
+	if n := c.count(`SELECT count(*)
+		FROM (SELECT valid_from < lag(valid_from) OVER (ORDER BY version) AS earlier FROM punctual.job_versions) v
+		WHERE earlier`); n != 0 {
 		t.Error("a version is valid from before the one it replaced")
 	}
 }
@@ -367,7 +423,8 @@ func TestEditJob(t *testing.T) {
 		before := c.create("a")
 		after := c.edit("a", func(d *scheduler.Definition) { d.Jitter = scheduler.DurationOf(20 * time.Minute) })
 		if !sameInstant(before.NextScheduledFor, after.NextScheduledFor) || sameInstant(before.NextRunAt, after.NextRunAt) {
-			t.Errorf("slot %v due %v became slot %v due %v", before.NextScheduledFor, before.NextRunAt, after.NextScheduledFor, after.NextRunAt)
+			t.Errorf("slot %v due %v became slot %v due %v",
+				before.NextScheduledFor, before.NextRunAt, after.NextScheduledFor, after.NextRunAt)
 		}
 	})
 	t.Run("a completed job starts again when its schedule changes, not when its description does", func(t *testing.T) {
@@ -377,7 +434,8 @@ func TestEditJob(t *testing.T) {
 		if got := c.edit("a", described("x")); got.State != JobCompleted || got.Version != 2 {
 			t.Errorf("described anew it is %s", got.State)
 		}
-		if got := c.edit(job.ID.String(), delay(2*time.Hour)); got.State != JobActive || got.CompletedAt != nil || got.NextRunAt == nil {
+		if got := c.edit(job.ID.String(), delay(2*time.Hour)); got.State != JobActive || got.CompletedAt != nil ||
+			got.NextRunAt == nil {
 			t.Errorf("rescheduled it is %+v", got)
 		}
 	})
@@ -399,37 +457,58 @@ func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 		name    string
 		job     []func(*scheduler.Definition)
 		ago     time.Duration
-		jitter  time.Duration // from the slot to when it is due
+		jitter  time.Duration // from the slot to its due time
 		change  func(*scheduler.Definition)
 		history []string
 		state   JobState
 	}{
-		{name: "a slot due now becomes a run", job: []func(*scheduler.Definition){rarely}, ago: time.Second, change: every(2 * time.Hour), history: []string{"schedule pending"}, state: JobActive},
-		{name: "also when only the description changes", job: []func(*scheduler.Definition){rarely}, ago: time.Second, change: described("x"), history: []string{"schedule pending"}, state: JobActive},
 		{
-			name: "of missed slots the newest runs and the others are recorded", job: []func(*scheduler.Definition){halfPast, tolerant}, ago: 10 * time.Hour,
-			change: every(2 * time.Hour), history: []string{"catchup pending late", "schedule pending", "schedule skipped missed x9"}, state: JobActive,
+			name: "a slot due now becomes a run", job: []func(*scheduler.Definition){rarely}, ago: time.Second,
+			change: every(2 * time.Hour), history: []string{"schedule pending"}, state: JobActive,
 		},
 		{
-			name: "missed slots that are skipped are recorded", job: []func(*scheduler.Definition){rarely, func(d *scheduler.Definition) { d.Missed.Policy = scheduler.MissedSkip }},
-			ago: 5 * time.Minute, change: every(2 * time.Hour), history: []string{"schedule skipped missed x1"}, state: JobActive,
+			name: "also when only the description changes", job: []func(*scheduler.Definition){rarely}, ago: time.Second,
+			change: described("x"), history: []string{"schedule pending"}, state: JobActive,
+		},
+		{
+			name: "of missed slots the newest runs and the others are recorded",
+			job:  []func(*scheduler.Definition){halfPast, tolerant}, ago: 10 * time.Hour, change: every(2 * time.Hour),
+			history: []string{"catchup pending late", "schedule pending", "schedule skipped missed x9"}, state: JobActive,
+		},
+		{
+			name: "missed slots that are skipped are recorded",
+			job: []func(*scheduler.Definition){rarely, func(d *scheduler.Definition) {
+				d.Missed.Policy = scheduler.MissedSkip
+			}},
+			ago: 5 * time.Minute, change: every(2 * time.Hour),
+			history: []string{"schedule skipped missed x1"}, state: JobActive,
 		},
 		{
 			name: "each missed slot runs that the policy wants to run, though no run may overlap another",
-			job:  []func(*scheduler.Definition){halfPast, tolerant, forbid, func(d *scheduler.Definition) { d.Missed.Policy = scheduler.MissedFireAll }},
-			ago:  3 * time.Hour, change: every(2 * time.Hour), history: []string{"catchup pending late", "catchup pending late", "catchup pending late", "schedule skipped overlap x1"}, state: JobActive,
+			job: []func(*scheduler.Definition){halfPast, tolerant, forbid, func(d *scheduler.Definition) {
+				d.Missed.Policy = scheduler.MissedFireAll
+			}},
+			ago: 3 * time.Hour, change: every(2 * time.Hour),
+			history: []string{
+				"catchup pending late", "catchup pending late", "catchup pending late", "schedule skipped overlap x1",
+			}, state: JobActive,
 		},
 		{
 			name: "a slot that jitter holds back becomes a run when the schedule changes", ago: time.Second, jitter: time.Minute,
-			job: []func(*scheduler.Definition){rarely, jittered}, change: every(2 * time.Hour), history: []string{"schedule pending"}, state: JobActive,
+			job: []func(*scheduler.Definition){rarely, jittered}, change: every(2 * time.Hour),
+			history: []string{"schedule pending"}, state: JobActive,
 		},
 		{
 			name: "but is left alone by other changes", ago: time.Second, jitter: time.Minute,
 			job: []func(*scheduler.Definition){rarely, jittered}, change: described("x"), state: JobActive,
 		},
 		{
-			name: "a one-shot that is due fires, and its job is completed", job: []func(*scheduler.Definition){delay(time.Hour)}, ago: time.Second,
-			change: func(d *scheduler.Definition) { *d = definition("a", at(time.Now().Add(-time.Second)), described("x")) }, history: []string{"schedule pending"}, state: JobActive,
+			name: "a one-shot that is due fires, and its job is completed",
+			job:  []func(*scheduler.Definition){delay(time.Hour)}, ago: time.Second,
+			change: func(d *scheduler.Definition) {
+				*d = definition("a", at(time.Now().Add(-time.Second)), described("x"))
+			},
+			history: []string{"schedule pending"}, state: JobActive,
 		},
 		{
 			name: "a one-shot of days ago fires too", job: []func(*scheduler.Definition){delay(time.Hour)}, ago: 72 * time.Hour,
@@ -452,7 +531,7 @@ func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 			if after.State != test.state {
 				t.Errorf("the job is %s", after.State)
 			}
-			past := after.Definition.Schedule.Kind() == scheduler.KindAt // it keeps its instant
+			past := after.Definition.Schedule.Kind() == scheduler.KindAt // the schedule keeps its instant
 			if after.NextRunAt != nil && test.jitter == 0 && !past && after.NextRunAt.Before(after.UpdatedAt) {
 				t.Errorf("the next slot is due at %v, in the past", after.NextRunAt)
 			}
@@ -466,11 +545,11 @@ func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 	}
 }
 
-// tolerant makes every slot of an hourly job missed but the newest.
+// tolerant makes every slot of an hourly job count as missed, except the newest.
 func tolerant(d *scheduler.Definition) { d.Missed.Tolerance = scheduler.DurationOf(time.Hour) }
 
-// jittered gives a job a jitter of which any offset is more than a few seconds for all but few ids; the
-// tests set next_run_at themselves.
+// jittered gives a job a jitter whose offset exceeds a few seconds for nearly all ids. The tests set next_run_at
+// themselves.
 func jittered(d *scheduler.Definition) { d.Jitter = scheduler.DurationOf(20 * time.Minute) }
 
 func TestForbidSettlesADueSlotAsOverlap(t *testing.T) {
@@ -489,7 +568,7 @@ func TestForbidSettlesADueSlotAsOverlap(t *testing.T) {
 	}
 }
 
-// A completed job that still has its name in the database does not keep another from it that starts again.
+// A completed job whose row still holds the name does not keep another completed job of that name from starting again.
 func TestACompletedJobStartsAgainThoughAnotherCompletedOneHasItsName(t *testing.T) {
 	c := newCRUD(t)
 	first := c.create("job", delay(time.Hour))

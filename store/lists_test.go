@@ -137,7 +137,8 @@ func TestListRunsSelects(t *testing.T) {
 		t.Fatal(err)
 	}
 	yes := true
-	before, mid, inside, end := first.Add(-time.Minute), late.Add(time.Second), first.Add(time.Minute), first.Add(2*time.Minute)
+	before, mid, inside, end := first.Add(-time.Minute), late.Add(time.Second),
+		first.Add(time.Minute), first.Add(2*time.Minute)
 	after := last.Add(time.Second)
 	for _, test := range []struct {
 		name   string
@@ -187,17 +188,21 @@ func TestGetRunListsItsAttemptsTheSuccessfulOneToo(t *testing.T) {
 	c.create("a")
 	run := c.trigger("a")
 	c.claimed(run)
-	c.exec(`INSERT INTO punctual.attempts (run_id, fence, number, http_status, started_at, finished_at, outcome, reason, error, response)
+	c.exec(`INSERT INTO punctual.attempts (run_id, fence, number, http_status, started_at, finished_at, outcome,
+			reason, error, response)
 		VALUES ($1, 1, 1, 503, now(), now(), 'failed', 'http_5xx', 'busy', 'later')`, run.ID)
-	c.exec(`UPDATE punctual.runs SET status = 'succeeded', attempt = 2, http_status = 204, finished_at = now() WHERE id = $1`, run.ID)
+	c.exec(`UPDATE punctual.runs SET status = 'succeeded', attempt = 2, http_status = 204, finished_at = now()
+		WHERE id = $1`, run.ID)
 	got, err := c.GetRun(ctx, c.tenant, run.ID)
 	if err != nil || len(got.Attempts) != 2 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if a := got.Attempts[0]; a.Number != 1 || a.Outcome != scheduler.AttemptFailed || a.HTTPStatus != 503 || a.Response != "later" {
+	if a := got.Attempts[0]; a.Number != 1 || a.Outcome != scheduler.AttemptFailed || a.HTTPStatus != 503 ||
+		a.Response != "later" {
 		t.Errorf("the first is %+v", a)
 	}
-	if a := got.Attempts[1]; a.Number != 2 || a.Outcome != scheduler.AttemptSucceeded || a.HTTPStatus != 204 || a.StartedAt.IsZero() {
+	if a := got.Attempts[1]; a.Number != 2 || a.Outcome != scheduler.AttemptSucceeded || a.HTTPStatus != 204 ||
+		a.StartedAt.IsZero() {
 		t.Errorf("the second is %+v", a)
 	}
 	_, err = c.GetRun(ctx, c.tenant+1, run.ID)
@@ -215,7 +220,9 @@ func TestForgetCompletedJobs(t *testing.T) {
 		}
 		c.complete(job.ID)
 	}
-	c.exec(`UPDATE punctual.schedules s SET completed_at = now() - interval '8 days' FROM punctual.jobs j WHERE j.id = s.job_id AND j.name <> 'recent' AND s.completed_at IS NOT NULL`)
+	c.exec(`UPDATE punctual.schedules s SET completed_at = now() - interval '8 days'
+		FROM punctual.jobs j
+		WHERE j.id = s.job_id AND j.name <> 'recent' AND s.completed_at IS NOT NULL`)
 	for _, want := range []int{1, 0} {
 		if n, _, err := c.ForgetCompletedJobs(ctx); err != nil || n != want {
 			t.Errorf("%d forgotten, %v", n, err)
@@ -250,7 +257,8 @@ func TestEverythingWorksInEveryExecMode(t *testing.T) {
 			if n, _, err := c.ResumeDue(ctx); err != nil || n != 1 {
 				t.Errorf("%d resumed, %v", n, err)
 			}
-			if _, err := c.CreateJobs(ctx, c.tenant, batch(definition("b"), definition("a", every(time.Hour)), definition("n", never)), ConflictReplace); err != nil {
+			if _, err := c.CreateJobs(ctx, c.tenant,
+				batch(definition("b"), definition("a", every(time.Hour)), definition("n", never)), ConflictReplace); err != nil {
 				t.Error(err)
 			}
 			_, _, err := c.Idempotent(ctx, c.tenant, Idempotency{Key: "k"}, func(ctx context.Context) (Answer, error) {
@@ -264,14 +272,20 @@ func TestEverythingWorksInEveryExecMode(t *testing.T) {
 				t.Error(err)
 			}
 			yes := false
-			runs, _, err := c.ListRuns(ctx, c.tenant, RunFilter{Status: scheduler.StatusPending, Trigger: scheduler.TriggerManual, Late: &yes, JobID: nil, Job: "b", From: &time.Time{}, To: new(now.Add(time.Hour))})
+			runs, _, err := c.ListRuns(ctx, c.tenant, RunFilter{
+				Status: scheduler.StatusPending, Trigger: scheduler.TriggerManual, Late: &yes, JobID: nil, Job: "b",
+				From: &time.Time{}, To: new(now.Add(time.Hour)),
+			})
 			if err != nil || len(runs) != 1 {
 				t.Errorf("%d runs, %v", len(runs), err)
 			}
 			if _, err := c.GetRun(ctx, c.tenant, runs[0].ID); err != nil {
 				t.Error(err)
 			}
-			c.jobNames(JobFilter{State: JobActive, Queue: "default", Labels: map[string]string{"x": "y"}, NamePrefix: "a", Query: "a", Page: Page{Limit: 1}})
+			c.jobNames(JobFilter{
+				State: JobActive, Queue: "default", Labels: map[string]string{"x": "y"}, NamePrefix: "a", Query: "a",
+				Page: Page{Limit: 1},
+			})
 			if err := c.DeleteJob(ctx, c.tenant, "a", nil); err != nil {
 				t.Error(err)
 			}

@@ -14,7 +14,7 @@ import (
 	"punctual/scheduler"
 )
 
-// stranger locks rows, as somebody in psql does who then goes for lunch, until free is called.
+// stranger locks rows until free is called, like a person who locks them in psql and then goes for lunch.
 func (c claimer) stranger(rows string, args ...any) (free func()) {
 	c.t.Helper()
 	conn, err := pgx.Connect(c.t.Context(), c.options.DatabaseURL)
@@ -24,7 +24,8 @@ func (c claimer) stranger(rows string, args ...any) (free func()) {
 	c.t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(c.t.Context())) })
 	if _, err = conn.Exec(c.t.Context(), `BEGIN`); err == nil {
 		var locked int
-		err = conn.QueryRow(c.t.Context(), `WITH l AS MATERIALIZED (SELECT FROM punctual.`+rows+` FOR UPDATE) SELECT count(*) FROM l`, args...).Scan(&locked)
+		err = conn.QueryRow(c.t.Context(),
+			`WITH l AS MATERIALIZED (SELECT FROM punctual.`+rows+` FOR UPDATE) SELECT count(*) FROM l`, args...).Scan(&locked)
 		if locked == 0 && err == nil {
 			err = errors.New("there are none")
 		}
@@ -39,14 +40,15 @@ func (c claimer) stranger(rows string, args ...any) (free func()) {
 	}
 }
 
-// bounded ends what waits for a lock in vain.
+// bounded returns a context that ends a wait for a lock after 30 s.
 func bounded(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// finishAll writes outcomes and ends their leases. It returns the runs that were left, and the leases.
+// finishWhatItCan writes outcomes and ends their leases. It returns the runs and the leases that were left because of
+// locked rows.
 func (c claimer) finishWhatItCan(outcomes ...scheduler.Outcome) (runs []uuid.UUID, leases []uuid.UUID) {
 	c.t.Helper()
 	var released []uuid.UUID
@@ -64,19 +66,22 @@ func (c claimer) finishWhatItCan(outcomes ...scheduler.Outcome) (runs []uuid.UUI
 	return runs, leases
 }
 
-// A stranger holds a row of one run: its outcome is left, all others are written.
+// A stranger has locked a row of one run: its outcome is left, all other outcomes are written.
 func TestALockedRowHoldsUpTheOutcomeOfItsOwnRunOnly(t *testing.T) {
 	for _, test := range []struct {
-		rows   string // locked; $1 is the job
+		rows   string // the rows to lock; $1 is the job
 		wait   bool   // another run waits at the gate
 		failed bool   // the attempt failed
-		twice  bool   // and so did the one before
+		twice  bool   // so did the attempt before
 		all    bool   // the outcome is written all the same
 	}{
 		{rows: `exclusive WHERE job_id = $1`},
 		{rows: `runs WHERE job_id = $1 AND status = 'running'`},
 		{rows: `run_data WHERE run_id IN (SELECT id FROM punctual.runs WHERE job_id = $1)`},
-		{rows: `claims WHERE run_ids && ARRAY(SELECT id FROM punctual.runs WHERE job_id = $1 AND status = 'running')`, all: true},
+		{
+			rows: `claims WHERE run_ids && ARRAY(SELECT id FROM punctual.runs WHERE job_id = $1 AND status = 'running')`,
+			all:  true,
+		},
 		{rows: `ready WHERE job_id = $1`, wait: true},
 		{rows: `jobs WHERE id = $1`, failed: true},
 		{rows: `notified WHERE job_id = $1`, failed: true, twice: true},
@@ -92,7 +97,8 @@ func TestALockedRowHoldsUpTheOutcomeOfItsOwnRunOnly(t *testing.T) {
 			if test.wait {
 				policy = scheduler.PolicyWait
 			}
-			victim := c.manual("victim", notify(hook, scheduler.EventFailing), func(d *scheduler.Definition) { d.ConcurrencyPolicy = policy })
+			victim := c.manual("victim", notify(hook, scheduler.EventFailing),
+				func(d *scheduler.Definition) { d.ConcurrencyPolicy = policy })
 			if test.twice {
 				c.finishWhatItCan(failed(victim))
 				c.exec(`UPDATE punctual.ready SET due_at = now()`)
@@ -178,7 +184,8 @@ func TestALockedRunHoldsUpNoClaimOfOthers(t *testing.T) {
 	if err != nil || len(batch.Runs) != 1 || batch.Runs[0].RunID != other.ID {
 		t.Fatalf("claimed %+v, %v; want the run %s alone", batch.Runs, err, other.ID)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.ready WHERE run_id = $1 AND due_at > now() - interval '500 ms'`, run.ID); n != 1 {
+	if n := c.count(`SELECT count(*) FROM punctual.ready WHERE run_id = $1 AND due_at > now() - interval '500 ms'`,
+		run.ID); n != 1 {
 		t.Errorf("the run whose row is locked is not put off")
 	}
 	free()
@@ -208,7 +215,9 @@ func TestALockedRunThatASlotWouldReplaceHoldsUpThatSlotOnly(t *testing.T) {
 }
 
 func TestALockedTenantDrawsNothingAndOthersDo(t *testing.T) {
-	for _, rows := range []string{`tenant_usage WHERE tenant = $1`, `allowances WHERE tenant = $1`, `tenants WHERE id = $1`} {
+	for _, rows := range []string{
+		`tenant_usage WHERE tenant = $1`, `allowances WHERE tenant = $1`, `tenants WHERE id = $1`,
+	} {
 		t.Run(rows, func(t *testing.T) {
 			c := newClaimer(t)
 			other, err := c.CreateTenant(t.Context(), "other", TenantSettings{Weight: 1})
@@ -217,7 +226,7 @@ func TestALockedTenantDrawsNothingAndOthersDo(t *testing.T) {
 			}
 			c.exec(`UPDATE punctual.tenants SET max_concurrent_runs = 7`)
 			wishes := []scheduler.Wish{{Tenant: c.tenant, Slots: 3}, {Tenant: other.ID, Slots: 5}}
-			if rows != `tenants WHERE id = $1` { // which is asked for the first time when a row refers to it
+			if rows != `tenants WHERE id = $1` { // only a first draw locks the tenant's row, because its new row refers to it
 				if got, err := c.Draw(t.Context(), c.replica, wishes); err != nil || len(got) != 2 {
 					t.Fatalf("%+v, %v", got, err)
 				}
@@ -236,8 +245,8 @@ func TestALockedTenantDrawsNothingAndOthersDo(t *testing.T) {
 	}
 }
 
-// Nobody has renewed for a while, and the row that this is noted in is locked: a replica is alive all the same, and the
-// absence is not forgotten.
+// No replica has renewed its heartbeat for a while, and the row that records this absence is locked. A replica renews
+// all the same, and the absence is recorded later.
 func TestALockedDeploymentHoldsUpNoHeartbeat(t *testing.T) {
 	c := newClaimer(t)
 	c.exec(`UPDATE punctual.replicas SET renewed_at = now() - interval '1 min'`)
@@ -262,7 +271,9 @@ func TestALockedDeploymentHoldsUpNoHeartbeat(t *testing.T) {
 	if _, err := c.Renew(t.Context(), c.replica, false); err != nil {
 		t.Fatal(err)
 	}
-	if c.count(absent) != 0 || c.count(`SELECT count(*) FROM punctual.deployment WHERE back_at > now() - interval '1 min' AND timeline <> 'AAAAAAAA'`) != 1 {
+	if c.count(absent) != 0 || c.count(`SELECT count(*)
+		FROM punctual.deployment
+		WHERE back_at > now() - interval '1 min' AND timeline <> 'AAAAAAAA'`) != 1 {
 		t.Error("the absence is not noted once nothing is locked")
 	}
 }
@@ -275,7 +286,8 @@ func TestALockedReplicaIsNotRemovedAndOthersAre(t *testing.T) {
 	if err := c.Remove(bounded(t), lost); err != nil {
 		t.Fatal(err)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.replicas WHERE id = $1`, c.replica); n != 1 || c.count(`SELECT count(*) FROM punctual.replicas`) != 1 {
+	if n := c.count(`SELECT count(*) FROM punctual.replicas WHERE id = $1`, c.replica); n != 1 ||
+		c.count(`SELECT count(*) FROM punctual.replicas`) != 1 {
 		t.Error("not the other one alone was removed")
 	}
 	free()

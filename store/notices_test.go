@@ -12,18 +12,21 @@ import (
 
 const hook = "https://pager.example/hook"
 
-// notify has a URL told of events.
+// notify makes a job send notices of the events to a URL.
 func notify(url string, events ...scheduler.Event) func(*scheduler.Definition) {
 	return func(d *scheduler.Definition) { d.Notify = append(d.Notify, scheduler.Notify{On: events, URL: url}) }
 }
 
 var everything = notify(hook, scheduler.Events...)
 
-// notices describes what is still to be told, in the order of writing.
+// notices describes the notices that are still to be sent, in the order of writing.
 func (c crud) notices() []string {
 	c.t.Helper()
 	rows, err := c.pool.Query(c.t.Context(), `
-		SELECT concat_ws(' ', n.event, n.slots, n.reason, n.error) FROM punctual.notices n LEFT JOIN punctual.runs r ON r.id = n.run_id AND r.job_id = n.job_id AND r.scheduled_for = n.scheduled_for
+		SELECT concat_ws(' ', n.event, n.slots, n.reason, n.error)
+		FROM punctual.notices n
+		LEFT JOIN punctual.runs r ON r.id = n.run_id AND r.job_id = n.job_id
+			AND r.scheduled_for = n.scheduled_for
 		ORDER BY n.id`)
 	if err != nil {
 		c.t.Fatal(err)
@@ -120,7 +123,7 @@ func TestWhatHappensIsNoted(t *testing.T) {
 		all := []string{first, death, "recovered"}
 		c.finish(run(succeeded, time.Minute), run(buried, time.Second))
 		c.wantNotices(all...)
-		c.finish(run(succeeded, time.Minute), run(buried, time.Second)) // the second time the job has a row
+		c.finish(run(succeeded, time.Minute), run(buried, time.Second)) // the second time, the job has its row in notified
 		c.wantNotices(slices.Repeat(all, 2)...)
 		c.finish(run(buried, time.Minute), run(succeeded, time.Second))
 		c.wantNotices(append(slices.Repeat(all, 2), first, death)...)
@@ -152,7 +155,8 @@ func TestWhatHappensIsNoted(t *testing.T) {
 		c := newClaimer(t)
 		job, slot := c.dueNow("job", forbid, everything)
 		c.one(c.claim(10, false))
-		c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job.ID, slot.Add(-time.Second))
+		c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`,
+			job.ID, slot.Add(-time.Second))
 		c.claim(10, false)
 		if got := c.history(job.ID); len(got) != 2 {
 			t.Fatalf("history %q", got)
@@ -170,7 +174,10 @@ func TestWhatHappensIsNoted(t *testing.T) {
 	})
 	t.Run("nothing for a job that does not ask for it", func(t *testing.T) {
 		c := newClaimer(t)
-		for name, option := range map[string]func(*scheduler.Definition){"silent": every(time.Hour), "late": notify(hook, scheduler.EventLate), "dead": notify(hook, scheduler.EventDead)} {
+		for name, option := range map[string]func(*scheduler.Definition){
+			"silent": every(time.Hour),
+			"late":   notify(hook, scheduler.EventLate), "dead": notify(hook, scheduler.EventDead),
+		} {
 			job := c.create(name, halfPast, missed(scheduler.MissedSkip), option)
 			c.slotAgo(job.ID, 5*time.Hour)
 			c.claim(10, true)
@@ -188,7 +195,7 @@ func TestWhatHappensIsNoted(t *testing.T) {
 	})
 }
 
-// After a commit whose answer was lost, the finisher writes the same outcomes again.
+// When the answer to a commit is lost, the finisher writes the same outcomes again.
 func TestOutcomesWrittenTwiceAreNotedOnce(t *testing.T) {
 	c := newClaimer(t)
 	dead := buried(c.manual("job", everything))

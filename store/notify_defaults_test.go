@@ -8,7 +8,7 @@ import (
 	"punctual/scheduler"
 )
 
-// byDefault makes a list the default of the tenant.
+// byDefault makes a list of notices the tenant's default.
 func (c crud) byDefault(list ...scheduler.Notify) {
 	c.t.Helper()
 	_, err := c.EditTenant(c.t.Context(), "default", func(now TenantRecord) (TenantSettings, error) {
@@ -36,12 +36,12 @@ func TestTheTenantsDefaultTellsOfJobsThatDoNotSayWhoIsTold(t *testing.T) {
 	if heard := c.hears(); len(heard) != 1 || summary(t, heard["https://own.example/"]) != "dead 1" {
 		t.Fatalf("%d are told", len(heard))
 	}
-	c.dies("job") // what happened before there was a default nobody knows
+	c.dies("job") // the failure before the default existed is not recorded, so this one is the first
 	c.wantHeard("failing 1")
 	c.dies("job")
 	c.wellAgain("job")
 	c.wantHeard("recovered 1")
-	// Late and missed slots, by a claim and by an edit.
+	// Notices of late and missed slots, which a claim and an edit settle.
 	c.byDefault(scheduler.Notify{On: []scheduler.Event{scheduler.EventLate, scheduler.EventMissed}, URL: hook})
 	late := c.create("late", halfPast)
 	c.slotAgo(late.ID, 5*time.Hour)
@@ -51,7 +51,7 @@ func TestTheTenantsDefaultTellsOfJobsThatDoNotSayWhoIsTold(t *testing.T) {
 	c.slotAgo(edited.ID, 5*time.Hour)
 	c.edit("edited", every(2*time.Hour))
 	c.hearsOf("edited", "late 1, missed 1")
-	// Off again.
+	// The default is removed again.
 	c.byDefault()
 	c.dies("job")
 	if n := c.count(`SELECT count(*) FROM punctual.notices`); n != 0 {
@@ -59,7 +59,7 @@ func TestTheTenantsDefaultTellsOfJobsThatDoNotSayWhoIsTold(t *testing.T) {
 	}
 }
 
-// hearsOf fails the test unless the hook is told just this of a job now; other runs may be claimed beside it.
+// hearsOf fails the test unless a job's next notice says exactly this. Other runs may be claimed beside it.
 func (c claimer) hearsOf(job, want string) {
 	c.t.Helper()
 	c.tell()
@@ -107,7 +107,8 @@ func TestNoticesAreNoRunsOfTheirJobs(t *testing.T) {
 		t.Errorf("asked for notices: %v (%v)", runs, err)
 	}
 	c.finish(buried(notice))
-	if n := c.count(`SELECT (SELECT count(*) FROM punctual.run_history WHERE id = $1) + (SELECT count(*) FROM punctual.failures WHERE run_id = $1)`, notice.RunID); n != 0 {
+	if n := c.count(`SELECT (SELECT count(*) FROM punctual.run_history WHERE id = $1)
+		+ (SELECT count(*) FROM punctual.failures WHERE run_id = $1)`, notice.RunID); n != 0 {
 		t.Error("the views have it")
 	}
 }

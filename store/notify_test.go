@@ -14,7 +14,7 @@ import (
 	"punctual/scheduler"
 )
 
-// tell makes the runs that tell what may be told by now.
+// tell makes the runs that send the notices that are due.
 func (c crud) tell() {
 	c.t.Helper()
 	for {
@@ -28,26 +28,29 @@ func (c crud) tell() {
 	}
 }
 
-// later lets five minutes pass since anybody was told of anything.
+// later lets five minutes pass since the last notices.
 func (c crud) later() {
 	c.t.Helper()
 	c.pass("5 min")
 }
 
-// pass lets some time pass since anybody was told of anything.
+// pass lets some time pass since the last notices.
 func (c crud) pass(span string) {
 	c.t.Helper()
-	c.exec(`UPDATE punctual.notified SET sent = (SELECT coalesce(jsonb_object_agg(key, value::timestamptz - $1::interval), '{}') FROM jsonb_each_text(sent))`, span)
+	c.exec(`UPDATE punctual.notified
+		SET sent = (SELECT coalesce(jsonb_object_agg(key, value::timestamptz - $1::interval), '{}')
+			FROM jsonb_each_text(sent))`, span)
 	c.exec(`UPDATE punctual.notices SET tell_at = tell_at - $1::interval`, span)
 }
 
-// hears tells what may be told, and returns the requests that follow from it, by URL.
+// hears sends the notices that are due, and returns their requests by URL.
 func (c claimer) hears() map[string]scheduler.Assignment {
 	c.t.Helper()
 	c.tell()
 	heard := map[string]scheduler.Assignment{}
 	for _, a := range c.claimReady(100).Runs {
-		if a.Job.Notify == nil || len(a.Job.Notify) > 0 || a.Job.ConcurrencyPolicy != scheduler.PolicyAllow || a.Job.Target.Method != "POST" || a.Job.Target.Headers != nil {
+		if a.Job.Notify == nil || len(a.Job.Notify) > 0 || a.Job.ConcurrencyPolicy != scheduler.PolicyAllow ||
+			a.Job.Target.Method != "POST" || a.Job.Target.Headers != nil {
 			c.t.Errorf("a notice is sent by %+v", a.Job.Definition)
 		}
 		if _, twice := heard[a.Job.Target.URL]; twice {
@@ -66,7 +69,7 @@ func news(t *testing.T, a scheduler.Assignment) (n scheduler.News) {
 	return n
 }
 
-// summary is what a notice says: events and how often.
+// summary returns the events of a notice, each with its count.
 func summary(t *testing.T, a scheduler.Assignment) string {
 	t.Helper()
 	var parts []string
@@ -76,7 +79,8 @@ func summary(t *testing.T, a scheduler.Assignment) string {
 	return strings.Join(parts, ", ")
 }
 
-// wantHeard fails the test unless the hook, and nobody else, is told just this now; empty: nothing.
+// wantHeard fails the test unless exactly this notice goes out now, to the hook only. If want is empty, no notice may
+// go out.
 func (c claimer) wantHeard(want string) scheduler.Assignment {
 	c.t.Helper()
 	heard := c.hears()
@@ -92,7 +96,7 @@ func (c claimer) wantHeard(want string) scheduler.Assignment {
 	return a
 }
 
-// dies makes a run of the job dead, and wellAgain makes one succeed.
+// dies makes a run of the job that dies, and wellAgain makes a run that succeeds.
 func (c claimer) dies(job string) {
 	c.t.Helper()
 	c.trigger(job)
@@ -128,8 +132,9 @@ func TestTheFirstNoticeGoesAtOnceAndFurtherOnesTogether(t *testing.T) {
 	if !c.woken() {
 		t.Error("the tick loop was not told")
 	}
-	if run, err := c.GetRun(t.Context(), c.tenant, first.RunID); err != nil || run.Trigger != scheduler.TriggerNotify || run.JobID != job.ID || run.MaxAttempts != 5 ||
-		!run.ScheduledFor.Equal(run.DueAt) || run.Late || first.Trigger != scheduler.TriggerNotify || first.WebhookID != uuid.Nil {
+	if run, err := c.GetRun(t.Context(), c.tenant, first.RunID); err != nil || run.Trigger != scheduler.TriggerNotify ||
+		run.JobID != job.ID || run.MaxAttempts != 5 || !run.ScheduledFor.Equal(run.DueAt) || run.Late ||
+		first.Trigger != scheduler.TriggerNotify || first.WebhookID != uuid.Nil {
 		t.Errorf("the run is %+v (%v)", run, err)
 	}
 	c.finish(succeeded(first))
@@ -139,9 +144,9 @@ func TestTheFirstNoticeGoesAtOnceAndFurtherOnesTogether(t *testing.T) {
 		t.Error("the heartbeat tells of notices that are to wait")
 	}
 	c.wantHeard("")
-	c.dies("other") // is grouped by itself
+	c.dies("other") // its notices are grouped apart
 	c.wantHeard("failing 1, dead 1")
-	c.wellAgain("job") // is the first of its kind, and what waits goes along
+	c.wellAgain("job") // the first notice of recovery goes at once, and takes the waiting notices along
 	if !pulse() {
 		t.Error("the heartbeat does not tell of the recovery")
 	}
@@ -160,20 +165,24 @@ func TestTheFirstNoticeGoesAtOnceAndFurtherOnesTogether(t *testing.T) {
 		t.Errorf("%d notices are left", n)
 	}
 	c.later()
-	c.dies("job") // after five minutes of quiet it is a first one again
+	c.dies("job") // after five quiet minutes, a notice counts as the first again
 	c.wantHeard("failing 1, dead 1")
 }
 
-// A notice that was being written while others were told does not go out by itself.
+// A notice that was being written while other notices went out waits, and does not go out alone.
 func TestANoticeThatComesDuringATellingWaits(t *testing.T) {
 	c := newClaimer(t)
 	c.create("job", never, everything)
 	c.dies("job")
 	c.wantHeard("failing 1, dead 1")
 	c.dies("job")
-	c.exec(`UPDATE punctual.notices SET tell_at = now()`) // as it was written before the job was told of
+	// As if it was written before the other notices of the job went out.
+	c.exec(`UPDATE punctual.notices SET tell_at = now()`)
 	c.wantHeard("")
-	if n := c.count(`SELECT count(*) FROM punctual.notices n JOIN punctual.notified d ON d.job_id = n.job_id WHERE n.tell_at = (d.sent ->> 'dead')::timestamptz + interval '5 min'`); n != 1 {
+	if n := c.count(`SELECT count(*)
+		FROM punctual.notices n
+		JOIN punctual.notified d ON d.job_id = n.job_id
+		WHERE n.tell_at = (d.sent ->> 'dead')::timestamptz + interval '5 min'`); n != 1 {
 		t.Error("it is not put off to the end of the five minutes")
 	}
 	c.later()
@@ -183,7 +192,8 @@ func TestANoticeThatComesDuringATellingWaits(t *testing.T) {
 func TestANoticeSaysWhatHappened(t *testing.T) {
 	c := newClaimer(t)
 	slow, pager := "https://slow.example/", "https://pager.example/other"
-	job := c.create("job", never, everything, notify(pager, scheduler.EventRecovered), notify(slow, scheduler.EventMissed), notify(hook, scheduler.EventDead), notify(pager, scheduler.EventLate))
+	job := c.create("job", never, everything, notify(pager, scheduler.EventRecovered), notify(slow, scheduler.EventMissed),
+		notify(hook, scheduler.EventDead), notify(pager, scheduler.EventLate))
 	var dead []uuid.UUID
 	for range 3 {
 		c.trigger("job")
@@ -194,9 +204,11 @@ func TestANoticeSaysWhatHappened(t *testing.T) {
 	}
 	c.wellAgain("job")
 	c.exec(`INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, happened_at)
-		SELECT $1, $2, 1, 'late', gen_random_uuid(), now(), now() - interval '1 h' + i * interval '1 s' FROM generate_series(1, 1000) i`, job.ID, c.tenant)
+		SELECT $1, $2, 1, 'late', gen_random_uuid(), now(), now() - interval '1 h' + i * interval '1 s'
+		FROM generate_series(1, 1000) i`, job.ID, c.tenant)
 	heard := c.hears()
-	if len(heard) != 2 || summary(t, heard[hook]) != "late 1000, failing 1, dead 3, recovered 1" || summary(t, heard[pager]) != "late 1000, recovered 1" {
+	if len(heard) != 2 || summary(t, heard[hook]) != "late 1000, failing 1, dead 3, recovered 1" ||
+		summary(t, heard[pager]) != "late 1000, recovered 1" {
 		t.Fatalf("heard %v", heard)
 	}
 	n := news(t, heard[hook])
@@ -204,12 +216,14 @@ func TestANoticeSaysWhatHappened(t *testing.T) {
 		t.Errorf("the notice is about %q (%s) of %q", n.Job, n.JobID, n.Tenant)
 	}
 	late := n.Events[0]
-	if len(late.Runs) != scheduler.NewsRuns || late.LastAt.Sub(late.FirstAt) != 999*time.Second || !late.Runs[0].HappenedAt.Equal(late.LastAt) ||
+	if len(late.Runs) != scheduler.NewsRuns || late.LastAt.Sub(late.FirstAt) != 999*time.Second ||
+		!late.Runs[0].HappenedAt.Equal(late.LastAt) ||
 		!slices.IsSortedFunc(late.Runs, func(a, b scheduler.NewsRun) int { return b.HappenedAt.Compare(a.HappenedAt) }) {
 		t.Errorf("of the late runs it says %+v", late)
 	}
 	for i, r := range n.Events[2].Runs {
-		if r.ID != dead[2-i] || r.Reason != scheduler.ReasonHTTP5xx || r.Error != strings.Repeat("é", 1000) || r.ScheduledFor.IsZero() || r.Slots != nil {
+		if r.ID != dead[2-i] || r.Reason != scheduler.ReasonHTTP5xx || r.Error != strings.Repeat("é", 1000) ||
+			r.ScheduledFor.IsZero() || r.Slots != nil {
 			t.Errorf("dead run %d: %+v", i, r)
 		}
 	}
@@ -237,7 +251,7 @@ func TestTheCurrentDefinitionSaysWhoIsTold(t *testing.T) {
 		c.wantHeard("")
 		c.edit("job", everything)
 		c.dies("job")
-		c.wantHeard("dead 1") // it never got well
+		c.wantHeard("dead 1") // the job has been failing since its first death, so only the death is news
 	})
 	t.Run("of a paused job", func(t *testing.T) {
 		c := newClaimer(t)
@@ -261,7 +275,8 @@ func TestTheCurrentDefinitionSaysWhoIsTold(t *testing.T) {
 		c.dies("job")
 		c.edit("job", described("newer"))
 		c.jobs.purge()
-		c.exec(`UPDATE punctual.job_versions SET definition = '{"name":"job","newer":true}' WHERE job_id = $1 AND version = 2`, job.ID)
+		c.exec(`UPDATE punctual.job_versions SET definition = '{"name":"job","newer":true}'
+			WHERE job_id = $1 AND version = 2`, job.ID)
 		c.wantHeard("")
 		if n := c.count(`SELECT count(*) FROM punctual.notices WHERE tell_at > now() + interval '50 s'`); n != 2 {
 			t.Error("the notice is not kept for one that can")
@@ -302,7 +317,7 @@ func TestADeadNotice(t *testing.T) {
 	dead := c.wantHeard("failing 1, dead 1")
 	c.finish(buried(dead))
 	c.later()
-	c.wantHeard("") // never about themselves
+	c.wantHeard("") // a dead notice makes no notice about itself
 	c.edit("job", func(d *scheduler.Definition) { d.Notify[0].URL = "https://elsewhere.example/" })
 	letters, _, err := c.ListDeadLetters(t.Context(), c.tenant, DeadLetterFilter{Resolved: open, Notices: true})
 	if err != nil || len(letters) != 1 || letters[0].RunID != dead.RunID || letters[0].NotifyURL != hook {
@@ -324,25 +339,30 @@ func TestADeadNotice(t *testing.T) {
 		t.Fatalf("%d runs were claimed", len(active.Runs))
 	}
 	again := active.Runs[slices.IndexFunc(active.Runs, func(a scheduler.Assignment) bool { return a.RunID == run.ID })]
-	if again.Job.Target.URL != hook || again.WebhookID != dead.RunID || again.IdempotencyKey != dead.RunID.String() || string(again.Body) != string(dead.Body) {
+	if again.Job.Target.URL != hook || again.WebhookID != dead.RunID || again.IdempotencyKey != dead.RunID.String() ||
+		string(again.Body) != string(dead.Body) {
 		t.Errorf("the replay is sent as %+v", again)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run <> $2`, job.ID, run.ID); n != 1 {
+	if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run <> $2`,
+		job.ID, run.ID); n != 1 {
 		t.Error("the gate is not the run's own")
 	}
-	c.finish(buried(again)) // a replay of it is one too
+	c.finish(buried(again)) // the replay of a notice is a notice too
 	again = c.wantHeardAgain(again.RunID)
 	c.finish(succeeded(again))
 	c.wantNotices()
 	if last := c.get("job").LastRun; last == nil || last.Trigger != scheduler.TriggerManual {
 		t.Errorf("the job's last run is %+v", last)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.job_status s JOIN punctual.runs r ON r.id = s.last_run_id WHERE r.trigger = 'manual'`); n != 1 {
+	if n := c.count(`SELECT count(*)
+		FROM punctual.job_status s
+		JOIN punctual.runs r ON r.id = s.last_run_id
+		WHERE r.trigger = 'manual'`); n != 1 {
 		t.Error("the view has another")
 	}
 }
 
-// wantHeardAgain replays a dead notice, which goes to the hook once more.
+// wantHeardAgain replays a dead notice, and fails the test unless it goes to the hook again.
 func (c claimer) wantHeardAgain(dead uuid.UUID) scheduler.Assignment {
 	c.t.Helper()
 	c.replay(dead)
@@ -354,23 +374,27 @@ func (c claimer) wantHeardAgain(dead uuid.UUID) scheduler.Assignment {
 }
 
 func TestANoticeTakesNoGate(t *testing.T) {
-	for _, policy := range []scheduler.ConcurrencyPolicy{scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait} {
+	for _, policy := range []scheduler.ConcurrencyPolicy{
+		scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait,
+	} {
 		t.Run(string(policy), func(t *testing.T) {
 			c := newClaimer(t)
 			job := c.create("job", never, everything, func(d *scheduler.Definition) { d.ConcurrencyPolicy = policy })
 			c.dies("job")
 			c.tell()
-			run := c.trigger("job") // while the notice waits
+			run := c.trigger("job") // the notice still waits
 			both := c.claimReady(10).Runs
 			if len(both) != 2 {
 				t.Fatalf("%d runs were claimed", len(both))
 			}
-			if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run = $2`, job.ID, run.ID); n != 1 {
+			if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run = $2`,
+				job.ID, run.ID); n != 1 {
 				t.Error("the gate is not held by the run")
 			}
 			i := slices.IndexFunc(both, func(a scheduler.Assignment) bool { return a.Trigger == scheduler.TriggerNotify })
 			c.finish(succeeded(both[i]))
-			if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run = $2`, job.ID, run.ID); n != 1 {
+			if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run = $2`,
+				job.ID, run.ID); n != 1 {
 				t.Error("the end of the notice freed the gate")
 			}
 			if got := c.get("job").LastRun; got == nil || got.ID != run.ID {
@@ -380,7 +404,7 @@ func TestANoticeTakesNoGate(t *testing.T) {
 	}
 }
 
-// Replays of a job that must not overlap wait for each other; its notices are no part of that.
+// Replays of a job that must not overlap wait for each other. The job's notices do not take part in that.
 func TestNoticesAndBulkReplays(t *testing.T) {
 	c := newClaimer(t)
 	c.create("job", never, forbid, everything, notify("https://b.example/", scheduler.Events...))
@@ -391,13 +415,14 @@ func TestNoticesAndBulkReplays(t *testing.T) {
 	c.later()
 	c.dies("job")
 	c.tell()                                                     // two notices wait in ready
-	for notices, want := range map[bool]int{false: 1, true: 2} { // the latest of the job, and of each of its URLs
+	for notices, want := range map[bool]int{false: 1, true: 2} { // one for the job, and one for each of its URLs
 		r := BulkRequest{Kind: OperationReplay, LatestPerJob: true, Filter: DeadLetterFilter{Notices: notices}}
 		if n, err := c.CountDeadLetters(t.Context(), c.tenant, r); err != nil || n != want {
 			t.Errorf("of notices %t: %d (%v)", notices, n, err)
 		}
 	}
-	runs, notices := c.start(BulkRequest{Kind: OperationReplay}), c.start(BulkRequest{Kind: OperationReplay, Filter: DeadLetterFilter{Notices: true}})
+	runs, notices := c.start(BulkRequest{Kind: OperationReplay}),
+		c.start(BulkRequest{Kind: OperationReplay, Filter: DeadLetterFilter{Notices: true}})
 	c.batch()
 	c.batch()
 	if o := c.operation(runs.ID); o.Done != 1 { // the first of the two dead runs
@@ -411,8 +436,8 @@ func TestNoticesAndBulkReplays(t *testing.T) {
 	}
 }
 
-// The notice's replica is lost: another sends it, to its URL and past the job's gate. Lost too often it is dead,
-// and nobody is told of that.
+// When the replica of a notice is lost, another replica sends the notice, to its URL and past the job's gate. A notice
+// that is lost too often is dead, and no notice is sent of that.
 func TestALostNoticeGoesOut(t *testing.T) {
 	c := newClaimer(t)
 	c.create("job", never, forbid, everything)
@@ -443,13 +468,15 @@ func TestALostNoticeGoesOut(t *testing.T) {
 	c.exec(`DELETE FROM punctual.ready WHERE run_id <> $1`, notice.RunID)
 	lose(2)
 	lose(3)
-	if n := c.count(`SELECT count(*) FROM punctual.dead_letters WHERE reason = 'poison' AND trigger = 'notify' AND notify_url = $1`, hook); n != 1 {
+	if n := c.count(`SELECT count(*)
+		FROM punctual.dead_letters
+		WHERE reason = 'poison' AND trigger = 'notify' AND notify_url = $1`, hook); n != 1 {
 		t.Errorf("%d dead letters", n)
 	}
 	c.wantNotices()
 }
 
-// Neither verify nor explain takes a notice for a run of a slot.
+// Neither verify nor explain takes a notice for the run of a slot.
 func TestANoticeIsNoSlotsRun(t *testing.T) {
 	c := newClaimer(t)
 	job, slot := c.dueNow("job", everything)
@@ -470,10 +497,10 @@ func TestANoticeIsNoSlotsRun(t *testing.T) {
 	}
 }
 
-// What happened is told once, however many replicas tell and while more of it happens.
+// Each event is told once, however many replicas send notices and while further events happen.
 func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
 	c := newClaimer(t)
-	const jobs, deaths, tellers = 5, 8, 4 // of an odd number of jobs, each has runs that die and runs that succeed
+	const jobs, deaths, tellers = 5, 8, 4 // with an odd number of jobs, each job has runs that die and runs that succeed
 	var all []scheduler.Assignment
 	for i := range jobs {
 		c.create(fmt.Sprint("job-", i), never, everything)
@@ -498,7 +525,7 @@ func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
 			}
 		})
 	}
-	for part := range 4 { // each writes runs of all jobs, the others in between
+	for part := range 4 { // each part writes outcomes of all jobs, interleaved with the other parts
 		dying.Go(func() {
 			for i := part * 2; i < len(all); i += 8 {
 				if _, err := c.Finish(t.Context(), []scheduler.Outcome{buried(all[i]), succeeded(all[i+1])}, nil); err != nil {

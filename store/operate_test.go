@@ -30,7 +30,7 @@ func (c crud) operation(id uuid.UUID) OperationRecord {
 	return o
 }
 
-// batch does one batch, and reports whether an operation is left.
+// batch does one batch, and reports whether an operation has work left.
 func (c crud) batch() bool {
 	c.t.Helper()
 	_, left, err := c.Operate(c.t.Context())
@@ -40,20 +40,22 @@ func (c crud) batch() bool {
 	return left
 }
 
-// wantProgress fails the test unless the operation stands so.
+// wantProgress fails the test unless the operation has this state and these counts.
 func (c crud) wantProgress(id uuid.UUID, state OperationState, matched, done, failed int) OperationRecord {
 	c.t.Helper()
 	o := c.operation(id)
-	if o.State != state || o.Matched != matched || o.Done != done || o.Failed != failed || (o.FinishedAt != nil) != (state != OperationRunning) {
+	if o.State != state || o.Matched != matched || o.Done != done || o.Failed != failed ||
+		(o.FinishedAt != nil) != (state != OperationRunning) {
 		c.t.Errorf("operation %+v; want %s, %d matched, %d done, %d failed", o, state, matched, done, failed)
 	}
 	return o
 }
 
-// wantReplays fails the test unless n dead letters were replayed, each once.
+// wantReplays fails the test unless n dead letters were replayed, each exactly once.
 func (c crud) wantReplays(n int) {
 	c.t.Helper()
-	if all, of := c.count(`SELECT count(*) FROM punctual.runs WHERE trigger = 'replay'`), c.count(`SELECT count(DISTINCT replay_of) FROM punctual.runs`); all != n || of != n {
+	if all, of := c.count(`SELECT count(*) FROM punctual.runs WHERE trigger = 'replay'`),
+		c.count(`SELECT count(DISTINCT replay_of) FROM punctual.runs`); all != n || of != n {
 		c.t.Errorf("%d replays of %d dead letters, want %d", all, of, n)
 	}
 }
@@ -85,7 +87,9 @@ func TestBulkReplay(t *testing.T) {
 		if got := c.letters(DeadLetterFilter{Job: "a", Resolved: open}); !slices.Equal(got, late) {
 			t.Errorf("open are %v", got)
 		}
-		if n := c.count(`SELECT count(*) FROM punctual.dead_letters WHERE note = 'replayed as ' || replayed_as || ': why' AND operation IS NULL`); n != 3 {
+		if n := c.count(`SELECT count(*)
+			FROM punctual.dead_letters
+			WHERE note = 'replayed as ' || replayed_as || ': why' AND operation IS NULL`); n != 3 {
 			t.Errorf("%d are marked as replayed", n)
 		}
 		if pulse, err := c.Renew(t.Context(), uuid.New(), false); err != nil || pulse.Operations {
@@ -116,11 +120,13 @@ func TestBulkReplay(t *testing.T) {
 		c.create("a")
 		c.die("a", 9)
 		o := c.start(BulkRequest{Kind: OperationReplay, MaxPerSecond: 10})
-		for c.batch() { // as fast as it can: the row says when it is too early
+		for c.batch() { // as fast as possible: the operation's row says when the next batch is too early
 		}
 		c.wantProgress(o.ID, OperationDone, 9, 9, 0)
-		// Batches of two: the last one comes when eight tenths of a second have passed.
-		if n := c.count(`SELECT count(*) FROM punctual.operations WHERE finished_at - created_at >= interval '0.8 s'`); n != 1 {
+		// Batches hold two runs each, so the last one comes after 0.8 s.
+		if n := c.count(`SELECT count(*)
+			FROM punctual.operations
+			WHERE finished_at - created_at >= interval '0.8 s'`); n != 1 {
 			t.Errorf("it was faster than its rate")
 		}
 	})
@@ -163,7 +169,7 @@ func TestBulkReplay(t *testing.T) {
 			if len(runs) != 1 || runs[0].WebhookID != dead {
 				t.Fatalf("replay %d: claimed %+v", i, runs)
 			}
-			next() // while it is active
+			next() // while the replay is active
 			c.finish(runs[0], scheduler.Succeed, "")
 			next()
 		}
@@ -192,7 +198,9 @@ func TestBulkResolve(t *testing.T) {
 	c.create("b")
 	c.die("a", 2)
 	left := c.die("b", 1)
-	o := c.start(BulkRequest{Kind: OperationResolve, Filter: DeadLetterFilter{Labels: map[string]string{"team": "x"}}, Note: "known"})
+	o := c.start(BulkRequest{
+		Kind: OperationResolve, Filter: DeadLetterFilter{Labels: map[string]string{"team": "x"}}, Note: "known",
+	})
 	for c.batch() {
 	}
 	c.wantProgress(o.ID, OperationDone, 2, 2, 0)
@@ -254,7 +262,7 @@ func TestOperationGoesOnWhenAWorkerDiesInABatch(t *testing.T) {
 	c.wantProgress(o.ID, OperationRunning, 6, 2, 0)
 	c.exec(`UPDATE punctual.operations SET next_at = now()`)
 
-	// Its backend is ended after it wrote the runs of its batch, and before it commits.
+	// Postgres ends the backend after it wrote the runs of its batch and before it commits.
 	blocker, err := pgx.ConnectConfig(ctx, c.pool.Config().ConnConfig)
 	if err != nil {
 		t.Fatal(err)
@@ -271,7 +279,9 @@ func TestOperationGoesOnWhenAWorkerDiesInABatch(t *testing.T) {
 		died <- err
 	}()
 	c.waiting(1)
-	if _, err := blocker.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`); err != nil {
+	if _, err := blocker.Exec(ctx, `SELECT pg_terminate_backend(pid)
+		FROM pg_stat_activity
+		WHERE datname = current_database() AND wait_event_type = 'Lock'`); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-died; err == nil {
@@ -306,7 +316,7 @@ func TestReplicasAtOnceReplayEachDeadLetterOnce(t *testing.T) {
 			}
 		}()
 	}
-	for _, id := range dead[:3] { // and people at the same time
+	for _, id := range dead[:3] { // people replay dead letters at the same time
 		if _, err := c.ReplayDeadLetter(t.Context(), c.tenant, id, ""); err != nil {
 			wantError(t, err, ErrState)
 		}
@@ -334,7 +344,8 @@ func TestOperationThatCannotBeCarriedOnFailsAndSaysWhy(t *testing.T) {
 	if got := c.wantProgress(o.ID, OperationFailed, 1, 0, 0); got.Error == "" {
 		t.Error("it does not say why")
 	}
-	if got := c.letters(DeadLetterFilter{Resolved: open}); !slices.Equal(got, dead) || c.count(`SELECT count(operation) FROM punctual.dead_letters`) != 0 {
+	if got := c.letters(DeadLetterFilter{Resolved: open}); !slices.Equal(got, dead) ||
+		c.count(`SELECT count(operation) FROM punctual.dead_letters`) != 0 {
 		t.Errorf("open are %v", got)
 	}
 	if c.batch() {
@@ -346,7 +357,9 @@ func TestListOperationsPages(t *testing.T) {
 	c := newCRUD(t)
 	var want []uuid.UUID
 	for range 3 {
-		want = append([]uuid.UUID{c.start(BulkRequest{Kind: OperationResolve, Filter: DeadLetterFilter{To: new(time.Unix(0, 0))}}).ID}, want...)
+		want = append([]uuid.UUID{c.start(BulkRequest{
+			Kind: OperationResolve, Filter: DeadLetterFilter{To: new(time.Unix(0, 0))},
+		}).ID}, want...)
 	}
 	var got []uuid.UUID
 	f := OperationFilter{State: OperationDone, Page: Page{Limit: 2}}
@@ -366,7 +379,8 @@ func TestListOperationsPages(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("pages of %v, want %v", got, want)
 	}
-	if found, _, err := c.ListOperations(t.Context(), c.tenant, OperationFilter{State: OperationRunning}); err != nil || len(found) != 0 {
+	if found, _, err := c.ListOperations(t.Context(), c.tenant, OperationFilter{State: OperationRunning}); err != nil ||
+		len(found) != 0 {
 		t.Errorf("%d are running (%v)", len(found), err)
 	}
 }
@@ -380,7 +394,8 @@ func TestDeadLettersWorkInEveryExecMode(t *testing.T) {
 			dead := c.die("a", 4)
 			c.finish(c.claimOnly(c.replay(dead[0])), scheduler.Bury, scheduler.ReasonTimeout)
 			filter := DeadLetterFilter{
-				Job: "a", JobID: &job.ID, Reason: scheduler.ReasonHTTP5xx, From: new(time.Unix(0, 0)), To: new(time.Now().Add(time.Hour)),
+				Job: "a", JobID: &job.ID, Reason: scheduler.ReasonHTTP5xx,
+				From: new(time.Unix(0, 0)), To: new(time.Now().Add(time.Hour)),
 				Labels: map[string]string{"x": "y"}, Resolved: open, Page: Page{Limit: 2},
 			}
 			if found, next, err := c.ListDeadLetters(ctx, c.tenant, filter); err != nil || len(found) != 2 || next == "" {
@@ -411,7 +426,7 @@ func TestDeadLettersWorkInEveryExecMode(t *testing.T) {
 	}
 }
 
-// claimOnly claims the run, which is the only one to claim.
+// claimOnly claims the run, and fails the test if a claim finds any other run.
 func (c crud) claimOnly(run RunRecord) scheduler.Assignment {
 	c.t.Helper()
 	runs := c.claimAll(uuid.New())

@@ -17,22 +17,27 @@ func overlapping(p scheduler.ConcurrencyPolicy) func(*scheduler.Definition) {
 	return func(d *scheduler.Definition) { d.ConcurrencyPolicy = p }
 }
 
-// slot makes one slot of an hourly job due and claims it, and leaves the job with a slot that is not due.
+// slot makes one slot of an hourly job due and claims it. The job's next slot is not due afterwards.
 func (c claimer) slot(job uuid.UUID, hoursAgo int) scheduler.Batch {
 	c.t.Helper()
-	c.exec(`UPDATE punctual.schedules SET scheduled_for = date_trunc('hour', now()) - $2 * interval '1 h', next_run_at = now() WHERE job_id = $1`, job, hoursAgo)
+	c.exec(`UPDATE punctual.schedules
+		SET scheduled_for = date_trunc('hour', now()) - $2 * interval '1 h', next_run_at = now()
+		WHERE job_id = $1`, job, hoursAgo)
 	b := c.claim(10, false)
-	c.exec(`UPDATE punctual.schedules SET scheduled_for = date_trunc('hour', now()) + interval '3 h', next_run_at = date_trunc('hour', now()) + interval '3 h' WHERE job_id = $1`, job)
+	c.exec(`UPDATE punctual.schedules
+		SET scheduled_for = date_trunc('hour', now()) + interval '3 h',
+			next_run_at = date_trunc('hour', now()) + interval '3 h'
+		WHERE job_id = $1`, job)
 	return b
 }
 
-// patient is an hourly job of which slots of long ago are in time.
+// patient gives a job an hourly schedule and a tolerance with which even old slots are in time.
 func patient(d *scheduler.Definition) {
 	every(time.Hour)(d)
 	d.Missed.Tolerance = scheduler.DurationOf(1000 * time.Hour)
 }
 
-// wantHistory compares what became of a job's slots and triggers, in any order.
+// wantHistory compares the runs and skips of a job, in any order.
 func (c crud) wantHistory(job uuid.UUID, want ...string) {
 	c.t.Helper()
 	got := c.history(job)
@@ -67,8 +72,9 @@ func TestAPolicyHoldsFromTheNextSlotOnWhateverIsInFlight(t *testing.T) {
 		}
 		c.finish(succeeded(third))
 		c.one(c.slot(job.ID, 3))
-		c.wantHistory(job.ID, "schedule succeeded", "schedule succeeded", "schedule skipped overlap x1", "schedule skipped overlap x1", "schedule succeeded",
-			"schedule skipped overlap x1", "schedule running")
+		c.wantHistory(job.ID,
+			"schedule succeeded", "schedule succeeded", "schedule skipped overlap x1", "schedule skipped overlap x1",
+			"schedule succeeded", "schedule skipped overlap x1", "schedule running")
 	})
 	t.Run("a run between two attempts counts", func(t *testing.T) {
 		c := newClaimer(t)
@@ -221,18 +227,27 @@ func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {
 	}
 }
 
-// An edit of any kind settles what is due.
+// Every kind of edit settles the slots that are due.
 func TestSlotsThatAnEditSettlesObeyThePolicy(t *testing.T) {
 	for policy, want := range map[scheduler.ConcurrencyPolicy][]string{
-		scheduler.PolicyAllow:   {"schedule pending", "schedule pending", "schedule pending", "schedule pending"},
-		scheduler.PolicyForbid:  {"schedule pending", "schedule skipped overlap x1", "schedule skipped overlap x1", "schedule skipped overlap x1"},
-		scheduler.PolicyWait:    {"schedule pending", "schedule pending", "schedule skipped overlap x1", "schedule skipped overlap x1"},
-		scheduler.PolicyReplace: {"schedule cancelled replaced", "schedule cancelled replaced", "schedule cancelled replaced", "schedule pending"},
+		scheduler.PolicyAllow: {"schedule pending", "schedule pending", "schedule pending", "schedule pending"},
+		scheduler.PolicyForbid: {
+			"schedule pending", "schedule skipped overlap x1", "schedule skipped overlap x1", "schedule skipped overlap x1",
+		},
+		scheduler.PolicyWait: {
+			"schedule pending", "schedule pending", "schedule skipped overlap x1", "schedule skipped overlap x1",
+		},
+		scheduler.PolicyReplace: {
+			"schedule cancelled replaced", "schedule cancelled replaced", "schedule cancelled replaced", "schedule pending",
+		},
 	} {
 		t.Run(string(policy), func(t *testing.T) {
 			c := newClaimer(t)
 			job := c.create("job", patient, overlapping(policy))
-			c.exec(`UPDATE punctual.schedules SET scheduled_for = date_trunc('hour', now()) - interval '3 h', next_run_at = date_trunc('hour', now()) - interval '3 h' WHERE job_id = $1`, job.ID)
+			c.exec(`UPDATE punctual.schedules
+				SET scheduled_for = date_trunc('hour', now()) - interval '3 h',
+					next_run_at = date_trunc('hour', now()) - interval '3 h'
+				WHERE job_id = $1`, job.ID)
 			c.edit("job", every(90*time.Minute))
 			c.wantHistory(job.ID, want...)
 			for policy != scheduler.PolicyAllow {
@@ -253,7 +268,8 @@ func TestARunThatHasExpiredWhileItWaitedBlocksNobody(t *testing.T) {
 	for _, how := range []string{"a slot", "a trigger", "an edit"} {
 		t.Run(how, func(t *testing.T) {
 			c := newClaimer(t)
-			job := c.create("job", patient, overlapping(scheduler.PolicyWait), func(d *scheduler.Definition) { d.ExpiresAfter = scheduler.DurationOf(100 * time.Hour) })
+			job := c.create("job", patient, overlapping(scheduler.PolicyWait),
+				func(d *scheduler.Definition) { d.ExpiresAfter = scheduler.DurationOf(100 * time.Hour) })
 			active := c.one(c.slot(job.ID, 9))
 			if b := c.slot(job.ID, 8); len(b.Runs) != 0 {
 				t.Fatal("the second slot does not wait")
@@ -266,7 +282,9 @@ func TestARunThatHasExpiredWhileItWaitedBlocksNobody(t *testing.T) {
 			case "a trigger":
 				c.trigger("job")
 			case "an edit":
-				c.exec(`UPDATE punctual.schedules SET scheduled_for = date_trunc('hour', now()), next_run_at = date_trunc('hour', now()) WHERE job_id = $1`, job.ID)
+				c.exec(`UPDATE punctual.schedules
+					SET scheduled_for = date_trunc('hour', now()), next_run_at = date_trunc('hour', now())
+					WHERE job_id = $1`, job.ID)
 				c.edit("job", every(90*time.Minute))
 			}
 			run, err := c.GetRun(t.Context(), c.tenant, waiting)
@@ -288,7 +306,7 @@ func TestARunThatHasExpiredWhileItWaitedBlocksNobody(t *testing.T) {
 	}
 }
 
-// What waits at a gate is looked at once, and then only when the gate is free.
+// A run that waits at a gate is looked at once, and then not before the gate is free.
 func TestWaitingAtAGateCostsNothing(t *testing.T) {
 	c := newClaimer(t)
 	const n = 20
@@ -310,7 +328,8 @@ func TestWaitingAtAGateCostsNothing(t *testing.T) {
 	}
 }
 
-// Replays of dead letters are named by no gate: they come one after the other all the same, without asking.
+// No gate names the replays of dead letters. They run one after the other all the same, and no claim looks at them in
+// vain.
 func TestRunsThatNoGateNamesComeOneAfterTheOther(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", never, forbid)
@@ -327,10 +346,12 @@ func TestRunsThatNoGateNamesComeOneAfterTheOther(t *testing.T) {
 		if due := c.count(`SELECT count(*) FROM punctual.ready WHERE due_at < now() + interval '1 min'`); due != 0 {
 			t.Errorf("%d are looked at within a minute", due)
 		}
-		if ran == 2 { // the next one is cancelled as it becomes due, and the one after that must not wait for another end
+		// The next replay is cancelled as it becomes due. The replay after it must not wait for another run to end.
+		if ran == 2 {
 			c.finish(succeeded(c.one(b)))
 			var next uuid.UUID
-			if err := c.pool.QueryRow(t.Context(), `SELECT run_id FROM punctual.ready WHERE due_at <= now()`).Scan(&next); err != nil {
+			if err := c.pool.QueryRow(t.Context(),
+				`SELECT run_id FROM punctual.ready WHERE due_at <= now()`).Scan(&next); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := c.CancelRun(t.Context(), c.tenant, next); err != nil {

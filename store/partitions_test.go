@@ -6,15 +6,22 @@ import (
 	"time"
 )
 
-// days lists the days that have partitions of all three kinds, from days ago to days ahead.
+// days counts the days that have partitions of all three tables, and returns the first and the last of these days,
+// counted from today.
 func (c claimer) days() (have, from, to int) {
 	c.t.Helper()
 	err := c.pool.QueryRow(c.t.Context(), `
-		WITH days AS (SELECT to_date(right(c.relname, 8), 'YYYYMMDD') - (now() AT TIME ZONE 'UTC')::date AS day
-		                FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-		               WHERE i.inhparent IN ('punctual.runs'::regclass, 'punctual.attempts'::regclass, 'punctual.run_data'::regclass) AND c.relkind = 'r'
-		               GROUP BY 1 HAVING count(*) = 3)
-		SELECT count(*), min(day), max(day) FROM days`).Scan(&have, &from, &to)
+		WITH days AS (
+			SELECT to_date(right(c.relname, 8), 'YYYYMMDD') - (now() AT TIME ZONE 'UTC')::date AS day
+			FROM pg_inherits i
+			JOIN pg_class c ON c.oid = i.inhrelid
+			WHERE i.inhparent IN (
+					'punctual.runs'::regclass, 'punctual.attempts'::regclass, 'punctual.run_data'::regclass)
+				AND c.relkind = 'r'
+			GROUP BY 1
+			HAVING count(*) = 3)
+		SELECT count(*), min(day), max(day)
+		FROM days`).Scan(&have, &from, &to)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -25,7 +32,8 @@ func (c claimer) dropDays(from, to int) {
 	c.t.Helper()
 	for day := from; day <= to; day++ {
 		suffix := time.Now().UTC().AddDate(0, 0, day).Format("20060102")
-		c.exec(`DROP TABLE IF EXISTS punctual.runs_` + suffix + `, punctual.attempts_` + suffix + `, punctual.run_data_` + suffix)
+		c.exec(`DROP TABLE IF EXISTS punctual.runs_` + suffix + `, punctual.attempts_` + suffix +
+			`, punctual.run_data_` + suffix)
 	}
 }
 
@@ -39,7 +47,8 @@ func TestEnsurePartitions(t *testing.T) {
 		{"makes the days that came nearer", func(c claimer) { c.dropDays(6, 7) }, 6, -1},
 		{"makes all when there are none", func(c claimer) { c.dropDays(-1, 7) }, 27, -1},
 		{"fills the days in which nothing ran", func(c claimer) {
-			c.exec(`SELECT punctual.create_partitions((now() AT TIME ZONE 'UTC')::date - 5, (now() AT TIME ZONE 'UTC')::date - 5)`)
+			c.exec(`SELECT punctual.create_partitions(
+				(now() AT TIME ZONE 'UTC')::date - 5, (now() AT TIME ZONE 'UTC')::date - 5)`)
 			c.dropDays(-4, 7)
 		}, 36, -5},
 		{"makes one that is missing in between", func(c claimer) { c.dropDays(1, 1) }, 3, -1},
@@ -81,14 +90,17 @@ func TestEnsurePartitionsFromManyReplicasAtOnce(t *testing.T) {
 	}
 }
 
-// New partitions are laid out for HOT updates like the first ones.
+// New partitions leave room for HOT updates, as the first partitions do.
 func TestPartitionsAreFilledByLessThanHalf(t *testing.T) {
 	c := newClaimer(t)
 	c.dropDays(7, 7)
 	if _, err := c.EnsurePartitions(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := c.count(`SELECT count(*) FROM pg_class WHERE relname ~ '^runs_\d{8}$' AND relkind = 'r' AND 'fillfactor=45' = ANY(reloptions)`); n != 9 {
+	if n := c.count(`SELECT count(*)
+		FROM pg_class
+		WHERE relname ~ '^runs_\d{8}$' AND relkind = 'r'
+			AND 'fillfactor=45' = ANY(reloptions)`); n != 9 {
 		t.Errorf("%d partitions of runs have a fill factor of 45, want 9", n)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"punctual/scheduler"
 )
 
-// One shot of the past keeps its nominal time, fires at once by the job's policies for what is late, and everybody who
-// is asked about that instant knows.
+// A one-shot whose instant is in the past keeps its nominal time. It fires at once, by the job's policies for late
+// slots, and explain and the other answers about that instant say so.
 func TestAnInstantOfThePastKeepsItsNominalTime(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -17,12 +17,21 @@ func TestAnInstantOfThePastKeepsItsNominalTime(t *testing.T) {
 		policy  func(*scheduler.Definition)
 		trigger scheduler.Trigger
 		late    bool
-		says    string // of explain, once it was claimed
+		says    string // the text of explain after the claim
 		outcome Outcome
 	}{
-		{name: "within the tolerance it is not late", ago: 20 * time.Second, trigger: scheduler.TriggerSchedule, says: "has a run under version 1", outcome: OutcomeInProgress},
-		{name: "beyond it it is", ago: 2 * time.Hour, trigger: scheduler.TriggerCatchup, late: true, says: "has a run under version 1", outcome: OutcomeInProgress},
-		{name: "a day of which there is no partition is made", ago: 20 * 24 * time.Hour, trigger: scheduler.TriggerCatchup, late: true, says: "has a run under version 1", outcome: OutcomeInProgress},
+		{
+			name: "within the tolerance it is not late", ago: 20 * time.Second, trigger: scheduler.TriggerSchedule,
+			says: "has a run under version 1", outcome: OutcomeInProgress,
+		},
+		{
+			name: "beyond it it is", ago: 2 * time.Hour, trigger: scheduler.TriggerCatchup, late: true,
+			says: "has a run under version 1", outcome: OutcomeInProgress,
+		},
+		{
+			name: "a day of which there is no partition is made", ago: 20 * 24 * time.Hour, trigger: scheduler.TriggerCatchup,
+			late: true, says: "has a run under version 1", outcome: OutcomeInProgress,
+		},
 		{
 			name: "a policy that skips what is missed skips it", ago: 2 * time.Hour, says: "was missed", outcome: OutcomeSkipped,
 			policy: func(d *scheduler.Definition) { d.Missed.Policy = scheduler.MissedSkip },
@@ -56,10 +65,12 @@ func TestAnInstantOfThePastKeepsItsNominalTime(t *testing.T) {
 				if len(batch.Runs) != 0 {
 					t.Errorf("%d runs", len(batch.Runs))
 				}
-			} else if run := c.one(batch); run.RunID != scheduler.SlotRunID(job.ID, nominal) || !run.ScheduledFor.Equal(nominal) || run.Late != test.late || run.Trigger != test.trigger {
+			} else if run := c.one(batch); run.RunID != scheduler.SlotRunID(job.ID, nominal) ||
+				!run.ScheduledFor.Equal(nominal) || run.Late != test.late || run.Trigger != test.trigger {
 				t.Errorf("%+v", run)
 			}
-			if e := c.explained("j", nominal); e.Outcome != test.outcome || !strings.Contains(e.Text, test.says) || e.Slot == nil || !e.Slot.Equal(nominal) || e.Version != 1 {
+			if e := c.explained("j", nominal); e.Outcome != test.outcome || !strings.Contains(e.Text, test.says) ||
+				e.Slot == nil || !e.Slot.Equal(nominal) || e.Version != 1 {
 				t.Errorf("%s: %s (%+v)", e.Outcome, e.Text, e)
 			}
 			if e := c.explained("j", nominal.Add(time.Hour*24*365)); e.PreviousSlot == nil || !e.PreviousSlot.Equal(nominal) {
@@ -82,12 +93,13 @@ func TestExplainSaysThatAnInstantPassedBeforeItsJobWasWritten(t *testing.T) {
 	job := c.create("j", at(nominal))
 	run := c.one(c.claim(1, true))
 	c.exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = now() WHERE id = $1`, run.RunID)
-	if e := c.explained("j", nominal); e.Outcome != OutcomeSucceeded || !strings.Contains(e.Text, "ran late, as the job was written only at "+stamp(job.CreatedAt)) {
+	if e := c.explained("j", nominal); e.Outcome != OutcomeSucceeded ||
+		!strings.Contains(e.Text, "ran late, as the job was written only at "+stamp(job.CreatedAt)) {
 		t.Errorf("%s", e.Text)
 	}
 }
 
-// Its slot has had its one run: no way of writing the same instant again makes another.
+// The slot has had its one run: writing the same instant again, in any way, makes no other run.
 func TestAnInstantThatComesBackDoesNotFireTwice(t *testing.T) {
 	c := newClaimer(t)
 	c.partitionsBack(1)

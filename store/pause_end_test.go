@@ -12,17 +12,22 @@ import (
 	"punctual/scheduler"
 )
 
-// pausedUntil makes a job paused since 10 hours ago until an instant, and all slots from the given one on are still to be
-// accounted for: as if no replica had been alive since.
+// pausedUntil makes a job look paused from 10 hours ago until an instant. All slots from the given one on are
+// unsettled, as if no replica had been alive since.
 func (c crud) pausedUntil(job uuid.UUID, until, next time.Time) {
 	c.t.Helper()
 	c.exec(`UPDATE punctual.jobs SET created_at = now() - interval '20 hours' WHERE id = $1`, job)
-	c.exec(`UPDATE punctual.job_versions SET valid_from = now() - CASE version WHEN 1 THEN interval '20 hours' ELSE interval '10 hours' END WHERE job_id = $1`, job)
-	c.exec(`UPDATE punctual.jobs SET paused_at = now() - interval '10 hours', updated_at = now() - interval '10 hours', paused_until = $2 WHERE id = $1`, job, until)
+	c.exec(`UPDATE punctual.job_versions
+		SET valid_from = now() - CASE version WHEN 1 THEN interval '20 hours' ELSE interval '10 hours' END
+		WHERE job_id = $1`, job)
+	c.exec(`UPDATE punctual.jobs
+		SET paused_at = now() - interval '10 hours', updated_at = now() - interval '10 hours', paused_until = $2
+		WHERE id = $1`, job, until)
 	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, next)
 }
 
-// outage is an hourly job whose pause of 10 hours ended with the slot of two and a half hours ago, while nobody was alive.
+// outage makes an hourly job whose pause of 10 hours ended at its slot of two and a half hours ago, while no replica
+// was alive.
 func (c crud) outage(options ...func(*scheduler.Definition)) (job uuid.UUID, until time.Time) {
 	c.t.Helper()
 	job = c.create("a", options...).ID
@@ -41,7 +46,7 @@ func (c crud) resumeDue() int {
 	return n
 }
 
-// wrong lists what verify finds wrong with the slots from an instant on.
+// wrong lists the violations that verify finds from an instant on.
 func (c crud) wrong(from time.Time) (found []string) {
 	c.t.Helper()
 	now, err := c.Now(c.t.Context())
@@ -71,19 +76,35 @@ func policy(p scheduler.MissedPolicy) func(*scheduler.Definition) {
 	return func(d *scheduler.Definition) { d.Missed.Policy = p }
 }
 
-// Slots before paused_until are paused, whoever comes when; from it on they are as ordinary as after any outage.
+// Slots before paused_until count as paused, however late a replica comes. Slots from then on are treated as after any
+// outage.
 func TestAPauseEndsWhenItSays(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		job     []func(*scheduler.Definition)
 		history []string // after the resume and a claim
 	}{
-		{"the newest missed slot runs", nil, []string{"schedule skipped paused x3", "schedule skipped missed x2", "catchup running late"}},
-		{"missed slots are let go", []func(*scheduler.Definition){policy(scheduler.MissedSkip)}, []string{"schedule skipped paused x3", "schedule skipped missed x3"}},
-		{"each missed slot runs", []func(*scheduler.Definition){policy(scheduler.MissedFireAll)}, []string{"schedule skipped paused x3", "catchup running late", "catchup running late", "catchup running late"}},
-		{"a tolerance of hours lets the slot at the end run as if nothing had been", []func(*scheduler.Definition){func(d *scheduler.Definition) {
-			d.Missed.Tolerance = scheduler.DurationOf(5 * time.Hour)
-		}}, []string{"schedule skipped paused x3", "schedule running"}},
+		{
+			"the newest missed slot runs", nil,
+			[]string{"schedule skipped paused x3", "schedule skipped missed x2", "catchup running late"},
+		},
+		{
+			"missed slots are let go",
+			[]func(*scheduler.Definition){policy(scheduler.MissedSkip)},
+			[]string{"schedule skipped paused x3", "schedule skipped missed x3"},
+		},
+		{
+			"each missed slot runs",
+			[]func(*scheduler.Definition){policy(scheduler.MissedFireAll)},
+			[]string{"schedule skipped paused x3", "catchup running late", "catchup running late", "catchup running late"},
+		},
+		{
+			"a tolerance of hours lets the slot at the end run as if nothing had been",
+			[]func(*scheduler.Definition){func(d *scheduler.Definition) {
+				d.Missed.Tolerance = scheduler.DurationOf(5 * time.Hour)
+			}},
+			[]string{"schedule skipped paused x3", "schedule running"},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newCRUD(t)
@@ -92,10 +113,13 @@ func TestAPauseEndsWhenItSays(t *testing.T) {
 				t.Fatalf("%d jobs were resumed", n)
 			}
 			after := c.get("a")
-			if after.State != JobActive || after.PausedUntil != nil || after.NextScheduledFor == nil || !after.NextScheduledFor.Equal(until) {
+			if after.State != JobActive || after.PausedUntil != nil || after.NextScheduledFor == nil ||
+				!after.NextScheduledFor.Equal(until) {
 				t.Errorf("resumed it is %+v", after)
 			}
-			if n := c.count(`SELECT count(*) FROM punctual.job_versions WHERE job_id = $1 AND version = 3 AND state = 'active' AND valid_from = $2`, job, until); n != 1 {
+			if n := c.count(`SELECT count(*)
+				FROM punctual.job_versions
+				WHERE job_id = $1 AND version = 3 AND state = 'active' AND valid_from = $2`, job, until); n != 1 {
 				t.Error("the version that ended the pause does not hold from its end on")
 			}
 			asClaimer(c).claim(10, true)
@@ -111,7 +135,7 @@ func TestAPauseEndsWhenItSays(t *testing.T) {
 
 func TestAOneShotOfAPauseThatIsOver(t *testing.T) {
 	for name, tt := range map[string]struct {
-		ago     time.Duration // of its slot; the pause ended an hour ago
+		ago     time.Duration // since its slot was due; the pause ended an hour ago
 		history []string
 	}{
 		"fires late when its slot passed meanwhile": {2 * time.Hour, []string{"catchup pending late"}},
@@ -146,10 +170,13 @@ func TestManyPausesEndAtOneInstant(t *testing.T) {
 		}
 	}
 	var slot time.Time
-	if err := c.pool.QueryRow(t.Context(), `SELECT min(scheduled_for) - interval '3 hours' FROM punctual.schedules`).Scan(&slot); err != nil {
+	if err := c.pool.QueryRow(t.Context(),
+		`SELECT min(scheduled_for) - interval '3 hours' FROM punctual.schedules`).Scan(&slot); err != nil {
 		t.Fatal(err)
 	}
-	c.exec(`UPDATE punctual.jobs SET state = 'paused', paused_at = now() - interval '10 hours', created_at = now() - interval '20 hours', updated_at = now() - interval '10 hours', paused_until = $1`, slot)
+	c.exec(`UPDATE punctual.jobs
+		SET state = 'paused', paused_at = now() - interval '10 hours',
+			created_at = now() - interval '20 hours', updated_at = now() - interval '10 hours', paused_until = $1`, slot)
 	c.exec(`UPDATE punctual.job_versions SET state = 'paused', valid_from = now() - interval '10 hours'`)
 	c.exec(`UPDATE punctual.schedules SET enabled = false, scheduled_for = $1, next_run_at = $1`, slot.Add(-time.Hour))
 	began := time.Now()
@@ -160,19 +187,24 @@ func TestManyPausesEndAtOneInstant(t *testing.T) {
 	if n := c.count(`SELECT count(*) FROM punctual.schedules WHERE enabled AND scheduled_for = $1`, slot); n != 1500 {
 		t.Errorf("%d stand at the slot with which the pause ended", n)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE reason = 'paused' AND skipped_last < $1 AND skipped_count = 1`, slot); n != 1500 {
+	if n := c.count(`SELECT count(*)
+		FROM punctual.runs
+		WHERE reason = 'paused' AND skipped_last < $1 AND skipped_count = 1`, slot); n != 1500 {
 		t.Errorf("%d have recorded the slot that passed", n)
 	}
 }
 
-// Whatever is done to a job whose pause is over, while nobody has resumed it yet, is done to an active one.
+// A job whose pause is over counts as active for every change, even if no replica has resumed it yet.
 func TestAPauseThatIsOverIsOverForWhoeverChangesTheJob(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change  func(c crud) error
 		history []string
 	}{
-		"pausing it again": {func(c crud) error { c.pause("a"); return nil }, []string{"schedule skipped paused x3", "schedule skipped missed x2", "catchup pending late"}},
-		"resuming it":      {func(c crud) error { c.resumed("a"); return nil }, []string{"schedule skipped paused x3"}},
+		"pausing it again": {
+			func(c crud) error { c.pause("a"); return nil },
+			[]string{"schedule skipped paused x3", "schedule skipped missed x2", "catchup pending late"},
+		},
+		"resuming it": {func(c crud) error { c.resumed("a"); return nil }, []string{"schedule skipped paused x3"}},
 		"an edit of its schedule": {
 			func(c crud) error { c.edit("a", every(2*time.Hour)); return nil },
 			[]string{"schedule skipped paused x3", "schedule skipped missed x2", "catchup pending late"},
@@ -198,10 +230,15 @@ func TestAPauseThatIsOverIsOverForWhoeverChangesTheJob(t *testing.T) {
 			if !slices.Equal(got, tt.history) {
 				t.Errorf("history %q, want %q", got, tt.history)
 			}
-			if n := c.count(`SELECT count(*) FROM punctual.job_versions WHERE job_id = $1 AND version = 3 AND state = 'active' AND valid_from = $2`, job, until); n != 1 {
+			if n := c.count(`SELECT count(*)
+				FROM punctual.job_versions
+				WHERE job_id = $1 AND version = 3 AND state = 'active' AND valid_from = $2`, job, until); n != 1 {
 				t.Error("the version that ended the pause does not hold from its end on")
 			}
-			if n := c.count(`SELECT count(*) FROM punctual.audit_log WHERE job_id = $1 AND action = 'job.resume' AND actor_kind = 'system' AND at = $2`, job, until); n != 1 {
+			if n := c.count(`SELECT count(*)
+				FROM punctual.audit_log
+				WHERE job_id = $1 AND action = 'job.resume' AND actor_kind = 'system'
+					AND at = $2`, job, until); n != 1 {
 				t.Error("the end of the pause is not on record as nobody's deed")
 			}
 			if found := c.wrong(until.Add(-3 * time.Hour)); name != "resuming it" && len(found) > 0 {
@@ -211,7 +248,7 @@ func TestAPauseThatIsOverIsOverForWhoeverChangesTheJob(t *testing.T) {
 	}
 }
 
-// While nobody is alive to resume a job, everybody says of its slots what will become of them.
+// While no replica is alive to resume a job, explain, verify and the views already say what will become of its slots.
 func TestAPauseThatIsOverAndNobodyAlive(t *testing.T) {
 	c := newCRUD(t)
 	job, until := c.outage()
@@ -228,7 +265,8 @@ func TestAPauseThatIsOverAndNobodyAlive(t *testing.T) {
 	if found := c.wrong(until.Add(-3 * time.Hour)); !slices.Equal(found, []string{"overdue x6"}) {
 		t.Errorf("verify finds %q", found)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.overdue WHERE job_id = $1 AND what = 'slot' AND due_at = $2`, job, until); n != 1 {
+	if n := c.count(`SELECT count(*) FROM punctual.overdue WHERE job_id = $1 AND what = 'slot' AND due_at = $2`,
+		job, until); n != 1 {
 		t.Errorf("overdue has %d rows of it", n)
 	}
 	if n := c.count(`SELECT count(*) FROM punctual.job_status WHERE id = $1 AND state = 'active'`, job); n != 1 {
@@ -250,7 +288,8 @@ func TestASlotAfterTheEndOfAPauseIsStillToCome(t *testing.T) {
 	job := c.create("a").ID
 	c.pause("a")
 	var next time.Time
-	if err := c.pool.QueryRow(t.Context(), `SELECT scheduled_for FROM punctual.schedules WHERE job_id = $1`, job).Scan(&next); err != nil {
+	if err := c.pool.QueryRow(t.Context(),
+		`SELECT scheduled_for FROM punctual.schedules WHERE job_id = $1`, job).Scan(&next); err != nil {
 		t.Fatal(err)
 	}
 	until := next.Add(time.Hour).UTC()
@@ -260,7 +299,9 @@ func TestASlotAfterTheEndOfAPauseIsStillToCome(t *testing.T) {
 	if got := c.saysOf("a", until.Add(-time.Hour)); !strings.HasPrefix(got, "paused: The slot is still to come") {
 		t.Errorf("before: %q", got)
 	}
-	if got := c.saysOf("a", until); !strings.HasPrefix(got, "upcoming: The slot is still to come: it is due at "+stamp(until)) {
+	if got := c.saysOf("a", until); !strings.HasPrefix(
+		got, "upcoming: The slot is still to come: it is due at "+stamp(until),
+	) {
 		t.Errorf("at the end: %q", got)
 	}
 	if n, next, err := c.ResumeDue(t.Context()); n != 0 || err != nil || next <= 0 || next > 2*time.Hour {

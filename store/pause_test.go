@@ -31,17 +31,26 @@ func TestResumeAccountsForTheSlotsThatPassed(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		job     []func(*scheduler.Definition)
-		ago     time.Duration // of the next slot when it is resumed; 0: it is still to come
+		ago     time.Duration // since the next slot was due at the resume; 0: the slot is still to come
 		history []string
 		state   JobState
 	}{
 		{name: "none has passed", state: JobActive},
-		{name: "those of a recurring job are one skip", ago: 5 * time.Hour, history: []string{"schedule skipped paused x6"}, state: JobActive},
 		{
-			name: "also when the policy wants to run each of them", job: []func(*scheduler.Definition){func(d *scheduler.Definition) { d.Missed.Policy = scheduler.MissedFireAll }},
+			name: "those of a recurring job are one skip", ago: 5 * time.Hour,
+			history: []string{"schedule skipped paused x6"}, state: JobActive,
+		},
+		{
+			name: "also when the policy wants to run each of them",
+			job: []func(*scheduler.Definition){func(d *scheduler.Definition) {
+				d.Missed.Policy = scheduler.MissedFireAll
+			}},
 			ago: 5 * time.Hour, history: []string{"schedule skipped paused x6"}, state: JobActive,
 		},
-		{name: "a one-shot fires late", job: []func(*scheduler.Definition){delay(time.Hour)}, ago: time.Second, history: []string{"catchup pending late"}, state: JobCompleted},
+		{
+			name: "a one-shot fires late", job: []func(*scheduler.Definition){delay(time.Hour)}, ago: time.Second,
+			history: []string{"catchup pending late"}, state: JobCompleted,
+		},
 		{
 			name: "a one-shot of days ago fires whatever the policy for missed slots",
 			job: []func(*scheduler.Definition){delay(time.Hour), func(d *scheduler.Definition) {
@@ -86,7 +95,8 @@ func TestAOneShotDueWhilePausedKeepsTheIDOfItsSlot(t *testing.T) {
 	c.pause("a")
 	slot := c.slotAgo(job.ID, time.Minute)
 	after := c.resumed("a")
-	if after.LastRun == nil || after.LastRun.ID != scheduler.SlotRunID(job.ID, slot) || !after.LastRun.ScheduledFor.Equal(slot) {
+	if after.LastRun == nil || after.LastRun.ID != scheduler.SlotRunID(job.ID, slot) ||
+		!after.LastRun.ScheduledFor.Equal(slot) {
 		t.Errorf("its run is %+v", after.LastRun)
 	}
 	if !c.woken() {
@@ -95,7 +105,10 @@ func TestAOneShotDueWhilePausedKeepsTheIDOfItsSlot(t *testing.T) {
 }
 
 func TestAPausedJobThatIsMovedRecordsWhatPassed(t *testing.T) {
-	for name, kind := range map[string]func(*scheduler.Definition){"recurring": every(time.Hour), "one-shot": delay(time.Hour)} {
+	for name, kind := range map[string]func(*scheduler.Definition){
+		"recurring": every(time.Hour),
+		"one-shot":  delay(time.Hour),
+	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCRUD(t)
 			job := c.create("a", kind)
@@ -127,7 +140,8 @@ func TestPauseJob(t *testing.T) {
 		until := time.Now().Add(time.Hour)
 		for range 2 {
 			job, err := c.PauseJob(ctx, c.tenant, "a", "holiday", &until)
-			if err != nil || job.PauseNote != "holiday" || !sameInstant(job.PausedUntil, &until) || job.Version != 3 || !sameInstant(job.PausedAt, first.PausedAt) {
+			if err != nil || job.PauseNote != "holiday" || !sameInstant(job.PausedUntil, &until) || job.Version != 3 ||
+				!sameInstant(job.PausedAt, first.PausedAt) {
 				t.Errorf("%+v, %v", job, err)
 			}
 		}

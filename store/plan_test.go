@@ -21,7 +21,9 @@ func TestASkipRowSaysWhatItStandsFor(t *testing.T) {
 	}{
 		{"counted", scheduler.Skip{Reason: scheduler.ReasonMissed, First: first, Last: last, Count: 49}, new(49)},
 		{"too many to count", scheduler.Skip{Reason: scheduler.ReasonPaused, First: first, Last: last}, nil},
-		{"an overlap", scheduler.Skip{Reason: scheduler.ReasonOverlap, First: first, Last: first, Count: 1, BlockedBy: blocker}, new(1)},
+		{"an overlap", scheduler.Skip{
+			Reason: scheduler.ReasonOverlap, First: first, Last: first, Count: 1, BlockedBy: blocker,
+		}, new(1)},
 	} {
 		job := c.create("job-"+string(k.skip.Reason), never)
 		c.settles(job, scheduler.Plan{Skips: []scheduler.Skip{k.skip}})
@@ -30,23 +32,25 @@ func TestASkipRowSaysWhatItStandsFor(t *testing.T) {
 			t.Fatalf("%s: %d rows, %v", k.name, len(runs), err)
 		}
 		r := runs[0]
-		if r.Status != scheduler.StatusSkipped || r.Reason != k.skip.Reason || r.Attempt != 0 || r.FinishedAt == nil || !r.ScheduledFor.Equal(k.skip.Last) || r.JobVersion != 1 {
+		if r.Status != scheduler.StatusSkipped || r.Reason != k.skip.Reason || r.Attempt != 0 || r.FinishedAt == nil ||
+			!r.ScheduledFor.Equal(k.skip.Last) || r.JobVersion != 1 {
 			t.Errorf("%s: %+v", k.name, r)
 		}
-		if r.Skipped == nil || !r.Skipped.First.Equal(k.skip.First) || !r.Skipped.Last.Equal(k.skip.Last) || (r.Skipped.Count == nil) != (k.want == nil) || k.want != nil && *r.Skipped.Count != *k.want {
+		if r.Skipped == nil || !r.Skipped.First.Equal(k.skip.First) || !r.Skipped.Last.Equal(k.skip.Last) ||
+			(r.Skipped.Count == nil) != (k.want == nil) || k.want != nil && *r.Skipped.Count != *k.want {
 			t.Errorf("%s: it stands for %+v", k.name, r.Skipped)
 		}
 		if blocked := k.skip.BlockedBy != uuid.Nil; blocked != (r.BlockedBy != nil) || blocked && *r.BlockedBy != blocker {
 			t.Errorf("%s: blocked by %v", k.name, r.BlockedBy)
 		}
-		// A skipped slot can be backfilled: the skip has not taken its id.
+		// A skipped slot can be backfilled, because the skip does not take the slot's run id.
 		if r.ID.Version() != 7 || r.ID == scheduler.SlotRunID(job.ID, k.skip.Last) {
 			t.Errorf("%s: id %s", k.name, r.ID)
 		}
 	}
 }
 
-// settles writes a plan outside of a claim.
+// settles writes a plan without a claim.
 func (c claimer) settles(job JobRecord, plan scheduler.Plan) {
 	c.t.Helper()
 	compiled, err := scheduler.Compile(job.ID, c.tenant, job.Version, job.Definition, 0)
@@ -65,20 +69,23 @@ func TestSettledSlotsWaitInReadyOnce(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", never)
 	slot := time.Now().UTC().Truncate(time.Second)
-	plan := scheduler.Plan{Runs: []scheduler.PlannedRun{{ScheduledFor: slot, DueAt: slot, Trigger: scheduler.TriggerCatchup, Late: true}}}
+	plan := scheduler.Plan{Runs: []scheduler.PlannedRun{{
+		ScheduledFor: slot, DueAt: slot, Trigger: scheduler.TriggerCatchup, Late: true,
+	}}}
 	c.settles(job, plan)
-	c.settles(job, plan) // the slot has its run by now
+	c.settles(job, plan) // the slot already has its run
 	if n := c.ready(job.ID); n != 1 {
 		t.Errorf("%d wait", n)
 	}
 	a := c.one(c.claimReady(10))
-	if a.RunID != scheduler.SlotRunID(job.ID, slot) || a.Trigger != scheduler.TriggerCatchup || !a.Late || a.Attempt != 1 || !a.ScheduledFor.Equal(slot) {
+	if a.RunID != scheduler.SlotRunID(job.ID, slot) || a.Trigger != scheduler.TriggerCatchup || !a.Late ||
+		a.Attempt != 1 || !a.ScheduledFor.Equal(slot) {
 		t.Errorf("%+v", a)
 	}
 }
 
-// Missed slots of a job whose runs must not overlap wait in ready when the job is edited; none is skipped
-// or recorded as missed because a run is active or waits already.
+// When a job whose runs must not overlap is edited, its missed slots wait in ready. None is skipped or recorded as
+// missed because another run is active or waiting.
 func TestAnEditKeepsWhatIsToBeCaughtUp(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", every(time.Hour), missed(scheduler.MissedFireAll), func(d *scheduler.Definition) {
@@ -86,16 +93,21 @@ func TestAnEditKeepsWhatIsToBeCaughtUp(t *testing.T) {
 	})
 	active, waiting := scheduler.NewRunID(time.Now()), scheduler.NewRunID(time.Now())
 	for _, id := range []uuid.UUID{active, waiting} {
-		c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger) VALUES ($1, $2, now(), now(), $3, 1, $4, 'pending', 'manual')`, id, job.ID, c.tenant, c.queue*4+1)
+		c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger)
+			VALUES ($1, $2, now(), now(), $3, 1, $4, 'pending', 'manual')`, id, job.ID, c.tenant, c.queue*4+1)
 	}
 	c.exec(`UPDATE punctual.exclusive SET active_run = $2, waiting_run = $3 WHERE job_id = $1`, job.ID, active, waiting)
 	slot := time.Now().UTC().Truncate(time.Hour).Add(-5 * time.Hour)
 	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job.ID, slot)
 	c.edit("job", every(2*time.Hour))
-	if n := c.count(`SELECT count(*) FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id WHERE y.job_id = $1 AND r.trigger = 'catchup'`, job.ID); n < 5 {
+	if n := c.count(`SELECT count(*)
+		FROM punctual.ready y
+		JOIN punctual.runs r ON r.id = y.run_id
+		WHERE y.job_id = $1 AND r.trigger = 'catchup'`, job.ID); n < 5 {
 		t.Errorf("%d of the missed slots wait to be caught up, want at least 5", n)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE job_id = $1 AND status = 'skipped' AND reason = 'missed'`, job.ID); n != 0 {
+	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE job_id = $1 AND status = 'skipped' AND reason = 'missed'`,
+		job.ID); n != 0 {
 		t.Errorf("%d are recorded as missed", n)
 	}
 }
@@ -111,13 +123,17 @@ func TestWhatIsMadeOfASlotIsNotMadeBeforeItWasDue(t *testing.T) {
 	due := time.Now().Add(time.Minute).UTC().Truncate(time.Second)
 	if err := c.inTx(t.Context(), c.tenant, func(tx pgx.Tx) error {
 		return c.settle(t.Context(), tx, compiled, 1, scheduler.Plan{
-			Runs:  []scheduler.PlannedRun{{ScheduledFor: due, DueAt: due, Trigger: scheduler.TriggerSchedule}},
-			Skips: []scheduler.Skip{{Reason: scheduler.ReasonOverlap, First: due.Add(-time.Second), Last: due.Add(-time.Second), Count: 1}},
+			Runs: []scheduler.PlannedRun{{ScheduledFor: due, DueAt: due, Trigger: scheduler.TriggerSchedule}},
+			Skips: []scheduler.Skip{{
+				Reason: scheduler.ReasonOverlap, First: due.Add(-time.Second), Last: due.Add(-time.Second), Count: 1,
+			}},
 		}, due)
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE created_at >= due_at AND coalesce(finished_at >= due_at, true)`); n != 2 {
+	if n := c.count(`SELECT count(*)
+		FROM punctual.runs
+		WHERE created_at >= due_at AND coalesce(finished_at >= due_at, true)`); n != 2 {
 		t.Errorf("%d of a run and a skip are made when they were due, or after", n)
 	}
 }

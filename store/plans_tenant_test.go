@@ -9,7 +9,7 @@ import (
 	"punctual/internal/pgtest"
 )
 
-// Row-level security does not keep what is read for a tenant from its indexes.
+// Row-level security does not keep reads for a tenant from using indexes.
 func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -18,12 +18,15 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 	c.exec(`UPDATE punctual.jobs SET labels = jsonb_build_object('n', name)`)
 	c.exec(`INSERT INTO punctual.audit_log (id, resource_id, job_id, at, tenant, action, actor_kind, name)
 		SELECT gen_random_uuid(), id, id, now(), tenant, 'job.create', 'system', name FROM punctual.jobs`)
-	c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, attempts)
+	c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger,
+			attempts)
 		SELECT id, job_id, tenant, 'x', 1, now(), 'manual', 1 FROM punctual.runs`)
 	c.exec(`ANALYZE`)
 	var name string
 	var job, run uuid.UUID
-	if err := c.pool.QueryRow(t.Context(), `SELECT j.name, j.id, r.id FROM punctual.jobs j JOIN punctual.runs r ON r.job_id = j.id LIMIT 1`).Scan(&name, &job, &run); err != nil {
+	if err := c.pool.QueryRow(t.Context(), `SELECT j.name, j.id, r.id
+		FROM punctual.jobs j
+		JOIN punctual.runs r ON r.job_id = j.id LIMIT 1`).Scan(&name, &job, &run); err != nil {
 		t.Fatal(err)
 	}
 	c.Close()
@@ -44,7 +47,10 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 		},
 		"job by id":   func() (int, error) { _, err := reader.GetJob(ctx, 1, job.String()); return 1, err },
 		"job by name": func() (int, error) { _, err := reader.GetJob(ctx, 1, name); return 1, err },
-		"runs":        func() (int, error) { l, _, err := reader.ListRuns(ctx, 1, RunFilter{Page: page}); return len(l), err },
+		"runs": func() (int, error) {
+			l, _, err := reader.ListRuns(ctx, 1, RunFilter{Page: page})
+			return len(l), err
+		},
 		"runs of a job": func() (int, error) {
 			l, _, err := reader.ListRuns(ctx, 1, RunFilter{Job: name, Page: page})
 			return len(l), err

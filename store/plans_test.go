@@ -20,7 +20,7 @@ type plan struct {
 	Plans    []plan
 }
 
-// scans returns how a relation is read in the plan.
+// scans returns the kinds of nodes that read a relation in the plan.
 func (p plan) scans(relation string) (nodes []string) {
 	if p.Relation == relation {
 		nodes = append(nodes, p.Node)
@@ -31,7 +31,7 @@ func (p plan) scans(relation string) (nodes []string) {
 	return nodes
 }
 
-// explain runs a statement and returns what it did; nothing of it stays.
+// explain runs a statement, returns its plan with the pages that it read, and rolls its changes back.
 func (c claimer) explain(sql string, args ...any) plan {
 	c.t.Helper()
 	var raw []byte
@@ -51,32 +51,34 @@ func (c claimer) explain(sql string, args ...any) plan {
 	return plans[0].Plan
 }
 
-// explainClaim runs the statement that locks what a claim is for.
+// explainClaim runs the statement that locks the rows of a claim.
 func (c claimer) explainClaim(of selection, claim scheduler.Claim) plan {
 	c.t.Helper()
 	sql, arguments := of.statement(claim)
-	return c.explain(sql, arguments[1:]...) // but for prepared, as its text is another
+	return c.explain(sql, arguments[1:]...) // without the argument that has it prepared, because the text is another one
 }
 
-// explainContenders runs the statement that finds who waits.
+// explainContenders runs the statement that finds the waiting tenants.
 func (c claimer) explainContenders(of scheduler.Work) plan {
 	c.t.Helper()
 	sql, arguments := contenders(of, []int16{c.queue})
 	return c.explain(sql, arguments[1:]...)
 }
 
-// fill makes n rows of schedules without the jobs they belong to, due so long from now; every tenth is due.
+// fill makes n rows of schedules without their jobs. Every tenth has been due for 2 s; row i of the others is due in i
+// seconds.
 func (c claimer) fill(n int) {
 	c.t.Helper()
 	c.exec(`ALTER TABLE punctual.schedules DROP CONSTRAINT IF EXISTS schedules_job_id_fkey`)
 	c.exec(`ALTER TABLE punctual.schedules SET (autovacuum_enabled = false)`)
 	c.exec(`INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
 		SELECT gen_random_uuid(), at, at, 1, 1, $2::smallint * 4 + 1, true
-		FROM (SELECT now() + CASE WHEN i % 10 = 0 THEN interval '-2 s' ELSE i * interval '1 s' END AS at FROM generate_series(1, $1::int) i) s`, n, c.queue)
+		FROM (SELECT now() + CASE WHEN i % 10 = 0 THEN interval '-2 s' ELSE i * interval '1 s' END AS at
+			FROM generate_series(1, $1::int) i) s`, n, c.queue)
 }
 
-// The hot statements read a few pages of their index, whatever the statistics say and whatever the table has been
-// through. Pages are counted, not time.
+// The hot statements read a few pages of their index, whatever the table's statistics and history. The test counts
+// pages, not time.
 func TestTheHotStatementsStayIndexScans(t *testing.T) {
 	c := newClaimer(t)
 	ctx := t.Context()
@@ -109,7 +111,7 @@ func TestTheHotStatementsStayIndexScans(t *testing.T) {
 	c.exec(`ANALYZE punctual.schedules`)
 	check("a hundred thousand rows, analysed", 2000)
 
-	// Everything that was due moves on while an old snapshot keeps the dead entries of the index alive.
+	// All due slots move on while an old snapshot keeps the dead entries of the index.
 	old, err := c.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
 		t.Fatal(err)
@@ -119,14 +121,17 @@ func TestTheHotStatementsStayIndexScans(t *testing.T) {
 	if err := old.QueryRow(ctx, `SELECT count(*) FROM punctual.schedules`).Scan(&n); err != nil {
 		t.Fatal(err)
 	}
-	c.exec(`UPDATE punctual.schedules SET next_run_at = next_run_at - interval '1 minute', scheduled_for = scheduled_for - interval '1 minute' WHERE next_run_at <= now()`)
+	c.exec(`UPDATE punctual.schedules
+		SET next_run_at = next_run_at - interval '1 minute', scheduled_for = scheduled_for - interval '1 minute'
+		WHERE next_run_at <= now()`)
 	c.exec(`UPDATE punctual.schedules SET next_run_at = next_run_at + interval '1 day' WHERE next_run_at <= now()`)
 	if p := c.explainClaim(ofSlots, of(scheduler.WorkDue)); p.Hit+p.Read > 3000 {
 		t.Errorf("under an old snapshot: %d pages for what is due now", p.Hit+p.Read)
 	}
 
 	c.exec(`UPDATE punctual.schedules SET enabled = false`)
-	if p := c.explainClaim(ofSlots, of(scheduler.WorkDue)); p.Hit+p.Read > 3000 || slices.Contains(p.scans("schedules"), "Seq Scan") {
+	if p := c.explainClaim(ofSlots, of(scheduler.WorkDue)); p.Hit+p.Read > 3000 ||
+		slices.Contains(p.scans("schedules"), "Seq Scan") {
 		t.Errorf("a table just drained, under an old snapshot: %d pages, read by %v", p.Hit+p.Read, p.scans("schedules"))
 	}
 	if err := old.Rollback(ctx); err != nil {

@@ -11,18 +11,20 @@ import (
 	"punctual/scheduler"
 )
 
-// selectScans counts how often a scan was begun of the tables that no statement of daily work may scan, once they are
-// more than a few pages.
+// selectScans counts the sequential scans of the tables that no statement of daily work may scan, once a table has more
+// than 45 pages.
 const selectScans = `
 SELECT relname, seq_scan FROM pg_stat_user_tables
 WHERE schemaname = 'punctual' AND pg_relation_size(relid) > 45 * 8192
   AND relname ~ '^(schedules|ready|exclusive|jobs|job_versions|runs_|attempts_|run_data_|audit_log)'`
 
-// planModes are plans made for values, and plans for good.
+// planModes are the values of plan_cache_mode under test: auto begins with plans for the given values, the other makes
+// generic plans at once.
 var planModes = []string{"auto", "force_generic_plan"}
 
-// What a replica and its API do all day long, the lists of jobs and runs left out, with all modes of plans and whatever
-// the statistics say: the database counts the scans that begin at the start of a table, whether or not they reach its end.
+// The test does what a replica and its API do all day long, except the lists of jobs and runs, in all plan modes and
+// with several states of the statistics. Postgres counts a sequential scan when it begins, whether or not it reaches
+// the table's end.
 func TestDailyWorkScansNoLargeTable(t *testing.T) {
 	for _, state := range []struct {
 		name    string
@@ -68,7 +70,8 @@ func openClaimer(t *testing.T, dsn string) claimer {
 	return asClaimer(crud{Store: s, t: t, tenant: 1})
 }
 
-// scans returns how often each large table was scanned, by sessions that have ended: each tells at its end what it did.
+// scans returns how often sessions that have ended scanned each large table. A session reports its statistics when it
+// ends.
 func (c claimer) scans() map[string]int64 {
 	c.t.Helper()
 	until(c.t, c.pool, "the other sessions to end", `SELECT count(*) = 0 FROM pg_stat_activity
@@ -89,7 +92,7 @@ func (c claimer) scans() map[string]int64 {
 	return counts
 }
 
-// grow adds jobs, some of them due now, some long ago, with their runs and with runs that wait.
+// grow adds jobs that are due in days, now and ten seconds ago, and runs that wait in ready.
 func (c claimer) grow() {
 	prefix := "j" + strings.ReplaceAll(uuid.NewString(), "-", "")
 	c.many(8000, prefix, -1e15)
@@ -98,20 +101,26 @@ func (c claimer) grow() {
 	c.exec(`INSERT INTO punctual.exclusive (job_id) SELECT id FROM punctual.jobs LIMIT 3000 ON CONFLICT DO NOTHING`)
 	c.exec(`WITH made AS (
 			INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger)
-			SELECT (substr(punctual.partition_bound((now() AT TIME ZONE 'UTC')::date)::text, 1, 14) || '7' || substr(gen_random_uuid()::text, 16))::uuid, id, now(), now(), 1, 1, $1::smallint * 4 + 1, 'pending', 'manual' FROM punctual.jobs LIMIT 3000
+			SELECT (substr(punctual.partition_bound((now() AT TIME ZONE 'UTC')::date)::text, 1, 14)
+					|| '7' || substr(gen_random_uuid()::text, 16))::uuid,
+				id, now(), now(), 1, 1, $1::smallint * 4 + 1, 'pending', 'manual'
+			FROM punctual.jobs
+			LIMIT 3000
 			RETURNING id, job_id, lane),
 		data AS (INSERT INTO punctual.run_data (run_id, headers) SELECT id, '{}' FROM made)
-		INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) SELECT id, job_id, now() + (row_number() OVER () - 100) * interval '1 min', 1, lane FROM made`, c.queue)
+		INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+		SELECT id, job_id, now() + (row_number() OVER () - 100) * interval '1 min', 1, lane
+		FROM made`, c.queue)
 }
 
-// drain takes away what grew, and leaves its dead rows.
+// drain finishes all runs, empties ready and puts the schedules off, and so leaves dead rows.
 func (c claimer) drain() {
 	c.exec(`UPDATE punctual.schedules SET next_run_at = next_run_at + interval '1 day'`)
 	c.exec(`DELETE FROM punctual.ready`)
 	c.exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = now()`)
 }
 
-// day is a little of everything.
+// day does a little of everything.
 func (c claimer) day() {
 	c.t.Helper()
 	ctx := c.t.Context()
@@ -121,7 +130,7 @@ func (c claimer) day() {
 			c.t.Fatal(err)
 		}
 	}
-	for range 8 { // a plan for good is made at the sixth
+	for range 8 { // Postgres may choose a generic plan at the sixth execution
 		job := c.create("job-" + uuid.NewString())
 		c.get(job.Definition.Name)
 		c.trigger(job.Definition.Name)

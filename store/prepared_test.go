@@ -8,13 +8,15 @@ import (
 	"punctual/internal/pgtest"
 )
 
-// namedPlans returns how often named statements of the connections were planned anew, and how often not.
+// namedPlans returns how often the connections' prepared statements ran with a custom plan, and how often with a
+// generic one.
 func namedPlans(t *testing.T, s *Store) (custom, generic int) {
 	t.Helper()
 	for _, conn := range s.pool.AcquireAllIdle(t.Context()) {
 		defer conn.Release()
 		var c, g int
-		if err := conn.QueryRow(t.Context(), `SELECT coalesce(sum(custom_plans), 0), coalesce(sum(generic_plans), 0) FROM pg_prepared_statements`).Scan(&c, &g); err != nil {
+		if err := conn.QueryRow(t.Context(), `SELECT coalesce(sum(custom_plans), 0), coalesce(sum(generic_plans), 0)
+			FROM pg_prepared_statements`).Scan(&c, &g); err != nil {
 			t.Fatal(err)
 		}
 		custom, generic = custom+c, generic+g
@@ -22,7 +24,7 @@ func namedPlans(t *testing.T, s *Store) (custom, generic int) {
 	return custom, generic
 }
 
-// To plan a look through all the days of runs costs thirty times what the look does.
+// Planning a query over all the days of runs costs thirty times as much as running it.
 func TestReadingAJobIsPlannedOnce(t *testing.T) {
 	c := newCRUD(t)
 	job := c.create("job")
@@ -33,16 +35,18 @@ func TestReadingAJobIsPlannedOnce(t *testing.T) {
 	if _, _, err := c.ListJobs(t.Context(), c.tenant, JobFilter{}); err != nil {
 		t.Fatal(err)
 	}
-	// Two statements read a job by its name; each is planned five times on a connection before one plan is kept.
+	// Two statements read a job by its name. Each connection plans each of them five times before it keeps a plan.
 	custom, generic := namedPlans(t, c.Store)
 	if custom > 2*8*6 || generic < 2*reads-custom {
-		t.Errorf("%d plans were made for values and %d uses of kept ones, in %d reads of job %s", custom, generic, reads, job.ID)
+		t.Errorf("%d plans were made for values and %d uses of kept ones, in %d reads of job %s",
+			custom, generic, reads, job.ID)
 	}
 }
 
 func TestBehindAPoolerNoNamesAreKept(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), Options{DatabaseURL: pgtest.PgBouncer(t, pgtest.Server(t), pgtest.DSN(t), "default_pool_size = 2")})
+	s, err := Open(t.Context(),
+		Options{DatabaseURL: pgtest.PgBouncer(t, pgtest.Server(t), pgtest.DSN(t), "default_pool_size = 2")})
 	if err != nil {
 		t.Fatal(err)
 	}

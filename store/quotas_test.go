@@ -17,7 +17,7 @@ func (c crud) limit(column string, most any) {
 	c.exec(`UPDATE punctual.tenants SET `+column+` = $1 WHERE id = $2`, most, c.tenant)
 }
 
-// full reports whether an error says that the tenant has all the jobs it may have.
+// full reports whether an error says that the tenant has reached its limit of jobs.
 func full(err error) bool {
 	var limit *JobLimitError
 	return errors.As(err, &limit)
@@ -30,7 +30,9 @@ func TestATenantHasNoMoreJobsThanItMay(t *testing.T) {
 	c.limit("max_jobs", 3)
 	c.create("second")
 	c.create("done", at(time.Now().Add(-time.Hour)))
-	c.exec(`UPDATE punctual.schedules SET scheduled_for = NULL, next_run_at = NULL, enabled = false, completed_at = now() WHERE job_id = $1`, c.get("done").ID)
+	c.exec(`UPDATE punctual.schedules
+		SET scheduled_for = NULL, next_run_at = NULL, enabled = false, completed_at = now()
+		WHERE job_id = $1`, c.get("done").ID)
 	paused := true
 	if _, err := c.CreateJob(ctx, c.tenant, NewJob{Definition: definition("third"), Paused: &paused}); err != nil {
 		t.Fatalf("a completed job counts: %v", err)
@@ -45,27 +47,31 @@ func TestATenantHasNoMoreJobsThanItMay(t *testing.T) {
 	if _, err := c.CreateJobs(ctx, c.tenant, []NewJob{{Definition: definition("fourth")}}, ConflictSkip); !full(err) {
 		t.Errorf("a batch: error %v", err)
 	}
-	if _, _, err := c.PutJob(ctx, c.tenant, "done", NewJob{Definition: definition("done", every(time.Hour))}, nil, false); !full(err) {
+	if _, _, err := c.PutJob(ctx, c.tenant, "done",
+		NewJob{Definition: definition("done", every(time.Hour))}, nil, false); !full(err) {
 		t.Errorf("PUT that starts a completed job again: error %v", err)
 	}
 	if got := c.get("done"); got.State != JobCompleted {
 		t.Errorf("then it is %s", got.State)
 	}
-	if _, _, err := c.PutJob(ctx, c.tenant, "second", NewJob{Definition: definition("second", every(2*time.Hour))}, nil, false); err != nil {
+	if _, _, err := c.PutJob(ctx, c.tenant, "second",
+		NewJob{Definition: definition("second", every(2*time.Hour))}, nil, false); err != nil {
 		t.Errorf("PUT of one that is there: %v", err)
 	}
-	if _, err := c.CreateJobs(ctx, c.tenant, []NewJob{{Definition: definition("second", every(3*time.Hour))}}, ConflictReplace); err != nil {
+	if _, err := c.CreateJobs(ctx, c.tenant,
+		[]NewJob{{Definition: definition("second", every(3*time.Hour))}}, ConflictReplace); err != nil {
 		t.Errorf("a batch that replaces one that is there: %v", err)
 	}
 	if err := c.DeleteJob(ctx, c.tenant, "before", nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := c.PutJob(ctx, c.tenant, "done", NewJob{Definition: definition("done", every(time.Hour))}, nil, false); err != nil {
+	if _, _, err := c.PutJob(ctx, c.tenant, "done",
+		NewJob{Definition: definition("done", every(time.Hour))}, nil, false); err != nil {
 		t.Errorf("with room, PUT of a completed job: %v", err)
 	}
 	c.limit("max_jobs", nil)
 	c.create("another")
-	c.limit("max_jobs", 4) // what was written meanwhile is counted
+	c.limit("max_jobs", 4) // jobs that were written meanwhile count
 	if _, err := c.CreateJob(ctx, c.tenant, NewJob{Definition: definition("fifth")}); !full(err) {
 		t.Errorf("after a time without a limit: error %v", err)
 	}
@@ -120,9 +126,11 @@ func TestSlotsComeNoCloserThanATenantsMay(t *testing.T) {
 		"cron, 3 minutes apart":   {cron("57,0 * * * *"), "schedule.cron: "},
 		"once":                    {delay(time.Second), ""},
 	} {
-		_, err := c.CreateJob(ctx, c.tenant, NewJob{Definition: definition(strings.ReplaceAll(strings.ReplaceAll(name, ",", ""), " ", "-"), test.schedule)})
+		_, err := c.CreateJob(ctx, c.tenant,
+			NewJob{Definition: definition(strings.ReplaceAll(strings.ReplaceAll(name, ",", ""), " ", "-"), test.schedule)})
 		var gap *IntervalError
-		if (test.refused == "") != (err == nil) || err != nil && (!errors.As(err, &gap) || !strings.HasPrefix(err.Error(), test.refused)) {
+		if (test.refused == "") != (err == nil) ||
+			err != nil && (!errors.As(err, &gap) || !strings.HasPrefix(err.Error(), test.refused)) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"punctual/scheduler"
 )
 
-// lose makes a replica one that was lost: gone from replicas, its claims still there.
+// lose makes a replica look lost: its row in replicas is gone, and its claims are still there.
 func (c crud) lose(replica uuid.UUID) {
 	c.exec(`DELETE FROM punctual.replicas WHERE id = $1`, replica)
 }
@@ -49,22 +49,27 @@ func TestRecover(t *testing.T) {
 		if len(again) != 1 || again[0].RunID != a.RunID || again[0].Attempt != 2 || again[0].Fence <= a.Fence {
 			t.Fatalf("claimed again: %+v", again)
 		}
-		o := scheduler.Outcome{Assignment: a, Verdict: scheduler.Bury, Reason: scheduler.ReasonHTTP5xx, StartedAt: a.DueAt, FinishedAt: a.DueAt}
+		o := scheduler.Outcome{
+			Assignment: a, Verdict: scheduler.Bury, Reason: scheduler.ReasonHTTP5xx, StartedAt: a.DueAt, FinishedAt: a.DueAt,
+		}
 		if n, err := c.Finish(t.Context(), []scheduler.Outcome{o}, []uuid.UUID{a.Lease.ID}); n != 1 || err != nil {
 			t.Errorf("superseded %d, error %v", n, err)
 		}
 		c.finish(again[0], scheduler.Succeed, "")
 		run, err := c.GetRun(t.Context(), c.tenant, a.RunID)
-		if err != nil || run.Status != scheduler.StatusSucceeded || len(run.Attempts) != 2 || run.Attempts[0].Outcome != scheduler.AttemptLost {
+		if err != nil || run.Status != scheduler.StatusSucceeded || len(run.Attempts) != 2 ||
+			run.Attempts[0].Outcome != scheduler.AttemptLost {
 			t.Errorf("run %+v, error %v", run, err)
 		}
-		if n := c.count(`SELECT (SELECT count(*) FROM punctual.dead_letters) + (SELECT count(*) FROM punctual.claims) + (SELECT count(active_run) FROM punctual.exclusive)`); n != 0 {
+		if n := c.count(`SELECT (SELECT count(*) FROM punctual.dead_letters)
+			+ (SELECT count(*) FROM punctual.claims)
+			+ (SELECT count(active_run) FROM punctual.exclusive)`); n != 0 {
 			t.Errorf("something is left")
 		}
 	})
 	t.Run("what this binary cannot read is left to another one, and keeps nobody else's runs", func(t *testing.T) {
 		c := newCRUD(t)
-		for i := range 12 { // more than end at a time
+		for i := range 12 { // more than Recover ends at a time
 			replica, name := uuid.New(), fmt.Sprintf("a%d", i)
 			job := c.create(name)
 			c.trigger(name)
@@ -100,7 +105,8 @@ func TestRecover(t *testing.T) {
 			c.recover()
 		}
 		got, err := c.GetRun(t.Context(), c.tenant, run.ID)
-		if err != nil || got.Status != scheduler.StatusDead || got.Reason != scheduler.ReasonPoison || len(got.Attempts) != 3 {
+		if err != nil || got.Status != scheduler.StatusDead || got.Reason != scheduler.ReasonPoison ||
+			len(got.Attempts) != 3 {
 			t.Errorf("run %+v, error %v", got, err)
 		}
 		if n := c.count(`SELECT count(*) FROM punctual.dead_letters WHERE reason = 'poison'`); n != 1 {

@@ -11,7 +11,7 @@ import (
 
 func replacing(d *scheduler.Definition) { d.ConcurrencyPolicy = scheduler.PolicyReplace }
 
-// replace claims what a run in flight of these jobs is replaced by: a claim without a worker slot.
+// replace claims, without a worker slot, the slots that replace the runs in flight of these jobs.
 func (c claimer) replace(jobs ...uuid.UUID) scheduler.Batch {
 	c.t.Helper()
 	b, err := c.ClaimDue(c.t.Context(), scheduler.Claim{Replica: c.replica, Work: scheduler.WorkDue, Replacing: jobs})
@@ -43,7 +43,8 @@ func TestADueSlotReplacesTheRunInFlightThoughNoWorkerSlotIsFree(t *testing.T) {
 	if b := c.replace(job.ID, other.ID); b.Settled != 1 || len(b.Runs) != 0 {
 		t.Errorf("%d slots settled, %d runs started; want the one, without a start", b.Settled, len(b.Runs))
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'running' AND reason = 'replaced'`, ours.RunID); n != 1 {
+	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'running' AND reason = 'replaced'`,
+		ours.RunID); n != 1 {
 		t.Errorf("the run in flight is %s", c.state(ours.RunID))
 	}
 	if b := c.claimReady(10); len(b.Runs) != 0 {
@@ -57,7 +58,7 @@ func TestADueSlotReplacesTheRunInFlightThoughNoWorkerSlotIsFree(t *testing.T) {
 	}
 }
 
-// A slot whose run would start at once is left to a claim that has a worker slot for it.
+// A slot whose run would start at once is left to a claim that has a worker slot for the run.
 func TestASlotThatReplacesNothingIsNotStartedWithoutAWorkerSlot(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", rarely, replacing)
@@ -70,7 +71,7 @@ func TestASlotThatReplacesNothingIsNotStartedWithoutAWorkerSlot(t *testing.T) {
 	}
 }
 
-// The place that a replaced run leaves is for its successor, and not for what has waited longer.
+// The worker slot that a replaced run leaves goes to its successor, not to a run that has waited longer.
 func TestASuccessorComesBeforeWhatElseOfItsTenantWaits(t *testing.T) {
 	c := newClaimer(t)
 	a := c.manual("job", replacing)
@@ -85,7 +86,7 @@ func TestASuccessorComesBeforeWhatElseOfItsTenantWaits(t *testing.T) {
 	if next := c.one(c.claimReady(1)); next.Job.ID != a.Job.ID {
 		t.Error("the run of another job has the place")
 	}
-	// One that waited for a run that ended by itself comes after what has waited for longer.
+	// A run that waited for another run, which ended by itself, comes after runs that have waited longer.
 	c.trigger("waits")
 	c.finish(succeeded(b))
 	if next := c.one(c.claimReady(1)); next.Job.Name != "other" {
@@ -93,7 +94,7 @@ func TestASuccessorComesBeforeWhatElseOfItsTenantWaits(t *testing.T) {
 	}
 }
 
-// Neither by a trigger nor by an edit that settles a slot which came meanwhile.
+// While frozen, neither a trigger replaces the run in flight, nor an edit that settles a slot which came meanwhile.
 func TestWhileFrozenNoRunInFlightIsReplaced(t *testing.T) {
 	for whose, freeze := range map[string]string{
 		"deployment": `UPDATE punctual.deployment SET frozen_at = now(), frozen_by = 'test', frozen_reason = 'asked'`,
@@ -103,12 +104,13 @@ func TestWhileFrozenNoRunInFlightIsReplaced(t *testing.T) {
 			c := newClaimer(t)
 			a := c.manual("job", rarely, replacing)
 			c.exec(freeze)
-			for range 2 { // of those that wait the newest stays
+			for range 2 { // of the waiting runs, the newest stays
 				c.trigger("job")
 			}
 			c.slotAgo(a.Job.ID, time.Second)
 			c.edit("job", func(d *scheduler.Definition) { d.Description = "settles the slot" })
-			if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'running' AND reason IS NULL`, a.RunID); n != 1 {
+			if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'running' AND reason IS NULL`,
+				a.RunID); n != 1 {
 				t.Errorf("the run in flight is %s", c.state(a.RunID))
 			}
 			if n := c.count(`SELECT count(*) FROM punctual.runs WHERE status = 'pending'`); n != 1 {

@@ -17,7 +17,7 @@ import (
 	"punctual/scheduler"
 )
 
-// ago returns noon of the day that lies so many days back, in UTC.
+// ago returns noon, in UTC, of the day the given number of days ago.
 func (c crud) ago(days int) time.Time {
 	c.t.Helper()
 	now, err := c.Now(c.t.Context())
@@ -27,8 +27,8 @@ func (c crud) ago(days int) time.Time {
 	return now.Truncate(24*time.Hour).AddDate(0, 0, -days).Add(12 * time.Hour)
 }
 
-// ran writes a run whose slot is at the given instant, with an attempt and a body, and makes its partition.
-// It ended at its slot, unless the status is not final.
+// ran writes a run whose slot is at the given instant, with an attempt and a body, and makes its partition. If the
+// status is final, the run ended at its slot.
 func (c crud) ran(job uuid.UUID, slot time.Time, status scheduler.Status) uuid.UUID {
 	c.t.Helper()
 	id := scheduler.SlotRunID(job, slot)
@@ -37,19 +37,25 @@ func (c crud) ran(job uuid.UUID, slot time.Time, status scheduler.Status) uuid.U
 	if status.Final() {
 		finished = &slot
 	}
-	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane, status, trigger, reason, fence)
-		VALUES ($1, $2, $3, $3, $4, $5, 1, 5, $6, 'schedule', CASE WHEN $6 IN ('dead', 'skipped') THEN 'timeout' END, 1)`, id, job, slot, finished, c.tenant, string(status))
-	c.exec(`INSERT INTO punctual.attempts (run_id, fence, number, started_at, finished_at, outcome) VALUES ($1, 1, 1, $2, $2, 'failed')`, id, slot)
+	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane,
+			status, trigger, reason, fence)
+		VALUES ($1, $2, $3, $3, $4, $5, 1, 5, $6, 'schedule', CASE WHEN $6 IN ('dead', 'skipped') THEN 'timeout' END, 1)`,
+		id, job, slot, finished, c.tenant, string(status))
+	c.exec(`INSERT INTO punctual.attempts (run_id, fence, number, started_at, finished_at, outcome)
+		VALUES ($1, 1, 1, $2, $2, 'failed')`, id, slot)
 	c.exec(`INSERT INTO punctual.run_data (run_id, body) VALUES ($1, 'x')`, id)
 	return id
 }
 
-// kept lists which of the runs are there with their attempt and body; part of one is an error.
+// kept lists the runs that still exist with their attempt and body. A run that exists in part is listed as "half of"
+// its name.
 func (c crud) kept(runs map[string]uuid.UUID) string {
 	c.t.Helper()
 	var names []string
 	for name, id := range runs {
-		n := c.count(`SELECT (SELECT count(*) FROM punctual.runs WHERE id = $1) + (SELECT count(*) FROM punctual.attempts WHERE run_id = $1) + (SELECT count(*) FROM punctual.run_data WHERE run_id = $1)`, id)
+		n := c.count(`SELECT (SELECT count(*) FROM punctual.runs WHERE id = $1)
+			+ (SELECT count(*) FROM punctual.attempts WHERE run_id = $1)
+			+ (SELECT count(*) FROM punctual.run_data WHERE run_id = $1)`, id)
 		switch n {
 		case 3:
 			names = append(names, name)
@@ -62,14 +68,19 @@ func (c crud) kept(runs map[string]uuid.UUID) string {
 	return strings.Join(names, ", ")
 }
 
-// tables lists the tables of a day that are there, attached or not.
+// tables lists the existing tables of a day, attached or not.
 func (c crud) tables(day time.Time) string {
 	c.t.Helper()
 	var names string
 	err := c.pool.QueryRow(c.t.Context(), `
-		SELECT coalesce(string_agg(replace(c.relname, $1, 'DAY') || CASE WHEN i.inhrelid IS NULL THEN ' detached' WHEN i.inhdetachpending THEN ' pending' ELSE '' END, ', ' ORDER BY c.relname DESC), '')
-		FROM pg_class c LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
-		WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind = 'r' AND c.relname LIKE '%' || $1 || '%'`, day.Format("20060102")).Scan(&names)
+		SELECT coalesce(string_agg(
+			replace(c.relname, $1, 'DAY')
+				|| CASE WHEN i.inhrelid IS NULL THEN ' detached' WHEN i.inhdetachpending THEN ' pending' ELSE '' END,
+			', ' ORDER BY c.relname DESC), '')
+		FROM pg_class c
+		LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
+		WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind = 'r'
+			AND c.relname LIKE '%' || $1 || '%'`, day.Format("20060102")).Scan(&names)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -150,7 +161,8 @@ func TestDayThatIsStillNeededStays(t *testing.T) {
 			"a one-shot that is paused is to fire in it",
 			func(c crud, slot time.Time) {
 				job := c.create("job", delay(time.Hour)).ID
-				c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2, enabled = false WHERE job_id = $1`, job, slot.Add(time.Second))
+				c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2, enabled = false WHERE job_id = $1`,
+					job, slot.Add(time.Second))
 			},
 			func(c crud) { c.exec(`UPDATE punctual.schedules SET scheduled_for = now(), next_run_at = now()`) },
 		},
@@ -170,7 +182,7 @@ func TestDayThatIsStillNeededStays(t *testing.T) {
 				if got := c.kept(runs); got != "it" {
 					t.Errorf("%d days ago: it was looked at again at once", days)
 				}
-				c.tidy.needed = nil // an hour later
+				c.tidy.needed = nil // as if an hour had passed
 				c.retireRuns()
 				if got := c.kept(runs); got != "" {
 					t.Errorf("%d days ago: it is there", days)
@@ -181,12 +193,15 @@ func TestDayThatIsStillNeededStays(t *testing.T) {
 	}
 }
 
-// A report that reads the history for hours holds up the removal and nothing else.
+// A report that reads the history for hours delays the removal of old runs and nothing else.
 func TestReaderOfOldRunsBlocksNeitherWritesNorTheMakingOfPartitions(t *testing.T) {
 	c := newCRUD(t)
 	ctx := t.Context()
 	job := c.create("job", never).ID
-	runs := map[string]uuid.UUID{"dead": c.ran(job, c.ago(40), scheduler.StatusDead), "succeeded": c.ran(job, c.ago(40).Add(time.Second), scheduler.StatusSucceeded)}
+	runs := map[string]uuid.UUID{
+		"dead":      c.ran(job, c.ago(40), scheduler.StatusDead),
+		"succeeded": c.ran(job, c.ago(40).Add(time.Second), scheduler.StatusSucceeded),
+	}
 	c.exec(`DROP TABLE punctual.runs_` + c.ago(-7).Format("20060102"))
 	reader, err := c.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
@@ -218,7 +233,8 @@ func TestReaderOfOldRunsBlocksNeitherWritesNorTheMakingOfPartitions(t *testing.T
 			if err != nil {
 				return err
 			}
-			_, err = tx.Exec(ctx, `INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger)
+			_, err = tx.Exec(ctx, `INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane,
+					status, trigger)
 				VALUES ($1, $2, now(), now(), $3, 1, 5, 'pending', 'manual')`, scheduler.NewRunID(time.Now()), job, c.tenant)
 			return err
 		})
@@ -273,13 +289,17 @@ func TestInterruptedRemovalIsFinished(t *testing.T) {
 			detach, cancel := context.WithCancel(ctx)
 			var detaching sync.WaitGroup
 			detaching.Go(func() {
-				_, _ = c.pool.Exec(detach, `ALTER TABLE punctual.attempts DETACH PARTITION punctual.attempts_`+suffix+` CONCURRENTLY`, pgx.QueryExecModeSimpleProtocol)
+				_, _ = c.pool.Exec(detach,
+					`ALTER TABLE punctual.attempts DETACH PARTITION punctual.attempts_`+suffix+` CONCURRENTLY`,
+					pgx.QueryExecModeSimpleProtocol)
 			})
 			c.waiting(1)
 			cancel()
 			detaching.Wait()
-			for c.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0 {
-				continue // the cancel is on its way
+			for c.count(`SELECT count(*)
+				FROM pg_stat_activity
+				WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0 {
+				continue // the cancel has not arrived yet
 			}
 			if err := reader.Rollback(ctx); err != nil {
 				c.t.Fatal(err)
@@ -295,7 +315,10 @@ func TestInterruptedRemovalIsFinished(t *testing.T) {
 				c := newCRUDAgain(t)
 				job := c.create("job", never).ID
 				day := c.ago(tt.days)
-				runs := map[string]uuid.UUID{"dead": c.ran(job, day, scheduler.StatusDead), "succeeded": c.ran(job, day.Add(time.Second), scheduler.StatusSucceeded)}
+				runs := map[string]uuid.UUID{
+					"dead":      c.ran(job, day, scheduler.StatusDead),
+					"succeeded": c.ran(job, day.Add(time.Second), scheduler.StatusSucceeded),
+				}
 				interrupt(c, day.Format("20060102"))
 				if got := c.tables(day); !strings.Contains(got, "detached") && !strings.Contains(got, "pending") {
 					t.Fatalf("it was not interrupted: %s", got)
@@ -312,7 +335,7 @@ func TestInterruptedRemovalIsFinished(t *testing.T) {
 	}
 }
 
-// newCRUDAgain is newCRUD for a test that has called t.Parallel, or does without.
+// newCRUDAgain is newCRUD for a test that has already called t.Parallel, or does not call it.
 func newCRUDAgain(t *testing.T) crud {
 	t.Helper()
 	return openCRUD(t, pgtest.DSN(t))
@@ -332,12 +355,15 @@ func openCRUD(t *testing.T, dsn string) crud {
 	return c
 }
 
-// A slot of a day that is about to go needs it after all: the day comes back as it was.
+// A day whose removal has begun is needed after all, by the run of a slot: the day comes back as it was.
 func TestDayThatWasDetachedIsAttachedAgainWhenItIsNeeded(t *testing.T) {
 	c := newCRUD(t)
 	job := c.create("job", never).ID
 	day := c.ago(40)
-	runs := map[string]uuid.UUID{"dead": c.ran(job, day, scheduler.StatusDead), "succeeded": c.ran(job, day.Add(time.Second), scheduler.StatusSucceeded)}
+	runs := map[string]uuid.UUID{
+		"dead":      c.ran(job, day, scheduler.StatusDead),
+		"succeeded": c.ran(job, day.Add(time.Second), scheduler.StatusSucceeded),
+	}
 	for _, parent := range []string{"runs", "attempts", "run_data"} {
 		c.exec(`ALTER TABLE punctual.` + parent + ` DETACH PARTITION punctual.` + parent + `_` + day.Format("20060102"))
 	}
@@ -368,7 +394,7 @@ func TestManyReplicasRemoveOldRunsAtOnce(t *testing.T) {
 		})
 	}
 	replicas.Wait()
-	c.retireRuns() // what they have left each other
+	c.retireRuns() // whatever the replicas left to each other
 	if after := c.count(`SELECT count(*) FROM punctual.runs`); before != 6 || after != 3 {
 		t.Errorf("there were %d runs and are %d, want 6 and 3", before, after)
 	}
@@ -404,7 +430,10 @@ func TestOldRunsAreRemovedThroughPgBouncer(t *testing.T) {
 	c := openCRUD(t, pgtest.PgBouncer(t, server, pgtest.DSN(t), "default_pool_size = 3"))
 	job := c.create("job", never).ID
 	day := c.ago(40)
-	runs := map[string]uuid.UUID{"dead": c.ran(job, day, scheduler.StatusDead), "succeeded": c.ran(job, day.Add(time.Second), scheduler.StatusSucceeded)}
+	runs := map[string]uuid.UUID{
+		"dead":      c.ran(job, day, scheduler.StatusDead),
+		"succeeded": c.ran(job, day.Add(time.Second), scheduler.StatusSucceeded),
+	}
 	reader, err := c.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -462,7 +491,8 @@ func TestMissingPartitionIsNoticedAndMadeBeforeAnythingNeedsIt(t *testing.T) {
 		t.Errorf("afterwards %v days have partitions, want 7", n)
 	}
 	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger)
-		VALUES ($1, $2, $3, $3, $4, 1, 5, 'pending', 'schedule')`, scheduler.SlotRunID(uuid.New(), tomorrow), uuid.New(), tomorrow, c.tenant)
+		VALUES ($1, $2, $3, $3, $4, 1, 5, 'pending', 'schedule')`,
+		scheduler.SlotRunID(uuid.New(), tomorrow), uuid.New(), tomorrow, c.tenant)
 }
 
 func TestDeletedJobIsPurgedWhenItsRunsAreGone(t *testing.T) {
@@ -483,13 +513,15 @@ func TestDeletedJobIsPurgedWhenItsRunsAreGone(t *testing.T) {
 	c.ran(ids["failed"], c.ago(40), scheduler.StatusDead)
 	purge := func() (left []string) {
 		t.Helper()
-		c.tidy.purged = walk{} // hours later
+		c.tidy.purged = walk{} // as if hours had passed
 		if _, _, err := c.PurgeJobs(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for name, id := range ids {
-			switch n := c.count(`SELECT (SELECT count(*) FROM punctual.jobs WHERE id = $1) + (SELECT count(*) FROM punctual.schedules WHERE job_id = $1)
-				+ (SELECT count(*) FROM punctual.exclusive WHERE job_id = $1) + (SELECT least(count(*), 1) FROM punctual.job_versions WHERE job_id = $1)`, id); n {
+			switch n := c.count(`SELECT (SELECT count(*) FROM punctual.jobs WHERE id = $1)
+				+ (SELECT count(*) FROM punctual.schedules WHERE job_id = $1)
+				+ (SELECT count(*) FROM punctual.exclusive WHERE job_id = $1)
+				+ (SELECT least(count(*), 1) FROM punctual.job_versions WHERE job_id = $1)`, id); n {
 			case 4:
 				left = append(left, name)
 			case 0:
@@ -515,13 +547,14 @@ func TestWindowReachesNoFurtherBackThanRunsAreKept(t *testing.T) {
 		return func(def *scheduler.Definition) { def.Missed.Window = scheduler.DurationOf(d) }
 	}
 	month := c.create("month", every(time.Hour), window(DefaultRetention))
-	_, err := c.CreateJob(t.Context(), c.tenant, NewJob{Definition: definition("more", every(time.Hour), window(DefaultRetention+time.Second))})
+	_, err := c.CreateJob(t.Context(), c.tenant,
+		NewJob{Definition: definition("more", every(time.Hour), window(DefaultRetention+time.Second))})
 	var wrong *WindowError
 	if !errors.As(err, &wrong) || wrong.Retention != DefaultRetention {
 		t.Errorf("a longer window: %v", err)
 	}
 
-	// Written when runs were kept for longer.
+	// The job was written when the retention was longer.
 	c.options.Retention = 24 * time.Hour
 	c.jobs.purge()
 	slot := c.ago(2)

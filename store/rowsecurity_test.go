@@ -18,18 +18,22 @@ import (
 	"punctual/internal/privatepg"
 )
 
-// forAll are the tables that a tenant may read and that hold nothing of anybody's: data keys are sealed, and of deployment
-// it may raise the count of changed secrets.
+// forAll lists the tables that every tenant may read, because they hold no tenant's data. Data keys are sealed. In
+// deployment a tenant may also raise the count of changed secrets.
 var forAll = []string{"data_keys", "deployment", "queues"}
 
-// guardedTables are those that the role may do anything with, as the database has them: a new one without a policy is
-// among them.
+// guardedTables returns all tables on which the tenants' role has any privilege, except forAll. It asks the database,
+// so that a new table without a policy is among them.
 func (c crud) guardedTables() []string {
 	c.t.Helper()
 	rows, err := c.pool.Query(c.t.Context(), `
-		SELECT c.relname FROM pg_catalog.pg_class c
-		WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
-		AND (has_table_privilege('punctual_tenant', c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER') OR has_any_column_privilege('punctual_tenant', c.oid, 'SELECT, INSERT, UPDATE, REFERENCES'))
+		SELECT c.relname
+		FROM pg_catalog.pg_class c
+		WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+			AND NOT c.relispartition
+			AND (has_table_privilege(
+					'punctual_tenant', c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER')
+				OR has_any_column_privilege('punctual_tenant', c.oid, 'SELECT, INSERT, UPDATE, REFERENCES'))
 		ORDER BY c.relname`)
 	if err != nil {
 		c.t.Fatal(err)
@@ -41,7 +45,7 @@ func (c crud) guardedTables() []string {
 	return slices.DeleteFunc(tables, func(table string) bool { return slices.Contains(forAll, table) })
 }
 
-// furnish gives the tenant a row in every table.
+// furnish writes a row of the tenant into every table.
 func (c crud) furnish() {
 	c.t.Helper()
 	job := c.create("theirs", forbid)
@@ -49,36 +53,50 @@ func (c crud) furnish() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	if _, _, err := c.Idempotent(c.t.Context(), c.tenant, Idempotency{Key: "theirs"}, func(context.Context) (Answer, error) { return Answer{Status: 200}, nil }); err != nil {
+	if _, _, err := c.Idempotent(c.t.Context(), c.tenant, Idempotency{Key: "theirs"},
+		func(context.Context) (Answer, error) { return Answer{Status: 200}, nil }); err != nil {
 		c.t.Fatal(err)
 	}
 	if _, err := c.StartOperation(c.t.Context(), c.tenant, BulkRequest{Kind: OperationResolve}); err != nil {
 		c.t.Fatal(err)
 	}
-	c.exec(`INSERT INTO punctual.attempts (run_id, fence, number, started_at, finished_at, outcome) VALUES ($1, 1, 1, now(), now(), 'failed')`, run.ID)
+	c.exec(`INSERT INTO punctual.attempts (run_id, fence, number, started_at, finished_at, outcome)
+		VALUES ($1, 1, 1, now(), now(), 'failed')`, run.ID)
 	c.exec(`INSERT INTO punctual.cancels (run_id, replica) VALUES ($1, gen_random_uuid())`, run.ID)
-	c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, attempts) VALUES ($1, $2, $3, 'theirs', 1, now(), 'manual', 1)`, run.ID, job.ID, c.tenant)
+	c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger,
+			attempts)
+		VALUES ($1, $2, $3, 'theirs', 1, now(), 'manual', 1)`, run.ID, job.ID, c.tenant)
 	c.exec(`INSERT INTO punctual.notified (job_id) VALUES ($1)`, job.ID)
-	c.exec(`INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for) VALUES ($1, $2, 1, 'dead', $3, now())`, job.ID, c.tenant, run.ID)
-	c.exec(`INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by) VALUES (gen_random_uuid(), $1, 'theirs', 'punctual_theirs', sha256('theirs'), 'admin', 'test')`, c.tenant)
+	c.exec(`INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for)
+		VALUES ($1, $2, 1, 'dead', $3, now())`, job.ID, c.tenant, run.ID)
+	c.exec(`INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by)
+		VALUES (gen_random_uuid(), $1, 'theirs', 'punctual_theirs', sha256('theirs'), 'admin', 'test')`, c.tenant)
 	c.exec(`INSERT INTO punctual.request_rates (tenant, spent_until, granted) VALUES ($1, now(), 1)`, c.tenant)
 	c.exec(`INSERT INTO punctual.tenant_usage (tenant) VALUES ($1)`, c.tenant)
 	c.exec(`INSERT INTO punctual.tenant_jobs (tenant) VALUES ($1)`, c.tenant)
 	c.exec(`INSERT INTO punctual.allowances (tenant, replica, slots) VALUES ($1, gen_random_uuid(), 1)`, c.tenant)
-	c.exec(`WITH r AS (INSERT INTO punctual.replicas (id, host, version, queues) VALUES (gen_random_uuid(), 'h', 'v', '{}') RETURNING id)
+	c.exec(`WITH r AS (
+			INSERT INTO punctual.replicas (id, host, version, queues)
+			VALUES (gen_random_uuid(), 'h', 'v', '{}')
+			RETURNING id)
 		INSERT INTO punctual.holds (replica, tenant, held_by, state, host, path, failures, last_error, since)
-		SELECT id, $1, 'breaker a:80', 'open', 'a:80', '', 10, 'refused', now() FROM r`, c.tenant)
+		SELECT id, $1, 'breaker a:80', 'open', 'a:80', '', 10, 'refused', now()
+		FROM r`, c.tenant)
 	c.exec(`INSERT INTO punctual.data_keys (id, sealed) VALUES (1, 'sealed')`)
-	c.exec(`INSERT INTO punctual.secrets (id, tenant, name, data_key, ciphertext) VALUES (gen_random_uuid(), $1, 'theirs', 1, 'theirs')`, c.tenant)
-	c.exec(`INSERT INTO punctual.signing_secrets (id, tenant, data_key, ciphertext) VALUES (gen_random_uuid(), $1, 1, 'theirs')`, c.tenant)
-	c.exec(`INSERT INTO punctual.job_secrets (id, tenant, job_id, data_key, ciphertext) VALUES (gen_random_uuid(), $1, $2, 1, 'theirs')`, c.tenant, job.ID)
+	c.exec(`INSERT INTO punctual.secrets (id, tenant, name, data_key, ciphertext)
+		VALUES (gen_random_uuid(), $1, 'theirs', 1, 'theirs')`, c.tenant)
+	c.exec(`INSERT INTO punctual.signing_secrets (id, tenant, data_key, ciphertext)
+		VALUES (gen_random_uuid(), $1, 1, 'theirs')`, c.tenant)
+	c.exec(`INSERT INTO punctual.job_secrets (id, tenant, job_id, data_key, ciphertext)
+		VALUES (gen_random_uuid(), $1, $2, 1, 'theirs')`, c.tenant, job.ID)
 	c.exec(`INSERT INTO punctual.secret_uses (tenant, name, job_id) VALUES ($1, 'theirs', $2)`, c.tenant, job.ID)
 }
 
-// intruder is another tenant on the same database.
+// intruder makes another tenant in the same database.
 func (c crud) intruder() crud {
 	c.t.Helper()
-	err := c.pool.QueryRow(c.t.Context(), `INSERT INTO punctual.tenants (name) VALUES ('intruder') RETURNING id`).Scan(&c.tenant)
+	err := c.pool.QueryRow(c.t.Context(),
+		`INSERT INTO punctual.tenants (name) VALUES ('intruder') RETURNING id`).Scan(&c.tenant)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -88,7 +106,9 @@ func (c crud) intruder() crud {
 func TestAStatementWithoutItsTenantSeesAndWritesNothingOfAnother(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.DSN(t)
-	for _, way := range []struct{ name, dsn string }{{"direct", direct}, {"pgbouncer", pgtest.PgBouncer(t, pgtest.Server(t), direct)}} {
+	for _, way := range []struct{ name, dsn string }{
+		{"direct", direct}, {"pgbouncer", pgtest.PgBouncer(t, pgtest.Server(t), direct)},
+	} {
 		name, dsn := way.name, way.dsn
 		s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 4})
 		if err != nil {
@@ -117,7 +137,7 @@ func TestAStatementWithoutItsTenantSeesAndWritesNothingOfAnother(t *testing.T) {
 	}
 }
 
-// cannotReach fails the test if the tenant, which has no rows, gets at those of another.
+// cannotReach fails the test if the tenant, which has no rows in the table, can reach another tenant's rows.
 func (c crud) cannotReach(table string) {
 	c.t.Helper()
 	ctx := c.t.Context()
@@ -138,7 +158,12 @@ func (c crud) cannotReach(table string) {
 		c.t.Errorf("a read sees %d rows, %d of its own", seen, own)
 	}
 	var column, theirs string
-	err := c.pool.QueryRow(ctx, fmt.Sprintf(`SELECT (SELECT quote_ident(attname) FROM pg_attribute WHERE attrelid = 'punctual.%[1]s'::regclass AND attnum > 0 AND attidentity = '' ORDER BY attnum LIMIT 1),
+	err := c.pool.QueryRow(ctx, fmt.Sprintf(`SELECT
+		(SELECT quote_ident(attname)
+			FROM pg_attribute
+			WHERE attrelid = 'punctual.%[1]s'::regclass AND attnum > 0 AND attidentity = ''
+			ORDER BY attnum
+			LIMIT 1),
 		(SELECT to_jsonb(x)::text FROM punctual.%[1]s x LIMIT 1)`, table)).Scan(&column, &theirs)
 	if err != nil {
 		c.t.Fatal(err)
@@ -159,14 +184,16 @@ func (c crud) cannotReach(table string) {
 		}
 	}
 	change := `{}`
-	if table == "audit_entries" { // a view looks at what was written: the key must not be there already
+	if table == "audit_entries" { // a view checks the row only after it was written, so the key must not exist already
 		change = `{"id":"` + uuid.NewString() + `"}`
 	}
 	err = c.join(ctx, c.tenant, func(ctx context.Context, u *unit) error {
-		_, err := u.Exec(ctx, fmt.Sprintf(`INSERT INTO punctual.%[1]s OVERRIDING SYSTEM VALUE SELECT * FROM jsonb_populate_record(NULL::punctual.%[1]s, $1::text::jsonb || $2::text::jsonb)`, table), theirs, change)
+		_, err := u.Exec(ctx, fmt.Sprintf(`INSERT INTO punctual.%[1]s OVERRIDING SYSTEM VALUE
+			SELECT *
+			FROM jsonb_populate_record(NULL::punctual.%[1]s, $1::text::jsonb || $2::text::jsonb)`, table), theirs, change)
 		return err
 	})
-	// The first version of a job that is there is there.
+	// The first version of an existing job exists already, so writing it again may also violate the key.
 	if !denied(err) && !isCode(err, "44000") && (table != "job_versions" || !isCode(err, "23505")) {
 		c.t.Errorf("writing a row of another tenant: %v", err)
 	}
@@ -182,7 +209,8 @@ func TestAVersionCannotBeAddedToAnotherTenantsJob(t *testing.T) {
 	job := c.create("theirs")
 	other := c.intruder()
 	err := other.join(t.Context(), other.tenant, func(ctx context.Context, u *unit) error {
-		_, err := u.Exec(ctx, `INSERT INTO punctual.job_versions (job_id, version, state, definition) VALUES ($1, 2, 'active', '{}')`, job.ID)
+		_, err := u.Exec(ctx, `INSERT INTO punctual.job_versions (job_id, version, state, definition)
+			VALUES ($1, 2, 'active', '{}')`, job.ID)
 		return err
 	})
 	if !denied(err) {
@@ -190,11 +218,13 @@ func TestAVersionCannotBeAddedToAnotherTenantsJob(t *testing.T) {
 	}
 }
 
-// The one connection of the pool is as it was after everything that can end a transaction.
+// After everything that can end a transaction, the pool's one connection has no tenant.
 func TestNoTransactionInheritsATenant(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.DSN(t)
-	for name, dsn := range map[string]string{"direct": direct, "pgbouncer": pgtest.PgBouncer(t, pgtest.Server(t), direct, "default_pool_size = 1")} {
+	for name, dsn := range map[string]string{
+		"direct": direct, "pgbouncer": pgtest.PgBouncer(t, pgtest.Server(t), direct, "default_pool_size = 1"),
+	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 1})
 			if err != nil {
@@ -226,8 +256,13 @@ func TestNoTransactionInheritsATenant(t *testing.T) {
 				"a read to the first row": func(ctx context.Context) {
 					_ = c.reader(ctx, 1).QueryRow(ctx, `SELECT generate_series(1, 1000)`).Scan(nil)
 				},
-				"a row that cannot be had": func(ctx context.Context) { var n []int; _ = c.reader(ctx, 1).QueryRow(ctx, `SELECT 'x'`).Scan(&n) },
-				"a snapshot":               func(ctx context.Context) { _ = c.readOnly(ctx, 1, func(tx pgx.Tx) error { return errors.New("no") }) },
+				"a row that cannot be had": func(ctx context.Context) {
+					var n []int
+					_ = c.reader(ctx, 1).QueryRow(ctx, `SELECT 'x'`).Scan(&n)
+				},
+				"a snapshot": func(ctx context.Context) {
+					_ = c.readOnly(ctx, 1, func(tx pgx.Tx) error { return errors.New("no") })
+				},
 				"a batch with an error in it": func(ctx context.Context) {
 					var b pgx.Batch
 					b.Queue(`SELECT 1`)
@@ -237,7 +272,9 @@ func TestNoTransactionInheritsATenant(t *testing.T) {
 			} {
 				work(t.Context())
 				var user, session, tenant string
-				err := c.pool.QueryRow(t.Context(), `SELECT current_user, session_user, coalesce(current_setting('punctual.tenant', true), '')`).Scan(&user, &session, &tenant)
+				err := c.pool.QueryRow(t.Context(),
+					`SELECT current_user, session_user, coalesce(current_setting('punctual.tenant', true), '')`).
+					Scan(&user, &session, &tenant)
 				if err != nil || user != session || tenant != "" {
 					t.Errorf("after %s: user %q, tenant %q, %v", end, user, tenant, err)
 				}
@@ -251,7 +288,9 @@ func TestAReadForATenantIsThatTenants(t *testing.T) {
 	ctx := t.Context()
 	var user string
 	var tenant int32
-	if err := c.reader(ctx, 7).QueryRow(ctx, `SELECT current_user, punctual.acting_tenant()`).Scan(&user, &tenant); err != nil || user != tenantRole || tenant != 7 {
+	if err := c.reader(ctx, 7).QueryRow(ctx,
+		`SELECT current_user, punctual.acting_tenant()`).Scan(&user, &tenant); err != nil ||
+		user != tenantRole || tenant != 7 {
 		t.Errorf("%s, %d, %v", user, tenant, err)
 	}
 	err := c.join(ctx, 7, func(ctx context.Context, u *unit) error {
@@ -265,7 +304,7 @@ func TestAReadForATenantIsThatTenants(t *testing.T) {
 	}
 }
 
-// Roles are the cluster's, so that this one has a server of its own.
+// Roles belong to the cluster, so this test has a server of its own.
 func TestWithoutTheRoleAllElseWorks(t *testing.T) {
 	t.Parallel()
 	server := pgtest.NewServer(t, privatepg.Config{Fast: true})
@@ -299,7 +338,10 @@ func TestWithoutTheRoleAllElseWorks(t *testing.T) {
 	}
 	for _, k := range []struct{ name, breaks, says string }{
 		{"not granted", `REVOKE punctual_tenant FROM ` + user, "GRANT punctual_tenant TO " + user},
-		{"beyond row-level security", `ALTER ROLE punctual_tenant BYPASSRLS`, "ALTER ROLE punctual_tenant NOSUPERUSER NOBYPASSRLS"},
+		{
+			"beyond row-level security", `ALTER ROLE punctual_tenant BYPASSRLS`,
+			"ALTER ROLE punctual_tenant NOSUPERUSER NOBYPASSRLS",
+		},
 		{"without its privileges", `REVOKE ALL ON SCHEMA punctual FROM punctual_tenant`, "SELECT punctual.guard_tenants()"},
 		{"gone", `ALTER ROLE punctual_tenant RENAME TO former`, "CREATE ROLE punctual_tenant NOLOGIN"},
 	} {
@@ -340,10 +382,13 @@ func isCode(err error, code string) bool {
 	return errors.As(err, &pg) && pg.Code == code
 }
 
-// As pg_dump reads: it refuses a table of which a policy might hide rows.
+// The test reads as pg_dump does, with row_security off: Postgres then refuses a table of which a policy might hide
+// rows.
 func TestWhomPunctualConnectsAsCanCopyAllTables(t *testing.T) {
 	c := newCRUD(t)
-	rows, err := c.pool.Query(t.Context(), `SELECT relname FROM pg_catalog.pg_class WHERE relnamespace = 'punctual'::regnamespace AND relkind IN ('r', 'p')`)
+	rows, err := c.pool.Query(t.Context(), `SELECT relname
+		FROM pg_catalog.pg_class
+		WHERE relnamespace = 'punctual'::regnamespace AND relkind IN ('r', 'p')`)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,32 +7,53 @@ import (
 	"punctual/scheduler"
 )
 
-// much is history: 60,000 runs of the first tenant that have succeeded, on two days, and one of each rare kind. A second
-// tenant has none.
+// much writes a long history: 60,000 succeeded runs of the first tenant on two days, and one run of each rare kind. A
+// second tenant has no runs.
 func (c claimer) much() {
 	c.t.Helper()
-	const id = `(substr(punctual.partition_bound((now() AT TIME ZONE 'UTC')::date - i % 2)::text, 1, 14) || '7' || substr(gen_random_uuid()::text, 16))::uuid`
+	const id = `(substr(punctual.partition_bound((now() AT TIME ZONE 'UTC')::date - i % 2)::text, 1, 14)
+		|| '7' || substr(gen_random_uuid()::text, 16))::uuid`
 	c.exec(`INSERT INTO punctual.tenants (name) VALUES ('second')`)
 	c.many(100, "j", -1e15)
 	c.exec(`UPDATE punctual.jobs SET labels = '{"rare": "yes"}' WHERE name = 'j1'`)
-	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane, status, trigger)
-		SELECT ` + id + `, (SELECT id FROM punctual.jobs LIMIT 1), now(), now(), now(), 1, 1, 5, 'succeeded', 'schedule' FROM generate_series(1, 60000) i`)
-	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, fence, tenant, job_version, lane, status, reason, trigger, late)
-		SELECT `+id+`, (SELECT id FROM punctual.jobs LIMIT 1), now(), now(), CASE WHEN u.status IN ('succeeded', 'dead', 'skipped', 'cancelled') THEN now() END, 1, 1, 1, $1::smallint * 4 + 1, u.status, u.reason, u.trigger, u.late
-		FROM (VALUES (1, 'dead', 'poison', 'schedule', false), (2, 'skipped', 'missed', 'schedule', false), (3, 'cancelled', 'replaced', 'schedule', false), (4, 'pending', NULL, 'manual', false),
-		             (5, 'running', NULL, 'schedule', false), (6, 'retrying', 'http_5xx', 'schedule', false), (7, 'succeeded', NULL, 'backfill', false), (8, 'succeeded', NULL, 'schedule', true)) u(i, status, reason, trigger, late)`, c.queue)
-	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) SELECT id, job_id, now(), tenant, lane FROM punctual.runs WHERE status IN ('pending', 'retrying')`)
-	c.exec(`INSERT INTO punctual.claims (id, replica, run_ids) SELECT gen_random_uuid(), gen_random_uuid(), array_agg(id) FROM punctual.runs WHERE status = 'running'`)
+	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane,
+			status, trigger)
+		SELECT ` + id + `, (SELECT id FROM punctual.jobs LIMIT 1), now(), now(), now(), 1, 1, 5, 'succeeded', 'schedule'
+		FROM generate_series(1, 60000) i`)
+	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, fence, tenant, job_version,
+			lane, status, reason, trigger, late)
+		SELECT `+id+`, (SELECT id FROM punctual.jobs LIMIT 1), now(), now(),
+			CASE WHEN u.status IN ('succeeded', 'dead', 'skipped', 'cancelled') THEN now() END,
+			1, 1, 1, $1::smallint * 4 + 1, u.status, u.reason, u.trigger, u.late
+		FROM (VALUES
+			(1, 'dead', 'poison', 'schedule', false), (2, 'skipped', 'missed', 'schedule', false),
+			(3, 'cancelled', 'replaced', 'schedule', false), (4, 'pending', NULL, 'manual', false),
+			(5, 'running', NULL, 'schedule', false), (6, 'retrying', 'http_5xx', 'schedule', false),
+			(7, 'succeeded', NULL, 'backfill', false), (8, 'succeeded', NULL, 'schedule', true))
+			u(i, status, reason, trigger, late)`, c.queue)
+	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+		SELECT id, job_id, now(), tenant, lane
+		FROM punctual.runs
+		WHERE status IN ('pending', 'retrying')`)
+	c.exec(`INSERT INTO punctual.claims (id, replica, run_ids)
+		SELECT gen_random_uuid(), gen_random_uuid(), array_agg(id)
+		FROM punctual.runs
+		WHERE status = 'running'`)
 }
 
-// pages returns how many pages of runs, and of what runs that are not over are found by, the sessions that have ended read.
+// pages returns how many pages of runs, ready and claims the sessions that have ended have read. Unfinished runs are
+// found by ready and claims.
 func (c claimer) pages() int {
 	c.t.Helper()
-	c.scans() // waits for them
-	return c.count(`SELECT coalesce(sum(heap_blks_read + heap_blks_hit + coalesce(idx_blks_read + idx_blks_hit, 0)), 0)::int FROM pg_statio_user_tables WHERE schemaname = 'punctual' AND relname ~ '^(runs_|ready$|claims$)'`)
+	c.scans() // it waits for these sessions to end
+	return c.count(`SELECT
+			coalesce(sum(heap_blks_read + heap_blks_hit + coalesce(idx_blks_read + idx_blks_hit, 0)), 0)::int
+		FROM pg_statio_user_tables
+		WHERE schemaname = 'punctual' AND relname ~ '^(runs_|ready$|claims$)'`)
 }
 
-// A list of runs reads as much as its page is long, not others' history, nor what else its tenant has.
+// The cost of a page of runs depends on the length of the page. It does not depend on the history of other tenants, nor
+// on the tenant's other runs.
 func TestAPageOfRunsIsReadAsItIsShown(t *testing.T) {
 	yes := true
 	for _, state := range []string{"never analysed", "analysed"} {
@@ -40,9 +61,13 @@ func TestAPageOfRunsIsReadAsItIsShown(t *testing.T) {
 			t.Parallel()
 			dsn := pgtest.DSN(t)
 			c := openClaimer(t, dsn)
-			// What autovacuum reads is counted too.
+			// The counters include the reads of autovacuum, so it is turned off.
 			c.exec(`DO $$ DECLARE t regclass; BEGIN
-				FOR t IN SELECT oid FROM pg_class WHERE relnamespace = 'punctual'::regnamespace AND relkind = 'r' AND relname ~ '^(runs_|ready$|claims$)' LOOP
+				FOR t IN SELECT oid
+					FROM pg_class
+					WHERE relnamespace = 'punctual'::regnamespace AND relkind = 'r'
+						AND relname ~ '^(runs_|ready$|claims$)'
+				LOOP
 					EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = false)', t);
 				END LOOP; END $$`)
 			c.much()
@@ -54,7 +79,7 @@ func TestAPageOfRunsIsReadAsItIsShown(t *testing.T) {
 			for _, tt := range []struct {
 				name   string
 				filter RunFilter
-				runs   int // of the first tenant
+				runs   int // how many runs the first tenant sees
 			}{
 				{"no filter", RunFilter{}, 20},
 				{"status succeeded", RunFilter{Status: scheduler.StatusSucceeded}, 20},

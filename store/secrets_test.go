@@ -17,7 +17,7 @@ import (
 	"punctual/store/vault"
 )
 
-// authBy refers to a secret, authValue holds one.
+// authBy refers to a stored secret, authValue contains a value.
 func authBy(secret string) func(*scheduler.Definition) {
 	return func(d *scheduler.Definition) {
 		d.Target.Auth = &scheduler.Auth{Type: scheduler.AuthBearer, Secret: secret}
@@ -45,7 +45,7 @@ func (c crud) secret(name, value string) SecretRecord {
 	return r
 }
 
-// reads fails the test unless a secret opens as a value.
+// reads fails the test unless a secret opens and has this value.
 func (c crud) reads(name, want string) {
 	c.t.Helper()
 	got, err := c.NamedSecret(c.t.Context(), c.tenant, name)
@@ -97,19 +97,19 @@ func isAuth(err error) bool {
 	return errors.As(err, &auth)
 }
 
-// A change is seen once what was read is no longer believed, whoever made it.
+// A replica sees a change by another replica once its cached value is no longer trusted.
 func TestAnotherReplicaSeesAChangedSecret(t *testing.T) {
 	c := newCRUD(t)
 	other := c.replica()
 	c.secret("token", "one")
 	other.reads("token", "one")
 	c.secret("token", "two")
-	other.reads("token", "one") // it is believed for some seconds
+	other.reads("token", "one") // the cached value is trusted for some seconds
 	other.credentials.forget()
 	other.reads("token", "two")
 }
 
-// replica opens the same database once more, with the same master key.
+// replica opens the same database again, with the same master key.
 func (c crud) replica() crud {
 	c.t.Helper()
 	s, err := Open(c.t.Context(), Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 4, Master: c.options.Master})
@@ -140,7 +140,7 @@ func TestWhatABurstNeedsIsReadOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	// One look for changes at most, where the five seconds ended meanwhile.
+	// At most one further look for changes, if the five seconds ended meanwhile.
 	if asked := c.acquired() - before; asked > 3 {
 		t.Errorf("2,000 reads asked the database %d times", asked)
 	}
@@ -155,12 +155,13 @@ func TestASecretInUseCannotBeDeleted(t *testing.T) {
 		c.create(fmt.Sprintf("uses-%02d", i), authBy("token"))
 	}
 	var inUse *SecretInUseError
-	if err := c.DeleteSecret(t.Context(), c.tenant, "token"); !errors.As(err, &inUse) || len(inUse.Jobs) != 10 || !inUse.More || inUse.Jobs[0] != "uses-00" {
+	if err := c.DeleteSecret(t.Context(), c.tenant, "token"); !errors.As(err, &inUse) || len(inUse.Jobs) != 10 ||
+		!inUse.More || inUse.Jobs[0] != "uses-00" {
 		t.Fatalf("deleting it: %v", err)
 	}
 	for i := range 12 {
 		name := fmt.Sprintf("uses-%02d", i)
-		d := definition(name) // no longer refers to it
+		d := definition(name) // it no longer refers to the secret
 		if i%2 == 0 {
 			if err := c.DeleteJob(t.Context(), c.tenant, name, nil); err != nil {
 				t.Fatal(err)
@@ -183,7 +184,7 @@ func TestASecretInUseCannotBeDeleted(t *testing.T) {
 	}
 }
 
-// Whoever comes first wins: either the job is refused, or the secret stays.
+// The first of the two wins: either the job is refused, or the secret stays.
 func TestASecretIsNotDeletedUnderAJobThatIsBeingWritten(t *testing.T) {
 	c := newCRUD(t)
 	for i := range 20 {
@@ -198,7 +199,8 @@ func TestASecretIsNotDeletedUnderAJobThatIsBeingWritten(t *testing.T) {
 		both.Wait()
 		var unknown *UnknownSecretError
 		var inUse *SecretInUseError
-		if refused, kept := errors.As(created, &unknown), errors.As(deleted, &inUse); refused == kept || !refused && created != nil || !kept && deleted != nil {
+		if refused, kept := errors.As(created, &unknown), errors.As(deleted, &inUse); refused == kept ||
+			!refused && created != nil || !kept && deleted != nil {
 			t.Errorf("%s: the job: %v, the secret: %v", name, created, deleted)
 		}
 	}
@@ -222,13 +224,14 @@ func TestAJobCannotReferToASecretThatIsNotThere(t *testing.T) {
 	}
 	var batch *BatchError
 	var unknown *UnknownSecretError
-	_, err := c.CreateJobs(t.Context(), c.tenant, []NewJob{{Definition: definition("good", authBy("there"))}, {Definition: d}}, ConflictError)
+	_, err := c.CreateJobs(t.Context(), c.tenant,
+		[]NewJob{{Definition: definition("good", authBy("there"))}, {Definition: d}}, ConflictError)
 	if !errors.As(err, &batch) || len(batch.Errors) != 1 || !errors.As(batch.Errors[1], &unknown) {
 		t.Errorf("in a batch: %v", err)
 	}
 }
 
-// What is written into a definition is stored encrypted, and the definition only refers to it.
+// A secret value in a definition is stored encrypted, and the stored definition only refers to it.
 func TestValuesOfADefinitionAreSealed(t *testing.T) {
 	c := newCRUD(t)
 	const value, header = "planted-value", "planted-header"
@@ -240,7 +243,8 @@ func TestValuesOfADefinitionAreSealed(t *testing.T) {
 		t.Error("the header does not come back")
 	}
 	var everything string
-	err := c.pool.QueryRow(t.Context(), `SELECT (SELECT string_agg(v::text, ' ') FROM punctual.job_versions v) || (SELECT string_agg(s::text, ' ') FROM punctual.job_secrets s)`).Scan(&everything)
+	err := c.pool.QueryRow(t.Context(), `SELECT (SELECT string_agg(v::text, ' ') FROM punctual.job_versions v)
+		|| (SELECT string_agg(s::text, ' ') FROM punctual.job_secrets s)`).Scan(&everything)
 	if err != nil || strings.Contains(everything, "planted") || strings.Contains(everything, fmt.Sprintf("%x", value)) {
 		t.Errorf("the database shows it: %v %s", err, everything)
 	}
@@ -261,7 +265,8 @@ func TestWritingTheSameSecretsAgainChangesNothing(t *testing.T) {
 		t.Errorf("the same: version %d, want %d", again.Version, first.Version)
 	}
 	second := put(authValue("two"), secretHeader("X-Key", "h"))
-	if second.Version != first.Version+1 || second.Definition.Target.SecretHeaders["X-Key"] != first.Definition.Target.SecretHeaders["X-Key"] {
+	if second.Version != first.Version+1 ||
+		second.Definition.Target.SecretHeaders["X-Key"] != first.Definition.Target.SecretHeaders["X-Key"] {
 		t.Errorf("another value: version %d, headers stored anew", second.Version)
 	}
 	if got := c.jobSecret(second.ID, second.Definition.Target.Auth.Value); got != "two" {
@@ -270,29 +275,34 @@ func TestWritingTheSameSecretsAgainChangesNothing(t *testing.T) {
 	if got := c.jobSecret(first.ID, first.Definition.Target.Auth.Value); got != "one" {
 		t.Error("the value of the version before is gone: its runs still need it")
 	}
-	// By batch too.
-	_, err := c.CreateJobs(t.Context(), c.tenant, []NewJob{{Definition: definition("job", authValue("two"), secretHeader("X-Key", "h"))}}, ConflictReplace)
+	// A batch with the same values changes nothing either.
+	_, err := c.CreateJobs(t.Context(), c.tenant,
+		[]NewJob{{Definition: definition("job", authValue("two"), secretHeader("X-Key", "h"))}}, ConflictReplace)
 	if now, _ := c.GetJob(t.Context(), c.tenant, "job"); err != nil || now.Version != second.Version {
 		t.Errorf("the same in a batch: version %d, want %d: %v", now.Version, second.Version, err)
 	}
-	// Others' are nobody's to refer to.
+	// A job cannot refer to the sealed values of another job.
 	other := c.create("other", authValue("theirs"))
-	_, _, err = c.PutJob(t.Context(), c.tenant, "job", NewJob{Definition: definition("job", func(d *scheduler.Definition) { d.Target.Auth = other.Definition.Target.Auth })}, nil, false)
+	_, _, err = c.PutJob(t.Context(), c.tenant, "job", NewJob{
+		Definition: definition("job",
+			func(d *scheduler.Definition) { d.Target.Auth = other.Definition.Target.Auth }),
+	}, nil, false)
 	if err == nil {
 		t.Error("a job refers to another's stored value")
 	}
 }
 
-// Ciphertexts that were put elsewhere, or changed, do not open.
+// Ciphertexts that were moved or changed do not open.
 func TestACiphertextThatWasMovedDoesNotOpen(t *testing.T) {
 	c := newCRUD(t)
 	c.secret("cheap", "one")
 	c.secret("dear", "two")
-	c.exec(`UPDATE punctual.secrets SET ciphertext = (SELECT ciphertext FROM punctual.secrets WHERE name = 'dear') WHERE name = 'cheap'`)
+	c.exec(`UPDATE punctual.secrets SET ciphertext = (SELECT ciphertext FROM punctual.secrets WHERE name = 'dear')
+		WHERE name = 'cheap'`)
 	if _, err := c.NamedSecret(t.Context(), c.tenant, "cheap"); !isAuth(err) {
 		t.Errorf("a moved ciphertext: %v", err)
 	}
-	c.secret("cheap", "three") // writing it anew repairs it
+	c.secret("cheap", "three") // writing the secret again repairs it
 	c.credentials.forget()
 	c.reads("cheap", "three")
 }
@@ -334,7 +344,8 @@ func TestReplicasMakeOneDataKeyAndOneSigningSecret(t *testing.T) {
 	}
 	all.Wait()
 	var keys, secrets int
-	err := c.pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM punctual.data_keys), (SELECT count(*) FROM punctual.signing_secrets)`).Scan(&keys, &secrets)
+	err := c.pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM punctual.data_keys),
+			(SELECT count(*) FROM punctual.signing_secrets)`).Scan(&keys, &secrets)
 	if err != nil || keys != 1 || secrets != 1 {
 		t.Errorf("%d data keys and %d signing secrets, want 1 of each: %v", keys, secrets, err)
 	}
@@ -381,7 +392,7 @@ func TestSigningSecretsAreMadeAndDeleted(t *testing.T) {
 	}
 }
 
-// Whatever is written while a rotation runs, it ends with one data key that opens everything.
+// Whatever is written during a rotation, one data key that opens everything remains at its end.
 func TestRotationWhileReplicasWrite(t *testing.T) {
 	c := newCRUD(t)
 	for i := range 30 {
@@ -409,7 +420,8 @@ func TestRotationWhileReplicasWrite(t *testing.T) {
 	stop()
 	done.Wait()
 	var keys int
-	if err := c.pool.QueryRow(t.Context(), `SELECT count(*) FROM punctual.data_keys`).Scan(&keys); err != nil || keys != 1 {
+	if err := c.pool.QueryRow(t.Context(),
+		`SELECT count(*) FROM punctual.data_keys`).Scan(&keys); err != nil || keys != 1 {
 		t.Errorf("%d data keys, %v", keys, err)
 	}
 	fresh := c.replica()
@@ -420,20 +432,20 @@ func TestRotationWhileReplicasWrite(t *testing.T) {
 	if keys, err := fresh.SigningKeys(t.Context(), c.tenant); err != nil || len(keys) != 1 {
 		t.Errorf("signing keys: %d, %v", len(keys), err)
 	}
-	// A replica that knew the first data key only reads the others when it meets them.
+	// A replica that knew only the first data key reads other data keys when it meets them.
 	c.credentials.secrets.purge()
 	c.reads("before-0", "value")
 	t.Logf("%d writes during five rotations", writes)
 }
 
-// A rotation that was cut off leaves two data keys, and the next one finishes.
+// A rotation that was cut off leaves two data keys, and the next rotation completes its work.
 func TestAnInterruptedRotationIsBegunAnew(t *testing.T) {
 	c := newCRUD(t)
 	c.secret("token", "one")
 	if _, err := c.beginRotation(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	c.secret("after", "two") // by the new key
+	c.secret("after", "two") // encrypted with the new key
 	if r, err := c.RotateSecrets(t.Context(), nil); err != nil || r.Values != 2 || r.Dropped != 2 {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -457,18 +469,22 @@ func TestANewMasterKeyTakesOver(t *testing.T) {
 		if err := s.OpenVault(t.Context()); !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)
 		}
-		if secret, err := s.NamedSecret(t.Context(), c.tenant, "token"); want == nil && (err != nil || secret.Value != "one") {
+		if secret, err := s.NamedSecret(t.Context(), c.tenant, "token"); want == nil &&
+			(err != nil || secret.Value != "one") {
 			t.Errorf("the secret does not open: %v", err)
 		}
 		s.Close()
 	}
 }
 
-// Nothing that is encrypted is there for people to read.
+// punctual_reader, the role for people, must not read ciphertexts.
 func TestReadersSeeNoCiphertext(t *testing.T) {
 	c := newCRUD(t)
 	rows, err := c.pool.Query(t.Context(), `
-		SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind = 'r' AND has_table_privilege('punctual_reader', c.oid, 'SELECT')`)
+		SELECT c.relname
+		FROM pg_class c
+		WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind = 'r'
+			AND has_table_privilege('punctual_reader', c.oid, 'SELECT')`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -487,7 +503,8 @@ func TestReadersSeeNoCiphertext(t *testing.T) {
 	}
 }
 
-// Whoever has read the data key and has not written yet is waited for, and what it writes is encrypted anew.
+// A rotation waits for transactions that have read the old data key and have not written yet, and encrypts what they
+// write anew.
 func TestARotationWaitsForThoseWhoWrite(t *testing.T) {
 	c := newCRUD(t)
 	c.secret("token", "one")
@@ -523,7 +540,8 @@ func scalar[T any](t *testing.T, q querier, sql string) (v T) {
 	return v
 }
 
-// What docs/security.md promises: what was read just before a change is believed, and then read anew.
+// docs/security.md promises this: a value that was read just before a change stays trusted for a while, and is then
+// read anew.
 func TestAChangedSecretIsUsedWithinTenSeconds(t *testing.T) {
 	t.Parallel()
 	if longest := secretsBelieved + secretsTimeout; longest >= 10*time.Second {
@@ -531,7 +549,7 @@ func TestAChangedSecretIsUsedWithinTenSeconds(t *testing.T) {
 	}
 }
 
-// Some poolers need modes in which the server does not tell the types of parameters.
+// Some poolers need query modes in which the server does not tell the types of parameters.
 func TestSecretsInEveryQueryMode(t *testing.T) {
 	for _, mode := range []string{"exec", "cache_describe"} {
 		t.Run(mode, func(t *testing.T) {

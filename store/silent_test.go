@@ -16,14 +16,15 @@ import (
 	"punctual/scheduler/delivery/guard"
 )
 
-// replicate runs a replica that serves one queue, until the test ends.
+// replicate runs a replica that serves one queue until the test ends.
 func (c crud) replicate(queue string, slots int) {
 	client := delivery.New(delivery.Config{Guard: guard.New(guard.Loopback)})
 	ctx, stop := context.WithCancel(context.WithoutCancel(c.t.Context()))
 	done := make(chan error)
 	go func() {
 		done <- scheduler.Run(ctx, c.Store, scheduler.Config{
-			Queues: map[string]int{queue: slots}, Client: client, Log: slog.New(slog.DiscardHandler), Metrics: scheduler.NewMetrics(prometheus.NewRegistry()),
+			Queues: map[string]int{queue: slots}, Client: client, Log: slog.New(slog.DiscardHandler),
+			Metrics: scheduler.NewMetrics(prometheus.NewRegistry()),
 		})
 	}()
 	c.t.Cleanup(func() {
@@ -35,7 +36,7 @@ func (c crud) replicate(queue string, slots int) {
 	})
 }
 
-// All worker slots are taken, and the tenant is at its limit: a target that has fallen silent is noticed all the same.
+// A silent target is noticed even when all worker slots are taken and the tenant is at its limit.
 func TestASilentTargetIsNoticedWhateverIsInFlight(t *testing.T) {
 	c := newClaimer(t)
 	over := make(chan struct{})
@@ -58,13 +59,17 @@ func TestASilentTargetIsNoticedWhateverIsInFlight(t *testing.T) {
 	c.create("slow", never, at("/slow"), func(d *scheduler.Definition) { d.Timeout = scheduler.DurationOf(time.Hour) })
 	c.replicate("default", 1)
 	silent := c.trigger("silent")
-	c.until("the target has accepted", `SELECT count(*) FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id WHERE r.id = $1 AND accepted_at IS NOT NULL`, silent.ID)
+	c.until("the target has accepted", `SELECT count(*)
+		FROM punctual.ready y
+		JOIN punctual.runs r ON r.id = y.run_id
+		WHERE r.id = $1 AND accepted_at IS NOT NULL`, silent.ID)
 	slow := c.trigger("slow")
 	c.until("the only slot is taken", `SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'running'`, slow.ID)
 	c.trigger("slow")
 	c.exec(`UPDATE punctual.deployment SET back_at = '-infinity'`)
 	c.exec(`UPDATE punctual.ready SET due_at = now() - interval '1 s' WHERE run_id = $1`, silent.ID)
-	c.until("the silence of a target has ended its attempt", `SELECT count(*) FROM punctual.attempts WHERE run_id = $1 AND outcome = 'lost'`, silent.ID)
+	c.until("the silence of a target has ended its attempt",
+		`SELECT count(*) FROM punctual.attempts WHERE run_id = $1 AND outcome = 'lost'`, silent.ID)
 }
 
 func TestDeadlinesTakeNoPlaceInAnyLine(t *testing.T) {
@@ -102,13 +107,14 @@ func TestDeadlinesTakeNoPlaceInAnyLine(t *testing.T) {
 	}
 }
 
-// A frozen tenant's deadlines, however many, keep nobody else's from being noticed.
+// The deadlines of a frozen tenant, however many, do not delay the deadlines of others.
 func TestDeadlinesOfAFrozenTenantHoldUpNobody(t *testing.T) {
 	c := newClaimer(t)
 	other := c.neighbour(1)
 	a := c.accepted("works")
 	other.accepted("frozen")
-	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) SELECT gen_random_uuid(), job_id, now() - interval '1 h', tenant, lane
+	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+		SELECT gen_random_uuid(), job_id, now() - interval '1 h', tenant, lane
 		FROM punctual.ready, generate_series(1, $2) WHERE tenant = $1`, other.tenant, silentBatch)
 	c.freeze(other.tenant, "")
 	if !c.overdue(a.RunID) {

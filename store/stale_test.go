@@ -7,7 +7,7 @@ import (
 	"punctual/scheduler"
 )
 
-// within expects a success of the job in some time.
+// within makes a job expect a success within the given time.
 func within(span string) func(*scheduler.Definition) {
 	return func(d *scheduler.Definition) {
 		if err := d.ExpectSuccessWithin.UnmarshalText([]byte(span)); err != nil {
@@ -16,13 +16,15 @@ func within(span string) func(*scheduler.Definition) {
 	}
 }
 
-// age makes everything that is known of the jobs older, so that a success is expected by now that was not.
+// age moves all records of the jobs into the past, so that an expected success becomes overdue.
 func (c crud) age(span string) {
 	c.t.Helper()
 	c.exec(`UPDATE punctual.jobs SET created_at = created_at - $1::interval`, span)
 	c.exec(`UPDATE punctual.job_versions SET valid_from = valid_from - $1::interval`, span)
 	c.exec(`UPDATE punctual.runs SET finished_at = finished_at - $1::interval WHERE finished_at IS NOT NULL`, span)
-	c.exec(`UPDATE punctual.notified SET look_at = look_at - $1::interval, success_at = success_at - $1::interval, stale_since = stale_since - $1::interval, failing_since = failing_since - $1::interval`, span)
+	c.exec(`UPDATE punctual.notified
+		SET look_at = look_at - $1::interval, success_at = success_at - $1::interval,
+			stale_since = stale_since - $1::interval, failing_since = failing_since - $1::interval`, span)
 	c.pass(span)
 }
 
@@ -36,7 +38,7 @@ func TestAJobWithoutSuccessIsToldOfOnceThoughNothingRuns(t *testing.T) {
 		return p.Notices
 	}
 	c.create("job", never, within("26h"), everything)
-	c.wantHeard("") // it is new
+	c.wantHeard("") // the job is new
 	if pulse() {
 		t.Error("there is something to look at at once again")
 	}
@@ -50,14 +52,14 @@ func TestAJobWithoutSuccessIsToldOfOnceThoughNothingRuns(t *testing.T) {
 	if e := news(t, a).Events[0]; e.Since == nil || time.Since(*e.Since) < 26*time.Hour || len(e.Runs) != 0 {
 		t.Errorf("told of %+v", e)
 	}
-	c.age("26 h") // still
+	c.age("26 h") // the job is still stale
 	c.wantHeard("")
 	c.wellAgain("job")
 	c.wantHeard("recovered 1")
 	c.wantHeard("")
 	c.age("25 h")
 	c.wantHeard("")
-	c.age("2 h") // it is armed again, by the success
+	c.age("2 h") // the success armed the watch again
 	c.wantHeard("stale 1")
 }
 
@@ -123,7 +125,7 @@ func TestWhenAJobIsNotStale(t *testing.T) {
 	}
 }
 
-// A success that was being committed while the job was found stale is found a minute later.
+// A success that was being committed while the job was found stale is noticed a minute later.
 func TestASuccessMeanwhileIsFound(t *testing.T) {
 	c := newClaimer(t)
 	c.create("job", never, within("26h"), everything)
@@ -132,7 +134,7 @@ func TestASuccessMeanwhileIsFound(t *testing.T) {
 	c.age("27 h")
 	c.wantHeard("stale 1")
 	c.finish(succeeded(a))
-	// As though the transaction had not seen that the job was marked.
+	// The rows now look as if the transaction of the success had not seen that the job was marked stale.
 	c.exec(`DELETE FROM punctual.notices`)
 	c.exec(`UPDATE punctual.notified SET stale_since = now() - interval '27 h', success_at = NULL, look_at = now()`)
 	c.wantHeard("recovered 1")

@@ -12,8 +12,8 @@ import (
 	"punctual/internal/privatepg"
 )
 
-// The role of tenants belongs to the cluster. The user of another deployment may act as it too, and is kept out by what
-// the log says.
+// The tenants' role belongs to the cluster, so the user of another deployment may act as it too. The statement in the
+// log keeps that user out.
 func TestAnotherDeploymentInTheClusterIsKeptOut(t *testing.T) {
 	t.Parallel()
 	server := pgtest.NewServer(t, privatepg.Config{Fast: true})

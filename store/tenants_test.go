@@ -40,7 +40,8 @@ func TestADeletedTenantGetsNoJobs(t *testing.T) {
 	}
 }
 
-// Whichever comes first: either the job is there and the tenant stays, or the tenant is gone and the job is not made.
+// The first of the two wins: either the job exists and the tenant stays, or the tenant is gone and the job is not
+// created.
 func TestJobsAndTheDeletionOfTheirTenantRace(t *testing.T) {
 	c := newCRUD(t)
 	for range 30 {
@@ -70,7 +71,7 @@ func TestJobsAndTheDeletionOfTheirTenantRace(t *testing.T) {
 	}
 }
 
-// A key that a replica knows works for a moment after its tenant was deleted.
+// An API key that a replica has cached works for a moment after its tenant was deleted.
 func TestACompletedJobOfADeletedTenantStaysSo(t *testing.T) {
 	c := newCRUD(t)
 	made, err := c.CreateTenant(t.Context(), "alpha", TenantSettings{Weight: 1})
@@ -81,11 +82,14 @@ func TestACompletedJobOfADeletedTenantStaysSo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.exec(`UPDATE punctual.schedules SET enabled = false, scheduled_for = NULL, next_run_at = NULL, completed_at = now() WHERE job_id = $1`, job.ID)
+	c.exec(`UPDATE punctual.schedules
+		SET enabled = false, scheduled_for = NULL, next_run_at = NULL, completed_at = now()
+		WHERE job_id = $1`, job.ID)
 	if err := c.DeleteTenant(t.Context(), "alpha"); err != nil {
 		t.Fatal(err)
 	}
-	if rec, _, err := c.PutJob(t.Context(), made.ID, "n", NewJob{Definition: definition("n")}, nil, false); !errors.Is(err, ErrNotFound) {
+	if rec, _, err := c.PutJob(t.Context(), made.ID, "n",
+		NewJob{Definition: definition("n")}, nil, false); !errors.Is(err, ErrNotFound) {
 		t.Errorf("state %q, error %v", rec.State, err)
 	}
 }
@@ -101,7 +105,8 @@ func TestKeysAreFoundByTheirPrefixAndComparedWhole(t *testing.T) {
 		t.Errorf("made %+v", made)
 	}
 	got, err := c.Authenticate(t.Context(), key)
-	if err != nil || got.Key != made.ID || got.Role != "editor" || got.Tenant.Name != "default" || got.ExpiresIn <= 0 || got.ExpiresIn > time.Minute {
+	if err != nil || got.Key != made.ID || got.Role != "editor" || got.Tenant.Name != "default" || got.ExpiresIn <= 0 ||
+		got.ExpiresIn > time.Minute {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for _, ref := range []string{made.ID.String(), made.Prefix, keyStart + made.Prefix, key} {
@@ -160,7 +165,7 @@ func TestRequestsAreDrawnUntilNoneAreLeft(t *testing.T) {
 	began, drawn := time.Now(), 0
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	for range 4 { // replicas
+	for range 4 { // as four replicas would
 		wg.Go(func() {
 			for range 20 {
 				r, err := c.DrawRequests(t.Context(), c.tenant, rate, 5)
@@ -177,28 +182,34 @@ func TestRequestsAreDrawnUntilNoneAreLeft(t *testing.T) {
 	if most := int(rate*(time.Since(began).Seconds()+1)) + 1; drawn > most || drawn < rate {
 		t.Errorf("%d drawn, want %d to %d", drawn, rate, most)
 	}
-	for _, stepped := range []string{"- interval '1 hour'", "+ interval '1 hour'"} { // the database's clock, in the other direction
+	// A change of the record equals a step of the database's clock in the other direction.
+	for _, stepped := range []string{"- interval '1 hour'", "+ interval '1 hour'"} {
 		c.exec(`UPDATE punctual.request_rates SET spent_until = now() ` + stepped)
 		if r, err := c.DrawRequests(t.Context(), c.tenant, 1, 1); err != nil || r.Granted != 1 {
 			t.Errorf("%s: %+v, %v", stepped, r, err)
 		}
 	}
-	if r, err := c.DrawRequests(t.Context(), c.tenant, math.MaxInt32, math.MaxInt32/10); err != nil || r.Granted > math.MaxInt32/10 {
+	if r, err := c.DrawRequests(t.Context(), c.tenant, math.MaxInt32, math.MaxInt32/10); err != nil ||
+		r.Granted > math.MaxInt32/10 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	var persistence string
-	if err := c.pool.QueryRow(t.Context(), `SELECT relpersistence::text FROM pg_class WHERE oid = 'punctual.request_rates'::regclass`).Scan(&persistence); err != nil || persistence != "u" {
+	if err := c.pool.QueryRow(t.Context(), `SELECT relpersistence::text
+		FROM pg_class
+		WHERE oid = 'punctual.request_rates'::regclass`).Scan(&persistence); err != nil || persistence != "u" {
 		t.Errorf("the table waits for the disk: %s, %v", persistence, err)
 	}
 }
 
-// In every mode of pgx, as some poolers need another.
+// The test uses every query mode of pgx, because some poolers need a certain one.
 func TestTenantsAreReadAsTheyWereWrittenInEveryMode(t *testing.T) {
 	for _, mode := range []string{"cache_describe", "exec", "cache_statement"} {
 		t.Run(mode, func(t *testing.T) {
 			c := newCRUDIn(t, mode)
 			n, interval := 7, 90*time.Second
-			settings := TenantSettings{Weight: 2, MaxJobs: &n, MinInterval: &interval, AllowedTargets: prefixes("10.0.0.0/8", "fd00::/8")}
+			settings := TenantSettings{
+				Weight: 2, MaxJobs: &n, MinInterval: &interval, AllowedTargets: prefixes("10.0.0.0/8", "fd00::/8"),
+			}
 			made, err := c.CreateTenant(t.Context(), "alpha", settings)
 			if err != nil {
 				t.Fatal(err)
@@ -206,7 +217,8 @@ func TestTenantsAreReadAsTheyWereWrittenInEveryMode(t *testing.T) {
 			if diff := cmp.Diff(settings, made.TenantSettings, comparePrefixes); diff != "" {
 				t.Error(diff)
 			}
-			changed, err := c.EditTenant(t.Context(), "alpha", func(TenantRecord) (TenantSettings, error) { return TenantSettings{Weight: 1}, nil })
+			changed, err := c.EditTenant(t.Context(), "alpha",
+				func(TenantRecord) (TenantSettings, error) { return TenantSettings{Weight: 1}, nil })
 			if err != nil || changed.MaxJobs != nil || changed.MinInterval != nil || len(changed.AllowedTargets) != 0 {
 				t.Errorf("%+v, %v", changed, err)
 			}

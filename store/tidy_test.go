@@ -11,7 +11,7 @@ import (
 	"punctual/scheduler"
 )
 
-// tidyUp does one minute's tidying.
+// tidyUp does the tidying of one minute.
 func (c crud) tidyUp() {
 	c.t.Helper()
 	c.exec(`UPDATE punctual.deployment SET tidied_at = '-infinity'`)
@@ -27,17 +27,29 @@ func (c crud) tidyUp() {
 func (c crud) shots(n int) {
 	c.t.Helper()
 	c.exec(`WITH made AS (
-			INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue, created_at) SELECT gen_random_uuid(), $2, 1, 'shot-' || i, 'active', 'at', 1, now() - interval '9 days' FROM generate_series(1, $1::int) i RETURNING id),
-		versions AS (INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition) SELECT id, 1, now() - interval '9 days', 'active', '{"schedule":{"at":"2020-01-01T00:00:00Z"}}' FROM made)
-		INSERT INTO punctual.schedules (job_id, tenant, version, lane, enabled, completed_at) SELECT id, $2, 1, 5, false, now() - interval '8 days' - random() * interval '1 hour' FROM made`, n, c.tenant)
+			INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue, created_at)
+			SELECT gen_random_uuid(), $2, 1, 'shot-' || i, 'active', 'at', 1, now() - interval '9 days'
+			FROM generate_series(1, $1::int) i
+			RETURNING id),
+		versions AS (
+			INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition)
+			SELECT id, 1, now() - interval '9 days', 'active', '{"schedule":{"at":"2020-01-01T00:00:00Z"}}'
+			FROM made)
+		INSERT INTO punctual.schedules (job_id, tenant, version, lane, enabled, completed_at)
+		SELECT id, $2, 1, 5, false, now() - interval '8 days' - random() * interval '1 hour'
+		FROM made`, n, c.tenant)
 }
 
-// versions gives a job n versions more, one a second, the last of them so long ago. They arm a delay again and again.
+// versions gives a job n more versions, one a second, the last of them the given time ago. Each version arms a delay
+// again.
 func (c crud) versions(job uuid.UUID, n int, ago time.Duration) {
 	c.t.Helper()
 	c.exec(`INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition)
-		SELECT v.job_id, v.version + i, now() - $3::interval - ($2::int - i) * interval '1 s', 'active', json_build_object('name', 'x', 'schedule', json_build_object('delay', '5m'), 'description', i::text)
-		FROM punctual.job_versions v, generate_series(1, $2::int) i WHERE v.job_id = $1 AND v.version = (SELECT version FROM punctual.jobs WHERE id = $1)`, job, n, ago)
+		SELECT v.job_id, v.version + i, now() - $3::interval - ($2::int - i) * interval '1 s', 'active',
+			json_build_object('name', 'x', 'schedule', json_build_object('delay', '5m'), 'description', i::text)
+		FROM punctual.job_versions v, generate_series(1, $2::int) i
+		WHERE v.job_id = $1
+			AND v.version = (SELECT version FROM punctual.jobs WHERE id = $1)`, job, n, ago)
 	c.exec(`UPDATE punctual.jobs SET version = version + $2 WHERE id = $1`, job, n)
 	c.exec(`UPDATE punctual.schedules SET version = version + $2 WHERE job_id = $1`, job, n)
 }
@@ -53,7 +65,10 @@ func TestWhatIsKeptForATimeGoesAsFastAsItComes(t *testing.T) {
 			c.exec(`INSERT INTO punctual.idempotency_keys (tenant, key, request_hash, status, response, created_at)
 				SELECT $1, 'k' || i, '', 200, 'null', now() - interval '25 hours' FROM generate_series(1, 3000) i`, c.tenant)
 		}, `SELECT count(*) FROM punctual.idempotency_keys`},
-		{"completed one-shots", func(c crud) { c.shots(3000) }, `SELECT count(*) FROM punctual.jobs WHERE state <> 'deleted'`},
+		{
+			"completed one-shots", func(c crud) { c.shots(3000) },
+			`SELECT count(*) FROM punctual.jobs WHERE state <> 'deleted'`,
+		},
 		{"deleted jobs", func(c crud) {
 			c.shots(6000)
 			c.exec(`UPDATE punctual.schedules SET completed_at = NULL`)
@@ -65,16 +80,21 @@ func TestWhatIsKeptForATimeGoesAsFastAsItComes(t *testing.T) {
 			c.versions(job.ID, 3000, 33*day)
 		}, `SELECT count(*) - 1 FROM punctual.job_versions`},
 		{"dead letters that were resolved", func(c crud) {
-			c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, attempts, resolved_at)
-				SELECT gen_random_uuid(), gen_random_uuid(), $1, 'x', 1, now(), 'manual', 1, now() - interval '91 days' FROM generate_series(1, 3000)`, c.tenant)
+			c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger,
+					attempts, resolved_at)
+				SELECT gen_random_uuid(), gen_random_uuid(), $1, 'x', 1, now(), 'manual', 1, now() - interval '91 days'
+				FROM generate_series(1, 3000)`, c.tenant)
 		}, `SELECT count(*) FROM punctual.dead_letters`},
 		{"operations that have ended", func(c crud) {
 			c.exec(`INSERT INTO punctual.operations (id, tenant, kind, state, request, matched, finished_at)
-				SELECT gen_random_uuid(), $1, 'replay', 'done', '{}', 0, now() - interval '91 days' FROM generate_series(1, 3000)`, c.tenant)
+				SELECT gen_random_uuid(), $1, 'replay', 'done', '{}', 0, now() - interval '91 days'
+				FROM generate_series(1, 3000)`, c.tenant)
 		}, `SELECT count(*) FROM punctual.operations`},
 		{"the audit log", func(c crud) {
 			c.exec(`INSERT INTO punctual.audit_log (id, at, tenant, action, actor_kind)
-				SELECT (rpad(lpad(to_hex((extract(epoch FROM now() - interval '400 days') * 1000)::bigint), 12, '0'), 20, '0') || lpad(to_hex(i), 12, '0'))::uuid, now() - interval '400 days', $1, 'job.update', 'system'
+				SELECT (rpad(lpad(to_hex((extract(epoch FROM now() - interval '400 days') * 1000)::bigint), 12, '0'), 20, '0')
+						|| lpad(to_hex(i), 12, '0'))::uuid,
+					now() - interval '400 days', $1, 'job.update', 'system'
 				FROM generate_series(1, 12000) i`, c.tenant)
 		}, `SELECT count(*) FROM punctual.audit_log WHERE at < now() - interval '399 days'`},
 	} {
@@ -92,7 +112,7 @@ func TestWhatIsKeptForATimeGoesAsFastAsItComes(t *testing.T) {
 	}
 }
 
-// A version goes once it has ceased to hold before the retention began, and nothing names it.
+// A version is removed if it ceased to be current before the retention began and no row names it.
 func TestVersionsThatMatterStay(t *testing.T) {
 	const day = 24 * time.Hour
 	numbers := func(c crud, job uuid.UUID) (found []int) {
@@ -118,16 +138,21 @@ func TestVersionsThatMatterStay(t *testing.T) {
 			c.exec(`UPDATE punctual.runs SET job_version = 3 WHERE id = $1`, run)
 		}, []int{3, 6}},
 		{"all of a job that has a backfill under way", func(c crud, job uuid.UUID) {
-			c.exec(`INSERT INTO punctual.operations (id, tenant, kind, request, matched, job_id, last_slot) VALUES (gen_random_uuid(), $1, 'backfill', '{"job_version":2}', 1, $2, now())`, c.tenant, job)
+			c.exec(`INSERT INTO punctual.operations (id, tenant, kind, request, matched, job_id, last_slot)
+				VALUES (gen_random_uuid(), $1, 'backfill', '{"job_version":2}', 1, $2, now())`, c.tenant, job)
 		}, []int{1, 2, 3, 4, 5, 6}},
 		{"one that armed a delay which is still to come, paused and resumed since", func(c crud, job uuid.UUID) {
-			c.exec(`UPDATE punctual.job_versions SET definition = '{"schedule":{"delay":"1000h"}}', state = CASE WHEN version % 2 = 0 THEN 'paused' ELSE 'active' END WHERE job_id = $1 AND version >= 3`, job)
+			c.exec(`UPDATE punctual.job_versions
+				SET definition = '{"schedule":{"delay":"1000h"}}',
+					state = CASE WHEN version % 2 = 0 THEN 'paused' ELSE 'active' END
+				WHERE job_id = $1 AND version >= 3`, job)
 		}, []int{3, 4, 5, 6}},
 		{"the last pause and what ended it, from when success is expected", func(c crud, job uuid.UUID) {
 			c.exec(`UPDATE punctual.job_versions SET state = 'paused' WHERE job_id = $1 AND version IN (2, 4)`, job)
 		}, []int{4, 5, 6}},
 		{"whatever has ceased to hold since", func(c crud, job uuid.UUID) {
-			c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '29 days' WHERE job_id = $1 AND version = 6`, job)
+			c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '29 days'
+				WHERE job_id = $1 AND version = 6`, job)
 		}, []int{5, 6}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -140,14 +165,15 @@ func TestVersionsThatMatterStay(t *testing.T) {
 			if got := numbers(c, job.ID); !slices.Equal(got, tt.want) {
 				t.Errorf("versions %d are left, want %d", got, tt.want)
 			}
-			if got := c.saysOf("debounce", time.Now().Add(-45*day)); (tt.want[0] > 1) != strings.HasPrefix(got, "unknown: What the job was") {
+			if got := c.saysOf("debounce", time.Now().Add(-45*day)); (tt.want[0] > 1) !=
+				strings.HasPrefix(got, "unknown: What the job was") {
 				t.Errorf("of long ago it is explained: %s", got)
 			}
 		})
 	}
 }
 
-// A value that was written into a definition goes with the last version that has it.
+// A secret value of a definition is removed with the last version that refers to it.
 func TestSecretsOfForgottenVersionsGo(t *testing.T) {
 	c := newCRUD(t)
 	job := c.create("rotated", never)
@@ -156,12 +182,19 @@ func TestSecretsOfForgottenVersionsGo(t *testing.T) {
 	old, current := uuid.New(), uuid.New()
 	c.exec(`INSERT INTO punctual.data_keys (id, sealed) VALUES (1, 'sealed')`)
 	for id, least := range map[uuid.UUID]int{old: 2, current: 4} {
-		c.exec(`INSERT INTO punctual.job_secrets (id, tenant, job_id, data_key, ciphertext) VALUES ($1, $2, $3, 1, 'x')`, id, c.tenant, job.ID)
-		c.exec(`UPDATE punctual.job_versions SET definition = json_build_object('schedule', '{}'::json, 'target', json_build_object('auth', json_build_object('value', json_build_object('sealed', $2::text))))
+		c.exec(`INSERT INTO punctual.job_secrets (id, tenant, job_id, data_key, ciphertext) VALUES ($1, $2, $3, 1, 'x')`,
+			id, c.tenant, job.ID)
+		c.exec(`UPDATE punctual.job_versions
+			SET definition = json_build_object(
+				'schedule', '{}'::json,
+				'target', json_build_object(
+					'auth', json_build_object('value', json_build_object('sealed', $2::text))))
 			WHERE job_id = $1 AND version >= $3`, job.ID, id.String(), least)
 	}
-	c.exec(`UPDATE punctual.job_versions SET definition = replace(definition::text, $1, $2)::json WHERE version IN (2, 3)`, current.String(), old.String())
-	c.exec(`UPDATE punctual.job_versions SET definition = replace(definition::text, $1, $2)::json WHERE version >= 4`, old.String(), current.String())
+	c.exec(`UPDATE punctual.job_versions SET definition = replace(definition::text, $1, $2)::json
+		WHERE version IN (2, 3)`, current.String(), old.String())
+	c.exec(`UPDATE punctual.job_versions SET definition = replace(definition::text, $1, $2)::json WHERE version >= 4`,
+		old.String(), current.String())
 	c.tidyUp()
 	if n := c.count(`SELECT count(*) FROM punctual.job_secrets WHERE id = $1`, old); n != 0 {
 		t.Error("the value that no version has is there")

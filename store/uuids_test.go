@@ -14,7 +14,9 @@ import (
 
 func TestUUIDsTravelBothWays(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+	} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			conn, err := pgx.Connect(t.Context(), pgtest.DSN(t))
@@ -37,7 +39,8 @@ func checkUUIDs(t *testing.T, conn *pgx.Conn, mode pgx.QueryExecMode, want []uui
 	var got []uuid.UUID
 	var texts []string
 	var isNull bool
-	err := conn.QueryRow(t.Context(), `SELECT $1::uuid[], $1::uuid[]::text[], $1::uuid[] IS NULL`, mode, want).Scan(&got, &texts, &isNull)
+	err := conn.QueryRow(t.Context(), `SELECT $1::uuid[], $1::uuid[]::text[], $1::uuid[] IS NULL`,
+		mode, want).Scan(&got, &texts, &isNull)
 	if err != nil {
 		t.Fatalf("%v: %v", want, err)
 	}
@@ -48,7 +51,8 @@ func checkUUIDs(t *testing.T, conn *pgx.Conn, mode pgx.QueryExecMode, want []uui
 		var back uuid.UUID
 		var text string
 		var none *uuid.UUID
-		if err := conn.QueryRow(t.Context(), `SELECT $1::uuid, $1::uuid::text, NULL::uuid`, mode, id).Scan(&back, &text, &none); err != nil {
+		if err := conn.QueryRow(t.Context(), `SELECT $1::uuid, $1::uuid::text, NULL::uuid`,
+			mode, id).Scan(&back, &text, &none); err != nil {
 			t.Fatal(err)
 		}
 		if back != id || text != texts[i] || none != nil {
@@ -68,7 +72,7 @@ func stringsOf(ids []uuid.UUID) []string {
 	return texts
 }
 
-// BenchmarkUUIDs encodes and scans what a claim of 100 runs does.
+// BenchmarkUUIDs encodes and scans the ids of a claim of 100 runs.
 func BenchmarkUUIDs(b *testing.B) {
 	conn, err := pgx.Connect(b.Context(), pgtest.DSN(b))
 	if err != nil {

@@ -11,13 +11,14 @@ import (
 	"punctual/internal/pgtest"
 )
 
-// everySecond writes a job with a slot a second and n runs, the last but one of which is missing.
+// everySecond writes a job with a slot every second and with n runs, of which the last but one is missing.
 func everySecond(ctx context.Context, tb testing.TB, s *Store, n int) {
 	tb.Helper()
 	const job = "019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"
 	for _, sql := range []string{
 		`SELECT punctual.create_partitions(current_date - 3, current_date)`,
-		`INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue) VALUES ('` + job + `', 1, 1, 'a', 'active', 'every', 1)`,
+		`INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue) VALUES ('` + job +
+			`', 1, 1, 'a', 'active', 'every', 1)`,
 		`INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
 			VALUES ('` + job + `', date_trunc('second', now()), date_trunc('second', now()), 1, 1, 5, true)`,
 	} {
@@ -28,10 +29,15 @@ func everySecond(ctx context.Context, tb testing.TB, s *Store, n int) {
 	_, err := s.pool.Exec(ctx, `
 		WITH stands AS (SELECT scheduled_for AS at FROM punctual.schedules),
 		version AS (INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition)
-			SELECT $1, 1, at - ($2 + 0.5) * interval '1 s', 'active', '{"name":"a","schedule":{"every":"1s"},"target":{"url":"http://localhost/"}}' FROM stands)
-		INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane, attempt, status, trigger)
-		SELECT (lpad(to_hex(extract(epoch FROM slot)::bigint * 1000), 12, '0') || '80008000000000000000')::uuid, $1, slot, slot, now(), 1, 1, 5, 1, 'succeeded', 'schedule'
-		FROM stands, generate_series(at - $2 * interval '1 s', at - interval '1 s', interval '1 s') slot WHERE slot <> at - interval '2 s'`, uuid.MustParse(job), n)
+			SELECT $1, 1, at - ($2 + 0.5) * interval '1 s', 'active',
+				'{"name":"a","schedule":{"every":"1s"},"target":{"url":"http://localhost/"}}'
+			FROM stands)
+		INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane,
+			attempt, status, trigger)
+		SELECT (lpad(to_hex(extract(epoch FROM slot)::bigint * 1000), 12, '0') || '80008000000000000000')::uuid,
+			$1, slot, slot, now(), 1, 1, 5, 1, 'succeeded', 'schedule'
+		FROM stands, generate_series(at - $2 * interval '1 s', at - interval '1 s', interval '1 s') slot
+		WHERE slot <> at - interval '2 s'`, uuid.MustParse(job), n)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -56,12 +62,14 @@ func TestVerifyHoldsNeitherSlotsNorRuns(t *testing.T) {
 	}
 	before, grown := live(), uint64(0)
 	now := time.Now()
-	summary, err := s.Verify(t.Context(), VerifyOptions{From: now.Add(-72 * time.Hour), To: now, Report: func(v Violation) error {
-		if after := live(); v.Kind == ViolationMissing && after > before { // when all but one of the slots has been seen
-			grown = after - before
-		}
-		return nil
-	}})
+	summary, err := s.Verify(t.Context(), VerifyOptions{
+		From: now.Add(-72 * time.Hour), To: now, Report: func(v Violation) error {
+			if after := live(); v.Kind == ViolationMissing && after > before { // by now verify has seen all slots but one
+				grown = after - before
+			}
+			return nil
+		},
+	})
 	if err != nil || summary.Slots != n || summary.Kinds[ViolationMissing] != 1 {
 		t.Errorf("%+v, %v", summary, err)
 	}
@@ -76,7 +84,8 @@ func BenchmarkVerify(b *testing.B) {
 	everySecond(b.Context(), b, s, n)
 	now := time.Now()
 	for b.Loop() {
-		if summary, err := s.Verify(b.Context(), VerifyOptions{From: now.Add(-72 * time.Hour), To: now}); err != nil || summary.Slots != n {
+		if summary, err := s.Verify(b.Context(), VerifyOptions{From: now.Add(-72 * time.Hour), To: now}); err != nil ||
+			summary.Slots != n {
 			b.Fatalf("%+v, %v", summary, err)
 		}
 	}

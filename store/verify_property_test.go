@@ -13,26 +13,33 @@ import (
 	"punctual/scheduler"
 )
 
-// elapse lets time go by for everything that is stored, by moving all of it into the past. It is a multiple
-// of every period in use, so that slots stay slots.
+// elapse lets time pass by moving all stored times into the past. The time is a multiple of every period in use, so
+// that slots stay slots.
 func (c claimer) elapse(by time.Duration) {
 	c.t.Helper()
-	c.exec(`UPDATE punctual.jobs SET created_at = created_at - $1::interval, paused_until = paused_until - $1::interval, deleted_at = deleted_at - $1::interval`, by)
+	c.exec(`UPDATE punctual.jobs
+		SET created_at = created_at - $1::interval,
+			paused_until = paused_until - $1::interval, deleted_at = deleted_at - $1::interval`, by)
 	c.exec(`UPDATE punctual.job_versions SET valid_from = valid_from - $1::interval`, by)
-	c.exec(`UPDATE punctual.schedules SET scheduled_for = scheduled_for - $1::interval, next_run_at = next_run_at - $1::interval`, by)
+	c.exec(`UPDATE punctual.schedules
+		SET scheduled_for = scheduled_for - $1::interval, next_run_at = next_run_at - $1::interval`, by)
 	for _, field := range []string{"at", "starts_at", "ends_at"} {
-		c.exec(`UPDATE punctual.job_versions SET definition = jsonb_set(definition::jsonb, ARRAY['schedule', $2::text],
-			to_jsonb(to_char(((definition #>> ARRAY['schedule', $2::text])::timestamptz - $1::interval) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')))::json
+		c.exec(`UPDATE punctual.job_versions
+			SET definition = jsonb_set(definition::jsonb, ARRAY['schedule', $2::text], to_jsonb(to_char(
+				((definition #>> ARRAY['schedule', $2::text])::timestamptz - $1::interval) AT TIME ZONE 'UTC',
+				'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')))::json
 			WHERE definition #>> ARRAY['schedule', $2::text] IS NOT NULL`, by, field)
 	}
-	c.jobs.purge() // definitions never change but here
+	c.jobs.purge() // only here do stored definitions ever change
 	c.moveRuns(by)
 }
 
-// moveRuns writes the runs anew under the ids that belong to their new times.
+// moveRuns writes the runs again, with the ids that belong to their new times.
 func (c claimer) moveRuns(by time.Duration) {
 	c.t.Helper()
-	rows, err := c.pool.Query(c.t.Context(), `SELECT id, job_id, scheduled_for, skipped_first IS NULL AND trigger IN ('schedule', 'catchup') FROM punctual.runs`)
+	rows, err := c.pool.Query(c.t.Context(), `SELECT id, job_id, scheduled_for,
+			skipped_first IS NULL AND trigger IN ('schedule', 'catchup')
+		FROM punctual.runs`)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -54,23 +61,30 @@ func (c claimer) moveRuns(by time.Duration) {
 	rows.Close()
 	c.exec(`CREATE TABLE punctual.moved AS SELECT * FROM punctual.runs`)
 	c.exec(`DELETE FROM punctual.runs`)
-	c.exec(`UPDATE punctual.moved r SET id = m.moved, scheduled_for = scheduled_for - $3::interval, due_at = due_at - $3::interval,
-		created_at = created_at - $3::interval, skipped_first = skipped_first - $3::interval, skipped_last = skipped_last - $3::interval
-		FROM unnest($1::uuid[], $2::uuid[]) AS m(old, moved) WHERE r.id = m.old`, old, moved, by)
+	c.exec(`UPDATE punctual.moved r
+		SET id = m.moved, scheduled_for = scheduled_for - $3::interval, due_at = due_at - $3::interval,
+			created_at = created_at - $3::interval, skipped_first = skipped_first - $3::interval,
+			skipped_last = skipped_last - $3::interval
+		FROM unnest($1::uuid[], $2::uuid[]) AS m(old, moved)
+		WHERE r.id = m.old`, old, moved, by)
 	c.exec(`INSERT INTO punctual.runs SELECT * FROM punctual.moved`)
 	c.exec(`DROP TABLE punctual.moved`)
-	// A run may get the id that another one is about to give up, so the key cannot be updated in place.
+	// A run may get the id that another run is about to give up, so the key cannot be updated in place.
 	c.exec(`CREATE TABLE punctual.moved AS SELECT * FROM punctual.ready`)
 	c.exec(`DELETE FROM punctual.ready`)
-	c.exec(`UPDATE punctual.moved y SET run_id = m.moved FROM unnest($1::uuid[], $2::uuid[]) AS m(old, moved) WHERE y.run_id = m.old`, old, moved)
+	c.exec(`UPDATE punctual.moved y SET run_id = m.moved
+		FROM unnest($1::uuid[], $2::uuid[]) AS m(old, moved)
+		WHERE y.run_id = m.old`, old, moved)
 	c.exec(`INSERT INTO punctual.ready SELECT * FROM punctual.moved`)
 	c.exec(`DROP TABLE punctual.moved`)
 	for _, column := range []string{"active_run", "waiting_run"} {
-		c.exec(fmt.Sprintf(`UPDATE punctual.exclusive y SET %[1]s = m.moved FROM unnest($1::uuid[], $2::uuid[]) AS m(old, moved) WHERE y.%[1]s = m.old`, column), old, moved)
+		c.exec(fmt.Sprintf(`UPDATE punctual.exclusive y SET %[1]s = m.moved
+			FROM unnest($1::uuid[], $2::uuid[]) AS m(old, moved)
+			WHERE y.%[1]s = m.old`, column), old, moved)
 	}
 }
 
-// life is a random sequence of what may happen to jobs.
+// life is a random sequence of events in the life of jobs.
 type life struct {
 	claimer
 	rand *rand.Rand
@@ -117,14 +131,15 @@ func (l *life) definition(name string) scheduler.Definition {
 	return definition(name, l.schedule, l.jitter, func(d *scheduler.Definition) {
 		d.Missed.Policy = pick(l.rand, scheduler.MissedSkip, scheduler.MissedFireOnce, scheduler.MissedFireAll)
 		d.Missed.Window = scheduler.DurationOf(pick(l.rand, time.Minute, 5*time.Minute, time.Hour))
-		d.ConcurrencyPolicy = pick(l.rand, scheduler.PolicyAllow, scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait)
+		d.ConcurrencyPolicy = pick(l.rand, scheduler.PolicyAllow, scheduler.PolicyForbid,
+			scheduler.PolicyReplace, scheduler.PolicyWait)
 		if l.rand.IntN(4) == 0 {
 			d.ExpiresAfter = scheduler.DurationOf(time.Duration(1+l.rand.IntN(300)) * time.Second)
 		}
 	})
 }
 
-// step does one of the things that may happen. That the job's state does not allow it is fine.
+// step does one random thing to a job. The job's state need not allow it.
 func (l *life) step() {
 	ctx, name := l.t.Context(), l.jobs[l.rand.IntN(len(l.jobs))]
 	var err error
@@ -132,9 +147,11 @@ func (l *life) step() {
 	case 0:
 		d := l.definition(name)
 		l.note("put %s %+v", name, d.Schedule)
-		_, _, err = l.PutJob(ctx, l.tenant, name, NewJob{Definition: d, Paused: pick(l.rand, nil, new(bool), new(true))}, nil, false)
+		_, _, err = l.PutJob(ctx, l.tenant, name,
+			NewJob{Definition: d, Paused: pick(l.rand, nil, new(bool), new(true))}, nil, false)
 	case 1, 2:
-		change := pick(l.rand, l.schedule, l.jitter, func(d *scheduler.Definition) { d.Description += "." }, func(*scheduler.Definition) {})
+		change := pick(l.rand, l.schedule, l.jitter,
+			func(d *scheduler.Definition) { d.Description += "." }, func(*scheduler.Definition) {})
 		put := l.rand.IntN(2) == 0
 		l.note("edit %s, put %t", name, put)
 		if put {
@@ -169,10 +186,10 @@ func (l *life) step() {
 			l.claimAll()
 		}
 	}
-	_ = err // of the kinds that the state does not allow
+	_ = err // the state may not allow it
 }
 
-// claimAll claims what is due, and lets some of what was claimed succeed.
+// claimAll claims the due slots. Half the time, it lets all unfinished runs succeed.
 func (l *life) claimAll() {
 	for _, older := range []bool{true, false} {
 		batch, err := l.ClaimDue(l.t.Context(), l.asks(100, older))
@@ -214,7 +231,8 @@ func TestWhateverHappensToJobsVerifyExplainsIt(t *testing.T) {
 					o.Report = func(v Violation) error { t.Logf("%+v slot %v last %v", v, v.Slot, v.Last); return nil }
 				})
 			}
-			t.Logf("%d slots, %d runs, %d skips, %d waiting, %d not checkable", summary.Slots, summary.Runs, summary.Skips, summary.Waiting, summary.NotCheckable)
+			t.Logf("%d slots, %d runs, %d skips, %d waiting, %d not checkable",
+				summary.Slots, summary.Runs, summary.Skips, summary.Waiting, summary.NotCheckable)
 		})
 	}
 }

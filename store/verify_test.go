@@ -13,7 +13,7 @@ import (
 	"punctual/scheduler"
 )
 
-// verified returns what verify says of the last 48 hours: a line per violation, and the summary.
+// verified returns the result of verify for the last 48 hours: a line per violation, and the summary.
 func (c crud) verified(change ...func(*VerifyOptions)) ([]string, VerifySummary) {
 	c.t.Helper()
 	lines := []string{}
@@ -41,10 +41,11 @@ func (c crud) verified(change ...func(*VerifyOptions)) ([]string, VerifySummary)
 
 func (c crud) partitionsBack(days int) {
 	c.t.Helper()
-	c.exec(`SELECT punctual.create_partitions((now() AT TIME ZONE 'UTC')::date - $1::int, (now() AT TIME ZONE 'UTC')::date)`, days)
+	c.exec(`SELECT punctual.create_partitions(
+		(now() AT TIME ZONE 'UTC')::date - $1::int, (now() AT TIME ZONE 'UTC')::date)`, days)
 }
 
-// lived writes an hourly job of five hours ago and returns its five slots, all claimed and succeeded.
+// lived writes an hourly job of five hours ago and returns its five slots, whose runs all succeeded.
 func (c claimer) lived(name string, options ...func(*scheduler.Definition)) (job uuid.UUID, slots []time.Time) {
 	c.t.Helper()
 	c.partitionsBack(2)
@@ -60,14 +61,17 @@ func (c claimer) lived(name string, options ...func(*scheduler.Definition)) (job
 
 func (c crud) ranAt(job, id uuid.UUID, slot time.Time) {
 	c.t.Helper()
-	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane, attempt, status, trigger)
+	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane,
+			attempt, status, trigger)
 		VALUES ($1, $2, $3, $3, now(), $4, 1, 5, 1, 'succeeded', 'schedule')`, id, job, slot, c.tenant)
 }
 
 func (c crud) skippedAt(job uuid.UUID, first, last time.Time, count any) {
 	c.t.Helper()
-	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, skipped_first, skipped_last, skipped_count, tenant, job_version, lane, status, reason, trigger)
-		VALUES ($1, $2, $4, $4, now(), $3, $4, $5, $6, 1, 5, 'skipped', 'missed', 'schedule')`, scheduler.NewRunID(time.Now()), job, first, last, count, c.tenant)
+	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, skipped_first, skipped_last,
+			skipped_count, tenant, job_version, lane, status, reason, trigger)
+		VALUES ($1, $2, $4, $4, now(), $3, $4, $5, $6, 1, 5, 'skipped', 'missed', 'schedule')`,
+		scheduler.NewRunID(time.Now()), job, first, last, count, c.tenant)
 }
 
 func TestVerifyNoticesEveryKindOfViolation(t *testing.T) {
@@ -82,14 +86,31 @@ func TestVerifyNoticesEveryKindOfViolation(t *testing.T) {
 		want  []string
 	}{
 		{"nothing is wrong", func(claimer, uuid.UUID, []time.Time) {}, []string{}},
-		{"a slot has neither run nor skip", func(c claimer, job uuid.UUID, slots []time.Time) { remove(c, job, slots[2]) }, []string{"missing a"}},
-		{"the last slot has neither", func(c claimer, job uuid.UUID, slots []time.Time) { remove(c, job, slots[4]) }, []string{"missing a"}},
-		{"all slots have neither", func(c claimer, job uuid.UUID, slots []time.Time) { remove(c, job, slots...) }, slices.Repeat([]string{"missing a"}, 5)},
+		{
+			"a slot has neither run nor skip", func(c claimer, job uuid.UUID, slots []time.Time) { remove(c, job, slots[2]) },
+			[]string{"missing a"},
+		},
+		{
+			"the last slot has neither", func(c claimer, job uuid.UUID, slots []time.Time) { remove(c, job, slots[4]) },
+			[]string{"missing a"},
+		},
+		{
+			"all slots have neither", func(c claimer, job uuid.UUID, slots []time.Time) { remove(c, job, slots...) },
+			slices.Repeat([]string{"missing a"}, 5),
+		},
 		{"a slot ran under two ids", func(c claimer, job uuid.UUID, slots []time.Time) {
 			c.ranAt(job, scheduler.NewRunID(time.Now()), slots[1])
 		}, []string{"double a x2"}},
-		{"a slot ran and was skipped", func(c claimer, job uuid.UUID, slots []time.Time) { c.skippedAt(job, slots[1], slots[1], 1) }, []string{"double a x2"}},
-		{"three slots ran and were skipped", func(c claimer, job uuid.UUID, slots []time.Time) { c.skippedAt(job, slots[1], slots[3], 3) }, slices.Repeat([]string{"double a x2"}, 3)},
+		{
+			"a slot ran and was skipped",
+			func(c claimer, job uuid.UUID, slots []time.Time) { c.skippedAt(job, slots[1], slots[1], 1) },
+			[]string{"double a x2"},
+		},
+		{
+			"three slots ran and were skipped",
+			func(c claimer, job uuid.UUID, slots []time.Time) { c.skippedAt(job, slots[1], slots[3], 3) },
+			slices.Repeat([]string{"double a x2"}, 3),
+		},
 		{"two skips overlap", func(c claimer, job uuid.UUID, slots []time.Time) {
 			remove(c, job, slots[0:4]...)
 			c.skippedAt(job, slots[0], slots[2], 3)
@@ -118,8 +139,15 @@ func TestVerifyNoticesEveryKindOfViolation(t *testing.T) {
 			c.ranAt(uuid.Max, scheduler.SlotRunID(uuid.Max, slots[1]), slots[1])
 			c.ranAt(uuid.UUID{15: 1}, scheduler.SlotRunID(uuid.UUID{15: 1}, slots[1]), slots[1])
 		}, []string{"phantom ", "phantom "}},
-		{"a run that nobody holds", func(c claimer, job uuid.UUID, slots []time.Time) { c.unend(job, slots[1], "running") }, []string{"unended a"}},
-		{"a retry that waits nowhere", func(c claimer, job uuid.UUID, slots []time.Time) { c.unend(job, slots[1], "retrying") }, []string{"unended a"}},
+		{
+			"a run that nobody holds", func(c claimer, job uuid.UUID, slots []time.Time) { c.unend(job, slots[1], "running") },
+			[]string{"unended a"},
+		},
+		{
+			"a retry that waits nowhere",
+			func(c claimer, job uuid.UUID, slots []time.Time) { c.unend(job, slots[1], "retrying") },
+			[]string{"unended a"},
+		},
 		{"a manual run that waits nowhere", func(c claimer, _ uuid.UUID, _ []time.Time) {
 			run := c.trigger("a")
 			c.exec(`DELETE FROM punctual.ready`)
@@ -127,21 +155,30 @@ func TestVerifyNoticesEveryKindOfViolation(t *testing.T) {
 		}, []string{"unended a"}},
 		{"a run under the claim of a replica that is gone", func(c claimer, job uuid.UUID, slots []time.Time) {
 			c.unend(job, slots[1], "running")
-			c.exec(`INSERT INTO punctual.claims (id, replica, claimed_at, run_ids) VALUES (gen_random_uuid(), gen_random_uuid(), now() - interval '1 hour', ARRAY[$1::uuid])`, scheduler.SlotRunID(job, slots[1]))
+			c.exec(`INSERT INTO punctual.claims (id, replica, claimed_at, run_ids)
+				VALUES (gen_random_uuid(), gen_random_uuid(), now() - interval '1 hour', ARRAY[$1::uuid])`,
+				scheduler.SlotRunID(job, slots[1]))
 		}, []string{"unended a"}},
 		{"a run under the claim of a replica that lives", func(c claimer, job uuid.UUID, slots []time.Time) {
 			c.unend(job, slots[1], "running")
-			c.exec(`INSERT INTO punctual.claims (id, replica, claimed_at, run_ids) VALUES (gen_random_uuid(), $2, now() - interval '1 hour', ARRAY[$1::uuid])`, scheduler.SlotRunID(job, slots[1]), c.replica)
+			c.exec(`INSERT INTO punctual.claims (id, replica, claimed_at, run_ids)
+				VALUES (gen_random_uuid(), $2, now() - interval '1 hour', ARRAY[$1::uuid])`,
+				scheduler.SlotRunID(job, slots[1]), c.replica)
 		}, []string{}},
 		{"a run that waits in ready", func(c claimer, job uuid.UUID, slots []time.Time) {
 			c.unend(job, slots[1], "retrying")
-			c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) VALUES ($1, $2, now() - interval '1 hour', $3, 5)`, scheduler.SlotRunID(job, slots[1]), job, c.tenant)
+			c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+				VALUES ($1, $2, now() - interval '1 hour', $3, 5)`, scheduler.SlotRunID(job, slots[1]), job, c.tenant)
 		}, []string{}},
 		{"slots are due and nobody claims them", func(c claimer, job uuid.UUID, slots []time.Time) {
 			remove(c, job, slots[3:]...)
 			c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, slots[3])
 		}, []string{"overdue a x2"}},
-		{"the next slot is beyond what is accounted for", func(c claimer, job uuid.UUID, slots []time.Time) { remove(c, job, slots[3:]...) }, slices.Repeat([]string{"missing a"}, 2)},
+		{
+			"the next slot is beyond what is accounted for",
+			func(c claimer, job uuid.UUID, slots []time.Time) { remove(c, job, slots[3:]...) },
+			slices.Repeat([]string{"missing a"}, 2),
+		},
 		{"a skipped slot was backfilled", func(c claimer, job uuid.UUID, slots []time.Time) {
 			c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, scheduler.SlotRunID(job, slots[1]))
 			c.skippedAt(job, slots[1], slots[1], 1)
@@ -151,13 +188,17 @@ func TestVerifyNoticesEveryKindOfViolation(t *testing.T) {
 			c.ranAt(job, scheduler.SlotRunID(job, at), at)
 			c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, scheduler.SlotRunID(job, at))
 		}, []string{}},
-		{"a slot of the schedule before it was edited was backfilled by the new one", func(c claimer, job uuid.UUID, slots []time.Time) {
-			at := slots[0].Add(-time.Hour + 5*time.Minute)
-			c.edit("a", every(5*time.Minute))
-			at = at.Truncate(5 * time.Minute)
-			c.ranAt(job, scheduler.SlotRunID(job, at), at)
-			c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, scheduler.SlotRunID(job, at))
-		}, []string{}},
+		{
+			"a slot of the schedule before it was edited was backfilled by the new one",
+			func(c claimer, job uuid.UUID, slots []time.Time) {
+				at := slots[0].Add(-time.Hour + 5*time.Minute)
+				c.edit("a", every(5*time.Minute))
+				at = at.Truncate(5 * time.Minute)
+				c.ranAt(job, scheduler.SlotRunID(job, at), at)
+				c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, scheduler.SlotRunID(job, at))
+			},
+			[]string{},
+		},
 		{"what is no slot of any version was backfilled", func(c claimer, job uuid.UUID, slots []time.Time) {
 			at := slots[1].Add(time.Minute)
 			c.ranAt(job, scheduler.SlotRunID(job, at), at)
@@ -181,7 +222,9 @@ func TestVerifyNoticesEveryKindOfViolation(t *testing.T) {
 
 func (c crud) unend(job uuid.UUID, slot time.Time, status string) {
 	c.t.Helper()
-	c.exec(`UPDATE punctual.runs SET status = $2, finished_at = NULL, fence = 1, created_at = now() - interval '1 hour' WHERE id = $1`, scheduler.SlotRunID(job, slot), status)
+	c.exec(`UPDATE punctual.runs
+		SET status = $2, finished_at = NULL, fence = 1, created_at = now() - interval '1 hour'
+		WHERE id = $1`, scheduler.SlotRunID(job, slot), status)
 }
 
 func TestVerifyLooksAtWhatItIsToldTo(t *testing.T) {
@@ -207,7 +250,10 @@ func TestVerifyLooksAtWhatItIsToldTo(t *testing.T) {
 		"a tenant":          {func(o *VerifyOptions) { o.Tenant = "default" }, []string{"missing a", "missing b"}},
 		"before":            {func(o *VerifyOptions) { o.To = slots[0] }, []string{}},
 		"after":             {func(o *VerifyOptions) { o.From = slots[1].Add(1000) }, []string{}},
-		"the very slot":     {func(o *VerifyOptions) { o.From, o.To = slots[1], slots[1].Add(1000) }, []string{"missing a", "missing b"}},
+		"the very slot": {
+			func(o *VerifyOptions) { o.From, o.To = slots[1], slots[1].Add(1000) },
+			[]string{"missing a", "missing b"},
+		},
 	} {
 		if got, _ := c.verified(test.change); !slices.Equal(got, test.want) {
 			t.Errorf("%s: violations %q, want %q", name, got, test.want)
@@ -221,7 +267,8 @@ func TestVerifyLooksAtWhatItIsToldTo(t *testing.T) {
 		wantError(t, err, ErrNotFound)
 	}
 	var empty *EmptyWindowError
-	if _, err := c.Verify(t.Context(), VerifyOptions{From: time.Now().Add(time.Hour), To: time.Now().Add(2 * time.Hour)}); !errors.As(err, &empty) {
+	if _, err := c.Verify(t.Context(),
+		VerifyOptions{From: time.Now().Add(time.Hour), To: time.Now().Add(2 * time.Hour)}); !errors.As(err, &empty) {
 		t.Errorf("the future: %v", err)
 	}
 }
@@ -230,9 +277,10 @@ func TestVerifyLeavesOutDaysThatAreNotKept(t *testing.T) {
 	c := newClaimer(t)
 	job, slots := c.lived("a")
 	c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '40 days' WHERE job_id = $1`, job)
-	c.exec(`SELECT punctual.create_partitions(current_date - 30, current_date - 30)`) // for one slot of long ago
+	c.exec(`SELECT punctual.create_partitions(current_date - 30, current_date - 30)`) // for one old slot
 	_, summary := c.verified(func(o *VerifyOptions) { o.From = slots[0].Add(-40 * 24 * time.Hour) })
-	if want := slots[len(slots)-1].Truncate(24 * time.Hour).Add(-48 * time.Hour); summary.From.Before(want) || summary.From.After(want.Add(24*time.Hour)) {
+	if want := slots[len(slots)-1].Truncate(24 * time.Hour).Add(-48 * time.Hour); summary.From.Before(want) ||
+		summary.From.After(want.Add(24*time.Hour)) {
 		t.Errorf("verified from %s, want about %s", summary.From, want)
 	}
 	if len(summary.Notes) != 1 {
@@ -251,9 +299,12 @@ func TestVerifySaysThatTheReplicasGoByOtherZoneData(t *testing.T) {
 
 func TestVerifyWalksThroughPagesOfJobs(t *testing.T) {
 	c := newClaimer(t)
-	c.many(2*jobsPerPage, "many", time.Second) // exactly two pages, each job with a slot that is due
+	c.many(2*jobsPerPage, "many", time.Second) // exactly two pages of jobs, each job with a due slot
 	pages := 0
-	got, summary := c.verified(func(o *VerifyOptions) { o.Progress = func(VerifySummary) { pages++ }; o.Grace = time.Hour })
+	got, summary := c.verified(func(o *VerifyOptions) {
+		o.Progress = func(VerifySummary) { pages++ }
+		o.Grace = time.Hour
+	})
 	if len(got) != 0 || summary.Jobs != 2*jobsPerPage || pages != 3 {
 		t.Errorf("%d jobs on %d pages: %q", summary.Jobs, pages, got)
 	}

@@ -13,7 +13,8 @@ import (
 	"punctual/scheduler"
 )
 
-// reserved are words that the schema takes already and nothing writes yet: a migration comes before the code.
+// reserved lists words that the schema already accepts and no code writes yet, because a migration comes before its
+// code.
 var reserved = []string{"event", "step", "limit", "upstream_failed"}
 
 func TestTheSchemaTakesEveryWordAndNoOther(t *testing.T) {
@@ -23,7 +24,7 @@ func TestTheSchemaTakesEveryWordAndNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
-	// An attempt that succeeded, or has not ended, is the run's own row.
+	// An attempt that succeeded, or has not ended, has no row: the run's own row stands for it.
 	outcomes := slices.DeleteFunc(scheduler.AttemptOutcomes(), func(o scheduler.AttemptOutcome) bool {
 		return o == scheduler.AttemptSucceeded || o == scheduler.AttemptInFlight
 	})
@@ -33,12 +34,14 @@ func TestTheSchemaTakesEveryWordAndNoOther(t *testing.T) {
 		"run_reason_is_known":      sorted(scheduler.Reasons()),
 		"attempt_outcome_is_known": sorted(outcomes),
 	} {
-		rows, _ := conn.Query(t.Context(), `SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = $1 AND connamespace = 'punctual'::regnamespace`, constraint)
+		rows, _ := conn.Query(t.Context(), `SELECT pg_get_constraintdef(oid)
+			FROM pg_constraint
+			WHERE conname = $1 AND connamespace = 'punctual'::regnamespace`, constraint)
 		definitions, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil || len(definitions) == 0 {
 			t.Fatalf("%s: %d constraints, error %v", constraint, len(definitions), err)
 		}
-		for _, d := range definitions { // of the table and of its days
+		for _, d := range definitions { // one for the table and one for each of its days
 			if diff := cmp.Diff(want, wordsOf(d, want)); diff != "" {
 				t.Errorf("%s (-listed by the scheduler +taken by the schema):\n%s", constraint, diff)
 			}
@@ -46,7 +49,7 @@ func TestTheSchemaTakesEveryWordAndNoOther(t *testing.T) {
 	}
 }
 
-// wordsOf returns the texts that a constraint names, without those that are reserved and not in use.
+// wordsOf returns the words that a constraint names, without words that are reserved and not in use.
 func wordsOf(definition string, used []string) (words []string) {
 	for _, match := range regexp.MustCompile(`'([a-z0-9_]+)'`).FindAllStringSubmatch(definition, -1) {
 		if slices.Contains(used, match[1]) || !slices.Contains(reserved, match[1]) {

@@ -20,13 +20,16 @@ func daily(zone string) func(*scheduler.Definition) {
 func TestRezone(t *testing.T) {
 	c := newClaimer(t)
 	move := func(job uuid.UUID, slot, due time.Duration) time.Time {
-		c.exec(`UPDATE punctual.schedules SET scheduled_for = date_trunc('second', now()) + $2::interval, next_run_at = date_trunc('second', now()) + $3::interval WHERE job_id = $1`, job, slot, due)
+		c.exec(`UPDATE punctual.schedules
+			SET scheduled_for = date_trunc('second', now()) + $2::interval,
+				next_run_at = date_trunc('second', now()) + $3::interval
+			WHERE job_id = $1`, job, slot, due)
 		at, _ := c.next(job)
 		return at
 	}
 	zoned := c.create("zoned", daily("Europe/Berlin"))
 	want, _ := c.next(zoned.ID)
-	move(zoned.ID, time.Hour, time.Hour) // as other data had it
+	move(zoned.ID, time.Hour, time.Hour) // as if an older release of the zone data had computed it
 	paused := c.create("paused", daily("Asia/Tokyo"))
 	wantPaused, _ := c.next(paused.ID)
 	if _, err := c.PauseJob(t.Context(), c.tenant, "paused", "", nil); err != nil {

@@ -83,13 +83,15 @@ func TestACiphertextOpensWhereItStandsOnly(t *testing.T) {
 func TestMasterKeysThatAreNone(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"empty": "", "no base64": "this is no key, is it?", "too short": "c2hvcnQ=", "the second": NewMasterKey() + "\nnonsense",
+		"empty": "", "no base64": "this is no key, is it?", "too short": "c2hvcnQ=",
+		"the second": NewMasterKey() + "\nnonsense",
 	} {
 		_, err := ParseMaster(text)
 		if err == nil || !strings.Contains(err.Error(), MakeMasterKey) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if text != "" && err != nil && strings.Contains(err.Error(), strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])) {
+		if text != "" && err != nil &&
+			strings.Contains(err.Error(), strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])) {
 			t.Errorf("%s: the error repeats it: %v", name, err)
 		}
 	}
