@@ -22,18 +22,21 @@ func TestClosest(t *testing.T) {
 		{"the end of a month", Schedule{Cron: "0 0 1,31 * *"}, 48 * time.Hour, 24 * time.Hour, "2026-03-31T00:00:00Z"},
 		{
 			"far enough by what it is, however often",
-			Schedule{Cron: "* * * * *"}, time.Minute, time.Minute, "2026-03-01T00:01:00Z",
+			Schedule{Cron: "* * * * *"},
+			time.Minute, time.Minute, "2026-03-01T00:01:00Z",
 		},
 		// On the October day when Lord Howe's clocks go forward by half an hour, 02:00 does not exist.
 		// So 02:05 runs at 02:35, five minutes before 02:40.
 		{
 			"a change of the clocks",
-			Schedule{Cron: "5,40 2 * * *", Timezone: "Australia/Lord_Howe"}, 35 * time.Minute, 5 * time.Minute,
+			Schedule{Cron: "5,40 2 * * *", Timezone: "Australia/Lord_Howe"},
+			35 * time.Minute, 5 * time.Minute,
 			"2026-10-03T15:35:00Z",
 		},
 		{
 			"one slot before its end",
-			Schedule{Cron: "0 0 * * *", EndsAt: InstantOf(time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC))}, time.Hour, 0, "",
+			Schedule{Cron: "0 0 * * *", EndsAt: InstantOf(time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC))},
+			time.Hour, 0, "",
 		},
 		{"a one-shot", Schedule{Delay: DurationOf(time.Second)}, time.Hour, 0, ""},
 	}

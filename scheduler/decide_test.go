@@ -458,7 +458,9 @@ func TestOverlap(t *testing.T) {
 		{"forbid is blocked by what waits", Gate{Waiting: waitingRun}, PolicyForbid, Overlap{Blocker: waitingRun}},
 		{
 			"forbid is not blocked by what has expired",
-			Gate{Waiting: waitingRun, WaitingExpired: true}, PolicyForbid, Overlap{Expired: over},
+			Gate{Waiting: waitingRun, WaitingExpired: true},
+			PolicyForbid,
+			Overlap{Expired: over},
 		},
 		{"wait goes on when the gate is free", free, PolicyWait, Overlap{}},
 		{"wait waits", held, PolicyWait, Overlap{Waits: true}},
@@ -467,11 +469,13 @@ func TestOverlap(t *testing.T) {
 		{"replace goes on when the gate is free", free, PolicyReplace, Overlap{}},
 		{
 			"replace cancels all that are active and what waits",
-			full, PolicyReplace, Overlap{Waits: true, Cancel: []uuid.UUID{activeRun, earlierRun, waitingRun}},
+			full, PolicyReplace,
+			Overlap{Waits: true, Cancel: []uuid.UUID{activeRun, earlierRun, waitingRun}},
 		},
 		{
 			"replace cancels nothing that has expired",
-			expired, PolicyReplace, Overlap{Waits: true, Cancel: []uuid.UUID{activeRun, earlierRun}, Expired: over},
+			expired, PolicyReplace,
+			Overlap{Waits: true, Cancel: []uuid.UUID{activeRun, earlierRun}, Expired: over},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -81,7 +81,8 @@ func TestSlotsFollowFromTheHistoryAlone(t *testing.T) {
 		},
 		{
 			"not the one at the very instant",
-			func(p past) past { return p.version("12:00:00", "active", periodic("1h")) }, []string{"13:00:00 v1", "14:00:00 v1"},
+			func(p past) past { return p.version("12:00:00", "active", periodic("1h")) },
+			[]string{"13:00:00 v1", "14:00:00 v1"},
 		},
 		{
 			"those from its next slot on are still to come",

@@ -161,7 +161,9 @@ func TestAGrantTakesAllOrNothing(t *testing.T) {
 func TestShareAround(t *testing.T) {
 	quotas := []Quota{{Queue: 1, Slots: 10}, {Queue: 2, Slots: 4}}
 	contenders := []Contender{
-		{Queue: 1, Tenant: 7, Weight: 1}, {Queue: 2, Tenant: 7, Weight: 1}, {Queue: 1, Tenant: 8, Weight: 1},
+		{Queue: 1, Tenant: 7, Weight: 1},
+		{Queue: 2, Tenant: 7, Weight: 1},
+		{Queue: 1, Tenant: 8, Weight: 1},
 		{Queue: 1, Tenant: 9, Weight: 1},
 	}
 	room := map[int32]int{7: 3, 8: 100, 9: 0}

@@ -22,15 +22,25 @@ func TestWatch(t *testing.T) {
 		{
 			"a heartbeat that moves is alive, however slowly it moves",
 			[]step{
-				{0, 1, false}, {2 * time.Second, 1, false}, {2 * time.Second, 1, false}, {2 * time.Second, 2, false},
-				{2 * time.Second, 2, false}, {2 * time.Second, 2, false}, {2 * time.Second, 3, false}, {2 * time.Second, 3, false},
+				{0, 1, false},
+				{2 * time.Second, 1, false},
+				{2 * time.Second, 1, false},
+				{2 * time.Second, 2, false},
+				{2 * time.Second, 2, false},
+				{2 * time.Second, 2, false},
+				{2 * time.Second, 3, false},
+				{2 * time.Second, 3, false},
 			},
 		},
 		{
 			"one that stands still for a TTL is lost, and no earlier",
 			[]step{
-				{0, 1, false}, {4 * time.Second, 1, false}, {4 * time.Second, 1, false}, {1999 * time.Millisecond, 1, false},
-				{time.Millisecond, 1, true}, {2 * time.Second, 1, true},
+				{0, 1, false},
+				{4 * time.Second, 1, false},
+				{4 * time.Second, 1, false},
+				{1999 * time.Millisecond, 1, false},
+				{time.Millisecond, 1, true},
+				{2 * time.Second, 1, true},
 			},
 		},
 		{
@@ -42,8 +52,12 @@ func TestWatch(t *testing.T) {
 		{
 			"after a gap in this replica's own renewals everybody is watched anew",
 			[]step{
-				{0, 1, false}, {4 * time.Second, 1, false}, {5 * time.Second, 1, false}, {5001 * time.Millisecond, 1, false},
-				{5 * time.Second, 1, false}, {5 * time.Second, 1, true},
+				{0, 1, false},
+				{4 * time.Second, 1, false},
+				{5 * time.Second, 1, false},
+				{5001 * time.Millisecond, 1, false},
+				{5 * time.Second, 1, false},
+				{5 * time.Second, 1, true},
 			},
 		},
 		{

@@ -213,7 +213,8 @@ func TestEndsThatDoNotCount(t *testing.T) {
 		{"one given back is pending, and its attempt was none", GiveBack, 3, End{Status: StatusPending, Number: 2}},
 		{
 			"one interrupted is retrying, and its attempt is recorded",
-			Interrupt, 3, End{Status: StatusRetrying, Attempt: AttemptInterrupted, Number: 3},
+			Interrupt, 3,
+			End{Status: StatusRetrying, Attempt: AttemptInterrupted, Number: 3},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -36,7 +36,8 @@ func TestWhenAJobIsStale(t *testing.T) {
 			Watch{Kind: KindAt, Begun: ago(500), DueAt: ago(30), Completed: true}, ago(30), time.Time{},
 		},
 		"a one-shot that succeeded": {
-			Watch{Kind: KindDelay, Begun: ago(500), DueAt: ago(300), LastSuccess: ago(300), Completed: true}, time.Time{},
+			Watch{Kind: KindDelay, Begun: ago(500), DueAt: ago(300), LastSuccess: ago(300), Completed: true},
+			time.Time{},
 			time.Time{},
 		},
 	} {

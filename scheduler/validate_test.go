@@ -29,12 +29,14 @@ func TestValidateNamesTheFieldAndWhatIsRight(t *testing.T) {
 		{"a cron expression that never fires", `"schedule":{"cron":"0 0 30 2 *"}`, "schedule.cron", nil},
 		{
 			"a zone",
-			`"schedule":{"cron":"0 * * * *","timezone":"Europe/Berln"}`, "schedule.timezone", []string{"Europe/Berlin"},
+			`"schedule":{"cron":"0 * * * *","timezone":"Europe/Berln"}`, "schedule.timezone",
+			[]string{"Europe/Berlin"},
 		},
 		{"the machine's zone", `"schedule":{"cron":"0 * * * *","timezone":"Local"}`, "schedule.timezone", nil},
 		{
 			"a zone without cron",
-			`"schedule":{"every":"1h","timezone":"Europe/Berlin"}`, "schedule.timezone", []string{"only cron", "leave it out"},
+			`"schedule":{"every":"1h","timezone":"Europe/Berlin"}`, "schedule.timezone",
+			[]string{"only cron", "leave it out"},
 		},
 		{"every that is no duration", `"schedule":{"every":"an hour"}`, "schedule.every", []string{`"an hour"`, `"90s"`}},
 		{"every that is empty", `"schedule":{"every":""}`, "schedule.every", []string{`"90s"`}},
@@ -42,12 +44,14 @@ func TestValidateNamesTheFieldAndWhatIsRight(t *testing.T) {
 		{"every below zero", `"schedule":{"every":"-1h"}`, "schedule.every", []string{`"-1h"`, "1s to"}},
 		{
 			"every of parts of a second",
-			`"schedule":{"every":"1500ms"}`, "schedule.every", []string{`"1500ms"`, "whole seconds"},
+			`"schedule":{"every":"1500ms"}`, "schedule.every",
+			[]string{`"1500ms"`, "whole seconds"},
 		},
 		{"every beyond a year", `"schedule":{"every":"9000h"}`, "schedule.every", []string{`"9000h"`}},
 		{
 			"at that is no instant",
-			`"schedule":{"at":"tomorrow"}`, "schedule.at", []string{`"tomorrow"`, "2026-12-01T09:00:00+01:00"},
+			`"schedule":{"at":"tomorrow"}`, "schedule.at",
+			[]string{`"tomorrow"`, "2026-12-01T09:00:00+01:00"},
 		},
 		{"at without an offset", `"schedule":{"at":"2026-12-01T09:00:00"}`, "schedule.at", []string{"RFC 3339"}},
 		{"at with an hour of one digit", `"schedule":{"at":"2026-12-01T9:00:00Z"}`, "schedule.at", []string{"RFC 3339"}},
@@ -99,7 +103,8 @@ func TestValidateNamesTheFieldAndWhatIsRight(t *testing.T) {
 		},
 		{
 			"a body that is too large",
-			`"target":{"url":"https://example.com","body":"` + long(256<<10) + `"}`, "target.body", []string{"262146", "262144"},
+			`"target":{"url":"https://example.com","body":"` + long(256<<10) + `"}`, "target.body",
+			[]string{"262146", "262144"},
 		},
 		{"timeout", `"timeout":"0s"`, "timeout", []string{`"0s"`, "1ms to 24h"}},
 		{"timeout beyond a day", `"timeout":"25h"`, "timeout", []string{`"25h"`, "24h"}},

@@ -160,6 +160,7 @@ func TestAFrozenTenantLeavesOthersAlone(t *testing.T) {
 // the freeze answers are all there will be.
 func TestAFreezeWaitsForTheClaimsUnderWay(t *testing.T) {
 	c := newClaimer(t)
+	c.idling.doublings.Store(mostDoublings) // the claim idles while the freeze is looked at
 	c.dueNow("slot")
 	conn, err := c.pool.Acquire(t.Context())
 	if err != nil {

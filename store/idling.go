@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -20,8 +21,8 @@ type idling struct {
 }
 
 const (
-	leastIdling   = 200 * time.Millisecond
-	mostDoublings = 5 // 6.4 s: less than the silence after which a replica counts as lost
+	leastIdling   = 500 * time.Millisecond
+	mostDoublings = 4 // 8 s: less than the silence after which a replica counts as lost
 	manyWell      = 100
 )
 
@@ -32,10 +33,11 @@ func (p *idling) begin() string {
 	return fmt.Sprintf(`SET LOCAL idle_in_transaction_session_timeout = %d`, p.now().Milliseconds())
 }
 
-// idledTooLong reports whether Postgres ended a transaction because of that timeout. Then nothing in it was done.
+// idledTooLong reports whether Postgres ended a transaction because of that timeout. Then nothing in it was done. A
+// replica that sends the next statement before it reads why only sees that the other side has closed the connection.
 func idledTooLong(err error) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == "25P03"
+	return errors.As(err, &pg) && pg.Code == "25P03" || errors.Is(err, syscall.EPIPE)
 }
 
 // learn adapts the timeout to how a transaction ended.
