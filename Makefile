@@ -5,14 +5,14 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 BUILD   := $(GO) build -buildvcs=false -trimpath -ldflags "$(LDFLAGS)"
 
-# A linter changes its mind from version to version: pinned, and built once per checkout.
+# Linter versions differ in what they report, so the version is pinned. The linter is built once per checkout.
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/golangci-lint-$(GOLANGCI_VERSION)
 
-# go test, with progress that can be seen.
+# Runs go test and shows its progress.
 GOTEST := $(GO) run .ci/progress.go
 
-# The longest first, so that none is left to run by itself at the end.
+# The slowest packages first, so that none runs alone at the end.
 PKG   ?= ./store ./internal/prove ./...
 BENCH ?= .
 SOAK  ?= 10m
@@ -35,7 +35,7 @@ run: build ## Build and start everything: a private Postgres, the scheduler, sam
 build: ## Build bin/punctual
 	CGO_ENABLED=0 $(BUILD) -o bin/punctual .
 
-# What tests need besides Go. A library of others verifies signatures: npm has it, as its lock file says.
+# Programs that tests need besides Go. A third-party library verifies signatures; npm installs it by its lock file.
 VERIFIER := testdata/standardwebhooks/node_modules/.package-lock.json
 
 .PHONY: needs
@@ -46,9 +46,10 @@ $(VERIFIER): testdata/standardwebhooks/package-lock.json | needs
 	cd testdata/standardwebhooks && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
-# Not from the cache: prove builds the binary while it runs. And more at a time than there are processors, as they
-# mostly wait. -timeout is for each package, so that one that hangs says where. `make lint` vets; without debug
-# information the linker takes a quarter less time.
+# Without the test cache (-count=1), because the tests of prove build the binary while they run. With more tests at a
+# time than there are processors, because tests mostly wait. -timeout applies to each package, so that a package that
+# hangs says where. Without vet, because `make lint` vets. Without debug information, because the linker then takes a
+# quarter less time.
 .PHONY: test
 test: needs $(VERIFIER) ## Run the tests, but for faults that take long: race detector, real Postgres (six to seven minutes)
 	CGO_ENABLED=1 $(GOTEST) -race -short -vet=off -ldflags=-w -count=1 -p 3 -parallel 4 -timeout 15m $(ARGS) $(PKG)

@@ -18,13 +18,14 @@ import (
 	"punctual/internal/command"
 )
 
-// version is set by the linker.
+// The linker sets version.
 var version = "dev"
 
 //go:embed testdata/sample-jobs.json
 var sampleJobs []byte
 
-const description = `Cron as a service on the Postgres you already have: jobs are HTTP callbacks, replicas need no leader.
+const description = `Cron as a service on the Postgres you already have: jobs are HTTP callbacks, ` +
+	`replicas need no leader.
 
 Try it:
 
@@ -83,7 +84,7 @@ func main() {
 	}
 }
 
-// exitCode is 1 unless the error has one of its own.
+// exitCode returns the error's own exit code, or 1 if it has none.
 func exitCode(err error) int {
 	var coded kong.ExitCoder
 	if errors.As(err, &coded) {
@@ -101,7 +102,7 @@ func newLog(level slog.Level, format string) *slog.Logger {
 	return slog.New(tint.NewTextHandler(os.Stderr, &tint.Options{Level: level, TimeFormat: time.DateTime, NoColor: plain}))
 }
 
-// inSeconds writes a duration as a number of seconds, under a name that says so: took_s. slog's own are nanoseconds.
+// inSeconds writes a duration as a number of seconds, under a name with the unit: took_s. slog would write nanoseconds.
 func inSeconds(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() != slog.KindDuration {
 		return a

@@ -13,7 +13,7 @@ import (
 	"punctual/internal/process"
 )
 
-// composed are the words of a command in compose.yaml.
+// composed returns the words of a command in compose.yaml.
 func composed(t *testing.T, first string) []string {
 	t.Helper()
 	text, err := os.ReadFile("compose.yaml")
@@ -80,8 +80,10 @@ func TestHealthcheckSaysWhyAReplicaIsNotReady(t *testing.T) {
 			if name == "nothing" {
 				t.Cleanup(func() { close(stay) })
 			}
-			code, out, notes := apart(t, nil, "healthcheck", "--timeout="+c.timeout, "--listen="+strings.TrimPrefix(server.URL, "http://"))
-			if code != 1 || out != "" || strings.Count(notes, "\n") != 1 || !strings.HasPrefix(notes, "punctual: not ready: ") || !strings.Contains(notes, c.want) {
+			code, out, notes := apart(t, nil, "healthcheck", "--timeout="+c.timeout,
+				"--listen="+strings.TrimPrefix(server.URL, "http://"))
+			if code != 1 || out != "" || strings.Count(notes, "\n") != 1 || !strings.HasPrefix(notes, "punctual: not ready: ") ||
+				!strings.Contains(notes, c.want) {
 				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, notes)
 			}
 		})
@@ -101,7 +103,8 @@ func TestEchoShowsWhatArrives(t *testing.T) {
 	}
 	_ = response.Body.Close()
 	await(ctx, t, "the line of the request", func() bool { return strings.Contains(p.Output(), "path=/greet") })
-	if code, out, notes := apart(t, nil, "healthcheck", "--listen="+address); code != 0 || strings.Contains(p.Output(), "readyz") {
+	if code, out, notes := apart(t, nil, "healthcheck", "--listen="+address); code != 0 ||
+		strings.Contains(p.Output(), "readyz") {
 		t.Errorf("exit code %d: %s%s\nthe log: %s", code, out, notes, p.Output())
 	}
 	if err := p.Signal(15); err != nil {

@@ -23,7 +23,8 @@ func TestDurationsInJSONAreSeconds(t *testing.T) {
 			Wait float64 `json:"wait_s"`
 		}
 	}
-	if err := json.Unmarshal(b.Bytes(), &line); err != nil || line.Took == nil || *line.Took != 1.5 || line.G.Wait != 60 || line.Count != 3 || strings.Contains(b.String(), `"took"`) {
+	if err := json.Unmarshal(b.Bytes(), &line); err != nil || line.Took == nil || *line.Took != 1.5 || line.G.Wait != 60 ||
+		line.Count != 3 || strings.Contains(b.String(), `"took"`) {
 		t.Errorf("%v: %s", err, b.String())
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"punctual/internal/process"
 )
 
-// scrape returns the status and the text of an address that Prometheus may ask.
+// scrape returns the status and the text of an address that Prometheus may scrape.
 func scrape(ctx context.Context, t *testing.T, url, key string) (status int, text string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
@@ -34,13 +34,14 @@ func scrape(ctx context.Context, t *testing.T, url, key string) (status int, tex
 	return response.StatusCode, string(body)
 }
 
-// Prometheus reads the metrics with a key that can do nothing else, or at an address of their own without any; a job can
-// do neither.
+// Prometheus reads the metrics with a key that can do nothing else, or without a key at their own address. Jobs can do
+// neither.
 func TestPrometheusNeedsNoOperatorsKey(t *testing.T) {
 	t.Parallel()
 	ctx := bounded(t)
 	dsn := pgtest.DSN(t)
-	r, err := process.Serve(ctx, binary(t), dsn, "--auth=keys", "--metrics-listen=127.0.0.1:0", "--job-metrics=team=billing", "--job-metrics=team=ops,tier=gold")
+	r, err := process.Serve(ctx, binary(t), dsn, "--auth=keys", "--metrics-listen=127.0.0.1:0",
+		"--job-metrics=team=billing", "--job-metrics=team=ops,tier=gold")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,11 @@ func TestPrometheusNeedsNoOperatorsKey(t *testing.T) {
 	if status, _ := r.API.WithKey(key).Do(ctx, http.MethodGet, "/v1/jobs", nil, nil); status != http.StatusForbidden {
 		t.Errorf("jobs with a key of the metrics: %d", status)
 	}
-	for name, labels := range map[string]map[string]string{"a": {"team": "billing"}, "b": {"team": "ops"}, "c": {"team": "ops", "tier": "gold"}} {
+	for name, labels := range map[string]map[string]string{
+		"a": {"team": "billing"},
+		"b": {"team": "ops"},
+		"c": {"team": "ops", "tier": "gold"},
+	} {
 		job := map[string]any{
 			"name": name, "labels": labels, "target": map[string]any{"url": "http://127.0.0.1:1/"},
 			"retry": map[string]any{"max_attempts": 1},
@@ -74,22 +79,28 @@ func TestPrometheusNeedsNoOperatorsKey(t *testing.T) {
 	var text string
 	await(ctx, t, "the failure of a job", func() bool {
 		_, text = scrape(ctx, t, open+"/metrics", "")
-		return strings.Contains(text, failing) && strings.Contains(text, "punctual_runs_total") // which counts a moment later
+		// This metric counts the run a moment later.
+		return strings.Contains(text, failing) && strings.Contains(text, "punctual_runs_total")
 	})
 	says(t, text, `{job="c",tenant="default"}`, "punctual_job_metrics_left_out 0")
 	if strings.Contains(text, `job="b"`) {
 		t.Error("a job that is not selected has series")
 	}
-	if status, withKey := scrape(ctx, t, r.API.URL+"/metrics", key); status != http.StatusOK || !strings.Contains(withKey, failing) {
+	if status, withKey := scrape(ctx, t, r.API.URL+"/metrics", key); status != http.StatusOK ||
+		!strings.Contains(withKey, failing) {
 		t.Errorf("with a key: %d", status)
 	}
-	for url, want := range map[string]int{r.API.URL + "/metrics": http.StatusUnauthorized, open + "/healthz": http.StatusOK, open + "/v1/jobs": http.StatusNotFound} {
+	for url, want := range map[string]int{
+		r.API.URL + "/metrics": http.StatusUnauthorized, open + "/healthz": http.StatusOK,
+		open + "/v1/jobs": http.StatusNotFound,
+	} {
 		if status, _ := scrape(ctx, t, url, ""); status != want {
 			t.Errorf("%s without a key: %d, want %d", url, status, want)
 		}
 	}
 	spy := map[string]any{"name": "spy", "target": map[string]any{"url": open + "/metrics"}}
-	if status, err := operator.Do(ctx, http.MethodPost, "/v1/jobs", spy, nil); status != http.StatusUnprocessableEntity || !strings.Contains(err.Error(), "the metrics of this replica") {
+	if status, err := operator.Do(ctx, http.MethodPost, "/v1/jobs", spy, nil); status != http.StatusUnprocessableEntity ||
+		!strings.Contains(err.Error(), "the metrics of this replica") {
 		t.Errorf("a job that calls the metrics: %d %v", status, err)
 	}
 	if err := r.Stop(ctx); err != nil {

@@ -17,7 +17,7 @@ import (
 
 const withoutMaster = "PUNCTUAL_MASTER_KEY="
 
-// keyFile writes master keys to a file, one a line.
+// keyFile writes master keys to a file, one per line.
 func keyFile(t *testing.T, keys ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "punctual.key")
@@ -40,14 +40,28 @@ func TestServeNeedsItsMasterKey(t *testing.T) {
 		want []string
 	}{
 		{"none", []string{withoutMaster}, nil, []string{"--master-key-file", "openssl rand -base64 32 > punctual.key"}},
-		{"no key", []string{"PUNCTUAL_MASTER_KEY=s3cr3t"}, nil, []string{"PUNCTUAL_MASTER_KEY", "line 1", "openssl rand -base64 32"}},
-		{"no file", nil, []string{"--master-key-file=/nowhere/punctual.key"}, []string{"--master-key-file", "/nowhere/punctual.key"}},
+		{
+			"no key",
+			[]string{"PUNCTUAL_MASTER_KEY=s3cr3t"},
+			nil,
+			[]string{"PUNCTUAL_MASTER_KEY", "line 1", "openssl rand -base64 32"},
+		},
+		{
+			"no file", nil,
+			[]string{"--master-key-file=/nowhere/punctual.key"},
+			[]string{"--master-key-file", "/nowhere/punctual.key"},
+		},
 		{"an empty file", nil, []string{"--master-key-file=" + keyFile(t)}, []string{"--master-key-file", "openssl rand"}},
-		{"another one", nil, []string{"--master-key-file=" + keyFile(t, vault.NewMasterKey())}, []string{"--master-key-file", "none of its keys is the one that the secrets in this database are encrypted under"}},
+		{
+			"another one", nil,
+			[]string{"--master-key-file=" + keyFile(t, vault.NewMasterKey())},
+			[]string{"--master-key-file", "none of its keys is the one that the secrets in this database are encrypted under"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			code, out := punctual(t, append(c.env, "DATABASE_URL="+dsn), append([]string{"serve", "--listen=127.0.0.1:0", "--auth=none"}, c.args...)...)
+			code, out := punctual(t, append(c.env, "DATABASE_URL="+dsn),
+				append([]string{"serve", "--listen=127.0.0.1:0", "--auth=none"}, c.args...)...)
 			if code != 1 || strings.Contains(out, "s3cr3t") {
 				t.Errorf("exit code %d: %s", code, out)
 			}
@@ -80,8 +94,8 @@ func stopReplica(t *testing.T, r *process.Replica) {
 	}
 }
 
-// A new master key is brought in without a pause: both keys everywhere, rotate, the new one alone. All the while a job
-// sends its secret every second.
+// A new master key is introduced without a pause: first both keys on every replica, then rotate, then the new key
+// alone. All the while jobs send their secrets every second.
 func TestANewMasterKeyIsBroughtInWhileReplicasRun(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -89,7 +103,8 @@ func TestANewMasterKeyIsBroughtInWhileReplicasRun(t *testing.T) {
 	both := keyFile(t, old, young)
 	var good, bad atomic.Int32
 	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") == "Bearer s3cr3t" && r.Header.Get("X-Inline") == "inline" && r.Header.Get("Webhook-Signature") != "" {
+		if r.Header.Get("Authorization") == "Bearer s3cr3t" && r.Header.Get("X-Inline") == "inline" &&
+			r.Header.Get("Webhook-Signature") != "" {
 			good.Add(1)
 		} else {
 			bad.Add(1)
@@ -106,9 +121,13 @@ func TestANewMasterKeyIsBroughtInWhileReplicasRun(t *testing.T) {
 	call("PUT", "/v1/secrets/token", map[string]any{"value": "s3cr3t"})
 	var jobs []process.JobSpec
 	for i := range 20 {
-		jobs = append(jobs, process.JobSpec{"name": fmt.Sprintf("job-%d", i), "schedule": map[string]any{"every": "1s"}, "jitter": "0s", "retry": map[string]any{"max_attempts": 1}, "target": map[string]any{
-			"url": target.URL, "auth": map[string]any{"type": "bearer", "secret": "token"}, "secret_headers": map[string]any{"X-Inline": "inline"},
-		}})
+		jobs = append(jobs, process.JobSpec{
+			"name": fmt.Sprintf("job-%d", i), "schedule": map[string]any{"every": "1s"},
+			"jitter": "0s", "retry": map[string]any{"max_attempts": 1}, "target": map[string]any{
+				"url": target.URL, "auth": map[string]any{"type": "bearer", "secret": "token"},
+				"secret_headers": map[string]any{"X-Inline": "inline"},
+			},
+		})
 	}
 	if err := fleet[0].API.Create(t.Context(), jobs); err != nil {
 		t.Fatal(err)
@@ -120,13 +139,14 @@ func TestANewMasterKeyIsBroughtInWhileReplicasRun(t *testing.T) {
 		await(ctx, t, fmt.Sprintf("%d good callbacks", want), func() bool { return good.Load() >= want })
 	}
 	callbacks(20)
-	code, out := punctual(t, []string{"DATABASE_URL=" + dsn, withoutMaster}, "secrets", "rotate", "--master-key-file="+both, "--new-master-key-file="+keyFile(t, young))
+	code, out := punctual(t, []string{"DATABASE_URL=" + dsn, withoutMaster}, "secrets", "rotate",
+		"--master-key-file="+both, "--new-master-key-file="+keyFile(t, young))
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
 	says(t, out, "secrets rotated", "keys_dropped")
 	callbacks(20)
-	// What is written now is encrypted with the new data key, which the replicas have not met before.
+	// New secrets are encrypted with the new data key, which the replicas have not seen before.
 	call("PUT", "/v1/secrets/other", map[string]any{"value": "x"})
 	for i := range fleet {
 		next := replicaWith(t, dsn, keyFile(t, young))

@@ -12,10 +12,11 @@ import (
 	"punctual/internal/process"
 )
 
-// served starts a replica that stops with a grace and a drain of an hour, with further flags.
+// served starts a replica with a grace and a drain timeout of an hour, and with further flags.
 func served(t *testing.T, flags ...string) *process.Replica {
 	t.Helper()
-	r, err := process.Serve(bounded(t), binary(t), pgtest.DSN(t), append([]string{"--shutdown-grace=1h", "--drain-timeout=1h"}, flags...)...)
+	r, err := process.Serve(bounded(t), binary(t), pgtest.DSN(t),
+		append([]string{"--shutdown-grace=1h", "--drain-timeout=1h"}, flags...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,14 +57,16 @@ func TestASecondSignalStopsAReplicaAtOnce(t *testing.T) {
 				t.Fatal("nothing is sent")
 			}
 			signal(t, r, first)
-			signal(t, r, syscall.SIGINT) // the same stop: a terminal's Ctrl-C that a parent has passed on
+			signal(t, r, syscall.SIGINT) // the same stop: a parent has passed on a terminal's Ctrl-C
 			asked := time.Now()
 			unready := func() bool {
 				status, _ := r.API.Do(ctx, "GET", "/readyz", nil, nil)
 				return status == 503
 			}
 			await(ctx, t, "/readyz to say that it stops", unready)
-			await(ctx, t, "what counts as the same stop to pass", func() bool { return time.Since(asked) > 1500*time.Millisecond })
+			await(ctx, t, "what counts as the same stop to pass", func() bool {
+				return time.Since(asked) > 1500*time.Millisecond
+			})
 			if !unready() {
 				t.Error("the same stop, told twice, has hurried it")
 			}

@@ -16,17 +16,23 @@ import (
 	"punctual/internal/process"
 )
 
-// An hourly job that is 25 hours old, its slots of the last day but one accounted for, in SQL.
+// An hourly job that is 25 hours old, in SQL. All its slots since then have runs that succeeded.
 const plantHistory = `
 SELECT punctual.create_partitions(current_date - 3, current_date);
-INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue) VALUES ('019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11', 1, 1, 'planted', 'active', 'every', 1);
+INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue)
+VALUES ('019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11', 1, 1, 'planted', 'active', 'every', 1);
 INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition)
-	VALUES ('019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11', 1, now() - interval '25 hours', 'active', '{"name":"planted","schedule":{"every":"1h"},"target":{"url":"http://localhost/"}}');
+	VALUES ('019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11', 1, now() - interval '25 hours', 'active',
+	    '{"name":"planted","schedule":{"every":"1h"},"target":{"url":"http://localhost/"}}');
 INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
-	VALUES ('019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11', date_trunc('hour', now()) + interval '1 hour', date_trunc('hour', now()) + interval '1 hour', 1, 1, 5, true);
-INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane, attempt, status, trigger)
-	SELECT (lpad(to_hex(extract(epoch FROM slot)::bigint * 1000), 12, '0') || '80008000000000000000')::uuid, '019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11', slot, slot, now(), 1, 1, 5, 1, 'succeeded', 'schedule'
-	FROM generate_series(date_trunc('hour', now()) - interval '26 hours', date_trunc('hour', now()), interval '1 hour') slot
+	VALUES ('019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11',
+	    date_trunc('hour', now()) + interval '1 hour', date_trunc('hour', now()) + interval '1 hour', 1, 1, 5, true);
+INSERT INTO punctual.runs
+	(id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane, attempt, status, trigger)
+	SELECT (lpad(to_hex(extract(epoch FROM slot)::bigint * 1000), 12, '0') || '80008000000000000000')::uuid,
+	    '019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11', slot, slot, now(), 1, 1, 5, 1, 'succeeded', 'schedule'
+	FROM generate_series(
+	    date_trunc('hour', now()) - interval '26 hours', date_trunc('hour', now()), interval '1 hour') slot
 	WHERE slot > now() - interval '25 hours';`
 
 const removeOne = `DELETE FROM punctual.runs WHERE scheduled_for = date_trunc('hour', now()) - interval '2 hours'`
@@ -79,10 +85,12 @@ func TestVerifyProvesACleanDatabaseAndNamesWhatIsMissing(t *testing.T) {
 	var last struct {
 		Summary struct{ Jobs, Slots, Violations int }
 	}
-	if err := json.Unmarshal([]byte(lines[0]), &violation); err != nil || violation.Kind != "missing" || violation.Slot != missing || violation.Job != "planted" {
+	if err := json.Unmarshal([]byte(lines[0]), &violation); err != nil || violation.Kind != "missing" ||
+		violation.Slot != missing || violation.Job != "planted" {
 		t.Errorf("%v: %s", err, lines[0])
 	}
-	if err := json.Unmarshal([]byte(lines[1]), &last); err != nil || last.Summary.Jobs != 1 || last.Summary.Slots != 24 || last.Summary.Violations != 1 {
+	if err := json.Unmarshal([]byte(lines[1]), &last); err != nil || last.Summary.Jobs != 1 || last.Summary.Slots != 24 ||
+		last.Summary.Violations != 1 {
 		t.Errorf("%v: %s", err, lines[1])
 	}
 	code, _ = punctual(t, env, "verify", "--to="+time.Now().Add(-3*time.Hour).Format(time.RFC3339))

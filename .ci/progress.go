@@ -1,6 +1,7 @@
-// Progress runs `go test -json` with the arguments it gets, and shows how far it has come: packages as they end, tests
-// that took long, and at least every quarter of a minute what is running. What a failed test wrote comes with its
-// failure and again at the end; -v among the arguments shows what every test writes. Exit status 0: all passed.
+// Progress runs `go test -json` with the arguments it gets, and shows the progress: packages as they end, tests that
+// took long, and at least every quarter of a minute the tests that are running. It shows the output of a failed test
+// with its failure and again at the end. With -v among the arguments it shows the output of every test. Exit status 0
+// means that all tests passed.
 //
 //	go run .ci/progress.go -race -timeout 10m ./...
 package main
@@ -19,9 +20,9 @@ import (
 )
 
 const (
-	slow    = 5 * time.Second  // a test that took so long is named when it ends
-	silence = 15 * time.Second // after so long without a line, what runs is named
-	slowest = 15               // tests are listed at the end
+	slow    = 5 * time.Second  // a test that took this long is named when it ends
+	silence = 15 * time.Second // after this long without output, the running tests are named
+	slowest = 15               // how many of the slowest tests are listed at the end
 )
 
 // event is a line of `go test -json`; see `go doc test2json`.
@@ -30,7 +31,7 @@ type event struct {
 	Elapsed                                   float64
 }
 
-// test is a test or subtest, or with an empty name the package itself.
+// test is a test or subtest. With an empty name it is the package itself.
 type test struct{ pkg, name string }
 
 func (t test) String() string {
@@ -45,7 +46,7 @@ type ended struct {
 type progress struct {
 	verbose                  bool
 	began, spoke             time.Time
-	running                  map[test]time.Time // and since when
+	running                  map[test]time.Time // with its start
 	output                   map[test][]string
 	passed, failed, skipped  int
 	packages, failedPackages int
@@ -63,7 +64,7 @@ func main() {
 	cmd.Stderr = os.Stderr
 	lines, err := cmd.StdoutPipe()
 	if err == nil {
-		signal.Ignore(os.Interrupt) // go test gets it too, and ends
+		signal.Ignore(os.Interrupt) // go test gets the signal too, and ends
 		err = cmd.Start()
 	}
 	if err != nil {
@@ -103,7 +104,7 @@ func (p *progress) follow(lines *bufio.Reader) {
 			}
 			var e event
 			if json.Unmarshal([]byte(line), &e) != nil {
-				p.say(strings.TrimSuffix(line, "\n")) // of go itself
+				p.say(strings.TrimSuffix(line, "\n")) // output of the go command itself
 				continue
 			}
 			p.handle(e)
@@ -132,11 +133,12 @@ func (p *progress) handle(e event) {
 	}
 }
 
-// keep keeps what a test wrote until it is known whether it failed.
+// keep stores a test's output until it is known whether the test failed.
 func (p *progress) keep(t test, output string) {
 	trimmed := strings.TrimLeft(output, " ")
-	if strings.HasPrefix(trimmed, "=== ") || t.name == "" && (output == "PASS\n" || strings.HasPrefix(output, "ok  \t") || strings.HasPrefix(output, "FAIL")) {
-		return // said by events
+	if strings.HasPrefix(trimmed, "=== ") ||
+		t.name == "" && (output == "PASS\n" || strings.HasPrefix(output, "ok  \t") || strings.HasPrefix(output, "FAIL")) {
+		return // the events say this
 	}
 	if p.verbose {
 		fmt.Print(output)
@@ -177,7 +179,7 @@ func (p *progress) end(t test, action string, took time.Duration) {
 
 func (p *progress) endPackage(t test, action string, took time.Duration) {
 	if action == "skip" {
-		return // it has no tests
+		return // the package has no tests
 	}
 	p.packages++
 	if action == "pass" {
@@ -185,10 +187,11 @@ func (p *progress) endPackage(t test, action string, took time.Duration) {
 		return
 	}
 	p.failedPackages++
-	// A test that was ended with its process, as by -timeout, has no event of its own.
+	// A test that was killed with its process, as -timeout does, has no event of its own.
 	for running, since := range p.running {
 		if running.pkg == t.pkg {
-			text := fmt.Sprintf("NEVER ENDED, after %.1f s: %s\n%s", time.Since(since).Seconds(), running, strings.Join(p.output[running], ""))
+			text := fmt.Sprintf("NEVER ENDED, after %.1f s: %s\n%s", time.Since(since).Seconds(), running,
+				strings.Join(p.output[running], ""))
 			p.say(text)
 			p.failures = append(p.failures, text)
 			delete(p.running, running)
@@ -196,11 +199,13 @@ func (p *progress) endPackage(t test, action string, took time.Duration) {
 	}
 }
 
-// alive says how far it is, and what has been running the longest.
+// alive describes the progress, and names the tests that have been running longest.
 func (p *progress) alive() string {
 	var running []ended
 	for t, since := range p.running {
-		if !slices.ContainsFunc(keys(p.running), func(sub test) bool { return sub.pkg == t.pkg && strings.HasPrefix(sub.name, t.name+"/") }) {
+		if !slices.ContainsFunc(keys(p.running), func(sub test) bool {
+			return sub.pkg == t.pkg && strings.HasPrefix(sub.name, t.name+"/")
+		}) {
 			running = append(running, ended{t, time.Since(since)})
 		}
 	}
@@ -244,5 +249,6 @@ func (p *progress) summary() {
 			fmt.Println(f)
 		}
 	}
-	fmt.Printf("\n%d tests of %d packages passed, %d failed, %d were skipped, in %.0f s\n", p.passed, p.packages, p.failed, p.skipped, time.Since(p.began).Seconds())
+	fmt.Printf("\n%d tests of %d packages passed, %d failed, %d were skipped, in %.0f s\n", p.passed, p.packages, p.failed,
+		p.skipped, time.Since(p.began).Seconds())
 }

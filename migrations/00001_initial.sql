@@ -1,7 +1,7 @@
--- The data model of Punctual: everything lies in one schema, so that it can share an application's database.
+-- The data model of Punctual. Everything lies in one schema, so that it can share an application's database.
 --
--- In this order: the deployment and its tenants, jobs, runs, what waits and what is claimed, dead letters and
--- operations, notices, limits, keys and secrets, the audit log, functions, views, roles with row-level security.
+-- The order: the deployment and its tenants, jobs, runs, waiting and claimed runs, dead letters and operations,
+-- notices, limits, keys and secrets, the audit log, functions, views, roles with row-level security.
 
 -- +goose Up
 
@@ -140,8 +140,9 @@ INSERT INTO punctual.queues (name) VALUES ('default');
 -- Jobs: identity and state, definitions, next slots, gates.
 
 -- +goose StatementBegin
--- Vacuumed by share, because most deployments change few of their jobs; at a smaller share than the default, because
--- one-shots come and go: of ten million jobs a fifth would be two million dead rows in each of the indexes.
+-- Autovacuum goes by the share of dead rows, because most deployments change few of their jobs. The share is smaller
+-- than the default, because one-shots come and go: a fifth of ten million jobs would be two million dead rows in each
+-- of the indexes.
 CREATE TABLE punctual.jobs (
     id            uuid PRIMARY KEY,
     tenant        integer NOT NULL REFERENCES punctual.tenants,
@@ -223,11 +224,12 @@ COMMENT ON COLUMN punctual.job_versions.definition IS
     'absent has its default.';
 COMMENT ON COLUMN punctual.job_versions.note IS 'Why, where somebody said so.';
 
--- A fire is a non-HOT update here (next_run_at is indexed), so dead rows appear as fast as runs do: vacuum by number,
--- not by share, or the due end of the index silts up on a large table.
+-- A fire is a non-HOT update of this table, because next_run_at is indexed. So dead rows appear as fast as runs do.
+-- Autovacuum goes by their number, not their share: otherwise the due end of a large table's index fills up with dead
+-- entries.
 --
--- The claim of a job's last slot writes this row anyway, so completed_at is here: to write the job as well, with its
--- state in the predicates of its indexes, took as much of Postgres's time as all else of a one-shot together.
+-- completed_at is in this table because the claim of a job's last slot writes this row anyway. Writing the job as well,
+-- with its state in the predicates of its indexes, took as much of Postgres's time as all the rest of a one-shot.
 CREATE TABLE punctual.schedules (
     job_id         uuid PRIMARY KEY REFERENCES punctual.jobs ON DELETE CASCADE,
     scheduled_for  timestamptz,
@@ -259,12 +261,13 @@ COMMENT ON COLUMN punctual.schedules.enabled IS 'False while paused and once no 
 COMMENT ON COLUMN punctual.schedules.completed_at IS
     'When the last slot was claimed; null while there is a next slot, or where there never was one.';
 
--- Where all rows belong to one tenant, statistics say that a tenant narrows nothing down. A second tenant's few due
--- rows would then be looked for in the index without the tenant, among all that the first has due.
+-- If all rows belong to one tenant, the planner's statistics say that a condition on the tenant excludes nothing. It
+-- would then search a second tenant's few due rows in the index without the tenant, among all due rows of the first
+-- tenant.
 ALTER TABLE punctual.schedules ALTER COLUMN tenant SET (n_distinct = 1000);
 
--- A run of a gated job updates its gate twice. Half of each page is free, so that these are HOT updates, and the next
--- one on the page prunes them. Vacuum removes what an old snapshot has kept.
+-- A run of a gated job updates its gate twice. Half of each page is free, so that these updates are HOT and the next
+-- one on the page prunes the dead rows. Vacuum removes the rows that an old snapshot has kept.
 CREATE TABLE punctual.exclusive (
     job_id        uuid PRIMARY KEY REFERENCES punctual.jobs ON DELETE CASCADE,
     active_run    uuid,
@@ -285,14 +288,14 @@ COMMENT ON COLUMN punctual.exclusive.earlier_runs IS
     'The runs that were in flight when the policy ceased to be allow: active, too, until they end.';
 -- +goose StatementEnd
 
--- Runs, their attempts and data, a partition a day.
+-- Runs, their attempts and data: one partition per day.
 
 -- +goose StatementBegin
 CREATE SEQUENCE punctual.fences;
 COMMENT ON SEQUENCE punctual.fences IS 'Fencing tokens: each claim of an attempt takes the next one.';
 
--- The indexes by reason, by trigger and of late runs are for lists: what is asked for and then the id, so that a page
--- is read as it is shown. A run of the schedule that succeeds on time enters none of them.
+-- The indexes by reason, by trigger and of late runs serve lists. They have the filtered column first and then the id,
+-- so that a page is read in the order in which it is shown. A scheduled run that succeeds on time is in none of them.
 CREATE TABLE punctual.runs (
     id               uuid NOT NULL,
     job_id           uuid NOT NULL,
@@ -483,7 +486,7 @@ $$;
 COMMENT ON FUNCTION punctual.partition_bound(date) IS
     'Lowest run id of a day (UTC): the first 48 bits of a run id are milliseconds since 1970.';
 
--- By name, so that it costs two look-ups however many days are kept.
+-- Looks partitions up by name, so that it costs two look-ups however many days are kept.
 CREATE FUNCTION punctual.has_partition(parent text, day date) RETURNS boolean
 LANGUAGE sql STABLE STRICT AS $$
     SELECT EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE NOT inhdetachpending AND inhrelid IN (
@@ -493,16 +496,16 @@ $$;
 COMMENT ON FUNCTION punctual.has_partition(text, date) IS
     'Whether a day (UTC) of runs, attempts or run_data has its partition: that of a whole day or of its failures.';
 
--- A partition is made beside the parent and then attached: PARTITION OF would lock the parent against every reader and
--- writer. One that exists and is not attached, because its removal has begun, is attached again, so that nothing in it
--- is lost.
+-- A partition is created beside the parent and then attached, because PARTITION OF would lock the parent against every
+-- reader and writer. A partition that exists but is detached, because its removal has begun, is attached again, so that
+-- nothing in it is lost.
 --
--- Pages of runs are filled to 45 %, so that finishing a run finds room beside it for its second version (a HOT update,
--- which writes no index).
+-- Pages of runs are filled to 45 %, so that a finishing run finds room on its page for its second version. That makes
+-- the finish a HOT update, which writes no index.
 --
--- Rows are frozen by the first vacuum that finds them. A row is inserted, updated once when the run ends, and lies
--- still until its day is dropped. At some hundred transactions a second a day is older than autovacuum_freeze_max_age
--- before that, and would be read a second time from end to end, only to be frozen.
+-- The first vacuum that finds a row freezes it. A row is inserted, updated once when the run ends, and then unchanged
+-- until its day is dropped. At some hundred transactions a second a day exceeds autovacuum_freeze_max_age before that.
+-- Without the early freeze, vacuum would read the whole day a second time just to freeze it.
 CREATE FUNCTION punctual.create_partitions(first_day date, last_day date) RETURNS integer
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -545,14 +548,14 @@ DECLARE
     kept bigint := 0;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtext('punctual.create_partitions'));
-    -- Somebody may have attached one again, because a slot of that day needs it.
+    -- Another transaction may have attached a partition again, because a slot of that day needs it.
     IF EXISTS (SELECT FROM unnest(parents) p JOIN pg_catalog.pg_inherits i
                    ON i.inhrelid IN (to_regclass('punctual.' || p || suffix),
                                      to_regclass('punctual.' || p || failures))) THEN
         RETURN NULL;
     END IF;
     IF keep_failures AND to_regclass('punctual.runs' || failures) IS NOT NULL THEN
-        PERFORM punctual.create_partitions(day, day); -- they were to go, and now they are to stay
+        PERFORM punctual.create_partitions(day, day); -- they were being removed, and now must stay
         RETURN NULL;
     END IF;
     IF keep_failures AND to_regclass('punctual.runs' || suffix) IS NOT NULL THEN
@@ -590,7 +593,7 @@ COMMENT ON FUNCTION punctual.retire_partitions(date, boolean) IS
 SELECT punctual.create_partitions((now() AT TIME ZONE 'UTC')::date - 1, (now() AT TIME ZONE 'UTC')::date + 7);
 -- +goose StatementEnd
 
--- What waits, what is claimed and by whom, and what replicas hold back.
+-- Waiting runs, claims and the replicas that hold them, and the hosts that replicas hold back.
 
 -- +goose StatementBegin
 CREATE TABLE punctual.ready (
@@ -655,8 +658,8 @@ COMMENT ON COLUMN punctual.cancels.run_id IS 'The running run.';
 COMMENT ON COLUMN punctual.cancels.replica IS 'Replica that is sending it.';
 COMMENT ON COLUMN punctual.cancels.requested_at IS 'When it was asked for.';
 
--- A few rows in a page or two, each updated every 2 s and pruned by the next update. By default three of them would
--- have the table vacuumed every minute for ever.
+-- A few rows in a page or two. Each is updated every 2 s and pruned by the next update. With the defaults, three such
+-- rows would have the table vacuumed every minute for ever.
 CREATE TABLE punctual.replicas (
     id          uuid PRIMARY KEY,
     host        text NOT NULL,
@@ -713,7 +716,7 @@ COMMENT ON COLUMN punctual.holds.reset_at IS
     'When somebody asked for a reset, which the replica has not carried out yet.';
 -- +goose StatementEnd
 
--- Dead letters, and work on many runs.
+-- Dead letters, and operations on many runs.
 
 -- +goose StatementBegin
 CREATE TABLE punctual.dead_letters (
@@ -836,9 +839,9 @@ COMMENT ON COLUMN punctual.operations.next_slot IS
     'Of a backfill: the slot its next batch begins with; null when none is left.';
 COMMENT ON COLUMN punctual.operations.last_slot IS 'Of a backfill: the last slot it is about.';
 
--- Each key leaves two dead rows, one when it gets its answer and one when it is forgotten a day later, a minute's worth
--- of keys at a time. A fifth of a busy day would be more than the keys of some hours. Long answers lie in the toast
--- table, which counts for itself.
+-- Each key leaves two dead rows: one when it gets its answer, and one when it is forgotten a day later, together with
+-- the other keys of its minute. On a busy day, dead rows of a fifth of the table would be more than the keys of some
+-- hours. Long answers are in the toast table, which has its own count.
 CREATE TABLE punctual.idempotency_keys (
     tenant        integer NOT NULL,
     key           text NOT NULL,
@@ -933,8 +936,8 @@ COMMENT ON COLUMN punctual.notified.look_at IS 'When to look whether the job is 
 COMMENT ON COLUMN punctual.notified.sent IS
     'When each event was last told: more of the same within 5 minutes are told together.';
 
--- Every version of a job that expects success in time has the job looked at: it was created, edited or resumed.
--- Deferred, so that the row is locked last, as by the finish of runs.
+-- When a version of a job expects success within a time, the job must be checked for staleness: it was created, edited
+-- or resumed. The trigger is deferred, so that the row is locked last, as in the finish of runs.
 CREATE FUNCTION punctual.expect_success() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -965,7 +968,8 @@ COMMENT ON COLUMN punctual.run_token_key.key IS 'Key of the HMAC-SHA-256 in each
 INSERT INTO punctual.run_token_key DEFAULT VALUES;
 -- +goose StatementEnd
 
--- Limits of tenants. None of these tables has an index on what changes while runs start, so that updates are HOT.
+-- Limits of tenants. None of these tables has an index on a column that changes when runs start, so that updates are
+-- HOT.
 
 -- +goose StatementBegin
 CREATE TABLE punctual.tenant_usage (
@@ -1009,7 +1013,8 @@ COMMENT ON COLUMN punctual.allowances.wants IS 'How many more it had work for wh
 COMMENT ON COLUMN punctual.allowances.since IS 'Since when it has had slots or, having none, wanted some.';
 COMMENT ON COLUMN punctual.allowances.asked_at IS 'When it last asked.';
 
--- Apart from the usage: a write of jobs holds the row until the jobs are written, and no run is to wait for that.
+-- A table apart from tenant_usage: a request that writes jobs holds this row until the jobs are written, and no run may
+-- wait for that.
 CREATE TABLE punctual.tenant_jobs (
     tenant  integer PRIMARY KEY REFERENCES punctual.tenants,
     jobs    integer,
@@ -1023,7 +1028,7 @@ COMMENT ON COLUMN punctual.tenant_jobs.jobs IS
     'At least as many as it has active and paused jobs: creates raise it, and they are counted anew when it reaches '
     'max_jobs. Null: to be counted.';
 
--- Jobs that are written while there is no limit are not counted.
+-- Jobs are not counted while the tenant has no limit.
 CREATE FUNCTION punctual.count_jobs_anew() RETURNS trigger
 LANGUAGE plpgsql AS $$ BEGIN UPDATE punctual.tenant_jobs SET jobs = NULL WHERE tenant = NEW.id; RETURN NULL; END $$;
 COMMENT ON FUNCTION punctual.count_jobs_anew() IS
@@ -1032,8 +1037,8 @@ COMMENT ON FUNCTION punctual.count_jobs_anew() IS
 CREATE TRIGGER count_jobs_anew AFTER UPDATE OF max_jobs ON punctual.tenants FOR EACH ROW
     WHEN (OLD.max_jobs IS DISTINCT FROM NEW.max_jobs) EXECUTE FUNCTION punctual.count_jobs_anew();
 
--- Not logged: after a crash or a failover each tenant has a second's worth of requests again, and no request waits for
--- the disk.
+-- Unlogged, so that no request waits for the disk. After a crash or a failover each tenant has a second's worth of
+-- requests again.
 CREATE UNLOGGED TABLE punctual.request_rates (
     tenant       integer PRIMARY KEY REFERENCES punctual.tenants,
     spent_until  timestamptz NOT NULL,
@@ -1049,7 +1054,7 @@ COMMENT ON COLUMN punctual.request_rates.spent_until IS
 COMMENT ON COLUMN punctual.request_rates.granted IS 'How many the last replica drew.';
 -- +goose StatementEnd
 
--- API keys and secrets. What is encrypted is of no use in SQL: none of it is granted to punctual_reader.
+-- API keys and secrets. Encrypted columns are useless in SQL, so none of this is granted to punctual_reader.
 
 -- +goose StatementBegin
 CREATE TABLE punctual.api_keys (
@@ -1178,11 +1183,12 @@ COMMENT ON COLUMN punctual.signing_secrets.created_at IS 'When it was made.';
 COMMENT ON COLUMN punctual.signing_secrets.expires_at IS 'When it ceases to sign; null: when it is deleted.';
 -- +goose StatementEnd
 
--- The audit log, to which rows are only added.
+-- The audit log. It is append-only.
 
 -- +goose StatementBegin
--- The key begins with the tenant, as every list does; the time is in the id. There is no reference to tenants or jobs:
--- checking it would cost each change a look-up, and what is on record stays when its job is forgotten.
+-- The primary key begins with the tenant, as the order of every list does. The id contains the time. There are no
+-- foreign keys to tenants or jobs: checking them would cost each change a look-up, and entries must stay when their job
+-- is forgotten.
 CREATE TABLE punctual.audit_log (
     id           uuid NOT NULL,
     job_id       uuid,
@@ -1252,7 +1258,7 @@ CREATE TRIGGER audit_log_is_append_only BEFORE UPDATE OR DELETE ON punctual.audi
 CREATE TRIGGER audit_log_is_not_truncated BEFORE TRUNCATE ON punctual.audit_log
     FOR EACH STATEMENT EXECUTE FUNCTION punctual.refuse_audit_change();
 
--- Tenant by tenant, so that the key finds the old rows; the tenants are those that the log has.
+-- Deletes tenant by tenant, so that the primary key finds the old rows. It takes the tenants from the log itself.
 CREATE FUNCTION punctual.forget_audit_log(older_than interval, most integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1284,7 +1290,7 @@ COMMENT ON FUNCTION punctual.forget_audit_log(interval, integer) IS
 REVOKE ALL ON FUNCTION punctual.forget_audit_log(interval, integer) FROM PUBLIC;
 -- +goose StatementEnd
 
--- What the views and the statements of replicas say again and again.
+-- Functions that views and the replicas' statements share.
 
 -- +goose StatementBegin
 CREATE FUNCTION punctual.priority_name(lane smallint) RETURNS text
@@ -1305,7 +1311,7 @@ $$;
 COMMENT ON FUNCTION punctual.held_by(text, timestamptz) IS
     'The limit that a tenant''s due work waits for now, from held_by and held_at of tenant_usage; null: none.';
 
--- Not as its caller: tenants see no replicas.
+-- SECURITY DEFINER, because a tenant may not see replicas.
 CREATE FUNCTION punctual.is_served(queue text) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (SELECT FROM punctual.replicas r
@@ -1369,8 +1375,8 @@ COMMENT ON FUNCTION punctual.acting_tenant() IS
     'The tenant that this transaction acts for, as the role punctual_tenant: tenants.id; null: none, and then no row '
     'is seen.';
 
--- Leases belong to replicas, so no tenant sees them. It looks at each run in flight: no more than there are worker
--- slots.
+-- SECURITY DEFINER, because leases belong to replicas and no tenant sees them. The function looks at every run in
+-- flight, which are no more than there are worker slots.
 CREATE FUNCTION punctual.runs_being_sent(job uuid) RETURNS SETOF uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
@@ -1384,8 +1390,8 @@ COMMENT ON FUNCTION punctual.runs_being_sent(uuid) IS 'The runs of a job that re
 -- Views for people.
 
 -- +goose StatementBegin
--- A job's newest run is the newest of its schedule or of somebody's order; a notice is about a run. A pause is over
--- when it says, although no replica has come yet to write that.
+-- A job's newest run is the newest run that its schedule or a user started. Notices about runs do not count. A pause is
+-- over at its end time, even if no replica has written that yet.
 CREATE VIEW punctual.job_status AS
 SELECT t.name AS tenant, j.name, j.id,
        punctual.job_state(CASE WHEN j.state = 'paused' AND j.paused_until <= now() THEN 'active' ELSE j.state END,
@@ -1450,7 +1456,7 @@ COMMENT ON COLUMN punctual.job_status.waiting_for IS
     'What the one waits for that has waited longest, as in overdue.held_by; null: none waits, or it is about to be '
     'sent.';
 
--- Notices are no runs of their jobs: the table runs has them.
+-- Notices are not runs of their jobs, so this view leaves them out. The table runs has them.
 CREATE VIEW punctual.run_history AS
 SELECT t.name AS tenant, j.name AS job, r.id, r.trigger, r.scheduled_for, r.status, r.reason, r.late, r.attempt,
        r.http_status, r.error, q.name AS queue, punctual.priority_name(r.lane) AS priority, r.due_at, r.claimed_at,
@@ -1503,7 +1509,7 @@ COMMENT ON COLUMN punctual.run_history.parent_run IS 'On a step: the run of its 
 COMMENT ON COLUMN punctual.run_history.step IS 'On a step: its name.';
 COMMENT ON COLUMN punctual.run_history.job_id IS 'Id of the job.';
 
--- The last part is jobs whose pause is over, and that no replica has resumed yet.
+-- The last part lists jobs whose pause is over but which no replica has resumed yet.
 CREATE VIEW punctual.overdue AS
 WITH queues AS (SELECT id, name, punctual.is_served(name) AS served FROM punctual.queues)
 SELECT t.name AS tenant, j.name AS job, j.id AS job_id, NULL::uuid AS run_id, 'slot' AS what, s.scheduled_for,
@@ -1654,8 +1660,8 @@ COMMENT ON COLUMN punctual.audit.resource_id IS 'Id of what was changed.';
 COMMENT ON COLUMN punctual.audit.job_id IS 'Id of the job it is about.';
 COMMENT ON COLUMN punctual.audit.actor_id IS 'Id of the key; else as actor.';
 
--- The log itself has no row-level security: pg_dump by another than the owner cannot copy a table that has it. The view
--- is no security barrier: there, the newest entries would be found by sorting all.
+-- The log itself has no row-level security, because only the owner can run pg_dump on a table that has it. The view is
+-- not a security barrier, because Postgres would then sort all entries to find the newest.
 CREATE VIEW punctual.audit_entries AS
 SELECT id, job_id, resource_id, at, tenant, action, actor_kind, actor, address, request_id, name, before, after
 FROM punctual.audit_log
@@ -1686,7 +1692,7 @@ COMMENT ON COLUMN punctual.audit_entries.before IS 'What it was; null where ther
 COMMENT ON COLUMN punctual.audit_entries.after IS 'What it became; null where nothing is left. Secrets read ***.';
 -- +goose StatementEnd
 
--- What a tenant's requests see: row-level security for the role punctual_tenant.
+-- Row-level security for the role punctual_tenant: the rows that a tenant's requests may see.
 
 -- +goose StatementBegin
 -- Volatile, so that it sees a job that the same statement has just written.
@@ -1698,7 +1704,7 @@ END
 $$;
 COMMENT ON FUNCTION punctual.acts_for_job(uuid) IS 'Whether a job is the acting tenant''s.';
 
--- Planned with the id at hand, so that it looks into one day and not into all.
+-- Planned for the given id, so that it looks into the partition of one day and not of all days.
 CREATE FUNCTION punctual.acts_for_run(run uuid) RETURNS boolean
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_custom_plan AS $$
@@ -1708,7 +1714,7 @@ END
 $$;
 COMMENT ON FUNCTION punctual.acts_for_run(uuid) IS 'Whether a run is the acting tenant''s.';
 
--- Tables are made by their owner; an edit of a job whose slots were long due may need one.
+-- Only the owner of the tables can create a partition. An edit of a job whose slots were due long ago may need one.
 CREATE FUNCTION punctual.create_partition_of(slot timestamptz) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -1738,23 +1744,23 @@ COMMENT ON FUNCTION punctual.guard_table(text, text, text, text) IS
     'Lets the role punctual_tenant do something to those rows of a table that meet a condition, and nothing to '
     'others.';
 
--- The policies are for the role punctual_tenant alone: all others see every row, the role's members too while they are
--- themselves. Tables come in the order in which writers lock them.
+-- The policies restrict only the role punctual_tenant. All others see every row, and so do the members of that role
+-- unless they switch to it. The tables are listed in the order in which writers lock them.
 CREATE FUNCTION punctual.guard_tenants() RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     own     constant text := 'tenant = punctual.acting_tenant()';
-    -- EXISTS would become a hash of all jobs where the planner expects many rows.
+    -- Not EXISTS: if the planner expects many rows, it turns that into a hash of all jobs.
     by_job  constant text := '(SELECT j.tenant FROM punctual.jobs j WHERE j.id = job_id) = punctual.acting_tenant()';
     by_run  constant text := 'punctual.acts_for_run(run_id)';
-    -- table, what may be done, which rows, and which new ones where that is another question
+    -- Table, privileges, condition on visible rows, and condition on new rows if that differs.
     guarded constant text[] := ARRAY[
         ['operations',       'SELECT, INSERT, UPDATE',         own, NULL],
         ['dead_letters',     'SELECT, UPDATE',                 own, NULL],
         ['schedules',        'SELECT, INSERT, UPDATE',         own, NULL],
         ['exclusive',        'SELECT, INSERT, UPDATE',         by_job, 'punctual.acts_for_job(job_id)'],
         ['jobs',             'SELECT, INSERT, UPDATE',         own, NULL],
-        -- A job that is there has its first version already, and a job is written with it in one statement.
+        -- An existing job has its first version already. A new job is written in one statement with its first version.
         ['job_versions',     'SELECT, INSERT',                 by_job, 'version = 1 OR ' || by_job],
         ['ready',            'SELECT, INSERT, UPDATE, DELETE', own, NULL],
         ['runs',             'SELECT, INSERT, UPDATE',         own, NULL],
@@ -1764,7 +1770,7 @@ DECLARE
         ['notified',         'SELECT',                         by_job, NULL],
         ['notices',          'SELECT, INSERT',                 own, NULL],
         ['idempotency_keys', 'SELECT, INSERT, UPDATE',         own, NULL],
-        -- What nothing is changed in but rows are locked of needs the right to change something.
+        -- Locking rows needs an UPDATE privilege, even if nothing is changed.
         ['tenants',          'SELECT, UPDATE (updated_at)',    'id = punctual.acting_tenant()', NULL]];
     entry text[];
 BEGIN
@@ -1775,13 +1781,13 @@ BEGIN
     GRANT USAGE ON SCHEMA punctual TO punctual_tenant;
     GRANT SELECT ON punctual.queues TO punctual_tenant;
     GRANT SELECT, UPDATE (secrets_changed) ON punctual.deployment TO punctual_tenant;
-    GRANT SELECT, UPDATE (created_at) ON punctual.data_keys TO punctual_tenant; -- sealed, and locked while in use
+    GRANT SELECT, UPDATE (created_at) ON punctual.data_keys TO punctual_tenant; -- encrypted keys, locked while in use
     GRANT SELECT, INSERT ON punctual.audit_entries TO punctual_tenant;
     GRANT EXECUTE ON FUNCTION punctual.create_partition_of(timestamptz) TO punctual_tenant;
     FOREACH entry SLICE 1 IN ARRAY guarded LOOP
         PERFORM punctual.guard_table(entry[1], entry[2], entry[3], coalesce(entry[4], entry[3]));
     END LOOP;
-    -- Whatever else says whose it is: keys, secrets.
+    -- All other tables with a column tenant: keys, secrets.
     PERFORM punctual.guard_table(c.relname, 'SELECT, INSERT, UPDATE, DELETE', own, own)
     FROM pg_catalog.pg_class c
     JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant' AND a.atttypid = 'integer'::regtype
@@ -1794,7 +1800,7 @@ COMMENT ON FUNCTION punctual.guard_tenants() IS
     'that role was made later, by the owner of the tables or a superuser.';
 -- +goose StatementEnd
 
--- Roles belong to the whole cluster, and making one needs a privilege; without it everything else still works.
+-- Roles belong to the whole cluster, and creating one needs a privilege. Without it everything else still works.
 
 -- +goose StatementBegin
 DO $$
@@ -1854,8 +1860,8 @@ $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
--- Whoever owns a table may do anything to it. So the log is given to a role that nobody is, and all that is left to the
--- owner of the schema, as which Punctual connects, is to add to it and to read it.
+-- The owner of a table may do anything to it. So the log belongs to a role as which no user logs in. The owner of the
+-- schema, as which Punctual connects, may only add to the log and read it.
 DO $$
 DECLARE
     me constant name := current_user;
@@ -1895,8 +1901,8 @@ $$;
 
 -- +goose Down
 -- +goose StatementBegin
--- The schema itself stays: it holds goose's own table. Its owner may drop what is in it, also the audit log of another
--- role.
+-- The schema itself stays, because it holds goose's own table. Its owner may drop everything in it, even the audit log
+-- of another role.
 DROP VIEW punctual.job_status, punctual.run_history, punctual.overdue, punctual.upcoming, punctual.failures,
     punctual.replica_status, punctual.audit, punctual.audit_entries;
 DROP TABLE punctual.audit_log, punctual.signing_secrets, punctual.job_secrets, punctual.secret_uses, punctual.secrets,

@@ -1,4 +1,4 @@
 package migrations
 
-// UpFrom is Up with other migrations than those of this binary.
+// UpFrom is Up with other migrations than this binary's.
 var UpFrom = up

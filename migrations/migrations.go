@@ -1,12 +1,13 @@
-// Package migrations holds the database schema as goose SQL files and applies them.
+// Package migrations holds the database schema as goose SQL files, and applies them.
 //
-// Until the first release there is one. From then on migrations only expand: schema N serves binaries N-1 and N, so that
-// an upgrade migrates first and replaces replicas after. What a release no longer needs is dropped one release later.
+// Until the first release there is one migration. After that, migrations only expand: schema N serves binaries N-1 and
+// N. So an upgrade migrates first and then replaces the replicas. What a release no longer needs is dropped one release
+// later.
 //
-// A migration runs while replicas work. It begins with SET LOCAL lock_timeout = '500ms': a lock that is not free soon is
-// given up, before it deadlocks with a claim or others queue behind it, and Up tries the migration again. One that changes
-// runs, attempts or run_data also changes the days that are detached, because their removal has begun: they may be attached
-// again.
+// A migration runs while replicas work. It begins with SET LOCAL lock_timeout = '500ms'. If a lock is not free soon,
+// the migration gives up before it deadlocks with a claim or makes others queue behind it, and Up tries it again. A
+// migration that changes runs, attempts or run_data must also change the detached partitions, those whose removal has
+// begun: they may be attached again.
 package migrations
 
 import (
@@ -38,14 +39,14 @@ const (
 	lockTable    = "punctual.goose_lock"
 )
 
-// Applied is one migration that Up has just applied.
+// Applied is a migration that Up has just applied.
 type Applied struct {
 	Version  int64
 	Source   string
 	Duration time.Duration
 }
 
-// Latest returns the newest schema version this binary knows: the one it needs to serve.
+// Latest returns the newest schema version that this binary knows, which is the one it needs to serve.
 func Latest() int64 {
 	var latest int64
 	names, _ := fs.Glob(FS, "*.sql") // the pattern is constant and valid
@@ -58,9 +59,9 @@ func Latest() int64 {
 	return latest
 }
 
-// Up brings the database of dsn to Latest and returns what it applied, oldest first. Any number of
-// processes may call it at once, also through a transaction-mode PgBouncer: a lock row in the
-// schema, not a session lock, lets one of them work while the others wait.
+// Up brings the database of dsn to Latest and returns what it applied, oldest first. Any number of processes may call
+// it at once, also through a PgBouncer in transaction mode: a lock row in the schema, rather than a session lock, lets
+// one of them work while the others wait.
 func Up(ctx context.Context, dsn string) ([]Applied, error) { return up(ctx, dsn, FS) }
 
 func up(ctx context.Context, dsn string, files fs.FS) ([]Applied, error) {
@@ -68,7 +69,7 @@ func up(ctx context.Context, dsn string, files fs.FS) ([]Applied, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the database URL: %w", err)
 	}
-	// Migrations hold several statements a piece, which only the simple protocol accepts.
+	// A migration has several statements in one string, which only the simple protocol accepts.
 	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
 	db := stdlib.OpenDB(*config)
 	defer db.Close()
@@ -82,7 +83,8 @@ func up(ctx context.Context, dsn string, files fs.FS) ([]Applied, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing the migration lock: %w", err)
 	}
-	provider, err := goose.NewProvider(database.DialectPostgres, db, files, goose.WithTableName(versionTable), goose.WithLocker(locker))
+	provider, err := goose.NewProvider(database.DialectPostgres, db, files, goose.WithTableName(versionTable),
+		goose.WithLocker(locker))
 	if err != nil {
 		return nil, fmt.Errorf("reading the migrations: %w", err)
 	}
@@ -106,17 +108,18 @@ func up(ctx context.Context, dsn string, files fs.FS) ([]Applied, error) {
 	return applied, nil
 }
 
-// patience is how long a migration is tried again that could not get its locks from replicas at work.
+// patience is how long Up keeps trying a migration that cannot get its locks while replicas work.
 const patience = 2 * time.Minute
 
-// lockNotToBeHad reports whether a migration gave up a lock, or was the victim of a deadlock; nothing of it was done.
+// lockNotToBeHad reports whether a migration gave up waiting for a lock or was the victim of a deadlock. Either way
+// nothing of it was applied.
 func lockNotToBeHad(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (pg.Code == "55P03" || pg.Code == "40P01")
 }
 
-// createSchema makes the schema that goose's own tables live in. Two processes doing so at once
-// collide on a catalogue index even with IF NOT EXISTS; the loser simply finds it made.
+// createSchema creates the schema in which goose's own tables live. When two processes do so at once, one fails on a
+// unique index of the catalogue, even with IF NOT EXISTS. By then the schema exists, so that failure is ignored.
 func createSchema(ctx context.Context, db *sql.DB) error {
 	_, err := db.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS punctual`)
 	var pg *pgconn.PgError
@@ -129,12 +132,12 @@ func createSchema(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// Querier is what Current needs of a connection or pool.
+// Querier is the part of a connection or pool that Current needs.
 type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Current returns the schema version of a database; 0 where Punctual was never installed.
+// Current returns the schema version of a database; 0 if Punctual was never installed there.
 func Current(ctx context.Context, db Querier) (int64, error) {
 	var exists bool
 	if err := db.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, versionTable).Scan(&exists); err != nil {
@@ -144,7 +147,8 @@ func Current(ctx context.Context, db Querier) (int64, error) {
 		return 0, nil
 	}
 	var version int64
-	err := db.QueryRow(ctx, `SELECT coalesce(max(version_id) FILTER (WHERE is_applied), 0) FROM `+versionTable).Scan(&version)
+	err := db.QueryRow(ctx,
+		`SELECT coalesce(max(version_id) FILTER (WHERE is_applied), 0) FROM `+versionTable).Scan(&version)
 	if err != nil {
 		return 0, fmt.Errorf("reading the schema version: %w", err)
 	}

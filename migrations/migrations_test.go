@@ -12,7 +12,7 @@ import (
 	"punctual/migrations"
 )
 
-// nextRelease are the migrations of this binary, and one more.
+// nextRelease returns the migrations of this binary, and one more.
 func nextRelease(t *testing.T) fs.FS {
 	t.Helper()
 	const name = "00001_initial.sql"
@@ -32,7 +32,7 @@ func execute(t *testing.T, conn *pgx.Conn, sql string) {
 	}
 }
 
-// Replicas at work hold locks: a migration gives up one that is not to be had soon, and tries again.
+// Replicas at work hold locks. A migration gives up if it cannot get a lock soon, and tries again.
 func TestAMigrationWaitsForItsLocksWithoutAQueue(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.EmptyDSN(t)

@@ -11,8 +11,8 @@ import (
 	"punctual/migrations"
 )
 
-// A user who may make no roles migrates all the same; the triggers protect the audit log, and a superuser adds the role of
-// the tenants later.
+// A user who may not create roles can still migrate. Triggers then protect the audit log, and a superuser adds the
+// tenants' role later.
 func TestAUserWhoMayMakeNoRolesCanMigrate(t *testing.T) {
 	t.Parallel()
 	server := pgtest.NewServer(t, privatepg.Config{Fast: true})
@@ -37,17 +37,27 @@ func TestAUserWhoMayMakeNoRolesCanMigrate(t *testing.T) {
 	}
 	defer conn.Close(t.Context())
 	var owner string
-	if err := conn.QueryRow(t.Context(), `SELECT tableowner FROM pg_tables WHERE tablename = 'audit_log'`).Scan(&owner); err != nil || owner != "plain" {
+	if err := conn.QueryRow(t.Context(), `
+		SELECT tableowner
+		FROM pg_tables
+		WHERE tablename = 'audit_log'`).Scan(&owner); err != nil || owner != "plain" {
 		t.Errorf("the log is %s's, %v", owner, err)
 	}
-	execute(t, conn, `INSERT INTO punctual.audit_log (id, at, tenant, action, actor_kind) VALUES (gen_random_uuid(), now(), 1, 'job.create', 'system')`)
-	for _, sql := range []string{`UPDATE punctual.audit_log SET actor = 'x'`, `DELETE FROM punctual.audit_log`, `TRUNCATE punctual.audit_log`} {
+	execute(t, conn, `
+		INSERT INTO punctual.audit_log (id, at, tenant, action, actor_kind)
+		VALUES (gen_random_uuid(), now(), 1, 'job.create', 'system')`)
+	for _, sql := range []string{`
+		UPDATE punctual.audit_log
+		SET actor = 'x'`, `
+		DELETE
+		FROM punctual.audit_log`, `TRUNCATE punctual.audit_log`} {
 		if _, err := conn.Exec(t.Context(), sql); err == nil {
 			t.Errorf("%s is not refused", sql)
 		}
 	}
 	var forgotten int
-	if err := conn.QueryRow(t.Context(), `SELECT punctual.forget_audit_log('1 day', 10)`).Scan(&forgotten); err != nil || forgotten != 0 {
+	if err := conn.QueryRow(t.Context(), `
+		SELECT punctual.forget_audit_log('1 day', 10)`).Scan(&forgotten); err != nil || forgotten != 0 {
 		t.Errorf("%d forgotten, %v", forgotten, err)
 	}
 	execute(t, super, `CREATE ROLE punctual_tenant NOLOGIN; GRANT punctual_tenant TO plain`)

@@ -24,7 +24,8 @@ func TestEveryMigrationCanBeUndoneAndDoneAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	provider, err := goose.NewProvider(database.DialectPostgres, db, migrations.FS, goose.WithTableName("punctual.goose_db_version"))
+	provider, err := goose.NewProvider(database.DialectPostgres, db, migrations.FS,
+		goose.WithTableName("punctual.goose_db_version"))
 	if err != nil {
 		t.Fatal(err)
 	}

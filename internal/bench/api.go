@@ -14,7 +14,7 @@ import (
 	"punctual/internal/process"
 )
 
-// runAPI measures requests to the API of one replica by many clients.
+// runAPI measures the API of one replica: how many requests a second it answers to many clients.
 func runAPI(ctx context.Context, l *lab) error {
 	replica, err := l.serve(ctx)
 	if err != nil {
@@ -28,11 +28,17 @@ func runAPI(ctx context.Context, l *lab) error {
 		l.say("round %d of %d: %d clients", round+1, l.Rounds, l.Sizes.APIClients)
 		job := func(i int) ([]byte, error) {
 			return json.Marshal(process.JobSpec{
-				"name": fmt.Sprint("job-", first+i), "schedule": map[string]any{"cron": "0 3 * * mon-fri", "timezone": "Europe/Berlin", "starts_at": at.Format(time.RFC3339)},
+				"name": fmt.Sprint("job-", first+i),
+				"schedule": map[string]any{
+					"cron":      "0 3 * * mon-fri",
+					"timezone":  "Europe/Berlin",
+					"starts_at": at.Format(time.RFC3339),
+				},
 				"target": map[string]any{"url": "http://127.0.0.1:9/hook", "body": map[string]any{"n": i}},
 			})
 		}
-		made, perSecond, err := l.hammer(ctx, client, http.MethodPost, http.StatusCreated, func(int) string { return replica.API.URL + "/v1/jobs" }, job)
+		made, perSecond, err := l.hammer(ctx, client, http.MethodPost, http.StatusCreated,
+			func(int) string { return replica.API.URL + "/v1/jobs" }, job)
 		if err != nil {
 			return err
 		}
@@ -55,9 +61,12 @@ func runAPI(ctx context.Context, l *lab) error {
 	return nil
 }
 
-// hammer sends requests from all clients for a while, and returns how many were answered as they should. The first
-// answer of another kind is an error.
-func (l *lab) hammer(ctx context.Context, client *http.Client, method string, want int, url func(i int) string, body func(i int) ([]byte, error)) (n int, perSecond float64, err error) {
+// hammer sends requests from all clients for a while, and returns how many were answered with the wanted status. The
+// first answer with another status is an error.
+func (l *lab) hammer(
+	ctx context.Context, client *http.Client, method string, want int,
+	url func(i int) string, body func(i int) ([]byte, error),
+) (n int, perSecond float64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var numbers, done atomic.Int64
@@ -79,7 +88,10 @@ func (l *lab) hammer(ctx context.Context, client *http.Client, method string, wa
 	return int(done.Load()), float64(done.Load()) / time.Since(began).Seconds(), context.Cause(ctx)
 }
 
-func exchange(ctx context.Context, client *http.Client, method string, want int, url string, body func(i int) ([]byte, error), i int) error {
+func exchange(
+	ctx context.Context, client *http.Client, method string, want int,
+	url string, body func(i int) ([]byte, error), i int,
+) error {
 	var content []byte
 	if body != nil {
 		var err error

@@ -23,7 +23,7 @@ import (
 
 const burstBody = `{"range":"yesterday","kind":"invoices"}`
 
-// BareConfig says what the bare loop posts.
+// BareConfig says how many requests the bare loop posts, how many at a time, and where to.
 type BareConfig struct {
 	URL      string `required:"" help:"Where to post to."`
 	Requests int    `required:"" help:"How many."`
@@ -31,14 +31,14 @@ type BareConfig struct {
 	Version  string `kong:"-"`
 }
 
-// bareResult is what the bare loop writes.
+// bareResult is the line of JSON that the bare loop writes.
 type bareResult struct {
 	Seconds float64 `json:"seconds"`
-	CPU     float64 `json:"cpu"` // of its own, in seconds
+	CPU     float64 `json:"cpu"` // processor time of the loop's process, in seconds
 }
 
-// Bare posts with the client of a replica the requests that a replica would, with no database, in a process of its
-// own, and writes how long that took.
+// Bare posts the same requests as a replica, with the client of a replica, but without a database. It runs in a process
+// of its own, and writes how long that took.
 func Bare(ctx context.Context, c BareConfig) error {
 	where, err := url.Parse(c.URL)
 	if err != nil {
@@ -54,7 +54,14 @@ func Bare(ctx context.Context, c BareConfig) error {
 	for range c.Slots {
 		working.Go(func() {
 			for i := range numbers {
-				r := client.Send(ctx, delivery.Request{Method: "POST", URL: where, Header: header, Body: []byte(burstBody), Timeout: 30 * time.Second, Extra: attemptHeaders(i, began)})
+				r := client.Send(ctx, delivery.Request{
+					Method:  "POST",
+					URL:     where,
+					Header:  header,
+					Body:    []byte(burstBody),
+					Timeout: 30 * time.Second,
+					Extra:   attemptHeaders(i, began),
+				})
 				if !r.OK() {
 					failure.Store(&r.Error)
 				}
@@ -73,7 +80,7 @@ func Bare(ctx context.Context, c BareConfig) error {
 	return json.NewEncoder(os.Stdout).Encode(result)
 }
 
-// attemptHeaders are like those that every attempt carries.
+// attemptHeaders are headers like those of every attempt.
 func attemptHeaders(i int, at time.Time) []delivery.Header {
 	id := uuid.New().String()
 	return []delivery.Header{
@@ -97,24 +104,29 @@ func ownCPU() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// bare runs the bare loop against a path of the target, and makes sure that all of it arrived.
+// bare runs the bare loop against a path of the target, and checks that every request arrived.
 func (l *lab) bare(ctx context.Context, to *target, path string) (result bareResult, err error) {
-	p, err := l.launch("bench-bare", "--url="+to.url(path), fmt.Sprintf("--requests=%d", l.Sizes.BurstJobs), fmt.Sprintf("--slots=%d", l.Sizes.Slots))
+	p, err := l.launch("bench-bare", "--url="+to.url(path), fmt.Sprintf("--requests=%d", l.Sizes.BurstJobs),
+		fmt.Sprintf("--slots=%d", l.Sizes.Slots))
 	if err != nil {
 		return result, err
 	}
 	return l.timed(ctx, p.Wait, p.Output, to, path)
 }
 
-// timed waits for a program that sends the burst by itself, reads what it says of it, and counts at the target.
-func (l *lab) timed(ctx context.Context, wait func(context.Context) (int, error), output func() string, to *target, path string) (result bareResult, err error) {
+// timed waits for a program that sends the burst by itself, reads the program's result, and counts the requests at the
+// target.
+func (l *lab) timed(
+	ctx context.Context, wait func(context.Context) (int, error), output func() string, to *target, path string,
+) (result bareResult, err error) {
 	code, err := wait(ctx)
 	if err != nil {
 		return result, err
 	}
 	lines := strings.Split(strings.TrimSpace(output()), "\n")
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &result); code != 0 || err != nil || result.Seconds <= 0 {
-		return result, fmt.Errorf("exit code %d; the last line must be JSON, as {\"seconds\":6.1}; it said:\n%s", code, output())
+		return result, fmt.Errorf("exit code %d; the last line must be JSON, as {\"seconds\":6.1}; it said:\n%s", code,
+			output())
 	}
 	a, err := to.of(ctx, path)
 	if err == nil && a.Count != l.Sizes.BurstJobs {

@@ -16,30 +16,30 @@ import (
 
 // Config says what to measure, against which Postgres, and where to write it.
 type Config struct {
-	DatabaseURL string        // an empty database; "": a private Postgres, removed at the end
-	Only        []string      // names of benchmarks; none: all but those that run only when named
-	Full        bool          // the large sizes
-	Rounds      int           // of benchmarks that compare; 0: 3
-	For         time.Duration // of the benchmark flat; 0: an hour
-	JSON        string        // file for all figures; "": none
-	Plots       string        // directory for plots; "": none
-	River       string        // program that works the burst's jobs with River; "": none
+	DatabaseURL string        // an empty database; "": a private Postgres, which is removed at the end
+	Only        []string      // names of benchmarks; none: all, except those that run only when named
+	Full        bool          // use the large sizes
+	Rounds      int           // rounds of each benchmark that compares; 0: 3
+	For         time.Duration // length of the benchmark flat; 0: an hour
+	JSON        string        // file for all figures; "": no file
+	Plots       string        // directory for plots; "": no plots
+	River       string        // program that runs the burst's jobs with River; "": none
 
-	Binary  string // the replicas, the target and the bare loop run it; "": this one
+	Binary  string // binary of the replicas, the target and the bare loop; "": this one
 	Version string
 	Sizes   Sizes     // zero: DefaultSizes
-	Out     io.Writer // the table
-	Notes   io.Writer // what is going on
+	Out     io.Writer // where the table of figures goes
+	Notes   io.Writer // where progress is reported
 }
 
-// benchmark is one row of the table of what must be reached.
+// benchmark is one row of the table benchmarks.
 type benchmark struct {
 	name      string
-	onlyNamed bool // too long to run unless asked for
+	onlyNamed bool // takes too long to run by default
 	run       func(context.Context, *lab) error
 }
 
-// benchmarks are in the order in which they run.
+// benchmarks lists all benchmarks in the order in which they run.
 var benchmarks = []benchmark{
 	{name: "burst", run: runBurst},
 	{name: "steady", run: runSteady},
@@ -57,7 +57,7 @@ var benchmarks = []benchmark{
 	{name: "flat", run: runFlat, onlyNamed: true},
 }
 
-// Names are those of all benchmarks.
+// Names returns the names of all benchmarks.
 func Names() (names []string) {
 	for _, b := range benchmarks {
 		names = append(names, b.name)
@@ -65,7 +65,7 @@ func Names() (names []string) {
 	return names
 }
 
-// choose picks the benchmarks that run.
+// choose returns the benchmarks to run.
 func choose(only []string) (chosen []benchmark, err error) {
 	for _, name := range only {
 		if !slices.Contains(Names(), name) {
@@ -80,9 +80,9 @@ func choose(only []string) (chosen []benchmark, err error) {
 	return chosen, nil
 }
 
-// Run measures and writes the figures. A figure that misses its target is no error; a benchmark that could not
-// measure, or in which a run went wrong, is one, and the others go on. What was made in the database is gone
-// afterwards, also when ctx has ended.
+// Run measures and writes the figures. A figure that misses its target is not an error. A benchmark that could not
+// measure, or in which a run went wrong, is an error; the other benchmarks still run. At the end Run removes everything
+// that it made in the database, even if ctx has ended.
 func Run(ctx context.Context, c Config) (err error) {
 	chosen, err := choose(c.Only)
 	if err != nil {
@@ -131,7 +131,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	return nil
 }
 
-// writable makes sure, before hours of work, that a file can be written. It does not change what there is.
+// writable checks, before hours of work, that a file can be written. It does not change an existing file.
 func writable(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // for everybody to read
 		return err

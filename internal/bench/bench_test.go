@@ -25,11 +25,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// tiny is all benchmarks in seconds.
+// tiny are sizes with which every benchmark takes seconds.
 var tiny = Sizes{
-	BurstJobs: 200, Slots: 20, SteadyRate: 50, SteadySeconds: 2, LoneJobs: 2, InFlight: 10, ReplicasMost: 4, NoisyJobs: 300, UrgentJobs: 3, LimitedJobs: 200, IdleFor: time.Second,
+	BurstJobs: 200, Slots: 20, SteadyRate: 50, SteadySeconds: 2, LoneJobs: 2, InFlight: 10, ReplicasMost: 4,
+	NoisyJobs: 300, UrgentJobs: 3, LimitedJobs: 200, IdleFor: time.Second,
 	GrowthJobs: 500, RestLeast: 50, RestMost: 1000, HistoryLeast: 1000, HistoryMost: 1000, TenantsMost: 10,
-	DeadRows: 1000, Claims: 2, APIFor: 300 * time.Millisecond, APIClients: 4, RegisterAll: 2500, FlatRate: 5, FlatEvery: 2 * time.Second,
+	DeadRows: 1000, Claims: 2, APIFor: 300 * time.Millisecond, APIClients: 4, RegisterAll: 2500,
+	FlatRate: 5, FlatEvery: 2 * time.Second,
 }
 
 func tinyConfig(t *testing.T, dsn string, only ...string) Config {
@@ -44,10 +46,10 @@ func tinyConfig(t *testing.T, dsn string, only ...string) Config {
 	}
 }
 
-// databases numbers those of this process.
+// databases numbers the databases of this process.
 var databases atomic.Int32
 
-// empty is a database with nothing in it, owned by somebody who may make roles and no more. It goes with its server.
+// empty returns an empty database, whose owner may create roles and nothing more. It goes with its server.
 func empty(t *testing.T, server *privatepg.Server) string {
 	t.Helper()
 	name := fmt.Sprint("empty_", databases.Add(1))
@@ -61,29 +63,40 @@ func empty(t *testing.T, server *privatepg.Server) string {
 	return u.String()
 }
 
-// fakeRiver is a program in place of one that works the burst with River.
+// fakeRiver writes a program that stands in for one that runs the burst with River.
 func fakeRiver(t *testing.T, binary string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "river")
-	script := fmt.Sprintf("#!/bin/sh\nexec %s bench-bare --slots=4 --requests=\"${3#--jobs=}\" --url=\"${2#--target=}\"\n", binary)
+	script := fmt.Sprintf("#!/bin/sh\nexec %s bench-bare --slots=4 --requests=\"${3#--jobs=}\" --url=\"${2#--target=}\"\n",
+		binary)
 	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return path
 }
 
-// long are the benchmarks that measure several sizes one after the other: `make prove` runs them.
+// long lists the benchmarks that measure several sizes one after the other. Only `make prove` runs them.
 var long = []string{"limits", "inflight", "history", "replicas", "flat", "rest", "tenants"}
 
 func TestEveryBenchmarkMeasures(t *testing.T) {
 	t.Parallel()
 	server := pgtest.NewServer(t, privatepg.Config{})
-	// The figure that tells that the benchmark is what it says.
+	// For each benchmark the figure that shows that it measured what it should.
 	figures := map[string]string{
-		"burst": "one-shots, ratio to River", "steady": "50 fires/s for 2 s, p99", "replicas": "4 replicas, ratio to 1", "inflight": "10 in flight, errors",
-		"fair": "urgent jobs, p99", "limits": "limits that never bind, ratio to none", "idle": "resident", "bloat": "claim of 100, 1000 dead rows, median", "api": "get a job, 4 clients",
-		"rest": "CPU of Postgres, ratio of 1 k to 50", "history": "CPU of Postgres, ratio of 1 k to 0", "tenants": "CPU of Postgres, ratio of 10 to 1",
-		"register": "2500 jobs, 1,000 in a batch, 4 clients", "flat": "goroutines, last quarter over first",
+		"burst":    "one-shots, ratio to River",
+		"steady":   "50 fires/s for 2 s, p99",
+		"replicas": "4 replicas, ratio to 1",
+		"inflight": "10 in flight, errors",
+		"fair":     "urgent jobs, p99",
+		"limits":   "limits that never bind, ratio to none",
+		"idle":     "resident",
+		"bloat":    "claim of 100, 1000 dead rows, median",
+		"api":      "get a job, 4 clients",
+		"rest":     "CPU of Postgres, ratio of 1 k to 50",
+		"history":  "CPU of Postgres, ratio of 1 k to 0",
+		"tenants":  "CPU of Postgres, ratio of 10 to 1",
+		"register": "2500 jobs, 1,000 in a batch, 4 clients",
+		"flat":     "goroutines, last quarter over first",
 	}
 	drawn := []string{"rest", "history", "tenants", "replicas", "inflight"}
 	t.Run("all", func(t *testing.T) {
@@ -99,13 +112,17 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 				if err := Run(t.Context(), c); err != nil {
 					t.Fatalf("%v\n%s", err, c.Out)
 				}
-				i := slices.IndexFunc(written(t, c.JSON), func(f figure) bool { return f.Name == figures[name] && f.Benchmark == name })
+				i := slices.IndexFunc(written(t, c.JSON), func(f figure) bool {
+					return f.Name == figures[name] && f.Benchmark == name
+				})
 				if i < 0 {
 					t.Fatalf("there is no figure %q:\n%s", figures[name], c.Out)
 				}
 				for _, f := range written(t, c.JSON) {
-					if (f.Value == nil) != (f.Absent != "") || (f.Value != nil && f.Target != nil) != (f.Reached != nil) || f.Value != nil && len(f.Rounds) == 0 {
-						t.Errorf("%s: value %v, absent %q, target %v, reached %v, rounds %v", f.Name, f.Value, f.Absent, f.Target, f.Reached, f.Rounds)
+					if (f.Value == nil) != (f.Absent != "") || (f.Value != nil && f.Target != nil) != (f.Reached != nil) ||
+						f.Value != nil && len(f.Rounds) == 0 {
+						t.Errorf("%s: value %v, absent %q, target %v, reached %v, rounds %v", f.Name, f.Value, f.Absent, f.Target,
+							f.Reached, f.Rounds)
 					}
 					if strings.Contains(f.Name, "CPU of Postgres") && f.Value == nil {
 						t.Errorf("%s: %s, although Postgres is on this machine", f.Name, f.Absent)
@@ -116,7 +133,7 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if _, marks := parsed(t, svg); marks < 6 { // two sizes at least, three series
+					if _, marks := parsed(t, svg); marks < 6 { // at least two sizes and three series
 						t.Errorf("%d marks in the plot:\n%s", marks, svg)
 					}
 				}
@@ -138,7 +155,8 @@ func TestABenchOfItsOwnPostgresLeavesNothingBehind(t *testing.T) {
 	}
 	var r report
 	read(t, c.JSON, &r)
-	if !r.Postgres.Private || r.Postgres.Settings["synchronous_commit"] != "on" || r.Postgres.Settings["fsync"] != "on" || r.Machine.CPUs == 0 || r.Punctual != prove.BinaryVersion {
+	if !r.Postgres.Private || r.Postgres.Settings["synchronous_commit"] != "on" || r.Postgres.Settings["fsync"] != "on" ||
+		r.Machine.CPUs == 0 || r.Punctual != prove.BinaryVersion {
 		t.Errorf("it ran on %+v, %+v, version %q", r.Postgres, r.Machine, r.Punctual)
 	}
 	i := slices.IndexFunc(r.Figures, func(f Figure) bool { return f.Name == "statements" })
@@ -147,7 +165,7 @@ func TestABenchOfItsOwnPostgresLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// figure is one as it is in the file.
+// figure is a figure as the file has it.
 type figure struct {
 	Benchmark, Name, Unit, Absent string
 	Value                         *float64
@@ -179,7 +197,8 @@ func TestAProgramThatWorksWithRiverIsAskedToStop(t *testing.T) {
 	dir := t.TempDir()
 	c := tinyConfig(t, empty(t, pgtest.NewServer(t, privatepg.Config{})), "burst")
 	c.River = filepath.Join(dir, "river")
-	script := fmt.Sprintf("#!/bin/sh\ntrap 'touch %[1]s/asked; exit 1' TERM\ntouch %[1]s/started\nwhile :; do sleep 0.02; done\n", dir)
+	script := fmt.Sprintf("#!/bin/sh\ntrap 'touch %[1]s/asked; exit 1' TERM\ntouch %[1]s/started\n"+
+		"while :; do sleep 0.02; done\n", dir)
 	if err := os.WriteFile(c.River, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}

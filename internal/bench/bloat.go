@@ -13,7 +13,7 @@ import (
 	"punctual/store"
 )
 
-// runBloat measures the claim of 100 slots while an old snapshot keeps alive what a long time of work left behind: dead
+// runBloat measures the claim of 100 slots while an old snapshot keeps alive the garbage of much earlier work: dead
 // rows of schedules, and their entries at the due end of the index.
 func runBloat(ctx context.Context, l *lab) error {
 	jobs := l.Sizes.Claims * scheduler.BatchSize
@@ -23,7 +23,7 @@ func runBloat(ctx context.Context, l *lab) error {
 	}
 	defer c.db.Close()
 	l.say("%d claims of %d", l.Sizes.Claims, scheduler.BatchSize)
-	if _, err := c.claims(ctx); err != nil { // so that the definitions are known, as they are to a replica at work
+	if _, err := c.claims(ctx); err != nil { // loads the definitions, which a replica at work has loaded too
 		return err
 	}
 	before, err := c.claims(ctx)
@@ -52,9 +52,13 @@ func runBloat(ctx context.Context, l *lab) error {
 	return nil
 }
 
-// hold takes a snapshot that lasts as long as the connection.
+// hold takes a snapshot that lasts until the connection closes.
 func hold(ctx context.Context, conn *pgx.Conn) error {
-	for _, sql := range []string{`BEGIN ISOLATION LEVEL REPEATABLE READ`, `SET LOCAL idle_in_transaction_session_timeout = 0`, `SELECT count(*) FROM punctual.schedules`} {
+	for _, sql := range []string{
+		`BEGIN ISOLATION LEVEL REPEATABLE READ`,
+		`SET LOCAL idle_in_transaction_session_timeout = 0`,
+		`SELECT count(*) FROM punctual.schedules`,
+	} {
 		if _, err := conn.Exec(ctx, sql); err != nil {
 			return err
 		}
@@ -62,7 +66,7 @@ func hold(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// claimer claims as a replica does. Nothing is sent.
+// claimer claims as a replica does, but sends nothing.
 type claimer struct {
 	*lab
 	db   *store.Store
@@ -77,7 +81,11 @@ func (l *lab) claimer(ctx context.Context, jobs int) (c *claimer, err error) {
 	}
 	specs := make([]process.JobSpec, jobs)
 	for i := range specs {
-		specs[i] = process.JobSpec{"name": fmt.Sprint("claimed-", i), "schedule": daily(l.nextSecond(48 * time.Hour)), "target": map[string]any{"url": "http://127.0.0.1:9/"}}
+		specs[i] = process.JobSpec{
+			"name":     fmt.Sprint("claimed-", i),
+			"schedule": daily(l.nextSecond(48 * time.Hour)),
+			"target":   map[string]any{"url": "http://127.0.0.1:9/"},
+		}
 	}
 	if err := l.createFor(ctx, tenant, specs); err != nil {
 		return nil, err
@@ -90,7 +98,12 @@ func (l *lab) claimer(ctx context.Context, jobs int) (c *claimer, err error) {
 		return nil, err
 	}
 	c.ask.Replica = uuid.New()
-	queues, err := c.db.Register(ctx, scheduler.Replica{ID: c.ask.Replica, Host: "bench", Version: l.Version, Queues: map[string]int{"default": scheduler.BatchSize}})
+	queues, err := c.db.Register(ctx, scheduler.Replica{
+		ID:      c.ask.Replica,
+		Host:    "bench",
+		Version: l.Version,
+		Queues:  map[string]int{"default": scheduler.BatchSize},
+	})
 	if err != nil {
 		c.db.Close()
 		return nil, err
@@ -101,11 +114,14 @@ func (l *lab) claimer(ctx context.Context, jobs int) (c *claimer, err error) {
 
 // claims makes each job due once, 100 at a time, and returns how long each claim took, in milliseconds.
 func (c *claimer) claims(ctx context.Context) (took []float64, err error) {
-	if err := c.until(ctx, c.nextSecond(0)); err != nil { // another slot than the last time
+	if err := c.until(ctx, c.nextSecond(0)); err != nil { // a slot that differs from the last one
 		return nil, err
 	}
 	for i := 0; i < len(c.jobs); i += scheduler.BatchSize {
-		const due = `UPDATE punctual.schedules SET scheduled_for = date_trunc('second', now()), next_run_at = date_trunc('second', now()), enabled = true WHERE job_id = ANY($1)`
+		const due = `
+			UPDATE punctual.schedules
+			SET scheduled_for = date_trunc('second', now()), next_run_at = date_trunc('second', now()), enabled = true
+			WHERE job_id = ANY($1)`
 		if _, err := c.conn.Exec(ctx, due, c.jobs[i:i+scheduler.BatchSize]); err != nil {
 			return nil, err
 		}
@@ -122,19 +138,25 @@ func (c *claimer) claims(ctx context.Context) (took []float64, err error) {
 	return took, nil
 }
 
-// wearRate is how many fires a second the dead rows are of.
+// wearRate is the rate, in fires a second, at which the dead rows would have come about.
 const wearRate = 1000
 
-// wear moves all schedules on again and again, as firing at wearRate until now does: each time a dead row.
+// wear moves all schedules on again and again, as firing at wearRate until now would. Each move leaves a dead row.
 func (c *claimer) wear(ctx context.Context) error {
 	span := float64(len(c.jobs)) / wearRate // seconds in which each job fires once
 	for round := (c.Sizes.DeadRows + len(c.jobs) - 1) / len(c.jobs); round > 0; round-- {
-		const fired = `UPDATE punctual.schedules s SET scheduled_for = f.at, next_run_at = f.at
-			FROM (SELECT job_id, now() - make_interval(secs => $1::float8 - $2::float8 * random()) AS at FROM punctual.schedules) f WHERE f.job_id = s.job_id`
+		const fired = `
+			UPDATE punctual.schedules s
+			SET scheduled_for = f.at, next_run_at = f.at
+			FROM (SELECT job_id, now() - make_interval(secs => $1::float8 - $2::float8 * random()) AS at
+			      FROM punctual.schedules) f
+			WHERE f.job_id = s.job_id`
 		if _, err := c.conn.Exec(ctx, fired, float64(round)*span, span); err != nil {
 			return err
 		}
 	}
-	_, err := c.conn.Exec(ctx, `UPDATE punctual.schedules SET scheduled_for = now() + interval '1 day', next_run_at = now() + interval '1 day'`)
+	_, err := c.conn.Exec(ctx, `
+		UPDATE punctual.schedules
+		SET scheduled_for = now() + interval '1 day', next_run_at = now() + interval '1 day'`)
 	return err
 }

@@ -9,14 +9,15 @@ import (
 	"punctual/internal/process"
 )
 
-// burst is what one round measured; NaN: not to be had.
+// burst holds the figures of one round. NaN means that the figure could not be measured.
 type burst struct {
 	perSecond                 float64
-	postgres, replica, target float64 // processor time, microseconds a run
-	wal                       float64 // bytes a run
+	postgres, replica, target float64 // processor time, microseconds per run
+	wal                       float64 // bytes per run
 }
 
-// runBurst compares jobs that are due at one instant with a bare loop that posts as many requests, and with River.
+// runBurst measures jobs that are all due at one instant. It compares them with a bare loop that posts the same number
+// of requests, and with River.
 func runBurst(ctx context.Context, l *lab) error {
 	replica, err := l.serveSlots(ctx, l.Sizes.Slots)
 	if err != nil {
@@ -39,13 +40,15 @@ func runBurst(ctx context.Context, l *lab) error {
 		if err != nil {
 			return fmt.Errorf("the bare loop: %w", err)
 		}
-		bare, bareCPU = append(bare, float64(l.Sizes.BurstJobs)/result.Seconds), append(bareCPU, 1e6*result.CPU/float64(l.Sizes.BurstJobs))
+		bare, bareCPU = append(bare, float64(l.Sizes.BurstJobs)/result.Seconds),
+			append(bareCPU, 1e6*result.CPU/float64(l.Sizes.BurstJobs))
 		if l.River != "" {
 			result, err := l.river(ctx, to, fmt.Sprint("/river/", round))
 			if err != nil {
 				return fmt.Errorf("--river %s: %w", l.River, err)
 			}
-			river, riverCPU = append(river, float64(l.Sizes.BurstJobs)/result.Seconds), append(riverCPU, 1e6*result.CPU/float64(l.Sizes.BurstJobs))
+			river, riverCPU = append(river, float64(l.Sizes.BurstJobs)/result.Seconds),
+				append(riverCPU, 1e6*result.CPU/float64(l.Sizes.BurstJobs))
 		}
 		if b, err = l.burst(ctx, daily, fmt.Sprint("daily-", round), []*process.Replica{replica}, to); err != nil {
 			return err
@@ -69,9 +72,10 @@ func runBurst(ctx context.Context, l *lab) error {
 	return l.hot(ctx, replica)
 }
 
-// costs reports what a run of a burst costs.
+// costs reports what one run of a burst costs.
 func (l *lab) costs(of string, rounds []burst) {
-	l.cpuFigure(of+", CPU of Postgres", "µs/run", atMost(60), column(rounds, func(b burst) float64 { return b.postgres })...)
+	l.cpuFigure(of+", CPU of Postgres", "µs/run", atMost(60),
+		column(rounds, func(b burst) float64 { return b.postgres })...)
 	l.figure(of+", CPU of the replica", "µs/run", nil, column(rounds, func(b burst) float64 { return b.replica })...)
 	l.figure(of+", CPU of the target", "µs/run", nil, column(rounds, func(b burst) float64 { return b.target })...)
 	l.figure(of+", WAL", "bytes/run", nil, column(rounds, func(b burst) float64 { return b.wal })...)
@@ -84,7 +88,8 @@ func column(rounds []burst, of func(burst) float64) (values []float64) {
 	return values
 }
 
-// ratios are NaN where there is nothing to compare with: processor time comes in steps of 10 ms.
+// ratios divides a by b, element by element. The result is NaN where b is zero, which happens because processor time
+// comes in steps of 10 ms.
 func ratios(a, b []float64) (values []float64) {
 	for i := range a {
 		ratio := math.NaN()
@@ -96,16 +101,18 @@ func ratios(a, b []float64) (values []float64) {
 	return values
 }
 
-// oneShot and daily are schedules whose first slot is at an instant.
+// oneShot and daily return schedules whose first slot is at due.
 func oneShot(due time.Time) map[string]any { return map[string]any{"at": due.Format(time.RFC3339Nano)} }
 
 func daily(due time.Time) map[string]any {
 	return map[string]any{"every": "24h", "starts_at": due.Format(time.RFC3339)}
 }
 
-// burst creates jobs that are due at one instant, and measures from that until every request was answered and
-// every run's end is committed: until the last lease is gone.
-func (l *lab) burst(ctx context.Context, schedule func(time.Time) map[string]any, name string, replicas []*process.Replica, to *target) (b burst, err error) {
+// burst creates jobs that are due at one instant. It measures from that instant until every request is answered and
+// every run's end is committed, which is when the last lease is gone.
+func (l *lab) burst(
+	ctx context.Context, schedule func(time.Time) map[string]any, name string, replicas []*process.Replica, to *target,
+) (b burst, err error) {
 	n := l.Sizes.BurstJobs
 	path := func(try int) string { return fmt.Sprintf("/burst/%s-%d", name, try) }
 	due, try, err := l.herd(ctx, replicas[0], n, func(due time.Time, try, i int) process.JobSpec {
@@ -120,9 +127,10 @@ func (l *lab) burst(ctx context.Context, schedule func(time.Time) map[string]any
 	return l.measured(ctx, due, path(try), n, replicas, to)
 }
 
-// measured is what n runs cost that are due at one instant and send to one path. l.burst has made their jobs, or
-// somebody else.
-func (l *lab) measured(ctx context.Context, due time.Time, path string, n int, replicas []*process.Replica, to *target) (b burst, err error) {
+// measured measures n runs that are due at one instant and send to one path. The caller has created their jobs.
+func (l *lab) measured(
+	ctx context.Context, due time.Time, path string, n int, replicas []*process.Replica, to *target,
+) (b burst, err error) {
 	if err := l.until(ctx, due.Add(-100*time.Millisecond)); err != nil {
 		return b, err
 	}
@@ -151,20 +159,26 @@ func (l *lab) measured(ctx context.Context, due time.Time, path string, n int, r
 	perRun := func(after, before, unit float64) float64 { return unit * (after - before) / float64(n) }
 	return burst{
 		perSecond: float64(n) / took.Seconds(),
-		postgres:  perRun(after.postgres, before.postgres, 1e6), replica: perRun(after.replicas, before.replicas, 1e6), target: perRun(after.target, before.target, 1e6),
-		wal: perRun(after.wal, before.wal, 1),
+		postgres:  perRun(after.postgres, before.postgres, 1e6),
+		replica:   perRun(after.replicas, before.replicas, 1e6),
+		target:    perRun(after.target, before.target, 1e6),
+		wal:       perRun(after.wal, before.wal, 1),
 	}, nil
 }
 
-// noteSeconds tells how the runs of a burst came along.
+// noteSeconds reports how many runs of a burst finished in each second.
 func (l *lab) noteSeconds(ctx context.Context, due time.Time) error {
-	finished, err := query[[]int64](ctx, l, `SELECT array_agg(n ORDER BY s) FROM (SELECT floor(extract(epoch FROM finished_at - scheduled_for)) AS s, count(*) AS n
-		FROM punctual.runs WHERE scheduled_for = $1 GROUP BY s) AS seconds`, due)
+	finished, err := query[[]int64](ctx, l, `
+		SELECT array_agg(n ORDER BY s)
+		FROM (SELECT floor(extract(epoch FROM finished_at - scheduled_for)) AS s, count(*) AS n
+		      FROM punctual.runs
+		      WHERE scheduled_for = $1
+		      GROUP BY s) AS seconds`, due)
 	l.say("runs finished in each second: %v", finished)
 	return err
 }
 
-// meter is what has been used so far: seconds of processor time, and bytes.
+// meter is what has been used so far: seconds of processor time, and bytes of WAL.
 type meter struct{ postgres, replicas, target, wal float64 }
 
 func (l *lab) meter(ctx context.Context, replicas []*process.Replica, to *target) (m meter) {
@@ -173,24 +187,27 @@ func (l *lab) meter(ctx context.Context, replicas []*process.Replica, to *target
 		m.replicas += cpu(r.PID())
 	}
 	var err error
-	if m.wal, err = query[float64](ctx, l, `SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8`); err != nil {
-		m.wal = math.NaN() // some services do not tell
+	if m.wal, err = query[float64](ctx, l, `
+		SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8`); err != nil {
+		m.wal = math.NaN() // some managed services do not report it
 	}
 	return m
 }
 
-// hot reports the share of updates of runs that wrote no index. The replica stops, as its sessions tell the statistics
-// of their last work when they end.
+// hot reports the share of updates of runs that wrote no index. It stops the replica first: a Postgres session reports
+// its last statistics when it ends.
 func (l *lab) hot(ctx context.Context, replica *process.Replica) error {
 	if err := replica.Stop(ctx); err != nil {
 		return fmt.Errorf("stopping the replica: %w", err)
 	}
-	percent, err := query[*float64](ctx, l, `SELECT 100 * sum(n_tup_hot_upd)::float8 / nullif(sum(n_tup_upd), 0) FROM pg_stat_user_tables
+	percent, err := query[*float64](ctx, l, `
+		SELECT 100 * sum(n_tup_hot_upd)::float8 / nullif(sum(n_tup_upd), 0)
+		FROM pg_stat_user_tables
 		WHERE schemaname = 'punctual' AND relname LIKE 'runs\_2%'`)
 	if err != nil {
 		return err
 	}
-	if percent == nil { // this server keeps no such statistics
+	if percent == nil { // this server does not keep these statistics
 		percent = new(float64)
 		*percent = math.NaN()
 	}

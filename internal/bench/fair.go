@@ -11,7 +11,7 @@ import (
 	"punctual/store"
 )
 
-// runFair measures how late the few urgent jobs of a tenant are while another one's many are due before them.
+// runFair measures how late a tenant's few urgent jobs are when another tenant's many jobs are due just before them.
 func runFair(ctx context.Context, l *lab) error {
 	replica, err := l.serveSlots(ctx, l.Sizes.Slots)
 	if err != nil {
@@ -37,20 +37,25 @@ func runFair(ctx context.Context, l *lab) error {
 	if err != nil {
 		return err
 	}
-	// A moment later: by then the worker slots are taken, and the others wait in line. Not at the same instants as
-	// the noisy ones, so that their runs can be told apart.
+	// Half a second later the worker slots are taken, and the other noisy jobs wait. The urgent jobs are due at instants
+	// of their own, so that their runs can be told apart from the noisy ones.
 	first := due.Add(500 * time.Millisecond)
 	var jobs []process.JobSpec
 	const path, apart = "/late/urgent", 50 * time.Millisecond
 	for i := range urgent {
 		at := first.Add(time.Duration(i) * apart)
-		jobs = append(jobs, process.JobSpec{"name": fmt.Sprint("urgent-", i), "schedule": oneShot(at), "target": map[string]any{"url": to.url(path)}})
+		jobs = append(jobs, process.JobSpec{
+			"name":     fmt.Sprint("urgent-", i),
+			"schedule": oneShot(at),
+			"target":   map[string]any{"url": to.url(path)},
+		})
 	}
 	if err := l.createFor(ctx, tenant, jobs); err != nil {
 		return err
 	}
 	if l.now().After(due) {
-		return fmt.Errorf("the urgent jobs were created %s after the noisy ones were due: this machine is too busy", l.now().Sub(due).Round(time.Millisecond))
+		return fmt.Errorf("the urgent jobs were created %s after the noisy ones were due: this machine is too busy",
+			l.now().Sub(due).Round(time.Millisecond))
 	}
 	if err := l.done(ctx, due, due, to, noisy(try), n); err != nil {
 		return err
@@ -70,7 +75,7 @@ func runFair(ctx context.Context, l *lab) error {
 	return nil
 }
 
-// createFor creates jobs of another tenant than the API's.
+// createFor creates jobs for a tenant other than the API's.
 func (l *lab) createFor(ctx context.Context, tenant int32, jobs []process.JobSpec) error {
 	db, err := store.Open(ctx, store.Options{DatabaseURL: l.db.dsn, MaxConns: 4})
 	if err != nil {
@@ -92,7 +97,7 @@ func (l *lab) createFor(ctx context.Context, tenant int32, jobs []process.JobSpe
 	return nil
 }
 
-// definition reads a job as the API does.
+// definition parses a job as the API does.
 func definition(job process.JobSpec) (d scheduler.Definition, err error) {
 	raw, err := json.Marshal(job)
 	if err != nil {

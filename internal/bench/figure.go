@@ -10,18 +10,18 @@ import (
 	"unicode/utf8"
 )
 
-// Figure is one thing that was measured.
+// Figure is one measured figure.
 type Figure struct {
 	Benchmark string    `json:"benchmark"`
 	Name      string    `json:"name"`
 	Unit      string    `json:"unit"`
-	Value     float64   `json:"-"` // the median of the rounds; NaN: it could not be measured
-	Rounds    []float64 `json:"-"` // in the order of their measurement
+	Value     float64   `json:"-"` // the median of the rounds; NaN: could not be measured
+	Rounds    []float64 `json:"-"` // in the order in which they were measured
 	Target    *Goal     `json:"target,omitempty"`
 	Absent    string    `json:"absent,omitempty"` // why it could not be measured
 }
 
-// Goal is what a figure is to reach.
+// Goal is the target of a figure: at most, or at least, a value.
 type Goal struct {
 	AtLeast *float64 `json:"at_least,omitempty"`
 	AtMost  *float64 `json:"at_most,omitempty"`
@@ -30,7 +30,7 @@ type Goal struct {
 func atLeast(bound float64) *Goal { return &Goal{AtLeast: &bound} }
 func atMost(bound float64) *Goal  { return &Goal{AtMost: &bound} }
 
-// MarshalJSON leaves out the value of a figure that could not be measured; there is no NaN in JSON.
+// MarshalJSON omits the value of a figure that could not be measured, because JSON has no NaN.
 func (f Figure) MarshalJSON() ([]byte, error) {
 	type plain Figure
 	out := struct {
@@ -54,7 +54,7 @@ func (f Figure) MarshalJSON() ([]byte, error) {
 
 func round3(v float64) float64 { return math.Round(v*1000) / 1000 }
 
-// reached is true of a figure without a target.
+// reached reports whether the figure meets its target. It is true if the figure has no target.
 func (f Figure) reached() bool {
 	switch {
 	case f.Target == nil:
@@ -66,7 +66,7 @@ func (f Figure) reached() bool {
 	}
 }
 
-// verdict says by how much of the target it was missed.
+// verdict says whether the target was reached and, if not, by how much it was missed.
 func (f Figure) verdict() string {
 	switch {
 	case f.Absent != "":
@@ -97,7 +97,7 @@ func (t *Goal) String() string {
 	}
 }
 
-// number has three significant digits, or all before the point.
+// number writes v with three significant digits, or with all digits before the point.
 func number(v float64) string {
 	switch size := math.Abs(v); {
 	case math.IsNaN(v):
@@ -111,9 +111,10 @@ func number(v float64) string {
 	}
 }
 
-// row writes columns that line up while the table grows.
+// row writes one row of the table. Column widths are fixed, so that rows line up while the table grows.
 func row(out io.Writer, benchmark, name, value, unit, target, verdict string) {
-	fmt.Fprintf(out, "%s  %s  %s %s  %s  %s\n", pad(benchmark, 10), pad(name, 48), right(value, 10), pad(unit, 12), pad(target, 9), verdict)
+	fmt.Fprintf(out, "%s  %s  %s %s  %s  %s\n", pad(benchmark, 10), pad(name, 48), right(value, 10), pad(unit, 12),
+		pad(target, 9), verdict)
 }
 
 func pad(s string, width int) string {
@@ -124,10 +125,11 @@ func right(s string, width int) string {
 	return fmt.Sprintf("%*s", max(width-utf8.RuneCountInString(s), 0), "") + s
 }
 
-// median is the middle of what could be measured; NaN of nothing.
+// median returns the median of the values that could be measured; NaN if there are none.
 func median(values []float64) float64 { return quantile(values, 0.5) }
 
-// quantile is the nearest rank, apart from that the median of an even number is between two; NaN of nothing.
+// quantile returns the value at the nearest rank. The median of an even number of values is the mean of the middle two.
+// It returns NaN if there are no values.
 func quantile(values []float64, q float64) float64 {
 	sorted := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
 	slices.Sort(sorted)

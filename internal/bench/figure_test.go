@@ -19,7 +19,11 @@ func TestAFigureSaysByHowMuchItMissesItsTarget(t *testing.T) {
 		{"above it", Figure{Value: 66, Target: atMost(60)}, "missed by 10 %"},
 		{"far above it", Figure{Value: 150, Target: atMost(60)}, "missed, 2.50 times as much"},
 		{"none allowed", Figure{Value: 1, Target: atMost(0)}, "missed"},
-		{"out of sight", Figure{Value: math.NaN(), Target: atMost(60), Absent: "Postgres is elsewhere"}, "Postgres is elsewhere"},
+		{
+			"out of sight",
+			Figure{Value: math.NaN(), Target: atMost(60), Absent: "Postgres is elsewhere"},
+			"Postgres is elsewhere",
+		},
 	} {
 		if got := test.figure.verdict(); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)

@@ -12,25 +12,30 @@ import (
 	"punctual/internal/process"
 )
 
-// period is that of the jobs of the benchmark flat.
+// period is the period of the jobs of the benchmark flat.
 const period = time.Minute
 
-// flatPath is where they send to.
+// flatPath is the path that these jobs call.
 const flatPath = "/flat"
 
-// grows are what must not grow while the load stays the same; the metrics are those of the replica.
+// grows lists the figures that must not grow while the load stays the same. Metrics are the replica's.
 var grows = []struct{ name, unit, metric, sql string }{
 	{name: "goroutines", metric: "go_goroutines"},
 	{name: "heap in use", unit: "bytes", metric: "go_memstats_heap_inuse_bytes"},
 	{name: "resident", unit: "bytes", metric: "process_resident_memory_bytes"},
 	{name: "descriptors", metric: "process_open_fds"},
 	{name: "connections to Postgres", metric: "punctual_database_connections"},
-	{name: "dead rows, schedules and claims", unit: "rows", sql: `SELECT coalesce(sum(n_dead_tup), 0)::float8 FROM pg_stat_user_tables WHERE schemaname = 'punctual' AND relname IN ('schedules', 'claims', 'ready', 'exclusive', 'replicas')`},
-	{name: "size of schedules and claims", unit: "bytes", sql: `SELECT sum(pg_total_relation_size(('punctual.' || t)::regclass))::float8 FROM unnest(ARRAY['schedules', 'claims', 'ready', 'exclusive', 'replicas']) t`},
+	{name: "dead rows, schedules and claims", unit: "rows", sql: `
+		SELECT coalesce(sum(n_dead_tup), 0)::float8
+		FROM pg_stat_user_tables
+		WHERE schemaname = 'punctual' AND relname IN ('schedules', 'claims', 'ready', 'exclusive', 'replicas')`},
+	{name: "size of schedules and claims", unit: "bytes", sql: `
+		SELECT sum(pg_total_relation_size(('punctual.' || t)::regclass))::float8
+		FROM unnest(ARRAY['schedules', 'claims', 'ready', 'exclusive', 'replicas']) t`},
 }
 
-// runFlat keeps up a steady load and looks for what grows: jobs with a period of a minute, so that it is the same all
-// the time but for the history.
+// runFlat keeps up a steady load and looks for anything that grows. The jobs have a period of a minute, so that nothing
+// changes from minute to minute except the history.
 func runFlat(ctx context.Context, l *lab) error {
 	replica, err := l.serve(ctx)
 	if err != nil {
@@ -49,7 +54,8 @@ func runFlat(ctx context.Context, l *lab) error {
 		return err
 	}
 	if l.now().After(first) {
-		return fmt.Errorf("the jobs were created %s after the first was due: this machine is too busy", l.now().Sub(first).Round(time.Millisecond))
+		return fmt.Errorf("the jobs were created %s after the first was due: this machine is too busy",
+			l.now().Sub(first).Round(time.Millisecond))
 	}
 	samples := make([][]float64, len(grows))
 	for at := first.Add(l.Sizes.FlatEvery); !at.After(last.Add(time.Second)); at = at.Add(l.Sizes.FlatEvery) {
@@ -72,21 +78,26 @@ func runFlat(ctx context.Context, l *lab) error {
 	for i, g := range grows {
 		quarter := max(len(samples[i])/4, 1)
 		l.figure(g.name+", at the end", g.unit, nil, samples[i][len(samples[i])-1])
-		l.figure(g.name+", last quarter over first", "×", nil, median(samples[i][len(samples[i])-quarter:])/max(median(samples[i][:quarter]), 1))
+		l.figure(g.name+", last quarter over first", "×", nil,
+			median(samples[i][len(samples[i])-quarter:])/max(median(samples[i][:quarter]), 1))
 	}
 	return nil
 }
 
-// flatJobs fire rate times a second from first to last, both included.
+// flatJobs returns jobs that fire rate times a second from first to last, both included.
 func flatJobs(rate int, first, last time.Time, url string) (jobs []process.JobSpec) {
 	for s := range int(period / time.Second) {
 		starts := first.Add(time.Duration(s) * time.Second)
 		for i := range rate {
 			if !starts.After(last) {
 				jobs = append(jobs, process.JobSpec{
-					"name":     fmt.Sprintf("flat-%d-%d", s, i),
-					"schedule": map[string]any{"every": period.String(), "starts_at": starts.Format(time.RFC3339), "ends_at": last.Format(time.RFC3339)},
-					"target":   map[string]any{"url": url, "body": map[string]any{"n": i}},
+					"name": fmt.Sprintf("flat-%d-%d", s, i),
+					"schedule": map[string]any{
+						"every":     period.String(),
+						"starts_at": starts.Format(time.RFC3339),
+						"ends_at":   last.Format(time.RFC3339),
+					},
+					"target": map[string]any{"url": url, "body": map[string]any{"n": i}},
 				})
 			}
 		}
@@ -94,7 +105,7 @@ func flatJobs(rate int, first, last time.Time, url string) (jobs []process.JobSp
 	return jobs
 }
 
-// look reads everything that must not grow, in its order.
+// look reads the current value of every entry of grows, in order.
 func (l *lab) look(ctx context.Context, replica *process.Replica) (values []float64, err error) {
 	metrics, err := readMetrics(ctx, replica.API.URL+"/metrics")
 	if err != nil {
@@ -120,7 +131,7 @@ func spell(values []float64) string {
 	return strings.Join(texts, ", ")
 }
 
-// readMetrics reads the exposition of a replica, adding up what differs in labels only.
+// readMetrics reads the metrics of a replica. Series that differ only in their labels are added up.
 func readMetrics(ctx context.Context, url string) (map[string]float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

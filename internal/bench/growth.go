@@ -9,21 +9,21 @@ import (
 	"punctual/internal/process"
 )
 
-// A stage is one point of a growth benchmark: the burst with so many of something.
+// A stage is one point of a growth benchmark: the burst measured with n things stored.
 type stage struct {
 	n      int
 	rounds []burst
 }
 
-// growth is how the cost of a burst grows with the number of something.
+// growth measures how the cost of a burst grows with the number of something.
 type growth struct {
-	of     string // "jobs at rest"
+	of     string // the things that grow in number, such as "jobs at rest"
 	stages []stage
-	limit  *Goal // of the CPU of Postgres, the most over the least
-	linear bool  // the axis, as there is a stage of none
+	limit  *Goal // on the CPU of Postgres: the ratio of the largest stage to the smallest
+	linear bool  // use a linear axis, because one stage has none
 }
 
-// newGrowth begins with stages that have no rounds.
+// newGrowth returns a growth with a stage for each number, and no rounds yet.
 func newGrowth(of string, numbers []int) *growth {
 	g := &growth{of: of}
 	for _, n := range numbers {
@@ -32,7 +32,7 @@ func newGrowth(of string, numbers []int) *growth {
 	return g
 }
 
-// powers are the numbers from least to most, each so many times the one before; most is always among them.
+// powers returns the numbers from least to most, each times as large as the one before. It always includes most.
 func powers(least, most, times int) (numbers []int) {
 	for n := least; n < most; n *= times {
 		numbers = append(numbers, n)
@@ -40,15 +40,17 @@ func powers(least, most, times int) (numbers []int) {
 	return append(numbers, most)
 }
 
-// grown reports the figures of a growth, and draws it.
+// grown reports the figures of a growth, and plots it.
 func (l *lab) grown(g *growth) error {
 	first, last := g.stages[0], g.stages[len(g.stages)-1]
 	for _, s := range g.stages {
-		l.cpuFigure(fmt.Sprintf("%s %s, CPU of Postgres", short(float64(s.n)), g.of), "µs/run", nil, column(s.rounds, postgresTime)...)
+		l.cpuFigure(fmt.Sprintf("%s %s, CPU of Postgres", short(float64(s.n)), g.of), "µs/run", nil,
+			column(s.rounds, postgresTime)...)
 		l.figure(fmt.Sprintf("%s %s", short(float64(s.n)), g.of), "runs/s", nil, column(s.rounds, throughput)...)
 	}
 	ratio := fmt.Sprintf("ratio of %s to %s", short(float64(last.n)), short(float64(first.n)))
-	l.cpuFigure("CPU of Postgres, "+ratio, "×", g.limit, ratios(column(last.rounds, postgresTime), column(first.rounds, postgresTime))...)
+	l.cpuFigure("CPU of Postgres, "+ratio, "×", g.limit,
+		ratios(column(last.rounds, postgresTime), column(first.rounds, postgresTime))...)
 	l.figure("runs/s, "+ratio, "×", nil, ratios(column(last.rounds, throughput), column(first.rounds, throughput))...)
 	return l.plot(g.picture())
 }
@@ -57,7 +59,7 @@ func throughput(b burst) float64   { return b.perSecond }
 func postgresTime(b burst) float64 { return b.postgres }
 func replicaTime(b burst) float64  { return b.replica }
 
-// picture shows what a run costs beside how many there are in a second.
+// picture plots the cost of a run beside the runs per second.
 func (g *growth) picture() plot {
 	line := func(name string, of func(burst) float64) (line series) {
 		line.Name = name
@@ -82,7 +84,7 @@ func (g *growth) picture() plot {
 	}}
 }
 
-// plot writes a picture to where --plots says, named after the benchmark.
+// plot writes a picture to the directory of --plots, named after the benchmark.
 func (l *lab) plot(p plot) error {
 	if l.Plots == "" {
 		return nil
@@ -90,20 +92,22 @@ func (l *lab) plot(p plot) error {
 	if err := os.MkdirAll(l.Plots, 0o755); err != nil { //nolint:gosec // for everybody to read
 		return fmt.Errorf("--plots: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(l.Plots, "growth-"+l.name+".svg"), p.svg(), 0o644); err != nil { //nolint:gosec // likewise
+	if err := os.WriteFile(filepath.Join(l.Plots, "growth-"+l.name+".svg"), //nolint:gosec // likewise
+		p.svg(), 0o644); err != nil {
 		return fmt.Errorf("--plots: %w", err)
 	}
 	return nil
 }
 
-// field is what a growth is measured in: one replica, a target, and a way to fill the schema.
+// field is the setting of a growth benchmark: one replica, a target, and a seeder that fills the schema.
 type field struct {
 	*seeder
 	replica *process.Replica
 	to      *target
 }
 
-// field prepares it. The replica is there first, so that whatever it does with jobs when it starts is done with none.
+// field prepares the setting. It starts the replica first, so that work which a replica does once for all jobs at its
+// start meets no jobs.
 func (l *lab) field(ctx context.Context) (f field, err error) {
 	if f.replica, err = l.serveSlots(ctx, l.Sizes.Slots); err != nil {
 		return f, err
@@ -115,7 +119,7 @@ func (l *lab) field(ctx context.Context) (f field, err error) {
 	return f, err
 }
 
-// rounds measures a stage as often as asked for.
+// rounds measures a stage, as many rounds as configured.
 func (l *lab) rounds(ctx context.Context, s *stage, f field) error {
 	l.Sizes.BurstJobs = l.Sizes.GrowthJobs
 	for round := range l.Rounds {

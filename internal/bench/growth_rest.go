@@ -5,7 +5,7 @@ import "context"
 // nowhere is the target of jobs that never fire.
 const nowhere = "https://example.com/hooks/reports"
 
-// runRest measures what a run costs while ever more jobs are stored that are not due.
+// runRest measures the cost of a run with ever more stored jobs that are not due.
 func runRest(ctx context.Context, l *lab) error {
 	g := newGrowth("jobs at rest", powers(l.Sizes.RestLeast, l.Sizes.RestMost, 100))
 	g.limit = atMost(1.3)
@@ -17,7 +17,13 @@ func runRest(ctx context.Context, l *lab) error {
 	there := 0
 	for i := range g.stages {
 		s := &g.stages[i]
-		if err := f.jobs(ctx, jobs{prefix: "rest", first: there + 1, last: s.n, tenants: defaultTenant, url: nowhere}); err != nil {
+		if err := f.jobs(ctx, jobs{
+			prefix:  "rest",
+			first:   there + 1,
+			last:    s.n,
+			tenants: defaultTenant,
+			url:     nowhere,
+		}); err != nil {
 			return err
 		}
 		there = s.n
@@ -28,7 +34,7 @@ func runRest(ctx context.Context, l *lab) error {
 	return l.grown(g)
 }
 
-// runHistory measures what a run costs while ever more runs are kept that are over.
+// runHistory measures the cost of a run with ever more finished runs in the history.
 func runHistory(ctx context.Context, l *lab) error {
 	g := newGrowth("runs of history", nil)
 	g.linear = true
@@ -42,7 +48,13 @@ func runHistory(ctx context.Context, l *lab) error {
 		return err
 	}
 	defer f.close()
-	if err := f.jobs(ctx, jobs{prefix: "rest", first: 1, last: l.Sizes.RestLeast, tenants: defaultTenant, url: nowhere}); err != nil {
+	if err := f.jobs(ctx, jobs{
+		prefix:  "rest",
+		first:   1,
+		last:    l.Sizes.RestLeast,
+		tenants: defaultTenant,
+		url:     nowhere,
+	}); err != nil {
 		return err
 	}
 	there := 0

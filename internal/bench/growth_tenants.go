@@ -8,7 +8,7 @@ import (
 	"punctual/internal/process"
 )
 
-// runTenants measures what a run costs when the same number of due jobs belongs to ever more tenants.
+// runTenants measures the cost of a run when the same number of due jobs belongs to ever more tenants.
 func runTenants(ctx context.Context, l *lab) error {
 	g := newGrowth("tenants with due jobs", powers(1, l.Sizes.TenantsMost, 10))
 	f, err := l.field(ctx)
@@ -34,19 +34,27 @@ func runTenants(ctx context.Context, l *lab) error {
 	return l.grown(g)
 }
 
-// shared measures a burst whose jobs belong to tenants in turn.
+// shared measures a burst whose jobs are dealt out to the tenants in turn.
 func (l *lab) shared(ctx context.Context, f field, tenants []int32, round int) (b burst, err error) {
 	n, name := l.Sizes.GrowthJobs, fmt.Sprintf("shared-%d-%d", len(tenants), round)
 	path := "/burst/" + name
-	due := l.nextSecond(3*time.Second + time.Duration(n)*300*time.Microsecond) // several times what it takes
-	if err := f.jobs(ctx, jobs{prefix: name, first: 1, last: n, tenants: tenants, url: f.to.url(path), at: due}); err != nil {
+	due := l.nextSecond(3*time.Second + time.Duration(n)*300*time.Microsecond) // several times as long as seeding takes
+	if err := f.jobs(ctx, jobs{
+		prefix:  name,
+		first:   1,
+		last:    n,
+		tenants: tenants,
+		url:     f.to.url(path),
+		at:      due,
+	}); err != nil {
 		return b, err
 	}
 	if err := f.settle(ctx); err != nil {
 		return b, err
 	}
 	if late := l.now().Sub(due.Add(-time.Second)); late > 0 {
-		return b, fmt.Errorf("%d jobs were there %s after they should have been: this machine is too busy", n, late.Round(time.Millisecond))
+		return b, fmt.Errorf("%d jobs were there %s after they should have been: this machine is too busy", n,
+			late.Round(time.Millisecond))
 	}
 	return l.measured(ctx, due, path, n, []*process.Replica{f.replica}, f.to)
 }

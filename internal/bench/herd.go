@@ -9,9 +9,11 @@ import (
 	"punctual/internal/process"
 )
 
-// herd creates n jobs that are due at one instant, and returns that. Jobs that are not all there in time are
-// thrown away, and others get more of it.
-func (l *lab) herd(ctx context.Context, replica *process.Replica, n int, define func(due time.Time, try, i int) process.JobSpec) (due time.Time, try int, err error) {
+// herd creates n jobs that are due at one instant, and returns that instant. If they are not all created in time, herd
+// discards them and tries again with more time.
+func (l *lab) herd(
+	ctx context.Context, replica *process.Replica, n int, define func(due time.Time, try, i int) process.JobSpec,
+) (due time.Time, try int, err error) {
 	const tries = 4
 	for try := range tries {
 		lead := time.Duration(float64(l.perJob)*float64(n)*math.Pow(1.5, float64(try+1))) + 2*time.Second
@@ -24,13 +26,14 @@ func (l *lab) herd(ctx context.Context, replica *process.Replica, n int, define 
 		if err := replica.API.Create(ctx, jobs); err != nil {
 			return due, try, err
 		}
-		if n >= 100 { // fewer say nothing about many
+		if n >= 100 { // too few to extrapolate from
 			l.perJob = time.Since(began) / time.Duration(n)
 		}
 		if due.Sub(l.now()) > time.Second {
 			return due, try, nil
 		}
-		l.say("%d jobs took %s to create, and the first were due by then; trying again", n, time.Since(began).Round(time.Millisecond))
+		l.say("%d jobs took %s to create, and the first were due by then; trying again", n,
+			time.Since(began).Round(time.Millisecond))
 		if err := l.atRest(ctx); err != nil {
 			return due, try, err
 		}
@@ -38,18 +41,22 @@ func (l *lab) herd(ctx context.Context, replica *process.Replica, n int, define 
 	return due, tries, fmt.Errorf("creating %d jobs took longer than allowed for, %d times", n, tries)
 }
 
-// atRest waits until nothing is due or under way.
+// atRest waits until nothing is due or in flight.
 func (l *lab) atRest(ctx context.Context) error {
 	return await(ctx, "everything to come to rest", 50*time.Millisecond, func() (bool, error) {
-		return query[bool](ctx, l, `SELECT NOT EXISTS (SELECT FROM punctual.claims) AND NOT EXISTS (SELECT FROM punctual.ready) AND NOT EXISTS (SELECT FROM punctual.schedules WHERE enabled AND next_run_at <= now())`)
+		return query[bool](ctx, l, `
+			SELECT NOT EXISTS (SELECT FROM punctual.claims)
+			    AND NOT EXISTS (SELECT FROM punctual.ready)
+			    AND NOT EXISTS (SELECT FROM punctual.schedules WHERE enabled AND next_run_at <= now())`)
 	})
 }
 
-// succeeded makes sure that the runs of a time, both ends included, are as many as expected, each a success of its
-// first attempt, and that as many requests came to the path: so each was sent once.
+// succeeded checks the runs of a period, both ends included: there are as many as expected, each succeeded at its first
+// attempt, and the path got as many requests. So each was sent exactly once.
 func (l *lab) succeeded(ctx context.Context, from, to time.Time, at *target, path string, expected int) error {
 	const counts = `SELECT count(*), count(*) FILTER (WHERE status = 'succeeded' AND attempt = 1) FROM punctual.runs
-		WHERE scheduled_for BETWEEN $1 AND $2 AND id BETWEEN punctual.partition_bound($1::date - 1) AND punctual.partition_bound($2::date + 2)`
+		WHERE scheduled_for BETWEEN $1 AND $2
+		    AND id BETWEEN punctual.partition_bound($1::date - 1) AND punctual.partition_bound($2::date + 2)`
 	var runs, succeeded int
 	if err := l.conn.QueryRow(ctx, counts, from, to).Scan(&runs, &succeeded); err != nil {
 		return err
@@ -59,7 +66,8 @@ func (l *lab) succeeded(ctx context.Context, from, to time.Time, at *target, pat
 		return err
 	}
 	if runs != expected || succeeded != expected || a.Count != expected {
-		return fmt.Errorf("of %d runs there are %d, %d of them succeeded at once, and %d requests came", expected, runs, succeeded, a.Count)
+		return fmt.Errorf("of %d runs there are %d, %d of them succeeded at once, and %d requests came", expected, runs,
+			succeeded, a.Count)
 	}
 	return nil
 }

@@ -12,18 +12,23 @@ import (
 	"punctual/internal/process"
 )
 
-// runIdle measures what a replica costs that has nothing to do.
+// runIdle measures what an idle replica costs.
 func runIdle(ctx context.Context, l *lab) error {
 	replica, err := l.serve(ctx)
 	if err != nil {
 		return err
 	}
 	tomorrow := l.nextSecond(24 * time.Hour)
-	job := process.JobSpec{"name": "tomorrow", "schedule": oneShot(tomorrow), "target": map[string]any{"url": "http://127.0.0.1:9/"}}
+	job := process.JobSpec{
+		"name":     "tomorrow",
+		"schedule": oneShot(tomorrow),
+		"target":   map[string]any{"url": "http://127.0.0.1:9/"},
+	}
 	if err := replica.API.Create(ctx, []process.JobSpec{job}); err != nil {
 		return err
 	}
-	if err := l.until(ctx, l.now().Add(min(5*time.Second, l.Sizes.IdleFor))); err != nil { // what follows a start is over by then
+	// By then the work that follows a start is done.
+	if err := l.until(ctx, l.now().Add(min(5*time.Second, l.Sizes.IdleFor))); err != nil {
 		return err
 	}
 	name, sql, err := l.counter(ctx)
@@ -48,27 +53,37 @@ func runIdle(ctx context.Context, l *lab) error {
 	if now, _, ok := process.Resident(replica.PID()); ok {
 		megabytes = float64(now) / 1e6
 	}
-	l.figure(name, "1/s", atMost(3), (after-before-1)/seconds) // one was the count itself
+	l.figure(name, "1/s", atMost(3), (after-before-1)/seconds) // one is the count itself
 	l.figure("resident", "MB", atMost(60), megabytes)
 	l.figure("CPU of the replica", "ms/s", nil, 1000*(cpu(replica.PID())-used)/seconds)
 	l.cpuFigure("CPU of Postgres", "ms/s", nil, 1000*(cpu(l.db.postmaster)-usedThere)/seconds)
 	return nil
 }
 
-// counter returns how to count statements where the server keeps their statistics, else transactions.
+// counter returns a query that counts statements, or transactions where the server keeps no statistics of statements.
 func (l *lab) counter(ctx context.Context) (name, sql string, err error) {
-	const transactions = `SELECT (xact_commit + xact_rollback)::float8 FROM pg_stat_database WHERE datname = current_database()`
-	if l.db.private != nil { // its own, so it may have what it likes
-		_, _ = l.conn.Exec(ctx, `CREATE EXTENSION IF NOT EXISTS pg_stat_statements`) // not every package has it
+	const transactions = `
+		SELECT (xact_commit + xact_rollback)::float8
+		FROM pg_stat_database
+		WHERE datname = current_database()`
+	if l.db.private != nil { // our own server: we may create the extension
+		_, _ = l.conn.Exec(ctx, `CREATE EXTENSION IF NOT EXISTS pg_stat_statements`) // not every package includes it
 	}
-	schema, err := query[string](ctx, l, `SELECT quote_ident(n.nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE extname = 'pg_stat_statements'`)
+	schema, err := query[string](ctx, l, `
+		SELECT quote_ident(n.nspname)
+		FROM pg_extension e
+		JOIN pg_namespace n ON n.oid = e.extnamespace
+		WHERE extname = 'pg_stat_statements'`)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "transactions", transactions, nil
 	}
 	if err != nil {
 		return "", "", err
 	}
-	statements := fmt.Sprintf(`SELECT coalesce(sum(calls), 0)::float8 FROM %s.pg_stat_statements WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+	statements := fmt.Sprintf(`
+		SELECT coalesce(sum(calls), 0)::float8
+		FROM %s.pg_stat_statements
+		WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
 		AND userid = current_user::regrole`, schema)
 	if _, err := query[float64](ctx, l, statements); err != nil {
 		return "transactions", transactions, nil //nolint:nilerr // it is there but not loaded

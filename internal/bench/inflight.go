@@ -10,15 +10,16 @@ import (
 	"punctual/internal/process"
 )
 
-// held is what one replica needs for so many requests at a time.
+// held is what one replica uses with n requests in flight.
 type held struct {
 	n                 int
-	failed, megabytes float64 // attempts; resident, at most
+	failed, megabytes float64 // failed attempts; most resident memory
 	there             float64 // seconds from due until all were in flight
-	busy              burst   // of as many at a time
+	busy              burst   // a burst over n worker slots
 }
 
-// runInFlight keeps ever more requests in flight on one replica at once: the target answers none before all are there.
+// runInFlight keeps ever more requests in flight at once on one replica. The target answers none of them before all
+// have arrived.
 func runInFlight(ctx context.Context, l *lab) error {
 	if err := allowFiles(uint64(l.Sizes.InFlight) + 500); err != nil {
 		return err
@@ -50,11 +51,11 @@ func runInFlight(ctx context.Context, l *lab) error {
 	return l.plot(heldPicture(sweep))
 }
 
-// held measures one replica at n requests in flight, and another that has n worker slots and more to do.
+// held measures one replica with n requests in flight, and then another with n worker slots and a longer backlog.
 func (l *lab) held(ctx context.Context, to *target, n int) (h held, err error) {
 	l.say("%d requests at a time", n)
 	h = held{n: n, megabytes: math.NaN()}
-	// Twice the slots: what a busy machine claims later than OlderThan may take no more than half of them.
+	// Twice the worker slots: slots that a busy machine claims later than OlderThan may take no more than half of them.
 	replica, err := l.serveSlots(ctx, 2*n)
 	if err != nil {
 		return h, err
@@ -71,7 +72,8 @@ func (l *lab) held(ctx context.Context, to *target, n int) (h held, err error) {
 	if replica, err = l.serveSlots(ctx, n); err != nil {
 		return h, err
 	}
-	// What a run costs shows only in many: as many as take a while, however few there are at a time.
+	// The cost of a run shows only over many runs. So the burst takes a while, even if few requests are in flight at a
+	// time.
 	l.Sizes.BurstJobs = min(max(40*n, 400), l.Sizes.GrowthJobs)
 	if h.busy, err = l.burst(ctx, oneShot, fmt.Sprint("busy-", n), []*process.Replica{replica}, to); err != nil {
 		return h, err
@@ -79,7 +81,7 @@ func (l *lab) held(ctx context.Context, to *target, n int) (h held, err error) {
 	return h, replica.Stop(ctx)
 }
 
-// hold lets n requests be in flight together.
+// hold keeps n requests in flight together.
 func (l *lab) hold(ctx context.Context, replica *process.Replica, to *target, h *held) error {
 	n := h.n
 	path := func(try int) string { return fmt.Sprintf("/hold/%d/%d", n, try) }
@@ -99,7 +101,9 @@ func (l *lab) hold(ctx context.Context, replica *process.Replica, to *target, h 
 	if err := l.atRest(ctx); err != nil {
 		return err
 	}
-	const errorsSQL = `SELECT (SELECT count(*) FROM punctual.attempts) + (SELECT count(*) FROM punctual.runs WHERE scheduled_for = $1 AND status <> 'succeeded')`
+	const errorsSQL = `
+		SELECT (SELECT count(*) FROM punctual.attempts) +
+		       (SELECT count(*) FROM punctual.runs WHERE scheduled_for = $1 AND status <> 'succeeded')`
 	h.failed, err = query[float64](ctx, l, errorsSQL, due)
 	if err == nil && h.failed == 0 {
 		err = l.succeeded(ctx, due, due, to, path(try), n)
@@ -107,7 +111,7 @@ func (l *lab) hold(ctx context.Context, replica *process.Replica, to *target, h 
 	return err
 }
 
-// heldPicture shows memory beside processor time.
+// heldPicture plots memory beside processor time.
 func heldPicture(sweep []held) plot {
 	line := func(name string, of func(held) float64) (line series) {
 		line.Name = name
@@ -118,14 +122,19 @@ func heldPicture(sweep []held) plot {
 	}
 	x := axis{Label: "requests in flight", Log: true, AtPoints: true}
 	return plot{Title: "Growth with requests in flight on one replica", Charts: []chart{
-		{X: x, Y: axis{Label: "resident, MB"}, Series: []series{line("replica", func(h held) float64 { return h.megabytes })}},
+		{
+			X:      x,
+			Y:      axis{Label: "resident, MB"},
+			Series: []series{line("replica", func(h held) float64 { return h.megabytes })},
+		},
 		{X: x, Y: axis{Label: "CPU µs per run"}, Series: []series{
-			line("Postgres", func(h held) float64 { return h.busy.postgres }), line("replica", func(h held) float64 { return h.busy.replica }),
+			line("Postgres", func(h held) float64 { return h.busy.postgres }),
+			line("replica", func(h held) float64 { return h.busy.replica }),
 		}},
 	}}
 }
 
-// allowFiles lets this process and those it starts open as many files, connections among them.
+// allowFiles lets this process and its children open at least n files, which include connections.
 func allowFiles(n uint64) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -136,7 +145,8 @@ func allowFiles(n uint64) error {
 	}
 	raised := syscall.Rlimit{Cur: n, Max: max(n, limit.Max)}
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &raised); err != nil {
-		return fmt.Errorf("a process of this user may open %d files, and %d are needed: as root, ulimit -Hn %d before, or LimitNOFILE= of the service", limit.Max, n, n)
+		return fmt.Errorf("a process of this user may open %d files, and %d are needed: "+
+			"as root, ulimit -Hn %d before, or LimitNOFILE= of the service", limit.Max, n, n)
 	}
 	return nil
 }

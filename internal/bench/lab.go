@@ -12,23 +12,23 @@ import (
 	"punctual/internal/process"
 )
 
-// lab is what one benchmark works in: an empty schema, processes that end with it, and the report.
+// lab is the setting of one benchmark: an empty schema, processes that end with the benchmark, and the report.
 type lab struct {
 	Config
 	db     *scratch
 	report *report
-	name   string        // of the benchmark
-	conn   *pgx.Conn     // for what is asked between
-	offset time.Duration // by which the database's clock is ahead of this machine's
-	perJob time.Duration // that creating one took lately
+	name   string        // name of the benchmark
+	conn   *pgx.Conn     // for queries between measurements
+	offset time.Duration // how far the database's clock is ahead of this machine's
+	perJob time.Duration // how long creating one job took last time
 
 	processes []*process.Process
 }
 
-// patience is how long a benchmark waits for a state that it is sure to come to, before it gives up.
+// patience is how long a benchmark waits for a state that must come, before it gives up.
 const patience = 10 * time.Minute
 
-// run lets a benchmark run in an empty schema, and ends what it started.
+// run runs a benchmark in an empty schema, and ends the processes that it started.
 func (l *lab) run(ctx context.Context, work func(context.Context, *lab) error) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -47,7 +47,7 @@ func (l *lab) run(ctx context.Context, work func(context.Context, *lab) error) (
 	return work(ctx, l)
 }
 
-// readClock notes by how much the database's clock is ahead of this machine's: the best of a few exchanges.
+// readClock notes how far the database's clock is ahead of this machine's. It uses the fastest of ten exchanges.
 func (l *lab) readClock(ctx context.Context) error {
 	shortest := time.Hour
 	for range 10 {
@@ -60,36 +60,43 @@ func (l *lab) readClock(ctx context.Context) error {
 			shortest, l.offset = took, there.Sub(before.Add(took/2))
 		}
 	}
-	if l.offset.Abs() < shortest { // the same clock, for all one can know
+	if l.offset.Abs() < shortest { // within the error of the measurement: take them for the same clock
 		l.offset = 0
 	}
 	return nil
 }
 
-// now is the database's time.
+// now returns the database's time.
 func (l *lab) now() time.Time { return time.Now().Add(l.offset) }
 
-// nextSecond is a whole second of the database's time, at least so far from now.
+// nextSecond returns a whole second of the database's time, at least lead from now.
 func (l *lab) nextSecond(lead time.Duration) time.Time {
 	return l.now().Add(lead).Truncate(time.Second).Add(time.Second).UTC()
 }
 
-// say tells whoever waits what is going on.
+// say reports progress.
 func (l *lab) say(format string, args ...any) {
 	fmt.Fprintf(l.Notes, "%s  %s: %s\n", time.Now().Format(time.TimeOnly), l.name, fmt.Sprintf(format, args...))
 }
 
-// figure reports the median of rounds; nil: no target.
+// figure reports the median of the rounds. A nil target means that the figure has no target.
 func (l *lab) figure(name, unit string, target *Goal, rounds ...float64) {
-	l.report.add(Figure{Benchmark: l.name, Name: name, Unit: unit, Target: target, Rounds: rounds, Absent: "could not be measured here"})
+	l.report.add(Figure{
+		Benchmark: l.name,
+		Name:      name,
+		Unit:      unit,
+		Target:    target,
+		Rounds:    rounds,
+		Absent:    "could not be measured here",
+	})
 }
 
-// cpuFigure is figure for processor time of Postgres, which may be out of sight.
+// cpuFigure reports processor time of Postgres, which cannot be measured if Postgres runs elsewhere.
 func (l *lab) cpuFigure(name, unit string, target *Goal, rounds ...float64) {
 	l.report.add(Figure{Benchmark: l.name, Name: name, Unit: unit, Target: target, Rounds: rounds, Absent: l.db.noCPU})
 }
 
-// serve starts a replica of this binary. It ends with the benchmark at the latest.
+// serve starts a replica of this binary. The replica ends with the benchmark at the latest.
 func (l *lab) serve(ctx context.Context, flags ...string) (*process.Replica, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -101,12 +108,12 @@ func (l *lab) serve(ctx context.Context, flags ...string) (*process.Replica, err
 	return r, nil
 }
 
-// serveSlots starts a replica with so many worker slots.
+// serveSlots starts a replica with n worker slots.
 func (l *lab) serveSlots(ctx context.Context, n int) (*process.Replica, error) {
 	return l.serve(ctx, fmt.Sprintf("--queues=default=%d", n))
 }
 
-// launch starts another process of this binary, likewise.
+// launch starts another process of this binary. It too ends with the benchmark.
 func (l *lab) launch(args ...string) (*process.Process, error) {
 	p, err := process.Launch(l.Binary, nil, args...)
 	if err != nil {
@@ -116,7 +123,7 @@ func (l *lab) launch(args ...string) (*process.Process, error) {
 	return p, nil
 }
 
-// killAll ends the processes, so that nobody is in the way of dropping the schema.
+// killAll ends the processes, so that no connection blocks dropping the schema.
 func (l *lab) killAll() {
 	for _, p := range l.processes {
 		p.Kill()
@@ -131,7 +138,7 @@ func query[T any](ctx context.Context, l *lab, sql string, args ...any) (v T, er
 	return v, nil
 }
 
-// await asks again and again until the condition holds.
+// await polls until the condition holds.
 func await(ctx context.Context, what string, every time.Duration, condition func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("waited in vain for %s", what))
 	defer cancel()
@@ -159,7 +166,7 @@ func (l *lab) until(ctx context.Context, at time.Time) error {
 	}
 }
 
-// cpu is the processor time in seconds that a process and its children have used; NaN where it cannot be read.
+// cpu returns the processor time, in seconds, that a process and its children have used; NaN where it cannot be read.
 func cpu(pid int) float64 {
 	if used, ok := process.CPU(pid); ok && pid != 0 {
 		return used.Seconds()

@@ -9,14 +9,14 @@ import (
 	"punctual/internal/process"
 )
 
-// Limits that never bind.
+// highLimit is a limit that never binds.
 const highLimit = 1_000_000
 
-// slowly is how long the target of jobs takes whose number at once is limited.
+// slowly is the response time of the target in the test of max_concurrent_runs.
 const slowly = 20 * time.Millisecond
 
-// runLimits compares the burst of a tenant without limits with the same under limits that never bind, and measures
-// what limits that bind let through, over several replicas.
+// runLimits compares the burst of a tenant without limits with the same burst under limits that never bind. It also
+// measures how much a limit that binds lets through when several replicas share it.
 func runLimits(ctx context.Context, l *lab) error {
 	var fleet []*process.Replica
 	for range 3 {
@@ -41,10 +41,13 @@ func runLimits(ctx context.Context, l *lab) error {
 	return l.limitThatDoNot(ctx, fleet[:1], to)
 }
 
-// limit sets the limits of the tenant that the API acts for; 0: none. Replicas hear of them within two seconds, and a herd
-// is not due before.
+// limit sets the limits of the API's tenant; 0 removes a limit. Replicas notice within two seconds, and a herd is due
+// later than that.
 func (l *lab) limit(ctx context.Context, concurrent, perSecond int) error {
-	_, err := l.conn.Exec(ctx, `UPDATE punctual.tenants SET max_concurrent_runs = nullif($1::int, 0), max_runs_per_second = nullif($2::int, 0) WHERE name = 'default'`, concurrent, perSecond)
+	_, err := l.conn.Exec(ctx, `
+		UPDATE punctual.tenants
+		SET max_concurrent_runs = nullif($1::int, 0), max_runs_per_second = nullif($2::int, 0)
+		WHERE name = 'default'`, concurrent, perSecond)
 	return err
 }
 
@@ -73,7 +76,8 @@ func (l *lab) limitThatDoNot(ctx context.Context, replica []*process.Replica, to
 	}
 	l.figure("no limits", "runs/s", nil, column(free, throughput)...)
 	l.figure("limits that never bind", "runs/s", nil, column(limited, throughput)...)
-	l.figure("limits that never bind, ratio to none", "×", atLeast(0.9), ratios(column(limited, throughput), column(free, throughput))...)
+	l.figure("limits that never bind, ratio to none", "×", atLeast(0.9),
+		ratios(column(limited, throughput), column(free, throughput))...)
 	l.cpuFigure("no limits, CPU of Postgres", "µs/run", nil, column(free, postgresTime)...)
 	l.cpuFigure("limits that never bind, CPU of Postgres", "µs/run", nil, column(limited, postgresTime)...)
 	return nil
@@ -96,7 +100,8 @@ func (l *lab) limitThatBind(ctx context.Context, fleet []*process.Replica, to *t
 		return err
 	}
 	l.figure("3 replicas, most at once of those allowed", "×", atMost(1), float64(a.Most)/float64(most))
-	l.figure("3 replicas, at once on average of those allowed", "×", nil, float64(n)*slowly.Seconds()/took.Seconds()/float64(most))
+	l.figure("3 replicas, at once on average of those allowed", "×", nil,
+		float64(n)*slowly.Seconds()/took.Seconds()/float64(most))
 
 	l.say("%d jobs on 3 replicas, %d in a second", n, perSecond)
 	if err := l.limit(ctx, 0, perSecond); err != nil {
@@ -110,15 +115,24 @@ func (l *lab) limitThatBind(ctx context.Context, fleet []*process.Replica, to *t
 	if err != nil {
 		return err
 	}
-	l.figure("3 replicas, most in a second of those allowed", "×", atMost(2), float64(mostInASecond(late))/float64(perSecond)) // with the burst
-	l.figure("3 replicas, in a second on average of those allowed", "×", nil, float64(n)/took.Seconds()/float64(perSecond))
+	// The target of 2 includes the burst that the limit allows.
+	l.figure("3 replicas, most in a second of those allowed", "×", atMost(2),
+		float64(mostInASecond(late))/float64(perSecond))
+	l.figure("3 replicas, in a second on average of those allowed", "×", nil,
+		float64(n)/took.Seconds()/float64(perSecond))
 	return nil
 }
 
 // limited measures how long n jobs take that are due at one instant.
-func (l *lab) limited(ctx context.Context, fleet []*process.Replica, to *target, path string, n int) (took time.Duration, err error) {
+func (l *lab) limited(
+	ctx context.Context, fleet []*process.Replica, to *target, path string, n int,
+) (took time.Duration, err error) {
 	due, _, err := l.herd(ctx, fleet[0], n, func(due time.Time, try, i int) process.JobSpec {
-		return process.JobSpec{"name": fmt.Sprintf("%s-%d-%d", path[1:5], try, i), "schedule": oneShot(due), "target": map[string]any{"url": to.url(path)}}
+		return process.JobSpec{
+			"name":     fmt.Sprintf("%s-%d-%d", path[1:5], try, i),
+			"schedule": oneShot(due),
+			"target":   map[string]any{"url": to.url(path)},
+		}
 	})
 	if err != nil {
 		return 0, err
@@ -130,7 +144,7 @@ func (l *lab) limited(ctx context.Context, fleet []*process.Replica, to *target,
 	return time.Duration(float64(n) / b.perSecond * float64(time.Second)), nil
 }
 
-// mostInASecond is how many of some instants, in milliseconds, lie in one second at most.
+// mostInASecond returns the largest number of the given instants, in milliseconds, that lie within one second.
 func mostInASecond(at []float64) (most int) {
 	slices.Sort(at)
 	first := 0

@@ -8,35 +8,35 @@ import (
 	"strings"
 )
 
-// A plot is a picture of one or more charts side by side. The same plot is always the same bytes.
+// A plot is a picture of one or more charts side by side. The same plot always gives the same bytes.
 type plot struct {
 	Title  string
 	Charts []chart
 }
 
-// A chart shows several series over the same x. Linear axes begin at zero, so that heights can be compared.
+// A chart shows several series over the same x axis. Linear axes begin at zero, so that heights can be compared.
 type chart struct {
 	X, Y   axis
 	Series []series
 }
 
-// An axis says what a number means.
+// An axis has a label and a scale.
 type axis struct {
 	Label    string
-	Log      bool // powers of ten at equal distances; what is not positive has no place on it
-	AtPoints bool // with Log: from the least value to the most, with a tick at each
+	Log      bool // powers of ten at equal distances; zero and negative values are left out
+	AtPoints bool // with Log: the axis runs from the least value to the greatest, with a tick at each
 }
 
 // A series is a line through measured points.
 type series struct {
 	Name   string
-	Points []point // in order of X
-	Limit  bool    // a target and not a measurement: dashed, without marks
+	Points []point // in ascending order of X
+	Limit  bool    // a target and not a measurement: drawn dashed, without marks
 }
 
 type point struct{ X, Y float64 }
 
-// The size of one chart and of what surrounds its lines, in pixels.
+// Sizes of a chart and of its margins, in pixels.
 const (
 	chartWidth, chartHeight    = 420, 300
 	marginLeft, marginRight    = 64, 20
@@ -44,8 +44,8 @@ const (
 	legendHeight, legendColumn = 20, 210
 )
 
-// Neutral and the palette have a contrast of at least 3 with white and with black alike: an SVG inside a page does not
-// know which of them it is on.
+// Neutral and the palette have a contrast of at least 3 on white and on black: an SVG cannot know which of the two its
+// page has.
 const neutral = "#787878"
 
 var palette = []string{"#1a82d8", "#cf6410", "#2c9151", "#b958ae", "#8a7d14"}
@@ -58,7 +58,9 @@ func (p plot) svg() []byte {
 	}
 	width, height := chartWidth*max(len(p.Charts), 1), chartHeight+legendHeight*rows
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" font-family="system-ui, sans-serif" font-size="12" fill="%s">`+"\n",
+	fmt.Fprintf(&b,
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" `+
+			`font-family="system-ui, sans-serif" font-size="12" fill="%s">`+"\n",
 		width, height, width, height, neutral)
 	fmt.Fprintf(&b, "<title>%s</title>\n", html.EscapeString(p.Title))
 	text(&b, float64(width)/2, 18, `text-anchor="middle" font-size="14" font-weight="bold"`, p.Title)
@@ -95,7 +97,7 @@ func (c chart) draw(b *bytes.Buffer) {
 	}
 }
 
-// values are one coordinate of all points.
+// values returns one coordinate of all points.
 func (c chart) values(of func(point) float64) (all []float64) {
 	for _, s := range c.Series {
 		for _, p := range s.Points {
@@ -135,12 +137,13 @@ func (s series) stroke(colour string) string {
 }
 
 func line(b *bytes.Buffer, x1, y1, x2, y2 float64, more string) {
-	fmt.Fprintf(b, `<path d="M%s %sL%s %s" stroke="%s" %s/>`+"\n", decimal(x1), decimal(y1), decimal(x2), decimal(y2), neutral, more)
+	fmt.Fprintf(b, `<path d="M%s %sL%s %s" stroke="%s" %s/>`+"\n", decimal(x1), decimal(y1), decimal(x2), decimal(y2),
+		neutral, more)
 }
 
 func text(b *bytes.Buffer, x, y float64, more, s string) {
 	fmt.Fprintf(b, `<text x="%s" y="%s" %s>%s</text>`+"\n", decimal(x), decimal(y), more, html.EscapeString(s))
 }
 
-// decimal writes a coordinate.
+// decimal formats a coordinate.
 func decimal(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }

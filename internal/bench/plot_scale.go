@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// A scale places numbers between two ends of a chart.
+// A scale maps numbers to positions along one side of a chart.
 type scale struct {
 	log      bool
 	low, top float64 // the numbers at the ends
@@ -49,7 +49,7 @@ func (a axis) scale(values []float64, from, to float64) scale {
 func floor10(v float64) int { return int(math.Floor(math.Log10(v))) }
 func ceil10(v float64) int  { return int(math.Ceil(math.Log10(v))) }
 
-// step is the distance of about five ticks up to top: 1, 2 or 5 times a power of ten.
+// step returns the distance between ticks, for about five ticks up to top: 1, 2 or 5 times a power of ten.
 func step(top float64) float64 {
 	if top <= 0 {
 		return 1
@@ -63,7 +63,7 @@ func step(top float64) float64 {
 	return 10 * unit
 }
 
-// has reports whether a number has a place.
+// has reports whether the scale can place a number: a logarithmic scale has no place for zero and less.
 func (s scale) has(v float64) bool {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return false
@@ -79,7 +79,7 @@ func (s scale) at(v float64) float64 {
 	return s.from + share*(s.to-s.from)
 }
 
-// short writes a number for people: 12.5, 500, 10 k, 2.5 M.
+// short formats a number for people: 12.5, 500, 10 k, 2.5 M.
 func short(v float64) string {
 	for _, unit := range []struct {
 		size float64

@@ -21,7 +21,11 @@ var sample = plot{Title: `Jobs at rest: "a" < b & c`, Charts: []chart{
 			{Name: "at most", Limit: true, Points: []point{{1e4, 78}, {1e7, 78}}},
 		},
 	},
-	{X: axis{Label: "jobs stored", Log: true}, Y: axis{Label: "runs/s", Log: true}, Series: []series{{Name: "runs/s", Points: []point{{1e4, 8000}, {1e6, 0}, {1e7, 7000}}}}},
+	{
+		X:      axis{Label: "jobs stored", Log: true},
+		Y:      axis{Label: "runs/s", Log: true},
+		Series: []series{{Name: "runs/s", Points: []point{{1e4, 8000}, {1e6, 0}, {1e7, 7000}}}},
+	},
 }}
 
 func TestPlotIsValidAndAlwaysTheSame(t *testing.T) {
@@ -30,24 +34,31 @@ func TestPlotIsValidAndAlwaysTheSame(t *testing.T) {
 	if !bytes.Equal(first, sample.svg()) {
 		t.Error("the same plot gave other bytes")
 	}
-	for name, p := range map[string]plot{"sample": sample, "no chart": {}, "no points": {Charts: []chart{{Series: []series{{Name: "none"}}}}}, "zeros": {Charts: []chart{{Series: []series{{Points: []point{{}}}}}}}} {
+	for name, p := range map[string]plot{
+		"sample":    sample,
+		"no chart":  {},
+		"no points": {Charts: []chart{{Series: []series{{Name: "none"}}}}},
+		"zeros":     {Charts: []chart{{Series: []series{{Points: []point{{}}}}}}},
+	} {
 		text, circles := parsed(t, p.svg())
 		if name != "sample" {
 			continue
 		}
-		for _, want := range []string{sample.Title, "CPU µs per fire", "jobs stored", "Postgres <1>", "at most", "10 k", "10 M"} {
+		for _, want := range []string{
+			sample.Title, "CPU µs per fire", "jobs stored", "Postgres <1>", "at most", "10 k", "10 M",
+		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%q is not in the plot: %q", want, text)
 			}
 		}
-		// Three points measured, none of the limit, and one of three has no place on a logarithmic axis.
+		// Three measured points and none of the limit; one of the other three has no place on a logarithmic axis.
 		if circles != 5 {
 			t.Errorf("%d marks, want 5", circles)
 		}
 	}
 }
 
-// parsed reads XML to its end, and returns its text and the number of its circles. No number may be unusable.
+// parsed reads XML to its end, and returns its text and the number of its circles. It fails if a number is unusable.
 func parsed(t *testing.T, svg []byte) (text string, circles int) {
 	t.Helper()
 	if bytes.Contains(svg, []byte("NaN")) || bytes.Contains(svg, []byte("Inf")) {
@@ -80,14 +91,18 @@ func TestScalesPlaceNumbers(t *testing.T) {
 		axis   axis
 		values []float64
 		ticks  []float64
-		middle float64 // the number half way
+		middle float64 // the number at the middle of the axis
 	}{
-		"linear from zero":          {axis{}, []float64{60, 71}, []float64{0, 20, 40, 60, 80}, 40},
-		"linear of fractions":       {axis{}, []float64{0.31}, []float64{0, 0.1, 0.2, 0.30000000000000004, 0.4}, 0.2},
-		"linear of nothing":         {axis{}, []float64{0}, []float64{0, 1}, 0.5},
-		"log from power to power":   {axis{Log: true}, []float64{20, 7000}, []float64{10, 100, 1000, 10000}, 316.22776601683796},
-		"log of a power":            {axis{Log: true}, []float64{100}, []float64{100, 1000}, 316.22776601683796},
-		"log at its points":         {axis{Log: true, AtPoints: true}, []float64{1, 8, 2, 4, 2}, []float64{1, 2, 4, 8}, 2.8284271247461903},
+		"linear from zero":    {axis{}, []float64{60, 71}, []float64{0, 20, 40, 60, 80}, 40},
+		"linear of fractions": {axis{}, []float64{0.31}, []float64{0, 0.1, 0.2, 0.30000000000000004, 0.4}, 0.2},
+		"linear of nothing":   {axis{}, []float64{0}, []float64{0, 1}, 0.5},
+		"log from power to power": {
+			axis{Log: true}, []float64{20, 7000}, []float64{10, 100, 1000, 10000}, 316.22776601683796,
+		},
+		"log of a power": {axis{Log: true}, []float64{100}, []float64{100, 1000}, 316.22776601683796},
+		"log at its points": {
+			axis{Log: true, AtPoints: true}, []float64{1, 8, 2, 4, 2}, []float64{1, 2, 4, 8}, 2.8284271247461903,
+		},
 		"log leaves out zero":       {axis{Log: true}, []float64{0, 1, 100}, []float64{1, 10, 100}, 10},
 		"what is no number is not ": {axis{}, []float64{math.NaN(), 4, math.Inf(1)}, []float64{0, 1, 2, 3, 4}, 2},
 	}
@@ -107,14 +122,17 @@ func TestScalesPlaceNumbers(t *testing.T) {
 
 func TestNumbersAreShort(t *testing.T) {
 	t.Parallel()
-	for v, want := range map[float64]string{0: "0", 0.25: "0.25", 999: "999", 10_000: "10 k", 2_500_000: "2.5 M", 1e9: "1 G", 61.23456: "61.23"} {
+	for v, want := range map[float64]string{
+		0: "0", 0.25: "0.25", 999: "999", 10_000: "10 k", 2_500_000: "2.5 M", 1e9: "1 G", 61.23456: "61.23",
+	} {
 		if got := short(v); got != want {
 			t.Errorf("short(%v) is %q, want %q", v, got, want)
 		}
 	}
 }
 
-// WCAG 2.2 asks for a contrast of 3 of what is needed to understand a picture; the ink is chosen for both backgrounds.
+// WCAG 2.2 demands a contrast of 3 for parts of a picture that are needed to understand it. The colours are chosen for
+// both backgrounds.
 func TestColoursAreSeenOnLightAndDark(t *testing.T) {
 	t.Parallel()
 	for _, colour := range append([]string{neutral}, palette...) {
@@ -154,7 +172,12 @@ func TestPowersEndWithTheMost(t *testing.T) {
 	for _, test := range []struct {
 		least, most, times int
 		want               []int
-	}{{1, 8, 2, []int{1, 2, 4, 8}}, {10_000, 10_000_000, 100, []int{10_000, 1_000_000, 10_000_000}}, {1, 1, 10, []int{1}}, {50, 10, 2, []int{10}}} {
+	}{
+		{1, 8, 2, []int{1, 2, 4, 8}},
+		{10_000, 10_000_000, 100, []int{10_000, 1_000_000, 10_000_000}},
+		{1, 1, 10, []int{1}},
+		{50, 10, 2, []int{10}},
+	} {
 		if diff := cmp.Diff(test.want, powers(test.least, test.most, test.times)); diff != "" {
 			t.Error(diff)
 		}

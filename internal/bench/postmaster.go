@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// describe reads what figures depend on.
+// describe reads the version and the settings of Postgres that figures depend on.
 func (s *scratch) describe(ctx context.Context) (p postgres, err error) {
 	p.Private = s.private != nil
 	if err := s.guard.QueryRow(ctx, `SELECT current_setting('server_version')`).Scan(&p.Version); err != nil {
@@ -28,7 +28,7 @@ func (s *scratch) describe(ctx context.Context) (p postgres, err error) {
 	return p, err
 }
 
-// findPostmaster finds the process whose children are Postgres, if it runs on this machine.
+// findPostmaster finds the parent process of all of Postgres, if it runs on this machine.
 func (s *scratch) findPostmaster(ctx context.Context) error {
 	if s.private != nil {
 		s.postmaster = s.private.PID()
@@ -40,7 +40,7 @@ func (s *scratch) findPostmaster(ctx context.Context) error {
 	if err := s.guard.QueryRow(ctx, itself).Scan(&backend, &started); err != nil {
 		return err
 	}
-	// The same number may be another process here, where Postgres is on another machine or in a container.
+	// If Postgres runs on another machine or in a container, the same process id may belong to another process here.
 	if parent, began, ok := procParent(backend); ok && began.Sub(started).Abs() < 3*time.Second {
 		s.postmaster = parent
 		return nil
@@ -49,7 +49,7 @@ func (s *scratch) findPostmaster(ctx context.Context) error {
 	return nil
 }
 
-// procParent reads when a process of Postgres was started, and by which; proc_pid_stat(5).
+// procParent returns when a Postgres process started, and its parent, from proc_pid_stat(5).
 func procParent(pid int) (parent int, started time.Time, ok bool) {
 	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
@@ -65,7 +65,7 @@ func procParent(pid int) (parent int, started time.Time, ok bool) {
 		return 0, started, false
 	}
 	parent, _ = strconv.Atoi(fields[4-3])
-	hundredths, _ := strconv.ParseInt(fields[22-3], 10, 64) // since the machine started
+	hundredths, _ := strconv.ParseInt(fields[22-3], 10, 64) // since boot
 	seconds, _, _ := strings.Cut(string(uptime), " ")
 	up, err := strconv.ParseFloat(seconds, 64)
 	age := time.Duration(up*float64(time.Second)) - time.Duration(hundredths)*10*time.Millisecond

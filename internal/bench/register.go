@@ -9,10 +9,10 @@ import (
 	"punctual/internal/process"
 )
 
-// registerClients is how many clients write batches at a time.
+// registerClients is how many clients send batches at the same time.
 const registerClients = 4
 
-// runRegister measures how fast jobs are created 1,000 at a time.
+// runRegister measures how fast jobs are created in batches of 1,000.
 func runRegister(ctx context.Context, l *lab) error {
 	replica, err := l.serve(ctx)
 	if err != nil {
@@ -43,19 +43,24 @@ func runRegister(ctx context.Context, l *lab) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	made, err := query[int](ctx, l, `SELECT count(*) FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id WHERE j.state = 'active' AND s.enabled`)
+	made, err := query[int](ctx, l, `
+		SELECT count(*)
+		FROM punctual.jobs j
+		JOIN punctual.schedules s ON s.job_id = j.id
+		WHERE j.state = 'active' AND s.enabled`)
 	if err != nil {
 		return err
 	}
 	if made != n {
 		return fmt.Errorf("there are %d jobs, want %d", made, n)
 	}
-	l.figure(fmt.Sprintf("%d jobs, 1,000 in a batch, %d clients", n, registerClients), "jobs/s", nil, float64(n)/took.Seconds())
+	l.figure(fmt.Sprintf("%d jobs, 1,000 in a batch, %d clients", n, registerClients), "jobs/s", nil,
+		float64(n)/took.Seconds())
 	l.cpuFigure("CPU of Postgres", "µs/job", nil, 1e6*(cpu(l.db.postmaster)-used)/float64(n))
 	return nil
 }
 
-// registered are the jobs of a range: daily ones, at any minute of the day.
+// registered returns the jobs from..until-1: daily ones, spread over the minutes of the day.
 func (l *lab) registered(from, until int) []process.JobSpec {
 	at := l.nextSecond(48 * time.Hour).Format(time.RFC3339)
 	jobs := make([]process.JobSpec, 0, until-from)

@@ -7,7 +7,7 @@ import (
 	"punctual/internal/process"
 )
 
-// runReplicas measures the burst on ever more replicas.
+// runReplicas measures the burst with ever more replicas.
 func runReplicas(ctx context.Context, l *lab) error {
 	g := newGrowth("replicas", powers(1, l.Sizes.ReplicasMost, 2))
 	to, err := l.target(ctx)
@@ -46,9 +46,11 @@ func runReplicas(ctx context.Context, l *lab) error {
 		switch s.n {
 		case 1:
 		case 4:
-			l.figure("4 replicas, ratio to 1", "×", atLeast(0.95), ratios(column(s.rounds, throughput), column(one, throughput))...)
+			l.figure("4 replicas, ratio to 1", "×", atLeast(0.95),
+				ratios(column(s.rounds, throughput), column(one, throughput))...)
 		default:
-			l.figure(replicaCount(s.n)+", ratio to 1", "×", nil, ratios(column(s.rounds, throughput), column(one, throughput))...)
+			l.figure(replicaCount(s.n)+", ratio to 1", "×", nil,
+				ratios(column(s.rounds, throughput), column(one, throughput))...)
 		}
 	}
 	return l.plot(g.picture())

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// report is what the file holds, and prints the table as it grows.
+// report is the content of the file of figures. It prints the table as it grows.
 type report struct {
 	At       time.Time         `json:"at"`
 	Punctual string            `json:"punctual"`
@@ -22,7 +22,7 @@ type report struct {
 	Machine  machine           `json:"machine"`
 	Postgres postgres          `json:"postgres"`
 	Figures  []Figure          `json:"figures"`
-	Failed   map[string]string `json:"failed,omitempty"` // benchmarks that could not measure, and why
+	Failed   map[string]string `json:"failed,omitempty"` // benchmarks that could not measure, with the reason
 
 	out io.Writer
 }
@@ -40,30 +40,39 @@ type postgres struct {
 	Settings map[string]string `json:"settings"`
 }
 
-// relevant are the settings that figures depend on, as far as the server has them.
+// relevant lists the settings that figures depend on. Not every server has all of them.
 var relevant = []string{
-	"fsync", "synchronous_commit", "synchronous_standby_names", "full_page_writes", "wal_level", "wal_compression", "wal_buffers", "max_wal_size", "checkpoint_timeout",
-	"shared_buffers", "effective_io_concurrency", "io_method", "autovacuum", "max_connections", "jit", "track_io_timing", "shared_preload_libraries", "data_checksums",
+	"fsync", "synchronous_commit", "synchronous_standby_names", "full_page_writes", "wal_level", "wal_compression",
+	"wal_buffers", "max_wal_size", "checkpoint_timeout", "shared_buffers", "effective_io_concurrency", "io_method",
+	"autovacuum", "max_connections", "jit", "track_io_timing", "shared_preload_libraries", "data_checksums",
 }
 
-// newReport describes the surroundings and begins the table.
+// newReport describes the machine and Postgres, and begins the table.
 func newReport(ctx context.Context, c Config, db *scratch) (*report, error) {
 	if c.JSON != "" {
 		if err := writable(c.JSON); err != nil {
 			return nil, fmt.Errorf("--json: %w", err)
 		}
 	}
-	r := &report{At: time.Now().UTC().Truncate(time.Second), Punctual: c.Version, Go: runtime.Version(), Machine: thisMachine(), out: c.Out, Failed: map[string]string{}}
+	r := &report{
+		At:       time.Now().UTC().Truncate(time.Second),
+		Punctual: c.Version,
+		Go:       runtime.Version(),
+		Machine:  thisMachine(),
+		out:      c.Out,
+		Failed:   map[string]string{},
+	}
 	var err error
 	if r.Postgres, err = db.describe(ctx); err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(c.Out, "Punctual %s, Postgres %s, %s, %s\n\n", c.Version, r.Postgres.Version, r.Machine, r.At.Format(time.RFC3339))
+	fmt.Fprintf(c.Out, "Punctual %s, Postgres %s, %s, %s\n\n", c.Version, r.Postgres.Version, r.Machine,
+		r.At.Format(time.RFC3339))
 	row(c.Out, "benchmark", "figure", "value", "unit", "target", "")
 	return r, nil
 }
 
-// add prints a figure and keeps it.
+// add prints a figure and stores it.
 func (r *report) add(f Figure) {
 	f.Value = median(f.Rounds)
 	if !math.IsNaN(f.Value) {
@@ -73,7 +82,7 @@ func (r *report) add(f Figure) {
 	row(r.out, f.Benchmark, f.Name, number(f.Value), f.Unit, f.Target.String(), f.verdict())
 }
 
-// failed notes that a benchmark could not measure.
+// failed records that a benchmark could not measure.
 func (r *report) failed(name string, err error) {
 	r.Failed[name] = err.Error()
 	fmt.Fprintf(r.out, "%s  could not measure: %v\n", pad(name, 10), err)
@@ -99,15 +108,19 @@ func (m machine) String() string {
 	return s
 }
 
-// thisMachine tells as much as /proc does.
+// thisMachine describes this machine, as far as /proc tells.
 func thisMachine() machine {
-	m := machine{OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(), Model: procField("/proc/cpuinfo", "model name")}
+	m := machine{
+		OS:    runtime.GOOS + "/" + runtime.GOARCH,
+		CPUs:  runtime.NumCPU(),
+		Model: procField("/proc/cpuinfo", "model name"),
+	}
 	kilobytes, _ := strconv.ParseInt(strings.TrimSuffix(procField("/proc/meminfo", "MemTotal"), " kB"), 10, 64)
 	m.Memory = kilobytes << 10
 	return m
 }
 
-// procField is the first value of a name in a file of lines "name: value"; empty where there is none.
+// procField returns the first value of a name in a file of lines "name: value"; empty if there is none.
 func procField(path, name string) string {
 	raw, _ := os.ReadFile(path)
 	for line := range strings.Lines(string(raw)) {

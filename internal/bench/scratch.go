@@ -16,38 +16,39 @@ import (
 	"punctual/migrations"
 )
 
-// scratch is a database whose schema punctual belongs to this process alone, to fill and to throw away.
+// scratch is a database whose schema punctual belongs to this process alone, which fills it and drops it.
 type scratch struct {
 	dsn     string
 	private *privatepg.Server // nil: the user's database
-	guard   *pgx.Conn         // holds the lock for as long as this process uses the schema
-	ours    bool              // the schema, to be removed
-	unused  bool              // the schema is as it was made
+	guard   *pgx.Conn         // its session holds the lock while this process uses the schema
+	ours    bool              // the schema is ours, so drop it at the end
+	unused  bool              // nothing has used the schema since it was created
 	mark    string            // the comment on the schema
 	notes   io.Writer
 
-	postmaster int    // process id; 0: not known
-	noCPU      string // why it is not known
+	postmaster int    // process id; 0: unknown
+	noCPU      string // why the postmaster is unknown
 }
 
 const (
-	// mark begins the comment on a schema that a bench made; what else it may drop is said after it.
+	// mark begins the comment on every schema that a bench creates. The text after it says what else may be dropped.
 	mark         = "Scratch schema of punctual bench, to be dropped."
 	markWithRole = mark + " The role punctual_reader was made with it."
-	// guardKey is that of the advisory lock a bench holds while it lives.
+	// guardKey is the key of the advisory lock that a bench holds while it lives.
 	guardKey = 0x70756e6362656e63 // "puncbenc"
 
-	cleanup = 2 * time.Minute // the most that removing the schema may take
+	cleanup = 2 * time.Minute // the longest that dropping the schema may take
 )
 
-// InUseError says that the schema is not the bench's to use.
+// InUseError says that the bench may not use the schema.
 type InUseError struct{ Database, Found string }
 
 func (e *InUseError) Error() string {
-	return fmt.Sprintf("--database-url: database %q %s; nothing was changed. Give an empty database, such as one made by: createdb punctual_bench", e.Database, e.Found)
+	return fmt.Sprintf("--database-url: database %q %s; nothing was changed. "+
+		"Give an empty database, such as one made by: createdb punctual_bench", e.Database, e.Found)
 }
 
-// openScratch makes an empty schema, in a private Postgres or in the user's database if that has none.
+// openScratch creates an empty schema, in a private Postgres or in the user's database if that has no such schema.
 func openScratch(ctx context.Context, dsn string, notes io.Writer) (_ *scratch, err error) {
 	s := &scratch{dsn: dsn, notes: notes, mark: mark}
 	defer func() {
@@ -72,15 +73,19 @@ func openScratch(ctx context.Context, dsn string, notes io.Writer) (_ *scratch, 
 	return s, s.findPostmaster(ctx)
 }
 
-// startPrivate starts a Postgres that is as durable as in production. Its directory goes with it.
+// startPrivate starts a Postgres that is as durable as one in production. Its directory is removed with it.
 func (s *scratch) startPrivate(ctx context.Context) error {
 	fmt.Fprintln(s.notes, "starting a private Postgres")
-	// Below /tmp and not in a directory of this user's: as root, Postgres runs as another.
+	// Below /tmp, not below a directory of this user: for root, Postgres runs as another user, who could not enter it.
 	dir, err := os.MkdirTemp("", "punctual-bench-")
 	if err != nil {
 		return fmt.Errorf("making a directory for a private Postgres: %w", err)
 	}
-	s.private, err = privatepg.Start(ctx, privatepg.Config{Dir: dir, Ephemeral: true, Settings: map[string]string{"max_connections": "300"}})
+	s.private, err = privatepg.Start(ctx, privatepg.Config{
+		Dir:       dir,
+		Ephemeral: true,
+		Settings:  map[string]string{"max_connections": "300"},
+	})
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
@@ -88,7 +93,7 @@ func (s *scratch) startPrivate(ctx context.Context) error {
 	return nil
 }
 
-// connect connects as somebody who can be told from replicas.
+// connect connects with an application name that differs from a replica's.
 func connect(ctx context.Context, dsn string) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
@@ -98,7 +103,8 @@ func connect(ctx context.Context, dsn string) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, config)
 }
 
-// durable refuses a database that answers before what it was given is safe: nothing could be compared with it.
+// durable refuses a database that confirms a commit before it is safe on disk: its figures could not be compared with
+// others.
 func (s *scratch) durable(ctx context.Context) error {
 	for _, setting := range []string{"synchronous_commit", "fsync"} {
 		var value string
@@ -106,13 +112,14 @@ func (s *scratch) durable(ctx context.Context) error {
 			return err
 		}
 		if value != "on" {
-			return fmt.Errorf("--database-url: %s is %s, so the figures would be those of commits that can be lost: set it to on", setting, value)
+			return fmt.Errorf("--database-url: %s is %s, so the figures would be those of commits that can be lost: "+
+				"set it to on", setting, value)
 		}
 	}
 	return nil
 }
 
-// take locks out other benches, removes what a former one has left, and makes the schema.
+// take locks out other benches, removes the schema of a former bench, and creates a new one.
 func (s *scratch) take(ctx context.Context) error {
 	locked, found, comment, err := s.look(ctx, s.guard)
 	if err != nil {
@@ -127,13 +134,14 @@ func (s *scratch) take(ctx context.Context) error {
 	case found:
 		s.ours = true
 		fmt.Fprintf(s.notes, "removing the schema punctual that a former bench left behind in database %q\n", database)
-		s.mark = comment // with the role if it had made that
+		s.mark = comment // and with the role, if the former bench created it
 		if err := s.drop(ctx, s.guard); err != nil {
 			return err
 		}
 	}
 	var role bool
-	if err := s.guard.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = 'punctual_reader')`).Scan(&role); err != nil {
+	if err := s.guard.QueryRow(ctx, `
+		SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = 'punctual_reader')`).Scan(&role); err != nil {
 		return err
 	}
 	s.mark, s.unused = mark, true
@@ -143,23 +151,26 @@ func (s *scratch) take(ctx context.Context) error {
 	return s.create(ctx)
 }
 
-// look takes the lock, if it is free, and reads what the schema is.
+// look takes the lock if it is free, and reads whether the schema exists and its comment.
 func (s *scratch) look(ctx context.Context, conn *pgx.Conn) (locked, found bool, comment string, err error) {
-	// A session that does nothing for hours but hold the lock.
+	// This session may be idle for hours: it only holds the lock.
 	if _, err := conn.Exec(ctx, `SET idle_session_timeout = 0`); err != nil {
 		return false, false, "", err
 	}
 	if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, int64(guardKey)).Scan(&locked); err != nil {
 		return false, false, "", err
 	}
-	err = conn.QueryRow(ctx, `SELECT coalesce(obj_description(oid, 'pg_namespace'), '') FROM pg_namespace WHERE nspname = 'punctual'`).Scan(&comment)
+	err = conn.QueryRow(ctx, `
+		SELECT coalesce(obj_description(oid, 'pg_namespace'), '')
+		FROM pg_namespace
+		WHERE nspname = 'punctual'`).Scan(&comment)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return locked, false, "", nil
 	}
 	return locked, true, comment, err
 }
 
-// contents says what is in a schema that is somebody else's.
+// contents describes a schema that is not the bench's.
 func (s *scratch) contents(ctx context.Context) string {
 	var jobs int64
 	if err := s.guard.QueryRow(ctx, `SELECT count(*) FROM punctual.jobs`).Scan(&jobs); err != nil {
@@ -168,7 +179,7 @@ func (s *scratch) contents(ctx context.Context) string {
 	return fmt.Sprintf("an installation of Punctual with %d jobs", jobs)
 }
 
-// create makes the schema, marked from its first moment.
+// create creates the schema with its mark, in one transaction.
 func (s *scratch) create(ctx context.Context) error {
 	s.ours = true
 	sql := `CREATE SCHEMA punctual; COMMENT ON SCHEMA punctual IS '` + s.mark + `'`
@@ -187,7 +198,7 @@ func (s *scratch) create(ctx context.Context) error {
 	return nil
 }
 
-// fresh makes the schema as it was in the beginning.
+// fresh makes the schema empty again.
 func (s *scratch) fresh(ctx context.Context) error {
 	if s.unused {
 		s.unused = false
@@ -199,7 +210,8 @@ func (s *scratch) fresh(ctx context.Context) error {
 	return s.create(ctx)
 }
 
-// drop removes the schema, partitions one by one first: all at once they may be more than the lock table holds.
+// drop drops the schema. It drops partitions one by one first: dropping all at once may need more locks than the lock
+// table holds.
 func (s *scratch) drop(ctx context.Context, conn *pgx.Conn) error {
 	const partitions = `SELECT inhrelid::regclass::text FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid
 		WHERE c.relkind = 'r' AND c.relnamespace = 'punctual'::regnamespace`
@@ -220,16 +232,16 @@ func (s *scratch) drop(ctx context.Context, conn *pgx.Conn) error {
 			return fmt.Errorf("removing the schema punctual: %w", err)
 		}
 	}
-	if s.mark == markWithRole { // refused where somebody else uses it by now, which is as it should be
+	if s.mark == markWithRole { // refused if another database of the server uses the role by now, which is right
 		_, _ = conn.Exec(ctx, `DROP ROLE IF EXISTS punctual_reader`)
 	}
 	return nil
 }
 
-// close removes everything that was made. The context of the measurement may have ended.
+// close removes everything that the bench made. The context of the measurement may have ended.
 func (s *scratch) close() error {
 	if s.private != nil || !s.ours {
-		return s.stop() // all of a private Postgres is thrown away
+		return s.stop() // the whole private Postgres is thrown away
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleanup)
 	defer cancel()
@@ -243,7 +255,8 @@ func (s *scratch) close() error {
 	return errors.Join(err, s.stop())
 }
 
-// dropAnew is drop when the guard is gone, and with it the lock: another bench may have come since.
+// dropAnew drops the schema after the guard's session, and with it the lock, was lost: another bench may have taken
+// over since.
 func (s *scratch) dropAnew(ctx context.Context) error {
 	conn, err := connect(ctx, s.dsn)
 	if err != nil {
@@ -257,7 +270,7 @@ func (s *scratch) dropAnew(ctx context.Context) error {
 	return s.drop(ctx, conn)
 }
 
-// stop ends the connection, and the private Postgres with its directory.
+// stop closes the connection, and removes the private Postgres with its directory.
 func (s *scratch) stop() error {
 	if s.guard != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

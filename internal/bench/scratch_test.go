@@ -44,22 +44,27 @@ func one[T any](t *testing.T, dsn, sql string) (v T) {
 const (
 	schemaExists = `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'punctual')`
 	roleExists   = `SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = 'punctual_reader')`
-	// benchServes is whether a replica of a bench is there, and so the bench in the middle of its work.
-	benchServes = `SELECT to_regclass('punctual.replicas') IS NOT NULL AND EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'punctual' AND datname = current_database())`
+	// benchServes is true while a bench has a replica running, which means that it is in the middle of its work.
+	benchServes = `
+		SELECT to_regclass('punctual.replicas') IS NOT NULL
+		    AND EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'punctual' AND datname = current_database())`
 )
 
-// gone checks that nothing is left of a bench in a database: no schema, no session.
+// gone checks that a bench has left nothing in a database: no schema, no session.
 func gone(t *testing.T, dsn string) {
 	t.Helper()
 	if one[bool](t, dsn, schemaExists) {
 		t.Error("the schema is still there")
 	}
 	eventually(t, "the end of all sessions", func() bool {
-		return one[int](t, dsn, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'punctual%'`) == 0
+		return one[int](t, dsn, `
+			SELECT count(*)
+			FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name LIKE 'punctual%'`) == 0
 	})
 }
 
-// bounded ends when what is waited for has taken too long.
+// bounded returns a context that ends when a wait has taken too long.
 func bounded(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -80,24 +85,31 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// everything is the contents of an installation, and of what else is in its database.
+// everything returns the whole content of an installation, and of the rest of its database.
 const everything = `SELECT string_agg(x, ' ') FROM (
-	SELECT query_to_xml('SELECT * FROM punctual.jobs UNION ALL SELECT * FROM punctual.jobs', true, true, '')::text AS x UNION ALL
-	SELECT string_agg(oid || ':' || relname || ':' || relfilenode, ',' ORDER BY oid) FROM pg_class WHERE relnamespace IN ('punctual'::regnamespace, 'public'::regnamespace) UNION ALL
+	SELECT query_to_xml('SELECT * FROM punctual.jobs UNION ALL SELECT * FROM punctual.jobs', true, true, '')::text AS x
+	UNION ALL
+	SELECT string_agg(oid || ':' || relname || ':' || relfilenode, ',' ORDER BY oid)
+	FROM pg_class
+	WHERE relnamespace IN ('punctual'::regnamespace, 'public'::regnamespace)
+	UNION ALL
 	SELECT coalesce(obj_description('punctual'::regnamespace, 'pg_namespace'), 'no comment')) s`
 
 func TestABenchRefusesAnInstallationAndLeavesItAlone(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t, pgtest.NewServer(t, privatepg.Config{}))
 	execute(t, dsn, `CREATE TABLE public.mine AS SELECT 1;
-		INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue) VALUES (gen_random_uuid(), 1, 1, 'dear', 'active', 'none', 1)`)
+		INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue)
+		VALUES (gen_random_uuid(), 1, 1, 'dear', 'active', 'none', 1)`)
 	before := one[string](t, dsn, everything)
 	err := Run(t.Context(), tinyConfig(t, dsn, "idle"))
 	var inUse *InUseError
 	if !errors.As(err, &inUse) {
 		t.Fatalf("it did not refuse: %v", err)
 	}
-	for _, said := range []string{"--database-url", "an installation of Punctual with 1 jobs", "createdb punctual_bench", "nothing was changed"} {
+	for _, said := range []string{
+		"--database-url", "an installation of Punctual with 1 jobs", "createdb punctual_bench", "nothing was changed",
+	} {
 		if !strings.Contains(err.Error(), said) {
 			t.Errorf("it does not say %q: %v", said, err)
 		}
@@ -106,7 +118,8 @@ func TestABenchRefusesAnInstallationAndLeavesItAlone(t *testing.T) {
 		t.Error("the installation has changed")
 	}
 	execute(t, dsn, `DROP SCHEMA punctual CASCADE; CREATE SCHEMA punctual; CREATE TABLE punctual.other ()`)
-	if err := Run(t.Context(), tinyConfig(t, dsn, "idle")); !errors.As(err, &inUse) || !strings.Contains(err.Error(), "which no bench has made") {
+	if err := Run(t.Context(), tinyConfig(t, dsn, "idle")); !errors.As(err, &inUse) ||
+		!strings.Contains(err.Error(), "which no bench has made") {
 		t.Errorf("a schema of somebody else's: %v", err)
 	}
 	if !one[bool](t, dsn, `SELECT to_regclass('punctual.other') IS NOT NULL`) {
@@ -116,8 +129,9 @@ func TestABenchRefusesAnInstallationAndLeavesItAlone(t *testing.T) {
 
 func TestABenchRefusesAPostgresThatCanLoseCommits(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.EmptyDSN(t) // of the shared server, which is fast
-	if err := Run(t.Context(), tinyConfig(t, dsn, "idle")); err == nil || !strings.Contains(err.Error(), "synchronous_commit is off") {
+	dsn := pgtest.EmptyDSN(t) // on the shared server, which has synchronous_commit off
+	if err := Run(t.Context(), tinyConfig(t, dsn, "idle")); err == nil ||
+		!strings.Contains(err.Error(), "synchronous_commit is off") {
 		t.Errorf("it measures what can be lost: %v", err)
 	}
 	gone(t, dsn)
@@ -138,7 +152,7 @@ func TestABenchThatFailsRemovesItsSchema(t *testing.T) {
 	gone(t, dsn)
 }
 
-// launched is a bench in a process of its own, at work.
+// launched starts a bench in a process of its own, and returns when it is at work.
 func launched(t *testing.T, binary, dsn string) *process.Process {
 	t.Helper()
 	p, err := process.Launch(binary, nil, "bench", "--only=idle", "--database-url="+dsn)
@@ -203,7 +217,8 @@ func TestOfTwoBenchesTheSecondIsRefusedAndWhatAKilledOneLeftIsRemoved(t *testing
 	c.Sizes.IdleFor = 100 * time.Millisecond
 	p := launched(t, c.Binary, dsn)
 	var inUse *InUseError
-	if err := Run(t.Context(), c); !errors.As(err, &inUse) || !strings.Contains(err.Error(), "in use by another punctual bench") {
+	if err := Run(t.Context(), c); !errors.As(err, &inUse) ||
+		!strings.Contains(err.Error(), "in use by another punctual bench") {
 		t.Errorf("the second bench: %v", err)
 	}
 	if !one[bool](t, dsn, benchServes) {
@@ -211,7 +226,10 @@ func TestOfTwoBenchesTheSecondIsRefusedAndWhatAKilledOneLeftIsRemoved(t *testing
 	}
 	p.Kill()
 	eventually(t, "the sessions of the killed one to end", func() bool {
-		return one[int](t, dsn, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'punctual%'`) == 0
+		return one[int](t, dsn, `
+			SELECT count(*)
+			FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name LIKE 'punctual%'`) == 0
 	})
 	if !one[bool](t, dsn, schemaExists) {
 		t.Fatal("a killed bench has cleaned up: nothing is tested")

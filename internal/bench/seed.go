@@ -14,8 +14,8 @@ import (
 	"punctual/scheduler"
 )
 
-// A seeder fills the scratch schema with rows as Punctual itself would write them, only faster: what takes the API
-// hours is there in minutes. Batches are written side by side.
+// A seeder fills the scratch schema with the rows that Punctual itself would write, but faster: minutes instead of
+// hours through the API. It writes several batches at the same time.
 type seeder struct {
 	pool *pgxpool.Pool
 	say  func(format string, args ...any)
@@ -38,37 +38,46 @@ func newSeeder(ctx context.Context, dsn string, say func(string, ...any)) (*seed
 
 func (s *seeder) close() { s.pool.Close() }
 
-// jobs says which jobs to write. Their names are the prefix and a number.
+// jobs says which jobs to write. A job's name is the prefix and a number.
 type jobs struct {
 	prefix      string
 	first, last int
-	tenants     []int32 // take turns
+	tenants     []int32 // the jobs are dealt out to them in turn
 	url         string
-	at          time.Time // one-shots that are due then; zero: jobs at rest
+	at          time.Time // due time of one-shots; zero: the jobs are at rest
 }
 
-// defaultTenant is what the first migration makes.
+// defaultTenant is the tenant that the first migration creates.
 var defaultTenant = []int32{1}
 
-// Jobs at rest fire daily, beginning with a slot that is spread over five days from tomorrow: none is due while
-// something is measured. The stride makes neighbours in the table strangers in the index. An id's time moves on by a
-// millisecond every thousand jobs, as fast as the batch route.
+// Jobs at rest fire daily. Their first slots are spread over five days from tomorrow, so that none is due during a
+// measurement. The stride 7919 puts neighbours of the table far apart in the index. The time in the ids moves on by a
+// millisecond every thousand jobs, as it does with the batch route.
 const insertJobs = `
 WITH new AS MATERIALIZED (
 	SELECT i, (substr(ms, 1, 8) || '-' || substr(ms, 9) || '-7' || substr(gen_random_uuid()::text, 16))::uuid AS id,
-	       $3::text || '-' || lpad(i::text, 8, '0') AS name, 'team-' || i % 50 AS team, ($4::int[])[1 + i % cardinality($4::int[])] AS tenant,
-	       coalesce($5::timestamptz, date_trunc('day', $6::timestamptz) + interval '36 h' + i::bigint * 7919 % 432000 * interval '1 s') AS slot
-	  FROM (SELECT i, lpad(to_hex((extract(epoch FROM $6::timestamptz) * 1000)::bigint + i / 1000), 12, '0') AS ms FROM generate_series($1::int, $2::int) i) n),
+	       $3::text || '-' || lpad(i::text, 8, '0') AS name,
+	       'team-' || i % 50 AS team,
+	       ($4::int[])[1 + i % cardinality($4::int[])] AS tenant,
+	       coalesce($5::timestamptz,
+	           date_trunc('day', $6::timestamptz) + interval '36 h' + i::bigint * 7919 % 432000 * interval '1 s') AS slot
+	FROM (SELECT i, lpad(to_hex((extract(epoch FROM $6::timestamptz) * 1000)::bigint + i / 1000), 12, '0') AS ms
+	      FROM generate_series($1::int, $2::int) i) n),
 made AS (
 	INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue, labels, created_at, updated_at)
-	SELECT id, tenant, 1, name, 'active', $7::text, $8::smallint / 4, jsonb_build_object('team', team), $6, $6 FROM new),
+	SELECT id, tenant, 1, name, 'active', $7::text, $8::smallint / 4, jsonb_build_object('team', team), $6, $6
+	FROM new),
 versions AS (
 	INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition)
-	SELECT id, 1, $6, 'active', replace(replace(replace($9::text, '@name@', name), '@team@', team), '@slot@', to_char(slot AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))::json FROM new)
+	SELECT id, 1, $6, 'active',
+	       replace(replace(replace($9::text, '@name@', name), '@team@', team),
+	           '@slot@', to_char(slot AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))::json
+	FROM new)
 INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
-SELECT id, slot, slot, tenant, 1, $8::smallint, true FROM new`
+SELECT id, slot, slot, tenant, 1, $8::smallint, true
+FROM new`
 
-// jobs writes them. What is due must be due at a whole second.
+// jobs writes jobs. The due time of one-shots must be a whole second.
 func (s *seeder) jobs(ctx context.Context, j jobs) error {
 	definition, err := j.template()
 	if err != nil {
@@ -80,41 +89,52 @@ func (s *seeder) jobs(ctx context.Context, j jobs) error {
 	}
 	var now time.Time
 	var queue int16
-	if err := s.pool.QueryRow(ctx, `SELECT now(), id FROM punctual.queues WHERE name = $1`, scheduler.DefaultQueue).Scan(&now, &queue); err != nil {
+	if err := s.pool.QueryRow(ctx, `
+		SELECT now(), id
+		FROM punctual.queues
+		WHERE name = $1`, scheduler.DefaultQueue).Scan(&now, &queue); err != nil {
 		return fmt.Errorf("seeding jobs: %w", err)
 	}
 	full := scheduler.Definition{}.WithDefaults()
 	return s.inBatches(ctx, "jobs", j.first, j.last, func(ctx context.Context, first, last int) error {
-		_, err := s.pool.Exec(ctx, insertJobs, first, last, j.prefix, j.tenants, at, now, string(j.schedule().Kind()), full.Priority.Lane(queue), definition)
+		_, err := s.pool.Exec(ctx, insertJobs, first, last, j.prefix, j.tenants, at, now, string(j.schedule().Kind()),
+			full.Priority.Lane(queue), definition)
 		return err
 	})
 }
 
 func (j jobs) schedule() (s scheduler.Schedule) {
 	var slot scheduler.Instant
-	_ = slot.UnmarshalText([]byte("@slot@")) // never fails
+	_ = slot.UnmarshalText([]byte("@slot@")) // cannot fail
 	if j.at.IsZero() {
 		return scheduler.Schedule{Every: scheduler.DurationOf(24 * time.Hour), StartsAt: slot}
 	}
 	return scheduler.Schedule{At: slot}
 }
 
-// template is a definition as the store writes it, with words in it that each job replaces.
+// template returns a definition as the store writes it, with placeholders that each job replaces.
 func (j jobs) template() (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	err := e.Encode(scheduler.Definition{
-		Name: "@name@", Description: "Yesterday's invoices of @team@", Labels: map[string]string{"team": "@team@"}, Schedule: j.schedule(),
-		Target: scheduler.Target{URL: j.url, Body: json.RawMessage(`{"range":"yesterday","kind":"invoices"}`)},
+		Name:        "@name@",
+		Description: "Yesterday's invoices of @team@",
+		Labels:      map[string]string{"team": "@team@"},
+		Schedule:    j.schedule(),
+		Target:      scheduler.Target{URL: j.url, Body: json.RawMessage(`{"range":"yesterday","kind":"invoices"}`)},
 	})
 	return string(bytes.TrimSpace(b.Bytes())), err
 }
 
-// tenants makes as many tenants, and returns their keys.
+// tenants creates n tenants, and returns their ids.
 func (s *seeder) tenants(ctx context.Context, prefix string, n int) (ids []int32, err error) {
 	err = s.pool.QueryRow(ctx, `
-		WITH made AS (INSERT INTO punctual.tenants (name) SELECT $1::text || '-' || i FROM generate_series(1, $2::int) i RETURNING id)
+		WITH made AS (
+		    INSERT INTO punctual.tenants (name)
+		    SELECT $1::text || '-' || i
+		    FROM generate_series(1, $2::int) i
+		    RETURNING id)
 		SELECT array_agg(id ORDER BY id) FROM made`, prefix, n).Scan(&ids)
 	if err != nil {
 		return nil, fmt.Errorf("seeding tenants: %w", err)
@@ -122,11 +142,14 @@ func (s *seeder) tenants(ctx context.Context, prefix string, n int) (ids []int32
 	return ids, nil
 }
 
-// seedBatch is how many rows one transaction writes: large enough for speed, and small enough for memory.
+// seedBatch is the number of rows in one transaction: large enough to be fast, small enough for memory.
 const seedBatch = 20_000
 
-// inBatches calls write for the numbers from first to last, several batches at a time, and ends at the first error.
-func (s *seeder) inBatches(ctx context.Context, what string, first, last int, write func(ctx context.Context, first, last int) error) error {
+// inBatches calls write for the numbers from first to last, several batches at a time. It ends at the first error.
+func (s *seeder) inBatches(
+	ctx context.Context, what string, first, last int,
+	write func(ctx context.Context, first, last int) error,
+) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	batches := make(chan int)
@@ -156,10 +179,11 @@ func (s *seeder) inBatches(ctx context.Context, what string, first, last int, wr
 	return context.Cause(ctx)
 }
 
-// settle does at once what autovacuum would do in its own time, and a checkpoint where that is allowed: so that
-// neither falls into what is measured next, after few rows or after many.
+// settle runs VACUUM (ANALYZE) now rather than when autovacuum gets to it, and a checkpoint if it may. So neither
+// happens during the next measurement, however many rows were written.
 func (s *seeder) settle(ctx context.Context) error {
-	if _, err := s.pool.Exec(ctx, `VACUUM (ANALYZE) punctual.jobs, punctual.job_versions, punctual.schedules, punctual.runs`); err != nil {
+	if _, err := s.pool.Exec(ctx,
+		`VACUUM (ANALYZE) punctual.jobs, punctual.job_versions, punctual.schedules, punctual.runs`); err != nil {
 		return fmt.Errorf("vacuuming: %w", err)
 	}
 	_, _ = s.pool.Exec(ctx, `CHECKPOINT`)

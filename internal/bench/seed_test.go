@@ -40,8 +40,10 @@ func newSeedbed(t *testing.T) seedbed {
 	url, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
 		ended <- server.Run(ctx, server.Config{
-			DatabaseURL: dsn, Listen: "127.0.0.1:0", Queues: map[string]int{"default": 10}, DefaultJitter: scheduler.DefaultJitter,
-			DrainTimeout: time.Second, MaxConns: store.LeastConns, Version: "test", Log: slog.New(slog.DiscardHandler), NoAuth: true, AllowTargets: guard.Loopback, Master: pgtest.Master(t), Ready: func(at string) { url <- at },
+			DatabaseURL: dsn, Listen: "127.0.0.1:0", Queues: map[string]int{"default": 10},
+			DefaultJitter: scheduler.DefaultJitter,
+			DrainTimeout:  time.Second, MaxConns: store.LeastConns, Version: "test", Log: slog.New(slog.DiscardHandler),
+			NoAuth: true, AllowTargets: guard.Loopback, Master: pgtest.Master(t), Ready: func(at string) { url <- at },
 		})
 	}()
 	t.Cleanup(func() {
@@ -61,7 +63,7 @@ func newSeedbed(t *testing.T) seedbed {
 	}
 }
 
-// call speaks to the API, and reads the answer into out unless that is nil.
+// call calls the API, and reads the answer into out unless out is nil.
 func (s seedbed) call(method, path string, body []byte, out any) {
 	s.t.Helper()
 	request, err := http.NewRequestWithContext(s.t.Context(), method, s.api+path, bytes.NewReader(body))
@@ -101,21 +103,42 @@ func (s seedbed) read(out any, sql string, args ...any) {
 	}
 }
 
-// rows are the rows of every table that say something about the first job of a name, as Postgres writes them. Of ids
-// and of the times of writing it is only kept that they are there.
+// rows returns every table's rows about the first job with a name, as Postgres writes them. For ids and times of
+// writing it returns only that they are there.
 func (s seedbed) rows(name string) (all map[string]string) {
 	s.t.Helper()
 	s.read(&all, `
 		WITH j AS (SELECT * FROM punctual.jobs WHERE name = $1 ORDER BY id LIMIT 1),
-		r AS (SELECT 'jobs' AS of, to_jsonb(j) AS r FROM j
-			UNION ALL SELECT 'job_versions', to_jsonb(v) || jsonb_build_object('text', v.definition::text) FROM punctual.job_versions v JOIN j ON j.id = v.job_id
-			UNION ALL SELECT 'schedules', to_jsonb(s) FROM punctual.schedules s JOIN j ON j.id = s.job_id
-			UNION ALL SELECT 'exclusive', to_jsonb(x) FROM punctual.exclusive x JOIN j ON j.id = x.job_id
-			UNION ALL SELECT 'runs', to_jsonb(x) FROM punctual.runs x JOIN j ON j.id = x.job_id
-			UNION ALL SELECT 'attempts', to_jsonb(a) FROM punctual.attempts a JOIN punctual.runs x ON x.id = a.run_id JOIN j ON j.id = x.job_id
-			UNION ALL SELECT 'run_data', to_jsonb(d) FROM punctual.run_data d JOIN punctual.runs x ON x.id = d.run_id JOIN j ON j.id = x.job_id),
-		f AS (SELECT of, key, CASE WHEN value <> 'null' AND (key IN ('id', 'job_id', 'replica', 'fence', 'created_at', 'updated_at', 'valid_from', 'claimed_at', 'started_at', 'finished_at')
-				OR of = 'runs' AND key IN ('scheduled_for', 'due_at')) THEN 'there' ELSE value::text END AS value FROM r, jsonb_each(r.r))
+		r AS (
+		    SELECT 'jobs' AS of, to_jsonb(j) AS r FROM j
+		    UNION ALL
+		    SELECT 'job_versions', to_jsonb(v) || jsonb_build_object('text', v.definition::text)
+		    FROM punctual.job_versions v
+		    JOIN j ON j.id = v.job_id
+		    UNION ALL
+		    SELECT 'schedules', to_jsonb(s) FROM punctual.schedules s JOIN j ON j.id = s.job_id
+		    UNION ALL
+		    SELECT 'exclusive', to_jsonb(x) FROM punctual.exclusive x JOIN j ON j.id = x.job_id
+		    UNION ALL
+		    SELECT 'runs', to_jsonb(x) FROM punctual.runs x JOIN j ON j.id = x.job_id
+		    UNION ALL
+		    SELECT 'attempts', to_jsonb(a)
+		    FROM punctual.attempts a
+		    JOIN punctual.runs x ON x.id = a.run_id
+		    JOIN j ON j.id = x.job_id
+		    UNION ALL
+		    SELECT 'run_data', to_jsonb(d)
+		    FROM punctual.run_data d
+		    JOIN punctual.runs x ON x.id = d.run_id
+		    JOIN j ON j.id = x.job_id),
+		f AS (
+		    SELECT of, key,
+		           CASE WHEN value <> 'null'
+		                 AND (key IN ('id', 'job_id', 'replica', 'fence', 'created_at', 'updated_at', 'valid_from',
+		                              'claimed_at', 'started_at', 'finished_at')
+		                      OR of = 'runs' AND key IN ('scheduled_for', 'due_at'))
+		                THEN 'there' ELSE value::text END AS value
+		    FROM r, jsonb_each(r.r))
 		SELECT jsonb_object_agg(of || '.' || key, value) FROM f`, name)
 	return all
 }
@@ -124,8 +147,15 @@ func TestSeededJobsAreAsThoseOfTheAPI(t *testing.T) {
 	t.Parallel()
 	s := newSeedbed(t)
 	for name, j := range map[string]jobs{
-		"at rest":   {prefix: "rest", first: 7, last: 7, tenants: defaultTenant, url: "https://example.com/a?b=c&d=e"},
-		"one-shots": {prefix: "due", first: 7, last: 7, tenants: defaultTenant, url: "https://example.com/", at: time.Now().Add(time.Hour).Truncate(time.Second)},
+		"at rest": {prefix: "rest", first: 7, last: 7, tenants: defaultTenant, url: "https://example.com/a?b=c&d=e"},
+		"one-shots": {
+			prefix:  "due",
+			first:   7,
+			last:    7,
+			tenants: defaultTenant,
+			url:     "https://example.com/",
+			at:      time.Now().Add(time.Hour).Truncate(time.Second),
+		},
 	} {
 		if err := s.jobs(t.Context(), j); err != nil {
 			t.Fatal(err)
@@ -133,7 +163,11 @@ func TestSeededJobsAreAsThoseOfTheAPI(t *testing.T) {
 		job := j.prefix + "-00000007"
 		seeded := s.rows(job)
 		var definition []byte
-		s.read(&definition, `DELETE FROM punctual.job_versions v USING punctual.jobs j WHERE j.id = v.job_id AND j.name = $1 RETURNING v.definition::text`, job)
+		s.read(&definition, `
+			DELETE FROM punctual.job_versions v
+			USING punctual.jobs j
+			WHERE j.id = v.job_id AND j.name = $1
+			RETURNING v.definition::text`, job)
 		s.exec(`DELETE FROM punctual.jobs WHERE name = $1`, job)
 		s.call(http.MethodPost, "/v1/jobs", definition, nil)
 		if diff := cmp.Diff(s.rows(job), seeded); diff != "" || len(seeded) < 25 {
@@ -158,11 +192,16 @@ func TestSeededJobsAreSpread(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []int
-	s.read(&got, `SELECT ARRAY[count(*), count(DISTINCT name), count(DISTINCT scheduled_for) / 1000, min(per), max(per),
-			count(*) FILTER (WHERE scheduled_for NOT BETWEEN now() + interval '12 h' AND now() + interval '7 d'), count(*) FILTER (WHERE j.id::text !~ '^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab]')]
-		FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id JOIN (SELECT tenant, count(*) AS per FROM punctual.schedules GROUP BY tenant) t ON t.tenant = j.tenant`)
+	s.read(&got, `
+		SELECT ARRAY[count(*), count(DISTINCT name), count(DISTINCT scheduled_for) / 1000, min(per), max(per),
+		             count(*) FILTER (WHERE scheduled_for NOT BETWEEN now() + interval '12 h' AND now() + interval '7 d'),
+		             count(*) FILTER (WHERE j.id::text !~ '^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab]')]
+		FROM punctual.jobs j
+		JOIN punctual.schedules s ON s.job_id = j.id
+		JOIN (SELECT tenant, count(*) AS per FROM punctual.schedules GROUP BY tenant) t ON t.tenant = j.tenant`)
 	if diff := cmp.Diff([]int{n, n, n / 1000, n / 10, n / 10, 0, 0}, got); diff != "" {
-		t.Errorf("jobs, names, slots / 1000, least and most of a tenant, slots outside the coming days, ids that are not UUIDv7:\n%s", diff)
+		t.Errorf("jobs, names, slots / 1000, least and most of a tenant, slots outside the coming days, "+
+			"ids that are not UUIDv7:\n%s", diff)
 	}
 }
 
@@ -213,7 +252,8 @@ func TestSeededHistoryIsAsRunsAre(t *testing.T) {
 			at = append(at, r.ScheduledFor)
 		}
 	}
-	if first, last := time.Since(slices.MinFunc(at, time.Time.Compare)), time.Since(slices.MaxFunc(at, time.Time.Compare)); first < 27*24*time.Hour || last > 24*time.Hour || last < 0 {
+	if first, last := time.Since(slices.MinFunc(at, time.Time.Compare)),
+		time.Since(slices.MaxFunc(at, time.Time.Compare)); first < 27*24*time.Hour || last > 24*time.Hour || last < 0 {
 		t.Errorf("the history begins %s and ends %s ago", first, last)
 	}
 	var one run

@@ -8,8 +8,8 @@ import (
 	"punctual/internal/process"
 )
 
-// runSteady measures from due to the request's arrival at the target: of one lone job while the replica is idle, and
-// of one-shots that are due one after the other.
+// runSteady measures the time from due to the request's arrival at the target: for a lone job on an idle replica, and
+// for one-shots that are due one after the other at a steady rate.
 func runSteady(ctx context.Context, l *lab) error {
 	replica, err := l.serveSlots(ctx, l.Sizes.Slots)
 	if err != nil {
@@ -53,14 +53,18 @@ func runSteady(ctx context.Context, l *lab) error {
 	return nil
 }
 
-// lone lets single jobs become due, each at another moment of a second, while nothing else is going on.
+// lone measures single jobs that become due at different fractions of a second, while nothing else is going on.
 func (l *lab) lone(ctx context.Context, replica *process.Replica, to *target) ([]float64, error) {
 	l.say("%d lone jobs", l.Sizes.LoneJobs)
 	const path = "/late/lone"
 	first := l.now()
 	for i := range l.Sizes.LoneJobs {
 		due := l.nextSecond(time.Second).Add(time.Duration(i) * 137 * time.Millisecond % time.Second)
-		job := process.JobSpec{"name": fmt.Sprint("lone-", i), "schedule": oneShot(due), "target": map[string]any{"url": to.url(path)}}
+		job := process.JobSpec{
+			"name":     fmt.Sprint("lone-", i),
+			"schedule": oneShot(due),
+			"target":   map[string]any{"url": to.url(path)},
+		}
 		if err := replica.API.Create(ctx, []process.JobSpec{job}); err != nil {
 			return nil, err
 		}
@@ -77,7 +81,7 @@ func (l *lab) lone(ctx context.Context, replica *process.Replica, to *target) ([
 	return l.lateness(ctx, to, path, l.Sizes.LoneJobs)
 }
 
-// arrived waits until as many requests have come to a path.
+// arrived waits until n requests have come to a path.
 func (l *lab) arrived(ctx context.Context, to *target, path string, n int) error {
 	return await(ctx, fmt.Sprintf("%d requests at %s", n, path), 20*time.Millisecond, func() (bool, error) {
 		a, err := to.of(ctx, path)
@@ -85,7 +89,7 @@ func (l *lab) arrived(ctx context.Context, to *target, path string, n int) error
 	})
 }
 
-// done waits until as many requests have come to a path and nothing is under way, and checks that each was sent once.
+// done waits until n requests have come to a path and nothing is in flight, and checks that each run was sent once.
 func (l *lab) done(ctx context.Context, from, until time.Time, to *target, path string, n int) error {
 	if err := l.arrived(ctx, to, path, n); err != nil {
 		return err

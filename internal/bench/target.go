@@ -17,9 +17,10 @@ import (
 	"punctual/internal/process"
 )
 
-// Target runs the target of the benchmarks until ctx ends, in a process of its own. It answers every POST with an
-// empty 200 and counts them by path. Below /late/ it also notes how long after Punctual-Scheduled-For they came, /hold/N/… answers when N
-// requests are there, and /slow/DURATION/… after a while; most is how many were open at once there. A GET of the same path reads the count, and with ?late those times.
+// Target runs the target of the benchmarks, in a process of its own, until ctx ends. It answers every POST with an
+// empty 200 and counts the requests of each path. Below /late/ it also records how long after Punctual-Scheduled-For
+// they came. /hold/N/… answers when N requests have arrived, and /slow/DURATION/… after that time; for these, most
+// is the largest number open at once. A GET of the same path returns the count, and with ?late the recorded times.
 func Target(ctx context.Context) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -35,19 +36,19 @@ func Target(ctx context.Context) error {
 	return nil
 }
 
-type serving struct{ paths sync.Map } // of *ledger
+type serving struct{ paths sync.Map } // path to *ledger
 
-// ledger is what came to one path.
+// ledger is the record of one path's requests.
 type ledger struct {
 	count atomic.Int64
 	open  atomic.Int64
 	most  atomic.Int64
-	full  chan struct{} // closed when as many are there as the path says
+	full  chan struct{} // closed when the N requests of /hold/N/ have arrived
 	mu    sync.Mutex
 	late  []time.Duration
 }
 
-// account is a ledger as it is read.
+// account is a ledger as a client reads it.
 type account struct {
 	Count int             `json:"count"`
 	Most  int             `json:"most,omitempty"`
@@ -63,7 +64,7 @@ func (t *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	of := found.(*ledger)
 	if r.Method == http.MethodGet {
 		read := account{Count: int(of.count.Load()), Most: int(of.most.Load())}
-		if r.URL.Query().Has("late") { // not while they come: there are many
+		if r.URL.Query().Has("late") { // only when asked for: there are many
 			of.mu.Lock()
 			defer of.mu.Unlock()
 			read.Late = of.late
@@ -90,7 +91,7 @@ func (t *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// takeTime waits for as long as the path says.
+// takeTime waits for the time that the path names.
 func (of *ledger) takeTime(r *http.Request) {
 	open := of.open.Add(1)
 	defer of.open.Add(-1)
@@ -110,7 +111,7 @@ func (of *ledger) takeTime(r *http.Request) {
 func (of *ledger) note(scheduled string, arrived time.Time) {
 	due, err := time.Parse(time.RFC3339Nano, scheduled)
 	if err != nil {
-		return // it will be missed among the others
+		return // the count will be one short
 	}
 	of.mu.Lock()
 	defer of.mu.Unlock()
@@ -139,16 +140,16 @@ func (l *lab) target(ctx context.Context) (*target, error) {
 	return &target{p, process.NewAPI(strings.TrimSpace(p.Output()))}, err
 }
 
-// url is where jobs send to that are counted under a path.
+// url returns the URL of a path that jobs call.
 func (t *target) url(path string) string { return t.api.URL + path }
 
-// of reads what came to a path.
+// of reads the account of a path.
 func (t *target) of(ctx context.Context, path string) (a account, err error) {
 	_, err = t.api.Do(ctx, http.MethodGet, path, nil, &a)
 	return a, err
 }
 
-// lateness is how late requests came to a path, in milliseconds. There must be as many as expected.
+// lateness returns how late the requests of a path came, in milliseconds. There must be exactly as many as expected.
 func (l *lab) lateness(ctx context.Context, t *target, path string, expected int) ([]float64, error) {
 	a, err := t.of(ctx, path+"?late")
 	if err != nil {
@@ -159,7 +160,7 @@ func (l *lab) lateness(ctx context.Context, t *target, path string, expected int
 	}
 	late := make([]float64, expected)
 	for i, d := range a.Late {
-		late[i] = milliseconds(d + l.offset) // the target's clock is this machine's, the due time the database's
+		late[i] = milliseconds(d + l.offset) // the target used this machine's clock; due times are of the database's
 	}
 	return late, nil
 }

@@ -9,7 +9,7 @@ import (
 	"punctual/httpapi"
 )
 
-// authentication is how callers of the API prove who they are.
+// authentication holds the flags that say how callers of the API authenticate.
 type authentication struct {
 	Auth            string `default:"keys" enum:"keys,none" help:"How callers prove who they are: keys (API keys, and tokens with --oidc-issuer) or none, which is for loopback only."`
 	InsecureNoAuth  bool   `help:"With --auth=none, listen on other than loopback, although anybody who can connect may do anything."`
@@ -23,10 +23,16 @@ type authentication struct {
 func (a authentication) noAuth() bool { return a.Auth == "none" }
 
 func (a authentication) oidc() httpapi.OIDC {
-	return httpapi.OIDC{Issuer: a.OIDCIssuer, Audience: a.OIDCAudience, JWKSURL: a.OIDCJWKSURL, TenantClaim: a.OIDCTenantClaim, RoleClaim: a.OIDCRoleClaim}
+	return httpapi.OIDC{
+		Issuer:      a.OIDCIssuer,
+		Audience:    a.OIDCAudience,
+		JWKSURL:     a.OIDCJWKSURL,
+		TenantClaim: a.OIDCTenantClaim,
+		RoleClaim:   a.OIDCRoleClaim,
+	}
 }
 
-// Validate returns what is wrong with the flags.
+// Validate returns an error if the flags are wrong.
 func (a authentication) Validate() error {
 	switch {
 	case a.OIDCIssuer == "" && a.OIDCAudience+a.OIDCJWKSURL != "":
@@ -36,7 +42,8 @@ func (a authentication) Validate() error {
 	case a.noAuth():
 		return errors.New("--oidc-issuer: with --auth=none tokens are not read; leave out one of the two")
 	case a.OIDCAudience == "":
-		return errors.New("--oidc-audience: name the audience of the tokens for this service; otherwise tokens for other services would be accepted here too")
+		return errors.New("--oidc-audience: name the audience of the tokens for this service; " +
+			"otherwise tokens for other services would be accepted here too")
 	case a.OIDCTenantClaim == "" || a.OIDCRoleClaim == "":
 		return errors.New("--oidc-tenant-claim and --oidc-role-claim: name the claims")
 	}
@@ -51,7 +58,7 @@ func (a authentication) Validate() error {
 	return nil
 }
 
-// trusted returns an error for URLs where somebody between could put keys of their own in the place of others.
+// trusted rejects URLs on which a man in the middle could replace the issuer's keys with keys of his choice.
 func trusted(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {

@@ -9,7 +9,7 @@ import (
 	"punctual/internal/bench"
 )
 
-// Bench measures.
+// Bench runs the benchmarks.
 type Bench struct {
 	DatabaseURL string        `placeholder:"postgres://…" help:"An empty database, reached directly; the schema punctual is made and removed again. Default: a private Postgres, which goes with the command."`
 	Only        []string      `placeholder:"NAME,…" help:"Only these: ${benchmarks}."`
@@ -32,24 +32,24 @@ func (c *Bench) Validate() error {
 	return nil
 }
 
-// Run exits with 0 when it has measured, whether or not the figures reach their targets.
+// Run returns no error, and so exits with 0, when it has measured, whether or not the figures reach their targets.
 func (c *Bench) Run(ctx context.Context, version Version) error {
 	return bench.Run(ctx, bench.Config{
-		DatabaseURL: c.DatabaseURL, Only: c.Only, Full: c.Full, Rounds: c.Rounds, For: c.For, JSON: c.JSON, Plots: c.Plots, River: c.River,
-		Version: string(version), Out: os.Stdout, Notes: os.Stderr,
+		DatabaseURL: c.DatabaseURL, Only: c.Only, Full: c.Full, Rounds: c.Rounds, For: c.For, JSON: c.JSON, Plots: c.Plots,
+		River: c.River, Version: string(version), Out: os.Stdout, Notes: os.Stderr,
 	})
 }
 
-// BenchTarget is the target of Bench, in a process of its own.
+// BenchTarget runs the target of Bench, in a process of its own.
 type BenchTarget struct{}
 
 // Run answers until the context ends.
 func (BenchTarget) Run(ctx context.Context) error { return bench.Target(ctx) }
 
-// BenchBare is the bare loop of Bench, in a process of its own.
+// BenchBare runs the bare loop of Bench, in a process of its own.
 type BenchBare struct{ bench.BareConfig }
 
-// Run posts until it is done.
+// Run posts until all requests are answered.
 func (c *BenchBare) Run(ctx context.Context, version Version) error {
 	c.Version = string(version)
 	return bench.Bare(ctx, c.BareConfig)

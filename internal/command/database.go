@@ -1,4 +1,5 @@
-// Package command is the subcommands of the binary: their flags, what is wrong with these, and what they call.
+// Package command holds the subcommands of the binary: their flags, the checks of the flags, and the calls that they
+// make.
 package command
 
 import (
@@ -14,7 +15,7 @@ import (
 	"punctual/store/vault"
 )
 
-// database is how to reach Postgres.
+// database holds the flag that names the Postgres database.
 type database struct {
 	DatabaseURL string `env:"PUNCTUAL_DATABASE_URL,DATABASE_URL" placeholder:"postgres://…" help:"Required. Postgres 15 or newer, direct or through PgBouncer: postgres://user:password@host:5432/database."`
 }
@@ -29,7 +30,7 @@ func (d database) Validate() error {
 
 const exampleURL = "postgres://user:password@host:5432/database" //nolint:gosec // nobody's password
 
-// databaseError says in one line what is wrong with the database. pgx names every address it tried, in a line each.
+// databaseError says in one line what is wrong with the database. pgx writes a line for each address that it tried.
 type databaseError struct {
 	text string
 	err  error
@@ -38,7 +39,7 @@ type databaseError struct {
 func (e *databaseError) Error() string { return "--database-url: " + e.text }
 func (e *databaseError) Unwrap() error { return e.err }
 
-// naming adds the flag to errors that its value is behind.
+// naming adds the flag to an error that is caused by the flag's value.
 func naming(err error) error {
 	var malformed *pgconn.ParseConfigError
 	var unreachable *pgconn.ConnectError
@@ -47,18 +48,23 @@ func naming(err error) error {
 		return &databaseError{OneLine(malformed) + "; write " + exampleURL, err}
 	case errors.As(err, &unreachable):
 		c := unreachable.Config
-		return &databaseError{fmt.Sprintf("cannot connect to database %q at %s as user %q: %s", c.Database, addresses(c), c.User, whyUnreachable(unreachable)), err}
+		return &databaseError{
+			fmt.Sprintf("cannot connect to database %q at %s as user %q: %s", c.Database, addresses(c), c.User,
+				whyUnreachable(unreachable)),
+			err,
+		}
 	case errors.Is(err, vault.ErrMaster):
-		return fmt.Errorf("--master-key-file: none of its keys is the one that the secrets in this database are encrypted under: %w", err)
+		return fmt.Errorf("--master-key-file: none of its keys is the one that the secrets "+
+			"in this database are encrypted under: %w", err)
 	}
 	return err
 }
 
-// addresses are the hosts and ports that a connection was tried at.
+// addresses returns the hosts and ports that pgx tried to connect to.
 func addresses(c *pgconn.Config) string {
 	list := []string{address(c.Host, c.Port)}
 	for _, f := range c.Fallbacks {
-		if at := address(f.Host, f.Port); at != list[len(list)-1] { // the same again without TLS
+		if at := address(f.Host, f.Port); at != list[len(list)-1] { // pgx tries an address again without TLS: list it once
 			list = append(list, at)
 		}
 	}
@@ -72,7 +78,7 @@ func address(host string, port uint16) string {
 	return net.JoinHostPort(host, fmt.Sprint(port))
 }
 
-// whyUnreachable is the reason alone, without what pgx and net say about the way to it.
+// whyUnreachable returns the cause alone, without the context that pgx and net put around it.
 func whyUnreachable(err error) string {
 	var refused *pgconn.PgError
 	var name *net.DNSError

@@ -10,10 +10,10 @@ import (
 	"punctual/internal/server"
 )
 
-// SampleJobs are the jobs that Dev starts with, as JSON.
+// SampleJobs holds the jobs that Dev starts with, as JSON.
 type SampleJobs []byte
 
-// Dev runs a scheduler to try things with.
+// Dev runs a scheduler with a private Postgres, for trying Punctual out.
 type Dev struct {
 	replica
 	Dir string `type:"path" placeholder:"DIR" help:"Data directory of the private Postgres. Default: punctual-dev in the user's cache directory, for root in /var/lib."`
@@ -40,8 +40,8 @@ func (c *Dev) Run(ctx context.Context, hurry Hurry, log *slog.Logger, version Ve
 	return server.RunDev(ctx, server.DevConfig{Config: config, Dir: c.Dir, Sample: sample, Out: os.Stdout})
 }
 
-// devDir is where the private Postgres of a user keeps its data. Root's runs as another user, who cannot
-// enter root's home.
+// devDir returns the directory of a user's private Postgres. For root, Postgres runs as another user, who cannot enter
+// root's home; so root's directory is elsewhere.
 func devDir(uid int) (string, error) {
 	if uid == 0 {
 		return "/var/lib/punctual-dev", nil

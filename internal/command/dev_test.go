@@ -11,7 +11,8 @@ func TestDevKeepsItsDataWhereItsPostgresMayGo(t *testing.T) {
 	}
 	t.Setenv("HOME", "/home/alice")
 	t.Setenv("XDG_CACHE_HOME", "")
-	if dir, err := devDir(1000); err != nil || !strings.HasPrefix(dir, "/home/alice/") || !strings.HasSuffix(dir, "punctual-dev") {
+	if dir, err := devDir(1000); err != nil || !strings.HasPrefix(dir, "/home/alice/") ||
+		!strings.HasSuffix(dir, "punctual-dev") {
 		t.Errorf("a user's is %q, error %v", dir, err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"punctual/internal/server"
 )
 
-// Echo is a target to try things with: it responds to every request with what it got, and logs it.
+// Echo runs a target for trying things out. It answers every request with a copy of the request, and logs it.
 type Echo struct {
 	Listen string `default:"127.0.0.1:8081" help:"Address to listen on."`
 }

@@ -7,7 +7,7 @@ import (
 	"punctual/internal/server"
 )
 
-// freezing is what freeze and unfreeze have in common.
+// freezing holds the flags that freeze and unfreeze share.
 type freezing struct {
 	database
 	Tenant string `placeholder:"NAME" help:"Only this tenant. Default: the deployment, which is all of them."`
@@ -22,18 +22,18 @@ func (f *freezing) Validate() error {
 	return nil
 }
 
-// Freeze stops all claims.
+// Freeze stops all claims, of the deployment or of one tenant.
 type Freeze struct{ freezing }
 
-// Run freezes, and says what is in flight.
+// Run freezes, and reports what is in flight.
 func (c *Freeze) Run(ctx context.Context) error {
 	return naming(server.Freeze(ctx, c.admin(), c.Tenant, c.Note))
 }
 
-// Unfreeze ends it.
+// Unfreeze lifts a freeze.
 type Unfreeze struct{ freezing }
 
-// Run unfreezes.
+// Run lifts the freeze.
 func (c *Unfreeze) Run(ctx context.Context) error {
 	return naming(server.Unfreeze(ctx, c.admin(), c.Tenant, c.Note))
 }

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// Healthcheck asks the replica on this machine whether it is ready. An image without a shell has nothing else to ask with.
+// Healthcheck asks the replica on this machine whether it is ready. It is for images without a shell, which have no
+// other HTTP client.
 type Healthcheck struct {
 	Listen  string        `default:"127.0.0.1:8080" help:"Address the replica listens on, as for serve."`
 	Timeout time.Duration `default:"3s" help:"How long to wait for the response."`
@@ -29,7 +30,7 @@ func (c *Healthcheck) Validate() error {
 	return nil
 }
 
-// Run exits with 0 when the replica is ready, else with 1 and the reason.
+// Run returns no error when the replica is ready. Otherwise it returns the reason, and the exit status is 1.
 func (c *Healthcheck) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -38,7 +39,7 @@ func (c *Healthcheck) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// No proxy of the environment: the replica is on this machine.
+	// Without the environment's proxy: the replica is on this machine.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Do(request)
 	switch {
@@ -55,7 +56,7 @@ func (c *Healthcheck) Run(ctx context.Context) error {
 	return err
 }
 
-// reachable is an address to connect to for what listens on another, which may be all of them.
+// reachable returns an address to connect to for a listen address. If that is all addresses, it returns loopback.
 func reachable(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -71,9 +72,9 @@ func reachable(listen string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// detail is what a problem says, or how a body that is none begins.
+// detail returns the detail of a problem body. For any other body it returns the beginning.
 func detail(body io.Reader) string {
-	text, _ := io.ReadAll(io.LimitReader(body, 4<<10)) // what has arrived is as good as there is
+	text, _ := io.ReadAll(io.LimitReader(body, 4<<10)) // what has arrived is good enough
 	var problem struct{ Detail string }
 	if json.Unmarshal(text, &problem) == nil && problem.Detail != "" {
 		return problem.Detail

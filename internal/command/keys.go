@@ -8,7 +8,7 @@ import (
 	"punctual/internal/server"
 )
 
-// Keys administers API keys in the database itself.
+// Keys administers API keys directly in the database.
 type Keys struct {
 	Create createKey `cmd:"" help:"Create a key. The key alone is printed on stdout, once; it is not stored."`
 	List   listKeys  `cmd:"" help:"List the keys of a tenant, newest first."`
@@ -24,10 +24,15 @@ type createKey struct {
 }
 
 func (c *createKey) Run(ctx context.Context) error {
-	return naming(server.CreateKey(ctx, c.admin(), server.NewKey{Tenant: c.Tenant, Role: c.Role, Name: c.Name, Expires: c.Expires}))
+	return naming(server.CreateKey(ctx, c.admin(), server.NewKey{
+		Tenant:  c.Tenant,
+		Role:    c.Role,
+		Name:    c.Name,
+		Expires: c.Expires,
+	}))
 }
 
-// admin is the database, and where to say what was done.
+// admin returns the database and the writers for results and notes.
 func (d database) admin() server.AdminConfig {
 	return server.AdminConfig{DatabaseURL: d.DatabaseURL, Out: os.Stdout, Notes: os.Stderr}
 }

@@ -11,7 +11,7 @@ import (
 // Migrate brings the schema up to date.
 type Migrate struct{ database }
 
-// Run migrates.
+// Run applies the migrations.
 func (c *Migrate) Run(ctx context.Context, log *slog.Logger) error {
 	applied, err := migrations.Up(ctx, c.DatabaseURL)
 	for _, m := range applied {

@@ -19,7 +19,7 @@ import (
 	"punctual/store"
 )
 
-// replica is what serve and dev have in common.
+// replica holds the flags that serve and dev share.
 type replica struct {
 	Listen           string         `default:"127.0.0.1:8080" help:"Address the HTTP API listens on."`
 	MetricsListen    string         `placeholder:"HOST:PORT" help:"Another address, which serves /metrics and /healthz to everybody who reaches it, without a key: one on loopback or in a private network. Default: none. At the address of the API, /metrics needs a key of the role metrics."`
@@ -38,7 +38,7 @@ type replica struct {
 	TargetCAFile     string         `type:"path" placeholder:"FILE" help:"Certificate authorities, in PEM, that are trusted for targets in addition to the system's."`
 }
 
-// network is a flag's network. Its zero value is none.
+// network is a network that a flag names. Its zero value is no network.
 type network netip.Prefix
 
 // UnmarshalText implements encoding.TextUnmarshaler for the flag parser.
@@ -51,10 +51,11 @@ func (n *network) UnmarshalText(text []byte) error {
 // MarshalText implements encoding.TextMarshaler.
 func (n network) MarshalText() ([]byte, error) { return netip.Prefix(n).MarshalText() }
 
-// mostJobMetrics bounds what one look at the database may cost, and what a scrape may hold: three series a job.
+// mostJobMetrics limits what one refresh may cost the database, and how long a scrape may get: each job has three
+// series.
 const mostJobMetrics = 10_000
 
-// selector is a flag's labels, all of which a job must have.
+// selector is a flag's set of labels. A job must have all of them.
 type selector map[string]string
 
 // UnmarshalText implements encoding.TextUnmarshaler for the flag parser.
@@ -63,10 +64,12 @@ func (s *selector) UnmarshalText(text []byte) error {
 	for pair := range strings.SplitSeq(string(text), ",") {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok || name == "" {
-			return fmt.Errorf("%q: write a label as name=value, such as team=billing; several, of which a job must have all, with commas in between", pair)
+			return fmt.Errorf("%q: write a label as name=value, such as team=billing; "+
+				"several, of which a job must have all, with commas in between", pair)
 		}
 		if other, twice := (*s)[name]; twice && other != value {
-			return fmt.Errorf("%q asks for two values of the label %s, and a job has one; repeat the flag for either", text, name)
+			return fmt.Errorf("%q asks for two values of the label %s, and a job has one; repeat the flag for either", text,
+				name)
 		}
 		(*s)[name] = value
 	}
@@ -84,20 +87,21 @@ func (r replica) config(log *slog.Logger, version Version) server.Config {
 	}
 	var proxy *url.URL
 	if r.EgressProxy != "" {
-		proxy, _ = delivery.CheckProxy(r.EgressProxy) // Validate has seen to it
+		proxy, _ = delivery.CheckProxy(r.EgressProxy) // Validate has checked it
 	}
 	return server.Config{
-		Listen: r.Listen, PublicURL: r.PublicURL, Queues: r.Queues, DefaultJitter: r.DefaultJitter, DrainTimeout: r.DrainTimeout, MaxConns: r.MaxConns, Version: string(version), Log: log,
+		Listen: r.Listen, PublicURL: r.PublicURL, Queues: r.Queues, DefaultJitter: r.DefaultJitter,
+		DrainTimeout: r.DrainTimeout, MaxConns: r.MaxConns, Version: string(version), Log: log,
 		Retention: r.Retention, FailureRetention: r.FailureRetention, AuditRetention: r.AuditRetention,
 		AllowTargets: allowed, EgressProxy: proxy, TargetCAFile: r.TargetCAFile,
 		MetricsListen: r.MetricsListen, JobMetrics: store.JobMetricsConfig{Selectors: selectors, Max: r.JobMetricsMax},
 	}
 }
 
-// queueName is as the database's constraint has it.
+// queueName is the same pattern as in the database's constraint.
 var queueName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// maxRetention is 100 years: more would be a slip of the pen.
+// maxRetention is 100 years: anything longer is a typing error.
 const maxRetention = 100 * 366 * 24 * time.Hour
 
 // Validate is called by the flag parser.
@@ -139,9 +143,11 @@ func (r replica) Validate() error {
 	case r.Retention < 24*time.Hour || r.Retention > maxRetention:
 		return fmt.Errorf("--retention: %s is outside 24h to %s", r.Retention, maxRetention)
 	case r.FailureRetention != 0 && (r.FailureRetention < r.Retention || r.FailureRetention > maxRetention):
-		return fmt.Errorf("--failure-retention: %s is outside --retention (%s) to %s", r.FailureRetention, r.Retention, maxRetention)
+		return fmt.Errorf("--failure-retention: %s is outside --retention (%s) to %s", r.FailureRetention, r.Retention,
+			maxRetention)
 	case r.AuditRetention < store.LeastAuditRetention || r.AuditRetention > maxRetention:
-		return fmt.Errorf("--audit-retention: %s is outside %s to %s", r.AuditRetention, store.LeastAuditRetention, maxRetention)
+		return fmt.Errorf("--audit-retention: %s is outside %s to %s", r.AuditRetention, store.LeastAuditRetention,
+			maxRetention)
 	case r.DrainTimeout < 0 || r.DrainTimeout > time.Hour:
 		return fmt.Errorf("--drain-timeout: %s is outside 0s to 1h", r.DrainTimeout)
 	case r.MaxConns < store.LeastConns || r.MaxConns > 1000:

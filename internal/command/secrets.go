@@ -8,7 +8,7 @@ import (
 	"punctual/internal/server"
 )
 
-// Secrets rotates the keys of all secrets.
+// Secrets encrypts all secrets with a new data key.
 type Secrets struct {
 	Rotate rotate `cmd:"" help:"Encrypt all secrets with a new data key, and drop the old one. Replicas keep running; it may be interrupted and started again."`
 }

@@ -9,7 +9,7 @@ import (
 	"punctual/internal/server"
 )
 
-// Version is that of the binary.
+// Version is the version of the binary.
 type Version string
 
 // Serve runs a replica.
@@ -41,10 +41,11 @@ func (c *Serve) Validate() error {
 	return server.CheckExposure(c.Listen, c.noAuth(), c.InsecureNoAuth)
 }
 
-// defaultGrace is enough for three checks two seconds apart, as HAProxy's are, and leaves docker stop's ten seconds room.
+// defaultGrace is enough for three health checks two seconds apart, as HAProxy makes them, and leaves room within the
+// ten seconds of docker stop.
 const defaultGrace = 8 * time.Second
 
-// grace is how long a stop goes on answering.
+// grace returns how long a replica keeps answering after it was asked to stop.
 func (c *Serve) grace() time.Duration {
 	if c.ShutdownGrace != nil {
 		return *c.ShutdownGrace

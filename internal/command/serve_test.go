@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The default gives way to a shorter drain, so that no deployment that has one fails to start for it.
+// The default grace shrinks to a shorter drain timeout, so that a deployment with a short drain timeout still starts.
 func TestTheDefaultGraceIsWithinTheDrain(t *testing.T) {
 	minute := time.Minute
 	for _, test := range []struct {

@@ -6,7 +6,7 @@ import (
 	"punctual/internal/server"
 )
 
-// Tenants administers tenants in the database itself.
+// Tenants administers tenants directly in the database.
 type Tenants struct {
 	Create createTenant `cmd:"" help:"Create a tenant."`
 	List   listTenants  `cmd:"" help:"List all tenants."`
@@ -14,7 +14,7 @@ type Tenants struct {
 	Delete deleteTenant `cmd:"" help:"Delete a tenant that has no active or paused jobs, and revoke its keys."`
 }
 
-// limits are what operators decide about a tenant. Absent, nothing changes; none lifts a limit.
+// limits holds the settings of a tenant that operators decide. An absent flag changes nothing; none lifts a limit.
 type limits struct {
 	Weight               string `placeholder:"N" help:"Share of the worker slots while several tenants wait for them, 1 to 1000."`
 	MaxJobs              string `placeholder:"N|none" help:"Most active and paused jobs."`
@@ -28,8 +28,14 @@ type limits struct {
 
 func (l limits) given() map[string]string {
 	return map[string]string{
-		"weight": l.Weight, "max_jobs": l.MaxJobs, "max_concurrent_runs": l.MaxConcurrentRuns, "max_runs_per_second": l.MaxRunsPerSecond,
-		"max_requests_per_second": l.MaxRequestsPerSecond, "min_interval": l.MinInterval, "allowed_targets": l.AllowedTargets, "notify": l.Notify,
+		"weight":                  l.Weight,
+		"max_jobs":                l.MaxJobs,
+		"max_concurrent_runs":     l.MaxConcurrentRuns,
+		"max_runs_per_second":     l.MaxRunsPerSecond,
+		"max_requests_per_second": l.MaxRequestsPerSecond,
+		"min_interval":            l.MinInterval,
+		"allowed_targets":         l.AllowedTargets,
+		"notify":                  l.Notify,
 	}
 }
 

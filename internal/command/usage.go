@@ -8,11 +8,11 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// ExitUsage is the exit status of a command line that is wrong: nothing was done.
+// ExitUsage is the exit status for a wrong command line. Nothing was done.
 const ExitUsage = 2
 
-// Usage says in one line what is wrong with a command line, and what shows the right way. The help itself would be in
-// the way of the error, and in whatever reads the command's output.
+// Usage describes in one line what is wrong with a command line, and which command shows the right usage. It does not
+// print the help: that would bury the error, and would confuse programs that read the output.
 func Usage(err error) string {
 	text, command := OneLine(err), "punctual"
 	var parse *kong.ParseError
@@ -23,7 +23,7 @@ func Usage(err error) string {
 		}
 		command = node.FullPath()
 		if names := subcommands(node); len(names) > 0 {
-			if strings.HasPrefix(text, "expected one of") { // of which kong names the first few
+			if strings.HasPrefix(text, "expected one of") { // kong names only the first few
 				text = "no command is given"
 			}
 			text += "; the commands are " + strings.Join(names, ", ")
@@ -41,7 +41,7 @@ func subcommands(node *kong.Node) (names []string) {
 	return names
 }
 
-// OneLine is the text of an error without line breaks.
+// OneLine returns the text of an error without line breaks.
 func OneLine(err error) string {
 	var lines []string
 	for line := range strings.Lines(err.Error()) {

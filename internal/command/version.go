@@ -9,15 +9,16 @@ import (
 	"punctual/scheduler/cron"
 )
 
-// ShowVersion shows the version of the binary, its schema and its time zone data.
+// ShowVersion shows the versions of the binary, its schema, its time zone data and Go.
 type ShowVersion struct{}
 
-// Run prints it.
+// Run prints the versions.
 func (ShowVersion) Run(version Version) error {
 	goVersion := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {
 		goVersion = info.GoVersion
 	}
-	_, err := fmt.Printf("punctual %s\nschema   %d\ntzdata   %s\ngo       %s\n", version, migrations.Latest(), cron.ZoneDataVersion(), strings.TrimPrefix(goVersion, "go"))
+	_, err := fmt.Printf("punctual %s\nschema   %d\ntzdata   %s\ngo       %s\n", version, migrations.Latest(),
+		cron.ZoneDataVersion(), strings.TrimPrefix(goVersion, "go"))
 	return err
 }

@@ -19,9 +19,8 @@ import (
 	"punctual/migrations"
 )
 
-// DSN returns a fresh, migrated database on the shared server. It is dropped
-// at the end of the test, with whatever connections are left to it, but kept
-// until the process ends if the test fails.
+// DSN returns a fresh, migrated database on the shared server. At the end of the test the database is dropped, even if
+// connections to it are open. If the test failed, the database is kept until the process ends.
 func DSN(t testing.TB) string {
 	t.Helper()
 	return Database(t, Server(t))
@@ -33,15 +32,14 @@ func EmptyDSN(t testing.TB) string {
 	return create(t, Server(t), pgtestdb.NoopMigrator{})
 }
 
-// Database returns a fresh, migrated database on a server of the test's own.
-// The connection goes over the Unix socket, as a role that owns the database
-// and may create roles but is not a superuser: what production needs.
+// Database returns a fresh, migrated database on a server that is the test's own. The connection goes over the Unix
+// socket. Its role owns the database and may create roles, but is not a superuser, as production needs.
 func Database(t testing.TB, server *privatepg.Server) string {
 	t.Helper()
 	return create(t, server, migrator{})
 }
 
-// Doomed is Database on a server that will not be there any more when the test ends: nothing is dropped.
+// Doomed is Database for a server that will be gone before the test ends: it drops nothing.
 func Doomed(t testing.TB, server *privatepg.Server) string {
 	t.Helper()
 	const name = "doomed"
@@ -50,13 +48,16 @@ func Doomed(t testing.TB, server *privatepg.Server) string {
 		t.Fatalf("make a database: %v", err)
 	}
 	defer func() { _ = conn.Close(t.Context()) }()
-	for _, sql := range []string{`CREATE ROLE ` + name + ` LOGIN CREATEROLE PASSWORD 'test'`, `CREATE DATABASE ` + name + ` OWNER ` + name} {
+	for _, sql := range []string{
+		`CREATE ROLE ` + name + ` LOGIN CREATEROLE PASSWORD 'test'`,
+		`CREATE DATABASE ` + name + ` OWNER ` + name,
+	} {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {
 			t.Fatalf("make a database: %s: %v", sql, err)
 		}
 	}
 	u := parse(t, server.DSN(name))
-	u.User = url.UserPassword(name, "test") // asked for over TCP only
+	u.User = url.UserPassword(name, "test") // needed over TCP only
 	if _, err := migrations.Up(t.Context(), u.String()); err != nil {
 		t.Fatalf("make a database: %v", err)
 	}
@@ -74,7 +75,7 @@ func create(t testing.TB, server *privatepg.Server, m pgtestdb.Migrator) string 
 		Options:    url.Values{"host": {socket}, "sslmode": {"disable"}}.Encode(),
 		TestRole: &pgtestdb.Role{
 			Username:     roleOn(server),
-			Password:     "test", // asked for over TCP only
+			Password:     "test", // needed over TCP only
 			Capabilities: "NOSUPERUSER NOCREATEDB CREATEROLE",
 		},
 		ForceTerminateConnections: true,
@@ -82,18 +83,17 @@ func create(t testing.TB, server *privatepg.Server, m pgtestdb.Migrator) string 
 	return config.URL()
 }
 
-// roleOn names the test role of a server. pgtestdb remembers for the whole
-// process which roles and templates there are, for all servers alike, so each
-// server must have a role, and by it templates, of its own.
+// roleOn names the test role of a server. pgtestdb keeps one list of existing roles and templates per process, for all
+// servers together. So each server needs a role, and with it templates, of its own.
 func roleOn(server *privatepg.Server) string {
 	sum := sha256.Sum256([]byte(server.Dir()))
 	return "test_" + hex.EncodeToString(sum[:4])
 }
 
-// migrator makes pgtestdb's template by the embedded migrations.
+// migrator fills pgtestdb's template with the embedded migrations.
 type migrator struct{}
 
-// Hash names the template: it covers the migrations' names and contents.
+// Hash names the template. It covers the migrations' names and contents.
 func (migrator) Hash() (string, error) {
 	h := sha256.New()
 	err := fs.WalkDir(migrations.FS, ".", func(path string, d fs.DirEntry, err error) error {
@@ -110,7 +110,7 @@ func (migrator) Hash() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// Migrate makes the template.
+// Migrate applies the migrations to the template.
 func (migrator) Migrate(ctx context.Context, _ *sql.DB, config pgtestdb.Config) error {
 	_, err := migrations.Up(ctx, config.URL())
 	return err

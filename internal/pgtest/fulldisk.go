@@ -11,20 +11,20 @@ import (
 //go:embed testdata/fulldisk.c
 var fullDiskSource []byte
 
-// Disk is a disk that can be made full for the server that has Env in its environment.
+// Disk is a disk that tests can fill. The server that has Env in its environment uses it.
 type Disk struct {
 	Env  []string // for privatepg.Config
 	t    testing.TB
 	flag string
 }
 
-// The parts of a server's data that can be without room to grow.
+// The parts of a server's data that can run out of space.
 const (
 	Tables = "base"   // statements fail
 	WAL    = "pg_wal" // Postgres panics
 )
 
-// NewDisk compiles what Env preloads, with gcc or $CC, and returns a disk that has room.
+// NewDisk compiles the library that Env preloads, with gcc or $CC, and returns a disk that has room.
 func NewDisk(t testing.TB) *Disk {
 	t.Helper()
 	dir := openDir(t)
@@ -37,14 +37,15 @@ func NewDisk(t testing.TB) *Disk {
 	if err := os.WriteFile(source, fullDiskSource, 0o600); err != nil {
 		t.Fatalf("compile the full disk: %v", err)
 	}
-	if out, err := exec.Command(compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl").CombinedOutput(); err != nil {
+	if out, err := exec.Command(compiler, "-shared", "-fPIC", "-O1", "-o", library, source,
+		"-ldl").CombinedOutput(); err != nil {
 		t.Fatalf("compile the full disk: %v; this test needs gcc: apt-get install gcc libc6-dev\n%s", err, out)
 	}
 	flag := filepath.Join(dir, "full")
 	return &Disk{t: t, flag: flag, Env: []string{"LD_PRELOAD=" + library, "FULL_DISK=" + flag}}
 }
 
-// Fill lets files of a part grow no more.
+// Fill keeps the files of a part from growing.
 func (d *Disk) Fill(part string) {
 	d.t.Helper()
 	if err := os.WriteFile(d.flag+"."+part, nil, 0o600); err != nil {
@@ -52,7 +53,7 @@ func (d *Disk) Fill(part string) {
 	}
 }
 
-// Clear makes room.
+// Clear makes room again.
 func (d *Disk) Clear() {
 	d.t.Helper()
 	for _, part := range []string{Tables, WAL} {
@@ -62,7 +63,7 @@ func (d *Disk) Clear() {
 	}
 }
 
-// openDir is a directory for the test that the user whom Postgres runs as may enter, unlike t.TempDir.
+// openDir returns a directory for the test that the user of Postgres may enter, unlike t.TempDir.
 func openDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "punctual-test-")

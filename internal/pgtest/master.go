@@ -6,7 +6,7 @@ import (
 	"punctual/store/vault"
 )
 
-// Master returns a master key of its own, as every deployment has one.
+// Master returns a new master key, as every deployment has one of its own.
 func Master(t testing.TB) *vault.Master {
 	t.Helper()
 	m, err := vault.ParseMaster(vault.NewMasterKey())

@@ -15,12 +15,11 @@ import (
 	"punctual/internal/privatepg"
 )
 
-const bouncerPort = "6432" // in the socket's name only
+const bouncerPort = "6432" // appears only in the socket's name
 
-// PgBouncer starts a PgBouncer in transaction mode in front of server, for this
-// test, and returns dsn as seen through it. Settings are further lines of its
-// configuration, such as "default_pool_size = 5". A machine without pgbouncer
-// fails the test.
+// PgBouncer starts a PgBouncer in transaction mode in front of server, for this test, and returns dsn as seen through
+// it. Settings are further lines of its configuration, such as "default_pool_size = 5". The test fails if the machine
+// has no pgbouncer.
 func PgBouncer(t testing.TB, server *privatepg.Server, dsn string, settings ...string) string {
 	t.Helper()
 	path, err := findPgBouncer()
@@ -48,7 +47,7 @@ func PgBouncer(t testing.TB, server *privatepg.Server, dsn string, settings ...s
 	return through
 }
 
-// findPgBouncer looks on PATH and where it is but a user's PATH often is not.
+// findPgBouncer looks on PATH, and in a directory that packages use but that is often missing from a user's PATH.
 func findPgBouncer() (string, error) {
 	for _, name := range []string{
 		"pgbouncer", "/usr/sbin/pgbouncer", "/usr/local/sbin/pgbouncer",
@@ -58,11 +57,12 @@ func findPgBouncer() (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("this test needs pgbouncer: apt-get install pgbouncer, dnf install pgbouncer, or brew install pgbouncer")
+	return "", fmt.Errorf("this test needs pgbouncer: apt-get install pgbouncer, dnf install pgbouncer, " +
+		"or brew install pgbouncer")
 }
 
-// configurePgBouncer writes the configuration into dir. Whoever can reach the
-// socket is trusted, which nobody else can.
+// configurePgBouncer writes the configuration into dir. It trusts every client, because only this test can reach the
+// socket.
 func configurePgBouncer(t testing.TB, dir string, server *privatepg.Server, dsn string, settings []string) string {
 	t.Helper()
 	socket, port := server.Socket()
@@ -83,7 +83,7 @@ max_client_conn = 1000
 `, socket, port, bouncerPort, dir, dir, strings.Join(settings, "\n")),
 	}
 	for name, text := range files {
-		// Readable for the user it runs as: the directory is closed to others.
+		// Readable for the user that PgBouncer runs as. Other users cannot enter the directory.
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil { //nolint:gosec // see above
 			t.Fatalf("configure pgbouncer: %v", err)
 		}
@@ -91,7 +91,7 @@ max_client_conn = 1000
 	return filepath.Join(dir, "pgbouncer.ini")
 }
 
-// awaitPgBouncer connects until that succeeds.
+// awaitPgBouncer tries to connect until it succeeds.
 func awaitPgBouncer(ctx context.Context, bouncer *privatepg.Companion, dsn string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

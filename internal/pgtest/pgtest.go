@@ -1,16 +1,13 @@
 // Package pgtest gives tests a real Postgres.
 //
-// DSN is what most tests want: a database of their own, migrated, cloned from a
-// template in well under a tenth of a second, and dropped at the end. It lives
-// on a server that the test process starts on first use (about a second) and
-// shares among its tests, which may run in parallel. The server trades
-// durability for speed; NewServer starts one that does not, for tests that
-// crash or restart Postgres.
+// Most tests need only DSN: a migrated database of their own, cloned from a template in well under a tenth of a second,
+// and dropped at the end. Its server is started by the test process on first use, which takes about a second. The tests
+// of the process share it and may run in parallel. The server trades durability for speed. NewServer starts one that
+// does not, for tests that crash or restart Postgres.
 //
-// Nothing needs to be set up or torn down: the servers and their directories go
-// with the test process, also when it panics, times out or is killed. A test
-// that looks for leaked goroutines should call Server first, and then ignore
-// what is there.
+// There is nothing to set up or tear down. The servers and their directories go with the test process, even if it
+// panics, times out or is killed. A test that looks for leaked goroutines should call Server first, and then ignore the
+// goroutines that exist already.
 package pgtest
 
 import (
@@ -28,8 +25,8 @@ var shared = sync.OnceValues(func() (*privatepg.Server, error) {
 	return start(context.Background(), privatepg.Config{Fast: true})
 })
 
-// Server returns the server that the tests of this process share. It also
-// listens on TCP. Tests must not stop, restart or reconfigure it.
+// Server returns the server that the tests of this process share. It also listens on TCP. Tests must not stop, restart
+// or reconfigure it.
 func Server(t testing.TB) *privatepg.Server {
 	t.Helper()
 	s, err := shared()
@@ -39,9 +36,8 @@ func Server(t testing.TB) *privatepg.Server {
 	return s
 }
 
-// NewServer starts a server for this test alone, to crash and restart at will.
-// It is as durable as in production unless cfg.Fast is set. cfg.Dir and the
-// port are chosen unless given.
+// NewServer starts a server for this test alone, which the test may crash and restart. It is as durable as in
+// production unless cfg.Fast is set. NewServer chooses cfg.Dir and the port unless they are given.
 func NewServer(t testing.TB, cfg privatepg.Config) *privatepg.Server {
 	t.Helper()
 	s, err := start(t.Context(), cfg)
@@ -56,8 +52,8 @@ func NewServer(t testing.TB, cfg privatepg.Config) *privatepg.Server {
 	return s
 }
 
-// NewStandby starts a streaming standby of a server of the test's own, to promote when that has crashed. It
-// reaches the primary by the DSN from; empty: directly.
+// NewStandby starts a streaming standby of a server that is the test's own. The test can promote it after crashing the
+// primary. The standby reaches the primary by the DSN from; empty: directly.
 func NewStandby(t testing.TB, primary *privatepg.Server, from string) *privatepg.Server {
 	t.Helper()
 	cfg, err := forTests(privatepg.Config{})
@@ -76,8 +72,8 @@ func NewStandby(t testing.TB, primary *privatepg.Server, from string) *privatepg
 	return s
 }
 
-// Either returns dsn with the TCP addresses of two servers in place of its own: that of whichever takes
-// writes is used.
+// Either returns dsn with the TCP addresses of two servers in place of its own. Clients connect to the server that
+// takes writes.
 func Either(t testing.TB, dsn string, one, other *privatepg.Server) string {
 	t.Helper()
 	hosts := parse(t, one.TCP("postgres")).Host + "," + parse(t, other.TCP("postgres")).Host
@@ -92,11 +88,10 @@ func start(ctx context.Context, cfg privatepg.Config) (*privatepg.Server, error)
 	return privatepg.Start(ctx, cfg)
 }
 
-// forTests fills in what tests leave out.
+// forTests fills in the settings that a test leaves out.
 func forTests(cfg privatepg.Config) (privatepg.Config, error) {
 	if cfg.Dir == "" {
-		// Not t.TempDir, whose parents only this user may enter: as root,
-		// Postgres runs as another.
+		// Not t.TempDir: only this user may enter its parents, and for root, Postgres runs as another user.
 		parent := ""
 		if cfg.Fast {
 			parent = inMemory()
@@ -118,8 +113,8 @@ func forTests(cfg privatepg.Config) (privatepg.Config, error) {
 	return cfg, nil
 }
 
-// Through returns dsn with another TCP address (host:port) in place of its own,
-// such as that of a proxy in front of the server.
+// Through returns dsn with another TCP address (host:port) in place of its own, such as that of a proxy in front of the
+// server.
 func Through(t testing.TB, dsn, addr string) string {
 	t.Helper()
 	u := parse(t, dsn)

@@ -119,7 +119,7 @@ func TestOwnServerKeepsCommittedRowsThroughACrash(t *testing.T) {
 }
 
 func BenchmarkDSN(b *testing.B) {
-	pgtest.DSN(b) // the server and the template
+	pgtest.DSN(b) // makes the server and the template
 	for b.Loop() {
 		pgtest.DSN(b)
 	}

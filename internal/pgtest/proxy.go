@@ -15,12 +15,11 @@ import (
 	"punctual/internal/privatepg"
 )
 
-// Proxy is a network between clients and a server that can be made slow, cut and healed. Safe for
-// concurrent use.
+// Proxy is a network between clients and a server. Tests can slow it down, cut it and heal it. Safe for concurrent use.
 type Proxy struct {
 	t        testing.TB
 	listener net.Listener
-	toxic    *toxiproxy.Proxy // behind the listener, in front of the server
+	toxic    *toxiproxy.Proxy // between the listener and the server
 
 	mu       sync.Mutex
 	accepted int
@@ -30,8 +29,7 @@ type Proxy struct {
 	cuts     int
 }
 
-// NewProxy starts a proxy in front of the TCP address that dsn names, for this test, and returns it with
-// dsn as seen through it.
+// NewProxy starts a proxy for this test in front of the TCP address in dsn, and returns it with dsn as seen through it.
 func NewProxy(t testing.TB, dsn string) (p *Proxy, through string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -39,7 +37,12 @@ func NewProxy(t testing.TB, dsn string) (p *Proxy, through string) {
 		t.Fatalf("start a proxy: %v", err)
 	}
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	p = &Proxy{t: t, listener: listener, open: map[net.Conn]bool{}, toxic: toxiproxy.NewProxy(server, "database", "127.0.0.1:0", parse(t, dsn).Host)}
+	p = &Proxy{
+		t:        t,
+		listener: listener,
+		open:     map[net.Conn]bool{},
+		toxic:    toxiproxy.NewProxy(server, "database", "127.0.0.1:0", parse(t, dsn).Host),
+	}
 	if err := p.toxic.Start(); err != nil {
 		t.Fatalf("start a proxy: %v", err)
 	}
@@ -54,39 +57,39 @@ func TCP(t testing.TB, server *privatepg.Server, dsn string) string {
 	return Through(t, dsn, parse(t, server.TCP("postgres")).Host)
 }
 
-// Slow delays whatever passes, so that a round trip takes as long as given, shorter or longer by the jitter.
+// Slow delays all data, so that a round trip takes as long as given, plus or minus the jitter.
 func (p *Proxy) Slow(roundTrip, jitter time.Duration) {
 	p.t.Helper()
 	attributes := map[string]int64{"latency": (roundTrip / 2).Milliseconds(), "jitter": (jitter / 2).Milliseconds()}
 	p.poison("latency", attributes)
 }
 
-// Cut lets nothing pass any more and tells nobody: what is sent vanishes, and connections stay open.
+// Cut stops all data without closing anything: whatever is sent vanishes, and connections stay open.
 func (p *Proxy) Cut() {
 	p.t.Helper()
 	p.poison("timeout", map[string]int64{"timeout": 0})
 }
 
-// Refuse closes all connections, and new ones as soon as they are made.
+// Refuse closes all connections, and closes new ones as soon as they are made.
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refusing = true
 	for conn := range p.open {
-		_ = conn.Close() // gone already is fine
+		_ = conn.Close() // it may be closed already
 	}
 }
 
-// CutAfter closes a connection right after the client has sent a packet that holds one of the texts, so
-// that the server gets it and the client never learns what became of it. It does so once for each text of
-// the list, in their order, one after the other; the same text may stand in it several times.
+// CutAfter closes a connection right after the client has sent a packet that contains one of the texts. The server gets
+// the packet, but the client never learns the result. This happens once per text, in the order of the list. The same
+// text may occur several times in it.
 func (p *Proxy) CutAfter(texts ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cutAfter = append(p.cutAfter, texts...)
 }
 
-// Heal ends Slow, Cut, Refuse and CutAfter. Connections that were cut are closed.
+// Heal ends Slow, Cut, Refuse and CutAfter, and closes connections that were cut.
 func (p *Proxy) Heal() {
 	p.mu.Lock()
 	p.refusing, p.cutAfter = false, nil
@@ -94,7 +97,7 @@ func (p *Proxy) Heal() {
 	p.toxic.Toxics.ResetToxics(p.t.Context())
 }
 
-// Accepted returns how many connections clients have made so far, those that were refused included.
+// Accepted returns how many connections clients have made so far, refused ones included.
 func (p *Proxy) Accepted() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +138,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// admit counts a connection; false when it is to be closed at once.
+// admit counts a connection. It returns false if the connection must be closed at once.
 func (p *Proxy) admit(client net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,7 +154,7 @@ func (p *Proxy) serve(client net.Conn) {
 	defer p.leave(client)
 	server, err := net.Dial("tcp", p.toxic.Listen)
 	if err != nil {
-		return // the client sees its connection close
+		return // the client sees its connection closed
 	}
 	answered := make(chan struct{})
 	go func() {
@@ -160,12 +163,12 @@ func (p *Proxy) serve(client net.Conn) {
 		_ = client.Close()
 	}()
 	p.forward(server, client)
-	_ = server.(*net.TCPConn).CloseWrite() // what was sent is still worked on
+	_ = server.(*net.TCPConn).CloseWrite() // the server still works on what was sent
 	<-answered
 	_ = server.Close()
 }
 
-// forward copies what the client sends, until it ends or the connection is to be cut.
+// forward copies the client's data to the server, until the client closes or the connection is to be cut.
 func (p *Proxy) forward(server io.Writer, client net.Conn) {
 	packet := make([]byte, 64<<10)
 	for {

@@ -9,19 +9,18 @@ import (
 	"syscall"
 )
 
-// account is whom Postgres runs as. demoted is false when that is simply the
-// user of this process.
+// account is the user that Postgres runs as. demoted is false if that is the user of this process.
 type account struct {
 	name     string
 	uid, gid int
 	demoted  bool
 }
 
-// unprivileged are the users a root owner can run Postgres as, best first.
+// unprivileged lists the users that Postgres can run as when the owner is root, best first.
 var unprivileged = []string{"postgres", "_postgres", "pgsql", "nobody"}
 
-// chooseAccount decides whom Postgres runs as: this user, or, as Postgres
-// refuses root, the owner of the existing pgdata or else an unprivileged user.
+// chooseAccount chooses the user that Postgres runs as. That is this user. Postgres refuses to run as root, so for root
+// it is the owner of the existing pgdata, or else an unprivileged user.
 func chooseAccount(pgdata string) (account, error) {
 	if os.Geteuid() != 0 {
 		return account{name: "this user", uid: os.Geteuid(), gid: os.Getegid()}, nil
@@ -42,7 +41,8 @@ func chooseAccount(pgdata string) (account, error) {
 			return account{name: name, uid: uid, gid: gid, demoted: true}, nil
 		}
 	}
-	return account{}, fmt.Errorf("postgres refuses to run as root, and there is none of the users %v to run it as", unprivileged)
+	return account{}, fmt.Errorf("postgres refuses to run as root, and there is none of the users %v to run it as",
+		unprivileged)
 }
 
 // apply makes a process run as the account.
@@ -52,7 +52,7 @@ func (a account) apply(attr *syscall.SysProcAttr) {
 	}
 }
 
-// own gives paths to the account.
+// own makes the account the owner of paths.
 func (a account) own(paths ...string) error {
 	if !a.demoted {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Companion is another program that runs next to a Server, such as a
-// connection pooler: as the same user, and never longer than the owner.
+// Companion is another program that runs next to a Server, such as a connection pooler. It runs as the same user, and
+// never outlives the owner.
 type Companion struct {
 	p   *process
 	log string
@@ -42,16 +42,16 @@ func (s *Server) MakeDir(pattern string) (string, error) {
 	return dir, s.user.own(dir)
 }
 
-// Done is closed when the program has ended.
+// Done returns a channel that is closed when the program has ended.
 func (c *Companion) Done() <-chan struct{} { return c.p.done }
 
-// Output returns the end of what the program has written.
+// Output returns the end of the program's output.
 func (c *Companion) Output() string { return tail(c.log) }
 
-// PID is its process id.
+// PID returns the program's process id.
 func (c *Companion) PID() int { return c.p.pid() }
 
-// Stop asks the program to end, with SIGTERM, and kills it if it does not.
+// Stop sends the program SIGTERM, and kills it if it does not end.
 func (c *Companion) Stop() error {
 	err := c.p.end(syscall.SIGTERM, 10*time.Second)
 	if err != nil {

@@ -16,7 +16,7 @@ const lockName = "owner.lock"
 // InUseError says that another process owns the directory.
 type InUseError struct {
 	Dir string
-	PID int // of the owner, or of its postmaster; 0 if unknown
+	PID int // of the owner, or of the owner's postmaster; 0 if unknown
 }
 
 func (e *InUseError) Error() string {
@@ -26,8 +26,8 @@ func (e *InUseError) Error() string {
 	return fmt.Sprintf("%s is in use by process %d: stop it, or choose another directory", e.Dir, e.PID)
 }
 
-// makeDir creates dir if need be and returns its canonical path, which is what
-// the kernel reports as the working directory of Postgres.
+// makeDir creates dir if it is missing, and returns its canonical path, which the kernel reports as the working
+// directory of Postgres.
 func makeDir(dir string) (canonical string, existed bool, err error) {
 	if dir == "" {
 		return "", false, errors.New("private Postgres: no directory given")
@@ -37,7 +37,7 @@ func makeDir(dir string) (canonical string, existed bool, err error) {
 	}
 	_, err = os.Stat(dir)
 	existed = err == nil
-	// Parents stay enterable for the user that Postgres runs as.
+	// The parents must stay enterable for the user that Postgres runs as.
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // see above
 		return "", existed, fmt.Errorf("create the data directory: %w", err)
 	}
@@ -50,8 +50,8 @@ func makeDir(dir string) (canonical string, existed bool, err error) {
 	return dir, existed, nil
 }
 
-// checkDir refuses a directory that holds something else, as it will be given
-// away and written to, and one that belongs to someone else.
+// checkDir refuses a directory with other contents, because Start would give it away and write to it. It also refuses a
+// directory that belongs to another user.
 func checkDir(dir string, existed bool) error {
 	if !existed {
 		return nil
@@ -79,8 +79,7 @@ func checkDir(dir string, existed bool) error {
 	return nil
 }
 
-// lockDir makes this process the owner of dir. The kernel lets go of the lock
-// when the process ends, however it ends.
+// lockDir makes this process the owner of dir. The kernel releases the lock when the process ends, however it ends.
 func lockDir(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -104,8 +103,8 @@ func lockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// barrier names the first directory on the way to path that the account may
-// not enter, judging by mode bits alone. Empty if there is none.
+// barrier returns the first directory on the way to path that the account may not enter, judging by mode bits alone;
+// empty if there is none.
 func (a account) barrier(path string) string {
 	var found string
 	for p := path; ; p = filepath.Dir(p) {
@@ -129,15 +128,16 @@ func (a account) mayEnter(info os.FileInfo) bool {
 	}
 }
 
-// explain turns "permission denied" from starting a program into what is in
-// the way, since the parents of the directory are not ours to open up.
+// explain replaces "permission denied" from starting a program by the directory that is in the way. Start may not open
+// up the parents of the directory itself.
 func (s *Server) explain(err error) error {
 	if !errors.Is(err, os.ErrPermission) {
 		return err
 	}
 	for _, path := range []string{s.dir, s.bin.dir} {
 		if at := s.user.barrier(path); at != "" {
-			return fmt.Errorf("user %s, whom Postgres runs as, cannot enter %s on the way to %s: choose a directory elsewhere, or open it with chmod o+x: %w",
+			return fmt.Errorf("user %s, whom Postgres runs as, cannot enter %s on the way to %s: "+
+				"choose a directory elsewhere, or open it with chmod o+x: %w",
 				s.user.name, at, path, err)
 		}
 	}

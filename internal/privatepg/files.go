@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// maxSocketPath is the longest directory whose socket name (".s.PGSQL.65535")
-// still fits into the 104 bytes that the strictest system allows.
+// maxSocketPath is the length of the longest directory whose socket name (".s.PGSQL.65535") still fits into the 104
+// bytes that the strictest system allows.
 const maxSocketPath = 104 - 1 - len("/.s.PGSQL.65535")
 
-// makeSocketDir returns a directory for the socket that only the server's user
-// can enter: run in the server's directory, or if that path is too long (or
-// would be misread as a list), a short temporary one that run links to.
+// makeSocketDir returns a directory for the socket that only the server's user can enter. It is run in the server's
+// directory. If that path is too long, or would be misread as a list, it is a short temporary directory that run links
+// to.
 func (s *Server) makeSocketDir() (string, error) {
 	run := filepath.Join(s.dir, "run")
 	if target, err := os.Readlink(run); err == nil {
 		if s.private(target) {
-			return target, nil // left by an owner that was killed
+			return target, nil // left over from an owner that was killed
 		}
 		if err := os.Remove(run); err != nil {
 			return "", fmt.Errorf("make a directory for the socket: %w", err)
@@ -45,7 +45,7 @@ func (s *Server) makeSocketDir() (string, error) {
 	return run, s.user.own(run)
 }
 
-// private reports whether dir is a directory of the server's user alone.
+// private reports whether dir belongs to the server's user and no other user may enter it.
 func (s *Server) private(dir string) bool {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 {
@@ -67,7 +67,7 @@ func (s *Server) removeSocketDir() error {
 	return errors.Join(err, os.Remove(run))
 }
 
-// openLog starts a new log and keeps the one before.
+// openLog starts a new log and keeps the previous one.
 func (s *Server) openLog() (*os.File, error) {
 	if err := os.Rename(s.Log(), s.Log()+".old"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("open the log: %w", err)
@@ -87,7 +87,7 @@ func tail(path string) string {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.Size() > 2048 {
-		_, _ = f.Seek(-2048, io.SeekEnd) // from the start is as good
+		_, _ = f.Seek(-2048, io.SeekEnd) // shorter than 2 kB: read it from the start
 	}
 	text, err := io.ReadAll(io.LimitReader(f, 4096))
 	if err != nil {

@@ -17,8 +17,7 @@ import (
 // MinVersion is the oldest major version of Postgres that Punctual runs on.
 const MinVersion = 15
 
-// places are where packages put the server binaries, which most of them keep
-// out of PATH.
+// places lists where packages put the server binaries. Most packages keep them out of PATH.
 var places = []string{
 	"/usr/lib/postgresql/*/bin",                      // Debian, Ubuntu
 	"/usr/pgsql-*/bin",                               // RPMs of postgresql.org
@@ -38,13 +37,12 @@ type installation struct {
 	version int // major
 }
 
-// NotFoundError says that the machine has no usable Postgres server, where it
-// was looked for, and what to install.
+// NotFoundError says that the machine has no usable Postgres server, where Find looked, and what to install.
 type NotFoundError struct {
-	Version int      // the only major version that would do; 0 for any ≥ MinVersion
-	Dir     string   // the data directory that asks for Version
-	Looked  []string // PATH and the patterns tried
-	Found   []string // servers that are there, of another version
+	Version int      // the only major version that fits; 0: any from MinVersion
+	Dir     string   // the data directory that needs Version
+	Looked  []string // PATH and the patterns that were tried
+	Found   []string // servers that were found, of other versions
 }
 
 func (e *NotFoundError) Error() string {
@@ -66,10 +64,9 @@ func (e *NotFoundError) Error() string {
 	return b.String()
 }
 
-// Find returns the directory of the newest Postgres server of at least
-// MinVersion, and its major version. It looks on PATH and where the packages of
-// Debian, RPM, SUSE and Alpine distributions, Homebrew, MacPorts and
-// Postgres.app install, and fails with a *NotFoundError.
+// Find returns the directory of the newest Postgres server of at least MinVersion, and its major version. It looks on
+// PATH and where the packages of Debian, RPM, SUSE and Alpine distributions, Homebrew, MacPorts and Postgres.app
+// install. It fails with a *NotFoundError.
 func Find() (bindir string, version int, err error) {
 	found := installations()
 	for _, in := range found { // newest first
@@ -80,8 +77,8 @@ func Find() (bindir string, version int, err error) {
 	return "", 0, notFound(found, 0, "")
 }
 
-// chooseBinaries returns the binaries for pgdata: those asked for, those of the
-// version that made it, or, if there is no pgdata yet, the newest.
+// chooseBinaries returns the binaries for pgdata: those in bindir if it is given, else those of the version that made
+// pgdata, or the newest if there is no pgdata yet.
 func chooseBinaries(bindir, pgdata string) (installation, error) {
 	madeBy, err := dataVersion(pgdata)
 	if err != nil {
@@ -114,7 +111,7 @@ func notFound(found []installation, version int, pgdata string) *NotFoundError {
 	return e
 }
 
-// installations lists what the machine has, newest first, PATH winning a tie.
+// installations lists the servers of the machine, newest first. In a tie, PATH wins.
 func installations() []installation {
 	dirs := filepath.SplitList(os.Getenv("PATH"))
 	for _, pattern := range places {
@@ -133,9 +130,8 @@ func installations() []installation {
 
 var versionPattern = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 
-// inspect asks the binaries in dir for their version. A directory that only
-// links to postgres (as a bin directory on PATH does) is followed to the one
-// that holds it together with initdb.
+// inspect asks the binaries in dir for their version. If dir only links to postgres, as a bin directory on PATH does,
+// inspect follows the link to the directory that also has initdb.
 func inspect(dir string) (installation, error) {
 	postgres, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))
 	if err != nil {
@@ -159,7 +155,7 @@ func inspect(dir string) (installation, error) {
 	return in, err
 }
 
-// dataVersion is the major version that made pgdata, 0 if nothing has yet.
+// dataVersion returns the major version that made pgdata; 0 if there is no pgdata yet.
 func dataVersion(pgdata string) (int, error) {
 	text, err := os.ReadFile(filepath.Join(pgdata, "PG_VERSION"))
 	if errors.Is(err, os.ErrNotExist) {

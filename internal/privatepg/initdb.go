@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// initialise makes the database cluster unless there is one. initdb works next
-// to the final place, so that a half-made cluster is never taken for a whole.
+// initialise creates the database cluster unless it exists. initdb works next to the final place, so that a half-made
+// cluster is never taken for a whole one.
 func (s *Server) initialise(ctx context.Context) error {
 	if err := s.readPassword(); err != nil {
 		return err
@@ -29,7 +29,7 @@ func (s *Server) initialise(ctx context.Context) error {
 	}
 	args := []string{
 		"--pgdata=" + half, "--username=" + Superuser, "--pwfile=" + s.passwordFile(),
-		"--auth-local=trust", "--auth-host=scram-sha-256", // the socket's directory is the guard
+		"--auth-local=trust", "--auth-host=scram-sha-256", // only the server's user can enter the socket's directory
 		"--encoding=UTF8", "--locale=C", "--data-checksums",
 	}
 	if s.cfg.Fast {
@@ -46,7 +46,7 @@ func (s *Server) initialise(ctx context.Context) error {
 
 func (s *Server) passwordFile() string { return filepath.Join(s.dir, "password") }
 
-// readPassword reads the superuser's password, choosing one the first time.
+// readPassword reads the superuser's password. The first time it chooses one.
 func (s *Server) readPassword() error {
 	text, err := os.ReadFile(s.passwordFile())
 	if err == nil && len(bytes.TrimSpace(text)) > 0 {
@@ -63,7 +63,7 @@ func (s *Server) readPassword() error {
 	return s.user.own(s.passwordFile())
 }
 
-// runToEnd runs a program as the server's user. An error carries its output.
+// runToEnd runs a program as the server's user. Its error contains the program's output.
 func (s *Server) runToEnd(ctx context.Context, path string, args ...string) error {
 	var out bytes.Buffer
 	cmd := s.command(path, args...)
@@ -83,9 +83,9 @@ func (s *Server) runToEnd(ctx context.Context, path string, args ...string) erro
 	return p.watch.dismiss()
 }
 
-// command prepares a program to run as the server's user, in its directory. Of
-// the environment it gets only what it needs to be found and to load: nothing
-// that would steer Postgres from outside, and no secrets of ours.
+// command prepares a program to run as the server's user, in the server's directory. The program gets only the
+// environment variables that it needs to be found and to load: none that would configure Postgres, and no secrets of
+// ours.
 func (s *Server) command(path string, args ...string) *exec.Cmd {
 	cmd := exec.Command(path, args...)
 	cmd.Dir = s.dir

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	socketPort = 5432 // the port in a socket's name when there is no TCP port
+	socketPort = 5432 // the port in the socket's name when there is no TCP port
 
-	fastPatience  = 30 * time.Second // for a fast shutdown, with its checkpoint
+	fastPatience  = 30 * time.Second // for a fast shutdown with its checkpoint
 	crashPatience = 15 * time.Second // Postgres kills its own children after 5 s
-	portAttempts  = 3                // a free port may be taken before Postgres has it
+	portAttempts  = 3                // another process may take a free port before Postgres does
 )
 
 // endedError says that Postgres ended instead of accepting connections.
@@ -34,7 +34,7 @@ func (e *endedError) Error() string {
 
 func (e *endedError) Unwrap() error { return e.cause }
 
-// launch starts Postgres on the initialised directory.
+// launch starts Postgres in the initialised directory.
 func (s *Server) launch(ctx context.Context) error {
 	socket, err := s.makeSocketDir()
 	if err != nil {
@@ -92,8 +92,8 @@ func (s *Server) launchOn(ctx context.Context, socket string, port int) (*proces
 	if s.cfg.Ephemeral {
 		cleanup = s.dir
 	}
-	// SIGQUIT, an immediate shutdown: it is quick, and unlike SIGINT a Go
-	// program never passes it on as ignored, not even below `sh -c '… &'`.
+	// SIGQUIT is an immediate shutdown, which is quick. Unlike SIGINT, a Go program never passes it on as ignored, not
+	// even below `sh -c '… &'`.
 	p, err := startProcess(cmd, syscall.SIGQUIT, cleanup)
 	if err != nil {
 		return nil, fmt.Errorf("start postgres: %w", s.explain(err))
@@ -104,7 +104,7 @@ func (s *Server) launchOn(ctx context.Context, socket string, port int) (*proces
 	return p, nil
 }
 
-// awaitReady connects until that succeeds.
+// awaitReady tries to connect until it succeeds.
 func (s *Server) awaitReady(ctx context.Context, p *process, dsn string) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -123,8 +123,8 @@ func (s *Server) awaitReady(ctx context.Context, p *process, dsn string) error {
 	}
 }
 
-// Stop shuts Postgres down, disconnecting its clients, and gives the directory
-// free. It is an error if Postgres had to be killed. Stopping again does nothing.
+// Stop shuts Postgres down, disconnects its clients, and releases the directory. If Postgres had to be killed, Stop
+// returns an error. Stopping again does nothing.
 func (s *Server) Stop() error {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -134,16 +134,16 @@ func (s *Server) Stop() error {
 	return errors.Join(s.halt(), s.close())
 }
 
-// Crash ends Postgres as a power failure would, but for what the operating
-// system has not written yet. Restart brings it up again.
+// Crash ends Postgres as a power failure would, except that writes which the operating system still holds survive.
+// Restart brings Postgres up again.
 func (s *Server) Crash() error {
 	s.life.Lock()
 	defer s.life.Unlock()
 	return s.current().end(syscall.SIGQUIT, crashPatience)
 }
 
-// Restart shuts Postgres down, unless it is down, and starts it again on the
-// same socket and port. ctx bounds the start as for Start.
+// Restart shuts Postgres down, unless it is down, and starts it again on the same socket and port. ctx bounds the start
+// as for Start.
 func (s *Server) Restart(ctx context.Context) error {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -161,7 +161,7 @@ func (s *Server) Restart(ctx context.Context) error {
 	return s.launch(ctx)
 }
 
-// halt ends Postgres: fast first, then by force.
+// halt ends Postgres: first by a fast shutdown, then by force.
 func (s *Server) halt() error {
 	p := s.current()
 	err := p.end(syscall.SIGINT, fastPatience)
@@ -171,7 +171,7 @@ func (s *Server) halt() error {
 	return err
 }
 
-// close gives back what open took.
+// close releases what open took.
 func (s *Server) close() error {
 	s.closed = true
 	err := errors.Join(s.removeSocketDir(), s.lock.Close())

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// occupants lists the postmaster that uses pgdata, as far as its postmaster.pid
-// tells.
+// occupants lists the postmaster that uses pgdata, as far as its postmaster.pid tells.
 func occupants(pgdata string) []int {
 	pid := postmasterPID(pgdata)
 	if pid == 0 || !alive(pid) {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// ownerEnv makes the test binary an owner of the directory it names.
+// ownerEnv turns the test binary into an owner of the directory that it names.
 const ownerEnv = "PRIVATEPG_TEST_OWNER"
 
 func TestMain(m *testing.M) {
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// own starts Postgres, says "ready" with its address, and waits to be killed.
+// own starts Postgres, prints "ready" with its address, and waits to be killed.
 func own(dir string) error {
 	s, err := Start(context.Background(), Config{Dir: dir, Ephemeral: os.Getenv("EPHEMERAL") != ""})
 	if err != nil {
@@ -55,7 +55,7 @@ func otherOwner(t *testing.T, dir string, env ...string) (cmd *exec.Cmd, dsn str
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cmd.StdinPipe(); err != nil { // open for as long as this process
+	if _, err := cmd.StdinPipe(); err != nil { // open as long as this process lives
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
@@ -97,7 +97,7 @@ func TestNothingOutlivesAKilledOwner(t *testing.T) {
 			cmd, dsn := otherOwner(t, dir)
 			query(t, dsn, "CREATE TABLE kept AS SELECT 'kept' AS v")
 			children := descendants(t, cmd.Process.Pid)
-			if len(children) < 5 { // postmaster, its workers, companion
+			if len(children) < 5 { // the postmaster, its workers and the companion
 				t.Fatalf("the owner has the descendants %v, want more", children)
 			}
 			if err := cmd.Process.Signal(sig); err != nil {
@@ -128,7 +128,7 @@ func TestStartAtOnceAfterAKilledOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	start(t, Config{Dir: dir}) // the old Postgres is still going down
+	start(t, Config{Dir: dir}) // the old Postgres is still shutting down
 }
 
 func TestEphemeralDirectoryGoesWithAKilledOwner(t *testing.T) {
@@ -158,8 +158,8 @@ func TestOwnerInAnotherProcessIsNamed(t *testing.T) {
 
 func TestWatchdogDoesWhatLinuxWould(t *testing.T) {
 	t.Parallel()
-	// Both ends of the watch are processes here, as on systems without
-	// PR_SET_PDEATHSIG; closing the pipe stands for the death of the owner.
+	// Here both the watched process and the watchdog are children of the test, as on systems without PR_SET_PDEATHSIG.
+	// Closing the pipe stands for the death of the owner.
 	victim := exec.Command("/bin/sleep", "1000")
 	out, err := victim.StdoutPipe()
 	if err != nil {

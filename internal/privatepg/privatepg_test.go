@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// newDir returns a new directory with a short path that the user Postgres runs
-// as can enter, which t.TempDir is not for root.
+// newDir returns a new directory with a short path that the user of Postgres can enter. For root, t.TempDir is no such
+// directory.
 func newDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "punctual-privatepg-")
@@ -138,7 +138,7 @@ func TestTCPNeedsThePassword(t *testing.T) {
 func TestSocketMovesWhenThePathIsTooLong(t *testing.T) {
 	t.Parallel()
 	parent := newDir(t)
-	if err := os.Chmod(parent, 0o755); err != nil { // for the user Postgres runs as
+	if err := os.Chmod(parent, 0o755); err != nil { // for the user that Postgres runs as
 		t.Fatal(err)
 	}
 	dir := filepath.Join(parent, strings.Repeat("long", 30))
@@ -178,7 +178,7 @@ func TestStartFailureShowsThePostgresLog(t *testing.T) {
 
 func TestStalePIDFileIsNoObstacle(t *testing.T) {
 	t.Parallel()
-	stranger := os.Getppid() // alive, and not a Postgres
+	stranger := os.Getppid() // it is alive and not a Postgres
 	for name, pid := range map[string]int{"of a dead process": 1 << 22, "reused by another program": stranger} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -13,19 +13,18 @@ import (
 // process is a child that cannot outlive this process.
 type process struct {
 	cmd   *exec.Cmd
-	watch *watchdog     // nil where the kernel does all that is needed
-	done  chan struct{} // closed when it has ended and is reaped
-	err   error         // how it ended; read after done
+	watch *watchdog     // nil where the kernel does it all
+	done  chan struct{} // closed when the child has ended and is reaped
+	err   error         // how the child ended; read it after done
 }
 
-// startProcess starts cmd, to get signal when this process dies. If cleanup is
-// not empty, that directory is then removed too.
+// startProcess starts cmd. When this process dies, the child gets signal, and then the directory cleanup is removed,
+// unless cleanup is empty.
 func startProcess(cmd *exec.Cmd, signal syscall.Signal, cleanup string) (*process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	// A group of its own: Ctrl-C in the terminal is for the owner, who stops
-	// its children in order.
+	// A group of its own: Ctrl-C in the terminal is for the owner, which stops its children in order.
 	cmd.SysProcAttr.Setpgid = true
 	tied := tieToOwner(cmd.SysProcAttr, signal)
 
@@ -40,9 +39,8 @@ func startProcess(cmd *exec.Cmd, signal syscall.Signal, cleanup string) (*proces
 	return p, <-started
 }
 
-// run starts the child and waits for it on one OS thread that lives as long as
-// the child does: Linux takes the end of the thread that forked for the death
-// of the parent.
+// run starts the child and waits for it on one OS thread, which lives as long as the child: when the thread that forked
+// the child ends, Linux takes that for the death of the parent.
 func (p *process) run(started chan<- error, watch func() error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

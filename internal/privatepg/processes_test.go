@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// processes maps the processes that run, and not merely wait to be reaped, to
-// their parents.
+// processes maps running processes to their parents. It leaves out those that only wait to be reaped.
 func processes(t *testing.T) map[int]int {
 	t.Helper()
 	parents := map[int]int{}
@@ -27,8 +26,8 @@ func processes(t *testing.T) map[int]int {
 	return parents
 }
 
-// listing gives a line "pid parent state" a process: from /proc if there is
-// one, as not every machine has ps.
+// listing returns a line "pid parent state" for each process. It uses /proc where there is one, because some machines
+// have no ps.
 func listing(t *testing.T) string {
 	t.Helper()
 	files, _ := filepath.Glob("/proc/[0-9]*/stat") // fails only for a bad pattern
@@ -43,9 +42,9 @@ func listing(t *testing.T) string {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // gone meanwhile
+			continue // it has ended meanwhile
 		}
-		// "pid (name) state parent …", where the name may hold anything.
+		// The format is "pid (name) state parent …", and the name may contain anything.
 		pid, _, _ := strings.Cut(string(text), " ")
 		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 		fmt.Fprintln(&b, pid, fields[1], fields[0])

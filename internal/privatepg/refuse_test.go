@@ -49,7 +49,7 @@ func TestRootIsToldWhichDirectoryBarsTheWay(t *testing.T) {
 		t.Log("not root: no other user, so nothing is in its way")
 		return
 	}
-	private := newDir(t) // mode 0700, root's
+	private := newDir(t) // its mode is 0700, its owner root
 	_, err := Start(t.Context(), Config{Dir: filepath.Join(private, "data"), Fast: true})
 	if err == nil || !strings.Contains(err.Error(), private+" (mode 0700)") {
 		t.Errorf("error is %v, want it to name %s", err, private)
@@ -107,7 +107,7 @@ func TestBinariesFollowTheDataAndNothingOlderThanTheMinimum(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name, dataVersion string
-		want              int // 0 for an error
+		want              int // 0: an error
 	}{
 		{"the newest for new data", "", 18},
 		{"the same version for existing data", "16\n", 16},
@@ -127,7 +127,7 @@ func TestBinariesFollowTheDataAndNothingOlderThanTheMinimum(t *testing.T) {
 	}
 }
 
-// fakeServer makes binaries that know nothing but their version.
+// fakeServer makes binaries that can only print their version.
 func fakeServer(t *testing.T, dir, version string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// production is what a sober server would set; the rest are Postgres' defaults,
-// which are durable.
+// production holds the settings that differ from Postgres' defaults, as a careful administrator would choose them. The
+// defaults are durable.
 var production = map[string]string{
 	"TimeZone":                "UTC",
 	"log_timezone":            "UTC",
@@ -17,7 +17,7 @@ var production = map[string]string{
 	"unix_socket_permissions": "0700",
 }
 
-// fast is for data that nobody will miss.
+// fast is for data that may be lost.
 var fast = map[string]string{
 	"fsync":              "off",
 	"synchronous_commit": "off",
@@ -26,8 +26,8 @@ var fast = map[string]string{
 	"max_wal_senders":    "0",
 }
 
-// arguments are the command line of postgres. Settings go there rather than
-// into a file, so that they hold for this start only.
+// arguments returns the command line of postgres. Settings go there rather than into a file, so that they hold for this
+// start only.
 func (s *Server) arguments(socket string, port int) []string {
 	settings := maps.Clone(production)
 	settings["unix_socket_directories"] = socket
@@ -51,8 +51,8 @@ func (s *Server) arguments(socket string, port int) []string {
 	return args
 }
 
-// has reports whether a loadable module came with the server. Preloading one
-// that is not there would keep Postgres from starting.
+// has reports whether the server came with a loadable module. If a module is preloaded but missing, Postgres does not
+// start.
 func (s *Server) has(module string) bool {
 	for _, lib := range []string{"lib", "lib/postgresql", "lib/pgsql", "lib64/pgsql"} {
 		for _, ext := range []string{".so", ".dylib"} {

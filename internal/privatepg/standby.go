@@ -10,12 +10,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// standbySlot is the replication slot of a Standby: what it has not got yet is kept for it.
+// standbySlot is the replication slot of a Standby. The primary keeps the WAL that the standby has not received yet.
 const standbySlot = "standby"
 
-// Standby starts a streaming standby of this server: a copy of its data that follows it and answers
-// reading queries. It has the same roles and passwords. from is how it reaches this server, such as through
-// a proxy; empty: as DSN does. cfg is as for Start, and its Dir must be new; a server has one standby.
+// Standby starts a streaming standby of this server: a copy of its data that follows it and answers read-only queries.
+// It has the same roles and passwords. from is the DSN by which it reaches this server, for example through a proxy;
+// empty: as DSN does. cfg is as for Start, and its Dir must be new. A server has one standby.
 func (s *Server) Standby(ctx context.Context, cfg Config, from string) (*Server, error) {
 	ctx, cancel := withPatience(ctx)
 	defer cancel()
@@ -52,7 +52,7 @@ func (s *Server) follow(ctx context.Context, primary *Server, from string) error
 	return s.launch(ctx)
 }
 
-// Promote makes a standby a primary, and returns when it takes writes. The primary it followed must be gone.
+// Promote makes a standby the primary, and returns when it takes writes. The former primary must be gone.
 func (s *Server) Promote(ctx context.Context) error {
 	conn, err := pgconn.Connect(ctx, s.DSN("postgres"))
 	if err != nil {

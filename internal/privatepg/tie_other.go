@@ -4,5 +4,5 @@ package privatepg
 
 import "syscall"
 
-// tieToOwner reports that only Linux can do this: a watchdog must.
+// tieToOwner returns false: only Linux can do this, and elsewhere a watchdog must.
 func tieToOwner(*syscall.SysProcAttr, syscall.Signal) bool { return false }

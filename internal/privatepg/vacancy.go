@@ -15,9 +15,8 @@ import (
 // vacancyPatience is how long a Postgres that lost its owner may take to end.
 const vacancyPatience = 15 * time.Second
 
-// awaitVacancy waits until no Postgres uses the data directory any more: one
-// whose owner was killed is still going down. Holding the owner's lock, this
-// process need not fear one that comes up meanwhile.
+// awaitVacancy waits until no Postgres uses the data directory: after its owner was killed, Postgres still takes a
+// while to end. This process holds the owner's lock, so no new Postgres can start there meanwhile.
 func (s *Server) awaitVacancy(ctx context.Context) error {
 	giveUp := time.After(vacancyPatience)
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -37,9 +36,9 @@ func (s *Server) awaitVacancy(ctx context.Context) error {
 	}
 }
 
-// removeReusedPID removes a postmaster.pid, left by a crash, whose process id
-// now belongs to some other program: Postgres would take that for a postmaster
-// and refuse to start. Any other stale file Postgres deals with best by itself.
+// removeReusedPID removes a postmaster.pid that a crash left behind, if its process id now belongs to another program.
+// Postgres would take that program for a postmaster and refuse to start. Postgres handles any other stale file best by
+// itself.
 func (s *Server) removeReusedPID() error {
 	pid := postmasterPID(s.pgdata())
 	if pid == 0 || !alive(pid) {
@@ -51,7 +50,7 @@ func (s *Server) removeReusedPID() error {
 	return nil
 }
 
-// postmasterPID is the process id in postmaster.pid, 0 if there is none.
+// postmasterPID returns the process id in postmaster.pid; 0 if there is no such file.
 func postmasterPID(pgdata string) int {
 	text, err := os.ReadFile(filepath.Join(pgdata, "postmaster.pid"))
 	if err != nil {

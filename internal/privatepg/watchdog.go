@@ -9,20 +9,18 @@ import (
 	"syscall"
 )
 
-// watchdog is a shell that reads from a pipe whose other end only this process
-// holds: the end of the pipe is the end of this process. A nil watchdog is one
-// that is not needed.
+// watchdog is a shell that reads from a pipe. Only this process holds the other end, so the pipe ends when this process
+// ends. The watchdog is nil where none is needed.
 type watchdog struct {
 	cmd  *exec.Cmd
 	pipe io.WriteCloser
 	end  func() error
 }
 
-// watchScript watches over process $1. At the end of its input it signals $2
-// to it, waits for it to be gone, and removes directory $3. The wait is bounded,
-// as below a process 1 that reaps nothing a dead process never goes. The line
-// "gone" says that the process is no more (its id may be another's), "done" that
-// all is over.
+// watchScript watches over process $1. When its input ends, it sends signal $2 to the process, waits until the process
+// is gone, and removes directory $3. The wait is bounded: if process 1 reaps nothing, as in some containers, a dead
+// process never goes away. The line "gone" says that the process has ended and that another may have its id by now. The
+// line "done" says that everything is over.
 const watchScript = `
 pid=$1
 while read -r word; do
@@ -40,7 +38,7 @@ func startWatchdog(pid int, signal syscall.Signal, cleanup string) (*watchdog, e
 	cmd := exec.Command("/bin/sh", "-c", watchScript, "punctual-watchdog",
 		strconv.Itoa(pid), strconv.Itoa(int(signal)), cleanup)
 	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is not for it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C must not reach it
 	pipe, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("watch over process %d: %w", pid, err)
@@ -58,15 +56,15 @@ func startWatchdog(pid int, signal syscall.Signal, cleanup string) (*watchdog, e
 	return w, nil
 }
 
-// forget tells the watchdog that the process has ended and been reaped. That
-// the watchdog itself is gone, killed by someone, does not matter then.
+// forget tells the watchdog that the process has ended and was reaped. It does not matter then if the watchdog itself
+// was killed.
 func (w *watchdog) forget() {
 	if w != nil {
 		_, _ = io.WriteString(w.pipe, "gone\n")
 	}
 }
 
-// dismiss ends the watch without harm to anything.
+// dismiss ends the watch, and touches nothing.
 func (w *watchdog) dismiss() error {
 	if w == nil {
 		return nil

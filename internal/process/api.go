@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// API calls a replica. It knows JSON and nothing else.
+// API is a client of one replica's API. It speaks JSON only.
 type API struct {
 	URL    string
 	client *http.Client
-	header http.Header // of every request
+	header http.Header // sent with every request
 }
 
 // NewAPI returns a client of the API at a base URL.
@@ -22,7 +22,7 @@ func NewAPI(url string) *API {
 	return &API{URL: url, client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{}}}
 }
 
-// WithHeader returns an API that sends a further header with every request.
+// WithHeader returns an API that sends one more header with every request.
 func (a *API) WithHeader(name, value string) *API {
 	header := a.header.Clone()
 	if header == nil {
@@ -32,11 +32,11 @@ func (a *API) WithHeader(name, value string) *API {
 	return &API{URL: a.URL, client: a.client, header: header}
 }
 
-// WithKey returns an API that proves who it is with an API key or a token.
+// WithKey returns an API that authenticates with an API key or a token.
 func (a *API) WithKey(key string) *API { return a.WithHeader("Authorization", "Bearer "+key) }
 
-// Do sends in as JSON unless it is nil, and reads a 2xx answer into out unless that is nil. Any other answer
-// is an error that holds its body; its status is returned all the same.
+// Do sends in as JSON unless it is nil, and reads a 2xx answer into out unless out is nil. Any other answer is an error
+// that contains its body; Do returns its status too.
 func (a *API) Do(ctx context.Context, method, path string, in, out any) (status int, err error) {
 	var body io.Reader
 	if in != nil {
@@ -76,7 +76,7 @@ func (a *API) Do(ctx context.Context, method, path string, in, out any) (status 
 	return response.StatusCode, nil
 }
 
-// Create writes jobs through the batch route, a thousand at a time.
+// Create creates jobs through the batch route, a thousand at a time.
 func (a *API) Create(ctx context.Context, jobs []JobSpec) error {
 	for len(jobs) > 0 {
 		n := min(len(jobs), 1000)
@@ -88,5 +88,5 @@ func (a *API) Create(ctx context.Context, jobs []JobSpec) error {
 	return nil
 }
 
-// JobSpec is a job as the API takes it, in the words of its documentation.
+// JobSpec is a job in the API's own words.
 type JobSpec map[string]any

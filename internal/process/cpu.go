@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// CPU is the processor time that a process and all of its children, living and reaped, have used. ok is false where
-// that cannot be read, as /proc is needed.
+// CPU returns the processor time that a process and all of its children, living and reaped, have used. ok is false
+// where it cannot be read: it needs /proc.
 func CPU(pid int) (used time.Duration, ok bool) {
 	own, ok := cpuStat(pid)
 	if !ok {
@@ -31,13 +31,13 @@ type procStat struct {
 	used, reaped time.Duration
 }
 
-// cpuStat reads /proc/pid/stat; proc_pid_stat(5). Its unit is a hundredth of a second everywhere.
+// cpuStat reads /proc/pid/stat; see proc_pid_stat(5). The unit is a hundredth of a second on every machine.
 func cpuStat(pid int) (s procStat, ok bool) {
 	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
 		return s, false
 	}
-	_, rest, _ := strings.Cut(string(raw), ") ") // the name may hold spaces
+	_, rest, _ := strings.Cut(string(raw), ") ") // the process name may contain spaces
 	fields := strings.Fields(rest)
 	if len(fields) < 15 {
 		return s, false
@@ -50,8 +50,8 @@ func cpuStat(pid int) (s procStat, ok bool) {
 	return s, true
 }
 
-// Resident is the memory that a process occupies now, and the most that it ever did, in bytes. ok is false where that
-// cannot be read, as /proc is needed.
+// Resident returns how much memory a process occupies now, and the most that it ever did, in bytes. ok is false where
+// it cannot be read: it needs /proc.
 func Resident(pid int) (now, most int64, ok bool) {
 	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	if err != nil {

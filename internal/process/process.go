@@ -18,25 +18,27 @@ import (
 // Process is a child that does not outlive this process.
 type Process struct {
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended and is reaped
+	done chan struct{} // closed when the process has ended and is reaped
 	log  logBuffer     // stdout and stderr
 }
 
-// MasterKey is that of every replica that is launched here, as they share databases. It guards nothing worth it.
+// MasterKey is the master key of every replica launched here, because replicas share databases. It protects nothing of
+// value.
 const MasterKey = "bm90IHNlY3JldDogZm9yIHByaXZhdGUgZGF0YWJhc2U="
 
-// noGrace lets replicas stop at once: no load balancer is to notice. A binary that knows no such setting passes over it.
+// noGrace lets replicas stop at once, because there is no load balancer that must notice. A binary without this setting
+// ignores it.
 const noGrace = "PUNCTUAL_SHUTDOWN_GRACE=0s"
 
-// Launch starts a program with arguments and with env added to the environment, from which everything
-// that would configure Punctual or Postgres was taken, but for the master key, which env may replace. Replicas stop without
-// --shutdown-grace unless they are told another.
+// Launch starts a program. Its environment is this process's without everything that would configure Punctual or
+// Postgres, plus the master key and env, which may replace the key. A replica stops without a --shutdown-grace unless
+// env or args set one.
 func Launch(path string, env []string, args ...string) (*Process, error) {
 	p := &Process{cmd: exec.Command(path, args...), done: make(chan struct{})}
 	p.cmd.Env = append(append(cleanEnv(), "PUNCTUAL_MASTER_KEY="+MasterKey, noGrace), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	p.cmd.SysProcAttr = tied()
-	p.cmd.WaitDelay = 5 * time.Second // grandchildren that keep the output open
+	p.cmd.WaitDelay = 5 * time.Second // for grandchildren that keep the output open
 	started := make(chan error)
 	go p.run(started)
 	if err := <-started; err != nil {
@@ -45,40 +47,41 @@ func Launch(path string, env []string, args ...string) (*Process, error) {
 	return p, nil
 }
 
-// run starts the child and waits for it on one OS thread that lives as long as the child does: Linux takes
-// the end of the thread that forked for the death of the parent.
+// run starts the child and waits for it on one OS thread, which lives as long as the child: when the thread that forked
+// the child ends, Linux takes that for the death of the parent.
 func (p *Process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := p.cmd.Start()
 	started <- err
 	if err == nil {
-		_ = p.cmd.Wait() // ProcessState has it
+		_ = p.cmd.Wait() // the result is in ProcessState
 	}
 	close(p.done)
 }
 
-// cleanEnv is the environment without what Punctual or libpq read.
+// cleanEnv returns the environment without the variables that Punctual or libpq read.
 func cleanEnv() []string {
 	var env []string
 	for _, entry := range os.Environ() {
-		if !strings.HasPrefix(entry, "PUNCTUAL_") && !strings.HasPrefix(entry, "PG") && !strings.HasPrefix(entry, "DATABASE_URL=") {
+		if !strings.HasPrefix(entry, "PUNCTUAL_") && !strings.HasPrefix(entry, "PG") &&
+			!strings.HasPrefix(entry, "DATABASE_URL=") {
 			env = append(env, entry)
 		}
 	}
 	return env
 }
 
-// PID is its process id.
+// PID returns the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed when it has ended.
+// Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Output is what it has written so far, to stdout and stderr.
+// Output returns what the process has written so far to stdout and stderr; if that is a lot, the newest megabyte.
 func (p *Process) Output() string { return p.log.String() }
 
-// Signal sends a signal.
+// Signal sends a signal to the process.
 func (p *Process) Signal(s syscall.Signal) error {
 	err := p.cmd.Process.Signal(s)
 	if errors.Is(err, os.ErrProcessDone) {
@@ -87,7 +90,7 @@ func (p *Process) Signal(s syscall.Signal) error {
 	return err
 }
 
-// Wait waits until it has ended, and returns its exit code; -1 when a signal ended it.
+// Wait waits until the process has ended, and returns its exit code; -1 if a signal ended it.
 func (p *Process) Wait(ctx context.Context) (code int, err error) {
 	select {
 	case <-p.done:
@@ -97,7 +100,7 @@ func (p *Process) Wait(ctx context.Context) (code int, err error) {
 	}
 }
 
-// Stop asks it to end with SIGTERM and waits for it. Anything but exit code 0 is an error.
+// Stop sends SIGTERM and waits for the end. Any exit code but 0 is an error.
 func (p *Process) Stop(ctx context.Context) error {
 	if err := p.Signal(syscall.SIGTERM); err != nil {
 		return err
@@ -112,14 +115,14 @@ func (p *Process) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Kill ends it and its process group with SIGKILL. Killing again does nothing.
+// Kill kills the process and its process group with SIGKILL. Killing again does nothing.
 func (p *Process) Kill() {
 	select {
 	case <-p.done:
 		return
 	default:
 	}
-	_ = syscall.Kill(-p.PID(), syscall.SIGKILL) // gone already is fine
+	_ = syscall.Kill(-p.PID(), syscall.SIGKILL) // it may have ended already
 	<-p.done
 }
 

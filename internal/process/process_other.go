@@ -4,6 +4,6 @@ package process
 
 import "syscall"
 
-// tied is a process group of its own. Only Linux can tie its life to another's: elsewhere a test that is
-// killed leaves its replicas behind.
+// tied makes a child lead a process group of its own. Only Linux can tie its life to its parent's. Elsewhere, a test
+// that is killed leaves its replicas running.
 func tied() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -16,13 +16,13 @@ type Replica struct {
 	API *API
 }
 
-// CallLoopback is for a replica's environment: its jobs may call loopback, where the targets of tests and benchmarks are.
-// A binary that knows no such setting passes over it.
+// CallLoopback is an environment setting that lets a replica's jobs call loopback, where the targets of tests and
+// benchmarks are. A binary without this setting ignores it.
 const CallLoopback = "PUNCTUAL_ALLOW_TARGETS=127.0.0.0/8,::1/128"
 
-// Serve starts a replica on a database and a free port, without authentication unless a flag --auth says otherwise, and
-// returns when it is ready. Its jobs may call loopback. Further flags, such as "--drain-timeout=2s", may be given. ctx
-// bounds the start.
+// Serve starts a replica on a database and a free port, and returns when it is ready. The replica has no authentication
+// unless a flag --auth sets one, and its jobs may call loopback. Callers may pass further flags, such as
+// "--drain-timeout=2s". ctx bounds the start.
 func Serve(ctx context.Context, binary, dsn string, flags ...string) (*Replica, error) {
 	args := append([]string{"serve", "--log-format=json", "--listen=127.0.0.1:0", "--auth=none"}, flags...)
 	return Start(ctx, binary, []string{"DATABASE_URL=" + dsn, CallLoopback}, args)
@@ -30,10 +30,12 @@ func Serve(ctx context.Context, binary, dsn string, flags ...string) (*Replica, 
 
 // Dev starts `punctual dev` in a directory, on a free port, and returns when it is ready.
 func Dev(ctx context.Context, binary, dir string, flags ...string) (*Replica, error) {
-	return Start(ctx, binary, nil, append([]string{"dev", "--log-format=json", "--listen=127.0.0.1:0", "--dir=" + dir}, flags...))
+	return Start(ctx, binary, nil,
+		append([]string{"dev", "--log-format=json", "--listen=127.0.0.1:0", "--dir=" + dir}, flags...))
 }
 
-// Start starts a replica with an environment and arguments of its own, which log as JSON, and returns when it is ready.
+// Start starts a replica with the given environment and arguments, and returns when it is ready. The arguments must
+// make it log as JSON.
 func Start(ctx context.Context, binary string, env, args []string) (*Replica, error) {
 	p, err := Launch(binary, env, args...)
 	if err != nil {
@@ -47,7 +49,7 @@ func Start(ctx context.Context, binary string, env, args []string) (*Replica, er
 	return r, nil
 }
 
-// awaitReady waits for the address in the log, and until /readyz answers 200 there.
+// awaitReady waits until the log names the address, and until /readyz answers 200 there.
 func (r *Replica) awaitReady(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -69,7 +71,7 @@ func (r *Replica) awaitReady(ctx context.Context) error {
 	}
 }
 
-// apiURL finds in a JSON log where the API listens; empty when it does not say so yet.
+// apiURL finds the address of the API in a JSON log; empty if the log does not name it yet.
 func apiURL(log string) string {
 	for line := range strings.Lines(log) {
 		var entry struct{ Msg, URL string }

@@ -10,14 +10,14 @@ import (
 	"punctual/internal/process"
 )
 
-// aged makes a job that was written paused as old as the given instant, so that its slots since then have
-// passed while it was paused.
+// aged backdates a job that was created paused to the given instant. So its slots since then have passed while it was
+// paused.
 const aged = `
 WITH job AS (UPDATE punctual.jobs SET created_at = $2, paused_at = $2 WHERE name = $1 RETURNING id),
      version AS (UPDATE punctual.job_versions v SET valid_from = $2 FROM job WHERE v.job_id = job.id)
 UPDATE punctual.schedules s SET scheduled_for = $3, next_run_at = $3 FROM job WHERE s.job_id = job.id`
 
-// operation is as much of one as the test looks at.
+// operation holds the fields of an operation that the test reads.
 type operation struct {
 	ID, State             string
 	Matched, Done, Failed int
@@ -30,9 +30,10 @@ func TestABackfillRunsEachPastSlotOnceOldestFirst(t *testing.T) {
 	w.Script("/hook", Answer{Delay: 50 * time.Millisecond})
 	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn)}
 	create(t, fleet[0].API, job("a", w.URL+"/hook", process.JobSpec{
-		"schedule": map[string]any{"cron": "*/4 * * * *"}, "jitter": "0s", "concurrency_policy": "forbid", "expires_after": "1m", "paused": true,
+		"schedule": map[string]any{"cron": "*/4 * * * *"}, "jitter": "0s", "concurrency_policy": "forbid",
+		"expires_after": "1m", "paused": true,
 	}))
-	// The slots of the last hour: in the first half there was no job, in the second it was paused.
+	// The backfill covers the last hour. In its first half the job did not exist, in the second it was paused.
 	now := time.Now().UTC().Truncate(time.Second)
 	half := now.Add(-30 * time.Minute)
 	execute(t, connect(t, dsn), aged, "a", half, half.Truncate(4*time.Minute).Add(4*time.Minute))
@@ -53,7 +54,8 @@ func TestABackfillRunsEachPastSlotOnceOldestFirst(t *testing.T) {
 	if o.State != "done" || o.Done != o.Matched || o.Failed != 0 {
 		t.Errorf("%+v", o)
 	}
-	await(t, "the end of a second one, which has nothing to do", finished(do[operation](t, fleet[0].API, "POST", "/v1/jobs/a/backfill", asked).ID))
+	await(t, "the end of a second one, which has nothing to do",
+		finished(do[operation](t, fleet[0].API, "POST", "/v1/jobs/a/backfill", asked).ID))
 
 	f := atRest(t, dsn, w)
 	verify(t, f, Conditions{SentOnce: true})

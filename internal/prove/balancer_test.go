@@ -38,8 +38,8 @@ func TestAHundredRestartsBehindALoadBalancerFailNoRequest(t *testing.T) {
 	restartBehindABalancer(t, quick, 8, 100)
 }
 
-// restartBehindABalancer restarts replicas, half of them at a time, while callers keep their connections to the balancer
-// and it keeps its own to the replicas. No request is repeated, by callers or balancer.
+// restartBehindABalancer restarts replicas, half of them at a time. Meanwhile callers keep their connections to the
+// balancer, and the balancer keeps its connections to the replicas. Neither callers nor balancer repeat a request.
 func restartBehindABalancer(t *testing.T, binary string, replicas, restarts int) {
 	const grace = time.Second
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -51,7 +51,8 @@ func restartBehindABalancer(t *testing.T, binary string, replicas, restarts int)
 		for _, i := range some {
 			go func() {
 				var err error
-				fleet[i], err = process.Start(t.Context(), binary, []string{"DATABASE_URL=" + dsn, process.CallLoopback, "PUNCTUAL_SHUTDOWN_GRACE=" + grace.String()},
+				fleet[i], err = process.Start(t.Context(), binary,
+					[]string{"DATABASE_URL=" + dsn, process.CallLoopback, "PUNCTUAL_SHUTDOWN_GRACE=" + grace.String()},
 					[]string{"serve", "--log-format=json", "--listen=" + addresses[i], "--auth=none", "--max-conns=8"})
 				started <- err
 			}()
@@ -73,7 +74,8 @@ func restartBehindABalancer(t *testing.T, binary string, replicas, restarts int)
 	}
 	start(slices.Concat(halves[0], halves[1]))
 	w.Cycle("/slow", Answer{Delay: 20 * time.Millisecond}, Answer{Delay: 200 * time.Millisecond})
-	create(t, fleet[0].API, job("read", w.URL+"/read", nil), job("quick", w.URL+"/quick", nil), job("slow", w.URL+"/slow", nil))
+	create(t, fleet[0].API, job("read", w.URL+"/read", nil), job("quick", w.URL+"/quick", nil),
+		job("slow", w.URL+"/slow", nil))
 	b := newBalancer(t, host+":8080", addresses)
 	b.await(t, addresses, "UP")
 	load := newLoad(host + ":8080")
@@ -101,7 +103,7 @@ func restartBehindABalancer(t *testing.T, binary string, replicas, restarts int)
 		}
 		start(half)
 		b.await(t, names, "UP")
-		if noticed > grace*8/10 { // the machine stood still: that proves nothing
+		if noticed > grace*8/10 { // the machine stood still, so this round proves nothing
 			t.Logf("the balancer noticed after %s only", noticed)
 			load.forgive()
 			if late++; late > restarts {
@@ -123,7 +125,7 @@ func restartBehindABalancer(t *testing.T, binary string, replicas, restarts int)
 	}
 }
 
-// ownLoopback returns an address that nobody else listens at or has connections from, so that a replica that comes back
+// ownLoopback returns an address at which no other process listens or has connections. So a replica that comes back
 // finds its port free.
 func ownLoopback(t *testing.T) string {
 	t.Helper()
@@ -133,18 +135,18 @@ func ownLoopback(t *testing.T) string {
 	return fmt.Sprintf("127.%d.%d.%d", 64+rand.IntN(128), rand.IntN(256), 1+rand.IntN(254))
 }
 
-// balancer is a HAProxy.
+// balancer is a running HAProxy.
 type balancer struct {
-	socket string // for its administration
+	socket string // for commands to HAProxy
 	*process.Process
 }
 
-// newBalancer starts a HAProxy that checks replicas every tenth of a second, uses connections that it has open again for
-// anybody, and repeats no request: a defect is not to be hidden.
+// newBalancer starts a HAProxy that checks replicas every tenth of a second and shares its open connections among all
+// callers. It repeats no request, because that would hide a defect.
 func newBalancer(t *testing.T, address string, replicas []string) *balancer {
 	t.Helper()
 	path := haproxy(t)
-	dir, err := os.MkdirTemp("", "punctual-haproxy-") // not below t.TempDir, whose name may be too long for a socket
+	dir, err := os.MkdirTemp("", "punctual-haproxy-") // not below t.TempDir, whose path may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +185,7 @@ backend replicas
 	return b
 }
 
-// await waits until replicas are all in a state.
+// await waits until the given replicas are all in a state.
 func (b *balancer) await(t *testing.T, replicas []string, state string) {
 	t.Helper()
 	await(t, "the balancer to find replicas "+state, func() bool {
@@ -197,7 +199,7 @@ func (b *balancer) await(t *testing.T, replicas []string, state string) {
 	})
 }
 
-// states returns what the balancer thinks of each replica; nothing while it starts.
+// states returns the state of each replica in the balancer's view; empty while the balancer starts.
 func (b *balancer) states(t *testing.T) map[string]string {
 	t.Helper()
 	states := map[string]string{}
@@ -223,14 +225,14 @@ func (b *balancer) states(t *testing.T) map[string]string {
 	return states
 }
 
-// load are callers that read and write all the time.
+// load is a number of callers that read and write all the time.
 type load struct {
 	halt     chan struct{}
 	once     sync.Once
 	callers  sync.WaitGroup
 	mu       sync.Mutex
 	requests int
-	triggers int // that were answered well
+	triggers int // that were answered with success
 	failed   []string
 }
 
@@ -273,7 +275,8 @@ func (l *load) call(c *caller, method, path, body string) {
 	l.requests++
 	switch {
 	case err != nil:
-		l.failed = append(l.failed, fmt.Sprintf("%s %s, begun at %s, ended %s later: %v", method, path, clock(began), time.Since(began), err))
+		l.failed = append(l.failed,
+			fmt.Sprintf("%s %s, begun at %s, ended %s later: %v", method, path, clock(began), time.Since(began), err))
 	case strings.HasSuffix(path, "/trigger"):
 		l.triggers++
 	}
@@ -285,7 +288,7 @@ func (l *load) ended() int {
 	return l.requests
 }
 
-// forgive forgets what has failed so far.
+// forgive forgets the failures so far.
 func (l *load) forgive() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -297,8 +300,8 @@ func (l *load) stop() {
 	l.callers.Wait()
 }
 
-// caller sends requests over a connection that it keeps, one after the other. It repeats none, as a client of package
-// http would.
+// caller sends requests one after the other over one connection. Unlike a client of package http it never repeats a
+// request.
 type caller struct {
 	address string
 	conn    net.Conn
@@ -314,7 +317,8 @@ func (c *caller) do(method, path, body string) error {
 		c.conn, c.answers = conn, bufio.NewReader(conn)
 	}
 	_ = c.conn.SetDeadline(time.Now().Add(patience))
-	request, err := http.NewRequest(method, "http://"+c.address+path, strings.NewReader(body)) //nolint:noctx // it has a deadline
+	request, err := http.NewRequest( //nolint:noctx // it has a deadline
+		method, "http://"+c.address+path, strings.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -346,7 +350,7 @@ func (c *caller) hangUp() {
 	}
 }
 
-// What docs/operations.md tells to configure is what HAProxy takes.
+// HAProxy accepts the configuration in docs/operations.md.
 func TestTheDocumentedBalancerIsValid(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
@@ -362,12 +366,13 @@ func TestTheDocumentedBalancerIsValid(t *testing.T) {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), haproxy(t), "-c", "-f", file).CombinedOutput(); err != nil || strings.Contains(string(out), "[WARNING]") {
+	if out, err := exec.CommandContext(t.Context(), haproxy(t), "-c", "-f", file).CombinedOutput(); err != nil ||
+		strings.Contains(string(out), "[WARNING]") {
 		t.Errorf("%v:\n%s", err, out)
 	}
 }
 
-// haproxy is where the program is, which a user's PATH often leaves out.
+// haproxy returns the path of the program, which is often missing from a user's PATH.
 func haproxy(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"haproxy", "/usr/sbin/haproxy", "/usr/local/sbin/haproxy"} {

@@ -26,18 +26,25 @@ func TestEverythingWorksThroughPgBouncer(t *testing.T) {
 	end := nextSecond(8 * time.Second).UTC().Format(time.RFC3339)
 	create(t, first.API,
 		job("once", w.URL+"/once", process.JobSpec{"schedule": map[string]any{"delay": "300ms"}}),
-		job("every", w.URL+"/every", process.JobSpec{"schedule": map[string]any{"every": "1s", "ends_at": end}, "concurrency_policy": "forbid"}),
-		job("retried", w.URL+"/retried", process.JobSpec{"schedule": map[string]any{"delay": "10ms"}, "retry": map[string]any{"initial_backoff": "50ms"}}),
+		job("every", w.URL+"/every", process.JobSpec{
+			"schedule":           map[string]any{"every": "1s", "ends_at": end},
+			"concurrency_policy": "forbid",
+		}),
+		job("retried", w.URL+"/retried", process.JobSpec{
+			"schedule": map[string]any{"delay": "10ms"},
+			"retry":    map[string]any{"initial_backoff": "50ms"},
+		}),
 		job("by-hand", w.URL+"/by-hand", nil),
 	)
-	create(t, second.API, job("paused", w.URL+"/paused", process.JobSpec{"schedule": map[string]any{"cron": "* * * * * *"}}))
+	create(t, second.API,
+		job("paused", w.URL+"/paused", process.JobSpec{"schedule": map[string]any{"cron": "* * * * * *"}}))
 	do[any](t, second.API, "POST", "/v1/jobs/by-hand/trigger", map[string]any{"body": map[string]any{"by": "hand"}})
 	do[any](t, second.API, "POST", "/v1/jobs/paused/pause", map[string]any{"note": "a test"})
 	paused := len(w.At("/paused"))
 	await(t, "the others to fire", func() bool {
 		return len(w.At("/once")) == 1 && len(w.At("/every")) >= 2 && len(w.At("/retried")) == 2 && len(w.At("/by-hand")) == 1
 	})
-	if n := len(w.At("/paused")); n > paused+1 { // one may have been on its way
+	if n := len(w.At("/paused")); n > paused+1 { // one may have been in flight
 		t.Errorf("a paused job fired %d times", n-paused)
 	}
 	if q := w.At("/by-hand")[0]; q.Body != HashBody([]byte(`{"by":"hand"}`)) || q.Trigger != "manual" {

@@ -14,7 +14,7 @@ import (
 	"punctual/internal/process"
 )
 
-// deadPort is a port on loopback that refuses connections until it is opened, and that nobody else gets.
+// deadPort is a port on loopback that refuses connections until the test opens it, and that no other process can take.
 type deadPort struct {
 	t    *testing.T
 	fd   int
@@ -53,7 +53,7 @@ func (p *deadPort) open() *Witness {
 	file := os.NewFile(uintptr(p.fd), p.addr)
 	p.fd = -1
 	listener, err := net.FileListener(file)
-	_ = file.Close() // the listener has a copy
+	_ = file.Close() // the listener has a copy of the descriptor
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func (p *deadPort) open() *Witness {
 	return w
 }
 
-// metric reads a metric without labels from /metrics.
+// metric reads the value of a metric without labels from /metrics.
 func metric(t *testing.T, a *process.API, name string) (value float64) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.URL+"/metrics", nil)
@@ -87,8 +87,8 @@ func metric(t *testing.T, a *process.API, name string) (value float64) {
 	return 0
 }
 
-// ramps checks that the first requests of a target that is up again come one at a time, and one more for
-// each answer; and one a second that answers do not have to allow.
+// ramps checks the pace of requests to a target that is up again. The first requests must come one at a time, with one
+// more for each answer. Besides those, one request a second needs no answer before it.
 func ramps(t *testing.T, requests []Request) {
 	t.Helper()
 	most := 0

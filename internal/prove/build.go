@@ -9,22 +9,23 @@ import (
 	"sync"
 )
 
-// BinaryVersion is what the binaries of Build call themselves.
+// BinaryVersion is the version that binaries from Build report.
 const BinaryVersion = "prove"
 
 var (
-	built    = map[Variant]string{} // path
+	built    = map[Variant]string{} // to the path of the binary
 	buildDir string
 	building sync.Mutex
 )
 
 // Variant is a way to build the binary.
 type Variant struct {
-	Race       bool // with the race detector: it stops with exit code 66 at the latest when it saw a data race
-	Failpoints bool // it dies where PUNCTUAL_FAILPOINT says
+	// Race builds with the race detector: a replica that saw a data race ends with exit code 66 when it stops, or before
+	Race       bool
+	Failpoints bool // the replica dies at the point that PUNCTUAL_FAILPOINT names
 }
 
-// name is that of the file.
+// name returns the name of the binary's file.
 func (v Variant) name() string {
 	name := "punctual"
 	if v.Race {
@@ -64,7 +65,7 @@ func Build(ctx context.Context, v Variant) (path string, err error) {
 	return path, nil
 }
 
-// RemoveBinaries removes what Build built. Call it when the process is about to end.
+// RemoveBinaries removes the binaries from Build. Call it when the process is about to end.
 func RemoveBinaries() {
 	building.Lock()
 	defer building.Unlock()

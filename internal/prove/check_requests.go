@@ -23,13 +23,15 @@ func (k *check) requests() {
 		}
 		k.firsts(r, requests)
 		if j := k.jobs[r.Job]; j != nil && len(requests) > 1 && j.atMostOnce() {
-			k.fail(AtMostOnce, "job %s: run %s of %s was sent %d times", k.name(r.Job), r.ID, clock(r.ScheduledFor), len(requests))
+			k.fail(AtMostOnce, "job %s: run %s of %s was sent %d times", k.name(r.Job), r.ID, clock(r.ScheduledFor),
+				len(requests))
 		}
 	}
 	for i := range k.Runs {
 		r := &k.Runs[i]
 		if r.Status == "succeeded" && !slices.ContainsFunc(k.seen[r.ID], func(q *Request) bool { return k.succeeds(r, q) }) {
-			k.fail(SuccessSeen, "job %s: run %s of %s succeeded under token %d, which was not seen or not answered so", k.name(r.Job), r.ID, clock(r.ScheduledFor), deref(r.Fence))
+			k.fail(SuccessSeen, "job %s: run %s of %s succeeded under token %d, which was not seen or not answered so",
+				k.name(r.Job), r.ID, clock(r.ScheduledFor), deref(r.Fence))
 		}
 		if k.SentOnce {
 			k.once(r)
@@ -37,8 +39,8 @@ func (k *check) requests() {
 	}
 }
 
-// succeeds reports whether a request may be what a run succeeded by. A target that calls back may do so although its
-// answer was lost with the replica.
+// succeeds reports whether a run's success may come from this request: from its 2xx answer, or from a callback. A
+// target can call back even though its answer was lost with the replica.
 func (k *check) succeeds(r *Run, q *Request) bool {
 	if r.Fence == nil || q.Fence != *r.Fence {
 		return false
@@ -50,16 +52,21 @@ func (k *check) succeeds(r *Run, q *Request) bool {
 // request checks one request against its run.
 func (k *check) request(r *Run, q *Request) {
 	if q.At.Before(r.DueAt) && !k.ClockSteps {
-		k.fail(NeverEarly, "job %s: run %s arrived at %s, %s before it was due", k.name(r.Job), r.ID, clock(q.At), r.DueAt.Sub(q.At))
+		k.fail(NeverEarly, "job %s: run %s arrived at %s, %s before it was due", k.name(r.Job), r.ID, clock(q.At),
+			r.DueAt.Sub(q.At))
 	}
 	for _, a := range k.attempts[r.ID] {
 		if a.Number < q.Attempt && a.Outcome != "interrupted" && q.At.Before(a.Finished.Add(-clockError)) && !k.ClockSteps {
-			k.fail(NeverEarly, "job %s: attempt %d of run %s arrived %s before attempt %d had ended", k.name(r.Job), q.Attempt, r.ID, a.Finished.Sub(q.At), a.Number)
+			k.fail(NeverEarly, "job %s: attempt %d of run %s arrived %s before attempt %d had ended", k.name(r.Job), q.Attempt,
+				r.ID, a.Finished.Sub(q.At), a.Number)
 		}
 	}
-	recorded := r.Fence != nil && *r.Fence == q.Fence || slices.ContainsFunc(k.attempts[r.ID], func(a *Attempt) bool { return a.Fence == q.Fence })
+	recorded := r.Fence != nil && *r.Fence == q.Fence || slices.ContainsFunc(k.attempts[r.ID], func(a *Attempt) bool {
+		return a.Fence == q.Fence
+	})
 	if !recorded {
-		k.fail(RequestsKnown, "job %s: run %s was sent under token %d, which no attempt on record has", k.name(r.Job), r.ID, q.Fence)
+		k.fail(RequestsKnown, "job %s: run %s was sent under token %d, which no attempt on record has", k.name(r.Job), r.ID,
+			q.Fence)
 	}
 	origin := k.origin(r)
 	key := origin.ID.String()
@@ -67,11 +74,13 @@ func (k *check) request(r *Run, q *Request) {
 		key = origin.Job.String() + ":" + strconv.FormatInt(origin.ScheduledFor.Unix(), 10)
 	}
 	if q.Key != key || q.Trigger != r.Trigger || q.Late != r.Late || !q.ScheduledFor.Equal(r.ScheduledFor) {
-		k.fail(RequestsHeader, "job %s: run %s (%s, %s, late %t) was sent as %s, %s, late %t, key %q", k.name(r.Job), r.ID, r.Trigger, clock(r.ScheduledFor), r.Late, q.Trigger, clock(q.ScheduledFor), q.Late, q.Key)
+		k.fail(RequestsHeader, "job %s: run %s (%s, %s, late %t) was sent as %s, %s, late %t, key %q", k.name(r.Job), r.ID,
+			r.Trigger, clock(r.ScheduledFor), r.Late, q.Trigger, clock(q.ScheduledFor), q.Late, q.Key)
 	}
 }
 
-// origin is the run that a replay repeats, or that the run which it repeats does; r itself when it is none.
+// origin returns the run that a replay repeats, following replays of replays back to the first; r itself if it is no
+// replay.
 func (k *check) origin(r *Run) *Run {
 	for r.ReplayOf != nil && k.runs[*r.ReplayOf] != nil {
 		r = k.runs[*r.ReplayOf]
@@ -79,8 +88,8 @@ func (k *check) origin(r *Run) *Run {
 	return r
 }
 
-// firsts counts the requests that call themselves the first attempt. An interrupted attempt does not
-// count, so the one after it has the same number.
+// firsts checks the number of requests that claim to be attempt 1. An interrupted attempt does not count, so the next
+// attempt has the same number.
 func (k *check) firsts(r *Run, requests []*Request) {
 	allowed, n := 1, 0
 	for _, a := range k.attempts[r.ID] {
@@ -98,19 +107,20 @@ func (k *check) firsts(r *Run, requests []*Request) {
 	}
 }
 
-// once checks that the attempts on record and the requests are the same.
+// once checks that a run has as many requests as attempts on record.
 func (k *check) once(r *Run) {
 	attempts := len(k.attempts[r.ID])
 	if r.Status == "succeeded" {
 		attempts++
 	}
 	if n := len(k.seen[r.ID]); n != attempts {
-		k.fail(ExactlyOnce, "job %s: run %s of %s, %s, has %d attempts on record and %d requests", k.name(r.Job), r.ID, clock(r.ScheduledFor), r.Status, attempts, n)
+		k.fail(ExactlyOnce, "job %s: run %s of %s, %s, has %d attempts on record and %d requests", k.name(r.Job), r.ID,
+			clock(r.ScheduledFor), r.Status, attempts, n)
 	}
 }
 
-// fences checks that tokens grow from attempt to attempt of a run, and from slot to slot of a job, whose
-// claims are one after the other.
+// fences checks that tokens grow from attempt to attempt of a run. They must also grow from slot to slot of a job,
+// because its slots are claimed one after the other.
 func (k *check) fences() {
 	holder := make(map[int64]uuid.UUID, len(k.Requests))
 	for i := range k.Requests {
@@ -121,32 +131,35 @@ func (k *check) fences() {
 		holder[q.Fence] = q.Run
 	}
 	for job, runs := range k.byJob {
-		var last *Request // the first request of the slot before
+		var last *Request // the first request of the previous slot
 		for _, r := range runs {
 			requests := k.inOrder(r.ID)
 			for i := 1; i < len(requests); i++ {
 				if requests[i].Fence <= requests[i-1].Fence && !k.frozenAt(requests[i].At) {
-					k.fail(FencesGrow, "job %s: run %s was sent under token %d after %d", k.name(job), r.ID, requests[i].Fence, requests[i-1].Fence)
+					k.fail(FencesGrow, "job %s: run %s was sent under token %d after %d", k.name(job), r.ID, requests[i].Fence,
+						requests[i-1].Fence)
 				}
 			}
 			if len(requests) == 0 || !r.ofSlot() {
 				continue
 			}
-			// A run that waited, or was given back unsent, arrives after the next slot's, and has the greater token then. Of
-			// two that were claimed at a time either may arrive first.
+			// A run that waited, or was given back unsent, may arrive after the next slot's run, and then has the greater token.
+			// If two runs were claimed at the same time, either may arrive first.
 			after := last != nil && !last.Ended.IsZero() && k.claimed(r, requests[0]).After(last.Ended)
 			if after && requests[0].Attempt == 1 && requests[0].Fence < last.Fence && !k.frozenAt(requests[0].At) {
-				k.fail(FencesGrow, "job %s: slot %s has token %d and the one before %d", k.name(job), clock(r.ScheduledFor), requests[0].Fence, last.Fence)
+				k.fail(FencesGrow, "job %s: slot %s has token %d and the one before %d", k.name(job), clock(r.ScheduledFor),
+					requests[0].Fence, last.Fence)
 			}
 			last = requests[0]
 		}
 	}
 }
 
-// mostUnderWay is how long a request takes at most from its claim until it arrives, on a slow machine.
+// mostUnderWay is the longest that a request takes from its claim to its arrival, on a slow machine.
 const mostUnderWay = 15 * time.Second
 
-// claimed is when the first request of a run was claimed, or an instant before that: the run says when it was claimed last.
+// claimed returns when the first request of a run was claimed, or an earlier instant if that is unknown: the run
+// records only its latest claim.
 func (k *check) claimed(r *Run, first *Request) time.Time {
 	if r.ClaimedAt != nil && len(k.attempts[r.ID]) == 0 && r.ClaimedAt.Before(first.At) {
 		return *r.ClaimedAt
@@ -154,13 +167,13 @@ func (k *check) claimed(r *Run, first *Request) time.Time {
 	return first.At.Add(-mostUnderWay)
 }
 
-// inOrder returns the requests of a run of which it is known when they arrived.
+// inOrder returns the requests of a run whose time of arrival is known.
 func (k *check) inOrder(run uuid.UUID) []*Request {
 	return slices.DeleteFunc(slices.Clone(k.seen[run]), func(q *Request) bool { return q.Unread })
 }
 
-// overlaps checks that the requests of a job that must not overlap came one after the other. A notice is none of
-// them: it goes to somebody else.
+// overlaps checks that the requests of a job that must not overlap came one after the other. Notices do not count: they
+// go to another target.
 func (k *check) overlaps() {
 	for i := range k.Jobs {
 		j := &k.Jobs[i]
@@ -173,24 +186,28 @@ func (k *check) overlaps() {
 				requests = append(requests, k.inOrder(r.ID)...)
 			}
 		}
-		slices.SortFunc(requests, func(a, b *Request) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Fence, b.Fence)) })
+		slices.SortFunc(requests, func(a, b *Request) int {
+			return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Fence, b.Fence))
+		})
 		for n := 1; n < len(requests); n++ {
 			before, after := requests[n-1], requests[n]
 			if k.frozenAt(after.At) {
 				continue
 			}
 			if until := k.until(j, before); until.IsZero() || after.At.Before(until) {
-				k.fail(NoOverlap, "job %s: run %s arrived at %s while run %s was open until %s", j.Name, after.Run, clock(after.At), before.Run, clock(until))
+				k.fail(NoOverlap, "job %s: run %s arrived at %s while run %s was open until %s", j.Name, after.Run, clock(after.At),
+					before.Run, clock(until))
 			}
 			if after.Fence <= before.Fence {
-				k.fail(FencesGrow, "job %s: run %s was sent under token %d after run %s under %d", j.Name, after.Run, after.Fence, before.Run, before.Fence)
+				k.fail(FencesGrow, "job %s: run %s was sent under token %d after run %s under %d", j.Name, after.Run, after.Fence,
+					before.Run, before.Fence)
 			}
 		}
 	}
 }
 
-// until returns when a request was over; zero: never. One that was answered 202 began work that was over when its
-// attempt ended on record.
+// until returns when a request was over; zero: never. If it was answered 202, its work was over when its attempt ended
+// on record.
 func (k *check) until(j *Job, q *Request) time.Time {
 	if q.Status != http.StatusAccepted || !j.callsBack() || k.ClockSteps {
 		return q.Ended

@@ -10,7 +10,7 @@ import (
 	"punctual/scheduler"
 )
 
-// slots compares the slots that each job has with its runs and skips.
+// slots compares the slots of each job with its runs and skips.
 func (k *check) slots() {
 	for i := range k.Jobs {
 		k.slotsOf(&k.Jobs[i])
@@ -29,7 +29,7 @@ func (k *check) slotsOf(j *Job) {
 		return
 	}
 	settled := k.Now.Add(-k.Settle)
-	expected := make(map[time.Time]bool, len(slots)) // whether it must be there
+	expected := make(map[time.Time]bool, len(slots)) // whether the slot must have a run or a skip
 	for _, s := range slots {
 		expected[s.At] = !s.Optional && s.At.Add(longestJitter(j.Versions[0].Definition, k.DefaultJitter)).Before(settled)
 	}
@@ -56,27 +56,29 @@ func (k *check) slotsOf(j *Job) {
 	}
 }
 
-// rangeOf counts the slots that a skip stands for.
+// rangeOf counts the slots that a skip covers.
 func (k *check) rangeOf(j *Job, r *Run, slots []dueSlot, got map[time.Time]int) {
 	n := 0
 	for _, s := range slots {
 		if !s.At.Before(*r.SkippedFirst) && !s.At.After(*r.SkippedLast) {
 			got[s.At]++
 			n++
-			if r.Reason != nil && *r.Reason == "paused" && !j.pausedAt(s.At) && !j.pausedAt(s.At.Add(longestJitter(j.Versions[0].Definition, k.DefaultJitter))) {
+			if r.Reason != nil && *r.Reason == "paused" && !j.pausedAt(s.At) &&
+				!j.pausedAt(s.At.Add(longestJitter(j.Versions[0].Definition, k.DefaultJitter))) {
 				k.fail(PausesEnd, "job %s: slot %s is skipped as paused", j.Name, clock(s.At))
 			}
 		}
 	}
 	if r.SkippedCount != nil && *r.SkippedCount != n {
-		k.fail(OneRunPerSlot, "job %s: the skip from %s to %s counts %d slots, which are %d", j.Name, clock(*r.SkippedFirst), clock(*r.SkippedLast), *r.SkippedCount, n)
+		k.fail(OneRunPerSlot, "job %s: the skip from %s to %s counts %d slots, which are %d", j.Name, clock(*r.SkippedFirst),
+			clock(*r.SkippedLast), *r.SkippedCount, n)
 	}
 	if r.Status != "skipped" || r.Reason == nil {
 		k.fail(OneRunPerSlot, "job %s: the skip from %s is %s without a reason", j.Name, clock(*r.SkippedFirst), r.Status)
 	}
 }
 
-// runOf checks that a run's slot exists, that its id is the slot's, and when it is due.
+// runOf checks that a run's slot exists, that the run has the id of its slot, and when it is due.
 func (k *check) runOf(j *Job, r *Run, expected map[time.Time]bool) {
 	if _, ok := expected[r.ScheduledFor.UTC()]; !ok {
 		k.fail(NoPhantoms, "job %s: run %s is for %s, which is no slot of it", j.Name, r.ID, clock(r.ScheduledFor))
@@ -88,32 +90,35 @@ func (k *check) runOf(j *Job, r *Run, expected map[time.Time]bool) {
 	k.dueOf(j, r)
 }
 
-// backfillOf checks a run that a backfill made: some version of the job has its slot, which may lie before the
-// job; and it is the slot's own run, or a slot that has one was run once more. It stands beside what the
-// schedule made of the slot, be it a skip, and not in its place.
+// backfillOf checks a run that a backfill made. Some version of the job must have its slot, which may lie before the
+// job was created. The run must be the slot's own, or repeat a slot that has a run already. It does not replace what
+// the schedule made of the slot, whether a run or a skip.
 func (k *check) backfillOf(j *Job, r *Run) {
 	if !slotOfAny(*j, r.ScheduledFor, k.DefaultJitter) {
-		k.fail(NoPhantoms, "job %s: backfilled run %s is for %s, which is no slot of any version", j.Name, r.ID, clock(r.ScheduledFor))
+		k.fail(NoPhantoms, "job %s: backfilled run %s is for %s, which is no slot of any version", j.Name, r.ID,
+			clock(r.ScheduledFor))
 		return
 	}
 	if !r.ofItsSlot() && (r.ID.Version() != 7 || k.runs[scheduler.SlotRunID(j.ID, r.ScheduledFor)] == nil) {
-		k.fail(OneRunPerSlot, "job %s: backfilled run %s neither has the id of its slot %s nor repeats a run that has", j.Name, r.ID, clock(r.ScheduledFor))
+		k.fail(OneRunPerSlot, "job %s: backfilled run %s neither has the id of its slot %s nor repeats a run that has",
+			j.Name, r.ID, clock(r.ScheduledFor))
 	}
 	k.dueOf(j, r)
 }
 
-// dueOf checks that a run is due when jitter says.
+// dueOf checks that a run is due within the jitter of its slot.
 func (k *check) dueOf(j *Job, r *Run) {
 	longest := time.Duration(0)
 	for _, v := range j.Versions {
 		longest = max(longest, longestJitter(v.Definition, k.DefaultJitter))
 	}
 	if late := r.DueAt.Sub(r.ScheduledFor); late < 0 || late > longest || (late == longest && late > 0) {
-		k.fail(NeverEarly, "job %s: slot %s is due %s later, outside its jitter of %s", j.Name, clock(r.ScheduledFor), late, longest)
+		k.fail(NeverEarly, "job %s: slot %s is due %s later, outside its jitter of %s", j.Name, clock(r.ScheduledFor), late,
+			longest)
 	}
 }
 
-// ends checks that every run is over, and that the dead ones are on the list.
+// ends checks that every run is final, and that every dead run has one dead letter.
 func (k *check) ends() {
 	listed := make(map[uuid.UUID]int, len(k.DeadLetters))
 	for _, id := range k.DeadLetters {
@@ -131,21 +136,24 @@ func (k *check) ends() {
 			k.fail(AllFinal, "job %s: run %s of %s is %s", k.name(r.Job), r.ID, clock(r.ScheduledFor), r.Status)
 		}
 		if !r.isRange() && r.CreatedAt.Before(r.DueAt) {
-			k.fail(NeverEarly, "job %s: run %s of %s (%s) was made %s before it was due", k.name(r.Job), r.ID, clock(r.ScheduledFor), r.Trigger, r.DueAt.Sub(r.CreatedAt))
+			k.fail(NeverEarly, "job %s: run %s of %s (%s) was made %s before it was due", k.name(r.Job), r.ID,
+				clock(r.ScheduledFor), r.Trigger, r.DueAt.Sub(r.CreatedAt))
 		}
 		if r.ClaimedAt != nil && r.ClaimedAt.Before(r.DueAt) {
-			k.fail(NeverEarly, "job %s: run %s of %s was claimed %s before it was due", k.name(r.Job), r.ID, clock(r.ScheduledFor), r.DueAt.Sub(*r.ClaimedAt))
+			k.fail(NeverEarly, "job %s: run %s of %s was claimed %s before it was due", k.name(r.Job), r.ID,
+				clock(r.ScheduledFor), r.DueAt.Sub(*r.ClaimedAt))
 		}
 		if r.Status == "dead" && listed[r.ID] != 1 {
 			k.fail(DeadAreListed, "job %s: dead run %s has %d dead letters", k.name(r.Job), r.ID, listed[r.ID])
 		}
 		if k.AllSucceed && (r.Status != "succeeded" || r.Attempt != 1 || r.Reason != nil) {
-			k.fail(NothingFailed, "job %s: run %s of %s is %s after %d attempts", k.name(r.Job), r.ID, clock(r.ScheduledFor), r.Status, r.Attempt)
+			k.fail(NothingFailed, "job %s: run %s of %s is %s after %d attempts", k.name(r.Job), r.ID, clock(r.ScheduledFor),
+				r.Status, r.Attempt)
 		}
 	}
 }
 
-// rest checks what must be empty when nothing is going on.
+// rest checks that everything is empty that must be empty at rest.
 func (k *check) rest() {
 	for _, id := range k.Ready {
 		k.fail(NothingLeft, "run %s is in ready", id)
@@ -163,7 +171,7 @@ func (k *check) rest() {
 	}
 }
 
-// story tells the versions of a job.
+// story describes the versions of a job.
 func (j *Job) story() string {
 	var text strings.Builder
 	for _, v := range j.Versions {

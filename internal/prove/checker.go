@@ -34,7 +34,7 @@ const (
 	RequestsHeader Rule = "requests carry what the run says"
 )
 
-// Violation is a rule that did not hold somewhere.
+// Violation is a rule that was broken, and where.
 type Violation struct {
 	Rule   Rule
 	Detail string
@@ -42,37 +42,38 @@ type Violation struct {
 
 func (v Violation) String() string { return string(v.Rule) + ": " + v.Detail }
 
-// Conditions say what a check may take for granted beyond the rules that always hold.
+// Conditions say what a check may assume beyond the rules that always hold.
 type Conditions struct {
 	DefaultJitter time.Duration // the replicas' --default-jitter
-	// Settle is how long before Facts.Now a slot must have been due to be expected to have a run.
+	// Settle is how long a slot must have been due before Facts.Now for the check to expect its run.
 	Settle time.Duration
-	// SentOnce: nothing broke between the replicas, the witness and the database. So each attempt on record
-	// was seen exactly once.
+	// SentOnce means that nothing failed between the replicas, the witness and the database. So the witness saw each
+	// attempt on record exactly once.
 	SentOnce bool
-	// Frozen are times in which a replica was frozen, and a while after: it cannot close its requests or know
-	// that others have taken over. That jobs must not overlap is promised among living replicas.
+	// Frozen lists the periods in which a replica was frozen, each with some time after it. A frozen replica cannot close
+	// its requests, nor know that others have taken over. Jobs that must not overlap are promised not to among living
+	// replicas only.
 	Frozen []Span
-	// ClockSteps: the database's clock was stepped, so that it cannot be compared with the witness's. What
-	// was made and claimed when is still compared by the database's clock alone.
+	// ClockSteps means that the database's clock was stepped. So it cannot be compared with the witness's clock. Creation
+	// and claims are still checked, by the database's clock alone.
 	ClockSteps bool
-	// AllSucceed: no target misbehaved either.
+	// AllSucceed means that no target misbehaved either.
 	AllSucceed bool
 }
 
-// Span is a time from one instant to another.
+// Span is the time from From to To, without To.
 type Span struct{ From, To time.Time }
 
-// frozenAt reports whether a replica was frozen, or had just been.
+// frozenAt reports whether a replica was frozen at t, or had just been.
 func (c Conditions) frozenAt(t time.Time) bool {
 	return slices.ContainsFunc(c.Frozen, func(s Span) bool { return !t.Before(s.From) && t.Before(s.To) })
 }
 
-// perRule is how many violations of one rule are listed; more are counted.
+// perRule is how many violations of one rule Check lists. It only counts the rest.
 const perRule = 8
 
-// Check returns what is wrong, the same for the same facts; a few violations of each rule are listed and
-// the rest counted.
+// Check returns the violations. The same facts give the same violations. It lists a few violations of each rule and
+// counts the rest.
 func Check(f Facts, c Conditions) []Violation {
 	k := newCheck(f, c)
 	k.slots()
@@ -84,7 +85,7 @@ func Check(f Facts, c Conditions) []Violation {
 	return k.violations()
 }
 
-// check is one check on its way.
+// check is the state of one check.
 type check struct {
 	Facts
 	Conditions
@@ -92,7 +93,7 @@ type check struct {
 
 	jobs     map[uuid.UUID]*Job
 	runs     map[uuid.UUID]*Run
-	byJob    map[uuid.UUID][]*Run     // in the order of their ids: of their slots
+	byJob    map[uuid.UUID][]*Run     // ordered by run id, which is the order of their slots
 	attempts map[uuid.UUID][]*Attempt // by run
 	seen     map[uuid.UUID][]*Request // by run, in the order of arrival
 }
@@ -139,7 +140,7 @@ func (k *check) violations() []Violation {
 	return all
 }
 
-// name is a job as people know it.
+// name returns the name of a job.
 func (k *check) name(job uuid.UUID) string {
 	if j := k.jobs[job]; j != nil {
 		return j.Name
@@ -147,8 +148,8 @@ func (k *check) name(job uuid.UUID) string {
 	return job.String()
 }
 
-// clock is an instant as violations show it.
+// clock formats an instant for violations.
 func clock(t time.Time) string { return t.UTC().Format("15:04:05.000000") }
 
-// clockError is how far a replica's idea of the database's clock may be off: a round trip.
+// clockError is how wrong a replica's estimate of the database's clock may be: one round trip.
 const clockError = 50 * time.Millisecond

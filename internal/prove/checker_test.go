@@ -10,8 +10,8 @@ import (
 	"punctual/scheduler"
 )
 
-// facts is a small world in which everything went well: a cron job of three slots, a one-shot that failed
-// once, a forbid job with a skip and a notice that went out beside one of its runs, a dead run.
+// facts is a small world in which everything went well. It has a cron job with three slots, a one-shot that failed
+// once, a forbid job with a skip and a notice that was sent beside one of its runs, and a dead run.
 type facts struct {
 	Facts
 	cron, once, forbid, dying uuid.UUID
@@ -29,7 +29,8 @@ func goodWorld() *facts {
 	f.cron = f.job("cron", scheduler.Definition{Schedule: scheduler.Schedule{Cron: "* * * * * *", EndsAt: until}})
 	f.once = f.job("once", scheduler.Definition{Schedule: scheduler.Schedule{At: scheduler.InstantOf(at(1))}})
 	f.forbid = f.job("forbid", scheduler.Definition{
-		Schedule: scheduler.Schedule{Every: scheduler.DurationOf(time.Second), EndsAt: until}, ConcurrencyPolicy: scheduler.PolicyForbid,
+		Schedule:          scheduler.Schedule{Every: scheduler.DurationOf(time.Second), EndsAt: until},
+		ConcurrencyPolicy: scheduler.PolicyForbid,
 	})
 	f.dying = f.job("dying", scheduler.Definition{Schedule: scheduler.Schedule{At: scheduler.InstantOf(at(1))}})
 	for s := range 3 {
@@ -40,7 +41,7 @@ func goodWorld() *facts {
 	f.skip(f.forbid, at(2), at(2), 1)
 	f.run(f.forbid, at(3), "succeeded")
 	f.run(f.dying, at(1), "dead")
-	// Backfilled: a slot that was skipped, one from before the job, and one once more.
+	// Backfills of three slots: one that was skipped, one from before the job, and one that already ran.
 	f.backfill(f.forbid, at(2), scheduler.SlotRunID(f.forbid, at(2)))
 	f.backfill(f.cron, at(-60), scheduler.SlotRunID(f.cron, at(-60)))
 	f.backfill(f.cron, at(3), scheduler.NewRunID(at(20)))
@@ -48,11 +49,16 @@ func goodWorld() *facts {
 	return f
 }
 
-// job adds a job written at t0 + 0.25 s.
+// job adds a job that was created at t0 + 0.25 s.
 func (f *facts) job(name string, d scheduler.Definition) uuid.UUID {
 	id := uuid.NewSHA1(uuid.Nil, []byte(name))
 	d.Name, d.Target.URL = name, "http://127.0.0.1/"
-	f.Jobs = append(f.Jobs, Job{ID: id, Name: name, State: "completed", Versions: []Version{{From: at(0.25), State: "active", Definition: d}}})
+	f.Jobs = append(f.Jobs, Job{
+		ID:       id,
+		Name:     name,
+		State:    "completed",
+		Versions: []Version{{From: at(0.25), State: "active", Definition: d}},
+	})
 	return id
 }
 
@@ -62,8 +68,9 @@ func (f *facts) send(r Run, attempt int, after time.Duration, status int) (fence
 	fence = f.fence()
 	arrived := r.DueAt.Add(after)
 	f.Requests = append(f.Requests, Request{
-		At: arrived, Ended: arrived.Add(time.Millisecond), Method: "POST", Path: "/", Run: r.ID, Job: r.Job.String(), Attempt: attempt, Fence: fence,
-		Trigger: r.Trigger, ScheduledFor: r.ScheduledFor, Key: r.Job.String() + ":" + itoa(r.ScheduledFor.Unix()), Status: status,
+		At: arrived, Ended: arrived.Add(time.Millisecond), Method: "POST", Path: "/", Run: r.ID, Job: r.Job.String(),
+		Attempt: attempt, Fence: fence, Trigger: r.Trigger, ScheduledFor: r.ScheduledFor,
+		Key: r.Job.String() + ":" + itoa(r.ScheduledFor.Unix()), Status: status,
 	})
 	return fence
 }
@@ -71,12 +78,20 @@ func (f *facts) send(r Run, attempt int, after time.Duration, status int) (fence
 func (f *facts) run(job uuid.UUID, slot time.Time, how string) {
 	claimed := slot.Add(time.Millisecond)
 	r := Run{
-		ID: scheduler.SlotRunID(job, slot), Job: job, ScheduledFor: slot, DueAt: slot, CreatedAt: slot, Status: "succeeded", Trigger: "schedule",
+		ID: scheduler.SlotRunID(job, slot), Job: job, ScheduledFor: slot, DueAt: slot, CreatedAt: slot,
+		Status: "succeeded", Trigger: "schedule",
 		ClaimedAt: &claimed, Attempt: 1,
 	}
 	if how != "succeeded" {
 		fence := f.send(r, 1, 2*time.Millisecond, 500)
-		f.Attempts = append(f.Attempts, Attempt{Run: r.ID, Fence: fence, Number: 1, Outcome: "failed", StartedAt: slot, Finished: slot.Add(3 * time.Millisecond)})
+		f.Attempts = append(f.Attempts, Attempt{
+			Run:       r.ID,
+			Fence:     fence,
+			Number:    1,
+			Outcome:   "failed",
+			StartedAt: slot,
+			Finished:  slot.Add(3 * time.Millisecond),
+		})
 		r.Fence = &fence
 	}
 	switch how {
@@ -93,9 +108,12 @@ func (f *facts) run(job uuid.UUID, slot time.Time, how string) {
 	f.Runs = append(f.Runs, r)
 }
 
-// backfill adds a run made twenty seconds after everything else. It returns the run.
+// backfill adds a run that was made twenty seconds after everything else, and returns it.
 func (f *facts) backfill(job uuid.UUID, slot time.Time, id uuid.UUID) *Run {
-	r := Run{ID: id, Job: job, ScheduledFor: slot, DueAt: slot, CreatedAt: at(20), Status: "succeeded", Trigger: "backfill", Attempt: 1}
+	r := Run{
+		ID: id, Job: job, ScheduledFor: slot, DueAt: slot, CreatedAt: at(20), Status: "succeeded", Trigger: "backfill",
+		Attempt: 1,
+	}
 	fence := f.send(r, 1, at(20).Sub(slot), 200)
 	if id != scheduler.SlotRunID(job, slot) {
 		f.Requests[len(f.Requests)-1].Key = id.String()
@@ -105,9 +123,12 @@ func (f *facts) backfill(job uuid.UUID, slot time.Time, id uuid.UUID) *Run {
 	return &f.Runs[len(f.Runs)-1]
 }
 
-// notice tells somebody something about a job, while the run of that instant is being sent.
+// notice adds a notice about a job, sent while the job's run of that instant is in flight.
 func (f *facts) notice(job uuid.UUID, when time.Time) {
-	r := Run{ID: uuid.New(), Job: job, ScheduledFor: when, DueAt: when, CreatedAt: when, Status: "succeeded", Trigger: "notify", Attempt: 1}
+	r := Run{
+		ID: uuid.New(), Job: job, ScheduledFor: when, DueAt: when, CreatedAt: when, Status: "succeeded", Trigger: "notify",
+		Attempt: 1,
+	}
 	fence := f.send(r, 1, 2*time.Millisecond, 200)
 	f.Requests[len(f.Requests)-1].Key, r.Fence = r.ID.String(), &fence
 	f.Runs = append(f.Runs, r)
@@ -121,7 +142,7 @@ func (f *facts) skip(job uuid.UUID, first, last time.Time, count int) {
 	})
 }
 
-// theRun is the first run of a job.
+// theRun returns the first run of a job.
 func (f *facts) theRun(job uuid.UUID) *Run {
 	for i := range f.Runs {
 		if f.Runs[i].Job == job {
@@ -131,7 +152,6 @@ func (f *facts) theRun(job uuid.UUID) *Run {
 	return nil
 }
 
-// theJob is a job.
 func (f *facts) theJob(id uuid.UUID) *Job {
 	for i := range f.Jobs {
 		if f.Jobs[i].ID == id {
@@ -141,7 +161,7 @@ func (f *facts) theJob(id uuid.UUID) *Job {
 	return nil
 }
 
-// theRequest is the nth request of a job, from 0.
+// theRequest returns the nth request of a job, from 0.
 func (f *facts) theRequest(job uuid.UUID, n int) *Request {
 	for i := range f.Requests {
 		if f.Requests[i].Job == job.String() {
@@ -181,24 +201,50 @@ func TestCheckNotices(t *testing.T) {
 	}{
 		{"a slot without a run", OneRunPerSlot, Conditions{}, func(f *facts) { f.forget(f.theRun(f.cron).ID) }},
 		{"a one-shot without a run", OneRunPerSlot, Conditions{}, func(f *facts) { f.forget(f.theRun(f.once).ID) }},
-		{"a slot with two runs", OneRunPerSlot, Conditions{}, func(f *facts) { r := *f.theRun(f.cron); r.ID = uuid.New(); f.Runs = append(f.Runs, r) }},
+		{"a slot with two runs", OneRunPerSlot, Conditions{}, func(f *facts) {
+			r := *f.theRun(f.cron)
+			r.ID = uuid.New()
+			f.Runs = append(f.Runs, r)
+		}},
 		{"a slot with a run and a skip", OneRunPerSlot, Conditions{}, func(f *facts) { f.skip(f.cron, at(1), at(1), 1) }},
-		{"a skip that counts too few", OneRunPerSlot, Conditions{}, func(f *facts) { f.forget(f.theRun(f.cron).ID); f.skip(f.cron, at(1), at(1), 0) }},
+		{"a skip that counts too few", OneRunPerSlot, Conditions{}, func(f *facts) {
+			f.forget(f.theRun(f.cron).ID)
+			f.skip(f.cron, at(1), at(1), 0)
+		}},
 		{"a slot skipped as paused whose pause was over", PausesEnd, Conditions{}, func(f *facts) {
 			until, reason := at(1), "paused"
-			f.theJob(f.cron).Versions = append(f.theJob(f.cron).Versions, Version{From: at(0.5), State: "paused", Definition: f.theJob(f.cron).Versions[0].Definition, Until: &until})
+			f.theJob(f.cron).Versions = append(f.theJob(f.cron).Versions, Version{
+				From:       at(0.5),
+				State:      "paused",
+				Definition: f.theJob(f.cron).Versions[0].Definition,
+				Until:      &until,
+			})
 			f.forget(f.theRun(f.cron).ID)
 			f.skip(f.cron, at(1), at(1), 1)
 			f.Runs[len(f.Runs)-1].Reason = &reason
 		}},
-		{"a run with another id than its slot's", OneRunPerSlot, Conditions{}, func(f *facts) { f.theRun(f.cron).ID = uuid.New() }},
+		{"a run with another id than its slot's", OneRunPerSlot, Conditions{}, func(f *facts) {
+			f.theRun(f.cron).ID = uuid.New()
+		}},
 		{"a run that no slot is behind", NoPhantoms, Conditions{}, func(f *facts) { f.run(f.cron, at(4), "succeeded") }},
-		{"a backfilled run that no slot is behind", NoPhantoms, Conditions{}, func(f *facts) { f.backfill(f.cron, at(2.5), scheduler.SlotRunID(f.cron, at(2.5))) }},
-		{"a backfilled run after the job's last slot", NoPhantoms, Conditions{}, func(f *facts) { f.backfill(f.cron, at(4), scheduler.SlotRunID(f.cron, at(4))) }},
-		{"a backfilled one-shot", NoPhantoms, Conditions{}, func(f *facts) { f.backfill(f.once, at(1), scheduler.NewRunID(at(20))) }},
-		{"a backfilled run under another slot's id", OneRunPerSlot, Conditions{}, func(f *facts) { f.backfill(f.cron, at(-10), scheduler.SlotRunID(f.cron, at(-11))) }},
-		{"a slot run once more that never ran", OneRunPerSlot, Conditions{}, func(f *facts) { f.backfill(f.cron, at(-10), scheduler.NewRunID(at(20))) }},
-		{"a backfilled slot that had neither run nor skip", OneRunPerSlot, Conditions{}, func(f *facts) { f.theRun(f.cron).Trigger = "backfill" }},
+		{"a backfilled run that no slot is behind", NoPhantoms, Conditions{}, func(f *facts) {
+			f.backfill(f.cron, at(2.5), scheduler.SlotRunID(f.cron, at(2.5)))
+		}},
+		{"a backfilled run after the job's last slot", NoPhantoms, Conditions{}, func(f *facts) {
+			f.backfill(f.cron, at(4), scheduler.SlotRunID(f.cron, at(4)))
+		}},
+		{"a backfilled one-shot", NoPhantoms, Conditions{}, func(f *facts) {
+			f.backfill(f.once, at(1), scheduler.NewRunID(at(20)))
+		}},
+		{"a backfilled run under another slot's id", OneRunPerSlot, Conditions{}, func(f *facts) {
+			f.backfill(f.cron, at(-10), scheduler.SlotRunID(f.cron, at(-11)))
+		}},
+		{"a slot run once more that never ran", OneRunPerSlot, Conditions{}, func(f *facts) {
+			f.backfill(f.cron, at(-10), scheduler.NewRunID(at(20)))
+		}},
+		{"a backfilled slot that had neither run nor skip", OneRunPerSlot, Conditions{}, func(f *facts) {
+			f.theRun(f.cron).Trigger = "backfill"
+		}},
 		{"a slot run once more under the slot's key", RequestsHeader, Conditions{}, func(f *facts) {
 			f.backfill(f.cron, at(1), scheduler.NewRunID(at(20)))
 			f.Requests[len(f.Requests)-1].Key = f.cron.String() + ":" + itoa(at(1).Unix())
@@ -206,18 +252,35 @@ func TestCheckNotices(t *testing.T) {
 		{"a run of no job", NoPhantoms, Conditions{}, func(f *facts) { f.run(uuid.New(), at(4), "succeeded") }},
 		{"a run left running", AllFinal, Conditions{}, func(f *facts) { f.theRun(f.cron).Status = "running" }},
 		{"a success nobody saw", SuccessSeen, Conditions{}, func(f *facts) { f.theRequest(f.cron, 0).Run = uuid.New() }},
-		{"a success that was answered 500", SuccessSeen, Conditions{}, func(f *facts) { f.theRequest(f.cron, 0).Status = 500 }},
+		{"a success that was answered 500", SuccessSeen, Conditions{}, func(f *facts) {
+			f.theRequest(f.cron, 0).Status = 500
+		}},
 		{"a success under another token", SuccessSeen, Conditions{}, func(f *facts) { f.theRequest(f.cron, 0).Fence = 99 }},
-		{"a request before it was due", NeverEarly, Conditions{}, func(f *facts) { r := f.theRequest(f.cron, 0); r.At = at(0.999) }},
-		{"a retry before the failure", NeverEarly, Conditions{}, func(f *facts) { f.theRequest(f.once, 1).At = at(1.0005); f.Attempts[0].Finished = at(1.9) }},
+		{"a request before it was due", NeverEarly, Conditions{}, func(f *facts) {
+			r := f.theRequest(f.cron, 0)
+			r.At = at(0.999)
+		}},
+		{"a retry before the failure", NeverEarly, Conditions{}, func(f *facts) {
+			f.theRequest(f.once, 1).At = at(1.0005)
+			f.Attempts[0].Finished = at(1.9)
+		}},
 		{"a due time before the slot", NeverEarly, Conditions{}, func(f *facts) { f.theRun(f.cron).DueAt = at(0.5) }},
-		{"a run that was made before it was due", NeverEarly, Conditions{ClockSteps: true}, func(f *facts) { f.theRun(f.cron).CreatedAt = at(0.9) }},
-		{"a claim before it was due", NeverEarly, Conditions{ClockSteps: true}, func(f *facts) { early := at(0.9); f.theRun(f.cron).ClaimedAt = &early }},
+		{"a run that was made before it was due", NeverEarly, Conditions{ClockSteps: true}, func(f *facts) {
+			f.theRun(f.cron).CreatedAt = at(0.9)
+		}},
+		{"a claim before it was due", NeverEarly, Conditions{ClockSteps: true}, func(f *facts) {
+			early := at(0.9)
+			f.theRun(f.cron).ClaimedAt = &early
+		}},
 		{"a due time beyond the jitter", NeverEarly, Conditions{}, func(f *facts) { f.theRun(f.cron).DueAt = at(1.5) }},
 		{"two first attempts", OneFirst, Conditions{}, func(f *facts) { f.theRequest(f.once, 1).Attempt = 1 }},
-		{"a token given twice", FencesGrow, Conditions{}, func(f *facts) { f.theRequest(f.cron, 1).Fence = f.theRequest(f.cron, 0).Fence }},
+		{"a token given twice", FencesGrow, Conditions{}, func(f *facts) {
+			f.theRequest(f.cron, 1).Fence = f.theRequest(f.cron, 0).Fence
+		}},
 		{"a retry with a smaller token", FencesGrow, Conditions{}, func(f *facts) { f.theRequest(f.once, 1).Fence = 1 }},
-		{"a slot with a smaller token than the one before", FencesGrow, Conditions{}, func(f *facts) { f.theRequest(f.cron, 2).Fence = 1 }},
+		{"a slot with a smaller token than the one before", FencesGrow, Conditions{}, func(f *facts) {
+			f.theRequest(f.cron, 2).Fence = 1
+		}},
 		{"an overlap", NoOverlap, Conditions{}, func(f *facts) { f.theRequest(f.forbid, 0).Ended = at(3.5) }},
 		{"an overlap with work that goes on after its 202", NoOverlap, Conditions{}, func(f *facts) {
 			f.theJob(f.forbid).Versions[0].Definition.Completion = scheduler.CompleteAsync
@@ -230,16 +293,33 @@ func TestCheckNotices(t *testing.T) {
 			q.Status = 202
 			f.Attempts = append(f.Attempts, Attempt{Run: q.Run, Fence: q.Fence, Number: 1, Outcome: "lost", Finished: at(3.5)})
 		}},
-		{"an overlap with a request that never ended", NoOverlap, Conditions{}, func(f *facts) { f.theRequest(f.forbid, 0).Ended = time.Time{} }},
-		{"a job that waits for ever", NoWedge, Conditions{}, func(f *facts) { due := at(4); f.Jobs[0].Enabled, f.Jobs[0].NextRun = true, &due }},
+		{"an overlap with a request that never ended", NoOverlap, Conditions{}, func(f *facts) {
+			f.theRequest(f.forbid, 0).Ended = time.Time{}
+		}},
+		{"a job that waits for ever", NoWedge, Conditions{}, func(f *facts) {
+			due := at(4)
+			f.Jobs[0].Enabled, f.Jobs[0].NextRun = true, &due
+		}},
 		{"a row left in ready", NothingLeft, Conditions{}, func(f *facts) { f.Ready = append(f.Ready, f.theRun(f.once).ID) }},
-		{"a row left in claims", NothingLeft, Conditions{}, func(f *facts) { f.Claimed = append(f.Claimed, f.theRun(f.once).ID) }},
-		{"a gate left closed", NothingLeft, Conditions{}, func(f *facts) { f.Gates = append(f.Gates, Gate{f.forbid, f.theRun(f.forbid).ID}) }},
-		{"a request for no run", RequestsKnown, Conditions{}, func(f *facts) { f.send(Run{ID: uuid.New(), DueAt: at(1)}, 1, 0, 200) }},
-		{"a request no attempt is on record for", RequestsKnown, Conditions{}, func(f *facts) { f.send(*f.theRun(f.cron), 2, 0, 200) }},
-		{"a request with another slot's key", RequestsHeader, Conditions{}, func(f *facts) { f.theRequest(f.cron, 0).Key = "x" }},
+		{"a row left in claims", NothingLeft, Conditions{}, func(f *facts) {
+			f.Claimed = append(f.Claimed, f.theRun(f.once).ID)
+		}},
+		{"a gate left closed", NothingLeft, Conditions{}, func(f *facts) {
+			f.Gates = append(f.Gates, Gate{f.forbid, f.theRun(f.forbid).ID})
+		}},
+		{"a request for no run", RequestsKnown, Conditions{}, func(f *facts) {
+			f.send(Run{ID: uuid.New(), DueAt: at(1)}, 1, 0, 200)
+		}},
+		{"a request no attempt is on record for", RequestsKnown, Conditions{}, func(f *facts) {
+			f.send(*f.theRun(f.cron), 2, 0, 200)
+		}},
+		{"a request with another slot's key", RequestsHeader, Conditions{}, func(f *facts) {
+			f.theRequest(f.cron, 0).Key = "x"
+		}},
 		{"a dead run without a dead letter", DeadAreListed, Conditions{}, func(f *facts) { f.DeadLetters = nil }},
-		{"a dead letter of a live run", DeadAreListed, Conditions{}, func(f *facts) { f.DeadLetters = append(f.DeadLetters, f.theRun(f.once).ID) }},
+		{"a dead letter of a live run", DeadAreListed, Conditions{}, func(f *facts) {
+			f.DeadLetters = append(f.DeadLetters, f.theRun(f.once).ID)
+		}},
 		{"a request sent twice", ExactlyOnce, all, func(f *facts) { f.send(*f.theRun(f.cron), 1, time.Millisecond, 200) }},
 		{"an attempt never sent", ExactlyOnce, all, func(f *facts) {
 			f.Attempts = append(f.Attempts, Attempt{Run: f.theRun(f.once).ID, Fence: 1, Number: 2, Outcome: "failed"})
@@ -248,7 +328,9 @@ func TestCheckNotices(t *testing.T) {
 			f.Jobs[0].Versions[0].Definition.Delivery = scheduler.DeliverAtMostOnce
 			f.send(*f.theRun(f.cron), 2, time.Second, 200)
 		}},
-		{"a run under another tenant than its job", TenantsAddUp, Conditions{}, func(f *facts) { f.theRun(f.cron).Tenant = 2 }},
+		{"a run under another tenant than its job", TenantsAddUp, Conditions{}, func(f *facts) {
+			f.theRun(f.cron).Tenant = 2
+		}},
 		{"a failure where all should succeed", NothingFailed, Conditions{AllSucceed: true}, func(*facts) {}},
 	}
 	planted := map[Rule]bool{}

@@ -10,8 +10,8 @@ import (
 
 const replicasSeen = `SELECT count(DISTINCT replica) FROM punctual.runs`
 
-// A stop that falls into a claim must not cost the run an attempt: a claim that was committed is sent or
-// given back, and never found lost by the others. Jobs with a single attempt would die unsent.
+// A stop in the middle of a claim must not cost the run an attempt. A committed claim is sent or given back; the other
+// replicas never find it lost. Jobs with a single attempt would otherwise die unsent.
 func TestReplicasStoppedWhileTheyClaimLoseNoAttempt(t *testing.T) {
 	exhaustive(t, "takes half a minute")
 	t.Parallel()
@@ -29,7 +29,7 @@ func TestReplicasStoppedWhileTheyClaimLoseNoAttempt(t *testing.T) {
 		create(t, steady.API, jobs...)
 		want := before + 1
 		if round == 0 {
-			want++ // both
+			want++ // the first round is also the steady replica's first claim
 		}
 		await(t, "the new replica to claim", func() bool { return query[int](t, conn, replicasSeen) >= want })
 		stop(t, r)

@@ -19,15 +19,20 @@ func TestADatabaseCrashLosesNothing(t *testing.T) {
 	h := herd{start: nextSecond(2 * time.Second), oneShots: 400, within: 10 * time.Second, cronJobs: 20, seconds: 12}
 	create(t, fleet[0].API, h.jobs(w.URL)...)
 	create(t, fleet[0].API, job("slow", w.URL+"/slow", process.JobSpec{
-		"concurrency_policy": "forbid", "timeout": "5m", "schedule": map[string]any{"at": h.start.Add(3 * time.Second).UTC().Format(time.RFC3339)},
+		"concurrency_policy": "forbid", "timeout": "5m",
+		"schedule": map[string]any{"at": h.start.Add(3 * time.Second).UTC().Format(time.RFC3339)},
 	}))
 
-	await(t, "the load, and a slow request in flight", func() bool { return w.Len() > h.runs()/3 && len(w.At("/slow")) == 1 })
+	await(t, "the load, and a slow request in flight", func() bool {
+		return w.Len() > h.runs()/3 && len(w.At("/slow")) == 1
+	})
 	if err := server.Crash(); err != nil {
 		t.Fatal(err)
 	}
 	w.Release("/slow")
-	await(t, "the slow request to be answered while the database is away", func() bool { return w.At("/slow")[0].Status == 200 })
+	await(t, "the slow request to be answered while the database is away", func() bool {
+		return w.At("/slow")[0].Status == 200
+	})
 	for _, r := range fleet {
 		if status, _ := r.API.Do(t.Context(), "GET", "/readyz", nil, nil); status != 503 {
 			t.Errorf("/readyz answers %d while the database is away", status)
@@ -37,7 +42,7 @@ func TestADatabaseCrashLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.outlast(t)
-	// What was sent while the database was away keeps its outcome; a claim whose commit was in doubt was not sent.
+	// Runs that were sent while the database was away keep their outcomes. A claim whose commit was in doubt was not sent.
 	verify(t, atRest(t, dsn, w), Conditions{SentOnce: true, AllSucceed: true})
 	for _, r := range fleet {
 		stop(t, r)

@@ -1,21 +1,20 @@
 // Package prove shows, from the outside, that Punctual keeps its promises.
 //
-// It runs replicas as what they are in production, separate processes of the real binary on a real
-// Postgres (package proc), lets them call a target that remembers every request it got (Witness), and afterwards
-// works out which slots were due, from the definitions and the clock alone, to compare them with the runs
-// in the database and with what the witness saw (Check):
+// It runs replicas as in production: as separate processes of the real binary (package process) on a real Postgres.
+// They call a target that remembers every request that it got (Witness). Afterwards Check works out, from the
+// definitions and the clock alone, which slots were due. It compares them with the runs in the database and with the
+// witness's log:
 //
 //	definitions ──► due slots ─┐
 //	punctual.runs ─────────────┼─► Check ─► violations
 //	the witness's log ─────────┘
 //
-// The rules are the constants of Rule; docs/reliability.md tells which of them is which promise, and lists the
-// faults under which they are checked.
+// The rules are the constants of Rule. docs/reliability.md says which promise each rule belongs to, and lists the
+// faults under which the rules are checked.
 //
-// Nothing here asks the scheduler what it believes it did. Slots of every, at, delay and plain cron
-// schedules are computed by code of this package's own, so that a mistake in the product's is noticed;
-// only cron expressions with zones, names, L, W or # are left to scheduler.Timetable, which has tables
-// and a brute-force oracle of its own.
+// Nothing here asks the scheduler what it believes it did. This package computes the slots of every, at, delay and
+// plain cron schedules with code of its own, so that it notices a mistake in the product's code. Only cron expressions
+// with zones, names, L, W or # are left to scheduler.Timetable, which has tables and a brute-force oracle of its own.
 //
-// It is for tests. Nothing in the binary imports it.
+// The package is for tests. Nothing in the binary imports it.
 package prove

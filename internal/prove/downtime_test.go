@@ -14,8 +14,8 @@ import (
 	"punctual/internal/process"
 )
 
-// After six hours in which no replica ran, ten thousand jobs catch up as their policies say, at a pace that leaves
-// what is due now its place.
+// After six hours without a replica, ten thousand jobs catch up as their policies say. They do so at a pace that leaves
+// room for jobs that are due now.
 func TestSixHoursOfDowntime(t *testing.T) {
 	exhaustive(t, "takes half a minute")
 	t.Parallel()
@@ -27,7 +27,7 @@ func TestSixHoursOfDowntime(t *testing.T) {
 	)
 	policies := []string{"skip", "fire_once", "fire_all"}
 	before := serve(t, dsn)
-	hourly := fmt.Sprint(time.Now().Add(30*time.Minute).Minute(), " * * * *") // far from now, whatever the time of day
+	hourly := fmt.Sprint(time.Now().Add(30*time.Minute).Minute(), " * * * *") // far from now at any time of day
 	var specs []process.JobSpec
 	for i := range jobs {
 		specs = append(specs, job(fmt.Sprintf("%s-%d", policies[i%3], i), w.URL+"/"+policies[i%3], process.JobSpec{
@@ -36,17 +36,22 @@ func TestSixHoursOfDowntime(t *testing.T) {
 	}
 	create(t, before.API, specs...)
 	stop(t, before)
-	// Time passes: whatever was written, was six hours earlier.
+	// Backdate everything by six hours.
 	conn := connect(t, dsn)
 	execute(t, conn, `UPDATE punctual.job_versions SET valid_from = valid_from - interval '6 h'`)
-	execute(t, conn, `UPDATE punctual.schedules SET scheduled_for = scheduled_for - interval '6 h', next_run_at = next_run_at - interval '6 h'`)
+	execute(t, conn, `
+		UPDATE punctual.schedules
+		SET scheduled_for = scheduled_for - interval '6 h', next_run_at = next_run_at - interval '6 h'`)
 
 	w.Script("/fire_all", Answer{Delay: 20 * time.Millisecond})
 	after := serve(t, dsn, fmt.Sprintf("--queues=default=%d", slots))
 	start := nextSecond(time.Second)
 	last := start.Add(14 * time.Second).UTC().Format(time.RFC3339)
 	for i := range 10 {
-		create(t, after.API, job(fmt.Sprint("now-", i), w.URL+"/now", process.JobSpec{"schedule": map[string]any{"every": "1s", "starts_at": start.UTC().Format(time.RFC3339), "ends_at": last}}))
+		create(t, after.API,
+			job(fmt.Sprint("now-", i), w.URL+"/now", process.JobSpec{
+				"schedule": map[string]any{"every": "1s", "starts_at": start.UTC().Format(time.RFC3339), "ends_at": last},
+			}))
 	}
 	await(t, "the last slots", func() bool { return time.Now().UTC().Format(time.RFC3339) > last })
 	f := atRest(t, dsn, w)
@@ -73,7 +78,11 @@ func TestSixHoursOfDowntime(t *testing.T) {
 		}
 	}
 	each := jobs / 3
-	for policy, want := range map[string][2]int{"skip": {0, hours * each}, "fire_once": {each, (hours - 1) * each}, "fire_all": {hours * each, 0}} {
+	for policy, want := range map[string][2]int{
+		"skip":      {0, hours * each},
+		"fire_once": {each, (hours - 1) * each},
+		"fire_all":  {hours * each, 0},
+	} {
 		if got := [2]int{runs[policy], skipped[policy]}; got != want {
 			t.Errorf("%s: %d runs and %d skipped slots, want %d and %d", policy, got[0], got[1], want[0], want[1])
 		}
@@ -83,9 +92,11 @@ func TestSixHoursOfDowntime(t *testing.T) {
 		t.Errorf("%d late requests were open at once, of %d worker slots", n, slots)
 	}
 	late := lateOfRequests(w.At("/now"))
-	t.Logf("%d requests on time while the backlog drained, %d late ones among them: p50 %s, p90 %s, p99 %s late", len(late), stalled, quantile(late, 0.5), quantile(late, 0.9), quantile(late, 0.99))
-	// No figure, but the difference between its place in the queue and the end of the backlog. What is due in a second or
-	// two in which the machine stands still for more than OlderThan is late, and comes after what has been late for longer.
+	t.Logf("%d requests on time while the backlog drained, %d late ones among them: p50 %s, p90 %s, p99 %s late",
+		len(late), stalled, quantile(late, 0.5), quantile(late, 0.9), quantile(late, 0.99))
+	// The limit is no measurement. It tells a place of its own in the queue from a place behind the backlog. A slot that
+	// is due in the second or two in which the machine stands still for more than OlderThan is late, and then comes after
+	// slots that have been late for longer.
 	if p90 := quantile(late, 0.9); p90 > takeover || stalled > len(late)/10 {
 		t.Errorf("what was due meanwhile was %s late, %d of %d runs were late", p90, stalled, len(late))
 	}
@@ -100,7 +111,7 @@ func oldestFirst(t *testing.T, f Facts) {
 		first[q.Run] = q
 	}
 	newest := map[uuid.UUID]Request{}
-	for _, r := range f.Runs { // in the order of their slots
+	for _, r := range f.Runs { // ordered by slot
 		q, sent := first[r.ID]
 		if !sent || !r.Late {
 			continue
@@ -112,7 +123,7 @@ func oldestFirst(t *testing.T, f Facts) {
 	}
 }
 
-// mostOpen is how many of the requests were open at the same time.
+// mostOpen returns the largest number of requests that were open at the same time.
 func mostOpen(lists ...[]Request) int {
 	type change struct {
 		at time.Time

@@ -17,7 +17,9 @@ func TestAStoppingReplicaFinishesWhatFitsAndInterruptsTheRest(t *testing.T) {
 	w.Script("/stuck", Answer{Hang: true})
 	const slow, drain = 10, 4 * time.Second
 	first := serve(t, dsn, "--drain-timeout="+drain.String())
-	jobs := []process.JobSpec{job("stuck", w.URL+"/stuck", process.JobSpec{"timeout": "5m", "retry": map[string]any{"max_attempts": 1}})}
+	jobs := []process.JobSpec{
+		job("stuck", w.URL+"/stuck", process.JobSpec{"timeout": "5m", "retry": map[string]any{"max_attempts": 1}}),
+	}
 	for i := range slow {
 		jobs = append(jobs, job(fmt.Sprint("slow-", i), w.URL+"/slow", process.JobSpec{"timeout": "5m"}))
 	}
@@ -33,7 +35,7 @@ func TestAStoppingReplicaFinishesWhatFitsAndInterruptsTheRest(t *testing.T) {
 	if err := first.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	w.Release("/slow") // which fits in the drain
+	w.Release("/slow") // the answer comes within the drain
 	stop(t, first)
 	if took := time.Since(asked); took < drain-100*time.Millisecond || took > drain+takeover {
 		t.Errorf("the stop took %s; its drain timeout was %s", took, drain)
@@ -54,7 +56,8 @@ func TestAStoppingReplicaFinishesWhatFitsAndInterruptsTheRest(t *testing.T) {
 	}
 	for _, r := range f.Runs {
 		if r.Status != "succeeded" || r.Attempt != 1 {
-			t.Errorf("run %s is %s at attempt %d; max_attempts was 1, and an interruption does not count", r.ID, r.Status, r.Attempt)
+			t.Errorf("run %s is %s at attempt %d; max_attempts was 1, and an interruption does not count", r.ID, r.Status,
+				r.Attempt)
 		}
 	}
 	stop(t, second)
@@ -85,7 +88,7 @@ func TestADrainingReplicaIsNotReadyButAnswers(t *testing.T) {
 func TestAReplicaStoppedWhileItRegistersLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
-	stop(t, serve(t, dsn)) // so that there is a schema
+	stop(t, serve(t, dsn)) // creates the schema
 	conn, other := connect(t, dsn), connect(t, dsn)
 	tx, err := conn.Begin(t.Context())
 	if err != nil {
@@ -96,7 +99,11 @@ func TestAReplicaStoppedWhileItRegistersLeavesNothingBehind(t *testing.T) {
 	}
 	r := serve(t, dsn)
 	waits := func() bool {
-		return query[bool](t, other, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%INSERT INTO punctual.replicas%' AND datname = current_database())`)
+		return query[bool](t, other, `
+			SELECT EXISTS (
+			    SELECT FROM pg_stat_activity
+			    WHERE wait_event_type = 'Lock' AND query LIKE '%INSERT INTO punctual.replicas%'
+			      AND datname = current_database())`)
 	}
 	await(t, "the registration to wait for the table", waits)
 	if err := r.Signal(syscall.SIGTERM); err != nil {

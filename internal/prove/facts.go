@@ -13,46 +13,52 @@ import (
 	"punctual/scheduler"
 )
 
-// Facts is what a database and a witness say about the same jobs, read when everything was at rest.
+// Facts holds what a database and a witness recorded about the same jobs. It is read when nothing is going on any more.
 type Facts struct {
-	Now         time.Time // of the database's clock
+	Now         time.Time // by the database's clock
 	Jobs        []Job
 	Runs        []Run
 	Attempts    []Attempt
 	DeadLetters []uuid.UUID // runs
-	Ready       []uuid.UUID // runs that wait
-	Claimed     []uuid.UUID // runs that leases name
-	Gates       []Gate      // that are held
-	Requests    []Request   // of the witness
+	Ready       []uuid.UUID // waiting runs
+	Claimed     []uuid.UUID // runs named in leases
+	Gates       []Gate      // gates that are held
+	Requests    []Request   // seen by the witness
 }
 
-// Job is a job with every definition it ever had.
+// Job is a job with every definition that it ever had.
 type Job struct {
 	ID       uuid.UUID
 	Name     string
 	State    string
-	Enabled  bool       // whether a next slot is planned
-	NextRun  *time.Time // when that is due
-	Versions []Version  // in order
+	Enabled  bool       // whether it has a next slot
+	NextRun  *time.Time // when the next slot is due
+	Versions []Version  // oldest first
 	Tenant   int32
 }
 
-// atMostOnce reports whether no version of the job let a request be repeated.
+// atMostOnce reports whether every version of the job had delivery at_most_once.
 func (j Job) atMostOnce() bool {
-	return !slices.ContainsFunc(j.Versions, func(v Version) bool { return v.Definition.Delivery != scheduler.DeliverAtMostOnce })
+	return !slices.ContainsFunc(j.Versions, func(v Version) bool {
+		return v.Definition.Delivery != scheduler.DeliverAtMostOnce
+	})
 }
 
-// exclusive reports whether some version of the job let no runs overlap.
+// exclusive reports whether any version of the job forbade overlap.
 func (j Job) exclusive() bool {
-	return slices.ContainsFunc(j.Versions, func(v Version) bool { return v.Definition.WithDefaults().ConcurrencyPolicy != scheduler.PolicyAllow })
+	return slices.ContainsFunc(j.Versions, func(v Version) bool {
+		return v.Definition.WithDefaults().ConcurrencyPolicy != scheduler.PolicyAllow
+	})
 }
 
-// callsBack reports whether some version of the job had completion async.
+// callsBack reports whether any version of the job had completion async.
 func (j Job) callsBack() bool {
-	return slices.ContainsFunc(j.Versions, func(v Version) bool { return v.Definition.Completion == scheduler.CompleteAsync })
+	return slices.ContainsFunc(j.Versions, func(v Version) bool {
+		return v.Definition.Completion == scheduler.CompleteAsync
+	})
 }
 
-// pausedAt reports whether the job was paused at an instant, and its pause not over.
+// pausedAt reports whether the job was paused at an instant, and the pause had not yet ended by itself.
 func (j Job) pausedAt(at time.Time) bool {
 	paused := false
 	for _, v := range j.Versions {
@@ -64,12 +70,12 @@ func (j Job) pausedAt(at time.Time) bool {
 	return paused
 }
 
-// Version is a definition and when it took effect.
+// Version is a definition and the time from which it held.
 type Version struct {
 	From       time.Time
 	State      string
 	Definition scheduler.Definition
-	Until      *time.Time // of a pause, when it was to end by itself
+	Until      *time.Time // when a pause was to end by itself
 }
 
 // Run is a row of punctual.runs.
@@ -99,26 +105,26 @@ type Attempt struct {
 	StartedAt, Finished time.Time
 }
 
-// Gate is a job that must not overlap and the run it counts as active.
+// Gate is a job that must not overlap, and the run that holds its gate.
 type Gate struct{ Job, Run uuid.UUID }
 
-// final reports whether r never changes again.
+// final reports whether r can no longer change.
 func (r Run) final() bool { return scheduler.Status(r.Status).Final() }
 
-// isRange reports whether r records skipped slots and is no run.
+// isRange reports whether r is a record of skipped slots rather than a run.
 func (r Run) isRange() bool { return r.SkippedFirst != nil }
 
-// ofSlot reports whether a slot made r, as opposed to a person.
+// ofSlot reports whether the schedule made r, rather than a user.
 func (r Run) ofSlot() bool { return r.Trigger == "schedule" || r.Trigger == "catchup" }
 
-// backfilled reports whether r was made for a slot that had passed, because somebody asked for it.
+// backfilled reports whether r was made for a past slot because a user asked for a backfill.
 func (r Run) backfilled() bool { return r.Trigger == "backfill" }
 
-// ofItsSlot reports whether r has the id of its slot, and so carries the slot's key.
+// ofItsSlot reports whether r has the id of its slot, and so carries the slot's idempotency key.
 func (r Run) ofItsSlot() bool { return r.ID == scheduler.SlotRunID(r.Job, r.ScheduledFor) }
 
-// ReadFacts reads a database in one snapshot and adds the witness's log, which must come from after
-// everything came to rest.
+// ReadFacts reads a database in one snapshot and adds the witness's log. The caller must take the log after everything
+// has come to rest.
 func ReadFacts(ctx context.Context, dsn string, requests []Request) (f Facts, err error) {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
@@ -141,20 +147,33 @@ func (f *Facts) read(ctx context.Context) func(pgx.Tx) error {
 		if err := f.readJobs(ctx, tx); err != nil {
 			return err
 		}
-		f.Runs, err = collect[Run](ctx, tx, err, `SELECT id, job_id, scheduled_for, due_at, status, trigger, reason, skipped_first, skipped_last, skipped_count, attempt, fence, late, tenant, replay_of, claimed_at, finished_at, created_at FROM punctual.runs ORDER BY id`)
-		f.Attempts, err = collect[Attempt](ctx, tx, err, `SELECT run_id, fence, number, outcome, started_at, finished_at FROM punctual.attempts ORDER BY run_id, fence`)
+		f.Runs, err = collect[Run](ctx, tx, err, `
+			SELECT id, job_id, scheduled_for, due_at, status, trigger, reason, skipped_first, skipped_last, skipped_count,
+			    attempt, fence, late, tenant, replay_of, claimed_at, finished_at, created_at
+			FROM punctual.runs
+			ORDER BY id`)
+		f.Attempts, err = collect[Attempt](ctx, tx, err, `
+			SELECT run_id, fence, number, outcome, started_at, finished_at
+			FROM punctual.attempts
+			ORDER BY run_id, fence`)
 		f.DeadLetters, err = collectIDs(ctx, tx, err, `SELECT run_id FROM punctual.dead_letters`)
 		f.Ready, err = collectIDs(ctx, tx, err, `SELECT run_id FROM punctual.ready`)
 		f.Claimed, err = collectIDs(ctx, tx, err, `SELECT unnest(run_ids) FROM punctual.claims`)
-		f.Gates, err = collect[Gate](ctx, tx, err, `SELECT job_id, coalesce(active_run, waiting_run) FROM punctual.exclusive WHERE coalesce(active_run, waiting_run) IS NOT NULL`)
+		f.Gates, err = collect[Gate](ctx, tx, err, `
+			SELECT job_id, coalesce(active_run, waiting_run)
+			FROM punctual.exclusive
+			WHERE coalesce(active_run, waiting_run) IS NOT NULL`)
 		return err
 	}
 }
 
 func (f *Facts) readJobs(ctx context.Context, tx pgx.Tx) error {
 	rows, err := tx.Query(ctx, `
-		SELECT j.id, j.name, punctual.job_state(j.state, s.completed_at), coalesce(s.enabled, false), s.next_run_at, v.valid_from, v.state, v.definition, j.tenant,
-		       (SELECT max((a.after ->> 'paused_until')::timestamptz) FROM punctual.audit_log a WHERE a.job_id = j.id AND a.at = v.valid_from AND a.after ->> 'state' = 'paused')
+		SELECT j.id, j.name, punctual.job_state(j.state, s.completed_at), coalesce(s.enabled, false), s.next_run_at,
+		       v.valid_from, v.state, v.definition, j.tenant,
+		       (SELECT max((a.after ->> 'paused_until')::timestamptz)
+		        FROM punctual.audit_log a
+		        WHERE a.job_id = j.id AND a.at = v.valid_from AND a.after ->> 'state' = 'paused')
 		FROM punctual.jobs j JOIN punctual.job_versions v ON v.job_id = j.id LEFT JOIN punctual.schedules s ON s.job_id = j.id
 		ORDER BY j.id, v.version`)
 	if err != nil {
@@ -163,7 +182,9 @@ func (f *Facts) readJobs(ctx context.Context, tx pgx.Tx) error {
 	var job Job
 	var v Version
 	var raw []byte
-	_, err = pgx.ForEachRow(rows, []any{&job.ID, &job.Name, &job.State, &job.Enabled, &job.NextRun, &v.From, &v.State, &raw, &job.Tenant, &v.Until}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{
+		&job.ID, &job.Name, &job.State, &job.Enabled, &job.NextRun, &v.From, &v.State, &raw, &job.Tenant, &v.Until,
+	}, func() error {
 		v.Definition = scheduler.Definition{}
 		if err := json.Unmarshal(raw, &v.Definition); err != nil {
 			return fmt.Errorf("the definition of job %s: %w", job.ID, err)
@@ -178,7 +199,7 @@ func (f *Facts) readJobs(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// collect reads all rows, unless there was an error before.
+// collect reads all rows, unless an earlier query failed.
 func collect[T any](ctx context.Context, tx pgx.Tx, before error, sql string) ([]T, error) {
 	if before != nil {
 		return nil, before

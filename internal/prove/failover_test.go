@@ -37,7 +37,9 @@ func TestASynchronousFailoverLosesNothing(t *testing.T) {
 	do[any](t, fleet[0].API, "POST", "/v1/jobs/slow/trigger", nil)
 	s := besiege(t, fleet[0].API, w, 10)
 	await(t, "a request in flight", func() bool { return len(w.At("/slow")) == 1 })
-	if state := query[string](t, connect(t, primary.DSN("postgres")), `SELECT sync_state FROM pg_stat_replication`); state != "sync" {
+	if state := query[string](t, connect(t, primary.DSN("postgres")), `
+		SELECT sync_state
+		FROM pg_stat_replication`); state != "sync" {
 		t.Fatalf("the standby is %s", state)
 	}
 
@@ -50,8 +52,12 @@ func TestASynchronousFailoverLosesNothing(t *testing.T) {
 	f := atRest(t, pgtest.TCP(t, standby, dsn), w)
 	verify(t, f, Conditions{SentOnce: true})
 	s.harmless(t, f)
-	// A promoted standby is the same database: nothing was frozen for it.
-	if !query[bool](t, connect(t, pgtest.TCP(t, standby, dsn)), `SELECT frozen_at IS NULL AND system_identifier <> '' AND NOT EXISTS (SELECT FROM punctual.audit_log WHERE action LIKE 'deployment.%') FROM punctual.deployment`) {
+	// A promoted standby is the same database, so the replicas must not have frozen it.
+	if !query[bool](t, connect(t, pgtest.TCP(t, standby, dsn)), `
+		SELECT frozen_at IS NULL
+		    AND system_identifier <> ''
+		    AND NOT EXISTS (SELECT FROM punctual.audit_log WHERE action LIKE 'deployment.%')
+		FROM punctual.deployment`) {
 		t.Error("the failover was taken for a restored database")
 	}
 	for _, r := range fleet {
@@ -75,10 +81,15 @@ func TestAnAsynchronousFailoverRepeatsOnlySlotsInsideTheLag(t *testing.T) {
 	create(t, fleet[0].API, job("before-the-lag", w.URL+"/before", once))
 	await(t, "the load", func() bool { return w.Len() > h.runs()/10 })
 	ahead := connect(t, primary.DSN("postgres"))
-	// What is under way now may have its outcome inside the lag.
-	lag := query[time.Time](t, connect(t, dsn), `SELECT least(clock_timestamp(), min(claimed_at)) FROM punctual.runs WHERE status = 'running'`)
+	// A run in flight now may have its outcome inside the lag.
+	lag := query[time.Time](t, connect(t, dsn), `
+		SELECT least(clock_timestamp(), min(claimed_at))
+		FROM punctual.runs
+		WHERE status = 'running'`)
 	await(t, "the standby to have the job", func() bool {
-		return query[bool](t, ahead, `SELECT replay_lsn >= $1::text::pg_lsn FROM pg_stat_replication`, query[string](t, ahead, `SELECT pg_current_wal_lsn()::text`))
+		return query[bool](t, ahead, `
+			SELECT replay_lsn >= $1::text::pg_lsn
+			FROM pg_stat_replication`, query[string](t, ahead, `SELECT pg_current_wal_lsn()::text`))
 	})
 
 	proxy.Refuse()
@@ -100,12 +111,15 @@ func TestAnAsynchronousFailoverRepeatsOnlySlotsInsideTheLag(t *testing.T) {
 	if len(w.At("/before")) != 1 {
 		t.Errorf("the one-shot from before the lag was sent %d times, want once", len(w.At("/before")))
 	}
-	t.Logf("%d slots were sent again; the one-shot written inside the lag was sent %d times", repeated, len(w.At("/inside")))
+	t.Logf("%d slots were sent again; the one-shot written inside the lag was sent %d times", repeated,
+		len(w.At("/inside")))
 	if n := tokensTwice(f); n > 0 {
 		t.Errorf("%d fencing tokens were given twice", n)
 	}
 	tokensGrow(t, f.Requests)
-	f.Requests = slices.DeleteFunc(f.Requests, func(q Request) bool { return q.At.Before(promoted) && q.At.After(lag) && unrecorded(f, q) })
+	f.Requests = slices.DeleteFunc(f.Requests, func(q Request) bool {
+		return q.At.Before(promoted) && q.At.After(lag) && unrecorded(f, q)
+	})
 	verify(t, f, Conditions{})
 	for _, r := range fleet {
 		calm(t, r, 200)
@@ -113,8 +127,8 @@ func TestAnAsynchronousFailoverRepeatsOnlySlotsInsideTheLag(t *testing.T) {
 	}
 }
 
-// repeats checks that a slot was sent again only if the standby may not have known of it, and always with the
-// same run id. It returns how many were.
+// repeats checks that a slot was sent again only if the standby may have missed it, and always with the same run id. It
+// returns the number of such repeats.
 func repeats(t *testing.T, f Facts, lag, promoted time.Time) (n int) {
 	type slot struct {
 		job string
@@ -133,20 +147,23 @@ func repeats(t *testing.T, f Facts, lag, promoted time.Time) (n int) {
 			t.Errorf("job %s: slot %s was sent as run %s and again as run %s", q.Job, clock(q.ScheduledFor), before.Run, q.Run)
 		}
 		if before.At.Before(lag) || before.At.After(promoted) {
-			t.Errorf("job %s: slot %s was sent at %s, outside the lag, and again at %s", q.Job, clock(q.ScheduledFor), clock(before.At), clock(q.At))
+			t.Errorf("job %s: slot %s was sent at %s, outside the lag, and again at %s", q.Job, clock(q.ScheduledFor),
+				clock(before.At), clock(q.At))
 		}
 	}
 	return n
 }
 
-// unrecorded reports whether the new primary knows nothing of the attempt that a request belongs to.
+// unrecorded reports whether the new primary has no record of a request's attempt.
 func unrecorded(f Facts, q Request) bool {
-	i, found := slices.BinarySearchFunc(f.Runs, q.Run, func(r Run, id uuid.UUID) int { return slices.Compare(r.ID[:], id[:]) })
+	i, found := slices.BinarySearchFunc(f.Runs, q.Run, func(r Run, id uuid.UUID) int {
+		return slices.Compare(r.ID[:], id[:])
+	})
 	return !found || f.Runs[i].Fence == nil || *f.Runs[i].Fence != q.Fence
 }
 
-// tokensGrow checks that of each run the requests that came later had the greater tokens, those that the new primary
-// knows nothing of included.
+// tokensGrow checks that later requests of a run have greater tokens, including requests that the new primary has no
+// record of.
 func tokensGrow(t *testing.T, requests []Request) {
 	t.Helper()
 	last := map[uuid.UUID]Request{}

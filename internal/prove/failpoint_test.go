@@ -25,7 +25,9 @@ func fatal(t testing.TB, dsn string, point failpoint.Point, nth int, how string)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	args := []string{"serve", "--log-format=json", "--listen=127.0.0.1:0", "--auth=none"}
-	r, err := process.Start(ctx, path, []string{"DATABASE_URL=" + dsn, process.CallLoopback, fmt.Sprintf("PUNCTUAL_FAILPOINT=%s:%d=%s", point, nth, how)}, args)
+	r, err := process.Start(ctx, path,
+		[]string{"DATABASE_URL=" + dsn, process.CallLoopback, fmt.Sprintf("PUNCTUAL_FAILPOINT=%s:%d=%s", point, nth, how)},
+		args)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,17 +35,17 @@ func fatal(t testing.TB, dsn string, point failpoint.Point, nth int, how string)
 	return r
 }
 
-// A replica may die between any two steps. Every one of them is tried, early and when more is under way, not at
-// random: then another replica does what is left, and nothing is lost, doubled or stuck.
+// A replica may die between any two steps. The test kills one at every step, early and when more is in flight, and not
+// at random. Another replica must then do the rest, and nothing may be lost, doubled or stuck.
 func TestAKillAtAnyStepLosesNothing(t *testing.T) {
 	exhaustive(t, "takes minutes")
 	t.Parallel()
 	var cases sync.WaitGroup
-	busy := make(chan struct{}, 9) // each case is mostly waiting for heartbeats to stand still
+	busy := make(chan struct{}, 9) // each case mostly waits until heartbeats count as lost
 	for _, point := range failpoint.Points {
 		for _, nth := range []int{1, 5} {
 			if strings.HasPrefix(string(point), "recover-") && nth > 1 {
-				continue // one recovery ends all of what a lost replica held
+				continue // one recovery ends all runs of a lost replica
 			}
 			busy <- struct{}{}
 			cases.Go(func() {
@@ -65,8 +67,8 @@ func killAt(t *testing.T, point failpoint.Point, nth int) {
 	if strings.HasPrefix(string(point), "recover-") {
 		first := serve(t, dsn)
 		serving.Store(first)
-		// They are in flight until the first one is dead, however long the second one takes to start: else there would be
-		// nothing to recover.
+		// The requests stay in flight until the first replica is dead, however long the second takes to start. Otherwise
+		// there would be nothing to recover.
 		w.Script(slowPath, Answer{Hang: true, Delay: slowFor})
 		create(t, first.API, patiently(mixed(8).jobs(w.URL))...)
 		await(t, "slow requests in flight", func() bool { return len(w.At(slowPath)) >= 3 })
@@ -79,7 +81,8 @@ func killAt(t *testing.T, point failpoint.Point, nth int) {
 		create(t, victim.API, mixed(8).jobs(w.URL)...)
 	}
 	serving.Store(victim)
-	if code := ended(t, fmt.Sprintf("the replica that comes to %s for the %d. time", point, nth), victim.Process); code != -1 {
+	if code := ended(t, fmt.Sprintf("the replica that comes to %s for the %d. time", point, nth),
+		victim.Process); code != -1 {
 		t.Fatalf("the replica that was to die at %s ended with exit code %d", point, code)
 	}
 	died := time.Now()
@@ -94,11 +97,12 @@ func killAt(t *testing.T, point failpoint.Point, nth int) {
 			t.Errorf("run %s was taken over %s after a replica was there to do it", a.Run, took)
 		}
 	}
-	t.Logf("died at %s for the %d. time, %s before another was ready; %d attempts lost", point, nth, ready.Sub(died).Round(time.Millisecond), len(lost))
+	t.Logf("died at %s for the %d. time, %s before another was ready; %d attempts lost", point, nth,
+		ready.Sub(died).Round(time.Millisecond), len(lost))
 	stop(t, survivor)
 }
 
-// patiently gives jobs a timeout that nothing in a test reaches.
+// patiently gives jobs a timeout that no test reaches.
 func patiently(jobs []process.JobSpec) []process.JobSpec {
 	for _, j := range jobs {
 		j["timeout"] = (2 * patience).String()
@@ -106,7 +110,7 @@ func patiently(jobs []process.JobSpec) []process.JobSpec {
 	return jobs
 }
 
-// A claimer that freezes inside its transaction keeps its locks until Postgres ends the transaction.
+// A replica that freezes inside the transaction of its claim keeps its locks until Postgres ends the transaction.
 func TestAReplicaFrozenInItsClaimHoldsNobodyUp(t *testing.T) {
 	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
@@ -119,7 +123,7 @@ func TestAReplicaFrozenInItsClaimHoldsNobodyUp(t *testing.T) {
 	create(t, frozen.API, mixed(6).jobs(w.URL)...)
 	began := time.Now()
 	survivor := serve(t, dsn)
-	alone := time.Since(began) // nobody is there to take over while it starts
+	alone := time.Since(began) // no replica can take over before it has started
 	serving.Store(survivor)
 	await(t, "the jobs the frozen one has locked", func() bool { return w.Len() > 0 })
 	f := atRest(t, dsn, w)

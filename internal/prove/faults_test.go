@@ -12,23 +12,37 @@ import (
 	"punctual/internal/process"
 )
 
-// siege is the load under which the database fails: a herd, jobs that must not overlap although their
-// requests take a while, and one-shots whose first attempt fails.
+// siege is the load under which the database fails: a herd, jobs that must not overlap although their requests take a
+// while, and one-shots whose first attempt fails.
 type siege struct {
 	herd
 	gated, failing int
 }
 
-// besiege creates a load that starts in two seconds and lasts so long.
+// besiege creates a load that starts in two seconds and lasts the given seconds.
 func besiege(t testing.TB, api *process.API, w *Witness, seconds int) siege {
 	t.Helper()
-	s := siege{herd: herd{start: nextSecond(2 * time.Second), oneShots: 40 * seconds, within: time.Duration(seconds) * time.Second, cronJobs: 15, seconds: seconds}, gated: 10, failing: 3 * seconds}
+	s := siege{
+		herd: herd{
+			start:    nextSecond(2 * time.Second),
+			oneShots: 40 * seconds,
+			within:   time.Duration(seconds) * time.Second,
+			cronJobs: 15,
+			seconds:  seconds,
+		},
+		gated:   10,
+		failing: 3 * seconds,
+	}
 	jobs := s.jobs(w.URL)
 	w.Script("/gated", Answer{Delay: 300 * time.Millisecond})
 	for i := range s.gated {
 		jobs = append(jobs, job(fmt.Sprintf("gated-%d", i), w.URL+"/gated", process.JobSpec{
 			"concurrency_policy": []string{"forbid", "wait"}[i%2],
-			"schedule":           map[string]any{"every": "1s", "starts_at": s.start.UTC().Format(time.RFC3339), "ends_at": s.end().UTC().Format(time.RFC3339)},
+			"schedule": map[string]any{
+				"every":     "1s",
+				"starts_at": s.start.UTC().Format(time.RFC3339),
+				"ends_at":   s.end().UTC().Format(time.RFC3339),
+			},
 		}))
 	}
 	for i := range s.failing {
@@ -36,7 +50,8 @@ func besiege(t testing.TB, api *process.API, w *Witness, seconds int) siege {
 		w.Script(path, Answer{Status: 500}, Answer{})
 		due := s.start.Add(s.within * time.Duration(i) / time.Duration(s.failing))
 		jobs = append(jobs, job(fmt.Sprintf("fails-once-%d", i), w.URL+path, process.JobSpec{
-			"retry": map[string]any{"initial_backoff": "100ms"}, "schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)},
+			"retry":    map[string]any{"initial_backoff": "100ms"},
+			"schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)},
 		}))
 	}
 	create(t, api, jobs...)
@@ -44,8 +59,8 @@ func besiege(t testing.TB, api *process.API, w *Witness, seconds int) siege {
 	return s
 }
 
-// harmless checks that no run has noticed anything: each one succeeded, at the first attempt but for those
-// that were to fail once, or was skipped because its job must not overlap.
+// harmless checks that the fault harmed no run. Each one succeeded at its first attempt, or at its second if its first
+// was made to fail, or was skipped because its job must not overlap.
 func (s siege) harmless(t testing.TB, f Facts) {
 	t.Helper()
 	for _, r := range f.Runs {
@@ -63,8 +78,8 @@ func (s siege) harmless(t testing.TB, f Facts) {
 	}
 }
 
-// calm checks that a replica still runs, that it was never taken for lost, and that it did not flood its log: at
-// most so many lines.
+// calm checks that a replica still runs, was never taken for lost, and wrote at most the given number of lines to its
+// log.
 func calm(t testing.TB, r *process.Replica, lines int) {
 	t.Helper()
 	select {
@@ -81,10 +96,10 @@ func calm(t testing.TB, r *process.Replica, lines int) {
 	}
 }
 
-// named is dsn with a name that pg_stat_activity shows its connections under.
+// named returns dsn with a name for its connections in pg_stat_activity.
 func named(dsn, name string) string { return dsn + "&application_name=" + name }
 
-// sample runs a query of one number again and again until stop is called, which returns the largest.
+// sample runs a query for one number over and over until stop is called. stop returns the largest number.
 func sample(t testing.TB, dsn, sql string, args ...any) (stop func() int) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)

@@ -12,7 +12,7 @@ import (
 
 var wholeDeployment = map[string]any{"scope": "deployment", "note": "for the test"}
 
-// frozenState is what the API tells of freezes.
+// frozenState is the API's answer about freezes.
 type frozenState struct {
 	Deployment, Tenant *struct{ Reason string }
 	InFlight           int `json:"in_flight"`
@@ -23,7 +23,8 @@ func freezes(t testing.TB, a *process.API) frozenState {
 	return do[frozenState](t, a, "GET", "/v1/freeze?scope=deployment", nil)
 }
 
-// overdueFor awaits that so many slots and runs have been due for a while, which is what a replica would have sent.
+// overdueFor waits until n slots and runs have been due for a while. A replica that was not frozen would have sent
+// them.
 func overdueFor(t testing.TB, dsn string, n int, what string) {
 	t.Helper()
 	conn := connect(t, dsn)
@@ -47,7 +48,8 @@ func TestAFreezeUnderLoadStopsEverythingAndLosesNothing(t *testing.T) {
 	if answer.Deployment == nil || answer.InFlight < 1 {
 		t.Fatalf("the answer is %+v", answer)
 	}
-	await(t, "what was in flight to end", func() bool { return freezes(t, fleet[2].API).InFlight == 1 }) // but for what hangs
+	// All except the request that hangs.
+	await(t, "what was in flight to end", func() bool { return freezes(t, fleet[2].API).InFlight == 1 })
 	sent := w.Len()
 	for _, r := range fleet {
 		do[any](t, r.API, "POST", "/v1/jobs/hang/trigger", nil)
@@ -56,14 +58,16 @@ func TestAFreezeUnderLoadStopsEverythingAndLosesNothing(t *testing.T) {
 	if n := w.Len(); n != sent {
 		t.Errorf("%d requests arrived while frozen", n-sent)
 	}
-	w.Release("/hang") // what is in flight ends, and its outcome is written
+	w.Release("/hang") // the run in flight ends, and its outcome is written
 	await(t, "nothing to be in flight", func() bool { return freezes(t, fleet[0].API).InFlight == 0 })
 	if n := w.Len(); n != sent {
 		t.Errorf("%d requests arrived while frozen", n-sent)
 	}
-	proven(t, dsn) // what waits is no violation
+	proven(t, dsn) // waiting runs are no violation
 	for i, r := range fleet {
-		await(t, fmt.Sprintf("the log of replica %d", i), func() bool { return strings.Contains(r.Output(), "the deployment is frozen") })
+		await(t, fmt.Sprintf("the log of replica %d", i), func() bool {
+			return strings.Contains(r.Output(), "the deployment is frozen")
+		})
 	}
 
 	do[any](t, fleet[2].API, "POST", "/v1/unfreeze", map[string]any{"scope": "deployment"})
@@ -85,12 +89,15 @@ func TestAFrozenTenantWaitsAndOthersDoNot(t *testing.T) {
 	r := serve(t, dsn)
 	do[any](t, r.API, "POST", "/v1/tenants", map[string]any{"name": "frozen"})
 	frozen := r.API.WithHeader("Punctual-Tenant", "frozen")
-	if answer := do[frozenState](t, frozen, "POST", "/v1/freeze", map[string]any{"scope": "tenant"}); answer.Tenant == nil || answer.Deployment != nil {
+	if answer := do[frozenState](t, frozen, "POST", "/v1/freeze", map[string]any{
+		"scope": "tenant",
+	}); answer.Tenant == nil || answer.Deployment != nil {
 		t.Fatalf("the answer is %+v", answer)
 	}
 	var theirs []process.JobSpec
 	for i := range 1000 {
-		theirs = append(theirs, job(fmt.Sprint("theirs-", i), w.URL+"/theirs", process.JobSpec{"schedule": map[string]any{"delay": "100ms"}}))
+		theirs = append(theirs,
+			job(fmt.Sprint("theirs-", i), w.URL+"/theirs", process.JobSpec{"schedule": map[string]any{"delay": "100ms"}}))
 	}
 	create(t, frozen, theirs...)
 	do[any](t, frozen, "POST", "/v1/jobs/theirs-0/trigger", nil)
@@ -107,7 +114,7 @@ func TestAFrozenTenantWaitsAndOthersDoNot(t *testing.T) {
 	stop(t, r)
 }
 
-// What a replica was sending when it was lost is taken back while frozen, and sent again only after that.
+// Runs that a lost replica was sending are taken over during the freeze, but sent again only after it.
 func TestAReplicaKilledWhileFrozenIsTakenOverAndNothingIsSent(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -119,7 +126,8 @@ func TestAReplicaKilledWhileFrozenIsTakenOverAndNothingIsSent(t *testing.T) {
 	victim.Kill()
 	conn := connect(t, dsn)
 	await(t, "its run to be taken over", func() bool {
-		return query[bool](t, conn, `SELECT NOT EXISTS (SELECT FROM punctual.claims) AND EXISTS (SELECT FROM punctual.runs WHERE status = 'retrying')`)
+		return query[bool](t, conn, `
+			SELECT NOT EXISTS (SELECT FROM punctual.claims) AND EXISTS (SELECT FROM punctual.runs WHERE status = 'retrying')`)
 	})
 	overdueFor(t, dsn, 1, "the run")
 	if n := w.Len(); n != sent {
@@ -135,9 +143,10 @@ func TestAReplicaKilledWhileFrozenIsTakenOverAndNothingIsSent(t *testing.T) {
 func TestAReplicaForTheAPIOnlySendsNothing(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
-	stop(t, serve(t, dsn)) // so that the queue is known
+	stop(t, serve(t, dsn)) // registers the queue
 	api := serve(t, dsn, "--dispatch=off")
-	create(t, api.API, job("triggered", w.URL+"/triggered", process.JobSpec{}), job("every", w.URL+"/every", process.JobSpec{"schedule": map[string]any{"every": "1s"}}))
+	create(t, api.API, job("triggered", w.URL+"/triggered", process.JobSpec{}),
+		job("every", w.URL+"/every", process.JobSpec{"schedule": map[string]any{"every": "1s"}}))
 	do[any](t, api.API, "POST", "/v1/jobs/triggered/trigger", nil)
 	overdueFor(t, dsn, 2, "its jobs")
 	if n := w.Len(); n != 0 {
@@ -146,7 +155,8 @@ func TestAReplicaForTheAPIOnlySendsNothing(t *testing.T) {
 	type list struct {
 		Data []struct{ Queues map[string]int }
 	}
-	if replicas := do[list](t, api.API, "GET", "/v1/replicas", nil).Data; len(replicas) != 1 || len(replicas[0].Queues) != 0 {
+	if replicas := do[list](t, api.API, "GET", "/v1/replicas", nil).Data; len(replicas) != 1 ||
+		len(replicas[0].Queues) != 0 {
 		t.Errorf("it is listed as %+v", replicas)
 	}
 	dispatching := serve(t, dsn)
@@ -169,13 +179,14 @@ func TestServeFrozenFreezesAtItsStart(t *testing.T) {
 		t.Errorf("unfreeze said %s", out)
 	}
 	await(t, "it to send", func() bool { return w.Len() > 0 })
-	if out := punctual(t, dsn, "freeze", "--note=moving"); !strings.Contains(out, "the deployment is frozen since") || !strings.Contains(out, "moving") || !strings.Contains(out, "punctual unfreeze") {
+	if out := punctual(t, dsn, "freeze", "--note=moving"); !strings.Contains(out, "the deployment is frozen since") ||
+		!strings.Contains(out, "moving") || !strings.Contains(out, "punctual unfreeze") {
 		t.Errorf("freeze said %s", out)
 	}
 	stop(t, r)
 }
 
-// punctual runs the binary to its end, which must be good, and returns what it said.
+// punctual runs the binary to its end, which must be a success, and returns its output.
 func punctual(t testing.TB, dsn string, args ...string) string {
 	t.Helper()
 	p, err := process.Launch(binary(t), []string{"DATABASE_URL=" + dsn}, args...)

@@ -42,7 +42,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	}
 }
 
-// fillTables keeps tables from growing for some seconds: statements fail.
+// fillTables keeps tables from growing for some seconds, so that statements fail.
 func fillTables(t *testing.T, _ *privatepg.Server, disk *pgtest.Disk, fleet []*process.Replica) {
 	disk.Fill(pgtest.Tables)
 	began := time.Now()
@@ -56,8 +56,7 @@ func fillTables(t *testing.T, _ *privatepg.Server, disk *pgtest.Disk, fleet []*p
 	disk.Clear()
 }
 
-// fillWAL keeps the write-ahead log from growing, at which Postgres panics, and cannot start again before
-// there is room.
+// fillWAL keeps the write-ahead log from growing. Postgres then panics, and cannot start again before there is room.
 func fillWAL(t *testing.T, server *privatepg.Server, disk *pgtest.Disk, fleet []*process.Replica) {
 	disk.Fill(pgtest.WAL)
 	began := time.Now()
@@ -66,11 +65,13 @@ func fillWAL(t *testing.T, server *privatepg.Server, disk *pgtest.Disk, fleet []
 		notReady(t, r, "cannot be reached")
 	}
 	await(t, "some seconds of it", func() bool { return time.Since(began) > 4*time.Second })
-	if log, err := os.ReadFile(server.Log()); err != nil || !strings.Contains(string(log), "PANIC:  could not write to file \"pg_wal") {
+	if log, err := os.ReadFile(server.Log()); err != nil ||
+		!strings.Contains(string(log), "PANIC:  could not write to file \"pg_wal") {
 		t.Errorf("Postgres did not panic: %v\n%s", err, tail(string(log), 2<<10))
 	}
 	disk.Clear()
-	// What has panicked, and may panic again in its recovery, is not asked to shut down in order.
+	// Postgres has panicked, and may panic again in its recovery. So the test crashes it instead of asking for an orderly
+	// shutdown.
 	if err := server.Crash(); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +80,7 @@ func fillWAL(t *testing.T, server *privatepg.Server, disk *pgtest.Disk, fleet []
 	}
 }
 
-// switchWAL asks for a new file of the write-ahead log; false when there is no Postgres to do so.
+// switchWAL asks Postgres for a new file of the write-ahead log. It returns false if Postgres is down.
 func switchWAL(ctx context.Context, server *privatepg.Server) bool {
 	conn, err := pgx.Connect(ctx, server.DSN("postgres"))
 	if err != nil {

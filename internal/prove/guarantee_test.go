@@ -8,21 +8,22 @@ import (
 	"testing"
 )
 
-// numbered is a line of a table of promises.
+// numbered matches a line of a table of promises.
 var numbered = regexp.MustCompile(`^\| \d+ \|`)
 
-// Every line of the guarantee in the README links to tests, and they are there.
+// Every line of the guarantee in the README links to tests that exist.
 func TestEveryLineOfTheGuaranteeNamesItsTests(t *testing.T) {
 	if n := linked(t, "README.md", numbered.MatchString); n != 7 {
 		t.Errorf("%d lines, want 7", n)
 	}
 }
 
-// So does every fault in docs/reliability.md.
+// Every fault in docs/reliability.md does so too.
 func TestEveryFaultNamesItsTests(t *testing.T) {
 	if n := linked(t, "docs/reliability.md", func(line string) bool {
-		return strings.HasPrefix(line, "| ") && strings.Count(line, "|") == 4 && !strings.HasPrefix(line, "| fault |") && // not of the figures
-			!strings.HasPrefix(line, "| | ") && !numbered.MatchString(line) // nor of the rules
+		// Not the table of figures.
+		return strings.HasPrefix(line, "| ") && strings.Count(line, "|") == 4 && !strings.HasPrefix(line, "| fault |") &&
+			!strings.HasPrefix(line, "| | ") && !numbered.MatchString(line) // nor the tables of rules
 	}); n < 30 {
 		t.Errorf("%d faults", n)
 	}
@@ -30,7 +31,7 @@ func TestEveryFaultNamesItsTests(t *testing.T) {
 
 var testLink = regexp.MustCompile(`\[(\w+(?:\.go)?)\]\(((?:\.\./)?[\w/.]+\.go)\)`)
 
-// linked checks the links to tests in some lines of a page, and returns how many such lines there are.
+// linked checks the links to tests in the chosen lines of a page, and returns the number of these lines.
 func linked(t *testing.T, page string, chosen func(line string) bool) (lines int) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../..", page))
@@ -48,7 +49,8 @@ func linked(t *testing.T, page string, chosen func(line string) bool) (lines int
 		}
 		for _, l := range links {
 			source, err := os.ReadFile(filepath.Join("../..", filepath.Dir(page), l[2]))
-			if err != nil || strings.HasPrefix(l[1], "Test") && !strings.Contains(string(source), "func "+l[1]+"(t *testing.T)") {
+			if err != nil ||
+				strings.HasPrefix(l[1], "Test") && !strings.Contains(string(source), "func "+l[1]+"(t *testing.T)") {
 				t.Errorf("%s is not in %s", l[1], l[2])
 			}
 		}
@@ -56,7 +58,7 @@ func linked(t *testing.T, page string, chosen func(line string) bool) (lines int
 	return lines
 }
 
-// Every rule of the checker is told of in docs/reliability.md, and each of the eleven things that must hold is a rule.
+// docs/reliability.md describes every rule of the checker, and each of the eleven things that must hold is a rule.
 func TestEveryRuleIsDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/reliability.md")

@@ -39,7 +39,7 @@ func once(name, url string) process.JobSpec {
 	return process.JobSpec{"name": name, "target": map[string]any{"url": url}, "retry": map[string]any{"max_attempts": 1}}
 }
 
-// refused writes a job that must be refused because of its URL, and returns why.
+// refused creates a job that must be refused because of its URL, and returns the reason.
 func refused(t testing.TB, a *process.API, url string) string {
 	t.Helper()
 	status, err := a.Do(t.Context(), http.MethodPost, "/v1/jobs", once("refused", url), nil)
@@ -50,8 +50,9 @@ func refused(t testing.TB, a *process.API, url string) string {
 	return err.Error()
 }
 
-// Nothing but the public is called by default; what a tenant may call besides changes within two seconds; what was
-// taken back is not called any more, though connections to it are open.
+// By default jobs may call only public addresses. A change to a tenant's further networks takes effect within two
+// seconds. After a permission is withdrawn the address is not called any more, even over connections that are still
+// open.
 func TestATenantMayCallWhatItIsAllowedAndNoLonger(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
@@ -66,11 +67,16 @@ func TestATenantMayCallWhatItIsAllowedAndNoLonger(t *testing.T) {
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
 	allow := func(networks string) {
 		t.Helper()
-		if _, err := conn.Exec(t.Context(), `UPDATE punctual.tenants SET allowed_targets = $1::text::cidr[]`, networks); err != nil {
+		if _, err := conn.Exec(t.Context(), `
+			UPDATE punctual.tenants
+			SET allowed_targets = $1::text::cidr[]`, networks); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, url := range []string{target.URL, strings.Replace(target.URL, "127.0.0.1", "localhost", 1), strings.Replace(target.URL, "127.0.0.1", "[::ffff:127.0.0.1]", 1), "http://169.254.169.254/latest/meta-data/"} {
+	for _, url := range []string{
+		target.URL, strings.Replace(target.URL, "127.0.0.1", "localhost", 1),
+		strings.Replace(target.URL, "127.0.0.1", "[::ffff:127.0.0.1]", 1), "http://169.254.169.254/latest/meta-data/",
+	} {
 		refused(t, api, url)
 	}
 	allow("{127.0.0.1/32}")
@@ -95,37 +101,46 @@ func TestATenantMayCallWhatItIsAllowedAndNoLonger(t *testing.T) {
 	if run = lastRun(t, api, "allowed"); run.Reason != "blocked_address" || calls.Load() != before {
 		t.Errorf("%+v, %d calls after the permission was gone", run, calls.Load()-before)
 	}
-	// A job that calls what it may not can be changed otherwise.
+	// A job with a forbidden URL can still be changed in other ways.
 	do[any](t, api, http.MethodPatch, "/v1/jobs/allowed", map[string]any{"description": "moved"})
 }
 
-// Whatever is allowed, Punctual calls neither its own API nor its own database.
+// Whatever networks are allowed, Punctual calls neither its own API nor its own database.
 func TestNoRunReachesPunctualItself(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t)
-	for name, dsn := range map[string]string{"over a socket": pgtest.DSN(t), "over TCP": pgtest.TCP(t, server, pgtest.DSN(t))} {
+	for name, dsn := range map[string]string{
+		"over a socket": pgtest.DSN(t),
+		"over TCP":      pgtest.TCP(t, server, pgtest.DSN(t)),
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			own, other := serve(t, dsn, "--allow-targets=0.0.0.0/0,::/0").API, serve(t, dsn, "--allow-targets=0.0.0.0/0,::/0").API
+			own, other := serve(t, dsn, "--allow-targets=0.0.0.0/0,::/0").API,
+				serve(t, dsn, "--allow-targets=0.0.0.0/0,::/0").API
 			_, databasePort, err := net.SplitHostPort(parseHost(t, server.TCP("postgres")))
 			if err != nil {
 				t.Fatal(err)
 			}
 			_, apiPort, _ := net.SplitHostPort(strings.TrimPrefix(own.URL, "http://"))
-			for _, host := range []string{"127.0.0.1", "127.1.2.3", "localhost", "[::1]", "0.0.0.0", "[::ffff:127.0.0.1]", "[::]"} {
-				if why := refused(t, own, fmt.Sprintf("http://%s:%s/v1/jobs", host, apiPort)); !strings.Contains(why, "the API of this replica") {
+			for _, host := range []string{
+				"127.0.0.1", "127.1.2.3", "localhost", "[::1]", "0.0.0.0", "[::ffff:127.0.0.1]", "[::]",
+			} {
+				if why := refused(t, own,
+					fmt.Sprintf("http://%s:%s/v1/jobs", host, apiPort)); !strings.Contains(why, "the API of this replica") {
 					t.Errorf("%s: %s", host, why)
 				}
-				if why := refused(t, own, fmt.Sprintf("http://%s:%s/", host, databasePort)); !strings.Contains(why, "the database of this replica") {
+				if why := refused(t, own,
+					fmt.Sprintf("http://%s:%s/", host, databasePort)); !strings.Contains(why, "the database of this replica") {
 					t.Errorf("%s: %s", host, why)
 				}
 			}
-			// Neither replica knows where the other listens, but each knows a run when it sees one.
+			// Neither replica knows at which address the other listens, but each recognises a request of a run.
 			create(t, own, once("to-own", other.URL+"/v1/jobs"))
 			create(t, other, once("to-other", own.URL+"/v1/jobs"))
 			for _, job := range []string{"to-own", "to-other"} {
-				// Whichever of the two sends it: to itself it may not connect, and the other refuses.
-				if run := lastRun(t, own, job); run.Status != "dead" || run.Reason != "blocked_address" && run.Reason != "http_4xx" {
+				// Either replica may send the run. It may not connect to itself, and the other replica refuses the request.
+				if run := lastRun(t, own, job); run.Status != "dead" ||
+					run.Reason != "blocked_address" && run.Reason != "http_4xx" {
 					t.Errorf("%s: %+v", job, run)
 				}
 			}
@@ -145,7 +160,7 @@ func parseHost(t testing.TB, dsn string) string {
 	return net.JoinHostPort(config.Host, fmt.Sprint(config.Port))
 }
 
-// The environment's proxy is not ours to use; the one of the flag is, and its password stays out of the log.
+// A replica ignores the environment's proxy and uses the flag's, whose password stays out of the log.
 func TestOnlyTheProxyOfTheFlagIsUsed(t *testing.T) {
 	t.Parallel()
 	var proxied, direct atomic.Int32
@@ -167,7 +182,8 @@ func TestOnlyTheProxyOfTheFlagIsUsed(t *testing.T) {
 		for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"} {
 			env = append(env, name+"="+proxy.URL)
 		}
-		r, err := process.Start(ctx, binary(t), env, append([]string{"serve", "--log-format=json", "--log-level=debug", "--listen=127.0.0.1:0", "--auth=none"}, flags...))
+		r, err := process.Start(ctx, binary(t), env,
+			append([]string{"serve", "--log-format=json", "--log-level=debug", "--listen=127.0.0.1:0", "--auth=none"}, flags...))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,7 @@ import (
 	"punctual/internal/process"
 )
 
-// beside is a replica with few worker slots, a witness, and jobs that are well beside those that a test is about.
+// beside is a replica with few worker slots, a witness, and healthy jobs that run beside the ones under test.
 type beside struct {
 	t    *testing.T
 	dsn  string
@@ -25,7 +25,7 @@ type beside struct {
 
 const wellJobs = 25
 
-// newBeside starts a replica with 20 worker slots and, at /well of the witness, jobs that fire every second.
+// newBeside starts a replica with 20 worker slots, and healthy jobs that call /well of the witness every second.
 func newBeside(t *testing.T) *beside {
 	t.Helper()
 	b := &beside{t: t, dsn: pgtest.DSN(t), w: newWitness(t)}
@@ -42,37 +42,49 @@ func newBeside(t *testing.T) *beside {
 
 func everySecond() map[string]any { return map[string]any{"every": "1s"} }
 
-// goOn waits until the jobs that are well have fired a few times more.
+// goOn waits until the healthy jobs have fired the given number of times more.
 func (b *beside) goOn(times int) {
 	b.t.Helper()
 	seen := len(b.w.At("/well"))
 	await(b.t, "the jobs that are well to go on", func() bool { return len(b.w.At("/well")) >= seen+times*wellJobs })
 }
 
-// end ends everything, and checks that no job that is well missed a slot or was late.
+// end ends everything, and checks that no healthy job missed a slot or was late.
 func (b *beside) end(more ...Request) Facts {
 	b.t.Helper()
-	for _, j := range query[[]string](b.t, b.conn, `SELECT array_agg(name) FROM punctual.job_status WHERE state = 'active' AND kind = 'every'`) {
+	for _, j := range query[[]string](b.t, b.conn, `
+		SELECT array_agg(name)
+		FROM punctual.job_status
+		WHERE state = 'active' AND kind = 'every'`) {
 		do[any](b.t, b.r.API, "POST", "/v1/jobs/"+j+"/pause", nil)
 	}
 	f := atRest(b.t, b.dsn, b.w)
 	f.Requests = append(f.Requests, more...)
 	slices.SortStableFunc(f.Requests, func(a, b Request) int { return a.At.Compare(b.At) })
 	verify(b.t, f, Conditions{})
-	const unwell = `SELECT count(*) FROM punctual.run_history WHERE job LIKE 'well-%' AND (status <> 'succeeded' OR late) AND reason IS DISTINCT FROM 'paused'`
+	const unwell = `
+		SELECT count(*)
+		FROM punctual.run_history
+		WHERE job LIKE 'well-%' AND (status <> 'succeeded' OR late) AND reason IS DISTINCT FROM 'paused'`
 	if n := query[int](b.t, b.conn, unwell); n != 0 {
 		b.t.Errorf("%d runs of jobs that are well were late, or did not succeed", n)
 	}
-	p99 := query[float64](b.t, b.conn, `SELECT percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM lateness)) FROM punctual.run_history WHERE job LIKE 'well-%' AND status = 'succeeded'`)
+	p99 := query[float64](b.t, b.conn, `
+		SELECT percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM lateness))
+		FROM punctual.run_history
+		WHERE job LIKE 'well-%' AND status = 'succeeded'`)
 	b.t.Logf("p99 of lateness of the jobs that are well: %.0f ms", p99*1000)
 	stop(b.t, b.r)
 	return f
 }
 
-// overdue is what the view says of the runs of some jobs.
+// overdue returns what the view overdue says about the runs of some jobs.
 func (b *beside) overdue(jobs string) string {
 	b.t.Helper()
-	return query[string](b.t, b.conn, `SELECT coalesce(string_agg(DISTINCT held_by, ', '), '') FROM punctual.overdue WHERE job LIKE $1`, jobs)
+	return query[string](b.t, b.conn, `
+		SELECT coalesce(string_agg(DISTINCT held_by, ', '), '')
+		FROM punctual.overdue
+		WHERE job LIKE $1`, jobs)
 }
 
 type breakerView struct {
@@ -86,7 +98,7 @@ func (b *beside) breakers() []breakerView {
 	return do[struct{ Data []breakerView }](b.t, b.r.API, "GET", "/v1/breakers", nil).Data
 }
 
-// A path that answers 503 holds back nothing but its own runs, by their own backoff.
+// A path that answers 503 holds back only its own runs, by their own backoff.
 func TestAFailingPathHoldsBackNothingElse(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t)
@@ -94,10 +106,18 @@ func TestAFailingPathHoldsBackNothingElse(t *testing.T) {
 	retry := map[string]any{"max_attempts": 3, "initial_backoff": "500ms", "multiplier": 2}
 	notify := []any{map[string]any{"on": []string{"failing"}, "url": b.w.URL + "/pager"}}
 	for i := range 5 {
-		create(t, b.r.API, job(fmt.Sprint("broken-", i), b.w.URL+"/broken", process.JobSpec{"schedule": everySecond(), "retry": retry, "notify": notify}))
+		create(t, b.r.API,
+			job(fmt.Sprint("broken-", i), b.w.URL+"/broken", process.JobSpec{
+				"schedule": everySecond(),
+				"retry":    retry,
+				"notify":   notify,
+			}))
 	}
 	await(t, "runs that died", func() bool {
-		return query[int](t, b.conn, `SELECT count(*) FROM punctual.dead_letters WHERE reason = 'http_5xx' AND attempts = 3`) >= 15
+		return query[int](t, b.conn, `
+			SELECT count(*)
+			FROM punctual.dead_letters
+			WHERE reason = 'http_5xx' AND attempts = 3`) >= 15
 	})
 	b.goOn(3)
 	await(t, "a notice of each job that is failing", func() bool { return len(b.w.At("/pager")) >= 5 })
@@ -113,8 +133,8 @@ func TestAFailingPathHoldsBackNothingElse(t *testing.T) {
 	}
 }
 
-// A host that cannot be reached: its runs wait for as long as their backoffs could have taken, say so wherever one looks,
-// and die; the others do not notice.
+// Runs to an unreachable host wait for as long as their backoffs could have taken, and then die. Every view and API
+// says that they wait, and other jobs are not affected.
 func TestRunsOfAHostThatCannotBeReachedDieInTime(t *testing.T) {
 	t.Parallel()
 	for name, host := range map[string]func(t *testing.T) string{
@@ -127,29 +147,40 @@ func TestRunsOfAHostThatCannotBeReachedDieInTime(t *testing.T) {
 			const jobs, patience = 5, 1 + 2 + 4 // seconds of backoff
 			retry := map[string]any{"max_attempts": 4, "initial_backoff": "1s", "multiplier": 2}
 			for i := range jobs {
-				create(t, b.r.API, job(fmt.Sprint("down-", i), "http://"+addr+"/hook", process.JobSpec{"schedule": everySecond(), "retry": retry}))
+				create(t, b.r.API,
+					job(fmt.Sprint("down-", i), "http://"+addr+"/hook", process.JobSpec{"schedule": everySecond(), "retry": retry}))
 			}
 			held := "breaker " + addr
 			await(t, "runs that wait", func() bool { return b.overdue("down-%") == held })
 			b.looksHeld("down-0", held)
 			b.goOn(patience)
-			const dead = `SELECT count(*) FROM punctual.dead_letters WHERE reason = 'unreachable' AND attempts < 4 AND error LIKE '% of 4 attempts made, % not made; waited %'`
+			const dead = `
+				SELECT count(*)
+				FROM punctual.dead_letters
+				WHERE reason = 'unreachable' AND attempts < 4 AND error LIKE '% of 4 attempts made, % not made; waited %'`
 			await(t, "runs that died of it", func() bool { return query[int](t, b.conn, dead) > 2*jobs })
-			// As many as there are slots in the time that their backoffs could have taken, those under way, and some for a slow machine.
-			const beyond = `SELECT count(*) FROM punctual.overdue WHERE job LIKE 'down-%' AND held_until < now() - interval '5 s'`
+			// No run waits past its bound. The 5 s are for a slow machine.
+			const beyond = `
+				SELECT count(*)
+				FROM punctual.overdue
+				WHERE job LIKE 'down-%' AND held_until < now() - interval '5 s'`
 			if n := query[int](t, b.conn, beyond); n != 0 {
 				t.Errorf("%d runs wait beyond their bound", n)
 			}
 			do[any](t, b.r.API, "POST", "/v1/breakers/reset", map[string]any{"host": addr})
 			b.end()
-			if n := query[int](t, b.conn, `SELECT count(*) FROM punctual.runs r JOIN punctual.jobs j ON j.id = r.job_id WHERE j.name LIKE 'down-%' AND r.status NOT IN ('dead', 'skipped')`); n != 0 {
+			if n := query[int](t, b.conn, `
+				SELECT count(*)
+				FROM punctual.runs r
+				JOIN punctual.jobs j ON j.id = r.job_id
+				WHERE j.name LIKE 'down-%' AND r.status NOT IN ('dead', 'skipped')`); n != 0 {
 				t.Errorf("%d runs of the host that is down are not dead", n)
 			}
 		})
 	}
 }
 
-// looksHeld checks that a job's runs that wait are told of wherever one looks.
+// looksHeld checks that every view and API reports a job's waiting runs.
 func (b *beside) looksHeld(name, held string) {
 	b.t.Helper()
 	t := b.t
@@ -164,7 +195,7 @@ func (b *beside) looksHeld(name, held string) {
 		return len(q) == 1 && q[0].HeldRuns > 0 && q[0].OldestDue != nil
 	})
 	all := b.breakers()
-	for _, one := range all { // of a slow machine the host may seem to hang too, and holds nothing
+	for _, one := range all { // on a slow machine the host may also seem to hang, which holds no run back
 		if (one.HeldBy == held) != (one.WaitingRuns > 0) {
 			t.Errorf("the breakers: %+v", all)
 		}
@@ -172,7 +203,9 @@ func (b *beside) looksHeld(name, held string) {
 	if len(all) == 0 {
 		t.Error("no breaker")
 	}
-	await(t, "the metrics to say that runs are held back", func() bool { return metric(t, b.r.API, `punctual_held_runs{queue="default"}`) > 0 })
+	await(t, "the metrics to say that runs are held back", func() bool {
+		return metric(t, b.r.API, `punctual_held_runs{queue="default"}`) > 0
+	})
 	type view struct {
 		ID           string
 		Status       string
@@ -190,21 +223,29 @@ func (b *beside) looksHeld(name, held string) {
 		}
 		return false
 	})
-	explained := do[struct{ Explanation string }](t, b.r.API, "GET", "/v1/jobs/"+name+"/explain?at="+run.ScheduledFor, nil).Explanation
-	if !strings.Contains(explained, held) && !strings.Contains(explained, "dead") && !strings.Contains(explained, "failed for good") {
+	explained := do[struct{ Explanation string }](t, b.r.API, "GET", "/v1/jobs/"+name+"/explain?at="+run.ScheduledFor,
+		nil).Explanation
+	if !strings.Contains(explained, held) && !strings.Contains(explained, "dead") &&
+		!strings.Contains(explained, "failed for good") {
 		t.Errorf("explain says: %s", explained)
 	}
-	// At any one moment a run of the job may be due and not claimed yet, and wait for a worker slot.
+	// At any one moment a run of the job may be due but not yet claimed, and then it waits for a worker slot instead.
 	await(t, "job_status to say that the job's runs wait for "+held, func() bool {
-		return query[int](t, b.conn, `SELECT count(*) FROM punctual.job_status WHERE name = $1 AND waiting_runs > 0 AND waiting_for = $2`, name, held) == 1
+		return query[int](t, b.conn, `
+			SELECT count(*)
+			FROM punctual.job_status
+			WHERE name = $1 AND waiting_runs > 0 AND waiting_for = $2`, name, held) == 1
 	})
-	if n := query[int](t, b.conn, `SELECT count(*) FROM punctual.run_history WHERE status = 'pending' AND attempt = 0 AND lateness IS NOT NULL`); n != 0 {
+	if n := query[int](t, b.conn, `
+		SELECT count(*)
+		FROM punctual.run_history
+		WHERE status = 'pending' AND attempt = 0 AND lateness IS NOT NULL`); n != 0 {
 		t.Errorf("%d runs that were never sent have a lateness", n)
 	}
 }
 
-// Many one-shots at a host that is down, and comes back: none is lost, none dies before its time, and the host is not
-// knocked down by all of them at once.
+// Many one-shots call a host that is down and comes back. None is lost, none dies before its time, and they do not all
+// hit the host at once.
 func TestAHostThatComesBackIsNotKnockedDown(t *testing.T) {
 	exhaustive(t, "waits for probes of a breaker and for a recovery")
 	t.Parallel()
@@ -212,21 +253,37 @@ func TestAHostThatComesBackIsNotKnockedDown(t *testing.T) {
 	b, dead := newBeside(t), newDeadPort(t)
 	var jobs []process.JobSpec
 	for i := range runs {
-		jobs = append(jobs, job(fmt.Sprint("once-", i), "http://"+dead.addr+"/hook", process.JobSpec{"schedule": map[string]any{"delay": "2s"}}))
+		jobs = append(jobs,
+			job(fmt.Sprint("once-", i), "http://"+dead.addr+"/hook", process.JobSpec{"schedule": map[string]any{"delay": "2s"}}))
 	}
 	create(t, b.r.API, jobs...)
-	// Ten open the breaker, and those in flight at that moment fail as well.
-	const waiting = `SELECT count(*) FROM punctual.ready y JOIN punctual.jobs j ON j.id = y.job_id WHERE j.name LIKE 'once-%' AND y.held_by IS NOT NULL`
+	// Ten failures open the breaker, and the requests in flight at that moment fail too.
+	const waiting = `
+		SELECT count(*)
+		FROM punctual.ready y
+		JOIN punctual.jobs j ON j.id = y.job_id
+		WHERE j.name LIKE 'once-%' AND y.held_by IS NOT NULL`
 	await(t, "the runs to wait", func() bool { return query[int](t, b.conn, waiting) >= runs-10-20-20 })
-	claimed := query[int](t, b.conn, `SELECT count(*) FROM punctual.runs r JOIN punctual.jobs j ON j.id = r.job_id WHERE j.name LIKE 'once-%' AND r.claimed_at > now() - interval '1 s'`)
+	claimed := query[int](t, b.conn, `
+		SELECT count(*)
+		FROM punctual.runs r
+		JOIN punctual.jobs j ON j.id = r.job_id
+		WHERE j.name LIKE 'once-%' AND r.claimed_at > now() - interval '1 s'`)
 	b.goOn(5)
-	if again := query[int](t, b.conn, `SELECT count(*) FROM punctual.runs r JOIN punctual.jobs j ON j.id = r.job_id WHERE j.name LIKE 'once-%' AND r.claimed_at > now() - interval '1 s'`); again > 50 {
+	if again := query[int](t, b.conn, `
+		SELECT count(*)
+		FROM punctual.runs r
+		JOIN punctual.jobs j ON j.id = r.job_id
+		WHERE j.name LIKE 'once-%' AND r.claimed_at > now() - interval '1 s'`); again > 50 {
 		t.Errorf("%d runs that wait were claimed again within a second, %d before", again, claimed)
 	}
 	up := dead.open()
 	up.Cycle("/hook", Answer{Delay: 20 * time.Millisecond})
 	await(t, "all of them", func() bool {
-		return query[int](t, b.conn, `SELECT count(*) FROM punctual.run_history WHERE job LIKE 'once-%' AND status = 'succeeded'`) == runs
+		return query[int](t, b.conn, `
+			SELECT count(*)
+			FROM punctual.run_history
+			WHERE job LIKE 'once-%' AND status = 'succeeded'`) == runs
 	})
 	ramps(t, up.Requests()[:200])
 	f := b.end(up.Requests()...)
@@ -237,8 +294,8 @@ func TestAHostThatComesBackIsNotKnockedDown(t *testing.T) {
 	}
 }
 
-// Requests that hang on one path of a host that otherwise answers take a quarter of the worker slots, and its runs end
-// by their own timeouts and backoffs.
+// Requests that hang on one path of a host that otherwise answers take a quarter of the worker slots. The runs of that
+// path end by their own timeouts and backoffs.
 func TestAPathThatHangsTakesAQuarterOfTheSlots(t *testing.T) {
 	exhaustive(t, "waits for timeouts")
 	t.Parallel()
@@ -246,7 +303,12 @@ func TestAPathThatHangsTakesAQuarterOfTheSlots(t *testing.T) {
 	b.w.Cycle("/hangs", Answer{Hang: true})
 	retry := map[string]any{"max_attempts": 2, "initial_backoff": "1s"}
 	for i := range 10 {
-		create(t, b.r.API, job(fmt.Sprint("hangs-", i), b.w.URL+"/hangs", process.JobSpec{"schedule": everySecond(), "retry": retry, "timeout": "3s"}))
+		create(t, b.r.API,
+			job(fmt.Sprint("hangs-", i), b.w.URL+"/hangs", process.JobSpec{
+				"schedule": everySecond(),
+				"retry":    retry,
+				"timeout":  "3s",
+			}))
 	}
 	held := "hanging " + strings.TrimPrefix(b.w.URL, "http://") + "/hangs"
 	await(t, "runs that wait", func() bool { return strings.Contains(b.overdue("hangs-%"), held) })
@@ -267,7 +329,7 @@ func TestAPathThatHangsTakesAQuarterOfTheSlots(t *testing.T) {
 	b.end()
 }
 
-// openRequests is how many requests to a path have not ended.
+// openRequests returns how many requests to a path have not ended.
 func openRequests(w *Witness, path string) (n int) {
 	for _, q := range w.At(path) {
 		if q.Ended.IsZero() {

@@ -13,13 +13,13 @@ import (
 	"punctual/internal/process"
 )
 
-// limit sets a limit of the tenant of the API. Replicas hear of it with their next heartbeat.
+// limit sets a limit of the API's tenant. Replicas learn of it with their next heartbeat.
 func limit(t testing.TB, conn *pgx.Conn, column string, most any) {
 	t.Helper()
 	execute(t, conn, `UPDATE punctual.tenants SET `+pgx.Identifier{column}.Sanitize()+` = $1 WHERE name = 'default'`, most)
 }
 
-// mostAtOnce is how many requests were open at the same time, at most.
+// mostAtOnce returns the largest number of requests that were open at the same time.
 func mostAtOnce(requests []Request) (most int) {
 	type edge struct {
 		at   time.Time
@@ -46,7 +46,8 @@ func mostAtOnce(requests []Request) (most int) {
 	return most
 }
 
-// mostBeyond is by how many starts some time had more than perSecond allows in it, with a burst of a second's.
+// mostBeyond compares the starts in every period with what perSecond and a burst of one second allow there. It returns
+// the largest excess.
 func mostBeyond(starts []time.Time, perSecond float64) (beyond float64) {
 	for i := range starts {
 		for j := i; j < len(starts); j++ {
@@ -56,7 +57,7 @@ func mostBeyond(starts []time.Time, perSecond float64) (beyond float64) {
 	return beyond
 }
 
-// busywork is due work of all sorts: slots, retries and runs that were triggered by hand.
+// busywork creates due work of all kinds: slots, retries and runs that were triggered by hand.
 func busywork(t testing.TB, a *process.API, url string, n int) (requests int) {
 	t.Helper()
 	var jobs []process.JobSpec
@@ -94,7 +95,8 @@ func TestThreeReplicasNeverSendMoreAtOnceThanATenantMay(t *testing.T) {
 	requests := busywork(t, fleet[0].API, w.URL, n)
 	await(t, "as many requests as the tenant may have", func() bool { return mostAtOnce(w.Requests()) >= most-1 })
 	await(t, "the tenant to be said to wait", func() bool {
-		return query[bool](t, conn, `SELECT EXISTS (SELECT FROM punctual.overdue WHERE held_by = 'limit max_concurrent_runs')`)
+		return query[bool](t, conn, `
+			SELECT EXISTS (SELECT FROM punctual.overdue WHERE held_by = 'limit max_concurrent_runs')`)
 	})
 	w.Release("/works")
 	await(t, "a third of the work", func() bool { return w.Len() > requests/3 })
@@ -114,14 +116,15 @@ func TestThreeReplicasNeverSendMoreAtOnceThanATenantMay(t *testing.T) {
 		t.Errorf("%d requests were open at once, want %d", got, most)
 	}
 	await(t, "no replica to have a share of a limit that is no more", func() bool {
-		return query[bool](t, conn, `SELECT NOT EXISTS (SELECT FROM punctual.allowances JOIN punctual.replicas ON id = replica)`)
+		return query[bool](t, conn, `
+			SELECT NOT EXISTS (SELECT FROM punctual.allowances JOIN punctual.replicas ON id = replica)`)
 	})
 	proven(t, dsn)
 }
 
 func TestThreeReplicasNeverStartMoreASecondThanATenantMay(t *testing.T) {
 	exhaustive(t, "takes half a minute")
-	const perSecond, n = 15, 120 // less than a busy machine does without a limit
+	const perSecond, n = 15, 120 // less than a busy machine manages without a limit
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	conn := connect(t, dsn)
 	limit(t, conn, "max_runs_per_second", perSecond)
@@ -132,19 +135,20 @@ func TestThreeReplicasNeverStartMoreASecondThanATenantMay(t *testing.T) {
 	requests := busywork(t, fleet[0].API, w.URL, n)
 	await(t, "a third of the work", func() bool { return w.Len() > requests/3 })
 	await(t, "the tenant to be said to wait", func() bool {
-		return query[bool](t, conn, `SELECT EXISTS (SELECT FROM punctual.overdue WHERE held_by = 'limit max_runs_per_second')`)
+		return query[bool](t, conn, `
+			SELECT EXISTS (SELECT FROM punctual.overdue WHERE held_by = 'limit max_runs_per_second')`)
 	})
 	fleet[2].Kill()
 	f := atRest(t, dsn, w)
 	verify(t, f, Conditions{})
-	// By the claims, as a busy machine may hold requests up and then send several at once.
+	// Counts claims rather than requests: a busy machine may delay requests and then send several at once.
 	var started []time.Time
 	for _, r := range f.Runs {
 		if r.ClaimedAt != nil {
 			started = append(started, *r.ClaimedAt)
 		}
 	}
-	for _, a := range f.Attempts { // of which a later one was claimed
+	for _, a := range f.Attempts { // failed attempts, whose run was claimed again later
 		started = append(started, a.StartedAt)
 	}
 	slices.SortFunc(started, time.Time.Compare)
@@ -156,7 +160,7 @@ func TestThreeReplicasNeverStartMoreASecondThanATenantMay(t *testing.T) {
 	proven(t, dsn)
 }
 
-// What a tenant has beyond its limits waits, and nobody else does.
+// A tenant's work beyond its limits waits, and no other tenant's work does.
 func TestATenantThatIsHeldBackDelaysNobodyElse(t *testing.T) {
 	exhaustive(t, "takes a quarter of a minute")
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -165,21 +169,35 @@ func TestATenantThatIsHeldBackDelaysNobodyElse(t *testing.T) {
 	r := serve(t, dsn)
 	quiet := lateOf(t, r, w, dsn, "/before")
 	w.Script("/noisy", Answer{Hang: true})
-	create(t, r.API, job("noisy", w.URL+"/noisy", process.JobSpec{"schedule": map[string]any{"delay": "1h"}, "timeout": "5m"}))
-	// Many of another tenant's, of the definition that the API wrote.
+	create(t, r.API,
+		job("noisy", w.URL+"/noisy", process.JobSpec{"schedule": map[string]any{"delay": "1h"}, "timeout": "5m"}))
+	// Creates many jobs of another tenant, with the definition that the API wrote.
 	execute(t, conn, `
-		WITH model AS (SELECT j.*, v.definition FROM punctual.jobs j JOIN punctual.job_versions v ON v.job_id = j.id WHERE j.name = 'noisy'),
-		made AS (INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue)
-		    SELECT gen_random_uuid(), t.id, 1, 'noisy-' || i, 'active', m.kind, m.queue FROM model m, punctual.tenants t, generate_series(1, 20000) i WHERE t.name = 'noisy' RETURNING id, tenant, queue),
-		versions AS (INSERT INTO punctual.job_versions (job_id, version, state, definition) SELECT made.id, 1, 'active', m.definition FROM made, model m)
+		WITH model AS (
+		    SELECT j.*, v.definition
+		    FROM punctual.jobs j
+		    JOIN punctual.job_versions v ON v.job_id = j.id
+		    WHERE j.name = 'noisy'),
+		made AS (
+		    INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue)
+		    SELECT gen_random_uuid(), t.id, 1, 'noisy-' || i, 'active', m.kind, m.queue
+		    FROM model m, punctual.tenants t, generate_series(1, 20000) i
+		    WHERE t.name = 'noisy'
+		    RETURNING id, tenant, queue),
+		versions AS (
+		    INSERT INTO punctual.job_versions (job_id, version, state, definition)
+		    SELECT made.id, 1, 'active', m.definition
+		    FROM made, model m)
 		INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
 		SELECT id, now(), now(), tenant, 1, queue * 4 + 1, true FROM made`)
 	await(t, "the noisy tenant to be held back", func() bool {
-		return len(w.At("/noisy")) == 2 && query[bool](t, conn, `SELECT EXISTS (SELECT FROM punctual.tenant_usage WHERE held_by = 'max_concurrent_runs')`)
+		return len(w.At("/noisy")) == 2 && query[bool](t, conn, `
+			SELECT EXISTS (SELECT FROM punctual.tenant_usage WHERE held_by = 'max_concurrent_runs')`)
 	})
 	loud := lateOf(t, r, w, dsn, "/beside")
 	t.Logf("p99 of lateness: %s alone, %s beside 20,000 due jobs of a tenant that is held back", quiet, loud)
-	if loud > quiet+5*time.Second { // no figure, but the difference between unharmed and starved: those hang for minutes
+	// No measurement: the limit tells unharmed from starved, and starved jobs hang for minutes.
+	if loud > quiet+5*time.Second {
 		t.Errorf("beside a tenant that is held back the others' p99 is %s, alone %s", loud, quiet)
 	}
 	if n := len(w.At("/noisy")); n != 2 {
@@ -191,7 +209,7 @@ func TestATenantThatIsHeldBackDelaysNobodyElse(t *testing.T) {
 	stop(t, r)
 }
 
-// A run that waits for a limit is as any other that waits: it can be cancelled, and what comes after it starts.
+// A run that waits for a limit is like any other waiting run: it can be cancelled, and then the next one starts.
 func TestARunThatWaitsForALimitCanBeCancelled(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)

@@ -14,24 +14,34 @@ import (
 	"punctual/internal/process"
 )
 
-// Slots of a thousand jobs of every overlap policy are due at once, three times over, while eight clients trigger,
-// cancel and replay what they find: no deadlock, no double, no wedge.
+// Slots of a thousand jobs with every overlap policy are due at once, three times over. Meanwhile eight clients
+// trigger, cancel and replay runs. There must be no deadlock, no double and no wedge.
 func TestAThousandSlotsAtOnceWhileEverybodyMeddles(t *testing.T) {
 	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn), serve(t, dsn)}
-	w.Script("/fails", Answer{Status: 404}) // an answer all the same: no circuit breaker opens
+	w.Script("/fails", Answer{Status: 404}) // any answer, so that no circuit breaker opens
 	w.Script("/slow", Answer{Delay: 300 * time.Millisecond})
 	const jobs = 1000
-	kinds := []string{"manual", "replay", "cancelled", "skipped", "dead", "succeeded"} // without one of them the race was none
+	// If one of these never happened, the test raced nothing.
+	kinds := []string{"manual", "replay", "cancelled", "skipped", "dead", "succeeded"}
 	start := nextSecond(3 * time.Second)
 	var specs []process.JobSpec
 	for i := range jobs {
 		specs = append(specs, job(fmt.Sprint("racer-", i), w.URL+[]string{"/prompt", "/slow", "/fails"}[i%3], process.JobSpec{
 			"concurrency_policy": []string{"allow", "forbid", "replace", "wait"}[i%4],
-			"schedule":           map[string]any{"every": "2s", "starts_at": start.UTC().Format(time.RFC3339), "ends_at": start.Add(4 * time.Second).UTC().Format(time.RFC3339)},
-			"retry":              map[string]any{"max_attempts": 2, "initial_backoff": "50ms", "multiplier": 1, "max_backoff": "1s"},
+			"schedule": map[string]any{
+				"every":     "2s",
+				"starts_at": start.UTC().Format(time.RFC3339),
+				"ends_at":   start.Add(4 * time.Second).UTC().Format(time.RFC3339),
+			},
+			"retry": map[string]any{
+				"max_attempts":    2,
+				"initial_backoff": "50ms",
+				"multiplier":      1,
+				"max_backoff":     "1s",
+			},
 		}))
 	}
 	create(t, fleet[0].API, specs...)
@@ -73,7 +83,7 @@ func TestAThousandSlotsAtOnceWhileEverybodyMeddles(t *testing.T) {
 	}
 }
 
-// meddle triggers, cancels and replays at random. A conflict is a right answer; an error of the server is not.
+// meddle triggers, cancels and replays at random. A conflict is a correct answer; a server error is not.
 func meddle(ctx context.Context, t *testing.T, api *process.API, rng *rand.Rand, jobs int) {
 	type list struct{ Data []struct{ ID, Run string } }
 	for ctx.Err() == nil {

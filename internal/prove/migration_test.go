@@ -15,7 +15,7 @@ import (
 	"punctual/migrations"
 )
 
-// nextRelease is what a migration of the release after this one may do: it only expands.
+// nextRelease does what a migration of the next release may do: it only expands.
 const nextRelease = `
 	ALTER TABLE punctual.runs ADD COLUMN of_next_release text;
 	ALTER TABLE punctual.jobs ADD COLUMN of_next_release text NOT NULL DEFAULT '';
@@ -25,7 +25,7 @@ const nextRelease = `
 	CREATE TABLE punctual.of_next_release (id integer);
 	ALTER TABLE punctual.runs DROP CONSTRAINT run_reason_is_known;`
 
-// Schema N serves binaries N-1 and N: a migration under load empties no load balancer and fails no claim.
+// Schema N serves binaries N-1 and N. A migration under load makes no replica unready and no claim fail.
 func TestAMigrationUnderLoadFailsNoClaim(t *testing.T) {
 	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
@@ -40,8 +40,10 @@ func TestAMigrationUnderLoadFailsNoClaim(t *testing.T) {
 		_, err := conn.Exec(t.Context(), `SET lock_timeout = '500ms';`+nextRelease)
 		return err == nil
 	})
-	execute(t, conn, fmt.Sprintf(`INSERT INTO punctual.goose_db_version (version_id, is_applied) VALUES (%d, true)`, migrations.Latest()+1))
-	fleet = append(fleet, serve(t, dsn)) // a replica of this release is ready on the schema of the next one
+	execute(t, conn, fmt.Sprintf(`
+		INSERT INTO punctual.goose_db_version (version_id, is_applied)
+		VALUES (%d, true)`, migrations.Latest()+1))
+	fleet = append(fleet, serve(t, dsn)) // a replica of this release becomes ready on the schema of the next one
 	for _, r := range fleet {
 		ready(t, r)
 	}
@@ -67,8 +69,8 @@ func migrate(t testing.TB, binary, dsn string) {
 	}
 }
 
-// An upgrade from the first release: its schema is migrated under load, and then its replicas are replaced by today's, one
-// after the other.
+// An upgrade from the first release: its schema is migrated under load, and then its replicas are replaced by today's,
+// one after the other.
 func TestSoakAnUpgradeFromTheFirstRelease(t *testing.T) {
 	soak(t)
 	t.Parallel()
@@ -108,13 +110,15 @@ func TestSoakAnUpgradeFromTheFirstRelease(t *testing.T) {
 	}
 }
 
-// firstRelease builds the first version that was tagged. Before there is one it is today's, which the first release will be.
+// firstRelease builds the first tagged version. Until there is one, it builds today's version, which will become the
+// first release.
 func firstRelease(t testing.TB) (binary string) {
 	t.Helper()
 	git := func(args ...string) string {
 		out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", "../.."}, args...)...).CombinedOutput()
 		if err != nil {
-			t.Fatalf("the first release is built from the repository's history, which must be whole: git %s: %v\n%s", strings.Join(args, " "), err, out)
+			t.Fatalf("the first release is built from the repository's history, which must be whole: git %s: %v\n%s",
+				strings.Join(args, " "), err, out)
 		}
 		return strings.TrimSpace(string(out))
 	}
@@ -129,7 +133,8 @@ func firstRelease(t testing.TB) (binary string) {
 	tree := filepath.Join(t.TempDir(), "first-release")
 	git("worktree", "add", "--detach", tree, tags[0])
 	t.Cleanup(func() {
-		_ = exec.CommandContext(context.WithoutCancel(t.Context()), "git", "-C", "../..", "worktree", "remove", "--force", tree).Run()
+		_ = exec.CommandContext(context.WithoutCancel(t.Context()), "git", "-C", "../..", "worktree", "remove", "--force",
+			tree).Run()
 	})
 	binary = filepath.Join(t.TempDir(), "punctual-first-release")
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", binary, ".")

@@ -12,15 +12,15 @@ import (
 	"punctual/internal/process"
 )
 
-// mix is a load of everything there is: each policy with prompt and with slow targets, both kinds of delivery,
-// work with completion async, targets that fail now and then, one-shots.
+// mix is a load of everything: every policy with prompt and with slow targets, both kinds of delivery, completion
+// async, targets that fail now and then, and one-shots.
 type mix struct {
-	start   time.Time // of the first slot; a whole second
-	seconds int       // for which its jobs fire
+	start   time.Time // the first slot, a whole second
+	seconds int       // how long its jobs fire
 	copies  int       // of each job
 }
 
-// The paths of the mix, and how its targets behave.
+// The paths of the mix, one for each behaviour of its targets.
 const (
 	promptPath = "/prompt"
 	slowPath   = "/slow"
@@ -28,7 +28,7 @@ const (
 	longPath   = "/long"
 )
 
-// slowFor is how long a slow target of the mix takes: longer than its jobs' slots are apart.
+// slowFor is how long a slow target of the mix takes: longer than the period of its jobs.
 const slowFor = 1500 * time.Millisecond
 
 func scriptMix(w *Witness) {
@@ -37,12 +37,16 @@ func scriptMix(w *Witness) {
 	w.Script(longPath, Answer{Status: http.StatusAccepted})
 }
 
-// everySecond is a job that fires in each second of the mix.
+// everySecond returns the fields of a job that fires every second of the mix.
 func (m mix) everySecond() process.JobSpec {
 	return process.JobSpec{
-		"schedule": map[string]any{"every": "1s", "starts_at": m.start.UTC().Format(time.RFC3339), "ends_at": m.end().UTC().Format(time.RFC3339)},
-		"retry":    map[string]any{"max_attempts": 6, "initial_backoff": "200ms", "multiplier": 1, "max_backoff": "1s"},
-		"missed":   map[string]any{"policy": "fire_all"},
+		"schedule": map[string]any{
+			"every":     "1s",
+			"starts_at": m.start.UTC().Format(time.RFC3339),
+			"ends_at":   m.end().UTC().Format(time.RFC3339),
+		},
+		"retry":  map[string]any{"max_attempts": 6, "initial_backoff": "200ms", "multiplier": 1, "max_backoff": "1s"},
+		"missed": map[string]any{"policy": "fire_all"},
 	}
 }
 
@@ -59,7 +63,11 @@ func (m mix) jobs(url string) (jobs []process.JobSpec) {
 			add("prompt-"+policy, promptPath, process.JobSpec{"concurrency_policy": policy})
 			add("slow-"+policy, slowPath, process.JobSpec{"concurrency_policy": policy})
 			add("flaky-"+policy, flakyPath, process.JobSpec{"concurrency_policy": policy})
-			add("long-"+policy, longPath, process.JobSpec{"concurrency_policy": policy, "completion": "async", "heartbeat_timeout": "20s"})
+			add("long-"+policy, longPath, process.JobSpec{
+				"concurrency_policy": policy,
+				"completion":         "async",
+				"heartbeat_timeout":  "20s",
+			})
 		}
 		for _, policy := range []string{"allow", "forbid"} {
 			add("once-"+policy, promptPath, process.JobSpec{"concurrency_policy": policy, "delivery": "at_most_once"})
@@ -67,20 +75,23 @@ func (m mix) jobs(url string) (jobs []process.JobSpec) {
 		}
 		for s := range m.seconds {
 			due := m.start.Add(time.Duration(s)*time.Second + 370*time.Millisecond)
-			add(fmt.Sprint("shot-", s), promptPath, process.JobSpec{"schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)}})
+			add(fmt.Sprint("shot-", s), promptPath, process.JobSpec{
+				"schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)},
+			})
 		}
 	}
 	return jobs
 }
 
-// end is the last slot.
+// end returns the last slot.
 func (m mix) end() time.Time { return m.start.Add(time.Duration(m.seconds-1) * time.Second) }
 
-// mixed is a mix that begins in a moment.
+// mixed returns a mix that begins in a moment.
 func mixed(seconds int) mix { return mix{start: nextSecond(time.Second), seconds: seconds, copies: 1} }
 
-// work does the work that long jobs ask for: it completes each attempt through any replica that answers, until
-// one has taken it or said that the attempt is over. replicas returns those there are. It ends with the test.
+// work does the work of the jobs with completion async. It completes each attempt through any replica that answers,
+// until one has accepted that or said that the attempt is over. replicas returns the living replicas. The work ends
+// with the test.
 func work(t testing.TB, w *Witness, replicas func() []*process.Replica) {
 	ctx, stop := context.WithCancel(t.Context())
 	var working sync.WaitGroup
@@ -108,7 +119,7 @@ func completeWork(ctx context.Context, q Request, replicas func() []*process.Rep
 	defer tick.Stop()
 	for i := 0; ; i++ {
 		select {
-		case <-tick.C: // the work
+		case <-tick.C: // the time that the work takes
 		case <-ctx.Done():
 			return
 		}
@@ -116,7 +127,8 @@ func completeWork(ctx context.Context, q Request, replicas func() []*process.Rep
 		if len(fleet) == 0 {
 			continue
 		}
-		status, err := fleet[i%len(fleet)].API.WithHeader("Punctual-Run-Token", q.Token).Do(ctx, http.MethodPost, "/v1/runs/"+q.Run.String()+"/complete", nil, nil)
+		status, err := fleet[i%len(fleet)].API.WithHeader("Punctual-Run-Token", q.Token).Do(ctx, http.MethodPost,
+			"/v1/runs/"+q.Run.String()+"/complete", nil, nil)
 		if err == nil || status/100 == 4 {
 			return
 		}

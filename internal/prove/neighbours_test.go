@@ -9,7 +9,7 @@ import (
 	"punctual/internal/process"
 )
 
-// A run that kills whoever sends it must not be handed round until nobody is left.
+// A run that kills every replica that sends it must not be passed on until no replica is left.
 func TestARunThatKillsItsReplicasIsDeadAfterThree(t *testing.T) {
 	exhaustive(t, "takes as long as three heartbeats may stand still")
 	t.Parallel()
@@ -17,8 +17,15 @@ func TestARunThatKillsItsReplicasIsDeadAfterThree(t *testing.T) {
 	w.Script("/poison", Answer{Hang: true})
 	r := serve(t, dsn)
 	start := nextSecond(time.Second)
-	create(t, r.API, job("poison", w.URL+"/poison", process.JobSpec{"concurrency_policy": "forbid", "timeout": "5m", "retry": map[string]any{"max_attempts": 10}}),
-		job("healthy", w.URL+"/healthy", process.JobSpec{"schedule": map[string]any{"every": "1s", "starts_at": start.UTC().Format(time.RFC3339)}}))
+	create(t, r.API,
+		job("poison", w.URL+"/poison", process.JobSpec{
+			"concurrency_policy": "forbid",
+			"timeout":            "5m",
+			"retry":              map[string]any{"max_attempts": 10},
+		}),
+		job("healthy", w.URL+"/healthy", process.JobSpec{
+			"schedule": map[string]any{"every": "1s", "starts_at": start.UTC().Format(time.RFC3339)},
+		}))
 	do[any](t, r.API, "POST", "/v1/jobs/poison/trigger", nil)
 	for victims := 1; victims <= 3; victims++ {
 		await(t, fmt.Sprint("victim ", victims), func() bool { return len(w.At("/poison")) == victims })
@@ -27,7 +34,8 @@ func TestARunThatKillsItsReplicasIsDeadAfterThree(t *testing.T) {
 	}
 	run := finalRun(t, r.API, "poison")
 	if run.Status != "dead" || run.Reason != "poison" || len(run.Attempts) != 3 || len(w.At("/poison")) != 3 {
-		t.Errorf("the run is %s (%s) after %d attempts and %d requests", run.Status, run.Reason, len(run.Attempts), len(w.At("/poison")))
+		t.Errorf("the run is %s (%s) after %d attempts and %d requests", run.Status, run.Reason, len(run.Attempts),
+			len(w.At("/poison")))
 	}
 	seen := len(w.At("/healthy"))
 	await(t, "the other job to go on", func() bool { return len(w.At("/healthy")) > seen+1 })
@@ -39,7 +47,7 @@ func TestARunThatKillsItsReplicasIsDeadAfterThree(t *testing.T) {
 	stop(t, r)
 }
 
-// Targets that hang hold worker slots and nothing else: others are as punctual as before.
+// Targets that hang hold worker slots and nothing else: other jobs are as punctual as before.
 func TestHangingTargetsDelayNobodyElse(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -47,12 +55,17 @@ func TestHangingTargetsDelayNobodyElse(t *testing.T) {
 	w.Script("/hangs", Answer{Hang: true})
 	quiet := lateOf(t, r, w, dsn, "/before")
 	for i := range 100 {
-		create(t, r.API, job(fmt.Sprint("hangs-", i), w.URL+"/hangs", process.JobSpec{"schedule": map[string]any{"delay": "0s"}, "timeout": "60s"}))
+		create(t, r.API,
+			job(fmt.Sprint("hangs-", i), w.URL+"/hangs", process.JobSpec{
+				"schedule": map[string]any{"delay": "0s"},
+				"timeout":  "60s",
+			}))
 	}
 	await(t, "all of them to hang", func() bool { return len(w.At("/hangs")) == 100 })
 	loud := lateOf(t, r, w, dsn, "/beside")
 	t.Logf("p99 of lateness: %s alone, %s beside 100 hanging requests", quiet, loud)
-	if loud > quiet+5*time.Second { // no figure, but the difference between unharmed and starved: those hang for a minute
+	// No measurement: the limit tells unharmed from starved, and starved jobs hang for a minute.
+	if loud > quiet+5*time.Second {
 		t.Errorf("beside hanging targets the others' p99 is %s, alone %s", loud, quiet)
 	}
 	w.Release("/hangs")
@@ -60,7 +73,7 @@ func TestHangingTargetsDelayNobodyElse(t *testing.T) {
 	stop(t, r)
 }
 
-// lateOf has 20 jobs fire each second for 5 s, and returns the 99th percentile of how late they were.
+// lateOf lets 20 jobs fire each second for 5 s, and returns the 99th percentile of their lateness.
 func lateOf(t *testing.T, r *process.Replica, w *Witness, dsn, path string) time.Duration {
 	t.Helper()
 	h := herd{start: nextSecond(time.Second), oneShots: 100, within: 5 * time.Second}

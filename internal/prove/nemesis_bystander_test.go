@@ -12,7 +12,7 @@ import (
 	"punctual/internal/process"
 )
 
-// A bystander is a tenant that does nothing wrong beside those that the nemesis is after.
+// A bystander is a tenant that does nothing wrong, beside the tenants that the nemesis attacks.
 const bystander = "bystander"
 
 const (
@@ -22,7 +22,7 @@ const (
 	hangingJobs   = 3
 )
 
-// stand has the bystander's jobs fire every second of a mix.
+// stand lets the bystander's jobs fire every second of a mix.
 func (b *besieged) stand(m mix) {
 	b.t.Helper()
 	conn := connect(b.t, b.dsn)
@@ -34,7 +34,7 @@ func (b *besieged) stand(m mix) {
 	}
 }
 
-// hanging are jobs on one path of a host, whose requests hang now and then until they time out.
+// hanging returns jobs for one path of a host. Their requests hang now and then until they time out.
 func (b *besieged) hanging(m mix) (jobs []process.JobSpec) {
 	b.witness.Cycle(hangingPath, Answer{Hang: true}, Answer{Hang: true}, Answer{})
 	for i := range hangingJobs {
@@ -45,15 +45,15 @@ func (b *besieged) hanging(m mix) (jobs []process.JobSpec) {
 	return jobs
 }
 
-// away notes a time in which no replica or no database was there, and a while after it.
+// away records a time without a replica or without a database, and a while after it.
 func (b *besieged) away(since time.Time) {
-	const recovery = 2 * time.Second // a replica connects again within that
+	const recovery = 2 * time.Second // a replica reconnects within this time
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.nobody = append(b.nobody, Span{since, time.Now().Add(recovery)})
 }
 
-// lasted notes when something was done to the fleet, from an instant until now.
+// lasted records a fault from an instant until now.
 func (b *besieged) lasted(what string, since time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,8 +67,8 @@ func during(spans []Span, at time.Time) bool {
 	return slices.ContainsFunc(spans, func(s Span) bool { return !at.Before(s.From) && at.Before(s.To) })
 }
 
-// logBystander logs how late the bystander's runs were that were due while a replica and the database were there: all
-// of them, and those that were due during each kind of fault.
+// logBystander logs the lateness of those runs of the bystander that were due while a replica and the database were up.
+// It logs all of them, and those that were due during each kind of fault.
 func (b *besieged) logBystander(t testing.TB, f Facts) {
 	due := map[uuid.UUID]time.Time{}
 	for _, r := range f.Runs {
@@ -98,6 +98,7 @@ func (b *besieged) logBystander(t testing.TB, f Facts) {
 	for _, kind := range slices.Sorted(maps.Keys(late)) {
 		all := late[kind]
 		slices.Sort(all)
-		t.Logf("a tenant that does nothing wrong, %s: lateness of %d runs: p50 %s, p99 %s, longest %s", kind, len(all), quantile(all, 0.5), quantile(all, 0.99), quantile(all, 1))
+		t.Logf("a tenant that does nothing wrong, %s: lateness of %d runs: p50 %s, p99 %s, longest %s", kind, len(all),
+			quantile(all, 0.5), quantile(all, 0.99), quantile(all, 1))
 	}
 }

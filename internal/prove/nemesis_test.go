@@ -20,7 +20,7 @@ import (
 	"punctual/internal/process"
 )
 
-// besieged is a fleet that somebody keeps breaking.
+// besieged is a fleet that the nemesis keeps breaking.
 type besieged struct {
 	t       *testing.T
 	server  *privatepg.Server
@@ -29,20 +29,20 @@ type besieged struct {
 
 	mu      sync.Mutex
 	members []*member
-	counts  map[string]int // of what was done to them
+	counts  map[string]int // how often each fault was done
 	frozen  []Span
-	nobody  []Span            // in which no replica or no database was there
-	faults  map[string][]Span // in which something else was done to them
+	nobody  []Span            // when no replica or no database was up
+	faults  map[string][]Span // when each other fault was going on
 }
 
-// member is a place in the fleet: one replica after the other, and their way to the database.
+// member is a place in the fleet: it has one replica after the other, and a way to the database.
 type member struct {
-	replica *process.Replica // nil while there is none
+	replica *process.Replica // nil while the place is empty
 	proxy   *pgtest.Proxy
 	dsn     string
 }
 
-// live returns the replicas there are.
+// live returns the living replicas.
 func (b *besieged) live() (replicas []*process.Replica) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,7 +66,7 @@ func (b *besieged) set(m *member, r *process.Replica) {
 	m.replica = r
 }
 
-// start puts a replica into a place. The database may be away: it waits for it, as long as it takes.
+// start starts a replica in a place. The database may be away; the replica waits for it, as long as it takes.
 func (b *besieged) start(m *member) {
 	for {
 		r, err := process.Serve(b.t.Context(), binary(b.t), m.dsn, "--database-wait=60s")
@@ -83,7 +83,7 @@ func (b *besieged) start(m *member) {
 	}
 }
 
-// act does something to the processes.
+// act disturbs the processes.
 func (b *besieged) act(rng *rand.Rand, jobs []string) {
 	m := b.members[rng.IntN(len(b.members))]
 	switch n := rng.IntN(11); {
@@ -105,8 +105,9 @@ func (b *besieged) act(rng *rand.Rand, jobs []string) {
 			b.t.Error(err)
 		}
 		code, err := r.Wait(b.t.Context())
-		// One whose network is cut at that moment cannot write what it has done, and says so: others take it over.
-		if cut := strings.Contains(r.Output(), "outcomes could not be written"); err != nil || code != 0 && (code != 1 || !cut) {
+		// A replica whose network is cut at that moment cannot write its outcomes, and says so. Others take over its runs.
+		if cut := strings.Contains(r.Output(), "outcomes could not be written"); err != nil ||
+			code != 0 && (code != 1 || !cut) {
 			b.t.Errorf("a replica asked to stop ended with exit code %d, %v", code, err)
 		}
 		b.set(m, nil)
@@ -128,12 +129,14 @@ func (b *besieged) act(rng *rand.Rand, jobs []string) {
 	}
 }
 
-// downOverPauses pauses some jobs until soon, and has no replica alive then and for a while after.
+// downOverPauses pauses some jobs for a short time, and keeps all replicas down when the pauses end and for a while
+// after.
 func (b *besieged) downOverPauses(rng *rand.Rand, jobs []string) {
 	until := time.Now().Add(2 * time.Second).Truncate(time.Second)
 	for _, name := range jobs[:len(jobs)/2] {
-		// What fails because the database is away fails.
-		_, _ = b.members[0].replica.API.Do(b.t.Context(), "POST", "/v1/jobs/"+name+"/pause", map[string]any{"until": until.UTC().Format(time.RFC3339)}, nil)
+		// It may fail because the database is away.
+		_, _ = b.members[0].replica.API.Do(b.t.Context(), "POST", "/v1/jobs/"+name+"/pause",
+			map[string]any{"until": until.UTC().Format(time.RFC3339)}, nil)
 	}
 	began := time.Now()
 	for _, m := range b.members {
@@ -148,7 +151,7 @@ func (b *besieged) downOverPauses(rng *rand.Rand, jobs []string) {
 	}
 }
 
-// attack does something to the database, or to the way to it.
+// attack disturbs the database, or the way to it.
 func (b *besieged) attack(rng *rand.Rand) {
 	m := b.members[rng.IntN(len(b.members))]
 	switch n := rng.IntN(12); {
@@ -197,13 +200,15 @@ func (b *besieged) terminate() {
 		return
 	}
 	defer func() { _ = conn.Close(b.t.Context()) }()
-	if _, err := conn.Exec(b.t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`); err != nil {
+	if _, err := conn.Exec(b.t.Context(), `
+		SELECT pg_terminate_backend(pid)
+		FROM pg_stat_activity
+		WHERE datname = current_database() AND pid <> pg_backend_pid()`); err != nil {
 		b.t.Error(err)
 	}
 }
 
-// meddle uses the API as people do, through any replica. What fails because the replica or the database is
-// away fails.
+// meddle uses the API as people do, through any replica. Calls may fail because the replica or the database is away.
 func (b *besieged) meddle(rng *rand.Rand, jobs []string) {
 	replicas := b.live()
 	if len(replicas) == 0 {
@@ -222,7 +227,8 @@ func (b *besieged) meddle(rng *rand.Rand, jobs []string) {
 			b.note("trigger")
 		}
 	case n < 7:
-		if call("GET", path+"/runs?limit=1", nil, &found) && len(found.Data) > 0 && call("POST", "/v1/runs/"+found.Data[0].ID+"/cancel", nil, nil) {
+		if call("GET", path+"/runs?limit=1", nil, &found) && len(found.Data) > 0 &&
+			call("POST", "/v1/runs/"+found.Data[0].ID+"/cancel", nil, nil) {
 			b.note("cancel")
 		}
 	case n < 8:
@@ -232,12 +238,14 @@ func (b *besieged) meddle(rng *rand.Rand, jobs []string) {
 			}
 		}
 	case n < 9:
-		if call("POST", path+"/pause", map[string]any{"until": time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)}, nil) {
+		if call("POST", path+"/pause", map[string]any{"until": time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)},
+			nil) {
 			b.note("pause")
 		}
 	case n < 10:
 		now := time.Now().UTC()
-		if call("POST", path+"/backfill", map[string]any{"from": now.Add(-time.Minute).Format(time.RFC3339), "to": now.Format(time.RFC3339)}, nil) {
+		if call("POST", path+"/backfill",
+			map[string]any{"from": now.Add(-time.Minute).Format(time.RFC3339), "to": now.Format(time.RFC3339)}, nil) {
 			b.note("backfill")
 		}
 	default:

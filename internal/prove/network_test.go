@@ -9,7 +9,10 @@ import (
 	"punctual/internal/process"
 )
 
-const connectionsOf = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1`
+const connectionsOf = `
+	SELECT count(*)
+	FROM pg_stat_activity
+	WHERE datname = current_database() AND application_name = $1`
 
 func TestASlowNetworkToTheDatabaseCostsTimeOnly(t *testing.T) {
 	exhaustive(t, "takes a quarter of a minute")
@@ -17,7 +20,9 @@ func TestASlowNetworkToTheDatabaseCostsTimeOnly(t *testing.T) {
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	proxy, through := pgtest.NewProxy(t, pgtest.TCP(t, pgtest.Server(t), dsn))
 	const most = 8
-	fleet := []*process.Replica{serve(t, named(through, "first"), "--max-conns=8"), serve(t, named(through, "second"), "--max-conns=8")}
+	fleet := []*process.Replica{
+		serve(t, named(through, "first"), "--max-conns=8"), serve(t, named(through, "second"), "--max-conns=8"),
+	}
 	first, second := sample(t, dsn, connectionsOf, "first"), sample(t, dsn, connectionsOf, "second")
 	s := besiege(t, fleet[0].API, w, 10)
 	before := proxy.Accepted()
@@ -44,7 +49,10 @@ func TestASlowNetworkToTheDatabaseCostsTimeOnly(t *testing.T) {
 }
 
 func TestAReplicaThatIsCutOffStopsItselfAndIsTakenOver(t *testing.T) {
-	for name, fault := range map[string]func(*pgtest.Proxy){"silence": (*pgtest.Proxy).Cut, "refusal": (*pgtest.Proxy).Refuse} {
+	for name, fault := range map[string]func(*pgtest.Proxy){
+		"silence": (*pgtest.Proxy).Cut,
+		"refusal": (*pgtest.Proxy).Refuse,
+	} {
 		t.Run(name, func(t *testing.T) {
 			exhaustive(t, "takes as long as a heartbeat may stand still")
 			t.Parallel()
@@ -63,7 +71,9 @@ func cutOff(t *testing.T, fault func(*pgtest.Proxy)) {
 	s := besiege(t, second.API, w, 14)
 	fault(proxy)
 	cut, before := time.Now(), proxy.Accepted()
-	await(t, "all runs of the replica that was cut off to be taken over", func() bool { return len(w.At("/stuck")) == 2*jobs })
+	await(t, "all runs of the replica that was cut off to be taken over", func() bool {
+		return len(w.At("/stuck")) == 2*jobs
+	})
 	taken := slices.MaxFunc(w.At("/stuck"), func(a, b Request) int { return a.At.Compare(b.At) }).At
 	if took := taken.Sub(cut); took > takeover {
 		t.Errorf("the last run was taken over %s after its replica was cut off, want at most %s", took, takeover)
@@ -76,7 +86,7 @@ func cutOff(t *testing.T, fault func(*pgtest.Proxy)) {
 			gone++
 		}
 	}
-	if gone != jobs/2 { // half of them must not overlap
+	if gone != jobs/2 { // half of the jobs must not overlap: a replica cuts off their requests
 		t.Errorf("the replica cut off %d of its requests, want %d", gone, jobs/2)
 	}
 	attempts := proxy.Accepted() - before
@@ -118,11 +128,11 @@ func TestCommitsWhoseAnswerIsLostAreResolved(t *testing.T) {
 	cuts := proxy.Cuts()
 	proxy.Heal()
 	f := atRest(t, dsn, w)
-	// A claim whose commit is in doubt is never sent, and an outcome is written again until it is known to be.
+	// A claim whose commit is in doubt is never sent. An outcome is written again until its commit is certain.
 	verify(t, f, Conditions{SentOnce: true})
 	s.harmless(t, f)
 	t.Logf("%d answers were lost", cuts)
-	if cuts < 8 { // two of each kind; how many more there are depends on the machine
+	if cuts < 8 { // two of each kind; how many more depends on the machine
 		t.Errorf("only %d answers were lost", cuts)
 	}
 	for _, r := range fleet {

@@ -11,7 +11,7 @@ import (
 	"punctual/scheduler"
 )
 
-// A job dies and gets well again under two replicas: its hook is told of each, once, and of nothing else.
+// A job dies and recovers under two replicas. Its hook is told of each event once, and of nothing else.
 func TestAHookIsToldOfADeathAndOfTheRecovery(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -33,7 +33,7 @@ func TestAHookIsToldOfADeathAndOfTheRecovery(t *testing.T) {
 	run(fleet[0], "silent", "dead")
 	run(fleet[0], "fragile", "dead")
 	await(t, "the first notice", func() bool { return len(w.At("/hook")) == 1 })
-	// The default backoff of half a minute is not waited for.
+	// The test does not wait for the default backoff of half a minute.
 	await(t, "its second attempt", func() bool {
 		execute(t, conn, `UPDATE punctual.ready SET due_at = now() WHERE due_at > now()`)
 		return len(w.At("/hook")) == 2
@@ -46,7 +46,9 @@ func TestAHookIsToldOfADeathAndOfTheRecovery(t *testing.T) {
 	if got, want := told(t, dsn, f, "/hook"), []string{"dead 1", "dead 1", "recovered 1"}; !slices.Equal(got, want) {
 		t.Errorf("the hook was told %q, want %q", got, want)
 	}
-	if left := query[int](t, conn, `SELECT (SELECT count(*) FROM punctual.notices) + (SELECT count(*) FROM punctual.notified WHERE failures > 0)`); left != 0 {
+	if left := query[int](t, conn, `
+		SELECT (SELECT count(*) FROM punctual.notices) +
+		       (SELECT count(*) FROM punctual.notified WHERE failures > 0)`); left != 0 {
 		t.Errorf("%d are left to be told, or fail still", left)
 	}
 	for _, r := range fleet {
@@ -54,7 +56,8 @@ func TestAHookIsToldOfADeathAndOfTheRecovery(t *testing.T) {
 	}
 }
 
-// told returns what the requests of a path say happened, from the bodies on record, which they must have.
+// told returns the events in the requests to a path. It reads them from the bodies on record, and checks that the
+// requests had these bodies.
 func told(t *testing.T, dsn string, f Facts, path string) (all []string) {
 	t.Helper()
 	conn := connect(t, dsn)
@@ -64,7 +67,8 @@ func told(t *testing.T, dsn string, f Facts, path string) (all []string) {
 		}
 		body := query[[]byte](t, conn, `SELECT body FROM punctual.run_data WHERE run_id = $1`, q.Run)
 		var n scheduler.News
-		if err := json.Unmarshal(body, &n); err != nil || HashBody(body) != q.Body || q.Trigger != "notify" || n.Job != "fragile" || q.Job != "fragile" {
+		if err := json.Unmarshal(body, &n); err != nil || HashBody(body) != q.Body || q.Trigger != "notify" ||
+			n.Job != "fragile" || q.Job != "fragile" {
 			t.Errorf("%s of trigger %s: %s (%v)", q.Job, q.Trigger, body, err)
 		}
 		for _, e := range n.Events {

@@ -10,9 +10,9 @@ import (
 	"punctual/internal/process"
 )
 
-// TestSoakATargetIsDownForFiveMinutes has ten thousand jobs due in the same instant at a target that refuses
-// connections for five minutes: hardly any attempts are burnt, others are not held up, and when the target is
-// up again it gets its requests at the pace at which it answers.
+// TestSoakATargetIsDownForFiveMinutes has ten thousand jobs due at the same instant at a target that refuses
+// connections for five minutes. Hardly any attempts are used up, and other jobs are not delayed. When the target is up
+// again, it gets its requests at the pace at which it answers.
 func TestSoakATargetIsDownForFiveMinutes(t *testing.T) {
 	soak(t)
 	t.Parallel()
@@ -22,7 +22,10 @@ func TestSoakATargetIsDownForFiveMinutes(t *testing.T) {
 	start := nextSecond(15 * time.Second)
 	var specs []process.JobSpec
 	for i := range jobs {
-		specs = append(specs, job(fmt.Sprint("down-", i), "http://"+dead.addr+"/hook", process.JobSpec{"schedule": map[string]any{"at": start.UTC().Format(time.RFC3339)}}))
+		specs = append(specs,
+			job(fmt.Sprint("down-", i), "http://"+dead.addr+"/hook", process.JobSpec{
+				"schedule": map[string]any{"at": start.UTC().Format(time.RFC3339)},
+			}))
 	}
 	create(t, r.API, specs...)
 	well := herd{start: start, cronJobs: 5, seconds: int(down.Seconds())}
@@ -58,9 +61,10 @@ func TestSoakATargetIsDownForFiveMinutes(t *testing.T) {
 		second = max(second, i-j+1)
 	}
 	healthy := lateOfRequests(w.Requests())
-	t.Logf("down for %s: %d attempts burnt and %d runs waiting of %d; up again: all sent in %s, at most %d open at once and %d in a second; others' p99 lateness %s",
+	t.Logf("down for %s: %d attempts burnt and %d runs waiting of %d; up again: all sent in %s, "+
+		"at most %d open at once and %d in a second; others' p99 lateness %s",
 		down, burnt, waiting, jobs, drained.Round(time.Second), mostOpen(requests), second, quantile(healthy, 0.99))
-	if burnt > 10+2*slots+2*int(down/(5*time.Second)) { // what is in flight when it opens, and the probes
+	if burnt > 10+2*slots+2*int(down/(5*time.Second)) { // the requests in flight when the breaker opens, and the probes
 		t.Errorf("%d attempts were burnt", burnt)
 	}
 	if p99 := quantile(healthy, 0.99); p99 > 2*time.Second {
@@ -69,7 +73,7 @@ func TestSoakATargetIsDownForFiveMinutes(t *testing.T) {
 	stop(t, r)
 }
 
-// lateOfRequests returns, sorted, how late requests of jobs without jitter came.
+// lateOfRequests returns, sorted, how late the requests of jobs without jitter came.
 func lateOfRequests(requests []Request) (late []time.Duration) {
 	for _, q := range requests {
 		late = append(late, q.At.Sub(q.ScheduledFor))

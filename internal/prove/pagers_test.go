@@ -18,8 +18,9 @@ import (
 	"punctual/internal/process"
 )
 
-// A failing job reaches Alertmanager itself, Debian's package, as alerts that are active; and when the job is well
-// again, they are over. PagerDuty gets its routing key, which is nowhere stored with the notice, and one key for both.
+// A failing job reaches Alertmanager itself, as Debian packages it, in the form of active alerts. When the job
+// recovers, the alerts end. PagerDuty gets its routing key, which is not stored with the notice, and the same dedup key
+// for trouble and recovery.
 func TestAlertmanagerAndPagerDutyAreToldOfTroubleAndOfItsEnd(t *testing.T) {
 	t.Parallel()
 	dsn, w, pager := pgtest.DSN(t), newWitness(t), newPager(t)
@@ -32,7 +33,12 @@ func TestAlertmanagerAndPagerDutyAreToldOfTroubleAndOfItsEnd(t *testing.T) {
 		"retry": map[string]any{"max_attempts": 2, "initial_backoff": "10ms"},
 		"notify": []any{
 			map[string]any{"on": on, "format": "alertmanager", "url": alerts},
-			map[string]any{"on": []string{"dead", "recovered"}, "format": "pagerduty", "url": pager.url, "secret": "pagerduty-key"},
+			map[string]any{
+				"on":     []string{"dead", "recovered"},
+				"format": "pagerduty",
+				"url":    pager.url,
+				"secret": "pagerduty-key",
+			},
 		},
 	}))
 	run := func(want string) {
@@ -41,27 +47,34 @@ func TestAlertmanagerAndPagerDutyAreToldOfTroubleAndOfItsEnd(t *testing.T) {
 		await(t, "the end of a run", func() bool { return do[runView](t, r.API, "GET", "/v1/runs/"+id, nil).Status == want })
 	}
 	run("dead")
-	await(t, "the alerts to be active", func() bool { return slices.Equal(active(t, alerts), []string{"PunctualJobFailing", "PunctualRunDead"}) })
+	await(t, "the alerts to be active", func() bool {
+		return slices.Equal(active(t, alerts), []string{"PunctualJobFailing", "PunctualRunDead"})
+	})
 	await(t, "the incident to be opened", func() bool { return len(pager.events()) == 1 })
 	run("succeeded")
 	await(t, "the alerts to be over", func() bool { return len(active(t, alerts)) == 0 })
 	await(t, "the incident to be resolved", func() bool { return len(pager.events()) == 2 })
 	for i, action := range []string{"trigger", "resolve"} {
 		e := pager.events()[i]
-		if e["event_action"] != action || e["routing_key"] != "0123456789abcdef0123456789abcdef" || e["dedup_key"] != pager.events()[0]["dedup_key"] {
+		if e["event_action"] != action || e["routing_key"] != "0123456789abcdef0123456789abcdef" ||
+			e["dedup_key"] != pager.events()[0]["dedup_key"] {
 			t.Errorf("PagerDuty is sent %v", e)
 		}
 	}
-	if n := query[int](t, connect(t, dsn), `SELECT count(*) FROM punctual.run_data WHERE convert_from(body, 'UTF8') LIKE '%0123456789abcdef%'`); n != 0 {
+	if n := query[int](t, connect(t, dsn), `
+		SELECT count(*)
+		FROM punctual.run_data
+		WHERE convert_from(body, 'UTF8') LIKE '%0123456789abcdef%'`); n != 0 {
 		t.Error("the routing key is stored with a notice")
 	}
 	stop(t, r)
 }
 
-// active returns the names of the alerts about the job that Alertmanager shows, in order.
+// active returns the names of the job's alerts in Alertmanager, in order.
 func active(t *testing.T, url string) (names []string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+`/api/v2/alerts?filter=job%3D%22fragile%22`, nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		url+`/api/v2/alerts?filter=job%3D%22fragile%22`, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,13 +102,14 @@ func active(t *testing.T, url string) (names []string) {
 
 var listens = regexp.MustCompile(`msg="Listening on"[^\n]* address=(127\.0\.0\.1:\d+)`)
 
-// alertmanager starts Alertmanager and returns its URL. A machine without it fails the test.
+// alertmanager starts Alertmanager and returns its URL. The test fails if the machine does not have it.
 func alertmanager(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("prometheus-alertmanager")
 	if err != nil {
 		if path, err = exec.LookPath("alertmanager"); err != nil {
-			t.Fatal("this test needs Alertmanager, and there is none in PATH: apt-get install --no-install-recommends prometheus-alertmanager")
+			t.Fatal("this test needs Alertmanager, and there is none in PATH: " +
+				"apt-get install --no-install-recommends prometheus-alertmanager")
 		}
 	}
 	dir := t.TempDir()
@@ -103,7 +117,8 @@ func alertmanager(t *testing.T) string {
 	if err := os.WriteFile(config, []byte("route: {receiver: nobody}\nreceivers: [{name: nobody}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := process.Launch(path, nil, "--config.file="+config, "--storage.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0", "--cluster.listen-address=")
+	p, err := process.Launch(path, nil, "--config.file="+config, "--storage.path="+filepath.Join(dir, "data"),
+		"--web.listen-address=127.0.0.1:0", "--cluster.listen-address=")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,13 +130,15 @@ func alertmanager(t *testing.T) string {
 	})
 	url := "http://" + found[1]
 	await(t, "Alertmanager to be ready", func() bool {
-		response, err := post(t, http.DefaultClient, url+"/api/v2/alerts", "[]", map[string]string{"Content-Type": "application/json"})
+		response, err := post(t, http.DefaultClient, url+"/api/v2/alerts", "[]", map[string]string{
+			"Content-Type": "application/json",
+		})
 		return err == nil && response.StatusCode == http.StatusOK
 	})
 	return url
 }
 
-// pager takes events as PagerDuty does.
+// pager is a target that takes events as PagerDuty does.
 type pager struct {
 	url string
 	mu  sync.Mutex
@@ -133,7 +150,8 @@ func newPager(t *testing.T) *pager {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		event := map[string]any{}
-		if err != nil || json.Unmarshal(body, &event) != nil || !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+		if err != nil || json.Unmarshal(body, &event) != nil ||
+			!strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}

@@ -8,15 +8,15 @@ import (
 	"punctual/scheduler"
 )
 
-// plainCron is a cron expression of numbers, ranges, lists, steps and stars in UTC. It is deliberately
-// naive: sets of numbers that each instant is compared with.
+// plainCron is a cron expression of numbers, ranges, lists, steps and stars in UTC. It is simple on purpose: it
+// compares each instant with sets of numbers.
 type plainCron struct {
-	step                                      time.Duration // second or minute: what to walk by
+	step                                      time.Duration // second or minute: the distance between candidates
 	seconds, minutes, hours, days, months, on map[int]bool
 	anyDay, anyWeekday                        bool
 }
 
-// parsePlainCron reads the expression of a schedule; ok is false for what this reading does not cover.
+// parsePlainCron parses the expression of a schedule. ok is false if the expression is of another kind.
 func parsePlainCron(s scheduler.Schedule) (c plainCron, ok bool) {
 	fields := strings.Fields(s.Cron)
 	if s.Timezone != "" && s.Timezone != "UTC" || len(fields) < 5 || len(fields) > 6 {
@@ -36,7 +36,7 @@ func parsePlainCron(s scheduler.Schedule) (c plainCron, ok bool) {
 	return c, true
 }
 
-// numbers reads one field.
+// numbers parses one field.
 func numbers(field string, lowest, highest int) (set map[int]bool, ok bool) {
 	set = map[int]bool{}
 	for part := range strings.SplitSeq(field, ",") {
@@ -74,7 +74,7 @@ func numbers(field string, lowest, highest int) (set map[int]bool, ok bool) {
 	return set, true
 }
 
-// matches reports whether t, which is in UTC, is a slot.
+// matches reports whether t, which must be in UTC, is a slot.
 func (c plainCron) matches(t time.Time) bool {
 	day, weekday := c.days[t.Day()], c.on[int(t.Weekday())]
 	onDay := day && weekday

@@ -29,16 +29,16 @@ import (
 	"punctual/internal/process"
 )
 
-// planted are secrets in every place that may hold one, each recognisable wherever it shows up.
+// planted holds a secret for every place that can hold one. Each is recognisable wherever it shows up.
 type planted map[string]string
 
-// plant makes one of a kind.
+// plant makes a secret of a kind.
 func (p planted) plant(kind string) string {
 	p[kind] = "planted" + kind + strings.ToLower(rand.Text())
 	return p[kind]
 }
 
-// formsOf are the ways in which a secret may be written.
+// formsOf returns all forms in which a secret may be written.
 func formsOf(secret string) []string {
 	return []string{
 		secret, hex.EncodeToString([]byte(secret)), base64.RawStdEncoding.EncodeToString([]byte(secret)),
@@ -46,8 +46,8 @@ func formsOf(secret string) []string {
 	}
 }
 
-// surfaces is everything that somebody without the master key can read, by what it is. What else there will be to
-// read is added to it, and is then looked through.
+// surfaces holds everything that can be read without the master key, by its name. New surfaces must be added here, so
+// that they are searched too.
 type surfaces struct {
 	mu   sync.Mutex
 	text map[string]string
@@ -62,8 +62,8 @@ func (s *surfaces) add(name, text string) {
 	s.text[name] += text + "\n"
 }
 
-// check reports every secret that can be read somewhere, and every surface that does not have what it must: one
-// that was not looked at shows nothing.
+// check reports every secret that is readable somewhere. It also reports every surface without its canary, because a
+// surface that was not read would show no secret either.
 func (s *surfaces) check(t *testing.T, p planted, canaries map[string]string) {
 	t.Helper()
 	for name, text := range s.text {
@@ -83,14 +83,14 @@ func (s *surfaces) check(t *testing.T, p planted, canaries map[string]string) {
 	}
 }
 
-// gossip is a target that answers every request with all that it got, as a failure: in the open, as JSON and as a URL has it.
+// gossip is a target that repeats the whole request in its answer, as a failure: plain, as JSON and URL-encoded.
 func gossip(t *testing.T, w http.ResponseWriter, r *http.Request, heard func(string)) {
 	t.Helper()
 	body, _ := io.ReadAll(r.Body)
 	all := ""
 	for name, values := range r.Header {
 		all += name + ": " + strings.Join(values, ",") + "\n"
-		// A password in a header is in base64; this target has looked.
+		// A password in a header is encoded in base64, and this target decodes it.
 		if pair, ok := strings.CutPrefix(values[0], "Basic "); ok {
 			plain, _ := base64.StdEncoding.DecodeString(pair)
 			all += string(plain) + "\n"
@@ -109,18 +109,24 @@ func gossip(t *testing.T, w http.ResponseWriter, r *http.Request, heard func(str
 		return
 	}
 	w.WriteHeader(status)
-	// The headers that prove something come last but for the quoted form, so that what is kept of the body ends amid them.
-	fmt.Fprintf(w, "%s\n%s\n%s\n%s", r.Header.Get("Authorization"), r.Header.Get("X-Secret"), url.QueryEscape(r.Header.Get("Authorization")), quoted)
+	// The headers with secrets come last, except for the quoted form. So the stored part of the body ends in the middle of
+	// them.
+	fmt.Fprintf(w, "%s\n%s\n%s\n%s", r.Header.Get("Authorization"), r.Header.Get("X-Secret"),
+		url.QueryEscape(r.Header.Get("Authorization")), quoted)
 }
 
-// clientCertificate makes one, and returns it with its key as PEM.
+// clientCertificate makes a client certificate, and returns it together with its key as PEM.
 func clientCertificate(t *testing.T) (text, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(time.Hour),
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {
 		t.Fatal(err)
@@ -133,10 +139,13 @@ func clientCertificate(t *testing.T) (text, key string) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})) + block, strings.Split(block, "\n")[1]
 }
 
-// dump is every row of every table, as text.
+// dump returns every row of every table, as text.
 func dump(t *testing.T, conn *pgx.Conn) string {
 	t.Helper()
-	rows, err := conn.Query(t.Context(), `SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind = 'r'`)
+	rows, err := conn.Query(t.Context(), `
+		SELECT c.relname
+		FROM pg_class c
+		WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind = 'r'`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,15 +155,19 @@ func dump(t *testing.T, conn *pgx.Conn) string {
 	}
 	var all strings.Builder
 	for _, table := range tables {
-		all.WriteString(query[string](t, conn, `SELECT coalesce(string_agg(x::text, E'\n'), '') FROM punctual.`+pgx.Identifier{table}.Sanitize()+` x`) + "\n")
-		// bytea columns show as hexadecimal; texts in them are looked for as texts too.
-		all.WriteString(query[string](t, conn, `SELECT coalesce(string_agg(to_jsonb(x)::text, E'\n'), '') FROM punctual.`+pgx.Identifier{table}.Sanitize()+` x`) + "\n")
+		all.WriteString(query[string](t, conn, `
+			SELECT coalesce(string_agg(x::text, E'\n'), '')
+			FROM punctual.`+pgx.Identifier{table}.Sanitize()+` x`) + "\n")
+		// Postgres shows bytea columns as hexadecimal, so texts in them are dumped as texts too.
+		all.WriteString(query[string](t, conn, `
+			SELECT coalesce(string_agg(to_jsonb(x)::text, E'\n'), '')
+			FROM punctual.`+pgx.Identifier{table}.Sanitize()+` x`) + "\n")
 	}
 	return all.String()
 }
 
-// Secrets are planted wherever one can be, everything is done that may bring one to light, and then all is read that
-// can be read: no secret is in it.
+// The test plants a secret in every possible place, does everything that may reveal one, and then reads everything
+// readable. No secret may be in it.
 func TestPlantedSecretsAreSeenNowhere(t *testing.T) {
 	t.Parallel()
 	p, seen := planted{}, &surfaces{}
@@ -226,10 +239,10 @@ func TestPlantedSecretsAreSeenNowhere(t *testing.T) {
 	}
 	quote := func(s string) string { text, _ := json.Marshal(s); return string(text) }
 
-	// The signing secret is shown when it is made, and only then.
+	// The signing secret is shown once, when it is created.
 	made := must(call("POST", "/v1/signing-secrets", ""))
 	p["SigningSecret"] = made[strings.Index(made, "whsec_")+len("whsec_") : strings.Index(made, "whsec_")+len("whsec_")+43]
-	// So is an API key; of it the prefix is no secret.
+	// So is an API key. Its prefix is not secret.
 	made = must(call("POST", "/v1/api-keys", `{"name":"planted","role":"admin"}`))
 	apiKey := regexp.MustCompile(`punctual_[0-9a-f]{16}_([A-Za-z0-9_-]+)`).FindStringSubmatch(made)
 	p["ApiKey"] = apiKey[1]
@@ -240,19 +253,26 @@ func TestPlantedSecretsAreSeenNowhere(t *testing.T) {
 	p["ClientKey"] = key
 	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}))
 	for name, value := range map[string]string{
-		"bearer": p.plant("NamedSecret"), "client": p.plant("ClientSecret"), "certificate": pemText, "ca": ca, "replaced": p.plant("FirstValue"),
+		"bearer":      p.plant("NamedSecret"),
+		"client":      p.plant("ClientSecret"),
+		"certificate": pemText,
+		"ca":          ca,
+		"replaced":    p.plant("FirstValue"),
 	} {
 		must(api("PUT", "/v1/secrets/"+name, `{"value":`+quote(value)+`,"description":"canary of a description"}`))
 	}
 	must(api("PUT", "/v1/secrets/replaced", `{"value":"`+p.plant("SecondValue")+`"}`))
 	oauth := func(path string) string {
-		return fmt.Sprintf(`{"type":"oauth2","secret":"client","client_id":"punctual","token_url":"%s%s","scopes":["a"]}`, login.URL, path)
+		return fmt.Sprintf(`{"type":"oauth2","secret":"client","client_id":"punctual","token_url":"%s%s","scopes":["a"]}`,
+			login.URL, path)
 	}
 	auths := map[string]string{
-		"bearer": `{"type":"bearer","secret":"bearer"}`, "inline": `{"type":"bearer","value":"` + p.plant("InlineValue") + `"}`,
-		"basic": `{"type":"basic","username":"punctual","value":"` + p.plant("Password") + `"}`, "replaced": `{"type":"bearer","secret":"replaced"}`,
-		"header": `{"type":"header","header":"X-Other","value":"` + p.plant("HeaderValue") + `"}`,
-		"oauth2": oauth("/token"), "oauth2-refused": oauth("/refuse"),
+		"bearer":   `{"type":"bearer","secret":"bearer"}`,
+		"inline":   `{"type":"bearer","value":"` + p.plant("InlineValue") + `"}`,
+		"basic":    `{"type":"basic","username":"punctual","value":"` + p.plant("Password") + `"}`,
+		"replaced": `{"type":"bearer","secret":"replaced"}`,
+		"header":   `{"type":"header","header":"X-Other","value":"` + p.plant("HeaderValue") + `"}`,
+		"oauth2":   oauth("/token"), "oauth2-refused": oauth("/refuse"),
 	}
 	headers := `{"X-Secret":"` + p.plant("SecretHeader") + `"}`
 	p["Credential"] = base64.StdEncoding.EncodeToString([]byte("punctual:" + p["Password"]))
@@ -261,7 +281,9 @@ func TestPlantedSecretsAreSeenNowhere(t *testing.T) {
 		for _, path := range []string{"ok", "fail", "refuse", "hang"} {
 			job := name + "-" + path
 			jobs = append(jobs, job)
-			definition := fmt.Sprintf(`{"name":%q,"description":"canary of a job","timeout":%q,"retry":{"max_attempts":2,"initial_backoff":"1ms"},"target":{"url":"%s/%s","auth":%s,"secret_headers":%s}}`,
+			definition := fmt.Sprintf(`{"name":%q,"description":"canary of a job","timeout":%q,`+
+				`"retry":{"max_attempts":2,"initial_backoff":"1ms"},`+
+				`"target":{"url":"%s/%s","auth":%s,"secret_headers":%s}}`,
 				job, map[bool]string{true: "2s", false: "30s"}[path == "hang"], target.URL, path, auth, headers)
 			must(api("POST", "/v1/jobs", definition, "Idempotency-Key: "+job))
 			must(api("POST", "/v1/jobs", definition, "Idempotency-Key: "+job))
@@ -272,8 +294,12 @@ func TestPlantedSecretsAreSeenNowhere(t *testing.T) {
 		}
 	}
 	jobs = append(jobs, "certified")
-	must(api("POST", "/v1/jobs", fmt.Sprintf(`{"name":"certified","retry":{"max_attempts":1},"target":{"url":"%s/fail","tls":{"client_certificate":"certificate","ca":"ca"}}}`, secure.URL)))
-	for _, bad := range []string{`{"value":"` + p["NamedSecret"], `{"value":["` + p["NamedSecret"] + `"]}`, `{"value":{"a":"` + p["NamedSecret"] + `"}}`, `{"values":"` + p["NamedSecret"] + `"}`} {
+	must(api("POST", "/v1/jobs", fmt.Sprintf(`{"name":"certified","retry":{"max_attempts":1},`+
+		`"target":{"url":"%s/fail","tls":{"client_certificate":"certificate","ca":"ca"}}}`, secure.URL)))
+	for _, bad := range []string{
+		`{"value":"` + p["NamedSecret"], `{"value":["` + p["NamedSecret"] + `"]}`,
+		`{"value":{"a":"` + p["NamedSecret"] + `"}}`, `{"values":"` + p["NamedSecret"] + `"}`,
+	} {
 		api("PUT", "/v1/secrets/bad", bad)
 	}
 	for _, job := range jobs {
@@ -284,7 +310,8 @@ func TestPlantedSecretsAreSeenNowhere(t *testing.T) {
 		return query[bool](t, conn, `SELECT NOT EXISTS (SELECT FROM punctual.runs WHERE finished_at IS NULL)`)
 	})
 	for _, path := range []string{
-		"/v1/jobs?limit=500", "/v1/runs?limit=500", "/v1/dead-letters?limit=500", "/v1/secrets?limit=500", "/v1/signing-secrets", "/v1/operations", "/v1/audit-log?limit=500",
+		"/v1/jobs?limit=500", "/v1/runs?limit=500", "/v1/dead-letters?limit=500", "/v1/secrets?limit=500",
+		"/v1/signing-secrets", "/v1/operations", "/v1/audit-log?limit=500",
 		"/v1/api-keys", "/v1/tenants", "/v1/tenant",
 		"/", "/openapi.json", "/docs", "/readyz", "/healthz",
 	} {
@@ -323,10 +350,16 @@ func TestPlantedSecretsAreSeenNowhere(t *testing.T) {
 	stop(t, r)
 	seen.add("the log", r.Output())
 	seen.check(t, p, map[string]string{
-		"the API": "canary of a job", "the database": "canary of a job", "the log": `"level":"DEBUG"`, "the metrics": "punctual_", "the rotation": "secrets rotated",
+		"the API":      "canary of a job",
+		"the database": "canary of a job",
+		"the log":      `"level":"DEBUG"`,
+		"the metrics":  "punctual_",
+		"the rotation": "secrets rotated",
 	})
-	// They were sent, or else there was nothing to be seen.
-	for _, kind := range []string{"NamedSecret", "InlineValue", "Password", "HeaderValue", "SecretHeader", "Token", "ClientSecret", "SecondValue"} {
+	// The secrets were sent. Otherwise the search would prove nothing.
+	for _, kind := range []string{
+		"NamedSecret", "InlineValue", "Password", "HeaderValue", "SecretHeader", "Token", "ClientSecret", "SecondValue",
+	} {
 		if !strings.Contains(arrived, p[kind]) {
 			t.Errorf("the %s never reached a target", kind)
 		}
@@ -334,7 +367,9 @@ func TestPlantedSecretsAreSeenNowhere(t *testing.T) {
 	if !strings.Contains(arrived, "a client certificate: 1") {
 		t.Error("no client certificate was presented")
 	}
-	if reasons := query[string](t, conn, `SELECT string_agg(DISTINCT reason, ' ' ORDER BY reason) FROM punctual.dead_letters`); reasons != "auth http_4xx http_5xx timeout" {
+	if reasons := query[string](t, conn, `
+		SELECT string_agg(DISTINCT reason, ' ' ORDER BY reason)
+		FROM punctual.dead_letters`); reasons != "auth http_4xx http_5xx timeout" {
 		t.Errorf("the runs died of %s", reasons)
 	}
 	if kept := query[int](t, conn, `SELECT count(*) FROM punctual.attempts WHERE response LIKE '%***%'`); kept == 0 {
@@ -342,7 +377,7 @@ func TestPlantedSecretsAreSeenNowhere(t *testing.T) {
 	}
 }
 
-// withPassword returns dsn with another password, which nobody asks for over a Unix socket.
+// withPassword returns dsn with another password. Over a Unix socket Postgres does not ask for one.
 func withPassword(t *testing.T, dsn, password string) string {
 	t.Helper()
 	u, err := url.Parse(dsn)

@@ -9,8 +9,8 @@ import (
 	"punctual/internal/process"
 )
 
-// prompt is more than what a due job waits on a machine that is busy with other tests. That a replica sleeps no longer
-// than it must is for the tests of its loops, which have a clock of their own.
+// prompt is longer than a due job waits on a machine that is busy with other tests. Whether a replica sleeps no longer
+// than it must is up to the tests of its loops, which have a clock of their own.
 const prompt = 5 * time.Second
 
 func TestWhatIsDueFiresAtOnceWhicheverReplicaWasTold(t *testing.T) {
@@ -36,12 +36,14 @@ func TestWhatIsDueFiresAtOnceWhicheverReplicaWasTold(t *testing.T) {
 		})
 		t.Run(fmt.Sprint("soon-", i), func(t *testing.T) {
 			path, due := fmt.Sprint("/soon-", i), time.Now().Add(300*time.Millisecond).Truncate(time.Millisecond)
-			create(t, a, job(path[1:], w.URL+path, process.JobSpec{"schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)}}))
+			create(t, a,
+				job(path[1:], w.URL+path, process.JobSpec{"schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)}}))
 			arrival(t, path, due)
 		})
 		t.Run(fmt.Sprint("past-", i), func(t *testing.T) {
 			path, asked := fmt.Sprint("/past-", i), time.Now()
-			create(t, a, job(path[1:], w.URL+path, process.JobSpec{"schedule": map[string]any{"at": asked.UTC().Format(time.RFC3339Nano)}}))
+			create(t, a,
+				job(path[1:], w.URL+path, process.JobSpec{"schedule": map[string]any{"at": asked.UTC().Format(time.RFC3339Nano)}}))
 			arrival(t, path, asked)
 		})
 	}

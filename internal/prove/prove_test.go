@@ -20,8 +20,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// exhaustive begins a test that `make test` leaves out and `make prove` runs: one of the faults that take long. A test
-// that does not begin so runs in both.
+// exhaustive begins a test that `make test` leaves out and `make prove` runs, because its fault takes long. A test that
+// does not call it runs in both.
 func exhaustive(t testing.TB, why string) {
 	t.Helper()
 	if testing.Short() {
@@ -31,7 +31,7 @@ func exhaustive(t testing.TB, why string) {
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
-// patience bounds what is waited for: long enough for a busy machine, under the race detector.
+// patience bounds every wait. It is long enough for a busy machine under the race detector.
 const patience = 2 * time.Minute
 
 // await polls until the condition holds.
@@ -50,7 +50,7 @@ func awaitFor(t testing.TB, limit time.Duration, what string, condition func() b
 	awaitIn(ctx, t, what, 50*time.Millisecond, condition)
 }
 
-// pass lets time pass that is what a test is about, such as an outage.
+// pass lets time pass that the test is about, such as an outage.
 func pass(t testing.TB, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -71,7 +71,7 @@ func awaitIn(ctx context.Context, t testing.TB, what string, every time.Duration
 	}
 }
 
-// binary is the real one, under the race detector when this test is.
+// binary returns the path of the real binary, with the race detector if this test has it.
 func binary(t testing.TB) string {
 	t.Helper()
 	path, err := Build(t.Context(), Variant{Race: raceDetector})
@@ -81,11 +81,11 @@ func binary(t testing.TB) string {
 	return path
 }
 
-// serve starts a replica for the test. It is killed at the end unless it has been stopped, and shows its
-// log when the test failed.
+// serve starts a replica for the test. It is killed at the end of the test unless it was stopped, and shows its log if
+// the test failed.
 func serve(t testing.TB, dsn string, flags ...string) *process.Replica {
 	t.Helper()
-	built := binary(t) // before anything is waited for
+	built := binary(t) // before any wait begins
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	r, err := process.Serve(ctx, built, dsn, flags...)
@@ -96,7 +96,7 @@ func serve(t testing.TB, dsn string, flags ...string) *process.Replica {
 	return r
 }
 
-// watch ends a process with the test.
+// watch kills a process at the end of the test.
 func watch(t testing.TB, p *process.Process) {
 	t.Cleanup(func() {
 		p.Kill()
@@ -110,7 +110,7 @@ func watch(t testing.TB, p *process.Process) {
 	})
 }
 
-// ended waits for the end of a process that ends by itself, and returns its exit code; -1 when a signal ended it.
+// ended waits for a process to end by itself, and returns its exit code; -1 if a signal ended it.
 func ended(t testing.TB, what string, p *process.Process) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -122,7 +122,7 @@ func ended(t testing.TB, what string, p *process.Process) int {
 	return code
 }
 
-// within returns what comes from a channel.
+// within returns the next value of a channel, or fails the test after patience.
 func within[T any](t testing.TB, what string, from <-chan T) (v T) {
 	t.Helper()
 	select {
@@ -149,7 +149,7 @@ func tail(s string, n int) string {
 	return s
 }
 
-// do calls the API, which must succeed.
+// do calls the API, and the call must succeed.
 func do[T any](t testing.TB, a *process.API, method, path string, in any) T {
 	t.Helper()
 	var out T
@@ -159,7 +159,8 @@ func do[T any](t testing.TB, a *process.API, method, path string, in any) T {
 	return out
 }
 
-// create writes jobs, so many at a time that a slow machine can before the API gives up on its database.
+// create creates jobs in batches small enough that even a slow machine finishes each before the API gives up on its
+// database.
 func create(t testing.TB, a *process.API, jobs ...process.JobSpec) {
 	t.Helper()
 	for some := range slices.Chunk(jobs, 250) {
@@ -169,7 +170,7 @@ func create(t testing.TB, a *process.API, jobs ...process.JobSpec) {
 	}
 }
 
-// job is a definition: a name, a target and further fields.
+// job returns a definition with a name, a target URL and further fields.
 func job(name, url string, more process.JobSpec) process.JobSpec {
 	j := process.JobSpec{"name": name, "target": map[string]any{"url": url}}
 	for field, value := range more {
@@ -188,7 +189,7 @@ func connect(t testing.TB, dsn string) *pgx.Conn {
 	return conn
 }
 
-// atRest waits until no run is waiting or under way, nor is yet to be ordered, and reads the facts.
+// atRest waits until no run is waiting or in flight and no operation has runs to order, and then reads the facts.
 func atRest(t testing.TB, dsn string, w *Witness) Facts {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -223,7 +224,7 @@ func verify(t testing.TB, f Facts, c Conditions) {
 	t.Logf("checked %d jobs, %d runs, %d requests", len(f.Jobs), len(f.Runs), len(f.Requests))
 }
 
-// proven checks that `punctual verify` finds nothing either.
+// proven checks that `punctual verify` finds no violation either.
 func proven(t testing.TB, dsn string) {
 	t.Helper()
 	p, err := process.Launch(binary(t), []string{"DATABASE_URL=" + dsn}, "verify", "--grace=5s")
@@ -236,7 +237,6 @@ func proven(t testing.TB, dsn string) {
 	}
 }
 
-// execute runs a statement.
 func execute(t testing.TB, conn *pgx.Conn, sql string, args ...any) {
 	t.Helper()
 	if _, err := conn.Exec(t.Context(), sql, args...); err != nil {

@@ -11,17 +11,18 @@ import (
 	"punctual/internal/process"
 )
 
-// takeover is within what a lost replica's runs must have been taken over (default settings).
+// takeover is the time within which a lost replica's runs must have been taken over, with default settings.
 const takeover = 15 * time.Second
 
-// hanging makes jobs, half of which must not overlap, triggers each on a replica that is alone, and waits
-// until all their requests hang.
+// hanging creates jobs, half of which must not overlap. It triggers each on the only replica, and waits until all their
+// requests hang.
 func hanging(t *testing.T, r *process.Replica, w *Witness, jobs int) {
 	t.Helper()
 	w.Script("/stuck", Answer{Hang: true})
 	for i := range jobs {
 		policy := []string{"allow", "forbid"}[i%2]
-		create(t, r.API, job(fmt.Sprint("stuck-", i), w.URL+"/stuck", process.JobSpec{"concurrency_policy": policy, "timeout": "5m"}))
+		create(t, r.API,
+			job(fmt.Sprint("stuck-", i), w.URL+"/stuck", process.JobSpec{"concurrency_policy": policy, "timeout": "5m"}))
 		do[any](t, r.API, "POST", fmt.Sprintf("/v1/jobs/stuck-%d/trigger", i), nil)
 	}
 	await(t, "all requests in flight", func() bool { return len(w.At("/stuck")) == jobs })
@@ -63,7 +64,8 @@ func TestAFrozenReplicaIsFencedOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "the second attempts", func() bool { return len(w.At("/stuck")) == 2*jobs })
-	// The second replica's attempts succeed; the first one's are answered too, but it does not see it yet.
+	// The second replica's attempts succeed. The first replica's requests are answered too, but it is frozen and does not
+	// see that yet.
 	w.Release("/stuck")
 	f := atRest(t, dsn, w)
 	if err := first.Signal(syscall.SIGCONT); err != nil {
@@ -76,19 +78,21 @@ func TestAFrozenReplicaIsFencedOff(t *testing.T) {
 	create(t, first.API, job("afterwards", w.URL+"/ok", nil))
 	do[any](t, first.API, "POST", "/v1/jobs/afterwards/trigger", nil)
 	await(t, "a new run", func() bool { return len(w.At("/ok")) == 1 })
-	stop(t, first) // with the outcomes of what it had sent
+	stop(t, first) // and writes the outcomes of what it had sent
 	stop(t, second)
 	after := atRest(t, dsn, w)
 	for i, r := range f.Runs {
 		if late := after.Runs[i]; r.ID == late.ID && (late.Attempt != r.Attempt || late.Status != r.Status) {
-			t.Errorf("run %s was %s at attempt %d, and is %s at attempt %d after the frozen replica woke", r.ID, r.Status, r.Attempt, late.Status, late.Attempt)
+			t.Errorf("run %s was %s at attempt %d, and is %s at attempt %d after the frozen replica woke", r.ID, r.Status,
+				r.Attempt, late.Status, late.Attempt)
 		}
 		if r.Status != "succeeded" || r.Attempt != 2 {
 			t.Errorf("run %s is %s at attempt %d, want succeeded at 2", r.ID, r.Status, r.Attempt)
 		}
 	}
 	for _, v := range Check(after, Conditions{Settle: 2 * time.Second}) {
-		if v.Rule != NoOverlap { // a frozen replica cannot close its requests: jobs that must not overlap do not among living ones
+		// A frozen replica cannot close its requests: NoOverlap holds among living replicas only.
+		if v.Rule != NoOverlap {
 			t.Error(v)
 		}
 	}
@@ -108,7 +112,7 @@ func TestACancelReachesTheReplicaThatSends(t *testing.T) {
 		return !slices.ContainsFunc(w.At("/stuck"), func(q Request) bool { return q.Ended.IsZero() })
 	})
 	last := slices.MaxFunc(w.At("/stuck"), func(a, b Request) int { return a.Ended.Compare(b.Ended) })
-	// Two seconds, and what a busy machine takes. Unasked they would hang for five minutes.
+	// A cancel takes up to two seconds, and longer on a busy machine. Without it the requests would hang for 5 minutes.
 	if took := last.Ended.Sub(asked); took > takeover {
 		t.Errorf("a request was closed %s after its run was cancelled", took)
 	}

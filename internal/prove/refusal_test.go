@@ -26,7 +26,10 @@ func TestTerminatedBackendsLoseNothing(t *testing.T) {
 		if time.Now().After(s.end().Add(patience)) {
 			t.Fatalf("waited in vain for ten connections to terminate; there were %d", killed)
 		}
-		killed += query[int](t, conn, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'punctual'`)
+		killed += query[int](t, conn, `
+			SELECT count(pg_terminate_backend(pid))
+			FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name = 'punctual'`)
 	}
 	s.outlast(t)
 	f := atRest(t, dsn, w)
@@ -39,10 +42,10 @@ func TestTerminatedBackendsLoseNothing(t *testing.T) {
 	}
 }
 
-// probeEvery is how often the tests ask for readiness.
+// probeEvery is how often the tests probe readiness.
 const probeEvery = 200 * time.Millisecond
 
-// notReady waits until a replica says why it is not ready.
+// notReady waits until a replica is not ready for the given reason.
 func notReady(t testing.TB, r *process.Replica, why string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -63,11 +66,13 @@ func ready(t testing.TB, r *process.Replica) {
 	})
 }
 
-// configure changes a setting of a server for all sessions, those that are open too.
+// configure changes a setting of a server for all sessions, including open ones.
 func configure(t testing.TB, server *privatepg.Server, setting string) {
 	t.Helper()
 	conn := connect(t, server.DSN("postgres"))
-	for _, sql := range []string{`SET default_transaction_read_only = off`, `ALTER SYSTEM SET ` + setting, `SELECT pg_reload_conf()`} {
+	for _, sql := range []string{
+		`SET default_transaction_read_only = off`, `ALTER SYSTEM SET ` + setting, `SELECT pg_reload_conf()`,
+	} {
 		if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatalf("%s: %v", sql, err)
 		}
@@ -95,7 +100,7 @@ func TestAReadOnlyDatabaseLosesNothing(t *testing.T) {
 	if status != 503 || !strings.Contains(err.Error(), "database_unavailable") {
 		t.Errorf("a job that cannot be written is answered with %d: %v", status, err)
 	}
-	w.Release("/slow") // answered when its outcome cannot be written
+	w.Release("/slow") // the answer comes while its outcome cannot be written
 	await(t, "some seconds of it", func() bool { return time.Since(began) > 5*time.Second })
 	configure(t, server, `default_transaction_read_only = off`)
 	for _, r := range fleet {

@@ -7,7 +7,7 @@ import (
 	"punctual/internal/process"
 )
 
-// A run that hangs and holds the last place does not keep the slot from being looked at that is to replace it.
+// A hanging run that holds the last worker slot does not keep the slot that is to replace it from being claimed.
 func TestARunThatHangsIsReplacedThoughItHoldsTheLastPlace(t *testing.T) {
 	for name, test := range map[string]struct {
 		flags []string
@@ -33,7 +33,7 @@ func TestARunThatHangsIsReplacedThoughItHoldsTheLastPlace(t *testing.T) {
 	}
 }
 
-// What a trigger cancels, it cancels for its own run, and not for another that has waited for longer.
+// When a trigger cancels a run, the place goes to the trigger's own run, and not to another that has waited longer.
 func TestThePlaceOfAReplacedRunIsForItsSuccessor(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -41,7 +41,8 @@ func TestThePlaceOfAReplacedRunIsForItsSuccessor(t *testing.T) {
 	limit(t, conn, "max_concurrent_runs", 1)
 	r := serve(t, dsn)
 	w.Script("/hangs", Answer{Hang: true}, Answer{})
-	create(t, r.API, job("hangs", w.URL+"/hangs", process.JobSpec{"concurrency_policy": "replace", "timeout": "1h"}), job("waits", w.URL+"/waits", nil))
+	create(t, r.API, job("hangs", w.URL+"/hangs", process.JobSpec{"concurrency_policy": "replace", "timeout": "1h"}),
+		job("waits", w.URL+"/waits", nil))
 	do[any](t, r.API, "POST", "/v1/jobs/hangs/trigger", nil)
 	await(t, "the request that hangs", func() bool { return len(w.At("/hangs")) == 1 })
 	do[any](t, r.API, "POST", "/v1/jobs/waits/trigger", nil)

@@ -14,18 +14,21 @@ import (
 
 // herd is a load of one-shots due within some seconds and of cron jobs that fire every second.
 type herd struct {
-	start    time.Time // of the first slot; a whole second
+	start    time.Time // the first slot, a whole second
 	oneShots int
-	within   time.Duration // the one-shots are due
+	within   time.Duration // how long the one-shots are spread
 	cronJobs int
-	seconds  int // for which the cron jobs fire
+	seconds  int // how long the cron jobs fire
 }
 
 // jobs returns the herd's jobs. The kinds are mixed, so that each batch has some of both.
 func (h herd) jobs(url string) (jobs []process.JobSpec) {
 	for i := range h.oneShots {
 		due := h.start.Add(h.within * time.Duration(i) / time.Duration(h.oneShots))
-		jobs = append(jobs, job(fmt.Sprintf("once-%d", i), url+"/once", process.JobSpec{"schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)}}))
+		jobs = append(jobs,
+			job(fmt.Sprintf("once-%d", i), url+"/once", process.JobSpec{
+				"schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)},
+			}))
 	}
 	last := h.start.Add(time.Duration(h.seconds-1) * time.Second)
 	for i := range h.cronJobs {
@@ -45,10 +48,12 @@ func (h herd) end() time.Time {
 // outlast waits until the last slot of the load is due.
 func (h herd) outlast(t testing.TB) {
 	t.Helper()
-	awaitFor(t, time.Until(h.end())+patience, "the load to end", func() bool { return time.Now().After(h.end().Add(time.Second)) })
+	awaitFor(t, time.Until(h.end())+patience, "the load to end", func() bool {
+		return time.Now().After(h.end().Add(time.Second))
+	})
 }
 
-// nextSecond is the first whole second that is at least d away.
+// nextSecond returns the first whole second that is at least d away.
 func nextSecond(d time.Duration) time.Time {
 	return time.Now().Add(d + time.Second).Truncate(time.Second)
 }
@@ -69,7 +74,7 @@ func TestThreeReplicasRunEachSlotExactlyOnce(t *testing.T) {
 		create(t, fleet[i%len(fleet)].API, batch...)
 	}
 	t.Logf("%d jobs created in %s", h.oneShots+h.cronJobs, time.Since(began).Round(time.Millisecond))
-	slow := time.Now().After(h.start) // then jobs that did not exist yet have had no slot
+	slow := time.Now().After(h.start) // then cron jobs created after that have fewer slots
 	h.outlast(t)
 	f := atRest(t, dsn, w)
 	verify(t, f, Conditions{SentOnce: true, AllSucceed: true})
@@ -97,13 +102,17 @@ func TestRollingRestartLosesNothingAndSendsNothingTwice(t *testing.T) {
 	last := h.start.Add(13 * time.Second).UTC().Format(time.RFC3339)
 	for i := range 30 {
 		sluggish = append(sluggish, job(fmt.Sprintf("slow-%d", i), w.URL+"/slow", process.JobSpec{
-			"schedule":           map[string]any{"every": "1s", "starts_at": h.start.UTC().Format(time.RFC3339), "ends_at": last},
+			"schedule": map[string]any{
+				"every":     "1s",
+				"starts_at": h.start.UTC().Format(time.RFC3339),
+				"ends_at":   last,
+			},
 			"concurrency_policy": []string{"allow", "forbid"}[i%2],
 		}))
 	}
 	create(t, fleet[1].API, sluggish...)
 
-	for i := range fleet { // each one in turn, while slow requests are in flight
+	for i := range fleet { // one by one, while slow requests are in flight
 		open := len(sluggish) * (1 + 3*i)
 		await(t, "slow requests in flight", func() bool { return len(w.At("/slow")) > open })
 		fleet = append(fleet, serve(t, dsn))
@@ -123,7 +132,7 @@ func TestRollingRestartLosesNothingAndSendsNothingTwice(t *testing.T) {
 	logLateness(t, f)
 }
 
-// lateness returns the sorted times from due to arrival of first attempts.
+// lateness returns, sorted, the times from due to arrival of first attempts.
 func lateness(f Facts) (late []time.Duration) {
 	due := make(map[uuid.UUID]time.Time, len(f.Runs))
 	for _, r := range f.Runs {
@@ -147,5 +156,6 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 
 func logLateness(t testing.TB, f Facts) {
 	late := lateness(f)
-	t.Logf("lateness of %d runs: p50 %s, p90 %s, p99 %s, longest %s", len(late), quantile(late, 0.5), quantile(late, 0.9), quantile(late, 0.99), quantile(late, 1))
+	t.Logf("lateness of %d runs: p50 %s, p90 %s, p99 %s, longest %s", len(late), quantile(late, 0.5), quantile(late, 0.9),
+		quantile(late, 0.99), quantile(late, 1))
 }

@@ -16,11 +16,11 @@ import (
 	"punctual/internal/process"
 )
 
-// shellBlock is a fenced block of commands in Markdown.
+// shellBlock matches a fenced block of commands in Markdown.
 var shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
 
-// The commands of docs/restore.md, one block after the other, on a database in which jobs fire: nothing is sent before
-// the last of them.
+// The test runs the commands of docs/restore.md block by block, on a database in which jobs fire. Nothing may be sent
+// before the last block.
 func TestRestoringADumpFiresNothing(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/restore.md")
@@ -28,7 +28,8 @@ func TestRestoringADumpFiresNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocks := shellBlock.FindAllStringSubmatch(string(text), -1)
-	if len(blocks) != 5 || !strings.HasPrefix(blocks[2][1], "punctual serve ") || !strings.HasPrefix(blocks[4][1], "punctual unfreeze ") {
+	if len(blocks) != 5 || !strings.HasPrefix(blocks[2][1], "punctual serve ") ||
+		!strings.HasPrefix(blocks[4][1], "punctual unfreeze ") {
 		t.Fatalf("docs/restore.md has %d blocks of commands, or others than this test knows", len(blocks))
 	}
 	production, w := pgtest.DSN(t), newWitness(t)
@@ -44,7 +45,8 @@ func TestRestoringADumpFiresNothing(t *testing.T) {
 	r := sh.serve(t, blocks[2][1])
 	conn := connect(t, sh.restored)
 	await(t, "the attempt in flight to be taken back", func() bool {
-		return query[bool](t, conn, `SELECT NOT EXISTS (SELECT FROM punctual.claims) AND EXISTS (SELECT FROM punctual.ready WHERE due_at <= now())`)
+		return query[bool](t, conn, `
+			SELECT NOT EXISTS (SELECT FROM punctual.claims) AND EXISTS (SELECT FROM punctual.ready WHERE due_at <= now())`)
 	})
 	overdueFor(t, sh.restored, 3, "the restored jobs")
 	if !strings.Contains(r.Output(), "run `punctual unfreeze`, or start a replica with --adopt-database") {
@@ -57,22 +59,33 @@ func TestRestoringADumpFiresNothing(t *testing.T) {
 	w.Release("/stuck")
 	sh.run(t, blocks[4][1])
 	await(t, "its jobs to fire", func() bool {
-		return query[int](t, conn, `SELECT count(DISTINCT j.name) FROM punctual.runs r JOIN punctual.jobs j ON j.id = r.job_id WHERE
-				j.name = 'skips' AND r.reason = 'missed' OR j.name = 'once' AND r.late AND r.status = 'succeeded' OR
-				j.name = 'retries' AND r.status = 'succeeded' OR j.name = 'stuck' AND r.status = 'succeeded' AND r.attempt = 2`) == 4
+		return query[int](t, conn, `
+			SELECT count(DISTINCT j.name)
+			FROM punctual.runs r
+			JOIN punctual.jobs j ON j.id = r.job_id
+			WHERE j.name = 'skips' AND r.reason = 'missed'
+			   OR j.name = 'once' AND r.late AND r.status = 'succeeded'
+			   OR j.name = 'retries' AND r.status = 'succeeded'
+			   OR j.name = 'stuck' AND r.status = 'succeeded' AND r.attempt = 2`) == 4
 	})
 	stop(t, r)
 }
 
-// firing has jobs of all kinds fire until there is something of each: missed slots to come, a retry that waits, a
+// firing runs jobs of all kinds until the database has one of each: missed slots to come, a waiting retry, and a
 // request in flight.
 func firing(t *testing.T, dsn string, w *Witness) *process.Replica {
 	t.Helper()
 	r := serve(t, dsn, "--drain-timeout=0s")
 	second := map[string]any{"every": "1s"}
 	create(t, r.API,
-		job("skips", w.URL+"/skips", process.JobSpec{"schedule": second, "missed": map[string]any{"policy": "skip", "tolerance": "1s"}}),
-		job("once", w.URL+"/once", process.JobSpec{"schedule": second, "missed": map[string]any{"policy": "fire_once", "tolerance": "1s"}}),
+		job("skips", w.URL+"/skips", process.JobSpec{
+			"schedule": second,
+			"missed":   map[string]any{"policy": "skip", "tolerance": "1s"},
+		}),
+		job("once", w.URL+"/once", process.JobSpec{
+			"schedule": second,
+			"missed":   map[string]any{"policy": "fire_once", "tolerance": "1s"},
+		}),
 		job("retries", w.URL+"/broken", process.JobSpec{"retry": map[string]any{"initial_backoff": "4s"}}),
 		job("stuck", w.URL+"/stuck", process.JobSpec{"timeout": "5m"}),
 	)
@@ -144,7 +157,8 @@ func (sh *shell) serve(t *testing.T, block string) *process.Replica {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	env := append(sh.env, "PUNCTUAL_LISTEN=127.0.0.1:0", "PUNCTUAL_AUTH=none", "PUNCTUAL_LOG_FORMAT=json", "PUNCTUAL_MASTER_KEY=", process.CallLoopback)
+	env := append(sh.env, "PUNCTUAL_LISTEN=127.0.0.1:0", "PUNCTUAL_AUTH=none", "PUNCTUAL_LOG_FORMAT=json",
+		"PUNCTUAL_MASTER_KEY=", process.CallLoopback)
 	r, err := process.Start(ctx, "/bin/sh", env, []string{"-euc", "cd " + sh.dir + "\nexec " + block})
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +167,7 @@ func (sh *shell) serve(t *testing.T, block string) *process.Replica {
 	return r
 }
 
-// settled returns how many requests have arrived, once no more are on their way from a replica that was killed.
+// settled returns the number of requests that have arrived, after the last request of a killed replica has arrived.
 func settled(t *testing.T, w *Witness) int {
 	t.Helper()
 	n := -1

@@ -11,7 +11,7 @@ import (
 	"punctual/internal/process"
 )
 
-// runView is what these tests read of a run in the API.
+// runView holds the fields of a run in the API that these tests read.
 type runView struct {
 	ID       string
 	Status   string
@@ -27,7 +27,7 @@ type runView struct {
 	}
 }
 
-// finalRun waits until a job has a run that is over, and returns it with its attempts.
+// finalRun waits until a job has a final run, and returns it with its attempts.
 func finalRun(t *testing.T, a *process.API, name string) runView {
 	t.Helper()
 	type list struct{ Data []runView }
@@ -65,7 +65,7 @@ func TestFailedAttemptsEndAsTheyShould(t *testing.T) {
 	for _, test := range []struct {
 		name           string
 		answers        []Answer
-		attempts       int // allowed
+		attempts       int // how many are allowed
 		status, reason string
 		outcomes       string // of the attempts
 		least          time.Duration
@@ -74,10 +74,18 @@ func TestFailedAttemptsEndAsTheyShould(t *testing.T) {
 		{"broken", []Answer{{Status: 500, Body: "no luck"}}, 3, "dead", "http_5xx", "failed failed failed", 0},
 		{"not-found", []Answer{{Status: 404}}, 2, "dead", "http_4xx", "failed failed", 0},
 		{"gone", []Answer{{Status: 410}}, 3, "dead", "gone", "failed", 0},
-		{"redirect", []Answer{{Status: 302, Header: http.Header{"Location": {"/elsewhere"}}}}, 1, "dead", "redirect", "failed", 0},
+		{
+			"redirect",
+			[]Answer{{Status: 302, Header: http.Header{"Location": {"/elsewhere"}}}},
+			1, "dead", "redirect", "failed", 0,
+		},
 		{"hangs", []Answer{{Hang: true}}, 2, "dead", "timeout", "timed_out timed_out", 0},
 		{"drops", []Answer{{Drop: true}}, 2, "dead", "connect", "failed failed", 0},
-		{"recovers", []Answer{{Status: 500}, {Hang: true}, {Drop: true}, {Status: 201}}, 5, "succeeded", "", "failed timed_out failed succeeded", 0},
+		{
+			"recovers",
+			[]Answer{{Status: 500}, {Hang: true}, {Drop: true}, {Status: 201}},
+			5, "succeeded", "", "failed timed_out failed succeeded", 0,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w.Script("/"+test.name, test.answers...)

@@ -45,12 +45,12 @@ type arrival struct {
 	header            http.Header
 }
 
-// mirror is a target that answers what it is asked to in the query, and keeps what it gets, by run.
+// mirror is a target that answers as the query asks, and keeps the requests of each run.
 type mirror struct {
 	*httptest.Server
 	mu       sync.Mutex
 	arrivals map[string][]arrival
-	release  chan struct{} // closed: hanging requests are answered
+	release  chan struct{} // when it is closed, hanging requests are answered
 }
 
 func newMirror(t *testing.T) *mirror {
@@ -92,7 +92,7 @@ func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	answer := q.Get("answer")
-	if q.Has("echo") { // as debugging endpoints do
+	if q.Has("echo") { // debugging endpoints do this
 		all, _ := json.Marshal(r.Header)
 		answer = string(all)
 		w.Header().Set("X-Request-Id", r.Header.Get("Authorization"))
@@ -101,7 +101,7 @@ func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if n, err := strconv.Atoi(q.Get("bytes")); err == nil {
 		answer = strings.Repeat("x", n)
 	}
-	if n, err := strconv.Atoi(q.Get("result")); err == nil { // of so many bytes
+	if n, err := strconv.Atoi(q.Get("result")); err == nil { // a result of n bytes
 		answer = `{"more":[1],"result":"` + strings.Repeat("x", n-2) + `"}`
 	}
 	w.Header().Set("Content-Type", q.Get("type"))
@@ -111,7 +111,7 @@ func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// triggered makes a job and a run of it.
+// triggered creates a job and triggers a run of it.
 func (m *mirror) triggered(t *testing.T, a *process.API, name, query string, target, more process.JobSpec) string {
 	t.Helper()
 	spec := process.JobSpec{"url": m.URL + "/hook?" + query}
@@ -126,13 +126,13 @@ func (m *mirror) triggered(t *testing.T, a *process.API, name, query string, tar
 	return do[page](t, a, "POST", "/v1/jobs/"+name+"/trigger", nil).ID
 }
 
-// text is what the API says at a path.
+// text returns the body of the API's answer at a path.
 func text(t *testing.T, a *process.API, path string) string {
 	t.Helper()
 	return string(do[json.RawMessage](t, a, "GET", path, nil))
 }
 
-// endedPage waits for the end of a run.
+// endedPage waits for the end of a run, and returns its page.
 func endedPage(t *testing.T, a *process.API, id string) page {
 	t.Helper()
 	var p page
@@ -148,8 +148,10 @@ func TestTheRequestIsShownAsItWasSentWithoutItsSecrets(t *testing.T) {
 	r, m := serve(t, pgtest.DSN(t)), newMirror(t)
 	const planted = "planted-s3cret/+ü"
 	id := m.triggered(t, r.API, "a", "echo&status=500", process.JobSpec{
-		"method": "PUT", "body": map[string]any{"n": 1, "text": "<&>"}, "headers": map[string]any{"X-Api-Key": "planted-plainly", "X-Team": "billing"},
-		"auth": map[string]any{"type": "bearer", "value": planted}, "secret_headers": map[string]any{"X-Hidden": planted + "2"},
+		"method": "PUT", "body": map[string]any{"n": 1, "text": "<&>"},
+		"headers":        map[string]any{"X-Api-Key": "planted-plainly", "X-Team": "billing"},
+		"auth":           map[string]any{"type": "bearer", "value": planted},
+		"secret_headers": map[string]any{"X-Hidden": planted + "2"},
 	}, process.JobSpec{"keep_response": 65536})
 	p, got := endedPage(t, r.API, id), m.of(id)
 	if len(got) != 1 || p.Request == nil {
@@ -165,7 +167,8 @@ func TestTheRequestIsShownAsItWasSentWithoutItsSecrets(t *testing.T) {
 		if secret[name] {
 			want = "***"
 		}
-		if got, shown := p.Request.Headers[name]; got != want && (shown || name != "User-Agent" && name != "Content-Length" && name != "Accept-Encoding") {
+		if got, shown := p.Request.Headers[name]; got != want &&
+			(shown || name != "User-Agent" && name != "Content-Length" && name != "Accept-Encoding") {
 			t.Errorf("header %s is shown as %q, want %q", name, got, want)
 		}
 	}
@@ -175,7 +178,8 @@ func TestTheRequestIsShownAsItWasSentWithoutItsSecrets(t *testing.T) {
 		}
 	}
 	a := p.Attempts[0]
-	if a.Outcome != "failed" || a.HTTPStatus != 500 || !strings.Contains(a.Response, "Punctual-Run") || a.Headers["x-request-id"] != "Bearer ***" || a.Headers["date"] == "" || a.Headers["x-elsewhere"] != "" {
+	if a.Outcome != "failed" || a.HTTPStatus != 500 || !strings.Contains(a.Response, "Punctual-Run") ||
+		a.Headers["x-request-id"] != "Bearer ***" || a.Headers["date"] == "" || a.Headers["x-elsewhere"] != "" {
 		t.Errorf("the attempt is %+v", a)
 	}
 	for _, path := range []string{"/v1/runs/" + id, "/v1/runs", "/v1/dead-letters", "/v1/jobs/a"} {
@@ -191,11 +195,13 @@ func TestAnAttemptInFlightIsListed(t *testing.T) {
 	id := m.triggered(t, r.API, "a", "hang", nil, nil)
 	await(t, "the request", func() bool { return len(m.of(id)) == 1 })
 	p := do[page](t, r.API, "GET", "/v1/runs/"+id, nil)
-	if len(p.Attempts) != 1 || p.Attempts[0].Outcome != "in_flight" || p.Attempts[0].Number != 1 || p.Attempts[0].Replica == "" || p.Attempts[0].StartedAt == "" || p.Attempts[0].FinishedAt != "" {
+	if len(p.Attempts) != 1 || p.Attempts[0].Outcome != "in_flight" || p.Attempts[0].Number != 1 ||
+		p.Attempts[0].Replica == "" || p.Attempts[0].StartedAt == "" || p.Attempts[0].FinishedAt != "" {
 		t.Errorf("in flight: %+v", p.Attempts)
 	}
 	m.open()
-	if p = endedPage(t, r.API, id); len(p.Attempts) != 1 || p.Attempts[0].Outcome != "succeeded" || p.Attempts[0].FinishedAt == "" {
+	if p = endedPage(t, r.API, id); len(p.Attempts) != 1 || p.Attempts[0].Outcome != "succeeded" ||
+		p.Attempts[0].FinishedAt == "" {
 		t.Errorf("ended: %+v", p.Attempts)
 	}
 }
@@ -241,7 +247,7 @@ func TestAnAnswerCarriesTheResultOfItsRun(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, query  string
-		result, note string // note: part of it
+		result, note string // note: a part of it
 	}{
 		{"object", json(`{"result":{"rows":[1,2]}}`), `{"rows":[1,2]}`, ""},
 		{"scalar", json(`{"a":{"result":1},"result": false}`), `false`, ""},
@@ -270,11 +276,15 @@ func TestAnAnswerCarriesTheResultOfItsRun(t *testing.T) {
 	}
 }
 
-// The token of an attempt that works on is as good as a key to its run.
+// The token of an attempt that goes on after a 202 is as good as a key to its run.
 func TestTheTokenOfWorkThatGoesOnIsNotShown(t *testing.T) {
 	t.Parallel()
 	r, m := serve(t, pgtest.DSN(t)), newMirror(t)
-	id := m.triggered(t, r.API, "a", "echo&status=202", nil, process.JobSpec{"completion": "async", "keep_response": 65536, "retry": map[string]any{"max_attempts": 2, "initial_backoff": "0s"}})
+	id := m.triggered(t, r.API, "a", "echo&status=202", nil, process.JobSpec{
+		"completion":    "async",
+		"keep_response": 65536,
+		"retry":         map[string]any{"max_attempts": 2, "initial_backoff": "0s"},
+	})
 	accepted := func(n int) (p page) {
 		await(t, "the answer to attempt "+strconv.Itoa(n), func() bool {
 			p = do[page](t, r.API, "GET", "/v1/runs/"+id, nil)
@@ -284,7 +294,8 @@ func TestTheTokenOfWorkThatGoesOnIsNotShown(t *testing.T) {
 	}
 	p := accepted(1)
 	token := m.of(id)[0].header.Get("Punctual-Run-Token")
-	if token == "" || p.Request.Headers["Punctual-Run-Token"] != "***" || p.Attempts[0].Outcome != "in_flight" || !strings.Contains(p.Attempts[0].Response, "Punctual-Run-Token") {
+	if token == "" || p.Request.Headers["Punctual-Run-Token"] != "***" || p.Attempts[0].Outcome != "in_flight" ||
+		!strings.Contains(p.Attempts[0].Response, "Punctual-Run-Token") {
 		t.Errorf("accepted: %+v", p)
 	}
 	if p.Request.Headers["Punctual-Callback-Url"] != m.of(id)[0].header.Get("Punctual-Callback-Url") {
@@ -293,14 +304,20 @@ func TestTheTokenOfWorkThatGoesOnIsNotShown(t *testing.T) {
 	if shown := text(t, r.API, "/v1/runs/"+id); strings.Contains(shown, token) {
 		t.Errorf("the token is shown: %s", shown)
 	}
-	do[any](t, r.API.WithHeader("Punctual-Run-Token", token), "POST", "/v1/runs/"+id+"/fail", map[string]any{"error": "no ink"})
+	do[any](t, r.API.WithHeader("Punctual-Run-Token", token), "POST", "/v1/runs/"+id+"/fail", map[string]any{
+		"error": "no ink",
+	})
 	p = accepted(2)
-	if p.Attempts[0].Outcome != "failed" || !strings.Contains(p.Attempts[0].Response, `"Punctual-Attempt":["1"]`) || !strings.Contains(p.Attempts[1].Response, `"Punctual-Attempt":["2"]`) {
+	if p.Attempts[0].Outcome != "failed" || !strings.Contains(p.Attempts[0].Response, `"Punctual-Attempt":["1"]`) ||
+		!strings.Contains(p.Attempts[1].Response, `"Punctual-Attempt":["2"]`) {
 		t.Errorf("the answers of both attempts are %+v", p.Attempts)
 	}
 	token = m.of(id)[1].header.Get("Punctual-Run-Token")
-	done := do[page](t, r.API.WithHeader("Punctual-Run-Token", token), "POST", "/v1/runs/"+id+"/complete", map[string]any{"result": map[string]any{"pages": 3}})
-	if again := do[page](t, r.API, "GET", "/v1/runs/"+id, nil); string(done.Result) != `{"pages":3}` || string(again.Result) != `{"pages":3}` || !strings.Contains(again.Attempts[1].Response, `"Punctual-Attempt":["2"]`) {
+	done := do[page](t, r.API.WithHeader("Punctual-Run-Token", token), "POST", "/v1/runs/"+id+"/complete", map[string]any{
+		"result": map[string]any{"pages": 3},
+	})
+	if again := do[page](t, r.API, "GET", "/v1/runs/"+id, nil); string(done.Result) != `{"pages":3}` ||
+		string(again.Result) != `{"pages":3}` || !strings.Contains(again.Attempts[1].Response, `"Punctual-Attempt":["2"]`) {
 		t.Errorf("completed: %s, then %+v", done.Result, again)
 	}
 }
@@ -309,7 +326,10 @@ func TestARerunIsSentAgainWithKeysOfItsOwnOrTheSame(t *testing.T) {
 	t.Parallel()
 	r, m := serve(t, pgtest.DSN(t)), newMirror(t)
 	create(t, r.API, process.JobSpec{"name": "a", "target": map[string]any{"url": m.URL + "/hook", "body": "the job's"}})
-	first := do[page](t, r.API, "POST", "/v1/jobs/a/trigger", map[string]any{"body": "its own", "headers": map[string]any{"X-Own": "yes"}}).ID
+	first := do[page](t, r.API, "POST", "/v1/jobs/a/trigger", map[string]any{
+		"body":    "its own",
+		"headers": map[string]any{"X-Own": "yes"},
+	}).ID
 	endedPage(t, r.API, first)
 	original := m.of(first)[0]
 	for _, c := range []struct {
@@ -330,7 +350,8 @@ func TestARerunIsSentAgainWithKeysOfItsOwnOrTheSame(t *testing.T) {
 			}
 			p := endedPage(t, r.API, run.ID)
 			sent := m.of(run.ID)[0]
-			if sent.body != c.body || sent.header.Get("X-Own") != c.own || p.RerunOf != first || sent.header.Get("Punctual-Scheduled-For") != original.header.Get("Punctual-Scheduled-For") {
+			if sent.body != c.body || sent.header.Get("X-Own") != c.own || p.RerunOf != first ||
+				sent.header.Get("Punctual-Scheduled-For") != original.header.Get("Punctual-Scheduled-For") {
 				t.Errorf("sent %+v", sent)
 			}
 			for _, name := range []string{"Webhook-Id", "Idempotency-Key"} {

@@ -13,14 +13,14 @@ import (
 	"punctual/internal/process"
 )
 
-// signed is a callback as its target got it, for testdata/standardwebhooks/verify.js.
+// signed is a callback as its target got it, in the form that testdata/standardwebhooks/verify.js reads.
 type signed struct {
 	Secret  string            `json:"secret"`
 	Headers map[string]string `json:"headers"`
 	Body    []byte            `json:"body"`
 }
 
-// listener is a target that keeps what it gets, and fails the first of two requests to /retry.
+// listener is a target that keeps its requests, and fails the first of two requests to /retry.
 func listener(t *testing.T) (url string, got chan signed) {
 	t.Helper()
 	got = make(chan signed, 100)
@@ -41,7 +41,7 @@ func listener(t *testing.T) (url string, got chan signed) {
 	return server.URL, got
 }
 
-// judged asks the npm package standardwebhooks about each of them.
+// judged asks the npm package standardwebhooks to verify each callback.
 func judged(t *testing.T, all ...signed) []string {
 	t.Helper()
 	node, err := exec.LookPath("node")
@@ -60,7 +60,8 @@ func judged(t *testing.T, all ...signed) []string {
 	cmd.Stdin = strings.NewReader(lines.String())
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v, where `make testdata/standardwebhooks/node_modules/.package-lock.json` installs what is needed: %s", err, out)
+		t.Fatalf("%v, where `make testdata/standardwebhooks/node_modules/.package-lock.json` installs what is needed: %s",
+			err, out)
 	}
 	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }
@@ -76,13 +77,18 @@ func TestAnotherLibraryVerifiesTheSignatures(t *testing.T) {
 	for name, body := range map[string]any{
 		"json": map[string]any{"n": 1, "text": "grüße <&>"}, "text": "plain, not JSON", "none": nil, "retry": "again",
 	} {
-		create(t, r.API, process.JobSpec{"name": name, "target": map[string]any{"url": url + "/" + name, "body": body}, "retry": map[string]any{"initial_backoff": "1ms"}})
+		create(t, r.API, process.JobSpec{
+			"name":   name,
+			"target": map[string]any{"url": url + "/" + name, "body": body},
+			"retry":  map[string]any{"initial_backoff": "1ms"},
+		})
 		do[runView](t, r.API, "POST", "/v1/jobs/"+name+"/trigger", nil)
 		all = append(all, within(t, "a callback", got))
 		if name == "retry" {
 			again := within(t, "a second attempt", got)
 			if first := all[len(all)-1]; again.Headers["webhook-id"] != first.Headers["webhook-id"] {
-				t.Errorf("the retry has webhook-id %s, the first attempt %s", again.Headers["webhook-id"], first.Headers["webhook-id"])
+				t.Errorf("the retry has webhook-id %s, the first attempt %s", again.Headers["webhook-id"],
+					first.Headers["webhook-id"])
 			}
 			all = append(all, again)
 		}
@@ -99,7 +105,12 @@ func TestAnotherLibraryVerifiesTheSignatures(t *testing.T) {
 			s      signed
 			secret string
 			want   string
-		}{{s, old.Secret, "ok"}, {s, next.Secret, "ok"}, {s, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "No matching signature found"}, {other, next.Secret, "No matching signature found"}} {
+		}{
+			{s, old.Secret, "ok"},
+			{s, next.Secret, "ok"},
+			{s, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "No matching signature found"},
+			{other, next.Secret, "No matching signature found"},
+		} {
 			change.s.Secret = change.secret
 			asked, want = append(asked, change.s), append(want, change.want)
 		}
@@ -109,7 +120,7 @@ func TestAnotherLibraryVerifiesTheSignatures(t *testing.T) {
 			t.Errorf("body %q, %v: %s, want %s", asked[i].Body, asked[i].Headers, verdict, want[i])
 		}
 	}
-	// Once the old one is deleted it signs no more.
+	// Once the old secret is deleted it signs no more.
 	if _, err := r.API.Do(t.Context(), "DELETE", "/v1/signing-secrets/"+old.ID, nil, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -7,23 +7,23 @@ import (
 	"punctual/scheduler"
 )
 
-// dueSlot is a slot that a definition has.
+// dueSlot is a slot of a definition.
 type dueSlot struct {
 	At time.Time
-	// Optional says that it may have become a run or not, and both are right: it falls on the instant of an
-	// edit, or its due time, which jitter moves, lies beyond what was looked at.
+	// Optional means that the slot may or may not have a run. It falls on the instant of an edit, or its due time, which
+	// jitter moves, lies after the end of the period that is checked.
 	Optional bool
 }
 
-// span is a time during which a job had one schedule.
+// span is a period in which a job had one schedule.
 type span struct {
 	from, to   time.Time // to is exclusive, unless open
-	open       bool      // it still holds at the end of what is looked at
+	open       bool      // the schedule still holds at the end of the checked period
 	definition scheduler.Definition
 }
 
-// dueSlots works out the slots of a job up to the given instant, in order. Pauses change nothing: slots
-// that pass meanwhile are due all the same, to be recorded as skips.
+// dueSlots computes the slots of a job up to the given instant, in order. Pauses change nothing: slots during a pause
+// are due too, and get recorded as skips.
 func dueSlots(j Job, until time.Time, defaultJitter time.Duration) ([]dueSlot, error) {
 	var slots []dueSlot
 	for _, s := range spans(j, until) {
@@ -34,22 +34,22 @@ func dueSlots(j Job, until time.Time, defaultJitter time.Duration) ([]dueSlot, e
 		slots = append(slots, found...)
 	}
 	if last := j.Versions[len(j.Versions)-1]; j.State == "paused" {
-		for i := range slots { // recorded when it is resumed
+		for i := range slots { // recorded only when the job is resumed
 			slots[i].Optional = slots[i].Optional || slots[i].At.After(last.From)
 		}
 	}
 	return slots, nil
 }
 
-// spans merges the versions that leave the schedule as it is. A job that is deleted has no more slots.
+// spans merges consecutive versions with the same schedule. A deleted job has no more slots.
 func spans(j Job, until time.Time) []span {
 	var spans []span
-	open := false // whether the version before goes on
+	open := false // whether the previous version still holds
 	for i, v := range j.Versions {
 		edited := i > 0 && v.State == j.Versions[i-1].State
 		same := open && sameSchedule(spans[len(spans)-1].definition, v.Definition)
 		if same && edited && v.Definition.Schedule.Kind() == scheduler.KindDelay {
-			same = false // every change arms a delay again, and without one there is no version
+			same = false // every edit restarts a delay, and only an edit makes a version
 		}
 		if open && (!same || v.State == "deleted") {
 			last := &spans[len(spans)-1]
@@ -67,7 +67,8 @@ func spans(j Job, until time.Time) []span {
 	return spans
 }
 
-// slotOfAny reports whether any version of a job has a recurring slot at an instant, in force then or not.
+// slotOfAny reports whether any version of a job has a recurring slot at an instant, whether or not that version held
+// then.
 func slotOfAny(j Job, at time.Time, defaultJitter time.Duration) bool {
 	return slices.ContainsFunc(j.Versions, func(v Version) bool {
 		if !v.Definition.Schedule.Kind().Recurring() {
@@ -91,7 +92,7 @@ func (s span) slots(j Job, defaultJitter time.Duration) ([]dueSlot, error) {
 	case scheduler.KindNone:
 		return nil, nil
 	case scheduler.KindAt:
-		at = []time.Time{roundUp(schedule.At.Value(), time.Millisecond)} // in the past, too
+		at = []time.Time{roundUp(schedule.At.Value(), time.Millisecond)} // even in the past
 	case scheduler.KindDelay:
 		at = []time.Time{roundUp(s.from.Add(schedule.Delay.Value()), time.Millisecond)}
 	case scheduler.KindEvery:
@@ -113,7 +114,7 @@ func (s span) slots(j Job, defaultJitter time.Duration) ([]dueSlot, error) {
 	return slots, nil
 }
 
-// everySlots are the multiples of the period after the epoch, or after starts_at, that lie after from.
+// everySlots returns the multiples of the period since the epoch, or since starts_at, that lie after from.
 func everySlots(s scheduler.Schedule, from, to time.Time) (at []time.Time) {
 	period := s.Every.Value()
 	slot := time.Unix(0, 0)
@@ -131,13 +132,14 @@ func everySlots(s scheduler.Schedule, from, to time.Time) (at []time.Time) {
 	return at
 }
 
-// cronSlots walks over the instants of the span. Expressions that plainCron cannot read are left to the
-// product's own timetable.
+// cronSlots tries every instant of the span. It uses the product's own timetable for expressions that plainCron cannot
+// parse.
 func cronSlots(j Job, s span) (at []time.Time, err error) {
 	schedule := s.definition.Schedule
 	in := func(t time.Time) bool {
 		return t.After(s.from) && !t.After(s.to) &&
-			(schedule.StartsAt.IsZero() || !t.Before(schedule.StartsAt.Value())) && (schedule.EndsAt.IsZero() || !t.After(schedule.EndsAt.Value()))
+			(schedule.StartsAt.IsZero() || !t.Before(schedule.StartsAt.Value())) &&
+			(schedule.EndsAt.IsZero() || !t.After(schedule.EndsAt.Value()))
 	}
 	if plain, ok := parsePlainCron(schedule); ok {
 		for t := s.from.UTC().Truncate(plain.step); !t.After(s.to); t = t.Add(plain.step) {
@@ -161,7 +163,7 @@ func cronSlots(j Job, s span) (at []time.Time, err error) {
 	}
 }
 
-// longestJitter returns how much later than its slot a run may be due.
+// longestJitter returns the longest time from a slot to the due time of its run.
 func longestJitter(d scheduler.Definition, byDefault time.Duration) time.Duration {
 	switch {
 	case !d.Schedule.Kind().Recurring():

@@ -14,7 +14,8 @@ func TestPlainCronAgreesWithTheProduct(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2027, 12, 30, 22, 58, 30, 0, time.UTC)
 	for _, expression := range []string{
-		"* * * * * *", "*/7 * * * * *", "5,10-20/5 * * * * *", "* * * * *", "*/15 9-17 * * 1-5", "0 0 29 2 *", "30 4 1,15 * 5", "0 0 */2 * 1", "59 23 31 12 *", "3/20 * * * *",
+		"* * * * * *", "*/7 * * * * *", "5,10-20/5 * * * * *", "* * * * *", "*/15 9-17 * * 1-5", "0 0 29 2 *",
+		"30 4 1,15 * 5", "0 0 */2 * 1", "59 23 31 12 *", "3/20 * * * *",
 	} {
 		d := scheduler.Definition{Schedule: scheduler.Schedule{Cron: expression}}.WithDefaults()
 		plain, ok := parsePlainCron(d.Schedule)
@@ -52,7 +53,13 @@ func TestPlainCronAgreesWithTheProduct(t *testing.T) {
 func TestPlainCronLeavesTheRest(t *testing.T) {
 	t.Parallel()
 	for _, s := range []scheduler.Schedule{
-		{Cron: "0 0 L * *"}, {Cron: "0 0 * * mon"}, {Cron: "0 0 * * 1#2"}, {Cron: "@daily"}, {Cron: "0 0 15W * *"}, {Cron: "0 0 * * 7"}, {Cron: "0 0 * * *", Timezone: "Europe/Berlin"},
+		{Cron: "0 0 L * *"},
+		{Cron: "0 0 * * mon"},
+		{Cron: "0 0 * * 1#2"},
+		{Cron: "@daily"},
+		{Cron: "0 0 15W * *"},
+		{Cron: "0 0 * * 7"},
+		{Cron: "0 0 * * *", Timezone: "Europe/Berlin"},
 	} {
 		if _, ok := parsePlainCron(s); ok {
 			t.Errorf("%+v is taken for plain", s)
@@ -76,16 +83,38 @@ func TestSlotsAreThoseOfTheDefinitions(t *testing.T) {
 		versions []Version
 		want     []float64
 	}{
-		{"a period aligned to the epoch", []Version{{at(-0.5), "active", every(2 * time.Second), nil}}, []float64{0, 2, 4, 6}},
+		{
+			"a period aligned to the epoch", []Version{{at(-0.5), "active", every(2 * time.Second), nil}}, []float64{0, 2, 4, 6},
+		},
 		{"a period aligned to its start, with an end", []Version{{at(-0.5), "active", aligned, nil}}, []float64{1, 3, 5}},
 		{"a one-shot", []Version{{at(0), "active", one, nil}}, []float64{3}},
 		{"a one-shot of the past keeps its instant", []Version{{at(4.0001), "active", one, nil}}, []float64{3}},
 		{"a delay", []Version{{at(0.0001), "active", delay, nil}}, []float64{2.001}},
-		{"a delay rewritten before it was due", []Version{{at(0), "active", delay, nil}, {at(1), "active", note, nil}}, []float64{3}},
-		{"a delay paused and resumed", []Version{{at(0), "active", delay, nil}, {at(1), "paused", delay, nil}, {at(5), "active", delay, nil}}, []float64{2}},
-		{"an edit of the schedule", []Version{{at(-0.5), "active", every(2 * time.Second), nil}, {at(2.5), "active", every(3 * time.Second), nil}}, []float64{0, 2, 3, 6}},
-		{"an edit of anything else", []Version{{at(-0.5), "active", every(2 * time.Second), nil}, {at(2.5), "active", every(2 * time.Second), nil}}, []float64{0, 2, 4, 6}},
-		{"a deletion", []Version{{at(-0.5), "active", every(2 * time.Second), nil}, {at(2.5), "deleted", every(2 * time.Second), nil}}, []float64{0, 2}},
+		{
+			"a delay rewritten before it was due",
+			[]Version{{at(0), "active", delay, nil}, {at(1), "active", note, nil}},
+			[]float64{3},
+		},
+		{
+			"a delay paused and resumed",
+			[]Version{{at(0), "active", delay, nil}, {at(1), "paused", delay, nil}, {at(5), "active", delay, nil}},
+			[]float64{2},
+		},
+		{
+			"an edit of the schedule",
+			[]Version{{at(-0.5), "active", every(2 * time.Second), nil}, {at(2.5), "active", every(3 * time.Second), nil}},
+			[]float64{0, 2, 3, 6},
+		},
+		{
+			"an edit of anything else",
+			[]Version{{at(-0.5), "active", every(2 * time.Second), nil}, {at(2.5), "active", every(2 * time.Second), nil}},
+			[]float64{0, 2, 4, 6},
+		},
+		{
+			"a deletion",
+			[]Version{{at(-0.5), "active", every(2 * time.Second), nil}, {at(2.5), "deleted", every(2 * time.Second), nil}},
+			[]float64{0, 2},
+		},
 		{"no schedule", []Version{{at(0), "active", scheduler.Definition{}, nil}}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -13,9 +13,12 @@ import (
 	"punctual/internal/privatepg"
 )
 
-// meddled runs a mix on a fleet of three while callers meddle with it and the limits of its tenant change, and calls
-// fault, with what is left of the time, until the last slot. It returns when everything is at rest.
-func meddled(t *testing.T, rng *rand.Rand, fleetDSN, dsn string, length time.Duration, fault func(rng *rand.Rand, until time.Time), then func()) (*besieged, Facts) {
+// meddled runs a mix on a fleet of three until the last slot, while callers meddle and the limits of the tenant change.
+// Meanwhile it calls fault with the time of the last slot, and afterwards then. It returns when everything is at rest.
+func meddled(
+	t *testing.T, rng *rand.Rand, fleetDSN, dsn string, length time.Duration,
+	fault func(rng *rand.Rand, until time.Time), then func(),
+) (*besieged, Facts) {
 	t.Helper()
 	w := newWitness(t)
 	b := &besieged{t: t, dsn: fleetDSN, witness: w, counts: map[string]int{}}
@@ -39,7 +42,9 @@ func meddled(t *testing.T, rng *rand.Rand, fleetDSN, dsn string, length time.Dur
 	var busy sync.WaitGroup
 	faults := rand.New(rand.NewPCG(rng.Uint64(), 2))
 	busy.Go(func() { fault(faults, until) })
-	busy.Go(repeat(t, rng.Uint64(), until, 100*time.Millisecond, 600*time.Millisecond, func(rng *rand.Rand) { b.meddle(rng, names) }))
+	busy.Go(repeat(t, rng.Uint64(), until, 100*time.Millisecond, 600*time.Millisecond, func(rng *rand.Rand) {
+		b.meddle(rng, names)
+	}))
 	busy.Go(repeat(t, rng.Uint64(), until, time.Second, 5*time.Second, b.relimit))
 	busy.Wait()
 	then()
@@ -47,23 +52,30 @@ func meddled(t *testing.T, rng *rand.Rand, fleetDSN, dsn string, length time.Dur
 	await(t, "the last slots", func() bool { return time.Now().After(until) })
 	conn := connect(t, dsn)
 	await(t, "all slots to be claimed", func() bool {
-		return query[bool](t, conn, `SELECT NOT EXISTS (SELECT FROM punctual.schedules WHERE enabled AND next_run_at <= now())`)
+		return query[bool](t, conn, `
+			SELECT NOT EXISTS (SELECT FROM punctual.schedules WHERE enabled AND next_run_at <= now())`)
 	})
 	return b, atRest(t, dsn, w)
 }
 
 // relimit changes the limits of the tenant. The database may be away.
 func (b *besieged) relimit(rng *rand.Rand) {
-	limits := []string{"max_concurrent_runs = 3, max_runs_per_second = NULL", "max_concurrent_runs = NULL, max_runs_per_second = 20", "max_concurrent_runs = NULL, max_runs_per_second = NULL"}
+	limits := []string{
+		"max_concurrent_runs = 3, max_runs_per_second = NULL", "max_concurrent_runs = NULL, max_runs_per_second = 20",
+		"max_concurrent_runs = NULL, max_runs_per_second = NULL",
+	}
 	if b.execute(`UPDATE punctual.tenants SET ` + limits[rng.IntN(len(limits))] + ` WHERE name = 'default'`) {
 		b.note("change of limits")
 	}
 }
 
-// lift takes the limits away, and goes on until it could.
+// lift removes the limits, and retries until it succeeds.
 func (b *besieged) lift() {
 	await(b.t, "the limits to be lifted", func() bool {
-		return b.execute(`UPDATE punctual.tenants SET max_concurrent_runs = NULL, max_runs_per_second = NULL WHERE name = 'default'`)
+		return b.execute(`
+			UPDATE punctual.tenants
+			SET max_concurrent_runs = NULL, max_runs_per_second = NULL
+			WHERE name = 'default'`)
 	})
 }
 
@@ -78,7 +90,7 @@ func (b *besieged) execute(sql string) bool {
 }
 
 // TestSoakAClockThatIsSteppedBehindPgBouncer steps the database's clock back and forth while jobs are edited, paused,
-// triggered, replayed, backfilled and limited, and all connections go through a PgBouncer.
+// triggered, replayed, backfilled and limited. All connections go through a PgBouncer.
 func TestSoakAClockThatIsSteppedBehindPgBouncer(t *testing.T) {
 	length, rng := soak(t), seeded(t)
 	t.Parallel()
@@ -101,7 +113,7 @@ func TestSoakAClockThatIsSteppedBehindPgBouncer(t *testing.T) {
 	}
 }
 
-// TestSoakAFailoverWhileCallersMeddle promotes the synchronous standby in the middle of it all.
+// TestSoakAFailoverWhileCallersMeddle promotes the synchronous standby in the middle of the load.
 func TestSoakAFailoverWhileCallersMeddle(t *testing.T) {
 	length, rng := soak(t), seeded(t)
 	t.Parallel()
@@ -109,10 +121,11 @@ func TestSoakAFailoverWhileCallersMeddle(t *testing.T) {
 	dsn := pgtest.Doomed(t, primary)
 	standby := pgtest.NewStandby(t, primary, "")
 	configure(t, primary, `synchronous_standby_names = '*'`)
-	b, f := meddled(t, rng, pgtest.Either(t, dsn, primary, standby), pgtest.TCP(t, standby, dsn), max(length/5, 20*time.Second), func(rng *rand.Rand, until time.Time) {
-		pass(t, time.Until(until)/2)
-		failOver(t, primary, standby)
-	}, func() {})
+	b, f := meddled(t, rng, pgtest.Either(t, dsn, primary, standby), pgtest.TCP(t, standby, dsn),
+		max(length/5, 20*time.Second), func(rng *rand.Rand, until time.Time) {
+			pass(t, time.Until(until)/2)
+			failOver(t, primary, standby)
+		}, func() {})
 	verify(t, f, Conditions{})
 	b.report(f)
 	for _, r := range b.live() {

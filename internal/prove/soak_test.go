@@ -13,7 +13,7 @@ import (
 	"punctual/internal/privatepg"
 )
 
-// soak returns how long a soak is to last: the tests of make soak do not run in make test.
+// soak begins a soak test and returns how long it must last. Only make soak runs these tests, not make test.
 func soak(t testing.TB) time.Duration {
 	t.Helper()
 	text := os.Getenv("SOAK")
@@ -27,7 +27,7 @@ func soak(t testing.TB) time.Duration {
 	return length
 }
 
-// seeded returns a source of chance, and logs its seed. SEED=… repeats one.
+// seeded returns a random source, and logs its seed. SEED=… repeats a test.
 func seeded(t testing.TB) *rand.Rand {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
@@ -45,7 +45,7 @@ func pause(t testing.TB, rng *rand.Rand, least, most time.Duration) {
 	pass(t, least+time.Duration(rng.Int64N(int64(most-least)+1)))
 }
 
-// repeat does something again and again until a time, with pauses between.
+// repeat returns a function that calls work over and over until a time, with pauses in between.
 func repeat(t testing.TB, seed uint64, until time.Time, least, most time.Duration, work func(*rand.Rand)) func() {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	return func() {
@@ -55,8 +55,8 @@ func repeat(t testing.TB, seed uint64, until time.Time, least, most time.Duratio
 	}
 }
 
-// TestSoakUnderANemesis keeps breaking three replicas, their database and the network between them under a load
-// of everything there is, and then counts: nothing is lost, doubled, early or stuck.
+// TestSoakUnderANemesis keeps breaking three replicas, their database and the network between them under a load of
+// everything. Then it counts: nothing may be lost, doubled, early or stuck.
 func TestSoakUnderANemesis(t *testing.T) {
 	length, rng := soak(t), seeded(t)
 	t.Parallel()
@@ -85,7 +85,9 @@ func TestSoakUnderANemesis(t *testing.T) {
 	var busy sync.WaitGroup
 	busy.Go(repeat(t, rng.Uint64(), until, time.Second, 8*time.Second, func(rng *rand.Rand) { b.act(rng, names) }))
 	busy.Go(repeat(t, rng.Uint64(), until, time.Second, 8*time.Second, b.attack))
-	busy.Go(repeat(t, rng.Uint64(), until, 100*time.Millisecond, 600*time.Millisecond, func(rng *rand.Rand) { b.meddle(rng, names) }))
+	busy.Go(repeat(t, rng.Uint64(), until, 100*time.Millisecond, 600*time.Millisecond, func(rng *rand.Rand) {
+		b.meddle(rng, names)
+	}))
 	busy.Go(repeat(t, rng.Uint64(), until, time.Second, 6*time.Second, func(rng *rand.Rand) { b.trespass(rng, names) }))
 	busy.Go(repeat(t, rng.Uint64(), until, 5*time.Second, 20*time.Second, func(rng *rand.Rand) { b.crowd(rng, names) }))
 	busy.Wait()

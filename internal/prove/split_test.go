@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// mayLeaveOut are the only files that may skip tests or shorten them, and why no promise goes untested by that.
+// mayLeaveOut lists the only files that may skip or shorten tests, with the reason why no promise goes untested by
+// that.
 var mayLeaveOut = map[string]string{
 	"internal/prove/prove_test.go":       "exhaustive: `make prove` runs it",
 	"internal/bench/bench_test.go":       "benchmarks of several sizes: `make prove` runs them",
@@ -27,8 +28,8 @@ var mayLeaveOut = map[string]string{
 
 var skips = regexp.MustCompile(`\.Skip(f|Now)?\(|testing\.Short\(\)`)
 
-// Every test runs in `make test` or in `make prove`, and those of minutes in `make soak`: only exhaustive and soak leave
-// tests out, the targets run all packages, or all of those that leave tests out, and CI runs both.
+// Every test runs in `make test` or in `make prove`, and tests that take minutes in `make soak`. Only exhaustive and
+// soak leave tests out. Each target runs all packages, or all packages that leave tests out. CI runs both.
 func TestEveryTestRunsSomewhere(t *testing.T) {
 	t.Parallel()
 	if err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
@@ -44,7 +45,8 @@ func TestEveryTestRunsSomewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, lines := range map[string][]string{
-		"Makefile": {"-race -short ", " ./internal/prove ./internal/bench\n", " -run '^TestSoak' "}, ".ci/run": {"\nrun make test\n", "\nrun make prove\n"},
+		"Makefile": {"-race -short ", " ./internal/prove ./internal/bench\n", " -run '^TestSoak' "},
+		".ci/run":  {"\nrun make test\n", "\nrun make prove\n"},
 	} {
 		text, err := os.ReadFile("../../" + file)
 		if err != nil {
@@ -58,7 +60,7 @@ func TestEveryTestRunsSomewhere(t *testing.T) {
 	}
 }
 
-// A soak is known by its name, by which `make soak` finds it.
+// `make soak` finds a soak test by its name.
 func TestASoakIsCalledSo(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*_test.go")
@@ -75,7 +77,8 @@ func TestASoakIsCalledSo(t *testing.T) {
 			body, _, _ := strings.Cut(f, "\n}\n")
 			named, is := strings.HasPrefix(body, "TestSoak"), strings.Contains(body, "soak(t)") && name != "split_test.go"
 			if named != is {
-				t.Errorf("%s: %s: a test that calls soak is to be called TestSoak…, and no other", name, body[:strings.IndexByte(body, '(')])
+				t.Errorf("%s: %s: a test that calls soak is to be called TestSoak…, and no other", name,
+					body[:strings.IndexByte(body, '(')])
 			}
 			if is {
 				soaks++

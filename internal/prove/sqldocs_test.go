@@ -10,7 +10,7 @@ import (
 	"punctual/internal/process"
 )
 
-// sqlBlock is a fenced block of SQL in Markdown.
+// sqlBlock matches a fenced block of SQL in Markdown.
 var sqlBlock = regexp.MustCompile("(?ms)^```sql\n(.*?)^```$")
 
 func TestSQLDocs(t *testing.T) {
@@ -26,7 +26,8 @@ func TestSQLDocs(t *testing.T) {
 	}
 
 	dsn := someHistory(t)
-	// As the superuser of the private server, who may become anybody; what the reader may not do fails.
+	// Connect as the superuser of the private server, who may switch to any role. Statements that the reader may not run
+	// fail.
 	config := connect(t, dsn).Config()
 	conn := connect(t, pgtest.Server(t).DSN(config.Database))
 	if _, err := conn.Exec(t.Context(), `SET ROLE punctual_reader; SET default_transaction_read_only = on`); err != nil {
@@ -53,7 +54,7 @@ func TestSQLDocs(t *testing.T) {
 	}
 }
 
-// someHistory is a database in which something of everything has happened, with a replica still running.
+// someHistory returns a database in which everything has happened once, with a replica still running.
 func someHistory(t *testing.T) (dsn string) {
 	t.Helper()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -64,9 +65,17 @@ func someHistory(t *testing.T) (dsn string) {
 	create(t, r.API,
 		job("every-second", w.URL+"/ok", process.JobSpec{"schedule": second, "labels": map[string]string{"team": "billing"}}),
 		job("once", w.URL+"/ok", process.JobSpec{"schedule": map[string]any{"delay": "50ms"}}),
-		job("tomorrow", w.URL+"/ok", process.JobSpec{"schedule": map[string]any{"cron": "0 3 * * *", "timezone": "Europe/Berlin"}}),
-		job("dies", w.URL+"/broken", process.JobSpec{"schedule": map[string]any{"delay": "50ms"}, "retry": map[string]any{"max_attempts": 1}}),
-		job("retries", w.URL+"/broken", process.JobSpec{"schedule": map[string]any{"delay": "50ms"}, "retry": map[string]any{"initial_backoff": "1h"}}),
+		job("tomorrow", w.URL+"/ok", process.JobSpec{
+			"schedule": map[string]any{"cron": "0 3 * * *", "timezone": "Europe/Berlin"},
+		}),
+		job("dies", w.URL+"/broken", process.JobSpec{
+			"schedule": map[string]any{"delay": "50ms"},
+			"retry":    map[string]any{"max_attempts": 1},
+		}),
+		job("retries", w.URL+"/broken", process.JobSpec{
+			"schedule": map[string]any{"delay": "50ms"},
+			"retry":    map[string]any{"initial_backoff": "1h"},
+		}),
 		job("overlaps", w.URL+"/stuck", process.JobSpec{"schedule": second, "concurrency_policy": "forbid"}),
 		job("paused", w.URL+"/ok", process.JobSpec{"schedule": second}),
 	)

@@ -16,7 +16,7 @@ import (
 	"punctual/internal/process"
 )
 
-// stranger begins a transaction, as somebody in psql does who then goes for lunch.
+// stranger begins a transaction, like a user in psql who then goes for lunch.
 func stranger(t testing.TB, dsn string) pgx.Tx {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
@@ -31,7 +31,7 @@ func stranger(t testing.TB, dsn string) pgx.Tx {
 	return tx
 }
 
-// locks locks rows, of which there must be some.
+// locks locks rows, and fails if there are none.
 func locks(t testing.TB, tx pgx.Tx, from string, args ...any) {
 	t.Helper()
 	tag, err := tx.Exec(t.Context(), `SELECT FROM punctual.`+from+` FOR UPDATE`, args...)
@@ -40,31 +40,36 @@ func locks(t testing.TB, tx pgx.Tx, from string, args ...any) {
 	}
 }
 
-// neighbours are two jobs with a slot each second that nobody does anything to.
+// neighbours creates two jobs with a slot each second, whose rows are not locked.
 func neighbours(t testing.TB, api *process.API, w *Witness) {
 	t.Helper()
 	w.Script("/neighbours", Answer{})
 	for _, policy := range []string{"allow", "forbid"} {
-		create(t, api, job("neighbour-"+policy, w.URL+"/neighbours", process.JobSpec{"concurrency_policy": policy, "schedule": map[string]any{"every": "1s"}}))
+		create(t, api,
+			job("neighbour-"+policy, w.URL+"/neighbours", process.JobSpec{
+				"concurrency_policy": policy,
+				"schedule":           map[string]any{"every": "1s"},
+			}))
 	}
 }
 
-// unhindered awaits that slots of both neighbours, which come from now on, are sent and end, and that each replica's
-// heartbeat goes on.
+// unhindered waits until new slots of both neighbours are sent and end, and until each replica's heartbeat has gone on.
 func unhindered(t testing.TB, conn *pgx.Conn, replicas int) {
 	t.Helper()
 	now := query[time.Time](t, conn, `SELECT clock_timestamp()`)
 	awaitFor(t, 40*time.Second, "slots of other jobs to be sent and to end", func() bool {
 		return query[int](t, conn, `SELECT count(*) FROM (SELECT FROM punctual.runs r JOIN punctual.jobs j ON j.id = r.job_id
-			WHERE j.name LIKE 'neighbour-%' AND r.scheduled_for > $1 AND r.status = 'succeeded' GROUP BY j.id HAVING count(*) >= 3) n`, now) == 2
+			WHERE j.name LIKE 'neighbour-%' AND r.scheduled_for > $1 AND r.status = 'succeeded'
+			GROUP BY j.id
+			HAVING count(*) >= 3) n`, now) == 2
 	})
 	awaitFor(t, 40*time.Second, "the heartbeats", func() bool {
 		return query[int](t, conn, `SELECT count(*) FROM punctual.replicas WHERE renewed_at > $1`, now) == replicas
 	})
 }
 
-// Forty callers of each replica wait for a row that somebody has locked, and ask again. What fires, and that the replicas
-// are alive, has connections of its own.
+// Forty callers of each replica wait for a row that a user has locked, and ask again. Claims, finishes and heartbeats
+// have connections of their own, so slots are sent and replicas stay alive.
 func TestSlowRequestsHoldUpNoSlotAndNoHeartbeat(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -80,7 +85,8 @@ func TestSlowRequestsHoldUpNoSlotAndNoHeartbeat(t *testing.T) {
 	for i := range 80 {
 		calling.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				status, err := fleet[i%2].API.Do(ctx, "PATCH", "/v1/jobs/locked", map[string]any{"description": fmt.Sprint(i, " ", n)}, nil)
+				status, err := fleet[i%2].API.Do(ctx, "PATCH", "/v1/jobs/locked",
+					map[string]any{"description": fmt.Sprint(i, " ", n)}, nil)
 				switch {
 				case ctx.Err() != nil:
 				case status == 503 && err != nil && strings.Contains(err.Error(), "that somebody else has locked"):
@@ -96,7 +102,10 @@ func TestSlowRequestsHoldUpNoSlotAndNoHeartbeat(t *testing.T) {
 	}
 	t.Cleanup(func() { cancel(); calling.Wait() })
 	await(t, "requests to wait for the row", func() bool {
-		return query[int](t, conn, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) >= 8
+		return query[int](t, conn, `
+			SELECT count(*)
+			FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`) >= 8
 	})
 	unhindered(t, conn, 2)
 	await(t, "requests that are told what they waited for", func() bool { return refused.Load() >= 3 || len(odd) > 0 })
@@ -115,8 +124,8 @@ func TestSlowRequestsHoldUpNoSlotAndNoHeartbeat(t *testing.T) {
 	}
 }
 
-// Somebody locks the rows of a run in flight, of one that waits behind it, of one that is to be retried, and whatever else
-// there is: only those runs wait for them.
+// A user locks the rows of a run in flight, of one that waits behind it, of one that is to be retried, and more. Only
+// those runs wait for the locks.
 func TestAStrangersLocksHoldUpTheirOwnRunsOnly(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -131,13 +140,21 @@ func TestAStrangersLocksHoldUpTheirOwnRunsOnly(t *testing.T) {
 		}
 	}
 	w.Script("/fails-once", Answer{Status: 500}, Answer{})
-	create(t, r.API, job("retried", w.URL+"/fails-once", process.JobSpec{"retry": map[string]any{"initial_backoff": "2s"}}))
+	create(t, r.API,
+		job("retried", w.URL+"/fails-once", process.JobSpec{"retry": map[string]any{"initial_backoff": "2s"}}))
 	do[any](t, r.API, "POST", "/v1/jobs/retried/trigger", nil)
 	await(t, "runs in flight, and a retry", func() bool {
-		return len(w.At("/stuck")) == 4 && query[int](t, conn, `SELECT count(*) FROM punctual.runs WHERE status = 'retrying'`) == 1
+		return len(w.At("/stuck")) == 4 && query[int](t, conn, `
+			SELECT count(*)
+			FROM punctual.runs
+			WHERE status = 'retrying'`) == 1
 	})
 	running := func(name string) (run uuid.UUID) {
-		return query[uuid.UUID](t, conn, `SELECT r.id FROM punctual.runs r JOIN punctual.jobs j ON j.id = r.job_id WHERE j.name = $1 AND r.status IN ('running', 'retrying')`, name)
+		return query[uuid.UUID](t, conn, `
+			SELECT r.id
+			FROM punctual.runs r
+			JOIN punctual.jobs j ON j.id = r.job_id
+			WHERE j.name = $1 AND r.status IN ('running', 'retrying')`, name)
 	}
 	tx := stranger(t, dsn)
 	locks(t, tx, `exclusive WHERE active_run = $1`, running("exclusive"))
@@ -153,14 +170,22 @@ func TestAStrangersLocksHoldUpTheirOwnRunsOnly(t *testing.T) {
 	w.Release("/stuck")
 	unhindered(t, conn, 1)
 	unhindered(t, conn, 1) // the retry is due by now
-	if n := query[int](t, conn, `SELECT count(*) FROM punctual.runs r JOIN punctual.jobs j ON j.id = r.job_id WHERE j.name IN ('exclusive', 'runs') AND r.status = 'running'`); n != 2 {
+	if n := query[int](t, conn, `
+		SELECT count(*)
+		FROM punctual.runs r
+		JOIN punctual.jobs j ON j.id = r.job_id
+		WHERE j.name IN ('exclusive', 'runs') AND r.status = 'running'`); n != 2 {
 		t.Errorf("%d runs wait for their rows, want 2", n)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "the runs whose rows were locked, and those behind them", func() bool {
-		return query[int](t, conn, `SELECT count(*) FROM punctual.runs r JOIN punctual.jobs j ON j.id = r.job_id WHERE j.name NOT LIKE 'neighbour-%' AND r.status = 'succeeded'`) == 9
+		return query[int](t, conn, `
+			SELECT count(*)
+			FROM punctual.runs r
+			JOIN punctual.jobs j ON j.id = r.job_id
+			WHERE j.name NOT LIKE 'neighbour-%' AND r.status = 'succeeded'`) == 9
 	})
 	for _, policy := range []string{"allow", "forbid"} {
 		do[any](t, r.API, "POST", "/v1/jobs/neighbour-"+policy+"/pause", nil)

@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// visit is a request that is open. Its handler may learn late that the client has left: on a busy machine after the next
-// request of the same job has come. The kernel knows at once, so it is asked whenever that matters.
+// visit is an open request. On a busy machine its handler may learn that the client has left only after the next
+// request of the same job has come. The kernel knows at once, so the witness asks the kernel whenever it matters.
 type visit struct {
 	job    string
-	conn   net.Conn  // nil: not known
-	number int       // of its request in the log; -1: not there yet
-	left   time.Time // when it was known that the client had left; zero: it is there
-	unread bool      // the client had left when its request was read
+	conn   net.Conn  // nil: unknown
+	number int       // index of its request in the log; -1: not logged yet
+	left   time.Time // when the client was found to have left; zero: still there
+	unread bool      // the client had left before its request was read
 }
 
 type connKey struct{}
 
-// withConn lets a handler find its connection.
+// withConn gives a handler access to its connection.
 func withConn(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, conn)
 }
 
-// arrive opens a visit and returns when that was, by the wall clock alone, as Postgres has it. All clients of the same
-// job that had left by then are known to have left.
+// arrive opens a visit and returns its time, by the wall clock alone, as Postgres does. First it marks all clients of
+// the same job that have left by then.
 func (w *Witness) arrive(r *http.Request) (v *visit, at time.Time) {
 	conn, _ := r.Context().Value(connKey{}).(net.Conn)
 	v = &visit{job: r.Header.Get("Punctual-Job"), conn: conn, number: -1}
@@ -45,8 +45,8 @@ func (w *Witness) arrive(r *http.Request) (v *visit, at time.Time) {
 	return v, at
 }
 
-// end closes a visit, and logs the status of the answer that comes next; 0: none does. false: no answer is to be given,
-// as the client has left.
+// end closes a visit, and logs the status of the answer that comes next; 0: no answer. It returns false if the handler
+// must not answer, because the client has left.
 func (w *Witness) end(v *visit, status int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,7 +56,7 @@ func (w *Witness) end(v *visit, status int) bool {
 	}
 	q := &w.requests[v.number]
 	if !v.left.IsZero() {
-		return false // and logged
+		return false // its end is logged already
 	}
 	if v.gone() {
 		status = 0
@@ -77,8 +77,8 @@ func (w *Witness) lookWhoLeft(job string) {
 	}
 }
 
-// gone asks the kernel whether the client has closed the connection. Of one that the kernel does not know, such as
-// one with TLS, the handler learns it.
+// gone asks the kernel whether the client has closed the connection. For a connection that the kernel cannot tell
+// about, such as one with TLS, only the handler learns it.
 func (v *visit) gone() (gone bool) {
 	conn, ok := v.conn.(syscall.Conn)
 	if !ok {
@@ -86,7 +86,7 @@ func (v *visit) gone() (gone bool) {
 	}
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return true // closed on this side, as the handler has learnt that the client left
+		return true // closed on this side, because the handler has learnt that the client left
 	}
 	err = raw.Control(func(fd uintptr) {
 		n, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)

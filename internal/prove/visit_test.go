@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// called is a connection from a client to the witness's side.
+// called returns both ends of a connection from a client to the witness.
 func called(t *testing.T) (client, server net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -25,7 +25,7 @@ func called(t *testing.T) (client, server net.Conn) {
 	return client, server
 }
 
-// of is a request of a job on a connection.
+// of returns a request of a job on a connection.
 func of(t *testing.T, job string, conn net.Conn) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(withConn(t.Context(), conn), http.MethodPost, "/", nil)
@@ -36,8 +36,8 @@ func of(t *testing.T, job string, conn net.Conn) *http.Request {
 	return r
 }
 
-// On a busy machine a handler learns long after the next request has come that its client has left. What the witness
-// logs does not depend on that.
+// On a busy machine a handler learns that its client has left only long after the next request has come. The witness's
+// log must not depend on that.
 func TestAClientThatHasLeftHasLeftWhenTheNextRequestComes(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t)
@@ -61,7 +61,7 @@ func TestAClientThatHasLeftHasLeftWhenTheNextRequestComes(t *testing.T) {
 	if q := w.requests[0]; q.Ended.IsZero() || q.Ended.After(at) || q.Status != 0 {
 		t.Errorf("logged %+v, and the next one came at %s", q, at)
 	}
-	// One whose client leaves before its handler answers was not answered.
+	// If the client leaves before its handler answers, the request counts as not answered.
 	_ = other.Close()
 	await(t, "the kernel to say so", second.gone)
 	if w.end(second, http.StatusOK) || w.requests[1].Status != 0 || w.requests[1].Ended.Before(at) {
@@ -72,7 +72,7 @@ func TestAClientThatHasLeftHasLeftWhenTheNextRequestComes(t *testing.T) {
 	}
 }
 
-// A request that is read when its client has left may have come long before, and before others that were read first.
+// A request that is read after its client has left may have come long before, even before others that were read first.
 func TestARequestReadTooLateIsMarked(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t)

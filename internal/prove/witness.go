@@ -16,13 +16,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// Request is one request as the witness got it. Times are of the clock that a Postgres on the same machine
-// has.
+// Request is one request as the witness got it. Its times are comparable with those of a Postgres on the same machine.
 type Request struct {
-	At, Ended    time.Time // arrival, and when it was answered or known that the client had left; zero: still open
+	// At is when it arrived. Ended is when it was answered or its client was found to have left; zero: still open.
+	At, Ended    time.Time
 	Method, Path string
 	Run          uuid.UUID
-	Job          string // name
+	Job          string // the job's name
 	Attempt      int
 	Fence        int64
 	Trigger      string
@@ -30,32 +30,32 @@ type Request struct {
 	Late         bool
 	Key          string // Idempotency-Key
 	Token        string // Punctual-Run-Token
-	Body         uint64 // HashBody of it
-	Status       int    // of the answer; 0: none was given
-	Unread       bool   // its client had left when it was read, so it may have arrived long before At
+	Body         uint64 // HashBody of the body
+	Status       int    // of the answer; 0: not answered
+	Unread       bool   // the client had left before the request was read, so it may have arrived long before At
 }
 
-// HashBody returns what Request.Body is for a body.
+// HashBody returns the hash of a body that Request.Body holds.
 func HashBody(body []byte) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(body)
 	return h.Sum64()
 }
 
-// Answer is how the witness treats a request. The zero value is a prompt 200.
+// Answer is how the witness answers a request. The zero value is a prompt 200.
 type Answer struct {
 	Status int           // 0: 200
 	Header http.Header   // such as Retry-After or Location
 	Body   string        // of the response
-	Delay  time.Duration // before the answer
-	Hang   bool          // no answer before Release of the path; then this one
-	Drop   bool          // the connection is closed instead
+	Delay  time.Duration // time before the answer
+	Hang   bool          // do not answer before Release of the path; then give this answer
+	Drop   bool          // close the connection instead of answering
 }
 
-// Witness is an HTTP target on loopback that logs every request. Each path answers 200 unless it was told
-// to misbehave. Safe for concurrent use.
+// Witness is an HTTP target on loopback that logs every request. Every path answers 200 unless Script or Cycle says
+// otherwise. Safe for concurrent use.
 type Witness struct {
-	URL string // without a slash at the end
+	URL string // without a trailing slash
 
 	server   *http.Server
 	mu       sync.Mutex
@@ -64,10 +64,10 @@ type Witness struct {
 	scripts  map[string]*script
 }
 
-// script is what the requests of one path are answered with.
+// script holds the answers of one path.
 type script struct {
-	answers  []Answer // of the first request, the second, …
-	cycle    bool     // after the last comes the first; else the last one repeats
+	answers  []Answer // to the first request, the second, …
+	cycle    bool     // after the last answer start again; otherwise the last one repeats
 	next     int
 	released chan struct{} // closed by Release
 }
@@ -81,25 +81,30 @@ func NewWitness() (*Witness, error) {
 	return NewWitnessOn(listener), nil
 }
 
-// NewWitnessOn starts a witness on a listener, which it closes in the end.
+// NewWitnessOn starts a witness on a listener, which Close closes.
 func NewWitnessOn(listener net.Listener) *Witness {
-	w := &Witness{URL: "http://" + listener.Addr().String(), open: map[string]map[*visit]bool{}, scripts: map[string]*script{}}
+	w := &Witness{
+		URL:     "http://" + listener.Addr().String(),
+		open:    map[string]map[*visit]bool{},
+		scripts: map[string]*script{},
+	}
 	w.server = &http.Server{Handler: http.HandlerFunc(w.serve), ReadHeaderTimeout: time.Minute, ConnContext: withConn}
-	go func() { _ = w.server.Serve(listener) }() // always ErrServerClosed
+	go func() { _ = w.server.Serve(listener) }() // returns ErrServerClosed, always
 	return w
 }
 
-// Close cuts off what is open and stops listening.
+// Close cuts off open requests and stops listening.
 func (w *Witness) Close() error { return w.server.Close() }
 
-// Script sets what the next requests of a path get: the first answer, then the second; the last repeats.
+// Script sets the answers to the next requests of a path: the first answer, then the second, and so on. The last one
+// repeats.
 func (w *Witness) Script(path string, answers ...Answer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.scripts[path] = &script{answers: answers, released: make(chan struct{})}
 }
 
-// Cycle is Script, but that after the last answer the first one comes again.
+// Cycle is Script, except that the first answer follows the last one.
 func (w *Witness) Cycle(path string, answers ...Answer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,7 +162,7 @@ func (w *Witness) serve(rw http.ResponseWriter, r *http.Request) {
 	if err == nil && answer.wait(r.Context(), released) == nil && !answer.Drop {
 		status = cmp.Or(answer.Status, http.StatusOK)
 	}
-	// Logged before it is sent: who reads the answer may send the next request at once.
+	// Log the end before answering: a client that has the answer may send its next request at once.
 	if !w.end(v, status) {
 		panic(http.ErrAbortHandler) // closes the connection without an answer
 	}
@@ -168,13 +173,13 @@ func (w *Witness) serve(rw http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(rw, answer.Body) // the client may have left
 }
 
-// read takes from a request what the checker wants to know. A header that is missing or malformed leaves
-// the field zero.
+// read extracts from a request what the checker needs. A missing or malformed header leaves its field zero.
 func read(r *http.Request, at time.Time, body []byte) Request {
 	h := r.Header
 	q := Request{
 		At: at, Method: r.Method, Path: r.URL.Path, Job: h.Get("Punctual-Job"), Trigger: h.Get("Punctual-Trigger"),
-		Late: h.Get("Punctual-Late") == "true", Key: h.Get("Idempotency-Key"), Token: h.Get("Punctual-Run-Token"), Body: HashBody(body),
+		Late: h.Get("Punctual-Late") == "true", Key: h.Get("Idempotency-Key"), Token: h.Get("Punctual-Run-Token"),
+		Body: HashBody(body),
 	}
 	q.Run, _ = uuid.Parse(h.Get("Punctual-Run"))
 	q.Attempt, _ = strconv.Atoi(h.Get("Punctual-Attempt"))
@@ -183,7 +188,7 @@ func read(r *http.Request, at time.Time, body []byte) Request {
 	return q
 }
 
-// log appends a request and returns what to answer.
+// log appends a request and returns the answer to give.
 func (w *Witness) log(v *visit, r Request) (a Answer, released <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -203,7 +208,7 @@ func (w *Witness) log(v *visit, r Request) (a Answer, released <-chan struct{}) 
 
 var errLeft = errors.New("the client left")
 
-// wait waits as the answer asks for; it fails when the client has left.
+// wait waits as long as the answer says. It fails if the client leaves.
 func (a Answer) wait(ctx context.Context, released <-chan struct{}) error {
 	if a.Hang {
 		select {

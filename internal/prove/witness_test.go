@@ -40,8 +40,9 @@ func TestWitnessLogsWhatARequestSaysAboutItself(t *testing.T) {
 	w := newWitness(t)
 	run, before := uuid.New(), time.Now()
 	_, err := post(t, http.DefaultClient, w.URL+"/x", "hello", map[string]string{
-		"Punctual-Run": run.String(), "Punctual-Job": "j", "Punctual-Attempt": "2", "Punctual-Fencing-Token": "7", "Punctual-Trigger": "schedule",
-		"Punctual-Scheduled-For": "2026-01-02T03:04:05Z", "Punctual-Late": "true", "Idempotency-Key": "k",
+		"Punctual-Run": run.String(), "Punctual-Job": "j", "Punctual-Attempt": "2", "Punctual-Fencing-Token": "7",
+		"Punctual-Trigger": "schedule", "Punctual-Scheduled-For": "2026-01-02T03:04:05Z", "Punctual-Late": "true",
+		"Idempotency-Key": "k",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -55,8 +56,9 @@ func TestWitnessLogsWhatARequestSaysAboutItself(t *testing.T) {
 		t.Errorf("it arrived at %s and ended at %s", got.At, got.Ended)
 	}
 	want := Request{
-		At: got.At, Ended: got.Ended, Method: "POST", Path: "/x", Run: run, Job: "j", Attempt: 2, Fence: 7, Trigger: "schedule",
-		ScheduledFor: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Late: true, Key: "k", Body: HashBody([]byte("hello")), Status: 200,
+		At: got.At, Ended: got.Ended, Method: "POST", Path: "/x", Run: run, Job: "j", Attempt: 2, Fence: 7,
+		Trigger: "schedule", ScheduledFor: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Late: true, Key: "k",
+		Body: HashBody([]byte("hello")), Status: 200,
 	}
 	if got != want {
 		t.Errorf("logged %+v\nwant   %+v", got, want)
@@ -72,7 +74,8 @@ func TestWitnessMisbehavesAsTold(t *testing.T) {
 	}
 	hasty := *client
 	hasty.Timeout = 100 * time.Millisecond
-	w.Script("/status", Answer{Status: 503, Header: http.Header{"Retry-After": {"1"}}}, Answer{Status: 302, Header: http.Header{"Location": {"/"}}}, Answer{})
+	w.Script("/status", Answer{Status: 503, Header: http.Header{"Retry-After": {"1"}}},
+		Answer{Status: 302, Header: http.Header{"Location": {"/"}}}, Answer{})
 	for i, want := range []int{503, 302, 200, 200} {
 		response, err := post(t, client, w.URL+"/status", "", nil)
 		if err != nil || response.StatusCode != want {
@@ -91,7 +94,10 @@ func TestWitnessMisbehavesAsTold(t *testing.T) {
 		if _, err := post(t, &hasty, w.URL+path, "", nil); err == nil {
 			t.Errorf("%s was answered", path)
 		}
-		await(t, path+" to end", func() bool { r := w.At(path); return len(r) == 1 && !r[0].Ended.IsZero() && r[0].Status == 0 })
+		await(t, path+" to end", func() bool {
+			r := w.At(path)
+			return len(r) == 1 && !r[0].Ended.IsZero() && r[0].Status == 0
+		})
 	}
 	w.Release("/hang")
 	if response, err := post(t, client, w.URL+"/hang", "", nil); err != nil || response.StatusCode != 200 {

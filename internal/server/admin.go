@@ -17,19 +17,19 @@ import (
 	"punctual/store"
 )
 
-// AdminConfig is what the commands need that administer keys and tenants in the database itself.
+// AdminConfig is the configuration of the commands that administer keys and tenants directly in the database.
 type AdminConfig struct {
 	DatabaseURL string
-	Out, Notes  io.Writer // what was asked for, and what is said besides
+	Out, Notes  io.Writer // the results, and remarks beside them
 }
 
-// NewKey is what `punctual keys create` makes a key of.
+// NewKey describes the key that `punctual keys create` makes.
 type NewKey struct {
 	Tenant, Role, Name string
 	Expires            time.Duration // 0: never
 }
 
-// administer runs work on the database, in the name of whoever is logged in.
+// administer runs work on the database, on behalf of the logged-in user.
 func administer(ctx context.Context, c AdminConfig, work func(context.Context, *store.Store) error) error {
 	db, err := store.Open(ctx, store.Options{DatabaseURL: c.DatabaseURL, MaxConns: 2, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -42,7 +42,7 @@ func administer(ctx context.Context, c AdminConfig, work func(context.Context, *
 	return work(store.WithActor(ctx, store.Actor{Kind: store.ActorCommand, Name: login()}), db)
 }
 
-// login is the name of the user of the operating system.
+// login returns the name of the operating system's user.
 func login() string {
 	if u, err := user.Current(); err == nil {
 		return u.Username
@@ -50,7 +50,7 @@ func login() string {
 	return "unknown"
 }
 
-// CreateKey makes an API key and prints it.
+// CreateKey creates an API key and prints it.
 func CreateKey(ctx context.Context, c AdminConfig, n NewKey) error {
 	expires := scheduler.Duration{}
 	if n.Expires != 0 {
@@ -68,7 +68,8 @@ func CreateKey(ctx context.Context, c AdminConfig, n NewKey) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(c.Notes, "key %s (%s) of tenant %s with the role %s, %s; it is not shown again:\n", made.ID, made.Name, made.Tenant, made.Role, validity(made))
+		fmt.Fprintf(c.Notes, "key %s (%s) of tenant %s with the role %s, %s; it is not shown again:\n", made.ID, made.Name,
+			made.Tenant, made.Role, validity(made))
 		_, err = fmt.Fprintln(c.Out, key)
 		return err
 	})
@@ -105,7 +106,8 @@ func ListKeys(ctx context.Context, c AdminConfig, tenant string) error {
 				return err
 			}
 			for _, k := range keys {
-				fmt.Fprintf(w, "%s\tpunctual_%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Prefix, k.Role, k.Name, orDash(&k.CreatedAt), k.CreatedBy,
+				fmt.Fprintf(w, "%s\tpunctual_%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+					k.ID, k.Prefix, k.Role, k.Name, orDash(&k.CreatedAt), k.CreatedBy,
 					orDash(k.ExpiresAt), orDash(k.LastUsedAt), orDash(k.RevokedAt))
 			}
 			if next == "" {
@@ -123,7 +125,7 @@ func orDash(t *time.Time) string {
 	return t.Format(time.RFC3339)
 }
 
-// RevokeKey revokes the key of an id or prefix.
+// RevokeKey revokes the key with an id or prefix.
 func RevokeKey(ctx context.Context, c AdminConfig, ref string) error {
 	return administer(ctx, c, func(ctx context.Context, db *store.Store) error {
 		tenant, id, err := db.FindKey(ctx, ref)
@@ -141,7 +143,7 @@ func RevokeKey(ctx context.Context, c AdminConfig, ref string) error {
 	})
 }
 
-// CreateTenant makes a tenant with the limits that are given, by their names in the API.
+// CreateTenant creates a tenant with the given limits, by their names in the API.
 func CreateTenant(ctx context.Context, c AdminConfig, name string, limits map[string]string) error {
 	if err := httpapi.CheckTenantName(name); err != nil {
 		return err
@@ -159,7 +161,7 @@ func CreateTenant(ctx context.Context, c AdminConfig, name string, limits map[st
 	})
 }
 
-// SetTenant changes the limits of a tenant that are given.
+// SetTenant changes the given limits of a tenant.
 func SetTenant(ctx context.Context, c AdminConfig, name string, limits map[string]string) error {
 	return administer(ctx, c, func(ctx context.Context, db *store.Store) error {
 		t, err := db.EditTenant(ctx, name, func(now store.TenantRecord) (store.TenantSettings, error) {
@@ -212,7 +214,7 @@ func printTenants(out io.Writer, tenants ...store.TenantRecord) error {
 	return w.Flush()
 }
 
-// told names the forms in which somebody is told, without the URLs: some of these are secrets.
+// told lists the formats of a tenant's notices without the URLs, some of which are secrets.
 func told(list []scheduler.Notify) string {
 	if len(list) == 0 {
 		return "-"

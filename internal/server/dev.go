@@ -21,15 +21,15 @@ import (
 type DevConfig struct {
 	Config
 	Dir    string // data directory of the private Postgres
-	Sample []byte // body of POST /v1/jobs/batch that registers the sample jobs
+	Sample []byte // body of POST /v1/jobs/batch that creates the sample jobs
 	Out    io.Writer
 }
 
-// sampleTarget is how the sample jobs write the address of the echo target.
+// sampleTarget is the address of the echo target in the sample jobs.
 const sampleTarget = "http://127.0.0.1:8080"
 
-// RunDev starts a private Postgres, a replica on it and a built-in echo target, registers the sample jobs
-// and prints every run as it arrives, until ctx ends.
+// RunDev starts a private Postgres, a replica on it and a built-in echo target, creates the sample jobs and prints
+// every run as it arrives, until ctx ends.
 func RunDev(ctx context.Context, c DevConfig) error {
 	pg, err := privatepg.Start(ctx, privatepg.Config{Dir: c.Dir})
 	if err != nil {
@@ -37,9 +37,12 @@ func RunDev(ctx context.Context, c DevConfig) error {
 	}
 	defer func() { _ = pg.Stop() }()
 	c.DatabaseURL, c.Migrate, c.NoAuth = pg.DSN("postgres"), true, true
-	c.AdoptDatabase = true                                                        // nobody else's: it may be copied, moved and made anew
-	c.AllowTargets = slices.Concat(c.AllowTargets, guard.Loopback, guard.Private) // one's own machine and office, to try things with
-	c.OnlyLocal, c.CallsItself = true, true                                       // the echo target is served beside the API
+	// The database is private: it may be copied, moved and created again.
+	c.AdoptDatabase = true
+	// Sample jobs call the user's own machine and office.
+	c.AllowTargets = slices.Concat(c.AllowTargets, guard.Loopback, guard.Private)
+	// The echo target is served beside the API.
+	c.OnlyLocal, c.CallsItself = true, true
 	if c.Master, err = devMaster(c.Dir); err != nil {
 		return err
 	}
@@ -65,8 +68,8 @@ func banner(out io.Writer, url, dsn, dir string, jobs []string) {
 	_ = w.Flush()
 }
 
-// registerSample creates the sample jobs through the API, as a user would. Those that exist stay as they
-// are, but that they are pointed at the echo target's present address.
+// registerSample creates the sample jobs through the API, as a user would. Jobs that exist stay as they are, except
+// that their target becomes the present address of the echo target.
 func registerSample(ctx context.Context, url string, sample []byte) (names []string, err error) {
 	body := bytes.ReplaceAll(sample, []byte(sampleTarget), []byte(url))
 	var batch struct {
@@ -91,7 +94,7 @@ func registerSample(ctx context.Context, url string, sample []byte) (names []str
 	return names, nil
 }
 
-// send sends a request to the API; an answer other than success is an error.
+// send sends a request to the API. Any answer but success is an error.
 func send(ctx context.Context, method, url string, body []byte) error {
 	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
@@ -122,14 +125,16 @@ func (p *runPrinter) print(outcomes []scheduler.Outcome) {
 		if o.Verdict == scheduler.Await {
 			end.Status = "accepted"
 		}
-		line := fmt.Sprintf("%s  %-9s %-24s attempt %d", o.FinishedAt.Local().Format(time.TimeOnly), end.Status, o.Job.Name, o.Attempt)
+		line := fmt.Sprintf("%s  %-9s %-24s attempt %d", o.FinishedAt.Local().Format(time.TimeOnly), end.Status, o.Job.Name,
+			o.Attempt)
 		if !o.StartedAt.IsZero() {
-			line += fmt.Sprintf("  sent %s after due, took %s", round(o.StartedAt.Sub(o.DueAt)), round(o.FinishedAt.Sub(o.StartedAt)))
+			line += fmt.Sprintf("  sent %s after due, took %s", round(o.StartedAt.Sub(o.DueAt)),
+				round(o.FinishedAt.Sub(o.StartedAt)))
 		}
 		if o.Error != "" {
 			line += "  " + o.Error
 		}
-		_, _ = io.WriteString(p.out, line+"\n") // in one piece, as others write too
+		_, _ = io.WriteString(p.out, line+"\n") // in one write, because others write too
 	}
 }
 

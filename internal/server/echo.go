@@ -13,8 +13,8 @@ import (
 // echoLimit is how much of a request the echo target reads.
 const echoLimit = 64 << 10
 
-// withEcho adds the target of the sample jobs: /echo answers every request with what it got, and with the
-// status that ?status= asks for.
+// withEcho adds the target of the sample jobs. /echo answers every request with a copy of the request, and with the
+// status in ?status=.
 func withEcho(api http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/echo", echo)
@@ -22,7 +22,7 @@ func withEcho(api http.Handler) http.Handler {
 	return mux
 }
 
-// RunEcho serves the echo target by itself, at every path, until ctx ends. What probes ask for is not logged.
+// RunEcho serves the echo target alone, at every path, until ctx ends. It does not log health probes.
 func RunEcho(ctx context.Context, address string, log *slog.Logger) error {
 	listener, err := listen("--listen", address)
 	if err != nil {
@@ -30,12 +30,16 @@ func RunEcho(ctx context.Context, address string, log *slog.Logger) error {
 	}
 	server := newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/readyz" {
-			log.Info("request", "method", r.Method, "path", r.URL.EscapedPath(), "run", r.Header.Get("Webhook-Id"), "attempt", r.Header.Get("Punctual-Attempt"))
+			log.Info("request", "method", r.Method, "path", r.URL.EscapedPath(), "run", r.Header.Get("Webhook-Id"), "attempt",
+				r.Header.Get("Punctual-Attempt"))
 		}
 		echo(w, r)
 	}), log)
 	stopped := make(chan struct{})
-	defer context.AfterFunc(ctx, func() { defer close(stopped); shutDown(context.WithoutCancel(ctx), server, apiShutdown) })()
+	defer context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		shutDown(context.WithoutCancel(ctx), server, apiShutdown)
+	})()
 	log.Info("echo ready", "url", "http://"+listener.Addr().String())
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -56,5 +60,6 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"method": r.Method, "headers": r.Header, "body": string(body)}) // the client may be gone
+	// The client may be gone.
+	_ = json.NewEncoder(w).Encode(map[string]any{"method": r.Method, "headers": r.Header, "body": string(body)})
 }

@@ -9,11 +9,11 @@ import (
 	"punctual/store"
 )
 
-// FirstKey is the command that makes the first key of a deployment.
+// FirstKey is the command that creates the first key of a deployment.
 const FirstKey = "punctual keys create --tenant default --role operator --name first"
 
-// CheckExposure returns an error when an API without authentication would listen where others than this
-// machine's own processes can reach it, unless that was asked for.
+// CheckExposure returns an error if an API without authentication would listen where other machines can reach it,
+// unless insecure allows that.
 func CheckExposure(listen string, noAuth, insecure bool) error {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -28,9 +28,10 @@ func CheckExposure(listen string, noAuth, insecure bool) error {
 		"or with --insecure-no-auth anybody who can reach the address may do anything", listen, FirstKey)
 }
 
-// warnOfNoKeys says how to make the first key when there is none.
+// warnOfNoKeys logs how to create the first key if there is none.
 func warnOfNoKeys(ctx context.Context, db *store.Store, log *slog.Logger) {
 	if found, err := db.HasKeys(ctx); err == nil && !found {
-		log.Warn("there is no API key that works, so that nobody can use the API; make one, on the same database", "command", FirstKey)
+		log.Warn("there is no API key that works, so that nobody can use the API; make one, on the same database", "command",
+			FirstKey)
 	}
 }

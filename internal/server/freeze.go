@@ -8,7 +8,7 @@ import (
 	"punctual/store"
 )
 
-// Freeze freezes a tenant, or without a name the deployment, and says what is in flight.
+// Freeze freezes a tenant, or without a name the deployment, and reports what is in flight.
 func Freeze(ctx context.Context, c AdminConfig, tenant, note string) error {
 	return administer(ctx, c, func(ctx context.Context, db *store.Store) error {
 		scope, err := scopeNamed(ctx, db, tenant)
@@ -23,12 +23,13 @@ func Freeze(ctx context.Context, c AdminConfig, tenant, note string) error {
 		if tenant != "" {
 			frozen, what, how = state.Tenant, "tenant "+tenant, "punctual unfreeze --tenant "+tenant
 		}
-		_, err = fmt.Fprintf(c.Out, "%s is %s: nothing is claimed. %s.\nTo go on: %s\n", what, said(frozen), inFlight(state.InFlight), how)
+		_, err = fmt.Fprintf(c.Out, "%s is %s: nothing is claimed. %s.\nTo go on: %s\n", what, said(frozen),
+			inFlight(state.InFlight), how)
 		return err
 	})
 }
 
-// Unfreeze ends that.
+// Unfreeze lifts the freeze of a tenant, or without a name of the deployment.
 func Unfreeze(ctx context.Context, c AdminConfig, tenant, note string) error {
 	return administer(ctx, c, func(ctx context.Context, db *store.Store) error {
 		scope, err := scopeNamed(ctx, db, tenant)
@@ -42,7 +43,8 @@ func Unfreeze(ctx context.Context, c AdminConfig, tenant, note string) error {
 		text := "the deployment is not frozen: replicas claim within two seconds"
 		switch {
 		case tenant != "" && state.Deployment != nil:
-			text = fmt.Sprintf("tenant %s is not frozen by itself, but the deployment is %s: nothing is claimed", tenant, said(state.Deployment))
+			text = fmt.Sprintf("tenant %s is not frozen by itself, but the deployment is %s: nothing is claimed", tenant,
+				said(state.Deployment))
 		case tenant != "":
 			text = fmt.Sprintf("tenant %s is not frozen: replicas claim within two seconds", tenant)
 		}
@@ -51,7 +53,7 @@ func Unfreeze(ctx context.Context, c AdminConfig, tenant, note string) error {
 	})
 }
 
-// scopeNamed returns the tenant of a name; of none, the deployment.
+// scopeNamed returns the id of the named tenant; without a name, the deployment.
 func scopeNamed(ctx context.Context, db *store.Store, tenant string) (int32, error) {
 	if tenant == "" {
 		return store.Deployment, nil
@@ -59,7 +61,7 @@ func scopeNamed(ctx context.Context, db *store.Store, tenant string) (int32, err
 	return tenantNamed(ctx, db, tenant)
 }
 
-// said describes a freeze; nil where somebody ended it in the meantime.
+// said describes a freeze. A nil freeze was lifted by another operator in the meantime.
 func said(f *scheduler.Freeze) string {
 	if f == nil {
 		return "frozen no more, somebody else has just unfrozen it"

@@ -12,8 +12,9 @@ import (
 	"punctual/store"
 )
 
-// newGuard returns what decides which addresses callbacks may go to. What Punctual itself listens at and connects to is
-// never among them, but for `punctual dev`, whose API listens where the target of the sample jobs does.
+// newGuard returns the guard that decides which addresses callbacks may go to. It always forbids the addresses that
+// Punctual itself listens at and connects to. `punctual dev` is the exception: its API listens at the address of the
+// sample jobs' target.
 func newGuard(c Config, db *store.Store, listens net.Addr) *guard.Guard {
 	g := guard.New(c.AllowTargets)
 	if tcp, ok := listens.(*net.TCPAddr); ok && !c.CallsItself {
@@ -24,7 +25,8 @@ func newGuard(c Config, db *store.Store, listens net.Addr) *guard.Guard {
 	return g
 }
 
-// readCAs returns the system's certificate authorities and those of a file; nil, which means the system's, without one.
+// readCAs returns the system's certificate authorities and those in a file. Without a file it returns nil, which means
+// the system's.
 func readCAs(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil

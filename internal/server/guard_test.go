@@ -18,12 +18,15 @@ import (
 
 func TestAuthoritiesOfAFileAreTrustedBesideTheSystems(t *testing.T) {
 	t.Parallel()
-	target := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
+	target := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "ok")
+	}))
 	target.Config.ErrorLog = nil
 	target.StartTLS()
 	t.Cleanup(target.Close)
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: target.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(file,
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: target.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	u, err := url.Parse(target.URL)
@@ -37,7 +40,11 @@ func TestAuthoritiesOfAFileAreTrustedBesideTheSystems(t *testing.T) {
 		}
 		client := delivery.New(delivery.Config{RootCAs: pool, Guard: guard.New(guard.Loopback)})
 		t.Cleanup(client.Close)
-		if res := client.Send(t.Context(), delivery.Request{Method: "POST", URL: u, Timeout: time.Minute}); res.Reason != reason {
+		if res := client.Send(t.Context(), delivery.Request{
+			Method:  "POST",
+			URL:     u,
+			Timeout: time.Minute,
+		}); res.Reason != reason {
 			t.Errorf("with file %q: %+v", path, res)
 		}
 	}
@@ -45,8 +52,11 @@ func TestAuthoritiesOfAFileAreTrustedBesideTheSystems(t *testing.T) {
 	if err := os.WriteFile(empty, []byte("no certificate"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{empty: "BEGIN CERTIFICATE", filepath.Join(t.TempDir(), "absent"): "no such file"} {
-		if _, err := readCAs(path); err == nil || !strings.Contains(err.Error(), "--target-ca-file") || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+	for path, want := range map[string]string{
+		empty: "BEGIN CERTIFICATE", filepath.Join(t.TempDir(), "absent"): "no such file",
+	} {
+		if _, err := readCAs(path); err == nil || !strings.Contains(err.Error(), "--target-ca-file") ||
+			!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// headroom is how much a small heap may grow between two collections. Go lets a heap double, and so
-	// collects one of 10 MB, which is all that a replica needs, many times a second in a burst.
+	// headroom is how many bytes a small heap may grow between two collections. By default Go collects when the heap has
+	// doubled. A replica needs only 10 MB, and in a burst Go would collect that many times a second.
 	headroom = 96 << 20
 	// mostPercent keeps an idle replica, whose heap is the smallest, below 60 MB resident.
 	mostPercent = 400
@@ -20,12 +20,12 @@ const (
 type pacer struct {
 	mu      sync.Mutex
 	percent int
-	before  int // what GOGC was
+	before  int // GOGC before it was changed
 	stopped bool
 }
 
-// paceCollections lets a small heap grow further between two collections than a large one, until stop. A GOGC
-// in the environment has the last word.
+// paceCollections lets a small heap grow more, in proportion, between two collections than a large one, until stop. If
+// the environment sets GOGC, it changes nothing.
 func paceCollections() (stop func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
@@ -35,7 +35,7 @@ func paceCollections() (stop func()) {
 	return p.stop
 }
 
-// watch has adapt called after the next collection, which finds nobody using the witness.
+// watch arranges for adapt to run after the next collection, which finds that nothing refers to the allocated block.
 func (p *pacer) watch() {
 	runtime.AddCleanup(new([64]byte), func(p *pacer) { p.adapt() }, p)
 }
@@ -62,8 +62,8 @@ func (p *pacer) stop() {
 	debug.SetGCPercent(p.before)
 }
 
-// gcPercent is GOGC for so many bytes that live: headroom, and from there on as large as the heap, Go's own
-// 100. It goes in steps of 10, so that a heap that hardly changes needs no adapting.
+// gcPercent returns GOGC for a number of live bytes. It allows headroom to grow; when the heap is larger than headroom,
+// it is Go's own default of 100. It goes in steps of 10, so that a heap that hardly changes needs no adapting.
 func gcPercent(live uint64) int {
 	percent := headroom * 100 / max(live, 1) / 10 * 10
 	return int(min(max(percent, 100), mostPercent))

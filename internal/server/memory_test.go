@@ -26,7 +26,7 @@ func TestSmallHeapsMayGrowFurther(t *testing.T) {
 	}
 }
 
-// The percentage is the process's, so this test runs alone.
+// GOGC belongs to the whole process, so this test does not run in parallel.
 func TestCollectionsArePacedUntilStopped(t *testing.T) {
 	t.Setenv("GOGC", "")
 	before := debug.SetGCPercent(150)

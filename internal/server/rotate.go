@@ -13,11 +13,11 @@ import (
 	"punctual/store/vault"
 )
 
-// RotateConfig says which database's secrets are to be encrypted anew.
+// RotateConfig says which database's secrets to encrypt anew.
 type RotateConfig struct {
 	DatabaseURL string
-	Master      *vault.Master // opens the data keys
-	NewMaster   *vault.Master // seals them from now on; nil: Master does
+	Master      *vault.Master // decrypts the data keys
+	NewMaster   *vault.Master // encrypts them from now on; nil: Master does
 	Log         *slog.Logger
 }
 
@@ -39,7 +39,7 @@ func Rotate(ctx context.Context, c RotateConfig) error {
 	return nil
 }
 
-// devMaster returns the master key of a directory of `punctual dev`, which makes one at its first start.
+// devMaster returns the master key in a directory of `punctual dev`. The first start creates the key.
 func devMaster(dir string) (*vault.Master, error) {
 	path := filepath.Join(dir, "master.key")
 	text, err := os.ReadFile(path)

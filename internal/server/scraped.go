@@ -12,17 +12,17 @@ import (
 	"punctual/scheduler/delivery/guard"
 )
 
-// mostScrapers is how many connections the address of the metrics may have open.
+// mostScrapers is how many connections may be open to the metrics' own address.
 const mostScrapers = 64
 
-// scraped is the address of the metrics' own. A nil one is none.
+// scraped serves the metrics at an address of their own. It is nil if they have none.
 type scraped struct {
 	listener net.Listener
 	server   *http.Server
-	done     chan struct{} // closed when server has ended
+	done     chan struct{} // closed when the server has ended
 }
 
-// listenForScrapes takes the address of the metrics, if there is to be one.
+// listenForScrapes listens at the metrics' own address, if one is configured.
 func listenForScrapes(c Config) (*scraped, error) {
 	if c.MetricsListen == "" {
 		return nil, nil
@@ -34,7 +34,7 @@ func listenForScrapes(c Config) (*scraped, error) {
 	return &scraped{listener: listener}, nil
 }
 
-// guard keeps jobs from calling the address: whoever may make a job may not read what all tenants do.
+// guard forbids jobs to call this address: a user who may create jobs must not read the metrics of all tenants.
 func (s *scraped) guard(g *guard.Guard) {
 	if s == nil {
 		return
@@ -45,7 +45,7 @@ func (s *scraped) guard(g *guard.Guard) {
 	}
 }
 
-// serve answers scrapes until Close. What the replica does does not depend on them.
+// serve answers scrapes until Close. The replica works on even if this fails.
 func (s *scraped) serve(from prometheus.Gatherer, log *slog.Logger) {
 	if s == nil {
 		return
@@ -53,12 +53,12 @@ func (s *scraped) serve(from prometheus.Gatherer, log *slog.Logger) {
 	s.server, s.done = newServer(httpapi.MetricsOnly(from), log), make(chan struct{})
 	go func() {
 		defer close(s.done)
-		_ = s.server.Serve(bounded(s.listener, mostScrapers, log)) // until it is closed
+		_ = s.server.Serve(bounded(s.listener, mostScrapers, log)) // until Close
 	}()
 	log.Info("metrics ready, without authentication", "url", "http://"+s.listener.Addr().String()+"/metrics")
 }
 
-// Close gives the address up and cuts off what is being answered.
+// Close stops listening and cuts off scrapes in progress.
 func (s *scraped) Close() error {
 	if s == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package server puts one replica together: the database, the scheduler and the HTTP API. It is what
-// `punctual serve` and `punctual dev` run.
+// Package server puts one replica together: the database, the scheduler and the HTTP API. `punctual serve` and
+// `punctual dev` run it.
 package server
 
 import (
@@ -34,45 +34,48 @@ import (
 type Config struct {
 	DatabaseURL   string
 	Listen        string
-	MetricsListen string // an address of the metrics' own, without authentication; empty: none
+	MetricsListen string // a separate address for the metrics, without authentication; empty: none
 	JobMetrics    store.JobMetricsConfig
-	PublicURL     string         // where targets reach the API; empty: where it listens
-	NoAuth        bool           // callers of the API need not prove who they are
-	OIDC          httpapi.OIDC   // whose tokens are accepted beside keys
+	PublicURL     string         // the address at which targets reach the API; empty: where it listens
+	NoAuth        bool           // callers of the API need not authenticate
+	OIDC          httpapi.OIDC   // the issuer whose tokens are accepted beside keys
 	Migrate       bool           // migrate the schema first
-	Queues        map[string]int // worker slots by queue; none: it serves the API only
+	Queues        map[string]int // worker slots by queue; none: the replica serves the API only
 	Frozen        bool           // freeze the deployment before anything is claimed
-	AdoptDatabase bool           // dispatch from a database of another name or system identifier than before
+	AdoptDatabase bool           // dispatch even though the database has another name or system identifier than before
 	DefaultJitter time.Duration
 	Retention     time.Duration // how long runs are kept; 0: the store's default
-	// FailureRetention is how long runs that did not succeed are kept; 0: three times as long.
+	// FailureRetention is how long runs that did not succeed are kept; 0: three times Retention.
 	FailureRetention time.Duration
 	AuditRetention   time.Duration // how long the audit log is kept; 0: the store's default
 	DrainTimeout     time.Duration
-	ShutdownGrace    time.Duration   // how long a stop goes on answering, so that load balancers notice; see departure
-	Hurry            context.Context // ends when a stop is to wait for nothing any more; nil: never
-	DatabaseWait     time.Duration   // how long to wait for a database that does not answer at the start
+	ShutdownGrace    time.Duration   // how long a stopping replica answers, so that load balancers notice; see departure
+	Hurry            context.Context // ends when a stop must wait for nothing any more; nil: never
+	DatabaseWait     time.Duration   // how long to wait at the start for a database that does not answer
 	MaxConns         int32
 	AllowTargets     []netip.Prefix // networks that all jobs may call although they are not public
-	EgressProxy      *url.URL       // what callbacks go through; nil: nothing
-	TargetCAFile     string         // PEM file of authorities that targets may have their certificates from, beside the system's
-	CallsItself      bool           // jobs may call the address the API listens at
-	OnlyLocal        bool           // answer only requests to this machine or PublicURL by name: nobody has to prove who they are
-	Master           *vault.Master  // what the keys of secrets are sealed with
-	Version          string
-	Log              *slog.Logger
+	EgressProxy      *url.URL       // the proxy for callbacks; nil: none
+	// TargetCAFile is a PEM file of certificate authorities that targets may use beside the system's.
+	TargetCAFile string
+	CallsItself  bool // jobs may call the address at which the API listens
+	// OnlyLocal makes the API answer only requests that name this machine or PublicURL as their host, because callers do
+	// not authenticate.
+	OnlyLocal bool
+	Master    *vault.Master // encrypts the keys of secrets
+	Version   string
+	Log       *slog.Logger
 
-	// Wrap puts another handler around the API; Ready is called once it is served, with its base URL;
-	// Finished is told of every attempt whose outcome has been written, from any goroutine. All for `punctual dev`.
+	// Wrap puts another handler around the API. Ready is called with the base URL of the API once it is served. Finished
+	// is called for every attempt whose outcome has been written, from any goroutine. `punctual dev` uses all three.
 	Wrap     func(http.Handler) http.Handler
 	Ready    func(url string)
 	Finished func([]scheduler.Outcome)
 
-	links string // what links in notices begin with
+	links string // prefix of the links in notices
 }
 
-// Run serves until ctx ends, then drains the scheduler, stops the API and returns. A replica that is
-// draining is not ready, but answers until it stops, and for the grace at least.
+// Run serves until ctx ends, then drains the scheduler, stops the API and returns. A draining replica is not ready, but
+// keeps answering until it stops, and at least for the grace.
 func Run(ctx context.Context, c Config) error {
 	listener, err := listen("--listen", c.Listen)
 	if err != nil {
@@ -104,10 +107,16 @@ func Run(ctx context.Context, c Config) error {
 	defer db.Close()
 	guardian := newGuard(c, db, listener.Addr())
 	scraped.guard(guardian)
-	client := delivery.New(delivery.Config{UserAgent: "punctual/" + c.Version, Guard: guardian, RootCAs: authorities, Proxy: c.EgressProxy})
+	client := delivery.New(delivery.Config{
+		UserAgent: "punctual/" + c.Version,
+		Guard:     guardian,
+		RootCAs:   authorities,
+		Proxy:     c.EgressProxy,
+	})
 	defer client.Close()
 
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), store.Collector{Store: db})
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		store.Collector{Store: db})
 	if len(c.JobMetrics.Selectors) > 0 {
 		registry.MustRegister(store.NewJobMetrics(db, c.JobMetrics))
 	}
@@ -129,7 +138,8 @@ func Run(ctx context.Context, c Config) error {
 	address := "http://" + listener.Addr().String()
 	c.Log.Info("API ready", "url", address)
 	scraped.serve(registry, c.Log)
-	debug.FreeOSMemory() // describing the API takes several times what it leaves, and an idle replica would keep that
+	// Describing the API needs several times the memory that it leaves in use, and an idle replica would keep that.
+	debug.FreeOSMemory()
 	if c.Ready != nil {
 		c.Ready(address)
 	}
@@ -156,10 +166,10 @@ func Run(ctx context.Context, c Config) error {
 		defer close(closed)
 		leaving.end(c.Hurry, server, drained, func() time.Duration { return c.grace(ctx) }, c.DrainTimeout)
 	}()
-	host, _ := os.Hostname() // for people only
+	host, _ := os.Hostname() // shown to people only
 	err = scheduler.Run(running, db, scheduler.Config{
-		Queues: c.Queues, DrainTimeout: c.DrainTimeout, Hurry: c.Hurry, Client: client, Host: host, Version: c.Version, Log: c.Log,
-		PublicURL: public, Metrics: metrics, Finished: c.Finished,
+		Queues: c.Queues, DrainTimeout: c.DrainTimeout, Hurry: c.Hurry, Client: client, Host: host, Version: c.Version,
+		Log: c.Log, PublicURL: public, Metrics: metrics, Finished: c.Finished,
 	})
 	stop()
 	close(drained)
@@ -172,14 +182,15 @@ func Run(ctx context.Context, c Config) error {
 	}
 }
 
-// newAPI returns the handler of the API, which is not ready any more once the replica is leaving.
+// newAPI returns the handler of the API. It is not ready once the replica is leaving.
 func newAPI(
-	c Config, public string, db *store.Store, registry *prometheus.Registry, guardian *guard.Guard, courier *scheduler.Courier, leaving *departure,
+	c Config, public string, db *store.Store, registry *prometheus.Registry, guardian *guard.Guard,
+	courier *scheduler.Courier, leaving *departure,
 ) (http.Handler, error) {
 	api, err := httpapi.New(httpapi.Config{
-		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry, DefaultJitter: c.DefaultJitter, NoAuth: c.NoAuth, OIDC: c.OIDC, Guard: guardian,
-		OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL), PublicURL: public, Courier: courier,
-		Ready: leaving.ready,
+		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry, DefaultJitter: c.DefaultJitter,
+		NoAuth: c.NoAuth, OIDC: c.OIDC, Guard: guardian, OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL),
+		PublicURL: public, Courier: courier, Ready: leaving.ready,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("preparing the API: %w", err)
@@ -190,20 +201,22 @@ func newAPI(
 	return api, nil
 }
 
-// publicURL returns where targets are told to call back. Whoever listens on all addresses has to say under which of
-// them it is known.
+// publicURL returns the address to which targets are told to call back. A replica that listens on all addresses cannot
+// know at which of them targets reach it, so --public-url must say so.
 func publicURL(c Config, listens net.Addr) string {
 	if c.PublicURL != "" {
 		return strings.TrimRight(c.PublicURL, "/")
 	}
 	address := "http://" + listens.String()
 	if tcp, ok := listens.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
-		c.Log.Warn("targets of jobs with completion async are told an address that is none to call; give --public-url", "address", address)
+		c.Log.Warn("targets of jobs with completion async are told an address that is none to call; give --public-url",
+			"address", address)
 	}
 	return address
 }
 
-// linkBase is what links in notices begin with; empty when it is not known under which address people reach the API.
+// linkBase returns the prefix of the links in notices. It is empty if the address at which people reach the API is
+// unknown.
 func linkBase(c Config, listens net.Addr) string {
 	if c.PublicURL != "" {
 		return strings.TrimRight(c.PublicURL, "/")
@@ -214,7 +227,7 @@ func linkBase(c Config, listens net.Addr) string {
 	return "http://" + listens.String()
 }
 
-// publicHost is the host of a public URL; empty without one.
+// publicHost returns the host of a public URL; empty without one.
 func publicHost(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -234,7 +247,7 @@ func listen(flag, address string) (net.Listener, error) {
 	return listener, nil
 }
 
-// openStore connects, migrates if asked to, and makes sure that the schema fits.
+// openStore connects, migrates if asked to, and checks that the schema fits.
 func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (*store.Store, error) {
 	db, err := connect(ctx, c, ended)
 	if err != nil {
@@ -277,12 +290,13 @@ func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (
 	return db, nil
 }
 
-// connect opens the store. A database that refuses the user or does not exist is an error at once; one
-// that does not answer may still be starting.
+// connect opens the store. It fails at once if the database refuses the user or does not exist. It waits for one that
+// does not answer, which may still be starting.
 func connect(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (*store.Store, error) {
 	options := store.Options{
 		DatabaseURL: c.DatabaseURL, DefaultJitter: c.DefaultJitter, MaxConns: c.MaxConns, Replica: true, Log: c.Log,
-		Retention: c.Retention, FailureRetention: c.FailureRetention, AuditRetention: c.AuditRetention, Ended: ended, Master: c.Master, Adopt: c.AdoptDatabase, PublicURL: c.links,
+		Retention: c.Retention, FailureRetention: c.FailureRetention, AuditRetention: c.AuditRetention, Ended: ended,
+		Master: c.Master, Adopt: c.AdoptDatabase, PublicURL: c.links,
 	}
 	deadline := time.Now().Add(c.DatabaseWait)
 	for {
@@ -290,10 +304,12 @@ func connect(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (*s
 		var parse *pgconn.ParseConfigError
 		var refused *pgconn.PgError
 		starting := errors.As(err, &refused) && refused.Code == "57P03" // cannot_connect_now
-		if err == nil || errors.As(err, &parse) || (refused != nil && !starting) || time.Now().After(deadline) || ctx.Err() != nil {
+		if err == nil || errors.As(err, &parse) || (refused != nil && !starting) || time.Now().After(deadline) ||
+			ctx.Err() != nil {
 			return db, err
 		}
-		c.Log.Warn("the database does not answer; trying again", "error", err, "giving_up_in", time.Until(deadline).Round(time.Second))
+		c.Log.Warn("the database does not answer; trying again", "error", err, "giving_up_in",
+			time.Until(deadline).Round(time.Second))
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():

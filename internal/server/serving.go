@@ -9,19 +9,25 @@ import (
 	"time"
 )
 
-// newServer returns what serves the API, with a bound on whatever a client may do slowly or at length.
+// newServer returns the HTTP server of the API. It bounds how slow, how long and how large a request may be.
 func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		Handler:           handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       time.Minute,
+		WriteTimeout:      time.Minute,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 }
 
-// mostConnections to the API may be open at once. They cost 10 to 20 KB each, and descriptors that callbacks need too.
+// mostConnections is how many connections to the API may be open at once. Each costs 10 to 20 KB, and a file
+// descriptor, which callbacks need too.
 const mostConnections = 4096
 
-// bounded closes connections at once while there are so many open, so that clients hear of it and may go to another
-// replica; left waiting to be accepted, they would not.
+// bounded closes new connections at once while the most are open. Clients notice and can go to another replica, which
+// they could not if they were left waiting to be accepted.
 func bounded(l net.Listener, most int32, log *slog.Logger) net.Listener {
 	return &boundedListener{Listener: l, most: most, log: log}
 }
@@ -31,7 +37,7 @@ type boundedListener struct {
 	most int32
 	log  *slog.Logger
 	open atomic.Int32
-	told time.Time // when the log was last told, by Accept, which is called by one goroutine
+	told time.Time // when this was last logged; only the goroutine that calls Accept uses it
 }
 
 func (l *boundedListener) Accept() (net.Conn, error) {
@@ -62,8 +68,8 @@ func (c *boundedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite lets the server end its answer to a request that it does not read to the end, without which the client may
-// never see it.
+// CloseWrite lets the server finish its answer to a request that it does not read to the end. Without it the client may
+// never see the answer.
 func (c *boundedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

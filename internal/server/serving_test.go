@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// patience bounds what is waited for on a busy machine.
+// patience bounds every wait on a busy machine.
 const patience = 30 * time.Second
 
-// hardened is a server like the API's, with shorter limits, that counts what its handler is given.
+// hardened is a server like the API's with shorter limits. It counts the requests that its handler gets.
 type hardened struct {
 	address string
 	seen    atomic.Int32
@@ -62,7 +62,12 @@ func (h *hardened) dial(t *testing.T) net.Conn {
 
 func TestNothingOfTheServerIsUnbounded(t *testing.T) {
 	s := newServer(nil, slog.New(slog.DiscardHandler))
-	for name, limit := range map[string]time.Duration{"headers": s.ReadHeaderTimeout, "reading": s.ReadTimeout, "writing": s.WriteTimeout, "idleness": s.IdleTimeout} {
+	for name, limit := range map[string]time.Duration{
+		"headers":  s.ReadHeaderTimeout,
+		"reading":  s.ReadTimeout,
+		"writing":  s.WriteTimeout,
+		"idleness": s.IdleTimeout,
+	} {
 		if limit <= 0 || limit > 2*time.Minute {
 			t.Errorf("the limit on %s is %s", name, limit)
 		}
@@ -72,7 +77,7 @@ func TestNothingOfTheServerIsUnbounded(t *testing.T) {
 	}
 }
 
-// Who sends a byte now and then is cut off, in the headers and in the body.
+// A client that sends a byte now and then is cut off, in the headers and in the body.
 func TestSlowClientsAreCutOff(t *testing.T) {
 	t.Parallel()
 	h := harden(t, mostConnections, func(s *http.Server) {
@@ -144,34 +149,43 @@ func TestConnectionsBeyondTheBoundAreClosedAtOnce(t *testing.T) {
 	}
 }
 
-// What is no HTTP, or HTTP that two parsers may read differently, is answered with an error or not at all, and the bytes
-// after it are never taken for another request.
+// The server answers garbage, and HTTP that two parsers may read differently, with an error or not at all. It never
+// takes the following bytes for another request.
 func TestGarbageOnThePort(t *testing.T) {
 	t.Parallel()
-	h := harden(t, mostConnections, func(s *http.Server) { s.ReadHeaderTimeout, s.ReadTimeout = 300*time.Millisecond, 600*time.Millisecond })
+	h := harden(t, mostConnections, func(s *http.Server) {
+		s.ReadHeaderTimeout, s.ReadTimeout = 300*time.Millisecond, 600*time.Millisecond
+	})
 	const smuggled = "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
 	for name, raw := range map[string]string{
-		"a TLS handshake":                     "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("\x00", 600),
-		"NULs":                                strings.Repeat("\x00", 10_000),
-		"a Postgres startup":                  "\x00\x00\x00\x08\x04\xd2\x16\x2f",
-		"no version":                          "GET /\r\n\r\n",
-		"another version":                     "GET / HTTP/9.9\r\nHost: x\r\n\r\n",
-		"no host":                             "GET / HTTP/1.1\r\n\r\n",
-		"two hosts":                           "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
-		"a host with a blank":                 "GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
-		"a blank before a colon":              "POST / HTTP/1.1\r\nHost: x\r\nContent-Length : 0\r\n\r\n" + smuggled,
-		"a bare CR in a value":                "GET / HTTP/1.1\r\nHost: x\r\nA: b\rc\r\n\r\n",
-		"a NUL in a value":                    "GET / HTTP/1.1\r\nHost: x\r\nA: b\x00c\r\n\r\n",
-		"two lengths":                         "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 40\r\n\r\nabc" + smuggled,
-		"a list of lengths":                   "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3, 40\r\n\r\nabc" + smuggled,
-		"a signed length":                     "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +3\r\n\r\nabc" + smuggled,
-		"a negative length":                   "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n" + smuggled,
-		"an encoding that is no encoding":     "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\nContent-Length: 3\r\n\r\nabc" + smuggled,
-		"an encoding twice":                   "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n" + smuggled,
-		"an encoding in a list":               "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity, chunked\r\n\r\n0\r\n\r\n" + smuggled,
-		"chunks that are none":                "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n" + smuggled,
-		"chunks that end early":               "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n0\r\n\r\n" + smuggled,
-		"headers without end":                 "GET / HTTP/1.1\r\nHost: x\r\n" + strings.Repeat("A: "+strings.Repeat("b", 1000)+"\r\n", 100),
+		"a TLS handshake":        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("\x00", 600),
+		"NULs":                   strings.Repeat("\x00", 10_000),
+		"a Postgres startup":     "\x00\x00\x00\x08\x04\xd2\x16\x2f",
+		"no version":             "GET /\r\n\r\n",
+		"another version":        "GET / HTTP/9.9\r\nHost: x\r\n\r\n",
+		"no host":                "GET / HTTP/1.1\r\n\r\n",
+		"two hosts":              "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+		"a host with a blank":    "GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
+		"a blank before a colon": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length : 0\r\n\r\n" + smuggled,
+		"a bare CR in a value":   "GET / HTTP/1.1\r\nHost: x\r\nA: b\rc\r\n\r\n",
+		"a NUL in a value":       "GET / HTTP/1.1\r\nHost: x\r\nA: b\x00c\r\n\r\n",
+		"two lengths": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 40\r\n\r\nabc" +
+			smuggled,
+		"a list of lengths": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3, 40\r\n\r\nabc" + smuggled,
+		"a signed length":   "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +3\r\n\r\nabc" + smuggled,
+		"a negative length": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n" + smuggled,
+		"an encoding that is no encoding": "POST / HTTP/1.1\r\nHost: x\r\n" +
+			"Transfer-Encoding: xchunked\r\nContent-Length: 3\r\n\r\nabc" + smuggled,
+		"an encoding twice": "POST / HTTP/1.1\r\nHost: x\r\n" +
+			"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n" + smuggled,
+		"an encoding in a list": "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity, chunked\r\n\r\n0\r\n\r\n" +
+			smuggled,
+		"chunks that are none": "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n" +
+			smuggled,
+		"chunks that end early": "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n0\r\n\r\n" +
+			smuggled,
+		"headers without end": "GET / HTTP/1.1\r\nHost: x\r\n" +
+			strings.Repeat("A: "+strings.Repeat("b", 1000)+"\r\n", 100),
 		"a path without end":                  "GET /" + strings.Repeat("a", 100_000) + " HTTP/1.1\r\nHost: x\r\n\r\n",
 		"a method of controls":                "\x01\x02 / HTTP/1.1\r\nHost: x\r\n\r\n",
 		"a path of controls":                  "GET /\x01 HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -182,7 +196,8 @@ func TestGarbageOnThePort(t *testing.T) {
 			nc := h.dial(t)
 			go func() { _, _ = io.WriteString(nc, raw) }()
 			answer, _ := io.ReadAll(nc)
-			if text := string(answer); strings.HasPrefix(text, "HTTP/1.1 2") || strings.Contains(text, "goroutine") || strings.Count(text, "HTTP/1.") > 1 {
+			if text := string(answer); strings.HasPrefix(text, "HTTP/1.1 2") || strings.Contains(text, "goroutine") ||
+				strings.Count(text, "HTTP/1.") > 1 {
 				t.Errorf("answered %.200q", text)
 			}
 		})
@@ -198,14 +213,16 @@ func TestGarbageOnThePort(t *testing.T) {
 	})
 }
 
-// Where a length and chunks are both given the chunks count, as RFC 9112 section 6.3 has it, and the handler sees
-// one request.
+// If a request has both a length and chunks, the chunks count, as RFC 9112 section 6.3 demands. The handler sees one
+// request.
 func TestALengthBesideChunksIsIgnored(t *testing.T) {
 	t.Parallel()
 	h := harden(t, mostConnections, func(*http.Server) {})
 	nc := h.dial(t)
 	body := "5\r\nhello\r\n0\r\n\r\n"
-	fmt.Fprintf(nc, "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n%s", len(body), body)
+	fmt.Fprintf(nc,
+		"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n%s",
+		len(body), body)
 	answer, err := io.ReadAll(nc)
 	if err != nil || strings.Count(string(answer), "HTTP/1.1") != 1 || h.seen.Load() != 1 {
 		t.Errorf("%d requests were seen, answered %q, %v", h.seen.Load(), answer, err)

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// ErrInterrupted is the cause of a context that somebody at a terminal ended (Ctrl-C). No load balancer waits for such
-// a replica to leave, and somebody does, so that it stops without --shutdown-grace.
+// ErrInterrupted is the cause of a context that a user at a terminal ended (Ctrl-C). Such a replica stops without
+// --shutdown-grace: it has no load balancer that must notice, and a user who waits.
 var ErrInterrupted = errors.New("interrupted")
 
-// apiShutdown is the least time that requests in flight get when the API stops; the most is what is left of
-// --drain-timeout.
+// apiShutdown is the least time that API requests in flight get when the API stops. They get the rest of
+// --drain-timeout if that is longer.
 const apiShutdown = 3 * time.Second
 
-// grace is how long a replica answers that stops since ctx has ended: one that stops by itself, or whose end somebody
-// waits for, does not at all.
+// grace returns how long a replica keeps answering after ctx has ended. It is 0 if the replica stops by itself, or was
+// interrupted at a terminal.
 func (c Config) grace(ctx context.Context) time.Duration {
 	if ctx.Err() == nil || errors.Is(context.Cause(ctx), ErrInterrupted) {
 		return 0
@@ -25,23 +25,23 @@ func (c Config) grace(ctx context.Context) time.Duration {
 	return c.ShutdownGrace
 }
 
-// departure is how a replica leaves its load balancers. They send requests over connections that they keep, until their
-// checks have failed: so it is unready first, and closes nothing under them. Each answer closes its own connection,
-// and who asks again has to ask elsewhere.
+// departure is how a replica leaves its load balancers. They keep connections open and send requests over them until
+// their health checks have failed. So the replica first becomes unready, and closes no connection that is in use. Each
+// answer then closes its own connection, so that the client's next request goes elsewhere.
 type departure struct {
 	begun atomic.Bool
-	asked chan time.Time // when it began
+	asked chan time.Time // gets the time when it began
 }
 
 func newDeparture() *departure { return &departure{asked: make(chan time.Time, 1)} }
 
-// begin makes the replica unready. It is to be called once.
+// begin makes the replica unready. Call it once.
 func (d *departure) begin() {
 	d.begun.Store(true)
 	d.asked <- time.Now()
 }
 
-// ready is an error once the replica is leaving.
+// ready returns an error once the replica is leaving.
 func (d *departure) ready(context.Context) error {
 	if d.begun.Load() {
 		return errors.New("draining: this replica is stopping")
@@ -49,7 +49,7 @@ func (d *departure) ready(context.Context) error {
 	return nil
 }
 
-// closing answers as next does, and closes the connection once the replica is leaving.
+// closing answers as next does. Once the replica is leaving, it also closes the connection.
 func (d *departure) closing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if d.begun.Load() {
@@ -59,9 +59,11 @@ func (d *departure) closing(next http.Handler) http.Handler {
 	})
 }
 
-// end closes the API when the grace is over and the runs in flight have ended, or had their time. Requests of callers that
-// are in flight then have what is left of that time too. A departure that is hurried waits for nothing.
-func (d *departure) end(hurry context.Context, server *http.Server, drained <-chan struct{}, grace func() time.Duration, drain time.Duration) {
+// end closes the API when the grace is over and the runs in flight have ended or used up the drain time. API requests
+// in flight then get the rest of the drain time too. If hurry ends, it waits for nothing.
+func (d *departure) end(
+	hurry context.Context, server *http.Server, drained <-chan struct{}, grace func() time.Duration, drain time.Duration,
+) {
 	asked := <-d.asked
 	select {
 	case <-time.After(time.Until(asked.Add(grace()))):
@@ -75,7 +77,7 @@ func (d *departure) end(hurry context.Context, server *http.Server, drained <-ch
 	shutDown(hurry, server, max(apiShutdown, time.Until(asked.Add(drain))))
 }
 
-// shutDown lets requests in flight finish for so long, or until ctx ends, and cuts off what is still open after that.
+// shutDown lets requests in flight finish for at most longest, or until ctx ends. Then it cuts off the rest.
 func shutDown(ctx context.Context, server *http.Server, longest time.Duration) {
 	limited, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()

@@ -32,8 +32,9 @@ func serveUntilStopped(t *testing.T, grace time.Duration) *stopping {
 	dsn := pgtest.DSN(t)
 	go func() {
 		s.ended <- Run(ctx, Config{
-			DatabaseURL: dsn, Listen: "127.0.0.1:0", DrainTimeout: time.Hour, ShutdownGrace: grace, Hurry: hurry, MaxConns: store.LeastConns, Version: "test",
-			Log: slog.New(slog.DiscardHandler), NoAuth: true, AllowTargets: guard.Loopback, Master: pgtest.Master(t), Ready: func(at string) { url <- at },
+			DatabaseURL: dsn, Listen: "127.0.0.1:0", DrainTimeout: time.Hour, ShutdownGrace: grace, Hurry: hurry,
+			MaxConns: store.LeastConns, Version: "test", Log: slog.New(slog.DiscardHandler), NoAuth: true,
+			AllowTargets: guard.Loopback, Master: pgtest.Master(t), Ready: func(at string) { url <- at },
 		})
 	}()
 	select {
@@ -62,7 +63,7 @@ func (s *stopping) over() {
 	}
 }
 
-// kept is a connection that its client keeps.
+// kept is a connection that its client keeps open.
 type kept struct {
 	t       *testing.T
 	conn    net.Conn
@@ -80,7 +81,7 @@ func (s *stopping) keep() *kept {
 	return &kept{s.t, conn, bufio.NewReader(conn)}
 }
 
-// get returns the status of an answer, and whether it is the connection's last.
+// get returns the status of an answer, and whether the answer is the connection's last.
 func (k *kept) get(path string) (status int, last bool) {
 	k.t.Helper()
 	request, err := http.NewRequestWithContext(k.t.Context(), http.MethodGet, "http://127.0.0.1"+path, http.NoBody)
@@ -98,7 +99,7 @@ func (k *kept) get(path string) (status int, last bool) {
 	return response.StatusCode, response.Close
 }
 
-// untilUnready asks, each time on a connection of its own, until the replica says that it is not ready.
+// untilUnready asks for readiness, each time over a new connection, until the replica is not ready.
 func (s *stopping) untilUnready() {
 	s.t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); {
@@ -127,7 +128,7 @@ func TestAReplicaThatLeavesClosesNoConnectionThatIsKept(t *testing.T) {
 	if status, last := s.keep().get("/v1/jobs"); status != http.StatusOK || !last {
 		t.Errorf("on a new connection: status %d, the last answer: %t", status, last)
 	}
-	s.hurry() // the hour need not be over
+	s.hurry() // so the hour need not pass
 	s.over()
 }
 

@@ -15,7 +15,7 @@ import (
 	"punctual/store"
 )
 
-// VerifyConfig says what to verify and where to write what was found.
+// VerifyConfig says what to verify and where to write the result.
 type VerifyConfig struct {
 	DatabaseURL   string
 	From, To      string // RFC 3339; empty: 24 hours before To, and now
@@ -24,14 +24,14 @@ type VerifyConfig struct {
 	DefaultJitter time.Duration
 	JSON          bool      // a JSON object per line instead of text
 	Out           io.Writer // violations and summary
-	Progress      io.Writer // nil: none is shown
+	Progress      io.Writer // nil: show no progress
 	Log           *slog.Logger
 }
 
-// VerifyError is why `punctual verify` does not exit with 0.
+// VerifyError is the reason why `punctual verify` does not exit with 0.
 type VerifyError struct {
-	Violations int   // what was found
-	Err        error // or why it could not look
+	Violations int   // how many were found
+	Err        error // or why the check could not run
 }
 
 func (e *VerifyError) Error() string {
@@ -46,7 +46,7 @@ func (e *VerifyError) Error() string {
 
 func (e *VerifyError) Unwrap() error { return e.Err }
 
-// ExitCode is 1 for violations and 2 where it could not run.
+// ExitCode returns 1 for violations and 2 if the check could not run.
 func (e *VerifyError) ExitCode() int {
 	if e.Err != nil {
 		return 2
@@ -54,17 +54,22 @@ func (e *VerifyError) ExitCode() int {
 	return 1
 }
 
-// defaultWindow is what is verified unless it is said otherwise.
+// defaultWindow is the length of the window if --from does not set another.
 const defaultWindow = 24 * time.Hour
 
-// Verify compares a database's runs and skips with the slots its definitions had, and writes what does
-// not agree. A *VerifyError when something does not, or when it could not be told.
+// Verify compares a database's runs and skips with the slots of the jobs' definitions, and writes every difference. It
+// returns a *VerifyError if it finds one, or if it could not check.
 func Verify(ctx context.Context, c VerifyConfig) error {
 	from, to, err := window(c.From, c.To, time.Now())
 	if err != nil {
 		return &VerifyError{Err: err}
 	}
-	db, err := store.Open(ctx, store.Options{DatabaseURL: c.DatabaseURL, DefaultJitter: c.DefaultJitter, MaxConns: 2, Log: c.Log})
+	db, err := store.Open(ctx, store.Options{
+		DatabaseURL:   c.DatabaseURL,
+		DefaultJitter: c.DefaultJitter,
+		MaxConns:      2,
+		Log:           c.Log,
+	})
 	if err != nil {
 		return &VerifyError{Err: err}
 	}
@@ -89,8 +94,8 @@ func Verify(ctx context.Context, c VerifyConfig) error {
 	return nil
 }
 
-// window reads the bounds. now is this machine's, and only where nothing was said: the store bounds the
-// window by the database's.
+// window parses the bounds. now is this machine's time. It matters only where a bound is missing, and the store cuts
+// the window off at the database's time.
 func window(from, to string, now time.Time) (first, last time.Time, err error) {
 	last = now
 	if to != "" {
@@ -105,7 +110,8 @@ func window(from, to string, now time.Time) (first, last time.Time, err error) {
 		}
 	}
 	if !first.Before(last) {
-		return first, last, fmt.Errorf("--from %s is not before --to %s", first.Format(time.RFC3339), last.Format(time.RFC3339))
+		return first, last, fmt.Errorf("--from %s is not before --to %s", first.Format(time.RFC3339),
+			last.Format(time.RFC3339))
 	}
 	return first, last, nil
 }
@@ -118,11 +124,11 @@ func instant(flag, text string) (time.Time, error) {
 	return t.UTC(), nil
 }
 
-// verifyReport writes what is found as it is found.
+// verifyReport writes each violation as it is found.
 type verifyReport struct {
 	VerifyConfig
-	shown time.Time // when the progress was last written
-	width int       // of the progress on the screen
+	shown time.Time // when progress was last shown
+	width int       // of the progress line on the screen
 }
 
 func (r *verifyReport) violation(v store.Violation) error {
@@ -182,7 +188,8 @@ func (r *verifyReport) summary(s store.VerifySummary) error {
 		plural(s.Jobs, "job"), plural(s.Slots, "slot"), plural(s.Runs, "run"), plural(s.Skips, "recorded skip"))
 	fmt.Fprintf(&b, "; %d waiting, %d not checkable.\n", s.Waiting, s.NotCheckable)
 	if s.Violations == 0 {
-		b.WriteString("No violation: every slot became one run or lies in one recorded skip, and every run has ended or is in good hands.\n")
+		b.WriteString("No violation: every slot became one run or lies in one recorded skip, " +
+			"and every run has ended or is in good hands.\n")
 	} else {
 		var kinds []string
 		for _, kind := range slices.Sorted(maps.Keys(s.Kinds)) {
@@ -194,7 +201,7 @@ func (r *verifyReport) summary(s store.VerifySummary) error {
 	return err
 }
 
-// progress shows how far it is, a few times a second at most.
+// progress shows how far the check is, a few times a second at most.
 func (r *verifyReport) progress(s store.VerifySummary) {
 	if r.Progress == nil || time.Since(r.shown) < 200*time.Millisecond {
 		return
@@ -205,7 +212,7 @@ func (r *verifyReport) progress(s store.VerifySummary) {
 	r.width = len(line)
 }
 
-// clear makes room on the screen for what is to stay there.
+// clear removes the progress line, so that a lasting line can take its place.
 func (r *verifyReport) clear() {
 	if r.width > 0 {
 		fmt.Fprintf(r.Progress, "\r%*s\r", r.width, "")

@@ -15,7 +15,7 @@ import (
 	"github.com/riverqueue/river"
 )
 
-// callback is the arguments of a job: what a definition of Punctual holds as well.
+// callback holds the arguments of a River job: the same data as a job definition of Punctual.
 type callback struct {
 	Name string          `json:"name"`
 	URL  string          `json:"url"`
@@ -25,16 +25,16 @@ type callback struct {
 // Kind implements river.JobArgs.
 func (callback) Kind() string { return "callback" }
 
-// worker posts the callbacks. River's own timeout bounds each, so there is no other.
+// worker posts the callbacks. River's own timeout bounds each one, so the client sets none.
 type worker struct {
 	river.WorkerDefaults[callback]
 	transport *http.Transport
 	left      atomic.Int64
-	done      chan struct{} // closed when as many were answered as there are jobs
-	failed    chan error    // holds one of the failures, if there are any
+	done      chan struct{} // closed when every job was answered
+	failed    chan error    // holds one of the failures, if there were any
 }
 
-// newWorker tunes net/http as Punctual does: connections are kept, HTTP/1.1, no proxy, no compression.
+// newWorker configures net/http as Punctual does: keep-alive, HTTP/1.1, no proxy, no compression.
 func newWorker(jobs int) *worker {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
@@ -45,7 +45,7 @@ func newWorker(jobs int) *worker {
 	return w
 }
 
-// Work implements river.Worker. One failure ends it all: a retry would be another load.
+// Work implements river.Worker. One failure ends the whole measurement, because a retry would change the load.
 func (w *worker) Work(ctx context.Context, job *river.Job[callback]) error {
 	err := w.post(ctx, job)
 	switch {
@@ -84,7 +84,7 @@ func (w *worker) post(ctx context.Context, job *river.Job[callback]) error {
 	return nil
 }
 
-// header is as many headers as an attempt of Punctual carries, with values as long.
+// header returns as many headers as an attempt of Punctual has, with values of the same length.
 func header(job *river.Job[callback]) http.Header {
 	number := strconv.FormatInt(job.ID, 10)
 	id := "00000000-0000-8000-8000-000000000000"

@@ -1,6 +1,6 @@
-// Command river-bench works a number of HTTP jobs with River, for `punctual bench` to compare itself with. It makes
-// River's tables in a schema of their own, inserts the jobs, works them and drops the schema; it prints one line of
-// JSON. It is a module of its own, so that nothing of River enters Punctual's.
+// Command river-bench runs a number of HTTP jobs with River, for `punctual bench` to compare itself with. It creates
+// River's tables in a schema of their own, inserts the jobs, works them and drops the schema. It prints one line of
+// JSON. It is a module of its own, so that Punctual's module does not depend on River.
 package main
 
 import (
@@ -19,20 +19,21 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// options are the flags.
+// options holds the flags.
 type options struct {
 	databaseURL, target string
 	jobs, workers       int
 	cooldown            time.Duration
 }
 
-// figures are what the line of JSON says.
+// figures is the content of the line of JSON.
 type figures struct {
-	Jobs          int     `json:"jobs"`
-	Workers       int     `json:"workers"`
-	Seconds       float64 `json:"seconds"`         // from just before the client's start until the last job is completed in the database
+	Jobs    int `json:"jobs"`
+	Workers int `json:"workers"`
+	// Seconds runs from just before the start of the client until the last job is completed in the database.
+	Seconds       float64 `json:"seconds"`
 	JobsPerSecond float64 `json:"jobs_per_second"` // jobs / seconds
-	CPU           float64 `json:"cpu"`             // user and system time of this process meanwhile, in seconds
+	CPU           float64 `json:"cpu"`             // user and system time of this process during Seconds, in seconds
 }
 
 func main() {
@@ -41,7 +42,8 @@ func main() {
 	flag.StringVar(&o.target, "target", "", "URL that each job posts to")
 	flag.IntVar(&o.jobs, "jobs", 50_000, "how many jobs")
 	flag.IntVar(&o.workers, "workers", 256, "how many of them at a time")
-	flag.DurationVar(&o.cooldown, "fetch-cooldown", time.Millisecond, "River's FetchCooldown: the least time between two fetches")
+	flag.DurationVar(&o.cooldown, "fetch-cooldown", time.Millisecond,
+		"River's FetchCooldown: the least time between two fetches")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -70,7 +72,7 @@ func run(ctx context.Context, o options) error {
 	return json.NewEncoder(os.Stdout).Encode(result)
 }
 
-// open connects, with connections enough that River never waits for one; they are there before the clock starts.
+// open connects with so many connections that River never waits for one, and opens them all before the clock starts.
 func open(ctx context.Context, url string) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -98,15 +100,19 @@ const (
 	mark   = "left by river-bench: may be dropped"
 )
 
-// prepare makes the schema. One that is there is dropped if a former river-bench made it, and else left alone.
+// prepare creates the schema. An existing schema is dropped if a former river-bench made it, and otherwise left alone.
 func prepare(ctx context.Context, pool *pgxpool.Pool) error {
 	var comment *string
-	err := pool.QueryRow(ctx, `SELECT max(coalesce(obj_description(oid, 'pg_namespace'), '')) FROM pg_namespace WHERE nspname = $1`, schema).Scan(&comment)
+	err := pool.QueryRow(ctx, `
+		SELECT max(coalesce(obj_description(oid, 'pg_namespace'), ''))
+		FROM pg_namespace
+		WHERE nspname = $1`, schema).Scan(&comment)
 	switch {
 	case err != nil:
 		return err
 	case comment != nil && *comment != mark:
-		return fmt.Errorf("--database-url: the database has a schema %s that is not river-bench's: use another database", schema)
+		return fmt.Errorf("--database-url: the database has a schema %s that is not river-bench's: use another database",
+			schema)
 	case comment != nil:
 		if err := drop(ctx, pool); err != nil {
 			return err

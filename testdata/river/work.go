@@ -18,8 +18,9 @@ import (
 
 var logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 
-// measure inserts the jobs, and then works them. They are available when the client starts: jobs scheduled for an
-// instant would cost River another update each, and up to five seconds, as its scheduler looks every five.
+// measure inserts the jobs, and then works them. They are available when the client starts. Jobs scheduled for an
+// instant would cost River one more update each, and up to five seconds, because its scheduler looks every five
+// seconds.
 func measure(ctx context.Context, pool *pgxpool.Pool, o options) (figures, error) {
 	h := newWorker(o.jobs)
 	workers := river.NewWorkers()
@@ -27,8 +28,8 @@ func measure(ctx context.Context, pool *pgxpool.Pool, o options) (figures, error
 	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
 		Schema: schema, Logger: logger, Workers: workers,
 		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: o.workers}},
-		// The default of 100 ms caps the throughput at ten fetches of 256 a second. Full slots and the next answer
-		// trigger a fetch, so polling matters only when there is nothing to do.
+		// With the default of 100 ms, River could do no more than ten fetches of 256 a second. Free worker slots and the next
+		// answer trigger a fetch, so polling matters only when there is nothing to do.
 		FetchCooldown: o.cooldown, FetchPollInterval: max(o.cooldown, 100*time.Millisecond),
 	})
 	if err != nil {
@@ -48,7 +49,7 @@ func measure(ctx context.Context, pool *pgxpool.Pool, o options) (figures, error
 	case <-ctx.Done():
 		return figures{}, errors.Join(ctx.Err(), client.StopAndCancel(context.WithoutCancel(ctx)))
 	}
-	// Stopping writes the last completions at once; they would wait for up to a quarter of a second otherwise.
+	// Stopping writes the last completions at once. Otherwise they would wait for up to a quarter of a second.
 	stopped := make(chan error, 1)
 	go func() { stopped <- client.Stop(ctx) }()
 	err = completed(ctx, pool)
@@ -60,7 +61,7 @@ func measure(ctx context.Context, pool *pgxpool.Pool, o options) (figures, error
 	return figures{o.jobs, o.workers, took.Seconds(), float64(o.jobs) / took.Seconds(), cpu.Seconds()}, nil
 }
 
-// insert writes the jobs by COPY, and does for the planner what autovacuum would.
+// insert writes the jobs by COPY, and then runs ANALYZE for the planner, as autovacuum would.
 func insert(ctx context.Context, pool *pgxpool.Pool, client *river.Client[pgx.Tx], o options) error {
 	const batch = 5_000
 	body := json.RawMessage(`{"range":"yesterday","kind":"invoices"}`)
@@ -77,9 +78,11 @@ func insert(ctx context.Context, pool *pgxpool.Pool, client *river.Client[pgx.Tx
 	return err
 }
 
-// completed waits until no job is left; the state leads River's index for fetching.
+// completed waits until no job is left. The query is cheap, because the state is the first column of River's index for
+// fetching.
 func completed(ctx context.Context, pool *pgxpool.Pool) error {
-	const sql = `SELECT NOT EXISTS (SELECT FROM ` + schema + `.river_job WHERE state IN ('available', 'running', 'retryable', 'scheduled', 'pending'))`
+	const sql = `SELECT NOT EXISTS (SELECT FROM ` + schema +
+		`.river_job WHERE state IN ('available', 'running', 'retryable', 'scheduled', 'pending'))`
 	every := time.NewTicker(2 * time.Millisecond)
 	defer every.Stop()
 	for {
@@ -95,17 +98,18 @@ func completed(ctx context.Context, pool *pgxpool.Pool) error {
 	}
 }
 
-// check counts what was worked, so that a wrong run is no figure.
+// check counts the completed jobs, so that a failed measurement yields no figure.
 func check(ctx context.Context, pool *pgxpool.Pool, jobs int) error {
 	var n int
-	err := pool.QueryRow(ctx, `SELECT count(*) FROM `+schema+`.river_job WHERE state = 'completed' AND attempt = 1`).Scan(&n)
+	err := pool.QueryRow(ctx,
+		`SELECT count(*) FROM `+schema+`.river_job WHERE state = 'completed' AND attempt = 1`).Scan(&n)
 	if err == nil && n != jobs {
 		err = fmt.Errorf("%d jobs were completed at the first attempt, want %d", n, jobs)
 	}
 	return err
 }
 
-// used is the processor time this process has used.
+// used returns the processor time of this process.
 func used() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
