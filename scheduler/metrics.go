@@ -52,7 +52,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}),
 		notices: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "punctual_notices_total",
-			Help: "Attempts to tell somebody what happened to a job, by what became of them: delivered, failed (tried again), dead (given up).",
+			Help: "Attempts to deliver notices of jobs, by outcome: delivered, failed (tried again), dead (given up).",
 		}, []string{"result"}),
 		tick: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "punctual_tick_duration_seconds", Help: "Duration of a tick: looking, claiming, dispatching.",
@@ -75,7 +75,7 @@ func (m *Metrics) watch(slots *workerSlots, holds *holds, limits *limits) {
 		Help: "Hosts, by tenant, whose circuit breaker is not closed on this replica.",
 	}, func() float64 { return float64(len(holds.breakers.All())) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "punctual_hanging_places",
-		Help: "Hosts and paths, by tenant, whose requests time out, so that they may have a quarter of a queue's worker slots.",
+		Help: "Hosts and paths, by tenant, whose requests time out: they may have a quarter of a queue's worker slots.",
 	}, func() float64 { return float64(len(holds.hangs.All())) }))
 }
 

@@ -63,7 +63,7 @@ type Config struct {
 	Env []string
 }
 
-// AnyPort, as Config.Port, asks for a free TCP port.
+// AnyPort asks for a free TCP port: a value of Config.Port.
 const AnyPort = -1
 
 // Server is a running private Postgres. Its methods may be called from several
