@@ -290,7 +290,8 @@ func (f *fakeStore) take(c Claim, from *[]fakeSlot, ready bool) (Batch, func(con
 		slices.SortStableFunc(*from, func(a, b fakeSlot) int { return a.due.Compare(b.due) })
 		left := (*from)[:0:0]
 		for _, s := range *from {
-			reached := s.is(c.Work, now) && !s.due.After(now.Add(-c.Behind))
+			reached := s.is(c.Work, now) && !s.due.After(now.Add(-c.Behind)) &&
+				!(c.Recent && s.due.Before(now.Add(-RecentlyDue)))
 			fresh := len(c.Except) == 0 || !slices.Contains(c.Except, s.job.Tenant) && s.due.After(now.Add(-c.Since))
 			if f.locked || !reached || !fresh || s.lane/4 != q.Queue || q.Tenant != 0 && s.job.Tenant != q.Tenant ||
 				q.Slots == 0 {

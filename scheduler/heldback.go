@@ -154,7 +154,7 @@ func (t *ticker) lookWho(ctx context.Context, of Work, w *waiters) error {
 func (t *ticker) claimOfWaiters(ctx context.Context, of Work, w *waiters, quotas []Quota, sum *claimed) error {
 	shares := shareAround(quotas, w.contenders, t.s.slots.held, t.s.limits.available)
 	began := time.Now()
-	full, err := t.claimAll(ctx, of, shares, sum)
+	full, err := t.claimAll(ctx, of, shares, Claim{}, sum)
 	if err != nil || len(full) > 0 {
 		return err
 	}

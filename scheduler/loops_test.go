@@ -196,6 +196,35 @@ func TestLateSlotsLeaveSlotsToWhatIsDueNow(t *testing.T) {
 	})
 }
 
+// A slot that came a moment too late does not wait until a backlog of hours has drained.
+func TestARecentSlotDoesNotWaitBehindTheBacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, dials := newFakeStore(), newGatedDials(t, true)
+		store.add(5000, compiled(t, prompt), -time.Hour)
+		start(t, store, dials.client, 64)
+		store.add(1, compiled(t, `{"name":"recent","retry":{"max_attempts":1},"target":{"url":"http://127.0.0.1:9/"}}`),
+			-2*OlderThan)
+		dials.letGo()
+		ended := func() (recent, all int) {
+			store.mu.Lock()
+			defer store.mu.Unlock()
+			for _, o := range store.outcomes {
+				all++
+				if o.Job.Name == "recent" {
+					recent++
+				}
+			}
+			return recent, all
+		}
+		for recent, all := ended(); recent == 0; recent, all = ended() {
+			if all > 500 {
+				t.Fatalf("%d slots of the backlog came first", all)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+}
+
 func TestAFailingDatabaseIsAskedOnceASecond(t *testing.T) {
 	for name, breakIt := range map[string]func(*fakeStore){
 		"when it is asked what is due": func(f *fakeStore) { f.look = func() error { return errAway } },

@@ -123,6 +123,8 @@ type Claim struct {
 	Work Work
 	// Behind leaves slots alone that became due less than this long ago: a slow replica leaves them to others first.
 	Behind time.Duration
+	// Recent narrows a claim of late slots down to those that have been due for less than RecentlyDue.
+	Recent bool
 	// Grant is what the claim may start of tenants with limits; their rows beyond it stay as they are.
 	Grant *Grant
 	// Except lists held-back tenants: unnamed quotas skip them and take only slots due within the last Since,
@@ -150,6 +152,10 @@ const BatchSize = 100
 
 // OlderThan is how long after its due time a slot counts as late.
 const OlderThan = 5 * time.Second
+
+// RecentlyDue is for how long a late slot counts as recent. While there is a backlog, recent slots get half of what late
+// work gets: a slot that came a moment too late does not wait until hours of backlog have drained.
+const RecentlyDue = time.Minute
 
 // LookInto names the queues to look into for each kind of work. A kind without queues is not looked for.
 type LookInto [works][]int16

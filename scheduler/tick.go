@@ -200,11 +200,18 @@ func (t *ticker) claim(ctx context.Context, of Work, sum *claimed) error {
 		return err
 	}
 	offered := t.s.slots.quotas(of, t.atATime(fair)*BatchSize, waiting)
+	if of == WorkLate && fair.crowded {
+		recent := halves(share(offered, waiting, t.s.slots.held))
+		if _, err := t.claimAll(ctx, of, recent, Claim{Recent: true}, sum); err != nil {
+			return err
+		}
+		offered = t.s.slots.quotas(of, t.atATime(fair)*BatchSize, waiting)
+	}
 	looked := make([]int16, len(offered))
 	for i, q := range offered {
 		looked[i] = q.Queue
 	}
-	full, err := t.claimAll(ctx, of, share(offered, waiting, t.s.slots.held), sum)
+	full, err := t.claimAll(ctx, of, share(offered, waiting, t.s.slots.held), Claim{}, sum)
 	if err != nil {
 		return err
 	}
@@ -218,14 +225,28 @@ func (t *ticker) claim(ctx context.Context, of Work, sum *claimed) error {
 	return nil
 }
 
+// halves returns half of each quota, rounded up.
+func halves(quotas []Quota) []Quota {
+	for i := range quotas {
+		quotas[i].Slots = (quotas[i].Slots + 1) / 2
+	}
+	return quotas
+}
+
 // claimAll claims all the quotas in claims of at most BatchSize, side by side. full lists the queues whose quota was
 // used up.
-func (t *ticker) claimAll(ctx context.Context, of Work, quotas []Quota, sum *claimed) (full []int16, err error) {
+func (t *ticker) claimAll(
+	ctx context.Context, of Work, quotas []Quota, what Claim, sum *claimed,
+) (full []int16, err error) {
 	claims := inBatches(quotas)
 	batches, errs := make([]Batch, len(claims)), make([]error, len(claims))
 	var claiming sync.WaitGroup
 	for i := range claims {
-		claiming.Go(func() { batches[i], errs[i] = t.claimBatch(ctx, of, Claim{Quotas: claims[i]}) })
+		claiming.Go(func() {
+			own := what
+			own.Quotas = claims[i]
+			batches[i], errs[i] = t.claimBatch(ctx, of, own)
+		})
 	}
 	claiming.Wait()
 	for _, b := range batches {

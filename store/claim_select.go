@@ -270,6 +270,8 @@ func window(c scheduler.Claim) (from *time.Duration, until time.Duration) {
 		return &c.Since, c.Behind
 	case c.Work == scheduler.WorkDue:
 		return new(scheduler.OlderThan), c.Behind
+	case c.Work == scheduler.WorkLate && c.Recent:
+		return new(scheduler.RecentlyDue), scheduler.OlderThan
 	case c.Work == scheduler.WorkLate:
 		return nil, scheduler.OlderThan
 	}
