@@ -15,6 +15,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/pg"
 )
 
 // sentinels maps the store's errors to codes. The detail of a problem is the error's own text, unless one is given
@@ -72,8 +73,8 @@ func problemOf(ctx context.Context, err error) *Problem {
 		p.header = http.Header{"Www-Authenticate": {"Punctual-Run-Token"}} // RFC 9110 demands it with 401
 		return p
 	}
-	var locked *store.LockedError
-	if limit := store.OutOfTime(err); errors.As(limit, &locked) {
+	var locked *pg.LockedError
+	if limit := pg.OutOfTime(err); errors.As(limit, &locked) {
 		return again(newProblem(CodeLocked, sentence(limit)+" Nothing was written; try again."))
 	} else if limit != nil {
 		return again(newProblem(CodeDatabase, sentence(limit)+" Nothing was written; try again."))
@@ -125,7 +126,7 @@ func fieldError(prefix string, err error) (FieldError, bool) {
 		queue  *store.UnknownQueueError
 		window *store.WindowError
 		age    *store.AgeError
-		cursor *store.CursorError
+		cursor *pg.CursorError
 		secret *store.UnknownSecretError
 		kept   *store.NoStoredSecretError
 		gap    *store.IntervalError

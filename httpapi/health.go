@@ -13,6 +13,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/pg"
 )
 
 // readyTimeout bounds the check of the database: a prober waits seconds at most.
@@ -104,7 +105,7 @@ func (s *server) readiness(ctx context.Context) error {
 func notReadyDetail(err error) string {
 	var own unreadyError
 	var schema *store.SchemaError
-	var write *store.WriteError
+	var write *pg.WriteError
 	switch {
 	case errors.As(err, &own):
 		return sentence(own)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/store"
+	"punctual/store/pg"
 )
 
 // jobAnswer is one job with its ETag.
@@ -149,7 +150,7 @@ type Paging struct {
 	Cursor string `query:"cursor" maxLength:"256" doc:"next_cursor of the page before; stable while items are added."`
 }
 
-func (p Paging) page() store.Page { return store.Page{Limit: p.Limit, Cursor: p.Cursor} }
+func (p Paging) page() pg.Page { return pg.Page{Limit: p.Limit, Cursor: p.Cursor} }
 
 // JobList is one page of jobs.
 type JobList struct {

@@ -13,6 +13,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/pg"
 )
 
 func tenantPath(name string) string { return "/v1/tenants/" + name }
@@ -207,7 +208,7 @@ type tenantListAnswer struct{ Body TenantList }
 // listTenants uses names as cursors: a caller who may list tenants may know their names.
 func (s *server) listTenants(ctx context.Context, _ int32, in *listTenantsInput) (*tenantListAnswer, error) {
 	if in.Cursor != "" && !nameForm.MatchString(in.Cursor) {
-		return nil, &store.CursorError{Cursor: in.Cursor}
+		return nil, &pg.CursorError{Cursor: in.Cursor}
 	}
 	tenants, more, err := s.Store.ListTenants(ctx, in.Cursor, in.Limit)
 	if err != nil {

@@ -291,7 +291,7 @@ func (f *fakeStore) take(c Claim, from *[]fakeSlot, ready bool) (Batch, func(con
 		left := (*from)[:0:0]
 		for _, s := range *from {
 			reached := s.is(c.Work, now) && !s.due.After(now.Add(-c.Behind)) &&
-				!(c.Recent && s.due.Before(now.Add(-RecentlyDue)))
+				(!c.Recent || !s.due.Before(now.Add(-RecentlyDue)))
 			fresh := len(c.Except) == 0 || !slices.Contains(c.Except, s.job.Tenant) && s.due.After(now.Add(-c.Since))
 			if f.locked || !reached || !fresh || s.lane/4 != q.Queue || q.Tenant != 0 && s.job.Tenant != q.Tenant ||
 				q.Slots == 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // selectLimits reads all limits as one row of arrays, so that a heartbeat can read it together with its other facts.
@@ -46,9 +47,9 @@ func (r *limitRows) all() []scheduler.TenantLimits {
 
 // Limits implements scheduler.Store.
 func (s *Store) Limits(ctx context.Context) ([]scheduler.TenantLimits, error) {
-	ctx = forRuns.in(ctx)
+	ctx = pg.Runs.In(ctx)
 	var rows limitRows
-	if err := s.conns(ctx).QueryRow(ctx, selectLimits).Scan(rows.targets()...); err != nil {
+	if err := s.db.Conns(ctx).QueryRow(ctx, selectLimits).Scan(rows.targets()...); err != nil {
 		return nil, fmt.Errorf("reading the tenants' limits: %w", err)
 	}
 	return rows.all(), nil
@@ -79,8 +80,8 @@ const (
 // forgetAllowances removes the allowances of lost replicas. It is for tenants for which no replica draws: a draw
 // removes those of its tenants itself.
 func (s *Store) forgetAllowances(ctx context.Context) error {
-	_, err := s.conns(ctx).Exec(ctx, `DELETE FROM punctual.allowances a WHERE `+isLost)
-	return wrapped("forgetting the allowances of lost replicas", err)
+	_, err := s.db.Conns(ctx).Exec(ctx, `DELETE FROM punctual.allowances a WHERE `+isLost)
+	return pg.Wrap("forgetting the allowances of lost replicas", err)
 }
 
 // draw gives a replica its part of the tenants' limits.
@@ -175,13 +176,13 @@ SELECT c.tenant, coalesce(c.most, 0), coalesce(c.rate, 0), c.gets::int, c.noted:
             ELSE greatest(0, 1 - (c.cells - c.starts_now)) / c.rate * interval '1 s' END
 FROM counted c`
 
-// Draw implements scheduler.Store. It is one round trip and thereby one transaction. Without byIndex Postgres would
+// Draw implements scheduler.Store. It is one round trip and thereby one transaction. Without pg.ByIndex Postgres would
 // compile the plan of so long a statement from a few hundred tenants on, which takes 0.7 s. A tenant with a row that
 // another transaction has locked gets no answer.
 func (s *Store) Draw(
 	ctx context.Context, replica uuid.UUID, wishes []scheduler.Wish,
 ) (allowances []scheduler.Allowance, err error) {
-	ctx = forRuns.in(ctx)
+	ctx = pg.Runs.In(ctx)
 	tenants := tenantsOf(wishes)
 	err = s.wary.draw.try(func(wary bool) (err error) {
 		if wary {
@@ -193,10 +194,10 @@ func (s *Store) Draw(
 		b.Queue(makeUsage, tenants)
 		b.Queue(lockUsage, tenants)
 		queueDraw(&b, replica, wishes, &allowances)
-		return s.conns(ctx).SendBatch(ctx, &b).Close()
+		return s.db.Conns(ctx).SendBatch(ctx, &b).Close()
 	})
 	if err != nil {
-		return nil, s.tookWrite(fmt.Errorf("drawing on the limits of %d tenants: %w", len(wishes), err))
+		return nil, s.db.TookWrite(fmt.Errorf("drawing on the limits of %d tenants: %w", len(wishes), err))
 	}
 	return allowances, nil
 }

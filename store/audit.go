@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // Action is the action of an entry of the audit log: the kind of resource, a dot, a verb. The list is closed. A new
@@ -81,7 +82,7 @@ type change struct {
 // entry and no entry without its change. The context names the author (WithActor). audit is for rare changes, as it
 // reads the database's clock first. A caller that knows that clock queues the entries with its own statements: see
 // queueAudit.
-func audit(ctx context.Context, q querier, tenant int32, changes ...change) error {
+func audit(ctx context.Context, q pg.Querier, tenant int32, changes ...change) error {
 	var now time.Time
 	if err := q.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
 		return fmt.Errorf("reading the database's clock: %w", err)
@@ -133,7 +134,7 @@ func (r *auditRows) add(tenant int32, now time.Time, c change) error {
 	r.ids = append(r.ids, scheduler.NewRunID(now))
 	r.resources, r.jobs = append(r.resources, idOrNull(c.id)), append(r.jobs, idOrNull(c.job))
 	r.tenants, r.at = append(r.tenants, tenant), append(r.at, now)
-	r.actions, r.names = append(r.actions, string(c.action)), append(r.names, orNull(c.name))
+	r.actions, r.names = append(r.actions, string(c.action)), append(r.names, pg.OrNull(c.name))
 	r.before, r.after = append(r.before, before), append(r.after, after)
 	return nil
 }
@@ -162,7 +163,7 @@ func (a Actor) columns() []any {
 	if a.Address.IsValid() {
 		address = new(a.Address.WithZone("").String())
 	}
-	return []any{string(a.Kind), orNull(a.Name), address, orNull(a.RequestID)}
+	return []any{string(a.Kind), pg.OrNull(a.Name), address, pg.OrNull(a.RequestID)}
 }
 
 // encodeChange returns the state of a resource as JSON, and nil for nil.

@@ -19,7 +19,7 @@ const (
 // own.
 func (s *Store) ForgetAudit(ctx context.Context) (forgotten int, left bool, err error) {
 	forgotten, left, err = repeat(ctx, auditBatch, func(ctx context.Context) (found, gone int, err error) {
-		err = s.conns(ctx).QueryRow(ctx, `SELECT punctual.forget_audit_log($1::interval, $2)`,
+		err = s.db.Conns(ctx).QueryRow(ctx, `SELECT punctual.forget_audit_log($1::interval, $2)`,
 			s.options.AuditRetention, auditBatch).Scan(&gone)
 		return gone, gone, err
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"punctual/store/pg"
 )
 
 // AuditRecord is one entry of the audit log.
@@ -38,7 +39,7 @@ type AuditFilter struct {
 	Job        string    // name or id of a job, deleted or not
 	From       time.Time // inclusive
 	To         time.Time // exclusive
-	Page
+	pg.Page
 }
 
 const auditColumns = `a.id, a.at, a.actor_kind, coalesce(a.actor, ''), coalesce(k.name, ''), host(a.address),
@@ -68,7 +69,7 @@ func scanAudit(row pgx.CollectableRow) (AuditRecord, error) {
 	if err != nil {
 		return r, err
 	}
-	utc(&r.At)
+	pg.UTC(&r.At)
 	if address != nil {
 		if a, err := netip.ParseAddr(*address); err == nil {
 			r.Address = &a
@@ -88,40 +89,40 @@ func scanAudit(row pgx.CollectableRow) (AuditRecord, error) {
 func (s *Store) ListAudit(
 	ctx context.Context, tenant int32, f AuditFilter,
 ) (entries []AuditRecord, nextCursor string, err error) {
-	var c conditions
-	c.add(`a.tenant = ?`, tenant)
-	if err := c.page(f.Page, auditCursor, `a.id < ?`); err != nil {
+	var c pg.Conditions
+	c.Add(`a.tenant = ?`, tenant)
+	if err := c.Page(f.Page, auditCursor, `a.id < ?`); err != nil {
 		return nil, "", err
 	}
 	q := s.reader(ctx, tenant)
 	if f.Job != "" {
-		if err := c.auditOf(ctx, q, tenant, f.Job); err != nil {
+		if err := auditOf(ctx, &c, q, tenant, f.Job); err != nil {
 			return nil, "", err
 		}
 	}
-	c.audit(f)
-	rows, err := q.Query(ctx, fmt.Sprintf(selectAudit, c.where(), f.limit()+1, mostListed), c.args...)
+	auditBy(&c, f)
+	rows, err := q.Query(ctx, fmt.Sprintf(selectAudit, c.Where(), f.Size()+1, pg.MostListed), c.Args...)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing the audit log: %w", err)
 	}
-	page := largePage{Page: f.Page}
+	page := pg.LargePage{Page: f.Page}
 	entries, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (AuditRecord, error) {
 		r, err := scanAudit(row)
-		page.add(len(r.Before) + len(r.After))
+		page.Add(len(r.Before) + len(r.After))
 		return r, err
 	})
 	if err != nil {
 		return nil, "", fmt.Errorf("listing the audit log: %w", err)
 	}
-	entries, nextCursor = cut(entries, page.Page, auditCursor, func(r AuditRecord) uuid.UUID { return r.ID })
+	entries, nextCursor = pg.Cut(entries, page.Page, auditCursor, func(r AuditRecord) uuid.UUID { return r.ID })
 	return entries, nextCursor, nil
 }
 
 // auditOf selects the entries about a job. A job's id, or its present name, also finds entries from when the job had
 // another name. A name that no job has any more finds the entries that were made under it.
-func (c *conditions) auditOf(ctx context.Context, q querier, tenant int32, job string) error {
+func auditOf(ctx context.Context, c *pg.Conditions, q pg.Querier, tenant int32, job string) error {
 	if id, ok := parseID(job); ok {
-		c.add(`a.job_id = ?`, id)
+		c.Add(`a.job_id = ?`, id)
 		return nil
 	}
 	rows, err := q.Query(ctx, `SELECT id FROM punctual.jobs WHERE tenant = $1 AND name = $2`, tenant, job)
@@ -133,51 +134,51 @@ func (c *conditions) auditOf(ctx context.Context, q querier, tenant int32, job s
 		return fmt.Errorf("looking for jobs by name: %w", err)
 	}
 	if len(ids) == 0 {
-		c.add(`a.job_id IS NOT NULL AND a.name = ?`, job)
+		c.Add(`a.job_id IS NOT NULL AND a.name = ?`, job)
 		return nil
 	}
-	c.add(`a.job_id = ANY(?::uuid[])`, ids)
+	c.Add(`a.job_id = ANY(?::uuid[])`, ids)
 	return nil
 }
 
-// audit adds the conditions of a filter, except its page and its job.
-func (c *conditions) audit(f AuditFilter) {
+// auditBy adds the conditions of a filter, except its page and its job.
+func auditBy(c *pg.Conditions, f AuditFilter) {
 	if f.Action != "" {
-		c.add(`a.action = ?`, string(f.Action))
+		c.Add(`a.action = ?`, string(f.Action))
 	}
 	if f.Resource != "" {
-		c.resource(f.Resource)
+		auditAbout(c, f.Resource)
 	}
 	if f.Actor != "" {
-		c.add(`(a.actor = ? OR k.name = ?)`, f.Actor, f.Actor)
+		c.Add(`(a.actor = ? OR k.name = ?)`, f.Actor, f.Actor)
 	}
 	if f.ResourceID != nil {
-		c.add(`a.resource_id = ?`, *f.ResourceID)
+		c.Add(`a.resource_id = ?`, *f.ResourceID)
 	}
 	if f.Name != "" {
-		c.add(`a.name = ?`, f.Name)
+		c.Add(`a.name = ?`, f.Name)
 	}
 	// An id begins with the time, to the millisecond, so the index on ids serves these conditions.
 	if !f.From.IsZero() {
-		c.add(`a.id >= ? AND a.at >= ?`, firstRunID(f.From), f.From)
+		c.Add(`a.id >= ? AND a.at >= ?`, firstRunID(f.From), f.From)
 	}
 	if !f.To.IsZero() {
-		c.add(`a.id < ? AND a.at < ?`, firstRunID(f.To.Add(time.Millisecond)), f.To)
+		c.Add(`a.id < ? AND a.at < ?`, firstRunID(f.To.Add(time.Millisecond)), f.To)
 	}
 }
 
-// resource selects the entries about one kind of resource. Entries about keys, secrets and tenants are rare among those
-// about jobs. Entries without a job have an index of their own, which the extra condition allows.
-func (c *conditions) resource(kind string) {
+// auditAbout selects the entries about one kind of resource. Entries about keys, secrets and tenants are rare among
+// those about jobs. Entries without a job have an index of their own, which the extra condition allows.
+func auditAbout(c *pg.Conditions, kind string) {
 	var actions []string
 	for _, a := range Actions {
 		if a.Resource() == kind {
 			actions = append(actions, string(a))
 		}
 	}
-	c.add(`a.action = ANY(?::text[])`, actions)
+	c.Add(`a.action = ANY(?::text[])`, actions)
 	switch {
 	case strings.HasSuffix(kind, "secret"), kind == "api_key", kind == "tenant":
-		c.add(`a.job_id IS NULL`)
+		c.Add(`a.job_id IS NULL`)
 	}
 }

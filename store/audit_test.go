@@ -14,12 +14,13 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // entries returns the audit log since the last call, oldest first.
 func (c crud) entries(since *uuid.UUID) []AuditRecord {
 	c.t.Helper()
-	all, _, err := c.ListAudit(c.t.Context(), c.tenant, AuditFilter{Page: Page{Limit: 500}})
+	all, _, err := c.ListAudit(c.t.Context(), c.tenant, AuditFilter{Page: pg.Page{Limit: 500}})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -232,7 +233,7 @@ func TestAPauseThatRunsOutIsTheSystems(t *testing.T) {
 	if n, _, err := c.ResumeDue(t.Context()); n != 1 || err != nil {
 		t.Fatalf("%d, %v", n, err)
 	}
-	log, _, err := c.ListAudit(t.Context(), c.tenant, AuditFilter{Job: "job", Page: Page{Limit: 1}})
+	log, _, err := c.ListAudit(t.Context(), c.tenant, AuditFilter{Job: "job", Page: pg.Page{Limit: 1}})
 	if err != nil || len(log) != 1 || log[0].Action != ActionJobResume ||
 		log[0].ActorKind != ActorSystem || log[0].Actor != "" {
 		t.Errorf("%+v, %v", log, err)
@@ -277,7 +278,7 @@ func TestListAuditSelects(t *testing.T) {
 		{"a name", AuditFilter{Name: "billing-token"}, "secret.put billing-token"},
 		{"since then", AuditFilter{From: before, Action: ActionJobUpdate}, "job.update c"},
 		{"until then", AuditFilter{To: before}, ""},
-		{"a page", AuditFilter{Page: Page{Limit: 2}}, "secret.put billing-token, job.delete c"},
+		{"a page", AuditFilter{Page: pg.Page{Limit: 2}}, "secret.put billing-token, job.delete c"},
 	} {
 		log, next, err := c.ListAudit(t.Context(), c.tenant, k.filter)
 		if err != nil {
@@ -291,7 +292,7 @@ func TestListAuditSelects(t *testing.T) {
 			t.Errorf("%s: %s", k.name, diff)
 		}
 		if k.filter.Limit > 0 {
-			rest, next, err := c.ListAudit(t.Context(), c.tenant, AuditFilter{Page: Page{Cursor: next}})
+			rest, next, err := c.ListAudit(t.Context(), c.tenant, AuditFilter{Page: pg.Page{Cursor: next}})
 			if err != nil || len(rest) != 3 || next != "" {
 				t.Errorf("the rest: %d, %q, %v", len(rest), next, err)
 			}
@@ -364,19 +365,19 @@ func TestTheAuditLogIsOnlyAddedTo(t *testing.T) {
 	c := newCRUD(t)
 	ctx := t.Context()
 	c.create("a")
-	super, err := pgx.Connect(ctx, pgtest.Server(t).DSN(c.pool.Config().ConnConfig.Database))
+	super, err := pgx.Connect(ctx, pgtest.Server(t).DSN(c.db.Pool().Config().ConnConfig.Database))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer super.Close(ctx)
-	for who, q := range map[string]querier{
-		"whom Punctual connects as": c.pool, "a tenant": c.reader(ctx, c.tenant), "a superuser": super,
+	for who, q := range map[string]pg.Querier{
+		"whom Punctual connects as": c.db.Pool(), "a tenant": c.reader(ctx, c.tenant), "a superuser": super,
 	} {
 		for _, sql := range []string{
 			`UPDATE punctual.audit_log SET actor = 'nobody'`, `DELETE FROM punctual.audit_log`, `TRUNCATE punctual.audit_log`,
 			`WITH on_ AS (SELECT set_config('punctual.forgetting', 'on', true)) DELETE FROM punctual.audit_log USING on_`,
 		} {
-			if err := query(ctx, q, sql); !denied(err) {
+			if err := pg.Exec(ctx, q, sql); !denied(err) {
 				t.Errorf("%s: %s: %v", who, sql, err)
 			}
 		}
@@ -385,7 +386,7 @@ func TestTheAuditLogIsOnlyAddedTo(t *testing.T) {
 		`ALTER TABLE punctual.audit_log DISABLE TRIGGER ALL`, `ALTER TABLE punctual.audit_log OWNER TO CURRENT_USER`,
 		`SET ROLE punctual_audit`, `DROP TRIGGER audit_log_is_append_only ON punctual.audit_log`,
 	} {
-		if err := query(ctx, c.pool, sql); !denied(err) {
+		if err := pg.Exec(ctx, c.db.Pool(), sql); !denied(err) {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}
@@ -405,7 +406,7 @@ func TestOldEntriesAreForgottenAndNeverThoseOfThirtyDays(t *testing.T) {
 			if err := queueAudit(t.Context(), &b, tenant, at, change{action: ActionJobDelete, name: fmt.Sprint(n)}); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.pool.SendBatch(t.Context(), &b).Close(); err != nil {
+			if err := c.db.Pool().SendBatch(t.Context(), &b).Close(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -422,7 +423,7 @@ func TestOldEntriesAreForgottenAndNeverThoseOfThirtyDays(t *testing.T) {
 			t.Fatal(err)
 		}
 		var left string
-		if err := c.pool.QueryRow(t.Context(), ages).Scan(&left); err != nil || left != k.want {
+		if err := c.db.Pool().QueryRow(t.Context(), ages).Scan(&left); err != nil || left != k.want {
 			t.Errorf("after %s: %q, want %q, %v", k.retention, left, k.want, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // MostBackfilled is the largest number of slots in one backfill. To find that many takes half a second to two.
@@ -84,7 +85,7 @@ func (s *Store) PlanBackfill(ctx context.Context, tenant int32, r BackfillReques
 // reach returns the present, and how far back the database knows which slots of a job have run. That is as far as it
 // keeps runs that succeeded. For a job that is older than the instant since which runs have been kept, it is no further
 // back than that instant.
-func (s *Store) reach(ctx context.Context, q querier, created time.Time) (now, earliest time.Time, err error) {
+func (s *Store) reach(ctx context.Context, q pg.Querier, created time.Time) (now, earliest time.Time, err error) {
 	var kept *time.Time
 	if err := q.QueryRow(ctx, `SELECT clock_timestamp(), `+keptSince).Scan(&now, &kept); err != nil {
 		return now, earliest, fmt.Errorf("looking for the oldest day: %w", err)

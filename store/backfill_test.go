@@ -63,7 +63,7 @@ func (c crud) slotRuns(job uuid.UUID, slots []time.Time) string {
 	var found []string
 	for _, at := range slots {
 		var trigger string
-		err := c.pool.QueryRow(c.t.Context(), `SELECT coalesce((SELECT trigger FROM punctual.runs WHERE id = $1), '-')`,
+		err := c.db.Pool().QueryRow(c.t.Context(), `SELECT coalesce((SELECT trigger FROM punctual.runs WHERE id = $1), '-')`,
 			scheduler.SlotRunID(job, at)).Scan(&trigger)
 		if err != nil {
 			c.t.Fatal(err)
@@ -412,7 +412,7 @@ func TestBackfillGoesOnWhereABatchWasCutOff(t *testing.T) {
 	c.exec(`UPDATE punctual.operations SET next_at = now()`)
 
 	// Postgres ends the backend after it wrote the runs of its batch and before it commits.
-	blocker, err := pgx.ConnectConfig(ctx, c.pool.Config().ConnConfig)
+	blocker, err := pgx.ConnectConfig(ctx, c.db.Pool().Config().ConnConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -461,7 +461,7 @@ func TestReplicasAtOnceBackfillEachSlotOnce(t *testing.T) {
 			for {
 				_, left, err := c.Operate(t.Context())
 				if err == nil { // as if replicas had started the waiting runs
-					_, err = c.pool.Exec(t.Context(),
+					_, err = c.db.Pool().Exec(t.Context(),
 						`UPDATE punctual.ready SET due_at = now() + interval '1 hour' WHERE due_at <= now()`)
 				}
 				if err != nil || !left {
@@ -541,7 +541,7 @@ func TestBackfillOfAJobThatChangesMeanwhile(t *testing.T) {
 		c := newClaimer(t)
 		job := c.create("a")
 		o := c.backfill(r)
-		tx, err := c.pool.Begin(t.Context())
+		tx, err := c.db.Pool().Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

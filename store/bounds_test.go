@@ -15,7 +15,7 @@ func TestEveryTableHasABound(t *testing.T) {
 	}
 	_, section, _ := strings.Cut(string(text), "## Retention")
 	section, _, _ = strings.Cut(section, "\n## ")
-	rows, err := c.pool.Query(t.Context(), `SELECT relname::text
+	rows, err := c.db.Pool().Query(t.Context(), `SELECT relname::text
 		FROM pg_class
 		WHERE relnamespace = 'punctual'::regnamespace AND relkind IN ('r', 'p')
 			AND NOT relispartition

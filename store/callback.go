@@ -13,6 +13,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/failpoint"
+	"punctual/store/pg"
 )
 
 // SupersededError means that a target called about an attempt that is over.
@@ -39,7 +40,7 @@ type Progress struct {
 }
 
 // loadTokenKey reads the key of run tokens before the first claim of an asynchronous job commits.
-func (s *Store) loadTokenKey(ctx context.Context, q querier, jobs iter.Seq[*scheduler.Job]) error {
+func (s *Store) loadTokenKey(ctx context.Context, q pg.Querier, jobs iter.Seq[*scheduler.Job]) error {
 	if s.tokenKey.Load() != nil {
 		return nil
 	}
@@ -52,7 +53,7 @@ func (s *Store) loadTokenKey(ctx context.Context, q querier, jobs iter.Seq[*sche
 	return nil
 }
 
-func (s *Store) readTokenKey(ctx context.Context, q querier) ([]byte, error) {
+func (s *Store) readTokenKey(ctx context.Context, q pg.Querier) ([]byte, error) {
 	if key := s.tokenKey.Load(); key != nil {
 		return *key, nil
 	}
@@ -84,7 +85,7 @@ func (c calledRun) cancelRequested() bool {
 // calledBy returns the fencing token of the attempt whose target calls, or scheduler.ErrRunToken when the token was not
 // made for this run. Once the key is in memory, calledBy sends the database nothing.
 func (s *Store) calledBy(ctx context.Context, run uuid.UUID, token string) (fence int64, err error) {
-	key, err := s.readTokenKey(ctx, s.reader(ctx, everybody))
+	key, err := s.readTokenKey(ctx, s.reader(ctx, pg.Everybody))
 	if err != nil {
 		return 0, err
 	}
@@ -101,7 +102,7 @@ func (s *Store) call(
 	if err != nil {
 		return err
 	}
-	return s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
+	return s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) error {
 		c, err := s.lockCalled(ctx, u, run)
 		if err != nil {
 			return err
@@ -184,7 +185,7 @@ func (s *Store) HeartbeatRun(
 		if err := u.SendBatch(ctx, &b).Close(); err != nil {
 			return fmt.Errorf("noting a heartbeat of run %s: %w", run, err)
 		}
-		utc(&beat.Deadline)
+		pg.UTC(&beat.Deadline)
 		return nil
 	})
 	return beat, err
@@ -200,7 +201,7 @@ func (s *Store) CompleteRun(
 			Assignment: c.Assignment, Verdict: scheduler.Succeed, StartedAt: c.started, FinishedAt: c.now,
 			HTTPStatus: c.http, Result: result,
 		}
-	}, func(ctx context.Context, q querier, fence int64, c calledRun) (bool, error) {
+	}, func(ctx context.Context, q pg.Querier, fence int64, c calledRun) (bool, error) {
 		return fence == c.Fence &&
 			(c.status == scheduler.StatusSucceeded || c.status == scheduler.StatusCancelled && c.cancelRequested()), nil
 	})
@@ -213,14 +214,14 @@ func (s *Store) FailRun(
 ) (RunRecord, error) {
 	return s.endCalled(ctx, run, token, func(c calledRun) scheduler.Outcome {
 		return c.kept.of(scheduler.JudgeReported(c.Assignment, message, retry, c.started, c.now))
-	}, func(ctx context.Context, q querier, fence int64, _ calledRun) (already bool, err error) {
+	}, func(ctx context.Context, q pg.Querier, fence int64, _ calledRun) (already bool, err error) {
 		// A reported failure is on record as expired if the next attempt would have come too late.
 		err = q.QueryRow(ctx, `
 			SELECT EXISTS (
 			    SELECT FROM punctual.attempts
 			    WHERE run_id = $1 AND fence = $2
 			      AND (reason = 'failed' OR reason = 'expired' AND error IS NOT DISTINCT FROM $3))`,
-			run, fence, orNull(storable(message))).Scan(&already)
+			run, fence, pg.OrNull(storable(message))).Scan(&already)
 		return already, err
 	})
 }
@@ -228,7 +229,7 @@ func (s *Store) FailRun(
 // endCalled ends the attempt of a target that calls, unless the attempt is over. already tells whether the same call
 // ended it.
 func (s *Store) endCalled(ctx context.Context, run uuid.UUID, token string, judge func(calledRun) scheduler.Outcome,
-	already func(context.Context, querier, int64, calledRun) (bool, error),
+	already func(context.Context, pg.Querier, int64, calledRun) (bool, error),
 ) (RunRecord, error) {
 	var record RunRecord
 	var outcomes []scheduler.Outcome
@@ -250,7 +251,7 @@ func (s *Store) endCalled(ctx context.Context, run uuid.UUID, token string, judg
 			outcomes = []scheduler.Outcome{judge(c)}
 			var b pgx.Batch
 			b.Queue(`DELETE FROM punctual.ready WHERE run_id = $1`, run) // the deadline
-			b.Queue(byIndex)
+			b.Queue(pg.ByIndex)
 			written = queueFinish(&b, outcomes, nil, anyDay, defaults)
 			if err := u.SendBatch(ctx, &b).Close(); err != nil {
 				return fmt.Errorf("ending run %s: %w", run, err)
@@ -279,7 +280,7 @@ func (s *Store) RunProgress(ctx context.Context, run uuid.UUID, token string) (P
 	var present int64
 	var status scheduler.Status
 	var text *string
-	err = s.reader(ctx, everybody).QueryRow(ctx, `
+	err = s.reader(ctx, pg.Everybody).QueryRow(ctx, `
 		SELECT coalesce(r.fence, 0), r.status, r.attempt, d.progress::text, d.progress_at
 		FROM punctual.runs r
 		LEFT JOIN punctual.run_data d ON d.run_id = $1
@@ -295,7 +296,7 @@ func (s *Store) RunProgress(ctx context.Context, run uuid.UUID, token string) (P
 	if text != nil {
 		p.Progress = json.RawMessage(*text)
 	}
-	utc(p.RecordedAt)
+	pg.UTC(p.RecordedAt)
 	return p, nil
 }
 

@@ -400,7 +400,7 @@ func TestReadingProgressWaitsForNobody(t *testing.T) {
 	c := newClaimer(t)
 	a := c.accepted("a", forbid)
 	c.mustBeat(a, `{"rows":7}`)
-	tx, err := c.pool.Begin(t.Context())
+	tx, err := c.db.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -419,7 +419,7 @@ func TestReadingProgressWaitsForNobody(t *testing.T) {
 func TestADeadlineLeavesTheGateToWhoeverHoldsIt(t *testing.T) {
 	c := newClaimer(t)
 	a := c.accepted("a", forbid)
-	tx, err := c.pool.Begin(t.Context())
+	tx, err := c.db.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

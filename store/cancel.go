@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // CancelRun cancels a run: at once while it waits, and within two seconds while a replica sends it. To cancel a run
@@ -59,12 +60,12 @@ type runShot struct {
 // reason: the statement that writes the attempt's outcome, whatever it is, finds the reason and ends the run as
 // cancelled. Its replica learns of the cancel with its next heartbeat. A target that works on learns of it with its own
 // next heartbeat.
-func cancelRuns(ctx context.Context, tx querier, ids []uuid.UUID, reason scheduler.Reason) (changed int, err error) {
+func cancelRuns(ctx context.Context, tx pg.Querier, ids []uuid.UUID, reason scheduler.Reason) (changed int, err error) {
 	// Rows of ready are locked before rows of runs, in statements of their own. A row of ready may appear after the
 	// first statement, when the attempt in flight ends, and a claim that is about to lock its run may hold that row:
 	// the third statement skips such a row. The claim then finds the run ended and drops the row, or finds the gate
 	// held and looks again a second later.
-	if err := query(ctx, tx, `
+	if err := pg.Exec(ctx, tx, `
 		SELECT run_id
 		FROM punctual.ready
 		WHERE run_id = ANY($1::uuid[])
@@ -72,7 +73,7 @@ func cancelRuns(ctx context.Context, tx querier, ids []uuid.UUID, reason schedul
 		FOR UPDATE`, ids); err != nil {
 		return 0, fmt.Errorf("locking waiting runs: %w", err)
 	}
-	if err := query(ctx, tx, `
+	if err := pg.Exec(ctx, tx, `
 		SELECT id
 		FROM punctual.runs
 		WHERE id = ANY($1::uuid[])
@@ -114,7 +115,7 @@ func cancelRuns(ctx context.Context, tx querier, ids []uuid.UUID, reason schedul
 	}
 	// A run may have waited for its turn at the gate, been set due, and not taken the gate yet. Its turn then goes to the
 	// next run.
-	if err := query(ctx, tx, `
+	if err := pg.Exec(ctx, tx, `
 		WITH freed AS (
 		    UPDATE punctual.exclusive e
 		    SET active_run = CASE WHEN e.active_run <> ALL(o.runs) THEN e.active_run END,
@@ -142,19 +143,9 @@ func cancelRuns(ctx context.Context, tx querier, ids []uuid.UUID, reason schedul
 	return changed, nil
 }
 
-// query runs a statement whose rows do not matter.
-func query(ctx context.Context, q querier, sql string, args ...any) error {
-	rows, err := q.Query(ctx, sql, args...)
-	if err != nil {
-		return err
-	}
-	rows.Close()
-	return rows.Err()
-}
-
 // ForgetCancels removes the requests to cancel whose run has ended or is with another replica. It returns how many.
 func (s *Store) ForgetCancels(ctx context.Context) (int, error) {
-	done, err := s.conns(ctx).Exec(ctx, `
+	done, err := s.db.Conns(ctx).Exec(ctx, `
 		DELETE FROM punctual.cancels c
 		WHERE NOT EXISTS (
 		    SELECT FROM punctual.runs r

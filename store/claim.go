@@ -10,13 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
-
-// byIndex keeps the planner from reading whole tables for the rest of a transaction. A table without statistics, such
-// as the runs of a day that has just begun, looks small to the planner and may not be, and the plan made then is kept.
-// byIndex also turns JIT compilation off: with sequential scans disabled, a plan that still needs one, such as the plan
-// over the tenants, looks expensive enough for Postgres to compile it.
-const byIndex = `SELECT set_config('enable_seqscan', 'off', true), ` + uncompiledToo
 
 // queueBegin begins a transaction that takes several round trips. Should this process stop between two of them,
 // Postgres soon ends the transaction and frees the rows it has locked: see idling.
@@ -33,14 +28,14 @@ func (s *Store) queueBegin(b *pgx.Batch, wary bool) {
 // onConn runs work on a connection of its own. The work begins and commits its transaction itself, within the round
 // trips that carry its statements. onConn rolls back a transaction that is still open at the end.
 func (s *Store) onConn(ctx context.Context, work func(conn *pgx.Conn) error) error {
-	conn, err := s.conns(ctx).Acquire(ctx)
+	conn, err := s.db.Conns(ctx).Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("getting a connection: %w", err)
 	}
 	defer conn.Release()
 	err = work(conn.Conn())
 	s.idling.learn(err)
-	err = s.tookWrite(err)
+	err = s.db.TookWrite(err)
 	if conn.Conn().PgConn().TxStatus() != 'I' {
 		// The caller's context may have ended; the rollback still gives the row locks back at once.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -96,10 +91,11 @@ func (s *Store) NextFresh(ctx context.Context, queues []int16) (scheduler.Upcomi
 }
 
 func (s *Store) upcoming(ctx context.Context, sql string, queues ...any) (scheduler.Upcoming, error) {
-	ctx = forRuns.in(ctx)
+	ctx = pg.Runs.In(ctx)
 	var u scheduler.Upcoming
 	var schedule, ready, ordered *time.Time
-	if err := s.conns(ctx).QueryRow(ctx, sql, queues...).Scan(&u.Now, &schedule, &ready, &ordered, &u.Older); err != nil {
+	if err := s.db.Conns(ctx).QueryRow(ctx, sql, queues...).
+		Scan(&u.Now, &schedule, &ready, &ordered, &u.Older); err != nil {
 		return scheduler.Upcoming{}, fmt.Errorf("looking for what is due next: %w", err)
 	}
 	for to, at := range map[*time.Time]*time.Time{&u.Schedule: schedule, &u.Ready: ready, &u.Ordered: ordered} {

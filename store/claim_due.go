@@ -13,6 +13,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/cron"
 	"punctual/scheduler/failpoint"
+	"punctual/store/pg"
 )
 
 const insertClaimed = `
@@ -84,7 +85,7 @@ type nextRows struct {
 
 // ClaimDue implements scheduler.Store.
 func (s *Store) ClaimDue(ctx context.Context, claim scheduler.Claim) (scheduler.Batch, error) {
-	ctx = forRuns.in(ctx)
+	ctx = pg.Runs.In(ctx)
 	batch, days, err := s.claimDue(ctx, claim)
 	if lacksPartition(err) {
 		// A slot's day has no partition: the slot was due long ago, such as a one-shot that was paused for weeks, or
@@ -140,7 +141,7 @@ func (c *dueClaim) lock(ctx context.Context) error {
 	var f frozen
 	sql, arguments := ofSlots.statement(c.claim)
 	if len(c.claim.Replacing) > 0 {
-		sql, arguments = lockReplacing, []any{prepared{}, c.claim.Replacing, scheduler.BatchSize}
+		sql, arguments = lockReplacing, []any{pg.Prepared{}, c.claim.Replacing, scheduler.BatchSize}
 	}
 	b.Queue(sql, arguments...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
@@ -314,7 +315,7 @@ func (c *dueClaim) write(ctx context.Context) error {
 	var b pgx.Batch
 	if len(c.runs.ids) > 0 {
 		r := &c.runs
-		queueFences(b.Queue(insertClaimed, prepared{}, c.claim.Replica, lease.ID,
+		queueFences(b.Queue(insertClaimed, pg.Prepared{}, c.claim.Replica, lease.ID,
 			r.ids, r.jobs, r.scheduledFor, r.dueAt, r.tenants, r.versions, r.lanes, r.late, r.triggers), fences)
 		r.notices.queue(&b)
 	}
@@ -322,7 +323,7 @@ func (c *dueClaim) write(ctx context.Context) error {
 		c.skips.queue(&b)
 	}
 	if len(c.next.jobs) > 0 {
-		b.Queue(advanceSchedules, prepared{}, c.next.jobs, c.next.was, c.next.slots, c.next.dueAt)
+		b.Queue(advanceSchedules, pg.Prepared{}, c.next.jobs, c.next.was, c.next.slots, c.next.dueAt)
 	}
 	if len(c.next.gates) > 0 {
 		queueTakeGates(&b, c.next.gates, c.next.gateRuns)

@@ -13,6 +13,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/failpoint"
+	"punctual/store/pg"
 )
 
 // readWaiting reads the runs of locked rows of ready. A run that ended while it waited, because its job was deleted,
@@ -105,7 +106,7 @@ type waitingRun struct {
 
 // ClaimReady implements scheduler.Store.
 func (s *Store) ClaimReady(ctx context.Context, claim scheduler.Claim) (scheduler.Batch, error) {
-	c, err := s.claimReady(forRuns.in(ctx), readyClaim{claim: claim})
+	c, err := s.claimReady(pg.Runs.In(ctx), readyClaim{claim: claim})
 	if err != nil {
 		return scheduler.Batch{}, fmt.Errorf("claiming ready runs: %w", err)
 	}

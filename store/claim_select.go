@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // The claim, sentence by sentence. Each locks the rows that are due within a window, of the lanes of some queues: in
@@ -286,7 +287,7 @@ func (s selection) statement(c scheduler.Claim) (sql string, arguments []any) {
 		queues, slots, tenants = append(queues, q.Queue), append(slots, int32(q.Slots)), append(tenants, q.Tenant)
 	}
 	from, until := window(c)
-	arguments = []any{prepared{}, queues, slots, from, until}
+	arguments = []any{pg.Prepared{}, queues, slots, from, until}
 	switch {
 	case len(c.Except) > 0:
 		return s.ofOthers, append(arguments, c.Except)

@@ -121,7 +121,7 @@ func (c claimer) dueNow(name string, options ...func(*scheduler.Definition)) (Jo
 // next returns a job's next slot and the time at which it is due.
 func (c claimer) next(job uuid.UUID) (slot, due time.Time) {
 	c.t.Helper()
-	if err := c.pool.QueryRow(c.t.Context(),
+	if err := c.db.Pool().QueryRow(c.t.Context(),
 		`SELECT scheduled_for, next_run_at FROM punctual.schedules WHERE job_id = $1`, job).Scan(&slot, &due); err != nil {
 		c.t.Fatal(err)
 	}
@@ -303,7 +303,7 @@ func TestPrioritiesThenDueTimesDecideWhoComesFirst(t *testing.T) {
 	for _, want := range []string{"high-1", "normal-early-1", "normal-late-1", "low-1"} {
 		a := c.one(c.claim(1, false))
 		var name string
-		if err := c.pool.QueryRow(t.Context(),
+		if err := c.db.Pool().QueryRow(t.Context(),
 			`SELECT name FROM punctual.jobs WHERE id = $1`, a.Job.ID).Scan(&name); err != nil {
 			t.Fatal(err)
 		}
@@ -365,7 +365,7 @@ func TestALockedRowIsPassedOver(t *testing.T) {
 	c := newClaimer(t)
 	locked, _ := c.dueNow("locked")
 	free, _ := c.dueNow("free")
-	tx, err := c.pool.Begin(t.Context())
+	tx, err := c.db.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -389,7 +389,7 @@ func TestALockedRowIsPassedOver(t *testing.T) {
 func TestForeignKeyChecksDoNotHideADueJob(t *testing.T) {
 	c := newClaimer(t)
 	job, _ := c.dueNow("job")
-	tx, err := c.pool.Begin(t.Context())
+	tx, err := c.db.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -583,7 +583,7 @@ func TestFreshGatesCountAsFree(t *testing.T) {
 func TestABusyGateLeavesTheSlotDue(t *testing.T) {
 	c := newClaimer(t)
 	job, slot := c.dueNow("job", forbid)
-	tx, err := c.pool.Begin(t.Context())
+	tx, err := c.db.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -687,7 +687,7 @@ func TestClaimReadyPutsOffWhatStandsAtALockedGate(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", never, forbid)
 	run := c.trigger("job")
-	tx, err := c.pool.Begin(t.Context())
+	tx, err := c.db.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -800,7 +800,7 @@ func TestNextDueTellsWhatComes(t *testing.T) {
 func TestAFrozenClaimerLosesItsLocks(t *testing.T) {
 	c := newClaimer(t)
 	c.many(1, "job", 0, rarely, tolerant)
-	frozen, err := pgx.ConnectConfig(t.Context(), c.pool.Config().ConnConfig)
+	frozen, err := pgx.ConnectConfig(t.Context(), c.db.Pool().Config().ConnConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -921,7 +921,7 @@ func TestClaimsLeaveNoSettingBehind(t *testing.T) {
 	c.claim(10, false)
 	c.claimReady(10)
 	var limits []string
-	for _, conn := range c.pool.AcquireAllIdle(t.Context()) {
+	for _, conn := range c.db.Pool().AcquireAllIdle(t.Context()) {
 		var limit string
 		if err := conn.QueryRow(t.Context(), `SHOW idle_in_transaction_session_timeout`).Scan(&limit); err != nil {
 			t.Error(err)

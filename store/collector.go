@@ -5,7 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
+	"punctual/store/pg"
 )
 
 // Collector exports the connection pools, the depths of the queues, the freezes and the partitions ahead to Prometheus.
@@ -64,15 +66,13 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
-	for p, pool := range c.Store.parts {
-		stat := pool.Stat()
-		gauge(poolDesc, float64(stat.AcquiredConns()), partNames[p], "in_use")
-		gauge(poolDesc, float64(stat.IdleConns()), partNames[p], "idle")
-		gauge(poolMaxDesc, float64(stat.MaxConns()), partNames[p])
-		ch <- prometheus.MustNewConstMetric(poolWaitDesc, prometheus.CounterValue,
-			stat.AcquireDuration().Seconds(), partNames[p])
-	}
-	ctx, cancel := context.WithTimeout(forChores.in(context.Background()), time.Second)
+	c.Store.db.Stats(func(part string, stat *pgxpool.Stat) {
+		gauge(poolDesc, float64(stat.AcquiredConns()), part, "in_use")
+		gauge(poolDesc, float64(stat.IdleConns()), part, "idle")
+		gauge(poolMaxDesc, float64(stat.MaxConns()), part)
+		ch <- prometheus.MustNewConstMetric(poolWaitDesc, prometheus.CounterValue, stat.AcquireDuration().Seconds(), part)
+	})
+	ctx, cancel := context.WithTimeout(pg.Chores.In(context.Background()), time.Second)
 	defer cancel()
 	if days, err := c.Store.DaysAhead(ctx); err != nil {
 		c.Store.options.Log.Warn("the partitions ahead cannot be counted", "error", err)

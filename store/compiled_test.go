@@ -35,7 +35,7 @@ func TestNoStatementIsCompiled(t *testing.T) {
 			if err != nil || jit != "off" {
 				t.Errorf("a read with jit %s, %v", jit, err)
 			}
-			if err := c.inTx(t.Context(), c.tenant, func(tx pgx.Tx) error {
+			if err := c.db.InTx(t.Context(), c.tenant, func(tx pgx.Tx) error {
 				return tx.QueryRow(t.Context(), `SELECT current_setting('jit')`).Scan(&jit)
 			}); err != nil || jit != "off" {
 				t.Errorf("a transaction with jit %s, %v", jit, err)

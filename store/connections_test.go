@@ -8,6 +8,7 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // newReplica opens a database as a replica does, with the given number of connections.
@@ -23,27 +24,16 @@ func newReplica(t *testing.T, conns int32) claimer {
 	return asClaimer(crud{Store: s, t: t, tenant: 1})
 }
 
-func TestConnectionsAreDivided(t *testing.T) {
-	for most, want := range map[int32][3]int32{
-		8: {forRuns: 5, forChores: 1, forCallers: 2}, 9: {forRuns: 5, forChores: 1, forCallers: 3},
-		16: {forRuns: 8, forChores: 2, forCallers: 6},
-		24: {forRuns: 8, forChores: 4, forCallers: 12}, 1000: {forRuns: 8, forChores: 4, forCallers: 988},
-	} {
-		if got := divide(most); got != want {
-			t.Errorf("%d: %v, want %v", most, got, want)
-		}
-	}
-}
-
 // API callers and chores occupy all their connections. Heartbeats, claims and finishes have connections of their own.
 func TestNothingThatKeepsAReplicaAliveWaitsForConnectionsOfOthers(t *testing.T) {
-	c := newReplica(t, LeastConns)
+	c := newReplica(t, pg.LeastConns)
 	c.create("job", every(time.Second))
 	c.slotAgo(c.get("job").ID, 0)
 	signal := c.manual("signed")
-	for _, p := range []part{forCallers, forChores} {
-		for range divide(LeastConns)[p] {
-			conn, err := c.parts[p].Acquire(t.Context())
+	for _, p := range []pg.Part{pg.Callers, pg.Chores} {
+		conns := c.db.Conns(p.In(t.Context()))
+		for range conns.Config().MaxConns {
+			conn, err := conns.Acquire(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,9 +80,9 @@ func TestNothingThatKeepsAReplicaAliveWaitsForConnectionsOfOthers(t *testing.T) 
 }
 
 func TestAChoreWaitsForNoCaller(t *testing.T) {
-	c := newReplica(t, LeastConns)
-	for range divide(LeastConns)[forCallers] {
-		conn, err := c.pool.Acquire(t.Context())
+	c := newReplica(t, pg.LeastConns)
+	for range c.db.Pool().Config().MaxConns {
+		conn, err := c.db.Pool().Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,26 +101,26 @@ func TestAChoreWaitsForNoCaller(t *testing.T) {
 
 // A caller waits for a lock for a bounded time, which is set in its transaction alone, and the error names the lock.
 func TestACallerIsToldWhatItWaitedFor(t *testing.T) {
-	c := newReplica(t, LeastConns)
+	c := newReplica(t, pg.LeastConns)
 	job := c.create("job", every(time.Hour))
 	free := c.stranger(`schedules WHERE job_id = $1`, job.ID)
 	_, err := c.PauseJob(bounded(t), c.tenant, "job", "", nil)
-	var locked *LockedError
-	if !errors.As(OutOfTime(err), &locked) || locked.Table != "schedules" ||
+	var locked *pg.LockedError
+	if !errors.As(pg.OutOfTime(err), &locked) || locked.Table != "schedules" ||
 		!strings.Contains(locked.Error(), "waited 3s for the job's schedule that somebody else has locked") {
 		t.Errorf("error %v", err)
 	}
 	free()
 	free = c.stranger(`tenants`)
 	_, err = c.CreateJob(bounded(t), c.tenant, NewJob{Definition: definition("another")}) // a single round trip
-	if !errors.As(OutOfTime(err), &locked) {
+	if !errors.As(pg.OutOfTime(err), &locked) {
 		t.Errorf("error %v", err)
 	}
 	free()
 	if _, err := c.PauseJob(t.Context(), c.tenant, "job", "", nil); err != nil {
 		t.Error(err)
 	}
-	for _, conn := range c.pool.AcquireAllIdle(t.Context()) {
+	for _, conn := range c.db.Pool().AcquireAllIdle(t.Context()) {
 		var lock, statement string
 		if err := conn.QueryRow(t.Context(),
 			`SELECT current_setting('lock_timeout'), current_setting('statement_timeout')`).
@@ -142,21 +132,21 @@ func TestACallerIsToldWhatItWaitedFor(t *testing.T) {
 }
 
 func TestAStatementOfACallerThatTakesTooLongIsEnded(t *testing.T) {
-	c := newReplica(t, LeastConns)
+	c := newReplica(t, pg.LeastConns)
 	job := c.create("job", every(time.Hour))
 	c.exec(`CREATE FUNCTION punctual.stall() RETURNS trigger LANGUAGE plpgsql AS
 			$$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$;
 		CREATE TRIGGER stall BEFORE UPDATE ON punctual.jobs FOR EACH ROW EXECUTE FUNCTION punctual.stall()`)
 	_, err := c.PauseJob(bounded(t), c.tenant, job.ID.String(), "", nil)
-	var slow *SlowError
-	if !errors.As(OutOfTime(err), &slow) {
+	var slow *pg.SlowError
+	if !errors.As(pg.OutOfTime(err), &slow) {
 		t.Errorf("error %v", err)
 	}
 }
 
 // A commit may wait for a standby. A commit that is cut off looks like a success, so commits have no time limit.
 func TestTheLimitsOfACallerEndBeforeItsCommit(t *testing.T) {
-	c := newReplica(t, LeastConns)
+	c := newReplica(t, pg.LeastConns)
 	c.exec(`CREATE TABLE punctual.limits_seen (at text, lock text, statement text);
 		CREATE FUNCTION punctual.see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			INSERT INTO punctual.limits_seen
@@ -180,7 +170,7 @@ func TestTheLimitsOfACallerEndBeforeItsCommit(t *testing.T) {
 		if n := c.count(`SELECT count(*) FROM punctual.limits_seen WHERE at = $1 AND lock = '3s' AND statement = $2`,
 			at, want); n != 2 {
 			var seen string
-			_ = c.pool.QueryRow(t.Context(),
+			_ = c.db.Pool().QueryRow(t.Context(),
 				`SELECT coalesce(string_agg(l::text, ' '), '') FROM punctual.limits_seen l`).Scan(&seen)
 			t.Errorf("%s: not a statement limit of %s: %s", at, want, seen)
 		}

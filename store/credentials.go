@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 	"punctual/store/vault"
 )
 
@@ -68,7 +69,7 @@ func (s *Store) NamedSecret(ctx context.Context, tenant int32, name string) (sch
 			secret := scheduler.Secret{}
 			var key int64
 			var ciphertext []byte
-			err := s.conns(ctx).QueryRow(ctx, `
+			err := s.db.Conns(ctx).QueryRow(ctx, `
 				SELECT id, version, data_key, ciphertext
 				FROM punctual.secrets
 				WHERE tenant = $1 AND name = $2`, tenant, name).
@@ -93,7 +94,7 @@ func (s *Store) JobSecret(ctx context.Context, tenant int32, job, id uuid.UUID) 
 		func(ctx context.Context) (scheduler.Secret, error) {
 			var key int64
 			var ciphertext []byte
-			err := s.conns(ctx).QueryRow(ctx, `
+			err := s.db.Conns(ctx).QueryRow(ctx, `
 				SELECT data_key, ciphertext
 				FROM punctual.job_secrets
 				WHERE id = $1 AND job_id = $2`, id, job).Scan(&key, &ciphertext)
@@ -115,7 +116,7 @@ func (s *Store) JobSecret(ctx context.Context, tenant int32, job, id uuid.UUID) 
 func (s *Store) openToSend(
 	ctx context.Context, key int64, ciphertext []byte, at vault.Place, what string,
 ) (string, error) {
-	value, err := s.open(ctx, s.conns(ctx), key, ciphertext, at)
+	value, err := s.open(ctx, s.db.Conns(ctx), key, ciphertext, at)
 	if errors.Is(err, vault.ErrCiphertext) {
 		return "", &scheduler.AuthError{
 			Why: what + " does not decrypt: its row was changed by other than Punctual; write it again",
@@ -171,7 +172,8 @@ func (s *Store) believe(ctx context.Context) error {
 	_, err := share(ctx, &c.flights, "changes", func(ctx context.Context) (struct{}, error) {
 		asked := time.Now()
 		var changes int64
-		if err := s.conns(ctx).QueryRow(ctx, `SELECT secrets_changed FROM punctual.deployment`).Scan(&changes); err != nil {
+		if err := s.db.Conns(ctx).QueryRow(ctx, `SELECT secrets_changed FROM punctual.deployment`).
+			Scan(&changes); err != nil {
 			return struct{}{}, fmt.Errorf("looking for changed secrets: %w", err)
 		}
 		c.mu.Lock()
@@ -199,7 +201,7 @@ func share[T any](
 	ctx context.Context, flights *singleflight.Group, name string, work func(context.Context) (T, error),
 ) (T, error) {
 	result := flights.DoChan(name, func() (any, error) {
-		ctx, cancel := context.WithTimeout(forRuns.in(context.Background()), secretsTimeout)
+		ctx, cancel := context.WithTimeout(pg.Runs.In(context.Background()), secretsTimeout)
 		defer cancel()
 		return work(ctx)
 	})

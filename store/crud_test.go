@@ -144,7 +144,7 @@ func (c crud) edit(ref string, change func(*scheduler.Definition)) JobRecord {
 
 func (c crud) exec(sql string, args ...any) {
 	c.t.Helper()
-	if _, err := c.pool.Exec(c.t.Context(), sql, args...); err != nil {
+	if _, err := c.db.Pool().Exec(c.t.Context(), sql, args...); err != nil {
 		c.t.Fatalf("%s: %v", sql, err)
 	}
 }
@@ -159,7 +159,7 @@ func (c crud) slotAgo(job uuid.UUID, ago time.Duration) time.Time {
 	slot := now.Add(-ago).Truncate(time.Second)
 	if ago >= time.Hour { // for an hourly job, one of its own slots
 		var next time.Time
-		if err := c.pool.QueryRow(c.t.Context(),
+		if err := c.db.Pool().QueryRow(c.t.Context(),
 			`SELECT scheduled_for FROM punctual.schedules WHERE job_id = $1`, job).Scan(&next); err != nil {
 			c.t.Fatal(err)
 		}
@@ -208,7 +208,7 @@ func (c crud) history(job uuid.UUID) []string {
 func (c crud) count(sql string, args ...any) int {
 	c.t.Helper()
 	var n int
-	if err := c.pool.QueryRow(c.t.Context(), sql, args...).Scan(&n); err != nil {
+	if err := c.db.Pool().QueryRow(c.t.Context(), sql, args...).Scan(&n); err != nil {
 		c.t.Fatalf("%s: %v", sql, err)
 	}
 	return n
@@ -232,7 +232,7 @@ func (c crud) woken() bool {
 func (c crud) inTurn(job uuid.UUID, n int, others func()) {
 	c.t.Helper()
 	ctx := c.t.Context()
-	tx, err := c.pool.Begin(ctx)
+	tx, err := c.db.Pool().Begin(ctx)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func (c crud) inTurn(job uuid.UUID, n int, others func()) {
 // waiting returns once n statements wait for locks.
 func (c crud) waiting(n int) {
 	c.t.Helper()
-	conn, err := pgx.ConnectConfig(c.t.Context(), c.pool.Config().ConnConfig)
+	conn, err := pgx.ConnectConfig(c.t.Context(), c.db.Pool().Config().ConnConfig)
 	if err != nil {
 		c.t.Fatal(err)
 	}

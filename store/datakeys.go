@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"punctual/store/pg"
 	"punctual/store/vault"
 )
 
@@ -46,11 +47,11 @@ func (r *keyring) all() map[int64]*vault.DataKey {
 // OpenVault makes sure that the master key opens all data keys, and makes the first data key. It returns
 // vault.ErrMaster when the master key does not open them, and ErrNoMaster when there is no master key.
 func (s *Store) OpenVault(ctx context.Context) error {
-	ctx = forRuns.in(ctx)
+	ctx = pg.Runs.In(ctx)
 	if s.options.Master == nil {
 		return ErrNoMaster
 	}
-	found, err := s.openAll(ctx, s.conns(ctx))
+	found, err := s.openAll(ctx, s.db.Conns(ctx))
 	if err == nil && found == 0 {
 		err = s.makeFirstDataKey(ctx)
 	}
@@ -58,7 +59,7 @@ func (s *Store) OpenVault(ctx context.Context) error {
 }
 
 // openAll opens every data key and returns how many there are.
-func (s *Store) openAll(ctx context.Context, q querier) (found int, err error) {
+func (s *Store) openAll(ctx context.Context, q pg.Querier) (found int, err error) {
 	rows, err := q.Query(ctx, `SELECT id, sealed FROM punctual.data_keys ORDER BY number`)
 	if err != nil {
 		return 0, fmt.Errorf("reading data keys: %w", err)
@@ -121,7 +122,7 @@ func (s *Store) sealingKey(ctx context.Context, u *unit) (*vault.DataKey, error)
 }
 
 // dataKey returns the data key of an id. It reads a key that is not in the keyring: a rotation made it since.
-func (s *Store) dataKey(ctx context.Context, q querier, id int64) (*vault.DataKey, error) {
+func (s *Store) dataKey(ctx context.Context, q pg.Querier, id int64) (*vault.DataKey, error) {
 	if key := s.keyring.get(id); key != nil {
 		return key, nil
 	}
@@ -133,7 +134,7 @@ func (s *Store) dataKey(ctx context.Context, q querier, id int64) (*vault.DataKe
 }
 
 // open decrypts the ciphertext of a place.
-func (s *Store) open(ctx context.Context, q querier, key int64, ciphertext []byte, at vault.Place) (string, error) {
+func (s *Store) open(ctx context.Context, q pg.Querier, key int64, ciphertext []byte, at vault.Place) (string, error) {
 	k, err := s.dataKey(ctx, q, key)
 	if err != nil {
 		return "", err
@@ -145,7 +146,7 @@ func (s *Store) open(ctx context.Context, q querier, key int64, ciphertext []byt
 // makeFirstDataKey makes a data key unless there is one, in a transaction of its own: other transactions may use it at
 // once.
 func (s *Store) makeFirstDataKey(ctx context.Context) error {
-	return s.inTx(ctx, everybody, func(tx pgx.Tx) error {
+	return s.db.InTx(ctx, pg.Everybody, func(tx pgx.Tx) error {
 		if err := lockKeyMaking(ctx, tx); err != nil {
 			return err
 		}

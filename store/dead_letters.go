@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // DeadLetterRecord is a run that exhausted its attempts. The record stays after it was resolved.
@@ -41,7 +42,7 @@ type DeadLetterFilter struct {
 	To       *time.Time // exclusive
 	Labels   map[string]string
 	Resolved *bool // nil: resolved or not
-	Page
+	pg.Page
 }
 
 const deadLetterColumns = `d.run_id, d.job_id, d.job_name, d.trigger, d.job_version, d.scheduled_for, d.died_at,
@@ -55,7 +56,7 @@ func scanDeadLetter(row pgx.CollectableRow) (DeadLetterRecord, error) {
 	var d DeadLetterRecord
 	err := row.Scan(&d.RunID, &d.JobID, &d.Job, &d.Trigger, &d.JobVersion, &d.ScheduledFor, &d.DiedAt, &d.Reason,
 		&d.Attempts, &d.HTTPStatus, &d.Error, &d.ResolvedAt, &d.Note, &d.ReplayedAs, &d.NotifyURL)
-	utc(&d.ScheduledFor, &d.DiedAt, d.ResolvedAt)
+	pg.UTC(&d.ScheduledFor, &d.DiedAt, d.ResolvedAt)
 	return d, err
 }
 
@@ -77,58 +78,58 @@ func (d DeadLetterRecord) change(action Action, after letterShot) change {
 func (s *Store) ListDeadLetters(
 	ctx context.Context, tenant int32, f DeadLetterFilter,
 ) (letters []DeadLetterRecord, nextCursor string, err error) {
-	var c conditions
-	if err := c.page(f.Page, deadLetterCursor, `d.run_id < ?`); err != nil {
+	var c pg.Conditions
+	if err := c.Page(f.Page, deadLetterCursor, `d.run_id < ?`); err != nil {
 		return nil, "", err
 	}
 	q := s.reader(ctx, tenant)
-	if err := c.deadLetters(ctx, q, tenant, f); err != nil {
+	if err := selectLetters(ctx, &c, q, tenant, f); err != nil {
 		return nil, "", err
 	}
-	rows, err := q.Query(ctx, `SELECT `+deadLetterColumns+` FROM `+deadLetterTables+c.where()+
-		fmt.Sprintf(` ORDER BY d.run_id DESC LIMIT %d`, f.limit()+1), c.args...)
+	rows, err := q.Query(ctx, `SELECT `+deadLetterColumns+` FROM `+deadLetterTables+c.Where()+
+		fmt.Sprintf(` ORDER BY d.run_id DESC LIMIT %d`, f.Size()+1), c.Args...)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing dead letters: %w", err)
 	}
 	if letters, err = pgx.CollectRows(rows, scanDeadLetter); err != nil {
 		return nil, "", fmt.Errorf("listing dead letters: %w", err)
 	}
-	letters, nextCursor = cut(letters, f.Page, deadLetterCursor, func(d DeadLetterRecord) uuid.UUID { return d.RunID })
+	letters, nextCursor = pg.Cut(letters, f.Page, deadLetterCursor, func(d DeadLetterRecord) uuid.UUID { return d.RunID })
 	return letters, nextCursor, nil
 }
 
-// deadLetters adds the conditions of a filter, except its page.
-func (c *conditions) deadLetters(ctx context.Context, q querier, tenant int32, f DeadLetterFilter) error {
-	c.add(`d.tenant = ?`, tenant)
+// selectLetters adds the conditions of a filter, except its page.
+func selectLetters(ctx context.Context, c *pg.Conditions, q pg.Querier, tenant int32, f DeadLetterFilter) error {
+	c.Add(`d.tenant = ?`, tenant)
 	if f.Job != "" {
 		job, err := findJob(ctx, q, tenant, f.Job)
 		if err != nil {
 			return err
 		}
 		// findJob does not look up an id, and the Job filter is only for jobs that are not deleted.
-		c.add(`d.job_id = ? AND j.state <> 'deleted'`, job)
+		c.Add(`d.job_id = ? AND j.state <> 'deleted'`, job)
 	}
 	if f.JobID != nil {
-		c.add(`d.job_id = ?`, *f.JobID)
+		c.Add(`d.job_id = ?`, *f.JobID)
 	}
 	if f.Reason != "" {
-		c.add(`d.reason = ?`, f.Reason)
+		c.Add(`d.reason = ?`, f.Reason)
 	}
-	c.add(`(d.trigger = 'notify') = ?`, f.Notices)
+	c.Add(`(d.trigger = 'notify') = ?`, f.Notices)
 	if f.From != nil {
-		c.add(`d.scheduled_for >= ?`, *f.From)
+		c.Add(`d.scheduled_for >= ?`, *f.From)
 	}
 	if f.To != nil {
-		c.add(`d.scheduled_for < ?`, *f.To)
+		c.Add(`d.scheduled_for < ?`, *f.To)
 	}
 	switch {
 	case f.Resolved == nil:
 	case *f.Resolved:
-		c.add(`d.resolved_at IS NOT NULL`)
+		c.Add(`d.resolved_at IS NOT NULL`)
 	default:
-		c.add(`d.resolved_at IS NULL`)
+		c.Add(`d.resolved_at IS NULL`)
 	}
-	return c.labels(f.Labels)
+	return selectLabels(c, f.Labels)
 }
 
 // ReplayDeadLetter makes a new run of a dead one, which any replica may claim at once. The new run keeps the
@@ -222,7 +223,7 @@ func mayReplay(ctx context.Context, u *unit, tenant int32, d DeadLetterRecord) e
 // shareJob keeps a job from being deleted until the transaction ends. After that it reads the job's state and the
 // database's clock.
 func shareJob(ctx context.Context, u *unit, job uuid.UUID) (state JobState, now time.Time, err error) {
-	if err := query(ctx, u, `SELECT FROM punctual.jobs WHERE id = $1 FOR SHARE`, job); err != nil {
+	if err := pg.Exec(ctx, u, `SELECT FROM punctual.jobs WHERE id = $1 FOR SHARE`, job); err != nil {
 		return "", now, fmt.Errorf("locking job %s: %w", job, err)
 	}
 	err = u.QueryRow(ctx, `
@@ -262,7 +263,7 @@ func resolveLetters(ctx context.Context, u *unit, ids []uuid.UUID, note string) 
 	_, err := u.Exec(ctx, `
 		UPDATE punctual.dead_letters
 		SET resolved_at = clock_timestamp(), note = $2
-		WHERE run_id = ANY($1::uuid[]) AND resolved_at IS NULL`, ids, orNull(note))
+		WHERE run_id = ANY($1::uuid[]) AND resolved_at IS NULL`, ids, pg.OrNull(note))
 	if err != nil {
 		return fmt.Errorf("resolving dead letters: %w", err)
 	}

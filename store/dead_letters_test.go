@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // die makes n manual runs of a job that die, and returns their ids, oldest first.
@@ -258,7 +259,7 @@ func TestListDeadLettersSelects(t *testing.T) {
 		}
 	}
 	var all []uuid.UUID
-	page := Page{Limit: 1}
+	page := pg.Page{Limit: 1}
 	for {
 		found, next, err := c.ListDeadLetters(t.Context(), c.tenant, DeadLetterFilter{Page: page})
 		if err != nil || len(found) != 1 {
@@ -272,9 +273,9 @@ func TestListDeadLettersSelects(t *testing.T) {
 	if len(all) != 3 || !slices.IsSortedFunc(all, func(a, b uuid.UUID) int { return compareIDs(b, a) }) {
 		t.Errorf("pages of %v", all)
 	}
-	var bad *CursorError
+	var bad *pg.CursorError
 	if _, _, err := c.ListRuns(t.Context(), c.tenant,
-		RunFilter{Page: Page{Cursor: "ZAAAAAAAAAAAAAAAAAAAAAA"}}); !errors.As(err, &bad) {
+		RunFilter{Page: pg.Page{Cursor: "ZAAAAAAAAAAAAAAAAAAAAAA"}}); !errors.As(err, &bad) {
 		t.Errorf("a cursor of another list: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // jobVersion names one immutable definition.
@@ -34,7 +35,7 @@ func (s *Store) queueDefinitions(
 	b.Queue(`
 		SELECT v.job_id, v.version, v.definition
 		FROM unnest((SELECT $1::uuid[]), (SELECT $2::int[])) AS u(job_id, version)
-		JOIN punctual.job_versions v ON v.job_id = u.job_id AND v.version = u.version`, prepared{}, ids, versions).
+		JOIN punctual.job_versions v ON v.job_id = u.job_id AND v.version = u.version`, pg.Prepared{}, ids, versions).
 		Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				var key jobVersion

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // DepthCap is as far as QueueDepths counts, so that it takes no longer for a backlog of millions than for a small one.
@@ -134,7 +135,7 @@ func (s *Store) QueueDepths(ctx context.Context, tenant int32) (depths []QueueDe
 		sql = selectDepthsOfAll
 	}
 	var b pgx.Batch
-	b.Queue(byIndex)
+	b.Queue(pg.ByIndex)
 	b.Queue(sql, tenant, DepthCap, mostInFlight).Query(func(rows pgx.Rows) (err error) {
 		depths, err = pgx.CollectRows(rows, pgx.RowToStructByPos[QueueDepth])
 		return err
@@ -146,14 +147,14 @@ func (s *Store) QueueDepths(ctx context.Context, tenant int32) (depths []QueueDe
 			held, err = pgx.CollectRows(rows, pgx.RowToStructByPos[HeldBack])
 			return err
 		})
-	if err := s.conns(ctx).SendBatch(ctx, &b).Close(); err != nil {
+	if err := s.db.Conns(ctx).SendBatch(ctx, &b).Close(); err != nil {
 		return nil, nil, fmt.Errorf("reading the queues' depths: %w", err)
 	}
 	for i := range depths {
-		utc(depths[i].OldestDue)
+		pg.UTC(depths[i].OldestDue)
 	}
 	for i := range held {
-		utc(&held[i].Since)
+		pg.UTC(&held[i].Since)
 	}
 	return depths, held, nil
 }
@@ -166,7 +167,7 @@ FROM punctual.tenant_usage u
 JOIN punctual.tenants t ON t.id = u.tenant`
 
 // readHeldBack returns the limit that holds a tenant back, or nil if none does.
-func readHeldBack(ctx context.Context, q querier, tenant int32) (*HeldBack, error) {
+func readHeldBack(ctx context.Context, q pg.Querier, tenant int32) (*HeldBack, error) {
 	rows, err := q.Query(ctx, selectHeldBack+`
 		WHERE u.tenant = $1 AND punctual.held_by(u.held_by, u.held_at) IS NOT NULL`, tenant)
 	if err != nil {
@@ -174,7 +175,7 @@ func readHeldBack(ctx context.Context, q querier, tenant int32) (*HeldBack, erro
 	}
 	held, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[HeldBack])
 	if err != nil || len(held) == 0 {
-		return nil, wrapped(fmt.Sprintf("reading what tenant %d is held back by", tenant), err)
+		return nil, pg.Wrap(fmt.Sprintf("reading what tenant %d is held back by", tenant), err)
 	}
 	return held[0], nil
 }
@@ -196,7 +197,7 @@ const mostReplicas = 1000
 // Replicas returns the registered replicas, in the order in which they started. A lost replica is among them until
 // another replica has noticed.
 func (s *Store) Replicas(ctx context.Context) ([]ReplicaRecord, error) {
-	rows, err := s.conns(ctx).Query(ctx, `
+	rows, err := s.db.Conns(ctx).Query(ctx, `
 		SELECT id, host, version, queues, started_at, renewed_at, draining
 		FROM punctual.replicas
 		ORDER BY started_at, id LIMIT $1`, mostReplicas)
@@ -208,7 +209,7 @@ func (s *Store) Replicas(ctx context.Context) ([]ReplicaRecord, error) {
 		if err := row.Scan(&r.ID, &r.Host, &r.Version, &queues, &r.StartedAt, &r.RenewedAt, &r.Draining); err != nil {
 			return r, err
 		}
-		utc(&r.StartedAt, &r.RenewedAt)
+		pg.UTC(&r.StartedAt, &r.RenewedAt)
 		return r, json.Unmarshal(queues, &r.Queues)
 	})
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package store keeps everything durable in Postgres: it claims due slots and ready runs, writes
 // outcomes, and creates, edits and lists jobs. Every statement names the schema, needs no session
-// state and works through a transaction-mode PgBouncer.
+// state and works through a transaction-mode PgBouncer. Connections, transactions and pages of lists are package pg's.
 //
 // Lock order, everywhere: schedules, then exclusive, then jobs, then ready, then runs, then notified, each
 // sorted and in statements of their own. Facts that a lock protects are read in a statement after the one that
@@ -14,6 +14,6 @@
 // rows, so it skips rows that are locked and waits for none.
 //
 // Work for a tenant goes through one of three doors, join, reader and readOnly, which make the database act as a
-// role that sees only this tenant's rows. Work for all tenants names everybody in the tenant's place. Every change
+// role that sees only this tenant's rows. Work for all tenants names pg.Everybody in the tenant's place. Every change
 // on somebody's behalf adds an entry to the audit log in the same transaction: audit, queueAudit.
 package store

@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/cron"
+	"punctual/store/pg"
 )
 
 // Outcome is the fate of a job at an instant. The list is closed.
@@ -80,7 +81,7 @@ func (s *Store) ExplainJob(
 // explaining is the state of one call of ExplainJob.
 type explaining struct {
 	Explanation
-	q        querier
+	q        pg.Querier
 	tenant   int32
 	now      time.Time
 	kept     time.Time // runs of slots before this are not kept
@@ -122,7 +123,7 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 	if err != nil {
 		return fmt.Errorf("reading job %s: %w", id, err)
 	}
-	utc(e.until, e.ended, next, &e.now, kept)
+	pg.UTC(e.until, e.ended, next, &e.now, kept)
 	if e.held, err = readHeldBack(ctx, e.q, e.tenant); err != nil {
 		return err
 	}

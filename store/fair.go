@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // fairly reports whether each quota is for one tenant.
@@ -95,25 +96,25 @@ func contenders(of scheduler.Work, queues []int16) (sql string, arguments []any)
 	from, until := window(scheduler.Claim{Work: of})
 	switch of {
 	case scheduler.WorkReady:
-		return readyContenders, []any{prepared{}, queues, 0, 2, from, until}
+		return readyContenders, []any{pg.Prepared{}, queues, 0, 2, from, until}
 	case scheduler.WorkOrdered:
-		return readyContenders, []any{prepared{}, queues, 3, 3, from, until}
+		return readyContenders, []any{pg.Prepared{}, queues, 3, 3, from, until}
 	}
-	return slotContenders, []any{prepared{}, queues, 0, 2, from, until}
+	return slotContenders, []any{pg.Prepared{}, queues, 0, 2, from, until}
 }
 
 // Contenders implements scheduler.Store.
 func (s *Store) Contenders(ctx context.Context, of scheduler.Work, queues []int16) ([]scheduler.Contender, error) {
-	ctx = forRuns.in(ctx)
+	ctx = pg.Runs.In(ctx)
 	var found []scheduler.Contender
 	var b pgx.Batch
-	b.Queue(byIndex)
+	b.Queue(pg.ByIndex)
 	sql, arguments := contenders(of, queues)
 	b.Queue(sql, arguments...).Query(func(rows pgx.Rows) (err error) {
 		found, err = pgx.CollectRows(rows, pgx.RowToStructByPos[scheduler.Contender])
 		return err
 	})
-	if err := s.conns(ctx).SendBatch(ctx, &b).Close(); err != nil {
+	if err := s.db.Conns(ctx).SendBatch(ctx, &b).Close(); err != nil {
 		return nil, fmt.Errorf("looking for the tenants that wait: %w", err)
 	}
 	return found, nil

@@ -27,7 +27,7 @@ func TestWhoWaitsIsFoundAmongThousandsOfTenantsAndAHundredQueues(t *testing.T) {
 			now() + CASE WHEN id % 1000 = 0 THEN interval '0' ELSE interval '1 hour' END,
 			id, $1::smallint * 4 + lane
 		FROM punctual.tenants, unnest(ARRAY[1, 3]) AS lane`, c.queue)
-	rows, err := c.pool.Query(t.Context(), `SELECT id FROM punctual.queues`)
+	rows, err := c.db.Pool().Query(t.Context(), `SELECT id FROM punctual.queues`)
 	if err != nil {
 		t.Fatal(err)
 	}

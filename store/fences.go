@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"punctual/store/pg"
 )
 
 // A standby that is promoted begins a new timeline. After an asynchronous failover it may lack the last fencing tokens
@@ -35,11 +35,11 @@ SELECT setval('punctual.fences', nextval('punctual.fences') + 1000000000) WHERE 
 // guardFences raises the sequence on an unknown timeline. From Register on it runs on every connection. After a
 // failover all connections are new, except those behind a pooler, so each heartbeat runs it as well. A Postgres that
 // does not tell its timeline, such as some hosted ones, is not guarded.
-func (s *Store) guardFences(ctx context.Context, q querier) error {
+func (s *Store) guardFences(ctx context.Context, q pg.Querier) error {
 	var here, known string
 	err := q.QueryRow(ctx, readTimeline).Scan(&here, &known)
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && (pg.Code == "0A000" || pg.Code == "42501" || pg.Code == "42883") {
+	var dbErr *pgconn.PgError
+	if errors.As(err, &dbErr) && (dbErr.Code == "0A000" || dbErr.Code == "42501" || dbErr.Code == "42883") {
 		s.guarding.Store(false)
 		s.options.Log.Warn(
 			"this Postgres does not tell its timeline: after an asynchronous failover fencing tokens may be given again",
@@ -47,32 +47,10 @@ func (s *Store) guardFences(ctx context.Context, q querier) error {
 		return nil
 	}
 	if err == nil && here != known {
-		err = query(ctx, q, raiseFences, here, known)
+		err = pg.Exec(ctx, q, raiseFences, here, known)
 	}
 	if err != nil {
 		return fmt.Errorf("guarding the fencing tokens: %w", err)
 	}
 	return nil
-}
-
-// connected prepares a new connection.
-func (s *Store) connected(ctx context.Context, conn *pgx.Conn) error {
-	if err := registerTypes(ctx, conn); err != nil {
-		return err
-	}
-	if err := s.endpoints.ask(ctx, conn); err != nil {
-		return err
-	}
-	if err := markDirect(ctx, conn); err != nil {
-		return err
-	}
-	if _, direct := conn.PgConn().CustomData()[keepsNames]; direct {
-		if _, err := conn.Exec(ctx, uncompiledSession); err != nil {
-			return fmt.Errorf("keeping plans from being compiled: %w", err)
-		}
-	}
-	if !s.guarding.Load() {
-		return nil
-	}
-	return s.guardFences(ctx, conn)
 }

@@ -12,12 +12,13 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/failpoint"
+	"punctual/store/pg"
 )
 
 // finishSucceeded writes successes. The ids are given twice: as an array, which prunes to their partitions and is
 // looked up in the primary key, and as the column that is joined. The coalesce hides the condition from the planner's
 // statistics. By them no run of the day is running, or there are none, and the planner would compare each id with each
-// row. (50,000 runs of a burst: 1.8 s of Postgres's time in this statement; together with byIndex, 0.3 s.) It is
+// row. (50,000 runs of a burst: 1.8 s of Postgres's time in this statement; together with pg.ByIndex, 0.3 s.) It is
 // fenced: an attempt that was superseded finds no row. A cancel that was asked for wins; its attempt is then on record
 // like any other that was cancelled.
 const finishSucceeded = `
@@ -136,7 +137,7 @@ SELECT id FROM accepted`
 func (s *Store) Finish(
 	ctx context.Context, outcomes []scheduler.Outcome, released []uuid.UUID,
 ) (superseded int, err error) {
-	ctx = forRuns.in(ctx)
+	ctx = pg.Runs.In(ctx)
 	defaults, err := s.notifyDefaults(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("writing %d outcomes: %w", len(outcomes), err)
@@ -153,7 +154,7 @@ func (s *Store) Finish(
 		return err
 	})
 	if err != nil {
-		return 0, s.tookWrite(fmt.Errorf("writing %d outcomes: %w", len(outcomes), err))
+		return 0, s.db.TookWrite(fmt.Errorf("writing %d outcomes: %w", len(outcomes), err))
 	}
 	failpoint.At(failpoint.FinishCommitted)
 	if slices.ContainsFunc(f.outcomes, dueSoon) {
@@ -179,7 +180,7 @@ func (s *Store) finish(
 	b.Queue(longer)
 	written = queueFinish(&b, outcomes, released, on, defaults)
 	failpoint.At(failpoint.FinishBegun)
-	return written, s.conns(ctx).SendBatch(ctx, &b).Close()
+	return written, s.db.Conns(ctx).SendBatch(ctx, &b).Close()
 }
 
 // dueSoon reports whether the run is ready again before the tick loop would look by itself.
@@ -189,7 +190,8 @@ func dueSoon(o scheduler.Outcome) bool {
 }
 
 // queueFinish queues the statements that end attempts: the gates' locks, the outcomes, the gates' release, the end of
-// leases. They come after byIndex. Once the batch is read, the returned set holds the runs that the fence let through.
+// leases. They come after pg.ByIndex. Once the batch is read, the returned set holds the runs that the fence let
+// through.
 func queueFinish(
 	b *pgx.Batch, outcomes []scheduler.Outcome, released []uuid.UUID, on day, defaults notifyDefaults,
 ) (written map[uuid.UUID]bool) {
@@ -327,7 +329,7 @@ func queueSucceeded(b *pgx.Batch, outcomes []*scheduler.Outcome, on day, written
 	// Prepared and planned once: there is one table, so there is one choice of index. Among the tables of all days it must
 	// be planned with the ids at hand.
 	sql := strings.Replace(finishSucceeded, "punctual.runs r", "punctual.runs_"+string(on)+" r", 1)
-	b.Queue(sql, prepared{}, ids, fences, started, finished, statuses).Query(collectIDs(written))
+	b.Queue(sql, pg.Prepared{}, ids, fences, started, finished, statuses).Query(collectIDs(written))
 }
 
 func queueOthers(b *pgx.Batch, outcomes []*scheduler.Outcome, written map[uuid.UUID]bool) {
@@ -357,8 +359,8 @@ func queueOthers(b *pgx.Batch, outcomes []*scheduler.Outcome, written map[uuid.U
 			jobs[i] = &o.Job.ID
 		}
 		status[i], final[i], counts[i] = string(e.Status), e.Status.Final(), e.Counts
-		reason[i], errs[i] = orNull(string(o.Reason)), orNull(storable(o.Error))
-		attempt[i], response[i] = orNull(string(e.Attempt)), orNull(storable(o.Response))
+		reason[i], errs[i] = pg.OrNull(string(o.Reason)), pg.OrNull(storable(o.Error))
+		attempt[i], response[i] = pg.OrNull(string(e.Attempt)), pg.OrNull(storable(o.Response))
 		headers[i], truncated[i] = headersJSON(o.Headers), o.Truncated
 	}
 	b.Queue(finishOthers, ids, fences, started, finished, statuses, status, reason, errs, attempt, response,
@@ -377,13 +379,6 @@ func collectIDs(into map[uuid.UUID]bool) func(pgx.Rows) error {
 		}
 		return rows.Err()
 	}
-}
-
-func orNull(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
 }
 
 // storable makes text from a target fit for Postgres, which accepts neither NUL nor broken UTF-8.

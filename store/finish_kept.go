@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // keepResponses writes, beside the runs, the kept parts of responses that did not end their attempt as a failure: a
@@ -46,8 +47,8 @@ func queueKept(b *pgx.Batch, kinds ...[]*scheduler.Outcome) {
 				continue
 			}
 			ids, fences = append(ids, o.RunID), append(fences, o.Fence)
-			results, notes = append(results, orNull(string(o.Result))), append(notes, orNull(storable(o.ResultNote)))
-			responses, headers = append(responses, orNull(storable(o.Response))), append(headers, headersJSON(o.Headers))
+			results, notes = append(results, pg.OrNull(string(o.Result))), append(notes, pg.OrNull(storable(o.ResultNote)))
+			responses, headers = append(responses, pg.OrNull(storable(o.Response))), append(headers, headersJSON(o.Headers))
 			truncated, kept = append(truncated, o.Truncated), append(kept, keep)
 		}
 		if len(ids) > 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // work is a node of EXPLAIN (ANALYZE, FORMAT JSON), with the rows that it compared and read in vain.
@@ -45,7 +46,7 @@ func TestFinishLooksAtItsOwnRunsOnly(t *testing.T) {
 				|| '-' || substr(md5(i::text), 7, 12))::uuid,
 			gen_random_uuid(), now(), now(), i, 1, 1, $1, 1, 'running', 'schedule', now()
 		FROM generate_series(1, 4000) i`, c.queue*4+1)
-	rows, err := c.pool.Query(ctx, `SELECT id, fence FROM punctual.runs ORDER BY md5(id::text) LIMIT 300`)
+	rows, err := c.db.Pool().Query(ctx, `SELECT id, fence FROM punctual.runs ORDER BY md5(id::text) LIMIT 300`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,13 +90,13 @@ func TestFinishLooksAtItsOwnRunsOnly(t *testing.T) {
 // reads other rows.
 func (c claimer) looksOnlyAt(outcomes []scheduler.Outcome, on day, mode string) {
 	c.t.Helper()
-	tx, err := c.pool.Begin(c.t.Context())
+	tx, err := c.db.Pool().Begin(c.t.Context())
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(c.t.Context()) }()
 	var b pgx.Batch
-	b.Queue(byIndex)
+	b.Queue(pg.ByIndex)
 	queueFinish(&b, outcomes, nil, on, nil)
 	if _, err := tx.Exec(c.t.Context(), `SET LOCAL plan_cache_mode = `+mode); err != nil {
 		c.t.Fatal(err)
@@ -155,7 +156,7 @@ func TestFinishOfOneDayAndOfSeveral(t *testing.T) {
 	}
 	var outcomes []scheduler.Outcome
 	c.exec(`UPDATE punctual.runs SET status = 'running', claimed_at = now()`)
-	rows, err := c.pool.Query(t.Context(), `SELECT id, fence FROM punctual.runs ORDER BY id`)
+	rows, err := c.db.Pool().Query(t.Context(), `SELECT id, fence FROM punctual.runs ORDER BY id`)
 	if err != nil {
 		t.Fatal(err)
 	}

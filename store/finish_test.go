@@ -74,7 +74,7 @@ func left(at string) string {
 func (c claimer) state(run uuid.UUID) string {
 	c.t.Helper()
 	var s string
-	err := c.pool.QueryRow(c.t.Context(), `
+	err := c.db.Pool().QueryRow(c.t.Context(), `
 		SELECT concat_ws(' ', r.status, r.reason, r.http_status, 'attempt ' || r.attempt,
 			CASE WHEN r.finished_at IS NOT NULL THEN 'finished' END,
 			CASE WHEN r.next_attempt_at IS NOT NULL THEN 'next in ' || `+left("r.next_attempt_at")+` END,
@@ -255,7 +255,7 @@ func TestADeadLetterHasWhatAReplayNeeds(t *testing.T) {
 	var name, trigger, reason, text, headers, body string
 	var version, attempts, status int
 	var slot time.Time
-	err := c.pool.QueryRow(t.Context(), `SELECT job_name, job_version, scheduled_for, trigger, reason, attempts,
+	err := c.db.Pool().QueryRow(t.Context(), `SELECT job_name, job_version, scheduled_for, trigger, reason, attempts,
 			http_status, error, headers, convert_from(body, 'UTF8')
 		FROM punctual.dead_letters
 		WHERE run_id = $1 AND job_id = $2 AND tenant = $3 AND resolved_at IS NULL`, a.RunID, a.Job.ID, c.tenant).
@@ -460,7 +460,7 @@ func TestFinishingIsHOT(t *testing.T) {
 	c := newClaimer(t)
 	const jobs = 5000
 	c.many(jobs, "job", 0, rarely, tolerant)
-	conn, err := pgx.ConnectConfig(t.Context(), c.pool.Config().ConnConfig)
+	conn, err := pgx.ConnectConfig(t.Context(), c.db.Pool().Config().ConnConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -483,7 +483,7 @@ func TestFinishingIsHOT(t *testing.T) {
 		}
 	}
 	// A backend reports its statistics when it has been idle for a while, or when it ends.
-	c.pool.Reset()
+	c.db.Pool().Reset()
 	var all, hot int
 	for all < jobs {
 		err := conn.QueryRow(t.Context(), `SELECT coalesce(sum(n_tup_upd), 0), coalesce(sum(n_tup_hot_upd), 0)

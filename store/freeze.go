@@ -10,10 +10,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // Deployment names all tenants together, in place of one tenant.
-const Deployment = everybody
+const Deployment = pg.Everybody
 
 // FreezeState tells whether the deployment and one of its tenants are frozen.
 type FreezeState struct {
@@ -47,7 +48,7 @@ func (f *freezeRow) freeze() *scheduler.Freeze {
 // Freeze freezes a tenant, or the Deployment: from then on no replica claims anything of it. Freeze returns when the
 // claims under way have ended, with the number of runs in flight, which go on. Freezing again changes nothing.
 func (s *Store) Freeze(ctx context.Context, tenant int32, note string) (FreezeState, error) {
-	err := s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
+	err := s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) error {
 		by, err := u.actorName(ctx)
 		if err != nil {
 			return err
@@ -73,7 +74,7 @@ func (s *Store) Freeze(ctx context.Context, tenant int32, note string) (FreezeSt
 // Unfreeze ends a freeze. To unfreeze the Deployment also makes this database the one that runs are dispatched from.
 // Replicas learn of it within two seconds.
 func (s *Store) Unfreeze(ctx context.Context, tenant int32, note string) (FreezeState, error) {
-	err := s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
+	err := s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) error {
 		if tenant != Deployment {
 			return unfreezeTenant(ctx, u, tenant, note)
 		}
@@ -102,7 +103,7 @@ func (s *Store) FreezeState(ctx context.Context, tenant int32) (FreezeState, err
 	var state FreezeState
 	var deployment, own freezeRow
 	var b pgx.Batch
-	b.Queue(byIndex)
+	b.Queue(pg.ByIndex)
 	b.Queue(`SELECT ` + freezeColumns + ` FROM punctual.deployment`).QueryRow(func(row pgx.Row) error {
 		return row.Scan(deployment.targets()...)
 	})
@@ -118,7 +119,7 @@ func (s *Store) FreezeState(ctx context.Context, tenant int32) (FreezeState, err
 	b.Queue(selectInFlight, tenant, DepthCap, mostInFlight).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&state.InFlight)
 	})
-	if err := s.conns(ctx).SendBatch(ctx, &b).Close(); err != nil {
+	if err := s.db.Conns(ctx).SendBatch(ctx, &b).Close(); err != nil {
 		return state, fmt.Errorf("reading what is frozen: %w", err)
 	}
 	state.Deployment, state.Tenant = deployment.freeze(), own.freeze()
@@ -146,22 +147,22 @@ func (f Freezes) Of(tenant int32) (freeze *scheduler.Freeze, whose string) {
 
 // Freezes returns the freezes in force: those of at most DepthCap tenants.
 func (s *Store) Freezes(ctx context.Context) (Freezes, error) {
-	return readFreezes(ctx, s.conns(forRuns.in(ctx)), 0) // forRuns, as the readiness check needs it
+	return readFreezes(ctx, s.db.Conns(pg.Runs.In(ctx)), 0) // pg.Runs, as the readiness check needs it
 }
 
 // readFreezes reads the freezes of one tenant, or with 0 of all tenants.
-func readFreezes(ctx context.Context, q batcher, tenant int32) (Freezes, error) {
+func readFreezes(ctx context.Context, q pg.Batcher, tenant int32) (Freezes, error) {
 	f := Freezes{Tenants: map[int32]scheduler.Freeze{}, Names: map[int32]string{}}
 	var deployment freezeRow
 	var b pgx.Batch
-	b.Queue(`SELECT `+freezeColumns+` FROM punctual.deployment`, prepared{}).QueryRow(func(row pgx.Row) error {
+	b.Queue(`SELECT `+freezeColumns+` FROM punctual.deployment`, pg.Prepared{}).QueryRow(func(row pgx.Row) error {
 		return row.Scan(deployment.targets()...)
 	})
 	b.Queue(`
 		SELECT id, name, `+tenantFreezeColumns+`
 		FROM punctual.tenants
 		WHERE frozen_at IS NOT NULL AND ($1 = 0 OR id = $1)
-		LIMIT $2`, prepared{}, tenant, DepthCap).
+		LIMIT $2`, pg.Prepared{}, tenant, DepthCap).
 		Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				var id int32
@@ -210,7 +211,7 @@ func freezeTenant(ctx context.Context, u *unit, id int32, by, note string) error
 		UPDATE punctual.tenants
 		SET frozen_at = now(), frozen_by = $2, frozen_note = $3
 		WHERE id = $1
-		RETURNING frozen_at`, id, by, orNull(note)).Scan(&is.Since)
+		RETURNING frozen_at`, id, by, pg.OrNull(note)).Scan(&is.Since)
 	if err != nil {
 		return fmt.Errorf("tenant %q: %w", name, err)
 	}
@@ -247,7 +248,7 @@ func lockTenantFreeze(ctx context.Context, u *unit, id int32) (name string, was 
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", nil, fmt.Errorf("tenant %d: %w", id, ErrNotFound)
 	}
-	return name, row.freeze(), wrapped("looking for the tenant", err)
+	return name, row.freeze(), pg.Wrap("looking for the tenant", err)
 }
 
 // actorName names the author of the change for people.
@@ -287,7 +288,7 @@ func (s *Store) awaitClaims(ctx context.Context) error {
 	defer cancel()
 	var before []string // nil: every claim there is
 	for {
-		if err := s.conns(ctx).QueryRow(ctx, selectClaiming, before).Scan(&before); err != nil && ctx.Err() == nil {
+		if err := s.db.Conns(ctx).QueryRow(ctx, selectClaiming, before).Scan(&before); err != nil && ctx.Err() == nil {
 			return fmt.Errorf(
 				"frozen, but the claims under way could not be waited for: what is in flight may be more for a moment: %w", err)
 		}

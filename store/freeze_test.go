@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 func (c crud) freeze(tenant int32, note string) FreezeState {
@@ -162,7 +163,7 @@ func TestAFreezeWaitsForTheClaimsUnderWay(t *testing.T) {
 	c := newClaimer(t)
 	c.idling.doublings.Store(mostDoublings) // the claim idles while the freeze is looked at
 	c.dueNow("slot")
-	conn, err := c.pool.Acquire(t.Context())
+	conn, err := c.db.Pool().Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,8 +250,8 @@ func TestTheLookAtFreezesIsByIndex(t *testing.T) {
 	c := newClaimer(t)
 	c.exec(`INSERT INTO punctual.tenants (name, max_concurrent_runs) SELECT 't' || i, 10 FROM generate_series(1, 20000) i`)
 	c.exec(`ANALYZE punctual.tenants`)
-	err := pgx.BeginFunc(t.Context(), c.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(t.Context(), byIndex); err != nil {
+	err := pgx.BeginFunc(t.Context(), c.db.Pool(), func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), pg.ByIndex); err != nil {
 			return err
 		}
 		rows, err := tx.Query(t.Context(), `EXPLAIN `+selectFrozen)
@@ -342,7 +343,7 @@ func TestTheMetricTellsWhatIsFrozen(t *testing.T) {
 func (c crud) text(sql string, args ...any) string {
 	c.t.Helper()
 	var text *string
-	if err := c.pool.QueryRow(c.t.Context(), sql, args...).Scan(&text); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+	if err := c.db.Pool().QueryRow(c.t.Context(), sql, args...).Scan(&text); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		c.t.Fatal(err)
 	}
 	if text == nil {

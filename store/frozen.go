@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // frozen is the set of tenants that a claim must leave alone. The claim reads it after taking its locks, in the round
@@ -22,7 +23,7 @@ SELECT d.frozen_at IS NOT NULL OR punctual.is_copy(d.database_name, d.system_ide
 FROM punctual.deployment d`
 
 func (f *frozen) queue(b *pgx.Batch) {
-	b.Queue(selectFrozen, prepared{}).QueryRow(func(row pgx.Row) error { return row.Scan(&f.all, &f.tenants) })
+	b.Queue(selectFrozen, pg.Prepared{}).QueryRow(func(row pgx.Row) error { return row.Scan(&f.all, &f.tenants) })
 }
 
 // leave reports whether a tenant is frozen, and notes it in the batch.

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // gate is the gate of a job whose runs must not overlap. A run takes the gate when it is written and has it until it
@@ -67,7 +68,7 @@ func queueGates(b *pgx.Batch, jobs []uuid.UUID, gates map[uuid.UUID]gate, locked
 		FROM punctual.exclusive
 		WHERE job_id = ANY($1::uuid[])
 		ORDER BY job_id
-		FOR NO KEY UPDATE`+locked, prepared{}, jobs).Query(collectGates(gates))
+		FOR NO KEY UPDATE`+locked, pg.Prepared{}, jobs).Query(collectGates(gates))
 }
 
 // queueGatesOfAny is queueGates for jobs that may or may not have a gate. A gate that another transaction has locked is
@@ -85,7 +86,7 @@ func queueGatesOfAny(b *pgx.Batch, jobs []uuid.UUID, gates map[uuid.UUID]gate) {
 		SELECT job_id, true, `+gateColumns+`
 		FROM punctual.exclusive x
 		WHERE job_id = ANY($1::uuid[])
-		  AND NOT EXISTS (SELECT FROM mine m WHERE m.job_id = x.job_id)`, prepared{}, jobs).Query(collectGates(gates))
+		  AND NOT EXISTS (SELECT FROM mine m WHERE m.job_id = x.job_id)`, pg.Prepared{}, jobs).Query(collectGates(gates))
 }
 
 func collectGates(into map[uuid.UUID]gate) func(pgx.Rows) error {
@@ -105,7 +106,9 @@ func collectGates(into map[uuid.UUID]gate) func(pgx.Rows) error {
 // mendGates inserts the gates of jobs that should have one but have no row, so that a job whose gate was lost, in a
 // restore or by hand, does not stay due for ever. It must not insert gates that are only locked: such an insert would
 // wait for the transaction that updates the gate, against the lock order.
-func mendGates(ctx context.Context, conn batcher, jobs map[jobVersion]*scheduler.Job, found map[uuid.UUID]gate) error {
+func mendGates(
+	ctx context.Context, conn pg.Batcher, jobs map[jobVersion]*scheduler.Job, found map[uuid.UUID]gate,
+) error {
 	var missing []uuid.UUID
 	for _, job := range jobs {
 		if _, ok := found[job.ID]; !ok && job.ConcurrencyPolicy != scheduler.PolicyAllow {
@@ -135,7 +138,7 @@ func mendGates(ctx context.Context, conn batcher, jobs map[jobVersion]*scheduler
 
 // freeEndedGates clears, in memory, the runs of gates that have ended or are missing, so that they hold no gate. It
 // also finds out which of the waiting runs have expired.
-func (s *Store) freeEndedGates(ctx context.Context, conn querier, gates map[uuid.UUID]gate, now time.Time) error {
+func (s *Store) freeEndedGates(ctx context.Context, conn pg.Querier, gates map[uuid.UUID]gate, now time.Time) error {
 	var named []uuid.UUID
 	for _, g := range gates {
 		for _, id := range append([]uuid.UUID{g.active, g.waiting}, g.earlier...) {
@@ -181,7 +184,7 @@ func (s *Store) freeEndedGates(ctx context.Context, conn querier, gates map[uuid
 
 // findExpired finds out which of the runs that wait at gates have expired. Each run is judged by the definition that it
 // sends.
-func (s *Store) findExpired(ctx context.Context, conn batcher, gates map[uuid.UUID]gate, now time.Time) error {
+func (s *Store) findExpired(ctx context.Context, conn pg.Batcher, gates map[uuid.UUID]gate, now time.Time) error {
 	jobs, missing := map[jobVersion]*scheduler.Job{}, map[jobVersion]int32{}
 	for job, g := range gates {
 		if g.waiting == uuid.Nil {
@@ -214,8 +217,8 @@ func (s *Store) findExpired(ctx context.Context, conn batcher, gates map[uuid.UU
 }
 
 // expireRuns ends, unsent, runs that have expired at their gates. The caller holds the gates.
-func expireRuns(ctx context.Context, q querier, runs []uuid.UUID) error {
-	if err := query(ctx, q, `
+func expireRuns(ctx context.Context, q pg.Querier, runs []uuid.UUID) error {
+	if err := pg.Exec(ctx, q, `
 		SELECT run_id
 		FROM punctual.ready
 		WHERE run_id = ANY($1::uuid[])
@@ -223,7 +226,7 @@ func expireRuns(ctx context.Context, q querier, runs []uuid.UUID) error {
 		FOR UPDATE`, runs); err != nil {
 		return fmt.Errorf("locking expired runs: %w", err)
 	}
-	if err := query(ctx, q, `
+	if err := pg.Exec(ctx, q, `
 		WITH over AS (
 		    UPDATE punctual.runs
 		    SET status = 'skipped', reason = 'expired', finished_at = now()
@@ -234,7 +237,7 @@ func expireRuns(ctx context.Context, q querier, runs []uuid.UUID) error {
 		WHERE y.run_id = o.id`, runs); err != nil {
 		return fmt.Errorf("ending expired runs: %w", err)
 	}
-	if err := query(ctx, q, `
+	if err := pg.Exec(ctx, q, `
 		UPDATE punctual.exclusive e SET waiting_run = NULL
 		FROM punctual.runs r
 		WHERE r.id = ANY($1::uuid[])
@@ -290,7 +293,7 @@ func openGate(ctx context.Context, u *unit, job uuid.UUID) error {
 		UPDATE punctual.exclusive
 		SET gated = false, active_run = NULL, waiting_run = NULL, earlier_runs = NULL
 		WHERE job_id = $1`, job)
-	return wrapped("opening the gate of job "+job.String(), err)
+	return pg.Wrap("opening the gate of job "+job.String(), err)
 }
 
 // queueReleaseAll sets due every run that waits at the gate of a job.
@@ -324,7 +327,7 @@ func queueCloseGate(b *pgx.Batch, job uuid.UUID) {
 func (s *Store) FreeGates(ctx context.Context) error {
 	var jobs []uuid.UUID
 	var b pgx.Batch
-	b.Queue(byIndex)
+	b.Queue(pg.ByIndex)
 	// A run that has ended stays ended, so runs may be read before the gate is locked.
 	b.Queue(`
 		WITH seen AS MATERIALIZED (
@@ -355,8 +358,8 @@ func (s *Store) FreeGates(ctx context.Context) error {
 			jobs, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 			return err
 		})
-	if err := s.conns(forChores.in(ctx)).SendBatch(ctx, &b).Close(); err != nil {
-		return s.tookWrite(fmt.Errorf("freeing gates of runs of before: %w", err))
+	if err := s.db.Conns(pg.Chores.In(ctx)).SendBatch(ctx, &b).Close(); err != nil {
+		return s.db.TookWrite(fmt.Errorf("freeing gates of runs of before: %w", err))
 	}
 	if len(jobs) == 0 {
 		return nil
@@ -374,7 +377,7 @@ func (s *Store) CheckGates(ctx context.Context) error {
 func (s *Store) releaseAt(ctx context.Context, condition string, jobs []uuid.UUID) error {
 	released := 0
 	var b pgx.Batch
-	b.Queue(byIndex)
+	b.Queue(pg.ByIndex)
 	b.Queue(`
 		WITH waiting AS MATERIALIZED (
 		    SELECT DISTINCT ON (w.job_id) w.job_id, w.run_id
@@ -403,8 +406,8 @@ func (s *Store) releaseAt(ctx context.Context, condition string, jobs []uuid.UUI
 			}
 			return rows.Err()
 		})
-	if err := s.conns(forChores.in(ctx)).SendBatch(ctx, &b).Close(); err != nil {
-		return s.tookWrite(fmt.Errorf("looking for runs at gates that are free: %w", err))
+	if err := s.db.Conns(pg.Chores.In(ctx)).SendBatch(ctx, &b).Close(); err != nil {
+		return s.db.TookWrite(fmt.Errorf("looking for runs at gates that are free: %w", err))
 	}
 	if released > 0 {
 		s.signal()

@@ -94,7 +94,7 @@ func TestARunThatStartsWhileItsJobGetsAGateHasIt(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", never)
 	run := c.trigger("job")
-	claim, err := c.pool.Begin(t.Context())
+	claim, err := c.db.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestATriggerDoesNotWaitForAGateThatAppeared(t *testing.T) {
 	job := c.create("a", never)
 	begin := func() pgx.Tx {
 		t.Helper()
-		tx, err := c.pool.Begin(t.Context())
+		tx, err := c.db.Pool().Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

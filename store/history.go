@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // A definition may be a megabyte; slots need a few fields of it. Only delays are compared as a whole: a change to any
@@ -24,7 +25,7 @@ ORDER BY v.job_id, v.version`
 
 // eachVersion visits the versions of jobs, sorted by job and version. broken says why a version cannot be read.
 func eachVersion(
-	ctx context.Context, q querier, jobs []uuid.UUID, visit func(id uuid.UUID, v scheduler.Version, broken error),
+	ctx context.Context, q pg.Querier, jobs []uuid.UUID, visit func(id uuid.UUID, v scheduler.Version, broken error),
 ) error {
 	rows, err := q.Query(ctx, selectVersions, jobs)
 	if err != nil {
@@ -36,7 +37,7 @@ func eachVersion(
 	_, err = pgx.ForEachRow(rows, []any{
 		&id, &v.Number, &v.From, &v.State, &schedule, &jitter, &v.Digest, &v.Note,
 	}, func() error {
-		utc(&v.From)
+		pg.UTC(&v.From)
 		v.Schedule, v.Jitter = scheduler.Schedule{}, scheduler.Duration{}
 		broken := json.Unmarshal([]byte(schedule), &v.Schedule)
 		if broken != nil {

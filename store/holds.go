@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // unheld selects what parked runs wait for although no replica holds them back for it any more: each tenant and reason
@@ -31,8 +32,8 @@ const releaseBatch = 1000
 // ReleaseHeld implements scheduler.Store. The runs keep the start and the limit of their wait: a run that is held back
 // again goes on with the same wait.
 func (s *Store) ReleaseHeld(ctx context.Context) (left bool, err error) {
-	ctx = forChores.in(ctx)
-	tag, err := s.conns(ctx).Exec(ctx, `
+	ctx = pg.Chores.In(ctx)
+	tag, err := s.db.Conns(ctx).Exec(ctx, `
 		WITH free AS MATERIALIZED (`+unheld+`),
 		locked AS (SELECT y.run_id FROM free f CROSS JOIN LATERAL (
 		    SELECT r.run_id FROM punctual.ready r WHERE r.tenant = f.tenant AND r.held_by = f.held_by
@@ -40,7 +41,7 @@ func (s *Store) ReleaseHeld(ctx context.Context) (left bool, err error) {
 		UPDATE punctual.ready y SET held_by = NULL, due_at = `+dueNow+`
 		FROM locked l WHERE y.run_id = l.run_id`, releaseBatch)
 	if err != nil {
-		return false, s.tookWrite(fmt.Errorf("releasing runs that nothing holds back any more: %w", err))
+		return false, s.db.TookWrite(fmt.Errorf("releasing runs that nothing holds back any more: %w", err))
 	}
 	if tag.RowsAffected() > 0 {
 		s.signal()
@@ -84,7 +85,7 @@ SELECT tenant, host, path, hanging, reset FROM orders`
 func (s *Store) ReportHolds(
 	ctx context.Context, replica uuid.UUID, states []scheduler.HoldState,
 ) ([]scheduler.HoldOrder, error) {
-	ctx = forChores.in(ctx)
+	ctx = pg.Chores.In(ctx)
 	n := len(states)
 	tenants, failures := make([]int32, n), make([]int32, n)
 	by, state, hosts, paths, errs := make([]string, n), make([]string, n), make([]string, n),
@@ -98,14 +99,14 @@ func (s *Store) ReportHolds(
 			probeIn[i] = &h.ProbeIn
 		}
 	}
-	rows, err := s.conns(ctx).Query(ctx, reportHolds,
+	rows, err := s.db.Conns(ctx).Query(ctx, reportHolds,
 		replica, tenants, by, state, hosts, paths, failures, errs, since, probeIn)
 	if err != nil {
-		return nil, s.tookWrite(fmt.Errorf("writing what holds runs back: %w", err))
+		return nil, s.db.TookWrite(fmt.Errorf("writing what holds runs back: %w", err))
 	}
 	orders, err := pgx.CollectRows(rows, pgx.RowToStructByPos[scheduler.HoldOrder])
 	if err != nil {
-		return nil, s.tookWrite(fmt.Errorf("writing what holds runs back: %w", err))
+		return nil, s.db.TookWrite(fmt.Errorf("writing what holds runs back: %w", err))
 	}
 	return orders, nil
 }
@@ -147,7 +148,7 @@ const mostHolds = 1000
 
 // Holds returns what a tenant's runs are held back for. Tenant 0 means all tenants.
 func (s *Store) Holds(ctx context.Context, tenant int32) ([]HoldRecord, error) {
-	rows, err := s.conns(ctx).Query(ctx, selectHolds, tenant, DepthCap, mostHolds)
+	rows, err := s.db.Conns(ctx).Query(ctx, selectHolds, tenant, DepthCap, mostHolds)
 	if err != nil {
 		return nil, fmt.Errorf("reading what holds runs back: %w", err)
 	}
@@ -156,7 +157,7 @@ func (s *Store) Holds(ctx context.Context, tenant int32) ([]HoldRecord, error) {
 		return nil, fmt.Errorf("reading what holds runs back: %w", err)
 	}
 	for i := range holds {
-		utc(&holds[i].Since, holds[i].ProbeAt, holds[i].Oldest)
+		pg.UTC(&holds[i].Since, holds[i].ProbeAt, holds[i].Oldest)
 	}
 	return holds, nil
 }

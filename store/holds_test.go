@@ -218,7 +218,7 @@ func TestOverdueSaysWhatHoldsItBack(t *testing.T) {
 	c := newClaimer(t)
 	heldBy := func(name string) string {
 		var text string
-		err := c.pool.QueryRow(t.Context(),
+		err := c.db.Pool().QueryRow(t.Context(),
 			`SELECT coalesce(string_agg(coalesce(held_by, '-'), ', ' ORDER BY due_at), 'not overdue')
 			FROM punctual.overdue
 			WHERE job = $1`, name).Scan(&text)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // Start says what a replica does about freezes before it claims anything.
@@ -53,13 +54,13 @@ func (d *theDeployment) freeze(ctx context.Context, u *unit, f scheduler.Freeze)
 		UPDATE punctual.deployment
 		SET frozen_at = coalesce(frozen_at, now()), frozen_by = $1, frozen_note = $2, frozen_reason = $3
 		RETURNING frozen_at`,
-		f.By, orNull(f.Note), string(f.Reason)).Scan(&f.Since)
+		f.By, pg.OrNull(f.Note), string(f.Reason)).Scan(&f.Since)
 	if err != nil {
 		return fmt.Errorf("freezing the deployment: %w", err)
 	}
 	f.Since = f.Since.UTC()
 	d.frozen = &f
-	return audit(ctx, u, everybody, change{action: ActionDeploymentFreeze, before: before, after: d.shot()})
+	return audit(ctx, u, pg.Everybody, change{action: ActionDeploymentFreeze, before: before, after: d.shot()})
 }
 
 // unfreeze makes this database the one that runs are dispatched from, and lifts the freeze.
@@ -80,7 +81,7 @@ func (d *theDeployment) unfreeze(ctx context.Context, u *unit, action Action, no
 	u.due = true
 	after := d.shot()
 	after.Note = note
-	return audit(ctx, u, everybody, change{action: action, before: before, after: after})
+	return audit(ctx, u, pg.Everybody, change{action: action, before: before, after: after})
 }
 
 // settle records this database as the one that runs are dispatched from.
@@ -103,14 +104,14 @@ func (d *theDeployment) adopt(ctx context.Context, u *unit) error {
 	if err := d.settle(ctx, u); err != nil {
 		return err
 	}
-	return audit(ctx, u, everybody, change{action: ActionDeploymentAdopt, before: before, after: d.shot()})
+	return audit(ctx, u, pg.Everybody, change{action: ActionDeploymentAdopt, before: before, after: d.shot()})
 }
 
 // Begin does what a replica does about freezes before it claims anything. It records this database as the one that runs
 // are dispatched from. If runs were last dispatched from another database, it freezes the deployment.
 func (s *Store) Begin(ctx context.Context, start Start) error {
-	ctx = forRuns.in(ctx)
-	err := s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
+	ctx = pg.Runs.In(ctx)
+	err := s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) error {
 		d, err := lockDeployment(ctx, u)
 		if err != nil {
 			return err

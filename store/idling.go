@@ -36,8 +36,8 @@ func (p *idling) begin() string {
 // idledTooLong reports whether Postgres ended a transaction because of that timeout. Then nothing in it was done. A
 // replica that sends the next statement before it reads why only sees that the other side has closed the connection.
 func idledTooLong(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == "25P03" || errors.Is(err, syscall.EPIPE)
+	var dbErr *pgconn.PgError
+	return errors.As(err, &dbErr) && dbErr.Code == "25P03" || errors.Is(err, syscall.EPIPE)
 }
 
 // learn adapts the timeout to how a transaction ended.

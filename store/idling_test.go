@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"punctual/store/pg"
 )
 
 func TestPostgresWaitsLongerForSlowNetworksOnly(t *testing.T) {
@@ -55,10 +56,10 @@ func TestAClaimThatPostgresEndsIsMadeAgainWithMoreTime(t *testing.T) {
 				return err
 			}
 			if tries == 1 {
-				until(t, c.pool, "Postgres to end the transaction",
+				until(t, c.db.Pool(), "Postgres to end the transaction",
 					`SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)`, conn.PgConn().PID())
 			}
-			return query(t.Context(), conn, `COMMIT`)
+			return pg.Exec(t.Context(), conn, `COMMIT`)
 		})
 	})
 	if err != nil || tries != 2 || c.idling.now() != 2*leastIdling {

@@ -160,7 +160,7 @@ SELECT DISTINCT c.id, t.name, c.name FROM chosen c JOIN punctual.tenants t ON t.
 
 // selected returns the jobs that any of the selectors selects, oldest first.
 func (m *JobMetrics) selected(ctx context.Context) ([]jobFigures, error) {
-	rows, err := m.store.pool.Query(ctx, selectMeasured, m.selectors, m.max+leftOutCounted)
+	rows, err := m.store.db.Pool().Query(ctx, selectMeasured, m.selectors, m.max+leftOutCounted)
 	if err != nil {
 		return nil, err
 	}
@@ -278,7 +278,7 @@ func (m *JobMetrics) newest(ctx context.Context, jobs []jobFigures) error {
 		past[j.id], ids[i], known[i] = l, j.id, l.success
 	}
 	m.lookback = past
-	rows, err := m.store.pool.Query(ctx, selectNewest, ids, known, newestRuns)
+	rows, err := m.store.db.Pool().Query(ctx, selectNewest, ids, known, newestRuns)
 	if err != nil {
 		return err
 	}
@@ -310,7 +310,7 @@ func (m *JobMetrics) further(ctx context.Context, jobs []jobFigures) error {
 	}
 	if len(ids) > 0 {
 		most := max(newestRuns, furtherRuns/len(ids))
-		rows, err := m.store.pool.Query(ctx, selectFurther, ids, below, most)
+		rows, err := m.store.db.Pool().Query(ctx, selectFurther, ids, below, most)
 		if err != nil {
 			return err
 		}

@@ -76,7 +76,7 @@ func (c crud) runsOf(job uuid.UUID, n int, after time.Duration, status string) {
 func (c crud) midnight() time.Time {
 	c.t.Helper()
 	var at time.Time
-	if err := c.pool.QueryRow(c.t.Context(),
+	if err := c.db.Pool().QueryRow(c.t.Context(),
 		`SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'`).Scan(&at); err != nil {
 		c.t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestTheMetricsOfAJobAreThoseOfAllReplicas(t *testing.T) {
 		return a.RunID
 	}
 	ended := func(id uuid.UUID) (at time.Time) {
-		if err := c.pool.QueryRow(t.Context(),
+		if err := c.db.Pool().QueryRow(t.Context(),
 			`SELECT finished_at FROM punctual.runs WHERE id = $1`, id).Scan(&at); err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +205,7 @@ func TestScrapesShareALookAndNeverTellWhatIsOld(t *testing.T) {
 	c.create("j", never, labelled("team", "billing"))
 	m := c.measured(10)
 	c.shows(m)
-	before := c.pool.Stat().AcquireCount()
+	before := c.db.Pool().Stat().AcquireCount()
 	began := time.Now()
 	for range 20 {
 		ch := make(chan prometheus.Metric, 10)
@@ -214,7 +214,7 @@ func TestScrapesShareALookAndNeverTellWhatIsOld(t *testing.T) {
 			t.Fatalf("%d series", len(ch))
 		}
 	}
-	if n := c.pool.Stat().AcquireCount() - before; n > 0 && time.Since(began) < jobMetricsAge {
+	if n := c.db.Pool().Stat().AcquireCount() - before; n > 0 && time.Since(began) < jobMetricsAge {
 		t.Errorf("%d looks", n)
 	}
 	c.Close()

@@ -94,7 +94,7 @@ func TestADeletedJobMakesNoFurtherAttempt(t *testing.T) {
 func TestARetryThatCrossesTheDeleteOfItsJobIsNotSent(t *testing.T) {
 	c := newClaimer(t)
 	a := c.manual("job")
-	tx, err := c.pool.Begin(t.Context())
+	tx, err := c.db.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

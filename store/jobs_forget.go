@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"punctual/store/pg"
 )
 
 // The search for unfinished runs of a job reads every daily partition that is kept, so it comes after the limit.
@@ -44,7 +45,7 @@ func (s *Store) ForgetCompletedJobs(ctx context.Context) (forgotten int, left bo
 // statement selects an id, the instant that the walk is sorted by, and whether the row may be deleted.
 func (s *Store) walkOn(ctx context.Context, w *walk, sql string, args ...any) (found int, ids []uuid.UUID, err error) {
 	var b pgx.Batch
-	b.Queue(byIndex)
+	b.Queue(pg.ByIndex)
 	b.Queue(sql, append([]any{w.at, w.id, forgetBatch}, args...)...).Query(func(rows pgx.Rows) error {
 		var free bool
 		_, err := pgx.ForEachRow(rows, []any{&w.id, &w.at, &free}, func() error {
@@ -56,13 +57,13 @@ func (s *Store) walkOn(ctx context.Context, w *walk, sql string, args ...any) (f
 		})
 		return err
 	})
-	err = s.conns(ctx).SendBatch(ctx, &b).Close()
+	err = s.db.Conns(ctx).SendBatch(ctx, &b).Close()
 	return found, ids, err
 }
 
 // forgetCompleted deletes those of the jobs that still qualify once they are locked.
 func (s *Store) forgetCompleted(ctx context.Context, ids []uuid.UUID) (forgotten int, err error) {
-	err = s.inTx(ctx, everybody, func(tx pgx.Tx) error {
+	err = s.db.InTx(ctx, pg.Everybody, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `
 			SELECT job_id FROM punctual.schedules
 			WHERE job_id = ANY($1::uuid[])

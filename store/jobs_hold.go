@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // facts are what writes of jobs need to know besides the jobs themselves.
@@ -23,12 +24,12 @@ type facts struct {
 }
 
 // readFacts reads facts in one round trip with the statements that are already in the batch.
-func readFacts(ctx context.Context, q batcher, b *pgx.Batch, tenant int32) (facts, error) {
+func readFacts(ctx context.Context, q pg.Batcher, b *pgx.Batch, tenant int32) (facts, error) {
 	f := facts{queues: queueSet{}}
 	queueRules(b, tenant, &f.now, &f.rules)
-	b.Queue(selectQueues, prepared{}).Query(f.queues.collect)
+	b.Queue(selectQueues, pg.Prepared{}).Query(f.queues.collect)
 	err := q.SendBatch(ctx, b).Close()
-	utc(&f.now)
+	pg.UTC(&f.now)
 	return f, err
 }
 
@@ -186,11 +187,11 @@ func (h *held) save(b *pgx.Batch, u *unit, now time.Time, note string) error {
 			updated_at = $9, paused_at = $10, paused_until = $11, pause_note = $12, deleted_at = $13
 		WHERE id = $1`,
 		h.ID, h.Version, h.Definition.Name, h.State.stored(), h.State.holdsName(), string(h.Definition.Schedule.Kind()),
-		h.lane/4, labels, now, h.PausedAt, h.PausedUntil, orNull(h.PauseNote), deletedAt)
+		h.lane/4, labels, now, h.PausedAt, h.PausedUntil, pg.OrNull(h.PauseNote), deletedAt)
 	b.Queue(`
 		INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition, note)
 		VALUES ($1, $2, $3, $4, $5::json, $6)`,
-		h.ID, h.Version, now, string(h.State), h.definition, orNull(note))
+		h.ID, h.Version, now, string(h.State), h.definition, pg.OrNull(note))
 	b.Queue(`
 		UPDATE punctual.schedules
 		SET scheduled_for = $2, next_run_at = $3, version = $4, lane = $5, enabled = $6, completed_at = $7

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // fresh is a job that is about to be written for the first time.
@@ -138,7 +139,7 @@ SELECT made.id, owner.name FROM made CROSS JOIN owner`
 // insert writes new jobs in one statement, which is atomic even outside a transaction. It returns the jobs that it
 // could not write because another job has their name, and whether a job that it wrote is due very soon.
 func (s *Store) insert(
-	ctx context.Context, q querier, tenant int32, jobs []*fresh, f facts,
+	ctx context.Context, q pg.Querier, tenant int32, jobs []*fresh, f facts,
 ) (taken []*fresh, due bool, err error) {
 	if err := countIn(ctx, q, tenant, unfinished(jobs), f); err != nil {
 		return nil, false, err
@@ -168,7 +169,7 @@ func unfinished(jobs []*fresh) (n int) {
 // releaseNames takes the names from completed jobs that still have them, and reports whether there were any. They have
 // them because the claim of a job's last slot does not free its name. The lock is the one that restarting such a job
 // takes. A caller that holds locks already passes over locked rows.
-func releaseNames(ctx context.Context, q querier, tenant int32, names []string, locked string) (bool, error) {
+func releaseNames(ctx context.Context, q pg.Querier, tenant int32, names []string, locked string) (bool, error) {
 	rows, err := q.Query(ctx, `
 		WITH over AS (
 			SELECT s.job_id FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
@@ -187,7 +188,7 @@ func releaseNames(ctx context.Context, q querier, tenant int32, names []string, 
 
 // insertFree writes the new jobs whose names are free, and returns the others.
 func insertFree(
-	ctx context.Context, q querier, tenant int32, jobs []*fresh, now time.Time,
+	ctx context.Context, q pg.Querier, tenant int32, jobs []*fresh, now time.Time,
 ) (taken []*fresh, due bool, err error) {
 	if len(jobs) == 0 {
 		return nil, false, nil
@@ -220,7 +221,7 @@ func insertFree(
 	}
 	args = append(args, actor(ctx).columns()...)
 	if len(jobs) == 1 {
-		args = slices.Insert(args, 0, any(prepared{})) // a batch deserves a plan made for its number of jobs
+		args = slices.Insert(args, 0, any(pg.Prepared{})) // a batch deserves a plan made for its number of jobs
 	}
 	owners, err := queryOwners(ctx, q, args)
 	if err != nil {
@@ -246,7 +247,7 @@ func insertFree(
 }
 
 // queryOwners runs insertJobs and returns the tenant's name for each job that it wrote.
-func queryOwners(ctx context.Context, q querier, args []any) (map[uuid.UUID]string, error) {
+func queryOwners(ctx context.Context, q pg.Querier, args []any) (map[uuid.UUID]string, error) {
 	rows, err := q.Query(ctx, insertJobs, args...)
 	if err != nil {
 		return nil, err
@@ -283,6 +284,6 @@ func stored(t time.Time) *time.Time {
 
 // isNameTaken recognises a violation of the unique index on names by the name of the index.
 func isNameTaken(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == "23505" && pg.ConstraintName == "job_name_is_unique"
+	var dbErr *pgconn.PgError
+	return errors.As(err, &dbErr) && dbErr.Code == "23505" && dbErr.ConstraintName == "job_name_is_unique"
 }

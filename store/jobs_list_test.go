@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // A page of large definitions ends before its limit, and the next page continues where it ended.
@@ -25,7 +26,7 @@ func TestAPageOfLargeJobsIsBoundedInSize(t *testing.T) {
 	}
 	for _, limit := range []int{500, 10, 1} {
 		var names []string
-		page := Page{Limit: limit}
+		page := pg.Page{Limit: limit}
 		for pages := 0; ; pages++ {
 			jobs, next, err := c.ListJobs(t.Context(), c.tenant, JobFilter{Page: page})
 			if err != nil {
@@ -36,7 +37,7 @@ func TestAPageOfLargeJobsIsBoundedInSize(t *testing.T) {
 				names = append(names, j.Definition.Name)
 				bytes += len(j.Definition.Target.Body)
 			}
-			if bytes > mostListed+size || len(jobs) == 0 || len(jobs) > limit {
+			if bytes > pg.MostListed+size || len(jobs) == 0 || len(jobs) > limit {
 				t.Errorf("limit %d: a page of %d jobs and %d bytes", limit, len(jobs), bytes)
 			}
 			if next == "" {
@@ -51,7 +52,7 @@ func TestAPageOfLargeJobsIsBoundedInSize(t *testing.T) {
 			t.Errorf("limit %d: %d jobs on all pages, want 45", limit, len(names))
 		}
 		// The entries of the audit log contain the definitions too.
-		entries, page := 0, Page{Limit: limit}
+		entries, page := 0, pg.Page{Limit: limit}
 		for next := "."; next != ""; page.Cursor = next {
 			var log []AuditRecord
 			var err error
@@ -62,7 +63,7 @@ func TestAPageOfLargeJobsIsBoundedInSize(t *testing.T) {
 			for _, e := range log {
 				bytes += len(e.Before) + len(e.After)
 			}
-			if entries += len(log); bytes > mostListed+2*size || len(log) > limit || limit == 500 && len(log) == 45 {
+			if entries += len(log); bytes > pg.MostListed+2*size || len(log) > limit || limit == 500 && len(log) == 45 {
 				t.Errorf("limit %d: a page of %d entries and %d bytes", limit, len(log), bytes)
 			}
 		}

@@ -151,7 +151,7 @@ func TestASkipThatAnEditMakesAfterAWaitIsNotMadeBeforeItsLastSlot(t *testing.T) 
 	ctx := t.Context()
 	job := c.create("a", every(time.Second), missed(scheduler.MissedFireAll))
 	c.slotAgo(job.ID, 2*time.Hour) // so many slots that the last ones become a skip
-	tx, err := c.pool.Begin(ctx)
+	tx, err := c.db.Pool().Begin(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestARunThatAnEditMakesAfterAWaitIsNotMadeBeforeItWasDue(t *testing.T) {
 	c := newCRUD(t)
 	ctx := t.Context()
 	job := c.create("a", rarely)
-	tx, err := c.pool.Begin(ctx)
+	tx, err := c.db.Pool().Begin(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // jobRow is a job as the tables hold it: the record, and what a write needs besides.
@@ -44,7 +45,7 @@ func scanJob(row pgx.CollectableRow) (*jobRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	utc(j.PausedAt, j.PausedUntil, &j.CreatedAt, &j.UpdatedAt, j.CompletedAt, j.scheduledFor, j.nextRunAt)
+	pg.UTC(j.PausedAt, j.PausedUntil, &j.CreatedAt, &j.UpdatedAt, j.CompletedAt, j.scheduledFor, j.nextRunAt)
 	if err := json.Unmarshal([]byte(j.definition), &j.Definition); err != nil {
 		return nil, fmt.Errorf("job %s version %d: its definition: %w", j.ID, j.Version, err)
 	}
@@ -81,7 +82,7 @@ const (
 )
 
 // readJob returns one job with its last run.
-func readJob(ctx context.Context, q querier, tenant int32, id uuid.UUID) (JobRecord, error) {
+func readJob(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (JobRecord, error) {
 	job, err := readWithLastRun(ctx, q, selectJob, selectJobRuns, id, tenant)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return JobRecord{}, fmt.Errorf("job %s: %w", id, ErrNotFound)
@@ -95,11 +96,11 @@ var (
 )
 
 // readWithLastRun reads the one job that jobSQL selects, and its last run with runsSQL, in one round trip.
-func readWithLastRun(ctx context.Context, q querier, jobSQL, runsSQL string, args ...any) (JobRecord, error) {
+func readWithLastRun(ctx context.Context, q pg.Querier, jobSQL, runsSQL string, args ...any) (JobRecord, error) {
 	var job *jobRow
 	var runs []RunRecord
 	var b pgx.Batch
-	b.Queue(jobSQL, append([]any{prepared{}}, args...)...).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(jobSQL, append([]any{pg.Prepared{}}, args...)...).Query(func(rows pgx.Rows) (err error) {
 		job, err = pgx.CollectExactlyOneRow(rows, scanJob)
 		return err
 	})
@@ -122,7 +123,7 @@ func parseID(ref string) (id uuid.UUID, ok bool) {
 }
 
 // findJob returns the id of the job that ref means. It locks nothing: a caller that locks looks again.
-func findJob(ctx context.Context, q querier, tenant int32, ref string) (uuid.UUID, error) {
+func findJob(ctx context.Context, q pg.Querier, tenant int32, ref string) (uuid.UUID, error) {
 	if id, ok := parseID(ref); ok {
 		return id, nil
 	}
@@ -148,7 +149,7 @@ type namedJob struct {
 func (j namedJob) holdsName() bool { return j.state.holdsName() }
 
 // findByName returns the jobs that the names mean: the active or paused job, or else the newest completed one.
-func findByName(ctx context.Context, q querier, tenant int32, names []string) (map[string]namedJob, error) {
+func findByName(ctx context.Context, q pg.Querier, tenant int32, names []string) (map[string]namedJob, error) {
 	rows, err := q.Query(ctx, `
 		SELECT w.name, f.id, f.state, coalesce((v.definition -> 'schedule')::text, '{}')
 		FROM unnest((SELECT $2::text[])) w(name)
@@ -163,7 +164,7 @@ func findByName(ctx context.Context, q querier, tenant int32, names []string) (m
 				 WHERE tenant = $1 AND name = w.name AND NOT named AND state <> 'deleted' ORDER BY id DESC LIMIT 1)
 			) c ORDER BY c.state = 'completed', c.id DESC LIMIT 1
 		) f
-		JOIN punctual.job_versions v ON v.job_id = f.id AND v.version = f.version`, prepared{}, tenant, names)
+		JOIN punctual.job_versions v ON v.job_id = f.id AND v.version = f.version`, pg.Prepared{}, tenant, names)
 	if err != nil {
 		return nil, fmt.Errorf("looking for jobs by name: %w", err)
 	}

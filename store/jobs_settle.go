@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/cron"
+	"punctual/store/pg"
 )
 
 // settleRounds bounds the plans of one settling: under fire_all each plan has ten runs, so a settling has at most a
@@ -182,7 +183,7 @@ func (s *Store) makeWay(
 	if b.Len() == 0 {
 		return nil
 	}
-	return wrapped("entering the gate of job "+job.ID.String(), u.SendBatch(ctx, &b).Close())
+	return pg.Wrap("entering the gate of job "+job.ID.String(), u.SendBatch(ctx, &b).Close())
 }
 
 // mayCancel returns which of the runs that are to be replaced may be cancelled now. During a freeze a run in flight is

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // CreateJob writes a new job. The error is ErrNameTaken if an active or paused job has its name; a completed job does
@@ -15,7 +16,7 @@ import (
 func (s *Store) CreateJob(ctx context.Context, tenant int32, job NewJob) (JobRecord, error) {
 	rec, taken, due, err := s.create(ctx, s.reader(ctx, tenant), tenant, job)
 	if err != nil {
-		return JobRecord{}, s.tookWrite(err)
+		return JobRecord{}, s.db.TookWrite(err)
 	}
 	if taken {
 		return JobRecord{}, fmt.Errorf("job %q: %w", job.Definition.Name, ErrNameTaken)
@@ -31,7 +32,7 @@ func (s *Store) CreateJob(ctx context.Context, tenant int32, job NewJob) (JobRec
 
 // create writes a new job unless its name is taken. It writes in the transaction q, or else in one of its own.
 func (s *Store) create(
-	ctx context.Context, q querier, tenant int32, job NewJob,
+	ctx context.Context, q pg.Querier, tenant int32, job NewJob,
 ) (rec JobRecord, taken, due bool, err error) {
 	f, err := readFacts(ctx, q, &pgx.Batch{}, tenant)
 	if err != nil {
@@ -50,7 +51,7 @@ func (s *Store) create(
 
 // createOne is create after the facts were read. u is q if q is a transaction.
 func (s *Store) createOne(
-	ctx context.Context, q querier, u *unit, tenant int32, job NewJob, f facts,
+	ctx context.Context, q pg.Querier, u *unit, tenant int32, job NewJob, f facts,
 ) (rec JobRecord, taken, due bool, err error) {
 	if hasSecrets(job.Definition) {
 		if f.secrets, err = s.readSecretFacts(ctx, u, tenant, job.Definition); err != nil {
@@ -241,7 +242,7 @@ func (s *Store) rewrite(
 		err = openGate(ctx, u, h.ID)
 	case is && !was:
 		h.gate = closes
-		err = query(ctx, u, `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, h.ID)
+		err = pg.Exec(ctx, u, `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, h.ID)
 	}
 	if err != nil {
 		return false, fmt.Errorf("changing the gate of job %s: %w", h.ID, err)

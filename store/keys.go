@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"punctual/store/pg"
 )
 
 // keyStart is how every API key begins, so that people and scanners for leaked secrets recognise one. After it come the
@@ -62,7 +63,7 @@ func scanKey(row pgx.CollectableRow) (KeyRecord, error) {
 	var k KeyRecord
 	err := row.Scan(&k.ID, &k.Tenant, &k.Name, &k.Prefix, &k.Role, &k.CreatedBy, &k.CreatedAt,
 		&k.ExpiresAt, &k.LastUsedAt, &k.RevokedAt)
-	utc(&k.CreatedAt, k.ExpiresAt, k.LastUsedAt, k.RevokedAt)
+	pg.UTC(&k.CreatedAt, k.ExpiresAt, k.LastUsedAt, k.RevokedAt)
 	return k, err
 }
 
@@ -147,21 +148,23 @@ func (a Actor) text() string {
 }
 
 // ListKeys returns a tenant's keys, newest first, including revoked and expired ones.
-func (s *Store) ListKeys(ctx context.Context, tenant int32, p Page) (keys []KeyRecord, nextCursor string, err error) {
-	below, ok, err := p.after(keyCursor)
+func (s *Store) ListKeys(
+	ctx context.Context, tenant int32, p pg.Page,
+) (keys []KeyRecord, nextCursor string, err error) {
+	below, ok, err := p.After(keyCursor)
 	if err != nil {
 		return nil, "", err
 	}
 	rows, err := s.reader(ctx, tenant).Query(ctx, `
 		SELECT `+keyColumns+` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
-		WHERE k.tenant = $1 AND (NOT $2 OR k.id < $3) ORDER BY k.id DESC LIMIT $4`, tenant, ok, below, p.limit()+1)
+		WHERE k.tenant = $1 AND (NOT $2 OR k.id < $3) ORDER BY k.id DESC LIMIT $4`, tenant, ok, below, p.Size()+1)
 	if err == nil {
 		keys, err = pgx.CollectRows(rows, scanKey)
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("listing keys: %w", err)
 	}
-	keys, nextCursor = cut(keys, p, keyCursor, func(k KeyRecord) uuid.UUID { return k.ID })
+	keys, nextCursor = pg.Cut(keys, p, keyCursor, func(k KeyRecord) uuid.UUID { return k.ID })
 	return keys, nextCursor, nil
 }
 
@@ -208,7 +211,7 @@ func (s *Store) RevokeKey(ctx context.Context, tenant int32, id uuid.UUID) error
 func (s *Store) FindKey(ctx context.Context, ref string) (tenant int32, id uuid.UUID, err error) {
 	prefix, _, _ := strings.Cut(strings.TrimPrefix(ref, keyStart), "_")
 	byID, _ := parseID(ref)
-	err = s.reader(ctx, everybody).QueryRow(ctx, `
+	err = s.reader(ctx, pg.Everybody).QueryRow(ctx, `
 		SELECT tenant, id FROM punctual.api_keys WHERE prefix = $1 OR id = $2`, prefix, byID).Scan(&tenant, &id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, uuid.Nil, fmt.Errorf("key: %w", ErrNotFound) // not named: it may be the whole key
@@ -222,7 +225,7 @@ func (s *Store) FindKey(ctx context.Context, ref string) (tenant int32, id uuid.
 // HasKeys reports whether any key is valid.
 func (s *Store) HasKeys(ctx context.Context) (bool, error) {
 	var found bool
-	err := s.conns(ctx).QueryRow(ctx, `
+	err := s.db.Conns(ctx).QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
 			WHERE k.revoked_at IS NULL AND (k.expires_at > now()) IS NOT FALSE AND t.deleted_at IS NULL)`).Scan(&found)
 	if err != nil {
@@ -247,11 +250,12 @@ func (s *Store) Authenticate(ctx context.Context, key string) (Credential, error
 	var stored []byte
 	var works bool
 	var left *time.Duration
-	err := s.conns(ctx).QueryRow(ctx, `
+	err := s.db.Conns(ctx).QueryRow(ctx, `
 		SELECT k.id, k.hash, k.role, least(k.expires_at - now(), interval '1 hour'),
 		       k.revoked_at IS NULL AND (k.expires_at > now()) IS NOT FALSE AND t.deleted_at IS NULL,
 		       t.id, t.name, coalesce(t.max_requests_per_second, 0)
-		FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant WHERE k.prefix = $1`, prepared{}, keyPrefix(key)).
+		FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant WHERE k.prefix = $1`,
+		pg.Prepared{}, keyPrefix(key)).
 		Scan(&c.Key, &stored, &c.Role, &left, &works, &c.Tenant.ID, &c.Tenant.Name, &c.Tenant.MaxRequestsPerSecond)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return Credential{}, fmt.Errorf("looking for a key: %w", err)

@@ -41,7 +41,7 @@ func (s *Store) NoteKeysUsed(ctx context.Context) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	_, err := s.conns(ctx).Exec(ctx, `
+	_, err := s.db.Conns(ctx).Exec(ctx, `
 		WITH used AS (
 			SELECT id FROM punctual.api_keys
 			WHERE id = ANY($1::uuid[]) AND (last_used_at < date_trunc('minute', now())) IS NOT FALSE

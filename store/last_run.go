@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // The newest run or skip of each job, by the index on (job_id, id), day by day from the latest. Once a day has one, no
@@ -30,14 +31,14 @@ LEFT JOIN punctual.job_versions v ON v.job_id = r.job_id AND v.version = r.job_v
 
 // queueLastRuns queues the query for the last runs of jobs.
 func queueLastRuns(b *pgx.Batch, runs *[]RunRecord, sql string, args ...any) {
-	b.Queue(sql, append([]any{prepared{}}, args...)...).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(sql, append([]any{pg.Prepared{}}, args...)...).Query(func(rows pgx.Rows) (err error) {
 		*runs, err = pgx.CollectRows(rows, scanRun)
 		return err
 	})
 }
 
 // fillLastRuns gives each job its newest run or skip. Notices do not count.
-func fillLastRuns(ctx context.Context, q querier, jobs []JobRecord) error {
+func fillLastRuns(ctx context.Context, q pg.Querier, jobs []JobRecord) error {
 	if len(jobs) == 0 {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 func (c crud) jobNames(f JobFilter) []string {
@@ -75,7 +76,7 @@ func TestPagesAreStableUnderInserts(t *testing.T) {
 	}
 	var names []string
 	var runs []uuid.UUID
-	page := Page{Limit: 2}
+	page := pg.Page{Limit: 2}
 	for n := 0; ; n++ {
 		jobs, next, err := c.ListJobs(ctx, c.tenant, JobFilter{Page: page})
 		if err != nil {
@@ -113,8 +114,8 @@ func TestPagesAreStableUnderInserts(t *testing.T) {
 		t.Errorf("runs %v", runs)
 	}
 	for _, cursor := range []string{"x", "!", "AAAA", jobCursor} {
-		var bad *CursorError
-		if _, _, err := c.ListRuns(ctx, c.tenant, RunFilter{Page: Page{Cursor: cursor}}); !errors.As(err, &bad) {
+		var bad *pg.CursorError
+		if _, _, err := c.ListRuns(ctx, c.tenant, RunFilter{Page: pg.Page{Cursor: cursor}}); !errors.As(err, &bad) {
 			t.Errorf("cursor %q: %v", cursor, err)
 		}
 	}
@@ -284,7 +285,7 @@ func TestEverythingWorksInEveryExecMode(t *testing.T) {
 			}
 			c.jobNames(JobFilter{
 				State: JobActive, Queue: "default", Labels: map[string]string{"x": "y"}, NamePrefix: "a", Query: "a",
-				Page: Page{Limit: 1},
+				Page: pg.Page{Limit: 1},
 			})
 			if err := c.DeleteJob(ctx, c.tenant, "a", nil); err != nil {
 				t.Error(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // Claims and finishes wait for a lock only briefly, because other replicas and the API hold theirs for milliseconds. If
@@ -17,9 +18,9 @@ import (
 // warily: it first finds out, without waiting, which rows are locked, and leaves those alone. So while no transaction
 // holds a row for long, that search costs nothing.
 const (
-	briefly = byIndex + `, set_config('lock_timeout', '500ms', true)`
-	longer  = byIndex + `, set_config('lock_timeout', '1s', true)` // an outcome may wait longer than a slot
-	warily  = byIndex + `, set_config('lock_timeout', '2s', true)` // for locks that are not searched for, such as tables
+	briefly = pg.ByIndex + `, set_config('lock_timeout', '500ms', true)`
+	longer  = pg.ByIndex + `, set_config('lock_timeout', '1s', true)` // an outcome may wait longer than a slot
+	warily  = pg.ByIndex + `, set_config('lock_timeout', '2s', true)` // for locks not searched for, such as tables
 )
 
 // waryFor is how long work goes on being done warily after it last found something locked.
@@ -48,7 +49,7 @@ func (w *wariness) try(work func(wary bool) error) error {
 	}
 	if !w.on() {
 		err := patiently(false)
-		if _, is := lockedOut(err); !is {
+		if _, is := pg.LockedOut(err); !is {
 			return err
 		}
 		w.found()
@@ -112,7 +113,7 @@ func (f *waryFinish) run(ctx context.Context, s *Store) error {
 }
 
 // look locks the rows, and sets aside the outcomes and leases of which a row is locked already.
-func (f *waryFinish) look(ctx context.Context, s *Store, conn batcher) error {
+func (f *waryFinish) look(ctx context.Context, s *Store, conn pg.Batcher) error {
 	var runs, told []uuid.UUID
 	for _, o := range f.outcomes {
 		runs = append(runs, o.RunID)

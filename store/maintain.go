@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"punctual/store/pg"
 )
 
 // Now returns the database's clock: the only one that decides anything about schedules.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	var now time.Time
-	if err := s.conns(ctx).QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {
+	if err := s.db.Conns(ctx).QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {
 		return time.Time{}, fmt.Errorf("reading the database's clock: %w", err)
 	}
 	return now.UTC(), nil
@@ -19,7 +21,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 // Maintain implements scheduler.Store. It does the chores of every replica, each of which several replicas may do at
 // once. A chore that fails does not keep the others from being done. Chores that may take long are in Tidy.
 func (s *Store) Maintain(ctx context.Context) error {
-	ctx = forChores.in(ctx)
+	ctx = pg.Chores.In(ctx)
 	_, partitions := s.EnsurePartitions(ctx)
 	if partitions != nil {
 		s.alarm(ctx)

@@ -8,6 +8,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/notice"
+	"punctual/store/pg"
 )
 
 // noticeGap is the time within which repetitions of an event of a job are collected and told together.
@@ -122,7 +123,7 @@ func (n *noticeRows) queue(b *pgx.Batch) {
 
 // excerpt is the part of a response that a notice keeps; nil: there was no response.
 func excerpt(response string) *string {
-	return orNull(notice.Excerpt(response))
+	return pg.OrNull(notice.Excerpt(response))
 }
 
 // endedAttempts are attempts of jobs with recipients for events about the job's health.

@@ -22,7 +22,7 @@ var everything = notify(hook, scheduler.Events...)
 // notices describes the notices that are still to be sent, in the order of writing.
 func (c crud) notices() []string {
 	c.t.Helper()
-	rows, err := c.pool.Query(c.t.Context(), `
+	rows, err := c.db.Pool().Query(c.t.Context(), `
 		SELECT concat_ws(' ', n.event, n.slots, n.reason, n.error)
 		FROM punctual.notices n
 		LEFT JOIN punctual.runs r ON r.id = n.run_id AND r.job_id = n.job_id

@@ -13,6 +13,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/notice"
+	"punctual/store/pg"
 )
 
 // tellBatch is how many notices one batch reads to find jobs with notices. It then tells all notices of these jobs.
@@ -41,12 +42,12 @@ type toldJob struct {
 // runs, one for each recipient that asked for any of them, in the transaction that deletes the notices. A lock on the
 // job's row of notified keeps two replicas from telling one part each. No transaction waits for that lock here.
 func (s *Store) Notify(ctx context.Context) (left bool, err error) {
-	ctx = forChores.in(ctx)
+	ctx = pg.Chores.In(ctx)
 	watched, err := s.findStale(ctx)
 	if err != nil {
 		return false, err
 	}
-	err = s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
+	err = s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) error {
 		t := telling{u: u}
 		found, err := t.find(ctx)
 		if err != nil || len(found) == 0 {
@@ -217,7 +218,7 @@ func (t *telling) take(ctx context.Context) error {
 		&job, &e.Event, &e.Count, &e.FirstAt, &e.LastAt, &e.Since, &e.Failures, &run, &r.ScheduledFor, &r.HappenedAt,
 		&r.Slots, &r.Reason, &r.HTTPStatus, &r.Error, &r.Response,
 	}, func() error {
-		utc(&e.FirstAt, &e.LastAt, e.Since, &r.ScheduledFor, &r.HappenedAt)
+		pg.UTC(&e.FirstAt, &e.LastAt, e.Since, &r.ScheduledFor, &r.HappenedAt)
 		n := news[job]
 		if k := len(n.Events); k == 0 || n.Events[k-1].Event != e.Event {
 			e.Runs = []scheduler.NewsRun{}
@@ -299,7 +300,7 @@ func (r *noticeRuns) add(j *toldJob, now time.Time) error {
 		r.ids, r.jobs = append(r.ids, scheduler.NewRunID(now)), append(r.jobs, j.key.id)
 		r.tenants, r.versions, r.lanes = append(r.tenants, j.tenant), append(r.versions, j.key.version),
 			append(r.lanes, j.lane)
-		r.urls, r.secrets, r.bodies = append(r.urls, to.URL), append(r.secrets, orNull(to.Secret)), append(r.bodies, body)
+		r.urls, r.secrets, r.bodies = append(r.urls, to.URL), append(r.secrets, pg.OrNull(to.Secret)), append(r.bodies, body)
 	}
 	if len(told) == 0 {
 		return nil

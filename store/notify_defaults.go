@@ -76,7 +76,7 @@ func (s *Store) notifyDefaults(ctx context.Context) (notifyDefaults, error) {
 		return known, nil
 	}
 	var raw []byte
-	if err := s.conns(ctx).QueryRow(ctx, selectDefaults).Scan(&raw); err != nil {
+	if err := s.db.Conns(ctx).QueryRow(ctx, selectDefaults).Scan(&raw); err != nil {
 		return nil, fmt.Errorf("reading the default notify of tenants: %w", err)
 	}
 	if err := s.defaults.keep(raw); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 const (
@@ -56,9 +57,9 @@ var batches = map[OperationKind]func(o *bulk, ctx context.Context, u *unit) erro
 // Operate implements scheduler.Store. The operation's row is locked during a batch, and the batch is committed together
 // with its progress. So several replicas may work at once, and one that dies leaves nothing half done.
 func (s *Store) Operate(ctx context.Context) (wait time.Duration, left bool, err error) {
-	ctx = forChores.in(ctx)
+	ctx = pg.Chores.In(ctx)
 	var o *bulk
-	err = s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
+	err = s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) error {
 		var err error
 		if o, err = lockOperation(ctx, u); err != nil {
 			return err
@@ -178,7 +179,7 @@ func (o *bulk) save(ctx context.Context, u *unit) error {
 		       next_at = clock_timestamp() + $5::interval,
 		       state = CASE WHEN $6 THEN 'running' ELSE 'done' END,
 		       finished_at = CASE WHEN NOT $6 THEN clock_timestamp() END
-		WHERE id = $1`, o.id, o.done, o.failed, orNull(o.trouble), pause, o.left)
+		WHERE id = $1`, o.id, o.done, o.failed, pg.OrNull(o.trouble), pause, o.left)
 	if err != nil {
 		return fmt.Errorf("noting the progress of operation %s: %w", o.id, err)
 	}
@@ -197,18 +198,18 @@ func cannotSucceed(err error) bool {
 	if errors.As(err, &why) {
 		return true
 	}
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) {
+	var dbErr *pgconn.PgError
+	if !errors.As(err, &dbErr) {
 		return false
 	}
-	return slices.Contains([]string{"22", "23", "42"}, pg.Code[:2])
+	return slices.Contains([]string{"22", "23", "42"}, dbErr.Code[:2])
 }
 
 // failOperation ends an operation that can never be carried on.
 func (s *Store) failOperation(ctx context.Context, id uuid.UUID, cause error) error {
 	s.options.Log.Error("an operation cannot be carried on", "operation", id, "error", cause)
-	return s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
-		if err := query(ctx, u, `SELECT FROM punctual.operations WHERE id = $1 FOR UPDATE`, id); err != nil {
+	return s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) error {
+		if err := pg.Exec(ctx, u, `SELECT FROM punctual.operations WHERE id = $1 FOR UPDATE`, id); err != nil {
 			return fmt.Errorf("locking operation %s: %w", id, err)
 		}
 		return endOperation(ctx, u, id, OperationFailed, storable(cause.Error()))

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 func (c crud) start(r BulkRequest) OperationRecord {
@@ -263,7 +264,7 @@ func TestOperationGoesOnWhenAWorkerDiesInABatch(t *testing.T) {
 	c.exec(`UPDATE punctual.operations SET next_at = now()`)
 
 	// Postgres ends the backend after it wrote the runs of its batch and before it commits.
-	blocker, err := pgx.ConnectConfig(ctx, c.pool.Config().ConnConfig)
+	blocker, err := pgx.ConnectConfig(ctx, c.db.Pool().Config().ConnConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -362,7 +363,7 @@ func TestListOperationsPages(t *testing.T) {
 		}).ID}, want...)
 	}
 	var got []uuid.UUID
-	f := OperationFilter{State: OperationDone, Page: Page{Limit: 2}}
+	f := OperationFilter{State: OperationDone, Page: pg.Page{Limit: 2}}
 	for {
 		found, next, err := c.ListOperations(t.Context(), c.tenant, f)
 		if err != nil {
@@ -396,7 +397,7 @@ func TestDeadLettersWorkInEveryExecMode(t *testing.T) {
 			filter := DeadLetterFilter{
 				Job: "a", JobID: &job.ID, Reason: scheduler.ReasonHTTP5xx,
 				From: new(time.Unix(0, 0)), To: new(time.Now().Add(time.Hour)),
-				Labels: map[string]string{"x": "y"}, Resolved: open, Page: Page{Limit: 2},
+				Labels: map[string]string{"x": "y"}, Resolved: open, Page: pg.Page{Limit: 2},
 			}
 			if found, next, err := c.ListDeadLetters(ctx, c.tenant, filter); err != nil || len(found) != 2 || next == "" {
 				t.Errorf("%d dead letters, %v", len(found), err)

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // OperationKind is what an operation does.
@@ -67,25 +68,25 @@ func scanOperation(row pgx.CollectableRow) (OperationRecord, error) {
 	var o OperationRecord
 	err := row.Scan(&o.ID, &o.Kind, &o.JobID, &o.State, &o.MaxPerSecond, &o.Note, &o.Matched, &o.Done, &o.Failed,
 		&o.CreatedAt, &o.FinishedAt, &o.Error)
-	utc(&o.CreatedAt, o.FinishedAt)
+	pg.UTC(&o.CreatedAt, o.FinishedAt)
 	return o, err
 }
 
 // selected returns the statement that finds the dead letters a request is about: open ones that no other operation has
 // marked.
-func (r BulkRequest) selected(ctx context.Context, q querier, tenant int32) (string, []any, error) {
-	var c conditions
+func (r BulkRequest) selected(ctx context.Context, q pg.Querier, tenant int32) (string, []any, error) {
+	var c pg.Conditions
 	open := false
 	r.Filter.Resolved = &open
-	if err := c.deadLetters(ctx, q, tenant, r.Filter); err != nil {
+	if err := selectLetters(ctx, &c, q, tenant, r.Filter); err != nil {
 		return "", nil, err
 	}
-	c.add(`d.operation IS NULL`)
+	c.Add(`d.operation IS NULL`)
 	if r.LatestPerJob {
-		return `SELECT DISTINCT ON (d.job_id, d.notify_url) d.run_id FROM ` + deadLetterTables + c.where() + `
-			ORDER BY d.job_id, d.notify_url, d.scheduled_for DESC, d.run_id DESC`, c.args, nil
+		return `SELECT DISTINCT ON (d.job_id, d.notify_url) d.run_id FROM ` + deadLetterTables + c.Where() + `
+			ORDER BY d.job_id, d.notify_url, d.scheduled_for DESC, d.run_id DESC`, c.Args, nil
 	}
-	return `SELECT d.run_id FROM ` + deadLetterTables + c.where(), c.args, nil
+	return `SELECT d.run_id FROM ` + deadLetterTables + c.Where(), c.Args, nil
 }
 
 // CountDeadLetters returns how many dead letters an operation would work on.
@@ -150,7 +151,7 @@ func (n newOperation) write(ctx context.Context, u *unit, tenant int32) (Operati
 		INSERT INTO punctual.operations (id, tenant, kind, state, request, note, max_per_second, matched, next_at,
 			created_at, finished_at, job_id, rerun, next_slot, last_slot)
 		VALUES ($1, $2, $3, $4, $5::json, $6, nullif($7::integer, 0), $8, $9, $9, $10, $11, $12, $13, $14)`,
-		n.ID, tenant, string(n.Kind), string(n.State), n.request, orNull(n.Note), n.MaxPerSecond, n.Matched, n.CreatedAt,
+		n.ID, tenant, string(n.Kind), string(n.State), n.request, pg.OrNull(n.Note), n.MaxPerSecond, n.Matched, n.CreatedAt,
 		n.FinishedAt, n.JobID, n.rerun, n.firstSlot, n.lastSlot)
 	if err != nil {
 		return OperationRecord{}, fmt.Errorf("writing an operation: %w", err)
@@ -186,7 +187,7 @@ func (n newOperation) change() change {
 	return change{action: ActionJobBackfill, id: *n.JobID, job: *n.JobID, name: n.job, after: after}
 }
 
-func (s *Store) clock(ctx context.Context, q querier) (now time.Time, err error) {
+func (s *Store) clock(ctx context.Context, q pg.Querier) (now time.Time, err error) {
 	if err := q.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
 		return now, fmt.Errorf("reading the database's clock: %w", err)
 	}
@@ -236,7 +237,7 @@ func (s *Store) GetOperation(ctx context.Context, tenant int32, id uuid.UUID) (O
 	return readOperation(ctx, s.reader(ctx, tenant), tenant, id)
 }
 
-func readOperation(ctx context.Context, q querier, tenant int32, id uuid.UUID) (OperationRecord, error) {
+func readOperation(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (OperationRecord, error) {
 	rows, err := q.Query(ctx, `
 		SELECT `+operationColumns+` FROM punctual.operations o WHERE o.id = $1 AND o.tenant = $2`, id, tenant)
 	if err != nil {
@@ -255,7 +256,7 @@ func readOperation(ctx context.Context, q querier, tenant int32, id uuid.UUID) (
 // OperationFilter selects operations; empty fields select all.
 type OperationFilter struct {
 	State OperationState
-	Page
+	pg.Page
 }
 
 // ListOperations returns the operations that the filter selects, newest first, and the cursor of the next page, which
@@ -263,23 +264,23 @@ type OperationFilter struct {
 func (s *Store) ListOperations(
 	ctx context.Context, tenant int32, f OperationFilter,
 ) (operations []OperationRecord, nextCursor string, err error) {
-	var c conditions
-	c.add(`o.tenant = ?`, tenant)
-	if err := c.page(f.Page, operationCursor, `o.id < ?`); err != nil {
+	var c pg.Conditions
+	c.Add(`o.tenant = ?`, tenant)
+	if err := c.Page(f.Page, operationCursor, `o.id < ?`); err != nil {
 		return nil, "", err
 	}
 	if f.State != "" {
-		c.add(`o.state = ?`, f.State)
+		c.Add(`o.state = ?`, f.State)
 	}
-	rows, err := s.reader(ctx, tenant).Query(ctx, `SELECT `+operationColumns+` FROM punctual.operations o`+c.where()+
-		fmt.Sprintf(` ORDER BY o.id DESC LIMIT %d`, f.limit()+1), c.args...)
+	rows, err := s.reader(ctx, tenant).Query(ctx, `SELECT `+operationColumns+` FROM punctual.operations o`+c.Where()+
+		fmt.Sprintf(` ORDER BY o.id DESC LIMIT %d`, f.Size()+1), c.Args...)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing operations: %w", err)
 	}
 	if operations, err = pgx.CollectRows(rows, scanOperation); err != nil {
 		return nil, "", fmt.Errorf("listing operations: %w", err)
 	}
-	operations, nextCursor = cut(operations, f.Page, operationCursor, func(o OperationRecord) uuid.UUID { return o.ID })
+	operations, nextCursor = pg.Cut(operations, f.Page, operationCursor, func(o OperationRecord) uuid.UUID { return o.ID })
 	return operations, nextCursor, nil
 }
 
@@ -289,7 +290,7 @@ func (s *Store) ListOperations(
 func (s *Store) CancelOperation(ctx context.Context, tenant int32, id uuid.UUID) (OperationRecord, error) {
 	var o OperationRecord
 	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
-		if err := query(ctx, u, `
+		if err := pg.Exec(ctx, u, `
 			SELECT FROM punctual.operations WHERE id = $1 AND tenant = $2 FOR UPDATE`, id, tenant); err != nil {
 			return fmt.Errorf("locking operation %s: %w", id, err)
 		}
@@ -338,7 +339,7 @@ func endOperation(ctx context.Context, u *unit, id uuid.UUID, state OperationSta
 	b.Queue(`
 		UPDATE punctual.operations SET state = $2, finished_at = clock_timestamp(), error = coalesce($3, error)
 		WHERE id = $1 AND state = 'running'`,
-		id, string(state), orNull(reason))
+		id, string(state), pg.OrNull(reason))
 	b.Queue(`UPDATE punctual.dead_letters SET operation = NULL WHERE operation = $1`, id)
 	if err := u.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("ending operation %s: %w", id, err)

@@ -350,7 +350,7 @@ func TestRunsThatNoGateNamesComeOneAfterTheOther(t *testing.T) {
 		if ran == 2 {
 			c.finish(succeeded(c.one(b)))
 			var next uuid.UUID
-			if err := c.pool.QueryRow(t.Context(),
+			if err := c.db.Pool().QueryRow(t.Context(),
 				`SELECT run_id FROM punctual.ready WHERE due_at <= now()`).Scan(&next); err != nil {
 				t.Fatal(err)
 			}

@@ -16,7 +16,7 @@ const PartitionsAhead = 7
 // days within the retention that passed while no replica ran. It returns how many it made.
 func (s *Store) EnsurePartitions(ctx context.Context) (int, error) {
 	var made int
-	err := s.conns(ctx).QueryRow(ctx, `
+	err := s.db.Conns(ctx).QueryRow(ctx, `
 		WITH today AS (
 			SELECT (now() AT TIME ZONE 'UTC')::date AS day, ((now() - $2::interval) AT TIME ZONE 'UTC')::date AS oldest),
 		newest AS (SELECT max(to_date(substring(c.relname FROM '\d{8}'), 'YYYYMMDD')) AS day
@@ -40,7 +40,7 @@ func (s *Store) EnsurePartitions(ctx context.Context) (int, error) {
 // 0 if tomorrow's is missing, -1 if today's is.
 func (s *Store) DaysAhead(ctx context.Context) (int, error) {
 	var days int
-	err := s.conns(ctx).QueryRow(ctx, `
+	err := s.db.Conns(ctx).QueryRow(ctx, `
 		SELECT coalesce(
 			min(n) FILTER (WHERE NOT punctual.has_partition(parent, (now() AT TIME ZONE 'UTC')::date + n)),
 			$1::int + 1) - 1
@@ -54,19 +54,19 @@ func (s *Store) DaysAhead(ctx context.Context) (int, error) {
 
 // lacksPartition reports whether a write failed because there is no partition for a row.
 func lacksPartition(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == "23514" && pg.ConstraintName == ""
+	var dbErr *pgconn.PgError
+	return errors.As(err, &dbErr) && dbErr.Code == "23514" && dbErr.ConstraintName == ""
 }
 
 // lacksTable reports whether a statement failed because its table does not exist.
 func lacksTable(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == "42P01"
+	var dbErr *pgconn.PgError
+	return errors.As(err, &dbErr) && dbErr.Code == "42P01"
 }
 
 // partitionsFor makes the partitions that are missing for runs of the given slots.
 func (s *Store) partitionsFor(ctx context.Context, slots []time.Time) error {
-	_, err := s.conns(ctx).Exec(ctx, `
+	_, err := s.db.Conns(ctx).Exec(ctx, `
 		SELECT punctual.create_partitions(d.day, d.day)
 		FROM (SELECT DISTINCT (slot AT TIME ZONE 'UTC')::date AS day FROM unnest($1::timestamptz[]) AS slot) d`, slots)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // counted from today.
 func (c claimer) days() (have, from, to int) {
 	c.t.Helper()
-	err := c.pool.QueryRow(c.t.Context(), `
+	err := c.db.Pool().QueryRow(c.t.Context(), `
 		WITH days AS (
 			SELECT to_date(right(c.relname, 8), 'YYYYMMDD') - (now() AT TIME ZONE 'UTC')::date AS day
 			FROM pg_inherits i

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // endNote is the note of a version that ends a pause automatically.
@@ -123,12 +124,12 @@ const resumeBatch = 500
 // ResumeDue implements scheduler.Store. Every replica calls it every few seconds and when a pause ends. It passes over
 // jobs that another replica is resuming.
 func (s *Store) ResumeDue(ctx context.Context) (resumed int, next time.Duration, err error) {
-	ctx = forChores.in(ctx)
+	ctx = pg.Chores.In(ctx)
 	for {
 		// First outside a transaction: most of the time there is nothing to do.
 		var over bool
 		var wait *time.Duration
-		if err := s.conns(ctx).QueryRow(ctx, `
+		if err := s.db.Conns(ctx).QueryRow(ctx, `
 			SELECT EXISTS (SELECT FROM punctual.jobs WHERE paused_until <= now() AND state = 'paused'),
 			       (SELECT min(paused_until) FROM punctual.jobs WHERE paused_until > now() AND state = 'paused')
 			       - clock_timestamp()`).Scan(&over, &wait); err != nil {
@@ -151,7 +152,7 @@ func (s *Store) ResumeDue(ctx context.Context) (resumed int, next time.Duration,
 }
 
 func (s *Store) resumeSome(ctx context.Context) (n int, err error) {
-	err = s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
+	err = s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) error {
 		rows, err := u.Query(ctx, `
 			SELECT s.job_id FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
 			WHERE j.paused_until <= now() AND j.state = 'paused'

@@ -170,7 +170,7 @@ func TestManyPausesEndAtOneInstant(t *testing.T) {
 		}
 	}
 	var slot time.Time
-	if err := c.pool.QueryRow(t.Context(),
+	if err := c.db.Pool().QueryRow(t.Context(),
 		`SELECT min(scheduled_for) - interval '3 hours' FROM punctual.schedules`).Scan(&slot); err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +288,7 @@ func TestASlotAfterTheEndOfAPauseIsStillToCome(t *testing.T) {
 	job := c.create("a").ID
 	c.pause("a")
 	var next time.Time
-	if err := c.pool.QueryRow(t.Context(),
+	if err := c.db.Pool().QueryRow(t.Context(),
 		`SELECT scheduled_for FROM punctual.schedules WHERE job_id = $1`, job).Scan(&next); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 func TestASkipRowSaysWhatItStandsFor(t *testing.T) {
@@ -57,7 +58,7 @@ func (c claimer) settles(job JobRecord, plan scheduler.Plan) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	err = c.inTx(c.t.Context(), everybody, func(tx pgx.Tx) error {
+	err = c.db.InTx(c.t.Context(), pg.Everybody, func(tx pgx.Tx) error {
 		return c.settle(c.t.Context(), tx, compiled, c.queue*4+1, plan, time.Now())
 	})
 	if err != nil {
@@ -121,7 +122,7 @@ func TestWhatIsMadeOfASlotIsNotMadeBeforeItWasDue(t *testing.T) {
 		t.Fatal(err)
 	}
 	due := time.Now().Add(time.Minute).UTC().Truncate(time.Second)
-	if err := c.inTx(t.Context(), c.tenant, func(tx pgx.Tx) error {
+	if err := c.db.InTx(t.Context(), c.tenant, func(tx pgx.Tx) error {
 		return c.settle(t.Context(), tx, compiled, 1, scheduler.Plan{
 			Runs: []scheduler.PlannedRun{{ScheduledFor: due, DueAt: due, Trigger: scheduler.TriggerSchedule}},
 			Skips: []scheduler.Skip{{

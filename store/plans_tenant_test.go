@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/internal/pgtest"
+	"punctual/store/pg"
 )
 
 // Row-level security does not keep reads for a tenant from using indexes.
@@ -24,7 +25,7 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 	c.exec(`ANALYZE`)
 	var name string
 	var job, run uuid.UUID
-	if err := c.pool.QueryRow(t.Context(), `SELECT j.name, j.id, r.id
+	if err := c.db.Pool().QueryRow(t.Context(), `SELECT j.name, j.id, r.id
 		FROM punctual.jobs j
 		JOIN punctual.runs r ON r.job_id = j.id LIMIT 1`).Scan(&name, &job, &run); err != nil {
 		t.Fatal(err)
@@ -34,7 +35,7 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 	before := watch.scans()
 	reader := openClaimer(t, dsn)
 	ctx := t.Context()
-	page := Page{Limit: 20}
+	page := pg.Page{Limit: 20}
 	for what, read := range map[string]func() (int, error){
 		"jobs": func() (int, error) { l, _, err := reader.ListJobs(ctx, 1, JobFilter{Page: page}); return len(l), err },
 		"jobs by prefix": func() (int, error) {

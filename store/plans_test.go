@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // plan is a node of EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON).
@@ -35,7 +36,7 @@ func (p plan) scans(relation string) (nodes []string) {
 func (c claimer) explain(sql string, args ...any) plan {
 	c.t.Helper()
 	var raw []byte
-	err := c.inTx(c.t.Context(), everybody, func(tx pgx.Tx) error {
+	err := c.db.InTx(c.t.Context(), pg.Everybody, func(tx pgx.Tx) error {
 		if err := tx.QueryRow(c.t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) `+sql, args...).Scan(&raw); err != nil {
 			return err
 		}
@@ -112,7 +113,7 @@ func TestTheHotStatementsStayIndexScans(t *testing.T) {
 	check("a hundred thousand rows, analysed", 2000)
 
 	// All due slots move on while an old snapshot keeps the dead entries of the index.
-	old, err := c.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	old, err := c.db.Pool().BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,9 +74,9 @@ func openClaimer(t *testing.T, dsn string) claimer {
 // ends.
 func (c claimer) scans() map[string]int64 {
 	c.t.Helper()
-	until(c.t, c.pool, "the other sessions to end", `SELECT count(*) = 0 FROM pg_stat_activity
+	until(c.t, c.db.Pool(), "the other sessions to end", `SELECT count(*) = 0 FROM pg_stat_activity
 		WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`)
-	rows, err := c.pool.Query(c.t.Context(), selectScans)
+	rows, err := c.db.Pool().Query(c.t.Context(), selectScans)
 	if err != nil {
 		c.t.Fatal(err)
 	}

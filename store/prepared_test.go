@@ -12,7 +12,7 @@ import (
 // generic one.
 func namedPlans(t *testing.T, s *Store) (custom, generic int) {
 	t.Helper()
-	for _, conn := range s.pool.AcquireAllIdle(t.Context()) {
+	for _, conn := range s.db.Pool().AcquireAllIdle(t.Context()) {
 		defer conn.Release()
 		var c, g int
 		if err := conn.QueryRow(t.Context(), `SELECT coalesce(sum(custom_plans), 0), coalesce(sum(generic_plans), 0)
@@ -52,7 +52,7 @@ func TestBehindAPoolerNoNamesAreKept(t *testing.T) {
 	}
 	t.Cleanup(s.Close)
 	for range 20 {
-		if _, err := readJob(t.Context(), s.pool, 1, uuid.New()); err == nil {
+		if _, err := readJob(t.Context(), s.db.Pool(), 1, uuid.New()); err == nil {
 			t.Fatal("a job that nobody made was found")
 		}
 	}

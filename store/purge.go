@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"punctual/store/pg"
 )
 
 // PurgeJobs removes jobs that were deleted before the retention began and have no run left, with their versions,
@@ -39,7 +40,7 @@ ORDER BY j.deleted_at, j.id`
 
 // purgeJobs deletes jobs. The rows that belong to them are deleted with them.
 func (s *Store) purgeJobs(ctx context.Context, ids []uuid.UUID) (purged int, err error) {
-	err = s.inTx(ctx, everybody, func(tx pgx.Tx) error {
+	err = s.db.InTx(ctx, pg.Everybody, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `
 			SELECT job_id FROM punctual.schedules
 			WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR UPDATE SKIP LOCKED`, ids)

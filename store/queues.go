@@ -9,12 +9,13 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"punctual/store/pg"
 )
 
 // TenantID returns the id of a tenant by its name. The error is ErrNotFound if there is none.
 func (s *Store) TenantID(ctx context.Context, name string) (int32, error) {
 	var id int32
-	err := s.reader(ctx, everybody).QueryRow(ctx, `
+	err := s.reader(ctx, pg.Everybody).QueryRow(ctx, `
 		SELECT id FROM punctual.tenants WHERE name = $1 AND deleted_at IS NULL`, name).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, fmt.Errorf("tenant %q: %w", name, ErrNotFound)
@@ -37,7 +38,7 @@ func (e *UnknownQueueError) Error() string {
 
 // Queues returns the number of every queue by its name.
 func (s *Store) Queues(ctx context.Context) (map[string]int16, error) {
-	return readQueues(ctx, s.reader(ctx, everybody))
+	return readQueues(ctx, s.reader(ctx, pg.Everybody))
 }
 
 // EnsureQueues registers new queues and returns the number of each of the given ones. Every replica does so when it
@@ -45,7 +46,7 @@ func (s *Store) Queues(ctx context.Context) (map[string]int16, error) {
 func (s *Store) EnsureQueues(ctx context.Context, names []string) (map[string]int16, error) {
 	names = slices.Sorted(slices.Values(names))
 	// ON CONFLICT uses up a number each time, and there are only 8,000. So the statement tries only new names.
-	_, err := s.conns(ctx).Exec(ctx, `
+	_, err := s.db.Conns(ctx).Exec(ctx, `
 		INSERT INTO punctual.queues (name)
 		SELECT w.name FROM unnest($1::text[]) w(name)
 		WHERE NOT EXISTS (SELECT FROM punctual.queues q WHERE q.name = w.name)
@@ -53,7 +54,7 @@ func (s *Store) EnsureQueues(ctx context.Context, names []string) (map[string]in
 	if err != nil {
 		return nil, fmt.Errorf("registering queues: %w", err)
 	}
-	all, err := readQueues(ctx, s.conns(ctx))
+	all, err := readQueues(ctx, s.db.Conns(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +67,7 @@ type queueSet map[string]int16
 
 const selectQueues = `SELECT name, id FROM punctual.queues`
 
-func readQueues(ctx context.Context, q querier) (queueSet, error) {
+func readQueues(ctx context.Context, q pg.Querier) (queueSet, error) {
 	rows, err := q.Query(ctx, selectQueues)
 	if err != nil {
 		return nil, fmt.Errorf("reading queues: %w", err)

@@ -9,10 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // rules are the limits on a tenant's jobs, checked when they are written. The zero value has only the limits of
-// everybody.
+// pg.Everybody.
 type rules struct {
 	maxJobs     int
 	minInterval time.Duration
@@ -24,7 +25,7 @@ func queueRules(b *pgx.Batch, tenant int32, now *time.Time, r *rules) {
 		SELECT clock_timestamp(), coalesce(t.max_jobs, 0), coalesce(t.min_interval, '0')
 		FROM (SELECT $1::integer AS tenant) w
 		LEFT JOIN punctual.tenants t ON t.id = w.tenant`,
-		prepared{}, tenant).QueryRow(func(row pgx.Row) error { return row.Scan(now, &r.maxJobs, &r.minInterval) })
+		pg.Prepared{}, tenant).QueryRow(func(row pgx.Row) error { return row.Scan(now, &r.maxJobs, &r.minInterval) })
 }
 
 // JobLimitError says that a write would give a tenant more active and paused jobs than it may have.
@@ -72,7 +73,7 @@ func (f facts) checkInterval(job *scheduler.Job) error {
 // Other transactions that write jobs of the tenant wait until this one ends. Transactions that delete or complete jobs
 // do not wait and do not lower the number. So the number is an upper bound; only if it leaves no room are the jobs
 // counted again.
-func countIn(ctx context.Context, q querier, tenant int32, n int, f facts) error {
+func countIn(ctx context.Context, q pg.Querier, tenant int32, n int, f facts) error {
 	if f.maxJobs == 0 || n == 0 {
 		return nil
 	}
@@ -80,7 +81,7 @@ func countIn(ctx context.Context, q querier, tenant int32, n int, f facts) error
 	var room bool
 	err := q.QueryRow(ctx, raise, tenant, n, f.maxJobs).Scan(&room)
 	if err == nil || !errors.Is(err, pgx.ErrNoRows) {
-		return wrapped("counting jobs in", err)
+		return pg.Wrap("counting jobs in", err)
 	}
 	have, err := countAnew(ctx, q, tenant)
 	if err != nil {
@@ -89,23 +90,16 @@ func countIn(ctx context.Context, q querier, tenant int32, n int, f facts) error
 	if have+n > f.maxJobs {
 		return &JobLimitError{Most: f.maxJobs, Have: have, More: n}
 	}
-	return wrapped("counting jobs in", q.QueryRow(ctx, raise, tenant, n, f.maxJobs).Scan(&room))
+	return pg.Wrap("counting jobs in", q.QueryRow(ctx, raise, tenant, n, f.maxJobs).Scan(&room))
 }
 
 // countAnew counts a tenant's jobs and stores the number. It takes the lock first, in a statement of its own, so that
 // the count sees the jobs of all transactions that held the lock before.
-func countAnew(ctx context.Context, q querier, tenant int32) (have int, err error) {
+func countAnew(ctx context.Context, q pg.Querier, tenant int32) (have int, err error) {
 	var b pgx.Batch
 	b.Queue(`INSERT INTO punctual.tenant_jobs (tenant) VALUES ($1) ON CONFLICT DO NOTHING`, tenant)
 	b.Queue(`SELECT FROM punctual.tenant_jobs WHERE tenant = $1 FOR NO KEY UPDATE`, tenant)
 	b.Queue(`UPDATE punctual.tenant_jobs SET jobs = (`+liveJobs+`) WHERE tenant = $1 RETURNING jobs`, tenant).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&have) })
-	return have, wrapped("counting jobs", q.SendBatch(ctx, &b).Close())
-}
-
-func wrapped(what string, err error) error {
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
+	return have, pg.Wrap("counting jobs", q.SendBatch(ctx, &b).Close())
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // JobState is where a job is in its life.
@@ -131,7 +132,7 @@ type JobFilter struct {
 	Labels     map[string]string // all of them
 	NamePrefix string
 	Query      string // part of the name or description, case-insensitive
-	Page
+	pg.Page
 }
 
 // RunFilter selects runs; empty fields select all.
@@ -145,13 +146,7 @@ type RunFilter struct {
 	Labels  map[string]string
 	From    *time.Time // on scheduled_for, inclusive; a skip range matches if it overlaps
 	To      *time.Time // exclusive
-	Page
-}
-
-// Page asks for a part of a list.
-type Page struct {
-	Limit  int    // 1 to 500
-	Cursor string // as returned with the page before; empty for the first page
+	pg.Page
 }
 
 // OnConflict says what CreateJobs does with a name that is taken.

@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/failpoint"
+	"punctual/store/pg"
 )
 
 // Which claims end: ten orphaned ones, whose replicas no longer exist, except the given ones; or the given ones.
@@ -69,7 +70,7 @@ type claimedRuns struct {
 // Recover implements scheduler.Store. It is an anti-join repeated on every sweep, never a reaction to one event.
 // Several replicas may do it at once, because every change is fenced.
 func (s *Store) Recover(ctx context.Context) (int, error) {
-	ctx = forRuns.in(ctx)
+	ctx = pg.Runs.In(ctx)
 	others := []uuid.UUID{} // claims that this binary cannot end
 	for {
 		n, left, err := s.endClaims(ctx, orphaned, others, func(r claimedRun, now time.Time) scheduler.Outcome {
@@ -87,7 +88,7 @@ func (s *Store) Recover(ctx context.Context) (int, error) {
 
 // GiveBack implements scheduler.Store.
 func (s *Store) GiveBack(ctx context.Context, claims []uuid.UUID) (int, error) {
-	ctx = forRuns.in(ctx)
+	ctx = pg.Runs.In(ctx)
 	n, _, err := s.endClaims(ctx, named, claims, func(r claimedRun, now time.Time) scheduler.Outcome {
 		return scheduler.Outcome{Assignment: r.Assignment, Verdict: scheduler.GiveBack, FinishedAt: now}
 	})
@@ -106,7 +107,7 @@ func (s *Store) endClaims(
 	if err != nil || len(held.claims) == 0 {
 		return 0, nil, err
 	}
-	jobs, err := s.definitionsOf(ctx, s.conns(ctx), held.runs)
+	jobs, err := s.definitionsOf(ctx, s.db.Conns(ctx), held.runs)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -147,7 +148,7 @@ func (s *Store) endClaims(
 
 func (s *Store) readClaimed(ctx context.Context, where string, ids []uuid.UUID) (claimedRuns, error) {
 	var held claimedRuns
-	rows, err := s.conns(ctx).Query(ctx, readClaimed+where+` ORDER BY c.id`, ids)
+	rows, err := s.db.Conns(ctx).Query(ctx, readClaimed+where+` ORDER BY c.id`, ids)
 	if err != nil {
 		return held, err
 	}
@@ -186,7 +187,7 @@ func (s *Store) readClaimed(ctx context.Context, where string, ids []uuid.UUID) 
 
 // definitionsOf returns the compiled definitions that runs use.
 func (s *Store) definitionsOf(
-	ctx context.Context, q batcher, runs []claimedRun,
+	ctx context.Context, q pg.Batcher, runs []claimedRun,
 ) (map[jobVersion]*scheduler.Job, error) {
 	jobs := make(map[jobVersion]*scheduler.Job, len(runs))
 	missing := map[jobVersion]int32{}

@@ -10,17 +10,18 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // Register implements scheduler.Store.
 func (s *Store) Register(ctx context.Context, r scheduler.Replica) (map[string]int16, error) {
-	ctx = forRuns.in(ctx)
+	ctx = pg.Runs.In(ctx)
 	queues, err := s.EnsureQueues(ctx, slices.Sorted(maps.Keys(r.Queues)))
 	if err != nil {
 		return nil, err
 	}
 	s.guarding.Store(true)
-	if err := s.guardFences(ctx, s.conns(ctx)); err != nil {
+	if err := s.guardFences(ctx, s.db.Conns(ctx)); err != nil {
 		return nil, err
 	}
 	if r.Queues == nil {
@@ -30,7 +31,7 @@ func (s *Store) Register(ctx context.Context, r scheduler.Replica) (map[string]i
 	if err != nil {
 		return nil, fmt.Errorf("registering replica %s: %w", r.ID, err)
 	}
-	_, err = s.conns(ctx).Exec(ctx, `WITH back AS (`+noteAbsence+`)
+	_, err = s.db.Conns(ctx).Exec(ctx, `WITH back AS (`+noteAbsence+`)
 		INSERT INTO punctual.replicas (id, host, version, queues, renewed_at) VALUES ($1, $2, $3, $4::jsonb, `+renewedAt+`)
 		ON CONFLICT (id) DO NOTHING`, r.ID, r.Host, r.Version, string(slots))
 	if err != nil {
@@ -41,7 +42,7 @@ func (s *Store) Register(ctx context.Context, r scheduler.Replica) (map[string]i
 
 // Renew implements scheduler.Store.
 func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (scheduler.Pulse, error) {
-	ctx = forRuns.in(ctx)
+	ctx = pg.Runs.In(ctx)
 	var p scheduler.Pulse
 	var ids []uuid.UUID
 	var beats []int64
@@ -50,11 +51,11 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 	var copied bool
 	var defaults []byte
 	if s.guarding.Load() {
-		if err := s.guardFences(ctx, s.conns(ctx)); err != nil {
+		if err := s.guardFences(ctx, s.db.Conns(ctx)); err != nil {
 			return p, err
 		}
 	}
-	err := s.conns(ctx).QueryRow(ctx, `
+	err := s.db.Conns(ctx).QueryRow(ctx, `
 		WITH back AS (`+noteAbsence+`),
 		renewed AS (
 		    UPDATE punctual.replicas SET beat = beat + 1, renewed_at = `+renewedAt+`, draining = $2
@@ -83,7 +84,7 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 			&p.Unheld, &p.Gates, &p.AllowedTargets,
 		}, append(append(frozen.targets(), &copied), limits.targets()...)...)...)
 	if err != nil {
-		return p, s.tookWrite(fmt.Errorf("renewing replica %s: %w", replica, err))
+		return p, s.db.TookWrite(fmt.Errorf("renewing replica %s: %w", replica, err))
 	}
 	for i, id := range ids {
 		p.Others = append(p.Others, scheduler.Heartbeat{Replica: id, Beat: beats[i]})
@@ -109,12 +110,12 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 // Remove implements scheduler.Store. A replica that has renewed since stays. So does one whose row another transaction
 // has locked: the next heartbeat tries again.
 func (s *Store) Remove(ctx context.Context, lost []scheduler.Heartbeat) error {
-	ctx = forRuns.in(ctx)
+	ctx = pg.Runs.In(ctx)
 	ids, beats := make([]uuid.UUID, len(lost)), make([]int64, len(lost))
 	for i, h := range lost {
 		ids[i], beats[i] = h.Replica, h.Beat
 	}
-	_, err := s.conns(ctx).Exec(ctx, `
+	_, err := s.db.Conns(ctx).Exec(ctx, `
 		WITH still AS (
 		    SELECT r.id
 		    FROM punctual.replicas r
@@ -129,9 +130,9 @@ func (s *Store) Remove(ctx context.Context, lost []scheduler.Heartbeat) error {
 
 // Deregister implements scheduler.Store.
 func (s *Store) Deregister(ctx context.Context, replica uuid.UUID) error {
-	ctx = forRuns.in(ctx)
+	ctx = pg.Runs.In(ctx)
 	// Other replicas first recover the outcomes that it could not write: until then its runs count.
-	_, err := s.conns(ctx).Exec(ctx, `
+	_, err := s.db.Conns(ctx).Exec(ctx, `
 		WITH gone AS (
 			DELETE FROM punctual.allowances
 			WHERE replica = $1 AND NOT EXISTS (SELECT FROM punctual.claims WHERE replica = $1))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"punctual/store/pg"
 )
 
 // Requests is what a replica has drawn from a tenant's requests per second.
@@ -21,14 +22,14 @@ type Requests struct {
 func (s *Store) DrawRequests(ctx context.Context, tenant int32, rate, want int) (Requests, error) {
 	var r Requests
 	var until time.Duration
-	err := s.conns(ctx).QueryRow(ctx, `
+	err := s.db.Conns(ctx).QueryRow(ctx, `
 		INSERT INTO punctual.request_rates AS r (tenant, spent_until, granted)
 		VALUES ($1, now() + $3 * interval '1 second' / $2::float8, $3::integer)
 		ON CONFLICT (tenant) DO UPDATE SET
 			granted = least($3::integer, `+leftOfRate+`),
 			spent_until = `+spentUntil+` + least($3::integer, `+leftOfRate+`) * interval '1 second' / $2::float8
 		WHERE `+leftOfRate+` >= 1
-		RETURNING granted, spent_until - now()`, prepared{}, tenant, float64(rate), want).Scan(&r.Granted, &until)
+		RETURNING granted, spent_until - now()`, pg.Prepared{}, tenant, float64(rate), want).Scan(&r.Granted, &until)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return Requests{Full: time.Second}, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // RerunRun repeats a run that has ended, or the slot of a recorded skip: it makes a manual run for the same slot, under
@@ -46,7 +47,7 @@ func (s *Store) RerunRun(ctx context.Context, tenant int32, id uuid.UUID, r Reru
 
 // readRerun reads a run that may be repeated, and the data that it sent in place of its job's. A run that has ended
 // never changes, so nothing of it need be locked.
-func readRerun(ctx context.Context, q querier, tenant int32, id uuid.UUID) (run RunRecord, own runData, err error) {
+func readRerun(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (run RunRecord, own runData, err error) {
 	runs, err := queryRuns(ctx, q, ` WHERE r.id = $1 AND r.tenant = $2`, id, tenant)
 	if err != nil {
 		return run, own, err

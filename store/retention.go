@@ -89,7 +89,7 @@ func (s *Store) RetireRuns(ctx context.Context) error {
 
 // oldDays returns the days that may have something to remove, oldest first.
 func (s *Store) oldDays(ctx context.Context) ([]oldDay, error) {
-	rows, err := s.conns(ctx).Query(ctx, selectOldDays, s.options.Retention, s.options.FailureRetention)
+	rows, err := s.db.Conns(ctx).Query(ctx, selectOldDays, s.options.Retention, s.options.FailureRetention)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (s *Store) retire(ctx context.Context, d oldDay) error {
 	ctx, cancel := context.WithTimeout(ctx, retireTimeout)
 	defer cancel()
 	var kept *int64
-	if err := s.conns(ctx).QueryRow(ctx, `
+	if err := s.db.Conns(ctx).QueryRow(ctx, `
 		SELECT punctual.retire_partitions($1::text::date, $2)`, d.day, !d.gone).Scan(&kept); err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (s *Store) retire(ctx context.Context, d oldDay) error {
 func (s *Store) alter(ctx context.Context, t dayTable, how string) error {
 	ctx, cancel := context.WithTimeout(ctx, detachPatience)
 	defer cancel()
-	_, err := s.conns(ctx).Exec(ctx, fmt.Sprintf(`
+	_, err := s.db.Conns(ctx).Exec(ctx, fmt.Sprintf(`
 		ALTER TABLE punctual.%s DETACH PARTITION punctual.%s %s`, t.parent, t.name, how), pgx.QueryExecModeSimpleProtocol)
 	return err
 }
@@ -174,7 +174,7 @@ func (s *Store) needed(ctx context.Context, d oldDay) (bool, error) {
 		retention = s.options.FailureRetention
 	}
 	var needed bool
-	err := s.conns(ctx).QueryRow(ctx, `
+	err := s.db.Conns(ctx).QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM punctual.runs
 		               WHERE id >= punctual.partition_bound($1::text::date)
 		                  AND id < punctual.partition_bound($1::text::date + 1)
@@ -201,11 +201,11 @@ func (s *Store) needed(ctx context.Context, d oldDay) (bool, error) {
 
 // later reports whether an error means that a transaction reads the partition, or that another replica is retiring it.
 func later(err error) bool {
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) {
+	var dbErr *pgconn.PgError
+	if !errors.As(err, &dbErr) {
 		return errors.Is(err, context.DeadlineExceeded)
 	}
-	switch pg.Code {
+	switch dbErr.Code {
 	case "55P03", "57014", "40P01", // lock not available, cancelled, deadlock
 		"55000", "42P01": // a detach of the same parent is pending; the table is no partition any more
 		return true

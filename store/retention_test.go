@@ -72,7 +72,7 @@ func (c crud) kept(runs map[string]uuid.UUID) string {
 func (c crud) tables(day time.Time) string {
 	c.t.Helper()
 	var names string
-	err := c.pool.QueryRow(c.t.Context(), `
+	err := c.db.Pool().QueryRow(c.t.Context(), `
 		SELECT coalesce(string_agg(
 			replace(c.relname, $1, 'DAY')
 				|| CASE WHEN i.inhrelid IS NULL THEN ' detached' WHEN i.inhdetachpending THEN ' pending' ELSE '' END,
@@ -203,7 +203,7 @@ func TestReaderOfOldRunsBlocksNeitherWritesNorTheMakingOfPartitions(t *testing.T
 		"succeeded": c.ran(job, c.ago(40).Add(time.Second), scheduler.StatusSucceeded),
 	}
 	c.exec(`DROP TABLE punctual.runs_` + c.ago(-7).Format("20060102"))
-	reader, err := c.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	reader, err := c.db.Pool().BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func TestReaderOfOldRunsBlocksNeitherWritesNorTheMakingOfPartitions(t *testing.T
 	c.waiting(1)
 	write := func(when string) {
 		t.Helper()
-		err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+		err := pgx.BeginFunc(ctx, c.db.Pool(), func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '100ms'`)
 			if err != nil {
 				return err
@@ -279,7 +279,7 @@ func TestInterruptedRemovalIsFinished(t *testing.T) {
 		},
 		"with a detach pending": func(c crud, suffix string) {
 			ctx := c.t.Context()
-			reader, err := c.pool.Begin(ctx)
+			reader, err := c.db.Pool().Begin(ctx)
 			if err != nil {
 				c.t.Fatal(err)
 			}
@@ -289,7 +289,7 @@ func TestInterruptedRemovalIsFinished(t *testing.T) {
 			detach, cancel := context.WithCancel(ctx)
 			var detaching sync.WaitGroup
 			detaching.Go(func() {
-				_, _ = c.pool.Exec(detach,
+				_, _ = c.db.Pool().Exec(detach,
 					`ALTER TABLE punctual.attempts DETACH PARTITION punctual.attempts_`+suffix+` CONCURRENTLY`,
 					pgx.QueryExecModeSimpleProtocol)
 			})
@@ -434,7 +434,7 @@ func TestOldRunsAreRemovedThroughPgBouncer(t *testing.T) {
 		"dead":      c.ran(job, day, scheduler.StatusDead),
 		"succeeded": c.ran(job, day.Add(time.Second), scheduler.StatusSucceeded),
 	}
-	reader, err := c.pool.Begin(t.Context())
+	reader, err := c.db.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

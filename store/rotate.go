@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/store/pg"
 	"punctual/store/vault"
 )
 
@@ -39,7 +40,7 @@ func (s *Store) RotateSecrets(ctx context.Context, to *vault.Master) (r Rotation
 	if s.options.Master == nil {
 		return r, ErrNoMaster
 	}
-	if _, err := s.openAll(ctx, s.conns(ctx)); err != nil {
+	if _, err := s.openAll(ctx, s.db.Conns(ctx)); err != nil {
 		return r, err
 	}
 	if r.Key, err = s.beginRotation(ctx, to); err != nil {
@@ -58,7 +59,7 @@ func (s *Store) RotateSecrets(ctx context.Context, to *vault.Master) (r Rotation
 
 // beginRotation makes the new data key. If there is a new master key, it seals the existing data keys with that.
 func (s *Store) beginRotation(ctx context.Context, to *vault.Master) (id int64, err error) {
-	err = s.inTx(ctx, everybody, func(tx pgx.Tx) error {
+	err = s.db.InTx(ctx, pg.Everybody, func(tx pgx.Tx) error {
 		if err := lockKeyMaking(ctx, tx); err != nil {
 			return err
 		}
@@ -85,7 +86,7 @@ func (s *Store) beginRotation(ctx context.Context, to *vault.Master) (id int64, 
 			return err
 		}
 		s.keyring.add(key)
-		return audit(ctx, tx, everybody, change{
+		return audit(ctx, tx, pg.Everybody, change{
 			action: ActionSecretRotate, after: rotationShot{DataKey: id, MasterKey: to != nil},
 		})
 	})
@@ -111,7 +112,7 @@ func (s *Store) reencrypt(ctx context.Context, table int) (done int, err error) 
 	var last uuid.UUID
 	for {
 		var n int
-		err := s.join(ctx, everybody, func(ctx context.Context, u *unit) (err error) {
+		err := s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) (err error) {
 			n, last, err = s.reencryptBatch(ctx, u, table, last)
 			return err
 		})
@@ -171,9 +172,9 @@ func (s *Store) reencryptBatch(
 // dropDataKeys drops the data keys older than a given one. Transactions that write with an older key hold a lock on it.
 // dropDataKeys waits for them, and re-encrypts what they wrote before it drops the key.
 func (s *Store) dropDataKeys(ctx context.Context, before int64) (dropped int, err error) {
-	err = s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
+	err = s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) error {
 		const old = `number < (SELECT number FROM punctual.data_keys WHERE id = $1)`
-		if err := query(ctx, u, `
+		if err := pg.Exec(ctx, u, `
 			SELECT FROM punctual.data_keys WHERE `+old+` ORDER BY number FOR UPDATE`, before); err != nil {
 			return fmt.Errorf("locking the data keys before: %w", err)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/internal/privatepg"
+	"punctual/store/pg"
 )
 
 // forAll lists the tables that every tenant may read, because they hold no tenant's data. Data keys are sealed. In
@@ -26,7 +27,7 @@ var forAll = []string{"data_keys", "deployment", "queues"}
 // so that a new table without a policy is among them.
 func (c crud) guardedTables() []string {
 	c.t.Helper()
-	rows, err := c.pool.Query(c.t.Context(), `
+	rows, err := c.db.Pool().Query(c.t.Context(), `
 		SELECT c.relname
 		FROM pg_catalog.pg_class c
 		WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
@@ -95,7 +96,7 @@ func (c crud) furnish() {
 // intruder makes another tenant in the same database.
 func (c crud) intruder() crud {
 	c.t.Helper()
-	err := c.pool.QueryRow(c.t.Context(),
+	err := c.db.Pool().QueryRow(c.t.Context(),
 		`INSERT INTO punctual.tenants (name) VALUES ('intruder') RETURNING id`).Scan(&c.tenant)
 	if err != nil {
 		c.t.Fatal(err)
@@ -158,7 +159,7 @@ func (c crud) cannotReach(table string) {
 		c.t.Errorf("a read sees %d rows, %d of its own", seen, own)
 	}
 	var column, theirs string
-	err := c.pool.QueryRow(ctx, fmt.Sprintf(`SELECT
+	err := c.db.Pool().QueryRow(ctx, fmt.Sprintf(`SELECT
 		(SELECT quote_ident(attname)
 			FROM pg_attribute
 			WHERE attrelid = 'punctual.%[1]s'::regclass AND attnum > 0 AND attidentity = ''
@@ -238,7 +239,7 @@ func TestNoTransactionInheritsATenant(t *testing.T) {
 					_ = c.join(ctx, 1, func(context.Context, *unit) error { return errors.New("no") })
 				},
 				"an error of a statement": func(ctx context.Context) {
-					_ = c.join(ctx, 1, func(ctx context.Context, u *unit) error { return query(ctx, u, `SELECT 1 / 0`) })
+					_ = c.join(ctx, 1, func(ctx context.Context, u *unit) error { return pg.Exec(ctx, u, `SELECT 1 / 0`) })
 				},
 				"a panic": func(ctx context.Context) {
 					defer func() { _ = recover() }()
@@ -248,11 +249,11 @@ func TestNoTransactionInheritsATenant(t *testing.T) {
 					ctx, cancel := context.WithCancel(ctx)
 					_ = c.join(ctx, 1, func(ctx context.Context, u *unit) error {
 						cancel()
-						return query(ctx, u, `SELECT 1`)
+						return pg.Exec(ctx, u, `SELECT 1`)
 					})
 				},
 				"a read":             func(ctx context.Context) { _, _ = c.GetJob(ctx, 1, "nobody") },
-				"an error of a read": func(ctx context.Context) { _ = query(ctx, c.reader(ctx, 1), `SELECT 1 / 0`) },
+				"an error of a read": func(ctx context.Context) { _ = pg.Exec(ctx, c.reader(ctx, 1), `SELECT 1 / 0`) },
 				"a read to the first row": func(ctx context.Context) {
 					_ = c.reader(ctx, 1).QueryRow(ctx, `SELECT generate_series(1, 1000)`).Scan(nil)
 				},
@@ -272,7 +273,7 @@ func TestNoTransactionInheritsATenant(t *testing.T) {
 			} {
 				work(t.Context())
 				var user, session, tenant string
-				err := c.pool.QueryRow(t.Context(),
+				err := c.db.Pool().QueryRow(t.Context(),
 					`SELECT current_user, session_user, coalesce(current_setting('punctual.tenant', true), '')`).
 					Scan(&user, &session, &tenant)
 				if err != nil || user != session || tenant != "" {
@@ -290,7 +291,7 @@ func TestAReadForATenantIsThatTenants(t *testing.T) {
 	var tenant int32
 	if err := c.reader(ctx, 7).QueryRow(ctx,
 		`SELECT current_user, punctual.acting_tenant()`).Scan(&user, &tenant); err != nil ||
-		user != tenantRole || tenant != 7 {
+		user != pg.TenantRole || tenant != 7 {
 		t.Errorf("%s, %d, %v", user, tenant, err)
 	}
 	err := c.join(ctx, 7, func(ctx context.Context, u *unit) error {
@@ -299,7 +300,7 @@ func TestAReadForATenantIsThatTenants(t *testing.T) {
 		}
 		return c.reader(ctx, 7).QueryRow(ctx, `SELECT current_user, punctual.acting_tenant()`).Scan(&user, &tenant)
 	})
-	if err != nil || user != tenantRole || tenant != 7 {
+	if err != nil || user != pg.TenantRole || tenant != 7 {
 		t.Errorf("%s, %d, %v", user, tenant, err)
 	}
 }
@@ -323,10 +324,10 @@ func TestWithoutTheRoleAllElseWorks(t *testing.T) {
 		t.Fatalf("%v, %v, %s", on, err, log)
 	}
 	var user string
-	if err := c.pool.QueryRow(t.Context(), `SELECT current_user`).Scan(&user); err != nil {
+	if err := c.db.Pool().QueryRow(t.Context(), `SELECT current_user`).Scan(&user); err != nil {
 		t.Fatal(err)
 	}
-	super, err := pgx.Connect(t.Context(), server.DSN(c.pool.Config().ConnConfig.Database))
+	super, err := pgx.Connect(t.Context(), server.DSN(c.db.Pool().Config().ConnConfig.Database))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,7 +354,7 @@ func TestWithoutTheRoleAllElseWorks(t *testing.T) {
 		if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), k.says) {
 			t.Errorf("%s: %d warnings: %s", k.name, n, log)
 		}
-		missing, err := c.missingBackstop(t.Context())
+		missing, err := c.db.MissingBackstop(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -378,15 +379,15 @@ func TestWithoutTheRoleAllElseWorks(t *testing.T) {
 }
 
 func isCode(err error, code string) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == code
+	var dbErr *pgconn.PgError
+	return errors.As(err, &dbErr) && dbErr.Code == code
 }
 
 // The test reads as pg_dump does, with row_security off: Postgres then refuses a table of which a policy might hide
 // rows.
 func TestWhomPunctualConnectsAsCanCopyAllTables(t *testing.T) {
 	c := newCRUD(t)
-	rows, err := c.pool.Query(t.Context(), `SELECT relname
+	rows, err := c.db.Pool().Query(t.Context(), `SELECT relname
 		FROM pg_catalog.pg_class
 		WHERE relnamespace = 'punctual'::regnamespace AND relkind IN ('r', 'p')`)
 	if err != nil {
@@ -397,9 +398,9 @@ func TestWhomPunctualConnectsAsCanCopyAllTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, table := range tables {
-		err := c.inTx(t.Context(), everybody, func(tx pgx.Tx) error {
+		err := c.db.InTx(t.Context(), pg.Everybody, func(tx pgx.Tx) error {
 			_, err := tx.Exec(t.Context(), `SET LOCAL row_security = off`)
-			return errors.Join(err, query(t.Context(), tx, `SELECT FROM punctual.`+table+` LIMIT 1`))
+			return errors.Join(err, pg.Exec(t.Context(), tx, `SELECT FROM punctual.`+table+` LIMIT 1`))
 		})
 		if err != nil {
 			t.Errorf("%s: %v", table, err)

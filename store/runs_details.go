@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // GetRun returns a run with its attempts, its result and what it sends. The error is ErrNotFound if the tenant has no
@@ -45,7 +46,7 @@ type runData struct {
 
 // readDetails completes a run with its attempts, oldest first, and its result. Failed attempts have rows of their own.
 // The attempt that succeeded or is in flight is part of the run's row; the kept part of its response is in run_data.
-func readDetails(ctx context.Context, q querier, run *RunRecord) (data runData, err error) {
+func readDetails(ctx context.Context, q pg.Querier, run *RunRecord) (data runData, err error) {
 	var b pgx.Batch
 	b.Queue(`
 		SELECT number, fence, started_at, finished_at, outcome, coalesce(reason, ''), coalesce(http_status, 0),
@@ -92,7 +93,7 @@ func scanAttempt(row pgx.CollectableRow) (AttemptRecord, error) {
 	var headers []byte
 	err := row.Scan(&a.Number, &a.fence, &a.StartedAt, &a.FinishedAt, &a.Outcome, &a.Reason, &a.HTTPStatus, &a.Error,
 		&a.Replica, &a.Response, &headers, &a.Truncated)
-	utc(&a.StartedAt, &a.FinishedAt)
+	pg.UTC(&a.StartedAt, &a.FinishedAt)
 	a.Headers = headersOf(headers)
 	return a, err
 }
@@ -125,7 +126,7 @@ func (r RunRecord) presentAttempt() (a AttemptRecord, ok bool) {
 // sentBy returns what the latest attempt of a run sent, or what the first one will send. That is not stored: it follows
 // from the run, its own data and its version of the job. It is nil if this binary cannot read that version.
 func (s *Store) sentBy(
-	ctx context.Context, q batcher, tenant int32, run RunRecord, data runData,
+	ctx context.Context, q pg.Batcher, tenant int32, run RunRecord, data runData,
 ) (*scheduler.Assignment, error) {
 	key := jobVersion{id: run.JobID, version: run.JobVersion}
 	jobs, err := s.definitionsOf(ctx, q, []claimedRun{{key: key, tenant: tenant}})

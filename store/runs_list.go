@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // clockSlack is how far the time in a run's id may lie before its slot: a skip carries the time at which its
@@ -20,10 +21,10 @@ const clockSlack = time.Hour
 func (s *Store) ListRuns(
 	ctx context.Context, tenant int32, f RunFilter,
 ) (runs []RunRecord, nextCursor string, err error) {
-	var c conditions
+	var c pg.Conditions
 	q := s.reader(ctx, tenant)
-	c.add(`r.tenant = ?`, tenant)
-	if err := c.page(f.Page, runCursor, `r.id < ?`); err != nil {
+	c.Add(`r.tenant = ?`, tenant)
+	if err := c.Page(f.Page, runCursor, `r.id < ?`); err != nil {
 		return nil, "", err
 	}
 	if f.Job != "" {
@@ -32,53 +33,53 @@ func (s *Store) ListRuns(
 			return nil, "", err
 		}
 		// findJob does not look up an id, so the second condition excludes deleted jobs.
-		c.add(`r.job_id = ? AND j.state <> 'deleted'`, job)
+		c.Add(`r.job_id = ? AND j.state <> 'deleted'`, job)
 	}
 	if f.JobID != nil {
-		c.add(`r.job_id = ?`, *f.JobID)
+		c.Add(`r.job_id = ?`, *f.JobID)
 	}
 	switch f.Status {
 	case "":
 	case scheduler.StatusSucceeded:
 		// Most runs have succeeded. With this condition the planner expects so too, even for a day without statistics.
-		c.add(`r.status <> ALL(?::text[])`,
+		c.Add(`r.status <> ALL(?::text[])`,
 			texts(slices.DeleteFunc(scheduler.Statuses(), func(s scheduler.Status) bool { return s == f.Status })))
 	default:
-		c.add(`r.status = ?`, f.Status)
+		c.Add(`r.status = ?`, f.Status)
 	}
 	if f.Reason != "" {
-		c.add(`r.reason = ?`, f.Reason)
+		c.Add(`r.reason = ?`, f.Reason)
 	}
 	if f.Trigger != "" {
-		c.add(`r.trigger = ?`, f.Trigger)
+		c.Add(`r.trigger = ?`, f.Trigger)
 	} else {
-		c.add(`NOT ` + isNotice) // notices are not runs of their jobs
+		c.Add(`NOT ` + isNotice) // notices are not runs of their jobs
 	}
 	if f.Late != nil {
-		c.add(`r.late = ?`, *f.Late)
+		c.Add(`r.late = ?`, *f.Late)
 	}
-	if err := c.labels(f.Labels); err != nil {
+	if err := selectLabels(&c, f.Labels); err != nil {
 		return nil, "", err
 	}
 	if f.From != nil {
 		// The id of a slot's run holds the time of the slot. All other ids hold the time at which they were made, which is
 		// later. So ids have a lower bound, which prunes partitions, and no upper one.
-		c.add(`r.id >= ?`, firstRunID(f.From.Add(-clockSlack)))
-		c.add(`coalesce(r.skipped_last, r.scheduled_for) >= ?`, *f.From)
+		c.Add(`r.id >= ?`, firstRunID(f.From.Add(-clockSlack)))
+		c.Add(`coalesce(r.skipped_last, r.scheduled_for) >= ?`, *f.From)
 	}
 	if f.To != nil {
-		c.add(`coalesce(r.skipped_first, r.scheduled_for) < ?`, *f.To)
+		c.Add(`coalesce(r.skipped_first, r.scheduled_for) < ?`, *f.To)
 	}
 	if from := f.candidates(&c, tenant); from != "" {
-		if err := c.candidates(ctx, s, `r.tenant`, tenant, `r.id`, from, f.Page); err != nil {
+		if err := c.Candidates(ctx, s.db, `r.tenant`, tenant, `r.id`, from, f.Page); err != nil {
 			return nil, "", fmt.Errorf("listing runs: %w", err)
 		}
 	}
-	runs, err = queryRuns(ctx, q, c.where()+fmt.Sprintf(` ORDER BY r.id DESC LIMIT %d`, f.limit()+1), c.args...)
+	runs, err = queryRuns(ctx, q, c.Where()+fmt.Sprintf(` ORDER BY r.id DESC LIMIT %d`, f.Size()+1), c.Args...)
 	if err != nil {
 		return nil, "", err
 	}
-	runs, nextCursor = cut(runs, f.Page, runCursor, func(r RunRecord) uuid.UUID { return r.ID })
+	runs, nextCursor = pg.Cut(runs, f.Page, runCursor, func(r RunRecord) uuid.UUID { return r.ID })
 	return runs, nextCursor, nil
 }
 
@@ -86,7 +87,7 @@ func (s *Store) ListRuns(
 // them by the indexes on a job, a reason, a trigger or a tenant. These indexes begin with the value that is asked for
 // and go on with the id, so a page costs as much as it is long, whatever else there is. No index has the status,
 // because the status of each run changes.
-func (f RunFilter) candidates(c *conditions, tenant int32) string {
+func (f RunFilter) candidates(c *pg.Conditions, tenant int32) string {
 	const jobs = ` LEFT JOIN punctual.jobs j ON j.id = r.job_id`
 	if f.Job != "" || f.JobID != nil {
 		if len(f.Labels) > 0 {
@@ -97,23 +98,23 @@ func (f RunFilter) candidates(c *conditions, tenant int32) string {
 	switch {
 	case f.Status == scheduler.StatusRunning:
 		// Replicas send few runs at a time. Runs that targets work on wait in ready for their deadline.
-		c.args = append(c.args, tenant)
+		c.Args = append(c.Args, tenant)
 		return fmt.Sprintf(`(
 				SELECT unnest(run_ids) AS id FROM punctual.claims
 				UNION
 				SELECT run_id FROM punctual.ready WHERE tenant = $%d) u
-			CROSS JOIN LATERAL (SELECT * FROM punctual.runs r WHERE r.id = u.id OFFSET 0) r`, len(c.args)) + jobs // one by one
+			CROSS JOIN LATERAL (SELECT * FROM punctual.runs r WHERE r.id = u.id OFFSET 0) r`, len(c.Args)) + jobs // one by one
 	case f.Status != "" && !f.Status.Final():
-		c.add(`y.tenant = ?`, tenant)
+		c.Add(`y.tenant = ?`, tenant)
 		return `punctual.ready y JOIN punctual.runs r ON r.id = y.run_id` + jobs
 	case f.Status != "" && f.Status != scheduler.StatusSucceeded && f.Reason == "":
-		c.args = append(c.args, texts(scheduler.ReasonsOf(f.Status)))
-		limit := f.limit() + 1
+		c.Args = append(c.Args, texts(scheduler.ReasonsOf(f.Status)))
+		limit := f.Size() + 1
 		inner := fmt.Sprintf(`unnest($%d::text[]) v(reason)
 			CROSS JOIN LATERAL (
-				SELECT r.* FROM punctual.runs r`+jobs+c.where()+` AND r.reason = v.reason
-				ORDER BY r.id DESC LIMIT %d) r`, len(c.args), limit)
-		*c = conditions{args: c.args, texts: []string{`true`}}
+				SELECT r.* FROM punctual.runs r`+jobs+c.Where()+` AND r.reason = v.reason
+				ORDER BY r.id DESC LIMIT %d) r`, len(c.Args), limit)
+		*c = pg.Conditions{Args: c.Args} // the inner statement has the others
 		return inner
 	case len(f.Labels) > 0:
 		return runTables

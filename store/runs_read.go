@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 const runFields = `r.id, r.job_id, coalesce(j.name, ''), t.name, r.trigger, r.scheduled_for, r.status,
@@ -38,7 +39,7 @@ func scanRun(row pgx.CollectableRow) (RunRecord, error) {
 	if err != nil {
 		return RunRecord{}, err
 	}
-	utc(&r.ScheduledFor, &r.DueAt, &r.CreatedAt, r.ClaimedAt, r.StartedAt, r.AcceptedAt, r.FinishedAt, r.NextAttemptAt,
+	pg.UTC(&r.ScheduledFor, &r.DueAt, &r.CreatedAt, r.ClaimedAt, r.StartedAt, r.AcceptedAt, r.FinishedAt, r.NextAttemptAt,
 		first, last)
 	if first != nil && last != nil {
 		skipped.First, skipped.Last = *first, *last
@@ -57,7 +58,7 @@ func priorityOf(lane int16) scheduler.Priority {
 
 // readRun returns a run with its attempts and its result. The error is ErrNotFound if the tenant has no run with this
 // id.
-func readRun(ctx context.Context, q querier, tenant int32, id uuid.UUID) (RunRecord, error) {
+func readRun(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (RunRecord, error) {
 	runs, err := queryRuns(ctx, q, ` WHERE r.id = $1 AND r.tenant = $2`, id, tenant)
 	if err != nil {
 		return RunRecord{}, err
@@ -71,7 +72,7 @@ func readRun(ctx context.Context, q querier, tenant int32, id uuid.UUID) (RunRec
 }
 
 // queryRuns returns the runs that rest, the rest of the statement, selects. It leaves out their attempts.
-func queryRuns(ctx context.Context, q querier, rest string, args ...any) ([]RunRecord, error) {
+func queryRuns(ctx context.Context, q pg.Querier, rest string, args ...any) ([]RunRecord, error) {
 	rows, err := q.Query(ctx, `SELECT `+runColumns+` FROM `+runTables+rest, args...)
 	if err != nil {
 		return nil, fmt.Errorf("reading runs: %w", err)
@@ -85,7 +86,7 @@ func queryRuns(ctx context.Context, q querier, rest string, args ...any) ([]RunR
 
 // fillMaxAttempts reads how many attempts the runs' versions allow. It reads once per version and not per run, because
 // a definition may be large.
-func fillMaxAttempts(ctx context.Context, q querier, runs []RunRecord) error {
+func fillMaxAttempts(ctx context.Context, q pg.Querier, runs []RunRecord) error {
 	type version struct {
 		job    uuid.UUID
 		number int32

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/store/pg"
 	"punctual/store/vault"
 )
 
@@ -43,7 +44,7 @@ const namedColumns = `id, name, description, version, created_at, updated_at`
 func scanSecret(row pgx.CollectableRow) (SecretRecord, error) {
 	var r SecretRecord
 	err := row.Scan(&r.ID, &r.Name, &r.Description, &r.Version, &r.CreatedAt, &r.UpdatedAt)
-	utc(&r.CreatedAt, &r.UpdatedAt)
+	pg.UTC(&r.CreatedAt, &r.UpdatedAt)
 	return r, err
 }
 
@@ -85,7 +86,7 @@ func (s *Store) rewriteSecret(
 		SELECT `+namedColumns+`, data_key, ciphertext FROM punctual.secrets
 		WHERE tenant = $1 AND name = $2 FOR NO KEY UPDATE`, tenant, name).
 		Scan(&r.ID, &r.Name, &r.Description, &r.Version, &r.CreatedAt, &r.UpdatedAt, &old, &ciphertext)
-	utc(&r.CreatedAt, &r.UpdatedAt)
+	pg.UTC(&r.CreatedAt, &r.UpdatedAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return r, false, nil
 	}
@@ -171,23 +172,23 @@ func (s *Store) GetSecret(ctx context.Context, tenant int32, name string) (Secre
 
 // ListSecrets returns a page of secrets, newest first.
 func (s *Store) ListSecrets(
-	ctx context.Context, tenant int32, p Page,
+	ctx context.Context, tenant int32, p pg.Page,
 ) (list []SecretRecord, nextCursor string, err error) {
-	var c conditions
-	if err := c.page(p, secretCursor, `id < ?`); err != nil {
+	var c pg.Conditions
+	if err := c.Page(p, secretCursor, `id < ?`); err != nil {
 		return nil, "", err
 	}
-	c.add(`tenant = ?`, tenant)
+	c.Add(`tenant = ?`, tenant)
 	rows, err := s.reader(ctx, tenant).Query(ctx, `
-		SELECT `+namedColumns+` FROM punctual.secrets`+c.where()+
-		fmt.Sprintf(` ORDER BY id DESC LIMIT %d`, p.limit()+1), c.args...)
+		SELECT `+namedColumns+` FROM punctual.secrets`+c.Where()+
+		fmt.Sprintf(` ORDER BY id DESC LIMIT %d`, p.Size()+1), c.Args...)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing secrets: %w", err)
 	}
 	if list, err = pgx.CollectRows(rows, scanSecret); err != nil {
 		return nil, "", fmt.Errorf("listing secrets: %w", err)
 	}
-	list, nextCursor = cut(list, p, secretCursor, func(r SecretRecord) uuid.UUID { return r.ID })
+	list, nextCursor = pg.Cut(list, p, secretCursor, func(r SecretRecord) uuid.UUID { return r.ID })
 	return list, nextCursor, nil
 }
 

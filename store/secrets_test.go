@@ -14,6 +14,7 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
+	"punctual/store/pg"
 	"punctual/store/vault"
 )
 
@@ -146,7 +147,7 @@ func TestWhatABurstNeedsIsReadOnce(t *testing.T) {
 	}
 }
 
-func (c crud) acquired() int64 { return c.pool.Stat().AcquireCount() }
+func (c crud) acquired() int64 { return c.db.Pool().Stat().AcquireCount() }
 
 func TestASecretInUseCannotBeDeleted(t *testing.T) {
 	c := newCRUD(t)
@@ -243,7 +244,7 @@ func TestValuesOfADefinitionAreSealed(t *testing.T) {
 		t.Error("the header does not come back")
 	}
 	var everything string
-	err := c.pool.QueryRow(t.Context(), `SELECT (SELECT string_agg(v::text, ' ') FROM punctual.job_versions v)
+	err := c.db.Pool().QueryRow(t.Context(), `SELECT (SELECT string_agg(v::text, ' ') FROM punctual.job_versions v)
 		|| (SELECT string_agg(s::text, ' ') FROM punctual.job_secrets s)`).Scan(&everything)
 	if err != nil || strings.Contains(everything, "planted") || strings.Contains(everything, fmt.Sprintf("%x", value)) {
 		t.Errorf("the database shows it: %v %s", err, everything)
@@ -344,7 +345,7 @@ func TestReplicasMakeOneDataKeyAndOneSigningSecret(t *testing.T) {
 	}
 	all.Wait()
 	var keys, secrets int
-	err := c.pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM punctual.data_keys),
+	err := c.db.Pool().QueryRow(t.Context(), `SELECT (SELECT count(*) FROM punctual.data_keys),
 			(SELECT count(*) FROM punctual.signing_secrets)`).Scan(&keys, &secrets)
 	if err != nil || keys != 1 || secrets != 1 {
 		t.Errorf("%d data keys and %d signing secrets, want 1 of each: %v", keys, secrets, err)
@@ -420,7 +421,7 @@ func TestRotationWhileReplicasWrite(t *testing.T) {
 	stop()
 	done.Wait()
 	var keys int
-	if err := c.pool.QueryRow(t.Context(),
+	if err := c.db.Pool().QueryRow(t.Context(),
 		`SELECT count(*) FROM punctual.data_keys`).Scan(&keys); err != nil || keys != 1 {
 		t.Errorf("%d data keys, %v", keys, err)
 	}
@@ -480,7 +481,7 @@ func TestANewMasterKeyTakesOver(t *testing.T) {
 // punctual_reader, the role for people, must not read ciphertexts.
 func TestReadersSeeNoCiphertext(t *testing.T) {
 	c := newCRUD(t)
-	rows, err := c.pool.Query(t.Context(), `
+	rows, err := c.db.Pool().Query(t.Context(), `
 		SELECT c.relname
 		FROM pg_class c
 		WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind = 'r'
@@ -532,7 +533,7 @@ func TestARotationWaitsForThoseWhoWrite(t *testing.T) {
 	fresh.reads("late", "two")
 }
 
-func scalar[T any](t *testing.T, q querier, sql string) (v T) {
+func scalar[T any](t *testing.T, q pg.Querier, sql string) (v T) {
 	t.Helper()
 	if err := q.QueryRow(t.Context(), sql).Scan(&v); err != nil {
 		t.Fatal(err)
@@ -579,7 +580,7 @@ func TestSecretsInEveryQueryMode(t *testing.T) {
 			if err := c.DeleteSecret(ctx, c.tenant, "token"); err != nil {
 				t.Error(err)
 			}
-			if list, _, err := c.ListSecrets(ctx, c.tenant, Page{}); err != nil || len(list) != 0 {
+			if list, _, err := c.ListSecrets(ctx, c.tenant, pg.Page{}); err != nil || len(list) != 0 {
 				t.Errorf("%v, %v", list, err)
 			}
 		})

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 	"punctual/store/vault"
 )
 
@@ -35,7 +36,7 @@ func signingPlace(tenant int32, id uuid.UUID) vault.Place {
 
 // lockSigning lets one transaction at a time change a tenant's signing secrets, and deletes the expired ones.
 func lockSigning(ctx context.Context, u *unit, tenant int32) error {
-	if err := query(ctx, u, `SELECT FROM punctual.tenants WHERE id = $1 FOR NO KEY UPDATE`, tenant); err != nil {
+	if err := pg.Exec(ctx, u, `SELECT FROM punctual.tenants WHERE id = $1 FOR NO KEY UPDATE`, tenant); err != nil {
 		return fmt.Errorf("locking the signing secrets of tenant %d: %w", tenant, err)
 	}
 	if _, err := u.Exec(ctx, `
@@ -91,7 +92,7 @@ func (s *Store) insertSigningSecret(
 	if err != nil {
 		return r, "", fmt.Errorf("writing a signing secret: %w", err)
 	}
-	utc(&r.CreatedAt)
+	pg.UTC(&r.CreatedAt)
 	if err := audit(ctx, u, tenant, change{
 		action: ActionSigningSecretCreate, id: r.ID, after: signingSecretShot{},
 	}); err != nil {
@@ -113,7 +114,7 @@ func (s *Store) ListSigningSecrets(ctx context.Context, tenant int32) ([]Signing
 	}
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r SigningSecretRecord, err error) {
 		err = row.Scan(&r.ID, &r.CreatedAt, &r.ExpiresAt)
-		utc(&r.CreatedAt, r.ExpiresAt)
+		pg.UTC(&r.CreatedAt, r.ExpiresAt)
 		return r, err
 	})
 	if err != nil {
@@ -156,7 +157,7 @@ func (s *Store) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid.U
 		if err := u.QueryRow(ctx, sql, args...).Scan(&ends); err != nil {
 			return fmt.Errorf("deleting signing secret %s: %w", id, err)
 		}
-		utc(ends)
+		pg.UTC(ends)
 		if err := audit(ctx, u, tenant, signingSecretEnds(id, ends)); err != nil {
 			return err
 		}
@@ -170,7 +171,7 @@ func (s *Store) readSigningKeys(ctx context.Context, tenant int32) ([]scheduler.
 	if err != nil || lasting {
 		return keys, err
 	}
-	err = s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
+	err = s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) error {
 		if err := lockSigning(ctx, u, tenant); err != nil {
 			return err
 		}
@@ -195,7 +196,7 @@ func (s *Store) readSigningKeys(ctx context.Context, tenant int32) ([]scheduler.
 func (s *Store) openSigningKeys(
 	ctx context.Context, tenant int32,
 ) (keys []scheduler.SigningKey, lasting bool, err error) {
-	rows, err := s.conns(ctx).Query(ctx, `
+	rows, err := s.db.Conns(ctx).Query(ctx, `
 		SELECT id, data_key, ciphertext, expires_at FROM punctual.signing_secrets
 		WHERE tenant = $1 AND (expires_at IS NULL OR expires_at > now()) ORDER BY id`, tenant)
 	if err != nil {
@@ -212,7 +213,7 @@ func (s *Store) openSigningKeys(
 		return nil, false, fmt.Errorf("reading signing secrets: %w", err)
 	}
 	for _, r := range list {
-		secret, err := s.open(ctx, s.conns(ctx), r.key, r.ciphertext, signingPlace(tenant, r.id))
+		secret, err := s.open(ctx, s.db.Conns(ctx), r.key, r.ciphertext, signingPlace(tenant, r.id))
 		if err != nil {
 			return nil, false, fmt.Errorf("opening signing secret %s: %w", r.id, err)
 		}

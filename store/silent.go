@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 const (
@@ -46,7 +47,7 @@ const anySilent = `EXISTS (SELECT FROM punctual.queues q CROSS JOIN LATERAL (
 
 // EndSilent implements scheduler.Store.
 func (s *Store) EndSilent(ctx context.Context) (wait time.Duration, left bool, err error) {
-	ctx = forRuns.in(ctx)
+	ctx = pg.Runs.In(ctx)
 	c, err := s.claimReady(ctx, readyClaim{silent: true})
 	if err != nil {
 		return 0, false, fmt.Errorf("ending attempts whose targets are silent: %w", err)
@@ -58,7 +59,7 @@ func (s *Store) EndSilent(ctx context.Context) (wait time.Duration, left bool, e
 		return 0, true, nil
 	}
 	var next *time.Duration
-	if err := s.conns(ctx).QueryRow(ctx, nextSilent).Scan(&next); err != nil {
+	if err := s.db.Conns(ctx).QueryRow(ctx, nextSilent).Scan(&next); err != nil {
 		return 0, false, fmt.Errorf("looking for the next deadline of a target: %w", err)
 	}
 	if next == nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // staleBatch is how many jobs one look covers.
@@ -54,7 +55,7 @@ FROM unnest($1::uuid[]) AS w(id)`
 // findStale looks at jobs that may have become stale, and writes a notice for those with a recipient. It reports
 // whether there may be more such jobs.
 func (s *Store) findStale(ctx context.Context) (left bool, err error) {
-	err = s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
+	err = s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) error {
 		jobs, err := readWatched(ctx, u)
 		if err != nil || len(jobs) == 0 {
 			return err

@@ -5,14 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"punctual/migrations"
 	"punctual/scheduler"
+	"punctual/store/pg"
 	"punctual/store/vault"
 )
 
@@ -48,21 +49,16 @@ type Options struct {
 
 // Store is a pool of connections to one database. Safe for concurrent use.
 type Store struct {
-	pool    *pgxpool.Pool    // for callers
-	parts   [3]*pgxpool.Pool // by part; all the same unless the store is a replica's
+	db      *pg.DB
 	options Options
 	jobs    *boundedCache[jobVersion, *scheduler.Job] // compiled definitions, which are immutable and so never outdated
 	wake    chan struct{}
 	wary    wariest
 	tidy    tidiness
-	refused atomic.Pointer[refusal]
 	used    usedKeys
-	// backstop is row-level security, which backs up the filters of statements for a tenant.
-	backstop backstop
 
-	endpoints endpoints
-	guarding  atomic.Bool            // guard fencing tokens against failovers
-	tokenKey  atomic.Pointer[[]byte] // the key that makes run tokens, once it was read
+	guarding atomic.Bool            // guard fencing tokens against failovers
+	tokenKey atomic.Pointer[[]byte] // the key that makes run tokens, once it was read
 
 	idling      idling // timeout of claims
 	keyring     keyring
@@ -72,13 +68,6 @@ type Store struct {
 
 // Open connects to the database. It fails if the database cannot be reached.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	config, err := pgxpool.ParseConfig(o.DatabaseURL)
-	if err != nil {
-		return nil, fmt.Errorf("database URL: %w (an example: postgres://user:password@host:5432/database)", err)
-	}
-	if o.MaxConns == 0 {
-		o.MaxConns = 16
-	}
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -95,36 +84,34 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		options: o, wake: make(chan struct{}, 1), credentials: newCredentials(),
 		jobs: newBoundedCache[jobVersion, *scheduler.Job](mostCompiled, compiledBytes),
 	}
-	config.AfterConnect = s.connected
-	config.ConnConfig.DialFunc = dialer().DialContext
-	s.endpoints.observe(&config.ConnConfig.Config)
-	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
-		// Unnamed statements are planned with the values at hand, never with a generic plan, which would turn the due
-		// select into a sequential scan. They also work behind a PgBouncer in transaction mode. Statements that are
-		// better off with one plan say so: see prepared.
-		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	var err error
+	s.db, err = pg.Open(ctx, pg.Config{URL: o.DatabaseURL, MaxConns: o.MaxConns, Replica: o.Replica, Log: o.Log})
+	if err != nil {
+		return nil, err
 	}
-	if config.ConnConfig.RuntimeParams["application_name"] == "" {
-		config.ConnConfig.RuntimeParams["application_name"] = "punctual"
-	}
-	if err := s.connect(ctx, config); err != nil {
-		s.Close()
-		return nil, fmt.Errorf("connecting to the database: %w", err)
-	}
+	s.db.Prepare(func(ctx context.Context, conn pg.Querier) error {
+		if !s.guarding.Load() {
+			return nil
+		}
+		return s.guardFences(ctx, conn)
+	})
 	return s, nil
 }
 
 // Close ends all connections and waits until those in use are returned.
-func (s *Store) Close() {
-	for _, pool := range s.parts {
-		if pool != nil {
-			pool.Close()
-		}
-	}
-}
+func (s *Store) Close() { s.db.Close() }
 
 // Pool returns the pool of connections for callers.
-func (s *Store) Pool() *pgxpool.Pool { return s.pool }
+func (s *Store) Pool() *pgxpool.Pool { return s.db.Pool() }
+
+// Endpoints returns the addresses of the database: see pg.DB.
+func (s *Store) Endpoints() []netip.AddrPort { return s.db.Endpoints() }
+
+// Backstop reports whether row-level security is in force: see pg.DB.
+func (s *Store) Backstop(ctx context.Context) (bool, error) { return s.db.Backstop(ctx) }
+
+// CheckWrites returns a *pg.WriteError if the database takes no writes: see pg.DB.
+func (s *Store) CheckWrites() error { return s.db.CheckWrites() }
 
 // Wake receives a value after this process wrote something that may be due at once, so that its scheduler need not wait
 // for its next look. Other replicas find it on their own within a second.
@@ -154,34 +141,12 @@ func (e *SchemaError) Error() string {
 // CheckSchema returns a *SchemaError if the database's schema is older than this binary needs. A newer schema is fine:
 // schema N serves binaries N-1 and N.
 func (s *Store) CheckSchema(ctx context.Context) error {
-	have, err := migrations.Current(ctx, s.conns(forRuns.in(ctx)))
+	have, err := migrations.Current(ctx, s.db.Conns(pg.Runs.In(ctx)))
 	if err != nil {
 		return err
 	}
 	if need := migrations.Latest(); have < need {
 		return &SchemaError{Have: have, Need: need}
-	}
-	return nil
-}
-
-// inTx runs work in a transaction that acts for a tenant.
-func (s *Store) inTx(ctx context.Context, tenant int32, work func(tx pgx.Tx) error) error {
-	limits, commit := s.limits(ctx)
-	begin, err := s.beginFor(ctx, begin+limits, tenant)
-	if err != nil {
-		return err
-	}
-	tx, err := s.conns(ctx).BeginTx(ctx, pgx.TxOptions{BeginQuery: begin, CommitQuery: commit})
-	if err != nil {
-		return fmt.Errorf("beginning a transaction: %w", err)
-	}
-	// A separate context: the caller's may have ended, and the connection must be returned clean.
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	if err := work(tx); err != nil {
-		return s.tookWrite(err)
-	}
-	if err := tx.Commit(ctx); err != nil {
-		return s.tookWrite(fmt.Errorf("committing: %w", err))
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func TestAnotherDeploymentInTheClusterIsKeptOut(t *testing.T) {
 	}
 	c := openCRUD(t, dsn)
 	c.create("job")
-	config := c.pool.Config().ConnConfig
+	config := c.db.Pool().Config().ConnConfig
 	super, err := pgx.Connect(t.Context(), server.DSN(config.Database))
 	if err != nil {
 		t.Fatal(err)

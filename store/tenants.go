@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // Tenant is what every request needs to know about the tenant that it acts for.
@@ -62,7 +63,7 @@ func scanTenant(row pgx.CollectableRow) (TenantRecord, error) {
 	if err != nil {
 		return t, err
 	}
-	utc(&t.CreatedAt, &t.UpdatedAt)
+	pg.UTC(&t.CreatedAt, &t.UpdatedAt)
 	t.Notify, err = readNotify(notify)
 	return t, err
 }
@@ -99,9 +100,9 @@ func oneTenant(rows pgx.Rows, err error, name string) (TenantRecord, error) {
 // FindTenant returns the tenant with a name. The error is ErrNotFound if there is none.
 func (s *Store) FindTenant(ctx context.Context, name string) (Tenant, error) {
 	t := Tenant{Name: name}
-	err := s.conns(ctx).QueryRow(ctx, `
+	err := s.db.Conns(ctx).QueryRow(ctx, `
 		SELECT id, coalesce(max_requests_per_second, 0) FROM punctual.tenants
-		WHERE name = $1 AND deleted_at IS NULL`, prepared{}, name).
+		WHERE name = $1 AND deleted_at IS NULL`, pg.Prepared{}, name).
 		Scan(&t.ID, &t.MaxRequestsPerSecond)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Tenant{}, fmt.Errorf("tenant %q: %w", name, ErrNotFound)
@@ -115,15 +116,15 @@ func (s *Store) FindTenant(ctx context.Context, name string) (Tenant, error) {
 // CreateTenant creates a tenant. The error is ErrTenantExists if another tenant has the name.
 func (s *Store) CreateTenant(ctx context.Context, name string, settings TenantSettings) (TenantRecord, error) {
 	var t TenantRecord
-	err := s.join(ctx, everybody, func(ctx context.Context, u *unit) (err error) {
+	err := s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) (err error) {
 		rows, err := u.Query(ctx, `
 			INSERT INTO punctual.tenants AS t (name, weight, max_jobs, max_concurrent_runs, max_runs_per_second,
 				max_requests_per_second, min_interval, allowed_targets, notify)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8::cidr[], $9::text::json)
 			RETURNING `+tenantColumns, settings.args(name)...)
 		t, err = oneTenant(rows, err, name)
-		var pg *pgconn.PgError
-		if errors.As(err, &pg) && pg.ConstraintName == "tenant_name_is_unique" {
+		var dbErr *pgconn.PgError
+		if errors.As(err, &dbErr) && dbErr.ConstraintName == "tenant_name_is_unique" {
 			return fmt.Errorf("tenant %q: %w", name, ErrTenantExists)
 		}
 		if err != nil {
@@ -136,14 +137,14 @@ func (s *Store) CreateTenant(ctx context.Context, name string, settings TenantSe
 
 // GetTenant returns the tenant with a name.
 func (s *Store) GetTenant(ctx context.Context, name string) (TenantRecord, error) {
-	rows, err := s.reader(ctx, everybody).Query(ctx, `
+	rows, err := s.reader(ctx, pg.Everybody).Query(ctx, `
 		SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.name = $1 AND t.deleted_at IS NULL`, name)
 	return oneTenant(rows, err, name)
 }
 
 // GetTenantByID returns the tenant with an id.
 func (s *Store) GetTenantByID(ctx context.Context, id int32) (TenantRecord, error) {
-	rows, err := s.reader(ctx, everybody).Query(ctx, `
+	rows, err := s.reader(ctx, pg.Everybody).Query(ctx, `
 		SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.id = $1 AND t.deleted_at IS NULL`, id)
 	return oneTenant(rows, err, fmt.Sprint(id))
 }
@@ -152,7 +153,7 @@ func (s *Store) GetTenantByID(ctx context.Context, id int32) (TenantRecord, erro
 func (s *Store) ListTenants(
 	ctx context.Context, after string, limit int,
 ) (tenants []TenantRecord, more bool, err error) {
-	rows, err := s.reader(ctx, everybody).Query(ctx, `
+	rows, err := s.reader(ctx, pg.Everybody).Query(ctx, `
 		SELECT `+tenantColumns+` FROM punctual.tenants t
 		WHERE t.deleted_at IS NULL AND t.name COLLATE "C" > $1
 		ORDER BY t.name COLLATE "C" LIMIT $2`, after, limit+1)
@@ -173,7 +174,7 @@ func (s *Store) EditTenant(
 	ctx context.Context, name string, edit func(TenantRecord) (TenantSettings, error),
 ) (TenantRecord, error) {
 	var t TenantRecord
-	err := s.join(ctx, everybody, func(ctx context.Context, u *unit) (err error) {
+	err := s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) (err error) {
 		rows, err := u.Query(ctx, `
 			SELECT `+tenantColumns+` FROM punctual.tenants t
 			WHERE t.name = $1 AND t.deleted_at IS NULL FOR NO KEY UPDATE`, name)
@@ -227,7 +228,7 @@ func (s *Store) DeleteTenant(ctx context.Context, name string) error {
 	if name == DefaultTenant {
 		return fmt.Errorf("tenant %q always exists and cannot be deleted: %w", name, ErrState)
 	}
-	return s.join(ctx, everybody, func(ctx context.Context, u *unit) error {
+	return s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) error {
 		// The lock waits for transactions that write jobs or keys of the tenant, and makes later ones wait.
 		rows, err := u.Query(ctx, `
 			SELECT `+tenantColumns+` FROM punctual.tenants t
@@ -258,7 +259,7 @@ func keepTenant(ctx context.Context, u *unit, id int32) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("tenant %d: %w", id, ErrNotFound)
 	}
-	return wrapped("looking for the tenant", err)
+	return pg.Wrap("looking for the tenant", err)
 }
 
 func deleteTenant(ctx context.Context, u *unit, id int32) error {

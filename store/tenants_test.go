@@ -133,7 +133,7 @@ func TestKeysAreFoundByTheirPrefixAndComparedWhole(t *testing.T) {
 		t.Errorf("of another tenant: %v", err)
 	}
 	var stored string
-	if err := c.pool.QueryRow(t.Context(), `SELECT k::text FROM punctual.api_keys k`).Scan(&stored); err != nil {
+	if err := c.db.Pool().QueryRow(t.Context(), `SELECT k::text FROM punctual.api_keys k`).Scan(&stored); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(stored, key[len(keyStart)+2*prefixBytes+1:]) {
@@ -194,7 +194,7 @@ func TestRequestsAreDrawnUntilNoneAreLeft(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	var persistence string
-	if err := c.pool.QueryRow(t.Context(), `SELECT relpersistence::text
+	if err := c.db.Pool().QueryRow(t.Context(), `SELECT relpersistence::text
 		FROM pg_class
 		WHERE oid = 'punctual.request_rates'::regclass`).Scan(&persistence); err != nil || persistence != "u" {
 		t.Errorf("the table waits for the disk: %s, %v", persistence, err)

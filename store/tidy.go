@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"punctual/store/pg"
 )
 
 const (
@@ -47,7 +48,7 @@ func (w *walk) begin() {
 // Tidy implements scheduler.Store. It removes what is older than its retention, as fast as it accumulates. Each minute
 // one of all replicas does so. left is true if there is more to do at once.
 func (s *Store) Tidy(ctx context.Context) (left bool, err error) {
-	ctx = forChores.in(ctx)
+	ctx = pg.Chores.In(ctx)
 	if mine, err := s.takeTidying(ctx); err != nil || !mine {
 		return false, err
 	}
@@ -67,7 +68,7 @@ func (s *Store) Tidy(ctx context.Context) (left bool, err error) {
 func (s *Store) takeTidying(ctx context.Context) (mine bool, err error) {
 	s.tidy.busy.Lock()
 	defer s.tidy.busy.Unlock()
-	err = s.conns(ctx).QueryRow(ctx, `
+	err = s.db.Conns(ctx).QueryRow(ctx, `
 		UPDATE punctual.deployment SET tidied_at = clock_timestamp()
 		WHERE tidied_at < now() - interval '50 s' OR tidied_at = $1
 		RETURNING tidied_at`,
@@ -118,9 +119,9 @@ func (s *Store) forgetOld(
 	var after time.Time
 	n, left, err := repeat(ctx, forgetBatch, func(ctx context.Context) (found, gone int, err error) {
 		var b pgx.Batch
-		b.Queue(byIndex)
+		b.Queue(pg.ByIndex)
 		b.Queue(sql, age, after, forgetBatch).QueryRow(func(row pgx.Row) error { return row.Scan(&gone, &after) })
-		err = s.conns(ctx).SendBatch(ctx, &b).Close()
+		err = s.db.Conns(ctx).SendBatch(ctx, &b).Close()
 		return gone, gone, err
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // ActiveRunError says that the job's concurrency policy does not allow a trigger now.
@@ -61,11 +62,12 @@ func (s *Store) lockToTrigger(
 	if err != nil {
 		return nil, now, err
 	}
-	if err := query(ctx, u, `SELECT FROM punctual.exclusive x WHERE x.job_id = $1 AND EXISTS
+	if err := pg.Exec(ctx, u, `SELECT FROM punctual.exclusive x WHERE x.job_id = $1 AND EXISTS
 		(SELECT FROM punctual.jobs j WHERE j.id = $1 AND j.tenant = $2) FOR NO KEY UPDATE OF x`, id, tenant); err != nil {
 		return nil, now, fmt.Errorf("locking the gate of job %s: %w", id, err)
 	}
-	if err := query(ctx, u, `SELECT FROM punctual.jobs WHERE id = $1 AND tenant = $2 FOR SHARE`, id, tenant); err != nil {
+	if err := pg.Exec(ctx, u, `SELECT FROM punctual.jobs WHERE id = $1 AND tenant = $2 FOR SHARE`,
+		id, tenant); err != nil {
 		return nil, now, fmt.Errorf("locking job %s: %w", id, err)
 	}
 	var b pgx.Batch
@@ -173,7 +175,7 @@ func writeManualRun(ctx context.Context, u *unit, job *jobRow, r manualRun, now 
 		b.Queue(`
 			INSERT INTO punctual.run_data (run_id, headers, body, webhook_id, idempotency_key)
 			VALUES ($1, $2::jsonb, $3::bytea, $4, $5)`,
-			r.id, headers, []byte(r.Body), r.webhookID, orNull(r.key))
+			r.id, headers, []byte(r.Body), r.webhookID, pg.OrNull(r.key))
 	}
 	if err := queueAudit(ctx, &b, job.tenant, now, change{
 		action: ActionRunTrigger, id: r.id, job: job.ID, name: job.Definition.Name, after: r.shot(job.Version),

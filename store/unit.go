@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"punctual/store/pg"
 )
 
 // unit is one transaction of writes, for one tenant. An Idempotent write opens it and passes it on in the context, so
@@ -13,7 +14,7 @@ import (
 type unit struct {
 	pgx.Tx
 	store  *Store
-	tenant int32 // everybody: a transaction of the scheduler's loops
+	tenant int32 // pg.Everybody: a transaction of the scheduler's loops
 	due    bool  // something was written that is due at once or very soon
 
 	audited auditRows // entries about jobs that were saved but not sent yet
@@ -34,7 +35,7 @@ func (s *Store) join(ctx context.Context, tenant int32, work func(ctx context.Co
 		return work(ctx, u)
 	}
 	u := &unit{store: s, tenant: tenant}
-	err := s.inTx(ctx, tenant, func(tx pgx.Tx) error {
+	err := s.db.InTx(ctx, tenant, func(tx pgx.Tx) error {
 		u.Tx = tx
 		return work(context.WithValue(ctx, unitKey{}, u), u)
 	})
@@ -51,34 +52,10 @@ func (s *Store) unit(ctx context.Context) *unit {
 	return nil
 }
 
-// querier is what reads need: the pool, or the transaction whose own writes the reads must see.
-type querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-	batcher
-}
-
-// batcher is what reads of several statements need.
-type batcher interface {
-	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
-}
-
-// reader returns a querier that reads for a tenant.
-func (s *Store) reader(ctx context.Context, tenant int32) querier {
+// reader returns a pg.Querier that reads for a tenant.
+func (s *Store) reader(ctx context.Context, tenant int32) pg.Querier {
 	if u := s.unit(ctx); u != nil && u.tenant == tenant {
 		return u
 	}
-	if tenant == everybody {
-		return s.conns(ctx)
-	}
-	return tenantReader{s, tenant}
-}
-
-// utc converts instants to UTC, except nil ones: pgx returns them in the zone of the process.
-func utc(instants ...*time.Time) {
-	for _, t := range instants {
-		if t != nil {
-			*t = t.UTC()
-		}
-	}
+	return s.db.Reader(ctx, tenant)
 }

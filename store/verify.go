@@ -13,6 +13,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/cron"
+	"punctual/store/pg"
 )
 
 // VerifyOptions says what to verify.
@@ -99,11 +100,11 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, err
 	v := verification{store: s, options: o, summary: VerifySummary{
 		From: o.From.UTC(), To: o.To.UTC(), Kinds: map[ViolationKind]int{},
 	}}
-	if err := s.readOnly(ctx, everybody, func(tx pgx.Tx) error { return v.prepare(ctx, tx) }); err != nil {
+	if err := s.readOnly(ctx, pg.Everybody, func(tx pgx.Tx) error { return v.prepare(ctx, tx) }); err != nil {
 		return v.summary, fmt.Errorf("preparing to verify: %w", err)
 	}
 	for last := false; !last; {
-		err := s.readOnly(ctx, everybody, func(tx pgx.Tx) (err error) {
+		err := s.readOnly(ctx, pg.Everybody, func(tx pgx.Tx) (err error) {
 			last, err = v.page(ctx, tx)
 			return err
 		})
@@ -119,11 +120,11 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, err
 
 // readOnly runs work for a tenant on one snapshot, in a transaction that cannot write.
 func (s *Store) readOnly(ctx context.Context, tenant int32, work func(tx pgx.Tx) error) error {
-	begin, err := s.beginFor(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; `+uncompiled, tenant)
+	begin, err := s.db.BeginFor(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; `+pg.Uncompiled, tenant)
 	if err != nil {
 		return err
 	}
-	return pgx.BeginTxFunc(ctx, s.conns(ctx), pgx.TxOptions{BeginQuery: begin}, work)
+	return pgx.BeginTxFunc(ctx, s.db.Conns(ctx), pgx.TxOptions{BeginQuery: begin}, work)
 }
 
 // verification is the state of one Verify.
@@ -185,7 +186,7 @@ func (v *verification) prepare(ctx context.Context, tx pgx.Tx) error {
 	if v.summary.JobsInAll == 0 && v.options.Job != "" {
 		return fmt.Errorf("job %q: %w", v.options.Job, ErrNotFound)
 	}
-	utc(&now, kept)
+	pg.UTC(&now, kept)
 	if v.summary.To.After(now) {
 		v.summary.To = now
 	}
@@ -240,7 +241,7 @@ const mostFrozenNoted = 5
 
 // noteFreezes notes whether the deployment is frozen, and which of the verified tenants are.
 func (v *verification) noteFreezes(ctx context.Context) error {
-	freezes, err := readFreezes(ctx, v.store.pool, v.tenant)
+	freezes, err := readFreezes(ctx, v.store.db.Pool(), v.tenant)
 	if err != nil {
 		return err
 	}

@@ -22,11 +22,11 @@ func everySecond(ctx context.Context, tb testing.TB, s *Store, n int) {
 		`INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
 			VALUES ('` + job + `', date_trunc('second', now()), date_trunc('second', now()), 1, 1, 5, true)`,
 	} {
-		if _, err := s.pool.Exec(ctx, sql); err != nil {
+		if _, err := s.db.Pool().Exec(ctx, sql); err != nil {
 			tb.Fatal(err)
 		}
 	}
-	_, err := s.pool.Exec(ctx, `
+	_, err := s.db.Pool().Exec(ctx, `
 		WITH stands AS (SELECT scheduled_for AS at FROM punctual.schedules),
 		version AS (INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition)
 			SELECT $1, 1, at - ($2 + 0.5) * interval '1 s', 'active',
@@ -41,7 +41,7 @@ func everySecond(ctx context.Context, tb testing.TB, s *Store, n int) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if _, err := s.pool.Exec(ctx, `ANALYZE punctual.runs`); err != nil {
+	if _, err := s.db.Pool().Exec(ctx, `ANALYZE punctual.runs`); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // verifyRow is a run or a recorded skip.
@@ -88,7 +89,7 @@ func (v *verification) compare(ctx context.Context, tx pgx.Tx, jobs []*verifyJob
 			&r.held); err != nil {
 			return fmt.Errorf("reading runs: %w", err)
 		}
-		utc(&r.at, r.first, r.last, &r.createdAt)
+		pg.UTC(&r.at, r.first, r.last, &r.createdAt)
 		if err := p.row(r); err != nil {
 			return err
 		}

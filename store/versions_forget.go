@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"punctual/store/pg"
 )
 
 // A version is valid until the next one. The query walks through versions, and for each one looks at the version before
@@ -83,7 +84,7 @@ func (s *Store) ForgetVersions(ctx context.Context) (forgotten int, left bool, e
 	defer s.tidy.busy.Unlock()
 	// Verify and the explanations of slots begin with the oldest day that is kept as a whole, whatever the retention is.
 	var before time.Time
-	err = s.conns(ctx).QueryRow(ctx, `
+	err = s.db.Conns(ctx).QueryRow(ctx, `
 		SELECT least(now() - $1::interval, `+keptSince+`) - interval '1 day'`, s.options.Retention).Scan(&before)
 	if err != nil {
 		return 0, false, fmt.Errorf("looking for the oldest day: %w", err)
@@ -99,8 +100,8 @@ func (s *Store) ForgetVersions(ctx context.Context) (forgotten int, left bool, e
 }
 
 func (s *Store) forgetVersions(ctx context.Context, w *walk, before time.Time) (found, gone int, err error) {
-	err = s.inTx(ctx, everybody, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, byIndex); err != nil {
+	err = s.db.InTx(ctx, pg.Everybody, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, pg.ByIndex); err != nil {
 			return err
 		}
 		var at *time.Time

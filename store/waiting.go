@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"punctual/store/pg"
 )
 
 // Waiting is what a due run waits for.
@@ -20,10 +21,10 @@ type Waiting struct {
 // RunWaitsFor returns what a tenant's run waits for. It is nil if the run waits for nothing: it is being sent, it has
 // ended, or it is not due yet.
 func (s *Store) RunWaitsFor(ctx context.Context, tenant int32, run uuid.UUID) (*Waiting, error) {
-	return readWaitsFor(ctx, s.conns(ctx), tenant, run)
+	return readWaitsFor(ctx, s.db.Conns(ctx), tenant, run)
 }
 
-func readWaitsFor(ctx context.Context, q querier, tenant int32, run uuid.UUID) (*Waiting, error) {
+func readWaitsFor(ctx context.Context, q pg.Querier, tenant int32, run uuid.UUID) (*Waiting, error) {
 	rows, err := q.Query(ctx, `
 		SELECT w.held_by, w.since, w.until FROM (
 		    SELECT CASE WHEN punctual.frozen_since(y.tenant) IS NOT NULL THEN 'frozen'
@@ -51,13 +52,13 @@ func readWaitsFor(ctx context.Context, q querier, tenant int32, run uuid.UUID) (
 	if err != nil {
 		return nil, fmt.Errorf("reading what run %s waits for: %w", run, err)
 	}
-	utc(&w.Since, w.Until)
+	pg.UTC(&w.Since, w.Until)
 	return w, nil
 }
 
 // unserved returns the queues that have due work and that no live replica serves.
 func (s *Store) unserved(ctx context.Context) ([]string, error) {
-	rows, err := s.conns(ctx).Query(ctx, `
+	rows, err := s.db.Conns(ctx).Query(ctx, `
 		SELECT q.name FROM punctual.queues q WHERE NOT punctual.is_served(q.name) AND EXISTS (
 		    SELECT FROM generate_series(0, 3) p CROSS JOIN LATERAL (
 		        (SELECT FROM punctual.schedules s
@@ -69,7 +70,7 @@ func (s *Store) unserved(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("looking for queues that no replica serves: %w", err)
 	}
 	queues, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	return queues, wrapped("looking for queues that no replica serves", err)
+	return queues, pg.Wrap("looking for queues that no replica serves", err)
 }
 
 // warnOfUnserved logs the queues that have due work and that no live replica serves.

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/cron"
+	"punctual/store/pg"
 )
 
 // rezoneBatch is how many jobs one transaction of Rezone covers: it computes their next slots while their rows are
@@ -18,9 +19,9 @@ const rezoneBatch = 200
 // Rezone computes the next slots of zoned jobs again if they were computed with other time zone data than this
 // binary's. It returns how many next slots moved. Slots that are due already stay as they are.
 func (s *Store) Rezone(ctx context.Context) (int, error) {
-	ctx = forRuns.in(ctx)
+	ctx = pg.Runs.In(ctx)
 	var have string
-	if err := s.conns(ctx).QueryRow(ctx, `SELECT zone_data FROM punctual.deployment`).Scan(&have); err != nil {
+	if err := s.db.Conns(ctx).QueryRow(ctx, `SELECT zone_data FROM punctual.deployment`).Scan(&have); err != nil {
 		return 0, fmt.Errorf("reading the time zone data's version: %w", err)
 	}
 	version := cron.ZoneDataVersion()
@@ -39,7 +40,7 @@ func (s *Store) Rezone(ctx context.Context) (int, error) {
 		}
 		after = last
 	}
-	if _, err := s.conns(ctx).Exec(ctx, `UPDATE punctual.deployment SET zone_data = $1`, version); err != nil {
+	if _, err := s.db.Conns(ctx).Exec(ctx, `UPDATE punctual.deployment SET zone_data = $1`, version); err != nil {
 		return moved, fmt.Errorf("writing the time zone data's version: %w", err)
 	}
 	return moved, nil
@@ -47,7 +48,7 @@ func (s *Store) Rezone(ctx context.Context) (int, error) {
 
 // rezoneSome handles some jobs after the given id. It returns the last one it handled, or uuid.Nil at the end.
 func (s *Store) rezoneSome(ctx context.Context, after uuid.UUID) (last uuid.UUID, moved int, err error) {
-	err = s.inTx(ctx, everybody, func(tx pgx.Tx) error {
+	err = s.db.InTx(ctx, pg.Everybody, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `
 			SELECT s.job_id, s.tenant, s.version, s.scheduled_for, now(), v.definition
 			FROM punctual.schedules s

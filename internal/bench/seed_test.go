@@ -19,7 +19,7 @@ import (
 	"punctual/internal/server"
 	"punctual/scheduler"
 	"punctual/scheduler/delivery/guard"
-	"punctual/store"
+	"punctual/store/pg"
 )
 
 // seedbed is a database with a replica in front of it.
@@ -42,7 +42,7 @@ func newSeedbed(t *testing.T) seedbed {
 		ended <- server.Run(ctx, server.Config{
 			DatabaseURL: dsn, Listen: "127.0.0.1:0", Queues: map[string]int{"default": 10},
 			DefaultJitter: scheduler.DefaultJitter,
-			DrainTimeout:  time.Second, MaxConns: store.LeastConns, Version: "test", Log: slog.New(slog.DiscardHandler),
+			DrainTimeout:  time.Second, MaxConns: pg.LeastConns, Version: "test", Log: slog.New(slog.DiscardHandler),
 			NoAuth: true, AllowTargets: guard.Loopback, Master: pgtest.Master(t), Ready: func(at string) { url <- at },
 		})
 	}()

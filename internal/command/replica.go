@@ -17,6 +17,7 @@ import (
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
 	"punctual/store"
+	"punctual/store/pg"
 )
 
 // replica holds the flags that serve and dev share.
@@ -150,8 +151,8 @@ func (r replica) Validate() error {
 			maxRetention)
 	case r.DrainTimeout < 0 || r.DrainTimeout > time.Hour:
 		return fmt.Errorf("--drain-timeout: %s is outside 0s to 1h", r.DrainTimeout)
-	case r.MaxConns < store.LeastConns || r.MaxConns > 1000:
-		return fmt.Errorf("--max-conns: %d is outside %d to 1000", r.MaxConns, store.LeastConns)
+	case r.MaxConns < pg.LeastConns || r.MaxConns > 1000:
+		return fmt.Errorf("--max-conns: %d is outside %d to 1000", r.MaxConns, pg.LeastConns)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"punctual/httpapi"
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/pg"
 )
 
 // AdminConfig is the configuration of the commands that administer keys and tenants directly in the database.
@@ -99,7 +100,7 @@ func ListKeys(ctx context.Context, c AdminConfig, tenant string) error {
 		}
 		w := tabwriter.NewWriter(c.Out, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "ID\tPREFIX\tROLE\tNAME\tCREATED\tBY\tEXPIRES\tLAST USED\tREVOKED")
-		page := store.Page{Limit: 500}
+		page := pg.Page{Limit: 500}
 		for {
 			keys, next, err := db.ListKeys(ctx, id, page)
 			if err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler/delivery/guard"
-	"punctual/store"
+	"punctual/store/pg"
 )
 
 // stopping is a replica that serves the API until it is asked to stop.
@@ -33,7 +33,7 @@ func serveUntilStopped(t *testing.T, grace time.Duration) *stopping {
 	go func() {
 		s.ended <- Run(ctx, Config{
 			DatabaseURL: dsn, Listen: "127.0.0.1:0", DrainTimeout: time.Hour, ShutdownGrace: grace, Hurry: hurry,
-			MaxConns: store.LeastConns, Version: "test", Log: slog.New(slog.DiscardHandler), NoAuth: true,
+			MaxConns: pg.LeastConns, Version: "test", Log: slog.New(slog.DiscardHandler), NoAuth: true,
 			AllowTargets: guard.Loopback, Master: pgtest.Master(t), Ready: func(at string) { url <- at },
 		})
 	}()

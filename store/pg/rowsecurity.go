@@ -1,4 +1,4 @@
-package store
+package pg
 
 import (
 	"context"
@@ -11,35 +11,35 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// everybody, in place of a tenant, stands for work that is done for all tenants alike: the scheduler's loops, and
+// Everybody stands in place of a tenant for work that is done for all tenants alike: the scheduler's loops, and
 // targets that present a run token. It is not zero, so that a forgotten tenant has access to nothing.
-const everybody int32 = -1
+const Everybody int32 = -1
 
-// tenantRole is the database role that reads and writes for a tenant: see the migrations.
-const tenantRole = "punctual_tenant"
+// TenantRole is the database role that reads and writes for a tenant: see the migrations.
+const TenantRole = "punctual_tenant"
 
 // actFor makes the rest of a transaction act for a tenant: it sees only the tenant's rows, whatever its statements ask
 // for.
-const actFor = `SELECT set_config('role', '` + tenantRole + `', true), set_config('punctual.tenant', $1, true)`
+const actFor = `SELECT set_config('role', '` + TenantRole + `', true), set_config('punctual.tenant', $1, true)`
 
 // begin begins every transaction, in one round trip. A replica that hangs inside a transaction loses it after 5 s:
 // otherwise its row locks would keep other replicas from its jobs for as long as it lives.
-const begin = `BEGIN; SET LOCAL idle_in_transaction_session_timeout = '5s'; ` + uncompiled
+const begin = `BEGIN; SET LOCAL idle_in_transaction_session_timeout = '5s'; ` + Uncompiled
 
-// beginFor returns the statements that begin a transaction which acts for a tenant. If the database refuses the role,
+// BeginFor returns the statements that begin a transaction which acts for a tenant. If the database refuses the role,
 // the transaction is aborted from its beginning.
-func (s *Store) beginFor(ctx context.Context, begin string, tenant int32) (string, error) {
-	if tenant == everybody {
+func (db *DB) BeginFor(ctx context.Context, begin string, tenant int32) (string, error) {
+	if tenant == Everybody {
 		return begin, nil
 	}
-	on, err := s.Backstop(ctx)
+	on, err := db.Backstop(ctx)
 	if err != nil || !on {
 		return begin, err
 	}
 	return begin + `; ` + strings.Replace(actFor, "$1", `'`+strconv.Itoa(int(tenant))+`'`, 1), nil
 }
 
-// backstop is whether the database lets this user act as tenantRole. It is known once the database was asked.
+// backstop is whether the database lets this user act as TenantRole. It is known once the database was asked.
 type backstop struct {
 	asked sync.Mutex
 	known atomic.Pointer[bool]
@@ -47,39 +47,39 @@ type backstop struct {
 
 // Backstop reports whether row-level security backs up the statements' own filters by tenant. If it does not, Backstop
 // logs once what an operator has to do.
-func (s *Store) Backstop(ctx context.Context) (bool, error) {
-	if on := s.backstop.known.Load(); on != nil {
+func (db *DB) Backstop(ctx context.Context) (bool, error) {
+	if on := db.backstop.known.Load(); on != nil {
 		return *on, nil
 	}
-	s.backstop.asked.Lock()
-	defer s.backstop.asked.Unlock()
-	if on := s.backstop.known.Load(); on != nil {
+	db.backstop.asked.Lock()
+	defer db.backstop.asked.Unlock()
+	if on := db.backstop.known.Load(); on != nil {
 		return *on, nil
 	}
-	missing, err := s.missingBackstop(ctx)
+	missing, err := db.MissingBackstop(ctx)
 	if err != nil {
-		return false, fmt.Errorf("looking for the role %s: %w", tenantRole, err)
+		return false, fmt.Errorf("looking for the role %s: %w", TenantRole, err)
 	}
 	if len(missing) > 0 {
-		s.options.Log.Warn(
+		db.config.Log.Warn(
 			"row-level security is not in force: what keeps tenants apart is the filters of the statements alone. A superuser makes it so with these statements; then restart",
 			"statements", strings.Join(missing, "; "))
 	}
 	on := len(missing) == 0
 	if on {
-		if err := s.warnOfStrangers(ctx); err != nil {
+		if err := db.warnOfStrangers(ctx); err != nil {
 			return false, err
 		}
 	}
-	s.backstop.known.Store(&on)
+	db.backstop.known.Store(&on)
 	return on, nil
 }
 
-// missingBackstop returns the statements that would make row-level security work. It returns none if it works.
-func (s *Store) missingBackstop(ctx context.Context) ([]string, error) {
+// MissingBackstop returns the statements that would make row-level security work. It returns none if it works.
+func (db *DB) MissingBackstop(ctx context.Context) ([]string, error) {
 	var user string
 	var exists, mighty, member, guarded bool
-	err := s.conns(ctx).QueryRow(ctx, `
+	err := db.Conns(ctx).QueryRow(ctx, `
 		SELECT quote_ident(current_user), r.oid IS NOT NULL, coalesce(r.rolsuper OR r.rolbypassrls, false),
 		       coalesce(pg_has_role(r.oid,
 		           CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END), false),
@@ -87,20 +87,20 @@ func (s *Store) missingBackstop(ctx context.Context) ([]string, error) {
 		           AND has_table_privilege(r.oid, 'punctual.audit_entries', 'INSERT')
 		           AND has_table_privilege(r.oid, 'punctual.jobs', 'INSERT')
 		           AND (SELECT relrowsecurity FROM pg_catalog.pg_class WHERE oid = 'punctual.jobs'::regclass), false)
-		FROM (VALUES ('`+tenantRole+`')) AS wanted(name) LEFT JOIN pg_catalog.pg_roles r ON r.rolname = wanted.name`).
+		FROM (VALUES ('`+TenantRole+`')) AS wanted(name) LEFT JOIN pg_catalog.pg_roles r ON r.rolname = wanted.name`).
 		Scan(&user, &exists, &mighty, &member, &guarded)
 	if err != nil {
 		return nil, err
 	}
 	var missing []string
 	if !exists {
-		missing = append(missing, "CREATE ROLE "+tenantRole+" NOLOGIN")
+		missing = append(missing, "CREATE ROLE "+TenantRole+" NOLOGIN")
 	}
 	if mighty {
-		missing = append(missing, "ALTER ROLE "+tenantRole+" NOSUPERUSER NOBYPASSRLS")
+		missing = append(missing, "ALTER ROLE "+TenantRole+" NOSUPERUSER NOBYPASSRLS")
 	}
 	if !member {
-		missing = append(missing, "GRANT "+tenantRole+" TO "+user)
+		missing = append(missing, "GRANT "+TenantRole+" TO "+user)
 	}
 	if !guarded {
 		missing = append(missing, "SELECT punctual.guard_tenants()")
@@ -110,28 +110,28 @@ func (s *Store) missingBackstop(ctx context.Context) ([]string, error) {
 
 // tenantReader queries the pool for a tenant, each time in a transaction of its own, which costs no extra round trip.
 type tenantReader struct {
-	store  *Store
+	db     *DB
 	tenant int32
 }
 
-// SendBatch implements querier. If the database refuses the role, the rest of the batch is not executed.
+// SendBatch implements Querier. If the database refuses the role, the rest of the batch is not executed.
 func (r tenantReader) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	on, err := r.store.Backstop(ctx)
+	on, err := r.db.Backstop(ctx)
 	if err != nil {
 		return refusedBatch{err: err}
 	}
 	all := pgx.Batch{QueuedQueries: make([]*pgx.QueuedQuery, 0, 1+b.Len())}
 	settings := uncompiledToo
-	if r.store.options.Replica {
+	if r.db.config.Replica {
 		settings += `, ` + limitLocksToo
 	}
 	if on {
-		all.Queue(actFor+`, `+settings, prepared{}, strconv.Itoa(int(r.tenant)))
+		all.Queue(actFor+`, `+settings, Prepared{}, strconv.Itoa(int(r.tenant)))
 	} else {
-		all.Queue(`SELECT `+settings, prepared{})
+		all.Queue(`SELECT `+settings, Prepared{})
 	}
 	all.QueuedQueries = append(all.QueuedQueries, b.QueuedQueries...)
-	results := r.store.conns(ctx).SendBatch(ctx, &all)
+	results := r.db.Conns(ctx).SendBatch(ctx, &all)
 	if _, err := results.Exec(); err != nil {
 		_ = results.Close()
 		return refusedBatch{err: err}
@@ -139,7 +139,7 @@ func (r tenantReader) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResu
 	return results
 }
 
-// Query implements querier.
+// Query implements Querier.
 func (r tenantReader) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	var b pgx.Batch
 	b.Queue(sql, args...)
@@ -152,7 +152,7 @@ func (r tenantReader) Query(ctx context.Context, sql string, args ...any) (pgx.R
 	return &batchRows{Rows: rows, results: results}, nil
 }
 
-// QueryRow implements querier.
+// QueryRow implements Querier.
 func (r tenantReader) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	rows, err := r.Query(ctx, sql, args...)
 	return firstRow{rows, err}

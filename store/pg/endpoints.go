@@ -1,4 +1,4 @@
-package store
+package pg
 
 import (
 	"context"
@@ -38,10 +38,10 @@ func (e *endpoints) add(addr netip.Addr, port uint16) {
 // Endpoints returns the addresses of the database: the addresses that the URL's hosts resolved to whenever a connection
 // was made, and the address that the server reports of itself, which differs behind a pooler. A Unix socket counts as
 // this machine's loopback. The caller must not change the list.
-func (s *Store) Endpoints() []netip.AddrPort {
-	s.endpoints.mu.Lock()
-	defer s.endpoints.mu.Unlock()
-	return s.endpoints.known
+func (db *DB) Endpoints() []netip.AddrPort {
+	db.endpoints.mu.Lock()
+	defer db.endpoints.mu.Unlock()
+	return db.endpoints.known
 }
 
 // observe records the addresses of a configuration's hosts: of sockets now, of names whenever pgx looks them up.

@@ -1,4 +1,4 @@
-package store
+package pg
 
 import (
 	"context"
@@ -7,19 +7,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// prepared, given before the arguments of a statement, makes the connection prepare the statement under a name, if the
-// connection keeps names. There the plan is soon made once and not at each use: planning a query over all the days of
-// runs costs thirty times what the query does. It is for statements whose plan is the same whatever their arguments and
-// the statistics are. Pass arrays as unnest((SELECT $1)). Given $1 itself, the planner counts its elements for a plan
-// made at hand, and guesses ten for a lasting plan. Given the subquery, it guesses ten each time, and so finds that the
-// lasting plan is no worse.
-type prepared struct{}
+// Prepared is given before the arguments of a statement. It makes the connection prepare the statement under a name, if
+// the connection keeps names. There the plan is soon made once and not at each use: planning a query over all the days
+// of runs costs thirty times what the query does. It is for statements whose plan is the same whatever their arguments
+// and the statistics are. Pass arrays as unnest((SELECT $1)). Given $1 itself, the planner counts its elements for a
+// plan made at hand, and guesses ten for a lasting plan. Given the subquery, it guesses ten each time, and so finds
+// that the lasting plan is no worse.
+type Prepared struct{}
 
 // keepsNames marks a connection that leads to the same backend as long as it lives.
 const keepsNames = "punctual.keeps_names"
 
 // RewriteQuery implements pgx.QueryRewriter: pgx uses a statement that is prepared under its own text.
-func (prepared) RewriteQuery(ctx context.Context, conn *pgx.Conn, sql string, args []any) (string, []any, error) {
+func (Prepared) RewriteQuery(ctx context.Context, conn *pgx.Conn, sql string, args []any) (string, []any, error) {
 	if conn.PgConn().CustomData()[keepsNames] != nil {
 		if _, err := conn.Prepare(ctx, sql, sql); err != nil {
 			return "", nil, fmt.Errorf("preparing a statement: %w", err)

@@ -1,4 +1,4 @@
-package store
+package pg
 
 import (
 	"net/netip"
@@ -6,12 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
-	"punctual/scheduler"
 )
 
 func TestEndpointsAreWhereTheDatabaseIs(t *testing.T) {
@@ -48,14 +45,14 @@ func TestEndpointsAreWhereTheDatabaseIs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, err := Open(t.Context(), Options{DatabaseURL: test.dsn})
+			db, err := Open(t.Context(), Config{URL: test.dsn})
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer s.Close()
+			defer db.Close()
 			for _, want := range test.want {
-				if !slices.Contains(s.Endpoints(), want) {
-					t.Errorf("%s is not among %s", want, s.Endpoints())
+				if !slices.Contains(db.Endpoints(), want) {
+					t.Errorf("%s is not among %s", want, db.Endpoints())
 				}
 			}
 		})
@@ -78,44 +75,5 @@ func TestEndpointsAreBounded(t *testing.T) {
 	}
 	if len(e.known) != mostEndpoints || e.known[mostEndpoints-1].Port() != 2*mostEndpoints+1 || held[0].Port() != 1 {
 		t.Errorf("%d are known, the last is %s", len(e.known), e.known[len(e.known)-1])
-	}
-}
-
-func TestARenewalTellsWhomTenantsMayCall(t *testing.T) {
-	t.Parallel()
-	s, err := Open(t.Context(), Options{DatabaseURL: pgtest.DSN(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	replica := scheduler.Replica{ID: uuid.New(), Queues: map[string]int{"default": 1}}
-	if _, err := s.Register(t.Context(), replica); err != nil {
-		t.Fatal(err)
-	}
-	for _, test := range []struct {
-		sql  string
-		want map[int32][]netip.Prefix
-	}{
-		{`SELECT`, map[int32][]netip.Prefix{}},
-		{
-			`UPDATE punctual.tenants SET allowed_targets = '{10.0.0.0/8,fd00:7::/64,127.0.0.1}' WHERE name = 'default'`,
-			map[int32][]netip.Prefix{1: {
-				netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:7::/64"),
-				netip.MustParsePrefix("127.0.0.1/32"),
-			}},
-		},
-		{`UPDATE punctual.tenants SET deleted_at = now()`, map[int32][]netip.Prefix{}},
-	} {
-		if _, err := s.pool.Exec(t.Context(), test.sql); err != nil {
-			t.Fatal(err)
-		}
-		pulse, err := s.Renew(t.Context(), replica.ID, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(test.want, pulse.AllowedTargets,
-			cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
-			t.Errorf("%s: %s", test.sql, diff)
-		}
 	}
 }

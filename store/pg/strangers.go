@@ -1,4 +1,4 @@
-package store
+package pg
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 )
 
 // selectStrangers finds the roles that may act as a tenant in this database, except those that may do anything in it
-// anyway. Roles belong to the cluster: another deployment in the same cluster has the same tenantRole, and by default
+// anyway. Roles belong to the cluster: another deployment in the same cluster has the same TenantRole, and by default
 // every role may connect to every database.
 const selectStrangers = `
 SELECT quote_ident(m.rolname)
@@ -17,27 +17,27 @@ FROM pg_catalog.pg_roles g
 JOIN pg_catalog.pg_auth_members a ON a.roleid = g.oid
 JOIN pg_catalog.pg_roles m ON m.oid = a.member
 JOIN pg_catalog.pg_database d ON d.datname = current_database()
-WHERE g.rolname = '` + tenantRole + `' AND m.rolname <> current_user AND NOT m.rolsuper
+WHERE g.rolname = '` + TenantRole + `' AND m.rolname <> current_user AND NOT m.rolsuper
   AND NOT pg_has_role(m.oid, d.datdba, 'MEMBER')
   AND has_database_privilege(m.oid, d.oid, 'CONNECT')
 ORDER BY 1`
 
 // warnOfStrangers logs which other roles can read and write the rows of all tenants, and how to stop them.
-func (s *Store) warnOfStrangers(ctx context.Context) error {
-	rows, err := s.conns(ctx).Query(ctx, selectStrangers)
+func (db *DB) warnOfStrangers(ctx context.Context) error {
+	rows, err := db.Conns(ctx).Query(ctx, selectStrangers)
 	if err != nil {
-		return fmt.Errorf("looking for members of the role %s: %w", tenantRole, err)
+		return fmt.Errorf("looking for members of the role %s: %w", TenantRole, err)
 	}
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return fmt.Errorf("looking for members of the role %s: %w", tenantRole, err)
+		return fmt.Errorf("looking for members of the role %s: %w", TenantRole, err)
 	}
 	if len(names) == 0 {
 		return nil
 	}
-	config := s.pool.Config().ConnConfig
+	config := db.pool.Config().ConnConfig
 	database, user := pgx.Identifier{config.Database}.Sanitize(), pgx.Identifier{config.User}.Sanitize()
-	s.options.Log.Warn(
+	db.config.Log.Warn(
 		"other roles may connect to this database and act as any tenant, such as those of another deployment in the same cluster; keep them out",
 		"roles", strings.Join(names, ", "),
 		"statements", "REVOKE CONNECT ON DATABASE "+database+" FROM PUBLIC; GRANT CONNECT ON DATABASE "+database+" TO "+user)

@@ -1,4 +1,4 @@
-package store
+package pg
 
 import (
 	"net"
@@ -10,12 +10,12 @@ import (
 
 func TestAConnectionToAVanishedDatabaseIsGivenUp(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), Options{DatabaseURL: pgtest.TCP(t, pgtest.Server(t), pgtest.DSN(t))})
+	db, err := Open(t.Context(), Config{URL: pgtest.TCP(t, pgtest.Server(t), pgtest.DSN(t))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
-	conn, err := s.pool.Acquire(t.Context())
+	defer db.Close()
+	conn, err := db.Pool().Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

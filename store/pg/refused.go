@@ -1,4 +1,4 @@
-package store
+package pg
 
 import (
 	"errors"
@@ -32,19 +32,19 @@ var refusals = map[string]string{
 	"58030": "its disk fails", // io_error
 }
 
-// tookWrite returns the error of a write. It notes the error if the database takes no writes at all.
-func (s *Store) tookWrite(err error) error {
+// TookWrite returns the error of a write. It notes the error if the database takes no writes at all.
+func (db *DB) TookWrite(err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && refusals[pg.Code] != "" {
-		s.refused.Store(&refusal{code: pg.Code, at: time.Now()})
+		db.refused.Store(&refusal{code: pg.Code, at: time.Now()})
 	}
 	return err
 }
 
 // CheckWrites returns a *WriteError if the database has lately refused a write because it takes none. It sends no
 // query: it learns from the writes that are made anyway.
-func (s *Store) CheckWrites() error {
-	r := s.refused.Load()
+func (db *DB) CheckWrites() error {
+	r := db.refused.Load()
 	if r == nil || time.Since(r.at) > refusalCounts {
 		return nil
 	}

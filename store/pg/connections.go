@@ -1,0 +1,141 @@
+package pg
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Part is a part of a replica's connections. No part waits for another: slow requests to the API do not delay chores,
+// and neither of them delays attempts, outcomes or heartbeats.
+type Part int
+
+// The parts.
+const (
+	Callers Part = iota // requests to the API, and commands
+	Chores              // background work: operations, notices, partitions, the removal of old rows
+	Runs                // heartbeats, claims, outcomes, attempts' secrets, the readiness check, the replica's start
+)
+
+// LeastConns is the smallest number of connections that leaves some for every part.
+const LeastConns = 8
+
+// A heartbeat, two claims and a write of outcomes go on at once. The fifth connection is for a call that was given up
+// on: its connection stays counted for a while.
+const (
+	fewestForRuns, mostForRuns = 5, 8
+	mostForChores              = 4
+)
+
+// divide splits a number of connections among the parts. Runs get half of them, within bounds. Chores get a quarter of
+// the rest.
+func divide(most int32) (parts [3]int32) {
+	parts[Runs] = min(max(most/2, fewestForRuns), mostForRuns)
+	parts[Chores] = min(max((most-parts[Runs])/4, 1), mostForChores)
+	parts[Callers] = most - parts[Runs] - parts[Chores]
+	return parts
+}
+
+// partNames are the names of the parts in the metrics.
+var partNames = [3]string{Callers: "api", Chores: "chores", Runs: "runs"}
+
+type partKey struct{}
+
+// In returns a context whose queries go through a part of the connections.
+func (p Part) In(ctx context.Context) context.Context { return context.WithValue(ctx, partKey{}, p) }
+
+// partOf returns the part of the connections that a context's queries go through: Callers unless In chose another.
+func partOf(ctx context.Context) Part {
+	p, _ := ctx.Value(partKey{}).(Part)
+	return p
+}
+
+// Conns returns the connections that a context's queries go through.
+func (db *DB) Conns(ctx context.Context) *pgxpool.Pool { return db.parts[partOf(ctx)] }
+
+// Stats calls visit with the name of each part and the state of its connections. A command has one part.
+func (db *DB) Stats(visit func(part string, stat *pgxpool.Stat)) {
+	for p, pool := range db.parts {
+		if p == 0 || pool != db.parts[0] {
+			visit(partNames[p], pool.Stat())
+		}
+	}
+}
+
+// lockLimit is how long a replica's transaction may wait for a lock. statementLimit is how long one statement of a
+// request may take. Both are shorter than the time after which a replica counts as lost, so that other transactions do
+// not wait long for such a transaction.
+const (
+	lockLimit      = 3 * time.Second
+	statementLimit = 8 * time.Second
+)
+
+// Settings of one transaction, so that they also hold behind a pooler. A commit has no limit, as it may wait for a
+// standby: a commit that was cut off there would look like a success.
+const (
+	limitLocks      = `; SET LOCAL lock_timeout = '3s'`
+	limitLocksToo   = `set_config('lock_timeout', '3s', true)` // where a transaction is one round trip
+	limitStatements = `; SET LOCAL statement_timeout = '8s'`
+	commitUnlimited = `SET LOCAL statement_timeout = 0; COMMIT`
+)
+
+// limits returns the statements that follow BEGIN, and the statement that commits. Empty strings mean no limits and a
+// plain COMMIT.
+func (db *DB) limits(ctx context.Context) (begin, commit string) {
+	switch {
+	case !db.config.Replica:
+		return "", "" // a command may take as long as it needs
+	case partOf(ctx) == Callers:
+		return limitLocks + limitStatements, commitUnlimited
+	case partOf(ctx) == Chores:
+		return limitLocks, ""
+	}
+	return "", "" // Runs: what a replica does before it starts
+}
+
+// JIT compilation is off for every plan. A day without statistics makes a plan look expensive, and compiling it takes
+// half a second of a processor, with rows locked, for a few rows. Each transaction says so itself, as a pooler may hand
+// out a connection that another session has set up.
+const (
+	uncompiledSession = `SET jit = off`
+	// Uncompiled is a statement of its own, and uncompiledToo an expression where a transaction is one round trip.
+	Uncompiled    = `SET LOCAL jit = off`
+	uncompiledToo = `set_config('jit', 'off', true)`
+)
+
+// connect opens the connections. Those of a replica are divided into parts.
+func (db *DB) connect(ctx context.Context, config *pgxpool.Config) error {
+	config.MinIdleConns = 1
+	sizes := divide(db.config.MaxConns)
+	for p := range db.parts {
+		own := config.Copy()
+		switch own.MaxConns = sizes[p]; {
+		case !db.config.Replica && p > 0:
+			db.parts[p] = db.pool
+			continue
+		case !db.config.Replica:
+			own.MaxConns = db.config.MaxConns
+		case Part(p) == Chores:
+			own.MinIdleConns = 0
+		}
+		pool, err := pgxpool.NewWithConfig(ctx, own)
+		if err != nil {
+			return err
+		}
+		db.parts[p] = pool
+		if p == int(Callers) {
+			db.pool = pool
+			if err := pool.Ping(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ByIndex keeps the planner from reading whole tables for the rest of a transaction. A table without statistics, such
+// as the runs of a day that has just begun, looks small to the planner and may not be, and the plan made then is kept.
+// ByIndex also turns JIT compilation off: with sequential scans disabled, a plan that still needs one, such as the plan
+// over the tenants, looks expensive enough for Postgres to compile it.
+const ByIndex = `SELECT set_config('enable_seqscan', 'off', true), ` + uncompiledToo

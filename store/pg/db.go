@@ -1,0 +1,125 @@
+package pg
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Config says how to reach a database.
+type Config struct {
+	URL      string // postgres:// URL or key=value DSN
+	MaxConns int32  // most connections; 0: 16
+	Replica  bool   // for a replica: connections are divided into parts, and callers' waits are limited
+	Log      *slog.Logger
+}
+
+// DB is a pool of connections to one database. Safe for concurrent use.
+type DB struct {
+	config Config
+	pool   *pgxpool.Pool    // for callers
+	parts  [3]*pgxpool.Pool // by part; all the same unless they are a replica's
+
+	refused   atomic.Pointer[refusal]
+	backstop  backstop // row-level security, which backs up the filters of statements for a tenant
+	endpoints endpoints
+	prepare   atomic.Pointer[func(context.Context, Querier) error]
+}
+
+// Open connects to the database. It fails if the database cannot be reached.
+func Open(ctx context.Context, c Config) (*DB, error) {
+	config, err := pgxpool.ParseConfig(c.URL)
+	if err != nil {
+		return nil, fmt.Errorf("database URL: %w (an example: postgres://user:password@host:5432/database)", err)
+	}
+	if c.MaxConns == 0 {
+		c.MaxConns = 16
+	}
+	db := &DB{config: c}
+	config.AfterConnect = db.connected
+	config.ConnConfig.DialFunc = dialer().DialContext
+	db.endpoints.observe(&config.ConnConfig.Config)
+	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+		// Unnamed statements are planned with the values at hand, never with a generic plan, which would turn the due
+		// select into a sequential scan. They also work behind a PgBouncer in transaction mode. Statements that are
+		// better off with one plan say so: see Prepared.
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+	if config.ConnConfig.RuntimeParams["application_name"] == "" {
+		config.ConnConfig.RuntimeParams["application_name"] = "punctual"
+	}
+	if err := db.connect(ctx, config); err != nil {
+		db.Close()
+		return nil, fmt.Errorf("connecting to the database: %w", err)
+	}
+	return db, nil
+}
+
+// Close ends all connections and waits until those in use are returned.
+func (db *DB) Close() {
+	for _, pool := range db.parts {
+		if pool != nil {
+			pool.Close()
+		}
+	}
+}
+
+// Pool returns the pool of connections for callers.
+func (db *DB) Pool() *pgxpool.Pool { return db.pool }
+
+// Prepare has work done on every connection that is made from now on, before it is used; nil: nothing.
+func (db *DB) Prepare(work func(context.Context, Querier) error) {
+	if work == nil {
+		db.prepare.Store(nil)
+		return
+	}
+	db.prepare.Store(&work)
+}
+
+// connected prepares a new connection.
+func (db *DB) connected(ctx context.Context, conn *pgx.Conn) error {
+	if err := registerTypes(ctx, conn); err != nil {
+		return err
+	}
+	if err := db.endpoints.ask(ctx, conn); err != nil {
+		return err
+	}
+	if err := markDirect(ctx, conn); err != nil {
+		return err
+	}
+	if _, direct := conn.PgConn().CustomData()[keepsNames]; direct {
+		if _, err := conn.Exec(ctx, uncompiledSession); err != nil {
+			return fmt.Errorf("keeping plans from being compiled: %w", err)
+		}
+	}
+	if prepare := db.prepare.Load(); prepare != nil {
+		return (*prepare)(ctx, conn)
+	}
+	return nil
+}
+
+// InTx runs work in a transaction that acts for a tenant.
+func (db *DB) InTx(ctx context.Context, tenant int32, work func(tx pgx.Tx) error) error {
+	limits, commit := db.limits(ctx)
+	begin, err := db.BeginFor(ctx, begin+limits, tenant)
+	if err != nil {
+		return err
+	}
+	tx, err := db.Conns(ctx).BeginTx(ctx, pgx.TxOptions{BeginQuery: begin, CommitQuery: commit})
+	if err != nil {
+		return fmt.Errorf("beginning a transaction: %w", err)
+	}
+	// A separate context: the caller's may have ended, and the connection must be returned clean.
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	if err := work(tx); err != nil {
+		return db.TookWrite(err)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return db.TookWrite(fmt.Errorf("committing: %w", err))
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+package pg
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Querier is what reads need: the pool, or the transaction whose own writes the reads must see.
+type Querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	Batcher
+}
+
+// Batcher is what reads of several statements need.
+type Batcher interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// Reader returns a Querier that reads for a tenant.
+func (db *DB) Reader(ctx context.Context, tenant int32) Querier {
+	if tenant == Everybody {
+		return db.Conns(ctx)
+	}
+	return tenantReader{db, tenant}
+}
+
+// Exec executes a statement and reads its rows to the end.
+func Exec(ctx context.Context, q Querier, sql string, args ...any) error {
+	rows, err := q.Query(ctx, sql, args...)
+	if err != nil {
+		return err
+	}
+	rows.Close()
+	return rows.Err()
+}
+
+// Wrap returns an error with what was being done; nil for nil.
+func Wrap(doing string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return nil
+}
+
+// UTC converts instants to UTC, except nil ones: pgx returns them in the zone of the process.
+func UTC(instants ...*time.Time) {
+	for _, t := range instants {
+		if t != nil {
+			*t = t.UTC()
+		}
+	}
+}
+
+// OrNull returns a pointer to a text; nil for an empty one.
+func OrNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
