@@ -583,12 +583,13 @@ func TestBackfillWorksInEveryExecMode(t *testing.T) {
 	for _, mode := range []string{"exec", "cache_describe", "describe_exec", "cache_statement"} {
 		t.Run(mode, func(t *testing.T) {
 			c := newCRUDIn(t, mode)
-			to := time.Now().Truncate(time.Hour)
+			first := began.Add(-2*time.Hour - 30*time.Minute) // one of the hourly slots: see definition
 			for i, options := range [][]func(*scheduler.Definition){{}, {forbid}} {
 				name := fmt.Sprint("a", i)
 				job := c.create(name, options...)
 				r := BackfillRequest{
-					Job: name, From: to.Add(-2 * time.Hour), To: to.Add(-time.Minute), Rerun: true, MaxPerSecond: 1000, Note: "n",
+					Job: name, From: first.Add(-time.Minute), To: first.Add(time.Hour + time.Minute),
+					Rerun: true, MaxPerSecond: 1000, Note: "n",
 				}
 				if n := c.fills(r); n != 2 {
 					t.Errorf("%d runs would be made", n)
