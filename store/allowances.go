@@ -189,6 +189,7 @@ func (s *Store) Draw(
 			allowances, err = s.drawWarily(ctx, replica, wishes)
 			return err
 		}
+		allowances = nil // each try begins anew
 		var b pgx.Batch
 		b.Queue(briefly)
 		b.Queue(makeUsage, tenants)

@@ -142,8 +142,9 @@ func (s *Store) Finish(
 	if err != nil {
 		return 0, fmt.Errorf("writing %d outcomes: %w", len(outcomes), err)
 	}
-	f := waryFinish{outcomes: outcomes, released: released, defaults: defaults}
+	var f waryFinish
 	err = s.wary.finish.try(func(wary bool) error {
+		f = waryFinish{outcomes: outcomes, released: released, defaults: defaults} // each try begins anew
 		if wary {
 			return f.run(ctx, s)
 		}

@@ -189,12 +189,27 @@ func connect(t testing.TB, dsn string) *pgx.Conn {
 	return conn
 }
 
+// whatIsLeft describes what keeps a deployment from rest.
+const whatIsLeft = `
+SELECT coalesce(string_agg(what, E'\n'), '') FROM (
+    (SELECT 'claim ' || c::text AS what FROM punctual.claims c LIMIT 5)
+    UNION ALL (SELECT 'ready ' || y::text FROM punctual.ready y LIMIT 5)
+    UNION ALL (SELECT 'overdue ' || o::text FROM punctual.overdue o LIMIT 5)
+    UNION ALL (SELECT 'run ' || r::text FROM punctual.runs r WHERE finished_at IS NULL LIMIT 5)
+    UNION ALL (SELECT 'operation ' || o::text FROM punctual.operations o WHERE state = 'running' LIMIT 5)) left_over`
+
 // atRest waits until no run is waiting or in flight and no operation has runs to order, and then reads the facts.
 func atRest(t testing.TB, dsn string, w *Witness) Facts {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	conn := connect(t, dsn)
+	defer func() {
+		var left string
+		if t.Failed() && conn.QueryRow(context.WithoutCancel(ctx), whatIsLeft).Scan(&left) == nil {
+			t.Logf("left: %s", left)
+		}
+	}()
 	awaitIn(ctx, t, "everything to come to rest", 50*time.Millisecond, func() bool {
 		var busy bool
 		err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM punctual.claims) OR EXISTS (SELECT FROM punctual.ready)
