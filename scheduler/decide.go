@@ -9,9 +9,9 @@ import (
 	"punctual/scheduler/cron"
 )
 
-// catchupPerClaim is how many missed slots of one job become runs in one claim, so that the backlog of a long outage
-// is released at a pace and not all at once.
-const catchupPerClaim = 10
+// slotsPerClaim is how many slots of one job become runs in one claim. So a job that fires more often than claims come
+// round still catches up, and the backlog of a long outage is released at a pace and not all at once.
+const slotsPerClaim = 10
 
 // deferral is how long a missed slot waits before a claim checks again whether the job's active run has ended.
 const deferral = time.Second
@@ -79,9 +79,7 @@ func Decide(s Situation) Plan {
 func (s Situation) decide() Plan {
 	missedBefore := s.Now.Add(-s.Job.Missed.Tolerance.Value()) // a slot due before this is missed
 	if !s.due(s.ScheduledFor).Before(missedBefore) {
-		var p Plan
-		s.fire(&p, s.ScheduledFor, false)
-		return s.advance(p, s.ScheduledFor)
+		return s.fireEach(Plan{}, s.ScheduledFor, s.Now.Add(1), false)
 	}
 	newest := s.newestDueBefore(missedBefore)
 	switch s.Job.Missed.Policy {
@@ -129,21 +127,27 @@ func (s Situation) fireAll(missedBefore, newest time.Time) Plan {
 		}
 		slot = next.At
 	}
-	limit := catchupPerClaim
+	if s.Job.ConcurrencyPolicy != PolicyAllow && (len(s.Active) > 0 || s.Waiting != uuid.Nil) {
+		p.Next, p.NextRunAt = slot, s.Now.Add(deferral)
+		return p
+	}
+	return s.fireEach(p, slot, missedBefore, true)
+}
+
+// fireEach fires the slots that are due before an instant, from the given one on: oldest first and a few per claim. Of
+// a job that must not overlap it fires one, because the next one depends on what becomes of that.
+func (s Situation) fireEach(p Plan, slot, before time.Time, late bool) Plan {
+	limit := slotsPerClaim
 	if s.Room > 0 {
 		limit = min(limit, s.Room)
 	}
 	if s.Job.ConcurrencyPolicy != PolicyAllow {
 		limit = 1
-		if len(s.Active) > 0 || s.Waiting != uuid.Nil {
-			p.Next, p.NextRunAt = slot, s.Now.Add(deferral)
-			return p
-		}
 	}
 	for {
-		s.fire(&p, slot, true)
+		s.fire(&p, slot, late)
 		next, ok := s.Job.Timetable.Next(slot, s.Memo)
-		if limit--; limit == 0 || !ok || !s.due(next.At).Before(missedBefore) {
+		if limit--; limit == 0 || !ok || !s.due(next.At).Before(before) {
 			return s.advance(p, slot)
 		}
 		slot = next.At

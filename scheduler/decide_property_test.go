@@ -167,8 +167,14 @@ func (s *simulation) want(now time.Time, active uuid.UUID) (p Plan, settled int)
 	}
 	switch {
 	case missed == 0:
-		fire(0, false)
-		settled = 1
+		limit := slotsPerClaim
+		if s.job.ConcurrencyPolicy == PolicyForbid {
+			limit = 1
+		}
+		for settled < limit && settled < len(s.left) && !s.due(settled).After(now) {
+			fire(settled, false)
+			settled++
+		}
 	case s.job.Missed.Policy == MissedSkip || s.job.Missed.Policy == MissedFireOnce && beyond == missed:
 		skip(ReasonMissed, 0, missed-1)
 		settled = missed
@@ -182,7 +188,7 @@ func (s *simulation) want(now time.Time, active uuid.UUID) (p Plan, settled int)
 		if beyond > 0 {
 			skip(ReasonMissed, 0, beyond-1)
 		}
-		limit := catchupPerClaim
+		limit := slotsPerClaim
 		if s.job.ConcurrencyPolicy == PolicyForbid {
 			limit = 1
 			if active != uuid.Nil && beyond < missed {

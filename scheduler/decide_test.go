@@ -105,7 +105,22 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			name: "the next slot follows the slot and not the claim",
-			job:  `"schedule":{"every":"10s"}`, slot: "03:00:00", now: "03:00:25",
+			job:  `"schedule":{"every":"10s"}`, slot: "03:00:00", now: "03:00:07",
+			want: "run 03:00:00 schedule; next 03:00:10",
+		},
+		{
+			name: "all slots that are due run in one claim",
+			job:  `"schedule":{"every":"10s"}`, slot: "03:00:00", now: "03:00:20",
+			want: "run 03:00:00 schedule; run 03:00:10 schedule; run 03:00:20 schedule; next 03:00:30",
+		},
+		{
+			name: "as many of them as there are worker slots",
+			job:  `"schedule":{"every":"10s"}`, slot: "03:00:00", now: "03:00:25", room: 2,
+			want: "run 03:00:00 schedule; run 03:00:10 schedule; next 03:00:20",
+		},
+		{
+			name: "one of them if runs must not overlap",
+			job:  `"schedule":{"every":"10s"},"concurrency_policy":"forbid"`, slot: "03:00:00", now: "03:00:25",
 			want: "run 03:00:00 schedule; next 03:00:10",
 		},
 

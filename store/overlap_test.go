@@ -17,13 +17,13 @@ func overlapping(p scheduler.ConcurrencyPolicy) func(*scheduler.Definition) {
 	return func(d *scheduler.Definition) { d.ConcurrencyPolicy = p }
 }
 
-// slot makes one slot of an hourly job due and claims it. The job's next slot is not due afterwards.
+// slot makes one slot of an hourly job due and claims it, and it alone. The job's next slot is not due afterwards.
 func (c claimer) slot(job uuid.UUID, hoursAgo int) scheduler.Batch {
 	c.t.Helper()
 	c.exec(`UPDATE punctual.schedules
 		SET scheduled_for = date_trunc('hour', now()) - $2 * interval '1 h', next_run_at = now()
 		WHERE job_id = $1`, job, hoursAgo)
-	b := c.claim(10, false)
+	b := c.claim(1, false)
 	c.exec(`UPDATE punctual.schedules
 		SET scheduled_for = date_trunc('hour', now()) + interval '3 h',
 			next_run_at = date_trunc('hour', now()) + interval '3 h'
