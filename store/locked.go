@@ -18,7 +18,7 @@ import (
 // warily: it first finds out, without waiting, which rows are locked, and leaves those alone. So while no transaction
 // holds a row for long, that search costs nothing.
 const (
-	briefly = pg.ByIndex + `, set_config('lock_timeout', '500ms', true)`
+	briefly = pg.ByIndex + `, set_config('lock_timeout', '100ms', true)`
 	longer  = pg.ByIndex + `, set_config('lock_timeout', '1s', true)` // an outcome may wait longer than a slot
 	warily  = pg.ByIndex + `, set_config('lock_timeout', '2s', true)` // for locks not searched for, such as tables
 )
