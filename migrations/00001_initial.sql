@@ -11,6 +11,7 @@
 CREATE TABLE punctual.deployment (
     singleton          boolean PRIMARY KEY DEFAULT true,
     zone_data          text NOT NULL DEFAULT '',
+    zones_mixed        boolean NOT NULL DEFAULT false,
     timeline           text NOT NULL DEFAULT '',
     tidied_at          timestamptz NOT NULL DEFAULT '-infinity',
     back_at            timestamptz NOT NULL DEFAULT '-infinity',
@@ -31,6 +32,9 @@ COMMENT ON COLUMN punctual.deployment.singleton IS 'Always true: keeps the table
 COMMENT ON COLUMN punctual.deployment.zone_data IS
     'Version of the time zone data the next slots were computed with; when a binary with other data starts, the next '
     'slots of zoned jobs are computed again.';
+COMMENT ON COLUMN punctual.deployment.zones_mixed IS
+    'Replicas with different time zone data were live since then: next slots are computed once more when only one '
+    'version of the data is left.';
 COMMENT ON COLUMN punctual.deployment.timeline IS
     'The timeline of Postgres that fencing tokens were last given on; on another one, after a failover, the sequence '
     'is raised first.';
@@ -664,6 +668,7 @@ CREATE TABLE punctual.replicas (
     id          uuid PRIMARY KEY,
     host        text NOT NULL,
     version     text NOT NULL,
+    zone_data   text,
     queues      jsonb NOT NULL,
     started_at  timestamptz NOT NULL DEFAULT now(),
     renewed_at  timestamptz NOT NULL DEFAULT now(),
@@ -674,6 +679,7 @@ COMMENT ON TABLE  punctual.replicas IS 'One row per running process, under a fre
 COMMENT ON COLUMN punctual.replicas.id IS 'The process.';
 COMMENT ON COLUMN punctual.replicas.host IS 'Host name, for people.';
 COMMENT ON COLUMN punctual.replicas.version IS 'Version of its binary.';
+COMMENT ON COLUMN punctual.replicas.zone_data IS 'Version of the time zone data in its binary, such as 2025c.';
 COMMENT ON COLUMN punctual.replicas.queues IS 'Its worker slots per queue.';
 COMMENT ON COLUMN punctual.replicas.started_at IS 'When it started.';
 COMMENT ON COLUMN punctual.replicas.renewed_at IS 'When it last renewed, for people: others judge by watching beat.';

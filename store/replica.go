@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/scheduler/cron"
 	"punctual/store/pg"
 )
 
@@ -32,8 +33,9 @@ func (s *Store) Register(ctx context.Context, r scheduler.Replica) (map[string]i
 		return nil, fmt.Errorf("registering replica %s: %w", r.ID, err)
 	}
 	_, err = s.db.Conns(ctx).Exec(ctx, `WITH back AS (`+noteAbsence+`)
-		INSERT INTO punctual.replicas (id, host, version, queues, renewed_at) VALUES ($1, $2, $3, $4::jsonb, `+renewedAt+`)
-		ON CONFLICT (id) DO NOTHING`, r.ID, r.Host, r.Version, string(slots))
+		INSERT INTO punctual.replicas (id, host, version, zone_data, queues, renewed_at)
+		VALUES ($1, $2, $3, $4, $5::jsonb, `+renewedAt+`)
+		ON CONFLICT (id) DO NOTHING`, r.ID, r.Host, r.Version, cron.ZoneDataVersion(), string(slots))
 	if err != nil {
 		return nil, fmt.Errorf("registering replica %s: %w", r.ID, err)
 	}

@@ -18,60 +18,98 @@ const rezoneBatch = 200
 
 // Rezone computes the next slots of zoned jobs again if they were computed with other time zone data than this
 // binary's. It returns how many next slots moved. Slots that are due already stay as they are.
-func (s *Store) Rezone(ctx context.Context) (int, error) {
-	ctx = pg.Runs.In(ctx)
+//
+// During an upgrade, replicas with older data go on with theirs. So the slots are computed when the first replica with
+// newer data starts, and once more when the last one with older data is gone. Older data is used again when no replica
+// with newer data is live, as after a return to the version before. A job whose row somebody has locked has its turn
+// the next time.
+func (s *Store) Rezone(ctx context.Context) (moved int, err error) {
+	version := cron.ZoneDataVersion()
 	var have string
-	if err := s.db.Conns(ctx).QueryRow(ctx, `SELECT zone_data FROM punctual.deployment`).Scan(&have); err != nil {
+	var mixed, others bool
+	err = s.db.Conns(ctx).QueryRow(ctx, `
+		SELECT zone_data, zones_mixed, EXISTS (SELECT FROM punctual.replicas WHERE zone_data <> $1)
+		FROM punctual.deployment`, version).Scan(&have, &mixed, &others)
+	if err != nil {
 		return 0, fmt.Errorf("reading the time zone data's version: %w", err)
 	}
-	version := cron.ZoneDataVersion()
-	if have == version {
-		return 0, nil
-	}
-	moved := 0
-	for after := (uuid.UUID{}); ; {
-		last, n, err := s.rezoneSome(ctx, after)
-		if err != nil {
-			return moved, fmt.Errorf("computing next slots with time zone data %s: %w", version, err)
+	older := version < have && others
+	if older || have == version && (others || !mixed) {
+		if others && !mixed {
+			err = pg.Exec(ctx, s.db.Conns(ctx), `UPDATE punctual.deployment SET zones_mixed = true`)
 		}
-		moved += n
-		if last == uuid.Nil {
-			break
+		return 0, err
+	}
+	var r rezoning
+	for more := true; more; {
+		if more, err = r.some(ctx, s); err != nil {
+			return r.moved, fmt.Errorf("computing next slots with time zone data %s: %w", version, err)
 		}
-		after = last
 	}
-	if _, err := s.db.Conns(ctx).Exec(ctx, `UPDATE punctual.deployment SET zone_data = $1`, version); err != nil {
-		return moved, fmt.Errorf("writing the time zone data's version: %w", err)
+	if err := pg.Exec(ctx, s.db.Conns(ctx), `UPDATE punctual.deployment SET zone_data = $1, zones_mixed = $2`,
+		version, others || r.locked); err != nil {
+		return r.moved, fmt.Errorf("writing the time zone data's version: %w", err)
 	}
-	return moved, nil
+	if r.moved > 0 {
+		s.options.Log.Info("next slots computed again with other time zone data", "moved", r.moved, "zone_data", version)
+	}
+	return r.moved, nil
 }
 
-// rezoneSome handles some jobs after the given id. It returns the last one it handled, or uuid.Nil at the end.
-func (s *Store) rezoneSome(ctx context.Context, after uuid.UUID) (last uuid.UUID, moved int, err error) {
+// rezoning is a pass over all zoned jobs, in the order of their ids.
+type rezoning struct {
+	last   uuid.UUID // the last job of the batch before
+	moved  int       // next slots that moved
+	locked bool      // somebody else had locked the row of a job
+}
+
+// selectZoned reads the next zoned jobs, and locks the schedules of those whose next slot is ahead. The slot is null
+// where somebody else has locked it.
+const selectZoned = `
+WITH page AS (
+    SELECT s.job_id, s.tenant, s.version, v.definition
+    FROM punctual.schedules s
+    JOIN punctual.jobs j ON j.id = s.job_id
+    JOIN punctual.job_versions v ON v.job_id = s.job_id AND v.version = s.version
+    WHERE s.job_id > $1 AND j.kind = 'cron' AND s.scheduled_for > now()
+      AND v.definition #>> '{schedule,timezone}' IS NOT NULL
+    ORDER BY s.job_id LIMIT $2),
+free AS MATERIALIZED (
+    SELECT s.job_id, s.version, s.scheduled_for
+    FROM punctual.schedules s
+    WHERE s.job_id IN (SELECT job_id FROM page) AND s.scheduled_for > now()
+    ORDER BY s.job_id FOR NO KEY UPDATE SKIP LOCKED)
+SELECT p.job_id, p.tenant, p.version, p.definition, f.scheduled_for, now()
+FROM page p LEFT JOIN free f ON f.job_id = p.job_id AND f.version = p.version
+ORDER BY p.job_id`
+
+// some handles the next batch of jobs. It reports whether there may be more.
+func (r *rezoning) some(ctx context.Context, s *Store) (more bool, err error) {
 	err = s.db.InTx(ctx, pg.Everybody, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, `
-			SELECT s.job_id, s.tenant, s.version, s.scheduled_for, now(), v.definition
-			FROM punctual.schedules s
-			JOIN punctual.jobs j ON j.id = s.job_id
-			JOIN punctual.job_versions v ON v.job_id = s.job_id AND v.version = s.version
-			WHERE s.job_id > $1 AND j.kind = 'cron' AND s.scheduled_for > now()
-			  AND v.definition #>> '{schedule,timezone}' IS NOT NULL
-			ORDER BY s.job_id LIMIT $2 FOR NO KEY UPDATE OF s`, after, rezoneBatch)
+		rows, err := tx.Query(ctx, selectZoned, r.last, rezoneBatch)
 		if err != nil {
 			return err
 		}
 		var ids []uuid.UUID
 		var slots, due []time.Time
-		key, tenant, slot, now, raw := jobVersion{}, int32(0), time.Time{}, time.Time{}, []byte(nil)
-		_, err = pgx.ForEachRow(rows, []any{&key.id, &tenant, &key.version, &slot, &now, &raw}, func() error {
-			last = key.id
+		var key jobVersion
+		var tenant int32
+		var raw []byte
+		var slot *time.Time
+		var now time.Time
+		_, err = pgx.ForEachRow(rows, []any{&key.id, &tenant, &key.version, &raw, &slot, &now}, func() error {
+			r.last, more = key.id, true
+			if slot == nil {
+				r.locked = true
+				return nil
+			}
 			job, err := s.compile(key, tenant, raw)
 			if err != nil {
 				s.options.Log.Error("a job's next slot cannot be computed again", "job", key.id, "error", err)
 				return nil
 			}
 			next, ok := job.Timetable.First(now)
-			if ok && !next.At.Equal(slot) {
+			if ok && !next.At.Equal(*slot) {
 				ids, slots, due = append(ids, key.id), append(slots, next.At), append(due, job.Timetable.Due(next.At, nil))
 			}
 			return nil
@@ -79,12 +117,12 @@ func (s *Store) rezoneSome(ctx context.Context, after uuid.UUID) (last uuid.UUID
 		if err != nil || len(ids) == 0 {
 			return err
 		}
-		moved = len(ids)
+		r.moved += len(ids)
 		_, err = tx.Exec(ctx, `
 			UPDATE punctual.schedules s SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at
 			FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[]) AS u(job_id, scheduled_for, next_run_at)
 			WHERE s.job_id = u.job_id`, ids, slots, due)
 		return err
 	})
-	return last, moved, err
+	return more, err
 }

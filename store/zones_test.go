@@ -87,3 +87,66 @@ func TestRezoneCoversAllJobs(t *testing.T) {
 		t.Errorf("%d of %d moved: %v", moved, jobs, err)
 	}
 }
+
+// While replicas with older zone data are live, they go on computing slots with it.
+func TestSlotsOfOlderZoneDataAreComputedAgainWhenItsReplicasAreGone(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("job", daily("Europe/Berlin"))
+	want, _ := c.next(job.ID)
+	byOther := func() { // as a replica with other data computes it
+		c.exec(`UPDATE punctual.schedules SET scheduled_for = scheduled_for + interval '1 h',
+			next_run_at = next_run_at + interval '1 h' WHERE job_id = $1`, job.ID)
+	}
+	rezoned := func(when string, wantMoved int) {
+		t.Helper()
+		moved, err := c.Rezone(t.Context())
+		if err != nil || moved != wantMoved {
+			t.Errorf("%s: %d next slots moved, %v; want %d", when, moved, err, wantMoved)
+		}
+	}
+	other := func(data string) {
+		c.exec(`DELETE FROM punctual.replicas WHERE host = 'other'`)
+		c.exec(`INSERT INTO punctual.replicas (id, host, version, queues, zone_data)
+			VALUES (gen_random_uuid(), 'other', 'v', '{}', $1)`, data)
+	}
+	gone := func() { c.exec(`DELETE FROM punctual.replicas WHERE host = 'other'`) }
+
+	other("2000a")
+	byOther()
+	rezoned("at the start", 1)
+	byOther()
+	rezoned("while a replica with older data is live", 0)
+	gone()
+	rezoned("when it is gone", 1)
+	byOther()
+	rezoned("from then on", 0)
+
+	other("2000a")
+	rezoned("when one starts again", 0)
+	gone()
+	rezoned("when that is gone too", 1)
+
+	c.exec(`UPDATE punctual.deployment SET zone_data = '9999a'`)
+	other("9999a")
+	byOther()
+	rezoned("beside a replica with newer data", 0)
+	gone()
+	rezoned("after a return to the version before", 1)
+	if slot, due := c.next(job.ID); !slot.Equal(want) || !due.Equal(want) {
+		t.Errorf("the next slot is %s, due %s; want %s", slot, due, want)
+	}
+}
+
+// A row that somebody has locked holds up neither the others nor the start of a replica.
+func TestALockedJobIsRezonedTheNextTime(t *testing.T) {
+	c := newClaimer(t)
+	c.many(3, "job", -time.Minute, daily("Europe/Berlin"))
+	release := c.stranger(`schedules WHERE job_id = (SELECT min(job_id::text)::uuid FROM punctual.schedules)`)
+	if moved, err := c.Rezone(bounded(t)); err != nil || moved != 2 {
+		t.Errorf("%d of 2 moved: %v", moved, err)
+	}
+	release()
+	if moved, err := c.Rezone(t.Context()); err != nil || moved != 1 {
+		t.Errorf("%d of 1 moved afterwards: %v", moved, err)
+	}
+}

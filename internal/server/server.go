@@ -279,14 +279,6 @@ func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (
 		db.Close()
 		return nil, err
 	}
-	moved, err := db.Rezone(ctx)
-	if err != nil {
-		db.Close()
-		return nil, err
-	}
-	if moved > 0 {
-		c.Log.Info("next slots computed again with new time zone data", "moved", moved)
-	}
 	return db, nil
 }
 
