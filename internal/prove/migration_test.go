@@ -77,17 +77,7 @@ func TestSoakAnUpgradeFromTheFirstRelease(t *testing.T) {
 	dsn, w := pgtest.EmptyDSN(t), newWitness(t)
 	old := firstRelease(t)
 	migrate(t, old, dsn)
-	start := func(binary string) *process.Replica {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		r, err := process.Serve(ctx, binary, dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		watch(t, r.Process)
-		return r
-	}
-	before := []*process.Replica{start(old), start(old)}
+	before := []*process.Replica{serveBinary(t, old, dsn), serveBinary(t, old, dsn)}
 	h := herd{start: nextSecond(2 * time.Second), oneShots: 2000, within: 20 * time.Second, cronJobs: 50, seconds: 20}
 	create(t, before[0].API, h.jobs(w.URL)...)
 	await(t, "the load", func() bool { return w.Len() > h.runs()/5 })
@@ -95,7 +85,7 @@ func TestSoakAnUpgradeFromTheFirstRelease(t *testing.T) {
 	var after []*process.Replica
 	for _, r := range before {
 		ready(t, r) // on the newer schema
-		after = append(after, start(binary(t)))
+		after = append(after, serve(t, dsn))
 		seen := w.Len()
 		await(t, "both versions at work", func() bool { return w.Len() > seen+h.runs()/10 })
 		if out := r.Output(); strings.Contains(out, "a tick failed") || strings.Contains(out, "cannot be written") {

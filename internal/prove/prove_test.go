@@ -85,10 +85,15 @@ func binary(t testing.TB) string {
 // the test failed.
 func serve(t testing.TB, dsn string, flags ...string) *process.Replica {
 	t.Helper()
-	built := binary(t) // before any wait begins
+	return serveBinary(t, binary(t), dsn, flags...)
+}
+
+// serveBinary is serve for another binary than today's.
+func serveBinary(t testing.TB, binary, dsn string, flags ...string) *process.Replica {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	r, err := process.Serve(ctx, built, dsn, flags...)
+	r, err := process.Serve(ctx, binary, dsn, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}

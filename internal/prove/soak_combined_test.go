@@ -2,7 +2,6 @@ package prove
 
 import (
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -32,12 +31,7 @@ func meddled(
 	m := mixed(int(length.Seconds()))
 	jobs := m.jobs(w.URL)
 	create(t, b.members[0].replica.API, jobs...)
-	var names []string
-	for _, j := range jobs {
-		if name := j["name"].(string); !strings.HasPrefix(name, "shot-") {
-			names = append(names, name)
-		}
-	}
+	names := recurring(jobs)
 	until := m.end()
 	var busy sync.WaitGroup
 	faults := rand.New(rand.NewPCG(rng.Uint64(), 2))

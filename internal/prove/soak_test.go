@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -75,12 +74,7 @@ func TestSoakUnderANemesis(t *testing.T) {
 	b.stand(m)
 	jobs := append(m.jobs(w.URL), b.hanging(m)...)
 	create(t, b.members[0].replica.API, jobs...)
-	var names []string
-	for _, j := range jobs {
-		if name := j["name"].(string); !strings.HasPrefix(name, "shot-") {
-			names = append(names, name)
-		}
-	}
+	names := recurring(jobs)
 	until := m.end()
 	var busy sync.WaitGroup
 	busy.Go(repeat(t, rng.Uint64(), until, time.Second, 8*time.Second, func(rng *rand.Rand) { b.act(rng, names) }))
