@@ -26,6 +26,7 @@ type Contender struct {
 type fairness struct {
 	peek       func(ctx context.Context, queues []int16) ([]Contender, error)
 	crowded    bool // the last claim took all it could, so there may be more
+	recent     bool // the last claim was of recent slots, so the next one is of the whole backlog
 	contenders []Contender
 	until      time.Time // when to look again who waits
 }

@@ -153,8 +153,8 @@ const BatchSize = 100
 // OlderThan is how long after its due time a slot counts as late.
 const OlderThan = 5 * time.Second
 
-// RecentlyDue is for how long a late slot counts as recent. While there is a backlog, recent slots get half of what
-// late work gets: a slot that came a moment too late does not wait until hours of backlog have drained.
+// RecentlyDue is for how long a late slot counts as recent. While there is a backlog, every second claim of late slots
+// is of recent ones: a slot that came a moment too late does not wait until hours of backlog have drained.
 const RecentlyDue = time.Minute
 
 // LookInto names the queues to look into for each kind of work. A kind without queues is not looked for.

@@ -199,21 +199,23 @@ func (t *ticker) claim(ctx context.Context, of Work, sum *claimed) error {
 	if err != nil {
 		return err
 	}
-	offered := t.s.slots.quotas(of, t.atATime(fair)*BatchSize, waiting)
-	if of == WorkLate && fair.crowded {
-		recent := halves(share(offered, waiting, t.s.slots.held))
-		if _, err := t.claimAll(ctx, of, recent, Claim{Recent: true}, sum); err != nil {
+	fair.recent = of == WorkLate && fair.crowded && !fair.recent
+	var offered []Quota
+	var full []int16
+	for {
+		offered = t.s.slots.quotas(of, t.atATime(fair)*BatchSize, waiting)
+		full, err = t.claimAll(ctx, of, share(offered, waiting, t.s.slots.held), Claim{Recent: fair.recent}, sum)
+		if err != nil {
 			return err
 		}
-		offered = t.s.slots.quotas(of, t.atATime(fair)*BatchSize, waiting)
+		if !fair.recent || len(full) > 0 {
+			break
+		}
+		fair.recent = false // there is room left for older slots
 	}
 	looked := make([]int16, len(offered))
 	for i, q := range offered {
 		looked[i] = q.Queue
-	}
-	full, err := t.claimAll(ctx, of, share(offered, waiting, t.s.slots.held), Claim{}, sum)
-	if err != nil {
-		return err
 	}
 	t.s.slots.found(of, looked, full)
 	sum.offered = true
@@ -223,14 +225,6 @@ func (t *ticker) claim(ctx context.Context, of Work, sum *claimed) error {
 	// Nothing was claimed from queues without a free slot for this kind, and more may be due there.
 	fair.crowded = len(full) > 0 || fair.crowded && len(free) < len(t.s.slots.numbers())
 	return nil
-}
-
-// halves returns half of each quota, rounded up.
-func halves(quotas []Quota) []Quota {
-	for i := range quotas {
-		quotas[i].Slots = (quotas[i].Slots + 1) / 2
-	}
-	return quotas
 }
 
 // claimAll claims all the quotas in claims of at most BatchSize, side by side. full lists the queues whose quota was
