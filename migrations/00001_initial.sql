@@ -30,33 +30,35 @@ CREATE TABLE punctual.deployment (
 COMMENT ON TABLE  punctual.deployment IS 'Facts about this deployment; exactly one row.';
 COMMENT ON COLUMN punctual.deployment.singleton IS 'Always true: keeps the table at one row.';
 COMMENT ON COLUMN punctual.deployment.zone_data IS
-    'Version of the time zone data the next slots were computed with; when a binary with other data starts, the next '
-    'slots of zoned jobs are computed again.';
+    'Version of the time zone data that the next slots were computed with. When a binary with other data starts, the '
+    'next slots of zoned jobs are computed again.';
 COMMENT ON COLUMN punctual.deployment.zones_mixed IS
-    'Replicas with different time zone data were live since then: next slots are computed once more when only one '
-    'version of the data is left.';
+    'True: replicas with different time zone data have been live since zone_data was set. The next slots are computed '
+    'once more when only one version of the data is left.';
 COMMENT ON COLUMN punctual.deployment.timeline IS
-    'The timeline of Postgres that fencing tokens were last given on; on another one, after a failover, the sequence '
-    'is raised first.';
+    'The timeline of Postgres on which fencing tokens were last given out. On another timeline, after a failover, the '
+    'sequence is raised first.';
 COMMENT ON COLUMN punctual.deployment.tidied_at IS
-    'When a replica last began to remove what is older than its retention: one does so each minute, not all of them.';
+    'When a replica last began to remove what is older than its retention. Each minute one replica does so, not all '
+    'of them.';
 COMMENT ON COLUMN punctual.deployment.back_at IS
-    'When a replica last found that none had renewed for a while, because they or the database were away: a target '
-    'could not be heard before.';
+    'When a replica last found that no replica had renewed its heartbeat for a while, because the replicas or the '
+    'database were down. Until then, no replica could receive a target''s report.';
 COMMENT ON COLUMN punctual.deployment.secrets_changed IS
-    'Counts the changes of secrets and signing_secrets: replicas forget what they have opened when it moves.';
+    'Counts the changes of secrets and signing_secrets. When it changes, replicas drop the secrets that they have '
+    'decrypted.';
 COMMENT ON COLUMN punctual.deployment.database_name IS
-    'Name of the database that runs were last dispatched from; empty: none yet. Another name than the present one: '
-    'this is a copy, see is_copy().';
+    'Name of the database that runs were last dispatched from; empty: none yet. If it is not the present name, this '
+    'database is a copy: see is_copy().';
 COMMENT ON COLUMN punctual.deployment.system_identifier IS
     'System identifier of the Postgres that runs were last dispatched from (pg_control_system()); empty: none yet, '
     'or this Postgres does not tell it.';
 COMMENT ON COLUMN punctual.deployment.frozen_at IS
-    'Since when nothing is claimed, for no tenant; null: the deployment is not frozen.';
+    'Since when nothing of any tenant is claimed; null: the deployment is not frozen.';
 COMMENT ON COLUMN punctual.deployment.frozen_by IS 'Who froze it, for people.';
-COMMENT ON COLUMN punctual.deployment.frozen_note IS 'Why, where somebody said so.';
+COMMENT ON COLUMN punctual.deployment.frozen_note IS 'Why it was frozen, if the caller gave a note.';
 COMMENT ON COLUMN punctual.deployment.frozen_reason IS
-    'asked: somebody froze it; restored: a replica found it to be a copy.';
+    'asked: a caller froze it; restored: a replica found that the database is a copy.';
 
 INSERT INTO punctual.deployment DEFAULT VALUES;
 
@@ -95,33 +97,33 @@ CREATE INDEX tenants_with_limits ON punctual.tenants (id) WHERE max_concurrent_r
 COMMENT ON TABLE  punctual.tenants IS 'Owners of jobs. The tenant "default" always exists.';
 COMMENT ON COLUMN punctual.tenants.id IS 'Small key used in every other table.';
 COMMENT ON COLUMN punctual.tenants.name IS 'Name used in the API.';
-COMMENT ON COLUMN punctual.tenants.created_at IS 'When the tenant was made.';
+COMMENT ON COLUMN punctual.tenants.created_at IS 'When the tenant was created.';
 COMMENT ON COLUMN punctual.tenants.weight IS
-    'Share of the worker slots while several tenants wait for them: with twice the weight of another, twice as many. '
-    '1 to 1000.';
-COMMENT ON COLUMN punctual.tenants.max_jobs IS
-    'How many active and paused jobs it may have; null: as many as it likes.';
+    'Share of the worker slots while several tenants wait for them: a tenant with twice the weight of another gets '
+    'twice as many. 1 to 1000.';
+COMMENT ON COLUMN punctual.tenants.max_jobs IS 'How many active and paused jobs it may have; null: no limit.';
 COMMENT ON COLUMN punctual.tenants.max_concurrent_runs IS
-    'How many of its runs all replicas together may be sending at once; null: as many as there are worker slots. '
-    'Runs beyond it wait.';
+    'How many of its runs all replicas together may be sending at once; null: as many as there are worker slots. Runs '
+    'beyond the limit wait.';
 COMMENT ON COLUMN punctual.tenants.max_runs_per_second IS
-    'How many of its attempts all replicas together may start in a second; null: no bound. Runs beyond it wait.';
+    'How many of its attempts all replicas together may start in a second; null: no limit. Runs beyond the limit wait.';
 COMMENT ON COLUMN punctual.tenants.max_requests_per_second IS
-    'How many API requests all replicas together answer it in a second; null: no bound. Others get 429.';
+    'How many of its API requests all replicas together answer in a second; null: no limit. Requests beyond the limit '
+    'get 429.';
 COMMENT ON COLUMN punctual.tenants.min_interval IS
-    'Shortest time between two slots of one of its jobs; null: a second, as for everybody.';
+    'Shortest time between two slots of one of its jobs; null: one second, the minimum for every tenant.';
 COMMENT ON COLUMN punctual.tenants.allowed_targets IS
-    'Networks that its jobs may call although they are not public, beside those that the deployment allows '
-    'everybody.';
+    'Networks that its jobs may call although they are not public, beside the networks that the deployment allows to '
+    'every tenant.';
 COMMENT ON COLUMN punctual.tenants.updated_at IS 'When it was last changed.';
 COMMENT ON COLUMN punctual.tenants.deleted_at IS
-    'When it was deleted: its jobs and keys are no more, its history stays until retention takes it.';
+    'When it was deleted. Its jobs and keys are gone; its history stays until its retention ends.';
 COMMENT ON COLUMN punctual.tenants.notify IS
-    'Who is told of what happens to its jobs that do not say so themselves, in the form of a definition''s notify; '
-    'null: nobody.';
+    'Recipients of notices about its jobs that name none themselves, in the form of a definition''s notify; null: no '
+    'recipients.';
 COMMENT ON COLUMN punctual.tenants.frozen_at IS 'Since when nothing of this tenant is claimed; null: it is not frozen.';
 COMMENT ON COLUMN punctual.tenants.frozen_by IS 'Who froze it, for people.';
-COMMENT ON COLUMN punctual.tenants.frozen_note IS 'Why, where somebody said so.';
+COMMENT ON COLUMN punctual.tenants.frozen_note IS 'Why it was frozen, if the caller gave a note.';
 
 INSERT INTO punctual.tenants (name) VALUES ('default');
 
@@ -134,7 +136,7 @@ CREATE TABLE punctual.queues (
 );
 COMMENT ON TABLE  punctual.queues IS
     'Named lanes with their own worker slots on each replica. A lane number is queue id x 4 + priority (0 high, 1 '
-    'normal, 2 low); see ready.lane for others.';
+    'normal, 2 low); see ready.lane for the other lanes.';
 COMMENT ON COLUMN punctual.queues.id IS 'Small number, part of every lane.';
 COMMENT ON COLUMN punctual.queues.name IS 'Name used in job definitions and in --queues.';
 
@@ -180,11 +182,11 @@ CREATE INDEX jobs_by_label ON punctual.jobs USING gin (labels jsonb_path_ops);
 CREATE INDEX jobs_to_resume ON punctual.jobs (paused_until) WHERE paused_until IS NOT NULL;
 CREATE INDEX jobs_deleted ON punctual.jobs (deleted_at, id) WHERE state = 'deleted';
 COMMENT ON TABLE  punctual.jobs IS
-    'Identity and state of each job. What it does is in job_versions; when it fires next is in schedules.';
+    'Identity and state of each job. Its definition is in job_versions; its next slot is in schedules.';
 COMMENT ON COLUMN punctual.jobs.id IS 'UUIDv7 of the job; never reused.';
 COMMENT ON COLUMN punctual.jobs.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.jobs.version IS
-    'Current version: the row of job_versions that holds now. Also the ETag of the API.';
+    'Current version: the row of job_versions that holds now. Also the ETag in the API.';
 COMMENT ON COLUMN punctual.jobs.name IS
     'Unique among the active and paused jobs of a tenant; a completed or deleted job frees its name.';
 COMMENT ON COLUMN punctual.jobs.state IS
@@ -193,16 +195,15 @@ COMMENT ON COLUMN punctual.jobs.state IS
 COMMENT ON COLUMN punctual.jobs.kind IS 'Kind of schedule: cron, every, at, delay or none.';
 COMMENT ON COLUMN punctual.jobs.queue IS 'Queue its runs wait in: queues.id.';
 COMMENT ON COLUMN punctual.jobs.labels IS 'Labels to filter by: a flat object of strings.';
-COMMENT ON COLUMN punctual.jobs.created_at IS 'When the job was first written.';
-COMMENT ON COLUMN punctual.jobs.updated_at IS 'When the job was last changed by somebody.';
+COMMENT ON COLUMN punctual.jobs.created_at IS 'When the job was created.';
+COMMENT ON COLUMN punctual.jobs.updated_at IS 'When a caller last changed the job.';
 COMMENT ON COLUMN punctual.jobs.named IS
-    'Whether the name is its own. False once it is deleted, or is completed and another job has taken the name.';
+    'Whether the job holds its name. False once it is deleted, or is completed and another job has taken the name.';
 COMMENT ON COLUMN punctual.jobs.paused_at IS 'When it was paused; null unless paused.';
-COMMENT ON COLUMN punctual.jobs.paused_until IS
-    'When it resumes by itself, from that instant on; null: only when asked to.';
+COMMENT ON COLUMN punctual.jobs.paused_until IS 'When it resumes by itself; null: only when a caller resumes it.';
 COMMENT ON COLUMN punctual.jobs.pause_note IS 'Why it was paused.';
 COMMENT ON COLUMN punctual.jobs.deleted_at IS
-    'When it was deleted; of a one-shot that was forgotten a week after it was completed, when it was completed.';
+    'When it was deleted. A one-shot is forgotten a week after it was completed; then this is when it was completed.';
 
 CREATE TABLE punctual.job_versions (
     job_id      uuid NOT NULL REFERENCES punctual.jobs ON DELETE CASCADE,
@@ -217,16 +218,16 @@ CREATE TABLE punctual.job_versions (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
 CREATE INDEX job_versions_later ON punctual.job_versions (valid_from, job_id) WHERE version > 1;
 COMMENT ON TABLE  punctual.job_versions IS
-    'Every definition a job had, and every pause, resume and end: immutable, one row per change. One that has ceased '
-    'to hold goes when it is older than the runs that are kept and none of them names it.';
+    'Every definition a job had, and every pause, resume and end: immutable, one row per change. A superseded version '
+    'is removed once it is older than the runs that are kept and none of them names it.';
 COMMENT ON COLUMN punctual.job_versions.job_id IS 'The job.';
-COMMENT ON COLUMN punctual.job_versions.version IS 'Counts from 1; a run pins the version it was claimed with.';
+COMMENT ON COLUMN punctual.job_versions.version IS 'Counts from 1; a run keeps the version it was claimed with.';
 COMMENT ON COLUMN punctual.job_versions.valid_from IS 'When this version took effect; it holds until the next one.';
 COMMENT ON COLUMN punctual.job_versions.state IS 'State of the job under this version.';
 COMMENT ON COLUMN punctual.job_versions.definition IS
-    'The definition as it was written, in the form of the API (json, not jsonb: a body keeps its bytes); what is '
-    'absent has its default.';
-COMMENT ON COLUMN punctual.job_versions.note IS 'Why, where somebody said so.';
+    'The definition as it was written, in the form of the API (json, not jsonb: a body keeps its bytes). An absent '
+    'field has its default.';
+COMMENT ON COLUMN punctual.job_versions.note IS 'Why the job was changed, if the caller gave a note.';
 
 -- A fire is a non-HOT update of this table, because next_run_at is indexed. So dead rows appear as fast as runs do.
 -- Autovacuum goes by their number, not their share: otherwise the due end of a large table's index fills up with dead
@@ -253,17 +254,17 @@ CREATE INDEX schedules_due ON punctual.schedules (lane, next_run_at) WHERE enabl
 CREATE INDEX schedules_due_by_tenant ON punctual.schedules (lane, tenant, next_run_at) WHERE enabled;
 CREATE INDEX schedules_completed ON punctual.schedules (completed_at) WHERE completed_at IS NOT NULL;
 COMMENT ON TABLE  punctual.schedules IS
-    'When each job fires next: one narrow row per job, the only hot row. Its lock is the first that anything '
-    'changing a job takes.';
+    'When each job fires next: one narrow row per job, the only hot row. A transaction that changes a job locks this '
+    'row first.';
 COMMENT ON COLUMN punctual.schedules.job_id IS 'The job.';
 COMMENT ON COLUMN punctual.schedules.scheduled_for IS 'Next slot (nominal fire time); null when none is left.';
 COMMENT ON COLUMN punctual.schedules.next_run_at IS 'When that slot is due: scheduled_for plus the job''s jitter.';
 COMMENT ON COLUMN punctual.schedules.tenant IS 'Owner: tenants.id.';
-COMMENT ON COLUMN punctual.schedules.version IS 'Version a run claimed now is pinned to.';
+COMMENT ON COLUMN punctual.schedules.version IS 'The version that a run claimed now is pinned to.';
 COMMENT ON COLUMN punctual.schedules.lane IS 'Queue id x 4 + priority (0 high, 1 normal, 2 low).';
 COMMENT ON COLUMN punctual.schedules.enabled IS 'False while paused and once no slot is left.';
 COMMENT ON COLUMN punctual.schedules.completed_at IS
-    'When the last slot was claimed; null while there is a next slot, or where there never was one.';
+    'When the last slot was claimed; null while there is a next slot, or if the job never had a slot.';
 
 -- If all rows belong to one tenant, the planner's statistics say that a condition on the tenant excludes nothing. It
 -- would then search a second tenant's few due rows in the index without the tenant, among all due rows of the first
@@ -281,15 +282,16 @@ CREATE TABLE punctual.exclusive (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 20000);
 CREATE INDEX exclusive_with_earlier_runs ON punctual.exclusive (job_id) WHERE earlier_runs IS NOT NULL;
 COMMENT ON TABLE  punctual.exclusive IS
-    'The gate of each job whose concurrency_policy is or was not allow: a permanent row, locked before a run of the '
-    'job is started or ended.';
+    'The gate of each job whose concurrency_policy is or once was other than allow: a permanent row, locked before a '
+    'run of the job is started or ended.';
 COMMENT ON COLUMN punctual.exclusive.job_id IS 'The job.';
 COMMENT ON COLUMN punctual.exclusive.active_run IS
-    'Its active run, from when it is written to its end; one that is final or missing counts as none.';
-COMMENT ON COLUMN punctual.exclusive.waiting_run IS 'Under wait: the run that starts when the active one ends.';
+    'Its active run, from the run''s creation to its end. A run that is final or missing counts as none.';
+COMMENT ON COLUMN punctual.exclusive.waiting_run IS
+    'With the policy wait: the run that starts when the active one ends.';
 COMMENT ON COLUMN punctual.exclusive.gated IS 'Whether its concurrency_policy keeps runs from overlapping now.';
 COMMENT ON COLUMN punctual.exclusive.earlier_runs IS
-    'The runs that were in flight when the policy ceased to be allow: active, too, until they end.';
+    'The runs that were in flight when the policy stopped being allow. They count as active, too, until they end.';
 -- +goose StatementEnd
 
 -- Runs, their attempts and data: one partition per day.
@@ -350,8 +352,8 @@ CREATE INDEX runs_by_reason ON punctual.runs (tenant, reason, id) WHERE reason I
 CREATE INDEX runs_by_trigger ON punctual.runs (tenant, trigger, id) WHERE trigger <> 'schedule';
 CREATE INDEX runs_late ON punctual.runs (tenant, id) WHERE late;
 COMMENT ON TABLE  punctual.runs IS
-    'One row per run, and one per recorded skip; partitioned by day on the time in the id. No index on a column that '
-    'a successful finish changes: finishing is a HOT update.';
+    'One row per run, and one per recorded skip; partitioned by day on the time in the id. No index covers a column '
+    'that a successful finish changes, so finishing is a HOT update.';
 COMMENT ON COLUMN punctual.runs.id IS
     'For a slot: UUIDv8 of its milliseconds and a hash of (job, slot), so that a slot can have only one run. '
     'Otherwise UUIDv7 of its creation.';
@@ -359,18 +361,18 @@ COMMENT ON COLUMN punctual.runs.job_id IS 'The job.';
 COMMENT ON COLUMN punctual.runs.replica IS 'Replica that made the latest attempt.';
 COMMENT ON COLUMN punctual.runs.blocked_by IS 'On a skip for overlap: the run that was in the way.';
 COMMENT ON COLUMN punctual.runs.replay_of IS 'On a replay: the dead run it repeats.';
-COMMENT ON COLUMN punctual.runs.rerun_of IS 'On a rerun: the run that somebody wanted made again.';
+COMMENT ON COLUMN punctual.runs.rerun_of IS 'On a rerun: the run that it makes again.';
 COMMENT ON COLUMN punctual.runs.parent_run IS 'On a step: the run of its workflow.';
 COMMENT ON COLUMN punctual.runs.scheduled_for IS
-    'The slot: nominal fire time. Of a manual run, when it was asked for; of a replay or rerun, that of the run it '
-    'repeats.';
+    'The slot: nominal fire time. Of a manual run: when it was requested. Of a replay or rerun: the slot of the run '
+    'it repeats.';
 COMMENT ON COLUMN punctual.runs.due_at IS 'When it was due: the slot plus the job''s jitter.';
 COMMENT ON COLUMN punctual.runs.created_at IS 'When the row was written.';
 COMMENT ON COLUMN punctual.runs.claimed_at IS 'When the latest attempt was claimed.';
 COMMENT ON COLUMN punctual.runs.started_at IS 'When the latest attempt was sent.';
 COMMENT ON COLUMN punctual.runs.accepted_at IS
-    'With completion async: when the target answered the latest attempt with 202; from then on no replica holds the '
-    'run. Null: it did not.';
+    'With completion async: when the target answered the latest attempt with 202. From then on no replica holds the '
+    'run. Null: the target did not answer 202.';
 COMMENT ON COLUMN punctual.runs.finished_at IS 'When it reached its final status.';
 COMMENT ON COLUMN punctual.runs.next_attempt_at IS
     'While retrying, or pending because the circuit breaker of its target is open: when the next attempt may start.';
@@ -378,16 +380,16 @@ COMMENT ON COLUMN punctual.runs.skipped_first IS 'On a skip: the first slot it s
 COMMENT ON COLUMN punctual.runs.skipped_last IS 'On a skip: the last slot it stands for.';
 COMMENT ON COLUMN punctual.runs.fence IS 'Fencing token of the latest attempt; only its holder may finish the run.';
 COMMENT ON COLUMN punctual.runs.tenant IS 'Owner: tenants.id.';
-COMMENT ON COLUMN punctual.runs.job_version IS 'Version of the definition it uses on every attempt.';
+COMMENT ON COLUMN punctual.runs.job_version IS 'Version of the definition that all its attempts use.';
 COMMENT ON COLUMN punctual.runs.skipped_count IS 'On a skip: how many slots it stands for; null above 1,000.';
 COMMENT ON COLUMN punctual.runs.lane IS 'Queue id x 4 + priority (0 high, 1 normal, 2 low).';
 COMMENT ON COLUMN punctual.runs.attempt IS 'Number of the latest attempt, from 1; 0 before the first.';
 COMMENT ON COLUMN punctual.runs.http_status IS 'HTTP status of the latest attempt''s response, if there was one.';
-COMMENT ON COLUMN punctual.runs.late IS 'Made after the job''s tolerance for missed slots.';
+COMMENT ON COLUMN punctual.runs.late IS 'True: it was created after the job''s tolerance for missed slots.';
 COMMENT ON COLUMN punctual.runs.status IS
     'blocked, pending, running, retrying; final: succeeded, dead, skipped, cancelled.';
 COMMENT ON COLUMN punctual.runs.trigger IS
-    'What made it: schedule, catchup, manual, event, backfill, replay, notify or step.';
+    'What created it: schedule, catchup, manual, event, backfill, replay, notify or step.';
 COMMENT ON COLUMN punctual.runs.reason IS
     'Why it is not a plain success; null on a plain success. On a running run, cancelled_by_user or replaced: it is '
     'to be cancelled.';
@@ -413,8 +415,8 @@ CREATE TABLE punctual.attempts (
     PRIMARY KEY (run_id, fence)
 ) PARTITION BY RANGE (run_id);
 COMMENT ON TABLE  punctual.attempts IS
-    'One row per unsuccessful attempt; a success is on its run, and what is kept of its response in run_data. '
-    'Append-only, partitioned like runs.';
+    'One row per unsuccessful attempt. A successful attempt is on its run, and the kept part of its response in '
+    'run_data. Append-only, partitioned like runs.';
 COMMENT ON COLUMN punctual.attempts.run_id IS 'The run.';
 COMMENT ON COLUMN punctual.attempts.fence IS 'Fencing token of the attempt.';
 COMMENT ON COLUMN punctual.attempts.number IS
@@ -429,10 +431,11 @@ COMMENT ON COLUMN punctual.attempts.outcome IS
 COMMENT ON COLUMN punctual.attempts.reason IS 'Same list as runs.reason.';
 COMMENT ON COLUMN punctual.attempts.error IS 'What went wrong, for people.';
 COMMENT ON COLUMN punctual.attempts.response IS
-    'Start of the response body, as much as the job''s keep_response says; by default 1 KiB. Secrets read ***.';
+    'Start of the response body, of the length that the job''s keep_response sets; by default 1 KiB. Secrets read ***.';
 COMMENT ON COLUMN punctual.attempts.response_headers IS
-    'Headers of the response, those of a closed list, by name in lower case; null: none are kept.';
-COMMENT ON COLUMN punctual.attempts.response_truncated IS 'The body was longer than response; null: it was not.';
+    'Headers of the response, by name in lower case. Only headers of a fixed list are kept. Null: none is kept.';
+COMMENT ON COLUMN punctual.attempts.response_truncated IS
+    'True: the body was longer than what response keeps; null: it was not.';
 
 CREATE TABLE punctual.run_data (
     run_id              uuid NOT NULL,
@@ -453,33 +456,34 @@ CREATE TABLE punctual.run_data (
     PRIMARY KEY (run_id)
 ) PARTITION BY RANGE (run_id);
 COMMENT ON TABLE  punctual.run_data IS
-    'What a single run sends in place of what its job says, and what came of it besides its status; only where there '
-    'is any. Partitioned like runs.';
+    'What a single run sends in place of what its job defines, and its progress, result and response. Only runs with '
+    'such data have a row. Partitioned like runs.';
 COMMENT ON COLUMN punctual.run_data.run_id IS 'The run.';
 COMMENT ON COLUMN punctual.run_data.webhook_id IS
-    'On a replay, and a rerun with the same keys: the webhook-id of the run that it repeats; null: the run''s id.';
+    'On a replay, and on a rerun with the same keys: the webhook-id of the run that it repeats. Null: the run''s id.';
 COMMENT ON COLUMN punctual.run_data.headers IS 'Headers that replace the job''s for this run; null: the job''s.';
 COMMENT ON COLUMN punctual.run_data.body IS 'Body that replaces the job''s for this run; null: the job''s.';
 COMMENT ON COLUMN punctual.run_data.idempotency_key IS
-    'On a replay, and a rerun with the same keys: the Idempotency-Key of the run that it repeats; null: what follows '
-    'from the run itself.';
+    'On a replay, and on a rerun with the same keys: the Idempotency-Key of the run that it repeats. Null: the key '
+    'that the run itself gives.';
 COMMENT ON COLUMN punctual.run_data.progress IS
     'With completion async: the last progress that the target reported; the next attempt may read it.';
-COMMENT ON COLUMN punctual.run_data.progress_at IS 'When it was reported.';
+COMMENT ON COLUMN punctual.run_data.progress_at IS 'When the target reported that progress.';
 COMMENT ON COLUMN punctual.run_data.notify_url IS
-    'On a notice, and on its replays: where it goes in place of the job''s target.';
+    'On a notice, and on its replays: the URL that it goes to in place of the job''s target.';
 COMMENT ON COLUMN punctual.run_data.notify_secret IS
-    'On a notice whose body is to get a routing key: name of the secret that holds it.';
+    'On a notice whose body needs a routing key: name of the secret that holds the key.';
 COMMENT ON COLUMN punctual.run_data.result IS
-    'What the run succeeded with: from a 2xx JSON answer, or reported by its target; null: nothing.';
+    'The result of the successful run, from a 2xx JSON response or reported by its target; null: no result.';
 COMMENT ON COLUMN punctual.run_data.result_note IS
-    'Why a result that there was is not kept; null: it is, or there was none.';
+    'Why the run''s result was not kept; null: it was kept, or there was none.';
 COMMENT ON COLUMN punctual.run_data.response IS
-    'Of a job with keep_response: start of the response body of the attempt that succeeded, or was accepted last. '
-    'Secrets read ***.';
+    'Of a job with keep_response: start of the response body of the attempt that succeeded, or of the latest attempt '
+    'that was accepted. Secrets read ***.';
 COMMENT ON COLUMN punctual.run_data.response_headers IS 'Headers of that response, as in attempts.';
-COMMENT ON COLUMN punctual.run_data.response_truncated IS 'The body of that response was longer; null: it was not.';
-COMMENT ON COLUMN punctual.run_data.response_fence IS 'Fencing token of the attempt that the response is of.';
+COMMENT ON COLUMN punctual.run_data.response_truncated IS
+    'True: the body of that response was longer; null: it was not.';
+COMMENT ON COLUMN punctual.run_data.response_fence IS 'Fencing token of the attempt that got this response.';
 -- +goose StatementEnd
 
 -- +goose StatementBegin
@@ -498,7 +502,7 @@ LANGUAGE sql STABLE STRICT AS $$
         to_regclass('punctual.' || parent || to_char(day, '_YYYYMMDD"_failures"'))))
 $$;
 COMMENT ON FUNCTION punctual.has_partition(text, date) IS
-    'Whether a day (UTC) of runs, attempts or run_data has its partition: that of a whole day or of its failures.';
+    'Whether a day (UTC) of runs, attempts or run_data has its partition: for the whole day, or for its failures only.';
 
 -- A partition is created beside the parent and then attached, because PARTITION OF would lock the parent against every
 -- reader and writer. A partition that exists but is detached, because its removal has begun, is attached again, so that
@@ -539,8 +543,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION punctual.create_partitions(date, date) IS
-    'Makes the daily partitions of runs, attempts and run_data that are missing between two days (UTC, inclusive); '
-    'returns how many.';
+    'Creates the missing daily partitions of runs, attempts and run_data between two days (UTC, inclusive). Returns '
+    'how many it attached.';
 
 CREATE FUNCTION punctual.retire_partitions(day date, keep_failures boolean) RETURNS bigint
 LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
@@ -590,9 +594,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION punctual.retire_partitions(date, boolean) IS
-    'Drops the detached tables of a day (UTC) of runs, attempts and run_data; keeping failures, first moves every '
+    'Drops the detached tables of a day (UTC) of runs, attempts and run_data. With keep_failures it first moves every '
     'run that did not succeed, with its attempts and data, into a partition of its own. Returns how many runs were '
-    'kept; null when a partition of the day is attached.';
+    'kept; null if a partition of the day is attached.';
 
 SELECT punctual.create_partitions((now() AT TIME ZONE 'UTC')::date - 1, (now() AT TIME ZONE 'UTC')::date + 7);
 -- +goose StatementEnd
@@ -622,19 +626,20 @@ COMMENT ON TABLE  punctual.ready IS
     'Runs that any replica may claim: retries, manual runs, runs given back. A row leaves when it is claimed.';
 COMMENT ON COLUMN punctual.ready.run_id IS 'The run.';
 COMMENT ON COLUMN punctual.ready.job_id IS 'Its job.';
-COMMENT ON COLUMN punctual.ready.due_at IS 'When it may be claimed; of a run whose target works on, its deadline.';
+COMMENT ON COLUMN punctual.ready.due_at IS
+    'When it may be claimed. Of a run whose target has answered 202 and still works: its deadline.';
 COMMENT ON COLUMN punctual.ready.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.ready.lane IS
-    'Queue id x 4 + priority (0 high, 1 normal, 2 low), or + 3 for backfills and replays of any priority; -1 - queue '
-    'id for the deadline of a target that works on, which needs no worker slot.';
+    'Queue id x 4 + priority (0 high, 1 normal, 2 low), or + 3 for backfills and replays of any priority. -1 - queue '
+    'id: the deadline of a target that has answered 202 and still works; it needs no worker slot.';
 COMMENT ON COLUMN punctual.ready.held_by IS
-    'What the run waits for, such as "breaker billing.internal:443" or "hanging billing.internal:443/invoices"; '
-    'null: for a worker slot, or for due_at.';
+    'What the run waits for, such as "breaker billing.internal:443" or "hanging billing.internal:443/invoices"; null: '
+    'a worker slot, or due_at.';
 COMMENT ON COLUMN punctual.ready.held_since IS 'Since when it has waited for that without an attempt.';
 COMMENT ON COLUMN punctual.ready.held_until IS
-    'It waits until then at most, and is dead when its host cannot be reached even then.';
+    'It waits until then at most. If its host still cannot be reached then, the run is dead.';
 COMMENT ON COLUMN punctual.ready.at_gate IS
-    'It waits at its job''s gate, and is due when that is freed; due_at is the time to look at it whatever happens.';
+    'True: it waits at its job''s gate, and becomes due when the gate is freed. At due_at it is looked at in any case.';
 
 ALTER TABLE punctual.ready ALTER COLUMN tenant SET (n_distinct = 1000); -- as in schedules
 
@@ -645,7 +650,7 @@ CREATE TABLE punctual.claims (
     run_ids     uuid[] NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 COMMENT ON TABLE  punctual.claims IS
-    'The leases: one row per claimed batch, gone when all of its runs have left the replica.';
+    'The leases: one row per claimed batch. A row goes when all its runs have left the replica.';
 COMMENT ON COLUMN punctual.claims.id IS 'The batch.';
 COMMENT ON COLUMN punctual.claims.replica IS 'Replica that holds it.';
 COMMENT ON COLUMN punctual.claims.claimed_at IS 'When it was claimed.';
@@ -657,10 +662,10 @@ CREATE TABLE punctual.cancels (
     requested_at  timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE  punctual.cancels IS
-    'Tells replicas which of the runs they are sending are to be cancelled; that they are is said by runs.reason.';
+    'Tells replicas which of the runs they are sending are to be cancelled. The decision itself is in runs.reason.';
 COMMENT ON COLUMN punctual.cancels.run_id IS 'The running run.';
 COMMENT ON COLUMN punctual.cancels.replica IS 'Replica that is sending it.';
-COMMENT ON COLUMN punctual.cancels.requested_at IS 'When it was asked for.';
+COMMENT ON COLUMN punctual.cancels.requested_at IS 'When the cancel was requested.';
 
 -- A few rows in a page or two. Each is updated every 2 s and pruned by the next update. With the defaults, three such
 -- rows would have the table vacuumed every minute for ever.
@@ -682,9 +687,10 @@ COMMENT ON COLUMN punctual.replicas.version IS 'Version of its binary.';
 COMMENT ON COLUMN punctual.replicas.zone_data IS 'Version of the time zone data in its binary, such as 2025c.';
 COMMENT ON COLUMN punctual.replicas.queues IS 'Its worker slots per queue.';
 COMMENT ON COLUMN punctual.replicas.started_at IS 'When it started.';
-COMMENT ON COLUMN punctual.replicas.renewed_at IS 'When it last renewed, for people: others judge by watching beat.';
+COMMENT ON COLUMN punctual.replicas.renewed_at IS
+    'When it last renewed its heartbeat, for people. Other replicas judge by beat.';
 COMMENT ON COLUMN punctual.replicas.beat IS 'Heartbeat counter, raised every 2 s.';
-COMMENT ON COLUMN punctual.replicas.draining IS 'It was asked to stop and claims no more.';
+COMMENT ON COLUMN punctual.replicas.draining IS 'True: it was told to stop and claims no more.';
 
 CREATE TABLE punctual.holds (
     replica     uuid NOT NULL REFERENCES punctual.replicas ON DELETE CASCADE,
@@ -703,23 +709,23 @@ CREATE TABLE punctual.holds (
 );
 CREATE INDEX holds_of_tenant ON punctual.holds (tenant, held_by);
 COMMENT ON TABLE  punctual.holds IS
-    'What replicas hold runs back for, each by what it has seen itself. A row goes when its replica holds nothing '
-    'back for it any more, or is gone.';
-COMMENT ON COLUMN punctual.holds.replica IS 'Who holds runs back: replicas.id.';
-COMMENT ON COLUMN punctual.holds.tenant IS 'Whose runs: tenants.id.';
-COMMENT ON COLUMN punctual.holds.held_by IS 'As in ready.held_by.';
+    'The targets for which replicas hold runs back, each replica by its own observations. A row goes when its replica '
+    'no longer holds back runs for that target, or is gone.';
+COMMENT ON COLUMN punctual.holds.replica IS 'The replica that holds runs back: replicas.id.';
+COMMENT ON COLUMN punctual.holds.tenant IS 'The tenant whose runs are held back: tenants.id.';
+COMMENT ON COLUMN punctual.holds.held_by IS 'What the runs wait for, as in ready.held_by.';
 COMMENT ON COLUMN punctual.holds.state IS
-    'open: the host cannot be reached. recovering: it can be reached again, and is sent more and more. hanging: its '
-    'requests time out.';
+    'open: the host cannot be reached. recovering: the host can be reached again, and gets more and more requests. '
+    'hanging: its requests time out.';
 COMMENT ON COLUMN punctual.holds.host IS 'Host and port.';
 COMMENT ON COLUMN punctual.holds.path IS 'The path that hangs; empty: the whole host.';
 COMMENT ON COLUMN punctual.holds.failures IS 'How many requests in a row could not be sent, or timed out.';
-COMMENT ON COLUMN punctual.holds.last_error IS 'Why the latest of them failed.';
+COMMENT ON COLUMN punctual.holds.last_error IS 'Why the latest of these requests failed.';
 COMMENT ON COLUMN punctual.holds.since IS 'Since when runs are held back.';
 COMMENT ON COLUMN punctual.holds.probe_at IS
     'When the next probe is sent; null: one is under way, or the host is not probed.';
 COMMENT ON COLUMN punctual.holds.reset_at IS
-    'When somebody asked for a reset, which the replica has not carried out yet.';
+    'When a caller asked for a reset that the replica has not carried out yet; null: no reset is pending.';
 -- +goose StatementEnd
 
 -- Dead letters, and operations on many runs.
@@ -755,8 +761,8 @@ CREATE INDEX dead_letters_by_job ON punctual.dead_letters (job_id, run_id);
 CREATE INDEX dead_letters_of_operation ON punctual.dead_letters (operation, run_id) WHERE operation IS NOT NULL;
 CREATE INDEX dead_letters_resolved ON punctual.dead_letters (resolved_at) WHERE resolved_at IS NOT NULL;
 COMMENT ON TABLE  punctual.dead_letters IS
-    'Runs that exhausted their attempts, with what a replay needs, until somebody resolves them; resolved ones are '
-    'kept as long as failures. Outlives the run''s partition.';
+    'Runs that ended dead, with what a replay needs, until they are resolved. Resolved ones are kept as long as '
+    'failures. A dead letter outlives its run''s partition.';
 COMMENT ON COLUMN punctual.dead_letters.run_id IS 'The dead run.';
 COMMENT ON COLUMN punctual.dead_letters.job_id IS 'Its job.';
 COMMENT ON COLUMN punctual.dead_letters.tenant IS 'Owner: tenants.id.';
@@ -764,25 +770,26 @@ COMMENT ON COLUMN punctual.dead_letters.job_name IS 'Name of the job when the ru
 COMMENT ON COLUMN punctual.dead_letters.job_version IS 'Version the run used.';
 COMMENT ON COLUMN punctual.dead_letters.scheduled_for IS 'Its slot.';
 COMMENT ON COLUMN punctual.dead_letters.died_at IS 'When it became dead.';
-COMMENT ON COLUMN punctual.dead_letters.trigger IS 'What made the run.';
+COMMENT ON COLUMN punctual.dead_letters.trigger IS 'What created the run.';
 COMMENT ON COLUMN punctual.dead_letters.reason IS 'Why its last attempt failed; same list as runs.reason.';
 COMMENT ON COLUMN punctual.dead_letters.attempts IS 'How many attempts it had.';
 COMMENT ON COLUMN punctual.dead_letters.http_status IS 'HTTP status of the last response, if there was one.';
 COMMENT ON COLUMN punctual.dead_letters.error IS 'Its last error.';
 COMMENT ON COLUMN punctual.dead_letters.headers IS 'Headers given to this run alone.';
 COMMENT ON COLUMN punctual.dead_letters.body IS 'Body given to this run alone.';
-COMMENT ON COLUMN punctual.dead_letters.resolved_at IS 'When somebody resolved or replayed it.';
-COMMENT ON COLUMN punctual.dead_letters.note IS 'What they said.';
+COMMENT ON COLUMN punctual.dead_letters.resolved_at IS 'When it was resolved or replayed.';
+COMMENT ON COLUMN punctual.dead_letters.note IS 'The note given when it was resolved or replayed.';
 COMMENT ON COLUMN punctual.dead_letters.webhook_id IS
     'Of a replay that died: the webhook-id it carried; null: the run''s id.';
 COMMENT ON COLUMN punctual.dead_letters.idempotency_key IS
-    'Of a replay that died: the Idempotency-Key it carried; null: what follows from the run itself.';
+    'Of a replay that died: the Idempotency-Key it carried; null: the key that the run itself gives.';
 COMMENT ON COLUMN punctual.dead_letters.replayed_as IS 'The run that repeats it, once it was replayed.';
 COMMENT ON COLUMN punctual.dead_letters.operation IS
     'The running operation that is to replay or resolve it: operations.id.';
-COMMENT ON COLUMN punctual.dead_letters.notify_url IS 'Of a notice that could not be delivered: where it was to go.';
+COMMENT ON COLUMN punctual.dead_letters.notify_url IS
+    'Of a notice that could not be delivered: the URL that it was sent to.';
 COMMENT ON COLUMN punctual.dead_letters.notify_secret IS
-    'Of a notice whose body is to get a routing key: name of the secret that holds it.';
+    'Of a notice whose body needs a routing key: name of the secret that holds the key.';
 
 CREATE TABLE punctual.operations (
     id              uuid PRIMARY KEY,
@@ -817,33 +824,34 @@ CREATE INDEX operations_by_tenant ON punctual.operations (tenant, id);
 CREATE INDEX operations_running ON punctual.operations (next_at) WHERE state = 'running';
 CREATE INDEX operations_ended ON punctual.operations (finished_at) WHERE finished_at IS NOT NULL;
 COMMENT ON TABLE  punctual.operations IS
-    'Work on many dead letters or past slots. Any replica does the next batch of a running one, in a transaction '
-    'with the progress it makes. One that has ended is kept as long as failures.';
+    'Work on many dead letters or past slots. Any replica does the next batch of a running operation, and records the '
+    'progress in the same transaction. An ended operation is kept as long as failures.';
 COMMENT ON COLUMN punctual.operations.id IS 'UUIDv7 of its creation.';
 COMMENT ON COLUMN punctual.operations.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.operations.kind IS 'replay, resolve or backfill.';
-COMMENT ON COLUMN punctual.operations.state IS 'running, done, cancelled or failed (it could not be carried on).';
+COMMENT ON COLUMN punctual.operations.state IS 'running, done, cancelled or failed (it could not continue).';
 COMMENT ON COLUMN punctual.operations.request IS
-    'What was asked for: the filter, and whether only the latest of each job.';
-COMMENT ON COLUMN punctual.operations.note IS 'What was said with it.';
+    'What the caller requested: the filter, and whether only the latest of each job.';
+COMMENT ON COLUMN punctual.operations.note IS 'The caller''s note.';
 COMMENT ON COLUMN punctual.operations.max_per_second IS
-    'How many dead letters it takes a second at most; null: as many as it can.';
+    'How many dead letters it handles in a second at most; null: no limit.';
 COMMENT ON COLUMN punctual.operations.matched IS
-    'How many dead letters it selected when it was made, which are marked and no others are touched; or how many '
-    'slots.';
+    'How many dead letters it selected when it was created; it marks these and touches no others. Of a backfill: how '
+    'many slots.';
 COMMENT ON COLUMN punctual.operations.done IS
-    'How many of them have been replayed or resolved; or how many slots became runs or had them already.';
-COMMENT ON COLUMN punctual.operations.failed IS 'How many of them could not be.';
-COMMENT ON COLUMN punctual.operations.next_at IS 'When its next batch may be done, by its rate.';
-COMMENT ON COLUMN punctual.operations.created_at IS 'When it was asked for.';
+    'How many of its dead letters were replayed or resolved. Of a backfill: how many slots became runs or already had '
+    'them.';
+COMMENT ON COLUMN punctual.operations.failed IS 'How many of them could not be handled.';
+COMMENT ON COLUMN punctual.operations.next_at IS 'When its next batch may be done at its rate.';
+COMMENT ON COLUMN punctual.operations.created_at IS 'When it was requested.';
 COMMENT ON COLUMN punctual.operations.finished_at IS 'When it ended.';
 COMMENT ON COLUMN punctual.operations.error IS
-    'The latest dead letter that could not be done and why, or why the operation could not be carried on.';
+    'The latest dead letter that could not be handled and why, or why the operation could not continue.';
 COMMENT ON COLUMN punctual.operations.job_id IS 'Of a backfill: the job.';
-COMMENT ON COLUMN punctual.operations.rerun IS 'Of a backfill: slots that have a run get another.';
+COMMENT ON COLUMN punctual.operations.rerun IS 'Of a backfill: true if slots that already have a run get another.';
 COMMENT ON COLUMN punctual.operations.next_slot IS
     'Of a backfill: the slot its next batch begins with; null when none is left.';
-COMMENT ON COLUMN punctual.operations.last_slot IS 'Of a backfill: the last slot it is about.';
+COMMENT ON COLUMN punctual.operations.last_slot IS 'Of a backfill: the last slot in its range.';
 
 -- Each key leaves two dead rows: one when it gets its answer, and one when it is forgotten a day later, together with
 -- the other keys of its minute. On a busy day, dead rows of a fifth of the table would be more than the keys of some
@@ -896,25 +904,26 @@ CREATE TABLE punctual.notices (
 CREATE INDEX notices_by_job ON punctual.notices (job_id, id);
 CREATE INDEX notices_due ON punctual.notices (tell_at);
 COMMENT ON TABLE  punctual.notices IS
-    'What a job''s notify URLs have not been told yet. A row goes when the run that tells it is made.';
+    'Events that a job''s notify URLs have not been told of yet. A row goes when the run that delivers the notice is '
+    'created.';
 COMMENT ON COLUMN punctual.notices.id IS 'Order of writing.';
 COMMENT ON COLUMN punctual.notices.job_id IS 'The job.';
 COMMENT ON COLUMN punctual.notices.tenant IS 'Owner: tenants.id.';
-COMMENT ON COLUMN punctual.notices.job_version IS 'Version of the job under which it happened.';
+COMMENT ON COLUMN punctual.notices.job_version IS 'Version of the job when it happened.';
 COMMENT ON COLUMN punctual.notices.event IS 'failing, dead, missed, late, stale or recovered.';
 COMMENT ON COLUMN punctual.notices.run_id IS 'The run it is about; for missed, the recorded skip; for stale, null.';
 COMMENT ON COLUMN punctual.notices.scheduled_for IS 'Its slot; for missed, the last one; for stale, null.';
 COMMENT ON COLUMN punctual.notices.slots IS 'For missed: how many slots; null above 1,000.';
 COMMENT ON COLUMN punctual.notices.reason IS 'For failing and dead: why its last attempt failed.';
 COMMENT ON COLUMN punctual.notices.error IS 'For failing and dead: its last error.';
-COMMENT ON COLUMN punctual.notices.happened_at IS 'When it happened; of a run that ended, when it did.';
-COMMENT ON COLUMN punctual.notices.tell_at IS 'When to look whether it may be told; notified.sent decides.';
+COMMENT ON COLUMN punctual.notices.happened_at IS 'When it happened. Of a run that ended: when it ended.';
+COMMENT ON COLUMN punctual.notices.tell_at IS 'When to check whether the notice may be sent; notified.sent decides.';
 COMMENT ON COLUMN punctual.notices.http_status IS
     'For failing and dead: HTTP status of the last response, if there was one.';
 COMMENT ON COLUMN punctual.notices.response IS 'For failing and dead: start of the last response.';
 COMMENT ON COLUMN punctual.notices.since IS
-    'For failing and dead: when the first attempt failed since the last success; for stale: the last success, or '
-    'from when it was counted; for recovered: since when the job was not well.';
+    'For failing and dead: when the first attempt failed since the last success. For stale: the last success, or the '
+    'instant from which the time without success is counted. For recovered: since when the job was not well.';
 COMMENT ON COLUMN punctual.notices.failures IS 'Failed attempts in a row when it happened.';
 
 CREATE TABLE punctual.notified (
@@ -929,18 +938,18 @@ CREATE TABLE punctual.notified (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
 CREATE INDEX notified_to_look_at ON punctual.notified (look_at) WHERE look_at IS NOT NULL;
 COMMENT ON TABLE  punctual.notified IS
-    'How jobs are that somebody is told of, where there is anything to say: a job that is well, of which nothing was '
-    'told and from which no success is expected in time has no row.';
+    'The state of jobs that have notify recipients. A job has no row while it is well, no notice about it was sent, '
+    'and no success is expected within a set time.';
 COMMENT ON COLUMN punctual.notified.job_id IS 'The job.';
 COMMENT ON COLUMN punctual.notified.failing_since IS
     'When the first attempt failed since the last success; null: the job is well.';
 COMMENT ON COLUMN punctual.notified.failures IS 'Failed attempts in a row since then.';
 COMMENT ON COLUMN punctual.notified.stale_since IS
-    'Since when the job has had no success, once it is stale; null: it is not.';
+    'If the job is stale: since when it has had no success. Null: it is not stale.';
 COMMENT ON COLUMN punctual.notified.success_at IS 'The success that ended the last trouble.';
-COMMENT ON COLUMN punctual.notified.look_at IS 'When to look whether the job is stale; null: never.';
+COMMENT ON COLUMN punctual.notified.look_at IS 'When to check whether the job is stale; null: never.';
 COMMENT ON COLUMN punctual.notified.sent IS
-    'When each event was last told: more of the same within 5 minutes are told together.';
+    'When each event was last sent. Further events of the same kind within 5 minutes are sent together.';
 
 -- When a version of a job expects success within a time, the job must be checked for staleness: it was created, edited
 -- or resumed. The trigger is deferred, so that the row is locked last, as in the finish of runs.
@@ -952,7 +961,8 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION punctual.expect_success() IS 'Has a job looked at that expects a success in time.';
+COMMENT ON FUNCTION punctual.expect_success() IS
+    'Sets a job that expects success within a time to be checked for staleness now.';
 
 CREATE CONSTRAINT TRIGGER expect_success AFTER INSERT ON punctual.job_versions DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW WHEN (NEW.state = 'active' AND NEW.definition -> 'expect_success_within' IS NOT NULL)
@@ -966,8 +976,8 @@ CREATE TABLE punctual.run_token_key (
     CONSTRAINT run_token_key_is_long CHECK (length(key) >= 32)
 );
 COMMENT ON TABLE  punctual.run_token_key IS
-    'What run tokens are made with: whoever can read it can complete any run that waits for a callback. Exactly one '
-    'row.';
+    'The key that run tokens are made with. Any role that can read it can complete any run that waits for a callback. '
+    'Exactly one row.';
 COMMENT ON COLUMN punctual.run_token_key.singleton IS 'Always true: keeps the table at one row.';
 COMMENT ON COLUMN punctual.run_token_key.key IS 'Key of the HMAC-SHA-256 in each token; 244 random bits.';
 
@@ -989,15 +999,16 @@ CREATE TABLE punctual.tenant_usage (
         AND (held_by IS NULL) = (held_at IS NULL))
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE  punctual.tenant_usage IS
-    'What tenants with limits have used of them. A row that is missing is made when it is needed; its lock is what '
-    'makes limits exact.';
-COMMENT ON COLUMN punctual.tenant_usage.tenant IS 'Whose: tenants.id.';
+    'How much of their limits tenants have used. A missing row is created when it is needed. The row''s lock makes '
+    'the limits exact.';
+COMMENT ON COLUMN punctual.tenant_usage.tenant IS 'The tenant: tenants.id.';
 COMMENT ON COLUMN punctual.tenant_usage.starts_at IS
-    'Until when max_runs_per_second is used up, or how far back not (generic cell rate); null: nothing was started.';
+    'Until when max_runs_per_second is used up (generic cell rate). An instant in the past: since when it is not used '
+    'up. Null: nothing was started.';
 COMMENT ON COLUMN punctual.tenant_usage.held_by IS 'The limit that its due work last waited for.';
-COMMENT ON COLUMN punctual.tenant_usage.held_since IS 'Since when it did.';
+COMMENT ON COLUMN punctual.tenant_usage.held_since IS 'Since when its due work waited for that limit.';
 COMMENT ON COLUMN punctual.tenant_usage.held_at IS
-    'When a replica last noted so; longer ago than 5 s: it does no more.';
+    'When a replica last saw its due work wait for that limit. If that is more than 5 s ago, it waits no more.';
 
 CREATE TABLE punctual.allowances (
     tenant    integer NOT NULL REFERENCES punctual.tenants,
@@ -1010,13 +1021,15 @@ CREATE TABLE punctual.allowances (
     PRIMARY KEY (tenant, replica)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE  punctual.allowances IS
-    'How max_concurrent_runs is shared out among replicas. That of a lost one goes when its claims have gone.';
-COMMENT ON COLUMN punctual.allowances.tenant IS 'Whose runs: tenants.id.';
-COMMENT ON COLUMN punctual.allowances.replica IS 'Who may send them.';
+    'How max_concurrent_runs is shared out among the replicas. The row of a lost replica goes when its claims have '
+    'gone.';
+COMMENT ON COLUMN punctual.allowances.tenant IS 'The tenant whose runs may be sent: tenants.id.';
+COMMENT ON COLUMN punctual.allowances.replica IS 'The replica that may send them.';
 COMMENT ON COLUMN punctual.allowances.slots IS
-    'How many at once. The sum over all replicas exceeds the limit only after it was lowered, until runs end.';
-COMMENT ON COLUMN punctual.allowances.wants IS 'How many more it had work for when it last asked.';
-COMMENT ON COLUMN punctual.allowances.since IS 'Since when it has had slots or, having none, wanted some.';
+    'How many runs it may send at once. The sum over all replicas exceeds the limit only after the limit was lowered, '
+    'until runs end.';
+COMMENT ON COLUMN punctual.allowances.wants IS 'How many more slots it had work for when it last asked.';
+COMMENT ON COLUMN punctual.allowances.since IS 'Since when it has had slots or, if it has none, has wanted some.';
 COMMENT ON COLUMN punctual.allowances.asked_at IS 'When it last asked.';
 
 -- A table apart from tenant_usage: a request that writes jobs holds this row until the jobs are written, and no run may
@@ -1027,18 +1040,18 @@ CREATE TABLE punctual.tenant_jobs (
     CONSTRAINT tenant_jobs_are_not_negative CHECK (jobs >= 0)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE  punctual.tenant_jobs IS
-    'How many jobs tenants with max_jobs have. A row that is missing is made when it is needed; its lock is what '
-    'makes the limit exact.';
-COMMENT ON COLUMN punctual.tenant_jobs.tenant IS 'Whose: tenants.id.';
+    'How many jobs the tenants with max_jobs have. A missing row is created when it is needed. The row''s lock makes '
+    'the limit exact.';
+COMMENT ON COLUMN punctual.tenant_jobs.tenant IS 'The tenant: tenants.id.';
 COMMENT ON COLUMN punctual.tenant_jobs.jobs IS
-    'At least as many as it has active and paused jobs: creates raise it, and they are counted anew when it reaches '
-    'max_jobs. Null: to be counted.';
+    'At least the number of its active and paused jobs. Creating jobs raises it; when it reaches max_jobs, the jobs '
+    'are counted again. Null: to be counted.';
 
 -- Jobs are not counted while the tenant has no limit.
 CREATE FUNCTION punctual.count_jobs_anew() RETURNS trigger
 LANGUAGE plpgsql AS $$ BEGIN UPDATE punctual.tenant_jobs SET jobs = NULL WHERE tenant = NEW.id; RETURN NULL; END $$;
 COMMENT ON FUNCTION punctual.count_jobs_anew() IS
-    'Has the jobs of a tenant counted anew after its max_jobs was set or changed.';
+    'Has the jobs of a tenant counted again after its max_jobs was set or changed.';
 
 CREATE TRIGGER count_jobs_anew AFTER UPDATE OF max_jobs ON punctual.tenants FOR EACH ROW
     WHEN (OLD.max_jobs IS DISTINCT FROM NEW.max_jobs) EXECUTE FUNCTION punctual.count_jobs_anew();
@@ -1052,12 +1065,12 @@ CREATE UNLOGGED TABLE punctual.request_rates (
     CONSTRAINT request_rate_grants_something CHECK (granted > 0)
 ) WITH (fillfactor = 20);
 COMMENT ON TABLE  punctual.request_rates IS
-    'How far tenants with max_requests_per_second have spent it. Replicas draw requests from here a tenth of a '
-    'second''s worth at a time.';
-COMMENT ON COLUMN punctual.request_rates.tenant IS 'Who sent them: tenants.id.';
+    'How much of max_requests_per_second tenants have used. Replicas draw requests from here, a tenth of a second''s '
+    'worth at a time.';
+COMMENT ON COLUMN punctual.request_rates.tenant IS 'The tenant that sent them: tenants.id.';
 COMMENT ON COLUMN punctual.request_rates.spent_until IS
-    'When all requests drawn so far would have been sent, had they come evenly: at most a second from now.';
-COMMENT ON COLUMN punctual.request_rates.granted IS 'How many the last replica drew.';
+    'When all requests drawn so far would have been sent at an even rate: at most a second from now.';
+COMMENT ON COLUMN punctual.request_rates.granted IS 'How many requests the last replica drew.';
 -- +goose StatementEnd
 
 -- API keys and secrets. Encrypted columns are useless in SQL, so none of this is granted to punctual_reader.
@@ -1082,19 +1095,20 @@ CREATE TABLE punctual.api_keys (
     CONSTRAINT api_key_role_is_known CHECK (role IN ('metrics', 'viewer', 'submitter', 'editor', 'admin', 'operator'))
 );
 CREATE INDEX api_keys_by_tenant ON punctual.api_keys (tenant, id);
-COMMENT ON TABLE  punctual.api_keys IS 'Keys of the API. A key itself is shown once, when it is made, and not stored.';
+COMMENT ON TABLE  punctual.api_keys IS 'API keys. A key is shown once, when it is created, and is not stored.';
 COMMENT ON COLUMN punctual.api_keys.id IS 'UUIDv7 of its creation.';
-COMMENT ON COLUMN punctual.api_keys.tenant IS 'Whom it acts for: tenants.id.';
+COMMENT ON COLUMN punctual.api_keys.tenant IS 'The tenant that it acts for: tenants.id.';
 COMMENT ON COLUMN punctual.api_keys.name IS 'What it is for, for people.';
-COMMENT ON COLUMN punctual.api_keys.prefix IS 'Its beginning, which is no secret: it is found by that.';
+COMMENT ON COLUMN punctual.api_keys.prefix IS
+    'The beginning of the key, which is not secret. The key is looked up by it.';
 COMMENT ON COLUMN punctual.api_keys.hash IS
-    'SHA-256 of the whole key. It holds 256 random bits, so that a slow hash would protect nothing more.';
+    'SHA-256 of the whole key. A key holds 256 random bits, so a slow hash would protect it no better.';
 COMMENT ON COLUMN punctual.api_keys.role IS
-    'viewer, submitter, editor, admin or operator: each may also do what those before it may. metrics: reads the '
+    'viewer, submitter, editor, admin or operator: each may do all that the roles before it may. metrics: reads the '
     'metrics of the deployment and nothing else.';
-COMMENT ON COLUMN punctual.api_keys.created_by IS 'Who made it.';
-COMMENT ON COLUMN punctual.api_keys.created_at IS 'When it was made.';
-COMMENT ON COLUMN punctual.api_keys.expires_at IS 'When it ceases to work; null: never.';
+COMMENT ON COLUMN punctual.api_keys.created_by IS 'Who created it.';
+COMMENT ON COLUMN punctual.api_keys.created_at IS 'When it was created.';
+COMMENT ON COLUMN punctual.api_keys.expires_at IS 'When it stops working; null: never.';
 COMMENT ON COLUMN punctual.api_keys.last_used_at IS 'When it was last used, to the minute.';
 COMMENT ON COLUMN punctual.api_keys.revoked_at IS 'When it was revoked.';
 
@@ -1105,13 +1119,12 @@ CREATE TABLE punctual.data_keys (
     created_at  timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE  punctual.data_keys IS
-    'The keys that secrets are encrypted with, themselves encrypted with the master key, which is not in the '
-    'database.';
-COMMENT ON COLUMN punctual.data_keys.id IS 'Tink''s id of the key, which every ciphertext begins with.';
-COMMENT ON COLUMN punctual.data_keys.number IS 'Order of making: the last one encrypts, all of them decrypt.';
+    'The keys that encrypt secrets. They are themselves encrypted with the master key, which is not in the database.';
+COMMENT ON COLUMN punctual.data_keys.id IS 'Tink''s id of the key. Every ciphertext begins with it.';
+COMMENT ON COLUMN punctual.data_keys.number IS 'Order of creation: the last key encrypts, all keys decrypt.';
 COMMENT ON COLUMN punctual.data_keys.sealed IS
     'Tink keyset of one AES-256-GCM key, encrypted with the master key; the id is its associated data.';
-COMMENT ON COLUMN punctual.data_keys.created_at IS 'When it was made.';
+COMMENT ON COLUMN punctual.data_keys.created_at IS 'When it was created.';
 
 CREATE TABLE punctual.secrets (
     id           uuid PRIMARY KEY,
@@ -1127,14 +1140,15 @@ CREATE TABLE punctual.secrets (
     CONSTRAINT secret_name_is_unique UNIQUE (tenant, name)
 );
 COMMENT ON TABLE  punctual.secrets IS 'Secrets that definitions refer to by name. No value is ever shown.';
-COMMENT ON COLUMN punctual.secrets.id IS 'UUIDv7 of its creation; a secret of the same name made later is another.';
+COMMENT ON COLUMN punctual.secrets.id IS
+    'UUIDv7 of its creation. A secret created later under the same name has another id.';
 COMMENT ON COLUMN punctual.secrets.tenant IS 'Owner: tenants.id.';
-COMMENT ON COLUMN punctual.secrets.name IS 'What definitions call it by.';
+COMMENT ON COLUMN punctual.secrets.name IS 'The name that definitions use.';
 COMMENT ON COLUMN punctual.secrets.description IS 'For people.';
 COMMENT ON COLUMN punctual.secrets.version IS 'Counts the values it has had.';
-COMMENT ON COLUMN punctual.secrets.data_key IS 'What it is encrypted with: data_keys.id.';
+COMMENT ON COLUMN punctual.secrets.data_key IS 'The data key that encrypts it: data_keys.id.';
 COMMENT ON COLUMN punctual.secrets.ciphertext IS 'AES-256-GCM; tenant, kind and id are its associated data.';
-COMMENT ON COLUMN punctual.secrets.created_at IS 'When it was made.';
+COMMENT ON COLUMN punctual.secrets.created_at IS 'When it was created.';
 COMMENT ON COLUMN punctual.secrets.updated_at IS 'When it was last changed.';
 
 CREATE TABLE punctual.secret_uses (
@@ -1145,7 +1159,7 @@ CREATE TABLE punctual.secret_uses (
 );
 CREATE INDEX secret_uses_by_job ON punctual.secret_uses (job_id);
 COMMENT ON TABLE  punctual.secret_uses IS
-    'Which jobs have referred to which secrets in some version: where to look before one is deleted.';
+    'Which jobs have referred to which secrets in some version. It is consulted before a secret is deleted.';
 COMMENT ON COLUMN punctual.secret_uses.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.secret_uses.name IS 'Name of the secret.';
 COMMENT ON COLUMN punctual.secret_uses.job_id IS 'The job.';
@@ -1160,12 +1174,12 @@ CREATE TABLE punctual.job_secrets (
 );
 CREATE INDEX job_secrets_by_job ON punctual.job_secrets (job_id);
 COMMENT ON TABLE  punctual.job_secrets IS
-    'Values that were written into definitions: there, {"sealed": id} stands in their place. A row never changes, '
-    'another value is another row.';
-COMMENT ON COLUMN punctual.job_secrets.id IS 'What the definition refers to it by.';
+    'Values that were written into definitions, where {"sealed": id} stands in their place. A row never changes; '
+    'another value gets another row.';
+COMMENT ON COLUMN punctual.job_secrets.id IS 'The id by which the definition refers to it.';
 COMMENT ON COLUMN punctual.job_secrets.tenant IS 'Owner: tenants.id.';
-COMMENT ON COLUMN punctual.job_secrets.job_id IS 'The job; it goes with that.';
-COMMENT ON COLUMN punctual.job_secrets.data_key IS 'What it is encrypted with: data_keys.id.';
+COMMENT ON COLUMN punctual.job_secrets.job_id IS 'The job. The row goes when the job does.';
+COMMENT ON COLUMN punctual.job_secrets.data_key IS 'The data key that encrypts it: data_keys.id.';
 COMMENT ON COLUMN punctual.job_secrets.ciphertext IS 'AES-256-GCM; tenant, kind, job and id are its associated data.';
 COMMENT ON COLUMN punctual.job_secrets.created_at IS 'When it was written.';
 
@@ -1179,14 +1193,14 @@ CREATE TABLE punctual.signing_secrets (
 );
 CREATE INDEX signing_secrets_by_tenant ON punctual.signing_secrets (tenant);
 COMMENT ON TABLE  punctual.signing_secrets IS
-    'What a tenant''s callbacks are signed with: with each of its live ones. Every tenant has one that does not '
-    'expire.';
+    'The secrets that sign a tenant''s callbacks. Each live secret signs every callback. Every tenant has one that '
+    'does not expire.';
 COMMENT ON COLUMN punctual.signing_secrets.id IS 'UUIDv7 of its creation.';
 COMMENT ON COLUMN punctual.signing_secrets.tenant IS 'Owner: tenants.id.';
-COMMENT ON COLUMN punctual.signing_secrets.data_key IS 'What it is encrypted with: data_keys.id.';
+COMMENT ON COLUMN punctual.signing_secrets.data_key IS 'The data key that encrypts it: data_keys.id.';
 COMMENT ON COLUMN punctual.signing_secrets.ciphertext IS 'AES-256-GCM; tenant, kind and id are its associated data.';
-COMMENT ON COLUMN punctual.signing_secrets.created_at IS 'When it was made.';
-COMMENT ON COLUMN punctual.signing_secrets.expires_at IS 'When it ceases to sign; null: when it is deleted.';
+COMMENT ON COLUMN punctual.signing_secrets.created_at IS 'When it was created.';
+COMMENT ON COLUMN punctual.signing_secrets.expires_at IS 'When it stops signing; null: when it is deleted.';
 -- +goose StatementEnd
 
 -- The audit log. It is append-only.
@@ -1221,28 +1235,31 @@ CREATE TABLE punctual.audit_log (
 CREATE INDEX audit_log_by_job ON punctual.audit_log (job_id, id) WHERE job_id IS NOT NULL;
 CREATE INDEX audit_log_of_no_job ON punctual.audit_log (tenant, id) WHERE job_id IS NULL;
 COMMENT ON TABLE  punctual.audit_log IS
-    'Every change that somebody made, written with the change. Append-only: changing, deleting and truncating are '
-    'refused, except for what punctual.forget_audit_log removes.';
+    'Every change that an actor made, written in the same transaction. Append-only: changing, deleting and truncating '
+    'are refused, except for the rows that punctual.forget_audit_log removes.';
 COMMENT ON COLUMN punctual.audit_log.id IS 'UUIDv7 of at: ids are in the order of time.';
 COMMENT ON COLUMN punctual.audit_log.job_id IS
     'The job it is about, also of a change to one of its runs or dead letters; null: no single job.';
 COMMENT ON COLUMN punctual.audit_log.resource_id IS
-    'What was changed, of the kind that the action names before its dot; null where that has no such id.';
+    'Id of the changed resource; action names its kind before the dot. Null: the resource has no such id.';
 COMMENT ON COLUMN punctual.audit_log.at IS
-    'When, by the database''s clock. Of a change to a job: the valid_from of the version that it made.';
-COMMENT ON COLUMN punctual.audit_log.tenant IS 'Whose it is: tenants.id; -1: the whole deployment''s.';
+    'When, by the database''s clock. Of a change to a job: the valid_from of the version that it created.';
+COMMENT ON COLUMN punctual.audit_log.tenant IS
+    'The tenant that the entry belongs to: tenants.id; -1: the whole deployment.';
 COMMENT ON COLUMN punctual.audit_log.action IS 'What was done: the kind of resource, a dot, a verb.';
 COMMENT ON COLUMN punctual.audit_log.actor_kind IS
-    'What the actor proved who it is with: key, token, command; anybody: authentication was off; system: Punctual '
-    'itself.';
+    'How the actor authenticated: key, token, command. anybody: authentication was off. system: Punctual itself.';
 COMMENT ON COLUMN punctual.audit_log.actor IS
-    'Who: a key''s id, a token''s subject, a login; null where nobody is known.';
+    'Who: a key''s id, a token''s subject or a login; null: the actor is not known.';
 COMMENT ON COLUMN punctual.audit_log.address IS
-    'Where the request came from; null: from nowhere, as on the command line.';
-COMMENT ON COLUMN punctual.audit_log.request_id IS 'The request''s id, as in its answer and in the server''s log.';
-COMMENT ON COLUMN punctual.audit_log.name IS 'Name of the resource then; of a run or dead letter, its job''s.';
-COMMENT ON COLUMN punctual.audit_log.before IS 'What it was; null where there was nothing. Secrets read ***.';
-COMMENT ON COLUMN punctual.audit_log.after IS 'What it became; null where nothing is left. Secrets read ***.';
+    'The address that the request came from; null: there was no request, as on the command line.';
+COMMENT ON COLUMN punctual.audit_log.request_id IS 'The request''s id, as in its response and in the server''s log.';
+COMMENT ON COLUMN punctual.audit_log.name IS
+    'Name of the resource at that time; of a run or dead letter: its job''s name.';
+COMMENT ON COLUMN punctual.audit_log.before IS
+    'The resource before the change; null: it did not exist. Secrets read ***.';
+COMMENT ON COLUMN punctual.audit_log.after IS
+    'The resource after the change; null: it no longer exists. Secrets read ***.';
 
 CREATE FUNCTION punctual.refuse_audit_change() RETURNS trigger
 LANGUAGE plpgsql AS $$
@@ -1252,12 +1269,12 @@ BEGIN
         RETURN OLD;
     END IF;
     RAISE EXCEPTION 'punctual.audit_log is append-only: % is refused', TG_OP USING ERRCODE = 'insufficient_privilege',
-        HINT = 'What is older than --audit-retention is removed by punctual.forget_audit_log, never the last 30 days.';
+        HINT = 'punctual.forget_audit_log removes entries older than --audit-retention, but never the last 30 days.';
 END
 $$;
 COMMENT ON FUNCTION punctual.refuse_audit_change() IS
-    'Refuses to change or delete what is on record, whoever asks; punctual.forget_audit_log may delete what is older '
-    'than 30 days.';
+    'Refuses to change or delete audit entries, for every role. Only punctual.forget_audit_log may delete entries, if '
+    'they are older than 30 days.';
 
 CREATE TRIGGER audit_log_is_append_only BEFORE UPDATE OR DELETE ON punctual.audit_log
     FOR EACH ROW EXECUTE FUNCTION punctual.refuse_audit_change();
@@ -1290,8 +1307,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION punctual.forget_audit_log(interval, integer) IS
-    'Removes rows of audit_log that are older than an interval, never the last 30 days, up to so many; returns how '
-    'many.';
+    'Removes rows of audit_log that are older than the interval, up to the given number. Never removes the last 30 '
+    'days. Returns how many it removed.';
 
 REVOKE ALL ON FUNCTION punctual.forget_audit_log(interval, integer) FROM PUBLIC;
 -- +goose StatementEnd
@@ -1323,7 +1340,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (SELECT FROM punctual.replicas r
                    WHERE r.queues ? queue AND NOT r.draining AND r.renewed_at > now() - interval '15 s')
 $$;
-COMMENT ON FUNCTION punctual.is_served(text) IS 'Whether a live replica serves the queue.';
+COMMENT ON FUNCTION punctual.is_served(text) IS 'Whether a live replica serves the queue of this name.';
 
 CREATE FUNCTION punctual.waits_for(served boolean, queue text, held text, active uuid, limit_of_tenant text,
                                    due timestamptz) RETURNS text
@@ -1347,8 +1364,8 @@ EXCEPTION
 END
 $$;
 COMMENT ON FUNCTION punctual.system_identifier() IS
-    'System identifier of this Postgres; empty where it is not told, as on some hosted ones: then the name of the '
-    'database alone tells a copy.';
+    'System identifier of this Postgres. Empty: this Postgres does not tell it, as on some hosted ones; a copy is '
+    'then recognised by the name of the database alone.';
 
 CREATE FUNCTION punctual.is_copy(database_name text, system_identifier text) RETURNS boolean
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
@@ -1363,8 +1380,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION punctual.is_copy(text, text) IS
-    'Whether this database is another one than that of a name and system identifier: a restored dump, a clone, an '
-    'upgraded server. A promoted standby is not.';
+    'Whether this database is not the one with the given name and system identifier, but a restored dump, a clone or '
+    'an upgraded server. A promoted standby is not a copy.';
 
 CREATE FUNCTION punctual.frozen_since(tenant integer) RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
@@ -1372,14 +1389,14 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
                  (SELECT t.frozen_at FROM punctual.tenants t WHERE t.id = $1))
 $$;
 COMMENT ON FUNCTION punctual.frozen_since(integer) IS
-    'Since when nothing of a tenant (tenants.id) is claimed, because it or the deployment is frozen; null: neither '
-    'is.';
+    'Since when nothing of a tenant (tenants.id) is claimed, because the tenant or the deployment is frozen; null: '
+    'neither is frozen.';
 
 CREATE FUNCTION punctual.acting_tenant() RETURNS integer
 LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT nullif(current_setting('punctual.tenant', true), '')::integer $$;
 COMMENT ON FUNCTION punctual.acting_tenant() IS
-    'The tenant that this transaction acts for, as the role punctual_tenant: tenants.id; null: none, and then no row '
-    'is seen.';
+    'The tenant that this transaction acts for as the role punctual_tenant: tenants.id. Null: no tenant, so no row is '
+    'visible.';
 
 -- SECURITY DEFINER, because leases belong to replicas and no tenant sees them. The function looks at every run in
 -- flight, which are no more than there are worker slots.
@@ -1390,7 +1407,7 @@ SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS
     WHERE r.job_id = job AND r.status = 'running' AND r.trigger <> 'notify'
       AND r.tenant = coalesce(punctual.acting_tenant(), r.tenant)
 $$;
-COMMENT ON FUNCTION punctual.runs_being_sent(uuid) IS 'The runs of a job that replicas are sending at the moment.';
+COMMENT ON FUNCTION punctual.runs_being_sent(uuid) IS 'The runs of a job that replicas are sending now.';
 -- +goose StatementEnd
 
 -- Views for people.
@@ -1440,7 +1457,7 @@ COMMENT ON COLUMN punctual.job_status.state IS 'active, paused or completed.';
 COMMENT ON COLUMN punctual.job_status.kind IS 'cron, every, at, delay or none.';
 COMMENT ON COLUMN punctual.job_status.queue IS 'Name of the queue.';
 COMMENT ON COLUMN punctual.job_status.priority IS 'high, normal or low.';
-COMMENT ON COLUMN punctual.job_status.version IS 'Version.';
+COMMENT ON COLUMN punctual.job_status.version IS 'Current version of the job.';
 COMMENT ON COLUMN punctual.job_status.schedule IS 'The schedule as written.';
 COMMENT ON COLUMN punctual.job_status.url IS 'Where the callback goes.';
 COMMENT ON COLUMN punctual.job_status.next_run_at IS
@@ -1453,13 +1470,13 @@ COMMENT ON COLUMN punctual.job_status.last_scheduled_for IS 'Slot of the newest 
 COMMENT ON COLUMN punctual.job_status.last_finished_at IS 'When the newest run ended.';
 COMMENT ON COLUMN punctual.job_status.labels IS 'Labels to filter by: a flat object of strings.';
 COMMENT ON COLUMN punctual.job_status.paused_at IS 'When it was paused; null unless paused.';
-COMMENT ON COLUMN punctual.job_status.paused_until IS 'When it resumes by itself; null: only when asked to.';
+COMMENT ON COLUMN punctual.job_status.paused_until IS 'When it resumes by itself; null: only when a caller resumes it.';
 COMMENT ON COLUMN punctual.job_status.pause_note IS 'Why it was paused.';
-COMMENT ON COLUMN punctual.job_status.created_at IS 'When the row was written.';
-COMMENT ON COLUMN punctual.job_status.updated_at IS 'When the job was last changed by somebody.';
+COMMENT ON COLUMN punctual.job_status.created_at IS 'When the job was created.';
+COMMENT ON COLUMN punctual.job_status.updated_at IS 'When a caller last changed the job.';
 COMMENT ON COLUMN punctual.job_status.waiting_runs IS 'Runs that are due and wait.';
 COMMENT ON COLUMN punctual.job_status.waiting_for IS
-    'What the one waits for that has waited longest, as in overdue.held_by; null: none waits, or it is about to be '
+    'What the run that has waited longest waits for, as in overdue.held_by; null: no run waits, or it is about to be '
     'sent.';
 
 -- Notices are not runs of their jobs, so this view leaves them out. The table runs has them.
@@ -1476,21 +1493,21 @@ JOIN punctual.queues q ON q.id = r.lane / 4
 LEFT JOIN punctual.jobs j ON j.id = r.job_id
 WHERE r.trigger <> 'notify';
 COMMENT ON VIEW   punctual.run_history IS
-    'Every run and skip but for notices, with the names of its job, tenant and queue. Narrow it by id or '
-    'scheduled_for and job_id.';
+    'Every run and skip except notices, with the names of its job, tenant and queue. Filter by id, or by '
+    'scheduled_for and job_id, to read less.';
 COMMENT ON COLUMN punctual.run_history.tenant IS 'Name of the tenant.';
 COMMENT ON COLUMN punctual.run_history.job IS 'Name of the job.';
-COMMENT ON COLUMN punctual.run_history.id IS 'Its id.';
+COMMENT ON COLUMN punctual.run_history.id IS 'Id of the run.';
 COMMENT ON COLUMN punctual.run_history.trigger IS
-    'What made it: schedule, catchup, manual, event, backfill, replay or step.';
+    'What created it: schedule, catchup, manual, event, backfill, replay or step.';
 COMMENT ON COLUMN punctual.run_history.scheduled_for IS
-    'The slot: nominal fire time. Of a manual run, when it was asked for.';
+    'The slot: nominal fire time. Of a manual run: when it was requested.';
 COMMENT ON COLUMN punctual.run_history.status IS
     'blocked, pending, running, retrying; final: succeeded, dead, skipped, cancelled.';
 COMMENT ON COLUMN punctual.run_history.reason IS
     'Why it is not a plain success; null on a plain success. On a running run, cancelled_by_user or replaced: it is '
     'to be cancelled.';
-COMMENT ON COLUMN punctual.run_history.late IS 'Made after the job''s tolerance for missed slots.';
+COMMENT ON COLUMN punctual.run_history.late IS 'True: it was created after the job''s tolerance for missed slots.';
 COMMENT ON COLUMN punctual.run_history.attempt IS 'Number of the latest attempt, from 1; 0 before the first.';
 COMMENT ON COLUMN punctual.run_history.http_status IS
     'HTTP status of the latest attempt''s response, if there was one.';
@@ -1502,9 +1519,9 @@ COMMENT ON COLUMN punctual.run_history.claimed_at IS 'When the latest attempt wa
 COMMENT ON COLUMN punctual.run_history.started_at IS 'When the latest attempt was sent.';
 COMMENT ON COLUMN punctual.run_history.finished_at IS 'When it reached its final status.';
 COMMENT ON COLUMN punctual.run_history.next_attempt_at IS 'While retrying: when the next attempt may start.';
-COMMENT ON COLUMN punctual.run_history.lateness IS 'From due to sent.';
-COMMENT ON COLUMN punctual.run_history.duration IS 'From sent to its end.';
-COMMENT ON COLUMN punctual.run_history.job_version IS 'Version of the definition it uses on every attempt.';
+COMMENT ON COLUMN punctual.run_history.lateness IS 'Time from due_at to started_at.';
+COMMENT ON COLUMN punctual.run_history.duration IS 'Time from started_at to finished_at.';
+COMMENT ON COLUMN punctual.run_history.job_version IS 'Version of the definition that all its attempts use.';
 COMMENT ON COLUMN punctual.run_history.replica IS 'Replica that made the latest attempt.';
 COMMENT ON COLUMN punctual.run_history.blocked_by IS 'On a skip for overlap: the run that was in the way.';
 COMMENT ON COLUMN punctual.run_history.skipped_first IS 'On a skip: the first slot it stands for.';
@@ -1555,23 +1572,23 @@ JOIN punctual.tenants t ON t.id = j.tenant
 JOIN queues q ON q.id = s.lane / 4
 WHERE j.state = 'paused' AND j.paused_until <= now() AND s.next_run_at <= now();
 COMMENT ON VIEW   punctual.overdue IS
-    'What is due now and waits: slots not claimed yet, jobs whose pause has run out and that nobody has resumed yet, '
-    'and runs in ready. When all is well it is empty, or milliseconds old.';
+    'Work that is due now and waits: slots not claimed yet, jobs whose pause has ended but that are not resumed yet, '
+    'and runs in ready. When all is well, the view is empty or its rows are milliseconds old.';
 COMMENT ON COLUMN punctual.overdue.tenant IS 'Name of the tenant.';
 COMMENT ON COLUMN punctual.overdue.job IS 'Name of the job.';
 COMMENT ON COLUMN punctual.overdue.job_id IS 'Id of the job.';
-COMMENT ON COLUMN punctual.overdue.run_id IS 'Id of the run; null: it is a slot.';
+COMMENT ON COLUMN punctual.overdue.run_id IS 'Id of the run; null: the row is a slot.';
 COMMENT ON COLUMN punctual.overdue.what IS 'slot: not claimed yet; run: waiting in ready.';
 COMMENT ON COLUMN punctual.overdue.scheduled_for IS 'Its slot.';
 COMMENT ON COLUMN punctual.overdue.due_at IS 'When it was due.';
 COMMENT ON COLUMN punctual.overdue.overdue_by IS 'For how long it has been due.';
 COMMENT ON COLUMN punctual.overdue.queue IS 'Name of the queue.';
 COMMENT ON COLUMN punctual.overdue.held_by IS
-    'What it waits for: frozen (nothing of the deployment or its tenant is claimed), breaker HOST (the host cannot '
-    'be reached), hanging HOST or PATH (its requests time out), gate (another run of the job is active), limit NAME '
-    '(of its tenant), slots (all worker slots are taken), or that no live replica serves its queue; null: nothing, a '
-    'replica is about to take it.';
-COMMENT ON COLUMN punctual.overdue.held_until IS 'Until when it waits for its host at most.';
+    'What it waits for. frozen: nothing of the deployment or its tenant is claimed. breaker HOST: the host cannot be '
+    'reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active. limit NAME: a '
+    'limit of its tenant. slots: all worker slots are taken. Or a text that no live replica serves its queue. Null: '
+    'nothing, a replica is about to take it.';
+COMMENT ON COLUMN punctual.overdue.held_until IS 'Until when at most it waits for its host.';
 
 CREATE VIEW punctual.upcoming AS
 SELECT t.name AS tenant, j.name AS job, s.job_id, s.scheduled_for, s.next_run_at, s.next_run_at - now() AS due_in,
@@ -1586,9 +1603,8 @@ COMMENT ON VIEW   punctual.upcoming IS
 COMMENT ON COLUMN punctual.upcoming.tenant IS 'Name of the tenant.';
 COMMENT ON COLUMN punctual.upcoming.job IS 'Name of the job.';
 COMMENT ON COLUMN punctual.upcoming.job_id IS 'Id of the job.';
-COMMENT ON COLUMN punctual.upcoming.scheduled_for IS
-    'The slot: nominal fire time. Of a manual run, when it was asked for.';
-COMMENT ON COLUMN punctual.upcoming.next_run_at IS 'When the next slot is due (with jitter); null when there is none.';
+COMMENT ON COLUMN punctual.upcoming.scheduled_for IS 'The next slot: nominal fire time.';
+COMMENT ON COLUMN punctual.upcoming.next_run_at IS 'When the next slot is due (with jitter).';
 COMMENT ON COLUMN punctual.upcoming.due_in IS 'Time until it is due.';
 COMMENT ON COLUMN punctual.upcoming.queue IS 'Name of the queue.';
 COMMENT ON COLUMN punctual.upcoming.priority IS 'high, normal or low.';
@@ -1600,24 +1616,22 @@ FROM punctual.dead_letters d
 JOIN punctual.tenants t ON t.id = d.tenant
 WHERE d.trigger <> 'notify';
 COMMENT ON VIEW   punctual.failures IS
-    'The dead-letter list but for notices: runs that exhausted their attempts, resolved ones included.';
+    'The dead-letter list without notices: runs that ended dead, resolved ones included.';
 COMMENT ON COLUMN punctual.failures.tenant IS 'Name of the tenant.';
 COMMENT ON COLUMN punctual.failures.job IS 'Name of the job.';
 COMMENT ON COLUMN punctual.failures.job_id IS 'Id of the job.';
 COMMENT ON COLUMN punctual.failures.run_id IS 'Id of the run.';
 COMMENT ON COLUMN punctual.failures.scheduled_for IS
-    'The slot: nominal fire time. Of a manual run, when it was asked for.';
+    'The slot: nominal fire time. Of a manual run: when it was requested.';
 COMMENT ON COLUMN punctual.failures.died_at IS 'When it became dead.';
-COMMENT ON COLUMN punctual.failures.reason IS
-    'Why it is not a plain success; null on a plain success. On a running run, cancelled_by_user or replaced: it is '
-    'to be cancelled.';
+COMMENT ON COLUMN punctual.failures.reason IS 'Why its last attempt failed; same list as runs.reason.';
 COMMENT ON COLUMN punctual.failures.attempts IS 'How many attempts it had.';
 COMMENT ON COLUMN punctual.failures.http_status IS 'HTTP status of the latest attempt''s response, if there was one.';
 COMMENT ON COLUMN punctual.failures.error IS 'The latest error, for people.';
 COMMENT ON COLUMN punctual.failures.trigger IS
-    'What made it: schedule, catchup, manual, event, backfill, replay or step.';
-COMMENT ON COLUMN punctual.failures.resolved_at IS 'When somebody resolved or replayed it.';
-COMMENT ON COLUMN punctual.failures.note IS 'What they said.';
+    'What created it: schedule, catchup, manual, event, backfill, replay or step.';
+COMMENT ON COLUMN punctual.failures.resolved_at IS 'When it was resolved or replayed.';
+COMMENT ON COLUMN punctual.failures.note IS 'The note given when it was resolved or replayed.';
 COMMENT ON COLUMN punctual.failures.replayed_as IS 'The run that repeats it, once it was replayed.';
 
 CREATE VIEW punctual.replica_status AS
@@ -1627,16 +1641,16 @@ FROM punctual.replicas r
 LEFT JOIN (SELECT replica, count(*) AS batches, sum(cardinality(run_ids)) AS runs
            FROM punctual.claims GROUP BY replica) c ON c.replica = r.id;
 COMMENT ON VIEW   punctual.replica_status IS
-    'Running processes: since when, when they last renewed, and what they hold.';
+    'Running processes: since when they run, when they last renewed their heartbeat, and what they hold.';
 COMMENT ON COLUMN punctual.replica_status.id IS 'Its id.';
 COMMENT ON COLUMN punctual.replica_status.host IS 'Host name.';
 COMMENT ON COLUMN punctual.replica_status.version IS 'Version.';
 COMMENT ON COLUMN punctual.replica_status.queues IS 'Worker slots per queue.';
-COMMENT ON COLUMN punctual.replica_status.started_at IS 'When the latest attempt was sent.';
+COMMENT ON COLUMN punctual.replica_status.started_at IS 'When it started.';
 COMMENT ON COLUMN punctual.replica_status.renewed_at IS
-    'When it last renewed, for people: others judge by watching beat.';
-COMMENT ON COLUMN punctual.replica_status.silent_for IS 'Time since it last renewed.';
-COMMENT ON COLUMN punctual.replica_status.draining IS 'It was asked to stop and claims no more.';
+    'When it last renewed its heartbeat, for people. Other replicas judge by beat.';
+COMMENT ON COLUMN punctual.replica_status.silent_for IS 'Time since it last renewed its heartbeat.';
+COMMENT ON COLUMN punctual.replica_status.draining IS 'True: it was told to stop and claims no more.';
 COMMENT ON COLUMN punctual.replica_status.claimed_batches IS 'Batches it holds.';
 COMMENT ON COLUMN punctual.replica_status.claimed_runs IS 'Runs in those batches.';
 
@@ -1648,23 +1662,23 @@ FROM punctual.audit_log a
 LEFT JOIN punctual.tenants t ON t.id = a.tenant
 LEFT JOIN punctual.api_keys k ON a.actor_kind = 'key' AND k.id::text = a.actor;
 COMMENT ON VIEW   punctual.audit IS
-    'Who changed what, when, and what it was before and after. Narrow it by at, job_id or name.';
+    'Who changed what and when, with the state before and after. Filter by at, job_id or name to read less.';
 COMMENT ON COLUMN punctual.audit.at IS 'When it was done.';
 COMMENT ON COLUMN punctual.audit.tenant IS 'Name of the tenant.';
 COMMENT ON COLUMN punctual.audit.actor_kind IS
-    'key, token, command; anybody: authentication was off; system: Punctual itself.';
-COMMENT ON COLUMN punctual.audit.actor IS 'Name of the key, subject of the token, login.';
+    'How the actor authenticated: key, token, command. anybody: authentication was off. system: Punctual itself.';
+COMMENT ON COLUMN punctual.audit.actor IS 'Name of the key, subject of the token, or login.';
 COMMENT ON COLUMN punctual.audit.address IS 'Where the request came from.';
 COMMENT ON COLUMN punctual.audit.action IS 'What was done.';
-COMMENT ON COLUMN punctual.audit.resource IS 'Kind of what was changed.';
-COMMENT ON COLUMN punctual.audit.name IS 'Its name then; of a run or dead letter, its job''s.';
-COMMENT ON COLUMN punctual.audit.before IS 'What it was.';
-COMMENT ON COLUMN punctual.audit.after IS 'What it became.';
+COMMENT ON COLUMN punctual.audit.resource IS 'Kind of the changed resource.';
+COMMENT ON COLUMN punctual.audit.name IS 'Its name at that time; of a run or dead letter: its job''s name.';
+COMMENT ON COLUMN punctual.audit.before IS 'The resource before the change.';
+COMMENT ON COLUMN punctual.audit.after IS 'The resource after the change.';
 COMMENT ON COLUMN punctual.audit.request_id IS 'The request''s id.';
 COMMENT ON COLUMN punctual.audit.id IS 'Id of the entry.';
-COMMENT ON COLUMN punctual.audit.resource_id IS 'Id of what was changed.';
+COMMENT ON COLUMN punctual.audit.resource_id IS 'Id of the changed resource.';
 COMMENT ON COLUMN punctual.audit.job_id IS 'Id of the job it is about.';
-COMMENT ON COLUMN punctual.audit.actor_id IS 'Id of the key; else as actor.';
+COMMENT ON COLUMN punctual.audit.actor_id IS 'Id of the key; for other kinds the same as actor.';
 
 -- The log itself has no row-level security, because only the owner can run pg_dump on a table that has it. The view is
 -- not a security barrier, because Postgres would then sort all entries to find the newest.
@@ -1674,28 +1688,32 @@ FROM punctual.audit_log
 WHERE current_user <> 'punctual_tenant' OR tenant = punctual.acting_tenant()
 WITH LOCAL CHECK OPTION;
 COMMENT ON VIEW   punctual.audit_entries IS
-    'What a transaction may see of audit_log and add to it: as the role punctual_tenant the acting tenant''s '
-    'entries, else all.';
+    'The part of audit_log that a transaction may read and add to: as the role punctual_tenant, the acting tenant''s '
+    'entries; otherwise all entries.';
 COMMENT ON COLUMN punctual.audit_entries.id IS 'UUIDv7 of at: ids are in the order of time.';
 COMMENT ON COLUMN punctual.audit_entries.job_id IS
     'The job it is about, also of a change to one of its runs or dead letters; null: no single job.';
 COMMENT ON COLUMN punctual.audit_entries.resource_id IS
-    'What was changed, of the kind that the action names before its dot; null where that has no such id.';
+    'Id of the changed resource; action names its kind before the dot. Null: the resource has no such id.';
 COMMENT ON COLUMN punctual.audit_entries.at IS
-    'When, by the database''s clock. Of a change to a job: the valid_from of the version that it made.';
-COMMENT ON COLUMN punctual.audit_entries.tenant IS 'Whose it is: tenants.id; -1: the whole deployment''s.';
+    'When, by the database''s clock. Of a change to a job: the valid_from of the version that it created.';
+COMMENT ON COLUMN punctual.audit_entries.tenant IS
+    'The tenant that the entry belongs to: tenants.id; -1: the whole deployment.';
 COMMENT ON COLUMN punctual.audit_entries.action IS 'What was done: the kind of resource, a dot, a verb.';
 COMMENT ON COLUMN punctual.audit_entries.actor_kind IS
-    'What the actor proved who it is with: key, token, command; anybody: authentication was off; system: Punctual '
-    'itself.';
+    'How the actor authenticated: key, token, command. anybody: authentication was off. system: Punctual itself.';
 COMMENT ON COLUMN punctual.audit_entries.actor IS
-    'Who: a key''s id, a token''s subject, a login; null where nobody is known.';
+    'Who: a key''s id, a token''s subject or a login; null: the actor is not known.';
 COMMENT ON COLUMN punctual.audit_entries.address IS
-    'Where the request came from; null: from nowhere, as on the command line.';
-COMMENT ON COLUMN punctual.audit_entries.request_id IS 'The request''s id, as in its answer and in the server''s log.';
-COMMENT ON COLUMN punctual.audit_entries.name IS 'Name of the resource then; of a run or dead letter, its job''s.';
-COMMENT ON COLUMN punctual.audit_entries.before IS 'What it was; null where there was nothing. Secrets read ***.';
-COMMENT ON COLUMN punctual.audit_entries.after IS 'What it became; null where nothing is left. Secrets read ***.';
+    'The address that the request came from; null: there was no request, as on the command line.';
+COMMENT ON COLUMN punctual.audit_entries.request_id IS
+    'The request''s id, as in its response and in the server''s log.';
+COMMENT ON COLUMN punctual.audit_entries.name IS
+    'Name of the resource at that time; of a run or dead letter: its job''s name.';
+COMMENT ON COLUMN punctual.audit_entries.before IS
+    'The resource before the change; null: it did not exist. Secrets read ***.';
+COMMENT ON COLUMN punctual.audit_entries.after IS
+    'The resource after the change; null: it no longer exists. Secrets read ***.';
 -- +goose StatementEnd
 
 -- Row-level security for the role punctual_tenant: the rows that a tenant's requests may see.
@@ -1728,7 +1746,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION punctual.create_partition_of(timestamptz) IS
-    'Makes the partitions of the day of a slot (UTC) that are missing.';
+    'Creates the missing partitions for the day (UTC) of a slot.';
 
 REVOKE ALL ON FUNCTION punctual.create_partition_of(timestamptz) FROM PUBLIC;
 
@@ -1747,8 +1765,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION punctual.guard_table(text, text, text, text) IS
-    'Lets the role punctual_tenant do something to those rows of a table that meet a condition, and nothing to '
-    'others.';
+    'Gives the role punctual_tenant privileges on those rows of a table that meet a condition, and on no other rows.';
 
 -- The policies restrict only the role punctual_tenant. All others see every row, and so do the members of that role
 -- unless they switch to it. The tables are listed in the order in which writers lock them.
@@ -1802,8 +1819,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION punctual.guard_tenants() IS
-    'Gives the role punctual_tenant what the API does for a tenant, on that tenant''s rows. To be called again once '
-    'that role was made later, by the owner of the tables or a superuser.';
+    'Gives the role punctual_tenant the privileges that the API needs for a tenant, on that tenant''s rows. If that '
+    'role was created later, call this again as the owner of the tables or a superuser.';
 -- +goose StatementEnd
 
 -- Roles belong to the whole cluster, and creating one needs a privilege. Without it everything else still works.
@@ -1817,7 +1834,7 @@ BEGIN
         END IF;
     EXCEPTION
         WHEN insufficient_privilege THEN
-            RAISE NOTICE 'role punctual_reader was not made: the migrating user may not create roles';
+            RAISE NOTICE 'role punctual_reader was not created: the migrating user may not create roles';
         WHEN duplicate_object OR unique_violation THEN
             NULL; -- another database of this cluster is being migrated at the same moment
     END;
@@ -1845,7 +1862,7 @@ BEGIN
         END IF;
     EXCEPTION
         WHEN insufficient_privilege THEN
-            RAISE NOTICE 'role punctual_tenant was not made: the migrating user may not create roles';
+            RAISE NOTICE 'role punctual_tenant was not created: the migrating user may not create roles';
         WHEN duplicate_object OR unique_violation THEN
             NULL; -- another database of this cluster is being migrated at the same moment
     END;
@@ -1899,8 +1916,8 @@ BEGIN
     END IF;
 EXCEPTION
     WHEN insufficient_privilege THEN
-        RAISE NOTICE 'punctual.audit_log stays with the migrating user, who may not make or use the role '
-            'punctual_audit; its triggers protect it all the same';
+        RAISE NOTICE 'punctual.audit_log stays owned by the migrating user, who may not create or use the role '
+            'punctual_audit; its triggers still protect it';
 END
 $$;
 -- +goose StatementEnd
