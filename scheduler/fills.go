@@ -192,6 +192,7 @@ func (c *checker) placeholders(prefix string, headers map[string]string, body []
 	if err != nil {
 		c.add(prefix+"body", "%v", err)
 	} else if longest := t.Longest(maxNameLength); longest > MaxPayload {
-		c.add(prefix+"body", "can become %d bytes long with placeholders filled in; at most %d (256 KiB)", longest, MaxPayload)
+		c.add(prefix+"body", "can become %d bytes long with placeholders filled in; at most %d (256 KiB)",
+			longest, MaxPayload)
 	}
 }
