@@ -55,7 +55,7 @@ func TestServeNeedsItsMasterKey(t *testing.T) {
 		{
 			"another one", nil,
 			[]string{"--master-key-file=" + keyFile(t, vault.NewMasterKey())},
-			[]string{"--master-key-file", "the file does not hold the master key that encrypts the secrets in this database"},
+			[]string{"--master-key-file", "no given key is the master key that encrypts the secrets in this database"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -54,7 +54,7 @@ func naming(err error) error {
 			err,
 		}
 	case errors.Is(err, vault.ErrMaster):
-		return fmt.Errorf("--master-key-file: the file does not hold the master key that encrypts the secrets "+
+		return fmt.Errorf("--master-key-file: no given key is the master key that encrypts the secrets "+
 			"in this database: %w", err)
 	}
 	return err
