@@ -76,7 +76,7 @@ func (s *Store) NamedSecret(ctx context.Context, tenant int32, name string) (sch
 				Scan(&secret.ID, &secret.Version, &key, &ciphertext)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return secret, &scheduler.AuthError{
-					Why: fmt.Sprintf("there is no secret %q; make it with PUT /v1/secrets/%s", name, name),
+					Why: fmt.Sprintf("there is no secret %q; create it with PUT /v1/secrets/%s", name, name),
 				}
 			}
 			if err != nil {
