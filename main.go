@@ -43,23 +43,23 @@ The exit status is 0 when the command succeeded, 1 when it failed, and 2 when th
 
 // cli is the table of subcommands.
 type cli struct {
-	LogLevel  slog.Level `default:"info" help:"Least level that is logged: debug, info, warn or error."`
+	LogLevel  slog.Level `default:"info" help:"Lowest level to log: debug, info, warn or error."`
 	LogFormat string     `default:"text" enum:"text,json" help:"Form of the log: text for people, json for machines."`
 
 	Serve       command.Serve       `cmd:"" help:"Run a replica, scheduler and HTTP API, on your Postgres."`
 	Dev         command.Dev         `cmd:"" help:"Run a scheduler to try things with: private Postgres, sample jobs, an echo target."`
-	Freeze      command.Freeze      `cmd:"" help:"Stop claiming anything, for all tenants or one: what is in flight ends, and nothing else is sent until unfreeze."`
-	Unfreeze    command.Unfreeze    `cmd:"" help:"Go on after freeze, or dispatch from a database that was restored or upgraded."`
+	Freeze      command.Freeze      `cmd:"" help:"Stop all claims, for all tenants or for one. Requests in flight end; nothing else is sent until unfreeze."`
+	Unfreeze    command.Unfreeze    `cmd:"" help:"End a freeze, or dispatch from a database that was restored or upgraded."`
 	Migrate     command.Migrate     `cmd:"" help:"Bring the database's schema up to date. Safe to run from several places at once."`
-	Keys        command.Keys        `cmd:"" help:"Create, list and revoke API keys in the database itself, the first one too."`
-	Tenants     command.Tenants     `cmd:"" help:"Create, list, change and delete tenants in the database itself."`
+	Keys        command.Keys        `cmd:"" help:"Create, list and revoke API keys directly in the database, also the first one."`
+	Tenants     command.Tenants     `cmd:"" help:"Create, list, change and delete tenants directly in the database."`
 	Secrets     command.Secrets     `cmd:"" help:"Rotate the keys that secrets are encrypted with."`
 	Verify      command.Verify      `cmd:"" help:"Prove from the database that every slot became one run or a recorded skip. Read-only."`
 	Healthcheck command.Healthcheck `cmd:"" help:"Ask the replica on this machine whether it is ready. For containers."`
 	Bench       command.Bench       `cmd:"" hidden:"" help:"Measure throughput, lateness and cost, on a private Postgres or in an empty database of yours."`
 	Version     command.ShowVersion `cmd:"" help:"Show the version of the binary, its schema and its time zone data."`
 
-	Echo        command.Echo        `cmd:"" hidden:"" help:"Run a target that responds to every request with what it got, and logs it. For compose.yaml."`
+	Echo        command.Echo        `cmd:"" hidden:"" help:"Run a target that echoes and logs every request. For compose.yaml."`
 	BenchTarget command.BenchTarget `cmd:"" hidden:"" help:"The target of punctual bench, in a process of its own."`
 	BenchBare   command.BenchBare   `cmd:"" hidden:"" help:"The bare loop of punctual bench, in a process of its own."`
 }

@@ -55,7 +55,7 @@ func TestServeNeedsItsMasterKey(t *testing.T) {
 		{
 			"another one", nil,
 			[]string{"--master-key-file=" + keyFile(t, vault.NewMasterKey())},
-			[]string{"--master-key-file", "none of its keys is the one that the secrets in this database are encrypted under"},
+			[]string{"--master-key-file", "no given key is the master key that encrypts the secrets in this database"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

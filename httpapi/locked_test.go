@@ -23,7 +23,8 @@ func TestACallerIsToldThatARowIsLocked(t *testing.T) {
 		"Content-Type: application/merge-patch+json").want(http.StatusServiceUnavailable)
 	p := answer.problem()
 	if p.Code != CodeLocked ||
-		!strings.Contains(p.Detail, "waited 3s for the job's schedule that somebody else has locked. Nothing was written") {
+		!strings.Contains(p.Detail,
+			"waited 3s for the job's schedule that another transaction has locked. Nothing was written") {
 		t.Errorf("%s: %s", p.Code, p.Detail)
 	}
 	if after := answer.header.Get("Retry-After"); after != "1" {

@@ -119,7 +119,7 @@ func (f *finisher) again() {
 	if now.Sub(a.since) > asideSoon && now.Sub(a.told) > asideTold {
 		a.told = now
 		f.log.Warn(
-			"outcomes wait, as somebody else has locked rows that they change; all others are written. Look for a transaction that was left open",
+			"outcomes wait because another transaction has locked rows that they change; all other outcomes are written. Look for a transaction that was left open",
 			append([]any{"runs", len(a.outcomes), "claims", len(a.leases), "waited", now.Sub(a.since)}, a.first()...)...)
 	}
 	if n := len(a.outcomes) + len(a.leases); n < a.left {

@@ -70,7 +70,7 @@ func (c *checker) secrets(t Target) {
 		c.add("target.tls", "name a client_certificate, a ca or both; or leave it out")
 	}
 	if t.TLS != nil && strings.HasPrefix(strings.ToLower(t.URL), "http://") {
-		c.add("target.tls", "target.url is not https, so that there is no TLS; leave it out")
+		c.add("target.tls", "target.url is not https, so there is no TLS; leave it out")
 	}
 	c.secretHeaders(t)
 }
@@ -163,7 +163,7 @@ func (c *checker) auth(t Target) {
 	if err := delivery.CheckHeader("Authorization", a.Value.Value()); err != nil &&
 		a.Value.Value() != "" && (a.Type == AuthBearer || a.Type == AuthHeader) {
 		c.add("target.auth.value",
-			"must fit into a header: one line without control characters, without spaces at its ends, of at most %d bytes",
+			"must fit into a header: one line without control characters or spaces at its ends, of at most %d bytes",
 			MaxInlineSecret)
 	}
 }

@@ -42,7 +42,7 @@ func (s *Scheduler) transmit(
 		return delivery.Result{}, errExpired
 	}
 	if err == nil && t.Timeout <= 0 {
-		err = authErrorf("reading the secrets took as long as the timeout")
+		err = authErrorf("reading the secrets took longer than the timeout")
 	}
 	if err != nil {
 		return unsent(ctx, err)
@@ -120,7 +120,7 @@ func (s *Scheduler) addSecrets(ctx context.Context, t *transmission, a Assignmen
 func (t *transmission) secretHeader(name, value string, secrets ...string) error {
 	if delivery.CheckHeader(name, value) != nil {
 		return authErrorf(
-			"a secret does not fit into header %s: it must be one line without control characters, without spaces at its ends, of at most %d bytes",
+			"a secret does not fit into header %s: it must be one line without control characters or spaces at its ends, of at most %d bytes",
 			name, MaxInlineSecret)
 	}
 	t.Extra = append(t.Extra, delivery.Header{Name: http.CanonicalHeaderKey(name), Value: value})

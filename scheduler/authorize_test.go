@@ -98,7 +98,7 @@ func TestWithoutItsSecretNothingIsSent(t *testing.T) {
 		{`"auth":{"type":"bearer","secret":"missing"}`, `there is no secret "missing"`},
 		{`"auth":{"type":"bearer","secret":"lines"}`, "one line"},
 		{`"secret_headers":{"x-a":{"sealed":"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"}}`, "there is no secret"},
-		{`"tls":{"client_certificate":"token"}`, `secret "token" is no certificate chain`},
+		{`"tls":{"client_certificate":"token"}`, `secret "token" does not hold a certificate chain`},
 		{`"tls":{"ca":"token"}`, `secret "token" holds no certificate`},
 		{`"auth":{"type":"oauth2","secret":"token","client_id":"c","token_url":"` + refusing.URL + `"}`, "it answered 400"},
 		{

@@ -94,7 +94,7 @@ func (s *Scheduler) send(a Assignment, request delivery.Request, started time.Ti
 		s.log.Warn("secrets cannot be read; the run waits", "run", a.RunID, "error", err)
 		return Outcome{
 			Assignment: a, Verdict: GiveBack, FinishedAt: started, RetryIn: secretsRetry,
-			Error: "the secrets cannot be read from the database at the moment",
+			Error: "the secrets cannot be read from the database right now",
 		}, silence
 	}
 	failpoint.At(failpoint.SendAnswered)

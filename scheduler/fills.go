@@ -165,7 +165,7 @@ func parseTarget(raw string) (u targetURL, err error) {
 		return u, err
 	}
 	if longest := begin + t.Longest(maxNameLength); longest > delivery.MaxURL {
-		return u, fmt.Errorf("can become %d bytes long with what is filled in; at most %d", longest, delivery.MaxURL)
+		return u, fmt.Errorf("can become %d bytes long with placeholders filled in; at most %d", longest, delivery.MaxURL)
 	}
 	sample := placeholder.Values{Job: "job"}
 	u.URL, err = delivery.CheckURL(string(t.Append([]byte(raw[:begin]), &sample, placeholder.InURL)))
@@ -184,7 +184,7 @@ func (c *checker) placeholders(prefix string, headers map[string]string, body []
 		if err != nil {
 			c.add(prefix+"headers."+clip(name), "%v", err)
 		} else if longest := t.Longest(maxNameLength); longest > delivery.MaxHeaderValue {
-			c.add(prefix+"headers."+clip(name), "can become %d bytes long with what is filled in; at most %d",
+			c.add(prefix+"headers."+clip(name), "can become %d bytes long with placeholders filled in; at most %d",
 				longest, delivery.MaxHeaderValue)
 		}
 	}
@@ -192,6 +192,7 @@ func (c *checker) placeholders(prefix string, headers map[string]string, body []
 	if err != nil {
 		c.add(prefix+"body", "%v", err)
 	} else if longest := t.Longest(maxNameLength); longest > MaxPayload {
-		c.add(prefix+"body", "can become %d bytes long with what is filled in; at most %d (256 KiB)", longest, MaxPayload)
+		c.add(prefix+"body", "can become %d bytes long with placeholders filled in; at most %d (256 KiB)",
+			longest, MaxPayload)
 	}
 }

@@ -69,7 +69,7 @@ func (f *finisher) run(ctx context.Context) {
 		select {
 		case <-over:
 			f.log.Error(
-				"outcomes could not be written, as somebody else has locked rows that they change; their runs will be recovered",
+				"outcomes could not be written because another transaction has locked their rows; the runs will be recovered",
 				append([]any{"count", len(f.aside.outcomes)}, f.aside.first()...)...)
 			return
 		case first, open = <-f.aside.orNot(f.queue, open):

@@ -99,14 +99,14 @@ func (f *freezing) heed(now *Freeze, limits []TenantLimits) {
 		f.log.Warn("the deployment is frozen: nothing is claimed. "+now.goOn(),
 			"since", now.Since, "by", now.By, "note", now.Note, "reason", now.Reason)
 	case changed:
-		f.log.Info("the deployment is not frozen any more: due work is claimed again")
+		f.log.Info("the deployment is no longer frozen: due work is claimed again")
 	}
 	switch {
 	case len(tenants) > 0 && (others || !changed):
-		f.log.Warn("tenants are frozen: nothing of theirs is claimed. `punctual unfreeze --tenant` ends it",
+		f.log.Warn("tenants are frozen: none of their work is claimed. `punctual unfreeze --tenant` ends it",
 			"tenants", some(tenants))
 	case others:
-		f.log.Info("no tenant is frozen any more")
+		f.log.Info("no tenant is frozen now")
 	}
 	f.now, f.tenants, f.told = now, tenants, time.Now()
 }
@@ -114,8 +114,8 @@ func (f *freezing) heed(now *Freeze, limits []TenantLimits) {
 // goOn says how to end the freeze.
 func (f Freeze) goOn() string {
 	if f.Reason == FrozenRestored {
-		return "It is another database than the one that runs were last dispatched from, as after restoring a dump; " +
-			"if its jobs are to fire from here, run `punctual unfreeze`, or start a replica with --adopt-database"
+		return "Runs were last dispatched from another database, so this one may be a restored dump; " +
+			"to dispatch its jobs from here, run `punctual unfreeze`, or start a replica with --adopt-database"
 	}
 	return "`punctual unfreeze` ends it"
 }

@@ -100,8 +100,8 @@ func TestTheLogTellsOfFreezes(t *testing.T) {
 			{restored, nil, 0, "--adopt-database"},
 			{restored, tenant, 0, "tenants are frozen"},
 			{restored, tenant, remindEvery, "billing"},
-			{nil, tenant, 0, "not frozen any more"},
-			{nil, nil, 0, "no tenant is frozen any more"},
+			{nil, tenant, 0, "no longer frozen"},
+			{nil, nil, 0, "no tenant is frozen now"},
 			{nil, nil, remindEvery, ""},
 		} {
 			time.Sleep(step.passes)

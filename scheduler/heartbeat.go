@@ -67,14 +67,14 @@ func (h *heartbeat) beat(ctx context.Context, draining bool) {
 		h.s.log.Warn("taking over from lost replicas failed; the next heartbeat tries again", "error", err)
 	}
 	if err := h.s.settle(acting, draining); err != nil && ctx.Err() == nil {
-		h.s.log.Warn("what tenants with limits may do could not be settled; the next heartbeat tries again", "error", err)
+		h.s.log.Warn("tenants' limits could not be shared out; the next heartbeat tries again", "error", err)
 	}
 }
 
 // act does what a pulse asks for.
 func (h *heartbeat) act(ctx context.Context, pulse Pulse, lost []Heartbeat) error {
 	if !pulse.Known {
-		h.s.log.Error("the others took this replica for lost; it joins again, and what it was sending is fenced off")
+		h.s.log.Error("other replicas declared this replica lost; it joins again, and its attempts are fenced off")
 		h.s.limits.forget()
 		if _, err := h.s.store.Register(ctx, h.s.replica); err != nil {
 			return err

@@ -89,7 +89,7 @@ func (h *Hidden) UnmarshalJSON(raw []byte) error {
 	strict := json.NewDecoder(bytes.NewReader(raw))
 	strict.DisallowUnknownFields()
 	if err := strict.Decode(&form); err != nil || form.Sealed == uuid.Nil {
-		return fmt.Errorf("a secret is a string, or names what it is stored as")
+		return fmt.Errorf("a secret must be a string, or an object that names the stored value")
 	}
 	*h = SealedAs(form.Sealed)
 	return nil

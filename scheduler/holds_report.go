@@ -107,7 +107,7 @@ func (s *Scheduler) lendSlots(context.Context) {
 	if len(lent) > 0 {
 		s.slots.wake()
 		s.log.Warn(
-			"requests in flight for more than a minute take more than a quarter of the worker slots; others get their slots",
+			"requests in flight for more than a minute occupy over a quarter of the worker slots; other runs get extra slots",
 			"requests", len(lent))
 	}
 }

@@ -40,7 +40,7 @@ func (s *Scheduler) addRouting(ctx context.Context, t *transmission, job *Job) e
 	}
 	event := map[string]json.RawMessage{}
 	if err := json.Unmarshal(t.Body, &event); err != nil {
-		return authErrorf("the notice is no JSON object that a routing key could be added to")
+		return authErrorf("the notice is not a JSON object, so the routing key cannot be added")
 	}
 	if event["routing_key"], err = json.Marshal(secret.Value); err != nil {
 		return authErrorf("the routing key is not text")
@@ -56,7 +56,7 @@ func (s *Scheduler) addRouting(ctx context.Context, t *transmission, job *Job) e
 func logDeadNotices(log *slog.Logger, outcomes []Outcome) {
 	for _, o := range outcomes {
 		if o.Trigger == TriggerNotify && o.End().Status == StatusDead {
-			log.Error("a notice could not be delivered and is given up; GET /v1/dead-letters?trigger=notify lists it",
+			log.Error("a notice could not be delivered and is now a dead letter; GET /v1/dead-letters?trigger=notify lists it",
 				"run", o.RunID, "job", o.Job.Name, "host", o.Job.url.Host,
 				"attempts", o.Attempt, "reason", o.Reason, "error", o.Error)
 		}

@@ -23,7 +23,7 @@ func resultOf(body []byte, cut bool) (result json.RawMessage, note string) {
 	}
 	if !cut && !json.Valid(body) {
 		return nil,
-			"the answer is not JSON, or is not any more once secrets were taken out of it; a result that it carries is not kept"
+			"the answer is not JSON, or is no longer JSON after secrets were removed; a result in it is not kept"
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	if opening, err := d.Token(); err != nil || opening != json.Delim('{') {
@@ -43,7 +43,7 @@ func resultOf(body []byte, cut bool) (result json.RawMessage, note string) {
 			continue
 		case err != nil:
 			return nil, fmt.Sprintf(
-				"the answer is longer than is read of it, and its result goes on beyond that; at most %d bytes (64 KiB) are kept",
+				"the answer is longer than Punctual reads, and its result is incomplete; at most %d bytes (64 KiB) are kept",
 				MaxResult)
 		}
 		return CheckResult(value)

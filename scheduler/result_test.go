@@ -32,7 +32,7 @@ func TestWhatResultAnAnswerCarries(t *testing.T) {
 		{"rubbish after it", `{"result":1} x`, false, "", "not JSON"},
 		{"too long", `{"result":"` + long + `"}`, false, "", "65538 bytes"},
 		{"cut after it", `{"result":{"n":1},"more":"xxx`, true, `{"n":1}`, ""},
-		{"cut in it", `{"result":"xxx`, true, "", "longer than is read"},
+		{"cut in it", `{"result":"xxx`, true, "", "longer than Punctual reads"},
 		{"cut before it", `{"a":"\"result\": xxx`, true, "", ""},
 		{"cut in a list", `[{"result":1},`, true, "", ""},
 		{

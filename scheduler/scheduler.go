@@ -92,7 +92,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 		tokens: newTokens(), tls: newTLSClients(),
 	}
 	s.freezing.log = log
-	s.holder = newChore("telling what holds runs back", log, s.tellHolds)
+	s.holder = newChore("reporting what holds runs back", log, s.tellHolds)
 	s.holds = &holds{
 		breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: s.slots.sizes(), changed: s.holder.ask,
 	}
@@ -100,11 +100,11 @@ func Run(ctx context.Context, store Store, config Config) error {
 	s.limits.set(held)
 	s.heart = newHeartbeat(s)
 	s.operator = newChore("work on operations", log, store.Operate)
-	s.notifier = newChore("telling what happened to jobs", log, func(ctx context.Context) (time.Duration, bool, error) {
+	s.notifier = newChore("creating notices of jobs", log, func(ctx context.Context) (time.Duration, bool, error) {
 		left, err := store.Notify(ctx)
 		return 0, left, err
 	})
-	s.tidier = newChore("removing what was kept for its time", log, s.tidy)
+	s.tidier = newChore("removing data past its retention", log, s.tidy)
 	s.listener = newChore("ending attempts whose targets are silent", log, store.EndSilent)
 	s.gates = newChore("freeing the gates of jobs", log, func(ctx context.Context) (time.Duration, bool, error) {
 		return 0, false, store.FreeGates(ctx)
@@ -115,7 +115,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 	if len(config.Queues) > 0 {
 		log.Info("scheduler started", "queues", config.Queues)
 	} else {
-		log.Info("this replica is for the API only: it claims nothing")
+		log.Info("this replica serves only the API: it claims nothing")
 	}
 	s.run(ctx)
 	return nil
@@ -190,7 +190,7 @@ func (s *Scheduler) run(ctx context.Context) {
 	close(s.finisher.queue)
 	writing.Wait()
 	if err := s.store.Deregister(flush, s.replica.ID); err != nil {
-		s.log.Warn("the replica's row could not be removed; others will", "error", err)
+		s.log.Warn("the replica's row could not be removed; other replicas will remove it", "error", err)
 	}
 	s.tls.close()
 	s.log.Info("scheduler stopped")
@@ -230,7 +230,7 @@ func (s *Scheduler) tidy(ctx context.Context) (wait time.Duration, left bool, er
 	left, failed := s.store.Tidy(ctx)
 	if failed != nil && ctx.Err() == nil {
 		s.metrics.chores.Inc()
-		s.log.Error("not all that is past its retention could be removed; tried again in a minute", "error", failed)
+		s.log.Error("some data past its retention could not be removed; tried again in a minute", "error", failed)
 		left = false
 	}
 	return 0, left, nil

@@ -49,7 +49,7 @@ func sign(keys []SigningKey, id string, now time.Time, body []byte) ([]delivery.
 		signatures = append(signatures, signature)
 	}
 	if len(signatures) == 0 {
-		return nil, authErrorf("the tenant has no live signing secret; make one with POST /v1/signing-secrets")
+		return nil, authErrorf("the tenant has no live signing secret; create one with POST /v1/signing-secrets")
 	}
 	return []delivery.Header{
 		{Name: "Webhook-Timestamp", Value: strconv.FormatInt(now.Unix(), 10)},

@@ -84,7 +84,7 @@ type LockedOutcomesError struct {
 }
 
 func (e *LockedOutcomesError) Error() string {
-	return fmt.Sprintf("somebody else has locked rows of %d runs and %d claims", len(e.Runs), len(e.Leases))
+	return fmt.Sprintf("another transaction has locked rows of %d runs and %d claims", len(e.Runs), len(e.Leases))
 }
 
 // Replica is one process as the other replicas see it.

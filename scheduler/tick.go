@@ -35,9 +35,9 @@ const (
 // Answers to claims that came so late that other replicas may have the runs.
 var (
 	errLateClaim = errors.New(
-		"a claim was answered after this replica had been without a heartbeat for too long: its runs are not sent, and given back")
+		"a claim was answered after this replica had had no heartbeat for too long: its runs are given back unsent")
 	errGivenBack = errors.New(
-		"a claim was answered after this replica had given it back, as its commit was in doubt: its runs are not sent")
+		"a claim was answered after this replica had given it back because its commit was in doubt: its runs are not sent")
 )
 
 // ticker is the tick loop: it claims due work and hands it to the executor. Ticks are serial. After a full batch the

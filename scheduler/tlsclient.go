@@ -77,7 +77,7 @@ func readTLS(t TLS, certificate, ca string) (certificates []tls.Certificate, roo
 	if t.ClientCertificate != "" {
 		pair, err := tls.X509KeyPair([]byte(certificate), []byte(certificate))
 		if err != nil {
-			return nil, nil, authErrorf("secret %q is no certificate chain and its key in PEM", t.ClientCertificate)
+			return nil, nil, authErrorf("secret %q does not hold a certificate chain and its key in PEM", t.ClientCertificate)
 		}
 		certificates = append(certificates, pair)
 	}

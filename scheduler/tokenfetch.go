@@ -85,7 +85,7 @@ func (t *token) read(body []byte) (value string, lifetime time.Duration, err err
 	}
 	switch {
 	case json.Unmarshal(body, &answer) != nil, answer.AccessToken == "":
-		return "", 0, t.errorf("its answer is no token (a JSON object with access_token)")
+		return "", 0, t.errorf("its answer holds no token; it must be a JSON object with access_token")
 	case answer.TokenType != "" && !strings.EqualFold(answer.TokenType, "bearer"):
 		return "", 0, t.errorf("its tokens are not of type bearer")
 	case delivery.CheckHeader("Authorization", answer.AccessToken) != nil:
@@ -126,12 +126,12 @@ func (t *token) discover(ctx context.Context, client *delivery.Client) (endpoint
 	case json.Unmarshal(result.Body, &announced) != nil, announced.TokenEndpoint == "":
 		return "", t.errorf("/.well-known/openid-configuration names no token_endpoint")
 	case strings.TrimSuffix(announced.Issuer, "/") != strings.TrimSuffix(t.key.issuer, "/"):
-		return "", t.errorf("/.well-known/openid-configuration is another issuer's")
+		return "", t.errorf("/.well-known/openid-configuration names another issuer")
 	}
 	// An issuer asked over https must not lead to an endpoint without it: the client's secret would go in the clear.
 	if next, err := delivery.CheckURL(announced.TokenEndpoint); err != nil ||
 		u.Scheme == "https" && next.Scheme != "https" {
-		return "", t.errorf("/.well-known/openid-configuration names a token_endpoint that is not to be called")
+		return "", t.errorf("/.well-known/openid-configuration names a token_endpoint that Punctual may not call")
 	}
 	t.endpoint, t.lookAt = announced.TokenEndpoint, time.Now().Add(discoveryLifetime)
 	return t.endpoint, nil

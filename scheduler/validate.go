@@ -109,7 +109,7 @@ func (c *checker) name(name string) {
 	case uuidForm.MatchString(name):
 		c.add("name", "%q looks like a UUID, so it could not be told from a job's id", name)
 	case slices.Contains(reservedNames, name):
-		c.add("name", "%q is a word of the API's own paths; choose another", name)
+		c.add("name", "%q is reserved, as the API's own paths use it; choose another", name)
 	}
 }
 
@@ -267,7 +267,7 @@ func ValidateRequest(prefix string, headers map[string]string, body json.RawMess
 
 func (c *checker) completion(d Definition) {
 	if d.Completion == "callback" {
-		c.add("completion", `"callback" is not one of response, async: work that the target reports the end of is "async"`)
+		c.add("completion", `"callback" is not one of response, async: for work whose end the target reports, use "async"`)
 	} else {
 		oneOf(c, "completion", d.Completion, CompleteOnResponse, CompleteAsync)
 	}

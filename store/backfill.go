@@ -103,7 +103,7 @@ func (r BackfillRequest) problems(kind scheduler.Kind, now, earliest time.Time) 
 		problems = append(problems, scheduler.Problem{Field: field, Message: fmt.Sprintf(format, args...)})
 	}
 	if !kind.Recurring() {
-		add("job", "%q has no past slots, as its schedule is neither cron nor every; trigger it instead", r.Job)
+		add("job", "%q has no past slots, as its schedule is neither cron nor every; trigger the job instead", r.Job)
 	}
 	if r.From.Before(earliest) {
 		// In whole minutes, so that a person can type it and it is still right by then.
@@ -136,7 +136,7 @@ func (p *BackfillPlan) walk(
 			return nil, ctx.Err()
 		case len(p.slots) == MostBackfilled:
 			return []scheduler.Problem{{Field: "to", Message: fmt.Sprintf(
-				"%s is too far from from: there are more than %d slots between; up to %s there are so many",
+				"%s is too far from from: there are more than %d slots between; the latest end that fits is %s",
 				stamp(p.To), MostBackfilled, stamp(at))}}, nil
 		}
 		p.slots = append(p.slots, at)

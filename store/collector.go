@@ -75,12 +75,12 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(pg.Chores.In(context.Background()), time.Second)
 	defer cancel()
 	if days, err := c.Store.DaysAhead(ctx); err != nil {
-		c.Store.options.Log.Warn("the partitions ahead cannot be counted", "error", err)
+		c.Store.options.Log.Warn("the partitions of coming days cannot be counted", "error", err)
 	} else {
 		gauge(aheadDesc, float64(days))
 	}
 	if freezes, err := c.Store.Freezes(ctx); err != nil {
-		c.Store.options.Log.Warn("what is frozen cannot be read", "error", err)
+		c.Store.options.Log.Warn("the freezes cannot be read", "error", err)
 	} else {
 		whole := 0.0
 		if freezes.Deployment != nil {
@@ -92,7 +92,7 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	if err := c.collectQueues(ctx, gauge); err != nil {
-		c.Store.options.Log.Warn("what waits in the queues cannot be read", "error", err)
+		c.Store.options.Log.Warn("the queues' depths cannot be read", "error", err)
 	}
 }
 

@@ -107,7 +107,7 @@ func TestACallerIsToldWhatItWaitedFor(t *testing.T) {
 	_, err := c.PauseJob(bounded(t), c.tenant, "job", "", nil)
 	var locked *pg.LockedError
 	if !errors.As(pg.OutOfTime(err), &locked) || locked.Table != "schedules" ||
-		!strings.Contains(locked.Error(), "waited 3s for the job's schedule that somebody else has locked") {
+		!strings.Contains(locked.Error(), "waited 3s for the job's schedule that another transaction has locked") {
 		t.Errorf("error %v", err)
 	}
 	free()

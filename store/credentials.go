@@ -76,7 +76,7 @@ func (s *Store) NamedSecret(ctx context.Context, tenant int32, name string) (sch
 				Scan(&secret.ID, &secret.Version, &key, &ciphertext)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return secret, &scheduler.AuthError{
-					Why: fmt.Sprintf("there is no secret %q; make it with PUT /v1/secrets/%s", name, name),
+					Why: fmt.Sprintf("there is no secret %q; create it with PUT /v1/secrets/%s", name, name),
 				}
 			}
 			if err != nil {
@@ -100,7 +100,7 @@ func (s *Store) JobSecret(ctx context.Context, tenant int32, job, id uuid.UUID) 
 				WHERE id = $1 AND job_id = $2`, id, job).Scan(&key, &ciphertext)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return scheduler.Secret{}, &scheduler.AuthError{
-					Why: "a secret of the job's definition is not in the database any more; write it again",
+					Why: "a secret of the job's definition is no longer in the database; write it again",
 				}
 			}
 			if err != nil {
@@ -119,7 +119,7 @@ func (s *Store) openToSend(
 	value, err := s.open(ctx, s.db.Conns(ctx), key, ciphertext, at)
 	if errors.Is(err, vault.ErrCiphertext) {
 		return "", &scheduler.AuthError{
-			Why: what + " does not decrypt: its row was changed by other than Punctual; write it again",
+			Why: what + " does not decrypt: its row was changed outside Punctual; write it again",
 		}
 	}
 	return value, err

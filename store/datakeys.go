@@ -14,7 +14,7 @@ import (
 )
 
 // ErrNoMaster means that the process was given no master key.
-var ErrNoMaster = errors.New("secrets are encrypted, and this process was given no master key")
+var ErrNoMaster = errors.New("secrets are encrypted, but this process has no master key")
 
 // keyring holds the data keys that were opened. Data keys never change.
 type keyring struct {
@@ -118,7 +118,7 @@ func (s *Store) sealingKey(ctx context.Context, u *unit) (*vault.DataKey, error)
 			return nil, err
 		}
 	}
-	return nil, errors.New("reading the data key: it is replaced as often as it is looked for")
+	return nil, errors.New("reading the data key: it was replaced during every attempt to read it")
 }
 
 // dataKey returns the data key of an id. It reads a key that is not in the keyring: a rotation made it since.

@@ -95,7 +95,7 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 			"a run whose target works on",
 			set("status = 'running', fence = 1, finished_at = NULL, started_at = now(), accepted_at = now()"),
 			OutcomeInProgress, true,
-			[]string{"accepted attempt 1", "works on"},
+			[]string{"accepted attempt 1", "and is still working"},
 		},
 		{
 			"a run that was never sent", set("status = 'skipped', reason = 'expired'"), OutcomeSkipped, true,
@@ -164,7 +164,7 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 		{"before what is kept", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
 			c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '40 days' WHERE job_id = $1`, job)
 			return slots[1].Add(-35 * 24 * time.Hour)
-		}, OutcomeUnknown, true, []string{"not kept any more"}},
+		}, OutcomeUnknown, true, []string{"is no longer kept"}},
 		{
 			"a slot that vanished", instead(func(claimer, uuid.UUID, []time.Time) {}), OutcomeUnaccounted, true,
 			[]string{"neither a run nor a recorded skip"},

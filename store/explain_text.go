@@ -60,7 +60,7 @@ func (e *explaining) progress() string {
 			counted(r.Attempt, "attempt"), instantOf(r.NextAttemptAt)) + e.unlessFrozen()
 	case scheduler.StatusRunning:
 		if r.AcceptedAt != nil {
-			return fmt.Sprintf(": its target accepted attempt %d at %s and works on", r.Attempt, instantOf(r.AcceptedAt))
+			return fmt.Sprintf(": its target accepted attempt %d at %s and is still working", r.Attempt, instantOf(r.AcceptedAt))
 		}
 		return fmt.Sprintf(": attempt %d was sent at %s", r.Attempt, instantOf(r.StartedAt))
 	}
@@ -105,7 +105,7 @@ func (w *Waiting) text(r *RunRecord) string {
 	if r.Error != "" {
 		text += " (" + r.Error + ")"
 	}
-	return fmt.Sprintf("%s, after %s; if its host cannot be reached before %s, it is dead",
+	return fmt.Sprintf("%s, after %s; if its host cannot be reached before %s, the run is dead",
 		text, counted(r.Attempt, "attempt"), stamp(*w.Until))
 }
 
@@ -124,7 +124,7 @@ func (e *explaining) skipped() {
 	switch r.Reason {
 	case scheduler.ReasonMissed:
 		why = fmt.Sprintf(
-			"was missed: when a replica looked at it at %s its tolerance had passed, and the policy for missed slots let it go",
+			"was missed: when a replica found it at %s, its tolerance had passed, and the policy for missed slots skipped it",
 			stamp(r.CreatedAt))
 	case scheduler.ReasonPaused:
 		why = "was skipped because it passed while the job was paused"
@@ -175,14 +175,14 @@ func (e *explaining) slotWithout(slot scheduler.ExpectedSlot) {
 		e.say(OutcomeWaiting, "The slot has been due since %s and waits%s.",
 			stamp(due), e.waitsFor(" for a replica to claim it"))
 	case slot.At.Before(e.kept):
-		e.say(OutcomeUnknown, "The job had a slot then, and the history before %s is not kept any more.",
+		e.say(OutcomeUnknown, "The job had a slot then, but the history before %s is no longer kept.",
 			stamp(e.kept))
 	case slot.Duty == scheduler.Unsure:
 		e.say(OutcomeUnknown,
-			"The job was changed or ended at about that instant, and its history does not tell whether the slot was due before.")
+			"The job was changed or ended at about that instant; its history does not show whether the slot was due before.")
 	default:
 		e.say(OutcomeUnaccounted,
-			"The slot has neither a run nor a recorded skip, which should not be: punctual verify looks for more.")
+			"The slot has neither a run nor a recorded skip. This should not happen: `punctual verify` looks for more.")
 	}
 }
 
@@ -190,7 +190,7 @@ func (e *explaining) slotWithout(slot scheduler.ExpectedSlot) {
 func (e *explaining) noSlot(version scheduler.Version, exists bool) {
 	if e.forgotten() {
 		e.say(OutcomeUnknown,
-			"What the job was at that instant is not kept any more, so that nobody knows whether it had a slot.")
+			"The version of the job at that instant is no longer kept, so it is unknown whether the job had a slot.")
 		return
 	}
 	if !exists {
@@ -235,9 +235,9 @@ func (e *explaining) nearest() string {
 	case p != nil && n != nil:
 		return fmt.Sprintf("; the nearest slots are %s and %s", stamp(*p), stamp(*n))
 	case p != nil:
-		return fmt.Sprintf("; the last slot before is %s", stamp(*p))
+		return fmt.Sprintf("; the last slot before it is %s", stamp(*p))
 	case n != nil:
-		return fmt.Sprintf("; the first slot after is %s", stamp(*n))
+		return fmt.Sprintf("; the first slot after it is %s", stamp(*n))
 	}
 	return ""
 }

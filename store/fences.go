@@ -42,7 +42,7 @@ func (s *Store) guardFences(ctx context.Context, q pg.Querier) error {
 	if errors.As(err, &dbErr) && (dbErr.Code == "0A000" || dbErr.Code == "42501" || dbErr.Code == "42883") {
 		s.guarding.Store(false)
 		s.options.Log.Warn(
-			"this Postgres does not tell its timeline: after an asynchronous failover fencing tokens may be given again",
+			"this Postgres does not show its timeline: after an asynchronous failover fencing tokens may be used twice",
 			"error", err)
 		return nil
 	}

@@ -359,7 +359,7 @@ func (s *Store) FreeGates(ctx context.Context) error {
 			return err
 		})
 	if err := s.db.Conns(pg.Chores.In(ctx)).SendBatch(ctx, &b).Close(); err != nil {
-		return s.db.TookWrite(fmt.Errorf("freeing gates of runs of before: %w", err))
+		return s.db.TookWrite(fmt.Errorf("freeing gates of earlier runs: %w", err))
 	}
 	if len(jobs) == 0 {
 		return nil

@@ -41,7 +41,7 @@ func (s *Store) ReleaseHeld(ctx context.Context) (left bool, err error) {
 		UPDATE punctual.ready y SET held_by = NULL, due_at = `+dueNow+`
 		FROM locked l WHERE y.run_id = l.run_id`, releaseBatch)
 	if err != nil {
-		return false, s.db.TookWrite(fmt.Errorf("releasing runs that nothing holds back any more: %w", err))
+		return false, s.db.TookWrite(fmt.Errorf("releasing runs that are no longer held back: %w", err))
 	}
 	if tag.RowsAffected() > 0 {
 		s.signal()

@@ -38,7 +38,7 @@ func (s *Store) Idempotent(
 				return err
 			}
 		}
-		return fmt.Errorf("the Idempotency-Key is forgotten as often as it is looked at: %w", ErrKeyReused)
+		return fmt.Errorf("the Idempotency-Key was removed during every attempt to read it: %w", ErrKeyReused)
 	})
 	if err != nil {
 		return Answer{}, false, err

@@ -122,7 +122,7 @@ func (s *Store) Begin(ctx context.Context, start Start) error {
 		return d.freeze(ctx, u, scheduler.Freeze{By: "serve --frozen", Reason: scheduler.FrozenAsked})
 	})
 	if err != nil {
-		return fmt.Errorf("looking whether this is the database that runs were last dispatched from: %w", err)
+		return fmt.Errorf("checking whether runs were last dispatched from this database: %w", err)
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (s *Store) Begin(ctx context.Context, start Start) error {
 func (s *Store) identify(ctx context.Context, u *unit, d *theDeployment, dispatches bool) error {
 	if d.hereSystem == "" {
 		s.options.Log.Warn(
-			"this Postgres does not tell its system identifier (pg_control_system): a restored dump is known by another name of the database alone")
+			"this Postgres does not show its system identifier (pg_control_system): a restored dump is recognised only if its database has another name")
 	}
 	switch {
 	case d.copied && s.options.Adopt:

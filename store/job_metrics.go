@@ -139,7 +139,7 @@ func (m *JobMetrics) look(ctx context.Context) error {
 		return fmt.Errorf("reading the newest runs: %w", err)
 	}
 	if err := m.further(ctx, jobs); err != nil {
-		return fmt.Errorf("looking further back: %w", err)
+		return fmt.Errorf("reading older runs: %w", err)
 	}
 	m.jobs = jobs
 	return nil

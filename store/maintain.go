@@ -37,7 +37,7 @@ func (s *Store) Maintain(ctx context.Context) error {
 // alarm logs an error if there will soon be no partition for new runs.
 func (s *Store) alarm(ctx context.Context) {
 	if days, err := s.DaysAhead(ctx); err == nil && days < 2 {
-		s.options.Log.Error("partitions are about to run out: without that of its day no run can be written",
+		s.options.Log.Error("partitions are about to run out: a run cannot be written without the partition of its day",
 			"days_ahead", days)
 	}
 }

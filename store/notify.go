@@ -63,7 +63,7 @@ func (s *Store) Notify(ctx context.Context) (left bool, err error) {
 		return t.write(ctx)
 	})
 	if err != nil {
-		return false, fmt.Errorf("telling what happened to jobs: %w", err)
+		return false, fmt.Errorf("creating notices of jobs: %w", err)
 	}
 	return left || watched, nil
 }
@@ -177,7 +177,7 @@ func (t *telling) define(ctx context.Context) error {
 			return false
 		}
 		t.u.store.options.Log.Error(
-			"what happened to a job cannot be told by this version of Punctual; it is tried again in a minute",
+			"this version of Punctual cannot create notices of a job; it is tried again in a minute",
 			"job", j.key.id, "version", j.key.version, "error", broken[j.key])
 		t.putOff(j.key.id, t.now.Add(putOff))
 		return true
@@ -311,7 +311,7 @@ func (r *noticeRuns) add(j *toldJob, now time.Time) error {
 	}
 	text, err := json.Marshal(sent)
 	if err != nil {
-		return fmt.Errorf("job %s: what was told of it: %w", j.key.id, err)
+		return fmt.Errorf("job %s: its earlier notices: %w", j.key.id, err)
 	}
 	r.told, r.events = append(r.told, j.key.id), append(r.events, string(text))
 	return nil

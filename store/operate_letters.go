@@ -121,7 +121,7 @@ func (o *bulk) replay(ctx context.Context, u *unit, letters []marked) (over []uu
 		state, held := states[m.JobID]
 		switch {
 		case m.ResolvedAt != nil:
-			o.fail(m, "was resolved or replayed by somebody else meanwhile")
+			o.fail(m, "was resolved or replayed by another caller in the meantime")
 		case m.forgotten:
 			o.fail(m, gone(m.Job))
 		case !held || m.gated && entered[m.JobID]:

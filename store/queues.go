@@ -33,7 +33,7 @@ type UnknownQueueError struct {
 }
 
 func (e *UnknownQueueError) Error() string {
-	return fmt.Sprintf("queue %q: no replica serves it; there are %s", e.Name, strings.Join(e.Known, ", "))
+	return fmt.Sprintf("queue %q: no replica serves it; the served queues are %s", e.Name, strings.Join(e.Known, ", "))
 }
 
 // Queues returns the number of every queue by its name.

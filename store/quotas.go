@@ -35,7 +35,7 @@ type JobLimitError struct {
 
 func (e *JobLimitError) Error() string {
 	return fmt.Sprintf(
-		"the tenant has %d active and paused jobs of at most %d (max_jobs), so that there is no room for %d more",
+		"the tenant has %d active and paused jobs of at most %d (max_jobs); %d more do not fit",
 		e.Have, e.Most, e.More)
 }
 
@@ -54,7 +54,7 @@ func (e *IntervalError) Error() string {
 // Reason is the error without the name of the field.
 func (e *IntervalError) Reason() string {
 	return fmt.Sprintf(
-		"the slots of %s and %s later are closer than this tenant's may be: at least %s (min_interval)",
+		"the slots of %s and %s later are too close: for this tenant, at least %s apart (min_interval)",
 		e.At.UTC().Format(time.RFC3339), e.Gap, e.Least)
 }
 

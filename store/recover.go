@@ -116,7 +116,7 @@ func (s *Store) endClaims(
 		if r.Job, err = sentBy(jobs[r.key], r.notifyURL, r.notifySecret); r.Job == nil {
 			if len(left) == 0 { // one message for all: there may be thousands, and every retry comes after two seconds
 				s.options.Log.Error(
-					"a run that nobody sends any more is left to a version of Punctual that can read its job's definition",
+					"this version of Punctual cannot read the job's definition of a lost run; the run is left to a version that can",
 					"run", r.RunID, "job", r.key.id, "version", r.key.version, "error", err)
 			}
 			left = append(left, r.claim)
@@ -136,7 +136,7 @@ func (s *Store) endClaims(
 	}
 	failpoint.At(failpoint.RecoverCommitted)
 	if len(f.kept) > 0 {
-		s.options.Log.Warn("claims are not ended yet, as somebody else has locked rows of theirs",
+		s.options.Log.Warn("claims are not ended yet because another transaction has locked their rows",
 			"claims", len(f.kept), "runs", len(f.locked))
 	}
 	s.ended(f.outcomes, f.written)

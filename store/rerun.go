@@ -25,7 +25,7 @@ func (s *Store) RerunRun(ctx context.Context, tenant int32, id uuid.UUID, r Reru
 		}
 		job, now, err := s.lockToTrigger(ctx, u, tenant, original.JobID.String())
 		if errors.Is(err, ErrNotFound) {
-			return fmt.Errorf("the job of run %s was deleted, so that the run cannot be made again: %w", id, ErrState)
+			return fmt.Errorf("the job of run %s was deleted, so the run cannot be made again: %w", id, ErrState)
 		}
 		if err != nil {
 			return err
@@ -58,11 +58,11 @@ func readRerun(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (r
 	run = runs[0]
 	switch {
 	case run.notice:
-		return run, own, fmt.Errorf("run %s is a notice about its job, which is not made again: %w", id, ErrState)
+		return run, own, fmt.Errorf("run %s is a notice about its job; notices are not made again: %w", id, ErrState)
 	case !run.Status.Final():
-		return run, own, fmt.Errorf("run %s is %s: only a run that has ended is made again: %w", id, run.Status, ErrState)
+		return run, own, fmt.Errorf("run %s is %s: only a run that has ended can be made again: %w", id, run.Status, ErrState)
 	case run.Skipped != nil && !run.Skipped.First.Equal(run.Skipped.Last):
-		return run, own, fmt.Errorf("run %s is a recorded skip of several slots, which a backfill makes up for: %w",
+		return run, own, fmt.Errorf("run %s is a recorded skip of several slots; use a backfill for them: %w",
 			id, ErrState)
 	}
 	err = q.QueryRow(ctx, `

@@ -76,7 +76,7 @@ func (s *Store) RetireRuns(ctx context.Context) error {
 		err := s.retire(ctx, d)
 		if later(err) && ctx.Err() == nil {
 			s.options.Log.Warn(
-				"an old partition could not be detached yet, because somebody reads it or another replica is at it; tried again in a minute",
+				"an old partition could not be detached yet, because a query reads it or another replica is detaching it; tried again in a minute",
 				"day", d.day, "error", err)
 			return nil // while a detach is pending, no other of the same table can begin
 		}
@@ -186,7 +186,7 @@ func (s *Store) needed(ctx context.Context, d oldDay) (bool, error) {
 		                  AND s.scheduled_for < ($1::text::date + 1)::timestamp AT TIME ZONE 'UTC')`,
 		d.day, retention).Scan(&needed)
 	if err != nil {
-		return false, fmt.Errorf("looking for runs that are not over: %w", err)
+		return false, fmt.Errorf("looking for runs that have not ended: %w", err)
 	}
 	if needed {
 		if s.tidy.needed == nil {

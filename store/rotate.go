@@ -176,7 +176,7 @@ func (s *Store) dropDataKeys(ctx context.Context, before int64) (dropped int, er
 		const old = `number < (SELECT number FROM punctual.data_keys WHERE id = $1)`
 		if err := pg.Exec(ctx, u, `
 			SELECT FROM punctual.data_keys WHERE `+old+` ORDER BY number FOR UPDATE`, before); err != nil {
-			return fmt.Errorf("locking the data keys before: %w", err)
+			return fmt.Errorf("locking the earlier data keys: %w", err)
 		}
 		for i := range encrypted {
 			for last := (uuid.UUID{}); ; {
@@ -191,7 +191,7 @@ func (s *Store) dropDataKeys(ctx context.Context, before int64) (dropped int, er
 		}
 		done, err := u.Exec(ctx, `DELETE FROM punctual.data_keys WHERE `+old, before)
 		if err != nil {
-			return fmt.Errorf("dropping the data keys before: %w", err)
+			return fmt.Errorf("dropping the earlier data keys: %w", err)
 		}
 		dropped = int(done.RowsAffected())
 		return nil

@@ -70,7 +70,7 @@ func (s *Store) PutSecret(
 				return err
 			}
 		}
-		return fmt.Errorf("secret %q is made and deleted as often as it is looked for: %w", name, ErrState)
+		return fmt.Errorf("secret %q was created and deleted during every attempt to write it: %w", name, ErrState)
 	})
 	s.credentials.forget() // other replicas read secrets again within seconds
 	return r, created, err

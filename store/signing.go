@@ -142,7 +142,7 @@ func (s *Store) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid.U
 		case err != nil:
 			return fmt.Errorf("reading signing secret %s: %w", id, err)
 		case others == 0:
-			return fmt.Errorf("signing secret %s is the last one that does not expire; make another first: %w", id, ErrState)
+			return fmt.Errorf("signing secret %s is the last one that does not expire; create another first: %w", id, ErrState)
 		}
 		sql := `
 			UPDATE punctual.signing_secrets SET expires_at = clock_timestamp() + $3::interval

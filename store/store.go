@@ -163,5 +163,5 @@ var (
 	ErrKeyReused = errors.New("the Idempotency-Key was used before with another request")
 	// ErrNotForSubmitters says that a submitter triggered a job that does not allow it.
 	ErrNotForSubmitters = errors.New(
-		"submitters may not trigger it; an editor may, and may let them by submitters_may_trigger")
+		"the role submitter may not trigger it; an editor may trigger it, or set submitters_may_trigger to true")
 )

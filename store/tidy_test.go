@@ -166,7 +166,7 @@ func TestVersionsThatMatterStay(t *testing.T) {
 				t.Errorf("versions %d are left, want %d", got, tt.want)
 			}
 			if got := c.saysOf("debounce", time.Now().Add(-45*day)); (tt.want[0] > 1) !=
-				strings.HasPrefix(got, "unknown: What the job was") {
+				strings.HasPrefix(got, "unknown: The version of the job") {
 				t.Errorf("of long ago it is explained: %s", got)
 			}
 		})

@@ -102,7 +102,7 @@ func (s *Store) passGate(ctx context.Context, u *unit, job *jobRow, run uuid.UUI
 		return err
 	}
 	if !held {
-		return fmt.Errorf("job %s is being changed by somebody else; try again: %w", job.ID, ErrState)
+		return fmt.Errorf("job %s is being changed by another transaction; try again: %w", job.ID, ErrState)
 	}
 	o := g.facts().Overlap(policy)
 	if policy == scheduler.PolicyForbid && o.Blocker == uuid.Nil { // a replay, for example, has no gate before it starts

@@ -192,11 +192,11 @@ func (v *verification) prepare(ctx context.Context, tx pgx.Tx) error {
 	}
 	if kept != nil && v.summary.From.Before(*kept) {
 		v.summary.From = *kept
-		v.note("The runs before %s are not kept any more.", kept.Format(time.RFC3339))
+		v.note("The runs before %s are no longer kept.", kept.Format(time.RFC3339))
 	}
 	if mine := cron.ZoneDataVersion(); zones != "" && zones != mine {
 		v.note(
-			"The replicas go by the time zone data %s, and this binary by %s: slots of zones whose rules differ may be reported wrongly.",
+			"The replicas use time zone data %s, but this binary uses %s: slots of zones whose rules differ may be reported wrongly.",
 			zones, mine)
 	}
 	if err := v.noteWaiting(ctx, tx); err != nil {
@@ -246,14 +246,14 @@ func (v *verification) noteFreezes(ctx context.Context) error {
 		return err
 	}
 	if freezes.Deployment != nil {
-		v.note("The deployment is %s: due slots wait for `punctual unfreeze`, and are no violations.", freezes.Deployment)
+		v.note("The deployment is %s: due slots wait for `punctual unfreeze` and are not violations.", freezes.Deployment)
 	}
 	if n := len(freezes.Tenants); n > mostFrozenNoted {
-		v.note("%d tenants are frozen: their due slots wait for `punctual unfreeze --tenant`, and are no violations.", n)
+		v.note("%d tenants are frozen: their due slots wait for `punctual unfreeze --tenant` and are not violations.", n)
 		return nil
 	}
 	for _, id := range slices.Sorted(maps.Keys(freezes.Tenants)) {
-		v.note("The tenant %s is %s: its due slots wait for `punctual unfreeze --tenant %[1]s`, and are no violations.",
+		v.note("The tenant %s is %s: its due slots wait for `punctual unfreeze --tenant %[1]s` and are not violations.",
 			freezes.Names[id], freezes.Tenants[id])
 	}
 	return nil

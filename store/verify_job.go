@@ -60,7 +60,7 @@ func (c *jobCheck) row(r verifyRow) error {
 	if !r.held && r.createdAt.Before(c.now.Add(-c.options.Grace)) {
 		if err := c.report(Violation{
 			Kind: ViolationUnended, Slot: &r.at, Runs: []uuid.UUID{r.id},
-			Detail: fmt.Sprintf("the run is %s, waits in no list or for longer than it may, and no live replica holds it",
+			Detail: fmt.Sprintf("the run is %s, no live replica holds it, and it waits in no list or has waited too long",
 				r.status),
 		}); err != nil {
 			return err
@@ -162,7 +162,7 @@ func (c *jobCheck) settle() error {
 		c.summary.Slots++
 		return c.report(Violation{
 			Kind: ViolationMissing, Slot: &at,
-			Detail: fmt.Sprintf("neither a run nor a skip of the slot, which version %d of the job had", c.slot.Version),
+			Detail: fmt.Sprintf("version %d of the job had this slot, but it has neither a run nor a skip", c.slot.Version),
 		})
 	}
 	return nil
@@ -238,10 +238,10 @@ func (c *jobCheck) count(r verifyRow) error {
 	case most == 0:
 		bad.Kind, bad.Detail = ViolationPhantom, "no version of the job has a slot in the skip's range"
 	case r.count == nil && most <= mostCounted:
-		bad.Detail = fmt.Sprintf("the skip says more than %d slots, and there are %d", mostCounted, most)
+		bad.Detail = fmt.Sprintf("the skip records more than %d slots, but there are %d", mostCounted, most)
 	case r.count != nil && (*r.count < least || *r.count > most):
 		bad.Count = *r.count
-		bad.Detail = fmt.Sprintf("the skip says %d slots, and there are %d", *r.count, most)
+		bad.Detail = fmt.Sprintf("the skip records %d slots, but there are %d", *r.count, most)
 	default:
 		return nil
 	}

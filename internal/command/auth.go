@@ -11,13 +11,13 @@ import (
 
 // authentication holds the flags that say how callers of the API authenticate.
 type authentication struct {
-	Auth            string `default:"keys" enum:"keys,none" help:"How callers prove who they are: keys (API keys, and tokens with --oidc-issuer) or none, which is for loopback only."`
-	InsecureNoAuth  bool   `help:"With --auth=none, listen on other than loopback, although anybody who can connect may do anything."`
+	Auth            string `default:"keys" enum:"keys,none" help:"How callers authenticate: keys (API keys; with --oidc-issuer, tokens too) or none (loopback only)."`
+	InsecureNoAuth  bool   `help:"With --auth=none, also listen on addresses other than loopback. Every caller that can connect may then do anything."`
 	OIDCIssuer      string `name:"oidc-issuer" placeholder:"URL" help:"Also accept the JWTs of this issuer (OpenID Connect), such as https://login.example.com/realms/ops."`
-	OIDCAudience    string `name:"oidc-audience" placeholder:"NAME" help:"Audience that tokens must be for. Needed with an issuer."`
-	OIDCJWKSURL     string `name:"oidc-jwks-url" placeholder:"URL" help:"Where the issuer's keys are. Default: where its discovery document says."`
+	OIDCAudience    string `name:"oidc-audience" placeholder:"NAME" help:"Audience that tokens must name. Required with --oidc-issuer."`
+	OIDCJWKSURL     string `name:"oidc-jwks-url" placeholder:"URL" help:"URL of the issuer's keys. Default: the one in its discovery document."`
 	OIDCTenantClaim string `name:"oidc-tenant-claim" default:"punctual_tenant" help:"Claim of a token that names its tenant; dots lead into objects, as in resource.tenant."`
-	OIDCRoleClaim   string `name:"oidc-role-claim" default:"punctual_role" help:"Claim of a token that names its role, or lists roles: the greatest that is known counts."`
+	OIDCRoleClaim   string `name:"oidc-role-claim" default:"punctual_role" help:"Claim of a token that names its role, or lists roles: the highest known role counts."`
 }
 
 func (a authentication) noAuth() bool { return a.Auth == "none" }
@@ -36,7 +36,7 @@ func (a authentication) oidc() httpapi.OIDC {
 func (a authentication) Validate() error {
 	switch {
 	case a.OIDCIssuer == "" && a.OIDCAudience+a.OIDCJWKSURL != "":
-		return errors.New("--oidc-issuer: name the issuer that --oidc-audience and --oidc-jwks-url are about")
+		return errors.New("--oidc-issuer: give the issuer too; --oidc-audience and --oidc-jwks-url need it")
 	case a.OIDCIssuer == "":
 		return nil
 	case a.noAuth():

@@ -11,14 +11,14 @@ import (
 
 // Bench runs the benchmarks.
 type Bench struct {
-	DatabaseURL string        `placeholder:"postgres://…" help:"An empty database, reached directly; the schema punctual is made and removed again. Default: a private Postgres, which goes with the command."`
-	Only        []string      `placeholder:"NAME,…" help:"Only these: ${benchmarks}."`
-	Full        bool          `help:"The large sizes, up to 10 million jobs and 20 million runs: half an hour."`
-	Rounds      int           `default:"3" help:"How often what is compared is measured; the median counts."`
-	For         time.Duration `default:"1h" help:"How long the benchmark flat goes on, which runs only when named."`
-	JSON        string        `name:"json" type:"path" placeholder:"FILE" help:"Also write all figures to a file, with every round and the surroundings."`
+	DatabaseURL string        `placeholder:"postgres://…" help:"An empty database, with a direct connection. The schema punctual is created in it and removed at the end. Default: a private Postgres, removed when the command ends."`
+	Only        []string      `placeholder:"NAME,…" help:"Only these benchmarks, of: ${benchmarks}."`
+	Full        bool          `help:"Use the large sizes, up to 10 million jobs and 20 million runs. Takes half an hour."`
+	Rounds      int           `default:"3" help:"Number of measurements of each compared figure; the median counts."`
+	For         time.Duration `default:"1h" help:"How long the benchmark flat runs. It runs only if --only names it."`
+	JSON        string        `name:"json" type:"path" placeholder:"FILE" help:"Also write all figures to a file, with every round and the environment."`
 	Plots       string        `type:"path" placeholder:"DIR" help:"Also write plots to a directory."`
-	River       string        `type:"path" placeholder:"PROGRAM" help:"Compare with River: a program that works as many jobs with it, such as make bench-river builds."`
+	River       string        `type:"path" placeholder:"PROGRAM" help:"Compare with River: a program that runs as many jobs with River, such as the one that make bench-river builds."`
 }
 
 // Validate is called by the flag parser.

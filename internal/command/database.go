@@ -54,8 +54,8 @@ func naming(err error) error {
 			err,
 		}
 	case errors.Is(err, vault.ErrMaster):
-		return fmt.Errorf("--master-key-file: none of its keys is the one that the secrets "+
-			"in this database are encrypted under: %w", err)
+		return fmt.Errorf("--master-key-file: no given key is the master key that encrypts the secrets "+
+			"in this database: %w", err)
 	}
 	return err
 }

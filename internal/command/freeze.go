@@ -10,8 +10,8 @@ import (
 // freezing holds the flags that freeze and unfreeze share.
 type freezing struct {
 	database
-	Tenant string `placeholder:"NAME" help:"Only this tenant. Default: the deployment, which is all of them."`
-	Note   string `placeholder:"TEXT" help:"Why, for people; in the audit log and in the API's answers."`
+	Tenant string `placeholder:"NAME" help:"Only this tenant. Default: the whole deployment."`
+	Note   string `placeholder:"TEXT" help:"Reason to show in the audit log and in the API's answers."`
 }
 
 // Validate is called by the flag parser.

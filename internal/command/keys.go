@@ -10,7 +10,7 @@ import (
 
 // Keys administers API keys directly in the database.
 type Keys struct {
-	Create createKey `cmd:"" help:"Create a key. The key alone is printed on stdout, once; it is not stored."`
+	Create createKey `cmd:"" help:"Create a key. Stdout gets only the key. It is shown once and not stored."`
 	List   listKeys  `cmd:"" help:"List the keys of a tenant, newest first."`
 	Revoke revokeKey `cmd:"" help:"Revoke a key for good. It stops working on every replica within two seconds."`
 }
@@ -18,8 +18,8 @@ type Keys struct {
 type createKey struct {
 	database
 	Tenant  string        `default:"default" help:"Tenant that the key acts for."`
-	Role    string        `required:"" enum:"metrics,viewer,submitter,editor,admin,operator" help:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also keys and secrets of its tenant; operator administers all tenants; metrics reads /metrics and nothing else."`
-	Name    string        `required:"" help:"What the key is for; people read it."`
+	Role    string        `required:"" enum:"metrics,viewer,submitter,editor,admin,operator" help:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also changes keys and secrets of its tenant; operator administers all tenants; metrics only reads /metrics."`
+	Name    string        `required:"" help:"Name that says what the key is for."`
 	Expires time.Duration `placeholder:"720h" help:"How long the key works. Default: until it is revoked."`
 }
 

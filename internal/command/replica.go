@@ -23,20 +23,20 @@ import (
 // replica holds the flags that serve and dev share.
 type replica struct {
 	Listen           string         `default:"127.0.0.1:8080" help:"Address the HTTP API listens on."`
-	MetricsListen    string         `placeholder:"HOST:PORT" help:"Another address, which serves /metrics and /healthz to everybody who reaches it, without a key: one on loopback or in a private network. Default: none. At the address of the API, /metrics needs a key of the role metrics."`
-	JobMetrics       []selector     `sep:"none" placeholder:"LABEL=VALUE,…" help:"Jobs with series of their own in /metrics: those with all of these labels. Repeat it for others. Default: none."`
-	JobMetricsMax    int            `default:"1000" help:"How many jobs have series of their own at most, the oldest first. punctual_job_metrics_left_out counts those beyond."`
-	PublicURL        string         `placeholder:"URL" help:"Where the targets of jobs with completion async reach the API, such as https://punctual.internal. Default: the address it listens on, which works on one machine only."`
+	MetricsListen    string         `placeholder:"HOST:PORT" help:"Second address, which serves /metrics and /healthz without a key. Use one on loopback or in a private network. Default: none. On the API's address, /metrics needs a key with the role metrics."`
+	JobMetrics       []selector     `sep:"none" placeholder:"LABEL=VALUE,…" help:"Jobs that get their own series in /metrics: a job must have all of these labels. Repeat the flag to select further jobs. Default: none."`
+	JobMetricsMax    int            `default:"1000" help:"Most jobs with their own series. The oldest jobs come first; punctual_job_metrics_left_out counts the jobs left out."`
+	PublicURL        string         `placeholder:"URL" help:"URL at which targets of jobs with completion async reach the API, such as https://punctual.internal. Default: the address of --listen, which works only on the same machine."`
 	Queues           map[string]int `default:"default=500" mapsep:"," help:"Worker slots of this replica by queue: default=500,critical=100."`
 	DefaultJitter    time.Duration  `default:"1s" help:"Jitter of cron slots a minute or more apart whose job sets none. The same on every replica."`
 	Retention        time.Duration  `default:"720h" help:"How long runs are kept, and how far back missed slots may still run. The same on every replica."`
 	FailureRetention time.Duration  `placeholder:"2160h" help:"How long runs that did not succeed are kept. Default: three times --retention. The same on every replica."`
 	AuditRetention   time.Duration  `default:"8760h" help:"How long entries of the audit log are kept, at least 720h. The same on every replica."`
 	DrainTimeout     time.Duration  `default:"25s" help:"How long a stop waits for requests in flight before it interrupts them."`
-	MaxConns         int32          `default:"16" help:"Most connections to the database, 8 at least. Half of them, 5 to 8, are for heartbeats, claims and outcomes, a quarter of the rest is for chores, and the API has the others."`
-	AllowTargets     []network      `placeholder:"NETWORK,…" help:"Networks that jobs may call although they are not public, such as 10.0.0.0/8,fd00:7::/64. Public addresses need no permission; the replica's own API and database are never allowed. Single tenants may be allowed more. dev also allows loopback and private networks."`
-	EgressProxy      string         `placeholder:"URL" help:"Proxy that callbacks go through: http://user:password@host:3128. It must allow CONNECT, also to port 80 for http targets. The environment's HTTP_PROXY is ignored."`
-	TargetCAFile     string         `type:"path" placeholder:"FILE" help:"Certificate authorities, in PEM, that are trusted for targets in addition to the system's."`
+	MaxConns         int32          `default:"16" help:"Most connections to the database, at least 8. Half of them (5 to 8) serve heartbeats, claims and outcomes. A quarter of the rest serves chores. The API gets the others."`
+	AllowTargets     []network      `placeholder:"NETWORK,…" help:"Non-public networks that jobs may call, such as 10.0.0.0/8,fd00:7::/64. Public addresses are always allowed; the replica's own API and database never are. A tenant may have further networks. dev also allows loopback and private networks."`
+	EgressProxy      string         `placeholder:"URL" help:"HTTP proxy for callbacks: http://user:password@host:3128. It must allow CONNECT, for http targets also to port 80. The variable HTTP_PROXY is ignored."`
+	TargetCAFile     string         `type:"path" placeholder:"FILE" help:"PEM file of certificate authorities to trust for targets, in addition to the system's."`
 }
 
 // network is a network that a flag names. Its zero value is no network.
@@ -66,10 +66,10 @@ func (s *selector) UnmarshalText(text []byte) error {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok || name == "" {
 			return fmt.Errorf("%q: write a label as name=value, such as team=billing; "+
-				"several, of which a job must have all, with commas in between", pair)
+				"separate several labels, all of which a job must have, with commas", pair)
 		}
 		if other, twice := (*s)[name]; twice && other != value {
-			return fmt.Errorf("%q asks for two values of the label %s, and a job has one; repeat the flag for either", text,
+			return fmt.Errorf("%q asks for two values of the label %s, a job has only one; repeat the flag for either", text,
 				name)
 		}
 		(*s)[name] = value

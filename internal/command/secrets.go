@@ -16,7 +16,7 @@ type Secrets struct {
 type rotate struct {
 	database
 	masterKey
-	NewMasterKeyFile string `type:"path" placeholder:"FILE" help:"Seal the data keys with the first key of this file from now on. Give every replica a file with both keys before, and one with the new key alone after."`
+	NewMasterKeyFile string `type:"path" placeholder:"FILE" help:"Encrypt the data keys with the first key of this file from now on. Before: give every replica a file with both keys. After: give every replica a file with only the new key."`
 }
 
 func (c *rotate) Run(ctx context.Context, log *slog.Logger) error {

@@ -21,11 +21,11 @@ type Serve struct {
 	Migrate      bool          `help:"Bring the schema up to date first."`
 	DatabaseWait time.Duration `default:"30s" help:"How long to wait at the start for a database that does not answer."`
 
-	ShutdownGrace *time.Duration `placeholder:"8s" help:"How long a stop goes on answering requests, unready and with Connection: close, so that load balancers notice before the port is closed: longer than their checks take to fail. At most --drain-timeout. Default: 8s, or --drain-timeout if that is shorter. Ctrl-C does not wait for it."`
+	ShutdownGrace *time.Duration `placeholder:"8s" help:"How long a stopping replica still answers requests, not ready and with Connection: close, before it closes the port. Set it longer than load balancers need to notice. At most --drain-timeout. Default: 8s, or --drain-timeout if that is shorter. Ctrl-C does not wait for it."`
 
-	Frozen        bool   `help:"Freeze the deployment at the start, for all replicas: nothing is sent until punctual unfreeze. Each start with it freezes again."`
-	AdoptDatabase bool   `help:"Dispatch from a database of another name or system identifier than before, as after pg_upgrade or a blue/green upgrade. Without it such a database, which may be a restored dump, is frozen until punctual unfreeze."`
-	Dispatch      string `default:"on" enum:"on,off" help:"off: a replica for the API only, which claims and sends nothing and serves none of --queues."`
+	Frozen        bool   `help:"Freeze the deployment at the start, for all replicas: nothing is sent until punctual unfreeze. Each start with this flag freezes again."`
+	AdoptDatabase bool   `help:"Dispatch from a database whose name or system identifier has changed, as after pg_upgrade or a blue/green upgrade. Without this flag such a database is frozen until punctual unfreeze, as it may be a restored dump."`
+	Dispatch      string `default:"on" enum:"on,off" help:"off: the replica serves only the API. It claims and sends nothing, and serves no queue."`
 }
 
 // Validate is called by the flag parser.

@@ -10,7 +10,7 @@ import (
 type Tenants struct {
 	Create createTenant `cmd:"" help:"Create a tenant."`
 	List   listTenants  `cmd:"" help:"List all tenants."`
-	Set    setTenant    `cmd:"" help:"Change a tenant's limits; what is not given stays. Replicas apply it within two seconds."`
+	Set    setTenant    `cmd:"" help:"Change a tenant's limits. Limits that are not given stay as they are. Replicas apply the change within two seconds."`
 	Delete deleteTenant `cmd:"" help:"Delete a tenant that has no active or paused jobs, and revoke its keys."`
 }
 
@@ -22,8 +22,8 @@ type limits struct {
 	MaxRunsPerSecond     string `placeholder:"N|none" help:"Most attempts that all replicas together start in a second."`
 	MaxRequestsPerSecond string `placeholder:"N|none" help:"Most API requests that all replicas together answer in a second."`
 	MinInterval          string `placeholder:"1m|none" help:"Shortest time between two slots of one of its jobs."`
-	AllowedTargets       string `placeholder:"CIDR,…|none" help:"Networks that its jobs may call although they are not public."`
-	Notify               string `placeholder:"JSON|none" help:"Who is told of what happens to jobs that do not say so themselves: a list in the form of a job's notify."`
+	AllowedTargets       string `placeholder:"CIDR,…|none" help:"Non-public networks that its jobs may call."`
+	Notify               string `placeholder:"JSON|none" help:"Default recipients for jobs without notify: a list in the form of a job's notify."`
 }
 
 func (l limits) given() map[string]string {

@@ -88,8 +88,8 @@ func calm(t testing.TB, r *process.Replica, lines int) {
 	default:
 	}
 	out := r.Output()
-	if strings.Contains(out, "took this replica for lost") {
-		t.Errorf("replica %d was taken for lost", r.PID())
+	if strings.Contains(out, "declared this replica lost") {
+		t.Errorf("replica %d was declared lost", r.PID())
 	}
 	if n := strings.Count(out, "\n"); n > lines {
 		t.Errorf("replica %d wrote %d lines to its log, want at most %d", r.PID(), n, lines)

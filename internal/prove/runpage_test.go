@@ -261,7 +261,7 @@ func TestAnAnswerCarriesTheResultOfItsRun(t *testing.T) {
 		{"deep", json(`{"result":` + strings.Repeat("[", 65) + strings.Repeat("]", 65) + `}`), "", "deeper than 64"},
 		{"64-KiB", "type=application/json&result=65536", `"` + strings.Repeat("x", 65534) + `"`, ""},
 		{"more", "type=application/json&result=65537", "", "65537 bytes; at most 65536"},
-		{"far-more", "type=application/json&result=200000", "", "longer than is read"},
+		{"far-more", "type=application/json&result=200000", "", "longer than Punctual reads"},
 		{"of-a-failure", json(`{"result":1}`) + "&status=500", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -86,7 +86,7 @@ func validity(k store.KeyRecord) string {
 func tenantNamed(ctx context.Context, db *store.Store, name string) (int32, error) {
 	id, err := db.TenantID(ctx, name)
 	if errors.Is(err, store.ErrNotFound) {
-		return 0, fmt.Errorf("--tenant: there is no tenant %q; `punctual tenants list` lists those there are", name)
+		return 0, fmt.Errorf("--tenant: there is no tenant %q; `punctual tenants list` lists all tenants", name)
 	}
 	return id, err
 }
@@ -131,7 +131,7 @@ func RevokeKey(ctx context.Context, c AdminConfig, ref string) error {
 	return administer(ctx, c, func(ctx context.Context, db *store.Store) error {
 		tenant, id, err := db.FindKey(ctx, ref)
 		if errors.Is(err, store.ErrNotFound) {
-			return errors.New("there is no key of that id or prefix; `punctual keys list` lists those there are")
+			return errors.New("no key has this id or prefix; `punctual keys list` lists the keys of a tenant")
 		}
 		if err == nil {
 			err = db.RevokeKey(ctx, tenant, id)

@@ -25,13 +25,13 @@ func CheckExposure(listen string, noAuth, insecure bool) error {
 	}
 	return fmt.Errorf("--listen %s: without authentication only loopback addresses such as 127.0.0.1:8080 are allowed; "+
 		"leave out --auth=none and make a key with `%s`, on the same database; "+
-		"or with --insecure-no-auth anybody who can reach the address may do anything", listen, FirstKey)
+		"or give --insecure-no-auth: then every caller that can reach the address may do anything", listen, FirstKey)
 }
 
 // warnOfNoKeys logs how to create the first key if there is none.
 func warnOfNoKeys(ctx context.Context, db *store.Store, log *slog.Logger) {
 	if found, err := db.HasKeys(ctx); err == nil && !found {
-		log.Warn("there is no API key that works, so that nobody can use the API; make one, on the same database", "command",
+		log.Warn("no API key is valid, so no caller can use the API; create one in the same database", "command",
 			FirstKey)
 	}
 }

@@ -23,7 +23,7 @@ func Freeze(ctx context.Context, c AdminConfig, tenant, note string) error {
 		if tenant != "" {
 			frozen, what, how = state.Tenant, "tenant "+tenant, "punctual unfreeze --tenant "+tenant
 		}
-		_, err = fmt.Fprintf(c.Out, "%s is %s: nothing is claimed. %s.\nTo go on: %s\n", what, said(frozen),
+		_, err = fmt.Fprintf(c.Out, "%s is %s: nothing is claimed. %s.\nTo unfreeze: %s\n", what, said(frozen),
 			inFlight(state.InFlight), how)
 		return err
 	})
@@ -43,7 +43,7 @@ func Unfreeze(ctx context.Context, c AdminConfig, tenant, note string) error {
 		text := "the deployment is not frozen: replicas claim within two seconds"
 		switch {
 		case tenant != "" && state.Deployment != nil:
-			text = fmt.Sprintf("tenant %s is not frozen by itself, but the deployment is %s: nothing is claimed", tenant,
+			text = fmt.Sprintf("tenant %s is not frozen itself, but the deployment is %s: nothing is claimed", tenant,
 				said(state.Deployment))
 		case tenant != "":
 			text = fmt.Sprintf("tenant %s is not frozen: replicas claim within two seconds", tenant)
@@ -64,7 +64,7 @@ func scopeNamed(ctx context.Context, db *store.Store, tenant string) (int32, err
 // said describes a freeze. A nil freeze was lifted by another operator in the meantime.
 func said(f *scheduler.Freeze) string {
 	if f == nil {
-		return "frozen no more, somebody else has just unfrozen it"
+		return "no longer frozen: another operator has just unfrozen it"
 	}
 	return f.String()
 }

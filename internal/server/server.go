@@ -150,7 +150,7 @@ func Run(ctx context.Context, c Config) error {
 	context.AfterFunc(running, func() {
 		leaving.begin()
 		if grace := c.grace(ctx); grace > 0 {
-			c.Log.Info("stopping: not ready, and answering until load balancers have noticed", "shutdown_grace", grace)
+			c.Log.Info("stopping: not ready; requests are answered until load balancers have noticed", "shutdown_grace", grace)
 		}
 	})
 	failed := make(chan error, 1)
@@ -209,7 +209,7 @@ func publicURL(c Config, listens net.Addr) string {
 	}
 	address := "http://" + listens.String()
 	if tcp, ok := listens.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
-		c.Log.Warn("targets of jobs with completion async are told an address that is none to call; give --public-url",
+		c.Log.Warn("targets of jobs with completion async get a callback URL that they cannot reach; give --public-url",
 			"address", address)
 	}
 	return address

@@ -53,7 +53,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		_ = nc.Close()
 		if time.Since(l.told) > time.Minute {
 			l.told = time.Now()
-			l.log.Warn("the API has as many connections open as it may; others are closed at once", "open", l.most)
+			l.log.Warn("the API has its maximum of open connections; further connections are closed at once", "open", l.most)
 		}
 	}
 }

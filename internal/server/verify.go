@@ -188,8 +188,8 @@ func (r *verifyReport) summary(s store.VerifySummary) error {
 		plural(s.Jobs, "job"), plural(s.Slots, "slot"), plural(s.Runs, "run"), plural(s.Skips, "recorded skip"))
 	fmt.Fprintf(&b, "; %d waiting, %d not checkable.\n", s.Waiting, s.NotCheckable)
 	if s.Violations == 0 {
-		b.WriteString("No violation: every slot became one run or lies in one recorded skip, " +
-			"and every run has ended or is in good hands.\n")
+		b.WriteString("No violation: every slot became one run or is covered by one recorded skip, " +
+			"and every run has ended, waits, or is held by a live replica.\n")
 	} else {
 		var kinds []string
 		for _, kind := range slices.Sorted(maps.Keys(s.Kinds)) {

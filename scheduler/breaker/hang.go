@@ -113,7 +113,7 @@ func (p *place) admit(queue int16, most int, turn Turn) bool {
 
 func (p Place) wait(at *place) *Wait {
 	return &Wait{By: p.By(), Hanging: true, Why: fmt.Sprintf(
-		"waiting: %s%s hangs: the last %d requests timed out, and as many are in flight as it may have",
+		"waiting: %s%s hangs: the last %d requests timed out, and it has its maximum of requests in flight",
 		p.Host, p.Path, at.timeouts)}
 }
 
@@ -145,7 +145,7 @@ func (h *Hangs) End(f *Flight, answered, timedOut bool) (lent, changed bool) {
 	lent = f.lent
 	h.mu.Unlock()
 	for _, p := range begun {
-		h.log.Warn("requests hang: further runs wait once they have a quarter of the worker slots",
+		h.log.Warn("requests hang: once they occupy a quarter of the worker slots, further runs wait",
 			"tenant", p.Tenant, "host", p.Host, "path", p.Path)
 	}
 	for _, p := range over {

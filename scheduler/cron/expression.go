@@ -87,7 +87,7 @@ func split(expr string) ([]string, error) {
 		texts = strings.Fields(whole)
 	}
 	if strings.HasPrefix(upper, "TZ=") || strings.HasPrefix(upper, "CRON_TZ=") {
-		return nil, syntaxError("expression", expr, "the zone is no part of the expression; it has a setting of its own")
+		return nil, syntaxError("expression", expr, "a cron expression does not name its zone; use schedule.timezone")
 	}
 	switch len(texts) {
 	case 5:
@@ -96,7 +96,7 @@ func split(expr string) ([]string, error) {
 		return texts, nil
 	case 7:
 		return nil, syntaxError("expression", expr,
-			"it has 7 fields, and there is none for the year; want 5, or 6 with leading seconds")
+			"it has 7 fields, but a year field is not supported; want 5, or 6 with leading seconds")
 	default:
 		return nil, syntaxError("expression", expr,
 			"it has %d fields; want minute, hour, day of month, month, day of week, or these with leading seconds",

@@ -127,7 +127,7 @@ func (p *fieldParser) span(item string) {
 			hi = 7 // FRI-SUN can only mean one thing
 		}
 		if hi < lo {
-			p.fail("the range %s ends before it starts; write it as two, or from low to high", quoted(body))
+			p.fail("the range %s ends before it starts; write two ranges, or one from low to high", quoted(body))
 			return
 		}
 	case stepped: // n/step runs from n to the end of the field

@@ -111,7 +111,7 @@ func classify(err error, sent bool) (Reason, string) {
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return ReasonConnect, "the host's name does not resolve"
 	case errors.As(err, &dns):
-		return ReasonConnect, "the host's name cannot be resolved at the moment"
+		return ReasonConnect, "the host's name cannot be resolved right now"
 	case errors.Is(err, errEnded), errors.Is(err, errUnasked):
 		return ReasonConnect, err.Error()
 	case errors.As(err, &errno):

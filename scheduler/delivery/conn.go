@@ -42,7 +42,7 @@ const (
 
 var (
 	errEnded   = errors.New("the target closed the connection before the request was written")
-	errUnasked = errors.New("the target spoke before it was asked")
+	errUnasked = errors.New("the target sent data before the request was written")
 )
 
 // begin is called when the connection is handed to an attempt.

@@ -85,7 +85,7 @@ func describe(e scheduler.NewsEvent) string {
 		return fmt.Sprintf("%s made after the job's tolerance, the last at %s", times(e.Count, "run"), at(e.LastAt))
 	case scheduler.EventStale:
 		if e.Since == nil {
-			return "no success for as long as expect_success_within says"
+			return "no success within expect_success_within"
 		}
 		return "no success since " + at(*e.Since)
 	case scheduler.EventRecovered:

@@ -77,7 +77,7 @@ func read(inner string) (part, error) {
 		if near := strings.ReplaceAll(strings.ToLower(strings.TrimSpace(name)), "-", "_"); slices.Contains(names, near) {
 			hint = fmt.Sprintf("did you mean {{%s}}? ", near)
 		}
-		return part{}, fmt.Errorf("%q is not a placeholder; %sthere are %s, and %s stands for two literal braces",
+		return part{}, fmt.Errorf("%q is not a placeholder; %sthe placeholders are %s, and %s stands for two literal braces",
 			whole, hint, list(names), literal)
 	case !hasForm:
 		return part{name: name}, nil
@@ -86,7 +86,7 @@ func read(inner string) (part, error) {
 	}
 	form, ok := formOf(wanted)
 	if !ok {
-		return part{}, fmt.Errorf("%q: there is no form %q; there are %s", whole, clip(wanted), list(formNames()))
+		return part{}, fmt.Errorf("%q: there is no form %q; the forms are %s", whole, clip(wanted), list(formNames()))
 	}
 	return part{name: name, form: form}, nil
 }

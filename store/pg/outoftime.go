@@ -19,7 +19,7 @@ type LockedError struct {
 }
 
 func (e *LockedError) Error() string {
-	text := fmt.Sprintf("waited %s for %s that somebody else has locked", e.Waited, e.what())
+	text := fmt.Sprintf("waited %s for %s that another transaction has locked", e.Waited, e.what())
 	if e.Doing != "" {
 		return e.Doing + ": " + text
 	}

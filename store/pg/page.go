@@ -12,7 +12,7 @@ type CursorError struct{ Cursor string }
 
 func (e *CursorError) Error() string {
 	return fmt.Sprintf(
-		"cursor %.40q: not one that this list returned; leave it out to start from the first page", e.Cursor)
+		"cursor %.40q was not returned by this list; leave it out to start from the first page", e.Cursor)
 }
 
 // Page selects a part of a list, newest first.

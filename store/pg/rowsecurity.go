@@ -62,7 +62,7 @@ func (db *DB) Backstop(ctx context.Context) (bool, error) {
 	}
 	if len(missing) > 0 {
 		db.config.Log.Warn(
-			"row-level security is not in force: what keeps tenants apart is the filters of the statements alone. A superuser makes it so with these statements; then restart",
+			"row-level security is not in force: only the filters of the statements keep tenants apart. To put it in force, run these statements as a superuser, then restart",
 			"statements", strings.Join(missing, "; "))
 	}
 	on := len(missing) == 0

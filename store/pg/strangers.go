@@ -38,7 +38,7 @@ func (db *DB) warnOfStrangers(ctx context.Context) error {
 	config := db.pool.Config().ConnConfig
 	database, user := pgx.Identifier{config.Database}.Sanitize(), pgx.Identifier{config.User}.Sanitize()
 	db.config.Log.Warn(
-		"other roles may connect to this database and act as any tenant, such as those of another deployment in the same cluster; keep them out",
+		"other roles, such as those of another deployment in the same cluster, may connect to this database and act as any tenant; revoke their access",
 		"roles", strings.Join(names, ", "),
 		"statements", "REVOKE CONNECT ON DATABASE "+database+" FROM PUBLIC; GRANT CONNECT ON DATABASE "+database+" TO "+user)
 	return nil

@@ -65,7 +65,7 @@ func (k *DataKey) Seal(value []byte, at Place) ([]byte, error) {
 }
 
 // ErrCiphertext says that a ciphertext does not decrypt: it was changed, or moved from another place.
-var ErrCiphertext = errors.New("it does not decrypt: it was changed, or moved from elsewhere")
+var ErrCiphertext = errors.New("it does not decrypt: it was changed, or moved from another row")
 
 // Open decrypts the value that is stored at a place.
 func (k *DataKey) Open(sealed []byte, at Place) ([]byte, error) {
