@@ -47,10 +47,10 @@ func (s *server) keyRoutes() {
 
 // KeyInput is the body that creates an API key.
 type KeyInput struct {
-	Name      string             `json:"name" minLength:"1" maxLength:"128" doc:"What it is for, for people." example:"ci"`
+	Name      string             `json:"name" minLength:"1" maxLength:"128" doc:"What the key is for, in words for people." example:"ci"`
 	Role      Role               `json:"role" enum:"metrics,viewer,submitter,editor,admin,operator" doc:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also keys and secrets; operator administers all tenants; metrics reads /metrics and nothing else." example:"editor"`
-	ExpiresAt scheduler.Instant  `json:"expires_at,omitzero" doc:"When it ceases to work. Absent: never." example:"2027-12-01T00:00:00Z"`
-	ExpiresIn scheduler.Duration `json:"expires_in,omitzero" doc:"In place of expires_at: how long it works from now on." example:"720h"`
+	ExpiresAt scheduler.Instant  `json:"expires_at,omitzero" doc:"When it stops working. Absent: never." example:"2027-12-01T00:00:00Z"`
+	ExpiresIn scheduler.Duration `json:"expires_in,omitzero" doc:"In place of expires_at: how long it works, counted from now." example:"720h"`
 }
 
 // mostKeyName is the longest name of a key, in characters. The database has the same constraint.
@@ -104,22 +104,22 @@ func (k KeyInput) newKey() store.NewKey {
 // Key is an API key without its secret.
 type Key struct {
 	ID         uuid.UUID  `json:"id" format:"uuid" doc:"Never reused." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
-	Tenant     string     `json:"tenant" doc:"Whom it acts for." example:"billing"`
-	Name       string     `json:"name" doc:"What it is for." example:"ci"`
-	Prefix     string     `json:"prefix" doc:"How the key begins, which is no secret." example:"punctual_5f0e8b110c6d9a44"`
+	Tenant     string     `json:"tenant" doc:"The tenant that it acts for." example:"billing"`
+	Name       string     `json:"name" doc:"What the key is for." example:"ci"`
+	Prefix     string     `json:"prefix" doc:"The beginning of the key, which is not secret." example:"punctual_5f0e8b110c6d9a44"`
 	Role       Role       `json:"role" enum:"metrics,viewer,submitter,editor,admin,operator" doc:"What it may do." example:"editor"`
 	State      string     `json:"state" enum:"active,expired,revoked" doc:"Whether it works." example:"active"`
 	CreatedBy  string     `json:"created_by" doc:"Who created it." example:"command:alice"`
 	CreatedAt  time.Time  `json:"created_at" doc:"When it was created."`
-	ExpiresAt  *time.Time `json:"expires_at" doc:"When it ceases to work. Null: never."`
-	LastUsedAt *time.Time `json:"last_used_at" doc:"When it was last used, to the minute. Null: not yet."`
+	ExpiresAt  *time.Time `json:"expires_at" doc:"When it stops working. Null: never."`
+	LastUsedAt *time.Time `json:"last_used_at" doc:"When it was last used, to the minute. Null: never."`
 	RevokedAt  *time.Time `json:"revoked_at" doc:"When it was revoked."`
 }
 
 // NewKey is an API key that was just created.
 type NewKey struct {
 	Key
-	Secret string `json:"key" doc:"The key: keep it, it is not shown again." example:"punctual_5f0e8b110c6d9a44_…"`
+	Secret string `json:"key" doc:"The key. Store it now: it is never shown again." example:"punctual_5f0e8b110c6d9a44_…"`
 }
 
 func showKey(k store.KeyRecord, now time.Time) Key {

@@ -34,10 +34,10 @@ func (s *server) backfillRoutes() {
 type BackfillInput struct {
 	From         scheduler.Instant `json:"from" doc:"Slots at or after this instant, no further back than runs are kept." example:"2026-11-01T00:00:00Z"`
 	To           scheduler.Instant `json:"to" doc:"Slots before this instant, which is not in the future." example:"2026-12-01T00:00:00Z"`
-	Rerun        bool              `json:"rerun,omitempty" doc:"Slots that have a run get another, with an Idempotency-Key of its own." example:"false"`
-	MaxPerSecond *int              `json:"max_per_second,omitempty" minimum:"1" maximum:"1000" default:"50" doc:"How many runs it creates a second at most." example:"10"`
-	DryRun       bool              `json:"dry_run,omitempty" doc:"Only count." example:"false"`
-	Note         string            `json:"note,omitempty" maxLength:"1024" doc:"Why, for people; kept with the operation." example:"invoices of November with the new template"`
+	Rerun        bool              `json:"rerun,omitempty" doc:"Slots that have a run get another run, with its own Idempotency-Key." example:"false"`
+	MaxPerSecond *int              `json:"max_per_second,omitempty" minimum:"1" maximum:"1000" default:"50" doc:"The most runs that it creates in a second." example:"10"`
+	DryRun       bool              `json:"dry_run,omitempty" doc:"Only count the slots; create nothing." example:"false"`
+	Note         string            `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read; kept with the operation." example:"invoices of November with the new template"`
 }
 
 func (b BackfillInput) validate() []FieldError {
@@ -80,7 +80,7 @@ func (b BackfillInput) request(job string) store.BackfillRequest {
 
 // BackfillCount is the answer to a dry run of a backfill.
 type BackfillCount struct {
-	Matched int `json:"matched" doc:"How many slots there are." example:"31"`
+	Matched int `json:"matched" doc:"How many slots the backfill covers." example:"31"`
 	NewRuns int `json:"new_runs" doc:"How many runs would be created now." example:"4"`
 }
 

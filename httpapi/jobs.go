@@ -18,7 +18,7 @@ import (
 type jobAnswer struct {
 	Status   int
 	Location string `header:"Location" doc:"Path of the job, when it was created."`
-	ETag     string `header:"ETag" doc:"The job's version, a dot and a digest of this answer, for If-Match and If-None-Match."`
+	ETag     string `header:"ETag" doc:"The job's ETag, for If-Match and If-None-Match: the job's version, a dot and a digest of this response."`
 	Body     Job
 }
 
@@ -146,8 +146,8 @@ func (s *server) deleteJob(ctx context.Context, tenant int32, in *deleteJobInput
 
 // Paging is the input of every list.
 type Paging struct {
-	Limit  int    `query:"limit" default:"50" minimum:"1" maximum:"500" doc:"How many items at most."`
-	Cursor string `query:"cursor" maxLength:"256" doc:"next_cursor of the page before; stable while items are added."`
+	Limit  int    `query:"limit" default:"50" minimum:"1" maximum:"500" doc:"The most items on a page."`
+	Cursor string `query:"cursor" maxLength:"256" doc:"The next_cursor of the previous page. It stays valid while items are added."`
 }
 
 func (p Paging) page() pg.Page { return pg.Page{Limit: p.Limit, Cursor: p.Cursor} }
@@ -161,9 +161,9 @@ type JobList struct {
 type listJobsInput struct {
 	State string   `query:"state" enum:"active,paused,completed" doc:"Only jobs in this state."`
 	Queue string   `query:"queue" maxLength:"64" doc:"Only jobs of this queue."`
-	Label []string `query:"label,explode" maxItems:"32" doc:"Only jobs with this label, as name=value. Repeat it for several." example:"[\"team=billing\"]"`
-	Name  string   `query:"name" maxLength:"128" doc:"Only jobs whose name begins so."`
-	Q     string   `query:"q" maxLength:"128" doc:"Only jobs with this in their name or description, in any case."`
+	Label []string `query:"label,explode" maxItems:"32" doc:"Only jobs with this label, as name=value. Repeat the parameter for several labels." example:"[\"team=billing\"]"`
+	Name  string   `query:"name" maxLength:"128" doc:"Only jobs whose name begins with this text."`
+	Q     string   `query:"q" maxLength:"128" doc:"Only jobs with this text in their name or description. Upper and lower case are the same."`
 	View
 	Paging
 }

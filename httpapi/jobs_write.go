@@ -41,7 +41,7 @@ func (s *server) jobWriteRoutes() {
 type putJobInput struct {
 	JobRef
 	IfMatch
-	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"With *, the job is only created: 412 when there is one."`
+	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"With *, the job is only created. If it exists already, the response is 412."`
 	Request     body[JobReplacement]
 }
 

@@ -33,8 +33,8 @@ func (s *server) notifyRoutes() {
 
 // NotifyTest is the optional body that asks for a test notice.
 type NotifyTest struct {
-	Job   string            `json:"job,omitempty" maxLength:"128" doc:"Id or name of a job: whoever is told about it is sent the test." example:"daily-invoice-gen"`
-	Entry *scheduler.Notify `json:"entry,omitempty" doc:"An entry in the form of a job's notify; its events do not matter here."`
+	Job   string            `json:"job,omitempty" maxLength:"128" doc:"Id or name of a job. The test is sent to all recipients of the job's notices." example:"daily-invoice-gen"`
+	Entry *scheduler.Notify `json:"entry,omitempty" doc:"An entry in the form of a job's notify. Its events (on) are ignored here."`
 }
 
 func (t NotifyTest) validate() []FieldError {
@@ -69,14 +69,14 @@ type NotifyResult struct {
 	URL        string           `json:"url" doc:"Where it was sent." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
 	Delivered  bool             `json:"delivered" doc:"Whether it was answered with a 2xx." example:"true"`
 	HTTPStatus *int             `json:"http_status" doc:"Status of the response, if there was one." example:"200"`
-	Reason     *string          `json:"reason" doc:"Why it was not delivered: a reason as of runs."`
+	Reason     *string          `json:"reason" doc:"Why it was not delivered: one of the reasons that runs have."`
 	Error      *string          `json:"error" doc:"The same, for people."`
-	Response   *string          `json:"response" doc:"The first 200 bytes of the response of a failure."`
+	Response   *string          `json:"response" doc:"The first 200 bytes of the response, if the notice was not delivered."`
 }
 
 // NotifyResults are the results of a test notice, one per recipient.
 type NotifyResults struct {
-	Data []NotifyResult `json:"data" doc:"One for each recipient; empty when nobody is told."`
+	Data []NotifyResult `json:"data" doc:"One result for each recipient; empty when there are no recipients."`
 }
 
 type testNotifyInput struct{ Request body[NotifyTest] }

@@ -28,9 +28,9 @@ func (s *server) rerunRoute() {
 
 // RerunInput is the optional body of a rerun.
 type RerunInput struct {
-	Body    json.RawMessage   `json:"body,omitempty" doc:"Sent in place of the body that the run sent. Absent: the same; where the run had none of its own, the job's."`
-	Headers map[string]string `json:"headers,omitempty" doc:"Sent in place of the headers that the run sent. Absent: the same; where the run had none of its own, the job's."`
-	SameKey bool              `json:"same_key,omitempty" doc:"Send the webhook-id and Idempotency-Key of the run, so that a receiver that goes by them does the work only if it did not before." example:"false"`
+	Body    json.RawMessage   `json:"body,omitempty" doc:"Sent in place of the body that the run sent. Absent: the run's own body; if it had none of its own, the job's."`
+	Headers map[string]string `json:"headers,omitempty" doc:"Sent in place of the headers that the run sent. Absent: the run's own headers; if it had none of its own, the job's."`
+	SameKey bool              `json:"same_key,omitempty" doc:"Send the webhook-id and Idempotency-Key of the original run. A receiver that checks them then does the work only if it has not done it before." example:"false"`
 }
 
 type rerunInput struct {

@@ -103,11 +103,11 @@ func parseID(text string) (uuid.UUID, error) {
 type RunFilters struct {
 	Status  scheduler.Status  `query:"status" doc:"Only runs in this status."`
 	Reason  scheduler.Reason  `query:"reason" doc:"Only runs with this reason."`
-	Trigger scheduler.Trigger `query:"trigger" doc:"Only runs made by this. Absent: all but notify, as notices are no runs of their jobs."`
-	Late    string            `query:"late" enum:"true,false" doc:"Only runs that are late, or that are not."`
-	Label   []string          `query:"label,explode" maxItems:"32" doc:"Only runs of jobs with this label, as name=value. Repeat it for several." example:"[\"team=billing\"]"`
-	From    instantParam      `query:"from" doc:"Only slots at or after this instant; skips that reach into it count." example:"2026-12-01T00:00:00Z"`
-	To      instantParam      `query:"to" doc:"Only slots before this instant; skips that reach into it count." example:"2026-12-02T00:00:00Z"`
+	Trigger scheduler.Trigger `query:"trigger" doc:"Only runs with this trigger. Absent: all except notify, because notices are not runs of their jobs."`
+	Late    string            `query:"late" enum:"true,false" doc:"true: only runs that are late; false: only runs that are not."`
+	Label   []string          `query:"label,explode" maxItems:"32" doc:"Only runs of jobs with this label, as name=value. Repeat the parameter for several labels." example:"[\"team=billing\"]"`
+	From    instantParam      `query:"from" doc:"Only slots at or after this instant, and skips that cover such slots." example:"2026-12-01T00:00:00Z"`
+	To      instantParam      `query:"to" doc:"Only slots before this instant, and skips that cover such slots." example:"2026-12-02T00:00:00Z"`
 	View
 	Paging
 }
@@ -126,8 +126,8 @@ func (f RunFilters) filter() (store.RunFilter, error) {
 }
 
 type listRunsInput struct {
-	Job   string `query:"job" maxLength:"128" doc:"Only runs of this job: id or name of one that is not deleted."`
-	JobID string `query:"job_id" format:"uuid" doc:"Only runs of the job of this id, deleted or not."`
+	Job   string `query:"job" maxLength:"128" doc:"Only runs of this job: its id or name. The job must not be deleted."`
+	JobID string `query:"job_id" format:"uuid" doc:"Only runs of the job with this id. The job may be deleted."`
 	RunFilters
 }
 

@@ -45,9 +45,9 @@ func (s *server) secretRoutes() {
 
 // Secret is a secret without its value.
 type Secret struct {
-	Name        string    `json:"name" doc:"What definitions call it by." example:"billing-token"`
+	Name        string    `json:"name" doc:"The name that definitions use for it." example:"billing-token"`
 	Description string    `json:"description" doc:"For people." example:"of the billing team"`
-	Version     int32     `json:"version" doc:"Counts its values." example:"2"`
+	Version     int32     `json:"version" doc:"Number of its current value: 1, and one more with each new value." example:"2"`
 	CreatedAt   time.Time `json:"created_at" doc:"When it was created."`
 	UpdatedAt   time.Time `json:"updated_at" doc:"When it was last changed."`
 }
@@ -60,7 +60,7 @@ type SecretList struct {
 
 // SecretInput is the body that creates or replaces a secret.
 type SecretInput struct {
-	Value       scheduler.Hidden `json:"value" minLength:"1" maxLength:"65536" doc:"The secret: UTF-8 of at most 64 KiB. It is never shown." example:"s3cr3t"`
+	Value       scheduler.Hidden `json:"value" minLength:"1" maxLength:"65536" doc:"The secret: at most 64 KiB of UTF-8. It is never shown." example:"s3cr3t"`
 	Description string           `json:"description,omitempty" maxLength:"1024" doc:"For people." example:"of the billing team"`
 }
 

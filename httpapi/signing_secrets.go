@@ -41,7 +41,7 @@ func (s *server) signingSecretRoutes() {
 type SigningSecret struct {
 	ID        uuid.UUID  `json:"id" format:"uuid" doc:"Never reused." example:"019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e"`
 	CreatedAt time.Time  `json:"created_at" doc:"When it was created."`
-	ExpiresAt *time.Time `json:"expires_at" doc:"When it ceases to sign; null: when it is deleted."`
+	ExpiresAt *time.Time `json:"expires_at" doc:"When it stops signing. Null: when it is deleted."`
 }
 
 // NewSigningSecret is a signing secret that was just created.
@@ -85,7 +85,7 @@ func (s *server) createSigningSecret(ctx context.Context, tenant int32, _ *struc
 
 type deleteSigningSecretInput struct {
 	ID string `path:"signing_secret" doc:"Id of the signing secret." example:"019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e"`
-	In string `query:"in" maxLength:"32" doc:"How long it goes on signing, such as 24h; at most 720h. Absent: not at all." example:"24h"`
+	In string `query:"in" maxLength:"32" doc:"How long it continues to sign, such as 24h; at most 720h. Absent: it stops at once." example:"24h"`
 }
 
 // longestGrace bounds how long a deleted signing secret goes on signing.

@@ -64,7 +64,7 @@ func (s *server) tenantRoutes() {
 
 // TenantInput is the body that creates a tenant.
 type TenantInput struct {
-	Name string `json:"name" doc:"Unique among tenants; it stays." example:"billing"`
+	Name string `json:"name" doc:"Unique among tenants. It cannot be changed." example:"billing"`
 	TenantSettings
 }
 
@@ -86,15 +86,15 @@ func (t TenantInput) validate() []FieldError {
 // Tenant is an owner of jobs. Null means no limit.
 type Tenant struct {
 	Name                 string   `json:"name" doc:"Its name." example:"billing"`
-	Weight               int      `json:"weight" doc:"Its share of the worker slots while several tenants wait for them." example:"1"`
-	MaxJobs              *int     `json:"max_jobs" doc:"How many active and paused jobs it may have." example:"10000"`
-	MaxConcurrentRuns    *int     `json:"max_concurrent_runs" doc:"How many of its runs all replicas together may be sending at once." example:"100"`
-	MaxRunsPerSecond     *int     `json:"max_runs_per_second" doc:"How many of its attempts all replicas together may start in a second." example:"50"`
-	MaxRequestsPerSecond *int     `json:"max_requests_per_second" doc:"Most API requests that all replicas together answer in a second." example:"200"`
+	Weight               int      `json:"weight" doc:"Its relative share of the worker slots while several tenants wait for them." example:"1"`
+	MaxJobs              *int     `json:"max_jobs" doc:"The most active and paused jobs that it may have." example:"10000"`
+	MaxConcurrentRuns    *int     `json:"max_concurrent_runs" doc:"The most runs of this tenant that all replicas together may send at once." example:"100"`
+	MaxRunsPerSecond     *int     `json:"max_runs_per_second" doc:"The most attempts of this tenant that all replicas together may start in a second." example:"50"`
+	MaxRequestsPerSecond *int     `json:"max_requests_per_second" doc:"The most API requests of this tenant that all replicas together answer in a second." example:"200"`
 	MinInterval          *string  `json:"min_interval" doc:"Shortest time between two slots of one of its jobs." example:"1m0s"`
-	AllowedTargets       []string `json:"allowed_targets" doc:"Networks that its jobs may call although they are not public, beside those that the deployment allows everybody." example:"[\"10.20.0.0/16\"]"`
+	AllowedTargets       []string `json:"allowed_targets" doc:"Non-public networks that its jobs may call, in addition to those that the deployment allows all tenants." example:"[\"10.20.0.0/16\"]"`
 
-	Notify []scheduler.Notify `json:"notify" doc:"Who is told of what happens to jobs that do not say so themselves."`
+	Notify []scheduler.Notify `json:"notify" doc:"Recipients of notices about jobs that have no notify of their own."`
 
 	CreatedAt time.Time `json:"created_at" doc:"When it was created."`
 	UpdatedAt time.Time `json:"updated_at" doc:"When its settings were last changed."`
@@ -108,7 +108,7 @@ type TenantUsage struct {
 // TenantWithUsage is a tenant, and how much it uses of its limits.
 type TenantWithUsage struct {
 	Tenant
-	Usage TenantUsage `json:"usage" doc:"What it uses."`
+	Usage TenantUsage `json:"usage" doc:"How much of its limits it uses."`
 }
 
 func showTenant(t store.TenantRecord) Tenant {
@@ -193,8 +193,8 @@ func (s *server) withUsage(ctx context.Context) func(store.TenantRecord, error) 
 }
 
 type listTenantsInput struct {
-	Limit  int    `query:"limit" default:"50" minimum:"1" maximum:"500" doc:"How many items at most."`
-	Cursor string `query:"cursor" maxLength:"256" doc:"next_cursor of the page before; stable while items are added."`
+	Limit  int    `query:"limit" default:"50" minimum:"1" maximum:"500" doc:"The most items on a page."`
+	Cursor string `query:"cursor" maxLength:"256" doc:"The next_cursor of the previous page. It stays valid while items are added."`
 }
 
 // TenantList is one page of tenants.
