@@ -20,16 +20,17 @@ func (s *server) keyRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "create-api-key", Method: http.MethodPost, Path: "/v1/api-keys", Tags: []string{tagTenants},
 		Summary: "Create an API key", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBody,
-		Description: "The response holds the key, which is not stored and cannot be read again. Nobody can create a key of " +
-			"a higher role than their own; only operators create keys of the role metrics. There is no Idempotency-Key here, " +
-			"as storing the response would store the key: if the response was lost, revoke the key and create another.",
+		Description: "The response holds the key. It is not stored and cannot be read again. Callers cannot create a key " +
+			"with a higher role than their own. Only operators create keys with the role metrics. There is no Idempotency-Key " +
+			"here, because storing the response would store the key. If the response was lost, revoke the key and create " +
+			"another.",
 		Errors: []int{400, 413, 415, 422},
 	}, s.createKey)
 	describeBody[KeyInput](s, op, true, exampleKeyInput, mediaJSON)
 
 	register(s, huma.Operation{
 		OperationID: "list-api-keys", Method: http.MethodGet, Path: "/v1/api-keys", Tags: []string{tagTenants},
-		Summary: "List API keys", Description: "Newest first, those that were revoked or have expired too.",
+		Summary: "List API keys", Description: "Newest first, including revoked and expired keys.",
 		Errors: []int{422},
 	}, s.listKeys)
 	register(s, huma.Operation{
@@ -39,8 +40,8 @@ func (s *server) keyRoutes() {
 	register(s, huma.Operation{
 		OperationID: "revoke-api-key", Method: http.MethodDelete, Path: "/v1/api-keys/{key}", Tags: []string{tagTenants},
 		Summary: "Revoke an API key",
-		Description: "For good; it stops working on every replica within two seconds. It stays listed, for its history. " +
-			"Repeating it changes nothing.",
+		Description: "The key stops working for good, on every replica within two seconds. It stays listed, for its " +
+			"history. Repeating the request changes nothing.",
 		Errors: []int{404},
 	}, s.revokeKey)
 }
@@ -74,7 +75,7 @@ func (k KeyInput) validate() []FieldError {
 	if !k.ExpiresIn.IsZero() {
 		errors = append(errors, span("body.expires_in", k.ExpiresIn, time.Second, longestKey)...)
 		if !k.ExpiresAt.IsZero() {
-			errors = append(errors, FieldError{"body.expires_in", "is there beside expires_at; give one of them"})
+			errors = append(errors, FieldError{"body.expires_in", "must not be given together with expires_at; give one of them"})
 		}
 	}
 	return errors

@@ -16,9 +16,10 @@ func (s *server) auditRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-audit-log", Method: http.MethodGet, Path: "/v1/audit-log", Tags: []string{tagAudit},
 		Summary: "List the audit log", Errors: []int{422},
-		Description: "Who changed what, when, and what it was before and after; newest first. All filters must match. Each " +
-			"change is written with its entry or not at all, and entries are never changed. What the schedules do by " +
-			"themselves is in the runs. Secrets read ***. A page of large definitions ends before `limit`, after 4 MiB.",
+		Description: "Who changed what and when, and its state before and after. Newest first. All filters must match. " +
+			"Each change is written together with its entry or not at all, and entries are never changed. Runs that schedules " +
+			"start are not listed here: see the runs. Secrets are shown as ***. A page of large definitions ends before " +
+			"`limit`, after 4 MiB.",
 	}, s.listAudit)
 }
 
@@ -36,8 +37,8 @@ type AuditEntry struct {
 	ResourceID *uuid.UUID      `json:"resource_id" format:"uuid" nullable:"true" doc:"Id of the resource that was changed."`
 	JobID      *uuid.UUID      `json:"job_id" format:"uuid" nullable:"true" doc:"The job that the change is about, also for a change to one of its runs."`
 	Name       *string         `json:"name" doc:"The name of the resource at that time; for a run or dead letter, the name of its job." example:"daily-invoice-gen"`
-	Before     json.RawMessage `json:"before" doc:"The resource before the change; for an update, only the parts that changed. Null: the resource did not exist."`
-	After      json.RawMessage `json:"after" doc:"The resource after the change; for an update, only the parts that changed. Null: the resource no longer exists."`
+	Before     json.RawMessage `json:"before" doc:"The resource before the change; if it was changed, the part that changed. Null: the resource did not exist."`
+	After      json.RawMessage `json:"after" doc:"The resource after the change. Null: the resource no longer exists."`
 }
 
 func showAudit(r store.AuditRecord) AuditEntry {

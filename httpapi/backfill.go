@@ -16,13 +16,13 @@ func (s *server) backfillRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "backfill-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/backfill", Tags: []string{tagJobs},
 		Summary: "Backfill a job's past slots", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
-		Description: "Starts an operation that creates, in the background and oldest first, a run for each slot in a range " +
-			"of time that has none: slots that were skipped, and slots from before the job was created. They are those of the " +
-			"job's present schedule, at most 100,000, and no further back than runs are kept. A slot that has a run, whatever " +
-			"became of it, gets another only with rerun. Slots that are still to be claimed, be it after an outage, are left " +
-			"to the schedule. These runs have the trigger backfill, never expire, and unless the job's concurrency_policy is " +
-			"allow come one at a time. Repeating a backfill without rerun creates nothing new. With dry_run, responds with " +
-			"200 and the numbers, and does nothing.",
+		Description: "Starts an operation that creates a run for each slot in a range of time that has no run. It works in " +
+			"the background, oldest slots first. It covers slots that were skipped, and slots from before the job was " +
+			"created. The slots are those of the job's current schedule: at most 100,000, and no further back than runs are " +
+			"kept. A slot that has a run, whether it succeeded or not, gets another only with rerun. Slots that are still to " +
+			"be claimed, for example after an outage, are left to the schedule. The runs have the trigger backfill and never " +
+			"expire. They run one at a time, unless the job's concurrency_policy is allow. Repeating a backfill without rerun " +
+			"creates nothing new. With dry_run, the response is 200 with the numbers, and nothing is created.",
 		Responses: s.rendered(http.StatusAccepted, Operation{}, exampleBackfillOperation),
 		Errors:    []int{400, 404, 413, 415, 422},
 	}, s.backfillJob)

@@ -28,8 +28,8 @@ func (s *server) batchRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "create-jobs", Method: http.MethodPost, Path: "/v1/jobs/batch", Tags: []string{tagJobs},
 		Summary: "Create up to 1,000 jobs", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBatchBody,
-		Description: "In one transaction: all of them are written or none. Errors name the index: " +
-			"body.jobs[3].schedule.cron. The response says of each job whether it was created, replaced, unchanged or " +
+		Description: "In one transaction: all jobs are written, or none. Errors give the index: " +
+			"body.jobs[3].schedule.cron. The response says for each job whether it was created, replaced, unchanged or " +
 			"skipped. A submitter creates one-shots only (at, delay), and replaces nothing.",
 		Responses: s.rendered(http.StatusCreated, BatchAnswer{}, exampleBatchAnswer),
 		Errors:    []int{400, 409, 413, 415, 422},

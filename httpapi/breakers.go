@@ -14,15 +14,16 @@ import (
 func (s *server) breakerRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-breakers", Method: http.MethodGet, Path: "/v1/breakers", Tags: []string{tagFleet},
-		Summary: "List what holds runs back", Errors: []int{422},
-		Description: "Hosts that cannot be reached, and hosts and paths whose requests time out, with how many runs wait " +
-			"for each. Empty: no run waits for its host.",
+		Summary: "List breakers", Errors: []int{422},
+		Description: "Lists hosts that cannot be reached, and hosts and paths whose requests time out, with the number of " +
+			"runs that wait for each. Empty: no run waits for its host.",
 	}, s.listBreakers)
 	op := register(s, huma.Operation{
 		OperationID: "reset-breakers", Method: http.MethodPost, Path: "/v1/breakers/reset", Tags: []string{tagFleet},
-		Summary: "Let waiting runs go", DefaultStatus: http.StatusAccepted, Errors: []int{422},
-		Description: "Every replica forgets within two seconds that the host could not be reached or hung, and the runs " +
-			"that wait for it are sent. Should it still be so, they soon wait again, for as long as they could have before.",
+		Summary: "Reset breakers", DefaultStatus: http.StatusAccepted, Errors: []int{422},
+		Description: "Within two seconds, every replica forgets that the host could not be reached or hung, and the runs " +
+			"that wait for it are sent. If the host is still down, they soon wait again, for as long as they could have " +
+			"waited before.",
 	}, s.resetBreakers)
 	op.RequestBody.Content[mediaJSON].Example = exampleBreakersReset
 }

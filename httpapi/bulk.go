@@ -24,11 +24,11 @@ func (s *server) bulkRoutes() {
 	}{
 		{
 			store.OperationReplay, "Replay many dead letters", "replays them one by one, oldest slots first",
-			"50 a second unless max_per_second says otherwise",
+			"at 50 a second unless max_per_second sets another limit",
 		},
 		{
 			store.OperationResolve, "Resolve many dead letters", "resolves them",
-			"as fast as it goes unless max_per_second says otherwise",
+			"as fast as possible unless max_per_second sets a limit",
 		},
 	} {
 		op := register(s, huma.Operation{
@@ -36,9 +36,9 @@ func (s *server) bulkRoutes() {
 			Tags: []string{tagDeadLetters}, Summary: kind.summary, DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
 			Description: "Selects the open dead letters that match at this moment, and starts an operation that " +
 				kind.does + " in the background, " + kind.max + ". " +
-				"Those that another running operation has selected are left out. Of a job whose concurrency_policy is not allow, " +
-				"one is replayed when the one before has ended. With dry_run, responds with 200 and their number, and does " +
-				"nothing.",
+				"It leaves out dead letters that another running operation has selected. For a job whose concurrency_policy is " +
+				"not allow, each replay starts when the one before has ended. With dry_run, the response is 200 with the number " +
+				"of dead letters, and nothing is changed.",
 			Responses: s.rendered(http.StatusAccepted, Operation{}, exampleOperation),
 			Errors:    []int{400, 404, 413, 415, 422},
 		}, s.startOperation(kind.of))
@@ -57,8 +57,8 @@ func (s *server) bulkRoutes() {
 		OperationID: "cancel-operation", Method: http.MethodPost, Path: "/v1/operations/{operation}/cancel",
 		Tags:    []string{tagOperations},
 		Summary: "Cancel an operation",
-		Description: "It ends where it stands: what it did stays done, and what it did not reach stays as it is: dead " +
-			"letters open, slots without a run. Repeating it changes nothing.",
+		Description: "The operation stops where it is. What it did stays done. What it did not reach stays as it is: dead " +
+			"letters stay open, and slots stay without a run. Repeating the request changes nothing.",
 		Errors: []int{404, 409},
 	}, s.cancelOperation)
 }
@@ -66,7 +66,7 @@ func (s *server) bulkRoutes() {
 // describeDryRun describes the answer to a dry run, beside the answer that starts an operation.
 func (s *server) describeDryRun(op *huma.Operation, v, example any) {
 	number := s.rendered(http.StatusOK, v, example)["200"]
-	number.Description = "The number, of a dry run"
+	number.Description = "The number that a dry run found"
 	op.Responses["200"] = number
 	without(op, "202", "ETag")
 }
@@ -117,12 +117,12 @@ func (b BulkInput) validate() []FieldError {
 		errors = append(errors, FieldError{"body.filter.job_id", "must be the id of a job"})
 	}
 	if f.Trigger != "" && f.Trigger != scheduler.TriggerNotify {
-		errors = append(errors, FieldError{"body.filter.trigger", fmt.Sprintf("%q is not notify", clip(string(f.Trigger)))})
+		errors = append(errors, FieldError{"body.filter.trigger", fmt.Sprintf("%q is not valid; the only value is notify", clip(string(f.Trigger)))})
 	}
 	if f.Reason != "" && !f.Reason.known() {
 		errors = append(errors, FieldError{
 			"body.filter.reason",
-			notOneOf(string(f.Reason), enum(scheduler.ReasonsOf(scheduler.StatusDead))) + "; runs die of these",
+			notOneOf(string(f.Reason), enum(scheduler.ReasonsOf(scheduler.StatusDead))) + "; these are the reasons for which runs die",
 		})
 	}
 	for name, value := range f.Label {

@@ -18,8 +18,8 @@ func (s *server) deadLetterRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-dead-letters", Method: http.MethodGet, Path: "/v1/dead-letters", Tags: []string{tagDeadLetters},
 		Summary: "List dead letters",
-		Description: "Runs that exhausted their attempts, newest first by id; those nobody has resolved, unless asked " +
-			"otherwise. All filters must match.",
+		Description: "Runs that exhausted their attempts, newest first by id. Only open dead letters are listed, unless " +
+			"resolved says otherwise. All filters must match.",
 		Errors: []int{404, 422},
 	}, s.listDeadLetters)
 
@@ -27,13 +27,13 @@ func (s *server) deadLetterRoutes() {
 		OperationID: "replay-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{run}/replay",
 		Tags: []string{tagDeadLetters}, Summary: "Replay a dead letter", DefaultStatus: http.StatusAccepted,
 		MaxBodyBytes: maxBody,
-		Description: "What is final stays final: creates a new run, due at once, whose replay_of is the dead one and whose " +
-			"trigger is replay. Its requests carry the webhook-id, Idempotency-Key and Punctual-Scheduled-For of the run that " +
-			"died first, and the body and headers that were given to that run alone; all else follows the job's current " +
-			"definition. expires_after does not apply to it. Unless the job's concurrency_policy is allow, it waits until no " +
-			"run of the job is active; it replaces none and is never skipped. The dead letter is resolved by it. One that is " +
-			"resolved already is refused with 409, unless its replay was cancelled; so is one of a deleted job. A replay that " +
-			"dies has a dead letter of its own.",
+		Description: "Creates a new run, due at once, with the trigger replay and with replay_of set to the dead run, " +
+			"which stays dead. Its requests carry the webhook-id, Idempotency-Key and Punctual-Scheduled-For of the run that " +
+			"died first, and the body and headers that were given to that run alone. Everything else follows the job's " +
+			"current definition. expires_after does not apply to it. Unless the job's concurrency_policy is allow, it waits " +
+			"until no run of the job is active. It replaces no run and is never skipped. The replay resolves the dead letter. " +
+			"The response is 409 if the dead letter is resolved already, unless its replay was cancelled, and also if the job " +
+			"is deleted. A replay that dies has its own dead letter.",
 		Responses: s.rendered(http.StatusAccepted, Run{}, exampleReplay),
 		Errors:    []int{400, 404, 409, 413, 415, 422},
 	}, s.replayDeadLetter)
@@ -43,8 +43,9 @@ func (s *server) deadLetterRoutes() {
 	op = register(s, huma.Operation{
 		OperationID: "resolve-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{run}/resolve",
 		Tags: []string{tagDeadLetters}, Summary: "Resolve a dead letter", MaxBodyBytes: maxBody,
-		Description: "Takes it from the list, with a note. One that is resolved or replayed already stays as it is.",
-		Errors:      []int{400, 404, 413, 415, 422},
+		Description: "Removes the dead letter from the list of open ones, with a note. A dead letter that is already " +
+			"resolved or replayed stays as it is.",
+		Errors: []int{400, 404, 413, 415, 422},
 	}, s.resolveDeadLetter)
 	describeBody[NoteInput](s, op, false, exampleResolveNote, mediaJSON)
 }

@@ -37,7 +37,7 @@ func (s *server) explainRoutes() {
 	register(s, huma.Operation{
 		OperationID: "explain-job", Method: http.MethodGet, Path: "/v1/jobs/{job}/explain", Tags: []string{tagSchedules},
 		Summary: "Explain what happened at an instant", Errors: []int{404, 422},
-		Description: "Did the job run then, and if not, why not. By id, also of a job that was deleted.",
+		Description: "Says whether the job ran then, and if not, why not. By id, this also works for a deleted job.",
 	}, s.explain)
 }
 

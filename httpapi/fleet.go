@@ -17,14 +17,14 @@ func (s *server) fleetRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-queues", Method: http.MethodGet, Path: "/v1/queues", Tags: []string{tagFleet},
 		Summary: "List queues", Errors: []int{404, 422},
-		Description: "Every queue with what there is to do in it, what is being sent, and since when the oldest has been " +
-			"due. Counts are of the caller's tenant, and stop at 10,000.",
+		Description: "Every queue: how much work is due in it, how much is being sent, and since when the oldest has been " +
+			"due. The counts cover the caller's tenant and stop at 10,000.",
 	}, s.listQueues)
 	register(s, huma.Operation{
 		OperationID: "list-replicas", Method: http.MethodGet, Path: "/v1/replicas", Tags: []string{tagFleet},
 		Summary: "List replicas", Errors: []int{404, 422},
-		Description: "Every process, the oldest first. One that vanished is listed until another has noticed, which takes " +
-			"some ten seconds.",
+		Description: "Every process, the oldest first. A process that vanished is listed until another process notices, " +
+			"which takes about ten seconds.",
 	}, s.listReplicas)
 }
 

@@ -15,23 +15,23 @@ func (s *server) freezeRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "freeze", Method: http.MethodPost, Path: "/v1/freeze", Tags: []string{tagFleet},
 		Summary: "Freeze the deployment or a tenant", MaxBodyBytes: maxBody, Errors: []int{400, 413, 415, 422},
-		Description: "From the answer on nothing is claimed, by any replica: neither slots nor retries, triggers, replays " +
-			"or notices. What is in flight goes on and is counted in the answer. Jobs can be written and triggered meanwhile. " +
-			"The deployment is an operator's to freeze. What is frozen already stays as it is.",
+		Description: "From the response on, no replica claims anything: no slots, retries, triggers, replays or notices. " +
+			"Runs in flight continue, and the response counts them. Jobs can still be written and triggered. Only operators " +
+			"freeze the deployment. A deployment or tenant that is frozen already stays as it is.",
 	}, s.freeze)
 	describeBody[FreezeInput](s, op, true, exampleFreeze, mediaJSON)
 	op = register(s, huma.Operation{
 		OperationID: "unfreeze", Method: http.MethodPost, Path: "/v1/unfreeze", Tags: []string{tagFleet},
 		Summary: "Unfreeze the deployment or a tenant", MaxBodyBytes: maxBody, Errors: []int{400, 413, 415, 422},
-		Description: "Replicas claim again within two seconds. Slots that passed meanwhile are late or missed by the " +
-			"policy of each job, as after an outage. The deployment is an operator's to unfreeze; that also makes this " +
-			"database the one that runs are dispatched from. A tenant stays frozen while the deployment is.",
+		Description: "Replicas claim again within two seconds. Slots that passed during the freeze are late or missed, by " +
+			"the policy of each job, as after an outage. Only operators unfreeze the deployment. That also makes this " +
+			"database the one that runs are dispatched from. A tenant stays frozen while the deployment is frozen.",
 	}, s.unfreeze)
 	describeBody[FreezeInput](s, op, true, exampleUnfreeze, mediaJSON)
 	register(s, huma.Operation{
 		OperationID: "get-freeze", Method: http.MethodGet, Path: "/v1/freeze", Tags: []string{tagFleet},
-		Summary: "Tell what is frozen", Errors: []int{422},
-		Description: "The deployment, the caller's tenant, or neither; and how many runs are in flight.",
+		Summary: "Get what is frozen", Errors: []int{422},
+		Description: "Says whether the deployment or the caller's tenant is frozen, and how many runs are in flight.",
 	}, s.getFreeze)
 }
 
@@ -69,7 +69,7 @@ func (f FreezeScope) validate(at string) []FieldError {
 type Frozen struct {
 	Scope  FreezeScope            `json:"scope" enum:"deployment,tenant" doc:"What is frozen." example:"deployment"`
 	Since  time.Time              `json:"since" doc:"Since when."`
-	By     *string                `json:"by" doc:"Who froze it. Null: the deployment is frozen, and the caller is not an operator; only operators see who froze it." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
+	By     *string                `json:"by" doc:"Who froze it. For the deployment, only operators see this; other callers get null." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
 	Note   *string                `json:"note" doc:"Why, if the caller gave a note." example:"the warehouse moves"`
 	Reason scheduler.FreezeReason `json:"reason" enum:"asked,restored" doc:"asked: a caller or a command froze it. restored: runs were last dispatched from another database, as is the case after a dump was restored." example:"asked"`
 }

@@ -38,8 +38,8 @@ func (s *server) jobRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "create-job", Method: http.MethodPost, Path: "/v1/jobs", Tags: []string{tagJobs},
 		Summary: "Create a job", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBody,
-		Description: "A name, a schedule and a target's URL are a whole job; everything else has a default. Everything " +
-			"wrong with the body is reported at once. A submitter creates one-shots only (at, delay).",
+		Description: "A name, a schedule and a target's URL make a complete job; everything else has a default. All errors " +
+			"in the body are reported at once. A submitter creates one-shots only (at, delay).",
 		Responses: s.rendered(http.StatusCreated, Job{}, exampleJob),
 		Errors:    []int{400, 409, 413, 415, 422},
 	}, s.createJob)
@@ -55,7 +55,7 @@ func (s *server) jobRoutes() {
 	register(s, huma.Operation{
 		OperationID: "get-job", Method: http.MethodGet, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
 		Summary: "Get a job", Description: "With its last run and its next slot.", Errors: []int{404},
-		Responses: map[string]*huma.Response{"304": {Description: "The answer is one that If-None-Match names"}},
+		Responses: map[string]*huma.Response{"304": {Description: "The response has an ETag that If-None-Match names"}},
 	}, s.getJob)
 
 	register(s, huma.Operation{
@@ -198,7 +198,7 @@ func parseLabels(filters []string) (map[string]string, error) {
 			return nil, invalid([]FieldError{{at, "must be of the form name=value"}})
 		}
 		if other, ok := labels[name]; ok && other != value {
-			return nil, invalid([]FieldError{{at, "asks for a second value of the same label; a job has one"}})
+			return nil, invalid([]FieldError{{at, "asks for a second value of the same label; a label of a job has one value"}})
 		}
 		labels[name] = value
 	}

@@ -22,10 +22,11 @@ func (s *server) notifyRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "test-notify", Method: http.MethodPost, Path: "/v1/notify/test", Tags: []string{tagTenants},
 		Summary: "Send a test notice", MaxBodyBytes: maxBody,
-		Description: "To the entry that is given, to everybody whom a job tells, or else to everybody whom the tenant's " +
-			"default tells. It is sent at once and by the replica that answers, to no address that jobs may not call, and " +
-			"tried once; no run is made of it. The answer says what became of each. A test of pagerduty opens an incident of " +
-			"its own and resolves it; one of alertmanager ends after five minutes.",
+		Description: "Sends the test to the given entry, to all recipients of the given job, or, without either, to the " +
+			"tenant's default recipients. The replica that gets this request sends the test at once and tries once. It " +
+			"creates no run, and it does not call addresses that jobs may not call. The response gives the result for each " +
+			"recipient. A test of pagerduty opens its own incident and resolves it. A test of alertmanager ends after five " +
+			"minutes.",
 		Errors: []int{400, 404, 413, 415, 422},
 	}, s.testNotify)
 	describeBody[NotifyTest](s, op, false, exampleNotifyTest, mediaJSON)
@@ -40,7 +41,7 @@ type NotifyTest struct {
 func (t NotifyTest) validate() []FieldError {
 	var fields []FieldError
 	if t.Job != "" && t.Entry != nil {
-		fields = append(fields, FieldError{"body", "give a job or an entry, not both; or neither, for the tenant's default"})
+		fields = append(fields, FieldError{"body", "give a job or an entry, not both; give neither to test the tenant's default"})
 	}
 	if t.Job != "" && !nameForm.MatchString(t.Job) && !uuidForm.MatchString(t.Job) {
 		fields = append(fields, FieldError{"body.job", "is neither the id nor the name of a job"})

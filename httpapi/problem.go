@@ -96,7 +96,7 @@ var codes = map[Code]struct {
 	CodeRateLimited:     {http.StatusTooManyRequests, "Too many requests"},
 	CodeInternal:        {http.StatusInternalServerError, "Internal server error"},
 	CodeDatabase:        {http.StatusServiceUnavailable, "The database is unavailable"},
-	CodeLocked:          {http.StatusServiceUnavailable, "Something else holds what the request is about"},
+	CodeLocked:          {http.StatusServiceUnavailable, "The resource is locked by another transaction"},
 	CodeIssuer:          {http.StatusServiceUnavailable, "The token issuer is unavailable"},
 	CodeNotReady:        {http.StatusServiceUnavailable, "Not ready"},
 	codeClientCancelled: {499, "The client went away"},

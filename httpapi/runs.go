@@ -24,21 +24,21 @@ func (s *server) runRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-job-runs", Method: http.MethodGet, Path: "/v1/jobs/{job}/runs", Tags: []string{tagRuns},
 		Summary:     "List the runs of a job",
-		Description: "By id, also of a job that was deleted. Newest first; all filters must match.",
+		Description: "By id, this also works for a deleted job. Newest first. All filters must match.",
 		Errors:      []int{404, 422},
 	}, s.listJobRuns)
 	register(s, huma.Operation{
 		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{run}", Tags: []string{tagRuns},
 		Summary: "Get a run", Errors: []int{404},
-		Description: "With its attempts, the one in flight included, the request that they send, and its result. The " +
-			"request is not stored: it follows from the run and its version of the job.",
+		Description: "With its attempts, including the one in flight, the request that they send, and its result. The " +
+			"request is not stored: it is built from the run and its version of the job.",
 	}, s.getRun)
 	register(s, huma.Operation{
 		OperationID: "cancel-run", Method: http.MethodPost, Path: "/v1/runs/{run}/cancel", Tags: []string{tagRuns},
 		Summary: "Cancel a run", DefaultStatus: http.StatusAccepted,
-		Description: "A run that waits ends at once. One that is being sent is cut off within two seconds, on whichever " +
-			"replica, and ends as cancelled whatever its target responds; until then its status is running and its reason " +
-			"cancelled_by_user. Repeating it changes nothing.",
+		Description: "A waiting run ends at once. A run in flight is cut off within two seconds, on any replica, and ends " +
+			"as cancelled, even if its target responds. Until then, its status is running and its reason cancelled_by_user. " +
+			"Repeating the request changes nothing.",
 		Responses: s.rendered(http.StatusAccepted, Run{}, showRunWithAttempts(exampleCancelledRecord())),
 		Errors:    []int{404, 409},
 	}, s.cancelRun)

@@ -43,7 +43,8 @@ type Upcoming struct {
 func (s *server) scheduleRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "preview-schedule", Method: http.MethodPost, Path: "/v1/schedules/preview", Tags: []string{tagSchedules},
-		Summary: "Preview a schedule", Description: "Checks the schedule as a job's is checked, and stores nothing.",
+		Summary:      "Preview a schedule",
+		Description:  "Checks the schedule in the same way as a job's schedule, and stores nothing.",
 		MaxBodyBytes: maxBody, Errors: []int{400, 413, 415, 422},
 	}, s.preview)
 	describeBody[PreviewInput](s, op, true, examplePreview, mediaJSON)

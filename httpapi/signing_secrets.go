@@ -16,24 +16,25 @@ func (s *server) signingSecretRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-signing-secrets", Method: http.MethodGet, Path: "/v1/signing-secrets", Tags: []string{tagSecrets},
 		Summary: "List signing secrets",
-		Description: "The live ones, oldest first: every callback has a signature by each of them. They are shown when " +
-			"they are created, and never again.",
+		Description: "The live signing secrets, oldest first. Every callback has one signature by each of them. A secret " +
+			"is shown when it is created, and never again.",
 		Errors: []int{422},
 	}, s.listSigningSecrets)
 
 	register(s, huma.Operation{
 		OperationID: "create-signing-secret", Method: http.MethodPost, Path: "/v1/signing-secrets",
 		Tags: []string{tagSecrets}, Summary: "Create a signing secret", DefaultStatus: http.StatusCreated,
-		Description: "Signs from now on, within 10 seconds, beside the others. The response shows it, once. To rotate: " +
-			"create one, give it to the receivers, and delete the old one.",
+		Description: "It signs within 10 seconds, in addition to the other signing secrets. The response shows the secret, " +
+			"once. To rotate: create one, give it to the receivers, and delete the old one.",
 		Errors: []int{409},
 	}, s.createSigningSecret)
 
 	register(s, huma.Operation{
 		OperationID: "delete-signing-secret", Method: http.MethodDelete, Path: "/v1/signing-secrets/{signing_secret}",
 		Tags: []string{tagSecrets}, Summary: "Delete a signing secret",
-		Description: "At once, or with ?in= after a while. The last one that does not expire cannot be deleted: 409.",
-		Errors:      []int{404, 409, 422},
+		Description: "At once, or with ?in= after a delay. The last signing secret that does not expire cannot be deleted: " +
+			"409.",
+		Errors: []int{404, 409, 422},
 	}, s.deleteSigningSecret)
 }
 

@@ -85,9 +85,9 @@ func badNetwork(text string) string {
 	case err != nil:
 		return fmt.Sprintf("%q is not a network; write one such as 10.20.0.0/16 or fd00::/8", clip(text))
 	case prefix != prefix.Masked():
-		return fmt.Sprintf("%s has bits behind its length; did you mean %s?", prefix, prefix.Masked())
+		return fmt.Sprintf("%s has bits set after its prefix length; did you mean %s?", prefix, prefix.Masked())
 	case prefix.Addr().Is4In6():
-		return fmt.Sprintf("%s is a network of IPv4 in the notation of IPv6; write it as one of IPv4", prefix)
+		return fmt.Sprintf("%s is an IPv4 network in IPv6 notation; write it in IPv4 notation", prefix)
 	}
 	return ""
 }

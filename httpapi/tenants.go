@@ -21,43 +21,44 @@ func tenantPath(name string) string { return "/v1/tenants/" + name }
 func (s *server) tenantRoutes() {
 	register(s, huma.Operation{
 		OperationID: "get-own-tenant", Method: http.MethodGet, Path: "/v1/tenant", Tags: []string{tagTenants},
-		Summary: "Get the tenant of the caller", Description: "With its limits and what it uses of them.",
+		Summary: "Get the tenant of the caller", Description: "With its limits and how much of them it uses.",
 	}, s.getOwnTenant)
 	op := register(s, huma.Operation{
 		OperationID: "patch-own-tenant", Method: http.MethodPatch, Path: "/v1/tenant", Tags: []string{tagTenants},
 		Summary: "Change the tenant of the caller", MaxBodyBytes: maxBody,
-		Description: "A JSON merge patch (RFC 7396) on what its admins decide: who is told of what happens to jobs that do " +
-			"not say so themselves. Null: nobody. Replicas go by it within two seconds.",
+		Description: "A JSON merge patch (RFC 7396) on the settings that the tenant's admins control: the recipients of " +
+			"notices about jobs that have no notify of their own. Null: no recipients. Replicas use the change within two " +
+			"seconds.",
 		Errors: []int{400, 404, 413, 415, 422},
 	}, s.patchOwnTenant)
 	describeBody[TenantNotify](s, op, true, exampleTenantNotify, mediaPatch, mediaJSON)
 	register(s, huma.Operation{
 		OperationID: "list-tenants", Method: http.MethodGet, Path: "/v1/tenants", Tags: []string{tagTenants},
-		Summary: "List tenants", Description: "By name, in the order of its bytes.", Errors: []int{422},
+		Summary: "List tenants", Description: "By name, in byte order.", Errors: []int{422},
 	}, s.listTenants)
 	op = register(s, huma.Operation{
 		OperationID: "create-tenant", Method: http.MethodPost, Path: "/v1/tenants", Tags: []string{tagTenants},
 		Summary: "Create a tenant", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBody,
-		Description: "A limit that is absent does not exist.", Errors: []int{400, 409, 413, 415, 422},
+		Description: "An absent limit means no limit.", Errors: []int{400, 409, 413, 415, 422},
 	}, s.createTenant)
 	describeBody[TenantInput](s, op, true, exampleTenantInput, mediaJSON)
 	register(s, huma.Operation{
 		OperationID: "get-tenant", Method: http.MethodGet, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
-		Summary: "Get a tenant", Description: "With what it uses of its limits.", Errors: []int{404},
+		Summary: "Get a tenant", Description: "With how much of its limits it uses.", Errors: []int{404},
 	}, s.getTenant)
 	op = register(s, huma.Operation{
 		OperationID: "patch-tenant", Method: http.MethodPatch, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
 		Summary: "Change a tenant", MaxBodyBytes: maxBody,
-		Description: "A JSON merge patch (RFC 7396): what is absent stays, null lifts a limit. Replicas go by it within " +
-			"two seconds.",
+		Description: "A JSON merge patch (RFC 7396): absent fields stay, and null removes a limit. Replicas use the change " +
+			"within two seconds.",
 		Errors: []int{400, 404, 413, 415, 422},
 	}, s.patchTenant)
 	describeBody[TenantSettings](s, op, true, exampleTenantPatch, mediaPatch, mediaJSON)
 	register(s, huma.Operation{
 		OperationID: "delete-tenant", Method: http.MethodDelete, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
 		Summary: "Delete a tenant",
-		Description: "Revokes its keys. A tenant that has active or paused jobs is refused with 409, and so is default. " +
-			"Its history stays until retention takes it, and its name can be used again.",
+		Description: "Revokes the tenant's keys. The response is 409 if the tenant has active or paused jobs, and for the " +
+			"tenant default. The tenant's history stays until retention deletes it. Its name can be used again.",
 		Errors: []int{404, 409},
 	}, s.deleteTenant)
 }
@@ -76,8 +77,8 @@ func (t TenantInput) validate() []FieldError {
 	if !nameForm.MatchString(t.Name) {
 		errors = append(errors, FieldError{
 			"body.name",
-			fmt.Sprintf("%q is not 1 to 128 letters, digits, dots, underscores, colons and dashes "+
-				"that begin with a letter or digit", clip(t.Name)),
+			fmt.Sprintf("%q is not a valid name: write 1 to 128 letters, digits, dots, underscores, colons and dashes, "+
+				"beginning with a letter or digit", clip(t.Name)),
 		})
 	}
 	return errors
