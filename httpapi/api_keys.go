@@ -75,7 +75,8 @@ func (k KeyInput) validate() []FieldError {
 	if !k.ExpiresIn.IsZero() {
 		errors = append(errors, span("body.expires_in", k.ExpiresIn, time.Second, longestKey)...)
 		if !k.ExpiresAt.IsZero() {
-			errors = append(errors, FieldError{"body.expires_in", "must not be given together with expires_at; give one of them"})
+			errors = append(errors,
+				FieldError{"body.expires_in", "must not be given together with expires_at; give one of them"})
 		}
 	}
 	return errors

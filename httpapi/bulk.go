@@ -117,12 +117,14 @@ func (b BulkInput) validate() []FieldError {
 		errors = append(errors, FieldError{"body.filter.job_id", "must be the id of a job"})
 	}
 	if f.Trigger != "" && f.Trigger != scheduler.TriggerNotify {
-		errors = append(errors, FieldError{"body.filter.trigger", fmt.Sprintf("%q is not valid; the only value is notify", clip(string(f.Trigger)))})
+		errors = append(errors, FieldError{
+			"body.filter.trigger", fmt.Sprintf("%q is not valid; the only value is notify", clip(string(f.Trigger))),
+		})
 	}
 	if f.Reason != "" && !f.Reason.known() {
 		errors = append(errors, FieldError{
 			"body.filter.reason",
-			notOneOf(string(f.Reason), enum(scheduler.ReasonsOf(scheduler.StatusDead))) + "; these are the reasons for which runs die",
+			notOneOf(string(f.Reason), enum(scheduler.ReasonsOf(scheduler.StatusDead))) + "; runs die for these reasons",
 		})
 	}
 	for name, value := range f.Label {

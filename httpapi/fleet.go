@@ -51,8 +51,8 @@ type HeldBack struct {
 // QueueList lists all queues.
 type QueueList struct {
 	Data     []Queue   `json:"data" doc:"The queues, by name."`
-	Frozen   *Frozen   `json:"frozen" doc:"The freeze because of which nothing of this tenant is claimed. Null: neither the tenant nor the deployment is frozen."`
-	HeldBack *HeldBack `json:"held_back" doc:"The limit because of which due work of this tenant waits, in all queues. Null: it waits for worker slots only."`
+	Frozen   *Frozen   `json:"frozen" doc:"The freeze that stops all claims for this tenant. Null: neither the tenant nor the deployment is frozen."`
+	HeldBack *HeldBack `json:"held_back" doc:"The limit that makes due work of this tenant wait, in all queues. Null: it waits for worker slots only."`
 }
 
 type queueListAnswer struct{ Body QueueList }
@@ -99,7 +99,7 @@ type Replica struct {
 // ReplicaList lists all replicas.
 type ReplicaList struct {
 	Data   []Replica `json:"data" doc:"The replicas, the oldest first."`
-	Frozen *Frozen   `json:"frozen" doc:"The freeze because of which no replica claims anything of any tenant. Null: the deployment is not frozen."`
+	Frozen *Frozen   `json:"frozen" doc:"The freeze that stops all claims of all replicas, for all tenants. Null: the deployment is not frozen."`
 }
 
 type replicaListAnswer struct{ Body ReplicaList }

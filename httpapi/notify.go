@@ -41,7 +41,8 @@ type NotifyTest struct {
 func (t NotifyTest) validate() []FieldError {
 	var fields []FieldError
 	if t.Job != "" && t.Entry != nil {
-		fields = append(fields, FieldError{"body", "give a job or an entry, not both; give neither to test the tenant's default"})
+		fields = append(fields,
+			FieldError{"body", "give a job or an entry, not both; give neither to test the tenant's default"})
 	}
 	if t.Job != "" && !nameForm.MatchString(t.Job) && !uuidForm.MatchString(t.Job) {
 		fields = append(fields, FieldError{"body.job", "is neither the id nor the name of a job"})

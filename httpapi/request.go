@@ -79,7 +79,7 @@ func readBody(w http.ResponseWriter, r *http.Request, op *huma.Operation) ([]byt
 		return nil, nil
 	}
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return nil, newProblem(CodeMediaType, "A body with a Content-Encoding is not accepted; send the body without encoding.")
+		return nil, newProblem(CodeMediaType, "A body with a Content-Encoding is not accepted; send it without one.")
 	}
 	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if _, ok := op.RequestBody.Content[media]; err != nil || !ok || !isUTF8(params["charset"]) {

@@ -25,7 +25,7 @@ type Job struct {
 	PausedAt         *time.Time `json:"paused_at,omitempty" doc:"When it was paused."`
 	PausedUntil      *time.Time `json:"paused_until,omitempty" doc:"When it resumes by itself."`
 	PauseNote        string     `json:"pause_note,omitempty" doc:"Why it was paused."`
-	Frozen           *Frozen    `json:"frozen,omitempty" doc:"The freeze because of which none of its slots and runs are claimed now. Only when a single job is read."`
+	Frozen           *Frozen    `json:"frozen,omitempty" doc:"The freeze that stops the claims of its slots and runs now. Only when a single job is read."`
 	NextRunAt        *time.Time `json:"next_run_at" doc:"When the next slot is due: the slot plus the job's jitter. Null: there is none."`
 	NextScheduledFor *time.Time `json:"next_scheduled_for" doc:"The next slot."`
 	NextLocal        *string    `json:"next_local" doc:"The next slot of a cron schedule, in the job's time zone." example:"2026-12-01T03:00:00-08:00"`
