@@ -152,7 +152,7 @@ func (s *server) createKey(ctx context.Context, tenant int32, in *createKeyInput
 		return nil, err
 	}
 	if c := callerOf(ctx); !c.role.includes(asked.Role) {
-		return nil, newProblem(CodeForbidden, fmt.Sprintf("Creating a key of the role %s needs that role%s; yours is %s.",
+		return nil, newProblem(CodeForbidden, fmt.Sprintf("Creating a key of the role %s needs that role%s; your role is %s.",
 			asked.Role, orOperator(asked.Role), c.role))
 	}
 	secret, record, err := s.Store.CreateKey(ctx, tenant, asked.newKey())
@@ -225,7 +225,7 @@ func (s *server) revokeKey(ctx context.Context, tenant int32, in *oneKeyInput) (
 	}
 	if c := callerOf(ctx); !c.role.includes(Role(record.Role)) {
 		return nil, newProblem(CodeForbidden,
-			fmt.Sprintf("Revoking a key of the role %s needs that role; yours is %s.", record.Role, c.role))
+			fmt.Sprintf("Revoking a key of the role %s needs that role; your role is %s.", record.Role, c.role))
 	}
 	return nil, s.Store.RevokeKey(ctx, tenant, id)
 }
