@@ -20,16 +20,17 @@ func (s *server) keyRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "create-api-key", Method: http.MethodPost, Path: "/v1/api-keys", Tags: []string{tagTenants},
 		Summary: "Create an API key", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBody,
-		Description: "The response holds the key, which is not stored and cannot be read again. Nobody can create a key of " +
-			"a higher role than their own; only operators create keys of the role metrics. There is no Idempotency-Key here, " +
-			"as storing the response would store the key: if the response was lost, revoke the key and create another.",
+		Description: "The response holds the key. It is not stored and cannot be read again. Callers cannot create a key " +
+			"with a higher role than their own. Only operators create keys with the role metrics. There is no Idempotency-Key " +
+			"here, because storing the response would store the key. If the response was lost, revoke the key and create " +
+			"another.",
 		Errors: []int{400, 413, 415, 422},
 	}, s.createKey)
 	describeBody[KeyInput](s, op, true, exampleKeyInput, mediaJSON)
 
 	register(s, huma.Operation{
 		OperationID: "list-api-keys", Method: http.MethodGet, Path: "/v1/api-keys", Tags: []string{tagTenants},
-		Summary: "List API keys", Description: "Newest first, those that were revoked or have expired too.",
+		Summary: "List API keys", Description: "Newest first, including revoked and expired keys.",
 		Errors: []int{422},
 	}, s.listKeys)
 	register(s, huma.Operation{
@@ -39,18 +40,18 @@ func (s *server) keyRoutes() {
 	register(s, huma.Operation{
 		OperationID: "revoke-api-key", Method: http.MethodDelete, Path: "/v1/api-keys/{key}", Tags: []string{tagTenants},
 		Summary: "Revoke an API key",
-		Description: "For good; it stops working on every replica within two seconds. It stays listed, for its history. " +
-			"Repeating it changes nothing.",
+		Description: "The key stops working for good, on every replica within two seconds. It stays listed, for its " +
+			"history. Repeating the request changes nothing.",
 		Errors: []int{404},
 	}, s.revokeKey)
 }
 
 // KeyInput is the body that creates an API key.
 type KeyInput struct {
-	Name      string             `json:"name" minLength:"1" maxLength:"128" doc:"What it is for, for people." example:"ci"`
+	Name      string             `json:"name" minLength:"1" maxLength:"128" doc:"What the key is for, in words for people." example:"ci"`
 	Role      Role               `json:"role" enum:"metrics,viewer,submitter,editor,admin,operator" doc:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also keys and secrets; operator administers all tenants; metrics reads /metrics and nothing else." example:"editor"`
-	ExpiresAt scheduler.Instant  `json:"expires_at,omitzero" doc:"When it ceases to work. Absent: never." example:"2027-12-01T00:00:00Z"`
-	ExpiresIn scheduler.Duration `json:"expires_in,omitzero" doc:"In place of expires_at: how long it works from now on." example:"720h"`
+	ExpiresAt scheduler.Instant  `json:"expires_at,omitzero" doc:"When it stops working. Absent: never." example:"2027-12-01T00:00:00Z"`
+	ExpiresIn scheduler.Duration `json:"expires_in,omitzero" doc:"In place of expires_at: how long it works, counted from now." example:"720h"`
 }
 
 // mostKeyName is the longest name of a key, in characters. The database has the same constraint.
@@ -74,7 +75,8 @@ func (k KeyInput) validate() []FieldError {
 	if !k.ExpiresIn.IsZero() {
 		errors = append(errors, span("body.expires_in", k.ExpiresIn, time.Second, longestKey)...)
 		if !k.ExpiresAt.IsZero() {
-			errors = append(errors, FieldError{"body.expires_in", "is there beside expires_at; give one of them"})
+			errors = append(errors,
+				FieldError{"body.expires_in", "must not be given together with expires_at; give one of them"})
 		}
 	}
 	return errors
@@ -104,22 +106,22 @@ func (k KeyInput) newKey() store.NewKey {
 // Key is an API key without its secret.
 type Key struct {
 	ID         uuid.UUID  `json:"id" format:"uuid" doc:"Never reused." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
-	Tenant     string     `json:"tenant" doc:"Whom it acts for." example:"billing"`
-	Name       string     `json:"name" doc:"What it is for." example:"ci"`
-	Prefix     string     `json:"prefix" doc:"How the key begins, which is no secret." example:"punctual_5f0e8b110c6d9a44"`
+	Tenant     string     `json:"tenant" doc:"The tenant that it acts for." example:"billing"`
+	Name       string     `json:"name" doc:"What the key is for." example:"ci"`
+	Prefix     string     `json:"prefix" doc:"The beginning of the key, which is not secret." example:"punctual_5f0e8b110c6d9a44"`
 	Role       Role       `json:"role" enum:"metrics,viewer,submitter,editor,admin,operator" doc:"What it may do." example:"editor"`
 	State      string     `json:"state" enum:"active,expired,revoked" doc:"Whether it works." example:"active"`
 	CreatedBy  string     `json:"created_by" doc:"Who created it." example:"command:alice"`
 	CreatedAt  time.Time  `json:"created_at" doc:"When it was created."`
-	ExpiresAt  *time.Time `json:"expires_at" doc:"When it ceases to work. Null: never."`
-	LastUsedAt *time.Time `json:"last_used_at" doc:"When it was last used, to the minute. Null: not yet."`
+	ExpiresAt  *time.Time `json:"expires_at" doc:"When it stops working. Null: never."`
+	LastUsedAt *time.Time `json:"last_used_at" doc:"When it was last used, to the minute. Null: never."`
 	RevokedAt  *time.Time `json:"revoked_at" doc:"When it was revoked."`
 }
 
 // NewKey is an API key that was just created.
 type NewKey struct {
 	Key
-	Secret string `json:"key" doc:"The key: keep it, it is not shown again." example:"punctual_5f0e8b110c6d9a44_…"`
+	Secret string `json:"key" doc:"The key. Store it now: it is never shown again." example:"punctual_5f0e8b110c6d9a44_…"`
 }
 
 func showKey(k store.KeyRecord, now time.Time) Key {
@@ -150,7 +152,7 @@ func (s *server) createKey(ctx context.Context, tenant int32, in *createKeyInput
 		return nil, err
 	}
 	if c := callerOf(ctx); !c.role.includes(asked.Role) {
-		return nil, newProblem(CodeForbidden, fmt.Sprintf("Creating a key of the role %s needs that role%s; yours is %s.",
+		return nil, newProblem(CodeForbidden, fmt.Sprintf("Creating a key of the role %s needs that role%s; your role is %s.",
 			asked.Role, orOperator(asked.Role), c.role))
 	}
 	secret, record, err := s.Store.CreateKey(ctx, tenant, asked.newKey())
@@ -223,7 +225,7 @@ func (s *server) revokeKey(ctx context.Context, tenant int32, in *oneKeyInput) (
 	}
 	if c := callerOf(ctx); !c.role.includes(Role(record.Role)) {
 		return nil, newProblem(CodeForbidden,
-			fmt.Sprintf("Revoking a key of the role %s needs that role; yours is %s.", record.Role, c.role))
+			fmt.Sprintf("Revoking a key of the role %s needs that role; your role is %s.", record.Role, c.role))
 	}
 	return nil, s.Store.RevokeKey(ctx, tenant, id)
 }

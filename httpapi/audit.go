@@ -16,28 +16,29 @@ func (s *server) auditRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-audit-log", Method: http.MethodGet, Path: "/v1/audit-log", Tags: []string{tagAudit},
 		Summary: "List the audit log", Errors: []int{422},
-		Description: "Who changed what, when, and what it was before and after; newest first. All filters must match. Each " +
-			"change is written with its entry or not at all, and entries are never changed. What the schedules do by " +
-			"themselves is in the runs. Secrets read ***. A page of large definitions ends before `limit`, after 4 MiB.",
+		Description: "Who changed what and when, and its state before and after. Newest first. All filters must match. " +
+			"Each change is written together with its entry or not at all, and entries are never changed. Runs that schedules " +
+			"start are not listed here: see the runs. Secrets are shown as ***. A page of large definitions ends before " +
+			"`limit`, after 4 MiB.",
 	}, s.listAudit)
 }
 
 // AuditEntry is one change in the audit log.
 type AuditEntry struct {
 	ID         uuid.UUID       `json:"id" format:"uuid" doc:"Its id." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
-	At         time.Time       `json:"at" doc:"When it was made."`
-	ActorKind  store.ActorKind `json:"actor_kind" enum:"anybody,key,token,command,system" doc:"What the actor proved who it is with. anybody: authentication is off. system: Punctual itself, such as a pause that has run out." example:"key"`
-	Actor      *string         `json:"actor" doc:"Who: id of a key, subject of a token, login. Null: nobody is known." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
-	ActorName  *string         `json:"actor_name" doc:"Name of the key." example:"deploy"`
+	At         time.Time       `json:"at" doc:"When the change was made."`
+	ActorKind  store.ActorKind `json:"actor_kind" enum:"anybody,key,token,command,system" doc:"How the actor authenticated. anybody: authentication is off. system: Punctual itself, for example when a pause ends at its set time." example:"key"`
+	Actor      *string         `json:"actor" doc:"Who made the change: the id of a key, the subject of a token, or a login. Null: unknown." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
+	ActorName  *string         `json:"actor_name" doc:"The name of the key, if the actor is one." example:"deploy"`
 	Address    *string         `json:"address" doc:"Where the request came from." example:"203.0.113.7"`
 	RequestID  *string         `json:"request_id" doc:"The request's X-Request-Id." example:"7UBLQ5SRJ2ZTNBQFRQTMLNPKJE"`
 	Action     store.Action    `json:"action" doc:"What was done: the kind of resource, a dot, a verb." example:"job.pause"`
-	Resource   string          `json:"resource" enum:"job,run,dead_letter,operation,api_key,tenant,secret,signing_secret,deployment,breaker" doc:"Kind of what was changed." example:"job"`
-	ResourceID *uuid.UUID      `json:"resource_id" format:"uuid" nullable:"true" doc:"What was changed."`
-	JobID      *uuid.UUID      `json:"job_id" format:"uuid" nullable:"true" doc:"The job that it is about, also of a change to one of its runs."`
-	Name       *string         `json:"name" doc:"Name of what was changed, then; of a run or dead letter, its job's." example:"daily-invoice-gen"`
-	Before     json.RawMessage `json:"before" doc:"What it was: of a change, the part that changed. Null: there was nothing."`
-	After      json.RawMessage `json:"after" doc:"What it became. Null: nothing is left."`
+	Resource   string          `json:"resource" enum:"job,run,dead_letter,operation,api_key,tenant,secret,signing_secret,deployment,breaker" doc:"The kind of resource that was changed." example:"job"`
+	ResourceID *uuid.UUID      `json:"resource_id" format:"uuid" nullable:"true" doc:"Id of the resource that was changed."`
+	JobID      *uuid.UUID      `json:"job_id" format:"uuid" nullable:"true" doc:"The job that the change is about, also for a change to one of its runs."`
+	Name       *string         `json:"name" doc:"The name of the resource at that time; for a run or dead letter, the name of its job." example:"daily-invoice-gen"`
+	Before     json.RawMessage `json:"before" doc:"The resource before the change; if it was changed, the part that changed. Null: the resource did not exist."`
+	After      json.RawMessage `json:"after" doc:"The resource after the change. Null: the resource no longer exists."`
 }
 
 func showAudit(r store.AuditRecord) AuditEntry {
@@ -59,12 +60,12 @@ func showAudit(r store.AuditRecord) AuditEntry {
 }
 
 type listAuditInput struct {
-	Action     string       `query:"action" enum:"job.create,job.update,job.pause,job.resume,job.delete,job.backfill,run.trigger,run.cancel,dead_letter.replay,dead_letter.resolve,operation.create,operation.cancel,api_key.create,api_key.revoke,tenant.create,tenant.update,tenant.delete,secret.put,secret.delete,secret.rotate,signing_secret.create,signing_secret.delete,deployment.freeze,deployment.unfreeze,deployment.adopt,tenant.freeze,tenant.unfreeze,breaker.reset" doc:"Only this."`
-	Actor      string       `query:"actor" maxLength:"256" doc:"Only by this actor: id or name of a key, subject of a token, login."`
-	Resource   string       `query:"resource" enum:"job,run,dead_letter,operation,api_key,tenant,secret,signing_secret,deployment,breaker" doc:"Only changes of this kind of thing."`
-	ResourceID string       `query:"resource_id" format:"uuid" doc:"Only changes of the one with this id."`
-	Name       string       `query:"name" maxLength:"128" doc:"Only changes of what had this name then."`
-	Job        string       `query:"job" maxLength:"128" doc:"Only what is about this job, its runs and dead letters included: id or name, deleted or not."`
+	Action     string       `query:"action" enum:"job.create,job.update,job.pause,job.resume,job.delete,job.backfill,run.trigger,run.cancel,dead_letter.replay,dead_letter.resolve,operation.create,operation.cancel,api_key.create,api_key.revoke,tenant.create,tenant.update,tenant.delete,secret.put,secret.delete,secret.rotate,signing_secret.create,signing_secret.delete,deployment.freeze,deployment.unfreeze,deployment.adopt,tenant.freeze,tenant.unfreeze,breaker.reset" doc:"Only changes with this action."`
+	Actor      string       `query:"actor" maxLength:"256" doc:"Only changes by this actor: the id or name of a key, the subject of a token, or a login."`
+	Resource   string       `query:"resource" enum:"job,run,dead_letter,operation,api_key,tenant,secret,signing_secret,deployment,breaker" doc:"Only changes to this kind of resource."`
+	ResourceID string       `query:"resource_id" format:"uuid" doc:"Only changes to the resource with this id."`
+	Name       string       `query:"name" maxLength:"128" doc:"Only changes to resources that had this name at that time."`
+	Job        string       `query:"job" maxLength:"128" doc:"Only changes to this job, its runs and its dead letters: the job's id or name. The job may be deleted."`
 	From       instantParam `query:"from" doc:"Only changes at or after this instant." example:"2026-12-01T00:00:00Z"`
 	To         instantParam `query:"to" doc:"Only changes before this instant." example:"2026-12-02T00:00:00Z"`
 	Paging

@@ -16,13 +16,13 @@ func (s *server) backfillRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "backfill-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/backfill", Tags: []string{tagJobs},
 		Summary: "Backfill a job's past slots", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
-		Description: "Starts an operation that creates, in the background and oldest first, a run for each slot in a range " +
-			"of time that has none: slots that were skipped, and slots from before the job was created. They are those of the " +
-			"job's present schedule, at most 100,000, and no further back than runs are kept. A slot that has a run, whatever " +
-			"became of it, gets another only with rerun. Slots that are still to be claimed, be it after an outage, are left " +
-			"to the schedule. These runs have the trigger backfill, never expire, and unless the job's concurrency_policy is " +
-			"allow come one at a time. Repeating a backfill without rerun creates nothing new. With dry_run, responds with " +
-			"200 and the numbers, and does nothing.",
+		Description: "Starts an operation that creates a run for each slot in a range of time that has no run. It works in " +
+			"the background, oldest slots first. It covers slots that were skipped, and slots from before the job was " +
+			"created. The slots are those of the job's current schedule: at most 100,000, and no further back than runs are " +
+			"kept. A slot that has a run, whether it succeeded or not, gets another only with rerun. Slots that are still to " +
+			"be claimed, for example after an outage, are left to the schedule. The runs have the trigger backfill and never " +
+			"expire. They run one at a time, unless the job's concurrency_policy is allow. Repeating a backfill without rerun " +
+			"creates nothing new. With dry_run, the response is 200 with the numbers, and nothing is created.",
 		Responses: s.rendered(http.StatusAccepted, Operation{}, exampleBackfillOperation),
 		Errors:    []int{400, 404, 413, 415, 422},
 	}, s.backfillJob)
@@ -34,10 +34,10 @@ func (s *server) backfillRoutes() {
 type BackfillInput struct {
 	From         scheduler.Instant `json:"from" doc:"Slots at or after this instant, no further back than runs are kept." example:"2026-11-01T00:00:00Z"`
 	To           scheduler.Instant `json:"to" doc:"Slots before this instant, which is not in the future." example:"2026-12-01T00:00:00Z"`
-	Rerun        bool              `json:"rerun,omitempty" doc:"Slots that have a run get another, with an Idempotency-Key of its own." example:"false"`
-	MaxPerSecond *int              `json:"max_per_second,omitempty" minimum:"1" maximum:"1000" default:"50" doc:"How many runs it creates a second at most." example:"10"`
-	DryRun       bool              `json:"dry_run,omitempty" doc:"Only count." example:"false"`
-	Note         string            `json:"note,omitempty" maxLength:"1024" doc:"Why, for people; kept with the operation." example:"invoices of November with the new template"`
+	Rerun        bool              `json:"rerun,omitempty" doc:"Slots that have a run get another run, with its own Idempotency-Key." example:"false"`
+	MaxPerSecond *int              `json:"max_per_second,omitempty" minimum:"1" maximum:"1000" default:"50" doc:"The most runs that it creates in a second." example:"10"`
+	DryRun       bool              `json:"dry_run,omitempty" doc:"Only count the slots; create nothing." example:"false"`
+	Note         string            `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read; kept with the operation." example:"invoices of November with the new template"`
 }
 
 func (b BackfillInput) validate() []FieldError {
@@ -80,7 +80,7 @@ func (b BackfillInput) request(job string) store.BackfillRequest {
 
 // BackfillCount is the answer to a dry run of a backfill.
 type BackfillCount struct {
-	Matched int `json:"matched" doc:"How many slots there are." example:"31"`
+	Matched int `json:"matched" doc:"How many slots the backfill covers." example:"31"`
 	NewRuns int `json:"new_runs" doc:"How many runs would be created now." example:"4"`
 }
 

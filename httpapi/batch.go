@@ -21,15 +21,15 @@ type BatchItem struct {
 	ID   uuid.UUID `json:"id" format:"uuid" doc:"The job's id." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 	Name string    `json:"name" doc:"The job's name." example:"daily-invoice-gen"`
 
-	Result store.BatchOutcome `json:"result" enum:"created,replaced,unchanged,skipped" doc:"What became of it. unchanged: it was to be replaced, and there was no difference. skipped: its name is taken, and the job there is stays as it is." example:"created"`
+	Result store.BatchOutcome `json:"result" enum:"created,replaced,unchanged,skipped" doc:"What happened to the job. unchanged: the existing job has the same definition already. skipped: the name is taken, and the existing job stays as it is." example:"created"`
 }
 
 func (s *server) batchRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "create-jobs", Method: http.MethodPost, Path: "/v1/jobs/batch", Tags: []string{tagJobs},
 		Summary: "Create up to 1,000 jobs", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBatchBody,
-		Description: "In one transaction: all of them are written or none. Errors name the index: " +
-			"body.jobs[3].schedule.cron. The response says of each job whether it was created, replaced, unchanged or " +
+		Description: "In one transaction: all jobs are written, or none. Errors give the index: " +
+			"body.jobs[3].schedule.cron. The response says for each job whether it was created, replaced, unchanged or " +
 			"skipped. A submitter creates one-shots only (at, delay), and replaces nothing.",
 		Responses: s.rendered(http.StatusCreated, BatchAnswer{}, exampleBatchAnswer),
 		Errors:    []int{400, 409, 413, 415, 422},

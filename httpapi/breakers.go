@@ -14,15 +14,16 @@ import (
 func (s *server) breakerRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-breakers", Method: http.MethodGet, Path: "/v1/breakers", Tags: []string{tagFleet},
-		Summary: "List what holds runs back", Errors: []int{422},
-		Description: "Hosts that cannot be reached, and hosts and paths whose requests time out, with how many runs wait " +
-			"for each. Empty: no run waits for its host.",
+		Summary: "List breakers", Errors: []int{422},
+		Description: "Lists hosts that cannot be reached, and hosts and paths whose requests time out, with the number of " +
+			"runs that wait for each. Empty: no run waits for its host.",
 	}, s.listBreakers)
 	op := register(s, huma.Operation{
 		OperationID: "reset-breakers", Method: http.MethodPost, Path: "/v1/breakers/reset", Tags: []string{tagFleet},
-		Summary: "Let waiting runs go", DefaultStatus: http.StatusAccepted, Errors: []int{422},
-		Description: "Every replica forgets within two seconds that the host could not be reached or hung, and the runs " +
-			"that wait for it are sent. Should it still be so, they soon wait again, for as long as they could have before.",
+		Summary: "Reset breakers", DefaultStatus: http.StatusAccepted, Errors: []int{422},
+		Description: "Within two seconds, every replica forgets that the host could not be reached or hung, and the runs " +
+			"that wait for it are sent. If the host is still down, they soon wait again, for as long as they could have " +
+			"waited before.",
 	}, s.resetBreakers)
 	op.RequestBody.Content[mediaJSON].Example = exampleBreakersReset
 }
@@ -32,17 +33,17 @@ var exampleBreakersReset = json.RawMessage(`{"host":"billing.internal:443"}`)
 // Breaker is one reason why runs of a tenant are held back: a host that cannot be reached, or a host or path that
 // hangs.
 type Breaker struct {
-	HeldBy       string     `json:"held_by" doc:"As runs, explain and the view overdue call it." example:"breaker billing.internal:443"`
-	State        string     `json:"state" enum:"open,recovering,hanging" doc:"open: the host cannot be reached. recovering: it can be reached again, and is sent more with each answer. hanging: its requests time out, so that they may have a quarter of a queue's worker slots." example:"open"`
+	HeldBy       string     `json:"held_by" doc:"Its name, as in runs, explain and the view overdue." example:"breaker billing.internal:443"`
+	State        string     `json:"state" enum:"open,recovering,hanging" doc:"open: the host cannot be reached. recovering: the host can be reached again, and gets more requests with each response. hanging: its requests time out, so they may occupy at most a quarter of a queue's worker slots." example:"open"`
 	Host         string     `json:"host" doc:"Host and port." example:"billing.internal:443"`
 	Path         string     `json:"path,omitempty" doc:"The path that hangs; absent: the whole host." example:"/invoices"`
 	Since        time.Time  `json:"since" doc:"Since when runs are held back."`
 	Failures     int        `json:"failures" doc:"How many requests in a row failed." example:"14"`
-	LastError    string     `json:"last_error" doc:"Why the latest failed." example:"connection refused"`
+	LastError    string     `json:"last_error" doc:"Why the latest request failed." example:"connection refused"`
 	NextProbeAt  *time.Time `json:"next_probe_at" doc:"When the next request is let through. Null: one is under way."`
-	Replicas     int        `json:"replicas" doc:"How many replicas have found it so." example:"3"`
-	WaitingRuns  int        `json:"waiting_runs" maximum:"10000" doc:"Runs that wait for it. 10000: that many, or more." example:"40"`
-	WaitingSince *time.Time `json:"waiting_since" doc:"Since when the one has waited that has waited longest. Null: none waits."`
+	Replicas     int        `json:"replicas" doc:"How many replicas hold back runs for it." example:"3"`
+	WaitingRuns  int        `json:"waiting_runs" maximum:"10000" doc:"Runs that wait for it. 10000: 10,000 or more." example:"40"`
+	WaitingSince *time.Time `json:"waiting_since" doc:"Since when the run that has waited longest has waited. Null: no run waits."`
 }
 
 // BreakerList lists all breakers, at most 1,000.
@@ -79,7 +80,7 @@ type resetBreakersInput struct {
 
 // BreakersReset counts the breakers that a reset is about.
 type BreakersReset struct {
-	Matched int `json:"matched" doc:"How many breakers that is, over all replicas; 0: nothing is held back for the host." example:"3"`
+	Matched int `json:"matched" doc:"How many breakers are reset, on all replicas together. 0: no runs are held back for the host." example:"3"`
 }
 
 type resetBreakersAnswer struct{ Body BreakersReset }

@@ -24,11 +24,11 @@ func (s *server) bulkRoutes() {
 	}{
 		{
 			store.OperationReplay, "Replay many dead letters", "replays them one by one, oldest slots first",
-			"50 a second unless max_per_second says otherwise",
+			"at 50 a second unless max_per_second sets another limit",
 		},
 		{
 			store.OperationResolve, "Resolve many dead letters", "resolves them",
-			"as fast as it goes unless max_per_second says otherwise",
+			"as fast as possible unless max_per_second sets a limit",
 		},
 	} {
 		op := register(s, huma.Operation{
@@ -36,9 +36,9 @@ func (s *server) bulkRoutes() {
 			Tags: []string{tagDeadLetters}, Summary: kind.summary, DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
 			Description: "Selects the open dead letters that match at this moment, and starts an operation that " +
 				kind.does + " in the background, " + kind.max + ". " +
-				"Those that another running operation has selected are left out. Of a job whose concurrency_policy is not allow, " +
-				"one is replayed when the one before has ended. With dry_run, responds with 200 and their number, and does " +
-				"nothing.",
+				"It leaves out dead letters that another running operation has selected. For a job whose concurrency_policy is " +
+				"not allow, each replay starts when the one before has ended. With dry_run, the response is 200 with the number " +
+				"of dead letters, and nothing is changed.",
 			Responses: s.rendered(http.StatusAccepted, Operation{}, exampleOperation),
 			Errors:    []int{400, 404, 413, 415, 422},
 		}, s.startOperation(kind.of))
@@ -57,8 +57,8 @@ func (s *server) bulkRoutes() {
 		OperationID: "cancel-operation", Method: http.MethodPost, Path: "/v1/operations/{operation}/cancel",
 		Tags:    []string{tagOperations},
 		Summary: "Cancel an operation",
-		Description: "It ends where it stands: what it did stays done, and what it did not reach stays as it is: dead " +
-			"letters open, slots without a run. Repeating it changes nothing.",
+		Description: "The operation stops where it is. What it did stays done. What it did not reach stays as it is: dead " +
+			"letters stay open, and slots stay without a run. Repeating the request changes nothing.",
 		Errors: []int{404, 409},
 	}, s.cancelOperation)
 }
@@ -66,29 +66,29 @@ func (s *server) bulkRoutes() {
 // describeDryRun describes the answer to a dry run, beside the answer that starts an operation.
 func (s *server) describeDryRun(op *huma.Operation, v, example any) {
 	number := s.rendered(http.StatusOK, v, example)["200"]
-	number.Description = "The number, of a dry run"
+	number.Description = "The number that a dry run found"
 	op.Responses["200"] = number
 	without(op, "202", "ETag")
 }
 
 // BulkInput is the body that asks for work on many dead letters.
 type BulkInput struct {
-	Filter       *DeadLetterSelection `json:"filter" doc:"Which open dead letters; an empty object selects all."`
-	LatestPerJob bool                 `json:"latest_per_job,omitempty" doc:"Of each job only the selected one with the newest slot; the others stay open." example:"true"`
-	MaxPerSecond *int                 `json:"max_per_second,omitempty" minimum:"1" maximum:"1000" doc:"How many it takes a second at most." example:"10"`
-	DryRun       bool                 `json:"dry_run,omitempty" doc:"Only count them." example:"false"`
-	Note         string               `json:"note,omitempty" maxLength:"1024" doc:"Why, for people; kept with each of them." example:"the invoice service was down"`
+	Filter       *DeadLetterSelection `json:"filter" doc:"Selects open dead letters. An empty object selects all of them."`
+	LatestPerJob bool                 `json:"latest_per_job,omitempty" doc:"For each job, take only the selected dead letter with the newest slot. The others stay open." example:"true"`
+	MaxPerSecond *int                 `json:"max_per_second,omitempty" minimum:"1" maximum:"1000" doc:"The most dead letters that it processes in a second." example:"10"`
+	DryRun       bool                 `json:"dry_run,omitempty" doc:"Only count the dead letters; change nothing." example:"false"`
+	Note         string               `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read; kept with each dead letter." example:"the invoice service was down"`
 }
 
 // DeadLetterSelection selects open dead letters. All conditions that are given must match.
 type DeadLetterSelection struct {
-	Job     string            `json:"job,omitempty" maxLength:"128" doc:"Only of this job: id or name of one that is not deleted." example:"daily-invoice-gen"`
-	JobID   string            `json:"job_id,omitempty" format:"uuid" doc:"Only of the job of this id, deleted or not."`
-	Trigger scheduler.Trigger `json:"trigger,omitempty" enum:"notify" doc:"notify: notices that could not be delivered, and nothing else. Absent: all but these."`
-	Reason  DeathReason       `json:"reason,omitempty" doc:"Only those whose last attempt failed for this reason." example:"http_5xx"`
+	Job     string            `json:"job,omitempty" maxLength:"128" doc:"Only dead letters of this job: its id or name. The job must not be deleted." example:"daily-invoice-gen"`
+	JobID   string            `json:"job_id,omitempty" format:"uuid" doc:"Only dead letters of the job with this id. The job may be deleted."`
+	Trigger scheduler.Trigger `json:"trigger,omitempty" enum:"notify" doc:"notify: only notices that could not be delivered. Absent: all dead letters except these."`
+	Reason  DeathReason       `json:"reason,omitempty" doc:"Only dead letters whose last attempt failed for this reason." example:"http_5xx"`
 	From    scheduler.Instant `json:"from,omitzero" doc:"Only slots at or after this instant." example:"2026-12-01T00:00:00Z"`
 	To      scheduler.Instant `json:"to,omitzero" doc:"Only slots before this instant." example:"2026-12-02T00:00:00Z"`
-	Label   map[string]string `json:"label,omitempty" doc:"Only of jobs with all of these labels."`
+	Label   map[string]string `json:"label,omitempty" doc:"Only dead letters of jobs with all of these labels."`
 }
 
 const mostPerSecond = 1000
@@ -117,12 +117,14 @@ func (b BulkInput) validate() []FieldError {
 		errors = append(errors, FieldError{"body.filter.job_id", "must be the id of a job"})
 	}
 	if f.Trigger != "" && f.Trigger != scheduler.TriggerNotify {
-		errors = append(errors, FieldError{"body.filter.trigger", fmt.Sprintf("%q is not notify", clip(string(f.Trigger)))})
+		errors = append(errors, FieldError{
+			"body.filter.trigger", fmt.Sprintf("%q is not valid; the only value is notify", clip(string(f.Trigger))),
+		})
 	}
 	if f.Reason != "" && !f.Reason.known() {
 		errors = append(errors, FieldError{
 			"body.filter.reason",
-			notOneOf(string(f.Reason), enum(scheduler.ReasonsOf(scheduler.StatusDead))) + "; runs die of these",
+			notOneOf(string(f.Reason), enum(scheduler.ReasonsOf(scheduler.StatusDead))) + "; runs die for these reasons",
 		})
 	}
 	for name, value := range f.Label {
@@ -173,15 +175,15 @@ type Matched struct {
 type Operation struct {
 	ID           uuid.UUID            `json:"id" format:"uuid" doc:"Its id." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
 	Kind         store.OperationKind  `json:"kind" enum:"replay,resolve,backfill" doc:"What it does." example:"replay"`
-	JobID        *uuid.UUID           `json:"job_id" format:"uuid" nullable:"true" doc:"Of a backfill: the job."`
-	State        store.OperationState `json:"state" enum:"running,done,cancelled,failed" doc:"failed: it could not be carried on, and error says why." example:"running"`
-	Matched      int                  `json:"matched" doc:"How many dead letters, or slots of a backfill, it selected when it was created." example:"1204"`
-	Done         int                  `json:"done" doc:"How many of them have been replayed or resolved; of a backfill, how many slots got a run or had one already." example:"350"`
-	Failed       int                  `json:"failed" doc:"How many of them could not be: their job was deleted, somebody else was faster, or the slot is further back by now than runs are kept." example:"2"`
-	MaxPerSecond *int                 `json:"max_per_second" doc:"How many it takes a second at most; null: as many as it can." example:"10"`
-	Note         *string              `json:"note" doc:"What was said with it."`
-	Error        *string              `json:"error" doc:"The latest dead letter or slot that could not be done and why, or why the operation failed."`
-	CreatedAt    time.Time            `json:"created_at" doc:"When it was asked for."`
+	JobID        *uuid.UUID           `json:"job_id" format:"uuid" nullable:"true" doc:"For a backfill: the job."`
+	State        store.OperationState `json:"state" enum:"running,done,cancelled,failed" doc:"failed: the operation could not continue; error says why." example:"running"`
+	Matched      int                  `json:"matched" doc:"How many dead letters it selected when it was created; for a backfill, how many slots." example:"1204"`
+	Done         int                  `json:"done" doc:"How many dead letters were replayed or resolved; for a backfill, how many slots got a run or had one already." example:"350"`
+	Failed       int                  `json:"failed" doc:"How many could not be processed: the job was deleted, another caller was faster, or the slot is now further back than runs are kept." example:"2"`
+	MaxPerSecond *int                 `json:"max_per_second" doc:"The most dead letters or slots that it processes in a second. Null: no limit." example:"10"`
+	Note         *string              `json:"note" doc:"The note given when it was requested."`
+	Error        *string              `json:"error" doc:"The latest dead letter or slot that could not be processed, and why; or why the operation failed."`
+	CreatedAt    time.Time            `json:"created_at" doc:"When it was requested."`
 	FinishedAt   *time.Time           `json:"finished_at" doc:"When it ended."`
 }
 

@@ -28,32 +28,33 @@ func (s *server) callbackRoutes() {
 	op := registerCallback(s, huma.Operation{
 		OperationID: "heartbeat-run", Method: http.MethodPost, Path: "/v1/runs/{run}/heartbeat", Tags: []string{tagCallbacks},
 		Summary: "Send a heartbeat", MaxBodyBytes: maxCallbackBody,
-		Description: "Puts off the deadline by the job's heartbeat_timeout, and keeps the progress, if there is any, for " +
-			"the next attempt. The response says whether a cancel was requested; from then on the deadline stays where it is.",
+		Description: "Postpones the deadline by the job's heartbeat_timeout, and keeps the progress, if any is sent, for " +
+			"the next attempt. The response says whether a cancel was requested. From then on, heartbeats do not move the " +
+			"deadline.",
 		Errors: []int{400, 401, 404, 409, 413, 415, 422},
 	}, s.heartbeatRun)
 	describeBody[HeartbeatInput](s, op, false, exampleHeartbeat, mediaJSON)
 	op = registerCallback(s, huma.Operation{
 		OperationID: "complete-run", Method: http.MethodPost, Path: "/v1/runs/{run}/complete", Tags: []string{tagCallbacks},
 		Summary: "Complete a run", MaxBodyBytes: maxCallbackBody,
-		Description: "The run succeeds; it ends as cancelled when that was requested. A result is kept with the run and " +
-			"shown with it. It may come before the response to the request has arrived. Repeating it changes nothing, the " +
-			"result included.",
+		Description: "The run succeeds, or ends as cancelled if a cancel was requested. The result is kept with the run " +
+			"and shown with it. This request may come before the response to the attempt's request has arrived. Repeating it " +
+			"changes nothing, not even the result.",
 		Errors: []int{400, 401, 404, 409, 413, 415, 422},
 	}, s.completeRun)
 	describeBody[CompletionInput](s, op, false, exampleCompletion, mediaJSON)
 	op = registerCallback(s, huma.Operation{
 		OperationID: "fail-run", Method: http.MethodPost, Path: "/v1/runs/{run}/fail", Tags: []string{tagCallbacks},
 		Summary: "Fail a run", MaxBodyBytes: maxCallbackBody,
-		Description: "The attempt has failed with the reason failed; the run is retried as its job says. Repeating it " +
-			"changes nothing.",
+		Description: "The attempt fails with the reason failed, and the run is retried under the job's retry policy. " +
+			"Repeating the request changes nothing.",
 		Errors: []int{400, 401, 404, 409, 413, 415, 422},
 	}, s.failRun)
 	describeBody[FailureInput](s, op, false, exampleFailure, mediaJSON)
 	registerCallback(s, huma.Operation{
 		OperationID: "get-run-progress", Method: http.MethodGet, Path: "/v1/runs/{run}/progress",
 		Tags: []string{tagCallbacks}, Summary: "Get the last progress",
-		Description: "What any attempt of the run reported last, for the present one to go on from.",
+		Description: "The progress that an attempt of the run reported last. The current attempt can continue from it.",
 		Errors:      []int{401, 404, 409},
 	}, s.getProgress)
 }
@@ -72,7 +73,7 @@ func registerCallback[I, O any](
 // CallbackRef is the input of every report of a target: the run, and the token of an attempt.
 type CallbackRef struct {
 	Run   string `path:"run" doc:"Id of the run." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
-	Token string `header:"Punctual-Run-Token" doc:"As it came with the request of the attempt." example:"prt_AAAAAAAAAAc0kqJ7o3tZ8Vn3mWv9yQpEwq1c1yq3iUO0m2l9Yg4D5Q"`
+	Token string `header:"Punctual-Run-Token" doc:"The token that came with the request of the attempt." example:"prt_AAAAAAAAAAc0kqJ7o3tZ8Vn3mWv9yQpEwq1c1yq3iUO0m2l9Yg4D5Q"`
 }
 
 // ref returns the id of the run. A malformed id gets ErrRunToken: no token belongs to it either.
@@ -86,13 +87,13 @@ func (c CallbackRef) ref() (uuid.UUID, error) {
 
 // HeartbeatInput is the optional body of a heartbeat.
 type HeartbeatInput struct {
-	Progress json.RawMessage `json:"progress,omitempty" doc:"Any JSON, up to 64 KiB: what the next attempt needs to go on from here. Absent: what was reported before stays."`
+	Progress json.RawMessage `json:"progress,omitempty" doc:"Any JSON, up to 64 KiB: what the next attempt needs to continue from here. Absent: the progress reported before stays."`
 }
 
 // Heartbeat is the answer to a heartbeat.
 type Heartbeat struct {
-	CancelRequested bool      `json:"cancel_requested" doc:"Somebody wants the run to end: stop, and report complete or fail." example:"false"`
-	Deadline        time.Time `json:"deadline" doc:"The attempt is lost unless the target is heard of again before this instant."`
+	CancelRequested bool      `json:"cancel_requested" doc:"A cancel was requested: stop the work, and report complete or fail." example:"false"`
+	Deadline        time.Time `json:"deadline" doc:"The attempt is lost unless the target reports again before this instant."`
 }
 
 type heartbeatInput struct {
@@ -123,7 +124,7 @@ func (s *server) heartbeatRun(ctx context.Context, _ int32, in *heartbeatInput) 
 
 // CompletionInput is the optional body that reports completion.
 type CompletionInput struct {
-	Result json.RawMessage `json:"result,omitempty" doc:"What came of the work: any JSON, up to 64 KiB, shown with the run. Absent or null: nothing."`
+	Result json.RawMessage `json:"result,omitempty" doc:"The result of the work: any JSON, up to 64 KiB, shown with the run. Absent or null: no result."`
 }
 
 type completeRunInput struct {
@@ -150,7 +151,7 @@ func (s *server) completeRun(ctx context.Context, _ int32, in *completeRunInput)
 // FailureInput is the optional body that reports a failure.
 type FailureInput struct {
 	Error string `json:"error,omitempty" maxLength:"4096" doc:"What went wrong, for people." example:"the ledger is locked"`
-	Retry *bool  `json:"retry,omitempty" doc:"false: another attempt would fail as well, so the run is dead at once. Absent: it is retried as its job says." example:"true"`
+	Retry *bool  `json:"retry,omitempty" doc:"false: another attempt would fail too, so the run is dead at once. Absent: the run is retried under the job's retry policy." example:"true"`
 }
 
 func (f FailureInput) validate() []FieldError {
@@ -192,8 +193,8 @@ func answerCalled(record store.RunRecord, err error) (*runAnswer, error) {
 
 // Progress is the last progress that targets reported of a run.
 type Progress struct {
-	Attempt    int             `json:"attempt" doc:"Number of the present attempt." example:"2"`
-	Progress   json.RawMessage `json:"progress" doc:"What was reported last; null when nothing was."`
+	Attempt    int             `json:"attempt" doc:"Number of the current attempt." example:"2"`
+	Progress   json.RawMessage `json:"progress" doc:"The progress reported last. Null: no progress was reported."`
 	RecordedAt *time.Time      `json:"recorded_at" doc:"When it was reported."`
 }
 

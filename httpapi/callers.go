@@ -85,7 +85,7 @@ func (s *server) admit(ctx context.Context, w http.ResponseWriter, r *http.Reque
 // forbidden is the problem of a caller whose role does not suffice.
 func forbidden(needed, has Role) *Problem {
 	return newProblem(CodeForbidden,
-		fmt.Sprintf("This needs the role %s%s; the caller's is %s.", needed, orOperator(needed), has))
+		fmt.Sprintf("This operation needs the role %s%s; the caller's role is %s.", needed, orOperator(needed), has))
 }
 
 // orOperator adds that operators may do it too, for the role metrics: no role between the two includes it.
@@ -200,7 +200,7 @@ func (s *server) actFor(ctx context.Context, c caller, named []string) (caller, 
 
 func forbiddenTenant(has Role) *Problem {
 	return newProblem(CodeForbidden,
-		fmt.Sprintf("To act for another tenant, by the header %s, needs the role %s; the caller's is %s.",
+		fmt.Sprintf("Acting for another tenant with the header %s needs the role %s; the caller's role is %s.",
 			headerTenant, RoleOperator, has))
 }
 

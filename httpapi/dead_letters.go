@@ -18,8 +18,8 @@ func (s *server) deadLetterRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-dead-letters", Method: http.MethodGet, Path: "/v1/dead-letters", Tags: []string{tagDeadLetters},
 		Summary: "List dead letters",
-		Description: "Runs that exhausted their attempts, newest first by id; those nobody has resolved, unless asked " +
-			"otherwise. All filters must match.",
+		Description: "Runs that exhausted their attempts, newest first by id. Only open dead letters are listed, unless " +
+			"resolved says otherwise. All filters must match.",
 		Errors: []int{404, 422},
 	}, s.listDeadLetters)
 
@@ -27,13 +27,13 @@ func (s *server) deadLetterRoutes() {
 		OperationID: "replay-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{run}/replay",
 		Tags: []string{tagDeadLetters}, Summary: "Replay a dead letter", DefaultStatus: http.StatusAccepted,
 		MaxBodyBytes: maxBody,
-		Description: "What is final stays final: creates a new run, due at once, whose replay_of is the dead one and whose " +
-			"trigger is replay. Its requests carry the webhook-id, Idempotency-Key and Punctual-Scheduled-For of the run that " +
-			"died first, and the body and headers that were given to that run alone; all else follows the job's current " +
-			"definition. expires_after does not apply to it. Unless the job's concurrency_policy is allow, it waits until no " +
-			"run of the job is active; it replaces none and is never skipped. The dead letter is resolved by it. One that is " +
-			"resolved already is refused with 409, unless its replay was cancelled; so is one of a deleted job. A replay that " +
-			"dies has a dead letter of its own.",
+		Description: "Creates a new run, due at once, with the trigger replay and with replay_of set to the dead run, " +
+			"which stays dead. Its requests carry the webhook-id, Idempotency-Key and Punctual-Scheduled-For of the run that " +
+			"died first, and the body and headers that were given to that run alone. Everything else follows the job's " +
+			"current definition. expires_after does not apply to it. Unless the job's concurrency_policy is allow, it waits " +
+			"until no run of the job is active. It replaces no run and is never skipped. The replay resolves the dead letter. " +
+			"The response is 409 if the dead letter is resolved already, unless its replay was cancelled, and also if the job " +
+			"is deleted. A replay that dies has its own dead letter.",
 		Responses: s.rendered(http.StatusAccepted, Run{}, exampleReplay),
 		Errors:    []int{400, 404, 409, 413, 415, 422},
 	}, s.replayDeadLetter)
@@ -43,8 +43,9 @@ func (s *server) deadLetterRoutes() {
 	op = register(s, huma.Operation{
 		OperationID: "resolve-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{run}/resolve",
 		Tags: []string{tagDeadLetters}, Summary: "Resolve a dead letter", MaxBodyBytes: maxBody,
-		Description: "Takes it from the list, with a note. One that is resolved or replayed already stays as it is.",
-		Errors:      []int{400, 404, 413, 415, 422},
+		Description: "Removes the dead letter from the list of open ones, with a note. A dead letter that is already " +
+			"resolved or replayed stays as it is.",
+		Errors: []int{400, 404, 413, 415, 422},
 	}, s.resolveDeadLetter)
 	describeBody[NoteInput](s, op, false, exampleResolveNote, mediaJSON)
 }
@@ -55,17 +56,17 @@ type DeadLetter struct {
 	JobID        uuid.UUID         `json:"job_id" format:"uuid" doc:"Its job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 	Job          string            `json:"job" doc:"The job's name when the run died." example:"daily-invoice-gen"`
 	JobVersion   int32             `json:"job_version" doc:"Version of the definition it used." example:"7"`
-	Trigger      scheduler.Trigger `json:"trigger" doc:"What made it." example:"schedule"`
-	ScheduledFor time.Time         `json:"scheduled_for" doc:"Its slot; of a manual run, when it was asked for."`
+	Trigger      scheduler.Trigger `json:"trigger" doc:"What created it." example:"schedule"`
+	ScheduledFor time.Time         `json:"scheduled_for" doc:"Its slot; for a manual run, when it was requested."`
 	DiedAt       time.Time         `json:"died_at" doc:"When it became dead."`
 	Reason       *scheduler.Reason `json:"reason" nullable:"true" doc:"Why its last attempt failed." example:"http_5xx"`
 	Attempts     int               `json:"attempts" doc:"How many attempts it had." example:"5"`
 	HTTPStatus   *int              `json:"http_status" doc:"Status of the last response, if there was one." example:"503"`
 	Error        *string           `json:"error" doc:"The last error, for people."`
-	ResolvedAt   *time.Time        `json:"resolved_at" doc:"When somebody resolved or replayed it; null: it is open."`
-	Note         *string           `json:"note" doc:"What they said."`
-	ReplayedAs   *uuid.UUID        `json:"replayed_as" format:"uuid" nullable:"true" doc:"The run that repeats it."`
-	NotifyURL    *string           `json:"notify_url" doc:"Of a notice: where it was to go, and where its replays go in place of the job's target. Null: it is a run of the job itself."`
+	ResolvedAt   *time.Time        `json:"resolved_at" doc:"When it was resolved or replayed. Null: it is open."`
+	Note         *string           `json:"note" doc:"The note given when it was resolved or replayed."`
+	ReplayedAs   *uuid.UUID        `json:"replayed_as" format:"uuid" nullable:"true" doc:"The run that replays it."`
+	NotifyURL    *string           `json:"notify_url" doc:"For a notice: its URL, to which its replays go too, in place of the job's target. Null: it is a run of the job itself."`
 }
 
 func showDeadLetter(d store.DeadLetterRecord) DeadLetter {
@@ -79,18 +80,18 @@ func showDeadLetter(d store.DeadLetterRecord) DeadLetter {
 
 // NoteInput is the optional body of a replay and of a resolve.
 type NoteInput struct {
-	Note string `json:"note,omitempty" maxLength:"1024" doc:"Why, for people." example:"sent by hand"`
+	Note string `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read." example:"sent by hand"`
 }
 
 type listDeadLettersInput struct {
-	Job      string       `query:"job" maxLength:"128" doc:"Only of this job: id or name of one that is not deleted."`
-	JobID    string       `query:"job_id" format:"uuid" doc:"Only of the job of this id, deleted or not."`
-	Trigger  string       `query:"trigger" enum:"notify" doc:"notify: notices that could not be delivered, and nothing else. Absent: all but these."`
-	Reason   DeathReason  `query:"reason" doc:"Only those whose last attempt failed for this reason."`
-	Label    []string     `query:"label,explode" maxItems:"32" doc:"Only of jobs with this label, as name=value. Repeat it for several." example:"[\"team=billing\"]"`
+	Job      string       `query:"job" maxLength:"128" doc:"Only dead letters of this job: its id or name. The job must not be deleted."`
+	JobID    string       `query:"job_id" format:"uuid" doc:"Only dead letters of the job with this id. The job may be deleted."`
+	Trigger  string       `query:"trigger" enum:"notify" doc:"notify: only notices that could not be delivered. Absent: all dead letters except these."`
+	Reason   DeathReason  `query:"reason" doc:"Only dead letters whose last attempt failed for this reason."`
+	Label    []string     `query:"label,explode" maxItems:"32" doc:"Only dead letters of jobs with this label, as name=value. Repeat the parameter for several labels." example:"[\"team=billing\"]"`
 	From     instantParam `query:"from" doc:"Only slots at or after this instant." example:"2026-12-01T00:00:00Z"`
 	To       instantParam `query:"to" doc:"Only slots before this instant." example:"2026-12-02T00:00:00Z"`
-	Resolved string       `query:"resolved" enum:"false,true,any" default:"false" doc:"false: those that are open; true: those that were resolved or replayed; any: both."`
+	Resolved string       `query:"resolved" enum:"false,true,any" default:"false" doc:"false: open dead letters; true: dead letters that were resolved or replayed; any: both."`
 	Paging
 }
 

@@ -190,7 +190,7 @@ func (d *decoder) scalar(raw []byte, v reflect.Value, at string, absent bool) {
 // insteadOfZero suggests what to write in place of 0, by the name of the field.
 var insteadOfZero = map[string]string{
 	"max_attempts": ": write 1 for one attempt and no retry",
-	"multiplier":   ": write 1 for retries that are evenly apart",
+	"multiplier":   ": write 1 for equal delays between retries",
 }
 
 func (d *decoder) list(raw []byte, v reflect.Value, at string) {

@@ -93,7 +93,7 @@ var rolesMay = map[Role]string{
 	RoleSubmitter: "creates one-shots and triggers jobs",
 	RoleEditor:    "creates, changes and deletes jobs; cancels runs; replays dead letters",
 	RoleAdmin:     "administers the keys and secrets of its tenant, and reads the audit log",
-	RoleOperator:  "administers all tenants, and acts for any of them by the header Punctual-Tenant",
+	RoleOperator:  "administers all tenants, and acts for any of them with the header Punctual-Tenant",
 }
 
 func docsRoles() (list []docsRole) {

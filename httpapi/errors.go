@@ -117,7 +117,7 @@ func again(p *Problem) *Problem {
 }
 
 func internalDetail(request string) string {
-	return fmt.Sprintf("The server's log says more about request %s.", request)
+	return fmt.Sprintf("The server's log has the details of request %s.", request)
 }
 
 // fieldError returns an error of the store as the error of one field of a job, where one field is at fault.
@@ -156,7 +156,7 @@ func fieldError(prefix string, err error) (FieldError, bool) {
 	case errors.As(err, &kept):
 		return FieldError{
 			prefix + "." + kept.Field,
-			`"***" keeps the value that is stored in its place, and there is none; write the value`,
+			`"***" keeps the stored value, but no value is stored here; write the value`,
 		}, true
 	case errors.As(err, &gap):
 		return FieldError{prefix + ".schedule." + string(gap.Kind), gap.Reason()}, true

@@ -17,7 +17,7 @@ func etag(version int32, rendered []byte) string {
 
 // IfNoneMatch is the condition of reads: the caller wants no answer that it already has.
 type IfNoneMatch struct {
-	Tags string `header:"If-None-Match" doc:"ETags of earlier answers: when the answer would be one of these, it is 304 and has no body." example:"\"7.5f0e8b110c6d9a44\""`
+	Tags string `header:"If-None-Match" doc:"ETags of earlier responses. If the response would have one of these ETags, it is 304 and has no body." example:"\"7.5f0e8b110c6d9a44\""`
 }
 
 // matches reports whether the caller already has the answer with this tag, by the weak comparison of RFC 9110.

@@ -15,35 +15,35 @@ import (
 type Explanation struct {
 	At           time.Time     `json:"at" doc:"The instant asked about."`
 	Slot         *time.Time    `json:"slot" doc:"The slot at that instant. Null: there is none."`
-	Version      *int32        `json:"version" doc:"Version of the job that was in force." example:"7"`
-	Outcome      store.Outcome `json:"outcome" enum:"succeeded,dead,cancelled,in_progress,skipped,waiting,paused,upcoming,no_slot,before_created,completed,deleted,unknown,unaccounted" doc:"What came of it. succeeded, dead, cancelled, in_progress: its run. skipped: a recorded skip covers it, or its run was never sent. waiting: due and not claimed yet. paused: not run, as the job is paused now. upcoming: still to come. no_slot, before_created, completed, deleted: there is no slot at that instant, and why. unknown: the history does not tell or is not kept any more. unaccounted: neither run nor skip, a defect." example:"succeeded"`
-	Text         string        `json:"explanation" doc:"The same in a sentence."`
+	Version      *int32        `json:"version" doc:"The job's version at that instant." example:"7"`
+	Outcome      store.Outcome `json:"outcome" enum:"succeeded,dead,cancelled,in_progress,skipped,waiting,paused,upcoming,no_slot,before_created,completed,deleted,unknown,unaccounted" doc:"What happened to the slot. succeeded, dead, cancelled, in_progress: the state of its run. skipped: a recorded skip covers it, or its run was never sent. waiting: due and not claimed yet. paused: it did not run, because the job is paused now. upcoming: in the future. no_slot, before_created, completed, deleted: why there is no slot at that instant. unknown: the history does not show it, or is no longer kept. unaccounted: there is neither a run nor a skip, which is a defect." example:"succeeded"`
+	Text         string        `json:"explanation" doc:"The outcome in a sentence."`
 	Run          *Run          `json:"run" doc:"The run of the slot, or the recorded skip that covers it."`
 	Pause        *Pause        `json:"pause" doc:"The pause in force at that instant."`
 	PreviousSlot *time.Time    `json:"previous_slot" doc:"The job's last slot before that instant."`
-	NextSlot     *time.Time    `json:"next_slot" doc:"The job's first slot after that instant, by the definitions known now."`
+	NextSlot     *time.Time    `json:"next_slot" doc:"The job's first slot after that instant, computed from the definitions known now."`
 }
 
 // Pause is a period during which a job was paused.
 type Pause struct {
 	Since time.Time  `json:"since" doc:"When it began."`
-	Ended *time.Time `json:"ended" doc:"When it ended. Null: it lasts."`
-	Until *time.Time `json:"until" doc:"When it ends by itself, while it lasts."`
-	Note  string     `json:"note" doc:"Why, where somebody said so." example:"the warehouse moves"`
-	By    *string    `json:"by" doc:"Who paused it, as the audit log has it. Null: that is not known." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
+	Ended *time.Time `json:"ended" doc:"When it ended. Null: the job is still paused."`
+	Until *time.Time `json:"until" doc:"When it will end by itself, if it has not ended."`
+	Note  string     `json:"note" doc:"Why, if the caller gave a note." example:"the warehouse moves"`
+	By    *string    `json:"by" doc:"Who paused it, according to the audit log. Null: unknown." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
 }
 
 func (s *server) explainRoutes() {
 	register(s, huma.Operation{
 		OperationID: "explain-job", Method: http.MethodGet, Path: "/v1/jobs/{job}/explain", Tags: []string{tagSchedules},
 		Summary: "Explain what happened at an instant", Errors: []int{404, 422},
-		Description: "Did the job run then, and if not, why not. By id, also of a job that was deleted.",
+		Description: "Says whether the job ran then, and if not, why not. By id, this also works for a deleted job.",
 	}, s.explain)
 }
 
 type explainInput struct {
 	JobRef
-	At localParam `query:"at" required:"true" doc:"The instant, in RFC 3339; without an offset it is read in the zone of the job's schedule." example:"2026-12-01T03:00:00"`
+	At localParam `query:"at" required:"true" doc:"The instant, in RFC 3339. Without an offset, it is in the time zone of the job's schedule." example:"2026-12-01T03:00:00"`
 }
 
 type explainAnswer struct{ Body Explanation }

@@ -17,42 +17,42 @@ func (s *server) fleetRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-queues", Method: http.MethodGet, Path: "/v1/queues", Tags: []string{tagFleet},
 		Summary: "List queues", Errors: []int{404, 422},
-		Description: "Every queue with what there is to do in it, what is being sent, and since when the oldest has been " +
-			"due. Counts are of the caller's tenant, and stop at 10,000.",
+		Description: "Every queue: how much work is due in it, how much is being sent, and since when the oldest has been " +
+			"due. The counts cover the caller's tenant and stop at 10,000.",
 	}, s.listQueues)
 	register(s, huma.Operation{
 		OperationID: "list-replicas", Method: http.MethodGet, Path: "/v1/replicas", Tags: []string{tagFleet},
 		Summary: "List replicas", Errors: []int{404, 422},
-		Description: "Every process, the oldest first. One that vanished is listed until another has noticed, which takes " +
-			"some ten seconds.",
+		Description: "Every process, the oldest first. A process that vanished is listed until another process notices, " +
+			"which takes about ten seconds.",
 	}, s.listReplicas)
 }
 
 // Queue is a lane of work, with the work that a tenant has in it.
 type Queue struct {
 	Name      string     `json:"name" doc:"Its name." example:"default"`
-	DueSlots  int        `json:"due_slots" maximum:"10000" doc:"Slots that are due and not claimed yet. 10000: that many, or more." example:"12"`
-	DueRuns   int        `json:"due_runs" maximum:"10000" doc:"Runs that are ready to be sent: triggered by hand, replayed, to be retried now." example:"3"`
-	LaterRuns int        `json:"later_runs" maximum:"10000" doc:"Runs that wait for an instant to come: that of a retry, or the deadline of a target that works on." example:"40"`
-	HeldRuns  int        `json:"held_runs" maximum:"10000" doc:"Runs that wait for a host that cannot be reached or hangs: GET /v1/breakers has them by host." example:"0"`
+	DueSlots  int        `json:"due_slots" maximum:"10000" doc:"Slots that are due and not claimed yet. 10000: 10,000 or more." example:"12"`
+	DueRuns   int        `json:"due_runs" maximum:"10000" doc:"Runs that are ready to be sent now: manual runs, replays and retries." example:"3"`
+	LaterRuns int        `json:"later_runs" maximum:"10000" doc:"Runs that wait for a later instant: that of a retry, or the deadline of an async target that is still working." example:"40"`
+	HeldRuns  int        `json:"held_runs" maximum:"10000" doc:"Runs that wait for a host that cannot be reached or hangs. GET /v1/breakers counts them by host." example:"0"`
 	InFlight  int        `json:"in_flight" maximum:"10000" doc:"Runs that are being sent." example:"100"`
-	OldestDue *time.Time `json:"oldest_due" doc:"Since when the oldest of what is due, or held, has been. Null: nothing is."`
-	WaitsFor  *string    `json:"waits_for" doc:"Why nothing of it is sent at all. Null: it is." example:"no live replica serves the queue \"critical\""`
+	OldestDue *time.Time `json:"oldest_due" doc:"When the oldest due slot or run became due, or when the oldest hold began, if that is earlier. Null: nothing is due or held."`
+	WaitsFor  *string    `json:"waits_for" doc:"Why nothing in this queue is sent. Null: the queue is served." example:"no live replica serves the queue \"critical\""`
 }
 
 // HeldBack says why due work waits although worker slots may be free.
 type HeldBack struct {
-	Limit  scheduler.Limit `json:"limit" enum:"max_concurrent_runs,max_runs_per_second" doc:"The limit of the tenant that its due work waits for." example:"max_concurrent_runs"`
-	Most   int             `json:"most" doc:"How much it allows." example:"100"`
-	Since  time.Time       `json:"since" doc:"Since when there has been more due than it allows."`
-	Reason string          `json:"reason" doc:"The same in words." example:"the tenant is at max_concurrent_runs (100)"`
+	Limit  scheduler.Limit `json:"limit" enum:"max_concurrent_runs,max_runs_per_second" doc:"The tenant's limit that holds back its due work." example:"max_concurrent_runs"`
+	Most   int             `json:"most" doc:"The value of the limit." example:"100"`
+	Since  time.Time       `json:"since" doc:"Since when more work has been due than the limit allows."`
+	Reason string          `json:"reason" doc:"The limit in words." example:"the tenant is at max_concurrent_runs (100)"`
 }
 
 // QueueList lists all queues.
 type QueueList struct {
 	Data     []Queue   `json:"data" doc:"The queues, by name."`
-	Frozen   *Frozen   `json:"frozen" doc:"Why nothing of this tenant is claimed. Null: nothing is frozen."`
-	HeldBack *HeldBack `json:"held_back" doc:"Why due work of this tenant waits, in whichever queue. Null: it waits for nothing but worker slots."`
+	Frozen   *Frozen   `json:"frozen" doc:"The freeze that stops all claims for this tenant. Null: neither the tenant nor the deployment is frozen."`
+	HeldBack *HeldBack `json:"held_back" doc:"The limit that makes due work of this tenant wait, in all queues. Null: it waits for worker slots only."`
 }
 
 type queueListAnswer struct{ Body QueueList }
@@ -90,16 +90,16 @@ type Replica struct {
 	ID        uuid.UUID      `json:"id" format:"uuid" doc:"Chosen anew at every start." example:"5b0b8a52-3f0e-4c67-9d35-9d7f3f7a2c11"`
 	Host      string         `json:"host" doc:"The host's name, for people." example:"punctual-7c9f"`
 	Version   string         `json:"version" doc:"Version of its binary." example:"1.4.0"`
-	Queues    map[string]int `json:"queues" doc:"Its worker slots by queue. None: it serves the API only (serve --dispatch=off)."`
+	Queues    map[string]int `json:"queues" doc:"Its worker slots by queue. Empty: it serves the API only (serve --dispatch=off)."`
 	StartedAt time.Time      `json:"started_at" doc:"When it started."`
-	RenewedAt time.Time      `json:"renewed_at" doc:"When it last renewed, which it does every two seconds."`
-	Draining  bool           `json:"draining" doc:"It was asked to stop: it claims no more, and finishes what it sends."`
+	RenewedAt time.Time      `json:"renewed_at" doc:"When it last renewed its heartbeat, which it does every two seconds."`
+	Draining  bool           `json:"draining" doc:"It was told to stop: it claims nothing more, and finishes the runs in flight."`
 }
 
 // ReplicaList lists all replicas.
 type ReplicaList struct {
 	Data   []Replica `json:"data" doc:"The replicas, the oldest first."`
-	Frozen *Frozen   `json:"frozen" doc:"Why none of them claims anything, of all tenants. Null: the deployment is not frozen."`
+	Frozen *Frozen   `json:"frozen" doc:"The freeze that stops all claims of all replicas, for all tenants. Null: the deployment is not frozen."`
 }
 
 type replicaListAnswer struct{ Body ReplicaList }

@@ -15,23 +15,23 @@ func (s *server) freezeRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "freeze", Method: http.MethodPost, Path: "/v1/freeze", Tags: []string{tagFleet},
 		Summary: "Freeze the deployment or a tenant", MaxBodyBytes: maxBody, Errors: []int{400, 413, 415, 422},
-		Description: "From the answer on nothing is claimed, by any replica: neither slots nor retries, triggers, replays " +
-			"or notices. What is in flight goes on and is counted in the answer. Jobs can be written and triggered meanwhile. " +
-			"The deployment is an operator's to freeze. What is frozen already stays as it is.",
+		Description: "From the response on, no replica claims anything: no slots, retries, triggers, replays or notices. " +
+			"Runs in flight continue, and the response counts them. Jobs can still be written and triggered. Only operators " +
+			"freeze the deployment. A deployment or tenant that is frozen already stays as it is.",
 	}, s.freeze)
 	describeBody[FreezeInput](s, op, true, exampleFreeze, mediaJSON)
 	op = register(s, huma.Operation{
 		OperationID: "unfreeze", Method: http.MethodPost, Path: "/v1/unfreeze", Tags: []string{tagFleet},
 		Summary: "Unfreeze the deployment or a tenant", MaxBodyBytes: maxBody, Errors: []int{400, 413, 415, 422},
-		Description: "Replicas claim again within two seconds. Slots that passed meanwhile are late or missed by the " +
-			"policy of each job, as after an outage. The deployment is an operator's to unfreeze; that also makes this " +
-			"database the one that runs are dispatched from. A tenant stays frozen while the deployment is.",
+		Description: "Replicas claim again within two seconds. Slots that passed during the freeze are late or missed, by " +
+			"the policy of each job, as after an outage. Only operators unfreeze the deployment. That also makes this " +
+			"database the one that runs are dispatched from. A tenant stays frozen while the deployment is frozen.",
 	}, s.unfreeze)
 	describeBody[FreezeInput](s, op, true, exampleUnfreeze, mediaJSON)
 	register(s, huma.Operation{
 		OperationID: "get-freeze", Method: http.MethodGet, Path: "/v1/freeze", Tags: []string{tagFleet},
-		Summary: "Tell what is frozen", Errors: []int{422},
-		Description: "The deployment, the caller's tenant, or neither; and how many runs are in flight.",
+		Summary: "Get what is frozen", Errors: []int{422},
+		Description: "Says whether the deployment or the caller's tenant is frozen, and how many runs are in flight.",
 	}, s.getFreeze)
 }
 
@@ -47,8 +47,8 @@ const (
 // FreezeInput is the body that freezes and unfreezes. The scope has no default, so that a caller never freezes more
 // than they meant.
 type FreezeInput struct {
-	Scope FreezeScope `json:"scope" enum:"deployment,tenant" doc:"deployment: all tenants, which needs an operator. tenant: the one that the request acts for." example:"tenant"`
-	Note  string      `json:"note,omitempty" maxLength:"1024" doc:"Why, for people. That of the deployment is shown to all tenants." example:"the warehouse moves"`
+	Scope FreezeScope `json:"scope" enum:"deployment,tenant" doc:"deployment: all tenants, which needs an operator. tenant: the tenant that the request acts for." example:"tenant"`
+	Note  string      `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read. The note of a frozen deployment is shown to all tenants." example:"the warehouse moves"`
 }
 
 func (f FreezeInput) validate() []FieldError {
@@ -69,16 +69,16 @@ func (f FreezeScope) validate(at string) []FieldError {
 type Frozen struct {
 	Scope  FreezeScope            `json:"scope" enum:"deployment,tenant" doc:"What is frozen." example:"deployment"`
 	Since  time.Time              `json:"since" doc:"Since when."`
-	By     *string                `json:"by" doc:"Who froze it. Null: of the deployment this is told to operators only." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
-	Note   *string                `json:"note" doc:"Why, where somebody said so." example:"the warehouse moves"`
-	Reason scheduler.FreezeReason `json:"reason" enum:"asked,restored" doc:"asked: somebody froze it. restored: the database is another one than runs were last dispatched from, as after restoring a dump." example:"asked"`
+	By     *string                `json:"by" doc:"Who froze it. For the deployment, only operators see this; other callers get null." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
+	Note   *string                `json:"note" doc:"Why, if the caller gave a note." example:"the warehouse moves"`
+	Reason scheduler.FreezeReason `json:"reason" enum:"asked,restored" doc:"asked: a caller or a command froze it. restored: runs were last dispatched from another database, as is the case after a dump was restored." example:"asked"`
 }
 
 // FreezeState says what is frozen: the deployment, the tenant, both or neither.
 type FreezeState struct {
-	Deployment *Frozen `json:"deployment" doc:"Null: it is not frozen."`
-	Tenant     *Frozen `json:"tenant" doc:"The tenant that the request acts for. Null: it is not frozen by itself."`
-	InFlight   int     `json:"in_flight" maximum:"10000" doc:"Runs that are being sent: of the tenant, or with the scope deployment of all. 10000: that many, or more." example:"12"`
+	Deployment *Frozen `json:"deployment" doc:"The freeze of the deployment. Null: the deployment is not frozen."`
+	Tenant     *Frozen `json:"tenant" doc:"The freeze of the tenant that the request acts for. Null: the tenant itself is not frozen."`
+	InFlight   int     `json:"in_flight" maximum:"10000" doc:"Runs in flight: those of the tenant, or with the scope deployment, those of all tenants. 10000: 10,000 or more." example:"12"`
 }
 
 type freezeInput struct{ Request body[FreezeInput] }
@@ -86,7 +86,7 @@ type freezeInput struct{ Request body[FreezeInput] }
 type freezeAnswer struct{ Body FreezeState }
 
 type getFreezeInput struct {
-	Scope FreezeScope `query:"scope" enum:"deployment,tenant" default:"tenant" doc:"Whose runs in flight are counted: all, which needs an operator, or those of the tenant." example:"tenant"`
+	Scope FreezeScope `query:"scope" enum:"deployment,tenant" default:"tenant" doc:"Which runs in flight are counted. deployment: those of all tenants, which needs an operator. tenant: those of the tenant." example:"tenant"`
 }
 
 func (s *server) freeze(ctx context.Context, tenant int32, in *freezeInput) (*freezeAnswer, error) {

@@ -43,7 +43,7 @@ func TestFiltersNameTheirValuesAndTheNearest(t *testing.T) {
 			[]string{"unknown parameter; there are: state, queue, label, name, q, view, limit, cursor"},
 		},
 		{"/v1/runs?sort=name", "query.sort", []string{"status", "job_id", "cursor"}},
-		{"/v1/queues?x=1", "query.x", []string{"takes none"}},
+		{"/v1/queues?x=1", "query.x", []string{"takes no query parameters"}},
 	} {
 		t.Run(c.query, func(t *testing.T) { s.in(t).do("GET", c.query, "").wantMessage(c.at, c.says...) })
 	}

@@ -13,7 +13,7 @@ import (
 func notARun(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Punctual-Fencing-Token") != "" && r.Header.Get("Punctual-Attempt") != "" {
-			newProblem(CodeCallback, "The request is that of a run, which may not call the API of Punctual.").write(w)
+			newProblem(CodeCallback, "The request comes from a run of a job, and runs may not call Punctual's API.").write(w)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -27,8 +27,8 @@ func onlyHost(public string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if host := hostname(r.Host); !strings.EqualFold(host, public) && !standsForItself(host) {
-				newProblem(CodeHost, "There is no authentication, so only requests to localhost, to an address, "+
-					"or to the host of --public-url are answered.").write(w)
+				newProblem(CodeHost, "Authentication is off, so the server answers only requests to localhost, "+
+					"to an IP address, or to the host of --public-url.").write(w)
 				return
 			}
 			next.ServeHTTP(w, r)

@@ -37,8 +37,8 @@ func (j JobInput) newJob() store.NewJob {
 
 // BatchInput is the body that writes many jobs at once.
 type BatchInput struct {
-	Jobs       []JobInput       `json:"jobs" minItems:"1" maxItems:"1000" doc:"The jobs, of different names."`
-	OnConflict store.OnConflict `json:"on_conflict,omitempty" enum:"error,replace,skip" default:"error" doc:"What happens to a job whose name is taken: error: nothing is written; replace: as by PUT; skip: the job there is stays as it is."`
+	Jobs       []JobInput       `json:"jobs" minItems:"1" maxItems:"1000" doc:"The jobs. Their names must differ."`
+	OnConflict store.OnConflict `json:"on_conflict,omitempty" enum:"error,replace,skip" default:"error" doc:"What happens to a job whose name is taken. error: nothing is written; replace: the job is replaced, as by PUT; skip: the existing job stays as it is."`
 }
 
 // validate returns what is wrong with the jobs and with on_conflict.
@@ -71,8 +71,8 @@ func (b BatchInput) validate() []FieldError {
 
 // PauseInput is the optional body of a pause.
 type PauseInput struct {
-	Note  string            `json:"note,omitempty" maxLength:"1024" doc:"Why, for people." example:"the warehouse moves"`
-	Until scheduler.Instant `json:"until,omitzero" doc:"When it resumes by itself: slots from that instant on are ordinary ones, also when no replica was alive then. Absent: only when asked to." example:"2026-12-01T09:00:00Z"`
+	Note  string            `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read." example:"the warehouse moves"`
+	Until scheduler.Instant `json:"until,omitzero" doc:"When it resumes by itself. Slots from that instant on are ordinary slots, even if no replica was alive then. Absent: it stays paused until a caller resumes it." example:"2026-12-01T09:00:00Z"`
 }
 
 func (p PauseInput) validate() []FieldError {
@@ -81,7 +81,7 @@ func (p PauseInput) validate() []FieldError {
 
 // ResumeInput is the optional body of a resume.
 type ResumeInput struct {
-	Note string `json:"note,omitempty" maxLength:"1024" doc:"Why, for people." example:"it has moved"`
+	Note string `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read." example:"it has moved"`
 }
 
 // maxNote bounds notes, in bytes.
@@ -99,15 +99,15 @@ func note(text string) []FieldError {
 
 // TriggerInput is the optional body of a trigger.
 type TriggerInput struct {
-	Body    json.RawMessage   `json:"body,omitempty" doc:"Replaces the body of the job's target for this run, in the same form; placeholders are filled in as there."`
-	Headers map[string]string `json:"headers,omitempty" doc:"Replaces the headers of the job's target for this run; placeholders are filled in as there."`
+	Body    json.RawMessage   `json:"body,omitempty" doc:"Replaces the body of the job's target for this run. It has the same form, and its placeholders are filled in too."`
+	Headers map[string]string `json:"headers,omitempty" doc:"Replaces the headers of the job's target for this run. Their placeholders are filled in too."`
 }
 
 // PreviewInput is the body of a preview.
 type PreviewInput struct {
 	Schedule scheduler.Schedule `json:"schedule" doc:"As in a job."`
-	From     scheduler.Instant  `json:"from,omitzero" doc:"The slots after this instant. Absent: now." example:"2026-10-24T00:00:00Z"`
-	N        *int               `json:"n,omitempty" minimum:"1" maximum:"100" default:"5" doc:"How many."`
+	From     scheduler.Instant  `json:"from,omitzero" doc:"Only slots after this instant. Absent: now." example:"2026-10-24T00:00:00Z"`
+	N        *int               `json:"n,omitempty" minimum:"1" maximum:"100" default:"5" doc:"How many slots."`
 }
 
 const (

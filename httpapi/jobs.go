@@ -18,7 +18,7 @@ import (
 type jobAnswer struct {
 	Status   int
 	Location string `header:"Location" doc:"Path of the job, when it was created."`
-	ETag     string `header:"ETag" doc:"The job's version, a dot and a digest of this answer, for If-Match and If-None-Match."`
+	ETag     string `header:"ETag" doc:"The job's ETag, for If-Match and If-None-Match: the job's version, a dot and a digest of this response."`
 	Body     Job
 }
 
@@ -38,8 +38,8 @@ func (s *server) jobRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "create-job", Method: http.MethodPost, Path: "/v1/jobs", Tags: []string{tagJobs},
 		Summary: "Create a job", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBody,
-		Description: "A name, a schedule and a target's URL are a whole job; everything else has a default. Everything " +
-			"wrong with the body is reported at once. A submitter creates one-shots only (at, delay).",
+		Description: "A name, a schedule and a target's URL make a complete job; everything else has a default. All errors " +
+			"in the body are reported at once. A submitter creates one-shots only (at, delay).",
 		Responses: s.rendered(http.StatusCreated, Job{}, exampleJob),
 		Errors:    []int{400, 409, 413, 415, 422},
 	}, s.createJob)
@@ -55,7 +55,7 @@ func (s *server) jobRoutes() {
 	register(s, huma.Operation{
 		OperationID: "get-job", Method: http.MethodGet, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
 		Summary: "Get a job", Description: "With its last run and its next slot.", Errors: []int{404},
-		Responses: map[string]*huma.Response{"304": {Description: "The answer is one that If-None-Match names"}},
+		Responses: map[string]*huma.Response{"304": {Description: "The response has an ETag that If-None-Match names"}},
 	}, s.getJob)
 
 	register(s, huma.Operation{
@@ -146,8 +146,8 @@ func (s *server) deleteJob(ctx context.Context, tenant int32, in *deleteJobInput
 
 // Paging is the input of every list.
 type Paging struct {
-	Limit  int    `query:"limit" default:"50" minimum:"1" maximum:"500" doc:"How many items at most."`
-	Cursor string `query:"cursor" maxLength:"256" doc:"next_cursor of the page before; stable while items are added."`
+	Limit  int    `query:"limit" default:"50" minimum:"1" maximum:"500" doc:"The most items on a page."`
+	Cursor string `query:"cursor" maxLength:"256" doc:"The next_cursor of the previous page. It stays valid while items are added."`
 }
 
 func (p Paging) page() pg.Page { return pg.Page{Limit: p.Limit, Cursor: p.Cursor} }
@@ -161,9 +161,9 @@ type JobList struct {
 type listJobsInput struct {
 	State string   `query:"state" enum:"active,paused,completed" doc:"Only jobs in this state."`
 	Queue string   `query:"queue" maxLength:"64" doc:"Only jobs of this queue."`
-	Label []string `query:"label,explode" maxItems:"32" doc:"Only jobs with this label, as name=value. Repeat it for several." example:"[\"team=billing\"]"`
-	Name  string   `query:"name" maxLength:"128" doc:"Only jobs whose name begins so."`
-	Q     string   `query:"q" maxLength:"128" doc:"Only jobs with this in their name or description, in any case."`
+	Label []string `query:"label,explode" maxItems:"32" doc:"Only jobs with this label, as name=value. Repeat the parameter for several labels." example:"[\"team=billing\"]"`
+	Name  string   `query:"name" maxLength:"128" doc:"Only jobs whose name begins with this text."`
+	Q     string   `query:"q" maxLength:"128" doc:"Only jobs with this text in their name or description. Upper and lower case are the same."`
 	View
 	Paging
 }
@@ -198,7 +198,7 @@ func parseLabels(filters []string) (map[string]string, error) {
 			return nil, invalid([]FieldError{{at, "must be of the form name=value"}})
 		}
 		if other, ok := labels[name]; ok && other != value {
-			return nil, invalid([]FieldError{{at, "asks for a second value of the same label; a job has one"}})
+			return nil, invalid([]FieldError{{at, "asks for a second value of the same label; a label of a job has one value"}})
 		}
 		labels[name] = value
 	}

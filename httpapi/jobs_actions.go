@@ -18,8 +18,8 @@ func (s *server) jobActionRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "pause-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/pause", Tags: []string{tagJobs},
 		Summary: "Pause a job", MaxBodyBytes: maxBody,
-		Description: "Slots that pass meanwhile become one recorded skip; a one-shot that is due meanwhile fires on " +
-			"resume. Runs in flight go on, and triggering works.",
+		Description: "Slots that pass during the pause become one recorded skip. A one-shot that is due during the pause " +
+			"fires on resume. Runs in flight continue, and the job can be triggered.",
 		Errors: []int{400, 404, 409, 413, 415, 422},
 	}, s.pauseJob)
 	describeBody[PauseInput](s, op, false, examplePause, mediaJSON)
@@ -33,9 +33,9 @@ func (s *server) jobActionRoutes() {
 	op = register(s, huma.Operation{
 		OperationID: "trigger-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/trigger", Tags: []string{tagJobs},
 		Summary: "Trigger a job now", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
-		Description: "Creates a run beside the schedule, also of a paused job. Under concurrency_policy replace it cancels " +
-			"the active run, under wait it waits for it. Under forbid while a run is active, and under wait while another " +
-			"waits, the response is 409 and names that run.",
+		Description: "Creates a run in addition to the schedule, even if the job is paused. Under concurrency_policy " +
+			"replace, the run cancels the active run; under wait, it waits for the active run. The response is 409 and names " +
+			"the run that is in the way: under forbid, if a run is active; under wait, if another run already waits.",
 		Responses: s.rendered(http.StatusAccepted, Run{}, examplePendingRun),
 		Errors:    []int{400, 404, 409, 413, 415, 422},
 	}, s.triggerJob)

@@ -17,10 +17,10 @@ func (s *server) jobWriteRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "put-job", Method: http.MethodPut, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
 		Summary: "Create or replace a job", MaxBodyBytes: maxBody,
-		Description: "By name, creates the job or replaces its definition; by id, replaces it. Where nothing changes, " +
-			"nothing is written. Without paused, a job that is paused stays so. What a GET gave can be sent back: fields that " +
-			"the server sets are ignored, and *** keeps the secret that is stored in its place. To write only if nobody else " +
-			"has meanwhile, send If-Match.",
+		Description: "By name, creates the job or replaces its definition; by id, replaces it. If nothing changes, nothing " +
+			"is written. Without paused, a paused job stays paused. The response of a GET can be sent back: fields that the " +
+			"server sets are ignored, and *** keeps the stored secret. To write only if no other caller has changed the job " +
+			"since, send If-Match.",
 		Errors: []int{400, 404, 409, 412, 413, 415, 422},
 	}, s.putJob)
 	describeBody[JobReplacement](s, op, true, exampleJobInput, mediaJSON)
@@ -31,8 +31,8 @@ func (s *server) jobWriteRoutes() {
 	op = register(s, huma.Operation{
 		OperationID: "patch-job", Method: http.MethodPatch, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
 		Summary: "Change a job", MaxBodyBytes: maxBody,
-		Description: "A JSON merge patch (RFC 7396) on the definition as it was written: what is absent stays, null " +
-			"restores a default. A schedule of another kind takes the place of the one there is. A new name renames the job.",
+		Description: "A JSON merge patch (RFC 7396) on the definition as it was written: absent fields stay, and null " +
+			"restores a default. A schedule of another kind replaces the current schedule. A new name renames the job.",
 		Errors: []int{400, 404, 409, 412, 413, 415, 422},
 	}, s.patchJob)
 	describeBody[JobPatch](s, op, true, examplePatch, mediaPatch, mediaJSON)
@@ -41,7 +41,7 @@ func (s *server) jobWriteRoutes() {
 type putJobInput struct {
 	JobRef
 	IfMatch
-	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"With *, the job is only created: 412 when there is one."`
+	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"With *, the job is only created. If it exists already, the response is 412."`
 	Request     body[JobReplacement]
 }
 

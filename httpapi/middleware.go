@@ -177,7 +177,7 @@ func (s *server) checkQuery(next http.Handler) http.Handler {
 }
 
 func (s *server) noRoute(w http.ResponseWriter, _ *http.Request) {
-	newProblem(CodeNoRoute, "No operation has this path; /docs lists those that exist.").write(w)
+	newProblem(CodeNoRoute, "No operation has this path; /docs lists all operations.").write(w)
 }
 
 func (s *server) wrongMethod(w http.ResponseWriter, r *http.Request) {
@@ -196,7 +196,7 @@ func (s *server) wrongMethod(w http.ResponseWriter, r *http.Request) {
 			allowed = append(allowed, http.MethodHead)
 		}
 	}
-	p := newProblem(CodeWrongMethod, "The methods of this path are "+strings.Join(allowed, ", ")+".")
+	p := newProblem(CodeWrongMethod, "The methods that this path allows are "+strings.Join(allowed, ", ")+".")
 	p.header = http.Header{"Allow": {strings.Join(allowed, ", ")}}
 	p.write(w)
 }

@@ -22,10 +22,11 @@ func (s *server) notifyRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "test-notify", Method: http.MethodPost, Path: "/v1/notify/test", Tags: []string{tagTenants},
 		Summary: "Send a test notice", MaxBodyBytes: maxBody,
-		Description: "To the entry that is given, to everybody whom a job tells, or else to everybody whom the tenant's " +
-			"default tells. It is sent at once and by the replica that answers, to no address that jobs may not call, and " +
-			"tried once; no run is made of it. The answer says what became of each. A test of pagerduty opens an incident of " +
-			"its own and resolves it; one of alertmanager ends after five minutes.",
+		Description: "Sends the test to the given entry, to all recipients of the given job, or, without either, to the " +
+			"tenant's default recipients. The replica that gets this request sends the test at once and tries once. It " +
+			"creates no run, and it does not call addresses that jobs may not call. The response gives the result for each " +
+			"recipient. A test of pagerduty opens its own incident and resolves it. A test of alertmanager ends after five " +
+			"minutes.",
 		Errors: []int{400, 404, 413, 415, 422},
 	}, s.testNotify)
 	describeBody[NotifyTest](s, op, false, exampleNotifyTest, mediaJSON)
@@ -33,14 +34,15 @@ func (s *server) notifyRoutes() {
 
 // NotifyTest is the optional body that asks for a test notice.
 type NotifyTest struct {
-	Job   string            `json:"job,omitempty" maxLength:"128" doc:"Id or name of a job: whoever is told about it is sent the test." example:"daily-invoice-gen"`
-	Entry *scheduler.Notify `json:"entry,omitempty" doc:"An entry in the form of a job's notify; its events do not matter here."`
+	Job   string            `json:"job,omitempty" maxLength:"128" doc:"Id or name of a job. The test is sent to all recipients of the job's notices." example:"daily-invoice-gen"`
+	Entry *scheduler.Notify `json:"entry,omitempty" doc:"An entry in the form of a job's notify. Its events (on) are ignored here."`
 }
 
 func (t NotifyTest) validate() []FieldError {
 	var fields []FieldError
 	if t.Job != "" && t.Entry != nil {
-		fields = append(fields, FieldError{"body", "give a job or an entry, not both; or neither, for the tenant's default"})
+		fields = append(fields,
+			FieldError{"body", "give a job or an entry, not both; give neither to test the tenant's default"})
 	}
 	if t.Job != "" && !nameForm.MatchString(t.Job) && !uuidForm.MatchString(t.Job) {
 		fields = append(fields, FieldError{"body.job", "is neither the id nor the name of a job"})
@@ -69,14 +71,14 @@ type NotifyResult struct {
 	URL        string           `json:"url" doc:"Where it was sent." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
 	Delivered  bool             `json:"delivered" doc:"Whether it was answered with a 2xx." example:"true"`
 	HTTPStatus *int             `json:"http_status" doc:"Status of the response, if there was one." example:"200"`
-	Reason     *string          `json:"reason" doc:"Why it was not delivered: a reason as of runs."`
+	Reason     *string          `json:"reason" doc:"Why it was not delivered: one of the reasons that runs have."`
 	Error      *string          `json:"error" doc:"The same, for people."`
-	Response   *string          `json:"response" doc:"The first 200 bytes of the response of a failure."`
+	Response   *string          `json:"response" doc:"The first 200 bytes of the response, if the notice was not delivered."`
 }
 
 // NotifyResults are the results of a test notice, one per recipient.
 type NotifyResults struct {
-	Data []NotifyResult `json:"data" doc:"One for each recipient; empty when nobody is told."`
+	Data []NotifyResult `json:"data" doc:"One result for each recipient; empty when there are no recipients."`
 }
 
 type testNotifyInput struct{ Request body[NotifyTest] }

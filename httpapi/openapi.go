@@ -40,21 +40,22 @@ func humaConfig() huma.Config {
 			Info: &huma.Info{
 				Title:   "Punctual",
 				Version: apiVersion,
-				Description: "Fires HTTP jobs from Postgres, on time. Instants are RFC 3339 in UTC; durations are Go duration " +
-					"strings such as 90s or 24h, echoed as they were written. Null and absence are the same in a request. Unknown " +
-					"fields are errors. Errors are application/problem+json (RFC 9457) with a stable code, and name every field at " +
-					"fault. While the deployment or the tenant is frozen, which means that nothing is sent, every answer to its " +
+				Description: "Fires HTTP jobs from Postgres, on time. Instants are RFC 3339 in UTC. Durations are Go duration " +
+					"strings such as 90s or 24h, returned as they were written. In a request, null and absence are the same. " +
+					"Unknown fields are errors. Errors are application/problem+json (RFC 9457) with a stable code, and name every " +
+					"field at fault. While the deployment or the tenant is frozen, nothing is sent, and every response to its " +
 					"callers has the header Punctual-Frozen: deployment or tenant, since when, and why.",
 				License: &huma.License{Name: "Apache-2.0"},
 			},
 			Tags: []*huma.Tag{
 				{Name: tagJobs, Description: "What to send, where to and when."},
-				{Name: tagRuns, Description: "What was sent, or skipped, and what came of it."},
+				{Name: tagRuns, Description: "What was sent or skipped, and with what result."},
 				{
-					Name:        tagCallbacks,
-					Description: "What targets of jobs with completion async report, with the token that came with the request.",
+					Name: tagCallbacks,
+					Description: "Reports from the targets of jobs with completion async. They carry the token that came with the " +
+						"request.",
 				},
-				{Name: tagDeadLetters, Description: "Runs that exhausted their attempts, until somebody replays or resolves them."},
+				{Name: tagDeadLetters, Description: "Runs that exhausted their attempts, until they are replayed or resolved."},
 				{Name: tagOperations, Description: "Work on many dead letters or past slots at once, done in the background."},
 				{Name: tagSchedules, Description: "When jobs fire."},
 				{Name: tagTenants, Description: "Who may do what, and how much of it."},
@@ -212,7 +213,7 @@ func describeReplacement(schemas map[string]*huma.Schema) {
 	for _, name := range (JobReplacement{}).readOnly() {
 		field := *schemas["Job"].Properties[name]
 		field.ReadOnly, field.Nullable = true, true
-		field.Description = "Set by the server: ignored, so that what a GET gave can be sent back."
+		field.Description = "Set by the server and ignored in requests, so that the response of a GET can be sent back."
 		if field.Ref != "" {
 			field = huma.Schema{
 				Type: huma.TypeObject, AdditionalProperties: true, ReadOnly: true, Nullable: true, Description: field.Description,

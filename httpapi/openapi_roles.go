@@ -14,8 +14,8 @@ const bearerScheme = "bearer"
 func securitySchemes() map[string]*huma.SecurityScheme {
 	return map[string]*huma.SecurityScheme{bearerScheme: {
 		Type: "http", Scheme: "bearer",
-		Description: "An API key, or a JWT of the issuer that the deployment names. A server that runs with --auth=none " +
-			"asks for neither.",
+		Description: "An API key, or a JWT from the issuer that the deployment is configured with. A server that runs with " +
+			"--auth=none needs neither.",
 	}}
 }
 
@@ -27,8 +27,8 @@ func describeRole(op *huma.Operation, role Role) {
 	op.Security = []map[string][]string{{bearerScheme: {}}}
 	op.Parameters = append(op.Parameters, &huma.Param{
 		Name: headerTenant, In: "header", Schema: &huma.Schema{Type: huma.TypeString},
-		Description: "The tenant to act for, from operators; from others, at most their own. Absent: the tenant of the key " +
-			"or token.",
+		Description: "The tenant to act for. Operators may name any tenant; other callers only their own. Absent: the " +
+			"tenant of the key or token.",
 		Example: "billing",
 	})
 }

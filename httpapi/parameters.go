@@ -29,7 +29,7 @@ func parameterMessage(op *huma.Operation, detail *huma.ErrorDetail) string {
 		}
 	}
 	if len(names) == 0 {
-		return "unknown parameter; this takes none in the query"
+		return "unknown parameter; this operation takes no query parameters"
 	}
 	return fmt.Sprintf("unknown parameter; there are: %s%s", strings.Join(names, ", "),
 		scheduler.DidYouMean(name, names...))

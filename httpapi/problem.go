@@ -18,17 +18,17 @@ type Problem struct {
 	Title     string       `json:"title" doc:"What the code means." example:"The request is not valid"`
 	Status    int          `json:"status" doc:"HTTP status." example:"422"`
 	Detail    string       `json:"detail" doc:"What happened this time." example:"1 field is not valid"`
-	Code      Code         `json:"code" doc:"Stable name of the problem, of a closed list." example:"invalid"`
+	Code      Code         `json:"code" doc:"Stable name of the problem, from a closed list." example:"invalid"`
 	Errors    []FieldError `json:"errors,omitempty" doc:"Every field at fault."`
-	ActiveRun *uuid.UUID   `json:"active_run,omitempty" format:"uuid" doc:"With code active_run: the run in the way."`
-	RequestID string       `json:"request_id" doc:"Id of the request, as in the header X-Request-Id and in the server's log. A request may bring its own there: 1 to 64 letters, digits, dots, underscores and dashes." example:"7UBLQ5SRJ2ZTNBQFRQTMLNPKJE"`
+	ActiveRun *uuid.UUID   `json:"active_run,omitempty" format:"uuid" doc:"With code active_run: the active run."`
+	RequestID string       `json:"request_id" doc:"Id of the request, also in the header X-Request-Id and in the server's log. A request may set its own id in that header: 1 to 64 letters, digits, dots, underscores and dashes." example:"7UBLQ5SRJ2ZTNBQFRQTMLNPKJE"`
 
 	header http.Header
 }
 
 // FieldError is one thing that is wrong with a request.
 type FieldError struct {
-	Location string `json:"location" doc:"Where: body, query, path or header, then the name." example:"body.schedule.cron"`
+	Location string `json:"location" doc:"Where the error is: body, query, path or header, then the name of the field." example:"body.schedule.cron"`
 	Message  string `json:"message" doc:"What is wrong, or what would be right." example:"field 1 (minute): 61 is outside 0 to 59"`
 }
 
@@ -96,7 +96,7 @@ var codes = map[Code]struct {
 	CodeRateLimited:     {http.StatusTooManyRequests, "Too many requests"},
 	CodeInternal:        {http.StatusInternalServerError, "Internal server error"},
 	CodeDatabase:        {http.StatusServiceUnavailable, "The database is unavailable"},
-	CodeLocked:          {http.StatusServiceUnavailable, "Something else holds what the request is about"},
+	CodeLocked:          {http.StatusServiceUnavailable, "The resource is locked by another transaction"},
 	CodeIssuer:          {http.StatusServiceUnavailable, "The token issuer is unavailable"},
 	CodeNotReady:        {http.StatusServiceUnavailable, "Not ready"},
 	codeClientCancelled: {499, "The client went away"},

@@ -79,7 +79,7 @@ func readBody(w http.ResponseWriter, r *http.Request, op *huma.Operation) ([]byt
 		return nil, nil
 	}
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return nil, newProblem(CodeMediaType, "A body with a Content-Encoding is not read; send it as it is.")
+		return nil, newProblem(CodeMediaType, "A body with a Content-Encoding is not accepted; send it without one.")
 	}
 	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if _, ok := op.RequestBody.Content[media]; err != nil || !ok || !isUTF8(params["charset"]) {
@@ -143,7 +143,7 @@ func (j JobRef) isID() bool { return uuidForm.MatchString(j.Job) }
 
 // IfMatch is the condition of writes that must not overwrite somebody else's change.
 type IfMatch struct {
-	Tag string `header:"If-Match" doc:"The job's ETag, or its version in quotes: the operation fails with 412 when somebody has changed the job since. Runs that come and go change nothing of the version. * means any version of a job that exists." example:"\"7\""`
+	Tag string `header:"If-Match" doc:"The job's ETag, or its version in quotes. The operation fails with 412 if the job has been changed since. Runs do not change the version. * means any version of an existing job." example:"\"7\""`
 }
 
 // version returns the version that the condition names, or nil for none or *. A tag that is no ETag of a job gets
@@ -173,8 +173,8 @@ func (m IfMatch) any() bool { return strings.TrimSpace(m.Tag) == "*" }
 type answered struct {
 	Status      int
 	ContentType string `header:"Content-Type" hidden:"true"`
-	Location    string `header:"Location" doc:"Path of what was created."`
-	ETag        string `header:"ETag" doc:"Of the job: its version, a dot and a digest of this response, for If-Match and If-None-Match."`
+	Location    string `header:"Location" doc:"Path of the created resource."`
+	ETag        string `header:"ETag" doc:"The job's ETag, for If-Match and If-None-Match: the job's version, a dot and a digest of this response."`
 	Replayed    string `header:"Idempotent-Replayed" doc:"true when an earlier response to the same Idempotency-Key is repeated."`
 	Body        []byte
 }

@@ -14,11 +14,11 @@ import (
 func (s *server) rerunRoute() {
 	op := register(s, huma.Operation{
 		OperationID: "rerun-run", Method: http.MethodPost, Path: "/v1/runs/{run}/rerun", Tags: []string{tagRuns},
-		Summary: "Make a run again", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
-		Description: "Makes a new run of one that has ended, however it did: of trigger manual, for the same slot, under " +
-			"the job's current definition. What the run sent in place of what its job says is sent again unless the body here " +
-			"replaces it. Its receiver takes it for a new run, unless same_key is set. The concurrency_policy holds as for " +
-			"triggering by hand.",
+		Summary: "Rerun a run", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
+		Description: "Creates a new run from a run that has ended, with any outcome. The new run has the trigger manual " +
+			"and the same slot, and uses the job's current definition. If the original run sent its own body or headers in " +
+			"place of the job's, the new run sends them too, unless the body here replaces them. The target treats it as a " +
+			"new run, unless same_key is set. The concurrency_policy applies as it does to a manual trigger.",
 		Responses: s.rendered(http.StatusAccepted, Run{}, exampleRerun),
 		Errors:    []int{400, 404, 409, 413, 415, 422},
 	}, s.rerunRun)
@@ -28,9 +28,9 @@ func (s *server) rerunRoute() {
 
 // RerunInput is the optional body of a rerun.
 type RerunInput struct {
-	Body    json.RawMessage   `json:"body,omitempty" doc:"Sent in place of the body that the run sent. Absent: the same; where the run had none of its own, the job's."`
-	Headers map[string]string `json:"headers,omitempty" doc:"Sent in place of the headers that the run sent. Absent: the same; where the run had none of its own, the job's."`
-	SameKey bool              `json:"same_key,omitempty" doc:"Send the webhook-id and Idempotency-Key of the run, so that a receiver that goes by them does the work only if it did not before." example:"false"`
+	Body    json.RawMessage   `json:"body,omitempty" doc:"Sent in place of the body that the run sent. Absent: the run's own body; if it had none of its own, the job's."`
+	Headers map[string]string `json:"headers,omitempty" doc:"Sent in place of the headers that the run sent. Absent: the run's own headers; if it had none of its own, the job's."`
+	SameKey bool              `json:"same_key,omitempty" doc:"Send the webhook-id and Idempotency-Key of the original run. A receiver that checks them then does the work only if it has not done it before." example:"false"`
 }
 
 type rerunInput struct {

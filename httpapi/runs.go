@@ -24,21 +24,21 @@ func (s *server) runRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-job-runs", Method: http.MethodGet, Path: "/v1/jobs/{job}/runs", Tags: []string{tagRuns},
 		Summary:     "List the runs of a job",
-		Description: "By id, also of a job that was deleted. Newest first; all filters must match.",
+		Description: "By id, this also works for a deleted job. Newest first. All filters must match.",
 		Errors:      []int{404, 422},
 	}, s.listJobRuns)
 	register(s, huma.Operation{
 		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{run}", Tags: []string{tagRuns},
 		Summary: "Get a run", Errors: []int{404},
-		Description: "With its attempts, the one in flight included, the request that they send, and its result. The " +
-			"request is not stored: it follows from the run and its version of the job.",
+		Description: "With its attempts, including the one in flight, the request that they send, and its result. The " +
+			"request is not stored: it is built from the run and its version of the job.",
 	}, s.getRun)
 	register(s, huma.Operation{
 		OperationID: "cancel-run", Method: http.MethodPost, Path: "/v1/runs/{run}/cancel", Tags: []string{tagRuns},
 		Summary: "Cancel a run", DefaultStatus: http.StatusAccepted,
-		Description: "A run that waits ends at once. One that is being sent is cut off within two seconds, on whichever " +
-			"replica, and ends as cancelled whatever its target responds; until then its status is running and its reason " +
-			"cancelled_by_user. Repeating it changes nothing.",
+		Description: "A waiting run ends at once. A run in flight is cut off within two seconds, on any replica, and ends " +
+			"as cancelled, even if its target responds. Until then, its status is running and its reason cancelled_by_user. " +
+			"Repeating the request changes nothing.",
 		Responses: s.rendered(http.StatusAccepted, Run{}, showRunWithAttempts(exampleCancelledRecord())),
 		Errors:    []int{404, 409},
 	}, s.cancelRun)
@@ -103,11 +103,11 @@ func parseID(text string) (uuid.UUID, error) {
 type RunFilters struct {
 	Status  scheduler.Status  `query:"status" doc:"Only runs in this status."`
 	Reason  scheduler.Reason  `query:"reason" doc:"Only runs with this reason."`
-	Trigger scheduler.Trigger `query:"trigger" doc:"Only runs made by this. Absent: all but notify, as notices are no runs of their jobs."`
-	Late    string            `query:"late" enum:"true,false" doc:"Only runs that are late, or that are not."`
-	Label   []string          `query:"label,explode" maxItems:"32" doc:"Only runs of jobs with this label, as name=value. Repeat it for several." example:"[\"team=billing\"]"`
-	From    instantParam      `query:"from" doc:"Only slots at or after this instant; skips that reach into it count." example:"2026-12-01T00:00:00Z"`
-	To      instantParam      `query:"to" doc:"Only slots before this instant; skips that reach into it count." example:"2026-12-02T00:00:00Z"`
+	Trigger scheduler.Trigger `query:"trigger" doc:"Only runs with this trigger. Absent: all except notify, because notices are not runs of their jobs."`
+	Late    string            `query:"late" enum:"true,false" doc:"true: only runs that are late; false: only runs that are not."`
+	Label   []string          `query:"label,explode" maxItems:"32" doc:"Only runs of jobs with this label, as name=value. Repeat the parameter for several labels." example:"[\"team=billing\"]"`
+	From    instantParam      `query:"from" doc:"Only slots at or after this instant, and skips that cover such slots." example:"2026-12-01T00:00:00Z"`
+	To      instantParam      `query:"to" doc:"Only slots before this instant, and skips that cover such slots." example:"2026-12-02T00:00:00Z"`
 	View
 	Paging
 }
@@ -126,8 +126,8 @@ func (f RunFilters) filter() (store.RunFilter, error) {
 }
 
 type listRunsInput struct {
-	Job   string `query:"job" maxLength:"128" doc:"Only runs of this job: id or name of one that is not deleted."`
-	JobID string `query:"job_id" format:"uuid" doc:"Only runs of the job of this id, deleted or not."`
+	Job   string `query:"job" maxLength:"128" doc:"Only runs of this job: its id or name. The job must not be deleted."`
+	JobID string `query:"job_id" format:"uuid" doc:"Only runs of the job with this id. The job may be deleted."`
 	RunFilters
 }
 

@@ -18,32 +18,33 @@ var errNotInstant = errors.New(`not an RFC 3339 instant, such as 2026-12-01T09:0
 // PreviewSlot is a slot of a schedule that belongs to no job yet.
 type PreviewSlot struct {
 	ScheduledFor time.Time `json:"scheduled_for" doc:"The nominal fire time."`
-	Local        string    `json:"local" doc:"The same in the schedule's zone." example:"2026-10-25T03:00:00+01:00"`
-	Note         *string   `json:"note" doc:"Where daylight saving moved the slot or chose between two: how."`
+	Local        string    `json:"local" doc:"The nominal fire time in the schedule's time zone." example:"2026-10-25T03:00:00+01:00"`
+	Note         *string   `json:"note" doc:"How daylight saving affected the slot: its local time does not exist, or occurs twice. Null: not at all."`
 }
 
 // Preview is the answer to a preview.
 type Preview struct {
-	Slots []PreviewSlot `json:"slots" doc:"In order; fewer than asked for when the schedule ends."`
+	Slots []PreviewSlot `json:"slots" doc:"The slots, in order. There are fewer than requested if the schedule ends."`
 }
 
 // UpcomingSlot is a slot of a job.
 type UpcomingSlot struct {
 	ScheduledFor time.Time `json:"scheduled_for" doc:"The nominal fire time."`
 	NextRunAt    time.Time `json:"next_run_at" doc:"When it is due: the slot plus the job's jitter."`
-	Local        string    `json:"local" doc:"The slot in the schedule's zone." example:"2026-10-25T03:00:00+01:00"`
-	Note         *string   `json:"note" doc:"Where daylight saving moved the slot or chose between two: how."`
+	Local        string    `json:"local" doc:"The slot in the schedule's time zone." example:"2026-10-25T03:00:00+01:00"`
+	Note         *string   `json:"note" doc:"How daylight saving affected the slot: its local time does not exist, or occurs twice. Null: not at all."`
 }
 
 // Upcoming lists the next slots of a job.
 type Upcoming struct {
-	Slots []UpcomingSlot `json:"slots" doc:"In order; fewer than asked for when the schedule ends, none while the job is paused."`
+	Slots []UpcomingSlot `json:"slots" doc:"The slots, in order. There are fewer than requested if the schedule ends, and none while the job is paused."`
 }
 
 func (s *server) scheduleRoutes() {
 	op := register(s, huma.Operation{
 		OperationID: "preview-schedule", Method: http.MethodPost, Path: "/v1/schedules/preview", Tags: []string{tagSchedules},
-		Summary: "Preview a schedule", Description: "Checks the schedule as a job's is checked, and stores nothing.",
+		Summary:      "Preview a schedule",
+		Description:  "Checks the schedule in the same way as a job's schedule, and stores nothing.",
 		MaxBodyBytes: maxBody, Errors: []int{400, 413, 415, 422},
 	}, s.preview)
 	describeBody[PreviewInput](s, op, true, examplePreview, mediaJSON)
@@ -87,7 +88,7 @@ func (s *server) preview(ctx context.Context, _ int32, in *previewInput) (*previ
 
 type upcomingInput struct {
 	JobRef
-	N int `query:"n" default:"5" minimum:"1" maximum:"100" doc:"How many."`
+	N int `query:"n" default:"5" minimum:"1" maximum:"100" doc:"How many slots."`
 }
 
 type upcomingAnswer struct{ Body Upcoming }

@@ -16,19 +16,19 @@ import (
 func (s *server) secretRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-secrets", Method: http.MethodGet, Path: "/v1/secrets", Tags: []string{tagSecrets},
-		Summary: "List secrets", Description: "Newest first; their names, never their values.", Errors: []int{422},
+		Summary: "List secrets", Description: "Newest first, with their names but never their values.", Errors: []int{422},
 	}, s.listSecrets)
 
 	register(s, huma.Operation{
 		OperationID: "get-secret", Method: http.MethodGet, Path: "/v1/secrets/{secret}", Tags: []string{tagSecrets},
-		Summary: "Get a secret", Description: "What may be known of it: not its value.", Errors: []int{404},
+		Summary: "Get a secret", Description: "Everything about the secret except its value.", Errors: []int{404},
 	}, s.getSecret)
 
 	op := register(s, huma.Operation{
 		OperationID: "put-secret", Method: http.MethodPut, Path: "/v1/secrets/{secret}", Tags: []string{tagSecrets},
 		Summary: "Create or replace a secret", MaxBodyBytes: maxBody,
-		Description: "Stored encrypted, and shown to nobody again. Another value is used by all jobs that refer to it " +
-			"within 10 seconds; the same value and description change nothing.",
+		Description: "The value is stored encrypted and never shown again. All jobs that refer to the secret use a new " +
+			"value within 10 seconds. The same value and description change nothing.",
 		Errors: []int{400, 413, 415, 422},
 	}, s.putSecret)
 	describeBody[SecretInput](s, op, true, exampleSecretInput, mediaJSON)
@@ -39,15 +39,16 @@ func (s *server) secretRoutes() {
 	register(s, huma.Operation{
 		OperationID: "delete-secret", Method: http.MethodDelete, Path: "/v1/secrets/{secret}", Tags: []string{tagSecrets},
 		Summary:     "Delete a secret",
-		Description: "Not while active or paused jobs refer to it: 409, naming up to ten of them.", Errors: []int{404, 409},
+		Description: "The response is 409 while active or paused jobs refer to the secret. It names up to ten of them.",
+		Errors:      []int{404, 409},
 	}, s.deleteSecret)
 }
 
 // Secret is a secret without its value.
 type Secret struct {
-	Name        string    `json:"name" doc:"What definitions call it by." example:"billing-token"`
+	Name        string    `json:"name" doc:"The name that definitions use for it." example:"billing-token"`
 	Description string    `json:"description" doc:"For people." example:"of the billing team"`
-	Version     int32     `json:"version" doc:"Counts its values." example:"2"`
+	Version     int32     `json:"version" doc:"Number of its current value: 1, and one more with each new value." example:"2"`
 	CreatedAt   time.Time `json:"created_at" doc:"When it was created."`
 	UpdatedAt   time.Time `json:"updated_at" doc:"When it was last changed."`
 }
@@ -60,7 +61,7 @@ type SecretList struct {
 
 // SecretInput is the body that creates or replaces a secret.
 type SecretInput struct {
-	Value       scheduler.Hidden `json:"value" minLength:"1" maxLength:"65536" doc:"The secret: UTF-8 of at most 64 KiB. It is never shown." example:"s3cr3t"`
+	Value       scheduler.Hidden `json:"value" minLength:"1" maxLength:"65536" doc:"The secret: at most 64 KiB of UTF-8. It is never shown." example:"s3cr3t"`
 	Description string           `json:"description,omitempty" maxLength:"1024" doc:"For people." example:"of the billing team"`
 }
 

@@ -16,24 +16,25 @@ func (s *server) signingSecretRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-signing-secrets", Method: http.MethodGet, Path: "/v1/signing-secrets", Tags: []string{tagSecrets},
 		Summary: "List signing secrets",
-		Description: "The live ones, oldest first: every callback has a signature by each of them. They are shown when " +
-			"they are created, and never again.",
+		Description: "The live signing secrets, oldest first. Every callback has one signature by each of them. A secret " +
+			"is shown when it is created, and never again.",
 		Errors: []int{422},
 	}, s.listSigningSecrets)
 
 	register(s, huma.Operation{
 		OperationID: "create-signing-secret", Method: http.MethodPost, Path: "/v1/signing-secrets",
 		Tags: []string{tagSecrets}, Summary: "Create a signing secret", DefaultStatus: http.StatusCreated,
-		Description: "Signs from now on, within 10 seconds, beside the others. The response shows it, once. To rotate: " +
-			"create one, give it to the receivers, and delete the old one.",
+		Description: "It signs within 10 seconds, in addition to the other signing secrets. The response shows the secret, " +
+			"once. To rotate: create one, give it to the receivers, and delete the old one.",
 		Errors: []int{409},
 	}, s.createSigningSecret)
 
 	register(s, huma.Operation{
 		OperationID: "delete-signing-secret", Method: http.MethodDelete, Path: "/v1/signing-secrets/{signing_secret}",
 		Tags: []string{tagSecrets}, Summary: "Delete a signing secret",
-		Description: "At once, or with ?in= after a while. The last one that does not expire cannot be deleted: 409.",
-		Errors:      []int{404, 409, 422},
+		Description: "At once, or with ?in= after a delay. The last signing secret that does not expire cannot be deleted: " +
+			"409.",
+		Errors: []int{404, 409, 422},
 	}, s.deleteSigningSecret)
 }
 
@@ -41,7 +42,7 @@ func (s *server) signingSecretRoutes() {
 type SigningSecret struct {
 	ID        uuid.UUID  `json:"id" format:"uuid" doc:"Never reused." example:"019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e"`
 	CreatedAt time.Time  `json:"created_at" doc:"When it was created."`
-	ExpiresAt *time.Time `json:"expires_at" doc:"When it ceases to sign; null: when it is deleted."`
+	ExpiresAt *time.Time `json:"expires_at" doc:"When it stops signing. Null: when it is deleted."`
 }
 
 // NewSigningSecret is a signing secret that was just created.
@@ -85,7 +86,7 @@ func (s *server) createSigningSecret(ctx context.Context, tenant int32, _ *struc
 
 type deleteSigningSecretInput struct {
 	ID string `path:"signing_secret" doc:"Id of the signing secret." example:"019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e"`
-	In string `query:"in" maxLength:"32" doc:"How long it goes on signing, such as 24h; at most 720h. Absent: not at all." example:"24h"`
+	In string `query:"in" maxLength:"32" doc:"How long it continues to sign, such as 24h; at most 720h. Absent: it stops at once." example:"24h"`
 }
 
 // longestGrace bounds how long a deleted signing secret goes on signing.

@@ -28,7 +28,7 @@ func mayCreate(ctx context.Context, job JobInput) error {
 func mayWrite(ctx context.Context, batch BatchInput) error {
 	if c := callerOf(ctx); batch.OnConflict == store.ConflictReplace && !c.role.includes(RoleEditor) {
 		return newProblem(CodeForbidden,
-			fmt.Sprintf("Replacing jobs needs the role %s; the caller's is %s.", RoleEditor, c.role),
+			fmt.Sprintf("Replacing jobs needs the role %s; the caller's role is %s.", RoleEditor, c.role),
 			FieldError{"body.on_conflict", "must be error or skip"})
 	}
 	return oneShots(callerOf(ctx).role, batch.Jobs, func(i int) string { return fmt.Sprintf("body.jobs[%d].schedule", i) })

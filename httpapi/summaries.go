@@ -13,7 +13,7 @@ import (
 
 // View is the input of lists that can show their items in short.
 type View struct {
-	View string `query:"view" enum:"full,summary" default:"full" doc:"With summary, each item has only the fields that the list's schema requires: what it is and how it stands."`
+	View string `query:"view" enum:"full,summary" default:"full" doc:"With summary, each item has only the fields that the list's schema requires, which identify it and give its state."`
 }
 
 func (v View) short() bool { return v.View == "summary" }

@@ -12,19 +12,19 @@ import (
 
 // TenantSettings are the settings of a tenant that operators decide.
 type TenantSettings struct {
-	Weight               *int               `json:"weight,omitempty" minimum:"1" maximum:"1000" doc:"Its share of the worker slots while several tenants wait for them: with twice the weight of another, twice as many. Absent: 1." example:"1"`
-	MaxJobs              *int               `json:"max_jobs,omitempty" minimum:"1" maximum:"2147483647" doc:"How many active and paused jobs it may have." example:"10000"`
-	MaxConcurrentRuns    *int               `json:"max_concurrent_runs,omitempty" minimum:"1" maximum:"2147483647" doc:"How many of its runs all replicas together may be sending at once; others wait." example:"100"`
-	MaxRunsPerSecond     *int               `json:"max_runs_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"How many of its attempts all replicas together may start in a second; others wait." example:"50"`
-	MaxRequestsPerSecond *int               `json:"max_requests_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"Most API requests that all replicas together answer in a second; others get 429." example:"200"`
+	Weight               *int               `json:"weight,omitempty" minimum:"1" maximum:"1000" doc:"Its relative share of the worker slots while several tenants wait for them: a tenant with twice the weight gets twice as many. Absent: 1." example:"1"`
+	MaxJobs              *int               `json:"max_jobs,omitempty" minimum:"1" maximum:"2147483647" doc:"The most active and paused jobs that it may have." example:"10000"`
+	MaxConcurrentRuns    *int               `json:"max_concurrent_runs,omitempty" minimum:"1" maximum:"2147483647" doc:"The most runs of this tenant that all replicas together may send at once; others wait." example:"100"`
+	MaxRunsPerSecond     *int               `json:"max_runs_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"The most attempts of this tenant that all replicas together may start in a second; others wait." example:"50"`
+	MaxRequestsPerSecond *int               `json:"max_requests_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"The most API requests of this tenant that all replicas together answer in a second; others get 429." example:"200"`
 	MinInterval          scheduler.Duration `json:"min_interval,omitzero" doc:"Shortest time between two slots of one of its jobs." example:"1m"`
-	AllowedTargets       []string           `json:"allowed_targets,omitempty" maxItems:"100" doc:"Networks that its jobs may call although they are not public, beside those that the deployment allows everybody." example:"[\"10.20.0.0/16\"]"`
+	AllowedTargets       []string           `json:"allowed_targets,omitempty" maxItems:"100" doc:"Non-public networks that its jobs may call, in addition to those that the deployment allows all tenants." example:"[\"10.20.0.0/16\"]"`
 	TenantNotify
 }
 
 // TenantNotify are the settings that a tenant's own admins may change too.
 type TenantNotify struct {
-	Notify []scheduler.Notify `json:"notify,omitempty" doc:"Who is told of what happens to jobs that do not say so themselves. Absent: nobody." maxItems:"10"`
+	Notify []scheduler.Notify `json:"notify,omitempty" doc:"Recipients of notices about jobs that have no notify of their own. Absent: no recipients." maxItems:"10"`
 }
 
 func (t TenantNotify) validate() []FieldError {
@@ -85,9 +85,9 @@ func badNetwork(text string) string {
 	case err != nil:
 		return fmt.Sprintf("%q is not a network; write one such as 10.20.0.0/16 or fd00::/8", clip(text))
 	case prefix != prefix.Masked():
-		return fmt.Sprintf("%s has bits behind its length; did you mean %s?", prefix, prefix.Masked())
+		return fmt.Sprintf("%s has bits set after its prefix length; did you mean %s?", prefix, prefix.Masked())
 	case prefix.Addr().Is4In6():
-		return fmt.Sprintf("%s is a network of IPv4 in the notation of IPv6; write it as one of IPv4", prefix)
+		return fmt.Sprintf("%s is an IPv4 network in IPv6 notation; write it in IPv4 notation", prefix)
 	}
 	return ""
 }

@@ -21,50 +21,51 @@ func tenantPath(name string) string { return "/v1/tenants/" + name }
 func (s *server) tenantRoutes() {
 	register(s, huma.Operation{
 		OperationID: "get-own-tenant", Method: http.MethodGet, Path: "/v1/tenant", Tags: []string{tagTenants},
-		Summary: "Get the tenant of the caller", Description: "With its limits and what it uses of them.",
+		Summary: "Get the tenant of the caller", Description: "With its limits and how much of them it uses.",
 	}, s.getOwnTenant)
 	op := register(s, huma.Operation{
 		OperationID: "patch-own-tenant", Method: http.MethodPatch, Path: "/v1/tenant", Tags: []string{tagTenants},
 		Summary: "Change the tenant of the caller", MaxBodyBytes: maxBody,
-		Description: "A JSON merge patch (RFC 7396) on what its admins decide: who is told of what happens to jobs that do " +
-			"not say so themselves. Null: nobody. Replicas go by it within two seconds.",
+		Description: "A JSON merge patch (RFC 7396) on the settings that the tenant's admins control: the recipients of " +
+			"notices about jobs that have no notify of their own. Null: no recipients. Replicas use the change within two " +
+			"seconds.",
 		Errors: []int{400, 404, 413, 415, 422},
 	}, s.patchOwnTenant)
 	describeBody[TenantNotify](s, op, true, exampleTenantNotify, mediaPatch, mediaJSON)
 	register(s, huma.Operation{
 		OperationID: "list-tenants", Method: http.MethodGet, Path: "/v1/tenants", Tags: []string{tagTenants},
-		Summary: "List tenants", Description: "By name, in the order of its bytes.", Errors: []int{422},
+		Summary: "List tenants", Description: "By name, in byte order.", Errors: []int{422},
 	}, s.listTenants)
 	op = register(s, huma.Operation{
 		OperationID: "create-tenant", Method: http.MethodPost, Path: "/v1/tenants", Tags: []string{tagTenants},
 		Summary: "Create a tenant", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBody,
-		Description: "A limit that is absent does not exist.", Errors: []int{400, 409, 413, 415, 422},
+		Description: "An absent limit means no limit.", Errors: []int{400, 409, 413, 415, 422},
 	}, s.createTenant)
 	describeBody[TenantInput](s, op, true, exampleTenantInput, mediaJSON)
 	register(s, huma.Operation{
 		OperationID: "get-tenant", Method: http.MethodGet, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
-		Summary: "Get a tenant", Description: "With what it uses of its limits.", Errors: []int{404},
+		Summary: "Get a tenant", Description: "With how much of its limits it uses.", Errors: []int{404},
 	}, s.getTenant)
 	op = register(s, huma.Operation{
 		OperationID: "patch-tenant", Method: http.MethodPatch, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
 		Summary: "Change a tenant", MaxBodyBytes: maxBody,
-		Description: "A JSON merge patch (RFC 7396): what is absent stays, null lifts a limit. Replicas go by it within " +
-			"two seconds.",
+		Description: "A JSON merge patch (RFC 7396): absent fields stay, and null removes a limit. Replicas use the change " +
+			"within two seconds.",
 		Errors: []int{400, 404, 413, 415, 422},
 	}, s.patchTenant)
 	describeBody[TenantSettings](s, op, true, exampleTenantPatch, mediaPatch, mediaJSON)
 	register(s, huma.Operation{
 		OperationID: "delete-tenant", Method: http.MethodDelete, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
 		Summary: "Delete a tenant",
-		Description: "Revokes its keys. A tenant that has active or paused jobs is refused with 409, and so is default. " +
-			"Its history stays until retention takes it, and its name can be used again.",
+		Description: "Revokes the tenant's keys. The response is 409 if the tenant has active or paused jobs, and for the " +
+			"tenant default. The tenant's history stays until retention deletes it. Its name can be used again.",
 		Errors: []int{404, 409},
 	}, s.deleteTenant)
 }
 
 // TenantInput is the body that creates a tenant.
 type TenantInput struct {
-	Name string `json:"name" doc:"Unique among tenants; it stays." example:"billing"`
+	Name string `json:"name" doc:"Unique among tenants. It cannot be changed." example:"billing"`
 	TenantSettings
 }
 
@@ -76,8 +77,8 @@ func (t TenantInput) validate() []FieldError {
 	if !nameForm.MatchString(t.Name) {
 		errors = append(errors, FieldError{
 			"body.name",
-			fmt.Sprintf("%q is not 1 to 128 letters, digits, dots, underscores, colons and dashes "+
-				"that begin with a letter or digit", clip(t.Name)),
+			fmt.Sprintf("%q is not a valid name: write 1 to 128 letters, digits, dots, underscores, colons and dashes, "+
+				"beginning with a letter or digit", clip(t.Name)),
 		})
 	}
 	return errors
@@ -86,15 +87,15 @@ func (t TenantInput) validate() []FieldError {
 // Tenant is an owner of jobs. Null means no limit.
 type Tenant struct {
 	Name                 string   `json:"name" doc:"Its name." example:"billing"`
-	Weight               int      `json:"weight" doc:"Its share of the worker slots while several tenants wait for them." example:"1"`
-	MaxJobs              *int     `json:"max_jobs" doc:"How many active and paused jobs it may have." example:"10000"`
-	MaxConcurrentRuns    *int     `json:"max_concurrent_runs" doc:"How many of its runs all replicas together may be sending at once." example:"100"`
-	MaxRunsPerSecond     *int     `json:"max_runs_per_second" doc:"How many of its attempts all replicas together may start in a second." example:"50"`
-	MaxRequestsPerSecond *int     `json:"max_requests_per_second" doc:"Most API requests that all replicas together answer in a second." example:"200"`
+	Weight               int      `json:"weight" doc:"Its relative share of the worker slots while several tenants wait for them." example:"1"`
+	MaxJobs              *int     `json:"max_jobs" doc:"The most active and paused jobs that it may have." example:"10000"`
+	MaxConcurrentRuns    *int     `json:"max_concurrent_runs" doc:"The most runs of this tenant that all replicas together may send at once." example:"100"`
+	MaxRunsPerSecond     *int     `json:"max_runs_per_second" doc:"The most attempts of this tenant that all replicas together may start in a second." example:"50"`
+	MaxRequestsPerSecond *int     `json:"max_requests_per_second" doc:"The most API requests of this tenant that all replicas together answer in a second." example:"200"`
 	MinInterval          *string  `json:"min_interval" doc:"Shortest time between two slots of one of its jobs." example:"1m0s"`
-	AllowedTargets       []string `json:"allowed_targets" doc:"Networks that its jobs may call although they are not public, beside those that the deployment allows everybody." example:"[\"10.20.0.0/16\"]"`
+	AllowedTargets       []string `json:"allowed_targets" doc:"Non-public networks that its jobs may call, in addition to those that the deployment allows all tenants." example:"[\"10.20.0.0/16\"]"`
 
-	Notify []scheduler.Notify `json:"notify" doc:"Who is told of what happens to jobs that do not say so themselves."`
+	Notify []scheduler.Notify `json:"notify" doc:"Recipients of notices about jobs that have no notify of their own."`
 
 	CreatedAt time.Time `json:"created_at" doc:"When it was created."`
 	UpdatedAt time.Time `json:"updated_at" doc:"When its settings were last changed."`
@@ -108,7 +109,7 @@ type TenantUsage struct {
 // TenantWithUsage is a tenant, and how much it uses of its limits.
 type TenantWithUsage struct {
 	Tenant
-	Usage TenantUsage `json:"usage" doc:"What it uses."`
+	Usage TenantUsage `json:"usage" doc:"How much of its limits it uses."`
 }
 
 func showTenant(t store.TenantRecord) Tenant {
@@ -193,8 +194,8 @@ func (s *server) withUsage(ctx context.Context) func(store.TenantRecord, error) 
 }
 
 type listTenantsInput struct {
-	Limit  int    `query:"limit" default:"50" minimum:"1" maximum:"500" doc:"How many items at most."`
-	Cursor string `query:"cursor" maxLength:"256" doc:"next_cursor of the page before; stable while items are added."`
+	Limit  int    `query:"limit" default:"50" minimum:"1" maximum:"500" doc:"The most items on a page."`
+	Cursor string `query:"cursor" maxLength:"256" doc:"The next_cursor of the previous page. It stays valid while items are added."`
 }
 
 // TenantList is one page of tenants.

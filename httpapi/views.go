@@ -17,96 +17,96 @@ import (
 type Job struct {
 	ID      uuid.UUID      `json:"id" format:"uuid" doc:"Never reused." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 	Tenant  string         `json:"tenant" doc:"Its owner." example:"default"`
-	Version int32          `json:"version" doc:"Counts the changes; also the ETag." example:"7"`
+	Version int32          `json:"version" doc:"Number of the current version: one more with each change. Part of the ETag." example:"7"`
 	State   store.JobState `json:"state" enum:"active,paused,completed" doc:"completed: no slot is left." example:"active"`
 	scheduler.Definition
-	NotifyFrom       string     `json:"notify_from" enum:"job,tenant" doc:"Where it is said who is told of what happens to the job. job: its own notify, also an empty list; tenant: the tenant's default, shown by GET /v1/tenant." example:"job"`
+	NotifyFrom       string     `json:"notify_from" enum:"job,tenant" doc:"Where the recipients of the job's notices are set. job: in its own notify, which may be an empty list; tenant: in the tenant's default, shown by GET /v1/tenant." example:"job"`
 	Paused           bool       `json:"paused" doc:"Whether it is paused." example:"false"`
 	PausedAt         *time.Time `json:"paused_at,omitempty" doc:"When it was paused."`
 	PausedUntil      *time.Time `json:"paused_until,omitempty" doc:"When it resumes by itself."`
 	PauseNote        string     `json:"pause_note,omitempty" doc:"Why it was paused."`
-	Frozen           *Frozen    `json:"frozen,omitempty" doc:"Why nothing of its tenant is claimed now: neither its slots nor its runs. Only where one job is read."`
+	Frozen           *Frozen    `json:"frozen,omitempty" doc:"The freeze that stops the claims of its slots and runs now. Only when a single job is read."`
 	NextRunAt        *time.Time `json:"next_run_at" doc:"When the next slot is due: the slot plus the job's jitter. Null: there is none."`
 	NextScheduledFor *time.Time `json:"next_scheduled_for" doc:"The next slot."`
-	NextLocal        *string    `json:"next_local" doc:"The next slot of a cron schedule in the job's zone." example:"2026-12-01T03:00:00-08:00"`
+	NextLocal        *string    `json:"next_local" doc:"The next slot of a cron schedule, in the job's time zone." example:"2026-12-01T03:00:00-08:00"`
 	LastRun          *Run       `json:"last_run" doc:"The newest run or recorded skip, without its attempts."`
 	CreatedAt        time.Time  `json:"created_at" doc:"When it was first written."`
-	UpdatedAt        time.Time  `json:"updated_at" doc:"When it was last changed by somebody."`
+	UpdatedAt        time.Time  `json:"updated_at" doc:"When a user last changed it."`
 	CompletedAt      *time.Time `json:"completed_at,omitempty" doc:"When its last slot was claimed."`
 }
 
 // Run is a run, or a recorded skip.
 type Run struct {
-	ID            uuid.UUID         `json:"id" format:"uuid" doc:"Also the webhook-id of its requests, unless it is a replay, or a rerun with same_key: those carry that of the run that they repeat." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
+	ID            uuid.UUID         `json:"id" format:"uuid" doc:"Also the webhook-id of its requests, except for a replay, or a rerun with same_key: they carry the webhook-id of the run that they repeat." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
 	JobID         uuid.UUID         `json:"job_id" format:"uuid" doc:"Its job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 	Job           string            `json:"job" doc:"The job's name now." example:"daily-invoice-gen"`
 	Tenant        string            `json:"tenant" doc:"Its owner." example:"default"`
-	Trigger       scheduler.Trigger `json:"trigger" doc:"What made it." example:"schedule"`
-	ScheduledFor  time.Time         `json:"scheduled_for" doc:"Its slot; of a manual run, when it was asked for, and of a replay or rerun that of the run it repeats."`
+	Trigger       scheduler.Trigger `json:"trigger" doc:"What created it." example:"schedule"`
+	ScheduledFor  time.Time         `json:"scheduled_for" doc:"Its slot; for a manual run, when it was requested; for a replay or rerun, the slot of the run that it repeats."`
 	Status        scheduler.Status  `json:"status" doc:"Final: succeeded, dead, skipped, cancelled." example:"succeeded"`
 	Reason        *scheduler.Reason `json:"reason" nullable:"true" doc:"Why it is not a plain success."`
-	Late          bool              `json:"late" doc:"Made after the job's tolerance for missed slots." example:"false"`
+	Late          bool              `json:"late" doc:"Whether it was created after the job's tolerance for missed slots." example:"false"`
 	Attempt       int               `json:"attempt" doc:"Number of the latest attempt; 0 before the first." example:"1"`
-	MaxAttempts   int               `json:"max_attempts" doc:"How many it may have." example:"5"`
+	MaxAttempts   int               `json:"max_attempts" doc:"How many attempts it may have." example:"5"`
 	Replica       *uuid.UUID        `json:"replica" format:"uuid" nullable:"true" doc:"The replica that made the latest attempt."`
 	JobVersion    int32             `json:"job_version" doc:"Version of the definition it uses on every attempt." example:"7"`
 	DueAt         time.Time         `json:"due_at" doc:"When it was due: the slot plus the job's jitter."`
 	CreatedAt     time.Time         `json:"created_at" doc:"When it was recorded."`
 	ClaimedAt     *time.Time        `json:"claimed_at" doc:"When the latest attempt was claimed."`
 	StartedAt     *time.Time        `json:"started_at" doc:"When the latest attempt was sent."`
-	AcceptedAt    *time.Time        `json:"accepted_at" doc:"With completion async: when the target answered the latest attempt with 202, and works on."`
+	AcceptedAt    *time.Time        `json:"accepted_at" doc:"With completion async: when the target answered the latest attempt with 202. It goes on working."`
 	FinishedAt    *time.Time        `json:"finished_at" doc:"When it reached its final status."`
 	NextAttemptAt *time.Time        `json:"next_attempt_at" doc:"While retrying: when the next attempt may start."`
-	WaitingFor    *WaitingFor       `json:"waiting_for,omitempty" doc:"What it waits for although it is due; only where one run is asked for."`
+	WaitingFor    *WaitingFor       `json:"waiting_for,omitempty" doc:"What it waits for, although it is due. Only when a single run is read."`
 	HTTPStatus    *int              `json:"http_status" doc:"Status of the latest response." example:"200"`
 	Error         *string           `json:"error" doc:"The latest error, for people."`
-	BlockedBy     *uuid.UUID        `json:"blocked_by" format:"uuid" nullable:"true" doc:"On a skip for overlap: the run in the way."`
-	Skipped       *SkippedRange     `json:"skipped" doc:"On a skip: the slots it stands for."`
+	BlockedBy     *uuid.UUID        `json:"blocked_by" format:"uuid" nullable:"true" doc:"On a skip for overlap: the run that was active."`
+	Skipped       *SkippedRange     `json:"skipped" doc:"On a skip: the slots that it covers."`
 	ReplayOf      *uuid.UUID        `json:"replay_of" format:"uuid" nullable:"true" doc:"On a replay: the dead run that it repeats."`
 	RerunOf       *uuid.UUID        `json:"rerun_of" format:"uuid" nullable:"true" doc:"On a rerun: the run that it repeats."`
-	ParentRun     *uuid.UUID        `json:"parent_run,omitempty" format:"uuid" doc:"On a step: the run of its workflow; else absent."`
-	Step          *string           `json:"step,omitempty" doc:"On a step: its name; else absent."`
-	Result        json.RawMessage   `json:"result,omitempty" doc:"What it succeeded with: from a 2xx JSON answer with a member result, or reported with complete. Absent: nothing, and where lists are asked for."`
-	ResultNote    *string           `json:"result_note,omitempty" doc:"Why a result that there was is not kept."`
-	Request       *SentRequest      `json:"request,omitempty" doc:"What its attempts send: as the latest one did, or as the first one will. Only where a run is asked for by its id; absent on a recorded skip."`
-	Attempts      []Attempt         `json:"attempts,omitzero" doc:"Its attempts in order, the one in flight included; only where one run is asked for."`
+	ParentRun     *uuid.UUID        `json:"parent_run,omitempty" format:"uuid" doc:"On a step: the run of its workflow. Otherwise absent."`
+	Step          *string           `json:"step,omitempty" doc:"On a step: its name. Otherwise absent."`
+	Result        json.RawMessage   `json:"result,omitempty" doc:"The result of a success: the member result of a 2xx JSON response, or the result reported with complete. Absent: there is none, or the run is part of a list."`
+	ResultNote    *string           `json:"result_note,omitempty" doc:"Why the result is not kept, if the target sent one."`
+	Request       *SentRequest      `json:"request,omitempty" doc:"The request that its latest attempt sent, or that its first attempt will send. Only when a single run is read by its id; absent on a recorded skip."`
+	Attempts      []Attempt         `json:"attempts,omitzero" doc:"Its attempts in order, including the one in flight. Only when a single run is read."`
 }
 
 // SentRequest is the request of a run.
 type SentRequest struct {
 	Method  string            `json:"method" doc:"HTTP method." example:"POST"`
 	URL     string            `json:"url" doc:"Where it goes." example:"https://billing.internal/invoices"`
-	Headers map[string]string `json:"headers" doc:"Its headers, but for those that every HTTP client adds. Secrets and signatures read ***."`
-	Body    json.RawMessage   `json:"body,omitempty" doc:"Its body, in the form of target.body: a string is sent as it is, any other value as JSON. Absent: none."`
+	Headers map[string]string `json:"headers" doc:"Its headers, without those that every HTTP client adds. Secrets and signatures are shown as ***."`
+	Body    json.RawMessage   `json:"body,omitempty" doc:"Its body, in the form of target.body: a string is sent as it is, any other value as JSON. Absent: no body."`
 }
 
 // WaitingFor says what a due run waits for.
 type WaitingFor struct {
-	What  string     `json:"what" doc:"breaker HOST: the host cannot be reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active. limit NAME: of its tenant. slots: all worker slots are taken. Or that no live replica serves its queue." example:"breaker billing.internal:443"`
-	Since time.Time  `json:"since" doc:"Since when it has waited for that."`
-	Until *time.Time `json:"until" doc:"Until when it waits for its host at most: then it is dead, with the reason unreachable or timeout. Null: without a bound."`
+	What  string     `json:"what" doc:"breaker HOST: the host cannot be reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active. limit NAME: its tenant is at this limit. slots: all worker slots are taken. Or a sentence saying that no live replica serves its queue." example:"breaker billing.internal:443"`
+	Since time.Time  `json:"since" doc:"Since when it has waited for this."`
+	Until *time.Time `json:"until" doc:"The latest instant until which it waits for its host. Then it is dead, with the reason unreachable or timeout. Null: it waits without a bound."`
 }
 
 // SkippedRange is the range of slots that a recorded skip stands for.
 type SkippedRange struct {
 	First time.Time `json:"first" doc:"The first slot."`
 	Last  time.Time `json:"last" doc:"The last slot."`
-	Count *int      `json:"count" doc:"How many slots; null: more than 1,000." example:"3"`
+	Count *int      `json:"count" doc:"How many slots. Null: more than 1,000." example:"3"`
 }
 
 // Attempt is one request of a run.
 type Attempt struct {
-	Number     int                      `json:"number" doc:"From 1." example:"1"`
+	Number     int                      `json:"number" doc:"Number of the attempt, from 1." example:"1"`
 	StartedAt  time.Time                `json:"started_at" doc:"When it was sent."`
-	FinishedAt *time.Time               `json:"finished_at" doc:"When it ended; null while it is in flight."`
-	Outcome    scheduler.AttemptOutcome `json:"outcome" doc:"How it ended: succeeded, failed, timed_out, lost, interrupted or cancelled; in_flight when it has not." example:"failed"`
-	Reason     *scheduler.Reason        `json:"reason" nullable:"true" doc:"Why it is no success."`
+	FinishedAt *time.Time               `json:"finished_at" doc:"When it ended. Null: it is in flight."`
+	Outcome    scheduler.AttemptOutcome `json:"outcome" doc:"How it ended: succeeded, failed, timed_out, lost, interrupted or cancelled; in_flight if it has not ended." example:"failed"`
+	Reason     *scheduler.Reason        `json:"reason" nullable:"true" doc:"Why it did not succeed."`
 	Replica    *uuid.UUID               `json:"replica" format:"uuid" nullable:"true" doc:"The replica that made it."`
 	HTTPStatus *int                     `json:"http_status" doc:"Status of the response, if there was one." example:"503"`
 	Error      *string                  `json:"error" doc:"What went wrong, for people."`
-	Headers    map[string]string        `json:"headers,omitempty" doc:"Headers of the response, by name in lower case: content-type, date, location, retry-after, server, via, www-authenticate, x-correlation-id and x-request-id, those that there were. Secrets that were sent read ***."`
-	Response   *string                  `json:"response" doc:"Start of the response body: by default the first 1 KiB of failures, else as the job's keep_response says. Secrets that were sent read ***."`
-	Truncated  bool                     `json:"truncated" doc:"The response body was longer than what is kept." example:"false"`
+	Headers    map[string]string        `json:"headers,omitempty" doc:"These headers of the response, if it has them, by name in lower case: content-type, date, location, retry-after, server, via, www-authenticate, x-correlation-id and x-request-id. Secrets that were sent are shown as ***."`
+	Response   *string                  `json:"response" doc:"Start of the response body: as many bytes as the job's keep_response says; by default the first 1 KiB, for failures only. Secrets that were sent are shown as ***."`
+	Truncated  bool                     `json:"truncated" doc:"Whether the response body was longer than the part that is kept." example:"false"`
 }
 
 // showJob shows a job. The default jitter, which belongs to the deployment, is filled in like the other defaults.
