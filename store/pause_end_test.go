@@ -99,11 +99,11 @@ func TestAPauseEndsWhenItSays(t *testing.T) {
 			[]string{"schedule skipped paused x3", "catchup running late", "catchup running late", "catchup running late"},
 		},
 		{
-			"a tolerance of hours lets the slot at the end run as if nothing had been",
+			"a tolerance of hours lets the slots from the end on run as if nothing had been",
 			[]func(*scheduler.Definition){func(d *scheduler.Definition) {
 				d.Missed.Tolerance = scheduler.DurationOf(5 * time.Hour)
 			}},
-			[]string{"schedule skipped paused x3", "schedule running"},
+			[]string{"schedule skipped paused x3", "schedule running", "schedule running", "schedule running"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

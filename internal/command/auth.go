@@ -14,7 +14,7 @@ type authentication struct {
 	Auth            string `default:"keys" enum:"keys,none" help:"How callers authenticate: keys (API keys; with --oidc-issuer, tokens too) or none (loopback only)."`
 	InsecureNoAuth  bool   `help:"With --auth=none, also listen on addresses other than loopback. Every caller that can connect may then do anything."`
 	OIDCIssuer      string `name:"oidc-issuer" placeholder:"URL" help:"Also accept the JWTs of this issuer (OpenID Connect), such as https://login.example.com/realms/ops."`
-	OIDCAudience    string `name:"oidc-audience" placeholder:"NAME" help:"Audience that tokens must name. Required with --oidc-issuer."`
+	OIDCAudience    string `name:"oidc-audience" placeholder:"NAME" help:"Audience that tokens must name. Required with an issuer."`
 	OIDCJWKSURL     string `name:"oidc-jwks-url" placeholder:"URL" help:"URL of the issuer's keys. Default: the one in its discovery document."`
 	OIDCTenantClaim string `name:"oidc-tenant-claim" default:"punctual_tenant" help:"Claim of a token that names its tenant; dots lead into objects, as in resource.tenant."`
 	OIDCRoleClaim   string `name:"oidc-role-claim" default:"punctual_role" help:"Claim of a token that names its role, or lists roles: the highest known role counts."`

@@ -15,7 +15,7 @@ type Bench struct {
 	Only        []string      `placeholder:"NAME,…" help:"Only these benchmarks, of: ${benchmarks}."`
 	Full        bool          `help:"Use the large sizes, up to 10 million jobs and 20 million runs. Takes half an hour."`
 	Rounds      int           `default:"3" help:"Number of measurements of each compared figure; the median counts."`
-	For         time.Duration `default:"1h" help:"How long the benchmark flat runs. It runs only if --only names it."`
+	For         time.Duration `default:"1h" help:"How long the benchmark flat runs. It runs only if it is named."`
 	JSON        string        `name:"json" type:"path" placeholder:"FILE" help:"Also write all figures to a file, with every round and the environment."`
 	Plots       string        `type:"path" placeholder:"DIR" help:"Also write plots to a directory."`
 	River       string        `type:"path" placeholder:"PROGRAM" help:"Compare with River: a program that runs as many jobs with River, such as the one that make bench-river builds."`

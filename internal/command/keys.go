@@ -10,7 +10,7 @@ import (
 
 // Keys administers API keys directly in the database.
 type Keys struct {
-	Create createKey `cmd:"" help:"Create a key. Stdout gets only the key. It is shown once and not stored."`
+	Create createKey `cmd:"" help:"Create a key. Only the key goes to stdout. It is shown once and not stored."`
 	List   listKeys  `cmd:"" help:"List the keys of a tenant, newest first."`
 	Revoke revokeKey `cmd:"" help:"Revoke a key for good. It stops working on every replica within two seconds."`
 }

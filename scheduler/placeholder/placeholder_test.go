@@ -75,7 +75,7 @@ func TestWithoutAZoneTheLocalTimeIsUTC(t *testing.T) {
 func TestWhatIsNoPlaceholderIsRefused(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
-		"{{schedule_for}}":                      `"{{schedule_for}}" is not a placeholder; there are scheduled_for, scheduled_for_local, run, attempt and job, and {{{{ stands`,
+		"{{schedule_for}}":                      `"{{schedule_for}}" is not a placeholder; the placeholders are scheduled_for, scheduled_for_local, run, attempt and job, and {{{{ stands`,
 		"{{ run }}":                             "did you mean {{run}}?",
 		"{{Scheduled-For}}":                     "did you mean {{scheduled_for}}?",
 		"{{}}":                                  "is not a placeholder",
@@ -83,7 +83,7 @@ func TestWhatIsNoPlaceholderIsRefused(t *testing.T) {
 		"{{job.name}}":                          "is not a placeholder",
 		"{{run":                                 "is not closed",
 		"a {{run}} b {{":                        "is not closed",
-		"{{scheduled_for|2006}}":                `there is no form "2006"; there are rfc3339, date, time, compact, compact_date, year, month, day, hour, minute, unix and unix_ms`,
+		"{{scheduled_for|2006}}":                `there is no form "2006"; the forms are rfc3339, date, time, compact, compact_date, year, month, day, hour, minute, unix and unix_ms`,
 		"{{scheduled_for|}}":                    "there is no form",
 		"{{scheduled_for | date}}":              "did you mean {{scheduled_for}}?",
 		"{{run|date}}":                          "only scheduled_for and scheduled_for_local have forms; write {{run}}",
