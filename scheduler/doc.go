@@ -19,8 +19,8 @@
 //	finisher ──────────────────── outcomes, in batches ──► runs, attempts, ready, dead_letters
 //
 // The tick loop (ticker) asks the Store to claim. A claim is one transaction. It locks due rows and skips rows that
-// others have locked (SKIP LOCKED), lets Decide turn each due slot into a Plan, writes the runs and the next slots,
-// and commits. Only then are requests sent. So a replica that dies before the commit has done nothing, and one that
+// others have locked (SKIP LOCKED), lets Decide make a Plan for each due job, writes the runs and the next slots, and
+// commits. Only then are requests sent. So a replica that dies before the commit has done nothing, and one that
 // dies after it has left a run and a lease that say so.
 //
 // A run's id is derived from its slot (SlotRunID). So the primary key alone makes a slot fire at most once, however

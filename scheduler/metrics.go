@@ -48,7 +48,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}),
 		chores: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "punctual_maintenance_failures_total",
-			Help: "Times the minute's chores failed on this replica: partitions ahead, retention, what is kept for a time only.",
+			Help: "Times that a minute's chores failed on this replica, such as creating partitions and removing old rows.",
 		}),
 		notices: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "punctual_notices_total",

@@ -110,12 +110,23 @@ func (c claimer) one(b scheduler.Batch) scheduler.Assignment {
 	return b.Runs[0]
 }
 
-// dueNow creates a job, by default with a slot every second, and makes its newest slot due now. A claim of that slot is
-// in time.
+// dueNow creates a job, by default with a slot every hour, and makes the slot of this second its next one. A claim of
+// that slot is in time.
 func (c claimer) dueNow(name string, options ...func(*scheduler.Definition)) (JobRecord, time.Time) {
 	c.t.Helper()
-	job := c.create(name, append([]func(*scheduler.Definition){every(time.Second)}, options...)...)
-	return job, c.slotAgo(job.ID, 0)
+	now, err := c.Now(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	slot := now.Truncate(time.Second)
+	hourly := func(d *scheduler.Definition) {
+		d.Schedule = scheduler.Schedule{
+			Every: scheduler.DurationOf(time.Hour), StartsAt: scheduler.InstantOf(slot.Add(-time.Hour)),
+		}
+	}
+	job := c.create(name, append([]func(*scheduler.Definition){hourly}, options...)...)
+	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job.ID, slot)
+	return job, slot
 }
 
 // next returns a job's next slot and the time at which it is due.
@@ -188,7 +199,7 @@ func TestClaimDueMakesARunOfASlot(t *testing.T) {
 		*run.Replica != c.replica {
 		t.Errorf("run %+v", run)
 	}
-	if next, due := c.next(job.ID); !next.Equal(slot.Add(time.Second)) || !due.Equal(next) {
+	if next, due := c.next(job.ID); !next.Equal(slot.Add(time.Hour)) || !due.Equal(next) {
 		t.Errorf("the next slot is %s, due %s", next, due)
 	}
 	if n := c.count(`SELECT count(*) FROM punctual.claims WHERE id = $1 AND replica = $2 AND run_ids = ARRAY[$3::uuid]`,
@@ -281,7 +292,7 @@ func TestASlotThatHasItsRunIsNotSentAgain(t *testing.T) {
 	if len(again.Runs) != 0 || again.Settled != 1 {
 		t.Errorf("%d runs of a slot that has one; %d settled", len(again.Runs), again.Settled)
 	}
-	if next, _ := c.next(job.ID); !next.Equal(slot.Add(time.Second)) {
+	if next, _ := c.next(job.ID); !next.Equal(slot.Add(time.Hour)) {
 		t.Errorf("the schedule stays at %s", next)
 	}
 	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND fence = $2 AND status = 'running'`,

@@ -28,10 +28,10 @@ var (
 		"Slots and runs that are due and wait for a worker slot, counted up to 10,000.",
 		[]string{"queue"}, nil)
 	frozenDesc = prometheus.NewDesc("punctual_frozen",
-		"1 while nothing is claimed: with an empty tenant, of the whole deployment, else of that tenant. 0, for the deployment only: it is not frozen.",
+		"1: the tenant is frozen, or with an empty tenant the deployment; 0, for the deployment only: it is not frozen.",
 		[]string{"tenant"}, nil)
 	oldestDesc = prometheus.NewDesc("punctual_oldest_due_seconds",
-		"For how long the oldest of what is due, or held back, has been; 0: nothing is.",
+		"Age of the oldest work that is due or held back; 0: there is none.",
 		[]string{"queue"}, nil)
 	servedDesc = prometheus.NewDesc("punctual_queue_served",
 		"1: a live replica serves the queue; 0: none does.",

@@ -27,7 +27,7 @@ func newReplica(t *testing.T, conns int32) claimer {
 // API callers and chores occupy all their connections. Heartbeats, claims and finishes have connections of their own.
 func TestNothingThatKeepsAReplicaAliveWaitsForConnectionsOfOthers(t *testing.T) {
 	c := newReplica(t, pg.LeastConns)
-	c.create("job", every(time.Second))
+	c.create("job", every(time.Hour))
 	c.slotAgo(c.get("job").ID, 0)
 	signal := c.manual("signed")
 	for _, p := range []pg.Part{pg.Callers, pg.Chores} {

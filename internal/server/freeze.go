@@ -40,13 +40,13 @@ func Unfreeze(ctx context.Context, c AdminConfig, tenant, note string) error {
 		if err != nil {
 			return err
 		}
-		text := "the deployment is not frozen: replicas claim within two seconds"
+		text := "the deployment is not frozen: replicas claim within three seconds"
 		switch {
 		case tenant != "" && state.Deployment != nil:
 			text = fmt.Sprintf("tenant %s is not frozen itself, but the deployment is %s: nothing is claimed", tenant,
 				said(state.Deployment))
 		case tenant != "":
-			text = fmt.Sprintf("tenant %s is not frozen: replicas claim within two seconds", tenant)
+			text = fmt.Sprintf("tenant %s is not frozen: replicas claim within three seconds", tenant)
 		}
 		_, err = fmt.Fprintln(c.Out, text)
 		return err
