@@ -37,8 +37,8 @@ type AuditEntry struct {
 	ResourceID *uuid.UUID      `json:"resource_id" format:"uuid" nullable:"true" doc:"Id of the resource that was changed."`
 	JobID      *uuid.UUID      `json:"job_id" format:"uuid" nullable:"true" doc:"The job that the change is about, also for a change to one of its runs."`
 	Name       *string         `json:"name" doc:"The name of the resource at that time; for a run or dead letter, the name of its job." example:"daily-invoice-gen"`
-	Before     json.RawMessage `json:"before" doc:"The resource before the change; if it was changed, the part that changed. Null: the resource did not exist."`
-	After      json.RawMessage `json:"after" doc:"The resource after the change. Null: the resource no longer exists."`
+	Before     json.RawMessage `json:"before" doc:"The resource before the change; if it was changed, the part that changed. Null: there was nothing to show."`
+	After      json.RawMessage `json:"after" doc:"The resource after the change. Null: there is nothing to show."`
 }
 
 func showAudit(r store.AuditRecord) AuditEntry {

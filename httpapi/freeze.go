@@ -23,8 +23,8 @@ func (s *server) freezeRoutes() {
 	op = register(s, huma.Operation{
 		OperationID: "unfreeze", Method: http.MethodPost, Path: "/v1/unfreeze", Tags: []string{tagFleet},
 		Summary: "Unfreeze the deployment or a tenant", MaxBodyBytes: maxBody, Errors: []int{400, 413, 415, 422},
-		Description: "Replicas claim again within three seconds. Slots that passed during the freeze are late or missed, by " +
-			"the policy of each job, as after an outage. Only operators unfreeze the deployment. That also makes this " +
+		Description: "Replicas claim again within three seconds. Slots that passed during the freeze are late or missed, " +
+			"by the policy of each job, as after an outage. Only operators unfreeze the deployment. That also makes this " +
 			"database the one that runs are dispatched from. A tenant stays frozen while the deployment is frozen.",
 	}, s.unfreeze)
 	describeBody[FreezeInput](s, op, true, exampleUnfreeze, mediaJSON)

@@ -20,7 +20,7 @@ type Problem struct {
 	Detail    string       `json:"detail" doc:"What happened this time." example:"1 field is not valid"`
 	Code      Code         `json:"code" doc:"Stable name of the problem, from a closed list." example:"invalid"`
 	Errors    []FieldError `json:"errors,omitempty" doc:"Every field at fault."`
-	ActiveRun *uuid.UUID   `json:"active_run,omitempty" format:"uuid" doc:"With code active_run: the active run."`
+	ActiveRun *uuid.UUID   `json:"active_run,omitempty" format:"uuid" doc:"With code active_run: the run that is in the way."`
 	RequestID string       `json:"request_id" doc:"Id of the request, also in the header X-Request-Id and in the server's log. A request may set its own id in that header: 1 to 64 letters, digits, dots, underscores and dashes." example:"7UBLQ5SRJ2ZTNBQFRQTMLNPKJE"`
 
 	header http.Header

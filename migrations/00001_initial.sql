@@ -12,6 +12,7 @@ CREATE TABLE punctual.deployment (
     singleton          boolean PRIMARY KEY DEFAULT true,
     zone_data          text NOT NULL DEFAULT '',
     zones_mixed        boolean NOT NULL DEFAULT false,
+    rezoned_at         timestamptz NOT NULL DEFAULT '-infinity',
     timeline           text NOT NULL DEFAULT '',
     tidied_at          timestamptz NOT NULL DEFAULT '-infinity',
     back_at            timestamptz NOT NULL DEFAULT '-infinity',
@@ -30,11 +31,12 @@ CREATE TABLE punctual.deployment (
 COMMENT ON TABLE  punctual.deployment IS 'Facts about this deployment; exactly one row.';
 COMMENT ON COLUMN punctual.deployment.singleton IS 'Always true: keeps the table at one row.';
 COMMENT ON COLUMN punctual.deployment.zone_data IS
-    'Version of the time zone data that the next slots were computed with. When a binary with other data starts, the '
-    'next slots of zoned jobs are computed again.';
+    'Version of the time zone data that the next slots were last computed with.';
 COMMENT ON COLUMN punctual.deployment.zones_mixed IS
-    'True: replicas with different time zone data have been live since zone_data was set. The next slots are computed '
-    'once more when only one version of the data is left.';
+    'Some next slots may be by other time zone data: replicas with other data were live, or a row was locked. They are '
+    'computed once more when only one version of the data is left.';
+COMMENT ON COLUMN punctual.deployment.rezoned_at IS
+    'When a replica that computes next slots again last made progress; -infinity: none does so.';
 COMMENT ON COLUMN punctual.deployment.timeline IS
     'The timeline of Postgres on which fencing tokens were last given out. On another timeline, after a failover, the '
     'sequence is raised first.';

@@ -230,7 +230,7 @@ func (s *Scheduler) tidy(ctx context.Context) (wait time.Duration, left bool, er
 	left, failed := s.store.Tidy(ctx)
 	if failed != nil && ctx.Err() == nil {
 		s.metrics.chores.Inc()
-		s.log.Error("some data past its retention could not be removed; tried again in a minute", "error", failed)
+		s.log.Error("not all chores that take minutes could be done; tried again in a minute", "error", failed)
 		left = false
 	}
 	return 0, left, nil

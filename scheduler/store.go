@@ -61,7 +61,8 @@ type Store interface {
 	Notify(ctx context.Context) (left bool, err error)
 	// Maintain does the slow chores, such as creating partitions ahead.
 	Maintain(ctx context.Context) error
-	// Tidy removes what is past its retention; one replica at a time does so. left is true when there is more.
+	// Tidy does the chores that may take minutes: it removes data past its retention, and computes next slots again after
+	// the time zone data has changed. One replica at a time does each. left is true when there is more.
 	Tidy(ctx context.Context) (left bool, err error)
 	// ReportHolds writes what a replica holds runs back for, in place of its previous report. It returns orders: which
 	// holds to reset, and which hosts to probe now.

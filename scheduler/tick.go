@@ -202,22 +202,24 @@ func (t *ticker) claim(ctx context.Context, of Work, sum *claimed) error {
 	fair.recent = of == WorkLate && fair.crowded && !fair.recent
 	var offered []Quota
 	var full []int16
-	for {
+	for recent := fair.recent; ; recent = false {
 		offered = t.s.slots.quotas(of, t.atATime(fair)*BatchSize, waiting)
-		full, err = t.claimAll(ctx, of, share(offered, waiting, t.s.slots.held), Claim{Recent: fair.recent}, sum)
+		full, err = t.claimAll(ctx, of, share(offered, waiting, t.s.slots.held), Claim{Recent: recent}, sum)
 		if err != nil {
 			return err
 		}
-		if !fair.recent || len(full) > 0 {
+		if !recent {
+			looked := make([]int16, len(offered))
+			for i, q := range offered {
+				looked[i] = q.Queue
+			}
+			t.s.slots.found(of, looked, full)
 			break
 		}
-		fair.recent = false // there is room left for older slots
+		if len(full) > 0 {
+			break // it is the recent slots' turn, and they say nothing about the rest
+		}
 	}
-	looked := make([]int16, len(offered))
-	for i, q := range offered {
-		looked[i] = q.Queue
-	}
-	t.s.slots.found(of, looked, full)
 	sum.offered = true
 	if of == WorkLate {
 		t.upcoming.Older = sum.settled > before

@@ -191,7 +191,7 @@ func (s *Store) Draw(
 		}
 		allowances = nil // each try begins anew
 		var b pgx.Batch
-		b.Queue(briefly)
+		b.Queue(shortly)
 		b.Queue(makeUsage, tenants)
 		b.Queue(lockUsage, tenants)
 		queueDraw(&b, replica, wishes, &allowances)

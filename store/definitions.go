@@ -62,6 +62,16 @@ func (s *Store) queueDefinitions(
 var errNoDefinition = errors.New("punctual.job_versions has no such version")
 
 func (s *Store) compile(key jobVersion, tenant int32, raw []byte) (*scheduler.Job, error) {
+	job, err := s.compileOnce(key, tenant, raw)
+	if err != nil {
+		return nil, err
+	}
+	s.jobs.add(key, job, compiledSize(len(raw)))
+	return job, nil
+}
+
+// compileOnce compiles a definition and does not cache it.
+func (s *Store) compileOnce(key jobVersion, tenant int32, raw []byte) (*scheduler.Job, error) {
 	var d scheduler.Definition
 	// A field that this binary does not know may change the request. Some replica with a newer binary wrote it and can
 	// send it.
@@ -70,12 +80,7 @@ func (s *Store) compile(key jobVersion, tenant int32, raw []byte) (*scheduler.Jo
 	if err := strict.Decode(&d); err != nil {
 		return nil, fmt.Errorf("reading the definition of job %s version %d: %w", key.id, key.version, err)
 	}
-	job, err := s.compileJob(key.id, tenant, key.version, d)
-	if err != nil {
-		return nil, err
-	}
-	s.jobs.add(key, job, compiledSize(len(raw)))
-	return job, nil
+	return s.compileJob(key.id, tenant, key.version, d)
 }
 
 // compiled returns a compiled definition. cannot is the reason why this binary cannot compile it.

@@ -14,7 +14,7 @@ import (
 	"punctual/store/pg"
 )
 
-// settleRounds bounds the plans of one settling: under fire_all each plan has ten runs, so a settling has at most a
+// settleRounds bounds the plans of one settling: a plan has at most ten runs, so a settling has at most a
 // thousand. Slots that are left after that are recorded as missed.
 const settleRounds = 100
 

@@ -19,8 +19,9 @@ import (
 // holds a row for long, that search costs nothing.
 const (
 	briefly = pg.ByIndex + `, set_config('lock_timeout', '100ms', true)`
-	longer  = pg.ByIndex + `, set_config('lock_timeout', '1s', true)` // an outcome may wait longer than a slot
-	warily  = pg.ByIndex + `, set_config('lock_timeout', '2s', true)` // for locks not searched for, such as tables
+	shortly = pg.ByIndex + `, set_config('lock_timeout', '500ms', true)` // a draw waits for the draws of others
+	longer  = pg.ByIndex + `, set_config('lock_timeout', '1s', true)`    // an outcome may wait longer than a slot
+	warily  = pg.ByIndex + `, set_config('lock_timeout', '2s', true)`    // for locks not searched for, such as tables
 )
 
 // waryFor is how long work goes on being done warily after it last found something locked.

@@ -30,8 +30,7 @@ func (s *Store) Maintain(ctx context.Context) error {
 	allowances := s.forgetAllowances(ctx)
 	used := s.NoteKeysUsed(ctx)
 	gates := s.CheckGates(ctx)
-	_, zones := s.Rezone(ctx)
-	return errors.Join(partitions, gates, zones, cancels, allowances, used, s.warnOfUnserved(ctx))
+	return errors.Join(partitions, gates, cancels, allowances, used, s.warnOfUnserved(ctx))
 }
 
 // alarm logs an error if there will soon be no partition for new runs.

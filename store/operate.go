@@ -20,8 +20,9 @@ const (
 	batchesPerSecond = 4
 	// lockedPause is how long to wait before looking again for an operation whose batch another replica is doing.
 	lockedPause = 250 * time.Millisecond
-	// linePause is how long to wait before looking again whether the runs that an operation waits for have started, or
-	// have left the gates of their jobs.
+	// gatePause is how long to wait before looking again for runs that wait for other runs of their jobs.
+	gatePause = 500 * time.Millisecond
+	// linePause is how long to wait before looking again whether waiting ordered runs have been started.
 	linePause = 250 * time.Millisecond
 	// mostAhead is how many ordered runs of a tenant may wait to be started in a queue. It is the same for all
 	// operations, so that one with a low rate does not wait for others with higher rates.
@@ -41,6 +42,7 @@ type bulk struct {
 	made         int         // how much of the rate the batch used
 	trouble      string      // the latest item that failed, and why
 	left         bool        // there is more to do
+	full         bool        // it waits until runs ordered before have been started
 	days         []time.Time // an instant in each day whose partition the batch needs
 }
 
@@ -149,6 +151,7 @@ func (o *bulk) looksAhead(ctx context.Context, u *unit) (a ahead, err error) {
 	if err := u.QueryRow(ctx, selectAhead, o.id, o.second).Scan(&a.queues, &a.jobs); err != nil {
 		return a, fmt.Errorf("looking for what waits of operation %s: %w", o.id, err)
 	}
+	o.full = len(a.queues) > 0
 	return a, nil
 }
 
@@ -164,8 +167,10 @@ func (o *bulk) size(most int) int {
 func (o *bulk) save(ctx context.Context, u *unit) error {
 	var pause time.Duration
 	switch {
-	case o.done+o.failed == 0: // the rest waits in line, for a gate, or for the transaction that has locked it
+	case o.done+o.failed == 0 && o.full:
 		pause = linePause
+	case o.done+o.failed == 0:
+		pause = gatePause // the rest waits for a gate, or for the transaction that has locked it
 	case o.rate > 0:
 		pause = time.Duration(o.made) * time.Second / time.Duration(o.rate)
 	}

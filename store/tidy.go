@@ -49,10 +49,11 @@ func (w *walk) begin() {
 // one of all replicas does so. left is true if there is more to do at once.
 func (s *Store) Tidy(ctx context.Context) (left bool, err error) {
 	ctx = pg.Chores.In(ctx)
+	_, zones := s.Rezone(ctx)
 	if mine, err := s.takeTidying(ctx); err != nil || !mine {
-		return false, err
+		return false, errors.Join(zones, err)
 	}
-	var failed []error
+	failed := []error{zones}
 	for _, chore := range []func(context.Context) (int, bool, error){
 		s.ForgetIdempotencyKeys, s.ForgetCompletedJobs, s.PurgeJobs, s.ForgetVersions, s.forgetLetters,
 		s.forgetOperations, s.ForgetAudit,

@@ -17,7 +17,8 @@ import (
 const rezoneBatch = 200
 
 // Rezone computes the next slots of zoned jobs again if they were computed with other time zone data than this
-// binary's. It returns how many next slots moved. Slots that are due already stay as they are.
+// binary's. It returns how many next slots moved. Slots that are due already stay as they are. One replica at a time
+// does so.
 //
 // During an upgrade, replicas with older data go on with theirs. So the slots are computed when the first replica with
 // newer data starts, and once more when the last one with older data is gone. Older data is used again when no replica
@@ -26,18 +27,24 @@ const rezoneBatch = 200
 func (s *Store) Rezone(ctx context.Context) (moved int, err error) {
 	version := cron.ZoneDataVersion()
 	var have string
-	var mixed, others bool
+	var mixed, others, newer bool
 	err = s.db.Conns(ctx).QueryRow(ctx, `
-		SELECT zone_data, zones_mixed, EXISTS (SELECT FROM punctual.replicas WHERE zone_data <> $1)
-		FROM punctual.deployment`, version).Scan(&have, &mixed, &others)
+		SELECT zone_data, zones_mixed,
+		       EXISTS (SELECT FROM punctual.replicas WHERE zone_data <> $1),
+		       EXISTS (SELECT FROM punctual.replicas WHERE zone_data > $1)
+		FROM punctual.deployment`, version).Scan(&have, &mixed, &others, &newer)
 	if err != nil {
 		return 0, fmt.Errorf("reading the time zone data's version: %w", err)
 	}
-	older := version < have && others
-	if older || have == version && (others || !mixed) {
+	if version < have && newer || have == version && (others || !mixed) {
 		if others && !mixed {
-			err = pg.Exec(ctx, s.db.Conns(ctx), `UPDATE punctual.deployment SET zones_mixed = true`)
+			_, err = s.zonesExec(ctx, `UPDATE punctual.deployment SET zones_mixed = true`)
 		}
+		return 0, err
+	}
+	mine, err := s.zonesExec(ctx, `
+		UPDATE punctual.deployment SET rezoned_at = clock_timestamp() WHERE rezoned_at < now() - interval '1 min'`)
+	if err != nil || mine == 0 {
 		return 0, err
 	}
 	var r rezoning
@@ -46,14 +53,30 @@ func (s *Store) Rezone(ctx context.Context) (moved int, err error) {
 			return r.moved, fmt.Errorf("computing next slots with time zone data %s: %w", version, err)
 		}
 	}
-	if err := pg.Exec(ctx, s.db.Conns(ctx), `UPDATE punctual.deployment SET zone_data = $1, zones_mixed = $2`,
+	if _, err := s.zonesExec(ctx, `
+		UPDATE punctual.deployment
+		SET zone_data = $1, rezoned_at = '-infinity',
+		    zones_mixed = $2 OR EXISTS (SELECT FROM punctual.replicas WHERE zone_data <> $1)`,
 		version, others || r.locked); err != nil {
-		return r.moved, fmt.Errorf("writing the time zone data's version: %w", err)
+		return r.moved, err
 	}
 	if r.moved > 0 {
 		s.options.Log.Info("next slots computed again with other time zone data", "moved", r.moved, "zone_data", version)
 	}
 	return r.moved, nil
+}
+
+// zonesExec changes the deployment's row, and returns how many rows it changed.
+func (s *Store) zonesExec(ctx context.Context, sql string, args ...any) (changed int64, err error) {
+	err = s.db.InTx(ctx, pg.Everybody, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, sql, args...)
+		changed = tag.RowsAffected()
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("writing the time zone data's version: %w", err)
+	}
+	return changed, nil
 }
 
 // rezoning is a pass over all zoned jobs, in the order of their ids.
@@ -103,7 +126,7 @@ func (r *rezoning) some(ctx context.Context, s *Store) (more bool, err error) {
 				r.locked = true
 				return nil
 			}
-			job, err := s.compile(key, tenant, raw)
+			job, err := s.compileOnce(key, tenant, raw)
 			if err != nil {
 				s.options.Log.Error("a job's next slot cannot be computed again", "job", key.id, "error", err)
 				return nil
@@ -114,8 +137,14 @@ func (r *rezoning) some(ctx context.Context, s *Store) (more bool, err error) {
 			}
 			return nil
 		})
-		if err != nil || len(ids) == 0 {
+		if err != nil {
 			return err
+		}
+		if err := pg.Exec(ctx, tx, `UPDATE punctual.deployment SET rezoned_at = clock_timestamp()`); err != nil {
+			return err
+		}
+		if len(ids) == 0 {
+			return nil
 		}
 		r.moved += len(ids)
 		_, err = tx.Exec(ctx, `
