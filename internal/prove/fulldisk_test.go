@@ -48,9 +48,7 @@ func fillTables(t *testing.T, _ *privatepg.Server, disk *pgtest.Disk, fleet []*p
 	began := time.Now()
 	for _, r := range fleet {
 		notReady(t, r, "disk is full")
-		if !strings.Contains(r.Output(), "No space left on device") {
-			t.Error("the log does not say why")
-		}
+		await(t, "the log to say why", func() bool { return strings.Contains(r.Output(), "No space left on device") })
 	}
 	await(t, "some seconds of it", func() bool { return time.Since(began) > 4*time.Second })
 	disk.Clear()
