@@ -126,6 +126,14 @@ func TestSlotsOfOlderZoneDataAreComputedAgainWhenItsReplicasAreGone(t *testing.T
 	gone()
 	rezoned("when that is gone too", 1)
 
+	c.exec(`UPDATE punctual.deployment SET zone_data = '2000a'`)
+	other("2000a")
+	byOther()
+	rezoned("at the start of a short upgrade", 1)
+	byOther()
+	gone()
+	rezoned("when it has ended", 1)
+
 	c.exec(`UPDATE punctual.deployment SET zone_data = '9999a'`)
 	other("9999a")
 	byOther()
