@@ -151,6 +151,28 @@ func TestAttemptsWaitWhileSecretsCannotBeRead(t *testing.T) {
 	}
 }
 
+func TestACancelBeforeAnythingIsSentLeavesNoAttempt(t *testing.T) {
+	t.Parallel()
+	url, requests := target(t, http.StatusOK)
+	s, store := sender(t, nil)
+	a := with(t, url, `"method":"POST"`)
+	s.workCtx = t.Context()
+	store.signing = func() ([]SigningKey, error) {
+		s.flights.cancel([]uuid.UUID{a.RunID})
+		return nil, errors.New("the database is away")
+	}
+	o, _ := s.send(a, a.Request(""), time.Now())
+	end := o.End()
+	if o.Verdict != Cancel || !o.StartedAt.IsZero() || end != (End{Status: StatusCancelled, Number: a.Attempt - 1}) {
+		t.Errorf("verdict %v, started at %s, %+v", o.Verdict, o.StartedAt, end)
+	}
+	select {
+	case r := <-requests:
+		t.Errorf("the target got %+v", r)
+	default:
+	}
+}
+
 func TestAnAttemptThatExpiresWhileItsSecretsAreReadIsNotSent(t *testing.T) {
 	t.Parallel()
 	s, _ := sender(t, map[string]Secret{"token": secretOf("s3cr3t")})

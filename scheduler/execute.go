@@ -101,10 +101,13 @@ func (s *Scheduler) send(a Assignment, request delivery.Request, started time.Ti
 	finished := started.Add(time.Since(sent))
 	switch {
 	case result.Cancelled && errors.Is(context.Cause(ctx), errCancelled):
-		return Outcome{
-			Assignment: a, Verdict: Cancel, StartedAt: started, FinishedAt: finished,
-			Reason: ReasonCancelled, Error: errCancelled.Error(),
-		}, result
+		o := Outcome{
+			Assignment: a, Verdict: Cancel, FinishedAt: finished, Reason: ReasonCancelled, Error: errCancelled.Error(),
+		}
+		if result.Sent {
+			o.StartedAt = started
+		}
+		return o, result
 	case result.Cancelled && !result.Sent:
 		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: finished}, result
 	case result.Cancelled:

@@ -16,7 +16,7 @@ const (
 	Expire                   // no attempt was made: final; skipped when nothing was ever sent, else dead
 	GiveBack                 // never sent: pending again after RetryIn, for any replica
 	Interrupt                // cut off by a stopping replica: retried at once, not counted
-	Cancel                   // final: cancelled, as was asked for
+	Cancel                   // final: cancelled, as was asked for; without StartedAt, before anything was sent
 	Await                    // the target answered 202 and will call back, at the latest after RetryIn
 	Hold                     // never sent: waits for what Held names, at the latest until RetryIn has passed
 	Abandon                  // never sent, and has waited for as long as it may: final, dead
@@ -81,6 +81,9 @@ func (o Outcome) End() End {
 	case Interrupt:
 		return End{Status: StatusRetrying, Attempt: AttemptInterrupted, Number: o.Attempt}
 	case Cancel:
+		if o.StartedAt.IsZero() {
+			return End{Status: StatusCancelled, Number: o.Attempt - 1}
+		}
 		return End{Status: StatusCancelled, Attempt: AttemptCancelled, Counts: true, Number: o.Attempt}
 	case Await:
 		return End{Status: StatusRunning, Counts: true, Number: o.Attempt}

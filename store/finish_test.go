@@ -109,6 +109,11 @@ func TestFinish(t *testing.T) {
 		o.Reason = scheduler.ReasonExpired
 		return o
 	}
+	cancel := func(a scheduler.Assignment) scheduler.Outcome {
+		o := unsent(a, scheduler.Cancel)
+		o.Reason = scheduler.ReasonCancelled
+		return o
+	}
 	interrupt := func(a scheduler.Assignment) scheduler.Outcome {
 		o := ended(a, scheduler.Interrupt)
 		o.Error = "the replica is stopping"
@@ -185,6 +190,16 @@ func TestFinish(t *testing.T) {
 			"expired and never sent it is skipped",
 			[]func(scheduler.Assignment) scheduler.Outcome{expire},
 			"skipped expired attempt 0 finished",
+		},
+		{
+			"cancelled before it was sent it has no attempt",
+			[]func(scheduler.Assignment) scheduler.Outcome{cancel},
+			"cancelled cancelled_by_user attempt 0 finished",
+		},
+		{
+			"cancelled before it was sent again it keeps the attempt before",
+			[]func(scheduler.Assignment) scheduler.Outcome{failed, cancel},
+			"cancelled cancelled_by_user attempt 1 finished attempts: 1 failed http_5xx",
 		},
 		{
 			"expired and sent before it is dead",
