@@ -5,6 +5,7 @@ package failpoint
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"regexp"
 	"strconv"
 	"sync/atomic"
@@ -17,9 +18,9 @@ const env = "PUNCTUAL_FAILPOINT"
 var form = regexp.MustCompile(`^([a-z-]+):([1-9]\d*)=(kill|stop)$`)
 
 var (
-	at     Point
-	left   atomic.Int64 // how often the step is still passed before that
-	signal = syscall.SIGKILL
+	at   Point
+	left atomic.Int64 // how often the step is still passed before that
+	how  = syscall.SIGKILL
 )
 
 func init() {
@@ -38,7 +39,7 @@ func init() {
 	}
 	left.Store(times)
 	if parts[3] == "stop" {
-		signal = syscall.SIGSTOP
+		how = syscall.SIGSTOP
 	}
 }
 
@@ -47,8 +48,10 @@ func At(p Point) {
 	if p != at || left.Add(-1) != 0 {
 		return
 	}
-	_ = syscall.Kill(os.Getpid(), signal)
-	if signal == syscall.SIGKILL {
-		select {} // the signal is on its way: nothing more must happen here
-	}
+	continued := make(chan os.Signal, 1)
+	signal.Notify(continued, syscall.SIGCONT)
+	_ = syscall.Kill(os.Getpid(), how)
+	// The signal is on its way, and on a busy machine this thread runs on for a while. Nothing more must happen here: not
+	// before somebody has the process continue, and after a kill never.
+	<-continued
 }
