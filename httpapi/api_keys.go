@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/google/uuid"
 
 	"punctual/scheduler"
 	"punctual/store"
@@ -103,40 +102,10 @@ func (k KeyInput) newKey() store.NewKey {
 	return n
 }
 
-// Key is an API key without its secret.
-type Key struct {
-	ID         uuid.UUID  `json:"id" format:"uuid" doc:"Never reused." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
-	Tenant     string     `json:"tenant" doc:"The tenant that it acts for." example:"billing"`
-	Name       string     `json:"name" doc:"What the key is for." example:"ci"`
-	Prefix     string     `json:"prefix" doc:"The beginning of the key, which is not secret." example:"punctual_5f0e8b110c6d9a44"`
-	Role       Role       `json:"role" enum:"metrics,viewer,submitter,editor,admin,operator" doc:"What it may do." example:"editor"`
-	State      string     `json:"state" enum:"active,expired,revoked" doc:"Whether it works." example:"active"`
-	CreatedBy  string     `json:"created_by" doc:"Who created it." example:"command:alice"`
-	CreatedAt  time.Time  `json:"created_at" doc:"When it was created."`
-	ExpiresAt  *time.Time `json:"expires_at" doc:"When it stops working. Null: never."`
-	LastUsedAt *time.Time `json:"last_used_at" doc:"When it was last used, to the minute. Null: never."`
-	RevokedAt  *time.Time `json:"revoked_at" doc:"When it was revoked."`
-}
-
 // NewKey is an API key that was just created.
 type NewKey struct {
-	Key
+	store.Key
 	Secret string `json:"key" doc:"The key. Store it now: it is never shown again." example:"punctual_5f0e8b110c6d9a44_…"`
-}
-
-func showKey(k store.KeyRecord, now time.Time) Key {
-	state := "active"
-	switch {
-	case k.RevokedAt != nil:
-		state = "revoked"
-	case k.ExpiresAt != nil && !k.ExpiresAt.After(now):
-		state = "expired"
-	}
-	return Key{
-		ID: k.ID, Tenant: k.Tenant, Name: k.Name, Prefix: "punctual_" + k.Prefix, Role: Role(k.Role), State: state,
-		CreatedBy: k.CreatedBy, CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, LastUsedAt: k.LastUsedAt,
-		RevokedAt: k.RevokedAt,
-	}
 }
 
 type createKeyInput struct{ Request body[KeyInput] }
@@ -163,47 +132,27 @@ func (s *server) createKey(ctx context.Context, tenant int32, in *createKeyInput
 	if err != nil {
 		return nil, err
 	}
-	return &newKeyAnswer{"/v1/api-keys/" + record.ID.String(), NewKey{showKey(record, record.CreatedAt), secret}}, nil
+	return &newKeyAnswer{"/v1/api-keys/" + record.ID.String(), NewKey{record, secret}}, nil
 }
-
-// KeyList is one page of API keys.
-type KeyList struct {
-	Data       []Key   `json:"data" doc:"The keys of this page."`
-	NextCursor *string `json:"next_cursor" doc:"The cursor of the next page; null on the last one."`
-}
-
-type keyListAnswer struct{ Body KeyList }
 
 type listKeysInput struct{ Paging }
 
-func (s *server) listKeys(ctx context.Context, tenant int32, in *listKeysInput) (*keyListAnswer, error) {
-	now, err := s.Store.Now(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (s *server) listKeys(ctx context.Context, tenant int32, in *listKeysInput) (*listAnswer[store.Key], error) {
 	records, next, err := s.Store.ListKeys(ctx, tenant, in.page())
 	if err != nil {
 		return nil, err
 	}
-	list := KeyList{Data: make([]Key, len(records)), NextCursor: orNull(next)}
-	for i, k := range records {
-		list.Data[i] = showKey(k, now)
-	}
-	return &keyListAnswer{list}, nil
+	return pageOf(records, next), nil
 }
 
 type oneKeyInput struct {
 	Key string `path:"key" doc:"Id of the key." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 }
 
-type keyAnswer struct{ Body Key }
+type keyAnswer struct{ Body store.Key }
 
 func (s *server) getKey(ctx context.Context, tenant int32, in *oneKeyInput) (*keyAnswer, error) {
 	id, err := parseID(in.Key)
-	if err != nil {
-		return nil, err
-	}
-	now, err := s.Store.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +160,7 @@ func (s *server) getKey(ctx context.Context, tenant int32, in *oneKeyInput) (*ke
 	if err != nil {
 		return nil, err
 	}
-	return &keyAnswer{showKey(record, now)}, nil
+	return &keyAnswer{record}, nil
 }
 
 func (s *server) revokeKey(ctx context.Context, tenant int32, in *oneKeyInput) (*struct{}, error) {

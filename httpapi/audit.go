@@ -2,14 +2,12 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
-	"punctual/store"
+	"punctual/store/audit"
 )
 
 func (s *server) auditRoutes() {
@@ -21,42 +19,6 @@ func (s *server) auditRoutes() {
 			"start are not listed here: see the runs. Secrets are shown as ***. A page of large definitions ends before " +
 			"`limit`, after 4 MiB.",
 	}, s.listAudit)
-}
-
-// AuditEntry is one change in the audit log.
-type AuditEntry struct {
-	ID         uuid.UUID       `json:"id" format:"uuid" doc:"Its id." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
-	At         time.Time       `json:"at" doc:"When the change was made."`
-	ActorKind  store.ActorKind `json:"actor_kind" enum:"anybody,key,token,command,system" doc:"How the actor authenticated. anybody: authentication is off. system: Punctual itself, for example when a pause ends at its set time." example:"key"`
-	Actor      *string         `json:"actor" doc:"Who made the change: the id of a key, the subject of a token, or a login. Null: unknown." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
-	ActorName  *string         `json:"actor_name" doc:"The name of the key, if the actor is one." example:"deploy"`
-	Address    *string         `json:"address" doc:"Where the request came from." example:"203.0.113.7"`
-	RequestID  *string         `json:"request_id" doc:"The request's X-Request-Id." example:"7UBLQ5SRJ2ZTNBQFRQTMLNPKJE"`
-	Action     store.Action    `json:"action" doc:"What was done: the kind of resource, a dot, a verb." example:"job.pause"`
-	Resource   string          `json:"resource" enum:"job,run,dead_letter,operation,api_key,tenant,secret,signing_secret,deployment,breaker" doc:"The kind of resource that was changed." example:"job"`
-	ResourceID *uuid.UUID      `json:"resource_id" format:"uuid" nullable:"true" doc:"Id of the resource that was changed."`
-	JobID      *uuid.UUID      `json:"job_id" format:"uuid" nullable:"true" doc:"The job that the change is about, also for a change to one of its runs."`
-	Name       *string         `json:"name" doc:"The name of the resource at that time; for a run or dead letter, the name of its job." example:"daily-invoice-gen"`
-	Before     json.RawMessage `json:"before" doc:"The resource before the change; if it was changed, the part that changed. Null: there was nothing to show."`
-	After      json.RawMessage `json:"after" doc:"The resource after the change. Null: there is nothing to show."`
-}
-
-func showAudit(r store.AuditRecord) AuditEntry {
-	e := AuditEntry{
-		ID: r.ID, At: r.At.UTC(), ActorKind: r.ActorKind, Actor: orNull(r.Actor), ActorName: orNull(r.ActorName),
-		RequestID: orNull(r.RequestID), Action: r.Action, Resource: r.Action.Resource(), ResourceID: r.ResourceID,
-		JobID: r.JobID, Name: orNull(r.Name), Before: r.Before, After: r.After,
-	}
-	if r.Address != nil {
-		e.Address = new(r.Address.String())
-	}
-	if e.Before == nil {
-		e.Before = json.RawMessage("null")
-	}
-	if e.After == nil {
-		e.After = json.RawMessage("null")
-	}
-	return e
 }
 
 type listAuditInput struct {
@@ -71,17 +33,9 @@ type listAuditInput struct {
 	Paging
 }
 
-// AuditList is one page of the audit log.
-type AuditList struct {
-	Data       []AuditEntry `json:"data" doc:"The changes of this page."`
-	NextCursor *string      `json:"next_cursor" doc:"The cursor of the next page; null on the last one."`
-}
-
-type auditListAnswer struct{ Body AuditList }
-
-func (s *server) listAudit(ctx context.Context, tenant int32, in *listAuditInput) (*auditListAnswer, error) {
-	filter := store.AuditFilter{
-		Action: store.Action(in.Action), Actor: in.Actor, Resource: in.Resource, Name: in.Name, Job: in.Job, Page: in.page(),
+func (s *server) listAudit(ctx context.Context, tenant int32, in *listAuditInput) (*listAnswer[audit.Entry], error) {
+	filter := audit.Filter{
+		Action: audit.Action(in.Action), Actor: in.Actor, Resource: in.Resource, Name: in.Name, Job: in.Job, Page: in.page(),
 	}
 	if in.From.at != nil {
 		filter.From = *in.From.at
@@ -96,13 +50,9 @@ func (s *server) listAudit(ctx context.Context, tenant int32, in *listAuditInput
 		}
 		filter.ResourceID = &id
 	}
-	records, next, err := s.Store.ListAudit(ctx, tenant, filter)
+	entries, next, err := s.Store.Audit.List(ctx, tenant, filter)
 	if err != nil {
 		return nil, err
 	}
-	list := AuditList{Data: make([]AuditEntry, len(records)), NextCursor: orNull(next)}
-	for i, r := range records {
-		list.Data[i] = showAudit(r)
-	}
-	return &auditListAnswer{list}, nil
+	return pageOf(entries, next), nil
 }

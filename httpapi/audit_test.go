@@ -9,14 +9,15 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/audit"
 )
 
 func TestTheAuditLogTellsWhoChangedWhat(t *testing.T) {
 	t.Parallel()
-	who := store.Actor{
-		Kind: store.ActorToken, Name: "alice", Address: netip.MustParseAddr("203.0.113.7"), RequestID: "r-1",
+	who := audit.Actor{
+		Kind: audit.Token, Name: "alice", Address: netip.MustParseAddr("203.0.113.7"), RequestID: "r-1",
 	}
-	ctx := store.WithActor(t.Context(), who)
+	ctx := audit.WithActor(t.Context(), who)
 	s := serve(t)
 	d := scheduler.Definition{
 		Name: "n", Target: scheduler.Target{URL: "http://example.com/hook"}, Schedule: scheduler.Schedule{Cron: "0 3 * * *"},

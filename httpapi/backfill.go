@@ -23,7 +23,7 @@ func (s *server) backfillRoutes() {
 			"be claimed, for example after an outage, are left to the schedule. The runs have the trigger backfill and never " +
 			"expire. They run one at a time, unless the job's concurrency_policy is allow. Repeating a backfill without rerun " +
 			"creates nothing new. With dry_run, the response is 200 with the numbers, and nothing is created.",
-		Responses: s.rendered(http.StatusAccepted, Operation{}, exampleBackfillOperation),
+		Responses: s.rendered(http.StatusAccepted, store.Operation{}, exampleBackfillOperation),
 		Errors:    []int{400, 404, 413, 415, 422},
 	}, s.backfillJob)
 	describeBody[BackfillInput](s, op, true, exampleBackfill, mediaJSON)
@@ -115,9 +115,9 @@ func (s *server) backfillJob(ctx context.Context, tenant int32, in *backfillJobI
 		}
 		return counted(BackfillCount{Matched: plan.Matched(), NewRuns: n})
 	}
-	return s.begin(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.OperationRecord, error) {
+	return s.begin(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.Operation, error) {
 		if cannot != nil {
-			return store.OperationRecord{}, cannot
+			return store.Operation{}, cannot
 		}
 		return s.Store.StartBackfill(ctx, tenant, plan)
 	})

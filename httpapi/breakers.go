@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -30,25 +29,9 @@ func (s *server) breakerRoutes() {
 
 var exampleBreakersReset = json.RawMessage(`{"host":"billing.internal:443"}`)
 
-// Breaker is one reason why runs of a tenant are held back: a host that cannot be reached, or a host or path that
-// hangs.
-type Breaker struct {
-	HeldBy       string     `json:"held_by" doc:"Its name, as in runs, explain and the view overdue." example:"breaker billing.internal:443"`
-	State        string     `json:"state" enum:"open,recovering,hanging" doc:"open: the host cannot be reached. recovering: the host can be reached again, and gets more requests with each response. hanging: its requests time out, so they may occupy at most a quarter of a queue's worker slots." example:"open"`
-	Host         string     `json:"host" doc:"Host and port." example:"billing.internal:443"`
-	Path         string     `json:"path,omitempty" doc:"The path that hangs; absent: the whole host." example:"/invoices"`
-	Since        time.Time  `json:"since" doc:"Since when runs are held back."`
-	Failures     int        `json:"failures" doc:"How many requests in a row failed." example:"14"`
-	LastError    string     `json:"last_error" doc:"Why the latest request failed." example:"connection refused"`
-	NextProbeAt  *time.Time `json:"next_probe_at" doc:"When the next request is let through. Null: one is under way."`
-	Replicas     int        `json:"replicas" doc:"How many replicas hold back runs for it." example:"3"`
-	WaitingRuns  int        `json:"waiting_runs" maximum:"10000" doc:"Runs that wait for it. 10000: 10,000 or more." example:"40"`
-	WaitingSince *time.Time `json:"waiting_since" doc:"Since when the run that has waited longest has waited. Null: no run waits."`
-}
-
 // BreakerList lists all breakers, at most 1,000.
 type BreakerList struct {
-	Data []Breaker `json:"data" doc:"What holds runs back, by name; at most 1,000."`
+	Data []store.Breaker `json:"data" doc:"What holds runs back, by name; at most 1,000."`
 }
 
 type breakerListAnswer struct{ Body BreakerList }
@@ -58,18 +41,7 @@ func (s *server) listBreakers(ctx context.Context, tenant int32, _ *struct{}) (*
 	if err != nil {
 		return nil, err
 	}
-	return &breakerListAnswer{showBreakers(holds)}, nil
-}
-
-func showBreakers(holds []store.HoldRecord) BreakerList {
-	list := BreakerList{Data: make([]Breaker, len(holds))}
-	for i, h := range holds {
-		list.Data[i] = Breaker{
-			HeldBy: h.HeldBy, State: h.State, Host: h.Host, Path: h.Path, Since: h.Since, Failures: h.Failures,
-			LastError: h.LastError, NextProbeAt: h.ProbeAt, Replicas: h.Replicas, WaitingRuns: h.Waiting, WaitingSince: h.Oldest,
-		}
-	}
-	return list
+	return &breakerListAnswer{BreakerList{Data: holds}}, nil
 }
 
 type resetBreakersInput struct {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
@@ -39,7 +38,7 @@ func (s *server) bulkRoutes() {
 				"It leaves out dead letters that another running operation has selected. For a job whose concurrency_policy is " +
 				"not allow, each replay starts when the one before has ended. With dry_run, the response is 200 with the number " +
 				"of dead letters, and nothing is changed.",
-			Responses: s.rendered(http.StatusAccepted, Operation{}, exampleOperation),
+			Responses: s.rendered(http.StatusAccepted, store.Operation{}, exampleOperation),
 			Errors:    []int{400, 404, 413, 415, 422},
 		}, s.startOperation(kind.of))
 		describeBody[BulkInput](s, op, true, exampleBulk, mediaJSON)
@@ -171,30 +170,6 @@ type Matched struct {
 	Matched int `json:"matched" doc:"How many open dead letters were selected." example:"1204"`
 }
 
-// Operation is work on many dead letters or past slots. Any replica does it in the background.
-type Operation struct {
-	ID           uuid.UUID            `json:"id" format:"uuid" doc:"Its id." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
-	Kind         store.OperationKind  `json:"kind" enum:"replay,resolve,backfill" doc:"What it does." example:"replay"`
-	JobID        *uuid.UUID           `json:"job_id" format:"uuid" nullable:"true" doc:"For a backfill: the job."`
-	State        store.OperationState `json:"state" enum:"running,done,cancelled,failed" doc:"failed: the operation could not continue; error says why." example:"running"`
-	Matched      int                  `json:"matched" doc:"How many dead letters it selected when it was created; for a backfill, how many slots." example:"1204"`
-	Done         int                  `json:"done" doc:"How many dead letters were replayed or resolved; for a backfill, how many slots got a run or had one already." example:"350"`
-	Failed       int                  `json:"failed" doc:"How many could not be processed: the job was deleted, another caller was faster, or the slot is now further back than runs are kept." example:"2"`
-	MaxPerSecond *int                 `json:"max_per_second" doc:"The most dead letters or slots that it processes in a second. Null: no limit." example:"10"`
-	Note         *string              `json:"note" doc:"The note given when it was requested."`
-	Error        *string              `json:"error" doc:"The latest dead letter or slot that could not be processed, and why; or why the operation failed."`
-	CreatedAt    time.Time            `json:"created_at" doc:"When it was requested."`
-	FinishedAt   *time.Time           `json:"finished_at" doc:"When it ended."`
-}
-
-func showOperation(o store.OperationRecord) Operation {
-	return Operation{
-		ID: o.ID, Kind: o.Kind, JobID: o.JobID, State: o.State, Matched: o.Matched, Done: o.Done, Failed: o.Failed,
-		MaxPerSecond: orNull(o.MaxPerSecond), Note: orNull(o.Note), Error: orNull(o.Error), CreatedAt: o.CreatedAt.UTC(),
-		FinishedAt: utc(o.FinishedAt),
-	}
-}
-
 type startOperationInput struct {
 	Idempotent
 	Request body[BulkInput]
@@ -219,7 +194,7 @@ func (s *server) startOperation(
 			}
 			return counted(Matched{n})
 		}
-		return s.begin(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.OperationRecord, error) {
+		return s.begin(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.Operation, error) {
 			return s.Store.StartOperation(ctx, tenant, request)
 		})
 	}
@@ -234,14 +209,14 @@ func counted(v any) (*answered, error) {
 // begin starts an operation once per Idempotency-Key.
 func (s *server) begin(
 	ctx context.Context, tenant int32, key string, hash [sha256.Size]byte,
-	start func(context.Context) (store.OperationRecord, error),
+	start func(context.Context) (store.Operation, error),
 ) (*answered, error) {
 	out, err := s.once(ctx, tenant, key, hash, func(ctx context.Context) (store.Answer, error) {
 		record, err := start(ctx)
 		if err != nil {
 			return store.Answer{}, err
 		}
-		body, err := render(showOperation(record))
+		body, err := render(record)
 		return store.Answer{Status: http.StatusAccepted, Body: body}, err
 	})
 	if err != nil {
@@ -260,34 +235,22 @@ type listOperationsInput struct {
 	Paging
 }
 
-// OperationList is one page of operations.
-type OperationList struct {
-	Data       []Operation `json:"data" doc:"The operations of this page."`
-	NextCursor *string     `json:"next_cursor" doc:"The cursor of the next page; null on the last one."`
-}
-
-type operationListAnswer struct{ Body OperationList }
-
 func (s *server) listOperations(
 	ctx context.Context, tenant int32, in *listOperationsInput,
-) (*operationListAnswer, error) {
+) (*listAnswer[store.Operation], error) {
 	records, next, err := s.Store.ListOperations(ctx, tenant,
 		store.OperationFilter{State: store.OperationState(in.State), Page: in.page()})
 	if err != nil {
 		return nil, err
 	}
-	list := OperationList{Data: make([]Operation, len(records)), NextCursor: orNull(next)}
-	for i, o := range records {
-		list.Data[i] = showOperation(o)
-	}
-	return &operationListAnswer{list}, nil
+	return pageOf(records, next), nil
 }
 
 type operationRef struct {
 	Operation string `path:"operation" doc:"Id of the operation." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
 }
 
-type operationAnswer struct{ Body Operation }
+type operationAnswer struct{ Body store.Operation }
 
 func (s *server) getOperation(ctx context.Context, tenant int32, in *operationRef) (*operationAnswer, error) {
 	id, err := parseID(in.Operation)
@@ -298,7 +261,7 @@ func (s *server) getOperation(ctx context.Context, tenant int32, in *operationRe
 	if err != nil {
 		return nil, err
 	}
-	return &operationAnswer{showOperation(record)}, nil
+	return &operationAnswer{record}, nil
 }
 
 func (s *server) cancelOperation(ctx context.Context, tenant int32, in *operationRef) (*operationAnswer, error) {
@@ -310,5 +273,5 @@ func (s *server) cancelOperation(ctx context.Context, tenant int32, in *operatio
 	if err != nil {
 		return nil, err
 	}
-	return &operationAnswer{showOperation(record)}, nil
+	return &operationAnswer{record}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 
 	"punctual/store"
+	"punctual/store/audit"
 )
 
 // headerTenant names the tenant that an operator acts for.
@@ -22,7 +23,7 @@ type caller struct {
 	role   Role
 	home   store.Tenant // owner of the key or token; its rate limit counts the request
 	tenant store.Tenant // tenant that the request acts for
-	actor  store.Actor
+	actor  audit.Actor
 }
 
 type callerKey struct{}
@@ -35,7 +36,7 @@ func callerOf(ctx context.Context) caller {
 
 // within returns a context whose writes are recorded as the caller's.
 func (c caller) within(ctx context.Context) context.Context {
-	return store.WithActor(context.WithValue(ctx, callerKey{}, c), c.actor)
+	return audit.WithActor(context.WithValue(ctx, callerKey{}, c), c.actor)
 }
 
 // authorize admits callers whose role suffices for an operation. It runs before anything else of the request is read.
@@ -98,7 +99,7 @@ func orOperator(needed Role) string {
 
 // identify authenticates a request and returns its caller, acting for its own tenant.
 func (s *server) identify(ctx context.Context, r *http.Request) (caller, error) {
-	c := caller{actor: store.Actor{Kind: store.ActorAnybody, Address: remote(r), RequestID: requestID(ctx)}}
+	c := caller{actor: audit.Actor{Kind: audit.Anybody, Address: remote(r), RequestID: requestID(ctx)}}
 	token := bearer(r)
 	var err error
 	switch {
@@ -123,7 +124,7 @@ func (s *server) byKey(ctx context.Context, key string, c *caller) error {
 		return errUnauthenticated
 	}
 	c.role, c.home = Role(known.Role), known.Tenant
-	c.actor.Kind, c.actor.Name = store.ActorKey, known.Key.String()
+	c.actor.Kind, c.actor.Name = audit.Key, known.Key.String()
 	return err
 }
 
@@ -133,7 +134,7 @@ func (s *server) byToken(ctx context.Context, token string, c *caller) error {
 	if err != nil {
 		return err
 	}
-	c.actor.Kind, c.actor.Name = store.ActorToken, claims.subject
+	c.actor.Kind, c.actor.Name = audit.Token, claims.subject
 	var known bool
 	if c.role, known = greatest(claims.roles); !known {
 		return newProblem(CodeForbidden,

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
@@ -50,34 +49,6 @@ func (s *server) deadLetterRoutes() {
 	describeBody[NoteInput](s, op, false, exampleResolveNote, mediaJSON)
 }
 
-// DeadLetter is a run that exhausted its attempts.
-type DeadLetter struct {
-	Run          uuid.UUID         `json:"run" format:"uuid" doc:"The dead run." example:"019ad964-3b80-8b21-8f6e-1d2c3b4a5968"`
-	JobID        uuid.UUID         `json:"job_id" format:"uuid" doc:"Its job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
-	Job          string            `json:"job" doc:"The job's name when the run died." example:"daily-invoice-gen"`
-	JobVersion   int32             `json:"job_version" doc:"Version of the definition it used." example:"7"`
-	Trigger      scheduler.Trigger `json:"trigger" doc:"What created it." example:"schedule"`
-	ScheduledFor time.Time         `json:"scheduled_for" doc:"Its slot; for a manual run, when it was requested."`
-	DiedAt       time.Time         `json:"died_at" doc:"When it became dead."`
-	Reason       *scheduler.Reason `json:"reason" nullable:"true" doc:"Why its last attempt failed." example:"http_5xx"`
-	Attempts     int               `json:"attempts" doc:"How many attempts it had." example:"5"`
-	HTTPStatus   *int              `json:"http_status" doc:"Status of the last response, if there was one." example:"503"`
-	Error        *string           `json:"error" doc:"The last error, for people."`
-	ResolvedAt   *time.Time        `json:"resolved_at" doc:"When it was resolved or replayed. Null: it is open."`
-	Note         *string           `json:"note" doc:"The note given when it was resolved or replayed."`
-	ReplayedAs   *uuid.UUID        `json:"replayed_as" format:"uuid" nullable:"true" doc:"The run that replays it."`
-	NotifyURL    *string           `json:"notify_url" doc:"For a notice: its URL, to which its replays go too, in place of the job's target. Null: it is a run of the job itself."`
-}
-
-func showDeadLetter(d store.DeadLetterRecord) DeadLetter {
-	return DeadLetter{
-		Run: d.RunID, JobID: d.JobID, Job: d.Job, JobVersion: d.JobVersion, Trigger: d.Trigger,
-		ScheduledFor: d.ScheduledFor.UTC(), DiedAt: d.DiedAt.UTC(),
-		Reason: orNull(d.Reason), Attempts: d.Attempts, HTTPStatus: orNull(d.HTTPStatus), Error: orNull(d.Error),
-		ResolvedAt: utc(d.ResolvedAt), Note: orNull(d.Note), ReplayedAs: d.ReplayedAs, NotifyURL: orNull(d.NotifyURL),
-	}
-}
-
 // NoteInput is the optional body of a replay and of a resolve.
 type NoteInput struct {
 	Note string `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read." example:"sent by hand"`
@@ -95,17 +66,9 @@ type listDeadLettersInput struct {
 	Paging
 }
 
-// DeadLetterList is one page of dead letters.
-type DeadLetterList struct {
-	Data       []DeadLetter `json:"data" doc:"The dead letters of this page."`
-	NextCursor *string      `json:"next_cursor" doc:"The cursor of the next page; null on the last one."`
-}
-
-type deadLetterListAnswer struct{ Body DeadLetterList }
-
 func (s *server) listDeadLetters(
 	ctx context.Context, tenant int32, in *listDeadLettersInput,
-) (*deadLetterListAnswer, error) {
+) (*listAnswer[store.DeadLetter], error) {
 	labels, err := parseLabels(in.Label)
 	if err != nil {
 		return nil, err
@@ -129,11 +92,7 @@ func (s *server) listDeadLetters(
 	if err != nil {
 		return nil, err
 	}
-	list := DeadLetterList{Data: make([]DeadLetter, len(records)), NextCursor: orNull(next)}
-	for i, d := range records {
-		list.Data[i] = showDeadLetter(d)
-	}
-	return &deadLetterListAnswer{list}, nil
+	return pageOf(records, next), nil
 }
 
 // DeadLetterRef is the input of operations on one dead letter.
@@ -183,7 +142,7 @@ func idOf(out *answered) (uuid.UUID, error) {
 	return made.ID, nil
 }
 
-type deadLetterAnswer struct{ Body DeadLetter }
+type deadLetterAnswer struct{ Body store.DeadLetter }
 
 type resolveDeadLetterInput struct {
 	DeadLetterRef
@@ -204,5 +163,5 @@ func (s *server) resolveDeadLetter(
 	if err != nil {
 		return nil, err
 	}
-	return &deadLetterAnswer{showDeadLetter(record)}, nil
+	return &deadLetterAnswer{record}, nil
 }

@@ -18,6 +18,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
+	"punctual/store"
 )
 
 // delivered is a request that the target got.
@@ -57,6 +58,7 @@ func newFleet(t *testing.T) *fleet {
 		done <- scheduler.Run(ctx, f.store, scheduler.Config{
 			Queues: map[string]int{"default": 20}, DrainTimeout: time.Second, Client: client,
 			Log: slog.New(slog.DiscardHandler), Metrics: scheduler.NewMetrics(prometheus.NewRegistry()),
+			Credentials: f.store, Chores: f.store.Chores(),
 			Finished: func(outcomes []scheduler.Outcome) {
 				for _, o := range outcomes {
 					f.ended <- o
@@ -163,7 +165,7 @@ func TestBulkReplayIsWorkedOnByTheReplicas(t *testing.T) {
 	}
 	r := f.do("POST", "/v1/dead-letters/replay",
 		`{"filter":{"job":"a","reason":"http_5xx"},"max_per_second":100,"note":"back"}`).want(202)
-	if o := into[Operation](r); o.State != "running" || o.Matched != 3 || o.Kind != "replay" {
+	if o := into[store.Operation](r); o.State != "running" || o.Matched != 3 || o.Kind != "replay" {
 		t.Errorf("%s", r.body)
 	}
 	for range 3 {
@@ -174,12 +176,12 @@ func TestBulkReplayIsWorkedOnByTheReplicas(t *testing.T) {
 		}
 	}
 	path := r.header.Get("Location")
-	if o := into[Operation](f.do("GET", path, "").want(200)); o.State != "done" || o.Done != 3 || o.Failed != 0 ||
+	if o := into[store.Operation](f.do("GET", path, "").want(200)); o.State != "done" || o.Done != 3 || o.Failed != 0 ||
 		o.FinishedAt == nil {
 		t.Errorf("%+v", o)
 	}
 	f.do("POST", path+"/cancel", "").code(CodeState)
-	if list := into[OperationList](f.do("GET", "/v1/operations?state=done", "").want(200)); len(list.Data) != 1 ||
+	if list := into[List[store.Operation]](f.do("GET", "/v1/operations?state=done", "").want(200)); len(list.Data) != 1 ||
 		operationPath(list.Data[0].ID) != path {
 		t.Errorf("%+v", list)
 	}

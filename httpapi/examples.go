@@ -8,6 +8,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/pg"
 )
 
 // Examples of the documentation.
@@ -30,7 +31,7 @@ var (
 	exampleJob         = showJob(exampleRecord(), scheduler.DefaultJitter)
 	examplePausedJob   = showJob(examplePausedRecord(), scheduler.DefaultJitter)
 	exampleRun         = showWholeRun()
-	exampleRuns        = RunList{Data: []ListedRun{{Run: showRun(exampleRunRecord())}}}
+	exampleRuns        = List[ListedRun]{Data: []ListedRun{{Run: showRun(exampleRunRecord())}}}
 	examplePendingRun  = showRun(examplePendingRecord())
 	exampleBatchAnswer = BatchAnswer{
 		Data: []BatchItem{{ID: exampleJobID, Name: "reminder-4711", Result: store.BatchCreated}},
@@ -39,7 +40,7 @@ var (
 		{ScheduledFor: at("2026-03-28T01:30:00Z"), Local: "2026-03-28T02:30:00+01:00"},
 		{
 			ScheduledFor: at("2026-03-29T01:30:00Z"), Local: "2026-03-29T03:30:00+02:00",
-			Note: orNull("02:30 does not exist on this day: moved forward by 1h"),
+			Note: pg.OrNull("02:30 does not exist on this day: moved forward by 1h"),
 		},
 	}}
 	exampleUpcoming = Upcoming{Slots: []UpcomingSlot{
@@ -101,17 +102,17 @@ func exampleRunRecord() store.RunRecord {
 		Attempt: 2, MaxAttempts: 3, JobVersion: 7,
 		Replica: &exampleReplicaID, DueAt: at("2026-12-01T11:00:00.421Z"), CreatedAt: at("2026-12-01T11:00:00.423Z"),
 		ClaimedAt: &claimed, StartedAt: &started, FinishedAt: &finished, HTTPStatus: 200,
-		Attempts: []store.AttemptRecord{
+		Attempts: []store.Attempt{
 			{
-				Number: 1, StartedAt: at("2026-12-01T11:00:00.425Z"), FinishedAt: at("2026-12-01T11:00:00.508Z"),
-				Outcome: scheduler.AttemptFailed, Reason: scheduler.ReasonHTTP5xx, HTTPStatus: 503,
-				Error: "the target answered 503", Response: "try again later", Replica: &exampleReplicaID,
+				Number: 1, StartedAt: at("2026-12-01T11:00:00.425Z"), FinishedAt: new(at("2026-12-01T11:00:00.508Z")),
+				Outcome: scheduler.AttemptFailed, Reason: new(scheduler.ReasonHTTP5xx), HTTPStatus: new(503),
+				Error: new("the target answered 503"), Response: new("try again later"), Replica: &exampleReplicaID,
 				Headers: map[string]string{
 					"content-type": "text/plain", "date": "Tue, 01 Dec 2026 11:00:04 GMT", "retry-after": "30",
 				},
 			},
 			{
-				Number: 2, StartedAt: started, FinishedAt: finished, Outcome: scheduler.AttemptSucceeded, HTTPStatus: 200,
+				Number: 2, StartedAt: started, FinishedAt: &finished, Outcome: scheduler.AttemptSucceeded, HTTPStatus: new(200),
 				Replica: &exampleReplicaID,
 			},
 		},

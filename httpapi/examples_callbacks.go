@@ -27,10 +27,10 @@ func exampleFailedRecord() store.RunRecord {
 		1, 0, "the ledger is locked"
 	run.ClaimedAt, run.StartedAt, run.AcceptedAt, run.FinishedAt, run.NextAttemptAt = &claimed, &started, &accepted,
 		nil, &next
-	run.Attempts = []store.AttemptRecord{
+	run.Attempts = []store.Attempt{
 		{
-			Number: 1, StartedAt: started, FinishedAt: at("2026-12-01T11:07:33.551Z"), Outcome: scheduler.AttemptFailed,
-			Error: "the ledger is locked",
+			Number: 1, StartedAt: started, FinishedAt: new(at("2026-12-01T11:07:33.551Z")), Outcome: scheduler.AttemptFailed,
+			Error: new("the ledger is locked"),
 		},
 	}
 	return run

@@ -19,25 +19,25 @@ var (
 	exampleBackfill = json.RawMessage(`{"from":"2026-11-01T00:00:00Z","to":"2026-12-01T00:00:00Z","max_per_second":10,` +
 		`"note":"invoices of November with the new template"}`)
 
-	exampleDeadLetters        = DeadLetterList{Data: []DeadLetter{showDeadLetter(exampleDeadLetter())}}
-	exampleResolved           = showDeadLetter(exampleResolvedRecord())
+	exampleDeadLetters        = List[store.DeadLetter]{Data: []store.DeadLetter{exampleDeadLetter()}}
+	exampleResolved           = exampleResolvedLetter()
 	exampleReplay             = showRun(exampleReplayRecord())
-	exampleOperation          = showOperation(exampleOperationRecord())
-	exampleCancelledOperation = showOperation(exampleCancelledOperationRecord())
-	exampleBackfillOperation  = showOperation(exampleBackfillRecord())
+	exampleOperation          = exampleRunningOperation()
+	exampleCancelledOperation = exampleEndedOperation()
+	exampleBackfillOperation  = exampleRunningBackfill()
 )
 
-func exampleDeadLetter() store.DeadLetterRecord {
-	return store.DeadLetterRecord{
+func exampleDeadLetter() store.DeadLetter {
+	return store.DeadLetter{
 		RunID: exampleRunID, JobID: exampleJobID, Job: "daily-invoice-gen", Trigger: scheduler.TriggerSchedule, JobVersion: 7,
-		ScheduledFor: at("2026-12-01T11:00:00Z"), DiedAt: at("2026-12-01T11:03:02.774Z"), Reason: scheduler.ReasonHTTP5xx,
-		Attempts: 3, HTTPStatus: 503, Error: "the target answered 503",
+		ScheduledFor: at("2026-12-01T11:00:00Z"), DiedAt: at("2026-12-01T11:03:02.774Z"),
+		Reason: new(scheduler.ReasonHTTP5xx), Attempts: 3, HTTPStatus: new(503), Error: new("the target answered 503"),
 	}
 }
 
-func exampleResolvedRecord() store.DeadLetterRecord {
+func exampleResolvedLetter() store.DeadLetter {
 	d, resolved := exampleDeadLetter(), at("2026-12-01T15:20:11.803Z")
-	d.ResolvedAt, d.Note = &resolved, "sent by hand"
+	d.ResolvedAt, d.Note = &resolved, new("sent by hand")
 	return d
 }
 
@@ -47,23 +47,23 @@ func exampleReplayRecord() store.RunRecord {
 	return run
 }
 
-func exampleOperationRecord() store.OperationRecord {
-	return store.OperationRecord{
+func exampleRunningOperation() store.Operation {
+	return store.Operation{
 		ID: uuid.MustParse("019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"), Kind: store.OperationReplay,
-		State: store.OperationRunning, MaxPerSecond: 10, Note: "the invoice service was down", Matched: 1204, Done: 350,
-		CreatedAt: at("2026-12-01T15:22:56.196Z"),
+		State: store.OperationRunning, MaxPerSecond: new(10), Note: new("the invoice service was down"),
+		Matched: 1204, Done: 350, CreatedAt: at("2026-12-01T15:22:56.196Z"),
 	}
 }
 
-func exampleCancelledOperationRecord() store.OperationRecord {
-	o, finished := exampleOperationRecord(), at("2026-12-01T15:23:31.02Z")
+func exampleEndedOperation() store.Operation {
+	o, finished := exampleRunningOperation(), at("2026-12-01T15:23:31.02Z")
 	o.State, o.FinishedAt = store.OperationCancelled, &finished
 	return o
 }
 
-func exampleBackfillRecord() store.OperationRecord {
-	o := exampleOperationRecord()
+func exampleRunningBackfill() store.Operation {
+	o := exampleRunningOperation()
 	o.Kind, o.JobID, o.Matched, o.Done, o.Note = store.OperationBackfill, &exampleJobID, 31, 0,
-		"invoices of November with the new template"
+		new("invoices of November with the new template")
 	return o
 }

@@ -9,6 +9,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/pg"
 )
 
 // Examples of the documentation: keys and tenants.
@@ -24,25 +25,21 @@ var (
 		`"url":"https://hooks.slack.com/services/T000/B000/XXXX"}}`)
 	exampleTested = NotifyResults{Data: []NotifyResult{{
 		Format: scheduler.FormatSlack, URL: "https://hooks.slack.com/services/T000/B000/XXXX", Delivered: true,
-		HTTPStatus: orNull(200),
+		HTTPStatus: pg.OrNull(200),
 	}}}
 
-	exampleKey      = showKey(exampleKeyRecord(), at("2026-12-01T15:20:11Z"))
+	exampleKey = store.Key{
+		ID: uuid.MustParse("019ada4e-9c3b-7d52-a1c8-5be0f7d96a34"), Tenant: "billing", Name: "ci",
+		Prefix: "punctual_5f0e8b110c6d9a44", Role: string(RoleEditor), State: "active", CreatedBy: "command:alice",
+		CreatedAt: at("2026-12-01T15:20:11.803Z"), ExpiresAt: new(at("2026-12-31T15:20:11.803Z")),
+	}
 	exampleNewKey   = NewKey{exampleKey, "punctual_5f0e8b110c6d9a44_wXb7…"}
-	exampleKeys     = KeyList{Data: []Key{exampleKey}}
+	exampleKeys     = List[store.Key]{Data: []store.Key{exampleKey}}
 	exampleTenant   = showTenant(exampleTenantRecord())
 	exampleOwn      = TenantWithUsage{exampleTenant, TenantUsage{Jobs: 812}}
-	exampleTenants  = TenantList{Data: []Tenant{exampleTenant}}
+	exampleTenants  = List[Tenant]{Data: []Tenant{exampleTenant}}
 	exampleNoTenant = `There is no tenant "biling", which the header Punctual-Tenant names.`
 )
-
-func exampleKeyRecord() store.KeyRecord {
-	expires := at("2026-12-31T15:20:11.803Z")
-	return store.KeyRecord{
-		ID: uuid.MustParse("019ada4e-9c3b-7d52-a1c8-5be0f7d96a34"), Tenant: "billing", Name: "ci", Prefix: "5f0e8b110c6d9a44",
-		Role: string(RoleEditor), CreatedBy: "command:alice", CreatedAt: at("2026-12-01T15:20:11.803Z"), ExpiresAt: &expires,
-	}
-}
 
 func exampleTenantRecord() store.TenantRecord {
 	jobs, requests, interval := 10000, 200, time.Minute

@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/store"
+	"punctual/store/pg"
 )
 
 // Explanation says what happened to a job at an instant.
@@ -61,7 +62,7 @@ func (s *server) explain(ctx context.Context, tenant int32, in *explainInput) (*
 
 func showExplanation(e store.Explanation) Explanation {
 	out := Explanation{
-		At: e.At.UTC(), Slot: utc(e.Slot), Version: orNull(e.Version), Outcome: e.Outcome, Text: e.Text,
+		At: e.At.UTC(), Slot: utc(e.Slot), Version: pg.OrNull(e.Version), Outcome: e.Outcome, Text: e.Text,
 		PreviousSlot: utc(e.PreviousSlot), NextSlot: utc(e.NextSlot),
 	}
 	if e.Run != nil {
@@ -69,7 +70,7 @@ func showExplanation(e store.Explanation) Explanation {
 		out.Run = &run
 	}
 	if p := e.Pause; p != nil {
-		out.Pause = &Pause{Since: p.Since.UTC(), Ended: utc(p.Ended), Until: utc(p.Until), Note: p.Note, By: orNull(p.By)}
+		out.Pause = &Pause{Since: p.Since.UTC(), Ended: utc(p.Ended), Until: utc(p.Until), Note: p.Note, By: pg.OrNull(p.By)}
 	}
 	return out
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/google/uuid"
 
 	"punctual/scheduler"
 	"punctual/store"
@@ -85,21 +84,10 @@ func showQueues(depths []store.QueueDepth, held []store.HeldBack) QueueList {
 	return list
 }
 
-// Replica is a process that serves queues, or only the API.
-type Replica struct {
-	ID        uuid.UUID      `json:"id" format:"uuid" doc:"Chosen anew at every start." example:"5b0b8a52-3f0e-4c67-9d35-9d7f3f7a2c11"`
-	Host      string         `json:"host" doc:"The host's name, for people." example:"punctual-7c9f"`
-	Version   string         `json:"version" doc:"Version of its binary." example:"1.4.0"`
-	Queues    map[string]int `json:"queues" doc:"Its worker slots by queue. Empty: it serves the API only (serve --dispatch=off)."`
-	StartedAt time.Time      `json:"started_at" doc:"When it started."`
-	RenewedAt time.Time      `json:"renewed_at" doc:"When it last renewed its heartbeat, which it does every two seconds."`
-	Draining  bool           `json:"draining" doc:"It was told to stop: it claims nothing more, and finishes the runs in flight."`
-}
-
 // ReplicaList lists all replicas.
 type ReplicaList struct {
-	Data   []Replica `json:"data" doc:"The replicas, the oldest first."`
-	Frozen *Frozen   `json:"frozen" doc:"The freeze that stops all claims of all replicas, for all tenants. Null: the deployment is not frozen."`
+	Data   []store.Replica `json:"data" doc:"The replicas, the oldest first."`
+	Frozen *Frozen         `json:"frozen" doc:"The freeze that stops all claims of all replicas, for all tenants. Null: the deployment is not frozen."`
 }
 
 type replicaListAnswer struct{ Body ReplicaList }
@@ -109,19 +97,11 @@ func (s *server) listReplicas(ctx context.Context, _ int32, _ *struct{}) (*repli
 	if err != nil {
 		return nil, err
 	}
-	list := showReplicas(records)
+	list := ReplicaList{Data: records}
 	all, err := s.freezes.all(ctx)
 	if err != nil {
 		return nil, err
 	}
 	list.Frozen = showFrozen(all.Deployment, ScopeDeployment, callerOf(ctx).role)
 	return &replicaListAnswer{list}, nil
-}
-
-func showReplicas(records []store.ReplicaRecord) ReplicaList {
-	list := ReplicaList{Data: make([]Replica, len(records))}
-	for i, r := range records {
-		list.Data[i] = Replica(r)
-	}
-	return list
 }

@@ -9,6 +9,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/pg"
 )
 
 func (s *server) freezeRoutes() {
@@ -164,7 +165,7 @@ func showFrozen(f *scheduler.Freeze, scope FreezeScope, role Role) *Frozen {
 	if f == nil {
 		return nil
 	}
-	shown := Frozen{Scope: scope, Since: f.Since.UTC(), By: orNull(f.By), Note: orNull(f.Note), Reason: f.Reason}
+	shown := Frozen{Scope: scope, Since: f.Since.UTC(), By: pg.OrNull(f.By), Note: pg.OrNull(f.Note), Reason: f.Reason}
 	if scope == ScopeDeployment && !role.includes(RoleOperator) {
 		shown.By = nil
 	}

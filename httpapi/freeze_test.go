@@ -138,9 +138,9 @@ func TestATenantIsFrozenByItsAdmins(t *testing.T) {
 	if got := into[FreezeState](operator.acting("beta").do("POST", "/v1/freeze", ownTenant).want(200)); got.Tenant == nil {
 		t.Errorf("%+v", got)
 	}
-	if audit := string(alpha.do("GET", "/v1/audit-log", "").want(200).body); !strings.Contains(audit, `"tenant.freeze"`) ||
-		!strings.Contains(audit, `"tenant.unfreeze"`) {
-		t.Errorf("%s", audit)
+	if log := string(alpha.do("GET", "/v1/audit-log", "").want(200).body); !strings.Contains(log, `"tenant.freeze"`) ||
+		!strings.Contains(log, `"tenant.unfreeze"`) {
+		t.Errorf("%s", log)
 	}
 }
 

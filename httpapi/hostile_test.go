@@ -291,6 +291,7 @@ func runScheduler(t *testing.T, s *service, g *guard.Guard, ended chan<- schedul
 		done <- scheduler.Run(ctx, s.store, scheduler.Config{
 			Queues: map[string]int{"default": 20}, DrainTimeout: time.Second, Client: client,
 			Log: slog.New(slog.DiscardHandler), Metrics: scheduler.NewMetrics(prometheus.NewRegistry()),
+			Credentials: s.store, Chores: s.store.Chores(),
 			Finished: func(outcomes []scheduler.Outcome) {
 				for _, o := range outcomes {
 					ended <- o

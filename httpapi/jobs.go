@@ -152,12 +152,6 @@ type Paging struct {
 
 func (p Paging) page() pg.Page { return pg.Page{Limit: p.Limit, Cursor: p.Cursor} }
 
-// JobList is one page of jobs.
-type JobList struct {
-	Data       []ListedJob `json:"data" doc:"The jobs of this page."`
-	NextCursor *string     `json:"next_cursor" doc:"The cursor of the next page; null on the last one."`
-}
-
 type listJobsInput struct {
 	State string   `query:"state" enum:"active,paused,completed" doc:"Only jobs in this state."`
 	Queue string   `query:"queue" maxLength:"64" doc:"Only jobs of this queue."`
@@ -168,9 +162,7 @@ type listJobsInput struct {
 	Paging
 }
 
-type jobListAnswer struct{ Body JobList }
-
-func (s *server) listJobs(ctx context.Context, tenant int32, in *listJobsInput) (*jobListAnswer, error) {
+func (s *server) listJobs(ctx context.Context, tenant int32, in *listJobsInput) (*listAnswer[ListedJob], error) {
 	labels, err := parseLabels(in.Label)
 	if err != nil {
 		return nil, err
@@ -181,11 +173,9 @@ func (s *server) listJobs(ctx context.Context, tenant int32, in *listJobsInput) 
 	if err != nil {
 		return nil, err
 	}
-	list := JobList{Data: make([]ListedJob, len(records)), NextCursor: orNull(next)}
-	for i, r := range records {
-		list.Data[i] = ListedJob{showJob(r, s.DefaultJitter), in.short()}
-	}
-	return &jobListAnswer{list}, nil
+	return listOf(records, next, func(r store.JobRecord) ListedJob {
+		return ListedJob{showJob(r, s.DefaultJitter), in.short()}
+	}), nil
 }
 
 // parseLabels reads filters of the form name=value.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"punctual/store"
 )
 
 // until waits for a condition.
@@ -35,7 +37,7 @@ func TestKeysAreMadeUsedAndRevoked(t *testing.T) {
 	admin := s.as("default", RoleAdmin)
 	made := admin.do("POST", "/v1/api-keys", `{"name":"ci","role":"editor","expires_in":"720h"}`).want(201)
 	key := into[NewKey](made)
-	if !strings.HasPrefix(key.Secret, key.Prefix+"_") || key.Role != RoleEditor || key.State != "active" ||
+	if !strings.HasPrefix(key.Secret, key.Prefix+"_") || key.Role != string(RoleEditor) || key.State != "active" ||
 		!strings.HasPrefix(key.CreatedBy, "key:") {
 		t.Errorf("made %s", made.body)
 	}
@@ -50,7 +52,7 @@ func TestKeysAreMadeUsedAndRevoked(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown := admin.do("GET", path, "").want(200)
-	if got := into[Key](shown); got.LastUsedAt == nil || got.LastUsedAt.Second() != 0 ||
+	if got := into[store.Key](shown); got.LastUsedAt == nil || got.LastUsedAt.Second() != 0 ||
 		bytes.Contains(shown.body, []byte(key.Secret)) {
 		t.Errorf("shown %s", shown.body)
 	}
@@ -58,14 +60,14 @@ func TestKeysAreMadeUsedAndRevoked(t *testing.T) {
 		admin.do("DELETE", path, "").want(204)
 	}
 	until(t, "the key to cease to work", func() bool { return ci.do("GET", "/v1/jobs", "").status == 401 })
-	if got := into[Key](admin.do("GET", path, "").want(200)); got.State != "revoked" || got.RevokedAt == nil {
+	if got := into[store.Key](admin.do("GET", path, "").want(200)); got.State != "revoked" || got.RevokedAt == nil {
 		t.Errorf("revoked %+v", got)
 	}
-	list := into[KeyList](admin.do("GET", "/v1/api-keys?limit=1", "").want(200))
+	list := into[List[store.Key]](admin.do("GET", "/v1/api-keys?limit=1", "").want(200))
 	if len(list.Data) != 1 || list.Data[0].ID != key.ID || list.NextCursor == nil {
 		t.Errorf("listed %+v", list)
 	}
-	list = into[KeyList](admin.do("GET", "/v1/api-keys?cursor="+*list.NextCursor, "").want(200))
+	list = into[List[store.Key]](admin.do("GET", "/v1/api-keys?cursor="+*list.NextCursor, "").want(200))
 	if len(list.Data) != 1 || list.Data[0].Name != "admin" || list.NextCursor != nil {
 		t.Errorf("listed %+v", list)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/notice"
+	"punctual/store/pg"
 )
 
 // testTimeout bounds the test of one recipient.
@@ -160,10 +161,10 @@ func (s *server) sendTest(
 		if err != nil {
 			return result, fmt.Errorf("sending a test notice: %w", err)
 		}
-		result.Delivered, result.HTTPStatus = sent.OK(), orNull(sent.Status)
-		result.Reason, result.Error = orNull(string(sent.Reason)), orNull(sent.Error)
+		result.Delivered, result.HTTPStatus = sent.OK(), pg.OrNull(sent.Status)
+		result.Reason, result.Error = pg.OrNull(string(sent.Reason)), pg.OrNull(sent.Error)
 		if !sent.OK() {
-			result.Response = orNull(notice.Excerpt(string(sent.Body)))
+			result.Response = pg.OrNull(notice.Excerpt(string(sent.Body)))
 			break
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/scheduler"
+	"punctual/store"
 )
 
 // apiVersion is the version of the API, not of the binary.
@@ -67,7 +68,7 @@ func humaConfig() huma.Config {
 				{Name: tagFleet, Description: "What waits to be sent, and the replicas that send it."},
 			},
 			Components: &huma.Components{
-				Schemas:         describeWords(huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)),
+				Schemas:         describeWords(huma.NewMapRegistry("#/components/schemas/", schemaName)),
 				SecuritySchemes: securitySchemes(),
 			},
 		},
@@ -174,16 +175,16 @@ func (s *server) describe() {
 
 	examples := map[string]any{
 		"put-job": exampleJob, "patch-job": exampleJob, "get-job": exampleJob, "pause-job": examplePausedJob,
-		"resume-job": exampleJob, "list-jobs": JobList{Data: []ListedJob{{Job: exampleJob}}},
+		"resume-job": exampleJob, "list-jobs": List[ListedJob]{Data: []ListedJob{{Job: exampleJob}}},
 		"get-run": exampleRun, "complete-run": exampleCompletedRun, "fail-run": exampleFailedRun,
 		"heartbeat-run": exampleBeat, "get-run-progress": exampleProgress,
 		"list-runs": exampleRuns, "list-job-runs": exampleRuns,
 		"list-dead-letters": exampleDeadLetters, "resolve-dead-letter": exampleResolved,
-		"list-operations": OperationList{Data: []Operation{exampleOperation}},
+		"list-operations": List[store.Operation]{Data: []store.Operation{exampleOperation}},
 		"get-operation":   exampleOperation, "cancel-operation": exampleCancelledOperation,
-		"list-secrets": SecretList{Data: []Secret{exampleSecret}},
+		"list-secrets": List[store.Secret]{Data: []store.Secret{exampleSecret}},
 		"get-secret":   exampleSecret, "put-secret": exampleSecret,
-		"list-signing-secrets":  SigningSecretList{Data: []SigningSecret{exampleSigningSecret}},
+		"list-signing-secrets":  SigningSecretList{Data: []store.SigningSecret{exampleSigningSecret}},
 		"create-signing-secret": exampleNewSigningSecret,
 		"preview-schedule":      examplePreviewAnswer, "list-upcoming": exampleUpcoming, "explain-job": exampleExplanation,
 		"create-api-key": exampleNewKey, "list-api-keys": exampleKeys, "get-api-key": exampleKey,

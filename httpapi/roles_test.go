@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
-	"punctual/store"
+	"punctual/store/audit"
 )
 
 // On every route of the document, exactly the roles that roleOf implies suffice.
@@ -158,7 +158,7 @@ func TestSubmittersCreateOneShotsOnly(t *testing.T) {
 
 func TestWritesAreTheCallers(t *testing.T) {
 	t.Parallel()
-	c := caller{actor: store.Actor{Kind: store.ActorKey, Name: "k"}, role: RoleViewer}
+	c := caller{actor: audit.Actor{Kind: audit.Key, Name: "k"}, role: RoleViewer}
 	if got := callerOf(c.within(t.Context())); got != c {
 		t.Errorf("%+v", got)
 	}

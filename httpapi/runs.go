@@ -131,15 +131,7 @@ type listRunsInput struct {
 	RunFilters
 }
 
-// RunList is one page of runs.
-type RunList struct {
-	Data       []ListedRun `json:"data" doc:"The runs of this page, without their attempts."`
-	NextCursor *string     `json:"next_cursor" doc:"The cursor of the next page; null on the last one."`
-}
-
-type runListAnswer struct{ Body RunList }
-
-func (s *server) listRuns(ctx context.Context, tenant int32, in *listRunsInput) (*runListAnswer, error) {
+func (s *server) listRuns(ctx context.Context, tenant int32, in *listRunsInput) (*listAnswer[ListedRun], error) {
 	filter, err := in.filter()
 	if err != nil {
 		return nil, err
@@ -160,7 +152,7 @@ type listJobRunsInput struct {
 	RunFilters
 }
 
-func (s *server) listJobRuns(ctx context.Context, tenant int32, in *listJobRunsInput) (*runListAnswer, error) {
+func (s *server) listJobRuns(ctx context.Context, tenant int32, in *listJobRunsInput) (*listAnswer[ListedRun], error) {
 	if err := in.exists(); err != nil {
 		return nil, err
 	}
@@ -187,16 +179,12 @@ func (s *server) listJobRuns(ctx context.Context, tenant int32, in *listJobRunsI
 
 func (s *server) answerRuns(
 	ctx context.Context, tenant int32, filter store.RunFilter, short bool,
-) (*runListAnswer, error) {
+) (*listAnswer[ListedRun], error) {
 	records, next, err := s.Store.ListRuns(ctx, tenant, filter)
 	if err != nil {
 		return nil, err
 	}
-	list := RunList{Data: make([]ListedRun, len(records)), NextCursor: orNull(next)}
-	for i, r := range records {
-		list.Data[i] = ListedRun{showRun(r), short}
-	}
-	return &runListAnswer{list}, nil
+	return listOf(records, next, func(r store.RunRecord) ListedRun { return ListedRun{showRun(r), short} }), nil
 }
 
 // instantParam is an optional instant in a query. An unescaped plus sign arrives as a space.

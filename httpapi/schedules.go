@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/pg"
 )
 
 var errNotInstant = errors.New(`not an RFC 3339 instant, such as 2026-12-01T09:00:00Z`)
@@ -79,7 +80,7 @@ func (s *server) preview(ctx context.Context, _ int32, in *previewInput) (*previ
 	slot, ok := timetable.First(from)
 	for ok && len(out.Slots) < asked.slots() {
 		out.Slots = append(out.Slots, PreviewSlot{
-			ScheduledFor: slot.At.UTC(), Local: inZone(slot.At, definition.Schedule), Note: orNull(slot.Note),
+			ScheduledFor: slot.At.UTC(), Local: inZone(slot.At, definition.Schedule), Note: pg.OrNull(slot.Note),
 		})
 		slot, ok = timetable.Next(slot.At, nil)
 	}
@@ -127,7 +128,7 @@ func upcomingSlots(r store.JobRecord, defaultJitter time.Duration, n int) ([]Upc
 	for ok && len(slots) < n {
 		slots = append(slots, UpcomingSlot{
 			ScheduledFor: next.At.UTC(), NextRunAt: due.UTC(), Local: inZone(next.At, definition.Schedule),
-			Note: orNull(next.Note),
+			Note: pg.OrNull(next.Note),
 		})
 		if next, ok = timetable.Next(next.At, nil); ok {
 			due = timetable.Due(next.At, nil)

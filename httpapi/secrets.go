@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -42,21 +41,6 @@ func (s *server) secretRoutes() {
 		Description: "The response is 409 while active or paused jobs refer to the secret. It names up to ten of them.",
 		Errors:      []int{404, 409},
 	}, s.deleteSecret)
-}
-
-// Secret is a secret without its value.
-type Secret struct {
-	Name        string    `json:"name" doc:"The name that definitions use for it." example:"billing-token"`
-	Description string    `json:"description" doc:"For people." example:"of the billing team"`
-	Version     int32     `json:"version" doc:"Number of its current value: 1, and one more with each new value." example:"2"`
-	CreatedAt   time.Time `json:"created_at" doc:"When it was created."`
-	UpdatedAt   time.Time `json:"updated_at" doc:"When it was last changed."`
-}
-
-// SecretList is one page of secrets.
-type SecretList struct {
-	Data       []Secret `json:"data" doc:"The secrets of this page."`
-	NextCursor *string  `json:"next_cursor" doc:"The cursor of the next page; null on the last one."`
 }
 
 // SecretInput is the body that creates or replaces a secret.
@@ -101,32 +85,21 @@ func (r SecretRef) exists() error {
 	return nil
 }
 
-func showSecret(r store.SecretRecord) Secret {
-	return Secret{
-		Name: r.Name, Description: r.Description, Version: r.Version, CreatedAt: r.CreatedAt.UTC(),
-		UpdatedAt: r.UpdatedAt.UTC(),
-	}
-}
-
 type listSecretsInput struct{ Paging }
 
-type secretListAnswer struct{ Body SecretList }
-
-func (s *server) listSecrets(ctx context.Context, tenant int32, in *listSecretsInput) (*secretListAnswer, error) {
+func (s *server) listSecrets(
+	ctx context.Context, tenant int32, in *listSecretsInput,
+) (*listAnswer[store.Secret], error) {
 	records, next, err := s.Store.ListSecrets(ctx, tenant, in.page())
 	if err != nil {
 		return nil, err
 	}
-	list := SecretList{Data: make([]Secret, len(records)), NextCursor: orNull(next)}
-	for i, r := range records {
-		list.Data[i] = showSecret(r)
-	}
-	return &secretListAnswer{list}, nil
+	return pageOf(records, next), nil
 }
 
 type secretAnswer struct {
 	Status int
-	Body   Secret
+	Body   store.Secret
 }
 
 type oneSecretInput struct{ SecretRef }
@@ -139,7 +112,7 @@ func (s *server) getSecret(ctx context.Context, tenant int32, in *oneSecretInput
 	if err != nil {
 		return nil, err
 	}
-	return &secretAnswer{http.StatusOK, showSecret(record)}, nil
+	return &secretAnswer{http.StatusOK, record}, nil
 }
 
 type putSecretInput struct {
@@ -161,7 +134,7 @@ func (s *server) putSecret(ctx context.Context, tenant int32, in *putSecretInput
 	if err != nil {
 		return nil, err
 	}
-	out := &secretAnswer{http.StatusOK, showSecret(record)}
+	out := &secretAnswer{http.StatusOK, record}
 	if created {
 		out.Status = http.StatusCreated
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/google/uuid"
 
 	"punctual/store"
 )
@@ -38,26 +37,15 @@ func (s *server) signingSecretRoutes() {
 	}, s.deleteSigningSecret)
 }
 
-// SigningSecret is a signing secret without its value.
-type SigningSecret struct {
-	ID        uuid.UUID  `json:"id" format:"uuid" doc:"Never reused." example:"019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e"`
-	CreatedAt time.Time  `json:"created_at" doc:"When it was created."`
-	ExpiresAt *time.Time `json:"expires_at" doc:"When it stops signing. Null: when it is deleted."`
-}
-
 // NewSigningSecret is a signing secret that was just created.
 type NewSigningSecret struct {
-	SigningSecret
+	store.SigningSecret
 	Secret string `json:"secret" doc:"For the receivers' Standard Webhooks library. It is never shown again." example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwbdbMUDWDBH0="`
 }
 
 // SigningSecretList lists all live signing secrets; there are at most ten.
 type SigningSecretList struct {
-	Data []SigningSecret `json:"data" doc:"The live signing secrets, oldest first."`
-}
-
-func showSigningSecret(r store.SigningSecretRecord) SigningSecret {
-	return SigningSecret{ID: r.ID, CreatedAt: r.CreatedAt.UTC(), ExpiresAt: utc(r.ExpiresAt)}
+	Data []store.SigningSecret `json:"data" doc:"The live signing secrets, oldest first."`
 }
 
 type signingSecretListAnswer struct{ Body SigningSecretList }
@@ -67,11 +55,7 @@ func (s *server) listSigningSecrets(ctx context.Context, tenant int32, _ *struct
 	if err != nil {
 		return nil, err
 	}
-	list := SigningSecretList{Data: make([]SigningSecret, len(records))}
-	for i, r := range records {
-		list.Data[i] = showSigningSecret(r)
-	}
-	return &signingSecretListAnswer{list}, nil
+	return &signingSecretListAnswer{SigningSecretList{Data: records}}, nil
 }
 
 type newSigningSecretAnswer struct{ Body NewSigningSecret }
@@ -81,7 +65,7 @@ func (s *server) createSigningSecret(ctx context.Context, tenant int32, _ *struc
 	if err != nil {
 		return nil, err
 	}
-	return &newSigningSecretAnswer{NewSigningSecret{showSigningSecret(record), secret}}, nil
+	return &newSigningSecretAnswer{NewSigningSecret{record, secret}}, nil
 }
 
 type deleteSigningSecretInput struct {

@@ -20,7 +20,7 @@ func TestSubmittersTriggerWhatAllowsIt(t *testing.T) {
 		if !strings.Contains(p.Detail, "submitters_may_trigger") || !strings.Contains(p.Detail, name) {
 			t.Errorf("%s", p.Detail)
 		}
-		if runs := into[RunList](editor.do("GET", "/v1/jobs/"+name+"/runs", "").want(200)); len(runs.Data) != 0 {
+		if runs := into[List[ListedRun]](editor.do("GET", "/v1/jobs/"+name+"/runs", "").want(200)); len(runs.Data) != 0 {
 			t.Errorf("%s has run", name)
 		}
 		editor.do("POST", "/v1/jobs/"+name+"/trigger", "").want(202)

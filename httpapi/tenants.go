@@ -117,7 +117,7 @@ func showTenant(t store.TenantRecord) Tenant {
 	shown := Tenant{
 		Name: t.Name, Weight: t.Weight, MaxJobs: t.MaxJobs, MaxConcurrentRuns: t.MaxConcurrentRuns,
 		MaxRunsPerSecond: t.MaxRunsPerSecond, MaxRequestsPerSecond: t.MaxRequestsPerSecond,
-		MinInterval: orNull(settings.MinInterval.String()), AllowedTargets: settings.AllowedTargets,
+		MinInterval: pg.OrNull(settings.MinInterval.String()), AllowedTargets: settings.AllowedTargets,
 		Notify: settings.Notify, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
 	}
 	if shown.AllowedTargets == nil {
@@ -198,16 +198,8 @@ type listTenantsInput struct {
 	Cursor string `query:"cursor" maxLength:"256" doc:"The next_cursor of the previous page. It stays valid while items are added."`
 }
 
-// TenantList is one page of tenants.
-type TenantList struct {
-	Data       []Tenant `json:"data" doc:"The tenants of this page."`
-	NextCursor *string  `json:"next_cursor" doc:"The cursor of the next page; null on the last one."`
-}
-
-type tenantListAnswer struct{ Body TenantList }
-
 // listTenants uses names as cursors: a caller who may list tenants may know their names.
-func (s *server) listTenants(ctx context.Context, _ int32, in *listTenantsInput) (*tenantListAnswer, error) {
+func (s *server) listTenants(ctx context.Context, _ int32, in *listTenantsInput) (*listAnswer[Tenant], error) {
 	if in.Cursor != "" && !nameForm.MatchString(in.Cursor) {
 		return nil, &pg.CursorError{Cursor: in.Cursor}
 	}
@@ -215,14 +207,11 @@ func (s *server) listTenants(ctx context.Context, _ int32, in *listTenantsInput)
 	if err != nil {
 		return nil, err
 	}
-	list := TenantList{Data: make([]Tenant, len(tenants))}
-	for i, t := range tenants {
-		list.Data[i] = showTenant(t)
-	}
+	next := ""
 	if more {
-		list.NextCursor = &list.Data[len(tenants)-1].Name
+		next = tenants[len(tenants)-1].Name
 	}
-	return &tenantListAnswer{list}, nil
+	return listOf(tenants, next, showTenant), nil
 }
 
 type patchTenantInput struct {

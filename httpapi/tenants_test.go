@@ -67,7 +67,7 @@ func TestTenantsAreMadeChangedAndDeleted(t *testing.T) {
 	operator.do("GET", "/v1/tenants/alpha", "").code(CodeNotFound)
 	until(t, "the keys to cease to work", func() bool { return alpha.do("GET", "/v1/jobs", "").status == 401 })
 	operator.do("POST", "/v1/tenants", `{"name":"alpha"}`).want(201)
-	if jobs := into[JobList](s.as("alpha", RoleViewer).do("GET", "/v1/jobs", "").want(200)); len(jobs.Data) != 0 {
+	if jobs := into[List[ListedJob]](s.as("alpha", RoleViewer).do("GET", "/v1/jobs", "").want(200)); len(jobs.Data) != 0 {
 		t.Errorf("the new tenant has the old one's jobs: %+v", jobs)
 	}
 	operator.do("DELETE", "/v1/tenants/default", "").code(CodeState)
@@ -81,7 +81,7 @@ func TestTenantsAreListedByName(t *testing.T) {
 	}
 	var names []string
 	for cursor := ""; ; {
-		page := into[TenantList](s.do("GET", "/v1/tenants?limit=2&cursor="+cursor, "").want(200))
+		page := into[List[Tenant]](s.do("GET", "/v1/tenants?limit=2&cursor="+cursor, "").want(200))
 		for _, tenant := range page.Data {
 			names = append(names, tenant.Name)
 		}

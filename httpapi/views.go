@@ -11,6 +11,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/cron"
 	"punctual/store"
+	"punctual/store/pg"
 )
 
 // Job is a job as the API shows it: its definition with every default filled in, and its state.
@@ -37,39 +38,39 @@ type Job struct {
 
 // Run is a run, or a recorded skip.
 type Run struct {
-	ID            uuid.UUID         `json:"id" format:"uuid" doc:"Also the webhook-id of its requests, except for a replay, or a rerun with same_key: they carry the webhook-id of the run that they repeat." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
-	JobID         uuid.UUID         `json:"job_id" format:"uuid" doc:"Its job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
-	Job           string            `json:"job" doc:"The job's name now." example:"daily-invoice-gen"`
-	Tenant        string            `json:"tenant" doc:"Its owner." example:"default"`
-	Trigger       scheduler.Trigger `json:"trigger" doc:"What created it." example:"schedule"`
-	ScheduledFor  time.Time         `json:"scheduled_for" doc:"Its slot; for a manual run, when it was requested; for a replay or rerun, the slot of the run that it repeats."`
-	Status        scheduler.Status  `json:"status" doc:"Final: succeeded, dead, skipped, cancelled." example:"succeeded"`
-	Reason        *scheduler.Reason `json:"reason" nullable:"true" doc:"Why it is not a plain success."`
-	Late          bool              `json:"late" doc:"Whether it was created after the job's tolerance for missed slots." example:"false"`
-	Attempt       int               `json:"attempt" doc:"Number of the latest attempt; 0 before the first." example:"1"`
-	MaxAttempts   int               `json:"max_attempts" doc:"How many attempts it may have." example:"5"`
-	Replica       *uuid.UUID        `json:"replica" format:"uuid" nullable:"true" doc:"The replica that made the latest attempt."`
-	JobVersion    int32             `json:"job_version" doc:"Version of the definition it uses on every attempt." example:"7"`
-	DueAt         time.Time         `json:"due_at" doc:"When it was due: the slot plus the job's jitter."`
-	CreatedAt     time.Time         `json:"created_at" doc:"When it was recorded."`
-	ClaimedAt     *time.Time        `json:"claimed_at" doc:"When the latest attempt was claimed."`
-	StartedAt     *time.Time        `json:"started_at" doc:"When the latest attempt was sent."`
-	AcceptedAt    *time.Time        `json:"accepted_at" doc:"With completion async: when the target answered the latest attempt with 202. It goes on working."`
-	FinishedAt    *time.Time        `json:"finished_at" doc:"When it reached its final status."`
-	NextAttemptAt *time.Time        `json:"next_attempt_at" doc:"While retrying: when the next attempt may start."`
-	WaitingFor    *WaitingFor       `json:"waiting_for,omitempty" doc:"What it waits for, although it is due. Only when a single run is read."`
-	HTTPStatus    *int              `json:"http_status" doc:"Status of the latest response." example:"200"`
-	Error         *string           `json:"error" doc:"The latest error, for people."`
-	BlockedBy     *uuid.UUID        `json:"blocked_by" format:"uuid" nullable:"true" doc:"On a skip for overlap: the run that was active."`
-	Skipped       *SkippedRange     `json:"skipped" doc:"On a skip: the slots that it covers."`
-	ReplayOf      *uuid.UUID        `json:"replay_of" format:"uuid" nullable:"true" doc:"On a replay: the dead run that it repeats."`
-	RerunOf       *uuid.UUID        `json:"rerun_of" format:"uuid" nullable:"true" doc:"On a rerun: the run that it repeats."`
-	ParentRun     *uuid.UUID        `json:"parent_run,omitempty" format:"uuid" doc:"On a step: the run of its workflow. Otherwise absent."`
-	Step          *string           `json:"step,omitempty" doc:"On a step: its name. Otherwise absent."`
-	Result        json.RawMessage   `json:"result,omitempty" doc:"The result of a success: the member result of a 2xx JSON response, or the result reported with complete. Absent: there is none, or the run is part of a list."`
-	ResultNote    *string           `json:"result_note,omitempty" doc:"Why the result is not kept, if the target sent one."`
-	Request       *SentRequest      `json:"request,omitempty" doc:"The request that its latest attempt sent, or that its first attempt will send. Only when a single run is read by its id; absent on a recorded skip."`
-	Attempts      []Attempt         `json:"attempts,omitzero" doc:"Its attempts in order, including the one in flight. Only when a single run is read."`
+	ID            uuid.UUID           `json:"id" format:"uuid" doc:"Also the webhook-id of its requests, except for a replay, or a rerun with same_key: they carry the webhook-id of the run that they repeat." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
+	JobID         uuid.UUID           `json:"job_id" format:"uuid" doc:"Its job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
+	Job           string              `json:"job" doc:"The job's name now." example:"daily-invoice-gen"`
+	Tenant        string              `json:"tenant" doc:"Its owner." example:"default"`
+	Trigger       scheduler.Trigger   `json:"trigger" doc:"What created it." example:"schedule"`
+	ScheduledFor  time.Time           `json:"scheduled_for" doc:"Its slot; for a manual run, when it was requested; for a replay or rerun, the slot of the run that it repeats."`
+	Status        scheduler.Status    `json:"status" doc:"Final: succeeded, dead, skipped, cancelled." example:"succeeded"`
+	Reason        *scheduler.Reason   `json:"reason" nullable:"true" doc:"Why it is not a plain success."`
+	Late          bool                `json:"late" doc:"Whether it was created after the job's tolerance for missed slots." example:"false"`
+	Attempt       int                 `json:"attempt" doc:"Number of the latest attempt; 0 before the first." example:"1"`
+	MaxAttempts   int                 `json:"max_attempts" doc:"How many attempts it may have." example:"5"`
+	Replica       *uuid.UUID          `json:"replica" format:"uuid" nullable:"true" doc:"The replica that made the latest attempt."`
+	JobVersion    int32               `json:"job_version" doc:"Version of the definition it uses on every attempt." example:"7"`
+	DueAt         time.Time           `json:"due_at" doc:"When it was due: the slot plus the job's jitter."`
+	CreatedAt     time.Time           `json:"created_at" doc:"When it was recorded."`
+	ClaimedAt     *time.Time          `json:"claimed_at" doc:"When the latest attempt was claimed."`
+	StartedAt     *time.Time          `json:"started_at" doc:"When the latest attempt was sent."`
+	AcceptedAt    *time.Time          `json:"accepted_at" doc:"With completion async: when the target answered the latest attempt with 202. It goes on working."`
+	FinishedAt    *time.Time          `json:"finished_at" doc:"When it reached its final status."`
+	NextAttemptAt *time.Time          `json:"next_attempt_at" doc:"While retrying: when the next attempt may start."`
+	WaitingFor    *WaitingFor         `json:"waiting_for,omitempty" doc:"What it waits for, although it is due. Only when a single run is read."`
+	HTTPStatus    *int                `json:"http_status" doc:"Status of the latest response." example:"200"`
+	Error         *string             `json:"error" doc:"The latest error, for people."`
+	BlockedBy     *uuid.UUID          `json:"blocked_by" format:"uuid" nullable:"true" doc:"On a skip for overlap: the run that was active."`
+	Skipped       *store.SkippedRange `json:"skipped" doc:"On a skip: the slots that it covers."`
+	ReplayOf      *uuid.UUID          `json:"replay_of" format:"uuid" nullable:"true" doc:"On a replay: the dead run that it repeats."`
+	RerunOf       *uuid.UUID          `json:"rerun_of" format:"uuid" nullable:"true" doc:"On a rerun: the run that it repeats."`
+	ParentRun     *uuid.UUID          `json:"parent_run,omitempty" format:"uuid" doc:"On a step: the run of its workflow. Otherwise absent."`
+	Step          *string             `json:"step,omitempty" doc:"On a step: its name. Otherwise absent."`
+	Result        json.RawMessage     `json:"result,omitempty" doc:"The result of a success: the member result of a 2xx JSON response, or the result reported with complete. Absent: there is none, or the run is part of a list."`
+	ResultNote    *string             `json:"result_note,omitempty" doc:"Why the result is not kept, if the target sent one."`
+	Request       *SentRequest        `json:"request,omitempty" doc:"The request that its latest attempt sent, or that its first attempt will send. Only when a single run is read by its id; absent on a recorded skip."`
+	Attempts      []store.Attempt     `json:"attempts,omitzero" doc:"Its attempts in order, including the one in flight. Only when a single run is read."`
 }
 
 // SentRequest is the request of a run.
@@ -85,28 +86,6 @@ type WaitingFor struct {
 	What  string     `json:"what" doc:"breaker HOST: the host cannot be reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active. limit NAME: its tenant is at this limit. slots: all worker slots are taken. Or a sentence saying that no live replica serves its queue." example:"breaker billing.internal:443"`
 	Since time.Time  `json:"since" doc:"Since when it has waited for this."`
 	Until *time.Time `json:"until" doc:"The latest instant until which it waits for its host. Then it is dead, with the reason unreachable or timeout. Null: it waits without a bound."`
-}
-
-// SkippedRange is the range of slots that a recorded skip stands for.
-type SkippedRange struct {
-	First time.Time `json:"first" doc:"The first slot."`
-	Last  time.Time `json:"last" doc:"The last slot."`
-	Count *int      `json:"count" doc:"How many slots. Null: more than 1,000." example:"3"`
-}
-
-// Attempt is one request of a run.
-type Attempt struct {
-	Number     int                      `json:"number" doc:"Number of the attempt, from 1." example:"1"`
-	StartedAt  time.Time                `json:"started_at" doc:"When it was sent."`
-	FinishedAt *time.Time               `json:"finished_at" doc:"When it ended. Null: it is in flight."`
-	Outcome    scheduler.AttemptOutcome `json:"outcome" doc:"How it ended: succeeded, failed, timed_out, lost, interrupted or cancelled; in_flight if it has not ended." example:"failed"`
-	Reason     *scheduler.Reason        `json:"reason" nullable:"true" doc:"Why it did not succeed."`
-	Replica    *uuid.UUID               `json:"replica" format:"uuid" nullable:"true" doc:"The replica that made it."`
-	HTTPStatus *int                     `json:"http_status" doc:"Status of the response, if there was one." example:"503"`
-	Error      *string                  `json:"error" doc:"What went wrong, for people."`
-	Headers    map[string]string        `json:"headers,omitempty" doc:"These headers of the response, if it has them, by name in lower case: content-type, date, location, retry-after, server, via, www-authenticate, x-correlation-id and x-request-id. Secrets that were sent are shown as ***."`
-	Response   *string                  `json:"response" doc:"Start of the response body: as many bytes as the job's keep_response says; by default the first 1 KiB, for failures only. Secrets that were sent are shown as ***."`
-	Truncated  bool                     `json:"truncated" doc:"Whether the response body was longer than the part that is kept." example:"false"`
 }
 
 // showJob shows a job. The default jitter, which belongs to the deployment, is filled in like the other defaults.
@@ -138,15 +117,12 @@ func showJob(r store.JobRecord, defaultJitter time.Duration) Job {
 func showRun(r store.RunRecord) Run {
 	run := Run{
 		ID: r.ID, JobID: r.JobID, Job: r.Job, Tenant: r.Tenant, Trigger: r.Trigger, ScheduledFor: r.ScheduledFor.UTC(),
-		Status: r.Status, Reason: orNull(r.Reason), Late: r.Late, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
+		Status: r.Status, Reason: pg.OrNull(r.Reason), Late: r.Late, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
 		Replica: r.Replica, JobVersion: r.JobVersion, DueAt: r.DueAt.UTC(), CreatedAt: r.CreatedAt.UTC(),
 		ClaimedAt: utc(r.ClaimedAt), StartedAt: utc(r.StartedAt), AcceptedAt: utc(r.AcceptedAt),
-		FinishedAt: utc(r.FinishedAt), NextAttemptAt: utc(r.NextAttemptAt), HTTPStatus: orNull(r.HTTPStatus),
-		Error: orNull(r.Error), BlockedBy: r.BlockedBy, ReplayOf: r.ReplayOf, RerunOf: r.RerunOf, ParentRun: r.ParentRun,
-		Step: orNull(r.Step),
-	}
-	if r.Skipped != nil {
-		run.Skipped = &SkippedRange{First: r.Skipped.First.UTC(), Last: r.Skipped.Last.UTC(), Count: r.Skipped.Count}
+		FinishedAt: utc(r.FinishedAt), NextAttemptAt: utc(r.NextAttemptAt), HTTPStatus: pg.OrNull(r.HTTPStatus),
+		Error: pg.OrNull(r.Error), BlockedBy: r.BlockedBy, ReplayOf: r.ReplayOf, RerunOf: r.RerunOf, ParentRun: r.ParentRun,
+		Step: pg.OrNull(r.Step), Skipped: r.Skipped,
 	}
 	return run
 }
@@ -154,16 +130,8 @@ func showRun(r store.RunRecord) Run {
 // showRunWithAttempts shows a run with its result and its attempts, even when it has none.
 func showRunWithAttempts(r store.RunRecord) Run {
 	run := showRun(r)
-	run.Result, run.ResultNote = r.Result, orNull(r.ResultNote)
-	run.Attempts = make([]Attempt, len(r.Attempts))
-	for i, a := range r.Attempts {
-		run.Attempts[i] = Attempt{
-			Number: a.Number, StartedAt: a.StartedAt.UTC(), FinishedAt: utc(orNull(a.FinishedAt)), Outcome: a.Outcome,
-			Reason: orNull(a.Reason), Replica: a.Replica,
-			HTTPStatus: orNull(a.HTTPStatus), Error: orNull(a.Error), Headers: a.Headers, Response: orNull(a.Response),
-			Truncated: a.Truncated,
-		}
-	}
+	run.Result, run.ResultNote = r.Result, pg.OrNull(r.ResultNote)
+	run.Attempts = append([]store.Attempt{}, r.Attempts...)
 	return run
 }
 
@@ -195,15 +163,6 @@ func utc(t *time.Time) *time.Time {
 	}
 	u := t.UTC()
 	return &u
-}
-
-// orNull returns nil for the zero value.
-func orNull[T comparable](v T) *T {
-	var zero T
-	if v == zero {
-		return nil
-	}
-	return &v
 }
 
 // render returns v as JSON without the escapes that only HTML needs.

@@ -74,7 +74,7 @@ func (s *Scheduler) authorize(ctx context.Context, t *transmission, a Assignment
 	if err := s.addRouting(ctx, t, a.Job); err != nil { // before the body is signed
 		return err
 	}
-	keys, err := s.store.SigningKeys(ctx, a.Job.Tenant)
+	keys, err := s.config.Credentials.SigningKeys(ctx, a.Job.Tenant)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (s *Scheduler) authenticate(ctx context.Context, t *transmission, job *Job,
 // secretOf returns the secret of a job's authentication.
 func (s *Scheduler) secretOf(ctx context.Context, job *Job, auth Auth) (Secret, error) {
 	if auth.Secret != "" {
-		return s.store.NamedSecret(ctx, job.Tenant, auth.Secret)
+		return s.config.Credentials.NamedSecret(ctx, job.Tenant, auth.Secret)
 	}
 	return s.hidden(ctx, job, auth.Value)
 }
@@ -167,5 +167,5 @@ func (s *Scheduler) hidden(ctx context.Context, job *Job, h Hidden) (Secret, err
 	if !ok {
 		return Secret{}, authErrorf("the definition holds a secret that was not stored")
 	}
-	return s.store.JobSecret(ctx, job.Tenant, job.ID, id)
+	return s.config.Credentials.JobSecret(ctx, job.Tenant, job.ID, id)
 }

@@ -28,7 +28,9 @@ func sender(t *testing.T, secrets map[string]Secret) (*Scheduler, *fakeStore) {
 	t.Helper()
 	store := newFakeStore()
 	store.secrets = secrets
-	s := &Scheduler{store: store, config: Config{Client: client(t)}, tokens: newTokens(), tls: newTLSClients()}
+	s := &Scheduler{
+		store: store, config: Config{Client: client(t), Credentials: store}, tokens: newTokens(), tls: newTLSClients(),
+	}
 	t.Cleanup(s.tls.close)
 	return s, store
 }

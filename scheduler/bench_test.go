@@ -45,7 +45,7 @@ func benchmarkLoops(b *testing.B, job *Job) {
 	ctx, stop := context.WithCancel(b.Context())
 	defer stop()
 	config := Config{
-		Queues: map[string]int{"default": benchSlots}, DrainTimeout: time.Second, Client: client,
+		Queues: map[string]int{"default": benchSlots}, DrainTimeout: time.Second, Client: client, Credentials: newFakeStore(),
 		Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 	}
 	b.ReportAllocs()
@@ -161,13 +161,8 @@ func (f *instantStore) Renew(context.Context, uuid.UUID, bool) (Pulse, error) {
 	return Pulse{Known: true}, nil
 }
 
-func (f *instantStore) Deregister(context.Context, uuid.UUID) error           { return nil }
-func (f *instantStore) ResumeDue(context.Context) (int, time.Duration, error) { return 0, 0, nil }
-func (f *instantStore) Tidy(context.Context) (bool, error)                    { return false, nil }
-func (f *instantStore) Operate(context.Context) (time.Duration, bool, error)  { return 0, false, nil }
-func (f *instantStore) Notify(context.Context) (bool, error)                  { return false, nil }
-func (f *instantStore) Maintain(context.Context) error                        { return nil }
-func (f *instantStore) Wake() <-chan struct{}                                 { return nil }
+func (f *instantStore) Deregister(context.Context, uuid.UUID) error { return nil }
+func (f *instantStore) Wake() <-chan struct{}                       { return nil }
 
 // targetEnv makes this test binary run as the target, in a process of its own, so that the target's CPU time is not
 // counted as the replica's.

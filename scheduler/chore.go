@@ -4,52 +4,94 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // chorePause is how long a replica waits after a chore fails, and the longest pause between two batches.
 const chorePause = time.Second
 
-// chore is work that comes up now and then, such as the replay of many dead letters. It is done while there is any.
-// The heartbeat says when there is some, so an idle replica sends the database no query for it.
-type chore struct {
-	what  string // for the log
-	log   *slog.Logger
-	batch func(context.Context) (wait time.Duration, left bool, err error)
-	asked chan struct{}
+// Chore is work beside the claims, such as the replay of many dead letters. The store hands its chores to Run as
+// values: the loops need to know nothing else about them. Every replica does them. Locked rows keep two replicas from
+// doing the same work twice.
+type Chore struct {
+	Name string // by which a heartbeat asks for it: see Pulse.Chores
+	Does string // for the log, such as "ending pauses"
+	// Every is how often a replica does the chore without being asked; 0: only when it is asked.
+	Every time.Duration
+	// Batch does a part of the work. left is true while there is more to do, once wait has passed.
+	Batch func(context.Context) (wait time.Duration, left bool, err error)
 }
 
-func newChore(what string, log *slog.Logger, batch func(context.Context) (time.Duration, bool, error)) chore {
-	return chore{what: what, log: log, batch: batch, asked: make(chan struct{}, 1)}
+// chores are the chores of a replica, by name.
+type chores map[string]*duty
+
+// duty is a chore that a replica does.
+type duty struct {
+	Chore
+	log    *slog.Logger
+	failed prometheus.Counter // counts failures of a chore that has a period
+	asked  chan struct{}
 }
 
-// ask starts the work, if it is not under way.
-func (c *chore) ask() {
-	select {
-	case c.asked <- struct{}{}:
-	default: // it has been asked already
+func newChores(log *slog.Logger, failed prometheus.Counter, all ...Chore) chores {
+	c := make(chores, len(all))
+	for _, chore := range all {
+		c[chore.Name] = &duty{Chore: chore, log: log, failed: failed, asked: make(chan struct{}, 1)}
 	}
+	return c
 }
 
-// run works whenever it is asked to, until ctx ends.
-func (c *chore) run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-c.asked:
-			c.work(ctx)
+// ask starts chores that are not under way. A chore that is under way begins again when it has ended.
+func (c chores) ask(names ...string) {
+	for _, name := range names {
+		if d := c[name]; d != nil {
+			d.ask()
 		}
 	}
 }
 
-// work does batch after batch until nothing is left. Every replica does so: locked rows keep them from doing the same
-// work twice.
-func (c *chore) work(ctx context.Context) {
+func (d *duty) ask() {
+	select {
+	case d.asked <- struct{}{}:
+	default: // it has been asked already
+	}
+}
+
+// run does the chore whenever it is asked to and each period, until ctx ends.
+func (d *duty) run(ctx context.Context) {
+	var due <-chan time.Time // never, for a chore without a period
+	if d.Every > 0 {
+		d.ask() // at once
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.asked:
+		case <-due:
+		}
+		d.work(ctx)
+		if d.Every > 0 {
+			due = time.After(spread(d.Every))
+		}
+	}
+}
+
+// work does batch after batch until nothing is left. After a failure a chore with a period waits for the next one; any
+// other chore goes on after a pause.
+func (d *duty) work(ctx context.Context) {
 	for ctx.Err() == nil {
-		wait, left, err := c.batch(ctx)
+		wait, left, err := d.Batch(ctx)
 		switch {
-		case err != nil && ctx.Err() == nil:
-			c.log.Warn(c.what+" failed; tried again", "error", err)
+		case err != nil && ctx.Err() != nil:
+			return
+		case err != nil && d.Every > 0:
+			d.failed.Inc()
+			d.log.Error(d.Does+" failed; tried again later", "in", d.Every, "error", err)
+			return
+		case err != nil:
+			d.log.Warn(d.Does+" failed; tried again", "in", chorePause, "error", err)
 			wait = chorePause
 		case !left:
 			return

@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Credentials reads the secrets that attempts authenticate with. Store implements it, and may answer from what it
-// read up to 10 seconds ago. An *AuthError means that trying again soon would not help. Any other error means that
+// Credentials reads the secrets that attempts authenticate with. Package store implements it, and may answer from what
+// it read up to 10 seconds ago. An *AuthError means that trying again soon would not help. Any other error means that
 // the database cannot be asked.
 type Credentials interface {
 	// SigningKeys returns the keys that a tenant's callbacks are signed with. There is always at least one.

@@ -61,8 +61,8 @@
 // With completion async a target may answer 202 and go on working. Its run is still running, but no replica holds it:
 // the lease has released it, and it has a row in ready again, which is its deadline. The target's heartbeats put the
 // deadline off. Its completion or failure ends the attempt, with a token made of the fencing token. If the deadline
-// comes first, the attempt ends as lost (Store.EndSilent, which the heartbeat asks for). Until then no other attempt
-// starts. Ending the attempt takes no worker slot, and none of the starts that max_runs_per_second allows.
+// comes first, a chore ends the attempt as lost. Until then no other attempt starts. Ending the attempt takes no worker
+// slot, and none of the starts that max_runs_per_second allows.
 //
 // # What holds a run back
 //
@@ -71,8 +71,8 @@
 // status holds a run back. A run that must wait is parked: its row in ready says what it waits for, since when and
 // until when (Held). If it was claimed with one of the starts that max_runs_per_second allows, that start is
 // returned. It is claimed again when it may be sent: as a probe or as the host recovers (ticker.fetchHeld), or when
-// no replica holds it back any more (Store.ReleaseHeld). When its time is up, it is dead. A replica writes what it
-// holds back to the table holds, so that every replica can show it, and reset it.
+// no replica holds it back any more. When its time is up, it is dead. A replica writes what it holds back to the table
+// holds (Store.ReportHolds), so that every replica can show it, and reset it.
 //
 // When a job's runs must not overlap, a run takes the job's gate when it is created, and keeps it until it ends
 // (Gate). A run that has to wait for another is not claimed before the gate is freed. The transaction that frees the
@@ -85,10 +85,11 @@
 // # What else goes on
 //
 // Beside the tick loop a replica renews its heartbeat every two seconds. The answer says what else there is to do:
-// lost replicas to take over from, cancels to carry out, and chores (chore), which are operations on many runs and
-// notices to send. Any replica does chores, batch by batch, each batch in a transaction of its own. The runs they
-// create wait in ready like all others. Deleting what is past its retention is a chore too, of one replica at a time.
-// A pause ends at its set time. If no replica is up then, the first to come back ends it as of that instant.
+// lost replicas to take over from, cancels to carry out, and chores to do (Chore), such as operations on many runs and
+// notices to send. The store hands its chores to Run as values. Any replica does chores, batch by batch, each batch in
+// a transaction of its own. The runs they create wait in ready like all others. Deleting what is past its retention is
+// a chore too, of one replica at a time. A pause ends at its set time. If no replica is up then, the first to come back
+// ends it as of that instant.
 //
 // None of these waits for the others. Heartbeats, claims and finishes have connections of their own, separate from
 // those of the chores and of the API. A row that somebody else has locked for longer than a moment is left alone: its

@@ -72,7 +72,7 @@ func TestAHurriedStopWaitsForNothingInFlight(t *testing.T) {
 		go func() {
 			done <- Run(ctx, store, Config{
 				Queues: map[string]int{"default": 4}, DrainTimeout: time.Hour, Hurry: hurry, Client: dials.client,
-				Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+				Credentials: store, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 			})
 		}()
 		time.Sleep(time.Second)
@@ -247,9 +247,9 @@ func TestAReplicaThatIsStoppedWhileItStartsLeavesNothingBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dials := newFakeStore(), newGatedDials(t, false)
 		ctx, stop := context.WithCancel(t.Context())
-		store.maintaining = func() error { stop(); return ctx.Err() }
+		store.renew = func(context.Context) error { stop(); return nil }
 		err := Run(ctx, store, Config{
-			Queues: map[string]int{"default": 1}, Client: dials.client,
+			Queues: map[string]int{"default": 1}, Client: dials.client, Credentials: store,
 			Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 		})
 		if err != nil || read(store, func() time.Time { return store.stoppedAt }).IsZero() {

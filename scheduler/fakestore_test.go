@@ -22,35 +22,33 @@ import (
 type fakeStore struct {
 	Store // the methods that the loops do not call here
 
-	mu          sync.Mutex
-	due         []fakeSlot
-	roundTrip   time.Duration // how long NextDue takes; set before the loops start
-	others      []Heartbeat   // the heartbeats of other replicas
-	ready       []fakeSlot
-	held        []Outcome                              // runs that are parked for their hosts, longest wait first
-	states      []HoldState                            // what the replica last reported to hold back
-	orders      []HoldOrder                            // orders for the replica's next report
-	locked      bool                                   // other transactions lock everything that is due
-	claiming    func(ctx context.Context) error        // called when a claim has committed, before it returns
-	finish      func(ctx context.Context, n int) error // decides the result of the n-th write, counted from 1
-	renew       func(ctx context.Context) error
-	holding     []uuid.UUID                     // claims that a renewal finds under the replica's id
-	peeking     func(ctx context.Context) error // called before Contenders looks who waits
-	look        func() error
-	wake        chan struct{}
-	signing     func() ([]SigningKey, error)
-	secrets     map[string]Secret // by name or id
-	limits      []TenantLimits
-	frozen      *Freeze      // the freeze of the deployment
-	halted      bool         // the deployment was frozen after the last heartbeat
-	drawing     func() error // called before a draw
-	maintaining func() error
-	pauseEnds   time.Time // when the next pause ends
-	drawn       time.Time // starts are used up until then
+	mu        sync.Mutex
+	due       []fakeSlot
+	roundTrip time.Duration // how long NextDue takes; set before the loops start
+	others    []Heartbeat   // the heartbeats of other replicas
+	ready     []fakeSlot
+	held      []Outcome                              // runs that are parked for their hosts, longest wait first
+	states    []HoldState                            // what the replica last reported to hold back
+	orders    []HoldOrder                            // orders for the replica's next report
+	locked    bool                                   // other transactions lock everything that is due
+	claiming  func(ctx context.Context) error        // called when a claim has committed, before it returns
+	finish    func(ctx context.Context, n int) error // decides the result of the n-th write, counted from 1
+	renew     func(ctx context.Context) error
+	holding   []uuid.UUID                     // claims that a renewal finds under the replica's id
+	peeking   func(ctx context.Context) error // called before Contenders looks who waits
+	look      func() error
+	wake      chan struct{}
+	signing   func() ([]SigningKey, error)
+	secrets   map[string]Secret // by name or id
+	limits    []TenantLimits
+	frozen    *Freeze      // the freeze of the deployment
+	halted    bool         // the deployment was frozen after the last heartbeat
+	drawing   func() error // called before a draw
+	drawn     time.Time    // starts are used up until then
+	asks      []string     // the chores that a renewal names
 
 	// The calls it received. Times are on its own clock.
 	looks     []time.Time
-	resumes   []time.Time
 	claims    []fakeClaim
 	peeks     int // calls of Contenders
 	draws     int
@@ -265,11 +263,6 @@ func (f *fakeStore) takeHeld(c Claim) Batch {
 	return b
 }
 
-func (f *fakeStore) FreeGates(context.Context) error { return nil }
-
-// ReleaseHeld releases nothing: these tests do not cover parked runs whose time to wait is up.
-func (f *fakeStore) ReleaseHeld(context.Context) (bool, error) { return false, nil }
-
 func (f *fakeStore) ReportHolds(_ context.Context, _ uuid.UUID, states []HoldState) ([]HoldOrder, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -332,10 +325,6 @@ func (f *fakeStore) NextFresh(_ context.Context, _ []int16) (Upcoming, error) {
 		}
 	}
 	return u, nil
-}
-
-func (f *fakeStore) Limits(context.Context) ([]TenantLimits, error) {
-	return read(f, func() []TenantLimits { return slices.Clone(f.limits) }), nil
 }
 
 // Draw grants as much as the limits allow, because no other replica wants a share.
@@ -415,7 +404,7 @@ func (f *fakeStore) Renew(ctx context.Context, _ uuid.UUID, draining bool) (Puls
 	f.draining = f.draining || draining
 	renew, pulse := f.renew, Pulse{
 		Known: true, Claims: slices.Clone(f.holding), Limits: slices.Clone(f.limits), Frozen: f.frozen,
-		Others: f.beating(),
+		Others: f.beating(), Chores: slices.Clone(f.asks),
 	}
 	f.mu.Unlock()
 	if renew != nil {
@@ -439,20 +428,6 @@ func (f *fakeStore) GiveBack(_ context.Context, claims []uuid.UUID) (int, error)
 	return len(claims), nil
 }
 
-func (f *fakeStore) ResumeDue(context.Context) (int, time.Duration, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.resumes = append(f.resumes, f.now())
-	return 0, f.pauseEnds.Sub(f.now()), nil
-}
-
-func (f *fakeStore) Maintain(context.Context) error {
-	if f.maintaining != nil {
-		return f.maintaining()
-	}
-	return nil
-}
-
 func (f *fakeStore) Deregister(context.Context, uuid.UUID) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -460,13 +435,8 @@ func (f *fakeStore) Deregister(context.Context, uuid.UUID) error {
 	return nil
 }
 
-func (f *fakeStore) Remove(context.Context, []Heartbeat) error              { return nil }
-func (f *fakeStore) Recover(context.Context) (int, error)                   { return 0, nil }
-func (f *fakeStore) Tidy(context.Context) (bool, error)                     { return false, nil }
-func (f *fakeStore) Operate(context.Context) (time.Duration, bool, error)   { return 0, false, nil }
-func (f *fakeStore) EndSilent(context.Context) (time.Duration, bool, error) { return 0, false, nil }
-func (f *fakeStore) Notify(context.Context) (bool, error)                   { return false, nil }
-func (f *fakeStore) Wake() <-chan struct{}                                  { return f.wake }
+func (f *fakeStore) Recover(context.Context, []Heartbeat) (int, error) { return 0, nil }
+func (f *fakeStore) Wake() <-chan struct{}                             { return f.wake }
 
 func (f *fakeStore) set(change func()) {
 	f.mu.Lock()
@@ -578,32 +548,41 @@ type replica struct {
 	metrics *prometheus.Registry
 }
 
+// database is what a replica needs of a database.
+type database interface {
+	Store
+	Credentials
+}
+
 // start runs a replica with one queue of the given size.
-func start(t *testing.T, store Store, client *delivery.Client, slots int) *replica {
+func start(t *testing.T, store database, client *delivery.Client, slots int) *replica {
 	t.Helper()
 	return startDraining(t, store, client, slots, 25*time.Second)
 }
 
 // startDraining is start with the given drain timeout.
-func startDraining(t *testing.T, store Store, client *delivery.Client, slots int, drain time.Duration) *replica {
+func startDraining(t *testing.T, store database, client *delivery.Client, slots int, drain time.Duration) *replica {
 	t.Helper()
 	return startQueues(t, store, client, map[string]int{"default": slots}, drain)
 }
 
 // startQueues is startDraining with several queues and the worker slots of each.
 func startQueues(
-	t *testing.T, store Store, client *delivery.Client, queues map[string]int, drain time.Duration,
+	t *testing.T, store database, client *delivery.Client, queues map[string]int, drain time.Duration,
 ) *replica {
+	t.Helper()
+	return startConfig(t, store, Config{Queues: queues, DrainTimeout: drain, Client: client})
+}
+
+// startConfig runs a replica. It completes the config.
+func startConfig(t *testing.T, store database, config Config) *replica {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	r := &replica{t: t, stop: stop, done: make(chan struct{}), metrics: prometheus.NewRegistry()}
 	go func() {
 		defer close(r.done)
-		err := Run(ctx, store, Config{
-			Queues: queues, DrainTimeout: drain, Client: client,
-			Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(r.metrics),
-		})
-		if err != nil {
+		config.Log, config.Metrics, config.Credentials = slog.New(slog.DiscardHandler), NewMetrics(r.metrics), store
+		if err := Run(ctx, store, config); err != nil {
 			t.Error(err)
 		}
 	}()

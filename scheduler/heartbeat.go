@@ -46,8 +46,9 @@ func newHeartbeat(s *Scheduler) *heartbeat {
 	return &heartbeat{s: s, watch: newWatch(time.Now()), leases: map[uuid.UUID]bool{}, given: map[uuid.UUID]time.Time{}}
 }
 
-// beat renews the heartbeat once, and acts on the answer. draining tells the others that this replica is stopping.
-func (h *heartbeat) beat(ctx context.Context, draining bool) {
+// beat renews the heartbeat once, and acts on the answer. It reports whether there was one. draining tells the others
+// that this replica is stopping.
+func (h *heartbeat) beat(ctx context.Context, draining bool) bool {
 	limited, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
 	sent := time.Now()
@@ -56,7 +57,7 @@ func (h *heartbeat) beat(ctx context.Context, draining bool) {
 		if ctx.Err() == nil {
 			h.s.log.Warn("the heartbeat failed", "error", err)
 		}
-		return
+		return false
 	}
 	h.s.config.Client.Guard().SetTenants(pulse.AllowedTargets)
 	acting, stop := context.WithTimeout(ctx, actTimeout)
@@ -69,6 +70,7 @@ func (h *heartbeat) beat(ctx context.Context, draining bool) {
 	if err := h.s.settle(acting, draining); err != nil && ctx.Err() == nil {
 		h.s.log.Warn("tenants' limits could not be shared out; the next heartbeat tries again", "error", err)
 	}
+	return true
 }
 
 // act does what a pulse asks for.
@@ -80,46 +82,45 @@ func (h *heartbeat) act(ctx context.Context, pulse Pulse, lost []Heartbeat) erro
 			return err
 		}
 	}
-	if len(lost) > 0 {
-		h.s.log.Warn("replicas are lost", "count", len(lost), "first", lost[0].Replica)
-		if err := h.s.store.Remove(ctx, lost); err != nil {
-			return err
-		}
-	}
 	h.s.flights.cancel(pulse.Cancels)
-	if pulse.Operations {
-		h.s.operator.ask()
-	}
-	if pulse.Silent {
-		h.s.listener.ask()
-	}
-	if pulse.Notices {
-		h.s.notifier.ask()
-	}
-	if pulse.Unheld || len(h.s.holds.states()) > 0 {
-		h.s.holder.ask()
-	}
-	if pulse.Gates {
-		h.s.gates.ask()
+	h.s.chores.ask(pulse.Chores...)
+	if len(h.s.holds.states()) > 0 {
+		h.s.chores.ask(choreHolds)
 	}
 	if len(h.s.flights.replaceable()) > 0 {
-		h.s.replacer.ask()
+		h.s.chores.ask(choreReplace)
 	}
-	if stray := h.strays(pulse.Claims); len(stray) > 0 {
-		n, err := h.s.store.GiveBack(ctx, stray)
-		if err != nil {
-			return err
-		}
-		h.s.log.Warn("claims whose commit was in doubt are given back", "claims", len(stray), "runs", n)
+	// Strays first: they are given back once, and a long recovery may take all the time there is.
+	return errors.Join(h.giveBack(ctx, h.strays(pulse.Claims)), h.recover(ctx, pulse.Orphans, lost))
+}
+
+// recover takes over the runs of lost replicas, and of replicas that were removed before.
+func (h *heartbeat) recover(ctx context.Context, orphans bool, lost []Heartbeat) error {
+	if len(lost) > 0 {
+		h.s.log.Warn("replicas are lost", "count", len(lost), "first", lost[0].Replica)
 	}
-	for pulse.Orphans || len(lost) > 0 {
-		n, err := h.s.store.Recover(ctx)
+	for orphans || len(lost) > 0 {
+		n, err := h.s.store.Recover(ctx, lost)
 		if err != nil || n == 0 {
 			return err
 		}
+		orphans, lost = true, nil // they are removed
 		h.s.metrics.recovered.Add(float64(n))
 		h.s.log.Warn("runs of lost replicas recovered", "count", n)
 	}
+	return nil
+}
+
+// giveBack gives back claims that this replica does not know of.
+func (h *heartbeat) giveBack(ctx context.Context, claims []uuid.UUID) error {
+	if len(claims) == 0 {
+		return nil
+	}
+	n, err := h.s.store.GiveBack(ctx, claims)
+	if err != nil {
+		return err
+	}
+	h.s.log.Warn("claims whose commit was in doubt are given back", "claims", len(claims), "runs", n)
 	return nil
 }
 

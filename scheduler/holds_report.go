@@ -72,20 +72,14 @@ func (h *holds) obey(orders []HoldOrder) {
 	}
 }
 
-// tellHolds writes what this replica holds back, and releases runs that nothing holds back any more.
+// tellHolds writes what this replica holds back.
 func (s *Scheduler) tellHolds(ctx context.Context) (wait time.Duration, left bool, err error) {
 	orders, err := s.reportHolds(ctx)
-	if err != nil {
-		return 0, false, err
+	s.holds.obey(orders) // after an error too: the database has forgotten them
+	if err == nil && slices.ContainsFunc(orders, func(o HoldOrder) bool { return o.Reset }) {
+		_, err = s.reportHolds(ctx)
 	}
-	s.holds.obey(orders)
-	if slices.ContainsFunc(orders, func(o HoldOrder) bool { return o.Reset }) {
-		if _, err := s.reportHolds(ctx); err != nil {
-			return 0, false, err
-		}
-	}
-	left, err = s.store.ReleaseHeld(ctx)
-	return 0, left, err
+	return 0, false, err
 }
 
 func (s *Scheduler) reportHolds(ctx context.Context) (orders []HoldOrder, err error) {

@@ -28,6 +28,16 @@ func NewRunID(now time.Time) uuid.UUID {
 	return timedID(now, random[:], 0x70)
 }
 
+// FirstRunID returns the lowest id that a run made at the given time can have.
+func FirstRunID(t time.Time) uuid.UUID {
+	var id uuid.UUID
+	ms := uint64(max(0, t.UnixMilli()))
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i))
+	}
+	return id
+}
+
 // timedID lays out 48 bits of milliseconds, a version, and 74 of the given bits.
 func timedID(t time.Time, bits []byte, version byte) uuid.UUID {
 	var id uuid.UUID

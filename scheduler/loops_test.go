@@ -398,20 +398,27 @@ func TestAQueueWhoseSlotsAreTakenIsNotLookedInto(t *testing.T) {
 	}
 }
 
-func TestAPauseIsEndedWhenItRunsOut(t *testing.T) {
+// Limits, freezes and allowed targets come with the first heartbeat.
+func TestNothingIsClaimedBeforeTheFirstHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
-		end := store.now().Add(2 * time.Second)
-		store.pauseEnds = end
-		start(t, store, newGatedDials(t, false).client, 10)
-		time.Sleep(3 * time.Second)
-		looks := read(store, func() []time.Time { return slices.Clone(store.resumes) })
-		if len(looks) < 2 || looks[1].Before(end) || looks[1].After(end.Add(10*time.Millisecond)) {
-			t.Errorf("pauses were looked at %v, and one ran out at %v", looks, end)
+		away := true
+		store.renew = func(context.Context) error {
+			if read(store, func() bool { return away }) {
+				return errAway
+			}
+			return nil
 		}
-		time.Sleep(20 * time.Second)
-		if n := read(store, func() int { return len(store.resumes) }); n > 8 {
-			t.Errorf("%d looks in 23 s, with no other pause", n)
+		store.add(1, compiled(t, brief), 0)
+		start(t, store, newGatedDials(t, false).client, 10)
+		time.Sleep(time.Minute)
+		if n := store.runs(); n != 0 {
+			t.Errorf("%d runs claimed without a heartbeat", n)
+		}
+		store.set(func() { away = false })
+		time.Sleep(5 * time.Second)
+		if n := store.runs(); n != 1 {
+			t.Errorf("%d runs claimed after the first heartbeat, want 1", n)
 		}
 	})
 }

@@ -34,7 +34,7 @@ func (s *Scheduler) addRouting(ctx context.Context, t *transmission, job *Job) e
 	if job.routing == "" {
 		return nil
 	}
-	secret, err := s.store.NamedSecret(ctx, job.Tenant, job.routing)
+	secret, err := s.config.Credentials.NamedSecret(ctx, job.Tenant, job.routing)
 	if err != nil {
 		return err
 	}
@@ -67,9 +67,9 @@ func logDeadNotices(log *slog.Logger, outcomes []Outcome) {
 type Courier struct{ scheduler Scheduler }
 
 // NewCourier returns a courier that sends through client, and so to no address that jobs may not call.
-func NewCourier(store Store, client *delivery.Client, log *slog.Logger) *Courier {
+func NewCourier(credentials Credentials, client *delivery.Client, log *slog.Logger) *Courier {
 	return &Courier{Scheduler{
-		store: store, config: Config{Client: client}, log: log, tokens: newTokens(), tls: newTLSClients(),
+		config: Config{Client: client, Credentials: credentials}, log: log, tokens: newTokens(), tls: newTLSClients(),
 	}}
 }
 

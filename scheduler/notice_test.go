@@ -1,14 +1,9 @@
 package scheduler
 
 import (
-	"context"
-	"errors"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/uuid"
 )
 
 const pager = `"notify":[{"on":["dead","recovered"],"url":"http://127.0.0.1:9/a"},{"on":["late"],"url":"http://127.0.0.1:9/b"},{"on":["late"],"url":"http://127.0.0.1:9/a"}]`
@@ -66,50 +61,4 @@ func TestANoticeIsSentAsItself(t *testing.T) {
 	if _, err := compiled(t, `{}`).Notice("ftp://example.com", ""); err == nil {
 		t.Error("an address that is none is taken")
 	}
-}
-
-// notices is a store with a number of batches of notices. Its first call fails.
-type notices struct {
-	*fakeStore
-	batches int
-	calls   []time.Time
-}
-
-func (n *notices) Renew(context.Context, uuid.UUID, bool) (Pulse, error) {
-	return read(n.fakeStore, func() Pulse { return Pulse{Known: true, Notices: n.batches > 0} }), nil
-}
-
-func (n *notices) Notify(context.Context) (left bool, err error) {
-	n.set(func() {
-		n.calls = append(n.calls, time.Now())
-		switch {
-		case len(n.calls) == 1:
-			err = errors.New("the database is away")
-		case n.batches > 0:
-			n.batches--
-			left = true
-		}
-	})
-	return left, err
-}
-
-func TestNoticesAreToldSoonAndWhileThereAreAny(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &notices{fakeStore: newFakeStore()}
-		r := start(t, store, newGatedDials(t, false).client, 1)
-		time.Sleep(time.Minute)
-		if n := read(store.fakeStore, func() int { return len(store.calls) }); n != 0 {
-			t.Fatalf("asked %d times though there are none", n)
-		}
-		began := time.Now()
-		store.set(func() { store.batches = 3 })
-		time.Sleep(time.Minute)
-		calls := read(store.fakeStore, func() []time.Time { return store.calls })
-		// Calls: one that fails, three batches at once, one that finds nothing, and perhaps one more after a heartbeat.
-		if len(calls) < 5 || len(calls) > 6 || calls[0].Sub(began) > 2*time.Second || calls[1].Sub(calls[0]) != time.Second ||
-			calls[4] != calls[1] {
-			t.Errorf("asked at %v, from %v on", calls, began)
-		}
-		r.stopWithin(time.Second)
-	})
 }

@@ -1,11 +1,8 @@
 package scheduler
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -87,52 +84,4 @@ func TestABackfilledSlotIsNoLateness(t *testing.T) {
 		return
 	}
 	t.Error("there is no such metric")
-}
-
-// operations is a store with a number of batches to do. Its first call fails.
-type operations struct {
-	*fakeStore
-	batches int
-	calls   []time.Time
-}
-
-func (o *operations) Renew(context.Context, uuid.UUID, bool) (Pulse, error) {
-	return read(o.fakeStore, func() Pulse { return Pulse{Known: true, Operations: o.batches > 0} }), nil
-}
-
-func (o *operations) Operate(context.Context) (wait time.Duration, left bool, err error) {
-	o.set(func() {
-		o.calls = append(o.calls, time.Now())
-		switch {
-		case len(o.calls) == 1:
-			err = errors.New("the database is away")
-		case o.batches > 0:
-			o.batches--
-			wait, left = 300*time.Millisecond, true
-		}
-	})
-	return wait, left, err
-}
-
-func TestOperationsAreWorkedOnWhileThereAreAny(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &operations{fakeStore: newFakeStore()}
-		r := start(t, store, newGatedDials(t, false).client, 1)
-		time.Sleep(time.Minute)
-		if n := read(store.fakeStore, func() int { return len(store.calls) }); n != 0 {
-			t.Fatalf("asked %d times though there are none", n)
-		}
-		began := time.Now()
-		store.set(func() { store.batches = 3 })
-		time.Sleep(time.Minute)
-		calls := read(store.fakeStore, func() []time.Time { return store.calls })
-		// Calls: one that fails, three batches, one that finds nothing, and perhaps one more after a heartbeat.
-		if len(calls) < 5 || len(calls) > 6 || calls[0].Sub(began) > 2*time.Second ||
-			calls[3].Sub(calls[1]) != 600*time.Millisecond {
-			t.Errorf("asked at %v, from %v on", calls, began)
-		}
-		store.set(func() { store.batches = 1000 })
-		time.Sleep(time.Minute)
-		r.stopWithin(time.Second)
-	})
 }

@@ -25,17 +25,22 @@ type Config struct {
 	PublicURL    string // where targets reach the API, without a trailing slash
 	Log          *slog.Logger
 	Metrics      *Metrics
+	Credentials  Credentials
+	Chores       []Chore         // what the replica does beside its claims
 	Finished     func([]Outcome) // if set, gets every batch of outcomes that was written; it must not keep the slice
 }
 
 const (
-	resumeEvery   = 5 * time.Second
-	resumeTimeout = 30 * time.Second
-	lendEvery     = time.Second
-	maintainEvery = time.Minute
+	lendEvery = time.Second
 	// flushTimeout bounds the last writes of a stopping replica. Together with the drain timeout it stays below the 30 s
 	// that Kubernetes allows.
 	flushTimeout = 4 * time.Second
+)
+
+// The chores that are the scheduler's own.
+const (
+	choreHolds   = "report-holds"
+	choreReplace = "replace"
 )
 
 // Scheduler is one replica: it claims, executes and finishes runs until it is stopped.
@@ -50,19 +55,13 @@ type Scheduler struct {
 	limits    *limits
 	finisher  *finisher
 	heart     *heartbeat
-	operator  chore
-	notifier  chore
-	tidier    chore
-	listener  chore
-	gates     chore
-	replacer  chore
+	chores    chores
 	flights   flights
 	holds     *holds
-	holder    chore
 	tokens    *tokens
 	tls       *tlsClients
 	freezing  freezing
-	toldHolds bool            // the database knows of something that this replica holds back; owned by holder
+	toldHolds bool            // the database knows of something that this replica holds back; owned by tellHolds
 	running   sync.WaitGroup  // attempts in flight
 	workCtx   context.Context // ends when attempts in flight must end
 }
@@ -75,7 +74,7 @@ var errDraining = errors.New("the replica is stopping")
 // only when it cannot start.
 func Run(ctx context.Context, store Store, config Config) error {
 	replica := Replica{ID: uuid.New(), Host: config.Host, Version: config.Version, Queues: config.Queues}
-	numbers, held, err := enter(ctx, store, replica)
+	numbers, err := register(ctx, store, replica)
 	if err != nil || ctx.Err() != nil {
 		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 		defer cancel()
@@ -92,24 +91,16 @@ func Run(ctx context.Context, store Store, config Config) error {
 		tokens: newTokens(), tls: newTLSClients(),
 	}
 	s.freezing.log = log
-	s.holder = newChore("reporting what holds runs back", log, s.tellHolds)
+	s.chores = newChores(log, s.metrics.chores, append([]Chore{
+		{Name: choreHolds, Does: "reporting what holds runs back", Batch: s.tellHolds},
+		{Name: choreReplace, Does: "claiming slots that replace runs in flight", Batch: s.replace},
+	}, config.Chores...)...)
 	s.holds = &holds{
-		breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: s.slots.sizes(), changed: s.holder.ask,
+		breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: s.slots.sizes(),
+		changed: func() { s.chores.ask(choreHolds) },
 	}
 	s.limits = newLimits(s.slots)
-	s.limits.set(held)
 	s.heart = newHeartbeat(s)
-	s.operator = newChore("work on operations", log, store.Operate)
-	s.notifier = newChore("creating notices of jobs", log, func(ctx context.Context) (time.Duration, bool, error) {
-		left, err := store.Notify(ctx)
-		return 0, left, err
-	})
-	s.tidier = newChore("removing data past its retention", log, s.tidy)
-	s.listener = newChore("ending attempts whose targets are silent", log, store.EndSilent)
-	s.gates = newChore("freeing the gates of jobs", log, func(ctx context.Context) (time.Duration, bool, error) {
-		return 0, false, store.FreeGates(ctx)
-	})
-	s.replacer = newChore("claiming slots that replace runs in flight", log, s.replace)
 	s.finisher = newFinisher(store, log, config, s.heart.release)
 	s.metrics.watch(s.slots, s.holds, s.limits)
 	if len(config.Queues) > 0 {
@@ -121,23 +112,13 @@ func Run(ctx context.Context, store Store, config Config) error {
 	return nil
 }
 
-// enter makes the replica known and does what must be done before anything is claimed. It returns the numbers of its
-// queues and the limits of tenants.
-func enter(
-	ctx context.Context, store Store, replica Replica,
-) (numbers map[string]int16, held []TenantLimits, err error) {
-	// An interrupted registration may still be committed after the replica has left.
+// register makes the replica known, and returns the number of each of its queues. An interrupted registration may
+// still be committed after the replica has left, so a stop waits a little.
+func register(ctx context.Context, store Store, replica Replica) (map[string]int16, error) {
 	registering, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(flushTimeout, cancel) })()
-	if numbers, err = store.Register(registering, replica); err != nil {
-		return nil, nil, err
-	}
-	if err = store.Maintain(ctx); err != nil {
-		return nil, nil, err
-	}
-	held, err = store.Limits(ctx)
-	return numbers, held, err
+	return store.Register(registering, replica)
 }
 
 // run has three contexts: ctx ends when no more may be claimed, work when attempts must end, and flush when nothing
@@ -149,20 +130,17 @@ func (s *Scheduler) run(ctx context.Context) {
 	defer interrupt(nil)
 	s.workCtx = work
 
-	s.heart.beat(flush, false) // says which targets tenants may call, which must be known before anything is sent
+	// The first heartbeat brings what must be known before anything is claimed: limits, freezes, allowed targets.
+	for !s.heart.beat(flush, false) && ctx.Err() == nil {
+		sleep(ctx, heartbeatEvery)
+	}
 	var claiming, writing sync.WaitGroup
 	if len(s.config.Queues) > 0 {
 		claiming.Go(func() { newTicker(s).run(ctx) })
 	}
-	claiming.Go(func() { s.resume(ctx) })
-	claiming.Go(func() { every(ctx, maintainEvery, s.maintain) })
-	claiming.Go(func() { s.tidier.run(ctx) })
-	claiming.Go(func() { s.operator.run(ctx) })
-	claiming.Go(func() { s.notifier.run(ctx) })
-	claiming.Go(func() { s.listener.run(ctx) })
-	claiming.Go(func() { s.holder.run(ctx) })
-	claiming.Go(func() { s.gates.run(ctx) })
-	claiming.Go(func() { s.replacer.run(ctx) })
+	for _, chore := range s.chores {
+		claiming.Go(func() { chore.run(ctx) })
+	}
 	claiming.Go(func() { every(ctx, lendEvery, s.lendSlots) })
 	writing.Go(func() { s.finisher.run(flush) })
 	beating, stopBeating := context.WithCancel(flush)
@@ -194,44 +172,4 @@ func (s *Scheduler) run(ctx context.Context) {
 	}
 	s.tls.close()
 	s.log.Info("scheduler stopped")
-}
-
-// resume ends pauses as they run out, until ctx ends. A pause that was set during a sleep and runs out sooner waits
-// for the next look.
-func (s *Scheduler) resume(ctx context.Context) {
-	for ctx.Err() == nil {
-		limited, cancel := context.WithTimeout(ctx, resumeTimeout)
-		n, next, err := s.store.ResumeDue(limited)
-		cancel()
-		switch {
-		case err != nil && ctx.Err() == nil:
-			s.log.Warn("jobs whose pause has run out could not be resumed; tried again", "error", err)
-		case n > 0:
-			s.log.Info("jobs resumed: their pause has run out", "count", n)
-		}
-		wait := spread(resumeEvery)
-		if err == nil && next > 0 {
-			wait = min(wait, next)
-		}
-		sleep(ctx, wait)
-	}
-}
-
-func (s *Scheduler) maintain(ctx context.Context) {
-	if err := s.store.Maintain(ctx); err != nil && ctx.Err() == nil {
-		s.metrics.chores.Inc()
-		s.log.Error("maintenance failed; tried again in a minute", "error", err)
-	}
-	s.tidier.ask()
-}
-
-// tidy is a chore of its own, because it may take minutes.
-func (s *Scheduler) tidy(ctx context.Context) (wait time.Duration, left bool, err error) {
-	left, failed := s.store.Tidy(ctx)
-	if failed != nil && ctx.Err() == nil {
-		s.metrics.chores.Inc()
-		s.log.Error("not all chores that take minutes could be done; tried again in a minute", "error", failed)
-		left = false
-	}
-	return 0, left, nil
 }

@@ -9,27 +9,21 @@ import (
 	"github.com/google/uuid"
 )
 
-// Store is everything that the loops ask of the database. Package store implements it on Postgres.
+// Store is everything that the loops ask of the database: to claim, to finish, and to stay alive. Package store
+// implements it on Postgres. Chore is for everything else.
 type Store interface {
-	Credentials
 	// ClaimDue claims due slots within the quotas. It locks them, lets Decide settle them, and commits the runs and the
 	// next slots in one transaction. Runs may be sent once it has returned. It claims nothing that is frozen at the
 	// moment it has its locks.
 	ClaimDue(ctx context.Context, c Claim) (Batch, error)
 	// ClaimReady claims runs that wait for any replica: retries, manual runs, runs given back, and ordered ones.
 	ClaimReady(ctx context.Context, c Claim) (Batch, error)
-	// EndSilent ends as lost the attempts whose targets answered 202 and have passed their deadlines. It takes no
-	// worker slot, and no start of a tenant's max_runs_per_second. It returns how long to wait before the next such
-	// deadline; left is false once none is near.
-	EndSilent(ctx context.Context) (wait time.Duration, left bool, err error)
 	// Contenders returns the tenants whose work of a kind a claim could take in the queues now.
 	Contenders(ctx context.Context, of Work, queues []int16) ([]Contender, error)
 	// NextDue returns when there will be something to claim in the queues.
 	NextDue(ctx context.Context, queues LookInto) (Upcoming, error)
 	// NextFresh is NextDue while tenants are held back: it ignores what is due already.
 	NextFresh(ctx context.Context, queues []int16) (Upcoming, error)
-	// Limits returns the tenants that have limits.
-	Limits(ctx context.Context) ([]TenantLimits, error)
 	// Draw grants a replica its part of tenants' limits. The sum over all replicas never exceeds a limit, except by runs
 	// that were in flight before it was lowered.
 	Draw(ctx context.Context, replica uuid.UUID, wishes []Wish) ([]Allowance, error)
@@ -42,36 +36,17 @@ type Store interface {
 	Register(ctx context.Context, r Replica) (map[string]int16, error)
 	// Renew renews the replica's heartbeat, and returns what it has to know and do.
 	Renew(ctx context.Context, replica uuid.UUID, draining bool) (Pulse, error)
-	// Remove removes replicas whose heartbeat has stood still, except one that has moved since.
-	Remove(ctx context.Context, lost []Heartbeat) error
 	// Deregister removes a replica that has stopped.
 	Deregister(ctx context.Context, replica uuid.UUID) error
-	// Recover ends some of the claims of removed replicas: their attempts are lost. It returns how many runs it took back.
-	Recover(ctx context.Context) (int, error)
+	// Recover removes replicas whose heartbeat has stood still, except one that has moved since. It ends some of the
+	// claims of removed replicas: their attempts are lost. It returns how many runs it took back.
+	Recover(ctx context.Context, lost []Heartbeat) (int, error)
 	// GiveBack ends claims whose runs were never sent, and makes the runs ready again. It returns how many.
 	GiveBack(ctx context.Context, claims []uuid.UUID) (int, error)
-	// ResumeDue resumes the jobs whose pause has run out, as of the instant at which it did, and returns how many. next
-	// is how long until the next pause runs out; 0: there is none.
-	ResumeDue(ctx context.Context) (resumed int, next time.Duration, err error)
-	// Operate does a batch of work on one of the unfinished operations, in one transaction with the progress it records.
-	// It returns how long to wait before the next batch; left is false once no operation is left.
-	Operate(ctx context.Context) (wait time.Duration, left bool, err error)
-	// Notify creates the runs that send notices to the notify URLs of jobs, as far as they may be sent by now. left is
-	// true when there may be more.
-	Notify(ctx context.Context) (left bool, err error)
-	// Maintain does the slow chores, such as creating partitions ahead.
-	Maintain(ctx context.Context) error
-	// Tidy does the chores that may take minutes: it removes data past its retention, and computes next slots again after
-	// the time zone data has changed. One replica at a time does each. left is true when there is more.
-	Tidy(ctx context.Context) (left bool, err error)
-	// ReportHolds writes what a replica holds runs back for, in place of its previous report. It returns orders: which
-	// holds to reset, and which hosts to probe now.
+	// ReportHolds writes what a replica holds runs back for, in place of its previous report, and makes runs ready again
+	// that no replica holds back any more. It returns orders: which holds to reset, and which hosts to probe now. It may
+	// return orders together with an error, and returns no order twice.
 	ReportHolds(ctx context.Context, replica uuid.UUID, states []HoldState) ([]HoldOrder, error)
-	// ReleaseHeld makes runs ready again that wait for something that no replica holds back any more. left is true when
-	// there may be more.
-	ReleaseHeld(ctx context.Context) (left bool, err error)
-	// FreeGates frees gates that are held by runs that were in flight when their job got its gate, and have ended.
-	FreeGates(ctx context.Context) error
 	// Wake receives a value after this process wrote something that may be due at once.
 	Wake() <-chan struct{}
 }
@@ -103,12 +78,7 @@ type Pulse struct {
 	Claims  []uuid.UUID // claims that this replica holds
 	Cancels []uuid.UUID // runs that this replica is sending and must cancel
 	Orphans bool        // there are claims of removed replicas
-
-	Operations bool // there are operations that have not ended
-	Silent     bool // a target that answered 202 has passed its deadline, or is about to
-	Notices    bool // there are notices that may be sent
-	Unheld     bool // runs wait for something that no replica holds back any more
-	Gates      bool // gates are held by runs that began before their job had a gate
+	Chores  []string    // chores for which there is work now, or in the next two seconds
 
 	AllowedTargets map[int32][]netip.Prefix // networks that single tenants may call although they are not public
 	Limits         []TenantLimits           // of tenants that have limits or are frozen

@@ -69,7 +69,7 @@ func (s *Scheduler) named(ctx context.Context, tenant int32, name string) (Secre
 	if name == "" {
 		return Secret{}, nil
 	}
-	return s.store.NamedSecret(ctx, tenant, name)
+	return s.config.Credentials.NamedSecret(ctx, tenant, name)
 }
 
 // readTLS reads the PEM of a target's secrets. Its errors repeat nothing of it.

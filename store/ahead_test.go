@@ -18,7 +18,7 @@ func (c crud) ordered() int {
 }
 
 // hours orders a backfill of the last n hours of a new hourly job.
-func (c crud) hours(name string, n, perSecond int) (job uuid.UUID, o OperationRecord) {
+func (c crud) hours(name string, n, perSecond int) (job uuid.UUID, o Operation) {
 	c.t.Helper()
 	job = c.create(name, every(time.Hour),
 		func(d *scheduler.Definition) { d.ConcurrencyPolicy = scheduler.PolicyAllow }).ID

@@ -45,16 +45,6 @@ func (r *limitRows) all() []scheduler.TenantLimits {
 	return limits
 }
 
-// Limits implements scheduler.Store.
-func (s *Store) Limits(ctx context.Context) ([]scheduler.TenantLimits, error) {
-	ctx = pg.Runs.In(ctx)
-	var rows limitRows
-	if err := s.db.Conns(ctx).QueryRow(ctx, selectLimits).Scan(rows.targets()...); err != nil {
-		return nil, fmt.Errorf("reading the tenants' limits: %w", err)
-	}
-	return rows.all(), nil
-}
-
 // A tenant's row in tenant_usage is the lock on all allowances of that tenant. Everything it protects is read in
 // statements after the one that took the lock.
 const (

@@ -166,14 +166,14 @@ func TestTheSlotsOfALostReplicaAreThereAgainOnceItsRunsAre(t *testing.T) {
 	if got := other.draws(0, 4, 0); got.Slots != 0 {
 		t.Errorf("before its runs were taken over: %+v", got)
 	}
-	if n, err := c.Recover(t.Context()); n != 1 || err != nil {
+	if n, err := c.Recover(t.Context(), nil); n != 1 || err != nil {
 		t.Fatalf("%d recovered, error %v", n, err)
 	}
 	if got := other.draws(0, 4, 0); got.Slots != 4 {
 		t.Errorf("afterwards: %+v", got)
 	}
 	c.exec(`DELETE FROM punctual.replicas WHERE id = $1`, other.id)
-	if err := c.Maintain(t.Context()); err != nil || c.shared() != 0 {
+	if _, err := c.maintain(t.Context()); err != nil || c.shared() != 0 {
 		t.Errorf("where nobody draws any more: %d, error %v", c.shared(), err)
 	}
 }
@@ -220,9 +220,6 @@ func TestLimitsAreReadWithTheHeartbeat(t *testing.T) {
 	want := []scheduler.TenantLimits{{Tenant: c.tenant, Name: "default", PerSecond: 5}}
 	if pulse, err = c.Renew(t.Context(), c.replica, false); err != nil || !slices.Equal(pulse.Limits, want) {
 		t.Errorf("%+v, error %v", pulse.Limits, err)
-	}
-	if got, err := c.Limits(t.Context()); err != nil || !slices.Equal(got, want) {
-		t.Errorf("%+v, error %v", got, err)
 	}
 }
 

@@ -2,11 +2,13 @@ package store
 
 import (
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/audit"
 )
 
 // How the audit log shows keys, tenants and secrets: never with the secret itself, nor with anything made of it.
@@ -17,12 +19,12 @@ type keyShot struct {
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 }
 
-func (k KeyRecord) change(action Action) change {
-	shot := keyShot{Prefix: k.Prefix, Role: k.Role, ExpiresAt: k.ExpiresAt}
-	if action == ActionKeyRevoke {
-		return change{action: action, id: k.ID, name: k.Name, before: shot}
+func (k Key) change(action audit.Action) audit.Change {
+	shot := keyShot{Prefix: strings.TrimPrefix(k.Prefix, keyStart), Role: k.Role, ExpiresAt: k.ExpiresAt}
+	if action == audit.KeyRevoke {
+		return audit.Change{Action: action, ID: k.ID, Name: k.Name, Before: shot}
 	}
-	return change{action: action, id: k.ID, name: k.Name, after: shot}
+	return audit.Change{Action: action, ID: k.ID, Name: k.Name, After: shot}
 }
 
 type tenantShot struct {
@@ -61,13 +63,13 @@ type secretShot struct {
 }
 
 // secretPut is the change that gave a secret its value or its description. before is nil for a new secret.
-func secretPut(before *SecretRecord, after SecretRecord) change {
-	c := change{
-		action: ActionSecretPut, id: after.ID, name: after.Name,
-		after: secretShot{after.Description, after.Version},
+func secretPut(before *Secret, after Secret) audit.Change {
+	c := audit.Change{
+		Action: audit.SecretPut, ID: after.ID, Name: after.Name,
+		After: secretShot{after.Description, after.Version},
 	}
 	if before != nil {
-		c.before = secretShot{before.Description, before.Version}
+		c.Before = secretShot{before.Description, before.Version}
 	}
 	return c
 }
@@ -77,10 +79,10 @@ type signingSecretShot struct {
 }
 
 // signingSecretEnds is the change that ends a signing secret: at an instant, or now if at is nil.
-func signingSecretEnds(id uuid.UUID, at *time.Time) change {
-	c := change{action: ActionSigningSecretDelete, id: id, before: signingSecretShot{}}
+func signingSecretEnds(id uuid.UUID, at *time.Time) audit.Change {
+	c := audit.Change{Action: audit.SigningSecretDelete, ID: id, Before: signingSecretShot{}}
 	if at != nil {
-		c.after = signingSecretShot{at}
+		c.After = signingSecretShot{at}
 	}
 	return c
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+
+	"punctual/store/audit"
 )
 
 // administered returns the audit entries of a tenant since the last call, oldest first, each as action, name, before
@@ -15,18 +17,19 @@ func (c crud) administered(tenant int32, since *uuid.UUID) string {
 	c.tenant = tenant
 	var lines []string
 	for _, e := range c.entries(since) {
-		if e.Actor != "alice" {
-			c.t.Errorf("%s is %s %q", e.Action, e.ActorKind, e.Actor)
+		if orEmpty(e.Actor) != "alice" {
+			c.t.Errorf("%s is %s %q", e.Action, e.ActorKind, orEmpty(e.Actor))
 		}
 		lines = append(lines,
-			strings.Join(strings.Fields(string(e.Action)+" "+e.Name+" "+string(e.Before)+" -> "+string(e.After)), " "))
+			strings.Join(strings.Fields(string(e.Action)+" "+orEmpty(e.Name)+" "+string(e.Before)+" -> "+string(e.After)), " "))
 	}
 	return strings.Join(lines, "\n")
 }
 
 func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 	c := newCRUD(t)
-	ctx := WithActor(t.Context(), Actor{Kind: ActorKey, Name: "alice", Address: netip.MustParseAddr("203.0.113.7")})
+	ctx := audit.WithActor(t.Context(),
+		audit.Actor{Kind: audit.Key, Name: "alice", Address: netip.MustParseAddr("203.0.113.7")})
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -57,7 +60,7 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 	}
 	var since uuid.UUID
 	var key, all string
-	var made KeyRecord
+	var made Key
 	create := func() (err error) {
 		key, made, err = c.CreateKey(ctx, team.ID, NewKey{Name: "ci", Role: "editor"})
 		return err
@@ -94,7 +97,7 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 	} {
 		must(k.work())
 		got := c.administered(team.ID, &since)
-		if want := strings.ReplaceAll(k.want, "PREFIX", made.Prefix); got != want {
+		if want := strings.ReplaceAll(k.want, "PREFIX", strings.TrimPrefix(made.Prefix, keyStart)); got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", k.name, got, want)
 		}
 		all += got
@@ -109,7 +112,7 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 // An entry about the whole deployment belongs to no tenant.
 func TestARotationHasAnEntry(t *testing.T) {
 	c := newCRUD(t)
-	ctx := WithActor(t.Context(), Actor{Kind: ActorCommand, Name: "alice"})
+	ctx := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Command, Name: "alice"})
 	if _, err := c.RotateSecrets(ctx, nil); err != nil {
 		t.Fatal(err)
 	}

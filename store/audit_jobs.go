@@ -3,6 +3,8 @@ package store
 import (
 	"encoding/json"
 	"time"
+
+	"punctual/store/audit"
 )
 
 // jobShot is a job as the audit log shows it: with its definition if the definition changed.
@@ -30,30 +32,30 @@ func (s jobShot) without() jobShot {
 
 // masked leaves out the secrets.
 func (s jobShot) masked() jobShot {
-	s.Definition = json.RawMessage(maskDefinition(string(s.Definition)))
+	s.Definition = json.RawMessage(audit.MaskDefinition(string(s.Definition)))
 	return s
 }
 
 // change returns the entry of the audit log for a write of a held job. The entry is a pause or a resume if the write
 // changed nothing else.
-func (h *held) change(note string) change {
-	c := change{action: ActionJobUpdate, id: h.ID, job: h.ID, name: h.Definition.Name}
+func (h *held) change(note string) audit.Change {
+	c := audit.Change{Action: audit.JobUpdate, ID: h.ID, Job: h.ID, Name: h.Definition.Name}
 	before, after := h.before, h.shot()
 	if after.Note == "" {
 		after.Note = note
 	}
 	switch {
 	case h.State == JobDeleted:
-		c.action, c.before = ActionJobDelete, before.masked()
+		c.Action, c.Before = audit.JobDelete, before.masked()
 		return c
 	case string(before.Definition) != h.definition:
-		c.before, c.after = before.masked(), after.masked()
+		c.Before, c.After = before.masked(), after.masked()
 		return c
 	case h.State == JobPaused:
-		c.action = ActionJobPause
+		c.Action = audit.JobPause
 	case before.State == JobPaused:
-		c.action = ActionJobResume
+		c.Action = audit.JobResume
 	}
-	c.before, c.after = before.without(), after.without()
+	c.Before, c.After = before.without(), after.without()
 	return c
 }

@@ -14,22 +14,23 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
+	"punctual/store/audit"
 	"punctual/store/pg"
 )
 
 // entries returns the audit log since the last call, oldest first.
-func (c crud) entries(since *uuid.UUID) []AuditRecord {
+func (c crud) entries(since *uuid.UUID) []audit.Entry {
 	c.t.Helper()
-	all, _, err := c.ListAudit(c.t.Context(), c.tenant, AuditFilter{Page: pg.Page{Limit: 500}})
+	all, _, err := c.Audit.List(c.t.Context(), c.tenant, audit.Filter{Page: pg.Page{Limit: 500}})
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	var fresh []AuditRecord
+	var fresh []audit.Entry
 	for _, r := range all {
 		if r.ID == *since {
 			break
 		}
-		fresh = append([]AuditRecord{r}, fresh...)
+		fresh = append([]audit.Entry{r}, fresh...)
 	}
 	if len(all) > 0 {
 		*since = all[0].ID
@@ -37,10 +38,18 @@ func (c crud) entries(since *uuid.UUID) []AuditRecord {
 	return fresh
 }
 
+// orEmpty returns the text that p points to; empty for nil.
+func orEmpty(p *string) string {
+	if p == nil {
+		return ""
+	}
+	return *p
+}
+
 func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 	c := newCRUD(t)
-	who := Actor{Kind: ActorToken, Name: "alice", Address: netip.MustParseAddr("203.0.113.7"), RequestID: "r-1"}
-	ctx := WithActor(t.Context(), who)
+	who := audit.Actor{Kind: audit.Token, Name: "alice", Address: netip.MustParseAddr("203.0.113.7"), RequestID: "r-1"}
+	ctx := audit.WithActor(t.Context(), who)
 	var since uuid.UUID
 	var run, dead uuid.UUID
 	key := Idempotency{Key: "k"}
@@ -174,11 +183,11 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 			t.Fatalf("%s: %v", k.name, err)
 		}
 		var got []string
-		var last AuditRecord
+		var last audit.Entry
 		for _, last = range c.entries(&since) {
-			got = append(got, fmt.Sprintf("%s %s", last.Action, last.Name))
-			if last.ActorKind != who.Kind || last.Actor != who.Name || last.Address == nil || *last.Address != who.Address ||
-				last.RequestID != who.RequestID {
+			got = append(got, fmt.Sprintf("%s %s", last.Action, orEmpty(last.Name)))
+			if last.ActorKind != who.Kind || orEmpty(last.Actor) != who.Name ||
+				orEmpty(last.Address) != who.Address.String() || orEmpty(last.RequestID) != who.RequestID {
 				t.Errorf("%s: by %+v", k.name, last)
 			}
 		}
@@ -218,7 +227,7 @@ func (c crud) deadLetter(job string) uuid.UUID {
 
 func TestAPauseThatRunsOutIsTheSystems(t *testing.T) {
 	c := newCRUD(t)
-	ctx := WithActor(t.Context(), Actor{Kind: ActorCommand, Name: "bob"})
+	ctx := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Command, Name: "bob"})
 	job := c.create("job")
 	slot, until := began.Add(30*time.Minute), began.Add(time.Hour)
 	if _, err := c.PauseJob(ctx, c.tenant, "job", "moving", &until); err != nil {
@@ -230,12 +239,12 @@ func TestAPauseThatRunsOutIsTheSystems(t *testing.T) {
 		t.Errorf("%+v, %v", e, err)
 	}
 	c.exec(`UPDATE punctual.jobs SET paused_until = now() WHERE id = $1`, job.ID)
-	if n, _, err := c.ResumeDue(t.Context()); n != 1 || err != nil {
+	if n, _, err := c.Store.resumeDue(t.Context()); n != 1 || err != nil {
 		t.Fatalf("%d, %v", n, err)
 	}
-	log, _, err := c.ListAudit(t.Context(), c.tenant, AuditFilter{Job: "job", Page: pg.Page{Limit: 1}})
-	if err != nil || len(log) != 1 || log[0].Action != ActionJobResume ||
-		log[0].ActorKind != ActorSystem || log[0].Actor != "" {
+	log, _, err := c.Audit.List(t.Context(), c.tenant, audit.Filter{Job: "job", Page: pg.Page{Limit: 1}})
+	if err != nil || len(log) != 1 || log[0].Action != audit.JobResume ||
+		log[0].ActorKind != audit.System || log[0].Actor != nil {
 		t.Errorf("%+v, %v", log, err)
 	}
 }
@@ -246,53 +255,54 @@ func TestListAuditSelects(t *testing.T) {
 	job := c.create("a")
 	c.create("b")
 	c.edit("b", func(d *scheduler.Definition) { d.Name = "c" })
-	if err := c.DeleteJob(WithActor(t.Context(), Actor{Kind: ActorToken, Name: "alice"}), c.tenant, "c", nil); err != nil {
+	alice := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Token, Name: "alice"})
+	if err := c.DeleteJob(alice, c.tenant, "c", nil); err != nil {
 		t.Fatal(err)
 	}
 	keyID := uuid.New()
 	c.exec(`INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by)
 		VALUES ($1, $2, 'deploy', 'punctual_x', sha256('x'), 'admin', 'test')`, keyID, c.tenant)
-	err := c.join(WithActor(t.Context(), Actor{Kind: ActorKey, Name: keyID.String()}), c.tenant,
+	err := c.join(audit.WithActor(t.Context(), audit.Actor{Kind: audit.Key, Name: keyID.String()}), c.tenant,
 		func(ctx context.Context, u *unit) error {
-			return audit(ctx, u, c.tenant,
-				change{action: ActionSecretPut, name: "billing-token", after: map[string]int{"version": 1}})
+			return audit.Write(ctx, u, c.tenant,
+				audit.Change{Action: audit.SecretPut, Name: "billing-token", After: map[string]int{"version": 1}})
 		})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, k := range []struct {
 		name   string
-		filter AuditFilter
+		filter audit.Filter
 		want   string
 	}{
-		{"all", AuditFilter{}, "secret.put billing-token, job.delete c, job.update c, job.create b, job.create a"},
-		{"an action", AuditFilter{Action: ActionJobDelete}, "job.delete c"},
-		{"a kind", AuditFilter{Resource: "secret"}, "secret.put billing-token"},
-		{"a token's subject", AuditFilter{Actor: "alice"}, "job.delete c"},
-		{"a key's id", AuditFilter{Actor: keyID.String()}, "secret.put billing-token"},
-		{"a key's name", AuditFilter{Actor: "deploy"}, "secret.put billing-token"},
-		{"a job by name, under its other name too", AuditFilter{Job: "c"}, "job.delete c, job.update c, job.create b"},
-		{"a name that no job has any more", AuditFilter{Job: "b"}, "job.create b"},
-		{"a job by id", AuditFilter{Job: job.ID.String()}, "job.create a"},
-		{"an id", AuditFilter{ResourceID: &job.ID}, "job.create a"},
-		{"a name", AuditFilter{Name: "billing-token"}, "secret.put billing-token"},
-		{"since then", AuditFilter{From: before, Action: ActionJobUpdate}, "job.update c"},
-		{"until then", AuditFilter{To: before}, ""},
-		{"a page", AuditFilter{Page: pg.Page{Limit: 2}}, "secret.put billing-token, job.delete c"},
+		{"all", audit.Filter{}, "secret.put billing-token, job.delete c, job.update c, job.create b, job.create a"},
+		{"an action", audit.Filter{Action: audit.JobDelete}, "job.delete c"},
+		{"a kind", audit.Filter{Resource: "secret"}, "secret.put billing-token"},
+		{"a token's subject", audit.Filter{Actor: "alice"}, "job.delete c"},
+		{"a key's id", audit.Filter{Actor: keyID.String()}, "secret.put billing-token"},
+		{"a key's name", audit.Filter{Actor: "deploy"}, "secret.put billing-token"},
+		{"a job by name, under its other name too", audit.Filter{Job: "c"}, "job.delete c, job.update c, job.create b"},
+		{"a name that no job has any more", audit.Filter{Job: "b"}, "job.create b"},
+		{"a job by id", audit.Filter{Job: job.ID.String()}, "job.create a"},
+		{"an id", audit.Filter{ResourceID: &job.ID}, "job.create a"},
+		{"a name", audit.Filter{Name: "billing-token"}, "secret.put billing-token"},
+		{"since then", audit.Filter{From: before, Action: audit.JobUpdate}, "job.update c"},
+		{"until then", audit.Filter{To: before}, ""},
+		{"a page", audit.Filter{Page: pg.Page{Limit: 2}}, "secret.put billing-token, job.delete c"},
 	} {
-		log, next, err := c.ListAudit(t.Context(), c.tenant, k.filter)
+		log, next, err := c.Audit.List(t.Context(), c.tenant, k.filter)
 		if err != nil {
 			t.Fatalf("%s: %v", k.name, err)
 		}
 		var got []string
 		for _, r := range log {
-			got = append(got, fmt.Sprintf("%s %s", r.Action, r.Name))
+			got = append(got, fmt.Sprintf("%s %s", r.Action, orEmpty(r.Name)))
 		}
 		if diff := cmp.Diff(k.want, strings.Join(got, ", ")); diff != "" {
 			t.Errorf("%s: %s", k.name, diff)
 		}
 		if k.filter.Limit > 0 {
-			rest, next, err := c.ListAudit(t.Context(), c.tenant, AuditFilter{Page: pg.Page{Cursor: next}})
+			rest, next, err := c.Audit.List(t.Context(), c.tenant, audit.Filter{Page: pg.Page{Cursor: next}})
 			if err != nil || len(rest) != 3 || next != "" {
 				t.Errorf("the rest: %d, %q, %v", len(rest), next, err)
 			}
@@ -300,37 +310,13 @@ func TestListAuditSelects(t *testing.T) {
 		_ = next
 	}
 	other := c.intruder()
-	if log, _, err := other.ListAudit(t.Context(), other.tenant, AuditFilter{}); err != nil || len(log) != 0 {
+	if log, _, err := other.Audit.List(t.Context(), other.tenant, audit.Filter{}); err != nil || len(log) != 0 {
 		t.Errorf("another tenant reads %d entries, %v", len(log), err)
 	}
 }
 
 func TestTheAuditLogHasNoSecrets(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{
-		`{"target":{"url":"https://x"}}`: `{"target":{"url":"https://x"}}`,
-		`{"target":{"headers":{"content-type":"text/plain"}},"n":12345678901234567890}`: `{"target":` +
-			`{"headers":{"content-type":"text/plain"}},"n":12345678901234567890}`,
-		`{"target":{"headers":{"Authorization":"Bearer s3cret","X-Team":"a"}}}`: `{"target":` +
-			`{"headers":{"Authorization":"***","X-Team":"a"}}}`,
-		`{"target":{"headers":{"cookie":"s3cret","x-auth-token":"s3cret","api-key":"s"}}}`: `{"target":` +
-			`{"headers":{"api-key":"***","cookie":"***","x-auth-token":"***"}}}`,
-		`{"target":{"headers":{"X-Client-Secret":"s3cret","Keyboard":"qwerty"}}}`: `{"target":` +
-			`{"headers":{"Keyboard":"qwerty","X-Client-Secret":"***"}}}`,
-		`{"target":{"auth":{"type":"bearer","secret":"billing-token"}}}`: `{"target":` +
-			`{"auth":{"type":"bearer","secret":"billing-token"}}}`,
-		`{"target":{"auth":{"type":"bearer","value":{"enc":"s3cret"}}}}`: `{"target":` +
-			`{"auth":{"type":"bearer","value":"***"}}}`,
-		`{"target":{"secret_headers":{"x":"s3cret"}},"steps":[{"target":{"auth":{"value":"s3cret"}}}]}`: `{"steps":` +
-			`[{"target":{"auth":{"value":"***"}}}],"target":{"secret_headers":{"x":"***"}}}`,
-		`{"target":{"body":{"auth":{"value":1}},"headers":{"a":"b"}}}`: `{"target":` +
-			`{"body":{"auth":{"value":1}},"headers":{"a":"b"}}}`,
-		`{"auth": broken`: `"***"`,
-	} {
-		if diff := cmp.Diff(want, maskDefinition(text)); diff != "" {
-			t.Errorf("%s: %s", text, diff)
-		}
-	}
 	c := newCRUDWithout(t)
 	secret := func(d *scheduler.Definition) { d.Target.Headers = map[string]string{"Authorization": "Bearer s3cret"} }
 	c.create("a", secret)
@@ -403,7 +389,8 @@ func TestOldEntriesAreForgottenAndNeverThoseOfThirtyDays(t *testing.T) {
 		for _, n := range days {
 			at := time.Now().AddDate(0, 0, -n)
 			var b pgx.Batch
-			if err := queueAudit(t.Context(), &b, tenant, at, change{action: ActionJobDelete, name: fmt.Sprint(n)}); err != nil {
+			deleted := audit.Change{Action: audit.JobDelete, Name: fmt.Sprint(n)}
+			if err := audit.Queue(t.Context(), &b, tenant, at, deleted); err != nil {
 				t.Fatal(err)
 			}
 			if err := c.db.Pool().SendBatch(t.Context(), &b).Close(); err != nil {
@@ -416,10 +403,9 @@ func TestOldEntriesAreForgottenAndNeverThoseOfThirtyDays(t *testing.T) {
 		retention time.Duration
 		want      string
 	}{
-		{DefaultAuditRetention, "a 29 31 29 31"}, {time.Second, "a 29 29"},
+		{audit.DefaultRetention, "a 29 31 29 31"}, {time.Second, "a 29 29"},
 	} {
-		c.options.AuditRetention = k.retention
-		if _, _, err := c.ForgetAudit(t.Context()); err != nil {
+		if _, _, err := audit.New(c.db, k.retention).Forget(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		var left string

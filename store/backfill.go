@@ -153,7 +153,7 @@ func (s *Store) CountBackfill(ctx context.Context, p BackfillPlan) (int, error) 
 	rows, err := s.reader(ctx, p.tenant).Query(ctx, `
 		SELECT id FROM punctual.runs
 		WHERE job_id = $1 AND id >= $2 AND id < $3`,
-		p.job.id, firstRunID(p.slots[0]), firstRunID(p.slots[n-1].Add(time.Millisecond)))
+		p.job.id, scheduler.FirstRunID(p.slots[0]), scheduler.FirstRunID(p.slots[n-1].Add(time.Millisecond)))
 	if err != nil {
 		return 0, fmt.Errorf("counting the runs of slots: %w", err)
 	}
@@ -180,23 +180,23 @@ func collectSet(rows pgx.Rows) (map[uuid.UUID]bool, error) {
 }
 
 // StartBackfill writes a backfill as an operation, which the replicas carry out.
-func (s *Store) StartBackfill(ctx context.Context, tenant int32, p BackfillPlan) (OperationRecord, error) {
+func (s *Store) StartBackfill(ctx context.Context, tenant int32, p BackfillPlan) (Operation, error) {
 	request, err := json.Marshal(backfillText{
 		Job: p.job.id, JobVersion: p.job.version, From: p.From, To: p.To, Rerun: p.Rerun,
 	})
 	if err != nil {
-		return OperationRecord{}, fmt.Errorf("encoding the request of an operation: %w", err)
+		return Operation{}, fmt.Errorf("encoding the request of an operation: %w", err)
 	}
-	var o OperationRecord
+	var o Operation
 	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		now, err := s.clock(ctx, u)
 		if err != nil {
 			return err
 		}
 		n := newOperation{
-			OperationRecord: OperationRecord{
+			Operation: Operation{
 				ID: scheduler.NewRunID(now), Kind: OperationBackfill, JobID: &p.job.id,
-				MaxPerSecond: p.MaxPerSecond, Note: p.Note, Matched: len(p.slots), CreatedAt: now,
+				MaxPerSecond: pg.OrNull(p.MaxPerSecond), Note: pg.OrNull(p.Note), Matched: len(p.slots), CreatedAt: now,
 			},
 			request: string(request), job: p.name, rerun: p.Rerun, lastSlot: &p.From,
 		}

@@ -55,7 +55,7 @@ func (c claimer) listen() {
 	for left := true; left; {
 		var wait time.Duration
 		var err error
-		if wait, left, err = c.EndSilent(c.t.Context()); err != nil {
+		if wait, left, err = c.endSilent(c.t.Context()); err != nil {
 			c.t.Fatal(err)
 		}
 		left = left && wait == 0

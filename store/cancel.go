@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/audit"
 	"punctual/store/pg"
 )
 
@@ -38,9 +39,9 @@ func (s *Store) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (RunR
 		if changed == 0 {
 			return nil
 		}
-		return audit(ctx, u, tenant, change{
-			action: ActionRunCancel, id: id, job: run.JobID, name: run.Job,
-			before: runShot{Status: before.Status}, after: runShot{run.Status, run.Reason},
+		return audit.Write(ctx, u, tenant, audit.Change{
+			Action: audit.RunCancel, ID: id, Job: run.JobID, Name: run.Job,
+			Before: runShot{Status: before.Status}, After: runShot{run.Status, run.Reason},
 		})
 	})
 	if err == nil {

@@ -13,6 +13,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/cron"
 	"punctual/scheduler/failpoint"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
@@ -86,11 +87,11 @@ type nextRows struct {
 // ClaimDue implements scheduler.Store.
 func (s *Store) ClaimDue(ctx context.Context, claim scheduler.Claim) (scheduler.Batch, error) {
 	ctx = pg.Runs.In(ctx)
-	batch, days, err := s.claimDue(ctx, claim)
-	if lacksPartition(err) {
+	batch, slots, err := s.claimDue(ctx, claim)
+	if days.IsMissing(err) {
 		// A slot's day has no partition: the slot was due long ago, such as a one-shot that was paused for weeks, or
 		// maintenance has failed to prepare its day.
-		if err := s.partitionsFor(ctx, days); err != nil {
+		if err := s.Days.EnsureFor(ctx, slots); err != nil {
 			return scheduler.Batch{}, err
 		}
 		batch, _, err = s.claimDue(ctx, claim)
@@ -98,10 +99,10 @@ func (s *Store) ClaimDue(ctx context.Context, claim scheduler.Claim) (scheduler.
 	return batch, err
 }
 
-// claimDue tries once to claim. If the claim fails, days holds an instant of each day whose partition it needed.
+// claimDue tries once to claim. If the claim fails, slots holds an instant of each day whose partition it needed.
 func (s *Store) claimDue(
 	ctx context.Context, claim scheduler.Claim,
-) (batch scheduler.Batch, days []time.Time, err error) {
+) (batch scheduler.Batch, slots []time.Time, err error) {
 	defaults, err := s.notifyDefaults(ctx)
 	if err != nil {
 		return scheduler.Batch{}, nil, fmt.Errorf("claiming due slots: %w", err)
@@ -128,8 +129,8 @@ func (s *Store) claimDue(
 		})
 	})
 	if err != nil {
-		days = slices.Concat(c.runs.scheduledFor, c.waiting.scheduledFor, []time.Time{c.now})
-		return scheduler.Batch{}, days, fmt.Errorf("claiming due slots: %w", err)
+		slots = slices.Concat(c.runs.scheduledFor, c.waiting.scheduledFor, []time.Time{c.now})
+		return scheduler.Batch{}, slots, fmt.Errorf("claiming due slots: %w", err)
 	}
 	return c.batch, nil, nil
 }

@@ -74,10 +74,10 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 	})
 	ctx, cancel := context.WithTimeout(pg.Chores.In(context.Background()), time.Second)
 	defer cancel()
-	if days, err := c.Store.DaysAhead(ctx); err != nil {
+	if ahead, err := c.Store.Days.Ahead(ctx); err != nil {
 		c.Store.options.Log.Warn("the partitions of coming days cannot be counted", "error", err)
 	} else {
-		gauge(aheadDesc, float64(days))
+		gauge(aheadDesc, float64(ahead))
 	}
 	if freezes, err := c.Store.Freezes(ctx); err != nil {
 		c.Store.options.Log.Warn("the freezes cannot be read", "error", err)
@@ -127,9 +127,9 @@ func (c Collector) collectQueues(
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(holds, func(a, b HoldRecord) int { return b.Waiting - a.Waiting })
+	slices.SortStableFunc(holds, func(a, b Breaker) int { return b.WaitingRuns - a.WaitingRuns })
 	for _, h := range holds[:min(len(holds), mostHoldsShown)] {
-		gauge(holdDesc, float64(h.Waiting), h.Tenant, h.HeldBy, h.State)
+		gauge(holdDesc, float64(h.WaitingRuns), h.Tenant, h.HeldBy, h.State)
 	}
 	return nil
 }

@@ -66,12 +66,9 @@ func TestNothingThatKeepsAReplicaAliveWaitsForConnectionsOfOthers(t *testing.T) 
 	must("signing keys", err)
 	_, err = c.Finish(ctx, []scheduler.Outcome{succeeded(batch.Runs[0]), failed(signal)}, nil)
 	must("finish", err)
-	_, err = c.Limits(ctx)
-	must("limits", err)
 	_, err = c.Draw(ctx, c.replica, []scheduler.Wish{{Tenant: c.tenant, Slots: 1}})
 	must("draw", err)
-	must("remove", c.Remove(ctx, nil))
-	_, err = c.Recover(ctx)
+	_, err = c.Recover(ctx, nil)
 	must("recover", err)
 	must("the schema's version", c.CheckSchema(ctx))
 	_, err = c.Freezes(ctx)
@@ -89,12 +86,13 @@ func TestAChoreWaitsForNoCaller(t *testing.T) {
 		t.Cleanup(conn.Release)
 	}
 	ctx := bounded(t)
-	_, _, resume := c.ResumeDue(ctx)
-	_, tidy := c.Tidy(ctx)
-	_, _, operate := c.Operate(ctx)
-	_, notify := c.Notify(ctx)
-	_, release := c.ReleaseHeld(ctx)
-	if err := errors.Join(resume, tidy, operate, notify, release, c.Maintain(ctx), c.Maintain(ctx)); err != nil {
+	_, _, resume := c.Store.resumeDue(ctx)
+	_, tidy := c.Store.tidyUp(ctx)
+	_, _, operate := c.operate(ctx)
+	_, notify := c.notify(ctx)
+	_, release := c.releaseHeld(ctx)
+	_, maintain := c.maintain(ctx)
+	if err := errors.Join(resume, tidy, operate, notify, release, maintain); err != nil {
 		t.Error(err)
 	}
 }

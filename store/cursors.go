@@ -1,12 +1,11 @@
 package store
 
-// The list that a cursor belongs to.
+// The list that a cursor belongs to. That of the audit log is audit.Cursor.
 const (
 	jobCursor        byte = 'j'
 	runCursor        byte = 'r'
 	deadLetterCursor byte = 'd'
 	operationCursor  byte = 'o'
 	keyCursor        byte = 'k'
-	auditCursor      byte = 'a'
 	secretCursor     byte = 's'
 )

@@ -10,26 +10,27 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/audit"
 	"punctual/store/pg"
 )
 
-// DeadLetterRecord is a run that exhausted its attempts. The record stays after it was resolved.
-type DeadLetterRecord struct {
-	RunID        uuid.UUID
-	JobID        uuid.UUID
-	Job          string // name of the job when the run died
-	Trigger      scheduler.Trigger
-	JobVersion   int32
-	ScheduledFor time.Time
-	DiedAt       time.Time
-	Reason       scheduler.Reason
-	Attempts     int
-	HTTPStatus   int // 0: no response
-	Error        string
-	ResolvedAt   *time.Time
-	Note         string
-	ReplayedAs   *uuid.UUID
-	NotifyURL    string // a notice's destination, also of its replays; empty: it is a run of the job itself
+// DeadLetter is a run that exhausted its attempts. It stays after it was resolved.
+type DeadLetter struct {
+	RunID        uuid.UUID         `json:"run" format:"uuid" doc:"The dead run." example:"019ad964-3b80-8b21-8f6e-1d2c3b4a5968"`
+	JobID        uuid.UUID         `json:"job_id" format:"uuid" doc:"Its job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
+	Job          string            `json:"job" doc:"The job's name when the run died." example:"daily-invoice-gen"`
+	JobVersion   int32             `json:"job_version" doc:"Version of the definition it used." example:"7"`
+	Trigger      scheduler.Trigger `json:"trigger" doc:"What created it." example:"schedule"`
+	ScheduledFor time.Time         `json:"scheduled_for" doc:"Its slot; for a manual run, when it was requested."`
+	DiedAt       time.Time         `json:"died_at" doc:"When it became dead."`
+	Reason       *scheduler.Reason `json:"reason" nullable:"true" doc:"Why its last attempt failed." example:"http_5xx"`
+	Attempts     int               `json:"attempts" doc:"How many attempts it had." example:"5"`
+	HTTPStatus   *int              `json:"http_status" doc:"Status of the last response, if there was one." example:"503"`
+	Error        *string           `json:"error" doc:"The last error, for people."`
+	ResolvedAt   *time.Time        `json:"resolved_at" doc:"When it was resolved or replayed. Null: it is open."`
+	Note         *string           `json:"note" doc:"The note given when it was resolved or replayed."`
+	ReplayedAs   *uuid.UUID        `json:"replayed_as" format:"uuid" nullable:"true" doc:"The run that replays it."`
+	NotifyURL    *string           `json:"notify_url" doc:"For a notice: its URL, to which its replays go too, in place of the job's target. Null: it is a run of the job itself."`
 }
 
 // DeadLetterFilter selects dead letters; empty fields select all.
@@ -46,14 +47,13 @@ type DeadLetterFilter struct {
 }
 
 const deadLetterColumns = `d.run_id, d.job_id, d.job_name, d.trigger, d.job_version, d.scheduled_for, d.died_at,
-	coalesce(d.reason, ''), d.attempts, coalesce(d.http_status, 0), coalesce(d.error, ''), d.resolved_at,
-	coalesce(d.note, ''), d.replayed_as, coalesce(d.notify_url, '')`
+	d.reason, d.attempts, d.http_status, d.error, d.resolved_at, d.note, d.replayed_as, d.notify_url`
 
 // deadLetterTables include the dead letters of jobs that were forgotten. Such dead letters have no labels.
 const deadLetterTables = `punctual.dead_letters d LEFT JOIN punctual.jobs j ON j.id = d.job_id`
 
-func scanDeadLetter(row pgx.CollectableRow) (DeadLetterRecord, error) {
-	var d DeadLetterRecord
+func scanDeadLetter(row pgx.CollectableRow) (DeadLetter, error) {
+	var d DeadLetter
 	err := row.Scan(&d.RunID, &d.JobID, &d.Job, &d.Trigger, &d.JobVersion, &d.ScheduledFor, &d.DiedAt, &d.Reason,
 		&d.Attempts, &d.HTTPStatus, &d.Error, &d.ResolvedAt, &d.Note, &d.ReplayedAs, &d.NotifyURL)
 	pg.UTC(&d.ScheduledFor, &d.DiedAt, d.ResolvedAt)
@@ -64,20 +64,20 @@ func scanDeadLetter(row pgx.CollectableRow) (DeadLetterRecord, error) {
 type letterShot struct {
 	Resolved   bool       `json:"resolved"`
 	ReplayedAs *uuid.UUID `json:"replayed_as,omitempty"`
-	Note       string     `json:"note,omitempty"`
+	Note       *string    `json:"note,omitempty"`
 }
 
-func (d DeadLetterRecord) change(action Action, after letterShot) change {
+func (d DeadLetter) change(action audit.Action, after letterShot) audit.Change {
 	after.Resolved = true
 	before := letterShot{Resolved: d.ResolvedAt != nil, ReplayedAs: d.ReplayedAs, Note: d.Note}
-	return change{action: action, id: d.RunID, job: d.JobID, name: d.Job, before: before, after: after}
+	return audit.Change{Action: action, ID: d.RunID, Job: d.JobID, Name: d.Job, Before: before, After: after}
 }
 
 // ListDeadLetters returns the dead letters that the filter selects, newest first by the run's id, and the cursor of the
 // next page. The cursor is empty on the last page.
 func (s *Store) ListDeadLetters(
 	ctx context.Context, tenant int32, f DeadLetterFilter,
-) (letters []DeadLetterRecord, nextCursor string, err error) {
+) (letters []DeadLetter, nextCursor string, err error) {
 	var c pg.Conditions
 	if err := c.Page(f.Page, deadLetterCursor, `d.run_id < ?`); err != nil {
 		return nil, "", err
@@ -94,7 +94,7 @@ func (s *Store) ListDeadLetters(
 	if letters, err = pgx.CollectRows(rows, scanDeadLetter); err != nil {
 		return nil, "", fmt.Errorf("listing dead letters: %w", err)
 	}
-	letters, nextCursor = pg.Cut(letters, f.Page, deadLetterCursor, func(d DeadLetterRecord) uuid.UUID { return d.RunID })
+	letters, nextCursor = pg.Cut(letters, f.Page, deadLetterCursor, func(d DeadLetter) uuid.UUID { return d.RunID })
 	return letters, nextCursor, nil
 }
 
@@ -159,8 +159,8 @@ func (s *Store) ReplayDeadLetter(ctx context.Context, tenant int32, id uuid.UUID
 		if err := writeReplays(ctx, u, []replay{r}, now, note); err != nil {
 			return err
 		}
-		if err := audit(ctx, u, tenant, d.change(
-			ActionDeadLetterReplay, letterShot{ReplayedAs: &r.run, Note: note})); err != nil {
+		if err := audit.Write(ctx, u, tenant, d.change(
+			audit.DeadLetterReplay, letterShot{ReplayedAs: &r.run, Note: pg.OrNull(note)})); err != nil {
 			return err
 		}
 		run, err = readRun(ctx, u, tenant, r.run)
@@ -176,14 +176,14 @@ func gone(job string) string {
 
 // lockDeadLetter locks a dead letter and reads it. Until the transaction ends, no other transaction can replay or
 // resolve it.
-func lockDeadLetter(ctx context.Context, u *unit, tenant int32, id uuid.UUID) (DeadLetterRecord, error) {
+func lockDeadLetter(ctx context.Context, u *unit, tenant int32, id uuid.UUID) (DeadLetter, error) {
 	rows, err := u.Query(ctx, `
 		SELECT `+deadLetterColumns+`
 		FROM punctual.dead_letters d
 		WHERE d.run_id = $1 AND d.tenant = $2
 		FOR UPDATE`, id, tenant)
 	if err != nil {
-		return DeadLetterRecord{}, fmt.Errorf("reading dead letter %s: %w", id, err)
+		return DeadLetter{}, fmt.Errorf("reading dead letter %s: %w", id, err)
 	}
 	d, err := pgx.CollectExactlyOneRow(rows, scanDeadLetter)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -197,7 +197,7 @@ func lockDeadLetter(ctx context.Context, u *unit, tenant int32, id uuid.UUID) (D
 
 // mayReplay returns ErrState for a dead letter that is no longer open. A dead letter whose replay was cancelled counts
 // as open: the replay came to nothing and left no dead letter of its own.
-func mayReplay(ctx context.Context, u *unit, tenant int32, d DeadLetterRecord) error {
+func mayReplay(ctx context.Context, u *unit, tenant int32, d DeadLetter) error {
 	switch {
 	case d.ResolvedAt == nil:
 		return nil
@@ -239,8 +239,8 @@ func shareJob(ctx context.Context, u *unit, job uuid.UUID) (state JobState, now 
 // replayed before stays as it is.
 func (s *Store) ResolveDeadLetter(
 	ctx context.Context, tenant int32, id uuid.UUID, note string,
-) (DeadLetterRecord, error) {
-	var d DeadLetterRecord
+) (DeadLetter, error) {
+	var d DeadLetter
 	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		var err error
 		if d, err = lockDeadLetter(ctx, u, tenant, id); err != nil || d.ResolvedAt != nil {
@@ -249,7 +249,8 @@ func (s *Store) ResolveDeadLetter(
 		if err := resolveLetters(ctx, u, []uuid.UUID{id}, note); err != nil {
 			return err
 		}
-		if err := audit(ctx, u, tenant, d.change(ActionDeadLetterResolve, letterShot{Note: note})); err != nil {
+		resolved := d.change(audit.DeadLetterResolve, letterShot{Note: pg.OrNull(note)})
+		if err := audit.Write(ctx, u, tenant, resolved); err != nil {
 			return err
 		}
 		d, err = lockDeadLetter(ctx, u, tenant, id)
@@ -276,7 +277,7 @@ type replay struct {
 	key     string // Idempotency-Key, unless the dead letter carries an earlier one
 }
 
-func newReplay(d DeadLetterRecord, now time.Time) replay {
+func newReplay(d DeadLetter, now time.Time) replay {
 	return replay{
 		of: d.RunID, run: scheduler.NewRunID(now),
 		key: scheduler.IdempotencyKey(d.Trigger, d.RunID, d.JobID, d.ScheduledFor),

@@ -180,15 +180,15 @@ func readHeldBack(ctx context.Context, q pg.Querier, tenant int32) (*HeldBack, e
 	return held[0], nil
 }
 
-// ReplicaRecord is a replica as it registered, and its heartbeat.
-type ReplicaRecord struct {
-	ID        uuid.UUID
-	Host      string
-	Version   string
-	Queues    map[string]int // worker slots by queue
-	StartedAt time.Time
-	RenewedAt time.Time
-	Draining  bool
+// Replica is a process that serves queues, or only the API.
+type Replica struct {
+	ID        uuid.UUID      `json:"id" format:"uuid" doc:"Chosen anew at every start." example:"5b0b8a52-3f0e-4c67-9d35-9d7f3f7a2c11"`
+	Host      string         `json:"host" doc:"The host's name, for people." example:"punctual-7c9f"`
+	Version   string         `json:"version" doc:"Version of its binary." example:"1.4.0"`
+	Queues    map[string]int `json:"queues" doc:"Its worker slots by queue. Empty: it serves the API only (serve --dispatch=off)."`
+	StartedAt time.Time      `json:"started_at" doc:"When it started."`
+	RenewedAt time.Time      `json:"renewed_at" doc:"When it last renewed its heartbeat, which it does every two seconds."`
+	Draining  bool           `json:"draining" doc:"It was told to stop: it claims nothing more, and finishes the runs in flight."`
 }
 
 // mostReplicas bounds Replicas. No fleet is that large.
@@ -196,7 +196,7 @@ const mostReplicas = 1000
 
 // Replicas returns the registered replicas, in the order in which they started. A lost replica is among them until
 // another replica has noticed.
-func (s *Store) Replicas(ctx context.Context) ([]ReplicaRecord, error) {
+func (s *Store) Replicas(ctx context.Context) ([]Replica, error) {
 	rows, err := s.db.Conns(ctx).Query(ctx, `
 		SELECT id, host, version, queues, started_at, renewed_at, draining
 		FROM punctual.replicas
@@ -204,7 +204,7 @@ func (s *Store) Replicas(ctx context.Context) ([]ReplicaRecord, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the replicas: %w", err)
 	}
-	replicas, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r ReplicaRecord, err error) {
+	replicas, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Replica, err error) {
 		var queues []byte
 		if err := row.Scan(&r.ID, &r.Host, &r.Version, &queues, &r.StartedAt, &r.RenewedAt, &r.Draining); err != nil {
 			return r, err

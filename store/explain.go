@@ -244,7 +244,7 @@ func (e *explaining) findRow(ctx context.Context, slot bool) error {
 			WHERE r.job_id = $1 AND r.id >= $2
 			  AND r.skipped_first <= $3
 			  AND r.skipped_last >= $3
-			ORDER BY r.id LIMIT 1`, e.job, firstRunID(e.At.Add(-clockSlack)), e.At)
+			ORDER BY r.id LIMIT 1`, e.job, scheduler.FirstRunID(e.At.Add(-clockSlack)), e.At)
 		if backfilled && len(skips) > 0 {
 			e.skip = &skips[0]
 		}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/scheduler"
 	"punctual/scheduler/failpoint"
@@ -385,4 +387,10 @@ func collectIDs(into map[uuid.UUID]bool) func(pgx.Rows) error {
 // storable makes text from a target fit for Postgres, which accepts neither NUL nor broken UTF-8.
 func storable(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// lacksTable reports whether a statement failed because its table does not exist.
+func lacksTable(err error) bool {
+	var dbErr *pgconn.PgError
+	return errors.As(err, &dbErr) && dbErr.Code == "42P01"
 }

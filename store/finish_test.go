@@ -372,7 +372,7 @@ func TestFinishStoresWhateverTheTargetSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := run.Attempts[0].Response, "a\uFFFDb\uFFFD\u00e9\uFFFD"; got != want {
+	if got, want := orEmpty(run.Attempts[0].Response), "a\uFFFDb\uFFFD\u00e9\uFFFD"; got != want {
 		t.Errorf("response %q, want %q", got, want)
 	}
 	if strings.ContainsAny(run.Error, "\x00") || !strings.HasPrefix(run.Error, "bad ") {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/audit"
 	"punctual/store/pg"
 )
 
@@ -82,7 +83,7 @@ func (s *Store) Unfreeze(ctx context.Context, tenant int32, note string) (Freeze
 		if err != nil {
 			return err
 		}
-		return d.unfreeze(ctx, u, ActionDeploymentUnfreeze, note)
+		return d.unfreeze(ctx, u, audit.DeploymentUnfreeze, note)
 	})
 	if err != nil {
 		return FreezeState{}, fmt.Errorf("unfreezing: %w", err)
@@ -215,8 +216,8 @@ func freezeTenant(ctx context.Context, u *unit, id int32, by, note string) error
 	if err != nil {
 		return fmt.Errorf("tenant %q: %w", name, err)
 	}
-	return audit(ctx, u, id, change{
-		action: ActionTenantFreeze, name: name, before: shotOfFreeze(nil), after: shotOfFreeze(&is),
+	return audit.Write(ctx, u, id, audit.Change{
+		Action: audit.TenantFreeze, Name: name, Before: shotOfFreeze(nil), After: shotOfFreeze(&is),
 	})
 }
 
@@ -232,8 +233,8 @@ func unfreezeTenant(ctx context.Context, u *unit, id int32, note string) error {
 		return fmt.Errorf("tenant %q: %w", name, err)
 	}
 	u.due = true
-	return audit(ctx, u, id, change{
-		action: ActionTenantUnfreeze, name: name, before: shotOfFreeze(was), after: freezeShot{Note: note},
+	return audit.Write(ctx, u, id, audit.Change{
+		Action: audit.TenantUnfreeze, Name: name, Before: shotOfFreeze(was), After: freezeShot{Note: note},
 	})
 }
 
@@ -253,14 +254,14 @@ func lockTenantFreeze(ctx context.Context, u *unit, id int32) (name string, was 
 
 // actorName names the author of the change for people.
 func (u *unit) actorName(ctx context.Context) (string, error) {
-	a := actor(ctx)
-	r := AuditRecord{ActorKind: a.Kind, Actor: a.Name}
-	if id, err := uuid.Parse(a.Name); err == nil && a.Kind == ActorKey {
-		if err := u.QueryRow(ctx, `SELECT name FROM punctual.api_keys WHERE id = $1`, id).Scan(&r.ActorName); err != nil {
+	a := audit.ActorOf(ctx)
+	var key string
+	if id, err := uuid.Parse(a.Name); err == nil && a.Kind == audit.Key {
+		if err := u.QueryRow(ctx, `SELECT name FROM punctual.api_keys WHERE id = $1`, id).Scan(&key); err != nil {
 			return "", fmt.Errorf("reading the name of a key: %w", err)
 		}
 	}
-	if who := r.who(); who != "" {
+	if who := audit.Text(a.Kind, a.Name, key); who != "" {
 		return who, nil
 	}
 	return string(a.Kind), nil

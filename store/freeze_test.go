@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/scheduler"
+	"punctual/store/audit"
 	"punctual/store/pg"
 )
 
@@ -65,7 +66,7 @@ func TestNothingIsClaimedWhileTheDeploymentIsFrozen(t *testing.T) {
 	if _, err := c.TriggerJob(t.Context(), c.tenant, "manual", TriggerRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	ctx := WithActor(t.Context(), Actor{Kind: ActorCommand, Name: "alice"})
+	ctx := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Command, Name: "alice"})
 	first, err := c.Freeze(ctx, Deployment, "the warehouse burns")
 	if err != nil {
 		t.Fatal(err)

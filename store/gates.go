@@ -268,7 +268,7 @@ func queueWait(b *pgx.Batch, jobs, runs []uuid.UUID) {
 }
 
 // parking is the least time for which claims leave a run at its gate alone. The most is twice that. The transaction
-// that frees the gate, or FreeGates, sets the run due earlier.
+// that frees the gate, or freeGates, sets the run due earlier.
 const parking = time.Hour
 
 // queuePark leaves runs alone until their gates are freed. The caller holds the gates and the runs' rows in ready.
@@ -323,8 +323,8 @@ func queueCloseGate(b *pgx.Batch, job uuid.UUID) {
 		SET gated = true, active_run = excluded.active_run, earlier_runs = excluded.earlier_runs`, job)
 }
 
-// FreeGates implements scheduler.Store.
-func (s *Store) FreeGates(ctx context.Context) error {
+// freeGates frees gates that are held by runs that were in flight when their job got its gate, and have ended.
+func (s *Store) freeGates(ctx context.Context) (left bool, err error) {
 	var jobs []uuid.UUID
 	var b pgx.Batch
 	b.Queue(pg.ByIndex)
@@ -359,12 +359,12 @@ func (s *Store) FreeGates(ctx context.Context) error {
 			return err
 		})
 	if err := s.db.Conns(pg.Chores.In(ctx)).SendBatch(ctx, &b).Close(); err != nil {
-		return s.db.TookWrite(fmt.Errorf("freeing gates of earlier runs: %w", err))
+		return false, s.db.TookWrite(fmt.Errorf("freeing gates of earlier runs: %w", err))
 	}
 	if len(jobs) == 0 {
-		return nil
+		return false, nil
 	}
-	return s.releaseAt(ctx, `w.job_id = ANY($1::uuid[])`, jobs)
+	return false, s.releaseAt(ctx, `w.job_id = ANY($1::uuid[])`, jobs)
 }
 
 // CheckGates sets due the runs that wait at gates that are free. It is for a run that was not set due when its gate was

@@ -38,13 +38,13 @@ func TestWhatWaitsBehindRunsOfBeforeStartsWhenTheyHaveEnded(t *testing.T) {
 	job := c.create("job", patient)
 	first, second := c.one(c.slot(job.ID, 9)), c.one(c.slot(job.ID, 8))
 	c.edit("job", overlapping(scheduler.PolicyWait))
-	if !c.renewed().Gates {
+	if !c.wants(choreGates) {
 		t.Error("no replica is told that runs of before hold a gate")
 	}
 	c.slot(job.ID, 7)
 	look := func(want int) {
 		t.Helper()
-		if err := c.FreeGates(t.Context()); err != nil {
+		if _, err := c.freeGates(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if b := c.claimReady(10); len(b.Runs) != want {
@@ -60,7 +60,7 @@ func TestWhatWaitsBehindRunsOfBeforeStartsWhenTheyHaveEnded(t *testing.T) {
 	}
 	c.finish(succeeded(first))
 	look(1)
-	if c.renewed().Gates || c.count(`SELECT count(earlier_runs) FROM punctual.exclusive`) != 0 {
+	if c.wants(choreGates) || c.count(`SELECT count(earlier_runs) FROM punctual.exclusive`) != 0 {
 		t.Error("the gate still names runs of before")
 	}
 }

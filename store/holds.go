@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/audit"
 	"punctual/store/pg"
 )
 
@@ -29,9 +30,10 @@ WHERE NOT EXISTS (SELECT FROM punctual.holds h WHERE h.tenant = w.tenant AND h.h
 // releaseBatch is how many runs one statement releases.
 const releaseBatch = 1000
 
-// ReleaseHeld implements scheduler.Store. The runs keep the start and the limit of their wait: a run that is held back
-// again goes on with the same wait.
-func (s *Store) ReleaseHeld(ctx context.Context) (left bool, err error) {
+// releaseHeld makes runs ready again that wait for something that no replica holds back any more. The runs keep the
+// start and the limit of their wait: a run that is held back again goes on with the same wait. left is true if there
+// may be more.
+func (s *Store) releaseHeld(ctx context.Context) (left bool, err error) {
 	ctx = pg.Chores.In(ctx)
 	tag, err := s.db.Conns(ctx).Exec(ctx, `
 		WITH free AS MATERIALIZED (`+unheld+`),
@@ -108,23 +110,27 @@ func (s *Store) ReportHolds(
 	if err != nil {
 		return nil, s.db.TookWrite(fmt.Errorf("writing what holds runs back: %w", err))
 	}
-	return orders, nil
+	for left := true; left && err == nil; {
+		left, err = s.releaseHeld(ctx)
+	}
+	return orders, err
 }
 
-// HoldRecord is one reason for which a tenant's runs are held back, summed up over all replicas.
-type HoldRecord struct {
-	Tenant    string
-	HeldBy    string
-	State     string // the worst state on any replica: open, hanging, recovering
-	Host      string
-	Path      string
-	Since     time.Time
-	Failures  int
-	LastError string
-	ProbeAt   *time.Time // when the next probe is sent
-	Replicas  int        // how many replicas hold runs back for this reason
-	Waiting   int        // waiting runs, counted up to DepthCap
-	Oldest    *time.Time // since when the longest waiting run has waited
+// Breaker is one reason why runs of a tenant are held back, summed up over all replicas: a host that cannot be reached,
+// or a host or path that hangs. State is the worst one on any replica. WaitingRuns are counted up to DepthCap.
+type Breaker struct {
+	Tenant       string     `json:"-"` // its name
+	HeldBy       string     `json:"held_by" doc:"Its name, as in runs, explain and the view overdue." example:"breaker billing.internal:443"`
+	State        string     `json:"state" enum:"open,recovering,hanging" doc:"open: the host cannot be reached. recovering: the host can be reached again, and gets more requests with each response. hanging: its requests time out, so they may occupy at most a quarter of a queue's worker slots." example:"open"`
+	Host         string     `json:"host" doc:"Host and port." example:"billing.internal:443"`
+	Path         string     `json:"path,omitempty" doc:"The path that hangs; absent: the whole host." example:"/invoices"`
+	Since        time.Time  `json:"since" doc:"Since when runs are held back."`
+	Failures     int        `json:"failures" doc:"How many requests in a row failed." example:"14"`
+	LastError    string     `json:"last_error" doc:"Why the latest request failed." example:"connection refused"`
+	NextProbeAt  *time.Time `json:"next_probe_at" doc:"When the next request is let through. Null: one is under way."`
+	Replicas     int        `json:"replicas" doc:"How many replicas hold back runs for it." example:"3"`
+	WaitingRuns  int        `json:"waiting_runs" maximum:"10000" doc:"Runs that wait for it. 10000: 10,000 or more." example:"40"`
+	WaitingSince *time.Time `json:"waiting_since" doc:"Since when the run that has waited longest has waited. Null: no run waits."`
 }
 
 const selectHolds = `
@@ -147,17 +153,17 @@ ORDER BY t.name, h.held_by`
 const mostHolds = 1000
 
 // Holds returns what a tenant's runs are held back for. Tenant 0 means all tenants.
-func (s *Store) Holds(ctx context.Context, tenant int32) ([]HoldRecord, error) {
+func (s *Store) Holds(ctx context.Context, tenant int32) ([]Breaker, error) {
 	rows, err := s.db.Conns(ctx).Query(ctx, selectHolds, tenant, DepthCap, mostHolds)
 	if err != nil {
 		return nil, fmt.Errorf("reading what holds runs back: %w", err)
 	}
-	holds, err := pgx.CollectRows(rows, pgx.RowToStructByPos[HoldRecord])
+	holds, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Breaker])
 	if err != nil {
 		return nil, fmt.Errorf("reading what holds runs back: %w", err)
 	}
 	for i := range holds {
-		pg.UTC(&holds[i].Since, holds[i].ProbeAt, holds[i].Oldest)
+		pg.UTC(&holds[i].Since, holds[i].NextProbeAt, holds[i].WaitingSince)
 	}
 	return holds, nil
 }
@@ -176,7 +182,7 @@ func (s *Store) ResetHolds(ctx context.Context, tenant int32, host string) (n in
 		if name == "" {
 			name = "every host"
 		}
-		return audit(ctx, u, tenant, change{action: ActionBreakerReset, name: name})
+		return audit.Write(ctx, u, tenant, audit.Change{Action: audit.BreakerReset, Name: name})
 	})
 	return n, err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"punctual/scheduler"
+	"punctual/store/audit"
 	"punctual/store/pg"
 )
 
@@ -60,11 +61,11 @@ func (d *theDeployment) freeze(ctx context.Context, u *unit, f scheduler.Freeze)
 	}
 	f.Since = f.Since.UTC()
 	d.frozen = &f
-	return audit(ctx, u, pg.Everybody, change{action: ActionDeploymentFreeze, before: before, after: d.shot()})
+	return audit.Write(ctx, u, pg.Everybody, audit.Change{Action: audit.DeploymentFreeze, Before: before, After: d.shot()})
 }
 
 // unfreeze makes this database the one that runs are dispatched from, and lifts the freeze.
-func (d *theDeployment) unfreeze(ctx context.Context, u *unit, action Action, note string) error {
+func (d *theDeployment) unfreeze(ctx context.Context, u *unit, action audit.Action, note string) error {
 	if d.frozen == nil && !d.copied {
 		return nil
 	}
@@ -81,7 +82,7 @@ func (d *theDeployment) unfreeze(ctx context.Context, u *unit, action Action, no
 	u.due = true
 	after := d.shot()
 	after.Note = note
-	return audit(ctx, u, pg.Everybody, change{action: action, before: before, after: after})
+	return audit.Write(ctx, u, pg.Everybody, audit.Change{Action: action, Before: before, After: after})
 }
 
 // settle records this database as the one that runs are dispatched from.
@@ -98,13 +99,13 @@ func (d *theDeployment) settle(ctx context.Context, u *unit) error {
 // had caused.
 func (d *theDeployment) adopt(ctx context.Context, u *unit) error {
 	if d.frozen == nil || d.frozen.Reason == scheduler.FrozenRestored {
-		return d.unfreeze(ctx, u, ActionDeploymentAdopt, "")
+		return d.unfreeze(ctx, u, audit.DeploymentAdopt, "")
 	}
 	before := d.shot()
 	if err := d.settle(ctx, u); err != nil {
 		return err
 	}
-	return audit(ctx, u, pg.Everybody, change{action: ActionDeploymentAdopt, before: before, after: d.shot()})
+	return audit.Write(ctx, u, pg.Everybody, audit.Change{Action: audit.DeploymentAdopt, Before: before, After: d.shot()})
 }
 
 // Begin does what a replica does about freezes before it claims anything. It records this database as the one that runs

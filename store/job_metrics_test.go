@@ -261,7 +261,7 @@ func TestJobMetricsAreReadByIndex(t *testing.T) {
 			}
 			// Once the last success is known, the pages that a look reads are in proportion to the runs that it reads.
 			for sql, most := range map[string]int{selectNewest: 4 * newestRuns, selectMeasured: 200} {
-				args := []any{[]uuid.UUID{job.ID}, []uuid.UUID{firstRunID(watch.midnight().Add(time.Minute))}, newestRuns}
+				args := []any{[]uuid.UUID{job.ID}, []uuid.UUID{scheduler.FirstRunID(watch.midnight().Add(time.Minute))}, newestRuns}
 				if sql == selectMeasured {
 					args = []any{[]string{`{"team":"billing"}`}, 2000}
 				}

@@ -67,7 +67,7 @@ func TestADeletedJobMakesNoFurtherAttempt(t *testing.T) {
 		a := c.manual("job")
 		c.deleteJob("job")
 		c.exec(`DELETE FROM punctual.replicas`)
-		if n, err := c.Recover(t.Context()); err != nil || n != 1 {
+		if n, err := c.Recover(t.Context(), nil); err != nil || n != 1 {
 			t.Fatal(n, err)
 		}
 		if got, want := c.state(a.RunID), "cancelled job_deleted attempt 1 finished attempts: 1 lost lost"; got != want {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
 	"punctual/store/pg"
 )
 
@@ -27,7 +28,7 @@ func (s *Store) ForgetCompletedJobs(ctx context.Context) (forgotten int, left bo
 	}
 	defer s.tidy.busy.Unlock()
 	s.tidy.completed.begin()
-	forgotten, left, err = repeat(ctx, forgetBatch, func(ctx context.Context) (found, gone int, err error) {
+	forgotten, left, err = pg.Repeat(ctx, forgetBatch, func(ctx context.Context) (found, gone int, err error) {
 		found, ids, err := s.walkOn(ctx, &s.tidy.completed, selectCompleted)
 		if err != nil || len(ids) == 0 {
 			return found, 0, err

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/audit"
 	"punctual/store/pg"
 )
 
@@ -103,7 +104,7 @@ func (s *Store) hold(
 
 // holdOne holds the job that ref means. The error is ErrNotFound if there is none.
 func (s *Store) holdOne(ctx context.Context, u *unit, tenant int32, ref string) (*held, facts, error) {
-	_, byID := parseID(ref)
+	_, byID := pg.ParseID(ref)
 	for range rounds {
 		id, err := findJob(ctx, u, tenant, ref)
 		if err != nil {
@@ -208,7 +209,7 @@ func (h *held) save(b *pgx.Batch, u *unit, now time.Time, note string) error {
 		b.Queue(`INSERT INTO punctual.exclusive (job_id) VALUES ($1) ON CONFLICT DO NOTHING`, h.ID)
 	}
 	u.due = u.due || h.enabled && h.nextRunAt.Before(now.Add(soon))
-	return u.audited.add(h.tenant, now, h.change(note))
+	return u.audited.Add(h.tenant, now, h.change(note))
 }
 
 // saveNow writes the changes at once.
@@ -226,8 +227,8 @@ func send(ctx context.Context, u *unit, b *pgx.Batch) error {
 	if b.Len() == 0 {
 		return nil
 	}
-	u.audited.queue(ctx, b)
-	u.audited = auditRows{}
+	u.audited.Queue(ctx, b)
+	u.audited = audit.Rows{}
 	err := u.SendBatch(ctx, b).Close()
 	if isNameTaken(err) {
 		return ErrNameTaken

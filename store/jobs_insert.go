@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/scheduler"
+	"punctual/store/audit"
 	"punctual/store/pg"
 )
 
@@ -213,13 +214,13 @@ func insertFree(
 			append(dueAt, j.nextRunAt)
 		lanes, enabled, gates = append(lanes, j.lane), append(enabled, j.enabled), append(gates, gated(j.Definition))
 		entries = append(entries, scheduler.NewRunID(now))
-		masked = append(masked, maskedOf(j.definition))
+		masked = append(masked, audit.MaskedOf(j.definition))
 	}
 	args := []any{
 		tenant, int32(1), now, ids, names, states, kinds, labels, definitions, slots, dueAt, lanes, enabled, gates,
 		entries, masked,
 	}
-	args = append(args, actor(ctx).columns()...)
+	args = append(args, audit.ActorOf(ctx).Columns()...)
 	if len(jobs) == 1 {
 		args = slices.Insert(args, 0, any(pg.Prepared{})) // a batch deserves a plan made for its number of jobs
 	}

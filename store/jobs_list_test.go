@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"punctual/scheduler"
+	"punctual/store/audit"
 	"punctual/store/pg"
 )
 
@@ -54,9 +55,9 @@ func TestAPageOfLargeJobsIsBoundedInSize(t *testing.T) {
 		// The entries of the audit log contain the definitions too.
 		entries, page := 0, pg.Page{Limit: limit}
 		for next := "."; next != ""; page.Cursor = next {
-			var log []AuditRecord
+			var log []audit.Entry
 			var err error
-			if log, next, err = c.ListAudit(t.Context(), c.tenant, AuditFilter{Page: page}); err != nil {
+			if log, next, err = c.Audit.List(t.Context(), c.tenant, audit.Filter{Page: page}); err != nil {
 				t.Fatal(err)
 			}
 			bytes := 0

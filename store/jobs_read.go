@@ -59,7 +59,7 @@ func scanJob(row pgx.CollectableRow) (*jobRow, error) {
 // completed job. For a deleted job the error is ErrNotFound.
 func (s *Store) GetJob(ctx context.Context, tenant int32, ref string) (JobRecord, error) {
 	q := s.reader(ctx, tenant)
-	if _, byID := parseID(ref); !byID {
+	if _, byID := pg.ParseID(ref); !byID {
 		// Usually there is an active or paused job, and reading it takes one round trip.
 		job, err := readWithLastRun(ctx, q, selectHolder, selectHolderRuns, ref, tenant)
 		if err == nil && job.State != JobCompleted || err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -113,18 +113,9 @@ func readWithLastRun(ctx context.Context, q pg.Querier, jobSQL, runsSQL string, 
 	return jobs[0], nil
 }
 
-// parseID returns ref as an id. If ok is false, ref is a name: names never look like a UUID.
-func parseID(ref string) (id uuid.UUID, ok bool) {
-	if len(ref) != 36 && len(ref) != 32 { // uuid.Parse knows forms that are valid names, such as urn:uuid:…
-		return uuid.Nil, false
-	}
-	id, err := uuid.Parse(ref)
-	return id, err == nil
-}
-
 // findJob returns the id of the job that ref means. It locks nothing: a caller that locks looks again.
 func findJob(ctx context.Context, q pg.Querier, tenant int32, ref string) (uuid.UUID, error) {
-	if id, ok := parseID(ref); ok {
+	if id, ok := pg.ParseID(ref); ok {
 		return id, nil
 	}
 	found, err := findByName(ctx, q, tenant, []string{ref})

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"punctual/store/audit"
 	"punctual/store/pg"
 )
 
@@ -26,19 +28,19 @@ const (
 	secretBytes = 32 // 256 random bits
 )
 
-// KeyRecord is an API key without its secret.
-type KeyRecord struct {
-	ID        uuid.UUID
-	Tenant    string
-	Name      string // what the key is for, in words for people
-	Prefix    string // how the key begins; not secret
-	Role      string
-	CreatedBy string
-	CreatedAt time.Time
-
-	ExpiresAt  *time.Time // nil: never
-	LastUsedAt *time.Time // to the minute
-	RevokedAt  *time.Time
+// Key is an API key without its secret.
+type Key struct {
+	ID         uuid.UUID  `json:"id" format:"uuid" doc:"Never reused." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
+	Tenant     string     `json:"tenant" doc:"The tenant that it acts for." example:"billing"`
+	Name       string     `json:"name" doc:"What the key is for." example:"ci"`
+	Prefix     string     `json:"prefix" doc:"The beginning of the key, which is not secret." example:"punctual_5f0e8b110c6d9a44"`
+	Role       string     `json:"role" enum:"metrics,viewer,submitter,editor,admin,operator" doc:"What it may do." example:"editor"`
+	State      string     `json:"state" enum:"active,expired,revoked" doc:"Whether it works." example:"active"`
+	CreatedBy  string     `json:"created_by" doc:"Who created it." example:"command:alice"`
+	CreatedAt  time.Time  `json:"created_at" doc:"When it was created."`
+	ExpiresAt  *time.Time `json:"expires_at" doc:"When it stops working. Null: never."`
+	LastUsedAt *time.Time `json:"last_used_at" doc:"When it was last used, to the minute. Null: never."`
+	RevokedAt  *time.Time `json:"revoked_at" doc:"When it was revoked."`
 }
 
 // NewKey describes a key to be created.
@@ -56,12 +58,13 @@ func (e *KeyExpiryError) Error() string {
 	return fmt.Sprintf("expires_at %s is in the past", e.At.UTC().Format(time.RFC3339))
 }
 
-const keyColumns = `k.id, t.name, k.name, k.prefix, k.role, k.created_by, k.created_at,
-	k.expires_at, k.last_used_at, k.revoked_at`
+const keyColumns = `k.id, t.name, k.name, '` + keyStart + `' || k.prefix, k.role,
+	CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked' WHEN k.expires_at <= now() THEN 'expired' ELSE 'active' END,
+	k.created_by, k.created_at, k.expires_at, k.last_used_at, k.revoked_at`
 
-func scanKey(row pgx.CollectableRow) (KeyRecord, error) {
-	var k KeyRecord
-	err := row.Scan(&k.ID, &k.Tenant, &k.Name, &k.Prefix, &k.Role, &k.CreatedBy, &k.CreatedAt,
+func scanKey(row pgx.CollectableRow) (Key, error) {
+	var k Key
+	err := row.Scan(&k.ID, &k.Tenant, &k.Name, &k.Prefix, &k.Role, &k.State, &k.CreatedBy, &k.CreatedAt,
 		&k.ExpiresAt, &k.LastUsedAt, &k.RevokedAt)
 	pg.UTC(&k.CreatedAt, k.ExpiresAt, k.LastUsedAt, k.RevokedAt)
 	return k, err
@@ -87,7 +90,7 @@ func keyPrefix(key string) string {
 }
 
 // CreateKey creates a key of a tenant, and returns it with its record. The key is not stored and cannot be read again.
-func (s *Store) CreateKey(ctx context.Context, tenant int32, n NewKey) (key string, k KeyRecord, err error) {
+func (s *Store) CreateKey(ctx context.Context, tenant int32, n NewKey) (key string, k Key, err error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return "", k, fmt.Errorf("making a key's id: %w", err)
@@ -105,7 +108,7 @@ func (s *Store) CreateKey(ctx context.Context, tenant int32, n NewKey) (key stri
 			k AS (INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by, expires_at)
 			      SELECT $1, t.id, $3, $4, $5::bytea, $6, $7, $8 FROM t RETURNING *)
 			SELECT `+keyColumns+` FROM k JOIN t ON t.id = k.tenant`,
-			id, tenant, n.Name, prefix, hash[:], n.Role, actor(ctx).text(), expires)
+			id, tenant, n.Name, prefix, hash[:], n.Role, audit.ActorOf(ctx).String(), expires)
 		if err == nil {
 			k, err = pgx.CollectExactlyOneRow(rows, scanKey)
 		}
@@ -115,10 +118,10 @@ func (s *Store) CreateKey(ctx context.Context, tenant int32, n NewKey) (key stri
 		if err != nil {
 			return fmt.Errorf("writing key %q: %w", n.Name, err)
 		}
-		return audit(ctx, u, tenant, k.change(ActionKeyCreate))
+		return audit.Write(ctx, u, tenant, k.change(audit.KeyCreate))
 	})
 	if err != nil {
-		return "", KeyRecord{}, err
+		return "", Key{}, err
 	}
 	return key, k, nil
 }
@@ -139,18 +142,10 @@ func expiry(ctx context.Context, u *unit, n NewKey) (*time.Time, error) {
 	return n.ExpiresAt, nil
 }
 
-// text returns an actor as one word, such as key:019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11.
-func (a Actor) text() string {
-	if a.Name == "" {
-		return string(a.Kind)
-	}
-	return string(a.Kind) + ":" + a.Name
-}
-
 // ListKeys returns a tenant's keys, newest first, including revoked and expired ones.
 func (s *Store) ListKeys(
 	ctx context.Context, tenant int32, p pg.Page,
-) (keys []KeyRecord, nextCursor string, err error) {
+) (keys []Key, nextCursor string, err error) {
 	below, ok, err := p.After(keyCursor)
 	if err != nil {
 		return nil, "", err
@@ -164,24 +159,24 @@ func (s *Store) ListKeys(
 	if err != nil {
 		return nil, "", fmt.Errorf("listing keys: %w", err)
 	}
-	keys, nextCursor = pg.Cut(keys, p, keyCursor, func(k KeyRecord) uuid.UUID { return k.ID })
+	keys, nextCursor = pg.Cut(keys, p, keyCursor, func(k Key) uuid.UUID { return k.ID })
 	return keys, nextCursor, nil
 }
 
 // GetKey returns a key of a tenant by its id.
-func (s *Store) GetKey(ctx context.Context, tenant int32, id uuid.UUID) (KeyRecord, error) {
+func (s *Store) GetKey(ctx context.Context, tenant int32, id uuid.UUID) (Key, error) {
 	rows, err := s.reader(ctx, tenant).Query(ctx, `
 		SELECT `+keyColumns+` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
 		WHERE k.id = $1 AND k.tenant = $2`, id, tenant)
-	var k KeyRecord
+	var k Key
 	if err == nil {
 		k, err = pgx.CollectExactlyOneRow(rows, scanKey)
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
-		return KeyRecord{}, fmt.Errorf("key %s: %w", id, ErrNotFound)
+		return Key{}, fmt.Errorf("key %s: %w", id, ErrNotFound)
 	}
 	if err != nil {
-		return KeyRecord{}, fmt.Errorf("reading key %s: %w", id, err)
+		return Key{}, fmt.Errorf("reading key %s: %w", id, err)
 	}
 	return k, nil
 }
@@ -202,7 +197,7 @@ func (s *Store) RevokeKey(ctx context.Context, tenant int32, id uuid.UUID) error
 		if done.RowsAffected() == 0 { // another transaction was faster
 			return nil
 		}
-		return audit(ctx, u, tenant, k.change(ActionKeyRevoke))
+		return audit.Write(ctx, u, tenant, k.change(audit.KeyRevoke))
 	})
 }
 
@@ -210,7 +205,7 @@ func (s *Store) RevokeKey(ctx context.Context, tenant int32, id uuid.UUID) error
 // users of the command line, who own the database.
 func (s *Store) FindKey(ctx context.Context, ref string) (tenant int32, id uuid.UUID, err error) {
 	prefix, _, _ := strings.Cut(strings.TrimPrefix(ref, keyStart), "_")
-	byID, _ := parseID(ref)
+	byID, _ := pg.ParseID(ref)
 	err = s.reader(ctx, pg.Everybody).QueryRow(ctx, `
 		SELECT tenant, id FROM punctual.api_keys WHERE prefix = $1 OR id = $2`, prefix, byID).Scan(&tenant, &id)
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -198,11 +198,11 @@ func TestGetRunListsItsAttemptsTheSuccessfulOneToo(t *testing.T) {
 	if err != nil || len(got.Attempts) != 2 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if a := got.Attempts[0]; a.Number != 1 || a.Outcome != scheduler.AttemptFailed || a.HTTPStatus != 503 ||
-		a.Response != "later" {
+	if a := got.Attempts[0]; a.Number != 1 || a.Outcome != scheduler.AttemptFailed || *a.HTTPStatus != 503 ||
+		orEmpty(a.Response) != "later" {
 		t.Errorf("the first is %+v", a)
 	}
-	if a := got.Attempts[1]; a.Number != 2 || a.Outcome != scheduler.AttemptSucceeded || a.HTTPStatus != 204 ||
+	if a := got.Attempts[1]; a.Number != 2 || a.Outcome != scheduler.AttemptSucceeded || *a.HTTPStatus != 204 ||
 		a.StartedAt.IsZero() {
 		t.Errorf("the second is %+v", a)
 	}
@@ -255,7 +255,7 @@ func TestEverythingWorksInEveryExecMode(t *testing.T) {
 				t.Error(err)
 			}
 			c.slotAgo(job.ID, 50*time.Hour)
-			if n, _, err := c.ResumeDue(ctx); err != nil || n != 1 {
+			if n, _, err := c.Store.resumeDue(ctx); err != nil || n != 1 {
 				t.Errorf("%d resumed, %v", n, err)
 			}
 			if _, err := c.CreateJobs(ctx, c.tenant,

@@ -157,7 +157,7 @@ func TestALockedRowHoldsUpTheTakeoverOfItsOwnRunOnly(t *testing.T) {
 	c.exec(`DELETE FROM punctual.replicas`)
 	free := c.stranger(`exclusive WHERE job_id = $1`, victim.Job.ID)
 	for _, want := range []int{1, 0} {
-		if n, err := c.Recover(bounded(t)); n != want || err != nil {
+		if n, err := c.Recover(bounded(t), nil); n != want || err != nil {
 			t.Fatalf("%d runs are taken over, want %d: %v", n, want, err)
 		}
 	}
@@ -283,7 +283,7 @@ func TestALockedReplicaIsNotRemovedAndOthersAre(t *testing.T) {
 	other := c.drawer()
 	free := c.stranger(`replicas WHERE id = $1`, c.replica)
 	lost := []scheduler.Heartbeat{{Replica: c.replica}, {Replica: other.id}}
-	if err := c.Remove(bounded(t), lost); err != nil {
+	if err := c.remove(bounded(t), lost); err != nil {
 		t.Fatal(err)
 	}
 	if n := c.count(`SELECT count(*) FROM punctual.replicas WHERE id = $1`, c.replica); n != 1 ||
@@ -291,7 +291,7 @@ func TestALockedReplicaIsNotRemovedAndOthersAre(t *testing.T) {
 		t.Error("not the other one alone was removed")
 	}
 	free()
-	if err := c.Remove(t.Context(), lost); err != nil {
+	if err := c.remove(t.Context(), lost); err != nil {
 		t.Fatal(err)
 	}
 	if n := c.count(`SELECT count(*) FROM punctual.replicas`); n != 0 {

@@ -18,11 +18,11 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return now.UTC(), nil
 }
 
-// Maintain implements scheduler.Store. It does the chores of every replica, each of which several replicas may do at
-// once. A chore that fails does not keep the others from being done. Chores that may take long are in Tidy.
-func (s *Store) Maintain(ctx context.Context) error {
+// maintain does what is soon done and may be done by several replicas at once, such as creating partitions ahead. A
+// part that fails does not keep the others from being done. What may take long is in tidyUp.
+func (s *Store) maintain(ctx context.Context) (left bool, err error) {
 	ctx = pg.Chores.In(ctx)
-	_, partitions := s.EnsurePartitions(ctx)
+	_, partitions := s.Days.Ensure(ctx)
 	if partitions != nil {
 		s.alarm(ctx)
 	}
@@ -30,13 +30,13 @@ func (s *Store) Maintain(ctx context.Context) error {
 	allowances := s.forgetAllowances(ctx)
 	used := s.NoteKeysUsed(ctx)
 	gates := s.CheckGates(ctx)
-	return errors.Join(partitions, gates, cancels, allowances, used, s.warnOfUnserved(ctx))
+	return false, errors.Join(partitions, gates, cancels, allowances, used, s.warnOfUnserved(ctx))
 }
 
 // alarm logs an error if there will soon be no partition for new runs.
 func (s *Store) alarm(ctx context.Context) {
-	if days, err := s.DaysAhead(ctx); err == nil && days < 2 {
+	if ahead, err := s.Days.Ahead(ctx); err == nil && ahead < 2 {
 		s.options.Log.Error("partitions are about to run out: a run cannot be written without the partition of its day",
-			"days_ahead", days)
+			"days_ahead", ahead)
 	}
 }

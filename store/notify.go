@@ -38,10 +38,11 @@ type toldJob struct {
 	news   scheduler.News
 }
 
-// Notify implements scheduler.Store. Jobs that are stale by now get their notice. Then the notices of each job become
-// runs, one for each recipient that asked for any of them, in the transaction that deletes the notices. A lock on the
-// job's row of notified keeps two replicas from telling one part each. No transaction waits for that lock here.
-func (s *Store) Notify(ctx context.Context) (left bool, err error) {
+// notify creates the runs that send notices to the notify URLs of jobs, as far as they may be sent by now. Jobs that
+// are stale by now get their notice. Then the notices of each job become runs, one for each recipient that asked for
+// any of them, in the transaction that deletes the notices. A lock on the job's row of notified keeps two replicas from
+// telling one part each. No transaction waits for that lock here. left is true if there may be more.
+func (s *Store) notify(ctx context.Context) (left bool, err error) {
 	ctx = pg.Chores.In(ctx)
 	watched, err := s.findStale(ctx)
 	if err != nil {

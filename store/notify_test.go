@@ -18,7 +18,7 @@ import (
 func (c crud) tell() {
 	c.t.Helper()
 	for {
-		left, err := c.Notify(c.t.Context())
+		left, err := c.notify(c.t.Context())
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -113,13 +113,7 @@ func TestTheFirstNoticeGoesAtOnceAndFurtherOnesTogether(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", never, everything)
 	c.create("other", never, everything)
-	pulse := func() bool {
-		p, err := c.Renew(t.Context(), c.replica, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p.Notices
-	}
+	pulse := func() bool { return c.wants(choreNotices) }
 	if pulse() {
 		t.Error("there is something to tell before anything happened")
 	}
@@ -320,7 +314,7 @@ func TestADeadNotice(t *testing.T) {
 	c.wantHeard("") // a dead notice makes no notice about itself
 	c.edit("job", func(d *scheduler.Definition) { d.Notify[0].URL = "https://elsewhere.example/" })
 	letters, _, err := c.ListDeadLetters(t.Context(), c.tenant, DeadLetterFilter{Resolved: open, Notices: true})
-	if err != nil || len(letters) != 1 || letters[0].RunID != dead.RunID || letters[0].NotifyURL != hook {
+	if err != nil || len(letters) != 1 || letters[0].RunID != dead.RunID || orEmpty(letters[0].NotifyURL) != hook {
 		t.Fatalf("dead notices %+v (%v)", letters, err)
 	}
 	letters, _, err = c.ListDeadLetters(t.Context(), c.tenant, DeadLetterFilter{Resolved: open})
@@ -514,7 +508,7 @@ func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
 	for range tellers {
 		telling.Go(func() {
 			for {
-				if _, err := c.Notify(t.Context()); err != nil {
+				if _, err := c.notify(t.Context()); err != nil {
 					t.Error(err)
 				}
 				select {

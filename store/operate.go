@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"punctual/scheduler"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
@@ -54,9 +54,10 @@ var batches = map[OperationKind]func(o *bulk, ctx context.Context, u *unit) erro
 	OperationBackfill: (*bulk).workSlots,
 }
 
-// Operate implements scheduler.Store. The operation's row is locked during a batch, and the batch is committed together
-// with its progress. So several replicas may work at once, and one that dies leaves nothing half done.
-func (s *Store) Operate(ctx context.Context) (wait time.Duration, left bool, err error) {
+// operate does a batch of work on one of the unfinished operations. The operation's row is locked during a batch, and
+// the batch is committed together with its progress. So several replicas may work at once, and one that dies leaves
+// nothing half done. operate returns how long to wait before the next batch; left is false once no operation is left.
+func (s *Store) operate(ctx context.Context) (wait time.Duration, left bool, err error) {
 	ctx = pg.Chores.In(ctx)
 	var o *bulk
 	err = s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) error {
@@ -76,8 +77,8 @@ func (s *Store) Operate(ctx context.Context) (wait time.Duration, left bool, err
 	})
 	switch {
 	case err == nil || o == nil:
-	case lacksPartition(err):
-		return 0, true, s.partitionsFor(ctx, o.days)
+	case days.IsMissing(err):
+		return 0, true, s.Days.EnsureFor(ctx, o.days)
 	case cannotSucceed(err):
 		return 0, true, s.failOperation(ctx, o.id, err)
 	}
@@ -215,5 +216,3 @@ func (s *Store) failOperation(ctx context.Context, id uuid.UUID, cause error) er
 		return endOperation(ctx, u, id, OperationFailed, storable(cause.Error()))
 	})
 }
-
-var _ scheduler.Store = (*Store)(nil)

@@ -155,7 +155,7 @@ func (b *backfill) ran(ctx context.Context, u *unit, slots []time.Time) (map[uui
 	}
 	// The bounds exclude the partitions of other days.
 	rows, err := u.Query(ctx, `SELECT id FROM punctual.runs WHERE id = ANY($1::uuid[]) AND id >= $2 AND id < $3`,
-		ids, firstRunID(slots[0]), firstRunID(slots[len(slots)-1].Add(time.Millisecond)))
+		ids, scheduler.FirstRunID(slots[0]), scheduler.FirstRunID(slots[len(slots)-1].Add(time.Millisecond)))
 	if err != nil {
 		return nil, fmt.Errorf("looking for the runs of slots: %w", err)
 	}

@@ -17,7 +17,7 @@ const (
 
 // marked is a dead letter that belongs to an operation.
 type marked struct {
-	DeadLetterRecord
+	DeadLetter
 	gated     bool // runs of its job must not overlap
 	forgotten bool // its job no longer exists
 }
@@ -66,7 +66,7 @@ func (o *bulk) take(ctx context.Context, u *unit) ([]marked, error) {
 	}
 	letters, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (marked, error) {
 		var m marked
-		d := &m.DeadLetterRecord
+		d := &m.DeadLetter
 		err := row.Scan(&d.RunID, &d.JobID, &d.Job, &d.Trigger, &d.JobVersion, &d.ScheduledFor, &d.DiedAt, &d.Reason,
 			&d.Attempts, &d.HTTPStatus, &d.Error, &d.ResolvedAt, &d.Note, &d.ReplayedAs, &d.NotifyURL, &m.gated, &m.forgotten)
 		return m, err
@@ -130,7 +130,7 @@ func (o *bulk) replay(ctx context.Context, u *unit, letters []marked) (over []uu
 			o.fail(m, gone(m.Job))
 		default:
 			entered[m.JobID] = true
-			replays = append(replays, newReplay(m.DeadLetterRecord, now))
+			replays = append(replays, newReplay(m.DeadLetter, now))
 		}
 		over = append(over, m.RunID)
 	}

@@ -13,7 +13,7 @@ import (
 	"punctual/store/pg"
 )
 
-func (c crud) start(r BulkRequest) OperationRecord {
+func (c crud) start(r BulkRequest) Operation {
 	c.t.Helper()
 	o, err := c.StartOperation(c.t.Context(), c.tenant, r)
 	if err != nil {
@@ -22,7 +22,7 @@ func (c crud) start(r BulkRequest) OperationRecord {
 	return o
 }
 
-func (c crud) operation(id uuid.UUID) OperationRecord {
+func (c crud) operation(id uuid.UUID) Operation {
 	c.t.Helper()
 	o, err := c.GetOperation(c.t.Context(), c.tenant, id)
 	if err != nil {
@@ -34,7 +34,7 @@ func (c crud) operation(id uuid.UUID) OperationRecord {
 // batch does one batch, and reports whether an operation has work left.
 func (c crud) batch() bool {
 	c.t.Helper()
-	_, left, err := c.Operate(c.t.Context())
+	_, left, err := c.operate(c.t.Context())
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func (c crud) batch() bool {
 }
 
 // wantProgress fails the test unless the operation has this state and these counts.
-func (c crud) wantProgress(id uuid.UUID, state OperationState, matched, done, failed int) OperationRecord {
+func (c crud) wantProgress(id uuid.UUID, state OperationState, matched, done, failed int) Operation {
 	c.t.Helper()
 	o := c.operation(id)
 	if o.State != state || o.Matched != matched || o.Done != done || o.Failed != failed ||
@@ -77,8 +77,8 @@ func TestBulkReplay(t *testing.T) {
 		}
 		o := c.start(r)
 		c.wantProgress(o.ID, OperationRunning, 3, 0, 0)
-		if pulse, err := c.Renew(t.Context(), uuid.New(), false); err != nil || !pulse.Operations {
-			t.Errorf("the heartbeat does not tell of it: %+v (%v)", pulse, err)
+		if !c.wants(choreOperations) {
+			t.Error("no heartbeat asks for it")
 		}
 		late := c.die("a", 1)
 		for c.batch() {
@@ -93,8 +93,8 @@ func TestBulkReplay(t *testing.T) {
 			WHERE note = 'replayed as ' || replayed_as || ': why' AND operation IS NULL`); n != 3 {
 			t.Errorf("%d are marked as replayed", n)
 		}
-		if pulse, err := c.Renew(t.Context(), uuid.New(), false); err != nil || pulse.Operations {
-			t.Errorf("the heartbeat still tells of it: %+v (%v)", pulse, err)
+		if c.wants(choreOperations) {
+			t.Error("a heartbeat still asks for it")
 		}
 	})
 	t.Run("of the latest of each job leaves the others open", func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestBulkReplay(t *testing.T) {
 		}
 		for c.batch() {
 		}
-		if got := c.wantProgress(o.ID, OperationDone, 3, 1, 2); got.Error == "" {
+		if got := c.wantProgress(o.ID, OperationDone, 3, 1, 2); got.Error == nil {
 			t.Error("it does not say what failed")
 		}
 		c.wantReplays(2)
@@ -276,7 +276,7 @@ func TestOperationGoesOnWhenAWorkerDiesInABatch(t *testing.T) {
 	}
 	died := make(chan error)
 	go func() {
-		_, _, err := c.Operate(ctx)
+		_, _, err := c.operate(ctx)
 		died <- err
 	}()
 	c.waiting(1)
@@ -310,7 +310,7 @@ func TestReplicasAtOnceReplayEachDeadLetterOnce(t *testing.T) {
 	for range 3 {
 		go func() {
 			for {
-				if _, left, err := c.Operate(t.Context()); err != nil || !left {
+				if _, left, err := c.operate(t.Context()); err != nil || !left {
 					ended <- err
 					return
 				}
@@ -342,7 +342,7 @@ func TestOperationThatCannotBeCarriedOnFailsAndSaysWhy(t *testing.T) {
 	o := c.start(BulkRequest{Kind: OperationReplay})
 	c.exec(`ALTER TABLE punctual.runs ADD CONSTRAINT no_more_replays CHECK (trigger <> 'replay')`)
 	c.batch()
-	if got := c.wantProgress(o.ID, OperationFailed, 1, 0, 0); got.Error == "" {
+	if got := c.wantProgress(o.ID, OperationFailed, 1, 0, 0); got.Error == nil {
 		t.Error("it does not say why")
 	}
 	if got := c.letters(DeadLetterFilter{Resolved: open}); !slices.Equal(got, dead) ||

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/audit"
 	"punctual/store/pg"
 )
 
@@ -35,20 +36,20 @@ const (
 	OperationFailed    OperationState = "failed" // it can never be carried on
 )
 
-// OperationRecord is work on many dead letters or past slots, done in the background by any replica.
-type OperationRecord struct {
-	ID           uuid.UUID
-	Kind         OperationKind
-	JobID        *uuid.UUID // of a backfill
-	State        OperationState
-	MaxPerSecond int // 0: no limit
-	Note         string
-	Matched      int
-	Done         int
-	Failed       int
-	CreatedAt    time.Time
-	FinishedAt   *time.Time
-	Error        string
+// Operation is work on many dead letters or past slots. Any replica does it in the background.
+type Operation struct {
+	ID           uuid.UUID      `json:"id" format:"uuid" doc:"Its id." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
+	Kind         OperationKind  `json:"kind" enum:"replay,resolve,backfill" doc:"What it does." example:"replay"`
+	JobID        *uuid.UUID     `json:"job_id" format:"uuid" nullable:"true" doc:"For a backfill: the job."`
+	State        OperationState `json:"state" enum:"running,done,cancelled,failed" doc:"failed: the operation could not continue; error says why." example:"running"`
+	Matched      int            `json:"matched" doc:"How many dead letters it selected when it was created; for a backfill, how many slots." example:"1204"`
+	Done         int            `json:"done" doc:"How many dead letters were replayed or resolved; for a backfill, how many slots got a run or had one already." example:"350"`
+	Failed       int            `json:"failed" doc:"How many could not be processed: the job was deleted, another caller was faster, or the slot is now further back than runs are kept." example:"2"`
+	MaxPerSecond *int           `json:"max_per_second" doc:"The most dead letters or slots that it processes in a second. Null: no limit." example:"10"`
+	Note         *string        `json:"note" doc:"The note given when it was requested."`
+	Error        *string        `json:"error" doc:"The latest dead letter or slot that could not be processed, and why; or why the operation failed."`
+	CreatedAt    time.Time      `json:"created_at" doc:"When it was requested."`
+	FinishedAt   *time.Time     `json:"finished_at" doc:"When it ended."`
 }
 
 // BulkRequest asks for an operation on the open dead letters that Filter selects. The filter's Resolved and Page are
@@ -61,11 +62,11 @@ type BulkRequest struct {
 	Note         string
 }
 
-const operationColumns = `o.id, o.kind, o.job_id, o.state, coalesce(o.max_per_second, 0), coalesce(o.note, ''),
-	o.matched, o.done, o.failed, o.created_at, o.finished_at, coalesce(o.error, '')`
+const operationColumns = `o.id, o.kind, o.job_id, o.state, o.max_per_second, o.note, o.matched, o.done, o.failed,
+	o.created_at, o.finished_at, o.error`
 
-func scanOperation(row pgx.CollectableRow) (OperationRecord, error) {
-	var o OperationRecord
+func scanOperation(row pgx.CollectableRow) (Operation, error) {
+	var o Operation
 	err := row.Scan(&o.ID, &o.Kind, &o.JobID, &o.State, &o.MaxPerSecond, &o.Note, &o.Matched, &o.Done, &o.Failed,
 		&o.CreatedAt, &o.FinishedAt, &o.Error)
 	pg.UTC(&o.CreatedAt, o.FinishedAt)
@@ -104,8 +105,8 @@ func (s *Store) CountDeadLetters(ctx context.Context, tenant int32, r BulkReques
 }
 
 // StartOperation marks the dead letters that a request selects now. The replicas then work on them.
-func (s *Store) StartOperation(ctx context.Context, tenant int32, r BulkRequest) (OperationRecord, error) {
-	var o OperationRecord
+func (s *Store) StartOperation(ctx context.Context, tenant int32, r BulkRequest) (Operation, error) {
+	var o Operation
 	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		now, err := s.clock(ctx, u)
 		if err != nil {
@@ -121,8 +122,9 @@ func (s *Store) StartOperation(ctx context.Context, tenant int32, r BulkRequest)
 			return err
 		}
 		o, err = newOperation{
-			OperationRecord: OperationRecord{
-				ID: id, Kind: r.Kind, MaxPerSecond: r.MaxPerSecond, Note: r.Note, Matched: matched, CreatedAt: now,
+			Operation: Operation{
+				ID: id, Kind: r.Kind, MaxPerSecond: pg.OrNull(r.MaxPerSecond), Note: pg.OrNull(r.Note), Matched: matched,
+				CreatedAt: now,
 			},
 			request: request,
 		}.write(ctx, u, tenant)
@@ -133,7 +135,7 @@ func (s *Store) StartOperation(ctx context.Context, tenant int32, r BulkRequest)
 
 // newOperation is an operation to be written.
 type newOperation struct {
-	OperationRecord
+	Operation
 	request string // as people read it in the row
 	// Only for a backfill:
 	job                 string // name
@@ -142,7 +144,7 @@ type newOperation struct {
 }
 
 // write writes an operation. An operation with nothing to do is done at once.
-func (n newOperation) write(ctx context.Context, u *unit, tenant int32) (OperationRecord, error) {
+func (n newOperation) write(ctx context.Context, u *unit, tenant int32) (Operation, error) {
 	n.State = OperationRunning
 	if n.Matched == 0 {
 		n.State, n.FinishedAt = OperationDone, &n.CreatedAt
@@ -150,14 +152,14 @@ func (n newOperation) write(ctx context.Context, u *unit, tenant int32) (Operati
 	_, err := u.Exec(ctx, `
 		INSERT INTO punctual.operations (id, tenant, kind, state, request, note, max_per_second, matched, next_at,
 			created_at, finished_at, job_id, rerun, next_slot, last_slot)
-		VALUES ($1, $2, $3, $4, $5::json, $6, nullif($7::integer, 0), $8, $9, $9, $10, $11, $12, $13, $14)`,
-		n.ID, tenant, string(n.Kind), string(n.State), n.request, pg.OrNull(n.Note), n.MaxPerSecond, n.Matched, n.CreatedAt,
+		VALUES ($1, $2, $3, $4, $5::json, $6, $7, $8, $9, $9, $10, $11, $12, $13, $14)`,
+		n.ID, tenant, string(n.Kind), string(n.State), n.request, n.Note, n.MaxPerSecond, n.Matched, n.CreatedAt,
 		n.FinishedAt, n.JobID, n.rerun, n.firstSlot, n.lastSlot)
 	if err != nil {
-		return OperationRecord{}, fmt.Errorf("writing an operation: %w", err)
+		return Operation{}, fmt.Errorf("writing an operation: %w", err)
 	}
-	if err := audit(ctx, u, tenant, n.change()); err != nil {
-		return OperationRecord{}, err
+	if err := audit.Write(ctx, u, tenant, n.change()); err != nil {
+		return Operation{}, err
 	}
 	return readOperation(ctx, u, tenant, n.ID)
 }
@@ -169,22 +171,22 @@ type operationShot struct {
 	State        OperationState  `json:"state"`
 	Matched      int             `json:"matched"`
 	Done         *int            `json:"done,omitempty"`
-	MaxPerSecond int             `json:"max_per_second,omitempty"`
-	Note         string          `json:"note,omitempty"`
+	MaxPerSecond *int            `json:"max_per_second,omitempty"`
+	Note         *string         `json:"note,omitempty"`
 	Request      json.RawMessage `json:"request,omitempty"`
 }
 
 // change is an audit entry about the operation, or about the job of a backfill.
-func (n newOperation) change() change {
+func (n newOperation) change() audit.Change {
 	after := operationShot{
 		Kind: n.Kind, State: n.State, Matched: n.Matched, MaxPerSecond: n.MaxPerSecond, Note: n.Note,
 		Request: json.RawMessage(n.request),
 	}
 	if n.JobID == nil {
-		return change{action: ActionOperationCreate, id: n.ID, after: after}
+		return audit.Change{Action: audit.OperationCreate, ID: n.ID, After: after}
 	}
 	after.Operation = &n.ID
-	return change{action: ActionJobBackfill, id: *n.JobID, job: *n.JobID, name: n.job, after: after}
+	return audit.Change{Action: audit.JobBackfill, ID: *n.JobID, Job: *n.JobID, Name: n.job, After: after}
 }
 
 func (s *Store) clock(ctx context.Context, q pg.Querier) (now time.Time, err error) {
@@ -233,15 +235,15 @@ func (r BulkRequest) text() (string, error) {
 }
 
 // GetOperation returns an operation. The error is ErrNotFound if the tenant has none with this id.
-func (s *Store) GetOperation(ctx context.Context, tenant int32, id uuid.UUID) (OperationRecord, error) {
+func (s *Store) GetOperation(ctx context.Context, tenant int32, id uuid.UUID) (Operation, error) {
 	return readOperation(ctx, s.reader(ctx, tenant), tenant, id)
 }
 
-func readOperation(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (OperationRecord, error) {
+func readOperation(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (Operation, error) {
 	rows, err := q.Query(ctx, `
 		SELECT `+operationColumns+` FROM punctual.operations o WHERE o.id = $1 AND o.tenant = $2`, id, tenant)
 	if err != nil {
-		return OperationRecord{}, fmt.Errorf("reading operation %s: %w", id, err)
+		return Operation{}, fmt.Errorf("reading operation %s: %w", id, err)
 	}
 	o, err := pgx.CollectExactlyOneRow(rows, scanOperation)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -263,7 +265,7 @@ type OperationFilter struct {
 // is empty on the last page.
 func (s *Store) ListOperations(
 	ctx context.Context, tenant int32, f OperationFilter,
-) (operations []OperationRecord, nextCursor string, err error) {
+) (operations []Operation, nextCursor string, err error) {
 	var c pg.Conditions
 	c.Add(`o.tenant = ?`, tenant)
 	if err := c.Page(f.Page, operationCursor, `o.id < ?`); err != nil {
@@ -280,15 +282,15 @@ func (s *Store) ListOperations(
 	if operations, err = pgx.CollectRows(rows, scanOperation); err != nil {
 		return nil, "", fmt.Errorf("listing operations: %w", err)
 	}
-	operations, nextCursor = pg.Cut(operations, f.Page, operationCursor, func(o OperationRecord) uuid.UUID { return o.ID })
+	operations, nextCursor = pg.Cut(operations, f.Page, operationCursor, func(o Operation) uuid.UUID { return o.ID })
 	return operations, nextCursor, nil
 }
 
 // CancelOperation ends an operation early, after the batch under way is committed. What the operation did stays done,
 // and what it did not reach stays as it is. Cancelling it again changes nothing. The error is ErrState if it has ended
 // in another way.
-func (s *Store) CancelOperation(ctx context.Context, tenant int32, id uuid.UUID) (OperationRecord, error) {
-	var o OperationRecord
+func (s *Store) CancelOperation(ctx context.Context, tenant int32, id uuid.UUID) (Operation, error) {
+	var o Operation
 	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		if err := pg.Exec(ctx, u, `
 			SELECT FROM punctual.operations WHERE id = $1 AND tenant = $2 FOR UPDATE`, id, tenant); err != nil {
@@ -312,20 +314,20 @@ func (s *Store) CancelOperation(ctx context.Context, tenant int32, id uuid.UUID)
 		if o, err = readOperation(ctx, u, tenant, id); err != nil {
 			return err
 		}
-		return audit(ctx, u, tenant, change{
-			action: ActionOperationCancel, id: id, job: jobOf(o), before: before.shot(), after: o.shot(),
+		return audit.Write(ctx, u, tenant, audit.Change{
+			Action: audit.OperationCancel, ID: id, Job: jobOf(o), Before: before.shot(), After: o.shot(),
 		})
 	})
 	return o, err
 }
 
 // shot is an operation under way as the audit log shows it.
-func (o OperationRecord) shot() operationShot {
+func (o Operation) shot() operationShot {
 	return operationShot{Kind: o.Kind, State: o.State, Matched: o.Matched, Done: &o.Done}
 }
 
 // jobOf returns the job of a backfill. For other operations it returns uuid.Nil.
-func jobOf(o OperationRecord) uuid.UUID {
+func jobOf(o Operation) uuid.UUID {
 	if o.JobID == nil {
 		return uuid.Nil
 	}

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"punctual/store/days"
 )
 
 // days counts the days that have partitions of all three tables, and returns the first and the last of these days,
@@ -56,17 +58,17 @@ func TestEnsurePartitions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newClaimer(t)
 			c.spoil(r)
-			made, err := r.EnsurePartitions(t.Context())
+			made, err := r.Days.Ensure(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			if made != c.made {
 				t.Errorf("%d were made, want %d", made, c.made)
 			}
-			if have, from, to := r.days(); from != c.from || to != PartitionsAhead || have != to-from+1 {
+			if have, from, to := r.days(); from != c.from || to != days.MadeAhead || have != to-from+1 {
 				t.Errorf("there are %d days from %d to %d", have, from, to)
 			}
-			if made, err := r.EnsurePartitions(t.Context()); err != nil || made != 0 {
+			if made, err := r.Days.Ensure(t.Context()); err != nil || made != 0 {
 				t.Errorf("a second time %d were made: %v", made, err)
 			}
 		})
@@ -79,7 +81,7 @@ func TestEnsurePartitionsFromManyReplicasAtOnce(t *testing.T) {
 	var replicas sync.WaitGroup
 	for range 8 {
 		replicas.Go(func() {
-			if _, err := c.EnsurePartitions(t.Context()); err != nil {
+			if _, err := c.Days.Ensure(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -94,7 +96,7 @@ func TestEnsurePartitionsFromManyReplicasAtOnce(t *testing.T) {
 func TestPartitionsAreFilledByLessThanHalf(t *testing.T) {
 	c := newClaimer(t)
 	c.dropDays(7, 7)
-	if _, err := c.EnsurePartitions(t.Context()); err != nil {
+	if _, err := c.Days.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := c.count(`SELECT count(*)

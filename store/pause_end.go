@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/audit"
 	"punctual/store/pg"
 )
 
@@ -29,7 +30,7 @@ func (s *Store) endPauses(ctx context.Context, u *unit, jobs []*held, now time.T
 	}
 	var rows resumedRows
 	var skips skipRows
-	var audited auditRows
+	var audited audit.Rows
 	for _, h := range jobs {
 		until := *h.PausedUntil
 		if err := s.settlePause(ctx, u, h, until, now, &skips); err != nil {
@@ -41,7 +42,7 @@ func (s *Store) endPauses(ctx context.Context, u *unit, jobs []*held, now time.T
 			h.UpdatedAt = until // versions are in order of time, whenever the pauses end
 		}
 		rows.add(h)
-		if err := audited.add(h.tenant, h.UpdatedAt, h.change(endNote)); err != nil {
+		if err := audited.Add(h.tenant, h.UpdatedAt, h.change(endNote)); err != nil {
 			return err
 		}
 		h.job, h.before = s.compiled(h.jobRow), h.shot()
@@ -52,7 +53,7 @@ func (s *Store) endPauses(ctx context.Context, u *unit, jobs []*held, now time.T
 	if len(skips.ids) > 0 {
 		skips.queue(&b)
 	}
-	audited.queue(WithActor(ctx, Actor{Kind: ActorSystem}), &b)
+	audited.Queue(audit.WithActor(ctx, audit.Actor{Kind: audit.System}), &b)
 	if err := u.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("ending pauses: %w", err)
 	}
@@ -118,20 +119,41 @@ func (r *resumedRows) queue(b *pgx.Batch) {
 		r.jobs, r.versions, r.scheduledFor, r.nextAt, r.enabled, r.completed)
 }
 
-// resumeBatch is how many jobs one transaction resumes.
-const resumeBatch = 500
+const (
+	// resumeBatch is how many jobs one transaction resumes.
+	resumeBatch = 500
+	// resumeTimeout bounds one look for pauses that are over, so that a hanging call does not put off all later ends.
+	resumeTimeout = 30 * time.Second
+)
 
-// ResumeDue implements scheduler.Store. Every replica calls it every few seconds and when a pause ends. It passes over
-// jobs that another replica is resuming.
-func (s *Store) ResumeDue(ctx context.Context) (resumed int, next time.Duration, err error) {
+// anyPauseOver is true if a pause is over or about to be.
+const anyPauseOver = `EXISTS (
+    SELECT FROM punctual.jobs WHERE state = 'paused' AND paused_until <= now() + ` + beatSoon + `)`
+
+// endDuePauses resumes the jobs whose pause is over, as of the instant at which it ended. It returns how long to wait
+// before the next pause ends; left is false while none is about to.
+func (s *Store) endDuePauses(ctx context.Context) (wait time.Duration, left bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, resumeTimeout)
+	defer cancel()
+	resumed, wait, err := s.resumeDue(ctx)
+	if resumed > 0 {
+		s.options.Log.Info("jobs resumed: their pause is over", "count", resumed)
+	}
+	return wait, wait > 0, err
+}
+
+// resumeDue returns how many jobs it resumed, and how long until the next pause ends; 0: none is about to. It passes
+// over jobs that another replica is resuming.
+func (s *Store) resumeDue(ctx context.Context) (resumed int, next time.Duration, err error) {
 	ctx = pg.Chores.In(ctx)
 	for {
 		// First outside a transaction: most of the time there is nothing to do.
 		var over bool
 		var wait *time.Duration
 		if err := s.db.Conns(ctx).QueryRow(ctx, `
-			SELECT EXISTS (SELECT FROM punctual.jobs WHERE paused_until <= now() AND state = 'paused'),
-			       (SELECT min(paused_until) FROM punctual.jobs WHERE paused_until > now() AND state = 'paused')
+			SELECT EXISTS (SELECT FROM punctual.jobs WHERE state = 'paused' AND paused_until <= now()),
+			       (SELECT min(paused_until) FROM punctual.jobs
+			        WHERE state = 'paused' AND paused_until > now() AND paused_until <= now() + `+beatSoon+`)
 			       - clock_timestamp()`).Scan(&over, &wait); err != nil {
 			return resumed, 0, fmt.Errorf("looking for jobs to resume: %w", err)
 		}

@@ -173,7 +173,7 @@ func TestPauseJob(t *testing.T) {
 	})
 }
 
-func TestResumeDueResumesEachJobOnceWhenItsPauseIsOver(t *testing.T) {
+func TestEachJobIsResumedOnceWhenItsPauseIsOver(t *testing.T) {
 	c := newCRUD(t)
 	ctx := t.Context()
 	past, future := time.Now().Add(-time.Second), time.Now().Add(time.Hour)
@@ -188,7 +188,7 @@ func TestResumeDueResumesEachJobOnceWhenItsPauseIsOver(t *testing.T) {
 	total := 0
 	for range 4 {
 		wg.Go(func() {
-			n, _, err := c.ResumeDue(ctx)
+			n, _, err := c.Store.resumeDue(ctx)
 			if err != nil {
 				t.Error(err)
 			}
@@ -198,7 +198,7 @@ func TestResumeDueResumesEachJobOnceWhenItsPauseIsOver(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	n, _, err := c.ResumeDue(ctx)
+	n, _, err := c.Store.resumeDue(ctx)
 	if err != nil || total+n != 2 {
 		t.Errorf("%d were resumed (%v)", total+n, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/internal/pgtest"
+	"punctual/store/audit"
 	"punctual/store/pg"
 )
 
@@ -62,11 +63,11 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 			return len(l), err
 		},
 		"changes": func() (int, error) {
-			l, _, err := reader.ListAudit(ctx, 1, AuditFilter{Page: page})
+			l, _, err := reader.Audit.List(ctx, 1, audit.Filter{Page: page})
 			return len(l), err
 		},
 		"changes of a job": func() (int, error) {
-			l, _, err := reader.ListAudit(ctx, 1, AuditFilter{Job: name, Page: page})
+			l, _, err := reader.Audit.List(ctx, 1, audit.Filter{Job: name, Page: page})
 			return len(l), err
 		},
 		"an explanation": func() (int, error) {

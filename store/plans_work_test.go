@@ -149,7 +149,7 @@ func (c claimer) day() {
 		c.finish(outcomes...)
 		_, err = c.Renew(ctx, c.replica, false)
 		check(err)
-		_, err = c.Recover(ctx)
+		_, err = c.Recover(ctx, nil)
 		check(err)
 	}
 }

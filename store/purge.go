@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
 	"punctual/store/pg"
 )
 
@@ -17,7 +18,7 @@ func (s *Store) PurgeJobs(ctx context.Context) (purged int, left bool, err error
 	}
 	defer s.tidy.busy.Unlock()
 	s.tidy.purged.begin()
-	purged, left, err = repeat(ctx, forgetBatch, func(ctx context.Context) (found, gone int, err error) {
+	purged, left, err = pg.Repeat(ctx, forgetBatch, func(ctx context.Context) (found, gone int, err error) {
 		found, ids, err := s.walkOn(ctx, &s.tidy.purged, selectDeleted, s.options.Retention)
 		if err != nil || len(ids) == 0 {
 			return found, 0, err

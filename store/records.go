@@ -85,7 +85,7 @@ type RunRecord struct {
 	Step          string
 
 	// Lists leave these empty.
-	Attempts   []AttemptRecord
+	Attempts   []Attempt
 	Result     json.RawMessage // nil: no result is kept
 	ResultNote string          // why no result is kept
 	// Sent is what the latest attempt sent, or what the first one will send. Nil: the run is a recorded skip, or the
@@ -96,25 +96,26 @@ type RunRecord struct {
 	fence  int64 // fencing token of the latest attempt; 0 before the first
 }
 
-// SkippedRange is the range of slots that one skip row stands for.
+// SkippedRange is the range of slots that a recorded skip stands for.
 type SkippedRange struct {
-	First, Last time.Time
-	Count       *int // nil: more than 1,000
+	First time.Time `json:"first" doc:"The first slot."`
+	Last  time.Time `json:"last" doc:"The last slot."`
+	Count *int      `json:"count" doc:"How many slots. Null: more than 1,000." example:"3"`
 }
 
-// AttemptRecord is one attempt of a run. The successful one and the one in flight are derived from the run's own row.
-type AttemptRecord struct {
-	Number     int
-	StartedAt  time.Time
-	FinishedAt time.Time // zero: in flight
-	Outcome    scheduler.AttemptOutcome
-	Reason     scheduler.Reason
-	HTTPStatus int
-	Error      string
-	Response   string
-	Headers    map[string]string // of the response, by lower-case name; nil: none are kept
-	Truncated  bool              // the response was longer
-	Replica    *uuid.UUID
+// Attempt is one request of a run. The successful one and the one in flight are derived from the run's own row.
+type Attempt struct {
+	Number     int                      `json:"number" doc:"Number of the attempt, from 1." example:"1"`
+	StartedAt  time.Time                `json:"started_at" doc:"When it was sent."`
+	FinishedAt *time.Time               `json:"finished_at" doc:"When it ended. Null: it is in flight."`
+	Outcome    scheduler.AttemptOutcome `json:"outcome" doc:"How it ended: succeeded, failed, timed_out, lost, interrupted or cancelled; in_flight if it has not ended." example:"failed"`
+	Reason     *scheduler.Reason        `json:"reason" nullable:"true" doc:"Why it did not succeed."`
+	Replica    *uuid.UUID               `json:"replica" format:"uuid" nullable:"true" doc:"The replica that made it."`
+	HTTPStatus *int                     `json:"http_status" doc:"Status of the response, if there was one." example:"503"`
+	Error      *string                  `json:"error" doc:"What went wrong, for people."`
+	Headers    map[string]string        `json:"headers,omitempty" doc:"These headers of the response, if it has them, by name in lower case: content-type, date, location, retry-after, server, via, www-authenticate, x-correlation-id and x-request-id. Secrets that were sent are shown as ***."`
+	Response   *string                  `json:"response" doc:"Start of the response body: as many bytes as the job's keep_response says; by default the first 1 KiB, for failures only. Secrets that were sent are shown as ***."`
+	Truncated  bool                     `json:"truncated" doc:"Whether the response body was longer than the part that is kept." example:"false"`
 
 	fence int64
 }

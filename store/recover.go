@@ -69,8 +69,11 @@ type claimedRuns struct {
 
 // Recover implements scheduler.Store. It is an anti-join repeated on every sweep, never a reaction to one event.
 // Several replicas may do it at once, because every change is fenced.
-func (s *Store) Recover(ctx context.Context) (int, error) {
+func (s *Store) Recover(ctx context.Context, lost []scheduler.Heartbeat) (int, error) {
 	ctx = pg.Runs.In(ctx)
+	if err := s.remove(ctx, lost); err != nil {
+		return 0, err
+	}
 	others := []uuid.UUID{} // claims that this binary cannot end
 	for {
 		n, left, err := s.endClaims(ctx, orphaned, others, func(r claimedRun, now time.Time) scheduler.Outcome {

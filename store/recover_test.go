@@ -17,7 +17,7 @@ func (c crud) lose(replica uuid.UUID) {
 
 func (c crud) recover() int {
 	c.t.Helper()
-	n, err := c.Recover(c.t.Context())
+	n, err := c.Recover(c.t.Context(), nil)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestRecover(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := c.Remove(t.Context(), []scheduler.Heartbeat{{Replica: replica, Beat: 1}}); err != nil {
+		if err := c.remove(t.Context(), []scheduler.Heartbeat{{Replica: replica, Beat: 1}}); err != nil {
 			t.Fatal(err)
 		}
 		if pulse, err := c.Renew(t.Context(), replica, false); err != nil || !pulse.Known {

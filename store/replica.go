@@ -69,21 +69,15 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 		       (SELECT coalesce(array_agg(run_id), '{}') FROM punctual.cancels WHERE replica = $1),
 		       EXISTS (SELECT FROM punctual.claims c
 		               WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = c.replica)),
-		       EXISTS (SELECT FROM punctual.operations WHERE state = 'running'),
-		       `+anySilent+`,
-		       EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now())
-		           OR EXISTS (SELECT FROM punctual.notified WHERE look_at <= now()),
+		       `+choresDue+`,
 		       (`+selectDefaults+`),
-		       EXISTS (`+unheld+`),
-		       (SELECT job_id FROM punctual.exclusive WHERE earlier_runs IS NOT NULL ORDER BY job_id LIMIT 1) IS NOT NULL,
 		       (SELECT coalesce(json_object_agg(id, allowed_targets::text[]), '{}')
 		        FROM punctual.tenants WHERE allowed_targets <> '{}' AND deleted_at IS NULL),
 		       d.*, l.*
 		FROM (SELECT `+freezeColumns+`, punctual.is_copy(database_name, system_identifier) FROM punctual.deployment) d,
 		     (`+selectLimits+`) l`, replica, draining).
 		Scan(append([]any{
-			&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Operations, &p.Silent, &p.Notices, &defaults,
-			&p.Unheld, &p.Gates, &p.AllowedTargets,
+			&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Chores, &defaults, &p.AllowedTargets,
 		}, append(append(frozen.targets(), &copied), limits.targets()...)...)...)
 	if err != nil {
 		return p, s.db.TookWrite(fmt.Errorf("renewing replica %s: %w", replica, err))
@@ -109,10 +103,12 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 	return p, nil
 }
 
-// Remove implements scheduler.Store. A replica that has renewed since stays. So does one whose row another transaction
-// has locked: the next heartbeat tries again.
-func (s *Store) Remove(ctx context.Context, lost []scheduler.Heartbeat) error {
-	ctx = pg.Runs.In(ctx)
+// remove removes lost replicas. A replica that has renewed since stays. So does one whose row another transaction has
+// locked: the next heartbeat tries again.
+func (s *Store) remove(ctx context.Context, lost []scheduler.Heartbeat) error {
+	if len(lost) == 0 {
+		return nil
+	}
 	ids, beats := make([]uuid.UUID, len(lost)), make([]int64, len(lost))
 	for i, h := range lost {
 		ids[i], beats[i] = h.Replica, h.Beat

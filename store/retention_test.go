@@ -15,6 +15,7 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
+	"punctual/store/days"
 )
 
 // ago returns noon, in UTC, of the day the given number of days ago.
@@ -25,6 +26,11 @@ func (c crud) ago(days int) time.Time {
 		c.t.Fatal(err)
 	}
 	return now.Truncate(24*time.Hour).AddDate(0, 0, -days).Add(12 * time.Hour)
+}
+
+// freshDays makes the store forget which days it has looked at, as if an hour had passed.
+func (c crud) freshDays() {
+	c.Days = days.New(c.db, c.options.Retention, c.options.FailureRetention, c.options.Log)
 }
 
 // ran writes a run whose slot is at the given instant, with an attempt and a body, and makes its partition. If the
@@ -91,7 +97,7 @@ const failuresOfDay = "runs_DAY_failures, run_data_DAY_failures, attempts_DAY_fa
 
 func (c crud) retireRuns() {
 	c.t.Helper()
-	if err := c.RetireRuns(c.t.Context()); err != nil {
+	if err := c.Days.Retire(c.t.Context()); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -128,6 +134,7 @@ func TestFailuresOutliveSuccesses(t *testing.T) {
 	}
 
 	c.options.FailureRetention = 30 * 24 * time.Hour
+	c.freshDays()
 	c.retireRuns()
 	if got, want := c.kept(runs), "recent dead, recent skipped, recent succeeded"; got != want {
 		t.Errorf("after the failures' retention there are: %s\nwant: %s", got, want)
@@ -169,23 +176,23 @@ func TestDayThatIsStillNeededStays(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newCRUD(t)
-			for _, days := range []int{40, 100} {
-				slot := c.ago(days)
+			for _, ago := range []int{40, 100} {
+				slot := c.ago(ago)
 				runs := map[string]uuid.UUID{"it": c.ran(c.create("other", never).ID, slot, scheduler.StatusSucceeded)}
 				tt.need(c, slot)
 				c.retireRuns()
 				if got := c.kept(runs); got != "it" {
-					t.Errorf("%d days ago: it is gone", days)
+					t.Errorf("%d days ago: it is gone", ago)
 				}
 				tt.over(c)
 				c.retireRuns()
 				if got := c.kept(runs); got != "it" {
-					t.Errorf("%d days ago: it was looked at again at once", days)
+					t.Errorf("%d days ago: it was looked at again at once", ago)
 				}
-				c.tidy.needed = nil // as if an hour had passed
+				c.freshDays()
 				c.retireRuns()
 				if got := c.kept(runs); got != "" {
-					t.Errorf("%d days ago: it is there", days)
+					t.Errorf("%d days ago: it is there", ago)
 				}
 				c.exec(`DELETE FROM punctual.jobs`)
 			}
@@ -221,7 +228,7 @@ func TestReaderOfOldRunsBlocksNeitherWritesNorTheMakingOfPartitions(t *testing.T
 
 	var removal sync.WaitGroup
 	removal.Go(func() {
-		if err := c.RetireRuns(ctx); err != nil {
+		if err := c.Days.Retire(ctx); err != nil {
 			t.Error(err)
 		}
 	})
@@ -251,11 +258,11 @@ func TestReaderOfOldRunsBlocksNeitherWritesNorTheMakingOfPartitions(t *testing.T
 	if n := read(); n != 2 {
 		t.Errorf("the reader's snapshot has changed: it sees %d runs", n)
 	}
-	if _, err := c.EnsurePartitions(ctx); err != nil {
+	if _, err := c.Days.Ensure(ctx); err != nil {
 		t.Error(err)
 	}
-	if days, err := c.DaysAhead(ctx); err != nil || days != PartitionsAhead {
-		t.Errorf("%d days have partitions: %v", days, err)
+	if ahead, err := c.Days.Ahead(ctx); err != nil || ahead != days.MadeAhead {
+		t.Errorf("%d days have partitions: %v", ahead, err)
 	}
 
 	if err := reader.Commit(ctx); err != nil {
@@ -388,7 +395,7 @@ func TestManyReplicasRemoveOldRunsAtOnce(t *testing.T) {
 	for range 4 {
 		replica := openCRUD(t, c.options.DatabaseURL)
 		replicas.Go(func() {
-			if err := replica.RetireRuns(t.Context()); err != nil {
+			if err := replica.Days.Retire(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -408,7 +415,7 @@ func TestOneReplicaTidiesEachMinute(t *testing.T) {
 	run := map[string]uuid.UUID{"it": c.ran(c.create("job", never).ID, c.ago(40), scheduler.StatusSucceeded)}
 	tidy := func() {
 		t.Helper()
-		if left, err := c.Tidy(t.Context()); err != nil || left {
+		if left, err := c.Store.tidyUp(t.Context()); err != nil || left {
 			t.Fatal(err)
 		}
 	}
@@ -484,7 +491,7 @@ func TestMissingPartitionIsNoticedAndMadeBeforeAnythingNeedsIt(t *testing.T) {
 	if n := ahead(); n != 0 {
 		t.Errorf("without tomorrow's %v days have partitions, want 0", n)
 	}
-	if err := c.Maintain(t.Context()); err != nil {
+	if _, err := c.maintain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := ahead(); n != 7 {

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/store/audit"
 	"punctual/store/pg"
 	"punctual/store/vault"
 )
@@ -86,8 +87,8 @@ func (s *Store) beginRotation(ctx context.Context, to *vault.Master) (id int64, 
 			return err
 		}
 		s.keyring.add(key)
-		return audit(ctx, tx, pg.Everybody, change{
-			action: ActionSecretRotate, after: rotationShot{DataKey: id, MasterKey: to != nil},
+		return audit.Write(ctx, tx, pg.Everybody, audit.Change{
+			Action: audit.SecretRotate, After: rotationShot{DataKey: id, MasterKey: to != nil},
 		})
 	})
 	return id, err

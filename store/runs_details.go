@@ -49,9 +49,8 @@ type runData struct {
 func readDetails(ctx context.Context, q pg.Querier, run *RunRecord) (data runData, err error) {
 	var b pgx.Batch
 	b.Queue(`
-		SELECT number, fence, started_at, finished_at, outcome, coalesce(reason, ''), coalesce(http_status, 0),
-			coalesce(error, ''), replica,
-			coalesce(response, ''), response_headers, coalesce(response_truncated, false)
+		SELECT number, fence, started_at, finished_at, outcome, reason, http_status, error, replica,
+			response, response_headers, coalesce(response_truncated, false)
 		FROM punctual.attempts WHERE run_id = $1 ORDER BY fence`, run.ID).Query(func(rows pgx.Rows) (err error) {
 		run.Attempts, err = pgx.CollectRows(rows, scanAttempt)
 		return err
@@ -82,25 +81,25 @@ func readDetails(ctx context.Context, q pg.Querier, run *RunRecord) (data runDat
 	for i, a := range run.Attempts {
 		if a.fence == data.keptFence && a.Headers == nil {
 			run.Attempts[i].Response, run.Attempts[i].Headers, run.Attempts[i].Truncated =
-				data.kept.response, headersOf(data.kept.headers), data.kept.truncated
+				pg.OrNull(data.kept.response), headersOf(data.kept.headers), data.kept.truncated
 		}
 	}
 	return data, nil
 }
 
-func scanAttempt(row pgx.CollectableRow) (AttemptRecord, error) {
-	var a AttemptRecord
+func scanAttempt(row pgx.CollectableRow) (Attempt, error) {
+	var a Attempt
 	var headers []byte
 	err := row.Scan(&a.Number, &a.fence, &a.StartedAt, &a.FinishedAt, &a.Outcome, &a.Reason, &a.HTTPStatus, &a.Error,
 		&a.Replica, &a.Response, &headers, &a.Truncated)
-	pg.UTC(&a.StartedAt, &a.FinishedAt)
+	pg.UTC(&a.StartedAt, a.FinishedAt)
 	a.Headers = headersOf(headers)
 	return a, err
 }
 
 // presentAttempt derives the attempt that is in flight or has succeeded from the run's row. ok is false if there is
 // none.
-func (r RunRecord) presentAttempt() (a AttemptRecord, ok bool) {
+func (r RunRecord) presentAttempt() (a Attempt, ok bool) {
 	started := r.StartedAt
 	if started == nil {
 		started = r.ClaimedAt
@@ -108,15 +107,15 @@ func (r RunRecord) presentAttempt() (a AttemptRecord, ok bool) {
 	if started == nil {
 		return a, false
 	}
-	a = AttemptRecord{Number: r.Attempt, StartedAt: *started, Replica: r.Replica, fence: r.fence}
+	a = Attempt{Number: r.Attempt, StartedAt: *started, Replica: r.Replica, fence: r.fence}
 	switch {
 	case r.Status == scheduler.StatusRunning:
 		a.Outcome = scheduler.AttemptInFlight
 		if r.AcceptedAt != nil {
-			a.HTTPStatus = r.HTTPStatus
+			a.HTTPStatus = pg.OrNull(r.HTTPStatus)
 		}
 	case r.Status == scheduler.StatusSucceeded && r.FinishedAt != nil:
-		a.Outcome, a.FinishedAt, a.HTTPStatus = scheduler.AttemptSucceeded, *r.FinishedAt, r.HTTPStatus
+		a.Outcome, a.FinishedAt, a.HTTPStatus = scheduler.AttemptSucceeded, r.FinishedAt, pg.OrNull(r.HTTPStatus)
 	default:
 		return a, false
 	}

@@ -64,7 +64,7 @@ func (s *Store) ListRuns(
 	if f.From != nil {
 		// The id of a slot's run holds the time of the slot. All other ids hold the time at which they were made, which is
 		// later. So ids have a lower bound, which prunes partitions, and no upper one.
-		c.Add(`r.id >= ?`, firstRunID(f.From.Add(-clockSlack)))
+		c.Add(`r.id >= ?`, scheduler.FirstRunID(f.From.Add(-clockSlack)))
 		c.Add(`coalesce(r.skipped_last, r.scheduled_for) >= ?`, *f.From)
 	}
 	if f.To != nil {
@@ -120,16 +120,6 @@ func (f RunFilter) candidates(c *pg.Conditions, tenant int32) string {
 		return runTables
 	}
 	return ""
-}
-
-// firstRunID returns the lowest id that a run made at the given time can have.
-func firstRunID(t time.Time) uuid.UUID {
-	var id uuid.UUID
-	ms := uint64(max(0, t.UnixMilli()))
-	for i := range 6 {
-		id[i] = byte(ms >> (40 - 8*i))
-	}
-	return id
 }
 
 func texts[T ~string](list []T) []string {

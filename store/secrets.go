@@ -10,18 +10,19 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/store/audit"
 	"punctual/store/pg"
 	"punctual/store/vault"
 )
 
-// SecretRecord is what may be known about a secret: neither its value nor the value's length.
-type SecretRecord struct {
-	ID          uuid.UUID
-	Name        string
-	Description string
-	Version     int32 // counts the secret's values
-	CreatedAt   time.Time
-	UpdatedAt   time.Time
+// Secret is what may be known about a secret: neither its value nor the value's length.
+type Secret struct {
+	ID          uuid.UUID `json:"-"`
+	Name        string    `json:"name" doc:"The name that definitions use for it." example:"billing-token"`
+	Description string    `json:"description" doc:"For people." example:"of the billing team"`
+	Version     int32     `json:"version" doc:"Number of its current value: 1, and one more with each new value." example:"2"`
+	CreatedAt   time.Time `json:"created_at" doc:"When it was created."`
+	UpdatedAt   time.Time `json:"updated_at" doc:"When it was last changed."`
 }
 
 // SecretInUseError says that a secret cannot be deleted because jobs refer to it.
@@ -41,8 +42,8 @@ func (e *SecretInUseError) Error() string {
 
 const namedColumns = `id, name, description, version, created_at, updated_at`
 
-func scanSecret(row pgx.CollectableRow) (SecretRecord, error) {
-	var r SecretRecord
+func scanSecret(row pgx.CollectableRow) (Secret, error) {
+	var r Secret
 	err := row.Scan(&r.ID, &r.Name, &r.Description, &r.Version, &r.CreatedAt, &r.UpdatedAt)
 	pg.UTC(&r.CreatedAt, &r.UpdatedAt)
 	return r, err
@@ -55,7 +56,7 @@ func secretPlace(tenant int32, id uuid.UUID, name string) vault.Place {
 // PutSecret creates a secret or gives it another value. The same value and description change nothing.
 func (s *Store) PutSecret(
 	ctx context.Context, tenant int32, name, value, description string,
-) (r SecretRecord, created bool, err error) {
+) (r Secret, created bool, err error) {
 	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		key, err := s.sealingKey(ctx, u)
 		if err != nil {
@@ -79,7 +80,7 @@ func (s *Store) PutSecret(
 // rewriteSecret changes the secret with a name. known is false if there is none.
 func (s *Store) rewriteSecret(
 	ctx context.Context, u *unit, key *vault.DataKey, tenant int32, name, value, description string,
-) (r SecretRecord, known bool, err error) {
+) (r Secret, known bool, err error) {
 	var old int64
 	var ciphertext []byte
 	err = u.QueryRow(ctx, `
@@ -117,7 +118,7 @@ func (s *Store) rewriteSecret(
 	if err != nil {
 		return r, true, fmt.Errorf("writing secret %q: %w", name, err)
 	}
-	if err := audit(ctx, u, tenant, secretPut(&before, r)); err != nil {
+	if err := audit.Write(ctx, u, tenant, secretPut(&before, r)); err != nil {
 		return r, true, err
 	}
 	return r, true, noteSecretsChanged(ctx, u)
@@ -126,7 +127,7 @@ func (s *Store) rewriteSecret(
 // insertSecret creates the secret with a name, unless another transaction has just done so.
 func insertSecret(
 	ctx context.Context, u *unit, key *vault.DataKey, tenant int32, name, value, description string,
-) (r SecretRecord, created bool, err error) {
+) (r Secret, created bool, err error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return r, false, fmt.Errorf("making a secret's id: %w", err)
@@ -147,18 +148,18 @@ func insertSecret(
 	if err != nil {
 		return r, false, fmt.Errorf("writing secret %q: %w", name, err)
 	}
-	if err := audit(ctx, u, tenant, secretPut(nil, r)); err != nil {
+	if err := audit.Write(ctx, u, tenant, secretPut(nil, r)); err != nil {
 		return r, true, err
 	}
 	return r, true, noteSecretsChanged(ctx, u)
 }
 
 // GetSecret returns what may be known about a secret. The error is ErrNotFound if there is none.
-func (s *Store) GetSecret(ctx context.Context, tenant int32, name string) (SecretRecord, error) {
+func (s *Store) GetSecret(ctx context.Context, tenant int32, name string) (Secret, error) {
 	rows, err := s.reader(ctx, tenant).Query(ctx, `
 		SELECT `+namedColumns+` FROM punctual.secrets WHERE tenant = $1 AND name = $2`, tenant, name)
 	if err != nil {
-		return SecretRecord{}, fmt.Errorf("reading secret %q: %w", name, err)
+		return Secret{}, fmt.Errorf("reading secret %q: %w", name, err)
 	}
 	r, err := pgx.CollectExactlyOneRow(rows, scanSecret)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -173,7 +174,7 @@ func (s *Store) GetSecret(ctx context.Context, tenant int32, name string) (Secre
 // ListSecrets returns a page of secrets, newest first.
 func (s *Store) ListSecrets(
 	ctx context.Context, tenant int32, p pg.Page,
-) (list []SecretRecord, nextCursor string, err error) {
+) (list []Secret, nextCursor string, err error) {
 	var c pg.Conditions
 	if err := c.Page(p, secretCursor, `id < ?`); err != nil {
 		return nil, "", err
@@ -188,7 +189,7 @@ func (s *Store) ListSecrets(
 	if list, err = pgx.CollectRows(rows, scanSecret); err != nil {
 		return nil, "", fmt.Errorf("listing secrets: %w", err)
 	}
-	list, nextCursor = pg.Cut(list, p, secretCursor, func(r SecretRecord) uuid.UUID { return r.ID })
+	list, nextCursor = pg.Cut(list, p, secretCursor, func(r Secret) uuid.UUID { return r.ID })
 	return list, nextCursor, nil
 }
 
@@ -230,7 +231,7 @@ func (s *Store) DeleteSecret(ctx context.Context, tenant int32, name string) err
 		if _, err := u.Exec(ctx, `DELETE FROM punctual.secrets WHERE id = $1`, id); err != nil {
 			return fmt.Errorf("deleting secret %q: %w", name, err)
 		}
-		if err := audit(ctx, u, tenant, change{action: ActionSecretDelete, id: id, name: name}); err != nil {
+		if err := audit.Write(ctx, u, tenant, audit.Change{Action: audit.SecretDelete, ID: id, Name: name}); err != nil {
 			return err
 		}
 		return noteSecretsChanged(ctx, u)

@@ -37,7 +37,7 @@ func secretHeader(name, value string) func(*scheduler.Definition) {
 	}
 }
 
-func (c crud) secret(name, value string) SecretRecord {
+func (c crud) secret(name, value string) Secret {
 	c.t.Helper()
 	r, _, err := c.PutSecret(c.t.Context(), c.tenant, name, value, "")
 	if err != nil {

@@ -12,15 +12,16 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/audit"
 	"punctual/store/pg"
 	"punctual/store/vault"
 )
 
-// SigningSecretRecord is what may be known about a signing secret after it was shown once.
-type SigningSecretRecord struct {
-	ID        uuid.UUID
-	CreatedAt time.Time
-	ExpiresAt *time.Time // when it stops signing; nil: not before it is deleted
+// SigningSecret is a signing secret as it may be known after it was shown once.
+type SigningSecret struct {
+	ID        uuid.UUID  `json:"id" format:"uuid" doc:"Never reused." example:"019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e"`
+	CreatedAt time.Time  `json:"created_at" doc:"When it was created."`
+	ExpiresAt *time.Time `json:"expires_at" doc:"When it stops signing. Null: when it is deleted."`
 }
 
 const (
@@ -48,7 +49,7 @@ func lockSigning(ctx context.Context, u *unit, tenant int32) error {
 
 // MakeSigningSecret creates another signing secret of a tenant, which signs beside the others from now on. The secret
 // is returned only this once. The error is ErrState if there are ten already.
-func (s *Store) MakeSigningSecret(ctx context.Context, tenant int32) (r SigningSecretRecord, secret string, err error) {
+func (s *Store) MakeSigningSecret(ctx context.Context, tenant int32) (r SigningSecret, secret string, err error) {
 	defer s.credentials.forget()
 	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
 		if err := lockSigning(ctx, u, tenant); err != nil {
@@ -70,7 +71,7 @@ func (s *Store) MakeSigningSecret(ctx context.Context, tenant int32) (r SigningS
 
 func (s *Store) insertSigningSecret(
 	ctx context.Context, u *unit, tenant int32,
-) (r SigningSecretRecord, secret string, err error) {
+) (r SigningSecret, secret string, err error) {
 	key, err := s.sealingKey(ctx, u)
 	if err != nil {
 		return r, "", err
@@ -93,8 +94,8 @@ func (s *Store) insertSigningSecret(
 		return r, "", fmt.Errorf("writing a signing secret: %w", err)
 	}
 	pg.UTC(&r.CreatedAt)
-	if err := audit(ctx, u, tenant, change{
-		action: ActionSigningSecretCreate, id: r.ID, after: signingSecretShot{},
+	if err := audit.Write(ctx, u, tenant, audit.Change{
+		Action: audit.SigningSecretCreate, ID: r.ID, After: signingSecretShot{},
 	}); err != nil {
 		return r, "", err
 	}
@@ -102,7 +103,7 @@ func (s *Store) insertSigningSecret(
 }
 
 // ListSigningSecrets returns a tenant's live signing secrets, oldest first.
-func (s *Store) ListSigningSecrets(ctx context.Context, tenant int32) ([]SigningSecretRecord, error) {
+func (s *Store) ListSigningSecrets(ctx context.Context, tenant int32) ([]SigningSecret, error) {
 	if _, err := s.SigningKeys(ctx, tenant); err != nil { // creates the first one
 		return nil, err
 	}
@@ -112,7 +113,7 @@ func (s *Store) ListSigningSecrets(ctx context.Context, tenant int32) ([]Signing
 	if err != nil {
 		return nil, fmt.Errorf("listing signing secrets: %w", err)
 	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r SigningSecretRecord, err error) {
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r SigningSecret, err error) {
 		err = row.Scan(&r.ID, &r.CreatedAt, &r.ExpiresAt)
 		pg.UTC(&r.CreatedAt, r.ExpiresAt)
 		return r, err
@@ -158,7 +159,7 @@ func (s *Store) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid.U
 			return fmt.Errorf("deleting signing secret %s: %w", id, err)
 		}
 		pg.UTC(ends)
-		if err := audit(ctx, u, tenant, signingSecretEnds(id, ends)); err != nil {
+		if err := audit.Write(ctx, u, tenant, signingSecretEnds(id, ends)); err != nil {
 			return err
 		}
 		return noteSecretsChanged(ctx, u)

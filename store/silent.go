@@ -9,12 +9,8 @@ import (
 	"punctual/store/pg"
 )
 
-const (
-	// silentBatch is how many attempts of silent targets one transaction ends.
-	silentBatch = 100
-	// silentSoon is how far ahead a heartbeat, which comes every two seconds, reports a deadline.
-	silentSoon = `interval '2 s'`
-)
+// silentBatch is how many attempts of silent targets one transaction ends.
+const silentBatch = 100
 
 // SQL for the lane of ready in which a run with these columns waits: its own, or the lane of ordered runs (see
 // scheduler.OrderLane). The deadline of a target that works on waits in a lane of its queue that no claim reads,
@@ -38,15 +34,17 @@ SELECT s.*, now() FROM punctual.queues q CROSS JOIN LATERAL (
 const nextSilent = `SELECT min(d.due_at) - clock_timestamp() FROM punctual.queues q CROSS JOIN LATERAL (
     SELECT y.due_at FROM punctual.ready y
     WHERE y.lane = (-1 - q.id)::smallint AND y.due_at > now() ORDER BY y.due_at LIMIT 1) d
-WHERE d.due_at <= now() + ` + silentSoon
+WHERE d.due_at <= now() + ` + beatSoon
 
 // anySilent is true if a deadline has passed or is about to pass.
 const anySilent = `EXISTS (SELECT FROM punctual.queues q CROSS JOIN LATERAL (
     SELECT FROM punctual.ready y
-    WHERE y.lane = (-1 - q.id)::smallint AND y.due_at <= now() + ` + silentSoon + ` LIMIT 1) d)`
+    WHERE y.lane = (-1 - q.id)::smallint AND y.due_at <= now() + ` + beatSoon + ` LIMIT 1) d)`
 
-// EndSilent implements scheduler.Store.
-func (s *Store) EndSilent(ctx context.Context) (wait time.Duration, left bool, err error) {
+// endSilent ends as lost the attempts whose targets answered 202 and have passed their deadlines. It takes no worker
+// slot, and no start of a tenant's max_runs_per_second. It returns how long to wait before the next such deadline; left
+// is false once none is near.
+func (s *Store) endSilent(ctx context.Context) (wait time.Duration, left bool, err error) {
 	ctx = pg.Runs.In(ctx)
 	c, err := s.claimReady(ctx, readyClaim{silent: true})
 	if err != nil {

@@ -30,13 +30,7 @@ func (c crud) age(span string) {
 
 func TestAJobWithoutSuccessIsToldOfOnceThoughNothingRuns(t *testing.T) {
 	c := newClaimer(t)
-	pulse := func() bool {
-		p, err := c.Renew(t.Context(), c.replica, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p.Notices
-	}
+	pulse := func() bool { return c.wants(choreNotices) }
 	c.create("job", never, within("26h"), everything)
 	c.wantHeard("") // the job is new
 	if pulse() {

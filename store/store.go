@@ -13,9 +13,14 @@ import (
 
 	"punctual/migrations"
 	"punctual/scheduler"
+	"punctual/store/audit"
+	"punctual/store/days"
 	"punctual/store/pg"
 	"punctual/store/vault"
 )
+
+// DefaultRetention is how long runs are kept unless Options says otherwise.
+const DefaultRetention = 30 * 24 * time.Hour
 
 // Options says how to reach the database and what the absent fields of a definition mean.
 type Options struct {
@@ -35,8 +40,8 @@ type Options struct {
 	// three times Retention. Every replica must have the same values.
 	Retention, FailureRetention time.Duration
 
-	// AuditRetention is how long entries of the audit log are kept, at least LeastAuditRetention; 0:
-	// DefaultAuditRetention. Every replica must have the same value.
+	// AuditRetention is how long entries of the audit log are kept, at least audit.LeastRetention; 0:
+	// audit.DefaultRetention. Every replica must have the same value.
 	AuditRetention time.Duration
 
 	// PublicURL is where people reach the API, without a trailing slash. Notices link to it. Empty: they have no links.
@@ -49,6 +54,9 @@ type Options struct {
 
 // Store is a pool of connections to one database. Safe for concurrent use.
 type Store struct {
+	Audit *audit.Log
+	Days  *days.Days // the daily partitions of runs
+
 	db      *pg.DB
 	options Options
 	jobs    *boundedCache[jobVersion, *scheduler.Job] // compiled definitions, which are immutable and so never outdated
@@ -66,6 +74,11 @@ type Store struct {
 	defaults    defaultsBook
 }
 
+var (
+	_ scheduler.Store       = (*Store)(nil)
+	_ scheduler.Credentials = (*Store)(nil)
+)
+
 // Open connects to the database. It fails if the database cannot be reached.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Log == nil {
@@ -78,7 +91,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		o.FailureRetention = 3 * o.Retention
 	}
 	if o.AuditRetention == 0 {
-		o.AuditRetention = DefaultAuditRetention
+		o.AuditRetention = audit.DefaultRetention
 	}
 	s := &Store{
 		options: o, wake: make(chan struct{}, 1), credentials: newCredentials(),
@@ -89,6 +102,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.Audit = audit.New(s.db, o.AuditRetention)
+	s.Days = days.New(s.db, o.Retention, o.FailureRetention, o.Log)
 	s.db.Prepare(func(ctx context.Context, conn pg.Querier) error {
 		if !s.guarding.Load() {
 			return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/scheduler"
+	"punctual/store/audit"
 	"punctual/store/pg"
 )
 
@@ -130,7 +131,7 @@ func (s *Store) CreateTenant(ctx context.Context, name string, settings TenantSe
 		if err != nil {
 			return err
 		}
-		return audit(ctx, u, t.ID, change{action: ActionTenantCreate, name: name, after: t.shot()})
+		return audit.Write(ctx, u, t.ID, audit.Change{Action: audit.TenantCreate, Name: name, After: t.shot()})
 	})
 	return t, err
 }
@@ -202,7 +203,7 @@ func (s *Store) EditTenant(
 		if t, err = oneTenant(rows, err, name); err != nil {
 			return err
 		}
-		return audit(ctx, u, t.ID, change{action: ActionTenantUpdate, name: name, before: before, after: after})
+		return audit.Write(ctx, u, t.ID, audit.Change{Action: audit.TenantUpdate, Name: name, Before: before, After: after})
 	})
 	s.defaults.forget()
 	return t, err
@@ -247,7 +248,7 @@ func (s *Store) DeleteTenant(ctx context.Context, name string) error {
 		if err := deleteTenant(ctx, u, t.ID); err != nil {
 			return err
 		}
-		return audit(ctx, u, t.ID, change{action: ActionTenantDelete, name: name, before: t.shot()})
+		return audit.Write(ctx, u, t.ID, audit.Change{Action: audit.TenantDelete, Name: name, Before: t.shot()})
 	})
 }
 

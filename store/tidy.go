@@ -10,12 +10,11 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
 	"punctual/store/pg"
 )
 
 const (
-	// tidyFor is how long one chore of Tidy starts new work before the next chore has its turn.
-	tidyFor = 10 * time.Second
 	// forgetBatch is how many rows one transaction of a chore handles.
 	forgetBatch = 1000
 	// walkAgain is how long until rows that a walk has left are looked at again.
@@ -26,7 +25,6 @@ const (
 type tidiness struct {
 	busy                      sync.Mutex // held during a pass; guards the other fields
 	at                        time.Time  // tidied_at as this replica wrote it
-	needed                    map[string]time.Time
 	completed, purged, passed walk
 }
 
@@ -45,9 +43,9 @@ func (w *walk) begin() {
 	}
 }
 
-// Tidy implements scheduler.Store. It removes what is older than its retention, as fast as it accumulates. Each minute
-// one of all replicas does so. left is true if there is more to do at once.
-func (s *Store) Tidy(ctx context.Context) (left bool, err error) {
+// tidyUp removes what is older than its retention, as fast as it accumulates, and computes next slots again after the
+// time zone data has changed. Each minute one of all replicas does so. left is true if there is more to do at once.
+func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 	ctx = pg.Chores.In(ctx)
 	_, zones := s.Rezone(ctx)
 	if mine, err := s.takeTidying(ctx); err != nil || !mine {
@@ -56,12 +54,12 @@ func (s *Store) Tidy(ctx context.Context) (left bool, err error) {
 	failed := []error{zones}
 	for _, chore := range []func(context.Context) (int, bool, error){
 		s.ForgetIdempotencyKeys, s.ForgetCompletedJobs, s.PurgeJobs, s.ForgetVersions, s.forgetLetters,
-		s.forgetOperations, s.ForgetAudit,
+		s.forgetOperations, s.Audit.Forget,
 	} {
 		_, more, err := chore(ctx)
 		left, failed = left || more, append(failed, err)
 	}
-	failed = append(failed, s.RetireRuns(ctx)) // last, because it may take minutes
+	failed = append(failed, s.Days.Retire(ctx)) // last, because it may take minutes
 	return left, errors.Join(failed...)
 }
 
@@ -83,23 +81,6 @@ func (s *Store) takeTidying(ctx context.Context) (mine bool, err error) {
 	return true, nil
 }
 
-// repeat runs batch after batch until one finds fewer than size rows, or until the time is up; then left is true. A
-// batch returns how many rows it found and how many of them it deleted.
-func repeat(
-	ctx context.Context, size int, batch func(context.Context) (found, gone int, err error),
-) (total int, left bool, err error) {
-	for begun := time.Now(); ; {
-		found, gone, err := batch(ctx)
-		total += gone
-		if err != nil || found < size {
-			return total, false, err
-		}
-		if time.Since(begun) > tidyFor {
-			return total, true, nil
-		}
-	}
-}
-
 // forgetOld deletes the rows of a table in which the column instant is older than age, oldest first. A deleted row
 // stays in the column's index as long as an old snapshot sees it. So each batch starts behind the one before.
 func (s *Store) forgetOld(
@@ -118,7 +99,7 @@ func (s *Store) forgetOld(
 		SELECT count(*), coalesce(max(%[2]s), $2) FROM gone`,
 		table, instant, strings.Join(key, ", "), strings.Join(same, " AND "))
 	var after time.Time
-	n, left, err := repeat(ctx, forgetBatch, func(ctx context.Context) (found, gone int, err error) {
+	n, left, err := pg.Repeat(ctx, forgetBatch, func(ctx context.Context) (found, gone int, err error) {
 		var b pgx.Batch
 		b.Queue(pg.ByIndex)
 		b.Queue(sql, age, after, forgetBatch).QueryRow(func(row pgx.Row) error { return row.Scan(&gone, &after) })

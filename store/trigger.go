@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/audit"
 	"punctual/store/pg"
 )
 
@@ -150,7 +151,7 @@ func (r manualRun) shot(version int32) any {
 		RerunOf    *uuid.UUID        `json:"rerun_of,omitempty"`
 		Headers    map[string]string `json:"headers,omitempty"`
 		BodyBytes  *int              `json:"body_bytes,omitempty"`
-	}{version, r.rerunOf, maskHeaders(r.Headers), bytes}
+	}{version, r.rerunOf, audit.MaskHeaders(r.Headers), bytes}
 }
 
 func writeManualRun(ctx context.Context, u *unit, job *jobRow, r manualRun, now time.Time) error {
@@ -177,8 +178,8 @@ func writeManualRun(ctx context.Context, u *unit, job *jobRow, r manualRun, now 
 			VALUES ($1, $2::jsonb, $3::bytea, $4, $5)`,
 			r.id, headers, []byte(r.Body), r.webhookID, pg.OrNull(r.key))
 	}
-	if err := queueAudit(ctx, &b, job.tenant, now, change{
-		action: ActionRunTrigger, id: r.id, job: job.ID, name: job.Definition.Name, after: r.shot(job.Version),
+	if err := audit.Queue(ctx, &b, job.tenant, now, audit.Change{
+		Action: audit.RunTrigger, ID: r.id, Job: job.ID, Name: job.Definition.Name, After: r.shot(job.Version),
 	}); err != nil {
 		return err
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"punctual/store/audit"
 	"punctual/store/pg"
 )
 
@@ -17,7 +19,7 @@ type unit struct {
 	tenant int32 // pg.Everybody: a transaction of the scheduler's loops
 	due    bool  // something was written that is due at once or very soon
 
-	audited auditRows // entries about jobs that were saved but not sent yet
+	audited audit.Rows // entries about jobs that were saved but not sent yet
 }
 
 type unitKey struct{}

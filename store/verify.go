@@ -159,7 +159,7 @@ const keptSince = `
 	 WHERE d.day <= (now() AT TIME ZONE 'UTC')::date AND NOT EXISTS (SELECT FROM days e WHERE e.day = d.day - 1))`
 
 func (v *verification) prepare(ctx context.Context, tx pgx.Tx) error {
-	if id, ok := parseID(v.options.Job); ok {
+	if id, ok := pg.ParseID(v.options.Job); ok {
 		v.only = id
 	} else {
 		v.name = v.options.Job

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
 	"punctual/store/pg"
 )
 
@@ -90,7 +92,7 @@ func (s *Store) ForgetVersions(ctx context.Context) (forgotten int, left bool, e
 		return 0, false, fmt.Errorf("looking for the oldest day: %w", err)
 	}
 	s.tidy.passed.begin()
-	forgotten, left, err = repeat(ctx, forgetBatch, func(ctx context.Context) (found, gone int, err error) {
+	forgotten, left, err = pg.Repeat(ctx, forgetBatch, func(ctx context.Context) (found, gone int, err error) {
 		return s.forgetVersions(ctx, &s.tidy.passed, before)
 	})
 	if err != nil {
@@ -108,7 +110,7 @@ func (s *Store) forgetVersions(ctx context.Context, w *walk, before time.Time) (
 		var id *uuid.UUID
 		var jobs, sealed []uuid.UUID
 		var versions []int32
-		row := tx.QueryRow(ctx, forgetVersions, w.at, w.id, forgetBatch, before, firstRunID(before.Add(clockSlack)))
+		row := tx.QueryRow(ctx, forgetVersions, w.at, w.id, forgetBatch, before, scheduler.FirstRunID(before.Add(clockSlack)))
 		if err := row.Scan(&found, &gone, &at, &id, &jobs, &versions, &sealed); err != nil {
 			return err
 		}

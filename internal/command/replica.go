@@ -17,6 +17,7 @@ import (
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
 	"punctual/store"
+	"punctual/store/audit"
 	"punctual/store/pg"
 )
 
@@ -146,8 +147,8 @@ func (r replica) Validate() error {
 	case r.FailureRetention != 0 && (r.FailureRetention < r.Retention || r.FailureRetention > maxRetention):
 		return fmt.Errorf("--failure-retention: %s is outside --retention (%s) to %s", r.FailureRetention, r.Retention,
 			maxRetention)
-	case r.AuditRetention < store.LeastAuditRetention || r.AuditRetention > maxRetention:
-		return fmt.Errorf("--audit-retention: %s is outside %s to %s", r.AuditRetention, store.LeastAuditRetention,
+	case r.AuditRetention < audit.LeastRetention || r.AuditRetention > maxRetention:
+		return fmt.Errorf("--audit-retention: %s is outside %s to %s", r.AuditRetention, audit.LeastRetention,
 			maxRetention)
 	case r.DrainTimeout < 0 || r.DrainTimeout > time.Hour:
 		return fmt.Errorf("--drain-timeout: %s is outside 0s to 1h", r.DrainTimeout)

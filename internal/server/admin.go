@@ -15,6 +15,7 @@ import (
 	"punctual/httpapi"
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/audit"
 	"punctual/store/pg"
 )
 
@@ -40,7 +41,7 @@ func administer(ctx context.Context, c AdminConfig, work func(context.Context, *
 	if err := db.CheckSchema(ctx); err != nil {
 		return err
 	}
-	return work(store.WithActor(ctx, store.Actor{Kind: store.ActorCommand, Name: login()}), db)
+	return work(audit.WithActor(ctx, audit.Actor{Kind: audit.Command, Name: login()}), db)
 }
 
 // login returns the name of the operating system's user.
@@ -76,7 +77,7 @@ func CreateKey(ctx context.Context, c AdminConfig, n NewKey) error {
 	})
 }
 
-func validity(k store.KeyRecord) string {
+func validity(k store.Key) string {
 	if k.ExpiresAt == nil {
 		return "until it is revoked"
 	}
@@ -107,7 +108,7 @@ func ListKeys(ctx context.Context, c AdminConfig, tenant string) error {
 				return err
 			}
 			for _, k := range keys {
-				fmt.Fprintf(w, "%s\tpunctual_%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
 					k.ID, k.Prefix, k.Role, k.Name, orDash(&k.CreatedAt), k.CreatedBy,
 					orDash(k.ExpiresAt), orDash(k.LastUsedAt), orDash(k.RevokedAt))
 			}

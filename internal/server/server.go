@@ -170,6 +170,7 @@ func Run(ctx context.Context, c Config) error {
 	err = scheduler.Run(running, db, scheduler.Config{
 		Queues: c.Queues, DrainTimeout: c.DrainTimeout, Hurry: c.Hurry, Client: client, Host: host, Version: c.Version,
 		Log: c.Log, PublicURL: public, Metrics: metrics, Finished: c.Finished,
+		Credentials: db, Chores: db.Chores(),
 	})
 	stop()
 	close(drained)
@@ -272,6 +273,10 @@ func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (
 		return nil, err
 	}
 	if err := db.OpenVault(ctx); err != nil {
+		db.Close()
+		return nil, err
+	}
+	if _, err := db.Days.Ensure(ctx); err != nil {
 		db.Close()
 		return nil, err
 	}

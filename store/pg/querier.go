@@ -55,10 +55,11 @@ func UTC(instants ...*time.Time) {
 	}
 }
 
-// OrNull returns a pointer to a text; nil for an empty one.
-func OrNull(s string) *string {
-	if s == "" {
+// OrNull returns a pointer to a value; nil for the zero value.
+func OrNull[T comparable](v T) *T {
+	var zero T
+	if v == zero {
 		return nil
 	}
-	return &s
+	return &v
 }

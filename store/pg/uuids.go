@@ -86,3 +86,12 @@ func appendInt32s(buf []byte, numbers ...uint32) []byte {
 	}
 	return buf
 }
+
+// ParseID returns ref as an id. If ok is false, ref is a name: names never look like a UUID.
+func ParseID(ref string) (id uuid.UUID, ok bool) {
+	if len(ref) != 36 && len(ref) != 32 { // uuid.Parse knows forms that are valid names, such as urn:uuid:…
+		return uuid.Nil, false
+	}
+	id, err := uuid.Parse(ref)
+	return id, err == nil
+}

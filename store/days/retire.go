@@ -1,4 +1,4 @@
-package store
+package days
 
 import (
 	"context"
@@ -9,9 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
-
-// DefaultRetention is how long runs are kept unless Options says otherwise.
-const DefaultRetention = 30 * 24 * time.Hour
 
 const (
 	// detachPatience bounds the wait for transactions that still read a partition. Meanwhile no query waits for the
@@ -56,83 +53,83 @@ aged AS (SELECT *, now() - (day + 1)::timestamp AT TIME ZONE 'UTC' - interval '1
 SELECT day::text, age >= $1::interval, age >= $2::interval, name, parent, state, failures
   FROM aged WHERE age >= $1::interval OR state = 'pending' ORDER BY day, parent DESC`
 
-// RetireRuns removes the days of runs that are older than the retention. Runs that succeeded are dropped with their
+// Retire removes the days of runs that are older than the retention. Runs that succeeded are dropped with their
 // day's partition. The others are kept in a partition of failures until they are older than the failures' retention.
-// RetireRuns goes on where an earlier pass was interrupted, on this replica or on another one.
-func (s *Store) RetireRuns(ctx context.Context) error {
-	if !s.tidy.busy.TryLock() {
+// Retire goes on where an earlier pass was interrupted, on this replica or on another one.
+func (d *Days) Retire(ctx context.Context) error {
+	if !d.busy.TryLock() {
 		return nil
 	}
-	defer s.tidy.busy.Unlock()
-	days, err := s.oldDays(ctx)
+	defer d.busy.Unlock()
+	old, err := d.old(ctx)
 	if err != nil {
 		return fmt.Errorf("looking for old partitions: %w", err)
 	}
 	begun := time.Now()
-	for _, d := range days {
+	for _, o := range old {
 		if time.Since(begun) > retireFor {
 			return nil // the rest follows in a minute
 		}
-		err := s.retire(ctx, d)
+		err := d.retire(ctx, o)
 		if later(err) && ctx.Err() == nil {
-			s.options.Log.Warn(
+			d.log.Warn(
 				"an old partition could not be detached yet, because a query reads it or another replica is detaching it; tried again in a minute",
-				"day", d.day, "error", err)
+				"day", o.day, "error", err)
 			return nil // while a detach is pending, no other of the same table can begin
 		}
 		if err != nil {
-			return fmt.Errorf("retiring the runs of %s: %w", d.day, err)
+			return fmt.Errorf("retiring the runs of %s: %w", o.day, err)
 		}
 	}
 	return nil
 }
 
-// oldDays returns the days that may have something to remove, oldest first.
-func (s *Store) oldDays(ctx context.Context) ([]oldDay, error) {
-	rows, err := s.db.Conns(ctx).Query(ctx, selectOldDays, s.options.Retention, s.options.FailureRetention)
+// old returns the days that may have something to remove, oldest first.
+func (d *Days) old(ctx context.Context) ([]oldDay, error) {
+	rows, err := d.db.Conns(ctx).Query(ctx, selectOldDays, d.retention, d.failureRetention)
 	if err != nil {
 		return nil, err
 	}
-	var days []oldDay
-	var d oldDay
+	var all []oldDay
+	var o oldDay
 	var t dayTable
-	_, err = pgx.ForEachRow(rows, []any{&d.day, &d.old, &d.gone, &t.name, &t.parent, &t.state, &t.failures}, func() error {
-		if n := len(days); n == 0 || days[n-1].day != d.day {
-			days = append(days, oldDay{day: d.day, old: d.old, gone: d.gone})
+	_, err = pgx.ForEachRow(rows, []any{&o.day, &o.old, &o.gone, &t.name, &t.parent, &t.state, &t.failures}, func() error {
+		if n := len(all); n == 0 || all[n-1].day != o.day {
+			all = append(all, oldDay{day: o.day, old: o.old, gone: o.gone})
 		}
-		last := &days[len(days)-1]
+		last := &all[len(all)-1]
 		last.tables = append(last.tables, t)
 		return nil
 	})
-	return days, err
+	return all, err
 }
 
 // goes reports whether a table is to be removed from the history.
-func (d oldDay) goes(t dayTable) bool { return d.old && (d.gone || !t.failures) }
+func (o oldDay) goes(t dayTable) bool { return o.old && (o.gone || !t.failures) }
 
 // retire does what is left to do for a day.
-func (s *Store) retire(ctx context.Context, d oldDay) error {
+func (d *Days) retire(ctx context.Context, o oldDay) error {
 	attached, left := false, false
-	for _, t := range d.tables {
+	for _, t := range o.tables {
 		if t.state == "pending" {
 			// Whatever its age: until this is finished, nothing else of the same parent can be detached.
-			if err := s.alter(ctx, t, "FINALIZE"); err != nil {
+			if err := d.alter(ctx, t, "FINALIZE"); err != nil {
 				return err
 			}
 		}
-		attached = attached || d.goes(t) && t.state == "attached"
-		left = left || d.goes(t) || d.old && t.state != "attached"
+		attached = attached || o.goes(t) && t.state == "attached"
+		left = left || o.goes(t) || o.old && t.state != "attached"
 	}
 	if !left {
 		return nil
 	}
 	if attached {
-		if needed, err := s.needed(ctx, d); needed || err != nil {
+		if needed, err := d.needed(ctx, o); needed || err != nil {
 			return err
 		}
-		for _, t := range d.tables {
-			if d.goes(t) && t.state == "attached" {
-				if err := s.alter(ctx, t, "CONCURRENTLY"); err != nil {
+		for _, t := range o.tables {
+			if o.goes(t) && t.state == "attached" {
+				if err := d.alter(ctx, t, "CONCURRENTLY"); err != nil {
 					return err
 				}
 			}
@@ -141,12 +138,12 @@ func (s *Store) retire(ctx context.Context, d oldDay) error {
 	ctx, cancel := context.WithTimeout(ctx, retireTimeout)
 	defer cancel()
 	var kept *int64
-	if err := s.db.Conns(ctx).QueryRow(ctx, `
-		SELECT punctual.retire_partitions($1::text::date, $2)`, d.day, !d.gone).Scan(&kept); err != nil {
+	if err := d.db.Conns(ctx).QueryRow(ctx, `
+		SELECT punctual.retire_partitions($1::text::date, $2)`, o.day, !o.gone).Scan(&kept); err != nil {
 		return err
 	}
 	if kept != nil {
-		s.options.Log.Info("the runs of an old day were removed", "day", d.day, "failures_kept", *kept)
+		d.log.Info("the runs of an old day were removed", "day", o.day, "failures_kept", *kept)
 	}
 	return nil
 }
@@ -154,10 +151,10 @@ func (s *Store) retire(ctx context.Context, d oldDay) error {
 // alter begins or finishes the detach of a table. The detach cannot be part of a transaction, so it is one statement of
 // the simple protocol. So the server cannot be told how long to wait, and the statement is cancelled from here. A
 // detach that has begun then stays pending: new queries leave the partition out already.
-func (s *Store) alter(ctx context.Context, t dayTable, how string) error {
+func (d *Days) alter(ctx context.Context, t dayTable, how string) error {
 	ctx, cancel := context.WithTimeout(ctx, detachPatience)
 	defer cancel()
-	_, err := s.db.Conns(ctx).Exec(ctx, fmt.Sprintf(`
+	_, err := d.db.Conns(ctx).Exec(ctx, fmt.Sprintf(`
 		ALTER TABLE punctual.%s DETACH PARTITION punctual.%s %s`, t.parent, t.name, how), pgx.QueryExecModeSimpleProtocol)
 	return err
 }
@@ -165,16 +162,16 @@ func (s *Store) alter(ctx context.Context, t dayTable, how string) error {
 // needed reports whether a day must stay as it is: because a run of it has not ended, or because a very late slot's run
 // ended within the retention, or because a one-shot's slot in it has yet to fire. So ready, claims and exclusive never
 // name a run that was removed while it mattered.
-func (s *Store) needed(ctx context.Context, d oldDay) (bool, error) {
-	if time.Until(s.tidy.needed[d.day]) > 0 {
+func (d *Days) needed(ctx context.Context, o oldDay) (bool, error) {
+	if time.Until(d.stays[o.day]) > 0 {
 		return true, nil
 	}
-	retention := s.options.Retention
-	if d.gone {
-		retention = s.options.FailureRetention
+	retention := d.retention
+	if o.gone {
+		retention = d.failureRetention
 	}
 	var needed bool
-	err := s.db.Conns(ctx).QueryRow(ctx, `
+	err := d.db.Conns(ctx).QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM punctual.runs
 		               WHERE id >= punctual.partition_bound($1::text::date)
 		                  AND id < punctual.partition_bound($1::text::date + 1)
@@ -184,17 +181,14 @@ func (s *Store) needed(ctx context.Context, d oldDay) (bool, error) {
 		               WHERE j.kind IN ('at', 'delay')
 		                  AND s.scheduled_for >= $1::text::timestamp AT TIME ZONE 'UTC'
 		                  AND s.scheduled_for < ($1::text::date + 1)::timestamp AT TIME ZONE 'UTC')`,
-		d.day, retention).Scan(&needed)
+		o.day, retention).Scan(&needed)
 	if err != nil {
 		return false, fmt.Errorf("looking for runs that have not ended: %w", err)
 	}
 	if needed {
-		if s.tidy.needed == nil {
-			s.tidy.needed = map[string]time.Time{}
-		}
-		s.tidy.needed[d.day] = time.Now().Add(lookAgain)
+		d.stays[o.day] = time.Now().Add(lookAgain)
 	} else {
-		delete(s.tidy.needed, d.day)
+		delete(d.stays, o.day)
 	}
 	return needed, nil
 }

@@ -1,4 +1,4 @@
-package store
+package days
 
 import (
 	"context"
@@ -9,14 +9,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// PartitionsAhead is how many days in advance daily partitions are made.
-const PartitionsAhead = 7
+// MadeAhead is how many days in advance daily partitions are made.
+const MadeAhead = 7
 
-// EnsurePartitions makes the missing daily partitions from yesterday to PartitionsAhead days from now, and those of the
-// days within the retention that passed while no replica ran. It returns how many it made.
-func (s *Store) EnsurePartitions(ctx context.Context) (int, error) {
+// Ensure makes the missing daily partitions from yesterday to MadeAhead days from now, and those of the days within the
+// retention that passed while no replica ran. It returns how many it made.
+func (d *Days) Ensure(ctx context.Context) (int, error) {
 	var made int
-	err := s.db.Conns(ctx).QueryRow(ctx, `
+	err := d.db.Conns(ctx).QueryRow(ctx, `
 		WITH today AS (
 			SELECT (now() AT TIME ZONE 'UTC')::date AS day, ((now() - $2::interval) AT TIME ZONE 'UTC')::date AS oldest),
 		newest AS (SELECT max(to_date(substring(c.relname FROM '\d{8}'), 'YYYYMMDD')) AS day
@@ -29,44 +29,38 @@ func (s *Store) EnsurePartitions(ctx context.Context) (int, error) {
 		                   unnest(ARRAY['runs', 'attempts', 'run_data']) parent
 		             WHERE NOT punctual.has_partition(parent, d::date))
 		SELECT CASE WHEN missing.day IS NULL THEN 0 ELSE punctual.create_partitions(missing.day, today.day + $1::int) END
-		  FROM today, missing`, PartitionsAhead, s.options.Retention).Scan(&made)
+		  FROM today, missing`, MadeAhead, d.retention).Scan(&made)
 	if err != nil {
 		return 0, fmt.Errorf("making partitions: %w", err)
 	}
 	return made, nil
 }
 
-// DaysAhead returns for how many days from now on, without a gap, there are partitions: PartitionsAhead if all is well,
-// 0 if tomorrow's is missing, -1 if today's is.
-func (s *Store) DaysAhead(ctx context.Context) (int, error) {
+// Ahead returns for how many days from now on, without a gap, there are partitions: MadeAhead if all is well, 0 if
+// tomorrow's is missing, -1 if today's is.
+func (d *Days) Ahead(ctx context.Context) (int, error) {
 	var days int
-	err := s.db.Conns(ctx).QueryRow(ctx, `
+	err := d.db.Conns(ctx).QueryRow(ctx, `
 		SELECT coalesce(
 			min(n) FILTER (WHERE NOT punctual.has_partition(parent, (now() AT TIME ZONE 'UTC')::date + n)),
 			$1::int + 1) - 1
 		  FROM generate_series(0, $1::int) n,
-		       unnest(ARRAY['runs', 'attempts', 'run_data']) parent`, PartitionsAhead).Scan(&days)
+		       unnest(ARRAY['runs', 'attempts', 'run_data']) parent`, MadeAhead).Scan(&days)
 	if err != nil {
 		return 0, fmt.Errorf("counting the days that have partitions: %w", err)
 	}
 	return days, nil
 }
 
-// lacksPartition reports whether a write failed because there is no partition for a row.
-func lacksPartition(err error) bool {
+// IsMissing reports whether a write failed because there is no partition for a row.
+func IsMissing(err error) bool {
 	var dbErr *pgconn.PgError
 	return errors.As(err, &dbErr) && dbErr.Code == "23514" && dbErr.ConstraintName == ""
 }
 
-// lacksTable reports whether a statement failed because its table does not exist.
-func lacksTable(err error) bool {
-	var dbErr *pgconn.PgError
-	return errors.As(err, &dbErr) && dbErr.Code == "42P01"
-}
-
-// partitionsFor makes the partitions that are missing for runs of the given slots.
-func (s *Store) partitionsFor(ctx context.Context, slots []time.Time) error {
-	_, err := s.db.Conns(ctx).Exec(ctx, `
+// EnsureFor makes the partitions that are missing for runs of the given slots.
+func (d *Days) EnsureFor(ctx context.Context, slots []time.Time) error {
+	_, err := d.db.Conns(ctx).Exec(ctx, `
 		SELECT punctual.create_partitions(d.day, d.day)
 		FROM (SELECT DISTINCT (slot AT TIME ZONE 'UTC')::date AS day FROM unnest($1::timestamptz[]) AS slot) d`, slots)
 	if err != nil {

@@ -1,4 +1,4 @@
-package store
+package audit
 
 import (
 	"encoding/json"
@@ -14,10 +14,10 @@ const masked = "***"
 // unchanged.
 var maybeSecret = []string{`"headers"`, `"secret_headers"`, `"auth"`}
 
-// maskDefinition returns a definition for the audit log, without its secrets: it masks the value of an auth, all
+// MaskDefinition returns a definition for the audit log, without its secrets: it masks the value of an auth, all
 // secret_headers, and the headers whose name marks them as secret. A definition that cannot be parsed is not kept at
 // all.
-func maskDefinition(text string) string {
+func MaskDefinition(text string) string {
 	may := false
 	for _, word := range maybeSecret {
 		may = may || strings.Contains(text, word)
@@ -80,8 +80,8 @@ func maskMembers(v any, choose func(name string) bool) (changed bool) {
 	return changed
 }
 
-// maskHeaders returns headers for the audit log.
-func maskHeaders(headers map[string]string) map[string]string {
+// MaskHeaders returns headers for the audit log.
+func MaskHeaders(headers map[string]string) map[string]string {
 	out := make(map[string]string, len(headers))
 	for name, value := range headers {
 		if scheduler.SecretName.MatchString(name) {
@@ -92,9 +92,9 @@ func maskHeaders(headers map[string]string) map[string]string {
 	return out
 }
 
-// maskedOf returns the masked definition, or nil if nothing in it needs a mask.
-func maskedOf(text string) *string {
-	out := maskDefinition(text)
+// MaskedOf returns the masked definition, or nil if nothing in it needs a mask.
+func MaskedOf(text string) *string {
+	out := MaskDefinition(text)
 	if out == text {
 		return nil
 	}

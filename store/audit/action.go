@@ -1,0 +1,57 @@
+package audit
+
+import "strings"
+
+// Action is the action of an entry of the audit log: the kind of resource, a dot, a verb. The list is closed. A new
+// action must be added to the constraint of punctual.audit_log as well.
+type Action string
+
+// The actions.
+const (
+	JobCreate           Action = "job.create"
+	JobUpdate           Action = "job.update" // also a rename
+	JobPause            Action = "job.pause"
+	JobResume           Action = "job.resume"
+	JobDelete           Action = "job.delete"
+	JobBackfill         Action = "job.backfill"
+	RunTrigger          Action = "run.trigger"
+	RunCancel           Action = "run.cancel"
+	DeadLetterReplay    Action = "dead_letter.replay"
+	DeadLetterResolve   Action = "dead_letter.resolve"
+	OperationCreate     Action = "operation.create"
+	OperationCancel     Action = "operation.cancel"
+	KeyCreate           Action = "api_key.create"
+	KeyRevoke           Action = "api_key.revoke"
+	TenantCreate        Action = "tenant.create"
+	TenantUpdate        Action = "tenant.update"
+	TenantDelete        Action = "tenant.delete"
+	SecretPut           Action = "secret.put"
+	SecretDelete        Action = "secret.delete"
+	SecretRotate        Action = "secret.rotate"
+	SigningSecretCreate Action = "signing_secret.create"
+	SigningSecretDelete Action = "signing_secret.delete"
+	DeploymentFreeze    Action = "deployment.freeze"
+	DeploymentUnfreeze  Action = "deployment.unfreeze"
+	DeploymentAdopt     Action = "deployment.adopt" // runs are now dispatched from another database
+	TenantFreeze        Action = "tenant.freeze"
+	TenantUnfreeze      Action = "tenant.unfreeze"
+	BreakerReset        Action = "breaker.reset"
+)
+
+// Actions lists every action.
+var Actions = []Action{
+	JobCreate, JobUpdate, JobPause, JobResume, JobDelete, JobBackfill,
+	RunTrigger, RunCancel,
+	DeadLetterReplay, DeadLetterResolve, OperationCreate, OperationCancel,
+	KeyCreate, KeyRevoke,
+	TenantCreate, TenantUpdate, TenantDelete, SecretPut, SecretDelete, SecretRotate,
+	SigningSecretCreate, SigningSecretDelete,
+	DeploymentFreeze, DeploymentUnfreeze, DeploymentAdopt, TenantFreeze, TenantUnfreeze,
+	BreakerReset,
+}
+
+// Resource returns the kind of resource that the action changes.
+func (a Action) Resource() string {
+	resource, _, _ := strings.Cut(string(a), ".")
+	return resource
+}

@@ -1,0 +1,187 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+	"punctual/store/pg"
+)
+
+// Entry is one change in the audit log.
+type Entry struct {
+	ID         uuid.UUID       `json:"id" format:"uuid" doc:"Its id." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
+	At         time.Time       `json:"at" doc:"When the change was made."`
+	ActorKind  ActorKind       `json:"actor_kind" enum:"anybody,key,token,command,system" doc:"How the actor authenticated. anybody: authentication is off. system: Punctual itself, for example when a pause ends at its set time." example:"key"`
+	Actor      *string         `json:"actor" doc:"Who made the change: the id of a key, the subject of a token, or a login. Null: unknown." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
+	ActorName  *string         `json:"actor_name" doc:"The name of the key, if the actor is one." example:"deploy"`
+	Address    *string         `json:"address" doc:"Where the request came from." example:"203.0.113.7"`
+	RequestID  *string         `json:"request_id" doc:"The request's X-Request-Id." example:"7UBLQ5SRJ2ZTNBQFRQTMLNPKJE"`
+	Action     Action          `json:"action" doc:"What was done: the kind of resource, a dot, a verb." example:"job.pause"`
+	Resource   string          `json:"resource" enum:"job,run,dead_letter,operation,api_key,tenant,secret,signing_secret,deployment,breaker" doc:"The kind of resource that was changed." example:"job"`
+	ResourceID *uuid.UUID      `json:"resource_id" format:"uuid" nullable:"true" doc:"Id of the resource that was changed."`
+	JobID      *uuid.UUID      `json:"job_id" format:"uuid" nullable:"true" doc:"The job that the change is about, also for a change to one of its runs."`
+	Name       *string         `json:"name" doc:"The name of the resource at that time; for a run or dead letter, the name of its job." example:"daily-invoice-gen"`
+	Before     json.RawMessage `json:"before" doc:"The resource before the change; if it was changed, the part that changed. Null: there was nothing to show."`
+	After      json.RawMessage `json:"after" doc:"The resource after the change. Null: there is nothing to show."`
+}
+
+// Cursor marks the cursors of the audit log: see pg.Page.
+const Cursor byte = 'a'
+
+// Filter selects entries; empty fields select all.
+type Filter struct {
+	Action     Action
+	Actor      string // id or name of a key, subject of a token, login
+	Resource   string // kind of resource, such as job
+	ResourceID *uuid.UUID
+	Name       string    // of the resource when it was changed
+	Job        string    // name or id of a job, deleted or not
+	From       time.Time // inclusive
+	To         time.Time // exclusive
+	pg.Page
+}
+
+const columns = `a.id, a.at, a.actor_kind, a.actor, k.name, host(a.address), a.request_id, a.action, a.resource_id,
+	a.job_id, a.name, a.before::text, a.after::text`
+
+// Tables is an SQL FROM item: the entries a, each with the key k that is its actor, if a key is.
+const Tables = `punctual.audit_entries a
+	LEFT JOIN punctual.api_keys k ON a.actor_kind = 'key' AND k.id::text = a.actor`
+
+// selectPage reads a page of entries and the first entry of the next page.
+const selectPage = `
+SELECT id, at, actor_kind, actor, actor_name, address, request_id, action, resource_id, job_id, name, before, after
+FROM (SELECT ` + columns + `,
+             sum(coalesce(octet_length(a.before::text), 0) + coalesce(octet_length(a.after::text), 0))
+             OVER (ORDER BY a.id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 2 PRECEDING)
+      FROM ` + Tables + ` %s
+      ORDER BY a.id DESC LIMIT %d)
+     AS p(id, at, actor_kind, actor, actor_name, address, request_id,
+          action, resource_id, job_id, name, before, after, bytes)
+WHERE coalesce(bytes, 0) < %d
+ORDER BY id DESC`
+
+func scan(row pgx.CollectableRow) (Entry, error) {
+	var e Entry
+	var before, after *string
+	err := row.Scan(&e.ID, &e.At, &e.ActorKind, &e.Actor, &e.ActorName, &e.Address, &e.RequestID,
+		&e.Action, &e.ResourceID, &e.JobID, &e.Name, &before, &after)
+	if err != nil {
+		return e, err
+	}
+	pg.UTC(&e.At)
+	e.Resource = e.Action.Resource()
+	if before != nil {
+		e.Before = json.RawMessage(*before)
+	}
+	if after != nil {
+		e.After = json.RawMessage(*after)
+	}
+	return e, nil
+}
+
+// List returns the entries of a tenant that the filter selects, newest first, and the cursor of the next page. The
+// cursor is empty on the last page.
+func (l *Log) List(
+	ctx context.Context, tenant int32, f Filter,
+) (entries []Entry, nextCursor string, err error) {
+	var c pg.Conditions
+	c.Add(`a.tenant = ?`, tenant)
+	if err := c.Page(f.Page, Cursor, `a.id < ?`); err != nil {
+		return nil, "", err
+	}
+	q := l.db.Reader(ctx, tenant)
+	if f.Job != "" {
+		if err := of(ctx, &c, q, tenant, f.Job); err != nil {
+			return nil, "", err
+		}
+	}
+	by(&c, f)
+	rows, err := q.Query(ctx, fmt.Sprintf(selectPage, c.Where(), f.Size()+1, pg.MostListed), c.Args...)
+	if err != nil {
+		return nil, "", fmt.Errorf("listing the audit log: %w", err)
+	}
+	page := pg.LargePage{Page: f.Page}
+	entries, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Entry, error) {
+		e, err := scan(row)
+		page.Add(len(e.Before) + len(e.After))
+		return e, err
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("listing the audit log: %w", err)
+	}
+	entries, nextCursor = pg.Cut(entries, page.Page, Cursor, func(e Entry) uuid.UUID { return e.ID })
+	return entries, nextCursor, nil
+}
+
+// of selects the entries about a job. A job's id, or its present name, also finds entries from when the job had
+// another name. A name that no job has any more finds the entries that were made under it.
+func of(ctx context.Context, c *pg.Conditions, q pg.Querier, tenant int32, job string) error {
+	if id, ok := pg.ParseID(job); ok {
+		c.Add(`a.job_id = ?`, id)
+		return nil
+	}
+	rows, err := q.Query(ctx, `SELECT id FROM punctual.jobs WHERE tenant = $1 AND name = $2`, tenant, job)
+	if err != nil {
+		return fmt.Errorf("looking for jobs by name: %w", err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	if err != nil {
+		return fmt.Errorf("looking for jobs by name: %w", err)
+	}
+	if len(ids) == 0 {
+		c.Add(`a.job_id IS NOT NULL AND a.name = ?`, job)
+		return nil
+	}
+	c.Add(`a.job_id = ANY(?::uuid[])`, ids)
+	return nil
+}
+
+// by adds the conditions of a filter, except its page and its job.
+func by(c *pg.Conditions, f Filter) {
+	if f.Action != "" {
+		c.Add(`a.action = ?`, string(f.Action))
+	}
+	if f.Resource != "" {
+		about(c, f.Resource)
+	}
+	if f.Actor != "" {
+		c.Add(`(a.actor = ? OR k.name = ?)`, f.Actor, f.Actor)
+	}
+	if f.ResourceID != nil {
+		c.Add(`a.resource_id = ?`, *f.ResourceID)
+	}
+	if f.Name != "" {
+		c.Add(`a.name = ?`, f.Name)
+	}
+	// An id begins with the time, to the millisecond, so the index on ids serves these conditions.
+	if !f.From.IsZero() {
+		c.Add(`a.id >= ? AND a.at >= ?`, scheduler.FirstRunID(f.From), f.From)
+	}
+	if !f.To.IsZero() {
+		c.Add(`a.id < ? AND a.at < ?`, scheduler.FirstRunID(f.To.Add(time.Millisecond)), f.To)
+	}
+}
+
+// about selects the entries about one kind of resource. Entries about keys, secrets and tenants are rare among
+// those about jobs. Entries without a job have an index of their own, which the extra condition allows.
+func about(c *pg.Conditions, kind string) {
+	var actions []string
+	for _, a := range Actions {
+		if a.Resource() == kind {
+			actions = append(actions, string(a))
+		}
+	}
+	c.Add(`a.action = ANY(?::text[])`, actions)
+	switch {
+	case strings.HasSuffix(kind, "secret"), kind == "api_key", kind == "tenant":
+		c.Add(`a.job_id IS NULL`)
+	}
+}

@@ -1,0 +1,127 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+	"punctual/store/pg"
+)
+
+// Change is an entry in the making. Before and After are the state of the resource before and after the change, to be
+// encoded as JSON: nil where there is none, and never with a secret in them.
+type Change struct {
+	Action        Action
+	ID            uuid.UUID // of the changed resource; uuid.Nil: it has none
+	Job           uuid.UUID // the job that the entry is about; uuid.Nil: no single job
+	Name          string
+	Before, After any
+}
+
+// Write writes changes to the audit log in the transaction q that makes them, so that there is no change without its
+// entry and no entry without its change. The context names the author (WithActor). Write is for rare changes, as it
+// reads the database's clock first. A caller that knows that clock queues the entries with its own statements: see
+// Queue.
+func Write(ctx context.Context, q pg.Querier, tenant int32, changes ...Change) error {
+	var now time.Time
+	if err := q.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		return fmt.Errorf("reading the database's clock: %w", err)
+	}
+	var b pgx.Batch
+	if err := Queue(ctx, &b, tenant, now, changes...); err != nil {
+		return err
+	}
+	if err := q.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("writing the audit log: %w", err)
+	}
+	return nil
+}
+
+// Queue queues the entries that Write writes, in one statement for any number of changes. now is the database's
+// clock.
+func Queue(ctx context.Context, b *pgx.Batch, tenant int32, now time.Time, changes ...Change) error {
+	var rows Rows
+	for _, c := range changes {
+		if err := rows.Add(tenant, now, c); err != nil {
+			return err
+		}
+	}
+	rows.Queue(ctx, b)
+	return nil
+}
+
+// Rows collects entries, column by column, for one INSERT.
+type Rows struct {
+	ids           []uuid.UUID
+	resources     []*uuid.UUID
+	jobs          []*uuid.UUID
+	tenants       []int32
+	at            []time.Time
+	actions       []string
+	names         []*string
+	before, after []*string
+}
+
+// Add adds an entry about a change that a tenant made now.
+func (r *Rows) Add(tenant int32, now time.Time, c Change) error {
+	before, err := encodeChange(c.Before)
+	if err != nil {
+		return fmt.Errorf("encoding a change: %w", err)
+	}
+	after, err := encodeChange(c.After)
+	if err != nil {
+		return fmt.Errorf("encoding a change: %w", err)
+	}
+	r.ids = append(r.ids, scheduler.NewRunID(now))
+	r.resources, r.jobs = append(r.resources, idOrNull(c.ID)), append(r.jobs, idOrNull(c.Job))
+	r.tenants, r.at = append(r.tenants, tenant), append(r.at, now)
+	r.actions, r.names = append(r.actions, string(c.Action)), append(r.names, pg.OrNull(c.Name))
+	r.before, r.after = append(r.before, before), append(r.after, after)
+	return nil
+}
+
+const insertEntries = `
+INSERT INTO punctual.audit_entries (
+    id, resource_id, job_id, tenant, at, action, name, before, after, actor_kind, actor, address, request_id)
+SELECT u.id, u.resource, u.job, u.tenant, u.at, u.action, u.name, u.before::json, u.after::json,
+       $10::text, $11::text, $12::text::inet, $13::text
+FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::int[], $5::timestamptz[],
+            $6::text[], $7::text[], $8::text[], $9::text[])
+     AS u(id, resource, job, tenant, at, action, name, before, after)`
+
+// Queue queues the entries. The context names the author.
+func (r *Rows) Queue(ctx context.Context, b *pgx.Batch) {
+	if len(r.ids) == 0 {
+		return
+	}
+	b.Queue(insertEntries, append([]any{
+		r.ids, r.resources, r.jobs, r.tenants, r.at, r.actions, r.names, r.before, r.after,
+	}, ActorOf(ctx).Columns()...)...)
+}
+
+// encodeChange returns the state of a resource as JSON, and nil for nil.
+func encodeChange(v any) (*string, error) {
+	switch v := v.(type) {
+	case nil:
+		return nil, nil
+	case json.RawMessage:
+		return new(string(v)), nil
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return new(string(text)), nil
+}
+
+func idOrNull(id uuid.UUID) *uuid.UUID {
+	if id == uuid.Nil {
+		return nil
+	}
+	return &id
+}

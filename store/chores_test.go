@@ -1,0 +1,70 @@
+package store
+
+import (
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// wants reports whether a heartbeat asks for a chore.
+func (c crud) wants(chore string) bool {
+	c.t.Helper()
+	pulse, err := c.Renew(c.t.Context(), uuid.New(), false)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return slices.Contains(pulse.Chores, chore)
+}
+
+// A chore without a period that no heartbeat names would never be done, and neither would one that is named otherwise.
+func TestHeartbeatsAskForEveryChoreThatHasNoPeriod(t *testing.T) {
+	t.Parallel()
+	var asked, handed []string
+	for _, name := range regexp.MustCompile(`THEN '([^']+)' END`).FindAllStringSubmatch(choresDue, -1) {
+		asked = append(asked, name[1])
+	}
+	for _, chore := range new(Store).Chores() {
+		if chore.Every == 0 {
+			handed = append(handed, chore.Name)
+		}
+	}
+	slices.Sort(asked)
+	slices.Sort(handed)
+	if len(handed) == 0 || !slices.Equal(asked, handed) {
+		t.Errorf("heartbeats ask for %v, and replicas are handed %v", asked, handed)
+	}
+}
+
+// A heartbeat comes every two seconds. Between two of them a pause ends at its instant all the same.
+func TestAPauseThatIsAboutToEndIsWaitedFor(t *testing.T) {
+	c := newCRUD(t)
+	c.create("a")
+	later := time.Now().Add(time.Hour)
+	if _, err := c.PauseJob(t.Context(), c.tenant, "a", "", &later); err != nil {
+		t.Fatal(err)
+	}
+	if wait, left, err := c.endDuePauses(t.Context()); wait != 0 || left || err != nil || c.wants(chorePauses) {
+		t.Errorf("an hour before: wait %s, left %t, error %v", wait, left, err)
+	}
+	c.exec(`UPDATE punctual.jobs SET paused_until = clock_timestamp() + interval '1.5 s'`)
+	wanted := c.wants(chorePauses)
+	for {
+		wait, left, err := c.endDuePauses(t.Context())
+		if err != nil || wait > 1500*time.Millisecond || left != (wait > 0) {
+			t.Fatalf("shortly before: wait %s, left %t, error %v", wait, left, err)
+		}
+		if !left {
+			break
+		}
+		<-time.After(wait)
+	}
+	if job, err := c.GetJob(t.Context(), c.tenant, "a"); err != nil || job.State != JobActive || !wanted {
+		t.Errorf("a heartbeat asked for it: %t; then the job is %s (%v)", wanted, job.State, err)
+	}
+	if c.wants(chorePauses) {
+		t.Error("a heartbeat asks for it although no pause ends")
+	}
+}

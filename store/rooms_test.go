@@ -1,0 +1,74 @@
+package store
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// writes matches the statements that write a table.
+var writes = regexp.MustCompile(`\b(?:INSERT INTO|UPDATE|DELETE FROM|MERGE INTO|TRUNCATE)\s+punctual\.([a-z_]+)`)
+
+// A table is written by one package, so that what its rows must obey is in one place. The exceptions are written by a
+// statement that must do more than one thing at once.
+func TestEachTableIsWrittenByOnePackage(t *testing.T) {
+	t.Parallel()
+	allowed := map[string]string{
+		"audit_entries": "jobs_insert.go", // a batch of jobs sends each definition once, for the job and for its entry
+	}
+	tables := map[string]map[string][]string{} // the files that write a table, by package
+	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		for _, table := range written(t, file) {
+			if allowed[table] == file {
+				continue
+			}
+			if tables[table] == nil {
+				tables[table] = map[string][]string{}
+			}
+			tables[table][path.Dir(file)] = append(tables[table][path.Dir(file)], path.Base(file))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{"runs", "schedules", "ready", "audit_entries"} {
+		if len(tables[table]) == 0 {
+			t.Errorf("no file is found that writes %s: this test sees nothing", table)
+		}
+	}
+	for table, packages := range tables {
+		if len(packages) > 1 {
+			t.Errorf("%s is written by more than one package: %v", table, packages)
+		}
+	}
+}
+
+// written returns the tables that the SQL in a file writes.
+func written(t *testing.T, file string) (tables []string) {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING {
+			for _, m := range writes.FindAllStringSubmatch(text.Value, -1) {
+				tables = append(tables, m[1])
+			}
+		}
+		return true
+	})
+	slices.Sort(tables)
+	return slices.Compact(tables)
+}
