@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
 	"punctual/store/pg"
 )
 
@@ -32,25 +34,48 @@ SELECT setval('punctual.fences', nextval('punctual.fences') + 1000000000) WHERE 
 // moment, or another transaction has locked the row that records the timeline: the sequence has room for raises that
 // were not needed.
 
-// guardFences raises the sequence on an unknown timeline. From Register on it runs on every connection. After a
-// failover all connections are new, except those behind a pooler, so each heartbeat runs it as well. A Postgres that
-// does not tell its timeline, such as some hosted ones, is not guarded.
-func (s *Store) guardFences(ctx context.Context, q pg.Querier) error {
-	var here, known string
-	err := q.QueryRow(ctx, readTimeline).Scan(&here, &known)
-	var dbErr *pgconn.PgError
-	if errors.As(err, &dbErr) && (dbErr.Code == "0A000" || dbErr.Code == "42501" || dbErr.Code == "42883") {
-		s.guarding.Store(false)
-		s.options.Log.Warn(
-			"this Postgres does not show its timeline: after an asynchronous failover fencing tokens may be used twice",
-			"error", err)
+// timeline is the timeline that this Postgres is on, and the one that fencing tokens were last given on.
+type timeline struct{ here, known string }
+
+// queue queues the reading of the timeline.
+func (t *timeline) queue(b *pgx.Batch) {
+	b.Queue(readTimeline).QueryRow(func(row pgx.Row) error { return row.Scan(&t.here, &t.known) })
+}
+
+// raise raises the sequence if the timeline is new.
+func (t timeline) raise(ctx context.Context, q pg.Querier) error {
+	if t.here == t.known {
 		return nil
 	}
-	if err == nil && here != known {
-		err = pg.Exec(ctx, q, raiseFences, here, known)
+	return pg.Wrap("raising the fencing tokens", pg.Exec(ctx, q, raiseFences, t.here, t.known))
+}
+
+// guardFences raises the sequence on an unknown timeline. From Register on it runs on every connection. After a
+// failover all connections are new, except those behind a pooler, so each heartbeat does the same.
+func (s *Store) guardFences(ctx context.Context, q pg.Querier) error {
+	var line timeline
+	var b pgx.Batch
+	line.queue(&b)
+	err := q.SendBatch(ctx, &b).Close()
+	if s.hidesTimeline(err) {
+		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("guarding the fencing tokens: %w", err)
+		return fmt.Errorf("reading the timeline: %w", err)
 	}
-	return nil
+	return line.raise(ctx, q)
+}
+
+// hidesTimeline reports whether an error says that this Postgres does not show its timeline, as some hosted ones do not.
+// Such a Postgres is not guarded from then on.
+func (s *Store) hidesTimeline(err error) bool {
+	var dbErr *pgconn.PgError
+	if !errors.As(err, &dbErr) || dbErr.Code != "0A000" && dbErr.Code != "42501" && dbErr.Code != "42883" {
+		return false
+	}
+	s.guarding.Store(false)
+	s.options.Log.Warn(
+		"this Postgres does not show its timeline: after an asynchronous failover fencing tokens may be used twice",
+		"error", err)
+	return true
 }

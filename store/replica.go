@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
 	"punctual/scheduler/cron"
@@ -42,7 +43,7 @@ func (s *Store) Register(ctx context.Context, r scheduler.Replica) (map[string]i
 	return queues, nil
 }
 
-// Renew implements scheduler.Store.
+// Renew implements scheduler.Store. It takes one round trip, so that a slow network does not make a replica look lost.
 func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (scheduler.Pulse, error) {
 	ctx = pg.Runs.In(ctx)
 	var p scheduler.Pulse
@@ -52,12 +53,13 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 	var frozen freezeRow
 	var copied bool
 	var defaults []byte
-	if s.guarding.Load() {
-		if err := s.guardFences(ctx, s.db.Conns(ctx)); err != nil {
-			return p, err
-		}
+	var b pgx.Batch
+	var line timeline
+	guarding := s.guarding.Load()
+	if guarding {
+		line.queue(&b)
 	}
-	err := s.db.Conns(ctx).QueryRow(ctx, `
+	b.Queue(`
 		WITH back AS (`+noteAbsence+`),
 		renewed AS (
 		    UPDATE punctual.replicas SET beat = beat + 1, renewed_at = `+renewedAt+`, draining = $2
@@ -75,12 +77,20 @@ func (s *Store) Renew(ctx context.Context, replica uuid.UUID, draining bool) (sc
 		        FROM punctual.tenants WHERE allowed_targets <> '{}' AND deleted_at IS NULL),
 		       d.*, l.*
 		FROM (SELECT `+freezeColumns+`, punctual.is_copy(database_name, system_identifier) FROM punctual.deployment) d,
-		     (`+selectLimits+`) l`, replica, draining).
-		Scan(append([]any{
+		     (`+selectLimits+`) l`, replica, draining).QueryRow(func(row pgx.Row) error {
+		return row.Scan(append([]any{
 			&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Chores, &defaults, &p.AllowedTargets,
 		}, append(append(frozen.targets(), &copied), limits.targets()...)...)...)
+	})
+	err := s.db.Conns(ctx).SendBatch(ctx, &b).Close()
+	if guarding && s.hidesTimeline(err) {
+		return s.Renew(ctx, replica, draining)
+	}
 	if err != nil {
 		return p, s.db.TookWrite(fmt.Errorf("renewing replica %s: %w", replica, err))
+	}
+	if err := line.raise(ctx, s.db.Conns(ctx)); err != nil {
+		return p, err
 	}
 	for i, id := range ids {
 		p.Others = append(p.Others, scheduler.Heartbeat{Replica: id, Beat: beats[i]})
