@@ -66,8 +66,8 @@ func (s *Store) guardFences(ctx context.Context, q pg.Querier) error {
 	return line.raise(ctx, q)
 }
 
-// hidesTimeline reports whether an error says that this Postgres does not show its timeline, as some hosted ones do not.
-// Such a Postgres is not guarded from then on.
+// hidesTimeline reports whether an error says that this Postgres does not show its timeline, as some hosted ones do
+// not. Such a Postgres is not guarded from then on.
 func (s *Store) hidesTimeline(err error) bool {
 	var dbErr *pgconn.PgError
 	if !errors.As(err, &dbErr) || dbErr.Code != "0A000" && dbErr.Code != "42501" && dbErr.Code != "42883" {
