@@ -85,7 +85,7 @@ func (h *heartbeat) act(ctx context.Context, pulse Pulse, lost []Heartbeat) erro
 	h.s.flights.cancel(pulse.Cancels)
 	h.s.chores.ask(pulse.Chores...)
 	if len(h.s.holds.states()) > 0 {
-		h.s.chores.ask(choreHolds)
+		h.s.chores.ask(ChoreHolds)
 	}
 	if len(h.s.flights.replaceable()) > 0 {
 		h.s.chores.ask(choreReplace)

@@ -74,22 +74,12 @@ func (h *holds) obey(orders []HoldOrder) {
 
 // tellHolds writes what this replica holds back.
 func (s *Scheduler) tellHolds(ctx context.Context) (wait time.Duration, left bool, err error) {
-	orders, err := s.reportHolds(ctx)
+	orders, err := s.store.ReportHolds(ctx, s.replica.ID, s.holds.states())
 	s.holds.obey(orders) // after an error too: the database has forgotten them
 	if err == nil && slices.ContainsFunc(orders, func(o HoldOrder) bool { return o.Reset }) {
-		_, err = s.reportHolds(ctx)
+		_, err = s.store.ReportHolds(ctx, s.replica.ID, s.holds.states())
 	}
 	return 0, false, err
-}
-
-func (s *Scheduler) reportHolds(ctx context.Context) (orders []HoldOrder, err error) {
-	states := s.holds.states()
-	if len(states) == 0 && !s.toldHolds {
-		return nil, nil
-	}
-	orders, err = s.store.ReportHolds(ctx, s.replica.ID, states)
-	s.toldHolds = len(states) > 0 || err != nil
-	return orders, err
 }
 
 // lendSlots lends the worker slots of requests that take very long to other runs.

@@ -39,31 +39,32 @@ const (
 
 // The chores that are the scheduler's own.
 const (
-	choreHolds   = "report-holds"
+	// ChoreHolds reports what the replica holds back, and releases runs that no replica holds back any more. In this
+	// order: otherwise runs would be released that wait for a host whose breaker has just opened here.
+	ChoreHolds   = "report-holds"
 	choreReplace = "replace"
 )
 
 // Scheduler is one replica: it claims, executes and finishes runs until it is stopped.
 type Scheduler struct {
-	store     Store
-	config    Config
-	replica   Replica
-	log       *slog.Logger
-	metrics   *Metrics
-	clock     dbClock
-	slots     *workerSlots
-	limits    *limits
-	finisher  *finisher
-	heart     *heartbeat
-	chores    chores
-	flights   flights
-	holds     *holds
-	tokens    *tokens
-	tls       *tlsClients
-	freezing  freezing
-	toldHolds bool            // the database knows of something that this replica holds back; owned by tellHolds
-	running   sync.WaitGroup  // attempts in flight
-	workCtx   context.Context // ends when attempts in flight must end
+	store    Store
+	config   Config
+	replica  Replica
+	log      *slog.Logger
+	metrics  *Metrics
+	clock    dbClock
+	slots    *workerSlots
+	limits   *limits
+	finisher *finisher
+	heart    *heartbeat
+	chores   chores
+	flights  flights
+	holds    *holds
+	tokens   *tokens
+	tls      *tlsClients
+	freezing freezing
+	running  sync.WaitGroup  // attempts in flight
+	workCtx  context.Context // ends when attempts in flight must end
 }
 
 // errDraining is the cause when an attempt is cut off because its replica stops.
@@ -92,12 +93,12 @@ func Run(ctx context.Context, store Store, config Config) error {
 	}
 	s.freezing.log = log
 	s.chores = newChores(log, s.metrics.chores, append([]Chore{
-		{Name: choreHolds, Does: "reporting what holds runs back", Batch: s.tellHolds},
+		{Name: ChoreHolds, Does: "reporting what holds runs back", Batch: s.tellHolds},
 		{Name: choreReplace, Does: "claiming slots that replace runs in flight", Batch: s.replace},
 	}, config.Chores...)...)
 	s.holds = &holds{
 		breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: s.slots.sizes(),
-		changed: func() { s.chores.ask(choreHolds) },
+		changed: func() { s.chores.ask(ChoreHolds) },
 	}
 	s.limits = newLimits(s.slots)
 	s.heart = newHeartbeat(s)

@@ -13,7 +13,6 @@ const (
 	chorePauses     = "pauses"
 	choreOperations = "operations"
 	choreNotices    = "notices"
-	choreHeld       = "held-runs"
 	choreGates      = "gates"
 )
 
@@ -29,7 +28,7 @@ array_remove(ARRAY[
     CASE WHEN EXISTS (SELECT FROM punctual.operations WHERE state = 'running') THEN '` + choreOperations + `' END,
     CASE WHEN EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now())
            OR EXISTS (SELECT FROM punctual.notified WHERE look_at <= now()) THEN '` + choreNotices + `' END,
-    CASE WHEN EXISTS (` + unheld + `) THEN '` + choreHeld + `' END,
+    CASE WHEN EXISTS (` + unheld + `) THEN '` + scheduler.ChoreHolds + `' END,
     CASE WHEN (SELECT job_id FROM punctual.exclusive WHERE earlier_runs IS NOT NULL ORDER BY job_id LIMIT 1) IS NOT NULL
          THEN '` + choreGates + `' END], NULL)`
 
@@ -40,7 +39,6 @@ func (s *Store) Chores() []scheduler.Chore {
 		{Name: chorePauses, Does: "ending pauses", Batch: s.endDuePauses},
 		{Name: choreOperations, Does: "work on operations", Batch: s.operate},
 		{Name: choreNotices, Does: "creating notices of jobs", Batch: atOnce(s.notify)},
-		{Name: choreHeld, Does: "releasing runs that nothing holds back any more", Batch: atOnce(s.releaseHeld)},
 		{Name: choreGates, Does: "freeing the gates of jobs", Batch: atOnce(s.freeGates)},
 		{Name: "maintenance", Does: "maintenance", Every: time.Minute, Batch: atOnce(s.maintain)},
 		{Name: "tidying", Does: "removing data past its retention", Every: time.Minute, Batch: atOnce(s.tidyUp)},

@@ -138,7 +138,7 @@ func TestWhatNobodyHoldsBackIsReleased(t *testing.T) {
 	runs, _ := c.parked(3, down)
 	c.parked(2, "breaker b.test:443")
 	c.report(openHold("a.test:443"), openHold("b.test:443"))
-	unheld := func() bool { return c.wants(choreHeld) }
+	unheld := func() bool { return c.wants(scheduler.ChoreHolds) }
 	release := func() int {
 		if left, err := c.releaseHeld(t.Context()); err != nil || left {
 			t.Fatalf("left %t, %v", left, err)
