@@ -165,6 +165,26 @@ func TestWhatNobodyHoldsBackIsReleased(t *testing.T) {
 	}
 }
 
+// A breaker has just opened, and its replica has not reported it yet. Only a report releases runs, as it says first
+// what its replica holds back.
+func TestNoChoreOfTheStoreReleasesWhatIsNotReportedYet(t *testing.T) {
+	c := newClaimer(t)
+	c.parked(3, down)
+	for _, chore := range c.Chores() {
+		if _, _, err := chore.Batch(t.Context()); err != nil {
+			t.Errorf("%s: %v", chore.Name, err)
+		}
+	}
+	const held = `SELECT count(*) FROM punctual.ready WHERE held_by IS NOT NULL`
+	if n := c.count(held); n != 3 {
+		t.Errorf("%d runs wait for their host after the chores, want 3", n)
+	}
+	c.report(openHold("a.test:443"))
+	if n := c.count(held); n != 3 {
+		t.Errorf("%d runs wait for their host after the report, want 3", n)
+	}
+}
+
 func TestHoldsAreListedAndReset(t *testing.T) {
 	c := newClaimer(t)
 	c.parked(3, down)
