@@ -115,11 +115,11 @@ func (s *server) backfillJob(ctx context.Context, tenant int32, in *backfillJobI
 		}
 		return counted(BackfillCount{Matched: plan.Matched(), NewRuns: n})
 	}
-	return s.begin(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.Operation, error) {
+	return s.begin(ctx, tenant, in.Key, in.Request.hash, func(w store.Writer) (store.Operation, error) {
 		if cannot != nil {
 			return store.Operation{}, cannot
 		}
-		return s.Store.StartBackfill(ctx, tenant, plan)
+		return w.StartBackfill(ctx, plan)
 	})
 }
 

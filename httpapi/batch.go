@@ -62,8 +62,8 @@ func (s *server) createJobs(ctx context.Context, tenant int32, in *createJobsInp
 	for i, job := range batch.Jobs {
 		jobs[i] = submitted(ctx, job).newJob()
 	}
-	return s.once(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.Answer, error) {
-		results, err := s.Store.CreateJobs(ctx, tenant, jobs, batch.OnConflict)
+	return s.once(ctx, tenant, in.Key, in.Request.hash, func(w store.Writer) (store.Answer, error) {
+		results, err := w.CreateJobs(ctx, jobs, batch.OnConflict)
 		if err != nil {
 			return store.Answer{}, err
 		}

@@ -194,8 +194,8 @@ func (s *server) startOperation(
 			}
 			return counted(Matched{n})
 		}
-		return s.begin(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.Operation, error) {
-			return s.Store.StartOperation(ctx, tenant, request)
+		return s.begin(ctx, tenant, in.Key, in.Request.hash, func(w store.Writer) (store.Operation, error) {
+			return w.StartOperation(ctx, request)
 		})
 	}
 }
@@ -209,10 +209,10 @@ func counted(v any) (*answered, error) {
 // begin starts an operation once per Idempotency-Key.
 func (s *server) begin(
 	ctx context.Context, tenant int32, key string, hash [sha256.Size]byte,
-	start func(context.Context) (store.Operation, error),
+	start func(store.Writer) (store.Operation, error),
 ) (*answered, error) {
-	out, err := s.once(ctx, tenant, key, hash, func(ctx context.Context) (store.Answer, error) {
-		record, err := start(ctx)
+	out, err := s.once(ctx, tenant, key, hash, func(w store.Writer) (store.Answer, error) {
+		record, err := start(w)
 		if err != nil {
 			return store.Answer{}, err
 		}

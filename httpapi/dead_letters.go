@@ -114,8 +114,8 @@ func (s *server) replayDeadLetter(ctx context.Context, tenant int32, in *replayD
 	if err := in.Request.check(note(in.Request.value.Note)...); err != nil {
 		return nil, err
 	}
-	out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.Answer, error) {
-		record, err := s.Store.ReplayDeadLetter(ctx, tenant, id, in.Request.value.Note)
+	out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(w store.Writer) (store.Answer, error) {
+		record, err := w.ReplayDeadLetter(ctx, id, in.Request.value.Note)
 		if err != nil {
 			return store.Answer{}, err
 		}

@@ -15,6 +15,8 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/claim"
+	"punctual/store/definitions"
 	"punctual/store/pg"
 )
 
@@ -123,9 +125,9 @@ func internalDetail(request string) string {
 // fieldError returns an error of the store as the error of one field of a job, where one field is at fault.
 func fieldError(prefix string, err error) (FieldError, bool) {
 	var (
-		queue  *store.UnknownQueueError
-		window *store.WindowError
-		age    *store.AgeError
+		queue  *claim.UnknownQueueError
+		window *definitions.WindowError
+		age    *definitions.AgeError
 		cursor *pg.CursorError
 		secret *store.UnknownSecretError
 		kept   *store.NoStoredSecretError

@@ -8,7 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/scheduler"
-	"punctual/store"
+	"punctual/store/freeze"
 	"punctual/store/pg"
 )
 
@@ -100,7 +100,7 @@ func (s *server) unfreeze(ctx context.Context, tenant int32, in *freezeInput) (*
 
 func (s *server) setFreeze(
 	ctx context.Context, tenant int32, in *freezeInput,
-	set func(context.Context, int32, string) (store.FreezeState, error),
+	set func(context.Context, int32, string) (freeze.State, error),
 ) (*freezeAnswer, error) {
 	asked := in.Request.value
 	if err := in.Request.check(asked.validate()...); err != nil {
@@ -134,7 +134,7 @@ func (f FreezeScope) of(ctx context.Context, tenant int32) (int32, error) {
 	if c := callerOf(ctx); !c.role.includes(RoleOperator) {
 		return 0, forbidden(RoleOperator, c.role)
 	}
-	return store.Deployment, nil
+	return freeze.Deployment, nil
 }
 
 // freezeState reads what is frozen for a tenant, and counts the runs in flight of the scope.
@@ -143,7 +143,7 @@ func (s *server) freezeState(ctx context.Context, tenant, scope int32) (*freezeA
 	if err != nil {
 		return nil, err
 	}
-	if scope == store.Deployment {
+	if scope == freeze.Deployment {
 		all, err := s.Store.FreezeState(ctx, scope)
 		if err != nil {
 			return nil, err
@@ -153,7 +153,7 @@ func (s *server) freezeState(ctx context.Context, tenant, scope int32) (*freezeA
 	return &freezeAnswer{showFreezeState(state, callerOf(ctx).role)}, nil
 }
 
-func showFreezeState(state store.FreezeState, role Role) FreezeState {
+func showFreezeState(state freeze.State, role Role) FreezeState {
 	return FreezeState{
 		Deployment: showFrozen(state.Deployment, ScopeDeployment, role), Tenant: showFrozen(state.Tenant, ScopeTenant, role),
 		InFlight: state.InFlight,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"punctual/store"
+	"punctual/store/freeze"
 )
 
 // headerFrozen is on every answer to a caller for whose tenant nothing is claimed now.
@@ -20,7 +21,7 @@ type freezeBook struct {
 	store *store.Store
 
 	mu    sync.Mutex
-	known store.Freezes
+	known freeze.Freezes
 	until time.Time
 }
 
@@ -32,7 +33,7 @@ func (b *freezeBook) forget() {
 }
 
 // all returns what is frozen. While one request reads it, the others wait for that reading.
-func (b *freezeBook) all(ctx context.Context) (store.Freezes, error) {
+func (b *freezeBook) all(ctx context.Context) (freeze.Freezes, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if time.Now().Before(b.until) {
@@ -42,7 +43,7 @@ func (b *freezeBook) all(ctx context.Context) (store.Freezes, error) {
 	defer cancel()
 	known, err := b.store.Freezes(ctx)
 	if err != nil {
-		return store.Freezes{}, err
+		return freeze.Freezes{}, err
 	}
 	b.known, b.until = known, time.Now().Add(freezesRemembered)
 	return known, nil

@@ -83,8 +83,8 @@ func (s *server) createJob(ctx context.Context, tenant int32, in *createJobInput
 		return nil, err
 	}
 	job = submitted(ctx, job)
-	out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.Answer, error) {
-		record, err := s.Store.CreateJob(ctx, tenant, job.newJob())
+	out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(w store.Writer) (store.Answer, error) {
+		record, err := w.CreateJob(ctx, job.newJob())
 		if err != nil {
 			return store.Answer{}, err
 		}

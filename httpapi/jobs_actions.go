@@ -111,8 +111,8 @@ func (s *server) triggerJob(ctx context.Context, tenant int32, in *triggerJobInp
 		scheduler.ValidateRequest("", request.Headers, request.Body))...); err != nil {
 		return nil, err
 	}
-	out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.Answer, error) {
-		record, err := s.Store.TriggerJob(ctx, tenant, in.Job, request)
+	out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(w store.Writer) (store.Answer, error) {
+		record, err := w.TriggerJob(ctx, in.Job, request)
 		if err != nil {
 			return store.Answer{}, err
 		}

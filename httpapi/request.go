@@ -182,13 +182,13 @@ type answered struct {
 // once runs a write under its Idempotency-Key, if it has one.
 func (s *server) once(
 	ctx context.Context, tenant int32, key string, hash [sha256.Size]byte,
-	write func(context.Context) (store.Answer, error),
+	write func(store.Writer) (store.Answer, error),
 ) (*answered, error) {
 	var answer store.Answer
 	var replayed bool
 	var err error
 	if key == "" {
-		answer, err = write(ctx)
+		answer, err = write(s.Store.For(tenant))
 	} else {
 		answer, replayed, err = s.Store.Idempotent(ctx, tenant, store.Idempotency{Key: key, Hash: hash}, write)
 	}

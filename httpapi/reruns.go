@@ -51,8 +51,8 @@ func (s *server) rerunRun(ctx context.Context, tenant int32, in *rerunInput) (*a
 	if err := in.Request.check(within("body", scheduler.ValidateRequest("", v.Headers, v.Body))...); err != nil {
 		return nil, err
 	}
-	out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(ctx context.Context) (store.Answer, error) {
-		record, err := s.Store.RerunRun(ctx, tenant, id, request)
+	out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(w store.Writer) (store.Answer, error) {
+		record, err := w.RerunRun(ctx, id, request)
 		if err != nil {
 			return store.Answer{}, err
 		}

@@ -121,8 +121,8 @@ func (t *tokens) look(ctx context.Context, raw string, now time.Time) (c claims,
 	if strings.ContainsRune(token.Subject, 0) { // the database cannot record an actor with NUL
 		return c, expiry, errUnauthenticated
 	}
-	c = claims{subject: token.Subject, roles: texts(claim(said, t.RoleClaim))}
-	c.tenant, _ = claim(said, t.TenantClaim).(string)
+	c = claims{subject: token.Subject, roles: texts(claimed(said, t.RoleClaim))}
+	c.tenant, _ = claimed(said, t.TenantClaim).(string)
 	return c, token.Expiry, nil
 }
 
@@ -140,14 +140,14 @@ func current(expiry time.Time, notBefore any, now time.Time) bool {
 	return false
 }
 
-// claim returns the claim with a name, or at a dotted path into objects.
-func claim(said map[string]any, name string) any {
+// claimed returns the claim with a name, or at a dotted path into objects.
+func claimed(said map[string]any, name string) any {
 	if v, ok := said[name]; ok { // also a name with dots, such as a URL
 		return v
 	}
 	first, rest, nested := strings.Cut(name, ".")
 	if inner, ok := said[first].(map[string]any); nested && ok {
-		return claim(inner, rest)
+		return claimed(inner, rest)
 	}
 	return nil
 }

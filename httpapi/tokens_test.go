@@ -215,7 +215,7 @@ func TestClaimsMayBeNested(t *testing.T) {
 		"a.b.c": {"deep"}, "https://example.com/role": {"viewer"}, "list": {"x", "y"}, "a.d": nil, "a.b": nil, "a.b.c.d": nil,
 		"nothing": nil, "nothing.at.all": nil, "": nil,
 	} {
-		if diff := cmp.Diff(want, texts(claim(said, name))); diff != "" {
+		if diff := cmp.Diff(want, texts(claimed(said, name))); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}

@@ -48,3 +48,10 @@ func timedID(t time.Time, bits []byte, version byte) uuid.UUID {
 	id[8] = id[8]&0x3f | 0x80
 	return id
 }
+
+// IDTime returns the time with which an id begins, to the millisecond.
+func IDTime(id uuid.UUID) time.Time {
+	var ms [8]byte
+	copy(ms[2:], id[:6])
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(ms[:]))).UTC()
+}

@@ -238,10 +238,11 @@ func TestOthersWorkIsNotSearchedForAmongThatOfTenantsHeldBack(t *testing.T) {
 	}
 	for _, state := range []string{"never analysed", "analysed"} {
 		for name, test := range map[string]struct {
-			selection
+			work     scheduler.Work
 			relation string
-		}{"slots": {ofSlots, "schedules"}, "runs": {ofReady, "ready"}} {
-			p := c.explainClaim(test.selection, claim)
+		}{"slots": {scheduler.WorkDue, "schedules"}, "runs": {scheduler.WorkReady, "ready"}} {
+			claim.Work = test.work
+			p := c.explainClaim(claim)
 			scans := p.scans(test.relation)
 			if pages := p.Hit + p.Read; pages > 500 || len(scans) == 0 ||
 				slices.ContainsFunc(scans, func(node string) bool { return node != "Index Scan" }) {

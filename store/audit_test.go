@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -53,8 +52,8 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 	var since uuid.UUID
 	var run, dead uuid.UUID
 	key := Idempotency{Key: "k"}
-	trigger := func(ctx context.Context) error {
-		r, err := c.TriggerJob(ctx, c.tenant, "a",
+	trigger := func(w Writer) error {
+		r, err := w.TriggerJob(ctx, "a",
 			TriggerRequest{Body: []byte(`"x"`), Headers: map[string]string{"X-Api-Key": "s3cret", "X-Team": "billing"}})
 		run = r.ID
 		return err
@@ -68,11 +67,11 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 		before, after string // of the last entry, where it matters
 	}{
 		{
-			"a create", func() error { _, err := c.CreateJob(ctx, c.tenant, NewJob{Definition: definition}); return err },
+			"a create", func() error { _, err := c.For(c.tenant).CreateJob(ctx, NewJob{Definition: definition}); return err },
 			"job.create a", ``, `{"version":1,"state":"active","definition":{`,
 		},
 		{"a name that is taken", func() error {
-			_, _ = c.CreateJob(ctx, c.tenant, NewJob{Definition: definition})
+			_, _ = c.For(c.tenant).CreateJob(ctx, NewJob{Definition: definition})
 			return nil
 		}, "", ``, ``},
 		{"a PUT that changes nothing", func() error {
@@ -88,7 +87,7 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 			return err
 		}, "job.create b", ``, `{"version":1,"state":"active","definition":{`},
 		{"a batch", func() error {
-			_, err := c.CreateJobs(ctx, c.tenant, []NewJob{
+			_, err := c.For(c.tenant).CreateJobs(ctx, []NewJob{
 				{Definition: called(described, "c")}, {Definition: definition}, {Definition: called(described, "b")},
 			}, ConflictReplace)
 			return err
@@ -125,12 +124,12 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 		},
 		{"a trigger", func() error {
 			_, _, err := c.Idempotent(ctx, c.tenant, key,
-				func(ctx context.Context) (Answer, error) { return Answer{Status: 202}, trigger(ctx) })
+				func(w Writer) (Answer, error) { return Answer{Status: 202}, trigger(w) })
 			return err
 		}, "run.trigger a", ``, `{"job_version":5,"headers":{"X-Api-Key":"***","X-Team":"billing"},"body_bytes":3}`},
 		{"a replayed Idempotency-Key", func() error {
 			_, _, err := c.Idempotent(ctx, c.tenant, key,
-				func(ctx context.Context) (Answer, error) { return Answer{Status: 202}, trigger(ctx) })
+				func(w Writer) (Answer, error) { return Answer{Status: 202}, trigger(w) })
 			return err
 		}, "", ``, ``},
 		{
@@ -148,13 +147,13 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 			"", ``, ``,
 		},
 		{
-			"a replay", func() error { _, err := c.ReplayDeadLetter(ctx, c.tenant, c.deadLetter("a"), "again"); return err },
+			"a replay", func() error { _, err := c.For(c.tenant).ReplayDeadLetter(ctx, c.deadLetter("a"), "again"); return err },
 			"dead_letter.replay a", `{"resolved":false}`, `{"resolved":true,"replayed_as":"`,
 		},
 		{
 			"an operation and its end", func() error {
 				c.deadLetter("a")
-				o, err := c.StartOperation(ctx, c.tenant, BulkRequest{Kind: OperationReplay, Note: "all"})
+				o, err := c.For(c.tenant).StartOperation(ctx, BulkRequest{Kind: OperationReplay, Note: "all"})
 				if err == nil {
 					_, err = c.CancelOperation(ctx, c.tenant, o.ID)
 				}
@@ -170,7 +169,7 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 			p, err := c.PlanBackfill(ctx, c.tenant,
 				BackfillRequest{Job: "a", From: time.Now().Add(-2 * time.Hour), To: time.Now()})
 			if err == nil {
-				_, err = c.StartBackfill(ctx, c.tenant, p)
+				_, err = c.For(c.tenant).StartBackfill(ctx, p)
 			}
 			return err
 		}, "job.backfill a", ``, `{"operation":"`},
@@ -262,11 +261,11 @@ func TestListAuditSelects(t *testing.T) {
 	keyID := uuid.New()
 	c.exec(`INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by)
 		VALUES ($1, $2, 'deploy', 'punctual_x', sha256('x'), 'admin', 'test')`, keyID, c.tenant)
-	err := c.join(audit.WithActor(t.Context(), audit.Actor{Kind: audit.Key, Name: keyID.String()}), c.tenant,
-		func(ctx context.Context, u *unit) error {
-			return audit.Write(ctx, u, c.tenant,
-				audit.Change{Action: audit.SecretPut, Name: "billing-token", After: map[string]int{"version": 1}})
-		})
+	ctx := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Key, Name: keyID.String()})
+	err := c.db.InTx(ctx, c.tenant, func(tx *pg.Tx) error {
+		return audit.Write(ctx, tx, c.tenant,
+			audit.Change{Action: audit.SecretPut, Name: "billing-token", After: map[string]int{"version": 1}})
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,8 +320,7 @@ func TestTheAuditLogHasNoSecrets(t *testing.T) {
 	secret := func(d *scheduler.Definition) { d.Target.Headers = map[string]string{"Authorization": "Bearer s3cret"} }
 	c.create("a", secret)
 	c.edit("a", func(d *scheduler.Definition) { d.Description = "x" })
-	if _, err := c.CreateJobs(t.Context(), c.tenant,
-		[]NewJob{{Definition: definition("b", secret)}}, ConflictError); err != nil {
+	if _, err := c.For(c.tenant).CreateJobs(t.Context(), []NewJob{{Definition: definition("b", secret)}}, ConflictError); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.DeleteJob(t.Context(), c.tenant, "a", nil); err != nil {
@@ -357,7 +355,7 @@ func TestTheAuditLogIsOnlyAddedTo(t *testing.T) {
 	}
 	defer super.Close(ctx)
 	for who, q := range map[string]pg.Querier{
-		"whom Punctual connects as": c.db.Pool(), "a tenant": c.reader(ctx, c.tenant), "a superuser": super,
+		"whom Punctual connects as": c.db.Pool(), "a tenant": c.db.Reader(ctx, c.tenant), "a superuser": super,
 	} {
 		for _, sql := range []string{
 			`UPDATE punctual.audit_log SET actor = 'nobody'`, `DELETE FROM punctual.audit_log`, `TRUNCATE punctual.audit_log`,

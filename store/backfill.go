@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/definitions"
 	"punctual/store/pg"
 )
 
@@ -30,7 +31,7 @@ type BackfillRequest struct {
 type BackfillPlan struct {
 	BackfillRequest
 	tenant int32
-	job    jobVersion
+	job    definitions.Version
 	name   string // of the job
 	slots  []time.Time
 }
@@ -54,7 +55,7 @@ func (e *BackfillError) Error() string {
 // themselves: that includes slots that are due and wait, such as after an outage. PlanBackfill returns *BackfillError
 // for a request that cannot be met, and ErrNotFound for a job that does not exist or was deleted.
 func (s *Store) PlanBackfill(ctx context.Context, tenant int32, r BackfillRequest) (BackfillPlan, error) {
-	q := s.reader(ctx, tenant)
+	q := s.db.Reader(ctx, tenant)
 	id, err := findJob(ctx, q, tenant, r.Job)
 	if err != nil {
 		return BackfillPlan{}, err
@@ -68,7 +69,8 @@ func (s *Store) PlanBackfill(ctx context.Context, tenant int32, r BackfillReques
 		return BackfillPlan{}, err
 	}
 	p := BackfillPlan{
-		BackfillRequest: r, tenant: tenant, job: jobVersion{id: id, version: job.Version}, name: job.Definition.Name,
+		BackfillRequest: r, tenant: tenant, name: job.Definition.Name,
+		job: definitions.Version{Job: id, Version: job.Version},
 	}
 	problems := r.problems(job.Definition.Schedule.Kind(), now, earliest)
 	if len(problems) == 0 {
@@ -150,10 +152,10 @@ func (s *Store) CountBackfill(ctx context.Context, p BackfillPlan) (int, error) 
 	if p.Rerun || n == 0 {
 		return n, nil
 	}
-	rows, err := s.reader(ctx, p.tenant).Query(ctx, `
+	rows, err := s.db.Reader(ctx, p.tenant).Query(ctx, `
 		SELECT id FROM punctual.runs
 		WHERE job_id = $1 AND id >= $2 AND id < $3`,
-		p.job.id, scheduler.FirstRunID(p.slots[0]), scheduler.FirstRunID(p.slots[n-1].Add(time.Millisecond)))
+		p.job.Job, scheduler.FirstRunID(p.slots[0]), scheduler.FirstRunID(p.slots[n-1].Add(time.Millisecond)))
 	if err != nil {
 		return 0, fmt.Errorf("counting the runs of slots: %w", err)
 	}
@@ -162,7 +164,7 @@ func (s *Store) CountBackfill(ctx context.Context, p BackfillPlan) (int, error) 
 		return 0, fmt.Errorf("counting the runs of slots: %w", err)
 	}
 	for _, at := range p.slots {
-		if ran[scheduler.SlotRunID(p.job.id, at)] {
+		if ran[scheduler.SlotRunID(p.job.Job, at)] {
 			n--
 		}
 	}
@@ -180,22 +182,22 @@ func collectSet(rows pgx.Rows) (map[uuid.UUID]bool, error) {
 }
 
 // StartBackfill writes a backfill as an operation, which the replicas carry out.
-func (s *Store) StartBackfill(ctx context.Context, tenant int32, p BackfillPlan) (Operation, error) {
+func (w Writer) StartBackfill(ctx context.Context, p BackfillPlan) (Operation, error) {
 	request, err := json.Marshal(backfillText{
-		Job: p.job.id, JobVersion: p.job.version, From: p.From, To: p.To, Rerun: p.Rerun,
+		Job: p.job.Job, JobVersion: p.job.Version, From: p.From, To: p.To, Rerun: p.Rerun,
 	})
 	if err != nil {
 		return Operation{}, fmt.Errorf("encoding the request of an operation: %w", err)
 	}
 	var o Operation
-	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
-		now, err := s.clock(ctx, u)
+	err = w.inTx(ctx, func(tx *pg.Tx) error {
+		now, err := clock(ctx, tx)
 		if err != nil {
 			return err
 		}
 		n := newOperation{
 			Operation: Operation{
-				ID: scheduler.NewRunID(now), Kind: OperationBackfill, JobID: &p.job.id,
+				ID: scheduler.NewRunID(now), Kind: OperationBackfill, JobID: &p.job.Job,
 				MaxPerSecond: pg.OrNull(p.MaxPerSecond), Note: pg.OrNull(p.Note), Matched: len(p.slots), CreatedAt: now,
 			},
 			request: string(request), job: p.name, rerun: p.Rerun, lastSlot: &p.From,
@@ -203,7 +205,7 @@ func (s *Store) StartBackfill(ctx context.Context, tenant int32, p BackfillPlan)
 		if len(p.slots) > 0 {
 			n.firstSlot, n.lastSlot = &p.slots[0], &p.slots[len(p.slots)-1]
 		}
-		o, err = n.write(ctx, u, tenant)
+		o, err = n.write(ctx, tx, w.tenant)
 		return err
 	})
 	return o, err

@@ -36,7 +36,7 @@ func (c crud) fills(r BackfillRequest) int {
 
 func (c crud) backfill(r BackfillRequest) Operation {
 	c.t.Helper()
-	o, err := c.StartBackfill(c.t.Context(), c.tenant, c.plan(r))
+	o, err := c.For(c.tenant).StartBackfill(c.t.Context(), c.plan(r))
 	if err != nil {
 		c.t.Fatal(err)
 	}

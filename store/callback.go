@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,6 +12,8 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/failpoint"
+	"punctual/store/claim"
+	"punctual/store/definitions"
 	"punctual/store/pg"
 )
 
@@ -39,32 +40,6 @@ type Progress struct {
 	RecordedAt *time.Time // nil: no progress was reported
 }
 
-// loadTokenKey reads the key of run tokens before the first claim of an asynchronous job commits.
-func (s *Store) loadTokenKey(ctx context.Context, q pg.Querier, jobs iter.Seq[*scheduler.Job]) error {
-	if s.tokenKey.Load() != nil {
-		return nil
-	}
-	for job := range jobs {
-		if job.Completion == scheduler.CompleteAsync {
-			_, err := s.readTokenKey(ctx, q)
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Store) readTokenKey(ctx context.Context, q pg.Querier) ([]byte, error) {
-	if key := s.tokenKey.Load(); key != nil {
-		return *key, nil
-	}
-	var key []byte
-	if err := q.QueryRow(ctx, `SELECT key FROM punctual.run_token_key`).Scan(&key); err != nil {
-		return nil, fmt.Errorf("reading the key of run tokens: %w", err)
-	}
-	s.tokenKey.Store(&key)
-	return key, nil
-}
-
 // calledRun is a run whose target calls. Its rows are locked and read.
 type calledRun struct {
 	scheduler.Assignment
@@ -75,7 +50,7 @@ type calledRun struct {
 	started  time.Time
 	http     int
 	now      time.Time
-	kept     keptResponse
+	kept     claim.KeptResponse
 }
 
 func (c calledRun) cancelRequested() bool {
@@ -85,7 +60,7 @@ func (c calledRun) cancelRequested() bool {
 // calledBy returns the fencing token of the attempt whose target calls, or scheduler.ErrRunToken when the token was not
 // made for this run. Once the key is in memory, calledBy sends the database nothing.
 func (s *Store) calledBy(ctx context.Context, run uuid.UUID, token string) (fence int64, err error) {
-	key, err := s.readTokenKey(ctx, s.reader(ctx, pg.Everybody))
+	key, err := s.ReadTokenKey(ctx, s.db.Reader(ctx, pg.Everybody))
 	if err != nil {
 		return 0, err
 	}
@@ -96,23 +71,23 @@ func (s *Store) calledBy(ctx context.Context, run uuid.UUID, token string) (fenc
 // the run, in this order. It returns scheduler.ErrRunToken when the token was not made for this run.
 func (s *Store) call(
 	ctx context.Context, run uuid.UUID, token string,
-	work func(ctx context.Context, u *unit, fence int64, c calledRun) error,
+	work func(ctx context.Context, tx *pg.Tx, fence int64, c calledRun) error,
 ) error {
 	fence, err := s.calledBy(ctx, run, token)
 	if err != nil {
 		return err
 	}
-	return s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) error {
-		c, err := s.lockCalled(ctx, u, run)
+	return s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+		c, err := s.lockCalled(ctx, tx, run)
 		if err != nil {
 			return err
 		}
 		failpoint.At(failpoint.CallbackLocked)
-		return work(ctx, u, fence, c)
+		return work(ctx, tx, fence, c)
 	})
 }
 
-func (s *Store) lockCalled(ctx context.Context, u *unit, run uuid.UUID) (calledRun, error) {
+func (s *Store) lockCalled(ctx context.Context, tx *pg.Tx, run uuid.UUID) (calledRun, error) {
 	c := calledRun{}
 	var b pgx.Batch
 	b.Queue(`
@@ -120,34 +95,34 @@ func (s *Store) lockCalled(ctx context.Context, u *unit, run uuid.UUID) (calledR
 		WHERE job_id = (SELECT job_id FROM punctual.runs WHERE id = $1)
 		FOR NO KEY UPDATE`, run)
 	b.Queue(`SELECT FROM punctual.ready WHERE run_id = $1 FOR UPDATE`, run)
-	var key jobVersion
+	var key definitions.Version
 	b.Queue(`
 		SELECT job_id, job_version, tenant, lane, trigger, scheduled_for, due_at, late, attempt, coalesce(fence, 0),
 		       status, coalesce(reason, ''), accepted_at IS NOT NULL, coalesce(started_at, now()),
-		       coalesce(http_status, 0), clock_timestamp(), `+keptColumns+`
+		       coalesce(http_status, 0), clock_timestamp(), `+claim.KeptColumns+`
 		FROM punctual.runs r
 		LEFT JOIN punctual.run_data d ON d.run_id = $1
 		WHERE r.id = $1
 		FOR NO KEY UPDATE OF r`, run).QueryRow(func(row pgx.Row) error {
 		c.RunID, c.Gated = run, true // the job may have a gate
 		return row.Scan(append([]any{
-			&key.id, &key.version, &c.tenant, &c.Lane, &c.Trigger, &c.ScheduledFor, &c.DueAt, &c.Late, &c.Attempt,
+			&key.Job, &key.Version, &c.tenant, &c.Lane, &c.Trigger, &c.ScheduledFor, &c.DueAt, &c.Late, &c.Attempt,
 			&c.Fence, &c.status, &c.reason, &c.accepted, &c.started, &c.http, &c.now,
-		}, c.kept.into()...)...)
+		}, c.kept.Into()...)...)
 	})
-	err := u.SendBatch(ctx, &b).Close()
+	err := tx.SendBatch(ctx, &b).Close()
 	if errors.Is(err, pgx.ErrNoRows) {
 		return c, fmt.Errorf("run %s: %w", run, ErrNotFound)
 	}
 	if err != nil {
 		return c, fmt.Errorf("locking run %s: %w", run, err)
 	}
-	jobs, err := s.definitionsOf(ctx, u, []claimedRun{{key: key, tenant: c.tenant}})
+	found, err := s.definitions.Read(ctx, tx, definitions.One(key, c.tenant))
 	if err != nil {
 		return c, fmt.Errorf("reading the job of run %s: %w", run, err)
 	}
-	if c.Job = jobs[key]; c.Job == nil {
-		return c, fmt.Errorf("run %s: this version of Punctual cannot read version %d of job %s", run, key.version, key.id)
+	if c.Job = found.Jobs[key]; c.Job == nil {
+		return c, fmt.Errorf("run %s: this version of Punctual cannot read version %d of job %s", run, key.Version, key.Job)
 	}
 	return c, nil
 }
@@ -158,7 +133,7 @@ func (s *Store) HeartbeatRun(
 	ctx context.Context, run uuid.UUID, token string, progress json.RawMessage,
 ) (Beat, error) {
 	var beat Beat
-	err := s.call(ctx, run, token, func(ctx context.Context, u *unit, fence int64, c calledRun) error {
+	err := s.call(ctx, run, token, func(ctx context.Context, tx *pg.Tx, fence int64, c calledRun) error {
 		if fence != c.Fence || c.status != scheduler.StatusRunning {
 			return &SupersededError{run, c.status}
 		}
@@ -182,7 +157,7 @@ func (s *Store) HeartbeatRun(
 		if b.Len() == 0 {
 			return nil
 		}
-		if err := u.SendBatch(ctx, &b).Close(); err != nil {
+		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return fmt.Errorf("noting a heartbeat of run %s: %w", run, err)
 		}
 		pg.UTC(&beat.Deadline)
@@ -213,7 +188,7 @@ func (s *Store) FailRun(
 	ctx context.Context, run uuid.UUID, token, message string, retry bool,
 ) (RunRecord, error) {
 	return s.endCalled(ctx, run, token, func(c calledRun) scheduler.Outcome {
-		return c.kept.of(scheduler.JudgeReported(c.Assignment, message, retry, c.started, c.now))
+		return c.kept.Of(scheduler.JudgeReported(c.Assignment, message, retry, c.started, c.now))
 	}, func(ctx context.Context, q pg.Querier, fence int64, _ calledRun) (already bool, err error) {
 		// A reported failure is on record as expired if the next attempt would have come too late.
 		err = q.QueryRow(ctx, `
@@ -221,7 +196,7 @@ func (s *Store) FailRun(
 			    SELECT FROM punctual.attempts
 			    WHERE run_id = $1 AND fence = $2
 			      AND (reason = 'failed' OR reason = 'expired' AND error IS NOT DISTINCT FROM $3))`,
-			run, fence, pg.OrNull(storable(message))).Scan(&already)
+			run, fence, pg.OrNull(pg.Storable(message))).Scan(&already)
 		return already, err
 	})
 }
@@ -234,13 +209,13 @@ func (s *Store) endCalled(ctx context.Context, run uuid.UUID, token string, judg
 	var record RunRecord
 	var outcomes []scheduler.Outcome
 	var written map[uuid.UUID]bool
-	defaults, err := s.notifyDefaults(ctx)
+	defaults, err := s.defaults.Get(ctx)
 	if err != nil {
 		return record, err
 	}
-	err = s.call(ctx, run, token, func(ctx context.Context, u *unit, fence int64, c calledRun) error {
+	err = s.call(ctx, run, token, func(ctx context.Context, tx *pg.Tx, fence int64, c calledRun) error {
 		if fence != c.Fence || c.status != scheduler.StatusRunning {
-			same, err := already(ctx, u, fence, c)
+			same, err := already(ctx, tx, fence, c)
 			if err != nil {
 				return fmt.Errorf("reading how run %s ended: %w", run, err)
 			}
@@ -252,19 +227,19 @@ func (s *Store) endCalled(ctx context.Context, run uuid.UUID, token string, judg
 			var b pgx.Batch
 			b.Queue(`DELETE FROM punctual.ready WHERE run_id = $1`, run) // the deadline
 			b.Queue(pg.ByIndex)
-			written = queueFinish(&b, outcomes, nil, anyDay, defaults)
-			if err := u.SendBatch(ctx, &b).Close(); err != nil {
+			written = claim.QueueFinish(&b, outcomes, nil, claim.AnyDay, defaults)
+			if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 				return fmt.Errorf("ending run %s: %w", run, err)
 			}
-			u.due = true // a retry, or the run that waits at the gate
+			tx.Wake() // a retry, or the run that waits at the gate
 		}
 		var err error
-		record, err = readRun(ctx, u, c.tenant, run)
+		record, err = readRun(ctx, tx, c.tenant, run)
 		return err
 	})
 	if err == nil {
 		failpoint.At(failpoint.CallbackCommitted)
-		s.ended(outcomes, written)
+		s.Ended(outcomes, written)
 	}
 	return record, err
 }
@@ -280,7 +255,7 @@ func (s *Store) RunProgress(ctx context.Context, run uuid.UUID, token string) (P
 	var present int64
 	var status scheduler.Status
 	var text *string
-	err = s.reader(ctx, pg.Everybody).QueryRow(ctx, `
+	err = s.db.Reader(ctx, pg.Everybody).QueryRow(ctx, `
 		SELECT coalesce(r.fence, 0), r.status, r.attempt, d.progress::text, d.progress_at
 		FROM punctual.runs r
 		LEFT JOIN punctual.run_data d ON d.run_id = $1
@@ -298,18 +273,4 @@ func (s *Store) RunProgress(ctx context.Context, run uuid.UUID, token string) (P
 	}
 	pg.UTC(p.RecordedAt)
 	return p, nil
-}
-
-// ended counts, in the metrics, attempts that this replica ended for their targets.
-func (s *Store) ended(outcomes []scheduler.Outcome, written map[uuid.UUID]bool) {
-	if s.options.Ended == nil {
-		return
-	}
-	var ours []scheduler.Outcome
-	for _, o := range outcomes {
-		if written[o.RunID] {
-			ours = append(ours, o)
-		}
-	}
-	s.options.Ended(ours)
 }

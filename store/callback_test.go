@@ -55,7 +55,7 @@ func (c claimer) listen() {
 	for left := true; left; {
 		var wait time.Duration
 		var err error
-		if wait, left, err = c.endSilent(c.t.Context()); err != nil {
+		if wait, left, err = c.EndSilent(c.t.Context()); err != nil {
 			c.t.Fatal(err)
 		}
 		left = left && wait == 0
@@ -118,7 +118,7 @@ func TestWorkThatGoesOnIsHeldByNoReplica(t *testing.T) {
 	if b := c.claimReady(10); len(b.Runs) != 0 {
 		t.Error("it was claimed before its deadline")
 	}
-	if _, err := c.TriggerJob(t.Context(), c.tenant, "a", TriggerRequest{}); err == nil {
+	if _, err := c.For(c.tenant).TriggerJob(t.Context(), "a", TriggerRequest{}); err == nil {
 		t.Error("it does not count as active")
 	}
 	run, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken, nil)

@@ -169,7 +169,7 @@ func TestOverlap(t *testing.T) {
 			t.Errorf("%d skips for overlap", n)
 		}
 		var active *ActiveRunError
-		if _, err := c.TriggerJob(t.Context(), c.tenant, "a", TriggerRequest{}); !errors.As(err, &active) {
+		if _, err := c.For(c.tenant).TriggerJob(t.Context(), "a", TriggerRequest{}); !errors.As(err, &active) {
 			t.Errorf("a trigger beside a waiting run: error %v", err)
 		}
 		c.finish(first, scheduler.Succeed, "")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"punctual/scheduler"
+	"punctual/store/claim"
 )
 
 // The names of the chores for which a heartbeat asks.
@@ -16,30 +17,27 @@ const (
 	choreGates      = "gates"
 )
 
-// beatSoon is how far ahead a heartbeat, which comes every two seconds, names a chore that is done at an instant.
-const beatSoon = `interval '2 s'`
-
 // choresDue lists, for a heartbeat, the chores for which there is work now or in the next two seconds. So an idle
 // replica sends no other query for them.
 const choresDue = `
 array_remove(ARRAY[
-    CASE WHEN ` + anySilent + ` THEN '` + choreSilent + `' END,
+    CASE WHEN ` + claim.AnySilent + ` THEN '` + choreSilent + `' END,
     CASE WHEN ` + anyPauseOver + ` THEN '` + chorePauses + `' END,
     CASE WHEN EXISTS (SELECT FROM punctual.operations WHERE state = 'running') THEN '` + choreOperations + `' END,
     CASE WHEN EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now())
            OR EXISTS (SELECT FROM punctual.notified WHERE look_at <= now()) THEN '` + choreNotices + `' END,
-    CASE WHEN EXISTS (` + unheld + `) THEN '` + scheduler.ChoreHolds + `' END,
+    CASE WHEN EXISTS (` + claim.Unheld + `) THEN '` + scheduler.ChoreHolds + `' END,
     CASE WHEN (SELECT job_id FROM punctual.exclusive WHERE earlier_runs IS NOT NULL ORDER BY job_id LIMIT 1) IS NOT NULL
          THEN '` + choreGates + `' END], NULL)`
 
 // Chores returns what every replica does beside its claims.
 func (s *Store) Chores() []scheduler.Chore {
 	return []scheduler.Chore{
-		{Name: choreSilent, Does: "ending attempts whose targets are silent", Batch: s.endSilent},
+		{Name: choreSilent, Does: "ending attempts whose targets are silent", Batch: s.EndSilent},
 		{Name: chorePauses, Does: "ending pauses", Batch: s.endDuePauses},
 		{Name: choreOperations, Does: "work on operations", Batch: s.operate},
-		{Name: choreNotices, Does: "creating notices of jobs", Batch: atOnce(s.notify)},
-		{Name: choreGates, Does: "freeing the gates of jobs", Batch: atOnce(s.freeGates)},
+		{Name: choreNotices, Does: "creating notices of jobs", Batch: atOnce(s.Notify)},
+		{Name: choreGates, Does: "freeing the gates of jobs", Batch: atOnce(s.FreeGates)},
 		{Name: "maintenance", Does: "maintenance", Every: time.Minute, Batch: atOnce(s.maintain)},
 		{Name: "tidying", Does: "removing data past its retention", Every: time.Minute, Batch: atOnce(s.tidyUp)},
 	}

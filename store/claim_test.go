@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
@@ -613,7 +612,7 @@ func TestABusyGateLeavesTheSlotDue(t *testing.T) {
 func TestClaimReadyStartsWhatWaits(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", never)
-	triggered, err := c.TriggerJob(t.Context(), c.tenant, "job",
+	triggered, err := c.For(c.tenant).TriggerJob(t.Context(), "job",
 		TriggerRequest{Body: []byte(`{"a":1}`), Headers: map[string]string{"X-A": "b"}})
 	if err != nil {
 		t.Fatal(err)
@@ -645,7 +644,7 @@ func TestClaimReadyTakesByPriorityAndWithinItsQuota(t *testing.T) {
 		for i := range 3 {
 			name := fmt.Sprintf("%s-%d", p, i)
 			c.create(name, never, prioritised(p))
-			if _, err := c.TriggerJob(t.Context(), c.tenant, name, TriggerRequest{}); err != nil {
+			if _, err := c.For(c.tenant).TriggerJob(t.Context(), name, TriggerRequest{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -747,7 +746,7 @@ func TestClaimReadyStartsTheOldestOfAGate(t *testing.T) {
 func TestARunThatIsOverOnlyLosesItsPlaceInReady(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", never)
-	run, err := c.TriggerJob(t.Context(), c.tenant, "job", TriggerRequest{})
+	run, err := c.For(c.tenant).TriggerJob(t.Context(), "job", TriggerRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -794,7 +793,7 @@ func TestNextDueTellsWhatComes(t *testing.T) {
 		t.Error("it looked for backlog unasked")
 	}
 	c.create("job", never)
-	if _, err := c.TriggerJob(t.Context(), c.tenant, "job", TriggerRequest{}); err != nil {
+	if _, err := c.For(c.tenant).TriggerJob(t.Context(), "job", TriggerRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	if u := ask(false); u.Ready.IsZero() || u.Ready.After(u.Now) {
@@ -807,38 +806,37 @@ func TestNextDueTellsWhatComes(t *testing.T) {
 	}
 }
 
-// A replica that freezes between the round trips of a claim must not keep its locked jobs from other replicas.
+// A replica that freezes between the round trips of a claim must not keep its locked jobs from other replicas. Thawed,
+// it makes the claim again.
 func TestAFrozenClaimerLosesItsLocks(t *testing.T) {
-	c := newClaimer(t)
+	t.Parallel()
+	direct := pgtest.TCP(t, pgtest.Server(t), pgtest.DSN(t))
+	proxy, through := pgtest.NewProxy(t, direct)
+	c := asClaimer(newCRUDOn(t, direct))
+	freezes := asClaimer(newCRUDOn(t, through))
+	freezes.claim(100, false) // prepares its statements
+	proxy.StallAfter("SKIP LOCKED")
 	c.many(1, "job", 0, rarely, tolerant)
-	frozen, err := pgx.ConnectConfig(t.Context(), c.db.Pool().Config().ConnConfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer frozen.Close(context.WithoutCancel(t.Context()))
-	held := dueClaim{store: c.Store, claim: c.asks(100, false), conn: frozen}
-	if err := held.lock(t.Context()); err != nil || len(held.rows) != 1 {
-		t.Fatalf("it locked %d rows: %v", len(held.rows), err)
-	}
-	if b := c.claim(100, false); len(b.Runs) != 0 {
-		t.Fatal("the row is not locked")
-	}
-	frozenAt := time.Now()
-	for got := 0; got == 0; {
-		got = len(c.claim(100, false).Runs) + len(c.claim(100, true).Runs)
-		if waited := time.Since(frozenAt); waited > time.Minute { // leastIdling, or as long as the connection lives
-			t.Fatalf("still locked after %s", waited)
+	thawed := make(chan error, 1)
+	go func() {
+		_, err := freezes.ClaimDue(t.Context(), freezes.asks(100, false))
+		thawed <- err
+	}()
+	c.until("the claim to be frozen with the job locked", `
+		SELECT count(*) FROM pg_stat_activity
+		WHERE state = 'idle in transaction' AND datname = current_database()`)
+	for ctx := bounded(t); c.count(`SELECT count(*) FROM punctual.runs`) == 0; { // until Postgres ends the frozen claim
+		if ctx.Err() != nil {
+			t.Fatal("the job is still locked")
 		}
+		c.claim(100, false)
+		c.claim(100, true)
 	}
-	if waited := time.Since(frozenAt); waited < leastIdling/2 {
-		t.Errorf("it lost its locks after %s already", waited)
+	if err := <-thawed; err != nil {
+		t.Errorf("thawed, the claim fails: %v", err)
 	}
-	err = held.readFacts(t.Context())
-	if err == nil {
-		err = held.write(t.Context())
-	}
-	if err == nil {
-		t.Error("thawed, it goes on as if nothing had happened")
+	if n := c.count(`SELECT count(*) FROM punctual.runs`); n != 1 {
+		t.Errorf("%d runs, want one", n)
 	}
 }
 

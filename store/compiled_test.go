@@ -4,9 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"punctual/internal/pgtest"
+	"punctual/store/pg"
 )
 
 // Postgres compiles a plan that looks expensive. That takes half a second of a processor, with rows locked. Plans that
@@ -27,15 +26,15 @@ func TestNoStatementIsCompiled(t *testing.T) {
 			}
 			c.create("job", every(time.Hour))
 			c.edit("job", every(time.Minute))
-			if _, err := c.TriggerJob(t.Context(), c.tenant, "job", TriggerRequest{}); err != nil {
+			if _, err := c.For(c.tenant).TriggerJob(t.Context(), "job", TriggerRequest{}); err != nil {
 				t.Error(err)
 			}
 			var jit string
-			err := c.reader(t.Context(), c.tenant).QueryRow(t.Context(), `SELECT current_setting('jit')`).Scan(&jit)
+			err := c.db.Reader(t.Context(), c.tenant).QueryRow(t.Context(), `SELECT current_setting('jit')`).Scan(&jit)
 			if err != nil || jit != "off" {
 				t.Errorf("a read with jit %s, %v", jit, err)
 			}
-			if err := c.db.InTx(t.Context(), c.tenant, func(tx pgx.Tx) error {
+			if err := c.db.InTx(t.Context(), c.tenant, func(tx *pg.Tx) error {
 				return tx.QueryRow(t.Context(), `SELECT current_setting('jit')`).Scan(&jit)
 			}); err != nil || jit != "off" {
 				t.Errorf("a transaction with jit %s, %v", jit, err)

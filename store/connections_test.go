@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
 	"punctual/store/pg"
@@ -89,8 +91,8 @@ func TestAChoreWaitsForNoCaller(t *testing.T) {
 	_, _, resume := c.Store.resumeDue(ctx)
 	_, tidy := c.Store.tidyUp(ctx)
 	_, _, operate := c.operate(ctx)
-	_, notify := c.notify(ctx)
-	_, release := c.releaseHeld(ctx)
+	_, notify := c.Notify(ctx)
+	_, release := c.ReportHolds(ctx, uuid.New(), nil)
 	_, maintain := c.maintain(ctx)
 	if err := errors.Join(resume, tidy, operate, notify, release, maintain); err != nil {
 		t.Error(err)
@@ -110,7 +112,7 @@ func TestACallerIsToldWhatItWaitedFor(t *testing.T) {
 	}
 	free()
 	free = c.stranger(`tenants`)
-	_, err = c.CreateJob(bounded(t), c.tenant, NewJob{Definition: definition("another")}) // a single round trip
+	_, err = c.For(c.tenant).CreateJob(bounded(t), NewJob{Definition: definition("another")}) // a single round trip
 	if !errors.As(pg.OutOfTime(err), &locked) {
 		t.Errorf("error %v", err)
 	}
@@ -157,8 +159,7 @@ func TestTheLimitsOfACallerEndBeforeItsCommit(t *testing.T) {
 		CREATE TRIGGER at_once AFTER INSERT ON punctual.jobs FOR EACH ROW EXECUTE FUNCTION punctual.see()`)
 	two := func(s *Store, name string) {
 		t.Helper()
-		_, err := s.CreateJobs(t.Context(), c.tenant,
-			[]NewJob{{Definition: definition(name + "-1")}, {Definition: definition(name + "-2")}}, ConflictError)
+		_, err := s.For(c.tenant).CreateJobs(t.Context(), []NewJob{{Definition: definition(name + "-1")}, {Definition: definition(name + "-2")}}, ConflictError)
 		if err != nil {
 			t.Fatal(err)
 		}

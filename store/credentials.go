@@ -12,11 +12,17 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"punctual/scheduler"
+	"punctual/store/cache"
 	"punctual/store/pg"
 	"punctual/store/vault"
 )
 
 const (
+	// Bounds of a replica's decrypted secrets. Most are small, but a secret may have 64 KiB.
+	mostSecrets = 4096
+	mostSigners = 20_000
+	openBytes   = 16 << 20
+
 	// secretsBelieved is how long decrypted secrets count as current. After that one small query tells whether any secret
 	// has changed. Together with the time that a read may take it stays below the 10 seconds promised.
 	secretsBelieved = 5 * time.Second
@@ -33,8 +39,8 @@ type secretRef struct {
 
 // credentials are the secrets that a replica has decrypted, and until when it believes that none has changed.
 type credentials struct {
-	secrets *boundedCache[secretRef, scheduler.Secret]
-	signing *boundedCache[int32, []scheduler.SigningKey]
+	secrets *cache.Cache[secretRef, scheduler.Secret]
+	signing *cache.Cache[int32, []scheduler.SigningKey]
 	flights singleflight.Group // so that a burst of attempts asks once
 
 	mu       sync.Mutex
@@ -45,8 +51,8 @@ type credentials struct {
 
 func newCredentials() *credentials {
 	return &credentials{
-		secrets: newBoundedCache[secretRef, scheduler.Secret](mostSecrets, openBytes),
-		signing: newBoundedCache[int32, []scheduler.SigningKey](mostSigners, openBytes),
+		secrets: cache.New[secretRef, scheduler.Secret](mostSecrets, openBytes),
+		signing: cache.New[int32, []scheduler.SigningKey](mostSigners, openBytes),
 	}
 }
 
@@ -127,7 +133,7 @@ func (s *Store) openToSend(
 
 // opened returns the cached value of a key, or reads it.
 func opened[K comparable, V any](
-	ctx context.Context, s *Store, cache *boundedCache[K, V], key K, size func(V) int,
+	ctx context.Context, s *Store, kept *cache.Cache[K, V], key K, size func(V) int,
 	read func(context.Context) (V, error),
 ) (V, error) {
 	c := s.credentials
@@ -135,7 +141,7 @@ func opened[K comparable, V any](
 		var none V
 		return none, err
 	}
-	if v, ok := cache.get(key); ok {
+	if v, ok := kept.Get(key); ok {
 		return v, nil
 	}
 	return share(ctx, &c.flights, fmt.Sprintf("%T %v", key, key), func(ctx context.Context) (V, error) {
@@ -147,7 +153,7 @@ func opened[K comparable, V any](
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if round == c.round { // otherwise v may be older than the change
-			cache.add(key, v, size(v))
+			kept.Add(key, v, size(v))
 		}
 		return v, nil
 	})
@@ -179,8 +185,8 @@ func (s *Store) believe(ctx context.Context) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if changes != c.changes {
-			c.secrets.purge()
-			c.signing.purge()
+			c.secrets.Purge()
+			c.signing.Purge()
 			c.round++
 		}
 		c.changes, c.believed = changes, asked.Add(secretsBelieved)

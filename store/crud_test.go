@@ -36,6 +36,12 @@ func newCRUDIn(t *testing.T, mode string) crud {
 		}
 		dsn += separator + "default_query_exec_mode=" + mode
 	}
+	return newCRUDOn(t, dsn)
+}
+
+// newCRUDOn opens the store on a database.
+func newCRUDOn(t *testing.T, dsn string) crud {
+	t.Helper()
 	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 8, Master: pgtest.Master(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +111,7 @@ func labelled(key, value string) func(*scheduler.Definition) {
 
 func (c crud) create(name string, options ...func(*scheduler.Definition)) JobRecord {
 	c.t.Helper()
-	job, err := c.CreateJob(c.t.Context(), c.tenant, NewJob{Definition: definition(name, options...)})
+	job, err := c.For(c.tenant).CreateJob(c.t.Context(), NewJob{Definition: definition(name, options...)})
 	if err != nil {
 		c.t.Fatalf("creating %s: %v", name, err)
 	}

@@ -95,14 +95,14 @@ func (s *Store) openKey(id int64, sealed []byte) (*vault.DataKey, error) {
 
 // sealingKey returns the data key with which this transaction encrypts, and keeps it from being dropped until the
 // transaction ends.
-func (s *Store) sealingKey(ctx context.Context, u *unit) (*vault.DataKey, error) {
+func (s *Store) sealingKey(ctx context.Context, tx *pg.Tx) (*vault.DataKey, error) {
 	if s.options.Master == nil {
 		return nil, ErrNoMaster
 	}
 	for range rounds {
 		var id int64
 		var sealed []byte
-		err := u.QueryRow(ctx, `
+		err := tx.QueryRow(ctx, `
 			SELECT id, sealed
 			FROM punctual.data_keys
 			ORDER BY number DESC LIMIT 1
@@ -146,7 +146,7 @@ func (s *Store) open(ctx context.Context, q pg.Querier, key int64, ciphertext []
 // makeFirstDataKey makes a data key unless there is one, in a transaction of its own: other transactions may use it at
 // once.
 func (s *Store) makeFirstDataKey(ctx context.Context) error {
-	return s.db.InTx(ctx, pg.Everybody, func(tx pgx.Tx) error {
+	return s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		if err := lockKeyMaking(ctx, tx); err != nil {
 			return err
 		}
@@ -186,8 +186,8 @@ func makeDataKey(ctx context.Context, tx pgx.Tx, master *vault.Master) (id int64
 }
 
 // noteSecretsChanged tells all replicas to forget the secrets they have decrypted.
-func noteSecretsChanged(ctx context.Context, u *unit) error {
-	if _, err := u.Exec(ctx, `UPDATE punctual.deployment SET secrets_changed = secrets_changed + 1`); err != nil {
+func noteSecretsChanged(ctx context.Context, tx *pg.Tx) error {
+	if _, err := tx.Exec(ctx, `UPDATE punctual.deployment SET secrets_changed = secrets_changed + 1`); err != nil {
 		return fmt.Errorf("noting that secrets changed: %w", err)
 	}
 	return nil

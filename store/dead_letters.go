@@ -82,7 +82,7 @@ func (s *Store) ListDeadLetters(
 	if err := c.Page(f.Page, deadLetterCursor, `d.run_id < ?`); err != nil {
 		return nil, "", err
 	}
-	q := s.reader(ctx, tenant)
+	q := s.db.Reader(ctx, tenant)
 	if err := selectLetters(ctx, &c, q, tenant, f); err != nil {
 		return nil, "", err
 	}
@@ -136,19 +136,19 @@ func selectLetters(ctx context.Context, c *pg.Conditions, q pg.Querier, tenant i
 // webhook-id, the Idempotency-Key, the slot and the dead run's own body and headers, and uses the job's current
 // definition. The replay resolves the dead letter. ReplayDeadLetter returns ErrState when the job was deleted, or when
 // the dead letter is resolved already, unless by a replay that was cancelled.
-func (s *Store) ReplayDeadLetter(ctx context.Context, tenant int32, id uuid.UUID, note string) (RunRecord, error) {
+func (w Writer) ReplayDeadLetter(ctx context.Context, id uuid.UUID, note string) (RunRecord, error) {
 	var run RunRecord
-	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
-		d, err := lockDeadLetter(ctx, u, tenant, id)
+	err := w.inTx(ctx, func(tx *pg.Tx) error {
+		d, err := lockDeadLetter(ctx, tx, w.tenant, id)
 		if err != nil {
 			return err
 		}
-		if err := mayReplay(ctx, u, tenant, d); err != nil {
+		if err := mayReplay(ctx, tx, w.tenant, d); err != nil {
 			return err
 		}
 		// The job is locked after the dead letter, without its schedule and its gate. Until the run is written, the lock
 		// keeps the job from being deleted.
-		state, now, err := shareJob(ctx, u, d.JobID)
+		state, now, err := shareJob(ctx, tx, d.JobID)
 		if err != nil {
 			return err
 		}
@@ -156,14 +156,14 @@ func (s *Store) ReplayDeadLetter(ctx context.Context, tenant int32, id uuid.UUID
 			return fmt.Errorf("%s: %w", gone(d.Job), ErrState)
 		}
 		r := newReplay(d, now)
-		if err := writeReplays(ctx, u, []replay{r}, now, note); err != nil {
+		if err := writeReplays(ctx, tx, []replay{r}, now, note); err != nil {
 			return err
 		}
-		if err := audit.Write(ctx, u, tenant, d.change(
+		if err := audit.Write(ctx, tx, w.tenant, d.change(
 			audit.DeadLetterReplay, letterShot{ReplayedAs: &r.run, Note: pg.OrNull(note)})); err != nil {
 			return err
 		}
-		run, err = readRun(ctx, u, tenant, r.run)
+		run, err = readRun(ctx, tx, w.tenant, r.run)
 		return err
 	})
 	return run, err
@@ -176,8 +176,8 @@ func gone(job string) string {
 
 // lockDeadLetter locks a dead letter and reads it. Until the transaction ends, no other transaction can replay or
 // resolve it.
-func lockDeadLetter(ctx context.Context, u *unit, tenant int32, id uuid.UUID) (DeadLetter, error) {
-	rows, err := u.Query(ctx, `
+func lockDeadLetter(ctx context.Context, tx *pg.Tx, tenant int32, id uuid.UUID) (DeadLetter, error) {
+	rows, err := tx.Query(ctx, `
 		SELECT `+deadLetterColumns+`
 		FROM punctual.dead_letters d
 		WHERE d.run_id = $1 AND d.tenant = $2
@@ -197,7 +197,7 @@ func lockDeadLetter(ctx context.Context, u *unit, tenant int32, id uuid.UUID) (D
 
 // mayReplay returns ErrState for a dead letter that is no longer open. A dead letter whose replay was cancelled counts
 // as open: the replay came to nothing and left no dead letter of its own.
-func mayReplay(ctx context.Context, u *unit, tenant int32, d DeadLetter) error {
+func mayReplay(ctx context.Context, tx *pg.Tx, tenant int32, d DeadLetter) error {
 	switch {
 	case d.ResolvedAt == nil:
 		return nil
@@ -205,7 +205,7 @@ func mayReplay(ctx context.Context, u *unit, tenant int32, d DeadLetter) error {
 		return fmt.Errorf("dead letter %s was resolved at %s: %w", d.RunID, d.ResolvedAt.Format(time.RFC3339), ErrState)
 	}
 	var status scheduler.Status
-	err := u.QueryRow(ctx, `
+	err := tx.QueryRow(ctx, `
 		SELECT status FROM punctual.runs
 		WHERE id = $1 AND tenant = $2`, *d.ReplayedAs, tenant).Scan(&status)
 	switch {
@@ -222,11 +222,11 @@ func mayReplay(ctx context.Context, u *unit, tenant int32, d DeadLetter) error {
 
 // shareJob keeps a job from being deleted until the transaction ends. After that it reads the job's state and the
 // database's clock.
-func shareJob(ctx context.Context, u *unit, job uuid.UUID) (state JobState, now time.Time, err error) {
-	if err := pg.Exec(ctx, u, `SELECT FROM punctual.jobs WHERE id = $1 FOR SHARE`, job); err != nil {
+func shareJob(ctx context.Context, tx *pg.Tx, job uuid.UUID) (state JobState, now time.Time, err error) {
+	if err := pg.Exec(ctx, tx, `SELECT FROM punctual.jobs WHERE id = $1 FOR SHARE`, job); err != nil {
 		return "", now, fmt.Errorf("locking job %s: %w", job, err)
 	}
-	err = u.QueryRow(ctx, `
+	err = tx.QueryRow(ctx, `
 		SELECT coalesce((SELECT state FROM punctual.jobs WHERE id = $1), 'deleted'), clock_timestamp()`, job).
 		Scan(&state, &now)
 	if err != nil {
@@ -241,27 +241,27 @@ func (s *Store) ResolveDeadLetter(
 	ctx context.Context, tenant int32, id uuid.UUID, note string,
 ) (DeadLetter, error) {
 	var d DeadLetter
-	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
+	err := s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		var err error
-		if d, err = lockDeadLetter(ctx, u, tenant, id); err != nil || d.ResolvedAt != nil {
+		if d, err = lockDeadLetter(ctx, tx, tenant, id); err != nil || d.ResolvedAt != nil {
 			return err
 		}
-		if err := resolveLetters(ctx, u, []uuid.UUID{id}, note); err != nil {
+		if err := resolveLetters(ctx, tx, []uuid.UUID{id}, note); err != nil {
 			return err
 		}
 		resolved := d.change(audit.DeadLetterResolve, letterShot{Note: pg.OrNull(note)})
-		if err := audit.Write(ctx, u, tenant, resolved); err != nil {
+		if err := audit.Write(ctx, tx, tenant, resolved); err != nil {
 			return err
 		}
-		d, err = lockDeadLetter(ctx, u, tenant, id)
+		d, err = lockDeadLetter(ctx, tx, tenant, id)
 		return err
 	})
 	return d, err
 }
 
 // resolveLetters resolves open dead letters. The caller has locked them.
-func resolveLetters(ctx context.Context, u *unit, ids []uuid.UUID, note string) error {
-	_, err := u.Exec(ctx, `
+func resolveLetters(ctx context.Context, tx *pg.Tx, ids []uuid.UUID, note string) error {
+	_, err := tx.Exec(ctx, `
 		UPDATE punctual.dead_letters
 		SET resolved_at = clock_timestamp(), note = $2
 		WHERE run_id = ANY($1::uuid[]) AND resolved_at IS NULL`, ids, pg.OrNull(note))
@@ -287,7 +287,7 @@ func newReplay(d DeadLetter, now time.Time) replay {
 // writeReplays writes the new runs, in the order in which they are to be claimed, and resolves their dead letters. Like
 // triggers, replays only enter ready: if the job has a gate, the claim of ready runs starts them one at a time. The
 // caller has locked the dead letters and keeps their jobs from being deleted.
-func writeReplays(ctx context.Context, u *unit, replays []replay, now time.Time, note string) error {
+func writeReplays(ctx context.Context, tx *pg.Tx, replays []replay, now time.Time, note string) error {
 	n := len(replays)
 	of, runs, keys, due := make([]uuid.UUID, n), make([]uuid.UUID, n), make([]string, n), make([]time.Time, n)
 	for i, r := range replays {
@@ -323,9 +323,9 @@ func writeReplays(ctx context.Context, u *unit, replays []replay, now time.Time,
 		SET resolved_at = $3, replayed_as = u.run, note = 'replayed as ' || u.run || $4::text
 		FROM unnest($1::uuid[], $2::uuid[]) AS u(dead, run)
 		WHERE d.run_id = u.dead`, of, runs, now, note)
-	if err := u.SendBatch(ctx, &b).Close(); err != nil {
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("writing replays: %w", err)
 	}
-	u.due = true
+	tx.Wake()
 	return nil
 }

@@ -32,7 +32,7 @@ func (c crud) die(job string, n int) []uuid.UUID {
 
 func (c crud) replay(dead uuid.UUID) RunRecord {
 	c.t.Helper()
-	run, err := c.ReplayDeadLetter(c.t.Context(), c.tenant, dead, "")
+	run, err := c.For(c.tenant).ReplayDeadLetter(c.t.Context(), dead, "")
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func (c crud) letters(f DeadLetterFilter) []uuid.UUID {
 	for i, d := range found {
 		ids[i] = d.RunID
 	}
-	slices.SortFunc(ids, compareIDs)
+	slices.SortFunc(ids, pg.CompareIDs)
 	return ids
 }
 
@@ -95,7 +95,7 @@ func TestReplayMakesANewRunOfADeadOne(t *testing.T) {
 func TestReplayIsRefused(t *testing.T) {
 	state := func(c crud, dead uuid.UUID, want string) {
 		c.t.Helper()
-		_, err := c.ReplayDeadLetter(c.t.Context(), c.tenant, dead, "")
+		_, err := c.For(c.tenant).ReplayDeadLetter(c.t.Context(), dead, "")
 		if !errors.Is(err, ErrState) || !strings.Contains(err.Error(), want) {
 			c.t.Errorf("error %v, want %q", err, want)
 		}
@@ -161,7 +161,7 @@ func TestReplayIsRefused(t *testing.T) {
 		c := newCRUD(t)
 		c.create("a")
 		dead := c.die("a", 1)[0]
-		_, err := c.ReplayDeadLetter(t.Context(), c.tenant+1, dead, "")
+		_, err := c.For(c.tenant+1).ReplayDeadLetter(t.Context(), dead, "")
 		wantError(t, err, ErrNotFound)
 		_, err = c.ResolveDeadLetter(t.Context(), c.tenant, uuid.New(), "")
 		wantError(t, err, ErrNotFound)
@@ -175,7 +175,7 @@ func TestReplaysAtOnceMakeOneRun(t *testing.T) {
 	results := make(chan error)
 	for range 5 {
 		go func() {
-			_, err := c.ReplayDeadLetter(t.Context(), c.tenant, dead, "")
+			_, err := c.For(c.tenant).ReplayDeadLetter(t.Context(), dead, "")
 			results <- err
 		}()
 	}
@@ -253,7 +253,7 @@ func TestListDeadLettersSelects(t *testing.T) {
 		"up to a slot, exclusive":      {DeadLetterFilter{To: &day}, nil},
 	} {
 		want := slices.Clone(test.want)
-		slices.SortFunc(want, compareIDs)
+		slices.SortFunc(want, pg.CompareIDs)
 		if got := c.letters(test.filter); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
@@ -270,7 +270,7 @@ func TestListDeadLettersSelects(t *testing.T) {
 			break
 		}
 	}
-	if len(all) != 3 || !slices.IsSortedFunc(all, func(a, b uuid.UUID) int { return compareIDs(b, a) }) {
+	if len(all) != 3 || !slices.IsSortedFunc(all, func(a, b uuid.UUID) int { return pg.CompareIDs(b, a) }) {
 		t.Errorf("pages of %v", all)
 	}
 	var bad *pg.CursorError

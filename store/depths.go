@@ -14,8 +14,8 @@ import (
 	"punctual/store/pg"
 )
 
-// DepthCap is as far as QueueDepths counts, so that it takes no longer for a backlog of millions than for a small one.
-const DepthCap = 10_000
+// DepthCap is as far as QueueDepths counts: see pg.DepthCap.
+const DepthCap = pg.DepthCap
 
 // QueueDepth is the waiting and the running work of a queue. Counts stop at DepthCap.
 type QueueDepth struct {
@@ -124,9 +124,6 @@ var (
 	selectDepthsOfAll    = depthsOf("$1 = 0")
 )
 
-// mostInFlight is how many runs in flight QueueDepths searches for the runs of a tenant.
-const mostInFlight = 5 * DepthCap
-
 // QueueDepths returns every queue, by name, with a tenant's work in it, and the limit that holds the tenant back. For
 // tenant 0 it returns the work of all tenants together, and all tenants that are held back.
 func (s *Store) QueueDepths(ctx context.Context, tenant int32) (depths []QueueDepth, held []HeldBack, err error) {
@@ -136,7 +133,7 @@ func (s *Store) QueueDepths(ctx context.Context, tenant int32) (depths []QueueDe
 	}
 	var b pgx.Batch
 	b.Queue(pg.ByIndex)
-	b.Queue(sql, tenant, DepthCap, mostInFlight).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(sql, tenant, DepthCap, pg.MostInFlight).Query(func(rows pgx.Rows) (err error) {
 		depths, err = pgx.CollectRows(rows, pgx.RowToStructByPos[QueueDepth])
 		return err
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 func TestQueueDepthsAreATenantsOwn(t *testing.T) {
@@ -63,7 +64,7 @@ func TestDepthsAreCountedUpToACap(t *testing.T) {
 		if sql == selectDepthsOfTenant {
 			tenant = c.tenant
 		}
-		if p := c.explain(sql, tenant, DepthCap, mostInFlight); p.Hit+p.Read > 3*DepthCap {
+		if p := c.explain(sql, tenant, DepthCap, pg.MostInFlight); p.Hit+p.Read > 3*DepthCap {
 			t.Errorf("%s: %d pages", name, p.Hit+p.Read)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/cron"
+	"punctual/store/freeze"
 	"punctual/store/pg"
 )
 
@@ -127,7 +128,7 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 	if e.held, err = readHeldBack(ctx, e.q, e.tenant); err != nil {
 		return err
 	}
-	freezes, err := readFreezes(ctx, e.q, e.tenant)
+	freezes, err := freeze.Read(ctx, e.q, e.tenant)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"punctual/scheduler"
+	"punctual/store/claim"
 )
 
 // The search for waiting tenants looks only at tenants with work in a lane, however many other tenants and queues
@@ -44,7 +45,7 @@ func TestWhoWaitsIsFoundAmongThousandsOfTenantsAndAHundredQueues(t *testing.T) {
 	for _, state := range []string{"never analysed", "analysed"} {
 		found, slots := map[scheduler.Work]int{}, map[int32]bool{}
 		for of := scheduler.WorkDue; of <= scheduler.WorkOrdered; of++ {
-			sql, arguments := contenders(of, queues)
+			sql, arguments := claim.Contending(of, queues)
 			if p := c.explain(sql, arguments[1:]...); p.Hit+p.Read > 100_000 {
 				t.Errorf("%s, work %v: %d pages", state, of, p.Hit+p.Read)
 			}

@@ -128,31 +128,20 @@ func TestATenantsWorkIsNotSearchedForAmongOthers(t *testing.T) {
 	}
 	for _, state := range []string{"never analysed", "analysed"} {
 		for name, p := range map[string]plan{
-			"a claim of what is due now":  c.explainClaim(ofSlots, claim(scheduler.WorkDue, other.tenant)),
-			"a claim of backlog":          c.explainClaim(ofSlots, claim(scheduler.WorkLate, other.tenant)),
+			"a claim of what is due now":  c.explainClaim(claim(scheduler.WorkDue, other.tenant)),
+			"a claim of backlog":          c.explainClaim(claim(scheduler.WorkLate, other.tenant)),
 			"who waits":                   c.explainContenders(scheduler.WorkDue),
 			"who waits for backlog":       c.explainContenders(scheduler.WorkLate),
-			"a claim of anybody's":        c.explainClaim(ofSlots, claim(scheduler.WorkDue, 0)),
+			"a claim of anybody's":        c.explainClaim(claim(scheduler.WorkDue, 0)),
 			"who waits among runs":        c.explainContenders(scheduler.WorkReady),
 			"who waits among ordered":     c.explainContenders(scheduler.WorkOrdered),
-			"a claim of a tenant's order": c.explainClaim(ofOrdered, claim(scheduler.WorkOrdered, other.tenant)),
-			"a claim of a tenant's ready": c.explainClaim(ofReady, claim(scheduler.WorkReady, other.tenant)),
+			"a claim of a tenant's order": c.explainClaim(claim(scheduler.WorkOrdered, other.tenant)),
+			"a claim of a tenant's ready": c.explainClaim(claim(scheduler.WorkReady, other.tenant)),
 		} {
 			if pages := p.Hit + p.Read; pages > 1000 || slices.Contains(p.scans("schedules"), "Seq Scan") {
 				t.Errorf("%s, %s: %d pages, read by %v", state, name, pages, p.scans("schedules"))
 			}
 		}
 		c.exec(`ANALYZE punctual.schedules`)
-	}
-}
-
-func TestAQueueThatIsUsedUpIsToldThoughOthersAreNot(t *testing.T) {
-	quotas := []scheduler.Quota{{Queue: 1, Slots: 2}, {Queue: 2, Slots: 10}}
-	same := func(p place) place { return p }
-	if len(usedUp(quotas, []place{{1, 7}, {2, 7}}, same)) != 0 {
-		t.Error("no quota is used up")
-	}
-	if full := usedUp(quotas, []place{{1, 7}, {1, 8}, {2, 7}}, same); !slices.Equal(full, []int16{1}) {
-		t.Errorf("the quota of queue 1 is used up, not of %v", full)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/claim"
 	"punctual/store/pg"
 )
 
@@ -71,13 +72,13 @@ func TestFinishLooksAtItsOwnRunsOnly(t *testing.T) {
 				for i := range outcomes {
 					outcomes[i].Verdict = verdict
 				}
-				c.looksOnlyAt(outcomes, dayOf(outcomes), mode)
+				c.looksOnlyAt(outcomes, claim.DayOf(outcomes), mode)
 			}
 			for i := range outcomes {
 				outcomes[i].Verdict = scheduler.Succeed
 			}
 			if mode == "force_custom_plan" { // such batches always get custom plans
-				c.looksOnlyAt(outcomes, anyDay, mode)
+				c.looksOnlyAt(outcomes, claim.AnyDay, mode)
 			}
 		}
 		c.exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = now()`)
@@ -88,7 +89,7 @@ func TestFinishLooksAtItsOwnRunsOnly(t *testing.T) {
 
 // looksOnlyAt explains the statement of Finish in a transaction that it rolls back, and fails the test if the statement
 // reads other rows.
-func (c claimer) looksOnlyAt(outcomes []scheduler.Outcome, on day, mode string) {
+func (c claimer) looksOnlyAt(outcomes []scheduler.Outcome, on claim.Day, mode string) {
 	c.t.Helper()
 	tx, err := c.db.Pool().Begin(c.t.Context())
 	if err != nil {
@@ -97,7 +98,7 @@ func (c claimer) looksOnlyAt(outcomes []scheduler.Outcome, on day, mode string) 
 	defer func() { _ = tx.Rollback(c.t.Context()) }()
 	var b pgx.Batch
 	b.Queue(pg.ByIndex)
-	queueFinish(&b, outcomes, nil, on, nil)
+	claim.QueueFinish(&b, outcomes, nil, on, nil)
 	if _, err := tx.Exec(c.t.Context(), `SET LOCAL plan_cache_mode = `+mode); err != nil {
 		c.t.Fatal(err)
 	}
@@ -113,7 +114,7 @@ func (c claimer) looksOnlyAt(outcomes []scheduler.Outcome, on day, mode string) 
 		if _, err := tx.Exec(c.t.Context(), `PREPARE finish AS `+q.SQL); err != nil {
 			c.t.Fatal(err)
 		}
-		if on != anyDay {
+		if on != claim.AnyDay {
 			q.Arguments = q.Arguments[1:] // without the argument that has it prepared
 		}
 		var places []string
@@ -170,13 +171,13 @@ func TestFinishOfOneDayAndOfSeveral(t *testing.T) {
 	if err != nil || len(outcomes) != 3 {
 		t.Fatal(len(outcomes), err)
 	}
-	today := day(idTime(outcomes[0].RunID).Format("20060102"))
-	if got := dayOf(outcomes[:1]); got != today {
+	today := claim.Day(scheduler.IDTime(outcomes[0].RunID).Format("20060102"))
+	if got := claim.DayOf(outcomes[:1]); got != today {
 		t.Errorf("day %q, want %q", got, today)
 	}
 	gone := outcomes[0]
 	gone.RunID = scheduler.NewRunID(time.Now().AddDate(-1, 0, 0))
-	if got := dayOf([]scheduler.Outcome{gone, outcomes[1]}); got != anyDay {
+	if got := claim.DayOf([]scheduler.Outcome{gone, outcomes[1]}); got != claim.AnyDay {
 		t.Errorf("two days are %q", got)
 	}
 	for name, batch := range map[string][]scheduler.Outcome{

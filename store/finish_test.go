@@ -56,7 +56,7 @@ func (c claimer) finish(outcomes ...scheduler.Outcome) (superseded int) {
 func (c claimer) manual(name string, options ...func(*scheduler.Definition)) scheduler.Assignment {
 	c.t.Helper()
 	c.create(name, append([]func(*scheduler.Definition){never}, options...)...)
-	if _, err := c.TriggerJob(c.t.Context(), c.tenant, name,
+	if _, err := c.For(c.tenant).TriggerJob(c.t.Context(), name,
 		TriggerRequest{Body: []byte(`"x"`), Headers: map[string]string{"X-A": "b"}}); err != nil {
 		c.t.Fatal(err)
 	}

@@ -14,10 +14,11 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/audit"
+	"punctual/store/freeze"
 	"punctual/store/pg"
 )
 
-func (c crud) freeze(tenant int32, note string) FreezeState {
+func (c crud) freeze(tenant int32, note string) freeze.State {
 	c.t.Helper()
 	state, err := c.Freeze(c.t.Context(), tenant, note)
 	if err != nil {
@@ -26,7 +27,7 @@ func (c crud) freeze(tenant int32, note string) FreezeState {
 	return state
 }
 
-func (c crud) unfreeze(tenant int32) FreezeState {
+func (c crud) unfreeze(tenant int32) freeze.State {
 	c.t.Helper()
 	state, err := c.Unfreeze(c.t.Context(), tenant, "")
 	if err != nil {
@@ -63,11 +64,11 @@ func TestNothingIsClaimedWhileTheDeploymentIsFrozen(t *testing.T) {
 	c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '1 h' WHERE job_id = $1`, job.ID)
 	c.many(3, "older", time.Minute)
 	c.create("manual", never)
-	if _, err := c.TriggerJob(t.Context(), c.tenant, "manual", TriggerRequest{}); err != nil {
+	if _, err := c.For(c.tenant).TriggerJob(t.Context(), "manual", TriggerRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	ctx := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Command, Name: "alice"})
-	first, err := c.Freeze(ctx, Deployment, "the warehouse burns")
+	first, err := c.Freeze(ctx, freeze.Deployment, "the warehouse burns")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,7 @@ func TestNothingIsClaimedWhileTheDeploymentIsFrozen(t *testing.T) {
 		f.Reason != scheduler.FrozenAsked || first.InFlight != 0 {
 		t.Errorf("%+v %+v", first, first.Deployment)
 	}
-	if again := c.freeze(Deployment, "other"); *again.Deployment != *first.Deployment {
+	if again := c.freeze(freeze.Deployment, "other"); *again.Deployment != *first.Deployment {
 		t.Errorf("a second freeze made %+v of %+v", again.Deployment, first.Deployment)
 	}
 	if pulse := c.renewed(); pulse.Frozen == nil || *pulse.Frozen != *first.Deployment {
@@ -96,7 +97,7 @@ func TestNothingIsClaimedWhileTheDeploymentIsFrozen(t *testing.T) {
 		t.Errorf("%d jobs are frozen by frozen_since, want 5", n)
 	}
 
-	if s := c.unfreeze(Deployment); s.Deployment != nil {
+	if s := c.unfreeze(freeze.Deployment); s.Deployment != nil {
 		t.Errorf("%+v", s.Deployment)
 	}
 	if pulse := c.renewed(); pulse.Frozen != nil {
@@ -122,7 +123,7 @@ func TestAFrozenTenantLeavesOthersAlone(t *testing.T) {
 	c := newClaimer(t)
 	c.dueNow("mine", rarely)
 	c.create("manual", never)
-	if _, err := c.TriggerJob(t.Context(), c.tenant, "manual", TriggerRequest{}); err != nil {
+	if _, err := c.For(c.tenant).TriggerJob(t.Context(), "manual", TriggerRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	other := c.theirs("other")
@@ -162,20 +163,31 @@ func TestAFrozenTenantLeavesOthersAlone(t *testing.T) {
 // the freeze answers are all there will be.
 func TestAFreezeWaitsForTheClaimsUnderWay(t *testing.T) {
 	c := newClaimer(t)
-	c.idling.doublings.Store(mostDoublings) // the claim idles while the freeze is looked at
 	c.dueNow("slot")
 	conn, err := c.db.Pool().Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	claim := dueClaim{store: c.Store, claim: c.asks(100, false), conn: conn.Conn()}
-	if err := claim.lock(t.Context()); err != nil || len(claim.rows) != 1 {
-		t.Fatalf("%d rows, %v", len(claim.rows), err)
+	c.exec(`CREATE FUNCTION punctual.dawdle() RETURNS trigger LANGUAGE plpgsql AS
+			$$ BEGIN WHILE NOT pg_try_advisory_xact_lock(1) LOOP PERFORM pg_sleep(0.001); END LOOP; RETURN NEW; END $$;
+		CREATE TRIGGER dawdle BEFORE INSERT ON punctual.claims FOR EACH ROW EXECUTE FUNCTION punctual.dawdle()`)
+	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_lock(1)`); err != nil {
+		t.Fatal(err)
 	}
-	answered := make(chan FreezeState, 1)
+	claimed := make(chan scheduler.Batch, 1)
 	go func() {
-		state, err := c.Freeze(context.WithoutCancel(t.Context()), Deployment, "")
+		b, err := c.ClaimDue(context.WithoutCancel(t.Context()), c.asks(100, false))
+		if err != nil {
+			t.Error(err)
+		}
+		claimed <- b
+	}()
+	c.until("a claim that has its locks", `
+		SELECT count(DISTINCT pid) FROM pg_locks WHERE relation = 'punctual.claims'::regclass AND mode = 'RowExclusiveLock'`)
+	answered := make(chan freeze.State, 1)
+	go func() {
+		state, err := c.Freeze(context.WithoutCancel(t.Context()), freeze.Deployment, "")
 		if err != nil {
 			t.Error(err)
 		}
@@ -188,20 +200,19 @@ func TestAFreezeWaitsForTheClaimsUnderWay(t *testing.T) {
 	// While the claim is under way, only the end of the waiter's context ends the wait.
 	impatient, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := c.awaitClaims(impatient); impatient.Err() == nil {
+	if _, err := c.Freeze(impatient, freeze.Deployment, ""); impatient.Err() == nil {
 		t.Errorf("a claim under way was not waited for: %v", err)
 	}
-	if err := claim.readFacts(t.Context()); err != nil {
+	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_unlock(1)`); err != nil {
 		t.Fatal(err)
 	}
-	claim.decide()
-	if err := claim.write(t.Context()); err != nil {
-		t.Fatal(err)
+	if b := <-claimed; len(b.Runs) != 1 {
+		t.Errorf("the claim under way has claimed %d runs", len(b.Runs))
 	}
 	if state := <-answered; state.InFlight != 1 {
 		t.Errorf("%d in flight, want the one of that claim", state.InFlight)
 	}
-	if err := c.awaitClaims(t.Context()); err != nil {
+	if _, err := c.Freeze(t.Context(), freeze.Deployment, ""); err != nil {
 		t.Error(err)
 	}
 }
@@ -224,7 +235,7 @@ func TestDeadlinesWaitWhileFrozen(t *testing.T) {
 			run := c.accepted("works")
 			scope := c.tenant
 			if whole {
-				scope = Deployment
+				scope = freeze.Deployment
 			}
 			c.freeze(scope, "")
 			if c.overdue(run.RunID) {
@@ -255,7 +266,7 @@ func TestTheLookAtFreezesIsByIndex(t *testing.T) {
 		if _, err := tx.Exec(t.Context(), pg.ByIndex); err != nil {
 			return err
 		}
-		rows, err := tx.Query(t.Context(), `EXPLAIN `+selectFrozen)
+		rows, err := tx.Query(t.Context(), `EXPLAIN `+freeze.SelectFrozen)
 		if err != nil {
 			return err
 		}
@@ -291,12 +302,12 @@ func TestVerifyKnowsWhatIsFrozen(t *testing.T) {
 		!strings.Contains(summary.Notes[0], "default is frozen") {
 		t.Errorf("%+v", summary)
 	}
-	c.freeze(Deployment, "moving")
+	c.freeze(freeze.Deployment, "moving")
 	if _, summary := c.verified(); overdue() || len(summary.Notes) != 2 || !strings.Contains(summary.Notes[0], "moving") {
 		t.Errorf("%+v", summary)
 	}
 	c.unfreeze(c.tenant)
-	c.unfreeze(Deployment)
+	c.unfreeze(freeze.Deployment)
 	if !overdue() {
 		t.Error("unfrozen, nothing is overdue")
 	}
@@ -330,8 +341,8 @@ func TestTheMetricTellsWhatIsFrozen(t *testing.T) {
 	}{
 		{func() {}, `"" 0`},
 		{func() { c.freeze(c.tenant, "") }, `"" 0, "default" 1`},
-		{func() { c.freeze(Deployment, "") }, `"" 1, "default" 1`},
-		{func() { c.unfreeze(Deployment); c.unfreeze(c.tenant) }, `"" 0`},
+		{func() { c.freeze(freeze.Deployment, "") }, `"" 1, "default" 1`},
+		{func() { c.unfreeze(freeze.Deployment); c.unfreeze(c.tenant) }, `"" 0`},
 	} {
 		step.do()
 		if got := shown(); got != step.want {

@@ -44,7 +44,7 @@ func TestWhatWaitsBehindRunsOfBeforeStartsWhenTheyHaveEnded(t *testing.T) {
 	c.slot(job.ID, 7)
 	look := func(want int) {
 		t.Helper()
-		if _, err := c.freeGates(t.Context()); err != nil {
+		if _, err := c.FreeGates(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if b := c.claimReady(10); len(b.Runs) != want {
@@ -152,7 +152,7 @@ func TestATriggerDoesNotWaitForAGateThatAppeared(t *testing.T) {
 	do(edit, `SELECT FROM punctual.jobs WHERE id = $1 FOR NO KEY UPDATE`)
 	triggered := make(chan error, 1)
 	go func() {
-		_, err := c.TriggerJob(t.Context(), c.tenant, "a", TriggerRequest{})
+		_, err := c.For(c.tenant).TriggerJob(t.Context(), "a", TriggerRequest{})
 		triggered <- err
 	}()
 	for deadline := time.Now().Add(time.Minute); c.count(`SELECT count(*)

@@ -7,33 +7,35 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"punctual/store/pg"
 )
 
 // keyLifetime is how long a key answers for its request.
 const keyLifetime = `interval '24 hours'`
 
-// Idempotent makes a write happen once per key. If the key is new, write runs. What it writes through this store, with
-// the context it is given, is committed together with the answer it returns. An error of write is returned as it is,
-// and nothing is kept. If the key came before with the same request, write does not run and the first answer comes
-// back, with replayed true. If the key came before with another request, the error is ErrKeyReused. A request waits for
-// another one with the same key that is under way.
+// Idempotent makes a write happen once per key. If the key is new, write runs. What it writes through its Writer is
+// committed together with the answer it returns. An error of write is returned as it is, and nothing is kept. If the
+// key came before with the same request, write does not run and the first answer comes back, with replayed true. If the
+// key came before with another request, the error is ErrKeyReused. A request waits for another one with the same key
+// that is under way.
 func (s *Store) Idempotent(
-	ctx context.Context, tenant int32, k Idempotency, write func(ctx context.Context) (Answer, error),
+	ctx context.Context, tenant int32, k Idempotency, write func(w Writer) (Answer, error),
 ) (a Answer, replayed bool, err error) {
-	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
+	err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		for range rounds {
-			taken, err := takeKey(ctx, u, tenant, k)
+			taken, err := takeKey(ctx, tx, tenant, k)
 			if err != nil {
 				return err
 			}
 			if taken {
-				if a, err = write(ctx); err != nil {
+				if a, err = write(Writer{store: s, tenant: tenant, tx: tx}); err != nil {
 					return err
 				}
-				return keepAnswer(ctx, u, tenant, k, a)
+				return keepAnswer(ctx, tx, tenant, k, a)
 			}
 			var known bool
-			if a, known, err = firstAnswer(ctx, u, tenant, k); known || err != nil {
+			if a, known, err = firstAnswer(ctx, tx, tenant, k); known || err != nil {
 				replayed = true
 				return err
 			}
@@ -47,8 +49,8 @@ func (s *Store) Idempotent(
 }
 
 // takeKey writes the key. It waits for a transaction that is writing the same key. An expired key counts as new.
-func takeKey(ctx context.Context, u *unit, tenant int32, k Idempotency) (bool, error) {
-	done, err := u.Exec(ctx, `
+func takeKey(ctx context.Context, tx *pg.Tx, tenant int32, k Idempotency) (bool, error) {
+	done, err := tx.Exec(ctx, `
 		INSERT INTO punctual.idempotency_keys AS k (tenant, key, request_hash, status, response)
 		VALUES ($1, $2, $3::bytea, 0, 'null')
 		ON CONFLICT (tenant, key) DO UPDATE SET request_hash = excluded.request_hash, created_at = now()
@@ -59,12 +61,12 @@ func takeKey(ctx context.Context, u *unit, tenant int32, k Idempotency) (bool, e
 	return done.RowsAffected() == 1, nil
 }
 
-func keepAnswer(ctx context.Context, u *unit, tenant int32, k Idempotency, a Answer) error {
+func keepAnswer(ctx context.Context, tx *pg.Tx, tenant int32, k Idempotency, a Answer) error {
 	body := string(a.Body)
 	if body == "" {
 		body = "null"
 	}
-	_, err := u.Exec(ctx, `
+	_, err := tx.Exec(ctx, `
 		UPDATE punctual.idempotency_keys SET status = $3, response = $4::json WHERE tenant = $1 AND key = $2`,
 		tenant, k.Key, a.Status, body)
 	if err != nil {
@@ -74,10 +76,10 @@ func keepAnswer(ctx context.Context, u *unit, tenant int32, k Idempotency, a Ans
 }
 
 // firstAnswer returns the answer that is stored with the key. known is false if the key has just been deleted.
-func firstAnswer(ctx context.Context, u *unit, tenant int32, k Idempotency) (a Answer, known bool, err error) {
+func firstAnswer(ctx context.Context, tx *pg.Tx, tenant int32, k Idempotency) (a Answer, known bool, err error) {
 	var hash []byte
 	var body string
-	err = u.QueryRow(ctx, `
+	err = tx.QueryRow(ctx, `
 		SELECT request_hash, status, response::text FROM punctual.idempotency_keys WHERE tenant = $1 AND key = $2`,
 		tenant, k.Key).Scan(&hash, &a.Status, &body)
 	if errors.Is(err, pgx.ErrNoRows) {

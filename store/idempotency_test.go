@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -11,14 +10,11 @@ import (
 
 func TestIdempotent(t *testing.T) {
 	key := Idempotency{Key: "k", Hash: [32]byte{1}}
-	creating := func(c crud, name string) func(context.Context) (Answer, error) {
-		return func(ctx context.Context) (Answer, error) {
-			job, err := c.CreateJob(ctx, c.tenant, NewJob{Definition: definition(name)})
+	creating := func(c crud, name string) func(Writer) (Answer, error) {
+		return func(w Writer) (Answer, error) {
+			job, err := w.CreateJob(c.t.Context(), NewJob{Definition: definition(name)})
 			if err != nil {
 				return Answer{}, err
-			}
-			if _, err := c.GetJob(ctx, c.tenant, name); err != nil {
-				return Answer{}, fmt.Errorf("the write does not see itself: %w", err)
 			}
 			return Answer{Status: 201, Body: fmt.Appendf(nil, `{"id": %q}`, job.ID)}, nil
 		}
@@ -61,8 +57,8 @@ func TestIdempotent(t *testing.T) {
 	t.Run("a failure is not kept, nor what was written before it", func(t *testing.T) {
 		c := newCRUD(t)
 		failed := errors.New("failed")
-		_, _, err := c.Idempotent(t.Context(), c.tenant, key, func(ctx context.Context) (Answer, error) {
-			if _, err := creating(c, "a")(ctx); err != nil {
+		_, _, err := c.Idempotent(t.Context(), c.tenant, key, func(w Writer) (Answer, error) {
+			if _, err := creating(c, "a")(w); err != nil {
 				t.Error(err)
 			}
 			return Answer{}, failed
@@ -86,7 +82,7 @@ func TestIdempotent(t *testing.T) {
 		c := newCRUD(t)
 		for _, want := range []bool{false, true} {
 			a, replayed, err := c.Idempotent(t.Context(), c.tenant, key,
-				func(context.Context) (Answer, error) { return Answer{Status: 204}, nil })
+				func(Writer) (Answer, error) { return Answer{Status: 204}, nil })
 			if err != nil || replayed != want || a.Status != 204 || len(a.Body) != 0 {
 				t.Errorf("%+v %v %v", a, replayed, err)
 			}

@@ -4,10 +4,12 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler"
+	"punctual/store/freeze"
 )
 
-func (c crud) begin(start Start) {
+func (c crud) begin(start freeze.Start) {
 	c.t.Helper()
 	if err := c.Begin(c.t.Context(), start); err != nil {
 		c.t.Fatal(err)
@@ -25,11 +27,11 @@ const identity = `SELECT count(*)
 func TestACopyIsFrozenUntilItIsAdopted(t *testing.T) {
 	c := newClaimer(t)
 	job, _ := c.dueNow("slot")
-	c.begin(Start{})
+	c.begin(freeze.Start{})
 	if c.count(`SELECT count(*) FROM punctual.deployment WHERE database_name = ''`) != 1 {
 		t.Error("a replica for the API only gave a fresh database its identity")
 	}
-	c.begin(Start{Dispatches: true})
+	c.begin(freeze.Start{Dispatches: true})
 	if c.count(identity) != 1 || c.renewed().Frozen != nil {
 		t.Error("a fresh database was not adopted silently")
 	}
@@ -43,11 +45,11 @@ func TestACopyIsFrozenUntilItIsAdopted(t *testing.T) {
 		if f == nil || f.Reason != scheduler.FrozenRestored || !strings.Contains(f.Note, "other") {
 			t.Fatalf("%s: %+v", column, f)
 		}
-		c.begin(Start{Dispatches: true})
+		c.begin(freeze.Start{Dispatches: true})
 		if again := c.renewed().Frozen; again == nil || *again != *f || c.count(identity) != 0 {
 			t.Errorf("%s: a second replica made %+v of %+v", column, again, f)
 		}
-		c.unfreeze(Deployment)
+		c.unfreeze(freeze.Deployment)
 		if c.count(identity) != 1 || c.renewed().Frozen != nil {
 			t.Errorf("%s: unfreezing did not adopt the database", column)
 		}
@@ -64,11 +66,18 @@ func TestACopyIsFrozenUntilItIsAdopted(t *testing.T) {
 }
 
 func TestAdopting(t *testing.T) {
-	c := newClaimer(t)
-	c.begin(Start{Dispatches: true})
-	c.options.Adopt = true
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	plain := asClaimer(newCRUDOn(t, dsn))
+	s, err := Open(t.Context(), Options{DatabaseURL: dsn, Adopt: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	c := asClaimer(crud{Store: s, t: t, tenant: plain.tenant}) // with --adopt-database
+	plain.begin(freeze.Start{Dispatches: true})
 	c.moved("database_name")
-	c.begin(Start{})
+	c.begin(freeze.Start{})
 	if c.count(identity) != 1 || c.renewed().Frozen != nil {
 		t.Error("a replica with --adopt-database did not adopt a copy")
 	}
@@ -77,29 +86,25 @@ func TestAdopting(t *testing.T) {
 		t.Errorf("a heartbeat of it left %+v", f)
 	}
 	// A replica with the flag lifts a freeze that another replica, without the flag, made a moment before.
-	c.options.Adopt = false
 	c.moved("system_identifier")
-	c.begin(Start{Dispatches: true})
-	if c.renewed().Frozen == nil {
+	plain.begin(freeze.Start{Dispatches: true})
+	if plain.renewed().Frozen == nil {
 		t.Fatal("not frozen")
 	}
-	c.options.Adopt = true
-	c.begin(Start{Dispatches: true})
+	c.begin(freeze.Start{Dispatches: true})
 	if f := c.renewed().Frozen; f != nil {
 		t.Errorf("still frozen: %+v", f)
 	}
 	// It does not lift a freeze that a person asked for, whichever freeze came first.
 	c.moved("system_identifier")
-	c.options.Adopt = false
-	c.begin(Start{Dispatches: true})
-	c.freeze(Deployment, "asked")
-	c.options.Adopt = true
-	c.begin(Start{Dispatches: true})
+	plain.begin(freeze.Start{Dispatches: true})
+	c.freeze(freeze.Deployment, "asked")
+	c.begin(freeze.Start{Dispatches: true})
 	if f := c.renewed().Frozen; f == nil || f.Note != "asked" || c.count(identity) != 1 {
 		t.Errorf("%+v", f)
 	}
-	c.unfreeze(Deployment)
-	c.begin(Start{Dispatches: true, Freeze: true})
+	c.unfreeze(freeze.Deployment)
+	c.begin(freeze.Start{Dispatches: true, Freeze: true})
 	if f := c.renewed().Frozen; f == nil || f.By != "serve --frozen" {
 		t.Errorf("with --frozen: %+v", f)
 	}
@@ -113,9 +118,9 @@ func TestASystemThatIsNotTold(t *testing.T) {
 		SELECT ''::text $$`); err != nil {
 		t.Fatal(err)
 	}
-	c.begin(Start{Dispatches: true})
+	c.begin(freeze.Start{Dispatches: true})
 	c.moved("system_identifier")
-	c.begin(Start{Dispatches: true})
+	c.begin(freeze.Start{Dispatches: true})
 	if f := c.renewed().Frozen; f != nil {
 		t.Errorf("frozen: %+v", f)
 	}

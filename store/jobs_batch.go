@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/claim"
+	"punctual/store/pg"
 )
 
 // CreateJobs writes up to 1,000 jobs in one transaction and a few statements, all or nothing: a *BatchError says by
@@ -17,11 +19,11 @@ import (
 // batch, ConflictSkip leaves the existing job as it is, and ConflictReplace replaces it as PutJob does. For
 // ConflictSkip a completed job with the same instant of an at exists too, so that a batch that is sent again does not
 // fire again what it has fired. A name may appear only once in a batch.
-func (s *Store) CreateJobs(ctx context.Context, tenant int32, jobs []NewJob, on OnConflict) ([]BatchResult, error) {
+func (w Writer) CreateJobs(ctx context.Context, jobs []NewJob, on OnConflict) ([]BatchResult, error) {
 	var results []BatchResult
-	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) (err error) {
+	err := w.inTx(ctx, func(tx *pg.Tx) (err error) {
 		b := batchWrite{
-			store: s, u: u, tenant: tenant, jobs: jobs, on: on,
+			store: w.store, tx: tx, tenant: w.tenant, jobs: jobs, on: on,
 			results: make([]BatchResult, len(jobs)), errs: map[int]error{},
 		}
 		results, err = b.run(ctx)
@@ -36,7 +38,7 @@ func (s *Store) CreateJobs(ctx context.Context, tenant int32, jobs []NewJob, on 
 // batchWrite is one CreateJobs on its way through the transaction.
 type batchWrite struct {
 	store   *Store
-	u       *unit
+	tx      *pg.Tx
 	tenant  int32
 	jobs    []NewJob
 	on      OnConflict
@@ -46,7 +48,7 @@ type batchWrite struct {
 }
 
 func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
-	f, err := readFacts(ctx, b.u, &pgx.Batch{}, b.tenant)
+	f, err := readFacts(ctx, b.tx, &pgx.Batch{}, b.tenant)
 	if err != nil {
 		return nil, fmt.Errorf("reading queues: %w", err)
 	}
@@ -63,7 +65,7 @@ func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
 		if len(left) == 0 {
 			return b.results, nil
 		}
-		found, err := findByName(ctx, b.u, b.tenant, jobNames(left))
+		found, err := findByName(ctx, b.tx, b.tenant, jobNames(left))
 		if err != nil {
 			return nil, err
 		}
@@ -75,10 +77,12 @@ func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
 			continue
 		}
 		var due bool
-		if left, due, err = b.store.insert(ctx, b.u, b.tenant, left, f); err != nil {
+		if left, due, err = b.store.insert(ctx, b.tx, b.tenant, left, f); err != nil {
 			return nil, err
 		}
-		b.u.due = b.u.due || due
+		if due {
+			b.tx.Wake()
+		}
 		left = append(left, again...)
 	}
 	for _, n := range left {
@@ -98,7 +102,7 @@ func (b *batchWrite) readSecretFacts(ctx context.Context) (secretFacts, error) {
 	if len(definitions) == 0 {
 		return secretFacts{}, nil
 	}
-	return b.store.readSecretFacts(ctx, b.u, b.tenant, definitions...)
+	return b.store.readSecretFacts(ctx, b.tx, b.tenant, definitions...)
 }
 
 // prepare makes the rows of every job as if the job were new.
@@ -163,12 +167,12 @@ func (b *batchWrite) replace(ctx context.Context, replace map[uuid.UUID]*fresh) 
 	for id := range replace {
 		ids = append(ids, id)
 	}
-	jobs, f, err := b.store.hold(ctx, b.u, b.tenant, ids, wait)
+	jobs, f, err := b.store.hold(ctx, b.tx, b.tenant, ids, claim.Wait)
 	if err != nil {
 		return nil, err
 	}
 	f.secrets = b.secrets
-	var writes pgx.Batch
+	var writes saves
 	for _, h := range jobs {
 		n := replace[h.ID]
 		if h.Definition.Name != n.Definition.Name {
@@ -176,13 +180,13 @@ func (b *batchWrite) replace(ctx context.Context, replace map[uuid.UUID]*fresh) 
 		}
 		delete(replace, h.ID)
 		b.results[n.index].ID, b.results[n.index].Result = h.ID, BatchUnchanged
-		changed, err := b.store.rewrite(ctx, b.u, h, b.jobs[n.index], f, true)
+		changed, err := b.store.rewrite(ctx, b.tx, h, b.jobs[n.index], f, true)
 		if err != nil {
 			return nil, err
 		}
 		if changed {
 			b.results[n.index].Result = BatchReplaced
-			if err := h.save(&writes, b.u, f.now, ""); err != nil {
+			if err := h.save(&writes, f.now, ""); err != nil {
 				return nil, err
 			}
 		}
@@ -191,7 +195,7 @@ func (b *batchWrite) replace(ctx context.Context, replace map[uuid.UUID]*fresh) 
 		again = append(again, n)
 	}
 	slices.SortFunc(again, func(a, b *fresh) int { return strings.Compare(a.Definition.Name, b.Definition.Name) })
-	return again, send(ctx, b.u, &writes)
+	return again, writes.send(ctx, b.tx)
 }
 
 func jobNames(jobs []*fresh) []string {

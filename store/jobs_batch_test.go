@@ -24,8 +24,7 @@ func TestCreateJobs(t *testing.T) {
 	past := time.Now().Add(-time.Minute)
 	t.Run("writes them in the order given", func(t *testing.T) {
 		c := newCRUD(t)
-		results, err := c.CreateJobs(t.Context(), c.tenant,
-			batch(definition("c", forbid), definition("a", at(past)), definition("b", never)), ConflictError)
+		results, err := c.For(c.tenant).CreateJobs(t.Context(), batch(definition("c", forbid), definition("a", at(past)), definition("b", never)), ConflictError)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,14 +45,14 @@ func TestCreateJobs(t *testing.T) {
 				definition("b", func(d *scheduler.Definition) { d.Queue = "nowhere" }), definition("a")),
 			"taken": batch(definition("a"), definition("taken"), definition("taken")),
 		} {
-			_, err := c.CreateJobs(t.Context(), c.tenant, jobs, ConflictError)
+			_, err := c.For(c.tenant).CreateJobs(t.Context(), jobs, ConflictError)
 			var bad *BatchError
 			if !errors.As(err, &bad) ||
 				!slices.Equal(slices.Sorted(maps.Keys(bad.Errors)), map[string][]int{"invalid": {1, 2}, "taken": {2}}[name]) {
 				t.Errorf("%s: %v %v", name, err, bad)
 			}
 		}
-		_, err := c.CreateJobs(t.Context(), c.tenant, batch(definition("a"), definition("taken")), ConflictError)
+		_, err := c.For(c.tenant).CreateJobs(t.Context(), batch(definition("a"), definition("taken")), ConflictError)
 		var bad *BatchError
 		if !errors.As(err, &bad) || !errors.Is(bad.Errors[1], ErrNameTaken) || len(bad.Errors) != 1 {
 			t.Errorf("%v", err)
@@ -65,8 +64,7 @@ func TestCreateJobs(t *testing.T) {
 	t.Run("skips what is there", func(t *testing.T) {
 		c := newCRUD(t)
 		old := c.create("a")
-		results, err := c.CreateJobs(t.Context(), c.tenant,
-			batch(definition("a", described("x")), definition("b")), ConflictSkip)
+		results, err := c.For(c.tenant).CreateJobs(t.Context(), batch(definition("a", described("x")), definition("b")), ConflictSkip)
 		if err != nil || results[0].ID != old.ID || c.get("a").Version != 1 || c.get("b").ID != results[1].ID {
 			t.Errorf("%+v, %v", results, err)
 		}
@@ -77,7 +75,7 @@ func TestCreateJobs(t *testing.T) {
 				c := newCRUD(t)
 				old := c.create("a", at(past))
 				c.complete(old.ID)
-				results, err := c.CreateJobs(t.Context(), c.tenant, batch(definition("a", at(past))), on)
+				results, err := c.For(c.tenant).CreateJobs(t.Context(), batch(definition("a", at(past))), on)
 				if err != nil || results[0].ID != old.ID || c.get("a").State != JobCompleted {
 					t.Errorf("%+v, %v", results, err)
 				}
@@ -88,9 +86,8 @@ func TestCreateJobs(t *testing.T) {
 		c := newCRUD(t)
 		same, other, due := c.create("same"), c.create("other"), c.create("due")
 		c.slotAgo(due.ID, time.Second)
-		results, err := c.CreateJobs(t.Context(), c.tenant,
-			batch(definition("new"), definition("other", every(2*time.Hour)), definition("same"),
-				definition("due", every(3*time.Hour))), ConflictReplace)
+		results, err := c.For(c.tenant).CreateJobs(t.Context(), batch(definition("new"), definition("other", every(2*time.Hour)), definition("same"),
+			definition("due", every(3*time.Hour))), ConflictReplace)
 		if err != nil || results[1].ID != other.ID || results[2].ID != same.ID {
 			t.Fatalf("%+v, %v", results, err)
 		}
@@ -111,7 +108,7 @@ func TestCreateJobs(t *testing.T) {
 				for i := range jobs {
 					jobs[i].Definition = definition(fmt.Sprintf("j%d", (i*7+n*13)%50))
 				}
-				results, err := c.CreateJobs(t.Context(), c.tenant, jobs, ConflictSkip)
+				results, err := c.For(c.tenant).CreateJobs(t.Context(), jobs, ConflictSkip)
 				if err != nil {
 					t.Error(err)
 					return
@@ -145,7 +142,7 @@ func BenchmarkCreateJobs(b *testing.B) {
 				d.Schedule = scheduler.Schedule{Cron: fmt.Sprintf("%d %d * * *", n%60, n/60%24), Timezone: "Europe/Berlin"}
 			})
 		}
-		if _, err := s.CreateJobs(b.Context(), tenant, jobs, ConflictError); err != nil {
+		if _, err := s.For(tenant).CreateJobs(b.Context(), jobs, ConflictError); err != nil {
 			b.Fatal(err)
 		}
 	}

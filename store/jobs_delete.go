@@ -9,39 +9,42 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/claim"
+	"punctual/store/notices"
+	"punctual/store/pg"
 )
 
 // DeleteJob ends a job. Slots that are due are recorded as skipped, and runs that wait are cancelled. A running one
 // ends with the attempt that is in flight, whatever its outcome. The job's row stays for its history; its name is free
 // at once. The error is ErrVersion if the job is not at version ifMatch (nil: any).
 func (s *Store) DeleteJob(ctx context.Context, tenant int32, ref string, ifMatch *int32) error {
-	return s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
-		h, f, err := s.holdOne(ctx, u, tenant, ref)
+	return s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+		h, f, err := s.holdOne(ctx, tx, tenant, ref)
 		if err != nil {
 			return err
 		}
 		if err := h.match(ifMatch); err != nil {
 			return err
 		}
-		if err := s.skipRest(ctx, u, h, f.now); err != nil {
+		if err := s.skipRest(ctx, tx, h, f.now); err != nil {
 			return err
 		}
-		if _, err := u.Exec(ctx, `
+		if _, err := tx.Exec(ctx, `
 			SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, h.ID); err != nil {
 			return fmt.Errorf("locking the gate of job %s: %w", h.ID, err)
 		}
 		h.place(time.Time{}, time.Time{}, false)
 		h.enter(JobDeleted, f.now)
-		if err := h.saveNow(ctx, u, f.now, ""); err != nil {
+		if err := h.saveNow(ctx, tx, f.now, ""); err != nil {
 			return err
 		}
 		// After the job's own row: a trigger locks that row, so no trigger that saw the job alive comes later.
-		return cancelWaiting(ctx, u, h.ID)
+		return cancelWaiting(ctx, tx, h.ID)
 	})
 }
 
 // skipRest records the slots whose time has come as skipped. The reason is paused if that is why they did not run.
-func (s *Store) skipRest(ctx context.Context, u *unit, h *held, now time.Time) error {
+func (s *Store) skipRest(ctx context.Context, tx *pg.Tx, h *held, now time.Time) error {
 	if h.job == nil || h.State == JobCompleted || !h.due(now, true) {
 		return nil
 	}
@@ -50,14 +53,15 @@ func (s *Store) skipRest(ctx context.Context, u *unit, h *held, now time.Time) e
 		reason = scheduler.ReasonPaused
 	}
 	plan := scheduler.SkipPassed(scheduler.Situation{Job: h.job, ScheduledFor: *h.scheduledFor, Now: h.atDue(now)}, reason)
-	return s.apply(ctx, u, h, plan, gate{}, nil, now)
+	return s.apply(ctx, tx, h, plan, claim.Gate{}, nil, now)
 }
 
 // cancelWaiting cancels the runs of a job that wait in ready. A run that a claim takes at this moment goes on. So does
 // a run that its target works on. Notices about the job are still sent.
-func cancelWaiting(ctx context.Context, u *unit, job uuid.UUID) error {
-	rows, err := u.Query(ctx, `SELECT y.run_id FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id
-		WHERE y.job_id = $1 AND r.status <> 'running' AND `+isNotice+` IS NOT TRUE ORDER BY y.run_id FOR UPDATE OF y`, job)
+func cancelWaiting(ctx context.Context, tx *pg.Tx, job uuid.UUID) error {
+	rows, err := tx.Query(ctx, `SELECT y.run_id FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id
+		WHERE y.job_id = $1 AND r.status <> 'running' AND `+notices.IsNotice+` IS NOT TRUE
+		ORDER BY y.run_id FOR UPDATE OF y`, job)
 	if err != nil {
 		return fmt.Errorf("locking waiting runs: %w", err)
 	}
@@ -68,6 +72,6 @@ func cancelWaiting(ctx context.Context, u *unit, job uuid.UUID) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	_, err = cancelRuns(ctx, u, runs, scheduler.ReasonJobDeleted)
+	_, err = claim.CancelRuns(ctx, tx, runs, scheduler.ReasonJobDeleted)
 	return err
 }

@@ -13,7 +13,7 @@ import (
 
 func (c crud) trigger(ref string) RunRecord {
 	c.t.Helper()
-	run, err := c.TriggerJob(c.t.Context(), c.tenant, ref, TriggerRequest{})
+	run, err := c.For(c.tenant).TriggerJob(c.t.Context(), ref, TriggerRequest{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestDeleteJob(t *testing.T) {
 		}
 		_, err := c.GetJob(ctx, c.tenant, old.ID.String())
 		wantError(t, err, ErrNotFound)
-		_, err = c.TriggerJob(ctx, c.tenant, old.ID.String(), TriggerRequest{})
+		_, err = c.For(c.tenant).TriggerJob(ctx, old.ID.String(), TriggerRequest{})
 		wantError(t, err, ErrNotFound)
 		wantError(t, c.DeleteJob(ctx, c.tenant, "a", nil), ErrNotFound)
 		if c.create("a").ID == old.ID {
@@ -111,7 +111,7 @@ func TestNoTriggerOutlivesTheDeleteOfItsJob(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
-				if _, err := c.TriggerJob(ctx, c.tenant, job.ID.String(), TriggerRequest{}); err != nil &&
+				if _, err := c.For(c.tenant).TriggerJob(ctx, job.ID.String(), TriggerRequest{}); err != nil &&
 					!errors.Is(err, ErrNotFound) {
 					t.Error(err)
 				}
@@ -150,7 +150,7 @@ func TestTriggerJob(t *testing.T) {
 	t.Run("keeps the body and headers of the run", func(t *testing.T) {
 		c := newCRUD(t)
 		c.create("a")
-		if _, err := c.TriggerJob(t.Context(), c.tenant, "a",
+		if _, err := c.For(c.tenant).TriggerJob(t.Context(), "a",
 			TriggerRequest{Body: []byte(`"x\u0000"`), Headers: map[string]string{"A": "b"}}); err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func TestTriggerJob(t *testing.T) {
 		} {
 			step.do()
 			var active *ActiveRunError
-			if _, err := c.TriggerJob(ctx, c.tenant, "a", TriggerRequest{}); !errors.As(err, &active) || active.Run != run.ID {
+			if _, err := c.For(c.tenant).TriggerJob(ctx, "a", TriggerRequest{}); !errors.As(err, &active) || active.Run != run.ID {
 				t.Errorf("%s: %v", step.name, err)
 			}
 		}
@@ -190,7 +190,7 @@ func TestTriggerJob(t *testing.T) {
 		for range 6 {
 			wg.Go(func() {
 				var active *ActiveRunError
-				if _, err := c.TriggerJob(context.WithoutCancel(t.Context()), c.tenant, "a", TriggerRequest{}); err != nil &&
+				if _, err := c.For(c.tenant).TriggerJob(context.WithoutCancel(t.Context()), "a", TriggerRequest{}); err != nil &&
 					!errors.As(err, &active) {
 					t.Error(err)
 				}

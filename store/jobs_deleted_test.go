@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/claim"
 )
 
 // The request in flight may end in any way, and it is the last request of its run.
@@ -99,7 +100,7 @@ func TestARetryThatCrossesTheDeleteOfItsJobIsNotSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b pgx.Batch
-	queueFinish(&b, []scheduler.Outcome{failed(a)}, []uuid.UUID{a.Lease.ID}, anyDay, nil)
+	claim.QueueFinish(&b, []scheduler.Outcome{failed(a)}, []uuid.UUID{a.Lease.ID}, claim.AnyDay, nil)
 	if err := tx.SendBatch(t.Context(), &b).Close(); err != nil {
 		t.Fatal(err)
 	}

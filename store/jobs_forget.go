@@ -64,7 +64,7 @@ func (s *Store) walkOn(ctx context.Context, w *walk, sql string, args ...any) (f
 
 // forgetCompleted deletes those of the jobs that still qualify once they are locked.
 func (s *Store) forgetCompleted(ctx context.Context, ids []uuid.UUID) (forgotten int, err error) {
-	err = s.db.InTx(ctx, pg.Everybody, func(tx pgx.Tx) error {
+	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		rows, err := tx.Query(ctx, `
 			SELECT job_id FROM punctual.schedules
 			WHERE job_id = ANY($1::uuid[])

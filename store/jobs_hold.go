@@ -11,6 +11,8 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/audit"
+	"punctual/store/claim"
+	"punctual/store/definitions"
 	"punctual/store/pg"
 )
 
@@ -19,16 +21,16 @@ type facts struct {
 	// now is the database's clock, read after the locks were taken and not when the transaction began: a
 	// transaction that waited for a lock writes a later valid_from than the one it waited for.
 	now     time.Time
-	queues  queueSet
+	queues  claim.QueueSet
 	secrets secretFacts // read only where a definition that is written has secrets
 	rules               // the tenant's
 }
 
 // readFacts reads facts in one round trip with the statements that are already in the batch.
 func readFacts(ctx context.Context, q pg.Batcher, b *pgx.Batch, tenant int32) (facts, error) {
-	f := facts{queues: queueSet{}}
+	f := facts{queues: claim.QueueSet{}}
 	queueRules(b, tenant, &f.now, &f.rules)
-	b.Queue(selectQueues, pg.Prepared{}).Query(f.queues.collect)
+	b.Queue(claim.SelectQueues, pg.Prepared{}).Query(f.queues.Collect)
 	err := q.SendBatch(ctx, b).Close()
 	pg.UTC(&f.now)
 	return f, err
@@ -53,19 +55,13 @@ const (
 	closes            // its runs may overlap no longer
 )
 
-// What a statement does about rows that another transaction has locked.
-const (
-	wait     = ``
-	passOver = ` SKIP LOCKED`
-)
-
 // hold locks jobs as the claim does, sorted, and reads them in a later statement. It leaves out jobs that do not exist,
 // that are deleted, or that belong to another tenant (0: any tenant). A pause that is over is ended first.
 func (s *Store) hold(
-	ctx context.Context, u *unit, tenant int32, ids []uuid.UUID, locked string,
+	ctx context.Context, tx *pg.Tx, tenant int32, ids []uuid.UUID, locked string,
 ) ([]*held, facts, error) {
-	slices.SortFunc(ids, compareIDs)
-	rows, err := u.Query(ctx, `
+	slices.SortFunc(ids, pg.CompareIDs)
+	rows, err := tx.Query(ctx, `
 		SELECT job_id FROM punctual.schedules
 		WHERE job_id = ANY($1::uuid[]) AND ($2::integer = 0 OR tenant = $2::integer)
 		ORDER BY job_id FOR NO KEY UPDATE`+locked, ids, tenant)
@@ -88,7 +84,7 @@ func (s *Store) hold(
 			})
 			return err
 		})
-	f, err := readFacts(ctx, u, &b, tenant)
+	f, err := readFacts(ctx, tx, &b, tenant)
 	if err != nil {
 		return nil, facts{}, fmt.Errorf("reading locked jobs: %w", err)
 	}
@@ -99,18 +95,18 @@ func (s *Store) hold(
 			over = append(over, h)
 		}
 	}
-	return jobs, f, s.endPauses(ctx, u, over, f.now)
+	return jobs, f, s.endPauses(ctx, tx, over, f.now)
 }
 
 // holdOne holds the job that ref means. The error is ErrNotFound if there is none.
-func (s *Store) holdOne(ctx context.Context, u *unit, tenant int32, ref string) (*held, facts, error) {
+func (s *Store) holdOne(ctx context.Context, tx *pg.Tx, tenant int32, ref string) (*held, facts, error) {
 	_, byID := pg.ParseID(ref)
 	for range rounds {
-		id, err := findJob(ctx, u, tenant, ref)
+		id, err := findJob(ctx, tx, tenant, ref)
 		if err != nil {
 			return nil, facts{}, err
 		}
-		jobs, f, err := s.hold(ctx, u, tenant, []uuid.UUID{id}, wait)
+		jobs, f, err := s.hold(ctx, tx, tenant, []uuid.UUID{id}, claim.Wait)
 		if err != nil {
 			return nil, facts{}, err
 		}
@@ -131,10 +127,11 @@ const rounds = 5
 // compiled returns the job's current version, compiled. It does not keep what it compiles: the version may be this
 // transaction's own and never be committed.
 func (s *Store) compiled(j *jobRow) *scheduler.Job {
-	if job, ok := s.jobs.get(jobVersion{j.ID, j.Version}); ok {
+	key := definitions.Version{Job: j.ID, Version: j.Version}
+	if job, ok := s.definitions.Compiled(key); ok {
 		return job
 	}
-	job, err := s.compileJob(j.ID, j.tenant, j.Version, j.Definition)
+	job, err := s.definitions.Compile(key, j.tenant, j.Definition)
 	if err != nil {
 		s.options.Log.Error("a job's due slots cannot be settled by this version of Punctual",
 			"job", j.ID, "version", j.Version, "error", err)
@@ -171,9 +168,15 @@ func (h *held) enter(state JobState, now time.Time) {
 	h.enabled = state == JobActive && h.scheduledFor != nil
 }
 
-// save queues the statements that write the changes as the job's next version. Its audit entry goes with the batch: see
-// send.
-func (h *held) save(b *pgx.Batch, u *unit, now time.Time, note string) error {
+// saves are statements that write changed jobs, with their audit entries.
+type saves struct {
+	pgx.Batch
+	audited audit.Rows
+	wakes   bool // a job is due at once or very soon
+}
+
+// save queues the statements that write the changes as the job's next version, with its audit entry.
+func (h *held) save(b *saves, now time.Time, note string) error {
 	labels, err := encodeLabels(h.Definition.Labels)
 	if err != nil {
 		return fmt.Errorf("encoding labels: %w", err)
@@ -198,38 +201,39 @@ func (h *held) save(b *pgx.Batch, u *unit, now time.Time, note string) error {
 		SET scheduled_for = $2, next_run_at = $3, version = $4, lane = $5, enabled = $6, completed_at = $7
 		WHERE job_id = $1`,
 		h.ID, h.scheduledFor, h.nextRunAt, h.Version, h.lane, h.enabled, h.CompletedAt)
-	h.queueSecrets(b)
+	h.queueSecrets(&b.Batch)
 	switch {
 	case h.gate == opens:
-		queueReleaseAll(b, h.ID)
-		u.due = true
+		claim.QueueReleaseAll(&b.Batch, h.ID)
+		b.wakes = true
 	case h.gate == closes:
-		queueCloseGate(b, h.ID)
-	case gated(h.Definition):
+		claim.QueueCloseGate(&b.Batch, h.ID)
+	case claim.Gated(h.Definition):
 		b.Queue(`INSERT INTO punctual.exclusive (job_id) VALUES ($1) ON CONFLICT DO NOTHING`, h.ID)
 	}
-	u.due = u.due || h.enabled && h.nextRunAt.Before(now.Add(soon))
-	return u.audited.Add(h.tenant, now, h.change(note))
+	b.wakes = b.wakes || h.enabled && h.nextRunAt.Before(now.Add(pg.Soon))
+	return b.audited.Add(h.tenant, now, h.change(note))
 }
 
 // saveNow writes the changes at once.
-func (h *held) saveNow(ctx context.Context, u *unit, now time.Time, note string) error {
-	var b pgx.Batch
-	if err := h.save(&b, u, now, note); err != nil {
+func (h *held) saveNow(ctx context.Context, tx *pg.Tx, now time.Time, note string) error {
+	var b saves
+	if err := h.save(&b, now, note); err != nil {
 		return err
 	}
-	return send(ctx, u, &b)
+	return b.send(ctx, tx)
 }
 
-// send writes a batch of changed jobs with their audit entries. If another job has one of the names, the error is
-// ErrNameTaken.
-func send(ctx context.Context, u *unit, b *pgx.Batch) error {
+// send writes the jobs. If another job has one of the names, the error is ErrNameTaken.
+func (b *saves) send(ctx context.Context, tx *pg.Tx) error {
 	if b.Len() == 0 {
 		return nil
 	}
-	u.audited.Queue(ctx, b)
-	u.audited = audit.Rows{}
-	err := u.SendBatch(ctx, b).Close()
+	if b.wakes {
+		tx.Wake()
+	}
+	b.audited.Queue(ctx, &b.Batch)
+	err := tx.SendBatch(ctx, &b.Batch).Close()
 	if isNameTaken(err) {
 		return ErrNameTaken
 	}
@@ -237,9 +241,4 @@ func send(ctx context.Context, u *unit, b *pgx.Batch) error {
 		return fmt.Errorf("writing jobs: %w", err)
 	}
 	return nil
-}
-
-// gated reports whether the job's runs must not overlap, so that it has a row in exclusive.
-func gated(d scheduler.Definition) bool {
-	return d.WithDefaults().ConcurrencyPolicy != scheduler.PolicyAllow
 }

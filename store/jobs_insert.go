@@ -15,6 +15,8 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/audit"
+	"punctual/store/claim"
+	"punctual/store/definitions"
 	"punctual/store/pg"
 )
 
@@ -46,17 +48,17 @@ func (s *Store) prepare(tenant int32, job NewJob, f facts) (*fresh, error) {
 // define gives the job a definition, with all that follows from it except the next slot.
 func (h *held) define(s *Store, d scheduler.Definition, f facts) error {
 	full := d.WithDefaults()
-	queue, err := f.queues.id(full.Queue)
+	queue, err := f.queues.ID(full.Queue)
 	if err != nil {
 		return err
 	}
-	if err := s.checkWindow(d); err != nil {
+	if err := s.definitions.CheckWindow(d); err != nil {
 		return err
 	}
 	if d, err = h.seal(d, f.secrets); err != nil {
 		return err
 	}
-	job, err := s.compileJob(h.ID, h.tenant, h.Version, d)
+	job, err := s.definitions.Compile(definitions.Version{Job: h.ID, Version: h.Version}, h.tenant, d)
 	if err != nil {
 		return err
 	}
@@ -70,7 +72,7 @@ func (h *held) define(s *Store, d scheduler.Definition, f facts) error {
 
 // checkFirst checks what matters only when a job gets a schedule that is new to it.
 func (s *Store) checkFirst(job *scheduler.Job, f facts) error {
-	if err := s.checkAge(job, f.now); err != nil {
+	if err := s.definitions.CheckAge(job, f.now); err != nil {
 		return err
 	}
 	return f.checkInterval(job)
@@ -149,7 +151,7 @@ func (s *Store) insert(
 	if err != nil || len(taken) == 0 {
 		return taken, due, err
 	}
-	released, err := releaseNames(ctx, q, tenant, jobNames(taken), wait)
+	released, err := releaseNames(ctx, q, tenant, jobNames(taken), claim.Wait)
 	if err != nil || !released {
 		return taken, due, err
 	}
@@ -212,7 +214,7 @@ func insertFree(
 		kinds, labels = append(kinds, string(j.Definition.Schedule.Kind())), append(labels, text)
 		definitions, slots, dueAt = append(definitions, j.definition), append(slots, j.scheduledFor),
 			append(dueAt, j.nextRunAt)
-		lanes, enabled, gates = append(lanes, j.lane), append(enabled, j.enabled), append(gates, gated(j.Definition))
+		lanes, enabled, gates = append(lanes, j.lane), append(enabled, j.enabled), append(gates, claim.Gated(j.Definition))
 		entries = append(entries, scheduler.NewRunID(now))
 		masked = append(masked, audit.MaskedOf(j.definition))
 	}
@@ -237,7 +239,7 @@ func insertFree(
 		}
 		j.Tenant = owner
 		j.queueSecrets(&secrets)
-		due = due || j.enabled && j.nextRunAt.Before(now.Add(soon))
+		due = due || j.enabled && j.nextRunAt.Before(now.Add(pg.Soon))
 	}
 	if secrets.Len() > 0 { // then q is a transaction
 		if err := q.SendBatch(ctx, &secrets).Close(); err != nil {

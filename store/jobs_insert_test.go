@@ -44,7 +44,7 @@ func TestACreatedJobIsAsItIsReadBack(t *testing.T) {
 		}},
 	} {
 		t.Run(k.name, func(t *testing.T) {
-			job, err := c.CreateJob(t.Context(), c.tenant, NewJob{Definition: definition("job", k.change), Paused: k.paused})
+			job, err := c.For(c.tenant).CreateJob(t.Context(), NewJob{Definition: definition("job", k.change), Paused: k.paused})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -54,7 +54,7 @@ func (s *Store) ListJobs(
 		c.Add(`(j.name ILIKE ? OR v.definition ->> 'description' ILIKE ?)`,
 			"%"+likeText(f.Query)+"%", "%"+likeText(f.Query)+"%")
 	}
-	q := s.reader(ctx, tenant)
+	q := s.db.Reader(ctx, tenant)
 	if len(f.Labels) > 0 {
 		if err := c.Candidates(ctx, s.db, `j.tenant`, tenant, `j.id`, jobTables, f.Page); err != nil {
 			return nil, "", fmt.Errorf("listing jobs: %w", err)

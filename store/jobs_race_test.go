@@ -57,14 +57,13 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 		},
 		"delete": func(d scheduler.Definition) error { return c.DeleteJob(ctx, c.tenant, d.Name, nil) },
 		"trigger": func(d scheduler.Definition) error {
-			_, err := c.TriggerJob(ctx, c.tenant, d.Name, TriggerRequest{})
+			_, err := c.For(c.tenant).TriggerJob(ctx, d.Name, TriggerRequest{})
 			return err
 		},
 		"pause":  func(d scheduler.Definition) error { _, err := c.PauseJob(ctx, c.tenant, d.Name, "", nil); return err },
 		"resume": func(d scheduler.Definition) error { _, err := c.ResumeJob(ctx, c.tenant, d.Name, ""); return err },
 		"batch": func(scheduler.Definition) error {
-			_, err := c.CreateJobs(ctx, c.tenant,
-				batch(definition("j2", every(time.Second)), definition("j0", forbid), definition("j1")), ConflictReplace)
+			_, err := c.For(c.tenant).CreateJobs(ctx, batch(definition("j2", every(time.Second)), definition("j0", forbid), definition("j1")), ConflictReplace)
 			return err
 		},
 		"claim due": func(scheduler.Definition) error {

@@ -58,7 +58,7 @@ func scanJob(row pgx.CollectableRow) (*jobRow, error) {
 // GetJob returns a job by its id or name. A name means the active or paused job that has it, or else the newest
 // completed job. For a deleted job the error is ErrNotFound.
 func (s *Store) GetJob(ctx context.Context, tenant int32, ref string) (JobRecord, error) {
-	q := s.reader(ctx, tenant)
+	q := s.db.Reader(ctx, tenant)
 	if _, byID := pg.ParseID(ref); !byID {
 		// Usually there is an active or paused job, and reading it takes one round trip.
 		job, err := readWithLastRun(ctx, q, selectHolder, selectHolderRuns, ref, tenant)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 	"punctual/store/vault"
 )
 
@@ -43,7 +44,7 @@ func hasSecrets(d scheduler.Definition) bool {
 
 // readSecretFacts reads secretFacts if any of the definitions has secrets.
 func (s *Store) readSecretFacts(
-	ctx context.Context, u *unit, tenant int32, definitions ...scheduler.Definition,
+	ctx context.Context, tx *pg.Tx, tenant int32, definitions ...scheduler.Definition,
 ) (secretFacts, error) {
 	f := secretFacts{names: map[string]bool{}}
 	asked, values := map[string]bool{}, false
@@ -58,14 +59,14 @@ func (s *Store) readSecretFacts(
 	}
 	if values {
 		var err error
-		if f.key, err = s.sealingKey(ctx, u); err != nil {
+		if f.key, err = s.sealingKey(ctx, tx); err != nil {
 			return f, err
 		}
 	}
 	if len(asked) == 0 {
 		return f, nil
 	}
-	rows, err := u.Query(ctx, `
+	rows, err := tx.Query(ctx, `
 		SELECT name FROM punctual.secrets WHERE tenant = $1 AND name = ANY($2::text[]) ORDER BY id FOR KEY SHARE`,
 		tenant, slices.Collect(maps.Keys(asked)))
 	if err != nil {
@@ -150,7 +151,7 @@ func (h *held) queueSecrets(b *pgx.Batch) {
 // those that the definition asks to keep. So writing a job again changes nothing. A stored value that is not this job's
 // own is refused.
 func (s *Store) keepSecrets(
-	ctx context.Context, u *unit, h *held, d scheduler.Definition,
+	ctx context.Context, tx *pg.Tx, h *held, d scheduler.Definition,
 ) (scheduler.Definition, error) {
 	own, old := map[string]uuid.UUID{}, h.Definition
 	old.EachHidden(func(field string, v *scheduler.Hidden) {
@@ -158,7 +159,7 @@ func (s *Store) keepSecrets(
 			own[field] = id
 		}
 	})
-	values, err := s.jobSecrets(ctx, u, h, d, own)
+	values, err := s.jobSecrets(ctx, tx, h, d, own)
 	if err != nil {
 		return d, err
 	}
@@ -181,7 +182,7 @@ func (s *Store) keepSecrets(
 // jobSecrets decrypts the stored values of the fields in which a new definition has a value too. A value that cannot be
 // decrypted is left out, and so replaced.
 func (s *Store) jobSecrets(
-	ctx context.Context, u *unit, h *held, d scheduler.Definition, own map[string]uuid.UUID,
+	ctx context.Context, tx *pg.Tx, h *held, d scheduler.Definition, own map[string]uuid.UUID,
 ) (map[string]string, error) {
 	fields := map[uuid.UUID]string{}
 	d.EachHidden(func(field string, v *scheduler.Hidden) {
@@ -192,7 +193,7 @@ func (s *Store) jobSecrets(
 	if len(fields) == 0 {
 		return nil, nil
 	}
-	rows, err := u.Query(ctx, `
+	rows, err := tx.Query(ctx, `
 		SELECT id, data_key, ciphertext FROM punctual.job_secrets WHERE job_id = $1 AND id = ANY($2::uuid[])`,
 		h.ID, slices.Collect(maps.Keys(fields)))
 	if err != nil {
@@ -206,9 +207,23 @@ func (s *Store) jobSecrets(
 	}
 	values := map[string]string{}
 	for _, v := range found {
-		if value, err := s.open(ctx, u, v.key, v.ciphertext, jobSecretPlace(h.tenant, h.ID, v.id)); err == nil {
+		if value, err := s.open(ctx, tx, v.key, v.ciphertext, jobSecretPlace(h.tenant, h.ID, v.id)); err == nil {
 			values[fields[v.id]] = value
 		}
 	}
 	return values, nil
+}
+
+// knowsSecrets returns an *UnknownSecretError if a list names a secret that its tenant does not have.
+func (s *Store) knowsSecrets(ctx context.Context, tx *pg.Tx, tenant int32, list []scheduler.Notify) error {
+	f, err := s.readSecretFacts(ctx, tx, tenant, scheduler.Definition{Notify: list})
+	if err != nil {
+		return err
+	}
+	for field, name := range (scheduler.Definition{Notify: list}).SecretNames() {
+		if !f.names[name] {
+			return &UnknownSecretError{Field: field, Name: name}
+		}
+	}
+	return nil
 }

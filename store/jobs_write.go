@@ -8,53 +8,57 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/claim"
 	"punctual/store/pg"
 )
 
 // CreateJob writes a new job. The error is ErrNameTaken if an active or paused job has its name; a completed job does
 // not keep its name. A job whose last slot has passed already is completed from the start.
-func (s *Store) CreateJob(ctx context.Context, tenant int32, job NewJob) (JobRecord, error) {
-	rec, taken, due, err := s.create(ctx, s.reader(ctx, tenant), tenant, job)
+func (w Writer) CreateJob(ctx context.Context, job NewJob) (JobRecord, error) {
+	rec, taken, due, err := w.store.create(ctx, w.tx, w.tenant, job)
 	if err != nil {
-		return JobRecord{}, s.db.TookWrite(err)
+		return JobRecord{}, w.store.db.TookWrite(err)
 	}
 	if taken {
 		return JobRecord{}, fmt.Errorf("job %q: %w", job.Definition.Name, ErrNameTaken)
 	}
-	switch u := s.unit(ctx); {
-	case u != nil:
-		u.due = u.due || due
+	switch {
+	case due && w.tx != nil:
+		w.tx.Wake()
 	case due:
-		s.signal()
+		w.store.db.Wake()
 	}
 	return rec, nil
 }
 
-// create writes a new job unless its name is taken. It writes in the transaction q, or else in one of its own.
+// create writes a new job unless its name is taken. Without a transaction it begins one if it needs one.
 func (s *Store) create(
-	ctx context.Context, q pg.Querier, tenant int32, job NewJob,
+	ctx context.Context, tx *pg.Tx, tenant int32, job NewJob,
 ) (rec JobRecord, taken, due bool, err error) {
+	q := s.db.Reader(ctx, tenant)
+	if tx != nil {
+		q = tx
+	}
 	f, err := readFacts(ctx, q, &pgx.Batch{}, tenant)
 	if err != nil {
 		return rec, false, false, fmt.Errorf("reading queues: %w", err)
 	}
-	u, within := q.(*unit)
-	if !within && (f.maxJobs > 0 || hasSecrets(job.Definition)) { // this takes several statements
-		err = s.join(ctx, tenant, func(ctx context.Context, u *unit) (err error) {
-			rec, taken, due, err = s.createOne(ctx, u, u, tenant, job, f)
+	if tx == nil && (f.maxJobs > 0 || hasSecrets(job.Definition)) { // this takes several statements
+		err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) (err error) {
+			rec, taken, due, err = s.createOne(ctx, tx, tx, tenant, job, f)
 			return err
 		})
 		return rec, taken, due, err
 	}
-	return s.createOne(ctx, q, u, tenant, job, f)
+	return s.createOne(ctx, q, tx, tenant, job, f)
 }
 
 // createOne is create after the facts were read. u is q if q is a transaction.
 func (s *Store) createOne(
-	ctx context.Context, q pg.Querier, u *unit, tenant int32, job NewJob, f facts,
+	ctx context.Context, q pg.Querier, tx *pg.Tx, tenant int32, job NewJob, f facts,
 ) (rec JobRecord, taken, due bool, err error) {
 	if hasSecrets(job.Definition) {
-		if f.secrets, err = s.readSecretFacts(ctx, u, tenant, job.Definition); err != nil {
+		if f.secrets, err = s.readSecretFacts(ctx, tx, tenant, job.Definition); err != nil {
 			return rec, false, false, err
 		}
 	}
@@ -81,10 +85,10 @@ func (s *Store) PutJob(
 	ctx context.Context, tenant int32, name string, job NewJob, ifMatch *int32, createOnly bool,
 ) (rec JobRecord, created bool, err error) {
 	job.Definition.Name = name
-	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
+	err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		for range rounds {
 			var done bool
-			rec, created, done, err = s.put(ctx, u, tenant, job, ifMatch, createOnly)
+			rec, created, done, err = s.put(ctx, tx, tenant, job, ifMatch, createOnly)
 			if done || err != nil {
 				return err
 			}
@@ -96,10 +100,10 @@ func (s *Store) PutJob(
 
 // put is one round of PutJob. done is false if the name changed hands meanwhile.
 func (s *Store) put(
-	ctx context.Context, u *unit, tenant int32, job NewJob, ifMatch *int32, createOnly bool,
+	ctx context.Context, tx *pg.Tx, tenant int32, job NewJob, ifMatch *int32, createOnly bool,
 ) (rec JobRecord, created, done bool, err error) {
 	name := job.Definition.Name
-	found, err := findByName(ctx, u, tenant, []string{name})
+	found, err := findByName(ctx, tx, tenant, []string{name})
 	if err != nil {
 		return rec, false, false, err
 	}
@@ -114,14 +118,16 @@ func (s *Store) put(
 		if ifMatch != nil {
 			return rec, false, false, fmt.Errorf("job %q does not exist: %w", name, ErrVersion)
 		}
-		rec, taken, due, err := s.create(ctx, u, tenant, job)
+		rec, taken, due, err := s.create(ctx, tx, tenant, job)
 		if err != nil || taken {
 			return rec, false, false, err
 		}
-		u.due = u.due || due
+		if due {
+			tx.Wake()
+		}
 		return rec, true, true, nil
 	}
-	jobs, f, err := s.hold(ctx, u, tenant, []uuid.UUID{old.id}, wait)
+	jobs, f, err := s.hold(ctx, tx, tenant, []uuid.UUID{old.id}, claim.Wait)
 	if err != nil || len(jobs) == 0 || jobs[0].Definition.Name != name {
 		return rec, false, false, err
 	}
@@ -129,7 +135,7 @@ func (s *Store) put(
 	if err := h.match(ifMatch); err != nil {
 		return rec, false, false, err
 	}
-	rec, err = s.replace(ctx, u, h, job, f, true)
+	rec, err = s.replace(ctx, tx, h, job, f, true)
 	return rec, false, true, err
 }
 
@@ -141,8 +147,8 @@ func (s *Store) EditJob(
 	ctx context.Context, tenant int32, ref string, ifMatch *int32, edit func(JobRecord) (NewJob, error),
 ) (JobRecord, error) {
 	var rec JobRecord
-	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
-		h, f, err := s.holdOne(ctx, u, tenant, ref)
+	err := s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+		h, f, err := s.holdOne(ctx, tx, tenant, ref)
 		if err != nil {
 			return err
 		}
@@ -153,7 +159,7 @@ func (s *Store) EditJob(
 		if err != nil {
 			return err
 		}
-		rec, err = s.replace(ctx, u, h, job, f, false)
+		rec, err = s.replace(ctx, tx, h, job, f, false)
 		return err
 	})
 	return rec, err
@@ -168,31 +174,31 @@ func (h *held) match(version *int32) error {
 }
 
 // replace rewrites one held job and returns its new record.
-func (s *Store) replace(ctx context.Context, u *unit, h *held, job NewJob, f facts, put bool) (JobRecord, error) {
-	changed, err := s.rewrite(ctx, u, h, job, f, put)
+func (s *Store) replace(ctx context.Context, tx *pg.Tx, h *held, job NewJob, f facts, put bool) (JobRecord, error) {
+	changed, err := s.rewrite(ctx, tx, h, job, f, put)
 	if err != nil {
 		return JobRecord{}, err
 	}
 	if changed {
-		if err := h.saveNow(ctx, u, f.now, ""); err != nil {
+		if err := h.saveNow(ctx, tx, f.now, ""); err != nil {
 			return JobRecord{}, fmt.Errorf("job %q: %w", job.Definition.Name, err)
 		}
 	}
-	return readJob(ctx, u, h.tenant, h.ID)
+	return readJob(ctx, tx, h.tenant, h.ID)
 }
 
 // rewrite gives a held job a new definition and settles what is due under the old one. The caller saves the job if it
 // changed. Only a new schedule or jitter moves the next slot. put says that the request writes the whole job and not a
 // part of it.
 func (s *Store) rewrite(
-	ctx context.Context, u *unit, h *held, job NewJob, f facts, put bool,
+	ctx context.Context, tx *pg.Tx, h *held, job NewJob, f facts, put bool,
 ) (changed bool, err error) {
 	if hasSecrets(job.Definition) {
-		if job.Definition, err = s.keepSecrets(ctx, u, h, job.Definition); err != nil {
+		if job.Definition, err = s.keepSecrets(ctx, tx, h, job.Definition); err != nil {
 			return false, err
 		}
 		if f.secrets.names == nil {
-			if f.secrets, err = s.readSecretFacts(ctx, u, h.tenant, job.Definition); err != nil {
+			if f.secrets, err = s.readSecretFacts(ctx, tx, h.tenant, job.Definition); err != nil {
 				return false, err
 			}
 		}
@@ -229,20 +235,20 @@ func (s *Store) rewrite(
 	}
 	switch {
 	case h.State == JobActive:
-		err = s.settleDue(ctx, u, h, now, moved || jitter)
+		err = s.settleDue(ctx, tx, h, now, moved || jitter)
 	case h.State == JobPaused && (moved || !paused):
-		err = s.settlePassed(ctx, u, h, now, moved)
+		err = s.settlePassed(ctx, tx, h, now, moved)
 	}
 	if err != nil {
 		return false, err
 	}
-	switch was, is := gated(h.Definition), gated(next.Definition); {
+	switch was, is := claim.Gated(h.Definition), claim.Gated(next.Definition); {
 	case was && !is:
 		h.gate = opens
-		err = openGate(ctx, u, h.ID)
+		err = claim.OpenGate(ctx, tx, h.ID)
 	case is && !was:
 		h.gate = closes
-		err = pg.Exec(ctx, u, `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, h.ID)
+		err = pg.Exec(ctx, tx, `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, h.ID)
 	}
 	if err != nil {
 		return false, fmt.Errorf("changing the gate of job %s: %w", h.ID, err)
@@ -257,15 +263,15 @@ func (s *Store) rewrite(
 	}
 	h.enter(h.stateFor(paused), now)
 	if state == JobCompleted && h.State != JobCompleted {
-		if err := keepTenant(ctx, u, h.tenant); err != nil {
+		if err := keepTenant(ctx, tx, h.tenant); err != nil {
 			return false, err
 		}
-		if err := countIn(ctx, u, h.tenant, 1, f); err != nil {
+		if err := countIn(ctx, tx, h.tenant, 1, f); err != nil {
 			return false, err
 		}
 	}
 	if old.Name != h.Definition.Name || state == JobCompleted && h.State != JobCompleted {
-		_, err = releaseNames(ctx, u, h.tenant, []string{h.Definition.Name}, passOver)
+		_, err = releaseNames(ctx, tx, h.tenant, []string{h.Definition.Name}, claim.PassOver)
 	}
 	return true, err
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/claim"
+	"punctual/store/definitions"
 )
 
 func TestCreateJob(t *testing.T) {
@@ -30,18 +32,18 @@ func TestCreateJob(t *testing.T) {
 		t.Errorf("its description came back as %q", got)
 	}
 
-	_, err := c.CreateJob(ctx, c.tenant, NewJob{Definition: definition("a")})
+	_, err := c.For(c.tenant).CreateJob(ctx, NewJob{Definition: definition("a")})
 	wantError(t, err, ErrNameTaken)
 
-	var unknown *UnknownQueueError
-	_, err = c.CreateJob(ctx, c.tenant,
+	var unknown *claim.UnknownQueueError
+	_, err = c.For(c.tenant).CreateJob(ctx,
 		NewJob{Definition: definition("b", func(d *scheduler.Definition) { d.Queue = "nowhere" })})
 	if !errors.As(err, &unknown) || unknown.Name != "nowhere" || !slices.Equal(unknown.Known, []string{"default"}) {
 		t.Errorf("an unknown queue: %v", err)
 	}
 
 	paused := true
-	p, err := c.CreateJob(ctx, c.tenant, NewJob{Definition: definition("paused"), Paused: &paused})
+	p, err := c.For(c.tenant).CreateJob(ctx, NewJob{Definition: definition("paused"), Paused: &paused})
 	if err != nil || p.State != JobPaused || p.NextRunAt != nil || p.PausedAt == nil {
 		t.Errorf("a job created paused is %+v, %v", p, err)
 	}
@@ -82,7 +84,7 @@ func TestOfConcurrentCreatesWithOneNameOneWins(t *testing.T) {
 	errs := make([]error, 6)
 	var wg sync.WaitGroup
 	for i := range errs {
-		wg.Go(func() { _, errs[i] = c.CreateJob(t.Context(), c.tenant, NewJob{Definition: definition("a")}) })
+		wg.Go(func() { _, errs[i] = c.For(c.tenant).CreateJob(t.Context(), NewJob{Definition: definition("a")}) })
 	}
 	wg.Wait()
 	won := 0
@@ -257,8 +259,8 @@ func TestAnInstantFurtherBackThanRunsAreKeptIsRefused(t *testing.T) {
 	c := newCRUD(t)
 	old := scheduler.InstantOf(time.Now().Add(-31 * 24 * time.Hour))
 	ancient := func(d *scheduler.Definition) { d.Schedule = scheduler.Schedule{At: old} }
-	var age *AgeError
-	if _, err := c.CreateJob(t.Context(), c.tenant, NewJob{Definition: definition("j", ancient)}); !errors.As(err, &age) ||
+	var age *definitions.AgeError
+	if _, err := c.For(c.tenant).CreateJob(t.Context(), NewJob{Definition: definition("j", ancient)}); !errors.As(err, &age) ||
 		age.At != old.String() {
 		t.Errorf("a create: %v", err)
 	}
@@ -555,7 +557,7 @@ func jittered(d *scheduler.Definition) { d.Jitter = scheduler.DurationOf(20 * ti
 func TestForbidSettlesADueSlotAsOverlap(t *testing.T) {
 	c := newCRUD(t)
 	job := c.create("a", forbid)
-	run, err := c.TriggerJob(t.Context(), c.tenant, "a", TriggerRequest{})
+	run, err := c.For(c.tenant).TriggerJob(t.Context(), "a", TriggerRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,13 +97,13 @@ func (s *Store) CreateKey(ctx context.Context, tenant int32, n NewKey) (key stri
 	}
 	key, prefix := makeKey()
 	hash := sha256.Sum256([]byte(key))
-	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
-		expires, err := expiry(ctx, u, n)
+	err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+		expires, err := expiry(ctx, tx, n)
 		if err != nil {
 			return err
 		}
 		// The lock keeps the tenant from being deleted meanwhile.
-		rows, err := u.Query(ctx, `
+		rows, err := tx.Query(ctx, `
 			WITH t AS (SELECT id, name FROM punctual.tenants WHERE id = $2 AND deleted_at IS NULL FOR KEY SHARE),
 			k AS (INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by, expires_at)
 			      SELECT $1, t.id, $3, $4, $5::bytea, $6, $7, $8 FROM t RETURNING *)
@@ -118,7 +118,7 @@ func (s *Store) CreateKey(ctx context.Context, tenant int32, n NewKey) (key stri
 		if err != nil {
 			return fmt.Errorf("writing key %q: %w", n.Name, err)
 		}
-		return audit.Write(ctx, u, tenant, k.change(audit.KeyCreate))
+		return audit.Write(ctx, tx, tenant, k.change(audit.KeyCreate))
 	})
 	if err != nil {
 		return "", Key{}, err
@@ -127,9 +127,9 @@ func (s *Store) CreateKey(ctx context.Context, tenant int32, n NewKey) (key stri
 }
 
 // expiry returns when a new key expires, by the database's clock.
-func expiry(ctx context.Context, u *unit, n NewKey) (*time.Time, error) {
+func expiry(ctx context.Context, tx *pg.Tx, n NewKey) (*time.Time, error) {
 	var now time.Time
-	if err := u.QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {
 		return nil, fmt.Errorf("reading the database's clock: %w", err)
 	}
 	if n.Lifetime > 0 {
@@ -150,7 +150,7 @@ func (s *Store) ListKeys(
 	if err != nil {
 		return nil, "", err
 	}
-	rows, err := s.reader(ctx, tenant).Query(ctx, `
+	rows, err := s.db.Reader(ctx, tenant).Query(ctx, `
 		SELECT `+keyColumns+` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
 		WHERE k.tenant = $1 AND (NOT $2 OR k.id < $3) ORDER BY k.id DESC LIMIT $4`, tenant, ok, below, p.Size()+1)
 	if err == nil {
@@ -165,7 +165,7 @@ func (s *Store) ListKeys(
 
 // GetKey returns a key of a tenant by its id.
 func (s *Store) GetKey(ctx context.Context, tenant int32, id uuid.UUID) (Key, error) {
-	rows, err := s.reader(ctx, tenant).Query(ctx, `
+	rows, err := s.db.Reader(ctx, tenant).Query(ctx, `
 		SELECT `+keyColumns+` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
 		WHERE k.id = $1 AND k.tenant = $2`, id, tenant)
 	var k Key
@@ -183,12 +183,12 @@ func (s *Store) GetKey(ctx context.Context, tenant int32, id uuid.UUID) (Key, er
 
 // RevokeKey revokes a key of a tenant for good. Revoking it again changes nothing.
 func (s *Store) RevokeKey(ctx context.Context, tenant int32, id uuid.UUID) error {
-	return s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
+	return s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		k, err := s.GetKey(ctx, tenant, id)
 		if err != nil || k.RevokedAt != nil {
 			return err
 		}
-		done, err := u.Exec(ctx, `
+		done, err := tx.Exec(ctx, `
 			UPDATE punctual.api_keys SET revoked_at = now()
 			WHERE id = $1 AND tenant = $2 AND revoked_at IS NULL`, id, tenant)
 		if err != nil {
@@ -197,7 +197,7 @@ func (s *Store) RevokeKey(ctx context.Context, tenant int32, id uuid.UUID) error
 		if done.RowsAffected() == 0 { // another transaction was faster
 			return nil
 		}
-		return audit.Write(ctx, u, tenant, k.change(audit.KeyRevoke))
+		return audit.Write(ctx, tx, tenant, k.change(audit.KeyRevoke))
 	})
 }
 
@@ -206,7 +206,7 @@ func (s *Store) RevokeKey(ctx context.Context, tenant int32, id uuid.UUID) error
 func (s *Store) FindKey(ctx context.Context, ref string) (tenant int32, id uuid.UUID, err error) {
 	prefix, _, _ := strings.Cut(strings.TrimPrefix(ref, keyStart), "_")
 	byID, _ := pg.ParseID(ref)
-	err = s.reader(ctx, pg.Everybody).QueryRow(ctx, `
+	err = s.db.Reader(ctx, pg.Everybody).QueryRow(ctx, `
 		SELECT tenant, id FROM punctual.api_keys WHERE prefix = $1 OR id = $2`, prefix, byID).Scan(&tenant, &id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, uuid.Nil, fmt.Errorf("key: %w", ErrNotFound) // not named: it may be the whole key

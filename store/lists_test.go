@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -110,7 +109,7 @@ func TestPagesAreStableUnderInserts(t *testing.T) {
 		c.trigger("j0")
 		page.Cursor = next
 	}
-	if len(runs) != 5 || !slices.IsSortedFunc(runs, func(a, b uuid.UUID) int { return compareIDs(b, a) }) {
+	if len(runs) != 5 || !slices.IsSortedFunc(runs, func(a, b uuid.UUID) int { return pg.CompareIDs(b, a) }) {
 		t.Errorf("runs %v", runs)
 	}
 	for _, cursor := range []string{"x", "!", "AAAA", jobCursor} {
@@ -258,12 +257,11 @@ func TestEverythingWorksInEveryExecMode(t *testing.T) {
 			if n, _, err := c.Store.resumeDue(ctx); err != nil || n != 1 {
 				t.Errorf("%d resumed, %v", n, err)
 			}
-			if _, err := c.CreateJobs(ctx, c.tenant,
-				batch(definition("b"), definition("a", every(time.Hour)), definition("n", never)), ConflictReplace); err != nil {
+			if _, err := c.For(c.tenant).CreateJobs(ctx, batch(definition("b"), definition("a", every(time.Hour)), definition("n", never)), ConflictReplace); err != nil {
 				t.Error(err)
 			}
-			_, _, err := c.Idempotent(ctx, c.tenant, Idempotency{Key: "k"}, func(ctx context.Context) (Answer, error) {
-				_, err := c.TriggerJob(ctx, c.tenant, "b", TriggerRequest{Body: []byte(`{}`), Headers: map[string]string{"a": "b"}})
+			_, _, err := c.Idempotent(ctx, c.tenant, Idempotency{Key: "k"}, func(w Writer) (Answer, error) {
+				_, err := w.TriggerJob(ctx, "b", TriggerRequest{Body: []byte(`{}`), Headers: map[string]string{"a": "b"}})
 				return Answer{Status: 202, Body: []byte(`{}`)}, err
 			})
 			if err != nil {

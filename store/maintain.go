@@ -27,7 +27,7 @@ func (s *Store) maintain(ctx context.Context) (left bool, err error) {
 		s.alarm(ctx)
 	}
 	_, cancels := s.ForgetCancels(ctx)
-	allowances := s.forgetAllowances(ctx)
+	allowances := s.ForgetAllowances(ctx)
 	used := s.NoteKeysUsed(ctx)
 	gates := s.CheckGates(ctx)
 	return false, errors.Join(partitions, gates, cancels, allowances, used, s.warnOfUnserved(ctx))

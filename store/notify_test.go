@@ -18,7 +18,7 @@ import (
 func (c crud) tell() {
 	c.t.Helper()
 	for {
-		left, err := c.notify(c.t.Context())
+		left, err := c.Notify(c.t.Context())
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -268,7 +268,7 @@ func TestTheCurrentDefinitionSaysWhoIsTold(t *testing.T) {
 		job := c.create("job", never, everything)
 		c.dies("job")
 		c.edit("job", described("newer"))
-		c.jobs.purge()
+		c.definitions.Forget()
 		c.exec(`UPDATE punctual.job_versions SET definition = '{"name":"job","newer":true}'
 			WHERE job_id = $1 AND version = 2`, job.ID)
 		c.wantHeard("")
@@ -325,7 +325,7 @@ func TestADeadNotice(t *testing.T) {
 	if run.Trigger != scheduler.TriggerNotify || run.ReplayOf == nil || run.MaxAttempts != 5 {
 		t.Errorf("the replay is %+v", run)
 	}
-	if _, err := c.TriggerJob(t.Context(), c.tenant, "job", TriggerRequest{}); err != nil {
+	if _, err := c.For(c.tenant).TriggerJob(t.Context(), "job", TriggerRequest{}); err != nil {
 		t.Errorf("a replayed notice is in the way of the job's runs: %v", err)
 	}
 	active := c.claimReady(100)
@@ -508,7 +508,7 @@ func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
 	for range tellers {
 		telling.Go(func() {
 			for {
-				if _, err := c.notify(t.Context()); err != nil {
+				if _, err := c.Notify(t.Context()); err != nil {
 					t.Error(err)
 				}
 				select {

@@ -31,10 +31,11 @@ const (
 
 // bulk is an operation that is locked for one batch, with the results of the batch.
 type bulk struct {
-	id   uuid.UUID
-	kind OperationKind
-	note string
-	rate int // per second; 0: no limit
+	store *Store
+	id    uuid.UUID
+	kind  OperationKind
+	note  string
+	rate  int // per second; 0: no limit
 
 	second int // how many ordered runs of the tenant may wait: as many as its limit allows per second, at most mostAhead
 
@@ -48,7 +49,7 @@ type bulk struct {
 
 // batches says what each kind of operation does in one batch: it locks the rows that it works on, does the work, and
 // records the results in bulk.
-var batches = map[OperationKind]func(o *bulk, ctx context.Context, u *unit) error{
+var batches = map[OperationKind]func(o *bulk, ctx context.Context, tx *pg.Tx) error{
 	OperationReplay:   (*bulk).workLetters,
 	OperationResolve:  (*bulk).workLetters,
 	OperationBackfill: (*bulk).workSlots,
@@ -60,20 +61,21 @@ var batches = map[OperationKind]func(o *bulk, ctx context.Context, u *unit) erro
 func (s *Store) operate(ctx context.Context) (wait time.Duration, left bool, err error) {
 	ctx = pg.Chores.In(ctx)
 	var o *bulk
-	err = s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) error {
+	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		var err error
-		if o, err = lockOperation(ctx, u); err != nil {
+		if o, err = lockOperation(ctx, tx); err != nil {
 			return err
 		}
 		if o == nil {
-			wait, left, err = nextBatch(ctx, u)
+			wait, left, err = nextBatch(ctx, tx)
 			return err
 		}
-		if err := batches[o.kind](o, ctx, u); err != nil {
+		o.store = s
+		if err := batches[o.kind](o, ctx, tx); err != nil {
 			return err
 		}
 		left = true
-		return o.save(ctx, u)
+		return o.save(ctx, tx)
 	})
 	switch {
 	case err == nil || o == nil:
@@ -87,9 +89,9 @@ func (s *Store) operate(ctx context.Context) (wait time.Duration, left bool, err
 
 // lockOperation locks the operation whose turn it is. It returns nil if no operation is due, or if other replicas work
 // on those that are. Kinds that this binary does not know are left to binaries that do.
-func lockOperation(ctx context.Context, u *unit) (*bulk, error) {
+func lockOperation(ctx context.Context, tx *pg.Tx) (*bulk, error) {
 	var o bulk
-	err := u.QueryRow(ctx, `
+	err := tx.QueryRow(ctx, `
 		SELECT o.id, o.kind, coalesce(o.note, ''), coalesce(o.max_per_second, 0), least(t.max_runs_per_second, $2)
 		FROM punctual.operations o JOIN punctual.tenants t ON t.id = o.tenant
 		WHERE o.state = 'running' AND o.kind = ANY($1::text[]) AND o.next_at <= clock_timestamp()
@@ -105,9 +107,9 @@ func lockOperation(ctx context.Context, u *unit) (*bulk, error) {
 }
 
 // nextBatch returns whether there are operations at all, and how long to wait until the next one is due.
-func nextBatch(ctx context.Context, u *unit) (wait time.Duration, left bool, err error) {
+func nextBatch(ctx context.Context, tx *pg.Tx) (wait time.Duration, left bool, err error) {
 	var next *time.Duration
-	err = u.QueryRow(ctx, `
+	err = tx.QueryRow(ctx, `
 		SELECT min(next_at) - clock_timestamp() FROM punctual.operations
 		WHERE state = 'running' AND kind = ANY($1::text[])`, knownKinds()).Scan(&next)
 	if err != nil {
@@ -148,8 +150,8 @@ FROM punctual.operations o WHERE o.id = $1`
 
 // looksAhead reads what keeps the operation from making more runs. The rest of an order waits in its operation, where
 // it can be cancelled and delays no other run.
-func (o *bulk) looksAhead(ctx context.Context, u *unit) (a ahead, err error) {
-	if err := u.QueryRow(ctx, selectAhead, o.id, o.second).Scan(&a.queues, &a.jobs); err != nil {
+func (o *bulk) looksAhead(ctx context.Context, tx *pg.Tx) (a ahead, err error) {
+	if err := tx.QueryRow(ctx, selectAhead, o.id, o.second).Scan(&a.queues, &a.jobs); err != nil {
 		return a, fmt.Errorf("looking for what waits of operation %s: %w", o.id, err)
 	}
 	o.full = len(a.queues) > 0
@@ -165,7 +167,7 @@ func (o *bulk) size(most int) int {
 }
 
 // save records the progress and when the next batch may be done. If nothing is left, it ends the operation.
-func (o *bulk) save(ctx context.Context, u *unit) error {
+func (o *bulk) save(ctx context.Context, tx *pg.Tx) error {
 	var pause time.Duration
 	switch {
 	case o.done+o.failed == 0 && o.full:
@@ -175,7 +177,7 @@ func (o *bulk) save(ctx context.Context, u *unit) error {
 	case o.rate > 0:
 		pause = time.Duration(o.made) * time.Second / time.Duration(o.rate)
 	}
-	_, err := u.Exec(ctx, `
+	_, err := tx.Exec(ctx, `
 		UPDATE punctual.operations SET done = done + $2, failed = failed + $3, error = coalesce($4, error),
 		       next_at = clock_timestamp() + $5::interval,
 		       state = CASE WHEN $6 THEN 'running' ELSE 'done' END,
@@ -209,10 +211,10 @@ func cannotSucceed(err error) bool {
 // failOperation ends an operation that can never be carried on.
 func (s *Store) failOperation(ctx context.Context, id uuid.UUID, cause error) error {
 	s.options.Log.Error("an operation cannot be carried on", "operation", id, "error", cause)
-	return s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) error {
-		if err := pg.Exec(ctx, u, `SELECT FROM punctual.operations WHERE id = $1 FOR UPDATE`, id); err != nil {
+	return s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+		if err := pg.Exec(ctx, tx, `SELECT FROM punctual.operations WHERE id = $1 FOR UPDATE`, id); err != nil {
 			return fmt.Errorf("locking operation %s: %w", id, err)
 		}
-		return endOperation(ctx, u, id, OperationFailed, storable(cause.Error()))
+		return endOperation(ctx, tx, id, OperationFailed, pg.Storable(cause.Error()))
 	})
 }

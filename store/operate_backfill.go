@@ -11,6 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/definitions"
+	"punctual/store/notices"
+	"punctual/store/pg"
 )
 
 const (
@@ -24,8 +27,8 @@ type backfill struct {
 	*bulk
 	tenant   int32
 	queue    int16
-	job      jobVersion // the version whose schedule has the slots
-	created  time.Time  // when the job was created
+	job      definitions.Version // the version whose schedule has the slots
+	created  time.Time           // when the job was created
 	rerun    bool
 	next     time.Time // the first slot that is left
 	last     time.Time
@@ -41,51 +44,52 @@ type pastRuns struct {
 }
 
 // workSlots makes the next runs of a backfill.
-func (o *bulk) workSlots(ctx context.Context, u *unit) error {
+func (o *bulk) workSlots(ctx context.Context, tx *pg.Tx) error {
 	b := backfill{bulk: o}
-	if err := b.read(ctx, u); err != nil {
+	if err := b.read(ctx, tx); err != nil {
 		return err
 	}
 	o.left = true
-	held, err := b.share(ctx, u)
+	held, err := b.share(ctx, tx)
 	if err != nil || !held {
 		return err
 	}
-	waits, err := b.looksAhead(ctx, u)
-	if err != nil || slices.Contains(waits.queues, b.queue) || slices.Contains(waits.jobs, b.job.id) {
+	waits, err := b.looksAhead(ctx, tx)
+	if err != nil || slices.Contains(waits.queues, b.queue) || slices.Contains(waits.jobs, b.job.Job) {
 		return err
 	}
-	room, err := b.room(ctx, u)
+	room, err := b.room(ctx, tx)
 	if err != nil || room == 0 {
 		return err
 	}
-	job, cannot, err := u.compiled(ctx, b.tenant, b.job)
+	found, err := b.store.definitions.Read(ctx, tx, definitions.One(b.job, b.tenant))
 	if err != nil {
 		return err
 	}
-	if cannot != nil {
-		u.store.options.Log.Error("a backfill cannot be carried on by this version of Punctual; it is tried again",
-			"operation", o.id, "job", b.job.id, "error", cannot)
+	job, known := found.Jobs[b.job]
+	if !known {
+		b.store.options.Log.Error("a backfill cannot be carried on by this version of Punctual; it is tried again",
+			"operation", o.id, "job", b.job.Job, "error", found.Broken[b.job])
 		return nil
 	}
 	ahead := b.ahead(job.Timetable)
-	ran, err := b.ran(ctx, u, ahead)
+	ran, err := b.ran(ctx, tx, ahead)
 	if err != nil {
 		return err
 	}
 	next := b.choose(job.Timetable, ahead, ran, room)
-	if err := b.write(ctx, u); err != nil {
+	if err := b.write(ctx, tx); err != nil {
 		return err
 	}
-	return b.goOn(ctx, u, next)
+	return b.goOn(ctx, tx, next)
 }
 
-func (b *backfill) read(ctx context.Context, u *unit) error {
-	err := u.QueryRow(ctx, `
+func (b *backfill) read(ctx context.Context, tx *pg.Tx) error {
+	err := tx.QueryRow(ctx, `
 		SELECT o.tenant, j.queue, o.job_id, (o.request ->> 'job_version')::integer,
 			o.rerun, o.next_slot, o.last_slot, j.created_at
 		FROM punctual.operations o JOIN punctual.jobs j ON j.id = o.job_id WHERE o.id = $1`, b.id).
-		Scan(&b.tenant, &b.queue, &b.job.id, &b.job.version, &b.rerun, &b.next, &b.last, &b.created)
+		Scan(&b.tenant, &b.queue, &b.job.Job, &b.job.Version, &b.rerun, &b.next, &b.last, &b.created)
 	if errors.Is(err, pgx.ErrNoRows) { // the deleted job's row is gone too
 		return hopeless("the job was deleted")
 	}
@@ -98,35 +102,35 @@ func (b *backfill) read(ctx context.Context, u *unit) error {
 // share keeps the job from being edited or deleted until the runs are written. held is false if another transaction is
 // changing the job. share does not lock the schedule: claims pass over a locked one, so a job that is backfilled all
 // the time would never get to its slots.
-func (b *backfill) share(ctx context.Context, u *unit) (held bool, err error) {
-	states, _, err := shareJobs(ctx, u, []uuid.UUID{b.job.id})
+func (b *backfill) share(ctx context.Context, tx *pg.Tx) (held bool, err error) {
+	states, _, err := shareJobs(ctx, tx, []uuid.UUID{b.job.Job})
 	if err != nil {
 		return false, err
 	}
-	state, held := states[b.job.id]
+	state, held := states[b.job.Job]
 	if state == JobDeleted {
 		return false, hopeless("the job was deleted")
 	}
-	b.now, b.earliest, err = u.store.reach(ctx, u, b.created)
+	b.now, b.earliest, err = b.store.reach(ctx, tx, b.created)
 	return held, err
 }
 
 // room returns how many runs the batch may make. Like replays they only enter ready, where the claim lets the runs of a
 // job with a gate pass one at a time. For such a job at most one of them waits at any time, so that they keep their
 // order and do not wait at the gate by the thousand.
-func (b *backfill) room(ctx context.Context, u *unit) (int, error) {
+func (b *backfill) room(ctx context.Context, tx *pg.Tx) (int, error) {
 	var busy bool
-	err := u.QueryRow(ctx, `
+	err := tx.QueryRow(ctx, `
 		SELECT EXISTS (
 		        SELECT FROM punctual.ready y WHERE y.job_id = x.job_id
-		        AND (SELECT `+isNotice+` FROM punctual.runs r WHERE r.id = y.run_id) IS NOT TRUE)
+		        AND (SELECT `+notices.IsNotice+` FROM punctual.runs r WHERE r.id = y.run_id) IS NOT TRUE)
 		    OR EXISTS (SELECT FROM punctual.runs r WHERE r.id = x.active_run AND r.finished_at IS NULL)
-		FROM punctual.exclusive x WHERE x.job_id = $1 AND x.gated`, b.job.id).Scan(&busy)
+		FROM punctual.exclusive x WHERE x.job_id = $1 AND x.gated`, b.job.Job).Scan(&busy)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows): // its runs may overlap
 		return min(b.size(backfillBatch), b.second), nil
 	case err != nil:
-		return 0, fmt.Errorf("looking at the gate of job %s: %w", b.job.id, err)
+		return 0, fmt.Errorf("looking at the gate of job %s: %w", b.job.Job, err)
 	case busy:
 		return 0, nil
 	}
@@ -145,16 +149,16 @@ func (b *backfill) ahead(t *scheduler.Timetable) []time.Time {
 }
 
 // ran returns which runs of the slots exist.
-func (b *backfill) ran(ctx context.Context, u *unit, slots []time.Time) (map[uuid.UUID]bool, error) {
+func (b *backfill) ran(ctx context.Context, tx *pg.Tx, slots []time.Time) (map[uuid.UUID]bool, error) {
 	if len(slots) == 0 {
 		return nil, nil
 	}
 	ids := make([]uuid.UUID, len(slots))
 	for i, at := range slots {
-		ids[i] = scheduler.SlotRunID(b.job.id, at)
+		ids[i] = scheduler.SlotRunID(b.job.Job, at)
 	}
 	// The bounds exclude the partitions of other days.
-	rows, err := u.Query(ctx, `SELECT id FROM punctual.runs WHERE id = ANY($1::uuid[]) AND id >= $2 AND id < $3`,
+	rows, err := tx.Query(ctx, `SELECT id FROM punctual.runs WHERE id = ANY($1::uuid[]) AND id >= $2 AND id < $3`,
 		ids, scheduler.FirstRunID(slots[0]), scheduler.FirstRunID(slots[len(slots)-1].Add(time.Millisecond)))
 	if err != nil {
 		return nil, fmt.Errorf("looking for the runs of slots: %w", err)
@@ -169,7 +173,7 @@ func (b *backfill) ran(ctx context.Context, u *unit, slots []time.Time) (map[uui
 // choose settles the slots one after the other. It returns the first slot that is left for another batch, or nil.
 func (b *backfill) choose(t *scheduler.Timetable, ahead []time.Time, ran map[uuid.UUID]bool, room int) *time.Time {
 	for i, at := range ahead {
-		id := scheduler.SlotRunID(b.job.id, at)
+		id := scheduler.SlotRunID(b.job.Job, at)
 		switch {
 		case i == slotsAhead:
 			return &ahead[i]
@@ -212,7 +216,7 @@ FROM made m
 JOIN u ON u.id = m.id`
 
 // write writes the new runs with the current definition. Any replica may claim them at once.
-func (b *backfill) write(ctx context.Context, u *unit) error {
+func (b *backfill) write(ctx context.Context, tx *pg.Tx) error {
 	n := len(b.runs.ids)
 	if n == 0 {
 		return nil
@@ -222,17 +226,17 @@ func (b *backfill) write(ctx context.Context, u *unit) error {
 		ready[i] = b.now.Add(time.Duration(i-n) * time.Microsecond) // keeps the order and is never later than now
 	}
 	b.days = append(b.runs.slots, b.now)
-	if _, err := u.Exec(ctx, insertPast, b.job.id, b.runs.ids, b.runs.slots, b.runs.dueAt, ready, b.now); err != nil {
-		return fmt.Errorf("writing runs of past slots of job %s: %w", b.job.id, err)
+	if _, err := tx.Exec(ctx, insertPast, b.job.Job, b.runs.ids, b.runs.slots, b.runs.dueAt, ready, b.now); err != nil {
+		return fmt.Errorf("writing runs of past slots of job %s: %w", b.job.Job, err)
 	}
-	u.due = true
+	tx.Wake()
 	return nil
 }
 
 // goOn records where the next batch begins.
-func (b *backfill) goOn(ctx context.Context, u *unit, next *time.Time) error {
+func (b *backfill) goOn(ctx context.Context, tx *pg.Tx, next *time.Time) error {
 	b.left = next != nil
-	if _, err := u.Exec(ctx, `UPDATE punctual.operations SET next_slot = $2 WHERE id = $1`, b.id, next); err != nil {
+	if _, err := tx.Exec(ctx, `UPDATE punctual.operations SET next_slot = $2 WHERE id = $1`, b.id, next); err != nil {
 		return fmt.Errorf("noting the progress of backfill %s: %w", b.id, err)
 	}
 	return nil

@@ -8,6 +8,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"punctual/store/notices"
+	"punctual/store/pg"
 )
 
 const (
@@ -23,16 +26,16 @@ type marked struct {
 }
 
 // workLetters replays or resolves the next dead letters of an operation.
-func (o *bulk) workLetters(ctx context.Context, u *unit) error {
-	letters, err := o.take(ctx, u)
+func (o *bulk) workLetters(ctx context.Context, tx *pg.Tx) error {
+	letters, err := o.take(ctx, tx)
 	if err != nil {
 		return err
 	}
-	if err := o.work(ctx, u, letters); err != nil {
+	if err := o.work(ctx, tx, letters); err != nil {
 		return err
 	}
 	o.made = o.done + o.failed
-	err = u.QueryRow(ctx, `SELECT EXISTS (SELECT FROM punctual.dead_letters WHERE operation = $1)`, o.id).Scan(&o.left)
+	err = tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM punctual.dead_letters WHERE operation = $1)`, o.id).Scan(&o.left)
 	if err != nil {
 		return fmt.Errorf("looking for the rest of operation %s: %w", o.id, err)
 	}
@@ -42,21 +45,21 @@ func (o *bulk) workLetters(ctx context.Context, u *unit) error {
 // take locks the next dead letters of the operation, oldest slots first. Locked rows are left for later: this
 // transaction holds many rows, so it never waits for one. Of a job with a gate at most one replay waits at any time, so
 // that the replays keep their order and do not wait at the gate by the thousand.
-func (o *bulk) take(ctx context.Context, u *unit) ([]marked, error) {
+func (o *bulk) take(ctx context.Context, tx *pg.Tx) ([]marked, error) {
 	eligible, most, waits := ``, o.size(resolveBatch), ahead{}
 	if o.kind == OperationReplay {
 		var err error
-		if waits, err = o.looksAhead(ctx, u); err != nil {
+		if waits, err = o.looksAhead(ctx, tx); err != nil {
 			return nil, err
 		}
 		most = min(o.size(replayBatch), o.second)
 		eligible = ` AND (x.job_id IS NULL OR d.resolved_at IS NOT NULL OR d.notify_url IS NOT NULL
 			OR NOT EXISTS (
 				SELECT FROM punctual.ready y WHERE y.job_id = d.job_id
-				AND (SELECT ` + isNotice + ` FROM punctual.runs r WHERE r.id = y.run_id) IS NOT TRUE)
+				AND (SELECT ` + notices.IsNotice + ` FROM punctual.runs r WHERE r.id = y.run_id) IS NOT TRUE)
 			AND NOT EXISTS (SELECT FROM punctual.runs r WHERE r.id = x.active_run AND r.finished_at IS NULL))`
 	}
-	rows, err := u.Query(ctx, `SELECT `+deadLetterColumns+`, x.job_id IS NOT NULL AND d.notify_url IS NULL, j.id IS NULL
+	rows, err := tx.Query(ctx, `SELECT `+deadLetterColumns+`, x.job_id IS NOT NULL AND d.notify_url IS NULL, j.id IS NULL
 		FROM `+deadLetterTables+` LEFT JOIN punctual.exclusive x ON x.job_id = d.job_id AND x.gated
 		WHERE d.operation = $1 AND (j.id IS NULL OR j.queue <> ALL($3::smallint[]) AND j.id <> ALL($4::uuid[]))`+eligible+`
 		ORDER BY d.run_id LIMIT $2 FOR UPDATE OF d SKIP LOCKED`,
@@ -78,7 +81,7 @@ func (o *bulk) take(ctx context.Context, u *unit) ([]marked, error) {
 }
 
 // work does the operation's work on the letters that it has locked, and unmarks them.
-func (o *bulk) work(ctx context.Context, u *unit, letters []marked) error {
+func (o *bulk) work(ctx context.Context, tx *pg.Tx, letters []marked) error {
 	if len(letters) == 0 {
 		return nil
 	}
@@ -88,17 +91,17 @@ func (o *bulk) work(ctx context.Context, u *unit, letters []marked) error {
 	}
 	switch o.kind {
 	case OperationResolve:
-		if err := resolveLetters(ctx, u, ids, o.note); err != nil {
+		if err := resolveLetters(ctx, tx, ids, o.note); err != nil {
 			return err
 		}
 		o.done = len(ids)
 	case OperationReplay:
 		var err error
-		if ids, err = o.replay(ctx, u, letters); err != nil {
+		if ids, err = o.replay(ctx, tx, letters); err != nil {
 			return err
 		}
 	}
-	if _, err := u.Exec(ctx, `
+	if _, err := tx.Exec(ctx, `
 		UPDATE punctual.dead_letters SET operation = NULL WHERE run_id = ANY($1::uuid[])`, ids); err != nil {
 		return fmt.Errorf("giving up dead letters: %w", err)
 	}
@@ -106,12 +109,12 @@ func (o *bulk) work(ctx context.Context, u *unit, letters []marked) error {
 }
 
 // replay replays the letters that can be replayed now. It returns these and the letters that never can be replayed.
-func (o *bulk) replay(ctx context.Context, u *unit, letters []marked) (over []uuid.UUID, err error) {
+func (o *bulk) replay(ctx context.Context, tx *pg.Tx, letters []marked) (over []uuid.UUID, err error) {
 	jobs := make([]uuid.UUID, len(letters))
 	for i, m := range letters {
 		jobs[i] = m.JobID
 	}
-	states, now, err := shareJobs(ctx, u, jobs)
+	states, now, err := shareJobs(ctx, tx, jobs)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +139,7 @@ func (o *bulk) replay(ctx context.Context, u *unit, letters []marked) (over []uu
 	}
 	if len(replays) > 0 {
 		o.done, o.days = len(replays), []time.Time{now}
-		err = writeReplays(ctx, u, replays, now, o.note)
+		err = writeReplays(ctx, tx, replays, now, o.note)
 	}
 	return over, err
 }
@@ -148,9 +151,9 @@ func (o *bulk) fail(m marked, why string) {
 
 // shareJobs keeps jobs from being deleted, and returns the state of each. It leaves out jobs that another transaction
 // is changing.
-func shareJobs(ctx context.Context, u *unit, jobs []uuid.UUID) (map[uuid.UUID]JobState, time.Time, error) {
-	slices.SortFunc(jobs, compareIDs)
-	rows, err := u.Query(ctx, `
+func shareJobs(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) (map[uuid.UUID]JobState, time.Time, error) {
+	slices.SortFunc(jobs, pg.CompareIDs)
+	rows, err := tx.Query(ctx, `
 		SELECT id, state FROM punctual.jobs
 		WHERE id = ANY($1::uuid[]) ORDER BY id FOR SHARE SKIP LOCKED`, slices.Compact(jobs))
 	if err != nil {
@@ -165,6 +168,6 @@ func shareJobs(ctx context.Context, u *unit, jobs []uuid.UUID) (map[uuid.UUID]Jo
 	}); err != nil {
 		return nil, time.Time{}, fmt.Errorf("locking jobs: %w", err)
 	}
-	now, err := u.store.clock(ctx, u)
+	now, err := clock(ctx, tx)
 	return states, now, err
 }

@@ -15,7 +15,7 @@ import (
 
 func (c crud) start(r BulkRequest) Operation {
 	c.t.Helper()
-	o, err := c.StartOperation(c.t.Context(), c.tenant, r)
+	o, err := c.For(c.tenant).StartOperation(c.t.Context(), r)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestBulkReplay(t *testing.T) {
 		}
 		c.wantProgress(o.ID, OperationDone, 2, 2, 0)
 		got := c.letters(DeadLetterFilter{Resolved: resolved})
-		slices.SortFunc(want, compareIDs)
+		slices.SortFunc(want, pg.CompareIDs)
 		if !slices.Equal(got, want) {
 			t.Errorf("replayed %v, want %v", got, want)
 		}
@@ -318,7 +318,7 @@ func TestReplicasAtOnceReplayEachDeadLetterOnce(t *testing.T) {
 		}()
 	}
 	for _, id := range dead[:3] { // people replay dead letters at the same time
-		if _, err := c.ReplayDeadLetter(t.Context(), c.tenant, id, ""); err != nil {
+		if _, err := c.For(c.tenant).ReplayDeadLetter(t.Context(), id, ""); err != nil {
 			wantError(t, err, ErrState)
 		}
 	}
@@ -376,7 +376,7 @@ func TestListOperationsPages(t *testing.T) {
 			break
 		}
 	}
-	slices.SortFunc(want, func(a, b uuid.UUID) int { return compareIDs(b, a) })
+	slices.SortFunc(want, func(a, b uuid.UUID) int { return pg.CompareIDs(b, a) })
 	if !slices.Equal(got, want) {
 		t.Errorf("pages of %v, want %v", got, want)
 	}

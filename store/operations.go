@@ -92,7 +92,7 @@ func (r BulkRequest) selected(ctx context.Context, q pg.Querier, tenant int32) (
 
 // CountDeadLetters returns how many dead letters an operation would work on.
 func (s *Store) CountDeadLetters(ctx context.Context, tenant int32, r BulkRequest) (int, error) {
-	q := s.reader(ctx, tenant)
+	q := s.db.Reader(ctx, tenant)
 	selected, args, err := r.selected(ctx, q, tenant)
 	if err != nil {
 		return 0, err
@@ -105,15 +105,15 @@ func (s *Store) CountDeadLetters(ctx context.Context, tenant int32, r BulkReques
 }
 
 // StartOperation marks the dead letters that a request selects now. The replicas then work on them.
-func (s *Store) StartOperation(ctx context.Context, tenant int32, r BulkRequest) (Operation, error) {
+func (w Writer) StartOperation(ctx context.Context, r BulkRequest) (Operation, error) {
 	var o Operation
-	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
-		now, err := s.clock(ctx, u)
+	err := w.inTx(ctx, func(tx *pg.Tx) error {
+		now, err := clock(ctx, tx)
 		if err != nil {
 			return err
 		}
 		id := scheduler.NewRunID(now)
-		matched, err := markLetters(ctx, u, tenant, r, id)
+		matched, err := markLetters(ctx, tx, w.tenant, r, id)
 		if err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func (s *Store) StartOperation(ctx context.Context, tenant int32, r BulkRequest)
 				CreatedAt: now,
 			},
 			request: request,
-		}.write(ctx, u, tenant)
+		}.write(ctx, tx, w.tenant)
 		return err
 	})
 	return o, err
@@ -144,12 +144,12 @@ type newOperation struct {
 }
 
 // write writes an operation. An operation with nothing to do is done at once.
-func (n newOperation) write(ctx context.Context, u *unit, tenant int32) (Operation, error) {
+func (n newOperation) write(ctx context.Context, tx *pg.Tx, tenant int32) (Operation, error) {
 	n.State = OperationRunning
 	if n.Matched == 0 {
 		n.State, n.FinishedAt = OperationDone, &n.CreatedAt
 	}
-	_, err := u.Exec(ctx, `
+	_, err := tx.Exec(ctx, `
 		INSERT INTO punctual.operations (id, tenant, kind, state, request, note, max_per_second, matched, next_at,
 			created_at, finished_at, job_id, rerun, next_slot, last_slot)
 		VALUES ($1, $2, $3, $4, $5::json, $6, $7, $8, $9, $9, $10, $11, $12, $13, $14)`,
@@ -158,10 +158,10 @@ func (n newOperation) write(ctx context.Context, u *unit, tenant int32) (Operati
 	if err != nil {
 		return Operation{}, fmt.Errorf("writing an operation: %w", err)
 	}
-	if err := audit.Write(ctx, u, tenant, n.change()); err != nil {
+	if err := audit.Write(ctx, tx, tenant, n.change()); err != nil {
 		return Operation{}, err
 	}
-	return readOperation(ctx, u, tenant, n.ID)
+	return readOperation(ctx, tx, tenant, n.ID)
 }
 
 // operationShot is an operation as the audit log shows it.
@@ -189,7 +189,7 @@ func (n newOperation) change() audit.Change {
 	return audit.Change{Action: audit.JobBackfill, ID: *n.JobID, Job: *n.JobID, Name: n.job, After: after}
 }
 
-func (s *Store) clock(ctx context.Context, q pg.Querier) (now time.Time, err error) {
+func clock(ctx context.Context, q pg.Querier) (now time.Time, err error) {
 	if err := q.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
 		return now, fmt.Errorf("reading the database's clock: %w", err)
 	}
@@ -198,12 +198,12 @@ func (s *Store) clock(ctx context.Context, q pg.Querier) (now time.Time, err err
 
 // markLetters marks the selected dead letters as the operation's. It locks them in the order of their ids, as every
 // transaction that locks several does, and checks them again under the lock.
-func markLetters(ctx context.Context, u *unit, tenant int32, r BulkRequest, operation uuid.UUID) (int, error) {
-	selected, args, err := r.selected(ctx, u, tenant)
+func markLetters(ctx context.Context, tx *pg.Tx, tenant int32, r BulkRequest, operation uuid.UUID) (int, error) {
+	selected, args, err := r.selected(ctx, tx, tenant)
 	if err != nil {
 		return 0, err
 	}
-	done, err := u.Exec(ctx, fmt.Sprintf(`
+	done, err := tx.Exec(ctx, fmt.Sprintf(`
 		WITH chosen AS MATERIALIZED (%s),
 		held AS MATERIALIZED (
 		    SELECT d.run_id FROM punctual.dead_letters d
@@ -236,7 +236,7 @@ func (r BulkRequest) text() (string, error) {
 
 // GetOperation returns an operation. The error is ErrNotFound if the tenant has none with this id.
 func (s *Store) GetOperation(ctx context.Context, tenant int32, id uuid.UUID) (Operation, error) {
-	return readOperation(ctx, s.reader(ctx, tenant), tenant, id)
+	return readOperation(ctx, s.db.Reader(ctx, tenant), tenant, id)
 }
 
 func readOperation(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (Operation, error) {
@@ -274,7 +274,7 @@ func (s *Store) ListOperations(
 	if f.State != "" {
 		c.Add(`o.state = ?`, f.State)
 	}
-	rows, err := s.reader(ctx, tenant).Query(ctx, `SELECT `+operationColumns+` FROM punctual.operations o`+c.Where()+
+	rows, err := s.db.Reader(ctx, tenant).Query(ctx, `SELECT `+operationColumns+` FROM punctual.operations o`+c.Where()+
 		fmt.Sprintf(` ORDER BY o.id DESC LIMIT %d`, f.Size()+1), c.Args...)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing operations: %w", err)
@@ -291,13 +291,13 @@ func (s *Store) ListOperations(
 // in another way.
 func (s *Store) CancelOperation(ctx context.Context, tenant int32, id uuid.UUID) (Operation, error) {
 	var o Operation
-	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
-		if err := pg.Exec(ctx, u, `
+	err := s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+		if err := pg.Exec(ctx, tx, `
 			SELECT FROM punctual.operations WHERE id = $1 AND tenant = $2 FOR UPDATE`, id, tenant); err != nil {
 			return fmt.Errorf("locking operation %s: %w", id, err)
 		}
 		var err error
-		if o, err = readOperation(ctx, u, tenant, id); err != nil {
+		if o, err = readOperation(ctx, tx, tenant, id); err != nil {
 			return err
 		}
 		switch o.State {
@@ -307,14 +307,14 @@ func (s *Store) CancelOperation(ctx context.Context, tenant int32, id uuid.UUID)
 		default:
 			return fmt.Errorf("operation %s has ended as %s: %w", id, o.State, ErrState)
 		}
-		if err := endOperation(ctx, u, id, OperationCancelled, ""); err != nil {
+		if err := endOperation(ctx, tx, id, OperationCancelled, ""); err != nil {
 			return err
 		}
 		before := o
-		if o, err = readOperation(ctx, u, tenant, id); err != nil {
+		if o, err = readOperation(ctx, tx, tenant, id); err != nil {
 			return err
 		}
-		return audit.Write(ctx, u, tenant, audit.Change{
+		return audit.Write(ctx, tx, tenant, audit.Change{
 			Action: audit.OperationCancel, ID: id, Job: jobOf(o), Before: before.shot(), After: o.shot(),
 		})
 	})
@@ -336,14 +336,14 @@ func jobOf(o Operation) uuid.UUID {
 
 // endOperation ends an operation early, and unmarks the dead letters that it did not reach. The caller has locked the
 // operation.
-func endOperation(ctx context.Context, u *unit, id uuid.UUID, state OperationState, reason string) error {
+func endOperation(ctx context.Context, tx *pg.Tx, id uuid.UUID, state OperationState, reason string) error {
 	var b pgx.Batch
 	b.Queue(`
 		UPDATE punctual.operations SET state = $2, finished_at = clock_timestamp(), error = coalesce($3, error)
 		WHERE id = $1 AND state = 'running'`,
 		id, string(state), pg.OrNull(reason))
 	b.Queue(`UPDATE punctual.dead_letters SET operation = NULL WHERE operation = $1`, id)
-	if err := u.SendBatch(ctx, &b).Close(); err != nil {
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("ending operation %s: %w", id, err)
 	}
 	return nil

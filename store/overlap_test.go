@@ -58,7 +58,7 @@ func TestAPolicyHoldsFromTheNextSlotOnWhateverIsInFlight(t *testing.T) {
 			t.Error("a slot runs beside two runs of before")
 		}
 		var active *ActiveRunError
-		if _, err := c.TriggerJob(t.Context(), c.tenant, "job", TriggerRequest{}); !errors.As(err, &active) {
+		if _, err := c.For(c.tenant).TriggerJob(t.Context(), "job", TriggerRequest{}); !errors.As(err, &active) {
 			t.Errorf("a trigger beside them: error %v", err)
 		}
 		c.finish(succeeded(second))
@@ -191,7 +191,7 @@ func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {
 			c.create("job", never, overlapping(k.policy))
 			runs := make([]uuid.UUID, 4)
 			for i := range runs {
-				run, err := c.TriggerJob(t.Context(), c.tenant, "job", TriggerRequest{})
+				run, err := c.For(c.tenant).TriggerJob(t.Context(), "job", TriggerRequest{})
 				if active := (*ActiveRunError)(nil); err != nil && !errors.As(err, &active) {
 					t.Fatal(err)
 				}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"punctual/store/pg"
 )
 
 // PauseJob stops a job's slots until it is resumed, at the latest at until if that is given. Slots that are due already
@@ -11,7 +13,7 @@ import (
 // ErrState if no slot is left to pause.
 func (s *Store) PauseJob(ctx context.Context, tenant int32, ref, note string, until *time.Time) (JobRecord, error) {
 	return s.change(ctx, tenant, ref, note, func(
-		ctx context.Context, u *unit, h *held, now time.Time,
+		ctx context.Context, tx *pg.Tx, h *held, now time.Time,
 	) (changed bool, err error) {
 		switch h.State {
 		case JobCompleted:
@@ -21,7 +23,7 @@ func (s *Store) PauseJob(ctx context.Context, tenant int32, ref, note string, un
 				return false, nil
 			}
 		default:
-			if err := s.settleDue(ctx, u, h, now, false); err != nil {
+			if err := s.settleDue(ctx, tx, h, now, false); err != nil {
 				return false, err
 			}
 			if h.ended() {
@@ -40,7 +42,7 @@ func (s *Store) PauseJob(ctx context.Context, tenant int32, ref, note string, un
 // the job is completed.
 func (s *Store) ResumeJob(ctx context.Context, tenant int32, ref, note string) (JobRecord, error) {
 	return s.change(ctx, tenant, ref, note, func(
-		ctx context.Context, u *unit, h *held, now time.Time,
+		ctx context.Context, tx *pg.Tx, h *held, now time.Time,
 	) (changed bool, err error) {
 		switch h.State {
 		case JobCompleted:
@@ -48,37 +50,38 @@ func (s *Store) ResumeJob(ctx context.Context, tenant int32, ref, note string) (
 		case JobActive:
 			return false, nil
 		}
-		return true, s.resume(ctx, u, h, now)
+		return true, s.resume(ctx, tx, h, now)
 	})
 }
 
 // change holds a job, lets work change it, and writes the job if work changed it.
 func (s *Store) change(
-	ctx context.Context, tenant int32, ref, note string, work func(context.Context, *unit, *held, time.Time) (bool, error),
+	ctx context.Context, tenant int32, ref, note string,
+	work func(context.Context, *pg.Tx, *held, time.Time) (bool, error),
 ) (JobRecord, error) {
 	var rec JobRecord
-	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
-		h, f, err := s.holdOne(ctx, u, tenant, ref)
+	err := s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+		h, f, err := s.holdOne(ctx, tx, tenant, ref)
 		if err != nil {
 			return err
 		}
-		changed, err := work(ctx, u, h, f.now)
+		changed, err := work(ctx, tx, h, f.now)
 		if err != nil {
 			return err
 		}
 		if changed {
-			if err := h.saveNow(ctx, u, f.now, note); err != nil {
+			if err := h.saveNow(ctx, tx, f.now, note); err != nil {
 				return err
 			}
 		}
-		rec, err = readJob(ctx, u, tenant, h.ID)
+		rec, err = readJob(ctx, tx, tenant, h.ID)
 		return err
 	})
 	return rec, err
 }
 
-func (s *Store) resume(ctx context.Context, u *unit, h *held, now time.Time) error {
-	if err := s.settlePassed(ctx, u, h, now, false); err != nil {
+func (s *Store) resume(ctx context.Context, tx *pg.Tx, h *held, now time.Time) error {
+	if err := s.settlePassed(ctx, tx, h, now, false); err != nil {
 		return err
 	}
 	h.enter(h.stateFor(false), now)

@@ -10,6 +10,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/audit"
+	"punctual/store/claim"
 	"punctual/store/pg"
 )
 
@@ -24,16 +25,16 @@ func (h *held) pauseOver(now time.Time) bool {
 // endPauses ends pauses that are over, as of the instant at which they ended: slots after that are those of an active
 // job. The first transaction that holds such a job does it. It takes a few statements for any number of jobs, because
 // many pauses may end at the same instant.
-func (s *Store) endPauses(ctx context.Context, u *unit, jobs []*held, now time.Time) error {
+func (s *Store) endPauses(ctx context.Context, tx *pg.Tx, jobs []*held, now time.Time) error {
 	if len(jobs) == 0 {
 		return nil
 	}
 	var rows resumedRows
-	var skips skipRows
+	var skips claim.SkipRows
 	var audited audit.Rows
 	for _, h := range jobs {
 		until := *h.PausedUntil
-		if err := s.settlePause(ctx, u, h, until, now, &skips); err != nil {
+		if err := s.settlePause(ctx, tx, h, until, now, &skips); err != nil {
 			return err
 		}
 		h.enter(h.stateFor(false), now)
@@ -46,15 +47,17 @@ func (s *Store) endPauses(ctx context.Context, u *unit, jobs []*held, now time.T
 			return err
 		}
 		h.job, h.before = s.compiled(h.jobRow), h.shot()
-		u.due = u.due || h.enabled && h.nextRunAt.Before(now.Add(soon))
+		if h.enabled && h.nextRunAt.Before(now.Add(pg.Soon)) {
+			tx.Wake()
+		}
 	}
 	var b pgx.Batch
 	rows.queue(&b)
-	if len(skips.ids) > 0 {
-		skips.queue(&b)
+	if len(skips.IDs) > 0 {
+		skips.Queue(&b)
 	}
 	audited.Queue(audit.WithActor(ctx, audit.Actor{Kind: audit.System}), &b)
-	if err := u.SendBatch(ctx, &b).Close(); err != nil {
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("ending pauses: %w", err)
 	}
 	return nil
@@ -62,18 +65,20 @@ func (s *Store) endPauses(ctx context.Context, u *unit, jobs []*held, now time.T
 
 // settlePause accounts for the slots that passed before the end of a pause. Those of a recurring job become one skip; a
 // one-shot fires now, late.
-func (s *Store) settlePause(ctx context.Context, u *unit, h *held, until, now time.Time, skips *skipRows) error {
+func (s *Store) settlePause(
+	ctx context.Context, tx *pg.Tx, h *held, until, now time.Time, skips *claim.SkipRows,
+) error {
 	if h.job == nil || h.scheduledFor == nil || !h.scheduledFor.Before(until) {
 		return nil
 	}
 	if !h.job.Schedule.Kind().Recurring() {
-		return s.settlePassed(ctx, u, h, now, false)
+		return s.settlePassed(ctx, tx, h, now, false)
 	}
 	plan := scheduler.SkipBefore(scheduler.Situation{
 		Job: h.job, ScheduledFor: *h.scheduledFor, Now: now,
 	}, until, scheduler.ReasonPaused)
 	for _, p := range plan.Skips {
-		skips.add(h.job, h.lane, p, now)
+		skips.Add(h.job, h.lane, p, now)
 	}
 	h.place(plan.Next, plan.NextRunAt, !plan.Done)
 	return nil
@@ -128,7 +133,7 @@ const (
 
 // anyPauseOver is true if a pause is over or about to be.
 const anyPauseOver = `EXISTS (
-    SELECT FROM punctual.jobs WHERE state = 'paused' AND paused_until <= now() + ` + beatSoon + `)`
+    SELECT FROM punctual.jobs WHERE state = 'paused' AND paused_until <= now() + ` + claim.BeatSoon + `)`
 
 // endDuePauses resumes the jobs whose pause is over, as of the instant at which it ended. It returns how long to wait
 // before the next pause ends; left is false while none is about to.
@@ -153,7 +158,7 @@ func (s *Store) resumeDue(ctx context.Context) (resumed int, next time.Duration,
 		if err := s.db.Conns(ctx).QueryRow(ctx, `
 			SELECT EXISTS (SELECT FROM punctual.jobs WHERE state = 'paused' AND paused_until <= now()),
 			       (SELECT min(paused_until) FROM punctual.jobs
-			        WHERE state = 'paused' AND paused_until > now() AND paused_until <= now() + `+beatSoon+`)
+			        WHERE state = 'paused' AND paused_until > now() AND paused_until <= now() + `+claim.BeatSoon+`)
 			       - clock_timestamp()`).Scan(&over, &wait); err != nil {
 			return resumed, 0, fmt.Errorf("looking for jobs to resume: %w", err)
 		}
@@ -174,8 +179,8 @@ func (s *Store) resumeDue(ctx context.Context) (resumed int, next time.Duration,
 }
 
 func (s *Store) resumeSome(ctx context.Context) (n int, err error) {
-	err = s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) error {
-		rows, err := u.Query(ctx, `
+	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+		rows, err := tx.Query(ctx, `
 			SELECT s.job_id FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
 			WHERE j.paused_until <= now() AND j.state = 'paused'
 			ORDER BY j.paused_until LIMIT $1 FOR NO KEY UPDATE OF s SKIP LOCKED`, resumeBatch)
@@ -187,7 +192,7 @@ func (s *Store) resumeSome(ctx context.Context) (n int, err error) {
 			return err
 		}
 		n = len(ids)
-		_, _, err = s.hold(ctx, u, 0, ids, passOver) // ends the pauses that are over
+		_, _, err = s.hold(ctx, tx, 0, ids, claim.PassOver) // ends the pauses that are over
 		return err
 	})
 	return n, err

@@ -165,7 +165,7 @@ func TestManyPausesEndAtOneInstant(t *testing.T) {
 		jobs = append(jobs, NewJob{Definition: definition(fmt.Sprint("j", i))})
 	}
 	for chunk := range slices.Chunk(jobs, 500) {
-		if _, err := c.CreateJobs(t.Context(), c.tenant, chunk, ConflictSkip); err != nil {
+		if _, err := c.For(c.tenant).CreateJobs(t.Context(), chunk, ConflictSkip); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -210,7 +210,7 @@ func TestAPauseThatIsOverIsOverForWhoeverChangesTheJob(t *testing.T) {
 			[]string{"schedule skipped paused x3", "schedule skipped missed x2", "catchup pending late"},
 		},
 		"a batch": {func(c crud) error {
-			_, err := c.CreateJobs(c.t.Context(), c.tenant, batch(definition("a", every(2*time.Hour))), ConflictReplace)
+			_, err := c.For(c.tenant).CreateJobs(c.t.Context(), batch(definition("a", every(2*time.Hour))), ConflictReplace)
 			return err
 		}, []string{"schedule skipped paused x3", "schedule skipped missed x2", "catchup pending late"}},
 		"its end": {

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/definitions"
 	"punctual/store/pg"
 )
 
@@ -58,8 +58,8 @@ func (c claimer) settles(job JobRecord, plan scheduler.Plan) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	err = c.db.InTx(c.t.Context(), pg.Everybody, func(tx pgx.Tx) error {
-		return c.settle(c.t.Context(), tx, compiled, c.queue*4+1, plan, time.Now())
+	err = c.db.InTx(c.t.Context(), pg.Everybody, func(tx *pg.Tx) error {
+		return c.Settle(c.t.Context(), tx, compiled, c.queue*4+1, plan, time.Now())
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -117,13 +117,13 @@ func TestAnEditKeepsWhatIsToBeCaughtUp(t *testing.T) {
 func TestWhatIsMadeOfASlotIsNotMadeBeforeItWasDue(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", rarely)
-	compiled, err := c.compileJob(job.ID, c.tenant, 1, job.Definition)
+	compiled, err := c.definitions.Compile(definitions.Version{Job: job.ID, Version: 1}, c.tenant, job.Definition)
 	if err != nil {
 		t.Fatal(err)
 	}
 	due := time.Now().Add(time.Minute).UTC().Truncate(time.Second)
-	if err := c.db.InTx(t.Context(), c.tenant, func(tx pgx.Tx) error {
-		return c.settle(t.Context(), tx, compiled, 1, scheduler.Plan{
+	if err := c.db.InTx(t.Context(), c.tenant, func(tx *pg.Tx) error {
+		return c.Settle(t.Context(), tx, compiled, 1, scheduler.Plan{
 			Runs: []scheduler.PlannedRun{{ScheduledFor: due, DueAt: due, Trigger: scheduler.TriggerSchedule}},
 			Skips: []scheduler.Skip{{
 				Reason: scheduler.ReasonOverlap, First: due.Add(-time.Second), Last: due.Add(-time.Second), Count: 1,

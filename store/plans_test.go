@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/claim"
 	"punctual/store/pg"
 )
 
@@ -36,7 +37,7 @@ func (p plan) scans(relation string) (nodes []string) {
 func (c claimer) explain(sql string, args ...any) plan {
 	c.t.Helper()
 	var raw []byte
-	err := c.db.InTx(c.t.Context(), pg.Everybody, func(tx pgx.Tx) error {
+	err := c.db.InTx(c.t.Context(), pg.Everybody, func(tx *pg.Tx) error {
 		if err := tx.QueryRow(c.t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) `+sql, args...).Scan(&raw); err != nil {
 			return err
 		}
@@ -53,16 +54,16 @@ func (c claimer) explain(sql string, args ...any) plan {
 }
 
 // explainClaim runs the statement that locks the rows of a claim.
-func (c claimer) explainClaim(of selection, claim scheduler.Claim) plan {
+func (c claimer) explainClaim(of scheduler.Claim) plan {
 	c.t.Helper()
-	sql, arguments := of.statement(claim)
+	sql, arguments := claim.Locking(of)
 	return c.explain(sql, arguments[1:]...) // without the argument that has it prepared, because the text is another one
 }
 
 // explainContenders runs the statement that finds the waiting tenants.
 func (c claimer) explainContenders(of scheduler.Work) plan {
 	c.t.Helper()
-	sql, arguments := contenders(of, []int16{c.queue})
+	sql, arguments := claim.Contending(of, []int16{c.queue})
 	return c.explain(sql, arguments[1:]...)
 }
 
@@ -89,14 +90,13 @@ func TestTheHotStatementsStayIndexScans(t *testing.T) {
 	check := func(state string, most int) {
 		t.Helper()
 		for name, statement := range map[string]struct {
-			selection
 			work     scheduler.Work
 			relation string
 		}{
-			"due slots": {ofSlots, scheduler.WorkDue, "schedules"}, "backlog": {ofSlots, scheduler.WorkLate, "schedules"},
-			"ready runs": {ofReady, scheduler.WorkReady, "ready"}, "ordered runs": {ofOrdered, scheduler.WorkOrdered, "ready"},
+			"due slots": {scheduler.WorkDue, "schedules"}, "backlog": {scheduler.WorkLate, "schedules"},
+			"ready runs": {scheduler.WorkReady, "ready"}, "ordered runs": {scheduler.WorkOrdered, "ready"},
 		} {
-			p := c.explainClaim(statement.selection, of(statement.work))
+			p := c.explainClaim(of(statement.work))
 			scans := p.scans(statement.relation)
 			if len(scans) == 0 || slices.ContainsFunc(scans, func(node string) bool { return node != "Index Scan" }) {
 				t.Errorf("%s, %s: read by %v", state, name, scans)
@@ -126,12 +126,12 @@ func TestTheHotStatementsStayIndexScans(t *testing.T) {
 		SET next_run_at = next_run_at - interval '1 minute', scheduled_for = scheduled_for - interval '1 minute'
 		WHERE next_run_at <= now()`)
 	c.exec(`UPDATE punctual.schedules SET next_run_at = next_run_at + interval '1 day' WHERE next_run_at <= now()`)
-	if p := c.explainClaim(ofSlots, of(scheduler.WorkDue)); p.Hit+p.Read > 3000 {
+	if p := c.explainClaim(of(scheduler.WorkDue)); p.Hit+p.Read > 3000 {
 		t.Errorf("under an old snapshot: %d pages for what is due now", p.Hit+p.Read)
 	}
 
 	c.exec(`UPDATE punctual.schedules SET enabled = false`)
-	if p := c.explainClaim(ofSlots, of(scheduler.WorkDue)); p.Hit+p.Read > 3000 ||
+	if p := c.explainClaim(of(scheduler.WorkDue)); p.Hit+p.Read > 3000 ||
 		slices.Contains(p.scans("schedules"), "Seq Scan") {
 		t.Errorf("a table just drained, under an old snapshot: %d pages, read by %v", p.Hit+p.Read, p.scans("schedules"))
 	}

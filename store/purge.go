@@ -41,7 +41,7 @@ ORDER BY j.deleted_at, j.id`
 
 // purgeJobs deletes jobs. The rows that belong to them are deleted with them.
 func (s *Store) purgeJobs(ctx context.Context, ids []uuid.UUID) (purged int, err error) {
-	err = s.db.InTx(ctx, pg.Everybody, func(tx pgx.Tx) error {
+	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		rows, err := tx.Query(ctx, `
 			SELECT job_id FROM punctual.schedules
 			WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR UPDATE SKIP LOCKED`, ids)

@@ -34,17 +34,17 @@ func TestATenantHasNoMoreJobsThanItMay(t *testing.T) {
 		SET scheduled_for = NULL, next_run_at = NULL, enabled = false, completed_at = now()
 		WHERE job_id = $1`, c.get("done").ID)
 	paused := true
-	if _, err := c.CreateJob(ctx, c.tenant, NewJob{Definition: definition("third"), Paused: &paused}); err != nil {
+	if _, err := c.For(c.tenant).CreateJob(ctx, NewJob{Definition: definition("third"), Paused: &paused}); err != nil {
 		t.Fatalf("a completed job counts: %v", err)
 	}
-	_, err := c.CreateJob(ctx, c.tenant, NewJob{Definition: definition("fourth")})
+	_, err := c.For(c.tenant).CreateJob(ctx, NewJob{Definition: definition("fourth")})
 	if !full(err) || !strings.Contains(err.Error(), "has 3 active and paused jobs of at most 3") {
 		t.Fatalf("error %v", err)
 	}
 	if _, _, err := c.PutJob(ctx, c.tenant, "fourth", NewJob{Definition: definition("fourth")}, nil, false); !full(err) {
 		t.Errorf("PUT of another: error %v", err)
 	}
-	if _, err := c.CreateJobs(ctx, c.tenant, []NewJob{{Definition: definition("fourth")}}, ConflictSkip); !full(err) {
+	if _, err := c.For(c.tenant).CreateJobs(ctx, []NewJob{{Definition: definition("fourth")}}, ConflictSkip); !full(err) {
 		t.Errorf("a batch: error %v", err)
 	}
 	if _, _, err := c.PutJob(ctx, c.tenant, "done",
@@ -58,8 +58,7 @@ func TestATenantHasNoMoreJobsThanItMay(t *testing.T) {
 		NewJob{Definition: definition("second", every(2*time.Hour))}, nil, false); err != nil {
 		t.Errorf("PUT of one that is there: %v", err)
 	}
-	if _, err := c.CreateJobs(ctx, c.tenant,
-		[]NewJob{{Definition: definition("second", every(3*time.Hour))}}, ConflictReplace); err != nil {
+	if _, err := c.For(c.tenant).CreateJobs(ctx, []NewJob{{Definition: definition("second", every(3*time.Hour))}}, ConflictReplace); err != nil {
 		t.Errorf("a batch that replaces one that is there: %v", err)
 	}
 	if err := c.DeleteJob(ctx, c.tenant, "before", nil); err != nil {
@@ -72,7 +71,7 @@ func TestATenantHasNoMoreJobsThanItMay(t *testing.T) {
 	c.limit("max_jobs", nil)
 	c.create("another")
 	c.limit("max_jobs", 4) // jobs that were written meanwhile count
-	if _, err := c.CreateJob(ctx, c.tenant, NewJob{Definition: definition("fifth")}); !full(err) {
+	if _, err := c.For(c.tenant).CreateJob(ctx, NewJob{Definition: definition("fifth")}); !full(err) {
 		t.Errorf("after a time without a limit: error %v", err)
 	}
 }
@@ -87,9 +86,9 @@ func TestCreatesAtTheSameTimeFillALimitExactly(t *testing.T) {
 			name := fmt.Sprint("job-", i)
 			var err error
 			if i%2 == 0 {
-				_, err = c.CreateJob(t.Context(), c.tenant, NewJob{Definition: definition(name)})
+				_, err = c.For(c.tenant).CreateJob(t.Context(), NewJob{Definition: definition(name)})
 			} else {
-				_, err = c.CreateJobs(t.Context(), c.tenant, []NewJob{{Definition: definition(name)}}, ConflictError)
+				_, err = c.For(c.tenant).CreateJobs(t.Context(), []NewJob{{Definition: definition(name)}}, ConflictError)
 			}
 			switch {
 			case err == nil:
@@ -126,7 +125,7 @@ func TestSlotsComeNoCloserThanATenantsMay(t *testing.T) {
 		"cron, 3 minutes apart":   {cron("57,0 * * * *"), "schedule.cron: "},
 		"once":                    {delay(time.Second), ""},
 	} {
-		_, err := c.CreateJob(ctx, c.tenant,
+		_, err := c.For(c.tenant).CreateJob(ctx,
 			NewJob{Definition: definition(strings.ReplaceAll(strings.ReplaceAll(name, ",", ""), " ", "-"), test.schedule)})
 		var gap *IntervalError
 		if (test.refused == "") != (err == nil) ||

@@ -81,7 +81,7 @@ func TestRecover(t *testing.T) {
 				c.exec(`UPDATE punctual.job_versions SET definition = '{"from":"tomorrow"}' WHERE job_id = $1`, job.ID)
 			}
 		}
-		c.jobs.purge()
+		c.definitions.Forget()
 		if n := c.recover(); n != 1 {
 			t.Errorf("%d runs recovered", n)
 		}
@@ -122,7 +122,7 @@ func TestRecover(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := c.remove(t.Context(), []scheduler.Heartbeat{{Replica: replica, Beat: 1}}); err != nil {
+		if _, err := c.Recover(t.Context(), []scheduler.Heartbeat{{Replica: replica, Beat: 1}}); err != nil {
 			t.Fatal(err)
 		}
 		if pulse, err := c.Renew(t.Context(), replica, false); err != nil || !pulse.Known {

@@ -16,14 +16,14 @@ import (
 // RerunRun repeats a run that has ended, or the slot of a recorded skip: it makes a manual run for the same slot, under
 // the job's current definition and its concurrency policy, as TriggerJob does. The error is ErrState if the run has not
 // ended, stands for several slots, is a notice, or if its job was deleted. It is *ActiveRunError as with TriggerJob.
-func (s *Store) RerunRun(ctx context.Context, tenant int32, id uuid.UUID, r RerunRequest) (RunRecord, error) {
+func (w Writer) RerunRun(ctx context.Context, id uuid.UUID, r RerunRequest) (RunRecord, error) {
 	var run RunRecord
-	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
-		original, own, err := readRerun(ctx, u, tenant, id)
+	err := w.inTx(ctx, func(tx *pg.Tx) error {
+		original, own, err := readRerun(ctx, tx, w.tenant, id)
 		if err != nil {
 			return err
 		}
-		job, now, err := s.lockToTrigger(ctx, u, tenant, original.JobID.String())
+		job, now, err := w.store.lockToTrigger(ctx, tx, w.tenant, original.JobID.String())
 		if errors.Is(err, ErrNotFound) {
 			return fmt.Errorf("the job of run %s was deleted, so the run cannot be made again: %w", id, ErrState)
 		}
@@ -32,14 +32,14 @@ func (s *Store) RerunRun(ctx context.Context, tenant int32, id uuid.UUID, r Reru
 		}
 		again := original.again(own, r)
 		again.id = scheduler.NewRunID(now)
-		if err := s.passGate(ctx, u, job, again.id, now); err != nil {
+		if err := w.store.passGate(ctx, tx, job, again.id, now); err != nil {
 			return err
 		}
-		if err := writeManualRun(ctx, u, job, again, now); err != nil {
+		if err := writeManualRun(ctx, tx, job, again, now); err != nil {
 			return err
 		}
-		u.due = true
-		run, err = readRun(ctx, u, tenant, again.id)
+		tx.Wake()
+		run, err = readRun(ctx, tx, w.tenant, again.id)
 		return err
 	})
 	return run, err

@@ -16,6 +16,7 @@ import (
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
 	"punctual/store/days"
+	"punctual/store/definitions"
 )
 
 // ago returns noon, in UTC, of the day the given number of days ago.
@@ -554,19 +555,18 @@ func TestWindowReachesNoFurtherBackThanRunsAreKept(t *testing.T) {
 		return func(def *scheduler.Definition) { def.Missed.Window = scheduler.DurationOf(d) }
 	}
 	month := c.create("month", every(time.Hour), window(DefaultRetention))
-	_, err := c.CreateJob(t.Context(), c.tenant,
+	_, err := c.For(c.tenant).CreateJob(t.Context(),
 		NewJob{Definition: definition("more", every(time.Hour), window(DefaultRetention+time.Second))})
-	var wrong *WindowError
+	var wrong *definitions.WindowError
 	if !errors.As(err, &wrong) || wrong.Retention != DefaultRetention {
 		t.Errorf("a longer window: %v", err)
 	}
 
 	// The job was written when the retention was longer.
-	c.options.Retention = 24 * time.Hour
-	c.jobs.purge()
+	c.definitions = definitions.New(0, 24*time.Hour)
 	slot := c.ago(2)
 	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, month.ID, slot)
-	job, err := c.compileJob(month.ID, c.tenant, 1, month.Definition)
+	job, err := c.definitions.Compile(definitions.Version{Job: month.ID, Version: 1}, c.tenant, month.Definition)
 	if err != nil {
 		t.Fatal(err)
 	}

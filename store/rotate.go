@@ -60,7 +60,7 @@ func (s *Store) RotateSecrets(ctx context.Context, to *vault.Master) (r Rotation
 
 // beginRotation makes the new data key. If there is a new master key, it seals the existing data keys with that.
 func (s *Store) beginRotation(ctx context.Context, to *vault.Master) (id int64, err error) {
-	err = s.db.InTx(ctx, pg.Everybody, func(tx pgx.Tx) error {
+	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		if err := lockKeyMaking(ctx, tx); err != nil {
 			return err
 		}
@@ -113,8 +113,8 @@ func (s *Store) reencrypt(ctx context.Context, table int) (done int, err error) 
 	var last uuid.UUID
 	for {
 		var n int
-		err := s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) (err error) {
-			n, last, err = s.reencryptBatch(ctx, u, table, last)
+		err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
+			n, last, err = s.reencryptBatch(ctx, tx, table, last)
 			return err
 		})
 		if err != nil {
@@ -128,14 +128,14 @@ func (s *Store) reencrypt(ctx context.Context, table int) (done int, err error) 
 }
 
 func (s *Store) reencryptBatch(
-	ctx context.Context, u *unit, table int, after uuid.UUID,
+	ctx context.Context, tx *pg.Tx, table int, after uuid.UUID,
 ) (n int, last uuid.UUID, err error) {
 	e := encrypted[table]
-	key, err := s.sealingKey(ctx, u)
+	key, err := s.sealingKey(ctx, tx)
 	if err != nil {
 		return 0, after, err
 	}
-	rows, err := u.Query(ctx, fmt.Sprintf(`
+	rows, err := tx.Query(ctx, fmt.Sprintf(`
 		SELECT id, tenant, %s, data_key, ciphertext FROM punctual.%s
 		WHERE id > $1 AND data_key <> $2
 		ORDER BY id LIMIT %d FOR NO KEY UPDATE`, e.name, e.table, rotateBatch), after, key.ID)
@@ -156,7 +156,7 @@ func (s *Store) reencryptBatch(
 	var b pgx.Batch
 	for _, v := range list {
 		at := e.place(v.tenant, v.id, v.name)
-		value, err := s.open(ctx, u, v.key, v.ciphertext, at)
+		value, err := s.open(ctx, tx, v.key, v.ciphertext, at)
 		if err != nil {
 			return 0, after, fmt.Errorf("row %s: %w", v.id, err)
 		}
@@ -167,21 +167,21 @@ func (s *Store) reencryptBatch(
 		b.Queue(`UPDATE punctual.`+e.table+` SET data_key = $2, ciphertext = $3 WHERE id = $1`, v.id, key.ID, ciphertext)
 		after = v.id
 	}
-	return len(list), after, u.SendBatch(ctx, &b).Close()
+	return len(list), after, tx.SendBatch(ctx, &b).Close()
 }
 
 // dropDataKeys drops the data keys older than a given one. Transactions that write with an older key hold a lock on it.
 // dropDataKeys waits for them, and re-encrypts what they wrote before it drops the key.
 func (s *Store) dropDataKeys(ctx context.Context, before int64) (dropped int, err error) {
-	err = s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) error {
+	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		const old = `number < (SELECT number FROM punctual.data_keys WHERE id = $1)`
-		if err := pg.Exec(ctx, u, `
+		if err := pg.Exec(ctx, tx, `
 			SELECT FROM punctual.data_keys WHERE `+old+` ORDER BY number FOR UPDATE`, before); err != nil {
 			return fmt.Errorf("locking the earlier data keys: %w", err)
 		}
 		for i := range encrypted {
 			for last := (uuid.UUID{}); ; {
-				n, next, err := s.reencryptBatch(ctx, u, i, last)
+				n, next, err := s.reencryptBatch(ctx, tx, i, last)
 				if err != nil {
 					return fmt.Errorf("encrypting %s anew: %w", encrypted[i].table, err)
 				}
@@ -190,7 +190,7 @@ func (s *Store) dropDataKeys(ctx context.Context, before int64) (dropped int, er
 				}
 			}
 		}
-		done, err := u.Exec(ctx, `DELETE FROM punctual.data_keys WHERE `+old, before)
+		done, err := tx.Exec(ctx, `DELETE FROM punctual.data_keys WHERE `+old, before)
 		if err != nil {
 			return fmt.Errorf("dropping the earlier data keys: %w", err)
 		}

@@ -50,15 +50,15 @@ func (c crud) guardedTables() []string {
 func (c crud) furnish() {
 	c.t.Helper()
 	job := c.create("theirs", forbid)
-	run, err := c.TriggerJob(c.t.Context(), c.tenant, "theirs", TriggerRequest{Body: []byte(`1`)})
+	run, err := c.For(c.tenant).TriggerJob(c.t.Context(), "theirs", TriggerRequest{Body: []byte(`1`)})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	if _, _, err := c.Idempotent(c.t.Context(), c.tenant, Idempotency{Key: "theirs"},
-		func(context.Context) (Answer, error) { return Answer{Status: 200}, nil }); err != nil {
+		func(Writer) (Answer, error) { return Answer{Status: 200}, nil }); err != nil {
 		c.t.Fatal(err)
 	}
-	if _, err := c.StartOperation(c.t.Context(), c.tenant, BulkRequest{Kind: OperationResolve}); err != nil {
+	if _, err := c.For(c.tenant).StartOperation(c.t.Context(), BulkRequest{Kind: OperationResolve}); err != nil {
 		c.t.Fatal(err)
 	}
 	c.exec(`INSERT INTO punctual.attempts (run_id, fence, number, started_at, finished_at, outcome)
@@ -152,7 +152,7 @@ func (c crud) cannotReach(table string) {
 		c.t.Fatal("there is no row of another tenant: furnish one")
 	}
 	var seen int
-	if err := c.reader(ctx, c.tenant).QueryRow(ctx, all).Scan(&seen); err != nil && !denied(err) {
+	if err := c.db.Reader(ctx, c.tenant).QueryRow(ctx, all).Scan(&seen); err != nil && !denied(err) {
 		c.t.Fatal(err)
 	}
 	if seen != own {
@@ -173,8 +173,8 @@ func (c crud) cannotReach(table string) {
 		fmt.Sprintf(`UPDATE punctual.%[1]s SET %[2]s = %[2]s`, table, column),
 		fmt.Sprintf(`DELETE FROM punctual.%s`, table),
 	} {
-		err := c.join(ctx, c.tenant, func(ctx context.Context, u *unit) error {
-			done, err := u.Exec(ctx, sql)
+		err := c.db.InTx(ctx, c.tenant, func(tx *pg.Tx) error {
+			done, err := tx.Exec(ctx, sql)
 			if err == nil && done.RowsAffected() > 0 {
 				c.t.Errorf("%s: %d rows", sql, done.RowsAffected())
 			}
@@ -188,8 +188,8 @@ func (c crud) cannotReach(table string) {
 	if table == "audit_entries" { // a view checks the row only after it was written, so the key must not exist already
 		change = `{"id":"` + uuid.NewString() + `"}`
 	}
-	err = c.join(ctx, c.tenant, func(ctx context.Context, u *unit) error {
-		_, err := u.Exec(ctx, fmt.Sprintf(`INSERT INTO punctual.%[1]s OVERRIDING SYSTEM VALUE
+	err = c.db.InTx(ctx, c.tenant, func(tx *pg.Tx) error {
+		_, err := tx.Exec(ctx, fmt.Sprintf(`INSERT INTO punctual.%[1]s OVERRIDING SYSTEM VALUE
 			SELECT *
 			FROM jsonb_populate_record(NULL::punctual.%[1]s, $1::text::jsonb || $2::text::jsonb)`, table), theirs, change)
 		return err
@@ -209,8 +209,8 @@ func TestAVersionCannotBeAddedToAnotherTenantsJob(t *testing.T) {
 	c := newCRUD(t)
 	job := c.create("theirs")
 	other := c.intruder()
-	err := other.join(t.Context(), other.tenant, func(ctx context.Context, u *unit) error {
-		_, err := u.Exec(ctx, `INSERT INTO punctual.job_versions (job_id, version, state, definition)
+	err := other.db.InTx(t.Context(), other.tenant, func(tx *pg.Tx) error {
+		_, err := tx.Exec(t.Context(), `INSERT INTO punctual.job_versions (job_id, version, state, definition)
 			VALUES ($1, 2, 'active', '{}')`, job.ID)
 		return err
 	})
@@ -234,32 +234,32 @@ func TestNoTransactionInheritsATenant(t *testing.T) {
 			defer s.Close()
 			c := crud{Store: s, t: t, tenant: 1}
 			for end, work := range map[string]func(ctx context.Context){
-				"a commit": func(ctx context.Context) { _ = c.join(ctx, 1, func(context.Context, *unit) error { return nil }) },
+				"a commit": func(ctx context.Context) { _ = c.db.InTx(ctx, 1, func(*pg.Tx) error { return nil }) },
 				"a rollback": func(ctx context.Context) {
-					_ = c.join(ctx, 1, func(context.Context, *unit) error { return errors.New("no") })
+					_ = c.db.InTx(ctx, 1, func(*pg.Tx) error { return errors.New("no") })
 				},
 				"an error of a statement": func(ctx context.Context) {
-					_ = c.join(ctx, 1, func(ctx context.Context, u *unit) error { return pg.Exec(ctx, u, `SELECT 1 / 0`) })
+					_ = c.db.InTx(ctx, 1, func(u *pg.Tx) error { return pg.Exec(ctx, u, `SELECT 1 / 0`) })
 				},
 				"a panic": func(ctx context.Context) {
 					defer func() { _ = recover() }()
-					_ = c.join(ctx, 1, func(context.Context, *unit) error { panic("no") })
+					_ = c.db.InTx(ctx, 1, func(*pg.Tx) error { panic("no") })
 				},
 				"a context that ended": func(ctx context.Context) {
 					ctx, cancel := context.WithCancel(ctx)
-					_ = c.join(ctx, 1, func(ctx context.Context, u *unit) error {
+					_ = c.db.InTx(ctx, 1, func(u *pg.Tx) error {
 						cancel()
 						return pg.Exec(ctx, u, `SELECT 1`)
 					})
 				},
 				"a read":             func(ctx context.Context) { _, _ = c.GetJob(ctx, 1, "nobody") },
-				"an error of a read": func(ctx context.Context) { _ = pg.Exec(ctx, c.reader(ctx, 1), `SELECT 1 / 0`) },
+				"an error of a read": func(ctx context.Context) { _ = pg.Exec(ctx, c.db.Reader(ctx, 1), `SELECT 1 / 0`) },
 				"a read to the first row": func(ctx context.Context) {
-					_ = c.reader(ctx, 1).QueryRow(ctx, `SELECT generate_series(1, 1000)`).Scan(nil)
+					_ = c.db.Reader(ctx, 1).QueryRow(ctx, `SELECT generate_series(1, 1000)`).Scan(nil)
 				},
 				"a row that cannot be had": func(ctx context.Context) {
 					var n []int
-					_ = c.reader(ctx, 1).QueryRow(ctx, `SELECT 'x'`).Scan(&n)
+					_ = c.db.Reader(ctx, 1).QueryRow(ctx, `SELECT 'x'`).Scan(&n)
 				},
 				"a snapshot": func(ctx context.Context) {
 					_ = c.readOnly(ctx, 1, func(tx pgx.Tx) error { return errors.New("no") })
@@ -268,7 +268,7 @@ func TestNoTransactionInheritsATenant(t *testing.T) {
 					var b pgx.Batch
 					b.Queue(`SELECT 1`)
 					b.Queue(`SELECT 1 / 0`)
-					_ = c.reader(ctx, 1).SendBatch(ctx, &b).Close()
+					_ = c.db.Reader(ctx, 1).SendBatch(ctx, &b).Close()
 				},
 			} {
 				work(t.Context())
@@ -289,16 +289,13 @@ func TestAReadForATenantIsThatTenants(t *testing.T) {
 	ctx := t.Context()
 	var user string
 	var tenant int32
-	if err := c.reader(ctx, 7).QueryRow(ctx,
+	if err := c.db.Reader(ctx, 7).QueryRow(ctx,
 		`SELECT current_user, punctual.acting_tenant()`).Scan(&user, &tenant); err != nil ||
 		user != pg.TenantRole || tenant != 7 {
 		t.Errorf("%s, %d, %v", user, tenant, err)
 	}
-	err := c.join(ctx, 7, func(ctx context.Context, u *unit) error {
-		if err := c.join(ctx, 8, func(context.Context, *unit) error { return nil }); err == nil {
-			t.Error("a write for a tenant joined a transaction of another")
-		}
-		return c.reader(ctx, 7).QueryRow(ctx, `SELECT current_user, punctual.acting_tenant()`).Scan(&user, &tenant)
+	err := c.db.InTx(ctx, 7, func(tx *pg.Tx) error {
+		return tx.QueryRow(ctx, `SELECT current_user, punctual.acting_tenant()`).Scan(&user, &tenant)
 	})
 	if err != nil || user != pg.TenantRole || tenant != 7 {
 		t.Errorf("%s, %d, %v", user, tenant, err)
@@ -398,7 +395,7 @@ func TestWhomPunctualConnectsAsCanCopyAllTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, table := range tables {
-		err := c.db.InTx(t.Context(), pg.Everybody, func(tx pgx.Tx) error {
+		err := c.db.InTx(t.Context(), pg.Everybody, func(tx *pg.Tx) error {
 			_, err := tx.Exec(t.Context(), `SET LOCAL row_security = off`)
 			return errors.Join(err, pg.Exec(t.Context(), tx, `SELECT FROM punctual.`+table+` LIMIT 1`))
 		})

@@ -10,13 +10,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/claim"
+	"punctual/store/definitions"
 	"punctual/store/pg"
 )
 
 // GetRun returns a run with its attempts, its result and what it sends. The error is ErrNotFound if the tenant has no
 // run with this id.
 func (s *Store) GetRun(ctx context.Context, tenant int32, id uuid.UUID) (RunRecord, error) {
-	q := s.reader(ctx, tenant)
+	q := s.db.Reader(ctx, tenant)
 	runs, err := queryRuns(ctx, q, ` WHERE r.id = $1 AND r.tenant = $2`, id, tenant)
 	if err != nil {
 		return RunRecord{}, err
@@ -40,7 +42,7 @@ type runData struct {
 	headers   []byte // JSON
 	body      []byte
 	notifyURL string
-	kept      keptResponse
+	kept      claim.KeptResponse
 	keptFence int64 // fencing token of the attempt that got the kept response
 }
 
@@ -63,7 +65,7 @@ func readDetails(ctx context.Context, q pg.Querier, run *RunRecord) (data runDat
 		FROM punctual.run_data WHERE run_id = $1`, run.ID).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(append([]any{
 			&data.webhookID, &data.key, &data.headers, &data.body, &data.notifyURL, &result, &run.ResultNote, &data.keptFence,
-		}, data.kept.into()...)...)
+		}, data.kept.Into()...)...)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // most runs have no such row
 		}
@@ -81,7 +83,7 @@ func readDetails(ctx context.Context, q pg.Querier, run *RunRecord) (data runDat
 	for i, a := range run.Attempts {
 		if a.fence == data.keptFence && a.Headers == nil {
 			run.Attempts[i].Response, run.Attempts[i].Headers, run.Attempts[i].Truncated =
-				pg.OrNull(data.kept.response), headersOf(data.kept.headers), data.kept.truncated
+				pg.OrNull(data.kept.Response), claim.HeadersOf(data.kept.Headers), data.kept.Truncated
 		}
 	}
 	return data, nil
@@ -93,7 +95,7 @@ func scanAttempt(row pgx.CollectableRow) (Attempt, error) {
 	err := row.Scan(&a.Number, &a.fence, &a.StartedAt, &a.FinishedAt, &a.Outcome, &a.Reason, &a.HTTPStatus, &a.Error,
 		&a.Replica, &a.Response, &headers, &a.Truncated)
 	pg.UTC(&a.StartedAt, a.FinishedAt)
-	a.Headers = headersOf(headers)
+	a.Headers = claim.HeadersOf(headers)
 	return a, err
 }
 
@@ -127,12 +129,12 @@ func (r RunRecord) presentAttempt() (a Attempt, ok bool) {
 func (s *Store) sentBy(
 	ctx context.Context, q pg.Batcher, tenant int32, run RunRecord, data runData,
 ) (*scheduler.Assignment, error) {
-	key := jobVersion{id: run.JobID, version: run.JobVersion}
-	jobs, err := s.definitionsOf(ctx, q, []claimedRun{{key: key, tenant: tenant}})
+	key := definitions.Version{Job: run.JobID, Version: run.JobVersion}
+	found, err := s.definitions.Read(ctx, q, definitions.One(key, tenant))
 	if err != nil {
 		return nil, fmt.Errorf("reading the job of run %s: %w", run.ID, err)
 	}
-	job, err := sentBy(jobs[key], data.notifyURL, "") // without the routing key, which is a secret
+	job, err := claim.SentBy(found.Jobs[key], data.notifyURL, "") // without the routing key, which is a secret
 	if job == nil || err != nil {
 		return nil, nil //nolint:nilerr,nilnil // there is nothing to show then, and everything else is
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/notices"
 	"punctual/store/pg"
 )
 
@@ -22,7 +23,7 @@ func (s *Store) ListRuns(
 	ctx context.Context, tenant int32, f RunFilter,
 ) (runs []RunRecord, nextCursor string, err error) {
 	var c pg.Conditions
-	q := s.reader(ctx, tenant)
+	q := s.db.Reader(ctx, tenant)
 	c.Add(`r.tenant = ?`, tenant)
 	if err := c.Page(f.Page, runCursor, `r.id < ?`); err != nil {
 		return nil, "", err
@@ -53,7 +54,7 @@ func (s *Store) ListRuns(
 	if f.Trigger != "" {
 		c.Add(`r.trigger = ?`, f.Trigger)
 	} else {
-		c.Add(`NOT ` + isNotice) // notices are not runs of their jobs
+		c.Add(`NOT ` + notices.IsNotice) // notices are not runs of their jobs
 	}
 	if f.Late != nil {
 		c.Add(`r.late = ?`, *f.Late)

@@ -57,17 +57,17 @@ func secretPlace(tenant int32, id uuid.UUID, name string) vault.Place {
 func (s *Store) PutSecret(
 	ctx context.Context, tenant int32, name, value, description string,
 ) (r Secret, created bool, err error) {
-	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
-		key, err := s.sealingKey(ctx, u)
+	err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+		key, err := s.sealingKey(ctx, tx)
 		if err != nil {
 			return err
 		}
 		for range rounds {
 			var known bool
-			if r, known, err = s.rewriteSecret(ctx, u, key, tenant, name, value, description); known || err != nil {
+			if r, known, err = s.rewriteSecret(ctx, tx, key, tenant, name, value, description); known || err != nil {
 				return err
 			}
-			if r, created, err = insertSecret(ctx, u, key, tenant, name, value, description); created || err != nil {
+			if r, created, err = insertSecret(ctx, tx, key, tenant, name, value, description); created || err != nil {
 				return err
 			}
 		}
@@ -79,11 +79,11 @@ func (s *Store) PutSecret(
 
 // rewriteSecret changes the secret with a name. known is false if there is none.
 func (s *Store) rewriteSecret(
-	ctx context.Context, u *unit, key *vault.DataKey, tenant int32, name, value, description string,
+	ctx context.Context, tx *pg.Tx, key *vault.DataKey, tenant int32, name, value, description string,
 ) (r Secret, known bool, err error) {
 	var old int64
 	var ciphertext []byte
-	err = u.QueryRow(ctx, `
+	err = tx.QueryRow(ctx, `
 		SELECT `+namedColumns+`, data_key, ciphertext FROM punctual.secrets
 		WHERE tenant = $1 AND name = $2 FOR NO KEY UPDATE`, tenant, name).
 		Scan(&r.ID, &r.Name, &r.Description, &r.Version, &r.CreatedAt, &r.UpdatedAt, &old, &ciphertext)
@@ -96,7 +96,7 @@ func (s *Store) rewriteSecret(
 	}
 	at := secretPlace(tenant, r.ID, name)
 	// A value that does not decrypt is replaced like any other: writing it again is how to repair it.
-	was, openErr := s.open(ctx, u, old, ciphertext, at)
+	was, openErr := s.open(ctx, tx, old, ciphertext, at)
 	same := openErr == nil && was == value
 	if same && r.Description == description {
 		return r, true, nil
@@ -106,7 +106,7 @@ func (s *Store) rewriteSecret(
 		return r, true, err
 	}
 	before := r
-	rows, err := u.Query(ctx, `
+	rows, err := tx.Query(ctx, `
 		UPDATE punctual.secrets
 		SET description = $2, version = version + CASE WHEN $3 THEN 0 ELSE 1 END,
 			data_key = $4, ciphertext = $5, updated_at = clock_timestamp()
@@ -118,15 +118,15 @@ func (s *Store) rewriteSecret(
 	if err != nil {
 		return r, true, fmt.Errorf("writing secret %q: %w", name, err)
 	}
-	if err := audit.Write(ctx, u, tenant, secretPut(&before, r)); err != nil {
+	if err := audit.Write(ctx, tx, tenant, secretPut(&before, r)); err != nil {
 		return r, true, err
 	}
-	return r, true, noteSecretsChanged(ctx, u)
+	return r, true, noteSecretsChanged(ctx, tx)
 }
 
 // insertSecret creates the secret with a name, unless another transaction has just done so.
 func insertSecret(
-	ctx context.Context, u *unit, key *vault.DataKey, tenant int32, name, value, description string,
+	ctx context.Context, tx *pg.Tx, key *vault.DataKey, tenant int32, name, value, description string,
 ) (r Secret, created bool, err error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -136,7 +136,7 @@ func insertSecret(
 	if err != nil {
 		return r, false, err
 	}
-	rows, err := u.Query(ctx, `
+	rows, err := tx.Query(ctx, `
 		INSERT INTO punctual.secrets (id, tenant, name, description, data_key, ciphertext) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (tenant, name) DO NOTHING RETURNING `+namedColumns, id, tenant, name, description, key.ID, sealed)
 	if err == nil {
@@ -148,15 +148,15 @@ func insertSecret(
 	if err != nil {
 		return r, false, fmt.Errorf("writing secret %q: %w", name, err)
 	}
-	if err := audit.Write(ctx, u, tenant, secretPut(nil, r)); err != nil {
+	if err := audit.Write(ctx, tx, tenant, secretPut(nil, r)); err != nil {
 		return r, true, err
 	}
-	return r, true, noteSecretsChanged(ctx, u)
+	return r, true, noteSecretsChanged(ctx, tx)
 }
 
 // GetSecret returns what may be known about a secret. The error is ErrNotFound if there is none.
 func (s *Store) GetSecret(ctx context.Context, tenant int32, name string) (Secret, error) {
-	rows, err := s.reader(ctx, tenant).Query(ctx, `
+	rows, err := s.db.Reader(ctx, tenant).Query(ctx, `
 		SELECT `+namedColumns+` FROM punctual.secrets WHERE tenant = $1 AND name = $2`, tenant, name)
 	if err != nil {
 		return Secret{}, fmt.Errorf("reading secret %q: %w", name, err)
@@ -180,7 +180,7 @@ func (s *Store) ListSecrets(
 		return nil, "", err
 	}
 	c.Add(`tenant = ?`, tenant)
-	rows, err := s.reader(ctx, tenant).Query(ctx, `
+	rows, err := s.db.Reader(ctx, tenant).Query(ctx, `
 		SELECT `+namedColumns+` FROM punctual.secrets`+c.Where()+
 		fmt.Sprintf(` ORDER BY id DESC LIMIT %d`, p.Size()+1), c.Args...)
 	if err != nil {
@@ -200,10 +200,10 @@ const mostNamedJobs = 10
 // ErrNotFound if there is none.
 func (s *Store) DeleteSecret(ctx context.Context, tenant int32, name string) error {
 	defer s.credentials.forget()
-	return s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
+	return s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		// A transaction that writes a job with a reference to the secret shares this lock until it ends: see secretFacts.
 		var id uuid.UUID
-		err := u.QueryRow(ctx, `
+		err := tx.QueryRow(ctx, `
 			SELECT id FROM punctual.secrets WHERE tenant = $1 AND name = $2 FOR UPDATE`, tenant, name).Scan(&id)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("secret %q: %w", name, ErrNotFound)
@@ -211,7 +211,7 @@ func (s *Store) DeleteSecret(ctx context.Context, tenant int32, name string) err
 		if err != nil {
 			return fmt.Errorf("locking secret %q: %w", name, err)
 		}
-		rows, err := u.Query(ctx, `
+		rows, err := tx.Query(ctx, `
 			SELECT j.name FROM punctual.secret_uses x JOIN `+jobTables+` ON j.id = x.job_id
 			WHERE x.tenant = $1 AND x.name = $2 AND j.tenant = $1 AND `+jobState+` IN ('active', 'paused')
 			  AND $2 IN (v.definition #>> '{target,auth,secret}',
@@ -228,12 +228,12 @@ func (s *Store) DeleteSecret(ctx context.Context, tenant int32, name string) err
 		if len(jobs) > 0 {
 			return &SecretInUseError{Name: name, Jobs: jobs[:min(len(jobs), mostNamedJobs)], More: len(jobs) > mostNamedJobs}
 		}
-		if _, err := u.Exec(ctx, `DELETE FROM punctual.secrets WHERE id = $1`, id); err != nil {
+		if _, err := tx.Exec(ctx, `DELETE FROM punctual.secrets WHERE id = $1`, id); err != nil {
 			return fmt.Errorf("deleting secret %q: %w", name, err)
 		}
-		if err := audit.Write(ctx, u, tenant, audit.Change{Action: audit.SecretDelete, ID: id, Name: name}); err != nil {
+		if err := audit.Write(ctx, tx, tenant, audit.Change{Action: audit.SecretDelete, ID: id, Name: name}); err != nil {
 			return err
 		}
-		return noteSecretsChanged(ctx, u)
+		return noteSecretsChanged(ctx, tx)
 	})
 }

@@ -194,7 +194,7 @@ func TestASecretIsNotDeletedUnderAJobThatIsBeingWritten(t *testing.T) {
 		var both sync.WaitGroup
 		var created, deleted error
 		both.Go(func() {
-			_, created = c.CreateJob(t.Context(), c.tenant, NewJob{Definition: definition("job-"+name, authBy(name))})
+			_, created = c.For(c.tenant).CreateJob(t.Context(), NewJob{Definition: definition("job-"+name, authBy(name))})
 		})
 		both.Go(func() { deleted = c.DeleteSecret(t.Context(), c.tenant, name) })
 		both.Wait()
@@ -212,7 +212,7 @@ func TestAJobCannotReferToASecretThatIsNotThere(t *testing.T) {
 	c.secret("there", "one")
 	d := definition("job", authBy("there"), func(d *scheduler.Definition) { d.Target.TLS = &scheduler.TLS{CA: "missing"} })
 	for what, write := range map[string]func() error{
-		"create": func() error { _, err := c.CreateJob(t.Context(), c.tenant, NewJob{Definition: d}); return err },
+		"create": func() error { _, err := c.For(c.tenant).CreateJob(t.Context(), NewJob{Definition: d}); return err },
 		"put": func() error {
 			_, _, err := c.PutJob(t.Context(), c.tenant, "job", NewJob{Definition: d}, nil, false)
 			return err
@@ -225,8 +225,7 @@ func TestAJobCannotReferToASecretThatIsNotThere(t *testing.T) {
 	}
 	var batch *BatchError
 	var unknown *UnknownSecretError
-	_, err := c.CreateJobs(t.Context(), c.tenant,
-		[]NewJob{{Definition: definition("good", authBy("there"))}, {Definition: d}}, ConflictError)
+	_, err := c.For(c.tenant).CreateJobs(t.Context(), []NewJob{{Definition: definition("good", authBy("there"))}, {Definition: d}}, ConflictError)
 	if !errors.As(err, &batch) || len(batch.Errors) != 1 || !errors.As(batch.Errors[1], &unknown) {
 		t.Errorf("in a batch: %v", err)
 	}
@@ -277,8 +276,7 @@ func TestWritingTheSameSecretsAgainChangesNothing(t *testing.T) {
 		t.Error("the value of the version before is gone: its runs still need it")
 	}
 	// A batch with the same values changes nothing either.
-	_, err := c.CreateJobs(t.Context(), c.tenant,
-		[]NewJob{{Definition: definition("job", authValue("two"), secretHeader("X-Key", "h"))}}, ConflictReplace)
+	_, err := c.For(c.tenant).CreateJobs(t.Context(), []NewJob{{Definition: definition("job", authValue("two"), secretHeader("X-Key", "h"))}}, ConflictReplace)
 	if now, _ := c.GetJob(t.Context(), c.tenant, "job"); err != nil || now.Version != second.Version {
 		t.Errorf("the same in a batch: version %d, want %d: %v", now.Version, second.Version, err)
 	}
@@ -434,7 +432,7 @@ func TestRotationWhileReplicasWrite(t *testing.T) {
 		t.Errorf("signing keys: %d, %v", len(keys), err)
 	}
 	// A replica that knew only the first data key reads other data keys when it meets them.
-	c.credentials.secrets.purge()
+	c.credentials.secrets.Purge()
 	c.reads("before-0", "value")
 	t.Logf("%d writes during five rotations", writes)
 }
@@ -510,8 +508,8 @@ func TestARotationWaitsForThoseWhoWrite(t *testing.T) {
 	c := newCRUD(t)
 	c.secret("token", "one")
 	var rotation sync.WaitGroup
-	err := c.join(t.Context(), c.tenant, func(ctx context.Context, u *unit) error {
-		if _, err := c.sealingKey(ctx, u); err != nil {
+	err := c.db.InTx(t.Context(), c.tenant, func(tx *pg.Tx) error {
+		if _, err := c.sealingKey(t.Context(), tx); err != nil {
 			return err
 		}
 		rotation.Go(func() {
@@ -520,8 +518,8 @@ func TestARotationWaitsForThoseWhoWrite(t *testing.T) {
 			}
 		})
 		c.waiting(1)
-		key := c.keyring.get(scalar[int64](t, u, `SELECT id FROM punctual.data_keys ORDER BY number LIMIT 1`))
-		_, _, err := insertSecret(ctx, u, key, c.tenant, "late", "two", "")
+		key := c.keyring.get(scalar[int64](t, tx, `SELECT id FROM punctual.data_keys ORDER BY number LIMIT 1`))
+		_, _, err := insertSecret(t.Context(), tx, key, c.tenant, "late", "two", "")
 		return err
 	})
 	rotation.Wait()

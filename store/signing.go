@@ -36,11 +36,11 @@ func signingPlace(tenant int32, id uuid.UUID) vault.Place {
 }
 
 // lockSigning lets one transaction at a time change a tenant's signing secrets, and deletes the expired ones.
-func lockSigning(ctx context.Context, u *unit, tenant int32) error {
-	if err := pg.Exec(ctx, u, `SELECT FROM punctual.tenants WHERE id = $1 FOR NO KEY UPDATE`, tenant); err != nil {
+func lockSigning(ctx context.Context, tx *pg.Tx, tenant int32) error {
+	if err := pg.Exec(ctx, tx, `SELECT FROM punctual.tenants WHERE id = $1 FOR NO KEY UPDATE`, tenant); err != nil {
 		return fmt.Errorf("locking the signing secrets of tenant %d: %w", tenant, err)
 	}
-	if _, err := u.Exec(ctx, `
+	if _, err := tx.Exec(ctx, `
 		DELETE FROM punctual.signing_secrets WHERE tenant = $1 AND expires_at <= now()`, tenant); err != nil {
 		return fmt.Errorf("forgetting expired signing secrets: %w", err)
 	}
@@ -51,28 +51,28 @@ func lockSigning(ctx context.Context, u *unit, tenant int32) error {
 // is returned only this once. The error is ErrState if there are ten already.
 func (s *Store) MakeSigningSecret(ctx context.Context, tenant int32) (r SigningSecret, secret string, err error) {
 	defer s.credentials.forget()
-	err = s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
-		if err := lockSigning(ctx, u, tenant); err != nil {
+	err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+		if err := lockSigning(ctx, tx, tenant); err != nil {
 			return err
 		}
 		var live int
-		if err := u.QueryRow(ctx, `
+		if err := tx.QueryRow(ctx, `
 			SELECT count(*) FROM punctual.signing_secrets WHERE tenant = $1`, tenant).Scan(&live); err != nil {
 			return fmt.Errorf("counting signing secrets: %w", err)
 		}
 		if live >= mostSigningSecrets {
 			return fmt.Errorf("there are %d live signing secrets; delete one first: %w", live, ErrState)
 		}
-		r, secret, err = s.insertSigningSecret(ctx, u, tenant)
+		r, secret, err = s.insertSigningSecret(ctx, tx, tenant)
 		return err
 	})
 	return r, secret, err
 }
 
 func (s *Store) insertSigningSecret(
-	ctx context.Context, u *unit, tenant int32,
+	ctx context.Context, tx *pg.Tx, tenant int32,
 ) (r SigningSecret, secret string, err error) {
-	key, err := s.sealingKey(ctx, u)
+	key, err := s.sealingKey(ctx, tx)
 	if err != nil {
 		return r, "", err
 	}
@@ -86,7 +86,7 @@ func (s *Store) insertSigningSecret(
 	if err != nil {
 		return r, "", err
 	}
-	err = u.QueryRow(ctx, `
+	err = tx.QueryRow(ctx, `
 		INSERT INTO punctual.signing_secrets (id, tenant, data_key, ciphertext) VALUES ($1, $2, $3, $4)
 		RETURNING created_at`,
 		r.ID, tenant, key.ID, sealed).Scan(&r.CreatedAt)
@@ -94,12 +94,12 @@ func (s *Store) insertSigningSecret(
 		return r, "", fmt.Errorf("writing a signing secret: %w", err)
 	}
 	pg.UTC(&r.CreatedAt)
-	if err := audit.Write(ctx, u, tenant, audit.Change{
+	if err := audit.Write(ctx, tx, tenant, audit.Change{
 		Action: audit.SigningSecretCreate, ID: r.ID, After: signingSecretShot{},
 	}); err != nil {
 		return r, "", err
 	}
-	return r, secret, noteSecretsChanged(ctx, u)
+	return r, secret, noteSecretsChanged(ctx, tx)
 }
 
 // ListSigningSecrets returns a tenant's live signing secrets, oldest first.
@@ -107,7 +107,7 @@ func (s *Store) ListSigningSecrets(ctx context.Context, tenant int32) ([]Signing
 	if _, err := s.SigningKeys(ctx, tenant); err != nil { // creates the first one
 		return nil, err
 	}
-	rows, err := s.reader(ctx, tenant).Query(ctx, `
+	rows, err := s.db.Reader(ctx, tenant).Query(ctx, `
 		SELECT id, created_at, expires_at FROM punctual.signing_secrets
 		WHERE tenant = $1 AND (expires_at IS NULL OR expires_at > now()) ORDER BY id`, tenant)
 	if err != nil {
@@ -128,12 +128,12 @@ func (s *Store) ListSigningSecrets(ctx context.Context, tenant int32) ([]Signing
 // the last one that does not expire, and ErrNotFound if there is none with the id.
 func (s *Store) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid.UUID, in time.Duration) error {
 	defer s.credentials.forget()
-	return s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
-		if err := lockSigning(ctx, u, tenant); err != nil {
+	return s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+		if err := lockSigning(ctx, tx, tenant); err != nil {
 			return err
 		}
 		var others int
-		err := u.QueryRow(ctx, `
+		err := tx.QueryRow(ctx, `
 			SELECT (SELECT count(*) FROM punctual.signing_secrets o
 			        WHERE o.tenant = $1 AND o.id <> s.id AND o.expires_at IS NULL)
 			FROM punctual.signing_secrets s WHERE s.tenant = $1 AND s.id = $2`, tenant, id).Scan(&others)
@@ -155,14 +155,14 @@ func (s *Store) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid.U
 				WHERE tenant = $1 AND id = $2 RETURNING NULL::timestamptz`, args[:2]
 		}
 		var ends *time.Time
-		if err := u.QueryRow(ctx, sql, args...).Scan(&ends); err != nil {
+		if err := tx.QueryRow(ctx, sql, args...).Scan(&ends); err != nil {
 			return fmt.Errorf("deleting signing secret %s: %w", id, err)
 		}
 		pg.UTC(ends)
-		if err := audit.Write(ctx, u, tenant, signingSecretEnds(id, ends)); err != nil {
+		if err := audit.Write(ctx, tx, tenant, signingSecretEnds(id, ends)); err != nil {
 			return err
 		}
-		return noteSecretsChanged(ctx, u)
+		return noteSecretsChanged(ctx, tx)
 	})
 }
 
@@ -172,18 +172,18 @@ func (s *Store) readSigningKeys(ctx context.Context, tenant int32) ([]scheduler.
 	if err != nil || lasting {
 		return keys, err
 	}
-	err = s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) error {
-		if err := lockSigning(ctx, u, tenant); err != nil {
+	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+		if err := lockSigning(ctx, tx, tenant); err != nil {
 			return err
 		}
 		var there bool
-		err := u.QueryRow(ctx, `
+		err := tx.QueryRow(ctx, `
 			SELECT EXISTS (
 				SELECT FROM punctual.signing_secrets WHERE tenant = $1 AND expires_at IS NULL)`, tenant).Scan(&there)
 		if err != nil || there {
 			return err
 		}
-		_, _, err = s.insertSigningSecret(ctx, u, tenant)
+		_, _, err = s.insertSigningSecret(ctx, tx, tenant)
 		return err
 	})
 	if err != nil {

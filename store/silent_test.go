@@ -85,11 +85,11 @@ func TestDeadlinesTakeNoPlaceInAnyLine(t *testing.T) {
 		t.Errorf("a deadline is looked for as work: %+v", u)
 	}
 	pulse := func() bool { return c.wants(choreSilent) }
-	if wait, left, err := c.endSilent(t.Context()); wait != 0 || left || err != nil || pulse() {
+	if wait, left, err := c.EndSilent(t.Context()); wait != 0 || left || err != nil || pulse() {
 		t.Errorf("a minute before its deadline: wait %s, left %t, error %v", wait, left, err)
 	}
 	c.exec(`UPDATE punctual.ready SET due_at = now() + interval '1 s'`)
-	if wait, left, err := c.endSilent(t.Context()); wait <= 0 || wait > time.Second || !left || err != nil || !pulse() {
+	if wait, left, err := c.EndSilent(t.Context()); wait <= 0 || wait > time.Second || !left || err != nil || !pulse() {
 		t.Errorf("a second before: wait %s, left %t, error %v", wait, left, err)
 	}
 	if !c.overdue(a.RunID) {
@@ -108,7 +108,7 @@ func TestDeadlinesOfAFrozenTenantHoldUpNobody(t *testing.T) {
 	other.accepted("frozen")
 	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
 		SELECT gen_random_uuid(), job_id, now() - interval '1 h', tenant, lane
-		FROM punctual.ready, generate_series(1, $2) WHERE tenant = $1`, other.tenant, silentBatch)
+		FROM punctual.ready, generate_series(1, 1000) WHERE tenant = $1`, other.tenant)
 	c.freeze(other.tenant, "")
 	if !c.overdue(a.RunID) {
 		t.Error("it is not noticed")

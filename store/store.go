@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -14,7 +13,11 @@ import (
 	"punctual/migrations"
 	"punctual/scheduler"
 	"punctual/store/audit"
+	"punctual/store/claim"
 	"punctual/store/days"
+	"punctual/store/definitions"
+	"punctual/store/freeze"
+	"punctual/store/notices"
 	"punctual/store/pg"
 	"punctual/store/vault"
 )
@@ -52,26 +55,22 @@ type Options struct {
 	Ended func([]scheduler.Outcome)
 }
 
-// Store is a pool of connections to one database. Safe for concurrent use.
+// Store wires the rooms that work on one database. Safe for concurrent use.
 type Store struct {
 	Audit *audit.Log
 	Days  *days.Days // the daily partitions of runs
+	*claim.Claims
+	*notices.Teller
+	*freeze.Switch
 
-	db      *pg.DB
-	options Options
-	jobs    *boundedCache[jobVersion, *scheduler.Job] // compiled definitions, which are immutable and so never outdated
-	wake    chan struct{}
-	wary    wariest
-	tidy    tidiness
-	used    usedKeys
-
-	guarding atomic.Bool            // guard fencing tokens against failovers
-	tokenKey atomic.Pointer[[]byte] // the key that makes run tokens, once it was read
-
-	idling      idling // timeout of claims
+	db          *pg.DB
+	options     Options
+	definitions *definitions.Definitions
+	defaults    *notices.Book
+	tidy        tidiness
+	used        usedKeys
 	keyring     keyring
 	credentials *credentials
-	defaults    defaultsBook
 }
 
 var (
@@ -94,22 +93,22 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		o.AuditRetention = audit.DefaultRetention
 	}
 	s := &Store{
-		options: o, wake: make(chan struct{}, 1), credentials: newCredentials(),
-		jobs: newBoundedCache[jobVersion, *scheduler.Job](mostCompiled, compiledBytes),
+		options: o, credentials: newCredentials(),
+		definitions: definitions.New(o.DefaultJitter, o.Retention),
 	}
 	var err error
 	s.db, err = pg.Open(ctx, pg.Config{URL: o.DatabaseURL, MaxConns: o.MaxConns, Replica: o.Replica, Log: o.Log})
 	if err != nil {
 		return nil, err
 	}
+	s.Switch = freeze.New(s.db, freeze.Options{Log: o.Log, Adopt: o.Adopt})
+	s.defaults = notices.NewBook(s.db)
+	s.Teller = notices.NewTeller(s.db, s.definitions, notices.Options{Log: o.Log, PublicURL: o.PublicURL})
 	s.Audit = audit.New(s.db, o.AuditRetention)
 	s.Days = days.New(s.db, o.Retention, o.FailureRetention, o.Log)
-	s.db.Prepare(func(ctx context.Context, conn pg.Querier) error {
-		if !s.guarding.Load() {
-			return nil
-		}
-		return s.guardFences(ctx, conn)
-	})
+	s.Claims = claim.New(
+		claim.Rooms{DB: s.db, Days: s.Days, Freezes: s.Switch, Definitions: s.definitions, Defaults: s.defaults},
+		claim.Options{Log: o.Log, ChoresDue: choresDue, Ended: o.Ended})
 	return s, nil
 }
 
@@ -127,17 +126,6 @@ func (s *Store) Backstop(ctx context.Context) (bool, error) { return s.db.Backst
 
 // CheckWrites returns a *pg.WriteError if the database takes no writes: see pg.DB.
 func (s *Store) CheckWrites() error { return s.db.CheckWrites() }
-
-// Wake receives a value after this process wrote something that may be due at once, so that its scheduler need not wait
-// for its next look. Other replicas find it on their own within a second.
-func (s *Store) Wake() <-chan struct{} { return s.wake }
-
-func (s *Store) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default: // a value is waiting already
-	}
-}
 
 // SchemaError says that the database's schema does not fit this binary.
 type SchemaError struct{ Have, Need int64 }
@@ -168,12 +156,11 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 
 // Errors that callers act on.
 var (
-	ErrNotFound  = errors.New("not found")
+	ErrNotFound  = pg.ErrNotFound
 	ErrNameTaken = errors.New("the name is taken by another job")
 	// ErrVersion is a lost update: the job is no longer at the version that the caller expected.
 	ErrVersion = errors.New("the job has been changed since")
-	// ErrState says that the job's state does not allow an action. It is wrapped with the reason.
-	ErrState = errors.New("the state does not allow it")
+	ErrState   = pg.ErrState
 	// ErrKeyReused says that an Idempotency-Key came before with another request.
 	ErrKeyReused = errors.New("the Idempotency-Key was used before with another request")
 	// ErrNotForSubmitters says that a submitter triggered a job that does not allow it.

@@ -14,6 +14,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/audit"
+	"punctual/store/notices"
 	"punctual/store/pg"
 )
 
@@ -65,7 +66,7 @@ func scanTenant(row pgx.CollectableRow) (TenantRecord, error) {
 		return t, err
 	}
 	pg.UTC(&t.CreatedAt, &t.UpdatedAt)
-	t.Notify, err = readNotify(notify)
+	t.Notify, err = notices.ReadList(notify)
 	return t, err
 }
 
@@ -117,8 +118,8 @@ func (s *Store) FindTenant(ctx context.Context, name string) (Tenant, error) {
 // CreateTenant creates a tenant. The error is ErrTenantExists if another tenant has the name.
 func (s *Store) CreateTenant(ctx context.Context, name string, settings TenantSettings) (TenantRecord, error) {
 	var t TenantRecord
-	err := s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) (err error) {
-		rows, err := u.Query(ctx, `
+	err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
+		rows, err := tx.Query(ctx, `
 			INSERT INTO punctual.tenants AS t (name, weight, max_jobs, max_concurrent_runs, max_runs_per_second,
 				max_requests_per_second, min_interval, allowed_targets, notify)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8::cidr[], $9::text::json)
@@ -131,21 +132,21 @@ func (s *Store) CreateTenant(ctx context.Context, name string, settings TenantSe
 		if err != nil {
 			return err
 		}
-		return audit.Write(ctx, u, t.ID, audit.Change{Action: audit.TenantCreate, Name: name, After: t.shot()})
+		return audit.Write(ctx, tx, t.ID, audit.Change{Action: audit.TenantCreate, Name: name, After: t.shot()})
 	})
 	return t, err
 }
 
 // GetTenant returns the tenant with a name.
 func (s *Store) GetTenant(ctx context.Context, name string) (TenantRecord, error) {
-	rows, err := s.reader(ctx, pg.Everybody).Query(ctx, `
+	rows, err := s.db.Reader(ctx, pg.Everybody).Query(ctx, `
 		SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.name = $1 AND t.deleted_at IS NULL`, name)
 	return oneTenant(rows, err, name)
 }
 
 // GetTenantByID returns the tenant with an id.
 func (s *Store) GetTenantByID(ctx context.Context, id int32) (TenantRecord, error) {
-	rows, err := s.reader(ctx, pg.Everybody).Query(ctx, `
+	rows, err := s.db.Reader(ctx, pg.Everybody).Query(ctx, `
 		SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.id = $1 AND t.deleted_at IS NULL`, id)
 	return oneTenant(rows, err, fmt.Sprint(id))
 }
@@ -154,7 +155,7 @@ func (s *Store) GetTenantByID(ctx context.Context, id int32) (TenantRecord, erro
 func (s *Store) ListTenants(
 	ctx context.Context, after string, limit int,
 ) (tenants []TenantRecord, more bool, err error) {
-	rows, err := s.reader(ctx, pg.Everybody).Query(ctx, `
+	rows, err := s.db.Reader(ctx, pg.Everybody).Query(ctx, `
 		SELECT `+tenantColumns+` FROM punctual.tenants t
 		WHERE t.deleted_at IS NULL AND t.name COLLATE "C" > $1
 		ORDER BY t.name COLLATE "C" LIMIT $2`, after, limit+1)
@@ -175,8 +176,8 @@ func (s *Store) EditTenant(
 	ctx context.Context, name string, edit func(TenantRecord) (TenantSettings, error),
 ) (TenantRecord, error) {
 	var t TenantRecord
-	err := s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) (err error) {
-		rows, err := u.Query(ctx, `
+	err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
+		rows, err := tx.Query(ctx, `
 			SELECT `+tenantColumns+` FROM punctual.tenants t
 			WHERE t.name = $1 AND t.deleted_at IS NULL FOR NO KEY UPDATE`, name)
 		if t, err = oneTenant(rows, err, name); err != nil {
@@ -186,14 +187,14 @@ func (s *Store) EditTenant(
 		if err != nil {
 			return err
 		}
-		if err := u.knowsSecrets(ctx, t.ID, settings.Notify); err != nil {
+		if err := s.knowsSecrets(ctx, tx, t.ID, settings.Notify); err != nil {
 			return err
 		}
 		before, after := t.shot(), TenantRecord{TenantSettings: settings}.shot()
 		if reflect.DeepEqual(before, after) {
 			return nil
 		}
-		rows, err = u.Query(ctx, `
+		rows, err = tx.Query(ctx, `
 			UPDATE punctual.tenants t
 			SET weight = $2, max_jobs = $3, max_concurrent_runs = $4, max_runs_per_second = $5,
 				max_requests_per_second = $6, min_interval = $7, allowed_targets = $8::cidr[],
@@ -203,9 +204,9 @@ func (s *Store) EditTenant(
 		if t, err = oneTenant(rows, err, name); err != nil {
 			return err
 		}
-		return audit.Write(ctx, u, t.ID, audit.Change{Action: audit.TenantUpdate, Name: name, Before: before, After: after})
+		return audit.Write(ctx, tx, t.ID, audit.Change{Action: audit.TenantUpdate, Name: name, Before: before, After: after})
 	})
-	s.defaults.forget()
+	s.defaults.Forget()
 	return t, err
 }
 
@@ -217,7 +218,7 @@ const liveJobs = `
 // CountJobs returns how many active and paused jobs a tenant has.
 func (s *Store) CountJobs(ctx context.Context, tenant int32) (int, error) {
 	var n int
-	if err := s.reader(ctx, tenant).QueryRow(ctx, liveJobs, tenant).Scan(&n); err != nil {
+	if err := s.db.Reader(ctx, tenant).QueryRow(ctx, liveJobs, tenant).Scan(&n); err != nil {
 		return 0, fmt.Errorf("counting the jobs of tenant %d: %w", tenant, err)
 	}
 	return n, nil
@@ -229,9 +230,9 @@ func (s *Store) DeleteTenant(ctx context.Context, name string) error {
 	if name == DefaultTenant {
 		return fmt.Errorf("tenant %q always exists and cannot be deleted: %w", name, ErrState)
 	}
-	return s.join(ctx, pg.Everybody, func(ctx context.Context, u *unit) error {
+	return s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		// The lock waits for transactions that write jobs or keys of the tenant, and makes later ones wait.
-		rows, err := u.Query(ctx, `
+		rows, err := tx.Query(ctx, `
 			SELECT `+tenantColumns+` FROM punctual.tenants t
 			WHERE t.name = $1 AND t.deleted_at IS NULL FOR UPDATE`, name)
 		t, err := oneTenant(rows, err, name)
@@ -239,23 +240,23 @@ func (s *Store) DeleteTenant(ctx context.Context, name string) error {
 			return err
 		}
 		var jobs int
-		if err := u.QueryRow(ctx, liveJobs, t.ID).Scan(&jobs); err != nil {
+		if err := tx.QueryRow(ctx, liveJobs, t.ID).Scan(&jobs); err != nil {
 			return fmt.Errorf("counting the jobs of tenant %q: %w", name, err)
 		}
 		if jobs > 0 {
 			return fmt.Errorf("tenant %q has %d active or paused jobs; delete them first: %w", name, jobs, ErrState)
 		}
-		if err := deleteTenant(ctx, u, t.ID); err != nil {
+		if err := deleteTenant(ctx, tx, t.ID); err != nil {
 			return err
 		}
-		return audit.Write(ctx, u, t.ID, audit.Change{Action: audit.TenantDelete, Name: name, Before: t.shot()})
+		return audit.Write(ctx, tx, t.ID, audit.Change{Action: audit.TenantDelete, Name: name, Before: t.shot()})
 	})
 }
 
 // keepTenant keeps a tenant from being deleted until the transaction ends. The error is ErrNotFound if the tenant was
 // deleted already, and its keys still work for a moment.
-func keepTenant(ctx context.Context, u *unit, id int32) error {
-	err := u.QueryRow(ctx, `
+func keepTenant(ctx context.Context, tx *pg.Tx, id int32) error {
+	err := tx.QueryRow(ctx, `
 		SELECT id FROM punctual.tenants WHERE id = $1 AND deleted_at IS NULL FOR KEY SHARE`, id).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("tenant %d: %w", id, ErrNotFound)
@@ -263,15 +264,29 @@ func keepTenant(ctx context.Context, u *unit, id int32) error {
 	return pg.Wrap("looking for the tenant", err)
 }
 
-func deleteTenant(ctx context.Context, u *unit, id int32) error {
+func deleteTenant(ctx context.Context, tx *pg.Tx, id int32) error {
 	var b pgx.Batch
 	b.Queue(`UPDATE punctual.tenants SET deleted_at = now(), updated_at = now() WHERE id = $1`, id)
 	b.Queue(`UPDATE punctual.api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE tenant = $1`, id)
 	for _, table := range []string{"request_rates", "secrets", "signing_secrets"} {
 		b.Queue(`DELETE FROM punctual.`+table+` WHERE tenant = $1`, id)
 	}
-	if err := u.SendBatch(ctx, &b).Close(); err != nil {
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("deleting tenant %d: %w", id, err)
 	}
 	return nil
+}
+
+// TenantID returns the id of a tenant by its name. The error is ErrNotFound if there is none.
+func (s *Store) TenantID(ctx context.Context, name string) (int32, error) {
+	var id int32
+	err := s.db.Reader(ctx, pg.Everybody).QueryRow(ctx, `
+		SELECT id FROM punctual.tenants WHERE name = $1 AND deleted_at IS NULL`, name).Scan(&id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, fmt.Errorf("tenant %q: %w", name, ErrNotFound)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading tenant %q: %w", name, err)
+	}
+	return id, nil
 }

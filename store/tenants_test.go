@@ -27,10 +27,10 @@ func TestADeletedTenantGetsNoJobs(t *testing.T) {
 	if err := c.DeleteTenant(t.Context(), "alpha"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.CreateJob(t.Context(), made.ID, NewJob{Definition: definition("n")}); err == nil {
+	if _, err := c.For(made.ID).CreateJob(t.Context(), NewJob{Definition: definition("n")}); err == nil {
 		t.Error("a deleted tenant got a job")
 	}
-	if _, err := c.CreateJobs(t.Context(), made.ID, []NewJob{{Definition: definition("n")}}, ConflictError); err == nil {
+	if _, err := c.For(made.ID).CreateJobs(t.Context(), []NewJob{{Definition: definition("n")}}, ConflictError); err == nil {
 		t.Error("a deleted tenant got a batch")
 	}
 	if _, _, err := c.CreateKey(t.Context(), made.ID, NewKey{Name: "k", Role: "viewer"}); !errors.Is(err, ErrNotFound) {
@@ -53,7 +53,7 @@ func TestJobsAndTheDeletionOfTheirTenantRace(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		var created, deleted error
-		wg.Go(func() { _, created = c.CreateJob(t.Context(), made.ID, NewJob{Definition: definition("n")}) })
+		wg.Go(func() { _, created = c.For(made.ID).CreateJob(t.Context(), NewJob{Definition: definition("n")}) })
 		wg.Go(func() { deleted = c.DeleteTenant(t.Context(), "alpha") })
 		wg.Wait()
 		if (created == nil) == (deleted == nil) {
@@ -80,7 +80,7 @@ func TestACompletedJobOfADeletedTenantStaysSo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	job, err := c.CreateJob(t.Context(), made.ID, NewJob{Definition: definition("n", at(time.Now().Add(time.Hour)))})
+	job, err := c.For(made.ID).CreateJob(t.Context(), NewJob{Definition: definition("n", at(time.Now().Add(time.Hour)))})
 	if err != nil {
 		t.Fatal(err)
 	}

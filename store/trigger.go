@@ -12,6 +12,8 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/audit"
+	"punctual/store/claim"
+	"punctual/store/notices"
 	"punctual/store/pg"
 )
 
@@ -29,10 +31,10 @@ func (e *ActiveRunError) Error() string {
 // paused and completed jobs too. Under replace it cancels the active run; under wait the new run waits for the active
 // one. The error is *ActiveRunError under forbid while a run is active, and under wait while another run waits. The
 // error is ErrNotForSubmitters if a submitter asks and the job does not let submitters trigger it.
-func (s *Store) TriggerJob(ctx context.Context, tenant int32, ref string, r TriggerRequest) (RunRecord, error) {
+func (w Writer) TriggerJob(ctx context.Context, ref string, r TriggerRequest) (RunRecord, error) {
 	var run RunRecord
-	err := s.join(ctx, tenant, func(ctx context.Context, u *unit) error {
-		job, now, err := s.lockToTrigger(ctx, u, tenant, ref)
+	err := w.inTx(ctx, func(tx *pg.Tx) error {
+		job, now, err := w.store.lockToTrigger(ctx, tx, w.tenant, ref)
 		if err != nil {
 			return err
 		}
@@ -40,14 +42,14 @@ func (s *Store) TriggerJob(ctx context.Context, tenant int32, ref string, r Trig
 			return fmt.Errorf("job %q: %w", job.Definition.Name, ErrNotForSubmitters)
 		}
 		id := scheduler.NewRunID(now)
-		if err := s.passGate(ctx, u, job, id, now); err != nil {
+		if err := w.store.passGate(ctx, tx, job, id, now); err != nil {
 			return err
 		}
-		if err := writeManualRun(ctx, u, job, manualRun{id: id, scheduledFor: now, TriggerRequest: r}, now); err != nil {
+		if err := writeManualRun(ctx, tx, job, manualRun{id: id, scheduledFor: now, TriggerRequest: r}, now); err != nil {
 			return err
 		}
-		u.due = true
-		run, err = readRun(ctx, u, tenant, id)
+		tx.Wake()
+		run, err = readRun(ctx, tx, w.tenant, id)
 		return err
 	})
 	return run, err
@@ -57,17 +59,17 @@ func (s *Store) TriggerJob(ctx context.Context, tenant int32, ref string, r Trig
 // schedule: claims pass over a locked one, so a job that is triggered all the time would never get to its slots. It
 // locks the gate before the job's row, as everywhere.
 func (s *Store) lockToTrigger(
-	ctx context.Context, u *unit, tenant int32, ref string,
+	ctx context.Context, tx *pg.Tx, tenant int32, ref string,
 ) (job *jobRow, now time.Time, err error) {
-	id, err := findJob(ctx, u, tenant, ref)
+	id, err := findJob(ctx, tx, tenant, ref)
 	if err != nil {
 		return nil, now, err
 	}
-	if err := pg.Exec(ctx, u, `SELECT FROM punctual.exclusive x WHERE x.job_id = $1 AND EXISTS
+	if err := pg.Exec(ctx, tx, `SELECT FROM punctual.exclusive x WHERE x.job_id = $1 AND EXISTS
 		(SELECT FROM punctual.jobs j WHERE j.id = $1 AND j.tenant = $2) FOR NO KEY UPDATE OF x`, id, tenant); err != nil {
 		return nil, now, fmt.Errorf("locking the gate of job %s: %w", id, err)
 	}
-	if err := pg.Exec(ctx, u, `SELECT FROM punctual.jobs WHERE id = $1 AND tenant = $2 FOR SHARE`,
+	if err := pg.Exec(ctx, tx, `SELECT FROM punctual.jobs WHERE id = $1 AND tenant = $2 FOR SHARE`,
 		id, tenant); err != nil {
 		return nil, now, fmt.Errorf("locking job %s: %w", id, err)
 	}
@@ -79,7 +81,7 @@ func (s *Store) lockToTrigger(
 			job, err = pgx.CollectExactlyOneRow(rows, scanJob)
 			return err
 		})
-	f, err := readFacts(ctx, u, &b, tenant)
+	f, err := readFacts(ctx, tx, &b, tenant)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, now, fmt.Errorf("job %q: %w", ref, ErrNotFound)
 	}
@@ -91,38 +93,38 @@ func (s *Store) lockToTrigger(
 
 // passGate does for a manual run what Decide does for a slot: according to the job's concurrency policy the run takes
 // the gate, waits, replaces the active run, or is refused. The caller has locked the gate, and writes the run.
-func (s *Store) passGate(ctx context.Context, u *unit, job *jobRow, run uuid.UUID, now time.Time) error {
+func (s *Store) passGate(ctx context.Context, tx *pg.Tx, job *jobRow, run uuid.UUID, now time.Time) error {
 	policy := job.Definition.WithDefaults().ConcurrencyPolicy
 	if policy == scheduler.PolicyAllow {
 		return nil
 	}
 	// The gate is locked already, unless the job got it since. Then this transaction must not wait for the gate, because
 	// it holds the job's row, which comes after the gate in the lock order.
-	g, held, err := s.gateFacts(ctx, u, job.ID, passOver, now)
+	g, held, err := s.gateFacts(ctx, tx, job.ID, claim.PassOver, now)
 	if err != nil {
 		return err
 	}
 	if !held {
 		return fmt.Errorf("job %s is being changed by another transaction; try again: %w", job.ID, ErrState)
 	}
-	o := g.facts().Overlap(policy)
+	o := g.Facts().Overlap(policy)
 	if policy == scheduler.PolicyForbid && o.Blocker == uuid.Nil { // a replay, for example, has no gate before it starts
-		if o.Blocker, err = runInReady(ctx, u, job.ID); err != nil {
+		if o.Blocker, err = runInReady(ctx, tx, job.ID); err != nil {
 			return err
 		}
 	}
 	if o.Blocker != uuid.Nil {
 		return &ActiveRunError{Run: o.Blocker, Policy: policy}
 	}
-	return s.makeWay(ctx, u, job, g, o, []uuid.UUID{run}, now)
+	return s.makeWay(ctx, tx, job, g, o, []uuid.UUID{run}, now)
 }
 
 // runInReady returns a run of the job's own that waits in ready, or uuid.Nil if there is none.
-func runInReady(ctx context.Context, u *unit, job uuid.UUID) (uuid.UUID, error) {
+func runInReady(ctx context.Context, tx *pg.Tx, job uuid.UUID) (uuid.UUID, error) {
 	var waiting uuid.UUID
-	err := u.QueryRow(ctx, `
+	err := tx.QueryRow(ctx, `
 		SELECT y.run_id FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id
-		WHERE y.job_id = $1 AND r.status IN ('pending', 'retrying') AND NOT `+isNotice+`
+		WHERE y.job_id = $1 AND r.status IN ('pending', 'retrying') AND NOT `+notices.IsNotice+`
 		ORDER BY y.run_id LIMIT 1`, job).Scan(&waiting)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return uuid.Nil, fmt.Errorf("looking for waiting runs of job %s: %w", job, err)
@@ -154,7 +156,7 @@ func (r manualRun) shot(version int32) any {
 	}{version, r.rerunOf, audit.MaskHeaders(r.Headers), bytes}
 }
 
-func writeManualRun(ctx context.Context, u *unit, job *jobRow, r manualRun, now time.Time) error {
+func writeManualRun(ctx context.Context, tx *pg.Tx, job *jobRow, r manualRun, now time.Time) error {
 	var b pgx.Batch
 	b.Queue(`
 		INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) VALUES ($1, $2, $3, $4, $5)`,
@@ -183,7 +185,7 @@ func writeManualRun(ctx context.Context, u *unit, job *jobRow, r manualRun, now 
 	}); err != nil {
 		return err
 	}
-	if err := u.SendBatch(ctx, &b).Close(); err != nil {
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("writing a run of job %s: %w", job.ID, err)
 	}
 	return nil

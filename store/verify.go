@@ -13,6 +13,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/cron"
+	"punctual/store/freeze"
 	"punctual/store/pg"
 )
 
@@ -241,7 +242,7 @@ const mostFrozenNoted = 5
 
 // noteFreezes notes whether the deployment is frozen, and which of the verified tenants are.
 func (v *verification) noteFreezes(ctx context.Context) error {
-	freezes, err := readFreezes(ctx, v.store.db.Pool(), v.tenant)
+	freezes, err := freeze.Read(ctx, v.store.db.Pool(), v.tenant)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (c claimer) elapse(by time.Duration) {
 				'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')))::json
 			WHERE definition #>> ARRAY['schedule', $2::text] IS NOT NULL`, by, field)
 	}
-	c.jobs.purge() // only here do stored definitions ever change
+	c.definitions.Forget() // only here do stored definitions ever change
 	c.moveRuns(by)
 }
 
@@ -52,7 +52,7 @@ func (c claimer) moveRuns(by time.Duration) {
 		if err := rows.Scan(&id, &job, &slot, &derived); err != nil {
 			c.t.Fatal(err)
 		}
-		fresh := scheduler.NewRunID(idTime(id).Add(-by))
+		fresh := scheduler.NewRunID(scheduler.IDTime(id).Add(-by))
 		if derived {
 			fresh = scheduler.SlotRunID(job, slot.Add(-by))
 		}

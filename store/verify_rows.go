@@ -110,7 +110,7 @@ type verifyPage struct {
 
 func (p *verifyPage) row(r verifyRow) error {
 	for p.check == nil || p.check.job.id != r.job {
-		if len(p.jobs) == 0 || compareIDs(p.jobs[0].id, r.job) > 0 {
+		if len(p.jobs) == 0 || pg.CompareIDs(p.jobs[0].id, r.job) > 0 {
 			p.summary.Runs++
 			return p.report(Violation{
 				Kind: ViolationPhantom, JobID: r.job, Slot: &r.at, Runs: []uuid.UUID{r.id}, Detail: "there is no such job",

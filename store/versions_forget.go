@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
 	"punctual/store/pg"
@@ -102,7 +101,7 @@ func (s *Store) ForgetVersions(ctx context.Context) (forgotten int, left bool, e
 }
 
 func (s *Store) forgetVersions(ctx context.Context, w *walk, before time.Time) (found, gone int, err error) {
-	err = s.db.InTx(ctx, pg.Everybody, func(tx pgx.Tx) error {
+	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		if _, err := tx.Exec(ctx, pg.ByIndex); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/cron"
+	"punctual/store/definitions"
 	"punctual/store/pg"
 )
 
@@ -68,7 +69,7 @@ func (s *Store) Rezone(ctx context.Context) (moved int, err error) {
 
 // zonesExec changes the deployment's row, and returns how many rows it changed.
 func (s *Store) zonesExec(ctx context.Context, sql string, args ...any) (changed int64, err error) {
-	err = s.db.InTx(ctx, pg.Everybody, func(tx pgx.Tx) error {
+	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		tag, err := tx.Exec(ctx, sql, args...)
 		changed = tag.RowsAffected()
 		return err
@@ -108,32 +109,32 @@ ORDER BY p.job_id`
 
 // some handles the next batch of jobs. It reports whether there may be more.
 func (r *rezoning) some(ctx context.Context, s *Store) (more bool, err error) {
-	err = s.db.InTx(ctx, pg.Everybody, func(tx pgx.Tx) error {
+	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		rows, err := tx.Query(ctx, selectZoned, r.last, rezoneBatch)
 		if err != nil {
 			return err
 		}
 		var ids []uuid.UUID
 		var slots, due []time.Time
-		var key jobVersion
+		var key definitions.Version
 		var tenant int32
 		var raw []byte
 		var slot *time.Time
 		var now time.Time
-		_, err = pgx.ForEachRow(rows, []any{&key.id, &tenant, &key.version, &raw, &slot, &now}, func() error {
-			r.last, more = key.id, true
+		_, err = pgx.ForEachRow(rows, []any{&key.Job, &tenant, &key.Version, &raw, &slot, &now}, func() error {
+			r.last, more = key.Job, true
 			if slot == nil {
 				r.locked = true
 				return nil
 			}
-			job, err := s.compileOnce(key, tenant, raw)
+			job, err := s.definitions.CompileText(key, tenant, raw)
 			if err != nil {
-				s.options.Log.Error("a job's next slot cannot be computed again", "job", key.id, "error", err)
+				s.options.Log.Error("a job's next slot cannot be computed again", "job", key.Job, "error", err)
 				return nil
 			}
 			next, ok := job.Timetable.First(now)
 			if ok && !next.At.Equal(*slot) {
-				ids, slots, due = append(ids, key.id), append(slots, next.At), append(due, job.Timetable.Due(next.At, nil))
+				ids, slots, due = append(ids, key.Job), append(slots, next.At), append(due, job.Timetable.Due(next.At, nil))
 			}
 			return nil
 		})

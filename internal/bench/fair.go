@@ -89,7 +89,7 @@ func (l *lab) createFor(ctx context.Context, tenant int32, jobs []process.JobSpe
 				return err
 			}
 		}
-		if _, err := db.CreateJobs(ctx, tenant, batch, store.ConflictError); err != nil {
+		if _, err := db.For(tenant).CreateJobs(ctx, batch, store.ConflictError); err != nil {
 			return err
 		}
 		jobs = jobs[len(batch):]

@@ -25,6 +25,7 @@ type Proxy struct {
 	accepted int
 	refusing bool
 	cutAfter []string
+	stall    string // see StallAfter
 	open     map[net.Conn]bool
 	cuts     int
 }
@@ -87,6 +88,14 @@ func (p *Proxy) CutAfter(texts ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cutAfter = append(p.cutAfter, texts...)
+}
+
+// StallAfter holds a connection up after the client has sent a packet that contains a text: the server gets the packet,
+// and nothing that the client sends after it. This happens to one connection.
+func (p *Proxy) StallAfter(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stall = text
 }
 
 // Heal ends Slow, Cut, Refuse and CutAfter, and closes connections that were cut.
@@ -177,7 +186,12 @@ func (p *Proxy) forward(server io.Writer, client net.Conn) {
 		if cut {
 			_ = client.Close() // before the server can answer
 		}
+		stalls := p.stallsNow(packet[:n])
 		if _, failed := server.Write(packet[:n]); err != nil || failed != nil || cut {
+			return
+		}
+		if stalls {
+			_, _ = io.Copy(io.Discard, client) // until the server has ended the connection
 			return
 		}
 	}
@@ -191,6 +205,16 @@ func (p *Proxy) cutsNow(packet []byte) bool {
 	}
 	p.cutAfter = p.cutAfter[1:]
 	p.cuts++
+	return true
+}
+
+func (p *Proxy) stallsNow(packet []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stall == "" || !bytes.Contains(packet, []byte(p.stall)) {
+		return false
+	}
+	p.stall = ""
 	return true
 }
 

@@ -127,6 +127,41 @@ func TestAnAsynchronousFailoverRepeatsOnlySlotsInsideTheLag(t *testing.T) {
 	}
 }
 
+// An asynchronous failover loses the newest version of a job. The next edit gives its number to another definition, and
+// that is the one to send.
+func TestAfterAFailoverNoLostDefinitionIsSent(t *testing.T) {
+	exhaustive(t, "takes a quarter of a minute")
+	t.Parallel()
+	primary, w := pgtest.NewServer(t, privatepg.Config{}), newWitness(t)
+	dsn := pgtest.Doomed(t, primary)
+	proxy, from := pgtest.NewProxy(t, primary.TCP("postgres"))
+	standby := pgtest.NewStandby(t, primary, from)
+	r := serve(t, pgtest.Either(t, dsn, primary, standby))
+	create(t, r.API, job("edited", w.URL+"/first", nil))
+	ahead := connect(t, primary.DSN("postgres"))
+	await(t, "the standby to have the job", func() bool {
+		return query[bool](t, ahead, `
+			SELECT replay_lsn >= $1::text::pg_lsn
+			FROM pg_stat_replication`, query[string](t, ahead, `SELECT pg_current_wal_lsn()::text`))
+	})
+
+	proxy.Refuse()
+	do[any](t, r.API, "PUT", "/v1/jobs/edited", job("edited", w.URL+"/lost", nil))
+	do[any](t, r.API, "POST", "/v1/jobs/edited/trigger", nil)
+	await(t, "a request that the standby knows nothing of", func() bool { return len(w.At("/lost")) == 1 })
+	failOver(t, primary, standby)
+	await(t, "an edit after the failover", func() bool {
+		status, _ := r.API.Do(t.Context(), "PUT", "/v1/jobs/edited", job("edited", w.URL+"/kept", nil), nil)
+		return status == 200
+	})
+	do[any](t, r.API, "POST", "/v1/jobs/edited/trigger", nil)
+	await(t, "the request of the trigger", func() bool { return len(w.At("/kept"))+len(w.At("/lost")) == 2 })
+	if n := len(w.At("/kept")); n != 1 {
+		t.Errorf("the definition that was lost has been sent")
+	}
+	stop(t, r)
+}
+
 // repeats checks that a slot was sent again only if the standby may have missed it, and always with the same run id. It
 // returns the number of such repeats.
 func repeats(t *testing.T, f Facts, lag, promoted time.Time) (n int) {

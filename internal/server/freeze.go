@@ -6,6 +6,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/freeze"
 )
 
 // Freeze freezes a tenant, or without a name the deployment, and reports what is in flight.
@@ -56,7 +57,7 @@ func Unfreeze(ctx context.Context, c AdminConfig, tenant, note string) error {
 // scopeNamed returns the id of the named tenant; without a name, the deployment.
 func scopeNamed(ctx context.Context, db *store.Store, tenant string) (int32, error) {
 	if tenant == "" {
-		return store.Deployment, nil
+		return freeze.Deployment, nil
 	}
 	return tenantNamed(ctx, db, tenant)
 }

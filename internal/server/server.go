@@ -27,6 +27,7 @@ import (
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
 	"punctual/store"
+	"punctual/store/freeze"
 	"punctual/store/vault"
 )
 
@@ -280,7 +281,7 @@ func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (
 		db.Close()
 		return nil, err
 	}
-	if err := db.Begin(ctx, store.Start{Dispatches: len(c.Queues) > 0, Freeze: c.Frozen}); err != nil {
+	if err := db.Begin(ctx, freeze.Start{Dispatches: len(c.Queues) > 0, Freeze: c.Frozen}); err != nil {
 		db.Close()
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -28,6 +29,7 @@ type DB struct {
 	backstop  backstop // row-level security, which backs up the filters of statements for a tenant
 	endpoints endpoints
 	prepare   atomic.Pointer[func(context.Context, Querier) error]
+	woken     chan struct{}
 }
 
 // Open connects to the database. It fails if the database cannot be reached.
@@ -39,7 +41,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if c.MaxConns == 0 {
 		c.MaxConns = 16
 	}
-	db := &DB{config: c}
+	db := &DB{config: c, woken: make(chan struct{}, 1)}
 	config.AfterConnect = db.connected
 	config.ConnConfig.DialFunc = dialer().DialContext
 	db.endpoints.observe(&config.ConnConfig.Config)
@@ -102,17 +104,28 @@ func (db *DB) connected(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
+// Tx is a transaction.
+type Tx struct {
+	pgx.Tx
+	wakes bool
+}
+
+// Wake wakes the process's loops (see DB.Woken) after the commit: the transaction wrote something that is due at once
+// or very soon.
+func (tx *Tx) Wake() { tx.wakes = true }
+
 // InTx runs work in a transaction that acts for a tenant.
-func (db *DB) InTx(ctx context.Context, tenant int32, work func(tx pgx.Tx) error) error {
+func (db *DB) InTx(ctx context.Context, tenant int32, work func(tx *Tx) error) error {
 	limits, commit := db.limits(ctx)
 	begin, err := db.BeginFor(ctx, begin+limits, tenant)
 	if err != nil {
 		return err
 	}
-	tx, err := db.Conns(ctx).BeginTx(ctx, pgx.TxOptions{BeginQuery: begin, CommitQuery: commit})
+	begun, err := db.Conns(ctx).BeginTx(ctx, pgx.TxOptions{BeginQuery: begin, CommitQuery: commit})
 	if err != nil {
 		return fmt.Errorf("beginning a transaction: %w", err)
 	}
+	tx := &Tx{Tx: begun}
 	// A separate context: the caller's may have ended, and the connection must be returned clean.
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	if err := work(tx); err != nil {
@@ -121,5 +134,22 @@ func (db *DB) InTx(ctx context.Context, tenant int32, work func(tx pgx.Tx) error
 	if err := tx.Commit(ctx); err != nil {
 		return db.TookWrite(fmt.Errorf("committing: %w", err))
 	}
+	if tx.wakes {
+		db.Wake()
+	}
 	return nil
 }
+
+// Soon is how near something must be due for the loops to be woken: they look about once a second anyway.
+const Soon = 1500 * time.Millisecond
+
+// Wake wakes the process's loops: see Woken.
+func (db *DB) Wake() {
+	select {
+	case db.woken <- struct{}{}:
+	default: // a value is waiting already
+	}
+}
+
+// Woken receives a value after this process wrote something that may be due at once.
+func (db *DB) Woken() <-chan struct{} { return db.woken }

@@ -77,3 +77,10 @@ func Cut[T any](items []T, p Page, list byte, id func(T) uuid.UUID) ([]T, string
 	last := id(items[len(items)-1])
 	return items, base64.RawURLEncoding.EncodeToString(append([]byte{list}, last[:]...))
 }
+
+// DepthCap is as far as work in queues is counted, so that a count takes no longer for a backlog of millions than for a
+// small one. MostInFlight is how many runs in flight are searched for those of one tenant.
+const (
+	DepthCap     = 10_000
+	MostInFlight = 5 * DepthCap
+)

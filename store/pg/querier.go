@@ -3,6 +3,7 @@ package pg
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -62,4 +63,9 @@ func OrNull[T comparable](v T) *T {
 		return nil
 	}
 	return &v
+}
+
+// Storable makes text from a target fit for Postgres, which accepts neither NUL nor broken UTF-8.
+func Storable(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

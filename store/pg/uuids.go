@@ -1,6 +1,7 @@
 package pg
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -95,3 +96,6 @@ func ParseID(ref string) (id uuid.UUID, ok bool) {
 	id, err := uuid.Parse(ref)
 	return id, err == nil
 }
+
+// CompareIDs orders ids as Postgres does.
+func CompareIDs(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }

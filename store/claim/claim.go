@@ -1,0 +1,141 @@
+package claim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+	"punctual/store/pg"
+)
+
+// queueBegin begins a transaction that takes several round trips. Should this process stop between two of them,
+// Postgres soon ends the transaction and frees the rows it has locked: see idling.
+func (s *Claims) queueBegin(b *pgx.Batch, wary bool) {
+	b.Queue(`BEGIN`)
+	b.Queue(s.idling.begin())
+	if wary {
+		b.Queue(warily)
+		return
+	}
+	b.Queue(briefly)
+}
+
+// onConn runs work on a connection of its own. The work begins and commits its transaction itself, within the round
+// trips that carry its statements. onConn rolls back a transaction that is still open at the end.
+func (s *Claims) onConn(ctx context.Context, work func(conn *pgx.Conn) error) error {
+	conn, err := s.db.Conns(ctx).Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("getting a connection: %w", err)
+	}
+	defer conn.Release()
+	err = work(conn.Conn())
+	s.idling.learn(err)
+	err = s.db.TookWrite(err)
+	if conn.Conn().PgConn().TxStatus() != 'I' {
+		// The caller's context may have ended; the rollback still gives the row locks back at once.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_, _ = conn.Exec(ctx, `ROLLBACK`) // should it fail, Release closes the connection
+	}
+	return err
+}
+
+// selectNextDue finds the next due time of each kind of work, in that kind's queues: slots ($1), runs in ready ($2) and
+// ordered runs ($4). It also reports whether there are late slots ($3).
+const selectNextDue = `
+SELECT now(),
+    (SELECT min(n.due) FROM unnest($1::smallint[]) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
+        SELECT next_run_at AS due FROM punctual.schedules
+        WHERE lane = (q * 4 + p)::smallint AND enabled AND next_run_at > now() - interval '5 s'
+        ORDER BY next_run_at LIMIT 1) n),
+    (SELECT min(n.due) FROM unnest($2::smallint[]) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
+        SELECT due_at AS due FROM punctual.ready
+        WHERE lane = (q * 4 + p)::smallint ORDER BY due_at LIMIT 1) n),
+    (SELECT min(n.due) FROM unnest($4::smallint[]) q CROSS JOIN LATERAL (
+        SELECT due_at AS due FROM punctual.ready
+        WHERE lane = (q * 4 + 3)::smallint ORDER BY due_at LIMIT 1) n),
+    (SELECT min(n.due) FROM unnest($3::smallint[]) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
+        SELECT next_run_at AS due FROM punctual.schedules
+        WHERE lane = (q * 4 + p)::smallint AND enabled AND next_run_at <= now() - interval '5 s'
+        ORDER BY next_run_at LIMIT 1) n) IS NOT NULL`
+
+// selectNextFresh finds the next due time that is still ahead, in the lanes of some queues ($1): of slots, of runs in
+// ready and of ordered runs.
+const selectNextFresh = `
+SELECT now(),
+    (SELECT min(n.due) FROM unnest($1::smallint[]) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
+        SELECT next_run_at AS due FROM punctual.schedules
+        WHERE lane = (q * 4 + p)::smallint AND enabled AND next_run_at > now() ORDER BY next_run_at LIMIT 1) n),
+    (SELECT min(n.due) FROM unnest($1::smallint[]) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
+        SELECT due_at AS due FROM punctual.ready
+        WHERE lane = (q * 4 + p)::smallint AND due_at > now() ORDER BY due_at LIMIT 1) n),
+    (SELECT min(n.due) FROM unnest($1::smallint[]) q CROSS JOIN LATERAL (
+        SELECT due_at AS due FROM punctual.ready
+        WHERE lane = (q * 4 + 3)::smallint AND due_at > now() ORDER BY due_at LIMIT 1) n),
+    false`
+
+// NextDue implements scheduler.Store.
+func (s *Claims) NextDue(ctx context.Context, queues scheduler.LookInto) (scheduler.Upcoming, error) {
+	return s.upcoming(ctx, selectNextDue,
+		queues[scheduler.WorkDue], queues[scheduler.WorkReady], queues[scheduler.WorkLate], queues[scheduler.WorkOrdered])
+}
+
+// NextFresh implements scheduler.Store.
+func (s *Claims) NextFresh(ctx context.Context, queues []int16) (scheduler.Upcoming, error) {
+	return s.upcoming(ctx, selectNextFresh, queues)
+}
+
+func (s *Claims) upcoming(ctx context.Context, sql string, queues ...any) (scheduler.Upcoming, error) {
+	ctx = pg.Runs.In(ctx)
+	var u scheduler.Upcoming
+	var schedule, ready, ordered *time.Time
+	if err := s.db.Conns(ctx).QueryRow(ctx, sql, queues...).
+		Scan(&u.Now, &schedule, &ready, &ordered, &u.Older); err != nil {
+		return scheduler.Upcoming{}, fmt.Errorf("looking for what is due next: %w", err)
+	}
+	for to, at := range map[*time.Time]*time.Time{&u.Schedule: schedule, &u.Ready: ready, &u.Ordered: ordered} {
+		if at != nil {
+			*to = *at
+		}
+	}
+	return u, nil
+}
+
+// queueFences collects the fencing tokens that a claim returns, by run.
+func queueFences(q *pgx.QueuedQuery, fences map[uuid.UUID]int64) {
+	q.Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var id uuid.UUID
+			var fence int64
+			if err := rows.Scan(&id, &fence); err != nil {
+				return err
+			}
+			fences[id] = fence
+		}
+		return rows.Err()
+	})
+}
+
+// withFences keeps the runs that this replica won, and gives each its fencing token, its run token and its lease.
+func (s *Claims) withFences(
+	runs []scheduler.Assignment, fences map[uuid.UUID]int64, lease *scheduler.Lease,
+) []scheduler.Assignment {
+	won := runs[:0]
+	for _, a := range runs {
+		fence, ok := fences[a.RunID]
+		if !ok {
+			continue
+		}
+		a.Fence, a.Lease = fence, lease
+		if a.Job.Completion == scheduler.CompleteAsync {
+			a.RunToken = scheduler.RunToken(*s.tokenKey.Load(), a.RunID, fence)
+		}
+		won = append(won, a)
+	}
+	lease.Remaining = len(won)
+	return won
+}

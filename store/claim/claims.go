@@ -1,0 +1,71 @@
+package claim
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+
+	"punctual/scheduler"
+	"punctual/store/days"
+	"punctual/store/definitions"
+	"punctual/store/freeze"
+	"punctual/store/notices"
+	"punctual/store/pg"
+)
+
+// Options says what claims need to know of the deployment and of the rooms above.
+type Options struct {
+	Log *slog.Logger
+
+	// ChoresDue is SQL for an array of the names of the chores for which there is work now or within BeatSoon. A heartbeat
+	// asks it, so that an idle replica sends no other query for them.
+	ChoresDue string
+
+	// Ended, if set, is told of attempts that another replica than their own has ended.
+	Ended func([]scheduler.Outcome)
+}
+
+// Claims is what the loops need of the database. Safe for concurrent use.
+type Claims struct {
+	db          *pg.DB
+	options     Options
+	days        *days.Days
+	freezes     *freeze.Switch
+	definitions *definitions.Definitions
+	defaults    *notices.Book
+
+	wary   wariest
+	idling idling // timeout of claims
+
+	guarding atomic.Bool            // guard fencing tokens against failovers
+	timeline atomic.Pointer[string] // the one that this Postgres was last found on; nil: not known
+	tokenKey atomic.Pointer[[]byte] // the key that makes run tokens, once it was read
+}
+
+var _ scheduler.Store = (*Claims)(nil)
+
+// Rooms are the rooms that claims stand on.
+type Rooms struct {
+	DB          *pg.DB
+	Days        *days.Days
+	Freezes     *freeze.Switch
+	Definitions *definitions.Definitions
+	Defaults    *notices.Book
+}
+
+// New returns Claims that stand on other rooms.
+func New(r Rooms, o Options) *Claims {
+	s := &Claims{
+		db: r.DB, days: r.Days, freezes: r.Freezes, definitions: r.Definitions, defaults: r.Defaults, options: o,
+	}
+	s.db.Prepare(func(ctx context.Context, conn pg.Querier) error {
+		if !s.guarding.Load() {
+			return nil
+		}
+		return s.guardFences(ctx, conn)
+	})
+	return s
+}
+
+// Wake implements scheduler.Store.
+func (s *Claims) Wake() <-chan struct{} { return s.db.Woken() }

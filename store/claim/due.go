@@ -1,0 +1,334 @@
+package claim
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+	"punctual/scheduler/cron"
+	"punctual/scheduler/failpoint"
+	"punctual/store/days"
+	"punctual/store/definitions"
+	"punctual/store/freeze"
+	"punctual/store/notices"
+	"punctual/store/pg"
+)
+
+const insertClaimed = `
+WITH made AS (
+    INSERT INTO punctual.runs (
+        id, job_id, replica, scheduled_for, due_at, claimed_at, started_at, fence,
+        tenant, job_version, lane, attempt, late, status, trigger)
+    SELECT u.id, u.job_id, $1, u.scheduled_for, u.due_at, now(), now(), nextval('punctual.fences'),
+           u.tenant, u.version, u.lane, 1, u.late, 'running', u.trigger
+    FROM unnest($3::uuid[], $4::uuid[], $5::timestamptz[], $6::timestamptz[],
+                $7::int[], $8::int[], $9::smallint[], $10::bool[], $11::text[])
+         AS u(id, job_id, scheduled_for, due_at, tenant, version, lane, late, trigger)
+    ON CONFLICT DO NOTHING
+    RETURNING id, fence),
+lease AS (
+    INSERT INTO punctual.claims (id, replica, run_ids)
+    SELECT $2, $1, array_agg(id) FROM made HAVING count(*) > 0)
+SELECT id, fence FROM made`
+
+// advanceSchedules moves each schedule to its next slot. After the last slot the job is completed. Only completed_at
+// records that: this statement writes the schedule's row anyway, and job_state derives the job's state from it.
+const advanceSchedules = `
+UPDATE punctual.schedules s
+SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at,
+    enabled = u.scheduled_for IS NOT NULL,
+    completed_at = CASE WHEN u.scheduled_for IS NULL THEN now() END
+FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::timestamptz[])
+     AS u(job_id, was, scheduled_for, next_run_at)
+WHERE s.job_id = u.job_id AND s.scheduled_for = u.was`
+
+// dueRow is a locked row of schedules.
+type dueRow struct {
+	key          definitions.Version
+	lane         int16
+	tenant       int32
+	scheduledFor time.Time
+}
+
+// dueClaim is one claim of due slots on its way through the transaction.
+type dueClaim struct {
+	store   *Claims
+	claim   scheduler.Claim
+	wary    bool
+	conn    *pgx.Conn
+	now     time.Time
+	rows    []dueRow
+	found   definitions.Found
+	gates   map[uuid.UUID]Gate
+	runs    runRows
+	waiting runRows // runs that start when their job's active run has ended
+	cancel  []uuid.UUID
+	expired []uuid.UUID // runs that have expired while they waited at their gate
+	skips   SkipRows
+	next    nextRows
+	batch   scheduler.Batch
+}
+
+// nextRows collects the next slots, column by column, for one UPDATE; a nil slot ends the schedule.
+type nextRows struct {
+	jobs            []uuid.UUID
+	was             []time.Time
+	slots, dueAt    []*time.Time
+	gates, gateRuns []uuid.UUID // jobs whose runs must not overlap, and the run of each that starts now
+}
+
+// ClaimDue implements scheduler.Store.
+func (s *Claims) ClaimDue(ctx context.Context, claim scheduler.Claim) (scheduler.Batch, error) {
+	ctx = pg.Runs.In(ctx)
+	batch, slots, err := s.claimDue(ctx, claim)
+	if days.IsMissing(err) {
+		// A slot's day has no partition: the slot was due long ago, such as a one-shot that was paused for weeks, or
+		// maintenance has failed to prepare its day.
+		if err := s.days.EnsureFor(ctx, slots); err != nil {
+			return scheduler.Batch{}, err
+		}
+		batch, _, err = s.claimDue(ctx, claim)
+	}
+	return batch, err
+}
+
+// claimDue tries once to claim. If the claim fails, slots holds an instant of each day whose partition it needed.
+func (s *Claims) claimDue(
+	ctx context.Context, claim scheduler.Claim,
+) (batch scheduler.Batch, slots []time.Time, err error) {
+	defaults, err := s.defaults.Get(ctx)
+	if err != nil {
+		return scheduler.Batch{}, nil, fmt.Errorf("claiming due slots: %w", err)
+	}
+	var c dueClaim
+	err = s.wary.due.try(func(wary bool) error {
+		c = dueClaim{store: s, claim: claim, wary: wary}
+		for _, n := range []*notices.Rows{&c.runs.notices, &c.waiting.notices, &c.skips.notices} {
+			n.Defaults = defaults
+		}
+		return s.onConn(ctx, func(conn *pgx.Conn) error {
+			c.conn = conn
+			failpoint.At(failpoint.ClaimBegun)
+			if err := c.lock(ctx); err != nil || len(c.rows) == 0 {
+				return err
+			}
+			failpoint.At(failpoint.ClaimLocked)
+			if err := c.readFacts(ctx); err != nil {
+				return err
+			}
+			c.decide()
+			failpoint.At(failpoint.ClaimDecided)
+			return c.write(ctx)
+		})
+	})
+	if err != nil {
+		slots = slices.Concat(c.runs.scheduledFor, c.waiting.scheduledFor, []time.Time{c.now})
+		return scheduler.Batch{}, slots, fmt.Errorf("claiming due slots: %w", err)
+	}
+	return c.batch, nil, nil
+}
+
+// lock begins the transaction and locks the due rows, in one round trip.
+func (c *dueClaim) lock(ctx context.Context) error {
+	var b pgx.Batch
+	c.store.queueBegin(&b, c.wary)
+	var f freeze.Look
+	sql, arguments := ofSlots.statement(c.claim)
+	if len(c.claim.Replacing) > 0 {
+		sql, arguments = lockReplacing, []any{pg.Prepared{}, c.claim.Replacing, scheduler.BatchSize}
+	}
+	b.Queue(sql, arguments...).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var r dueRow
+			if err := rows.Scan(&r.key.Job, &r.lane, &r.tenant, &r.scheduledFor, &r.key.Version, &c.now); err != nil {
+				return err
+			}
+			r.scheduledFor = r.scheduledFor.UTC()
+			c.rows = append(c.rows, r)
+		}
+		return rows.Err()
+	})
+	f.Queue(&b)
+	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
+		return err
+	}
+	if c.batch.Halted = f.All; f.All {
+		c.rows = nil
+		return nil
+	}
+	c.batch.Full = usedUp(c.claim.Quotas, c.rows, func(r dueRow) place { return place{r.lane / 4, r.tenant} })
+	c.rows = slices.DeleteFunc(c.rows, func(r dueRow) bool { return f.Leave(&c.batch, r.tenant) })
+	// Every lock that follows is taken in this order.
+	slices.SortFunc(c.rows, func(a, b dueRow) int { return pg.CompareIDs(a.key.Job, b.key.Job) })
+	return nil
+}
+
+// readFacts reads the rows that the locks protect, in statements after the one that took the locks: definitions that
+// are not compiled yet, and the gates of jobs whose runs must not overlap.
+func (c *dueClaim) readFacts(ctx context.Context) error {
+	var b pgx.Batch
+	c.found = c.store.definitions.Queue(&b, definitions.Of(c.rows, func(r dueRow) (definitions.Version, int32) {
+		return r.key, r.tenant
+	}))
+	var gated []uuid.UUID
+	for _, r := range c.rows {
+		// A job whose policy is not known yet may have a gate.
+		if job, known := c.found.Jobs[r.key]; !known || job.ConcurrencyPolicy != scheduler.PolicyAllow {
+			gated = append(gated, r.key.Job)
+		}
+	}
+	c.gates = map[uuid.UUID]Gate{}
+	if len(gated) > 0 {
+		QueueGates(&b, gated, c.gates, PassOver)
+	}
+	if b.Len() > 0 {
+		if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
+			return err
+		}
+	}
+	if err := mendGates(ctx, c.conn, c.found.Jobs, c.gates); err != nil {
+		return err
+	}
+	if err := c.store.loadTokenKey(ctx, c.conn, maps.Values(c.found.Jobs)); err != nil {
+		return err
+	}
+	if c.wary {
+		if err := c.leaveLocked(ctx); err != nil {
+			return err
+		}
+	}
+	return c.store.FreeEndedGates(ctx, c.conn, c.gates, c.now)
+}
+
+// decide lets scheduler.Decide settle each row, and collects the plans.
+func (c *dueClaim) decide() {
+	var memo cron.Memo
+	room := c.room()
+	for _, r := range c.rows {
+		job := c.found.Jobs[r.key]
+		if job == nil {
+			c.putOff(r)
+			continue
+		}
+		mayStart := min(1+room[r.lane/4], max(1, c.claim.Grant.Room(r.tenant)))
+		situation := scheduler.Situation{
+			Job: job, ScheduledFor: r.scheduledFor, Now: c.now, Room: mayStart, Memo: &memo,
+		}
+		if job.ConcurrencyPolicy != scheduler.PolicyAllow {
+			gate, ok := c.gates[job.ID]
+			if !ok {
+				continue // another transaction holds the gate: the slot stays due and is claimed a moment later
+			}
+			situation.Gate = gate.Facts()
+		}
+		plan := scheduler.Decide(situation)
+		if len(c.claim.Replacing) > 0 && plan.Starts() > 0 {
+			continue // the run to replace has ended: the slot is claimed like any other
+		}
+		if !c.claim.Grant.Take(r.tenant, plan.Starts()) {
+			continue // its tenant is at a limit: the slot stays due
+		}
+		room[r.lane/4] -= max(0, len(plan.Runs)-1)
+		c.cancel, c.expired = append(c.cancel, plan.Cancel...), append(c.expired, plan.Expired...)
+		for _, p := range plan.Runs {
+			if p.Waits {
+				c.waiting.add(job, r.lane, p)
+				continue
+			}
+			c.runs.add(job, r.lane, p)
+			c.batch.Runs = append(c.batch.Runs, scheduler.Assignment{
+				RunID: c.runs.ids[len(c.runs.ids)-1], Job: job, Lane: r.lane, Trigger: p.Trigger,
+				ScheduledFor: p.ScheduledFor, DueAt: p.DueAt, Late: p.Late, Attempt: 1,
+				Gated: job.ConcurrencyPolicy != scheduler.PolicyAllow,
+			})
+			if job.ConcurrencyPolicy != scheduler.PolicyAllow {
+				c.next.gates = append(c.next.gates, job.ID)
+				c.next.gateRuns = append(c.next.gateRuns, c.runs.ids[len(c.runs.ids)-1])
+			}
+		}
+		for _, p := range plan.Skips {
+			c.skips.Add(job, r.lane, p, c.now)
+		}
+		c.next.add(r, plan)
+	}
+}
+
+// room returns how many runs each queue's quota still allows when every row becomes one run: room for further
+// runs of jobs that catch up.
+func (c *dueClaim) room() map[int16]int {
+	left := make(map[int16]int, len(c.claim.Quotas))
+	for _, q := range c.claim.Quotas {
+		left[q.Queue] += q.Slots
+	}
+	for _, r := range c.rows {
+		left[r.lane/4]--
+	}
+	return left
+}
+
+func (c *dueClaim) putOff(r dueRow) {
+	c.store.options.Log.Error("a job cannot be scheduled by this version of Punctual; it is tried again in a minute",
+		"job", r.key.Job, "version", r.key.Version, "error", c.found.Broken[r.key])
+	c.next.add(r, scheduler.Plan{Next: r.scheduledFor, NextRunAt: c.now.Add(definitions.RetryIn)})
+}
+
+func (n *nextRows) add(r dueRow, plan scheduler.Plan) {
+	n.jobs = append(n.jobs, r.key.Job)
+	n.was = append(n.was, r.scheduledFor)
+	if plan.Done {
+		n.slots, n.dueAt = append(n.slots, nil), append(n.dueAt, nil)
+		return
+	}
+	n.slots, n.dueAt = append(n.slots, &plan.Next), append(n.dueAt, &plan.NextRunAt)
+}
+
+// write inserts the runs, the lease and the skips, advances the schedules and commits, in one round trip. This replica
+// sends only the runs that the insert returned: a run that it did not return was there already.
+func (c *dueClaim) write(ctx context.Context) error {
+	if len(c.cancel) > 0 {
+		if _, err := CancelRuns(ctx, c.conn, c.cancel, scheduler.ReasonReplaced); err != nil {
+			return err
+		}
+	}
+	if len(c.expired) > 0 {
+		if err := ExpireRuns(ctx, c.conn, c.expired); err != nil {
+			return err
+		}
+	}
+	lease := &scheduler.Lease{ID: uuid.New(), Work: c.claim.Work, ClaimedAt: c.now}
+	fences := make(map[uuid.UUID]int64, len(c.runs.ids))
+	var b pgx.Batch
+	if len(c.runs.ids) > 0 {
+		r := &c.runs
+		queueFences(b.Queue(insertClaimed, pg.Prepared{}, c.claim.Replica, lease.ID,
+			r.ids, r.jobs, r.scheduledFor, r.dueAt, r.tenants, r.versions, r.lanes, r.late, r.triggers), fences)
+		r.notices.Queue(&b)
+	}
+	if len(c.skips.IDs) > 0 {
+		c.skips.Queue(&b)
+	}
+	if len(c.next.jobs) > 0 {
+		b.Queue(advanceSchedules, pg.Prepared{}, c.next.jobs, c.next.was, c.next.slots, c.next.dueAt)
+	}
+	if len(c.next.gates) > 0 {
+		QueueTakeGates(&b, c.next.gates, c.next.gateRuns)
+	}
+	if len(c.waiting.ids) > 0 {
+		QueueWait(&b, c.waiting.jobs, c.waiting.ids)
+		c.waiting.queuePending(&b)
+	}
+	b.Queue(`COMMIT`)
+	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
+		return err
+	}
+	failpoint.At(failpoint.ClaimCommitted)
+	c.batch.Runs = c.store.withFences(c.batch.Runs, fences, lease)
+	c.batch.Settled = len(c.next.jobs)
+	return nil
+}

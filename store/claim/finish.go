@@ -1,0 +1,392 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"punctual/scheduler"
+	"punctual/scheduler/failpoint"
+	"punctual/store/notices"
+	"punctual/store/pg"
+)
+
+// finishSucceeded writes successes. The ids are given twice: as an array, which prunes to their partitions and is
+// looked up in the primary key, and as the column that is joined. The coalesce hides the condition from the planner's
+// statistics. By them no run of the day is running, or there are none, and the planner would compare each id with each
+// row. (50,000 runs of a burst: 1.8 s of Postgres's time in this statement; together with pg.ByIndex, 0.3 s.) It is
+// fenced: an attempt that was superseded finds no row. A cancel that was asked for wins; its attempt is then on record
+// like any other that was cancelled.
+const finishSucceeded = `
+WITH ended AS (
+    UPDATE punctual.runs r
+    SET status = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN 'cancelled' ELSE 'succeeded' END,
+        reason = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN r.reason END,
+        started_at = u.started_at, finished_at = u.finished_at, http_status = nullif(u.http_status, 0), error = NULL
+    FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::smallint[])
+         AS u(id, fence, started_at, finished_at, http_status)
+    WHERE r.id = ANY($1::uuid[])
+      AND r.id = u.id
+      AND r.fence = u.fence
+      AND coalesce(r.status = 'running', false)
+    RETURNING r.id, r.fence, r.attempt, r.http_status, r.replica, r.started_at, r.finished_at, r.status, r.reason),
+cancelled AS (
+    INSERT INTO punctual.attempts (
+        run_id, fence, number, http_status, replica, started_at, finished_at, outcome, reason)
+    SELECT id, fence, attempt, http_status, replica, started_at, finished_at, 'cancelled', reason
+    FROM ended
+    WHERE status = 'cancelled')
+SELECT id FROM ended`
+
+// finishOthers writes the outcomes of unsuccessful attempts. Everything that follows from one follows in the same
+// statement, for the rows that the fence let through: the attempt's record, the next attempt, the dead letter.
+//
+// A run that was not sent this time keeps the start of its last attempt, or has none. A run that expires before its
+// first attempt counts is dead all the same when an interrupted attempt was sent. No attempt starts before the run is
+// due, even when the database's clock was set back meanwhile. A run that would go on ends with its attempt when its job
+// was deleted. For every other run job is null, and its job is not even looked up.
+const finishOthers = `
+WITH ended AS (
+    UPDATE punctual.runs r
+    SET status = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') OR d.deleted THEN 'cancelled'
+                      WHEN u.status = 'skipped' AND EXISTS (SELECT FROM punctual.attempts a WHERE a.run_id = r.id)
+                      THEN 'dead'
+                      ELSE u.status END,
+        reason = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN r.reason
+                      WHEN d.deleted THEN 'job_deleted'
+                      ELSE u.reason END,
+        finished_at = CASE WHEN u.final OR r.reason IN ('cancelled_by_user', 'replaced') OR d.deleted
+                           THEN u.finished_at END,
+        next_attempt_at = CASE WHEN (u.status = 'retrying'
+                                     OR u.status = 'pending' AND u.retry_in > '0' AND u.held_by IS NULL)
+                                    AND r.reason IS DISTINCT FROM 'cancelled_by_user'
+                                    AND r.reason IS DISTINCT FROM 'replaced'
+                                    AND d.deleted IS NULL
+                               THEN now() + u.retry_in END,
+        started_at = coalesce(
+            u.started_at, (SELECT max(a.started_at) FROM punctual.attempts a WHERE a.run_id = r.id)),
+        error = u.error, http_status = u.http_status,
+        attempt = CASE WHEN u.counts THEN r.attempt ELSE r.attempt - 1 END
+    FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::smallint[],
+                $6::text[], $7::text[], $8::text[], $9::text[], $10::text[],
+                $11::interval[], $12::bool[], $13::bool[], $14::smallint[],
+                $15::text[], $16::timestamptz[], $17::timestamptz[], $18::jsonb[], $19::bool[], $20::uuid[])
+         AS u(id, fence, started_at, finished_at, http_status,
+              status, reason, error, outcome, response,
+              retry_in, final, counts, number,
+              held_by, held_since, held_until, headers, truncated, job)
+    LEFT JOIN LATERAL (
+        SELECT true AS deleted FROM punctual.jobs j WHERE j.id = u.job AND j.state = 'deleted' LIMIT 1) d ON true
+    WHERE r.id = ANY($1::uuid[])
+      AND r.id = u.id
+      AND r.fence = u.fence
+      AND coalesce(r.status = 'running', false)
+    RETURNING r.id, r.job_id, r.tenant, r.lane, r.job_version, r.scheduled_for, r.due_at, r.trigger, r.fence, r.replica,
+              u.started_at, u.finished_at, u.http_status, r.status, u.reason, u.error, u.outcome, u.response,
+              u.retry_in, u.number, u.held_by, u.held_since, u.held_until, u.headers, u.truncated),
+recorded AS (
+    INSERT INTO punctual.attempts (
+        run_id, fence, number, http_status, replica, started_at, finished_at, outcome, reason, error,
+        response, response_headers, response_truncated)
+    SELECT id, fence, number, http_status, replica, started_at, finished_at, outcome, reason, error,
+           response, headers, nullif(truncated, false)
+    FROM ended
+    WHERE outcome IS NOT NULL),
+again AS (
+    INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane, held_by, held_since, held_until)
+    SELECT id, job_id, greatest(now() + retry_in, due_at), tenant, ` + readyLane + `, held_by, held_since, held_until
+    FROM ended
+    WHERE status IN ('retrying', 'pending')),
+buried AS (
+    INSERT INTO punctual.dead_letters (
+        run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, reason, attempts, http_status, error,
+        headers, body, webhook_id, idempotency_key, notify_url, notify_secret)
+    SELECT e.id, e.job_id, e.tenant, j.name, e.job_version, e.scheduled_for, e.trigger, e.reason, e.number,
+           e.http_status, e.error, d.headers, d.body, d.webhook_id, d.idempotency_key, d.notify_url, d.notify_secret
+    FROM ended e
+    JOIN punctual.jobs j ON j.id = e.job_id
+    LEFT JOIN punctual.run_data d ON d.run_id = e.id AND d.run_id = ANY($1::uuid[])
+    WHERE e.status = 'dead')
+SELECT id FROM ended`
+
+// finishAccepted writes that targets have accepted work. From here on no replica holds the run: its row in ready is the
+// deadline of its target. A target may report its completion before its answer arrives. The run has then ended, and
+// nothing is written.
+const finishAccepted = `
+WITH accepted AS (
+    UPDATE punctual.runs r
+    SET accepted_at = now(), started_at = u.started_at, http_status = u.http_status, error = NULL
+    FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::smallint[], $5::interval[])
+         AS u(id, fence, started_at, http_status, silence)
+    WHERE r.id = ANY($1::uuid[])
+      AND r.id = u.id
+      AND r.fence = u.fence
+      AND coalesce(r.status = 'running' AND r.accepted_at IS NULL, false)
+    RETURNING r.id, r.job_id, r.tenant, r.lane, u.silence),
+deadline AS (
+    INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+    SELECT id, job_id, now() + silence, tenant, ` + deadlineLane + `
+    FROM accepted)
+SELECT id FROM accepted`
+
+// Finish implements scheduler.Store. It is idempotent: an outcome that was written before counts as superseded.
+func (s *Claims) Finish(
+	ctx context.Context, outcomes []scheduler.Outcome, released []uuid.UUID,
+) (superseded int, err error) {
+	ctx = pg.Runs.In(ctx)
+	defaults, err := s.defaults.Get(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("writing %d outcomes: %w", len(outcomes), err)
+	}
+	var f waryFinish
+	err = s.wary.finish.try(func(wary bool) error {
+		f = waryFinish{outcomes: outcomes, released: released, defaults: defaults} // each try begins anew
+		if wary {
+			return f.run(ctx, s)
+		}
+		f.written, err = s.finish(ctx, outcomes, released, DayOf(outcomes), defaults)
+		if lacksTable(err) { // the table was removed, as no known run of its day went on
+			f.written, err = s.finish(ctx, outcomes, released, AnyDay, defaults)
+		}
+		return err
+	})
+	if err != nil {
+		return 0, s.db.TookWrite(fmt.Errorf("writing %d outcomes: %w", len(outcomes), err))
+	}
+	failpoint.At(failpoint.FinishCommitted)
+	if slices.ContainsFunc(f.outcomes, dueSoon) {
+		s.db.Wake()
+	}
+	for _, o := range f.outcomes {
+		if !f.written[o.RunID] && o.Verdict != scheduler.Await {
+			superseded++
+		}
+	}
+	if len(f.locked) > 0 || len(f.kept) > 0 {
+		s.wary.finish.found()
+		return superseded, &scheduler.LockedOutcomesError{Runs: f.locked, Leases: f.kept}
+	}
+	return superseded, nil
+}
+
+// finish writes outcomes in one transaction and one round trip: a batch without BEGIN is both.
+func (s *Claims) finish(
+	ctx context.Context, outcomes []scheduler.Outcome, released []uuid.UUID, on Day, defaults notices.Defaults,
+) (written map[uuid.UUID]bool, err error) {
+	var b pgx.Batch
+	b.Queue(longer)
+	written = QueueFinish(&b, outcomes, released, on, defaults)
+	failpoint.At(failpoint.FinishBegun)
+	return written, s.db.Conns(ctx).SendBatch(ctx, &b).Close()
+}
+
+// dueSoon reports whether the run is ready again before the tick loop would look by itself.
+func dueSoon(o scheduler.Outcome) bool {
+	status := o.End().Status
+	return (status == scheduler.StatusRetrying || status == scheduler.StatusPending) && o.RetryIn < pg.Soon
+}
+
+// QueueFinish queues the statements that end attempts: the gates' locks, the outcomes, the gates' release, the end of
+// leases. They come after pg.ByIndex. Once the batch is read, the returned set holds the runs that the fence let
+// through.
+func QueueFinish(
+	b *pgx.Batch, outcomes []scheduler.Outcome, released []uuid.UUID, on Day, defaults notices.Defaults,
+) (written map[uuid.UUID]bool) {
+	written = make(map[uuid.UUID]bool, len(outcomes))
+	gated, runs := gatedJobs(outcomes)
+	if len(gated) > 0 {
+		b.Queue(`
+			SELECT FROM punctual.exclusive
+			WHERE job_id = ANY($1::uuid[])
+			ORDER BY job_id
+			FOR NO KEY UPDATE`, gated)
+	}
+	queueTurnedLate(b, outcomes)
+	queueOutcomes(b, outcomes, on, written)
+	if len(gated) > 0 {
+		// The gates are locked, and this statement sees the runs as the updates left them: it frees a gate only when
+		// the run it names has ended.
+		// The oldest run that waits at the gate is due at once, but never before its slot, even when the clock was set
+		// back. A run that replaces the ended one comes before everything else of its tenant that waits: the run was
+		// ended for it and for no other.
+		b.Queue(`
+			WITH freed AS (
+			    UPDATE punctual.exclusive e SET active_run = NULL
+			    FROM punctual.runs r
+			    WHERE e.job_id = ANY($1::uuid[])
+			      AND e.active_run = r.id
+			      AND r.id = ANY($2::uuid[])
+			      AND r.status IN ('succeeded', 'dead', 'skipped', 'cancelled')
+			    RETURNING e.job_id, CASE WHEN r.reason = 'replaced' THEN e.waiting_run END AS successor)
+			UPDATE punctual.ready y
+			SET due_at = CASE WHEN e.successor IS NULL THEN `+dueNow+` ELSE `+dueFirst+` END, at_gate = false
+			FROM freed e
+			WHERE y.run_id = coalesce(e.successor, `+nextAtGate+`)`, gated, runs)
+	}
+	if len(released) > 0 {
+		b.Queue(`DELETE FROM punctual.claims WHERE id = ANY($1::uuid[])`, released)
+	}
+	notices.QueueEnds(b, outcomes, defaults)
+	return written
+}
+
+// queueTurnedLate marks runs that were first sent later than their tolerance, whatever they waited for. It is a
+// statement of its own, so that runs in time cost nothing.
+func queueTurnedLate(b *pgx.Batch, outcomes []scheduler.Outcome) {
+	var ids []uuid.UUID
+	var fences []int64
+	for _, o := range outcomes {
+		if o.TurnedLate {
+			ids, fences = append(ids, o.RunID), append(fences, o.Fence)
+		}
+	}
+	if len(ids) > 0 {
+		b.Queue(`
+			UPDATE punctual.runs r SET late = true
+			FROM unnest($1::uuid[], $2::bigint[]) AS u(id, fence)
+			WHERE r.id = ANY($1::uuid[])
+			  AND r.id = u.id
+			  AND r.fence = u.fence
+			  AND coalesce(r.status = 'running', false)`, ids, fences)
+	}
+}
+
+// dueNow is the due time of a run y of ready that need not wait any more.
+const dueNow = `greatest(now(), (SELECT r.due_at FROM punctual.runs r WHERE r.id = y.run_id))`
+
+// dueFirst is the due time of a run y of ready that comes before all other runs of its tenant in its lane.
+const dueFirst = `CASE WHEN ` + dueNow + ` > now() THEN ` + dueNow + `
+	ELSE least(now(), (
+	    SELECT o.due_at - interval '1 ms'
+	    FROM punctual.ready o
+	    WHERE o.lane = y.lane AND o.tenant = y.tenant AND o.due_at <= now()
+	    ORDER BY o.due_at LIMIT 1)) END`
+
+// gatedJobs returns, sorted, the jobs whose gates may be held by runs among the outcomes. It also returns these runs.
+func gatedJobs(outcomes []scheduler.Outcome) (jobs, runs []uuid.UUID) {
+	for _, o := range outcomes {
+		if o.Gated {
+			jobs, runs = append(jobs, o.Job.ID), append(runs, o.RunID)
+		}
+	}
+	slices.SortFunc(jobs, pg.CompareIDs)
+	return jobs, runs
+}
+
+// queueOutcomes queues one statement for the successes, one for accepted work and one for the rest, each sorted by id.
+func queueOutcomes(b *pgx.Batch, outcomes []scheduler.Outcome, on Day, written map[uuid.UUID]bool) {
+	var ok, accepted, not []*scheduler.Outcome
+	for i := range outcomes {
+		switch o := &outcomes[i]; o.Verdict {
+		case scheduler.Succeed:
+			ok = append(ok, o)
+		case scheduler.Await:
+			accepted = append(accepted, o)
+		default:
+			not = append(not, o)
+		}
+	}
+	for _, kind := range [][]*scheduler.Outcome{ok, accepted, not} {
+		slices.SortFunc(kind, func(a, b *scheduler.Outcome) int { return pg.CompareIDs(a.RunID, b.RunID) })
+	}
+	if len(ok) > 0 {
+		queueSucceeded(b, ok, on, written)
+	}
+	if len(accepted) > 0 {
+		queueAccepted(b, accepted, written)
+	}
+	if len(not) > 0 {
+		queueOthers(b, not, written)
+	}
+	queueKept(b, ok, accepted)
+}
+
+func queueAccepted(b *pgx.Batch, outcomes []*scheduler.Outcome, written map[uuid.UUID]bool) {
+	n := len(outcomes)
+	ids, fences, started, statuses, silence :=
+		make([]uuid.UUID, n), make([]int64, n), make([]time.Time, n), make([]int16, n), make([]time.Duration, n)
+	for i, o := range outcomes {
+		ids[i], fences[i], started[i], statuses[i], silence[i] = o.RunID, o.Fence, o.StartedAt, int16(o.HTTPStatus), o.RetryIn
+	}
+	b.Queue(finishAccepted, ids, fences, started, statuses, silence).Query(collectIDs(written))
+}
+
+func queueSucceeded(b *pgx.Batch, outcomes []*scheduler.Outcome, on Day, written map[uuid.UUID]bool) {
+	n := len(outcomes)
+	ids, fences := make([]uuid.UUID, n), make([]int64, n)
+	started, finished, statuses := make([]time.Time, n), make([]time.Time, n), make([]int16, n)
+	for i, o := range outcomes {
+		ids[i], fences[i], started[i], finished[i], statuses[i] =
+			o.RunID, o.Fence, o.StartedAt, o.FinishedAt, int16(o.HTTPStatus)
+	}
+	if on == AnyDay {
+		b.Queue(finishSucceeded, ids, fences, started, finished, statuses).Query(collectIDs(written))
+		return
+	}
+	// Prepared and planned once: there is one table, so there is one choice of index. Among the tables of all days it must
+	// be planned with the ids at hand.
+	sql := strings.Replace(finishSucceeded, "punctual.runs r", "punctual.runs_"+string(on)+" r", 1)
+	b.Queue(sql, pg.Prepared{}, ids, fences, started, finished, statuses).Query(collectIDs(written))
+}
+
+func queueOthers(b *pgx.Batch, outcomes []*scheduler.Outcome, written map[uuid.UUID]bool) {
+	n := len(outcomes)
+	ids, fences, numbers := make([]uuid.UUID, n), make([]int64, n), make([]int16, n)
+	started, finished, statuses := make([]*time.Time, n), make([]time.Time, n), make([]*int16, n)
+	status, reason, errs, attempt, response :=
+		make([]string, n), make([]*string, n), make([]*string, n), make([]*string, n), make([]*string, n)
+	retryIn, final, counts := make([]time.Duration, n), make([]bool, n), make([]bool, n)
+	headers, truncated, jobs := make([]*string, n), make([]bool, n), make([]*uuid.UUID, n)
+	heldBy, heldSince, heldUntil := make([]*string, n), make([]*time.Time, n), make([]*time.Time, n)
+	for i, o := range outcomes {
+		e := o.End()
+		ids[i], fences[i], numbers[i] = o.RunID, o.Fence, int16(e.Number)
+		finished[i], retryIn[i] = o.FinishedAt, o.RetryIn
+		if !o.StartedAt.IsZero() {
+			started[i] = &o.StartedAt
+		}
+		if o.HTTPStatus != 0 {
+			code := int16(o.HTTPStatus)
+			statuses[i] = &code
+		}
+		if o.Verdict == scheduler.Hold {
+			heldBy[i], heldSince[i], heldUntil[i] = &o.Held.By, &o.Held.Since, &o.Held.Until
+		}
+		if !e.Status.Final() && o.Trigger != scheduler.TriggerNotify { // a notice of a deleted job is still sent
+			jobs[i] = &o.Job.ID
+		}
+		status[i], final[i], counts[i] = string(e.Status), e.Status.Final(), e.Counts
+		reason[i], errs[i] = pg.OrNull(string(o.Reason)), pg.OrNull(pg.Storable(o.Error))
+		attempt[i], response[i] = pg.OrNull(string(e.Attempt)), pg.OrNull(pg.Storable(o.Response))
+		headers[i], truncated[i] = headersJSON(o.Headers), o.Truncated
+	}
+	b.Queue(finishOthers, ids, fences, started, finished, statuses, status, reason, errs, attempt, response,
+		retryIn, final, counts, numbers, heldBy, heldSince, heldUntil, headers, truncated, jobs).
+		Query(collectIDs(written))
+}
+
+func collectIDs(into map[uuid.UUID]bool) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		for rows.Next() {
+			var id uuid.UUID
+			if err := rows.Scan(&id); err != nil {
+				return err
+			}
+			into[id] = true
+		}
+		return rows.Err()
+	}
+}
+
+// lacksTable reports whether a statement failed because its table does not exist.
+func lacksTable(err error) bool {
+	var dbErr *pgconn.PgError
+	return errors.As(err, &dbErr) && dbErr.Code == "42P01"
+}

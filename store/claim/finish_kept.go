@@ -1,0 +1,108 @@
+package claim
+
+import (
+	"encoding/json"
+	"maps"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+	"punctual/store/pg"
+)
+
+// keepResponses writes, beside the runs, the kept parts of responses that did not end their attempt as a failure: a
+// success has no row in attempts. Most runs keep nothing, and then the statement is not even sent. It is fenced: an
+// attempt that was superseded finds no run. The first result stays: a target may report its end before its answer
+// arrives, or repeat its report.
+const keepResponses = `
+INSERT INTO punctual.run_data AS d (
+    run_id, result, result_note, response, response_headers, response_truncated, response_fence)
+SELECT u.id, u.result::json, u.note, u.response, u.headers::jsonb, nullif(u.truncated, false),
+       CASE WHEN u.kept THEN u.fence END
+FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bool[], $8::bool[])
+     AS u(id, fence, result, note, response, headers, truncated, kept)
+JOIN punctual.runs r ON r.id = u.id AND r.fence = u.fence
+WHERE r.id = ANY($1::uuid[]) AND r.status IN ('running', 'succeeded', 'cancelled')
+ON CONFLICT (run_id) DO UPDATE SET
+    result = CASE WHEN d.result IS NULL AND d.result_note IS NULL THEN excluded.result ELSE d.result END,
+    result_note = CASE WHEN d.result IS NULL AND d.result_note IS NULL THEN excluded.result_note ELSE d.result_note END,
+    response = CASE WHEN excluded.response_fence IS NULL THEN d.response ELSE excluded.response END,
+    response_headers = CASE WHEN excluded.response_fence IS NULL THEN d.response_headers
+                            ELSE excluded.response_headers END,
+    response_truncated = CASE WHEN excluded.response_fence IS NULL THEN d.response_truncated
+                              ELSE excluded.response_truncated END,
+    response_fence = coalesce(excluded.response_fence, d.response_fence)`
+
+// queueKept queues keepResponses for the responses of successes and of accepted work, each kind sorted by id.
+func queueKept(b *pgx.Batch, kinds ...[]*scheduler.Outcome) {
+	for _, outcomes := range kinds {
+		var ids []uuid.UUID
+		var fences []int64
+		var results, notes, responses, headers []*string
+		var truncated, kept []bool
+		for _, o := range outcomes {
+			keep := o.Headers != nil
+			if !keep && o.Result == nil && o.ResultNote == "" {
+				continue
+			}
+			ids, fences = append(ids, o.RunID), append(fences, o.Fence)
+			results, notes = append(results, pg.OrNull(string(o.Result))), append(notes, pg.OrNull(pg.Storable(o.ResultNote)))
+			responses, headers = append(responses, pg.OrNull(pg.Storable(o.Response))), append(headers, headersJSON(o.Headers))
+			truncated, kept = append(truncated, o.Truncated), append(kept, keep)
+		}
+		if len(ids) > 0 {
+			b.Queue(keepResponses, ids, fences, results, notes, responses, headers, truncated, kept)
+		}
+	}
+}
+
+// headersJSON writes kept headers for the database. It returns nil for no headers.
+func headersJSON(headers map[string]string) *string {
+	if headers == nil {
+		return nil
+	}
+	fit := maps.Clone(headers)
+	for name, value := range fit {
+		fit[name] = pg.Storable(value)
+	}
+	text, err := json.Marshal(fit)
+	if err != nil {
+		return nil // cannot happen: they are strings
+	}
+	return new(string(text))
+}
+
+// KeptResponse is the part, kept beside its run, of the answer with which a target accepted work.
+type KeptResponse struct {
+	Response  string
+	Headers   []byte
+	Truncated bool
+}
+
+// KeptColumns are the kept response of the present attempt of a run r, whose run_data is d.
+const KeptColumns = `coalesce(CASE WHEN d.response_fence = r.fence THEN d.response END, ''),
+	CASE WHEN d.response_fence = r.fence THEN d.response_headers END,
+	coalesce(d.response_fence = r.fence AND d.response_truncated, false)`
+
+// Into returns where to scan KeptColumns to.
+func (k *KeptResponse) Into() []any { return []any{&k.Response, &k.Headers, &k.Truncated} }
+
+// Of adds the kept answer to the outcome of an attempt that its target had accepted. The answer moves to the attempt
+// because the next attempt's answer takes its place beside the run.
+func (k KeptResponse) Of(o scheduler.Outcome) scheduler.Outcome {
+	o.Response, o.Headers, o.Truncated = k.Response, HeadersOf(k.Headers), k.Truncated
+	return o
+}
+
+// HeadersOf reads kept headers. It returns nil for no headers.
+func HeadersOf(text []byte) map[string]string {
+	if text == nil {
+		return nil
+	}
+	headers := map[string]string{}
+	if json.Unmarshal(text, &headers) != nil {
+		return nil // another program wrote it
+	}
+	return headers
+}

@@ -1,0 +1,425 @@
+package claim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+	"punctual/store/definitions"
+	"punctual/store/notices"
+	"punctual/store/pg"
+)
+
+// What a statement does about rows that another transaction has locked.
+const (
+	Wait     = ``
+	PassOver = ` SKIP LOCKED`
+)
+
+// Gate is the gate of a job whose runs must not overlap. A run takes the gate when it is written and has it until it
+// ends. The job's policy at that moment decides, not the policy of the version that the run sends.
+type Gate struct {
+	active  uuid.UUID   // uuid.Nil: none
+	earlier []uuid.UUID // runs that were in flight when the job got its gate: active too, until they end
+	Waiting uuid.UUID   // uuid.Nil: none
+
+	waitsFor waitingFacts
+	gated    bool // whether the job's runs must not overlap now
+	busy     bool // another transaction has locked it
+}
+
+// waitingFacts tell whether the waiting run of a gate has expired.
+type waitingFacts struct {
+	version int32
+	tenant  int32
+	trigger scheduler.Trigger
+	due     time.Time
+	expired bool
+}
+
+// Gated reports whether the job's runs must not overlap, so that it has a row in exclusive.
+func Gated(d scheduler.Definition) bool {
+	return d.WithDefaults().ConcurrencyPolicy != scheduler.PolicyAllow
+}
+
+// Holders are the runs that have the gate; it is free when there are none.
+func (g Gate) Holders() []uuid.UUID {
+	var runs []uuid.UUID
+	if g.active != uuid.Nil {
+		runs = append(runs, g.active)
+	}
+	for _, run := range g.earlier {
+		if run != g.active {
+			runs = append(runs, run)
+		}
+	}
+	return runs
+}
+
+// Facts returns the part of a gate that a decision needs.
+func (g Gate) Facts() scheduler.Gate {
+	return scheduler.Gate{Active: g.Holders(), Waiting: g.Waiting, WaitingExpired: g.waitsFor.expired}
+}
+
+// waitsAs is the version of a job's definition that the waiting run of its gate sends.
+func (g Gate) waitsAs(job uuid.UUID) definitions.Version {
+	return definitions.Version{Job: job, Version: g.waitsFor.version}
+}
+
+const gateColumns = `coalesce(active_run, '00000000-0000-0000-0000-000000000000') AS active_run,
+	coalesce(earlier_runs, '{}') AS earlier_runs,
+	coalesce(waiting_run, '00000000-0000-0000-0000-000000000000') AS waiting_run, gated`
+
+func (g *Gate) into() []any { return []any{&g.active, &g.earlier, &g.Waiting, &g.gated} }
+
+// QueueGates locks the gates of jobs and reads them. With passOver it leaves out a gate that another transaction has
+// locked. It must be a statement after the one that locked the jobs' schedules or ready rows: within that statement it
+// would read a stale snapshot, and two runs of a job would overlap against its policy.
+func QueueGates(b *pgx.Batch, jobs []uuid.UUID, gates map[uuid.UUID]Gate, locked string) {
+	b.Queue(`
+		SELECT job_id, false, `+gateColumns+`
+		FROM punctual.exclusive
+		WHERE job_id = ANY($1::uuid[])
+		ORDER BY job_id
+		FOR NO KEY UPDATE`+locked, pg.Prepared{}, jobs).Query(collectGates(gates))
+}
+
+// queueGatesOfAny is queueGates for jobs that may or may not have a gate. A gate that another transaction has locked is
+// marked busy. The other gates are read under their locks.
+func queueGatesOfAny(b *pgx.Batch, jobs []uuid.UUID, gates map[uuid.UUID]Gate) {
+	b.Queue(`
+		WITH mine AS MATERIALIZED (
+		    SELECT job_id, `+gateColumns+`
+		    FROM punctual.exclusive
+		    WHERE job_id = ANY($1::uuid[])
+		    ORDER BY job_id
+		    FOR NO KEY UPDATE SKIP LOCKED)
+		SELECT job_id, false, active_run, earlier_runs, waiting_run, gated FROM mine
+		UNION ALL
+		SELECT job_id, true, `+gateColumns+`
+		FROM punctual.exclusive x
+		WHERE job_id = ANY($1::uuid[])
+		  AND NOT EXISTS (SELECT FROM mine m WHERE m.job_id = x.job_id)`, pg.Prepared{}, jobs).Query(collectGates(gates))
+}
+
+func collectGates(into map[uuid.UUID]Gate) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		for rows.Next() {
+			var job uuid.UUID
+			var g Gate
+			if err := rows.Scan(append([]any{&job, &g.busy}, g.into()...)...); err != nil {
+				return err
+			}
+			into[job] = g
+		}
+		return rows.Err()
+	}
+}
+
+// mendGates inserts the gates of jobs that should have one but have no row, so that a job whose gate was lost, in a
+// restore or by hand, does not stay due for ever. It must not insert gates that are only locked: such an insert would
+// wait for the transaction that updates the gate, against the lock order.
+func mendGates(
+	ctx context.Context, conn pg.Batcher, jobs map[definitions.Version]*scheduler.Job, found map[uuid.UUID]Gate,
+) error {
+	var missing []uuid.UUID
+	for _, job := range jobs {
+		if _, ok := found[job.ID]; !ok && job.ConcurrencyPolicy != scheduler.PolicyAllow {
+			missing = append(missing, job.ID)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	slices.SortFunc(missing, pg.CompareIDs)
+	var b pgx.Batch
+	b.Queue(`
+		INSERT INTO punctual.exclusive (job_id)
+		SELECT id FROM (
+		    SELECT j.id
+		    FROM punctual.jobs j
+		    WHERE j.id = ANY($1::uuid[])
+		      AND NOT EXISTS (SELECT FROM punctual.exclusive x WHERE x.job_id = j.id)
+		    ORDER BY j.id
+		    FOR KEY SHARE SKIP LOCKED) j
+		ON CONFLICT DO NOTHING`, slices.Compact(missing))
+	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("mending gates: %w", err)
+	}
+	return nil
+}
+
+// FreeEndedGates clears, in memory, the runs of gates that have ended or are missing, so that they hold no gate. It
+// also finds out which of the waiting runs have expired.
+func (s *Claims) FreeEndedGates(ctx context.Context, conn pg.Querier, gates map[uuid.UUID]Gate, now time.Time) error {
+	var named []uuid.UUID
+	for _, g := range gates {
+		for _, id := range append([]uuid.UUID{g.active, g.Waiting}, g.earlier...) {
+			if id != uuid.Nil {
+				named = append(named, id)
+			}
+		}
+	}
+	if len(named) == 0 {
+		return nil
+	}
+	rows, err := conn.Query(ctx, `
+		SELECT id, job_version, tenant, trigger, due_at
+		FROM punctual.runs
+		WHERE id = ANY($1::uuid[])
+		  AND status NOT IN ('succeeded', 'dead', 'skipped', 'cancelled')`, named)
+	if err != nil {
+		return fmt.Errorf("reading the runs of gates: %w", err)
+	}
+	alive := map[uuid.UUID]waitingFacts{}
+	var id uuid.UUID
+	var f waitingFacts
+	if _, err := pgx.ForEachRow(rows, []any{&id, &f.version, &f.tenant, &f.trigger, &f.due}, func() error {
+		alive[id] = f
+		return nil
+	}); err != nil {
+		return fmt.Errorf("reading the runs of gates: %w", err)
+	}
+	for job, g := range gates {
+		if _, ok := alive[g.active]; !ok {
+			g.active = uuid.Nil
+		}
+		g.earlier = slices.DeleteFunc(g.earlier, func(run uuid.UUID) bool { _, ok := alive[run]; return !ok })
+		if facts, ok := alive[g.Waiting]; ok {
+			g.waitsFor = facts
+		} else {
+			g.Waiting = uuid.Nil
+		}
+		gates[job] = g
+	}
+	return s.findExpired(ctx, conn, gates, now)
+}
+
+// findExpired finds out which of the runs that wait at gates have expired. Each run is judged by the definition that it
+// sends.
+func (s *Claims) findExpired(ctx context.Context, conn pg.Batcher, gates map[uuid.UUID]Gate, now time.Time) error {
+	found, err := s.definitions.Read(ctx, conn, func(yield func(definitions.Version, int32) bool) {
+		for job, g := range gates {
+			if g.Waiting != uuid.Nil && !yield(g.waitsAs(job), g.waitsFor.tenant) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for id, g := range gates {
+		job := found.Jobs[g.waitsAs(id)]
+		if g.Waiting == uuid.Nil || job == nil {
+			continue
+		}
+		a := scheduler.Assignment{Job: job, Trigger: g.waitsFor.trigger, DueAt: g.waitsFor.due}
+		g.waitsFor.expired = a.Expired(now)
+		gates[id] = g
+	}
+	return nil
+}
+
+// ExpireRuns ends, unsent, runs that have expired at their gates. The caller holds the gates.
+func ExpireRuns(ctx context.Context, q pg.Querier, runs []uuid.UUID) error {
+	if err := pg.Exec(ctx, q, `
+		SELECT run_id
+		FROM punctual.ready
+		WHERE run_id = ANY($1::uuid[])
+		ORDER BY run_id
+		FOR UPDATE`, runs); err != nil {
+		return fmt.Errorf("locking expired runs: %w", err)
+	}
+	if err := pg.Exec(ctx, q, `
+		WITH over AS (
+		    UPDATE punctual.runs
+		    SET status = 'skipped', reason = 'expired', finished_at = now()
+		    WHERE id = ANY($1::uuid[]) AND status = 'pending'
+		    RETURNING id)
+		DELETE FROM punctual.ready y
+		USING over o
+		WHERE y.run_id = o.id`, runs); err != nil {
+		return fmt.Errorf("ending expired runs: %w", err)
+	}
+	if err := pg.Exec(ctx, q, `
+		UPDATE punctual.exclusive e SET waiting_run = NULL
+		FROM punctual.runs r
+		WHERE r.id = ANY($1::uuid[])
+		  AND e.job_id = r.job_id
+		  AND e.waiting_run = r.id
+		  AND r.status = 'skipped'`, runs); err != nil {
+		return fmt.Errorf("freeing the places of expired runs: %w", err)
+	}
+	return nil
+}
+
+// QueueTakeGates makes each run the active run of its job. The caller holds the gates.
+func QueueTakeGates(b *pgx.Batch, jobs, runs []uuid.UUID) {
+	b.Queue(`
+		UPDATE punctual.exclusive e
+		SET active_run = u.run_id, waiting_run = nullif(e.waiting_run, u.run_id), gated = true
+		FROM unnest($1::uuid[], $2::uuid[]) AS u(job_id, run_id)
+		WHERE e.job_id = u.job_id`, jobs, runs)
+}
+
+// QueueWait makes each run the waiting run of its job. The caller holds the gates.
+func QueueWait(b *pgx.Batch, jobs, runs []uuid.UUID) {
+	b.Queue(`
+		UPDATE punctual.exclusive e
+		SET waiting_run = u.run_id, gated = true
+		FROM unnest($1::uuid[], $2::uuid[]) AS u(job_id, run_id)
+		WHERE e.job_id = u.job_id`, jobs, runs)
+}
+
+// parking is the least time for which claims leave a run at its gate alone. The most is twice that. The transaction
+// that frees the gate, or freeGates, sets the run due earlier.
+const parking = time.Hour
+
+// queuePark leaves runs alone until their gates are freed. The caller holds the gates and the runs' rows in ready.
+func queuePark(b *pgx.Batch, runs []uuid.UUID) {
+	b.Queue(`
+		UPDATE punctual.ready
+		SET due_at = now() + $2::interval * (1 + random()), at_gate = true
+		WHERE run_id = ANY($1::uuid[])`, runs, parking)
+}
+
+// nextAtGate is the oldest run that waits at the gate of a job e.job_id.
+const nextAtGate = `(
+	SELECT w.run_id
+	FROM punctual.ready w
+	WHERE w.job_id = e.job_id AND w.at_gate
+	ORDER BY w.run_id LIMIT 1)`
+
+// OpenGate lets the runs of a job overlap from now on. Call it before the job's row is locked, and queueReleaseAll
+// after that.
+func OpenGate(ctx context.Context, tx *pg.Tx, job uuid.UUID) error {
+	_, err := tx.Exec(ctx, `
+		UPDATE punctual.exclusive
+		SET gated = false, active_run = NULL, waiting_run = NULL, earlier_runs = NULL
+		WHERE job_id = $1`, job)
+	return pg.Wrap("opening the gate of job "+job.String(), err)
+}
+
+// QueueReleaseAll sets due every run that waits at the gate of a job.
+func QueueReleaseAll(b *pgx.Batch, job uuid.UUID) {
+	b.Queue(`SELECT FROM punctual.ready WHERE job_id = $1 AND at_gate ORDER BY run_id FOR UPDATE`, job)
+	b.Queue(`UPDATE punctual.ready y SET due_at = `+dueNow+`, at_gate = false WHERE job_id = $1 AND at_gate`, job)
+}
+
+// QueueCloseGate keeps the runs of a job from overlapping from now on. The runs in flight have the gate until they end.
+// The caller has locked the gate, if there is one, and written the job's row, so no run is made meanwhile. The
+// statement waits for a claim that holds one of the job's rows in ready. The runs that such a claim starts count as in
+// flight.
+func QueueCloseGate(b *pgx.Batch, job uuid.UUID) {
+	b.Queue(`SELECT FROM punctual.ready WHERE job_id = $1 ORDER BY run_id FOR UPDATE`, job)
+	b.Queue(`
+		WITH flying AS MATERIALIZED (
+		    SELECT r.id
+		    FROM punctual.ready y
+		    JOIN punctual.runs r ON r.id = y.run_id
+		    WHERE y.job_id = $1 AND r.status IN ('retrying', 'running') AND NOT `+notices.IsNotice+`
+		    UNION
+		    SELECT id FROM punctual.runs_being_sent($1) AS s(id))
+		INSERT INTO punctual.exclusive AS e (job_id, active_run, earlier_runs)
+		SELECT $1, (SELECT id FROM flying ORDER BY id DESC LIMIT 1),
+		       nullif(ARRAY(SELECT id FROM flying ORDER BY id DESC), '{}')
+		ON CONFLICT (job_id) DO UPDATE
+		SET gated = true, active_run = excluded.active_run, earlier_runs = excluded.earlier_runs`, job)
+}
+
+// FreeGates frees gates that are held by runs that were in flight when their job got its gate, and have ended.
+func (s *Claims) FreeGates(ctx context.Context) (left bool, err error) {
+	var jobs []uuid.UUID
+	var b pgx.Batch
+	b.Queue(pg.ByIndex)
+	// A run that has ended stays ended, so runs may be read before the gate is locked.
+	b.Queue(`
+		WITH seen AS MATERIALIZED (
+		    SELECT e.job_id, e.earlier_runs,
+		           ARRAY(SELECT u.id
+		                 FROM unnest(e.earlier_runs) WITH ORDINALITY AS u(id, n)
+		                 WHERE EXISTS (SELECT FROM punctual.runs r WHERE r.id = u.id AND r.finished_at IS NULL)
+		                 ORDER BY u.n) AS alive
+		    FROM punctual.exclusive e
+		    WHERE e.earlier_runs IS NOT NULL
+		    ORDER BY e.job_id),
+		mine AS MATERIALIZED (
+		    SELECT e.job_id
+		    FROM punctual.exclusive e
+		    JOIN seen s ON s.job_id = e.job_id AND s.earlier_runs = e.earlier_runs AND s.alive <> s.earlier_runs
+		    ORDER BY e.job_id
+		    FOR NO KEY UPDATE OF e SKIP LOCKED)
+		UPDATE punctual.exclusive e
+		SET earlier_runs = nullif(s.alive, '{}'),
+		    active_run = CASE WHEN e.active_run = ANY(s.earlier_runs) AND e.active_run <> ALL(s.alive)
+		                      THEN s.alive[1]
+		                      ELSE e.active_run END
+		FROM seen s
+		JOIN mine m ON m.job_id = s.job_id
+		WHERE e.job_id = s.job_id AND e.earlier_runs = s.earlier_runs
+		RETURNING e.job_id`).
+		Query(func(rows pgx.Rows) (err error) {
+			jobs, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+			return err
+		})
+	if err := s.db.Conns(pg.Chores.In(ctx)).SendBatch(ctx, &b).Close(); err != nil {
+		return false, s.db.TookWrite(fmt.Errorf("freeing gates of earlier runs: %w", err))
+	}
+	if len(jobs) == 0 {
+		return false, nil
+	}
+	return false, s.releaseAt(ctx, `w.job_id = ANY($1::uuid[])`, jobs)
+}
+
+// CheckGates sets due the runs that wait at gates that are free. It is for a run that was not set due when its gate was
+// freed: the run would wait for an hour or two.
+func (s *Claims) CheckGates(ctx context.Context) error {
+	return s.releaseAt(ctx, `$1::uuid[] IS NULL`, nil)
+}
+
+// releaseAt sets due the oldest run at each free gate, among the waiting rows w that a condition selects.
+func (s *Claims) releaseAt(ctx context.Context, condition string, jobs []uuid.UUID) error {
+	released := 0
+	var b pgx.Batch
+	b.Queue(pg.ByIndex)
+	b.Queue(`
+		WITH waiting AS MATERIALIZED (
+		    SELECT DISTINCT ON (w.job_id) w.job_id, w.run_id
+		    FROM punctual.ready w
+		    WHERE w.at_gate AND `+condition+`
+		    ORDER BY w.job_id, w.run_id),
+		free AS MATERIALIZED (
+		    SELECT w.run_id
+		    FROM waiting w
+		    LEFT JOIN punctual.exclusive e ON e.job_id = w.job_id AND e.gated
+		    WHERE e.earlier_runs IS NULL
+		      AND NOT EXISTS (SELECT FROM punctual.runs r WHERE r.id = e.active_run AND r.finished_at IS NULL)),
+		mine AS MATERIALIZED (
+		    SELECT y.run_id
+		    FROM punctual.ready y
+		    JOIN free f ON f.run_id = y.run_id
+		    WHERE y.at_gate
+		    FOR UPDATE OF y SKIP LOCKED)
+		UPDATE punctual.ready y SET due_at = `+dueNow+`, at_gate = false
+		FROM mine m
+		WHERE y.run_id = m.run_id
+		RETURNING 1`, jobs).
+		Query(func(rows pgx.Rows) error {
+			for rows.Next() {
+				released++
+			}
+			return rows.Err()
+		})
+	if err := s.db.Conns(pg.Chores.In(ctx)).SendBatch(ctx, &b).Close(); err != nil {
+		return s.db.TookWrite(fmt.Errorf("looking for runs at gates that are free: %w", err))
+	}
+	if released > 0 {
+		s.db.Wake()
+	}
+	return nil
+}

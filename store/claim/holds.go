@@ -1,0 +1,127 @@
+package claim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+	"punctual/store/pg"
+)
+
+// Unheld selects what parked runs wait for although no replica holds them back for it any more: each tenant and reason
+// once.
+const Unheld = `
+SELECT w.tenant, w.held_by FROM (
+    WITH RECURSIVE waits AS (
+        (SELECT tenant, held_by FROM punctual.ready WHERE held_by IS NOT NULL ORDER BY tenant, held_by LIMIT 1)
+        UNION ALL
+        SELECT n.tenant, n.held_by FROM waits w CROSS JOIN LATERAL (
+            SELECT r.tenant, r.held_by FROM punctual.ready r
+            WHERE r.held_by IS NOT NULL AND (r.tenant, r.held_by) > (w.tenant, w.held_by)
+            ORDER BY r.tenant, r.held_by LIMIT 1) n)
+    SELECT tenant, held_by FROM waits) w
+WHERE NOT EXISTS (SELECT FROM punctual.holds h WHERE h.tenant = w.tenant AND h.held_by = w.held_by)`
+
+// releaseBatch is how many runs one statement releases.
+const releaseBatch = 1000
+
+// releaseHeld makes runs ready again that wait for something that no replica holds back any more. The runs keep the
+// start and the limit of their wait: a run that is held back again goes on with the same wait. left is true if there
+// may be more.
+func (s *Claims) releaseHeld(ctx context.Context) (left bool, err error) {
+	ctx = pg.Chores.In(ctx)
+	tag, err := s.db.Conns(ctx).Exec(ctx, `
+		WITH free AS MATERIALIZED (`+Unheld+`),
+		locked AS (SELECT y.run_id FROM free f CROSS JOIN LATERAL (
+		    SELECT r.run_id FROM punctual.ready r WHERE r.tenant = f.tenant AND r.held_by = f.held_by
+		    ORDER BY r.held_since LIMIT $1 FOR UPDATE SKIP LOCKED) y LIMIT $1)
+		UPDATE punctual.ready y SET held_by = NULL, due_at = `+dueNow+`
+		FROM locked l WHERE y.run_id = l.run_id`, releaseBatch)
+	if err != nil {
+		return false, s.db.TookWrite(fmt.Errorf("releasing runs that are no longer held back: %w", err))
+	}
+	if tag.RowsAffected() > 0 {
+		s.db.Wake()
+	}
+	return tag.RowsAffected() == releaseBatch, nil
+}
+
+// A hold that an operator asked to reset becomes an order. So does the hold of a host that another replica has reached.
+const reportHolds = `
+WITH told AS (
+    SELECT * FROM unnest(
+        $2::int[], $3::text[], $4::text[], $5::text[], $6::text[], $7::int[], $8::text[],
+        $9::interval[], $10::interval[])
+        AS u(tenant, held_by, state, host, path, failures, last_error, since, probe_in)),
+orders AS (
+    SELECT h.tenant, h.host, h.path, h.state = 'hanging' AS hanging, true AS reset
+    FROM punctual.holds h
+    WHERE h.replica = $1 AND h.reset_at IS NOT NULL
+    UNION
+    SELECT t.tenant, t.host, t.path, false, false
+    FROM told t
+    WHERE t.state = 'open' AND EXISTS (
+        SELECT FROM punctual.holds o
+        WHERE o.tenant = t.tenant AND o.held_by = t.held_by AND o.replica <> $1 AND o.state = 'recovering')),
+gone AS (
+    DELETE FROM punctual.holds h WHERE h.replica = $1
+       AND NOT EXISTS (SELECT FROM told t WHERE t.tenant = h.tenant AND t.held_by = h.held_by)),
+written AS (
+    INSERT INTO punctual.holds AS h (replica, tenant, held_by, state, host, path, failures, last_error, since, probe_at)
+    SELECT r.id, t.tenant, t.held_by, t.state, t.host, t.path, t.failures, t.last_error,
+           now() - t.since, now() + t.probe_in
+    FROM told t
+    JOIN punctual.replicas r ON r.id = $1
+    JOIN punctual.tenants o ON o.id = t.tenant
+    ON CONFLICT (replica, tenant, held_by) DO UPDATE
+    SET state = excluded.state, failures = excluded.failures, last_error = excluded.last_error,
+        since = least(h.since, excluded.since), probe_at = excluded.probe_at, reset_at = NULL)
+SELECT tenant, host, path, hanging, reset FROM orders`
+
+// ReportHolds implements scheduler.Store.
+func (s *Claims) ReportHolds(
+	ctx context.Context, replica uuid.UUID, states []scheduler.HoldState,
+) ([]scheduler.HoldOrder, error) {
+	ctx = pg.Chores.In(ctx)
+	n := len(states)
+	tenants, failures := make([]int32, n), make([]int32, n)
+	by, state, hosts, paths, errs := make([]string, n), make([]string, n), make([]string, n),
+		make([]string, n), make([]string, n)
+	since, probeIn := make([]time.Duration, n), make([]*time.Duration, n)
+	for i, h := range states {
+		tenants[i], failures[i], since[i] = h.Tenant, int32(h.Failures), h.For
+		by[i], state[i], hosts[i], paths[i], errs[i] =
+			pg.Storable(h.By), h.State, pg.Storable(h.Host), pg.Storable(h.Path), pg.Storable(h.LastError)
+		if h.ProbeIn > 0 {
+			probeIn[i] = &h.ProbeIn
+		}
+	}
+	rows, err := s.db.Conns(ctx).Query(ctx, reportHolds,
+		replica, tenants, by, state, hosts, paths, failures, errs, since, probeIn)
+	if err != nil {
+		return nil, s.db.TookWrite(fmt.Errorf("writing what holds runs back: %w", err))
+	}
+	orders, err := pgx.CollectRows(rows, pgx.RowToStructByPos[scheduler.HoldOrder])
+	if err != nil {
+		return nil, s.db.TookWrite(fmt.Errorf("writing what holds runs back: %w", err))
+	}
+	for left := true; left && err == nil; {
+		left, err = s.releaseHeld(ctx)
+	}
+	return orders, err
+}
+
+// ResetHolds asks all replicas to release the runs of a tenant that they hold back for a host, or for every host if it
+// is empty. It returns how many holds that affects.
+func ResetHolds(ctx context.Context, tx *pg.Tx, tenant int32, host string) (int, error) {
+	tag, err := tx.Exec(ctx, `
+		UPDATE punctual.holds SET reset_at = now() WHERE tenant = $1 AND ($2 = '' OR host = $2)`, tenant, host)
+	if err != nil {
+		return 0, fmt.Errorf("resetting what holds runs back: %w", err)
+	}
+	return int(tag.RowsAffected()), nil
+}

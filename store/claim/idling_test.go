@@ -1,0 +1,85 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"punctual/internal/pgtest"
+	"punctual/store/pg"
+)
+
+func TestPostgresWaitsLongerForSlowNetworksOnly(t *testing.T) {
+	var p idling
+	want := func(d time.Duration) {
+		t.Helper()
+		if p.now() != d || !strings.HasSuffix(p.begin(), fmt.Sprint(" = ", d.Milliseconds())) {
+			t.Errorf("it waits for %s (%s), want %s", p.now(), p.begin(), d)
+		}
+	}
+	idle := fmt.Errorf("claiming: %w", &pgconn.PgError{Code: "25P03"})
+	p.learn(nil)
+	p.learn(errors.New("the network is cut"))
+	p.learn(&pgconn.PgError{Code: "55P03"})
+	want(leastIdling)
+	for n := range mostDoublings {
+		p.learn(idle)
+		want(leastIdling << (n + 1))
+	}
+	p.learn(idle)
+	want(leastIdling << mostDoublings)
+	for range manyWell - 1 {
+		p.learn(nil)
+	}
+	want(leastIdling << mostDoublings)
+	p.learn(nil)
+	want(leastIdling << (mostDoublings - 1))
+	for range mostDoublings * manyWell {
+		p.learn(nil)
+	}
+	want(leastIdling)
+}
+
+// A healthy claim that Postgres ended because it took too long is made again, with more time.
+func TestAClaimThatPostgresEndsIsMadeAgainWithMoreTime(t *testing.T) {
+	db, err := pg.Open(t.Context(), pg.Config{URL: pgtest.DSN(t), MaxConns: 4, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	t.Parallel()
+	c := New(Rooms{DB: db}, Options{})
+	tries := 0
+	err = c.wary.due.try(func(bool) error {
+		tries++
+		return c.onConn(t.Context(), func(conn *pgx.Conn) error {
+			var b pgx.Batch
+			c.queueBegin(&b, false)
+			if err := conn.SendBatch(t.Context(), &b).Close(); err != nil {
+				return err
+			}
+			if tries == 1 {
+				ended := false
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				for !ended {
+					if err := db.Pool().QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)`,
+						conn.PgConn().PID()).Scan(&ended); err != nil {
+						t.Fatalf("waiting for Postgres to end the transaction: %v", err)
+					}
+				}
+			}
+			return pg.Exec(t.Context(), conn, `COMMIT`)
+		})
+	})
+	if err != nil || tries != 2 || c.idling.now() != 2*leastIdling {
+		t.Errorf("%v after %d tries; it may now take %s, want %s", err, tries, c.idling.now(), 2*leastIdling)
+	}
+}

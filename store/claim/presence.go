@@ -1,0 +1,65 @@
+package claim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+)
+
+// absence is how long no replica may have renewed before the replicas, or the database, count as having been away:
+// three heartbeats.
+const absence = 6 * time.Second
+
+// nobody is true if no replica has renewed for a while. (A replica that renewed in the future did so before the clock
+// was stepped back.)
+const nobody = `NOT EXISTS (
+	SELECT FROM punctual.replicas WHERE renewed_at > now() - interval '6 s' AND renewed_at <= now())`
+
+// noteAbsence is the CTE back of the statement by which a replica registers or renews. It notes that no replica had
+// renewed for a while, so that targets could not be heard. If another transaction has locked the row, no heartbeat
+// waits for it. Until the absence is noted, heartbeats write that they renewed long ago (renewedAt), so that no replica
+// counts as back.
+const (
+	noteAbsence = `UPDATE punctual.deployment d SET back_at = now()
+		FROM (SELECT singleton FROM punctual.deployment WHERE ` + nobody + ` FOR NO KEY UPDATE SKIP LOCKED) free
+		WHERE d.singleton = free.singleton RETURNING true`
+	renewedAt = `CASE WHEN ` + nobody + ` AND NOT EXISTS (SELECT FROM back) THEN now() - interval '6 s' ELSE now() END`
+)
+
+// presence says since when targets could be heard without a break.
+type presence struct {
+	since time.Time
+	away  bool // no replica has renewed for a while, and none has noted that yet
+}
+
+// readPresence reads presence if any target seems to be silent.
+func (c *readyClaim) readPresence(ctx context.Context) error {
+	if !slices.ContainsFunc(c.waiting, func(w waitingRun) bool { return w.overdue }) {
+		return nil
+	}
+	err := c.conn.QueryRow(ctx, `
+		SELECT greatest(back_at, 'epoch'), `+nobody+` FROM punctual.deployment`).Scan(&c.present.since, &c.present.away)
+	if err != nil {
+		return fmt.Errorf("reading since when targets can be heard: %w", err)
+	}
+	return nil
+}
+
+// overdue ends the attempt of a target that has missed its deadline, unless no replica could hear it.
+func (c *readyClaim) overdue(w waitingRun, job *scheduler.Job, waits map[uuid.UUID]bool) {
+	if c.present.away {
+		c.putOff(w.RunID, absence, waits)
+		return
+	}
+	if heard := job.CallbackDeadline(w.started, c.present.since); heard.After(c.now) {
+		c.putOff(w.RunID, heard.Sub(c.now), waits)
+		return
+	}
+	w.Job = job
+	c.ended = append(c.ended, w.kept.Of(scheduler.JudgeSilent(w.Assignment, w.losses, w.started, c.now)))
+}

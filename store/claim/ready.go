@@ -1,0 +1,367 @@
+package claim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+	"punctual/scheduler/failpoint"
+	"punctual/store/definitions"
+	"punctual/store/freeze"
+	"punctual/store/notices"
+	"punctual/store/pg"
+)
+
+// readWaiting reads the runs of locked rows of ready. A run that ended while it waited, because its job was deleted,
+// is not found and only loses its row in ready. A run whose target works on has passed its deadline. A run that was
+// claimed before may have come back to ready while its job was being deleted. The delete has then not seen it, so only
+// for such a run the job's state is looked up.
+const readWaiting = `
+SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt,
+       d.headers, d.body, d.webhook_id,
+       coalesce(d.idempotency_key, ''), coalesce(d.notify_url, ''), coalesce(d.notify_secret, ''),
+       r.accepted_at IS NOT NULL AND r.status = 'running', coalesce(r.fence, 0), coalesce(r.started_at, now()),
+       CASE WHEN r.status = 'running' THEN ` + silencesOf + ` ELSE 0 END,
+       CASE WHEN r.claimed_at IS NOT NULL AND r.status <> 'running' AND r.trigger <> 'notify'
+            THEN (SELECT j.state = 'deleted' FROM punctual.jobs j WHERE j.id = r.job_id)
+            ELSE false END, ` + KeptColumns + `
+FROM punctual.runs r
+LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
+WHERE r.id = ANY($1::uuid[])
+  AND (r.status IN ('pending', 'retrying') OR (r.status = 'running' AND r.accepted_at IS NOT NULL))
+ORDER BY r.id`
+
+const startWaiting = `
+WITH started AS (
+    UPDATE punctual.runs
+    SET status = 'running', attempt = attempt + 1, fence = nextval('punctual.fences'), replica = $1,
+        claimed_at = now(), started_at = now(), accepted_at = NULL, next_attempt_at = NULL,
+        error = CASE WHEN status = 'retrying' THEN error END -- what a pending run waited for is over
+    WHERE id = ANY($3::uuid[]) AND status IN ('pending', 'retrying')
+    RETURNING id, fence),
+lease AS (
+    INSERT INTO punctual.claims (id, replica, run_ids)
+    SELECT $2, $1, array_agg(id) FROM started HAVING count(*) > 0)
+SELECT id, fence FROM started`
+
+// gateRetry is how long a run is put off when another transaction has locked its job's gate.
+const gateRetry = time.Second
+
+// readyClaim is one claim of ready runs on its way through the transaction.
+type readyClaim struct {
+	store    *Claims
+	claim    scheduler.Claim
+	silent   bool // claims the attempts of overdue targets instead of due runs
+	more     bool // there may be more overdue attempts
+	defaults notices.Defaults
+	wary     bool
+	busy     lockedRows // rows that others have locked: runs, and jobs (by their rows in jobs or notified)
+	conn     *pgx.Conn
+	now      time.Time
+	locked   []readyRow
+	ids      []uuid.UUID                   // runs of the locked rows of ready, but for those of frozen tenants
+	held     map[uuid.UUID]*scheduler.Held // why a run was held back, by run
+	tenants  map[uuid.UUID]int32           // by run
+	gatable  []uuid.UUID                   // the jobs of the runs
+	waiting  []waitingRun                  // the runs that can still be sent
+	found    definitions.Found
+	gates    map[uuid.UUID]Gate
+	leave    []uuid.UUID // rows of ready to delete
+	later    []uuid.UUID // rows of ready to put off, each until the time in until
+	until    []time.Time
+	park     []uuid.UUID // rows of ready that wait at a gate
+	start    []uuid.UUID // runs that start
+	cancel   []uuid.UUID // runs of deleted jobs
+	taken    []uuid.UUID // jobs whose gates are taken, each by the run in takers
+	takers   []uuid.UUID
+	present  presence
+	ended    []scheduler.Outcome // attempts of overdue targets
+	batch    scheduler.Batch
+}
+
+// readyRow is a locked row of ready.
+type readyRow struct {
+	run, job uuid.UUID
+	tenant   int32
+}
+
+// waitingRun is a run in ready.
+type waitingRun struct {
+	key definitions.Version
+	scheduler.Assignment
+
+	notifyURL, notifySecret string // for a notice: its destination, and the secret that is added to its body
+
+	overdue bool // the target works on, and has passed its deadline
+	deleted bool // the run's job is deleted
+	started time.Time
+	losses  int // attempts in a row, just before this one, that ended by silence: 0, 1 or 2 (for two or more)
+	kept    KeptResponse
+}
+
+// ClaimReady implements scheduler.Store.
+func (s *Claims) ClaimReady(ctx context.Context, claim scheduler.Claim) (scheduler.Batch, error) {
+	c, err := s.claimReady(pg.Runs.In(ctx), readyClaim{claim: claim})
+	if err != nil {
+		return scheduler.Batch{}, fmt.Errorf("claiming ready runs: %w", err)
+	}
+	return c.batch, nil
+}
+
+// claimReady carries out a claim of ready runs.
+func (s *Claims) claimReady(ctx context.Context, what readyClaim) (c readyClaim, err error) {
+	defaults, err := s.defaults.Get(ctx)
+	if err != nil {
+		return c, err
+	}
+	err = s.wary.ready.try(func(wary bool) error {
+		c = what
+		c.store, c.defaults, c.wary, c.tenants, c.held =
+			s, defaults, wary, map[uuid.UUID]int32{}, map[uuid.UUID]*scheduler.Held{}
+		return s.onConn(ctx, func(conn *pgx.Conn) error {
+			c.conn = conn
+			if err := c.lock(ctx); err != nil || len(c.ids) == 0 {
+				return err
+			}
+			failpoint.At(failpoint.ReadyLocked)
+			if err := c.readFacts(ctx); err != nil {
+				return err
+			}
+			c.decide()
+			failpoint.At(failpoint.ReadyDecided)
+			return c.write(ctx)
+		})
+	})
+	return c, err
+}
+
+func (c *readyClaim) lock(ctx context.Context) error {
+	sql, arguments := c.selection()
+	var places []place
+	var f freeze.Look
+	var b pgx.Batch
+	c.store.queueBegin(&b, c.wary)
+	b.Queue(sql, arguments...).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var run, job uuid.UUID
+			var tenant int32
+			var lane int16
+			var by *string
+			var since, until *time.Time
+			if err := rows.Scan(&run, &job, &tenant, &lane, &by, &since, &until, &c.now); err != nil {
+				return err
+			}
+			places = append(places, place{lane / 4, tenant})
+			c.locked = append(c.locked, readyRow{run, job, tenant})
+			if since != nil && until != nil {
+				c.held[run] = &scheduler.Held{Since: *since, Until: *until, Fetched: c.claim.Held != nil}
+			}
+		}
+		return rows.Err()
+	})
+	f.Queue(&b)
+	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
+		return err
+	}
+	if c.batch.Halted = f.All; f.All {
+		return nil
+	}
+	for _, r := range c.locked {
+		if f.Leave(&c.batch, r.tenant) {
+			continue // a target's deadline too waits until the tenant is unfrozen
+		}
+		c.ids, c.gatable = append(c.ids, r.run), append(c.gatable, r.job)
+		c.tenants[r.run] = r.tenant
+	}
+	switch held := c.claim.Held; {
+	case c.silent:
+		c.more = len(c.locked) == silentBatch
+	case held == nil:
+		c.batch.Full = usedUp(c.claim.Quotas, places, func(p place) place { return p })
+	case len(c.locked) == held.Most:
+		for _, lane := range held.Lanes {
+			c.batch.Full = append(c.batch.Full, lane/4)
+		}
+	}
+	slices.SortFunc(c.ids, pg.CompareIDs)
+	return nil
+}
+
+// selection returns the statement that locks the rows of this kind of claim, and its arguments.
+func (c *readyClaim) selection() (sql string, arguments []any) {
+	switch held := c.claim.Held; {
+	case c.silent:
+		return selectSilent, []any{silentBatch}
+	case held != nil:
+		return lockHeld, []any{held.Tenant, held.By, held.Lanes, append([]uuid.UUID{}, held.Not...), held.Most}
+	case c.claim.Work == scheduler.WorkOrdered:
+		return ofOrdered.statement(c.claim)
+	}
+	return ofReady.statement(c.claim)
+}
+
+// readFacts reads the runs, their jobs and their gates, in statements after the one that took the locks.
+func (c *readyClaim) readFacts(ctx context.Context) error {
+	var b pgx.Batch
+	c.gates = map[uuid.UUID]Gate{}
+	queueGatesOfAny(&b, c.gatable, c.gates)
+	if c.wary {
+		c.lookForLocked(&b)
+	}
+	b.Queue(readWaiting, c.ids).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var w waitingRun
+			var headers []byte
+			var webhookID *uuid.UUID
+			if err := rows.Scan(append([]any{
+				&w.RunID, &w.key.Job, &w.key.Version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt,
+				&headers, &w.Body, &webhookID, &w.IdempotencyKey, &w.notifyURL, &w.notifySecret,
+				&w.overdue, &w.Fence, &w.started, &w.losses, &w.deleted,
+			}, w.kept.Into()...)...); err != nil {
+				return err
+			}
+			if webhookID != nil {
+				w.WebhookID = *webhookID
+			}
+			if headers != nil {
+				if err := json.Unmarshal(headers, &w.Headers); err != nil {
+					return fmt.Errorf("reading the headers of run %s: %w", w.RunID, err)
+				}
+			}
+			if !w.overdue {
+				w.Attempt++
+			}
+			w.ScheduledFor, w.DueAt = w.ScheduledFor.UTC(), w.DueAt.UTC()
+			c.waiting = append(c.waiting, w)
+		}
+		return rows.Err()
+	})
+	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
+		return err
+	}
+	var err error
+	versions := definitions.Of(c.waiting, func(w waitingRun) (definitions.Version, int32) {
+		return w.key, c.tenants[w.RunID]
+	})
+	if c.found, err = c.store.definitions.Read(ctx, c.conn, versions); err != nil {
+		return err
+	}
+	if err := c.readPresence(ctx); err != nil {
+		return err
+	}
+	if err := mendGates(ctx, c.conn, c.found.Jobs, c.gates); err != nil {
+		return err
+	}
+	if err := c.store.loadTokenKey(ctx, c.conn, maps.Values(c.found.Jobs)); err != nil {
+		return err
+	}
+	return c.store.FreeEndedGates(ctx, c.conn, c.gates, c.now)
+}
+
+// decide lets each waiting run start, oldest first, unless another run holds its job's gate. It asks whether the job
+// has a gate now, and ignores the policy of the version that the run sends.
+func (c *readyClaim) decide() {
+	waits := map[uuid.UUID]bool{}
+	for _, w := range c.waiting {
+		if c.leaveLocked(w, waits) {
+			continue
+		}
+		job, err := SentBy(c.found.Jobs[w.key], w.notifyURL, w.notifySecret)
+		if err != nil {
+			c.found.Broken[w.key] = err
+		}
+		if job == nil {
+			c.store.options.Log.Error("a run cannot be sent by this version of Punctual; it is tried again in a minute",
+				"run", w.RunID, "job", w.key.Job, "version", w.key.Version, "error", c.found.Broken[w.key])
+			c.putOff(w.RunID, definitions.RetryIn, waits)
+			continue
+		}
+		g, there := c.gates[job.ID]
+		w.Gated = g.gated && w.Trigger != scheduler.TriggerNotify // a notice is not one of the job's own runs
+		switch holders := g.Holders(); {
+		case w.Gated && g.busy, !there && job.ConcurrencyPolicy != scheduler.PolicyAllow: // or mendGates has just made it
+			c.putOff(w.RunID, gateRetry, waits)
+			continue
+		case w.Gated && !w.overdue && len(holders) > 0 && !slices.Contains(holders, w.RunID):
+			waits[w.RunID] = true
+			c.park = append(c.park, w.RunID)
+			continue
+		}
+		if w.deleted {
+			c.cancel = append(c.cancel, w.RunID)
+			continue
+		}
+		if !w.overdue && !c.claim.Grant.Take(job.Tenant, 1) {
+			waits[w.RunID] = true // the tenant is at a limit: the row stays as it is
+			continue
+		}
+		if w.Gated && !w.overdue && len(g.Holders()) == 0 {
+			g.active = w.RunID
+			c.gates[job.ID] = g
+			c.taken, c.takers = append(c.taken, job.ID), append(c.takers, w.RunID)
+		}
+		if w.overdue {
+			c.overdue(w, job, waits)
+			continue
+		}
+		w.Job, w.Held = job, c.held[w.RunID]
+		c.start = append(c.start, w.RunID)
+		c.batch.Runs = append(c.batch.Runs, w.Assignment)
+	}
+	for _, id := range c.ids {
+		if !waits[id] {
+			c.leave = append(c.leave, id)
+		}
+	}
+}
+
+func (c *readyClaim) putOff(run uuid.UUID, delay time.Duration, waits map[uuid.UUID]bool) {
+	waits[run] = true
+	c.later, c.until = append(c.later, run), append(c.until, c.now.Add(delay))
+}
+
+func (c *readyClaim) write(ctx context.Context) error {
+	lease := &scheduler.Lease{ID: uuid.New(), Work: c.claim.Work, ClaimedAt: c.now}
+	fences := make(map[uuid.UUID]int64, len(c.start))
+	if len(c.cancel) > 0 {
+		if _, err := CancelRuns(ctx, c.conn, c.cancel, scheduler.ReasonJobDeleted); err != nil {
+			return err
+		}
+	}
+	var b pgx.Batch
+	if len(c.taken) > 0 {
+		QueueTakeGates(&b, c.taken, c.takers)
+	}
+	if len(c.later) > 0 {
+		b.Queue(`
+			UPDATE punctual.ready r SET due_at = u.due_at
+			FROM unnest($1::uuid[], $2::timestamptz[]) AS u(run_id, due_at)
+			WHERE r.run_id = u.run_id`, c.later, c.until)
+	}
+	if len(c.park) > 0 {
+		queuePark(&b, c.park)
+	}
+	if len(c.leave) > 0 {
+		b.Queue(`DELETE FROM punctual.ready WHERE run_id = ANY($1::uuid[])`, c.leave)
+	}
+	if len(c.start) > 0 {
+		queueFences(b.Queue(startWaiting, c.claim.Replica, lease.ID, c.start), fences)
+	}
+	written := QueueFinish(&b, c.ended, nil, AnyDay, c.defaults)
+	b.Queue(`COMMIT`)
+	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
+		return err
+	}
+	failpoint.At(failpoint.ReadyCommitted)
+	c.batch.Runs = c.store.withFences(c.batch.Runs, fences, lease)
+	c.batch.Settled = len(c.leave) + len(c.park)
+	c.store.Ended(c.ended, written)
+	return nil
+}

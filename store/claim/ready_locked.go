@@ -1,0 +1,66 @@
+package claim
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// lookForLocked queues statements that lock the rows a claim of ready runs may write, and find the rows that other
+// transactions have locked. They come after the statement that locks the gates.
+func (c *readyClaim) lookForLocked(b *pgx.Batch) {
+	c.busy = lockedRows{}
+	c.busy.queue(b, "runs", "id", "NO KEY UPDATE", c.ids)
+	c.busy.queue(b, "jobs", "id", "KEY SHARE", c.gatable)
+	c.busy.queue(b, "notified", "job_id", "NO KEY UPDATE", c.gatable)
+}
+
+// leaveLocked puts a run off if another transaction has locked its row. It also puts off a run whose attempt has to be
+// ended if the job's row in jobs or notified is locked.
+func (c *readyClaim) leaveLocked(w waitingRun, waits map[uuid.UUID]bool) bool {
+	_, run := c.busy[w.RunID]
+	_, job := c.busy[w.key.Job]
+	if !run && (!w.overdue || !job) {
+		return false
+	}
+	c.store.wary.ready.found()
+	c.putOff(w.RunID, gateRetry, waits)
+	return true
+}
+
+// leaveLocked drops the slots of jobs whose gate names a run that another transaction has locked, in runs or in ready:
+// the slot may have to cancel that run. The slots stay due.
+func (c *dueClaim) leaveLocked(ctx context.Context) error {
+	var named []uuid.UUID
+	for _, g := range c.gates {
+		for _, id := range []uuid.UUID{g.active, g.Waiting} {
+			if id != uuid.Nil {
+				named = append(named, id)
+			}
+		}
+	}
+	busy := lockedRows{}
+	var b pgx.Batch
+	busy.queue(&b, "ready", "run_id", "UPDATE", named)
+	busy.queue(&b, "runs", "id", "NO KEY UPDATE", named)
+	if b.Len() == 0 {
+		return nil
+	}
+	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
+		return err
+	}
+	rows := c.rows[:0]
+	for _, r := range c.rows {
+		g := c.gates[r.key.Job]
+		_, active := busy[g.active]
+		_, waiting := busy[g.Waiting]
+		if active || waiting {
+			c.store.wary.due.found()
+			continue
+		}
+		rows = append(rows, r)
+	}
+	c.rows = rows
+	return nil
+}

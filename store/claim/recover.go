@@ -1,0 +1,212 @@
+package claim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+	"punctual/scheduler/failpoint"
+	"punctual/store/definitions"
+	"punctual/store/pg"
+)
+
+// Which claims end: ten orphaned ones, whose replicas no longer exist, except the given ones; or the given ones.
+const (
+	orphaned = `c.id IN (
+		SELECT c.id FROM punctual.claims c
+		WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = c.replica) AND c.id <> ALL($1::uuid[]) LIMIT 10)`
+	named = `c.id = ANY($1::uuid[])`
+)
+
+// readClaimed reads claims and the runs that are still running under them. It leaves out runs that have ended, that a
+// later attempt holds, or that their targets work on.
+const readClaimed = `
+SELECT c.id, r.id, r.job_id, r.job_version, r.tenant, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late,
+       r.attempt, r.fence, r.started_at, now(), ` + lossesOf + `,
+       coalesce(d.notify_url, ''), coalesce(d.notify_secret, '')
+FROM punctual.claims c
+CROSS JOIN LATERAL unnest(c.run_ids) AS u(run_id)
+LEFT JOIN punctual.runs r
+  ON r.id = u.run_id AND r.status = 'running' AND r.replica = c.replica AND r.accepted_at IS NULL
+LEFT JOIN LATERAL (SELECT * FROM punctual.run_data d WHERE d.run_id = r.id) d ON true
+WHERE `
+
+// lossesOf is how many attempts in a row, just before a run's present one, were lost with their replica. silencesOf is
+// how many were lost because their target was silent. Both count up to two.
+const (
+	lossesOf = `(
+		SELECT count(*)
+		FROM (SELECT a.outcome, a.reason FROM punctual.attempts a WHERE a.run_id = r.id ORDER BY a.fence DESC LIMIT 2) last
+		WHERE last.outcome = 'lost' AND last.reason <> 'silent')`
+	silencesOf = `(
+		SELECT count(*)
+		FROM (SELECT a.outcome, a.reason FROM punctual.attempts a WHERE a.run_id = r.id ORDER BY a.fence DESC LIMIT 2) last
+		WHERE last.outcome = 'lost' AND last.reason = 'silent')`
+)
+
+// claimedRun is a run that is running under a claim.
+type claimedRun struct {
+	scheduler.Assignment
+	claim   uuid.UUID
+	key     definitions.Version
+	tenant  int32
+	started time.Time
+	losses  int // attempts lost in a row just before this one, counted up to two
+
+	notifyURL, notifySecret string // of a notice: its URL, and the secret that is added to its body
+}
+
+// claimedRuns are claims that are to end, and the runs still running under them.
+type claimedRuns struct {
+	claims []uuid.UUID
+	runs   []claimedRun
+	now    time.Time
+}
+
+// Recover implements scheduler.Store. It is an anti-join repeated on every sweep, never a reaction to one event.
+// Several replicas may do it at once, because every change is fenced.
+func (s *Claims) Recover(ctx context.Context, lost []scheduler.Heartbeat) (int, error) {
+	ctx = pg.Runs.In(ctx)
+	if err := s.remove(ctx, lost); err != nil {
+		return 0, err
+	}
+	others := []uuid.UUID{} // claims that this binary cannot end
+	for {
+		n, left, err := s.endClaims(ctx, orphaned, others, func(r claimedRun, now time.Time) scheduler.Outcome {
+			return scheduler.JudgeLost(r.Assignment, r.losses, r.started, now)
+		})
+		if err != nil {
+			return 0, fmt.Errorf("recovering the runs of lost replicas: %w", err)
+		}
+		if n > 0 || len(left) == 0 {
+			return n, nil
+		}
+		others = append(others, left...)
+	}
+}
+
+// GiveBack implements scheduler.Store.
+func (s *Claims) GiveBack(ctx context.Context, claims []uuid.UUID) (int, error) {
+	ctx = pg.Runs.In(ctx)
+	n, _, err := s.endClaims(ctx, named, claims, func(r claimedRun, now time.Time) scheduler.Outcome {
+		return scheduler.Outcome{Assignment: r.Assignment, Verdict: scheduler.GiveBack, FinishedAt: now}
+	})
+	if err != nil {
+		return 0, fmt.Errorf("giving back runs: %w", err)
+	}
+	return n, nil
+}
+
+// endClaims ends claims, with an outcome for each run that is still running under them, and returns how many outcomes
+// it wrote. If this binary cannot read a run's definition, it leaves the run and its claim for a binary that can.
+func (s *Claims) endClaims(
+	ctx context.Context, where string, ids []uuid.UUID, judge func(claimedRun, time.Time) scheduler.Outcome,
+) (n int, left []uuid.UUID, err error) {
+	held, err := s.readClaimed(ctx, where, ids)
+	if err != nil || len(held.claims) == 0 {
+		return 0, nil, err
+	}
+	versions := definitions.Of(held.runs, func(r claimedRun) (definitions.Version, int32) { return r.key, r.tenant })
+	found, err := s.definitions.Read(ctx, s.db.Conns(ctx), versions)
+	if err != nil {
+		return 0, nil, err
+	}
+	outcomes := make([]scheduler.Outcome, 0, len(held.runs))
+	for _, r := range held.runs {
+		if r.Job, err = SentBy(found.Jobs[r.key], r.notifyURL, r.notifySecret); r.Job == nil {
+			if len(left) == 0 { // one message for all: there may be thousands, and every retry comes after two seconds
+				s.options.Log.Error(
+					"this version of Punctual cannot read the job's definition of a lost run; the run is left to a version that can",
+					"run", r.RunID, "job", r.key.Job, "version", r.key.Version, "error", err)
+			}
+			left = append(left, r.claim)
+			continue
+		}
+		outcomes = append(outcomes, judge(r, held.now))
+	}
+	over := slices.DeleteFunc(held.claims, func(id uuid.UUID) bool { return slices.Contains(left, id) })
+	defaults, err := s.defaults.Get(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	failpoint.At(failpoint.RecoverJudged)
+	f := waryFinish{outcomes: outcomes, released: over, defaults: defaults}
+	if err := f.run(ctx, s); err != nil {
+		return 0, nil, err
+	}
+	failpoint.At(failpoint.RecoverCommitted)
+	if len(f.kept) > 0 {
+		s.options.Log.Warn("claims are not ended yet because another transaction has locked their rows",
+			"claims", len(f.kept), "runs", len(f.locked))
+	}
+	s.Ended(f.outcomes, f.written)
+	if len(f.written) > 0 {
+		s.db.Wake()
+	}
+	return len(f.written), append(left, f.kept...), nil
+}
+
+func (s *Claims) readClaimed(ctx context.Context, where string, ids []uuid.UUID) (claimedRuns, error) {
+	var held claimedRuns
+	rows, err := s.db.Conns(ctx).Query(ctx, readClaimed+where+` ORDER BY c.id`, ids)
+	if err != nil {
+		return held, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var claim uuid.UUID
+		var run, job *uuid.UUID
+		var version, tenant *int32
+		var lane, attempt *int16
+		var trigger *scheduler.Trigger
+		var slot, due, started *time.Time
+		var late *bool
+		var fence *int64
+		var r claimedRun
+		if err := rows.Scan(&claim, &run, &job, &version, &tenant, &lane, &trigger, &slot, &due, &late, &attempt, &fence,
+			&started, &held.now, &r.losses, &r.notifyURL, &r.notifySecret); err != nil {
+			return held, err
+		}
+		if len(held.claims) == 0 || held.claims[len(held.claims)-1] != claim {
+			held.claims = append(held.claims, claim)
+		}
+		if run == nil {
+			continue
+		}
+		r.claim, r.key = claim, definitions.Version{Job: *job, Version: *version}
+		r.tenant, r.started = *tenant, *started
+		r.Assignment = scheduler.Assignment{
+			RunID: *run, Lease: &scheduler.Lease{ID: claim}, Lane: *lane, Trigger: *trigger, ScheduledFor: *slot,
+			DueAt: *due, Late: *late, Attempt: int(*attempt), Fence: *fence,
+			Gated: true, // not known here, so assumed
+		}
+		held.runs = append(held.runs, r)
+	}
+	return held, rows.Err()
+}
+
+// SentBy returns the job to send a run with: its own, which may be nil, or for a notice one with the notice's URL.
+func SentBy(job *scheduler.Job, notifyURL, secret string) (*scheduler.Job, error) {
+	if job == nil || notifyURL == "" {
+		return job, nil
+	}
+	return job.Notice(notifyURL, secret)
+}
+
+// Ended counts, in the metrics, attempts that this replica ended for their targets.
+func (s *Claims) Ended(outcomes []scheduler.Outcome, written map[uuid.UUID]bool) {
+	if s.options.Ended == nil {
+		return
+	}
+	var ours []scheduler.Outcome
+	for _, o := range outcomes {
+		if written[o.RunID] {
+			ours = append(ours, o)
+		}
+	}
+	s.options.Ended(ours)
+}

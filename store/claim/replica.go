@@ -1,0 +1,158 @@
+package claim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+	"punctual/scheduler/cron"
+	"punctual/store/freeze"
+	"punctual/store/notices"
+	"punctual/store/pg"
+)
+
+// Register implements scheduler.Store.
+func (s *Claims) Register(ctx context.Context, r scheduler.Replica) (map[string]int16, error) {
+	ctx = pg.Runs.In(ctx)
+	queues, err := s.EnsureQueues(ctx, slices.Sorted(maps.Keys(r.Queues)))
+	if err != nil {
+		return nil, err
+	}
+	s.guarding.Store(true)
+	if err := s.guardFences(ctx, s.db.Conns(ctx)); err != nil {
+		return nil, err
+	}
+	if r.Queues == nil {
+		r.Queues = map[string]int{} // the replica serves the API only
+	}
+	slots, err := json.Marshal(r.Queues)
+	if err != nil {
+		return nil, fmt.Errorf("registering replica %s: %w", r.ID, err)
+	}
+	_, err = s.db.Conns(ctx).Exec(ctx, `WITH back AS (`+noteAbsence+`)
+		INSERT INTO punctual.replicas (id, host, version, zone_data, queues, renewed_at)
+		VALUES ($1, $2, $3, $4, $5::jsonb, `+renewedAt+`)
+		ON CONFLICT (id) DO NOTHING`, r.ID, r.Host, r.Version, cron.ZoneDataVersion(), string(slots))
+	if err != nil {
+		return nil, fmt.Errorf("registering replica %s: %w", r.ID, err)
+	}
+	return queues, nil
+}
+
+// Renew implements scheduler.Store. It takes one round trip, so that a slow network does not make a replica look lost.
+func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, draining bool) (scheduler.Pulse, error) {
+	ctx = pg.Runs.In(ctx)
+	var p scheduler.Pulse
+	var ids []uuid.UUID
+	var beats []int64
+	var limits limitRows
+	var frozen freeze.Row
+	var copied bool
+	var defaults []byte
+	var b pgx.Batch
+	var line timeline
+	guarding := s.guarding.Load()
+	if guarding {
+		line.queue(&b)
+	}
+	b.Queue(`
+		WITH back AS (`+noteAbsence+`),
+		renewed AS (
+		    UPDATE punctual.replicas SET beat = beat + 1, renewed_at = `+renewedAt+`, draining = $2
+		    WHERE id = $1 RETURNING id)
+		SELECT EXISTS (SELECT FROM renewed),
+		       (SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM punctual.replicas WHERE id <> $1),
+		       (SELECT coalesce(array_agg(beat ORDER BY id), '{}') FROM punctual.replicas WHERE id <> $1),
+		       (SELECT coalesce(array_agg(id), '{}') FROM punctual.claims WHERE replica = $1),
+		       (SELECT coalesce(array_agg(run_id), '{}') FROM punctual.cancels WHERE replica = $1),
+		       EXISTS (SELECT FROM punctual.claims c
+		               WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = c.replica)),
+		       `+s.options.ChoresDue+`,
+		       (`+notices.SelectDefaults+`),
+		       (SELECT coalesce(json_object_agg(id, allowed_targets::text[]), '{}')
+		        FROM punctual.tenants WHERE allowed_targets <> '{}' AND deleted_at IS NULL),
+		       d.*, l.*
+		FROM (SELECT `+freeze.Columns+`, punctual.is_copy(database_name, system_identifier) FROM punctual.deployment) d,
+		     (`+selectLimits+`) l`, replica, draining).QueryRow(func(row pgx.Row) error {
+		return row.Scan(append([]any{
+			&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Chores, &defaults, &p.AllowedTargets,
+		}, append(append(frozen.Targets(), &copied), limits.targets()...)...)...)
+	})
+	err := s.db.Conns(ctx).SendBatch(ctx, &b).Close()
+	if guarding && s.hidesTimeline(err) {
+		return s.Renew(ctx, replica, draining)
+	}
+	if err != nil {
+		return p, s.db.TookWrite(fmt.Errorf("renewing replica %s: %w", replica, err))
+	}
+	if guarding {
+		s.look(line)
+	}
+	if err := line.raise(ctx, s.db.Conns(ctx)); err != nil {
+		return p, err
+	}
+	for i, id := range ids {
+		p.Others = append(p.Others, scheduler.Heartbeat{Replica: id, Beat: beats[i]})
+	}
+	if err := s.defaults.Keep(defaults); err != nil {
+		return p, err
+	}
+	p.Limits, p.Frozen = limits.all(), frozen.InForce()
+	if copied && (p.Frozen == nil || s.freezes.Adopts()) {
+		// The database was replaced under a running replica. Its claims have noticed that on their own.
+		s.definitions.Forget()
+		if err := s.freezes.Begin(ctx, freeze.Start{Dispatches: true}); err != nil {
+			return p, err
+		}
+		state, err := s.freezes.FreezeState(ctx, freeze.Deployment)
+		if err != nil {
+			return p, err
+		}
+		p.Frozen = state.Deployment
+	}
+	return p, nil
+}
+
+// remove removes lost replicas. A replica that has renewed since stays. So does one whose row another transaction has
+// locked: the next heartbeat tries again.
+func (s *Claims) remove(ctx context.Context, lost []scheduler.Heartbeat) error {
+	if len(lost) == 0 {
+		return nil
+	}
+	ids, beats := make([]uuid.UUID, len(lost)), make([]int64, len(lost))
+	for i, h := range lost {
+		ids[i], beats[i] = h.Replica, h.Beat
+	}
+	_, err := s.db.Conns(ctx).Exec(ctx, `
+		WITH still AS (
+		    SELECT r.id
+		    FROM punctual.replicas r
+		    JOIN unnest($1::uuid[], $2::bigint[]) AS u(id, beat) ON r.id = u.id AND r.beat = u.beat
+		    ORDER BY r.id FOR UPDATE OF r SKIP LOCKED)
+		DELETE FROM punctual.replicas r USING still s WHERE r.id = s.id`, ids, beats)
+	if err != nil {
+		return fmt.Errorf("removing lost replicas: %w", err)
+	}
+	return nil
+}
+
+// Deregister implements scheduler.Store.
+func (s *Claims) Deregister(ctx context.Context, replica uuid.UUID) error {
+	ctx = pg.Runs.In(ctx)
+	// Other replicas first recover the outcomes that it could not write: until then its runs count.
+	_, err := s.db.Conns(ctx).Exec(ctx, `
+		WITH gone AS (
+			DELETE FROM punctual.allowances
+			WHERE replica = $1 AND NOT EXISTS (SELECT FROM punctual.claims WHERE replica = $1))
+		DELETE FROM punctual.replicas WHERE id = $1`, replica)
+	if err != nil {
+		return fmt.Errorf("deregistering replica %s: %w", replica, err)
+	}
+	return nil
+}

@@ -1,0 +1,310 @@
+package claim
+
+import (
+	"time"
+
+	"punctual/scheduler"
+	"punctual/store/pg"
+)
+
+// The claim, sentence by sentence. Each locks the rows that are due within a window, of the lanes of some queues: in
+// each queue high priority before normal before low, then by due time, as many as the queue's quota allows, and passes
+// over rows that others have locked. The limits stand beside the locks: an outer LIMIT would lock more than it returns.
+//
+// $1 and $2 are the queues and their quotas. $3 and $4 are the window: due for at most so long (null: however long),
+// and for at least so long. Of runs that were made ready together the oldest slot comes first, as run ids begin with
+// it.
+
+// lockSlots locks due slots of any tenant. NO KEY, so that a foreign-key check on a due job does not hide it.
+const lockSlots = `
+SELECT s.*, now()
+FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
+CROSS JOIN LATERAL (
+    WITH high AS MATERIALIZED (
+        SELECT job_id, lane, tenant, scheduled_for, version
+        FROM punctual.schedules
+        WHERE enabled AND lane = (q.queue * 4)::smallint
+          AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
+          AND next_run_at <= now() - (SELECT $4::interval)
+        ORDER BY next_run_at LIMIT q.slots
+        FOR NO KEY UPDATE SKIP LOCKED),
+    normal AS MATERIALIZED (
+        SELECT job_id, lane, tenant, scheduled_for, version
+        FROM punctual.schedules
+        WHERE enabled AND lane = (q.queue * 4 + 1)::smallint
+          AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
+          AND next_run_at <= now() - (SELECT $4::interval)
+        ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high)
+        FOR NO KEY UPDATE SKIP LOCKED),
+    low AS MATERIALIZED (
+        SELECT job_id, lane, tenant, scheduled_for, version
+        FROM punctual.schedules
+        WHERE enabled AND lane = (q.queue * 4 + 2)::smallint
+          AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
+          AND next_run_at <= now() - (SELECT $4::interval)
+        ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal)
+        FOR NO KEY UPDATE SKIP LOCKED)
+    SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
+
+// lockSlotsOfTenants locks due slots where the quotas, beside $5, are for tenants. That the index by tenant serves it,
+// and not the other one through all that others have due, is because the column's n_distinct is set in the schema.
+const lockSlotsOfTenants = `
+SELECT s.*, now()
+FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[]), (SELECT $5::int[])) AS q(queue, slots, tenant)
+CROSS JOIN LATERAL (
+    WITH high AS MATERIALIZED (
+        SELECT job_id, lane, tenant, scheduled_for, version
+        FROM punctual.schedules
+        WHERE enabled AND tenant = q.tenant AND lane = (q.queue * 4)::smallint
+          AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
+          AND next_run_at <= now() - (SELECT $4::interval)
+        ORDER BY next_run_at LIMIT q.slots
+        FOR NO KEY UPDATE SKIP LOCKED),
+    normal AS MATERIALIZED (
+        SELECT job_id, lane, tenant, scheduled_for, version
+        FROM punctual.schedules
+        WHERE enabled AND tenant = q.tenant AND lane = (q.queue * 4 + 1)::smallint
+          AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
+          AND next_run_at <= now() - (SELECT $4::interval)
+        ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high)
+        FOR NO KEY UPDATE SKIP LOCKED),
+    low AS MATERIALIZED (
+        SELECT job_id, lane, tenant, scheduled_for, version
+        FROM punctual.schedules
+        WHERE enabled AND tenant = q.tenant AND lane = (q.queue * 4 + 2)::smallint
+          AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
+          AND next_run_at <= now() - (SELECT $4::interval)
+        ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal)
+        FOR NO KEY UPDATE SKIP LOCKED)
+    SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
+
+// lockSlotsOfOthers locks due slots of all tenants but those of $5. Of what these have due, only as much is passed over
+// as lies in the window.
+const lockSlotsOfOthers = `
+SELECT s.*, now()
+FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
+CROSS JOIN LATERAL (
+    WITH high AS MATERIALIZED (
+        SELECT job_id, lane, tenant, scheduled_for, version
+        FROM punctual.schedules
+        WHERE enabled AND tenant <> ALL($5::int[]) AND lane = (q.queue * 4)::smallint
+          AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
+          AND next_run_at <= now() - (SELECT $4::interval)
+        ORDER BY next_run_at LIMIT q.slots
+        FOR NO KEY UPDATE SKIP LOCKED),
+    normal AS MATERIALIZED (
+        SELECT job_id, lane, tenant, scheduled_for, version
+        FROM punctual.schedules
+        WHERE enabled AND tenant <> ALL($5::int[]) AND lane = (q.queue * 4 + 1)::smallint
+          AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
+          AND next_run_at <= now() - (SELECT $4::interval)
+        ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high)
+        FOR NO KEY UPDATE SKIP LOCKED),
+    low AS MATERIALIZED (
+        SELECT job_id, lane, tenant, scheduled_for, version
+        FROM punctual.schedules
+        WHERE enabled AND tenant <> ALL($5::int[]) AND lane = (q.queue * 4 + 2)::smallint
+          AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
+          AND next_run_at <= now() - (SELECT $4::interval)
+        ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal)
+        FOR NO KEY UPDATE SKIP LOCKED)
+    SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
+
+// lockReplacing locks the due slots of some jobs.
+const lockReplacing = `
+SELECT job_id, lane, tenant, scheduled_for, version, now()
+FROM punctual.schedules
+WHERE job_id = ANY($1::uuid[]) AND enabled AND next_run_at <= now()
+ORDER BY next_run_at LIMIT $2
+FOR NO KEY UPDATE SKIP LOCKED`
+
+// lockReady, lockReadyOfTenants and lockReadyOfOthers lock runs that wait in ready.
+const lockReady = `
+SELECT s.*, now()
+FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
+CROSS JOIN LATERAL (
+    WITH high AS MATERIALIZED (
+        SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
+        FROM punctual.ready
+        WHERE lane = (q.queue * 4)::smallint
+          AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
+          AND due_at <= now() - (SELECT $4::interval)
+        ORDER BY due_at, run_id LIMIT q.slots
+        FOR UPDATE SKIP LOCKED),
+    normal AS MATERIALIZED (
+        SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
+        FROM punctual.ready
+        WHERE lane = (q.queue * 4 + 1)::smallint
+          AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
+          AND due_at <= now() - (SELECT $4::interval)
+        ORDER BY due_at, run_id LIMIT q.slots - (SELECT count(*) FROM high)
+        FOR UPDATE SKIP LOCKED),
+    low AS MATERIALIZED (
+        SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
+        FROM punctual.ready
+        WHERE lane = (q.queue * 4 + 2)::smallint
+          AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
+          AND due_at <= now() - (SELECT $4::interval)
+        ORDER BY due_at, run_id LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal)
+        FOR UPDATE SKIP LOCKED)
+    SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
+
+const lockReadyOfTenants = `
+SELECT s.*, now()
+FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[]), (SELECT $5::int[])) AS q(queue, slots, tenant)
+CROSS JOIN LATERAL (
+    WITH high AS MATERIALIZED (
+        SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
+        FROM punctual.ready
+        WHERE tenant = q.tenant AND lane = (q.queue * 4)::smallint
+          AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
+          AND due_at <= now() - (SELECT $4::interval)
+        ORDER BY due_at, run_id LIMIT q.slots
+        FOR UPDATE SKIP LOCKED),
+    normal AS MATERIALIZED (
+        SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
+        FROM punctual.ready
+        WHERE tenant = q.tenant AND lane = (q.queue * 4 + 1)::smallint
+          AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
+          AND due_at <= now() - (SELECT $4::interval)
+        ORDER BY due_at, run_id LIMIT q.slots - (SELECT count(*) FROM high)
+        FOR UPDATE SKIP LOCKED),
+    low AS MATERIALIZED (
+        SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
+        FROM punctual.ready
+        WHERE tenant = q.tenant AND lane = (q.queue * 4 + 2)::smallint
+          AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
+          AND due_at <= now() - (SELECT $4::interval)
+        ORDER BY due_at, run_id LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal)
+        FOR UPDATE SKIP LOCKED)
+    SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
+
+const lockReadyOfOthers = `
+SELECT s.*, now()
+FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
+CROSS JOIN LATERAL (
+    WITH high AS MATERIALIZED (
+        SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
+        FROM punctual.ready
+        WHERE tenant <> ALL($5::int[]) AND lane = (q.queue * 4)::smallint
+          AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
+          AND due_at <= now() - (SELECT $4::interval)
+        ORDER BY due_at, run_id LIMIT q.slots
+        FOR UPDATE SKIP LOCKED),
+    normal AS MATERIALIZED (
+        SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
+        FROM punctual.ready
+        WHERE tenant <> ALL($5::int[]) AND lane = (q.queue * 4 + 1)::smallint
+          AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
+          AND due_at <= now() - (SELECT $4::interval)
+        ORDER BY due_at, run_id LIMIT q.slots - (SELECT count(*) FROM high)
+        FOR UPDATE SKIP LOCKED),
+    low AS MATERIALIZED (
+        SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
+        FROM punctual.ready
+        WHERE tenant <> ALL($5::int[]) AND lane = (q.queue * 4 + 2)::smallint
+          AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
+          AND due_at <= now() - (SELECT $4::interval)
+        ORDER BY due_at, run_id LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal)
+        FOR UPDATE SKIP LOCKED)
+    SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
+
+// lockOrdered, lockOrderedOfTenants and lockOrderedOfOthers lock runs that somebody ordered: they wait in one lane of a
+// queue, whatever their priority.
+const lockOrdered = `
+SELECT s.*, now()
+FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
+CROSS JOIN LATERAL (
+    SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
+    FROM punctual.ready
+    WHERE lane = (q.queue * 4 + 3)::smallint
+      AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
+      AND due_at <= now() - (SELECT $4::interval)
+    ORDER BY due_at, run_id LIMIT q.slots FOR UPDATE SKIP LOCKED) s`
+
+const lockOrderedOfTenants = `
+SELECT s.*, now()
+FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[]), (SELECT $5::int[])) AS q(queue, slots, tenant)
+CROSS JOIN LATERAL (
+    SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
+    FROM punctual.ready
+    WHERE tenant = q.tenant AND lane = (q.queue * 4 + 3)::smallint
+      AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
+      AND due_at <= now() - (SELECT $4::interval)
+    ORDER BY due_at, run_id LIMIT q.slots FOR UPDATE SKIP LOCKED) s`
+
+const lockOrderedOfOthers = `
+SELECT s.*, now()
+FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
+CROSS JOIN LATERAL (
+    SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
+    FROM punctual.ready
+    WHERE tenant <> ALL($5::int[]) AND lane = (q.queue * 4 + 3)::smallint
+      AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
+      AND due_at <= now() - (SELECT $4::interval)
+    ORDER BY due_at, run_id LIMIT q.slots FOR UPDATE SKIP LOCKED) s`
+
+// lockHeld locks runs that wait for one host, the longest unsent first, but for those of some jobs.
+const lockHeld = `
+SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until, now()
+FROM punctual.ready
+WHERE tenant = $1 AND held_by = $2 AND lane = ANY($3::smallint[]) AND job_id <> ALL($4::uuid[])
+ORDER BY held_since, run_id LIMIT $5
+FOR UPDATE SKIP LOCKED`
+
+// selection is a statement that locks due rows, in three forms: for quotas of queues, for quotas of tenants, and around
+// tenants that are held back.
+type selection struct{ ofAny, ofTenants, ofOthers string }
+
+var (
+	ofSlots   = selection{lockSlots, lockSlotsOfTenants, lockSlotsOfOthers}
+	ofReady   = selection{lockReady, lockReadyOfTenants, lockReadyOfOthers}
+	ofOrdered = selection{lockOrdered, lockOrderedOfTenants, lockOrderedOfOthers}
+)
+
+// window is for how long a claim's rows have been due: at most from (nil: for however long), and at least until. What
+// is due now has a bound, because index entries that are dead but still visible to an old snapshot lie beyond it, and
+// would slow every claim.
+func window(c scheduler.Claim) (from *time.Duration, until time.Duration) {
+	switch {
+	case len(c.Except) > 0:
+		return &c.Since, c.Behind
+	case c.Work == scheduler.WorkDue:
+		return new(scheduler.OlderThan), c.Behind
+	case c.Work == scheduler.WorkLate && c.Recent:
+		return new(scheduler.RecentlyDue), scheduler.OlderThan
+	case c.Work == scheduler.WorkLate:
+		return nil, scheduler.OlderThan
+	}
+	return nil, 0
+}
+
+// statement is the form that a claim needs, with its arguments. It is planned once.
+func (s selection) statement(c scheduler.Claim) (sql string, arguments []any) {
+	var queues []int16
+	var slots, tenants []int32
+	for _, q := range c.Quotas {
+		queues, slots, tenants = append(queues, q.Queue), append(slots, int32(q.Slots)), append(tenants, q.Tenant)
+	}
+	from, until := window(c)
+	arguments = []any{pg.Prepared{}, queues, slots, from, until}
+	switch {
+	case len(c.Except) > 0:
+		return s.ofOthers, append(arguments, c.Except)
+	case fairly(c.Quotas):
+		return s.ofTenants, append(arguments, tenants)
+	}
+	return s.ofAny, arguments
+}
+
+// Locking returns the statement by which a claim of a kind of work locks its rows of schedules or of ready, and its
+// arguments.
+func Locking(c scheduler.Claim) (sql string, arguments []any) {
+	switch c.Work {
+	case scheduler.WorkReady:
+		return ofReady.statement(c)
+	case scheduler.WorkOrdered:
+		return ofOrdered.statement(c)
+	}
+	return ofSlots.statement(c)
+}

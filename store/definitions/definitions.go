@@ -1,0 +1,174 @@
+// Package definitions compiles the definitions of jobs for this deployment, and keeps what it has compiled. A version
+// of a definition never changes, so what is kept is never outdated while the database stays the same one.
+package definitions
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+	"punctual/store/cache"
+	"punctual/store/pg"
+)
+
+// Bounds of a replica's compiled definitions. Most are small, but a definition may have a body of 256 KiB.
+const (
+	mostCompiled  = 20_000
+	compiledBytes = 64 << 20
+)
+
+// compiledSize estimates the size of a compiled definition in bytes from the length of its text. The compiled
+// definition holds its body twice.
+func compiledSize(text int) int { return 2<<10 + 2*text }
+
+// RetryIn is how long work on a job waits for its next try when this binary cannot compile the job's definition.
+const RetryIn = time.Minute
+
+// Version names one immutable definition.
+type Version struct {
+	Job     uuid.UUID
+	Version int32
+}
+
+// Definitions compiles definitions. Safe for concurrent use.
+type Definitions struct {
+	jitter    time.Duration // of cron slots a minute or more apart whose definition sets none
+	retention time.Duration // how long runs are kept
+	compiled  *cache.Cache[Version, *scheduler.Job]
+}
+
+// New returns Definitions for a deployment with a default jitter, which keeps runs for a time.
+func New(jitter, retention time.Duration) *Definitions {
+	return &Definitions{
+		jitter: jitter, retention: retention,
+		compiled: cache.New[Version, *scheduler.Job](mostCompiled, compiledBytes),
+	}
+}
+
+// Found are compiled definitions.
+type Found struct {
+	Jobs   map[Version]*scheduler.Job
+	Broken map[Version]error // why this binary cannot compile the others
+}
+
+// Queue returns the definitions of versions, each with its tenant. It queues a statement for those that are not
+// compiled yet; they are there once the batch is read. A definition that this binary cannot compile is in Broken: its
+// job is reported and put off, and the other jobs of its batch go on.
+func (d *Definitions) Queue(b *pgx.Batch, versions iter.Seq2[Version, int32]) Found {
+	f := Found{Jobs: map[Version]*scheduler.Job{}, Broken: map[Version]error{}}
+	missing := map[Version]int32{}
+	for key, tenant := range versions {
+		if job, ok := d.compiled.Get(key); ok {
+			f.Jobs[key] = job
+			continue
+		}
+		missing[key] = tenant
+	}
+	if len(missing) > 0 {
+		d.read(b, missing, f)
+	}
+	return f
+}
+
+func (d *Definitions) read(b *pgx.Batch, missing map[Version]int32, f Found) {
+	ids := make([]uuid.UUID, 0, len(missing))
+	versions := make([]int32, 0, len(missing))
+	for key := range missing {
+		ids = append(ids, key.Job)
+		versions = append(versions, key.Version)
+	}
+	b.Queue(`
+		SELECT v.job_id, v.version, v.definition
+		FROM unnest((SELECT $1::uuid[]), (SELECT $2::int[])) AS u(job_id, version)
+		JOIN punctual.job_versions v ON v.job_id = u.job_id AND v.version = u.version`, pg.Prepared{}, ids, versions).
+		Query(func(rows pgx.Rows) error {
+			for rows.Next() {
+				var key Version
+				var raw []byte
+				if err := rows.Scan(&key.Job, &key.Version, &raw); err != nil {
+					return err
+				}
+				job, err := d.CompileText(key, missing[key], raw)
+				if err != nil {
+					f.Broken[key] = err
+					continue
+				}
+				f.Jobs[key] = job
+				d.compiled.Add(key, job, compiledSize(len(raw)))
+			}
+			for key := range missing {
+				if f.Jobs[key] == nil && f.Broken[key] == nil {
+					f.Broken[key] = errNoDefinition
+				}
+			}
+			return rows.Err()
+		})
+}
+
+var errNoDefinition = errors.New("punctual.job_versions has no such version")
+
+// Read returns the definitions of versions, each with its tenant, in at most one round trip.
+func (d *Definitions) Read(ctx context.Context, q pg.Batcher, versions iter.Seq2[Version, int32]) (Found, error) {
+	var b pgx.Batch
+	f := d.Queue(&b, versions)
+	if b.Len() == 0 {
+		return f, nil
+	}
+	if err := q.SendBatch(ctx, &b).Close(); err != nil {
+		return f, fmt.Errorf("reading definitions of jobs: %w", err)
+	}
+	return f, nil
+}
+
+// Of is the sequence of the versions that rows name. It leaves out rows that name none, with version 0.
+func Of[T any](rows []T, version func(T) (Version, int32)) iter.Seq2[Version, int32] {
+	return func(yield func(Version, int32) bool) {
+		for _, r := range rows {
+			if key, tenant := version(r); key.Version > 0 && !yield(key, tenant) {
+				return
+			}
+		}
+	}
+}
+
+// One is a sequence of one version.
+func One(key Version, tenant int32) iter.Seq2[Version, int32] {
+	return func(yield func(Version, int32) bool) { yield(key, tenant) }
+}
+
+// Forget forgets all compiled definitions: the database has become another one, in a failover or a restore.
+func (d *Definitions) Forget() { d.compiled.Purge() }
+
+// Compiled returns a definition that is compiled already.
+func (d *Definitions) Compiled(key Version) (*scheduler.Job, bool) { return d.compiled.Get(key) }
+
+// CompileText compiles the text of a definition and does not keep the result.
+func (d *Definitions) CompileText(key Version, tenant int32, text []byte) (*scheduler.Job, error) {
+	var def scheduler.Definition
+	// A field that this binary does not know may change the request. Some replica with a newer binary wrote it and can
+	// send it.
+	strict := json.NewDecoder(bytes.NewReader(text))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&def); err != nil {
+		return nil, fmt.Errorf("reading the definition of job %s version %d: %w", key.Job, key.Version, err)
+	}
+	return d.Compile(key, tenant, def)
+}
+
+// Compile compiles a definition and does not keep the result. A window that was written when runs were kept for longer
+// is cut to the retention: an older slot can only become a skip. One-shots are never dropped, however old.
+func (d *Definitions) Compile(key Version, tenant int32, def scheduler.Definition) (*scheduler.Job, error) {
+	job, err := scheduler.Compile(key.Job, tenant, key.Version, def, d.jitter)
+	if err == nil && job.Schedule.Kind().Recurring() && job.Missed.Window.Value() > d.retention {
+		job.Missed.Window = scheduler.DurationOf(d.retention)
+	}
+	return job, err
+}

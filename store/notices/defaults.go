@@ -1,0 +1,111 @@
+package notices
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"punctual/scheduler"
+	"punctual/store/pg"
+)
+
+// Defaults are the default recipients of the tenants that have some.
+type Defaults map[int32][]scheduler.Notify
+
+// Of returns the recipients for a job: its own list, even an empty one, or the tenant's.
+func (d Defaults) Of(job *scheduler.Job) []scheduler.Notify {
+	if job.Notify != nil {
+		return job.Notify
+	}
+	return d[job.Tenant]
+}
+
+// defaultsBelieved is how long the defaults count as current after they were read. A replica's heartbeat reads them
+// more often than that, so no write has to wait for them.
+const defaultsBelieved = 10 * time.Second
+
+// Book is what a process knows about the defaults. Safe for concurrent use.
+type Book struct {
+	db *pg.DB
+
+	mu       sync.Mutex
+	defaults Defaults
+	read     time.Time
+}
+
+// NewBook returns a Book that knows nothing yet.
+func NewBook(db *pg.DB) *Book { return &Book{db: db} }
+
+// SelectDefaults selects the defaults of all tenants, as one value for Keep.
+const SelectDefaults = `
+SELECT coalesce(json_object_agg(id, notify), '{}')
+FROM punctual.tenants
+WHERE notify IS NOT NULL AND deleted_at IS NULL`
+
+// Keep stores the defaults that SelectDefaults has selected.
+func (b *Book) Keep(raw []byte) error {
+	var lists map[int32]json.RawMessage
+	if err := json.Unmarshal(raw, &lists); err != nil {
+		return fmt.Errorf("reading the default notify of tenants: %w", err)
+	}
+	defaults := Defaults{}
+	for tenant, text := range lists {
+		list, err := ReadList(text)
+		if err != nil {
+			return fmt.Errorf("reading the default notify of tenant %d: %w", tenant, err)
+		}
+		defaults[tenant] = list
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.defaults, b.read = defaults, time.Now()
+	return nil
+}
+
+// Forget makes the next call of Get read the defaults again.
+func (b *Book) Forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.read = time.Time{}
+}
+
+// Get returns the defaults, at most ten seconds old. Call it before a transaction begins, because it may need a
+// connection of its own.
+func (b *Book) Get(ctx context.Context) (Defaults, error) {
+	b.mu.Lock()
+	known, fresh := b.defaults, time.Since(b.read) < defaultsBelieved
+	b.mu.Unlock()
+	if fresh {
+		return known, nil
+	}
+	var raw []byte
+	if err := b.db.Conns(ctx).QueryRow(ctx, SelectDefaults).Scan(&raw); err != nil {
+		return nil, fmt.Errorf("reading the default notify of tenants: %w", err)
+	}
+	if err := b.Keep(raw); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.defaults, nil
+}
+
+// DefaultOf returns the default of one tenant, within a transaction.
+func DefaultOf(ctx context.Context, q pg.Querier, tenant int32) (Defaults, error) {
+	var raw []byte
+	if err := q.QueryRow(ctx, `SELECT notify FROM punctual.tenants WHERE id = $1`, tenant).Scan(&raw); err != nil {
+		return nil, fmt.Errorf("reading the default notify of tenant %d: %w", tenant, err)
+	}
+	list, err := ReadList(raw)
+	return Defaults{tenant: list}, err
+}
+
+// ReadList decodes a stored list; nil if there is none.
+func ReadList(raw []byte) (list []scheduler.Notify, err error) {
+	if raw == nil {
+		return nil, nil
+	}
+	return list, json.Unmarshal(raw, &list)
+}

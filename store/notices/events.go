@@ -1,0 +1,182 @@
+package notices
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+	"punctual/scheduler/notice"
+	"punctual/store/pg"
+)
+
+// Gap is the time within which repetitions of an event of a job are collected and told together, as SQL. The statements
+// below spell it out.
+const Gap = `interval '5 min'`
+
+// Notices are written in the transaction that writes the event, and only for runs that this transaction has written:
+// their xmin is the transaction's own id. An outcome may be written twice, because it was not known whether the first
+// write was committed. The second write then finds a run that another transaction ended, and makes no notice. Nor does
+// a run that existed already become late again.
+//
+// An event is told at once, or a Gap after the same event of the job was last told (notified.sent).
+
+// The row of notified says by now since when the job fails: see turnFailing.
+const insertNotices = `
+INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, slots, reason, error,
+    http_status, response, since, failures, happened_at, tell_at)
+SELECT r.job_id, r.tenant, r.job_version, u.event, r.id, r.scheduled_for, r.skipped_count, r.reason, r.error,
+       CASE u.event WHEN 'dead' THEN r.http_status END, u.response,
+       CASE u.event WHEN 'dead' THEN n.failing_since END, CASE u.event WHEN 'dead' THEN n.failures END,
+       coalesce(r.finished_at, now()),
+       greatest(now(), (n.sent ->> u.event)::timestamptz + interval '5 min')
+FROM unnest($1::uuid[], $2::text[], $3::text[]) AS u(run_id, event, response)
+JOIN punctual.runs r ON r.id = u.run_id
+LEFT JOIN punctual.notified n ON n.job_id = r.job_id
+WHERE r.id = ANY($1::uuid[]) AND r.xmin = pg_current_xact_id()::xid AND (u.event <> 'dead' OR r.status = 'dead')`
+
+// The first failed attempt of a healthy job makes a notice, in the transaction that writes the job's row of notified.
+// The rows are locked in the order of their jobs. A job had no failures before if its count is just what was added.
+const turnFailing = `
+WITH failed AS (
+    SELECT r.id, r.job_id, r.tenant, r.job_version, r.scheduled_for, r.reason, r.error, r.http_status,
+           u.response, u.at, u.told,
+           row_number() OVER (PARTITION BY r.job_id ORDER BY u.at, r.id) AS place,
+           count(*) OVER (PARTITION BY r.job_id) AS failures
+    FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::bool[]) AS u(run_id, at, response, told)
+    JOIN punctual.runs r ON r.id = u.run_id
+    WHERE r.id = ANY($1::uuid[]) AND r.xmin = pg_current_xact_id()::xid
+      AND r.status IN ('retrying', 'pending', 'dead')),
+turned AS (
+    INSERT INTO punctual.notified AS n (job_id, failing_since, failures)
+    SELECT f.job_id, f.at, f.failures
+    FROM failed f
+    JOIN punctual.jobs j ON j.id = f.job_id
+    WHERE f.place = 1
+    ORDER BY f.job_id
+    ON CONFLICT (job_id) DO UPDATE
+    SET failing_since = coalesce(n.failing_since, excluded.failing_since), failures = n.failures + excluded.failures
+    RETURNING n.job_id, n.failing_since, n.failures, n.sent)
+INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, reason, error, http_status,
+    response, since, failures, happened_at, tell_at)
+SELECT f.job_id, f.tenant, f.job_version, 'failing', f.id, f.scheduled_for, f.reason, f.error, f.http_status,
+       f.response, n.failing_since, n.failures, f.at,
+       greatest(now(), (n.sent ->> 'failing')::timestamptz + interval '5 min')
+FROM failed f
+JOIN turned n ON n.job_id = f.job_id AND n.failures = f.failures
+WHERE f.place = 1 AND f.told`
+
+// The last of a job's ended attempts decides whether the job is healthy. A success of a job that was healthy finds no
+// row and locks none.
+const turnWell = `
+WITH unwell AS (
+    SELECT n.job_id, n.failing_since, n.stale_since, n.failures, n.sent FROM punctual.notified n
+    WHERE n.job_id = ANY($1::uuid[]) AND (n.failing_since IS NOT NULL OR n.stale_since IS NOT NULL)
+    ORDER BY n.job_id FOR NO KEY UPDATE),
+ended AS (
+    SELECT DISTINCT ON (r.job_id) r.id, r.job_id, r.tenant, r.job_version, r.scheduled_for, r.status, u.at, u.told
+    FROM unwell w
+    JOIN unnest($1::uuid[], $2::uuid[], $3::timestamptz[], $4::bool[]) AS u(job_id, run_id, at, told)
+      ON u.job_id = w.job_id
+    JOIN punctual.runs r ON r.id = u.run_id
+    WHERE r.id = ANY($2::uuid[]) AND r.xmin = pg_current_xact_id()::xid
+      AND r.status IN ('succeeded', 'retrying', 'dead')
+    ORDER BY r.job_id, u.at DESC, r.id DESC),
+well AS (
+    UPDATE punctual.notified n SET failing_since = NULL, failures = 0, stale_since = NULL, success_at = e.at,
+           look_at = CASE WHEN n.stale_since IS NOT NULL THEN now() ELSE n.look_at END
+    FROM ended e WHERE n.job_id = e.job_id AND e.status = 'succeeded' RETURNING n.job_id)
+INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, since, failures,
+    happened_at, tell_at)
+SELECT e.job_id, e.tenant, e.job_version, 'recovered', e.id, e.scheduled_for,
+       least(n.failing_since, n.stale_since), n.failures, e.at,
+       greatest(now(), (n.sent ->> 'recovered')::timestamptz + interval '5 min')
+FROM ended e
+JOIN unwell n ON n.job_id = e.job_id
+WHERE e.status = 'succeeded' AND e.told`
+
+// IsNotice says that a run r is a notice, and so not one of its job's own runs.
+const IsNotice = `r.trigger = 'notify'`
+
+// Rows collects events of runs that are to be told, column by column, for one INSERT.
+type Rows struct {
+	Defaults  Defaults
+	runs      []uuid.UUID
+	events    []string
+	responses []*string
+}
+
+// Add adds an event if the job has a recipient for it.
+func (n *Rows) Add(job *scheduler.Job, e scheduler.Event, run uuid.UUID, response string) {
+	if scheduler.Asks(n.Defaults.Of(job), e) {
+		n.runs, n.events, n.responses = append(n.runs, run), append(n.events, string(e)),
+			append(n.responses, excerpt(response))
+	}
+}
+
+// Queue queues the INSERT, after the statements that write the runs.
+func (n *Rows) Queue(b *pgx.Batch) {
+	if len(n.runs) > 0 {
+		b.Queue(insertNotices, n.runs, n.events, n.responses)
+	}
+}
+
+// excerpt is the part of a response that a notice keeps; nil: there was no response.
+func excerpt(response string) *string {
+	return pg.OrNull(notice.Excerpt(response))
+}
+
+// endedAttempts are attempts of jobs with recipients for events about the job's health.
+type endedAttempts struct {
+	jobs, runs []uuid.UUID
+	at         []time.Time
+	responses  []*string
+	told       []bool // whether the attempt's event has a recipient
+}
+
+func (e *endedAttempts) add(o scheduler.Outcome, told bool) {
+	e.jobs, e.runs, e.at = append(e.jobs, o.Job.ID), append(e.runs, o.RunID), append(e.at, o.FinishedAt)
+	e.responses, e.told = append(e.responses, excerpt(o.Response)), append(e.told, told)
+}
+
+// QueueEnds queues the notices about ended attempts, after the statements that write the attempts. A job's health
+// is kept only if the job has recipients for it, and a success of a healthy job writes nothing.
+func QueueEnds(b *pgx.Batch, outcomes []scheduler.Outcome, defaults Defaults) {
+	dead, late := Rows{Defaults: defaults}, Rows{Defaults: defaults}
+	var failed, all endedAttempts
+	succeeded := false
+	for _, o := range outcomes {
+		list := defaults.Of(o.Job)
+		if o.TurnedLate {
+			late.Add(o.Job, scheduler.EventLate, o.RunID, "")
+		}
+		if !scheduler.Asks(list,
+			scheduler.EventFailing, scheduler.EventDead, scheduler.EventStale, scheduler.EventRecovered) {
+			continue
+		}
+		switch end := o.End(); {
+		case end.Status == scheduler.StatusSucceeded:
+			all.add(o, scheduler.Asks(list, scheduler.EventRecovered))
+			succeeded = true
+		case end.Status == scheduler.StatusDead, o.Verdict == scheduler.Expire: // the row says whether an expired run is dead
+			dead.Add(o.Job, scheduler.EventDead, o.RunID, o.Response)
+			fallthrough
+		case end.Attempt == scheduler.AttemptFailed,
+			end.Attempt == scheduler.AttemptTimedOut,
+			end.Attempt == scheduler.AttemptLost:
+			failed.add(o, scheduler.Asks(list, scheduler.EventFailing))
+			all.add(o, false)
+		case o.Verdict == scheduler.Hold && o.Held.Since.Equal(o.FinishedAt): // its host is down: counts as a failed attempt
+			failed.add(o, scheduler.Asks(list, scheduler.EventFailing))
+		}
+	}
+	late.Queue(b)
+	if len(failed.runs) > 0 {
+		b.Queue(turnFailing, failed.runs, failed.at, failed.responses, failed.told)
+	}
+	dead.Queue(b)
+	if succeeded {
+		b.Queue(turnWell, all.jobs, all.runs, all.at, all.told)
+	}
+}

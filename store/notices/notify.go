@@ -1,0 +1,340 @@
+package notices
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+	"punctual/scheduler/notice"
+	"punctual/store/definitions"
+	"punctual/store/pg"
+)
+
+// tellBatch is how many notices one batch reads to find jobs with notices. It then tells all notices of these jobs.
+const tellBatch = 500
+
+// telling is one batch of notices that is being turned into runs.
+type telling struct {
+	teller *Teller
+	tx     *pg.Tx
+	now    time.Time
+	jobs   []*toldJob // their rows of notified are locked
+	later  []uuid.UUID
+	until  []time.Time // when the jobs in later are looked at again
+}
+
+// toldJob is a job with notices for its notify URLs.
+type toldJob struct {
+	key    definitions.Version // the current version
+	tenant int32
+	lane   int16
+	job    *scheduler.Job
+	list   []scheduler.Notify // the recipients: the job's own list, or the tenant's
+	news   scheduler.News
+}
+
+// Notify creates the runs that send notices to the notify URLs of jobs, as far as they may be sent by now. Jobs that
+// are stale by now get their notice. Then the notices of each job become runs, one for each recipient that asked for
+// any of them, in the transaction that deletes the notices. A lock on the job's row of notified keeps two replicas from
+// telling one part each. No transaction waits for that lock here. left is true if there may be more.
+func (s *Teller) Notify(ctx context.Context) (left bool, err error) {
+	ctx = pg.Chores.In(ctx)
+	watched, err := s.findStale(ctx)
+	if err != nil {
+		return false, err
+	}
+	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+		t := telling{teller: s, tx: tx}
+		found, err := t.find(ctx)
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		if err := t.lock(ctx, found); err != nil {
+			return err
+		}
+		left = len(t.jobs) > 0
+		if err := t.choose(ctx); err != nil {
+			return err
+		}
+		return t.write(ctx)
+	})
+	if err != nil {
+		return false, fmt.Errorf("creating notices of jobs: %w", err)
+	}
+	return left || watched, nil
+}
+
+// find returns the jobs with the notices that have waited longest.
+func (t *telling) find(ctx context.Context) ([]uuid.UUID, error) {
+	rows, err := t.tx.Query(ctx, `
+		SELECT DISTINCT n.job_id
+		FROM (SELECT job_id FROM punctual.notices WHERE tell_at <= now() ORDER BY tell_at LIMIT $1) n`, tellBatch)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+}
+
+// lock locks the jobs' rows of notified, and inserts missing ones. It deletes the notices of jobs that no longer exist.
+func (t *telling) lock(ctx context.Context, jobs []uuid.UUID) error {
+	var b pgx.Batch
+	b.Queue(`
+		DELETE FROM punctual.notices n
+		WHERE n.job_id = ANY($1::uuid[]) AND NOT EXISTS (SELECT FROM punctual.jobs j WHERE j.id = n.job_id)`, jobs)
+	b.Queue(`
+		INSERT INTO punctual.notified (job_id)
+		SELECT j.id FROM punctual.jobs j WHERE j.id = ANY($1::uuid[]) ORDER BY j.id
+		ON CONFLICT DO NOTHING`, jobs)
+	b.Queue(`
+		SELECT now(), job_id FROM punctual.notified
+		WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED`, jobs).
+		Query(func(rows pgx.Rows) error {
+			var id uuid.UUID
+			_, err := pgx.ForEachRow(rows, []any{&t.now, &id}, func() error {
+				t.jobs = append(t.jobs, &toldJob{key: definitions.Version{Job: id}})
+				return nil
+			})
+			return err
+		})
+	return t.tx.SendBatch(ctx, &b).Close()
+}
+
+// choose reads, under the lock, the jobs and when each event was last told. It keeps the jobs with any event that may
+// be told now; their other events are told along with it.
+func (t *telling) choose(ctx context.Context) error {
+	rows, err := t.tx.Query(ctx, `
+		SELECT j.id, j.version, j.name, j.tenant, o.name, s.lane, o.notify,
+		       coalesce((SELECT min(greatest(now(), (n.sent ->> x.event)::timestamptz + `+Gap+`))
+		                 FROM punctual.notices x WHERE x.job_id = u.id), now())
+		FROM unnest($1::uuid[]) AS u(id)
+		JOIN punctual.notified n ON n.job_id = u.id
+		JOIN punctual.jobs j ON j.id = u.id
+		JOIN punctual.schedules s ON s.job_id = u.id
+		JOIN punctual.tenants o ON o.id = j.tenant
+		ORDER BY j.id`, t.ids())
+	if err != nil {
+		return err
+	}
+	t.jobs = t.jobs[:0]
+	var j toldJob
+	var list []byte
+	var when time.Time
+	if _, err := pgx.ForEachRow(rows, []any{
+		&j.key.Job, &j.key.Version, &j.news.Job, &j.tenant, &j.news.Tenant, &j.lane, &list, &when,
+	}, func() (err error) {
+		if when.After(t.now) {
+			t.putOff(j.key.Job, when)
+			return nil
+		}
+		j.news.JobID = j.key.Job
+		j.list, err = ReadList(list)
+		t.jobs = append(t.jobs, new(j))
+		return err
+	}); err != nil {
+		return err
+	}
+	return t.define(ctx)
+}
+
+func (t *telling) putOff(job uuid.UUID, until time.Time) {
+	t.later, t.until = append(t.later, job), append(t.until, until)
+}
+
+func (t *telling) ids() []uuid.UUID {
+	ids := make([]uuid.UUID, len(t.jobs))
+	for i, j := range t.jobs {
+		ids[i] = j.key.Job
+	}
+	return ids
+}
+
+// define reads the current definitions, which name the recipients. A job whose definition this binary cannot read waits
+// for a binary that can.
+func (t *telling) define(ctx context.Context) error {
+	versions := definitions.Of(t.jobs, func(j *toldJob) (definitions.Version, int32) { return j.key, j.tenant })
+	found, err := t.teller.definitions.Read(ctx, t.tx, versions)
+	if err != nil {
+		return err
+	}
+	t.jobs = slices.DeleteFunc(t.jobs, func(j *toldJob) bool {
+		if j.job = found.Jobs[j.key]; j.job != nil {
+			if j.job.Notify != nil {
+				j.list = j.job.Notify
+			}
+			return false
+		}
+		t.teller.options.Log.Error(
+			"this version of Punctual cannot create notices of a job; it is tried again in a minute",
+			"job", j.key.Job, "version", j.key.Version, "error", found.Broken[j.key])
+		t.putOff(j.key.Job, t.now.Add(definitions.RetryIn))
+		return true
+	})
+	return nil
+}
+
+// For each event of a job, all notices are counted, and the newest are described.
+const takeNotices = `
+WITH gone AS (DELETE FROM punctual.notices WHERE job_id = ANY($1::uuid[]) RETURNING *),
+counted AS (
+    SELECT *, row_number() OVER newest AS age, count(*) OVER same AS total,
+           min(happened_at) OVER same AS first_at, max(happened_at) OVER same AS last_at,
+           max(id) OVER same AS last_id
+    FROM gone
+    WINDOW same AS (PARTITION BY job_id, event),
+           newest AS (PARTITION BY job_id, event ORDER BY happened_at DESC, id DESC))
+SELECT job_id, event, total, first_at, last_at, since, coalesce(failures, 0), run_id,
+       coalesce(scheduled_for, happened_at), happened_at, slots, coalesce(reason, ''),
+       coalesce(http_status, 0), coalesce(left(error, 1000), ''), coalesce(response, '')
+FROM counted WHERE age <= $2 ORDER BY job_id, last_at, last_id, event, age`
+
+// take deletes the notices, and collects them as the news of each job.
+func (t *telling) take(ctx context.Context) error {
+	rows, err := t.tx.Query(ctx, takeNotices, t.ids(), scheduler.NewsRuns)
+	if err != nil {
+		return err
+	}
+	news := make(map[uuid.UUID]*scheduler.News, len(t.jobs))
+	for _, j := range t.jobs {
+		news[j.key.Job] = &j.news
+	}
+	var job uuid.UUID
+	var e scheduler.NewsEvent
+	var r scheduler.NewsRun
+	var run *uuid.UUID
+	_, err = pgx.ForEachRow(rows, []any{
+		&job, &e.Event, &e.Count, &e.FirstAt, &e.LastAt, &e.Since, &e.Failures, &run, &r.ScheduledFor, &r.HappenedAt,
+		&r.Slots, &r.Reason, &r.HTTPStatus, &r.Error, &r.Response,
+	}, func() error {
+		pg.UTC(&e.FirstAt, &e.LastAt, e.Since, &r.ScheduledFor, &r.HappenedAt)
+		n := news[job]
+		if k := len(n.Events); k == 0 || n.Events[k-1].Event != e.Event {
+			e.Runs = []scheduler.NewsRun{}
+			n.Events = append(n.Events, e)
+			e.Since = nil // the event in the list owns it now
+		}
+		if run != nil {
+			r.ID, r.Link = *run, t.teller.link("/v1/runs/"+run.String())
+			last := &n.Events[len(n.Events)-1]
+			last.Runs = append(last.Runs, r)
+		}
+		return nil
+	})
+	for _, n := range news {
+		n.Link = t.teller.link("/v1/jobs/" + url.PathEscape(n.Job) + "/runs")
+	}
+	return err
+}
+
+// link returns a URL where people can read more. It is empty if the API's public URL is not known.
+func (s *Teller) link(path string) string {
+	if s.options.PublicURL == "" {
+		return ""
+	}
+	return s.options.PublicURL + path
+}
+
+// write postpones the jobs of later, and makes the runs of the rest.
+func (t *telling) write(ctx context.Context) error {
+	var b pgx.Batch
+	if len(t.later) > 0 {
+		b.Queue(`
+			UPDATE punctual.notices n SET tell_at = u.until FROM unnest($1::uuid[], $2::timestamptz[]) AS u(job_id, until)
+			WHERE n.job_id = u.job_id AND n.tell_at <= now()`, t.later, t.until)
+	}
+	if len(t.jobs) > 0 {
+		if err := t.take(ctx); err != nil {
+			return err
+		}
+		var runs noticeRuns
+		for _, j := range t.jobs {
+			if err := runs.add(j, t.now); err != nil {
+				return err
+			}
+		}
+		runs.queue(&b, t.now)
+		if len(runs.ids) > 0 {
+			t.tx.Wake()
+		}
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	return t.tx.SendBatch(ctx, &b).Close()
+}
+
+// noticeRuns collects the runs that tell recipients, column by column, and which jobs were told of which events.
+type noticeRuns struct {
+	ids, jobs         []uuid.UUID
+	tenants, versions []int32
+	lanes             []int16
+	urls              []string
+	secrets           []*string
+	bodies            [][]byte
+	told              []uuid.UUID
+	events            []string
+}
+
+// add makes a run for each recipient that asked for any of the news.
+func (r *noticeRuns) add(j *toldJob, now time.Time) error {
+	var told []scheduler.Event
+	for _, to := range scheduler.Recipients(j.list) {
+		body, events, err := notice.Body(j.news, to, j.list, now)
+		if err != nil {
+			return fmt.Errorf("job %s: %w", j.key.Job, err)
+		}
+		if body == nil {
+			continue
+		}
+		told = append(told, events...)
+		r.ids, r.jobs = append(r.ids, scheduler.NewRunID(now)), append(r.jobs, j.key.Job)
+		r.tenants, r.versions, r.lanes = append(r.tenants, j.tenant), append(r.versions, j.key.Version),
+			append(r.lanes, j.lane)
+		r.urls, r.secrets, r.bodies = append(r.urls, to.URL), append(r.secrets, pg.OrNull(to.Secret)), append(r.bodies, body)
+	}
+	if len(told) == 0 {
+		return nil
+	}
+	sent := map[scheduler.Event]time.Time{}
+	for _, e := range told {
+		sent[e] = now
+	}
+	text, err := json.Marshal(sent)
+	if err != nil {
+		return fmt.Errorf("job %s: its earlier notices: %w", j.key.Job, err)
+	}
+	r.told, r.events = append(r.told, j.key.Job), append(r.events, string(text))
+	return nil
+}
+
+// queue queues the statements that write the runs, which any replica may claim at once, and that note what was told.
+func (r *noticeRuns) queue(b *pgx.Batch, now time.Time) {
+	if len(r.ids) == 0 {
+		return
+	}
+	b.Queue(`
+		INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+		SELECT u.id, u.job_id, $1::timestamptz, u.tenant, u.lane
+		FROM unnest($2::uuid[], $3::uuid[], $4::int[], $5::smallint[]) AS u(id, job_id, tenant, lane)`,
+		now, r.ids, r.jobs, r.tenants, r.lanes)
+	b.Queue(`
+		INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger)
+		SELECT u.id, u.job_id, $1::timestamptz, $1::timestamptz, u.tenant, u.version, u.lane, 'pending', 'notify'
+		FROM unnest($2::uuid[], $3::uuid[], $4::int[], $5::int[], $6::smallint[]) AS u(id, job_id, tenant, version, lane)`,
+		now, r.ids, r.jobs, r.tenants, r.versions, r.lanes)
+	b.Queue(`
+		INSERT INTO punctual.run_data (run_id, notify_url, notify_secret, body)
+		SELECT u.id, u.url, u.secret, u.body
+		FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[]) AS u(id, url, secret, body)`,
+		r.ids, r.urls, r.secrets, r.bodies)
+	b.Queue(`
+		UPDATE punctual.notified n SET sent = n.sent || u.sent::jsonb
+		FROM unnest($1::uuid[], $2::text[]) AS u(job_id, sent)
+		WHERE n.job_id = u.job_id`, r.told, r.events)
+}

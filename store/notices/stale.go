@@ -1,0 +1,201 @@
+package notices
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+	"punctual/store/definitions"
+	"punctual/store/pg"
+)
+
+// staleBatch is how many jobs one look covers.
+const staleBatch = 100
+
+// lookOnceMore is how long after a job was found stale it is looked at once more: a success that was being committed at
+// that moment could not know that the job was stale.
+const lookOnceMore = time.Minute
+
+// watched is a job that may have become stale.
+type watched struct {
+	key    definitions.Version
+	tenant int32
+	watch  scheduler.Watch
+	stale  *time.Time // since when it is stale, if it was found stale before
+	list   []byte     // the tenant's default notify
+	succAt *time.Time
+}
+
+// The rows are locked and locked ones are skipped, so that only one of several replicas looks at each job.
+const selectWatched = `
+SELECT n.job_id, coalesce(j.version, 0), coalesce(j.tenant, 0), now(), n.stale_since, t.notify,
+       coalesce(punctual.job_state(j.state, s.completed_at), 'deleted') = 'paused',
+       coalesce(punctual.job_state(j.state, s.completed_at), 'deleted') = 'completed',
+       greatest(j.created_at, n.success_at, coalesce(s.next_run_at, s.completed_at)) AS due_at,
+       greatest(j.created_at, n.success_at,
+           (SELECT min(v.valid_from) FROM punctual.job_versions v WHERE v.job_id = n.job_id AND v.version >
+               (SELECT max(p.version) FROM punctual.job_versions p WHERE p.job_id = n.job_id AND p.state = 'paused')),
+           (SELECT min(v.valid_from) FROM punctual.job_versions v
+            WHERE v.job_id = n.job_id AND v.valid_from > s.completed_at)) AS begun
+FROM (SELECT * FROM punctual.notified WHERE look_at <= now() ORDER BY look_at LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED) n
+LEFT JOIN punctual.jobs j ON j.id = n.job_id AND j.state <> 'deleted'
+LEFT JOIN punctual.schedules s ON s.job_id = j.id
+LEFT JOIN punctual.tenants t ON t.id = j.tenant`
+
+// The newest successes by slot are enough: a success of an older slot that ended after twenty newer ones is not to be
+// relied on.
+const selectSuccesses = `
+SELECT w.id, (SELECT max(r.finished_at) FROM (
+    SELECT r.finished_at FROM punctual.runs r
+    WHERE r.job_id = w.id AND r.status = 'succeeded' AND r.trigger <> 'notify' ORDER BY r.id DESC LIMIT 20) r)
+FROM unnest($1::uuid[]) AS w(id)`
+
+// findStale looks at jobs that may have become stale, and writes a notice for those with a recipient. It reports
+// whether there may be more such jobs.
+func (s *Teller) findStale(ctx context.Context) (left bool, err error) {
+	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+		jobs, err := readWatched(ctx, tx)
+		if err != nil || len(jobs) == 0 {
+			return err
+		}
+		left = len(jobs) == staleBatch
+		versions := definitions.Of(jobs, func(w watched) (definitions.Version, int32) { return w.key, w.tenant })
+		found, err := s.definitions.Read(ctx, tx, versions)
+		if err != nil {
+			return err
+		}
+		return writeWatched(ctx, tx, jobs, found.Jobs)
+	})
+	if err != nil {
+		return false, fmt.Errorf("looking for jobs without success: %w", err)
+	}
+	return left, nil
+}
+
+func readWatched(ctx context.Context, tx *pg.Tx) ([]watched, error) {
+	rows, err := tx.Query(ctx, selectWatched, staleBatch)
+	if err != nil {
+		return nil, err
+	}
+	var jobs []watched
+	index := map[uuid.UUID]int{}
+	var w watched
+	var due, begun *time.Time
+	if _, err := pgx.ForEachRow(rows, []any{
+		&w.key.Job, &w.key.Version, &w.tenant, &w.watch.Now, &w.stale, &w.list, &w.watch.Paused, &w.watch.Completed,
+		&due, &begun,
+	}, func() error {
+		if due != nil && begun != nil {
+			w.watch.DueAt, w.watch.Begun = *due, *begun
+		}
+		index[w.key.Job] = len(jobs)
+		jobs = append(jobs, w)
+		w = watched{}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	ids := make([]uuid.UUID, len(jobs))
+	for i, j := range jobs {
+		ids[i] = j.key.Job
+	}
+	if rows, err = tx.Query(ctx, selectSuccesses, ids); err != nil {
+		return nil, err
+	}
+	var id uuid.UUID
+	var at *time.Time
+	_, err = pgx.ForEachRow(rows, []any{&id, &at}, func() error {
+		if at != nil {
+			jobs[index[id]].watch.LastSuccess, jobs[index[id]].succAt = *at, new(*at)
+		}
+		return nil
+	})
+	return jobs, err
+}
+
+// look collects what a look at jobs changes in their rows of notified.
+type look struct {
+	jobs  []uuid.UUID
+	stale []*time.Time
+	at    []*time.Time
+}
+
+func (l *look) add(job uuid.UUID, stale *time.Time, at time.Time) {
+	l.jobs, l.stale, l.at = append(l.jobs, job), append(l.stale, stale), append(l.at, nil)
+	if !at.IsZero() {
+		l.at[len(l.at)-1] = &at
+	}
+}
+
+// writeWatched judges the jobs and writes the results. A job with a definition that this binary cannot read is left to
+// a binary that can.
+func writeWatched(ctx context.Context, tx *pg.Tx, jobs []watched, found map[definitions.Version]*scheduler.Job) error {
+	var l look
+	var b pgx.Batch
+	for _, w := range jobs {
+		job := found[w.key]
+		if job == nil {
+			at := time.Time{}
+			if w.key.Version > 0 {
+				at = w.watch.Now.Add(definitions.RetryIn)
+			}
+			l.add(w.key.Job, w.stale, at)
+			continue
+		}
+		list := job.Notify
+		if list == nil {
+			var err error
+			if list, err = ReadList(w.list); err != nil {
+				return err
+			}
+		}
+		w.judge(job, list, &l, &b)
+	}
+	b.Queue(`
+		UPDATE punctual.notified n SET stale_since = u.stale, look_at = u.at
+		FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[]) AS u(job_id, stale, at)
+		WHERE n.job_id = u.job_id`, l.jobs, l.stale, l.at)
+	return tx.SendBatch(ctx, &b).Close()
+}
+
+const insertStale = `
+INSERT INTO punctual.notices (job_id, tenant, job_version, event, since, happened_at, tell_at)
+SELECT n.job_id, $2, $3, 'stale', $4, now(), ` + staleMayBeTold + ` FROM punctual.notified n WHERE n.job_id = $1`
+
+const staleMayBeTold = `greatest(now(), (n.sent ->> 'stale')::timestamptz + ` + Gap + `)`
+
+// judge decides about one job. It marks a job as stale only if the job has a recipient for that. So a recipient that is
+// added later is still told.
+func (w watched) judge(job *scheduler.Job, list []scheduler.Notify, l *look, b *pgx.Batch) {
+	w.watch.Expect, w.watch.Kind = job.ExpectSuccessWithin.Value(), job.Schedule.Kind()
+	if !job.Schedule.StartsAt.IsZero() {
+		w.watch.StartsAt = job.Schedule.StartsAt.Value()
+	}
+	stale, since, again := w.watch.Judge()
+	switch {
+	case !stale && w.stale == nil, !stale && w.watch.Paused:
+		l.add(w.key.Job, w.stale, again)
+	case !stale && w.succAt != nil && w.succAt.After(*w.stale): // a success that was being committed meanwhile
+		if scheduler.Asks(list, scheduler.EventRecovered) {
+			b.Queue(insertRecoveredLate, w.key.Job, *w.succAt, *w.stale)
+		}
+		l.add(w.key.Job, nil, again)
+	case w.stale != nil:
+		l.add(w.key.Job, w.stale, time.Time{}) // it was told; after that only a success makes it be looked at again
+	case !scheduler.Asks(list, scheduler.EventStale):
+		l.add(w.key.Job, nil, w.watch.Now.Add(max(min(w.watch.Expect, time.Hour), lookOnceMore)))
+	default:
+		b.Queue(insertStale, w.key.Job, w.tenant, w.key.Version, since)
+		l.add(w.key.Job, &since, w.watch.Now.Add(lookOnceMore))
+	}
+}
+
+const insertRecoveredLate = `
+INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, since, happened_at, tell_at)
+SELECT r.job_id, r.tenant, r.job_version, 'recovered', r.id, r.scheduled_for, $3, $2, now()
+FROM punctual.runs r
+WHERE r.job_id = $1 AND r.status = 'succeeded' AND r.finished_at = $2 AND r.trigger <> 'notify' LIMIT 1`

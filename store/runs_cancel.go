@@ -1,0 +1,58 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+	"punctual/store/audit"
+	"punctual/store/claim"
+	"punctual/store/pg"
+)
+
+// CancelRun cancels a run: at once while it waits, and within two seconds while a replica sends it. To cancel a run
+// again changes nothing. CancelRun returns ErrState when the run has ended in another way.
+func (s *Store) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (RunRecord, error) {
+	var run RunRecord
+	err := s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+		before, err := readRun(ctx, tx, tenant, id)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `
+			SELECT FROM punctual.exclusive
+			WHERE job_id = $1
+			FOR NO KEY UPDATE`, before.JobID); err != nil {
+			return fmt.Errorf("locking the gate of job %s: %w", before.JobID, err)
+		}
+		changed, err := claim.CancelRuns(ctx, tx, []uuid.UUID{id}, scheduler.ReasonCancelled)
+		if err != nil {
+			return err
+		}
+		if run, err = readRun(ctx, tx, tenant, id); err != nil {
+			return err
+		}
+		if run.Status.Final() && run.Status != scheduler.StatusCancelled {
+			return fmt.Errorf("run %s has ended as %s: %w", id, run.Status, ErrState)
+		}
+		if changed == 0 {
+			return nil
+		}
+		return audit.Write(ctx, tx, tenant, audit.Change{
+			Action: audit.RunCancel, ID: id, Job: run.JobID, Name: run.Job,
+			Before: runShot{Status: before.Status}, After: runShot{run.Status, run.Reason},
+		})
+	})
+	if err == nil {
+		s.db.Wake()
+	}
+	return run, err
+}
+
+// runShot is the part of a run that a cancel changes, as the audit log shows it.
+type runShot struct {
+	Status scheduler.Status `json:"status"`
+	Reason scheduler.Reason `json:"reason,omitempty"`
+}
