@@ -19,6 +19,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/delivery/guard"
 	"punctual/store"
+	"punctual/store/tenants"
 )
 
 // Config configures the API. Store is required, every other field may be absent.
@@ -64,7 +65,7 @@ func New(c Config) (http.Handler, error) {
 		c.Log = slog.Default()
 	}
 	if c.Tenant == "" {
-		c.Tenant = store.DefaultTenant
+		c.Tenant = tenants.DefaultTenant
 	}
 	s := &server{
 		Config: c, keys: newKeyring(c.Store), tokens: newTokens(c.OIDC, c.Log), tenants: newTenantBook(c.Store),

@@ -12,7 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/scheduler"
-	"punctual/store"
+	"punctual/store/tenants"
 )
 
 func (s *server) keyRoutes() {
@@ -93,8 +93,8 @@ func span(at string, d scheduler.Duration, least, most time.Duration) []FieldErr
 	return nil
 }
 
-func (k KeyInput) newKey() store.NewKey {
-	n := store.NewKey{Name: k.Name, Role: string(k.Role), Lifetime: k.ExpiresIn.Value()}
+func (k KeyInput) newKey() tenants.NewKey {
+	n := tenants.NewKey{Name: k.Name, Role: string(k.Role), Lifetime: k.ExpiresIn.Value()}
 	if !k.ExpiresAt.IsZero() {
 		at := k.ExpiresAt.Value()
 		n.ExpiresAt = &at
@@ -104,7 +104,7 @@ func (k KeyInput) newKey() store.NewKey {
 
 // NewKey is an API key that was just created.
 type NewKey struct {
-	store.Key
+	tenants.Key
 	Secret string `json:"key" doc:"The key. Store it now: it is never shown again." example:"punctual_5f0e8b110c6d9a44_…"`
 }
 
@@ -125,7 +125,7 @@ func (s *server) createKey(ctx context.Context, tenant int32, in *createKeyInput
 			asked.Role, orOperator(asked.Role), c.role))
 	}
 	secret, record, err := s.Store.CreateKey(ctx, tenant, asked.newKey())
-	var past *store.KeyExpiryError
+	var past *tenants.KeyExpiryError
 	if errors.As(err, &past) {
 		return nil, invalid([]FieldError{{"body.expires_at", "is in the past"}})
 	}
@@ -137,7 +137,7 @@ func (s *server) createKey(ctx context.Context, tenant int32, in *createKeyInput
 
 type listKeysInput struct{ Paging }
 
-func (s *server) listKeys(ctx context.Context, tenant int32, in *listKeysInput) (*listAnswer[store.Key], error) {
+func (s *server) listKeys(ctx context.Context, tenant int32, in *listKeysInput) (*listAnswer[tenants.Key], error) {
 	records, next, err := s.Store.ListKeys(ctx, tenant, in.page())
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ type oneKeyInput struct {
 	Key string `path:"key" doc:"Id of the key." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 }
 
-type keyAnswer struct{ Body store.Key }
+type keyAnswer struct{ Body tenants.Key }
 
 func (s *server) getKey(ctx context.Context, tenant int32, in *oneKeyInput) (*keyAnswer, error) {
 	id, err := parseID(in.Key)

@@ -13,6 +13,7 @@ import (
 
 	"punctual/store"
 	"punctual/store/audit"
+	"punctual/store/tenants"
 )
 
 // headerTenant names the tenant that an operator acts for.
@@ -21,8 +22,8 @@ const headerTenant = "Punctual-Tenant"
 // caller is the authenticated sender of a request, and the tenant that it acts for.
 type caller struct {
 	role   Role
-	home   store.Tenant // owner of the key or token; its rate limit counts the request
-	tenant store.Tenant // tenant that the request acts for
+	home   tenants.Tenant // owner of the key or token; its rate limit counts the request
+	tenant tenants.Tenant // tenant that the request acts for
 	actor  audit.Actor
 }
 

@@ -6,7 +6,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"punctual/store"
+	"punctual/store/tenants"
 )
 
 // BenchmarkAdmit measures authentication of a known caller, to compare with the hundreds of microseconds that a
@@ -16,7 +16,7 @@ func BenchmarkAdmit(b *testing.B) {
 	limit := 1_000_000
 	s := guarded(b)
 	s.tenant("alpha")
-	s.tenant("limited", store.TenantSettings{Weight: 1, MaxRequestsPerSecond: &limit})
+	s.tenant("limited", tenants.TenantSettings{Weight: 1, MaxRequestsPerSecond: &limit})
 	for _, c := range []struct {
 		name, token string
 		noAuth      bool
@@ -28,7 +28,8 @@ func BenchmarkAdmit(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			config := Config{
-				Store: s.store, NoAuth: c.noAuth, Tenant: store.DefaultTenant, OIDC: i.config(), Log: slog.New(slog.DiscardHandler),
+				Store: s.store, NoAuth: c.noAuth, Tenant: tenants.DefaultTenant, OIDC: i.config(),
+				Log: slog.New(slog.DiscardHandler),
 			}
 			server := &server{
 				Config: config, keys: newKeyring(s.store), tokens: newTokens(config.OIDC, config.Log),

@@ -18,6 +18,7 @@ import (
 	"punctual/store/claim"
 	"punctual/store/definitions"
 	"punctual/store/pg"
+	"punctual/store/secrets"
 )
 
 // sentinels maps the store's errors to codes. The detail of a problem is the error's own text, unless one is given
@@ -52,7 +53,7 @@ func problemOf(ctx context.Context, err error) *Problem {
 		active  *store.ActiveRunError
 		batch   *store.BatchError
 		over    *store.SupersededError
-		inUse   *store.SecretInUseError
+		inUse   *secrets.SecretInUseError
 		limit   *store.JobLimitError
 	)
 	switch {
@@ -129,8 +130,8 @@ func fieldError(prefix string, err error) (FieldError, bool) {
 		window *definitions.WindowError
 		age    *definitions.AgeError
 		cursor *pg.CursorError
-		secret *store.UnknownSecretError
-		kept   *store.NoStoredSecretError
+		secret *secrets.UnknownSecretError
+		kept   *secrets.NoStoredSecretError
 		gap    *store.IntervalError
 	)
 	switch {

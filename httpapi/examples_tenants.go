@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
-	"punctual/store"
 	"punctual/store/pg"
+	"punctual/store/tenants"
 )
 
 // Examples of the documentation: keys and tenants.
@@ -28,24 +28,24 @@ var (
 		HTTPStatus: pg.OrNull(200),
 	}}}
 
-	exampleKey = store.Key{
+	exampleKey = tenants.Key{
 		ID: uuid.MustParse("019ada4e-9c3b-7d52-a1c8-5be0f7d96a34"), Tenant: "billing", Name: "ci",
 		Prefix: "punctual_5f0e8b110c6d9a44", Role: string(RoleEditor), State: "active", CreatedBy: "command:alice",
 		CreatedAt: at("2026-12-01T15:20:11.803Z"), ExpiresAt: new(at("2026-12-31T15:20:11.803Z")),
 	}
 	exampleNewKey   = NewKey{exampleKey, "punctual_5f0e8b110c6d9a44_wXb7…"}
-	exampleKeys     = List[store.Key]{Data: []store.Key{exampleKey}}
+	exampleKeys     = List[tenants.Key]{Data: []tenants.Key{exampleKey}}
 	exampleTenant   = showTenant(exampleTenantRecord())
 	exampleOwn      = TenantWithUsage{exampleTenant, TenantUsage{Jobs: 812}}
 	exampleTenants  = List[Tenant]{Data: []Tenant{exampleTenant}}
 	exampleNoTenant = `There is no tenant "biling", which the header Punctual-Tenant names.`
 )
 
-func exampleTenantRecord() store.TenantRecord {
+func exampleTenantRecord() tenants.TenantRecord {
 	jobs, requests, interval := 10000, 200, time.Minute
-	return store.TenantRecord{
+	return tenants.TenantRecord{
 		ID: 2, Name: "billing", CreatedAt: at("2026-11-02T09:14:03.120441Z"), UpdatedAt: at("2026-11-20T16:40:55.002318Z"),
-		TenantSettings: store.TenantSettings{
+		TenantSettings: tenants.TenantSettings{
 			Weight: 1, MaxJobs: &jobs, MaxRequestsPerSecond: &requests, MinInterval: &interval,
 			AllowedTargets: []netip.Prefix{netip.MustParsePrefix("10.20.0.0/16")},
 		},

@@ -17,6 +17,7 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/store"
+	"punctual/store/tenants"
 )
 
 // service is the API on a database of its own.
@@ -66,9 +67,9 @@ func guarded(t testing.TB, change ...func(*Config)) *service {
 }
 
 // tenant creates a tenant and returns its id.
-func (s *service) tenant(name string, settings ...store.TenantSettings) int32 {
+func (s *service) tenant(name string, settings ...tenants.TenantSettings) int32 {
 	s.t.Helper()
-	record, err := s.store.CreateTenant(s.t.Context(), name, append(settings, store.TenantSettings{Weight: 1})[0])
+	record, err := s.store.CreateTenant(s.t.Context(), name, append(settings, tenants.TenantSettings{Weight: 1})[0])
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func (s *service) key(tenant string, role Role) string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	key, _, err := s.store.CreateKey(s.t.Context(), id, store.NewKey{Name: string(role), Role: string(role)})
+	key, _, err := s.store.CreateKey(s.t.Context(), id, tenants.NewKey{Name: string(role), Role: string(role)})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	timerate "golang.org/x/time/rate"
 
 	"punctual/store"
+	"punctual/store/tenants"
 )
 
 const (
@@ -52,7 +53,7 @@ type keyring struct {
 }
 
 type knownKey struct {
-	store.Credential
+	tenants.Credential
 	until time.Time
 }
 
@@ -63,7 +64,7 @@ func newKeyring(s *store.Store) *keyring {
 
 // find returns the credential of a key, or store.ErrNotFound when it is not valid. A key that has worked here before
 // is looked up even during a flood of unknown keys.
-func (k *keyring) find(ctx context.Context, from netip.Addr, key string) (store.Credential, error) {
+func (k *keyring) find(ctx context.Context, from netip.Addr, key string) (tenants.Credential, error) {
 	hash := sha256.Sum256([]byte(key))
 	known, ok := k.known.Get(hash)
 	switch {
@@ -74,19 +75,19 @@ func (k *keyring) find(ctx context.Context, from netip.Addr, key string) (store.
 		p := newProblem(CodeRateLimited,
 			"Too many unknown keys were sent from your address, or from all addresses; try again.")
 		p.header = http.Header{"Retry-After": {"1"}}
-		return store.Credential{}, p
+		return tenants.Credential{}, p
 	}
 	found, err, _ := k.looks.Do(string(hash[:]), func() (any, error) { return k.look(ctx, hash, key) })
 	if err != nil {
-		return store.Credential{}, err
+		return tenants.Credential{}, err
 	}
-	c := found.(store.Credential)
+	c := found.(tenants.Credential)
 	k.store.KeyUsed(c.Key)
 	return c, nil
 }
 
 // look asks the database, and remembers the answer about a valid key.
-func (k *keyring) look(ctx context.Context, hash [sha256.Size]byte, key string) (store.Credential, error) {
+func (k *keyring) look(ctx context.Context, hash [sha256.Size]byte, key string) (tenants.Credential, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
 	defer cancel()
 	until := time.Now().Add(remembered)
@@ -137,7 +138,7 @@ type tenantBook struct {
 }
 
 type knownTenant struct {
-	store.Tenant
+	tenants.Tenant
 	until time.Time
 }
 
@@ -147,7 +148,7 @@ func newTenantBook(s *store.Store) *tenantBook {
 }
 
 // find returns the tenant with a name, or store.ErrNotFound when there is none.
-func (b *tenantBook) find(ctx context.Context, name string) (store.Tenant, error) {
+func (b *tenantBook) find(ctx context.Context, name string) (tenants.Tenant, error) {
 	if known, ok := b.known.Get(name); ok && time.Now().Before(known.until) {
 		return known.Tenant, nil
 	}
@@ -161,5 +162,5 @@ func (b *tenantBook) find(ctx context.Context, name string) (store.Tenant, error
 		}
 		return t, err
 	})
-	return found.(store.Tenant), err
+	return found.(tenants.Tenant), err
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"punctual/store"
+	"punctual/store/tenants"
 )
 
 // until waits for a condition.
@@ -52,7 +52,7 @@ func TestKeysAreMadeUsedAndRevoked(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown := admin.do("GET", path, "").want(200)
-	if got := into[store.Key](shown); got.LastUsedAt == nil || got.LastUsedAt.Second() != 0 ||
+	if got := into[tenants.Key](shown); got.LastUsedAt == nil || got.LastUsedAt.Second() != 0 ||
 		bytes.Contains(shown.body, []byte(key.Secret)) {
 		t.Errorf("shown %s", shown.body)
 	}
@@ -60,14 +60,14 @@ func TestKeysAreMadeUsedAndRevoked(t *testing.T) {
 		admin.do("DELETE", path, "").want(204)
 	}
 	until(t, "the key to cease to work", func() bool { return ci.do("GET", "/v1/jobs", "").status == 401 })
-	if got := into[store.Key](admin.do("GET", path, "").want(200)); got.State != "revoked" || got.RevokedAt == nil {
+	if got := into[tenants.Key](admin.do("GET", path, "").want(200)); got.State != "revoked" || got.RevokedAt == nil {
 		t.Errorf("revoked %+v", got)
 	}
-	list := into[List[store.Key]](admin.do("GET", "/v1/api-keys?limit=1", "").want(200))
+	list := into[List[tenants.Key]](admin.do("GET", "/v1/api-keys?limit=1", "").want(200))
 	if len(list.Data) != 1 || list.Data[0].ID != key.ID || list.NextCursor == nil {
 		t.Errorf("listed %+v", list)
 	}
-	list = into[List[store.Key]](admin.do("GET", "/v1/api-keys?cursor="+*list.NextCursor, "").want(200))
+	list = into[List[tenants.Key]](admin.do("GET", "/v1/api-keys?cursor="+*list.NextCursor, "").want(200))
 	if len(list.Data) != 1 || list.Data[0].Name != "admin" || list.NextCursor != nil {
 		t.Errorf("listed %+v", list)
 	}

@@ -15,7 +15,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
-	"punctual/store"
+	"punctual/store/tenants"
 )
 
 // hooks is a server that receives notices. It answers with the status that ?status= names.
@@ -209,8 +209,8 @@ func TestATenantsDefaultIsItsAdminsAndSaidByItsJobs(t *testing.T) {
 
 func TestTheCommandLineSetsADefault(t *testing.T) {
 	t.Parallel()
-	set := func(text string) (store.TenantSettings, error) {
-		return TenantSettingsOf(store.TenantSettings{Weight: 1}, map[string]string{"notify": text})
+	set := func(text string) (tenants.TenantSettings, error) {
+		return TenantSettingsOf(tenants.TenantSettings{Weight: 1}, map[string]string{"notify": text})
 	}
 	if got, err := set(`[{"on":["dead"],"url":"https://x.example/"}]`); err != nil || len(got.Notify) != 1 ||
 		got.Notify[0].URL != "https://x.example/" {

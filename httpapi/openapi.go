@@ -13,6 +13,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/secrets"
 )
 
 // apiVersion is the version of the API, not of the binary.
@@ -182,9 +183,9 @@ func (s *server) describe() {
 		"list-dead-letters": exampleDeadLetters, "resolve-dead-letter": exampleResolved,
 		"list-operations": List[store.Operation]{Data: []store.Operation{exampleOperation}},
 		"get-operation":   exampleOperation, "cancel-operation": exampleCancelledOperation,
-		"list-secrets": List[store.Secret]{Data: []store.Secret{exampleSecret}},
+		"list-secrets": List[secrets.Secret]{Data: []secrets.Secret{exampleSecret}},
 		"get-secret":   exampleSecret, "put-secret": exampleSecret,
-		"list-signing-secrets":  SigningSecretList{Data: []store.SigningSecret{exampleSigningSecret}},
+		"list-signing-secrets":  SigningSecretList{Data: []secrets.SigningSecret{exampleSigningSecret}},
 		"create-signing-secret": exampleNewSigningSecret,
 		"preview-schedule":      examplePreviewAnswer, "list-upcoming": exampleUpcoming, "explain-job": exampleExplanation,
 		"create-api-key": exampleNewKey, "list-api-keys": exampleKeys, "get-api-key": exampleKey,

@@ -10,6 +10,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/tenants"
 )
 
 // describeProblem describes the answer of an operation with a status of 400 or more.
@@ -119,7 +120,7 @@ func conflictExample(op *huma.Operation) *Problem {
 	switch conflictsOf(op)[0] {
 	case CodeNameTaken:
 		if op.OperationID == "create-tenant" {
-			return newProblem(CodeNameTaken, sentence(store.ErrTenantExists),
+			return newProblem(CodeNameTaken, sentence(tenants.ErrTenantExists),
 				FieldError{"body.name", "is taken by another tenant"})
 		}
 		return newProblem(CodeNameTaken, "The name is taken by another job.",

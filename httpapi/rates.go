@@ -10,6 +10,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"punctual/store"
+	"punctual/store/tenants"
 )
 
 // rates enforces max_requests_per_second of tenants. A replica draws a tenth of a second's worth of requests at a
@@ -34,12 +35,12 @@ type allowance struct {
 	drawn int
 	until time.Time // when the drawn requests expire
 	none  time.Time // until then there is nothing to draw
-	left  store.Requests
+	left  tenants.Requests
 }
 
 // spend counts a request of a tenant, and writes how many remain into the header. It returns a *Problem when none
 // remain. While the database does not answer, it refuses no request.
-func (r *rates) spend(ctx context.Context, t store.Tenant, header http.Header) error {
+func (r *rates) spend(ctx context.Context, t tenants.Tenant, header http.Header) error {
 	if t.MaxRequestsPerSecond == 0 {
 		return nil
 	}
@@ -71,7 +72,7 @@ func (r *rates) spend(ctx context.Context, t store.Tenant, header http.Header) e
 }
 
 // draw asks the database for requests, unless it is known to have none.
-func (r *rates) draw(ctx context.Context, t store.Tenant, a *allowance, now time.Time) error {
+func (r *rates) draw(ctx context.Context, t tenants.Tenant, a *allowance, now time.Time) error {
 	a.drawn = 0
 	if now.Before(a.none) {
 		return nil

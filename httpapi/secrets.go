@@ -10,6 +10,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/secrets"
 )
 
 func (s *server) secretRoutes() {
@@ -89,7 +90,7 @@ type listSecretsInput struct{ Paging }
 
 func (s *server) listSecrets(
 	ctx context.Context, tenant int32, in *listSecretsInput,
-) (*listAnswer[store.Secret], error) {
+) (*listAnswer[secrets.Secret], error) {
 	records, next, err := s.Store.ListSecrets(ctx, tenant, in.page())
 	if err != nil {
 		return nil, err
@@ -99,7 +100,7 @@ func (s *server) listSecrets(
 
 type secretAnswer struct {
 	Status int
-	Body   store.Secret
+	Body   secrets.Secret
 }
 
 type oneSecretInput struct{ SecretRef }

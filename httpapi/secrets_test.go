@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"punctual/store"
+	"punctual/store/secrets"
 )
 
 func TestASecretIsWrittenAndNeverShown(t *testing.T) {
@@ -27,11 +27,11 @@ func TestASecretIsWrittenAndNeverShown(t *testing.T) {
 		t.Errorf("shown: %s", shown.body)
 	}
 	s.do("PUT", "/v1/secrets/second", `{"value":"x"}`).want(201)
-	page := into[List[store.Secret]](s.do("GET", "/v1/secrets?limit=1", "").want(200))
+	page := into[List[secrets.Secret]](s.do("GET", "/v1/secrets?limit=1", "").want(200))
 	if len(page.Data) != 1 || page.Data[0].Name != "second" || page.NextCursor == nil {
 		t.Fatalf("the first page: %+v", page)
 	}
-	page = into[List[store.Secret]](s.do("GET", "/v1/secrets?limit=1&cursor="+*page.NextCursor, "").want(200))
+	page = into[List[secrets.Secret]](s.do("GET", "/v1/secrets?limit=1&cursor="+*page.NextCursor, "").want(200))
 	if len(page.Data) != 1 || page.Data[0].Name != "billing-token" || page.NextCursor != nil {
 		t.Errorf("the second page: %+v", page)
 	}

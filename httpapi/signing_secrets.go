@@ -8,7 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"punctual/store"
+	"punctual/store/secrets"
 )
 
 func (s *server) signingSecretRoutes() {
@@ -39,13 +39,13 @@ func (s *server) signingSecretRoutes() {
 
 // NewSigningSecret is a signing secret that was just created.
 type NewSigningSecret struct {
-	store.SigningSecret
+	secrets.SigningSecret
 	Secret string `json:"secret" doc:"For the receivers' Standard Webhooks library. It is never shown again." example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwbdbMUDWDBH0="`
 }
 
 // SigningSecretList lists all live signing secrets; there are at most ten.
 type SigningSecretList struct {
-	Data []store.SigningSecret `json:"data" doc:"The live signing secrets, oldest first."`
+	Data []secrets.SigningSecret `json:"data" doc:"The live signing secrets, oldest first."`
 }
 
 type signingSecretListAnswer struct{ Body SigningSecretList }

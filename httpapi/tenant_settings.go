@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"punctual/scheduler"
-	"punctual/store"
+	"punctual/store/tenants"
 )
 
 // TenantSettings are the settings of a tenant that operators decide.
@@ -93,8 +93,8 @@ func badNetwork(text string) string {
 }
 
 // settings returns valid settings in the store's form.
-func (t TenantSettings) settings() store.TenantSettings {
-	settings := store.TenantSettings{
+func (t TenantSettings) settings() tenants.TenantSettings {
+	settings := tenants.TenantSettings{
 		Weight: 1, MaxJobs: t.MaxJobs, MaxConcurrentRuns: t.MaxConcurrentRuns,
 		MaxRunsPerSecond: t.MaxRunsPerSecond, MaxRequestsPerSecond: t.MaxRequestsPerSecond, Notify: t.Notify,
 	}
@@ -112,7 +112,7 @@ func (t TenantSettings) settings() store.TenantSettings {
 }
 
 // settingsOf returns the store's settings in the API's form; it is the inverse of settings.
-func settingsOf(t store.TenantSettings) TenantSettings {
+func settingsOf(t tenants.TenantSettings) TenantSettings {
 	settings := TenantSettings{
 		Weight: &t.Weight, MaxJobs: t.MaxJobs, MaxConcurrentRuns: t.MaxConcurrentRuns,
 		MaxRunsPerSecond: t.MaxRunsPerSecond, MaxRequestsPerSecond: t.MaxRequestsPerSecond,

@@ -14,6 +14,7 @@ import (
 	"punctual/scheduler"
 	"punctual/store"
 	"punctual/store/pg"
+	"punctual/store/tenants"
 )
 
 func tenantPath(name string) string { return "/v1/tenants/" + name }
@@ -112,7 +113,7 @@ type TenantWithUsage struct {
 	Usage TenantUsage `json:"usage" doc:"How much of its limits it uses."`
 }
 
-func showTenant(t store.TenantRecord) Tenant {
+func showTenant(t tenants.TenantRecord) Tenant {
 	settings := settingsOf(t.TenantSettings)
 	shown := Tenant{
 		Name: t.Name, Weight: t.Weight, MaxJobs: t.MaxJobs, MaxConcurrentRuns: t.MaxConcurrentRuns,
@@ -144,8 +145,8 @@ func (s *server) createTenant(ctx context.Context, _ int32, in *createTenantInpu
 		return nil, err
 	}
 	t, err := s.Store.CreateTenant(ctx, asked.Name, asked.settings())
-	if errors.Is(err, store.ErrTenantExists) {
-		return nil, newProblem(CodeNameTaken, sentence(store.ErrTenantExists),
+	if errors.Is(err, tenants.ErrTenantExists) {
+		return nil, newProblem(CodeNameTaken, sentence(tenants.ErrTenantExists),
 			FieldError{"body.name", "is taken by another tenant"})
 	}
 	if err != nil {
@@ -180,8 +181,8 @@ func (s *server) getOwnTenant(ctx context.Context, tenant int32, _ *struct{}) (*
 	return s.withUsage(ctx)(s.Store.GetTenantByID(ctx, tenant))
 }
 
-func (s *server) withUsage(ctx context.Context) func(store.TenantRecord, error) (*tenantUsageAnswer, error) {
-	return func(t store.TenantRecord, err error) (*tenantUsageAnswer, error) {
+func (s *server) withUsage(ctx context.Context) func(tenants.TenantRecord, error) (*tenantUsageAnswer, error) {
+	return func(t tenants.TenantRecord, err error) (*tenantUsageAnswer, error) {
 		if err != nil {
 			return nil, err
 		}
@@ -223,7 +224,7 @@ func (s *server) patchTenant(ctx context.Context, _ int32, in *patchTenantInput)
 	if err := in.exists(); err != nil {
 		return nil, err
 	}
-	t, err := s.Store.EditTenant(ctx, in.Tenant, func(now store.TenantRecord) (store.TenantSettings, error) {
+	t, err := s.Store.EditTenant(ctx, in.Tenant, func(now tenants.TenantRecord) (tenants.TenantSettings, error) {
 		return patchedSettings(&in.Request, now.TenantSettings)
 	})
 	if err != nil {
@@ -247,7 +248,7 @@ func (s *server) patchOwnTenant(ctx context.Context, tenant int32, in *patchOwnT
 	if err := json.Unmarshal(in.Request.raw, &given); err != nil {
 		return nil, fmt.Errorf("reading the patch: %w", err)
 	}
-	t, err := s.Store.EditTenant(ctx, own.Name, func(now store.TenantRecord) (store.TenantSettings, error) {
+	t, err := s.Store.EditTenant(ctx, own.Name, func(now tenants.TenantRecord) (tenants.TenantSettings, error) {
 		settings := now.TenantSettings
 		if _, ok := given["notify"]; ok {
 			settings.Notify = asked.Notify
@@ -261,22 +262,22 @@ func (s *server) patchOwnTenant(ctx context.Context, tenant int32, in *patchOwnT
 }
 
 // patchedSettings returns the settings that result from a patch, or everything that is wrong with it.
-func patchedSettings(patch *body[TenantSettings], now store.TenantSettings) (store.TenantSettings, error) {
+func patchedSettings(patch *body[TenantSettings], now tenants.TenantSettings) (tenants.TenantSettings, error) {
 	if covered(patch.errors, "body") { // not an object
-		return store.TenantSettings{}, patch.check()
+		return tenants.TenantSettings{}, patch.check()
 	}
 	current, err := render(settingsOf(now))
 	if err != nil {
-		return store.TenantSettings{}, err
+		return tenants.TenantSettings{}, err
 	}
 	result, err := jsonpatch.MergePatch(current, patch.raw)
 	if err != nil {
-		return store.TenantSettings{}, fmt.Errorf("merging the patch: %w", err)
+		return tenants.TenantSettings{}, fmt.Errorf("merging the patch: %w", err)
 	}
 	var t TenantSettings
 	read := merged(patch.errors, decode(result, &t, false)...)
 	if all := merged(read, t.validate()...); len(all) > 0 {
-		return store.TenantSettings{}, invalid(all)
+		return tenants.TenantSettings{}, invalid(all)
 	}
 	return t.settings(), nil
 }

@@ -10,12 +10,12 @@ import (
 	"strings"
 
 	"punctual/scheduler"
-	"punctual/store"
+	"punctual/store/tenants"
 )
 
 // TenantSettingsOf applies the flags of a command to a tenant's settings. An empty flag changes nothing, and none
 // lifts a limit. The settings are validated like those of a request.
-func TenantSettingsOf(now store.TenantSettings, given map[string]string) (store.TenantSettings, error) {
+func TenantSettingsOf(now tenants.TenantSettings, given map[string]string) (tenants.TenantSettings, error) {
 	patch := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		text := given[name]

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"punctual/store"
+	"punctual/store/tenants"
 )
 
 func TestTenantsAreMadeChangedAndDeleted(t *testing.T) {
@@ -151,7 +151,7 @@ func TestRequestsPerSecondAreLimitedOnAllReplicasTogether(t *testing.T) {
 	s := guarded(t)
 	const rate = 20
 	limit := rate
-	s.tenant("alpha", store.TenantSettings{Weight: 1, MaxRequestsPerSecond: &limit})
+	s.tenant("alpha", tenants.TenantSettings{Weight: 1, MaxRequestsPerSecond: &limit})
 	s.tenant("beta")
 	key := s.key("alpha", RoleViewer)
 	replicas := []*service{s.with(key), s.second(Config{}).with(key)}
@@ -187,7 +187,9 @@ func TestRequestsPerSecondAreLimitedOnAllReplicasTogether(t *testing.T) {
 		t.Errorf("no limit, and headers %v", beta.header)
 	}
 	if _, err := s.store.EditTenant(t.Context(), "alpha",
-		func(store.TenantRecord) (store.TenantSettings, error) { return store.TenantSettings{Weight: 1}, nil }); err != nil {
+		func(tenants.TenantRecord) (tenants.TenantSettings, error) {
+			return tenants.TenantSettings{Weight: 1}, nil
+		}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the limit to be lifted",
@@ -199,11 +201,12 @@ func TestRequestsAreDrawnInChunks(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
 	limit := 1000
-	id := s.tenant("alpha", store.TenantSettings{Weight: 1, MaxRequestsPerSecond: &limit})
+	id := s.tenant("alpha", tenants.TenantSettings{Weight: 1, MaxRequestsPerSecond: &limit})
 	r := newRates(s.store)
 	began, before := time.Now(), s.store.Pool().Stat().AcquireCount()
 	for range 200 {
-		if err := r.spend(t.Context(), store.Tenant{ID: id, MaxRequestsPerSecond: limit}, map[string][]string{}); err != nil {
+		tenant := tenants.Tenant{ID: id, MaxRequestsPerSecond: limit}
+		if err := r.spend(t.Context(), tenant, map[string][]string{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -211,13 +214,14 @@ func TestRequestsAreDrawnInChunks(t *testing.T) {
 		t.Errorf("%d draws", n)
 	}
 	for range 200 {
-		if err := r.spend(t.Context(), store.Tenant{ID: id}, nil); err != nil {
+		if err := r.spend(t.Context(), tenants.Tenant{ID: id}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s.store.Close()
 	for range 200 { // without a database no request is refused
-		if err := r.spend(t.Context(), store.Tenant{ID: id, MaxRequestsPerSecond: limit}, map[string][]string{}); err != nil {
+		tenant := tenants.Tenant{ID: id, MaxRequestsPerSecond: limit}
+		if err := r.spend(t.Context(), tenant, map[string][]string{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -228,7 +232,7 @@ func TestARefusedTenantDoesNotAskAgainAtOnce(t *testing.T) {
 	s := guarded(t)
 	id := s.tenant("alpha")
 	r := newRates(s.store)
-	limited := store.Tenant{ID: id, Name: "alpha", MaxRequestsPerSecond: 1}
+	limited := tenants.Tenant{ID: id, Name: "alpha", MaxRequestsPerSecond: 1}
 	if err := r.spend(t.Context(), limited, map[string][]string{}); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/store"
+	"punctual/store/tenants"
 )
 
 // belongings are the things that a tenant has: every id and name of each, by the path parameter that takes it.
@@ -37,7 +37,7 @@ func (s *service) settle() belongings {
 	operation := s.do("POST", "/v1/jobs/alpha-active/backfill",
 		between(5*60*60e9, 2*60*60e9, `,"note":"alpha"`)).want(202).fields()
 	b["operation"] = []string{operation["id"].(string)}
-	keys := into[List[store.Key]](s.do("GET", "/v1/api-keys", "").want(200))
+	keys := into[List[tenants.Key]](s.do("GET", "/v1/api-keys", "").want(200))
 	for _, k := range keys.Data {
 		b["key"] = append(b["key"], k.ID.String(), strings.TrimPrefix(k.Prefix, "punctual_"))
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/store/audit"
+	"punctual/store/tenants"
 )
 
 // administered returns the audit entries of a tenant since the last call, oldest first, each as action, name, before
@@ -36,13 +37,13 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	team, err := c.CreateTenant(ctx, "team", TenantSettings{Weight: 1})
+	team, err := c.CreateTenant(ctx, "team", tenants.TenantSettings{Weight: 1})
 	must(err)
 	const limited = `"max_jobs":7,"max_concurrent_runs":null,"max_runs_per_second":null,"max_requests_per_second":null,` +
 		`"min_interval":null,"allowed_targets":[],"notify":[]}`
 	unlimited := strings.Replace(limited, "7", "null", 1)
 	edit := func() error {
-		_, err := c.EditTenant(ctx, "team", func(t TenantRecord) (TenantSettings, error) {
+		_, err := c.EditTenant(ctx, "team", func(t tenants.TenantRecord) (tenants.TenantSettings, error) {
 			t.MaxJobs = new(7)
 			return t.TenantSettings, nil
 		})
@@ -60,9 +61,9 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 	}
 	var since uuid.UUID
 	var key, all string
-	var made Key
+	var made tenants.Key
 	create := func() (err error) {
-		key, made, err = c.CreateKey(ctx, team.ID, NewKey{Name: "ci", Role: "editor"})
+		key, made, err = c.CreateKey(ctx, team.ID, tenants.NewKey{Name: "ci", Role: "editor"})
 		return err
 	}
 	const shown = `{"prefix":"PREFIX","role":"editor"}`
@@ -97,7 +98,7 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 	} {
 		must(k.work())
 		got := c.administered(team.ID, &since)
-		if want := strings.ReplaceAll(k.want, "PREFIX", strings.TrimPrefix(made.Prefix, keyStart)); got != want {
+		if want := strings.ReplaceAll(k.want, "PREFIX", strings.TrimPrefix(made.Prefix, "punctual_")); got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", k.name, got, want)
 		}
 		all += got

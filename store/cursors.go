@@ -6,6 +6,4 @@ const (
 	runCursor        byte = 'r'
 	deadLetterCursor byte = 'd'
 	operationCursor  byte = 'o'
-	keyCursor        byte = 'k'
-	secretCursor     byte = 's'
 )

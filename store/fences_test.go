@@ -1,6 +1,7 @@
 package store
 
 import (
+	"math"
 	"testing"
 
 	"punctual/internal/pgtest"
@@ -17,16 +18,13 @@ func TestAHeartbeatTakesOneRoundTrip(t *testing.T) {
 	}
 	t.Cleanup(s.Close)
 	c := asClaimer(crud{Store: s, t: t, tenant: 1})
-	c.renewed()
-	beats := func() int { return c.count(`SELECT beat FROM punctual.replicas WHERE id = $1`, c.replica) }
-	before := beats()
-	proxy.CutAfter("pg_walfile_name")
-	if _, err := c.Renew(t.Context(), c.replica, false); err == nil || proxy.Cuts() != 1 {
-		t.Fatalf("the connection was cut %d times, and the heartbeat ended with %v", proxy.Cuts(), err)
+	least := math.MaxInt
+	for range 20 { // some of them on connections that have prepared their statements
+		before := proxy.Packets()
+		c.renewed()
+		least = min(least, proxy.Packets()-before)
 	}
-	for ctx := bounded(t); beats() != before+1; {
-		if ctx.Err() != nil {
-			t.Fatal("the heartbeat was not sent together with the question for the timeline")
-		}
+	if least != 1 {
+		t.Errorf("a heartbeat takes %d packets, want one", least)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"punctual/scheduler"
 	"punctual/store/claim"
 	"punctual/store/pg"
+	"punctual/store/secrets"
 )
 
 // CreateJobs writes up to 1,000 jobs in one transaction and a few statements, all or nothing: a *BatchError says by
@@ -44,7 +45,7 @@ type batchWrite struct {
 	on      OnConflict
 	results []BatchResult
 	errs    map[int]error
-	secrets secretFacts
+	secrets secrets.Facts
 }
 
 func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
@@ -92,17 +93,17 @@ func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
 }
 
 // readSecretFacts reads what the jobs with secrets need.
-func (b *batchWrite) readSecretFacts(ctx context.Context) (secretFacts, error) {
+func (b *batchWrite) readSecretFacts(ctx context.Context) (secrets.Facts, error) {
 	var definitions []scheduler.Definition
 	for _, job := range b.jobs {
-		if hasSecrets(job.Definition) {
+		if secrets.Has(job.Definition) {
 			definitions = append(definitions, job.Definition)
 		}
 	}
 	if len(definitions) == 0 {
-		return secretFacts{}, nil
+		return secrets.Facts{}, nil
 	}
-	return b.store.readSecretFacts(ctx, b.tx, b.tenant, definitions...)
+	return b.store.ReadFacts(ctx, b.tx, b.tenant, definitions...)
 }
 
 // prepare makes the rows of every job as if the job were new.

@@ -14,6 +14,7 @@ import (
 	"punctual/store/claim"
 	"punctual/store/definitions"
 	"punctual/store/pg"
+	"punctual/store/secrets"
 )
 
 // facts are what writes of jobs need to know besides the jobs themselves.
@@ -22,8 +23,8 @@ type facts struct {
 	// transaction that waited for a lock writes a later valid_from than the one it waited for.
 	now     time.Time
 	queues  claim.QueueSet
-	secrets secretFacts // read only where a definition that is written has secrets
-	rules               // the tenant's
+	secrets secrets.Facts // read only where a definition that is written has secrets
+	rules                 // the tenant's
 }
 
 // readFacts reads facts in one round trip with the statements that are already in the batch.
@@ -41,8 +42,7 @@ type held struct {
 	*jobRow
 	before jobShot        // the job as it was when it was locked
 	job    *scheduler.Job // nil if this binary cannot compile the definition; then none of its slots is settled
-	sealed []sealedValue  // secrets of a new definition, to be written with it
-	uses   []string       // names of the secrets that the definition refers to
+	hidden secrets.OfJob  // of a new definition, to be written with it
 	gate   gateChange     // what a new definition does to the job's gate
 }
 
@@ -201,7 +201,7 @@ func (h *held) save(b *saves, now time.Time, note string) error {
 		SET scheduled_for = $2, next_run_at = $3, version = $4, lane = $5, enabled = $6, completed_at = $7
 		WHERE job_id = $1`,
 		h.ID, h.scheduledFor, h.nextRunAt, h.Version, h.lane, h.enabled, h.CompletedAt)
-	h.queueSecrets(&b.Batch)
+	h.hidden.Queue(&b.Batch)
 	switch {
 	case h.gate == opens:
 		claim.QueueReleaseAll(&b.Batch, h.ID)

@@ -18,6 +18,7 @@ import (
 	"punctual/store/claim"
 	"punctual/store/definitions"
 	"punctual/store/pg"
+	"punctual/store/secrets"
 )
 
 // fresh is a job that is about to be written for the first time.
@@ -55,7 +56,8 @@ func (h *held) define(s *Store, d scheduler.Definition, f facts) error {
 	if err := s.definitions.CheckWindow(d); err != nil {
 		return err
 	}
-	if d, err = h.seal(d, f.secrets); err != nil {
+	h.hidden = secrets.Of(h.tenant, h.ID)
+	if d, err = h.hidden.Seal(d, f.secrets); err != nil {
 		return err
 	}
 	job, err := s.definitions.Compile(definitions.Version{Job: h.ID, Version: h.Version}, h.tenant, d)
@@ -238,7 +240,7 @@ func insertFree(
 			continue
 		}
 		j.Tenant = owner
-		j.queueSecrets(&secrets)
+		j.hidden.Queue(&secrets)
 		due = due || j.enabled && j.nextRunAt.Before(now.Add(pg.Soon))
 	}
 	if secrets.Len() > 0 { // then q is a transaction

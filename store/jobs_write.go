@@ -10,6 +10,8 @@ import (
 	"punctual/scheduler"
 	"punctual/store/claim"
 	"punctual/store/pg"
+	"punctual/store/secrets"
+	"punctual/store/tenants"
 )
 
 // CreateJob writes a new job. The error is ErrNameTaken if an active or paused job has its name; a completed job does
@@ -43,7 +45,7 @@ func (s *Store) create(
 	if err != nil {
 		return rec, false, false, fmt.Errorf("reading queues: %w", err)
 	}
-	if tx == nil && (f.maxJobs > 0 || hasSecrets(job.Definition)) { // this takes several statements
+	if tx == nil && (f.maxJobs > 0 || secrets.Has(job.Definition)) { // this takes several statements
 		err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) (err error) {
 			rec, taken, due, err = s.createOne(ctx, tx, tx, tenant, job, f)
 			return err
@@ -57,8 +59,8 @@ func (s *Store) create(
 func (s *Store) createOne(
 	ctx context.Context, q pg.Querier, tx *pg.Tx, tenant int32, job NewJob, f facts,
 ) (rec JobRecord, taken, due bool, err error) {
-	if hasSecrets(job.Definition) {
-		if f.secrets, err = s.readSecretFacts(ctx, tx, tenant, job.Definition); err != nil {
+	if secrets.Has(job.Definition) {
+		if f.secrets, err = s.ReadFacts(ctx, tx, tenant, job.Definition); err != nil {
 			return rec, false, false, err
 		}
 	}
@@ -193,12 +195,12 @@ func (s *Store) replace(ctx context.Context, tx *pg.Tx, h *held, job NewJob, f f
 func (s *Store) rewrite(
 	ctx context.Context, tx *pg.Tx, h *held, job NewJob, f facts, put bool,
 ) (changed bool, err error) {
-	if hasSecrets(job.Definition) {
-		if job.Definition, err = s.keepSecrets(ctx, tx, h, job.Definition); err != nil {
+	if secrets.Has(job.Definition) {
+		if job.Definition, err = s.KeepSecrets(ctx, tx, h.tenant, h.ID, h.Definition, job.Definition); err != nil {
 			return false, err
 		}
-		if f.secrets.names == nil {
-			if f.secrets, err = s.readSecretFacts(ctx, tx, h.tenant, job.Definition); err != nil {
+		if !f.secrets.Read() {
+			if f.secrets, err = s.ReadFacts(ctx, tx, h.tenant, job.Definition); err != nil {
 				return false, err
 			}
 		}
@@ -254,7 +256,7 @@ func (s *Store) rewrite(
 		return false, fmt.Errorf("changing the gate of job %s: %w", h.ID, err)
 	}
 	h.Definition, h.definition, h.job, h.lane = next.Definition, next.definition, next.job, next.lane
-	h.sealed, h.uses = next.sealed, next.uses
+	h.hidden = next.hidden
 	switch {
 	case moved:
 		h.placeFirst(now)
@@ -263,7 +265,7 @@ func (s *Store) rewrite(
 	}
 	h.enter(h.stateFor(paused), now)
 	if state == JobCompleted && h.State != JobCompleted {
-		if err := keepTenant(ctx, tx, h.tenant); err != nil {
+		if err := tenants.KeepTenant(ctx, tx, h.tenant); err != nil {
 			return false, err
 		}
 		if err := countIn(ctx, tx, h.tenant, 1, f); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/tenants"
 )
 
 // stranger locks rows until free is called, like a person who locks them in psql and then goes for lunch.
@@ -220,7 +221,7 @@ func TestALockedTenantDrawsNothingAndOthersDo(t *testing.T) {
 	} {
 		t.Run(rows, func(t *testing.T) {
 			c := newClaimer(t)
-			other, err := c.CreateTenant(t.Context(), "other", TenantSettings{Weight: 1})
+			other, err := c.CreateTenant(t.Context(), "other", tenants.TenantSettings{Weight: 1})
 			if err != nil {
 				t.Fatal(err)
 			}

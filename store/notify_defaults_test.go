@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"punctual/scheduler"
+	"punctual/store/secrets"
+	"punctual/store/tenants"
 )
 
 // byDefault makes a list of notices the tenant's default.
 func (c crud) byDefault(list ...scheduler.Notify) {
 	c.t.Helper()
-	_, err := c.EditTenant(c.t.Context(), "default", func(now TenantRecord) (TenantSettings, error) {
+	_, err := c.EditTenant(c.t.Context(), "default", func(now tenants.TenantRecord) (tenants.TenantSettings, error) {
 		now.Notify = list
 		return now.TenantSettings, nil
 	})
@@ -76,11 +78,11 @@ func (c claimer) hearsOf(job, want string) {
 
 func TestADefaultNamesASecretThatIsThere(t *testing.T) {
 	c := newClaimer(t)
-	_, err := c.EditTenant(t.Context(), "default", func(now TenantRecord) (TenantSettings, error) {
+	_, err := c.EditTenant(t.Context(), "default", func(now tenants.TenantRecord) (tenants.TenantSettings, error) {
 		now.Notify = []scheduler.Notify{{On: scheduler.Events, Format: scheduler.FormatPagerDuty, Secret: "pagerduty-key"}}
 		return now.TenantSettings, nil
 	})
-	var unknown *UnknownSecretError
+	var unknown *secrets.UnknownSecretError
 	if !errors.As(err, &unknown) || unknown.Field != "notify[0].secret" {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/pg"
+	"punctual/store/tenants"
 )
 
 // rules are the limits on a tenant's jobs, checked when they are written. The zero value has only the limits of
@@ -99,7 +100,7 @@ func countAnew(ctx context.Context, q pg.Querier, tenant int32) (have int, err e
 	var b pgx.Batch
 	b.Queue(`INSERT INTO punctual.tenant_jobs (tenant) VALUES ($1) ON CONFLICT DO NOTHING`, tenant)
 	b.Queue(`SELECT FROM punctual.tenant_jobs WHERE tenant = $1 FOR NO KEY UPDATE`, tenant)
-	b.Queue(`UPDATE punctual.tenant_jobs SET jobs = (`+liveJobs+`) WHERE tenant = $1 RETURNING jobs`, tenant).
+	b.Queue(`UPDATE punctual.tenant_jobs SET jobs = (`+tenants.LiveJobs+`) WHERE tenant = $1 RETURNING jobs`, tenant).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&have) })
 	return have, pg.Wrap("counting jobs", q.SendBatch(ctx, &b).Close())
 }

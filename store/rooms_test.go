@@ -31,8 +31,9 @@ func TestEachTableIsWrittenByOnePackage(t *testing.T) {
 		"exclusive":     saves,                         // a job's gate, with the job
 		"dead_letters":  {"claim/finish.go"},           // a run's end, with the run
 		"tenants":       {"freeze/freeze.go"},          // whether a tenant is frozen
+		"job_secrets":   {"versions_forget.go"},        // no version refers to them any more
 		// One row has what every replica must know of the deployment.
-		"deployment": {"claim/fences.go", "claim/presence.go", "freeze/identity.go"},
+		"deployment": {"claim/fences.go", "claim/presence.go", "freeze/identity.go", "secrets/datakeys.go"},
 	}
 	tables := map[string]map[string][]string{} // the files that write a table, by package
 	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {

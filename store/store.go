@@ -19,6 +19,8 @@ import (
 	"punctual/store/freeze"
 	"punctual/store/notices"
 	"punctual/store/pg"
+	"punctual/store/secrets"
+	"punctual/store/tenants"
 	"punctual/store/vault"
 )
 
@@ -60,6 +62,8 @@ type Store struct {
 	Audit *audit.Log
 	Days  *days.Days // the daily partitions of runs
 	*claim.Claims
+	*secrets.Secrets
+	*tenants.Tenants
 	*notices.Teller
 	*freeze.Switch
 
@@ -68,9 +72,6 @@ type Store struct {
 	definitions *definitions.Definitions
 	defaults    *notices.Book
 	tidy        tidiness
-	used        usedKeys
-	keyring     keyring
-	credentials *credentials
 }
 
 var (
@@ -93,7 +94,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		o.AuditRetention = audit.DefaultRetention
 	}
 	s := &Store{
-		options: o, credentials: newCredentials(),
+		options:     o,
 		definitions: definitions.New(o.DefaultJitter, o.Retention),
 	}
 	var err error
@@ -102,7 +103,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	s.Switch = freeze.New(s.db, freeze.Options{Log: o.Log, Adopt: o.Adopt})
+	s.Secrets = secrets.New(s.db, secrets.Options{Master: o.Master})
 	s.defaults = notices.NewBook(s.db)
+	s.Tenants = tenants.New(s.db, s.defaults, s.Secrets)
 	s.Teller = notices.NewTeller(s.db, s.definitions, notices.Options{Log: o.Log, PublicURL: o.PublicURL})
 	s.Audit = audit.New(s.db, o.AuditRetention)
 	s.Days = days.New(s.db, o.Retention, o.FailureRetention, o.Log)

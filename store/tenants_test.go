@@ -13,15 +13,16 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/store/audit"
+	"punctual/store/tenants"
 )
 
 func TestADeletedTenantGetsNoJobs(t *testing.T) {
 	c := newCRUD(t)
-	made, err := c.CreateTenant(t.Context(), "alpha", TenantSettings{Weight: 1})
+	made, err := c.CreateTenant(t.Context(), "alpha", tenants.TenantSettings{Weight: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.CreateTenant(t.Context(), "alpha", TenantSettings{Weight: 1}); !errors.Is(err, ErrTenantExists) {
+	if _, err := c.CreateTenant(t.Context(), "alpha", tenants.TenantSettings{Weight: 1}); !errors.Is(err, tenants.ErrTenantExists) {
 		t.Errorf("error %v", err)
 	}
 	if err := c.DeleteTenant(t.Context(), "alpha"); err != nil {
@@ -33,10 +34,10 @@ func TestADeletedTenantGetsNoJobs(t *testing.T) {
 	if _, err := c.For(made.ID).CreateJobs(t.Context(), []NewJob{{Definition: definition("n")}}, ConflictError); err == nil {
 		t.Error("a deleted tenant got a batch")
 	}
-	if _, _, err := c.CreateKey(t.Context(), made.ID, NewKey{Name: "k", Role: "viewer"}); !errors.Is(err, ErrNotFound) {
+	if _, _, err := c.CreateKey(t.Context(), made.ID, tenants.NewKey{Name: "k", Role: "viewer"}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a key: %v", err)
 	}
-	again, err := c.CreateTenant(t.Context(), "alpha", TenantSettings{Weight: 1})
+	again, err := c.CreateTenant(t.Context(), "alpha", tenants.TenantSettings{Weight: 1})
 	if err != nil || again.ID == made.ID {
 		t.Errorf("the name again: %+v, %v", again, err)
 	}
@@ -47,7 +48,7 @@ func TestADeletedTenantGetsNoJobs(t *testing.T) {
 func TestJobsAndTheDeletionOfTheirTenantRace(t *testing.T) {
 	c := newCRUD(t)
 	for range 30 {
-		made, err := c.CreateTenant(t.Context(), "alpha", TenantSettings{Weight: 1})
+		made, err := c.CreateTenant(t.Context(), "alpha", tenants.TenantSettings{Weight: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +77,7 @@ func TestJobsAndTheDeletionOfTheirTenantRace(t *testing.T) {
 // An API key that a replica has cached works for a moment after its tenant was deleted.
 func TestACompletedJobOfADeletedTenantStaysSo(t *testing.T) {
 	c := newCRUD(t)
-	made, err := c.CreateTenant(t.Context(), "alpha", TenantSettings{Weight: 1})
+	made, err := c.CreateTenant(t.Context(), "alpha", tenants.TenantSettings{Weight: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +100,7 @@ func TestACompletedJobOfADeletedTenantStaysSo(t *testing.T) {
 func TestKeysAreFoundByTheirPrefixAndComparedWhole(t *testing.T) {
 	c := newCRUD(t)
 	ctx := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Command, Name: "alice"})
-	key, made, err := c.CreateKey(ctx, c.tenant, NewKey{Name: "k", Role: "editor", Lifetime: time.Minute})
+	key, made, err := c.CreateKey(ctx, c.tenant, tenants.NewKey{Name: "k", Role: "editor", Lifetime: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,7 @@ func TestKeysAreFoundByTheirPrefixAndComparedWhole(t *testing.T) {
 		got.ExpiresIn > time.Minute {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for _, ref := range []string{made.ID.String(), strings.TrimPrefix(made.Prefix, keyStart), made.Prefix, key} {
+	for _, ref := range []string{made.ID.String(), strings.TrimPrefix(made.Prefix, "punctual_"), made.Prefix, key} {
 		if _, id, err := c.FindKey(t.Context(), ref); err != nil || id != made.ID {
 			t.Errorf("%s: %s, %v", ref, id, err)
 		}
@@ -138,14 +139,14 @@ func TestKeysAreFoundByTheirPrefixAndComparedWhole(t *testing.T) {
 	if err := c.db.Pool().QueryRow(t.Context(), `SELECT k::text FROM punctual.api_keys k`).Scan(&stored); err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(stored, key[len(keyStart)+2*prefixBytes+1:]) {
+	if strings.Contains(stored, key[len("punctual_")+16+1:]) {
 		t.Errorf("stored is %s", stored)
 	}
 }
 
 func TestUseOfKeysIsWrittenToTheMinute(t *testing.T) {
 	c := newCRUD(t)
-	_, made, err := c.CreateKey(t.Context(), c.tenant, NewKey{Name: "k", Role: "viewer"})
+	_, made, err := c.CreateKey(t.Context(), c.tenant, tenants.NewKey{Name: "k", Role: "viewer"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +210,7 @@ func TestTenantsAreReadAsTheyWereWrittenInEveryMode(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			c := newCRUDIn(t, mode)
 			n, interval := 7, 90*time.Second
-			settings := TenantSettings{
+			settings := tenants.TenantSettings{
 				Weight: 2, MaxJobs: &n, MinInterval: &interval, AllowedTargets: prefixes("10.0.0.0/8", "fd00::/8"),
 			}
 			made, err := c.CreateTenant(t.Context(), "alpha", settings)
@@ -220,11 +221,13 @@ func TestTenantsAreReadAsTheyWereWrittenInEveryMode(t *testing.T) {
 				t.Error(diff)
 			}
 			changed, err := c.EditTenant(t.Context(), "alpha",
-				func(TenantRecord) (TenantSettings, error) { return TenantSettings{Weight: 1}, nil })
+				func(tenants.TenantRecord) (tenants.TenantSettings, error) {
+					return tenants.TenantSettings{Weight: 1}, nil
+				})
 			if err != nil || changed.MaxJobs != nil || changed.MinInterval != nil || len(changed.AllowedTargets) != 0 {
 				t.Errorf("%+v, %v", changed, err)
 			}
-			key, _, err := c.CreateKey(t.Context(), made.ID, NewKey{Name: "k", Role: "viewer", Lifetime: 24 * time.Hour})
+			key, _, err := c.CreateKey(t.Context(), made.ID, tenants.NewKey{Name: "k", Role: "viewer", Lifetime: 24 * time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -28,6 +28,7 @@ type Proxy struct {
 	stall    string // see StallAfter
 	open     map[net.Conn]bool
 	cuts     int
+	packets  int
 }
 
 // NewProxy starts a proxy for this test in front of the TCP address in dsn, and returns it with dsn as seen through it.
@@ -111,6 +112,13 @@ func (p *Proxy) Accepted() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.accepted
+}
+
+// Packets returns how many packets clients have sent so far.
+func (p *Proxy) Packets() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.packets
 }
 
 // Cuts returns how often CutAfter has closed a connection.
@@ -200,6 +208,7 @@ func (p *Proxy) forward(server io.Writer, client net.Conn) {
 func (p *Proxy) cutsNow(packet []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.packets++
 	if len(p.cutAfter) == 0 || !bytes.Contains(packet, []byte(p.cutAfter[0])) {
 		return false
 	}

@@ -17,6 +17,7 @@ import (
 	"punctual/store"
 	"punctual/store/audit"
 	"punctual/store/pg"
+	"punctual/store/tenants"
 )
 
 // AdminConfig is the configuration of the commands that administer keys and tenants directly in the database.
@@ -66,7 +67,7 @@ func CreateKey(ctx context.Context, c AdminConfig, n NewKey) error {
 		if err != nil {
 			return err
 		}
-		key, made, err := db.CreateKey(ctx, tenant, store.NewKey{Name: n.Name, Role: n.Role, Lifetime: n.Expires})
+		key, made, err := db.CreateKey(ctx, tenant, tenants.NewKey{Name: n.Name, Role: n.Role, Lifetime: n.Expires})
 		if err != nil {
 			return err
 		}
@@ -77,7 +78,7 @@ func CreateKey(ctx context.Context, c AdminConfig, n NewKey) error {
 	})
 }
 
-func validity(k store.Key) string {
+func validity(k tenants.Key) string {
 	if k.ExpiresAt == nil {
 		return "until it is revoked"
 	}
@@ -150,7 +151,7 @@ func CreateTenant(ctx context.Context, c AdminConfig, name string, limits map[st
 	if err := httpapi.CheckTenantName(name); err != nil {
 		return err
 	}
-	settings, err := httpapi.TenantSettingsOf(store.TenantSettings{Weight: 1}, limits)
+	settings, err := httpapi.TenantSettingsOf(tenants.TenantSettings{Weight: 1}, limits)
 	if err != nil {
 		return err
 	}
@@ -166,7 +167,7 @@ func CreateTenant(ctx context.Context, c AdminConfig, name string, limits map[st
 // SetTenant changes the given limits of a tenant.
 func SetTenant(ctx context.Context, c AdminConfig, name string, limits map[string]string) error {
 	return administer(ctx, c, func(ctx context.Context, db *store.Store) error {
-		t, err := db.EditTenant(ctx, name, func(now store.TenantRecord) (store.TenantSettings, error) {
+		t, err := db.EditTenant(ctx, name, func(now tenants.TenantRecord) (tenants.TenantSettings, error) {
 			return httpapi.TenantSettingsOf(now.TenantSettings, limits)
 		})
 		if err != nil {
@@ -179,7 +180,7 @@ func SetTenant(ctx context.Context, c AdminConfig, name string, limits map[strin
 // ListTenants prints all tenants.
 func ListTenants(ctx context.Context, c AdminConfig) error {
 	return administer(ctx, c, func(ctx context.Context, db *store.Store) error {
-		var all []store.TenantRecord
+		var all []tenants.TenantRecord
 		after := ""
 		for {
 			tenants, more, err := db.ListTenants(ctx, after, 500)
@@ -195,7 +196,7 @@ func ListTenants(ctx context.Context, c AdminConfig) error {
 	})
 }
 
-func printTenants(out io.Writer, tenants ...store.TenantRecord) error {
+func printTenants(out io.Writer, tenants ...tenants.TenantRecord) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tWEIGHT\tJOBS\tCONCURRENT RUNS\tRUNS/S\tREQUESTS/S\tMIN INTERVAL\tALLOWED TARGETS\tNOTIFY")
 	for _, t := range tenants {

@@ -84,10 +84,12 @@ func CancelRuns(ctx context.Context, tx pg.Querier, ids []uuid.UUID, reason sche
 		      AND (e.active_run IS NULL OR e.active_run = ANY(o.runs) OR e.waiting_run = ANY(o.runs))
 		    RETURNING e.job_id, e.active_run, e.earlier_runs),
 		next AS (
-		    SELECT `+nextAtGate+` AS run_id
+		    SELECT (SELECT w.run_id FROM punctual.ready w
+		            WHERE w.job_id = e.job_id AND w.at_gate ORDER BY w.run_id LIMIT 1) AS run_id
 		    FROM freed e
 		    WHERE e.active_run IS NULL AND e.earlier_runs IS NULL)
-		UPDATE punctual.ready y SET due_at = `+dueNow+`, at_gate = false
+		UPDATE punctual.ready y
+		SET due_at = greatest(now(), (SELECT r.due_at FROM punctual.runs r WHERE r.id = y.run_id)), at_gate = false
 		WHERE run_id IN (
 		    SELECT y.run_id
 		    FROM punctual.ready y

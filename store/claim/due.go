@@ -58,7 +58,7 @@ type dueRow struct {
 
 // dueClaim is one claim of due slots on its way through the transaction.
 type dueClaim struct {
-	store   *Claims
+	claims  *Claims
 	claim   scheduler.Claim
 	wary    bool
 	conn    *pgx.Conn
@@ -108,7 +108,7 @@ func (s *Claims) claimDue(
 	}
 	var c dueClaim
 	err = s.wary.due.try(func(wary bool) error {
-		c = dueClaim{store: s, claim: claim, wary: wary}
+		c = dueClaim{claims: s, claim: claim, wary: wary}
 		for _, n := range []*notices.Rows{&c.runs.notices, &c.waiting.notices, &c.skips.notices} {
 			n.Defaults = defaults
 		}
@@ -137,7 +137,7 @@ func (s *Claims) claimDue(
 // lock begins the transaction and locks the due rows, in one round trip.
 func (c *dueClaim) lock(ctx context.Context) error {
 	var b pgx.Batch
-	c.store.queueBegin(&b, c.wary)
+	c.claims.queueBegin(&b, c.wary)
 	var f freeze.Look
 	sql, arguments := ofSlots.statement(c.claim)
 	if len(c.claim.Replacing) > 0 {
@@ -173,7 +173,7 @@ func (c *dueClaim) lock(ctx context.Context) error {
 // are not compiled yet, and the gates of jobs whose runs must not overlap.
 func (c *dueClaim) readFacts(ctx context.Context) error {
 	var b pgx.Batch
-	c.found = c.store.definitions.Queue(&b, definitions.Of(c.rows, func(r dueRow) (definitions.Version, int32) {
+	c.found = c.claims.definitions.Queue(&b, definitions.Of(c.rows, func(r dueRow) (definitions.Version, int32) {
 		return r.key, r.tenant
 	}))
 	var gated []uuid.UUID
@@ -195,7 +195,7 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 	if err := mendGates(ctx, c.conn, c.found.Jobs, c.gates); err != nil {
 		return err
 	}
-	if err := c.store.loadTokenKey(ctx, c.conn, maps.Values(c.found.Jobs)); err != nil {
+	if err := c.claims.loadTokenKey(ctx, c.conn, maps.Values(c.found.Jobs)); err != nil {
 		return err
 	}
 	if c.wary {
@@ -203,7 +203,7 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.store.FreeEndedGates(ctx, c.conn, c.gates, c.now)
+	return c.claims.FreeEndedGates(ctx, c.conn, c.gates, c.now)
 }
 
 // decide lets scheduler.Decide settle each row, and collects the plans.
@@ -273,7 +273,7 @@ func (c *dueClaim) room() map[int16]int {
 }
 
 func (c *dueClaim) putOff(r dueRow) {
-	c.store.options.Log.Error("a job cannot be scheduled by this version of Punctual; it is tried again in a minute",
+	c.claims.options.Log.Error("a job cannot be scheduled by this version of Punctual; it is tried again in a minute",
 		"job", r.key.Job, "version", r.key.Version, "error", c.found.Broken[r.key])
 	c.next.add(r, scheduler.Plan{Next: r.scheduledFor, NextRunAt: c.now.Add(definitions.RetryIn)})
 }
@@ -328,7 +328,7 @@ func (c *dueClaim) write(ctx context.Context) error {
 		return err
 	}
 	failpoint.At(failpoint.ClaimCommitted)
-	c.batch.Runs = c.store.withFences(c.batch.Runs, fences, lease)
+	c.batch.Runs = c.claims.withFences(c.batch.Runs, fences, lease)
 	c.batch.Settled = len(c.next.jobs)
 	return nil
 }

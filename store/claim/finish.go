@@ -101,7 +101,9 @@ recorded AS (
     WHERE outcome IS NOT NULL),
 again AS (
     INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane, held_by, held_since, held_until)
-    SELECT id, job_id, greatest(now() + retry_in, due_at), tenant, ` + readyLane + `, held_by, held_since, held_until
+    SELECT id, job_id, greatest(now() + retry_in, due_at), tenant,
+           -- backfills and replays wait in the lane of ordered runs
+           CASE WHEN trigger IN ('backfill', 'replay') THEN lane | 3 ELSE lane END, held_by, held_since, held_until
     FROM ended
     WHERE status IN ('retrying', 'pending')),
 buried AS (
@@ -132,9 +134,38 @@ WITH accepted AS (
     RETURNING r.id, r.job_id, r.tenant, r.lane, u.silence),
 deadline AS (
     INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
-    SELECT id, job_id, now() + silence, tenant, ` + deadlineLane + `
+    SELECT id, job_id, now() + silence, tenant, -1 - lane / 4 -- no claim reads this lane: see selectSilent
     FROM accepted)
 SELECT id FROM accepted`
+
+// releaseGates frees the gates of runs that have ended. The gates are locked, and this statement sees the runs as the
+// updates left them: it frees a gate only when the run it names has ended. The oldest run that waits at the gate is due
+// at once, but never before its slot, even when the clock was set back. A run that replaces the ended one comes before
+// everything else of its tenant that waits: the run was ended for it and for no other.
+const releaseGates = `
+WITH freed AS (
+    UPDATE punctual.exclusive e SET active_run = NULL
+    FROM punctual.runs r
+    WHERE e.job_id = ANY($1::uuid[])
+      AND e.active_run = r.id
+      AND r.id = ANY($2::uuid[])
+      AND r.status IN ('succeeded', 'dead', 'skipped', 'cancelled')
+    RETURNING e.job_id, CASE WHEN r.reason = 'replaced' THEN e.waiting_run END AS successor)
+UPDATE punctual.ready y
+SET at_gate = false,
+    due_at = CASE
+        WHEN e.successor IS NULL OR (SELECT r.due_at FROM punctual.runs r WHERE r.id = y.run_id) > now()
+        THEN greatest(now(), (SELECT r.due_at FROM punctual.runs r WHERE r.id = y.run_id))
+        ELSE least(now(), (
+            SELECT o.due_at - interval '1 ms'
+            FROM punctual.ready o
+            WHERE o.lane = y.lane AND o.tenant = y.tenant AND o.due_at <= now()
+            ORDER BY o.due_at LIMIT 1))
+        END
+FROM freed e
+WHERE y.run_id = coalesce(e.successor, (
+    SELECT w.run_id FROM punctual.ready w
+    WHERE w.job_id = e.job_id AND w.at_gate ORDER BY w.run_id LIMIT 1))`
 
 // Finish implements scheduler.Store. It is idempotent: an outcome that was written before counts as superseded.
 func (s *Claims) Finish(
@@ -211,24 +242,7 @@ func QueueFinish(
 	queueTurnedLate(b, outcomes)
 	queueOutcomes(b, outcomes, on, written)
 	if len(gated) > 0 {
-		// The gates are locked, and this statement sees the runs as the updates left them: it frees a gate only when
-		// the run it names has ended.
-		// The oldest run that waits at the gate is due at once, but never before its slot, even when the clock was set
-		// back. A run that replaces the ended one comes before everything else of its tenant that waits: the run was
-		// ended for it and for no other.
-		b.Queue(`
-			WITH freed AS (
-			    UPDATE punctual.exclusive e SET active_run = NULL
-			    FROM punctual.runs r
-			    WHERE e.job_id = ANY($1::uuid[])
-			      AND e.active_run = r.id
-			      AND r.id = ANY($2::uuid[])
-			      AND r.status IN ('succeeded', 'dead', 'skipped', 'cancelled')
-			    RETURNING e.job_id, CASE WHEN r.reason = 'replaced' THEN e.waiting_run END AS successor)
-			UPDATE punctual.ready y
-			SET due_at = CASE WHEN e.successor IS NULL THEN `+dueNow+` ELSE `+dueFirst+` END, at_gate = false
-			FROM freed e
-			WHERE y.run_id = coalesce(e.successor, `+nextAtGate+`)`, gated, runs)
+		b.Queue(releaseGates, gated, runs)
 	}
 	if len(released) > 0 {
 		b.Queue(`DELETE FROM punctual.claims WHERE id = ANY($1::uuid[])`, released)
@@ -257,17 +271,6 @@ func queueTurnedLate(b *pgx.Batch, outcomes []scheduler.Outcome) {
 			  AND coalesce(r.status = 'running', false)`, ids, fences)
 	}
 }
-
-// dueNow is the due time of a run y of ready that need not wait any more.
-const dueNow = `greatest(now(), (SELECT r.due_at FROM punctual.runs r WHERE r.id = y.run_id))`
-
-// dueFirst is the due time of a run y of ready that comes before all other runs of its tenant in its lane.
-const dueFirst = `CASE WHEN ` + dueNow + ` > now() THEN ` + dueNow + `
-	ELSE least(now(), (
-	    SELECT o.due_at - interval '1 ms'
-	    FROM punctual.ready o
-	    WHERE o.lane = y.lane AND o.tenant = y.tenant AND o.due_at <= now()
-	    ORDER BY o.due_at LIMIT 1)) END`
 
 // gatedJobs returns, sorted, the jobs whose gates may be held by runs among the outcomes. It also returns these runs.
 func gatedJobs(outcomes []scheduler.Outcome) (jobs, runs []uuid.UUID) {

@@ -288,13 +288,6 @@ func queuePark(b *pgx.Batch, runs []uuid.UUID) {
 		WHERE run_id = ANY($1::uuid[])`, runs, parking)
 }
 
-// nextAtGate is the oldest run that waits at the gate of a job e.job_id.
-const nextAtGate = `(
-	SELECT w.run_id
-	FROM punctual.ready w
-	WHERE w.job_id = e.job_id AND w.at_gate
-	ORDER BY w.run_id LIMIT 1)`
-
 // OpenGate lets the runs of a job overlap from now on. Call it before the job's row is locked, and queueReleaseAll
 // after that.
 func OpenGate(ctx context.Context, tx *pg.Tx, job uuid.UUID) error {
@@ -308,7 +301,10 @@ func OpenGate(ctx context.Context, tx *pg.Tx, job uuid.UUID) error {
 // QueueReleaseAll sets due every run that waits at the gate of a job.
 func QueueReleaseAll(b *pgx.Batch, job uuid.UUID) {
 	b.Queue(`SELECT FROM punctual.ready WHERE job_id = $1 AND at_gate ORDER BY run_id FOR UPDATE`, job)
-	b.Queue(`UPDATE punctual.ready y SET due_at = `+dueNow+`, at_gate = false WHERE job_id = $1 AND at_gate`, job)
+	b.Queue(`
+		UPDATE punctual.ready y
+		SET due_at = greatest(now(), (SELECT r.due_at FROM punctual.runs r WHERE r.id = y.run_id)), at_gate = false
+		WHERE y.job_id = $1 AND y.at_gate`, job)
 }
 
 // QueueCloseGate keeps the runs of a job from overlapping from now on. The runs in flight have the gate until they end.
@@ -373,17 +369,17 @@ func (s *Claims) FreeGates(ctx context.Context) (left bool, err error) {
 	if len(jobs) == 0 {
 		return false, nil
 	}
-	return false, s.releaseAt(ctx, `w.job_id = ANY($1::uuid[])`, jobs)
+	return false, s.releaseAt(ctx, jobs)
 }
 
 // CheckGates sets due the runs that wait at gates that are free. It is for a run that was not set due when its gate was
 // freed: the run would wait for an hour or two.
 func (s *Claims) CheckGates(ctx context.Context) error {
-	return s.releaseAt(ctx, `$1::uuid[] IS NULL`, nil)
+	return s.releaseAt(ctx, nil)
 }
 
-// releaseAt sets due the oldest run at each free gate, among the waiting rows w that a condition selects.
-func (s *Claims) releaseAt(ctx context.Context, condition string, jobs []uuid.UUID) error {
+// releaseAt sets due the oldest run at each free gate: of the given jobs, or with nil of all.
+func (s *Claims) releaseAt(ctx context.Context, jobs []uuid.UUID) error {
 	released := 0
 	var b pgx.Batch
 	b.Queue(pg.ByIndex)
@@ -391,7 +387,7 @@ func (s *Claims) releaseAt(ctx context.Context, condition string, jobs []uuid.UU
 		WITH waiting AS MATERIALIZED (
 		    SELECT DISTINCT ON (w.job_id) w.job_id, w.run_id
 		    FROM punctual.ready w
-		    WHERE w.at_gate AND `+condition+`
+		    WHERE w.at_gate AND ($1::uuid[] IS NULL OR w.job_id = ANY($1::uuid[]))
 		    ORDER BY w.job_id, w.run_id),
 		free AS MATERIALIZED (
 		    SELECT w.run_id
@@ -405,7 +401,8 @@ func (s *Claims) releaseAt(ctx context.Context, condition string, jobs []uuid.UU
 		    JOIN free f ON f.run_id = y.run_id
 		    WHERE y.at_gate
 		    FOR UPDATE OF y SKIP LOCKED)
-		UPDATE punctual.ready y SET due_at = `+dueNow+`, at_gate = false
+		UPDATE punctual.ready y
+		SET due_at = greatest(now(), (SELECT r.due_at FROM punctual.runs r WHERE r.id = y.run_id)), at_gate = false
 		FROM mine m
 		WHERE y.run_id = m.run_id
 		RETURNING 1`, jobs).

@@ -28,7 +28,11 @@ SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_
        d.headers, d.body, d.webhook_id,
        coalesce(d.idempotency_key, ''), coalesce(d.notify_url, ''), coalesce(d.notify_secret, ''),
        r.accepted_at IS NOT NULL AND r.status = 'running', coalesce(r.fence, 0), coalesce(r.started_at, now()),
-       CASE WHEN r.status = 'running' THEN ` + silencesOf + ` ELSE 0 END,
+       CASE WHEN r.status = 'running' THEN (
+           SELECT count(*)
+           FROM (SELECT a.outcome, a.reason FROM punctual.attempts a
+                 WHERE a.run_id = r.id ORDER BY a.fence DESC LIMIT 2) last
+           WHERE last.outcome = 'lost' AND last.reason = 'silent') ELSE 0 END,
        CASE WHEN r.claimed_at IS NOT NULL AND r.status <> 'running' AND r.trigger <> 'notify'
             THEN (SELECT j.state = 'deleted' FROM punctual.jobs j WHERE j.id = r.job_id)
             ELSE false END, ` + KeptColumns + `
@@ -56,7 +60,7 @@ const gateRetry = time.Second
 
 // readyClaim is one claim of ready runs on its way through the transaction.
 type readyClaim struct {
-	store    *Claims
+	claims   *Claims
 	claim    scheduler.Claim
 	silent   bool // claims the attempts of overdue targets instead of due runs
 	more     bool // there may be more overdue attempts
@@ -123,7 +127,7 @@ func (s *Claims) claimReady(ctx context.Context, what readyClaim) (c readyClaim,
 	}
 	err = s.wary.ready.try(func(wary bool) error {
 		c = what
-		c.store, c.defaults, c.wary, c.tenants, c.held =
+		c.claims, c.defaults, c.wary, c.tenants, c.held =
 			s, defaults, wary, map[uuid.UUID]int32{}, map[uuid.UUID]*scheduler.Held{}
 		return s.onConn(ctx, func(conn *pgx.Conn) error {
 			c.conn = conn
@@ -147,7 +151,7 @@ func (c *readyClaim) lock(ctx context.Context) error {
 	var places []place
 	var f freeze.Look
 	var b pgx.Batch
-	c.store.queueBegin(&b, c.wary)
+	c.claims.queueBegin(&b, c.wary)
 	b.Queue(sql, arguments...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var run, job uuid.UUID
@@ -250,7 +254,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 	versions := definitions.Of(c.waiting, func(w waitingRun) (definitions.Version, int32) {
 		return w.key, c.tenants[w.RunID]
 	})
-	if c.found, err = c.store.definitions.Read(ctx, c.conn, versions); err != nil {
+	if c.found, err = c.claims.definitions.Read(ctx, c.conn, versions); err != nil {
 		return err
 	}
 	if err := c.readPresence(ctx); err != nil {
@@ -259,10 +263,10 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 	if err := mendGates(ctx, c.conn, c.found.Jobs, c.gates); err != nil {
 		return err
 	}
-	if err := c.store.loadTokenKey(ctx, c.conn, maps.Values(c.found.Jobs)); err != nil {
+	if err := c.claims.loadTokenKey(ctx, c.conn, maps.Values(c.found.Jobs)); err != nil {
 		return err
 	}
-	return c.store.FreeEndedGates(ctx, c.conn, c.gates, c.now)
+	return c.claims.FreeEndedGates(ctx, c.conn, c.gates, c.now)
 }
 
 // decide lets each waiting run start, oldest first, unless another run holds its job's gate. It asks whether the job
@@ -278,7 +282,7 @@ func (c *readyClaim) decide() {
 			c.found.Broken[w.key] = err
 		}
 		if job == nil {
-			c.store.options.Log.Error("a run cannot be sent by this version of Punctual; it is tried again in a minute",
+			c.claims.options.Log.Error("a run cannot be sent by this version of Punctual; it is tried again in a minute",
 				"run", w.RunID, "job", w.key.Job, "version", w.key.Version, "error", c.found.Broken[w.key])
 			c.putOff(w.RunID, definitions.RetryIn, waits)
 			continue
@@ -360,8 +364,8 @@ func (c *readyClaim) write(ctx context.Context) error {
 		return err
 	}
 	failpoint.At(failpoint.ReadyCommitted)
-	c.batch.Runs = c.store.withFences(c.batch.Runs, fences, lease)
+	c.batch.Runs = c.claims.withFences(c.batch.Runs, fences, lease)
 	c.batch.Settled = len(c.leave) + len(c.park)
-	c.store.Ended(c.ended, written)
+	c.claims.Ended(c.ended, written)
 	return nil
 }

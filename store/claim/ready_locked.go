@@ -24,7 +24,7 @@ func (c *readyClaim) leaveLocked(w waitingRun, waits map[uuid.UUID]bool) bool {
 	if !run && (!w.overdue || !job) {
 		return false
 	}
-	c.store.wary.ready.found()
+	c.claims.wary.ready.found()
 	c.putOff(w.RunID, gateRetry, waits)
 	return true
 }
@@ -56,7 +56,7 @@ func (c *dueClaim) leaveLocked(ctx context.Context) error {
 		_, active := busy[g.active]
 		_, waiting := busy[g.Waiting]
 		if active || waiting {
-			c.store.wary.due.found()
+			c.claims.wary.due.found()
 			continue
 		}
 		rows = append(rows, r)

@@ -23,10 +23,15 @@ const (
 )
 
 // readClaimed reads claims and the runs that are still running under them. It leaves out runs that have ended, that a
-// later attempt holds, or that their targets work on.
+// later attempt holds, or that their targets work on. It counts, up to two, the attempts in a row just before the
+// present one that were lost with their replica.
 const readClaimed = `
 SELECT c.id, r.id, r.job_id, r.job_version, r.tenant, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late,
-       r.attempt, r.fence, r.started_at, now(), ` + lossesOf + `,
+       r.attempt, r.fence, r.started_at, now(),
+       (SELECT count(*)
+        FROM (SELECT a.outcome, a.reason FROM punctual.attempts a
+              WHERE a.run_id = r.id ORDER BY a.fence DESC LIMIT 2) last
+        WHERE last.outcome = 'lost' AND last.reason <> 'silent'),
        coalesce(d.notify_url, ''), coalesce(d.notify_secret, '')
 FROM punctual.claims c
 CROSS JOIN LATERAL unnest(c.run_ids) AS u(run_id)
@@ -34,19 +39,6 @@ LEFT JOIN punctual.runs r
   ON r.id = u.run_id AND r.status = 'running' AND r.replica = c.replica AND r.accepted_at IS NULL
 LEFT JOIN LATERAL (SELECT * FROM punctual.run_data d WHERE d.run_id = r.id) d ON true
 WHERE `
-
-// lossesOf is how many attempts in a row, just before a run's present one, were lost with their replica. silencesOf is
-// how many were lost because their target was silent. Both count up to two.
-const (
-	lossesOf = `(
-		SELECT count(*)
-		FROM (SELECT a.outcome, a.reason FROM punctual.attempts a WHERE a.run_id = r.id ORDER BY a.fence DESC LIMIT 2) last
-		WHERE last.outcome = 'lost' AND last.reason <> 'silent')`
-	silencesOf = `(
-		SELECT count(*)
-		FROM (SELECT a.outcome, a.reason FROM punctual.attempts a WHERE a.run_id = r.id ORDER BY a.fence DESC LIMIT 2) last
-		WHERE last.outcome = 'lost' AND last.reason = 'silent')`
-)
 
 // claimedRun is a run that is running under a claim.
 type claimedRun struct {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 )
 
@@ -15,17 +14,9 @@ const silentBatch = 100
 // BeatSoon is how far ahead a heartbeat, which comes every two seconds, names a chore that is done at an instant.
 const BeatSoon = `interval '2 s'`
 
-// SQL for the lane of ready in which a run with these columns waits: its own, or the lane of ordered runs (see
-// scheduler.OrderLane). The deadline of a target that works on waits in a lane of its queue that no claim reads,
-// because ending an attempt takes no worker slot.
-const (
-	readyLane = `CASE WHEN trigger IN
-		('` + string(scheduler.TriggerBackfill) + `', '` + string(scheduler.TriggerReplay) + `')
-		THEN lane | 3 ELSE lane END`
-	deadlineLane = `-1 - lane / 4`
-)
-
-// selectSilent locks deadlines that have passed. It leaves those of frozen tenants, which delay no others.
+// selectSilent locks deadlines that have passed. The deadline of a target that works on waits in a lane of its queue
+// that no claim reads, because ending an attempt takes no worker slot. It leaves those of frozen tenants, which delay
+// no others.
 const selectSilent = `
 SELECT s.*, now() FROM punctual.queues q CROSS JOIN LATERAL (
     SELECT y.run_id, y.job_id, y.tenant, y.lane, y.held_by, y.held_since, y.held_until FROM punctual.ready y

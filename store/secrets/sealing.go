@@ -1,4 +1,4 @@
-package store
+package secrets
 
 import (
 	"context"
@@ -30,23 +30,26 @@ func (e *NoStoredSecretError) Error() string {
 	return fmt.Sprintf("%s: there is no stored value to keep", e.Field)
 }
 
-// secretFacts are what writes of jobs with secrets need to know.
-type secretFacts struct {
+// Facts are what writes of jobs with secrets need to know. The zero value is for jobs without secrets.
+type Facts struct {
 	key   *vault.DataKey  // nil: there is no value to encrypt
 	names map[string]bool // of the secrets that exist; none of them can be deleted until the transaction ends
 }
 
-// hasSecrets reports whether a definition holds secrets or refers to some.
-func hasSecrets(d scheduler.Definition) bool {
+// Read reports whether the facts have been read.
+func (f Facts) Read() bool { return f.names != nil }
+
+// Has reports whether a definition holds secrets or refers to some.
+func Has(d scheduler.Definition) bool {
 	return d.Target.Auth != nil || len(d.Target.SecretHeaders) > 0 || d.Target.TLS != nil ||
 		slices.ContainsFunc(d.Notify, func(n scheduler.Notify) bool { return n.Secret != "" })
 }
 
-// readSecretFacts reads secretFacts if any of the definitions has secrets.
-func (s *Store) readSecretFacts(
+// ReadFacts reads secretFacts if any of the definitions has secrets.
+func (s *Secrets) ReadFacts(
 	ctx context.Context, tx *pg.Tx, tenant int32, definitions ...scheduler.Definition,
-) (secretFacts, error) {
-	f := secretFacts{names: map[string]bool{}}
+) (Facts, error) {
+	f := Facts{names: map[string]bool{}}
 	asked, values := map[string]bool{}, false
 	for _, d := range definitions {
 		for _, name := range d.SecretNames() {
@@ -82,7 +85,21 @@ func (s *Store) readSecretFacts(
 	return f, nil
 }
 
-// sealedValue is a row of job_secrets to be written.
+// KnowsSecrets returns an *UnknownSecretError if a list names a secret that its tenant does not have.
+func (s *Secrets) KnowsSecrets(ctx context.Context, tx *pg.Tx, tenant int32, list []scheduler.Notify) error {
+	f, err := s.ReadFacts(ctx, tx, tenant, scheduler.Definition{Notify: list})
+	if err != nil {
+		return err
+	}
+	for field, name := range (scheduler.Definition{Notify: list}).SecretNames() {
+		if !f.names[name] {
+			return &UnknownSecretError{Field: field, Name: name}
+		}
+	}
+	return nil
+}
+
+// sealedValue is an encrypted value, such as a row of job_secrets.
 type sealedValue struct {
 	id         uuid.UUID
 	key        int64
@@ -93,18 +110,28 @@ func jobSecretPlace(tenant int32, job, id uuid.UUID) vault.Place {
 	return vault.Place{Tenant: tenant, Kind: "job secret", Name: job.String() + "/" + id.String()}
 }
 
-// seal returns a definition with an id in the place of every secret value. The encrypted values are kept in h, to be
-// written with the job.
-func (h *held) seal(d scheduler.Definition, f secretFacts) (scheduler.Definition, error) {
-	h.sealed, h.uses = nil, nil
-	if !hasSecrets(d) {
+// OfJob are the secrets of a job's new definition, to be written with the job.
+type OfJob struct {
+	tenant int32
+	job    uuid.UUID
+	sealed []sealedValue
+	uses   []string // names of the secrets that the definition refers to
+}
+
+// Of returns the secrets of a job without any.
+func Of(tenant int32, job uuid.UUID) OfJob { return OfJob{tenant: tenant, job: job} }
+
+// Seal returns a definition with an id in the place of every secret value. The encrypted values are kept, to be written
+// by queue.
+func (j *OfJob) Seal(d scheduler.Definition, f Facts) (scheduler.Definition, error) {
+	if !Has(d) {
 		return d, nil
 	}
 	for field, name := range d.SecretNames() {
 		if !f.names[name] {
 			return d, &UnknownSecretError{Field: field, Name: name}
 		}
-		h.uses = append(h.uses, name)
+		j.uses = append(j.uses, name)
 	}
 	var failed error
 	d.EachHidden(func(field string, v *scheduler.Hidden) {
@@ -115,12 +142,12 @@ func (h *held) seal(d scheduler.Definition, f secretFacts) (scheduler.Definition
 			failed = &NoStoredSecretError{Field: field}
 			return
 		}
-		*v, failed = h.sealValue(v.Value(), f.key)
+		*v, failed = j.sealValue(v.Value(), f.key)
 	})
 	return d, failed
 }
 
-func (h *held) sealValue(value string, key *vault.DataKey) (scheduler.Hidden, error) {
+func (j *OfJob) sealValue(value string, key *vault.DataKey) (scheduler.Hidden, error) {
 	if key == nil {
 		return scheduler.Hidden{}, errors.New("encrypting a job's secret: no data key was read")
 	}
@@ -128,38 +155,38 @@ func (h *held) sealValue(value string, key *vault.DataKey) (scheduler.Hidden, er
 	if err != nil {
 		return scheduler.Hidden{}, fmt.Errorf("making a secret's id: %w", err)
 	}
-	ciphertext, err := key.Seal([]byte(value), jobSecretPlace(h.tenant, h.ID, id))
-	h.sealed = append(h.sealed, sealedValue{id, key.ID, ciphertext})
+	ciphertext, err := key.Seal([]byte(value), jobSecretPlace(j.tenant, j.job, id))
+	j.sealed = append(j.sealed, sealedValue{id, key.ID, ciphertext})
 	return scheduler.SealedAs(id), err
 }
 
-// queueSecrets queues the statements that write the definition's secrets. The job's row must exist by then.
-func (h *held) queueSecrets(b *pgx.Batch) {
-	for _, v := range h.sealed {
+// Queue queues the statements that write the definition's secrets. The job's row must exist by then.
+func (j *OfJob) Queue(b *pgx.Batch) {
+	for _, v := range j.sealed {
 		b.Queue(`
 			INSERT INTO punctual.job_secrets (id, tenant, job_id, data_key, ciphertext) VALUES ($1, $2, $3, $4, $5)`,
-			v.id, h.tenant, h.ID, v.key, v.ciphertext)
+			v.id, j.tenant, j.job, v.key, v.ciphertext)
 	}
-	for _, name := range h.uses {
+	for _, name := range j.uses {
 		b.Queue(`
 			INSERT INTO punctual.secret_uses (tenant, name, job_id) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
-			h.tenant, name, h.ID)
+			j.tenant, name, j.job)
 	}
 }
 
-// keepSecrets returns a new definition of a held job with the stored values in place of those that are unchanged and
-// those that the definition asks to keep. So writing a job again changes nothing. A stored value that is not this job's
-// own is refused.
-func (s *Store) keepSecrets(
-	ctx context.Context, tx *pg.Tx, h *held, d scheduler.Definition,
+// KeepSecrets returns a new definition of a job with the stored values in place of those that are unchanged and those
+// that the definition asks to keep. So writing a job again changes nothing. A stored value that is not in the job's old
+// definition is refused.
+func (s *Secrets) KeepSecrets(
+	ctx context.Context, q pg.Querier, tenant int32, job uuid.UUID, old, d scheduler.Definition,
 ) (scheduler.Definition, error) {
-	own, old := map[string]uuid.UUID{}, h.Definition
+	own := map[string]uuid.UUID{}
 	old.EachHidden(func(field string, v *scheduler.Hidden) {
 		if id, ok := v.Sealed(); ok {
 			own[field] = id
 		}
 	})
-	values, err := s.jobSecrets(ctx, tx, h, d, own)
+	values, err := s.storedValues(ctx, q, tenant, job, d, own)
 	if err != nil {
 		return d, err
 	}
@@ -171,7 +198,7 @@ func (s *Store) keepSecrets(
 		case v.Kept():
 			err = &NoStoredSecretError{Field: field}
 		case sealed && id != own[field]:
-			err = fmt.Errorf("job %s: %s names a stored value that is not its own", h.ID, field)
+			err = fmt.Errorf("job %s: %s names a stored value that is not its own", job, field)
 		case !sealed && known && subtle.ConstantTimeCompare([]byte(stored), []byte(v.Value())) == 1:
 			*v = scheduler.SealedAs(own[field])
 		}
@@ -179,10 +206,10 @@ func (s *Store) keepSecrets(
 	return d, err
 }
 
-// jobSecrets decrypts the stored values of the fields in which a new definition has a value too. A value that cannot be
-// decrypted is left out, and so replaced.
-func (s *Store) jobSecrets(
-	ctx context.Context, tx *pg.Tx, h *held, d scheduler.Definition, own map[string]uuid.UUID,
+// storedValues decrypts the stored values of the fields in which a new definition has a value too. A value that cannot
+// be decrypted is left out, and so replaced.
+func (s *Secrets) storedValues(
+	ctx context.Context, q pg.Querier, tenant int32, job uuid.UUID, d scheduler.Definition, own map[string]uuid.UUID,
 ) (map[string]string, error) {
 	fields := map[uuid.UUID]string{}
 	d.EachHidden(func(field string, v *scheduler.Hidden) {
@@ -193,37 +220,23 @@ func (s *Store) jobSecrets(
 	if len(fields) == 0 {
 		return nil, nil
 	}
-	rows, err := tx.Query(ctx, `
+	rows, err := q.Query(ctx, `
 		SELECT id, data_key, ciphertext FROM punctual.job_secrets WHERE job_id = $1 AND id = ANY($2::uuid[])`,
-		h.ID, slices.Collect(maps.Keys(fields)))
+		job, slices.Collect(maps.Keys(fields)))
 	if err != nil {
-		return nil, fmt.Errorf("reading the secrets of job %s: %w", h.ID, err)
+		return nil, fmt.Errorf("reading the secrets of job %s: %w", job, err)
 	}
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (v sealedValue, err error) {
 		return v, row.Scan(&v.id, &v.key, &v.ciphertext)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("reading the secrets of job %s: %w", h.ID, err)
+		return nil, fmt.Errorf("reading the secrets of job %s: %w", job, err)
 	}
 	values := map[string]string{}
 	for _, v := range found {
-		if value, err := s.open(ctx, tx, v.key, v.ciphertext, jobSecretPlace(h.tenant, h.ID, v.id)); err == nil {
+		if value, err := s.open(ctx, q, v.key, v.ciphertext, jobSecretPlace(tenant, job, v.id)); err == nil {
 			values[fields[v.id]] = value
 		}
 	}
 	return values, nil
-}
-
-// knowsSecrets returns an *UnknownSecretError if a list names a secret that its tenant does not have.
-func (s *Store) knowsSecrets(ctx context.Context, tx *pg.Tx, tenant int32, list []scheduler.Notify) error {
-	f, err := s.readSecretFacts(ctx, tx, tenant, scheduler.Definition{Notify: list})
-	if err != nil {
-		return err
-	}
-	for field, name := range (scheduler.Definition{Notify: list}).SecretNames() {
-		if !f.names[name] {
-			return &UnknownSecretError{Field: field, Name: name}
-		}
-	}
-	return nil
 }

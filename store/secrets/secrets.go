@@ -1,4 +1,4 @@
-package store
+package secrets
 
 import (
 	"context"
@@ -40,6 +40,12 @@ func (e *SecretInUseError) Error() string {
 	return fmt.Sprintf("secret %q is used by active or paused jobs: %s%s", e.Name, strings.Join(e.Jobs, ", "), others)
 }
 
+// cursor marks cursors of the list of secrets.
+const cursor byte = 's'
+
+// tries is how often a write looks again for what another transaction has just made or removed.
+const tries = 5
+
 const namedColumns = `id, name, description, version, created_at, updated_at`
 
 func scanSecret(row pgx.CollectableRow) (Secret, error) {
@@ -54,7 +60,7 @@ func secretPlace(tenant int32, id uuid.UUID, name string) vault.Place {
 }
 
 // PutSecret creates a secret or gives it another value. The same value and description change nothing.
-func (s *Store) PutSecret(
+func (s *Secrets) PutSecret(
 	ctx context.Context, tenant int32, name, value, description string,
 ) (r Secret, created bool, err error) {
 	err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
@@ -62,7 +68,7 @@ func (s *Store) PutSecret(
 		if err != nil {
 			return err
 		}
-		for range rounds {
+		for range tries {
 			var known bool
 			if r, known, err = s.rewriteSecret(ctx, tx, key, tenant, name, value, description); known || err != nil {
 				return err
@@ -71,14 +77,14 @@ func (s *Store) PutSecret(
 				return err
 			}
 		}
-		return fmt.Errorf("secret %q was created and deleted during every attempt to write it: %w", name, ErrState)
+		return fmt.Errorf("secret %q was created and deleted during every attempt to write it: %w", name, pg.ErrState)
 	})
-	s.credentials.forget() // other replicas read secrets again within seconds
+	s.ForgetSecrets() // other replicas read secrets again within seconds
 	return r, created, err
 }
 
 // rewriteSecret changes the secret with a name. known is false if there is none.
-func (s *Store) rewriteSecret(
+func (s *Secrets) rewriteSecret(
 	ctx context.Context, tx *pg.Tx, key *vault.DataKey, tenant int32, name, value, description string,
 ) (r Secret, known bool, err error) {
 	var old int64
@@ -155,7 +161,7 @@ func insertSecret(
 }
 
 // GetSecret returns what may be known about a secret. The error is ErrNotFound if there is none.
-func (s *Store) GetSecret(ctx context.Context, tenant int32, name string) (Secret, error) {
+func (s *Secrets) GetSecret(ctx context.Context, tenant int32, name string) (Secret, error) {
 	rows, err := s.db.Reader(ctx, tenant).Query(ctx, `
 		SELECT `+namedColumns+` FROM punctual.secrets WHERE tenant = $1 AND name = $2`, tenant, name)
 	if err != nil {
@@ -163,7 +169,7 @@ func (s *Store) GetSecret(ctx context.Context, tenant int32, name string) (Secre
 	}
 	r, err := pgx.CollectExactlyOneRow(rows, scanSecret)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return r, fmt.Errorf("secret %q: %w", name, ErrNotFound)
+		return r, fmt.Errorf("secret %q: %w", name, pg.ErrNotFound)
 	}
 	if err != nil {
 		return r, fmt.Errorf("reading secret %q: %w", name, err)
@@ -172,11 +178,11 @@ func (s *Store) GetSecret(ctx context.Context, tenant int32, name string) (Secre
 }
 
 // ListSecrets returns a page of secrets, newest first.
-func (s *Store) ListSecrets(
+func (s *Secrets) ListSecrets(
 	ctx context.Context, tenant int32, p pg.Page,
 ) (list []Secret, nextCursor string, err error) {
 	var c pg.Conditions
-	if err := c.Page(p, secretCursor, `id < ?`); err != nil {
+	if err := c.Page(p, cursor, `id < ?`); err != nil {
 		return nil, "", err
 	}
 	c.Add(`tenant = ?`, tenant)
@@ -189,7 +195,7 @@ func (s *Store) ListSecrets(
 	if list, err = pgx.CollectRows(rows, scanSecret); err != nil {
 		return nil, "", fmt.Errorf("listing secrets: %w", err)
 	}
-	list, nextCursor = pg.Cut(list, p, secretCursor, func(r Secret) uuid.UUID { return r.ID })
+	list, nextCursor = pg.Cut(list, p, cursor, func(r Secret) uuid.UUID { return r.ID })
 	return list, nextCursor, nil
 }
 
@@ -198,22 +204,26 @@ const mostNamedJobs = 10
 
 // DeleteSecret deletes a secret. The error is *SecretInUseError while active or paused jobs refer to the secret, and
 // ErrNotFound if there is none.
-func (s *Store) DeleteSecret(ctx context.Context, tenant int32, name string) error {
-	defer s.credentials.forget()
+func (s *Secrets) DeleteSecret(ctx context.Context, tenant int32, name string) error {
+	defer s.ForgetSecrets()
 	return s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		// A transaction that writes a job with a reference to the secret shares this lock until it ends: see secretFacts.
 		var id uuid.UUID
 		err := tx.QueryRow(ctx, `
 			SELECT id FROM punctual.secrets WHERE tenant = $1 AND name = $2 FOR UPDATE`, tenant, name).Scan(&id)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return fmt.Errorf("secret %q: %w", name, ErrNotFound)
+			return fmt.Errorf("secret %q: %w", name, pg.ErrNotFound)
 		}
 		if err != nil {
 			return fmt.Errorf("locking secret %q: %w", name, err)
 		}
 		rows, err := tx.Query(ctx, `
-			SELECT j.name FROM punctual.secret_uses x JOIN `+jobTables+` ON j.id = x.job_id
-			WHERE x.tenant = $1 AND x.name = $2 AND j.tenant = $1 AND `+jobState+` IN ('active', 'paused')
+			SELECT j.name FROM punctual.secret_uses x
+			JOIN punctual.jobs j ON j.id = x.job_id
+			JOIN punctual.schedules s ON s.job_id = j.id
+			JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version
+			WHERE x.tenant = $1 AND x.name = $2 AND j.tenant = $1
+			  AND punctual.job_state(j.state, s.completed_at) IN ('active', 'paused')
 			  AND $2 IN (v.definition #>> '{target,auth,secret}',
 			             v.definition #>> '{target,tls,client_certificate}',
 			             v.definition #>> '{target,tls,ca}')
@@ -236,4 +246,28 @@ func (s *Store) DeleteSecret(ctx context.Context, tenant int32, name string) err
 		}
 		return noteSecretsChanged(ctx, tx)
 	})
+}
+
+// secretShot is a secret as the audit log shows it: never with the secret itself, nor with anything made of it.
+type secretShot struct {
+	Description string `json:"description"`
+	Version     int32  `json:"version"`
+}
+
+// secretPut is the change that gave a secret its value or its description. before is nil for a new secret.
+func secretPut(before *Secret, after Secret) audit.Change {
+	c := audit.Change{
+		Action: audit.SecretPut, ID: after.ID, Name: after.Name,
+		After: secretShot{after.Description, after.Version},
+	}
+	if before != nil {
+		c.Before = secretShot{before.Description, before.Version}
+	}
+	return c
+}
+
+// QueueForget queues the removal of all secrets of a tenant.
+func QueueForget(b *pgx.Batch, tenant int32) {
+	b.Queue(`DELETE FROM punctual.secrets WHERE tenant = $1`, tenant)
+	b.Queue(`DELETE FROM punctual.signing_secrets WHERE tenant = $1`, tenant)
 }

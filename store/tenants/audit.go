@@ -1,17 +1,15 @@
-package store
+package tenants
 
 import (
 	"net/netip"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"punctual/scheduler"
 	"punctual/store/audit"
 )
 
-// How the audit log shows keys, tenants and secrets: never with the secret itself, nor with anything made of it.
+// How the audit log shows keys and tenants: never with a key itself, nor with anything made of it.
 
 type keyShot struct {
 	Prefix    string     `json:"prefix"`
@@ -55,40 +53,4 @@ func (t TenantRecord) shot() tenantShot {
 		shot.MinInterval = new(t.MinInterval.String())
 	}
 	return shot
-}
-
-type secretShot struct {
-	Description string `json:"description"`
-	Version     int32  `json:"version"`
-}
-
-// secretPut is the change that gave a secret its value or its description. before is nil for a new secret.
-func secretPut(before *Secret, after Secret) audit.Change {
-	c := audit.Change{
-		Action: audit.SecretPut, ID: after.ID, Name: after.Name,
-		After: secretShot{after.Description, after.Version},
-	}
-	if before != nil {
-		c.Before = secretShot{before.Description, before.Version}
-	}
-	return c
-}
-
-type signingSecretShot struct {
-	ExpiresAt *time.Time `json:"expires_at"`
-}
-
-// signingSecretEnds is the change that ends a signing secret: at an instant, or now if at is nil.
-func signingSecretEnds(id uuid.UUID, at *time.Time) audit.Change {
-	c := audit.Change{Action: audit.SigningSecretDelete, ID: id, Before: signingSecretShot{}}
-	if at != nil {
-		c.After = signingSecretShot{at}
-	}
-	return c
-}
-
-// rotationShot shows which keys of the deployment a rotation has begun to use.
-type rotationShot struct {
-	DataKey   int64 `json:"data_key"`
-	MasterKey bool  `json:"new_master_key"`
 }

@@ -1,4 +1,4 @@
-package store
+package secrets
 
 import (
 	"context"
@@ -37,7 +37,7 @@ type Rotation struct {
 // RotateSecrets makes a data key, re-encrypts every value with it, and drops the older data keys. Unless to is nil, it
 // seals all data keys with the first key of to. Replicas go on working meanwhile. A rotation that was interrupted is
 // simply started again.
-func (s *Store) RotateSecrets(ctx context.Context, to *vault.Master) (r Rotation, err error) {
+func (s *Secrets) RotateSecrets(ctx context.Context, to *vault.Master) (r Rotation, err error) {
 	if s.options.Master == nil {
 		return r, ErrNoMaster
 	}
@@ -59,7 +59,7 @@ func (s *Store) RotateSecrets(ctx context.Context, to *vault.Master) (r Rotation
 }
 
 // beginRotation makes the new data key. If there is a new master key, it seals the existing data keys with that.
-func (s *Store) beginRotation(ctx context.Context, to *vault.Master) (id int64, err error) {
+func (s *Secrets) beginRotation(ctx context.Context, to *vault.Master) (id int64, err error) {
 	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		if err := lockKeyMaking(ctx, tx); err != nil {
 			return err
@@ -94,7 +94,7 @@ func (s *Store) beginRotation(ctx context.Context, to *vault.Master) (id int64, 
 	return id, err
 }
 
-func (s *Store) resealAll(ctx context.Context, tx pgx.Tx, to *vault.Master) error {
+func (s *Secrets) resealAll(ctx context.Context, tx pgx.Tx, to *vault.Master) error {
 	for id, key := range s.keyring.all() {
 		sealed, err := to.Seal(key)
 		if err != nil {
@@ -109,7 +109,7 @@ func (s *Store) resealAll(ctx context.Context, tx pgx.Tx, to *vault.Master) erro
 
 // reencrypt encrypts all values of a table with the newest data key, in the order of their ids, one batch a
 // transaction.
-func (s *Store) reencrypt(ctx context.Context, table int) (done int, err error) {
+func (s *Secrets) reencrypt(ctx context.Context, table int) (done int, err error) {
 	var last uuid.UUID
 	for {
 		var n int
@@ -127,7 +127,7 @@ func (s *Store) reencrypt(ctx context.Context, table int) (done int, err error) 
 	}
 }
 
-func (s *Store) reencryptBatch(
+func (s *Secrets) reencryptBatch(
 	ctx context.Context, tx *pg.Tx, table int, after uuid.UUID,
 ) (n int, last uuid.UUID, err error) {
 	e := encrypted[table]
@@ -172,7 +172,7 @@ func (s *Store) reencryptBatch(
 
 // dropDataKeys drops the data keys older than a given one. Transactions that write with an older key hold a lock on it.
 // dropDataKeys waits for them, and re-encrypts what they wrote before it drops the key.
-func (s *Store) dropDataKeys(ctx context.Context, before int64) (dropped int, err error) {
+func (s *Secrets) dropDataKeys(ctx context.Context, before int64) (dropped int, err error) {
 	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		const old = `number < (SELECT number FROM punctual.data_keys WHERE id = $1)`
 		if err := pg.Exec(ctx, tx, `
@@ -198,4 +198,10 @@ func (s *Store) dropDataKeys(ctx context.Context, before int64) (dropped int, er
 		return nil
 	})
 	return dropped, err
+}
+
+// rotationShot shows which keys of the deployment a rotation has begun to use.
+type rotationShot struct {
+	DataKey   int64 `json:"data_key"`
+	MasterKey bool  `json:"new_master_key"`
 }

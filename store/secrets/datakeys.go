@@ -1,4 +1,4 @@
-package store
+package secrets
 
 import (
 	"context"
@@ -46,7 +46,7 @@ func (r *keyring) all() map[int64]*vault.DataKey {
 
 // OpenVault makes sure that the master key opens all data keys, and makes the first data key. It returns
 // vault.ErrMaster when the master key does not open them, and ErrNoMaster when there is no master key.
-func (s *Store) OpenVault(ctx context.Context) error {
+func (s *Secrets) OpenVault(ctx context.Context) error {
 	ctx = pg.Runs.In(ctx)
 	if s.options.Master == nil {
 		return ErrNoMaster
@@ -59,7 +59,7 @@ func (s *Store) OpenVault(ctx context.Context) error {
 }
 
 // openAll opens every data key and returns how many there are.
-func (s *Store) openAll(ctx context.Context, q pg.Querier) (found int, err error) {
+func (s *Secrets) openAll(ctx context.Context, q pg.Querier) (found int, err error) {
 	rows, err := q.Query(ctx, `SELECT id, sealed FROM punctual.data_keys ORDER BY number`)
 	if err != nil {
 		return 0, fmt.Errorf("reading data keys: %w", err)
@@ -78,7 +78,7 @@ func (s *Store) openAll(ctx context.Context, q pg.Querier) (found int, err error
 }
 
 // openKey opens a data key, or returns it if it is open already.
-func (s *Store) openKey(id int64, sealed []byte) (*vault.DataKey, error) {
+func (s *Secrets) openKey(id int64, sealed []byte) (*vault.DataKey, error) {
 	if key := s.keyring.get(id); key != nil {
 		return key, nil
 	}
@@ -95,11 +95,11 @@ func (s *Store) openKey(id int64, sealed []byte) (*vault.DataKey, error) {
 
 // sealingKey returns the data key with which this transaction encrypts, and keeps it from being dropped until the
 // transaction ends.
-func (s *Store) sealingKey(ctx context.Context, tx *pg.Tx) (*vault.DataKey, error) {
+func (s *Secrets) sealingKey(ctx context.Context, tx *pg.Tx) (*vault.DataKey, error) {
 	if s.options.Master == nil {
 		return nil, ErrNoMaster
 	}
-	for range rounds {
+	for range tries {
 		var id int64
 		var sealed []byte
 		err := tx.QueryRow(ctx, `
@@ -122,7 +122,7 @@ func (s *Store) sealingKey(ctx context.Context, tx *pg.Tx) (*vault.DataKey, erro
 }
 
 // dataKey returns the data key of an id. It reads a key that is not in the keyring: a rotation made it since.
-func (s *Store) dataKey(ctx context.Context, q pg.Querier, id int64) (*vault.DataKey, error) {
+func (s *Secrets) dataKey(ctx context.Context, q pg.Querier, id int64) (*vault.DataKey, error) {
 	if key := s.keyring.get(id); key != nil {
 		return key, nil
 	}
@@ -134,7 +134,9 @@ func (s *Store) dataKey(ctx context.Context, q pg.Querier, id int64) (*vault.Dat
 }
 
 // open decrypts the ciphertext of a place.
-func (s *Store) open(ctx context.Context, q pg.Querier, key int64, ciphertext []byte, at vault.Place) (string, error) {
+func (s *Secrets) open(
+	ctx context.Context, q pg.Querier, key int64, ciphertext []byte, at vault.Place,
+) (string, error) {
 	k, err := s.dataKey(ctx, q, key)
 	if err != nil {
 		return "", err
@@ -145,7 +147,7 @@ func (s *Store) open(ctx context.Context, q pg.Querier, key int64, ciphertext []
 
 // makeFirstDataKey makes a data key unless there is one, in a transaction of its own: other transactions may use it at
 // once.
-func (s *Store) makeFirstDataKey(ctx context.Context) error {
+func (s *Secrets) makeFirstDataKey(ctx context.Context) error {
 	return s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		if err := lockKeyMaking(ctx, tx); err != nil {
 			return err

@@ -1,4 +1,4 @@
-package store
+package secrets
 
 import (
 	"context"
@@ -61,7 +61,7 @@ func sizeOfSecret(s scheduler.Secret) int           { return 256 + len(s.Value) 
 func sizeOfSigning(keys []scheduler.SigningKey) int { return 256 * (1 + len(keys)) }
 
 // SigningKeys implements scheduler.Credentials.
-func (s *Store) SigningKeys(ctx context.Context, tenant int32) ([]scheduler.SigningKey, error) {
+func (s *Secrets) SigningKeys(ctx context.Context, tenant int32) ([]scheduler.SigningKey, error) {
 	c := s.credentials
 	return opened(ctx, s, c.signing, tenant, sizeOfSigning, func(ctx context.Context) ([]scheduler.SigningKey, error) {
 		return s.readSigningKeys(ctx, tenant)
@@ -69,7 +69,7 @@ func (s *Store) SigningKeys(ctx context.Context, tenant int32) ([]scheduler.Sign
 }
 
 // NamedSecret implements scheduler.Credentials.
-func (s *Store) NamedSecret(ctx context.Context, tenant int32, name string) (scheduler.Secret, error) {
+func (s *Secrets) NamedSecret(ctx context.Context, tenant int32, name string) (scheduler.Secret, error) {
 	return opened(ctx, s, s.credentials.secrets, secretRef{tenant: tenant, name: name}, sizeOfSecret,
 		func(ctx context.Context) (scheduler.Secret, error) {
 			secret := scheduler.Secret{}
@@ -95,7 +95,7 @@ func (s *Store) NamedSecret(ctx context.Context, tenant int32, name string) (sch
 }
 
 // JobSecret implements scheduler.Credentials.
-func (s *Store) JobSecret(ctx context.Context, tenant int32, job, id uuid.UUID) (scheduler.Secret, error) {
+func (s *Secrets) JobSecret(ctx context.Context, tenant int32, job, id uuid.UUID) (scheduler.Secret, error) {
 	return opened(ctx, s, s.credentials.secrets, secretRef{tenant: tenant, job: job, id: id}, sizeOfSecret,
 		func(ctx context.Context) (scheduler.Secret, error) {
 			var key int64
@@ -119,7 +119,7 @@ func (s *Store) JobSecret(ctx context.Context, tenant int32, job, id uuid.UUID) 
 
 // openToSend decrypts a secret for an attempt. A ciphertext that was tampered with is an AuthError: another attempt
 // would not help.
-func (s *Store) openToSend(
+func (s *Secrets) openToSend(
 	ctx context.Context, key int64, ciphertext []byte, at vault.Place, what string,
 ) (string, error) {
 	value, err := s.open(ctx, s.db.Conns(ctx), key, ciphertext, at)
@@ -133,7 +133,7 @@ func (s *Store) openToSend(
 
 // opened returns the cached value of a key, or reads it.
 func opened[K comparable, V any](
-	ctx context.Context, s *Store, kept *cache.Cache[K, V], key K, size func(V) int,
+	ctx context.Context, s *Secrets, kept *cache.Cache[K, V], key K, size func(V) int,
 	read func(context.Context) (V, error),
 ) (V, error) {
 	c := s.credentials
@@ -167,7 +167,7 @@ func (c *credentials) now() (round int64) {
 
 // believe makes sure that the cached secrets were current a few seconds ago: it forgets them all if any secret has
 // changed since.
-func (s *Store) believe(ctx context.Context) error {
+func (s *Secrets) believe(ctx context.Context) error {
 	c := s.credentials
 	c.mu.Lock()
 	believed := time.Now().Before(c.believed)
@@ -222,3 +222,6 @@ func share[T any](
 		return none, fmt.Errorf("reading secrets: %w", ctx.Err())
 	}
 }
+
+// ForgetSecrets makes the next attempt look for changed secrets.
+func (s *Secrets) ForgetSecrets() { s.credentials.forget() }

@@ -1,4 +1,4 @@
-package store
+package tenants
 
 import (
 	"context"
@@ -20,7 +20,7 @@ type Requests struct {
 
 // DrawRequests takes up to want of a tenant's rate, which is in requests per second and for all replicas together. It
 // is the generic cell rate algorithm with a bucket of one second's worth. It grants none if none is left.
-func (s *Store) DrawRequests(ctx context.Context, tenant int32, rate, want int) (Requests, error) {
+func (s *Tenants) DrawRequests(ctx context.Context, tenant int32, rate, want int) (Requests, error) {
 	var r Requests
 	var until time.Duration
 	err := s.db.Conns(ctx).QueryRow(ctx, `

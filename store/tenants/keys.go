@@ -1,4 +1,4 @@
-package store
+package tenants
 
 import (
 	"context"
@@ -27,6 +27,9 @@ const (
 	prefixBytes = 8
 	secretBytes = 32 // 256 random bits
 )
+
+// keyCursor marks cursors of the list of keys.
+const keyCursor byte = 'k'
 
 // Key is an API key without its secret.
 type Key struct {
@@ -90,7 +93,7 @@ func keyPrefix(key string) string {
 }
 
 // CreateKey creates a key of a tenant, and returns it with its record. The key is not stored and cannot be read again.
-func (s *Store) CreateKey(ctx context.Context, tenant int32, n NewKey) (key string, k Key, err error) {
+func (s *Tenants) CreateKey(ctx context.Context, tenant int32, n NewKey) (key string, k Key, err error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return "", k, fmt.Errorf("making a key's id: %w", err)
@@ -113,7 +116,7 @@ func (s *Store) CreateKey(ctx context.Context, tenant int32, n NewKey) (key stri
 			k, err = pgx.CollectExactlyOneRow(rows, scanKey)
 		}
 		if errors.Is(err, pgx.ErrNoRows) {
-			return fmt.Errorf("tenant %d: %w", tenant, ErrNotFound)
+			return fmt.Errorf("tenant %d: %w", tenant, pg.ErrNotFound)
 		}
 		if err != nil {
 			return fmt.Errorf("writing key %q: %w", n.Name, err)
@@ -143,7 +146,7 @@ func expiry(ctx context.Context, tx *pg.Tx, n NewKey) (*time.Time, error) {
 }
 
 // ListKeys returns a tenant's keys, newest first, including revoked and expired ones.
-func (s *Store) ListKeys(
+func (s *Tenants) ListKeys(
 	ctx context.Context, tenant int32, p pg.Page,
 ) (keys []Key, nextCursor string, err error) {
 	below, ok, err := p.After(keyCursor)
@@ -164,7 +167,7 @@ func (s *Store) ListKeys(
 }
 
 // GetKey returns a key of a tenant by its id.
-func (s *Store) GetKey(ctx context.Context, tenant int32, id uuid.UUID) (Key, error) {
+func (s *Tenants) GetKey(ctx context.Context, tenant int32, id uuid.UUID) (Key, error) {
 	rows, err := s.db.Reader(ctx, tenant).Query(ctx, `
 		SELECT `+keyColumns+` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
 		WHERE k.id = $1 AND k.tenant = $2`, id, tenant)
@@ -173,7 +176,7 @@ func (s *Store) GetKey(ctx context.Context, tenant int32, id uuid.UUID) (Key, er
 		k, err = pgx.CollectExactlyOneRow(rows, scanKey)
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Key{}, fmt.Errorf("key %s: %w", id, ErrNotFound)
+		return Key{}, fmt.Errorf("key %s: %w", id, pg.ErrNotFound)
 	}
 	if err != nil {
 		return Key{}, fmt.Errorf("reading key %s: %w", id, err)
@@ -182,7 +185,7 @@ func (s *Store) GetKey(ctx context.Context, tenant int32, id uuid.UUID) (Key, er
 }
 
 // RevokeKey revokes a key of a tenant for good. Revoking it again changes nothing.
-func (s *Store) RevokeKey(ctx context.Context, tenant int32, id uuid.UUID) error {
+func (s *Tenants) RevokeKey(ctx context.Context, tenant int32, id uuid.UUID) error {
 	return s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		k, err := s.GetKey(ctx, tenant, id)
 		if err != nil || k.RevokedAt != nil {
@@ -203,13 +206,13 @@ func (s *Store) RevokeKey(ctx context.Context, tenant int32, id uuid.UUID) error
 
 // FindKey returns the key of any tenant that ref means: its id, its prefix, or its beginning with the prefix. It is for
 // users of the command line, who own the database.
-func (s *Store) FindKey(ctx context.Context, ref string) (tenant int32, id uuid.UUID, err error) {
+func (s *Tenants) FindKey(ctx context.Context, ref string) (tenant int32, id uuid.UUID, err error) {
 	prefix, _, _ := strings.Cut(strings.TrimPrefix(ref, keyStart), "_")
 	byID, _ := pg.ParseID(ref)
 	err = s.db.Reader(ctx, pg.Everybody).QueryRow(ctx, `
 		SELECT tenant, id FROM punctual.api_keys WHERE prefix = $1 OR id = $2`, prefix, byID).Scan(&tenant, &id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, uuid.Nil, fmt.Errorf("key: %w", ErrNotFound) // not named: it may be the whole key
+		return 0, uuid.Nil, fmt.Errorf("key: %w", pg.ErrNotFound) // not named: it may be the whole key
 	}
 	if err != nil {
 		return 0, uuid.Nil, fmt.Errorf("looking for a key: %w", err)
@@ -218,7 +221,7 @@ func (s *Store) FindKey(ctx context.Context, ref string) (tenant int32, id uuid.
 }
 
 // HasKeys reports whether any key is valid.
-func (s *Store) HasKeys(ctx context.Context) (bool, error) {
+func (s *Tenants) HasKeys(ctx context.Context) (bool, error) {
 	var found bool
 	err := s.db.Conns(ctx).QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
@@ -239,7 +242,7 @@ type Credential struct {
 
 // Authenticate returns the credential of a key. If the key is not valid, the error is ErrNotFound, which does not say
 // why: whatever is wrong with the key, Authenticate reads the same and compares the same.
-func (s *Store) Authenticate(ctx context.Context, key string) (Credential, error) {
+func (s *Tenants) Authenticate(ctx context.Context, key string) (Credential, error) {
 	hash := sha256.Sum256([]byte(key))
 	var c Credential
 	var stored []byte
@@ -259,7 +262,7 @@ func (s *Store) Authenticate(ctx context.Context, key string) (Credential, error
 		stored = make([]byte, sha256.Size)
 	}
 	if same := subtle.ConstantTimeCompare(stored, hash[:]) == 1; !same || !works {
-		return Credential{}, fmt.Errorf("key: %w", ErrNotFound)
+		return Credential{}, fmt.Errorf("key: %w", pg.ErrNotFound)
 	}
 	if left != nil && *left < time.Hour {
 		c.ExpiresIn = *left

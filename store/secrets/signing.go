@@ -1,4 +1,4 @@
-package store
+package secrets
 
 import (
 	"context"
@@ -49,8 +49,8 @@ func lockSigning(ctx context.Context, tx *pg.Tx, tenant int32) error {
 
 // MakeSigningSecret creates another signing secret of a tenant, which signs beside the others from now on. The secret
 // is returned only this once. The error is ErrState if there are ten already.
-func (s *Store) MakeSigningSecret(ctx context.Context, tenant int32) (r SigningSecret, secret string, err error) {
-	defer s.credentials.forget()
+func (s *Secrets) MakeSigningSecret(ctx context.Context, tenant int32) (r SigningSecret, secret string, err error) {
+	defer s.ForgetSecrets()
 	err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		if err := lockSigning(ctx, tx, tenant); err != nil {
 			return err
@@ -61,7 +61,7 @@ func (s *Store) MakeSigningSecret(ctx context.Context, tenant int32) (r SigningS
 			return fmt.Errorf("counting signing secrets: %w", err)
 		}
 		if live >= mostSigningSecrets {
-			return fmt.Errorf("there are %d live signing secrets; delete one first: %w", live, ErrState)
+			return fmt.Errorf("there are %d live signing secrets; delete one first: %w", live, pg.ErrState)
 		}
 		r, secret, err = s.insertSigningSecret(ctx, tx, tenant)
 		return err
@@ -69,7 +69,7 @@ func (s *Store) MakeSigningSecret(ctx context.Context, tenant int32) (r SigningS
 	return r, secret, err
 }
 
-func (s *Store) insertSigningSecret(
+func (s *Secrets) insertSigningSecret(
 	ctx context.Context, tx *pg.Tx, tenant int32,
 ) (r SigningSecret, secret string, err error) {
 	key, err := s.sealingKey(ctx, tx)
@@ -103,7 +103,7 @@ func (s *Store) insertSigningSecret(
 }
 
 // ListSigningSecrets returns a tenant's live signing secrets, oldest first.
-func (s *Store) ListSigningSecrets(ctx context.Context, tenant int32) ([]SigningSecret, error) {
+func (s *Secrets) ListSigningSecrets(ctx context.Context, tenant int32) ([]SigningSecret, error) {
 	if _, err := s.SigningKeys(ctx, tenant); err != nil { // creates the first one
 		return nil, err
 	}
@@ -126,8 +126,8 @@ func (s *Store) ListSigningSecrets(ctx context.Context, tenant int32) ([]Signing
 
 // DeleteSigningSecret ends a signing secret: it signs for the time in, or is deleted at once. The error is ErrState for
 // the last one that does not expire, and ErrNotFound if there is none with the id.
-func (s *Store) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid.UUID, in time.Duration) error {
-	defer s.credentials.forget()
+func (s *Secrets) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid.UUID, in time.Duration) error {
+	defer s.ForgetSecrets()
 	return s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		if err := lockSigning(ctx, tx, tenant); err != nil {
 			return err
@@ -139,11 +139,12 @@ func (s *Store) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid.U
 			FROM punctual.signing_secrets s WHERE s.tenant = $1 AND s.id = $2`, tenant, id).Scan(&others)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
-			return fmt.Errorf("signing secret %s: %w", id, ErrNotFound)
+			return fmt.Errorf("signing secret %s: %w", id, pg.ErrNotFound)
 		case err != nil:
 			return fmt.Errorf("reading signing secret %s: %w", id, err)
 		case others == 0:
-			return fmt.Errorf("signing secret %s is the last one that does not expire; create another first: %w", id, ErrState)
+			return fmt.Errorf(
+				"signing secret %s is the last one that does not expire; create another first: %w", id, pg.ErrState)
 		}
 		sql := `
 			UPDATE punctual.signing_secrets SET expires_at = clock_timestamp() + $3::interval
@@ -167,7 +168,7 @@ func (s *Store) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid.U
 }
 
 // readSigningKeys reads the keys that sign a tenant's callbacks. If none of them lasts, it creates one.
-func (s *Store) readSigningKeys(ctx context.Context, tenant int32) ([]scheduler.SigningKey, error) {
+func (s *Secrets) readSigningKeys(ctx context.Context, tenant int32) ([]scheduler.SigningKey, error) {
 	keys, lasting, err := s.openSigningKeys(ctx, tenant)
 	if err != nil || lasting {
 		return keys, err
@@ -194,7 +195,7 @@ func (s *Store) readSigningKeys(ctx context.Context, tenant int32) ([]scheduler.
 }
 
 // openSigningKeys returns a tenant's live signing keys. lasting says whether one of them does not expire.
-func (s *Store) openSigningKeys(
+func (s *Secrets) openSigningKeys(
 	ctx context.Context, tenant int32,
 ) (keys []scheduler.SigningKey, lasting bool, err error) {
 	rows, err := s.db.Conns(ctx).Query(ctx, `
@@ -229,4 +230,18 @@ func (s *Store) openSigningKeys(
 		keys, lasting = append(keys, key), lasting || r.expires == nil
 	}
 	return keys, lasting, nil
+}
+
+// signingSecretShot is a signing secret as the audit log shows it.
+type signingSecretShot struct {
+	ExpiresAt *time.Time `json:"expires_at"`
+}
+
+// signingSecretEnds is the change that ends a signing secret: at an instant, or now if at is nil.
+func signingSecretEnds(id uuid.UUID, at *time.Time) audit.Change {
+	c := audit.Change{Action: audit.SigningSecretDelete, ID: id, Before: signingSecretShot{}}
+	if at != nil {
+		c.After = signingSecretShot{at}
+	}
+	return c
 }

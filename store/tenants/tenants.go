@@ -1,4 +1,4 @@
-package store
+package tenants
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"punctual/store/audit"
 	"punctual/store/notices"
 	"punctual/store/pg"
+	"punctual/store/secrets"
 )
 
 // Tenant is what every request needs to know about the tenant that it acts for.
@@ -91,7 +92,7 @@ func oneTenant(rows pgx.Rows, err error, name string) (TenantRecord, error) {
 		t, err = pgx.CollectExactlyOneRow(rows, scanTenant)
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
-		return TenantRecord{}, fmt.Errorf("tenant %q: %w", name, ErrNotFound)
+		return TenantRecord{}, fmt.Errorf("tenant %q: %w", name, pg.ErrNotFound)
 	}
 	if err != nil {
 		return TenantRecord{}, fmt.Errorf("tenant %q: %w", name, err)
@@ -100,14 +101,14 @@ func oneTenant(rows pgx.Rows, err error, name string) (TenantRecord, error) {
 }
 
 // FindTenant returns the tenant with a name. The error is ErrNotFound if there is none.
-func (s *Store) FindTenant(ctx context.Context, name string) (Tenant, error) {
+func (s *Tenants) FindTenant(ctx context.Context, name string) (Tenant, error) {
 	t := Tenant{Name: name}
 	err := s.db.Conns(ctx).QueryRow(ctx, `
 		SELECT id, coalesce(max_requests_per_second, 0) FROM punctual.tenants
 		WHERE name = $1 AND deleted_at IS NULL`, pg.Prepared{}, name).
 		Scan(&t.ID, &t.MaxRequestsPerSecond)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Tenant{}, fmt.Errorf("tenant %q: %w", name, ErrNotFound)
+		return Tenant{}, fmt.Errorf("tenant %q: %w", name, pg.ErrNotFound)
 	}
 	if err != nil {
 		return Tenant{}, fmt.Errorf("looking for tenant %q: %w", name, err)
@@ -116,7 +117,7 @@ func (s *Store) FindTenant(ctx context.Context, name string) (Tenant, error) {
 }
 
 // CreateTenant creates a tenant. The error is ErrTenantExists if another tenant has the name.
-func (s *Store) CreateTenant(ctx context.Context, name string, settings TenantSettings) (TenantRecord, error) {
+func (s *Tenants) CreateTenant(ctx context.Context, name string, settings TenantSettings) (TenantRecord, error) {
 	var t TenantRecord
 	err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
 		rows, err := tx.Query(ctx, `
@@ -138,21 +139,21 @@ func (s *Store) CreateTenant(ctx context.Context, name string, settings TenantSe
 }
 
 // GetTenant returns the tenant with a name.
-func (s *Store) GetTenant(ctx context.Context, name string) (TenantRecord, error) {
+func (s *Tenants) GetTenant(ctx context.Context, name string) (TenantRecord, error) {
 	rows, err := s.db.Reader(ctx, pg.Everybody).Query(ctx, `
 		SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.name = $1 AND t.deleted_at IS NULL`, name)
 	return oneTenant(rows, err, name)
 }
 
 // GetTenantByID returns the tenant with an id.
-func (s *Store) GetTenantByID(ctx context.Context, id int32) (TenantRecord, error) {
+func (s *Tenants) GetTenantByID(ctx context.Context, id int32) (TenantRecord, error) {
 	rows, err := s.db.Reader(ctx, pg.Everybody).Query(ctx, `
 		SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.id = $1 AND t.deleted_at IS NULL`, id)
 	return oneTenant(rows, err, fmt.Sprint(id))
 }
 
 // ListTenants returns up to limit tenants, sorted by name, from the first one after a given name.
-func (s *Store) ListTenants(
+func (s *Tenants) ListTenants(
 	ctx context.Context, after string, limit int,
 ) (tenants []TenantRecord, more bool, err error) {
 	rows, err := s.db.Reader(ctx, pg.Everybody).Query(ctx, `
@@ -172,7 +173,7 @@ func (s *Store) ListTenants(
 }
 
 // EditTenant changes the settings of a tenant to those that edit returns.
-func (s *Store) EditTenant(
+func (s *Tenants) EditTenant(
 	ctx context.Context, name string, edit func(TenantRecord) (TenantSettings, error),
 ) (TenantRecord, error) {
 	var t TenantRecord
@@ -187,7 +188,7 @@ func (s *Store) EditTenant(
 		if err != nil {
 			return err
 		}
-		if err := s.knowsSecrets(ctx, tx, t.ID, settings.Notify); err != nil {
+		if err := s.secrets.KnowsSecrets(ctx, tx, t.ID, settings.Notify); err != nil {
 			return err
 		}
 		before, after := t.shot(), TenantRecord{TenantSettings: settings}.shot()
@@ -210,15 +211,15 @@ func (s *Store) EditTenant(
 	return t, err
 }
 
-// liveJobs counts the jobs that count towards a tenant's max_jobs.
-const liveJobs = `
+// LiveJobs counts the jobs that count towards a tenant's max_jobs.
+const LiveJobs = `
 	SELECT count(*) FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
 	WHERE j.tenant = $1 AND j.named AND s.completed_at IS NULL`
 
 // CountJobs returns how many active and paused jobs a tenant has.
-func (s *Store) CountJobs(ctx context.Context, tenant int32) (int, error) {
+func (s *Tenants) CountJobs(ctx context.Context, tenant int32) (int, error) {
 	var n int
-	if err := s.db.Reader(ctx, tenant).QueryRow(ctx, liveJobs, tenant).Scan(&n); err != nil {
+	if err := s.db.Reader(ctx, tenant).QueryRow(ctx, LiveJobs, tenant).Scan(&n); err != nil {
 		return 0, fmt.Errorf("counting the jobs of tenant %d: %w", tenant, err)
 	}
 	return n, nil
@@ -226,9 +227,9 @@ func (s *Store) CountJobs(ctx context.Context, tenant int32) (int, error) {
 
 // DeleteTenant deletes a tenant, revokes its keys and deletes its secrets. The error is ErrState if the tenant has
 // active or paused jobs. Its history stays until the end of its retention. Its name can be used again.
-func (s *Store) DeleteTenant(ctx context.Context, name string) error {
+func (s *Tenants) DeleteTenant(ctx context.Context, name string) error {
 	if name == DefaultTenant {
-		return fmt.Errorf("tenant %q always exists and cannot be deleted: %w", name, ErrState)
+		return fmt.Errorf("tenant %q always exists and cannot be deleted: %w", name, pg.ErrState)
 	}
 	return s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		// The lock waits for transactions that write jobs or keys of the tenant, and makes later ones wait.
@@ -240,11 +241,11 @@ func (s *Store) DeleteTenant(ctx context.Context, name string) error {
 			return err
 		}
 		var jobs int
-		if err := tx.QueryRow(ctx, liveJobs, t.ID).Scan(&jobs); err != nil {
+		if err := tx.QueryRow(ctx, LiveJobs, t.ID).Scan(&jobs); err != nil {
 			return fmt.Errorf("counting the jobs of tenant %q: %w", name, err)
 		}
 		if jobs > 0 {
-			return fmt.Errorf("tenant %q has %d active or paused jobs; delete them first: %w", name, jobs, ErrState)
+			return fmt.Errorf("tenant %q has %d active or paused jobs; delete them first: %w", name, jobs, pg.ErrState)
 		}
 		if err := deleteTenant(ctx, tx, t.ID); err != nil {
 			return err
@@ -253,13 +254,13 @@ func (s *Store) DeleteTenant(ctx context.Context, name string) error {
 	})
 }
 
-// keepTenant keeps a tenant from being deleted until the transaction ends. The error is ErrNotFound if the tenant was
+// KeepTenant keeps a tenant from being deleted until the transaction ends. The error is ErrNotFound if the tenant was
 // deleted already, and its keys still work for a moment.
-func keepTenant(ctx context.Context, tx *pg.Tx, id int32) error {
+func KeepTenant(ctx context.Context, tx *pg.Tx, id int32) error {
 	err := tx.QueryRow(ctx, `
 		SELECT id FROM punctual.tenants WHERE id = $1 AND deleted_at IS NULL FOR KEY SHARE`, id).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("tenant %d: %w", id, ErrNotFound)
+		return fmt.Errorf("tenant %d: %w", id, pg.ErrNotFound)
 	}
 	return pg.Wrap("looking for the tenant", err)
 }
@@ -268,9 +269,8 @@ func deleteTenant(ctx context.Context, tx *pg.Tx, id int32) error {
 	var b pgx.Batch
 	b.Queue(`UPDATE punctual.tenants SET deleted_at = now(), updated_at = now() WHERE id = $1`, id)
 	b.Queue(`UPDATE punctual.api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE tenant = $1`, id)
-	for _, table := range []string{"request_rates", "secrets", "signing_secrets"} {
-		b.Queue(`DELETE FROM punctual.`+table+` WHERE tenant = $1`, id)
-	}
+	b.Queue(`DELETE FROM punctual.request_rates WHERE tenant = $1`, id)
+	secrets.QueueForget(&b, id)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("deleting tenant %d: %w", id, err)
 	}
@@ -278,12 +278,12 @@ func deleteTenant(ctx context.Context, tx *pg.Tx, id int32) error {
 }
 
 // TenantID returns the id of a tenant by its name. The error is ErrNotFound if there is none.
-func (s *Store) TenantID(ctx context.Context, name string) (int32, error) {
+func (s *Tenants) TenantID(ctx context.Context, name string) (int32, error) {
 	var id int32
 	err := s.db.Reader(ctx, pg.Everybody).QueryRow(ctx, `
 		SELECT id FROM punctual.tenants WHERE name = $1 AND deleted_at IS NULL`, name).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, fmt.Errorf("tenant %q: %w", name, ErrNotFound)
+		return 0, fmt.Errorf("tenant %q: %w", name, pg.ErrNotFound)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("reading tenant %q: %w", name, err)

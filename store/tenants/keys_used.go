@@ -1,4 +1,4 @@
-package store
+package tenants
 
 import (
 	"context"
@@ -17,7 +17,7 @@ type usedKeys struct {
 }
 
 // KeyUsed notes that a key was used. A chore of the replica writes it; the note is lost with the process.
-func (s *Store) KeyUsed(id uuid.UUID) {
+func (s *Tenants) KeyUsed(id uuid.UUID) {
 	s.used.mu.Lock()
 	defer s.used.mu.Unlock()
 	if s.used.ids == nil {
@@ -26,7 +26,7 @@ func (s *Store) KeyUsed(id uuid.UUID) {
 	s.used.ids[id] = true
 }
 
-func (s *Store) takeUsedKeys() []uuid.UUID {
+func (s *Tenants) takeUsedKeys() []uuid.UUID {
 	s.used.mu.Lock()
 	defer s.used.mu.Unlock()
 	ids := slices.Collect(maps.Keys(s.used.ids))
@@ -36,7 +36,7 @@ func (s *Store) takeUsedKeys() []uuid.UUID {
 
 // NoteKeysUsed writes which keys were used since the last call. The instant is exact to the minute, so it is enough if
 // one of several replicas writes it.
-func (s *Store) NoteKeysUsed(ctx context.Context) error {
+func (s *Tenants) NoteKeysUsed(ctx context.Context) error {
 	ids := s.takeUsedKeys()
 	if len(ids) == 0 {
 		return nil

@@ -1,0 +1,30 @@
+// Package secrets keeps what authenticates and signs requests to targets: the named secrets of tenants, the secret
+// values in definitions, and the secrets that sign callbacks. It owns the tables secrets, job_secrets, secret_uses,
+// signing_secrets and data_keys. Values are encrypted by package vault with a data key; data keys are encrypted with
+// the master key, which is not in the database.
+//
+// sealing.go is what writes of jobs need, credentials.go what attempts need, and rotate.go replaces the keys.
+package secrets
+
+import (
+	"punctual/store/pg"
+	"punctual/store/vault"
+)
+
+// Options says how secrets are encrypted.
+type Options struct {
+	Master *vault.Master // nil: secrets can neither be read nor written
+}
+
+// Secrets are the secrets of all tenants. Safe for concurrent use.
+type Secrets struct {
+	db          *pg.DB
+	options     Options
+	keyring     keyring
+	credentials *credentials
+}
+
+// New returns the secrets of a database.
+func New(db *pg.DB, o Options) *Secrets {
+	return &Secrets{db: db, options: o, credentials: newCredentials()}
+}
