@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"encoding/pem"
@@ -14,10 +15,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"golang.org/x/time/rate"
 
 	"punctual/scheduler/breaker"
 	"punctual/scheduler/delivery"
@@ -151,6 +154,29 @@ func TestAttemptsWaitWhileSecretsCannotBeRead(t *testing.T) {
 	if result, err := s.transmit(ctx, a, a.Request(""), time.Now()); err != nil || !result.Cancelled || result.Sent {
 		t.Errorf("cancelled: %+v, %v", result, err)
 	}
+}
+
+// One failed read may concern all runs that a replica sends.
+func TestThatSecretsCannotBeReadIsLoggedOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines bytes.Buffer
+		s, store := sender(t, nil)
+		s.log, s.workCtx, s.unread = slog.New(slog.NewTextHandler(&lines, nil)), t.Context(),
+			rate.Sometimes{Interval: secretsRetry}
+		store.signing = func() ([]SigningKey, error) { return nil, errors.New("the database is away") }
+		a := with(t, "http://127.0.0.1:9/", `"method":"POST"`)
+		for range 2 {
+			for range 100 {
+				if o, _ := s.send(a, a.Request(""), time.Now()); o.Verdict != GiveBack || o.Error == "" {
+					t.Fatalf("verdict %v, error %q", o.Verdict, o.Error)
+				}
+			}
+			time.Sleep(secretsRetry)
+		}
+		if n := strings.Count(lines.String(), "secrets cannot be read"); n != 2 {
+			t.Errorf("%d lines, want one a second:\n%s", n, &lines)
+		}
+	})
 }
 
 func TestACancelBeforeAnythingIsSentLeavesNoAttempt(t *testing.T) {

@@ -91,7 +91,10 @@ func (s *Scheduler) send(a Assignment, request delivery.Request, started time.Ti
 			Assignment: a, Verdict: Expire, FinishedAt: started.Add(time.Since(sent)), Reason: ReasonExpired,
 		}, silence
 	case err != nil:
-		s.log.Warn("secrets cannot be read; the run waits", "run", a.RunID, "error", err)
+		// One failed read concerns all runs that waited for it, which may be hundreds. Each of them says so in its row.
+		s.unread.Do(func() {
+			s.log.Warn("secrets cannot be read; runs wait for them", "run", a.RunID, "error", err)
+		})
 		return Outcome{
 			Assignment: a, Verdict: GiveBack, FinishedAt: started, RetryIn: secretsRetry,
 			Error: "the secrets cannot be read from the database right now",

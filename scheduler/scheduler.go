@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/time/rate"
 
 	"punctual/scheduler/breaker"
 	"punctual/scheduler/delivery"
@@ -63,6 +64,7 @@ type Scheduler struct {
 	tokens   *tokens
 	tls      *tlsClients
 	freezing freezing
+	unread   rate.Sometimes  // says in the log that secrets cannot be read
 	running  sync.WaitGroup  // attempts in flight
 	workCtx  context.Context // ends when attempts in flight must end
 }
@@ -90,6 +92,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 		store: store, config: config, replica: replica, log: log, metrics: config.Metrics,
 		slots:  newWorkerSlots(config.Queues, numbers),
 		tokens: newTokens(), tls: newTLSClients(),
+		unread: rate.Sometimes{Interval: secretsRetry},
 	}
 	s.freezing.log = log
 	s.chores = newChores(log, s.metrics.chores, append([]Chore{

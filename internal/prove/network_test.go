@@ -118,6 +118,7 @@ func TestCommitsWhoseAnswerIsLostAreResolved(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	proxy, through := pgtest.NewProxy(t, pgtest.TCP(t, pgtest.Server(t), dsn))
+	through += "&default_query_exec_mode=describe_exec" // so that each use of a statement carries its text
 	fleet := []*process.Replica{serve(t, through), serve(t, through)}
 	s := besiege(t, fleet[0].API, w, 10)
 	const claim, finish, attempt = "COMMIT", "UPDATE punctual.runs r", "INSERT INTO punctual.attempts"
