@@ -37,7 +37,7 @@ const (
 	// guardKey is the key of the advisory lock that a bench holds while it lives.
 	guardKey = 0x70756e6362656e63 // "puncbenc"
 
-	cleanup = 2 * time.Minute // the longest that dropping the schema may take
+	cleanup = 2 * time.Minute // the longest that creating or dropping the schema may take
 )
 
 // InUseError says that the bench may not use the schema.
@@ -179,8 +179,11 @@ func (s *scratch) contents(ctx context.Context) string {
 	return fmt.Sprintf("an installation of Punctual with %d jobs", jobs)
 }
 
-// create creates the schema with its mark, in one transaction.
-func (s *scratch) create(ctx context.Context) error {
+// create creates the schema with its mark, in one transaction. An interrupt does not break it off: the server would go
+// on, and create the schema after this process has looked for it.
+func (s *scratch) create(interrupted context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(interrupted), cleanup)
+	defer cancel()
 	s.ours = true
 	sql := `CREATE SCHEMA punctual; COMMENT ON SCHEMA punctual IS '` + s.mark + `'`
 	_, err := s.guard.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol) // several statements, one transaction
@@ -195,7 +198,7 @@ func (s *scratch) create(ctx context.Context) error {
 	if _, err := migrations.Up(ctx, s.dsn); err != nil {
 		return fmt.Errorf("making the schema punctual: %w", err)
 	}
-	return nil
+	return interrupted.Err()
 }
 
 // fresh makes the schema empty again.
@@ -211,8 +214,10 @@ func (s *scratch) fresh(ctx context.Context) error {
 }
 
 // drop drops the schema. It drops partitions one by one first: dropping all at once may need more locks than the lock
-// table holds.
+// table holds. An interrupt does not break it off, as with create.
 func (s *scratch) drop(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
+	defer cancel()
 	const partitions = `SELECT inhrelid::regclass::text FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid
 		WHERE c.relkind = 'r' AND c.relnamespace = 'punctual'::regnamespace`
 	rows, err := conn.Query(ctx, partitions)
@@ -243,11 +248,9 @@ func (s *scratch) close() error {
 	if s.private != nil || !s.ours {
 		return s.stop() // the whole private Postgres is thrown away
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), cleanup)
-	defer cancel()
-	err := s.drop(ctx, s.guard)
+	err := s.drop(context.Background(), s.guard)
 	if err != nil && s.guard.IsClosed() {
-		err = s.dropAnew(ctx)
+		err = s.dropAnew()
 	}
 	if err != nil {
 		err = fmt.Errorf("%w; the next bench of this database will remove it, or: DROP SCHEMA punctual CASCADE", err)
@@ -257,7 +260,9 @@ func (s *scratch) close() error {
 
 // dropAnew drops the schema after the guard's session, and with it the lock, was lost: another bench may have taken
 // over since.
-func (s *scratch) dropAnew(ctx context.Context) error {
+func (s *scratch) dropAnew() error {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanup)
+	defer cancel()
 	conn, err := connect(ctx, s.dsn)
 	if err != nil {
 		return err

@@ -53,15 +53,15 @@ const (
 // gone checks that a bench has left nothing in a database: no schema, no session.
 func gone(t *testing.T, dsn string) {
 	t.Helper()
-	if one[bool](t, dsn, schemaExists) {
-		t.Error("the schema is still there")
-	}
 	eventually(t, "the end of all sessions", func() bool {
 		return one[int](t, dsn, `
 			SELECT count(*)
 			FROM pg_stat_activity
 			WHERE datname = current_database() AND application_name LIKE 'punctual%'`) == 0
 	})
+	if one[bool](t, dsn, schemaExists) {
+		t.Error("the schema is still there")
+	}
 }
 
 // bounded returns a context that ends when a wait has taken too long.
@@ -203,6 +203,51 @@ func TestABenchThatIsInterruptedWhileItBeginsRemovesItsSchema(t *testing.T) {
 	go func() { ended <- Run(ctx, c) }()
 	eventually(t, "the schema", func() bool { return one[bool](t, dsn, schemaExists) })
 	cancel()
+	if err := <-ended; err == nil {
+		t.Error("it has measured all the same: nothing is tested")
+	}
+	gone(t, dsn)
+}
+
+// A statement goes on in the server after its client has gone.
+func TestABenchThatIsInterruptedWhileItCreatesItsSchemaRemovesIt(t *testing.T) {
+	t.Parallel()
+	dsn := empty(t, pgtest.NewServer(t, privatepg.Config{}))
+	other, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close(context.WithoutCancel(t.Context())) }()
+	tx, err := other.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `CREATE SCHEMA punctual`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := tinyConfig(t, dsn, "idle")
+	ended := make(chan error, 1)
+	go func() {
+		defer close(ended)
+		ended <- Run(ctx, c)
+	}()
+	eventually(t, "the bench to wait for the schema's name", func() bool {
+		return one[bool](t, dsn, `
+			SELECT EXISTS (
+			    SELECT FROM pg_stat_activity
+			    WHERE datname = current_database() AND application_name = 'punctual bench' AND wait_event_type = 'Lock')`)
+	})
+	cancel()
+	select {
+	case err := <-ended:
+		t.Errorf("it has ended (%v), and its server is still creating the schema", err)
+	case <-time.After(time.Second): // it waits for the server
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if err := <-ended; err == nil {
 		t.Error("it has measured all the same: nothing is tested")
 	}
