@@ -3,274 +3,36 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
-	"punctual/scheduler/failpoint"
 	"punctual/store/claim"
-	"punctual/store/definitions"
 	"punctual/store/pg"
 )
 
 // SupersededError means that a target called about an attempt that is over.
-type SupersededError struct {
-	Run    uuid.UUID
-	Status scheduler.Status // of the run now
-}
+type SupersededError = claim.SupersededError
 
-func (e *SupersededError) Error() string {
-	return fmt.Sprintf("the attempt that this token was made for is over: run %s is %s", e.Run, e.Status)
-}
-
-// Beat is the answer to a target's heartbeat.
-type Beat struct {
-	CancelRequested bool
-	Deadline        time.Time // when the attempt is lost, unless the target calls again before
-}
-
-// Progress is the last progress that a target reported of a run.
-type Progress struct {
-	Attempt    int // number of the present attempt
-	Progress   json.RawMessage
-	RecordedAt *time.Time // nil: no progress was reported
-}
-
-// calledRun is a run whose target calls. Its rows are locked and read.
-type calledRun struct {
-	scheduler.Assignment
-	tenant   int32
-	status   scheduler.Status
-	reason   scheduler.Reason
-	accepted bool // the target's 202 is recorded: the run's row in ready is the deadline
-	started  time.Time
-	http     int
-	now      time.Time
-	kept     claim.KeptResponse
-}
-
-func (c calledRun) cancelRequested() bool {
-	return c.reason == scheduler.ReasonCancelled || c.reason == scheduler.ReasonReplaced
-}
-
-// calledBy returns the fencing token of the attempt whose target calls, or scheduler.ErrRunToken when the token was not
-// made for this run. Once the key is in memory, calledBy sends the database nothing.
-func (s *Store) calledBy(ctx context.Context, run uuid.UUID, token string) (fence int64, err error) {
-	key, err := s.ReadTokenKey(ctx, s.db.Reader(ctx, pg.Everybody))
-	if err != nil {
-		return 0, err
-	}
-	return scheduler.ReadRunToken(key, run, token)
-}
-
-// call runs work for a target that has shown a token. It first locks the gate of the job, the run's row in ready and
-// the run, in this order. It returns scheduler.ErrRunToken when the token was not made for this run.
-func (s *Store) call(
-	ctx context.Context, run uuid.UUID, token string,
-	work func(ctx context.Context, tx *pg.Tx, fence int64, c calledRun) error,
-) error {
-	fence, err := s.calledBy(ctx, run, token)
-	if err != nil {
-		return err
-	}
-	return s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-		c, err := s.lockCalled(ctx, tx, run)
-		if err != nil {
-			return err
-		}
-		failpoint.At(failpoint.CallbackLocked)
-		return work(ctx, tx, fence, c)
-	})
-}
-
-func (s *Store) lockCalled(ctx context.Context, tx *pg.Tx, run uuid.UUID) (calledRun, error) {
-	c := calledRun{}
-	var b pgx.Batch
-	b.Queue(`
-		SELECT FROM punctual.exclusive
-		WHERE job_id = (SELECT job_id FROM punctual.runs WHERE id = $1)
-		FOR NO KEY UPDATE`, run)
-	b.Queue(`SELECT FROM punctual.ready WHERE run_id = $1 FOR UPDATE`, run)
-	var key definitions.Version
-	b.Queue(`
-		SELECT job_id, job_version, tenant, lane, trigger, scheduled_for, due_at, late, attempt, coalesce(fence, 0),
-		       status, coalesce(reason, ''), accepted_at IS NOT NULL, coalesce(started_at, now()),
-		       coalesce(http_status, 0), clock_timestamp(), `+claim.KeptColumns+`
-		FROM punctual.runs r
-		LEFT JOIN punctual.run_data d ON d.run_id = $1
-		WHERE r.id = $1
-		FOR NO KEY UPDATE OF r`, run).QueryRow(func(row pgx.Row) error {
-		c.RunID, c.Gated = run, true // the job may have a gate
-		return row.Scan(append([]any{
-			&key.Job, &key.Version, &c.tenant, &c.Lane, &c.Trigger, &c.ScheduledFor, &c.DueAt, &c.Late, &c.Attempt,
-			&c.Fence, &c.status, &c.reason, &c.accepted, &c.started, &c.http, &c.now,
-		}, c.kept.Into()...)...)
-	})
-	err := tx.SendBatch(ctx, &b).Close()
-	if errors.Is(err, pgx.ErrNoRows) {
-		return c, fmt.Errorf("run %s: %w", run, ErrNotFound)
-	}
-	if err != nil {
-		return c, fmt.Errorf("locking run %s: %w", run, err)
-	}
-	found, err := s.definitions.Read(ctx, tx, definitions.One(key, c.tenant))
-	if err != nil {
-		return c, fmt.Errorf("reading the job of run %s: %w", run, err)
-	}
-	if c.Job = found.Jobs[key]; c.Job == nil {
-		return c, fmt.Errorf("run %s: this version of Punctual cannot read version %d of job %s", run, key.Version, key.Job)
-	}
-	return c, nil
-}
-
-// HeartbeatRun records that the target of an attempt is at work, and its progress unless that is nil. After a request
-// to cancel the deadline no longer moves. HeartbeatRun returns *SupersededError when the attempt is over.
-func (s *Store) HeartbeatRun(
-	ctx context.Context, run uuid.UUID, token string, progress json.RawMessage,
-) (Beat, error) {
-	var beat Beat
-	err := s.call(ctx, run, token, func(ctx context.Context, tx *pg.Tx, fence int64, c calledRun) error {
-		if fence != c.Fence || c.status != scheduler.StatusRunning {
-			return &SupersededError{run, c.status}
-		}
-		beat = Beat{CancelRequested: c.cancelRequested(), Deadline: c.Job.CallbackDeadline(c.started, c.now).UTC()}
-		var b pgx.Batch
-		if progress != nil {
-			b.Queue(`
-				INSERT INTO punctual.run_data (run_id, progress, progress_at)
-				VALUES ($1, $2::json, $3)
-				ON CONFLICT (run_id) DO UPDATE
-				SET progress = excluded.progress, progress_at = excluded.progress_at`, run, string(progress), c.now)
-		}
-		if c.accepted {
-			b.Queue(`
-				UPDATE punctual.ready
-				SET due_at = CASE WHEN $3 THEN due_at ELSE $2 END
-				WHERE run_id = $1
-				RETURNING due_at`,
-				run, beat.Deadline, beat.CancelRequested).QueryRow(func(row pgx.Row) error { return row.Scan(&beat.Deadline) })
-		}
-		if b.Len() == 0 {
-			return nil
-		}
-		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-			return fmt.Errorf("noting a heartbeat of run %s: %w", run, err)
-		}
-		pg.UTC(&beat.Deadline)
-		return nil
-	})
-	return beat, err
-}
-
-// CompleteRun ends a run as succeeded, or as cancelled after a request to cancel, with a result unless that is nil. To
-// repeat the call changes nothing. CompleteRun returns *SupersededError when the attempt ended in another way.
+// CompleteRun ends a run for its target, which works on after its answer: see claim.Claims.CompleteCalled.
 func (s *Store) CompleteRun(
 	ctx context.Context, run uuid.UUID, token string, result json.RawMessage,
-) (RunRecord, error) {
-	return s.endCalled(ctx, run, token, func(c calledRun) scheduler.Outcome {
-		return scheduler.Outcome{
-			Assignment: c.Assignment, Verdict: scheduler.Succeed, StartedAt: c.started, FinishedAt: c.now,
-			HTTPStatus: c.http, Result: result,
-		}
-	}, func(ctx context.Context, q pg.Querier, fence int64, c calledRun) (bool, error) {
-		return fence == c.Fence &&
-			(c.status == scheduler.StatusSucceeded || c.status == scheduler.StatusCancelled && c.cancelRequested()), nil
-	})
-}
-
-// FailRun ends an attempt as failed. The run is retried as its job says, but not at all unless retry is set. To repeat
-// the call changes nothing. FailRun returns *SupersededError when the attempt ended in another way.
-func (s *Store) FailRun(
-	ctx context.Context, run uuid.UUID, token, message string, retry bool,
-) (RunRecord, error) {
-	return s.endCalled(ctx, run, token, func(c calledRun) scheduler.Outcome {
-		return c.kept.Of(scheduler.JudgeReported(c.Assignment, message, retry, c.started, c.now))
-	}, func(ctx context.Context, q pg.Querier, fence int64, _ calledRun) (already bool, err error) {
-		// A reported failure is on record as expired if the next attempt would have come too late.
-		err = q.QueryRow(ctx, `
-			SELECT EXISTS (
-			    SELECT FROM punctual.attempts
-			    WHERE run_id = $1 AND fence = $2
-			      AND (reason = 'failed' OR reason = 'expired' AND error IS NOT DISTINCT FROM $3))`,
-			run, fence, pg.OrNull(pg.Storable(message))).Scan(&already)
-		return already, err
-	})
-}
-
-// endCalled ends the attempt of a target that calls, unless the attempt is over. already tells whether the same call
-// ended it.
-func (s *Store) endCalled(ctx context.Context, run uuid.UUID, token string, judge func(calledRun) scheduler.Outcome,
-	already func(context.Context, pg.Querier, int64, calledRun) (bool, error),
-) (RunRecord, error) {
-	var record RunRecord
-	var outcomes []scheduler.Outcome
-	var written map[uuid.UUID]bool
-	defaults, err := s.defaults.Get(ctx)
-	if err != nil {
-		return record, err
-	}
-	err = s.call(ctx, run, token, func(ctx context.Context, tx *pg.Tx, fence int64, c calledRun) error {
-		if fence != c.Fence || c.status != scheduler.StatusRunning {
-			same, err := already(ctx, tx, fence, c)
-			if err != nil {
-				return fmt.Errorf("reading how run %s ended: %w", run, err)
-			}
-			if !same {
-				return &SupersededError{run, c.status}
-			}
-		} else {
-			outcomes = []scheduler.Outcome{judge(c)}
-			var b pgx.Batch
-			b.Queue(`DELETE FROM punctual.ready WHERE run_id = $1`, run) // the deadline
-			b.Queue(pg.ByIndex)
-			written = claim.QueueFinish(&b, outcomes, nil, claim.AnyDay, defaults)
-			if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-				return fmt.Errorf("ending run %s: %w", run, err)
-			}
-			tx.Wake() // a retry, or the run that waits at the gate
-		}
-		var err error
-		record, err = readRun(ctx, tx, c.tenant, run)
-		return err
-	})
-	if err == nil {
-		failpoint.At(failpoint.CallbackCommitted)
-		s.Ended(outcomes, written)
-	}
+) (record RunRecord, err error) {
+	err = s.CompleteCalled(ctx, run, token, result, into(ctx, &record, run))
 	return record, err
 }
 
-// RunProgress returns the last progress that targets reported of a run. Only the target of the run's present attempt
-// may ask.
-func (s *Store) RunProgress(ctx context.Context, run uuid.UUID, token string) (Progress, error) {
-	fence, err := s.calledBy(ctx, run, token)
-	if err != nil {
-		return Progress{}, err
+// FailRun ends an attempt as failed for its target, which works on after its answer: see claim.Claims.FailCalled.
+func (s *Store) FailRun(
+	ctx context.Context, run uuid.UUID, token, message string, retry bool,
+) (record RunRecord, err error) {
+	err = s.FailCalled(ctx, run, token, message, retry, into(ctx, &record, run))
+	return record, err
+}
+
+// into reads a run within a transaction.
+func into(ctx context.Context, record *RunRecord, run uuid.UUID) func(*pg.Tx, int32) error {
+	return func(tx *pg.Tx, tenant int32) (err error) {
+		*record, err = readRun(ctx, tx, tenant, run)
+		return err
 	}
-	var p Progress
-	var present int64
-	var status scheduler.Status
-	var text *string
-	err = s.db.Reader(ctx, pg.Everybody).QueryRow(ctx, `
-		SELECT coalesce(r.fence, 0), r.status, r.attempt, d.progress::text, d.progress_at
-		FROM punctual.runs r
-		LEFT JOIN punctual.run_data d ON d.run_id = $1
-		WHERE r.id = $1`, run).Scan(&present, &status, &p.Attempt, &text, &p.RecordedAt)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return Progress{}, fmt.Errorf("run %s: %w", run, ErrNotFound)
-	case err != nil:
-		return Progress{}, fmt.Errorf("reading the progress of run %s: %w", run, err)
-	case present != fence:
-		return Progress{}, &SupersededError{run, status}
-	}
-	if text != nil {
-		p.Progress = json.RawMessage(*text)
-	}
-	pg.UTC(p.RecordedAt)
-	return p, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/claim"
 )
 
 // byCallback gives a job asynchronous completion: its target works on after a 202.
@@ -62,7 +63,7 @@ func (c claimer) listen() {
 	}
 }
 
-func (c claimer) beat(a scheduler.Assignment, progress string) (Beat, error) {
+func (c claimer) beat(a scheduler.Assignment, progress string) (claim.Beat, error) {
 	var raw json.RawMessage
 	if progress != "" {
 		raw = json.RawMessage(progress)
@@ -70,7 +71,7 @@ func (c claimer) beat(a scheduler.Assignment, progress string) (Beat, error) {
 	return c.HeartbeatRun(c.t.Context(), a.RunID, a.RunToken, raw)
 }
 
-func (c claimer) mustBeat(a scheduler.Assignment, progress string) Beat {
+func (c claimer) mustBeat(a scheduler.Assignment, progress string) claim.Beat {
 	c.t.Helper()
 	b, err := c.beat(a, progress)
 	if err != nil {

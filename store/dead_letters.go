@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/audit"
+	"punctual/store/claim"
 	"punctual/store/pg"
 )
 
@@ -273,59 +274,44 @@ func resolveLetters(ctx context.Context, tx *pg.Tx, ids []uuid.UUID, note string
 
 // replay is a dead letter and the run that repeats it.
 type replay struct {
-	of, run uuid.UUID
-	key     string // Idempotency-Key, unless the dead letter carries an earlier one
+	DeadLetter
+	run uuid.UUID
 }
 
-func newReplay(d DeadLetter, now time.Time) replay {
-	return replay{
-		of: d.RunID, run: scheduler.NewRunID(now),
-		key: scheduler.IdempotencyKey(d.Trigger, d.RunID, d.JobID, d.ScheduledFor),
+func newReplay(d DeadLetter, now time.Time) replay { return replay{d, scheduler.NewRunID(now)} }
+
+// entry is the new run. Like triggers, replays only enter ready: if the job has a gate, the claim of ready runs starts
+// them one at a time.
+func (r replay) entry(now time.Time) claim.Entry {
+	trigger := scheduler.TriggerReplay
+	if r.NotifyURL != nil {
+		trigger = scheduler.TriggerNotify
+	}
+	return claim.Entry{
+		ID: r.run, Job: r.JobID, Trigger: trigger, ScheduledFor: r.ScheduledFor, DueAt: now, Ordered: true,
+		ReplayOf: &r.RunID,
+		Sends:    &claim.Sends{Key: scheduler.IdempotencyKey(r.Trigger, r.RunID, r.JobID, r.ScheduledFor)},
 	}
 }
 
-// writeReplays writes the new runs, in the order in which they are to be claimed, and resolves their dead letters. Like
-// triggers, replays only enter ready: if the job has a gate, the claim of ready runs starts them one at a time. The
+// writeReplays makes the new runs, in the order in which they are to be claimed, and resolves their dead letters. The
 // caller has locked the dead letters and keeps their jobs from being deleted.
 func writeReplays(ctx context.Context, tx *pg.Tx, replays []replay, now time.Time, note string) error {
 	n := len(replays)
-	of, runs, keys, due := make([]uuid.UUID, n), make([]uuid.UUID, n), make([]string, n), make([]time.Time, n)
+	of, runs, entries := make([]uuid.UUID, n), make([]uuid.UUID, n), make([]claim.Entry, n)
 	for i, r := range replays {
-		of[i], runs[i], keys[i] = r.of, r.run, r.key
-		due[i] = now.Add(time.Duration(i-n) * time.Microsecond) // keeps the order; never later than now
+		of[i], runs[i], entries[i] = r.RunID, r.run, r.entry(now)
 	}
 	if note != "" {
 		note = ": " + note
 	}
 	var b pgx.Batch
-	b.Queue(`
-		INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
-		SELECT u.run, d.job_id, u.due_at, d.tenant, s.lane | 3
-		FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS u(dead, run, due_at)
-		JOIN punctual.dead_letters d ON d.run_id = u.dead
-		JOIN punctual.schedules s ON s.job_id = d.job_id`, of, runs, due)
-	b.Queue(`
-		INSERT INTO punctual.runs (
-		    id, job_id, replay_of, scheduled_for, due_at, created_at, tenant, job_version, lane, status, trigger)
-		SELECT u.run, d.job_id, d.run_id, d.scheduled_for, $3, $3, d.tenant, s.version, s.lane, 'pending',
-		       CASE WHEN d.notify_url IS NULL THEN 'replay' ELSE 'notify' END
-		FROM unnest($1::uuid[], $2::uuid[]) AS u(dead, run)
-		JOIN punctual.dead_letters d ON d.run_id = u.dead
-		JOIN punctual.schedules s ON s.job_id = d.job_id`, of, runs, now)
-	b.Queue(`
-		INSERT INTO punctual.run_data (run_id, webhook_id, idempotency_key, headers, body, notify_url, notify_secret)
-		SELECT u.run, coalesce(d.webhook_id, d.run_id), coalesce(d.idempotency_key, u.key), d.headers, d.body,
-		       d.notify_url, d.notify_secret
-		FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS u(dead, run, key)
-		JOIN punctual.dead_letters d ON d.run_id = u.dead`, of, runs, keys)
+	claim.QueueEntries(&b, now, entries...)
 	b.Queue(`
 		UPDATE punctual.dead_letters d
 		SET resolved_at = $3, replayed_as = u.run, note = 'replayed as ' || u.run || $4::text
 		FROM unnest($1::uuid[], $2::uuid[]) AS u(dead, run)
 		WHERE d.run_id = u.dead`, of, runs, now, note)
-	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("writing replays: %w", err)
-	}
 	tx.Wake()
-	return nil
+	return pg.Wrap("writing replays", tx.SendBatch(ctx, &b).Close())
 }

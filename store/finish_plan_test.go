@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/claim"
+	"punctual/store/notices"
 	"punctual/store/pg"
 )
 
@@ -98,7 +99,7 @@ func (c claimer) looksOnlyAt(outcomes []scheduler.Outcome, on claim.Day, mode st
 	defer func() { _ = tx.Rollback(c.t.Context()) }()
 	var b pgx.Batch
 	b.Queue(pg.ByIndex)
-	claim.QueueFinish(&b, outcomes, nil, on, nil)
+	claim.QueueFinish(&b, outcomes, nil, on, notices.Defaults{})
 	if _, err := tx.Exec(c.t.Context(), `SET LOCAL plan_cache_mode = `+mode); err != nil {
 		c.t.Fatal(err)
 	}

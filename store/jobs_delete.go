@@ -10,7 +10,6 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/claim"
-	"punctual/store/notices"
 	"punctual/store/pg"
 )
 
@@ -33,7 +32,7 @@ func (s *Store) DeleteJob(ctx context.Context, tenant int32, ref string, ifMatch
 			SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, h.ID); err != nil {
 			return fmt.Errorf("locking the gate of job %s: %w", h.ID, err)
 		}
-		h.place(time.Time{}, time.Time{}, false)
+		h.moveTo(time.Time{}, time.Time{}, false)
 		h.enter(JobDeleted, f.now)
 		if err := h.saveNow(ctx, tx, f.now, ""); err != nil {
 			return err
@@ -53,14 +52,14 @@ func (s *Store) skipRest(ctx context.Context, tx *pg.Tx, h *held, now time.Time)
 		reason = scheduler.ReasonPaused
 	}
 	plan := scheduler.SkipPassed(scheduler.Situation{Job: h.job, ScheduledFor: *h.scheduledFor, Now: h.atDue(now)}, reason)
-	return s.apply(ctx, tx, h, plan, claim.Gate{}, nil, now)
+	return s.Settle(ctx, tx, h.job, h.lane, plan, claim.Gate{}, nil, now)
 }
 
 // cancelWaiting cancels the runs of a job that wait in ready. A run that a claim takes at this moment goes on. So does
 // a run that its target works on. Notices about the job are still sent.
 func cancelWaiting(ctx context.Context, tx *pg.Tx, job uuid.UUID) error {
 	rows, err := tx.Query(ctx, `SELECT y.run_id FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id
-		WHERE y.job_id = $1 AND r.status <> 'running' AND `+notices.IsNotice+` IS NOT TRUE
+		WHERE y.job_id = $1 AND r.status <> 'running' AND `+claim.IsNotice+` IS NOT TRUE
 		ORDER BY y.run_id FOR UPDATE OF y`, job)
 	if err != nil {
 		return fmt.Errorf("locking waiting runs: %w", err)

@@ -10,6 +10,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/claim"
+	"punctual/store/notices"
 )
 
 // The request in flight may end in any way, and it is the last request of its run.
@@ -100,7 +101,7 @@ func TestARetryThatCrossesTheDeleteOfItsJobIsNotSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b pgx.Batch
-	claim.QueueFinish(&b, []scheduler.Outcome{failed(a)}, []uuid.UUID{a.Lease.ID}, claim.AnyDay, nil)
+	claim.QueueFinish(&b, []scheduler.Outcome{failed(a)}, []uuid.UUID{a.Lease.ID}, claim.AnyDay, notices.Defaults{})
 	if err := tx.SendBatch(t.Context(), &b).Close(); err != nil {
 		t.Fatal(err)
 	}

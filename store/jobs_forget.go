@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/store/claim"
 	"punctual/store/pg"
 )
 
@@ -84,11 +85,9 @@ func (s *Store) forgetCompleted(ctx context.Context, ids []uuid.UUID) (forgotten
 			return err
 		}
 		forgotten = int(done.RowsAffected())
-		// A forgotten job need not be looked at again.
-		_, err = tx.Exec(ctx, `
-			UPDATE punctual.schedules s SET completed_at = NULL FROM punctual.jobs j
-			WHERE s.job_id = ANY($1::uuid[]) AND j.id = s.job_id AND j.state = 'deleted'`, ids)
-		return err
+		var b pgx.Batch
+		claim.QueueForget(&b, ids) // a forgotten job need not be looked at again
+		return tx.SendBatch(ctx, &b).Close()
 	})
 	return forgotten, err
 }

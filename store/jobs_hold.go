@@ -140,8 +140,16 @@ func (s *Store) compiled(j *jobRow) *scheduler.Job {
 	return job
 }
 
-// place makes slot the job's next one. If ok is false, no slot is left.
-func (h *held) place(slot time.Time, due time.Time, ok bool) {
+// place is the job's row in schedules.
+func (h *held) place() claim.Place {
+	return claim.Place{
+		Job: h.ID, Version: h.Version, Lane: h.lane, Enabled: h.enabled, ScheduledFor: h.scheduledFor,
+		NextRunAt: h.nextRunAt, CompletedAt: h.CompletedAt,
+	}
+}
+
+// moveTo makes slot the job's next one. If ok is false, no slot is left.
+func (h *held) moveTo(slot time.Time, due time.Time, ok bool) {
 	h.scheduledFor, h.nextRunAt = nil, nil
 	if ok {
 		h.scheduledFor, h.nextRunAt = &slot, &due
@@ -171,6 +179,7 @@ func (h *held) enter(state JobState, now time.Time) {
 // saves are statements that write changed jobs, with their audit entries.
 type saves struct {
 	pgx.Batch
+	places  []claim.Place
 	audited audit.Rows
 	wakes   bool // a job is due at once or very soon
 }
@@ -196,11 +205,7 @@ func (h *held) save(b *saves, now time.Time, note string) error {
 		INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition, note)
 		VALUES ($1, $2, $3, $4, $5::json, $6)`,
 		h.ID, h.Version, now, string(h.State), h.definition, pg.OrNull(note))
-	b.Queue(`
-		UPDATE punctual.schedules
-		SET scheduled_for = $2, next_run_at = $3, version = $4, lane = $5, enabled = $6, completed_at = $7
-		WHERE job_id = $1`,
-		h.ID, h.scheduledFor, h.nextRunAt, h.Version, h.lane, h.enabled, h.CompletedAt)
+	b.places = append(b.places, h.place())
 	h.hidden.Queue(&b.Batch)
 	switch {
 	case h.gate == opens:
@@ -209,7 +214,7 @@ func (h *held) save(b *saves, now time.Time, note string) error {
 	case h.gate == closes:
 		claim.QueueCloseGate(&b.Batch, h.ID)
 	case claim.Gated(h.Definition):
-		b.Queue(`INSERT INTO punctual.exclusive (job_id) VALUES ($1) ON CONFLICT DO NOTHING`, h.ID)
+		claim.QueueGate(&b.Batch, h.ID)
 	}
 	b.wakes = b.wakes || h.enabled && h.nextRunAt.Before(now.Add(pg.Soon))
 	return b.audited.Add(h.tenant, now, h.change(note))
@@ -232,6 +237,7 @@ func (b *saves) send(ctx context.Context, tx *pg.Tx) error {
 	if b.wakes {
 		tx.Wake()
 	}
+	claim.QueuePlaces(&b.Batch, b.places...)
 	b.audited.Queue(ctx, &b.Batch)
 	err := tx.SendBatch(ctx, &b.Batch).Close()
 	if isNameTaken(err) {

@@ -84,10 +84,10 @@ func (s *Store) checkFirst(job *scheduler.Job, f facts) error {
 func (h *held) placeFirst(now time.Time) {
 	slot, ok := h.job.Timetable.First(now)
 	if !ok {
-		h.place(time.Time{}, time.Time{}, false)
+		h.moveTo(time.Time{}, time.Time{}, false)
 		return
 	}
-	h.place(slot.At, h.job.Timetable.Due(slot.At, nil), true)
+	h.moveTo(slot.At, h.job.Timetable.Due(slot.At, nil), true)
 }
 
 // stateFor returns the state of a job, which depends on whether slots are left.

@@ -261,7 +261,7 @@ func (s *Store) rewrite(
 	case moved:
 		h.placeFirst(now)
 	case jitter && h.scheduledFor != nil:
-		h.place(*h.scheduledFor, h.job.Timetable.Due(*h.scheduledFor, nil), true)
+		h.moveTo(*h.scheduledFor, h.job.Timetable.Due(*h.scheduledFor, nil), true)
 	}
 	h.enter(h.stateFor(paused), now)
 	if state == JobCompleted && h.State != JobCompleted {

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/claim"
 	"punctual/store/definitions"
-	"punctual/store/notices"
 	"punctual/store/pg"
 )
 
@@ -33,14 +33,8 @@ type backfill struct {
 	next     time.Time // the first slot that is left
 	last     time.Time
 	now      time.Time
-	earliest time.Time // earlier slots are too old
-	runs     pastRuns
-}
-
-// pastRuns collects the new runs of past slots, column by column, in the order in which they are to be claimed.
-type pastRuns struct {
-	ids          []uuid.UUID
-	slots, dueAt []time.Time
+	earliest time.Time     // earlier slots are too old
+	runs     []claim.Entry // in the order in which they are to be claimed
 }
 
 // workSlots makes the next runs of a backfill.
@@ -123,7 +117,7 @@ func (b *backfill) room(ctx context.Context, tx *pg.Tx) (int, error) {
 	err := tx.QueryRow(ctx, `
 		SELECT EXISTS (
 		        SELECT FROM punctual.ready y WHERE y.job_id = x.job_id
-		        AND (SELECT `+notices.IsNotice+` FROM punctual.runs r WHERE r.id = y.run_id) IS NOT TRUE)
+		        AND (SELECT `+claim.IsNotice+` FROM punctual.runs r WHERE r.id = y.run_id) IS NOT TRUE)
 		    OR EXISTS (SELECT FROM punctual.runs r WHERE r.id = x.active_run AND r.finished_at IS NULL)
 		FROM punctual.exclusive x WHERE x.job_id = $1 AND x.gated`, b.job.Job).Scan(&busy)
 	switch {
@@ -189,48 +183,29 @@ func (b *backfill) choose(t *scheduler.Timetable, ahead []time.Time, ran map[uui
 		case ran[id]:
 			id = scheduler.NewRunID(b.now)
 		}
-		b.runs.ids = append(b.runs.ids, id)
-		b.runs.slots, b.runs.dueAt = append(b.runs.slots, at), append(b.runs.dueAt, t.Due(at, nil))
+		b.runs = append(b.runs, claim.Entry{
+			ID: id, Job: b.job.Job, Trigger: scheduler.TriggerBackfill, ScheduledFor: at, DueAt: t.Due(at, nil), Ordered: true,
+		})
 		b.done++
 		b.made++
 	}
 	return nil
 }
 
-// A run of the slot may have been made by another transaction meanwhile. Then it exists, as was asked for.
-const insertPast = `
-WITH u AS (
-    SELECT * FROM unnest($2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[])
-        AS u(id, scheduled_for, due_at, ready_at)),
-made AS (
-    INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, created_at, tenant, job_version, lane,
-                               status, trigger)
-    SELECT u.id, s.job_id, u.scheduled_for, u.due_at, $6::timestamptz, s.tenant, s.version, s.lane,
-           'pending', 'backfill'
-    FROM u CROSS JOIN punctual.schedules s WHERE s.job_id = $1 ORDER BY u.id
-    ON CONFLICT DO NOTHING
-    RETURNING id, job_id, tenant, lane)
-INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
-SELECT m.id, m.job_id, u.ready_at, m.tenant, m.lane | 3
-FROM made m
-JOIN u ON u.id = m.id`
-
-// write writes the new runs with the current definition. Any replica may claim them at once.
+// write makes the new runs. A run of a slot may have been made by another transaction meanwhile: then it exists, as was
+// asked for.
 func (b *backfill) write(ctx context.Context, tx *pg.Tx) error {
-	n := len(b.runs.ids)
-	if n == 0 {
+	if len(b.runs) == 0 {
 		return nil
 	}
-	ready := make([]time.Time, n)
-	for i := range ready {
-		ready[i] = b.now.Add(time.Duration(i-n) * time.Microsecond) // keeps the order and is never later than now
+	b.days = []time.Time{b.now}
+	for _, e := range b.runs {
+		b.days = append(b.days, e.ScheduledFor)
 	}
-	b.days = append(b.runs.slots, b.now)
-	if _, err := tx.Exec(ctx, insertPast, b.job.Job, b.runs.ids, b.runs.slots, b.runs.dueAt, ready, b.now); err != nil {
-		return fmt.Errorf("writing runs of past slots of job %s: %w", b.job.Job, err)
-	}
+	var queue pgx.Batch
+	claim.QueueEntries(&queue, b.now, b.runs...)
 	tx.Wake()
-	return nil
+	return pg.Wrap("writing runs of past slots of job "+b.job.Job.String(), tx.SendBatch(ctx, &queue).Close())
 }
 
 // goOn records where the next batch begins.

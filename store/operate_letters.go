@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/store/notices"
+	"punctual/store/claim"
 	"punctual/store/pg"
 )
 
@@ -56,7 +56,7 @@ func (o *bulk) take(ctx context.Context, tx *pg.Tx) ([]marked, error) {
 		eligible = ` AND (x.job_id IS NULL OR d.resolved_at IS NOT NULL OR d.notify_url IS NOT NULL
 			OR NOT EXISTS (
 				SELECT FROM punctual.ready y WHERE y.job_id = d.job_id
-				AND (SELECT ` + notices.IsNotice + ` FROM punctual.runs r WHERE r.id = y.run_id) IS NOT TRUE)
+				AND (SELECT ` + claim.IsNotice + ` FROM punctual.runs r WHERE r.id = y.run_id) IS NOT TRUE)
 			AND NOT EXISTS (SELECT FROM punctual.runs r WHERE r.id = x.active_run AND r.finished_at IS NULL))`
 	}
 	rows, err := tx.Query(ctx, `SELECT `+deadLetterColumns+`, x.job_id IS NOT NULL AND d.notify_url IS NULL, j.id IS NULL

@@ -80,26 +80,23 @@ func (s *Store) settlePause(
 	for _, p := range plan.Skips {
 		skips.Add(h.job, h.lane, p, now)
 	}
-	h.place(plan.Next, plan.NextRunAt, !plan.Done)
+	h.moveTo(plan.Next, plan.NextRunAt, !plan.Done)
 	return nil
 }
 
 // resumedRows collects jobs whose pause is over, column by column.
 type resumedRows struct {
-	jobs                 []uuid.UUID
-	versions             []int32
-	states               []string
-	from                 []time.Time
-	completed            []*time.Time
-	scheduledFor, nextAt []*time.Time
-	enabled              []bool
+	jobs     []uuid.UUID
+	versions []int32
+	states   []string
+	from     []time.Time
+	places   []claim.Place
 }
 
 func (r *resumedRows) add(h *held) {
 	r.jobs, r.versions, r.states, r.from = append(r.jobs, h.ID), append(r.versions, h.Version),
 		append(r.states, string(h.State)), append(r.from, h.UpdatedAt)
-	r.completed, r.enabled = append(r.completed, h.CompletedAt), append(r.enabled, h.enabled)
-	r.scheduledFor, r.nextAt = append(r.scheduledFor, h.scheduledFor), append(r.nextAt, h.nextRunAt)
+	r.places = append(r.places, h.place())
 }
 
 func (r *resumedRows) queue(b *pgx.Batch) {
@@ -115,13 +112,7 @@ func (r *resumedRows) queue(b *pgx.Batch) {
 		FROM unnest($1::uuid[], $2::int[], $3::text[], $4::timestamptz[]) AS u(job_id, version, state, since)
 		JOIN punctual.job_versions p ON p.job_id = u.job_id AND p.version = u.version - 1`,
 		r.jobs, r.versions, r.states, r.from, endNote)
-	b.Queue(`
-		UPDATE punctual.schedules s SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at,
-		       version = u.version, enabled = u.enabled, completed_at = u.completed
-		FROM unnest($1::uuid[], $2::int[], $3::timestamptz[], $4::timestamptz[], $5::bool[], $6::timestamptz[])
-		    AS u(job_id, version, scheduled_for, next_run_at, enabled, completed)
-		WHERE s.job_id = u.job_id`,
-		r.jobs, r.versions, r.scheduledFor, r.nextAt, r.enabled, r.completed)
+	claim.QueuePlaces(b, r.places...)
 }
 
 const (

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/claim"
 	"punctual/store/definitions"
 	"punctual/store/pg"
 )
@@ -59,7 +60,7 @@ func (c claimer) settles(job JobRecord, plan scheduler.Plan) {
 		c.t.Fatal(err)
 	}
 	err = c.db.InTx(c.t.Context(), pg.Everybody, func(tx *pg.Tx) error {
-		return c.Settle(c.t.Context(), tx, compiled, c.queue*4+1, plan, time.Now())
+		return c.Settle(c.t.Context(), tx, compiled, c.queue*4+1, plan, claim.Gate{}, nil, time.Now())
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -128,7 +129,7 @@ func TestWhatIsMadeOfASlotIsNotMadeBeforeItWasDue(t *testing.T) {
 			Skips: []scheduler.Skip{{
 				Reason: scheduler.ReasonOverlap, First: due.Add(-time.Second), Last: due.Add(-time.Second), Count: 1,
 			}},
-		}, due)
+		}, claim.Gate{}, nil, due)
 	}); err != nil {
 		t.Fatal(err)
 	}

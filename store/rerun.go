@@ -32,13 +32,9 @@ func (w Writer) RerunRun(ctx context.Context, id uuid.UUID, r RerunRequest) (Run
 		}
 		again := original.again(own, r)
 		again.id = scheduler.NewRunID(now)
-		if err := w.store.passGate(ctx, tx, job, again.id, now); err != nil {
+		if err := w.store.enterManual(ctx, tx, job, again, now); err != nil {
 			return err
 		}
-		if err := writeManualRun(ctx, tx, job, again, now); err != nil {
-			return err
-		}
-		tx.Wake()
 		run, err = readRun(ctx, tx, w.tenant, again.id)
 		return err
 	})

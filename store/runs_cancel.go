@@ -21,11 +21,8 @@ func (s *Store) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (RunR
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `
-			SELECT FROM punctual.exclusive
-			WHERE job_id = $1
-			FOR NO KEY UPDATE`, before.JobID); err != nil {
-			return fmt.Errorf("locking the gate of job %s: %w", before.JobID, err)
+		if err := claim.LockGate(ctx, tx, tenant, before.JobID); err != nil {
+			return err
 		}
 		changed, err := claim.CancelRuns(ctx, tx, []uuid.UUID{id}, scheduler.ReasonCancelled)
 		if err != nil {

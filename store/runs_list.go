@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
-	"punctual/store/notices"
+	"punctual/store/claim"
 	"punctual/store/pg"
 )
 
@@ -54,7 +54,7 @@ func (s *Store) ListRuns(
 	if f.Trigger != "" {
 		c.Add(`r.trigger = ?`, f.Trigger)
 	} else {
-		c.Add(`NOT ` + notices.IsNotice) // notices are not runs of their jobs
+		c.Add(`NOT ` + claim.IsNotice) // notices are not runs of their jobs
 	}
 	if f.Late != nil {
 		c.Add(`r.late = ?`, *f.Late)

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
-	"punctual/store/notices"
+	"punctual/store/claim"
 	"punctual/store/pg"
 )
 
@@ -20,7 +20,7 @@ const runFields = `r.id, r.job_id, coalesce(j.name, ''), t.name, r.trigger, r.sc
 	r.replay_of, r.rerun_of, r.parent_run, coalesce(r.step, ''), coalesce(r.fence, 0)`
 
 // runColumns leaves it to fillMaxAttempts to find how many attempts a run may have.
-const runColumns = runFields + `, ` + notices.IsNotice + `, 0`
+const runColumns = runFields + `, ` + claim.IsNotice + `, 0`
 
 const runTables = `punctual.runs r
 	JOIN punctual.tenants t ON t.id = r.tenant

@@ -110,7 +110,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.Audit = audit.New(s.db, o.AuditRetention)
 	s.Days = days.New(s.db, o.Retention, o.FailureRetention, o.Log)
 	s.Claims = claim.New(
-		claim.Rooms{DB: s.db, Days: s.Days, Freezes: s.Switch, Definitions: s.definitions, Defaults: s.defaults},
+		claim.Rooms{DB: s.db, Days: s.Days, Freezes: s.Switch, Definitions: s.definitions, Follower: s.defaults},
 		claim.Options{Log: o.Log, ChoresDue: choresDue, Ended: o.Ended})
 	return s, nil
 }

@@ -13,19 +13,11 @@ import (
 	"punctual/scheduler"
 	"punctual/store/audit"
 	"punctual/store/claim"
-	"punctual/store/notices"
 	"punctual/store/pg"
 )
 
 // ActiveRunError says that the job's concurrency policy does not allow a trigger now.
-type ActiveRunError struct {
-	Run    uuid.UUID // the run that prevents it
-	Policy scheduler.ConcurrencyPolicy
-}
-
-func (e *ActiveRunError) Error() string {
-	return fmt.Sprintf("run %s of this job has not ended, and its concurrency_policy is %s", e.Run, e.Policy)
-}
+type ActiveRunError = claim.ActiveRunError
 
 // TriggerJob makes a run of a job that any replica may claim at once, whatever the job's schedule says. It works for
 // paused and completed jobs too. Under replace it cancels the active run; under wait the new run waits for the active
@@ -41,15 +33,11 @@ func (w Writer) TriggerJob(ctx context.Context, ref string, r TriggerRequest) (R
 		if allowed := job.Definition.SubmittersMayTrigger; r.Submitter && (allowed == nil || !*allowed) {
 			return fmt.Errorf("job %q: %w", job.Definition.Name, ErrNotForSubmitters)
 		}
-		id := scheduler.NewRunID(now)
-		if err := w.store.passGate(ctx, tx, job, id, now); err != nil {
+		m := manualRun{id: scheduler.NewRunID(now), scheduledFor: now, TriggerRequest: r}
+		if err := w.store.enterManual(ctx, tx, job, m, now); err != nil {
 			return err
 		}
-		if err := writeManualRun(ctx, tx, job, manualRun{id: id, scheduledFor: now, TriggerRequest: r}, now); err != nil {
-			return err
-		}
-		tx.Wake()
-		run, err = readRun(ctx, tx, w.tenant, id)
+		run, err = readRun(ctx, tx, w.tenant, m.id)
 		return err
 	})
 	return run, err
@@ -65,9 +53,8 @@ func (s *Store) lockToTrigger(
 	if err != nil {
 		return nil, now, err
 	}
-	if err := pg.Exec(ctx, tx, `SELECT FROM punctual.exclusive x WHERE x.job_id = $1 AND EXISTS
-		(SELECT FROM punctual.jobs j WHERE j.id = $1 AND j.tenant = $2) FOR NO KEY UPDATE OF x`, id, tenant); err != nil {
-		return nil, now, fmt.Errorf("locking the gate of job %s: %w", id, err)
+	if err := claim.LockGate(ctx, tx, tenant, id); err != nil {
+		return nil, now, err
 	}
 	if err := pg.Exec(ctx, tx, `SELECT FROM punctual.jobs WHERE id = $1 AND tenant = $2 FOR SHARE`,
 		id, tenant); err != nil {
@@ -89,47 +76,6 @@ func (s *Store) lockToTrigger(
 		return nil, now, fmt.Errorf("reading job %s: %w", id, err)
 	}
 	return job, f.now, nil
-}
-
-// passGate does for a manual run what Decide does for a slot: according to the job's concurrency policy the run takes
-// the gate, waits, replaces the active run, or is refused. The caller has locked the gate, and writes the run.
-func (s *Store) passGate(ctx context.Context, tx *pg.Tx, job *jobRow, run uuid.UUID, now time.Time) error {
-	policy := job.Definition.WithDefaults().ConcurrencyPolicy
-	if policy == scheduler.PolicyAllow {
-		return nil
-	}
-	// The gate is locked already, unless the job got it since. Then this transaction must not wait for the gate, because
-	// it holds the job's row, which comes after the gate in the lock order.
-	g, held, err := s.gateFacts(ctx, tx, job.ID, claim.PassOver, now)
-	if err != nil {
-		return err
-	}
-	if !held {
-		return fmt.Errorf("job %s is being changed by another transaction; try again: %w", job.ID, ErrState)
-	}
-	o := g.Facts().Overlap(policy)
-	if policy == scheduler.PolicyForbid && o.Blocker == uuid.Nil { // a replay, for example, has no gate before it starts
-		if o.Blocker, err = runInReady(ctx, tx, job.ID); err != nil {
-			return err
-		}
-	}
-	if o.Blocker != uuid.Nil {
-		return &ActiveRunError{Run: o.Blocker, Policy: policy}
-	}
-	return s.makeWay(ctx, tx, job, g, o, []uuid.UUID{run}, now)
-}
-
-// runInReady returns a run of the job's own that waits in ready, or uuid.Nil if there is none.
-func runInReady(ctx context.Context, tx *pg.Tx, job uuid.UUID) (uuid.UUID, error) {
-	var waiting uuid.UUID
-	err := tx.QueryRow(ctx, `
-		SELECT y.run_id FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id
-		WHERE y.job_id = $1 AND r.status IN ('pending', 'retrying') AND NOT `+notices.IsNotice+`
-		ORDER BY y.run_id LIMIT 1`, job).Scan(&waiting)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return uuid.Nil, fmt.Errorf("looking for waiting runs of job %s: %w", job, err)
-	}
-	return waiting, nil
 }
 
 // manualRun is a run that a user asked for.
@@ -156,37 +102,32 @@ func (r manualRun) shot(version int32) any {
 	}{version, r.rerunOf, audit.MaskHeaders(r.Headers), bytes}
 }
 
-func writeManualRun(ctx context.Context, tx *pg.Tx, job *jobRow, r manualRun, now time.Time) error {
-	var b pgx.Batch
-	b.Queue(`
-		INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane) VALUES ($1, $2, $3, $4, $5)`,
-		r.id, job.ID, now, job.tenant, job.lane)
-	b.Queue(`
-		INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, created_at, tenant, job_version, lane, status,
-			trigger, rerun_of)
-		VALUES ($1, $2, $7, $3, $3, $4, $5, $6, 'pending', 'manual', $8)`,
-		r.id, job.ID, now, job.tenant, job.Version, job.lane, r.scheduledFor, r.rerunOf)
+// enterManual makes a run that a user asked for, unless the job's concurrency policy refuses it.
+func (s *Store) enterManual(ctx context.Context, tx *pg.Tx, job *jobRow, r manualRun, now time.Time) error {
+	policy := job.Definition.WithDefaults().ConcurrencyPolicy
+	if err := s.Admit(ctx, tx, job.ID, job.tenant, policy, r.id, now); err != nil {
+		return err
+	}
+	e := claim.Entry{
+		ID: r.id, Job: job.ID, Trigger: scheduler.TriggerManual, ScheduledFor: r.scheduledFor, DueAt: now, RerunOf: r.rerunOf,
+	}
 	if r.Body != nil || r.Headers != nil || r.webhookID != nil {
-		var headers *string
+		e.Sends = &claim.Sends{WebhookID: r.webhookID, Key: r.key, Body: r.Body}
 		if r.Headers != nil {
 			text, err := json.Marshal(r.Headers)
 			if err != nil {
 				return fmt.Errorf("encoding headers: %w", err)
 			}
-			headers = new(string(text))
+			e.Sends.Headers = text
 		}
-		b.Queue(`
-			INSERT INTO punctual.run_data (run_id, headers, body, webhook_id, idempotency_key)
-			VALUES ($1, $2::jsonb, $3::bytea, $4, $5)`,
-			r.id, headers, []byte(r.Body), r.webhookID, pg.OrNull(r.key))
 	}
+	var b pgx.Batch
+	claim.QueueEntries(&b, now, e)
 	if err := audit.Queue(ctx, &b, job.tenant, now, audit.Change{
 		Action: audit.RunTrigger, ID: r.id, Job: job.ID, Name: job.Definition.Name, After: r.shot(job.Version),
 	}); err != nil {
 		return err
 	}
-	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("writing a run of job %s: %w", job.ID, err)
-	}
-	return nil
+	tx.Wake()
+	return pg.Wrap("writing a run of job "+job.ID.String(), tx.SendBatch(ctx, &b).Close())
 }

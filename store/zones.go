@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/cron"
+	"punctual/store/claim"
 	"punctual/store/definitions"
 	"punctual/store/pg"
 )
@@ -114,8 +115,7 @@ func (r *rezoning) some(ctx context.Context, s *Store) (more bool, err error) {
 		if err != nil {
 			return err
 		}
-		var ids []uuid.UUID
-		var slots, due []time.Time
+		var moves []claim.Move
 		var key definitions.Version
 		var tenant int32
 		var raw []byte
@@ -134,7 +134,9 @@ func (r *rezoning) some(ctx context.Context, s *Store) (more bool, err error) {
 			}
 			next, ok := job.Timetable.First(now)
 			if ok && !next.At.Equal(*slot) {
-				ids, slots, due = append(ids, key.Job), append(slots, next.At), append(due, job.Timetable.Due(next.At, nil))
+				moves = append(moves, claim.Move{
+					Job: key.Job, ScheduledFor: next.At, NextRunAt: job.Timetable.Due(next.At, nil),
+				})
 			}
 			return nil
 		})
@@ -144,15 +146,13 @@ func (r *rezoning) some(ctx context.Context, s *Store) (more bool, err error) {
 		if err := pg.Exec(ctx, tx, `UPDATE punctual.deployment SET rezoned_at = clock_timestamp()`); err != nil {
 			return err
 		}
-		if len(ids) == 0 {
+		if len(moves) == 0 {
 			return nil
 		}
-		r.moved += len(ids)
-		_, err = tx.Exec(ctx, `
-			UPDATE punctual.schedules s SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at
-			FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[]) AS u(job_id, scheduled_for, next_run_at)
-			WHERE s.job_id = u.job_id`, ids, slots, due)
-		return err
+		r.moved += len(moves)
+		var b pgx.Batch
+		claim.QueueMoves(&b, moves)
+		return tx.SendBatch(ctx, &b).Close()
 	})
 	return more, err
 }

@@ -9,7 +9,6 @@ import (
 	"punctual/store/days"
 	"punctual/store/definitions"
 	"punctual/store/freeze"
-	"punctual/store/notices"
 	"punctual/store/pg"
 )
 
@@ -32,7 +31,7 @@ type Claims struct {
 	days        *days.Days
 	freezes     *freeze.Switch
 	definitions *definitions.Definitions
-	defaults    *notices.Book
+	follower    Follower
 
 	wary   wariest
 	idling idling // timeout of claims
@@ -50,13 +49,13 @@ type Rooms struct {
 	Days        *days.Days
 	Freezes     *freeze.Switch
 	Definitions *definitions.Definitions
-	Defaults    *notices.Book
+	Follower    Follower
 }
 
 // New returns Claims that stand on other rooms.
 func New(r Rooms, o Options) *Claims {
 	s := &Claims{
-		db: r.DB, days: r.Days, freezes: r.Freezes, definitions: r.Definitions, defaults: r.Defaults, options: o,
+		db: r.DB, days: r.Days, freezes: r.Freezes, definitions: r.Definitions, follower: r.Follower, options: o,
 	}
 	s.db.Prepare(func(ctx context.Context, conn pg.Querier) error {
 		if !s.guarding.Load() {

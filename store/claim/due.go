@@ -16,7 +16,6 @@ import (
 	"punctual/store/days"
 	"punctual/store/definitions"
 	"punctual/store/freeze"
-	"punctual/store/notices"
 	"punctual/store/pg"
 )
 
@@ -58,21 +57,22 @@ type dueRow struct {
 
 // dueClaim is one claim of due slots on its way through the transaction.
 type dueClaim struct {
-	claims  *Claims
-	claim   scheduler.Claim
-	wary    bool
-	conn    *pgx.Conn
-	now     time.Time
-	rows    []dueRow
-	found   definitions.Found
-	gates   map[uuid.UUID]Gate
-	runs    runRows
-	waiting runRows // runs that start when their job's active run has ended
-	cancel  []uuid.UUID
-	expired []uuid.UUID // runs that have expired while they waited at their gate
-	skips   SkipRows
-	next    nextRows
-	batch   scheduler.Batch
+	claims    *Claims
+	claim     scheduler.Claim
+	following Following
+	wary      bool
+	conn      *pgx.Conn
+	now       time.Time
+	rows      []dueRow
+	found     definitions.Found
+	gates     map[uuid.UUID]Gate
+	runs      runRows
+	waiting   runRows // runs that start when their job's active run has ended
+	cancel    []uuid.UUID
+	expired   []uuid.UUID // runs that have expired while they waited at their gate
+	skips     SkipRows
+	next      nextRows
+	batch     scheduler.Batch
 }
 
 // nextRows collects the next slots, column by column, for one UPDATE; a nil slot ends the schedule.
@@ -102,16 +102,13 @@ func (s *Claims) ClaimDue(ctx context.Context, claim scheduler.Claim) (scheduler
 func (s *Claims) claimDue(
 	ctx context.Context, claim scheduler.Claim,
 ) (batch scheduler.Batch, slots []time.Time, err error) {
-	defaults, err := s.defaults.Get(ctx)
+	following, err := s.follower.Follow(ctx)
 	if err != nil {
 		return scheduler.Batch{}, nil, fmt.Errorf("claiming due slots: %w", err)
 	}
 	var c dueClaim
 	err = s.wary.due.try(func(wary bool) error {
-		c = dueClaim{claims: s, claim: claim, wary: wary}
-		for _, n := range []*notices.Rows{&c.runs.notices, &c.waiting.notices, &c.skips.notices} {
-			n.Defaults = defaults
-		}
+		c = dueClaim{claims: s, claim: claim, following: following, wary: wary}
 		return s.onConn(ctx, func(conn *pgx.Conn) error {
 			c.conn = conn
 			failpoint.At(failpoint.ClaimBegun)
@@ -185,7 +182,7 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 	}
 	c.gates = map[uuid.UUID]Gate{}
 	if len(gated) > 0 {
-		QueueGates(&b, gated, c.gates, PassOver)
+		queueGates(&b, gated, c.gates, PassOver)
 	}
 	if b.Len() > 0 {
 		if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
@@ -203,7 +200,7 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.claims.FreeEndedGates(ctx, c.conn, c.gates, c.now)
+	return c.claims.freeEndedGates(ctx, c.conn, c.gates, c.now)
 }
 
 // decide lets scheduler.Decide settle each row, and collects the plans.
@@ -297,7 +294,7 @@ func (c *dueClaim) write(ctx context.Context) error {
 		}
 	}
 	if len(c.expired) > 0 {
-		if err := ExpireRuns(ctx, c.conn, c.expired); err != nil {
+		if err := expireRuns(ctx, c.conn, c.expired); err != nil {
 			return err
 		}
 	}
@@ -308,7 +305,6 @@ func (c *dueClaim) write(ctx context.Context) error {
 		r := &c.runs
 		queueFences(b.Queue(insertClaimed, pg.Prepared{}, c.claim.Replica, lease.ID,
 			r.ids, r.jobs, r.scheduledFor, r.dueAt, r.tenants, r.versions, r.lanes, r.late, r.triggers), fences)
-		r.notices.Queue(&b)
 	}
 	if len(c.skips.IDs) > 0 {
 		c.skips.Queue(&b)
@@ -317,12 +313,13 @@ func (c *dueClaim) write(ctx context.Context) error {
 		b.Queue(advanceSchedules, pg.Prepared{}, c.next.jobs, c.next.was, c.next.slots, c.next.dueAt)
 	}
 	if len(c.next.gates) > 0 {
-		QueueTakeGates(&b, c.next.gates, c.next.gateRuns)
+		queueTakeGates(&b, c.next.gates, c.next.gateRuns)
 	}
 	if len(c.waiting.ids) > 0 {
-		QueueWait(&b, c.waiting.jobs, c.waiting.ids)
+		queueWait(&b, c.waiting.jobs, c.waiting.ids)
 		c.waiting.queuePending(&b)
 	}
+	c.following.QueueEvents(&b, slices.Concat(c.runs.events, c.waiting.events, c.skips.events))
 	b.Queue(`COMMIT`)
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return err

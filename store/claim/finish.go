@@ -14,7 +14,6 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/failpoint"
-	"punctual/store/notices"
 	"punctual/store/pg"
 )
 
@@ -172,19 +171,19 @@ func (s *Claims) Finish(
 	ctx context.Context, outcomes []scheduler.Outcome, released []uuid.UUID,
 ) (superseded int, err error) {
 	ctx = pg.Runs.In(ctx)
-	defaults, err := s.defaults.Get(ctx)
+	following, err := s.follower.Follow(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("writing %d outcomes: %w", len(outcomes), err)
 	}
 	var f waryFinish
 	err = s.wary.finish.try(func(wary bool) error {
-		f = waryFinish{outcomes: outcomes, released: released, defaults: defaults} // each try begins anew
+		f = waryFinish{outcomes: outcomes, released: released, following: following} // each try begins anew
 		if wary {
 			return f.run(ctx, s)
 		}
-		f.written, err = s.finish(ctx, outcomes, released, DayOf(outcomes), defaults)
+		f.written, err = s.finish(ctx, outcomes, released, DayOf(outcomes), following)
 		if lacksTable(err) { // the table was removed, as no known run of its day went on
-			f.written, err = s.finish(ctx, outcomes, released, AnyDay, defaults)
+			f.written, err = s.finish(ctx, outcomes, released, AnyDay, following)
 		}
 		return err
 	})
@@ -209,11 +208,11 @@ func (s *Claims) Finish(
 
 // finish writes outcomes in one transaction and one round trip: a batch without BEGIN is both.
 func (s *Claims) finish(
-	ctx context.Context, outcomes []scheduler.Outcome, released []uuid.UUID, on Day, defaults notices.Defaults,
+	ctx context.Context, outcomes []scheduler.Outcome, released []uuid.UUID, on Day, following Following,
 ) (written map[uuid.UUID]bool, err error) {
 	var b pgx.Batch
 	b.Queue(longer)
-	written = QueueFinish(&b, outcomes, released, on, defaults)
+	written = QueueFinish(&b, outcomes, released, on, following)
 	failpoint.At(failpoint.FinishBegun)
 	return written, s.db.Conns(ctx).SendBatch(ctx, &b).Close()
 }
@@ -228,7 +227,7 @@ func dueSoon(o scheduler.Outcome) bool {
 // leases. They come after pg.ByIndex. Once the batch is read, the returned set holds the runs that the fence let
 // through.
 func QueueFinish(
-	b *pgx.Batch, outcomes []scheduler.Outcome, released []uuid.UUID, on Day, defaults notices.Defaults,
+	b *pgx.Batch, outcomes []scheduler.Outcome, released []uuid.UUID, on Day, following Following,
 ) (written map[uuid.UUID]bool) {
 	written = make(map[uuid.UUID]bool, len(outcomes))
 	gated, runs := gatedJobs(outcomes)
@@ -247,7 +246,7 @@ func QueueFinish(
 	if len(released) > 0 {
 		b.Queue(`DELETE FROM punctual.claims WHERE id = ANY($1::uuid[])`, released)
 	}
-	notices.QueueEnds(b, outcomes, defaults)
+	following.QueueEnds(b, outcomes)
 	return written
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/definitions"
-	"punctual/store/notices"
 	"punctual/store/pg"
 )
 
@@ -77,10 +76,10 @@ const gateColumns = `coalesce(active_run, '00000000-0000-0000-0000-000000000000'
 
 func (g *Gate) into() []any { return []any{&g.active, &g.earlier, &g.Waiting, &g.gated} }
 
-// QueueGates locks the gates of jobs and reads them. With passOver it leaves out a gate that another transaction has
+// queueGates locks the gates of jobs and reads them. With passOver it leaves out a gate that another transaction has
 // locked. It must be a statement after the one that locked the jobs' schedules or ready rows: within that statement it
 // would read a stale snapshot, and two runs of a job would overlap against its policy.
-func QueueGates(b *pgx.Batch, jobs []uuid.UUID, gates map[uuid.UUID]Gate, locked string) {
+func queueGates(b *pgx.Batch, jobs []uuid.UUID, gates map[uuid.UUID]Gate, locked string) {
 	b.Queue(`
 		SELECT job_id, false, `+gateColumns+`
 		FROM punctual.exclusive
@@ -154,9 +153,9 @@ func mendGates(
 	return nil
 }
 
-// FreeEndedGates clears, in memory, the runs of gates that have ended or are missing, so that they hold no gate. It
+// freeEndedGates clears, in memory, the runs of gates that have ended or are missing, so that they hold no gate. It
 // also finds out which of the waiting runs have expired.
-func (s *Claims) FreeEndedGates(ctx context.Context, conn pg.Querier, gates map[uuid.UUID]Gate, now time.Time) error {
+func (s *Claims) freeEndedGates(ctx context.Context, conn pg.Querier, gates map[uuid.UUID]Gate, now time.Time) error {
 	var named []uuid.UUID
 	for _, g := range gates {
 		for _, id := range append([]uuid.UUID{g.active, g.Waiting}, g.earlier...) {
@@ -225,8 +224,8 @@ func (s *Claims) findExpired(ctx context.Context, conn pg.Batcher, gates map[uui
 	return nil
 }
 
-// ExpireRuns ends, unsent, runs that have expired at their gates. The caller holds the gates.
-func ExpireRuns(ctx context.Context, q pg.Querier, runs []uuid.UUID) error {
+// expireRuns ends, unsent, runs that have expired at their gates. The caller holds the gates.
+func expireRuns(ctx context.Context, q pg.Querier, runs []uuid.UUID) error {
 	if err := pg.Exec(ctx, q, `
 		SELECT run_id
 		FROM punctual.ready
@@ -258,8 +257,8 @@ func ExpireRuns(ctx context.Context, q pg.Querier, runs []uuid.UUID) error {
 	return nil
 }
 
-// QueueTakeGates makes each run the active run of its job. The caller holds the gates.
-func QueueTakeGates(b *pgx.Batch, jobs, runs []uuid.UUID) {
+// queueTakeGates makes each run the active run of its job. The caller holds the gates.
+func queueTakeGates(b *pgx.Batch, jobs, runs []uuid.UUID) {
 	b.Queue(`
 		UPDATE punctual.exclusive e
 		SET active_run = u.run_id, waiting_run = nullif(e.waiting_run, u.run_id), gated = true
@@ -267,8 +266,8 @@ func QueueTakeGates(b *pgx.Batch, jobs, runs []uuid.UUID) {
 		WHERE e.job_id = u.job_id`, jobs, runs)
 }
 
-// QueueWait makes each run the waiting run of its job. The caller holds the gates.
-func QueueWait(b *pgx.Batch, jobs, runs []uuid.UUID) {
+// queueWait makes each run the waiting run of its job. The caller holds the gates.
+func queueWait(b *pgx.Batch, jobs, runs []uuid.UUID) {
 	b.Queue(`
 		UPDATE punctual.exclusive e
 		SET waiting_run = u.run_id, gated = true
@@ -318,7 +317,7 @@ func QueueCloseGate(b *pgx.Batch, job uuid.UUID) {
 		    SELECT r.id
 		    FROM punctual.ready y
 		    JOIN punctual.runs r ON r.id = y.run_id
-		    WHERE y.job_id = $1 AND r.status IN ('retrying', 'running') AND NOT `+notices.IsNotice+`
+		    WHERE y.job_id = $1 AND r.status IN ('retrying', 'running') AND NOT `+IsNotice+`
 		    UNION
 		    SELECT id FROM punctual.runs_being_sent($1) AS s(id))
 		INSERT INTO punctual.exclusive AS e (job_id, active_run, earlier_runs)

@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
-	"punctual/store/notices"
 	"punctual/store/pg"
 )
 
@@ -91,9 +90,9 @@ func (l lockedRows) queue(b *pgx.Batch, table, column, how string, ids []uuid.UU
 
 // waryFinish writes outcomes and ends leases, except those with a row that another transaction has locked.
 type waryFinish struct {
-	outcomes []scheduler.Outcome
-	released []uuid.UUID
-	defaults notices.Defaults
+	outcomes  []scheduler.Outcome
+	released  []uuid.UUID
+	following Following
 
 	written map[uuid.UUID]bool
 	locked  lockedRows  // outcomes that are not written, by run
@@ -108,7 +107,7 @@ func (f *waryFinish) run(ctx context.Context, s *Claims) error {
 			return err
 		}
 		var b pgx.Batch
-		f.written = QueueFinish(&b, f.outcomes, f.released, AnyDay, f.defaults)
+		f.written = QueueFinish(&b, f.outcomes, f.released, AnyDay, f.following)
 		b.Queue(`COMMIT`)
 		return conn.SendBatch(ctx, &b).Close()
 	})
@@ -119,7 +118,7 @@ func (f *waryFinish) look(ctx context.Context, s *Claims, conn pg.Batcher) error
 	var runs, told []uuid.UUID
 	for _, o := range f.outcomes {
 		runs = append(runs, o.RunID)
-		if len(f.defaults.Of(o.Job)) > 0 {
+		if f.following.Concerns(o.Job) {
 			told = append(told, o.Job.ID)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
-	"punctual/store/notices"
+	"punctual/store/pg"
 )
 
 // runRows collects new runs, column by column, for one INSERT.
@@ -20,7 +20,7 @@ type runRows struct {
 	lanes               []int16
 	late                []bool
 	triggers            []string
-	notices             notices.Rows
+	events              []RunEvent
 }
 
 func (r *runRows) add(job *scheduler.Job, lane int16, p scheduler.PlannedRun) {
@@ -34,7 +34,7 @@ func (r *runRows) add(job *scheduler.Job, lane int16, p scheduler.PlannedRun) {
 	r.late = append(r.late, p.Late)
 	r.triggers = append(r.triggers, string(p.Trigger))
 	if p.Late {
-		r.notices.Add(job, scheduler.EventLate, r.ids[len(r.ids)-1], "")
+		r.events = append(r.events, RunEvent{job, scheduler.EventLate, r.ids[len(r.ids)-1]})
 	}
 }
 
@@ -47,7 +47,7 @@ type SkipRows struct {
 	tenants, versions []int32
 	lanes             []int16
 	reasons           []string
-	notices           notices.Rows
+	events            []RunEvent
 }
 
 // Add adds a skip of a job.
@@ -72,7 +72,7 @@ func (r *SkipRows) Add(job *scheduler.Job, lane int16, s scheduler.Skip, now tim
 	}
 	r.blockedBy = append(r.blockedBy, blocker)
 	if s.Reason == scheduler.ReasonMissed {
-		r.notices.Add(job, scheduler.EventMissed, r.IDs[len(r.IDs)-1], "")
+		r.events = append(r.events, RunEvent{job, scheduler.EventMissed, r.IDs[len(r.IDs)-1]})
 	}
 }
 
@@ -92,10 +92,9 @@ FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[], $5::timestamp
      AS u(id, job_id, blocked_by, first, last, count, tenant, version, lane, reason),
      (SELECT clock_timestamp() AS at) made`
 
-// Queue queues the INSERT, and the notices of the skips.
+// Queue queues the INSERT.
 func (r *SkipRows) Queue(b *pgx.Batch) {
 	b.Queue(insertSkips, r.IDs, r.jobs, r.blockedBy, r.first, r.last, r.counts, r.tenants, r.versions, r.lanes, r.reasons)
-	r.notices.Queue(b)
 }
 
 const insertPending = `
@@ -114,22 +113,46 @@ SELECT id, job_id, now(), tenant, lane FROM made`
 
 func (r *runRows) queuePending(b *pgx.Batch) {
 	b.Queue(insertPending, r.ids, r.jobs, r.scheduledFor, r.dueAt, r.tenants, r.versions, r.lanes, r.late, r.triggers)
-	r.notices.Queue(b)
 }
 
 // Settle writes a plan that was made outside a claim: its skips, and its runs as pending, so that any replica may claim
-// them at once. The caller has locked the job's row in schedules and writes the next slot.
+// them at once. The runs of through go through the job's gate, which the caller has read with ReadGate. The caller has
+// locked the job's row in schedules and writes the next slot.
 func (s *Claims) Settle(
-	ctx context.Context, tx pgx.Tx, job *scheduler.Job, lane int16, plan scheduler.Plan, now time.Time,
+	ctx context.Context, tx *pg.Tx, job *scheduler.Job, lane int16, plan scheduler.Plan, g Gate, through []uuid.UUID,
+	now time.Time,
 ) error {
-	var defaults notices.Defaults
-	if job.Notify == nil && len(plan.Runs)+len(plan.Skips) > 0 {
-		var err error
-		if defaults, err = notices.DefaultOf(ctx, tx, job.Tenant); err != nil {
-			return err
+	for _, run := range plan.Runs {
+		// A slot's run lies in the partition of its slot, which may have been dropped or never made.
+		if run.ScheduledFor.Before(now.Add(-24 * time.Hour)) {
+			if _, err := tx.Exec(ctx, `SELECT punctual.create_partition_of($1)`, run.ScheduledFor); err != nil {
+				return fmt.Errorf("making the partition of slot %s: %w", run.ScheduledFor.Format(time.RFC3339), err)
+			}
 		}
 	}
-	runs, skips := runRows{notices: notices.Rows{Defaults: defaults}}, SkipRows{notices: notices.Rows{Defaults: defaults}}
+	if len(plan.Runs) > 0 {
+		tx.Wake()
+	}
+	// The runs come before the cancels: one slot may replace another.
+	if err := s.writePlan(ctx, tx, job, lane, plan, now); err != nil {
+		return err
+	}
+	o := scheduler.Overlap{Cancel: plan.Cancel, Expired: plan.Expired}
+	return s.makeWay(ctx, tx, job.ID, job.Tenant, g, o, through, now)
+}
+
+func (s *Claims) writePlan(
+	ctx context.Context, tx *pg.Tx, job *scheduler.Job, lane int16, plan scheduler.Plan, now time.Time,
+) error {
+	if len(plan.Runs)+len(plan.Skips) == 0 {
+		return nil
+	}
+	following, err := s.follower.FollowWithin(ctx, tx, job.Tenant)
+	if err != nil {
+		return err
+	}
+	var runs runRows
+	var skips SkipRows
 	for _, p := range plan.Runs {
 		runs.add(job, lane, p)
 	}
@@ -143,9 +166,7 @@ func (s *Claims) Settle(
 	if len(skips.IDs) > 0 {
 		skips.Queue(&b)
 	}
-	if b.Len() == 0 {
-		return nil
-	}
+	following.QueueEvents(&b, append(runs.events, skips.events...))
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("settling the due slots of job %s: %w", job.ID, err)
 	}

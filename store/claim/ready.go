@@ -15,7 +15,6 @@ import (
 	"punctual/scheduler/failpoint"
 	"punctual/store/definitions"
 	"punctual/store/freeze"
-	"punctual/store/notices"
 	"punctual/store/pg"
 )
 
@@ -60,34 +59,34 @@ const gateRetry = time.Second
 
 // readyClaim is one claim of ready runs on its way through the transaction.
 type readyClaim struct {
-	claims   *Claims
-	claim    scheduler.Claim
-	silent   bool // claims the attempts of overdue targets instead of due runs
-	more     bool // there may be more overdue attempts
-	defaults notices.Defaults
-	wary     bool
-	busy     lockedRows // rows that others have locked: runs, and jobs (by their rows in jobs or notified)
-	conn     *pgx.Conn
-	now      time.Time
-	locked   []readyRow
-	ids      []uuid.UUID                   // runs of the locked rows of ready, but for those of frozen tenants
-	held     map[uuid.UUID]*scheduler.Held // why a run was held back, by run
-	tenants  map[uuid.UUID]int32           // by run
-	gatable  []uuid.UUID                   // the jobs of the runs
-	waiting  []waitingRun                  // the runs that can still be sent
-	found    definitions.Found
-	gates    map[uuid.UUID]Gate
-	leave    []uuid.UUID // rows of ready to delete
-	later    []uuid.UUID // rows of ready to put off, each until the time in until
-	until    []time.Time
-	park     []uuid.UUID // rows of ready that wait at a gate
-	start    []uuid.UUID // runs that start
-	cancel   []uuid.UUID // runs of deleted jobs
-	taken    []uuid.UUID // jobs whose gates are taken, each by the run in takers
-	takers   []uuid.UUID
-	present  presence
-	ended    []scheduler.Outcome // attempts of overdue targets
-	batch    scheduler.Batch
+	claims    *Claims
+	claim     scheduler.Claim
+	silent    bool // claims the attempts of overdue targets instead of due runs
+	more      bool // there may be more overdue attempts
+	following Following
+	wary      bool
+	busy      lockedRows // rows that others have locked: runs, and jobs (by their rows in jobs or notified)
+	conn      *pgx.Conn
+	now       time.Time
+	locked    []readyRow
+	ids       []uuid.UUID                   // runs of the locked rows of ready, but for those of frozen tenants
+	held      map[uuid.UUID]*scheduler.Held // why a run was held back, by run
+	tenants   map[uuid.UUID]int32           // by run
+	gatable   []uuid.UUID                   // the jobs of the runs
+	waiting   []waitingRun                  // the runs that can still be sent
+	found     definitions.Found
+	gates     map[uuid.UUID]Gate
+	leave     []uuid.UUID // rows of ready to delete
+	later     []uuid.UUID // rows of ready to put off, each until the time in until
+	until     []time.Time
+	park      []uuid.UUID // rows of ready that wait at a gate
+	start     []uuid.UUID // runs that start
+	cancel    []uuid.UUID // runs of deleted jobs
+	taken     []uuid.UUID // jobs whose gates are taken, each by the run in takers
+	takers    []uuid.UUID
+	present   presence
+	ended     []scheduler.Outcome // attempts of overdue targets
+	batch     scheduler.Batch
 }
 
 // readyRow is a locked row of ready.
@@ -121,14 +120,14 @@ func (s *Claims) ClaimReady(ctx context.Context, claim scheduler.Claim) (schedul
 
 // claimReady carries out a claim of ready runs.
 func (s *Claims) claimReady(ctx context.Context, what readyClaim) (c readyClaim, err error) {
-	defaults, err := s.defaults.Get(ctx)
+	following, err := s.follower.Follow(ctx)
 	if err != nil {
 		return c, err
 	}
 	err = s.wary.ready.try(func(wary bool) error {
 		c = what
-		c.claims, c.defaults, c.wary, c.tenants, c.held =
-			s, defaults, wary, map[uuid.UUID]int32{}, map[uuid.UUID]*scheduler.Held{}
+		c.claims, c.following, c.wary, c.tenants, c.held =
+			s, following, wary, map[uuid.UUID]int32{}, map[uuid.UUID]*scheduler.Held{}
 		return s.onConn(ctx, func(conn *pgx.Conn) error {
 			c.conn = conn
 			if err := c.lock(ctx); err != nil || len(c.ids) == 0 {
@@ -266,7 +265,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 	if err := c.claims.loadTokenKey(ctx, c.conn, maps.Values(c.found.Jobs)); err != nil {
 		return err
 	}
-	return c.claims.FreeEndedGates(ctx, c.conn, c.gates, c.now)
+	return c.claims.freeEndedGates(ctx, c.conn, c.gates, c.now)
 }
 
 // decide lets each waiting run start, oldest first, unless another run holds its job's gate. It asks whether the job
@@ -341,7 +340,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 	}
 	var b pgx.Batch
 	if len(c.taken) > 0 {
-		QueueTakeGates(&b, c.taken, c.takers)
+		queueTakeGates(&b, c.taken, c.takers)
 	}
 	if len(c.later) > 0 {
 		b.Queue(`
@@ -358,7 +357,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 	if len(c.start) > 0 {
 		queueFences(b.Queue(startWaiting, c.claim.Replica, lease.ID, c.start), fences)
 	}
-	written := QueueFinish(&b, c.ended, nil, AnyDay, c.defaults)
+	written := QueueFinish(&b, c.ended, nil, AnyDay, c.following)
 	b.Queue(`COMMIT`)
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return err

@@ -121,12 +121,12 @@ func (s *Claims) endClaims(
 		outcomes = append(outcomes, judge(r, held.now))
 	}
 	over := slices.DeleteFunc(held.claims, func(id uuid.UUID) bool { return slices.Contains(left, id) })
-	defaults, err := s.defaults.Get(ctx)
+	following, err := s.follower.Follow(ctx)
 	if err != nil {
 		return 0, nil, err
 	}
 	failpoint.At(failpoint.RecoverJudged)
-	f := waryFinish{outcomes: outcomes, released: over, defaults: defaults}
+	f := waryFinish{outcomes: outcomes, released: over, following: following}
 	if err := f.run(ctx, s); err != nil {
 		return 0, nil, err
 	}

@@ -13,7 +13,6 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/cron"
 	"punctual/store/freeze"
-	"punctual/store/notices"
 	"punctual/store/pg"
 )
 
@@ -54,7 +53,7 @@ func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, draining bool) (s
 	var limits limitRows
 	var frozen freeze.Row
 	var copied bool
-	var defaults []byte
+	var facts []byte // for the follower
 	var b pgx.Batch
 	var line timeline
 	guarding := s.guarding.Load()
@@ -74,14 +73,14 @@ func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, draining bool) (s
 		       EXISTS (SELECT FROM punctual.claims c
 		               WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = c.replica)),
 		       `+s.options.ChoresDue+`,
-		       (`+notices.SelectDefaults+`),
+		       (`+s.follower.Facts()+`),
 		       (SELECT coalesce(json_object_agg(id, allowed_targets::text[]), '{}')
 		        FROM punctual.tenants WHERE allowed_targets <> '{}' AND deleted_at IS NULL),
 		       d.*, l.*
 		FROM (SELECT `+freeze.Columns+`, punctual.is_copy(database_name, system_identifier) FROM punctual.deployment) d,
 		     (`+selectLimits+`) l`, replica, draining).QueryRow(func(row pgx.Row) error {
 		return row.Scan(append([]any{
-			&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Chores, &defaults, &p.AllowedTargets,
+			&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Chores, &facts, &p.AllowedTargets,
 		}, append(append(frozen.Targets(), &copied), limits.targets()...)...)...)
 	})
 	err := s.db.Conns(ctx).SendBatch(ctx, &b).Close()
@@ -100,7 +99,7 @@ func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, draining bool) (s
 	for i, id := range ids {
 		p.Others = append(p.Others, scheduler.Heartbeat{Replica: id, Beat: beats[i]})
 	}
-	if err := s.defaults.Keep(defaults); err != nil {
+	if err := s.follower.Learn(facts); err != nil {
 		return p, err
 	}
 	p.Limits, p.Frozen = limits.all(), frozen.InForce()

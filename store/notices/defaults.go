@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"punctual/scheduler"
+	"punctual/store/claim"
 	"punctual/store/pg"
 )
 
@@ -21,6 +22,9 @@ func (d Defaults) Of(job *scheduler.Job) []scheduler.Notify {
 	}
 	return d[job.Tenant]
 }
+
+// Concerns implements claim.Following.
+func (d Defaults) Concerns(job *scheduler.Job) bool { return len(d.Of(job)) > 0 }
 
 // defaultsBelieved is how long the defaults count as current after they were read. A replica's heartbeat reads them
 // more often than that, so no write has to wait for them.
@@ -38,14 +42,16 @@ type Book struct {
 // NewBook returns a Book that knows nothing yet.
 func NewBook(db *pg.DB) *Book { return &Book{db: db} }
 
-// SelectDefaults selects the defaults of all tenants, as one value for Keep.
-const SelectDefaults = `
+const selectDefaults = `
 SELECT coalesce(json_object_agg(id, notify), '{}')
 FROM punctual.tenants
 WHERE notify IS NOT NULL AND deleted_at IS NULL`
 
-// Keep stores the defaults that SelectDefaults has selected.
-func (b *Book) Keep(raw []byte) error {
+// Facts implements claim.Follower: it selects the defaults of all tenants.
+func (b *Book) Facts() string { return selectDefaults }
+
+// Learn implements claim.Follower.
+func (b *Book) Learn(raw []byte) error {
 	var lists map[int32]json.RawMessage
 	if err := json.Unmarshal(raw, &lists); err != nil {
 		return fmt.Errorf("reading the default notify of tenants: %w", err)
@@ -64,16 +70,15 @@ func (b *Book) Keep(raw []byte) error {
 	return nil
 }
 
-// Forget makes the next call of Get read the defaults again.
+// Forget makes the next call of Follow read the defaults again.
 func (b *Book) Forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.read = time.Time{}
 }
 
-// Get returns the defaults, at most ten seconds old. Call it before a transaction begins, because it may need a
-// connection of its own.
-func (b *Book) Get(ctx context.Context) (Defaults, error) {
+// Follow implements claim.Follower with the defaults, which are at most ten seconds old.
+func (b *Book) Follow(ctx context.Context) (claim.Following, error) {
 	b.mu.Lock()
 	known, fresh := b.defaults, time.Since(b.read) < defaultsBelieved
 	b.mu.Unlock()
@@ -81,10 +86,10 @@ func (b *Book) Get(ctx context.Context) (Defaults, error) {
 		return known, nil
 	}
 	var raw []byte
-	if err := b.db.Conns(ctx).QueryRow(ctx, SelectDefaults).Scan(&raw); err != nil {
+	if err := b.db.Conns(ctx).QueryRow(ctx, selectDefaults).Scan(&raw); err != nil {
 		return nil, fmt.Errorf("reading the default notify of tenants: %w", err)
 	}
-	if err := b.Keep(raw); err != nil {
+	if err := b.Learn(raw); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
@@ -92,8 +97,8 @@ func (b *Book) Get(ctx context.Context) (Defaults, error) {
 	return b.defaults, nil
 }
 
-// DefaultOf returns the default of one tenant, within a transaction.
-func DefaultOf(ctx context.Context, q pg.Querier, tenant int32) (Defaults, error) {
+// FollowWithin implements claim.Follower.
+func (b *Book) FollowWithin(ctx context.Context, q pg.Querier, tenant int32) (claim.Following, error) {
 	var raw []byte
 	if err := q.QueryRow(ctx, `SELECT notify FROM punctual.tenants WHERE id = $1`, tenant).Scan(&raw); err != nil {
 		return nil, fmt.Errorf("reading the default notify of tenant %d: %w", tenant, err)

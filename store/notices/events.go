@@ -8,6 +8,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/notice"
+	"punctual/store/claim"
 	"punctual/store/pg"
 )
 
@@ -96,30 +97,34 @@ FROM ended e
 JOIN unwell n ON n.job_id = e.job_id
 WHERE e.status = 'succeeded' AND e.told`
 
-// IsNotice says that a run r is a notice, and so not one of its job's own runs.
-const IsNotice = `r.trigger = 'notify'`
-
-// Rows collects events of runs that are to be told, column by column, for one INSERT.
-type Rows struct {
-	Defaults  Defaults
+// rows collects events of runs that are to be told, column by column, for one INSERT.
+type rows struct {
 	runs      []uuid.UUID
 	events    []string
 	responses []*string
 }
 
-// Add adds an event if the job has a recipient for it.
-func (n *Rows) Add(job *scheduler.Job, e scheduler.Event, run uuid.UUID, response string) {
-	if scheduler.Asks(n.Defaults.Of(job), e) {
-		n.runs, n.events, n.responses = append(n.runs, run), append(n.events, string(e)),
-			append(n.responses, excerpt(response))
-	}
+func (n *rows) add(run uuid.UUID, e scheduler.Event, response string) {
+	n.runs, n.events = append(n.runs, run), append(n.events, string(e))
+	n.responses = append(n.responses, excerpt(response))
 }
 
-// Queue queues the INSERT, after the statements that write the runs.
-func (n *Rows) Queue(b *pgx.Batch) {
+// queue queues the INSERT, after the statements that write the runs.
+func (n *rows) queue(b *pgx.Batch) {
 	if len(n.runs) > 0 {
 		b.Queue(insertNotices, n.runs, n.events, n.responses)
 	}
+}
+
+// QueueEvents implements claim.Following.
+func (d Defaults) QueueEvents(b *pgx.Batch, events []claim.RunEvent) {
+	var told rows
+	for _, e := range events {
+		if scheduler.Asks(d.Of(e.Job), e.Event) {
+			told.add(e.Run, e.Event, "")
+		}
+	}
+	told.queue(b)
 }
 
 // excerpt is the part of a response that a notice keeps; nil: there was no response.
@@ -140,16 +145,16 @@ func (e *endedAttempts) add(o scheduler.Outcome, told bool) {
 	e.responses, e.told = append(e.responses, excerpt(o.Response)), append(e.told, told)
 }
 
-// QueueEnds queues the notices about ended attempts, after the statements that write the attempts. A job's health
-// is kept only if the job has recipients for it, and a success of a healthy job writes nothing.
-func QueueEnds(b *pgx.Batch, outcomes []scheduler.Outcome, defaults Defaults) {
-	dead, late := Rows{Defaults: defaults}, Rows{Defaults: defaults}
+// QueueEnds implements claim.Following: it queues the notices about ended attempts. A job's health is kept only if the
+// job has recipients for it, and a success of a healthy job writes nothing.
+func (d Defaults) QueueEnds(b *pgx.Batch, outcomes []scheduler.Outcome) {
+	var dead, late rows
 	var failed, all endedAttempts
 	succeeded := false
 	for _, o := range outcomes {
-		list := defaults.Of(o.Job)
-		if o.TurnedLate {
-			late.Add(o.Job, scheduler.EventLate, o.RunID, "")
+		list := d.Of(o.Job)
+		if o.TurnedLate && scheduler.Asks(list, scheduler.EventLate) {
+			late.add(o.RunID, scheduler.EventLate, "")
 		}
 		if !scheduler.Asks(list,
 			scheduler.EventFailing, scheduler.EventDead, scheduler.EventStale, scheduler.EventRecovered) {
@@ -160,7 +165,9 @@ func QueueEnds(b *pgx.Batch, outcomes []scheduler.Outcome, defaults Defaults) {
 			all.add(o, scheduler.Asks(list, scheduler.EventRecovered))
 			succeeded = true
 		case end.Status == scheduler.StatusDead, o.Verdict == scheduler.Expire: // the row says whether an expired run is dead
-			dead.Add(o.Job, scheduler.EventDead, o.RunID, o.Response)
+			if scheduler.Asks(list, scheduler.EventDead) {
+				dead.add(o.RunID, scheduler.EventDead, o.Response)
+			}
 			fallthrough
 		case end.Attempt == scheduler.AttemptFailed,
 			end.Attempt == scheduler.AttemptTimedOut,
@@ -171,11 +178,11 @@ func QueueEnds(b *pgx.Batch, outcomes []scheduler.Outcome, defaults Defaults) {
 			failed.add(o, scheduler.Asks(list, scheduler.EventFailing))
 		}
 	}
-	late.Queue(b)
+	late.queue(b)
 	if len(failed.runs) > 0 {
 		b.Queue(turnFailing, failed.runs, failed.at, failed.responses, failed.told)
 	}
-	dead.Queue(b)
+	dead.queue(b)
 	if succeeded {
 		b.Queue(turnWell, all.jobs, all.runs, all.at, all.told)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/notice"
+	"punctual/store/claim"
 	"punctual/store/definitions"
 	"punctual/store/pg"
 )
@@ -34,7 +35,6 @@ type telling struct {
 type toldJob struct {
 	key    definitions.Version // the current version
 	tenant int32
-	lane   int16
 	job    *scheduler.Job
 	list   []scheduler.Notify // the recipients: the job's own list, or the tenant's
 	news   scheduler.News
@@ -110,13 +110,12 @@ func (t *telling) lock(ctx context.Context, jobs []uuid.UUID) error {
 // be told now; their other events are told along with it.
 func (t *telling) choose(ctx context.Context) error {
 	rows, err := t.tx.Query(ctx, `
-		SELECT j.id, j.version, j.name, j.tenant, o.name, s.lane, o.notify,
+		SELECT j.id, j.version, j.name, j.tenant, o.name, o.notify,
 		       coalesce((SELECT min(greatest(now(), (n.sent ->> x.event)::timestamptz + `+Gap+`))
 		                 FROM punctual.notices x WHERE x.job_id = u.id), now())
 		FROM unnest($1::uuid[]) AS u(id)
 		JOIN punctual.notified n ON n.job_id = u.id
 		JOIN punctual.jobs j ON j.id = u.id
-		JOIN punctual.schedules s ON s.job_id = u.id
 		JOIN punctual.tenants o ON o.id = j.tenant
 		ORDER BY j.id`, t.ids())
 	if err != nil {
@@ -127,7 +126,7 @@ func (t *telling) choose(ctx context.Context) error {
 	var list []byte
 	var when time.Time
 	if _, err := pgx.ForEachRow(rows, []any{
-		&j.key.Job, &j.key.Version, &j.news.Job, &j.tenant, &j.news.Tenant, &j.lane, &list, &when,
+		&j.key.Job, &j.key.Version, &j.news.Job, &j.tenant, &j.news.Tenant, &list, &when,
 	}, func() (err error) {
 		if when.After(t.now) {
 			t.putOff(j.key.Job, when)
@@ -259,7 +258,7 @@ func (t *telling) write(ctx context.Context) error {
 			}
 		}
 		runs.queue(&b, t.now)
-		if len(runs.ids) > 0 {
+		if len(runs.runs) > 0 {
 			t.tx.Wake()
 		}
 	}
@@ -269,16 +268,11 @@ func (t *telling) write(ctx context.Context) error {
 	return t.tx.SendBatch(ctx, &b).Close()
 }
 
-// noticeRuns collects the runs that tell recipients, column by column, and which jobs were told of which events.
+// noticeRuns are the runs that tell recipients, and which jobs were told of which events.
 type noticeRuns struct {
-	ids, jobs         []uuid.UUID
-	tenants, versions []int32
-	lanes             []int16
-	urls              []string
-	secrets           []*string
-	bodies            [][]byte
-	told              []uuid.UUID
-	events            []string
+	runs   []claim.Entry
+	told   []uuid.UUID
+	events []string
 }
 
 // add makes a run for each recipient that asked for any of the news.
@@ -293,10 +287,10 @@ func (r *noticeRuns) add(j *toldJob, now time.Time) error {
 			continue
 		}
 		told = append(told, events...)
-		r.ids, r.jobs = append(r.ids, scheduler.NewRunID(now)), append(r.jobs, j.key.Job)
-		r.tenants, r.versions, r.lanes = append(r.tenants, j.tenant), append(r.versions, j.key.Version),
-			append(r.lanes, j.lane)
-		r.urls, r.secrets, r.bodies = append(r.urls, to.URL), append(r.secrets, pg.OrNull(to.Secret)), append(r.bodies, body)
+		r.runs = append(r.runs, claim.Entry{
+			ID: scheduler.NewRunID(now), Job: j.key.Job, Trigger: scheduler.TriggerNotify, ScheduledFor: now, DueAt: now,
+			Sends: &claim.Sends{NotifyURL: to.URL, NotifySecret: to.Secret, Body: body},
+		})
 	}
 	if len(told) == 0 {
 		return nil
@@ -315,26 +309,13 @@ func (r *noticeRuns) add(j *toldJob, now time.Time) error {
 
 // queue queues the statements that write the runs, which any replica may claim at once, and that note what was told.
 func (r *noticeRuns) queue(b *pgx.Batch, now time.Time) {
-	if len(r.ids) == 0 {
+	if len(r.runs) == 0 {
 		return
 	}
+	claim.QueueEntries(b, now, r.runs...)
 	b.Queue(`
-		INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
-		SELECT u.id, u.job_id, $1::timestamptz, u.tenant, u.lane
-		FROM unnest($2::uuid[], $3::uuid[], $4::int[], $5::smallint[]) AS u(id, job_id, tenant, lane)`,
-		now, r.ids, r.jobs, r.tenants, r.lanes)
-	b.Queue(`
-		INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger)
-		SELECT u.id, u.job_id, $1::timestamptz, $1::timestamptz, u.tenant, u.version, u.lane, 'pending', 'notify'
-		FROM unnest($2::uuid[], $3::uuid[], $4::int[], $5::int[], $6::smallint[]) AS u(id, job_id, tenant, version, lane)`,
-		now, r.ids, r.jobs, r.tenants, r.versions, r.lanes)
-	b.Queue(`
-		INSERT INTO punctual.run_data (run_id, notify_url, notify_secret, body)
-		SELECT u.id, u.url, u.secret, u.body
-		FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[]) AS u(id, url, secret, body)`,
-		r.ids, r.urls, r.secrets, r.bodies)
-	b.Queue(`
-		UPDATE punctual.notified n SET sent = n.sent || u.sent::jsonb
+		UPDATE punctual.notified n
+		SET sent = n.sent || u.sent::jsonb
 		FROM unnest($1::uuid[], $2::text[]) AS u(job_id, sent)
 		WHERE n.job_id = u.job_id`, r.told, r.events)
 }

@@ -1,0 +1,124 @@
+package claim
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+	"punctual/store/pg"
+)
+
+// Entry is a run that belongs to no due slot: somebody triggered, replayed, repeated or backfilled it, or it tells of
+// another run.
+type Entry struct {
+	ID, Job      uuid.UUID
+	Trigger      scheduler.Trigger
+	ScheduledFor time.Time
+	DueAt        time.Time // when its slot was due, or when it was asked for
+	Ordered      bool      // part of ordered work, which leaves room for all other work
+	RerunOf      *uuid.UUID
+	ReplayOf     *uuid.UUID // a dead letter
+	Sends        *Sends     // nil: what its job defines
+}
+
+// Sends is what a run sends in place of what its job defines. An absent field is the one of the dead letter that the
+// run replays, or else the job's.
+type Sends struct {
+	WebhookID    *uuid.UUID // nil: the run's id
+	Key          string     // Idempotency-Key; empty: the run's own
+	Headers      []byte     // as JSON
+	Body         []byte
+	NotifyURL    string // of a notice
+	NotifySecret string
+}
+
+// entered are entries column by column.
+type entered struct {
+	ids, jobs         []uuid.UUID
+	triggers          []string
+	slots, due        []time.Time
+	ordered           []bool
+	rerunOf, replayOf []*uuid.UUID
+}
+
+// sent is what entries send, column by column.
+type sent struct {
+	ids                          []uuid.UUID
+	replayOf, webhooks           []*uuid.UUID
+	keys, headers, urls, secrets []*string
+	bodies                       [][]byte
+}
+
+func (c *entered) add(e Entry) {
+	c.ids, c.jobs, c.triggers = append(c.ids, e.ID), append(c.jobs, e.Job), append(c.triggers, string(e.Trigger))
+	c.slots, c.due, c.ordered = append(c.slots, e.ScheduledFor), append(c.due, e.DueAt), append(c.ordered, e.Ordered)
+	c.rerunOf, c.replayOf = append(c.rerunOf, e.RerunOf), append(c.replayOf, e.ReplayOf)
+}
+
+func (c *sent) add(e Entry) {
+	s := e.Sends
+	c.ids, c.replayOf, c.webhooks = append(c.ids, e.ID), append(c.replayOf, e.ReplayOf), append(c.webhooks, s.WebhookID)
+	c.keys, c.headers = append(c.keys, pg.OrNull(s.Key)), append(c.headers, pg.OrNull(string(s.Headers)))
+	c.bodies = append(c.bodies, s.Body)
+	c.urls, c.secrets = append(c.urls, pg.OrNull(s.NotifyURL)), append(c.secrets, pg.OrNull(s.NotifySecret))
+}
+
+// enterRuns writes the runs and their rows in ready. The instants in ready keep the order of the entries, and none is
+// later than now. A run that exists already was made by another transaction; it is left as it is.
+const enterRuns = `
+WITH u AS MATERIALIZED (
+    SELECT *
+    FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[], $6::timestamptz[], $7::bool[],
+                $8::uuid[], $9::uuid[])
+         WITH ORDINALITY AS u(id, job_id, trigger, scheduled_for, due_at, ordered, rerun_of, replay_of, place)),
+made AS (
+    INSERT INTO punctual.runs (id, job_id, rerun_of, replay_of, scheduled_for, due_at, created_at, tenant, job_version,
+                               lane, status, trigger)
+    SELECT u.id, u.job_id, u.rerun_of, u.replay_of, u.scheduled_for, u.due_at, $1::timestamptz, s.tenant, s.version,
+           s.lane, 'pending', u.trigger
+    FROM u
+    JOIN punctual.schedules s ON s.job_id = u.job_id
+    ORDER BY u.id
+    ON CONFLICT DO NOTHING
+    RETURNING id, job_id, tenant, lane)
+INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+SELECT m.id, m.job_id, $1 - (cardinality($2::uuid[]) - u.place) * interval '1 microsecond', m.tenant,
+       CASE WHEN u.ordered THEN m.lane | 3 ELSE m.lane END
+FROM made m
+JOIN u ON u.id = m.id`
+
+// enterData writes what the runs send. It is a statement of its own because a policy of run_data looks for the run.
+const enterData = `
+INSERT INTO punctual.run_data (run_id, webhook_id, idempotency_key, headers, body, notify_url, notify_secret)
+SELECT r.id, coalesce(u.webhook_id, d.webhook_id, d.run_id), coalesce(d.idempotency_key, u.key),
+       coalesce(u.headers::jsonb, d.headers), coalesce(u.body, d.body), coalesce(u.notify_url, d.notify_url),
+       coalesce(u.notify_secret, d.notify_secret)
+FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::bytea[], $7::text[], $8::text[])
+     AS u(id, replay_of, webhook_id, key, headers, body, notify_url, notify_secret)
+JOIN punctual.runs r ON r.id = u.id
+LEFT JOIN punctual.dead_letters d ON d.run_id = u.replay_of
+WHERE r.id = ANY($1::uuid[])`
+
+// QueueEntries makes runs that belong to no due slot, in the order in which they are to be claimed. Any replica may
+// claim them once the transaction has committed. They send the current version of their jobs. The caller keeps the jobs
+// from being deleted, and has let the runs through the gate of their job, unless they are to wait for it: see
+// Claims.Admit.
+func QueueEntries(b *pgx.Batch, now time.Time, runs ...Entry) {
+	if len(runs) == 0 {
+		return
+	}
+	var r entered
+	var d sent
+	for _, e := range runs {
+		r.add(e)
+		if e.Sends != nil {
+			d.add(e)
+		}
+	}
+	b.Queue(enterRuns, now, r.ids, r.jobs, r.triggers, r.slots, r.due, r.ordered, r.rerunOf, r.replayOf)
+	if len(d.ids) > 0 {
+		b.Queue(enterData, d.ids, d.replayOf, d.webhooks, d.keys, d.headers, d.bodies, d.urls, d.secrets)
+	}
+}
