@@ -1,8 +1,7 @@
 // Package claim is the heart of the store: it claims due slots and ready runs, writes the outcomes of their attempts,
-// and keeps replicas alive. It owns the tables schedules, runs, run_data, ready, attempts, dead_letters, claims,
-// exclusive, cancels, holds, replicas, queues, allowances and tenant_usage. The rooms above make, let through, cancel
-// and settle runs with it; it imports none of them. What else must happen when runs are written or end is handed to it
-// as a Follower.
+// and keeps replicas alive. It owns the tables schedules, runs, run_data, ready, attempts, claims, exclusive, cancels,
+// holds, replicas, queues, allowances and tenant_usage. The rooms above make, let through, cancel and settle runs with
+// it; it imports none of them. What else must happen when runs are written or end is handed to it as a Follower.
 //
 // The life of a slot is four transactions. Start reading with the first:
 //
@@ -15,6 +14,7 @@
 // place.go writes when a job fires next, for the rooms that change jobs. enter.go makes the runs that belong to no due
 // slot: triggers, replays, backfills, notices. callback.go lets a target that works on after its answer end its run.
 //
-// gates.go keeps the runs of a job from overlapping, and overlap.go lets new runs through. locked.go, with ready_locked.go, finds a way around rows that a
-// stranger has locked. replica.go and fences.go are the heartbeat and its guard against failovers.
+// gates.go keeps the runs of a job from overlapping, and overlap.go lets new runs through. locked.go, with
+// ready_locked.go, finds a way around rows that a stranger has locked. replica.go and fences.go are the heartbeat and
+// its guard against failovers.
 package claim
