@@ -79,7 +79,7 @@ func exampleRecord() store.JobRecord {
 	decode(exampleJobInput, &input, false)
 	slot, due, run := at("2026-12-02T11:00:00Z"), at("2026-12-02T11:00:00.421Z"), exampleRunRecord()
 	return store.JobRecord{
-		ID: exampleJobID, Tenant: "default", Version: 7, State: store.JobActive, Definition: input.Definition,
+		ID: exampleJobID, Tenant: "default", Version: 7, State: scheduler.JobActive, Definition: input.Definition,
 		NextScheduledFor: &slot, NextRunAt: &due, LastRun: &run,
 		CreatedAt: at("2026-11-02T09:14:03.120441Z"), UpdatedAt: at("2026-11-20T16:40:55.002318Z"),
 	}
@@ -88,7 +88,7 @@ func exampleRecord() store.JobRecord {
 func examplePausedRecord() store.JobRecord {
 	job := exampleRecord()
 	paused, until := at("2026-11-28T18:00:00.5Z"), at("2026-12-01T09:00:00Z")
-	job.State, job.PausedAt, job.PausedUntil, job.PauseNote = store.JobPaused, &paused, &until, "the warehouse moves"
+	job.State, job.PausedAt, job.PausedUntil, job.PauseNote = scheduler.JobPaused, &paused, &until, "the warehouse moves"
 	job.NextScheduledFor, job.NextRunAt, job.LastRun = nil, nil, nil
 	return job
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"punctual/scheduler"
 	"punctual/store"
 	"punctual/store/pg"
 )
@@ -168,7 +169,7 @@ func (s *server) listJobs(ctx context.Context, tenant int32, in *listJobsInput) 
 		return nil, err
 	}
 	records, next, err := s.Store.ListJobs(ctx, tenant, store.JobFilter{
-		State: store.JobState(in.State), Queue: in.Queue, Labels: labels, NamePrefix: in.Name, Query: in.Q, Page: in.page(),
+		State: scheduler.JobState(in.State), Queue: in.Queue, Labels: labels, NamePrefix: in.Name, Query: in.Q, Page: in.page(),
 	})
 	if err != nil {
 		return nil, err

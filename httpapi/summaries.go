@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
-	"punctual/store"
 )
 
 // View is the input of lists that can show their items in short.
@@ -30,7 +29,7 @@ type JobSummary struct {
 	Tenant           string             `json:"tenant"`
 	Name             string             `json:"name"`
 	Version          int32              `json:"version"`
-	State            store.JobState     `json:"state"`
+	State            scheduler.JobState `json:"state"`
 	Labels           map[string]string  `json:"labels,omitempty"`
 	Schedule         scheduler.Schedule `json:"schedule,omitzero"`
 	Queue            string             `json:"queue"`

@@ -16,10 +16,10 @@ import (
 
 // Job is a job as the API shows it: its definition with every default filled in, and its state.
 type Job struct {
-	ID      uuid.UUID      `json:"id" format:"uuid" doc:"Never reused." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
-	Tenant  string         `json:"tenant" doc:"Its owner." example:"default"`
-	Version int32          `json:"version" doc:"Number of the current version: one more with each change. Part of the ETag." example:"7"`
-	State   store.JobState `json:"state" enum:"active,paused,completed" doc:"completed: no slot is left." example:"active"`
+	ID      uuid.UUID          `json:"id" format:"uuid" doc:"Never reused." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
+	Tenant  string             `json:"tenant" doc:"Its owner." example:"default"`
+	Version int32              `json:"version" doc:"Number of the current version: one more with each change. Part of the ETag." example:"7"`
+	State   scheduler.JobState `json:"state" enum:"active,paused,completed" doc:"completed: no slot is left." example:"active"`
 	scheduler.Definition
 	NotifyFrom       string     `json:"notify_from" enum:"job,tenant" doc:"Where the recipients of the job's notices are set. job: in its own notify, which may be an empty list; tenant: in the tenant's default, shown by GET /v1/tenant." example:"job"`
 	Paused           bool       `json:"paused" doc:"Whether it is paused." example:"false"`
@@ -92,7 +92,7 @@ type WaitingFor struct {
 func showJob(r store.JobRecord, defaultJitter time.Duration) Job {
 	job := Job{
 		ID: r.ID, Tenant: r.Tenant, Version: r.Version, State: r.State, Definition: r.Definition.Masked().WithDefaults(),
-		Paused: r.State == store.JobPaused, NextRunAt: utc(r.NextRunAt), NextScheduledFor: utc(r.NextScheduledFor),
+		Paused: r.State == scheduler.JobPaused, NextRunAt: utc(r.NextRunAt), NextScheduledFor: utc(r.NextScheduledFor),
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), CompletedAt: utc(r.CompletedAt),
 	}
 	job.NotifyFrom = "tenant"

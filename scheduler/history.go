@@ -13,7 +13,7 @@ import (
 type Version struct {
 	Number   int32
 	From     time.Time // it holds from then until the next version does
-	State    string    // active, paused, completed or deleted
+	State    JobState
 	Schedule Schedule
 	Jitter   Duration
 	Note     string // why, if somebody said so; only pauses and resumes have one
@@ -181,7 +181,7 @@ func (h History) duty(s span, t *Timetable, slot time.Time) Duty {
 		return Waiting
 	}
 	// A move settles what has passed. The end of the job, or the move of a paused one, settles what was due.
-	moved := h.Versions[s.end].State != "deleted" && h.Versions[s.end-1].State != "paused"
+	moved := h.Versions[s.end].State != JobDeleted && h.Versions[s.end-1].State != JobPaused
 	if !moved && t.jitter > 0 && slot.Add(t.jitter).After(s.to) {
 		return Unsure
 	}
@@ -193,7 +193,7 @@ func (h History) spans() []span {
 	var spans []span
 	var s *span
 	for i, v := range h.Versions {
-		if v.State == "deleted" {
+		if v.State == JobDeleted {
 			if s != nil {
 				s.end, s.to = i, v.From
 			}
@@ -218,7 +218,7 @@ func (h History) placed(i int) bool {
 	if !SameSchedule(before.Schedule, v.Schedule) {
 		return true
 	}
-	return v.Schedule.Kind() == KindDelay && v.State != "completed" && before.Digest != v.Digest
+	return v.Schedule.Kind() == KindDelay && v.State != JobCompleted && before.Digest != v.Digest
 }
 
 func (h History) timetable(s span) (*Timetable, error) {

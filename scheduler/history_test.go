@@ -29,7 +29,7 @@ func instantAt(t *testing.T, text string) time.Time {
 }
 
 // version adds a version. Its digest depends on the schedule alone, unless change sets another.
-func (p past) version(from, state string, s Schedule, change ...func(*Version)) past {
+func (p past) version(from string, state JobState, s Schedule, change ...func(*Version)) past {
 	v := Version{
 		Number: int32(len(p.Versions) + 1), From: instantAt(p.t, from), State: state, Schedule: s, Digest: fmt.Sprint(s),
 	}

@@ -159,17 +159,17 @@ func TestTheClaimOfTheLastSlotCompletesTheJobAndLeavesItsRowAlone(t *testing.T) 
 		t.Error("the row of the job was written")
 	}
 	got := c.get("job")
-	if got.State != JobCompleted || got.CompletedAt == nil || got.NextRunAt != nil {
+	if got.State != scheduler.JobCompleted || got.CompletedAt == nil || got.NextRunAt != nil {
 		t.Errorf("the job is %s since %v, next at %v", got.State, got.CompletedAt, got.NextRunAt)
 	}
-	if names := c.jobNames(JobFilter{State: JobCompleted}); !slices.Equal(names, []string{"job"}) {
+	if names := c.jobNames(JobFilter{State: scheduler.JobCompleted}); !slices.Equal(names, []string{"job"}) {
 		t.Errorf("completed are %q", names)
 	}
-	if names := c.jobNames(JobFilter{State: JobActive}); len(names) != 0 {
+	if names := c.jobNames(JobFilter{State: scheduler.JobActive}); len(names) != 0 {
 		t.Errorf("active are %q", names)
 	}
 	again := c.create("job", delay(time.Hour)) // a completed job does not keep its name
-	if c.get("job").ID != again.ID || c.get(job.ID.String()).State != JobCompleted {
+	if c.get("job").ID != again.ID || c.get(job.ID.String()).State != scheduler.JobCompleted {
 		t.Error("the name means another than the active job")
 	}
 }
@@ -417,53 +417,53 @@ func TestClaimsAdvanceOneShotsAndSkips(t *testing.T) {
 		options []func(*scheduler.Definition)
 		ago     time.Duration
 		want    []string
-		state   JobState
+		state   scheduler.JobState
 	}{
 		{
 			"a one-shot completes its job",
 			[]func(*scheduler.Definition){delay(time.Hour)},
 			0,
 			[]string{"schedule running"},
-			JobCompleted,
+			scheduler.JobCompleted,
 		},
 		{
 			"a late one-shot too",
 			[]func(*scheduler.Definition){delay(time.Hour)},
 			3 * time.Hour,
 			[]string{"catchup running late"},
-			JobCompleted,
+			scheduler.JobCompleted,
 		},
 		{
 			"a one-shot that is skipped too",
 			[]func(*scheduler.Definition){delay(time.Hour), missed(scheduler.MissedSkip)},
 			3 * time.Hour,
 			[]string{"schedule skipped missed x1"},
-			JobCompleted,
+			scheduler.JobCompleted,
 		},
 		{
 			"missed slots become one skip",
 			[]func(*scheduler.Definition){halfPast, missed(scheduler.MissedSkip)},
 			3 * time.Hour,
 			[]string{"schedule skipped missed x4"},
-			JobActive,
+			scheduler.JobActive,
 		},
 		{
 			"and the newest runs late",
 			[]func(*scheduler.Definition){halfPast},
 			3 * time.Hour,
 			[]string{"catchup running late", "schedule skipped missed x3"},
-			JobActive,
+			scheduler.JobActive,
 		},
 		{
 			"or all of them",
 			[]func(*scheduler.Definition){halfPast, missed(scheduler.MissedFireAll)},
 			2 * time.Hour,
 			[]string{"catchup running late", "catchup running late", "catchup running late"},
-			JobActive,
+			scheduler.JobActive,
 		},
 		{"an expired slot is recorded", []func(*scheduler.Definition){halfPast, func(d *scheduler.Definition) {
 			d.ExpiresAfter = scheduler.DurationOf(time.Millisecond)
-		}}, time.Hour, []string{"schedule skipped expired x1", "schedule skipped missed x1"}, JobActive},
+		}}, time.Hour, []string{"schedule skipped expired x1", "schedule skipped missed x1"}, scheduler.JobActive},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newClaimer(t)
@@ -486,7 +486,7 @@ func TestClaimsAdvanceOneShotsAndSkips(t *testing.T) {
 			if state := r.get(job.ID.String()).State; state != c.state {
 				t.Errorf("the job is %s, want %s", state, c.state)
 			}
-			if c.state == JobCompleted && r.count(`SELECT count(*)
+			if c.state == scheduler.JobCompleted && r.count(`SELECT count(*)
 				FROM punctual.schedules
 				WHERE job_id = $1 AND NOT enabled AND scheduled_for IS NULL
 					AND next_run_at IS NULL`, job.ID) != 1 {

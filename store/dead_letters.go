@@ -153,7 +153,7 @@ func (w Writer) ReplayDeadLetter(ctx context.Context, id uuid.UUID, note string)
 		if err != nil {
 			return err
 		}
-		if state == JobDeleted {
+		if state == scheduler.JobDeleted {
 			return fmt.Errorf("%s: %w", gone(d.Job), ErrState)
 		}
 		r := newReplay(d, now)
@@ -223,7 +223,7 @@ func mayReplay(ctx context.Context, tx *pg.Tx, tenant int32, d DeadLetter) error
 
 // shareJob keeps a job from being deleted until the transaction ends. After that it reads the job's state and the
 // database's clock.
-func shareJob(ctx context.Context, tx *pg.Tx, job uuid.UUID) (state JobState, now time.Time, err error) {
+func shareJob(ctx context.Context, tx *pg.Tx, job uuid.UUID) (state scheduler.JobState, now time.Time, err error) {
 	if err := pg.Exec(ctx, tx, `SELECT FROM punctual.jobs WHERE id = $1 FOR SHARE`, job); err != nil {
 		return "", now, fmt.Errorf("locking job %s: %w", job, err)
 	}

@@ -87,7 +87,7 @@ type explaining struct {
 	now      time.Time
 	kept     time.Time // runs of slots before this are not kept
 	job      uuid.UUID
-	state    JobState
+	state    scheduler.JobState
 	until    *time.Time // end of the present pause
 	over     *time.Time // end of a pause that has run out, if no replica has ended it yet
 	ended    *time.Time // when the job was completed or deleted
@@ -162,13 +162,13 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 // endPause treats a pause that has run out as ended at its end, though no replica has written that yet.
 func (e *explaining) endPause() {
 	n := len(e.history.Versions)
-	if n == 0 || e.state != JobPaused || e.until == nil || e.until.After(e.now) {
+	if n == 0 || e.state != scheduler.JobPaused || e.until == nil || e.until.After(e.now) {
 		return
 	}
 	last := e.history.Versions[n-1]
-	last.State, last.From, last.Note = string(JobActive), *e.until, ""
+	last.State, last.From, last.Note = scheduler.JobActive, *e.until, ""
 	e.history.Versions = append(e.history.Versions, last)
-	e.state, e.over, e.until = JobActive, e.until, nil
+	e.state, e.over, e.until = scheduler.JobActive, e.until, nil
 }
 
 func (e *explaining) explain(ctx context.Context) error {
@@ -209,7 +209,7 @@ func (e *explaining) explain(ctx context.Context) error {
 func (e *explaining) pauseAt(at time.Time) *Pause {
 	var p *Pause
 	for _, v := range e.history.Versions {
-		paused := v.State == string(JobPaused)
+		paused := v.State == scheduler.JobPaused
 		switch {
 		case paused && p == nil:
 			p = &Pause{Since: v.From, Note: v.Note, By: e.pausers[v.From.UnixMicro()]}

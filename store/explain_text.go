@@ -159,14 +159,14 @@ func (e *explaining) slotWithout(slot scheduler.ExpectedSlot) {
 		e.say(OutcomePaused,
 			"The slot passed while the job was paused%s; the skip is recorded as soon as a replica has resumed it.",
 			e.pauseAt(slot.At).describe())
-	case slot.Duty == scheduler.Waiting && e.state == JobPaused && paused != nil && e.history.OneShot(slot.At):
+	case slot.Duty == scheduler.Waiting && e.state == scheduler.JobPaused && paused != nil && e.history.OneShot(slot.At):
 		e.say(OutcomePaused, "The job is paused%s; its one slot fires when it is resumed, not before %s.",
 			paused.describe(), stamp(due))
-	case slot.Duty == scheduler.Waiting && e.state == JobPaused && paused != nil && slot.At.After(e.now):
+	case slot.Duty == scheduler.Waiting && e.state == scheduler.JobPaused && paused != nil && slot.At.After(e.now):
 		e.say(OutcomePaused,
 			"The slot is still to come, and the job is paused%s: unless it is resumed before, the slot will be skipped.",
 			paused.describe())
-	case slot.Duty == scheduler.Waiting && e.state == JobPaused && paused != nil:
+	case slot.Duty == scheduler.Waiting && e.state == scheduler.JobPaused && paused != nil:
 		e.say(OutcomePaused, "The slot passed while the job is paused%s; the skip is recorded when it is resumed.",
 			paused.describe())
 	case due.After(e.now) && slot.Duty != scheduler.Unsure:
@@ -201,16 +201,16 @@ func (e *explaining) noSlot(version scheduler.Version, exists bool) {
 		e.say(OutcomeBeforeCreated, "The job did not exist yet%s.", created)
 		return
 	}
-	ended := e.state == JobCompleted && e.ended != nil && !e.At.Before(*e.ended)
+	ended := e.state == scheduler.JobCompleted && e.ended != nil && !e.At.Before(*e.ended)
 	switch {
-	case version.State == string(JobDeleted):
+	case version.State == scheduler.JobDeleted:
 		e.say(OutcomeDeleted, "The job had been deleted at %s.", stamp(version.From))
-	case e.state == JobDeleted && e.ended != nil && !e.At.Before(*e.ended):
+	case e.state == scheduler.JobDeleted && e.ended != nil && !e.At.Before(*e.ended):
 		e.say(OutcomeDeleted, "The job had completed, and left the list of jobs by %s.",
 			stamp(*e.ended))
 	case ended:
 		e.say(OutcomeCompleted, "The job had completed at %s: no slot was left.", stamp(*e.ended))
-	case version.State == string(JobCompleted):
+	case version.State == scheduler.JobCompleted:
 		e.say(OutcomeCompleted, "The job had completed by %s: no slot was left.", stamp(version.From))
 	default:
 		e.say(OutcomeNoSlot, "There is no slot at that instant under version %d (%s)%s.",

@@ -142,9 +142,9 @@ func (b *batchWrite) resolve(
 			insert = append(insert, n)
 		case b.on == ConflictReplace:
 			replace[old.id] = n
-		case b.on == ConflictSkip && (old.holdsName() || fired(old, n.Definition)):
+		case b.on == ConflictSkip && (old.state.HoldsName() || fired(old, n.Definition)):
 			b.results[n.index].ID, b.results[n.index].Result = old.id, BatchSkipped
-		case old.holdsName():
+		case old.state.HoldsName():
 			b.errs[n.index] = fmt.Errorf("job %q: %w", n.Definition.Name, ErrNameTaken)
 		default:
 			insert = append(insert, n)

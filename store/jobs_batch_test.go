@@ -76,7 +76,7 @@ func TestCreateJobs(t *testing.T) {
 				old := c.create("a", at(past))
 				c.complete(old.ID)
 				results, err := c.For(c.tenant).CreateJobs(t.Context(), batch(definition("a", at(past))), on)
-				if err != nil || results[0].ID != old.ID || c.get("a").State != JobCompleted {
+				if err != nil || results[0].ID != old.ID || c.get("a").State != scheduler.JobCompleted {
 					t.Errorf("%+v, %v", results, err)
 				}
 			})

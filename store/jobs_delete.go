@@ -33,7 +33,7 @@ func (s *Store) DeleteJob(ctx context.Context, tenant int32, ref string, ifMatch
 			return fmt.Errorf("locking the gate of job %s: %w", h.ID, err)
 		}
 		h.moveTo(time.Time{}, time.Time{}, false)
-		h.enter(JobDeleted, f.now)
+		h.enter(scheduler.JobDeleted, f.now)
 		if err := h.saveNow(ctx, tx, f.now, ""); err != nil {
 			return err
 		}
@@ -44,11 +44,11 @@ func (s *Store) DeleteJob(ctx context.Context, tenant int32, ref string, ifMatch
 
 // skipRest records the slots whose time has come as skipped. The reason is paused if that is why they did not run.
 func (s *Store) skipRest(ctx context.Context, tx *pg.Tx, h *held, now time.Time) error {
-	if h.job == nil || h.State == JobCompleted || !h.due(now, true) {
+	if h.job == nil || h.State == scheduler.JobCompleted || !h.due(now, true) {
 		return nil
 	}
 	reason := scheduler.ReasonJobDeleted
-	if h.State == JobPaused && h.job.Schedule.Kind().Recurring() {
+	if h.State == scheduler.JobPaused && h.job.Schedule.Kind().Recurring() {
 		reason = scheduler.ReasonPaused
 	}
 	plan := scheduler.SkipPassed(scheduler.Situation{Job: h.job, ScheduledFor: *h.scheduledFor, Now: h.atDue(now)}, reason)

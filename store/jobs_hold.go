@@ -162,18 +162,18 @@ func (h *held) ended() bool {
 }
 
 // enter changes the job's state and the columns that belong to the state.
-func (h *held) enter(state JobState, now time.Time) {
+func (h *held) enter(state scheduler.JobState, now time.Time) {
 	if state != h.State {
 		h.PausedAt, h.PausedUntil, h.PauseNote, h.CompletedAt = nil, nil, "", nil
 		switch state {
-		case JobPaused:
+		case scheduler.JobPaused:
 			h.PausedAt = &now
-		case JobCompleted:
+		case scheduler.JobCompleted:
 			h.CompletedAt = &now
 		}
 	}
 	h.State = state
-	h.enabled = state == JobActive && h.scheduledFor != nil
+	h.enabled = state == scheduler.JobActive && h.scheduledFor != nil
 }
 
 // saves are statements that write changed jobs, with their audit entries.
@@ -192,14 +192,14 @@ func (h *held) save(b *saves, now time.Time, note string) error {
 	}
 	h.Version++
 	var deletedAt *time.Time
-	if h.State == JobDeleted {
+	if h.State == scheduler.JobDeleted {
 		deletedAt = &now
 	}
 	b.Queue(`
 		UPDATE punctual.jobs SET version = $2, name = $3, state = $4, named = $5, kind = $6, queue = $7, labels = $8::jsonb,
 			updated_at = $9, paused_at = $10, paused_until = $11, pause_note = $12, deleted_at = $13
 		WHERE id = $1`,
-		h.ID, h.Version, h.Definition.Name, h.State.stored(), h.State.holdsName(), string(h.Definition.Schedule.Kind()),
+		h.ID, h.Version, h.Definition.Name, h.State.Stored(), h.State.HoldsName(), string(h.Definition.Schedule.Kind()),
 		h.lane/4, labels, now, h.PausedAt, h.PausedUntil, pg.OrNull(h.PauseNote), deletedAt)
 	b.Queue(`
 		INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition, note)

@@ -91,14 +91,14 @@ func (h *held) placeFirst(now time.Time) {
 }
 
 // stateFor returns the state of a job, which depends on whether slots are left.
-func (h *held) stateFor(paused bool) JobState {
+func (h *held) stateFor(paused bool) scheduler.JobState {
 	switch {
 	case h.ended():
-		return JobCompleted
+		return scheduler.JobCompleted
 	case paused:
-		return JobPaused
+		return scheduler.JobPaused
 	}
-	return JobActive
+	return scheduler.JobActive
 }
 
 // One statement writes the jobs of a whole batch. A job whose name is taken is left out; the statement waits for a
@@ -164,7 +164,7 @@ func (s *Store) insert(
 // unfinished counts the jobs that have slots left.
 func unfinished(jobs []*fresh) (n int) {
 	for _, j := range jobs {
-		if j.State != JobCompleted {
+		if j.State != scheduler.JobCompleted {
 			n++
 		}
 	}

@@ -87,16 +87,3 @@ func after(prefix string) string { return prefix + string(utf8.MaxRune) }
 func likeText(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(text)
 }
-
-// selectLabels selects jobs that have all of the labels.
-func selectLabels(c *pg.Conditions, labels map[string]string) error {
-	if len(labels) == 0 {
-		return nil
-	}
-	text, err := encodeLabels(labels)
-	if err != nil {
-		return fmt.Errorf("encoding labels: %w", err)
-	}
-	c.Add(`j.labels @> ?::jsonb`, text)
-	return nil
-}

@@ -25,9 +25,6 @@ type jobRow struct {
 	definition   string // as stored
 }
 
-// jobState is the SQL expression for the state of a job j with the schedule s.
-const jobState = `punctual.job_state(j.state, s.completed_at)`
-
 const jobColumns = `j.id, t.name, j.version, ` + jobState + `, j.paused_at, j.paused_until, coalesce(j.pause_note, ''),
 	j.created_at, j.updated_at, s.completed_at, j.tenant, s.lane, s.enabled, s.scheduled_for, s.next_run_at,
 	v.definition::text`
@@ -62,7 +59,7 @@ func (s *Store) GetJob(ctx context.Context, tenant int32, ref string) (JobRecord
 	if _, byID := pg.ParseID(ref); !byID {
 		// Usually there is an active or paused job, and reading it takes one round trip.
 		job, err := readWithLastRun(ctx, q, selectHolder, selectHolderRuns, ref, tenant)
-		if err == nil && job.State != JobCompleted || err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		if err == nil && job.State != scheduler.JobCompleted || err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return job, err
 		}
 	}
@@ -111,67 +108,4 @@ func readWithLastRun(ctx context.Context, q pg.Querier, jobSQL, runsSQL string, 
 	jobs := []JobRecord{job.JobRecord}
 	placeLastRuns(jobs, runs)
 	return jobs[0], nil
-}
-
-// findJob returns the id of the job that ref means. It locks nothing: a caller that locks looks again.
-func findJob(ctx context.Context, q pg.Querier, tenant int32, ref string) (uuid.UUID, error) {
-	if id, ok := pg.ParseID(ref); ok {
-		return id, nil
-	}
-	found, err := findByName(ctx, q, tenant, []string{ref})
-	if err != nil {
-		return uuid.Nil, err
-	}
-	job, ok := found[ref]
-	if !ok {
-		return uuid.Nil, fmt.Errorf("job %q: %w", ref, ErrNotFound)
-	}
-	return job.id, nil
-}
-
-// namedJob is the job that a name means.
-type namedJob struct {
-	id       uuid.UUID
-	state    JobState
-	schedule scheduler.Schedule
-}
-
-// holdsName reports whether the job keeps others from its name.
-func (j namedJob) holdsName() bool { return j.state.holdsName() }
-
-// findByName returns the jobs that the names mean: the active or paused job, or else the newest completed one.
-func findByName(ctx context.Context, q pg.Querier, tenant int32, names []string) (map[string]namedJob, error) {
-	rows, err := q.Query(ctx, `
-		SELECT w.name, f.id, f.state, coalesce((v.definition -> 'schedule')::text, '{}')
-		FROM unnest((SELECT $2::text[])) w(name)
-		CROSS JOIN LATERAL (
-			SELECT c.id, c.state, c.version FROM (
-				(SELECT j.id, `+jobState+` AS state, j.version
-				 FROM punctual.jobs j
-				 JOIN punctual.schedules s ON s.job_id = j.id
-				 WHERE j.tenant = $1 AND j.name = w.name AND j.named)
-				UNION ALL
-				(SELECT id, 'completed', version FROM punctual.jobs
-				 WHERE tenant = $1 AND name = w.name AND NOT named AND state <> 'deleted' ORDER BY id DESC LIMIT 1)
-			) c ORDER BY c.state = 'completed', c.id DESC LIMIT 1
-		) f
-		JOIN punctual.job_versions v ON v.job_id = f.id AND v.version = f.version`, pg.Prepared{}, tenant, names)
-	if err != nil {
-		return nil, fmt.Errorf("looking for jobs by name: %w", err)
-	}
-	found := make(map[string]namedJob, len(names))
-	var name, schedule string
-	var job namedJob
-	_, err = pgx.ForEachRow(rows, []any{&name, &job.id, &job.state, &schedule}, func() error {
-		job.schedule = scheduler.Schedule{}
-		if err := json.Unmarshal([]byte(schedule), &job.schedule); err != nil {
-			return fmt.Errorf("job %s: its schedule: %w", job.id, err)
-		}
-		found[name] = job
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("looking for jobs by name: %w", err)
-	}
-	return found, nil
 }

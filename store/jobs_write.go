@@ -111,7 +111,7 @@ func (s *Store) put(
 	}
 	old, exists := found[name]
 	if createOnly {
-		if old.holdsName() {
+		if old.state.HoldsName() {
 			return rec, false, false, fmt.Errorf("job %q exists: %w", name, ErrVersion)
 		}
 		exists = false
@@ -206,20 +206,20 @@ func (s *Store) rewrite(
 		}
 	}
 	old, state, now := h.Definition, h.State, f.now
-	paused := h.State == JobPaused
-	if job.Paused != nil && h.State != JobCompleted {
+	paused := h.State == scheduler.JobPaused
+	if job.Paused != nil && h.State != scheduler.JobCompleted {
 		paused = *job.Paused
 	}
 	same := s.sameDefinition(old, job.Definition)
-	if same && paused == (h.State == JobPaused) {
+	if same && paused == (h.State == scheduler.JobPaused) {
 		return false, nil
 	}
 	if same {
 		job.Definition = old // word for word, so that the history shows that only the state changed
 	}
-	rearm := !same && job.Definition.Schedule.Kind() == scheduler.KindDelay && (put || h.State != JobCompleted)
+	rearm := !same && job.Definition.Schedule.Kind() == scheduler.KindDelay && (put || h.State != scheduler.JobCompleted)
 	moved := rearm || !sameSchedule(old, job.Definition)
-	if moved && h.State == JobCompleted {
+	if moved && h.State == scheduler.JobCompleted {
 		paused = job.Paused != nil && *job.Paused
 	}
 	jitter := !moved && !s.sameJitter(old, job.Definition)
@@ -236,9 +236,9 @@ func (s *Store) rewrite(
 		}
 	}
 	switch {
-	case h.State == JobActive:
+	case h.State == scheduler.JobActive:
 		err = s.settleDue(ctx, tx, h, now, moved || jitter)
-	case h.State == JobPaused && (moved || !paused):
+	case h.State == scheduler.JobPaused && (moved || !paused):
 		err = s.settlePassed(ctx, tx, h, now, moved)
 	}
 	if err != nil {
@@ -264,7 +264,7 @@ func (s *Store) rewrite(
 		h.moveTo(*h.scheduledFor, h.job.Timetable.Due(*h.scheduledFor, nil), true)
 	}
 	h.enter(h.stateFor(paused), now)
-	if state == JobCompleted && h.State != JobCompleted {
+	if state == scheduler.JobCompleted && h.State != scheduler.JobCompleted {
 		if err := tenants.KeepTenant(ctx, tx, h.tenant); err != nil {
 			return false, err
 		}
@@ -272,7 +272,7 @@ func (s *Store) rewrite(
 			return false, err
 		}
 	}
-	if old.Name != h.Definition.Name || state == JobCompleted && h.State != JobCompleted {
+	if old.Name != h.Definition.Name || state == scheduler.JobCompleted && h.State != scheduler.JobCompleted {
 		_, err = releaseNames(ctx, tx, h.tenant, []string{h.Definition.Name}, claim.PassOver)
 	}
 	return true, err

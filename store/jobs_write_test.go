@@ -21,7 +21,7 @@ func TestCreateJob(t *testing.T) {
 	job := c.create("a", labelled("team", "billing"), described("<&> ü"), func(d *scheduler.Definition) {
 		d.Target.Body = json.RawMessage(`{"b":1.0,"a":"<x> & \u0007"}`)
 	})
-	if job.Version != 1 || job.State != JobActive || job.NextRunAt == nil ||
+	if job.Version != 1 || job.State != scheduler.JobActive || job.NextRunAt == nil ||
 		job.Tenant != "default" || job.LastRun != nil {
 		t.Errorf("a new job is %+v", job)
 	}
@@ -44,7 +44,7 @@ func TestCreateJob(t *testing.T) {
 
 	paused := true
 	p, err := c.For(c.tenant).CreateJob(ctx, NewJob{Definition: definition("paused"), Paused: &paused})
-	if err != nil || p.State != JobPaused || p.NextRunAt != nil || p.PausedAt == nil {
+	if err != nil || p.State != scheduler.JobPaused || p.NextRunAt != nil || p.PausedAt == nil {
 		t.Errorf("a job created paused is %+v, %v", p, err)
 	}
 	if p, err = c.ResumeJob(ctx, c.tenant, "paused", ""); err != nil || p.NextRunAt == nil {
@@ -53,10 +53,10 @@ func TestCreateJob(t *testing.T) {
 
 	over := c.create("over",
 		func(d *scheduler.Definition) { d.Schedule.EndsAt = scheduler.InstantOf(time.Now().Add(-time.Hour)) })
-	if over.State != JobCompleted || over.CompletedAt == nil {
+	if over.State != scheduler.JobCompleted || over.CompletedAt == nil {
 		t.Errorf("a job with no slot left is %s", over.State)
 	}
-	if none := c.create("none", never); none.State != JobActive || none.NextRunAt != nil {
+	if none := c.create("none", never); none.State != scheduler.JobActive || none.NextRunAt != nil {
 		t.Errorf("a job without a schedule is %+v", none)
 	}
 	if _, err := c.GetJob(ctx, c.tenant+1, "a"); !errors.Is(err, ErrNotFound) {
@@ -133,70 +133,70 @@ func TestPutJob(t *testing.T) {
 		complete bool
 		put      scheduler.Definition
 		version  int32
-		state    JobState
+		state    scheduler.JobState
 		moved    bool // the next slot must change
 	}{
 		{
 			name: "without a change it writes nothing", before: definition("j"), put: definition("j"),
-			version: 1, state: JobActive,
+			version: 1, state: scheduler.JobActive,
 		},
 		{
 			name: "a default written out is no change", before: definition("j"),
 			put:     definition("j", func(d *scheduler.Definition) { d.Priority = scheduler.PriorityNormal }),
-			version: 1, state: JobActive,
+			version: 1, state: scheduler.JobActive,
 		},
 		{
 			name: "a description does not move the next slot", before: definition("j"), put: definition("j", described("x")),
-			version: 2, state: JobActive,
+			version: 2, state: scheduler.JobActive,
 		},
 		{
 			name: "the same period written otherwise is a change that does not move the next slot", before: definition("j"),
 			put:     definition("j", func(d *scheduler.Definition) { _ = d.Schedule.Every.UnmarshalText([]byte("60m")) }),
-			version: 2, state: JobActive,
+			version: 2, state: scheduler.JobActive,
 		},
 		{
 			name: "another period moves the next slot", before: definition("j"),
-			put: definition("j", every(7*time.Hour+time.Second)), version: 2, state: JobActive, moved: true,
+			put: definition("j", every(7*time.Hour+time.Second)), version: 2, state: scheduler.JobActive, moved: true,
 		},
 		{
 			name: "a delay that is written again is not armed again", before: definition("j", delay(time.Hour)),
-			put: definition("j", delay(time.Hour)), version: 1, state: JobActive,
+			put: definition("j", delay(time.Hour)), version: 1, state: scheduler.JobActive,
 		},
 		{
 			name: "nor with a default written out", before: definition("j", delay(time.Hour)),
-			put: definition("j", delay(time.Hour), allDefaults), version: 1, state: JobActive,
+			put: definition("j", delay(time.Hour), allDefaults), version: 1, state: scheduler.JobActive,
 		},
 		{
 			name: "a delay is armed again by any change", before: definition("j", delay(time.Hour)),
-			put: definition("j", delay(time.Hour), described("x")), version: 2, state: JobActive, moved: true,
+			put: definition("j", delay(time.Hour), described("x")), version: 2, state: scheduler.JobActive, moved: true,
 		},
 		{
 			name: "a jitter of none written out is no change", before: definition("j"), put: definition("j", allDefaults),
-			version: 1, state: JobActive,
+			version: 1, state: scheduler.JobActive,
 		},
 		{
 			name: "an instant that has fired does not fire again", before: definition("j", at(past)), complete: true,
-			put: definition("j", at(past)), version: 1, state: JobCompleted,
+			put: definition("j", at(past)), version: 1, state: scheduler.JobCompleted,
 		},
 		{
 			name: "nor with another description", before: definition("j", at(past)), complete: true,
-			put: definition("j", at(past), described("x")), version: 2, state: JobCompleted,
+			put: definition("j", at(past), described("x")), version: 2, state: scheduler.JobCompleted,
 		},
 		{
 			name: "another instant does", before: definition("j", at(past)), complete: true,
-			put: definition("j", at(past.Add(time.Second))), version: 2, state: JobActive, moved: true,
+			put: definition("j", at(past.Add(time.Second))), version: 2, state: scheduler.JobActive, moved: true,
 		},
 		{
 			name: "a delay that has fired does not fire again", before: definition("j", delay(time.Hour)), complete: true,
-			put: definition("j", delay(time.Hour)), version: 1, state: JobCompleted,
+			put: definition("j", delay(time.Hour)), version: 1, state: scheduler.JobCompleted,
 		},
 		{
 			name: "but by any change", before: definition("j", delay(time.Hour)), complete: true,
-			put: definition("j", delay(time.Hour), described("x")), version: 2, state: JobActive, moved: true,
+			put: definition("j", delay(time.Hour), described("x")), version: 2, state: scheduler.JobActive, moved: true,
 		},
 		{
 			name: "a schedule can be taken away", before: definition("j"), put: definition("j", never), version: 2,
-			state: JobActive, moved: true,
+			state: scheduler.JobActive, moved: true,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestAPutThatOnlyPausesLeavesADelayAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if paused != (after.State == JobPaused) {
+		if paused != (after.State == scheduler.JobPaused) {
 			t.Errorf("paused %t: it is %s", paused, after.State)
 		}
 	}
@@ -281,7 +281,7 @@ func TestAnInstantFurtherBackThanRunsAreKeptIsRefused(t *testing.T) {
 		NewJob{Definition: definition("j", ancient, described("x"))}, nil, false); err != nil {
 		t.Errorf("a put of the same instant: %v", err)
 	}
-	if after := c.get("j"); after.State != JobCompleted || after.Version != before.Version+1 {
+	if after := c.get("j"); after.State != scheduler.JobCompleted || after.Version != before.Version+1 {
 		t.Errorf("it is %s at version %d", after.State, after.Version)
 	}
 }
@@ -313,8 +313,8 @@ func TestPutJobPausesAndResumesOnlyWhenItSaysSo(t *testing.T) {
 	yes, no := true, false
 	for _, step := range []struct {
 		paused *bool
-		state  JobState
-	}{{nil, JobActive}, {&yes, JobPaused}, {nil, JobPaused}, {&yes, JobPaused}, {&no, JobActive}} {
+		state  scheduler.JobState
+	}{{nil, scheduler.JobActive}, {&yes, scheduler.JobPaused}, {nil, scheduler.JobPaused}, {&yes, scheduler.JobPaused}, {&no, scheduler.JobActive}} {
 		job, _, err := c.PutJob(t.Context(), c.tenant, "a",
 			NewJob{Definition: definition("a"), Paused: step.paused}, nil, false)
 		if err != nil || job.State != step.state {
@@ -396,7 +396,7 @@ func TestEditJob(t *testing.T) {
 		if c.get("b").ID != job.ID {
 			t.Error("the new name does not mean it")
 		}
-		if got := c.get(old.ID.String()); got.State != JobCompleted || got.CompletedAt == nil {
+		if got := c.get(old.ID.String()); got.State != scheduler.JobCompleted || got.CompletedAt == nil {
 			t.Errorf("the old one is %s since %v", got.State, got.CompletedAt)
 		}
 	})
@@ -433,10 +433,10 @@ func TestEditJob(t *testing.T) {
 		c := newCRUD(t)
 		job := c.create("a", delay(time.Hour))
 		c.complete(job.ID)
-		if got := c.edit("a", described("x")); got.State != JobCompleted || got.Version != 2 {
+		if got := c.edit("a", described("x")); got.State != scheduler.JobCompleted || got.Version != 2 {
 			t.Errorf("described anew it is %s", got.State)
 		}
-		if got := c.edit(job.ID.String(), delay(2*time.Hour)); got.State != JobActive || got.CompletedAt != nil ||
+		if got := c.edit(job.ID.String(), delay(2*time.Hour)); got.State != scheduler.JobActive || got.CompletedAt != nil ||
 			got.NextRunAt == nil {
 			t.Errorf("rescheduled it is %+v", got)
 		}
@@ -462,20 +462,20 @@ func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 		jitter  time.Duration // from the slot to its due time
 		change  func(*scheduler.Definition)
 		history []string
-		state   JobState
+		state   scheduler.JobState
 	}{
 		{
 			name: "a slot due now becomes a run", job: []func(*scheduler.Definition){rarely}, ago: time.Second,
-			change: every(2 * time.Hour), history: []string{"schedule pending"}, state: JobActive,
+			change: every(2 * time.Hour), history: []string{"schedule pending"}, state: scheduler.JobActive,
 		},
 		{
 			name: "also when only the description changes", job: []func(*scheduler.Definition){rarely}, ago: time.Second,
-			change: described("x"), history: []string{"schedule pending"}, state: JobActive,
+			change: described("x"), history: []string{"schedule pending"}, state: scheduler.JobActive,
 		},
 		{
 			name: "of missed slots the newest runs and the others are recorded",
 			job:  []func(*scheduler.Definition){halfPast, tolerant}, ago: 10 * time.Hour, change: every(2 * time.Hour),
-			history: []string{"catchup pending late", "schedule pending", "schedule skipped missed x9"}, state: JobActive,
+			history: []string{"catchup pending late", "schedule pending", "schedule skipped missed x9"}, state: scheduler.JobActive,
 		},
 		{
 			name: "missed slots that are skipped are recorded",
@@ -483,7 +483,7 @@ func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 				d.Missed.Policy = scheduler.MissedSkip
 			}},
 			ago: 5 * time.Minute, change: every(2 * time.Hour),
-			history: []string{"schedule skipped missed x1"}, state: JobActive,
+			history: []string{"schedule skipped missed x1"}, state: scheduler.JobActive,
 		},
 		{
 			name: "each missed slot runs that the policy wants to run, though no run may overlap another",
@@ -493,16 +493,16 @@ func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 			ago: 3 * time.Hour, change: every(2 * time.Hour),
 			history: []string{
 				"catchup pending late", "catchup pending late", "catchup pending late", "schedule skipped overlap x1",
-			}, state: JobActive,
+			}, state: scheduler.JobActive,
 		},
 		{
 			name: "a slot that jitter holds back becomes a run when the schedule changes", ago: time.Second, jitter: time.Minute,
 			job: []func(*scheduler.Definition){rarely, jittered}, change: every(2 * time.Hour),
-			history: []string{"schedule pending"}, state: JobActive,
+			history: []string{"schedule pending"}, state: scheduler.JobActive,
 		},
 		{
 			name: "but is left alone by other changes", ago: time.Second, jitter: time.Minute,
-			job: []func(*scheduler.Definition){rarely, jittered}, change: described("x"), state: JobActive,
+			job: []func(*scheduler.Definition){rarely, jittered}, change: described("x"), state: scheduler.JobActive,
 		},
 		{
 			name: "a one-shot that is due fires, and its job is completed",
@@ -510,11 +510,11 @@ func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 			change: func(d *scheduler.Definition) {
 				*d = definition("a", at(time.Now().Add(-time.Second)), described("x"))
 			},
-			history: []string{"schedule pending"}, state: JobActive,
+			history: []string{"schedule pending"}, state: scheduler.JobActive,
 		},
 		{
 			name: "a one-shot of days ago fires too", job: []func(*scheduler.Definition){delay(time.Hour)}, ago: 72 * time.Hour,
-			change: never, history: []string{"catchup pending late"}, state: JobActive,
+			change: never, history: []string{"catchup pending late"}, state: scheduler.JobActive,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -578,7 +578,7 @@ func TestACompletedJobStartsAgainThoughAnotherCompletedOneHasItsName(t *testing.
 	second := c.create("job", delay(time.Hour))
 	c.complete(second.ID)
 	again := c.edit(first.ID.String(), every(time.Hour))
-	if again.State != JobActive || c.get("job").ID != first.ID || c.get(second.ID.String()).State != JobCompleted {
+	if again.State != scheduler.JobActive || c.get("job").ID != first.ID || c.get(second.ID.String()).State != scheduler.JobCompleted {
 		t.Errorf("it is %s; the other is %s", again.State, c.get(second.ID.String()).State)
 	}
 }

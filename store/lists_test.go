@@ -47,8 +47,8 @@ func TestListJobsSelects(t *testing.T) {
 		want   []string
 	}{
 		{"all that are not deleted", JobFilter{}, []string{"a_1", "ab1", "b", "c"}},
-		{"by state", JobFilter{State: JobPaused}, []string{"b"}},
-		{"but never deleted ones", JobFilter{State: JobDeleted}, nil},
+		{"by state", JobFilter{State: scheduler.JobPaused}, []string{"b"}},
+		{"but never deleted ones", JobFilter{State: scheduler.JobDeleted}, nil},
 		{"by queue", JobFilter{Queue: "slow"}, []string{"b"}},
 		{"by a queue that is not there", JobFilter{Queue: "x"}, nil},
 		{"by label", JobFilter{Labels: map[string]string{"team": "x"}}, []string{"a_1"}},
@@ -282,7 +282,7 @@ func TestEverythingWorksInEveryExecMode(t *testing.T) {
 				t.Error(err)
 			}
 			c.jobNames(JobFilter{
-				State: JobActive, Queue: "default", Labels: map[string]string{"x": "y"}, NamePrefix: "a", Query: "a",
+				State: scheduler.JobActive, Queue: "default", Labels: map[string]string{"x": "y"}, NamePrefix: "a", Query: "a",
 				Page: pg.Page{Limit: 1},
 			})
 			if err := c.DeleteJob(ctx, c.tenant, "a", nil); err != nil {

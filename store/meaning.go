@@ -21,14 +21,6 @@ func encode(d scheduler.Definition) (string, error) {
 	return string(bytes.TrimSpace(b.Bytes())), nil
 }
 
-func encodeLabels(labels map[string]string) (string, error) {
-	if len(labels) == 0 {
-		return "{}", nil
-	}
-	b, err := json.Marshal(labels)
-	return string(b), err
-}
-
 // sameDefinition reports whether b means the same as a once defaults are filled in. Bodies are compared as JSON. Texts
 // are compared as written: "60s" in place of "1m" is a change, because definitions are echoed as written.
 func (s *Store) sameDefinition(a, b scheduler.Definition) bool {

@@ -102,7 +102,7 @@ func (b *backfill) share(ctx context.Context, tx *pg.Tx) (held bool, err error) 
 		return false, err
 	}
 	state, held := states[b.job.Job]
-	if state == JobDeleted {
+	if state == scheduler.JobDeleted {
 		return false, hopeless("the job was deleted")
 	}
 	b.now, b.earliest, err = b.store.reach(ctx, tx, b.created)

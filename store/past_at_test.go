@@ -79,7 +79,7 @@ func TestAnInstantOfThePastKeepsItsNominalTime(t *testing.T) {
 			if found, _ := c.verified(func(o *VerifyOptions) { o.From = nominal.Add(-time.Hour) }); len(found) != 0 {
 				t.Errorf("verify: %q", found)
 			}
-			if c.get("j").State != JobCompleted {
+			if c.get("j").State != scheduler.JobCompleted {
 				t.Error("it has not completed")
 			}
 		})
@@ -108,7 +108,7 @@ func TestAnInstantThatComesBackDoesNotFireTwice(t *testing.T) {
 	c.one(c.claim(1, true))
 	c.put(definition("j", at(nominal.Add(time.Minute))))
 	c.one(c.claim(1, true))
-	if again, _ := c.put(definition("j", at(nominal))); again.State != JobActive {
+	if again, _ := c.put(definition("j", at(nominal))); again.State != scheduler.JobActive {
 		t.Fatalf("it is %s", again.State)
 	}
 	if batch := c.claim(1, true); len(batch.Runs) != 0 || batch.Settled != 1 {

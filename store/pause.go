@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"punctual/scheduler"
 	"punctual/store/pg"
 )
 
@@ -16,9 +17,9 @@ func (s *Store) PauseJob(ctx context.Context, tenant int32, ref, note string, un
 		ctx context.Context, tx *pg.Tx, h *held, now time.Time,
 	) (changed bool, err error) {
 		switch h.State {
-		case JobCompleted:
+		case scheduler.JobCompleted:
 			return false, fmt.Errorf("job %q is completed and has no slot to pause: %w", h.Definition.Name, ErrState)
-		case JobPaused:
+		case scheduler.JobPaused:
 			if h.PauseNote == note && sameInstant(h.PausedUntil, until) {
 				return false, nil
 			}
@@ -30,7 +31,7 @@ func (s *Store) PauseJob(ctx context.Context, tenant int32, ref, note string, un
 				return false, fmt.Errorf("job %q: its last slot is due already and cannot be paused: %w",
 					h.Definition.Name, ErrState)
 			}
-			h.enter(JobPaused, now)
+			h.enter(scheduler.JobPaused, now)
 		}
 		h.PauseNote, h.PausedUntil = note, until
 		return true, nil
@@ -45,9 +46,9 @@ func (s *Store) ResumeJob(ctx context.Context, tenant int32, ref, note string) (
 		ctx context.Context, tx *pg.Tx, h *held, now time.Time,
 	) (changed bool, err error) {
 		switch h.State {
-		case JobCompleted:
+		case scheduler.JobCompleted:
 			return false, fmt.Errorf("job %q is completed and cannot be resumed: %w", h.Definition.Name, ErrState)
-		case JobActive:
+		case scheduler.JobActive:
 			return false, nil
 		}
 		return true, s.resume(ctx, tx, h, now)

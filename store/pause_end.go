@@ -19,7 +19,7 @@ const endNote = "the pause was over"
 
 // pauseOver reports whether the job is paused until an instant that has passed.
 func (h *held) pauseOver(now time.Time) bool {
-	return h.State == JobPaused && h.PausedUntil != nil && !h.PausedUntil.After(now)
+	return h.State == scheduler.JobPaused && h.PausedUntil != nil && !h.PausedUntil.After(now)
 }
 
 // endPauses ends pauses that are over, as of the instant at which they ended: slots after that are those of an active

@@ -113,7 +113,7 @@ func TestAPauseEndsWhenItSays(t *testing.T) {
 				t.Fatalf("%d jobs were resumed", n)
 			}
 			after := c.get("a")
-			if after.State != JobActive || after.PausedUntil != nil || after.NextScheduledFor == nil ||
+			if after.State != scheduler.JobActive || after.PausedUntil != nil || after.NextScheduledFor == nil ||
 				!after.NextScheduledFor.Equal(until) {
 				t.Errorf("resumed it is %+v", after)
 			}
@@ -151,7 +151,7 @@ func TestAOneShotOfAPauseThatIsOver(t *testing.T) {
 			if got := c.history(job); !slices.Equal(got, tt.history) {
 				t.Errorf("history %q, want %q", got, tt.history)
 			}
-			if tt.history == nil && (c.get("a").State != JobActive || c.get("a").NextRunAt == nil) {
+			if tt.history == nil && (c.get("a").State != scheduler.JobActive || c.get("a").NextRunAt == nil) {
 				t.Errorf("it is %+v", c.get("a"))
 			}
 		})

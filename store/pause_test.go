@@ -33,40 +33,40 @@ func TestResumeAccountsForTheSlotsThatPassed(t *testing.T) {
 		job     []func(*scheduler.Definition)
 		ago     time.Duration // since the next slot was due at the resume; 0: the slot is still to come
 		history []string
-		state   JobState
+		state   scheduler.JobState
 	}{
-		{name: "none has passed", state: JobActive},
+		{name: "none has passed", state: scheduler.JobActive},
 		{
 			name: "those of a recurring job are one skip", ago: 5 * time.Hour,
-			history: []string{"schedule skipped paused x6"}, state: JobActive,
+			history: []string{"schedule skipped paused x6"}, state: scheduler.JobActive,
 		},
 		{
 			name: "also when the policy wants to run each of them",
 			job: []func(*scheduler.Definition){func(d *scheduler.Definition) {
 				d.Missed.Policy = scheduler.MissedFireAll
 			}},
-			ago: 5 * time.Hour, history: []string{"schedule skipped paused x6"}, state: JobActive,
+			ago: 5 * time.Hour, history: []string{"schedule skipped paused x6"}, state: scheduler.JobActive,
 		},
 		{
 			name: "a one-shot fires late", job: []func(*scheduler.Definition){delay(time.Hour)}, ago: time.Second,
-			history: []string{"catchup pending late"}, state: JobCompleted,
+			history: []string{"catchup pending late"}, state: scheduler.JobCompleted,
 		},
 		{
 			name: "a one-shot of days ago fires whatever the policy for missed slots",
 			job: []func(*scheduler.Definition){delay(time.Hour), func(d *scheduler.Definition) {
 				d.Missed.Policy, d.Missed.Window = scheduler.MissedSkip, scheduler.DurationOf(time.Hour)
-			}}, ago: 240 * time.Hour, history: []string{"catchup pending late"}, state: JobCompleted,
+			}}, ago: 240 * time.Hour, history: []string{"catchup pending late"}, state: scheduler.JobCompleted,
 		},
 		{name: "the last slot of a bounded job", job: []func(*scheduler.Definition){func(d *scheduler.Definition) {
 			d.Schedule.EndsAt = scheduler.InstantOf(time.Now().Add(time.Hour))
-		}}, ago: 2 * time.Hour, history: []string{"schedule skipped paused x3"}, state: JobActive},
-		{name: "a job without a schedule has none", job: []func(*scheduler.Definition){never}, state: JobActive},
+		}}, ago: 2 * time.Hour, history: []string{"schedule skipped paused x3"}, state: scheduler.JobActive},
+		{name: "a job without a schedule has none", job: []func(*scheduler.Definition){never}, state: scheduler.JobActive},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCRUD(t)
 			job := c.create("a", test.job...)
 			paused := c.pause("a")
-			if paused.State != JobPaused || paused.NextRunAt != nil || paused.PausedAt == nil || paused.Version != 2 {
+			if paused.State != scheduler.JobPaused || paused.NextRunAt != nil || paused.PausedAt == nil || paused.Version != 2 {
 				t.Fatalf("paused it is %+v", paused)
 			}
 			if test.ago != 0 {
@@ -115,7 +115,7 @@ func TestAPausedJobThatIsMovedRecordsWhatPassed(t *testing.T) {
 			c.pause("a")
 			c.slotAgo(job.ID, time.Second)
 			after := c.edit("a", at(time.Now().Add(time.Hour)))
-			if got := c.history(job.ID); !slices.Equal(got, []string{"schedule skipped paused x1"}) || after.State != JobPaused {
+			if got := c.history(job.ID); !slices.Equal(got, []string{"schedule skipped paused x1"}) || after.State != scheduler.JobPaused {
 				t.Errorf("history %q, state %s", got, after.State)
 			}
 		})
@@ -167,7 +167,7 @@ func TestPauseJob(t *testing.T) {
 		c.slotAgo(job.ID, time.Second)
 		_, err := c.PauseJob(t.Context(), c.tenant, "a", "", nil)
 		wantError(t, err, ErrState)
-		if got := c.get("a"); got.State != JobActive || got.NextRunAt == nil {
+		if got := c.get("a"); got.State != scheduler.JobActive || got.NextRunAt == nil {
 			t.Errorf("it is %+v", got)
 		}
 	})
@@ -202,7 +202,7 @@ func TestEachJobIsResumedOnceWhenItsPauseIsOver(t *testing.T) {
 	if err != nil || total+n != 2 {
 		t.Errorf("%d were resumed (%v)", total+n, err)
 	}
-	active, _, err := c.ListJobs(ctx, c.tenant, JobFilter{State: JobActive})
+	active, _, err := c.ListJobs(ctx, c.tenant, JobFilter{State: scheduler.JobActive})
 	if err != nil || len(active) != 2 {
 		t.Errorf("%d are active (%v)", len(active), err)
 	}

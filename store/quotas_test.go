@@ -51,7 +51,7 @@ func TestATenantHasNoMoreJobsThanItMay(t *testing.T) {
 		NewJob{Definition: definition("done", every(time.Hour))}, nil, false); !full(err) {
 		t.Errorf("PUT that starts a completed job again: error %v", err)
 	}
-	if got := c.get("done"); got.State != JobCompleted {
+	if got := c.get("done"); got.State != scheduler.JobCompleted {
 		t.Errorf("then it is %s", got.State)
 	}
 	if _, _, err := c.PutJob(ctx, c.tenant, "second",

@@ -10,35 +10,12 @@ import (
 	"punctual/store/pg"
 )
 
-// JobState is where a job is in its life.
-type JobState string
-
-// The states of a job.
-const (
-	JobActive    JobState = "active"
-	JobPaused    JobState = "paused"
-	JobCompleted JobState = "completed" // no slot is left
-	JobDeleted   JobState = "deleted"   // kept for its history
-)
-
-// stored is the state as the column jobs.state holds it. Only the job's schedule says that the job is completed.
-func (s JobState) stored() string {
-	if s == JobCompleted {
-		return string(JobActive)
-	}
-	return string(s)
-}
-
-// holdsName reports whether no other job can have the name of a job in this state. The claim of a last slot leaves the
-// job its name all the same, until another job wants it.
-func (s JobState) holdsName() bool { return s == JobActive || s == JobPaused }
-
 // JobRecord is a job as it stands: its current definition as written, and its state.
 type JobRecord struct {
 	ID               uuid.UUID
 	Tenant           string
 	Version          int32
-	State            JobState
+	State            scheduler.JobState
 	Definition       scheduler.Definition
 	NextScheduledFor *time.Time // next slot; nil if there is none or the job is paused
 	NextRunAt        *time.Time // when the next slot is due
@@ -128,7 +105,7 @@ type NewJob struct {
 
 // JobFilter selects jobs; empty fields select all. Deleted jobs are never listed.
 type JobFilter struct {
-	State      JobState
+	State      scheduler.JobState
 	Queue      string
 	Labels     map[string]string // all of them
 	NamePrefix string
