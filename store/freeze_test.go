@@ -184,8 +184,8 @@ func TestAFreezeWaitsForTheClaimsUnderWay(t *testing.T) {
 		}
 		claimed <- b
 	}()
-	c.until("a claim that has its locks", `
-		SELECT count(DISTINCT pid) FROM pg_locks WHERE relation = 'punctual.claims'::regclass AND mode = 'RowExclusiveLock'`)
+	c.until("a claim that has found its tenants not frozen", `
+		SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`)
 	answered := make(chan freeze.State, 1)
 	go func() {
 		state, err := c.Freeze(context.WithoutCancel(t.Context()), freeze.Deployment, "")
