@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
-	"punctual/store"
+	"punctual/store/runs"
 )
 
 // Bounds on what targets report, in bytes.
@@ -184,7 +184,7 @@ func (s *server) failRun(ctx context.Context, _ int32, in *failRunInput) (*runAn
 	return answerCalled(s.Store.FailRun(ctx, run, in.Token, failure.Error, failure.Retry == nil || *failure.Retry))
 }
 
-func answerCalled(record store.RunRecord, err error) (*runAnswer, error) {
+func answerCalled(record runs.Record, err error) (*runAnswer, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"punctual/store/claim"
 	"punctual/store/definitions"
 	"punctual/store/pg"
+	"punctual/store/runs"
 	"punctual/store/secrets"
 )
 
@@ -52,7 +53,7 @@ func problemOf(ctx context.Context, err error) *Problem {
 		problem *Problem
 		active  *store.ActiveRunError
 		batch   *store.BatchError
-		over    *store.SupersededError
+		over    *runs.SupersededError
 		inUse   *secrets.SecretInUseError
 		limit   *store.JobLimitError
 	)

@@ -9,6 +9,7 @@ import (
 	"punctual/scheduler"
 	"punctual/store"
 	"punctual/store/pg"
+	"punctual/store/runs"
 )
 
 // Examples of the documentation.
@@ -93,16 +94,16 @@ func examplePausedRecord() store.JobRecord {
 	return job
 }
 
-func exampleRunRecord() store.RunRecord {
+func exampleRunRecord() runs.Record {
 	claimed, started, finished := at("2026-12-01T11:00:08.671Z"), at("2026-12-01T11:00:08.673Z"),
 		at("2026-12-01T11:00:10.044Z")
-	return store.RunRecord{
+	return runs.Record{
 		ID: exampleRunID, JobID: exampleJobID, Job: "daily-invoice-gen", Tenant: "default",
 		Trigger: scheduler.TriggerSchedule, ScheduledFor: at("2026-12-01T11:00:00Z"), Status: scheduler.StatusSucceeded,
 		Attempt: 2, MaxAttempts: 3, JobVersion: 7,
 		Replica: &exampleReplicaID, DueAt: at("2026-12-01T11:00:00.421Z"), CreatedAt: at("2026-12-01T11:00:00.423Z"),
 		ClaimedAt: &claimed, StartedAt: &started, FinishedAt: &finished, HTTPStatus: 200,
-		Attempts: []store.Attempt{
+		Attempts: []runs.Attempt{
 			{
 				Number: 1, StartedAt: at("2026-12-01T11:00:00.425Z"), FinishedAt: new(at("2026-12-01T11:00:00.508Z")),
 				Outcome: scheduler.AttemptFailed, Reason: new(scheduler.ReasonHTTP5xx), HTTPStatus: new(503),
@@ -124,7 +125,7 @@ func exampleExplanationRecord() store.Explanation {
 	ended, previous, next, two := at("2026-12-01T09:00:00.2Z"), at("2026-11-28T11:00:00Z"), last, 2
 	run.ID, run.Status, run.Reason, run.ScheduledFor = uuid.MustParse("019ad8f2-4dc8-7e19-b0a6-3f7d215c9e80"),
 		scheduler.StatusSkipped, scheduler.ReasonPaused, last
-	run.Skipped = &store.SkippedRange{First: first, Last: last, Count: &two}
+	run.Skipped = &runs.SkippedRange{First: first, Last: last, Count: &two}
 	run.DueAt, run.CreatedAt, run.FinishedAt = last, ended, &ended
 	run.Attempt, run.HTTPStatus, run.Attempts, run.Replica, run.ClaimedAt, run.StartedAt = 0, 0, nil, nil, nil, nil
 	return store.Explanation{
@@ -136,16 +137,16 @@ func exampleExplanationRecord() store.Explanation {
 	}
 }
 
-func examplePendingRecord() store.RunRecord {
+func examplePendingRecord() runs.Record {
 	now := at("2026-12-01T15:20:11.803Z")
-	return store.RunRecord{
+	return runs.Record{
 		ID: uuid.MustParse("019ada4e-9c3b-7d52-a1c8-5be0f7d96a34"), JobID: exampleJobID, Job: "daily-invoice-gen",
 		Tenant: "default", Trigger: scheduler.TriggerManual, ScheduledFor: now, Status: scheduler.StatusPending,
 		MaxAttempts: 3, JobVersion: 7, DueAt: now, CreatedAt: now,
 	}
 }
 
-func exampleCancelledRecord() store.RunRecord {
+func exampleCancelledRecord() runs.Record {
 	run, asked := examplePendingRecord(), at("2026-12-01T15:20:31.114Z")
 	run.Status, run.Reason, run.FinishedAt = scheduler.StatusCancelled, scheduler.ReasonCancelled, &asked
 	return run

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 
 	"punctual/scheduler"
-	"punctual/store"
+	"punctual/store/runs"
 )
 
 // Examples of the documentation: what targets report.
@@ -20,14 +20,14 @@ var (
 	exampleFailedRun = showRunWithAttempts(exampleFailedRecord())
 )
 
-func exampleFailedRecord() store.RunRecord {
+func exampleFailedRecord() runs.Record {
 	run, claimed, started, accepted, next := exampleRunRecord(), at("2026-12-01T11:00:04.217Z"),
 		at("2026-12-01T11:00:04.219Z"), at("2026-12-01T11:00:04.302Z"), at("2026-12-01T11:08:03.551Z")
 	run.Status, run.Reason, run.Attempt, run.HTTPStatus, run.Error = scheduler.StatusRetrying, scheduler.ReasonFailed,
 		1, 0, "the ledger is locked"
 	run.ClaimedAt, run.StartedAt, run.AcceptedAt, run.FinishedAt, run.NextAttemptAt = &claimed, &started, &accepted,
 		nil, &next
-	run.Attempts = []store.Attempt{
+	run.Attempts = []runs.Attempt{
 		{
 			Number: 1, StartedAt: started, FinishedAt: new(at("2026-12-01T11:07:33.551Z")), Outcome: scheduler.AttemptFailed,
 			Error: new("the ledger is locked"),

@@ -7,6 +7,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/runs"
 )
 
 // Examples of the documentation: dead letters and operations.
@@ -41,7 +42,7 @@ func exampleResolvedLetter() store.DeadLetter {
 	return d
 }
 
-func exampleReplayRecord() store.RunRecord {
+func exampleReplayRecord() runs.Record {
 	run, of := examplePendingRecord(), exampleRunID
 	run.Trigger, run.ScheduledFor, run.ReplayOf = scheduler.TriggerReplay, at("2026-12-01T11:00:00Z"), &of
 	return run

@@ -169,7 +169,8 @@ func (s *server) listJobs(ctx context.Context, tenant int32, in *listJobsInput) 
 		return nil, err
 	}
 	records, next, err := s.Store.ListJobs(ctx, tenant, store.JobFilter{
-		State: scheduler.JobState(in.State), Queue: in.Queue, Labels: labels, NamePrefix: in.Name, Query: in.Q, Page: in.page(),
+		State: scheduler.JobState(in.State), Queue: in.Queue, Labels: labels, NamePrefix: in.Name, Query: in.Q,
+		Page: in.page(),
 	})
 	if err != nil {
 		return nil, err

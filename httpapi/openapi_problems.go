@@ -10,6 +10,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/runs"
 	"punctual/store/tenants"
 )
 
@@ -132,7 +133,7 @@ func conflictExample(op *huma.Operation) *Problem {
 		return p
 	case CodeSuperseded:
 		return newProblem(CodeSuperseded,
-			sentence(&store.SupersededError{Run: exampleRunID, Status: scheduler.StatusRetrying}))
+			sentence(&runs.SupersededError{Run: exampleRunID, Status: scheduler.StatusRetrying}))
 	}
 	return newProblem(CodeState, stateExamples[op.OperationID])
 }

@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/runs"
 )
 
 func runPath(id uuid.UUID) string { return "/v1/runs/" + id.String() }
@@ -72,7 +73,7 @@ func (s *server) getRun(ctx context.Context, tenant int32, in *getRunInput) (*ru
 	return &runAnswer{run}, nil
 }
 
-func showWaiting(w *store.Waiting) *WaitingFor {
+func showWaiting(w *runs.Waiting) *WaitingFor {
 	if w == nil {
 		return nil
 	}
@@ -112,9 +113,9 @@ type RunFilters struct {
 	Paging
 }
 
-func (f RunFilters) filter() (store.RunFilter, error) {
+func (f RunFilters) filter() (runs.Filter, error) {
 	labels, err := parseLabels(f.Label)
-	filter := store.RunFilter{
+	filter := runs.Filter{
 		Status: f.Status, Reason: f.Reason, Trigger: f.Trigger,
 		Labels: labels, From: f.From.at, To: f.To.at, Page: f.page(),
 	}
@@ -178,13 +179,13 @@ func (s *server) listJobRuns(ctx context.Context, tenant int32, in *listJobRunsI
 }
 
 func (s *server) answerRuns(
-	ctx context.Context, tenant int32, filter store.RunFilter, short bool,
+	ctx context.Context, tenant int32, filter runs.Filter, short bool,
 ) (*listAnswer[ListedRun], error) {
 	records, next, err := s.Store.ListRuns(ctx, tenant, filter)
 	if err != nil {
 		return nil, err
 	}
-	return listOf(records, next, func(r store.RunRecord) ListedRun { return ListedRun{showRun(r), short} }), nil
+	return listOf(records, next, func(r runs.Record) ListedRun { return ListedRun{showRun(r), short} }), nil
 }
 
 // instantParam is an optional instant in a query. An unescaped plus sign arrives as a space.

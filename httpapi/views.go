@@ -12,6 +12,7 @@ import (
 	"punctual/scheduler/cron"
 	"punctual/store"
 	"punctual/store/pg"
+	"punctual/store/runs"
 )
 
 // Job is a job as the API shows it: its definition with every default filled in, and its state.
@@ -38,39 +39,39 @@ type Job struct {
 
 // Run is a run, or a recorded skip.
 type Run struct {
-	ID            uuid.UUID           `json:"id" format:"uuid" doc:"Also the webhook-id of its requests, except for a replay, or a rerun with same_key: they carry the webhook-id of the run that they repeat." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
-	JobID         uuid.UUID           `json:"job_id" format:"uuid" doc:"Its job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
-	Job           string              `json:"job" doc:"The job's name now." example:"daily-invoice-gen"`
-	Tenant        string              `json:"tenant" doc:"Its owner." example:"default"`
-	Trigger       scheduler.Trigger   `json:"trigger" doc:"What created it." example:"schedule"`
-	ScheduledFor  time.Time           `json:"scheduled_for" doc:"Its slot; for a manual run, when it was requested; for a replay or rerun, the slot of the run that it repeats."`
-	Status        scheduler.Status    `json:"status" doc:"Final: succeeded, dead, skipped, cancelled." example:"succeeded"`
-	Reason        *scheduler.Reason   `json:"reason" nullable:"true" doc:"Why it is not a plain success."`
-	Late          bool                `json:"late" doc:"Whether it was created after the job's tolerance for missed slots." example:"false"`
-	Attempt       int                 `json:"attempt" doc:"Number of the latest attempt; 0 before the first." example:"1"`
-	MaxAttempts   int                 `json:"max_attempts" doc:"How many attempts it may have." example:"5"`
-	Replica       *uuid.UUID          `json:"replica" format:"uuid" nullable:"true" doc:"The replica that made the latest attempt."`
-	JobVersion    int32               `json:"job_version" doc:"Version of the definition it uses on every attempt." example:"7"`
-	DueAt         time.Time           `json:"due_at" doc:"When it was due: the slot plus the job's jitter."`
-	CreatedAt     time.Time           `json:"created_at" doc:"When it was recorded."`
-	ClaimedAt     *time.Time          `json:"claimed_at" doc:"When the latest attempt was claimed."`
-	StartedAt     *time.Time          `json:"started_at" doc:"When the latest attempt was sent."`
-	AcceptedAt    *time.Time          `json:"accepted_at" doc:"With completion async: when the target answered the latest attempt with 202. It goes on working."`
-	FinishedAt    *time.Time          `json:"finished_at" doc:"When it reached its final status."`
-	NextAttemptAt *time.Time          `json:"next_attempt_at" doc:"While retrying: when the next attempt may start."`
-	WaitingFor    *WaitingFor         `json:"waiting_for,omitempty" doc:"What it waits for, although it is due. Only when a single run is read."`
-	HTTPStatus    *int                `json:"http_status" doc:"Status of the latest response." example:"200"`
-	Error         *string             `json:"error" doc:"The latest error, for people."`
-	BlockedBy     *uuid.UUID          `json:"blocked_by" format:"uuid" nullable:"true" doc:"On a skip for overlap: the run that was active."`
-	Skipped       *store.SkippedRange `json:"skipped" doc:"On a skip: the slots that it covers."`
-	ReplayOf      *uuid.UUID          `json:"replay_of" format:"uuid" nullable:"true" doc:"On a replay: the dead run that it repeats."`
-	RerunOf       *uuid.UUID          `json:"rerun_of" format:"uuid" nullable:"true" doc:"On a rerun: the run that it repeats."`
-	ParentRun     *uuid.UUID          `json:"parent_run,omitempty" format:"uuid" doc:"On a step: the run of its workflow. Otherwise absent."`
-	Step          *string             `json:"step,omitempty" doc:"On a step: its name. Otherwise absent."`
-	Result        json.RawMessage     `json:"result,omitempty" doc:"The result of a success: the member result of a 2xx JSON response, or the result reported with complete. Absent: there is none, or the run is part of a list."`
-	ResultNote    *string             `json:"result_note,omitempty" doc:"Why the result is not kept, if the target sent one."`
-	Request       *SentRequest        `json:"request,omitempty" doc:"The request that its latest attempt sent, or that its first attempt will send. Only when a single run is read by its id; absent on a recorded skip."`
-	Attempts      []store.Attempt     `json:"attempts,omitzero" doc:"Its attempts in order, including the one in flight. Only when a single run is read."`
+	ID            uuid.UUID          `json:"id" format:"uuid" doc:"Also the webhook-id of its requests, except for a replay, or a rerun with same_key: they carry the webhook-id of the run that they repeat." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
+	JobID         uuid.UUID          `json:"job_id" format:"uuid" doc:"Its job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
+	Job           string             `json:"job" doc:"The job's name now." example:"daily-invoice-gen"`
+	Tenant        string             `json:"tenant" doc:"Its owner." example:"default"`
+	Trigger       scheduler.Trigger  `json:"trigger" doc:"What created it." example:"schedule"`
+	ScheduledFor  time.Time          `json:"scheduled_for" doc:"Its slot; for a manual run, when it was requested; for a replay or rerun, the slot of the run that it repeats."`
+	Status        scheduler.Status   `json:"status" doc:"Final: succeeded, dead, skipped, cancelled." example:"succeeded"`
+	Reason        *scheduler.Reason  `json:"reason" nullable:"true" doc:"Why it is not a plain success."`
+	Late          bool               `json:"late" doc:"Whether it was created after the job's tolerance for missed slots." example:"false"`
+	Attempt       int                `json:"attempt" doc:"Number of the latest attempt; 0 before the first." example:"1"`
+	MaxAttempts   int                `json:"max_attempts" doc:"How many attempts it may have." example:"5"`
+	Replica       *uuid.UUID         `json:"replica" format:"uuid" nullable:"true" doc:"The replica that made the latest attempt."`
+	JobVersion    int32              `json:"job_version" doc:"Version of the definition it uses on every attempt." example:"7"`
+	DueAt         time.Time          `json:"due_at" doc:"When it was due: the slot plus the job's jitter."`
+	CreatedAt     time.Time          `json:"created_at" doc:"When it was recorded."`
+	ClaimedAt     *time.Time         `json:"claimed_at" doc:"When the latest attempt was claimed."`
+	StartedAt     *time.Time         `json:"started_at" doc:"When the latest attempt was sent."`
+	AcceptedAt    *time.Time         `json:"accepted_at" doc:"With completion async: when the target answered the latest attempt with 202. It goes on working."`
+	FinishedAt    *time.Time         `json:"finished_at" doc:"When it reached its final status."`
+	NextAttemptAt *time.Time         `json:"next_attempt_at" doc:"While retrying: when the next attempt may start."`
+	WaitingFor    *WaitingFor        `json:"waiting_for,omitempty" doc:"What it waits for, although it is due. Only when a single run is read."`
+	HTTPStatus    *int               `json:"http_status" doc:"Status of the latest response." example:"200"`
+	Error         *string            `json:"error" doc:"The latest error, for people."`
+	BlockedBy     *uuid.UUID         `json:"blocked_by" format:"uuid" nullable:"true" doc:"On a skip for overlap: the run that was active."`
+	Skipped       *runs.SkippedRange `json:"skipped" doc:"On a skip: the slots that it covers."`
+	ReplayOf      *uuid.UUID         `json:"replay_of" format:"uuid" nullable:"true" doc:"On a replay: the dead run that it repeats."`
+	RerunOf       *uuid.UUID         `json:"rerun_of" format:"uuid" nullable:"true" doc:"On a rerun: the run that it repeats."`
+	ParentRun     *uuid.UUID         `json:"parent_run,omitempty" format:"uuid" doc:"On a step: the run of its workflow. Otherwise absent."`
+	Step          *string            `json:"step,omitempty" doc:"On a step: its name. Otherwise absent."`
+	Result        json.RawMessage    `json:"result,omitempty" doc:"The result of a success: the member result of a 2xx JSON response, or the result reported with complete. Absent: there is none, or the run is part of a list."`
+	ResultNote    *string            `json:"result_note,omitempty" doc:"Why the result is not kept, if the target sent one."`
+	Request       *SentRequest       `json:"request,omitempty" doc:"The request that its latest attempt sent, or that its first attempt will send. Only when a single run is read by its id; absent on a recorded skip."`
+	Attempts      []runs.Attempt     `json:"attempts,omitzero" doc:"Its attempts in order, including the one in flight. Only when a single run is read."`
 }
 
 // SentRequest is the request of a run.
@@ -114,7 +115,7 @@ func showJob(r store.JobRecord, defaultJitter time.Duration) Job {
 	return job
 }
 
-func showRun(r store.RunRecord) Run {
+func showRun(r runs.Record) Run {
 	run := Run{
 		ID: r.ID, JobID: r.JobID, Job: r.Job, Tenant: r.Tenant, Trigger: r.Trigger, ScheduledFor: r.ScheduledFor.UTC(),
 		Status: r.Status, Reason: pg.OrNull(r.Reason), Late: r.Late, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
@@ -128,15 +129,15 @@ func showRun(r store.RunRecord) Run {
 }
 
 // showRunWithAttempts shows a run with its result and its attempts, even when it has none.
-func showRunWithAttempts(r store.RunRecord) Run {
+func showRunWithAttempts(r runs.Record) Run {
 	run := showRun(r)
 	run.Result, run.ResultNote = r.Result, pg.OrNull(r.ResultNote)
-	run.Attempts = append([]store.Attempt{}, r.Attempts...)
+	run.Attempts = append([]runs.Attempt{}, r.Attempts...)
 	return run
 }
 
 // showRequest shows the request that the attempts of a run send; nil where it is not known.
-func showRequest(r store.RunRecord, publicURL string) *SentRequest {
+func showRequest(r runs.Record, publicURL string) *SentRequest {
 	if r.Sent == nil {
 		return nil
 	}

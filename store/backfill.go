@@ -12,6 +12,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/definitions"
+	"punctual/store/names"
 	"punctual/store/pg"
 )
 
@@ -56,7 +57,7 @@ func (e *BackfillError) Error() string {
 // for a request that cannot be met, and ErrNotFound for a job that does not exist or was deleted.
 func (s *Store) PlanBackfill(ctx context.Context, tenant int32, r BackfillRequest) (BackfillPlan, error) {
 	q := s.db.Reader(ctx, tenant)
-	id, err := findJob(ctx, q, tenant, r.Job)
+	id, err := names.Find(ctx, q, tenant, r.Job)
 	if err != nil {
 		return BackfillPlan{}, err
 	}

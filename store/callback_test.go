@@ -12,6 +12,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/claim"
+	"punctual/store/runs"
 )
 
 // byCallback gives a job asynchronous completion: its target works on after a 202.
@@ -99,7 +100,7 @@ func (c claimer) nothingLeft() {
 
 func superseded(t *testing.T, err error) {
 	t.Helper()
-	var over *SupersededError
+	var over *runs.SupersededError
 	if !errors.As(err, &over) {
 		t.Errorf("error %v, want a SupersededError", err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
+	"punctual/store/runs"
 )
 
 // crud is a store with a database of its own, and with helpers for tests of jobs and runs.
@@ -190,7 +191,7 @@ func (c crud) complete(job uuid.UUID) {
 // for.
 func (c crud) history(job uuid.UUID) []string {
 	c.t.Helper()
-	runs, _, err := c.ListRuns(c.t.Context(), c.tenant, RunFilter{JobID: &job})
+	runs, _, err := c.ListRuns(c.t.Context(), c.tenant, runs.Filter{JobID: &job})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package store
 // The list that a cursor belongs to. That of the audit log is audit.Cursor.
 const (
 	jobCursor        byte = 'j'
-	runCursor        byte = 'r'
 	deadLetterCursor byte = 'd'
 	operationCursor  byte = 'o'
 )

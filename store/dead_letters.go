@@ -12,7 +12,9 @@ import (
 	"punctual/scheduler"
 	"punctual/store/audit"
 	"punctual/store/claim"
+	"punctual/store/names"
 	"punctual/store/pg"
+	"punctual/store/runs"
 )
 
 // DeadLetter is a run that exhausted its attempts. It stays after it was resolved.
@@ -103,7 +105,7 @@ func (s *Store) ListDeadLetters(
 func selectLetters(ctx context.Context, c *pg.Conditions, q pg.Querier, tenant int32, f DeadLetterFilter) error {
 	c.Add(`d.tenant = ?`, tenant)
 	if f.Job != "" {
-		job, err := findJob(ctx, q, tenant, f.Job)
+		job, err := names.Find(ctx, q, tenant, f.Job)
 		if err != nil {
 			return err
 		}
@@ -130,15 +132,15 @@ func selectLetters(ctx context.Context, c *pg.Conditions, q pg.Querier, tenant i
 	default:
 		c.Add(`d.resolved_at IS NULL`)
 	}
-	return selectLabels(c, f.Labels)
+	return names.SelectLabels(c, f.Labels)
 }
 
 // ReplayDeadLetter makes a new run of a dead one, which any replica may claim at once. The new run keeps the
 // webhook-id, the Idempotency-Key, the slot and the dead run's own body and headers, and uses the job's current
 // definition. The replay resolves the dead letter. ReplayDeadLetter returns ErrState when the job was deleted, or when
 // the dead letter is resolved already, unless by a replay that was cancelled.
-func (w Writer) ReplayDeadLetter(ctx context.Context, id uuid.UUID, note string) (RunRecord, error) {
-	var run RunRecord
+func (w Writer) ReplayDeadLetter(ctx context.Context, id uuid.UUID, note string) (runs.Record, error) {
+	var run runs.Record
 	err := w.inTx(ctx, func(tx *pg.Tx) error {
 		d, err := lockDeadLetter(ctx, tx, w.tenant, id)
 		if err != nil {
@@ -164,7 +166,7 @@ func (w Writer) ReplayDeadLetter(ctx context.Context, id uuid.UUID, note string)
 			audit.DeadLetterReplay, letterShot{ReplayedAs: &r.run, Note: pg.OrNull(note)})); err != nil {
 			return err
 		}
-		run, err = readRun(ctx, tx, w.tenant, r.run)
+		run, err = runs.Read(ctx, tx, w.tenant, r.run)
 		return err
 	})
 	return run, err

@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/pg"
+	"punctual/store/runs"
 )
 
 // die makes n manual runs of a job that die, and returns their ids, oldest first.
@@ -30,7 +31,7 @@ func (c crud) die(job string, n int) []uuid.UUID {
 	return dead
 }
 
-func (c crud) replay(dead uuid.UUID) RunRecord {
+func (c crud) replay(dead uuid.UUID) runs.Record {
 	c.t.Helper()
 	run, err := c.For(c.tenant).ReplayDeadLetter(c.t.Context(), dead, "")
 	if err != nil {
@@ -275,7 +276,7 @@ func TestListDeadLettersSelects(t *testing.T) {
 	}
 	var bad *pg.CursorError
 	if _, _, err := c.ListRuns(t.Context(), c.tenant,
-		RunFilter{Page: pg.Page{Cursor: "ZAAAAAAAAAAAAAAAAAAAAAA"}}); !errors.As(err, &bad) {
+		runs.Filter{Page: pg.Page{Cursor: "ZAAAAAAAAAAAAAAAAAAAAAA"}}); !errors.As(err, &bad) {
 		t.Errorf("a cursor of another list: %v", err)
 	}
 }

@@ -12,7 +12,9 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/cron"
 	"punctual/store/freeze"
+	"punctual/store/names"
 	"punctual/store/pg"
+	"punctual/store/runs"
 )
 
 // Outcome is the fate of a job at an instant. The list is closed.
@@ -42,9 +44,9 @@ type Explanation struct {
 	Slot         *time.Time // the slot at that instant, if there is one
 	Version      int32      // in force then; 0: none
 	Outcome      Outcome
-	Text         string     // one sentence
-	Run          *RunRecord // the run of the slot, or the skip that covers it
-	Pause        *Pause     // in force then
+	Text         string       // one sentence
+	Run          *runs.Record // the run of the slot, or the skip that covers it
+	Pause        *Pause       // in force then
 	PreviousSlot *time.Time
 	NextSlot     *time.Time
 }
@@ -88,28 +90,28 @@ type explaining struct {
 	kept     time.Time // runs of slots before this are not kept
 	job      uuid.UUID
 	state    scheduler.JobState
-	until    *time.Time // end of the present pause
-	over     *time.Time // end of a pause that has run out, if no replica has ended it yet
-	ended    *time.Time // when the job was completed or deleted
-	held     *HeldBack  // the limit that the tenant's due work waits for
-	waiting  *Waiting   // what the run waits for
-	unserved string     // the job's queue, if no live replica serves it
-	frozen   string     // why nothing of the tenant is sent; empty: the tenant is not frozen
+	until    *time.Time    // end of the present pause
+	over     *time.Time    // end of a pause that has run out, if no replica has ended it yet
+	ended    *time.Time    // when the job was completed or deleted
+	held     *HeldBack     // the limit that the tenant's due work waits for
+	waiting  *runs.Waiting // what the run waits for
+	unserved string        // the job's queue, if no live replica serves it
+	frozen   string        // why nothing of the tenant is sent; empty: the tenant is not frozen
 	zone     *time.Location
 	history  scheduler.History
-	skip     *RunRecord       // the earlier skip of a slot whose run a backfill made
+	skip     *runs.Record     // the earlier skip of a slot whose run a backfill made
 	pausers  map[int64]string // actors who paused the job, by the microsecond at which a version began
 }
 
 func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, ref string) error {
-	id, err := findJob(ctx, e.q, e.tenant, ref)
+	id, err := names.Find(ctx, e.q, e.tenant, ref)
 	if err != nil {
 		return err
 	}
 	e.job, e.history = id, scheduler.History{Job: id, DefaultJitter: defaultJitter}
 	var next, kept *time.Time
 	err = e.q.QueryRow(ctx, `
-		SELECT `+jobState+`, j.paused_until, coalesce(s.completed_at, j.deleted_at), s.scheduled_for, now(),
+		SELECT `+names.JobState+`, j.paused_until, coalesce(s.completed_at, j.deleted_at), s.scheduled_for, now(),
 		       `+keptSince+`,
 		       coalesce((SELECT q.name
 		                 FROM punctual.queues q
@@ -237,27 +239,27 @@ func (e *explaining) pauseAt(at time.Time) *Pause {
 // findRow reads the run of the slot, or the skip that covers it. It looks the run up by the slot's id, so it finds the
 // run whatever the history says. Skips are written soon after their slots, and ids are in order of time.
 func (e *explaining) findRow(ctx context.Context, slot bool) error {
-	runs, err := queryRuns(ctx, e.q, ` WHERE r.id = $1 AND r.job_id = $2`, scheduler.SlotRunID(e.job, e.At), e.job)
-	backfilled := err == nil && len(runs) > 0 && runs[0].Trigger == scheduler.TriggerBackfill
-	if err == nil && slot && (len(runs) == 0 || backfilled) {
-		var skips []RunRecord
-		skips, err = queryRuns(ctx, e.q, `
+	found, err := runs.Query(ctx, e.q, ` WHERE r.id = $1 AND r.job_id = $2`, scheduler.SlotRunID(e.job, e.At), e.job)
+	backfilled := err == nil && len(found) > 0 && found[0].Trigger == scheduler.TriggerBackfill
+	if err == nil && slot && (len(found) == 0 || backfilled) {
+		var skips []runs.Record
+		skips, err = runs.Query(ctx, e.q, `
 			WHERE r.job_id = $1 AND r.id >= $2
 			  AND r.skipped_first <= $3
 			  AND r.skipped_last >= $3
-			ORDER BY r.id LIMIT 1`, e.job, scheduler.FirstRunID(e.At.Add(-clockSlack)), e.At)
+			ORDER BY r.id LIMIT 1`, e.job, scheduler.FirstRunID(e.At.Add(-runs.ClockSlack)), e.At)
 		if backfilled && len(skips) > 0 {
 			e.skip = &skips[0]
 		}
-		runs = append(runs, skips...)
+		found = append(found, skips...)
 	}
-	if err != nil || len(runs) == 0 || !slot && !runs[0].ScheduledFor.Equal(e.At) {
+	if err != nil || len(found) == 0 || !slot && !found[0].ScheduledFor.Equal(e.At) {
 		return err
 	}
-	e.Run = &runs[0]
-	if _, err = readDetails(ctx, e.q, e.Run); err != nil {
+	e.Run = &found[0]
+	if _, err = runs.ReadDetails(ctx, e.q, e.Run); err != nil {
 		return err
 	}
-	e.waiting, err = readWaitsFor(ctx, e.q, e.tenant, e.Run.ID)
+	e.waiting, err = runs.WaitsFor(ctx, e.q, e.tenant, e.Run.ID)
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"punctual/scheduler"
+	"punctual/store/runs"
 )
 
 // ran explains an instant by the run or the skip that covers it.
@@ -27,9 +28,9 @@ func (e *explaining) ran() {
 			late, r.JobVersion, attempts(r.Attempt), instantOf(r.FinishedAt))
 	case scheduler.StatusDead:
 		e.say(OutcomeDead, "The slot ran%s under version %d and failed for good%s at %s: %s.",
-			late, r.JobVersion, attempts(r.Attempt), instantOf(r.FinishedAt), r.why())
+			late, r.JobVersion, attempts(r.Attempt), instantOf(r.FinishedAt), why(r))
 	case scheduler.StatusCancelled:
-		e.say(OutcomeCancelled, "The slot's run was cancelled at %s: %s.", instantOf(r.FinishedAt), r.why())
+		e.say(OutcomeCancelled, "The slot's run was cancelled at %s: %s.", instantOf(r.FinishedAt), why(r))
 	case scheduler.StatusSkipped:
 		e.skipped()
 	default:
@@ -41,7 +42,7 @@ func (e *explaining) ran() {
 // skippedFirst adds why a slot had not run before a backfill made its run.
 func (e *explaining) skippedFirst() {
 	if e.skip != nil {
-		e.Text += fmt.Sprintf(" Before, it had been skipped: %s.", e.skip.why())
+		e.Text += fmt.Sprintf(" Before, it had been skipped: %s.", why(e.skip))
 	}
 }
 
@@ -49,7 +50,7 @@ func (e *explaining) progress() string {
 	switch r := e.Run; r.Status {
 	case scheduler.StatusPending:
 		if w := e.waiting; w != nil && e.frozen == "" {
-			return ": " + w.text(r)
+			return ": " + waitText(w, r)
 		}
 		if r.Error != "" && r.NextAttemptAt != nil {
 			return fmt.Sprintf(", %s; it is tried again at %s", r.Error, instantOf(r.NextAttemptAt)) + e.unlessFrozen()
@@ -90,8 +91,8 @@ func (e *explaining) waitsFor(otherwise string) string {
 	return otherwise
 }
 
-// text says in a sentence what a run waits for.
-func (w *Waiting) text(r *RunRecord) string {
+// waitText says in a sentence what a run waits for.
+func waitText(w *runs.Waiting, r *runs.Record) string {
 	text := "it has waited since " + stamp(w.Since) + " for "
 	switch {
 	case w.For == "gate":
@@ -120,28 +121,28 @@ func (e *explaining) skipped() {
 		}
 		among = fmt.Sprintf(" It is one of %s from %s to %s.", number, stamp(s.First), stamp(s.Last))
 	}
-	why := "was skipped: " + r.why()
+	reason := "was skipped: " + why(r)
 	switch r.Reason {
 	case scheduler.ReasonMissed:
-		why = fmt.Sprintf(
+		reason = fmt.Sprintf(
 			"was missed: when a replica found it at %s, its tolerance had passed, and the policy for missed slots skipped it",
 			stamp(r.CreatedAt))
 	case scheduler.ReasonPaused:
-		why = "was skipped because it passed while the job was paused"
+		reason = "was skipped because it passed while the job was paused"
 		if p := e.pauseAt(*e.Slot); p != nil {
-			why += p.describe()
+			reason += p.describe()
 		}
 	case scheduler.ReasonOverlap:
-		why = "was skipped because another run of the job had not ended"
+		reason = "was skipped because another run of the job had not ended"
 		if r.BlockedBy != nil {
-			why = fmt.Sprintf("was skipped because run %s of the job had not ended", r.BlockedBy)
+			reason = fmt.Sprintf("was skipped because run %s of the job had not ended", r.BlockedBy)
 		}
 	case scheduler.ReasonExpired:
-		why = "was never sent: its expires_after had passed"
+		reason = "was never sent: its expires_after had passed"
 	case scheduler.ReasonJobDeleted:
-		why = "was skipped because the job was deleted"
+		reason = "was skipped because the job was deleted"
 	}
-	e.say(OutcomeSkipped, "The slot %s.%s", why, among)
+	e.say(OutcomeSkipped, "The slot %s.%s", reason, among)
 }
 
 // slotWithout explains a slot that no row covers.
@@ -281,7 +282,7 @@ func describe(s scheduler.Schedule) string {
 }
 
 // why returns a run's reason, with its error.
-func (r *RunRecord) why() string {
+func why(r *runs.Record) string {
 	if r.Error != "" {
 		return fmt.Sprintf("%s (%s)", r.Reason, r.Error)
 	}

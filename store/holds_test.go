@@ -264,7 +264,7 @@ func TestOverdueSaysWhatHoldsItBack(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
-	if queues, err := c.unserved(t.Context()); err != nil || fmt.Sprint(queues) != "[nobody]" {
+	if queues, err := c.Unserved(t.Context()); err != nil || fmt.Sprint(queues) != "[nobody]" {
 		t.Errorf("unserved: %v, %v", queues, err)
 	}
 	depths, _, err := c.QueueDepths(t.Context(), c.tenant)

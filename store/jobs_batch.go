@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/claim"
+	"punctual/store/names"
 	"punctual/store/pg"
 	"punctual/store/secrets"
 )
@@ -66,7 +67,7 @@ func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
 		if len(left) == 0 {
 			return b.results, nil
 		}
-		found, err := findByName(ctx, b.tx, b.tenant, jobNames(left))
+		found, err := names.FindAll(ctx, b.tx, b.tenant, jobNames(left))
 		if err != nil {
 			return nil, err
 		}
@@ -132,7 +133,7 @@ func (b *batchWrite) prepare(f facts) []*fresh {
 // resolve decides about the jobs whose name an existing job has. It returns the jobs to insert, and the jobs whose name
 // changed hands meanwhile.
 func (b *batchWrite) resolve(
-	ctx context.Context, jobs []*fresh, found map[string]namedJob,
+	ctx context.Context, jobs []*fresh, found map[string]names.Job,
 ) (insert, again []*fresh, err error) {
 	replace := map[uuid.UUID]*fresh{}
 	for _, n := range jobs {
@@ -141,10 +142,10 @@ func (b *batchWrite) resolve(
 		case !ok:
 			insert = append(insert, n)
 		case b.on == ConflictReplace:
-			replace[old.id] = n
-		case b.on == ConflictSkip && (old.state.HoldsName() || fired(old, n.Definition)):
-			b.results[n.index].ID, b.results[n.index].Result = old.id, BatchSkipped
-		case old.state.HoldsName():
+			replace[old.ID] = n
+		case b.on == ConflictSkip && (old.State.HoldsName() || fired(old, n.Definition)):
+			b.results[n.index].ID, b.results[n.index].Result = old.ID, BatchSkipped
+		case old.State.HoldsName():
 			b.errs[n.index] = fmt.Errorf("job %q: %w", n.Definition.Name, ErrNameTaken)
 		default:
 			insert = append(insert, n)
@@ -158,8 +159,8 @@ func (b *batchWrite) resolve(
 }
 
 // fired reports whether the completed job is the same one-shot as the new one.
-func fired(old namedJob, d scheduler.Definition) bool {
-	return d.Schedule.Kind() == scheduler.KindAt && sameSchedule(scheduler.Definition{Schedule: old.schedule}, d)
+func fired(old names.Job, d scheduler.Definition) bool {
+	return d.Schedule.Kind() == scheduler.KindAt && sameSchedule(scheduler.Definition{Schedule: old.Schedule}, d)
 }
 
 // replace rewrites the jobs that exist, and returns those that exist no more.

@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"punctual/scheduler"
+	"punctual/store/runs"
 )
 
-func (c crud) trigger(ref string) RunRecord {
+func (c crud) trigger(ref string) runs.Record {
 	c.t.Helper()
 	run, err := c.For(c.tenant).TriggerJob(c.t.Context(), ref, TriggerRequest{})
 	if err != nil {
@@ -21,7 +22,7 @@ func (c crud) trigger(ref string) RunRecord {
 }
 
 // claimed writes what a claim writes to a waiting run.
-func (c crud) claimed(run RunRecord) {
+func (c crud) claimed(run runs.Record) {
 	c.t.Helper()
 	c.exec(`DELETE FROM punctual.ready WHERE run_id = $1`, run.ID)
 	c.exec(`UPDATE punctual.runs
@@ -96,7 +97,7 @@ func TestDeleteJob(t *testing.T) {
 }
 
 // trigger2 makes a second waiting run of a job that forbids overlap, as catching up does.
-func (c crud) trigger2(job JobRecord) RunRecord {
+func (c crud) trigger2(job JobRecord) runs.Record {
 	c.t.Helper()
 	c.exec(`UPDATE punctual.job_versions SET definition = (definition::jsonb - 'concurrency_policy')::json
 		WHERE job_id = $1`, job.ID)

@@ -13,6 +13,7 @@ import (
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/definitions"
+	"punctual/store/names"
 	"punctual/store/pg"
 	"punctual/store/secrets"
 )
@@ -102,7 +103,7 @@ func (s *Store) hold(
 func (s *Store) holdOne(ctx context.Context, tx *pg.Tx, tenant int32, ref string) (*held, facts, error) {
 	_, byID := pg.ParseID(ref)
 	for range rounds {
-		id, err := findJob(ctx, tx, tenant, ref)
+		id, err := names.Find(ctx, tx, tenant, ref)
 		if err != nil {
 			return nil, facts{}, err
 		}
@@ -186,7 +187,7 @@ type saves struct {
 
 // save queues the statements that write the changes as the job's next version, with its audit entry.
 func (h *held) save(b *saves, now time.Time, note string) error {
-	labels, err := encodeLabels(h.Definition.Labels)
+	labels, err := names.EncodeLabels(h.Definition.Labels)
 	if err != nil {
 		return fmt.Errorf("encoding labels: %w", err)
 	}

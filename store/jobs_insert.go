@@ -17,6 +17,7 @@ import (
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/definitions"
+	"punctual/store/names"
 	"punctual/store/pg"
 	"punctual/store/secrets"
 )
@@ -201,18 +202,18 @@ func insertFree(
 	// Sorted, so that two batches with the same names wait for each other and do not deadlock.
 	slices.SortFunc(jobs, func(a, b *fresh) int { return strings.Compare(a.Definition.Name, b.Definition.Name) })
 	var ids []uuid.UUID
-	var names, states, kinds, labels, definitions []string
+	var called, states, kinds, labels, definitions []string
 	var slots, dueAt []*time.Time
 	var lanes []int16
 	var enabled, gates []bool
 	var entries []uuid.UUID
 	var masked []*string
 	for _, j := range jobs {
-		text, err := encodeLabels(j.Definition.Labels)
+		text, err := names.EncodeLabels(j.Definition.Labels)
 		if err != nil {
 			return nil, false, fmt.Errorf("encoding labels: %w", err)
 		}
-		ids, names, states = append(ids, j.ID), append(names, j.Definition.Name), append(states, string(j.State))
+		ids, called, states = append(ids, j.ID), append(called, j.Definition.Name), append(states, string(j.State))
 		kinds, labels = append(kinds, string(j.Definition.Schedule.Kind())), append(labels, text)
 		definitions, slots, dueAt = append(definitions, j.definition), append(slots, j.scheduledFor),
 			append(dueAt, j.nextRunAt)
@@ -221,7 +222,7 @@ func insertFree(
 		masked = append(masked, audit.MaskedOf(j.definition))
 	}
 	args := []any{
-		tenant, int32(1), now, ids, names, states, kinds, labels, definitions, slots, dueAt, lanes, enabled, gates,
+		tenant, int32(1), now, ids, called, states, kinds, labels, definitions, slots, dueAt, lanes, enabled, gates,
 		entries, masked,
 	}
 	args = append(args, audit.ActorOf(ctx).Columns()...)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/store/names"
 	"punctual/store/pg"
 )
 
@@ -37,12 +38,12 @@ func (s *Store) ListJobs(
 		return nil, "", err
 	}
 	if f.State != "" {
-		c.Add(jobState+` = ?`, f.State)
+		c.Add(names.JobState+` = ?`, f.State)
 	}
 	if f.Queue != "" {
 		c.Add(`j.queue = (SELECT id FROM punctual.queues WHERE name = ?)`, f.Queue)
 	}
-	if err := selectLabels(&c, f.Labels); err != nil {
+	if err := names.SelectLabels(&c, f.Labels); err != nil {
 		return nil, "", err
 	}
 	if f.NamePrefix != "" {

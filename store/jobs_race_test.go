@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/runs"
 )
 
 // Every kind of write runs beside claims on a few jobs. No transaction deadlocks, and in the end the rows of every job
@@ -134,7 +135,7 @@ func TestAnEditSettlesALongBacklogWithinBounds(t *testing.T) {
 	if n := c.ready(job.ID); n != settleRounds*10 {
 		t.Errorf("%d runs wait", n)
 	}
-	skips, _, err := c.ListRuns(t.Context(), c.tenant, RunFilter{Job: "a", Reason: scheduler.ReasonMissed})
+	skips, _, err := c.ListRuns(t.Context(), c.tenant, runs.Filter{Job: "a", Reason: scheduler.ReasonMissed})
 	if err != nil || len(skips) != 1 {
 		t.Fatalf("%d skips, %v", len(skips), err)
 	}
@@ -176,7 +177,7 @@ func TestASkipThatAnEditMakesAfterAWaitIsNotMadeBeforeItsLastSlot(t *testing.T) 
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	skips, _, err := c.ListRuns(ctx, c.tenant, RunFilter{Job: "a", Reason: scheduler.ReasonMissed})
+	skips, _, err := c.ListRuns(ctx, c.tenant, runs.Filter{Job: "a", Reason: scheduler.ReasonMissed})
 	if err != nil || len(skips) != 1 {
 		t.Fatalf("%d skips, %v", len(skips), err)
 	}

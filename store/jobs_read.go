@@ -11,7 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/names"
 	"punctual/store/pg"
+	"punctual/store/runs"
 )
 
 // jobRow is a job as the tables hold it: the record, and what a write needs besides.
@@ -25,7 +27,8 @@ type jobRow struct {
 	definition   string // as stored
 }
 
-const jobColumns = `j.id, t.name, j.version, ` + jobState + `, j.paused_at, j.paused_until, coalesce(j.pause_note, ''),
+const jobColumns = `j.id, t.name, j.version, ` + names.JobState + `,
+	j.paused_at, j.paused_until, coalesce(j.pause_note, ''),
 	j.created_at, j.updated_at, s.completed_at, j.tenant, s.lane, s.enabled, s.scheduled_for, s.next_run_at,
 	v.definition::text`
 
@@ -63,7 +66,7 @@ func (s *Store) GetJob(ctx context.Context, tenant int32, ref string) (JobRecord
 			return job, err
 		}
 	}
-	id, err := findJob(ctx, q, tenant, ref)
+	id, err := names.Find(ctx, q, tenant, ref)
 	if err != nil {
 		return JobRecord{}, err
 	}
@@ -88,24 +91,24 @@ func readJob(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (Job
 }
 
 var (
-	selectJobRuns    = lastRunsOf(`ARRAY(SELECT h.id FROM punctual.jobs h WHERE h.id = $1 AND h.tenant = $2)`)
-	selectHolderRuns = lastRunsOf(`ARRAY(` + holder + `)`)
+	selectJobRuns    = runs.LastOf(`ARRAY(SELECT h.id FROM punctual.jobs h WHERE h.id = $1 AND h.tenant = $2)`)
+	selectHolderRuns = runs.LastOf(`ARRAY(` + holder + `)`)
 )
 
 // readWithLastRun reads the one job that jobSQL selects, and its last run with runsSQL, in one round trip.
 func readWithLastRun(ctx context.Context, q pg.Querier, jobSQL, runsSQL string, args ...any) (JobRecord, error) {
 	var job *jobRow
-	var runs []RunRecord
+	var last []runs.Record
 	var b pgx.Batch
 	b.Queue(jobSQL, append([]any{pg.Prepared{}}, args...)...).Query(func(rows pgx.Rows) (err error) {
 		job, err = pgx.CollectExactlyOneRow(rows, scanJob)
 		return err
 	})
-	queueLastRuns(&b, &runs, runsSQL, args...)
+	runs.QueueLast(&b, &last, runsSQL, args...)
 	if err := q.SendBatch(ctx, &b).Close(); err != nil {
 		return JobRecord{}, fmt.Errorf("reading job %v: %w", args[0], err)
 	}
 	jobs := []JobRecord{job.JobRecord}
-	placeLastRuns(jobs, runs)
+	placeLastRuns(jobs, last)
 	return jobs[0], nil
 }

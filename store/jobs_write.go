@@ -9,6 +9,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/claim"
+	"punctual/store/names"
 	"punctual/store/pg"
 	"punctual/store/secrets"
 	"punctual/store/tenants"
@@ -105,13 +106,13 @@ func (s *Store) put(
 	ctx context.Context, tx *pg.Tx, tenant int32, job NewJob, ifMatch *int32, createOnly bool,
 ) (rec JobRecord, created, done bool, err error) {
 	name := job.Definition.Name
-	found, err := findByName(ctx, tx, tenant, []string{name})
+	found, err := names.FindAll(ctx, tx, tenant, []string{name})
 	if err != nil {
 		return rec, false, false, err
 	}
 	old, exists := found[name]
 	if createOnly {
-		if old.state.HoldsName() {
+		if old.State.HoldsName() {
 			return rec, false, false, fmt.Errorf("job %q exists: %w", name, ErrVersion)
 		}
 		exists = false
@@ -129,7 +130,7 @@ func (s *Store) put(
 		}
 		return rec, true, true, nil
 	}
-	jobs, f, err := s.hold(ctx, tx, tenant, []uuid.UUID{old.id}, claim.Wait)
+	jobs, f, err := s.hold(ctx, tx, tenant, []uuid.UUID{old.ID}, claim.Wait)
 	if err != nil || len(jobs) == 0 || jobs[0].Definition.Name != name {
 		return rec, false, false, err
 	}

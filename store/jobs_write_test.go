@@ -13,6 +13,7 @@ import (
 	"punctual/scheduler"
 	"punctual/store/claim"
 	"punctual/store/definitions"
+	"punctual/store/runs"
 )
 
 func TestCreateJob(t *testing.T) {
@@ -314,7 +315,13 @@ func TestPutJobPausesAndResumesOnlyWhenItSaysSo(t *testing.T) {
 	for _, step := range []struct {
 		paused *bool
 		state  scheduler.JobState
-	}{{nil, scheduler.JobActive}, {&yes, scheduler.JobPaused}, {nil, scheduler.JobPaused}, {&yes, scheduler.JobPaused}, {&no, scheduler.JobActive}} {
+	}{
+		{nil, scheduler.JobActive},
+		{&yes, scheduler.JobPaused},
+		{nil, scheduler.JobPaused},
+		{&yes, scheduler.JobPaused},
+		{&no, scheduler.JobActive},
+	} {
 		job, _, err := c.PutJob(t.Context(), c.tenant, "a",
 			NewJob{Definition: definition("a"), Paused: step.paused}, nil, false)
 		if err != nil || job.State != step.state {
@@ -564,7 +571,7 @@ func TestForbidSettlesADueSlotAsOverlap(t *testing.T) {
 	c.exec(`UPDATE punctual.exclusive SET active_run = $2 WHERE job_id = $1`, job.ID, run.ID)
 	c.slotAgo(job.ID, time.Second)
 	c.edit("a", described("x"))
-	runs, _, err := c.ListRuns(t.Context(), c.tenant, RunFilter{Job: "a", Reason: scheduler.ReasonOverlap})
+	runs, _, err := c.ListRuns(t.Context(), c.tenant, runs.Filter{Job: "a", Reason: scheduler.ReasonOverlap})
 	if err != nil || len(runs) != 1 || runs[0].BlockedBy == nil || *runs[0].BlockedBy != run.ID {
 		t.Errorf("%+v, %v", runs, err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/pg"
+	"punctual/store/runs"
 )
 
 func (c crud) jobNames(f JobFilter) []string {
@@ -74,7 +75,7 @@ func TestPagesAreStableUnderInserts(t *testing.T) {
 		c.trigger(job.ID.String())
 	}
 	var names []string
-	var runs []uuid.UUID
+	var listed []uuid.UUID
 	page := pg.Page{Limit: 2}
 	for n := 0; ; n++ {
 		jobs, next, err := c.ListJobs(ctx, c.tenant, JobFilter{Page: page})
@@ -96,12 +97,12 @@ func TestPagesAreStableUnderInserts(t *testing.T) {
 	jobCursor := page.Cursor
 	page.Cursor = ""
 	for {
-		got, next, err := c.ListRuns(ctx, c.tenant, RunFilter{Job: "j0", Page: page})
+		got, next, err := c.ListRuns(ctx, c.tenant, runs.Filter{Job: "j0", Page: page})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, r := range got {
-			runs = append(runs, r.ID)
+			listed = append(listed, r.ID)
 		}
 		if next == "" {
 			break
@@ -109,12 +110,12 @@ func TestPagesAreStableUnderInserts(t *testing.T) {
 		c.trigger("j0")
 		page.Cursor = next
 	}
-	if len(runs) != 5 || !slices.IsSortedFunc(runs, func(a, b uuid.UUID) int { return pg.CompareIDs(b, a) }) {
-		t.Errorf("runs %v", runs)
+	if len(listed) != 5 || !slices.IsSortedFunc(listed, func(a, b uuid.UUID) int { return pg.CompareIDs(b, a) }) {
+		t.Errorf("runs %v", listed)
 	}
 	for _, cursor := range []string{"x", "!", "AAAA", jobCursor} {
 		var bad *pg.CursorError
-		if _, _, err := c.ListRuns(ctx, c.tenant, RunFilter{Page: pg.Page{Cursor: cursor}}); !errors.As(err, &bad) {
+		if _, _, err := c.ListRuns(ctx, c.tenant, runs.Filter{Page: pg.Page{Cursor: cursor}}); !errors.As(err, &bad) {
 			t.Errorf("cursor %q: %v", cursor, err)
 		}
 	}
@@ -142,24 +143,24 @@ func TestListRunsSelects(t *testing.T) {
 	after := last.Add(time.Second)
 	for _, test := range []struct {
 		name   string
-		filter RunFilter
+		filter runs.Filter
 		want   []string
 	}{
-		{"all", RunFilter{}, []string{"a skipped", "b pending", "b pending", "gone cancelled"}},
-		{"of a job by name", RunFilter{Job: "a"}, []string{"a skipped"}},
-		{"of a job by id", RunFilter{Job: b.ID.String()}, []string{"b pending", "b pending"}},
-		{"of a deleted job only by job_id", RunFilter{Job: gone.ID.String()}, nil},
-		{"of a deleted job by job_id", RunFilter{JobID: &gone.ID}, []string{"gone cancelled"}},
-		{"by status", RunFilter{Status: scheduler.StatusSkipped}, []string{"a skipped"}},
-		{"by reason", RunFilter{Reason: scheduler.ReasonJobDeleted}, []string{"gone cancelled"}},
-		{"by trigger", RunFilter{Trigger: scheduler.TriggerManual}, []string{"b pending", "gone cancelled"}},
-		{"late ones", RunFilter{Late: &yes}, []string{"b pending"}},
-		{"by label", RunFilter{Labels: map[string]string{"team": "x"}}, []string{"a skipped"}},
-		{"before the first", RunFilter{To: &before}, nil},
-		{"a range that a skip covers", RunFilter{From: &inside, To: &end}, []string{"a skipped"}},
-		{"from a slot on, inclusive", RunFilter{From: &late, To: &mid, Job: "b"}, []string{"b pending"}},
-		{"up to a slot, exclusive", RunFilter{To: &late, Job: "b"}, nil},
-		{"after a skip", RunFilter{From: &after, Job: "a"}, nil},
+		{"all", runs.Filter{}, []string{"a skipped", "b pending", "b pending", "gone cancelled"}},
+		{"of a job by name", runs.Filter{Job: "a"}, []string{"a skipped"}},
+		{"of a job by id", runs.Filter{Job: b.ID.String()}, []string{"b pending", "b pending"}},
+		{"of a deleted job only by job_id", runs.Filter{Job: gone.ID.String()}, nil},
+		{"of a deleted job by job_id", runs.Filter{JobID: &gone.ID}, []string{"gone cancelled"}},
+		{"by status", runs.Filter{Status: scheduler.StatusSkipped}, []string{"a skipped"}},
+		{"by reason", runs.Filter{Reason: scheduler.ReasonJobDeleted}, []string{"gone cancelled"}},
+		{"by trigger", runs.Filter{Trigger: scheduler.TriggerManual}, []string{"b pending", "gone cancelled"}},
+		{"late ones", runs.Filter{Late: &yes}, []string{"b pending"}},
+		{"by label", runs.Filter{Labels: map[string]string{"team": "x"}}, []string{"a skipped"}},
+		{"before the first", runs.Filter{To: &before}, nil},
+		{"a range that a skip covers", runs.Filter{From: &inside, To: &end}, []string{"a skipped"}},
+		{"from a slot on, inclusive", runs.Filter{From: &late, To: &mid, Job: "b"}, []string{"b pending"}},
+		{"up to a slot, exclusive", runs.Filter{To: &late, Job: "b"}, nil},
+		{"after a skip", runs.Filter{From: &after, Job: "a"}, nil},
 	} {
 		runs, _, err := c.ListRuns(ctx, c.tenant, test.filter)
 		if err != nil {
@@ -174,10 +175,10 @@ func TestListRunsSelects(t *testing.T) {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
 	}
-	if runs, _, err := c.ListRuns(ctx, c.tenant+1, RunFilter{}); err != nil || len(runs) > 0 {
+	if runs, _, err := c.ListRuns(ctx, c.tenant+1, runs.Filter{}); err != nil || len(runs) > 0 {
 		t.Errorf("another tenant sees %d runs (%v)", len(runs), err)
 	}
-	if _, _, err := c.ListRuns(ctx, c.tenant, RunFilter{Job: "nothing"}); !errors.Is(err, ErrNotFound) {
+	if _, _, err := c.ListRuns(ctx, c.tenant, runs.Filter{Job: "nothing"}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a name that is not there: %v", err)
 	}
 }
@@ -231,7 +232,7 @@ func TestForgetCompletedJobs(t *testing.T) {
 	if got := c.jobNames(JobFilter{}); !slices.Equal(got, []string{"busy", "recent"}) {
 		t.Errorf("left are %q", got)
 	}
-	runs, _, err := c.ListRuns(ctx, c.tenant, RunFilter{Status: scheduler.StatusSucceeded})
+	runs, _, err := c.ListRuns(ctx, c.tenant, runs.Filter{Status: scheduler.StatusSucceeded})
 	if err != nil || len(runs) != 2 || runs[1].Job != "old" {
 		t.Errorf("its history: %+v, %v", runs, err)
 	}
@@ -271,7 +272,7 @@ func TestEverythingWorksInEveryExecMode(t *testing.T) {
 				t.Error(err)
 			}
 			yes := false
-			runs, _, err := c.ListRuns(ctx, c.tenant, RunFilter{
+			runs, _, err := c.ListRuns(ctx, c.tenant, runs.Filter{
 				Status: scheduler.StatusPending, Trigger: scheduler.TriggerManual, Late: &yes, JobID: nil, Job: "b",
 				From: &time.Time{}, To: new(now.Add(time.Hour)),
 			})

@@ -30,7 +30,7 @@ func (s *Store) maintain(ctx context.Context) (left bool, err error) {
 	allowances := s.ForgetAllowances(ctx)
 	used := s.NoteKeysUsed(ctx)
 	gates := s.CheckGates(ctx)
-	return false, errors.Join(partitions, gates, cancels, allowances, used, s.warnOfUnserved(ctx))
+	return false, errors.Join(partitions, gates, cancels, allowances, used, s.WarnOfUnserved(ctx))
 }
 
 // alarm logs an error if there will soon be no partition for new runs.

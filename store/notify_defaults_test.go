@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"punctual/scheduler"
+	"punctual/store/runs"
 	"punctual/store/secrets"
 	"punctual/store/tenants"
 )
@@ -93,7 +94,7 @@ func TestNoticesAreNoRunsOfTheirJobs(t *testing.T) {
 	c.create("job", never, everything)
 	c.dies("job")
 	notice := c.wantHeard("failing 1, dead 1")
-	for _, f := range []RunFilter{{}, {Job: "job"}, {Status: scheduler.StatusRunning}} {
+	for _, f := range []runs.Filter{{}, {Job: "job"}, {Status: scheduler.StatusRunning}} {
 		runs, _, err := c.ListRuns(t.Context(), c.tenant, f)
 		if err != nil {
 			t.Fatal(err)
@@ -104,7 +105,7 @@ func TestNoticesAreNoRunsOfTheirJobs(t *testing.T) {
 			}
 		}
 	}
-	runs, _, err := c.ListRuns(t.Context(), c.tenant, RunFilter{Trigger: scheduler.TriggerNotify})
+	runs, _, err := c.ListRuns(t.Context(), c.tenant, runs.Filter{Trigger: scheduler.TriggerNotify})
 	if err != nil || len(runs) != 1 || runs[0].ID != notice.RunID {
 		t.Errorf("asked for notices: %v (%v)", runs, err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/pg"
+	"punctual/store/runs"
 )
 
 func (c crud) start(r BulkRequest) Operation {
@@ -428,7 +429,7 @@ func TestDeadLettersWorkInEveryExecMode(t *testing.T) {
 }
 
 // claimOnly claims the run, and fails the test if a claim finds any other run.
-func (c crud) claimOnly(run RunRecord) scheduler.Assignment {
+func (c crud) claimOnly(run runs.Record) scheduler.Assignment {
 	c.t.Helper()
 	runs := c.claimAll(uuid.New())
 	if len(runs) != 1 || runs[0].RunID != run.ID {

@@ -10,6 +10,7 @@ import (
 	"punctual/store/claim"
 	"punctual/store/definitions"
 	"punctual/store/pg"
+	"punctual/store/runs"
 )
 
 func TestASkipRowSaysWhatItStandsFor(t *testing.T) {
@@ -29,7 +30,7 @@ func TestASkipRowSaysWhatItStandsFor(t *testing.T) {
 	} {
 		job := c.create("job-"+string(k.skip.Reason), never)
 		c.settles(job, scheduler.Plan{Skips: []scheduler.Skip{k.skip}})
-		runs, _, err := c.ListRuns(t.Context(), c.tenant, RunFilter{JobID: &job.ID})
+		runs, _, err := c.ListRuns(t.Context(), c.tenant, runs.Filter{JobID: &job.ID})
 		if err != nil || len(runs) != 1 {
 			t.Fatalf("%s: %d rows, %v", k.name, len(runs), err)
 		}

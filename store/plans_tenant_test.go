@@ -9,6 +9,7 @@ import (
 	"punctual/internal/pgtest"
 	"punctual/store/audit"
 	"punctual/store/pg"
+	"punctual/store/runs"
 )
 
 // Row-level security does not keep reads for a tenant from using indexes.
@@ -50,11 +51,11 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 		"job by id":   func() (int, error) { _, err := reader.GetJob(ctx, 1, job.String()); return 1, err },
 		"job by name": func() (int, error) { _, err := reader.GetJob(ctx, 1, name); return 1, err },
 		"runs": func() (int, error) {
-			l, _, err := reader.ListRuns(ctx, 1, RunFilter{Page: page})
+			l, _, err := reader.ListRuns(ctx, 1, runs.Filter{Page: page})
 			return len(l), err
 		},
 		"runs of a job": func() (int, error) {
-			l, _, err := reader.ListRuns(ctx, 1, RunFilter{Job: name, Page: page})
+			l, _, err := reader.ListRuns(ctx, 1, runs.Filter{Job: name, Page: page})
 			return len(l), err
 		},
 		"run": func() (int, error) { _, err := reader.GetRun(ctx, 1, run); return 1, err },

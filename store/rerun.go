@@ -7,17 +7,17 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
 	"punctual/store/pg"
+	"punctual/store/runs"
 )
 
 // RerunRun repeats a run that has ended, or the slot of a recorded skip: it makes a manual run for the same slot, under
 // the job's current definition and its concurrency policy, as TriggerJob does. The error is ErrState if the run has not
 // ended, stands for several slots, is a notice, or if its job was deleted. It is *ActiveRunError as with TriggerJob.
-func (w Writer) RerunRun(ctx context.Context, id uuid.UUID, r RerunRequest) (RunRecord, error) {
-	var run RunRecord
+func (w Writer) RerunRun(ctx context.Context, id uuid.UUID, r RerunRequest) (runs.Record, error) {
+	var run runs.Record
 	err := w.inTx(ctx, func(tx *pg.Tx) error {
 		original, own, err := readRerun(ctx, tx, w.tenant, id)
 		if err != nil {
@@ -30,12 +30,12 @@ func (w Writer) RerunRun(ctx context.Context, id uuid.UUID, r RerunRequest) (Run
 		if err != nil {
 			return err
 		}
-		again := original.again(own, r)
-		again.id = scheduler.NewRunID(now)
-		if err := w.store.enterManual(ctx, tx, job, again, now); err != nil {
+		m := again(original, own, r)
+		m.id = scheduler.NewRunID(now)
+		if err := w.store.enterManual(ctx, tx, job, m, now); err != nil {
 			return err
 		}
-		run, err = readRun(ctx, tx, w.tenant, again.id)
+		run, err = runs.Read(ctx, tx, w.tenant, m.id)
 		return err
 	})
 	return run, err
@@ -43,17 +43,15 @@ func (w Writer) RerunRun(ctx context.Context, id uuid.UUID, r RerunRequest) (Run
 
 // readRerun reads a run that may be repeated, and the data that it sent in place of its job's. A run that has ended
 // never changes, so nothing of it need be locked.
-func readRerun(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (run RunRecord, own runData, err error) {
-	runs, err := queryRuns(ctx, q, ` WHERE r.id = $1 AND r.tenant = $2`, id, tenant)
+func readRerun(
+	ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID,
+) (run runs.Record, own runs.Data, err error) {
+	run, own, err = runs.ReadData(ctx, q, tenant, id)
 	if err != nil {
 		return run, own, err
 	}
-	if len(runs) == 0 {
-		return run, own, fmt.Errorf("run %s: %w", id, ErrNotFound)
-	}
-	run = runs[0]
 	switch {
-	case run.notice:
+	case run.Notice:
 		return run, own, fmt.Errorf("run %s is a notice about its job; notices are not made again: %w", id, ErrState)
 	case !run.Status.Final():
 		return run, own, fmt.Errorf("run %s is %s: only a run that has ended can be made again: %w", id, run.Status, ErrState)
@@ -61,28 +59,22 @@ func readRerun(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (r
 		return run, own, fmt.Errorf("run %s is a recorded skip of several slots; use a backfill for them: %w",
 			id, ErrState)
 	}
-	err = q.QueryRow(ctx, `
-		SELECT webhook_id, coalesce(idempotency_key, ''), headers, body FROM punctual.run_data WHERE run_id = $1`, id).
-		Scan(&own.webhookID, &own.key, &own.headers, &own.body)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return run, own, fmt.Errorf("reading what run %s sent: %w", id, err)
-	}
 	return run, own, nil
 }
 
-// again is the run that repeats r: for the same slot, and with the same data of its own unless edit replaces it.
-func (r RunRecord) again(own runData, edit RerunRequest) manualRun {
+// again is the run that repeats run r: for the same slot, and with the same data of its own unless edit replaces it.
+func again(r runs.Record, own runs.Data, edit RerunRequest) manualRun {
 	m := manualRun{scheduledFor: r.ScheduledFor, rerunOf: &r.ID, TriggerRequest: edit.TriggerRequest}
 	if m.Body == nil {
-		m.Body = own.body
+		m.Body = own.Body
 	}
-	if m.Headers == nil && own.headers != nil {
-		_ = json.Unmarshal(own.headers, &m.Headers) // as they were written here
+	if m.Headers == nil && own.Headers != nil {
+		_ = json.Unmarshal(own.Headers, &m.Headers) // as they were written here
 	}
 	if !edit.SameKey {
 		return m
 	}
-	m.webhookID, m.key = own.webhookID, own.key
+	m.webhookID, m.key = own.WebhookID, own.Key
 	if m.webhookID == nil {
 		m.webhookID = &r.ID
 	}

@@ -5,6 +5,7 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
+	"punctual/store/runs"
 )
 
 // much writes a long history: 60,000 succeeded runs of the first tenant on two days, and one run of each rare kind. A
@@ -78,22 +79,22 @@ func TestAPageOfRunsIsReadAsItIsShown(t *testing.T) {
 			watch := openClaimer(t, dsn)
 			for _, tt := range []struct {
 				name   string
-				filter RunFilter
+				filter runs.Filter
 				runs   int // how many runs the first tenant sees
 			}{
-				{"no filter", RunFilter{}, 20},
-				{"status succeeded", RunFilter{Status: scheduler.StatusSucceeded}, 20},
-				{"status dead", RunFilter{Status: scheduler.StatusDead}, 1},
-				{"status skipped", RunFilter{Status: scheduler.StatusSkipped}, 1},
-				{"status cancelled", RunFilter{Status: scheduler.StatusCancelled}, 1},
-				{"status pending", RunFilter{Status: scheduler.StatusPending}, 1},
-				{"status running", RunFilter{Status: scheduler.StatusRunning}, 1},
-				{"status retrying", RunFilter{Status: scheduler.StatusRetrying}, 1},
-				{"a reason", RunFilter{Reason: scheduler.ReasonPoison}, 1},
-				{"a reason that there is none of", RunFilter{Reason: scheduler.ReasonGone}, 0},
-				{"a reason and a status", RunFilter{Reason: scheduler.ReasonPoison, Status: scheduler.StatusDead}, 1},
-				{"a trigger", RunFilter{Trigger: scheduler.TriggerBackfill}, 1},
-				{"late", RunFilter{Late: &yes}, 1},
+				{"no filter", runs.Filter{}, 20},
+				{"status succeeded", runs.Filter{Status: scheduler.StatusSucceeded}, 20},
+				{"status dead", runs.Filter{Status: scheduler.StatusDead}, 1},
+				{"status skipped", runs.Filter{Status: scheduler.StatusSkipped}, 1},
+				{"status cancelled", runs.Filter{Status: scheduler.StatusCancelled}, 1},
+				{"status pending", runs.Filter{Status: scheduler.StatusPending}, 1},
+				{"status running", runs.Filter{Status: scheduler.StatusRunning}, 1},
+				{"status retrying", runs.Filter{Status: scheduler.StatusRetrying}, 1},
+				{"a reason", runs.Filter{Reason: scheduler.ReasonPoison}, 1},
+				{"a reason that there is none of", runs.Filter{Reason: scheduler.ReasonGone}, 0},
+				{"a reason and a status", runs.Filter{Reason: scheduler.ReasonPoison, Status: scheduler.StatusDead}, 1},
+				{"a trigger", runs.Filter{Trigger: scheduler.TriggerBackfill}, 1},
+				{"late", runs.Filter{Late: &yes}, 1},
 			} {
 				for tenant, want := range map[int32]int{1: tt.runs, 2: 0} {
 					before := watch.pages()

@@ -19,6 +19,7 @@ import (
 	"punctual/store/freeze"
 	"punctual/store/notices"
 	"punctual/store/pg"
+	"punctual/store/runs"
 	"punctual/store/secrets"
 	"punctual/store/tenants"
 	"punctual/store/vault"
@@ -62,6 +63,7 @@ type Store struct {
 	Audit *audit.Log
 	Days  *days.Days // the daily partitions of runs
 	*claim.Claims
+	*runs.Runs
 	*secrets.Secrets
 	*tenants.Tenants
 	*notices.Teller
@@ -112,6 +114,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.Claims = claim.New(
 		claim.Rooms{DB: s.db, Days: s.Days, Freezes: s.Switch, Definitions: s.definitions, Follower: s.defaults},
 		claim.Options{Log: o.Log, ChoresDue: choresDue, Ended: o.Ended})
+	s.Runs = runs.New(s.db, s.Claims, s.definitions)
 	return s, nil
 }
 

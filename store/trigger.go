@@ -13,7 +13,9 @@ import (
 	"punctual/scheduler"
 	"punctual/store/audit"
 	"punctual/store/claim"
+	"punctual/store/names"
 	"punctual/store/pg"
+	"punctual/store/runs"
 )
 
 // ActiveRunError says that the job's concurrency policy does not allow a trigger now.
@@ -23,8 +25,8 @@ type ActiveRunError = claim.ActiveRunError
 // paused and completed jobs too. Under replace it cancels the active run; under wait the new run waits for the active
 // one. The error is *ActiveRunError under forbid while a run is active, and under wait while another run waits. The
 // error is ErrNotForSubmitters if a submitter asks and the job does not let submitters trigger it.
-func (w Writer) TriggerJob(ctx context.Context, ref string, r TriggerRequest) (RunRecord, error) {
-	var run RunRecord
+func (w Writer) TriggerJob(ctx context.Context, ref string, r TriggerRequest) (runs.Record, error) {
+	var run runs.Record
 	err := w.inTx(ctx, func(tx *pg.Tx) error {
 		job, now, err := w.store.lockToTrigger(ctx, tx, w.tenant, ref)
 		if err != nil {
@@ -37,7 +39,7 @@ func (w Writer) TriggerJob(ctx context.Context, ref string, r TriggerRequest) (R
 		if err := w.store.enterManual(ctx, tx, job, m, now); err != nil {
 			return err
 		}
-		run, err = readRun(ctx, tx, w.tenant, m.id)
+		run, err = runs.Read(ctx, tx, w.tenant, m.id)
 		return err
 	})
 	return run, err
@@ -49,7 +51,7 @@ func (w Writer) TriggerJob(ctx context.Context, ref string, r TriggerRequest) (R
 func (s *Store) lockToTrigger(
 	ctx context.Context, tx *pg.Tx, tenant int32, ref string,
 ) (job *jobRow, now time.Time, err error) {
-	id, err := findJob(ctx, tx, tenant, ref)
+	id, err := names.Find(ctx, tx, tenant, ref)
 	if err != nil {
 		return nil, now, err
 	}

@@ -14,6 +14,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/cron"
 	"punctual/store/freeze"
+	"punctual/store/names"
 	"punctual/store/pg"
 )
 
@@ -308,7 +309,8 @@ type verifyJob struct {
 
 func (v *verification) readJobs(ctx context.Context, tx pgx.Tx) (jobs []*verifyJob, now time.Time, err error) {
 	rows, err := tx.Query(ctx, `
-		SELECT j.id, t.name, j.name, s.scheduled_for, `+jobState+` = 'active', punctual.frozen_since(j.tenant) IS NOT NULL,
+		SELECT j.id, t.name, j.name, s.scheduled_for, `+names.JobState+` = 'active',
+		       punctual.frozen_since(j.tenant) IS NOT NULL,
 		       CASE WHEN j.state = 'paused' AND j.paused_until <= `+databaseNow+` THEN j.paused_until END, `+databaseNow+`
 		FROM punctual.jobs j JOIN punctual.tenants t ON t.id = j.tenant LEFT JOIN punctual.schedules s ON s.job_id = j.id
 		WHERE j.id > $1 AND ($2 = 0 OR j.tenant = $2) AND ($3::uuid IS NULL OR j.id = $3) AND ($4 = '' OR j.name = $4)

@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/pg"
+	"punctual/store/runs"
 )
 
 // verifyRow is a run or a recorded skip.
@@ -76,7 +77,7 @@ func (v *verification) compare(ctx context.Context, tx pgx.Tx, jobs []*verifyJob
 		until = only[len(only)-1]
 	}
 	rows, err := tx.Query(ctx, selectVerifyRows, after, until, only,
-		scheduler.FirstRunID(v.summary.From.Add(-clockSlack)), v.summary.From, v.summary.To, v.options.Grace)
+		scheduler.FirstRunID(v.summary.From.Add(-runs.ClockSlack)), v.summary.From, v.summary.To, v.options.Grace)
 	if err != nil {
 		return fmt.Errorf("reading runs: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/pg"
+	"punctual/store/runs"
 )
 
 // A version is valid until the next one. The query walks through versions, and for each one looks at the version before
@@ -109,7 +110,8 @@ func (s *Store) forgetVersions(ctx context.Context, w *walk, before time.Time) (
 		var id *uuid.UUID
 		var jobs, sealed []uuid.UUID
 		var versions []int32
-		row := tx.QueryRow(ctx, forgetVersions, w.at, w.id, forgetBatch, before, scheduler.FirstRunID(before.Add(clockSlack)))
+		row := tx.QueryRow(ctx, forgetVersions, w.at, w.id, forgetBatch, before,
+			scheduler.FirstRunID(before.Add(runs.ClockSlack)))
 		if err := row.Scan(&found, &gone, &at, &id, &jobs, &versions, &sealed); err != nil {
 			return err
 		}

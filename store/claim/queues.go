@@ -85,3 +85,32 @@ func (q QueueSet) ID(name string) (int16, error) {
 	}
 	return id, nil
 }
+
+// Unserved returns the queues that have due work and that no live replica serves.
+func (s *Claims) Unserved(ctx context.Context) ([]string, error) {
+	rows, err := s.db.Conns(ctx).Query(ctx, `
+		SELECT q.name
+		FROM punctual.queues q
+		WHERE NOT punctual.is_served(q.name) AND EXISTS (
+		    SELECT FROM generate_series(0, 3) p CROSS JOIN LATERAL (
+		        (SELECT FROM punctual.schedules s
+		         WHERE s.enabled AND s.lane = (q.id * 4 + p)::smallint AND s.next_run_at <= now() LIMIT 1)
+		        UNION ALL
+		        (SELECT FROM punctual.ready y WHERE y.lane = (q.id * 4 + p)::smallint AND y.due_at <= now() LIMIT 1)) due)
+		ORDER BY q.name`)
+	if err != nil {
+		return nil, fmt.Errorf("looking for queues that no replica serves: %w", err)
+	}
+	queues, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return queues, pg.Wrap("looking for queues that no replica serves", err)
+}
+
+// WarnOfUnserved logs the queues that have due work and that no live replica serves.
+func (s *Claims) WarnOfUnserved(ctx context.Context) error {
+	queues, err := s.Unserved(ctx)
+	for _, queue := range queues {
+		s.options.Log.Error("no live replica serves a queue that has due work; start one with --queues "+queue+"=…",
+			"queue", queue)
+	}
+	return err
+}

@@ -1,4 +1,4 @@
-package store
+package runs
 
 import (
 	"context"
@@ -14,10 +14,10 @@ import (
 
 // CancelRun cancels a run: at once while it waits, and within two seconds while a replica sends it. To cancel a run
 // again changes nothing. CancelRun returns ErrState when the run has ended in another way.
-func (s *Store) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (RunRecord, error) {
-	var run RunRecord
+func (s *Runs) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (Record, error) {
+	var run Record
 	err := s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
-		before, err := readRun(ctx, tx, tenant, id)
+		before, err := Read(ctx, tx, tenant, id)
 		if err != nil {
 			return err
 		}
@@ -28,11 +28,11 @@ func (s *Store) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (RunR
 		if err != nil {
 			return err
 		}
-		if run, err = readRun(ctx, tx, tenant, id); err != nil {
+		if run, err = Read(ctx, tx, tenant, id); err != nil {
 			return err
 		}
 		if run.Status.Final() && run.Status != scheduler.StatusCancelled {
-			return fmt.Errorf("run %s has ended as %s: %w", id, run.Status, ErrState)
+			return fmt.Errorf("run %s has ended as %s: %w", id, run.Status, pg.ErrState)
 		}
 		if changed == 0 {
 			return nil

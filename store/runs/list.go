@@ -1,4 +1,4 @@
-package store
+package runs
 
 import (
 	"context"
@@ -10,18 +10,22 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/claim"
+	"punctual/store/names"
 	"punctual/store/pg"
 )
 
-// clockSlack is how far the time in a run's id may lie before its slot: a skip carries the time at which its
+// ClockSlack is how far the time in a run's id may lie before its slot: a skip carries the time at which its
 // transaction began, and after a failover the database's clock may be another one.
-const clockSlack = time.Hour
+const ClockSlack = time.Hour
+
+// runCursor is the list that a cursor of runs belongs to.
+const runCursor byte = 'r'
 
 // ListRuns returns the runs and skips that the filter selects, newest first by id, and the cursor of the next page,
 // which is empty on the last page.
-func (s *Store) ListRuns(
-	ctx context.Context, tenant int32, f RunFilter,
-) (runs []RunRecord, nextCursor string, err error) {
+func (s *Runs) ListRuns(
+	ctx context.Context, tenant int32, f Filter,
+) (runs []Record, nextCursor string, err error) {
 	var c pg.Conditions
 	q := s.db.Reader(ctx, tenant)
 	c.Add(`r.tenant = ?`, tenant)
@@ -29,7 +33,7 @@ func (s *Store) ListRuns(
 		return nil, "", err
 	}
 	if f.Job != "" {
-		job, err := findJob(ctx, q, tenant, f.Job)
+		job, err := names.Find(ctx, q, tenant, f.Job)
 		if err != nil {
 			return nil, "", err
 		}
@@ -59,13 +63,13 @@ func (s *Store) ListRuns(
 	if f.Late != nil {
 		c.Add(`r.late = ?`, *f.Late)
 	}
-	if err := selectLabels(&c, f.Labels); err != nil {
+	if err := names.SelectLabels(&c, f.Labels); err != nil {
 		return nil, "", err
 	}
 	if f.From != nil {
 		// The id of a slot's run holds the time of the slot. All other ids hold the time at which they were made, which is
 		// later. So ids have a lower bound, which prunes partitions, and no upper one.
-		c.Add(`r.id >= ?`, scheduler.FirstRunID(f.From.Add(-clockSlack)))
+		c.Add(`r.id >= ?`, scheduler.FirstRunID(f.From.Add(-ClockSlack)))
 		c.Add(`coalesce(r.skipped_last, r.scheduled_for) >= ?`, *f.From)
 	}
 	if f.To != nil {
@@ -76,11 +80,11 @@ func (s *Store) ListRuns(
 			return nil, "", fmt.Errorf("listing runs: %w", err)
 		}
 	}
-	runs, err = queryRuns(ctx, q, c.Where()+fmt.Sprintf(` ORDER BY r.id DESC LIMIT %d`, f.Size()+1), c.Args...)
+	runs, err = Query(ctx, q, c.Where()+fmt.Sprintf(` ORDER BY r.id DESC LIMIT %d`, f.Size()+1), c.Args...)
 	if err != nil {
 		return nil, "", err
 	}
-	runs, nextCursor = pg.Cut(runs, f.Page, runCursor, func(r RunRecord) uuid.UUID { return r.ID })
+	runs, nextCursor = pg.Cut(runs, f.Page, runCursor, func(r Record) uuid.UUID { return r.ID })
 	return runs, nextCursor, nil
 }
 
@@ -88,7 +92,7 @@ func (s *Store) ListRuns(
 // them by the indexes on a job, a reason, a trigger or a tenant. These indexes begin with the value that is asked for
 // and go on with the id, so a page costs as much as it is long, whatever else there is. No index has the status,
 // because the status of each run changes.
-func (f RunFilter) candidates(c *pg.Conditions, tenant int32) string {
+func (f Filter) candidates(c *pg.Conditions, tenant int32) string {
 	const jobs = ` LEFT JOIN punctual.jobs j ON j.id = r.job_id`
 	if f.Job != "" || f.JobID != nil {
 		if len(f.Labels) > 0 {

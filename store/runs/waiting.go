@@ -1,4 +1,4 @@
-package store
+package runs
 
 import (
 	"context"
@@ -21,11 +21,12 @@ type Waiting struct {
 
 // RunWaitsFor returns what a tenant's run waits for. It is nil if the run waits for nothing: it is being sent, it has
 // ended, or it is not due yet.
-func (s *Store) RunWaitsFor(ctx context.Context, tenant int32, run uuid.UUID) (*Waiting, error) {
-	return readWaitsFor(ctx, s.db.Conns(ctx), tenant, run)
+func (s *Runs) RunWaitsFor(ctx context.Context, tenant int32, run uuid.UUID) (*Waiting, error) {
+	return WaitsFor(ctx, s.db.Conns(ctx), tenant, run)
 }
 
-func readWaitsFor(ctx context.Context, q pg.Querier, tenant int32, run uuid.UUID) (*Waiting, error) {
+// WaitsFor is RunWaitsFor on a given connection.
+func WaitsFor(ctx context.Context, q pg.Querier, tenant int32, run uuid.UUID) (*Waiting, error) {
 	rows, err := q.Query(ctx, `
 		SELECT w.held_by, w.since, w.until FROM (
 		    SELECT CASE WHEN punctual.frozen_since(y.tenant) IS NOT NULL THEN 'frozen'
@@ -55,31 +56,4 @@ func readWaitsFor(ctx context.Context, q pg.Querier, tenant int32, run uuid.UUID
 	}
 	pg.UTC(&w.Since, w.Until)
 	return w, nil
-}
-
-// unserved returns the queues that have due work and that no live replica serves.
-func (s *Store) unserved(ctx context.Context) ([]string, error) {
-	rows, err := s.db.Conns(ctx).Query(ctx, `
-		SELECT q.name FROM punctual.queues q WHERE NOT punctual.is_served(q.name) AND EXISTS (
-		    SELECT FROM generate_series(0, 3) p CROSS JOIN LATERAL (
-		        (SELECT FROM punctual.schedules s
-		         WHERE s.enabled AND s.lane = (q.id * 4 + p)::smallint AND s.next_run_at <= now() LIMIT 1)
-		        UNION ALL
-		        (SELECT FROM punctual.ready y WHERE y.lane = (q.id * 4 + p)::smallint AND y.due_at <= now() LIMIT 1)) due)
-		ORDER BY q.name`)
-	if err != nil {
-		return nil, fmt.Errorf("looking for queues that no replica serves: %w", err)
-	}
-	queues, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	return queues, pg.Wrap("looking for queues that no replica serves", err)
-}
-
-// warnOfUnserved logs the queues that have due work and that no live replica serves.
-func (s *Store) warnOfUnserved(ctx context.Context) error {
-	queues, err := s.unserved(ctx)
-	for _, queue := range queues {
-		s.options.Log.Error("no live replica serves a queue that has due work; start one with --queues "+queue+"=…",
-			"queue", queue)
-	}
-	return err
 }

@@ -1,4 +1,4 @@
-package store
+package runs
 
 import (
 	"context"
@@ -14,25 +14,25 @@ import (
 type SupersededError = claim.SupersededError
 
 // CompleteRun ends a run for its target, which works on after its answer: see claim.Claims.CompleteCalled.
-func (s *Store) CompleteRun(
+func (s *Runs) CompleteRun(
 	ctx context.Context, run uuid.UUID, token string, result json.RawMessage,
-) (record RunRecord, err error) {
-	err = s.CompleteCalled(ctx, run, token, result, into(ctx, &record, run))
+) (record Record, err error) {
+	err = s.claims.CompleteCalled(ctx, run, token, result, into(ctx, &record, run))
 	return record, err
 }
 
 // FailRun ends an attempt as failed for its target, which works on after its answer: see claim.Claims.FailCalled.
-func (s *Store) FailRun(
+func (s *Runs) FailRun(
 	ctx context.Context, run uuid.UUID, token, message string, retry bool,
-) (record RunRecord, err error) {
-	err = s.FailCalled(ctx, run, token, message, retry, into(ctx, &record, run))
+) (record Record, err error) {
+	err = s.claims.FailCalled(ctx, run, token, message, retry, into(ctx, &record, run))
 	return record, err
 }
 
 // into reads a run within a transaction.
-func into(ctx context.Context, record *RunRecord, run uuid.UUID) func(*pg.Tx, int32) error {
+func into(ctx context.Context, record *Record, run uuid.UUID) func(*pg.Tx, int32) error {
 	return func(tx *pg.Tx, tenant int32) (err error) {
-		*record, err = readRun(ctx, tx, tenant, run)
+		*record, err = Read(ctx, tx, tenant, run)
 		return err
 	}
 }

@@ -1,4 +1,4 @@
-package store
+package runs
 
 import (
 	"context"
@@ -27,8 +27,8 @@ const runTables = `punctual.runs r
 	LEFT JOIN punctual.jobs j ON j.id = r.job_id
 	LEFT JOIN punctual.queues q ON q.id = r.lane / 4`
 
-func scanRun(row pgx.CollectableRow) (RunRecord, error) {
-	var r RunRecord
+func scanRun(row pgx.CollectableRow) (Record, error) {
+	var r Record
 	var lane int16
 	var skipped SkippedRange
 	var first, last *time.Time
@@ -36,9 +36,9 @@ func scanRun(row pgx.CollectableRow) (RunRecord, error) {
 		&r.Attempt, &r.Queue, &lane, &r.Replica, &r.JobVersion, &r.DueAt, &r.CreatedAt, &r.ClaimedAt, &r.StartedAt,
 		&r.AcceptedAt, &r.FinishedAt,
 		&r.NextAttemptAt, &r.HTTPStatus, &r.Error, &r.BlockedBy, &first, &last, &skipped.Count,
-		&r.ReplayOf, &r.RerunOf, &r.ParentRun, &r.Step, &r.fence, &r.notice, &r.MaxAttempts)
+		&r.ReplayOf, &r.RerunOf, &r.ParentRun, &r.Step, &r.fence, &r.Notice, &r.MaxAttempts)
 	if err != nil {
-		return RunRecord{}, err
+		return Record{}, err
 	}
 	pg.UTC(&r.ScheduledFor, &r.DueAt, &r.CreatedAt, r.ClaimedAt, r.StartedAt, r.AcceptedAt, r.FinishedAt, r.NextAttemptAt,
 		first, last)
@@ -57,23 +57,29 @@ func priorityOf(lane int16) scheduler.Priority {
 	}[lane&3]
 }
 
-// readRun returns a run with its attempts and its result. The error is ErrNotFound if the tenant has no run with this
+// Read returns a run with its attempts and its result. The error is pg.ErrNotFound if the tenant has no run with this
 // id.
-func readRun(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (RunRecord, error) {
-	runs, err := queryRuns(ctx, q, ` WHERE r.id = $1 AND r.tenant = $2`, id, tenant)
-	if err != nil {
-		return RunRecord{}, err
-	}
-	if len(runs) == 0 {
-		return RunRecord{}, fmt.Errorf("run %s: %w", id, ErrNotFound)
-	}
-	run := runs[0]
-	_, err = readDetails(ctx, q, &run)
+func Read(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (Record, error) {
+	run, _, err := ReadData(ctx, q, tenant, id)
 	return run, err
 }
 
-// queryRuns returns the runs that rest, the rest of the statement, selects. It leaves out their attempts.
-func queryRuns(ctx context.Context, q pg.Querier, rest string, args ...any) ([]RunRecord, error) {
+// ReadData is Read, and returns the run's own data too.
+func ReadData(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (run Record, own Data, err error) {
+	found, err := Query(ctx, q, ` WHERE r.id = $1 AND r.tenant = $2`, id, tenant)
+	if err != nil {
+		return run, own, err
+	}
+	if len(found) == 0 {
+		return run, own, fmt.Errorf("run %s: %w", id, pg.ErrNotFound)
+	}
+	run = found[0]
+	own, err = ReadDetails(ctx, q, &run)
+	return run, own, err
+}
+
+// Query returns the runs that rest, the rest of the statement, selects. It leaves out their attempts.
+func Query(ctx context.Context, q pg.Querier, rest string, args ...any) ([]Record, error) {
 	rows, err := q.Query(ctx, `SELECT `+runColumns+` FROM `+runTables+rest, args...)
 	if err != nil {
 		return nil, fmt.Errorf("reading runs: %w", err)
@@ -87,7 +93,7 @@ func queryRuns(ctx context.Context, q pg.Querier, rest string, args ...any) ([]R
 
 // fillMaxAttempts reads how many attempts the runs' versions allow. It reads once per version and not per run, because
 // a definition may be large.
-func fillMaxAttempts(ctx context.Context, q pg.Querier, runs []RunRecord) error {
+func fillMaxAttempts(ctx context.Context, q pg.Querier, runs []Record) error {
 	type version struct {
 		job    uuid.UUID
 		number int32
@@ -124,7 +130,7 @@ func fillMaxAttempts(ctx context.Context, q pg.Querier, runs []RunRecord) error 
 	}
 	for i, r := range runs {
 		runs[i].MaxAttempts = most[version{r.JobID, r.JobVersion}]
-		if r.notice {
+		if r.Notice {
 			runs[i].MaxAttempts = scheduler.DefaultMaxAttempts
 		}
 	}

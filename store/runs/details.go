@@ -1,4 +1,4 @@
-package store
+package runs
 
 import (
 	"context"
@@ -17,17 +17,9 @@ import (
 
 // GetRun returns a run with its attempts, its result and what it sends. The error is ErrNotFound if the tenant has no
 // run with this id.
-func (s *Store) GetRun(ctx context.Context, tenant int32, id uuid.UUID) (RunRecord, error) {
+func (s *Runs) GetRun(ctx context.Context, tenant int32, id uuid.UUID) (Record, error) {
 	q := s.db.Reader(ctx, tenant)
-	runs, err := queryRuns(ctx, q, ` WHERE r.id = $1 AND r.tenant = $2`, id, tenant)
-	if err != nil {
-		return RunRecord{}, err
-	}
-	if len(runs) == 0 {
-		return RunRecord{}, fmt.Errorf("run %s: %w", id, ErrNotFound)
-	}
-	run := runs[0]
-	data, err := readDetails(ctx, q, &run)
+	run, data, err := ReadData(ctx, q, tenant, id)
 	if err != nil || run.Status == scheduler.StatusSkipped {
 		return run, err
 	}
@@ -35,20 +27,20 @@ func (s *Store) GetRun(ctx context.Context, tenant int32, id uuid.UUID) (RunReco
 	return run, err
 }
 
-// runData is the data that a run has of its own, besides its row in runs.
-type runData struct {
-	webhookID *uuid.UUID
-	key       string // Idempotency-Key
-	headers   []byte // JSON
-	body      []byte
+// Data is the data that a run has of its own, besides its row in runs.
+type Data struct {
+	WebhookID *uuid.UUID
+	Key       string // Idempotency-Key
+	Headers   []byte // JSON
+	Body      []byte
 	notifyURL string
 	kept      claim.KeptResponse
 	keptFence int64 // fencing token of the attempt that got the kept response
 }
 
-// readDetails completes a run with its attempts, oldest first, and its result. Failed attempts have rows of their own.
+// ReadDetails completes a run with its attempts, oldest first, and its result. Failed attempts have rows of their own.
 // The attempt that succeeded or is in flight is part of the run's row; the kept part of its response is in run_data.
-func readDetails(ctx context.Context, q pg.Querier, run *RunRecord) (data runData, err error) {
+func ReadDetails(ctx context.Context, q pg.Querier, run *Record) (data Data, err error) {
 	var b pgx.Batch
 	b.Queue(`
 		SELECT number, fence, started_at, finished_at, outcome, reason, http_status, error, replica,
@@ -64,7 +56,7 @@ func readDetails(ctx context.Context, q pg.Querier, run *RunRecord) (data runDat
 			coalesce(response_fence, 0), coalesce(response, ''), response_headers, coalesce(response_truncated, false)
 		FROM punctual.run_data WHERE run_id = $1`, run.ID).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(append([]any{
-			&data.webhookID, &data.key, &data.headers, &data.body, &data.notifyURL, &result, &run.ResultNote, &data.keptFence,
+			&data.WebhookID, &data.Key, &data.Headers, &data.Body, &data.notifyURL, &result, &run.ResultNote, &data.keptFence,
 		}, data.kept.Into()...)...)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // most runs have no such row
@@ -101,7 +93,7 @@ func scanAttempt(row pgx.CollectableRow) (Attempt, error) {
 
 // presentAttempt derives the attempt that is in flight or has succeeded from the run's row. ok is false if there is
 // none.
-func (r RunRecord) presentAttempt() (a Attempt, ok bool) {
+func (r Record) presentAttempt() (a Attempt, ok bool) {
 	started := r.StartedAt
 	if started == nil {
 		started = r.ClaimedAt
@@ -126,8 +118,8 @@ func (r RunRecord) presentAttempt() (a Attempt, ok bool) {
 
 // sentBy returns what the latest attempt of a run sent, or what the first one will send. That is not stored: it follows
 // from the run, its own data and its version of the job. It is nil if this binary cannot read that version.
-func (s *Store) sentBy(
-	ctx context.Context, q pg.Batcher, tenant int32, run RunRecord, data runData,
+func (s *Runs) sentBy(
+	ctx context.Context, q pg.Batcher, tenant int32, run Record, data Data,
 ) (*scheduler.Assignment, error) {
 	key := definitions.Version{Job: run.JobID, Version: run.JobVersion}
 	found, err := s.definitions.Read(ctx, q, definitions.One(key, tenant))
@@ -140,13 +132,13 @@ func (s *Store) sentBy(
 	}
 	a := scheduler.Assignment{
 		RunID: run.ID, Job: job, Trigger: run.Trigger, ScheduledFor: run.ScheduledFor, DueAt: run.DueAt, Late: run.Late,
-		Attempt: max(1, run.Attempt), Fence: run.fence, Body: data.body, IdempotencyKey: data.key,
+		Attempt: max(1, run.Attempt), Fence: run.fence, Body: data.Body, IdempotencyKey: data.Key,
 	}
-	if data.webhookID != nil {
-		a.WebhookID = *data.webhookID
+	if data.WebhookID != nil {
+		a.WebhookID = *data.WebhookID
 	}
-	if data.headers != nil {
-		if err := json.Unmarshal(data.headers, &a.Headers); err != nil {
+	if data.Headers != nil {
+		if err := json.Unmarshal(data.Headers, &a.Headers); err != nil {
 			return nil, fmt.Errorf("reading the headers of run %s: %w", run.ID, err)
 		}
 	}

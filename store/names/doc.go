@@ -1,0 +1,2 @@
+// Package names finds jobs by what callers call them: an id, a name, or labels.
+package names

@@ -1,0 +1,98 @@
+package names
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler"
+	"punctual/store/pg"
+)
+
+// JobState is the SQL expression for the state of a job j with the schedule s.
+const JobState = `punctual.job_state(j.state, s.completed_at)`
+
+// Find returns the id of the job that ref means. It locks nothing: a caller that locks looks again.
+func Find(ctx context.Context, q pg.Querier, tenant int32, ref string) (uuid.UUID, error) {
+	if id, ok := pg.ParseID(ref); ok {
+		return id, nil
+	}
+	found, err := FindAll(ctx, q, tenant, []string{ref})
+	if err != nil {
+		return uuid.Nil, err
+	}
+	job, ok := found[ref]
+	if !ok {
+		return uuid.Nil, fmt.Errorf("job %q: %w", ref, pg.ErrNotFound)
+	}
+	return job.ID, nil
+}
+
+// Job is the job that a name means.
+type Job struct {
+	ID       uuid.UUID
+	State    scheduler.JobState
+	Schedule scheduler.Schedule
+}
+
+// FindAll returns the jobs that the names mean: the active or paused job, or else the newest completed one.
+func FindAll(ctx context.Context, q pg.Querier, tenant int32, names []string) (map[string]Job, error) {
+	rows, err := q.Query(ctx, `
+		SELECT w.name, f.id, f.state, coalesce((v.definition -> 'schedule')::text, '{}')
+		FROM unnest((SELECT $2::text[])) w(name)
+		CROSS JOIN LATERAL (
+			SELECT c.id, c.state, c.version FROM (
+				(SELECT j.id, `+JobState+` AS state, j.version
+				 FROM punctual.jobs j
+				 JOIN punctual.schedules s ON s.job_id = j.id
+				 WHERE j.tenant = $1 AND j.name = w.name AND j.named)
+				UNION ALL
+				(SELECT id, 'completed', version FROM punctual.jobs
+				 WHERE tenant = $1 AND name = w.name AND NOT named AND state <> 'deleted' ORDER BY id DESC LIMIT 1)
+			) c ORDER BY c.state = 'completed', c.id DESC LIMIT 1
+		) f
+		JOIN punctual.job_versions v ON v.job_id = f.id AND v.version = f.version`, pg.Prepared{}, tenant, names)
+	if err != nil {
+		return nil, fmt.Errorf("looking for jobs by name: %w", err)
+	}
+	found := make(map[string]Job, len(names))
+	var name, schedule string
+	var job Job
+	_, err = pgx.ForEachRow(rows, []any{&name, &job.ID, &job.State, &schedule}, func() error {
+		job.Schedule = scheduler.Schedule{}
+		if err := json.Unmarshal([]byte(schedule), &job.Schedule); err != nil {
+			return fmt.Errorf("job %s: its schedule: %w", job.ID, err)
+		}
+		found[name] = job
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("looking for jobs by name: %w", err)
+	}
+	return found, nil
+}
+
+// SelectLabels selects jobs that have all of the labels.
+func SelectLabels(c *pg.Conditions, labels map[string]string) error {
+	if len(labels) == 0 {
+		return nil
+	}
+	text, err := EncodeLabels(labels)
+	if err != nil {
+		return fmt.Errorf("encoding labels: %w", err)
+	}
+	c.Add(`j.labels @> ?::jsonb`, text)
+	return nil
+}
+
+// EncodeLabels returns labels as a job's row holds them.
+func EncodeLabels(labels map[string]string) (string, error) {
+	if len(labels) == 0 {
+		return "{}", nil
+	}
+	b, err := json.Marshal(labels)
+	return string(b), err
+}
