@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"punctual/scheduler"
-	"punctual/store"
 	"punctual/store/audit"
+	"punctual/store/jobs"
 )
 
 func TestTheAuditLogTellsWhoChangedWhat(t *testing.T) {
@@ -22,7 +22,7 @@ func TestTheAuditLogTellsWhoChangedWhat(t *testing.T) {
 	d := scheduler.Definition{
 		Name: "n", Target: scheduler.Target{URL: "http://example.com/hook"}, Schedule: scheduler.Schedule{Cron: "0 3 * * *"},
 	}
-	if _, err := s.store.For(1).CreateJob(ctx, store.NewJob{Definition: d}); err != nil {
+	if _, err := s.store.For(1).CreateJob(ctx, jobs.NewJob{Definition: d}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.store.PauseJob(ctx, 1, "n", "moving", nil); err != nil {

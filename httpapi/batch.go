@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/store"
+	"punctual/store/jobs"
 )
 
 // BatchAnswer says what a batch wrote, in the order of the request.
@@ -21,7 +22,7 @@ type BatchItem struct {
 	ID   uuid.UUID `json:"id" format:"uuid" doc:"The job's id." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 	Name string    `json:"name" doc:"The job's name." example:"daily-invoice-gen"`
 
-	Result store.BatchOutcome `json:"result" enum:"created,replaced,unchanged,skipped" doc:"What happened to the job. unchanged: the existing job has the same definition already. skipped: the name is taken, and the existing job stays as it is." example:"created"`
+	Result jobs.BatchOutcome `json:"result" enum:"created,replaced,unchanged,skipped" doc:"What happened to the job. unchanged: the existing job has the same definition already. skipped: the name is taken, and the existing job stays as it is." example:"created"`
 }
 
 func (s *server) batchRoutes() {
@@ -56,9 +57,9 @@ func (s *server) createJobs(ctx context.Context, tenant int32, in *createJobsInp
 		return nil, err
 	}
 	if batch.OnConflict == "" {
-		batch.OnConflict = store.ConflictError
+		batch.OnConflict = jobs.ConflictError
 	}
-	jobs := make([]store.NewJob, len(batch.Jobs))
+	jobs := make([]jobs.NewJob, len(batch.Jobs))
 	for i, job := range batch.Jobs {
 		jobs[i] = submitted(ctx, job).newJob()
 	}

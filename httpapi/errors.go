@@ -17,6 +17,7 @@ import (
 	"punctual/store"
 	"punctual/store/claim"
 	"punctual/store/definitions"
+	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/runs"
 	"punctual/store/secrets"
@@ -29,11 +30,11 @@ var sentinels = []struct {
 	code   Code
 	detail string // in place of the error's own text
 }{
-	{store.ErrNameTaken, CodeNameTaken, ""},
-	{store.ErrVersion, CodeVersion, ""},
+	{jobs.ErrNameTaken, CodeNameTaken, ""},
+	{jobs.ErrVersion, CodeVersion, ""},
 	{store.ErrState, CodeState, ""},
 	{store.ErrKeyReused, CodeKeyReused, ""},
-	{store.ErrNotForSubmitters, CodeForbidden, ""},
+	{jobs.ErrNotForSubmitters, CodeForbidden, ""},
 	{context.Canceled, codeClientCancelled, ""},
 	{context.DeadlineExceeded, CodeDatabase, "The database did not answer in time."},
 }
@@ -51,11 +52,11 @@ func (s *server) problem(ctx context.Context, err error) *Problem {
 func problemOf(ctx context.Context, err error) *Problem {
 	var (
 		problem *Problem
-		active  *store.ActiveRunError
-		batch   *store.BatchError
+		active  *jobs.ActiveRunError
+		batch   *jobs.BatchError
 		over    *runs.SupersededError
 		inUse   *secrets.SecretInUseError
-		limit   *store.JobLimitError
+		limit   *jobs.LimitError
 	)
 	switch {
 	case errors.As(err, &problem):
@@ -87,8 +88,8 @@ func problemOf(ctx context.Context, err error) *Problem {
 		return invalid(fields)
 	}
 	if field, ok := fieldError("body", err); ok {
-		if errors.Is(err, store.ErrNameTaken) {
-			return newProblem(CodeNameTaken, sentence(store.ErrNameTaken), field)
+		if errors.Is(err, jobs.ErrNameTaken) {
+			return newProblem(CodeNameTaken, sentence(jobs.ErrNameTaken), field)
 		}
 		return invalid([]FieldError{field})
 	}
@@ -133,7 +134,7 @@ func fieldError(prefix string, err error) (FieldError, bool) {
 		cursor *pg.CursorError
 		secret *secrets.UnknownSecretError
 		kept   *secrets.NoStoredSecretError
-		gap    *store.IntervalError
+		gap    *jobs.IntervalError
 	)
 	switch {
 	case errors.As(err, &queue):
@@ -166,18 +167,18 @@ func fieldError(prefix string, err error) (FieldError, bool) {
 		return FieldError{prefix + ".schedule." + string(gap.Kind), gap.Reason()}, true
 	case errors.As(err, &cursor):
 		return FieldError{"query.cursor", "is not a cursor that this list returned"}, true
-	case errors.Is(err, store.ErrNameTaken):
+	case errors.Is(err, jobs.ErrNameTaken):
 		return FieldError{prefix + ".name", "is taken by another job"}, true
 	}
 	return FieldError{}, false
 }
 
-func batchProblem(batch *store.BatchError) *Problem {
+func batchProblem(batch *jobs.BatchError) *Problem {
 	var fields []FieldError
 	taken := true
 	for _, i := range slices.Sorted(maps.Keys(batch.Errors)) {
 		err := batch.Errors[i]
-		taken = taken && errors.Is(err, store.ErrNameTaken)
+		taken = taken && errors.Is(err, jobs.ErrNameTaken)
 		at := fmt.Sprintf("body.jobs[%d]", i)
 		field, ok := fieldError(at, err)
 		if !ok {

@@ -8,6 +8,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -35,7 +36,7 @@ var (
 	exampleRuns        = List[ListedRun]{Data: []ListedRun{{Run: showRun(exampleRunRecord())}}}
 	examplePendingRun  = showRun(examplePendingRecord())
 	exampleBatchAnswer = BatchAnswer{
-		Data: []BatchItem{{ID: exampleJobID, Name: "reminder-4711", Result: store.BatchCreated}},
+		Data: []BatchItem{{ID: exampleJobID, Name: "reminder-4711", Result: jobs.BatchCreated}},
 	}
 	examplePreviewAnswer = Preview{Slots: []PreviewSlot{
 		{ScheduledFor: at("2026-03-28T01:30:00Z"), Local: "2026-03-28T02:30:00+01:00"},
@@ -75,18 +76,18 @@ var (
 	exampleReplicaID = uuid.MustParse("4f0c7d4e-51a2-4c0e-9b0e-6f1f3f7c2a10")
 )
 
-func exampleRecord() store.JobRecord {
+func exampleRecord() jobs.Record {
 	var input JobInput
 	decode(exampleJobInput, &input, false)
 	slot, due, run := at("2026-12-02T11:00:00Z"), at("2026-12-02T11:00:00.421Z"), exampleRunRecord()
-	return store.JobRecord{
+	return jobs.Record{
 		ID: exampleJobID, Tenant: "default", Version: 7, State: scheduler.JobActive, Definition: input.Definition,
 		NextScheduledFor: &slot, NextRunAt: &due, LastRun: &run,
 		CreatedAt: at("2026-11-02T09:14:03.120441Z"), UpdatedAt: at("2026-11-20T16:40:55.002318Z"),
 	}
 }
 
-func examplePausedRecord() store.JobRecord {
+func examplePausedRecord() jobs.Record {
 	job := exampleRecord()
 	paused, until := at("2026-11-28T18:00:00.5Z"), at("2026-12-01T09:00:00Z")
 	job.State, job.PausedAt, job.PausedUntil, job.PauseNote = scheduler.JobPaused, &paused, &until, "the warehouse moves"

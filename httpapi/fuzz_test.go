@@ -9,7 +9,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
 	"punctual/scheduler"
-	"punctual/store"
+	"punctual/store/jobs"
 )
 
 // patchOf reads the body of a PATCH like the handler.
@@ -77,7 +77,7 @@ func FuzzPatch(f *testing.F) {
 }
 
 // rendered returns a job's definition with its body in a normal form, as merging reformats bodies.
-func rendered(t *testing.T, job store.NewJob) []byte {
+func rendered(t *testing.T, job jobs.NewJob) []byte {
 	t.Helper()
 	text, err := render(job.Definition)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"punctual/scheduler"
-	"punctual/store"
+	"punctual/store/jobs"
 )
 
 // JobInput is the body that creates or replaces a job: a definition, and whether the job starts paused.
@@ -31,14 +31,14 @@ func (JobInput) readOnly() (names []string) {
 // ignored then, and the mask of a secret keeps the secret that is stored in its place.
 type JobReplacement struct{ JobInput }
 
-func (j JobInput) newJob() store.NewJob {
-	return store.NewJob{Definition: j.Definition, Paused: j.Paused}
+func (j JobInput) newJob() jobs.NewJob {
+	return jobs.NewJob{Definition: j.Definition, Paused: j.Paused}
 }
 
 // BatchInput is the body that writes many jobs at once.
 type BatchInput struct {
-	Jobs       []JobInput       `json:"jobs" minItems:"1" maxItems:"1000" doc:"The jobs. Their names must differ."`
-	OnConflict store.OnConflict `json:"on_conflict,omitempty" enum:"error,replace,skip" default:"error" doc:"What happens to a job whose name is taken. error: nothing is written; replace: the job is replaced, as by PUT; skip: the existing job stays as it is."`
+	Jobs       []JobInput      `json:"jobs" minItems:"1" maxItems:"1000" doc:"The jobs. Their names must differ."`
+	OnConflict jobs.OnConflict `json:"on_conflict,omitempty" enum:"error,replace,skip" default:"error" doc:"What happens to a job whose name is taken. error: nothing is written; replace: the job is replaced, as by PUT; skip: the existing job stays as it is."`
 }
 
 // validate returns what is wrong with the jobs and with on_conflict.
@@ -48,12 +48,12 @@ func (b BatchInput) validate() []FieldError {
 		errors = append(errors, FieldError{"body.jobs", "must hold 1 to 1000 jobs"})
 	}
 	switch b.OnConflict {
-	case "", store.ConflictError, store.ConflictReplace, store.ConflictSkip:
+	case "", jobs.ConflictError, jobs.ConflictReplace, jobs.ConflictSkip:
 	default:
 		errors = append(errors, FieldError{
 			"body.on_conflict",
 			notOneOf(string(b.OnConflict),
-				enum([]store.OnConflict{store.ConflictError, store.ConflictReplace, store.ConflictSkip})),
+				enum([]jobs.OnConflict{jobs.ConflictError, jobs.ConflictReplace, jobs.ConflictSkip})),
 		})
 	}
 	first := make(map[string]int, len(b.Jobs))

@@ -12,6 +12,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/jobs"
 	"punctual/store/pg"
 )
 
@@ -23,7 +24,7 @@ type jobAnswer struct {
 	Body     Job
 }
 
-func (s *server) answerJob(r store.JobRecord) (*jobAnswer, error) {
+func (s *server) answerJob(r jobs.Record) (*jobAnswer, error) {
 	return answerWith(r.Version, showJob(r, s.DefaultJitter))
 }
 
@@ -168,14 +169,14 @@ func (s *server) listJobs(ctx context.Context, tenant int32, in *listJobsInput) 
 	if err != nil {
 		return nil, err
 	}
-	records, next, err := s.Store.ListJobs(ctx, tenant, store.JobFilter{
+	records, next, err := s.Store.ListJobs(ctx, tenant, jobs.Filter{
 		State: scheduler.JobState(in.State), Queue: in.Queue, Labels: labels, NamePrefix: in.Name, Query: in.Q,
 		Page: in.page(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return listOf(records, next, func(r store.JobRecord) ListedJob {
+	return listOf(records, next, func(r jobs.Record) ListedJob {
 		return ListedJob{showJob(r, s.DefaultJitter), in.short()}
 	}), nil
 }

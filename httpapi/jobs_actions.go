@@ -12,6 +12,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/jobs"
 )
 
 func (s *server) jobActionRoutes() {
@@ -104,7 +105,7 @@ func (s *server) triggerJob(ctx context.Context, tenant int32, in *triggerJobInp
 	if err := in.exists(); err != nil {
 		return nil, err
 	}
-	request := store.TriggerRequest{
+	request := jobs.TriggerRequest{
 		Body: in.Request.value.Body, Headers: in.Request.value.Headers, Submitter: isSubmitter(ctx),
 	}
 	if err := in.Request.check(within("body",

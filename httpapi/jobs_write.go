@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/jobs"
 )
 
 func (s *server) jobWriteRoutes() {
@@ -92,11 +93,11 @@ const placeholderName = "unnamed"
 
 // replaceJob is a PUT that cannot create a job: its path is an id, or its condition is that the job exists.
 func (s *server) replaceJob(
-	ctx context.Context, tenant int32, in *putJobInput, job store.NewJob, named bool, version *int32, createOnly bool,
+	ctx context.Context, tenant int32, in *putJobInput, job jobs.NewJob, named bool, version *int32, createOnly bool,
 ) (*jobAnswer, error) {
-	record, err := s.Store.EditJob(ctx, tenant, in.Job, version, func(now store.JobRecord) (store.NewJob, error) {
+	record, err := s.Store.EditJob(ctx, tenant, in.Job, version, func(now jobs.Record) (jobs.NewJob, error) {
 		if createOnly {
-			return store.NewJob{}, newProblem(CodeVersion, "The job exists, and If-None-Match requires that it does not.")
+			return jobs.NewJob{}, newProblem(CodeVersion, "The job exists, and If-None-Match requires that it does not.")
 		}
 		if !named {
 			job.Definition.Name = now.Definition.Name
@@ -129,7 +130,7 @@ func (s *server) patchJob(ctx context.Context, tenant int32, in *patchJobInput) 
 	if err != nil {
 		return nil, err
 	}
-	record, err := s.Store.EditJob(ctx, tenant, in.Job, version, func(now store.JobRecord) (store.NewJob, error) {
+	record, err := s.Store.EditJob(ctx, tenant, in.Job, version, func(now jobs.Record) (jobs.NewJob, error) {
 		job, err := applyPatch(&in.Request, now.Definition)
 		if fields := s.forbidden(tenant, "body", in.Request.value.Definition); err == nil && len(fields) > 0 {
 			err = invalid(fields) // only for URLs that the patch sets: the rules may have changed since
@@ -143,23 +144,23 @@ func (s *server) patchJob(ctx context.Context, tenant int32, in *patchJobInput) 
 }
 
 // applyPatch returns the job that results from a patch on a definition, or everything that is wrong with it.
-func applyPatch(patch *body[JobPatch], now scheduler.Definition) (store.NewJob, error) {
+func applyPatch(patch *body[JobPatch], now scheduler.Definition) (jobs.NewJob, error) {
 	if covered(patch.errors, "body") { // not an object
-		return store.NewJob{}, patch.check()
+		return jobs.NewJob{}, patch.check()
 	}
 	now.Schedule = now.Schedule.Onto(patch.value.Schedule)
 	current, err := render(now)
 	if err != nil {
-		return store.NewJob{}, err
+		return jobs.NewJob{}, err
 	}
 	result, err := jsonpatch.MergePatch(current, patch.raw)
 	if err != nil {
-		return store.NewJob{}, fmt.Errorf("merging the patch: %w", err)
+		return jobs.NewJob{}, fmt.Errorf("merging the patch: %w", err)
 	}
 	var job JobInput
 	read := merged(patch.errors, decodeStored(result, &job)...)
 	if all := merged(read, within("body", job.Validate())...); len(all) > 0 {
-		return store.NewJob{}, invalid(all)
+		return jobs.NewJob{}, invalid(all)
 	}
 	if patch.value.Target.Body == nil && job.Target.Body != nil {
 		job.Target.Body = now.Target.Body // merging reformatted it, and a body keeps its bytes

@@ -9,7 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/scheduler"
-	"punctual/store"
+	"punctual/store/jobs"
 	"punctual/store/runs"
 	"punctual/store/tenants"
 )
@@ -127,7 +127,7 @@ func conflictExample(op *huma.Operation) *Problem {
 		return newProblem(CodeNameTaken, "The name is taken by another job.",
 			FieldError{"body.name", "is taken by another job"})
 	case CodeActiveRun:
-		active := &store.ActiveRunError{Run: exampleRunID, Policy: scheduler.PolicyForbid}
+		active := &jobs.ActiveRunError{Run: exampleRunID, Policy: scheduler.PolicyForbid}
 		p := newProblem(CodeActiveRun, sentence(active))
 		p.ActiveRun = &active.Run
 		return p

@@ -9,6 +9,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/jobs"
 )
 
 func (s *server) rerunRoute() {
@@ -45,8 +46,8 @@ func (s *server) rerunRun(ctx context.Context, tenant int32, in *rerunInput) (*a
 		return nil, err
 	}
 	v := in.Request.value
-	request := store.RerunRequest{
-		TriggerRequest: store.TriggerRequest{Body: v.Body, Headers: v.Headers}, SameKey: v.SameKey,
+	request := jobs.RerunRequest{
+		TriggerRequest: jobs.TriggerRequest{Body: v.Body, Headers: v.Headers}, SameKey: v.SameKey,
 	}
 	if err := in.Request.check(within("body", scheduler.ValidateRequest("", v.Headers, v.Body))...); err != nil {
 		return nil, err

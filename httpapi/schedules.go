@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
-	"punctual/store"
+	"punctual/store/jobs"
 	"punctual/store/pg"
 )
 
@@ -110,7 +110,7 @@ func (s *server) upcoming(ctx context.Context, tenant int32, in *upcomingInput) 
 }
 
 // upcomingSlots returns the next slots of a job, starting with the next one that is stored.
-func upcomingSlots(r store.JobRecord, defaultJitter time.Duration, n int) ([]UpcomingSlot, error) {
+func upcomingSlots(r jobs.Record, defaultJitter time.Duration, n int) ([]UpcomingSlot, error) {
 	slots := []UpcomingSlot{}
 	if r.NextScheduledFor == nil || r.NextRunAt == nil {
 		return slots, nil

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"punctual/scheduler"
-	"punctual/store"
+	"punctual/store/jobs"
 )
 
 // isSubmitter reports whether the caller may do no more than submitters may.
@@ -26,7 +26,7 @@ func mayCreate(ctx context.Context, job JobInput) error {
 
 // mayWrite refuses batches that a submitter may not write.
 func mayWrite(ctx context.Context, batch BatchInput) error {
-	if c := callerOf(ctx); batch.OnConflict == store.ConflictReplace && !c.role.includes(RoleEditor) {
+	if c := callerOf(ctx); batch.OnConflict == jobs.ConflictReplace && !c.role.includes(RoleEditor) {
 		return newProblem(CodeForbidden,
 			fmt.Sprintf("Replacing jobs needs the role %s; the caller's role is %s.", RoleEditor, c.role),
 			FieldError{"body.on_conflict", "must be error or skip"})

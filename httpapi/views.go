@@ -10,7 +10,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/cron"
-	"punctual/store"
+	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -90,7 +90,7 @@ type WaitingFor struct {
 }
 
 // showJob shows a job. The default jitter, which belongs to the deployment, is filled in like the other defaults.
-func showJob(r store.JobRecord, defaultJitter time.Duration) Job {
+func showJob(r jobs.Record, defaultJitter time.Duration) Job {
 	job := Job{
 		ID: r.ID, Tenant: r.Tenant, Version: r.Version, State: r.State, Definition: r.Definition.Masked().WithDefaults(),
 		Paused: r.State == scheduler.JobPaused, NextRunAt: utc(r.NextRunAt), NextScheduledFor: utc(r.NextScheduledFor),

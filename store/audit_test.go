@@ -14,6 +14,7 @@ import (
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
 	"punctual/store/audit"
+	"punctual/store/jobs"
 	"punctual/store/pg"
 )
 
@@ -54,7 +55,7 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 	key := Idempotency{Key: "k"}
 	trigger := func(w Writer) error {
 		r, err := w.TriggerJob(ctx, "a",
-			TriggerRequest{Body: []byte(`"x"`), Headers: map[string]string{"X-Api-Key": "s3cret", "X-Team": "billing"}})
+			jobs.TriggerRequest{Body: []byte(`"x"`), Headers: map[string]string{"X-Api-Key": "s3cret", "X-Team": "billing"}})
 		run = r.ID
 		return err
 	}
@@ -67,44 +68,49 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 		before, after string // of the last entry, where it matters
 	}{
 		{
-			"a create", func() error { _, err := c.For(c.tenant).CreateJob(ctx, NewJob{Definition: definition}); return err },
+			"a create", func() error {
+				_, err := c.For(c.tenant).CreateJob(ctx, jobs.NewJob{Definition: definition})
+				return err
+			},
 			"job.create a", ``, `{"version":1,"state":"active","definition":{`,
 		},
 		{"a name that is taken", func() error {
-			_, _ = c.For(c.tenant).CreateJob(ctx, NewJob{Definition: definition})
+			_, _ = c.For(c.tenant).CreateJob(ctx, jobs.NewJob{Definition: definition})
 			return nil
 		}, "", ``, ``},
 		{"a PUT that changes nothing", func() error {
-			_, _, err := c.PutJob(ctx, c.tenant, "a", NewJob{Definition: definition}, nil, false)
+			_, _, err := c.PutJob(ctx, c.tenant, "a", jobs.NewJob{Definition: definition}, nil, false)
 			return err
 		}, "", ``, ``},
 		{"a PUT", func() error {
-			_, _, err := c.PutJob(ctx, c.tenant, "a", NewJob{Definition: described}, nil, false)
+			_, _, err := c.PutJob(ctx, c.tenant, "a", jobs.NewJob{Definition: described}, nil, false)
 			return err
 		}, "job.update a", `{"version":1,"state":"active","definition":{`, `{"version":2,"state":"active","definition":{`},
 		{"a PUT of a new name", func() error {
-			_, _, err := c.PutJob(ctx, c.tenant, "b", NewJob{Definition: described}, nil, false)
+			_, _, err := c.PutJob(ctx, c.tenant, "b", jobs.NewJob{Definition: described}, nil, false)
 			return err
 		}, "job.create b", ``, `{"version":1,"state":"active","definition":{`},
 		{"a batch", func() error {
-			_, err := c.For(c.tenant).CreateJobs(ctx, []NewJob{
+			_, err := c.For(c.tenant).CreateJobs(ctx, []jobs.NewJob{
 				{Definition: called(described, "c")}, {Definition: definition}, {Definition: called(described, "b")},
-			}, ConflictReplace)
+			}, jobs.ConflictReplace)
 			return err
 		}, "job.update a, job.create c", ``, ``},
 		{"a rename", func() error {
 			_, err := c.EditJob(ctx, c.tenant, "c", nil,
-				func(JobRecord) (NewJob, error) { return NewJob{Definition: called(described, "d")}, nil })
+				func(jobs.Record) (jobs.NewJob, error) { return jobs.NewJob{Definition: called(described, "d")}, nil })
 			return err
 		}, "job.update d", `{"version":1,`, `{"version":2,`},
 		{"an edit that fails", func() error {
 			_, _ = c.EditJob(ctx, c.tenant, "d", nil,
-				func(JobRecord) (NewJob, error) { return NewJob{Definition: definition}, nil })
+				func(jobs.Record) (jobs.NewJob, error) { return jobs.NewJob{Definition: definition}, nil })
 			return nil
 		}, "", ``, ``},
 		{"an edit that pauses", func() error {
 			_, err := c.EditJob(ctx, c.tenant, "d", nil,
-				func(r JobRecord) (NewJob, error) { return NewJob{Definition: r.Definition, Paused: new(true)}, nil })
+				func(r jobs.Record) (jobs.NewJob, error) {
+					return jobs.NewJob{Definition: r.Definition, Paused: new(true)}, nil
+				})
 			return err
 		}, "job.pause d", `{"version":2,"state":"active"}`, `{"version":3,"state":"paused"}`},
 		{
@@ -238,7 +244,7 @@ func TestAPauseThatRunsOutIsTheSystems(t *testing.T) {
 		t.Errorf("%+v, %v", e, err)
 	}
 	c.exec(`UPDATE punctual.jobs SET paused_until = now() WHERE id = $1`, job.ID)
-	if n, _, err := c.Store.resumeDue(t.Context()); n != 1 || err != nil {
+	if n, _, err := c.ResumeDue(t.Context()); n != 1 || err != nil {
 		t.Fatalf("%d, %v", n, err)
 	}
 	log, _, err := c.Audit.List(t.Context(), c.tenant, audit.Filter{Job: "job", Page: pg.Page{Limit: 1}})
@@ -320,7 +326,7 @@ func TestTheAuditLogHasNoSecrets(t *testing.T) {
 	secret := func(d *scheduler.Definition) { d.Target.Headers = map[string]string{"Authorization": "Bearer s3cret"} }
 	c.create("a", secret)
 	c.edit("a", func(d *scheduler.Definition) { d.Description = "x" })
-	if _, err := c.For(c.tenant).CreateJobs(t.Context(), []NewJob{{Definition: definition("b", secret)}}, ConflictError); err != nil {
+	if _, err := c.For(c.tenant).CreateJobs(t.Context(), []jobs.NewJob{{Definition: definition("b", secret)}}, jobs.ConflictError); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.DeleteJob(t.Context(), c.tenant, "a", nil); err != nil {

@@ -11,7 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/days"
 	"punctual/store/definitions"
+	"punctual/store/jobs"
 	"punctual/store/names"
 	"punctual/store/pg"
 )
@@ -61,7 +63,7 @@ func (s *Store) PlanBackfill(ctx context.Context, tenant int32, r BackfillReques
 	if err != nil {
 		return BackfillPlan{}, err
 	}
-	job, err := readJob(ctx, q, tenant, id)
+	job, err := jobs.Read(ctx, q, tenant, id)
 	if err != nil {
 		return BackfillPlan{}, err
 	}
@@ -90,7 +92,7 @@ func (s *Store) PlanBackfill(ctx context.Context, tenant int32, r BackfillReques
 // back than that instant.
 func (s *Store) reach(ctx context.Context, q pg.Querier, created time.Time) (now, earliest time.Time, err error) {
 	var kept *time.Time
-	if err := q.QueryRow(ctx, `SELECT clock_timestamp(), `+keptSince).Scan(&now, &kept); err != nil {
+	if err := q.QueryRow(ctx, `SELECT clock_timestamp(), `+days.KeptSince).Scan(&now, &kept); err != nil {
 		return now, earliest, fmt.Errorf("looking for the oldest day: %w", err)
 	}
 	earliest = now.Add(-s.options.Retention)
@@ -111,17 +113,17 @@ func (r BackfillRequest) problems(kind scheduler.Kind, now, earliest time.Time) 
 	if r.From.Before(earliest) {
 		// In whole minutes, so that a person can type it and it is still right by then.
 		add("from", "%s is further back than runs are kept: at the earliest %s",
-			stamp(r.From), stamp(earliest.Add(time.Minute-1).Truncate(time.Minute)))
+			pg.Stamp(r.From), pg.Stamp(earliest.Add(time.Minute-1).Truncate(time.Minute)))
 	}
 	if r.To.After(now) {
-		add("to", "%s is in the future: at the latest %s", stamp(r.To), stamp(now.Truncate(time.Second)))
+		add("to", "%s is in the future: at the latest %s", pg.Stamp(r.To), pg.Stamp(now.Truncate(time.Second)))
 	}
 	return problems
 }
 
 // walk collects the slots, up to the schedule's next slot.
 func (p *BackfillPlan) walk(
-	ctx context.Context, job JobRecord, defaultJitter time.Duration, now time.Time,
+	ctx context.Context, job jobs.Record, defaultJitter time.Duration, now time.Time,
 ) ([]scheduler.Problem, error) {
 	timetable, err := scheduler.NewTimetable(job.ID, job.Definition.WithDefaults(), defaultJitter)
 	if err != nil {
@@ -140,7 +142,7 @@ func (p *BackfillPlan) walk(
 		case len(p.slots) == MostBackfilled:
 			return []scheduler.Problem{{Field: "to", Message: fmt.Sprintf(
 				"%s is too far from from: there are more than %d slots between; the latest end that fits is %s",
-				stamp(p.To), MostBackfilled, stamp(at))}}, nil
+				pg.Stamp(p.To), MostBackfilled, pg.Stamp(at))}}, nil
 		}
 		p.slots = append(p.slots, at)
 	}
@@ -183,7 +185,7 @@ func collectSet(rows pgx.Rows) (map[uuid.UUID]bool, error) {
 }
 
 // StartBackfill writes a backfill as an operation, which the replicas carry out.
-func (w Writer) StartBackfill(ctx context.Context, p BackfillPlan) (Operation, error) {
+func (w LetterWriter) StartBackfill(ctx context.Context, p BackfillPlan) (Operation, error) {
 	request, err := json.Marshal(backfillText{
 		Job: p.job.Job, JobVersion: p.job.Version, From: p.From, To: p.To, Rerun: p.Rerun,
 	})
@@ -191,8 +193,8 @@ func (w Writer) StartBackfill(ctx context.Context, p BackfillPlan) (Operation, e
 		return Operation{}, fmt.Errorf("encoding the request of an operation: %w", err)
 	}
 	var o Operation
-	err = w.inTx(ctx, func(tx *pg.Tx) error {
-		now, err := clock(ctx, tx)
+	err = w.InTx(ctx, func(tx *pg.Tx) error {
+		now, err := pg.Clock(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -206,7 +208,7 @@ func (w Writer) StartBackfill(ctx context.Context, p BackfillPlan) (Operation, e
 		if len(p.slots) > 0 {
 			n.firstSlot, n.lastSlot = &p.slots[0], &p.slots[len(p.slots)-1]
 		}
-		o, err = n.write(ctx, tx, w.tenant)
+		o, err = n.write(ctx, tx, w.Tenant)
 		return err
 	})
 	return o, err

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 func (c crud) plan(r BackfillRequest) BackfillPlan {
@@ -199,9 +200,9 @@ func TestBackfillIsRefused(t *testing.T) {
 	}{
 		{
 			"beyond the retention", "a", DefaultRetention + time.Hour, time.Hour,
-			[]string{"from: " + stamp(now.Add(-DefaultRetention-time.Hour)), "at the earliest "},
+			[]string{"from: " + pg.Stamp(now.Add(-DefaultRetention-time.Hour)), "at the earliest "},
 		},
-		{"in the future", "a", time.Hour, -time.Hour, []string{"to: " + stamp(now.Add(time.Hour)), "in the future"}},
+		{"in the future", "a", time.Hour, -time.Hour, []string{"to: " + pg.Stamp(now.Add(time.Hour)), "in the future"}},
 		{
 			"for several reasons, all of which it names", "once", DefaultRetention + time.Hour, -time.Hour,
 			[]string{`job: "once"`, "from: ", "to: "},
@@ -209,7 +210,7 @@ func TestBackfillIsRefused(t *testing.T) {
 		{"without a recurring schedule", "once", time.Hour, time.Minute, []string{"neither cron nor every"}},
 		{
 			"of too many slots", "often", (MostBackfilled + 1) * time.Second, 0,
-			[]string{"to: " + stamp(now), "more than 100000 slots"},
+			[]string{"to: " + pg.Stamp(now), "more than 100000 slots"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -258,7 +259,7 @@ func TestBackfillReachesNoFurtherThanTheHistoryOfAnOldJob(t *testing.T) {
 	c.exec(`UPDATE punctual.jobs SET created_at = now() - interval '20 days' WHERE id = $1`, job.ID)
 	_, err := c.PlanBackfill(t.Context(), c.tenant, old)
 	first := time.Now().UTC().Truncate(24 * time.Hour).Add(-24 * time.Hour)
-	if err == nil || !strings.Contains(err.Error(), "at the earliest "+stamp(first)[:16]) {
+	if err == nil || !strings.Contains(err.Error(), "at the earliest "+pg.Stamp(first)[:16]) {
 		t.Errorf("error %v, want one that names %s", err, first)
 	}
 }
@@ -502,7 +503,7 @@ func TestBackfillLeavesOutWhatGrewTooOldMeanwhile(t *testing.T) {
 	c.options.Retention = time.Since(to) + 150*time.Minute
 	c.work()
 	said := orEmpty(c.wantProgress(o.ID, OperationDone, 4, 2, 2).Error)
-	if !strings.Contains(said, stamp(to.Add(-3*time.Hour))) {
+	if !strings.Contains(said, pg.Stamp(to.Add(-3*time.Hour))) {
 		t.Errorf("it says %q", said)
 	}
 	if n := c.backfilled(job.ID); n != 2 {

@@ -12,6 +12,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/claim"
+	"punctual/store/jobs"
 	"punctual/store/runs"
 )
 
@@ -120,7 +121,7 @@ func TestWorkThatGoesOnIsHeldByNoReplica(t *testing.T) {
 	if b := c.claimReady(10); len(b.Runs) != 0 {
 		t.Error("it was claimed before its deadline")
 	}
-	if _, err := c.For(c.tenant).TriggerJob(t.Context(), "a", TriggerRequest{}); err == nil {
+	if _, err := c.For(c.tenant).TriggerJob(t.Context(), "a", jobs.TriggerRequest{}); err == nil {
 		t.Error("it does not count as active")
 	}
 	run, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken, nil)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/jobs"
 )
 
 // claimAll registers a replica and claims what is due and ready in the default queue.
@@ -168,8 +169,8 @@ func TestOverlap(t *testing.T) {
 			WHERE status = 'skipped' AND reason = 'overlap' AND blocked_by IS NOT NULL`); n != 1 {
 			t.Errorf("%d skips for overlap", n)
 		}
-		var active *ActiveRunError
-		if _, err := c.For(c.tenant).TriggerJob(t.Context(), "a", TriggerRequest{}); !errors.As(err, &active) {
+		var active *jobs.ActiveRunError
+		if _, err := c.For(c.tenant).TriggerJob(t.Context(), "a", jobs.TriggerRequest{}); !errors.As(err, &active) {
 			t.Errorf("a trigger beside a waiting run: error %v", err)
 		}
 		c.finish(first, scheduler.Succeed, "")

@@ -6,6 +6,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/claim"
+	"punctual/store/jobs"
 )
 
 // The names of the chores for which a heartbeat asks.
@@ -22,7 +23,7 @@ const (
 const choresDue = `
 array_remove(ARRAY[
     CASE WHEN ` + claim.AnySilent + ` THEN '` + choreSilent + `' END,
-    CASE WHEN ` + anyPauseOver + ` THEN '` + chorePauses + `' END,
+    CASE WHEN ` + jobs.AnyPauseOver + ` THEN '` + chorePauses + `' END,
     CASE WHEN EXISTS (SELECT FROM punctual.operations WHERE state = 'running') THEN '` + choreOperations + `' END,
     CASE WHEN EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now())
            OR EXISTS (SELECT FROM punctual.notified WHERE look_at <= now()) THEN '` + choreNotices + `' END,
@@ -34,7 +35,7 @@ array_remove(ARRAY[
 func (s *Store) Chores() []scheduler.Chore {
 	return []scheduler.Chore{
 		{Name: choreSilent, Does: "ending attempts whose targets are silent", Batch: s.EndSilent},
-		{Name: chorePauses, Does: "ending pauses", Batch: s.endDuePauses},
+		{Name: chorePauses, Does: "ending pauses", Batch: s.EndDuePauses},
 		{Name: choreOperations, Does: "work on operations", Batch: s.operate},
 		{Name: choreNotices, Does: "creating notices of jobs", Batch: atOnce(s.Notify)},
 		{Name: choreGates, Does: "freeing the gates of jobs", Batch: atOnce(s.FreeGates)},

@@ -49,13 +49,13 @@ func TestAPauseThatIsAboutToEndIsWaitedFor(t *testing.T) {
 	if _, err := c.PauseJob(t.Context(), c.tenant, "a", "", &later); err != nil {
 		t.Fatal(err)
 	}
-	if wait, left, err := c.endDuePauses(t.Context()); wait != 0 || left || err != nil || c.wants(chorePauses) {
+	if wait, left, err := c.EndDuePauses(t.Context()); wait != 0 || left || err != nil || c.wants(chorePauses) {
 		t.Errorf("an hour before: wait %s, left %t, error %v", wait, left, err)
 	}
 	c.exec(`UPDATE punctual.jobs SET paused_until = clock_timestamp() + interval '1.5 s'`)
 	wanted := c.wants(chorePauses)
 	for {
-		wait, left, err := c.endDuePauses(t.Context())
+		wait, left, err := c.EndDuePauses(t.Context())
 		if err != nil || wait > 1500*time.Millisecond || left != (wait > 0) {
 			t.Fatalf("shortly before: wait %s, left %t, error %v", wait, left, err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
+	"punctual/store/jobs"
 )
 
 // claimer is a replica with a database of its own.
@@ -41,7 +42,7 @@ func asClaimer(c crud) claimer {
 func (c claimer) many(n int, prefix string, ago time.Duration, options ...func(*scheduler.Definition)) {
 	c.t.Helper()
 	d := definition(prefix, options...)
-	text, err := encode(d)
+	text, err := jobs.Encode(d)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -111,7 +112,7 @@ func (c claimer) one(b scheduler.Batch) scheduler.Assignment {
 
 // dueNow creates a job, by default with a slot every hour, and makes the slot of this second its next one. A claim of
 // that slot is in time.
-func (c claimer) dueNow(name string, options ...func(*scheduler.Definition)) (JobRecord, time.Time) {
+func (c claimer) dueNow(name string, options ...func(*scheduler.Definition)) (jobs.Record, time.Time) {
 	c.t.Helper()
 	now, err := c.Now(c.t.Context())
 	if err != nil {
@@ -162,10 +163,10 @@ func TestTheClaimOfTheLastSlotCompletesTheJobAndLeavesItsRowAlone(t *testing.T) 
 	if got.State != scheduler.JobCompleted || got.CompletedAt == nil || got.NextRunAt != nil {
 		t.Errorf("the job is %s since %v, next at %v", got.State, got.CompletedAt, got.NextRunAt)
 	}
-	if names := c.jobNames(JobFilter{State: scheduler.JobCompleted}); !slices.Equal(names, []string{"job"}) {
+	if names := c.jobNames(jobs.Filter{State: scheduler.JobCompleted}); !slices.Equal(names, []string{"job"}) {
 		t.Errorf("completed are %q", names)
 	}
-	if names := c.jobNames(JobFilter{State: scheduler.JobActive}); len(names) != 0 {
+	if names := c.jobNames(jobs.Filter{State: scheduler.JobActive}); len(names) != 0 {
 		t.Errorf("active are %q", names)
 	}
 	again := c.create("job", delay(time.Hour)) // a completed job does not keep its name
@@ -613,7 +614,7 @@ func TestClaimReadyStartsWhatWaits(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", never)
 	triggered, err := c.For(c.tenant).TriggerJob(t.Context(), "job",
-		TriggerRequest{Body: []byte(`{"a":1}`), Headers: map[string]string{"X-A": "b"}})
+		jobs.TriggerRequest{Body: []byte(`{"a":1}`), Headers: map[string]string{"X-A": "b"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -644,7 +645,7 @@ func TestClaimReadyTakesByPriorityAndWithinItsQuota(t *testing.T) {
 		for i := range 3 {
 			name := fmt.Sprintf("%s-%d", p, i)
 			c.create(name, never, prioritised(p))
-			if _, err := c.For(c.tenant).TriggerJob(t.Context(), name, TriggerRequest{}); err != nil {
+			if _, err := c.For(c.tenant).TriggerJob(t.Context(), name, jobs.TriggerRequest{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -746,7 +747,7 @@ func TestClaimReadyStartsTheOldestOfAGate(t *testing.T) {
 func TestARunThatIsOverOnlyLosesItsPlaceInReady(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", never)
-	run, err := c.For(c.tenant).TriggerJob(t.Context(), "job", TriggerRequest{})
+	run, err := c.For(c.tenant).TriggerJob(t.Context(), "job", jobs.TriggerRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -793,7 +794,7 @@ func TestNextDueTellsWhatComes(t *testing.T) {
 		t.Error("it looked for backlog unasked")
 	}
 	c.create("job", never)
-	if _, err := c.For(c.tenant).TriggerJob(t.Context(), "job", TriggerRequest{}); err != nil {
+	if _, err := c.For(c.tenant).TriggerJob(t.Context(), "job", jobs.TriggerRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	if u := ask(false); u.Ready.IsZero() || u.Ready.After(u.Now) {

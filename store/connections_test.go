@@ -10,6 +10,7 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
+	"punctual/store/jobs"
 	"punctual/store/pg"
 )
 
@@ -88,7 +89,7 @@ func TestAChoreWaitsForNoCaller(t *testing.T) {
 		t.Cleanup(conn.Release)
 	}
 	ctx := bounded(t)
-	_, _, resume := c.Store.resumeDue(ctx)
+	_, _, resume := c.ResumeDue(ctx)
 	_, tidy := c.Store.tidyUp(ctx)
 	_, _, operate := c.operate(ctx)
 	_, notify := c.Notify(ctx)
@@ -112,7 +113,7 @@ func TestACallerIsToldWhatItWaitedFor(t *testing.T) {
 	}
 	free()
 	free = c.stranger(`tenants`)
-	_, err = c.For(c.tenant).CreateJob(bounded(t), NewJob{Definition: definition("another")}) // a single round trip
+	_, err = c.For(c.tenant).CreateJob(bounded(t), jobs.NewJob{Definition: definition("another")}) // a single round trip
 	if !errors.As(pg.OutOfTime(err), &locked) {
 		t.Errorf("error %v", err)
 	}
@@ -159,7 +160,7 @@ func TestTheLimitsOfACallerEndBeforeItsCommit(t *testing.T) {
 		CREATE TRIGGER at_once AFTER INSERT ON punctual.jobs FOR EACH ROW EXECUTE FUNCTION punctual.see()`)
 	two := func(s *Store, name string) {
 		t.Helper()
-		_, err := s.For(c.tenant).CreateJobs(t.Context(), []NewJob{{Definition: definition(name + "-1")}, {Definition: definition(name + "-2")}}, ConflictError)
+		_, err := s.For(c.tenant).CreateJobs(t.Context(), []jobs.NewJob{{Definition: definition(name + "-1")}, {Definition: definition(name + "-2")}}, jobs.ConflictError)
 		if err != nil {
 			t.Fatal(err)
 		}

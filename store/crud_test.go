@@ -13,6 +13,7 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
+	"punctual/store/jobs"
 	"punctual/store/runs"
 )
 
@@ -110,16 +111,16 @@ func labelled(key, value string) func(*scheduler.Definition) {
 	return func(d *scheduler.Definition) { d.Labels = map[string]string{key: value} }
 }
 
-func (c crud) create(name string, options ...func(*scheduler.Definition)) JobRecord {
+func (c crud) create(name string, options ...func(*scheduler.Definition)) jobs.Record {
 	c.t.Helper()
-	job, err := c.For(c.tenant).CreateJob(c.t.Context(), NewJob{Definition: definition(name, options...)})
+	job, err := c.For(c.tenant).CreateJob(c.t.Context(), jobs.NewJob{Definition: definition(name, options...)})
 	if err != nil {
 		c.t.Fatalf("creating %s: %v", name, err)
 	}
 	return job
 }
 
-func (c crud) get(ref string) JobRecord {
+func (c crud) get(ref string) jobs.Record {
 	c.t.Helper()
 	job, err := c.GetJob(c.t.Context(), c.tenant, ref)
 	if err != nil {
@@ -128,20 +129,20 @@ func (c crud) get(ref string) JobRecord {
 	return job
 }
 
-func (c crud) put(d scheduler.Definition) (JobRecord, bool) {
+func (c crud) put(d scheduler.Definition) (jobs.Record, bool) {
 	c.t.Helper()
-	job, created, err := c.PutJob(c.t.Context(), c.tenant, d.Name, NewJob{Definition: d}, nil, false)
+	job, created, err := c.PutJob(c.t.Context(), c.tenant, d.Name, jobs.NewJob{Definition: d}, nil, false)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	return job, created
 }
 
-func (c crud) edit(ref string, change func(*scheduler.Definition)) JobRecord {
+func (c crud) edit(ref string, change func(*scheduler.Definition)) jobs.Record {
 	c.t.Helper()
-	job, err := c.EditJob(c.t.Context(), c.tenant, ref, nil, func(j JobRecord) (NewJob, error) {
+	job, err := c.EditJob(c.t.Context(), c.tenant, ref, nil, func(j jobs.Record) (jobs.NewJob, error) {
 		change(&j.Definition)
-		return NewJob{Definition: j.Definition}, nil
+		return jobs.NewJob{Definition: j.Definition}, nil
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -296,4 +297,12 @@ func openBench(b *testing.B) *Store {
 	}
 	b.Cleanup(s.Close)
 	return s
+}
+
+// sameInstant compares instants as Postgres stores them, in microseconds.
+func sameInstant(a, b *time.Time) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Truncate(time.Microsecond).Equal(b.Truncate(time.Microsecond))
 }

@@ -135,18 +135,27 @@ func selectLetters(ctx context.Context, c *pg.Conditions, q pg.Querier, tenant i
 	return names.SelectLabels(c, f.Labels)
 }
 
+// LetterWriter makes replays and operations of one tenant.
+type LetterWriter struct {
+	pg.Writes
+	store *Store
+}
+
+// LetterWriter returns a LetterWriter.
+func (s *Store) LetterWriter(w pg.Writes) LetterWriter { return LetterWriter{w, s} }
+
 // ReplayDeadLetter makes a new run of a dead one, which any replica may claim at once. The new run keeps the
 // webhook-id, the Idempotency-Key, the slot and the dead run's own body and headers, and uses the job's current
 // definition. The replay resolves the dead letter. ReplayDeadLetter returns ErrState when the job was deleted, or when
 // the dead letter is resolved already, unless by a replay that was cancelled.
-func (w Writer) ReplayDeadLetter(ctx context.Context, id uuid.UUID, note string) (runs.Record, error) {
+func (w LetterWriter) ReplayDeadLetter(ctx context.Context, id uuid.UUID, note string) (runs.Record, error) {
 	var run runs.Record
-	err := w.inTx(ctx, func(tx *pg.Tx) error {
-		d, err := lockDeadLetter(ctx, tx, w.tenant, id)
+	err := w.InTx(ctx, func(tx *pg.Tx) error {
+		d, err := lockDeadLetter(ctx, tx, w.Tenant, id)
 		if err != nil {
 			return err
 		}
-		if err := mayReplay(ctx, tx, w.tenant, d); err != nil {
+		if err := mayReplay(ctx, tx, w.Tenant, d); err != nil {
 			return err
 		}
 		// The job is locked after the dead letter, without its schedule and its gate. Until the run is written, the lock
@@ -156,17 +165,17 @@ func (w Writer) ReplayDeadLetter(ctx context.Context, id uuid.UUID, note string)
 			return err
 		}
 		if state == scheduler.JobDeleted {
-			return fmt.Errorf("%s: %w", gone(d.Job), ErrState)
+			return fmt.Errorf("%s: %w", gone(d.Job), pg.ErrState)
 		}
 		r := newReplay(d, now)
 		if err := writeReplays(ctx, tx, []replay{r}, now, note); err != nil {
 			return err
 		}
-		if err := audit.Write(ctx, tx, w.tenant, d.change(
+		if err := audit.Write(ctx, tx, w.Tenant, d.change(
 			audit.DeadLetterReplay, letterShot{ReplayedAs: &r.run, Note: pg.OrNull(note)})); err != nil {
 			return err
 		}
-		run, err = runs.Read(ctx, tx, w.tenant, r.run)
+		run, err = runs.Read(ctx, tx, w.Tenant, r.run)
 		return err
 	})
 	return run, err
@@ -190,7 +199,7 @@ func lockDeadLetter(ctx context.Context, tx *pg.Tx, tenant int32, id uuid.UUID) 
 	}
 	d, err := pgx.CollectExactlyOneRow(rows, scanDeadLetter)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return d, fmt.Errorf("dead letter %s: %w", id, ErrNotFound)
+		return d, fmt.Errorf("dead letter %s: %w", id, pg.ErrNotFound)
 	}
 	if err != nil {
 		return d, fmt.Errorf("reading dead letter %s: %w", id, err)
@@ -205,7 +214,7 @@ func mayReplay(ctx context.Context, tx *pg.Tx, tenant int32, d DeadLetter) error
 	case d.ResolvedAt == nil:
 		return nil
 	case d.ReplayedAs == nil:
-		return fmt.Errorf("dead letter %s was resolved at %s: %w", d.RunID, d.ResolvedAt.Format(time.RFC3339), ErrState)
+		return fmt.Errorf("dead letter %s was resolved at %s: %w", d.RunID, d.ResolvedAt.Format(time.RFC3339), pg.ErrState)
 	}
 	var status scheduler.Status
 	err := tx.QueryRow(ctx, `
@@ -218,9 +227,9 @@ func mayReplay(ctx context.Context, tx *pg.Tx, tenant int32, d DeadLetter) error
 		return nil
 	case status == scheduler.StatusDead:
 		return fmt.Errorf("dead letter %s was replayed as run %s, which is dead as well: replay that one: %w",
-			d.RunID, *d.ReplayedAs, ErrState)
+			d.RunID, *d.ReplayedAs, pg.ErrState)
 	}
-	return fmt.Errorf("dead letter %s was replayed as run %s: %w", d.RunID, *d.ReplayedAs, ErrState)
+	return fmt.Errorf("dead letter %s was replayed as run %s: %w", d.RunID, *d.ReplayedAs, pg.ErrState)
 }
 
 // shareJob keeps a job from being deleted until the transaction ends. After that it reads the job's state and the

@@ -1,7 +1,7 @@
-// Package store keeps everything durable in Postgres. Here is what callers ask for: jobs, triggers, dead letters,
-// operations, verify and explain. Store wires the packages below it: claim (what the loops need), the rooms of callers
-// that stand on it (runs, notices, tenants, secrets), and what all stand on (freeze, definitions, days, audit and pg,
-// which has connections and transactions). Start with package claim.
+// Package store keeps everything durable in Postgres. Here is what callers ask for: dead letters, operations, verify
+// and explain. Store wires the packages below it: claim (what the loops need), the rooms of callers that stand on it
+// (jobs, runs, notices, tenants, secrets), and what all stand on (freeze, definitions, days, audit and pg, which has
+// connections and transactions). Start with package claim.
 //
 // Every statement names the schema, needs no session state and works through a transaction-mode PgBouncer.
 //

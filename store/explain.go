@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/cron"
+	"punctual/store/days"
 	"punctual/store/freeze"
 	"punctual/store/names"
 	"punctual/store/pg"
@@ -112,7 +113,7 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 	var next, kept *time.Time
 	err = e.q.QueryRow(ctx, `
 		SELECT `+names.JobState+`, j.paused_until, coalesce(s.completed_at, j.deleted_at), s.scheduled_for, now(),
-		       `+keptSince+`,
+		       `+days.KeptSince+`,
 		       coalesce((SELECT q.name
 		                 FROM punctual.queues q
 		                 WHERE q.id = j.queue AND NOT punctual.is_served(q.name)), '')

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 	"punctual/store/runs"
 )
 
@@ -15,11 +16,11 @@ func (e *explaining) ran() {
 	if r.Late {
 		late = " late, after the job's tolerance,"
 		if written, ok := e.history.WrittenAfter(e.At); ok {
-			late = fmt.Sprintf(" late, as the job was written only at %s,", stamp(written))
+			late = fmt.Sprintf(" late, as the job was written only at %s,", pg.Stamp(written))
 		}
 	}
 	if r.Trigger == scheduler.TriggerBackfill {
-		late = " in a backfill of " + stamp(r.CreatedAt)
+		late = " in a backfill of " + pg.Stamp(r.CreatedAt)
 		defer e.skippedFirst()
 	}
 	switch r.Status {
@@ -93,21 +94,21 @@ func (e *explaining) waitsFor(otherwise string) string {
 
 // waitText says in a sentence what a run waits for.
 func waitText(w *runs.Waiting, r *runs.Record) string {
-	text := "it has waited since " + stamp(w.Since) + " for "
+	text := "it has waited since " + pg.Stamp(w.Since) + " for "
 	switch {
 	case w.For == "gate":
 		return text + "the job's active run to end"
 	case w.For == "slots":
 		return text + "a free worker slot"
 	case w.Until == nil: // a limit, or a queue that no replica serves
-		return "it has waited since " + stamp(w.Since) + ": " + w.For
+		return "it has waited since " + pg.Stamp(w.Since) + ": " + w.For
 	}
 	text += w.For
 	if r.Error != "" {
 		text += " (" + r.Error + ")"
 	}
 	return fmt.Sprintf("%s, after %s; if its host cannot be reached before %s, the run is dead",
-		text, counted(r.Attempt, "attempt"), stamp(*w.Until))
+		text, counted(r.Attempt, "attempt"), pg.Stamp(*w.Until))
 }
 
 // skipped explains a slot that did not run.
@@ -119,14 +120,14 @@ func (e *explaining) skipped() {
 		if s.Count != nil {
 			number = fmt.Sprint(*s.Count)
 		}
-		among = fmt.Sprintf(" It is one of %s from %s to %s.", number, stamp(s.First), stamp(s.Last))
+		among = fmt.Sprintf(" It is one of %s from %s to %s.", number, pg.Stamp(s.First), pg.Stamp(s.Last))
 	}
 	reason := "was skipped: " + why(r)
 	switch r.Reason {
 	case scheduler.ReasonMissed:
 		reason = fmt.Sprintf(
 			"was missed: when a replica found it at %s, its tolerance had passed, and the policy for missed slots skipped it",
-			stamp(r.CreatedAt))
+			pg.Stamp(r.CreatedAt))
 	case scheduler.ReasonPaused:
 		reason = "was skipped because it passed while the job was paused"
 		if p := e.pauseAt(*e.Slot); p != nil {
@@ -155,14 +156,14 @@ func (e *explaining) slotWithout(slot scheduler.ExpectedSlot) {
 	switch {
 	case slot.Duty == scheduler.Waiting && e.over != nil && slot.At.Before(*e.over) && e.history.OneShot(slot.At):
 		e.say(OutcomeWaiting, "The job was paused until %s; its one slot fires as soon as a replica has resumed it.",
-			stamp(*e.over))
+			pg.Stamp(*e.over))
 	case slot.Duty == scheduler.Waiting && e.over != nil && slot.At.Before(*e.over):
 		e.say(OutcomePaused,
 			"The slot passed while the job was paused%s; the skip is recorded as soon as a replica has resumed it.",
 			e.pauseAt(slot.At).describe())
 	case slot.Duty == scheduler.Waiting && e.state == scheduler.JobPaused && paused != nil && e.history.OneShot(slot.At):
 		e.say(OutcomePaused, "The job is paused%s; its one slot fires when it is resumed, not before %s.",
-			paused.describe(), stamp(due))
+			paused.describe(), pg.Stamp(due))
 	case slot.Duty == scheduler.Waiting && e.state == scheduler.JobPaused && paused != nil && slot.At.After(e.now):
 		e.say(OutcomePaused,
 			"The slot is still to come, and the job is paused%s: unless it is resumed before, the slot will be skipped.",
@@ -171,13 +172,13 @@ func (e *explaining) slotWithout(slot scheduler.ExpectedSlot) {
 		e.say(OutcomePaused, "The slot passed while the job is paused%s; the skip is recorded when it is resumed.",
 			paused.describe())
 	case due.After(e.now) && slot.Duty != scheduler.Unsure:
-		e.say(OutcomeUpcoming, "The slot is still to come: it is due at %s%s.", stamp(due), e.unlessFrozen())
+		e.say(OutcomeUpcoming, "The slot is still to come: it is due at %s%s.", pg.Stamp(due), e.unlessFrozen())
 	case slot.Duty == scheduler.Waiting:
 		e.say(OutcomeWaiting, "The slot has been due since %s and waits%s.",
-			stamp(due), e.waitsFor(" for a replica to claim it"))
+			pg.Stamp(due), e.waitsFor(" for a replica to claim it"))
 	case slot.At.Before(e.kept):
 		e.say(OutcomeUnknown, "The job had a slot then, but the history before %s is no longer kept.",
-			stamp(e.kept))
+			pg.Stamp(e.kept))
 	case slot.Duty == scheduler.Unsure:
 		e.say(OutcomeUnknown,
 			"The job was changed or ended at about that instant; its history does not show whether the slot was due before.")
@@ -197,7 +198,7 @@ func (e *explaining) noSlot(version scheduler.Version, exists bool) {
 	if !exists {
 		created := ""
 		if len(e.history.Versions) > 0 {
-			created = fmt.Sprintf(": it was created at %s", stamp(e.history.Versions[0].From))
+			created = fmt.Sprintf(": it was created at %s", pg.Stamp(e.history.Versions[0].From))
 		}
 		e.say(OutcomeBeforeCreated, "The job did not exist yet%s.", created)
 		return
@@ -205,14 +206,14 @@ func (e *explaining) noSlot(version scheduler.Version, exists bool) {
 	ended := e.state == scheduler.JobCompleted && e.ended != nil && !e.At.Before(*e.ended)
 	switch {
 	case version.State == scheduler.JobDeleted:
-		e.say(OutcomeDeleted, "The job had been deleted at %s.", stamp(version.From))
+		e.say(OutcomeDeleted, "The job had been deleted at %s.", pg.Stamp(version.From))
 	case e.state == scheduler.JobDeleted && e.ended != nil && !e.At.Before(*e.ended):
 		e.say(OutcomeDeleted, "The job had completed, and left the list of jobs by %s.",
-			stamp(*e.ended))
+			pg.Stamp(*e.ended))
 	case ended:
-		e.say(OutcomeCompleted, "The job had completed at %s: no slot was left.", stamp(*e.ended))
+		e.say(OutcomeCompleted, "The job had completed at %s: no slot was left.", pg.Stamp(*e.ended))
 	case version.State == scheduler.JobCompleted:
-		e.say(OutcomeCompleted, "The job had completed by %s: no slot was left.", stamp(version.From))
+		e.say(OutcomeCompleted, "The job had completed by %s: no slot was left.", pg.Stamp(version.From))
 	default:
 		e.say(OutcomeNoSlot, "There is no slot at that instant under version %d (%s)%s.",
 			version.Number, describe(version.Schedule), e.nearest())
@@ -234,11 +235,11 @@ func (e *explaining) forgotten() bool {
 func (e *explaining) nearest() string {
 	switch p, n := e.PreviousSlot, e.NextSlot; {
 	case p != nil && n != nil:
-		return fmt.Sprintf("; the nearest slots are %s and %s", stamp(*p), stamp(*n))
+		return fmt.Sprintf("; the nearest slots are %s and %s", pg.Stamp(*p), pg.Stamp(*n))
 	case p != nil:
-		return fmt.Sprintf("; the last slot before it is %s", stamp(*p))
+		return fmt.Sprintf("; the last slot before it is %s", pg.Stamp(*p))
 	case n != nil:
-		return fmt.Sprintf("; the first slot after it is %s", stamp(*n))
+		return fmt.Sprintf("; the first slot after it is %s", pg.Stamp(*n))
 	}
 	return ""
 }
@@ -248,11 +249,11 @@ func (e *explaining) say(outcome Outcome, format string, args ...any) {
 }
 
 func (p *Pause) describe() string {
-	text := " since " + stamp(p.Since)
+	text := " since " + pg.Stamp(p.Since)
 	if p.Ended != nil {
-		text = fmt.Sprintf(" from %s to %s", stamp(p.Since), stamp(*p.Ended))
+		text = fmt.Sprintf(" from %s to %s", pg.Stamp(p.Since), pg.Stamp(*p.Ended))
 	} else if p.Until != nil {
-		text += " until " + stamp(*p.Until)
+		text += " until " + pg.Stamp(*p.Until)
 	}
 	if p.By != "" {
 		text += ", by " + p.By
@@ -303,11 +304,9 @@ func counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
-
 func instantOf(t *time.Time) string {
 	if t == nil {
 		return "an unknown instant"
 	}
-	return stamp(*t)
+	return pg.Stamp(*t)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/jobs"
 )
 
 func ended(a scheduler.Assignment, v scheduler.Verdict) scheduler.Outcome {
@@ -57,7 +58,7 @@ func (c claimer) manual(name string, options ...func(*scheduler.Definition)) sch
 	c.t.Helper()
 	c.create(name, append([]func(*scheduler.Definition){never}, options...)...)
 	if _, err := c.For(c.tenant).TriggerJob(c.t.Context(), name,
-		TriggerRequest{Body: []byte(`"x"`), Headers: map[string]string{"X-A": "b"}}); err != nil {
+		jobs.TriggerRequest{Body: []byte(`"x"`), Headers: map[string]string{"X-A": "b"}}); err != nil {
 		c.t.Fatal(err)
 	}
 	return c.one(c.claimReady(10))

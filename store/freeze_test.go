@@ -15,6 +15,7 @@ import (
 	"punctual/scheduler"
 	"punctual/store/audit"
 	"punctual/store/freeze"
+	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/tenants"
 )
@@ -65,7 +66,7 @@ func TestNothingIsClaimedWhileTheDeploymentIsFrozen(t *testing.T) {
 	c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '1 h' WHERE job_id = $1`, job.ID)
 	c.many(3, "older", time.Minute)
 	c.create("manual", never)
-	if _, err := c.For(c.tenant).TriggerJob(t.Context(), "manual", TriggerRequest{}); err != nil {
+	if _, err := c.For(c.tenant).TriggerJob(t.Context(), "manual", jobs.TriggerRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	ctx := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Command, Name: "alice"})
@@ -124,7 +125,7 @@ func TestAFrozenTenantLeavesOthersAlone(t *testing.T) {
 	c := newClaimer(t)
 	c.dueNow("mine", rarely)
 	c.create("manual", never)
-	if _, err := c.For(c.tenant).TriggerJob(t.Context(), "manual", TriggerRequest{}); err != nil {
+	if _, err := c.For(c.tenant).TriggerJob(t.Context(), "manual", jobs.TriggerRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	other := c.theirs("other")

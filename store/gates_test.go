@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/jobs"
 )
 
 // A job whose gate was lost, in a restore or by hand, gets a new gate and does not stay due for ever.
@@ -152,7 +153,7 @@ func TestATriggerDoesNotWaitForAGateThatAppeared(t *testing.T) {
 	do(edit, `SELECT FROM punctual.jobs WHERE id = $1 FOR NO KEY UPDATE`)
 	triggered := make(chan error, 1)
 	go func() {
-		_, err := c.For(c.tenant).TriggerJob(t.Context(), "a", TriggerRequest{})
+		_, err := c.For(c.tenant).TriggerJob(t.Context(), "a", jobs.TriggerRequest{})
 		triggered <- err
 	}()
 	for deadline := time.Now().Add(time.Minute); c.count(`SELECT count(*)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/jobs"
 )
 
 const down = "breaker a.test:443"
@@ -244,7 +245,7 @@ func TestOverdueSaysWhatHoldsItBack(t *testing.T) {
 	a := c.manual("host")
 	c.finish(hold(a, down, a.Lease.ClaimedAt, time.Hour))
 	c.manual("gate", forbid)
-	if _, err := c.For(c.tenant).TriggerJob(t.Context(), "gate", TriggerRequest{}); err == nil {
+	if _, err := c.For(c.tenant).TriggerJob(t.Context(), "gate", jobs.TriggerRequest{}); err == nil {
 		t.Fatal("two runs of a job that must not overlap")
 	}
 	slot, _ := c.dueNow("slots")

@@ -11,6 +11,20 @@ import (
 	"punctual/store/pg"
 )
 
+// Idempotency makes a write happen once per key. If the key is new, the write and the rendered answer are committed
+// together. If the key is known with the same hash, nothing is written and the first answer is returned. With another
+// hash the error is ErrKeyReused.
+type Idempotency struct {
+	Key  string
+	Hash [32]byte // of method, path and body
+}
+
+// Answer is a rendered response that is stored with an Idempotency-Key.
+type Answer struct {
+	Status int
+	Body   []byte // JSON
+}
+
 // keyLifetime is how long a key answers for its request.
 const keyLifetime = `interval '24 hours'`
 
@@ -23,13 +37,13 @@ func (s *Store) Idempotent(
 	ctx context.Context, tenant int32, k Idempotency, write func(w Writer) (Answer, error),
 ) (a Answer, replayed bool, err error) {
 	err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
-		for range rounds {
+		for range 5 { // the key may be removed between the two statements
 			taken, err := takeKey(ctx, tx, tenant, k)
 			if err != nil {
 				return err
 			}
 			if taken {
-				if a, err = write(Writer{store: s, tenant: tenant, tx: tx}); err != nil {
+				if a, err = write(s.writer(pg.Writes{DB: s.db, Tenant: tenant, Tx: tx})); err != nil {
 					return err
 				}
 				return keepAnswer(ctx, tx, tenant, k, a)

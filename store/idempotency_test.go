@@ -6,13 +6,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"punctual/store/jobs"
 )
 
 func TestIdempotent(t *testing.T) {
 	key := Idempotency{Key: "k", Hash: [32]byte{1}}
 	creating := func(c crud, name string) func(Writer) (Answer, error) {
 		return func(w Writer) (Answer, error) {
-			job, err := w.CreateJob(c.t.Context(), NewJob{Definition: definition(name)})
+			job, err := w.CreateJob(c.t.Context(), jobs.NewJob{Definition: definition(name)})
 			if err != nil {
 				return Answer{}, err
 			}
@@ -76,7 +78,7 @@ func TestIdempotent(t *testing.T) {
 		c := newCRUD(t)
 		c.create("a")
 		_, _, err := c.Idempotent(t.Context(), c.tenant, key, creating(c, "a"))
-		wantError(t, err, ErrNameTaken)
+		wantError(t, err, jobs.ErrNameTaken)
 	})
 	t.Run("an empty answer stays empty", func(t *testing.T) {
 		c := newCRUD(t)

@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"punctual/scheduler"
+	"punctual/store/jobs"
 )
 
-func batch(definitions ...scheduler.Definition) []NewJob {
-	jobs := make([]NewJob, len(definitions))
+func batch(definitions ...scheduler.Definition) []jobs.NewJob {
+	jobs := make([]jobs.NewJob, len(definitions))
 	for i, d := range definitions {
 		jobs[i].Definition = d
 	}
@@ -24,7 +25,7 @@ func TestCreateJobs(t *testing.T) {
 	past := time.Now().Add(-time.Minute)
 	t.Run("writes them in the order given", func(t *testing.T) {
 		c := newCRUD(t)
-		results, err := c.For(c.tenant).CreateJobs(t.Context(), batch(definition("c", forbid), definition("a", at(past)), definition("b", never)), ConflictError)
+		results, err := c.For(c.tenant).CreateJobs(t.Context(), batch(definition("c", forbid), definition("a", at(past)), definition("b", never)), jobs.ConflictError)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,21 +41,21 @@ func TestCreateJobs(t *testing.T) {
 	t.Run("writes none when some cannot be, and says which", func(t *testing.T) {
 		c := newCRUD(t)
 		c.create("taken")
-		for name, jobs := range map[string][]NewJob{
+		for name, list := range map[string][]jobs.NewJob{
 			"invalid": batch(definition("a"),
 				definition("b", func(d *scheduler.Definition) { d.Queue = "nowhere" }), definition("a")),
 			"taken": batch(definition("a"), definition("taken"), definition("taken")),
 		} {
-			_, err := c.For(c.tenant).CreateJobs(t.Context(), jobs, ConflictError)
-			var bad *BatchError
+			_, err := c.For(c.tenant).CreateJobs(t.Context(), list, jobs.ConflictError)
+			var bad *jobs.BatchError
 			if !errors.As(err, &bad) ||
 				!slices.Equal(slices.Sorted(maps.Keys(bad.Errors)), map[string][]int{"invalid": {1, 2}, "taken": {2}}[name]) {
 				t.Errorf("%s: %v %v", name, err, bad)
 			}
 		}
-		_, err := c.For(c.tenant).CreateJobs(t.Context(), batch(definition("a"), definition("taken")), ConflictError)
-		var bad *BatchError
-		if !errors.As(err, &bad) || !errors.Is(bad.Errors[1], ErrNameTaken) || len(bad.Errors) != 1 {
+		_, err := c.For(c.tenant).CreateJobs(t.Context(), batch(definition("a"), definition("taken")), jobs.ConflictError)
+		var bad *jobs.BatchError
+		if !errors.As(err, &bad) || !errors.Is(bad.Errors[1], jobs.ErrNameTaken) || len(bad.Errors) != 1 {
 			t.Errorf("%v", err)
 		}
 		if n := c.count(`SELECT count(*) FROM punctual.jobs`); n != 1 {
@@ -64,13 +65,13 @@ func TestCreateJobs(t *testing.T) {
 	t.Run("skips what is there", func(t *testing.T) {
 		c := newCRUD(t)
 		old := c.create("a")
-		results, err := c.For(c.tenant).CreateJobs(t.Context(), batch(definition("a", described("x")), definition("b")), ConflictSkip)
+		results, err := c.For(c.tenant).CreateJobs(t.Context(), batch(definition("a", described("x")), definition("b")), jobs.ConflictSkip)
 		if err != nil || results[0].ID != old.ID || c.get("a").Version != 1 || c.get("b").ID != results[1].ID {
 			t.Errorf("%+v, %v", results, err)
 		}
 	})
 	t.Run("sent again, does not fire an instant twice", func(t *testing.T) {
-		for _, on := range []OnConflict{ConflictSkip, ConflictReplace} {
+		for _, on := range []jobs.OnConflict{jobs.ConflictSkip, jobs.ConflictReplace} {
 			t.Run(string(on), func(t *testing.T) {
 				c := newCRUD(t)
 				old := c.create("a", at(past))
@@ -87,7 +88,7 @@ func TestCreateJobs(t *testing.T) {
 		same, other, due := c.create("same"), c.create("other"), c.create("due")
 		c.slotAgo(due.ID, time.Second)
 		results, err := c.For(c.tenant).CreateJobs(t.Context(), batch(definition("new"), definition("other", every(2*time.Hour)), definition("same"),
-			definition("due", every(3*time.Hour))), ConflictReplace)
+			definition("due", every(3*time.Hour))), jobs.ConflictReplace)
 		if err != nil || results[1].ID != other.ID || results[2].ID != same.ID {
 			t.Fatalf("%+v, %v", results, err)
 		}
@@ -104,11 +105,11 @@ func TestCreateJobs(t *testing.T) {
 		var wg sync.WaitGroup
 		for n := range 4 {
 			wg.Go(func() {
-				jobs := make([]NewJob, 50)
-				for i := range jobs {
-					jobs[i].Definition = definition(fmt.Sprintf("j%d", (i*7+n*13)%50))
+				list := make([]jobs.NewJob, 50)
+				for i := range list {
+					list[i].Definition = definition(fmt.Sprintf("j%d", (i*7+n*13)%50))
 				}
-				results, err := c.For(c.tenant).CreateJobs(t.Context(), jobs, ConflictSkip)
+				results, err := c.For(c.tenant).CreateJobs(t.Context(), list, jobs.ConflictSkip)
 				if err != nil {
 					t.Error(err)
 					return
@@ -135,14 +136,14 @@ func BenchmarkCreateJobs(b *testing.B) {
 	}
 	n := 0
 	for b.Loop() {
-		jobs := make([]NewJob, 1000)
-		for i := range jobs {
+		list := make([]jobs.NewJob, 1000)
+		for i := range list {
 			n++
-			jobs[i].Definition = definition(fmt.Sprintf("job-%d", n), func(d *scheduler.Definition) {
+			list[i].Definition = definition(fmt.Sprintf("job-%d", n), func(d *scheduler.Definition) {
 				d.Schedule = scheduler.Schedule{Cron: fmt.Sprintf("%d %d * * *", n%60, n/60%24), Timezone: "Europe/Berlin"}
 			})
 		}
-		if _, err := s.For(tenant).CreateJobs(b.Context(), jobs, ConflictError); err != nil {
+		if _, err := s.For(tenant).CreateJobs(b.Context(), list, jobs.ConflictError); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"punctual/scheduler"
+	"punctual/store/jobs"
+	"punctual/store/pg"
 	"punctual/store/runs"
 )
 
 func (c crud) trigger(ref string) runs.Record {
 	c.t.Helper()
-	run, err := c.For(c.tenant).TriggerJob(c.t.Context(), ref, TriggerRequest{})
+	run, err := c.For(c.tenant).TriggerJob(c.t.Context(), ref, jobs.TriggerRequest{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -57,10 +59,10 @@ func TestDeleteJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := c.GetJob(ctx, c.tenant, old.ID.String())
-		wantError(t, err, ErrNotFound)
-		_, err = c.For(c.tenant).TriggerJob(ctx, old.ID.String(), TriggerRequest{})
-		wantError(t, err, ErrNotFound)
-		wantError(t, c.DeleteJob(ctx, c.tenant, "a", nil), ErrNotFound)
+		wantError(t, err, pg.ErrNotFound)
+		_, err = c.For(c.tenant).TriggerJob(ctx, old.ID.String(), jobs.TriggerRequest{})
+		wantError(t, err, pg.ErrNotFound)
+		wantError(t, c.DeleteJob(ctx, c.tenant, "a", nil), pg.ErrNotFound)
 		if c.create("a").ID == old.ID {
 			t.Error("the id was used again")
 		}
@@ -97,7 +99,7 @@ func TestDeleteJob(t *testing.T) {
 }
 
 // trigger2 makes a second waiting run of a job that forbids overlap, as catching up does.
-func (c crud) trigger2(job JobRecord) runs.Record {
+func (c crud) trigger2(job jobs.Record) runs.Record {
 	c.t.Helper()
 	c.exec(`UPDATE punctual.job_versions SET definition = (definition::jsonb - 'concurrency_policy')::json
 		WHERE job_id = $1`, job.ID)
@@ -112,8 +114,8 @@ func TestNoTriggerOutlivesTheDeleteOfItsJob(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
-				if _, err := c.For(c.tenant).TriggerJob(ctx, job.ID.String(), TriggerRequest{}); err != nil &&
-					!errors.Is(err, ErrNotFound) {
+				if _, err := c.For(c.tenant).TriggerJob(ctx, job.ID.String(), jobs.TriggerRequest{}); err != nil &&
+					!errors.Is(err, pg.ErrNotFound) {
 					t.Error(err)
 				}
 			})
@@ -152,7 +154,7 @@ func TestTriggerJob(t *testing.T) {
 		c := newCRUD(t)
 		c.create("a")
 		if _, err := c.For(c.tenant).TriggerJob(t.Context(), "a",
-			TriggerRequest{Body: []byte(`"x\u0000"`), Headers: map[string]string{"A": "b"}}); err != nil {
+			jobs.TriggerRequest{Body: []byte(`"x\u0000"`), Headers: map[string]string{"A": "b"}}); err != nil {
 			t.Fatal(err)
 		}
 		if n := c.count(`SELECT count(*) FROM punctual.run_data WHERE body = $1 AND headers ->> 'A' = 'b'`,
@@ -176,8 +178,8 @@ func TestTriggerJob(t *testing.T) {
 			}},
 		} {
 			step.do()
-			var active *ActiveRunError
-			if _, err := c.For(c.tenant).TriggerJob(ctx, "a", TriggerRequest{}); !errors.As(err, &active) || active.Run != run.ID {
+			var active *jobs.ActiveRunError
+			if _, err := c.For(c.tenant).TriggerJob(ctx, "a", jobs.TriggerRequest{}); !errors.As(err, &active) || active.Run != run.ID {
 				t.Errorf("%s: %v", step.name, err)
 			}
 		}
@@ -190,8 +192,8 @@ func TestTriggerJob(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 6 {
 			wg.Go(func() {
-				var active *ActiveRunError
-				if _, err := c.For(c.tenant).TriggerJob(context.WithoutCancel(t.Context()), "a", TriggerRequest{}); err != nil &&
+				var active *jobs.ActiveRunError
+				if _, err := c.For(c.tenant).TriggerJob(context.WithoutCancel(t.Context()), "a", jobs.TriggerRequest{}); err != nil &&
 					!errors.As(err, &active) {
 					t.Error(err)
 				}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"punctual/scheduler"
+	"punctual/store/jobs"
 )
 
 // A create does not read its answer back from the database. The answer must equal what a read returns a moment later.
@@ -44,7 +45,7 @@ func TestACreatedJobIsAsItIsReadBack(t *testing.T) {
 		}},
 	} {
 		t.Run(k.name, func(t *testing.T) {
-			job, err := c.For(c.tenant).CreateJob(t.Context(), NewJob{Definition: definition("job", k.change), Paused: k.paused})
+			job, err := c.For(c.tenant).CreateJob(t.Context(), jobs.NewJob{Definition: definition("job", k.change), Paused: k.paused})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/audit"
+	"punctual/store/jobs"
 	"punctual/store/pg"
 )
 
@@ -29,7 +30,7 @@ func TestAPageOfLargeJobsIsBoundedInSize(t *testing.T) {
 		var names []string
 		page := pg.Page{Limit: limit}
 		for pages := 0; ; pages++ {
-			jobs, next, err := c.ListJobs(t.Context(), c.tenant, JobFilter{Page: page})
+			jobs, next, err := c.ListJobs(t.Context(), c.tenant, jobs.Filter{Page: page})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,6 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/jobs"
+	"punctual/store/pg"
 	"punctual/store/runs"
 )
 
@@ -25,17 +27,18 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	expected := func(err error) bool {
-		var active *ActiveRunError
-		var batch *BatchError
+		var active *jobs.ActiveRunError
+		var batch *jobs.BatchError
 		if errors.As(err, &batch) { // names that had moved to another job at each look
 			for _, one := range batch.Errors {
-				if !errors.Is(one, ErrNameTaken) {
+				if !errors.Is(one, jobs.ErrNameTaken) {
 					return false
 				}
 			}
 			return true
 		}
-		return err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrNameTaken) || errors.Is(err, ErrState) ||
+		return err == nil || errors.Is(err, pg.ErrNotFound) || errors.Is(err, jobs.ErrNameTaken) ||
+			errors.Is(err, pg.ErrState) ||
 			errors.As(err, &active)
 	}
 	kinds := []func(*scheduler.Definition){every(time.Second), every(time.Hour), delay(0), never, at(time.Now())}
@@ -49,22 +52,22 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 	yes := true
 	writes := map[string]func(d scheduler.Definition) error{
 		"put": func(d scheduler.Definition) error {
-			_, _, err := c.PutJob(ctx, c.tenant, d.Name, NewJob{Definition: d}, nil, false)
+			_, _, err := c.PutJob(ctx, c.tenant, d.Name, jobs.NewJob{Definition: d}, nil, false)
 			return err
 		},
 		"put paused": func(d scheduler.Definition) error {
-			_, _, err := c.PutJob(ctx, c.tenant, d.Name, NewJob{Definition: d, Paused: &yes}, nil, false)
+			_, _, err := c.PutJob(ctx, c.tenant, d.Name, jobs.NewJob{Definition: d, Paused: &yes}, nil, false)
 			return err
 		},
 		"delete": func(d scheduler.Definition) error { return c.DeleteJob(ctx, c.tenant, d.Name, nil) },
 		"trigger": func(d scheduler.Definition) error {
-			_, err := c.For(c.tenant).TriggerJob(ctx, d.Name, TriggerRequest{})
+			_, err := c.For(c.tenant).TriggerJob(ctx, d.Name, jobs.TriggerRequest{})
 			return err
 		},
 		"pause":  func(d scheduler.Definition) error { _, err := c.PauseJob(ctx, c.tenant, d.Name, "", nil); return err },
 		"resume": func(d scheduler.Definition) error { _, err := c.ResumeJob(ctx, c.tenant, d.Name, ""); return err },
 		"batch": func(scheduler.Definition) error {
-			_, err := c.For(c.tenant).CreateJobs(ctx, batch(definition("j2", every(time.Second)), definition("j0", forbid), definition("j1")), ConflictReplace)
+			_, err := c.For(c.tenant).CreateJobs(ctx, batch(definition("j2", every(time.Second)), definition("j0", forbid), definition("j1")), jobs.ConflictReplace)
 			return err
 		},
 		"claim due": func(scheduler.Definition) error {
@@ -132,7 +135,7 @@ func TestAnEditSettlesALongBacklogWithinBounds(t *testing.T) {
 	job := c.create("a", every(time.Second), func(d *scheduler.Definition) { d.Missed.Policy = scheduler.MissedFireAll })
 	first := c.slotAgo(job.ID, 2*time.Hour)
 	c.edit("a", every(time.Hour))
-	if n := c.ready(job.ID); n != settleRounds*10 {
+	if n := c.ready(job.ID); n != 1000 {
 		t.Errorf("%d runs wait", n)
 	}
 	skips, _, err := c.ListRuns(t.Context(), c.tenant, runs.Filter{Job: "a", Reason: scheduler.ReasonMissed})
@@ -163,9 +166,9 @@ func TestASkipThatAnEditMakesAfterAWaitIsNotMadeBeforeItsLastSlot(t *testing.T) 
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, err := c.EditJob(ctx, c.tenant, "a", nil, func(j JobRecord) (NewJob, error) {
+		_, err := c.EditJob(ctx, c.tenant, "a", nil, func(j jobs.Record) (jobs.NewJob, error) {
 			every(time.Hour)(&j.Definition)
-			return NewJob{Definition: j.Definition}, nil
+			return jobs.NewJob{Definition: j.Definition}, nil
 		})
 		done <- err
 	}()
@@ -203,9 +206,9 @@ func TestARunThatAnEditMakesAfterAWaitIsNotMadeBeforeItWasDue(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, err := c.EditJob(ctx, c.tenant, "a", nil, func(j JobRecord) (NewJob, error) {
+		_, err := c.EditJob(ctx, c.tenant, "a", nil, func(j jobs.Record) (jobs.NewJob, error) {
 			j.Definition.Description = "x"
-			return NewJob{Definition: j.Definition}, nil
+			return jobs.NewJob{Definition: j.Definition}, nil
 		})
 		done <- err
 	}()

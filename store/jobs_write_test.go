@@ -13,6 +13,8 @@ import (
 	"punctual/scheduler"
 	"punctual/store/claim"
 	"punctual/store/definitions"
+	"punctual/store/jobs"
+	"punctual/store/pg"
 	"punctual/store/runs"
 )
 
@@ -33,18 +35,18 @@ func TestCreateJob(t *testing.T) {
 		t.Errorf("its description came back as %q", got)
 	}
 
-	_, err := c.For(c.tenant).CreateJob(ctx, NewJob{Definition: definition("a")})
-	wantError(t, err, ErrNameTaken)
+	_, err := c.For(c.tenant).CreateJob(ctx, jobs.NewJob{Definition: definition("a")})
+	wantError(t, err, jobs.ErrNameTaken)
 
 	var unknown *claim.UnknownQueueError
 	_, err = c.For(c.tenant).CreateJob(ctx,
-		NewJob{Definition: definition("b", func(d *scheduler.Definition) { d.Queue = "nowhere" })})
+		jobs.NewJob{Definition: definition("b", func(d *scheduler.Definition) { d.Queue = "nowhere" })})
 	if !errors.As(err, &unknown) || unknown.Name != "nowhere" || !slices.Equal(unknown.Known, []string{"default"}) {
 		t.Errorf("an unknown queue: %v", err)
 	}
 
 	paused := true
-	p, err := c.For(c.tenant).CreateJob(ctx, NewJob{Definition: definition("paused"), Paused: &paused})
+	p, err := c.For(c.tenant).CreateJob(ctx, jobs.NewJob{Definition: definition("paused"), Paused: &paused})
 	if err != nil || p.State != scheduler.JobPaused || p.NextRunAt != nil || p.PausedAt == nil {
 		t.Errorf("a job created paused is %+v, %v", p, err)
 	}
@@ -60,10 +62,10 @@ func TestCreateJob(t *testing.T) {
 	if none := c.create("none", never); none.State != scheduler.JobActive || none.NextRunAt != nil {
 		t.Errorf("a job without a schedule is %+v", none)
 	}
-	if _, err := c.GetJob(ctx, c.tenant+1, "a"); !errors.Is(err, ErrNotFound) {
+	if _, err := c.GetJob(ctx, c.tenant+1, "a"); !errors.Is(err, pg.ErrNotFound) {
 		t.Errorf("another tenant sees it: %v", err)
 	}
-	if _, err := c.GetJob(ctx, c.tenant+1, job.ID.String()); !errors.Is(err, ErrNotFound) {
+	if _, err := c.GetJob(ctx, c.tenant+1, job.ID.String()); !errors.Is(err, pg.ErrNotFound) {
 		t.Errorf("another tenant sees it by id: %v", err)
 	}
 }
@@ -85,7 +87,7 @@ func TestOfConcurrentCreatesWithOneNameOneWins(t *testing.T) {
 	errs := make([]error, 6)
 	var wg sync.WaitGroup
 	for i := range errs {
-		wg.Go(func() { _, errs[i] = c.For(c.tenant).CreateJob(t.Context(), NewJob{Definition: definition("a")}) })
+		wg.Go(func() { _, errs[i] = c.For(c.tenant).CreateJob(t.Context(), jobs.NewJob{Definition: definition("a")}) })
 	}
 	wg.Wait()
 	won := 0
@@ -93,7 +95,7 @@ func TestOfConcurrentCreatesWithOneNameOneWins(t *testing.T) {
 		if err == nil {
 			won++
 		} else {
-			wantError(t, err, ErrNameTaken)
+			wantError(t, err, jobs.ErrNameTaken)
 		}
 	}
 	if n := c.count(`SELECT count(*) FROM punctual.schedules`); won != 1 || n != 1 {
@@ -108,7 +110,7 @@ func TestOfConcurrentPutsWithOneNameOneCreates(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range errs {
 		wg.Go(func() {
-			_, created[i], errs[i] = c.PutJob(t.Context(), c.tenant, "a", NewJob{Definition: definition("a")}, nil, false)
+			_, created[i], errs[i] = c.PutJob(t.Context(), c.tenant, "a", jobs.NewJob{Definition: definition("a")}, nil, false)
 		})
 	}
 	wg.Wait()
@@ -239,7 +241,7 @@ func TestAPutThatOnlyPausesLeavesADelayAlone(t *testing.T) {
 	before := c.create("j", delay(time.Hour))
 	for _, paused := range []bool{true, false} {
 		d := definition("j", delay(time.Hour), allDefaults)
-		after, _, err := c.PutJob(t.Context(), c.tenant, "j", NewJob{Definition: d, Paused: &paused}, nil, false)
+		after, _, err := c.PutJob(t.Context(), c.tenant, "j", jobs.NewJob{Definition: d, Paused: &paused}, nil, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,13 +263,13 @@ func TestAnInstantFurtherBackThanRunsAreKeptIsRefused(t *testing.T) {
 	old := scheduler.InstantOf(time.Now().Add(-31 * 24 * time.Hour))
 	ancient := func(d *scheduler.Definition) { d.Schedule = scheduler.Schedule{At: old} }
 	var age *definitions.AgeError
-	if _, err := c.For(c.tenant).CreateJob(t.Context(), NewJob{Definition: definition("j", ancient)}); !errors.As(err, &age) ||
+	if _, err := c.For(c.tenant).CreateJob(t.Context(), jobs.NewJob{Definition: definition("j", ancient)}); !errors.As(err, &age) ||
 		age.At != old.String() {
 		t.Errorf("a create: %v", err)
 	}
 	before := c.create("j")
 	if _, _, err := c.PutJob(t.Context(), c.tenant, "j",
-		NewJob{Definition: definition("j", ancient)}, nil, false); !errors.As(err, &age) {
+		jobs.NewJob{Definition: definition("j", ancient)}, nil, false); !errors.As(err, &age) {
 		t.Errorf("a put: %v", err)
 	}
 	if after := c.get("j"); after.Version != before.Version {
@@ -279,7 +281,7 @@ func TestAnInstantFurtherBackThanRunsAreKeptIsRefused(t *testing.T) {
 		WHERE job_id = $1`, before.ID, old.String())
 	c.complete(before.ID)
 	if _, _, err := c.PutJob(t.Context(), c.tenant, "j",
-		NewJob{Definition: definition("j", ancient, described("x"))}, nil, false); err != nil {
+		jobs.NewJob{Definition: definition("j", ancient, described("x"))}, nil, false); err != nil {
 		t.Errorf("a put of the same instant: %v", err)
 	}
 	if after := c.get("j"); after.State != scheduler.JobCompleted || after.Version != before.Version+1 {
@@ -291,21 +293,21 @@ func TestPutJobWithConditions(t *testing.T) {
 	c := newCRUD(t)
 	ctx := t.Context()
 	one, two := int32(1), int32(2)
-	_, _, err := c.PutJob(ctx, c.tenant, "a", NewJob{Definition: definition("a")}, &one, false)
-	wantError(t, err, ErrVersion)
-	_, created, err := c.PutJob(ctx, c.tenant, "a", NewJob{Definition: definition("a")}, nil, true)
+	_, _, err := c.PutJob(ctx, c.tenant, "a", jobs.NewJob{Definition: definition("a")}, &one, false)
+	wantError(t, err, jobs.ErrVersion)
+	_, created, err := c.PutJob(ctx, c.tenant, "a", jobs.NewJob{Definition: definition("a")}, nil, true)
 	if err != nil || !created {
 		t.Errorf("create only: %v", err)
 	}
-	_, _, err = c.PutJob(ctx, c.tenant, "a", NewJob{Definition: definition("a")}, nil, true)
-	wantError(t, err, ErrVersion)
-	_, _, err = c.PutJob(ctx, c.tenant, "a", NewJob{Definition: definition("a", described("x"))}, &two, false)
-	wantError(t, err, ErrVersion)
-	job, _, err := c.PutJob(ctx, c.tenant, "a", NewJob{Definition: definition("a", described("x"))}, &one, false)
+	_, _, err = c.PutJob(ctx, c.tenant, "a", jobs.NewJob{Definition: definition("a")}, nil, true)
+	wantError(t, err, jobs.ErrVersion)
+	_, _, err = c.PutJob(ctx, c.tenant, "a", jobs.NewJob{Definition: definition("a", described("x"))}, &two, false)
+	wantError(t, err, jobs.ErrVersion)
+	job, _, err := c.PutJob(ctx, c.tenant, "a", jobs.NewJob{Definition: definition("a", described("x"))}, &one, false)
 	if err != nil || job.Version != 2 {
 		t.Errorf("at the right version: %+v, %v", job, err)
 	}
-	wantError(t, c.DeleteJob(ctx, c.tenant, "a", &one), ErrVersion)
+	wantError(t, c.DeleteJob(ctx, c.tenant, "a", &one), jobs.ErrVersion)
 }
 
 func TestPutJobPausesAndResumesOnlyWhenItSaysSo(t *testing.T) {
@@ -323,7 +325,7 @@ func TestPutJobPausesAndResumesOnlyWhenItSaysSo(t *testing.T) {
 		{&no, scheduler.JobActive},
 	} {
 		job, _, err := c.PutJob(t.Context(), c.tenant, "a",
-			NewJob{Definition: definition("a"), Paused: step.paused}, nil, false)
+			jobs.NewJob{Definition: definition("a"), Paused: step.paused}, nil, false)
 		if err != nil || job.State != step.state {
 			t.Fatalf("with %v it is %s, want %s (%v)", step.paused, job.State, step.state, err)
 		}
@@ -341,9 +343,9 @@ func TestOfConcurrentEditsOfOneVersionOneWins(t *testing.T) {
 	c.inTurn(job.ID, len(errs), func() {
 		for i := range errs {
 			wg.Go(func() {
-				_, errs[i] = c.EditJob(t.Context(), c.tenant, "a", &job.Version, func(j JobRecord) (NewJob, error) {
+				_, errs[i] = c.EditJob(t.Context(), c.tenant, "a", &job.Version, func(j jobs.Record) (jobs.NewJob, error) {
 					j.Definition.Description = uuid.NewString()
-					return NewJob{Definition: j.Definition}, nil
+					return jobs.NewJob{Definition: j.Definition}, nil
 				})
 			})
 		}
@@ -354,7 +356,7 @@ func TestOfConcurrentEditsOfOneVersionOneWins(t *testing.T) {
 		if err == nil {
 			won++
 		} else {
-			wantError(t, err, ErrVersion)
+			wantError(t, err, jobs.ErrVersion)
 		}
 	}
 	if v := c.get("a").Version; won != 1 || v != 2 {
@@ -372,18 +374,18 @@ func TestEditJob(t *testing.T) {
 		c := newCRUD(t)
 		c.create("a")
 		refused := errors.New("refused")
-		_, err := c.EditJob(t.Context(), c.tenant, "a", nil, func(JobRecord) (NewJob, error) { return NewJob{}, refused })
+		_, err := c.EditJob(t.Context(), c.tenant, "a", nil, func(jobs.Record) (jobs.NewJob, error) { return jobs.NewJob{}, refused })
 		wantError(t, err, refused)
 	})
 	t.Run("a name that is taken is refused", func(t *testing.T) {
 		c := newCRUD(t)
 		c.create("a")
 		c.create("b")
-		_, err := c.EditJob(t.Context(), c.tenant, "a", nil, func(j JobRecord) (NewJob, error) {
+		_, err := c.EditJob(t.Context(), c.tenant, "a", nil, func(j jobs.Record) (jobs.NewJob, error) {
 			j.Definition.Name = "b"
-			return NewJob{Definition: j.Definition}, nil
+			return jobs.NewJob{Definition: j.Definition}, nil
 		})
-		wantError(t, err, ErrNameTaken)
+		wantError(t, err, jobs.ErrNameTaken)
 	})
 	t.Run("a job can be renamed", func(t *testing.T) {
 		c := newCRUD(t)
@@ -453,11 +455,11 @@ func TestEditJob(t *testing.T) {
 		job := c.create("a", delay(time.Hour))
 		c.complete(job.ID)
 		c.create("a")
-		_, err := c.EditJob(t.Context(), c.tenant, job.ID.String(), nil, func(j JobRecord) (NewJob, error) {
+		_, err := c.EditJob(t.Context(), c.tenant, job.ID.String(), nil, func(j jobs.Record) (jobs.NewJob, error) {
 			delay(2 * time.Hour)(&j.Definition)
-			return NewJob{Definition: j.Definition}, nil
+			return jobs.NewJob{Definition: j.Definition}, nil
 		})
-		wantError(t, err, ErrNameTaken)
+		wantError(t, err, jobs.ErrNameTaken)
 	})
 }
 
@@ -564,7 +566,7 @@ func jittered(d *scheduler.Definition) { d.Jitter = scheduler.DurationOf(20 * ti
 func TestForbidSettlesADueSlotAsOverlap(t *testing.T) {
 	c := newCRUD(t)
 	job := c.create("a", forbid)
-	run, err := c.For(c.tenant).TriggerJob(t.Context(), "a", TriggerRequest{})
+	run, err := c.For(c.tenant).TriggerJob(t.Context(), "a", jobs.TriggerRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}

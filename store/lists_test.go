@@ -10,11 +10,12 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
 
-func (c crud) jobNames(f JobFilter) []string {
+func (c crud) jobNames(f jobs.Filter) []string {
 	c.t.Helper()
 	jobs, _, err := c.ListJobs(c.t.Context(), c.tenant, f)
 	if err != nil {
@@ -44,19 +45,19 @@ func TestListJobsSelects(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name   string
-		filter JobFilter
+		filter jobs.Filter
 		want   []string
 	}{
-		{"all that are not deleted", JobFilter{}, []string{"a_1", "ab1", "b", "c"}},
-		{"by state", JobFilter{State: scheduler.JobPaused}, []string{"b"}},
-		{"but never deleted ones", JobFilter{State: scheduler.JobDeleted}, nil},
-		{"by queue", JobFilter{Queue: "slow"}, []string{"b"}},
-		{"by a queue that is not there", JobFilter{Queue: "x"}, nil},
-		{"by label", JobFilter{Labels: map[string]string{"team": "x"}}, []string{"a_1"}},
-		{"by all labels", JobFilter{Labels: map[string]string{"team": "x", "more": ""}}, nil},
-		{"by the start of the name, to the letter", JobFilter{NamePrefix: "a_"}, []string{"a_1"}},
-		{"by part of the description in any case", JobFilter{Query: "iNVOICES 100%"}, []string{"ab1"}},
-		{"by part of the name", JobFilter{Query: "B"}, []string{"ab1", "b"}},
+		{"all that are not deleted", jobs.Filter{}, []string{"a_1", "ab1", "b", "c"}},
+		{"by state", jobs.Filter{State: scheduler.JobPaused}, []string{"b"}},
+		{"but never deleted ones", jobs.Filter{State: scheduler.JobDeleted}, nil},
+		{"by queue", jobs.Filter{Queue: "slow"}, []string{"b"}},
+		{"by a queue that is not there", jobs.Filter{Queue: "x"}, nil},
+		{"by label", jobs.Filter{Labels: map[string]string{"team": "x"}}, []string{"a_1"}},
+		{"by all labels", jobs.Filter{Labels: map[string]string{"team": "x", "more": ""}}, nil},
+		{"by the start of the name, to the letter", jobs.Filter{NamePrefix: "a_"}, []string{"a_1"}},
+		{"by part of the description in any case", jobs.Filter{Query: "iNVOICES 100%"}, []string{"ab1"}},
+		{"by part of the name", jobs.Filter{Query: "B"}, []string{"ab1", "b"}},
 	} {
 		if got := c.jobNames(test.filter); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
@@ -78,7 +79,7 @@ func TestPagesAreStableUnderInserts(t *testing.T) {
 	var listed []uuid.UUID
 	page := pg.Page{Limit: 2}
 	for n := 0; ; n++ {
-		jobs, next, err := c.ListJobs(ctx, c.tenant, JobFilter{Page: page})
+		jobs, next, err := c.ListJobs(ctx, c.tenant, jobs.Filter{Page: page})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +230,7 @@ func TestForgetCompletedJobs(t *testing.T) {
 			t.Errorf("%d forgotten, %v", n, err)
 		}
 	}
-	if got := c.jobNames(JobFilter{}); !slices.Equal(got, []string{"busy", "recent"}) {
+	if got := c.jobNames(jobs.Filter{}); !slices.Equal(got, []string{"busy", "recent"}) {
 		t.Errorf("left are %q", got)
 	}
 	runs, _, err := c.ListRuns(ctx, c.tenant, runs.Filter{Status: scheduler.StatusSucceeded})
@@ -255,14 +256,14 @@ func TestEverythingWorksInEveryExecMode(t *testing.T) {
 				t.Error(err)
 			}
 			c.slotAgo(job.ID, 50*time.Hour)
-			if n, _, err := c.Store.resumeDue(ctx); err != nil || n != 1 {
+			if n, _, err := c.ResumeDue(ctx); err != nil || n != 1 {
 				t.Errorf("%d resumed, %v", n, err)
 			}
-			if _, err := c.For(c.tenant).CreateJobs(ctx, batch(definition("b"), definition("a", every(time.Hour)), definition("n", never)), ConflictReplace); err != nil {
+			if _, err := c.For(c.tenant).CreateJobs(ctx, batch(definition("b"), definition("a", every(time.Hour)), definition("n", never)), jobs.ConflictReplace); err != nil {
 				t.Error(err)
 			}
 			_, _, err := c.Idempotent(ctx, c.tenant, Idempotency{Key: "k"}, func(w Writer) (Answer, error) {
-				_, err := w.TriggerJob(ctx, "b", TriggerRequest{Body: []byte(`{}`), Headers: map[string]string{"a": "b"}})
+				_, err := w.TriggerJob(ctx, "b", jobs.TriggerRequest{Body: []byte(`{}`), Headers: map[string]string{"a": "b"}})
 				return Answer{Status: 202, Body: []byte(`{}`)}, err
 			})
 			if err != nil {
@@ -282,7 +283,7 @@ func TestEverythingWorksInEveryExecMode(t *testing.T) {
 			if _, err := c.GetRun(ctx, c.tenant, runs[0].ID); err != nil {
 				t.Error(err)
 			}
-			c.jobNames(JobFilter{
+			c.jobNames(jobs.Filter{
 				State: scheduler.JobActive, Queue: "default", Labels: map[string]string{"x": "y"}, NamePrefix: "a", Query: "a",
 				Page: pg.Page{Limit: 1},
 			})

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/jobs"
 )
 
 // tell makes the runs that send the notices that are due.
@@ -325,7 +326,7 @@ func TestADeadNotice(t *testing.T) {
 	if run.Trigger != scheduler.TriggerNotify || run.ReplayOf == nil || run.MaxAttempts != 5 {
 		t.Errorf("the replay is %+v", run)
 	}
-	if _, err := c.For(c.tenant).TriggerJob(t.Context(), "job", TriggerRequest{}); err != nil {
+	if _, err := c.For(c.tenant).TriggerJob(t.Context(), "job", jobs.TriggerRequest{}); err != nil {
 		t.Errorf("a replayed notice is in the way of the job's runs: %v", err)
 	}
 	active := c.claimReady(100)

@@ -173,7 +173,7 @@ func (b *backfill) choose(t *scheduler.Timetable, ahead []time.Time, ran map[uui
 			return &ahead[i]
 		case at.Before(b.earliest):
 			b.failed++
-			b.trouble = fmt.Sprintf("slot %s is by now further back than runs are kept", stamp(at))
+			b.trouble = fmt.Sprintf("slot %s is by now further back than runs are kept", pg.Stamp(at))
 			continue
 		case ran[id] && !b.rerun:
 			b.done++

@@ -169,6 +169,6 @@ func shareJobs(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) (map[uuid.UUID]
 	}); err != nil {
 		return nil, time.Time{}, fmt.Errorf("locking jobs: %w", err)
 	}
-	now, err := clock(ctx, tx)
+	now, err := pg.Clock(ctx, tx)
 	return states, now, err
 }

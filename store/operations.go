@@ -105,15 +105,15 @@ func (s *Store) CountDeadLetters(ctx context.Context, tenant int32, r BulkReques
 }
 
 // StartOperation marks the dead letters that a request selects now. The replicas then work on them.
-func (w Writer) StartOperation(ctx context.Context, r BulkRequest) (Operation, error) {
+func (w LetterWriter) StartOperation(ctx context.Context, r BulkRequest) (Operation, error) {
 	var o Operation
-	err := w.inTx(ctx, func(tx *pg.Tx) error {
-		now, err := clock(ctx, tx)
+	err := w.InTx(ctx, func(tx *pg.Tx) error {
+		now, err := pg.Clock(ctx, tx)
 		if err != nil {
 			return err
 		}
 		id := scheduler.NewRunID(now)
-		matched, err := markLetters(ctx, tx, w.tenant, r, id)
+		matched, err := markLetters(ctx, tx, w.Tenant, r, id)
 		if err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func (w Writer) StartOperation(ctx context.Context, r BulkRequest) (Operation, e
 				CreatedAt: now,
 			},
 			request: request,
-		}.write(ctx, tx, w.tenant)
+		}.write(ctx, tx, w.Tenant)
 		return err
 	})
 	return o, err
@@ -189,13 +189,6 @@ func (n newOperation) change() audit.Change {
 	return audit.Change{Action: audit.JobBackfill, ID: *n.JobID, Job: *n.JobID, Name: n.job, After: after}
 }
 
-func clock(ctx context.Context, q pg.Querier) (now time.Time, err error) {
-	if err := q.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
-		return now, fmt.Errorf("reading the database's clock: %w", err)
-	}
-	return now.UTC(), nil
-}
-
 // markLetters marks the selected dead letters as the operation's. It locks them in the order of their ids, as every
 // transaction that locks several does, and checks them again under the lock.
 func markLetters(ctx context.Context, tx *pg.Tx, tenant int32, r BulkRequest, operation uuid.UUID) (int, error) {
@@ -247,7 +240,7 @@ func readOperation(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID
 	}
 	o, err := pgx.CollectExactlyOneRow(rows, scanOperation)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return o, fmt.Errorf("operation %s: %w", id, ErrNotFound)
+		return o, fmt.Errorf("operation %s: %w", id, pg.ErrNotFound)
 	}
 	if err != nil {
 		return o, fmt.Errorf("reading operation %s: %w", id, err)
@@ -305,7 +298,7 @@ func (s *Store) CancelOperation(ctx context.Context, tenant int32, id uuid.UUID)
 			return nil
 		case OperationRunning:
 		default:
-			return fmt.Errorf("operation %s has ended as %s: %w", id, o.State, ErrState)
+			return fmt.Errorf("operation %s has ended as %s: %w", id, o.State, pg.ErrState)
 		}
 		if err := endOperation(ctx, tx, id, OperationCancelled, ""); err != nil {
 			return err

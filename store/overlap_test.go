@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/jobs"
 )
 
 func overlapping(p scheduler.ConcurrencyPolicy) func(*scheduler.Definition) {
@@ -57,8 +58,8 @@ func TestAPolicyHoldsFromTheNextSlotOnWhateverIsInFlight(t *testing.T) {
 		if b := c.slot(job.ID, 7); len(b.Runs) != 0 {
 			t.Error("a slot runs beside two runs of before")
 		}
-		var active *ActiveRunError
-		if _, err := c.For(c.tenant).TriggerJob(t.Context(), "job", TriggerRequest{}); !errors.As(err, &active) {
+		var active *jobs.ActiveRunError
+		if _, err := c.For(c.tenant).TriggerJob(t.Context(), "job", jobs.TriggerRequest{}); !errors.As(err, &active) {
 			t.Errorf("a trigger beside them: error %v", err)
 		}
 		c.finish(succeeded(second))
@@ -191,8 +192,8 @@ func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {
 			c.create("job", never, overlapping(k.policy))
 			runs := make([]uuid.UUID, 4)
 			for i := range runs {
-				run, err := c.For(c.tenant).TriggerJob(t.Context(), "job", TriggerRequest{})
-				if active := (*ActiveRunError)(nil); err != nil && !errors.As(err, &active) {
+				run, err := c.For(c.tenant).TriggerJob(t.Context(), "job", jobs.TriggerRequest{})
+				if active := (*jobs.ActiveRunError)(nil); err != nil && !errors.As(err, &active) {
 					t.Fatal(err)
 				}
 				runs[i] = run.ID

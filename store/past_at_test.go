@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // A one-shot whose instant is in the past keeps its nominal time. It fires at once, by the job's policies for late
@@ -94,7 +95,7 @@ func TestExplainSaysThatAnInstantPassedBeforeItsJobWasWritten(t *testing.T) {
 	run := c.one(c.claim(1, true))
 	c.exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = now() WHERE id = $1`, run.RunID)
 	if e := c.explained("j", nominal); e.Outcome != OutcomeSucceeded ||
-		!strings.Contains(e.Text, "ran late, as the job was written only at "+stamp(job.CreatedAt)) {
+		!strings.Contains(e.Text, "ran late, as the job was written only at "+pg.Stamp(job.CreatedAt)) {
 		t.Errorf("%s", e.Text)
 	}
 }

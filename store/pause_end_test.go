@@ -10,6 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/jobs"
+	"punctual/store/pg"
 )
 
 // pausedUntil makes a job look paused from 10 hours ago until an instant. All slots from the given one on are
@@ -39,7 +41,7 @@ func (c crud) outage(options ...func(*scheduler.Definition)) (job uuid.UUID, unt
 
 func (c crud) resumeDue() int {
 	c.t.Helper()
-	n, _, err := c.Store.resumeDue(c.t.Context())
+	n, _, err := c.ResumeDue(c.t.Context())
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -160,12 +162,12 @@ func TestAOneShotOfAPauseThatIsOver(t *testing.T) {
 
 func TestManyPausesEndAtOneInstant(t *testing.T) {
 	c := newCRUD(t)
-	var jobs []NewJob
+	var list []jobs.NewJob
 	for i := range 1500 {
-		jobs = append(jobs, NewJob{Definition: definition(fmt.Sprint("j", i))})
+		list = append(list, jobs.NewJob{Definition: definition(fmt.Sprint("j", i))})
 	}
-	for chunk := range slices.Chunk(jobs, 500) {
-		if _, err := c.For(c.tenant).CreateJobs(t.Context(), chunk, ConflictSkip); err != nil {
+	for chunk := range slices.Chunk(list, 500) {
+		if _, err := c.For(c.tenant).CreateJobs(t.Context(), chunk, jobs.ConflictSkip); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -210,7 +212,7 @@ func TestAPauseThatIsOverIsOverForWhoeverChangesTheJob(t *testing.T) {
 			[]string{"schedule skipped paused x3", "schedule skipped missed x2", "catchup pending late"},
 		},
 		"a batch": {func(c crud) error {
-			_, err := c.For(c.tenant).CreateJobs(c.t.Context(), batch(definition("a", every(2*time.Hour))), ConflictReplace)
+			_, err := c.For(c.tenant).CreateJobs(c.t.Context(), batch(definition("a", every(2*time.Hour))), jobs.ConflictReplace)
 			return err
 		}, []string{"schedule skipped paused x3", "schedule skipped missed x2", "catchup pending late"}},
 		"its end": {
@@ -259,7 +261,7 @@ func TestAPauseThatIsOverAndNobodyAlive(t *testing.T) {
 		}
 	}
 	check(until.Add(-time.Hour), "paused: The slot passed while the job was paused")
-	check(until, "waiting: The slot has been due since "+stamp(until))
+	check(until, "waiting: The slot has been due since "+pg.Stamp(until))
 	check(until.Add(time.Hour), "waiting: The slot has been due since ")
 	check(until.Add(4*time.Hour), "upcoming: ")
 	if found := c.wrong(until.Add(-3 * time.Hour)); !slices.Equal(found, []string{"overdue x6"}) {
@@ -275,7 +277,7 @@ func TestAPauseThatIsOverAndNobodyAlive(t *testing.T) {
 
 	c.resumeDue()
 	check(until.Add(-time.Hour), "skipped: The slot was skipped because it passed while the job was paused from ")
-	check(until, "waiting: The slot has been due since "+stamp(until))
+	check(until, "waiting: The slot has been due since "+pg.Stamp(until))
 	asClaimer(c).claim(10, true)
 	check(until, "skipped: The slot was missed")
 	if found := c.wrong(until.Add(-3 * time.Hour)); len(found) > 0 {
@@ -300,11 +302,11 @@ func TestASlotAfterTheEndOfAPauseIsStillToCome(t *testing.T) {
 		t.Errorf("before: %q", got)
 	}
 	if got := c.saysOf("a", until); !strings.HasPrefix(
-		got, "upcoming: The slot is still to come: it is due at "+stamp(until),
+		got, "upcoming: The slot is still to come: it is due at "+pg.Stamp(until),
 	) {
 		t.Errorf("at the end: %q", got)
 	}
-	if n, next, err := c.Store.resumeDue(t.Context()); n != 0 || err != nil || next != 0 {
+	if n, next, err := c.ResumeDue(t.Context()); n != 0 || err != nil || next != 0 {
 		t.Errorf("%d resumed, the next in %s, %v", n, next, err)
 	}
 }

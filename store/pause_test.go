@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"punctual/scheduler"
+	"punctual/store/jobs"
 )
 
-func (c crud) pause(ref string) JobRecord {
+func (c crud) pause(ref string) jobs.Record {
 	c.t.Helper()
 	job, err := c.PauseJob(c.t.Context(), c.tenant, ref, "", nil)
 	if err != nil {
@@ -18,7 +19,7 @@ func (c crud) pause(ref string) JobRecord {
 	return job
 }
 
-func (c crud) resumed(ref string) JobRecord {
+func (c crud) resumed(ref string) jobs.Record {
 	c.t.Helper()
 	job, err := c.ResumeJob(c.t.Context(), c.tenant, ref, "")
 	if err != nil {
@@ -188,7 +189,7 @@ func TestEachJobIsResumedOnceWhenItsPauseIsOver(t *testing.T) {
 	total := 0
 	for range 4 {
 		wg.Go(func() {
-			n, _, err := c.Store.resumeDue(ctx)
+			n, _, err := c.ResumeDue(ctx)
 			if err != nil {
 				t.Error(err)
 			}
@@ -198,11 +199,11 @@ func TestEachJobIsResumedOnceWhenItsPauseIsOver(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	n, _, err := c.Store.resumeDue(ctx)
+	n, _, err := c.ResumeDue(ctx)
 	if err != nil || total+n != 2 {
 		t.Errorf("%d were resumed (%v)", total+n, err)
 	}
-	active, _, err := c.ListJobs(ctx, c.tenant, JobFilter{State: scheduler.JobActive})
+	active, _, err := c.ListJobs(ctx, c.tenant, jobs.Filter{State: scheduler.JobActive})
 	if err != nil || len(active) != 2 {
 		t.Errorf("%d are active (%v)", len(active), err)
 	}

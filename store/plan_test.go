@@ -9,6 +9,7 @@ import (
 	"punctual/scheduler"
 	"punctual/store/claim"
 	"punctual/store/definitions"
+	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -54,7 +55,7 @@ func TestASkipRowSaysWhatItStandsFor(t *testing.T) {
 }
 
 // settles writes a plan without a claim.
-func (c claimer) settles(job JobRecord, plan scheduler.Plan) {
+func (c claimer) settles(job jobs.Record, plan scheduler.Plan) {
 	c.t.Helper()
 	compiled, err := scheduler.Compile(job.ID, c.tenant, job.Version, job.Definition, 0)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/store/audit"
+	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -39,13 +40,13 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 	ctx := t.Context()
 	page := pg.Page{Limit: 20}
 	for what, read := range map[string]func() (int, error){
-		"jobs": func() (int, error) { l, _, err := reader.ListJobs(ctx, 1, JobFilter{Page: page}); return len(l), err },
+		"jobs": func() (int, error) { l, _, err := reader.ListJobs(ctx, 1, jobs.Filter{Page: page}); return len(l), err },
 		"jobs by prefix": func() (int, error) {
-			l, _, err := reader.ListJobs(ctx, 1, JobFilter{NamePrefix: name, Page: page})
+			l, _, err := reader.ListJobs(ctx, 1, jobs.Filter{NamePrefix: name, Page: page})
 			return len(l), err
 		},
 		"jobs by label": func() (int, error) {
-			l, _, err := reader.ListJobs(ctx, 1, JobFilter{Labels: map[string]string{"n": name}, Page: page})
+			l, _, err := reader.ListJobs(ctx, 1, jobs.Filter{Labels: map[string]string{"n": name}, Page: page})
 			return len(l), err
 		},
 		"job by id":   func() (int, error) { _, err := reader.GetJob(ctx, 1, job.String()); return 1, err },

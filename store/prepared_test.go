@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/internal/pgtest"
+	"punctual/store/jobs"
 )
 
 // namedPlans returns how often the connections' prepared statements ran with a custom plan, and how often with a
@@ -32,7 +33,7 @@ func TestReadingAJobIsPlannedOnce(t *testing.T) {
 	for range reads {
 		c.get("job")
 	}
-	if _, _, err := c.ListJobs(t.Context(), c.tenant, JobFilter{}); err != nil {
+	if _, _, err := c.ListJobs(t.Context(), c.tenant, jobs.Filter{}); err != nil {
 		t.Fatal(err)
 	}
 	// Two statements read a job by its name. Each connection plans each of them five times before it keeps a plan.
@@ -52,7 +53,7 @@ func TestBehindAPoolerNoNamesAreKept(t *testing.T) {
 	}
 	t.Cleanup(s.Close)
 	for range 20 {
-		if _, err := readJob(t.Context(), s.db.Pool(), 1, uuid.New()); err == nil {
+		if _, err := jobs.Read(t.Context(), s.db.Pool(), 1, uuid.New()); err == nil {
 			t.Fatal("a job that nobody made was found")
 		}
 	}

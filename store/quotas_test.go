@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"punctual/scheduler"
+	"punctual/store/jobs"
 )
 
 func (c crud) limit(column string, most any) {
@@ -19,7 +20,7 @@ func (c crud) limit(column string, most any) {
 
 // full reports whether an error says that the tenant has reached its limit of jobs.
 func full(err error) bool {
-	var limit *JobLimitError
+	var limit *jobs.LimitError
 	return errors.As(err, &limit)
 }
 
@@ -34,44 +35,44 @@ func TestATenantHasNoMoreJobsThanItMay(t *testing.T) {
 		SET scheduled_for = NULL, next_run_at = NULL, enabled = false, completed_at = now()
 		WHERE job_id = $1`, c.get("done").ID)
 	paused := true
-	if _, err := c.For(c.tenant).CreateJob(ctx, NewJob{Definition: definition("third"), Paused: &paused}); err != nil {
+	if _, err := c.For(c.tenant).CreateJob(ctx, jobs.NewJob{Definition: definition("third"), Paused: &paused}); err != nil {
 		t.Fatalf("a completed job counts: %v", err)
 	}
-	_, err := c.For(c.tenant).CreateJob(ctx, NewJob{Definition: definition("fourth")})
+	_, err := c.For(c.tenant).CreateJob(ctx, jobs.NewJob{Definition: definition("fourth")})
 	if !full(err) || !strings.Contains(err.Error(), "has 3 active and paused jobs of at most 3") {
 		t.Fatalf("error %v", err)
 	}
-	if _, _, err := c.PutJob(ctx, c.tenant, "fourth", NewJob{Definition: definition("fourth")}, nil, false); !full(err) {
+	if _, _, err := c.PutJob(ctx, c.tenant, "fourth", jobs.NewJob{Definition: definition("fourth")}, nil, false); !full(err) {
 		t.Errorf("PUT of another: error %v", err)
 	}
-	if _, err := c.For(c.tenant).CreateJobs(ctx, []NewJob{{Definition: definition("fourth")}}, ConflictSkip); !full(err) {
+	if _, err := c.For(c.tenant).CreateJobs(ctx, []jobs.NewJob{{Definition: definition("fourth")}}, jobs.ConflictSkip); !full(err) {
 		t.Errorf("a batch: error %v", err)
 	}
 	if _, _, err := c.PutJob(ctx, c.tenant, "done",
-		NewJob{Definition: definition("done", every(time.Hour))}, nil, false); !full(err) {
+		jobs.NewJob{Definition: definition("done", every(time.Hour))}, nil, false); !full(err) {
 		t.Errorf("PUT that starts a completed job again: error %v", err)
 	}
 	if got := c.get("done"); got.State != scheduler.JobCompleted {
 		t.Errorf("then it is %s", got.State)
 	}
 	if _, _, err := c.PutJob(ctx, c.tenant, "second",
-		NewJob{Definition: definition("second", every(2*time.Hour))}, nil, false); err != nil {
+		jobs.NewJob{Definition: definition("second", every(2*time.Hour))}, nil, false); err != nil {
 		t.Errorf("PUT of one that is there: %v", err)
 	}
-	if _, err := c.For(c.tenant).CreateJobs(ctx, []NewJob{{Definition: definition("second", every(3*time.Hour))}}, ConflictReplace); err != nil {
+	if _, err := c.For(c.tenant).CreateJobs(ctx, []jobs.NewJob{{Definition: definition("second", every(3*time.Hour))}}, jobs.ConflictReplace); err != nil {
 		t.Errorf("a batch that replaces one that is there: %v", err)
 	}
 	if err := c.DeleteJob(ctx, c.tenant, "before", nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := c.PutJob(ctx, c.tenant, "done",
-		NewJob{Definition: definition("done", every(time.Hour))}, nil, false); err != nil {
+		jobs.NewJob{Definition: definition("done", every(time.Hour))}, nil, false); err != nil {
 		t.Errorf("with room, PUT of a completed job: %v", err)
 	}
 	c.limit("max_jobs", nil)
 	c.create("another")
 	c.limit("max_jobs", 4) // jobs that were written meanwhile count
-	if _, err := c.For(c.tenant).CreateJob(ctx, NewJob{Definition: definition("fifth")}); !full(err) {
+	if _, err := c.For(c.tenant).CreateJob(ctx, jobs.NewJob{Definition: definition("fifth")}); !full(err) {
 		t.Errorf("after a time without a limit: error %v", err)
 	}
 }
@@ -86,9 +87,9 @@ func TestCreatesAtTheSameTimeFillALimitExactly(t *testing.T) {
 			name := fmt.Sprint("job-", i)
 			var err error
 			if i%2 == 0 {
-				_, err = c.For(c.tenant).CreateJob(t.Context(), NewJob{Definition: definition(name)})
+				_, err = c.For(c.tenant).CreateJob(t.Context(), jobs.NewJob{Definition: definition(name)})
 			} else {
-				_, err = c.For(c.tenant).CreateJobs(t.Context(), []NewJob{{Definition: definition(name)}}, ConflictError)
+				_, err = c.For(c.tenant).CreateJobs(t.Context(), []jobs.NewJob{{Definition: definition(name)}}, jobs.ConflictError)
 			}
 			switch {
 			case err == nil:
@@ -126,17 +127,17 @@ func TestSlotsComeNoCloserThanATenantsMay(t *testing.T) {
 		"once":                    {delay(time.Second), ""},
 	} {
 		_, err := c.For(c.tenant).CreateJob(ctx,
-			NewJob{Definition: definition(strings.ReplaceAll(strings.ReplaceAll(name, ",", ""), " ", "-"), test.schedule)})
-		var gap *IntervalError
+			jobs.NewJob{Definition: definition(strings.ReplaceAll(strings.ReplaceAll(name, ",", ""), " ", "-"), test.schedule)})
+		var gap *jobs.IntervalError
 		if (test.refused == "") != (err == nil) ||
 			err != nil && (!errors.As(err, &gap) || !strings.HasPrefix(err.Error(), test.refused)) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
 	edit := func(change func(*scheduler.Definition)) error {
-		_, err := c.EditJob(ctx, c.tenant, "before", nil, func(r JobRecord) (NewJob, error) {
+		_, err := c.EditJob(ctx, c.tenant, "before", nil, func(r jobs.Record) (jobs.NewJob, error) {
 			change(&r.Definition)
-			return NewJob{Definition: r.Definition}, nil
+			return jobs.NewJob{Definition: r.Definition}, nil
 		})
 		return err
 	}

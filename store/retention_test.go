@@ -17,6 +17,7 @@ import (
 	"punctual/scheduler"
 	"punctual/store/days"
 	"punctual/store/definitions"
+	"punctual/store/jobs"
 )
 
 // ago returns noon, in UTC, of the day the given number of days ago.
@@ -521,7 +522,8 @@ func TestDeletedJobIsPurgedWhenItsRunsAreGone(t *testing.T) {
 	c.ran(ids["failed"], c.ago(40), scheduler.StatusDead)
 	purge := func() (left []string) {
 		t.Helper()
-		c.tidy.purged = walk{} // as if hours had passed
+		// As if hours had passed, or on another replica.
+		c.Jobs = jobs.New(c.db, c.Claims, c.definitions, c.Secrets, jobs.Options{Retention: c.options.Retention})
 		if _, _, err := c.PurgeJobs(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -556,7 +558,7 @@ func TestWindowReachesNoFurtherBackThanRunsAreKept(t *testing.T) {
 	}
 	month := c.create("month", every(time.Hour), window(DefaultRetention))
 	_, err := c.For(c.tenant).CreateJob(t.Context(),
-		NewJob{Definition: definition("more", every(time.Hour), window(DefaultRetention+time.Second))})
+		jobs.NewJob{Definition: definition("more", every(time.Hour), window(DefaultRetention+time.Second))})
 	var wrong *definitions.WindowError
 	if !errors.As(err, &wrong) || wrong.Retention != DefaultRetention {
 		t.Errorf("a longer window: %v", err)

@@ -16,6 +16,7 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/internal/privatepg"
+	"punctual/store/jobs"
 	"punctual/store/pg"
 )
 
@@ -50,7 +51,7 @@ func (c crud) guardedTables() []string {
 func (c crud) furnish() {
 	c.t.Helper()
 	job := c.create("theirs", forbid)
-	run, err := c.For(c.tenant).TriggerJob(c.t.Context(), "theirs", TriggerRequest{Body: []byte(`1`)})
+	run, err := c.For(c.tenant).TriggerJob(c.t.Context(), "theirs", jobs.TriggerRequest{Body: []byte(`1`)})
 	if err != nil {
 		c.t.Fatal(err)
 	}

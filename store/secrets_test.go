@@ -14,6 +14,7 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
+	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/secrets"
 	"punctual/store/vault"
@@ -170,7 +171,7 @@ func TestASecretInUseCannotBeDeleted(t *testing.T) {
 			}
 			continue
 		}
-		if _, _, err := c.PutJob(t.Context(), c.tenant, name, NewJob{Definition: d}, nil, false); err != nil {
+		if _, _, err := c.PutJob(t.Context(), c.tenant, name, jobs.NewJob{Definition: d}, nil, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -195,7 +196,7 @@ func TestASecretIsNotDeletedUnderAJobThatIsBeingWritten(t *testing.T) {
 		var both sync.WaitGroup
 		var created, deleted error
 		both.Go(func() {
-			_, created = c.For(c.tenant).CreateJob(t.Context(), NewJob{Definition: definition("job-"+name, authBy(name))})
+			_, created = c.For(c.tenant).CreateJob(t.Context(), jobs.NewJob{Definition: definition("job-"+name, authBy(name))})
 		})
 		both.Go(func() { deleted = c.DeleteSecret(t.Context(), c.tenant, name) })
 		both.Wait()
@@ -213,9 +214,9 @@ func TestAJobCannotReferToASecretThatIsNotThere(t *testing.T) {
 	c.secret("there", "one")
 	d := definition("job", authBy("there"), func(d *scheduler.Definition) { d.Target.TLS = &scheduler.TLS{CA: "missing"} })
 	for what, write := range map[string]func() error{
-		"create": func() error { _, err := c.For(c.tenant).CreateJob(t.Context(), NewJob{Definition: d}); return err },
+		"create": func() error { _, err := c.For(c.tenant).CreateJob(t.Context(), jobs.NewJob{Definition: d}); return err },
 		"put": func() error {
-			_, _, err := c.PutJob(t.Context(), c.tenant, "job", NewJob{Definition: d}, nil, false)
+			_, _, err := c.PutJob(t.Context(), c.tenant, "job", jobs.NewJob{Definition: d}, nil, false)
 			return err
 		},
 	} {
@@ -224,9 +225,9 @@ func TestAJobCannotReferToASecretThatIsNotThere(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	var batch *BatchError
+	var batch *jobs.BatchError
 	var unknown *secrets.UnknownSecretError
-	_, err := c.For(c.tenant).CreateJobs(t.Context(), []NewJob{{Definition: definition("good", authBy("there"))}, {Definition: d}}, ConflictError)
+	_, err := c.For(c.tenant).CreateJobs(t.Context(), []jobs.NewJob{{Definition: definition("good", authBy("there"))}, {Definition: d}}, jobs.ConflictError)
 	if !errors.As(err, &batch) || len(batch.Errors) != 1 || !errors.As(batch.Errors[1], &unknown) {
 		t.Errorf("in a batch: %v", err)
 	}
@@ -253,9 +254,9 @@ func TestValuesOfADefinitionAreSealed(t *testing.T) {
 
 func TestWritingTheSameSecretsAgainChangesNothing(t *testing.T) {
 	c := newCRUD(t)
-	put := func(options ...func(*scheduler.Definition)) JobRecord {
+	put := func(options ...func(*scheduler.Definition)) jobs.Record {
 		t.Helper()
-		r, _, err := c.PutJob(t.Context(), c.tenant, "job", NewJob{Definition: definition("job", options...)}, nil, false)
+		r, _, err := c.PutJob(t.Context(), c.tenant, "job", jobs.NewJob{Definition: definition("job", options...)}, nil, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -277,13 +278,13 @@ func TestWritingTheSameSecretsAgainChangesNothing(t *testing.T) {
 		t.Error("the value of the version before is gone: its runs still need it")
 	}
 	// A batch with the same values changes nothing either.
-	_, err := c.For(c.tenant).CreateJobs(t.Context(), []NewJob{{Definition: definition("job", authValue("two"), secretHeader("X-Key", "h"))}}, ConflictReplace)
+	_, err := c.For(c.tenant).CreateJobs(t.Context(), []jobs.NewJob{{Definition: definition("job", authValue("two"), secretHeader("X-Key", "h"))}}, jobs.ConflictReplace)
 	if now, _ := c.GetJob(t.Context(), c.tenant, "job"); err != nil || now.Version != second.Version {
 		t.Errorf("the same in a batch: version %d, want %d: %v", now.Version, second.Version, err)
 	}
 	// A job cannot refer to the sealed values of another job.
 	other := c.create("other", authValue("theirs"))
-	_, _, err = c.PutJob(t.Context(), c.tenant, "job", NewJob{
+	_, _, err = c.PutJob(t.Context(), c.tenant, "job", jobs.NewJob{
 		Definition: definition("job",
 			func(d *scheduler.Definition) { d.Target.Auth = other.Definition.Target.Auth }),
 	}, nil, false)
@@ -511,9 +512,9 @@ func TestARotationWaitsForThoseWhoWrite(t *testing.T) {
 	c := newCRUD(t)
 	c.secret("token", "one")
 	var rotation sync.WaitGroup
-	var job JobRecord
+	var job jobs.Record
 	_, _, err := c.Idempotent(t.Context(), c.tenant, Idempotency{Key: "k"}, func(w Writer) (_ Answer, err error) {
-		if job, err = w.CreateJob(t.Context(), NewJob{Definition: definition("late", authValue("two"))}); err != nil {
+		if job, err = w.CreateJob(t.Context(), jobs.NewJob{Definition: definition("late", authValue("two"))}); err != nil {
 			return Answer{}, err
 		}
 		rotation.Go(func() {

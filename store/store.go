@@ -17,6 +17,7 @@ import (
 	"punctual/store/days"
 	"punctual/store/definitions"
 	"punctual/store/freeze"
+	"punctual/store/jobs"
 	"punctual/store/notices"
 	"punctual/store/pg"
 	"punctual/store/runs"
@@ -64,6 +65,7 @@ type Store struct {
 	Days  *days.Days // the daily partitions of runs
 	*claim.Claims
 	*runs.Runs
+	*jobs.Jobs
 	*secrets.Secrets
 	*tenants.Tenants
 	*notices.Teller
@@ -73,7 +75,7 @@ type Store struct {
 	options     Options
 	definitions *definitions.Definitions
 	defaults    *notices.Book
-	tidy        tidiness
+	tidying     tidying
 }
 
 var (
@@ -115,6 +117,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		claim.Rooms{DB: s.db, Days: s.Days, Freezes: s.Switch, Definitions: s.definitions, Follower: s.defaults},
 		claim.Options{Log: o.Log, ChoresDue: choresDue, Ended: o.Ended})
 	s.Runs = runs.New(s.db, s.Claims, s.definitions)
+	s.Jobs = jobs.New(s.db, s.Claims, s.definitions, s.Secrets, jobs.Options{
+		Log: o.Log, DefaultJitter: o.DefaultJitter, Retention: o.Retention,
+	})
 	return s, nil
 }
 
@@ -162,14 +167,8 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 
 // Errors that callers act on.
 var (
-	ErrNotFound  = pg.ErrNotFound
-	ErrNameTaken = errors.New("the name is taken by another job")
-	// ErrVersion is a lost update: the job is no longer at the version that the caller expected.
-	ErrVersion = errors.New("the job has been changed since")
-	ErrState   = pg.ErrState
+	ErrNotFound = pg.ErrNotFound
+	ErrState    = pg.ErrState
 	// ErrKeyReused says that an Idempotency-Key came before with another request.
 	ErrKeyReused = errors.New("the Idempotency-Key was used before with another request")
-	// ErrNotForSubmitters says that a submitter triggered a job that does not allow it.
-	ErrNotForSubmitters = errors.New(
-		"the role submitter may not trigger it; an editor may trigger it, or set submitters_may_trigger to true")
 )

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/store/audit"
+	"punctual/store/jobs"
 	"punctual/store/tenants"
 )
 
@@ -28,10 +29,10 @@ func TestADeletedTenantGetsNoJobs(t *testing.T) {
 	if err := c.DeleteTenant(t.Context(), "alpha"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.For(made.ID).CreateJob(t.Context(), NewJob{Definition: definition("n")}); err == nil {
+	if _, err := c.For(made.ID).CreateJob(t.Context(), jobs.NewJob{Definition: definition("n")}); err == nil {
 		t.Error("a deleted tenant got a job")
 	}
-	if _, err := c.For(made.ID).CreateJobs(t.Context(), []NewJob{{Definition: definition("n")}}, ConflictError); err == nil {
+	if _, err := c.For(made.ID).CreateJobs(t.Context(), []jobs.NewJob{{Definition: definition("n")}}, jobs.ConflictError); err == nil {
 		t.Error("a deleted tenant got a batch")
 	}
 	if _, _, err := c.CreateKey(t.Context(), made.ID, tenants.NewKey{Name: "k", Role: "viewer"}); !errors.Is(err, ErrNotFound) {
@@ -54,7 +55,7 @@ func TestJobsAndTheDeletionOfTheirTenantRace(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		var created, deleted error
-		wg.Go(func() { _, created = c.For(made.ID).CreateJob(t.Context(), NewJob{Definition: definition("n")}) })
+		wg.Go(func() { _, created = c.For(made.ID).CreateJob(t.Context(), jobs.NewJob{Definition: definition("n")}) })
 		wg.Go(func() { deleted = c.DeleteTenant(t.Context(), "alpha") })
 		wg.Wait()
 		if (created == nil) == (deleted == nil) {
@@ -81,7 +82,7 @@ func TestACompletedJobOfADeletedTenantStaysSo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	job, err := c.For(made.ID).CreateJob(t.Context(), NewJob{Definition: definition("n", at(time.Now().Add(time.Hour)))})
+	job, err := c.For(made.ID).CreateJob(t.Context(), jobs.NewJob{Definition: definition("n", at(time.Now().Add(time.Hour)))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +93,7 @@ func TestACompletedJobOfADeletedTenantStaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rec, _, err := c.PutJob(t.Context(), made.ID, "n",
-		NewJob{Definition: definition("n")}, nil, false); !errors.Is(err, ErrNotFound) {
+		jobs.NewJob{Definition: definition("n")}, nil, false); !errors.Is(err, ErrNotFound) {
 		t.Errorf("state %q, error %v", rec.State, err)
 	}
 }

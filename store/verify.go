@@ -13,6 +13,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/cron"
+	"punctual/store/days"
 	"punctual/store/freeze"
 	"punctual/store/names"
 	"punctual/store/pg"
@@ -144,21 +145,12 @@ const verifyFacts = `
 SELECT ` + databaseNow + `, (SELECT zone_data FROM punctual.deployment),
        (SELECT count(*) FROM punctual.jobs j
         WHERE ($1 = 0 OR j.tenant = $1) AND ($2::uuid IS NULL OR j.id = $2) AND ($3 = '' OR j.name = $3)),
-       ` + keptSince
+       ` + days.KeptSince
 
 // databaseNow is now. On a standby it is the instant up to which the standby has replayed.
 const databaseNow = `CASE
 	WHEN pg_is_in_recovery() THEN least(now(), coalesce(pg_last_xact_replay_timestamp(), now()))
 	ELSE now() END`
-
-// keptSince is the first of the days that have partitions up to today without a gap. An older partition may still
-// exist: for a run that has not ended, for a single slot of long ago, or for failures alone.
-const keptSince = `
-	(WITH days AS (SELECT to_date(right(c.relname, 8), 'YYYYMMDD') AS day
-	                 FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
-	                WHERE i.inhparent = 'punctual.runs'::regclass AND c.relname ~ '^runs_\d{8}$')
-	 SELECT max(d.day)::timestamp AT TIME ZONE 'UTC' FROM days d
-	 WHERE d.day <= (now() AT TIME ZONE 'UTC')::date AND NOT EXISTS (SELECT FROM days e WHERE e.day = d.day - 1))`
 
 func (v *verification) prepare(ctx context.Context, tx pgx.Tx) error {
 	if id, ok := pg.ParseID(v.options.Job); ok {
@@ -269,7 +261,7 @@ func (v *verification) note(format string, args ...any) {
 func (v *verification) page(ctx context.Context, tx pgx.Tx) (last bool, err error) {
 	// Retention may have removed a day since the page before.
 	var kept *time.Time
-	if err := tx.QueryRow(ctx, `SELECT `+keptSince).Scan(&kept); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT `+days.KeptSince).Scan(&kept); err != nil {
 		return false, fmt.Errorf("looking for the oldest day: %w", err)
 	}
 	if kept != nil && v.summary.From.Before(*kept) {

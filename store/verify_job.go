@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/pg"
 )
 
 // jobCheck merges the slots of a job's history with the job's rows, both in order. It holds one slot, the runs of one
@@ -205,7 +206,7 @@ func (c *jobCheck) skip(r verifyRow) error {
 		if !other.last.Before(*r.first) {
 			if err := c.report(Violation{
 				Kind: ViolationOverlap, Slot: r.first, Last: r.last, Runs: []uuid.UUID{other.id, r.id},
-				Detail: fmt.Sprintf("the skip overlaps the one from %s to %s", stamp(*other.first), stamp(*other.last)),
+				Detail: fmt.Sprintf("the skip overlaps the one from %s to %s", pg.Stamp(*other.first), pg.Stamp(*other.last)),
 			}); err != nil {
 				return err
 			}
@@ -263,7 +264,7 @@ func (c *jobCheck) finish() error {
 	}
 	c.overdue.Detail = fmt.Sprintf(
 		"due since %s and not claimed; no replica serves its queue, it has fallen behind, or it catches up run by run",
-		stamp(c.due(*c.overdue.Slot)))
+		pg.Stamp(c.due(*c.overdue.Slot)))
 	return c.report(c.overdue)
 }
 

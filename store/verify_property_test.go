@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/jobs"
 )
 
 // elapse lets time pass by moving all stored times into the past. The time is a multiple of every period in use, so
@@ -148,23 +149,23 @@ func (l *life) step() {
 		d := l.definition(name)
 		l.note("put %s %+v", name, d.Schedule)
 		_, _, err = l.PutJob(ctx, l.tenant, name,
-			NewJob{Definition: d, Paused: pick(l.rand, nil, new(bool), new(true))}, nil, false)
+			jobs.NewJob{Definition: d, Paused: pick(l.rand, nil, new(bool), new(true))}, nil, false)
 	case 1, 2:
 		change := pick(l.rand, l.schedule, l.jitter,
 			func(d *scheduler.Definition) { d.Description += "." }, func(*scheduler.Definition) {})
 		put := l.rand.IntN(2) == 0
 		l.note("edit %s, put %t", name, put)
 		if put {
-			var job JobRecord
+			var job jobs.Record
 			if job, err = l.GetJob(ctx, l.tenant, name); err == nil {
 				change(&job.Definition)
-				_, _, err = l.PutJob(ctx, l.tenant, name, NewJob{Definition: job.Definition}, nil, false)
+				_, _, err = l.PutJob(ctx, l.tenant, name, jobs.NewJob{Definition: job.Definition}, nil, false)
 			}
 			break
 		}
-		_, err = l.EditJob(ctx, l.tenant, name, nil, func(j JobRecord) (NewJob, error) {
+		_, err = l.EditJob(ctx, l.tenant, name, nil, func(j jobs.Record) (jobs.NewJob, error) {
 			change(&j.Definition)
-			return NewJob{Definition: j.Definition}, nil
+			return jobs.NewJob{Definition: j.Definition}, nil
 		})
 	case 3, 4:
 		l.note("pause %s", name)

@@ -9,6 +9,7 @@ import (
 	"punctual/internal/process"
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/jobs"
 )
 
 // runFair measures how late a tenant's few urgent jobs are when another tenant's many jobs are due just before them.
@@ -76,23 +77,23 @@ func runFair(ctx context.Context, l *lab) error {
 }
 
 // createFor creates jobs for a tenant other than the API's.
-func (l *lab) createFor(ctx context.Context, tenant int32, jobs []process.JobSpec) error {
+func (l *lab) createFor(ctx context.Context, tenant int32, specs []process.JobSpec) error {
 	db, err := store.Open(ctx, store.Options{DatabaseURL: l.db.dsn, MaxConns: 4})
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	for len(jobs) > 0 {
-		batch := make([]store.NewJob, min(len(jobs), 1000))
+	for len(specs) > 0 {
+		batch := make([]jobs.NewJob, min(len(specs), 1000))
 		for i := range batch {
-			if batch[i].Definition, err = definition(jobs[i]); err != nil {
+			if batch[i].Definition, err = definition(specs[i]); err != nil {
 				return err
 			}
 		}
-		if _, err := db.For(tenant).CreateJobs(ctx, batch, store.ConflictError); err != nil {
+		if _, err := db.For(tenant).CreateJobs(ctx, batch, jobs.ConflictError); err != nil {
 			return err
 		}
-		jobs = jobs[len(batch):]
+		specs = specs[len(batch):]
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ func runRest(ctx context.Context, l *lab) error {
 	there := 0
 	for i := range g.stages {
 		s := &g.stages[i]
-		if err := f.jobs(ctx, jobs{
+		if err := f.jobs(ctx, seed{
 			prefix:  "rest",
 			first:   there + 1,
 			last:    s.n,
@@ -48,7 +48,7 @@ func runHistory(ctx context.Context, l *lab) error {
 		return err
 	}
 	defer f.close()
-	if err := f.jobs(ctx, jobs{
+	if err := f.jobs(ctx, seed{
 		prefix:  "rest",
 		first:   1,
 		last:    l.Sizes.RestLeast,

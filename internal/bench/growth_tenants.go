@@ -39,7 +39,7 @@ func (l *lab) shared(ctx context.Context, f field, tenants []int32, round int) (
 	n, name := l.Sizes.GrowthJobs, fmt.Sprintf("shared-%d-%d", len(tenants), round)
 	path := "/burst/" + name
 	due := l.nextSecond(3*time.Second + time.Duration(n)*300*time.Microsecond) // several times as long as seeding takes
-	if err := f.jobs(ctx, jobs{
+	if err := f.jobs(ctx, seed{
 		prefix:  name,
 		first:   1,
 		last:    n,

@@ -38,8 +38,8 @@ func newSeeder(ctx context.Context, dsn string, say func(string, ...any)) (*seed
 
 func (s *seeder) close() { s.pool.Close() }
 
-// jobs says which jobs to write. A job's name is the prefix and a number.
-type jobs struct {
+// seed says which jobs to write. A job's name is the prefix and a number.
+type seed struct {
 	prefix      string
 	first, last int
 	tenants     []int32 // the jobs are dealt out to them in turn
@@ -78,7 +78,7 @@ SELECT id, slot, slot, tenant, 1, $8::smallint, true
 FROM new`
 
 // jobs writes jobs. The due time of one-shots must be a whole second.
-func (s *seeder) jobs(ctx context.Context, j jobs) error {
+func (s *seeder) jobs(ctx context.Context, j seed) error {
 	definition, err := j.template()
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func (s *seeder) jobs(ctx context.Context, j jobs) error {
 	})
 }
 
-func (j jobs) schedule() (s scheduler.Schedule) {
+func (j seed) schedule() (s scheduler.Schedule) {
 	var slot scheduler.Instant
 	_ = slot.UnmarshalText([]byte("@slot@")) // cannot fail
 	if j.at.IsZero() {
@@ -113,7 +113,7 @@ func (j jobs) schedule() (s scheduler.Schedule) {
 }
 
 // template returns a definition as the store writes it, with placeholders that each job replaces.
-func (j jobs) template() (string, error) {
+func (j seed) template() (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

@@ -146,7 +146,7 @@ func (s seedbed) rows(name string) (all map[string]string) {
 func TestSeededJobsAreAsThoseOfTheAPI(t *testing.T) {
 	t.Parallel()
 	s := newSeedbed(t)
-	for name, j := range map[string]jobs{
+	for name, j := range map[string]seed{
 		"at rest": {prefix: "rest", first: 7, last: 7, tenants: defaultTenant, url: "https://example.com/a?b=c&d=e"},
 		"one-shots": {
 			prefix:  "due",
@@ -185,7 +185,7 @@ func TestSeededJobsAreSpread(t *testing.T) {
 		t.Fatal(err)
 	}
 	const n = 2*seedBatch + 10
-	if err := s.jobs(ctx, jobs{prefix: "rest", first: 1, last: n, tenants: ids, url: "https://example.com/"}); err != nil {
+	if err := s.jobs(ctx, seed{prefix: "rest", first: 1, last: n, tenants: ids, url: "https://example.com/"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.settle(ctx); err != nil {
@@ -211,7 +211,7 @@ func TestSeededHistoryIsAsRunsAre(t *testing.T) {
 	to := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(to.Close)
 	ctx := t.Context()
-	if err := s.jobs(ctx, jobs{prefix: "rest", first: 1, last: 3, tenants: defaultTenant, url: to.URL}); err != nil {
+	if err := s.jobs(ctx, seed{prefix: "rest", first: 1, last: 3, tenants: defaultTenant, url: to.URL}); err != nil {
 		t.Fatal(err)
 	}
 	s.call(http.MethodPost, "/v1/jobs/rest-00000001/trigger", nil, nil)

@@ -1,4 +1,4 @@
-package store
+package jobs
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 // PauseJob stops a job's slots until it is resumed, at the latest at until if that is given. Slots that are due already
 // are settled first; runs in flight and their retries go on. Pausing again changes note and until. The error is
 // ErrState if no slot is left to pause.
-func (s *Store) PauseJob(ctx context.Context, tenant int32, ref, note string, until *time.Time) (JobRecord, error) {
+func (s *Jobs) PauseJob(ctx context.Context, tenant int32, ref, note string, until *time.Time) (Record, error) {
 	return s.change(ctx, tenant, ref, note, func(
 		ctx context.Context, tx *pg.Tx, h *held, now time.Time,
 	) (changed bool, err error) {
 		switch h.State {
 		case scheduler.JobCompleted:
-			return false, fmt.Errorf("job %q is completed and has no slot to pause: %w", h.Definition.Name, ErrState)
+			return false, fmt.Errorf("job %q is completed and has no slot to pause: %w", h.Definition.Name, pg.ErrState)
 		case scheduler.JobPaused:
 			if h.PauseNote == note && sameInstant(h.PausedUntil, until) {
 				return false, nil
@@ -29,7 +29,7 @@ func (s *Store) PauseJob(ctx context.Context, tenant int32, ref, note string, un
 			}
 			if h.ended() {
 				return false, fmt.Errorf("job %q: its last slot is due already and cannot be paused: %w",
-					h.Definition.Name, ErrState)
+					h.Definition.Name, pg.ErrState)
 			}
 			h.enter(scheduler.JobPaused, now)
 		}
@@ -41,13 +41,13 @@ func (s *Store) PauseJob(ctx context.Context, tenant int32, ref, note string, un
 // ResumeJob lets a paused job fire again. Slots of a recurring job that passed meanwhile become one recorded skip. A
 // one-shot whose time has come fires now, marked late. Resuming an active job does nothing. The error is ErrState if
 // the job is completed.
-func (s *Store) ResumeJob(ctx context.Context, tenant int32, ref, note string) (JobRecord, error) {
+func (s *Jobs) ResumeJob(ctx context.Context, tenant int32, ref, note string) (Record, error) {
 	return s.change(ctx, tenant, ref, note, func(
 		ctx context.Context, tx *pg.Tx, h *held, now time.Time,
 	) (changed bool, err error) {
 		switch h.State {
 		case scheduler.JobCompleted:
-			return false, fmt.Errorf("job %q is completed and cannot be resumed: %w", h.Definition.Name, ErrState)
+			return false, fmt.Errorf("job %q is completed and cannot be resumed: %w", h.Definition.Name, pg.ErrState)
 		case scheduler.JobActive:
 			return false, nil
 		}
@@ -56,11 +56,11 @@ func (s *Store) ResumeJob(ctx context.Context, tenant int32, ref, note string) (
 }
 
 // change holds a job, lets work change it, and writes the job if work changed it.
-func (s *Store) change(
+func (s *Jobs) change(
 	ctx context.Context, tenant int32, ref, note string,
 	work func(context.Context, *pg.Tx, *held, time.Time) (bool, error),
-) (JobRecord, error) {
-	var rec JobRecord
+) (Record, error) {
+	var rec Record
 	err := s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		h, f, err := s.holdOne(ctx, tx, tenant, ref)
 		if err != nil {
@@ -75,13 +75,13 @@ func (s *Store) change(
 				return err
 			}
 		}
-		rec, err = readJob(ctx, tx, tenant, h.ID)
+		rec, err = Read(ctx, tx, tenant, h.ID)
 		return err
 	})
 	return rec, err
 }
 
-func (s *Store) resume(ctx context.Context, tx *pg.Tx, h *held, now time.Time) error {
+func (s *Jobs) resume(ctx context.Context, tx *pg.Tx, h *held, now time.Time) error {
 	if err := s.settlePassed(ctx, tx, h, now, false); err != nil {
 		return err
 	}

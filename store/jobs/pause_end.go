@@ -1,4 +1,4 @@
-package store
+package jobs
 
 import (
 	"context"
@@ -25,7 +25,7 @@ func (h *held) pauseOver(now time.Time) bool {
 // endPauses ends pauses that are over, as of the instant at which they ended: slots after that are those of an active
 // job. The first transaction that holds such a job does it. It takes a few statements for any number of jobs, because
 // many pauses may end at the same instant.
-func (s *Store) endPauses(ctx context.Context, tx *pg.Tx, jobs []*held, now time.Time) error {
+func (s *Jobs) endPauses(ctx context.Context, tx *pg.Tx, jobs []*held, now time.Time) error {
 	if len(jobs) == 0 {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (s *Store) endPauses(ctx context.Context, tx *pg.Tx, jobs []*held, now time
 
 // settlePause accounts for the slots that passed before the end of a pause. Those of a recurring job become one skip; a
 // one-shot fires now, late.
-func (s *Store) settlePause(
+func (s *Jobs) settlePause(
 	ctx context.Context, tx *pg.Tx, h *held, until, now time.Time, skips *claim.SkipRows,
 ) error {
 	if h.job == nil || h.scheduledFor == nil || !h.scheduledFor.Before(until) {
@@ -122,25 +122,25 @@ const (
 	resumeTimeout = 30 * time.Second
 )
 
-// anyPauseOver is true if a pause is over or about to be.
-const anyPauseOver = `EXISTS (
+// AnyPauseOver is true if a pause is over or about to be.
+const AnyPauseOver = `EXISTS (
     SELECT FROM punctual.jobs WHERE state = 'paused' AND paused_until <= now() + ` + claim.BeatSoon + `)`
 
-// endDuePauses resumes the jobs whose pause is over, as of the instant at which it ended. It returns how long to wait
+// EndDuePauses resumes the jobs whose pause is over, as of the instant at which it ended. It returns how long to wait
 // before the next pause ends; left is false while none is about to.
-func (s *Store) endDuePauses(ctx context.Context) (wait time.Duration, left bool, err error) {
+func (s *Jobs) EndDuePauses(ctx context.Context) (wait time.Duration, left bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, resumeTimeout)
 	defer cancel()
-	resumed, wait, err := s.resumeDue(ctx)
+	resumed, wait, err := s.ResumeDue(ctx)
 	if resumed > 0 {
 		s.options.Log.Info("jobs resumed: their pause is over", "count", resumed)
 	}
 	return wait, wait > 0, err
 }
 
-// resumeDue returns how many jobs it resumed, and how long until the next pause ends; 0: none is about to. It passes
+// ResumeDue returns how many jobs it resumed, and how long until the next pause ends; 0: none is about to. It passes
 // over jobs that another replica is resuming.
-func (s *Store) resumeDue(ctx context.Context) (resumed int, next time.Duration, err error) {
+func (s *Jobs) ResumeDue(ctx context.Context) (resumed int, next time.Duration, err error) {
 	ctx = pg.Chores.In(ctx)
 	for {
 		// First outside a transaction: most of the time there is nothing to do.
@@ -169,7 +169,7 @@ func (s *Store) resumeDue(ctx context.Context) (resumed int, next time.Duration,
 	}
 }
 
-func (s *Store) resumeSome(ctx context.Context) (n int, err error) {
+func (s *Jobs) resumeSome(ctx context.Context) (n int, err error) {
 	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		rows, err := tx.Query(ctx, `
 			SELECT s.job_id FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id

@@ -1,4 +1,4 @@
-package store
+package jobs
 
 import (
 	"context"
@@ -27,8 +27,8 @@ type ActiveRunError = claim.ActiveRunError
 // error is ErrNotForSubmitters if a submitter asks and the job does not let submitters trigger it.
 func (w Writer) TriggerJob(ctx context.Context, ref string, r TriggerRequest) (runs.Record, error) {
 	var run runs.Record
-	err := w.inTx(ctx, func(tx *pg.Tx) error {
-		job, now, err := w.store.lockToTrigger(ctx, tx, w.tenant, ref)
+	err := w.InTx(ctx, func(tx *pg.Tx) error {
+		job, now, err := w.store.lockToTrigger(ctx, tx, w.Tenant, ref)
 		if err != nil {
 			return err
 		}
@@ -39,7 +39,7 @@ func (w Writer) TriggerJob(ctx context.Context, ref string, r TriggerRequest) (r
 		if err := w.store.enterManual(ctx, tx, job, m, now); err != nil {
 			return err
 		}
-		run, err = runs.Read(ctx, tx, w.tenant, m.id)
+		run, err = runs.Read(ctx, tx, w.Tenant, m.id)
 		return err
 	})
 	return run, err
@@ -48,7 +48,7 @@ func (w Writer) TriggerJob(ctx context.Context, ref string, r TriggerRequest) (r
 // lockToTrigger finds a job and keeps it from being deleted until the run is written. It does not lock the job's
 // schedule: claims pass over a locked one, so a job that is triggered all the time would never get to its slots. It
 // locks the gate before the job's row, as everywhere.
-func (s *Store) lockToTrigger(
+func (s *Jobs) lockToTrigger(
 	ctx context.Context, tx *pg.Tx, tenant int32, ref string,
 ) (job *jobRow, now time.Time, err error) {
 	id, err := names.Find(ctx, tx, tenant, ref)
@@ -72,7 +72,7 @@ func (s *Store) lockToTrigger(
 		})
 	f, err := readFacts(ctx, tx, &b, tenant)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, now, fmt.Errorf("job %q: %w", ref, ErrNotFound)
+		return nil, now, fmt.Errorf("job %q: %w", ref, pg.ErrNotFound)
 	}
 	if err != nil {
 		return nil, now, fmt.Errorf("reading job %s: %w", id, err)
@@ -105,9 +105,9 @@ func (r manualRun) shot(version int32) any {
 }
 
 // enterManual makes a run that a user asked for, unless the job's concurrency policy refuses it.
-func (s *Store) enterManual(ctx context.Context, tx *pg.Tx, job *jobRow, r manualRun, now time.Time) error {
+func (s *Jobs) enterManual(ctx context.Context, tx *pg.Tx, job *jobRow, r manualRun, now time.Time) error {
 	policy := job.Definition.WithDefaults().ConcurrencyPolicy
-	if err := s.Admit(ctx, tx, job.ID, job.tenant, policy, r.id, now); err != nil {
+	if err := s.claims.Admit(ctx, tx, job.ID, job.tenant, policy, r.id, now); err != nil {
 		return err
 	}
 	e := claim.Entry{

@@ -1,4 +1,4 @@
-package store
+package jobs
 
 import (
 	"context"
@@ -15,19 +15,28 @@ import (
 	"punctual/store/tenants"
 )
 
+// Writer makes jobs and runs of one tenant.
+type Writer struct {
+	pg.Writes
+	store *Jobs
+}
+
+// Writer returns a Writer.
+func (s *Jobs) Writer(w pg.Writes) Writer { return Writer{w, s} }
+
 // CreateJob writes a new job. The error is ErrNameTaken if an active or paused job has its name; a completed job does
 // not keep its name. A job whose last slot has passed already is completed from the start.
-func (w Writer) CreateJob(ctx context.Context, job NewJob) (JobRecord, error) {
-	rec, taken, due, err := w.store.create(ctx, w.tx, w.tenant, job)
+func (w Writer) CreateJob(ctx context.Context, job NewJob) (Record, error) {
+	rec, taken, due, err := w.store.create(ctx, w.Tx, w.Tenant, job)
 	if err != nil {
-		return JobRecord{}, w.store.db.TookWrite(err)
+		return Record{}, w.store.db.TookWrite(err)
 	}
 	if taken {
-		return JobRecord{}, fmt.Errorf("job %q: %w", job.Definition.Name, ErrNameTaken)
+		return Record{}, fmt.Errorf("job %q: %w", job.Definition.Name, ErrNameTaken)
 	}
 	switch {
-	case due && w.tx != nil:
-		w.tx.Wake()
+	case due && w.Tx != nil:
+		w.Tx.Wake()
 	case due:
 		w.store.db.Wake()
 	}
@@ -35,9 +44,9 @@ func (w Writer) CreateJob(ctx context.Context, job NewJob) (JobRecord, error) {
 }
 
 // create writes a new job unless its name is taken. Without a transaction it begins one if it needs one.
-func (s *Store) create(
+func (s *Jobs) create(
 	ctx context.Context, tx *pg.Tx, tenant int32, job NewJob,
-) (rec JobRecord, taken, due bool, err error) {
+) (rec Record, taken, due bool, err error) {
 	q := s.db.Reader(ctx, tenant)
 	if tx != nil {
 		q = tx
@@ -57,11 +66,11 @@ func (s *Store) create(
 }
 
 // createOne is create after the facts were read. u is q if q is a transaction.
-func (s *Store) createOne(
+func (s *Jobs) createOne(
 	ctx context.Context, q pg.Querier, tx *pg.Tx, tenant int32, job NewJob, f facts,
-) (rec JobRecord, taken, due bool, err error) {
+) (rec Record, taken, due bool, err error) {
 	if secrets.Has(job.Definition) {
-		if f.secrets, err = s.ReadFacts(ctx, tx, tenant, job.Definition); err != nil {
+		if f.secrets, err = s.secrets.ReadFacts(ctx, tx, tenant, job.Definition); err != nil {
 			return rec, false, false, err
 		}
 	}
@@ -84,9 +93,9 @@ func (s *Store) createOne(
 //
 // The error is ErrVersion if the job is not at version ifMatch (nil: any) or does not exist; with createOnly, also if
 // an active or paused job has the name.
-func (s *Store) PutJob(
+func (s *Jobs) PutJob(
 	ctx context.Context, tenant int32, name string, job NewJob, ifMatch *int32, createOnly bool,
-) (rec JobRecord, created bool, err error) {
+) (rec Record, created bool, err error) {
 	job.Definition.Name = name
 	err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		for range rounds {
@@ -102,9 +111,9 @@ func (s *Store) PutJob(
 }
 
 // put is one round of PutJob. done is false if the name changed hands meanwhile.
-func (s *Store) put(
+func (s *Jobs) put(
 	ctx context.Context, tx *pg.Tx, tenant int32, job NewJob, ifMatch *int32, createOnly bool,
-) (rec JobRecord, created, done bool, err error) {
+) (rec Record, created, done bool, err error) {
 	name := job.Definition.Name
 	found, err := names.FindAll(ctx, tx, tenant, []string{name})
 	if err != nil {
@@ -146,10 +155,10 @@ func (s *Store) put(
 // of edit are returned as they are. Without a change nothing is written. A completed job whose schedule changes starts
 // again; the error is ErrNameTaken if another job has its name by now. The error is ErrVersion if the job is not at
 // version ifMatch (nil: any).
-func (s *Store) EditJob(
-	ctx context.Context, tenant int32, ref string, ifMatch *int32, edit func(JobRecord) (NewJob, error),
-) (JobRecord, error) {
-	var rec JobRecord
+func (s *Jobs) EditJob(
+	ctx context.Context, tenant int32, ref string, ifMatch *int32, edit func(Record) (NewJob, error),
+) (Record, error) {
+	var rec Record
 	err := s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		h, f, err := s.holdOne(ctx, tx, tenant, ref)
 		if err != nil {
@@ -158,7 +167,7 @@ func (s *Store) EditJob(
 		if err := h.match(ifMatch); err != nil {
 			return err
 		}
-		job, err := edit(h.JobRecord)
+		job, err := edit(h.Record)
 		if err != nil {
 			return err
 		}
@@ -177,31 +186,31 @@ func (h *held) match(version *int32) error {
 }
 
 // replace rewrites one held job and returns its new record.
-func (s *Store) replace(ctx context.Context, tx *pg.Tx, h *held, job NewJob, f facts, put bool) (JobRecord, error) {
+func (s *Jobs) replace(ctx context.Context, tx *pg.Tx, h *held, job NewJob, f facts, put bool) (Record, error) {
 	changed, err := s.rewrite(ctx, tx, h, job, f, put)
 	if err != nil {
-		return JobRecord{}, err
+		return Record{}, err
 	}
 	if changed {
 		if err := h.saveNow(ctx, tx, f.now, ""); err != nil {
-			return JobRecord{}, fmt.Errorf("job %q: %w", job.Definition.Name, err)
+			return Record{}, fmt.Errorf("job %q: %w", job.Definition.Name, err)
 		}
 	}
-	return readJob(ctx, tx, h.tenant, h.ID)
+	return Read(ctx, tx, h.tenant, h.ID)
 }
 
 // rewrite gives a held job a new definition and settles what is due under the old one. The caller saves the job if it
 // changed. Only a new schedule or jitter moves the next slot. put says that the request writes the whole job and not a
 // part of it.
-func (s *Store) rewrite(
+func (s *Jobs) rewrite(
 	ctx context.Context, tx *pg.Tx, h *held, job NewJob, f facts, put bool,
 ) (changed bool, err error) {
 	if secrets.Has(job.Definition) {
-		if job.Definition, err = s.KeepSecrets(ctx, tx, h.tenant, h.ID, h.Definition, job.Definition); err != nil {
+		if job.Definition, err = s.secrets.KeepSecrets(ctx, tx, h.tenant, h.ID, h.Definition, job.Definition); err != nil {
 			return false, err
 		}
 		if !f.secrets.Read() {
-			if f.secrets, err = s.ReadFacts(ctx, tx, h.tenant, job.Definition); err != nil {
+			if f.secrets, err = s.secrets.ReadFacts(ctx, tx, h.tenant, job.Definition); err != nil {
 				return false, err
 			}
 		}
@@ -224,7 +233,7 @@ func (s *Store) rewrite(
 		paused = job.Paused != nil && *job.Paused
 	}
 	jitter := !moved && !s.sameJitter(old, job.Definition)
-	next := held{jobRow: &jobRow{JobRecord: JobRecord{ID: h.ID, Version: h.Version + 1}, tenant: h.tenant}}
+	next := held{jobRow: &jobRow{Record: Record{ID: h.ID, Version: h.Version + 1}, tenant: h.tenant}}
 	if err := next.define(s, job.Definition, f); err != nil {
 		return false, err
 	}

@@ -1,4 +1,4 @@
-package store
+package jobs
 
 import (
 	"context"
@@ -12,14 +12,14 @@ import (
 
 // PurgeJobs removes jobs that were deleted before the retention began and have no run left, with their versions,
 // schedules and gates. Until then their runs keep the job's name.
-func (s *Store) PurgeJobs(ctx context.Context) (purged int, left bool, err error) {
-	if !s.tidy.busy.TryLock() {
+func (s *Jobs) PurgeJobs(ctx context.Context) (purged int, left bool, err error) {
+	if !s.walks.busy.TryLock() {
 		return 0, false, nil
 	}
-	defer s.tidy.busy.Unlock()
-	s.tidy.purged.begin()
-	purged, left, err = pg.Repeat(ctx, forgetBatch, func(ctx context.Context) (found, gone int, err error) {
-		found, ids, err := s.walkOn(ctx, &s.tidy.purged, selectDeleted, s.options.Retention)
+	defer s.walks.busy.Unlock()
+	s.walks.Purged.begin()
+	purged, left, err = pg.Repeat(ctx, pg.ForgetBatch, func(ctx context.Context) (found, gone int, err error) {
+		found, ids, err := s.walkOn(ctx, &s.walks.Purged, selectDeleted, s.options.Retention)
 		if err != nil || len(ids) == 0 {
 			return found, 0, err
 		}
@@ -40,7 +40,7 @@ SELECT j.id, j.deleted_at, NOT EXISTS (SELECT FROM punctual.runs r WHERE r.job_i
 ORDER BY j.deleted_at, j.id`
 
 // purgeJobs deletes jobs. The rows that belong to them are deleted with them.
-func (s *Store) purgeJobs(ctx context.Context, ids []uuid.UUID) (purged int, err error) {
+func (s *Jobs) purgeJobs(ctx context.Context, ids []uuid.UUID) (purged int, err error) {
 	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		rows, err := tx.Query(ctx, `
 			SELECT job_id FROM punctual.schedules

@@ -1,4 +1,4 @@
-package store
+package jobs
 
 import (
 	"context"
@@ -26,11 +26,14 @@ FROM (SELECT ` + jobColumns + `,
 WHERE coalesce(bytes, 0) < %d
 ORDER BY id DESC`
 
+// jobCursor is the list that a cursor of jobs belongs to.
+const jobCursor byte = 'j'
+
 // ListJobs returns the jobs that the filter selects, newest first, and the cursor of the next page, which is empty on
 // the last page. A page ends before its limit if its definitions are large.
-func (s *Store) ListJobs(
-	ctx context.Context, tenant int32, f JobFilter,
-) (jobs []JobRecord, nextCursor string, err error) {
+func (s *Jobs) ListJobs(
+	ctx context.Context, tenant int32, f Filter,
+) (jobs []Record, nextCursor string, err error) {
 	var c pg.Conditions
 	c.Add(`j.tenant = ?`, tenant)
 	c.Add(`j.state <> 'deleted'`)
@@ -66,18 +69,18 @@ func (s *Store) ListJobs(
 		return nil, "", fmt.Errorf("listing jobs: %w", err)
 	}
 	page := pg.LargePage{Page: f.Page}
-	jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (JobRecord, error) {
+	jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Record, error) {
 		job, err := scanJob(row)
 		if err != nil {
-			return JobRecord{}, err
+			return Record{}, err
 		}
 		page.Add(len(job.definition))
-		return job.JobRecord, nil
+		return job.Record, nil
 	})
 	if err != nil {
 		return nil, "", fmt.Errorf("listing jobs: %w", err)
 	}
-	jobs, nextCursor = pg.Cut(jobs, page.Page, jobCursor, func(j JobRecord) uuid.UUID { return j.ID })
+	jobs, nextCursor = pg.Cut(jobs, page.Page, jobCursor, func(j Record) uuid.UUID { return j.ID })
 	return jobs, nextCursor, fillLastRuns(ctx, q, jobs)
 }
 

@@ -1,4 +1,4 @@
-package store
+package jobs
 
 import (
 	"context"
@@ -58,7 +58,7 @@ const (
 
 // hold locks jobs as the claim does, sorted, and reads them in a later statement. It leaves out jobs that do not exist,
 // that are deleted, or that belong to another tenant (0: any tenant). A pause that is over is ended first.
-func (s *Store) hold(
+func (s *Jobs) hold(
 	ctx context.Context, tx *pg.Tx, tenant int32, ids []uuid.UUID, locked string,
 ) ([]*held, facts, error) {
 	slices.SortFunc(ids, pg.CompareIDs)
@@ -100,7 +100,7 @@ func (s *Store) hold(
 }
 
 // holdOne holds the job that ref means. The error is ErrNotFound if there is none.
-func (s *Store) holdOne(ctx context.Context, tx *pg.Tx, tenant int32, ref string) (*held, facts, error) {
+func (s *Jobs) holdOne(ctx context.Context, tx *pg.Tx, tenant int32, ref string) (*held, facts, error) {
 	_, byID := pg.ParseID(ref)
 	for range rounds {
 		id, err := names.Find(ctx, tx, tenant, ref)
@@ -119,7 +119,7 @@ func (s *Store) holdOne(ctx context.Context, tx *pg.Tx, tenant int32, ref string
 			break
 		}
 	}
-	return nil, facts{}, fmt.Errorf("job %q: %w", ref, ErrNotFound)
+	return nil, facts{}, fmt.Errorf("job %q: %w", ref, pg.ErrNotFound)
 }
 
 // rounds is how often a write looks again for a job whose name changed hands before the write could lock it.
@@ -127,7 +127,7 @@ const rounds = 5
 
 // compiled returns the job's current version, compiled. It does not keep what it compiles: the version may be this
 // transaction's own and never be committed.
-func (s *Store) compiled(j *jobRow) *scheduler.Job {
+func (s *Jobs) compiled(j *jobRow) *scheduler.Job {
 	key := definitions.Version{Job: j.ID, Version: j.Version}
 	if job, ok := s.definitions.Compiled(key); ok {
 		return job

@@ -1,4 +1,4 @@
-package store
+package jobs
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/days"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -79,21 +80,21 @@ WHERE s.job_id = u.job_id AND s.id = u.id
 
 // ForgetVersions deletes versions that ceased to be valid before the retention began and that no run names. It also
 // deletes the secrets that only these versions have.
-func (s *Store) ForgetVersions(ctx context.Context) (forgotten int, left bool, err error) {
-	if !s.tidy.busy.TryLock() {
+func (s *Jobs) ForgetVersions(ctx context.Context) (forgotten int, left bool, err error) {
+	if !s.walks.busy.TryLock() {
 		return 0, false, nil
 	}
-	defer s.tidy.busy.Unlock()
+	defer s.walks.busy.Unlock()
 	// Verify and the explanations of slots begin with the oldest day that is kept as a whole, whatever the retention is.
 	var before time.Time
 	err = s.db.Conns(ctx).QueryRow(ctx, `
-		SELECT least(now() - $1::interval, `+keptSince+`) - interval '1 day'`, s.options.Retention).Scan(&before)
+		SELECT least(now() - $1::interval, `+days.KeptSince+`) - interval '1 day'`, s.options.Retention).Scan(&before)
 	if err != nil {
 		return 0, false, fmt.Errorf("looking for the oldest day: %w", err)
 	}
-	s.tidy.passed.begin()
-	forgotten, left, err = pg.Repeat(ctx, forgetBatch, func(ctx context.Context) (found, gone int, err error) {
-		return s.forgetVersions(ctx, &s.tidy.passed, before)
+	s.walks.passed.begin()
+	forgotten, left, err = pg.Repeat(ctx, pg.ForgetBatch, func(ctx context.Context) (found, gone int, err error) {
+		return s.forgetVersions(ctx, &s.walks.passed, before)
 	})
 	if err != nil {
 		return forgotten, false, fmt.Errorf("forgetting old versions of jobs: %w", err)
@@ -101,7 +102,7 @@ func (s *Store) ForgetVersions(ctx context.Context) (forgotten int, left bool, e
 	return forgotten, left, nil
 }
 
-func (s *Store) forgetVersions(ctx context.Context, w *walk, before time.Time) (found, gone int, err error) {
+func (s *Jobs) forgetVersions(ctx context.Context, w *walk, before time.Time) (found, gone int, err error) {
 	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		if _, err := tx.Exec(ctx, pg.ByIndex); err != nil {
 			return err
@@ -110,7 +111,7 @@ func (s *Store) forgetVersions(ctx context.Context, w *walk, before time.Time) (
 		var id *uuid.UUID
 		var jobs, sealed []uuid.UUID
 		var versions []int32
-		row := tx.QueryRow(ctx, forgetVersions, w.at, w.id, forgetBatch, before,
+		row := tx.QueryRow(ctx, forgetVersions, w.at, w.id, pg.ForgetBatch, before,
 			scheduler.FirstRunID(before.Add(runs.ClockSlack)))
 		if err := row.Scan(&found, &gone, &at, &id, &jobs, &versions, &sealed); err != nil {
 			return err

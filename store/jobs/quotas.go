@@ -1,4 +1,4 @@
-package store
+package jobs
 
 import (
 	"context"
@@ -29,12 +29,12 @@ func queueRules(b *pgx.Batch, tenant int32, now *time.Time, r *rules) {
 		pg.Prepared{}, tenant).QueryRow(func(row pgx.Row) error { return row.Scan(now, &r.maxJobs, &r.minInterval) })
 }
 
-// JobLimitError says that a write would give a tenant more active and paused jobs than it may have.
-type JobLimitError struct {
+// LimitError says that a write would give a tenant more active and paused jobs than it may have.
+type LimitError struct {
 	Most, Have, More int
 }
 
-func (e *JobLimitError) Error() string {
+func (e *LimitError) Error() string {
 	return fmt.Sprintf(
 		"the tenant has %d active and paused jobs of at most %d (max_jobs); %d more do not fit",
 		e.Have, e.Most, e.More)
@@ -70,7 +70,7 @@ func (f facts) checkInterval(job *scheduler.Job) error {
 	return nil
 }
 
-// countIn adds n to the tenant's number of active and paused jobs before they are written, or returns a *JobLimitError.
+// countIn adds n to the tenant's number of active and paused jobs before they are written, or returns a *LimitError.
 // Other transactions that write jobs of the tenant wait until this one ends. Transactions that delete or complete jobs
 // do not wait and do not lower the number. So the number is an upper bound; only if it leaves no room are the jobs
 // counted again.
@@ -89,7 +89,7 @@ func countIn(ctx context.Context, q pg.Querier, tenant int32, n int, f facts) er
 		return err
 	}
 	if have+n > f.maxJobs {
-		return &JobLimitError{Most: f.maxJobs, Have: have, More: n}
+		return &LimitError{Most: f.maxJobs, Have: have, More: n}
 	}
 	return pg.Wrap("counting jobs in", q.QueryRow(ctx, raise, tenant, n, f.maxJobs).Scan(&room))
 }

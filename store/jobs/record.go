@@ -1,7 +1,8 @@
-package store
+package jobs
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -11,8 +12,8 @@ import (
 	"punctual/store/runs"
 )
 
-// JobRecord is a job as it stands: its current definition as written, and its state.
-type JobRecord struct {
+// Record is a job as it stands: its current definition as written, and its state.
+type Record struct {
 	ID               uuid.UUID
 	Tenant           string
 	Version          int32
@@ -35,8 +36,8 @@ type NewJob struct {
 	Paused     *bool // nil: a new job is active, a replaced one stays as it is
 }
 
-// JobFilter selects jobs; empty fields select all. Deleted jobs are never listed.
-type JobFilter struct {
+// Filter selects jobs; empty fields select all. Deleted jobs are never listed.
+type Filter struct {
 	State      scheduler.JobState
 	Queue      string
 	Labels     map[string]string // all of them
@@ -94,16 +95,12 @@ type RerunRequest struct {
 	SameKey        bool // reuse the run's webhook-id and Idempotency-Key, so that receivers take it for that run
 }
 
-// Idempotency makes a write happen once per key. If the key is new, the write and the rendered answer are committed
-// together. If the key is known with the same hash, nothing is written and the first answer is returned. With another
-// hash the error is ErrKeyReused.
-type Idempotency struct {
-	Key  string
-	Hash [32]byte // of method, path and body
-}
-
-// Answer is a rendered response that is stored with an Idempotency-Key.
-type Answer struct {
-	Status int
-	Body   []byte // JSON
-}
+// Errors that callers act on.
+var (
+	ErrNameTaken = errors.New("the name is taken by another job")
+	// ErrVersion is a lost update: the job is no longer at the version that the caller expected.
+	ErrVersion = errors.New("the job has been changed since")
+	// ErrNotForSubmitters says that a submitter triggered a job that does not allow it.
+	ErrNotForSubmitters = errors.New(
+		"the role submitter may not trigger it; an editor may trigger it, or set submitters_may_trigger to true")
+)

@@ -1,4 +1,4 @@
-package store
+package jobs
 
 import (
 	"context"
@@ -20,11 +20,11 @@ const settleRounds = 100
 // settleDue accounts for the slots that are due, under the definition that has been valid until now. So an edit never
 // makes a past slot missed and never loses one. With passed it also settles a slot whose time has come but which jitter
 // still delays, because the caller is about to move the next slot.
-func (s *Store) settleDue(ctx context.Context, tx *pg.Tx, h *held, now time.Time, passed bool) error {
+func (s *Jobs) settleDue(ctx context.Context, tx *pg.Tx, h *held, now time.Time, passed bool) error {
 	if h.job == nil || !h.due(now, passed) {
 		return nil
 	}
-	g, err := s.ReadGate(ctx, tx, h.job, now)
+	g, err := s.claims.ReadGate(ctx, tx, h.job, now)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (s *Store) settleDue(ctx context.Context, tx *pg.Tx, h *held, now time.Time
 			break // Decide and SkipPassed make no progress: a defect, which must not hold locks for ever
 		}
 	}
-	return s.Settle(ctx, tx, h.job, h.lane, all, g, through, now)
+	return s.claims.Settle(ctx, tx, h.job, h.lane, all, g, through, now)
 }
 
 // pass lets the runs of a plan through a gate, so that the rounds that follow find the gate changed. It returns the
@@ -83,7 +83,7 @@ func pass(gate *scheduler.Gate, through []uuid.UUID, job *scheduler.Job, plan sc
 
 // settlePassed accounts for the slots that passed while the job was paused. Those of a recurring job become one skip. A
 // one-shot fires now, late, unless it is about to be moved; then it becomes a skip too.
-func (s *Store) settlePassed(ctx context.Context, tx *pg.Tx, h *held, now time.Time, moved bool) error {
+func (s *Jobs) settlePassed(ctx context.Context, tx *pg.Tx, h *held, now time.Time, moved bool) error {
 	if h.job == nil || !h.due(now, false) {
 		return nil
 	}
@@ -99,13 +99,13 @@ func (s *Store) settlePassed(ctx context.Context, tx *pg.Tx, h *held, now time.T
 			ScheduledFor: *h.scheduledFor, DueAt: *h.nextRunAt, Trigger: scheduler.TriggerCatchup, Late: true,
 		}}
 		var err error
-		if g, err = s.ReadGate(ctx, tx, h.job, now); err != nil {
+		if g, err = s.claims.ReadGate(ctx, tx, h.job, now); err != nil {
 			return err
 		}
 		through = pass(new(scheduler.Gate), nil, h.job, plan)
 	}
 	h.moveTo(plan.Next, plan.NextRunAt, !plan.Done)
-	return s.Settle(ctx, tx, h.job, h.lane, plan, g, through, now)
+	return s.claims.Settle(ctx, tx, h.job, h.lane, plan, g, through, now)
 }
 
 // due reports whether the job's next slot is to be settled.

@@ -1,4 +1,4 @@
-package store
+package jobs
 
 import (
 	"context"
@@ -26,7 +26,7 @@ const rezoneBatch = 200
 // newer data starts, and once more when the last one with older data is gone. Older data is used again when no replica
 // with newer data is live, as after a return to the version before. A job whose row somebody has locked has its turn
 // the next time.
-func (s *Store) Rezone(ctx context.Context) (moved int, err error) {
+func (s *Jobs) Rezone(ctx context.Context) (moved int, err error) {
 	version := cron.ZoneDataVersion()
 	var have string
 	var mixed, others, newer bool
@@ -69,7 +69,7 @@ func (s *Store) Rezone(ctx context.Context) (moved int, err error) {
 }
 
 // zonesExec changes the deployment's row, and returns how many rows it changed.
-func (s *Store) zonesExec(ctx context.Context, sql string, args ...any) (changed int64, err error) {
+func (s *Jobs) zonesExec(ctx context.Context, sql string, args ...any) (changed int64, err error) {
 	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		tag, err := tx.Exec(ctx, sql, args...)
 		changed = tag.RowsAffected()
@@ -109,7 +109,7 @@ FROM page p LEFT JOIN free f ON f.job_id = p.job_id AND f.version = p.version
 ORDER BY p.job_id`
 
 // some handles the next batch of jobs. It reports whether there may be more.
-func (r *rezoning) some(ctx context.Context, s *Store) (more bool, err error) {
+func (r *rezoning) some(ctx context.Context, s *Jobs) (more bool, err error) {
 	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		rows, err := tx.Query(ctx, selectZoned, r.last, rezoneBatch)
 		if err != nil {

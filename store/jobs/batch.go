@@ -1,4 +1,4 @@
-package store
+package jobs
 
 import (
 	"context"
@@ -23,9 +23,9 @@ import (
 // fire again what it has fired. A name may appear only once in a batch.
 func (w Writer) CreateJobs(ctx context.Context, jobs []NewJob, on OnConflict) ([]BatchResult, error) {
 	var results []BatchResult
-	err := w.inTx(ctx, func(tx *pg.Tx) (err error) {
+	err := w.InTx(ctx, func(tx *pg.Tx) (err error) {
 		b := batchWrite{
-			store: w.store, tx: tx, tenant: w.tenant, jobs: jobs, on: on,
+			store: w.store, tx: tx, tenant: w.Tenant, jobs: jobs, on: on,
 			results: make([]BatchResult, len(jobs)), errs: map[int]error{},
 		}
 		results, err = b.run(ctx)
@@ -39,7 +39,7 @@ func (w Writer) CreateJobs(ctx context.Context, jobs []NewJob, on OnConflict) ([
 
 // batchWrite is one CreateJobs on its way through the transaction.
 type batchWrite struct {
-	store   *Store
+	store   *Jobs
 	tx      *pg.Tx
 	tenant  int32
 	jobs    []NewJob
@@ -104,7 +104,7 @@ func (b *batchWrite) readSecretFacts(ctx context.Context) (secrets.Facts, error)
 	if len(definitions) == 0 {
 		return secrets.Facts{}, nil
 	}
-	return b.store.ReadFacts(ctx, b.tx, b.tenant, definitions...)
+	return b.store.secrets.ReadFacts(ctx, b.tx, b.tenant, definitions...)
 }
 
 // prepare makes the rows of every job as if the job were new.

@@ -1,4 +1,4 @@
-package store
+package jobs
 
 import (
 	"context"
@@ -18,14 +18,14 @@ import (
 // ended, stands for several slots, is a notice, or if its job was deleted. It is *ActiveRunError as with TriggerJob.
 func (w Writer) RerunRun(ctx context.Context, id uuid.UUID, r RerunRequest) (runs.Record, error) {
 	var run runs.Record
-	err := w.inTx(ctx, func(tx *pg.Tx) error {
-		original, own, err := readRerun(ctx, tx, w.tenant, id)
+	err := w.InTx(ctx, func(tx *pg.Tx) error {
+		original, own, err := readRerun(ctx, tx, w.Tenant, id)
 		if err != nil {
 			return err
 		}
-		job, now, err := w.store.lockToTrigger(ctx, tx, w.tenant, original.JobID.String())
-		if errors.Is(err, ErrNotFound) {
-			return fmt.Errorf("the job of run %s was deleted, so the run cannot be made again: %w", id, ErrState)
+		job, now, err := w.store.lockToTrigger(ctx, tx, w.Tenant, original.JobID.String())
+		if errors.Is(err, pg.ErrNotFound) {
+			return fmt.Errorf("the job of run %s was deleted, so the run cannot be made again: %w", id, pg.ErrState)
 		}
 		if err != nil {
 			return err
@@ -35,7 +35,7 @@ func (w Writer) RerunRun(ctx context.Context, id uuid.UUID, r RerunRequest) (run
 		if err := w.store.enterManual(ctx, tx, job, m, now); err != nil {
 			return err
 		}
-		run, err = runs.Read(ctx, tx, w.tenant, m.id)
+		run, err = runs.Read(ctx, tx, w.Tenant, m.id)
 		return err
 	})
 	return run, err
@@ -52,12 +52,13 @@ func readRerun(
 	}
 	switch {
 	case run.Notice:
-		return run, own, fmt.Errorf("run %s is a notice about its job; notices are not made again: %w", id, ErrState)
+		return run, own, fmt.Errorf("run %s is a notice about its job; notices are not made again: %w", id, pg.ErrState)
 	case !run.Status.Final():
-		return run, own, fmt.Errorf("run %s is %s: only a run that has ended can be made again: %w", id, run.Status, ErrState)
+		return run, own, fmt.Errorf("run %s is %s: only a run that has ended can be made again: %w",
+			id, run.Status, pg.ErrState)
 	case run.Skipped != nil && !run.Skipped.First.Equal(run.Skipped.Last):
 		return run, own, fmt.Errorf("run %s is a recorded skip of several slots; use a backfill for them: %w",
-			id, ErrState)
+			id, pg.ErrState)
 	}
 	return run, own, nil
 }

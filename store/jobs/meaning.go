@@ -1,4 +1,4 @@
-package store
+package jobs
 
 import (
 	"bytes"
@@ -10,8 +10,8 @@ import (
 	"punctual/scheduler"
 )
 
-// encode returns a definition as job_versions stores it. It does not escape for HTML: a body keeps its characters.
-func encode(d scheduler.Definition) (string, error) {
+// Encode returns a definition as job_versions stores it. It does not escape for HTML: a body keeps its characters.
+func Encode(d scheduler.Definition) (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -23,7 +23,7 @@ func encode(d scheduler.Definition) (string, error) {
 
 // sameDefinition reports whether b means the same as a once defaults are filled in. Bodies are compared as JSON. Texts
 // are compared as written: "60s" in place of "1m" is a change, because definitions are echoed as written.
-func (s *Store) sameDefinition(a, b scheduler.Definition) bool {
+func (s *Jobs) sameDefinition(a, b scheduler.Definition) bool {
 	x, errX := meaning(a, s.options.DefaultJitter)
 	y, errY := meaning(b, s.options.DefaultJitter)
 	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
@@ -32,7 +32,7 @@ func (s *Store) sameDefinition(a, b scheduler.Definition) bool {
 func meaning(d scheduler.Definition, defaultJitter time.Duration) (any, error) {
 	d = d.WithDefaults()
 	d.Jitter = d.EffectiveJitter(defaultJitter)
-	text, err := encode(d)
+	text, err := Encode(d)
 	if err != nil {
 		return nil, err
 	}
@@ -48,6 +48,6 @@ func sameSchedule(a, b scheduler.Definition) bool {
 	return scheduler.SameSchedule(a.Schedule, b.Schedule)
 }
 
-func (s *Store) sameJitter(a, b scheduler.Definition) bool {
+func (s *Jobs) sameJitter(a, b scheduler.Definition) bool {
 	return a.EffectiveJitter(s.options.DefaultJitter).Value() == b.EffectiveJitter(s.options.DefaultJitter).Value()
 }

@@ -1,4 +1,4 @@
-package store
+package jobs
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 )
 
 // fillLastRuns gives each job its newest run or skip. Notices do not count.
-func fillLastRuns(ctx context.Context, q pg.Querier, jobs []JobRecord) error {
+func fillLastRuns(ctx context.Context, q pg.Querier, jobs []Record) error {
 	if len(jobs) == 0 {
 		return nil
 	}
@@ -31,7 +31,7 @@ func fillLastRuns(ctx context.Context, q pg.Querier, jobs []JobRecord) error {
 }
 
 // placeLastRuns assigns the runs that were found to their jobs.
-func placeLastRuns(jobs []JobRecord, found []runs.Record) {
+func placeLastRuns(jobs []Record, found []runs.Record) {
 	last := make(map[uuid.UUID]runs.Record, len(found))
 	for _, r := range found {
 		last[r.JobID] = r

@@ -1,4 +1,4 @@
-package store
+package jobs
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 
 // jobRow is a job as the tables hold it: the record, and what a write needs besides.
 type jobRow struct {
-	JobRecord
+	Record
 	tenant       int32
 	lane         int16
 	enabled      bool
@@ -57,7 +57,7 @@ func scanJob(row pgx.CollectableRow) (*jobRow, error) {
 
 // GetJob returns a job by its id or name. A name means the active or paused job that has it, or else the newest
 // completed job. For a deleted job the error is ErrNotFound.
-func (s *Store) GetJob(ctx context.Context, tenant int32, ref string) (JobRecord, error) {
+func (s *Jobs) GetJob(ctx context.Context, tenant int32, ref string) (Record, error) {
 	q := s.db.Reader(ctx, tenant)
 	if _, byID := pg.ParseID(ref); !byID {
 		// Usually there is an active or paused job, and reading it takes one round trip.
@@ -68,9 +68,9 @@ func (s *Store) GetJob(ctx context.Context, tenant int32, ref string) (JobRecord
 	}
 	id, err := names.Find(ctx, q, tenant, ref)
 	if err != nil {
-		return JobRecord{}, err
+		return Record{}, err
 	}
-	return readJob(ctx, q, tenant, id)
+	return Read(ctx, q, tenant, id)
 }
 
 const (
@@ -81,11 +81,11 @@ const (
 	holder = `SELECT h.id FROM punctual.jobs h WHERE h.name = $1 AND h.tenant = $2 AND h.named`
 )
 
-// readJob returns one job with its last run.
-func readJob(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (JobRecord, error) {
+// Read returns one job with its last run.
+func Read(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (Record, error) {
 	job, err := readWithLastRun(ctx, q, selectJob, selectJobRuns, id, tenant)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return JobRecord{}, fmt.Errorf("job %s: %w", id, ErrNotFound)
+		return Record{}, fmt.Errorf("job %s: %w", id, pg.ErrNotFound)
 	}
 	return job, err
 }
@@ -96,7 +96,7 @@ var (
 )
 
 // readWithLastRun reads the one job that jobSQL selects, and its last run with runsSQL, in one round trip.
-func readWithLastRun(ctx context.Context, q pg.Querier, jobSQL, runsSQL string, args ...any) (JobRecord, error) {
+func readWithLastRun(ctx context.Context, q pg.Querier, jobSQL, runsSQL string, args ...any) (Record, error) {
 	var job *jobRow
 	var last []runs.Record
 	var b pgx.Batch
@@ -106,9 +106,9 @@ func readWithLastRun(ctx context.Context, q pg.Querier, jobSQL, runsSQL string, 
 	})
 	runs.QueueLast(&b, &last, runsSQL, args...)
 	if err := q.SendBatch(ctx, &b).Close(); err != nil {
-		return JobRecord{}, fmt.Errorf("reading job %v: %w", args[0], err)
+		return Record{}, fmt.Errorf("reading job %v: %w", args[0], err)
 	}
-	jobs := []JobRecord{job.JobRecord}
+	jobs := []Record{job.Record}
 	placeLastRuns(jobs, last)
 	return jobs[0], nil
 }

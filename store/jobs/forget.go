@@ -1,8 +1,10 @@
-package store
+package jobs
 
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -11,6 +13,30 @@ import (
 	"punctual/store/names"
 	"punctual/store/pg"
 )
+
+// walkAgain is how long until rows that a walk has left are looked at again.
+const walkAgain = 6 * time.Hour
+
+// walks are what a replica remembers between two passes. Losing it costs only an unneeded look.
+type walks struct {
+	busy                      sync.Mutex // held during a pass; guards the other fields
+	completed, Purged, passed walk
+}
+
+// walk is how far a chore has come through rows in the order of an instant and an id. It goes on where it ended, so
+// that rows that have to stay do not block those that may go. Now and then it starts again.
+type walk struct {
+	at    time.Time
+	id    uuid.UUID
+	again time.Time // by this machine's clock
+}
+
+// begin continues the walk, or starts it again when it is time.
+func (w *walk) begin() {
+	if now := time.Now(); now.After(w.again) {
+		*w = walk{again: now.Add(walkAgain)}
+	}
+}
 
 // The search for unfinished runs of a job reads every daily partition that is kept, so it comes after the limit.
 const selectCompleted = `
@@ -24,14 +50,14 @@ FROM c LEFT JOIN punctual.jobs j ON j.id = c.id ORDER BY c.at, c.id`
 
 // ForgetCompletedJobs deletes one-shots that were completed 7 days ago. Their rows stay, marked as deleted, so that
 // their history keeps its name. A one-shot whose run has not ended stays as it is.
-func (s *Store) ForgetCompletedJobs(ctx context.Context) (forgotten int, left bool, err error) {
-	if !s.tidy.busy.TryLock() {
+func (s *Jobs) ForgetCompletedJobs(ctx context.Context) (forgotten int, left bool, err error) {
+	if !s.walks.busy.TryLock() {
 		return 0, false, nil
 	}
-	defer s.tidy.busy.Unlock()
-	s.tidy.completed.begin()
-	forgotten, left, err = pg.Repeat(ctx, forgetBatch, func(ctx context.Context) (found, gone int, err error) {
-		found, ids, err := s.walkOn(ctx, &s.tidy.completed, selectCompleted)
+	defer s.walks.busy.Unlock()
+	s.walks.completed.begin()
+	forgotten, left, err = pg.Repeat(ctx, pg.ForgetBatch, func(ctx context.Context) (found, gone int, err error) {
+		found, ids, err := s.walkOn(ctx, &s.walks.completed, selectCompleted)
 		if err != nil || len(ids) == 0 {
 			return found, 0, err
 		}
@@ -46,10 +72,10 @@ func (s *Store) ForgetCompletedJobs(ctx context.Context) (forgotten int, left bo
 
 // walkOn reads the next rows of a walk. It returns how many it found and the ids of those that may be deleted. The
 // statement selects an id, the instant that the walk is sorted by, and whether the row may be deleted.
-func (s *Store) walkOn(ctx context.Context, w *walk, sql string, args ...any) (found int, ids []uuid.UUID, err error) {
+func (s *Jobs) walkOn(ctx context.Context, w *walk, sql string, args ...any) (found int, ids []uuid.UUID, err error) {
 	var b pgx.Batch
 	b.Queue(pg.ByIndex)
-	b.Queue(sql, append([]any{w.at, w.id, forgetBatch}, args...)...).Query(func(rows pgx.Rows) error {
+	b.Queue(sql, append([]any{w.at, w.id, pg.ForgetBatch}, args...)...).Query(func(rows pgx.Rows) error {
 		var free bool
 		_, err := pgx.ForEachRow(rows, []any{&w.id, &w.at, &free}, func() error {
 			found++
@@ -65,7 +91,7 @@ func (s *Store) walkOn(ctx context.Context, w *walk, sql string, args ...any) (f
 }
 
 // forgetCompleted deletes those of the jobs that still qualify once they are locked.
-func (s *Store) forgetCompleted(ctx context.Context, ids []uuid.UUID) (forgotten int, err error) {
+func (s *Jobs) forgetCompleted(ctx context.Context, ids []uuid.UUID) (forgotten int, err error) {
 	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		rows, err := tx.Query(ctx, `
 			SELECT job_id FROM punctual.schedules

@@ -1,4 +1,4 @@
-package store
+package jobs
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 // DeleteJob ends a job. Slots that are due are recorded as skipped, and runs that wait are cancelled. A running one
 // ends with the attempt that is in flight, whatever its outcome. The job's row stays for its history; its name is free
 // at once. The error is ErrVersion if the job is not at version ifMatch (nil: any).
-func (s *Store) DeleteJob(ctx context.Context, tenant int32, ref string, ifMatch *int32) error {
+func (s *Jobs) DeleteJob(ctx context.Context, tenant int32, ref string, ifMatch *int32) error {
 	return s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		h, f, err := s.holdOne(ctx, tx, tenant, ref)
 		if err != nil {
@@ -43,7 +43,7 @@ func (s *Store) DeleteJob(ctx context.Context, tenant int32, ref string, ifMatch
 }
 
 // skipRest records the slots whose time has come as skipped. The reason is paused if that is why they did not run.
-func (s *Store) skipRest(ctx context.Context, tx *pg.Tx, h *held, now time.Time) error {
+func (s *Jobs) skipRest(ctx context.Context, tx *pg.Tx, h *held, now time.Time) error {
 	if h.job == nil || h.State == scheduler.JobCompleted || !h.due(now, true) {
 		return nil
 	}
@@ -52,7 +52,7 @@ func (s *Store) skipRest(ctx context.Context, tx *pg.Tx, h *held, now time.Time)
 		reason = scheduler.ReasonPaused
 	}
 	plan := scheduler.SkipPassed(scheduler.Situation{Job: h.job, ScheduledFor: *h.scheduledFor, Now: h.atDue(now)}, reason)
-	return s.Settle(ctx, tx, h.job, h.lane, plan, claim.Gate{}, nil, now)
+	return s.claims.Settle(ctx, tx, h.job, h.lane, plan, claim.Gate{}, nil, now)
 }
 
 // cancelWaiting cancels the runs of a job that wait in ready. A run that a claim takes at this moment goes on. So does

@@ -1,4 +1,4 @@
-package store
+package jobs
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package store
+package jobs
 
 import (
 	"context"
@@ -29,7 +29,7 @@ type fresh struct {
 }
 
 // prepare makes a new job's rows without writing anything. A job that cannot be written is refused here.
-func (s *Store) prepare(tenant int32, job NewJob, f facts) (*fresh, error) {
+func (s *Jobs) prepare(tenant int32, job NewJob, f facts) (*fresh, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, fmt.Errorf("making a job's id: %w", err)
@@ -48,7 +48,7 @@ func (s *Store) prepare(tenant int32, job NewJob, f facts) (*fresh, error) {
 }
 
 // define gives the job a definition, with all that follows from it except the next slot.
-func (h *held) define(s *Store, d scheduler.Definition, f facts) error {
+func (h *held) define(s *Jobs, d scheduler.Definition, f facts) error {
 	full := d.WithDefaults()
 	queue, err := f.queues.ID(full.Queue)
 	if err != nil {
@@ -65,7 +65,7 @@ func (h *held) define(s *Store, d scheduler.Definition, f facts) error {
 	if err != nil {
 		return err
 	}
-	text, err := encode(d)
+	text, err := Encode(d)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (h *held) define(s *Store, d scheduler.Definition, f facts) error {
 }
 
 // checkFirst checks what matters only when a job gets a schedule that is new to it.
-func (s *Store) checkFirst(job *scheduler.Job, f facts) error {
+func (s *Jobs) checkFirst(job *scheduler.Job, f facts) error {
 	if err := s.definitions.CheckAge(job, f.now); err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ SELECT made.id, owner.name FROM made CROSS JOIN owner`
 
 // insert writes new jobs in one statement, which is atomic even outside a transaction. It returns the jobs that it
 // could not write because another job has their name, and whether a job that it wrote is due very soon.
-func (s *Store) insert(
+func (s *Jobs) insert(
 	ctx context.Context, q pg.Querier, tenant int32, jobs []*fresh, f facts,
 ) (taken []*fresh, due bool, err error) {
 	if err := countIn(ctx, q, tenant, unfinished(jobs), f); err != nil {
@@ -270,11 +270,11 @@ func queryOwners(ctx context.Context, q pg.Querier, args []any) (map[uuid.UUID]s
 
 // record returns the job as a read would: instants are in microseconds, and the definition has the form it is stored
 // in. A new job has no last run.
-func (n *fresh) record() (JobRecord, error) {
-	r := n.JobRecord
+func (n *fresh) record() (Record, error) {
+	r := n.Record
 	r.Definition = scheduler.Definition{}
 	if err := json.Unmarshal([]byte(n.definition), &r.Definition); err != nil {
-		return JobRecord{}, fmt.Errorf("job %s version %d: its definition: %w", n.ID, n.Version, err)
+		return Record{}, fmt.Errorf("job %s version %d: its definition: %w", n.ID, n.Version, err)
 	}
 	if n.enabled {
 		r.NextScheduledFor, r.NextRunAt = stored(*n.scheduledFor), stored(*n.nextRunAt)

@@ -1,0 +1,44 @@
+package pg
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ForgetBatch is how many rows one transaction of a chore deletes.
+const ForgetBatch = 1000
+
+// ForgetOld deletes the rows of a table in which the column instant is older than age, oldest first. A deleted row
+// stays in the column's index as long as an old snapshot sees it. So each batch starts behind the one before.
+func ForgetOld(
+	ctx context.Context, db *DB, table, instant string, key []string, age time.Duration,
+) (int, bool, error) {
+	same := make([]string, len(key))
+	for i, column := range key {
+		same[i] = fmt.Sprintf("d.%[1]s = old.%[1]s", column)
+	}
+	sql := fmt.Sprintf(`
+		WITH old AS (
+		    SELECT %[3]s, %[2]s FROM punctual.%[1]s
+		    WHERE %[2]s < now() - $1::interval AND %[2]s >= $2
+		    ORDER BY %[2]s LIMIT $3 FOR UPDATE SKIP LOCKED),
+		gone AS (DELETE FROM punctual.%[1]s d USING old WHERE %[4]s RETURNING old.%[2]s)
+		SELECT count(*), coalesce(max(%[2]s), $2) FROM gone`,
+		table, instant, strings.Join(key, ", "), strings.Join(same, " AND "))
+	var after time.Time
+	n, left, err := Repeat(ctx, ForgetBatch, func(ctx context.Context) (found, gone int, err error) {
+		var b pgx.Batch
+		b.Queue(ByIndex)
+		b.Queue(sql, age, after, ForgetBatch).QueryRow(func(row pgx.Row) error { return row.Scan(&gone, &after) })
+		err = db.Conns(ctx).SendBatch(ctx, &b).Close()
+		return gone, gone, err
+	})
+	if err != nil {
+		return n, false, fmt.Errorf("removing old rows of %s: %w", table, err)
+	}
+	return n, left, nil
+}
