@@ -351,6 +351,7 @@ CREATE TABLE punctual.runs (
 CREATE INDEX runs_by_job ON punctual.runs (job_id, id);
 CREATE INDEX runs_by_tenant ON punctual.runs (tenant, id);
 CREATE INDEX runs_by_reason ON punctual.runs (tenant, reason, id) WHERE reason IS NOT NULL;
+CREATE INDEX runs_by_job_and_reason ON punctual.runs (job_id, reason, id) WHERE reason IS NOT NULL;
 CREATE INDEX runs_by_trigger ON punctual.runs (tenant, trigger, id) WHERE trigger <> 'schedule';
 CREATE INDEX runs_late ON punctual.runs (tenant, id) WHERE late;
 COMMENT ON TABLE  punctual.runs IS

@@ -109,7 +109,7 @@ func selectLetters(ctx context.Context, c *pg.Conditions, q pg.Querier, tenant i
 		if err != nil {
 			return err
 		}
-		// findJob does not look up an id, and the Job filter is only for jobs that are not deleted.
+		// names.Find does not look up an id, and the Job filter is only for jobs that are not deleted.
 		c.Add(`d.job_id = ? AND j.state <> 'deleted'`, job)
 	}
 	if f.JobID != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // CancelRuns cancels the runs that have not ended, and returns for how many of them that was new. The caller holds the
-// gates of their jobs. A run that waits ends at once. For a run that a replica is sending, cancelRuns only writes the
+// gates of their jobs. A run that waits ends at once. For a run that a replica is sending, CancelRuns only writes the
 // reason: the statement that writes the attempt's outcome, whatever it is, finds the reason and ends the run as
 // cancelled. Its replica learns of the cancel with its next heartbeat. A target that works on learns of it with its own
 // next heartbeat.

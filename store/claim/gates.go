@@ -287,7 +287,7 @@ func queuePark(b *pgx.Batch, runs []uuid.UUID) {
 		WHERE run_id = ANY($1::uuid[])`, runs, parking)
 }
 
-// OpenGate lets the runs of a job overlap from now on. Call it before the job's row is locked, and queueReleaseAll
+// OpenGate lets the runs of a job overlap from now on. Call it before the job's row is locked, and QueueReleaseAll
 // after that.
 func OpenGate(ctx context.Context, tx *pg.Tx, job uuid.UUID) error {
 	_, err := tx.Exec(ctx, `

@@ -20,7 +20,7 @@ const walkAgain = 6 * time.Hour
 // walks are what a replica remembers between two passes. Losing it costs only an unneeded look.
 type walks struct {
 	busy                      sync.Mutex // held during a pass; guards the other fields
-	completed, Purged, passed walk
+	completed, purged, passed walk
 }
 
 // walk is how far a chore has come through rows in the order of an instant and an id. It goes on where it ended, so

@@ -17,9 +17,9 @@ func (s *Jobs) PurgeJobs(ctx context.Context) (purged int, left bool, err error)
 		return 0, false, nil
 	}
 	defer s.walks.busy.Unlock()
-	s.walks.Purged.begin()
+	s.walks.purged.begin()
 	purged, left, err = pg.Repeat(ctx, pg.ForgetBatch, func(ctx context.Context) (found, gone int, err error) {
-		found, ids, err := s.walkOn(ctx, &s.walks.Purged, selectDeleted, s.options.Retention)
+		found, ids, err := s.walkOn(ctx, &s.walks.purged, selectDeleted, s.options.Retention)
 		if err != nil || len(ids) == 0 {
 			return found, 0, err
 		}

@@ -37,7 +37,7 @@ func (s *Runs) ListRuns(
 		if err != nil {
 			return nil, "", err
 		}
-		// findJob does not look up an id, so the second condition excludes deleted jobs.
+		// names.Find does not look up an id, so the second condition excludes deleted jobs.
 		c.Add(`r.job_id = ? AND j.state <> 'deleted'`, job)
 	}
 	if f.JobID != nil {
@@ -91,15 +91,9 @@ func (s *Runs) ListRuns(
 // candidates returns the tables in which to look for the page's rows first. It returns nothing if the conditions find
 // them by the indexes on a job, a reason, a trigger or a tenant. These indexes begin with the value that is asked for
 // and go on with the id, so a page costs as much as it is long, whatever else there is. No index has the status,
-// because the status of each run changes.
+// because the status of each run changes: runs of most states are found by their reasons, or by their rows in ready.
 func (f Filter) candidates(c *pg.Conditions, tenant int32) string {
 	const jobs = ` LEFT JOIN punctual.jobs j ON j.id = r.job_id`
-	if f.Job != "" || f.JobID != nil {
-		if len(f.Labels) > 0 {
-			return runTables
-		}
-		return ""
-	}
 	switch {
 	case f.Status == scheduler.StatusRunning:
 		// Replicas send few runs at a time. Runs that targets work on wait in ready for their deadline.
@@ -111,7 +105,7 @@ func (f Filter) candidates(c *pg.Conditions, tenant int32) string {
 			CROSS JOIN LATERAL (SELECT * FROM punctual.runs r WHERE r.id = u.id OFFSET 0) r`, len(c.Args)) + jobs // one by one
 	case f.Status != "" && !f.Status.Final():
 		c.Add(`y.tenant = ?`, tenant)
-		return `punctual.ready y JOIN punctual.runs r ON r.id = y.run_id` + jobs
+		return `punctual.ready y JOIN punctual.runs r ON r.id = y.run_id AND r.job_id = y.job_id` + jobs
 	case f.Status != "" && f.Status != scheduler.StatusSucceeded && f.Reason == "":
 		c.Args = append(c.Args, texts(scheduler.ReasonsOf(f.Status)))
 		limit := f.Size() + 1
