@@ -303,7 +303,9 @@ CREATE SEQUENCE punctual.fences;
 COMMENT ON SEQUENCE punctual.fences IS 'Fencing tokens: each claim of an attempt takes the next one.';
 
 -- The indexes by reason, by trigger and of late runs serve lists. They have the filtered column first and then the id,
--- so that a page is read in the order in which it is shown. A scheduled run that succeeds on time is in none of them.
+-- so that a page is read in the order in which it is shown. The last two find what was made later than its slot, such as
+-- a replay, by its slot. Most skips are made soon after their slots, and must not hide the others. A scheduled run that
+-- succeeds on time is in none of these indexes.
 CREATE TABLE punctual.runs (
     id               uuid NOT NULL,
     job_id           uuid NOT NULL,
@@ -354,6 +356,9 @@ CREATE INDEX runs_by_reason ON punctual.runs (tenant, reason, id) WHERE reason I
 CREATE INDEX runs_by_job_and_reason ON punctual.runs (job_id, reason, id) WHERE reason IS NOT NULL;
 CREATE INDEX runs_by_trigger ON punctual.runs (tenant, trigger, id) WHERE trigger <> 'schedule';
 CREATE INDEX runs_late ON punctual.runs (tenant, id) WHERE late;
+CREATE INDEX runs_made_later ON punctual.runs (tenant, (created_at - scheduled_for > interval '1 minute'),
+    scheduled_for, id) WHERE skipped_last IS NOT NULL OR rerun_of IS NOT NULL OR trigger IN ('backfill', 'replay');
+CREATE INDEX runs_skipped_from ON punctual.runs (tenant, skipped_first, id) WHERE skipped_first < skipped_last;
 COMMENT ON TABLE  punctual.runs IS
     'One row per run, and one per recorded skip; partitioned by day on the time in the id. No index covers a column '
     'that a successful finish changes, so finishing is a HOT update.';

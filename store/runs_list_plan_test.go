@@ -3,6 +3,7 @@ package store
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -11,22 +12,25 @@ import (
 	"punctual/store/runs"
 )
 
-// much writes a long history: 60,000 succeeded runs of the first tenant on two days, and one run of each rare kind. A
-// second tenant has no runs.
+// much writes a long history: 60,000 succeeded runs of the first tenant on two days, and one run of each rare kind, of
+// slots at the beginning of these days. Two rows were made later than their slots of yesterday: a replay, and a skip
+// that begins yesterday and ends today. A second tenant has no runs.
 func (c claimer) much() {
 	c.t.Helper()
 	const id = `(substr(punctual.partition_bound((now() AT TIME ZONE 'UTC')::date - i % 2)::text, 1, 14)
 		|| '7' || substr(gen_random_uuid()::text, 16))::uuid`
+	const slot = `((now() AT TIME ZONE 'UTC')::date - i % 2)::timestamp AT TIME ZONE 'UTC'`
 	c.exec(`INSERT INTO punctual.tenants (name) VALUES ('second')`)
 	c.many(100, "j", -1e15)
 	c.exec(`UPDATE punctual.jobs SET labels = '{"rare": "yes"}' WHERE name = 'j1'`)
 	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane,
 			status, trigger)
-		SELECT ` + id + `, (SELECT id FROM punctual.jobs LIMIT 1), now(), now(), now(), 1, 1, 5, 'succeeded', 'schedule'
+		SELECT ` + id + `, (SELECT id FROM punctual.jobs LIMIT 1), ` + slot + `, now(), now(), 1, 1, 5, 'succeeded',
+			'schedule'
 		FROM generate_series(1, 60000) i`)
 	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, fence, tenant, job_version,
 			lane, status, reason, trigger, late)
-		SELECT `+id+`, (SELECT id FROM punctual.jobs LIMIT 1), now(), now(),
+		SELECT `+id+`, (SELECT id FROM punctual.jobs LIMIT 1), `+slot+`, now(),
 			CASE WHEN u.status IN ('succeeded', 'dead', 'skipped', 'cancelled') THEN now() END,
 			1, 1, 1, $1::smallint * 4 + 1, u.status, u.reason, u.trigger, u.late
 		FROM (VALUES
@@ -35,6 +39,15 @@ func (c claimer) much() {
 			(5, 'running', NULL, 'schedule', false), (6, 'retrying', 'http_5xx', 'schedule', false),
 			(7, 'succeeded', NULL, 'backfill', false), (8, 'succeeded', NULL, 'schedule', true))
 			u(i, status, reason, trigger, late)`, c.queue)
+	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, skipped_first, skipped_last,
+			tenant, job_version, lane, status, reason, trigger)
+		SELECT ` + id + `, (SELECT id FROM punctual.jobs LIMIT 1), u.slot, u.slot, now(), u.first, u.slot, 1, 1, 5,
+			u.status, u.reason, u.trigger
+		FROM (SELECT 0 AS i, date_trunc('day', now(), 'UTC') AS day) d,
+			LATERAL (VALUES
+				(day - interval '20 hours', NULL, 'succeeded', NULL, 'replay'),
+				(day + interval '1 hour', day - interval '20 hours', 'skipped', 'paused', 'schedule'))
+				u(slot, first, status, reason, trigger)`)
 	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
 		SELECT id, job_id, now(), tenant, lane
 		FROM punctual.runs
@@ -81,6 +94,8 @@ func TestAPageOfRunsIsReadAsItIsShown(t *testing.T) {
 			c.Close()
 			watch := openClaimer(t, dsn)
 			var job uuid.UUID // that of all the runs
+			yesterday := time.Now().UTC().Truncate(24 * time.Hour).Add(-24 * time.Hour)
+			morning, afternoon := yesterday.Add(3*time.Hour), yesterday.Add(15*time.Hour)
 			if err := watch.db.Pool().QueryRow(t.Context(), `SELECT job_id FROM punctual.runs LIMIT 1`).Scan(&job); err != nil {
 				t.Fatal(err)
 			}
@@ -92,7 +107,7 @@ func TestAPageOfRunsIsReadAsItIsShown(t *testing.T) {
 				{"no filter", runs.Filter{}, 20},
 				{"status succeeded", runs.Filter{Status: scheduler.StatusSucceeded}, 20},
 				{"status dead", runs.Filter{Status: scheduler.StatusDead}, 1},
-				{"status skipped", runs.Filter{Status: scheduler.StatusSkipped}, 1},
+				{"status skipped", runs.Filter{Status: scheduler.StatusSkipped}, 2},
 				{"status cancelled", runs.Filter{Status: scheduler.StatusCancelled}, 1},
 				{"status pending", runs.Filter{Status: scheduler.StatusPending}, 1},
 				{"status running", runs.Filter{Status: scheduler.StatusRunning}, 1},
@@ -103,10 +118,17 @@ func TestAPageOfRunsIsReadAsItIsShown(t *testing.T) {
 				{"a trigger", runs.Filter{Trigger: scheduler.TriggerBackfill}, 1},
 				{"late", runs.Filter{Late: &yes}, 1},
 				{"a job, dead", runs.Filter{JobID: &job, Status: scheduler.StatusDead}, 1},
-				{"a job, skipped", runs.Filter{JobID: &job, Status: scheduler.StatusSkipped}, 1},
+				{"a job, skipped", runs.Filter{JobID: &job, Status: scheduler.StatusSkipped}, 2},
 				{"a job, pending", runs.Filter{JobID: &job, Status: scheduler.StatusPending}, 1},
 				{"a job, running", runs.Filter{JobID: &job, Status: scheduler.StatusRunning}, 1},
 				{"a job, a reason that there is none of", runs.Filter{JobID: &job, Reason: scheduler.ReasonGone}, 0},
+				{"before all", runs.Filter{To: &yesterday}, 0},
+				{"yesterday", runs.Filter{From: &yesterday, To: &afternoon}, 20},
+				{"a morning without slots", runs.Filter{From: &morning, To: &afternoon}, 2},
+				{"a job, a morning without slots", runs.Filter{JobID: &job, From: &morning, To: &afternoon}, 2},
+				{"paused, a morning", runs.Filter{Reason: scheduler.ReasonPaused, From: &morning, To: &afternoon}, 1},
+				{"skipped, a morning", runs.Filter{Status: scheduler.StatusSkipped, From: &morning, To: &afternoon}, 1},
+				{"running, a morning", runs.Filter{Status: scheduler.StatusRunning, From: &morning, To: &afternoon}, 0},
 				{"a job", runs.Filter{JobID: &job}, 20},
 				{"a job, succeeded", runs.Filter{JobID: &job, Status: scheduler.StatusSucceeded}, 20},
 			} {

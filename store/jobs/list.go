@@ -60,7 +60,7 @@ func (s *Jobs) ListJobs(
 	}
 	q := s.db.Reader(ctx, tenant)
 	if len(f.Labels) > 0 {
-		if err := c.Candidates(ctx, s.db, `j.tenant`, tenant, `j.id`, jobTables, f.Page); err != nil {
+		if err := c.Candidates(ctx, s.db, `j.tenant`, tenant, `j.id`, jobTables, f.Size()+1); err != nil {
 			return nil, "", fmt.Errorf("listing jobs: %w", err)
 		}
 	}

@@ -41,14 +41,14 @@ func (c *Conditions) Where() string {
 	return ` WHERE ` + strings.Join(c.texts, ` AND `)
 }
 
-// Candidates replaces the conditions by the ids of the page's rows. The search in labels needs it, because row-level
-// security keeps such conditions from their index. The ids are found without row-level security, and the rows are then
-// read as the tenant: rows of other tenants are not shown, whatever was found.
+// Candidates replaces the conditions by the ids of the page's rows, limit at most. The search in labels needs it,
+// because row-level security keeps such conditions from their index. The ids are found without row-level security, and
+// the rows are then read as the tenant: rows of other tenants are not shown, whatever was found.
 func (c *Conditions) Candidates(
-	ctx context.Context, db *DB, owner string, tenant int32, id, tables string, p Page,
+	ctx context.Context, db *DB, owner string, tenant int32, id, tables string, limit int,
 ) error {
 	rows, err := db.Reader(ctx, Everybody).Query(ctx,
-		`SELECT `+id+` FROM `+tables+c.Where()+fmt.Sprintf(` ORDER BY %s DESC LIMIT %d`, id, p.Size()+1), c.Args...)
+		`SELECT `+id+` FROM `+tables+c.Where()+fmt.Sprintf(` ORDER BY %s DESC LIMIT %d`, id, limit), c.Args...)
 	if err != nil {
 		return err
 	}

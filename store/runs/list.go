@@ -23,22 +23,72 @@ const runCursor byte = 'r'
 
 // ListRuns returns the runs and skips that the filter selects, newest first by id, and the cursor of the next page,
 // which is empty on the last page.
+//
+// Before an instant lie two kinds of runs: those whose ids lie before it too, and those that were made later. The
+// second kind has the higher ids, so a page shows it first.
 func (s *Runs) ListRuns(
 	ctx context.Context, tenant int32, f Filter,
 ) (runs []Record, nextCursor string, err error) {
-	var c pg.Conditions
 	q := s.db.Reader(ctx, tenant)
-	c.Add(`r.tenant = ?`, tenant)
-	if err := c.Page(f.Page, runCursor, `r.id < ?`); err != nil {
-		return nil, "", err
-	}
 	if f.Job != "" {
-		job, err := names.Find(ctx, q, tenant, f.Job)
+		id, err := names.Find(ctx, q, tenant, f.Job)
 		if err != nil {
 			return nil, "", err
 		}
+		f.job = &id
+	}
+	parts := []bool{false}
+	if f.To != nil {
+		parts = []bool{true, false}
+	}
+	for _, later := range parts {
+		part, err := s.listPart(ctx, q, tenant, f, later, f.Size()+1-len(runs))
+		if err != nil {
+			return nil, "", err
+		}
+		if runs = append(runs, part...); len(runs) > f.Size() {
+			break
+		}
+	}
+	runs, nextCursor = pg.Cut(runs, f.Page, runCursor, func(r Record) uuid.UUID { return r.ID })
+	return runs, nextCursor, nil
+}
+
+// listPart returns the first runs of a page: of those that were made later than the filter's end, or of the others.
+func (s *Runs) listPart(
+	ctx context.Context, q pg.Querier, tenant int32, f Filter, later bool, limit int,
+) ([]Record, error) {
+	var c pg.Conditions
+	if err := f.conditions(&c, tenant); err != nil {
+		return nil, err
+	}
+	var from string
+	switch {
+	case later:
+		from = f.laterRows(&c, tenant)
+	case f.To != nil:
+		c.Add(`r.id < ?`, firstAfter(*f.To))
+		fallthrough
+	default:
+		from = f.candidates(&c, tenant, limit)
+	}
+	if from != "" {
+		if err := c.Candidates(ctx, s.db, `r.tenant`, tenant, `r.id`, from, limit); err != nil {
+			return nil, fmt.Errorf("listing runs: %w", err)
+		}
+	}
+	return Query(ctx, q, c.Where()+fmt.Sprintf(` ORDER BY r.id DESC LIMIT %d`, limit), c.Args...)
+}
+
+// conditions adds what the filter says.
+func (f Filter) conditions(c *pg.Conditions, tenant int32) error {
+	c.Add(`r.tenant = ?`, tenant)
+	if err := c.Page(f.Page, runCursor, `r.id < ?`); err != nil {
+		return err
+	}
+	if f.job != nil {
 		// names.Find does not look up an id, so the second condition excludes deleted jobs.
-		c.Add(`r.job_id = ? AND j.state <> 'deleted'`, job)
+		c.Add(`r.job_id = ? AND j.state <> 'deleted'`, *f.job)
 	}
 	if f.JobID != nil {
 		c.Add(`r.job_id = ?`, *f.JobID)
@@ -63,55 +113,45 @@ func (s *Runs) ListRuns(
 	if f.Late != nil {
 		c.Add(`r.late = ?`, *f.Late)
 	}
-	if err := names.SelectLabels(&c, f.Labels); err != nil {
-		return nil, "", err
+	if err := names.SelectLabels(c, f.Labels); err != nil {
+		return err
 	}
 	if f.From != nil {
-		// The id of a slot's run holds the time of the slot. All other ids hold the time at which they were made, which is
-		// later. So ids have a lower bound, which prunes partitions, and no upper one.
+		// No id lies long before its slot. The lower bound prunes partitions.
 		c.Add(`r.id >= ?`, scheduler.FirstRunID(f.From.Add(-ClockSlack)))
 		c.Add(`coalesce(r.skipped_last, r.scheduled_for) >= ?`, *f.From)
 	}
 	if f.To != nil {
 		c.Add(`coalesce(r.skipped_first, r.scheduled_for) < ?`, *f.To)
 	}
-	if from := f.candidates(&c, tenant); from != "" {
-		if err := c.Candidates(ctx, s.db, `r.tenant`, tenant, `r.id`, from, f.Page); err != nil {
-			return nil, "", fmt.Errorf("listing runs: %w", err)
-		}
-	}
-	runs, err = Query(ctx, q, c.Where()+fmt.Sprintf(` ORDER BY r.id DESC LIMIT %d`, f.Size()+1), c.Args...)
-	if err != nil {
-		return nil, "", err
-	}
-	runs, nextCursor = pg.Cut(runs, f.Page, runCursor, func(r Record) uuid.UUID { return r.ID })
-	return runs, nextCursor, nil
+	return nil
 }
+
+const withJobs = ` LEFT JOIN punctual.jobs j ON j.id = r.job_id`
 
 // candidates returns the tables in which to look for the page's rows first. It returns nothing if the conditions find
 // them by the indexes on a job, a reason, a trigger or a tenant. These indexes begin with the value that is asked for
 // and go on with the id, so a page costs as much as it is long, whatever else there is. No index has the status,
 // because the status of each run changes: runs of most states are found by their reasons, or by their rows in ready.
-func (f Filter) candidates(c *pg.Conditions, tenant int32) string {
-	const jobs = ` LEFT JOIN punctual.jobs j ON j.id = r.job_id`
+func (f Filter) candidates(c *pg.Conditions, tenant int32, limit int) string {
 	switch {
 	case f.Status == scheduler.StatusRunning:
-		// Replicas send few runs at a time. Runs that targets work on wait in ready for their deadline.
+		// Replicas send few runs at a time. Runs that targets work on wait in ready for their deadline. OFFSET 0 has the runs
+		// looked up one by one.
 		c.Args = append(c.Args, tenant)
 		return fmt.Sprintf(`(
 				SELECT unnest(run_ids) AS id FROM punctual.claims
 				UNION
 				SELECT run_id FROM punctual.ready WHERE tenant = $%d) u
-			CROSS JOIN LATERAL (SELECT * FROM punctual.runs r WHERE r.id = u.id OFFSET 0) r`, len(c.Args)) + jobs // one by one
+			CROSS JOIN LATERAL (SELECT * FROM punctual.runs r WHERE r.id = u.id OFFSET 0) r`, len(c.Args)) + withJobs
 	case f.Status != "" && !f.Status.Final():
 		c.Add(`y.tenant = ?`, tenant)
-		return `punctual.ready y JOIN punctual.runs r ON r.id = y.run_id AND r.job_id = y.job_id` + jobs
+		return `punctual.ready y JOIN punctual.runs r ON r.id = y.run_id AND r.job_id = y.job_id` + withJobs
 	case f.Status != "" && f.Status != scheduler.StatusSucceeded && f.Reason == "":
 		c.Args = append(c.Args, texts(scheduler.ReasonsOf(f.Status)))
-		limit := f.Size() + 1
 		inner := fmt.Sprintf(`unnest($%d::text[]) v(reason)
 			CROSS JOIN LATERAL (
-				SELECT r.* FROM punctual.runs r`+jobs+c.Where()+` AND r.reason = v.reason
+				SELECT r.* FROM punctual.runs r`+withJobs+c.Where()+` AND r.reason = v.reason
 				ORDER BY r.id DESC LIMIT %d) r`, len(c.Args), limit)
 		*c = pg.Conditions{Args: c.Args} // the inner statement has the others
 		return inner

@@ -91,4 +91,6 @@ type Filter struct {
 	From    *time.Time // on scheduled_for, inclusive; a skip range matches if it overlaps
 	To      *time.Time // exclusive
 	pg.Page
+
+	job *uuid.UUID // of Job
 }
