@@ -10,6 +10,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/letters"
 )
 
 func (s *server) backfillRoutes() {
@@ -23,7 +24,7 @@ func (s *server) backfillRoutes() {
 			"be claimed, for example after an outage, are left to the schedule. The runs have the trigger backfill and never " +
 			"expire. They run one at a time, unless the job's concurrency_policy is allow. Repeating a backfill without rerun " +
 			"creates nothing new. With dry_run, the response is 200 with the numbers, and nothing is created.",
-		Responses: s.rendered(http.StatusAccepted, store.Operation{}, exampleBackfillOperation),
+		Responses: s.rendered(http.StatusAccepted, letters.Operation{}, exampleBackfillOperation),
 		Errors:    []int{400, 404, 413, 415, 422},
 	}, s.backfillJob)
 	describeBody[BackfillInput](s, op, true, exampleBackfill, mediaJSON)
@@ -68,8 +69,8 @@ func (b BackfillInput) spans() bool {
 	return len(b.bounds()) == 0 && b.From.Value().Before(b.To.Value())
 }
 
-func (b BackfillInput) request(job string) store.BackfillRequest {
-	r := store.BackfillRequest{
+func (b BackfillInput) request(job string) letters.BackfillRequest {
+	r := letters.BackfillRequest{
 		Job: job, From: b.From.Value(), To: b.To.Value(), Rerun: b.Rerun, MaxPerSecond: defaultRate, Note: b.Note,
 	}
 	if b.MaxPerSecond != nil {
@@ -97,7 +98,7 @@ func (s *server) backfillJob(ctx context.Context, tenant int32, in *backfillJobI
 		return nil, err
 	}
 	asked := in.Request.value
-	var plan store.BackfillPlan
+	var plan letters.BackfillPlan
 	var cannot error
 	if asked.spans() {
 		plan, cannot = s.Store.PlanBackfill(ctx, tenant, asked.request(in.Job))
@@ -115,9 +116,9 @@ func (s *server) backfillJob(ctx context.Context, tenant int32, in *backfillJobI
 		}
 		return counted(BackfillCount{Matched: plan.Matched(), NewRuns: n})
 	}
-	return s.begin(ctx, tenant, in.Key, in.Request.hash, func(w store.Writer) (store.Operation, error) {
+	return s.begin(ctx, tenant, in.Key, in.Request.hash, func(w store.Writer) (letters.Operation, error) {
 		if cannot != nil {
-			return store.Operation{}, cannot
+			return letters.Operation{}, cannot
 		}
 		return w.StartBackfill(ctx, plan)
 	})
@@ -125,7 +126,7 @@ func (s *server) backfillJob(ctx context.Context, tenant int32, in *backfillJobI
 
 // backfillErrors returns the fields for which the store refuses a backfill.
 func backfillErrors(err error) []FieldError {
-	var refused *store.BackfillError
+	var refused *letters.BackfillError
 	if !errors.As(err, &refused) {
 		return nil
 	}

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"punctual/store/letters"
 
-	"punctual/store"
+	"github.com/google/go-cmp/cmp"
 )
 
 // ago returns the instant d before now, as a request writes it.
@@ -25,7 +25,7 @@ func between(from, to time.Duration, more string) string {
 }
 
 func TestBackfillIsWorkedOnByTheReplicas(t *testing.T) {
-	f := newFleet(t)
+	f := newDispatched(t)
 	f.healthy.Store(true)
 	job := f.create(f.job("a", hourly()))["id"].(string)
 	body := between(5*time.Hour, time.Second, `,"note":"why"`)
@@ -34,11 +34,11 @@ func TestBackfillIsWorkedOnByTheReplicas(t *testing.T) {
 	if diff := cmp.Diff(BackfillCount{Matched: 5, NewRuns: 5}, dry); diff != "" {
 		t.Fatal(diff)
 	}
-	if list := into[List[store.Operation]](f.do("GET", "/v1/operations", "").want(200)); len(list.Data) != 0 {
+	if list := into[List[letters.Operation]](f.do("GET", "/v1/operations", "").want(200)); len(list.Data) != 0 {
 		t.Fatalf("a dry run started %+v", list)
 	}
 	r := f.do("POST", path, body, "Idempotency-Key: k").want(202)
-	o := into[store.Operation](r)
+	o := into[letters.Operation](r)
 	if o.Kind != "backfill" || o.JobID == nil || o.JobID.String() != job || o.Matched != 5 || *o.MaxPerSecond != 50 ||
 		*o.Note != "why" || r.header.Get("Location") != operationPath(o.ID) {
 		t.Errorf("%s", r.body)
@@ -55,7 +55,7 @@ func TestBackfillIsWorkedOnByTheReplicas(t *testing.T) {
 	if slices.Sort(keys); len(slices.Compact(keys)) != 5 {
 		t.Errorf("slots %q", keys)
 	}
-	if o := into[store.Operation](f.do("GET", operationPath(o.ID), "").want(200)); o.State != "done" || o.Done != 5 {
+	if o := into[letters.Operation](f.do("GET", operationPath(o.ID), "").want(200)); o.State != "done" || o.Done != 5 {
 		t.Errorf("%+v", o)
 	}
 	if list := f.do("GET", "/v1/runs?trigger=backfill", "").want(200).fields()["data"].([]any); len(list) != 5 {
@@ -65,14 +65,14 @@ func TestBackfillIsWorkedOnByTheReplicas(t *testing.T) {
 	// The same key returns the first result, even when the request can no longer be met.
 	f.do("DELETE", "/v1/jobs/a", "").want(204)
 	again := f.do("POST", path, body, "Idempotency-Key: k").want(202)
-	if again.header.Get("Idempotent-Replayed") != "true" || into[store.Operation](again).ID != o.ID {
+	if again.header.Get("Idempotent-Replayed") != "true" || into[letters.Operation](again).ID != o.ID {
 		t.Errorf("%s", again.body)
 	}
 	f.do("POST", path, body, "Idempotency-Key: another").code(CodeNotFound)
 }
 
 func TestABackfillOnceMoreCarriesItsOwnKey(t *testing.T) {
-	f := newFleet(t)
+	f := newDispatched(t)
 	f.healthy.Store(true)
 	f.create(f.job("a", hourly()))
 	body := between(time.Hour, time.Second, "")
@@ -135,7 +135,7 @@ func TestBackfillRequestsAreChecked(t *testing.T) {
 			t.Errorf("%s: %s", ref, p.Detail)
 		}
 	}
-	if list := into[List[store.Operation]](s.do("GET", "/v1/operations", "").want(200)); len(list.Data) != 0 {
+	if list := into[List[letters.Operation]](s.do("GET", "/v1/operations", "").want(200)); len(list.Data) != 0 {
 		t.Errorf("started %+v", list)
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
+	"punctual/store/fleet"
 
-	"punctual/store"
+	"github.com/danielgtaylor/huma/v2"
 )
 
 func (s *server) breakerRoutes() {
@@ -31,7 +31,7 @@ var exampleBreakersReset = json.RawMessage(`{"host":"billing.internal:443"}`)
 
 // BreakerList lists all breakers, at most 1,000.
 type BreakerList struct {
-	Data []store.Breaker `json:"data" doc:"What holds runs back, by name; at most 1,000."`
+	Data []fleet.Breaker `json:"data" doc:"What holds runs back, by name; at most 1,000."`
 }
 
 type breakerListAnswer struct{ Body BreakerList }

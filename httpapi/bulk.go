@@ -12,21 +12,22 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/letters"
 )
 
 func operationPath(id uuid.UUID) string { return "/v1/operations/" + id.String() }
 
 func (s *server) bulkRoutes() {
 	for _, kind := range []struct {
-		of                 store.OperationKind
+		of                 letters.OperationKind
 		summary, does, max string
 	}{
 		{
-			store.OperationReplay, "Replay many dead letters", "replays them one by one, oldest slots first",
+			letters.OperationReplay, "Replay many dead letters", "replays them one by one, oldest slots first",
 			"at 50 a second unless max_per_second sets another limit",
 		},
 		{
-			store.OperationResolve, "Resolve many dead letters", "resolves them",
+			letters.OperationResolve, "Resolve many dead letters", "resolves them",
 			"as fast as possible unless max_per_second sets a limit",
 		},
 	} {
@@ -38,7 +39,7 @@ func (s *server) bulkRoutes() {
 				"It leaves out dead letters that another running operation has selected. For a job whose concurrency_policy is " +
 				"not allow, each replay starts when the one before has ended. With dry_run, the response is 200 with the number " +
 				"of dead letters, and nothing is changed.",
-			Responses: s.rendered(http.StatusAccepted, store.Operation{}, exampleOperation),
+			Responses: s.rendered(http.StatusAccepted, letters.Operation{}, exampleOperation),
 			Errors:    []int{400, 404, 413, 415, 422},
 		}, s.startOperation(kind.of))
 		describeBody[BulkInput](s, op, true, exampleBulk, mediaJSON)
@@ -135,16 +136,16 @@ func (b BulkInput) validate() []FieldError {
 }
 
 // request returns the store's request for a valid input.
-func (b BulkInput) request(kind store.OperationKind) (store.BulkRequest, error) {
-	r := store.BulkRequest{Kind: kind, LatestPerJob: b.LatestPerJob, Note: b.Note}
+func (b BulkInput) request(kind letters.OperationKind) (letters.BulkRequest, error) {
+	r := letters.BulkRequest{Kind: kind, LatestPerJob: b.LatestPerJob, Note: b.Note}
 	switch {
 	case b.MaxPerSecond != nil:
 		r.MaxPerSecond = *b.MaxPerSecond
-	case kind == store.OperationReplay:
+	case kind == letters.OperationReplay:
 		r.MaxPerSecond = defaultRate
 	}
 	f := b.Filter
-	r.Filter = store.DeadLetterFilter{
+	r.Filter = letters.DeadLetterFilter{
 		Job: f.Job, Notices: f.Trigger != "", Reason: scheduler.Reason(f.Reason), Labels: f.Label,
 	}
 	if !f.From.IsZero() {
@@ -176,7 +177,7 @@ type startOperationInput struct {
 }
 
 func (s *server) startOperation(
-	kind store.OperationKind,
+	kind letters.OperationKind,
 ) func(context.Context, int32, *startOperationInput) (*answered, error) {
 	return func(ctx context.Context, tenant int32, in *startOperationInput) (*answered, error) {
 		bulk := in.Request.value
@@ -194,7 +195,7 @@ func (s *server) startOperation(
 			}
 			return counted(Matched{n})
 		}
-		return s.begin(ctx, tenant, in.Key, in.Request.hash, func(w store.Writer) (store.Operation, error) {
+		return s.begin(ctx, tenant, in.Key, in.Request.hash, func(w store.Writer) (letters.Operation, error) {
 			return w.StartOperation(ctx, request)
 		})
 	}
@@ -209,7 +210,7 @@ func counted(v any) (*answered, error) {
 // begin starts an operation once per Idempotency-Key.
 func (s *server) begin(
 	ctx context.Context, tenant int32, key string, hash [sha256.Size]byte,
-	start func(store.Writer) (store.Operation, error),
+	start func(store.Writer) (letters.Operation, error),
 ) (*answered, error) {
 	out, err := s.once(ctx, tenant, key, hash, func(w store.Writer) (store.Answer, error) {
 		record, err := start(w)
@@ -237,9 +238,9 @@ type listOperationsInput struct {
 
 func (s *server) listOperations(
 	ctx context.Context, tenant int32, in *listOperationsInput,
-) (*listAnswer[store.Operation], error) {
+) (*listAnswer[letters.Operation], error) {
 	records, next, err := s.Store.ListOperations(ctx, tenant,
-		store.OperationFilter{State: store.OperationState(in.State), Page: in.page()})
+		letters.OperationFilter{State: letters.OperationState(in.State), Page: in.page()})
 	if err != nil {
 		return nil, err
 	}
@@ -250,7 +251,7 @@ type operationRef struct {
 	Operation string `path:"operation" doc:"Id of the operation." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
 }
 
-type operationAnswer struct{ Body store.Operation }
+type operationAnswer struct{ Body letters.Operation }
 
 func (s *server) getOperation(ctx context.Context, tenant int32, in *operationRef) (*operationAnswer, error) {
 	id, err := parseID(in.Operation)

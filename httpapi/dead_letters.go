@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store"
+	"punctual/store/letters"
 )
 
 func (s *server) deadLetterRoutes() {
@@ -68,12 +69,12 @@ type listDeadLettersInput struct {
 
 func (s *server) listDeadLetters(
 	ctx context.Context, tenant int32, in *listDeadLettersInput,
-) (*listAnswer[store.DeadLetter], error) {
+) (*listAnswer[letters.DeadLetter], error) {
 	labels, err := parseLabels(in.Label)
 	if err != nil {
 		return nil, err
 	}
-	filter := store.DeadLetterFilter{
+	filter := letters.DeadLetterFilter{
 		Job: in.Job, Notices: in.Trigger != "", Reason: scheduler.Reason(in.Reason), Labels: labels, From: in.From.at,
 		To: in.To.at, Page: in.page(),
 	}
@@ -142,7 +143,7 @@ func idOf(out *answered) (uuid.UUID, error) {
 	return made.ID, nil
 }
 
-type deadLetterAnswer struct{ Body store.DeadLetter }
+type deadLetterAnswer struct{ Body letters.DeadLetter }
 
 type resolveDeadLetterInput struct {
 	DeadLetterRef

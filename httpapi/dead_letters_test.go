@@ -18,7 +18,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
-	"punctual/store"
+	"punctual/store/letters"
 )
 
 // delivered is a request that the target got.
@@ -26,8 +26,8 @@ type delivered struct {
 	path, id, key, slot, trigger, run, extra, body string
 }
 
-// fleet is a service with a replica, and a target that fails or succeeds as the test says.
-type fleet struct {
+// dispatched is a service with a replica, and a target that fails or succeeds as the test says.
+type dispatched struct {
 	*service
 	target   string
 	healthy  atomic.Bool
@@ -35,9 +35,9 @@ type fleet struct {
 	ended    chan scheduler.Outcome // outcomes, once they are written
 }
 
-func newFleet(t *testing.T) *fleet {
+func newDispatched(t *testing.T) *dispatched {
 	t.Parallel()
-	f := &fleet{service: serve(t), requests: make(chan delivered, 100), ended: make(chan scheduler.Outcome, 100)}
+	f := &dispatched{service: serve(t), requests: make(chan delivered, 100), ended: make(chan scheduler.Outcome, 100)}
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		h := r.Header
@@ -77,7 +77,7 @@ func newFleet(t *testing.T) *fleet {
 }
 
 // next returns the next request, after its outcome is written.
-func (f *fleet) next() delivered {
+func (f *dispatched) next() delivered {
 	f.t.Helper()
 	r := <-f.requests
 	<-f.ended
@@ -85,13 +85,13 @@ func (f *fleet) next() delivered {
 }
 
 // job returns a job that makes a single attempt.
-func (f *fleet) job(name, schedule string) string {
+func (f *dispatched) job(name, schedule string) string {
 	return fmt.Sprintf(`{"name":%q,"schedule":%s,"target":{"url":"%s/old"},"retry":{"max_attempts":1}}`, name, schedule,
 		f.target)
 }
 
 func TestReplayCarriesWhatTheFirstRunCarried(t *testing.T) {
-	f := newFleet(t)
+	f := newDispatched(t)
 	job := f.create(f.job("slot", fmt.Sprintf(`{"at":%q}`, time.Now().UTC().Format(time.RFC3339))))["id"].(string)
 	first := f.next()
 	slot, err := time.Parse(time.RFC3339Nano, first.slot)
@@ -123,7 +123,7 @@ func TestReplayCarriesWhatTheFirstRunCarried(t *testing.T) {
 }
 
 func TestReplayCarriesTheRunsOwnBodyAndHeaders(t *testing.T) {
-	f := newFleet(t)
+	f := newDispatched(t)
 	f.create(f.job("manual", `{}`))
 	f.do("POST", "/v1/jobs/manual/trigger", `{"body":{"n":1},"headers":{"X-Extra":"mine"}}`).want(202)
 	first := f.next()
@@ -151,7 +151,7 @@ func TestReplayCarriesTheRunsOwnBodyAndHeaders(t *testing.T) {
 }
 
 func TestBulkReplayIsWorkedOnByTheReplicas(t *testing.T) {
-	f := newFleet(t)
+	f := newDispatched(t)
 	f.create(f.job("a", `{}`))
 	waiting := map[string]bool{}
 	for range 3 {
@@ -165,7 +165,7 @@ func TestBulkReplayIsWorkedOnByTheReplicas(t *testing.T) {
 	}
 	r := f.do("POST", "/v1/dead-letters/replay",
 		`{"filter":{"job":"a","reason":"http_5xx"},"max_per_second":100,"note":"back"}`).want(202)
-	if o := into[store.Operation](r); o.State != "running" || o.Matched != 3 || o.Kind != "replay" {
+	if o := into[letters.Operation](r); o.State != "running" || o.Matched != 3 || o.Kind != "replay" {
 		t.Errorf("%s", r.body)
 	}
 	for range 3 {
@@ -176,12 +176,12 @@ func TestBulkReplayIsWorkedOnByTheReplicas(t *testing.T) {
 		}
 	}
 	path := r.header.Get("Location")
-	if o := into[store.Operation](f.do("GET", path, "").want(200)); o.State != "done" || o.Done != 3 || o.Failed != 0 ||
+	if o := into[letters.Operation](f.do("GET", path, "").want(200)); o.State != "done" || o.Done != 3 || o.Failed != 0 ||
 		o.FinishedAt == nil {
 		t.Errorf("%+v", o)
 	}
 	f.do("POST", path+"/cancel", "").code(CodeState)
-	if list := into[List[store.Operation]](f.do("GET", "/v1/operations?state=done", "").want(200)); len(list.Data) != 1 ||
+	if list := into[List[letters.Operation]](f.do("GET", "/v1/operations?state=done", "").want(200)); len(list.Data) != 1 ||
 		operationPath(list.Data[0].ID) != path {
 		t.Errorf("%+v", list)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
-	"punctual/store"
+	"punctual/store/history"
 	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/runs"
@@ -121,7 +121,7 @@ func exampleRunRecord() runs.Record {
 	}
 }
 
-func exampleExplanationRecord() store.Explanation {
+func exampleExplanationRecord() history.Explanation {
 	run, first, last := exampleRunRecord(), at("2026-11-29T11:00:00Z"), at("2026-11-30T11:00:00Z")
 	ended, previous, next, two := at("2026-12-01T09:00:00.2Z"), at("2026-11-28T11:00:00Z"), last, 2
 	run.ID, run.Status, run.Reason, run.ScheduledFor = uuid.MustParse("019ad8f2-4dc8-7e19-b0a6-3f7d215c9e80"),
@@ -129,12 +129,12 @@ func exampleExplanationRecord() store.Explanation {
 	run.Skipped = &runs.SkippedRange{First: first, Last: last, Count: &two}
 	run.DueAt, run.CreatedAt, run.FinishedAt = last, ended, &ended
 	run.Attempt, run.HTTPStatus, run.Attempts, run.Replica, run.ClaimedAt, run.StartedAt = 0, 0, nil, nil, nil, nil
-	return store.Explanation{
-		At: first, Slot: &first, Version: 7, Outcome: store.OutcomeSkipped, Run: &run, PreviousSlot: &previous,
+	return history.Explanation{
+		At: first, Slot: &first, Version: 7, Outcome: history.OutcomeSkipped, Run: &run, PreviousSlot: &previous,
 		NextSlot: &next,
 		Text: "The slot was skipped because it passed while the job was paused from 2026-11-28T18:00:00.5Z to " +
 			"2026-12-01T09:00:00.2Z (the warehouse moves). It is one of 2 from 2026-11-29T11:00:00Z to 2026-11-30T11:00:00Z.",
-		Pause: &store.Pause{Since: at("2026-11-28T18:00:00.5Z"), Ended: &ended, Note: "the warehouse moves"},
+		Pause: &history.Pause{Since: at("2026-11-28T18:00:00.5Z"), Ended: &ended, Note: "the warehouse moves"},
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
-	"punctual/store"
+	"punctual/store/letters"
 	"punctual/store/runs"
 )
 
@@ -20,7 +20,7 @@ var (
 	exampleBackfill = json.RawMessage(`{"from":"2026-11-01T00:00:00Z","to":"2026-12-01T00:00:00Z","max_per_second":10,` +
 		`"note":"invoices of November with the new template"}`)
 
-	exampleDeadLetters        = List[store.DeadLetter]{Data: []store.DeadLetter{exampleDeadLetter()}}
+	exampleDeadLetters        = List[letters.DeadLetter]{Data: []letters.DeadLetter{exampleDeadLetter()}}
 	exampleResolved           = exampleResolvedLetter()
 	exampleReplay             = showRun(exampleReplayRecord())
 	exampleOperation          = exampleRunningOperation()
@@ -28,15 +28,15 @@ var (
 	exampleBackfillOperation  = exampleRunningBackfill()
 )
 
-func exampleDeadLetter() store.DeadLetter {
-	return store.DeadLetter{
+func exampleDeadLetter() letters.DeadLetter {
+	return letters.DeadLetter{
 		RunID: exampleRunID, JobID: exampleJobID, Job: "daily-invoice-gen", Trigger: scheduler.TriggerSchedule, JobVersion: 7,
 		ScheduledFor: at("2026-12-01T11:00:00Z"), DiedAt: at("2026-12-01T11:03:02.774Z"),
 		Reason: new(scheduler.ReasonHTTP5xx), Attempts: 3, HTTPStatus: new(503), Error: new("the target answered 503"),
 	}
 }
 
-func exampleResolvedLetter() store.DeadLetter {
+func exampleResolvedLetter() letters.DeadLetter {
 	d, resolved := exampleDeadLetter(), at("2026-12-01T15:20:11.803Z")
 	d.ResolvedAt, d.Note = &resolved, new("sent by hand")
 	return d
@@ -48,23 +48,23 @@ func exampleReplayRecord() runs.Record {
 	return run
 }
 
-func exampleRunningOperation() store.Operation {
-	return store.Operation{
-		ID: uuid.MustParse("019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"), Kind: store.OperationReplay,
-		State: store.OperationRunning, MaxPerSecond: new(10), Note: new("the invoice service was down"),
+func exampleRunningOperation() letters.Operation {
+	return letters.Operation{
+		ID: uuid.MustParse("019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"), Kind: letters.OperationReplay,
+		State: letters.OperationRunning, MaxPerSecond: new(10), Note: new("the invoice service was down"),
 		Matched: 1204, Done: 350, CreatedAt: at("2026-12-01T15:22:56.196Z"),
 	}
 }
 
-func exampleEndedOperation() store.Operation {
+func exampleEndedOperation() letters.Operation {
 	o, finished := exampleRunningOperation(), at("2026-12-01T15:23:31.02Z")
-	o.State, o.FinishedAt = store.OperationCancelled, &finished
+	o.State, o.FinishedAt = letters.OperationCancelled, &finished
 	return o
 }
 
-func exampleRunningBackfill() store.Operation {
+func exampleRunningBackfill() letters.Operation {
 	o := exampleRunningOperation()
-	o.Kind, o.JobID, o.Matched, o.Done, o.Note = store.OperationBackfill, &exampleJobID, 31, 0,
+	o.Kind, o.JobID, o.Matched, o.Done, o.Note = letters.OperationBackfill, &exampleJobID, 31, 0,
 		new("invoices of November with the new template")
 	return o
 }

@@ -4,21 +4,21 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
-	"punctual/store"
+	"punctual/store/fleet"
 )
 
 // Examples of the documentation: queues and replicas.
 var (
 	exampleQueues = showQueues(exampleDepths(),
-		[]store.HeldBack{{Limit: scheduler.LimitConcurrent, Most: 100, Since: at("2026-12-01T11:00:00.204Z")}})
-	exampleReplicas = ReplicaList{Data: []store.Replica{{
+		[]fleet.HeldBack{{Limit: scheduler.LimitConcurrent, Most: 100, Since: at("2026-12-01T11:00:00.204Z")}})
+	exampleReplicas = ReplicaList{Data: []fleet.Replica{{
 		ID: uuid.MustParse("5b0b8a52-3f0e-4c67-9d35-9d7f3f7a2c11"), Host: "punctual-7c9f", Version: "1.4.0",
 		Queues: map[string]int{"default": 500, "critical": 100}, StartedAt: at("2026-11-30T08:14:09.117Z"),
 		RenewedAt: at("2026-12-01T11:04:31.902Z"),
 	}}}
 )
 
-var exampleBreakers = BreakerList{Data: []store.Breaker{{
+var exampleBreakers = BreakerList{Data: []fleet.Breaker{{
 	HeldBy: "breaker billing.internal:443", State: scheduler.HoldOpen, Host: "billing.internal:443",
 	Since: at("2026-12-01T11:00:41.310Z"), Failures: 14, LastError: "connection refused",
 	NextProbeAt: new(at("2026-12-01T11:04:40.118Z")), Replicas: 3, WaitingRuns: 40,
@@ -28,9 +28,9 @@ var exampleBreakers = BreakerList{Data: []store.Breaker{{
 	Path: "/yearly", Since: at("2026-12-01T10:52:00.550Z"), Failures: 9, LastError: "9 timeouts in a row", Replicas: 1,
 }}}
 
-func exampleDepths() []store.QueueDepth {
+func exampleDepths() []fleet.QueueDepth {
 	oldest := at("2026-12-01T11:00:00Z")
-	return []store.QueueDepth{
+	return []fleet.QueueDepth{
 		{Name: "critical", Served: true},
 		{Name: "default", Served: true, DueSlots: 204, DueRuns: 3, LaterRuns: 12, InFlight: 100, OldestDue: &oldest},
 	}

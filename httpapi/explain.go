@@ -8,21 +8,21 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"punctual/store"
+	"punctual/store/history"
 	"punctual/store/pg"
 )
 
 // Explanation says what happened to a job at an instant.
 type Explanation struct {
-	At           time.Time     `json:"at" doc:"The instant asked about."`
-	Slot         *time.Time    `json:"slot" doc:"The slot at that instant. Null: there is none."`
-	Version      *int32        `json:"version" doc:"The job's version at that instant." example:"7"`
-	Outcome      store.Outcome `json:"outcome" enum:"succeeded,dead,cancelled,in_progress,skipped,waiting,paused,upcoming,no_slot,before_created,completed,deleted,unknown,unaccounted" doc:"What happened to the slot. succeeded, dead, cancelled, in_progress: the state of its run. skipped: a recorded skip covers it, or its run was never sent. waiting: due and not claimed yet. paused: it did not run, because the job is paused now. upcoming: in the future. no_slot, before_created, completed, deleted: why there is no slot at that instant. unknown: the history does not show it, or is no longer kept. unaccounted: there is neither a run nor a skip, which is a defect." example:"succeeded"`
-	Text         string        `json:"explanation" doc:"The outcome in a sentence."`
-	Run          *Run          `json:"run" doc:"The run of the slot, or the recorded skip that covers it."`
-	Pause        *Pause        `json:"pause" doc:"The pause in force at that instant."`
-	PreviousSlot *time.Time    `json:"previous_slot" doc:"The job's last slot before that instant."`
-	NextSlot     *time.Time    `json:"next_slot" doc:"The job's first slot after that instant, computed from the definitions known now."`
+	At           time.Time       `json:"at" doc:"The instant asked about."`
+	Slot         *time.Time      `json:"slot" doc:"The slot at that instant. Null: there is none."`
+	Version      *int32          `json:"version" doc:"The job's version at that instant." example:"7"`
+	Outcome      history.Outcome `json:"outcome" enum:"succeeded,dead,cancelled,in_progress,skipped,waiting,paused,upcoming,no_slot,before_created,completed,deleted,unknown,unaccounted" doc:"What happened to the slot. succeeded, dead, cancelled, in_progress: the state of its run. skipped: a recorded skip covers it, or its run was never sent. waiting: due and not claimed yet. paused: it did not run, because the job is paused now. upcoming: in the future. no_slot, before_created, completed, deleted: why there is no slot at that instant. unknown: the history does not show it, or is no longer kept. unaccounted: there is neither a run nor a skip, which is a defect." example:"succeeded"`
+	Text         string          `json:"explanation" doc:"The outcome in a sentence."`
+	Run          *Run            `json:"run" doc:"The run of the slot, or the recorded skip that covers it."`
+	Pause        *Pause          `json:"pause" doc:"The pause in force at that instant."`
+	PreviousSlot *time.Time      `json:"previous_slot" doc:"The job's last slot before that instant."`
+	NextSlot     *time.Time      `json:"next_slot" doc:"The job's first slot after that instant, computed from the definitions known now."`
 }
 
 // Pause is a period during which a job was paused.
@@ -60,7 +60,7 @@ func (s *server) explain(ctx context.Context, tenant int32, in *explainInput) (*
 	return &explainAnswer{showExplanation(e)}, nil
 }
 
-func showExplanation(e store.Explanation) Explanation {
+func showExplanation(e history.Explanation) Explanation {
 	out := Explanation{
 		At: e.At.UTC(), Slot: utc(e.Slot), Version: pg.OrNull(e.Version), Outcome: e.Outcome, Text: e.Text,
 		PreviousSlot: utc(e.PreviousSlot), NextSlot: utc(e.NextSlot),

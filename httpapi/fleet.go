@@ -9,7 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/scheduler"
-	"punctual/store"
+	"punctual/store/fleet"
 )
 
 func (s *server) fleetRoutes() {
@@ -66,7 +66,7 @@ func (s *server) listQueues(ctx context.Context, tenant int32, _ *struct{}) (*qu
 	return &queueListAnswer{list}, nil
 }
 
-func showQueues(depths []store.QueueDepth, held []store.HeldBack) QueueList {
+func showQueues(depths []fleet.QueueDepth, held []fleet.HeldBack) QueueList {
 	list := QueueList{Data: make([]Queue, len(depths))}
 	for i, d := range depths {
 		list.Data[i] = Queue{
@@ -86,7 +86,7 @@ func showQueues(depths []store.QueueDepth, held []store.HeldBack) QueueList {
 
 // ReplicaList lists all replicas.
 type ReplicaList struct {
-	Data   []store.Replica `json:"data" doc:"The replicas, the oldest first."`
+	Data   []fleet.Replica `json:"data" doc:"The replicas, the oldest first."`
 	Frozen *Frozen         `json:"frozen" doc:"The freeze that stops all claims of all replicas, for all tenants. Null: the deployment is not frozen."`
 }
 

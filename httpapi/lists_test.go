@@ -29,7 +29,7 @@ func TestListsPageStably(t *testing.T) {
 				return list
 			}
 			cursor = "&cursor=" + next
-			s.create(minimal(fmt.Sprint("meanwhile-", len(list), "-", strings.Trim(strings.Map(letters, query), "-"))))
+			s.create(minimal(fmt.Sprint("meanwhile-", len(list), "-", strings.Trim(strings.Map(letter, query), "-"))))
 		}
 	}
 	for query, want := range map[string][]string{
@@ -48,7 +48,7 @@ func TestListsPageStably(t *testing.T) {
 	}
 }
 
-func letters(r rune) rune {
+func letter(r rune) rune {
 	if r >= 'a' && r <= 'z' {
 		return r
 	}

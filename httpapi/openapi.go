@@ -12,7 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/scheduler"
-	"punctual/store"
+	"punctual/store/letters"
 	"punctual/store/secrets"
 )
 
@@ -181,7 +181,7 @@ func (s *server) describe() {
 		"heartbeat-run": exampleBeat, "get-run-progress": exampleProgress,
 		"list-runs": exampleRuns, "list-job-runs": exampleRuns,
 		"list-dead-letters": exampleDeadLetters, "resolve-dead-letter": exampleResolved,
-		"list-operations": List[store.Operation]{Data: []store.Operation{exampleOperation}},
+		"list-operations": List[letters.Operation]{Data: []letters.Operation{exampleOperation}},
 		"get-operation":   exampleOperation, "cancel-operation": exampleCancelledOperation,
 		"list-secrets": List[secrets.Secret]{Data: []secrets.Secret{exampleSecret}},
 		"get-secret":   exampleSecret, "put-secret": exampleSecret,

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/letters"
 )
 
 // ordered counts the runs of backfills and replays that wait in ready.
@@ -18,12 +19,12 @@ func (c crud) ordered() int {
 }
 
 // hours orders a backfill of the last n hours of a new hourly job.
-func (c crud) hours(name string, n, perSecond int) (job uuid.UUID, o Operation) {
+func (c crud) hours(name string, n, perSecond int) (job uuid.UUID, o letters.Operation) {
 	c.t.Helper()
 	job = c.create(name, every(time.Hour),
 		func(d *scheduler.Definition) { d.ConcurrencyPolicy = scheduler.PolicyAllow }).ID
 	to := time.Now().Truncate(time.Hour)
-	return job, c.backfill(BackfillRequest{
+	return job, c.backfill(letters.BackfillRequest{
 		Job: name, From: to.Add(-time.Duration(n-1) * time.Hour), To: to, MaxPerSecond: perSecond,
 	})
 }
@@ -34,7 +35,7 @@ func TestWhatIsOrderedWaitsInItsOperation(t *testing.T) {
 		"replay": func(c claimer) {
 			c.create("many")
 			c.die("many", 30)
-			c.start(BulkRequest{Kind: OperationReplay, MaxPerSecond: 50})
+			c.start(letters.BulkRequest{Kind: letters.OperationReplay, MaxPerSecond: 50})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

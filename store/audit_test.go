@@ -15,6 +15,7 @@ import (
 	"punctual/scheduler"
 	"punctual/store/audit"
 	"punctual/store/jobs"
+	"punctual/store/letters"
 	"punctual/store/pg"
 )
 
@@ -159,7 +160,7 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 		{
 			"an operation and its end", func() error {
 				c.deadLetter("a")
-				o, err := c.For(c.tenant).StartOperation(ctx, BulkRequest{Kind: OperationReplay, Note: "all"})
+				o, err := c.For(c.tenant).StartOperation(ctx, letters.BulkRequest{Kind: letters.OperationReplay, Note: "all"})
 				if err == nil {
 					_, err = c.CancelOperation(ctx, c.tenant, o.ID)
 				}
@@ -168,12 +169,12 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 			`{"kind":"replay","state":"cancelled","matched":1,"done":0}`,
 		},
 		{"counting", func() error {
-			_, err := c.CountDeadLetters(ctx, c.tenant, BulkRequest{Kind: OperationReplay})
+			_, err := c.CountDeadLetters(ctx, c.tenant, letters.BulkRequest{Kind: letters.OperationReplay})
 			return err
 		}, "", ``, ``},
 		{"a backfill", func() error {
 			p, err := c.PlanBackfill(ctx, c.tenant,
-				BackfillRequest{Job: "a", From: time.Now().Add(-2 * time.Hour), To: time.Now()})
+				letters.BackfillRequest{Job: "a", From: time.Now().Add(-2 * time.Hour), To: time.Now()})
 			if err == nil {
 				_, err = c.For(c.tenant).StartBackfill(ctx, p)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -13,10 +14,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/letters"
 	"punctual/store/pg"
 )
 
-func (c crud) plan(r BackfillRequest) BackfillPlan {
+func (c crud) plan(r letters.BackfillRequest) letters.BackfillPlan {
 	c.t.Helper()
 	p, err := c.PlanBackfill(c.t.Context(), c.tenant, r)
 	if err != nil {
@@ -26,7 +28,7 @@ func (c crud) plan(r BackfillRequest) BackfillPlan {
 }
 
 // fills returns how many runs a backfill would make.
-func (c crud) fills(r BackfillRequest) int {
+func (c crud) fills(r letters.BackfillRequest) int {
 	c.t.Helper()
 	n, err := c.CountBackfill(c.t.Context(), c.plan(r))
 	if err != nil {
@@ -35,7 +37,7 @@ func (c crud) fills(r BackfillRequest) int {
 	return n
 }
 
-func (c crud) backfill(r BackfillRequest) Operation {
+func (c crud) backfill(r letters.BackfillRequest) letters.Operation {
 	c.t.Helper()
 	o, err := c.For(c.tenant).StartBackfill(c.t.Context(), c.plan(r))
 	if err != nil {
@@ -86,7 +88,7 @@ func TestBackfillFillsTheSlotsThatHaveNoRun(t *testing.T) {
 	c.skippedAt(job, slots[1], slots[2], 2)
 	c.edit("a", described("another"))
 	past := slots[0].Add(-2 * time.Hour) // two slots from before the job existed
-	r := BackfillRequest{Job: "a", From: past, To: slots[4], Note: "why"}
+	r := letters.BackfillRequest{Job: "a", From: past, To: slots[4], Note: "why"}
 	if p := c.plan(r); p.Matched() != 6 || c.fills(r) != 4 {
 		t.Fatalf("%d slots, %d runs to be made", p.Matched(), c.fills(r))
 	}
@@ -94,16 +96,16 @@ func TestBackfillFillsTheSlotsThatHaveNoRun(t *testing.T) {
 		t.Fatal("a plan started something")
 	}
 	o := c.backfill(r)
-	if o.Kind != OperationBackfill || o.JobID == nil || *o.JobID != job || orEmpty(o.Note) != "why" {
+	if o.Kind != letters.OperationBackfill || o.JobID == nil || *o.JobID != job || orEmpty(o.Note) != "why" {
 		t.Errorf("%+v", o)
 	}
-	c.wantProgress(o.ID, OperationRunning, 6, 0, 0)
+	c.wantProgress(o.ID, letters.OperationRunning, 6, 0, 0)
 	if !c.wants(choreOperations) {
 		t.Error("no heartbeat asks for it")
 	}
 	c.woken()
 	c.work()
-	c.wantProgress(o.ID, OperationDone, 6, 6, 0)
+	c.wantProgress(o.ID, letters.OperationDone, 6, 6, 0)
 	if !c.woken() {
 		t.Error("the tick loop was not told")
 	}
@@ -130,7 +132,7 @@ func TestBackfillFillsTheSlotsThatHaveNoRun(t *testing.T) {
 	}
 	again := c.backfill(r)
 	c.work()
-	c.wantProgress(again.ID, OperationDone, 6, 6, 0)
+	c.wantProgress(again.ID, letters.OperationDone, 6, 6, 0)
 	if n := c.backfilled(job); n != 4 || c.ready(job) != 0 {
 		t.Errorf("%d runs, %d in ready", n, c.ready(job))
 	}
@@ -149,14 +151,14 @@ func TestBackfillThatRepeatsMakesNewRunsOfSlotsThatHaveOne(t *testing.T) {
 	c := newClaimer(t)
 	job, slots := c.lived("a")
 	c.exec(`DELETE FROM punctual.runs WHERE id = $1`, scheduler.SlotRunID(job, slots[1]))
-	r := BackfillRequest{Job: "a", From: slots[0], To: slots[3], Rerun: true}
+	r := letters.BackfillRequest{Job: "a", From: slots[0], To: slots[3], Rerun: true}
 	for n := range 2 { // each of the two requests repeats the runs
 		if n := c.fills(r); n != 3 {
 			t.Errorf("%d runs would be made", n)
 		}
 		o := c.backfill(r)
 		c.work()
-		c.wantProgress(o.ID, OperationDone, 3, 3, 0)
+		c.wantProgress(o.ID, letters.OperationDone, 3, 3, 0)
 		if n := c.count(`SELECT count(*) FROM (SELECT lag(r.scheduled_for) OVER (ORDER BY y.due_at) < r.scheduled_for AS grows
 			FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id) s WHERE grows`); n != 2 {
 			t.Error("they are not in order in ready")
@@ -209,14 +211,14 @@ func TestBackfillIsRefused(t *testing.T) {
 		},
 		{"without a recurring schedule", "once", time.Hour, time.Minute, []string{"neither cron nor every"}},
 		{
-			"of too many slots", "often", (MostBackfilled + 1) * time.Second, 0,
+			"of too many slots", "often", (letters.MostBackfilled + 1) * time.Second, 0,
 			[]string{"to: " + pg.Stamp(now), "more than 100000 slots"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := c.PlanBackfill(t.Context(), c.tenant,
-				BackfillRequest{Job: test.job, From: now.Add(-test.from), To: now.Add(-test.to)})
-			var refused *BackfillError
+				letters.BackfillRequest{Job: test.job, From: now.Add(-test.from), To: now.Add(-test.to)})
+			var refused *letters.BackfillError
 			if !errors.As(err, &refused) {
 				t.Fatalf("error %v", err)
 			}
@@ -228,22 +230,22 @@ func TestBackfillIsRefused(t *testing.T) {
 		})
 	}
 	_, err := c.PlanBackfill(t.Context(), c.tenant,
-		BackfillRequest{Job: "a", From: now.Add(-DefaultRetention - time.Hour), To: now})
+		letters.BackfillRequest{Job: "a", From: now.Add(-DefaultRetention - time.Hour), To: now})
 	_, earliest, _ := strings.Cut(fmt.Sprint(err), "at the earliest ")
 	if named, err := time.Parse(time.RFC3339, earliest); err != nil || named.Before(now.Add(-DefaultRetention)) ||
 		named.After(time.Now().Add(-DefaultRetention+time.Minute)) {
 		t.Errorf("it may begin at %q", earliest)
 	}
-	if p := c.plan(BackfillRequest{
-		Job: "often", From: now.Truncate(time.Second).Add(-MostBackfilled * time.Second), To: now.Truncate(time.Second),
-	}); p.Matched() != MostBackfilled {
+	if p := c.plan(letters.BackfillRequest{
+		Job: "often", From: now.Truncate(time.Second).Add(-letters.MostBackfilled * time.Second), To: now.Truncate(time.Second),
+	}); p.Matched() != letters.MostBackfilled {
 		t.Errorf("%d slots", p.Matched())
 	}
 	for _, ref := range []string{"gone", "nobody", uuid.NewString()} {
-		_, err := c.PlanBackfill(t.Context(), c.tenant, BackfillRequest{Job: ref, From: now.Add(-time.Hour), To: now})
+		_, err := c.PlanBackfill(t.Context(), c.tenant, letters.BackfillRequest{Job: ref, From: now.Add(-time.Hour), To: now})
 		wantError(t, err, ErrNotFound)
 	}
-	_, err = c.PlanBackfill(t.Context(), c.tenant+1, BackfillRequest{Job: "a", From: now.Add(-time.Hour), To: now})
+	_, err = c.PlanBackfill(t.Context(), c.tenant+1, letters.BackfillRequest{Job: "a", From: now.Add(-time.Hour), To: now})
 	wantError(t, err, ErrNotFound)
 }
 
@@ -252,7 +254,7 @@ func TestBackfillIsRefused(t *testing.T) {
 func TestBackfillReachesNoFurtherThanTheHistoryOfAnOldJob(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("a")
-	old := BackfillRequest{Job: "a", From: time.Now().Add(-10 * 24 * time.Hour), To: time.Now().Add(-9 * 24 * time.Hour)}
+	old := letters.BackfillRequest{Job: "a", From: time.Now().Add(-10 * 24 * time.Hour), To: time.Now().Add(-9 * 24 * time.Hour)}
 	if n := c.plan(old).Matched(); n != 24 {
 		t.Errorf("%d slots of a young job", n)
 	}
@@ -270,9 +272,9 @@ func TestBackfillLeavesAloneWhatWillRunByItself(t *testing.T) {
 		job, slots := c.lived("a", missed(scheduler.MissedFireAll))
 		c.exec(`DELETE FROM punctual.runs WHERE job_id = $1`, job)
 		c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, slots[2])
-		o := c.backfill(BackfillRequest{Job: "a", From: slots[0], To: time.Now()})
+		o := c.backfill(letters.BackfillRequest{Job: "a", From: slots[0], To: time.Now()})
 		c.work()
-		c.wantProgress(o.ID, OperationDone, 2, 2, 0)
+		c.wantProgress(o.ID, letters.OperationDone, 2, 2, 0)
 		c.finishAll(c.claimReady(100).Runs)
 		for n := 3; n > 0; n-- {
 			b := c.claim(100, true)
@@ -302,7 +304,7 @@ func TestBackfillLeavesAloneWhatWillRunByItself(t *testing.T) {
 		offset := timetable.Due(now, nil).Sub(now)
 		for started, want := range map[time.Duration]int{offset / 2: 0, offset + 10*time.Second: 1} { // how long ago
 			c.edit("a", since(now.Add(-started)))
-			if n := c.plan(BackfillRequest{Job: "a", From: now.Add(-24 * time.Hour), To: now}).Matched(); n != want {
+			if n := c.plan(letters.BackfillRequest{Job: "a", From: now.Add(-24 * time.Hour), To: now}).Matched(); n != want {
 				t.Errorf("%d slots %s after the only one, due %s after it; want %d", n, started, offset, want)
 			}
 		}
@@ -315,9 +317,9 @@ func TestBackfillLeavesAloneWhatWillRunByItself(t *testing.T) {
 		c.exec(`UPDATE punctual.job_versions SET valid_from = $2 WHERE job_id = $1 AND version = 2`,
 			job, slots[0].Add(-time.Minute))
 		c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, slots[0])
-		o := c.backfill(BackfillRequest{Job: "a", From: slots[0], To: slots[2]})
+		o := c.backfill(letters.BackfillRequest{Job: "a", From: slots[0], To: slots[2]})
 		c.work()
-		c.wantProgress(o.ID, OperationDone, 2, 2, 0)
+		c.wantProgress(o.ID, letters.OperationDone, 2, 2, 0)
 		c.finishAll(c.claimReady(100).Runs)
 		c.resumed("a")
 		if got := c.slotRuns(job, slots); got != "backfill backfill - - -" {
@@ -341,7 +343,7 @@ func TestBackfillOfAJobThatMustNotOverlapGoesOneAtATimeOldestFirst(t *testing.T)
 			}
 			c.trigger("a")
 			active := c.one(c.claimReady(100))
-			o := c.backfill(BackfillRequest{Job: "a", From: slots[0], To: slots[4]})
+			o := c.backfill(letters.BackfillRequest{Job: "a", From: slots[0], To: slots[4]})
 			for i, at := range []time.Time{slots[0], slots[2], slots[3]} {
 				c.nextBatch()
 				c.nextBatch() // while a run is active
@@ -361,7 +363,7 @@ func TestBackfillOfAJobThatMustNotOverlapGoesOneAtATimeOldestFirst(t *testing.T)
 			}
 			c.finishAll([]scheduler.Assignment{active})
 			c.nextBatch()
-			c.wantProgress(o.ID, OperationDone, 4, 4, 0)
+			c.wantProgress(o.ID, letters.OperationDone, 4, 4, 0)
 			if n := c.count(`SELECT count(*) FROM punctual.runs WHERE status IN ('skipped', 'cancelled')`); n != 0 {
 				t.Errorf("%d were skipped or cancelled", n)
 			}
@@ -373,16 +375,16 @@ func TestBackfillKeepsToItsRateAndCanBeCancelled(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("a", every(time.Minute))
 	to := time.Now().Truncate(time.Minute)
-	o := c.backfill(BackfillRequest{Job: "a", From: to.Add(-9 * time.Minute), To: to, MaxPerSecond: 10})
+	o := c.backfill(letters.BackfillRequest{Job: "a", From: to.Add(-9 * time.Minute), To: to, MaxPerSecond: 10})
 	c.work() // as fast as possible: the operation's row says when the next batch is too early
-	c.wantProgress(o.ID, OperationDone, 9, 9, 0)
+	c.wantProgress(o.ID, letters.OperationDone, 9, 9, 0)
 	// Batches hold two runs each, so the last one comes after 0.8 s.
 	if n := c.count(`SELECT count(*)
 		FROM punctual.operations
 		WHERE finished_at - created_at >= interval '0.8 s'`); n != 1 {
 		t.Errorf("it was faster than its rate")
 	}
-	o = c.backfill(BackfillRequest{Job: "a", From: to.Add(-20 * time.Minute), To: to, MaxPerSecond: 4})
+	o = c.backfill(letters.BackfillRequest{Job: "a", From: to.Add(-20 * time.Minute), To: to, MaxPerSecond: 4})
 	c.nextBatch()
 	c.nextBatch()
 	if _, err := c.CancelOperation(t.Context(), c.tenant, o.ID); err != nil {
@@ -391,10 +393,10 @@ func TestBackfillKeepsToItsRateAndCanBeCancelled(t *testing.T) {
 	if c.batch() {
 		t.Error("work is left")
 	}
-	c.wantProgress(o.ID, OperationCancelled, 20, 2, 0)
-	again := c.backfill(BackfillRequest{Job: "a", From: to.Add(-20 * time.Minute), To: to})
+	c.wantProgress(o.ID, letters.OperationCancelled, 20, 2, 0)
+	again := c.backfill(letters.BackfillRequest{Job: "a", From: to.Add(-20 * time.Minute), To: to})
 	c.batch() // slots that already have their run do not count towards the rate
-	c.wantProgress(again.ID, OperationDone, 20, 20, 0)
+	c.wantProgress(again.ID, letters.OperationDone, 20, 20, 0)
 	if n := c.backfilled(job.ID); n != 20 {
 		t.Errorf("%d runs", n)
 	}
@@ -405,11 +407,11 @@ func TestBackfillGoesOnWhereABatchWasCutOff(t *testing.T) {
 	ctx := t.Context()
 	job := c.create("a", every(time.Minute))
 	to := time.Now().Truncate(time.Minute)
-	c.backfill(BackfillRequest{Job: "a", From: to.Add(-6 * time.Minute), To: to})
+	c.backfill(letters.BackfillRequest{Job: "a", From: to.Add(-6 * time.Minute), To: to})
 	c.work()
-	o := c.backfill(BackfillRequest{Job: "a", From: to.Add(-6 * time.Minute), To: to, Rerun: true, MaxPerSecond: 8})
+	o := c.backfill(letters.BackfillRequest{Job: "a", From: to.Add(-6 * time.Minute), To: to, Rerun: true, MaxPerSecond: 8})
 	c.batch()
-	c.wantProgress(o.ID, OperationRunning, 6, 2, 0)
+	c.wantProgress(o.ID, letters.OperationRunning, 6, 2, 0)
 	c.exec(`UPDATE punctual.operations SET next_at = now()`)
 
 	// Postgres ends the backend after it wrote the runs of its batch and before it commits.
@@ -425,7 +427,7 @@ func TestBackfillGoesOnWhereABatchWasCutOff(t *testing.T) {
 	}
 	died := make(chan error)
 	go func() {
-		_, _, err := c.operate(ctx)
+		_, _, err := c.Operate(ctx)
 		died <- err
 	}()
 	c.waiting(1)
@@ -440,9 +442,9 @@ func TestBackfillGoesOnWhereABatchWasCutOff(t *testing.T) {
 	if _, err := blocker.Exec(ctx, `ROLLBACK`); err != nil {
 		t.Fatal(err)
 	}
-	c.wantProgress(o.ID, OperationRunning, 6, 2, 0)
+	c.wantProgress(o.ID, letters.OperationRunning, 6, 2, 0)
 	c.work()
-	c.wantProgress(o.ID, OperationDone, 6, 6, 0)
+	c.wantProgress(o.ID, letters.OperationDone, 6, 6, 0)
 	if n := c.count(`SELECT count(*)
 		FROM (SELECT FROM punctual.runs WHERE job_id = $1 GROUP BY scheduled_for HAVING count(*) = 2) s`, job.ID); n != 6 {
 		t.Errorf("%d slots were repeated exactly once", n)
@@ -454,13 +456,13 @@ func TestReplicasAtOnceBackfillEachSlotOnce(t *testing.T) {
 	job := c.create("a", every(time.Minute))
 	to := time.Now().Truncate(time.Minute)
 	for range 2 {
-		c.backfill(BackfillRequest{Job: "a", From: to.Add(-600 * time.Minute), To: to})
+		c.backfill(letters.BackfillRequest{Job: "a", From: to.Add(-600 * time.Minute), To: to})
 	}
 	ended := make(chan error)
 	for range 4 {
 		go func() {
 			for {
-				_, left, err := c.operate(t.Context())
+				_, left, err := c.Operate(t.Context())
 				if err == nil { // as if replicas had started the waiting runs
 					_, err = c.db.Pool().Exec(t.Context(),
 						`UPDATE punctual.ready SET due_at = now() + interval '1 hour' WHERE due_at <= now()`)
@@ -487,9 +489,9 @@ func TestBackfillMakesThePartitionsItNeeds(t *testing.T) {
 	c := newClaimer(t)
 	c.create("a", every(24*time.Hour))
 	to := time.Now().UTC().Truncate(24 * time.Hour)
-	o := c.backfill(BackfillRequest{Job: "a", From: to.AddDate(0, 0, -20), To: to})
+	o := c.backfill(letters.BackfillRequest{Job: "a", From: to.AddDate(0, 0, -20), To: to})
 	c.work()
-	c.wantProgress(o.ID, OperationDone, 20, 20, 0)
+	c.wantProgress(o.ID, letters.OperationDone, 20, 20, 0)
 	if _, from, _ := c.days(); from != -20 {
 		t.Errorf("the oldest day is %d", from)
 	}
@@ -499,10 +501,12 @@ func TestBackfillLeavesOutWhatGrewTooOldMeanwhile(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("a")
 	to := began.Add(-30 * time.Minute) // it is a slot of the job
-	o := c.backfill(BackfillRequest{Job: "a", From: to.Add(-4 * time.Hour), To: to})
-	c.options.Retention = time.Since(to) + 150*time.Minute
+	o := c.backfill(letters.BackfillRequest{Job: "a", From: to.Add(-4 * time.Hour), To: to})
+	c.Letters = letters.New(c.db, c.Days, c.definitions, letters.Options{
+		Log: slog.Default(), Retention: time.Since(to) + 150*time.Minute,
+	})
 	c.work()
-	said := orEmpty(c.wantProgress(o.ID, OperationDone, 4, 2, 2).Error)
+	said := orEmpty(c.wantProgress(o.ID, letters.OperationDone, 4, 2, 2).Error)
 	if !strings.Contains(said, pg.Stamp(to.Add(-3*time.Hour))) {
 		t.Errorf("it says %q", said)
 	}
@@ -513,7 +517,7 @@ func TestBackfillLeavesOutWhatGrewTooOldMeanwhile(t *testing.T) {
 
 func TestBackfillOfAJobThatChangesMeanwhile(t *testing.T) {
 	to := time.Now().Truncate(time.Hour)
-	r := BackfillRequest{Job: "a", From: to.Add(-4 * time.Hour), To: to, MaxPerSecond: 4}
+	r := letters.BackfillRequest{Job: "a", From: to.Add(-4 * time.Hour), To: to, MaxPerSecond: 4}
 	t.Run("an edit changes what is sent, and not for which slots", func(t *testing.T) {
 		c := newClaimer(t)
 		job := c.create("a")
@@ -521,7 +525,7 @@ func TestBackfillOfAJobThatChangesMeanwhile(t *testing.T) {
 		c.nextBatch()
 		c.edit("a", every(time.Minute))
 		c.work()
-		c.wantProgress(o.ID, OperationDone, 4, 4, 0)
+		c.wantProgress(o.ID, letters.OperationDone, 4, 4, 0)
 		if n := c.count(`SELECT count(*) FROM punctual.runs WHERE job_id = $1 AND job_version = 2`, job.ID); n != 3 {
 			t.Errorf("%d runs under the new version", n)
 		}
@@ -535,7 +539,7 @@ func TestBackfillOfAJobThatChangesMeanwhile(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.nextBatch()
-		if got := c.wantProgress(o.ID, OperationFailed, 4, 1, 0); orEmpty(got.Error) != "the job was deleted" {
+		if got := c.wantProgress(o.ID, letters.OperationFailed, 4, 1, 0); orEmpty(got.Error) != "the job was deleted" {
 			t.Errorf("it says %q", orEmpty(got.Error))
 		}
 	})
@@ -551,12 +555,12 @@ func TestBackfillOfAJobThatChangesMeanwhile(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.batch()
-		c.wantProgress(o.ID, OperationRunning, 4, 0, 0)
+		c.wantProgress(o.ID, letters.OperationRunning, 4, 0, 0)
 		if err := tx.Rollback(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		c.nextBatch()
-		c.wantProgress(o.ID, OperationRunning, 4, 1, 0)
+		c.wantProgress(o.ID, letters.OperationRunning, 4, 1, 0)
 	})
 }
 
@@ -564,8 +568,8 @@ func TestBackfillOfNothingIsDoneAtOnce(t *testing.T) {
 	c := newClaimer(t)
 	c.create("a", rarely)
 	to := time.Now().Truncate(time.Hour)
-	o := c.backfill(BackfillRequest{Job: "a", From: to.Add(-50 * time.Minute), To: to})
-	c.wantProgress(o.ID, OperationDone, 0, 0, 0)
+	o := c.backfill(letters.BackfillRequest{Job: "a", From: to.Add(-50 * time.Minute), To: to})
+	c.wantProgress(o.ID, letters.OperationDone, 0, 0, 0)
 }
 
 func TestAKindOfOperationOfANewerVersionIsLeftAlone(t *testing.T) {
@@ -573,12 +577,12 @@ func TestAKindOfOperationOfANewerVersionIsLeftAlone(t *testing.T) {
 	c.create("a")
 	c.exec(`ALTER TABLE punctual.operations DROP CONSTRAINT operation_kind_is_replay_resolve_or_backfill`)
 	to := time.Now().Truncate(time.Hour)
-	o := c.backfill(BackfillRequest{Job: "a", From: to.Add(-2 * time.Hour), To: to})
+	o := c.backfill(letters.BackfillRequest{Job: "a", From: to.Add(-2 * time.Hour), To: to})
 	c.exec(`UPDATE punctual.operations SET kind = 'rename'`)
 	if c.batch() {
 		t.Error("work is left for this version")
 	}
-	c.wantProgress(o.ID, OperationRunning, 2, 0, 0)
+	c.wantProgress(o.ID, letters.OperationRunning, 2, 0, 0)
 }
 
 func TestBackfillWorksInEveryExecMode(t *testing.T) {
@@ -589,7 +593,7 @@ func TestBackfillWorksInEveryExecMode(t *testing.T) {
 			for i, options := range [][]func(*scheduler.Definition){{}, {forbid}} {
 				name := fmt.Sprint("a", i)
 				job := c.create(name, options...)
-				r := BackfillRequest{
+				r := letters.BackfillRequest{
 					Job: name, From: first.Add(-time.Minute), To: first.Add(time.Hour + time.Minute),
 					Rerun: true, MaxPerSecond: 1000, Note: "n",
 				}

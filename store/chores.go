@@ -36,7 +36,7 @@ func (s *Store) Chores() []scheduler.Chore {
 	return []scheduler.Chore{
 		{Name: choreSilent, Does: "ending attempts whose targets are silent", Batch: s.EndSilent},
 		{Name: chorePauses, Does: "ending pauses", Batch: s.EndDuePauses},
-		{Name: choreOperations, Does: "work on operations", Batch: s.operate},
+		{Name: choreOperations, Does: "work on operations", Batch: s.Operate},
 		{Name: choreNotices, Does: "creating notices of jobs", Batch: atOnce(s.Notify)},
 		{Name: choreGates, Does: "freeing the gates of jobs", Batch: atOnce(s.FreeGates)},
 		{Name: "maintenance", Does: "maintenance", Every: time.Minute, Batch: atOnce(s.maintain)},

@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"punctual/store/fleet"
 	"punctual/store/pg"
 )
 
@@ -127,7 +129,7 @@ func (c Collector) collectQueues(
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(holds, func(a, b Breaker) int { return b.WaitingRuns - a.WaitingRuns })
+	slices.SortStableFunc(holds, func(a, b fleet.Breaker) int { return b.WaitingRuns - a.WaitingRuns })
 	for _, h := range holds[:min(len(holds), mostHoldsShown)] {
 		gauge(holdDesc, float64(h.WaitingRuns), h.Tenant, h.HeldBy, h.State)
 	}

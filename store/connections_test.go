@@ -91,7 +91,7 @@ func TestAChoreWaitsForNoCaller(t *testing.T) {
 	ctx := bounded(t)
 	_, _, resume := c.ResumeDue(ctx)
 	_, tidy := c.Store.tidyUp(ctx)
-	_, _, operate := c.operate(ctx)
+	_, _, operate := c.Operate(ctx)
 	_, notify := c.Notify(ctx)
 	_, release := c.ReportHolds(ctx, uuid.New(), nil)
 	_, maintain := c.maintain(ctx)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/letters"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -40,7 +41,7 @@ func (c crud) replay(dead uuid.UUID) runs.Record {
 	return run
 }
 
-func (c crud) letters(f DeadLetterFilter) []uuid.UUID {
+func (c crud) letters(f letters.DeadLetterFilter) []uuid.UUID {
 	c.t.Helper()
 	found, _, err := c.ListDeadLetters(c.t.Context(), c.tenant, f)
 	if err != nil {
@@ -86,7 +87,7 @@ func TestReplayMakesANewRunOfADeadOne(t *testing.T) {
 	if err != nil || original.Status != scheduler.StatusDead {
 		t.Errorf("what was final is %s (%v)", original.Status, err)
 	}
-	found, _, err := c.ListDeadLetters(t.Context(), c.tenant, DeadLetterFilter{Resolved: resolved})
+	found, _, err := c.ListDeadLetters(t.Context(), c.tenant, letters.DeadLetterFilter{Resolved: resolved})
 	if err != nil || len(found) != 1 || found[0].ReplayedAs == nil || *found[0].ReplayedAs != run.ID ||
 		orEmpty(found[0].Note) != "replayed as "+run.ID.String() {
 		t.Errorf("the dead letter is %+v (%v)", found, err)
@@ -238,20 +239,20 @@ func TestListDeadLettersSelects(t *testing.T) {
 	}
 	day := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
-		filter DeadLetterFilter
+		filter letters.DeadLetterFilter
 		want   []uuid.UUID
 	}{
-		"open ones":                    {DeadLetterFilter{Resolved: open}, []uuid.UUID{inA[0], inB[0]}},
-		"resolved ones":                {DeadLetterFilter{Resolved: resolved}, []uuid.UUID{inA[1]}},
-		"any":                          {DeadLetterFilter{}, []uuid.UUID{inA[0], inA[1], inB[0]}},
-		"by job":                       {DeadLetterFilter{Job: "a", Resolved: open}, []uuid.UUID{inA[0]}},
-		"by a job's id":                {DeadLetterFilter{Job: a.ID.String()}, inA},
-		"a deleted job only by job_id": {DeadLetterFilter{Job: b.ID.String()}, nil},
-		"by the id of a deleted job":   {DeadLetterFilter{JobID: &b.ID}, inB},
-		"by reason":                    {DeadLetterFilter{Reason: scheduler.ReasonGone}, inA[:1]},
-		"by label":                     {DeadLetterFilter{Labels: map[string]string{"team": "x"}}, inA},
-		"from a slot on, inclusive":    {DeadLetterFilter{From: &day, To: new(day.Add(time.Second))}, inA[:1]},
-		"up to a slot, exclusive":      {DeadLetterFilter{To: &day}, nil},
+		"open ones":                    {letters.DeadLetterFilter{Resolved: open}, []uuid.UUID{inA[0], inB[0]}},
+		"resolved ones":                {letters.DeadLetterFilter{Resolved: resolved}, []uuid.UUID{inA[1]}},
+		"any":                          {letters.DeadLetterFilter{}, []uuid.UUID{inA[0], inA[1], inB[0]}},
+		"by job":                       {letters.DeadLetterFilter{Job: "a", Resolved: open}, []uuid.UUID{inA[0]}},
+		"by a job's id":                {letters.DeadLetterFilter{Job: a.ID.String()}, inA},
+		"a deleted job only by job_id": {letters.DeadLetterFilter{Job: b.ID.String()}, nil},
+		"by the id of a deleted job":   {letters.DeadLetterFilter{JobID: &b.ID}, inB},
+		"by reason":                    {letters.DeadLetterFilter{Reason: scheduler.ReasonGone}, inA[:1]},
+		"by label":                     {letters.DeadLetterFilter{Labels: map[string]string{"team": "x"}}, inA},
+		"from a slot on, inclusive":    {letters.DeadLetterFilter{From: &day, To: new(day.Add(time.Second))}, inA[:1]},
+		"up to a slot, exclusive":      {letters.DeadLetterFilter{To: &day}, nil},
 	} {
 		want := slices.Clone(test.want)
 		slices.SortFunc(want, pg.CompareIDs)
@@ -262,7 +263,7 @@ func TestListDeadLettersSelects(t *testing.T) {
 	var all []uuid.UUID
 	page := pg.Page{Limit: 1}
 	for {
-		found, next, err := c.ListDeadLetters(t.Context(), c.tenant, DeadLetterFilter{Page: page})
+		found, next, err := c.ListDeadLetters(t.Context(), c.tenant, letters.DeadLetterFilter{Page: page})
 		if err != nil || len(found) != 1 {
 			t.Fatalf("page of %d (%v)", len(found), err)
 		}

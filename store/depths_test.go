@@ -8,6 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/fleet"
+	"punctual/store/history"
 	"punctual/store/pg"
 )
 
@@ -54,17 +56,17 @@ func claimedOf(c claimer) int {
 
 func TestDepthsAreCountedUpToACap(t *testing.T) {
 	c := newClaimer(t)
-	c.fill(DepthCap * 15) // a tenth of the rows is due
+	c.fill(pg.DepthCap * 15) // a tenth of the rows is due
 	depths, _, err := c.QueueDepths(t.Context(), c.tenant)
-	if err != nil || depths[0].DueSlots != DepthCap {
+	if err != nil || depths[0].DueSlots != pg.DepthCap {
 		t.Errorf("%+v, error %v", depths, err)
 	}
-	for name, sql := range map[string]string{"of one tenant": selectDepthsOfTenant, "of all": selectDepthsOfAll} {
+	for name, sql := range map[string]string{"of one tenant": fleet.SelectDepthsOfTenant, "of all": fleet.SelectDepthsOfAll} {
 		tenant := int32(0)
-		if sql == selectDepthsOfTenant {
+		if sql == fleet.SelectDepthsOfTenant {
 			tenant = c.tenant
 		}
-		if p := c.explain(sql, tenant, DepthCap, pg.MostInFlight); p.Hit+p.Read > 3*DepthCap {
+		if p := c.explain(sql, tenant, pg.DepthCap, pg.MostInFlight); p.Hit+p.Read > 3*pg.DepthCap {
 			t.Errorf("%s: %d pages", name, p.Hit+p.Read)
 		}
 	}
@@ -75,7 +77,7 @@ func TestWhyATenantsWorkWaitsIsTold(t *testing.T) {
 	c.limit("max_concurrent_runs", 3)
 	job := c.create("job", at(time.Now().Add(-time.Minute))) // it fires now
 	slot, _ := c.next(job.ID)
-	explain := func() Explanation {
+	explain := func() history.Explanation {
 		t.Helper()
 		e, err := c.ExplainJob(t.Context(), c.tenant, job.Definition.Name,
 			func(*time.Location) (time.Time, error) { return slot, nil })
@@ -84,7 +86,7 @@ func TestWhyATenantsWorkWaitsIsTold(t *testing.T) {
 		}
 		return e
 	}
-	if e := explain(); e.Outcome != OutcomeWaiting || strings.Contains(e.Text, "max_concurrent_runs") {
+	if e := explain(); e.Outcome != history.OutcomeWaiting || strings.Contains(e.Text, "max_concurrent_runs") {
 		t.Fatalf("%s: %s", e.Outcome, e.Text)
 	}
 	wish := scheduler.Wish{Tenant: c.tenant, HeldBy: scheduler.LimitConcurrent, Held: time.Minute}

@@ -1,7 +1,8 @@
-// Package store keeps everything durable in Postgres. Here is what callers ask for: dead letters, operations, verify
-// and explain. Store wires the packages below it: claim (what the loops need), the rooms of callers that stand on it
-// (jobs, runs, notices, tenants, secrets), and what all stand on (freeze, definitions, days, audit and pg, which has
-// connections and transactions). Start with package claim.
+// Package store keeps everything durable in Postgres. Store puts the rooms below it together: claim (what the loops
+// need), the rooms of callers that stand on it (jobs, runs, letters, history, fleet, notices, tenants, secrets), and
+// what all stand on (freeze, definitions, days, audit and pg, which has connections and transactions). What is left
+// here needs several rooms: writes with an Idempotency-Key, the chores of a replica, and metrics. Start with package
+// claim.
 //
 // Every statement names the schema, needs no session state and works through a transaction-mode PgBouncer.
 //
@@ -16,7 +17,7 @@
 // row, and no transaction that holds anything else goes back to them. A batch of an operation locks many rows, so it
 // skips rows that are locked and waits for none.
 //
-// Work for a tenant goes through one of three doors, pg.DB.InTx, pg.DB.Reader and readOnly, which make the database act
-// as a role that sees only this tenant's rows. Work for all tenants names pg.Everybody in the tenant's place. Every
-// change on somebody's behalf adds an entry to the audit log in the same transaction: see package audit.
+// Work for a tenant goes through one of three doors, pg.DB.InTx, pg.DB.Reader and pg.DB.ReadOnly, which make the
+// database act as a role that sees only this tenant's rows. Work for all tenants names pg.Everybody in the tenant's
+// place. Every change on somebody's behalf adds an entry to the audit log in the same transaction: see package audit.
 package store

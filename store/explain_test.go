@@ -8,9 +8,10 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/history"
 )
 
-func (c crud) explained(ref string, at time.Time) Explanation {
+func (c crud) explained(ref string, at time.Time) history.Explanation {
 	c.t.Helper()
 	e, err := c.ExplainJob(c.t.Context(), c.tenant, ref, func(*time.Location) (time.Time, error) { return at, nil })
 	if err != nil {
@@ -59,80 +60,80 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		plant   planted
-		outcome Outcome
+		outcome history.Outcome
 		slot    bool
 		says    []string
 	}{
 		{
-			"a run that succeeded", set("attempt = 2"), OutcomeSucceeded, true,
+			"a run that succeeded", set("attempt = 2"), history.OutcomeSucceeded, true,
 			[]string{"ran under version 1", "after 2 attempts"},
 		},
-		{"a late one", set("late = true"), OutcomeSucceeded, true, []string{"late, after the job's tolerance"}},
+		{"a late one", set("late = true"), history.OutcomeSucceeded, true, []string{"late, after the job's tolerance"}},
 		{
-			"a dead run", set("status = 'dead', reason = 'http_5xx', error = 'the target answered 503'"), OutcomeDead, true,
+			"a dead run", set("status = 'dead', reason = 'http_5xx', error = 'the target answered 503'"), history.OutcomeDead, true,
 			[]string{"http_5xx (the target answered 503)"},
 		},
-		{"a cancelled run", set("status = 'cancelled', reason = 'replaced'"), OutcomeCancelled, true, []string{"replaced"}},
-		{"a run that waits", set("status = 'pending', finished_at = NULL"), OutcomeInProgress, true, []string{"pending"}},
+		{"a cancelled run", set("status = 'cancelled', reason = 'replaced'"), history.OutcomeCancelled, true, []string{"replaced"}},
+		{"a run that waits", set("status = 'pending', finished_at = NULL"), history.OutcomeInProgress, true, []string{"pending"}},
 		{
 			"a run that is put off",
 			set("status = 'pending', finished_at = NULL, " +
 				"error = 'waiting: the circuit breaker is open', next_attempt_at = now()"),
-			OutcomeInProgress, true,
+			history.OutcomeInProgress, true,
 			[]string{"pending, waiting: the circuit breaker is open; it is tried again at"},
 		},
 		{
 			"a run that is tried again", set("status = 'retrying', finished_at = NULL, next_attempt_at = now()"),
-			OutcomeInProgress, true,
+			history.OutcomeInProgress, true,
 			[]string{"retrying after 1 attempt;"},
 		},
 		{
 			"a run that is sent", set("status = 'running', fence = 1, finished_at = NULL, started_at = now()"),
-			OutcomeInProgress, true,
+			history.OutcomeInProgress, true,
 			[]string{"attempt 1"},
 		},
 		{
 			"a run whose target works on",
 			set("status = 'running', fence = 1, finished_at = NULL, started_at = now(), accepted_at = now()"),
-			OutcomeInProgress, true,
+			history.OutcomeInProgress, true,
 			[]string{"accepted attempt 1", "and is still working"},
 		},
 		{
-			"a run that was never sent", set("status = 'skipped', reason = 'expired'"), OutcomeSkipped, true,
+			"a run that was never sent", set("status = 'skipped', reason = 'expired'"), history.OutcomeSkipped, true,
 			[]string{"expires_after"},
 		},
-		{"a missed slot", skipped("missed"), OutcomeSkipped, true, []string{"was missed", "one of 2 from"}},
-		{"an overlap", skipped("overlap"), OutcomeSkipped, true, []string{blocker.String()}},
-		{"a slot skipped with its job", skipped("job_deleted"), OutcomeSkipped, true, []string{"the job was deleted"}},
+		{"a missed slot", skipped("missed"), history.OutcomeSkipped, true, []string{"was missed", "one of 2 from"}},
+		{"an overlap", skipped("overlap"), history.OutcomeSkipped, true, []string{blocker.String()}},
+		{"a slot skipped with its job", skipped("job_deleted"), history.OutcomeSkipped, true, []string{"the job was deleted"}},
 		{"a slot in a pause that is over", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
 			pausedBefore(c, job, slots)
 			c.resumed(job.String())
 			return slots[1]
-		}, OutcomeSkipped, true, []string{"while the job was paused from", "(the warehouse moves)"}},
+		}, history.OutcomeSkipped, true, []string{"while the job was paused from", "(the warehouse moves)"}},
 		{"a slot in a pause that lasts", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
 			pausedBefore(c, job, slots)
 			return slots[1]
-		}, OutcomePaused, true, []string{"paused since", "(the warehouse moves)", "when it is resumed"}},
+		}, history.OutcomePaused, true, []string{"paused since", "(the warehouse moves)", "when it is resumed"}},
 		{"a slot that comes in a pause", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
 			pausedBefore(c, job, slots)
 			return slots[4].Add(time.Hour)
-		}, OutcomePaused, true, []string{"unless it is resumed"}},
+		}, history.OutcomePaused, true, []string{"unless it is resumed"}},
 		{"a slot nobody claims", instead(func(c claimer, job uuid.UUID, slots []time.Time) {
 			c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, slots[1])
-		}), OutcomeWaiting, true, []string{"has been due since"}},
+		}), history.OutcomeWaiting, true, []string{"has been due since"}},
 		{
 			"a slot to come", func(_ claimer, _ uuid.UUID, slots []time.Time) time.Time { return slots[4].Add(time.Hour) },
-			OutcomeUpcoming, true,
+			history.OutcomeUpcoming, true,
 			[]string{"is due at"},
 		},
 		{
 			"between slots", func(_ claimer, _ uuid.UUID, slots []time.Time) time.Time { return slots[1].Add(time.Minute) },
-			OutcomeNoSlot, false,
+			history.OutcomeNoSlot, false,
 			[]string{"no slot at that instant under version 1 (every 1h", "the nearest slots are"},
 		},
 		{
 			"before the job", func(_ claimer, _ uuid.UUID, slots []time.Time) time.Time { return slots[0].Add(-time.Hour) },
-			OutcomeBeforeCreated, false,
+			history.OutcomeBeforeCreated, false,
 			[]string{"did not exist yet", "created at"},
 		},
 		{"after the job", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
@@ -140,19 +141,19 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 				c.t.Fatal(err)
 			}
 			return slots[4].Add(time.Hour)
-		}, OutcomeDeleted, false, []string{"deleted at"}},
+		}, history.OutcomeDeleted, false, []string{"deleted at"}},
 		{"after the last slot", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
 			c.exec(`UPDATE punctual.job_versions
 				SET definition = jsonb_set(definition::jsonb, '{schedule,ends_at}', to_jsonb($2::text))::json
 				WHERE job_id = $1`, job, slots[4].Format(time.RFC3339))
 			c.complete(job)
 			return slots[4].Add(time.Hour)
-		}, OutcomeCompleted, false, []string{"had completed at"}},
+		}, history.OutcomeCompleted, false, []string{"had completed at"}},
 		{"a skipped slot that was backfilled", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
 			c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, scheduler.SlotRunID(job, slots[2]))
 			c.skippedAt(job, slots[2], slots[2], 1)
 			return slots[2]
-		}, OutcomeSucceeded, true, []string{
+		}, history.OutcomeSucceeded, true, []string{
 			"ran in a backfill of 20", "under version 1 and succeeded", "Before, it had been skipped: missed.",
 		}},
 		{"a backfilled slot from before the job", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
@@ -160,13 +161,13 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 			c.ranAt(job, scheduler.SlotRunID(job, at), at)
 			c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, scheduler.SlotRunID(job, at))
 			return at
-		}, OutcomeSucceeded, true, []string{"ran in a backfill of 20"}},
+		}, history.OutcomeSucceeded, true, []string{"ran in a backfill of 20"}},
 		{"before what is kept", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
 			c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '40 days' WHERE job_id = $1`, job)
 			return slots[1].Add(-35 * 24 * time.Hour)
-		}, OutcomeUnknown, true, []string{"is no longer kept"}},
+		}, history.OutcomeUnknown, true, []string{"is no longer kept"}},
 		{
-			"a slot that vanished", instead(func(claimer, uuid.UUID, []time.Time) {}), OutcomeUnaccounted, true,
+			"a slot that vanished", instead(func(claimer, uuid.UUID, []time.Time) {}), history.OutcomeUnaccounted, true,
 			[]string{"neither a run nor a recorded skip"},
 		},
 	} {
@@ -232,7 +233,7 @@ func TestExplainKnowsWhenAForgottenJobWasCompleted(t *testing.T) {
 	if n, _, err := c.ForgetCompletedJobs(t.Context()); err != nil || n != 1 {
 		t.Fatalf("%d forgotten, %v", n, err)
 	}
-	if e := c.explained(job.ID.String(), time.Now().Add(-24*time.Hour)); e.Outcome != OutcomeDeleted {
+	if e := c.explained(job.ID.String(), time.Now().Add(-24*time.Hour)); e.Outcome != history.OutcomeDeleted {
 		t.Errorf("a day ago: %s: %s", e.Outcome, e.Text)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"punctual/scheduler"
 	"punctual/store/audit"
 	"punctual/store/freeze"
+	"punctual/store/history"
 	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/tenants"
@@ -91,7 +92,7 @@ func TestNothingIsClaimedWhileTheDeploymentIsFrozen(t *testing.T) {
 			t.Errorf("%s: %+v", what, b)
 		}
 	}
-	if e := c.explained("slot", slot); e.Outcome != OutcomeWaiting ||
+	if e := c.explained("slot", slot); e.Outcome != history.OutcomeWaiting ||
 		!strings.Contains(e.Text, "the deployment is frozen since") || !strings.Contains(e.Text, "the warehouse burns") {
 		t.Errorf("%s: %s", e.Outcome, e.Text)
 	}
@@ -294,7 +295,9 @@ func TestVerifyKnowsWhatIsFrozen(t *testing.T) {
 		WHERE job_id = $1`, job.ID)
 	overdue := func() bool {
 		found, _ := c.verified()
-		return slices.ContainsFunc(found, func(v string) bool { return strings.Contains(v, string(ViolationOverdue)) })
+		return slices.ContainsFunc(found, func(v string) bool {
+			return strings.Contains(v, string(history.ViolationOverdue))
+		})
 	}
 	if !overdue() {
 		t.Fatal("nothing is overdue")

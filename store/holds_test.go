@@ -10,6 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/fleet"
+	"punctual/store/history"
 	"punctual/store/jobs"
 )
 
@@ -199,7 +201,7 @@ func TestHoldsAreListedAndReset(t *testing.T) {
 	recovering := openHold("a.test:443")
 	recovering.State = scheduler.HoldRecovering
 	other.report(recovering)
-	list := func() []Breaker {
+	list := func() []fleet.Breaker {
 		holds, err := c.Holds(t.Context(), c.tenant)
 		if err != nil {
 			t.Fatal(err)
@@ -283,14 +285,14 @@ func TestARunThatWaitsBeyondItsBoundIsAViolation(t *testing.T) {
 	c := newClaimer(t)
 	a := c.manual("held")
 	c.finish(hold(a, down, a.Lease.ClaimedAt, time.Hour))
-	violations := func() (kinds []ViolationKind) {
+	violations := func() (kinds []history.ViolationKind) {
 		now, err := c.Now(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		summary, err := c.Verify(t.Context(), VerifyOptions{
+		summary, err := c.Verify(t.Context(), history.VerifyOptions{
 			From: now.Add(-24 * time.Hour), To: now, Grace: time.Second,
-			Report: func(v Violation) error { kinds = append(kinds, v.Kind); return nil },
+			Report: func(v history.Violation) error { kinds = append(kinds, v.Kind); return nil },
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -12,7 +12,9 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/history"
 	"punctual/store/jobs"
+	"punctual/store/letters"
 )
 
 // tell makes the runs that send the notices that are due.
@@ -314,13 +316,13 @@ func TestADeadNotice(t *testing.T) {
 	c.later()
 	c.wantHeard("") // a dead notice makes no notice about itself
 	c.edit("job", func(d *scheduler.Definition) { d.Notify[0].URL = "https://elsewhere.example/" })
-	letters, _, err := c.ListDeadLetters(t.Context(), c.tenant, DeadLetterFilter{Resolved: open, Notices: true})
-	if err != nil || len(letters) != 1 || letters[0].RunID != dead.RunID || orEmpty(letters[0].NotifyURL) != hook {
-		t.Fatalf("dead notices %+v (%v)", letters, err)
+	found, _, err := c.ListDeadLetters(t.Context(), c.tenant, letters.DeadLetterFilter{Resolved: open, Notices: true})
+	if err != nil || len(found) != 1 || found[0].RunID != dead.RunID || orEmpty(found[0].NotifyURL) != hook {
+		t.Fatalf("dead notices %+v (%v)", found, err)
 	}
-	letters, _, err = c.ListDeadLetters(t.Context(), c.tenant, DeadLetterFilter{Resolved: open})
-	if err != nil || len(letters) != 1 || letters[0].Trigger != scheduler.TriggerManual {
-		t.Fatalf("dead letters %+v (%v)", letters, err)
+	found, _, err = c.ListDeadLetters(t.Context(), c.tenant, letters.DeadLetterFilter{Resolved: open})
+	if err != nil || len(found) != 1 || found[0].Trigger != scheduler.TriggerManual {
+		t.Fatalf("dead letters %+v (%v)", found, err)
 	}
 	run := c.replay(dead.RunID)
 	if run.Trigger != scheduler.TriggerNotify || run.ReplayOf == nil || run.MaxAttempts != 5 {
@@ -411,13 +413,15 @@ func TestNoticesAndBulkReplays(t *testing.T) {
 	c.dies("job")
 	c.tell()                                                     // two notices wait in ready
 	for notices, want := range map[bool]int{false: 1, true: 2} { // one for the job, and one for each of its URLs
-		r := BulkRequest{Kind: OperationReplay, LatestPerJob: true, Filter: DeadLetterFilter{Notices: notices}}
+		r := letters.BulkRequest{
+			Kind: letters.OperationReplay, LatestPerJob: true, Filter: letters.DeadLetterFilter{Notices: notices},
+		}
 		if n, err := c.CountDeadLetters(t.Context(), c.tenant, r); err != nil || n != want {
 			t.Errorf("of notices %t: %d (%v)", notices, n, err)
 		}
 	}
-	runs, notices := c.start(BulkRequest{Kind: OperationReplay}),
-		c.start(BulkRequest{Kind: OperationReplay, Filter: DeadLetterFilter{Notices: true}})
+	runs, notices := c.start(letters.BulkRequest{Kind: letters.OperationReplay}),
+		c.start(letters.BulkRequest{Kind: letters.OperationReplay, Filter: letters.DeadLetterFilter{Notices: true}})
 	c.batch()
 	c.batch()
 	if o := c.operation(runs.ID); o.Done != 1 { // the first of the two dead runs
@@ -480,14 +484,14 @@ func TestANoticeIsNoSlotsRun(t *testing.T) {
 	a := c.wantHeard("failing 1, dead 1")
 	c.finish(buried(a))
 	c.exec(`UPDATE punctual.schedules SET enabled = false WHERE job_id = $1`, job.ID)
-	lines, summary := c.verified(func(o *VerifyOptions) { o.From, o.To = slot.Add(-time.Hour), slot })
+	lines, summary := c.verified(func(o *history.VerifyOptions) { o.From, o.To = slot.Add(-time.Hour), slot })
 	if len(lines) != 0 || summary.Slots != 1 || summary.Waiting != 0 {
 		t.Errorf("verify finds %q, %+v", lines, summary)
 	}
-	if e := c.explained("job", slot); e.Outcome != OutcomeDead {
+	if e := c.explained("job", slot); e.Outcome != history.OutcomeDead {
 		t.Errorf("the slot: %+v", e)
 	}
-	if e := c.explained("job", a.ScheduledFor); e.Outcome != OutcomeNoSlot {
+	if e := c.explained("job", a.ScheduledFor); e.Outcome != history.OutcomeNoSlot {
 		t.Errorf("the notice's instant: %+v", e)
 	}
 }

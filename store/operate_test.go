@@ -10,11 +10,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/letters"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
 
-func (c crud) start(r BulkRequest) Operation {
+func (c crud) start(r letters.BulkRequest) letters.Operation {
 	c.t.Helper()
 	o, err := c.For(c.tenant).StartOperation(c.t.Context(), r)
 	if err != nil {
@@ -23,7 +24,7 @@ func (c crud) start(r BulkRequest) Operation {
 	return o
 }
 
-func (c crud) operation(id uuid.UUID) Operation {
+func (c crud) operation(id uuid.UUID) letters.Operation {
 	c.t.Helper()
 	o, err := c.GetOperation(c.t.Context(), c.tenant, id)
 	if err != nil {
@@ -35,7 +36,7 @@ func (c crud) operation(id uuid.UUID) Operation {
 // batch does one batch, and reports whether an operation has work left.
 func (c crud) batch() bool {
 	c.t.Helper()
-	_, left, err := c.operate(c.t.Context())
+	_, left, err := c.Operate(c.t.Context())
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -43,11 +44,11 @@ func (c crud) batch() bool {
 }
 
 // wantProgress fails the test unless the operation has this state and these counts.
-func (c crud) wantProgress(id uuid.UUID, state OperationState, matched, done, failed int) Operation {
+func (c crud) wantProgress(id uuid.UUID, state letters.OperationState, matched, done, failed int) letters.Operation {
 	c.t.Helper()
 	o := c.operation(id)
 	if o.State != state || o.Matched != matched || o.Done != done || o.Failed != failed ||
-		(o.FinishedAt != nil) != (state != OperationRunning) {
+		(o.FinishedAt != nil) != (state != letters.OperationRunning) {
 		c.t.Errorf("operation %+v; want %s, %d matched, %d done, %d failed", o, state, matched, done, failed)
 	}
 	return o
@@ -69,7 +70,7 @@ func TestBulkReplay(t *testing.T) {
 		c.create("b")
 		c.die("a", 3)
 		c.die("b", 1)
-		r := BulkRequest{Kind: OperationReplay, Filter: DeadLetterFilter{Job: "a"}, Note: "why"}
+		r := letters.BulkRequest{Kind: letters.OperationReplay, Filter: letters.DeadLetterFilter{Job: "a"}, Note: "why"}
 		if n, err := c.CountDeadLetters(t.Context(), c.tenant, r); err != nil || n != 3 {
 			t.Fatalf("a dry run counts %d (%v)", n, err)
 		}
@@ -77,16 +78,16 @@ func TestBulkReplay(t *testing.T) {
 			t.Fatalf("a dry run started something")
 		}
 		o := c.start(r)
-		c.wantProgress(o.ID, OperationRunning, 3, 0, 0)
+		c.wantProgress(o.ID, letters.OperationRunning, 3, 0, 0)
 		if !c.wants(choreOperations) {
 			t.Error("no heartbeat asks for it")
 		}
 		late := c.die("a", 1)
 		for c.batch() {
 		}
-		c.wantProgress(o.ID, OperationDone, 3, 3, 0)
+		c.wantProgress(o.ID, letters.OperationDone, 3, 3, 0)
 		c.wantReplays(3)
-		if got := c.letters(DeadLetterFilter{Job: "a", Resolved: open}); !slices.Equal(got, late) {
+		if got := c.letters(letters.DeadLetterFilter{Job: "a", Resolved: open}); !slices.Equal(got, late) {
 			t.Errorf("open are %v", got)
 		}
 		if n := c.count(`SELECT count(*)
@@ -103,15 +104,15 @@ func TestBulkReplay(t *testing.T) {
 		c.create("a")
 		c.create("b")
 		want := []uuid.UUID{c.die("a", 3)[2], c.die("b", 2)[1]}
-		r := BulkRequest{Kind: OperationReplay, LatestPerJob: true}
+		r := letters.BulkRequest{Kind: letters.OperationReplay, LatestPerJob: true}
 		if n, err := c.CountDeadLetters(t.Context(), c.tenant, r); err != nil || n != 2 {
 			t.Errorf("a dry run counts %d (%v)", n, err)
 		}
 		o := c.start(r)
 		for c.batch() {
 		}
-		c.wantProgress(o.ID, OperationDone, 2, 2, 0)
-		got := c.letters(DeadLetterFilter{Resolved: resolved})
+		c.wantProgress(o.ID, letters.OperationDone, 2, 2, 0)
+		got := c.letters(letters.DeadLetterFilter{Resolved: resolved})
 		slices.SortFunc(want, pg.CompareIDs)
 		if !slices.Equal(got, want) {
 			t.Errorf("replayed %v, want %v", got, want)
@@ -121,10 +122,10 @@ func TestBulkReplay(t *testing.T) {
 		c := newCRUD(t)
 		c.create("a")
 		c.die("a", 9)
-		o := c.start(BulkRequest{Kind: OperationReplay, MaxPerSecond: 10})
+		o := c.start(letters.BulkRequest{Kind: letters.OperationReplay, MaxPerSecond: 10})
 		for c.batch() { // as fast as possible: the operation's row says when the next batch is too early
 		}
-		c.wantProgress(o.ID, OperationDone, 9, 9, 0)
+		c.wantProgress(o.ID, letters.OperationDone, 9, 9, 0)
 		// Batches hold two runs each, so the last one comes after 0.8 s.
 		if n := c.count(`SELECT count(*)
 			FROM punctual.operations
@@ -134,8 +135,8 @@ func TestBulkReplay(t *testing.T) {
 	})
 	t.Run("of nothing is done at once", func(t *testing.T) {
 		c := newCRUD(t)
-		o := c.start(BulkRequest{Kind: OperationReplay})
-		c.wantProgress(o.ID, OperationDone, 0, 0, 0)
+		o := c.start(letters.BulkRequest{Kind: letters.OperationReplay})
+		c.wantProgress(o.ID, letters.OperationDone, 0, 0, 0)
 	})
 	t.Run("counts as failed what has gone meanwhile, and goes on", func(t *testing.T) {
 		c := newCRUD(t)
@@ -143,14 +144,14 @@ func TestBulkReplay(t *testing.T) {
 		c.create("gone")
 		dead := c.die("a", 2)
 		c.die("gone", 1)
-		o := c.start(BulkRequest{Kind: OperationReplay})
+		o := c.start(letters.BulkRequest{Kind: letters.OperationReplay})
 		c.replay(dead[0])
 		if err := c.DeleteJob(t.Context(), c.tenant, "gone", nil); err != nil {
 			t.Fatal(err)
 		}
 		for c.batch() {
 		}
-		if got := c.wantProgress(o.ID, OperationDone, 3, 1, 2); got.Error == nil {
+		if got := c.wantProgress(o.ID, letters.OperationDone, 3, 1, 2); got.Error == nil {
 			t.Error("it does not say what failed")
 		}
 		c.wantReplays(2)
@@ -161,12 +162,13 @@ func TestBulkReplay(t *testing.T) {
 		c.create("b")
 		inA := c.die("a", 3)
 		c.die("b", 2)
-		o := c.start(BulkRequest{Kind: OperationReplay})
+		o := c.start(letters.BulkRequest{Kind: letters.OperationReplay})
 		next := func() { c.exec(`UPDATE punctual.operations SET next_at = now()`); c.batch() }
 		next()
 		next()
 		for i, dead := range inA {
-			c.wantProgress(o.ID, map[bool]OperationState{true: OperationDone, false: OperationRunning}[i == 2], 5, 3+i, 0)
+			state := map[bool]letters.OperationState{true: letters.OperationDone, false: letters.OperationRunning}[i == 2]
+			c.wantProgress(o.ID, state, 5, 3+i, 0)
 			runs := slices.DeleteFunc(c.claimAll(uuid.New()), func(a scheduler.Assignment) bool { return a.Job.Name == "b" })
 			if len(runs) != 1 || runs[0].WebhookID != dead {
 				t.Fatalf("replay %d: claimed %+v", i, runs)
@@ -183,7 +185,7 @@ func TestReplaysMakeThePartitionTheyNeed(t *testing.T) {
 	c := newCRUD(t)
 	c.create("a")
 	c.die("a", 2)
-	o := c.start(BulkRequest{Kind: OperationReplay})
+	o := c.start(letters.BulkRequest{Kind: letters.OperationReplay})
 	today := time.Now().UTC().Format("20060102")
 	c.exec(`DROP TABLE punctual.runs_` + today + `, punctual.attempts_` + today + `, punctual.run_data_` + today)
 	for n := 0; c.batch(); n++ {
@@ -191,7 +193,7 @@ func TestReplaysMakeThePartitionTheyNeed(t *testing.T) {
 			t.Fatal("it is tried again and again")
 		}
 	}
-	c.wantProgress(o.ID, OperationDone, 2, 2, 0)
+	c.wantProgress(o.ID, letters.OperationDone, 2, 2, 0)
 }
 
 func TestBulkResolve(t *testing.T) {
@@ -200,16 +202,16 @@ func TestBulkResolve(t *testing.T) {
 	c.create("b")
 	c.die("a", 2)
 	left := c.die("b", 1)
-	o := c.start(BulkRequest{
-		Kind: OperationResolve, Filter: DeadLetterFilter{Labels: map[string]string{"team": "x"}}, Note: "known",
+	o := c.start(letters.BulkRequest{
+		Kind: letters.OperationResolve, Filter: letters.DeadLetterFilter{Labels: map[string]string{"team": "x"}}, Note: "known",
 	})
 	for c.batch() {
 	}
-	c.wantProgress(o.ID, OperationDone, 2, 2, 0)
+	c.wantProgress(o.ID, letters.OperationDone, 2, 2, 0)
 	if n := c.count(`SELECT count(*) FROM punctual.dead_letters WHERE note = 'known' AND replayed_as IS NULL`); n != 2 {
 		t.Errorf("%d resolved", n)
 	}
-	if got := c.letters(DeadLetterFilter{Resolved: open}); !slices.Equal(got, left) {
+	if got := c.letters(letters.DeadLetterFilter{Resolved: open}); !slices.Equal(got, left) {
 		t.Errorf("open are %v", got)
 	}
 	c.wantReplays(0)
@@ -219,11 +221,12 @@ func TestTwoOperationsNeverShareADeadLetter(t *testing.T) {
 	c := newCRUD(t)
 	c.create("a")
 	c.die("a", 2)
-	first, second := c.start(BulkRequest{Kind: OperationReplay}), c.start(BulkRequest{Kind: OperationReplay})
+	replay := letters.BulkRequest{Kind: letters.OperationReplay}
+	first, second := c.start(replay), c.start(replay)
 	for c.batch() {
 	}
-	c.wantProgress(first.ID, OperationDone, 2, 2, 0)
-	c.wantProgress(second.ID, OperationDone, 0, 0, 0)
+	c.wantProgress(first.ID, letters.OperationDone, 2, 2, 0)
+	c.wantProgress(second.ID, letters.OperationDone, 0, 0, 0)
 	c.wantReplays(2)
 }
 
@@ -231,22 +234,22 @@ func TestCancelOperation(t *testing.T) {
 	c := newCRUD(t)
 	c.create("a")
 	c.die("a", 5)
-	o := c.start(BulkRequest{Kind: OperationReplay, MaxPerSecond: 8})
+	o := c.start(letters.BulkRequest{Kind: letters.OperationReplay, MaxPerSecond: 8})
 	c.batch()
 	for range 2 {
-		if got, err := c.CancelOperation(t.Context(), c.tenant, o.ID); err != nil || got.State != OperationCancelled {
+		if got, err := c.CancelOperation(t.Context(), c.tenant, o.ID); err != nil || got.State != letters.OperationCancelled {
 			t.Fatalf("%+v (%v)", got, err)
 		}
 	}
 	if c.batch() {
 		t.Error("work is left")
 	}
-	c.wantProgress(o.ID, OperationCancelled, 5, 2, 0)
+	c.wantProgress(o.ID, letters.OperationCancelled, 5, 2, 0)
 	c.wantReplays(2)
-	again := c.start(BulkRequest{Kind: OperationReplay})
+	again := c.start(letters.BulkRequest{Kind: letters.OperationReplay})
 	for c.batch() {
 	}
-	c.wantProgress(again.ID, OperationDone, 3, 3, 0)
+	c.wantProgress(again.ID, letters.OperationDone, 3, 3, 0)
 	c.wantReplays(5)
 	_, err := c.CancelOperation(t.Context(), c.tenant, again.ID)
 	wantError(t, err, ErrState)
@@ -259,9 +262,9 @@ func TestOperationGoesOnWhenAWorkerDiesInABatch(t *testing.T) {
 	ctx := t.Context()
 	c.create("a")
 	c.die("a", 6)
-	o := c.start(BulkRequest{Kind: OperationReplay, MaxPerSecond: 8})
+	o := c.start(letters.BulkRequest{Kind: letters.OperationReplay, MaxPerSecond: 8})
 	c.batch()
-	c.wantProgress(o.ID, OperationRunning, 6, 2, 0)
+	c.wantProgress(o.ID, letters.OperationRunning, 6, 2, 0)
 	c.exec(`UPDATE punctual.operations SET next_at = now()`)
 
 	// Postgres ends the backend after it wrote the runs of its batch and before it commits.
@@ -277,7 +280,7 @@ func TestOperationGoesOnWhenAWorkerDiesInABatch(t *testing.T) {
 	}
 	died := make(chan error)
 	go func() {
-		_, _, err := c.operate(ctx)
+		_, _, err := c.Operate(ctx)
 		died <- err
 	}()
 	c.waiting(1)
@@ -292,11 +295,11 @@ func TestOperationGoesOnWhenAWorkerDiesInABatch(t *testing.T) {
 	if _, err := blocker.Exec(ctx, `ROLLBACK`); err != nil {
 		t.Fatal(err)
 	}
-	c.wantProgress(o.ID, OperationRunning, 6, 2, 0)
+	c.wantProgress(o.ID, letters.OperationRunning, 6, 2, 0)
 	c.wantReplays(2)
 	for c.batch() {
 	}
-	c.wantProgress(o.ID, OperationDone, 6, 6, 0)
+	c.wantProgress(o.ID, letters.OperationDone, 6, 6, 0)
 	c.wantReplays(6)
 }
 
@@ -305,13 +308,13 @@ func TestReplicasAtOnceReplayEachDeadLetterOnce(t *testing.T) {
 	c.create("a")
 	c.create("b")
 	dead := append(c.die("a", 10), c.die("b", 10)...)
-	first := c.start(BulkRequest{Kind: OperationReplay, Filter: DeadLetterFilter{Job: "a"}, MaxPerSecond: 100})
-	second := c.start(BulkRequest{Kind: OperationReplay, MaxPerSecond: 100})
+	first := c.start(letters.BulkRequest{Kind: letters.OperationReplay, Filter: letters.DeadLetterFilter{Job: "a"}, MaxPerSecond: 100})
+	second := c.start(letters.BulkRequest{Kind: letters.OperationReplay, MaxPerSecond: 100})
 	ended := make(chan error)
 	for range 3 {
 		go func() {
 			for {
-				if _, left, err := c.operate(t.Context()); err != nil || !left {
+				if _, left, err := c.Operate(t.Context()); err != nil || !left {
 					ended <- err
 					return
 				}
@@ -330,7 +333,7 @@ func TestReplicasAtOnceReplayEachDeadLetterOnce(t *testing.T) {
 	}
 	c.wantReplays(20)
 	for _, id := range []uuid.UUID{first.ID, second.ID} {
-		if o := c.operation(id); o.State != OperationDone || o.Done+o.Failed != 10 {
+		if o := c.operation(id); o.State != letters.OperationDone || o.Done+o.Failed != 10 {
 			t.Errorf("operation %+v", o)
 		}
 	}
@@ -340,13 +343,13 @@ func TestOperationThatCannotBeCarriedOnFailsAndSaysWhy(t *testing.T) {
 	c := newCRUD(t)
 	c.create("a")
 	dead := c.die("a", 1)
-	o := c.start(BulkRequest{Kind: OperationReplay})
+	o := c.start(letters.BulkRequest{Kind: letters.OperationReplay})
 	c.exec(`ALTER TABLE punctual.runs ADD CONSTRAINT no_more_replays CHECK (trigger <> 'replay')`)
 	c.batch()
-	if got := c.wantProgress(o.ID, OperationFailed, 1, 0, 0); got.Error == nil {
+	if got := c.wantProgress(o.ID, letters.OperationFailed, 1, 0, 0); got.Error == nil {
 		t.Error("it does not say why")
 	}
-	if got := c.letters(DeadLetterFilter{Resolved: open}); !slices.Equal(got, dead) ||
+	if got := c.letters(letters.DeadLetterFilter{Resolved: open}); !slices.Equal(got, dead) ||
 		c.count(`SELECT count(operation) FROM punctual.dead_letters`) != 0 {
 		t.Errorf("open are %v", got)
 	}
@@ -359,12 +362,12 @@ func TestListOperationsPages(t *testing.T) {
 	c := newCRUD(t)
 	var want []uuid.UUID
 	for range 3 {
-		want = append([]uuid.UUID{c.start(BulkRequest{
-			Kind: OperationResolve, Filter: DeadLetterFilter{To: new(time.Unix(0, 0))},
+		want = append([]uuid.UUID{c.start(letters.BulkRequest{
+			Kind: letters.OperationResolve, Filter: letters.DeadLetterFilter{To: new(time.Unix(0, 0))},
 		}).ID}, want...)
 	}
 	var got []uuid.UUID
-	f := OperationFilter{State: OperationDone, Page: pg.Page{Limit: 2}}
+	f := letters.OperationFilter{State: letters.OperationDone, Page: pg.Page{Limit: 2}}
 	for {
 		found, next, err := c.ListOperations(t.Context(), c.tenant, f)
 		if err != nil {
@@ -381,7 +384,8 @@ func TestListOperationsPages(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("pages of %v, want %v", got, want)
 	}
-	if found, _, err := c.ListOperations(t.Context(), c.tenant, OperationFilter{State: OperationRunning}); err != nil ||
+	running := letters.OperationFilter{State: letters.OperationRunning}
+	if found, _, err := c.ListOperations(t.Context(), c.tenant, running); err != nil ||
 		len(found) != 0 {
 		t.Errorf("%d are running (%v)", len(found), err)
 	}
@@ -395,7 +399,7 @@ func TestDeadLettersWorkInEveryExecMode(t *testing.T) {
 			job := c.create("a", forbid, labelled("x", "y"))
 			dead := c.die("a", 4)
 			c.finish(c.claimOnly(c.replay(dead[0])), scheduler.Bury, scheduler.ReasonTimeout)
-			filter := DeadLetterFilter{
+			filter := letters.DeadLetterFilter{
 				Job: "a", JobID: &job.ID, Reason: scheduler.ReasonHTTP5xx,
 				From: new(time.Unix(0, 0)), To: new(time.Now().Add(time.Hour)),
 				Labels: map[string]string{"x": "y"}, Resolved: open, Page: pg.Page{Limit: 2},
@@ -403,25 +407,26 @@ func TestDeadLettersWorkInEveryExecMode(t *testing.T) {
 			if found, next, err := c.ListDeadLetters(ctx, c.tenant, filter); err != nil || len(found) != 2 || next == "" {
 				t.Errorf("%d dead letters, %v", len(found), err)
 			}
-			r := BulkRequest{Kind: OperationReplay, Filter: filter, LatestPerJob: true, MaxPerSecond: 5, Note: "n"}
+			r := letters.BulkRequest{Kind: letters.OperationReplay, Filter: filter, LatestPerJob: true, MaxPerSecond: 5, Note: "n"}
 			if n, err := c.CountDeadLetters(ctx, c.tenant, r); err != nil || n != 1 {
 				t.Errorf("%d counted, %v", n, err)
 			}
 			o := c.start(r)
 			for c.batch() {
 			}
-			c.wantProgress(o.ID, OperationDone, 1, 1, 0)
-			o = c.start(BulkRequest{Kind: OperationResolve, Filter: filter})
+			c.wantProgress(o.ID, letters.OperationDone, 1, 1, 0)
+			o = c.start(letters.BulkRequest{Kind: letters.OperationResolve, Filter: filter})
 			for c.batch() {
 			}
-			c.wantProgress(o.ID, OperationDone, 2, 2, 0)
+			c.wantProgress(o.ID, letters.OperationDone, 2, 2, 0)
 			if _, err := c.ResolveDeadLetter(ctx, c.tenant, dead[1], ""); err != nil {
 				t.Error(err)
 			}
-			if _, err := c.CancelOperation(ctx, c.tenant, c.start(BulkRequest{Kind: OperationReplay}).ID); err != nil {
+			started := c.start(letters.BulkRequest{Kind: letters.OperationReplay})
+			if _, err := c.CancelOperation(ctx, c.tenant, started.ID); err != nil {
 				t.Error(err)
 			}
-			if found, _, err := c.ListOperations(ctx, c.tenant, OperationFilter{}); err != nil || len(found) != 3 {
+			if found, _, err := c.ListOperations(ctx, c.tenant, letters.OperationFilter{}); err != nil || len(found) != 3 {
 				t.Errorf("%d operations, %v", len(found), err)
 			}
 		})

@@ -12,6 +12,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/jobs"
+	"punctual/store/letters"
 )
 
 func overlapping(p scheduler.ConcurrencyPolicy) func(*scheduler.Definition) {
@@ -165,12 +166,12 @@ func TestAJobThatMayOverlapAgainIsNotHeldUpInOperations(t *testing.T) {
 	dead := c.die("job", 3)
 	c.one(c.slot(job.ID, 1))
 	c.edit("job", overlapping(scheduler.PolicyAllow))
-	c.backfill(BackfillRequest{Job: "job", From: began.Add(-20 * time.Hour), To: began.Add(-5 * time.Hour)})
+	c.backfill(letters.BackfillRequest{Job: "job", From: began.Add(-20 * time.Hour), To: began.Add(-5 * time.Hour)})
 	c.nextBatch()
 	if n := c.backfilled(job.ID); n < 15 {
 		t.Errorf("%d of 15 slots are backfilled at once", n)
 	}
-	c.start(BulkRequest{Kind: OperationReplay})
+	c.start(letters.BulkRequest{Kind: letters.OperationReplay})
 	c.nextBatch()
 	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE replay_of = ANY($1)`, dead); n != 3 {
 		t.Errorf("%d of 3 dead letters are replayed at once", n)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"punctual/scheduler"
+	"punctual/store/history"
 	"punctual/store/pg"
 )
 
@@ -19,30 +20,30 @@ func TestAnInstantOfThePastKeepsItsNominalTime(t *testing.T) {
 		trigger scheduler.Trigger
 		late    bool
 		says    string // the text of explain after the claim
-		outcome Outcome
+		outcome history.Outcome
 	}{
 		{
 			name: "within the tolerance it is not late", ago: 20 * time.Second, trigger: scheduler.TriggerSchedule,
-			says: "has a run under version 1", outcome: OutcomeInProgress,
+			says: "has a run under version 1", outcome: history.OutcomeInProgress,
 		},
 		{
 			name: "beyond it it is", ago: 2 * time.Hour, trigger: scheduler.TriggerCatchup, late: true,
-			says: "has a run under version 1", outcome: OutcomeInProgress,
+			says: "has a run under version 1", outcome: history.OutcomeInProgress,
 		},
 		{
 			name: "a day of which there is no partition is made", ago: 20 * 24 * time.Hour, trigger: scheduler.TriggerCatchup,
-			late: true, says: "has a run under version 1", outcome: OutcomeInProgress,
+			late: true, says: "has a run under version 1", outcome: history.OutcomeInProgress,
 		},
 		{
-			name: "a policy that skips what is missed skips it", ago: 2 * time.Hour, says: "was missed", outcome: OutcomeSkipped,
+			name: "a policy that skips what is missed skips it", ago: 2 * time.Hour, says: "was missed", outcome: history.OutcomeSkipped,
 			policy: func(d *scheduler.Definition) { d.Missed.Policy = scheduler.MissedSkip },
 		},
 		{
-			name: "so does a window that it lies beyond", ago: 2 * time.Hour, says: "was missed", outcome: OutcomeSkipped,
+			name: "so does a window that it lies beyond", ago: 2 * time.Hour, says: "was missed", outcome: history.OutcomeSkipped,
 			policy: func(d *scheduler.Definition) { d.Missed.Window = scheduler.DurationOf(time.Hour) },
 		},
 		{
-			name: "it expires by its nominal time", ago: 2 * time.Hour, says: "expires_after", outcome: OutcomeSkipped,
+			name: "it expires by its nominal time", ago: 2 * time.Hour, says: "expires_after", outcome: history.OutcomeSkipped,
 			policy: func(d *scheduler.Definition) { d.ExpiresAfter = scheduler.DurationOf(time.Hour) },
 		},
 	} {
@@ -58,7 +59,7 @@ func TestAnInstantOfThePastKeepsItsNominalTime(t *testing.T) {
 			if !job.NextScheduledFor.Equal(nominal) || !job.NextRunAt.Equal(nominal) || !c.woken() {
 				t.Fatalf("next slot %v, due %v, want %s, and the loop woken", job.NextScheduledFor, job.NextRunAt, nominal)
 			}
-			if e := c.explained("j", nominal); e.Outcome != OutcomeWaiting || e.Version != 1 || e.Slot == nil {
+			if e := c.explained("j", nominal); e.Outcome != history.OutcomeWaiting || e.Version != 1 || e.Slot == nil {
 				t.Errorf("before it is claimed: %s: %s", e.Outcome, e.Text)
 			}
 			batch := c.claim(10, true)
@@ -77,7 +78,7 @@ func TestAnInstantOfThePastKeepsItsNominalTime(t *testing.T) {
 			if e := c.explained("j", nominal.Add(time.Hour*24*365)); e.PreviousSlot == nil || !e.PreviousSlot.Equal(nominal) {
 				t.Errorf("the slot before is %v", e.PreviousSlot)
 			}
-			if found, _ := c.verified(func(o *VerifyOptions) { o.From = nominal.Add(-time.Hour) }); len(found) != 0 {
+			if found, _ := c.verified(func(o *history.VerifyOptions) { o.From = nominal.Add(-time.Hour) }); len(found) != 0 {
 				t.Errorf("verify: %q", found)
 			}
 			if c.get("j").State != scheduler.JobCompleted {
@@ -94,7 +95,7 @@ func TestExplainSaysThatAnInstantPassedBeforeItsJobWasWritten(t *testing.T) {
 	job := c.create("j", at(nominal))
 	run := c.one(c.claim(1, true))
 	c.exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = now() WHERE id = $1`, run.RunID)
-	if e := c.explained("j", nominal); e.Outcome != OutcomeSucceeded ||
+	if e := c.explained("j", nominal); e.Outcome != history.OutcomeSucceeded ||
 		!strings.Contains(e.Text, "ran late, as the job was written only at "+pg.Stamp(job.CreatedAt)) {
 		t.Errorf("%s", e.Text)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/history"
 	"punctual/store/jobs"
 	"punctual/store/pg"
 )
@@ -55,7 +56,7 @@ func (c crud) wrong(from time.Time) (found []string) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	_, err = c.Verify(c.t.Context(), VerifyOptions{From: from, To: now, Report: func(v Violation) error {
+	_, err = c.Verify(c.t.Context(), history.VerifyOptions{From: from, To: now, Report: func(v history.Violation) error {
 		found = append(found, fmt.Sprintf("%s x%d", v.Kind, v.Count))
 		return nil
 	}})

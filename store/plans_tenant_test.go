@@ -9,6 +9,7 @@ import (
 	"punctual/internal/pgtest"
 	"punctual/store/audit"
 	"punctual/store/jobs"
+	"punctual/store/letters"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -61,7 +62,7 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 		},
 		"run": func() (int, error) { _, err := reader.GetRun(ctx, 1, run); return 1, err },
 		"dead letters": func() (int, error) {
-			l, _, err := reader.ListDeadLetters(ctx, 1, DeadLetterFilter{Page: page})
+			l, _, err := reader.ListDeadLetters(ctx, 1, letters.DeadLetterFilter{Page: page})
 			return len(l), err
 		},
 		"changes": func() (int, error) {

@@ -17,6 +17,7 @@ import (
 	"punctual/internal/pgtest"
 	"punctual/internal/privatepg"
 	"punctual/store/jobs"
+	"punctual/store/letters"
 	"punctual/store/pg"
 )
 
@@ -59,7 +60,8 @@ func (c crud) furnish() {
 		func(Writer) (Answer, error) { return Answer{Status: 200}, nil }); err != nil {
 		c.t.Fatal(err)
 	}
-	if _, err := c.For(c.tenant).StartOperation(c.t.Context(), BulkRequest{Kind: OperationResolve}); err != nil {
+	resolve := letters.BulkRequest{Kind: letters.OperationResolve}
+	if _, err := c.For(c.tenant).StartOperation(c.t.Context(), resolve); err != nil {
 		c.t.Fatal(err)
 	}
 	c.exec(`INSERT INTO punctual.attempts (run_id, fence, number, started_at, finished_at, outcome)
@@ -263,7 +265,7 @@ func TestNoTransactionInheritsATenant(t *testing.T) {
 					_ = c.db.Reader(ctx, 1).QueryRow(ctx, `SELECT 'x'`).Scan(&n)
 				},
 				"a snapshot": func(ctx context.Context) {
-					_ = c.readOnly(ctx, 1, func(tx pgx.Tx) error { return errors.New("no") })
+					_ = c.db.ReadOnly(ctx, 1, func(tx pgx.Tx) error { return errors.New("no") })
 				},
 				"a batch with an error in it": func(ctx context.Context) {
 					var b pgx.Batch

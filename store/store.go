@@ -16,8 +16,11 @@ import (
 	"punctual/store/claim"
 	"punctual/store/days"
 	"punctual/store/definitions"
+	"punctual/store/fleet"
 	"punctual/store/freeze"
+	"punctual/store/history"
 	"punctual/store/jobs"
+	"punctual/store/letters"
 	"punctual/store/notices"
 	"punctual/store/pg"
 	"punctual/store/runs"
@@ -66,10 +69,13 @@ type Store struct {
 	*claim.Claims
 	*runs.Runs
 	*jobs.Jobs
+	*letters.Letters
 	*secrets.Secrets
 	*tenants.Tenants
 	*notices.Teller
 	*freeze.Switch
+	*fleet.Fleet
+	*history.History
 
 	db          *pg.DB
 	options     Options
@@ -116,9 +122,14 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.Claims = claim.New(
 		claim.Rooms{DB: s.db, Days: s.Days, Freezes: s.Switch, Definitions: s.definitions, Follower: s.defaults},
 		claim.Options{Log: o.Log, ChoresDue: choresDue, Ended: o.Ended})
+	s.Fleet = fleet.New(s.db)
+	s.History = history.New(s.db, o.DefaultJitter)
 	s.Runs = runs.New(s.db, s.Claims, s.definitions)
 	s.Jobs = jobs.New(s.db, s.Claims, s.definitions, s.Secrets, jobs.Options{
 		Log: o.Log, DefaultJitter: o.DefaultJitter, Retention: o.Retention,
+	})
+	s.Letters = letters.New(s.db, s.Days, s.definitions, letters.Options{
+		Log: o.Log, DefaultJitter: o.DefaultJitter, Retention: o.Retention, FailureRetention: o.FailureRetention,
 	})
 	return s, nil
 }

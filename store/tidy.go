@@ -28,8 +28,8 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 	}
 	failed := []error{zones}
 	for _, chore := range []func(context.Context) (int, bool, error){
-		s.ForgetIdempotencyKeys, s.ForgetCompletedJobs, s.PurgeJobs, s.ForgetVersions, s.forgetLetters,
-		s.forgetOperations, s.Audit.Forget,
+		s.ForgetIdempotencyKeys, s.ForgetCompletedJobs, s.PurgeJobs, s.ForgetVersions, s.ForgetDeadLetters,
+		s.ForgetOperations, s.Audit.Forget,
 	} {
 		_, more, err := chore(ctx)
 		left, failed = left || more, append(failed, err)
@@ -59,14 +59,4 @@ func (s *Store) takeTidying(ctx context.Context) (mine bool, err error) {
 // ForgetIdempotencyKeys deletes keys older than 24 hours.
 func (s *Store) ForgetIdempotencyKeys(ctx context.Context) (forgotten int, left bool, err error) {
 	return pg.ForgetOld(ctx, s.db, "idempotency_keys", "created_at", []string{"tenant", "key"}, 24*time.Hour)
-}
-
-// forgetLetters deletes dead letters that were resolved before the failures' retention began.
-func (s *Store) forgetLetters(ctx context.Context) (forgotten int, left bool, err error) {
-	return pg.ForgetOld(ctx, s.db, "dead_letters", "resolved_at", []string{"run_id"}, s.options.FailureRetention)
-}
-
-// forgetOperations deletes operations that ended before the failures' retention began.
-func (s *Store) forgetOperations(ctx context.Context) (forgotten int, left bool, err error) {
-	return pg.ForgetOld(ctx, s.db, "operations", "finished_at", []string{"id"}, s.options.FailureRetention)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/internal/pgtest"
+	"punctual/store/history"
 )
 
 // everySecond writes a job with a slot every second and with n runs, of which the last but one is missing.
@@ -62,15 +63,16 @@ func TestVerifyHoldsNeitherSlotsNorRuns(t *testing.T) {
 	}
 	before, grown := live(), uint64(0)
 	now := time.Now()
-	summary, err := s.Verify(t.Context(), VerifyOptions{
-		From: now.Add(-72 * time.Hour), To: now, Report: func(v Violation) error {
-			if after := live(); v.Kind == ViolationMissing && after > before { // by now verify has seen all slots but one
+	summary, err := s.Verify(t.Context(), history.VerifyOptions{
+		From: now.Add(-72 * time.Hour), To: now, Report: func(v history.Violation) error {
+			// By now verify has seen all slots but one.
+			if after := live(); v.Kind == history.ViolationMissing && after > before {
 				grown = after - before
 			}
 			return nil
 		},
 	})
-	if err != nil || summary.Slots != n || summary.Kinds[ViolationMissing] != 1 {
+	if err != nil || summary.Slots != n || summary.Kinds[history.ViolationMissing] != 1 {
 		t.Errorf("%+v, %v", summary, err)
 	}
 	if grown > bound {
@@ -84,7 +86,8 @@ func BenchmarkVerify(b *testing.B) {
 	everySecond(b.Context(), b, s, n)
 	now := time.Now()
 	for b.Loop() {
-		if summary, err := s.Verify(b.Context(), VerifyOptions{From: now.Add(-72 * time.Hour), To: now}); err != nil ||
+		o := history.VerifyOptions{From: now.Add(-72 * time.Hour), To: now}
+		if summary, err := s.Verify(b.Context(), o); err != nil ||
 			summary.Slots != n {
 			b.Fatalf("%+v, %v", summary, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/history"
 	"punctual/store/jobs"
 )
 
@@ -221,15 +222,15 @@ func TestWhateverHappensToJobsVerifyExplainsIt(t *testing.T) {
 			for range 30 {
 				l.step()
 			}
-			got, summary := l.verified(func(o *VerifyOptions) { o.Grace = 1000 * time.Hour })
+			got, summary := l.verified(func(o *history.VerifyOptions) { o.Grace = 1000 * time.Hour })
 			if len(got) > 0 {
 				t.Errorf("SEED=%d: violations %q of %d slots", seed+n, got, summary.Slots)
 				for _, line := range l.log {
 					t.Log(line)
 				}
-				_, _ = l.verified(func(o *VerifyOptions) {
+				_, _ = l.verified(func(o *history.VerifyOptions) {
 					o.Grace = 1000 * time.Hour
-					o.Report = func(v Violation) error { t.Logf("%+v slot %v last %v", v, v.Slot, v.Last); return nil }
+					o.Report = func(v history.Violation) error { t.Logf("%+v slot %v last %v", v, v.Slot, v.Last); return nil }
 				})
 			}
 			t.Logf("%d slots, %d runs, %d skips, %d waiting, %d not checkable",

@@ -11,21 +11,23 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/history"
 )
 
 // verified returns the result of verify for the last 48 hours: a line per violation, and the summary.
-func (c crud) verified(change ...func(*VerifyOptions)) ([]string, VerifySummary) {
+func (c crud) verified(change ...func(*history.VerifyOptions)) ([]string, history.VerifySummary) {
 	c.t.Helper()
 	lines := []string{}
 	now := time.Now()
-	o := VerifyOptions{From: now.Add(-48 * time.Hour), To: now.Add(time.Hour), Report: func(v Violation) error {
+	o := history.VerifyOptions{From: now.Add(-48 * time.Hour), To: now.Add(time.Hour)}
+	o.Report = func(v history.Violation) error {
 		line := fmt.Sprintf("%s %s", v.Kind, v.Job)
-		if v.Kind == ViolationOverdue || v.Kind == ViolationCount || v.Kind == ViolationDouble {
+		if v.Kind == history.ViolationOverdue || v.Kind == history.ViolationCount || v.Kind == history.ViolationDouble {
 			line += fmt.Sprintf(" x%d", v.Count)
 		}
 		lines = append(lines, line)
 		return nil
-	}}
+	}
 	for _, f := range change {
 		f(&o)
 	}
@@ -241,17 +243,17 @@ func TestVerifyLooksAtWhatItIsToldTo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
-		change func(*VerifyOptions)
+		change func(*history.VerifyOptions)
 		want   []string
 	}{
-		"all":               {func(*VerifyOptions) {}, []string{"missing a", "missing b"}},
-		"a job by its name": {func(o *VerifyOptions) { o.Job = "a" }, []string{"missing a"}},
-		"a deleted job":     {func(o *VerifyOptions) { o.Job = other.String() }, []string{"missing b"}},
-		"a tenant":          {func(o *VerifyOptions) { o.Tenant = "default" }, []string{"missing a", "missing b"}},
-		"before":            {func(o *VerifyOptions) { o.To = slots[0] }, []string{}},
-		"after":             {func(o *VerifyOptions) { o.From = slots[1].Add(1000) }, []string{}},
+		"all":               {func(*history.VerifyOptions) {}, []string{"missing a", "missing b"}},
+		"a job by its name": {func(o *history.VerifyOptions) { o.Job = "a" }, []string{"missing a"}},
+		"a deleted job":     {func(o *history.VerifyOptions) { o.Job = other.String() }, []string{"missing b"}},
+		"a tenant":          {func(o *history.VerifyOptions) { o.Tenant = "default" }, []string{"missing a", "missing b"}},
+		"before":            {func(o *history.VerifyOptions) { o.To = slots[0] }, []string{}},
+		"after":             {func(o *history.VerifyOptions) { o.From = slots[1].Add(1000) }, []string{}},
 		"the very slot": {
-			func(o *VerifyOptions) { o.From, o.To = slots[1], slots[1].Add(1000) },
+			func(o *history.VerifyOptions) { o.From, o.To = slots[1], slots[1].Add(1000) },
 			[]string{"missing a", "missing b"},
 		},
 	} {
@@ -259,16 +261,16 @@ func TestVerifyLooksAtWhatItIsToldTo(t *testing.T) {
 			t.Errorf("%s: violations %q, want %q", name, got, test.want)
 		}
 	}
-	for _, o := range []VerifyOptions{
+	for _, o := range []history.VerifyOptions{
 		{Job: "nobody"}, {Job: uuid.NewString()}, {Tenant: "nobody"}, {Tenant: "nobody", Job: "a"},
 	} {
 		o.From, o.To = slots[0], slots[1]
 		_, err := c.Verify(t.Context(), o)
 		wantError(t, err, ErrNotFound)
 	}
-	var empty *EmptyWindowError
+	var empty *history.EmptyWindowError
 	if _, err := c.Verify(t.Context(),
-		VerifyOptions{From: time.Now().Add(time.Hour), To: time.Now().Add(2 * time.Hour)}); !errors.As(err, &empty) {
+		history.VerifyOptions{From: time.Now().Add(time.Hour), To: time.Now().Add(2 * time.Hour)}); !errors.As(err, &empty) {
 		t.Errorf("the future: %v", err)
 	}
 }
@@ -278,7 +280,7 @@ func TestVerifyLeavesOutDaysThatAreNotKept(t *testing.T) {
 	job, slots := c.lived("a")
 	c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '40 days' WHERE job_id = $1`, job)
 	c.exec(`SELECT punctual.create_partitions(current_date - 30, current_date - 30)`) // for one old slot
-	_, summary := c.verified(func(o *VerifyOptions) { o.From = slots[0].Add(-40 * 24 * time.Hour) })
+	_, summary := c.verified(func(o *history.VerifyOptions) { o.From = slots[0].Add(-40 * 24 * time.Hour) })
 	if want := slots[len(slots)-1].Truncate(24 * time.Hour).Add(-48 * time.Hour); summary.From.Before(want) ||
 		summary.From.After(want.Add(24*time.Hour)) {
 		t.Errorf("verified from %s, want about %s", summary.From, want)
@@ -299,13 +301,13 @@ func TestVerifySaysThatTheReplicasGoByOtherZoneData(t *testing.T) {
 
 func TestVerifyWalksThroughPagesOfJobs(t *testing.T) {
 	c := newClaimer(t)
-	c.many(2*jobsPerPage, "many", time.Second) // exactly two pages of jobs, each job with a due slot
+	c.many(2*history.JobsPerPage, "many", time.Second) // exactly two pages of jobs, each job with a due slot
 	pages := 0
-	got, summary := c.verified(func(o *VerifyOptions) {
-		o.Progress = func(VerifySummary) { pages++ }
+	got, summary := c.verified(func(o *history.VerifyOptions) {
+		o.Progress = func(history.VerifySummary) { pages++ }
 		o.Grace = time.Hour
 	})
-	if len(got) != 0 || summary.Jobs != 2*jobsPerPage || pages != 3 {
+	if len(got) != 0 || summary.Jobs != 2*history.JobsPerPage || pages != 3 {
 		t.Errorf("%d jobs on %d pages: %q", summary.Jobs, pages, got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"punctual/scheduler"
 	"punctual/store"
 	"punctual/store/freeze"
+	"punctual/store/pg"
 )
 
 // Freeze freezes a tenant, or without a name the deployment, and reports what is in flight.
@@ -76,7 +77,7 @@ func inFlight(n int) string {
 		return "Nothing is in flight"
 	case n == 1:
 		return "1 run is in flight and goes on"
-	case n >= store.DepthCap:
+	case n >= pg.DepthCap:
 		return fmt.Sprintf("%d runs or more are in flight and go on", n)
 	}
 	return fmt.Sprintf("%d runs are in flight and go on", n)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"punctual/store"
+	"punctual/store/history"
 )
 
 // VerifyConfig says what to verify and where to write the result.
@@ -78,7 +79,7 @@ func Verify(ctx context.Context, c VerifyConfig) error {
 		return &VerifyError{Err: err}
 	}
 	r := verifyReport{VerifyConfig: c}
-	summary, err := db.Verify(ctx, store.VerifyOptions{
+	summary, err := db.Verify(ctx, history.VerifyOptions{
 		From: from, To: to, Tenant: c.Tenant, Job: c.Job, Grace: c.Grace, Report: r.violation, Progress: r.progress,
 	})
 	r.clear()
@@ -131,7 +132,7 @@ type verifyReport struct {
 	width int       // of the progress line on the screen
 }
 
-func (r *verifyReport) violation(v store.Violation) error {
+func (r *verifyReport) violation(v history.Violation) error {
 	r.clear()
 	if r.JSON {
 		return r.object(v)
@@ -147,7 +148,7 @@ func (r *verifyReport) violation(v store.Violation) error {
 	if v.Last != nil && !v.Last.Equal(*v.Slot) {
 		fmt.Fprintf(&b, " to %s", v.Last.Format(time.RFC3339Nano))
 	}
-	if v.Kind == store.ViolationOverdue {
+	if v.Kind == history.ViolationOverdue {
 		fmt.Fprintf(&b, " (%s)", plural(v.Count, "slot"))
 	}
 	fmt.Fprintf(&b, ": %s", v.Detail)
@@ -174,10 +175,10 @@ func (r *verifyReport) object(v any) error {
 	return err
 }
 
-func (r *verifyReport) summary(s store.VerifySummary) error {
+func (r *verifyReport) summary(s history.VerifySummary) error {
 	if r.JSON {
 		return r.object(struct {
-			Summary store.VerifySummary `json:"summary"`
+			Summary history.VerifySummary `json:"summary"`
 		}{s})
 	}
 	var b strings.Builder
@@ -202,7 +203,7 @@ func (r *verifyReport) summary(s store.VerifySummary) error {
 }
 
 // progress shows how far the check is, a few times a second at most.
-func (r *verifyReport) progress(s store.VerifySummary) {
+func (r *verifyReport) progress(s history.VerifySummary) {
 	if r.Progress == nil || time.Since(r.shown) < 200*time.Millisecond {
 		return
 	}

@@ -69,3 +69,12 @@ func OrNull[T comparable](v T) *T {
 func Storable(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
+
+// ReadOnly runs work for a tenant on one snapshot, in a transaction that cannot write.
+func (db *DB) ReadOnly(ctx context.Context, tenant int32, work func(tx pgx.Tx) error) error {
+	begin, err := db.BeginFor(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; `+Uncompiled, tenant)
+	if err != nil {
+		return err
+	}
+	return pgx.BeginTxFunc(ctx, db.Conns(ctx), pgx.TxOptions{BeginQuery: begin}, work)
+}

@@ -1,4 +1,4 @@
-package store
+package letters
 
 import (
 	"context"
@@ -78,14 +78,14 @@ func (d DeadLetter) change(action audit.Action, after letterShot) audit.Change {
 
 // ListDeadLetters returns the dead letters that the filter selects, newest first by the run's id, and the cursor of the
 // next page. The cursor is empty on the last page.
-func (s *Store) ListDeadLetters(
+func (l *Letters) ListDeadLetters(
 	ctx context.Context, tenant int32, f DeadLetterFilter,
 ) (letters []DeadLetter, nextCursor string, err error) {
 	var c pg.Conditions
 	if err := c.Page(f.Page, deadLetterCursor, `d.run_id < ?`); err != nil {
 		return nil, "", err
 	}
-	q := s.db.Reader(ctx, tenant)
+	q := l.db.Reader(ctx, tenant)
 	if err := selectLetters(ctx, &c, q, tenant, f); err != nil {
 		return nil, "", err
 	}
@@ -135,20 +135,20 @@ func selectLetters(ctx context.Context, c *pg.Conditions, q pg.Querier, tenant i
 	return names.SelectLabels(c, f.Labels)
 }
 
-// LetterWriter makes replays and operations of one tenant.
-type LetterWriter struct {
+// Operator makes replays and operations of one tenant.
+type Operator struct {
 	pg.Writes
-	store *Store
+	letters *Letters
 }
 
-// LetterWriter returns a LetterWriter.
-func (s *Store) LetterWriter(w pg.Writes) LetterWriter { return LetterWriter{w, s} }
+// Operator returns an Operator.
+func (l *Letters) Operator(w pg.Writes) Operator { return Operator{w, l} }
 
 // ReplayDeadLetter makes a new run of a dead one, which any replica may claim at once. The new run keeps the
 // webhook-id, the Idempotency-Key, the slot and the dead run's own body and headers, and uses the job's current
 // definition. The replay resolves the dead letter. ReplayDeadLetter returns ErrState when the job was deleted, or when
 // the dead letter is resolved already, unless by a replay that was cancelled.
-func (w LetterWriter) ReplayDeadLetter(ctx context.Context, id uuid.UUID, note string) (runs.Record, error) {
+func (w Operator) ReplayDeadLetter(ctx context.Context, id uuid.UUID, note string) (runs.Record, error) {
 	var run runs.Record
 	err := w.InTx(ctx, func(tx *pg.Tx) error {
 		d, err := lockDeadLetter(ctx, tx, w.Tenant, id)
@@ -249,11 +249,11 @@ func shareJob(ctx context.Context, tx *pg.Tx, job uuid.UUID) (state scheduler.Jo
 
 // ResolveDeadLetter takes a dead letter from the list of open ones, with a note. A dead letter that was resolved or
 // replayed before stays as it is.
-func (s *Store) ResolveDeadLetter(
+func (l *Letters) ResolveDeadLetter(
 	ctx context.Context, tenant int32, id uuid.UUID, note string,
 ) (DeadLetter, error) {
 	var d DeadLetter
-	err := s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	err := l.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		var err error
 		if d, err = lockDeadLetter(ctx, tx, tenant, id); err != nil || d.ResolvedAt != nil {
 			return err

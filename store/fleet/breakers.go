@@ -1,4 +1,4 @@
-package store
+package fleet
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 )
 
 // Breaker is one reason why runs of a tenant are held back, summed up over all replicas: a host that cannot be reached,
-// or a host or path that hangs. State is the worst one on any replica. WaitingRuns are counted up to DepthCap.
+// or a host or path that hangs. State is the worst one on any replica. WaitingRuns are counted up to pg.DepthCap.
 type Breaker struct {
 	Tenant       string     `json:"-"` // its name
 	HeldBy       string     `json:"held_by" doc:"Its name, as in runs, explain and the view overdue." example:"breaker billing.internal:443"`
@@ -49,8 +49,8 @@ ORDER BY t.name, h.held_by`
 const mostHolds = 1000
 
 // Holds returns what a tenant's runs are held back for. Tenant 0 means all tenants.
-func (s *Store) Holds(ctx context.Context, tenant int32) ([]Breaker, error) {
-	rows, err := s.db.Conns(ctx).Query(ctx, selectHolds, tenant, pg.DepthCap, mostHolds)
+func (f *Fleet) Holds(ctx context.Context, tenant int32) ([]Breaker, error) {
+	rows, err := f.db.Conns(ctx).Query(ctx, selectHolds, tenant, pg.DepthCap, mostHolds)
 	if err != nil {
 		return nil, fmt.Errorf("reading what holds runs back: %w", err)
 	}
@@ -66,8 +66,8 @@ func (s *Store) Holds(ctx context.Context, tenant int32) ([]Breaker, error) {
 
 // ResetHolds asks all replicas to release the runs of a tenant that they hold back for a host. An empty host means
 // every host. It returns how many holds that affects; the replicas release the runs within two seconds.
-func (s *Store) ResetHolds(ctx context.Context, tenant int32, host string) (n int, err error) {
-	err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+func (f *Fleet) ResetHolds(ctx context.Context, tenant int32, host string) (n int, err error) {
+	err = f.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		if n, err = claim.ResetHolds(ctx, tx, tenant, host); err != nil {
 			return err
 		}

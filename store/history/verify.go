@@ -1,4 +1,4 @@
-package store
+package history
 
 import (
 	"context"
@@ -78,9 +78,9 @@ type VerifySummary struct {
 	Notes []string              `json:"notes,omitempty"` // for people: how far the result can be relied on
 }
 
-// jobsPerPage is how many jobs one read-only snapshot covers. It is enough to share the round trips among them, and few
+// JobsPerPage is how many jobs one read-only snapshot covers. It is enough to share the round trips among them, and few
 // enough for the snapshot to last only seconds: an old snapshot keeps vacuum from its work.
-const jobsPerPage = 200
+const JobsPerPage = 200
 
 // defaultGrace is four times as long as recovery from a lost replica takes.
 const defaultGrace = time.Minute
@@ -96,18 +96,18 @@ func (e *EmptyWindowError) Error() string {
 // Verify works out from the history of the definitions which slots the jobs had, and compares them with the recorded
 // runs and skips. It only reads, one page of jobs after another, each in its own snapshot. It does not collect slots or
 // rows: in memory it keeps only the histories of one page.
-func (s *Store) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, error) {
+func (h *History) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, error) {
 	if o.Grace == 0 {
 		o.Grace = defaultGrace
 	}
-	v := verification{store: s, options: o, summary: VerifySummary{
+	v := verification{history: h, options: o, summary: VerifySummary{
 		From: o.From.UTC(), To: o.To.UTC(), Kinds: map[ViolationKind]int{},
 	}}
-	if err := s.readOnly(ctx, pg.Everybody, func(tx pgx.Tx) error { return v.prepare(ctx, tx) }); err != nil {
+	if err := h.db.ReadOnly(ctx, pg.Everybody, func(tx pgx.Tx) error { return v.prepare(ctx, tx) }); err != nil {
 		return v.summary, fmt.Errorf("preparing to verify: %w", err)
 	}
 	for last := false; !last; {
-		err := s.readOnly(ctx, pg.Everybody, func(tx pgx.Tx) (err error) {
+		err := h.db.ReadOnly(ctx, pg.Everybody, func(tx pgx.Tx) (err error) {
 			last, err = v.page(ctx, tx)
 			return err
 		})
@@ -121,18 +121,9 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, err
 	return v.summary, v.noteFreezes(ctx)
 }
 
-// readOnly runs work for a tenant on one snapshot, in a transaction that cannot write.
-func (s *Store) readOnly(ctx context.Context, tenant int32, work func(tx pgx.Tx) error) error {
-	begin, err := s.db.BeginFor(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; `+pg.Uncompiled, tenant)
-	if err != nil {
-		return err
-	}
-	return pgx.BeginTxFunc(ctx, s.db.Conns(ctx), pgx.TxOptions{BeginQuery: begin}, work)
-}
-
 // verification is the state of one Verify.
 type verification struct {
-	store   *Store
+	history *History
 	options VerifyOptions
 	tenant  int32     // 0: all tenants
 	only    uuid.UUID // uuid.Nil: all jobs, or those with the name
@@ -164,7 +155,7 @@ func (v *verification) prepare(ctx context.Context, tx pgx.Tx) error {
 			SELECT id FROM punctual.tenants WHERE name = $1
 			ORDER BY deleted_at DESC NULLS FIRST LIMIT 1`, v.options.Tenant).Scan(&v.tenant)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return fmt.Errorf("tenant %q: %w", v.options.Tenant, ErrNotFound)
+			return fmt.Errorf("tenant %q: %w", v.options.Tenant, pg.ErrNotFound)
 		}
 		if err != nil {
 			return err
@@ -178,7 +169,7 @@ func (v *verification) prepare(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	if v.summary.JobsInAll == 0 && v.options.Job != "" {
-		return fmt.Errorf("job %q: %w", v.options.Job, ErrNotFound)
+		return fmt.Errorf("job %q: %w", v.options.Job, pg.ErrNotFound)
 	}
 	pg.UTC(&now, kept)
 	if v.summary.To.After(now) {
@@ -235,7 +226,7 @@ const mostFrozenNoted = 5
 
 // noteFreezes notes whether the deployment is frozen, and which of the verified tenants are.
 func (v *verification) noteFreezes(ctx context.Context) error {
-	freezes, err := freeze.Read(ctx, v.store.db.Pool(), v.tenant)
+	freezes, err := freeze.Read(ctx, v.history.db.Pool(), v.tenant)
 	if err != nil {
 		return err
 	}
@@ -274,7 +265,7 @@ func (v *verification) page(ctx context.Context, tx pgx.Tx) (last bool, err erro
 	if err := v.readVersions(ctx, tx, jobs); err != nil {
 		return false, err
 	}
-	last = len(jobs) < jobsPerPage
+	last = len(jobs) < JobsPerPage
 	if len(jobs) > 0 || !v.filtered() {
 		if err := v.compare(ctx, tx, jobs, now, last); err != nil {
 			return false, err
@@ -306,7 +297,7 @@ func (v *verification) readJobs(ctx context.Context, tx pgx.Tx) (jobs []*verifyJ
 		       CASE WHEN j.state = 'paused' AND j.paused_until <= `+databaseNow+` THEN j.paused_until END, `+databaseNow+`
 		FROM punctual.jobs j JOIN punctual.tenants t ON t.id = j.tenant LEFT JOIN punctual.schedules s ON s.job_id = j.id
 		WHERE j.id > $1 AND ($2 = 0 OR j.tenant = $2) AND ($3::uuid IS NULL OR j.id = $3) AND ($4 = '' OR j.name = $4)
-		ORDER BY j.id LIMIT $5`, v.after, v.tenant, nullID(v.only), v.name, jobsPerPage)
+		ORDER BY j.id LIMIT $5`, v.after, v.tenant, nullID(v.only), v.name, JobsPerPage)
 	if err != nil {
 		return nil, now, fmt.Errorf("reading jobs: %w", err)
 	}
@@ -317,7 +308,7 @@ func (v *verification) readJobs(ctx context.Context, tx pgx.Tx) (jobs []*verifyJ
 		if over != nil {
 			j.enabled, j.over = true, over.UTC()
 		}
-		j.history = scheduler.History{Job: j.id, DefaultJitter: v.store.options.DefaultJitter}
+		j.history = scheduler.History{Job: j.id, DefaultJitter: v.history.defaultJitter}
 		if next != nil {
 			j.history.Next = next.UTC()
 		}

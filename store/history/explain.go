@@ -1,4 +1,4 @@
-package store
+package history
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/cron"
 	"punctual/store/days"
+	"punctual/store/fleet"
 	"punctual/store/freeze"
 	"punctual/store/names"
 	"punctual/store/pg"
@@ -62,14 +63,14 @@ type Pause struct {
 }
 
 // ExplainJob says what happened to a job at an instant. when computes the instant once the job's zone is known. A ref
-// that is an id also finds a deleted job. ExplainJob returns ErrNotFound when there is no such job.
-func (s *Store) ExplainJob(
+// that is an id also finds a deleted job. ExplainJob returns pg.ErrNotFound when there is no such job.
+func (h *History) ExplainJob(
 	ctx context.Context, tenant int32, ref string, when func(zone *time.Location) (time.Time, error),
 ) (Explanation, error) {
 	var e explaining
-	err := s.readOnly(ctx, tenant, func(tx pgx.Tx) error {
+	err := h.db.ReadOnly(ctx, tenant, func(tx pgx.Tx) error {
 		e = explaining{q: tx, tenant: tenant}
-		if err := e.readJob(ctx, s.options.DefaultJitter, ref); err != nil {
+		if err := e.readJob(ctx, h.defaultJitter, ref); err != nil {
 			return err
 		}
 		at, err := when(e.zone)
@@ -91,13 +92,13 @@ type explaining struct {
 	kept     time.Time // runs of slots before this are not kept
 	job      uuid.UUID
 	state    scheduler.JobState
-	until    *time.Time    // end of the present pause
-	over     *time.Time    // end of a pause that has run out, if no replica has ended it yet
-	ended    *time.Time    // when the job was completed or deleted
-	held     *HeldBack     // the limit that the tenant's due work waits for
-	waiting  *runs.Waiting // what the run waits for
-	unserved string        // the job's queue, if no live replica serves it
-	frozen   string        // why nothing of the tenant is sent; empty: the tenant is not frozen
+	until    *time.Time      // end of the present pause
+	over     *time.Time      // end of a pause that has run out, if no replica has ended it yet
+	ended    *time.Time      // when the job was completed or deleted
+	held     *fleet.HeldBack // the limit that the tenant's due work waits for
+	waiting  *runs.Waiting   // what the run waits for
+	unserved string          // the job's queue, if no live replica serves it
+	frozen   string          // why nothing of the tenant is sent; empty: the tenant is not frozen
 	zone     *time.Location
 	history  scheduler.History
 	skip     *runs.Record     // the earlier skip of a slot whose run a backfill made
@@ -122,13 +123,13 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 		WHERE j.id = $1 AND j.tenant = $2`, id, e.tenant).
 		Scan(&e.state, &e.until, &e.ended, &next, &e.now, &kept, &e.unserved)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("job %q: %w", ref, ErrNotFound)
+		return fmt.Errorf("job %q: %w", ref, pg.ErrNotFound)
 	}
 	if err != nil {
 		return fmt.Errorf("reading job %s: %w", id, err)
 	}
 	pg.UTC(e.until, e.ended, next, &e.now, kept)
-	if e.held, err = readHeldBack(ctx, e.q, e.tenant); err != nil {
+	if e.held, err = fleet.ReadHeldBack(ctx, e.q, e.tenant); err != nil {
 		return err
 	}
 	freezes, err := freeze.Read(ctx, e.q, e.tenant)

@@ -1,4 +1,4 @@
-package store
+package fleet
 
 import (
 	"context"
@@ -14,10 +14,7 @@ import (
 	"punctual/store/pg"
 )
 
-// DepthCap is as far as QueueDepths counts: see pg.DepthCap.
-const DepthCap = pg.DepthCap
-
-// QueueDepth is the waiting and the running work of a queue. Counts stop at DepthCap.
+// QueueDepth is the waiting and the running work of a queue. Counts stop at pg.DepthCap.
 type QueueDepth struct {
 	Name      string
 	DueSlots  int        // due, and not claimed yet
@@ -119,32 +116,33 @@ func depthsOf(condition string) string {
 	return strings.ReplaceAll(depthParts+selectDepths, "of(s)", condition)
 }
 
+// The statements of QueueDepths, for one tenant and for all.
 var (
-	selectDepthsOfTenant = depthsOf("s.tenant = $1")
-	selectDepthsOfAll    = depthsOf("$1 = 0")
+	SelectDepthsOfTenant = depthsOf("s.tenant = $1")
+	SelectDepthsOfAll    = depthsOf("$1 = 0")
 )
 
 // QueueDepths returns every queue, by name, with a tenant's work in it, and the limit that holds the tenant back. For
 // tenant 0 it returns the work of all tenants together, and all tenants that are held back.
-func (s *Store) QueueDepths(ctx context.Context, tenant int32) (depths []QueueDepth, held []HeldBack, err error) {
-	sql := selectDepthsOfTenant
+func (f *Fleet) QueueDepths(ctx context.Context, tenant int32) (depths []QueueDepth, held []HeldBack, err error) {
+	sql := SelectDepthsOfTenant
 	if tenant == 0 {
-		sql = selectDepthsOfAll
+		sql = SelectDepthsOfAll
 	}
 	var b pgx.Batch
 	b.Queue(pg.ByIndex)
-	b.Queue(sql, tenant, DepthCap, pg.MostInFlight).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(sql, tenant, pg.DepthCap, pg.MostInFlight).Query(func(rows pgx.Rows) (err error) {
 		depths, err = pgx.CollectRows(rows, pgx.RowToStructByPos[QueueDepth])
 		return err
 	})
 	b.Queue(selectHeldBack+`
 		WHERE ($1 = 0 OR u.tenant = $1) AND punctual.held_by(u.held_by, u.held_at) IS NOT NULL
-		ORDER BY t.name LIMIT $2`, tenant, DepthCap).
+		ORDER BY t.name LIMIT $2`, tenant, pg.DepthCap).
 		Query(func(rows pgx.Rows) (err error) {
 			held, err = pgx.CollectRows(rows, pgx.RowToStructByPos[HeldBack])
 			return err
 		})
-	if err := s.db.Conns(ctx).SendBatch(ctx, &b).Close(); err != nil {
+	if err := f.db.Conns(ctx).SendBatch(ctx, &b).Close(); err != nil {
 		return nil, nil, fmt.Errorf("reading the queues' depths: %w", err)
 	}
 	for i := range depths {
@@ -163,8 +161,8 @@ SELECT t.name, u.held_by,
 FROM punctual.tenant_usage u
 JOIN punctual.tenants t ON t.id = u.tenant`
 
-// readHeldBack returns the limit that holds a tenant back, or nil if none does.
-func readHeldBack(ctx context.Context, q pg.Querier, tenant int32) (*HeldBack, error) {
+// ReadHeldBack returns the limit that holds a tenant back, or nil if none does.
+func ReadHeldBack(ctx context.Context, q pg.Querier, tenant int32) (*HeldBack, error) {
 	rows, err := q.Query(ctx, selectHeldBack+`
 		WHERE u.tenant = $1 AND punctual.held_by(u.held_by, u.held_at) IS NOT NULL`, tenant)
 	if err != nil {
@@ -193,8 +191,8 @@ const mostReplicas = 1000
 
 // Replicas returns the registered replicas, in the order in which they started. A lost replica is among them until
 // another replica has noticed.
-func (s *Store) Replicas(ctx context.Context) ([]Replica, error) {
-	rows, err := s.db.Conns(ctx).Query(ctx, `
+func (f *Fleet) Replicas(ctx context.Context) ([]Replica, error) {
+	rows, err := f.db.Conns(ctx).Query(ctx, `
 		SELECT id, host, version, queues, started_at, renewed_at, draining
 		FROM punctual.replicas
 		ORDER BY started_at, id LIMIT $1`, mostReplicas)

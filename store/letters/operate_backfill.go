@@ -1,4 +1,4 @@
-package store
+package letters
 
 import (
 	"context"
@@ -56,13 +56,13 @@ func (o *bulk) workSlots(ctx context.Context, tx *pg.Tx) error {
 	if err != nil || room == 0 {
 		return err
 	}
-	found, err := b.store.definitions.Read(ctx, tx, definitions.One(b.job, b.tenant))
+	found, err := b.letters.definitions.Read(ctx, tx, definitions.One(b.job, b.tenant))
 	if err != nil {
 		return err
 	}
 	job, known := found.Jobs[b.job]
 	if !known {
-		b.store.options.Log.Error("a backfill cannot be carried on by this version of Punctual; it is tried again",
+		b.letters.options.Log.Error("a backfill cannot be carried on by this version of Punctual; it is tried again",
 			"operation", o.id, "job", b.job.Job, "error", found.Broken[b.job])
 		return nil
 	}
@@ -105,7 +105,7 @@ func (b *backfill) share(ctx context.Context, tx *pg.Tx) (held bool, err error) 
 	if state == scheduler.JobDeleted {
 		return false, hopeless("the job was deleted")
 	}
-	b.now, b.earliest, err = b.store.reach(ctx, tx, b.created)
+	b.now, b.earliest, err = b.letters.reach(ctx, tx, b.created)
 	return held, err
 }
 

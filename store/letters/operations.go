@@ -1,4 +1,4 @@
-package store
+package letters
 
 import (
 	"context"
@@ -91,8 +91,8 @@ func (r BulkRequest) selected(ctx context.Context, q pg.Querier, tenant int32) (
 }
 
 // CountDeadLetters returns how many dead letters an operation would work on.
-func (s *Store) CountDeadLetters(ctx context.Context, tenant int32, r BulkRequest) (int, error) {
-	q := s.db.Reader(ctx, tenant)
+func (l *Letters) CountDeadLetters(ctx context.Context, tenant int32, r BulkRequest) (int, error) {
+	q := l.db.Reader(ctx, tenant)
 	selected, args, err := r.selected(ctx, q, tenant)
 	if err != nil {
 		return 0, err
@@ -105,7 +105,7 @@ func (s *Store) CountDeadLetters(ctx context.Context, tenant int32, r BulkReques
 }
 
 // StartOperation marks the dead letters that a request selects now. The replicas then work on them.
-func (w LetterWriter) StartOperation(ctx context.Context, r BulkRequest) (Operation, error) {
+func (w Operator) StartOperation(ctx context.Context, r BulkRequest) (Operation, error) {
 	var o Operation
 	err := w.InTx(ctx, func(tx *pg.Tx) error {
 		now, err := pg.Clock(ctx, tx)
@@ -228,8 +228,8 @@ func (r BulkRequest) text() (string, error) {
 }
 
 // GetOperation returns an operation. The error is ErrNotFound if the tenant has none with this id.
-func (s *Store) GetOperation(ctx context.Context, tenant int32, id uuid.UUID) (Operation, error) {
-	return readOperation(ctx, s.db.Reader(ctx, tenant), tenant, id)
+func (l *Letters) GetOperation(ctx context.Context, tenant int32, id uuid.UUID) (Operation, error) {
+	return readOperation(ctx, l.db.Reader(ctx, tenant), tenant, id)
 }
 
 func readOperation(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (Operation, error) {
@@ -256,7 +256,7 @@ type OperationFilter struct {
 
 // ListOperations returns the operations that the filter selects, newest first, and the cursor of the next page, which
 // is empty on the last page.
-func (s *Store) ListOperations(
+func (l *Letters) ListOperations(
 	ctx context.Context, tenant int32, f OperationFilter,
 ) (operations []Operation, nextCursor string, err error) {
 	var c pg.Conditions
@@ -267,7 +267,7 @@ func (s *Store) ListOperations(
 	if f.State != "" {
 		c.Add(`o.state = ?`, f.State)
 	}
-	rows, err := s.db.Reader(ctx, tenant).Query(ctx, `SELECT `+operationColumns+` FROM punctual.operations o`+c.Where()+
+	rows, err := l.db.Reader(ctx, tenant).Query(ctx, `SELECT `+operationColumns+` FROM punctual.operations o`+c.Where()+
 		fmt.Sprintf(` ORDER BY o.id DESC LIMIT %d`, f.Size()+1), c.Args...)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing operations: %w", err)
@@ -282,9 +282,9 @@ func (s *Store) ListOperations(
 // CancelOperation ends an operation early, after the batch under way is committed. What the operation did stays done,
 // and what it did not reach stays as it is. Cancelling it again changes nothing. The error is ErrState if it has ended
 // in another way.
-func (s *Store) CancelOperation(ctx context.Context, tenant int32, id uuid.UUID) (Operation, error) {
+func (l *Letters) CancelOperation(ctx context.Context, tenant int32, id uuid.UUID) (Operation, error) {
 	var o Operation
-	err := s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	err := l.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		if err := pg.Exec(ctx, tx, `
 			SELECT FROM punctual.operations WHERE id = $1 AND tenant = $2 FOR UPDATE`, id, tenant); err != nil {
 			return fmt.Errorf("locking operation %s: %w", id, err)

@@ -1,4 +1,4 @@
-package store
+package letters
 
 import (
 	"context"
@@ -31,11 +31,11 @@ const (
 
 // bulk is an operation that is locked for one batch, with the results of the batch.
 type bulk struct {
-	store *Store
-	id    uuid.UUID
-	kind  OperationKind
-	note  string
-	rate  int // per second; 0: no limit
+	letters *Letters
+	id      uuid.UUID
+	kind    OperationKind
+	note    string
+	rate    int // per second; 0: no limit
 
 	second int // how many ordered runs of the tenant may wait: as many as its limit allows per second, at most mostAhead
 
@@ -55,13 +55,13 @@ var batches = map[OperationKind]func(o *bulk, ctx context.Context, tx *pg.Tx) er
 	OperationBackfill: (*bulk).workSlots,
 }
 
-// operate does a batch of work on one of the unfinished operations. The operation's row is locked during a batch, and
+// Operate does a batch of work on one of the unfinished operations. The operation's row is locked during a batch, and
 // the batch is committed together with its progress. So several replicas may work at once, and one that dies leaves
-// nothing half done. operate returns how long to wait before the next batch; left is false once no operation is left.
-func (s *Store) operate(ctx context.Context) (wait time.Duration, left bool, err error) {
+// nothing half done. Operate returns how long to wait before the next batch; left is false once no operation is left.
+func (l *Letters) Operate(ctx context.Context) (wait time.Duration, left bool, err error) {
 	ctx = pg.Chores.In(ctx)
 	var o *bulk
-	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = l.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		var err error
 		if o, err = lockOperation(ctx, tx); err != nil {
 			return err
@@ -70,7 +70,7 @@ func (s *Store) operate(ctx context.Context) (wait time.Duration, left bool, err
 			wait, left, err = nextBatch(ctx, tx)
 			return err
 		}
-		o.store = s
+		o.letters = l
 		if err := batches[o.kind](o, ctx, tx); err != nil {
 			return err
 		}
@@ -80,9 +80,9 @@ func (s *Store) operate(ctx context.Context) (wait time.Duration, left bool, err
 	switch {
 	case err == nil || o == nil:
 	case days.IsMissing(err):
-		return 0, true, s.Days.EnsureFor(ctx, o.days)
+		return 0, true, l.days.EnsureFor(ctx, o.days)
 	case cannotSucceed(err):
-		return 0, true, s.failOperation(ctx, o.id, err)
+		return 0, true, l.failOperation(ctx, o.id, err)
 	}
 	return wait, left, err
 }
@@ -209,9 +209,9 @@ func cannotSucceed(err error) bool {
 }
 
 // failOperation ends an operation that can never be carried on.
-func (s *Store) failOperation(ctx context.Context, id uuid.UUID, cause error) error {
-	s.options.Log.Error("an operation cannot be carried on", "operation", id, "error", cause)
-	return s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+func (l *Letters) failOperation(ctx context.Context, id uuid.UUID, cause error) error {
+	l.options.Log.Error("an operation cannot be carried on", "operation", id, "error", cause)
+	return l.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		if err := pg.Exec(ctx, tx, `SELECT FROM punctual.operations WHERE id = $1 FOR UPDATE`, id); err != nil {
 			return fmt.Errorf("locking operation %s: %w", id, err)
 		}

@@ -1,4 +1,4 @@
-package store
+package letters
 
 import (
 	"context"
@@ -57,8 +57,8 @@ func (e *BackfillError) Error() string {
 // even from before the job was created. Slots that the schedule has not passed yet are left out, as they run by
 // themselves: that includes slots that are due and wait, such as after an outage. PlanBackfill returns *BackfillError
 // for a request that cannot be met, and ErrNotFound for a job that does not exist or was deleted.
-func (s *Store) PlanBackfill(ctx context.Context, tenant int32, r BackfillRequest) (BackfillPlan, error) {
-	q := s.db.Reader(ctx, tenant)
+func (l *Letters) PlanBackfill(ctx context.Context, tenant int32, r BackfillRequest) (BackfillPlan, error) {
+	q := l.db.Reader(ctx, tenant)
 	id, err := names.Find(ctx, q, tenant, r.Job)
 	if err != nil {
 		return BackfillPlan{}, err
@@ -67,7 +67,7 @@ func (s *Store) PlanBackfill(ctx context.Context, tenant int32, r BackfillReques
 	if err != nil {
 		return BackfillPlan{}, err
 	}
-	now, earliest, err := s.reach(ctx, q, job.CreatedAt)
+	now, earliest, err := l.reach(ctx, q, job.CreatedAt)
 	if err != nil {
 		return BackfillPlan{}, err
 	}
@@ -77,7 +77,7 @@ func (s *Store) PlanBackfill(ctx context.Context, tenant int32, r BackfillReques
 	}
 	problems := r.problems(job.Definition.Schedule.Kind(), now, earliest)
 	if len(problems) == 0 {
-		if problems, err = p.walk(ctx, job, s.options.DefaultJitter, now); err != nil {
+		if problems, err = p.walk(ctx, job, l.options.DefaultJitter, now); err != nil {
 			return p, err
 		}
 	}
@@ -90,12 +90,12 @@ func (s *Store) PlanBackfill(ctx context.Context, tenant int32, r BackfillReques
 // reach returns the present, and how far back the database knows which slots of a job have run. That is as far as it
 // keeps runs that succeeded. For a job that is older than the instant since which runs have been kept, it is no further
 // back than that instant.
-func (s *Store) reach(ctx context.Context, q pg.Querier, created time.Time) (now, earliest time.Time, err error) {
+func (l *Letters) reach(ctx context.Context, q pg.Querier, created time.Time) (now, earliest time.Time, err error) {
 	var kept *time.Time
 	if err := q.QueryRow(ctx, `SELECT clock_timestamp(), `+days.KeptSince).Scan(&now, &kept); err != nil {
 		return now, earliest, fmt.Errorf("looking for the oldest day: %w", err)
 	}
-	earliest = now.Add(-s.options.Retention)
+	earliest = now.Add(-l.options.Retention)
 	if kept != nil && created.Before(*kept) && kept.After(earliest) {
 		earliest = *kept
 	}
@@ -150,12 +150,12 @@ func (p *BackfillPlan) walk(
 }
 
 // CountBackfill returns how many runs a backfill would make now.
-func (s *Store) CountBackfill(ctx context.Context, p BackfillPlan) (int, error) {
+func (l *Letters) CountBackfill(ctx context.Context, p BackfillPlan) (int, error) {
 	n := len(p.slots)
 	if p.Rerun || n == 0 {
 		return n, nil
 	}
-	rows, err := s.db.Reader(ctx, p.tenant).Query(ctx, `
+	rows, err := l.db.Reader(ctx, p.tenant).Query(ctx, `
 		SELECT id FROM punctual.runs
 		WHERE job_id = $1 AND id >= $2 AND id < $3`,
 		p.job.Job, scheduler.FirstRunID(p.slots[0]), scheduler.FirstRunID(p.slots[n-1].Add(time.Millisecond)))
@@ -185,7 +185,7 @@ func collectSet(rows pgx.Rows) (map[uuid.UUID]bool, error) {
 }
 
 // StartBackfill writes a backfill as an operation, which the replicas carry out.
-func (w LetterWriter) StartBackfill(ctx context.Context, p BackfillPlan) (Operation, error) {
+func (w Operator) StartBackfill(ctx context.Context, p BackfillPlan) (Operation, error) {
 	request, err := json.Marshal(backfillText{
 		Job: p.job.Job, JobVersion: p.job.Version, From: p.From, To: p.To, Rerun: p.Rerun,
 	})

@@ -1,0 +1,56 @@
+// Package letters keeps dead letters, and does work on many runs at a time: it replays and resolves dead letters, and
+// backfills slots of the past. It owns the tables dead_letters and operations, but a dead letter is written with the
+// end of its run: see package claim.
+//
+// A request for much work becomes an operation (operations.go). Any replica does it in the background, batch by batch
+// (operate.go): operate_letters.go for dead letters, operate_backfill.go for slots. dead_letters.go has what is done to
+// one dead letter.
+package letters
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"punctual/store/days"
+	"punctual/store/definitions"
+	"punctual/store/pg"
+)
+
+// Options says what the absent fields of a definition mean, and how long rows are kept.
+type Options struct {
+	Log           *slog.Logger
+	DefaultJitter time.Duration // jitter of cron slots a minute or more apart whose definition sets none
+	Retention     time.Duration // how far back slots may be backfilled
+	// FailureRetention is how long resolved dead letters and ended operations are kept.
+	FailureRetention time.Duration
+}
+
+// Letters are the dead letters and operations of a database. Safe for concurrent use.
+type Letters struct {
+	db          *pg.DB
+	days        *days.Days
+	definitions *definitions.Definitions
+	options     Options
+}
+
+// New returns the dead letters and operations of a database.
+func New(db *pg.DB, days *days.Days, definitions *definitions.Definitions, o Options) *Letters {
+	return &Letters{db: db, days: days, definitions: definitions, options: o}
+}
+
+// The lists that cursors belong to.
+const (
+	deadLetterCursor byte = 'd'
+	operationCursor  byte = 'o'
+)
+
+// ForgetDeadLetters deletes dead letters that were resolved before the failures' retention began.
+func (l *Letters) ForgetDeadLetters(ctx context.Context) (forgotten int, left bool, err error) {
+	return pg.ForgetOld(ctx, l.db, "dead_letters", "resolved_at", []string{"run_id"}, l.options.FailureRetention)
+}
+
+// ForgetOperations deletes operations that ended before the failures' retention began.
+func (l *Letters) ForgetOperations(ctx context.Context) (forgotten int, left bool, err error) {
+	return pg.ForgetOld(ctx, l.db, "operations", "finished_at", []string{"id"}, l.options.FailureRetention)
+}
