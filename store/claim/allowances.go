@@ -52,7 +52,7 @@ const (
 INSERT INTO punctual.tenant_usage (tenant)
 SELECT id FROM punctual.tenants WHERE id = ANY($1::int[]) ORDER BY id
 ON CONFLICT DO NOTHING`
-	lockUsage = `
+	lockUsageRows = `
 SELECT FROM punctual.tenant_usage
 WHERE tenant = ANY($1::int[])
 ORDER BY tenant
@@ -74,121 +74,65 @@ func (s *Claims) ForgetAllowances(ctx context.Context) error {
 	return pg.Wrap("forgetting the allowances of lost replicas", err)
 }
 
-// draw gives a replica its part of the tenants' limits.
-//
-// Slots (max_concurrent_runs): the replica gets as many as it wishes, of those that the other replicas do not have.
-// When another replica has work to do and less than an equal share, this replica has no more than an equal share. When
-// a tenant has fewer slots than replicas, a replica gives its slot up after two seconds, and the replica that has
-// waited longest gets the next one. Slots that the replica's runs in flight hold stay noted for it.
-//
-// Starts (max_runs_per_second): by the generic cell rate algorithm. Each start uses up its part of a second. starts_at
-// is the instant up to which time is used up: never ahead of now, even when the clock was set back, and never further
-// behind than a burst.
-const draw = `
-WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS at),
-wish AS (
-    SELECT w.*, t.max_concurrent_runs AS most, t.max_runs_per_second AS rate,
-           least(
-               greatest(
-                   u.starts_at,
-                   c.at - greatest(1, t.max_runs_per_second / 2.0) / t.max_runs_per_second * interval '1 s'),
-               c.at) AS starts_at,
-           c.at
-    FROM unnest($1::int[], $3::int[], $4::int[], $5::int[], $6::text[], $7::interval[])
-         AS w(tenant, keep, slots, starts, held_by, held)
-    JOIN punctual.tenants t ON t.id = w.tenant
-    JOIN punctual.tenant_usage u ON u.tenant = w.tenant
-    CROSS JOIN clock c),
-shared AS (
-    SELECT w.*, o.slots AS others, w.most / (1 + o.n) AS share, m.since > w.at - interval '2 s' AS keeps,
-           EXISTS (
-               SELECT FROM punctual.allowances a
-               WHERE a.tenant = w.tenant AND a.replica <> $2
-                 AND a.wants > 0
-                 AND a.slots < greatest(1, w.most / (1 + o.n))) AS scarce,
-           NOT EXISTS (
-               SELECT FROM punctual.allowances a
-               WHERE a.tenant = w.tenant AND a.replica <> $2
-                 AND a.wants > 0
-                 AND a.slots = 0
-                 AND a.asked_at > w.at - interval '1 s'
-                 AND a.since < CASE WHEN m.slots = 0 THEN m.since ELSE w.at END) AS next
-    FROM wish w
-    LEFT JOIN punctual.allowances m ON m.tenant = w.tenant AND m.replica = $2
-    CROSS JOIN LATERAL (
-        SELECT count(*) AS n, coalesce(sum(a.slots), 0) AS slots
-        FROM punctual.allowances a
-        WHERE a.tenant = w.tenant AND a.replica <> $2) o),
-given AS (
-    SELECT s.*,
-           CASE WHEN s.most IS NULL THEN 0
-                ELSE greatest(0, least(s.slots, s.most - s.others,
-                    CASE WHEN NOT s.scarce THEN NULL
-                         WHEN s.keep = 0 AND s.next THEN greatest(s.share, 1)
-                         WHEN s.share = 0 AND s.keeps THEN s.keep
-                         ELSE s.share END)) END AS gets,
-           extract(epoch FROM s.at - s.starts_at)::float8 * s.rate AS cells
-    FROM shared s),
-counted AS (
-    SELECT g.*,
-           CASE WHEN g.most IS NULL THEN 0 ELSE greatest(g.gets, g.keep) END AS noted,
-           CASE WHEN g.rate IS NULL OR g.gets <= 0 AND g.most IS NOT NULL THEN 0
-                ELSE least(g.starts, floor(g.cells + 0.000001)) END AS starts_now
-    FROM given g),
-used AS (
-    UPDATE punctual.tenant_usage u
-    SET starts_at = CASE WHEN c.starts_now > 0 OR u.starts_at > c.at
-                         THEN c.starts_at + c.starts_now / c.rate * interval '1 s'
-                         ELSE u.starts_at END,
-        held_since = CASE WHEN c.held_by = '' OR punctual.held_by(u.held_by, u.held_at) = c.held_by THEN u.held_since
-                          ELSE c.at - c.held END,
-        held_by = CASE WHEN c.held_by = '' THEN u.held_by ELSE c.held_by END,
-        held_at = CASE WHEN c.held_by = '' THEN u.held_at ELSE c.at END
-    FROM counted c
-    WHERE u.tenant = c.tenant
-      AND (c.starts_now > 0 OR u.starts_at > c.at OR c.held_by <> '')),
-put AS (
-    INSERT INTO punctual.allowances AS a (tenant, replica, slots, wants, since, asked_at)
-    SELECT c.tenant, $2, c.noted, greatest(0, c.slots - c.gets), c.at, c.at
-    FROM counted c
-    WHERE c.most IS NOT NULL AND (c.noted > 0 OR c.slots > c.gets)
-    ON CONFLICT (tenant, replica) DO UPDATE
-    SET slots = excluded.slots, wants = excluded.wants, asked_at = excluded.asked_at,
-        since = CASE WHEN (a.slots > 0) = (excluded.slots > 0) THEN a.since ELSE excluded.since END
-    WHERE excluded.wants > 0 OR a.wants > 0 OR a.slots <> excluded.slots),
-gone AS (
-    DELETE FROM punctual.allowances a
-    USING counted c
-    WHERE a.tenant = c.tenant AND a.replica = $2
-      AND (c.most IS NULL OR c.noted = 0 AND c.slots <= c.gets))
-SELECT c.tenant, coalesce(c.most, 0), coalesce(c.rate, 0), c.gets::int, c.noted::int, c.starts_now::int,
-       CASE WHEN c.rate IS NULL THEN interval '0'
-            ELSE greatest(0, 1 - (c.cells - c.starts_now)) / c.rate * interval '1 s' END
-FROM counted c`
+// readUsage reads what the tenants whose rows are locked have used, and readShares what each replica has of it.
+const (
+	readUsage = `
+SELECT t.id, coalesce(t.max_concurrent_runs, 0), coalesce(t.max_runs_per_second, 0), u.starts_at, clock_timestamp()
+FROM punctual.tenant_usage u
+JOIN punctual.tenants t ON t.id = u.tenant
+WHERE u.tenant = ANY($1::int[])`
+	readShares = `
+SELECT tenant, replica, slots, wants, since, asked_at FROM punctual.allowances WHERE tenant = ANY($1::int[])`
+)
 
-// Draw implements scheduler.Store. It is one round trip and thereby one transaction. Without pg.ByIndex Postgres would
-// compile the plan of so long a statement from a few hundred tenants on, which takes 0.7 s. A tenant with a row that
-// another transaction has locked gets no answer.
+// The outcome of a draw. Rows that stay as they were are not written.
+const (
+	writeUsage = `
+UPDATE punctual.tenant_usage u
+SET starts_at = c.starts_at,
+    held_since = CASE WHEN c.held_by = '' OR punctual.held_by(u.held_by, u.held_at) = c.held_by THEN u.held_since
+                      ELSE c.at - c.held END,
+    held_by = CASE WHEN c.held_by = '' THEN u.held_by ELSE c.held_by END,
+    held_at = CASE WHEN c.held_by = '' THEN u.held_at ELSE c.at END
+FROM unnest($1::int[], $2::timestamptz[], $3::text[], $4::interval[], $5::timestamptz[])
+     AS c(tenant, starts_at, held_by, held, at)
+WHERE u.tenant = c.tenant AND (c.held_by <> '' OR u.starts_at IS DISTINCT FROM c.starts_at)`
+	writeShares = `
+INSERT INTO punctual.allowances AS a (tenant, replica, slots, wants, since, asked_at)
+SELECT c.tenant, $1, c.slots, c.wants, c.since, c.asked_at
+FROM unnest($2::int[], $3::int[], $4::int[], $5::timestamptz[], $6::timestamptz[])
+     AS c(tenant, slots, wants, since, asked_at)
+ON CONFLICT (tenant, replica) DO UPDATE
+SET slots = excluded.slots, wants = excluded.wants, asked_at = excluded.asked_at, since = excluded.since
+WHERE excluded.wants > 0 OR a.wants > 0 OR a.slots <> excluded.slots`
+	dropShares = `DELETE FROM punctual.allowances WHERE replica = $1 AND tenant = ANY($2::int[])`
+)
+
+// Draw implements scheduler.Store. It locks what the tenants have used, lets scheduler.Usage answer the wishes, and
+// writes the answers. A tenant with a row that another transaction has locked for longer gets no answer.
 func (s *Claims) Draw(
 	ctx context.Context, replica uuid.UUID, wishes []scheduler.Wish,
 ) (allowances []scheduler.Allowance, err error) {
 	ctx = pg.Runs.In(ctx)
-	tenants := tenantsOf(wishes)
-	err = s.wary.draw.try(func(wary bool) (err error) {
-		if wary {
-			allowances, err = s.drawWarily(ctx, replica, wishes)
+	err = s.wary.draw.try(func(wary bool) error {
+		return s.onConn(ctx, func(conn *pgx.Conn) (err error) {
+			lock := s.lockUsage
+			if wary {
+				lock = s.lockUsageWarily
+			}
+			usages, err := lock(ctx, conn, replica, tenantsOf(wishes))
+			if err != nil {
+				return err
+			}
+			if wary && len(usages) < len(wishes) {
+				s.wary.draw.found()
+			}
+			allowances, err = answer(ctx, conn, replica, wishes, usages)
 			return err
-		}
-		allowances = nil // each try begins anew
-		var b pgx.Batch
-		b.Queue(shortly)
-		b.Queue(makeUsage, tenants)
-		b.Queue(lockUsage, tenants)
-		queueDraw(&b, replica, wishes, &allowances)
-		return s.db.Conns(ctx).SendBatch(ctx, &b).Close()
+		})
 	})
 	if err != nil {
-		return nil, s.db.TookWrite(fmt.Errorf("drawing on the limits of %d tenants: %w", len(wishes), err))
+		return nil, fmt.Errorf("drawing on the limits of %d tenants: %w", len(wishes), err)
 	}
 	return allowances, nil
 }
@@ -200,36 +144,105 @@ func tenantsOf(wishes []scheduler.Wish) (tenants []int32) {
 	return tenants
 }
 
-// queueDraw queues draw. The caller has locked the tenants' rows in tenant_usage.
-func queueDraw(b *pgx.Batch, replica uuid.UUID, wishes []scheduler.Wish, allowances *[]scheduler.Allowance) {
-	tenants := tenantsOf(wishes)
-	var keep, slots, starts []int32
-	var heldBy []string
-	var held []time.Duration
-	for _, w := range wishes {
-		keep = append(keep, int32(w.Keep))
-		slots, starts = append(slots, int32(w.Slots)), append(starts, int32(w.Starts))
-		heldBy, held = append(heldBy, string(w.HeldBy)), append(held, w.Held)
-	}
+// lockUsage begins the transaction, locks what the tenants have used, and reads it.
+func (s *Claims) lockUsage(
+	ctx context.Context, conn *pgx.Conn, replica uuid.UUID, tenants []int32,
+) (usages map[int32]*scheduler.Usage, err error) {
+	var b pgx.Batch
+	b.Queue(`BEGIN`)
+	b.Queue(s.idling.begin())
+	b.Queue(shortly)
+	b.Queue(makeUsage, tenants)
+	b.Queue(lockUsageRows, tenants)
+	usages = queueUsage(&b, replica, tenants)
+	return usages, conn.SendBatch(ctx, &b).Close()
+}
+
+// queueUsage reads what the tenants have used. The caller has locked their rows in tenant_usage.
+func queueUsage(b *pgx.Batch, replica uuid.UUID, tenants []int32) map[int32]*scheduler.Usage {
+	usages := map[int32]*scheduler.Usage{}
 	b.Queue(dropLost, tenants, replica)
-	b.Queue(draw, tenants, replica, keep, slots, starts, heldBy, held).Query(func(rows pgx.Rows) (err error) {
-		*allowances, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (a scheduler.Allowance, err error) {
-			return a, row.Scan(&a.Tenant, &a.Concurrent, &a.PerSecond, &a.Slots, &a.Noted, &a.Starts, &a.Wait)
-		})
+	b.Queue(readUsage, tenants).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var u scheduler.Usage
+			var startsAt *time.Time
+			if err := rows.Scan(&u.Tenant, &u.Concurrent, &u.PerSecond, &startsAt, &u.At); err != nil {
+				return err
+			}
+			if startsAt != nil {
+				u.StartsAt = *startsAt
+			}
+			usages[u.Tenant] = &u
+		}
+		return rows.Err()
+	})
+	b.Queue(readShares, tenants).Query(func(rows pgx.Rows) error {
+		var tenant int32
+		var of scheduler.Share
+		_, err := pgx.ForEachRow(rows, []any{&tenant, &of.Replica, &of.Slots, &of.Wants, &of.Since, &of.AskedAt},
+			func() error {
+				if u := usages[tenant]; u != nil {
+					u.Shares = append(u.Shares, of)
+				}
+				return nil
+			})
 		return err
 	})
+	return usages
+}
+
+// answer answers the wishes about tenants whose usage was read, writes the answers, and commits.
+func answer(
+	ctx context.Context, conn *pgx.Conn, replica uuid.UUID, wishes []scheduler.Wish, usages map[int32]*scheduler.Usage,
+) (allowances []scheduler.Allowance, err error) {
+	var used struct {
+		tenants  []int32
+		startsAt []*time.Time
+		heldBy   []string
+		held     []time.Duration
+		at       []time.Time
+	}
+	var put struct {
+		tenants, slots, wants []int32
+		since, askedAt        []time.Time
+	}
+	var gone []int32
+	for _, w := range wishes {
+		u := usages[w.Tenant]
+		if u == nil {
+			continue
+		}
+		a := u.Answer(replica, w)
+		allowances = append(allowances, a.Allowance)
+		used.tenants, used.at = append(used.tenants, w.Tenant), append(used.at, u.At)
+		used.startsAt = append(used.startsAt, pg.OrNull(a.StartsAt))
+		used.heldBy, used.held = append(used.heldBy, string(w.HeldBy)), append(used.held, w.Held)
+		if a.Share == nil {
+			gone = append(gone, w.Tenant)
+			continue
+		}
+		put.tenants, put.slots = append(put.tenants, w.Tenant), append(put.slots, int32(a.Share.Slots))
+		put.wants, put.since = append(put.wants, int32(a.Share.Wants)), append(put.since, a.Share.Since)
+		put.askedAt = append(put.askedAt, a.Share.AskedAt)
+	}
+	var b pgx.Batch
+	b.Queue(writeUsage, used.tenants, used.startsAt, used.heldBy, used.held, used.at)
+	b.Queue(writeShares, replica, put.tenants, put.slots, put.wants, put.since, put.askedAt)
+	b.Queue(dropShares, replica, gone)
+	b.Queue(`COMMIT`)
+	return allowances, conn.SendBatch(ctx, &b).Close()
 }
 
 // Statements that lock, by tenant, the rows a draw may write, and pass over rows that other transactions have locked:
 // the tenants' rows, for foreign keys, and the rows of usage and of the replicas' allowances. makeUsage comes before
-// lockUsageWarily, for tenants without a row in tenant_usage.
+// lockFreeUsage, for tenants without a row in tenant_usage.
 const (
 	lockTenantsOfUsage = `
 SELECT id FROM punctual.tenants
 WHERE id = ANY($1::int[])
 ORDER BY id
 FOR KEY SHARE SKIP LOCKED`
-	lockUsageWarily = `
+	lockFreeUsage = `
 SELECT tenant FROM punctual.tenant_usage
 WHERE tenant = ANY($1::int[])
 ORDER BY tenant
@@ -247,43 +260,33 @@ WHERE tenant = ANY($1::int[])
   AND NOT EXISTS (SELECT FROM free f WHERE f.tenant = a.tenant AND f.replica = a.replica)`
 )
 
-// drawWarily draws on the limits of the tenants whose rows are free of other transactions' locks. The other tenants get
-// no answer.
-func (s *Claims) drawWarily(
-	ctx context.Context, replica uuid.UUID, wishes []scheduler.Wish,
-) (allowances []scheduler.Allowance, err error) {
-	err = s.onConn(ctx, func(conn *pgx.Conn) error {
-		var free, locked []int32
-		collect := func(into *[]int32) func(pgx.Rows) error {
-			return func(rows pgx.Rows) (err error) {
-				*into, err = pgx.CollectRows(rows, pgx.RowTo[int32])
-				return err
-			}
-		}
-		tenants := tenantsOf(wishes)
-		var b pgx.Batch
-		s.queueBegin(&b, true)
-		b.Queue(lockTenantsOfUsage, tenants).Query(collect(&free))
-		if err := conn.SendBatch(ctx, &b).Close(); err != nil {
+// lockUsageWarily is lockUsage for the tenants whose rows are free of other transactions' locks. It leaves out the
+// others.
+func (s *Claims) lockUsageWarily(
+	ctx context.Context, conn *pgx.Conn, replica uuid.UUID, tenants []int32,
+) (usages map[int32]*scheduler.Usage, err error) {
+	var free, locked []int32
+	collect := func(into *[]int32) func(pgx.Rows) error {
+		return func(rows pgx.Rows) (err error) {
+			*into, err = pgx.CollectRows(rows, pgx.RowTo[int32])
 			return err
 		}
-		b = pgx.Batch{}
-		b.Queue(makeUsage, free)
-		b.Queue(lockUsageWarily, free).Query(collect(&free))
-		b.Queue(findLockedShares, tenants).Query(collect(&locked))
-		if err := conn.SendBatch(ctx, &b).Close(); err != nil {
-			return err
-		}
-		some := slices.DeleteFunc(slices.Clone(wishes), func(w scheduler.Wish) bool {
-			return !slices.Contains(free, w.Tenant) || slices.Contains(locked, w.Tenant)
-		})
-		if len(some) < len(wishes) {
-			s.wary.draw.found()
-		}
-		b = pgx.Batch{}
-		queueDraw(&b, replica, some, &allowances)
-		b.Queue(`COMMIT`)
-		return conn.SendBatch(ctx, &b).Close()
-	})
-	return allowances, err
+	}
+	var b pgx.Batch
+	s.queueBegin(&b, true)
+	b.Queue(lockTenantsOfUsage, tenants).Query(collect(&free))
+	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
+		return nil, err
+	}
+	b = pgx.Batch{}
+	b.Queue(makeUsage, free)
+	b.Queue(lockFreeUsage, free).Query(collect(&free))
+	b.Queue(findLockedShares, tenants).Query(collect(&locked))
+	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
+		return nil, err
+	}
+	free = slices.DeleteFunc(free, func(tenant int32) bool { return slices.Contains(locked, tenant) })
+	b = pgx.Batch{}
+	usages = queueUsage(&b, replica, free)
+	return usages, conn.SendBatch(ctx, &b).Close()
 }
