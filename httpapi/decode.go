@@ -1,13 +1,14 @@
 package httpapi
 
 import (
-	"bytes"
 	"encoding"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"punctual/scheduler"
 )
@@ -22,13 +23,14 @@ const maxItems = 1000
 //
 // A merge patch is read with patch set: there, null also removes the entries of maps.
 func decode(data []byte, into any, patch bool) []FieldError {
-	d := decoder{patch: patch}
+	d := decoder{in: read(data), patch: patch}
 	_, d.replaces = into.(*JobReplacement)
-	d.value(bytes.TrimSpace(data), reflect.ValueOf(into).Elem(), "body", false)
+	d.value(reflect.ValueOf(into).Elem(), "body", false)
 	return d.errors
 }
 
 type decoder struct {
+	in       *jsontext.Decoder
 	patch    bool
 	replaces bool // the mask of a secret keeps the stored one
 	stored   bool // secrets may be ids, as in stored definitions
@@ -37,8 +39,8 @@ type decoder struct {
 
 // decodeStored is decode for JSON that was made from a stored definition.
 func decodeStored(data []byte, into any) []FieldError {
-	d := decoder{stored: true}
-	d.value(bytes.TrimSpace(data), reflect.ValueOf(into).Elem(), "body", false)
+	d := decoder{in: read(data), stored: true}
+	d.value(reflect.ValueOf(into).Elem(), "body", false)
 	return d.errors
 }
 
@@ -46,8 +48,44 @@ func (d *decoder) add(at, format string, args ...any) {
 	d.errors = append(d.errors, FieldError{at, fmt.Sprintf(format, args...)})
 }
 
-func (d *decoder) mismatch(at, want string, value []byte) {
-	d.add(at, "must be %s, not %s", want, kindOf(value))
+// mismatch passes over a value of the wrong kind.
+func (d *decoder) mismatch(at, want string) {
+	d.add(at, "must be %s, not %s", want, kindOf(d.in.PeekKind()))
+	d.skip()
+}
+
+// skip passes over a value.
+func (d *decoder) skip() { _ = d.in.SkipValue() }
+
+// raw reads a value as it stands.
+func (d *decoder) raw() string {
+	value, _ := d.in.ReadValue()
+	return string(value)
+}
+
+// token reads a token. Of a string that is its text, in which a lone surrogate becomes U+FFFD.
+func (d *decoder) token() string {
+	token, _ := d.in.ReadToken()
+	return token.String()
+}
+
+// more reports whether the object or array that was begun has more in it. If not, it reads the closing bracket.
+func (d *decoder) more() bool {
+	switch d.in.PeekKind() {
+	case '}', ']':
+		_ = d.token()
+		return false
+	case jsontext.KindInvalid:
+		return false
+	}
+	return true
+}
+
+// leave passes over what is left of the object or array that was begun.
+func (d *decoder) leave() {
+	for d.more() {
+		d.skip()
+	}
 }
 
 const placeholder = "?" // not a valid value of any field
@@ -60,47 +98,49 @@ var (
 )
 
 // value reads one value. With absent set, "" and 0 mean absence, and writing them is an error.
-func (d *decoder) value(raw []byte, v reflect.Value, at string, absent bool) {
+func (d *decoder) value(v reflect.Value, at string, absent bool) {
 	if v.Type() == rawMessage {
-		if !storable(raw) {
+		raw := []byte(d.raw())
+		if !scheduler.StorableJSON(raw) {
 			d.add(at, `must not hold the character \u0000 or half of a surrogate pair: the database cannot store them`)
 		}
-		v.SetBytes(append([]byte(nil), raw...))
+		v.SetBytes(raw)
 		return
 	}
 	if secret, ok := v.Addr().Interface().(*scheduler.Hidden); ok {
-		d.hidden(raw, secret, at)
+		d.hidden(secret, at)
 		return
 	}
 	if text, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
-		d.text(raw, text, at)
+		d.text(text, at)
 		return
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		d.value(raw, v.Elem(), at, false)
+		d.value(v.Elem(), at, false)
 	case reflect.Struct:
-		d.object(raw, v, at)
+		d.object(v, at)
 	case reflect.Map:
-		d.stringMap(raw, v, at)
+		d.stringMap(v, at)
 	case reflect.Slice:
-		d.list(raw, v, at)
+		d.list(v, at)
 	default:
-		d.scalar(raw, v, at, absent)
+		d.scalar(v, at, absent)
 	}
 }
 
 // text reads a Duration or an Instant. They keep a text that they cannot read, and Definition.Validate reports it.
-func (d *decoder) text(raw []byte, into encoding.TextUnmarshaler, at string) {
+func (d *decoder) text(into encoding.TextUnmarshaler, at string) {
 	text := placeholder
-	switch kindOf(raw) {
-	case "a string":
-		text = unquote(raw)
-	case "a number":
-		d.add(at, "must be a string%s, not the number %s", suchAs(into, string(raw)), clip(string(raw)))
+	switch d.in.PeekKind() {
+	case '"':
+		text = d.token()
+	case '0':
+		number := d.raw()
+		d.add(at, "must be a string%s, not the number %s", suchAs(into, number), clip(number))
 	default:
-		d.mismatch(at, "a string", raw)
+		d.mismatch(at, "a string")
 	}
 	_ = into.UnmarshalText([]byte(text)) // by contract never fails
 }
@@ -123,59 +163,65 @@ func suchAs(into encoding.TextUnmarshaler, number string) string {
 }
 
 // hidden reads a secret. Its errors do not repeat the value.
-func (d *decoder) hidden(raw []byte, into *scheduler.Hidden, at string) {
+func (d *decoder) hidden(into *scheduler.Hidden, at string) {
 	*into = scheduler.HiddenOf(placeholder)
-	switch {
-	case raw[0] == '{' && d.stored:
-		if err := json.Unmarshal(raw, into); err != nil {
+	switch kind := d.in.PeekKind(); {
+	case kind == '{' && d.stored:
+		if err := json.Unmarshal([]byte(d.raw()), into); err != nil {
 			d.add(at, "%v", err)
 		}
-	case raw[0] != '"':
-		d.mismatch(at, "a string", raw)
-	case unquote(raw) == "":
+		return
+	case kind != '"':
+		d.mismatch(at, "a string")
+		return
+	}
+	switch text := d.token(); {
+	case text == "":
 		d.add(at, "must not be empty; leave it out")
-	case d.replaces && unquote(raw) == scheduler.Mask:
+	case d.replaces && text == scheduler.Mask:
 		*into = scheduler.KeptSecret()
 	default:
-		*into = scheduler.HiddenOf(unquote(raw))
+		*into = scheduler.HiddenOf(text)
 	}
 }
 
-func (d *decoder) scalar(raw []byte, v reflect.Value, at string, absent bool) {
+func (d *decoder) scalar(v reflect.Value, at string, absent bool) {
+	kind := d.in.PeekKind()
 	switch v.Kind() {
 	case reflect.String:
-		if raw[0] != '"' {
-			d.mismatch(at, "a string", raw)
+		if kind != '"' {
+			d.mismatch(at, "a string")
 			v.SetString(placeholder)
 			return
 		}
-		v.SetString(unquote(raw))
+		v.SetString(d.token())
 		if absent && v.IsZero() {
 			d.add(at, "must not be empty; leave it out for the default")
 			v.SetString(placeholder)
 		}
 		return
 	case reflect.Bool:
-		if raw[0] != 't' && raw[0] != 'f' {
-			d.mismatch(at, "true or false", raw)
+		if kind != 't' && kind != 'f' {
+			d.mismatch(at, "true or false")
 			return
 		}
-		v.SetBool(raw[0] == 't')
+		v.SetBool(d.token() == "true")
 		return
 	}
-	if kindOf(raw) != "a number" {
-		d.mismatch(at, "a number", raw)
+	if kind != '0' {
+		d.mismatch(at, "a number")
 		return
 	}
+	number := d.raw()
 	if v.CanInt() {
-		n, err := strconv.ParseInt(string(raw), 10, 32)
+		n, err := strconv.ParseInt(number, 10, 32)
 		if err != nil {
 			d.add(at, "must be a whole number, without exponent, of at most 9 digits")
 			return
 		}
 		v.SetInt(n)
 	} else {
-		n, err := strconv.ParseFloat(string(raw), 64)
+		n, err := strconv.ParseFloat(number, 64)
 		if err != nil {
 			d.add(at, "is too large for a number")
 			return
@@ -193,84 +239,95 @@ var insteadOfZero = map[string]string{
 	"multiplier":   ": write 1 for equal delays between retries",
 }
 
-func (d *decoder) list(raw []byte, v reflect.Value, at string) {
-	if raw[0] != '[' {
-		d.mismatch(at, "a list", raw)
+func (d *decoder) list(v reflect.Value, at string) {
+	if d.in.PeekKind() != '[' {
+		d.mismatch(at, "a list")
 		return
 	}
+	_ = d.token()
 	v.Set(reflect.MakeSlice(v.Type(), 0, 4))
-	i := 0
-	for element := range elements(raw) {
+	for i := 0; d.more(); i++ {
 		if i == maxItems {
 			d.add(at, "has more than %d items", maxItems)
+			d.leave()
 			return
 		}
 		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
-		d.value(element, v.Index(i), fmt.Sprintf("%s[%d]", at, i), false)
-		i++
+		d.value(v.Index(i), fmt.Sprintf("%s[%d]", at, i), false)
 	}
 }
 
 // stringMap reads a map of strings or of secrets.
-func (d *decoder) stringMap(raw []byte, v reflect.Value, at string) {
-	if raw[0] != '{' {
-		d.mismatch(at, "an object", raw)
+func (d *decoder) stringMap(v reflect.Value, at string) {
+	if d.in.PeekKind() != '{' {
+		d.mismatch(at, "an object")
 		return
 	}
+	_ = d.token()
 	v.Set(reflect.MakeMap(v.Type()))
-	n := 0
-	for name, value := range members(raw) {
-		if n++; n > maxItems {
+	for n := 0; d.more(); n++ {
+		if n == maxItems {
 			d.add(at, "has more than %d entries", maxItems)
+			d.leave()
 			return
 		}
+		name := d.token()
 		key, entry := reflect.ValueOf(name), at+"."+clip(name)
-		switch {
+		switch kind := d.in.PeekKind(); {
 		case v.MapIndex(key).IsValid():
 			d.add(entry, "appears twice")
-		case kindOf(value) == "null" && d.patch:
+			d.skip()
+		case kind == 'n' && d.patch:
+			d.skip()
 		case v.Type().Elem() == hiddenType:
 			var secret scheduler.Hidden
-			d.hidden(value, &secret, entry)
+			d.hidden(&secret, entry)
 			v.SetMapIndex(key, reflect.ValueOf(secret))
-		case value[0] != '"':
-			d.mismatch(entry, "a string", value)
+		case kind != '"':
+			d.mismatch(entry, "a string")
 		default:
-			v.SetMapIndex(key, reflect.ValueOf(unquote(value)))
+			v.SetMapIndex(key, reflect.ValueOf(d.token()))
 		}
 	}
 }
 
-func (d *decoder) object(raw []byte, v reflect.Value, at string) {
-	if raw[0] != '{' {
+func (d *decoder) object(v reflect.Value, at string) {
+	switch kind := d.in.PeekKind(); {
+	case kind == '{':
+	case kind == '"' && v.Type() == scheduleType:
 		want := "an object"
-		if v.Type() == scheduleType && raw[0] == '"' {
-			if meant, ok := scheduler.ScheduleMeant(unquote(raw)); ok {
-				want += " such as " + meant
-			}
+		if meant, ok := scheduler.ScheduleMeant(d.token()); ok {
+			want += " such as " + meant
 		}
-		d.mismatch(at, want, raw)
+		d.add(at, "must be %s, not a string", want)
+		return
+	default:
+		d.mismatch(at, "an object")
 		return
 	}
+	_ = d.token()
 	known := fieldsOf(v.Type())
 	seen := make([]bool, len(known.list))
 	unknown := 0
-	for name, value := range members(raw) {
+	for d.more() {
+		name := d.token()
 		i, ok := known.byName[name]
 		switch {
-		case !ok && known.ignores(name):
 		case !ok:
-			if unknown++; unknown <= mostFieldErrors {
+			if unknown++; !known.ignores(name) && unknown <= mostFieldErrors {
 				d.add(at+"."+clip(name), "unknown field%s", known.hint(name))
 			}
+			d.skip()
 		case seen[i]:
 			d.add(at+"."+name, "appears twice")
-		case kindOf(value) == "null":
+			d.skip()
+		case d.in.PeekKind() == 'n':
 			seen[i] = true
+			d.skip()
 		default:
 			seen[i] = true
 			f := known.list[i]
-			d.value(value, v.FieldByIndex(f.index), at+"."+name, f.absent)
+			d.value(v.FieldByIndex(f.index), at+"."+name, f.absent)
 		}
 	}
 }

@@ -3,8 +3,10 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,6 +76,29 @@ func BenchmarkDecodeJob(b *testing.B) {
 	for b.Loop() {
 		if _, p := judge(exampleJobInput); p != nil {
 			b.Fatal(p)
+		}
+	}
+}
+
+// What follows a value that does not fit is read all the same.
+func TestReadingGoesOnAfterWhatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	many := strings.Repeat(`500,`, maxItems) + `500`
+	entries := make([]string, maxItems+1)
+	for i := range entries {
+		entries[i] = fmt.Sprintf(`"k%d":"v"`, i)
+	}
+	for _, unfit := range []string{
+		`"retry":{"give_up_on":[` + many + `],"max_attempts":"x"}`, `"labels":{` + strings.Join(entries, ",") + `}`,
+		`"name":{"a":[{}]}`, `"name":[1,"]"]`, `"retry":[{"a":"}"}]`, `"labels":[[]]`, `"labels":{"a":{"b":["c"]}}`,
+		`"labels":{"a":"b","a":{"b":1}}`, `"name":"a","name":{"b":[]}`, `"jitter":{"a":[1]}`, `"jitter":[[2]]`, `"jitter":7`,
+		`"paused":{"a":1}`, `"max_failures":[3]`, `"unknown":{"a":[{"b":[]}]}`, `"schedule":"daily"`, `"schedule":[{}]`,
+		`"target":{"auth":{"token":{"a":[]}}}`, `"target":{"body":{"\ud800":[{}]}}`,
+	} {
+		_, p := judge([]byte(`{` + unfit + `,"very_last":1}`))
+		found := slices.ContainsFunc(p.Errors, func(e FieldError) bool { return e.Location == "body.very_last" })
+		if !found || len(p.Errors) < 2 {
+			t.Errorf("%.60s: %+v", unfit, p.Errors)
 		}
 	}
 }

@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"punctual/scheduler"
 )
 
 // maxDepth bounds how deep arrays and objects of a body nest.
@@ -20,7 +23,7 @@ func wellFormed(data []byte) *Problem {
 	if at := invalidUTF8(data); at >= 0 {
 		return newProblem(CodeMalformed, fmt.Sprintf("The body is not UTF-8 at byte %d.", at))
 	}
-	if depth(data) > maxDepth {
+	if scheduler.Nesting(data) > maxDepth {
 		return newProblem(CodeMalformed, fmt.Sprintf("The body nests deeper than %d levels.", maxDepth))
 	}
 	if json.Valid(data) {
@@ -53,108 +56,15 @@ func invalidUTF8(data []byte) int {
 	return -1
 }
 
-func depth(data []byte) int {
-	deepest, now := 0, 0
-	for i := 0; i < len(data); i++ {
-		switch data[i] {
-		case '"':
-			i += len(quoted(data[i:])) - 1
-		case '{', '[':
-			now++
-			deepest = max(deepest, now)
-		case '}', ']':
-			now--
-		}
-	}
-	return deepest
+// read returns a decoder of well-formed JSON. The decoder of the fields reports names that appear twice, and halves of
+// surrogate pairs where they matter.
+func read(data []byte) *jsontext.Decoder {
+	return jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
-// quoted returns the string literal at the start of b, quotes included.
-func quoted(b []byte) []byte {
-	for i := 1; i < len(b); i++ {
-		switch b[i] {
-		case '\\':
-			i++
-		case '"':
-			return b[:i+1]
-		}
-	}
-	return b
-}
-
-// members yields the names and values of a well-formed object, in order.
-func members(object []byte) iter.Seq2[string, []byte] {
-	return func(yield func(string, []byte) bool) {
-		rest := next(object[1:])
-		for rest[0] != '}' {
-			name := quoted(rest)
-			rest = next(rest[len(name):])
-			value := cut(rest)
-			if !yield(unquote(name), value) {
-				return
-			}
-			rest = next(rest[len(value):])
-		}
-	}
-}
-
-// elements yields the values of a well-formed array.
-func elements(array []byte) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		rest := next(array[1:])
-		for rest[0] != ']' {
-			value := cut(rest)
-			if !yield(value) {
-				return
-			}
-			rest = next(rest[len(value):])
-		}
-	}
-}
-
-// next skips to the next token. In well-formed JSON, white space, colons and commas can be skipped.
-func next(b []byte) []byte { return bytes.TrimLeft(b, " \t\r\n:,") }
-
-// cut returns the value at the start of b.
-func cut(b []byte) []byte {
-	switch b[0] {
-	case '"':
-		return quoted(b)
-	case '{', '[':
-		level := 0
-		for i := 0; i < len(b); i++ {
-			switch b[i] {
-			case '"':
-				i += len(quoted(b[i:])) - 1
-			case '{', '[':
-				level++
-			case '}', ']':
-				if level--; level == 0 {
-					return b[:i+1]
-				}
-			}
-		}
-		return b
-	}
-	if end := bytes.IndexAny(b, " \t\r\n,]}"); end >= 0 {
-		return b[:end]
-	}
-	return b
-}
-
-// unquote returns the text of a string literal. A lone surrogate becomes U+FFFD.
-func unquote(literal []byte) string {
-	if bytes.IndexByte(literal, '\\') < 0 {
-		return string(literal[1 : len(literal)-1])
-	}
-	var text string
-	_ = json.Unmarshal(literal, &text) // well-formed
-	return text
-}
-
-// kindOf names the kind of a value, for people.
-func kindOf(value []byte) string {
-	switch value[0] {
+// kindOf names a kind of value, for people.
+func kindOf(kind jsontext.Kind) string {
+	switch kind {
 	case '"':
 		return "a string"
 	case '{':
@@ -167,49 +77,4 @@ func kindOf(value []byte) string {
 		return "null"
 	}
 	return "a number"
-}
-
-// storable reports whether the database can store every string of a value: none holds NUL or half of a surrogate
-// pair.
-func storable(value []byte) bool {
-	for rest := value; ; {
-		at := bytes.IndexByte(rest, '\\')
-		if at < 0 {
-			return true
-		}
-		rest = rest[at:]
-		if rest[1] != 'u' {
-			rest = rest[2:]
-			continue
-		}
-		unit := hex4(rest[2:])
-		rest = rest[6:]
-		switch {
-		case unit == 0, unit >= 0xdc00 && unit < 0xe000:
-			return false
-		case unit >= 0xd800 && unit < 0xdc00:
-			if len(rest) < 6 || rest[0] != '\\' || rest[1] != 'u' {
-				return false
-			}
-			if low := hex4(rest[2:]); low < 0xdc00 || low >= 0xe000 {
-				return false
-			}
-			rest = rest[6:]
-		}
-	}
-}
-
-func hex4(b []byte) int {
-	n := 0
-	for _, c := range b[:4] {
-		switch {
-		case c >= 'a':
-			n = n<<4 | int(c-'a'+10)
-		case c >= 'A':
-			n = n<<4 | int(c-'A'+10)
-		default:
-			n = n<<4 | int(c-'0')
-		}
-	}
-	return n
 }

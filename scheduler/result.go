@@ -59,16 +59,16 @@ func CheckResult(raw json.RawMessage) (result json.RawMessage, problem string) {
 		return nil, ""
 	case len(raw) > MaxResult:
 		return nil, fmt.Sprintf("the result has %d bytes; at most %d (64 KiB) are kept", len(raw), MaxResult)
-	case nesting(raw) > maxResultDepth:
+	case Nesting(raw) > maxResultDepth:
 		return nil, fmt.Sprintf("the result nests deeper than %d levels, and is not kept", maxResultDepth)
-	case !storableJSON(raw):
+	case !StorableJSON(raw):
 		return nil, `the result is not kept: it must be valid UTF-8, without \u0000 and without halves of surrogate pairs`
 	}
 	return raw, ""
 }
 
-// nesting is how deep arrays and objects of well-formed JSON nest.
-func nesting(raw []byte) (deepest int) {
+// Nesting is how deep arrays and objects of well-formed JSON nest.
+func Nesting(raw []byte) (deepest int) {
 	level, quoted := 0, false
 	for i := 0; i < len(raw); i++ {
 		switch c := raw[i]; {

@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// storableJSON reports whether Postgres can look into a document that contains raw. It stores any json, but its
+// StorableJSON reports whether Postgres can look into a document that contains raw. It stores any json, but its
 // operators fail on a whole document with \u0000 or half a surrogate pair anywhere in it. One such body would break
 // the views that show a field of every definition.
-func storableJSON(raw json.RawMessage) bool {
+func StorableJSON(raw json.RawMessage) bool {
 	if !utf8.Valid(raw) {
 		return false
 	}

@@ -26,7 +26,7 @@ func TestStorableJSON(t *testing.T) {
 		{"broken UTF-8", "\"\xff\"", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := storableJSON(json.RawMessage(test.raw)); got != test.want {
+			if got := StorableJSON(json.RawMessage(test.raw)); got != test.want {
 				t.Errorf("%s: %v, want %v", test.raw, got, test.want)
 			}
 		})
