@@ -27,6 +27,8 @@ const runTables = `punctual.runs r
 	LEFT JOIN punctual.jobs j ON j.id = r.job_id
 	LEFT JOIN punctual.queues q ON q.id = r.lane / 4`
 
+const selectRuns = `SELECT ` + runColumns + ` FROM ` + runTables
+
 func scanRun(row pgx.CollectableRow) (Record, error) {
 	var r Record
 	var lane int16
@@ -80,7 +82,7 @@ func ReadData(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (ru
 
 // Query returns the runs that rest, the rest of the statement, selects. It leaves out their attempts.
 func Query(ctx context.Context, q pg.Querier, rest string, args ...any) ([]Record, error) {
-	rows, err := q.Query(ctx, `SELECT `+runColumns+` FROM `+runTables+rest, args...)
+	rows, err := q.Query(ctx, selectRuns+rest, args...)
 	if err != nil {
 		return nil, fmt.Errorf("reading runs: %w", err)
 	}
