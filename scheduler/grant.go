@@ -54,6 +54,24 @@ func (g *Grant) Take(tenant int32, n int) bool {
 	return true
 }
 
+// Reset gives back what was taken, before a claim is done again.
+func (g *Grant) Reset() {
+	if g == nil {
+		return
+	}
+	l := g.limits
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for tenant, n := range g.took {
+		if t := l.tenants[tenant]; t != nil {
+			t.reserved -= n
+			t.starts += n
+		}
+	}
+	clear(g.took)
+	clear(g.left)
+}
+
 // end ends a grant. By now its dispatched runs occupy worker slots, and the others never will.
 func (g *Grant) end(dispatched []Assignment) {
 	if g == nil {

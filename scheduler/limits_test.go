@@ -141,6 +141,10 @@ func TestAGrantTakesAllOrNothing(t *testing.T) {
 		{TenantLimits: TenantLimits{Tenant: 1, Concurrent: 5}, Slots: 5, Noted: 5},
 	})
 	g := l.grant(WorkDue)
+	if !g.Take(1, 5) || g.Take(1, 1) {
+		t.Error("not what it may at first")
+	}
+	g.Reset() // the claim is done again
 	if g.Room(1) != 5 || g.Room(2) != math.MaxInt || !g.Take(2, 1000) || !g.Take(1, 4) || g.Take(1, 2) || !g.Take(1, 1) ||
 		g.Room(1) != 0 {
 		t.Error("not what it may")

@@ -304,6 +304,47 @@ func TestASlotThatHasItsRunIsNotSentAgain(t *testing.T) {
 	}
 }
 
+// A run that is there already keeps no other run of its claim from being sent once. Tokens of runs that must not
+// overlap are given under the locks of their gates: after those of the slots, which are given under the locks of the
+// schedules.
+func TestAClaimWithARunThatIsThereAlreadyTakesTheOthers(t *testing.T) {
+	c := newClaimer(t)
+	there, slot := c.dueNow("there")
+	c.one(c.claim(100, false))
+	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, there.ID, slot)
+	for _, again := range []bool{true, false} {
+		for i := range 3 {
+			c.dueNow(fmt.Sprintf("free-%d-%v", i, again))
+			c.dueNow(fmt.Sprintf("gated-%d-%v", i, again), forbid)
+		}
+		b := c.claim(100, false)
+		if again && b.Settled != 7 || !again && b.Settled != 6 || len(b.Runs) != 6 {
+			t.Fatalf("%d settled, %d runs", b.Settled, len(b.Runs))
+		}
+		leases := map[uuid.UUID]int{}
+		var free, gated int64
+		for _, r := range b.Runs {
+			leases[r.Lease.ID]++
+			if n := c.count(`SELECT count(*)
+				FROM punctual.runs r JOIN punctual.claims l ON l.id = $3 AND r.id = ANY(l.run_ids)
+				WHERE r.id = $1 AND r.fence = $2 AND r.status = 'running'`, r.RunID, r.Fence, r.Lease.ID); n != 1 {
+				t.Errorf("run %s is not written as it is sent", r.RunID)
+			}
+			if r.Gated && (gated == 0 || r.Fence < gated) {
+				gated = r.Fence
+			} else if !r.Gated {
+				free = max(free, r.Fence)
+			}
+		}
+		if n := c.count(`SELECT count(DISTINCT fence) - count(*) FROM punctual.runs`); n != 0 {
+			t.Error("two runs have the same token")
+		}
+		if !again && (gated <= free || len(leases) != 2) || again && len(leases) != 1 {
+			t.Errorf("tokens up to %d for free runs and from %d for gated ones, leases %v", free, gated, leases)
+		}
+	}
+}
+
 func TestPrioritiesThenDueTimesDecideWhoComesFirst(t *testing.T) {
 	c := newClaimer(t)
 	// The job with the earlier slot is created first: a second that passes in between makes its slot earlier still.

@@ -2,13 +2,16 @@ package claim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/scheduler"
 	"punctual/scheduler/cron"
@@ -19,7 +22,22 @@ import (
 	"punctual/store/pg"
 )
 
+// insertClaimed inserts runs that nothing keeps from overlapping, with the fencing tokens of their schedules' rows.
+// Arrays in the select list cost less than in FROM. A run that is there already fails the claim, which is then done
+// again with insertGuarded: that statement costs twice as much.
 const insertClaimed = `
+INSERT INTO punctual.runs (
+    id, job_id, replica, scheduled_for, due_at, claimed_at, started_at, fence,
+    tenant, job_version, lane, attempt, late, status, trigger)
+SELECT unnest($2::uuid[]), unnest($3::uuid[]), $1, unnest($4::timestamptz[]), unnest($5::timestamptz[]), now(), now(),
+       unnest($6::bigint[]), unnest($7::int[]), unnest($8::int[]), unnest($9::smallint[]), 1, unnest($10::bool[]),
+       'running', unnest($11::text[])`
+
+const insertLease = `INSERT INTO punctual.claims (id, replica, run_ids) VALUES ($1, $2, $3::uuid[])`
+
+// insertGuarded inserts runs whose fencing tokens are given under the locks of their gates, several runs of one job,
+// and runs that may be there already.
+const insertGuarded = `
 WITH made AS (
     INSERT INTO punctual.runs (
         id, job_id, replica, scheduled_for, due_at, claimed_at, started_at, fence,
@@ -43,8 +61,8 @@ UPDATE punctual.schedules s
 SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at,
     enabled = u.scheduled_for IS NOT NULL,
     completed_at = CASE WHEN u.scheduled_for IS NULL THEN now() END
-FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::timestamptz[])
-     AS u(job_id, was, scheduled_for, next_run_at)
+FROM (SELECT unnest($1::uuid[]) AS job_id, unnest($2::timestamptz[]) AS was, unnest($3::timestamptz[]) AS scheduled_for,
+             unnest($4::timestamptz[]) AS next_run_at) u
 WHERE s.job_id = u.job_id AND s.scheduled_for = u.was`
 
 // dueRow is a locked row of schedules.
@@ -53,6 +71,7 @@ type dueRow struct {
 	lane         int16
 	tenant       int32
 	scheduledFor time.Time
+	fence        int64
 }
 
 // dueClaim is one claim of due slots on its way through the transaction.
@@ -61,18 +80,27 @@ type dueClaim struct {
 	claim     scheduler.Claim
 	following Following
 	wary      bool
+	careful   bool // a run may be there already
 	conn      *pgx.Conn
 	now       time.Time
 	rows      []dueRow
 	found     definitions.Found
 	gates     map[uuid.UUID]Gate
-	runs      runRows
+	free      started // runs that nothing keeps from overlapping
+	guarded   started // the other runs that start
 	waiting   runRows // runs that start when their job's active run has ended
 	cancel    []uuid.UUID
 	expired   []uuid.UUID // runs that have expired while they waited at their gate
 	skips     SkipRows
 	next      nextRows
 	batch     scheduler.Batch
+}
+
+// started collects runs that start.
+type started struct {
+	runRows
+	fences map[uuid.UUID]int64
+	runs   []scheduler.Assignment
 }
 
 // nextRows collects the next slots, column by column, for one UPDATE; a nil slot ends the schedule.
@@ -109,26 +137,44 @@ func (s *Claims) claimDue(
 	var c dueClaim
 	err = s.wary.due.try(func(wary bool) error {
 		c = dueClaim{claims: s, claim: claim, following: following, wary: wary}
-		return s.onConn(ctx, func(conn *pgx.Conn) error {
-			c.conn = conn
-			failpoint.At(failpoint.ClaimBegun)
-			if err := c.lock(ctx); err != nil || len(c.rows) == 0 {
-				return err
-			}
-			failpoint.At(failpoint.ClaimLocked)
-			if err := c.readFacts(ctx); err != nil {
-				return err
-			}
-			c.decide()
-			failpoint.At(failpoint.ClaimDecided)
-			return c.write(ctx)
-		})
+		err := s.onConn(ctx, c.work(ctx))
+		if isThere(err) {
+			c = dueClaim{claims: s, claim: claim, following: following, wary: wary, careful: true}
+			err = s.onConn(ctx, c.work(ctx))
+		}
+		return err
 	})
 	if err != nil {
-		slots = slices.Concat(c.runs.scheduledFor, c.waiting.scheduledFor, []time.Time{c.now})
+		slots = slices.Concat(
+			c.free.scheduledFor, c.guarded.scheduledFor, c.waiting.scheduledFor, []time.Time{c.now})
 		return scheduler.Batch{}, slots, fmt.Errorf("claiming due slots: %w", err)
 	}
 	return c.batch, nil, nil
+}
+
+// work makes the claim on a connection.
+func (c *dueClaim) work(ctx context.Context) func(conn *pgx.Conn) error {
+	return func(conn *pgx.Conn) error {
+		c.conn = conn
+		c.claim.Grant.Reset()
+		failpoint.At(failpoint.ClaimBegun)
+		if err := c.lock(ctx); err != nil || len(c.rows) == 0 {
+			return err
+		}
+		failpoint.At(failpoint.ClaimLocked)
+		if err := c.readFacts(ctx); err != nil {
+			return err
+		}
+		c.decide()
+		failpoint.At(failpoint.ClaimDecided)
+		return c.write(ctx)
+	}
+}
+
+// isThere reports whether a claim failed because one of its runs is there already.
+func isThere(err error) bool {
+	var dbErr *pgconn.PgError
+	return errors.As(err, &dbErr) && dbErr.Code == "23505" && strings.HasPrefix(dbErr.TableName, "runs_")
 }
 
 // lock begins the transaction and locks the due rows, in one round trip.
@@ -143,7 +189,7 @@ func (c *dueClaim) lock(ctx context.Context) error {
 	b.Queue(sql, arguments...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var r dueRow
-			if err := rows.Scan(&r.key.Job, &r.lane, &r.tenant, &r.scheduledFor, &r.key.Version, &c.now); err != nil {
+			if err := rows.Scan(&r.key.Job, &r.lane, &r.tenant, &r.scheduledFor, &r.key.Version, &c.now, &r.fence); err != nil {
 				return err
 			}
 			r.scheduledFor = r.scheduledFor.UTC()
@@ -238,21 +284,37 @@ func (c *dueClaim) decide() {
 				c.waiting.add(job, r.lane, p)
 				continue
 			}
-			c.runs.add(job, r.lane, p)
-			c.batch.Runs = append(c.batch.Runs, scheduler.Assignment{
-				RunID: c.runs.ids[len(c.runs.ids)-1], Job: job, Lane: r.lane, Trigger: p.Trigger,
-				ScheduledFor: p.ScheduledFor, DueAt: p.DueAt, Late: p.Late, Attempt: 1,
-				Gated: job.ConcurrencyPolicy != scheduler.PolicyAllow,
-			})
-			if job.ConcurrencyPolicy != scheduler.PolicyAllow {
-				c.next.gates = append(c.next.gates, job.ID)
-				c.next.gateRuns = append(c.next.gateRuns, c.runs.ids[len(c.runs.ids)-1])
-			}
+			c.start(job, r, p, len(plan.Runs) == 1)
 		}
 		for _, p := range plan.Skips {
 			c.skips.Add(job, r.lane, p, c.now)
 		}
 		c.next.add(r, plan)
+	}
+}
+
+// start adds a run that starts: the job's only one of this claim, or one of several. A token that was given under the
+// lock of the schedule alone may be lower than that of a run which took the gate since.
+func (c *dueClaim) start(job *scheduler.Job, r dueRow, p scheduler.PlannedRun, only bool) {
+	gated := job.ConcurrencyPolicy != scheduler.PolicyAllow
+	to, free := &c.guarded, only && !gated && !c.careful
+	if free {
+		to = &c.free
+	}
+	to.add(job, r.lane, p)
+	run := to.ids[len(to.ids)-1]
+	if to.fences == nil {
+		to.fences = map[uuid.UUID]int64{}
+	}
+	if free {
+		to.fences[run] = r.fence
+	}
+	to.runs = append(to.runs, scheduler.Assignment{
+		RunID: run, Job: job, Lane: r.lane, Trigger: p.Trigger,
+		ScheduledFor: p.ScheduledFor, DueAt: p.DueAt, Late: p.Late, Attempt: 1, Gated: gated,
+	})
+	if gated {
+		c.next.gates, c.next.gateRuns = append(c.next.gates, job.ID), append(c.next.gateRuns, run)
 	}
 }
 
@@ -285,8 +347,8 @@ func (n *nextRows) add(r dueRow, plan scheduler.Plan) {
 	n.slots, n.dueAt = append(n.slots, &plan.Next), append(n.dueAt, &plan.NextRunAt)
 }
 
-// write inserts the runs, the lease and the skips, advances the schedules and commits, in one round trip. This replica
-// sends only the runs that the insert returned: a run that it did not return was there already.
+// write inserts the runs, their leases and the skips, advances the schedules and commits, in one round trip. Of guarded
+// runs this replica sends only those that the insert returned: a run that it did not return was there already.
 func (c *dueClaim) write(ctx context.Context) error {
 	if len(c.cancel) > 0 {
 		if _, err := CancelRuns(ctx, c.conn, c.cancel, scheduler.ReasonReplaced); err != nil {
@@ -298,13 +360,21 @@ func (c *dueClaim) write(ctx context.Context) error {
 			return err
 		}
 	}
-	lease := &scheduler.Lease{ID: uuid.New(), Work: c.claim.Work, ClaimedAt: c.now}
-	fences := make(map[uuid.UUID]int64, len(c.runs.ids))
+	ofFree := &scheduler.Lease{ID: uuid.New(), Work: c.claim.Work, ClaimedAt: c.now}
+	ofGuarded := &scheduler.Lease{ID: uuid.New(), Work: c.claim.Work, ClaimedAt: c.now}
 	var b pgx.Batch
-	if len(c.runs.ids) > 0 {
-		r := &c.runs
-		queueFences(b.Queue(insertClaimed, pg.Prepared{}, c.claim.Replica, lease.ID,
-			r.ids, r.jobs, r.scheduledFor, r.dueAt, r.tenants, r.versions, r.lanes, r.late, r.triggers), fences)
+	if r := &c.free; len(r.ids) > 0 {
+		fences := make([]int64, len(r.ids))
+		for i, id := range r.ids {
+			fences[i] = r.fences[id]
+		}
+		b.Queue(insertClaimed, pg.Prepared{}, c.claim.Replica, r.ids, r.jobs, r.scheduledFor, r.dueAt, fences, r.tenants,
+			r.versions, r.lanes, r.late, r.triggers)
+		b.Queue(insertLease, pg.Prepared{}, ofFree.ID, c.claim.Replica, r.ids)
+	}
+	if r := &c.guarded; len(r.ids) > 0 {
+		queueFences(b.Queue(insertGuarded, pg.Prepared{}, c.claim.Replica, ofGuarded.ID,
+			r.ids, r.jobs, r.scheduledFor, r.dueAt, r.tenants, r.versions, r.lanes, r.late, r.triggers), r.fences)
 	}
 	if len(c.skips.IDs) > 0 {
 		c.skips.Queue(&b)
@@ -319,13 +389,14 @@ func (c *dueClaim) write(ctx context.Context) error {
 		queueWait(&b, c.waiting.jobs, c.waiting.ids)
 		c.waiting.queuePending(&b)
 	}
-	c.following.QueueEvents(&b, slices.Concat(c.runs.events, c.waiting.events, c.skips.events))
+	c.following.QueueEvents(&b, slices.Concat(c.free.events, c.guarded.events, c.waiting.events, c.skips.events))
 	b.Queue(`COMMIT`)
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return err
 	}
 	failpoint.At(failpoint.ClaimCommitted)
-	c.batch.Runs = c.claims.withFences(c.batch.Runs, fences, lease)
+	c.batch.Runs = append(c.claims.withFences(c.free.runs, c.free.fences, ofFree),
+		c.claims.withFences(c.guarded.runs, c.guarded.fences, ofGuarded)...)
 	c.batch.Settled = len(c.next.jobs)
 	return nil
 }

@@ -130,6 +130,7 @@ func (s *Claims) claimReady(ctx context.Context, what readyClaim) (c readyClaim,
 			s, following, wary, map[uuid.UUID]int32{}, map[uuid.UUID]*scheduler.Held{}
 		return s.onConn(ctx, func(conn *pgx.Conn) error {
 			c.conn = conn
+			c.claim.Grant.Reset()
 			if err := c.lock(ctx); err != nil || len(c.ids) == 0 {
 				return err
 			}

@@ -15,9 +15,10 @@ import (
 // and for at least so long. Of runs that were made ready together the oldest slot comes first, as run ids begin with
 // it.
 
-// lockSlots locks due slots of any tenant. NO KEY, so that a foreign-key check on a due job does not hide it.
+// lockSlots locks due slots of any tenant. NO KEY, so that a foreign-key check on a due job does not hide it. Each row
+// comes with a fencing token, which was given under the row's lock.
 const lockSlots = `
-SELECT s.*, now()
+SELECT s.*, now(), nextval('punctual.fences')
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
 CROSS JOIN LATERAL (
     WITH high AS MATERIALIZED (
@@ -49,7 +50,7 @@ CROSS JOIN LATERAL (
 // lockSlotsOfTenants locks due slots where the quotas, beside $5, are for tenants. That the index by tenant serves it,
 // and not the other one through all that others have due, is because the column's n_distinct is set in the schema.
 const lockSlotsOfTenants = `
-SELECT s.*, now()
+SELECT s.*, now(), nextval('punctual.fences')
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[]), (SELECT $5::int[])) AS q(queue, slots, tenant)
 CROSS JOIN LATERAL (
     WITH high AS MATERIALIZED (
@@ -81,7 +82,7 @@ CROSS JOIN LATERAL (
 // lockSlotsOfOthers locks due slots of all tenants but those of $5. Of what these have due, only as much is passed over
 // as lies in the window.
 const lockSlotsOfOthers = `
-SELECT s.*, now()
+SELECT s.*, now(), nextval('punctual.fences')
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
 CROSS JOIN LATERAL (
     WITH high AS MATERIALIZED (
@@ -112,11 +113,13 @@ CROSS JOIN LATERAL (
 
 // lockReplacing locks the due slots of some jobs.
 const lockReplacing = `
-SELECT job_id, lane, tenant, scheduled_for, version, now()
-FROM punctual.schedules
-WHERE job_id = ANY($1::uuid[]) AND enabled AND next_run_at <= now()
-ORDER BY next_run_at LIMIT $2
-FOR NO KEY UPDATE SKIP LOCKED`
+SELECT s.*, now(), nextval('punctual.fences')
+FROM (
+    SELECT job_id, lane, tenant, scheduled_for, version
+    FROM punctual.schedules
+    WHERE job_id = ANY($1::uuid[]) AND enabled AND next_run_at <= now()
+    ORDER BY next_run_at LIMIT $2
+    FOR NO KEY UPDATE SKIP LOCKED) s`
 
 // lockReady, lockReadyOfTenants and lockReadyOfOthers lock runs that wait in ready.
 const lockReady = `
