@@ -3,14 +3,14 @@
 package definitions
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
@@ -102,7 +102,9 @@ func (d *Definitions) read(b *pgx.Batch, missing map[Version]int32, f Found) {
 					continue
 				}
 				f.Jobs[key] = job
-				d.compiled.Add(key, job, compiledSize(len(raw)))
+				if kind := job.Schedule.Kind(); kind != scheduler.KindAt && kind != scheduler.KindDelay { // these run once
+					d.compiled.Add(key, job, compiledSize(len(raw)))
+				}
 			}
 			for key := range missing {
 				if f.Jobs[key] == nil && f.Broken[key] == nil {
@@ -150,14 +152,17 @@ func (d *Definitions) Forget() { d.compiled.Purge() }
 // Compiled returns a definition that is compiled already.
 func (d *Definitions) Compiled(key Version) (*scheduler.Job, bool) { return d.compiled.Get(key) }
 
+// unmarshal reads the text of a definition. A field that this binary does not know may change the request: some replica
+// with a newer binary wrote it and can send it. A body may repeat names.
+func unmarshal(text []byte, d *scheduler.Definition) error {
+	return json.Unmarshal(text, d, //nolint:wrapcheck // the caller says of which job
+		json.RejectUnknownMembers(true), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+}
+
 // CompileText compiles the text of a definition and does not keep the result.
 func (d *Definitions) CompileText(key Version, tenant int32, text []byte) (*scheduler.Job, error) {
 	var def scheduler.Definition
-	// A field that this binary does not know may change the request. Some replica with a newer binary wrote it and can
-	// send it.
-	strict := json.NewDecoder(bytes.NewReader(text))
-	strict.DisallowUnknownFields()
-	if err := strict.Decode(&def); err != nil {
+	if err := unmarshal(text, &def); err != nil {
 		return nil, fmt.Errorf("reading the definition of job %s version %d: %w", key.Job, key.Version, err)
 	}
 	return d.Compile(key, tenant, def)
